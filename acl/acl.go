@@ -1,0 +1,42 @@
+// Package acl answers one question: may this token do that? Every operation
+// names the capability it needs and where its namespace comes from (package
+// op); here stands what the capabilities are. Tokens and policies are not
+// built yet, and an agent configured to use them refuses to start, so for now
+// whoever reaches the API may do all that it offers.
+package acl
+
+// Capability is the right to do one kind of thing, in the words of Nomad's
+// access control policies.
+type Capability string
+
+// The capabilities that operations need.
+const (
+	Open          Capability = "open"           // anybody, without a token
+	Node          Capability = "node"           // a node's agent, by the node's secret
+	ListJobs      Capability = "list-jobs"      // in a namespace
+	ParseJob      Capability = "parse-job"      // in a namespace
+	ReadJob       Capability = "read-job"       // in a namespace
+	SubmitJob     Capability = "submit-job"     // in a namespace
+	ReadLogs      Capability = "read-logs"      // in a namespace
+	NodeRead      Capability = "node:read"      //
+	NodeWrite     Capability = "node:write"     //
+	AgentRead     Capability = "agent:read"     //
+	AgentWrite    Capability = "agent:write"    //
+	OperatorRead  Capability = "operator:read"  //
+	OperatorWrite Capability = "operator:write" //
+	Management    Capability = "management"     //
+)
+
+// Space says where the namespace of a request comes from, which decides whose
+// policy is asked.
+type Space string
+
+// The sources of a namespace.
+const (
+	NoSpace    Space = "none"         // the operation is not about a namespace
+	QuerySpace Space = "query"        // the namespace parameter
+	JobSpace   Space = "job in body"  // the job's own, which must agree with the parameter if both are given
+	AllocSpace Space = "allocation"   // of the allocation that is named
+	EvalSpace  Space = "evaluation"   // of the evaluation that is named
+	NodeSpace  Space = "allocs there" // of each allocation on the node, one by one
+)

@@ -1,0 +1,235 @@
+package berth
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Alloc (allocation) is one instance of a group on one node. There can be
+// millions, so it holds what cannot be derived; package op shows the rest.
+// The job and group it points to are the version it was placed or last updated
+// in place with.
+type Alloc struct {
+	ID     AllocID
+	NodeID NodeID
+	EvalID EvalID // the evaluation that placed it or updated it in place
+	Job    *Job
+	Group  *TaskGroup
+
+	Index   uint32 // of its name: job.group[Index]
+	Ordinal uint32 // with CreateIndex its UID
+
+	Desired  DesiredStatus
+	Client   ClientStatus
+	Orphaned bool // its job is gone and let it run
+
+	Score float32 // of its node when it was placed
+
+	CreateIndex      uint64
+	ModifyIndex      uint64
+	AllocModifyIndex uint64 // of the last change that its agent must see
+	CreateTime       int64  // ns since 1970
+	ModifyTime       int64
+
+	Ports []uint16       // dynamic ports, in the order of the group's dynamic port labels
+	Tasks TaskStatesPack // what its agent last reported
+	More  *AllocMore     // nil for most
+}
+
+// AllocMore holds what few allocations have.
+type AllocMore struct {
+	Previous           AllocID // the allocation this one replaces
+	Next               AllocID // the allocation that replaces this one
+	FollowupEval       EvalID  // the delayed evaluation that will replace it
+	DesiredDescription string
+	ClientDescription  string
+	DeploymentID       DeploymentID
+	DeploymentStatus   *AllocDeploymentStatus
+	Network            *AllocNetworkStatus
+	NoShutdownDelay    bool
+}
+
+var noMore AllocMore
+
+// Rest returns a.More, or an empty value; it must not be changed.
+func (a *Alloc) Rest() *AllocMore {
+	if a.More == nil {
+		return &noMore
+	}
+	return a.More
+}
+
+// With returns a copy of the allocation whose More is its own to change.
+func (a *Alloc) With() (*Alloc, *AllocMore) {
+	b, m := *a, *a.Rest()
+	b.More = &m
+	return &b, &m
+}
+
+// UID returns the identity of the allocation.
+func (a *Alloc) UID() UID { return UID{a.CreateIndex, a.Ordinal} }
+
+// Key returns the name of the allocation's job.
+func (a *Alloc) Key() JobKey { return a.Job.Key() }
+
+// Name returns job.group[index].
+func (a *Alloc) Name() string { return AllocName(a.Job.ID, a.Group.Name, a.Index) }
+
+// AllocName returns job.group[index].
+func AllocName(job JobID, group string, index uint32) string {
+	return string(job) + "." + group + "[" + strconv.FormatUint(uint64(index), 10) + "]"
+}
+
+// Wanted says whether the allocation should run.
+func (a *Alloc) Wanted() bool { return a.Desired == DesiredRun }
+
+// Ended says whether its agent confirmed, or a lost node implies, that nothing
+// of it runs any more.
+func (a *Alloc) Ended() bool { return a.Client.Ended() }
+
+// Live says whether the allocation should run and has not ended.
+func (a *Alloc) Live() bool { return a.Wanted() && !a.Ended() }
+
+// Occupies says whether the allocation takes room on its node: until its end
+// is confirmed, also while it is being stopped.
+func (a *Alloc) Occupies() bool { return !a.Client.Ended() }
+
+// PortMappings returns the ports of the allocation, static ones included.
+func (a *Alloc) PortMappings(hostIP string) []PortMapping {
+	var out []PortMapping
+	next := 0
+	for i := range a.Group.Networks {
+		nw := &a.Group.Networks[i]
+		for _, p := range nw.ReservedPorts {
+			out = append(out, PortMapping{Label: p.Label, Value: p.Value, To: p.To, HostIP: hostIP})
+		}
+		for _, p := range nw.DynamicPorts {
+			m := PortMapping{Label: p.Label, To: p.To, HostIP: hostIP}
+			if next < len(a.Ports) {
+				m.Value = int(a.Ports[next])
+				next++
+			}
+			if m.To < 0 { // -1 in a job file: the same as on the host
+				m.To = m.Value
+			}
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// DesiredStatus is what servers want of an allocation.
+type DesiredStatus uint8
+
+// The desired statuses. They only move forward: what should stop never should
+// run again.
+const (
+	DesiredRun DesiredStatus = iota
+	DesiredStop
+	DesiredEvict
+)
+
+var desiredNames = []string{"run", "stop", "evict"}
+
+func (s DesiredStatus) String() string { return enumName(desiredNames, int(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s DesiredStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *DesiredStatus) UnmarshalText(b []byte) error {
+	i, err := enumIndex("desired status", desiredNames, string(b))
+	*s = DesiredStatus(i)
+	return err
+}
+
+// MarshalBinary returns the text, as the wire has it.
+func (s DesiredStatus) MarshalBinary() ([]byte, error) { return s.MarshalText() }
+
+// UnmarshalBinary reads what MarshalBinary wrote.
+func (s *DesiredStatus) UnmarshalBinary(b []byte) error { return s.UnmarshalText(b) }
+
+// ClientStatus is how an allocation fares on its node.
+type ClientStatus uint8
+
+// The client statuses.
+const (
+	ClientPending ClientStatus = iota
+	ClientRunning
+	ClientComplete
+	ClientFailed
+	ClientLost
+	ClientUnknown
+)
+
+var clientNames = []string{"pending", "running", "complete", "failed", "lost", "unknown"}
+
+// Ended says whether the status is one that no report changes any more.
+func (s ClientStatus) Ended() bool {
+	return s == ClientComplete || s == ClientFailed || s == ClientLost
+}
+
+func (s ClientStatus) String() string { return enumName(clientNames, int(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s ClientStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. An empty text is pending,
+// as an agent that has nothing to say reports it.
+func (s *ClientStatus) UnmarshalText(b []byte) error {
+	if len(b) == 0 {
+		*s = ClientPending
+		return nil
+	}
+	i, err := enumIndex("client status", clientNames, string(b))
+	*s = ClientStatus(i)
+	return err
+}
+
+// MarshalBinary returns the text, as the wire has it.
+func (s ClientStatus) MarshalBinary() ([]byte, error) { return s.MarshalText() }
+
+// UnmarshalBinary reads what MarshalBinary wrote.
+func (s *ClientStatus) UnmarshalBinary(b []byte) error { return s.UnmarshalText(b) }
+
+func enumName(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("unknown(%d)", i)
+}
+
+func enumIndex(what string, names []string, s string) (int, error) {
+	for i, n := range names {
+		if n == s {
+			return i, nil
+		}
+	}
+	return 0, Errorf(Invalid, "%s %q: allowed are %s", what, clip(s, 64), strings.Join(names, ", "))
+}
+
+// AllocDeploymentStatus is an allocation's health in its deployment.
+type AllocDeploymentStatus struct {
+	Healthy     *bool
+	Timestamp   time.Time
+	Canary      bool
+	ModifyIndex uint64
+}
+
+// AllocNetworkStatus is the address an allocation got of its own.
+type AllocNetworkStatus struct {
+	InterfaceName string
+	Address       string
+	AddressIPv6   string
+	DNS           *DNSConfig
+}
+
+// RescheduleEvent is one replacement of a failed allocation.
+type RescheduleEvent struct {
+	RescheduleTime int64 // ns since 1970
+	PrevAllocID    AllocID
+	PrevNodeID     NodeID
+	Delay          time.Duration
+}

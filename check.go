@@ -1,0 +1,429 @@
+package berth
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hashicorp/go-version"
+)
+
+// Limits of a job. Those on groups and counts are Nomad's defaults.
+const (
+	MaxJobIDLen    = 255
+	MaxNameLen     = 128 // of groups and tasks: they name directories
+	MaxGroups      = 1000
+	MaxTasks       = 100 // in a group
+	MaxCount       = 50000
+	MaxConditions  = 200 // constraints, or affinities, of one job, group or task
+	MaxPorts       = 200 // in a group
+	MaxRegexpLen   = 1000
+	maxCPU         = 10_000_000 // MHz
+	maxMemoryMB    = 1 << 30    // a pebibyte
+	maxDiskMB      = 1 << 40    //
+	minMemoryMB    = 10         //
+	minDiskMB      = 10         //
+	maxDuration    = 100 * 365 * 24 * time.Hour
+	minInterval    = 5 * time.Second
+	minReschedWait = 5 * time.Second
+)
+
+// Validate returns everything wrong with a complete job, each with its place.
+// It refuses by name whatever is not built yet: nothing a user writes is
+// ignored.
+func (j *Job) Validate() Problems {
+	c := checker{}
+	c.job(j)
+	return c.problems
+}
+
+// Warnings returns what a user should know of a valid job.
+func (j *Job) Warnings() (out []string) {
+	for _, g := range j.TaskGroups {
+		for _, n := range g.Networks {
+			if n.MBits != 0 {
+				out = append(out, fmt.Sprintf("group %q: network.mbits has no effect; bandwidth is not scheduled", g.Name))
+			}
+		}
+		if g.Count == 0 {
+			out = append(out, fmt.Sprintf("group %q: count is 0, so nothing of it will run", g.Name))
+		}
+	}
+	return out
+}
+
+type checker struct{ problems Problems }
+
+func (c *checker) addf(at, format string, args ...any) { c.problems.Addf(at, format, args...) }
+
+func (c *checker) between(at string, v, low, high int64) {
+	if v < low || v > high {
+		c.addf(at, "%d is out of range; allowed are %d to %d", v, low, high)
+	}
+}
+
+func (c *checker) period(at string, v, low time.Duration) {
+	if v < low || v > maxDuration {
+		c.addf(at, "%v is out of range; allowed are %v to %v", v, low, maxDuration)
+	}
+}
+
+func (c *checker) oneOf(at, v string, allowed ...string) {
+	if !slices.Contains(allowed, v) {
+		c.addf(at, "%q is not allowed; allowed are %s", clip(v, 64), strings.Join(allowed, ", "))
+	}
+}
+
+func (c *checker) job(j *Job) {
+	const at = "job"
+	c.jobID(at+".id", string(j.ID))
+	c.line(at+".name", j.Name, MaxJobIDLen)
+	c.line(at+".namespace", j.Namespace, MaxNameLen)
+	if j.Namespace == AllNamespaces {
+		c.addf(at+".namespace", "%q names all namespaces; a job lives in one", j.Namespace)
+	}
+	c.line(at+".region", j.Region, MaxNameLen)
+	c.line(at+".node_pool", j.NodePool, MaxNameLen)
+	c.oneOf(at+".type", j.Type, TypeService, TypeBatch, TypeSystem, TypeSysbatch)
+	c.between(at+".priority", int64(j.Priority), MinPriority, MaxPriority)
+	for _, dc := range j.Datacenters {
+		if _, err := path.Match(dc, ""); err != nil || dc == "" {
+			c.addf(at+".datacenters", "%q is not a datacenter or a glob", clip(dc, 64))
+		}
+	}
+	c.texts(at+".meta", j.Meta)
+	c.conditions(at, j.Constraints, j.Affinities)
+	if j.Reschedule != nil {
+		c.reschedule(at+".reschedule", j.Reschedule)
+	}
+	c.unbuiltJob(at, j)
+
+	switch n := len(j.TaskGroups); {
+	case n == 0:
+		c.addf(at+".group", "a job needs at least one group")
+	case n > MaxGroups:
+		c.addf(at+".group", "%d groups are too many; allowed are %d", n, MaxGroups)
+		return
+	}
+	c.twins(at+".group", len(j.TaskGroups), func(i int) string { return j.TaskGroups[i].Name })
+	for _, g := range j.TaskGroups {
+		c.group(fmt.Sprintf("%s.group[%s]", at, clip(g.Name, 64)), g)
+	}
+}
+
+func (c *checker) jobID(at, id string) {
+	switch {
+	case id == "":
+		c.addf(at, "a job needs an ID")
+	case len(id) > MaxJobIDLen:
+		c.addf(at, "%d bytes are too long; allowed are %d", len(id), MaxJobIDLen)
+	case !utf8.ValidString(id):
+		c.addf(at, "is not valid UTF-8")
+	case strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
+		c.addf(at, "%q has a space or a character that cannot be printed", id)
+	}
+}
+
+// line checks a text that is shown on one line; empty is allowed.
+func (c *checker) line(at, s string, most int) {
+	switch {
+	case len(s) > most:
+		c.addf(at, "%d bytes are too long; allowed are %d", len(s), most)
+	case !utf8.ValidString(s):
+		c.addf(at, "is not valid UTF-8")
+	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+		c.addf(at, "%q has a character that cannot be printed", s)
+	}
+}
+
+// reservedNames are directories of an allocation that are not a task's.
+var reservedNames = []string{"alloc", ".", ".."}
+
+// name checks the name of a group or task: it names a directory and an
+// environment variable, and two of them must not look alike.
+func (c *checker) name(at, s string) {
+	bad := func(r rune) bool { return r < ' ' || r > '~' || r == '/' || r == '\\' }
+	switch {
+	case s == "":
+		c.addf(at, "a name is wanted")
+	case len(s) > MaxNameLen:
+		c.addf(at, "%d bytes are too long; allowed are %d", len(s), MaxNameLen)
+	case strings.ContainsFunc(s, bad):
+		c.addf(at, "%q has a slash or a character that is not plain ASCII", s)
+	case strings.TrimSpace(s) != s:
+		c.addf(at, "%q begins or ends with a space", s)
+	case slices.Contains(reservedNames, strings.ToLower(s)):
+		c.addf(at, "%q is reserved", s)
+	}
+}
+
+// twins refuses names that are equal but for case.
+func (c *checker) twins(at string, n int, name func(int) string) {
+	seen := map[string]string{}
+	for i := range n {
+		s := name(i)
+		k := strings.ToLower(s)
+		if other, ok := seen[k]; ok {
+			if other == s {
+				c.addf(fmt.Sprintf("%s[%s]", at, clip(s, 64)), "is there twice")
+			} else {
+				c.addf(fmt.Sprintf("%s[%s]", at, clip(s, 64)), "differs from %q only in case", other)
+			}
+		}
+		seen[k] = s
+	}
+}
+
+func (c *checker) texts(at string, m map[string]string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if k == "" || strings.ContainsRune(k, 0) || !utf8.ValidString(k) || !utf8.ValidString(m[k]) {
+			c.addf(at, "%q is not a usable key, or its value is not valid UTF-8", clip(k, 64))
+		}
+	}
+}
+
+func (c *checker) group(at string, g *TaskGroup) {
+	c.name(at+".name", g.Name)
+	c.between(at+".count", int64(g.Count), 0, MaxCount)
+	c.texts(at+".meta", g.Meta)
+	c.conditions(at, g.Constraints, g.Affinities)
+	c.restart(at+".restart", g.RestartPolicy)
+	if g.ReschedulePolicy != nil {
+		c.reschedule(at+".reschedule", g.ReschedulePolicy)
+	}
+	if g.EphemeralDisk != nil {
+		c.between(at+".ephemeral_disk.size", int64(g.EphemeralDisk.SizeMB), minDiskMB, maxDiskMB)
+	}
+	c.period(at+".shutdown_delay", g.ShutdownDelay, 0)
+	c.networks(at, g.Networks)
+	c.unbuiltGroup(at, g)
+
+	switch n := len(g.Tasks); {
+	case n == 0:
+		c.addf(at+".task", "a group needs at least one task")
+	case n > MaxTasks:
+		c.addf(at+".task", "%d tasks are too many; allowed are %d", n, MaxTasks)
+		return
+	}
+	c.twins(at+".task", len(g.Tasks), func(i int) string { return g.Tasks[i].Name })
+	logs, leaders := 0, 0
+	for _, t := range g.Tasks {
+		c.task(fmt.Sprintf("%s.task[%s]", at, clip(t.Name, 64)), t)
+		if !t.LogConfig.Disabled {
+			logs += min(t.LogConfig.MaxFiles, math.MaxInt32) * min(t.LogConfig.MaxFileSizeMB, math.MaxInt32) * 2
+		}
+		if t.Leader {
+			leaders++
+		}
+	}
+	if leaders > 1 {
+		c.addf(at+".task", "%d tasks are leader; allowed is one", leaders)
+	}
+	if disk := g.EphemeralDisk; disk != nil && logs/2 >= disk.SizeMB && len(c.problems) == 0 {
+		c.addf(at+".ephemeral_disk.size", "%d MiB do not hold the logs of the tasks, %d MiB", disk.SizeMB, logs/2)
+	}
+}
+
+func (c *checker) task(at string, t *Task) {
+	c.name(at+".name", t.Name)
+	c.driver(at, t)
+	c.line(at+".user", t.User, MaxNameLen)
+	c.texts(at+".meta", t.Meta)
+	for _, k := range slices.Sorted(maps.Keys(t.Env)) {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(t.Env[k], 0) || !utf8.ValidString(k+t.Env[k]) {
+			c.addf(at+".env", "%q cannot be an environment variable", clip(k, 64))
+		}
+	}
+	c.conditions(at, t.Constraints, t.Affinities)
+	c.resources(at+".resources", t.Resources)
+	c.restart(at+".restart", t.RestartPolicy)
+	c.period(at+".kill_timeout", t.KillTimeout, 0)
+	c.period(at+".shutdown_delay", t.ShutdownDelay, 0)
+	if t.KillSignal != "" && !slices.Contains(signals, strings.ToUpper(t.KillSignal)) {
+		c.addf(at+".kill_signal", "%q is not a signal; allowed are %s", clip(t.KillSignal, 64), strings.Join(signals, ", "))
+	}
+	c.between(at+".logs.max_files", int64(t.LogConfig.MaxFiles), 1, 10_000)
+	c.between(at+".logs.max_file_size", int64(t.LogConfig.MaxFileSizeMB), 1, maxMemoryMB)
+	c.unbuiltTask(at, t)
+}
+
+// signals are those a task may be asked to end with.
+var signals = []string{
+	"SIGABRT", "SIGALRM", "SIGCONT", "SIGHUP", "SIGINT", "SIGKILL", "SIGQUIT", "SIGTERM", "SIGTRAP",
+	"SIGTSTP", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGIO", "SIGPIPE", "SIGPROF", "SIGSTOP", "SIGTTIN", "SIGTTOU",
+}
+
+func (c *checker) resources(at string, r *Resources) {
+	if r.Cores == 0 {
+		c.between(at+".cpu", int64(r.CPU), 1, maxCPU)
+	}
+	c.between(at+".memory", int64(r.MemoryMB), minMemoryMB, maxMemoryMB)
+	if r.MemoryMaxMB != 0 {
+		c.between(at+".memory_max", int64(r.MemoryMaxMB), int64(r.MemoryMB), maxMemoryMB)
+	}
+}
+
+func (c *checker) restart(at string, p *RestartPolicy) {
+	c.oneOf(at+".mode", p.Mode, RestartDelay, RestartFail)
+	c.between(at+".attempts", int64(p.Attempts), 0, 1_000_000)
+	c.period(at+".interval", p.Interval, minInterval)
+	c.period(at+".delay", p.Delay, 0)
+	if n := int64(p.Attempts); n > 0 && n <= 1_000_000 && p.Delay > 0 && p.Interval/p.Delay < time.Duration(n) {
+		c.addf(at, "%d restarts with a delay of %v do not fit in an interval of %v", n, p.Delay, p.Interval)
+	}
+}
+
+func (c *checker) reschedule(at string, p *ReschedulePolicy) {
+	c.between(at+".attempts", int64(p.Attempts), 0, 1_000_000)
+	c.period(at+".interval", p.Interval, 0)
+	if !p.Enabled() {
+		if p.Attempts > 0 {
+			c.addf(at+".interval", "0s leaves no room for %d attempts", p.Attempts)
+		}
+		return
+	}
+	c.oneOf(at+".delay_function", p.DelayFunction, DelayConstant, DelayExponential, DelayFibonacci)
+	c.period(at+".delay", p.Delay, minReschedWait)
+	c.period(at+".max_delay", p.MaxDelay, 0)
+	if p.DelayFunction != DelayConstant && p.MaxDelay < p.Delay {
+		c.addf(at+".max_delay", "%v is below the delay, %v", p.MaxDelay, p.Delay)
+	}
+	if p.Unlimited && p.Attempts > 0 {
+		c.addf(at+".unlimited", "is true, so attempts cannot be %d too", p.Attempts)
+	}
+}
+
+var portLabel = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+func (c *checker) networks(at string, networks []NetworkResource) {
+	if len(networks) > 1 {
+		c.addf(at+".network", "is there %d times; allowed is once", len(networks))
+	}
+	seen, taken := map[string]bool{}, map[int]string{}
+	for i := range networks {
+		n := &networks[i]
+		ports := slices.Concat(n.ReservedPorts, n.DynamicPorts)
+		if len(ports) > MaxPorts {
+			c.addf(at+".network.port", "%d ports are too many; allowed are %d", len(ports), MaxPorts)
+			continue
+		}
+		for _, p := range ports {
+			pat := fmt.Sprintf("%s.network.port[%s]", at, clip(p.Label, 64))
+			if !portLabel.MatchString(p.Label) {
+				c.addf(pat, "the label must be letters, digits, - and _, up to 64")
+			}
+			if seen[strings.ToLower(p.Label)] {
+				c.addf(pat, "is there twice")
+			}
+			seen[strings.ToLower(p.Label)] = true
+			if p.Value != 0 {
+				c.between(pat+".static", int64(p.Value), 1, MaxPort)
+				if other := taken[p.Value]; other != "" {
+					c.addf(pat+".static", "%d is the static port of %q too", p.Value, other)
+				}
+				taken[p.Value] = p.Label
+			}
+			c.between(pat+".to", int64(p.To), -1, MaxPort)
+		}
+	}
+}
+
+func (c *checker) conditions(at string, cons []Constraint, affs []Affinity) {
+	if n := max(len(cons), len(affs)); n > MaxConditions {
+		c.addf(at, "%d constraints or affinities are too many; allowed are %d", n, MaxConditions)
+		return
+	}
+	for i, x := range cons {
+		c.condition(fmt.Sprintf("%s.constraint[%d]", at, i), x.LTarget, x.Operand, x.RTarget)
+	}
+	for i, x := range affs {
+		aat := fmt.Sprintf("%s.affinity[%d]", at, i)
+		if x.Operand == OpDistinctHosts || x.Operand == OpDistinctProperty {
+			c.addf(aat+".operator", "%s is for constraints only", x.Operand)
+			continue
+		}
+		c.condition(aat, x.LTarget, x.Operand, x.RTarget)
+		if x.Weight == 0 || x.Weight < -100 || x.Weight > 100 {
+			c.addf(aat+".weight", "%d is out of range; allowed are -100 to 100, except 0", x.Weight)
+		}
+	}
+}
+
+var operators = []string{
+	OpEqual, OpNotEqual, OpLess, OpLessEqual, OpGreater, OpGreaterEqual, OpRegexp, OpVersion, OpSemver,
+	OpSetContains, OpSetContainsAll, OpSetContainsAny, OpIsSet, OpIsNotSet, OpDistinctHosts, OpDistinctProperty,
+	"==", "is", "not",
+}
+
+func (c *checker) condition(at, left, operand, right string) {
+	c.oneOf(at+".operator", operand, operators...)
+	switch operand {
+	case OpDistinctHosts:
+		c.oneOf(at+".value", right, "", "true", "false")
+		return
+	case OpDistinctProperty:
+		if right != "" {
+			n, err := parseCount(right)
+			if err != nil || n < 1 {
+				c.addf(at+".value", "%q is not a count of at least 1", clip(right, 64))
+			}
+		}
+	case OpRegexp:
+		if len(right) > MaxRegexpLen {
+			c.addf(at+".value", "%d bytes are too long for a regexp; allowed are %d", len(right), MaxRegexpLen)
+		} else if _, err := regexp.Compile(right); err != nil {
+			c.addf(at+".value", "is not a regexp: %v", err)
+		}
+	case OpVersion, OpSemver:
+		if _, err := version.NewConstraint(right); err != nil {
+			c.addf(at+".value", "%q is not a version constraint such as \">= 1.2, < 2\"", clip(right, 64))
+		}
+	case OpSetContains, OpSetContainsAll, OpSetContainsAny:
+		if right == "" {
+			c.addf(at+".value", "a comma-separated list is wanted")
+		}
+	}
+	if left == "" {
+		c.addf(at+".attribute", "is missing")
+	}
+	c.target(at+".attribute", left)
+	c.target(at+".value", right)
+}
+
+func parseCount(s string) (n int, err error) {
+	_, err = fmt.Sscanf(s, "%d", &n)
+	return n, err
+}
+
+// nodeProperties are what ${node.…} may name.
+var nodeProperties = []string{"unique.id", "unique.name", "datacenter", "class", "pool", "region"}
+
+// target checks an interpolation that stands for something of the node.
+func (c *checker) target(at, s string) {
+	inner, ok := strings.CutPrefix(s, "${")
+	if !ok {
+		return
+	}
+	inner, ok = strings.CutSuffix(inner, "}")
+	if !ok {
+		c.addf(at, "%q lacks its closing brace", clip(s, 64))
+		return
+	}
+	switch kind, rest, _ := strings.Cut(inner, "."); kind {
+	case "node":
+		c.oneOf(at, rest, nodeProperties...)
+	case "attr", "meta":
+		if rest == "" {
+			c.addf(at, "%q names nothing", clip(s, 64))
+		}
+	default:
+		c.addf(at, "%q is not known; allowed are ${node.…}, ${attr.…} and ${meta.…}", clip(s, 64))
+	}
+}

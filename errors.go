@@ -1,0 +1,97 @@
+package berth
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Kind classifies an error for the caller: what went wrong, not where.
+type Kind string
+
+// The kinds of error a caller can act on. One table in package api turns them
+// into HTTP status codes, one in package cli into exit codes.
+const (
+	Invalid     Kind = "invalid"     // the request is wrong; repeating it does not help
+	Denied      Kind = "denied"      // the caller may not do this
+	NotFound    Kind = "not found"   // the object named does not exist
+	Conflict    Kind = "conflict"    // the state changed since the caller looked
+	TooLarge    Kind = "too large"   // the request is over a size limit
+	Limited     Kind = "limited"     // too many requests; try again later
+	NoLeader    Kind = "no leader"   // no server can take writes now; try again
+	Unavailable Kind = "unavailable" // a part that is needed cannot be reached now
+)
+
+// Error is an error whose kind is part of the API.
+type Error struct {
+	Kind Kind
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf returns an error of the given kind. %w keeps a cause.
+func Errorf(k Kind, format string, args ...any) error {
+	return &Error{k, fmt.Errorf(format, args...)}
+}
+
+// KindOf returns the kind of err, or "" if it has none: then the fault is
+// ours, not the caller's.
+func KindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	return ""
+}
+
+// Problem is one thing wrong with a value, and its place in job-file words:
+// job.group[web].task[app].resources.cpu.
+type Problem struct {
+	Path string
+	Text string
+}
+
+func (p Problem) String() string {
+	if p.Path == "" {
+		return p.Text
+	}
+	return p.Path + ": " + p.Text
+}
+
+// Problems collects everything wrong with a value, so that its writer mends it
+// in one go.
+type Problems []Problem
+
+// Addf notes a problem at path.
+func (ps *Problems) Addf(path, format string, args ...any) {
+	*ps = append(*ps, Problem{path, fmt.Sprintf(format, args...)})
+}
+
+// Err returns nil if there are no problems, else an Invalid error with one
+// line for each.
+func (ps Problems) Err() error {
+	if len(ps) == 0 {
+		return nil
+	}
+	return &Error{Invalid, ps}
+}
+
+// Error implements error.
+func (ps Problems) Error() string {
+	const most = 50 // a body can be wrong in a million places; a person reads the first screen
+	lines := make([]string, 0, min(len(ps), most+1))
+	for i, p := range ps {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("(and %d more problems)", len(ps)-most))
+			break
+		}
+		lines = append(lines, p.String())
+	}
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return fmt.Sprintf("%d problems:\n  * %s", len(ps), strings.Join(lines, "\n  * "))
+}

@@ -1,0 +1,267 @@
+package berth
+
+import "time"
+
+// Namespace names.
+const (
+	DefaultNamespace = "default"
+	AllNamespaces    = "*" // in a read: every namespace
+)
+
+// Names that are there without being made.
+const (
+	DefaultRegion   = "global"
+	DefaultNodePool = "default"
+	AllNodePool     = "all" // in a job: nodes of every pool
+)
+
+// JobID is the name its user gave a job. It is unique in a namespace while the
+// job exists; over time, several incarnations can bear it, told apart by UID.
+type JobID string
+
+// JobKey names a job among all namespaces.
+type JobKey struct {
+	Namespace string
+	ID        JobID
+}
+
+// String returns the key as people read it.
+func (k JobKey) String() string {
+	if k.Namespace == DefaultNamespace {
+		return string(k.ID)
+	}
+	return k.Namespace + "/" + string(k.ID)
+}
+
+// The job types.
+const (
+	TypeService  = "service"
+	TypeBatch    = "batch"
+	TypeSystem   = "system"
+	TypeSysbatch = "sysbatch"
+	TypeCore     = "core" // of evaluations only: the system's own upkeep
+)
+
+// Job priorities; higher is scheduled first.
+const (
+	MinPriority     = 1
+	MaxPriority     = 100
+	DefaultPriority = 50
+)
+
+// Job is what a user wants to run: groups of tasks, how many of each, and
+// where. A stored Job is one version of it and never changes.
+type Job struct {
+	Region           string
+	Namespace        string
+	ID               JobID
+	Name             string
+	Type             string
+	Priority         int
+	AllAtOnce        bool
+	Datacenters      []string // globs; ["*"] is anywhere
+	NodePool         string
+	Constraints      []Constraint         `hcl:"constraint"`
+	Affinities       []Affinity           `hcl:"affinity"`
+	TaskGroups       []*TaskGroup         `hcl:"group"`
+	Update           *UpdateStrategy      `hcl:"update"`
+	Multiregion      *Multiregion         `hcl:"multiregion"`
+	Spreads          []Spread             `hcl:"spread"`
+	Periodic         *PeriodicConfig      `hcl:"periodic"`
+	ParameterizedJob *ParameterizedConfig `hcl:"parameterized"`
+	Reschedule       *ReschedulePolicy    `hcl:"reschedule"`
+	Migrate          *MigrateStrategy     `hcl:"migrate"`
+	Meta             map[string]string    `hcl:"meta"`
+	UI               *JobUI               `hcl:"ui"`
+
+	// What follows is set by servers, never by a job file.
+
+	Stop                     bool   `hcl:"-"`
+	ParentID                 JobID  `hcl:"-"`
+	Dispatched               bool   `hcl:"-"`
+	DispatchIdempotencyToken string `hcl:"-"`
+	Payload                  []byte `hcl:"-"`
+	ConsulNamespace          string `hcl:"-"`
+	VaultNamespace           string `hcl:"-"`
+
+	Stable         bool           `hcl:"-"`
+	Version        uint64         `hcl:"-"` // 0 at first, +1 with each accepted change of the specification
+	VersionTag     *JobVersionTag `hcl:"-"`
+	SubmitTime     int64          `hcl:"-"` // ns since 1970, when the proposer took it
+	CreateIndex    uint64         `hcl:"-"` // of this incarnation
+	ModifyIndex    uint64         `hcl:"-"`
+	JobModifyIndex uint64         `hcl:"-"` // of the last change of the specification; what check-index compares
+
+	UID UID `hcl:"-"` // of this incarnation; owns its allocations
+}
+
+// Key returns the job's name among all namespaces.
+func (j *Job) Key() JobKey { return JobKey{j.Namespace, j.ID} }
+
+// Group returns the group of that name, or nil.
+func (j *Job) Group(name string) *TaskGroup {
+	for _, g := range j.TaskGroups {
+		if g.Name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+// Schedulable says whether the job itself runs: a periodic or parameterized
+// job only begets children that do.
+func (j *Job) Schedulable() bool {
+	return j.Periodic == nil && (j.ParameterizedJob == nil || j.Dispatched)
+}
+
+// The statuses of a job, derived from its allocations and evaluations.
+const (
+	JobPending = "pending" // an evaluation is open and nothing runs yet
+	JobRunning = "running"
+	JobDead    = "dead" // stopped, or nothing is left to do
+)
+
+// JobUI is shown beside the job in a UI and means nothing to the scheduler.
+type JobUI struct {
+	Description string
+	Links       []JobUILink `hcl:"link"`
+}
+
+// JobUILink is a labelled link.
+type JobUILink struct {
+	Label string
+	URL   string
+}
+
+// JobVersionTag names a version so that it is kept and can be found.
+type JobVersionTag struct {
+	Name        string
+	Description string
+	TaggedTime  int64
+}
+
+// JobSubmission is the text a job was made from, kept for people.
+type JobSubmission struct {
+	Source        string
+	Format        string // hcl2, hcl1 or json
+	VariableFlags map[string]string
+	Variables     string
+}
+
+// Multiregion deploys one job to several regions.
+type Multiregion struct {
+	Strategy *MultiregionStrategy `hcl:"strategy"`
+	Regions  []MultiregionRegion  `hcl:"region"`
+}
+
+// MultiregionStrategy says how regions follow one another.
+type MultiregionStrategy struct {
+	MaxParallel int
+	OnFailure   string
+}
+
+// MultiregionRegion is one region of a multiregion job.
+type MultiregionRegion struct {
+	Name        string `hcl:",label"`
+	Count       int
+	Datacenters []string
+	NodePool    string
+	Meta        map[string]string `hcl:"meta"`
+}
+
+// PeriodicConfig launches children by the clock.
+type PeriodicConfig struct {
+	Enabled         bool
+	Spec            string   `hcl:"cron"`
+	Specs           []string `hcl:"crons"`
+	SpecType        string   `hcl:"-"`
+	ProhibitOverlap bool
+	TimeZone        string
+}
+
+// ParameterizedConfig makes a job a template for dispatched children.
+type ParameterizedConfig struct {
+	Payload      string
+	MetaRequired []string
+	MetaOptional []string
+}
+
+// TaskGroup is a set of tasks that run together on one node; each instance of
+// it is an allocation.
+type TaskGroup struct {
+	Name             string `hcl:",label"`
+	Count            int
+	Constraints      []Constraint             `hcl:"constraint"`
+	Affinities       []Affinity               `hcl:"affinity"`
+	Tasks            []*Task                  `hcl:"task"`
+	Spreads          []Spread                 `hcl:"spread"`
+	Volumes          map[string]VolumeRequest `hcl:"volume"`
+	RestartPolicy    *RestartPolicy           `hcl:"restart"`
+	Disconnect       *DisconnectStrategy      `hcl:"disconnect"`
+	ReschedulePolicy *ReschedulePolicy        `hcl:"reschedule"`
+	EphemeralDisk    *EphemeralDisk           `hcl:"ephemeral_disk"`
+	Update           *UpdateStrategy          `hcl:"update"`
+	Migrate          *MigrateStrategy         `hcl:"migrate"`
+	Networks         []NetworkResource        `hcl:"network"`
+	Meta             map[string]string        `hcl:"meta"`
+	Services         []Service                `hcl:"service"`
+	ShutdownDelay    time.Duration
+	MaxRunDuration   time.Duration
+	Scaling          *ScalingPolicy `hcl:"scaling"`
+	Consul           *Consul        `hcl:"consul"`
+
+	StopAfterClientDisconnect time.Duration
+	MaxClientDisconnect       time.Duration
+	PreventRescheduleOnLost   bool
+}
+
+// Task returns the task of that name, or nil.
+func (g *TaskGroup) Task(name string) *Task {
+	for _, t := range g.Tasks {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// EphemeralDisk is the room an allocation may fill on its node.
+type EphemeralDisk struct {
+	Sticky  bool
+	Migrate bool
+	SizeMB  int `hcl:"size"`
+}
+
+// VolumeRequest asks for a volume that tasks of the group may mount.
+type VolumeRequest struct {
+	Name           string `hcl:",label"`
+	Type           string
+	Source         string
+	ReadOnly       bool
+	Sticky         bool
+	AccessMode     string
+	AttachmentMode string
+	MountOptions   *CSIMountOptions `hcl:"mount_options"`
+	PerAlloc       bool
+}
+
+// CSIMountOptions says how a CSI volume is mounted.
+type CSIMountOptions struct {
+	FSType     string `hcl:"fs_type"`
+	MountFlags []string
+}
+
+// ScalingPolicy bounds a count, and carries what an autoscaler wants to know.
+type ScalingPolicy struct {
+	Min     int64
+	Max     int64
+	Policy  map[string]any `hcl:"policy"`
+	Enabled bool
+	Type    string
+
+	ID          string            `hcl:"-"`
+	Namespace   string            `hcl:"-"`
+	Target      map[string]string `hcl:"-"`
+	CreateIndex uint64            `hcl:"-"`
+	ModifyIndex uint64            `hcl:"-"`
+}

@@ -1,0 +1,61 @@
+package berth
+
+// NetworkResource is in a group what it wants of its node's network, on a node
+// what there is, and in an allocation what it was given.
+type NetworkResource struct {
+	Mode          string
+	Device        string
+	CIDR          string
+	IP            string
+	DNS           *DNSConfig `hcl:"dns"`
+	ReservedPorts []Port     `hcl:"reserved_ports"`
+	DynamicPorts  []Port     `hcl:"port"`
+	Hostname      string
+	MBits         int
+	CNI           *CNIConfig `hcl:"cni"`
+}
+
+// Network modes.
+const (
+	NetworkHost   = "host"
+	NetworkBridge = "bridge"
+	NetworkNone   = "none"
+)
+
+// Port is one port by its label. In a job file a port with a static number is
+// written like one without; DecodeJob sorts them into ReservedPorts and
+// DynamicPorts.
+type Port struct {
+	Label           string `hcl:",label"`
+	Value           int    `hcl:"static"`
+	To              int
+	HostNetwork     string
+	IgnoreCollision bool
+}
+
+// DNSConfig overrides name resolution inside an allocation.
+type DNSConfig struct {
+	Servers  []string
+	Searches []string
+	Options  []string
+}
+
+// CNIConfig holds arguments for CNI plugins.
+type CNIConfig struct {
+	Args map[string]string
+}
+
+// PortMapping is a port that an allocation was given.
+type PortMapping struct {
+	Label  string
+	Value  int
+	To     int
+	HostIP string
+}
+
+// The range dynamic ports are drawn from when a node names none.
+const (
+	MinDynamicPort = 20000
+	MaxDynamicPort = 32000
+	MaxPort        = 65535
+)

@@ -1,0 +1,164 @@
+package op
+
+import (
+	"berth"
+	"berth/acl"
+)
+
+// Job is a job as the API shows it.
+type Job struct {
+	*berth.Job
+	Status            string
+	StatusDescription string
+	UID               string // j-…; names this incarnation of the job
+}
+
+// JobStub is a job in a list.
+type JobStub struct {
+	ID                berth.JobID
+	ParentID          berth.JobID
+	Name              string
+	Namespace         string
+	Datacenters       []string
+	NodePool          string
+	Type              string
+	Priority          int
+	Periodic          bool
+	ParameterizedJob  bool
+	Stop              bool
+	Status            string
+	StatusDescription string
+	JobSummary        *JobSummary
+	CreateIndex       uint64
+	ModifyIndex       uint64
+	JobModifyIndex    uint64
+	SubmitTime        int64
+	Version           uint64
+	Meta              map[string]string `json:",omitempty"`
+}
+
+// JobSummary counts a job's allocations.
+type JobSummary struct {
+	JobID       berth.JobID
+	Namespace   string
+	Summary     map[string]GroupSummary
+	Children    *ChildrenSummary
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// GroupSummary counts a group's allocations by how they fare.
+type GroupSummary struct {
+	Queued   int // wait for a place
+	Complete int
+	Failed   int
+	Running  int
+	Starting int
+	Lost     int
+	Unknown  int
+}
+
+// ChildrenSummary counts the children of a periodic or parameterized job.
+type ChildrenSummary struct {
+	Pending int64
+	Running int64
+	Dead    int64
+}
+
+// JobRef names a job.
+type JobRef struct {
+	JobID string
+	Query
+}
+
+// JobsQuery asks for the jobs of a namespace, or with * of all.
+type JobsQuery struct {
+	Meta bool `query:"meta"`
+	Query
+}
+
+// JobAllocsQuery asks for the allocations of a job.
+type JobAllocsQuery struct {
+	JobID string
+	All   bool `query:"all"` // those of earlier jobs of the same name too
+	Query
+}
+
+// RegisterJob asks for a job to be made or changed. Job is the text as it
+// came; the API turns it into a job through berth.DecodeJob.
+type RegisterJob struct {
+	JobID             string // over HTTP: of the path, "" on /v1/jobs
+	Job               berth.Tree
+	Submission        *berth.JobSubmission
+	EnforceIndex      bool
+	JobModifyIndex    uint64 // with EnforceIndex: register only if the job is at this index; 0: only if there is none
+	PolicyOverride    bool
+	PreserveCounts    bool // keep the counts of groups that exist
+	PreserveResources bool // keep the resources of tasks that exist
+	EvalPriority      int
+	Write
+}
+
+// JobRegistered answers RegisterJob.
+type JobRegistered struct {
+	EvalID          berth.EvalID
+	EvalCreateIndex uint64
+	JobModifyIndex  uint64
+	Warnings        string
+	Meta
+}
+
+// StopJob asks for a job to end.
+type StopJob struct {
+	JobID           string
+	Purge           bool   `query:"purge"`
+	Global          bool   `query:"global"`
+	EvalPriority    int    `query:"eval_priority"`
+	NoShutdownDelay bool   `query:"no_shutdown_delay"`
+	UID             string `query:"uid"` // only this incarnation
+	Write
+}
+
+// JobStopped answers StopJob.
+type JobStopped struct {
+	EvalID          berth.EvalID
+	EvalCreateIndex uint64
+	JobModifyIndex  uint64
+	Meta
+}
+
+// ParseJob asks for a job file to be turned into a job.
+type ParseJob struct {
+	JobHCL       string
+	Variables    string // the text of a variable file
+	Canonicalize bool   // accepted; the answer always has its defaults filled in
+	Write
+}
+
+// ValidateJob asks what is wrong with a job.
+type ValidateJob struct {
+	Job berth.Tree
+	Write
+}
+
+// JobValidated answers ValidateJob.
+type JobValidated struct {
+	DriverConfigValidated bool
+	ValidationErrors      []string
+	Error                 string
+	Warnings              string
+}
+
+// The operations on jobs.
+var (
+	ListJobs      = define[JobsQuery, []JobStub]("job.list", "GET /v1/jobs", "", acl.ListJobs, acl.QuerySpace)
+	ReadJob       = define[JobRef, Job]("job.read", "GET /v1/job/{JobID}", "", acl.ReadJob, acl.QuerySpace)
+	JobAllocs     = define[JobAllocsQuery, []AllocStub]("job.allocations", "GET /v1/job/{JobID}/allocations", "", acl.ReadJob, acl.QuerySpace)
+	JobEvals      = define[JobRef, []Eval]("job.evaluations", "GET /v1/job/{JobID}/evaluations", "", acl.ReadJob, acl.QuerySpace)
+	ReadSummary   = define[JobRef, JobSummary]("job.summary", "GET /v1/job/{JobID}/summary", "", acl.ReadJob, acl.QuerySpace)
+	Register      = define[RegisterJob, JobRegistered]("job.register", "PUT /v1/jobs", "", acl.SubmitJob, acl.JobSpace, jobBody)
+	RegisterNamed = define[RegisterJob, JobRegistered]("job.update", "PUT /v1/job/{JobID}", "", acl.SubmitJob, acl.JobSpace, jobBody)
+	Stop          = define[StopJob, JobStopped]("job.stop", "DELETE /v1/job/{JobID}", "", acl.SubmitJob, acl.QuerySpace)
+	Parse         = define[ParseJob, Job]("job.parse", "PUT /v1/jobs/parse", "", acl.ParseJob, acl.QuerySpace, jobBody)
+	Validate      = define[ValidateJob, JobValidated]("job.validate", "PUT /v1/validate/job", "", acl.ReadJob, acl.JobSpace, jobBody)
+)

@@ -1,0 +1,161 @@
+package op
+
+import (
+	"time"
+
+	"berth"
+	"berth/acl"
+)
+
+// Node is a node as the API shows it.
+type Node struct {
+	*berth.Node
+	Drain         bool // legacy: DrainStrategy is set
+	DrainStrategy *struct{}
+}
+
+// NodeStub is a node in a list.
+type NodeStub struct {
+	Address               string
+	ID                    berth.NodeID
+	Attributes            map[string]string `json:",omitempty"`
+	Datacenter            string
+	Name                  string
+	NodeClass             string
+	NodePool              string
+	Version               string
+	Drain                 bool
+	SchedulingEligibility string
+	Status                string
+	StatusDescription     string
+	Drivers               map[string]*berth.DriverInfo
+	NodeResources         *berth.NodeResources         `json:",omitempty"`
+	ReservedResources     *berth.NodeReservedResources `json:",omitempty"`
+	CreateIndex           uint64
+	ModifyIndex           uint64
+}
+
+// NodeRef names a node.
+type NodeRef struct {
+	NodeID string
+	Query
+}
+
+// NodesQuery asks for nodes.
+type NodesQuery struct {
+	Resources bool `query:"resources"`
+	OS        bool `query:"os"`
+	Query
+}
+
+// The operations on nodes.
+var (
+	ListNodes  = define[NodesQuery, []NodeStub]("node.list", "GET /v1/nodes", "", acl.NodeRead, acl.NoSpace)
+	ReadNode   = define[NodeRef, Node]("node.read", "GET /v1/node/{NodeID}", "", acl.NodeRead, acl.NoSpace)
+	NodeAllocs = define[NodeRef, []Alloc]("node.allocations", "GET /v1/node/{NodeID}/allocations", "", acl.NodeRead, acl.NodeSpace)
+)
+
+// What agents call, in the protocol of Nomad's client agents.
+
+// RegisterNode tells servers what a node is and has.
+type RegisterNode struct {
+	Node      *berth.Node
+	NodeEvent *berth.NodeEvent
+	Write
+}
+
+// BeatNode is a heartbeat, and tells how the node is.
+type BeatNode struct {
+	NodeID    berth.NodeID
+	Status    string
+	UpdatedAt int64 // s since 1970
+	NodeEvent *berth.NodeEvent
+	SecretID  string // beside Write.AuthToken, which older agents leave empty
+	Write
+}
+
+// NodeAnswer answers RegisterNode and BeatNode.
+type NodeAnswer struct {
+	HeartbeatTTL          time.Duration // beat again within this
+	EvalIDs               []berth.EvalID
+	EvalCreateIndex       uint64
+	NodeModifyIndex       uint64
+	LeaderRPCAddr         string
+	NumNodes              int32
+	Servers               []ServerAddr
+	SchedulingEligibility string
+	Meta
+}
+
+// ServerAddr is where a server can be reached.
+type ServerAddr struct {
+	RPCAdvertiseAddr string
+	Datacenter       string
+}
+
+// NodeAllocIndexes asks which allocations a node has, and waits for a change.
+type NodeAllocIndexes struct {
+	NodeID   berth.NodeID
+	SecretID string
+	Query
+}
+
+// NodeAllocIndexesAnswer maps allocations to their AllocModifyIndex. An agent
+// fetches those whose index grew, and removes those that are gone.
+type NodeAllocIndexesAnswer struct {
+	Allocs        map[string]uint64
+	MigrateTokens map[string]string
+	Meta
+}
+
+// GetAllocs asks for allocations as a whole. It waits until the server's state
+// is at MinQueryIndex.
+type GetAllocs struct {
+	AllocIDs []string
+	SecretID string
+	Query
+}
+
+// GetAllocsAnswer holds the allocations that exist and are the node's.
+type GetAllocsAnswer struct {
+	Allocs []*Alloc
+	Meta
+}
+
+// ReportAllocs tells how allocations of one node fare.
+type ReportAllocs struct {
+	Alloc []*AllocReport
+	Write
+}
+
+// AllocReport is how one allocation fares.
+type AllocReport struct {
+	ID                berth.AllocID
+	NodeID            berth.NodeID
+	Namespace         string
+	JobID             berth.JobID
+	ClientStatus      berth.ClientStatus
+	ClientDescription string
+	TaskStates        map[string]*berth.TaskState
+	DeploymentStatus  *berth.AllocDeploymentStatus
+	NetworkStatus     *berth.AllocNetworkStatus
+}
+
+// WriteAnswer answers a write of which only the index is told.
+type WriteAnswer struct{ Meta }
+
+// EmitEvents adds to the events of nodes.
+type EmitEvents struct {
+	NodeEvents map[string][]*berth.NodeEvent
+	Write
+}
+
+// The operations that only agents use.
+var (
+	NodeRegister  = define[RegisterNode, NodeAnswer]("node.register", "", "Node.Register", acl.Node, acl.NoSpace, write)
+	NodeBeat      = define[BeatNode, NodeAnswer]("node.beat", "", "Node.UpdateStatus", acl.Node, acl.NoSpace, write)
+	NodePull      = define[NodeAllocIndexes, NodeAllocIndexesAnswer]("node.pull", "", "Node.GetClientAllocs", acl.Node, acl.NoSpace)
+	AllocFetch    = define[GetAllocs, GetAllocsAnswer]("alloc.fetch", "", "Alloc.GetAllocs", acl.Node, acl.NoSpace)
+	AllocReporter = define[ReportAllocs, WriteAnswer]("alloc.report", "", "Node.UpdateAlloc", acl.Node, acl.NoSpace, write)
+	NodeEvents    = define[EmitEvents, WriteAnswer]("node.events", "", "Node.EmitEvents", acl.Node, acl.NoSpace, write)
+)

@@ -1,0 +1,127 @@
+// Package op lists the operations of the system, each declared once: its HTTP
+// route, its RPC name where agents use it, what goes in and what comes out,
+// the right it needs. Servers, the Go client, the CLI and the agents all use
+// these values, so none of them can disagree.
+//
+// Beside each operation stand its views: what the API shows of a stored row
+// beyond the row itself. Names and shapes are those of Nomad's public HTTP API
+// and of the protocol that its client agents speak.
+package op
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"berth/acl"
+)
+
+// Op is one operation. Path segments in braces of the route, and parameters
+// with a query tag, are fields of In; the body of a write is the rest of In.
+type Op[In, Out any] struct{ *Info }
+
+// Info is what can be said of an operation without its types.
+type Info struct {
+	Name    string // for metrics, errors and the capability table: "job.read"
+	Method  string // GET for a read; PUT for a write, where POST does as well; or DELETE
+	Path    string // "/v1/job/{JobID}/allocations"; "" if it is not served over HTTP
+	RPC     string // "Node.Register"; "" if agents do not call it
+	Need    acl.Capability
+	Space   acl.Space
+	MaxBody int64 // bytes of body that are read, and no more
+	Local   bool  // about this agent, not the cluster: never forwarded
+}
+
+// IsRead says whether the operation changes nothing.
+func (i *Info) IsRead() bool { return i.Method == "GET" }
+
+// Limits of bodies (S-25).
+const (
+	MaxJobBody = 4 << 20
+	MaxBody    = 256 << 10
+)
+
+var all []*Info
+
+// All returns every operation, in order of name.
+func All() []*Info {
+	return slices.SortedFunc(slices.Values(all), func(a, b *Info) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// define makes an operation. route is "GET /v1/nodes", or "" for RPC alone.
+func define[In, Out any](name, route, rpc string, need acl.Capability, space acl.Space, more ...func(*Info)) Op[In, Out] {
+	method, path, _ := strings.Cut(route, " ")
+	i := &Info{Name: name, Method: method, Path: path, RPC: rpc, Need: need, Space: space, MaxBody: MaxBody}
+	for _, f := range more {
+		f(i)
+	}
+	all = append(all, i)
+	return Op[In, Out]{i}
+}
+
+func jobBody(i *Info) { i.MaxBody = MaxJobBody }
+func local(i *Info)   { i.Local = true }
+
+// write marks an operation without a route as one that changes state.
+func write(i *Info) { i.Method = "PUT" }
+
+// Query is what every read may say besides what it asks for. Over HTTP it is
+// parameters and headers, over RPC it is fields of the argument.
+type Query struct {
+	Region        string
+	Namespace     string
+	MinQueryIndex uint64        // wait until something newer than this is there
+	MaxQueryTime  time.Duration // how long to wait; at most 300 s
+	AllowStale    bool
+	AuthToken     string
+	Prefix        string
+	Filter        string
+	PerPage       int32
+	NextToken     string
+	Reverse       bool
+}
+
+// Opts returns q, so that whoever embeds Query can be asked for it.
+func (q *Query) Opts() *Query { return q }
+
+// Write is what every write may say besides what it changes.
+type Write struct {
+	Region           string
+	Namespace        string
+	AuthToken        string
+	IdempotencyToken string
+}
+
+// Opts returns w, so that whoever embeds Write can be asked for it.
+func (w *Write) Opts() *Write { return w }
+
+// Meta is what every answer says besides what was asked. Over HTTP it is
+// headers, over RPC it is fields of the reply.
+type Meta struct {
+	Index       uint64 // of the state that the answer is from
+	LastContact time.Duration
+	KnownLeader bool
+	NextToken   string
+}
+
+// Of returns m, so that whoever embeds Meta can be asked for it.
+func (m *Meta) Of() *Meta { return m }
+
+// Nothing is the input or output of an operation that has none.
+type Nothing struct{}
+
+// Header names of the HTTP API.
+const (
+	HeaderToken       = "X-Nomad-Token"
+	HeaderIndex       = "X-Nomad-Index"
+	HeaderLastContact = "X-Nomad-LastContact"
+	HeaderKnownLeader = "X-Nomad-KnownLeader"
+	HeaderNextToken   = "X-Nomad-NextToken"
+)
+
+// Limits of waiting and paging (S-26).
+const (
+	MaxWait     = 300 * time.Second
+	MaxPage     = 1000
+	DefaultPage = 0 // all, as Nomad has it
+)

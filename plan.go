@@ -1,0 +1,54 @@
+package berth
+
+// Plan is what a scheduler wants changed, worked out on a snapshot that may be
+// old by now. The planner commits what still fits.
+type Plan struct {
+	Eval          *Eval
+	Job           *Job // the version placed; nil when the job is gone
+	SnapshotIndex uint64
+	Place         []Placement
+	Stop          []AllocStop
+	Update        []AllocID // to carry over to Job in place
+}
+
+// Empty says that the plan changes no allocation.
+func (p *Plan) Empty() bool {
+	return len(p.Place) == 0 && len(p.Stop) == 0 && len(p.Update) == 0
+}
+
+// Placement puts one new allocation of the plan's job on a node.
+type Placement struct {
+	Group    int // in Job.TaskGroups
+	Index    uint32
+	NodeID   NodeID
+	Ports    []uint16 // dynamic ports, in the order of the group's labels
+	Score    float32
+	Previous AllocID // the allocation it replaces, if any
+	Resched  bool    // it counts as a reschedule of Previous
+}
+
+// AllocStop stops an allocation, or notes what became of it.
+type AllocStop struct {
+	ID           AllocID
+	Description  string
+	Client       ClientStatus // ClientLost when its node is gone, else ClientPending: as the agent says
+	FollowupEval EvalID       // with it: do not stop, only point to the evaluation that will replace it
+}
+
+// Why an allocation stops, as its DesiredDescription says it.
+const (
+	StopSurplus   = "the job wants fewer instances of the group"
+	StopReplaced  = "replaced: its tasks changed with the job"
+	StopNodeLost  = "its node is down"
+	StopFailed    = "replaced: it failed"
+	StopGroupGone = "the job no longer has the group"
+	StopJobEnded  = "the job was stopped"
+	StopOldJob    = "it belongs to an earlier job of the same name"
+)
+
+// Refusal says why a placement of a plan was not committed.
+type Refusal struct {
+	Placement int // in Plan.Place
+	NodeID    NodeID
+	Reason    string
+}

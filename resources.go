@@ -1,0 +1,184 @@
+package berth
+
+import "time"
+
+// Resources is what a task asks of its node.
+type Resources struct {
+	CPU         int // MHz
+	Cores       int // whole cores, instead of CPU
+	MemoryMB    int `hcl:"memory"`     // MiB
+	MemoryMaxMB int `hcl:"memory_max"` // MiB the task may use while there is room; 0 is MemoryMB
+	DiskMB      int `hcl:"disk"`       // no longer used; see EphemeralDisk
+	SecretsMB   int `hcl:"secrets"`
+	IOPS        int
+	Networks    []NetworkResource `hcl:"network"`
+	Devices     []RequestedDevice `hcl:"device"`
+	NUMA        *NUMAResource     `hcl:"numa"`
+}
+
+// NUMAResource asks for cores and devices of one NUMA node.
+type NUMAResource struct {
+	Affinity string
+	Devices  []string
+}
+
+// RequestedDevice asks for devices by vendor, type and name.
+type RequestedDevice struct {
+	Name        string `hcl:",label"`
+	Count       uint64
+	Constraints []Constraint `hcl:"constraint"`
+	Affinities  []Affinity   `hcl:"affinity"`
+}
+
+// Ask is what one allocation of a group takes from its node's shared room.
+type Ask struct {
+	CPU      int64 // MHz
+	MemoryMB int64
+	DiskMB   int64
+}
+
+// Add returns the sum.
+func (a Ask) Add(b Ask) Ask {
+	return Ask{a.CPU + b.CPU, a.MemoryMB + b.MemoryMB, a.DiskMB + b.DiskMB}
+}
+
+// Sub returns the difference.
+func (a Ask) Sub(b Ask) Ask {
+	return Ask{a.CPU - b.CPU, a.MemoryMB - b.MemoryMB, a.DiskMB - b.DiskMB}
+}
+
+// Ask returns what one allocation of the group takes: the sum of its tasks and
+// its ephemeral disk.
+func (g *TaskGroup) Ask() (a Ask) {
+	for _, t := range g.Tasks {
+		a.CPU += int64(t.Resources.CPU)
+		a.MemoryMB += int64(t.Resources.MemoryMB)
+	}
+	if g.EphemeralDisk != nil {
+		a.DiskMB = int64(g.EphemeralDisk.SizeMB)
+	}
+	return a
+}
+
+// NodeResources is what a node has.
+type NodeResources struct {
+	Cpu            NodeCpuResources
+	Processors     NodeProcessors
+	Memory         NodeMemoryResources
+	Disk           NodeDiskResources
+	Networks       []NetworkResource
+	NodeNetworks   []NodeNetwork
+	Devices        []NodeDeviceResource
+	MinDynamicPort int
+	MaxDynamicPort int
+}
+
+// NodeCpuResources is the node's processor time.
+type NodeCpuResources struct {
+	CpuShares          int64 // MHz of all cores together
+	TotalCpuCores      uint16
+	ReservableCpuCores []uint16
+}
+
+// NodeProcessors is the shape of the node's processors.
+type NodeProcessors struct {
+	Topology *Topology
+}
+
+// Topology lists NUMA nodes and cores.
+type Topology struct {
+	Nodes                  []uint8
+	Distances              [][]uint8
+	Cores                  []Core
+	OverrideTotalCompute   uint64 // MHz
+	OverrideWitholdCompute uint64 // MHz; the wire spells it so
+}
+
+// Core is one logical processor.
+type Core struct {
+	SocketID   uint8
+	NodeID     uint8
+	ID         uint16
+	Grade      bool // true: an efficiency core
+	Disable    bool
+	BaseSpeed  uint64 // MHz
+	MaxSpeed   uint64
+	GuessSpeed uint64
+}
+
+// NodeMemoryResources is the node's memory.
+type NodeMemoryResources struct {
+	MemoryMB    int64
+	MemoryMaxMB int64
+}
+
+// NodeDiskResources is the room for allocations on the node's disk.
+type NodeDiskResources struct {
+	DiskMB int64
+}
+
+// NodeNetwork is one network interface of a node.
+type NodeNetwork struct {
+	Mode       string
+	Device     string
+	MacAddress string
+	Speed      int
+	Addresses  []NodeNetworkAddress
+}
+
+// NodeNetworkAddress is one address of an interface.
+type NodeNetworkAddress struct {
+	Family        string // ipv4 or ipv6
+	Alias         string
+	Address       string
+	ReservedPorts string
+	Gateway       string
+}
+
+// NodeReservedResources is what is kept back from allocations.
+type NodeReservedResources struct {
+	Cpu      NodeReservedCpuResources
+	Memory   NodeReservedMemoryResources
+	Disk     NodeReservedDiskResources
+	Networks NodeReservedNetworkResources
+}
+
+// NodeReservedCpuResources is processor time kept back.
+type NodeReservedCpuResources struct {
+	CpuShares        uint64
+	ReservedCpuCores []uint16
+}
+
+// NodeReservedMemoryResources is memory kept back.
+type NodeReservedMemoryResources struct{ MemoryMB uint64 }
+
+// NodeReservedDiskResources is disk kept back.
+type NodeReservedDiskResources struct{ DiskMB uint64 }
+
+// NodeReservedNetworkResources is ports kept back: "22,80,8000-8100".
+type NodeReservedNetworkResources struct{ ReservedHostPorts string }
+
+// NodeDeviceResource is a group of equal devices on a node.
+type NodeDeviceResource struct {
+	Vendor     string
+	Type       string
+	Name       string
+	Instances  []NodeDevice
+	Attributes map[string]any
+}
+
+// NodeDevice is one device.
+type NodeDevice struct {
+	ID                string
+	Healthy           bool
+	HealthDescription string
+}
+
+// DriverInfo is what an agent says of a task driver.
+type DriverInfo struct {
+	Attributes        map[string]string
+	Detected          bool // the driver can be used on this machine
+	Healthy           bool // and works now
+	HealthDescription string
+	UpdateTime        time.Time
+}

@@ -1,0 +1,188 @@
+package berth
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What a job file can say and this build cannot do yet is refused here, by
+// name. Building a block removes its line.
+
+// unbuilt notes that the block or value at path has no behaviour yet.
+func (c *checker) unbuilt(present bool, at, instead string) {
+	if present {
+		if instead != "" {
+			instead = "; " + instead
+		}
+		c.addf(at, "is not built yet%s", instead)
+	}
+}
+
+func (c *checker) unbuiltJob(at string, j *Job) {
+	if j.Type == TypeSystem || j.Type == TypeSysbatch {
+		c.addf(at+".type", "%q is not built yet; allowed are service and batch", j.Type)
+	}
+	c.unbuilt(j.AllAtOnce, at+".all_at_once", "allowed is false")
+	c.unbuilt(j.Update != nil && j.Update.MaxParallel != 0, at+".update", updateInstead)
+	c.unbuilt(j.Multiregion != nil, at+".multiregion", "")
+	c.unbuilt(len(j.Spreads) > 0, at+".spread", "")
+	c.unbuilt(j.Periodic != nil, at+".periodic", "")
+	c.unbuilt(j.ParameterizedJob != nil, at+".parameterized", "")
+	c.unbuilt(j.Migrate != nil, at+".migrate", "")
+	c.unbuilt(j.ConsulNamespace != "", at+".consul_namespace", "")
+	c.unbuilt(j.VaultNamespace != "", at+".vault_namespace", "")
+	c.unbuilt(len(j.Payload) > 0, at+".payload", "")
+}
+
+const updateInstead = "allowed is max_parallel = 0, which replaces all instances at once"
+
+func (c *checker) unbuiltGroup(at string, g *TaskGroup) {
+	c.unbuilt(len(g.Spreads) > 0, at+".spread", "")
+	c.unbuilt(len(g.Volumes) > 0, at+".volume", "")
+	c.unbuilt(g.Disconnect != nil, at+".disconnect", "")
+	c.unbuilt(g.Update != nil && g.Update.MaxParallel != 0, at+".update", updateInstead)
+	c.unbuilt(g.Migrate != nil, at+".migrate", "")
+	c.unbuilt(len(g.Services) > 0, at+".service", "")
+	c.unbuilt(g.MaxRunDuration != 0, at+".max_run_duration", "")
+	c.unbuilt(g.Scaling != nil, at+".scaling", "")
+	c.unbuilt(g.Consul != nil, at+".consul", "")
+	c.unbuilt(g.StopAfterClientDisconnect != 0, at+".stop_after_client_disconnect", "")
+	c.unbuilt(g.MaxClientDisconnect != 0, at+".max_client_disconnect", "")
+	c.unbuilt(g.PreventRescheduleOnLost, at+".prevent_reschedule_on_lost", "")
+	if d := g.EphemeralDisk; d != nil {
+		c.unbuilt(d.Sticky, at+".ephemeral_disk.sticky", "allowed is false")
+		c.unbuilt(d.Migrate, at+".ephemeral_disk.migrate", "allowed is false")
+	}
+	for i := range g.Networks {
+		n := &g.Networks[i]
+		nat := at + ".network"
+		if n.Mode != NetworkHost {
+			c.addf(nat+".mode", "%q is not built yet; allowed is host", clip(n.Mode, 64))
+		}
+		c.unbuilt(n.DNS != nil, nat+".dns", "")
+		c.unbuilt(n.Hostname != "", nat+".hostname", "")
+		c.unbuilt(n.CNI != nil, nat+".cni", "")
+		c.unbuilt(n.Device != "" || n.CIDR != "" || n.IP != "", nat, "device, cidr and ip cannot be asked for")
+		for _, p := range append(n.ReservedPorts[:len(n.ReservedPorts):len(n.ReservedPorts)], n.DynamicPorts...) {
+			pat := nat + ".port[" + clip(p.Label, 64) + "]"
+			c.unbuilt(p.HostNetwork != "" && p.HostNetwork != "default", pat+".host_network", "")
+			c.unbuilt(p.IgnoreCollision, pat+".ignore_collision", "")
+		}
+	}
+}
+
+func (c *checker) unbuiltTask(at string, t *Task) {
+	c.unbuilt(t.Lifecycle != nil, at+".lifecycle", "")
+	c.unbuilt(len(t.Services) > 0, at+".service", "")
+	c.unbuilt(len(t.Artifacts) > 0, at+".artifact", "")
+	c.unbuilt(t.Vault != nil, at+".vault", "")
+	c.unbuilt(t.Consul != nil, at+".consul", "")
+	c.unbuilt(len(t.Templates) > 0, at+".template", "")
+	c.unbuilt(t.DispatchPayload != nil, at+".dispatch_payload", "")
+	c.unbuilt(len(t.VolumeMounts) > 0, at+".volume_mount", "")
+	c.unbuilt(t.CSIPluginConfig != nil, at+".csi_plugin", "")
+	c.unbuilt(t.Kind != "", at+".kind", "")
+	c.unbuilt(len(t.ScalingPolicies) > 0, at+".scaling", "")
+	c.unbuilt(len(t.Secrets) > 0, at+".secret", "")
+	c.unbuilt(t.Identity != nil || len(t.Identities) > 0, at+".identity", "")
+	c.unbuilt(len(t.Actions) > 0, at+".action", "")
+	c.unbuilt(t.Schedule != nil, at+".schedule", "")
+	c.unbuilt(t.RestartPolicy.RenderTemplates, at+".restart.render_templates", "")
+	r, rat := t.Resources, at+".resources"
+	c.unbuilt(r.Cores != 0, rat+".cores", "ask for cpu")
+	c.unbuilt(r.MemoryMaxMB != 0, rat+".memory_max", "")
+	c.unbuilt(r.SecretsMB != 0, rat+".secrets", "")
+	c.unbuilt(len(r.Devices) > 0, rat+".device", "")
+	c.unbuilt(r.NUMA != nil, rat+".numa", "")
+	c.unbuilt(len(r.Networks) > 0, rat+".network", "the group's network block has ports for all its tasks")
+}
+
+// driverConfigs lists the drivers there are and what their config may say:
+// the kind of each value, and a star if it must be there.
+var driverConfigs = map[string]map[string]string{
+	"raw_exec": {"command": "text*", "args": "texts", "work_dir": "text"},
+	"mock_driver": {
+		"run_for": "duration", "exit_code": "number", "exit_signal": "number", "exit_err_msg": "text",
+		"start_error": "text", "start_error_recoverable": "bool", "start_block_for": "duration",
+		"kill_after": "duration", "signal_error": "text",
+		"stdout_string": "text", "stdout_repeat": "number", "stdout_repeat_duration": "duration",
+		"stderr_string": "text", "stderr_repeat": "number", "stderr_repeat_duration": "duration",
+	},
+}
+
+// Drivers returns the names of the drivers there are.
+func Drivers() []string { return slices.Sorted(maps.Keys(driverConfigs)) }
+
+func (c *checker) driver(at string, t *Task) {
+	config, ok := driverConfigs[t.Driver]
+	if !ok {
+		what := "is not a driver of this build"
+		if t.Driver == "" {
+			what = "is missing"
+		}
+		c.addf(at+".driver", "%q %s; allowed are %s", clip(t.Driver, 64), what, strings.Join(Drivers(), ", "))
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(t.Config)) {
+		kind, ok := config[k]
+		if !ok {
+			c.addf(at+".config."+clip(k, 64), "the driver %s has no such setting", t.Driver)
+			continue
+		}
+		c.setting(at+".config."+k, strings.TrimSuffix(kind, "*"), t.Config[k])
+	}
+	for _, k := range slices.Sorted(maps.Keys(config)) {
+		if s, is := t.Config[k].(string); strings.HasSuffix(config[k], "*") && (!is || s == "") {
+			if t.Config[k] == nil || is {
+				c.addf(at+".config."+k, "is missing; the driver %s needs it", t.Driver)
+			}
+		}
+	}
+}
+
+// setting checks one value of a driver's config. Numbers, bools and durations
+// may be interpolated when the task starts, so text with ${ passes.
+func (c *checker) setting(at, kind string, v any) {
+	s, isText := v.(string)
+	if isText && strings.Contains(s, "${") {
+		return
+	}
+	d := decoder{loose: true}
+	switch kind {
+	case "text":
+		if !isText {
+			c.addf(at, "a string is wanted, not %v", v)
+		}
+	case "texts":
+		list, ok := v.([]any)
+		for _, x := range list {
+			if _, is := x.(string); !is {
+				ok = false
+			}
+		}
+		if !ok {
+			c.addf(at, "a list of strings is wanted")
+		}
+	case "number":
+		if _, is := v.(int64); !is {
+			if _, ok := d.integer(v, at); !ok {
+				c.addf(at, "a whole number is wanted, not %v", v)
+			}
+		}
+	case "bool":
+		if _, is := v.(bool); !is && s != "true" && s != "false" {
+			c.addf(at, "true or false is wanted, not %v", v)
+		}
+	case "duration":
+		if _, is := v.(int64); !is && !isDuration(s) {
+			c.addf(at, "a duration (such as \"90s\") is wanted, not %v", v)
+		}
+	}
+}
+
+func isDuration(s string) bool {
+	_, err := time.ParseDuration(s)
+	return err == nil
+}

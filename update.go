@@ -1,0 +1,130 @@
+package berth
+
+import "time"
+
+// UpdateStrategy says how a new version of a group replaces the old one.
+type UpdateStrategy struct {
+	Stagger          time.Duration
+	MaxParallel      int // 0: all at once, without a deployment
+	HealthCheck      string
+	MinHealthyTime   time.Duration
+	HealthyDeadline  time.Duration
+	ProgressDeadline time.Duration
+	Canary           int
+	AutoRevert       bool
+	AutoPromote      bool
+}
+
+// MigrateStrategy says how allocations leave a draining node.
+type MigrateStrategy struct {
+	MaxParallel     int
+	HealthCheck     string
+	MinHealthyTime  time.Duration
+	HealthyDeadline time.Duration
+}
+
+// RestartPolicy says how often an agent starts a failed task again in place.
+type RestartPolicy struct {
+	Attempts        int           // starts allowed within Interval, beyond the first
+	Interval        time.Duration // length of the window that attempts are counted in
+	Delay           time.Duration // wait before a restart; up to a quarter of it is added at random
+	Mode            string        // what happens when the attempts are used up
+	RenderTemplates bool
+}
+
+// The modes of a restart policy.
+const (
+	RestartDelay = "delay" // wait for the interval to end, then go on
+	RestartFail  = "fail"  // the task has failed, and with it the allocation
+)
+
+// ReschedulePolicy says how often, and how soon, a failed allocation is
+// replaced by one on another node.
+type ReschedulePolicy struct {
+	Attempts      int           // replacements allowed within Interval
+	Interval      time.Duration // length of the window that attempts are counted in
+	Delay         time.Duration // wait before the first replacement
+	DelayFunction string        // how the wait grows
+	MaxDelay      time.Duration // the longest wait
+	Unlimited     bool          // Attempts and Interval do not count
+}
+
+// The delay functions of a reschedule policy.
+const (
+	DelayConstant    = "constant"
+	DelayExponential = "exponential"
+	DelayFibonacci   = "fibonacci"
+)
+
+// Enabled says whether failed allocations are replaced at all.
+func (p *ReschedulePolicy) Enabled() bool {
+	return p != nil && (p.Unlimited || p.Attempts > 0 && p.Interval > 0)
+}
+
+// Wait returns how long the (n+1)th replacement in a row waits, counted from
+// the failure. n is the number of replacements before it.
+func (p *ReschedulePolicy) Wait(n int) time.Duration {
+	limit := p.MaxDelay
+	if limit <= 0 {
+		limit = 1<<63 - 1
+	}
+	a, b := p.Delay, p.Delay // the wait, and for fibonacci the next one
+	for range n {
+		if a >= limit {
+			break
+		}
+		switch p.DelayFunction {
+		case DelayExponential:
+			a *= 2
+		case DelayFibonacci:
+			a, b = b, a+b
+		}
+		if p.DelayFunction == DelayConstant || a <= 0 { // constant, or grown past the largest duration
+			break
+		}
+	}
+	if a < 0 || p.DelayFunction != DelayConstant && a > limit {
+		a = limit
+	}
+	return a
+}
+
+// DisconnectStrategy says what happens to an allocation whose agent cannot be
+// heard.
+type DisconnectStrategy struct {
+	LostAfter         time.Duration
+	StopOnClientAfter *time.Duration
+	Replace           bool
+	Reconcile         string
+}
+
+// The defaults, by job type. Figures are those of Nomad's job specification.
+
+func defaultRestart(jobType string) RestartPolicy {
+	switch jobType {
+	case TypeBatch, TypeSysbatch:
+		return RestartPolicy{Attempts: 3, Interval: 24 * time.Hour, Delay: 15 * time.Second, Mode: RestartFail}
+	}
+	return RestartPolicy{Attempts: 2, Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: RestartFail}
+}
+
+func defaultReschedule(jobType string) *ReschedulePolicy {
+	switch jobType {
+	case TypeService:
+		return &ReschedulePolicy{Delay: 30 * time.Second, DelayFunction: DelayExponential, MaxDelay: time.Hour, Unlimited: true}
+	case TypeBatch:
+		return &ReschedulePolicy{Attempts: 1, Interval: 24 * time.Hour, Delay: 5 * time.Second, DelayFunction: DelayConstant}
+	}
+	return nil
+}
+
+func defaultUpdate() UpdateStrategy {
+	return UpdateStrategy{
+		Stagger: 30 * time.Second, MaxParallel: 1, HealthCheck: "checks",
+		MinHealthyTime: 10 * time.Second, HealthyDeadline: 5 * time.Minute, ProgressDeadline: 10 * time.Minute,
+	}
+}
+
+func defaultMigrate() MigrateStrategy {
+	return MigrateStrategy{MaxParallel: 1, HealthCheck: "checks", MinHealthyTime: 10 * time.Second, HealthyDeadline: 5 * time.Minute}
+}
