@@ -1,0 +1,217 @@
+package cow
+
+// Add puts a pair into the set; it returns false if it was there.
+func (t *Tree[K]) Add(edit uint64, k K, s uint32) bool {
+	if t.root == nil {
+		t.root = &block[K]{edit: edit}
+	}
+	t.root = t.root.own(edit)
+	right, added := t.root.add(edit, k, s, true)
+	if right != nil {
+		top := &block[K]{edit: edit, n: 2, kids: new([fan]*block[K])}
+		top.setKid(0, t.root)
+		top.setKid(1, right)
+		t.root = top
+	}
+	if added {
+		t.len++
+	}
+	return added
+}
+
+// Remove takes a pair out of the set; it returns false if it was not there.
+func (t *Tree[K]) Remove(edit uint64, k K, s uint32) bool {
+	if t.root == nil || !t.Has(k, s) { // so that a miss copies nothing
+		return false
+	}
+	t.root = t.root.own(edit)
+	t.root.remove(edit, k, s)
+	t.len--
+	for t.root.kids != nil && t.root.n == 1 {
+		t.root = t.root.kids[0]
+	}
+	if t.root.n == 0 {
+		t.root = nil
+	}
+	return true
+}
+
+// own returns a block that this edit may change.
+func (b *block[K]) own(edit uint64) *block[K] {
+	if b.edit == edit {
+		return b
+	}
+	c := *b
+	c.edit = edit
+	if b.kids != nil {
+		kids := *b.kids
+		c.kids = &kids
+	}
+	return &c
+}
+
+// setKid makes c the i-th child, with its smallest pair.
+func (b *block[K]) setKid(i int, c *block[K]) {
+	b.kids[i], b.keys[i], b.slots[i] = c, c.keys[0], c.slots[0]
+}
+
+// add puts a pair below b, which the edit owns. If b had to be split, its upper
+// part is returned. last says that b is the rightmost of its level: keys that
+// only grow then leave full blocks behind instead of half-full ones.
+func (b *block[K]) add(edit uint64, k K, s uint32, last bool) (right *block[K], added bool) {
+	if b.kids == nil {
+		i := b.seek(k, s)
+		if i < b.n && b.keys[i] == k && b.slots[i] == s {
+			return nil, false
+		}
+		if b.n == fan {
+			right = b.split(edit, last && i == fan)
+			if i > b.n || i == b.n && right.n == 0 {
+				right.insert(i-b.n, k, s, nil)
+				return right, true
+			}
+		}
+		b.insert(i, k, s, nil)
+		return right, true
+	}
+	i := b.child(k, s)
+	kid := b.kids[i].own(edit)
+	b.kids[i] = kid
+	up, added := kid.add(edit, k, s, last && i == b.n-1)
+	if i > 0 || less(k, s, b.keys[0], b.slots[0]) {
+		b.keys[i], b.slots[i] = kid.keys[0], kid.slots[0]
+	}
+	if up == nil {
+		return nil, added
+	}
+	if b.n == fan {
+		right = b.split(edit, last && i == fan-1)
+		if i+1 > b.n || i+1 == b.n && right.n == 0 {
+			right.insert(i+1-b.n, up.keys[0], up.slots[0], up)
+			return right, added
+		}
+	}
+	b.insert(i+1, up.keys[0], up.slots[0], up)
+	return right, added
+}
+
+// split moves the upper half of a full block to a new one, or nothing if the
+// pair to come is the greatest of all.
+func (b *block[K]) split(edit uint64, atEnd bool) *block[K] {
+	at := fan / 2
+	if atEnd {
+		at = fan
+	}
+	r := &block[K]{edit: edit, n: fan - at}
+	copy(r.keys[:], b.keys[at:])
+	copy(r.slots[:], b.slots[at:])
+	if b.kids != nil {
+		r.kids = new([fan]*block[K])
+		copy(r.kids[:], b.kids[at:])
+	}
+	b.cut(at)
+	return r
+}
+
+// cut drops the pairs from n on, and what they hold on to.
+func (b *block[K]) cut(n int) {
+	clear(b.keys[n:b.n])
+	if b.kids != nil {
+		clear(b.kids[n:b.n])
+	}
+	b.n = n
+}
+
+func (b *block[K]) insert(i int, k K, s uint32, kid *block[K]) {
+	copy(b.keys[i+1:b.n+1], b.keys[i:b.n])
+	copy(b.slots[i+1:b.n+1], b.slots[i:b.n])
+	b.keys[i], b.slots[i] = k, s
+	if b.kids != nil {
+		copy(b.kids[i+1:b.n+1], b.kids[i:b.n])
+		b.kids[i] = kid
+	}
+	b.n++
+}
+
+func (b *block[K]) delete(i int) {
+	copy(b.keys[i:], b.keys[i+1:b.n])
+	copy(b.slots[i:], b.slots[i+1:b.n])
+	if b.kids != nil {
+		copy(b.kids[i:], b.kids[i+1:b.n])
+	}
+	b.cut(b.n - 1)
+}
+
+// remove takes a pair that is there out of what is below b, which the edit
+// owns.
+func (b *block[K]) remove(edit uint64, k K, s uint32) {
+	if b.kids == nil {
+		b.delete(b.seek(k, s))
+		return
+	}
+	i := b.child(k, s)
+	kid := b.kids[i].own(edit)
+	b.kids[i] = kid
+	kid.remove(edit, k, s)
+	if kid.n > 0 {
+		b.keys[i], b.slots[i] = kid.keys[0], kid.slots[0]
+	}
+	if kid.n < low {
+		b.mend(edit, i)
+	}
+}
+
+// mend joins a child that has become small with a neighbour, or takes half of
+// what the two have.
+func (b *block[K]) mend(edit uint64, i int) {
+	if b.n == 1 {
+		if b.kids[0].n == 0 {
+			b.delete(0)
+		}
+		return
+	}
+	if i == b.n-1 {
+		i--
+	}
+	l, r := b.kids[i].own(edit), b.kids[i+1].own(edit)
+	if total := l.n + r.n; total <= fan {
+		l.take(r, r.n)
+		b.setKid(i, l)
+		b.delete(i + 1)
+		return
+	} else if l.n < r.n {
+		l.take(r, total/2-l.n)
+	} else {
+		l.give(r, l.n-total/2)
+	}
+	b.setKid(i, l)
+	b.setKid(i+1, r)
+}
+
+// take moves the first n pairs of r to the end of l.
+func (l *block[K]) take(r *block[K], n int) {
+	copy(l.keys[l.n:], r.keys[:n])
+	copy(l.slots[l.n:], r.slots[:n])
+	copy(r.keys[:], r.keys[n:r.n])
+	copy(r.slots[:], r.slots[n:r.n])
+	if l.kids != nil {
+		copy(l.kids[l.n:], r.kids[:n])
+		copy(r.kids[:], r.kids[n:r.n])
+	}
+	l.n += n
+	r.cut(r.n - n)
+}
+
+// give moves the last n pairs of l to the front of r.
+func (l *block[K]) give(r *block[K], n int) {
+	copy(r.keys[n:], r.keys[:r.n])
+	copy(r.slots[n:], r.slots[:r.n])
+	copy(r.keys[:], l.keys[l.n-n:l.n])
+	copy(r.slots[:], l.slots[l.n-n:l.n])
+	if l.kids != nil {
+		copy(r.kids[n:], r.kids[:r.n])
+		copy(r.kids[:], l.kids[l.n-n:l.n])
+	}
+	r.n += n
+	l.cut(l.n - n)
+}

@@ -1,0 +1,296 @@
+// Package invariant says what must hold of any state, whatever happened to it.
+// It reads one snapshot and recounts from the rows what the state keeps by
+// delta. Tests, the simulator, the fault runner and the offline check of a
+// saved snapshot ask this one list. The names I-… are those of the project's
+// list of invariants.
+package invariant
+
+import (
+	"fmt"
+	"slices"
+
+	"berth"
+	"berth/state"
+)
+
+// Violation is an invariant that does not hold.
+type Violation struct {
+	ID   string // I-08
+	Text string
+}
+
+func (v Violation) String() string { return v.ID + ": " + v.Text }
+
+// checker collects violations of one snapshot.
+type checker struct {
+	*state.Snapshot
+	found []Violation
+}
+
+func (c *checker) addf(id, format string, args ...any) {
+	c.found = append(c.found, Violation{id, fmt.Sprintf(format, args...)})
+}
+
+// Check returns what does not hold of the snapshot; nil if all is well.
+func Check(s *state.Snapshot) []Violation {
+	c := &checker{Snapshot: s}
+	c.evals()
+	c.capacity()
+	c.allocs()
+	c.jobs()
+	c.nodes()
+	return c.found
+}
+
+// evals checks I-01 (legal statuses), I-04 (one blocked evaluation a job, with
+// a reason) and I-06 (pointers between evaluations).
+func (c *checker) evals() {
+	blocked := map[string]berth.EvalID{}
+	for e := range c.Evals() {
+		switch e.Status {
+		case berth.EvalPending, berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled:
+		case berth.EvalBlocked:
+			k := e.Key().String() + e.JobUID.Text('j')
+			if other, ok := blocked[k]; ok {
+				c.addf("I-04", "job %s has the blocked evaluations %s and %s", e.Key(), other, e.ID)
+			}
+			blocked[k] = e.ID
+			if len(e.FailedTGAllocs) == 0 && e.TriggeredBy != berth.TriggerMaxPlanAttempts {
+				c.addf("I-04", "blocked evaluation %s has no reason", e.ID)
+			}
+		default:
+			c.addf("I-01", "evaluation %s has the status %q", e.ID, e.Status)
+		}
+		if e.Cause.Kind == "" {
+			c.addf("I-06", "evaluation %s has no cause", e.ID)
+		}
+		c.follows(e, e.NextEval, "NextEval")
+		c.follows(e, e.BlockedEval, "BlockedEval")
+	}
+}
+
+func (c *checker) follows(e *berth.Eval, to berth.EvalID, pointer string) {
+	if to.IsZero() {
+		return
+	}
+	next := c.Eval(to)
+	switch {
+	case next == nil:
+		c.addf("I-06", "%s of evaluation %s points to %s, which is not there", pointer, e.ID, to)
+	case next.PreviousEval != e.ID:
+		c.addf("I-06", "%s of evaluation %s points to %s, which follows %s", pointer, e.ID, to, next.PreviousEval)
+	case next.Key() != e.Key():
+		c.addf("I-06", "%s of evaluation %s leads from job %s to %s", pointer, e.ID, e.Key(), next.Key())
+	}
+}
+
+// capacity checks I-08 (no node over its room) and I-09 (no port given out
+// twice), and that the usage columns are what a recount finds.
+func (c *checker) capacity() {
+	for n := range c.Nodes() {
+		var used berth.Ask
+		var allocs uint32
+		holder := map[uint16]berth.AllocID{}
+		for a := range c.AllocsOn(n.ID) {
+			if !a.Occupies() {
+				continue
+			}
+			allocs++
+			used = used.Add(a.Group.Ask())
+			ports := slices.Clone(a.Ports)
+			for i := range a.Group.Networks {
+				for _, p := range a.Group.Networks[i].ReservedPorts {
+					ports = append(ports, uint16(p.Value))
+				}
+			}
+			for _, p := range ports {
+				if other, ok := holder[p]; ok {
+					c.addf("I-09", "port %d of node %s is held by %s and %s", p, n.ID, other, a.ID)
+				}
+				holder[p] = a.ID
+			}
+		}
+		u := c.Usage(n.Number)
+		if used != u.Used || allocs != u.Allocs {
+			c.addf("I-08", "the columns say node %s has %d allocations using %+v; they are %d using %+v", n.ID, u.Allocs, u.Used, allocs, used)
+		}
+		if why := u.Overcommitted(); why != "" {
+			c.addf("I-08", "node %s is overcommitted: %s", n.ID, why)
+		}
+		for p := range holder {
+			if !u.Ports.Has(p) {
+				c.addf("I-09", "the columns do not know that port %d of node %s is held", p, n.ID)
+			}
+		}
+		if want := len(holder) + u.Reserved.Len(); u.Ports.Len() > want {
+			c.addf("I-09", "the columns say %d ports of node %s are held; %d are", u.Ports.Len(), n.ID, want)
+		}
+	}
+}
+
+// allocs checks I-12 (references), I-15 (names) and I-17 (chains).
+func (c *checker) allocs() {
+	type name struct {
+		uid   berth.UID
+		group string
+		index uint32
+	}
+	live := map[name]berth.AllocID{}
+	for a := range c.Allocs() {
+		if a.Job == nil || a.Group == nil || a.Job.Group(a.Group.Name) != a.Group {
+			c.addf("I-12", "allocation %s is not of a group of its job", a.ID)
+			continue
+		}
+		if a.Live() && !a.Orphaned {
+			k := name{a.Job.UID, a.Group.Name, a.Index}
+			if other, ok := live[k]; ok {
+				c.addf("I-15", "%s is the name of %s and %s", a.Name(), other, a.ID)
+			}
+			live[k] = a.ID
+			if int(a.Index) >= max(a.Group.Count, 1) {
+				c.addf("I-15", "%s has an index that its group's count, %d, does not reach", a.Name(), a.Group.Count)
+			}
+		}
+		if prev := a.Rest().Previous; !prev.IsZero() {
+			if p := c.Alloc(prev); p != nil && p.Rest().Next != a.ID && c.Alloc(p.Rest().Next) == nil {
+				c.addf("I-17", "allocation %s replaces %s, which points to %s", a.ID, prev, p.Rest().Next)
+			}
+		}
+		if next := a.Rest().Next; !next.IsZero() {
+			if n := c.Alloc(next); n != nil && n.Rest().Previous != a.ID {
+				c.addf("I-17", "allocation %s is replaced by %s, which replaces %s", a.ID, next, n.Rest().Previous)
+			}
+		}
+	}
+}
+
+// jobs checks I-20 and I-21 (versions), I-22 (no job without its history) and
+// I-24 (counts are what a recount finds).
+func (c *checker) jobs() {
+	for j := range c.Jobs(berth.AllNamespaces, "") {
+		if c.Namespace(j.Namespace) == nil {
+			c.addf("I-22", "job %s is in a namespace that is not there", j.Key())
+		}
+		plain, last := 0, uint64(0)
+		for v := range c.JobVersions(j.Key()) {
+			if v.UID != j.UID {
+				c.addf("I-21", "the history of job %s holds version %d of another job", j.Key(), v.Version)
+			}
+			if v.VersionTag == nil {
+				plain++
+			}
+			last = v.Version
+		}
+		if last != j.Version {
+			c.addf("I-20", "job %s is at version %d, its history at %d", j.Key(), j.Version, last)
+		}
+		if plain > state.VersionsKept {
+			c.addf("I-21", "job %s keeps %d versions", j.Key(), plain)
+		}
+		c.counts(j)
+	}
+}
+
+func (c *checker) counts(j *berth.Job) {
+	s := c.Summary(j.Key())
+	if s == nil || s.UID != j.UID {
+		c.addf("I-24", "job %s has no counts of its own", j.Key())
+		return
+	}
+	counts := map[string]*state.GroupCount{}
+	live, open := 0, 0
+	for a := range c.AllocsOf(j.Key()) {
+		if a.Job.UID != j.UID {
+			continue
+		}
+		g := counts[a.Group.Name]
+		if g == nil {
+			g = &state.GroupCount{Group: a.Group.Name}
+			counts[a.Group.Name] = g
+		}
+		*g.Of(a.Client)++
+		if a.Live() {
+			live++
+		}
+	}
+	for e := range c.EvalsOf(j.Key()) {
+		if e.JobUID == j.UID && !e.Terminal() {
+			open++
+		}
+	}
+	if live != s.Live || open != s.Open {
+		c.addf("I-24", "job %s counts %d live and %d open; they are %d and %d", j.Key(), s.Live, s.Open, live, open)
+	}
+	for _, g := range s.Groups {
+		want := counts[g.Group]
+		if want == nil {
+			want = &state.GroupCount{Group: g.Group}
+		}
+		delete(counts, g.Group)
+		want.Queued = g.Queued // follows from the last evaluation, not from rows
+		if *want != g || g.Queued < 0 {
+			c.addf("I-24", "job %s counts %+v; they are %+v", j.Key(), g, *want)
+		}
+	}
+	for g := range counts {
+		c.addf("I-24", "job %s does not count its group %q", j.Key(), g)
+	}
+}
+
+// nodes checks I-28 (legal statuses).
+func (c *checker) nodes() {
+	numbers := map[uint32]berth.NodeID{}
+	for n := range c.Nodes() {
+		switch n.Status {
+		case berth.NodeInit, berth.NodeReady, berth.NodeDown, berth.NodeDisconnected:
+		default:
+			c.addf("I-28", "node %s has the status %q", n.ID, n.Status)
+		}
+		if other, ok := numbers[n.Number]; ok {
+			c.addf("I-28", "nodes %s and %s have the number %d", other, n.ID, n.Number)
+		}
+		numbers[n.Number] = n.ID
+		if u := c.Usage(n.Number); u.Ready != n.Ready() || u.Room != n.Room() {
+			c.addf("I-28", "the columns do not say of node %s what its row says", n.ID)
+		}
+	}
+}
+
+// Between returns what must not have happened between two states of which one
+// follows the other: I-01, I-18, I-20 and I-28 are about time.
+func Between(old, new *state.Snapshot) (found []Violation) {
+	addf := func(id, format string, args ...any) {
+		found = append(found, Violation{id, fmt.Sprintf(format, args...)})
+	}
+	if new.Index < old.Index {
+		addf("I-37", "the index fell from %d to %d", old.Index, new.Index)
+	}
+	for e := range old.Evals() {
+		n := new.Eval(e.ID)
+		if n == nil || n.Status == e.Status {
+			continue
+		}
+		if e.Status == berth.EvalComplete || e.Status == berth.EvalCanceled || e.Status == berth.EvalBlocked && n.Status == berth.EvalPending {
+			addf("I-01", "evaluation %s went from %s to %s", e.ID, e.Status, n.Status)
+		}
+	}
+	for a := range old.Allocs() {
+		n := new.Alloc(a.ID)
+		switch {
+		case n == nil:
+			if !a.Ended() {
+				addf("I-31", "allocation %s was deleted while it was %s", a.ID, a.Client)
+			}
+		case a.Desired != berth.DesiredRun && n.Desired == berth.DesiredRun:
+			addf("I-18", "allocation %s should run again", a.ID)
+		case a.Ended() && n.Client != a.Client:
+			addf("I-18", "allocation %s went from %s to %s", a.ID, a.Client, n.Client)
+		}
+	}
+	for j := range old.Jobs(berth.AllNamespaces, "") {
+		if n := new.Job(j.Key()); n != nil && n.UID == j.UID && n.Version < j.Version {
+			addf("I-20", "job %s went from version %d to %d", j.Key(), j.Version, n.Version)
+		}
+	}
+	return found
+}

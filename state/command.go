@@ -1,0 +1,163 @@
+package state
+
+import (
+	"fmt"
+	"reflect"
+
+	"berth"
+
+	"github.com/klauspost/compress/s2"
+)
+
+// The log carries a command as its number and its fields. Numbers are never
+// used for anything else again, and a server that meets one it does not know
+// refuses to start: it must not go on without a change that others made.
+
+// packed is a command that writes its own fields.
+type packed interface {
+	Command
+	pack(w *writer)
+	unpack(r *reader)
+}
+
+// commands are all there are, by number.
+var commands = map[uint64]func() Command{
+	1:  func() Command { return &BeginTerm{} },
+	2:  func() Command { return &RegisterJob{} },
+	3:  func() Command { return &StopJob{} },
+	4:  func() Command { return &RegisterNode{} },
+	5:  func() Command { return &SetNodeStatus{} },
+	6:  func() Command { return &ApplyPlan{} },
+	7:  func() Command { return &ReportAllocs{} },
+	8:  func() Command { return &CancelEvals{} },
+	9:  func() Command { return &FailEval{} },
+	10: func() Command { return &AddNodeEvents{} },
+	11: func() Command { return &CreateEvals{} },
+}
+
+var numbers = func() map[reflect.Type]uint64 {
+	m := map[reflect.Type]uint64{}
+	for n, f := range commands {
+		m[reflect.TypeOf(f())] = n
+	}
+	return m
+}()
+
+// EntryVersion is the version of log entries that this build writes. It reads
+// this one and older ones.
+const EntryVersion = 1
+
+// Flags of an entry.
+const entryCompressed = 1
+
+// MaxEntry is the most bytes of commands that are gathered into one entry
+// (known bug class N24). One command may be larger, up to MaxCommand.
+const (
+	MaxEntry   = 512 << 10
+	MaxCommand = 8 << 20
+)
+
+// AppendCommand appends an applied command as entries hold it. What a command
+// learned when it was applied, such as the numbers of nodes, is part of it.
+func AppendCommand(b []byte, c Command) []byte {
+	n, ok := numbers[reflect.TypeOf(c)]
+	if !ok {
+		panic(fmt.Sprintf("state: %T has no number in the log", c))
+	}
+	var fields []byte
+	if p, ok := c.(packed); ok {
+		var w writer
+		p.pack(&w)
+		fields = w.buf
+	} else {
+		fields = encode(c)
+	}
+	w := writer{b}
+	w.uint(n)
+	w.bytes(fields)
+	return w.buf
+}
+
+// EncodeEntry makes a log entry of commands that AppendCommand appended.
+func EncodeEntry(cmds []byte) []byte {
+	const worthwhile = 256
+	if len(cmds) >= worthwhile {
+		out := make([]byte, 2, 2+s2.MaxEncodedLen(len(cmds)))
+		out[0], out[1] = EntryVersion, entryCompressed
+		out = append(out, s2.EncodeBetter(nil, cmds)...)
+		if len(out) < len(cmds) {
+			return out
+		}
+	}
+	return append([]byte{EntryVersion, 0}, cmds...)
+}
+
+// DecodeEntry returns the commands of a log entry. Bytes that no server wrote
+// are an error, never a panic; so is a command or version of a newer server.
+func DecodeEntry(b []byte) ([]Command, error) {
+	if len(b) < 2 {
+		return nil, fmt.Errorf("log entry: %d bytes are too few", len(b))
+	}
+	if b[0] == 0 || b[0] > EntryVersion {
+		return nil, fmt.Errorf("log entry: version %d; this build knows 1 to %d", b[0], EntryVersion)
+	}
+	body := b[2:]
+	switch b[1] {
+	case 0:
+	case entryCompressed:
+		n, err := s2.DecodedLen(body)
+		if err == nil && n > MaxEntry+MaxCommand {
+			err = fmt.Errorf("%d bytes", n)
+		}
+		if err == nil {
+			body, err = s2.Decode(nil, body)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("log entry: %w", err)
+		}
+	default:
+		return nil, fmt.Errorf("log entry: flags %d are not known", b[1])
+	}
+	var out []Command
+	r := reader{buf: body}
+	for len(r.buf) > 0 && r.err == nil {
+		n := r.uint()
+		fields := r.take(r.length(1))
+		if r.err != nil {
+			break
+		}
+		c, err := decodeCommand(n, fields)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("log entry: %w", r.err)
+	}
+	return out, nil
+}
+
+func decodeCommand(n uint64, fields []byte) (Command, error) {
+	make, ok := commands[n]
+	if !ok {
+		return nil, berth.Errorf(berth.Unavailable, "log entry: command %d is not known to this build; it was written by a newer one", n)
+	}
+	c := make()
+	p, ok := c.(packed)
+	if !ok {
+		if err := decode(fields, c); err != nil {
+			return nil, fmt.Errorf("log entry: %w", err)
+		}
+		return c, nil
+	}
+	r := reader{buf: fields}
+	p.unpack(&r)
+	if r.err == nil && len(r.buf) > 0 {
+		r.fail(fmt.Sprintf("%d bytes are left over", len(r.buf)))
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("log entry: %T: %w", c, r.err)
+	}
+	return c, nil
+}

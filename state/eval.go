@@ -1,0 +1,139 @@
+package state
+
+import (
+	"iter"
+
+	"berth"
+	"berth/internal/cow"
+)
+
+type evalTable struct {
+	rows[berth.Eval]
+	byID   cow.Tree[uint64] // first half of the ID
+	byTime cow.Tree[uint64] // CreateIndex
+	byJob  cow.Tree[uint64] // hash of the job's key
+
+	// Those that are open stand in one of these, by hash of the job's key.
+	pending cow.Tree[uint64]
+	blocked cow.Tree[uint64]
+}
+
+// openIn returns the index in which evaluations of that status stand, nil if
+// they have ended.
+func (t *evalTable) openIn(status string) *cow.Tree[uint64] {
+	switch status {
+	case berth.EvalPending:
+		return &t.pending
+	case berth.EvalBlocked:
+		return &t.blocked
+	}
+	return nil
+}
+
+func keyHash(k berth.JobKey) uint64 { return hash(k.Namespace, string(k.ID)) }
+
+func (t *evalTable) find(id berth.EvalID) (slot uint32, e *berth.Eval) {
+	hi, _ := id.Words()
+	return find(&t.rows, &t.byID, hi, func(e *berth.Eval) bool { return e.ID == id })
+}
+
+// Eval returns the evaluation, or nil.
+func (s *Snapshot) Eval(id berth.EvalID) *berth.Eval {
+	_, e := s.evals.find(id)
+	return e
+}
+
+// Evals returns all evaluations, oldest first.
+func (s *Snapshot) Evals() iter.Seq[*berth.Eval] { return rowsOf(&s.evals.rows, s.evals.byTime.All()) }
+
+// EvalsBack returns all evaluations, newest first.
+func (s *Snapshot) EvalsBack() iter.Seq[*berth.Eval] {
+	return rowsOf(&s.evals.rows, s.evals.byTime.Back())
+}
+
+// EvalsFrom returns the evaluations whose IDs have the prefix, in order.
+func (s *Snapshot) EvalsFrom(p berth.IDPrefix) iter.Seq[*berth.Eval] {
+	return withPrefix(p, &s.evals.byID, s.evals.vec.Get, func(e *berth.Eval) [16]byte { return e.ID })
+}
+
+// EvalsOf returns the evaluations of a job, those of earlier jobs of the same
+// name included, in no order.
+func (s *Snapshot) EvalsOf(k berth.JobKey) iter.Seq[*berth.Eval] {
+	return of(&s.evals.rows, &s.evals.byJob, keyHash(k), func(e *berth.Eval) bool { return e.Key() == k })
+}
+
+// OpenEvals returns the evaluations that are pending, or those that are
+// blocked, in no order. status is EvalPending or EvalBlocked.
+func (s *Snapshot) OpenEvals(status string) iter.Seq[*berth.Eval] {
+	return rowsOf(&s.evals.rows, s.evals.openIn(status).All())
+}
+
+// putEval stores an evaluation; old is the row it replaces, nil if none.
+func (tx *Tx) putEval(old, e *berth.Eval) {
+	t := &tx.evals
+	e.ModifyIndex = tx.Index
+	var slot uint32
+	if old == nil {
+		e.CreateIndex = tx.Index
+		slot = t.link(tx, e)
+	} else {
+		slot, _ = t.find(e.ID)
+		t.set(tx, slot, e)
+	}
+	var was *cow.Tree[uint64]
+	if old != nil {
+		was = t.openIn(old.Status)
+	}
+	now := t.openIn(e.Status)
+	if was != nil && was != now {
+		was.Remove(tx.edit, keyHash(e.Key()), slot)
+	}
+	if now != nil && was != now {
+		now.Add(tx.edit, keyHash(e.Key()), slot)
+	}
+	tx.count(e.Key(), e.JobUID, func(s *Summary) {
+		s.Open += sign(now != nil) - sign(was != nil)
+		s.Evals = tx.Index
+	})
+	tx.note(Evals, anyOrNil(old), e)
+}
+
+// link stores a new row with its indexes, all but those of open evaluations.
+func (t *evalTable) link(tx *Tx, e *berth.Eval) uint32 {
+	slot := t.insert(tx, e)
+	hi, _ := e.ID.Words()
+	t.byID.Add(tx.edit, hi, slot)
+	t.byTime.Add(tx.edit, e.CreateIndex, slot)
+	t.byJob.Add(tx.edit, keyHash(e.Key()), slot)
+	return slot
+}
+
+func sign(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// EvalSeed is an evaluation as a command carries it: what the command's other
+// fields and its place in the log do not say.
+type EvalSeed struct {
+	ID          berth.EvalID
+	Priority    int // 0: the job's
+	TriggeredBy string
+	Cause       berth.Cause
+}
+
+// raise makes a pending evaluation of a job.
+func (tx *Tx) raise(j *berth.Job, s EvalSeed, now int64) *berth.Eval {
+	e := &berth.Eval{
+		ID: s.ID, Namespace: j.Namespace, JobID: j.ID, JobUID: j.UID, Type: j.Type, Priority: s.Priority,
+		TriggeredBy: s.TriggeredBy, Cause: s.Cause, Status: berth.EvalPending,
+		JobModifyIndex: j.JobModifyIndex, CreateTime: now, ModifyTime: now,
+	}
+	if e.Priority == 0 {
+		e.Priority = j.Priority
+	}
+	tx.putEval(nil, e)
+	return e
+}

@@ -1,0 +1,111 @@
+package state
+
+import (
+	"strings"
+
+	"berth"
+)
+
+func compareKeys(a, b berth.JobKey) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(string(a.ID), string(b.ID))
+}
+
+// CreateEvals raises evaluations that no other command raises: for a job that
+// a user wants looked at again, say.
+type CreateEvals struct {
+	ByLeader
+	Evals []EvalFor
+	Now   int64
+}
+
+// EvalFor is an evaluation of a job.
+type EvalFor struct {
+	EvalSeed
+	Key          berth.JobKey
+	WaitUntil    int64
+	PreviousEval berth.EvalID
+}
+
+// Apply implements Command. Evaluations of jobs that are gone are left out.
+func (c *CreateEvals) Apply(tx *Tx) error {
+	for _, s := range c.Evals {
+		if tx.Eval(s.ID) != nil {
+			return berth.Errorf(berth.Conflict, "already-done: there is an evaluation %s", s.ID)
+		}
+	}
+	for _, s := range c.Evals {
+		j := tx.Job(s.Key)
+		if j == nil {
+			continue
+		}
+		e := tx.raise(j, s.EvalSeed, c.Now)
+		if s.WaitUntil != 0 || !s.PreviousEval.IsZero() {
+			linked := *e
+			linked.WaitUntil, linked.PreviousEval = s.WaitUntil, s.PreviousEval
+			tx.putEval(e, &linked)
+		}
+	}
+	return nil
+}
+
+// CancelEvals ends evaluations that have nothing left to do.
+type CancelEvals struct {
+	ByLeader
+	IDs []berth.EvalID
+	Why string
+	Now int64
+}
+
+// Apply implements Command. Those that have ended already are left as they are.
+func (c *CancelEvals) Apply(tx *Tx) error {
+	for _, id := range c.IDs {
+		if e := tx.Eval(id); e != nil && !e.Terminal() {
+			tx.cancel(e, c.Why, c.Now)
+		}
+	}
+	return nil
+}
+
+// FailEval ends an evaluation that could not be delivered or decided, and
+// raises its follow-up, which tries again later.
+type FailEval struct {
+	ByLeader
+	ID       berth.EvalID
+	Why      string
+	Timeline berth.Timeline
+	FollowUp berth.EvalID // zero: none
+	Wait     int64        // when the follow-up is due, ns since 1970
+	Now      int64
+}
+
+// Apply implements Command.
+func (c *FailEval) Apply(tx *Tx) error {
+	old := tx.Eval(c.ID)
+	if old == nil {
+		return berth.Errorf(berth.NotFound, "eval not found: %s", c.ID)
+	}
+	if old.Terminal() {
+		return berth.Errorf(berth.Conflict, "already-done: evaluation %s is %s", c.ID, old.Status)
+	}
+	e := *old
+	e.Status, e.StatusDescription, e.ModifyTime = berth.EvalFailed, c.Why, c.Now
+	e.Timeline = c.Timeline
+	j := tx.Job(e.Key())
+	follow := !c.FollowUp.IsZero() && j != nil && j.UID == e.JobUID && !j.Stop
+	if follow {
+		e.NextEval = c.FollowUp
+	}
+	tx.putEval(old, &e)
+	if follow {
+		tx.putEval(nil, &berth.Eval{
+			ID: c.FollowUp, Namespace: e.Namespace, JobID: e.JobID, JobUID: e.JobUID, Type: e.Type, Priority: e.Priority,
+			TriggeredBy: berth.TriggerFailedFollowUp, Cause: berth.Cause{Kind: berth.CauseEval, ID: e.ID.String()},
+			JobModifyIndex: e.JobModifyIndex, PreviousEval: e.ID, Status: berth.EvalPending, WaitUntil: c.Wait,
+			CreateTime: c.Now, ModifyTime: c.Now,
+		})
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package state
+
+import (
+	"berth"
+	"berth/internal/cow"
+)
+
+// explanationTable keeps why the allocations of an evaluation are where they
+// are, one row for all of them.
+type explanationTable struct {
+	rows[Explanation]
+	byEval cow.Tree[uint64]
+}
+
+// Explanation is what a scheduler found when it placed a job's groups.
+type Explanation struct {
+	Eval   berth.EvalID
+	Groups map[string]*berth.AllocMetric
+}
+
+// Explanation returns why the evaluation's allocations are where they are, or
+// nil.
+func (s *Snapshot) Explanation(id berth.EvalID) *Explanation {
+	_, x := s.explanations.find(id)
+	return x
+}
+
+func (t *explanationTable) find(id berth.EvalID) (slot uint32, x *Explanation) {
+	hi, _ := id.Words()
+	return find(&t.rows, &t.byEval, hi, func(x *Explanation) bool { return x.Eval == id })
+}
+
+// putExplanation adds to what is kept of an evaluation.
+func (tx *Tx) putExplanation(x *Explanation) {
+	t := &tx.explanations
+	slot, old := t.find(x.Eval)
+	if old == nil {
+		hi, _ := x.Eval.Words()
+		t.byEval.Add(tx.edit, hi, t.insert(tx, x))
+		return
+	}
+	merged := &Explanation{x.Eval, map[string]*berth.AllocMetric{}}
+	for _, groups := range []map[string]*berth.AllocMetric{old.Groups, x.Groups} {
+		for g, m := range groups {
+			merged.Groups[g] = m
+		}
+	}
+	t.set(tx, slot, merged)
+}

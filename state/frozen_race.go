@@ -1,0 +1,71 @@
+//go:build race
+
+package state
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"weak"
+)
+
+// Stored values never change. Under the race detector each is remembered with
+// a hash for as long as it lives, and CheckFrozen compares.
+
+type frozenValue struct {
+	value func() any // nil once collected
+	hash  uint64
+}
+
+var frozen struct {
+	sync.Mutex
+	values map[uint64]frozenValue
+	next   uint64
+}
+
+// mostFrozen bounds what is remembered, so that large tests stay fast; beyond
+// it, new values are not watched.
+const mostFrozen = 20_000
+
+func freeze[T any](v *T) {
+	if v == nil {
+		return
+	}
+	frozen.Lock()
+	defer frozen.Unlock()
+	if frozen.values == nil {
+		frozen.values = map[uint64]frozenValue{}
+	}
+	if len(frozen.values) >= mostFrozen {
+		return
+	}
+	w := weak.Make(v)
+	id := frozen.next
+	frozen.next++
+	frozen.values[id] = frozenValue{
+		value: func() any {
+			if p := w.Value(); p != nil {
+				return p
+			}
+			return nil
+		},
+		hash: hashValue(v),
+	}
+	runtime.AddCleanup(v, func(id uint64) {
+		frozen.Lock()
+		delete(frozen.values, id)
+		frozen.Unlock()
+	}, id)
+}
+
+// CheckFrozen returns an error if a stored value was changed in place.
+func CheckFrozen() error {
+	frozen.Lock()
+	defer frozen.Unlock()
+	for _, f := range frozen.values {
+		if v := f.value(); v != nil && hashValue(v) != f.hash {
+			return fmt.Errorf("a stored %T was changed in place: %+v", v, v)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// hashValue returns a hash of all that v holds, the same on every server and
+// in every process: maps are taken in order of key, and what a pointer points
+// to counts, not where.
+func hashValue(v any) uint64 {
+	f := fnv.New64a()
+	f.Write(canonical(v))
+	return f.Sum64()
+}
+
+// canonical returns bytes that two values share if and only if they say the
+// same: a nil list or map says the same as an empty one.
+func canonical(v any) []byte {
+	h := hasher{seen: map[uintptr]bool{}}
+	h.value(reflect.ValueOf(v))
+	return h.buf
+}
+
+type hasher struct {
+	buf  []byte
+	seen map[uintptr]bool // pointers on the way down
+}
+
+func (h *hasher) word(x uint64) { h.buf = binary.AppendUvarint(h.buf, x) }
+
+func (h *hasher) text(s string) {
+	h.word(uint64(len(s)))
+	h.buf = append(h.buf, s...)
+}
+
+func (h *hasher) value(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Invalid:
+		h.word(0)
+	case reflect.Pointer:
+		h.pointer(v)
+	case reflect.Interface:
+		if v.IsNil() {
+			h.word(0)
+			return
+		}
+		if n, ok := wholeNumber(v.Elem()); ok { // however a codec chose to keep it
+			h.text("number")
+			h.word(uint64(n))
+			return
+		}
+		h.text(v.Elem().Type().String())
+		h.value(v.Elem())
+	case reflect.Struct:
+		if t, ok := asTime(v); ok {
+			h.word(uint64(t.UnixNano()))
+			return
+		}
+		for i := range v.NumField() {
+			h.value(v.Field(i))
+		}
+	case reflect.Slice, reflect.Array:
+		h.word(uint64(v.Len()))
+		for i := range v.Len() {
+			h.value(v.Index(i))
+		}
+	case reflect.Map:
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		h.word(uint64(len(keys)))
+		for _, k := range keys {
+			h.value(k)
+			h.value(v.MapIndex(k))
+		}
+	case reflect.String:
+		h.text(v.String())
+	case reflect.Bool:
+		h.word(map[bool]uint64{false: 1, true: 2}[v.Bool()])
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		h.word(uint64(v.Int()))
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		h.word(v.Uint())
+	case reflect.Float32, reflect.Float64:
+		h.word(math.Float64bits(v.Float()))
+	default:
+		panic("state: no hash of a " + v.Type().String())
+	}
+}
+
+func wholeNumber(v reflect.Value) (int64, bool) {
+	switch {
+	case v.CanInt():
+		return v.Int(), true
+	case v.CanUint():
+		return int64(v.Uint()), true
+	}
+	return 0, false
+}
+
+// asTime returns the time that v is: equal times hash equally, whatever their
+// zone.
+func asTime(v reflect.Value) (time.Time, bool) {
+	if v.Type() != reflect.TypeFor[time.Time]() || !v.CanInterface() {
+		return time.Time{}, false
+	}
+	return v.Interface().(time.Time), true
+}
+
+func (h *hasher) pointer(v reflect.Value) {
+	if v.IsNil() {
+		h.word(0)
+		return
+	}
+	if h.seen[v.Pointer()] {
+		h.word(2)
+		return
+	}
+	h.seen[v.Pointer()] = true
+	h.word(1)
+	h.value(v.Elem())
+	delete(h.seen, v.Pointer())
+}

@@ -1,0 +1,234 @@
+package state
+
+import (
+	"bytes"
+
+	"berth"
+)
+
+// RegisterJob makes a job or gives it a new version, and raises the evaluation
+// that looks at it: the two are never apart.
+type RegisterJob struct {
+	Job        *berth.Job
+	Submission *berth.JobSubmission
+	// Eval is the evaluation to raise; its ID is zero for jobs that run nothing
+	// themselves.
+	Eval EvalSeed
+	// Enforce registers only if the job's JobModifyIndex is Index; 0 means that
+	// there must be no such job.
+	Enforce           bool
+	Index             uint64
+	PreserveCounts    bool // keep the counts of groups that exist
+	PreserveResources bool // keep the resources of tasks that exist
+	Now               int64
+}
+
+// Apply implements Command.
+func (c *RegisterJob) Apply(tx *Tx) error {
+	if err := c.Job.Whole(); err != nil {
+		return err
+	}
+	key := c.Job.Key()
+	if tx.Namespace(key.Namespace) == nil {
+		return berth.Errorf(berth.Invalid, "job.namespace: there is no namespace %q", key.Namespace)
+	}
+	old := tx.Job(key)
+	if err := c.enforce(old); err != nil {
+		return err
+	}
+	j := *c.Job
+	if old != nil {
+		c.preserve(&j, old)
+	}
+	j.Stop, j.Stable, j.VersionTag = false, false, nil
+	j.SubmitTime, j.ModifyIndex, j.JobModifyIndex = c.Now, tx.Index, tx.Index
+	switch {
+	case old == nil:
+		j.Version, j.CreateIndex, j.UID = 0, tx.Index, berth.UID{Index: tx.Index}
+	case sameSpec(old, &j):
+		// Not a new version, but the evaluation is wanted all the same, and
+		// ModifyIndex says since when.
+		same := *old
+		same.ModifyIndex, same.JobModifyIndex = tx.Index, tx.Index
+		j = same
+	default:
+		j.Version, j.CreateIndex, j.UID = old.Version+1, old.CreateIndex, old.UID
+	}
+	tx.putJob(old, &j)
+	if c.Submission != nil {
+		tx.putSubmission(&Submission{*c.Submission, key, j.Version})
+	}
+	if !c.Eval.ID.IsZero() {
+		tx.raise(&j, c.Eval, c.Now)
+	}
+	return nil
+}
+
+func (c *RegisterJob) pack(w *writer) { w.value((*registerFields)(c)) }
+
+func (c *RegisterJob) unpack(r *reader) {
+	r.value((*registerFields)(c))
+	if r.err == nil && c.Job == nil {
+		r.fail("no job")
+	}
+}
+
+// registerFields is a RegisterJob without its methods.
+type registerFields RegisterJob
+
+func (c *RegisterJob) enforce(old *berth.Job) error {
+	const prefix = "Enforcing job modify index" // clients look for it
+	switch {
+	case !c.Enforce:
+		return nil
+	case old == nil && c.Index != 0:
+		return berth.Errorf(berth.Conflict, "%s %d: job does not exist", prefix, c.Index)
+	case old != nil && c.Index == 0:
+		return berth.Errorf(berth.Conflict, "%s 0: job already exists", prefix)
+	case old != nil && c.Index != old.JobModifyIndex:
+		return berth.Errorf(berth.Conflict, "%s %d: job exists with conflicting job modify index: %d", prefix, c.Index, old.JobModifyIndex)
+	}
+	return nil
+}
+
+// preserve carries counts and resources over from the job as it is now, which
+// only the log's order can say.
+func (c *RegisterJob) preserve(j, old *berth.Job) {
+	if !c.PreserveCounts && !c.PreserveResources {
+		return
+	}
+	groups := make([]*berth.TaskGroup, len(j.TaskGroups))
+	for i, g := range j.TaskGroups {
+		groups[i] = g
+		was := old.Group(g.Name)
+		if was == nil {
+			continue
+		}
+		ng := *g
+		if c.PreserveCounts {
+			ng.Count = was.Count
+		}
+		if c.PreserveResources {
+			ng.Tasks = make([]*berth.Task, len(g.Tasks))
+			for k, t := range g.Tasks {
+				nt := *t
+				if wt := was.Task(t.Name); wt != nil {
+					nt.Resources = wt.Resources
+				}
+				ng.Tasks[k] = &nt
+			}
+		}
+		groups[i] = &ng
+	}
+	j.TaskGroups = groups
+}
+
+// sameSpec says whether two versions of a job ask for the same.
+func sameSpec(a, b *berth.Job) bool {
+	return bytes.Equal(canonical(spec(a)), canonical(spec(b)))
+}
+
+// spec returns the job without what servers set.
+func spec(j *berth.Job) *berth.Job {
+	s := *j
+	s.Stable, s.Version, s.VersionTag, s.SubmitTime = false, 0, nil, 0
+	s.CreateIndex, s.ModifyIndex, s.JobModifyIndex, s.UID = 0, 0, 0, berth.UID{}
+	return &s
+}
+
+// StopJob ends a job and raises the evaluation that stops its allocations.
+type StopJob struct {
+	Key   berth.JobKey
+	UID   berth.UID // if set, only this incarnation
+	Purge bool      // forget the job, not only stop it
+	// NoShutdownDelay tells agents to skip the shutdown delays.
+	NoShutdownDelay bool
+	Eval            EvalSeed
+	Now             int64
+}
+
+// Apply implements Command.
+func (c *StopJob) Apply(tx *Tx) error {
+	old := tx.Job(c.Key)
+	if old == nil {
+		return berth.Errorf(berth.NotFound, "job %q not found", c.Key)
+	}
+	if !c.UID.IsZero() && c.UID != old.UID {
+		return berth.Errorf(berth.Conflict, "uid-mismatch: job %q is %s now, not %s", c.Key, old.UID.Text('j'), c.UID.Text('j'))
+	}
+	j := old
+	if !old.Stop {
+		stopped := *old
+		stopped.Stop, stopped.Stable, stopped.VersionTag = true, false, nil
+		stopped.Version++
+		stopped.SubmitTime = c.Now
+		stopped.ModifyIndex, stopped.JobModifyIndex = tx.Index, tx.Index
+		j = &stopped
+	}
+	if c.NoShutdownDelay {
+		tx.skipDelays(c.Key)
+	}
+	// Open evaluations of what came before have nothing left to do.
+	tx.cancelOpen(j, "the job was stopped", c.Now)
+	if c.Purge {
+		if j != old {
+			tx.putJob(old, j) // so that the purge is an end like any other to those who watch
+		}
+		if !c.Eval.ID.IsZero() {
+			tx.raise(j, c.Eval, c.Now)
+		}
+		tx.storeCounts()
+		tx.removeJob(j)
+		return nil
+	}
+	if j == old {
+		same := *old
+		same.ModifyIndex, same.JobModifyIndex = tx.Index, tx.Index
+		j = &same
+	}
+	tx.putJob(old, j)
+	if !c.Eval.ID.IsZero() {
+		tx.raise(j, c.Eval, c.Now)
+	}
+	return nil
+}
+
+// skipDelays marks the job's allocations to stop without delay.
+func (tx *Tx) skipDelays(k berth.JobKey) {
+	var live []*berth.Alloc
+	for a := range tx.AllocsOf(k) {
+		if a.Live() {
+			live = append(live, a)
+		}
+	}
+	for _, old := range live {
+		a, more := old.With()
+		more.NoShutdownDelay = true
+		a.AllocModifyIndex = tx.Index
+		tx.changeAlloc(old, a)
+	}
+}
+
+// cancelOpen cancels the blocked evaluations of a job. Pending ones stay: the
+// broker hands them out one after another, and the last to look finds all.
+func (tx *Tx) cancelOpen(j *berth.Job, why string, now int64) {
+	for _, e := range tx.blockedOf(j) {
+		tx.cancel(e, why, now)
+	}
+}
+
+// blockedOf returns the blocked evaluations of one incarnation of a job.
+func (tx *Tx) blockedOf(j *berth.Job) (out []*berth.Eval) {
+	for e := range of(&tx.evals.rows, &tx.evals.blocked, keyHash(j.Key()), func(e *berth.Eval) bool { return e.Key() == j.Key() }) {
+		if e.JobUID == j.UID {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (tx *Tx) cancel(old *berth.Eval, why string, now int64) {
+	e := *old
+	e.Status, e.StatusDescription, e.ModifyTime = berth.EvalCanceled, why, now
+	tx.putEval(old, &e)
+}

@@ -1,0 +1,271 @@
+package state
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"berth"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxRecord bounds a record of a saved snapshot: a job, or an explanation.
+const maxRecord = MaxCommand * 2
+
+// Load reads what Save wrote. A snapshot that is damaged, or of a newer
+// version, is an error that says so; nothing of it is used.
+func Load(from io.Reader) (*Snapshot, error) {
+	in := bufio.NewReader(from)
+	line, err := in.ReadString('\n')
+	if err != nil || len(line) > 64 {
+		return nil, errors.New("this is not a saved snapshot")
+	}
+	var version int
+	if _, err := fmt.Sscanf(line, snapshotMagic+"%d\n", &version); err != nil {
+		return nil, errors.New("this is not a saved snapshot")
+	}
+	if version < 1 || version > SnapshotVersion {
+		return nil, berth.Errorf(berth.Unavailable, "the snapshot has version %d; this build reads 1 to %d", version, SnapshotVersion)
+	}
+	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	l := &loader{in: bufio.NewReader(z), tx: Begin(&Snapshot{})}
+	for !l.ended {
+		if err := l.next(); err != nil {
+			return nil, fmt.Errorf("snapshot: record %d: %w", l.records, err)
+		}
+	}
+	if _, err := l.in.ReadByte(); err != io.EOF {
+		return nil, errors.New("snapshot: more follows its end")
+	}
+	return l.finish(), nil
+}
+
+// loader reads records into a transaction.
+type loader struct {
+	in      *bufio.Reader
+	tx      *Tx
+	sum     uint32
+	records int
+	ended   bool
+
+	versions []*berth.Job
+	job      *berth.Job // the one whose history follows
+	prev     *berth.Alloc
+	changed  [tableCount]uint64
+	buf      []byte
+}
+
+func (l *loader) next() error {
+	kind, err := l.in.ReadByte()
+	if err != nil {
+		return fmt.Errorf("it ends in the middle: %w", err)
+	}
+	n, err := binary.ReadUvarint(l.in)
+	if err != nil {
+		return err
+	}
+	if n > maxRecord {
+		return fmt.Errorf("%d bytes are too long", n)
+	}
+	if uint64(cap(l.buf)) < n {
+		l.buf = make([]byte, n, n+n/2)
+	}
+	l.buf = l.buf[:n]
+	if _, err := io.ReadFull(l.in, l.buf); err != nil {
+		return err
+	}
+	r := &reader{buf: l.buf}
+	if kind == recEnd {
+		if sum := r.uint(); r.err != nil || sum != uint64(l.sum) {
+			return fmt.Errorf("the checksum is %08x, not %08x", l.sum, sum)
+		}
+		l.ended = true
+		return nil
+	}
+	l.records++
+	head := append([]byte{kind}, binary.AppendUvarint(nil, n)...)
+	l.sum = crc32.Update(crc32.Update(l.sum, castagnoli, head), castagnoli, l.buf)
+	if err := l.row(kind, r); err != nil {
+		return err
+	}
+	return r.err
+}
+
+func (l *loader) row(kind byte, r *reader) error {
+	tx := l.tx
+	if (kind == recHead) != (l.records == 1) {
+		return errors.New("the head is not where it should be")
+	}
+	switch kind {
+	case recHead:
+		tx.Index, tx.Term, tx.TermIndex = r.uint(), r.uint(), r.uint()
+		for t := range l.changed {
+			l.changed[t] = r.uint()
+		}
+	case recNamespace:
+		n := load[berth.Namespace](r)
+		t := &tx.namespaces
+		t.byName.Add(tx.edit, n.Name, t.insert(tx, n))
+	case recNode:
+		return l.node(r)
+	case recJobVersion:
+		j := load[berth.Job](r)
+		if r.err == nil {
+			r.err = j.Whole()
+		}
+		l.versions = append(l.versions, j)
+	case recJob:
+		return l.jobRow(r)
+	case recHistory:
+		if j := l.version(r); j != nil {
+			t := &tx.jobs
+			t.byVersion.Add(tx.edit, versionKey(j.Key(), j.Version), t.versions.insert(tx, j))
+		}
+	case recSubmission:
+		tx.putSubmission(load[Submission](r))
+	case recEval:
+		e := load[berth.Eval](r)
+		slot := tx.evals.link(tx, e)
+		if ix := tx.evals.openIn(e.Status); ix != nil {
+			ix.Add(tx.edit, keyHash(e.Key()), slot)
+		}
+	case recAlloc:
+		return l.alloc(r)
+	case recDeployment:
+		tx.deployments.link(tx, load[berth.Deployment](r))
+	case recReschedules:
+		tx.putReschedules(load[Reschedules](r))
+	case recExplanation:
+		tx.putExplanation(load[Explanation](r))
+	default:
+		return fmt.Errorf("kind %d is not known", kind)
+	}
+	return nil
+}
+
+func load[T any](r *reader) *T {
+	v := new(T)
+	r.value(v)
+	return v
+}
+
+func (l *loader) version(r *reader) *berth.Job {
+	n := r.small(uint64(len(l.versions)), "version of a job")
+	if r.err != nil {
+		return nil
+	}
+	return l.versions[n]
+}
+
+func (l *loader) node(r *reader) error {
+	changed := r.uint()
+	n := load[berth.Node](r)
+	if r.err != nil {
+		return nil
+	}
+	t, tx := &l.tx.nodes, l.tx
+	if n.NodeResources == nil || n.Number < t.numbers || n.Number > 1<<24 {
+		return fmt.Errorf("node %s, number %d: not complete", n.ID, n.Number)
+	}
+	for ; t.numbers < n.Number; t.numbers++ {
+		t.gaps.Add(tx.edit, t.numbers, 0)
+	}
+	t.numbers++
+	t.count++
+	hi, _ := n.ID.Words()
+	t.byID.Add(tx.edit, hi, n.Number)
+	u := t.usage.Edit(tx.edit, n.Number)
+	*u = Usage{Changed: changed}
+	tx.recount(u, n)
+	tx.describe(u, n)
+	u.Class = tx.joinClass(n)
+	freeze(n)
+	t.rows.Set(tx.edit, n.Number, n)
+	return nil
+}
+
+func (l *loader) jobRow(r *reader) error {
+	j := l.version(r)
+	s := load[Summary](r)
+	if r.err != nil {
+		return nil
+	}
+	t := &l.tx.jobs
+	if _, ok := t.byKey.First(jobKey(j.Key())); ok {
+		return fmt.Errorf("job %q is there twice", j.Key())
+	}
+	slot := t.insert(l.tx, j)
+	t.byKey.Add(l.tx.edit, jobKey(j.Key()), slot)
+	t.summaries.Set(l.tx.edit, slot, s)
+	return nil
+}
+
+func (l *loader) alloc(r *reader) error {
+	flags, status := r.byte(), r.byte()
+	a := &berth.Alloc{
+		Orphaned: flags&allocOrphaned != 0,
+		Desired:  berth.DesiredStatus(status >> 4), Client: berth.ClientStatus(status & 0xf),
+		ID: r.id(), NodeID: r.id(),
+	}
+	if a.Desired > berth.DesiredEvict || a.Client > berth.ClientUnknown {
+		return errors.New("status")
+	}
+	if p := l.prev; flags&allocSameEval != 0 {
+		if p == nil {
+			return errors.New("the first allocation refers to one before")
+		}
+		a.EvalID, a.Job, a.Group, a.CreateIndex, a.CreateTime = p.EvalID, p.Job, p.Group, p.CreateIndex, p.CreateTime
+	} else {
+		a.EvalID = r.id()
+		a.Job = l.version(r)
+		group := r.text()
+		a.CreateIndex, a.CreateTime = r.uint(), r.int()
+		if r.err != nil {
+			return nil
+		}
+		if a.Group = a.Job.Group(group); a.Group == nil {
+			return fmt.Errorf("job %q has no group %q", a.Job.ID, group)
+		}
+	}
+	a.Index, a.Ordinal = uint32(r.uint()), uint32(r.uint())
+	a.Score = float32(r.int()) / scoreUnit
+	a.ModifyIndex = a.CreateIndex + uint64(r.int())
+	a.AllocModifyIndex = a.CreateIndex + uint64(r.int())
+	a.ModifyTime = a.CreateTime + r.int()
+	if flags&allocPorts != 0 {
+		a.Ports = r.ports()
+	}
+	if flags&allocTasks != 0 {
+		a.Tasks = berth.TaskStatesPack(r.text())
+	}
+	if flags&allocMore != 0 {
+		a.More = load[berth.AllocMore](r)
+	}
+	if r.err != nil {
+		return nil
+	}
+	l.prev = a
+	l.tx.allocs.link(l.tx, a)
+	if n := l.tx.Node(a.NodeID); n != nil && a.Occupies() {
+		w := WantOf(a.Group)
+		l.tx.nodes.usage.Edit(l.tx.edit, n.Number).Claim(l.tx.edit, &w, a.Ports)
+	}
+	return nil
+}
+
+// finish sets what inserting rows did not.
+func (l *loader) finish() *Snapshot {
+	s := l.tx.Snapshot
+	s.namespaces.changed, s.nodes.changed, s.jobs.changed = l.changed[Namespaces], l.changed[Nodes], l.changed[Jobs]
+	s.evals.changed, s.allocs.changed = l.changed[Evals], l.changed[Allocs]
+	s.deployments.changed, s.jobs.summaryChanged = l.changed[Deployments], l.changed[Summaries]
+	return l.tx.Seal()
+}

@@ -1,0 +1,248 @@
+package state
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/internal/cow"
+)
+
+// nodeTable holds nodes by number: a node's slot is its number, which the log
+// uses, so the smallest free one is given out on every server alike.
+type nodeTable struct {
+	rows    cow.Vec[*berth.Node]
+	byID    cow.Tree[uint64] // first half of the ID → number
+	gaps    cow.Tree[uint32] // numbers below numbers that no node has
+	numbers uint32           // numbers from here on were never used
+	count   int
+	changed uint64
+	usage   cow.Vec[Usage]
+	classes classTable
+}
+
+// classTable numbers the classes that nodes have now.
+type classTable struct {
+	rows[class]
+	byHash cow.Tree[uint64]
+}
+
+// class is what nodes have in common that answer equally to every constraint
+// which does not look at what is unique to a node.
+type class struct {
+	name  string
+	nodes int
+	some  uint32 // the number of one node of the class, as last seen
+}
+
+// Node returns the node, or nil.
+func (s *Snapshot) Node(id berth.NodeID) *berth.Node {
+	t := &s.nodes
+	hi, _ := id.Words()
+	for n := range t.byID.Of(hi) {
+		if node := t.rows.Get(n); node.ID == id {
+			return node
+		}
+	}
+	return nil
+}
+
+// NodeByNumber returns the node of that number, or nil.
+func (s *Snapshot) NodeByNumber(n uint32) *berth.Node { return s.nodes.rows.Get(n) }
+
+// NodeNumbers is the number of lines in the usage columns.
+func (s *Snapshot) NodeNumbers() uint32 { return s.nodes.numbers }
+
+// Nodes returns all nodes in order of ID.
+func (s *Snapshot) Nodes() iter.Seq[*berth.Node] {
+	return func(yield func(*berth.Node) bool) {
+		for _, n := range s.nodes.byID.All() {
+			if !yield(s.nodes.rows.Get(n)) {
+				return
+			}
+		}
+	}
+}
+
+// NodesFrom returns the nodes whose IDs have the prefix, in order.
+func (s *Snapshot) NodesFrom(p berth.IDPrefix) iter.Seq[*berth.Node] {
+	return withPrefix(p, &s.nodes.byID, func(n uint32) *berth.Node { return s.nodes.rows.Get(n) },
+		func(n *berth.Node) [16]byte { return n.ID })
+}
+
+// withPrefix returns the rows whose IDs have the prefix.
+func withPrefix[T any](p berth.IDPrefix, ix *cow.Tree[uint64], get func(uint32) *T, id func(*T) [16]byte) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		hi, _ := berth.ID[T](p.Lowest()).Words()
+		for _, slot := range ix.From(hi, 0) {
+			v := get(slot)
+			at, _ := berth.ID[T](id(v)).Words()
+			switch {
+			case p.Matches(id(v)):
+				if !yield(v) {
+					return
+				}
+			case at > hi: // past the prefix; at its head, others may stand between
+				return
+			}
+		}
+	}
+}
+
+// SomeNodeOf returns one node of the class with that number, or nil.
+func (s *Snapshot) SomeNodeOf(class uint32) *berth.Node {
+	c := s.nodes.classes.vec.Get(class)
+	if c == nil {
+		return nil
+	}
+	n := s.nodes.rows.Get(c.some)
+	if n != nil && n.Class == c.name {
+		return n
+	}
+	for _, number := range s.nodes.byID.All() { // that one is gone; any other will do
+		if n := s.nodes.rows.Get(number); n.Class == c.name {
+			return n
+		}
+	}
+	return nil
+}
+
+// ClassName returns the hash that names the class with that number.
+func (s *Snapshot) ClassName(class uint32) string {
+	if c := s.nodes.classes.vec.Get(class); c != nil {
+		return c.name
+	}
+	return ""
+}
+
+// Classes is the number of lines that class numbers are below.
+func (s *Snapshot) Classes() uint32 { return s.nodes.classes.next }
+
+// nodeClass hashes all of a node that scheduling may look at, but for what is
+// unique to it.
+func nodeClass(n *berth.Node) string {
+	h := hasher{}
+	h.text(n.Datacenter)
+	h.text(n.NodePool)
+	h.text(n.NodeClass)
+	for _, m := range []map[string]string{n.Attributes, n.Meta} {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !UniqueKey(k) {
+				h.text(k)
+				h.text(m[k])
+			}
+		}
+		h.word(0)
+	}
+	for _, k := range slices.Sorted(maps.Keys(n.Drivers)) {
+		d := n.Drivers[k]
+		h.text(fmt.Sprint(k, d.Detected, d.Healthy))
+	}
+	return fmt.Sprintf("v1:%x", sha256.Sum256(h.buf))[:35]
+}
+
+// UniqueKey says whether an attribute or meta key is about one node alone.
+func UniqueKey(k string) bool { return strings.HasPrefix(k, "unique.") }
+
+// putNode stores a node; old is the row it replaces, nil if none. It keeps the
+// node's line in the usage columns.
+func (tx *Tx) putNode(old, n *berth.Node) {
+	t := &tx.nodes
+	n.Class = nodeClass(n)
+	if old == nil {
+		n.Number = t.takeNumber(tx)
+		hi, _ := n.ID.Words()
+		t.byID.Add(tx.edit, hi, n.Number)
+		t.count++
+	} else {
+		n.Number = old.Number
+	}
+	u := t.usage.Edit(tx.edit, n.Number)
+	if old == nil {
+		*u = Usage{Changed: tx.Index}
+	}
+	if old == nil || old.Class != n.Class {
+		if old != nil {
+			tx.leaveClass(u.Class)
+		}
+		u.Class = tx.joinClass(n)
+	}
+	if old == nil || old.NodeResources != n.NodeResources || old.ReservedResources != n.ReservedResources {
+		tx.recount(u, n)
+	}
+	tx.describe(u, n)
+	freeze(n)
+	t.rows.Set(tx.edit, n.Number, n)
+	t.changed = tx.Index
+	tx.note(Nodes, anyOrNil(old), n)
+}
+
+// takeNumber gives out the smallest number that no node has.
+func (t *nodeTable) takeNumber(tx *Tx) uint32 {
+	for n := range t.gaps.All() {
+		t.gaps.Remove(tx.edit, n, 0)
+		return n
+	}
+	t.numbers++
+	return t.numbers - 1
+}
+
+func (tx *Tx) removeNode(n *berth.Node) {
+	t := &tx.nodes
+	hi, _ := n.ID.Words()
+	t.byID.Remove(tx.edit, hi, n.Number)
+	t.gaps.Add(tx.edit, n.Number, 0)
+	tx.leaveClass(t.usage.Edit(tx.edit, n.Number).Class)
+	t.usage.Set(tx.edit, n.Number, Usage{})
+	t.rows.Set(tx.edit, n.Number, nil)
+	t.count--
+	t.changed = tx.Index
+	tx.note(Nodes, n, nil)
+}
+
+// recount makes the ports of a node's line anew: what it reserves, and what
+// its allocations hold.
+func (tx *Tx) recount(u *Usage, n *berth.Node) {
+	u.Ports, u.Reserved = PortSet{}, PortSet{}
+	if r := n.ReservedResources; r != nil {
+		ports, _ := ReservedPorts(r.Networks.ReservedHostPorts) // checked when the node registered
+		for _, p := range ports {
+			u.Reserved.add(tx.edit, p)
+			u.Ports.add(tx.edit, p)
+		}
+	}
+	u.Used, u.Allocs = berth.Ask{}, 0
+	for a := range tx.AllocsOn(n.ID) {
+		if a.Occupies() {
+			w := WantOf(a.Group)
+			u.Claim(tx.edit, &w, a.Ports)
+		}
+	}
+}
+
+func (tx *Tx) joinClass(n *berth.Node) uint32 {
+	t := &tx.nodes.classes
+	slot, c := find(&t.rows, &t.byHash, hash(n.Class), func(c *class) bool { return c.name == n.Class })
+	if c == nil {
+		slot = t.insert(tx, &class{n.Class, 1, n.Number})
+		t.byHash.Add(tx.edit, hash(n.Class), slot)
+		return slot
+	}
+	t.set(tx, slot, &class{c.name, c.nodes + 1, n.Number})
+	return slot
+}
+
+func (tx *Tx) leaveClass(slot uint32) {
+	t := &tx.nodes.classes
+	c := *t.vec.Get(slot)
+	if c.nodes--; c.nodes == 0 {
+		t.byHash.Remove(tx.edit, hash(c.name), slot)
+		t.remove(tx, slot)
+		return
+	}
+	t.set(tx, slot, &c)
+}

@@ -1,0 +1,175 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	"berth"
+)
+
+// RegisterNode makes a node known or tells what it has now. It is the node's
+// own word: its secret must be the one it registered with first.
+type RegisterNode struct {
+	Node  *berth.Node
+	Event *berth.NodeEvent
+	Seed  [16]byte // of the evaluations that it raises
+	Now   int64
+
+	Evals []berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+}
+
+// Apply implements Command.
+func (c *RegisterNode) Apply(tx *Tx) error {
+	old := tx.Node(c.Node.ID)
+	n := *c.Node
+	n.Events, n.ModifyIndex, n.StatusUpdatedAt = nil, tx.Index, c.Now/int64(time.Second)
+	if n.SchedulingEligibility == "" {
+		n.SchedulingEligibility = berth.NodeEligible
+	}
+	if old == nil {
+		n.CreateIndex = tx.Index
+		addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node registered", c.Now))
+	} else {
+		if old.SecretID != n.SecretID {
+			return berth.Errorf(berth.Denied, "Permission denied: the secret is not that of node %s", n.ID)
+		}
+		n.CreateIndex, n.SchedulingEligibility, n.Events = old.CreateIndex, old.SchedulingEligibility, old.Events
+		if old.Status == berth.NodeDown && n.Status != berth.NodeDown {
+			addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node re-registered", c.Now))
+		}
+		if n.Status == berth.NodeInit && old.Status == berth.NodeReady {
+			n.Status = old.Status // an agent that registers again has not gone away
+		}
+	}
+	if c.Event != nil {
+		addEvents(&n, tx.Index, *c.Event)
+	}
+	tx.putNode(old, &n)
+	if old != nil && old.Status != n.Status {
+		c.Evals = tx.raiseForNode(&n, c.Seed, c.Now)
+	}
+	return nil
+}
+
+// SetNodeStatus changes how a node is, by its own word or because its leader
+// does not hear it any more, and raises an evaluation for every job that has
+// something on it.
+type SetNodeStatus struct {
+	ByLeader
+	ID          berth.NodeID
+	Status      string
+	Description string
+	Event       *berth.NodeEvent
+	Seed        [16]byte
+	Now         int64
+
+	Evals []berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+}
+
+// Apply implements Command.
+func (c *SetNodeStatus) Apply(tx *Tx) error {
+	old := tx.Node(c.ID)
+	if old == nil {
+		return berth.Errorf(berth.NotFound, "node not found: %s", c.ID)
+	}
+	switch c.Status {
+	case berth.NodeInit, berth.NodeReady, berth.NodeDown, berth.NodeDisconnected:
+	default:
+		return berth.Errorf(berth.Invalid, "node status %q: allowed are initializing, ready, down, disconnected", c.Status)
+	}
+	n := *old
+	n.Status, n.StatusDescription = c.Status, c.Description
+	n.StatusUpdatedAt, n.ModifyIndex = c.Now/int64(time.Second), tx.Index
+	if c.Event != nil {
+		addEvents(&n, tx.Index, *c.Event)
+	}
+	tx.putNode(old, &n)
+	if old.Status != n.Status && (n.Status != berth.NodeInit) {
+		c.Evals = tx.raiseForNode(&n, c.Seed, c.Now)
+	}
+	return nil
+}
+
+// raiseForNode raises one evaluation for each job that has an allocation on
+// the node which has not ended.
+func (tx *Tx) raiseForNode(n *berth.Node, seed [16]byte, now int64) (ids []berth.EvalID) {
+	type incarnation struct {
+		key berth.JobKey
+		uid berth.UID
+	}
+	newest := map[incarnation]*berth.Job{}
+	for a := range tx.AllocsOn(n.ID) {
+		if a.Ended() || a.Orphaned {
+			continue
+		}
+		k := incarnation{a.Key(), a.Job.UID}
+		if j := newest[k]; j == nil || j.Version < a.Job.Version {
+			newest[k] = a.Job
+		}
+	}
+	var jobs []*berth.Job
+	for k, j := range newest {
+		if now := tx.Job(k.key); now != nil && now.UID == k.uid {
+			j = now
+		}
+		jobs = append(jobs, j)
+	}
+	// The order decides who gets which ID, so it must be the same everywhere.
+	slices.SortFunc(jobs, compareIncarnations)
+	for _, j := range jobs {
+		e := &berth.Eval{
+			ID: tx.newID(seed), Namespace: j.Namespace, JobID: j.ID, JobUID: j.UID, Type: j.Type, Priority: j.Priority,
+			TriggeredBy: berth.TriggerNodeUpdate, Cause: berth.Cause{Kind: berth.CauseNode, ID: n.ID.String()},
+			JobModifyIndex: j.JobModifyIndex, NodeID: n.ID, NodeModifyIndex: tx.Index,
+			Status: berth.EvalPending, CreateTime: now, ModifyTime: now,
+		}
+		tx.putEval(nil, e)
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+func compareIncarnations(a, b *berth.Job) int {
+	if c := compareKeys(a.Key(), b.Key()); c != 0 {
+		return c
+	}
+	switch {
+	case a.UID.Index < b.UID.Index:
+		return -1
+	case a.UID.Index > b.UID.Index:
+		return 1
+	}
+	return 0
+}
+
+// AddNodeEvents notes what happened to a node.
+type AddNodeEvents struct {
+	ID     berth.NodeID
+	Events []berth.NodeEvent
+}
+
+// Apply implements Command.
+func (c *AddNodeEvents) Apply(tx *Tx) error {
+	old := tx.Node(c.ID)
+	if old == nil {
+		return berth.Errorf(berth.NotFound, "node not found: %s", c.ID)
+	}
+	n := *old
+	n.ModifyIndex = tx.Index
+	for _, e := range c.Events {
+		addEvents(&n, tx.Index, e)
+	}
+	tx.putNode(old, &n)
+	return nil
+}
+
+func newEvent(subsystem, message string, now int64) berth.NodeEvent {
+	return berth.NodeEvent{Subsystem: subsystem, Message: message, Timestamp: time.Unix(0, now).UTC()}
+}
+
+// addEvents adds an event to a node that is not stored yet.
+func addEvents(n *berth.Node, index uint64, e berth.NodeEvent) {
+	e.CreateIndex = index
+	keep := n.Events[max(0, len(n.Events)-berth.NodeEventsKept+1):]
+	n.Events = append(slices.Clone(keep), e)
+}

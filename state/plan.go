@@ -1,0 +1,363 @@
+package state
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"berth"
+)
+
+// ApplyPlan makes the changes that a plan asks for, as far as they still fit,
+// and ends the plan's evaluation with them. Every placement is checked against
+// the state it meets in the log, so no plan, however old its snapshot,
+// overcommits a node, uses a name twice or places for a job that changed.
+type ApplyPlan struct {
+	ByLeader
+	Eval       berth.EvalID
+	JobVersion uint64 // the version placed
+	Place      []berth.Placement
+	Stop       []berth.AllocStop
+	Update     []berth.AllocID // to carry over to the version in place
+	Explain    map[string]*berth.AllocMetric
+	End        *EvalEnd // nil: the evaluation goes on
+	Now        int64
+
+	// Refused are the placements that did not fit, set by Apply. With any, End
+	// did not happen.
+	Refused []berth.Refusal
+
+	nodes []uint32 // by placement, its node's number; set by Apply, or read from the log
+}
+
+// EvalEnd is how an evaluation ends.
+type EvalEnd struct {
+	Status        string // complete, failed or canceled; blocked for one that was blocked and stays so
+	Description   string
+	Failed        map[string]*berth.AllocMetric
+	Queued        map[string]int
+	Missed        *berth.Missed
+	SnapshotIndex uint64
+	Timeline      berth.Timeline
+	Blocked       *NewEval  // for what could not be placed
+	Later         []NewEval // for what is to be replaced later
+}
+
+// NewEval is an evaluation that another one leads to.
+type NewEval struct {
+	ID          berth.EvalID
+	TriggeredBy string
+	WaitUntil   int64
+}
+
+// Apply implements Command.
+func (c *ApplyPlan) Apply(tx *Tx) error {
+	eval := tx.Eval(c.Eval)
+	switch {
+	case eval == nil:
+		return berth.Errorf(berth.NotFound, "eval not found: %s", c.Eval)
+	case eval.Terminal():
+		return berth.Errorf(berth.Conflict, "already-done: evaluation %s is %s", c.Eval, eval.Status)
+	}
+	job := tx.Job(eval.Key())
+	if len(c.Place)+len(c.Update) > 0 {
+		if err := c.current(job, eval); err != nil {
+			return err
+		}
+	}
+	if err := c.checkEnd(tx); err != nil {
+		return err
+	}
+	c.Refused = nil
+	for _, s := range c.Stop {
+		tx.stop(s, c.Now)
+	}
+	for _, id := range c.Update {
+		tx.carryOver(id, job, c.Eval, c.Now)
+	}
+	if len(c.Place) > 0 {
+		c.place(tx, job)
+	}
+	if len(c.Explain) > 0 {
+		tx.putExplanation(&Explanation{c.Eval, c.Explain})
+	}
+	if c.End != nil && len(c.Refused) == 0 {
+		tx.end(eval, job, c.End, c.Now)
+	}
+	return nil
+}
+
+// current refuses to place a version of the job that is not the one there is.
+func (c *ApplyPlan) current(job *berth.Job, eval *berth.Eval) error {
+	switch {
+	case job == nil || job.UID != eval.JobUID:
+		return berth.Errorf(berth.Conflict, "superseded: job %q is gone", eval.Key())
+	case job.Stop:
+		return berth.Errorf(berth.Conflict, "superseded: job %q was stopped", eval.Key())
+	case job.Version != c.JobVersion:
+		return berth.Errorf(berth.Conflict, "superseded: job %q is at version %d, the plan is for %d", eval.Key(), job.Version, c.JobVersion)
+	}
+	for _, p := range c.Place {
+		if p.Group < 0 || p.Group >= len(job.TaskGroups) {
+			return berth.Errorf(berth.Invalid, "plan: job %q has no group %d", eval.Key(), p.Group)
+		}
+	}
+	return nil
+}
+
+// checkEnd refuses an end that would give an ID twice.
+func (c *ApplyPlan) checkEnd(tx *Tx) error {
+	if c.End == nil {
+		return nil
+	}
+	switch c.End.Status {
+	case berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled, berth.EvalBlocked:
+	default:
+		return berth.Errorf(berth.Invalid, "plan: an evaluation cannot end %q", c.End.Status)
+	}
+	for _, n := range c.End.news() {
+		if n.ID.IsZero() || tx.Eval(n.ID) != nil {
+			return berth.Errorf(berth.Conflict, "already-done: there is an evaluation %s", n.ID)
+		}
+	}
+	return nil
+}
+
+func (e *EvalEnd) news() []NewEval {
+	if e.Blocked == nil {
+		return e.Later
+	}
+	return append([]NewEval{*e.Blocked}, e.Later...)
+}
+
+// stop stops an allocation, or only notes what a plan says of it. What has
+// ended, or is gone, is left as it is.
+func (tx *Tx) stop(s berth.AllocStop, now int64) {
+	old := tx.Alloc(s.ID)
+	if old == nil {
+		return
+	}
+	a, more := old.With()
+	a.ModifyTime = now
+	if !s.FollowupEval.IsZero() {
+		more.FollowupEval = s.FollowupEval
+		tx.changeAlloc(old, a)
+		return
+	}
+	if a.Desired != berth.DesiredRun && (s.Client != berth.ClientLost || a.Ended()) {
+		return
+	}
+	if a.Desired == berth.DesiredRun {
+		a.Desired = berth.DesiredStop
+		more.DesiredDescription = s.Description
+	}
+	if s.Client == berth.ClientLost && !a.Ended() {
+		a.Client = berth.ClientLost
+		more.ClientDescription = s.Description
+	}
+	a.AllocModifyIndex = tx.Index
+	tx.changeAlloc(old, a)
+}
+
+// carryOver makes an allocation one of the job's newest version, in place.
+func (tx *Tx) carryOver(id berth.AllocID, job *berth.Job, eval berth.EvalID, now int64) {
+	old := tx.Alloc(id)
+	if old == nil || !old.Live() || old.Job.UID != job.UID {
+		return
+	}
+	g := job.Group(old.Group.Name)
+	if g == nil {
+		return
+	}
+	a := *old
+	a.Job, a.Group, a.EvalID = job, g, eval
+	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
+	tx.changeAlloc(old, &a)
+}
+
+// place makes the placements that fit.
+func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
+	names := tx.liveNames(job)
+	wants := make([]*Want, len(job.TaskGroups))
+	known := len(c.nodes) == len(c.Place) // read from the log
+	if !known {
+		c.nodes = make([]uint32, len(c.Place))
+	}
+	for i := range c.Place {
+		p := &c.Place[i]
+		var n *berth.Node
+		if known {
+			n = tx.NodeByNumber(c.nodes[i])
+		} else {
+			n = tx.Node(p.NodeID)
+		}
+		if wants[p.Group] == nil {
+			w := WantOf(job.TaskGroups[p.Group])
+			wants[p.Group] = &w
+		}
+		name := instance{p.Group, p.Index}
+		if why := tx.refuse(n, wants[p.Group], p, names[name]); why != "" {
+			c.Refused = append(c.Refused, berth.Refusal{Placement: i, NodeID: p.NodeID, Reason: why})
+			if n == nil {
+				c.nodes[i] = math.MaxUint32 // refused on every server alike
+			} else {
+				c.nodes[i] = n.Number
+			}
+			continue
+		}
+		c.nodes[i] = n.Number
+		names[name] = true
+		tx.placeOne(c, job, p, n, wants[p.Group], uint32(i))
+	}
+}
+
+// instance is one instance of a job: the group's place in the job, and the
+// index of its name.
+type instance struct {
+	group int
+	index uint32
+}
+
+// liveNames returns the instances of a job that an allocation holds which
+// should run.
+func (tx *Tx) liveNames(job *berth.Job) map[instance]bool {
+	names := map[instance]bool{}
+	groups := map[string]int{}
+	for i, g := range job.TaskGroups {
+		groups[g.Name] = i
+	}
+	for a := range tx.AllocsOf(job.Key()) {
+		if a.Live() && a.Job.UID == job.UID {
+			if g, ok := groups[a.Group.Name]; ok {
+				names[instance{g, a.Index}] = true
+			}
+		}
+	}
+	return names
+}
+
+// refuse returns why a placement cannot be made, "" if it can.
+func (tx *Tx) refuse(n *berth.Node, w *Want, p *berth.Placement, nameTaken bool) string {
+	switch {
+	case n == nil:
+		return "the node is gone"
+	case nameTaken:
+		return "there is an instance " + strconv.Itoa(int(p.Index)) + " already"
+	case !n.Ready():
+		return "the node is " + n.Status + ", " + n.SchedulingEligibility
+	case len(p.Ports) != w.Dynamic:
+		return fmt.Sprintf("%d dynamic ports are wanted, not %d", w.Dynamic, len(p.Ports))
+	}
+	u := tx.Usage(n.Number)
+	if !w.Fits(u) {
+		s := w.Short(u)[0]
+		return fmt.Sprintf("%s: %d wanted, %d free", s.Dimension, s.Wanted, s.Free)
+	}
+	for i, port := range p.Ports {
+		if u.Ports.Has(port) || slices.Contains(p.Ports[:i], port) || slices.Contains(w.Static, port) {
+			return DimPort + strconv.Itoa(int(port)) + " is in use"
+		}
+	}
+	return ""
+}
+
+func (tx *Tx) placeOne(c *ApplyPlan, job *berth.Job, p *berth.Placement, n *berth.Node, w *Want, ordinal uint32) {
+	g := job.TaskGroups[p.Group]
+	a := &berth.Alloc{
+		ID: tx.newID(c.Eval), NodeID: n.ID, EvalID: c.Eval, Job: job, Group: g,
+		Index: p.Index, Ordinal: ordinal, Score: keptScore(p.Score), Ports: p.Ports,
+		CreateIndex: tx.Index, AllocModifyIndex: tx.Index, CreateTime: c.Now, ModifyTime: c.Now,
+	}
+	if prev := tx.Alloc(p.Previous); prev != nil {
+		a.More = &berth.AllocMore{Previous: prev.ID}
+		old, more := prev.With()
+		more.Next = a.ID
+		more.FollowupEval = berth.EvalID{}
+		tx.changeAlloc(prev, old)
+		if p.Resched {
+			tx.noteReschedule(job, g, prev, c.Now)
+		}
+	}
+	tx.newAlloc(a, n.Number, w)
+}
+
+// noteReschedule remembers that an instance was replaced because it failed.
+func (tx *Tx) noteReschedule(job *berth.Job, g *berth.TaskGroup, prev *berth.Alloc, now int64) {
+	r := Reschedules{Job: job.Key(), UID: job.UID, Group: g.Name, Index: prev.Index}
+	if old := tx.Reschedules(job.UID, g.Name, prev.Index); old != nil {
+		r = *old
+	}
+	keep := RescheduleEventsKept
+	var delay time.Duration
+	if p := g.ReschedulePolicy; p != nil {
+		keep = max(keep, min(p.Attempts, berth.MaxCount))
+		delay = p.Wait(r.Count)
+	}
+	r.Count++
+	e := berth.RescheduleEvent{RescheduleTime: now, PrevAllocID: prev.ID, PrevNodeID: prev.NodeID}
+	e.Delay = delay
+	r.Events = append(slices.Clone(r.Events[max(0, len(r.Events)-keep+1):]), e)
+	tx.putReschedules(&r)
+}
+
+// end ends an evaluation and raises those it leads to.
+func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
+	e := *old
+	e.Status, e.StatusDescription, e.ModifyTime = end.Status, end.Description, now
+	e.FailedTGAllocs, e.QueuedAllocations, e.Missed = end.Failed, end.Queued, nil
+	e.SnapshotIndex, e.Timeline = end.SnapshotIndex, end.Timeline
+	live := job != nil && job.UID == e.JobUID && !job.Stop
+	news := end.news()
+	switch {
+	case !live: // nothing waits for a place any more, and nothing is to be tried again
+		news = nil
+		if e.Status == berth.EvalBlocked {
+			e.Status, e.StatusDescription = berth.EvalCanceled, "the job was stopped"
+		}
+	case e.Status == berth.EvalBlocked:
+		e.Missed = end.Missed
+	case end.Blocked != nil:
+		e.BlockedEval = end.Blocked.ID
+	}
+	tx.putEval(old, &e)
+	if live {
+		tx.setQueued(job, end.Queued)
+		// At most one blocked evaluation of a job: this one's outcome is newer
+		// than what any other waits for.
+		for _, b := range tx.blockedOf(job) {
+			if b.ID != e.ID {
+				tx.cancel(b, "superseded by evaluation "+e.ID.String(), now)
+			}
+		}
+	}
+	for _, n := range news {
+		next := &berth.Eval{
+			ID: n.ID, Namespace: e.Namespace, JobID: e.JobID, JobUID: e.JobUID, Type: e.Type, Priority: e.Priority,
+			TriggeredBy: n.TriggeredBy, Cause: berth.Cause{Kind: berth.CauseEval, ID: e.ID.String()},
+			JobModifyIndex: e.JobModifyIndex, PreviousEval: e.ID, Status: berth.EvalPending, WaitUntil: n.WaitUntil,
+			CreateTime: now, ModifyTime: now,
+		}
+		if end.Blocked != nil && n.ID == end.Blocked.ID {
+			next.Status, next.Missed = berth.EvalBlocked, end.Missed
+			next.FailedTGAllocs, next.QueuedAllocations = end.Failed, end.Queued
+			next.SnapshotIndex = end.SnapshotIndex
+		}
+		tx.putEval(nil, next)
+	}
+}
+
+// setQueued notes how many instances of each group wait for a place.
+func (tx *Tx) setQueued(job *berth.Job, queued map[string]int) {
+	tx.count(job.Key(), job.UID, func(s *Summary) {
+		for i := range s.Groups {
+			s.Groups[i].Queued = 0
+		}
+		for _, g := range job.TaskGroups {
+			if n := queued[g.Name]; n > 0 || len(queued) > 0 {
+				s.group(g.Name).Queued = n
+			}
+		}
+	})
+}

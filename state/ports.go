@@ -1,0 +1,50 @@
+package state
+
+import (
+	"math/bits"
+
+	"berth/internal/cow"
+)
+
+// PortSet is a set of ports of one node. It is copied with its node's usage
+// and shares what did not change. The zero PortSet is empty.
+type PortSet struct {
+	words cow.Vec[uint64]
+	count int
+}
+
+// Has says whether the port is in the set.
+func (p *PortSet) Has(port uint16) bool {
+	return p.words.Get(uint32(port)/64)&(1<<(port%64)) != 0
+}
+
+// Len returns the number of ports in the set.
+func (p *PortSet) Len() int { return p.count }
+
+func (p *PortSet) add(edit uint64, port uint16) {
+	w := p.words.Edit(edit, uint32(port)/64)
+	if *w&(1<<(port%64)) == 0 {
+		*w |= 1 << (port % 64)
+		p.count++
+	}
+}
+
+func (p *PortSet) remove(edit uint64, port uint16) {
+	w := p.words.Edit(edit, uint32(port)/64)
+	if *w&(1<<(port%64)) != 0 {
+		*w &^= 1 << (port % 64)
+		p.count--
+	}
+}
+
+// Free returns the first port from from to last that is not in the set.
+func (p *PortSet) Free(from uint32, last uint16) (port uint16, ok bool) {
+	for at := from; at <= uint32(last); at = (at/64 + 1) * 64 {
+		free := ^p.words.Get(at/64) & (^uint64(0) << (at % 64))
+		if free != 0 {
+			at = at/64*64 + uint32(bits.TrailingZeros64(free))
+			return uint16(at), at <= uint32(last)
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,298 @@
+package state
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"iter"
+	"math"
+	"slices"
+
+	"berth"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A saved snapshot is a line that says what it is and its version, then one
+// zstd stream of records: what kind, how long, the bytes. The last record
+// holds the checksum of all before it. Records come in an order in which each
+// refers only to those before, and rows of a table in an order that all
+// servers agree on.
+
+// SnapshotVersion is the version of saved snapshots that this build writes. It
+// reads this one and older ones.
+const SnapshotVersion = 1
+
+const snapshotMagic = "berth snapshot "
+
+// The kinds of record.
+const (
+	recHead = iota + 1
+	recNamespace
+	recNode
+	recJobVersion // a version of a job, numbered by its place among these
+	recJob        // a job that exists: its newest version and its counts
+	recHistory    // a version that the history keeps
+	recSubmission
+	recEval
+	recAlloc
+	recDeployment
+	recReschedules
+	recExplanation
+	recEnd
+)
+
+// saver writes records.
+type saver struct {
+	out  *bufio.Writer
+	sum  uint32
+	err  error
+	w    writer // of the record in hand
+	jobs map[*berth.Job]uint64
+	prev *berth.Alloc
+	hash bool // write what equal rows have equal, not what can be read back
+}
+
+// Save writes the snapshot.
+func (s *Snapshot) Save(to io.Writer) error {
+	if _, err := fmt.Fprintf(to, "%s%d\n", snapshotMagic, SnapshotVersion); err != nil {
+		return err
+	}
+	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	sv := &saver{out: bufio.NewWriter(z), jobs: map[*berth.Job]uint64{}}
+	sv.all(s)
+	sum := sv.sum
+	sv.w.uint(uint64(sum))
+	sv.record(recEnd)
+	if sv.err == nil {
+		sv.err = sv.out.Flush()
+	}
+	if err := z.Close(); sv.err == nil {
+		sv.err = err
+	}
+	return sv.err
+}
+
+// Hash returns a hash of the state, equal on all servers that applied the same
+// commands.
+func (s *Snapshot) Hash() uint64 {
+	sv := &saver{out: bufio.NewWriter(io.Discard), jobs: map[*berth.Job]uint64{}, hash: true}
+	sv.all(s)
+	return uint64(sv.sum)<<32 | uint64(uint32(s.Index))
+}
+
+// record ends the record in hand.
+func (s *saver) record(kind byte) {
+	if s.err != nil {
+		return
+	}
+	var head [1 + binary.MaxVarintLen64]byte
+	head[0] = kind
+	n := 1 + binary.PutUvarint(head[1:], uint64(len(s.w.buf)))
+	for _, b := range [][]byte{head[:n], s.w.buf} {
+		s.sum = crc32.Update(s.sum, castagnoli, b)
+		if _, err := s.out.Write(b); err != nil {
+			s.err = err
+		}
+	}
+	s.w.buf = s.w.buf[:0]
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (s *saver) all(snap *Snapshot) {
+	s.head(snap)
+	for n := range snap.Namespaces() {
+		s.row(recNamespace, n)
+	}
+	for number := range snap.nodes.numbers {
+		if n := snap.nodes.rows.Get(number); n != nil {
+			s.w.uint(snap.Usage(number).Changed)
+			s.row(recNode, n)
+		}
+	}
+	for slot := range slotsOf(snap.jobs.byKey.All()) {
+		s.job(snap, slot)
+	}
+	for e := range settled(snap.Evals(), func(e *berth.Eval) uint64 { return e.CreateIndex }, func(a, b *berth.Eval) int { return bytes.Compare(a.ID[:], b.ID[:]) }) {
+		s.row(recEval, e)
+	}
+	for a := range settled(snap.Allocs(), func(a *berth.Alloc) uint64 { return a.CreateIndex }, func(a, b *berth.Alloc) int { return cmp.Compare(a.Ordinal, b.Ordinal) }) {
+		s.alloc(a)
+	}
+	for d := range rowsOf(&snap.deployments.rows, snap.deployments.byID.All()) {
+		s.row(recDeployment, d)
+	}
+	for r := range rowsOf(&snap.reschedules.rows, snap.reschedules.byName.All()) {
+		s.row(recReschedules, r)
+	}
+	for x := range rowsOf(&snap.explanations.rows, snap.explanations.byEval.All()) {
+		s.row(recExplanation, x)
+	}
+}
+
+func (s *saver) row(kind byte, v any) {
+	if s.hash {
+		s.w.bytes(canonical(v))
+	} else {
+		s.w.value(v)
+	}
+	s.record(kind)
+}
+
+func (s *saver) head(snap *Snapshot) {
+	s.w.uint(snap.Index)
+	s.w.uint(snap.Term)
+	s.w.uint(snap.TermIndex)
+	for t := range tableCount {
+		s.w.uint(snap.LastChange(t))
+	}
+	s.record(recHead)
+}
+
+// version writes a version of a job unless it was written, and returns its
+// number.
+func (s *saver) version(j *berth.Job) uint64 {
+	n, ok := s.jobs[j]
+	if !ok {
+		n = uint64(len(s.jobs))
+		s.jobs[j] = n
+		keep := s.w.buf
+		s.w.buf = nil
+		s.row(recJobVersion, j)
+		s.w.buf = keep
+	}
+	return n
+}
+
+func (s *saver) job(snap *Snapshot, slot uint32) {
+	j := snap.jobs.vec.Get(slot)
+	newest := s.version(j)
+	s.w.uint(newest)
+	s.row(recJob, snap.jobs.summaries.Get(slot))
+	for v := range snap.JobVersions(j.Key()) {
+		n := s.version(v)
+		s.w.uint(n)
+		s.record(recHistory)
+		if sub := snap.Submission(j.Key(), v.Version); sub != nil {
+			s.row(recSubmission, sub)
+		}
+	}
+}
+
+// Flags of an allocation's record.
+const (
+	allocOrphaned = 1 << 0
+	allocPorts    = 1 << 1
+	allocTasks    = 1 << 2
+	allocMore     = 1 << 3
+	allocSameEval = 1 << 4 // evaluation, job, group, and time and index of creation are those of the one before
+)
+
+func (s *saver) alloc(a *berth.Alloc) {
+	prev := s.prev
+	s.prev = a
+	same := prev != nil && prev.EvalID == a.EvalID && prev.Job == a.Job && prev.Group == a.Group &&
+		prev.CreateIndex == a.CreateIndex && prev.CreateTime == a.CreateTime
+	job := s.version(a.Job)
+	w := &s.w
+	w.byte(flag(allocOrphaned, a.Orphaned) | flag(allocPorts, len(a.Ports) > 0) | flag(allocTasks, a.Tasks != "") |
+		flag(allocMore, a.More != nil) | flag(allocSameEval, same))
+	w.byte(byte(a.Desired)<<4 | byte(a.Client))
+	w.id(a.ID)
+	w.id(a.NodeID)
+	if !same {
+		w.id(a.EvalID)
+		w.uint(job)
+		w.text(a.Group.Name)
+		w.uint(a.CreateIndex)
+		w.int(a.CreateTime)
+	}
+	w.uint(uint64(a.Index))
+	w.uint(uint64(a.Ordinal))
+	w.int(int64(math.Round(float64(a.Score) * scoreUnit)))
+	w.int(int64(a.ModifyIndex - a.CreateIndex))
+	w.int(int64(a.AllocModifyIndex - a.CreateIndex))
+	w.int(a.ModifyTime - a.CreateTime)
+	if len(a.Ports) > 0 {
+		w.ports(a.Ports)
+	}
+	if a.Tasks != "" {
+		w.text(string(a.Tasks))
+	}
+	if a.More != nil {
+		s.row(recAlloc, a.More)
+		return
+	}
+	s.record(recAlloc)
+}
+
+func flag(f byte, on bool) byte {
+	if on {
+		return f
+	}
+	return 0
+}
+
+func slotsOf[K any](pairs iter.Seq2[K, uint32]) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for _, s := range pairs {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// settled returns rows that come in order of an index in an order that does
+// not depend on slots: those of one index are sorted.
+func settled[T any](in iter.Seq[*T], index func(*T) uint64, compare func(a, b *T) int) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		var group []*T
+		flush := func() bool {
+			slices.SortFunc(group, compare)
+			for _, v := range group {
+				if !yield(v) {
+					return false
+				}
+			}
+			group = group[:0]
+			return true
+		}
+		for v := range in {
+			if len(group) > 0 && index(group[0]) != index(v) && !flush() {
+				return
+			}
+			group = append(group, v)
+		}
+		flush()
+	}
+}
+
+// Dump writes every row as a line of text, for people who compare states.
+func (s *Snapshot) Dump(to io.Writer) {
+	line := func(kind string, v any) { fmt.Fprintf(to, "%s %+v\n", kind, v) }
+	for n := range s.Nodes() {
+		line("node", *n)
+	}
+	for j := range s.Jobs(berth.AllNamespaces, "") {
+		line("job", *j)
+		line("counts", *s.Summary(j.Key()))
+	}
+	for e := range s.Evals() {
+		line("eval", *e)
+	}
+	for a := range s.Allocs() {
+		line("alloc", *a)
+		if a.More != nil {
+			line("  more", *a.More)
+		}
+	}
+}

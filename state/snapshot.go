@@ -1,0 +1,72 @@
+package state
+
+import "berth"
+
+// A Snapshot is the whole state at one index. It never changes; reading it
+// needs no lock. Values it returns must not be changed either.
+type Snapshot struct {
+	Index     uint64 // of the last command applied
+	Term      uint64 // of the last leader that began
+	TermIndex uint64 // where that term began
+
+	namespaces   namespaceTable
+	nodes        nodeTable
+	jobs         jobTable
+	evals        evalTable
+	allocs       allocTable
+	deployments  deploymentTable
+	reschedules  rescheduleTable
+	explanations explanationTable
+}
+
+// emptySnapshot is the state that every log starts from. It is at index 1, so
+// that no answer has the index 0, which clients take for "unknown".
+func emptySnapshot() *Snapshot {
+	tx := Begin(&Snapshot{Index: 1})
+	tx.putNamespace(nil, &berth.Namespace{
+		Name: berth.DefaultNamespace, Description: "Default shared namespace", CreateIndex: 1, ModifyIndex: 1,
+	})
+	return tx.Seal()
+}
+
+// LastChange returns the index at which a row of the table was last changed,
+// at least 1.
+func (s *Snapshot) LastChange(t Table) uint64 {
+	var i uint64
+	switch t {
+	case Namespaces:
+		i = s.namespaces.changed
+	case Nodes:
+		i = s.nodes.changed
+	case Jobs:
+		i = s.jobs.changed
+	case Evals:
+		i = s.evals.changed
+	case Allocs:
+		i = s.allocs.changed
+	case Deployments:
+		i = s.deployments.changed
+	case Summaries:
+		i = s.jobs.summaryChanged
+	}
+	return max(i, 1)
+}
+
+// Count returns the number of rows of the table.
+func (s *Snapshot) Count(t Table) int {
+	switch t {
+	case Namespaces:
+		return s.namespaces.count
+	case Nodes:
+		return s.nodes.count
+	case Jobs, Summaries:
+		return s.jobs.count
+	case Evals:
+		return s.evals.count
+	case Allocs:
+		return s.allocs.count
+	case Deployments:
+		return s.deployments.count
+	}
+	return 0
+}

@@ -1,0 +1,135 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"berth"
+)
+
+// A Tx applies commands one after another to a state of its own, which starts
+// as a snapshot. It belongs to one goroutine.
+type Tx struct {
+	*Snapshot // as changed so far
+
+	base    *Snapshot
+	edit    uint64 // owns the blocks made since the last snapshot was taken
+	changes []Change
+	applied []Command // to do again if one of their successors panics
+
+	// Of the command in hand:
+
+	counting map[uint32]*Summary // by the job's slot: summaries it changes
+	ids      *rand.ChaCha8       // where the IDs it gives come from
+}
+
+// edits numbers edits over all stores of the process.
+var edits atomic.Uint64
+
+// Begin starts a transaction on a snapshot.
+func Begin(base *Snapshot) *Tx {
+	own := *base
+	return &Tx{Snapshot: &own, base: base, edit: edits.Add(1)}
+}
+
+// Apply applies one command. The result's index is the command's own if it was
+// applied. A command that panics breaks the promise of Apply; it is refused
+// like any other, on all servers alike, and leaves no trace.
+func (tx *Tx) Apply(c Command) Result {
+	err := tx.try(c)
+	if err != nil {
+		return Result{tx.Index, err}
+	}
+	tx.applied = append(tx.applied, c)
+	return Result{tx.Index, nil}
+}
+
+func (tx *Tx) try(c Command) (err error) {
+	if t, ok := c.(termed); ok && t.term() != 0 && t.term() < tx.Term {
+		return berth.Errorf(berth.Conflict, "stale-epoch: the command is of term %d, the state of term %d", t.term(), tx.Term)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%T broke its promise: %v", c, r)
+			tx.rewind()
+		}
+	}()
+	return tx.step(c)
+}
+
+// step gives a command the next index and applies it.
+func (tx *Tx) step(c Command) error {
+	tx.Index++
+	tx.ids = nil
+	if err := c.Apply(tx); err != nil {
+		tx.Index--
+		return err
+	}
+	tx.storeCounts()
+	return nil
+}
+
+// rewind drops what a command left half done: it begins anew and applies again
+// what had been applied before. That was deterministic, so it succeeds.
+func (tx *Tx) rewind() {
+	own := *tx.base
+	again := tx.applied
+	*tx = Tx{Snapshot: &own, base: tx.base, edit: edits.Add(1)}
+	for _, c := range again {
+		if err := tx.step(c); err != nil {
+			panic(fmt.Sprintf("state: %T was applied and is refused when applied again: %v", c, err))
+		}
+	}
+	tx.applied = again
+}
+
+// Seal returns the state as changed so far. The transaction may go on.
+func (tx *Tx) Seal() *Snapshot {
+	s := *tx.Snapshot
+	tx.edit = edits.Add(1)
+	return &s
+}
+
+// newID gives the next of the IDs that the command in hand makes. They follow
+// from the command's seed and index alone, so every server gives the same and
+// the log need not carry them.
+func (tx *Tx) newID(seed [16]byte) (id [16]byte) {
+	if tx.ids == nil {
+		var s [32]byte
+		copy(s[:16], seed[:])
+		binary.BigEndian.PutUint64(s[16:], tx.Index)
+		tx.ids = rand.NewChaCha8(s)
+	}
+	tx.ids.Read(id[:])
+	return id
+}
+
+// note records a change for those who follow commits.
+func (tx *Tx) note(t Table, old, new any) {
+	tx.changes = append(tx.changes, Change{t, old, new})
+}
+
+// ByLeader marks a command that a leader service decided on. Stamped with a
+// term, it is refused once another term began, whoever proposes it.
+type ByLeader struct{ Term uint64 }
+
+// Stamp sets the term in which the command was decided on.
+func (b *ByLeader) Stamp(term uint64) { b.Term = term }
+
+func (b *ByLeader) term() uint64 { return b.Term }
+
+type termed interface{ term() uint64 }
+
+// BeginTerm is the first command of a term.
+type BeginTerm struct{ Term uint64 }
+
+// Apply implements Command.
+func (c *BeginTerm) Apply(tx *Tx) error {
+	if c.Term <= tx.Term {
+		return berth.Errorf(berth.Conflict, "term %d does not follow term %d", c.Term, tx.Term)
+	}
+	tx.Term, tx.TermIndex = c.Term, tx.Index
+	return nil
+}

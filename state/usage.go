@@ -1,0 +1,232 @@
+package state
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+)
+
+// Usage is one node's line in the columns that placement reads: what it has,
+// what of it is taken, and what decides whether it is looked at. It is kept by
+// delta with each allocation that comes, changes or goes.
+type Usage struct {
+	Room  berth.Ask // what the node has for allocations
+	Used  berth.Ask // what allocations take that have not ended
+	Ports PortSet   // what allocations hold and the node reserves
+
+	Reserved PortSet // what the node reserves
+	Class    uint32  // of the node's class, see ClassOf
+	Allocs   uint32  // that have not ended
+	Ready    bool    // takes new allocations
+	// Changed is the index of the last change that the node's agent must see.
+	Changed uint64
+
+	MinDynamic, MaxDynamic uint16 // the range of dynamic ports
+}
+
+// Free returns what is left.
+func (u *Usage) Free() berth.Ask { return u.Room.Sub(u.Used) }
+
+// Want is what one allocation asks of a node's room, worked out once for a
+// group: fit arithmetic is in [Want.Fits] and nowhere else, so placement and
+// the planner cannot disagree.
+type Want struct {
+	berth.Ask
+	Static  []uint16 // ports it must have
+	Dynamic int      // ports it takes wherever they are free
+}
+
+// WantOf returns what an allocation of the group asks for.
+func WantOf(g *berth.TaskGroup) Want {
+	w := Want{Ask: g.Ask()}
+	for i := range g.Networks {
+		for _, p := range g.Networks[i].ReservedPorts {
+			w.Static = append(w.Static, uint16(p.Value))
+		}
+		w.Dynamic += len(g.Networks[i].DynamicPorts)
+	}
+	return w
+}
+
+// Dimensions in which a node can be short.
+const (
+	DimCPU     = "cpu"
+	DimMemory  = "memory"
+	DimDisk    = "disk"
+	DimDynamic = "dynamic ports"
+	DimPort    = "port " // with the number of a static port
+)
+
+// Fits says whether the node has room for one more allocation.
+func (w *Want) Fits(u *Usage) bool {
+	if u.Used.CPU+w.CPU > u.Room.CPU || u.Used.MemoryMB+w.MemoryMB > u.Room.MemoryMB || u.Used.DiskMB+w.DiskMB > u.Room.DiskMB {
+		return false
+	}
+	for _, p := range w.Static {
+		if u.Ports.Has(p) {
+			return false
+		}
+	}
+	return w.Dynamic == 0 || u.freeDynamic(w.Dynamic)
+}
+
+// freeDynamic says whether n dynamic ports are free.
+func (u *Usage) freeDynamic(n int) bool {
+	span := int(u.MaxDynamic) - int(u.MinDynamic) + 1
+	return span-u.Ports.Len() >= n || u.countDynamic(n) >= n
+}
+
+// countDynamic counts the free dynamic ports, up to most.
+func (u *Usage) countDynamic(most int) (n int) {
+	for at := uint32(u.MinDynamic); n < most; n++ {
+		p, ok := u.Ports.Free(at, u.MaxDynamic)
+		if !ok {
+			break
+		}
+		at = uint32(p) + 1
+	}
+	return n
+}
+
+// Short returns every dimension in which the node lacks room for one more
+// allocation, with the numbers; none if it fits.
+func (w *Want) Short(u *Usage) (out []berth.Shortage) {
+	add := func(dim, unit string, wanted, free int64) {
+		if wanted > free {
+			out = append(out, berth.Shortage{Dimension: dim, Unit: unit, Nodes: 1, Wanted: wanted, Free: max(free, 0)})
+		}
+	}
+	free := u.Free()
+	add(DimCPU, "MHz", w.CPU, free.CPU)
+	add(DimMemory, "MiB", w.MemoryMB, free.MemoryMB)
+	add(DimDisk, "MiB", w.DiskMB, free.DiskMB)
+	for _, p := range w.Static {
+		if u.Ports.Has(p) {
+			add(DimPort+strconv.Itoa(int(p)), "", 1, 0)
+		}
+	}
+	if w.Dynamic > 0 && !u.freeDynamic(w.Dynamic) {
+		add(DimDynamic, "", int64(w.Dynamic), int64(u.countDynamic(w.Dynamic)))
+	}
+	return out
+}
+
+// PickDynamic returns n free dynamic ports, looked for from the place in the
+// range that at points to, so that a port just given back is not given out at
+// once. It returns nil if there are too few.
+func (u *Usage) PickDynamic(n int, at uint32) []uint16 {
+	span := uint32(u.MaxDynamic) - uint32(u.MinDynamic) + 1
+	start := u.MinDynamic + uint16(at%span)
+	picked := make([]uint16, 0, n)
+	scan := func(from uint32, last uint16) {
+		for len(picked) < n {
+			p, ok := u.Ports.Free(from, last)
+			if !ok {
+				return
+			}
+			picked = append(picked, p)
+			from = uint32(p) + 1
+		}
+	}
+	scan(uint32(start), u.MaxDynamic)
+	if start > u.MinDynamic {
+		scan(uint32(u.MinDynamic), start-1)
+	}
+	if len(picked) < n {
+		return nil
+	}
+	return picked
+}
+
+// Usage returns the line of a node, by its number.
+func (s *Snapshot) Usage(number uint32) *Usage {
+	if u := s.nodes.usage.At(number); u != nil {
+		return u
+	}
+	return &Usage{}
+}
+
+// UsageColumns returns the lines of all nodes in runs, each with the number of
+// its first. A number that no node has is a line that is not Ready.
+func (s *Snapshot) UsageColumns() iter.Seq2[uint32, []Usage] {
+	return s.nodes.usage.Runs(s.nodes.numbers)
+}
+
+// Claim takes what w asks for, and the dynamic ports picked for it, out of a
+// copy of a node's line. edit, from NewEdit, must not have been used before the
+// copy was made.
+func (u *Usage) Claim(edit uint64, w *Want, dynamic []uint16) { u.move(edit, w, dynamic, 1) }
+
+// Release gives back what Claim or a stored allocation took.
+func (u *Usage) Release(edit uint64, w *Want, dynamic []uint16) { u.move(edit, w, dynamic, -1) }
+
+// NewEdit returns a number for Claim and Release.
+func NewEdit() uint64 { return edits.Add(1) }
+
+func (u *Usage) move(edit uint64, w *Want, dynamic []uint16, sign int64) {
+	u.Used.CPU += sign * w.CPU
+	u.Used.MemoryMB += sign * w.MemoryMB
+	u.Used.DiskMB += sign * w.DiskMB
+	u.Allocs += uint32(sign)
+	for _, ports := range [2][]uint16{w.Static, dynamic} {
+		for _, p := range ports {
+			if sign > 0 {
+				u.Ports.add(edit, p)
+			} else if !u.Reserved.Has(p) {
+				u.Ports.remove(edit, p)
+			}
+		}
+	}
+}
+
+// describe fills the parts of a node's line that follow from the node alone.
+func (tx *Tx) describe(u *Usage, n *berth.Node) {
+	u.Room, u.Ready = n.Room(), n.Ready()
+	u.MinDynamic, u.MaxDynamic = berth.MinDynamicPort, berth.MaxDynamicPort
+	if r := n.NodeResources; r.MinDynamicPort > 0 && r.MaxDynamicPort >= r.MinDynamicPort {
+		u.MinDynamic, u.MaxDynamic = uint16(r.MinDynamicPort), uint16(r.MaxDynamicPort)
+	}
+}
+
+// ReservedPorts reads a node's list of ports kept back: "22,80,8000-8100".
+func ReservedPorts(list string) ([]uint16, error) {
+	var out []uint16
+	for part := range strings.SplitSeq(list, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		lo, hi, ranged := strings.Cut(part, "-")
+		if !ranged {
+			hi = lo
+		}
+		a, err1 := strconv.ParseUint(strings.TrimSpace(lo), 10, 16)
+		b, err2 := strconv.ParseUint(strings.TrimSpace(hi), 10, 16)
+		if err1 != nil || err2 != nil || a > b || a == 0 {
+			return nil, berth.Errorf(berth.Invalid, "reserved ports: %q is not a port or a range of ports", part)
+		}
+		for p := a; p <= b; p++ {
+			out = append(out, uint16(p))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// Overcommitted returns how a node's line breaks the promise that nothing is
+// given out twice; "" if it keeps it.
+func (u *Usage) Overcommitted() string {
+	for _, d := range []struct {
+		name       string
+		used, room int64
+	}{{DimCPU, u.Used.CPU, u.Room.CPU}, {DimMemory, u.Used.MemoryMB, u.Room.MemoryMB}, {DimDisk, u.Used.DiskMB, u.Room.DiskMB}} {
+		if d.used > d.room {
+			return fmt.Sprintf("%s: %d used of %d", d.name, d.used, d.room)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,195 @@
+package state
+
+import (
+	"context"
+	"sync"
+
+	"berth"
+)
+
+// WatchKey names something whose change can be waited for.
+type WatchKey struct {
+	table Table
+	kind  watchKind
+	hash  uint64
+}
+
+type watchKind uint8
+
+const (
+	watchTable watchKind = iota // any row of the table
+	watchOne                    // one row
+	watchJob                    // rows that belong to one job
+	watchNode                   // rows that belong to one node
+	watchEval                   // rows that belong to one evaluation
+	watchKinds
+)
+
+func halfOf[T any](id berth.ID[T]) uint64 {
+	hi, _ := id.Words()
+	return hi
+}
+
+// OnTable is any change in a table.
+func OnTable(t Table) WatchKey { return WatchKey{t, watchTable, 0} }
+
+// OnJob is a change of a job or of what is counted of it.
+func OnJob(k berth.JobKey) WatchKey { return WatchKey{Jobs, watchOne, keyHash(k)} }
+
+// OnNode is a change of a node.
+func OnNode(id berth.NodeID) WatchKey { return WatchKey{Nodes, watchOne, halfOf(id)} }
+
+// OnEval is a change of an evaluation.
+func OnEval(id berth.EvalID) WatchKey { return WatchKey{Evals, watchOne, halfOf(id)} }
+
+// OnEvalsOf is a change of any evaluation of a job.
+func OnEvalsOf(k berth.JobKey) WatchKey { return WatchKey{Evals, watchJob, keyHash(k)} }
+
+// OnAlloc is a change of an allocation.
+func OnAlloc(id berth.AllocID) WatchKey { return WatchKey{Allocs, watchOne, halfOf(id)} }
+
+// OnAllocsOf is a change of any allocation of a job.
+func OnAllocsOf(k berth.JobKey) WatchKey { return WatchKey{Allocs, watchJob, keyHash(k)} }
+
+// OnAllocsOn is a change of any allocation of a node.
+func OnAllocsOn(id berth.NodeID) WatchKey { return WatchKey{Allocs, watchNode, halfOf(id)} }
+
+// OnAllocsBy is a change of any allocation of an evaluation.
+func OnAllocsBy(id berth.EvalID) WatchKey { return WatchKey{Allocs, watchEval, halfOf(id)} }
+
+// A Watch waits for any of its keys to change. It can wake without cause.
+type Watch struct {
+	store *Store
+	keys  []WatchKey
+	woken chan struct{}
+}
+
+// Watch begins to watch. Whoever reads a snapshot after this call and then
+// waits misses no change. Stop must be called.
+func (s *Store) Watch(keys ...WatchKey) *Watch {
+	w := &Watch{store: s, keys: keys, woken: make(chan struct{}, 1)}
+	s.watch.add(w)
+	return w
+}
+
+// C receives when a key changed.
+func (w *Watch) C() <-chan struct{} { return w.woken }
+
+// Wait returns nil when a key changed since the last Wait, or ctx's error.
+func (w *Watch) Wait(ctx context.Context) error {
+	select {
+	case <-w.woken:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Stop ends the watch.
+func (w *Watch) Stop() { w.store.watch.remove(w) }
+
+// watchers are the watches of a store by key.
+type watchers struct {
+	mu    sync.Mutex
+	byKey map[WatchKey][]*Watch
+	kinds [tableCount][watchKinds]int // watches of each kind, so that a commit looks up only what can be there
+}
+
+func (ws *watchers) add(w *Watch) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.byKey == nil {
+		ws.byKey = map[WatchKey][]*Watch{}
+	}
+	for _, k := range w.keys {
+		ws.byKey[k] = append(ws.byKey[k], w)
+		ws.kinds[k.table][k.kind]++
+	}
+}
+
+func (ws *watchers) remove(w *Watch) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, k := range w.keys {
+		list := ws.byKey[k]
+		for i, x := range list {
+			if x == w {
+				list[i] = list[len(list)-1]
+				list[len(list)-1] = nil
+				list = list[:len(list)-1]
+				ws.kinds[k.table][k.kind]--
+				break
+			}
+		}
+		if len(list) == 0 {
+			delete(ws.byKey, k)
+		} else {
+			ws.byKey[k] = list
+		}
+	}
+}
+
+// wake wakes who watches something that a commit changed.
+func (ws *watchers) wake(c *Commit) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if len(ws.byKey) == 0 {
+		return
+	}
+	if c.Reset {
+		for k := range ws.byKey {
+			ws.signal(k)
+		}
+		return
+	}
+	var seen [tableCount]bool
+	for i := range c.Changes {
+		ch := &c.Changes[i]
+		if !seen[ch.Table] {
+			seen[ch.Table] = true
+			ws.signal(OnTable(ch.Table))
+		}
+		row := ch.New
+		if row == nil {
+			row = ch.Old
+		}
+		switch v := row.(type) {
+		case *berth.Alloc:
+			ws.alloc(v, ch)
+		case *berth.Eval:
+			ws.one(Evals, watchOne, halfOf(v.ID))
+			ws.one(Evals, watchJob, keyHash(v.Key()))
+		case *berth.Job:
+			ws.one(Jobs, watchOne, keyHash(v.Key()))
+		case *Summary:
+			ws.one(Jobs, watchOne, keyHash(v.Key))
+		case *berth.Node:
+			ws.one(Nodes, watchOne, halfOf(v.ID))
+		}
+	}
+}
+
+func (ws *watchers) alloc(a *berth.Alloc, ch *Change) {
+	ws.one(Allocs, watchOne, halfOf(a.ID))
+	ws.one(Allocs, watchJob, keyHash(a.Key()))
+	ws.one(Allocs, watchEval, halfOf(a.EvalID))
+	if ch.Old != nil && ch.New != nil && a.AllocModifyIndex != a.ModifyIndex {
+		return // what the agent itself reported need not be told to it
+	}
+	ws.one(Allocs, watchNode, halfOf(a.NodeID))
+}
+
+func (ws *watchers) one(t Table, kind watchKind, hash uint64) {
+	if ws.kinds[t][kind] > 0 {
+		ws.signal(WatchKey{t, kind, hash})
+	}
+}
+
+func (ws *watchers) signal(k WatchKey) {
+	for _, w := range ws.byKey[k] {
+		select {
+		case w.woken <- struct{}{}:
+		default:
+		}
+	}
+}
