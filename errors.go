@@ -52,13 +52,18 @@ func KindOf(err error) Kind {
 type Problem struct {
 	Path string
 	Text string
+	Pos  string // file:line,columns where a file says it, else ""
 }
 
 func (p Problem) String() string {
-	if p.Path == "" {
-		return p.Text
+	s := p.Text
+	if p.Path != "" {
+		s = p.Path + ": " + s
 	}
-	return p.Path + ": " + p.Text
+	if p.Pos != "" {
+		s = p.Pos + ": " + s
+	}
+	return s
 }
 
 // Problems collects everything wrong with a value, so that its writer mends it
@@ -67,7 +72,7 @@ type Problems []Problem
 
 // Addf notes a problem at path.
 func (ps *Problems) Addf(path, format string, args ...any) {
-	*ps = append(*ps, Problem{path, fmt.Sprintf(format, args...)})
+	*ps = append(*ps, Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
 // Err returns nil if there are no problems, else an Invalid error with one

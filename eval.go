@@ -103,6 +103,19 @@ func (c Cause) String() string {
 	return c.Kind + " " + c.ID
 }
 
+// A Token proves that its holder was given an evaluation, and the last to be
+// given it.
+type Token uint64
+
+// Delivery is an evaluation given to a worker.
+type Delivery struct {
+	Eval     *Eval
+	Token    Token
+	Enqueued int64 // ns since 1970
+	Dequeued int64
+	Count    int // how often it was given to a worker, this time included
+}
+
 // Timeline is when an evaluation passed each station, in ns since 1970, 0 if
 // it did not. It is written with the command that ends the evaluation; until
 // then it is known to the leader alone.
@@ -110,8 +123,7 @@ type Timeline struct {
 	Enqueued   int64
 	Dequeued   int64
 	Planned    int64 // the first plan was handed in
-	Applied    int64 // the last plan was proposed
-	Acked      int64
+	Applied    int64 // the last plan was handed in
 	Deliveries int // how often a worker was given it
 	Refused    int // how many of its plans were refused in part or whole
 }

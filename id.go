@@ -75,7 +75,10 @@ func (id *ID[T]) UnmarshalText(b []byte) error {
 	return err
 }
 
-// MarshalBinary returns the text: on the wire to agents an ID is a string.
+// AppendBinary appends the text: on the wire to agents an ID is a string.
+func (id ID[T]) AppendBinary(b []byte) ([]byte, error) { return id.AppendText(b) }
+
+// MarshalBinary returns the text.
 func (id ID[T]) MarshalBinary() ([]byte, error) { return id.AppendText(nil) }
 
 // UnmarshalBinary reads what MarshalBinary wrote.

@@ -89,6 +89,16 @@ func (p *ReschedulePolicy) Wait(n int) time.Duration {
 	return a
 }
 
+// Streak returns how many replacements in a row count for the next wait, when n
+// came before and the allocation that failed now had run for so long: one that
+// outran the longest wait has shown that it can run, so the waits start over.
+func (p *ReschedulePolicy) Streak(n int, ran time.Duration) int {
+	if p.MaxDelay > 0 && ran > p.MaxDelay {
+		return 0
+	}
+	return n
+}
+
 // DisconnectStrategy says what happens to an allocation whose agent cannot be
 // heard.
 type DisconnectStrategy struct {

@@ -216,7 +216,7 @@ func (e *EvalEnd) unpack(r *reader, now int64) {
 }
 
 func (w *writer) timeline(t berth.Timeline, now int64) {
-	for _, at := range []int64{t.Enqueued, t.Dequeued, t.Planned, t.Applied, t.Acked} {
+	for _, at := range []int64{t.Enqueued, t.Dequeued, t.Planned, t.Applied} {
 		if at == 0 {
 			w.uint(0)
 		} else {
@@ -228,7 +228,7 @@ func (w *writer) timeline(t berth.Timeline, now int64) {
 }
 
 func (r *reader) timeline(now int64) (t berth.Timeline) {
-	for _, at := range []*int64{&t.Enqueued, &t.Dequeued, &t.Planned, &t.Applied, &t.Acked} {
+	for _, at := range []*int64{&t.Enqueued, &t.Dequeued, &t.Planned, &t.Applied} {
 		if z := r.uint(); z != 0 {
 			*at = now - unzigzag(z-1)
 		}

@@ -15,6 +15,7 @@ package state
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -164,11 +165,21 @@ var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "all
 
 func (t Table) String() string { return tableNames[t] }
 
-// Publish makes the state that tx leads to the newest, and wakes who waits for
-// its changes. tx must have begun at the newest state, or at the state that
-// another transaction published since leads to.
-func (s *Store) Publish(tx *Tx) {
-	s.publish(&Commit{Snapshot: tx.Seal(), Changes: tx.changes, ready: make(chan struct{})})
+// Batch is what a transaction came to: the state it began at, the state it
+// leads to, and the changes between.
+type Batch struct {
+	Base    *Snapshot
+	Changes []Change
+	*Snapshot
+}
+
+// Publish makes the state that a batch leads to the newest, and wakes who waits
+// for its changes. The newest state must be the batch's base.
+func (s *Store) Publish(b *Batch) {
+	if now := s.Snapshot(); now != b.Base {
+		panic(fmt.Sprintf("state: a batch on state %d is published on another, %d", b.Base.Index, now.Index))
+	}
+	s.publish(&Commit{Snapshot: b.Snapshot, Changes: b.Changes, ready: make(chan struct{})})
 }
 
 // Reset replaces the whole state, as when a snapshot of it is restored.

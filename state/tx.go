@@ -92,6 +92,9 @@ func (tx *Tx) Seal() *Snapshot {
 	return &s
 }
 
+// End returns what the transaction came to. The transaction is over.
+func (tx *Tx) End() *Batch { return &Batch{Base: tx.base, Changes: tx.changes, Snapshot: tx.Seal()} }
+
 // newID gives the next of the IDs that the command in hand makes. They follow
 // from the command's seed and index alone, so every server gives the same and
 // the log need not carry them.

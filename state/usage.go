@@ -71,10 +71,22 @@ func (w *Want) Fits(u *Usage) bool {
 			return false
 		}
 	}
-	return w.Dynamic == 0 || u.freeDynamic(w.Dynamic)
+	return w.Dynamic == 0 || u.freeDynamic(w.inRange(u))
 }
 
-// freeDynamic says whether n dynamic ports are free.
+// inRange returns how many ports of the dynamic range w takes: those it must
+// have can lie there too.
+func (w *Want) inRange(u *Usage) int {
+	n := w.Dynamic
+	for _, p := range w.Static {
+		if p >= u.MinDynamic && p <= u.MaxDynamic {
+			n++
+		}
+	}
+	return n
+}
+
+// freeDynamic says whether n ports of the dynamic range are free.
 func (u *Usage) freeDynamic(n int) bool {
 	span := int(u.MaxDynamic) - int(u.MinDynamic) + 1
 	return span-u.Ports.Len() >= n || u.countDynamic(n) >= n
@@ -109,21 +121,26 @@ func (w *Want) Short(u *Usage) (out []berth.Shortage) {
 			add(DimPort+strconv.Itoa(int(p)), "", 1, 0)
 		}
 	}
-	if w.Dynamic > 0 && !u.freeDynamic(w.Dynamic) {
-		add(DimDynamic, "", int64(w.Dynamic), int64(u.countDynamic(w.Dynamic)))
+	if n := w.inRange(u); w.Dynamic > 0 && !u.freeDynamic(n) {
+		add(DimDynamic, "", int64(n), int64(u.countDynamic(n)))
 	}
 	return out
 }
 
-// PickDynamic returns n free dynamic ports, looked for from the place in the
-// range that at points to, so that a port just given back is not given out at
-// once. It returns nil if there are too few.
-func (u *Usage) PickDynamic(n int, at uint32) []uint16 {
+// Place claims what w asks for out of a copy of a node's line on which it
+// fits, and returns the dynamic ports it picked: they are looked for from the
+// place in the range that at points to, so that a port just given back is not
+// given out at once.
+func (u *Usage) Place(edit uint64, w *Want, at uint32) []uint16 {
+	u.Claim(edit, w, nil)
+	if w.Dynamic == 0 {
+		return nil
+	}
 	span := uint32(u.MaxDynamic) - uint32(u.MinDynamic) + 1
 	start := u.MinDynamic + uint16(at%span)
-	picked := make([]uint16, 0, n)
+	picked := make([]uint16, 0, w.Dynamic)
 	scan := func(from uint32, last uint16) {
-		for len(picked) < n {
+		for len(picked) < w.Dynamic {
 			p, ok := u.Ports.Free(from, last)
 			if !ok {
 				return
@@ -136,8 +153,8 @@ func (u *Usage) PickDynamic(n int, at uint32) []uint16 {
 	if start > u.MinDynamic {
 		scan(uint32(u.MinDynamic), start-1)
 	}
-	if len(picked) < n {
-		return nil
+	for _, p := range picked {
+		u.Ports.add(edit, p)
 	}
 	return picked
 }

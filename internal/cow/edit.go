@@ -6,7 +6,7 @@ func (t *Tree[K]) Add(edit uint64, k K, s uint32) bool {
 		t.root = &block[K]{edit: edit}
 	}
 	t.root = t.root.own(edit)
-	right, added := t.root.add(edit, k, s, true)
+	right, added := t.root.add(edit, k, s)
 	if right != nil {
 		top := &block[K]{edit: edit, n: 2, kids: new([fan]*block[K])}
 		top.setKid(0, t.root)
@@ -56,53 +56,54 @@ func (b *block[K]) setKid(i int, c *block[K]) {
 }
 
 // add puts a pair below b, which the edit owns. If b had to be split, its upper
-// part is returned. last says that b is the rightmost of its level: keys that
-// only grow then leave full blocks behind instead of half-full ones.
-func (b *block[K]) add(edit uint64, k K, s uint32, last bool) (right *block[K], added bool) {
+// part is returned.
+func (b *block[K]) add(edit uint64, k K, s uint32) (right *block[K], added bool) {
 	if b.kids == nil {
 		i := b.seek(k, s)
-		if i < b.n && b.keys[i] == k && b.slots[i] == s {
+		if i < int(b.n) && b.keys[i] == k && b.slots[i] == s {
 			return nil, false
 		}
-		if b.n == fan {
-			right = b.split(edit, last && i == fan)
-			if i > b.n || i == b.n && right.n == 0 {
-				right.insert(i-b.n, k, s, nil)
-				return right, true
-			}
-		}
-		b.insert(i, k, s, nil)
-		return right, true
+		return b.put(edit, i, k, s, nil), true
 	}
 	i := b.child(k, s)
 	kid := b.kids[i].own(edit)
 	b.kids[i] = kid
-	up, added := kid.add(edit, k, s, last && i == b.n-1)
+	up, added := kid.add(edit, k, s)
 	if i > 0 || less(k, s, b.keys[0], b.slots[0]) {
 		b.keys[i], b.slots[i] = kid.keys[0], kid.slots[0]
 	}
 	if up == nil {
 		return nil, added
 	}
-	if b.n == fan {
-		right = b.split(edit, last && i == fan-1)
-		if i+1 > b.n || i+1 == b.n && right.n == 0 {
-			right.insert(i+1-b.n, up.keys[0], up.slots[0], up)
-			return right, added
-		}
-	}
-	b.insert(i+1, up.keys[0], up.slots[0], up)
-	return right, added
+	return b.put(edit, i+1, up.keys[0], up.slots[0], up), added
 }
 
-// split moves the upper half of a full block to a new one, or nothing if the
-// pair to come is the greatest of all.
-func (b *block[K]) split(edit uint64, atEnd bool) *block[K] {
-	at := fan / 2
-	if atEnd {
-		at = fan
+// put inserts a pair at place i. If b is full it is split first, and its upper
+// part is returned.
+func (b *block[K]) put(edit uint64, i int, k K, s uint32, kid *block[K]) (right *block[K]) {
+	if b.n < fan {
+		b.insert(i, k, s, kid)
+		return nil
 	}
-	r := &block[K]{edit: edit, n: fan - at}
+	at := fan / 2
+	if i == fan || i == int(b.last)+1 {
+		// A run of growing keys, of which there are many (one job's slots,
+		// say): cut where it goes on, so that it leaves full blocks behind
+		// instead of half-full ones.
+		at = i
+	}
+	right = b.split(edit, at)
+	if i > at || at == fan {
+		right.insert(i-at, k, s, kid)
+	} else {
+		b.insert(i, k, s, kid)
+	}
+	return right
+}
+
+// split moves the pairs from at on to a new block.
+func (b *block[K]) split(edit uint64, at int) *block[K] {
+	r := &block[K]{edit: edit, n: int32(fan - at)}
 	copy(r.keys[:], b.keys[at:])
 	copy(r.slots[:], b.slots[at:])
 	if b.kids != nil {
@@ -119,7 +120,7 @@ func (b *block[K]) cut(n int) {
 	if b.kids != nil {
 		clear(b.kids[n:b.n])
 	}
-	b.n = n
+	b.n = int32(n)
 }
 
 func (b *block[K]) insert(i int, k K, s uint32, kid *block[K]) {
@@ -131,6 +132,7 @@ func (b *block[K]) insert(i int, k K, s uint32, kid *block[K]) {
 		b.kids[i] = kid
 	}
 	b.n++
+	b.last = int32(i)
 }
 
 func (b *block[K]) delete(i int) {
@@ -139,7 +141,7 @@ func (b *block[K]) delete(i int) {
 	if b.kids != nil {
 		copy(b.kids[i:], b.kids[i+1:b.n])
 	}
-	b.cut(b.n - 1)
+	b.cut(int(b.n) - 1)
 }
 
 // remove takes a pair that is there out of what is below b, which the edit
@@ -170,19 +172,19 @@ func (b *block[K]) mend(edit uint64, i int) {
 		}
 		return
 	}
-	if i == b.n-1 {
+	if i == int(b.n)-1 {
 		i--
 	}
 	l, r := b.kids[i].own(edit), b.kids[i+1].own(edit)
-	if total := l.n + r.n; total <= fan {
-		l.take(r, r.n)
+	if total := int(l.n + r.n); total <= fan {
+		l.take(r, int(r.n))
 		b.setKid(i, l)
 		b.delete(i + 1)
 		return
 	} else if l.n < r.n {
-		l.take(r, total/2-l.n)
+		l.take(r, total/2-int(l.n))
 	} else {
-		l.give(r, l.n-total/2)
+		l.give(r, int(l.n)-total/2)
 	}
 	b.setKid(i, l)
 	b.setKid(i+1, r)
@@ -198,20 +200,21 @@ func (l *block[K]) take(r *block[K], n int) {
 		copy(l.kids[l.n:], r.kids[:n])
 		copy(r.kids[:], r.kids[n:r.n])
 	}
-	l.n += n
-	r.cut(r.n - n)
+	l.n += int32(n)
+	r.cut(int(r.n) - n)
 }
 
 // give moves the last n pairs of l to the front of r.
 func (l *block[K]) give(r *block[K], n int) {
 	copy(r.keys[n:], r.keys[:r.n])
 	copy(r.slots[n:], r.slots[:r.n])
-	copy(r.keys[:], l.keys[l.n-n:l.n])
-	copy(r.slots[:], l.slots[l.n-n:l.n])
+	from := int(l.n) - n
+	copy(r.keys[:], l.keys[from:l.n])
+	copy(r.slots[:], l.slots[from:l.n])
 	if l.kids != nil {
 		copy(r.kids[n:], r.kids[:r.n])
-		copy(r.kids[:], l.kids[l.n-n:l.n])
+		copy(r.kids[:], l.kids[from:l.n])
 	}
-	r.n += n
-	l.cut(l.n - n)
+	r.n += int32(n)
+	l.cut(from)
 }

@@ -31,7 +31,8 @@ type Tree[K cmp.Ordered] struct {
 // pair below kids[i]; pair 0 is not looked at.
 type block[K cmp.Ordered] struct {
 	edit  uint64
-	n     int
+	n     int32
+	last  int32 // where a pair was put in last
 	kids  *[fan]*block[K]
 	keys  [fan]K
 	slots [fan]uint32
@@ -47,7 +48,7 @@ func less[K cmp.Ordered](k1 K, s1 uint32, k2 K, s2 uint32) bool {
 
 // seek returns the place of the first pair that is not below (k, s).
 func (b *block[K]) seek(k K, s uint32) int {
-	lo, hi := 0, b.n
+	lo, hi := 0, int(b.n)
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
 		if less(b.keys[m], b.slots[m], k, s) {
@@ -61,7 +62,7 @@ func (b *block[K]) seek(k K, s uint32) int {
 
 // child returns the place of the child whose range holds (k, s).
 func (b *block[K]) child(k K, s uint32) int {
-	lo, hi := 1, b.n // the first child takes all that is below the second's pair
+	lo, hi := 1, int(b.n) // the first child takes all that is below the second's pair
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
 		if less(k, s, b.keys[m], b.slots[m]) {
@@ -83,7 +84,7 @@ func (t *Tree[K]) Has(k K, s uint32) bool {
 		b = b.kids[b.child(k, s)]
 	}
 	i := b.seek(k, s)
-	return i < b.n && b.keys[i] == k && b.slots[i] == s
+	return i < int(b.n) && b.keys[i] == k && b.slots[i] == s
 }
 
 // First returns the smallest slot of a key.
@@ -156,7 +157,7 @@ func (b *block[K]) all(yield func(K, uint32) bool) bool {
 
 func (b *block[K]) from(k K, s uint32, yield func(K, uint32) bool) bool {
 	if b.kids == nil {
-		for i := b.seek(k, s); i < b.n; i++ {
+		for i := b.seek(k, s); i < int(b.n); i++ {
 			if !yield(b.keys[i], b.slots[i]) {
 				return false
 			}
@@ -167,7 +168,7 @@ func (b *block[K]) from(k K, s uint32, yield func(K, uint32) bool) bool {
 	if !b.kids[i].from(k, s, yield) {
 		return false
 	}
-	for i++; i < b.n; i++ {
+	for i++; i < int(b.n); i++ {
 		if !b.kids[i].all(yield) {
 			return false
 		}
@@ -176,7 +177,7 @@ func (b *block[K]) from(k K, s uint32, yield func(K, uint32) bool) bool {
 }
 
 func (b *block[K]) back(yield func(K, uint32) bool) bool {
-	for i := b.n - 1; i >= 0; i-- {
+	for i := int(b.n) - 1; i >= 0; i-- {
 		if b.kids != nil {
 			if !b.kids[i].back(yield) {
 				return false
@@ -191,7 +192,7 @@ func (b *block[K]) back(yield func(K, uint32) bool) bool {
 func (b *block[K]) backFrom(k K, s uint32, yield func(K, uint32) bool) bool {
 	if b.kids == nil {
 		i := b.seek(k, s)
-		if i == b.n || b.keys[i] != k || b.slots[i] != s {
+		if i == int(b.n) || b.keys[i] != k || b.slots[i] != s {
 			i--
 		}
 		for ; i >= 0; i-- {

@@ -27,8 +27,8 @@ type Log struct {
 }
 
 type held struct {
-	tx *state.Tx
-	p  *state.Pending
+	batch *state.Batch
+	p     *state.Pending
 }
 
 // New returns a store with cmds applied, and its log. When the test ends, no
@@ -78,14 +78,13 @@ func (l *Log) Stage(cmds ...state.Command) (*state.Pending, error) {
 	for _, c := range cmds {
 		results = append(results, tx.Apply(c))
 	}
-	l.tip = tx.Seal()
-	p := state.NewPending(results)
-	if l.hold {
-		l.held = append(l.held, &held{tx, p})
-	} else {
-		l.Store.Publish(tx)
-		p.Resolve(nil)
+	h := &held{tx.End(), state.NewPending(results)}
+	l.tip = h.batch.Snapshot
+	l.held = append(l.held, h)
+	if !l.hold {
+		l.release()
 	}
+	p := h.p
 	return p, nil
 }
 
@@ -108,8 +107,12 @@ func (l *Log) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hold = false
+	l.release()
+}
+
+func (l *Log) release() {
 	for _, h := range l.held {
-		l.Store.Publish(h.tx)
+		l.Store.Publish(h.batch)
 		h.p.Resolve(nil)
 	}
 	l.held = nil

@@ -1,0 +1,4 @@
+package main
+func faults() {}
+func childCheck() {}
+func childFull() {}

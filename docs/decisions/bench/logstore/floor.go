@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// floor is no candidate: a preallocated file that is written and synced, with
+// no checks and no way to read. It shows what the disk asks for by itself.
+type floor struct {
+	f   *os.File
+	at  int64
+	end int64
+}
+
+func openFloor(dir string) (engine, error) {
+	f, err := os.Create(filepath.Join(dir, "floor.dat"))
+	return &floor{f: f}, err
+}
+
+func (e *floor) Append(first uint64, entries [][]byte) error {
+	for _, b := range entries {
+		for e.at+int64(len(b)) > e.end {
+			if err := unix.Fallocate(int(e.f.Fd()), 0, e.end, 64<<20); err != nil {
+				return err
+			}
+			e.end += 64 << 20
+		}
+		if _, err := e.f.WriteAt(b, e.at); err != nil {
+			return err
+		}
+		e.at += int64(len(b))
+	}
+	return unix.Fdatasync(int(e.f.Fd()))
+}
+
+var errFloor = errors.New("the floor cannot read")
+
+func (e *floor) Get(uint64) ([]byte, error)      { return nil, errFloor }
+func (e *floor) Bounds() (uint64, uint64, error) { return 0, 0, errFloor }
+func (e *floor) DeletePrefix(uint64) error       { return errFloor }
+func (e *floor) DeleteSuffix(uint64) error       { return errFloor }
+func (e *floor) Close() error                    { return e.f.Close() }
+
+func allocated(path string) int64 {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return 0
+	}
+	return st.Blocks * 512
+}

@@ -1,0 +1,290 @@
+// Package broker holds the evaluations that wait: for a worker, for a time, or
+// for room in the cluster. It is built from the state when a term begins and
+// follows the commits from there, so what is pending in the state is in the
+// broker, and nothing else is. Workers take evaluations from it and say what
+// became of them; those that cannot be delivered it ends itself.
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/state"
+)
+
+// Broker is the evaluations of one term. Run must be running for its other
+// methods to do anything.
+type Broker struct {
+	term   uint64
+	store  *state.Store
+	log    state.Log
+	limits Limits
+
+	mu      sync.Mutex
+	queue   *Queue
+	blocked *Blocked
+	changed chan struct{} // closed when something may be ready
+	poke    chan struct{} // wakes Run
+	closed  bool
+}
+
+// New returns the broker of a term.
+func New(term uint64, store *state.Store, log state.Log, limits Limits) *Broker {
+	return &Broker{
+		term: term, store: store, log: log, limits: limits,
+		queue: NewQueue(limits), blocked: NewBlocked(),
+		changed: make(chan struct{}), poke: make(chan struct{}, 1),
+	}
+}
+
+// Run follows the state until ctx ends or the log is lost.
+func (b *Broker) Run(ctx context.Context) error {
+	defer b.close()
+	at := b.store.Commit()
+	b.mu.Lock()
+	b.rebuild(at.Snapshot)
+	b.mu.Unlock()
+	for {
+		again := b.tick(time.Now())
+		if err := b.reap(ctx); err != nil {
+			return err
+		}
+		if again.IsZero() {
+			again = time.Now().Add(time.Hour)
+		}
+		alarm := time.NewTimer(time.Until(again))
+		select {
+		case <-at.Ready():
+			at = b.follow(at)
+		case <-alarm.C:
+		case <-b.poke:
+		case <-ctx.Done():
+			alarm.Stop()
+			return ctx.Err()
+		}
+		alarm.Stop()
+	}
+}
+
+// close wakes who waits for an evaluation: none will come.
+func (b *Broker) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.wake()
+}
+
+// wake tells workers to look again. b.mu is held.
+func (b *Broker) wake() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// rebuild fills the broker from a state. b.mu is held.
+func (b *Broker) rebuild(s *state.Snapshot) {
+	b.queue, b.blocked = NewQueue(b.limits), NewBlocked()
+	now := time.Now()
+	for e := range s.OpenEvals(berth.EvalPending) {
+		b.queue.Add(e, now)
+	}
+	for e := range s.OpenEvals(berth.EvalBlocked) {
+		b.queue.Add(e, now) // what it waited for may have come while nobody watched
+	}
+	b.wake()
+}
+
+// follow takes in all commits after at, and returns the last.
+func (b *Broker) follow(at *state.Commit) *state.Commit {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for next := at.TryNext(); next != nil; next = at.TryNext() {
+		at = next
+		if at.Reset {
+			b.rebuild(at.Snapshot)
+			continue
+		}
+		for i := range at.Changes {
+			b.take(at.Snapshot, &at.Changes[i], now)
+		}
+	}
+	b.wake()
+	return at
+}
+
+// take takes in one change of the state.
+func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) {
+	switch c.Table {
+	case state.Evals:
+		if e, ok := c.New.(*berth.Eval); ok {
+			b.eval(e, now)
+		} else if e, ok := c.Old.(*berth.Eval); ok {
+			b.queue.Drop(e.ID)
+			b.blocked.Remove(e.ID)
+		}
+	case state.Nodes:
+		n, _ := c.New.(*berth.Node)
+		old, _ := c.Old.(*berth.Node)
+		if n != nil && n.Ready() && (old == nil || !old.Ready() || old.Class != n.Class || old.Room() != n.Room()) {
+			b.freed(n.Class, s.Index, now)
+		}
+	case state.Allocs:
+		old, _ := c.Old.(*berth.Alloc)
+		if old == nil || !old.Occupies() {
+			return
+		}
+		if a, _ := c.New.(*berth.Alloc); a == nil || !a.Occupies() {
+			if n := s.Node(old.NodeID); n != nil && n.Ready() {
+				b.freed(n.Class, s.Index, now)
+			}
+		}
+	}
+}
+
+func (b *Broker) eval(e *berth.Eval, now time.Time) {
+	if e.Status != berth.EvalBlocked {
+		b.blocked.Remove(e.ID)
+		b.queue.Add(e, now)
+		return
+	}
+	b.queue.Drop(e.ID)
+	if !b.blocked.Add(e) {
+		b.queue.Add(e, now)
+	}
+}
+
+func (b *Broker) freed(class string, index uint64, now time.Time) {
+	for _, e := range b.blocked.Freed(class, index) {
+		b.queue.Add(e, now)
+	}
+}
+
+func (b *Broker) tick(now time.Time) (again time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	again = b.queue.Tick(now)
+	b.wake()
+	return again
+}
+
+// reap ends evaluations that newer ones made needless, and those that could
+// not be delivered.
+func (b *Broker) reap(ctx context.Context) error {
+	b.mu.Lock()
+	dropped, failed := b.queue.Dropped(), b.queue.Failed()
+	b.mu.Unlock()
+	var cmds []state.Command
+	now := time.Now()
+	for _, d := range dropped {
+		c := &state.CancelEvals{IDs: []berth.EvalID{d.Old}, Why: "superseded by evaluation " + d.New.String(), Now: now.UnixNano()}
+		c.Stamp(b.term)
+		cmds = append(cmds, c)
+	}
+	for _, e := range failed {
+		c := &state.FailEval{
+			ID: e.ID, Why: "it was delivered to workers too often without being decided",
+			Wait: now.Add(b.limits.FollowUpAfter).UnixNano(), Now: now.UnixNano(),
+		}
+		rand.Read(c.FollowUp[:])
+		c.Stamp(b.term)
+		cmds = append(cmds, c)
+		slog.Warn("an evaluation failed", "eval", e.ID, "job", e.Key().String(), "reason", c.Why)
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	if _, err := b.log.Propose(ctx, cmds...); err != nil && berth.KindOf(err) == "" {
+		return err
+	}
+	return nil
+}
+
+// ErrClosed says that the term is over.
+var ErrClosed = errors.New("the evaluation broker's term is over")
+
+// Next waits for evaluations of the given types, and hands out up to most of
+// them.
+func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error) {
+	for {
+		b.mu.Lock()
+		if b.closed {
+			b.mu.Unlock()
+			return nil, ErrClosed
+		}
+		out := b.queue.Next(types, most, time.Now())
+		changed := b.changed
+		b.mu.Unlock()
+		if len(out) > 0 {
+			b.rouse() // their time can run out
+			return out, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// rouse makes Run look at its times again.
+func (b *Broker) rouse() {
+	select {
+	case b.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Holds says whether the token is that of the last delivery of an evaluation
+// which its worker still holds.
+func (b *Broker) Holds(id berth.EvalID, token berth.Token) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue.Holds(id, token)
+}
+
+// Extend says that a worker is still at it; applying, that its plan is on its
+// way.
+func (b *Broker) Extend(id berth.EvalID, token berth.Token, applying bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue.Extend(id, token, applying, time.Now())
+}
+
+// Ack says that a worker is done with an evaluation.
+func (b *Broker) Ack(id berth.EvalID, token berth.Token) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.queue.Ack(id, token)
+	b.wake()
+	return err
+}
+
+// Nack says that a worker could not decide an evaluation.
+func (b *Broker) Nack(id berth.EvalID, token berth.Token) error {
+	b.mu.Lock()
+	err := b.queue.Nack(id, token, time.Now())
+	b.mu.Unlock()
+	b.rouse()
+	return err
+}
+
+// Quasi returns where an open evaluation is, not ok if it is not in the queue.
+func (b *Broker) Quasi(id berth.EvalID) (Quasi, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue.Quasi(id)
+}
+
+// Stats counts what waits.
+func (b *Broker) Stats() Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.queue.Stats()
+	s.Blocked = b.blocked.Len()
+	return s
+}

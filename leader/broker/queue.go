@@ -1,0 +1,438 @@
+package broker
+
+import (
+	"cmp"
+	"container/heap"
+	"math/rand/v2"
+	"time"
+
+	"berth"
+)
+
+// Limits say how patient a queue is.
+type Limits struct {
+	NackTimeout    time.Duration // how long a worker may hold an evaluation without a sign
+	FirstNackDelay time.Duration // wait before the second delivery
+	NackDelay      time.Duration // wait before those after it
+	Deliveries     int           // after so many an evaluation has failed
+	FollowUpAfter  time.Duration // when a failed evaluation is tried again
+}
+
+// DefaultLimits are those of the broker of a server.
+var DefaultLimits = Limits{
+	NackTimeout: 60 * time.Second, FirstNackDelay: time.Second, NackDelay: 20 * time.Second,
+	Deliveries: 3, FollowUpAfter: time.Minute,
+}
+
+// Queue holds evaluations that wait for a worker or for a time. It hands out
+// the most urgent first, those of one urgency in order of age, and of one job
+// never two at once. It is plain data: time comes in with each call, and one
+// goroutine at a time may use it.
+type Queue struct {
+	limits  Limits
+	items   map[berth.EvalID]*item
+	jobs    map[berth.JobKey]*slot
+	ready   map[string]*itemHeap // by type
+	timers  itemHeap             // items that wait for a time, by time
+	tokens  berth.Token
+	dropped []Superseded
+	failed  []*item
+}
+
+// Superseded is an evaluation that a newer one of its job made needless.
+type Superseded struct{ Old, New berth.EvalID }
+
+// item is one evaluation in the queue.
+type item struct {
+	eval       *berth.Eval
+	state      itemState
+	enqueued   time.Time
+	dequeued   time.Time
+	applying   bool // its plan is on its way
+	deliveries int
+	token      berth.Token
+	at         time.Time // when it is due, or its time is up
+	place      int       // in the heap it is in
+	timing     bool      // it is in timers
+}
+
+type itemState int
+
+const (
+	itemDelayed itemState = iota // until at
+	itemWaiting                  // behind another of its job
+	itemReady                    // for a worker
+	itemHeld                     // by a worker, until at
+	itemFailed                   // delivered too often; the reaper ends it
+)
+
+// slot is the evaluations of one job.
+type slot struct {
+	held    *item
+	waiting *item // ready, or behind held
+}
+
+// NewQueue returns an empty queue.
+func NewQueue(l Limits) *Queue {
+	return &Queue{
+		limits: l, items: map[berth.EvalID]*item{}, jobs: map[berth.JobKey]*slot{}, ready: map[string]*itemHeap{},
+		timers: itemHeap{less: func(a, b *item) bool { return a.at.Before(b.at) }},
+		tokens: berth.Token(rand.Uint64() >> 1), // so that tokens of another term mean nothing here
+	}
+}
+
+// Add puts an evaluation in the queue, or tells it what has become of one that
+// is there. One that has ended leaves.
+func (q *Queue) Add(e *berth.Eval, now time.Time) {
+	it := q.items[e.ID]
+	switch {
+	case e.Terminal():
+		if it != nil {
+			q.remove(it)
+		}
+	case it != nil:
+		it.eval = e
+	default:
+		it = &item{eval: e, enqueued: now}
+		q.items[e.ID] = it
+		if due := time.Unix(0, e.WaitUntil); e.WaitUntil != 0 && due.After(now) {
+			it.state = itemDelayed
+			q.alarm(it, due)
+			return
+		}
+		q.enqueue(it)
+	}
+}
+
+// enqueue makes an item wait for a worker. Of several of a job that wait only
+// the newest is of use: it looks at all there is.
+func (q *Queue) enqueue(it *item) {
+	s := q.slot(it.eval.Key())
+	if old := s.waiting; old != nil && old != it {
+		if newer(old.eval, it.eval) {
+			old, it = it, old
+		}
+		if it.eval.Priority < old.eval.Priority { // what was urgent stays urgent
+			e := *it.eval
+			e.Priority = old.eval.Priority
+			it.eval = &e
+		}
+		q.unready(old)
+		delete(q.items, old.eval.ID)
+		q.dropped = append(q.dropped, Superseded{old.eval.ID, it.eval.ID})
+		if s.waiting == it { // the one that was there stays; its priority may have grown
+			q.unready(it)
+		}
+	}
+	s.waiting = it
+	it.state = itemWaiting
+	if s.held == nil {
+		q.makeReady(it)
+	}
+}
+
+// newer says whether a was raised after b.
+func newer(a, b *berth.Eval) bool {
+	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ModifyIndex, b.ModifyIndex)) > 0
+}
+
+func (q *Queue) slot(k berth.JobKey) *slot {
+	s := q.jobs[k]
+	if s == nil {
+		s = &slot{}
+		q.jobs[k] = s
+	}
+	return s
+}
+
+func (q *Queue) tidy(k berth.JobKey) {
+	if s := q.jobs[k]; s != nil && s.held == nil && s.waiting == nil {
+		delete(q.jobs, k)
+	}
+}
+
+func (q *Queue) makeReady(it *item) {
+	it.state = itemReady
+	h := q.ready[it.eval.Type]
+	if h == nil {
+		h = &itemHeap{less: urgent}
+		q.ready[it.eval.Type] = h
+	}
+	heap.Push(h, it)
+}
+
+func (q *Queue) unready(it *item) {
+	if it.state == itemReady {
+		heap.Remove(q.ready[it.eval.Type], it.place)
+		it.state = itemWaiting
+	}
+}
+
+// urgent orders what waits for a worker.
+func urgent(a, b *item) bool {
+	return cmp.Or(cmp.Compare(b.eval.Priority, a.eval.Priority), cmp.Compare(a.eval.CreateIndex, b.eval.CreateIndex),
+		compareIDs(a.eval.ID, b.eval.ID)) < 0
+}
+
+func compareIDs(a, b berth.EvalID) int {
+	x, _ := a.Words()
+	y, _ := b.Words()
+	return cmp.Compare(x, y)
+}
+
+// Next hands out up to most evaluations of the given types, the most urgent
+// first.
+func (q *Queue) Next(types []string, most int, now time.Time) (out []berth.Delivery) {
+	for len(out) < most {
+		var best *item
+		for _, t := range types {
+			if h := q.ready[t]; h != nil && h.Len() > 0 && (best == nil || urgent(h.items[0], best)) {
+				best = h.items[0]
+			}
+		}
+		if best == nil {
+			break
+		}
+		out = append(out, q.hand(best, now))
+	}
+	return out
+}
+
+func (q *Queue) hand(it *item, now time.Time) berth.Delivery {
+	q.unready(it)
+	s := q.slot(it.eval.Key())
+	s.held, s.waiting = it, nil
+	q.tokens++
+	it.state, it.token, it.dequeued = itemHeld, q.tokens, now
+	it.deliveries++
+	it.applying = false
+	q.alarm(it, now.Add(q.limits.NackTimeout))
+	return berth.Delivery{
+		Eval: it.eval, Token: it.token, Enqueued: it.enqueued.UnixNano(), Dequeued: now.UnixNano(), Count: it.deliveries,
+	}
+}
+
+// Holds says whether the token is that of the last delivery of an evaluation
+// which its worker still holds.
+func (q *Queue) Holds(id berth.EvalID, token berth.Token) bool {
+	it := q.items[id]
+	return it != nil && it.state == itemHeld && it.token == token
+}
+
+// Extend says that a worker is still at it; applying, that its plan is on its
+// way.
+func (q *Queue) Extend(id berth.EvalID, token berth.Token, applying bool, now time.Time) error {
+	if !q.Holds(id, token) {
+		return notHeld(id)
+	}
+	it := q.items[id]
+	it.applying = applying
+	q.alarm(it, now.Add(q.limits.NackTimeout))
+	return nil
+}
+
+func notHeld(id berth.EvalID) error {
+	return berth.Errorf(berth.Conflict, "evaluation %s is not outstanding with that token", id)
+}
+
+// Ack says that a worker is done with an evaluation. The next of its job gets
+// its turn. One that has left the queue because it ended is done already.
+func (q *Queue) Ack(id berth.EvalID, token berth.Token) error {
+	it := q.items[id]
+	if it == nil {
+		return nil
+	}
+	if !q.Holds(id, token) {
+		return notHeld(id)
+	}
+	q.remove(it)
+	return nil
+}
+
+// Drop takes an evaluation out of the queue, because it waits for room now.
+func (q *Queue) Drop(id berth.EvalID) {
+	if it := q.items[id]; it != nil {
+		q.remove(it)
+	}
+}
+
+// Nack says that a worker could not decide an evaluation. It is delivered again
+// after a while, or fails if that was often enough.
+func (q *Queue) Nack(id berth.EvalID, token berth.Token, now time.Time) error {
+	if !q.Holds(id, token) {
+		return notHeld(id)
+	}
+	q.giveBack(q.items[id], now)
+	return nil
+}
+
+func (q *Queue) giveBack(it *item, now time.Time) {
+	q.release(it)
+	it.token, it.applying = 0, false
+	if it.deliveries >= q.limits.Deliveries {
+		it.state = itemFailed
+		q.failed = append(q.failed, it)
+		return
+	}
+	delay := q.limits.NackDelay
+	if it.deliveries == 1 {
+		delay = q.limits.FirstNackDelay
+	}
+	it.state = itemDelayed
+	q.alarm(it, now.Add(delay))
+}
+
+// release lets the next evaluation of a job go when one is no longer held.
+func (q *Queue) release(it *item) {
+	q.silence(it)
+	k := it.eval.Key()
+	s := q.slot(k)
+	if s.held == it {
+		s.held = nil
+		if s.waiting != nil {
+			q.makeReady(s.waiting)
+		}
+	}
+	q.tidy(k)
+}
+
+// remove takes an item out of the queue, wherever it is.
+func (q *Queue) remove(it *item) {
+	delete(q.items, it.eval.ID)
+	q.unready(it)
+	k := it.eval.Key()
+	if s := q.jobs[k]; s != nil && s.waiting == it {
+		s.waiting = nil
+	}
+	q.release(it)
+}
+
+// Tick moves on what waited for a time that has come, and returns the next
+// such time, zero if there is none.
+func (q *Queue) Tick(now time.Time) (again time.Time) {
+	for q.timers.Len() > 0 {
+		it := q.timers.items[0]
+		if it.at.After(now) {
+			return it.at
+		}
+		q.silence(it)
+		switch it.state {
+		case itemDelayed:
+			q.enqueue(it)
+		case itemHeld:
+			q.giveBack(it, now)
+		}
+	}
+	return time.Time{}
+}
+
+func (q *Queue) alarm(it *item, at time.Time) {
+	q.silence(it)
+	it.at, it.timing = at, true
+	heap.Push(&q.timers, it)
+}
+
+func (q *Queue) silence(it *item) {
+	if it.timing {
+		heap.Remove(&q.timers, it.place)
+		it.timing = false
+	}
+}
+
+// Dropped returns, once, the evaluations that newer ones made needless.
+func (q *Queue) Dropped() []Superseded {
+	d := q.dropped
+	q.dropped = nil
+	return d
+}
+
+// Failed returns, once, the evaluations that were delivered too often.
+func (q *Queue) Failed() (out []*berth.Eval) {
+	for _, it := range q.failed {
+		if q.items[it.eval.ID] == it {
+			out = append(out, it.eval)
+		}
+	}
+	q.failed = nil
+	return out
+}
+
+// Stats counts what is in the queue.
+type Stats struct {
+	Ready   map[string]int // by type
+	Waiting int            // behind another of their job
+	Held    int
+	Delayed int
+	Blocked int
+}
+
+// Stats counts what is in the queue.
+func (q *Queue) Stats() Stats {
+	s := Stats{Ready: map[string]int{}}
+	for t, h := range q.ready {
+		s.Ready[t] = h.Len()
+	}
+	for _, it := range q.items {
+		switch it.state {
+		case itemDelayed:
+			s.Delayed++
+		case itemWaiting:
+			s.Waiting++
+		case itemHeld:
+			s.Held++
+		}
+	}
+	return s
+}
+
+// Quasi is where an open evaluation is, which its stored status does not say.
+type Quasi struct {
+	Status   string // delayed, scheduling, applying, or "" while it waits
+	Timeline berth.Timeline
+}
+
+// Quasi returns where an evaluation is, not ok if the queue does not have it.
+func (q *Queue) Quasi(id berth.EvalID) (x Quasi, ok bool) {
+	it := q.items[id]
+	if it == nil {
+		return x, false
+	}
+	switch {
+	case it.state == itemDelayed:
+		x.Status = "delayed"
+	case it.state == itemHeld && it.applying:
+		x.Status = "applying"
+	case it.state == itemHeld:
+		x.Status = "scheduling"
+	}
+	x.Timeline = berth.Timeline{Enqueued: it.enqueued.UnixNano(), Deliveries: it.deliveries}
+	if !it.dequeued.IsZero() {
+		x.Timeline.Dequeued = it.dequeued.UnixNano()
+	}
+	return x, true
+}
+
+// itemHeap is a heap of items, each of which knows its place.
+type itemHeap struct {
+	items []*item
+	less  func(a, b *item) bool
+}
+
+func (h *itemHeap) Len() int           { return len(h.items) }
+func (h *itemHeap) Less(i, j int) bool { return h.less(h.items[i], h.items[j]) }
+func (h *itemHeap) Swap(i, j int) {
+	h.items[i], h.items[j] = h.items[j], h.items[i]
+	h.items[i].place, h.items[j].place = i, j
+}
+func (h *itemHeap) Push(x any) {
+	it := x.(*item)
+	it.place = len(h.items)
+	h.items = append(h.items, it)
+}
+func (h *itemHeap) Pop() any {
+	n := len(h.items) - 1
+	it := h.items[n]
+	h.items[n] = nil
+	h.items = h.items[:n]
+	return it
+}

@@ -1,0 +1,76 @@
+// Package planner takes plans from workers and brings them into the log, many
+// in one entry. A plan counts only while its worker holds the evaluation. What
+// of it still fits is decided by the state, where the plan meets whatever came
+// before it in the log; a plan that was decided on the planner's tip meets
+// nothing it did not know.
+package planner
+
+import (
+	"sync"
+
+	"berth"
+	"berth/state"
+)
+
+// Queue is what the planner asks the broker.
+type Queue interface {
+	// Extend gives a worker more time while its plan is on its way. It fails if
+	// the worker does not hold the evaluation any more.
+	Extend(id berth.EvalID, token berth.Token, applying bool) error
+}
+
+// Planner takes the plans of one term.
+type Planner struct {
+	term  uint64
+	log   state.Log
+	queue Queue
+
+	mu      sync.Mutex
+	refused map[berth.NodeID]int // placements refused, by node
+	plans   uint64
+}
+
+// New returns the planner of a term.
+func New(term uint64, log state.Log, queue Queue) *Planner {
+	return &Planner{term: term, log: log, queue: queue, refused: map[berth.NodeID]int{}}
+}
+
+// Tip returns the newest state, plans included that are still on their way. It
+// is the state to decide on.
+func (p *Planner) Tip() *state.Snapshot { return p.log.Tip() }
+
+// Submit brings a plan into the log and says at once what of it was refused,
+// in plan.Refused. It is safe once Wait of what is returned has returned nil.
+// An error with a kind refuses the plan as a whole.
+func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error) {
+	if err := p.queue.Extend(d.Eval.ID, d.Token, true); err != nil {
+		return nil, err
+	}
+	plan.Stamp(p.term)
+	pending, err := p.log.Stage(plan)
+	if err != nil {
+		return nil, err
+	}
+	p.count(plan)
+	return pending, pending.Results[0].Err
+}
+
+func (p *Planner) count(plan *state.ApplyPlan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.plans++
+	for _, r := range plan.Refused {
+		p.refused[r.NodeID]++
+	}
+}
+
+// Stats counts plans, and the placements that each node refused.
+func (p *Planner) Stats() (plans uint64, refused map[berth.NodeID]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	refused = make(map[berth.NodeID]int, len(p.refused))
+	for n, c := range p.refused {
+		refused[n] = c
+	}
+	return p.plans, refused
+}

@@ -1,0 +1,186 @@
+package place
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"berth"
+	"berth/state"
+
+	"github.com/hashicorp/go-version"
+)
+
+// resolve returns what a target of a constraint stands for on a node. A target
+// that is no interpolation stands for itself; one whose attribute the node
+// lacks stands for nothing.
+func resolve(target string, n *berth.Node) (string, bool) {
+	inner, ok := strings.CutPrefix(target, "${")
+	if !ok {
+		return target, true
+	}
+	inner = strings.TrimSuffix(inner, "}")
+	kind, key, _ := strings.Cut(inner, ".")
+	switch kind {
+	case "attr":
+		v, ok := n.Attributes[key]
+		return v, ok
+	case "meta":
+		v, ok := n.Meta[key]
+		return v, ok
+	case "node":
+		switch key {
+		case "unique.id":
+			return n.ID.String(), true
+		case "unique.name":
+			return n.Name, true
+		case "datacenter":
+			return n.Datacenter, true
+		case "class":
+			return n.NodeClass, true
+		case "pool":
+			return n.NodePool, true
+		case "region":
+			return berth.DefaultRegion, true
+		}
+	}
+	return "", false
+}
+
+// unique says whether a target stands for something that nodes of one class
+// do not share, so that each node must be asked.
+func unique(target string) bool {
+	inner, ok := strings.CutPrefix(target, "${")
+	if !ok {
+		return false
+	}
+	_, key, _ := strings.Cut(inner, ".")
+	return state.UniqueKey(key)
+}
+
+// meets says whether a condition holds for the values of its two sides. An
+// attribute that is absent meets only != and is_not_set.
+func meets(operand, left string, hasLeft bool, right string, hasRight bool) bool {
+	switch operand {
+	case berth.OpIsSet:
+		return hasLeft
+	case berth.OpIsNotSet:
+		return !hasLeft
+	case berth.OpNotEqual, "not":
+		return hasLeft != hasRight || left != right
+	}
+	if !hasLeft || !hasRight {
+		return false
+	}
+	switch operand {
+	case berth.OpEqual, "==", "is":
+		return left == right
+	case berth.OpLess, berth.OpLessEqual, berth.OpGreater, berth.OpGreaterEqual:
+		return ordered(operand, compare(left, right))
+	case berth.OpRegexp:
+		re := compiled(right)
+		return re != nil && re.MatchString(left)
+	case berth.OpVersion:
+		return inVersions(left, right, func(s string) (*version.Version, error) { return version.NewVersion(s) })
+	case berth.OpSemver:
+		return inVersions(left, right, version.NewSemver)
+	case berth.OpSetContains, berth.OpSetContainsAll:
+		return containsSet(left, right, true)
+	case berth.OpSetContainsAny:
+		return containsSet(left, right, false)
+	}
+	return false
+}
+
+func ordered(operand string, c int) bool {
+	switch operand {
+	case berth.OpLess:
+		return c < 0
+	case berth.OpLessEqual:
+		return c <= 0
+	case berth.OpGreater:
+		return c > 0
+	}
+	return c >= 0
+}
+
+// compare orders two values: as whole numbers if both are, else as numbers if
+// both are, else as text.
+func compare(a, b string) int {
+	if x, err := strconv.ParseInt(a, 10, 64); err == nil {
+		if y, err := strconv.ParseInt(b, 10, 64); err == nil {
+			return sign(x < y, x > y)
+		}
+	}
+	if x, err := strconv.ParseFloat(a, 64); err == nil {
+		if y, err := strconv.ParseFloat(b, 64); err == nil {
+			return sign(x < y, x > y)
+		}
+	}
+	return strings.Compare(a, b)
+}
+
+func sign(less, greater bool) int {
+	switch {
+	case less:
+		return -1
+	case greater:
+		return 1
+	}
+	return 0
+}
+
+func containsSet(left, right string, all bool) bool {
+	have := splitSet(left)
+	for _, want := range splitSet(right) {
+		if slices.Contains(have, want) != all {
+			return !all
+		}
+	}
+	return all
+}
+
+func splitSet(s string) []string {
+	out := strings.Split(s, ",")
+	for i := range out {
+		out[i] = strings.TrimSpace(out[i])
+	}
+	return out
+}
+
+func inVersions(left, right string, parse func(string) (*version.Version, error)) bool {
+	v, err := parse(left)
+	if err != nil {
+		return false
+	}
+	c, err := version.NewConstraint(right)
+	if err != nil {
+		return false
+	}
+	return c.Check(v)
+}
+
+// regexps keeps compiled expressions: jobs come again and again with the same.
+var regexps = struct {
+	sync.Mutex
+	byText map[string]*regexp.Regexp
+}{byText: map[string]*regexp.Regexp{}}
+
+const mostRegexps = 1000
+
+// compiled returns the expression, nil if it is none.
+func compiled(text string) *regexp.Regexp {
+	regexps.Lock()
+	defer regexps.Unlock()
+	re, ok := regexps.byText[text]
+	if !ok {
+		if len(regexps.byText) >= mostRegexps {
+			clear(regexps.byText)
+		}
+		re, _ = regexp.Compile(text)
+		regexps.byText[text] = re
+	}
+	return re
+}

@@ -1,0 +1,178 @@
+package place
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/state"
+)
+
+// A decision about a group is explained once: a success by how the best nodes
+// scored, a failure by all that was wrong anywhere. What is kept of it is
+// bounded.
+
+const (
+	scoresKept  = 3  // nodes whose scores are kept of a success
+	reasonsKept = 20 // reasons of one kind that are kept of a failure
+)
+
+// chosen explains a success: the node taken for the first instance, and the
+// next best.
+func (r *round) chosen(number uint32, p parts) *berth.AllocMetric {
+	m := r.counted()
+	add := func(number uint32, p parts) {
+		m.ScoreMetaData = append(m.ScoreMetaData, berth.NodeScore{
+			NodeID: r.snap.NodeByNumber(number).ID, Scores: p.named(), NormScore: p.mean(),
+		})
+	}
+	add(number, p)
+	for _, c := range r.runnersUp() {
+		add(c.number, r.score(c.number, r.line(c.number)))
+	}
+	return m
+}
+
+// runnersUp returns the best of what is left, without disturbing it.
+func (r *round) runnersUp() []candidate {
+	var top []candidate
+	for _, c := range r.best {
+		if len(top) == scoresKept-1 && !c.before(top[len(top)-1]) {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(top, c, func(a, b candidate) int {
+			if a.before(b) {
+				return -1
+			}
+			return 1
+		})
+		top = slices.Insert(top, i, c)
+		top = top[:min(len(top), scoresKept-1)]
+	}
+	return top
+}
+
+// counted returns what is the same for success and failure.
+func (r *round) counted() *berth.AllocMetric {
+	return &berth.AllocMetric{NodesEvaluated: r.evaluated, NodePool: r.job.NodePool}
+}
+
+// explain says what was wrong with every node, after n instances found none.
+// It looks at each node again: that is dearer than placing, and only failures
+// pay for it.
+func (r *round) explain(n int) *berth.AllocMetric {
+	m := r.counted()
+	m.CoalescedFailures = n - 1
+	m.NodesAvailable, m.ClassFiltered, m.ConstraintFiltered = map[string]int{}, map[string]int{}, map[string]int{}
+	m.ClassExhausted, m.DimensionExhausted = map[string]int{}, map[string]int{}
+	short := map[string]berth.Shortage{}
+	for first, run := range r.snap.UsageColumns() {
+		for i := range run {
+			if number := first + uint32(i); run[i].Ready {
+				r.explainNode(m, short, r.snap.NodeByNumber(number), r.line(number))
+			}
+		}
+	}
+	m.Shortages = slices.SortedFunc(maps.Values(short), func(a, b berth.Shortage) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), strings.Compare(a.Dimension, b.Dimension))
+	})
+	m.Shortages = m.Shortages[:min(len(m.Shortages), reasonsKept)]
+	for _, counts := range []map[string]int{m.ClassFiltered, m.ConstraintFiltered, m.ClassExhausted, m.DimensionExhausted} {
+		keepMost(counts)
+	}
+	return m
+}
+
+func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortage, n *berth.Node, u *state.Usage) {
+	if r.job.NodePool == berth.AllNodePool || r.job.NodePool == n.NodePool {
+		m.NodesInPool++
+	}
+	m.NodesAvailable[n.Datacenter]++
+	why := r.filter.class(u.Class)
+	if why == meetsAll {
+		why = r.filter.node(n)
+	}
+	if why != meetsAll {
+		m.NodesFiltered++
+		m.ConstraintFiltered[why]++
+		if n.NodeClass != "" {
+			m.ClassFiltered[n.NodeClass]++
+		}
+		return
+	}
+	lacks := r.want.Short(u)
+	if len(lacks) == 0 {
+		return
+	}
+	m.NodesExhausted++
+	if n.NodeClass != "" {
+		m.ClassExhausted[n.NodeClass]++
+	}
+	for _, s := range lacks {
+		m.DimensionExhausted[s.Dimension]++
+		all, ok := short[s.Dimension]
+		if ok {
+			all.Nodes++
+			all.Free = max(all.Free, s.Free)
+		} else {
+			all = s
+			all.Holder = r.holder(n, s.Dimension)
+		}
+		short[s.Dimension] = all
+	}
+}
+
+// holder names the allocation that has a static port of a node.
+func (r *round) holder(n *berth.Node, dimension string) string {
+	want, ok := strings.CutPrefix(dimension, state.DimPort)
+	if !ok {
+		return ""
+	}
+	for a := range r.snap.AllocsOn(n.ID) {
+		if !a.Occupies() {
+			continue
+		}
+		for _, m := range a.PortMappings("") {
+			if strconv.Itoa(m.Value) == want {
+				return a.Name()
+			}
+		}
+	}
+	return "the node itself"
+}
+
+// keepMost drops all but the most frequent reasons.
+func keepMost(counts map[string]int) {
+	if len(counts) <= reasonsKept {
+		return
+	}
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+	})
+	for _, n := range names[reasonsKept:] {
+		delete(counts, n)
+	}
+}
+
+// missed says which changes could help: of classes that meet the conditions,
+// and of classes never seen.
+func (r *round) missed(m *berth.AllocMetric) *berth.Missed {
+	out := &berth.Missed{Classes: map[string]bool{}, Escaped: r.filter.perNode()}
+	for number, v := range r.filter.verdict {
+		if name := r.snap.ClassName(uint32(number)); name != "" && v != "" {
+			out.Classes[name] = v == meetsAll
+		}
+	}
+	for _, s := range m.Shortages {
+		if strings.HasPrefix(s.Dimension, state.DimPort) {
+			s.Dimension = state.DimDynamic // any port that is given back may be the one
+		}
+		if !slices.Contains(out.Dimensions, s.Dimension) {
+			out.Dimensions = append(out.Dimensions, s.Dimension)
+		}
+	}
+	return out
+}

@@ -1,0 +1,224 @@
+package place
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/state"
+)
+
+// filter says which nodes meet the conditions of one group, without regard to
+// room, and why others do not. Nodes of one class answer alike but for what is
+// unique to each, so a class is asked once.
+type filter struct {
+	snap    *state.Snapshot
+	job     *berth.Job
+	group   *berth.TaskGroup
+	shared  []berth.Constraint // of the job, the group and its tasks, that classes answer
+	single  []berth.Constraint // that each node must answer
+	drivers []string
+	verdict []string // by class number: "" not asked, "+" meets all, else what it does not meet
+
+	distinctHosts map[berth.NodeID]bool // nodes taken, nil without such a constraint
+	distinct      []*distinct
+}
+
+// distinct is one distinct_property constraint: at most limit allocations for
+// each value of an attribute.
+type distinct struct {
+	constraint berth.Constraint
+	limit      int
+	used       map[string]int
+}
+
+const meetsAll = "+"
+
+func newFilter(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup) *filter {
+	f := &filter{snap: snap, job: job, group: group, verdict: make([]string, snap.Classes())}
+	f.sort(job.Constraints, true)
+	f.sort(group.Constraints, false)
+	for _, t := range group.Tasks {
+		f.sort(t.Constraints, false)
+		if !slices.Contains(f.drivers, t.Driver) {
+			f.drivers = append(f.drivers, t.Driver)
+		}
+	}
+	return f
+}
+
+// sort puts constraints where they are asked.
+func (f *filter) sort(list []berth.Constraint, ofJob bool) {
+	for _, c := range list {
+		switch c.Operand {
+		case berth.OpDistinctHosts:
+			if c.RTarget != "false" {
+				f.takeHosts(ofJob)
+			}
+		case berth.OpDistinctProperty:
+			f.distinct = append(f.distinct, f.newDistinct(c, ofJob))
+		default:
+			if unique(c.LTarget) || unique(c.RTarget) {
+				f.single = append(f.single, c)
+			} else {
+				f.shared = append(f.shared, c)
+			}
+		}
+	}
+}
+
+// peers returns the allocations that a distinct constraint looks at: those of
+// the job, or of the group, that should run.
+func (f *filter) peers(ofJob bool) (out []*berth.Alloc) {
+	for a := range f.snap.AllocsOf(f.job.Key()) {
+		if a.Live() && a.Job.UID == f.job.UID && (ofJob || a.Group.Name == f.group.Name) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func (f *filter) takeHosts(ofJob bool) {
+	if f.distinctHosts == nil {
+		f.distinctHosts = map[berth.NodeID]bool{}
+	}
+	for _, a := range f.peers(ofJob) {
+		f.distinctHosts[a.NodeID] = true
+	}
+}
+
+func (f *filter) newDistinct(c berth.Constraint, ofJob bool) *distinct {
+	d := &distinct{constraint: c, limit: 1, used: map[string]int{}}
+	if c.RTarget != "" {
+		fmt.Sscanf(c.RTarget, "%d", &d.limit)
+	}
+	for _, a := range f.peers(ofJob) {
+		if n := f.snap.Node(a.NodeID); n != nil {
+			if v, ok := resolve(c.LTarget, n); ok {
+				d.used[v]++
+			}
+		}
+	}
+	return d
+}
+
+// class returns "+" if the nodes of a class meet what is shared, else the
+// first condition they do not meet.
+func (f *filter) class(number uint32) string {
+	v := f.verdict[number]
+	if v == "" {
+		v = f.ask(f.snap.SomeNodeOf(number))
+		f.verdict[number] = v
+	}
+	return v
+}
+
+// ask returns "+" if a node meets all that classes answer, else what it does
+// not meet.
+func (f *filter) ask(n *berth.Node) string {
+	if n == nil {
+		return "gone"
+	}
+	if !inDatacenters(f.job.Datacenters, n.Datacenter) {
+		return "datacenter " + n.Datacenter + " is not in " + strings.Join(f.job.Datacenters, ", ")
+	}
+	if f.job.NodePool != berth.AllNodePool && n.NodePool != f.job.NodePool {
+		return "node pool " + n.NodePool + " is not " + f.job.NodePool
+	}
+	for _, d := range f.drivers {
+		info := n.Drivers[d]
+		switch {
+		case info == nil || !info.Detected:
+			return "missing drivers: " + d
+		case !info.Healthy:
+			return "unhealthy drivers: " + d
+		}
+	}
+	for _, c := range f.shared {
+		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
+			return c.String()
+		}
+	}
+	return meetsAll
+}
+
+// node returns "+" if a node whose class meets all may be used, else what it
+// does not meet.
+func (f *filter) node(n *berth.Node) string {
+	for _, c := range f.single {
+		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
+			return c.String()
+		}
+	}
+	if f.distinctHosts[n.ID] {
+		return berth.OpDistinctHosts
+	}
+	for _, d := range f.distinct {
+		v, ok := resolve(d.constraint.LTarget, n)
+		switch {
+		case !ok:
+			return d.constraint.LTarget + " is not set"
+		case d.used[v] >= d.limit:
+			return fmt.Sprintf("%s: %s=%s used by %d allocs", berth.OpDistinctProperty, d.constraint.LTarget, v, d.used[v])
+		}
+	}
+	return meetsAll
+}
+
+// perNode says whether each node must be asked, beside its class.
+func (f *filter) perNode() bool {
+	return len(f.single) > 0 || f.distinctHosts != nil || len(f.distinct) > 0
+}
+
+// taken notes that an allocation of the group was put on a node.
+func (f *filter) taken(n *berth.Node) {
+	if f.distinctHosts != nil {
+		f.distinctHosts[n.ID] = true
+	}
+	for _, d := range f.distinct {
+		if v, ok := resolve(d.constraint.LTarget, n); ok {
+			d.used[v]++
+		}
+	}
+}
+
+func holds(left, operand, right string, n *berth.Node) bool {
+	l, hasL := resolve(left, n)
+	r, hasR := resolve(right, n)
+	return meets(operand, l, hasL, r, hasR)
+}
+
+func inDatacenters(globs []string, dc string) bool {
+	for _, g := range globs {
+		if g == "*" || g == dc {
+			return true
+		}
+		if ok, _ := path.Match(g, dc); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Feasible says whether a node meets the conditions of a group, whatever room
+// it has. Conditions that keep allocations apart do not count: one that runs
+// already meets them.
+func Feasible(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, n *berth.Node) bool {
+	f := &filter{snap: snap, job: job, group: group}
+	keep := func(list []berth.Constraint) {
+		for _, c := range list {
+			if c.Operand != berth.OpDistinctHosts && c.Operand != berth.OpDistinctProperty {
+				f.shared = append(f.shared, c)
+			}
+		}
+	}
+	keep(job.Constraints)
+	keep(group.Constraints)
+	for _, t := range group.Tasks {
+		keep(t.Constraints)
+		f.drivers = append(f.drivers, t.Driver)
+	}
+	return f.ask(n) == meetsAll
+}

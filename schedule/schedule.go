@@ -1,0 +1,196 @@
+// Package schedule turns an evaluation into a decision: what to change, in one
+// plan, and how the evaluation ends. It is a function of a snapshot, the
+// evaluation and the time: package reconcile says what should change, package
+// place says where, and the decision is one command that commits both
+// together with the end of the evaluation and those it leads to.
+//
+// Queues, retries and the planner are the worker's business.
+package schedule
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"time"
+
+	"berth"
+	"berth/schedule/place"
+	"berth/schedule/reconcile"
+	"berth/state"
+)
+
+// Decision is what a scheduler decided.
+type Decision struct {
+	// Plan commits everything. Its End says how the evaluation ends if the
+	// plan is not refused in part.
+	Plan *state.ApplyPlan
+	// Nothing says that no allocation changes.
+	Nothing bool
+	Counts  map[string]*reconcile.Counts
+}
+
+// Decide returns what an evaluation leads to. The attempt counts how often the
+// evaluation was decided before; it gives each its own tie-breaks and IDs.
+// Whoever asks must see that snap is not older than the evaluation.
+func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) Decision {
+	d := &decider{snap: snap, eval: eval, now: now, chance: newChance(eval.ID, snap.Index, attempt)}
+	d.plan = &state.ApplyPlan{Eval: eval.ID, Now: now.UnixNano()}
+	d.end = &state.EvalEnd{Status: berth.EvalComplete, SnapshotIndex: snap.Index}
+	d.plan.End = d.end
+	switch eval.Type {
+	case berth.TypeService, berth.TypeBatch:
+		return d.service()
+	}
+	d.end.Status, d.end.Description = berth.EvalFailed, "there is no scheduler for the type "+eval.Type
+	return Decision{Plan: d.plan, Nothing: true}
+}
+
+type decider struct {
+	snap   *state.Snapshot
+	eval   *berth.Eval
+	now    time.Time
+	chance *rand.ChaCha8
+	job    *berth.Job // nil if it was purged or is another incarnation now
+	plan   *state.ApplyPlan
+	end    *state.EvalEnd
+}
+
+// newChance returns the generator of a decision's IDs and tie-breaks.
+func newChance(eval berth.EvalID, index uint64, attempt int) *rand.ChaCha8 {
+	var seed [32]byte
+	copy(seed[:], eval[:])
+	binary.BigEndian.PutUint64(seed[16:], index)
+	binary.BigEndian.PutUint64(seed[24:], uint64(attempt))
+	return rand.NewChaCha8(seed)
+}
+
+// service decides about a service or batch job.
+func (d *decider) service() Decision {
+	key := d.eval.Key()
+	if j := d.snap.Job(key); j != nil && j.UID == d.eval.JobUID {
+		d.job = j
+	}
+	r := reconcile.Compare(d.input(key))
+	d.plan.Stop, d.plan.Update = r.Stop, r.Update
+	if d.job != nil {
+		d.plan.JobVersion = d.job.Version
+	}
+	d.place(r.Missing)
+	d.later(r.Later)
+	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0
+	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}
+}
+
+func (d *decider) input(key berth.JobKey) reconcile.Input {
+	in := reconcile.Input{
+		Job: d.job, UID: d.eval.JobUID, Eval: d.eval.ID, Now: d.now, Node: d.snap.Node,
+		Feasible: func(g int, n *berth.Node) bool { return place.Feasible(d.snap, d.job, d.job.TaskGroups[g], n) },
+		Replaced: func(group string, index uint32) (int, []berth.RescheduleEvent) {
+			if r := d.snap.Reschedules(d.eval.JobUID, group, index); r != nil {
+				return r.Count, r.Events
+			}
+			return 0, nil
+		},
+		Waiting: func(id berth.EvalID) bool {
+			e := d.snap.Eval(id)
+			return e != nil && !e.Terminal()
+		},
+	}
+	for a := range d.snap.AllocsOf(key) {
+		if d.mine(a) {
+			in.Allocs = append(in.Allocs, a)
+		}
+	}
+	return in
+}
+
+// mine says whether the evaluation decides about an allocation: those of its
+// own incarnation, and leftovers of older ones. An evaluation of a job that
+// was purged leaves those of its successor alone.
+func (d *decider) mine(a *berth.Alloc) bool {
+	return d.job != nil || a.Job.UID.Index <= d.eval.JobUID.Index
+}
+
+// place finds places for what is missing, group by group.
+func (d *decider) place(missing []reconcile.Missing) {
+	if len(missing) == 0 {
+		return
+	}
+	p := place.New(d.snap, d.job, d.chance.Uint64())
+	failed := map[string]*berth.AllocMetric{}
+	missed := &berth.Missed{Classes: map[string]bool{}}
+	d.plan.Explain, d.end.Queued = map[string]*berth.AllocMetric{}, map[string]int{}
+	for len(missing) > 0 {
+		n := 1
+		for n < len(missing) && missing[n].Group == missing[0].Group {
+			n++
+		}
+		group := d.job.TaskGroups[missing[0].Group].Name
+		out := p.Group(missing[0].Group, instances(missing[:n]))
+		d.plan.Place = append(d.plan.Place, out.Placed...)
+		if len(out.Placed) > 0 && out.Failed == 0 {
+			d.plan.Explain[group] = out.Why
+		}
+		if out.Failed > 0 {
+			failed[group], d.end.Queued[group] = out.Why, out.Failed
+			merge(missed, out.Missed)
+		}
+		missing = missing[n:]
+	}
+	if len(failed) == 0 {
+		d.end.Queued = nil
+		return
+	}
+	d.end.Failed, d.end.Missed = failed, missed
+	if d.eval.Status == berth.EvalBlocked { // it waits on; no new one is made
+		d.end.Status = berth.EvalBlocked
+		return
+	}
+	d.end.Blocked = &state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerQueuedAllocs}
+}
+
+func instances(missing []reconcile.Missing) []place.Instance {
+	out := make([]place.Instance, len(missing))
+	for i, m := range missing {
+		out[i] = place.Instance{Index: m.Index, Failed: m.Failed}
+		if m.Previous != nil {
+			out[i].Previous = m.Previous.ID
+			if m.Failed {
+				out[i].Avoid = m.Previous.NodeID
+			}
+		}
+	}
+	return out
+}
+
+// merge adds what another group missed.
+func merge(all, one *berth.Missed) {
+	all.Escaped = all.Escaped || one.Escaped
+	for class, ok := range one.Classes {
+		all.Classes[class] = all.Classes[class] || ok
+	}
+	for _, dim := range one.Dimensions {
+		known := false
+		for _, have := range all.Dimensions {
+			known = known || have == dim
+		}
+		if !known {
+			all.Dimensions = append(all.Dimensions, dim)
+		}
+	}
+}
+
+// later raises evaluations for the times at which failed allocations are due.
+func (d *decider) later(list []reconcile.Later) {
+	for _, l := range list {
+		id := d.newID()
+		d.end.Later = append(d.end.Later, state.NewEval{ID: id, TriggeredBy: berth.TriggerAllocFailure, WaitUntil: l.At.UnixNano()})
+		for _, a := range l.Allocs {
+			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a, FollowupEval: id})
+		}
+	}
+}
+
+func (d *decider) newID() (id berth.EvalID) {
+	d.chance.Read(id[:])
+	return id
+}

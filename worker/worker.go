@@ -1,0 +1,204 @@
+// Package worker is where evaluations are decided: a worker takes them from
+// the broker, asks package schedule, hands in the plans, and says that it is
+// done. If part of a plan is refused it decides again on a newer state, a
+// bounded number of times.
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"berth"
+	"berth/schedule"
+	"berth/state"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Queue is where evaluations come from.
+type Queue interface {
+	Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error)
+	Ack(id berth.EvalID, token berth.Token) error
+	Nack(id berth.EvalID, token berth.Token) error
+}
+
+// Planner is where plans go.
+type Planner interface {
+	Tip() *state.Snapshot
+	// Submit says at once what of a plan was refused; an error with a kind
+	// refuses it as a whole, one without means that the term is over.
+	Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error)
+}
+
+// Types are the evaluations that a worker can decide.
+var Types = []string{berth.TypeService, berth.TypeBatch}
+
+const (
+	batch    = 64 // evaluations decided before the first of them is waited for
+	inFlight = 8  // batches whose plans are on their way
+)
+
+// attempts is how often an evaluation is decided while its plans are refused
+// and nothing is placed.
+func attempts(typ string) int {
+	if typ == berth.TypeBatch {
+		return 2
+	}
+	return 5
+}
+
+// Worker decides evaluations, one at a time, without waiting for the plans of
+// one to be safe before it decides the next: it decides on a state that has
+// them applied.
+type Worker struct {
+	queue   Queue
+	planner Planner
+	types   []string
+}
+
+// New returns a worker for the given types.
+func New(queue Queue, planner Planner, types []string) *Worker {
+	return &Worker{queue: queue, planner: planner, types: types}
+}
+
+// Run works until ctx ends or the term is over.
+func (w *Worker) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	flight := make(chan struct{}, inFlight)
+	g.Go(func() error {
+		for {
+			list, err := w.queue.Next(ctx, w.types, batch)
+			if err != nil {
+				return err
+			}
+			done := make([]outcome, len(list))
+			for i := range list {
+				done[i] = w.decide(&list[i])
+			}
+			select {
+			case flight <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			g.Go(func() error {
+				defer func() { <-flight }()
+				return w.settle(ctx, list, done)
+			})
+		}
+	})
+	return g.Wait()
+}
+
+// outcome is what became of a delivery: plans on their way, or an error.
+type outcome struct {
+	plans []*state.Pending
+	err   error
+}
+
+// settle waits until what was decided is safe, and says so to the queue.
+func (w *Worker) settle(ctx context.Context, list []berth.Delivery, done []outcome) error {
+	for i := range list {
+		d, o := &list[i], done[i]
+		for _, p := range o.plans {
+			if err := p.Wait(ctx); err != nil {
+				return err
+			}
+		}
+		var err error
+		switch {
+		case o.err == nil:
+			err = w.queue.Ack(d.Eval.ID, d.Token)
+		case berth.KindOf(o.err) == "":
+			return o.err
+		default:
+			slog.Warn("an evaluation could not be decided", "eval", d.Eval.ID, "job", d.Eval.Key().String(), "error", o.err)
+			err = w.queue.Nack(d.Eval.ID, d.Token)
+		}
+		if err != nil {
+			slog.Info("an evaluation was taken from its worker", "eval", d.Eval.ID, "error", err)
+		}
+	}
+	return nil
+}
+
+// decide works on one evaluation until its plan is on its way as a whole, or
+// it ends in another way.
+func (w *Worker) decide(d *berth.Delivery) (o outcome) {
+	defer func() {
+		if r := recover(); r != nil { // a job that trips the scheduler must not stop the others
+			o.err = berth.Errorf(berth.Unavailable, "the scheduler broke down: %v\n%s", r, debug.Stack())
+		}
+	}()
+	refused, tries := 0, 0
+	var planned int64
+	for attempt := 0; ; attempt++ {
+		now := time.Now()
+		snap := w.planner.Tip()
+		eval := snap.Eval(d.Eval.ID)
+		if eval == nil || eval.Terminal() {
+			return o // it ended meanwhile: canceled, or decided by another's plan
+		}
+		plan := schedule.Decide(snap, eval, attempt, now).Plan
+		if planned == 0 {
+			planned = time.Now().UnixNano()
+		}
+		plan.End.Timeline = timeline(d, planned, refused)
+		if tries >= attempts(eval.Type) {
+			plan = w.giveUp(eval, plan)
+		}
+		pending, err := w.planner.Submit(d, plan)
+		if pending != nil {
+			o.plans = append(o.plans, pending)
+		}
+		switch {
+		case err != nil && berth.KindOf(err) == berth.Conflict:
+			// The job changed, or the evaluation ended, between the state
+			// decided on and the log. Look again; the next state shows which.
+			if tries++; tries > attempts(eval.Type) {
+				o.err = err
+				return o
+			}
+			continue
+		case err != nil:
+			o.err = err
+			return o
+		case len(plan.Refused) == 0:
+			return o
+		}
+		refused++
+		if len(plan.Refused) < len(plan.Place) {
+			tries = 0 // progress
+		} else {
+			tries++
+		}
+	}
+}
+
+// giveUp ends an evaluation whose plans are refused again and again. A blocked
+// one carries on when something changes.
+func (w *Worker) giveUp(eval *berth.Eval, plan *state.ApplyPlan) *state.ApplyPlan {
+	end := &state.EvalEnd{
+		Status: berth.EvalFailed, Description: "its plans were refused too often", Queued: map[string]int{},
+		SnapshotIndex: plan.End.SnapshotIndex, Timeline: plan.End.Timeline,
+	}
+	if eval.Status == berth.EvalBlocked {
+		end.Status, end.Missed, end.Failed = berth.EvalBlocked, &berth.Missed{Escaped: true}, plan.End.Failed
+	} else {
+		end.Blocked = &state.NewEval{TriggeredBy: berth.TriggerMaxPlanAttempts}
+		rand.Read(end.Blocked.ID[:])
+		end.Missed = &berth.Missed{Escaped: true}
+	}
+	return &state.ApplyPlan{Eval: eval.ID, Now: plan.Now, End: end}
+}
+
+// timeline is what is known of an evaluation when its last plan is handed in;
+// planned is when the first one was.
+func timeline(d *berth.Delivery, planned int64, refused int) berth.Timeline {
+	return berth.Timeline{
+		Enqueued: d.Enqueued, Dequeued: d.Dequeued, Planned: planned, Applied: time.Now().UnixNano(),
+		Deliveries: d.Count, Refused: refused,
+	}
+}
