@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // ID names one object of the kind T for ever. Its text form is a UUID; the
@@ -183,11 +185,13 @@ func (u *UID) UnmarshalText(b []byte) error {
 	if len(s) > 2 && s[1] == '-' {
 		s = s[2:]
 	}
-	var v UID
-	if n, err := fmt.Sscanf(s, "%16x-%x", &v.Index, &v.Ordinal); err != nil || n != 2 {
+	index, ordinal, _ := strings.Cut(s, "-")
+	i, err1 := strconv.ParseUint(index, 16, 64)
+	o, err2 := strconv.ParseUint(ordinal, 16, 32)
+	if err1 != nil || err2 != nil || len(index) != 16 {
 		return Errorf(Invalid, "%q is not a UID", clip(string(b), 64))
 	}
-	*u = v
+	*u = UID{i, uint32(o)}
 	return nil
 }
 

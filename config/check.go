@@ -1,0 +1,364 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// complete checks what was said and fills in what follows from it.
+func (d *decoder) complete(dev bool) {
+	c := d.to
+	d.names()
+	d.addresses()
+	d.limits()
+	if c.Server.Enabled {
+		d.server()
+	}
+	if c.Client.Enabled {
+		d.client()
+	}
+	if !c.Server.Enabled && !c.Client.Enabled {
+		d.fail("", "there is nothing to run: server.enabled and client.enabled are both false")
+	}
+	d.dataDirs(dev)
+	d.drivers(dev)
+	d.exposed()
+}
+
+var (
+	nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
+	metaForm = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,128}$`)
+	hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+)
+
+func (d *decoder) names() {
+	c := d.to
+	if c.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			d.fail("name", "is missing, and the host's name cannot be read: %v", err)
+			return
+		}
+		c.Name = host
+	}
+	d.name("name", c.Name)
+	d.name("region", c.Region)
+	d.name("datacenter", c.Datacenter)
+}
+
+func (d *decoder) name(path, s string) {
+	if !nameForm.MatchString(s) {
+		d.fail(path, "%.140q is not a name: letters, digits, dots, dashes and underscores, at most 128, and a letter or digit at both ends", s)
+	}
+}
+
+// addresses resolves where to listen and what to tell others.
+func (d *decoder) addresses() {
+	c := d.to
+	d.ip("bind_addr", &c.BindAddr, "127.0.0.1")
+	for _, e := range []struct {
+		name string
+		to   *Endpoint
+	}{{"http", &c.HTTP}, {"rpc", &c.RPC}} {
+		d.ip("addresses."+e.name, &e.to.Addr, c.BindAddr)
+		d.port("ports."+e.name, e.to.Port)
+		d.advertise("advertise."+e.name, e.to)
+	}
+	d.port("ports.serf", c.SerfPort)
+	if c.HTTP.Port == c.RPC.Port && c.HTTP.Port != 0 && overlap(c.HTTP.Addr, c.RPC.Addr) {
+		d.fail("ports.rpc", "%d is the port of ports.http too", c.RPC.Port)
+	}
+}
+
+func overlap(a, b string) bool {
+	return a == b || net.ParseIP(a).IsUnspecified() || net.ParseIP(b).IsUnspecified()
+}
+
+func (d *decoder) ip(path string, addr *string, otherwise string) {
+	switch {
+	case *addr == "":
+		*addr = otherwise
+	case *addr == "localhost":
+		*addr = "127.0.0.1"
+	case strings.Contains(*addr, "{{"):
+		d.fail(path, "a template is not built yet; allowed is an IP address")
+		*addr = otherwise
+	case net.ParseIP(*addr) == nil:
+		d.fail(path, "%.60q is not an IP address (a port stands in ports)", *addr)
+		*addr = otherwise
+	}
+}
+
+// port passes 0, which is any free port.
+func (d *decoder) port(path string, n int) { d.between(path, n, 0, 65535) }
+
+func (d *decoder) between(path string, n, low, high int) {
+	if n < low || n > high {
+		d.fail(path, "%d is out of range; allowed are %d to %d", n, low, high)
+	}
+}
+
+func (d *decoder) period(path string, v, low, high time.Duration) {
+	if v < low || v > high {
+		d.fail(path, "%v is out of range; allowed are %v to %v", v, low, high)
+	}
+}
+
+// advertise completes the address that others are told.
+func (d *decoder) advertise(path string, e *Endpoint) {
+	host, port := e.Addr, e.Port
+	switch said := e.Advertise; {
+	case strings.Contains(said, "{{"):
+		d.fail(path, "a template is not built yet; allowed is an address")
+		return
+	case said != "":
+		var ok bool
+		if host, port, ok = hostPort(said, port); !ok {
+			d.fail(path, "%.60q is not an address, nor one with a port", said)
+			return
+		}
+		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+			d.fail(path, "%s is every address; nobody can be told to call it", host)
+			return
+		}
+	case net.ParseIP(host).IsUnspecified():
+		if host = privateIP(); host == "" {
+			d.fail(path, "is missing: the agent listens at every address, and none of this machine's is private")
+			return
+		}
+	}
+	if e.Advertise = ""; port != 0 {
+		e.Advertise = net.JoinHostPort(host, strconv.Itoa(port))
+	}
+}
+
+// hostPort splits an address that may lack a port.
+func hostPort(s string, otherwise int) (host string, port int, ok bool) {
+	if ip := net.ParseIP(strings.Trim(s, "[]")); ip != nil {
+		return ip.String(), otherwise, true
+	}
+	host, p, err := net.SplitHostPort(s)
+	if err != nil {
+		return s, otherwise, hostForm.MatchString(s)
+	}
+	port, err = strconv.Atoi(p)
+	ok = err == nil && port > 0 && port <= 65535 && (net.ParseIP(host) != nil || hostForm.MatchString(host))
+	return host, port, ok
+}
+
+// privateIP returns the first private address of this machine, "" if it has
+// none.
+func privateIP() string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	for _, v4 := range []bool{true, false} {
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.IsPrivate() && (n.IP.To4() != nil) == v4 {
+				return n.IP.String()
+			}
+		}
+	}
+	return ""
+}
+
+func (d *decoder) limits() {
+	l := &d.to.Limits
+	for _, x := range []struct {
+		path string
+		n    *int
+	}{{"limits.http_max_conns_per_client", &l.HTTPMaxConns}, {"limits.rpc_max_conns_per_client", &l.RPCMaxConns}} {
+		d.between(x.path, *x.n, 0, 1_000_000)
+		if *x.n == 0 {
+			*x.n = NoLimit
+			d.warnf("%s is 0: one client can take all connections there are", x.path)
+		}
+	}
+	// 0 would be a handshake without an end, which is not built.
+	d.period("limits.https_handshake_timeout", l.HTTPHandshake, 100*time.Millisecond, 10*time.Minute)
+	d.period("limits.rpc_handshake_timeout", l.RPCHandshake, 100*time.Millisecond, 10*time.Minute)
+	d.period("telemetry.collection_interval", d.to.Telemetry.CollectionInterval, 100*time.Millisecond, time.Hour)
+}
+
+func (d *decoder) server() {
+	s := &d.to.Server
+	if s.BootstrapExpect != 1 {
+		d.fail("server.bootstrap_expect", "%d servers are not built yet; allowed is 1", s.BootstrapExpect)
+	}
+	if d.said["server.num_schedulers"] != "" {
+		d.between("server.num_schedulers", s.NumSchedulers, 1, 1024) // one server is all there is: it must schedule
+	}
+	d.period("server.heartbeat_grace", s.HeartbeatGrace, time.Second, time.Hour)
+	d.period("server.min_heartbeat_ttl", s.MinHeartbeatTTL, time.Second, time.Hour)
+	d.period("server.failover_heartbeat_ttl", s.FailoverHeartbeatTTL, time.Second, 24*time.Hour)
+	if s.MaxHeartbeatsPerSec <= 0 || s.MaxHeartbeatsPerSec > 1e6 {
+		d.fail("server.max_heartbeats_per_second", "%v is out of range; allowed are numbers above 0, up to 1,000,000", s.MaxHeartbeatsPerSec)
+	}
+}
+
+func (d *decoder) client() {
+	c := &d.to.Client
+	d.servers()
+	if c.NodeClass != "" {
+		d.name("client.node_class", c.NodeClass)
+	}
+	if c.NodePool == "" {
+		c.NodePool = "default"
+	}
+	d.name("client.node_pool", c.NodePool)
+	if c.NodePool == "all" {
+		d.fail("client.node_pool", "all is every pool; a node is in one")
+	}
+	for k, v := range c.Meta {
+		if path := join("client.meta", clip(k)); !metaForm.MatchString(k) {
+			d.fail(path, "is not a key: letters, digits, dots, dashes, slashes and underscores, at most 128")
+		} else if len(v) > 4096 {
+			d.fail(path, "%d bytes are too many; allowed are 4096", len(v))
+		}
+	}
+	const most = 1 << 40
+	for path, n := range map[string]int{
+		"client.cpu_total_compute": c.CPUTotalCompute, "client.memory_total_mb": c.MemoryTotalMB, "client.disk_total_mb": c.DiskTotalMB,
+		"client.reserved.cpu": c.Reserved.CPU, "client.reserved.memory": c.Reserved.MemoryMB, "client.reserved.disk": c.Reserved.DiskMB,
+	} {
+		d.between(path, n, 0, most)
+	}
+	for _, x := range []struct {
+		path     string
+		kept, of int
+	}{
+		{"client.reserved.cpu", c.Reserved.CPU, c.CPUTotalCompute},
+		{"client.reserved.memory", c.Reserved.MemoryMB, c.MemoryTotalMB},
+		{"client.reserved.disk", c.Reserved.DiskMB, c.DiskTotalMB},
+	} {
+		if x.of > 0 && x.kept > x.of {
+			d.fail(x.path, "%d is more than the %d that there are", x.kept, x.of)
+		}
+	}
+	d.between("client.min_dynamic_port", c.MinDynamicPort, 1, 65535)
+	d.between("client.max_dynamic_port", c.MaxDynamicPort, 1, 65535)
+	if c.MinDynamicPort > c.MaxDynamicPort {
+		d.fail("client.min_dynamic_port", "%d is above client.max_dynamic_port, %d", c.MinDynamicPort, c.MaxDynamicPort)
+	}
+	if bad := badPorts(c.Reserved.Ports); bad != "" {
+		d.fail("client.reserved.reserved_ports", "%.40q is not a port, nor a range such as 8000-8100", bad)
+	}
+	d.period("client.max_kill_timeout", c.MaxKillTimeout, 0, 365*24*time.Hour)
+	d.between("client.gc_max_allocs", c.GCMaxAllocs, 1, 1_000_000)
+}
+
+// servers completes the addresses of servers.
+func (d *decoder) servers() {
+	c := d.to
+	path := "client.servers"
+	if d.said[path] == "" && d.said["client.server_join.retry_join"] != "" {
+		path = "client.server_join.retry_join"
+	}
+	for i, s := range c.Client.Servers {
+		host, port, ok := hostPort(s, 4647)
+		if !ok {
+			d.fail(path, "%.60q is not an address, nor one with a port", s)
+			continue
+		}
+		c.Client.Servers[i] = net.JoinHostPort(host, strconv.Itoa(port))
+	}
+	switch {
+	case len(c.Client.Servers) > 0:
+	case c.Server.Enabled && c.RPC.Port == 0: // whoever listens knows
+	case c.Server.Enabled: // itself
+		host := c.RPC.Addr
+		if ip := net.ParseIP(host); ip.IsUnspecified() {
+			host = "127.0.0.1"
+			if ip.To4() == nil {
+				host = "::1"
+			}
+		}
+		c.Client.Servers = []string{net.JoinHostPort(host, strconv.Itoa(c.RPC.Port))}
+	default:
+		d.fail("client.servers", "is missing: an agent that is no server must know one")
+	}
+}
+
+// badPorts returns the first part of a list of ports that is none.
+func badPorts(list string) string {
+	if strings.TrimSpace(list) == "" {
+		return ""
+	}
+	for _, part := range strings.Split(list, ",") {
+		low, high, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			high = low
+		}
+		a, err := strconv.ParseUint(low, 10, 16)
+		b, err2 := strconv.ParseUint(high, 10, 16)
+		if err != nil || err2 != nil || a > b || a == 0 {
+			return part
+		}
+	}
+	return ""
+}
+
+func (d *decoder) dataDirs(dev bool) {
+	c := d.to
+	for path, dir := range map[string]string{
+		"data_dir": c.DataDir, "server.data_dir": c.Server.DataDir, "client.state_dir": c.Client.StateDir, "client.alloc_dir": c.Client.AllocDir,
+	} {
+		if dir != "" && !filepath.IsAbs(dir) {
+			d.fail(path, "%.200q is not an absolute path", dir)
+		}
+	}
+	switch {
+	case c.DataDir != "":
+		c.dirs()
+	case dev:
+		c.TempData = true
+	default:
+		d.fail("data_dir", "is missing: the folder for everything that lasts")
+	}
+}
+
+// drivers decides what a development agent may run unasked: raw_exec as long
+// as only this machine reaches it, for whoever reaches the API runs commands
+// by it.
+func (d *decoder) drivers(dev bool) {
+	c := d.to
+	if !dev {
+		return
+	}
+	said := func(name string) bool {
+		return d.said["plugin."+name+".config.enabled"] != "" || name == "raw_exec" && d.said["client.options.driver.raw_exec.enable"] != ""
+	}
+	if !said("mock_driver") {
+		c.Plugins.MockDriver = true
+	}
+	if said("raw_exec") {
+		return
+	}
+	if c.HTTP.Loopback() && c.RPC.Loopback() {
+		c.Plugins.RawExec = true
+		return
+	}
+	d.warnf("raw_exec is off: others than this machine reach the agent; plugin \"raw_exec\" { config { enabled = true } } turns it on all the same")
+}
+
+// exposed warns of what others can reach, and how it is protected: not at all.
+func (d *decoder) exposed() {
+	c := d.to
+	var open []string
+	if !c.HTTP.Loopback() {
+		open = append(open, fmt.Sprintf("the HTTP API at %s (no access control, no TLS: whoever reaches it may run jobs)", c.HTTP.Listen()))
+	}
+	if c.Server.Enabled && !c.RPC.Loopback() {
+		open = append(open, fmt.Sprintf("the RPC port at %s (no TLS: whoever reaches it may register as a node, and hears what agents say)", c.RPC.Listen()))
+	}
+	if len(open) > 0 {
+		d.warnf("unprotected beyond this machine: %s", strings.Join(open, "; "))
+	}
+}

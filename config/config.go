@@ -1,0 +1,224 @@
+// Package config reads how an agent is to be: files in HCL or JSON with the
+// keys of Nomad's agent configuration, flags, and defaults, into one complete
+// value.
+//
+// What it keeps true: nothing that is written is ignored. An unknown key
+// refuses, and so does every key whose behaviour is not built (unbuilt.go)
+// unless its value asks for nothing. All problems are told at once, each with
+// its file and line. Nothing listens beyond this machine unless the
+// configuration says so, and then [Config.Warnings] says what is unprotected.
+//
+// Files are merged in the order they are named, those of a folder by name:
+// later scalars and lists replace earlier ones, blocks and maps merge by key,
+// a plugin block replaces the earlier one of the same plugin. A later false or
+// 0 counts, unlike with Nomad, where it could not take back what an earlier
+// file said.
+package config
+
+import (
+	"log/slog"
+	"maps"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Config is how an agent is to be. It is complete: no field stands for a
+// default that others would have to know, unless it says so.
+type Config struct {
+	Dev        bool // everything for one person's machine; data does not outlive the agent
+	Region     string
+	Datacenter string
+	Name       string // of this agent; the host's name
+	DataDir    string // absolute
+	TempData   bool   // DataDir was made for this run; whoever ends it removes it
+
+	BindAddr  string
+	HTTP      Endpoint
+	RPC       Endpoint
+	SerfPort  int // read, but nothing listens there: there is one server
+	LogLevel  slog.Level
+	LogJSON   bool
+	LogTrace  bool // the level was "trace", which logs as debug does
+	Telemetry Telemetry
+	Limits    Limits
+
+	LeaveOnInterrupt bool
+	LeaveOnTerminate bool
+
+	Server  Server
+	Client  Client
+	Plugins Plugins
+
+	// Warnings say what an operator should know of a configuration that is
+	// obeyed.
+	Warnings []string
+	// Files are those that were read, in order.
+	Files []string
+}
+
+// Endpoint is one address that the agent listens at.
+type Endpoint struct {
+	Addr      string // an IP address
+	Port      int    // 0: any that is free
+	Advertise string // host:port that others are told; "" with a Port of 0: that of the listener
+}
+
+// Listen returns host:port to listen at.
+func (e Endpoint) Listen() string { return net.JoinHostPort(e.Addr, strconv.Itoa(e.Port)) }
+
+// Loopback says whether only this machine reaches the endpoint.
+func (e Endpoint) Loopback() bool { return net.ParseIP(e.Addr).IsLoopback() }
+
+// NoLimit is what a limit that was switched off is.
+const NoLimit = 1<<31 - 1
+
+// Limits bound what one client address may do.
+type Limits struct {
+	HTTPMaxConns  int
+	RPCMaxConns   int
+	HTTPHandshake time.Duration
+	RPCHandshake  time.Duration
+}
+
+// Telemetry is about metrics. Both formats are always served.
+type Telemetry struct {
+	PrometheusMetrics  bool
+	CollectionInterval time.Duration
+	DisableHostname    bool
+	UseNodeName        bool
+}
+
+// Server is how the server in this agent is to be.
+type Server struct {
+	Enabled              bool
+	DataDir              string
+	BootstrapExpect      int // 1
+	NumSchedulers        int // 0: the server chooses
+	HeartbeatGrace       time.Duration
+	MinHeartbeatTTL      time.Duration
+	MaxHeartbeatsPerSec  float64
+	FailoverHeartbeatTTL time.Duration
+}
+
+// Client is how the node in this agent is to be.
+type Client struct {
+	Enabled           bool
+	Servers           []string // host:port; by default that of the server in this agent, none if its Port is 0
+	StateDir          string
+	AllocDir          string
+	NodeClass         string
+	NodePool          string
+	Meta              map[string]string
+	Reserved          Reserved
+	CPUTotalCompute   int // MHz; 0 is what is found, as are the two below
+	MemoryTotalMB     int
+	DiskTotalMB       int
+	MinDynamicPort    int
+	MaxDynamicPort    int
+	NetworkInterface  string // "" is that of the default route; in development the loopback
+	MaxKillTimeout    time.Duration
+	GCMaxAllocs       int // directories of ended allocations kept
+	CgroupParent      string
+	DisableRemoteExec bool
+}
+
+// Reserved is what is kept back from allocations.
+type Reserved struct {
+	CPU      int // MHz
+	MemoryMB int
+	DiskMB   int
+	Ports    string // "22,80,8500-8600"
+}
+
+// Plugins says which drivers may run tasks.
+type Plugins struct {
+	RawExec    bool
+	MockDriver bool
+}
+
+// defaults returns what holds where nothing is said. Figures are those of
+// Nomad's documentation, except bind_addr: nothing listens beyond this machine
+// unasked.
+func defaults(dev bool) *Config {
+	return &Config{
+		Dev:        dev,
+		Region:     "global",
+		Datacenter: "dc1",
+		BindAddr:   "127.0.0.1",
+		HTTP:       Endpoint{Port: 4646},
+		RPC:        Endpoint{Port: 4647},
+		SerfPort:   4648,
+		LogLevel:   slog.LevelInfo,
+		Telemetry:  Telemetry{CollectionInterval: time.Second},
+		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second},
+		Server: Server{
+			Enabled: dev, BootstrapExpect: 1,
+			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 50, FailoverHeartbeatTTL: 5 * time.Minute,
+		},
+		Client: Client{
+			Enabled: dev, NodePool: "default", MinDynamicPort: 20000, MaxDynamicPort: 32000,
+			MaxKillTimeout: 30 * time.Second, GCMaxAllocs: 50,
+		},
+	}
+}
+
+// Public returns the configuration as /v1/agent/self shows it. There are no
+// secrets in it: none are built, and those that are not are never kept.
+func (c *Config) Public() map[string]any {
+	endpoints := func(of func(Endpoint) any) map[string]any {
+		return map[string]any{"HTTP": of(c.HTTP), "RPC": of(c.RPC)}
+	}
+	ports := endpoints(func(e Endpoint) any { return e.Port })
+	ports["Serf"] = c.SerfPort
+	return map[string]any{
+		"DevMode":        c.Dev,
+		"Region":         c.Region,
+		"Datacenter":     c.Datacenter,
+		"NodeName":       c.Name,
+		"DataDir":        c.DataDir,
+		"BindAddr":       c.BindAddr,
+		"Ports":          ports,
+		"Addresses":      endpoints(func(e Endpoint) any { return e.Addr }),
+		"AdvertiseAddrs": endpoints(func(e Endpoint) any { return e.Advertise }),
+		"LogLevel":       c.levelName(),
+		"LogJson":        c.LogJSON,
+		"EnableDebug":    false,
+		"LeaveOnInt":     c.LeaveOnInterrupt,
+		"LeaveOnTerm":    c.LeaveOnTerminate,
+		"Files":          append([]string{}, c.Files...),
+		"ACL":            map[string]any{"Enabled": false},
+		"TLSConfig":      map[string]any{"EnableHTTP": false, "EnableRPC": false},
+		"Limits": map[string]any{
+			"HTTPMaxConnsPerClient": c.Limits.HTTPMaxConns, "RPCMaxConnsPerClient": c.Limits.RPCMaxConns,
+			"HTTPSHandshakeTimeout": c.Limits.HTTPHandshake.String(), "RPCHandshakeTimeout": c.Limits.RPCHandshake.String(),
+		},
+		"Telemetry": map[string]any{
+			"PrometheusMetrics": c.Telemetry.PrometheusMetrics, "CollectionInterval": c.Telemetry.CollectionInterval.String(),
+			"DisableHostname": c.Telemetry.DisableHostname, "UseNodeName": c.Telemetry.UseNodeName,
+		},
+		"Server": map[string]any{
+			"Enabled": c.Server.Enabled, "DataDir": c.Server.DataDir, "BootstrapExpect": c.Server.BootstrapExpect,
+			"NumSchedulers": c.Server.NumSchedulers, "HeartbeatGrace": c.Server.HeartbeatGrace, "MinHeartbeatTTL": c.Server.MinHeartbeatTTL,
+			"MaxHeartbeatsPerSecond": c.Server.MaxHeartbeatsPerSec, "FailoverHeartbeatTTL": c.Server.FailoverHeartbeatTTL,
+		},
+		"Client": map[string]any{
+			"Enabled": c.Client.Enabled, "Servers": append([]string{}, c.Client.Servers...), "StateDir": c.Client.StateDir, "AllocDir": c.Client.AllocDir,
+			"NodeClass": c.Client.NodeClass, "NodePool": c.Client.NodePool, "Meta": maps.Clone(c.Client.Meta),
+			"CpuCompute": c.Client.CPUTotalCompute, "MemoryMB": c.Client.MemoryTotalMB, "DiskTotalMB": c.Client.DiskTotalMB,
+			"MinDynamicPort": c.Client.MinDynamicPort, "MaxDynamicPort": c.Client.MaxDynamicPort,
+			"NetworkInterface": c.Client.NetworkInterface, "MaxKillTimeout": c.Client.MaxKillTimeout.String(), "GCMaxAllocs": c.Client.GCMaxAllocs,
+			"Reserved": map[string]any{
+				"CPU": c.Client.Reserved.CPU, "MemoryMB": c.Client.Reserved.MemoryMB, "DiskMB": c.Client.Reserved.DiskMB, "ReservedPorts": c.Client.Reserved.Ports,
+			},
+		},
+		"Plugins": map[string]any{"raw_exec": c.Plugins.RawExec, "mock_driver": c.Plugins.MockDriver},
+	}
+}
+
+func (c *Config) levelName() string {
+	if c.LogTrace {
+		return "TRACE"
+	}
+	return c.LogLevel.String()
+}

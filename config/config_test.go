@@ -1,0 +1,315 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"berth"
+	"berth/internal/story"
+)
+
+// TestStories plays testdata: above the dashes are files, each after a line
+// "== name" (one without a line is a.hcl), and flags, in lines such as
+// "-bind bind_addr=0.0.0.0"; -dev is a line of its own. Below are the fields
+// that are not as they are by default, and the warnings, or the problems.
+func TestStories(t *testing.T) {
+	story.Run(t, "testdata/*.txt", 40, func(t *testing.T, s *story.Story) {
+		s.Play(t, func(input string) string {
+			dir := t.TempDir()
+			paths, flags := stage(t, dir, input)
+			c, err := Load(paths, flags)
+			if c != nil && c.TempData {
+				t.Cleanup(func() { os.RemoveAll(c.DataDir) })
+			}
+			var out string
+			if err != nil {
+				if berth.KindOf(err) != berth.Invalid {
+					t.Errorf("the error is of kind %q", berth.KindOf(err))
+				}
+				out = err.Error()
+			} else {
+				out = show(c)
+				if _, err := json.Marshal(c.Public()); err != nil {
+					t.Error(err)
+				}
+			}
+			return strings.ReplaceAll(out, dir+"/", "")
+		})
+	})
+}
+
+// stage writes the files of a story.
+func stage(t *testing.T, dir, input string) (paths []string, flags Overrides) {
+	name, text := "a.hcl", map[string]string{}
+	var order []string
+	for line := range strings.Lines(input) {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch {
+		case word == "==":
+			name = rest
+		case word == "-dev":
+			flags.Dev = true
+			continue
+		case strings.HasPrefix(line, "-"):
+			key, value, _ := strings.Cut(rest, "=")
+			flags.Flags = append(flags.Flags, Flag{word, key, value})
+			continue
+		}
+		if text[name] == "" {
+			order = append(order, name)
+		}
+		if word != "==" {
+			text[name] += line
+		} else {
+			text[name] += " "
+		}
+	}
+	for _, name := range order {
+		if text[name] == "" {
+			continue
+		}
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(strings.TrimPrefix(text[name], " ")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if folder, _, ok := strings.Cut(name, "/"); ok { // a folder is named once
+			file = filepath.Join(dir, folder)
+		}
+		if !slices.Contains(paths, file) {
+			paths = append(paths, file)
+		}
+	}
+	if !strings.Contains(input, "name =") {
+		flags.Flags = append(flags.Flags, Flag{"-node", "name", "n1"})
+	}
+	return paths, flags
+}
+
+// show prints what differs from the defaults.
+func show(c *Config) string {
+	base := defaults(c.Dev)
+	base.Name, base.Files = "n1", c.Files
+	base.HTTP.Addr, base.RPC.Addr = "127.0.0.1", "127.0.0.1"
+	base.HTTP.Advertise, base.RPC.Advertise = "127.0.0.1:4646", "127.0.0.1:4647"
+	base.DataDir = "/data"
+	if c.TempData {
+		base.DataDir = c.DataDir
+	}
+	base.dirs()
+	var out strings.Builder
+	diff(&out, "", reflect.ValueOf(*base), reflect.ValueOf(*c))
+	for _, w := range c.Warnings {
+		fmt.Fprintf(&out, "warning: %s\n", w)
+	}
+	if out.Len() == 0 {
+		return "as by default"
+	}
+	return out.String()
+}
+
+func diff(out *strings.Builder, path string, a, b reflect.Value) {
+	if path == "Warnings" || path == "TempData" || reflect.DeepEqual(a.Interface(), b.Interface()) {
+		return
+	}
+	if a.Kind() != reflect.Struct {
+		fmt.Fprintf(out, "%s: %v\n", path, b)
+		return
+	}
+	for i := range a.NumField() {
+		diff(out, join(path, a.Type().Field(i).Name), a.Field(i), b.Field(i))
+	}
+}
+
+// Every key that refuses does so by its name and place, and never shows its
+// value: it may be a secret.
+func TestUnbuiltKeysRefuseByName(t *testing.T) {
+	const secret = "hunter2"
+	for path, t2 := range map[string]table{"": unbuilt, "telemetry": unbuiltTelemetry, "server": unbuiltServer, "client": unbuiltClient} {
+		for key := range t2 {
+			at := join(path, key)
+			t.Run(at, func(t *testing.T) {
+				refused := false
+				for _, v := range []string{`"` + secret + `"`, "true", "false", "12345", `{ "x" = "` + secret + `" }`, `{ enabled = true }`, `{ http = true }`} {
+					text := key + " = " + v
+					if path != "" {
+						text = path + " {\n" + text + "\n}"
+					}
+					_, err := load(t, "data_dir = \"/d\"\nname = \"n\"\n"+text)
+					if err == nil {
+						continue
+					}
+					if strings.Contains(err.Error(), secret) {
+						t.Errorf("%s: the value is shown: %v", v, err)
+					}
+					if strings.Contains(err.Error(), at) && strings.Contains(err.Error(), "a.hcl:") {
+						refused = refused || strings.Contains(err.Error(), "not built yet")
+					}
+				}
+				if _, harmless := harmless[at]; refused == harmless {
+					t.Errorf("refused: %v", refused)
+				}
+			})
+		}
+	}
+}
+
+// harmless are keys among the unbuilt that pass with any value, or whose own
+// keys the test does not know.
+var harmless = map[string]bool{
+	"server.client_introduction": true,
+	"syslog_facility":            true, "log_rotate_bytes": true, "log_rotate_duration": true, "log_rotate_max_files": true,
+	"telemetry.in_memory_retention_period": true, "telemetry.in_memory_collection_interval": true,
+	"telemetry.disable_quota_utilization_metrics": true, "telemetry.disable_rpc_rate_metrics_labels": true,
+}
+
+func load(t *testing.T, text string) (*Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "a.hcl")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return Load([]string{file}, Overrides{Dev: true})
+}
+
+func TestDevelopmentNeedsNoFile(t *testing.T) {
+	c, err := Load(nil, Overrides{Dev: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(c.DataDir)
+	host, _ := os.Hostname()
+	if !c.TempData || !c.Server.Enabled || !c.Client.Enabled || !c.Plugins.RawExec || !c.Plugins.MockDriver || c.Name != host {
+		t.Errorf("%+v", c)
+	}
+	if !c.HTTP.Loopback() || !c.RPC.Loopback() || len(c.Warnings) > 0 {
+		t.Errorf("it is open: %+v, %v", c.HTTP, c.Warnings)
+	}
+	for _, dir := range []string{c.Server.DataDir, c.Client.StateDir, c.Client.AllocDir} {
+		if filepath.Dir(dir) != c.DataDir {
+			t.Errorf("%s is not in %s", dir, c.DataDir)
+		}
+	}
+	if info, err := os.Stat(c.DataDir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the data directory is %v, %v", info, err)
+	}
+}
+
+func TestFlagsOfAllKinds(t *testing.T) {
+	c, err := Load(nil, Overrides{Flags: []Flag{
+		{"-data-dir", "data_dir", "/d"},
+		{"-client", "client.enabled", true},
+		{"-servers", "client.servers", []string{"10.0.0.1", "[fd00::1]:5000", "s.example"}},
+		{"-meta", "client.meta", map[string]string{"rack": "r1"}},
+		{"-meta", "client.meta", map[string]string{"row": "2"}},
+		{"-http-port", "ports.http", 4000},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(c.Client.Servers, c.Client.Meta, c.HTTP.Port); got != "[10.0.0.1:4647 [fd00::1]:5000 s.example:4647] map[rack:r1 row:2] 4000" {
+		t.Errorf("got %s", got)
+	}
+	_, err = Load(nil, Overrides{Dev: true, Flags: []Flag{{"-bind", "bind_addr", "nowhere"}, {"-servers", "client.servers", true}}})
+	if err == nil || !strings.Contains(err.Error(), "-servers: client.servers: a list of strings is wanted, not a bool") {
+		t.Errorf("flags that are wrong: %v", err)
+	}
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	huge := filepath.Join(dir, "huge.hcl")
+	if err := os.WriteFile(huge, bytes.Repeat([]byte("# \n"), maxFile/3+1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load([]string{filepath.Join(dir, "missing.hcl"), huge}, Overrides{})
+	for _, want := range []string{"missing.hcl: no such file or directory", "bytes are too many; allowed are 1048576"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	var deep strings.Builder
+	for range 100_000 {
+		deep.WriteString("a { ")
+	}
+	for _, text := range []string{deep.String(), strings.Repeat("[", 200_000), "{" + strings.Repeat(`"a":{`, 100_000)} {
+		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), "nest deeper than 50") {
+			t.Errorf("%.10s…: %v", text, err)
+		}
+	}
+}
+
+// The example of Nomad's documentation, but for what is not built.
+func TestPublicTellsWhatIs(t *testing.T) {
+	c, err := load(t, `
+		name = "n1"
+		data_dir = "/d"
+		region = "eu"
+		client { meta { rack = "r1" } }
+		plugin "raw_exec" { config { enabled = false } }`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(c.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"Region":"eu"`, `"NodeName":"n1"`, `"Meta":{"rack":"r1"}`, `"raw_exec":false`, `"Ports":{"HTTP":4646,"RPC":4647,"Serf":4648}`, `"ACL":{"Enabled":false}`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("%s is not in %s", want, b)
+		}
+	}
+}
+
+// FuzzConfig loads any text: it is refused with problems, or complete.
+func FuzzConfig(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		f.Fatal("no stories: ", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for para := range strings.SplitSeq(string(text), "\n\n") {
+			body, _, _ := strings.Cut(para, "----")
+			for part := range strings.SplitSeq(body, "== ") {
+				_, rest, _ := strings.Cut(part, "\n")
+				f.Add([]byte(rest))
+			}
+		}
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file := filepath.Join(dir, "a.hcl")
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load([]string{file}, Overrides{Flags: []Flag{{"-data-dir", "data_dir", "/d"}}})
+		if err != nil {
+			if berth.KindOf(err) != berth.Invalid {
+				t.Fatalf("the error is of kind %q: %v", berth.KindOf(err), err)
+			}
+			return
+		}
+		if !c.Server.Enabled && !c.Client.Enabled || c.Name == "" || c.HTTP.Advertise == "" && c.HTTP.Port != 0 || c.Server.DataDir == "" || c.Server.BootstrapExpect != 1 && c.Server.Enabled {
+			t.Errorf("it is not complete: %+v", c)
+		}
+		if !c.HTTP.Loopback() && len(c.Warnings) == 0 {
+			t.Error("it is open without a warning")
+		}
+		if _, err := json.Marshal(c.Public()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,247 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/agext/levenshtein"
+
+	"berth"
+)
+
+// A setting is what becomes of one key.
+type setting func(d *decoder, path string, n *node)
+
+// table holds the settings of a block.
+type table map[string]setting
+
+// decoder turns nodes into a Config. It notes problems and goes on.
+type decoder struct {
+	to       *Config
+	problems *berth.Problems
+	said     map[string]string // where what is said was said, by path
+}
+
+func (d *decoder) addf(pos, path, format string, args ...any) {
+	*d.problems = append(*d.problems, berth.Problem{Pos: pos, Path: path, Text: fmt.Sprintf(format, args...)})
+}
+
+// fail notes a problem with the value at path, wherever that was said.
+func (d *decoder) fail(path, format string, args ...any) { d.addf(d.said[path], path, format, args...) }
+
+func (d *decoder) warnf(format string, args ...any) {
+	d.to.Warnings = append(d.to.Warnings, fmt.Sprintf(format, args...))
+}
+
+// block applies a table to an object.
+func (d *decoder) block(path string, n *node, t table) {
+	o, ok := n.value.(object)
+	if !ok {
+		d.addf(n.pos, path, "a block is wanted, not %s", kind(n.value))
+		return
+	}
+	for _, k := range o.keys() {
+		at := join(path, k)
+		d.said[at] = o[k].pos
+		if s, ok := t[k]; ok {
+			s(d, at, o[k])
+		} else {
+			d.unknown(o[k].pos, at, slices.Collect(maps.Keys(t)))
+		}
+	}
+}
+
+// unknown refuses a key that is not in the table, and names one that was
+// perhaps meant.
+func (d *decoder) unknown(pos, path string, known []string) {
+	key := path[strings.LastIndexByte(path, '.')+1:]
+	best, least := "", max(2, len(key)/3)+1
+	slices.Sort(known)
+	for _, k := range known {
+		if n := levenshtein.Distance(key, k, nil); n < least {
+			best, least = k, n
+		}
+	}
+	if best == "" {
+		d.addf(pos, clip(path), "there is no such key")
+		return
+	}
+	d.addf(pos, clip(path), "there is no such key; did you mean %s?", best)
+}
+
+func clip(s string) string {
+	if len(s) > 100 {
+		return s[:100] + "…"
+	}
+	return s
+}
+
+func kind(v any) string {
+	switch v.(type) {
+	case string:
+		return "a string"
+	case bool:
+		return "a bool"
+	case int64, float64:
+		return "a number"
+	case []*node:
+		return "a list"
+	}
+	return "a block"
+}
+
+// The readers of values. Texts convert to numbers and bools and back, as they
+// do with Nomad.
+
+func (d *decoder) text(path string, n *node) (string, bool) {
+	switch v := n.value.(type) {
+	case string:
+		return v, true
+	case bool, int64, float64:
+		return fmt.Sprint(v), true
+	}
+	d.addf(n.pos, path, "a string is wanted, not %s", kind(n.value))
+	return "", false
+}
+
+// line reads a text of one line: none of ours that name something has more.
+func (d *decoder) line(path string, n *node) (string, bool) {
+	s, ok := d.text(path, n)
+	if ok && strings.ContainsFunc(s, unicode.IsControl) {
+		d.addf(n.pos, path, "%.60q holds a line break or another control character", s)
+		return "", false
+	}
+	return s, ok
+}
+
+func (d *decoder) flag(path string, n *node) (bool, bool) {
+	switch v := n.value.(type) {
+	case bool:
+		return v, true
+	case string:
+		if v == "true" || v == "false" {
+			return v == "true", true
+		}
+	}
+	d.addf(n.pos, path, "true or false is wanted, not %s", kind(n.value))
+	return false, false
+}
+
+func (d *decoder) whole(path string, n *node) (int, bool) {
+	switch v := n.value.(type) {
+	case int64:
+		return int(v), true
+	case string:
+		if i, err := strconv.Atoi(v); err == nil {
+			return i, true
+		}
+	}
+	if f, ok := n.value.(float64); ok {
+		d.addf(n.pos, path, "a whole number is wanted, not %v", f)
+		return 0, false
+	}
+	d.addf(n.pos, path, "a whole number is wanted, not %s", kind(n.value))
+	return 0, false
+}
+
+func (d *decoder) number(path string, n *node) (float64, bool) {
+	switch v := n.value.(type) {
+	case int64:
+		return float64(v), true
+	case float64:
+		return v, true
+	case string:
+		if f, ok := number(v).(float64); ok {
+			return f, true
+		}
+		if i, ok := number(v).(int64); ok {
+			return float64(i), true
+		}
+	}
+	d.addf(n.pos, path, "a number is wanted, not %s", kind(n.value))
+	return 0, false
+}
+
+func (d *decoder) span(path string, n *node) (time.Duration, bool) {
+	s, ok := n.value.(string)
+	if !ok {
+		d.addf(n.pos, path, "a duration with its unit is wanted, such as \"30s\", not %s", kind(n.value))
+		return 0, false
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil {
+		d.addf(n.pos, path, "%.40q is not a duration; write it with a unit, such as \"30s\"", s)
+		return 0, false
+	}
+	return v, true
+}
+
+func (d *decoder) texts(path string, n *node) (out []string, ok bool) {
+	list, ok := n.value.([]*node)
+	if !ok {
+		if s, is := n.value.(string); is {
+			return []string{s}, true // one is a list of one
+		}
+		d.addf(n.pos, path, "a list of strings is wanted, not %s", kind(n.value))
+		return nil, false
+	}
+	for _, e := range list {
+		s, ok := d.text(path, e)
+		if !ok {
+			return nil, false
+		}
+		out = append(out, s)
+	}
+	return out, true
+}
+
+func (d *decoder) dict(path string, n *node) (map[string]string, bool) {
+	o, ok := n.value.(object)
+	if !ok {
+		d.addf(n.pos, path, "a block of keys and strings is wanted, not %s", kind(n.value))
+		return nil, false
+	}
+	out := map[string]string{}
+	for _, k := range o.keys() {
+		d.said[join(path, k)] = o[k].pos
+		s, ok := d.text(join(path, k), o[k])
+		if !ok {
+			return nil, false
+		}
+		out[k] = s
+	}
+	return out, true
+}
+
+// The settings of keys that are built, by where their value goes.
+
+func into[T any](read func(*decoder, string, *node) (T, bool), field func(*Config) *T) setting {
+	return func(d *decoder, path string, n *node) {
+		if v, ok := read(d, path, n); ok {
+			*field(d.to) = v
+		}
+	}
+}
+
+func text(field func(*Config) *string) setting        { return into((*decoder).line, field) }
+func flag(field func(*Config) *bool) setting          { return into((*decoder).flag, field) }
+func whole(field func(*Config) *int) setting          { return into((*decoder).whole, field) }
+func fraction(field func(*Config) *float64) setting   { return into((*decoder).number, field) }
+func span(field func(*Config) *time.Duration) setting { return into((*decoder).span, field) }
+func texts(field func(*Config) *[]string) setting     { return into((*decoder).texts, field) }
+func dict(field func(*Config) *map[string]string) setting {
+	return into((*decoder).dict, field)
+}
+
+func block(t table) setting {
+	return func(d *decoder, path string, n *node) { d.block(path, n, t) }
+}
+
+// either passes a bool and keeps nothing: both of its values ask for what
+// there is.
+func either(d *decoder, path string, n *node) { d.flag(path, n) }

@@ -1,0 +1,213 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// built holds the keys that have a behaviour, and with those of unbuilt.go all
+// keys there are. Names and meanings are those of Nomad's documentation.
+var built = table{
+	"region":             text(func(c *Config) *string { return &c.Region }),
+	"datacenter":         text(func(c *Config) *string { return &c.Datacenter }),
+	"name":               text(func(c *Config) *string { return &c.Name }),
+	"data_dir":           text(func(c *Config) *string { return &c.DataDir }),
+	"bind_addr":          text(func(c *Config) *string { return &c.BindAddr }),
+	"log_level":          logLevel,
+	"log_json":           flag(func(c *Config) *bool { return &c.LogJSON }),
+	"leave_on_interrupt": flag(func(c *Config) *bool { return &c.LeaveOnInterrupt }),
+	"leave_on_terminate": flag(func(c *Config) *bool { return &c.LeaveOnTerminate }),
+
+	"disable_update_check":        either, // there is no update check
+	"disable_anonymous_signature": either,
+
+	"addresses": block(table{
+		"http": text(func(c *Config) *string { return &c.HTTP.Addr }),
+		"rpc":  text(func(c *Config) *string { return &c.RPC.Addr }),
+		"serf": ignored,
+	}),
+	"ports": block(table{
+		"http": whole(func(c *Config) *int { return &c.HTTP.Port }),
+		"rpc":  whole(func(c *Config) *int { return &c.RPC.Port }),
+		"serf": whole(func(c *Config) *int { return &c.SerfPort }),
+	}),
+	"advertise": block(table{
+		"http": text(func(c *Config) *string { return &c.HTTP.Advertise }),
+		"rpc":  text(func(c *Config) *string { return &c.RPC.Advertise }),
+		"serf": ignored,
+	}),
+	"limits": block(table{
+		"http_max_conns_per_client": whole(func(c *Config) *int { return &c.Limits.HTTPMaxConns }),
+		"rpc_max_conns_per_client":  whole(func(c *Config) *int { return &c.Limits.RPCMaxConns }),
+		"https_handshake_timeout":   span(func(c *Config) *duration { return &c.Limits.HTTPHandshake }),
+		"http_handshake_timeout":    span(func(c *Config) *duration { return &c.Limits.HTTPHandshake }),
+		"rpc_handshake_timeout":     span(func(c *Config) *duration { return &c.Limits.RPCHandshake }),
+	}),
+	"telemetry": block(telemetryKeys),
+	"server":    block(serverKeys),
+	"client":    block(clientKeys),
+	"plugin":    plugins,
+}
+
+var telemetryKeys = table{
+	"prometheus_metrics":                     flag(func(c *Config) *bool { return &c.Telemetry.PrometheusMetrics }),
+	"collection_interval":                    span(func(c *Config) *duration { return &c.Telemetry.CollectionInterval }),
+	"disable_hostname":                       flag(func(c *Config) *bool { return &c.Telemetry.DisableHostname }),
+	"use_node_name":                          flag(func(c *Config) *bool { return &c.Telemetry.UseNodeName }),
+	"publish_allocation_metrics":             idle("metrics of allocations are not built yet"),
+	"publish_node_metrics":                   idle("metrics of nodes are not built yet"),
+	"disable_dispatched_job_summary_metrics": either, // there are no dispatched jobs
+	"disable_allocation_hook_metrics":        either,
+	"include_alloc_metadata_in_metrics":      idle("metrics of allocations are not built yet"),
+}
+
+var serverKeys = table{
+	"enabled":                   flag(func(c *Config) *bool { return &c.Server.Enabled }),
+	"data_dir":                  text(func(c *Config) *string { return &c.Server.DataDir }),
+	"bootstrap_expect":          whole(func(c *Config) *int { return &c.Server.BootstrapExpect }),
+	"num_schedulers":            whole(func(c *Config) *int { return &c.Server.NumSchedulers }),
+	"enabled_schedulers":        schedulers,
+	"heartbeat_grace":           span(func(c *Config) *duration { return &c.Server.HeartbeatGrace }),
+	"min_heartbeat_ttl":         span(func(c *Config) *duration { return &c.Server.MinHeartbeatTTL }),
+	"max_heartbeats_per_second": fraction(func(c *Config) *float64 { return &c.Server.MaxHeartbeatsPerSec }),
+	"failover_heartbeat_ttl":    span(func(c *Config) *duration { return &c.Server.FailoverHeartbeatTTL }),
+}
+
+var clientKeys = table{
+	"enabled":           flag(func(c *Config) *bool { return &c.Client.Enabled }),
+	"servers":           texts(func(c *Config) *[]string { return &c.Client.Servers }),
+	"state_dir":         text(func(c *Config) *string { return &c.Client.StateDir }),
+	"alloc_dir":         text(func(c *Config) *string { return &c.Client.AllocDir }),
+	"node_class":        text(func(c *Config) *string { return &c.Client.NodeClass }),
+	"node_pool":         text(func(c *Config) *string { return &c.Client.NodePool }),
+	"meta":              dict(func(c *Config) *map[string]string { return &c.Client.Meta }),
+	"cpu_total_compute": whole(func(c *Config) *int { return &c.Client.CPUTotalCompute }),
+	"memory_total_mb":   whole(func(c *Config) *int { return &c.Client.MemoryTotalMB }),
+	"disk_total_mb":     whole(func(c *Config) *int { return &c.Client.DiskTotalMB }),
+	"min_dynamic_port":  whole(func(c *Config) *int { return &c.Client.MinDynamicPort }),
+	"max_dynamic_port":  whole(func(c *Config) *int { return &c.Client.MaxDynamicPort }),
+	"network_interface": text(func(c *Config) *string { return &c.Client.NetworkInterface }),
+	"max_kill_timeout":  span(func(c *Config) *duration { return &c.Client.MaxKillTimeout }),
+	"cgroup_parent":     text(func(c *Config) *string { return &c.Client.CgroupParent }),
+	"gc_max_allocs":     whole(func(c *Config) *int { return &c.Client.GCMaxAllocs }),
+	"reserved": block(table{
+		"cpu":            whole(func(c *Config) *int { return &c.Client.Reserved.CPU }),
+		"memory":         whole(func(c *Config) *int { return &c.Client.Reserved.MemoryMB }),
+		"disk":           whole(func(c *Config) *int { return &c.Client.Reserved.DiskMB }),
+		"reserved_ports": text(func(c *Config) *string { return &c.Client.Reserved.Ports }),
+		"cores":          only(""),
+	}),
+	"options":     options,
+	"server_join": block(clientJoin),
+
+	"disable_remote_exec":   flag(func(c *Config) *bool { return &c.Client.DisableRemoteExec }),
+	"cpu_disable_dmidecode": either, // nothing runs dmidecode
+	"gc_volumes_on_node_gc": either, // there are no volumes
+	"network_speed":         idle("bandwidth is not scheduled"),
+	"gc_interval":           idle("directories of ended allocations go one by one, when there are more than gc_max_allocs"),
+	"gc_disk_usage_threshold": idle(
+		"directories of ended allocations go when there are more than gc_max_allocs, however full the disk is"),
+	"gc_inode_usage_threshold": idle(
+		"directories of ended allocations go when there are more than gc_max_allocs, however full the disk is"),
+	"gc_parallel_destroys": idle("directories of ended allocations go one by one"),
+}
+
+// clientJoin is how an agent finds servers: an agent tries for ever.
+var clientJoin = table{
+	"retry_join": func(d *decoder, path string, n *node) {
+		addrs, ok := d.texts(path, n)
+		if !ok {
+			return
+		}
+		for _, a := range addrs {
+			if strings.Contains(a, "=") {
+				d.addf(n.pos, path, "finding servers with a cloud provider is not built yet; allowed are addresses")
+				return
+			}
+		}
+		d.to.Client.Servers = append(slices.Clip(d.to.Client.Servers), addrs...)
+	},
+	"retry_interval": idle("an agent waits longer from try to try by itself"),
+	"retry_max":      only(0),
+	"start_join":     only(),
+}
+
+// plugins are the drivers.
+func plugins(d *decoder, path string, n *node) {
+	enabled := func(field func(*Config) *bool) setting {
+		return block(table{"config": block(table{
+			"enabled":          flag(field),
+			"no_cgroups":       only(false),
+			"denied_envvars":   only(),
+			"denied_host_uids": only(""),
+			"denied_host_gids": only(""),
+		}), "args": only()})
+	}
+	d.block(path, n, table{
+		"raw_exec":    enabled(func(c *Config) *bool { return &c.Plugins.RawExec }),
+		"mock_driver": enabled(func(c *Config) *bool { return &c.Plugins.MockDriver }),
+		"docker":      block(table{"config": unbuiltDriver, "args": unbuiltDriver}),
+		"exec":        block(table{"config": unbuiltDriver, "args": unbuiltDriver}),
+		"java":        block(table{"config": unbuiltDriver, "args": unbuiltDriver}),
+		"qemu":        block(table{"config": unbuiltDriver, "args": unbuiltDriver}),
+	})
+}
+
+func unbuiltDriver(d *decoder, path string, n *node) {
+	if !says(n) {
+		return
+	}
+	d.addf(n.pos, path, "this driver is not built yet; there are raw_exec and mock_driver")
+}
+
+// options are settings from before there were plugin blocks.
+func options(d *decoder, path string, n *node) {
+	opts, ok := d.dict(path, n)
+	if !ok {
+		return
+	}
+	for _, k := range n.value.(object).keys() {
+		at := join(path, k)
+		switch v := opts[k]; {
+		case k == "driver.raw_exec.enable" && (v == "1" || v == "true"):
+			d.to.Plugins.RawExec = true
+		case k == "driver.raw_exec.enable" && (v == "0" || v == "false" || v == ""):
+			d.to.Plugins.RawExec = false
+		case k == "driver.raw_exec.enable":
+			d.fail(at, "true or false is wanted")
+		case v != "":
+			d.fail(at, "is not built yet; allowed is driver.raw_exec.enable")
+		}
+	}
+}
+
+func logLevel(d *decoder, path string, n *node) {
+	s, ok := d.text(path, n)
+	if !ok {
+		return
+	}
+	level, known := levels[strings.ToLower(s)]
+	if !known {
+		d.addf(n.pos, path, "%.40q is not allowed; allowed are trace, debug, info, warn, error", s)
+		return
+	}
+	d.to.LogLevel, d.to.LogTrace = level, strings.EqualFold(s, "trace")
+}
+
+// schedulers passes every list that has what there is: which job types a
+// server schedules cannot be chosen yet.
+func schedulers(d *decoder, path string, n *node) {
+	list, ok := d.texts(path, n)
+	if !ok || len(list) == 0 {
+		return
+	}
+	for _, s := range list {
+		if !slices.Contains([]string{"service", "batch", "system", "sysbatch"}, s) {
+			d.addf(n.pos, path, "%.40q is not a scheduler; there are service, batch, system, sysbatch", s)
+			return
+		}
+	}
+	if !slices.Contains(list, "service") || !slices.Contains(list, "batch") {
+		d.addf(n.pos, path, "to leave out schedulers is not built yet; allowed are lists with service and batch")
+	}
+}

@@ -1,0 +1,190 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+)
+
+// Overrides are what the command line says. It is laid over the files.
+type Overrides struct {
+	Dev   bool
+	Flags []Flag
+}
+
+// Flag is one flag of the command line, in the words of the files:
+// {"-node-class", "client.node_class", "large"}.
+type Flag struct {
+	Name  string // as the user typed it, for messages
+	Key   string // with a dot before each inner key
+	Value any    // string, bool, int, []string or map[string]string
+}
+
+// maxFiles is how many files of one folder are read.
+const maxFiles = 1000
+
+// Load reads files and folders in order, of folders the files that end in .hcl
+// or .json by name, and lays flags over them. Everything wrong is returned at
+// once, as berth.Problems of the kind Invalid. With Dev the data directory is
+// a new temporary folder unless one is named; see Config.TempData.
+func Load(paths []string, flags Overrides) (*Config, error) {
+	var ps berth.Problems
+	all, files := object{}, []string{}
+	for _, path := range paths {
+		for _, file := range filesOf(path, &ps) {
+			if text, ok := readFile(file, &ps); ok {
+				merge(all, parse(file, text, &ps), "")
+				files = append(files, file)
+			}
+		}
+	}
+	for _, f := range flags.Flags {
+		merge(all, f.object(), "")
+	}
+	c := defaults(flags.Dev)
+	c.Files = files
+	d := &decoder{to: c, problems: &ps, said: map[string]string{}}
+	d.block("", &node{value: all}, built)
+	if len(ps) == 0 { // else figures may be missing that others depend on
+		d.complete(flags.Dev)
+	}
+	if len(ps) > 0 {
+		sortProblems(ps, files)
+		return nil, ps.Err()
+	}
+	if err := c.makeTemp(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// makeTemp makes the data directory of a development agent, once nothing else
+// is wrong.
+func (c *Config) makeTemp() error {
+	if !c.TempData {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "berth-dev-")
+	if err != nil {
+		return fmt.Errorf("make a data directory for development: %w", err)
+	}
+	c.DataDir = dir
+	c.dirs()
+	return nil
+}
+
+// dirs fills in the directories below the data directory.
+func (c *Config) dirs() {
+	for _, d := range []struct {
+		dir  *string
+		name string
+	}{{&c.Server.DataDir, "server"}, {&c.Client.StateDir, "client"}, {&c.Client.AllocDir, "alloc"}} {
+		if *d.dir == "" {
+			*d.dir = filepath.Join(c.DataDir, d.name)
+		}
+	}
+}
+
+func (f Flag) object() object {
+	n := f.node(f.Value)
+	keys := strings.Split(f.Key, ".")
+	for _, k := range slices.Backward(keys[1:]) {
+		n = &node{f.Name, object{k: n}}
+	}
+	return object{keys[0]: n}
+}
+
+func (f Flag) node(v any) *node {
+	switch v := v.(type) {
+	case int:
+		return &node{f.Name, int64(v)}
+	case []string:
+		var list []*node
+		for _, s := range v {
+			list = append(list, &node{f.Name, s})
+		}
+		return &node{f.Name, list}
+	case map[string]string:
+		o := object{}
+		for k, s := range v {
+			o[k] = &node{f.Name, s}
+		}
+		return &node{f.Name, o}
+	}
+	return &node{f.Name, v}
+}
+
+// filesOf returns the file, or the files of the folder.
+func filesOf(path string, ps *berth.Problems) []string {
+	info, err := os.Stat(path)
+	if err != nil {
+		*ps = append(*ps, berth.Problem{Pos: path, Text: cause(err)})
+		return nil
+	}
+	if !info.IsDir() {
+		return []string{path}
+	}
+	entries, err := os.ReadDir(path) // in order of name
+	if err != nil {
+		*ps = append(*ps, berth.Problem{Pos: path, Text: cause(err)})
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		ext := filepath.Ext(e.Name())
+		if e.IsDir() || ext != ".hcl" && ext != ".json" || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if len(out) == maxFiles {
+			*ps = append(*ps, berth.Problem{Pos: path, Text: fmt.Sprintf("more than %d files", maxFiles)})
+			break
+		}
+		out = append(out, filepath.Join(path, e.Name()))
+	}
+	return out
+}
+
+func readFile(path string, ps *berth.Problems) (text []byte, ok bool) {
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close()
+		text, err = io.ReadAll(io.LimitReader(f, maxFile+1))
+	}
+	if err != nil {
+		*ps = append(*ps, berth.Problem{Pos: path, Text: cause(err)})
+		return nil, false
+	}
+	return text, true
+}
+
+// cause leaves out the path, which stands before it.
+func cause(err error) string {
+	if e, ok := err.(*os.PathError); ok {
+		err = e.Err
+	}
+	return err.Error()
+}
+
+// sortProblems orders problems as the files and their lines are.
+func sortProblems(ps berth.Problems, files []string) {
+	place := func(p berth.Problem) (file, line int) {
+		cut := strings.LastIndexByte(p.Pos, ':')
+		if cut < 0 {
+			return slices.Index(files, p.Pos) + 1, 0
+		}
+		line, _ = strconv.Atoi(p.Pos[cut+1:])
+		return slices.Index(files, p.Pos[:cut]) + 1, line
+	}
+	slices.SortStableFunc(ps, func(a, b berth.Problem) int {
+		f, l := place(a)
+		g, m := place(b)
+		return cmp.Or(cmp.Compare(f, g), cmp.Compare(l, m), cmp.Compare(a.Path, b.Path))
+	})
+}

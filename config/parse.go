@@ -1,0 +1,352 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/hashicorp/hcl/hcl/ast"
+	"github.com/hashicorp/hcl/hcl/parser"
+	"github.com/hashicorp/hcl/hcl/token"
+
+	"berth"
+)
+
+// A node is one value of a file: a string, a bool, an int64, a float64, a list
+// or an object. The grammar is the first version of HCL, as Nomad's agent
+// reads it: quoted keys, "block { }" and "block = { }" alike.
+type node struct {
+	pos   string // file:line
+	value any    // string, bool, int64, float64, []*node or object
+}
+
+// object holds values by key. A label is a key of its own: plugin "raw_exec"
+// { } is an object raw_exec in an object plugin. A block that stands in a file
+// several times is one object.
+type object map[string]*node
+
+// Limits of one file.
+const (
+	maxFile    = 1 << 20
+	maxNesting = 50
+)
+
+// reader reads one file. It notes problems and goes on where it can.
+type reader struct {
+	file     string
+	problems *berth.Problems
+}
+
+func (r *reader) addf(pos, path, format string, args ...any) {
+	*r.problems = append(*r.problems, berth.Problem{Pos: pos, Path: path, Text: fmt.Sprintf(format, args...)})
+}
+
+func (r *reader) at(line int) string { return r.file + ":" + strconv.Itoa(max(1, line)) }
+
+// parse reads a file, recognised by its content: JSON begins with a brace.
+func parse(file string, text []byte, problems *berth.Problems) object {
+	r := &reader{file, problems}
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	switch at, ok := badUTF8(text); {
+	case len(text) > maxFile:
+		r.addf(file, "", "%d bytes are too many; allowed are %d", len(text), maxFile)
+	case !ok:
+		r.addf(r.at(lineOf(text, at)), "", "the byte 0x%02x is not UTF-8 text", text[at])
+	case deep(text):
+		r.addf(file, "", "braces and brackets nest deeper than %d", maxNesting)
+	case bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")):
+		return r.json(text)
+	default:
+		return r.hcl(text)
+	}
+	return object{}
+}
+
+func badUTF8(text []byte) (at int, ok bool) {
+	for i := 0; i < len(text); {
+		c, n := utf8.DecodeRune(text[i:])
+		if c == utf8.RuneError && n == 1 {
+			return i, false
+		}
+		i += n
+	}
+	return 0, true
+}
+
+func lineOf(text []byte, at int) int {
+	return bytes.Count(text[:min(at, len(text))], []byte{'\n'}) + 1
+}
+
+// deep says whether brackets nest further than any configuration does; parsers
+// recurse. Those inside texts count too, where they come in pairs.
+func deep(text []byte) bool {
+	depth := 0
+	for _, c := range text {
+		switch c {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth = max(0, depth-1)
+		}
+		if depth > maxNesting {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reader) hcl(text []byte) (out object) {
+	out = object{}
+	defer func() { // the library panics on some texts that are not HCL
+		if p := recover(); p != nil {
+			r.addf(r.file, "", "this is not HCL: %v", p)
+		}
+	}()
+	f, err := parser.Parse(text)
+	if err != nil {
+		pos := r.file
+		if e, ok := errors.AsType[*parser.PosError](err); ok {
+			pos, err = r.at(e.Pos.Line), e.Err
+		}
+		r.addf(pos, "", "this is not HCL: %v", err)
+		return out
+	}
+	if list, ok := f.Node.(*ast.ObjectList); ok {
+		r.items(out, "", list)
+	}
+	return out
+}
+
+func (r *reader) items(out object, path string, list *ast.ObjectList) {
+	for _, item := range list.Items {
+		to, at := out, path
+		for i, k := range item.Keys {
+			key, _ := k.Token.Value().(string)
+			pos := r.at(k.Token.Pos.Line)
+			if key == "" {
+				r.addf(pos, at, "a key is empty")
+				break
+			}
+			if i < len(item.Keys)-1 { // what follows is its label
+				inner := object{}
+				r.put(to, at, key, &node{pos, inner})
+				if have, ok := to[key].value.(object); ok {
+					inner = have
+				}
+				to, at = inner, join(at, key)
+				continue
+			}
+			if n := r.value(join(at, key), pos, item.Val); n != nil {
+				r.put(to, at, key, n)
+			}
+		}
+	}
+}
+
+// put sets a key, or merges with what a block of the same name has.
+func (r *reader) put(to object, path, key string, n *node) {
+	n = r.fold(join(path, key), n)
+	have := to[key]
+	if have == nil {
+		to[key] = n
+		return
+	}
+	old, isObject := have.value.(object)
+	add, also := n.value.(object)
+	if !isObject || !also {
+		r.addf(n.pos, join(path, key), "is set twice; first at %s", have.pos)
+		return
+	}
+	for k, inner := range add {
+		r.put(old, join(path, key), k, inner)
+	}
+}
+
+// fold makes a list of objects the one object they are together: JSON has
+// repeated blocks so.
+func (r *reader) fold(path string, n *node) *node {
+	list, ok := n.value.([]*node)
+	if !ok || len(list) == 0 {
+		return n
+	}
+	for _, e := range list {
+		if _, ok := e.value.(object); !ok {
+			return n
+		}
+	}
+	out := object{}
+	for _, e := range list {
+		for k, inner := range e.value.(object) {
+			r.put(out, path, k, inner)
+		}
+	}
+	return &node{n.pos, out}
+}
+
+func (r *reader) value(path, pos string, v ast.Node) *node {
+	switch v := v.(type) {
+	case *ast.LiteralType:
+		return r.literal(path, v.Token)
+	case *ast.ListType:
+		list := make([]*node, 0, len(v.List))
+		for _, e := range v.List {
+			if n := r.value(path, pos, e); n != nil {
+				list = append(list, n)
+			}
+		}
+		return &node{pos, list}
+	case *ast.ObjectType:
+		inner := object{}
+		r.items(inner, path, v.List)
+		return &node{pos, inner}
+	}
+	r.addf(pos, path, "has no value")
+	return nil
+}
+
+func (r *reader) literal(path string, t token.Token) *node {
+	pos := r.at(t.Pos.Line)
+	var v any
+	switch t.Type {
+	case token.NUMBER, token.FLOAT:
+		v = number(t.Text)
+	case token.BOOL, token.STRING, token.HEREDOC:
+		v = t.Value()
+	}
+	if v == nil {
+		r.addf(pos, path, "%.40q is not a value", t.Text)
+		return nil
+	}
+	return &node{pos, v}
+}
+
+// number reads a number, or returns nil if it is none that fits.
+func number(s string) any {
+	if n, err := strconv.ParseInt(s, 0, 64); err == nil {
+		return n
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+		return nil
+	}
+	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return int64(f)
+	}
+	return f
+}
+
+func (r *reader) json(text []byte) object {
+	d := jsontext.NewDecoder(bytes.NewBuffer(text))
+	n, err := r.jsonValue(d, text, "")
+	if err == nil {
+		if _, e := d.ReadToken(); e != io.EOF {
+			err = errors.New("more text follows the object")
+		}
+	}
+	if err != nil {
+		at := int(d.InputOffset())
+		if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+			at, err = int(e.ByteOffset), e.Err
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
+			err = errors.New("the text ends in the middle")
+		}
+		r.addf(r.at(lineOf(text, at)), "", "this is not JSON: %v", err)
+		return object{}
+	}
+	out, _ := n.value.(object)
+	return out
+}
+
+func (r *reader) jsonValue(d *jsontext.Decoder, text []byte, path string) (*node, error) {
+	t, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	n := &node{pos: r.at(lineOf(text, int(d.InputOffset())))}
+	switch t.Kind() {
+	case 'n':
+		return nil, nil
+	case 't', 'f':
+		n.value = t.Bool()
+	case '"':
+		n.value = t.String()
+	case '0':
+		if n.value = number(t.String()); n.value == nil {
+			return nil, fmt.Errorf("the number %.40s is out of range", t)
+		}
+	case '{':
+		o := object{}
+		for d.PeekKind() != '}' {
+			k, err := d.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			key := k.String()
+			v, err := r.jsonValue(d, text, join(path, key))
+			if err != nil {
+				return nil, err
+			}
+			if v != nil { // null says nothing
+				o[key] = r.fold(join(path, key), v)
+			}
+		}
+		if _, err := d.ReadToken(); err != nil {
+			return nil, err
+		}
+		n.value = o
+	default:
+		list := []*node{}
+		for d.PeekKind() != ']' {
+			v, err := r.jsonValue(d, text, path)
+			if err != nil {
+				return nil, err
+			}
+			if v != nil {
+				list = append(list, v)
+			}
+		}
+		if _, err := d.ReadToken(); err != nil {
+			return nil, err
+		}
+		n.value = list
+	}
+	return n, nil
+}
+
+// merge lays b over a: see the package.
+func merge(a, b object, path string) {
+	for k, n := range b {
+		if old := a[k]; old != nil && path != "plugin" {
+			was, isObject := old.value.(object)
+			is, also := n.value.(object)
+			if isObject && also {
+				merge(was, is, join(path, k))
+				continue
+			}
+		}
+		a[k] = n
+	}
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func (o object) keys() []string {
+	out := make([]string, 0, len(o))
+	for k := range o {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,170 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"berth"
+	"berth/op"
+)
+
+// rpcStream is a stream that calls are made on, one after the other.
+type rpcStream struct {
+	conn *yamux.Stream
+	r    frameReader
+	used bool // its first byte is sent
+}
+
+// idleMost is how many streams a session keeps between calls. To open and
+// close one costs as much as a call.
+const idleMost = 16
+
+// Call calls a method at the far end, and reads the reply into out, a pointer,
+// which may be nil. Calls run side by side. If ctx ends first the far end is
+// told, and the error is the context's. Without a deadline in ctx a call may
+// take what its query may wait, and a minute.
+func (s *Session) Call(ctx context.Context, method string, in, out any) error {
+	st, err := s.take()
+	if err != nil {
+		return broken(ctx, method, err)
+	}
+	stop := s.bound(ctx, st.conn, in)
+	s.hold(st.conn)
+	again, err := st.call(s, method, in, out)
+	s.drop(st.conn)
+	if stopped := stop(); again && stopped {
+		s.put(st)
+	} else {
+		st.conn.Close()
+	}
+	return s.explain(ctx, method, err)
+}
+
+// explain gives an error that ended a call its kind; what the far end answered
+// stays as it is.
+func (s *Session) explain(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if a, ok := errors.AsType[answered](err); ok {
+		return a.error
+	}
+	return broken(ctx, what, s.over(err))
+}
+
+// answered wraps an error that the far end answered with.
+type answered struct{ error }
+
+// bound gives a stream the time that a call with in may take. stop says
+// whether ctx left it alone.
+func (s *Session) bound(ctx context.Context, conn net.Conn, in any) (stop func() bool) {
+	if _, ok := ctx.Deadline(); !ok {
+		conn.SetReadDeadline(time.Now().Add(patience(in) + time.Minute))
+	}
+	if ctx.Done() == nil {
+		return func() bool { conn.SetReadDeadline(time.Time{}); return true }
+	}
+	unhook := context.AfterFunc(ctx, func() { conn.SetDeadline(longAgo) })
+	return func() bool {
+		ok := unhook()
+		if ok {
+			conn.SetReadDeadline(time.Time{})
+		}
+		return ok
+	}
+}
+
+// patience returns how long a query may wait for something new.
+func patience(in any) time.Duration {
+	q, ok := in.(interface{ Opts() *op.Query })
+	if !ok || q.Opts().MinQueryIndex == 0 {
+		return 0
+	}
+	return boundWait(q.Opts().MaxQueryTime)
+}
+
+func (s *Session) take() (*rpcStream, error) {
+	s.mu.Lock()
+	if n := len(s.idle); n > 0 {
+		st := s.idle[n-1]
+		s.idle = s.idle[:n-1]
+		s.mu.Unlock()
+		return st, nil
+	}
+	s.mu.Unlock()
+	conn, err := s.mux.OpenStream()
+	if err != nil {
+		return nil, err
+	}
+	st := &rpcStream{conn: conn}
+	st.r.conn, st.r.patient = conn, s.server.cfg.FrameTime
+	return st, nil
+}
+
+func (s *Session) put(st *rpcStream) {
+	s.mu.Lock()
+	if len(s.idle) < idleMost {
+		s.idle = append(s.idle, st)
+		st = nil
+	}
+	s.mu.Unlock()
+	if st != nil {
+		st.conn.Close()
+	}
+}
+
+// call makes one call. again says whether the stream is at the beginning of a
+// call again.
+func (st *rpcStream) call(s *Session, method string, in, out any) (again bool, err error) {
+	buf := buffers.Get().(*[]byte)
+	defer putBuffer(buf)
+	b := (*buf)[:0]
+	if !st.used {
+		b = append(b, firstRPC)
+	}
+	seq := s.seq.Add(1)
+	b, err = plain.append(appendRequest(b, method, seq), in)
+	if err != nil {
+		return st.used, answered{berth.Errorf(berth.Invalid, "%s: encode %T: %w", method, in, err)}
+	}
+	*buf = b
+	st.used = true
+	if err := writeAll(st.conn, b, s.server.cfg.FrameTime); err != nil {
+		return false, err
+	}
+	frame, err := st.r.next(maxHeader, false)
+	if err != nil {
+		return false, err
+	}
+	h, _, err := readHeader(frame, nil)
+	if err != nil {
+		return false, err
+	}
+	if h.seq != seq {
+		return false, badFrame("the answer is to call %d, not %d", h.seq, seq)
+	}
+	frame, err = st.r.next(MaxReply, true)
+	if err != nil {
+		return false, err
+	}
+	defer st.r.done()
+	switch {
+	case h.err != "":
+		err := errorFrom(strings.ToValidUTF8(h.err, "�"), h.kind)
+		// After a request that was too large a server closes the stream.
+		kind := berth.KindOf(err)
+		return kind != berth.TooLarge && kind != berth.Limited, answered{err}
+	case out == nil:
+		return true, nil
+	}
+	if err := decode(frame, out); err != nil {
+		return true, fmt.Errorf("the answer: %w", err)
+	}
+	return true, nil
+}

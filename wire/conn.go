@@ -1,0 +1,123 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// muxConn is the connection below a yamux session. It bounds how long a write
+// may take, lifts the handshake's read deadline with the first bytes, and
+// sends the two parts of a yamux data frame, which yamux writes one after the
+// other, in one.
+type muxConn struct {
+	net.Conn
+	patient time.Duration
+	greeted atomic.Bool
+	ending  func() // called when the session is about to end, perhaps again
+
+	// Of the one goroutine of yamux that writes.
+	extended time.Time // when the write deadline was last set
+	held     []byte    // the head of a data frame whose body comes next
+}
+
+// What is joined to one write; a longer body goes by itself. yamux keeps a
+// buffer as large as the largest body for as long as a session lives, and so
+// does this; servers have thousands of sessions that mostly wait, so bodies
+// are cut to this size (see writeAll).
+const joinMost = 4 << 10
+
+func (c *muxConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.greeted.Load() {
+		c.greeted.Store(true)
+		c.Conn.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		c.ending()
+	}
+	return n, err
+}
+
+func (c *muxConn) Close() error {
+	c.ending()
+	return c.Conn.Close()
+}
+
+// A yamux frame begins with version 0, type (0: data), flags, stream, length.
+const muxHead = 12
+
+func (c *muxConn) Write(b []byte) (int, error) {
+	if len(c.held) == 0 && len(b) == muxHead && b[0] == 0 && b[1] == 0 && binary.BigEndian.Uint32(b[8:]) > 0 {
+		c.held = append(c.held, b...) // of no use to the far end before its body
+		return len(b), nil
+	}
+	// Setting a deadline costs as much as a small write, so it is set ahead.
+	if now := time.Now(); now.Sub(c.extended) > c.patient/8 {
+		c.extended = now
+		if err := c.Conn.SetWriteDeadline(now.Add(c.patient)); err != nil {
+			return 0, err
+		}
+	}
+	if len(c.held) == 0 {
+		return c.Conn.Write(b)
+	}
+	defer func() { c.held = c.held[:0] }()
+	if len(b) > joinMost {
+		if _, err := c.Conn.Write(c.held); err != nil {
+			return 0, err
+		}
+		return c.Conn.Write(b)
+	}
+	c.held = append(c.held, b...)
+	n, err := c.Conn.Write(c.held)
+	return max(0, n-muxHead), err
+}
+
+// writeAll writes b in pieces, each of which the far end must take in time.
+func writeAll(conn net.Conn, b []byte, patient time.Duration) error {
+	piece := 256 << 10
+	if _, mux := conn.(*yamux.Stream); mux {
+		piece = joinMost
+	}
+	for len(b) > 0 {
+		if err := conn.SetWriteDeadline(time.Now().Add(patient)); err != nil {
+			return err
+		}
+		n, err := conn.Write(b[:min(piece, len(b))])
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// linger ends a connection or stream whose far end may still be sending, and
+// lets it read what was written last: a TCP connection that is closed while
+// something is unread cuts that off, and who is stuck in a write reads nothing.
+func linger(conn net.Conn, most time.Duration) {
+	half, ok := conn.(interface{ CloseWrite() error })
+	if ok {
+		half.CloseWrite()
+	} else {
+		conn.Close() // of a yamux stream: for sending alone
+	}
+	conn.SetReadDeadline(time.Now().Add(most))
+	io.CopyN(io.Discard, conn, MaxReply)
+}
+
+// readFirst reads the byte that chooses a protocol.
+func readFirst(conn net.Conn) (byte, error) {
+	var b [1]byte
+	n, err := conn.Read(b[:])
+	if n == 1 {
+		return b[0], nil
+	}
+	return 0, errors.Join(errors.New("no first byte"), err)
+}

@@ -1,0 +1,226 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+)
+
+// readHead reads the beginning of a list, or of a map with isMap.
+func readHead(b []byte, isMap uint64, want string) (items int, rest []byte, err error) {
+	if len(b) == 0 || !isContainer(b[0]) || mapBit(b[0]) != isMap {
+		return 0, nil, mismatch(b, want)
+	}
+	head, _, n, err := token(b)
+	if err != nil || head == 0 || n > uint64(len(b)) { // an item takes a byte at least
+		return 0, nil, mismatch(nil, want)
+	}
+	return int(n >> isMap), b[head:], nil
+}
+
+// roomAtFirst is how many bytes a list gets before its first elements are
+// found to fit.
+const roomAtFirst = 4 << 10
+
+// A list may have so many values, and more only if they take so many bytes
+// each on the wire: a byte there can be an empty string here.
+const (
+	smallFree = 16 << 10
+	smallSize = 4
+)
+
+func readSlice(t reflect.Type) readPlan {
+	elem := readPlans.part(t.Elem())
+	bytes := t.Elem().Kind() == reflect.Uint8
+	first := max(1, roomAtFirst/max(1, int(t.Elem().Size())))
+	return func(b []byte, v reflect.Value) ([]byte, error) {
+		if bytes && len(b) > 0 && !isContainer(b[0]) { // a list of small numbers is bytes too
+			text, rest, err := readText(b)
+			if err != nil {
+				return nil, err
+			}
+			v.SetBytes(append([]byte{}, text...))
+			return rest, nil
+		}
+		n, rest, err := readHead(b, 0, "a list")
+		if err != nil {
+			return nil, err
+		}
+		v.Set(reflect.MakeSlice(t, min(n, first), min(n, first)))
+		begin := len(rest)
+		for i := range n {
+			if i == v.Len() {
+				if i >= smallFree && begin-len(rest) < smallSize*i {
+					return nil, fmt.Errorf("%d values in %d bytes are too many", i, begin-len(rest))
+				}
+				v.Grow(min(i, n-i))
+				v.SetLen(min(v.Cap(), n))
+			}
+			if rest, err = (*elem)(rest, v.Index(i)); err != nil {
+				return nil, fmt.Errorf("[%d]: %w", i, err)
+			}
+		}
+		return rest, nil
+	}
+}
+
+func readMap(t reflect.Type) readPlan {
+	key, elem := readPlans.part(t.Key()), readPlans.part(t.Elem())
+	first := max(1, roomAtFirst/max(1, int(t.Key().Size()+t.Elem().Size())))
+	return func(b []byte, v reflect.Value) ([]byte, error) {
+		n, rest, err := readHead(b, 1, "a map")
+		if err != nil {
+			return nil, err
+		}
+		v.Set(reflect.MakeMapWithSize(t, min(n, first)))
+		if n == 0 {
+			return rest, nil
+		}
+		k, x := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
+		for range n {
+			k.SetZero()
+			x.SetZero() // or this value would share what the last one points to
+			if rest, err = (*key)(rest, k); err != nil {
+				return nil, fmt.Errorf("key: %w", err)
+			}
+			if rest, err = (*elem)(rest, x); err != nil {
+				return nil, fmt.Errorf("[%.64v]: %w", k, err)
+			}
+			v.SetMapIndex(k, x)
+		}
+		return rest, nil
+	}
+}
+
+func readStruct(t reflect.Type) readPlan {
+	type field struct {
+		name  string
+		index []int
+		plan  *readPlan
+	}
+	var all []field
+	byName := map[string]int{}
+	for i, f := range fieldsOf(t) {
+		all = append(all, field{f.Name, f.Index, readPlans.part(f.Type)})
+		byName[f.Name] = i
+	}
+	return func(b []byte, v reflect.Value) ([]byte, error) {
+		n, rest, err := readHead(b, 1, "a map")
+		if err != nil {
+			return nil, err
+		}
+		next := 0 // fields mostly come in order
+		for range n {
+			value, after := cut(rest)
+			name, ok := textOf(value)
+			rest = after
+			i := next
+			if !ok || i >= len(all) || all[i].name != string(name) {
+				i, ok = byName[string(name)]
+			}
+			if !ok {
+				if value, rest = cut(rest); value == nil {
+					return nil, mismatch(nil, "a value")
+				}
+				continue
+			}
+			next = i + 1
+			f := &all[i]
+			to := v
+			if len(f.index) == 1 {
+				to = v.Field(f.index[0])
+			} else {
+				to = embedded(v, f.index)
+			}
+			if rest, err = (*f.plan)(rest, to); err != nil {
+				return nil, fmt.Errorf("%s: %w", f.name, err)
+			}
+		}
+		return rest, nil
+	}
+}
+
+// embedded returns a field of an embedded struct, which it makes if there is
+// none.
+func embedded(v reflect.Value, index []int) reflect.Value {
+	for i, n := range index {
+		if i > 0 && v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
+		}
+		v = v.Field(n)
+	}
+	return v
+}
+
+func readAny(b []byte, v reflect.Value) ([]byte, error) {
+	x, rest, err := anyOf(b)
+	if err == nil && x != nil {
+		v.Set(reflect.ValueOf(x))
+	}
+	return rest, err
+}
+
+// anyOf reads a value without a type: bool, int64, uint64 if it has to be,
+// float64, string, []any or map[string]any.
+func anyOf(b []byte) (x any, rest []byte, err error) {
+	if len(b) == 0 {
+		return nil, nil, mismatch(b, "a value")
+	}
+	switch c := b[0]; kindOf(c) {
+	case "nil":
+		return nil, b[1:], nil
+	case "a bool":
+		return c == 0xc3, b[1:], nil
+	case "a whole number":
+		n, neg, rest, err := readWhole(b)
+		if neg || n <= math.MaxInt64 {
+			return int64(n), rest, err
+		}
+		return n, rest, err
+	case "a number with a fraction":
+		if f, rest, ok := floatOf(b); ok {
+			return f, rest, nil
+		}
+	case "a string":
+		text, rest, err := readText(b)
+		return string(text), rest, err
+	case "a list":
+		n, rest, err := readHead(b, 0, "a list")
+		if err != nil {
+			return nil, nil, err
+		}
+		list := make([]any, 0, min(n, roomAtFirst/16))
+		begin := len(rest)
+		for i := range n {
+			if i >= smallFree && begin-len(rest) < smallSize*i {
+				return nil, nil, fmt.Errorf("%d values in %d bytes are too many", i, begin-len(rest))
+			}
+			if x, rest, err = anyOf(rest); err != nil {
+				return nil, nil, err
+			}
+			list = append(list, x)
+		}
+		return list, rest, nil
+	case "a map":
+		n, rest, err := readHead(b, 1, "a map")
+		if err != nil {
+			return nil, nil, err
+		}
+		m := make(map[string]any, min(n, roomAtFirst/64))
+		for range n {
+			var key []byte
+			if key, rest, err = readText(rest); err != nil {
+				return nil, nil, fmt.Errorf("key: %w", err)
+			}
+			if x, rest, err = anyOf(rest); err != nil {
+				return nil, nil, err
+			}
+			m[string(key)] = x
+		}
+		return m, rest, nil
+	}
+	return nil, nil, mismatch(b, "a value")
+}

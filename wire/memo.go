@@ -1,0 +1,76 @@
+package wire
+
+import (
+	"reflect"
+	"runtime"
+	"slices"
+	"sync"
+	"weak"
+)
+
+// Memo names a type whose values never change once they are sent, and are
+// sent often: they are encoded once. See [Once].
+type Memo struct {
+	of   reflect.Type
+	make func() *memo
+}
+
+// Once returns the Memo of *T: a server that has it in its Config encodes
+// each *T once and keeps the bytes for as long as the value lives. It is for
+// stored values, such as job versions, which are immutable; a *T that were
+// changed would go on to travel as it was.
+func Once[T any]() Memo {
+	return Memo{reflect.TypeFor[*T](), func() *memo {
+		m := &memo{bytes: map[any][]byte{}}
+		m.key = func(p any) any { return weak.Make(p.(*T)) }
+		m.forget = func(p, key any) { runtime.AddCleanup(p.(*T), m.drop, key) }
+		return m
+	}}
+}
+
+// memoMost is how many bytes a memo keeps. Past it, it starts over.
+const memoMost = 64 << 20
+
+type memo struct {
+	key    func(p any) any
+	forget func(p, key any)
+
+	mu    sync.RWMutex
+	bytes map[any][]byte
+	size  int
+}
+
+func (m *memo) append(b []byte, p any, encode func([]byte) ([]byte, error)) ([]byte, error) {
+	key := m.key(p)
+	m.mu.RLock()
+	known := m.bytes[key]
+	m.mu.RUnlock()
+	if known != nil {
+		return append(b, known...), nil
+	}
+	at := len(b)
+	b, err := encode(b)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.bytes[key] == nil {
+		if m.size > memoMost {
+			clear(m.bytes)
+			m.size = 0
+		}
+		known = slices.Clone(b[at:])
+		m.bytes[key] = known
+		m.size += len(known)
+		m.forget(p, key)
+	}
+	return b, nil
+}
+
+func (m *memo) drop(key any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.size -= len(m.bytes[key])
+	delete(m.bytes, key)
+}

@@ -1,0 +1,255 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/op"
+)
+
+// header is what precedes an argument or a reply.
+type header struct {
+	method string
+	seq    uint64
+	err    string
+	kind   berth.Kind
+}
+
+// readHeader reads a header frame. method is looked up, so that a known name
+// costs no memory.
+func readHeader(frame []byte, known func(name []byte) *method) (h header, m *method, err error) {
+	err = fields(frame, func(key, value []byte) error {
+		text, isText := textOf(value)
+		ok := isText
+		switch string(key) {
+		case "ServiceMethod", "Method":
+			if known != nil {
+				if m = known(text); m != nil {
+					h.method = m.name
+					break
+				}
+			}
+			h.method = string(text)
+		case "Seq":
+			h.seq, ok = wholeOf(value)
+		case "Error":
+			if isText {
+				h.err = string(text)
+			} else {
+				h.err, ok = errorIn(value)
+			}
+		case "Kind":
+			h.kind = berth.Kind(text)
+		default:
+			ok = true
+		}
+		if !ok {
+			return badFrame("%s in a header has the wrong type", key)
+		}
+		return nil
+	})
+	return h, m, err
+}
+
+// errorIn reads an error that is a map with a Message.
+func errorIn(value []byte) (text string, ok bool) {
+	if len(value) == 0 || !isContainer(value[0]) || mapBit(value[0]) == 0 {
+		return "", false
+	}
+	text = "unknown error"
+	err := fields(value, func(key, value []byte) error {
+		if t, isText := textOf(value); isText && string(key) == "Message" {
+			text = string(t)
+		}
+		return nil
+	})
+	return text, err == nil
+}
+
+func appendRequest(b []byte, method string, seq uint64) []byte {
+	b = appendString(append(b, 0x82), "ServiceMethod")
+	b = appendString(appendString(b, method), "Seq")
+	return appendUint(b, seq)
+}
+
+func appendResponse(b []byte, h *header) []byte {
+	n := byte(0x83)
+	if h.kind != "" {
+		n++
+	}
+	b = appendString(append(b, n), "ServiceMethod")
+	b = appendString(appendString(b, h.method), "Seq")
+	b = appendString(appendUint(b, h.seq), "Error")
+	b = appendString(b, h.err)
+	if h.kind != "" {
+		b = appendString(appendString(b, "Kind"), string(h.kind))
+	}
+	return b
+}
+
+// serveRPC answers the calls on one stream, one at a time.
+func (s *Server) serveRPC(ctx context.Context, r *frameReader, peer *Peer) error {
+	for {
+		frame, err := r.next(maxHeader, false)
+		if err != nil {
+			return err
+		}
+		h, m, err := readHeader(frame, func(name []byte) *method { return s.methods[string(name)] })
+		if err != nil {
+			return err
+		}
+		arg, err := r.next(limitFor(m, peer), true)
+		if err != nil {
+			if berth.KindOf(err) == berth.TooLarge || berth.KindOf(err) == berth.Limited {
+				s.reply(r, h, nil, err) // the caller should learn why, though the connection ends
+				linger(r.conn, s.cfg.FrameTime)
+			}
+			return err
+		}
+		r.disarm()
+		if m == nil {
+			err = errNoMethod(h.method)
+			if err := s.reply(r, h, nil, err); err != nil {
+				return err
+			}
+			r.done()
+			continue
+		}
+		if err := s.serveCall(ctx, m, h, r, arg, peer); err != nil {
+			return err
+		}
+	}
+}
+
+func errNoMethod(name string) error {
+	return berth.Errorf(berth.Invalid, "rpc: can't find method %.64s", name)
+}
+
+// serveCall answers one call.
+func (s *Server) serveCall(ctx context.Context, m *method, h header, r *frameReader, arg []byte, peer *Peer) error {
+	wait, waits := waitOf(arg)
+	ctx, cancel := context.WithTimeout(ctx, wait+s.cfg.CallTime)
+	defer cancel()
+
+	// A call that waits is given up when the caller is gone, which only a read
+	// can tell. The reader belongs to the watcher until it has spoken.
+	var next chan error
+	if waits {
+		next = make(chan error, 1)
+		go func() {
+			err := r.peek()
+			if err != nil {
+				cancel()
+			}
+			next <- err
+		}()
+	}
+	reply, err := s.run(ctx, m, &Call{Method: m.name, Peer: peer, arg: arg})
+	err = s.reply(r, h, reply, err)
+	if waits {
+		if err != nil {
+			r.conn.SetReadDeadline(longAgo) // so that the watcher ends too
+		}
+		gone := <-next
+		if err == nil {
+			err = gone
+		}
+	}
+	if err == nil {
+		r.done()
+	}
+	return err
+}
+
+// run calls the handler. Its panic fails the call alone.
+func (s *Server) run(ctx context.Context, m *method, c *Call) (reply any, err error) {
+	defer m.inProcess.Add(-1)
+	if n := m.inProcess.Add(1); n > m.maxCalls {
+		return nil, berth.Errorf(berth.Limited, "%s: %d calls are in progress already; try again later", m.name, m.maxCalls)
+	}
+	defer s.rescue(m, &err)
+	return m.handle(ctx, c)
+}
+
+func (s *Server) rescue(m *method, err *error) {
+	if p := recover(); p != nil {
+		s.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "a handler panicked",
+			slog.String("method", m.name), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		*err = fmt.Errorf("%s: internal error", m.name)
+	}
+}
+
+// buffers are for one message to be written in one piece.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// largeBuffer is the capacity beyond which a buffer is left to the collector.
+const largeBuffer = 256 << 10
+
+func putBuffer(b *[]byte) {
+	if cap(*b) <= largeBuffer {
+		*b = (*b)[:0]
+		buffers.Put(b)
+	}
+}
+
+// reply writes the answer to a call.
+func (s *Server) reply(r *frameReader, h header, reply any, failed error) error {
+	buf := buffers.Get().(*[]byte)
+	defer putBuffer(buf)
+	b := *buf
+	if failed == nil {
+		b = appendResponse(b[:0], &h)
+		at := len(b)
+		b, failed = s.encode.append(b, reply)
+		if failed == nil && len(b)-at > MaxReply {
+			failed = berth.Errorf(berth.TooLarge, "%s: the answer has %d bytes; allowed are %d: ask for less at a time", h.method, len(b)-at, MaxReply)
+		}
+		if failed == nil && len(b) > at && b[at] == 0xc0 { // nothing to say is an empty map
+			b = append(b[:at], 0x80)
+		}
+	}
+	if failed != nil {
+		h.err, h.kind = errorText(failed)
+		b = append(appendResponse((*buf)[:0], &h), 0x80)
+	}
+	*buf = b
+	return writeAll(r.conn, b, s.cfg.FrameTime)
+}
+
+// waitOf reads from an argument how long its query may wait for something
+// new, and whether it does at all. Up to a sixteenth is added, so that queries
+// that began together do not all end together.
+func waitOf(arg []byte) (wait time.Duration, waits bool) {
+	if len(arg) == 0 || !isContainer(arg[0]) || mapBit(arg[0]) == 0 {
+		return 0, false
+	}
+	var most uint64
+	err := fields(arg, func(key, value []byte) error {
+		switch string(key) {
+		case "MinQueryIndex":
+			n, _ := wholeOf(value)
+			waits = n > 0
+		case "MaxQueryTime":
+			most, _ = wholeOf(value)
+		}
+		return nil
+	})
+	if err != nil || !waits {
+		return 0, false
+	}
+	return boundWait(time.Duration(min(most, uint64(op.MaxWait)))), true
+}
+
+// boundWait returns how long a query that asks for d may take.
+func boundWait(d time.Duration) time.Duration {
+	if d <= 0 || d > op.MaxWait {
+		d = op.MaxWait
+	}
+	return d + rand.N(d/16+1)
+}

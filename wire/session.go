@@ -1,0 +1,228 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// Session is an open yamux session, at either end: both may call the other.
+// It is safe for use by many goroutines.
+type Session struct {
+	mux    *yamux.Session
+	server *Server // what the far end may call
+	peer   *Peer
+	room   *share
+	seq    atomic.Uint64
+	ended  chan struct{} // closed when nothing of the session runs any more
+
+	mu     sync.Mutex
+	idle   []*rpcStream
+	open   map[*yamux.Stream]bool // that somebody may be reading or writing
+	ending bool
+}
+
+// longAgo, as a deadline, ends what is waiting.
+var longAgo = time.Unix(1, 0)
+
+// nobody is the server of a session whose far end may call nothing.
+var nobody = New(Config{})
+
+// Dial opens a session to the server at addr. handlers holds the methods that
+// the far end may call in return; nil: none. ctx bounds the dialling alone.
+// The session must be closed.
+func Dial(ctx context.Context, addr string, handlers *Server) (*Session, error) {
+	if handlers == nil {
+		handlers = nobody
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, broken(ctx, "dial "+addr, err)
+	}
+	s, err := greet(ctx, conn, handlers)
+	if err != nil {
+		conn.Close()
+		return nil, broken(ctx, "dial "+addr, err)
+	}
+	life, end := context.WithCancel(context.Background())
+	go func() {
+		defer end()
+		if err := s.serve(life); err != nil {
+			handlers.complain(s.peer.Addr, err)
+		}
+	}()
+	return s, nil
+}
+
+// greet says that what follows is yamux.
+func greet(ctx context.Context, conn net.Conn, handlers *Server) (*Session, error) {
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(longAgo) })()
+	conn.SetWriteDeadline(time.Now().Add(handlers.cfg.Handshake))
+	if _, err := conn.Write([]byte{firstMux}); err != nil {
+		return nil, err
+	}
+	return newSession(conn, handlers, &Peer{Addr: conn.RemoteAddr()}, nil, true)
+}
+
+func newSession(conn net.Conn, server *Server, peer *Peer, room *share, client bool) (*Session, error) {
+	cfg := yamux.DefaultConfig()
+	cfg.LogOutput = nil
+	cfg.Logger = muxLog{server.cfg.Log, peer.Addr}
+	cfg.ConnectionWriteTimeout = 10 * time.Second // for a frame to be queued; also until a ping is answered
+	s := &Session{server: server, peer: peer, room: room, ended: make(chan struct{}), open: map[*yamux.Stream]bool{}}
+	below := &muxConn{Conn: conn, patient: server.cfg.FrameTime, ending: s.wake}
+	below.greeted.Store(client) // a server may take its time to speak
+	open := yamux.Server
+	if client {
+		open = yamux.Client
+	}
+	mux, err := open(below, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("yamux: %w", err)
+	}
+	s.mux = mux
+	peer.session = s
+	return s, nil
+}
+
+// hold notes a stream that is in use, drop that it no longer is.
+func (s *Session) hold(st *yamux.Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[st] = true; s.ending {
+		st.SetDeadline(longAgo)
+	}
+}
+
+func (s *Session) drop(st *yamux.Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, st)
+}
+
+// wake ends what waits on the session's streams. It comes before yamux knows
+// that the session has ended: yamux 0.1.2 lets those who wait spin from then
+// until it has locked each stream once, which with many streams and few
+// processors takes long.
+func (s *Session) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	for st := range s.open {
+		st.SetDeadline(longAgo)
+	}
+}
+
+// over returns err, or if the session has ended that it has: the streams tell
+// of a timeout then.
+func (s *Session) over(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil || !s.ending && !s.mux.IsClosed() {
+		return err
+	}
+	return errSessionEnded
+}
+
+var errSessionEnded = errors.New("the session has ended")
+
+func (s *Session) shut() error {
+	s.wake()
+	return s.mux.Close()
+}
+
+// serve answers what the far end calls, until the session ends. It waits for
+// the handlers, and returns an error if the peer was at fault.
+func (s *Session) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var streams sync.WaitGroup
+	defer close(s.ended)
+	defer streams.Wait()
+	defer cancel(nil)
+	defer s.shut()
+	defer context.AfterFunc(ctx, func() { s.shut() })()
+	var open atomic.Int64
+	for {
+		st, err := s.mux.AcceptStream()
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+				return cause
+			}
+			if err == io.EOF || errors.Is(err, yamux.ErrSessionShutdown) {
+				err = nil
+			}
+			return err
+		}
+		if err := s.mayOpen(open.Add(1)); err != nil {
+			open.Add(-1)
+			st.Close()
+			// Streams that are closed on our side alone still count for yamux.
+			if s.mux.NumStreams() > 2*streamsKnown {
+				return err
+			}
+			s.server.warn.warn("stream refused: the session has too many", "address", s.peer.Addr, "open", s.mux.NumStreams())
+			continue
+		}
+		streams.Go(func() {
+			defer open.Add(-1)
+			defer st.Close()
+			s.hold(st)
+			defer s.drop(st)
+			// A peer that sends what no sane one does loses its session.
+			err := s.server.serveStream(ctx, st, s.peer, s.room)
+			if bad := (errFrame{}); errors.As(err, &bad) {
+				cancel(err)
+			} else if err = s.over(err); err != errSessionEnded {
+				s.server.complain(s.peer.Addr, err)
+			}
+		})
+	}
+}
+
+func (s *Session) mayOpen(n int64) error {
+	most := int64(streamsStranger)
+	if s.peer.Value() != nil || s.server == nobody {
+		most = streamsKnown
+	}
+	if n > most {
+		return badFrame("more than %d streams", most)
+	}
+	return nil
+}
+
+// Peer returns the far end.
+func (s *Session) Peer() *Peer { return s.peer }
+
+// Done returns a channel that is closed when the session has broken or was
+// closed.
+func (s *Session) Done() <-chan struct{} { return s.mux.CloseChan() }
+
+// Close ends the session. Calls in progress fail; handlers of what the far end
+// called are cancelled, and Close waits for them, so that none of them may
+// call it.
+func (s *Session) Close() error {
+	err := s.shut()
+	<-s.ended
+	return err
+}
+
+// muxLog passes on what yamux has to say: mostly how connections ended.
+type muxLog struct {
+	log *slog.Logger
+	who net.Addr
+}
+
+func (l muxLog) Print(v ...any)            { l.say(fmt.Sprint(v...)) }
+func (l muxLog) Printf(f string, v ...any) { l.say(fmt.Sprintf(f, v...)) }
+func (l muxLog) Println(v ...any)          { l.say(fmt.Sprint(v...)) }
+func (l muxLog) say(s string)              { l.log.Debug(strings.TrimSpace(s), "address", l.who) }

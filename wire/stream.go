@@ -1,0 +1,293 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"berth"
+)
+
+// Stream is one streaming RPC: frames of bytes both ways. One goroutine may
+// send while another receives.
+type Stream struct {
+	conn    net.Conn
+	r       *frameReader
+	patient time.Duration
+	sess    *Session    // of the caller; nil at the server
+	unhook  func() bool // of the caller's context
+
+	// At the server, until the first Recv, a watcher has the reader: it tells a
+	// handler that only sends when the caller is gone.
+	watched   chan error
+	receiving atomic.Bool
+
+	mu       sync.Mutex
+	accepted bool // the answer has begun; always so at the caller
+	closed   bool // for sending
+	buf      []byte
+}
+
+// Stream opens a streaming RPC at the far end. It ends with ctx, or when it is
+// closed, which the caller must do.
+func (s *Session) Stream(ctx context.Context, method string, in any) (*Stream, error) {
+	b := append(appendString(append([]byte{firstStream}, 0x81), "Method"), appendString(nil, method)...)
+	b, err := plain.append(b, in)
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "%s: encode %T: %w", method, in, err)
+	}
+	conn, err := s.mux.OpenStream()
+	if err != nil {
+		return nil, broken(ctx, method, err)
+	}
+	s.hold(conn)
+	st := &Stream{
+		conn: conn, sess: s, patient: s.server.cfg.FrameTime, accepted: true,
+		r:      &frameReader{conn: conn, patient: s.server.cfg.FrameTime},
+		unhook: context.AfterFunc(ctx, func() { conn.SetDeadline(longAgo); conn.Close() }),
+	}
+	if err := st.begin(b, s.server.cfg.CallTime); err != nil {
+		st.Close()
+		return nil, s.explain(ctx, method, err)
+	}
+	return st, nil
+}
+
+// begin asks for the stream and waits until it is accepted.
+func (s *Stream) begin(request []byte, within time.Duration) error {
+	if err := writeAll(s.conn, request, s.patient); err != nil {
+		return err
+	}
+	s.r.arm(within)
+	frame, err := s.r.next(maxHeader, false)
+	if err != nil {
+		return err
+	}
+	s.r.disarm()
+	h, _, err := readHeader(frame, nil)
+	if err == nil && h.err != "" {
+		err = answered{errorFrom(h.err, h.kind)}
+	}
+	return err
+}
+
+// Send sends one frame. The far end must take it in time.
+func (s *Stream) Send(payload []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.send(payload, "", "")
+}
+
+// send sends what there is to say: that the stream is accepted if that was not
+// said, a payload, or what the stream ended with.
+func (s *Stream) send(payload []byte, text string, kind berth.Kind) error {
+	if s.closed {
+		return berth.Errorf(berth.Unavailable, "the stream is closed for sending")
+	}
+	b := s.buf[:0]
+	refuse := !s.accepted && text != ""
+	if !s.accepted {
+		s.accepted = true
+		b = appendEnd(b, text, kind)
+	}
+	switch {
+	case refuse: // which is the whole answer
+	case text != "":
+		b = appendEnd(b, text, kind)
+	case payload != nil:
+		b = appendString(append(b, 0x82), "Error")
+		b = appendRawHead(appendString(append(b, 0xc0), "Payload"), len(payload))
+		b = append(b, payload...)
+	}
+	if cap(b) <= smallBuffer {
+		s.buf = b
+	}
+	return writeAll(s.conn, b, s.patient)
+}
+
+// Accept tells the caller that the stream is accepted, before there is
+// something to send.
+func (s *Stream) Accept() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.accepted {
+		return nil
+	}
+	return s.send(nil, "", "")
+}
+
+// Recv returns the payload of the next frame. At the end it returns io.EOF, or
+// the error that the far end ended the stream with.
+func (s *Stream) Recv() ([]byte, error) {
+	if err := s.Accept(); err != nil { // the caller may wait for it
+		return nil, err
+	}
+	if err := s.unwatch(); err != nil {
+		return nil, ended(err)
+	}
+	for {
+		s.r.done()
+		frame, err := s.r.next(MaxFrame, false)
+		if err != nil {
+			return nil, ended(err)
+		}
+		var payload []byte
+		h, _, err := readHeader(frame, nil)
+		if err == nil && h.err != "" {
+			return nil, errorFrom(h.err, h.kind)
+		}
+		if err == nil {
+			err = fields(frame, func(key, value []byte) error {
+				if string(key) == "Payload" {
+					payload, _ = textOf(value)
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(payload) > 0 {
+			return append([]byte(nil), payload...), nil
+		}
+	}
+}
+
+func ended(err error) error {
+	if err == io.EOF {
+		return io.EOF
+	}
+	return berth.Errorf(berth.Unavailable, "stream: %w", err)
+}
+
+// watch waits for the caller to send something or be gone, and in the second
+// case calls gone, unless the handler receives and so is told by Recv.
+func (s *Stream) watch(gone func()) {
+	s.watched = make(chan error, 1)
+	go func() {
+		err := s.r.peek()
+		if err != nil && !s.receiving.Load() {
+			gone()
+		}
+		s.watched <- err
+	}()
+}
+
+// unwatch takes the reader back from the watcher.
+func (s *Stream) unwatch() error {
+	if s.watched == nil {
+		return nil
+	}
+	s.receiving.Store(true)
+	err := <-s.watched
+	s.watched = nil
+	return err
+}
+
+// CloseSend tells the far end that nothing more will be sent; it can still be
+// received from, for five minutes. A method whose handler only sends takes it
+// for the end of the stream.
+func (s *Stream) CloseSend() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if half, ok := s.conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return s.conn.Close() // of a yamux stream: for sending alone
+}
+
+// Close ends the stream both ways.
+func (s *Stream) Close() error {
+	if s.sess != nil {
+		s.unhook()
+		s.sess.drop(s.conn.(*yamux.Stream))
+	}
+	s.conn.SetDeadline(longAgo) // ends a Recv or Send in progress
+	return s.conn.Close()
+}
+
+// serveStreaming serves one streaming RPC.
+func (s *Server) serveStreaming(ctx context.Context, r *frameReader, peer *Peer) error {
+	frame, err := r.next(maxHeader, false)
+	if err != nil {
+		return err
+	}
+	h, m, err := readHeader(frame, func(name []byte) *method { return s.streams[string(name)] })
+	if err != nil {
+		return err
+	}
+	arg, err := r.next(limitFor(m, peer), true)
+	if err != nil {
+		return err
+	}
+	r.disarm()
+	st := &Stream{conn: r.conn, r: r, patient: s.cfg.FrameTime}
+	if m == nil {
+		err = errNoMethod(h.method)
+	} else {
+		// The argument is valid until the first Recv, and the handler may
+		// decode it after that.
+		err = s.runStream(ctx, m, &Call{Method: m.name, Peer: peer, arg: append([]byte(nil), arg...)}, st)
+	}
+	return st.finish(err)
+}
+
+func (s *Server) runStream(ctx context.Context, m *method, c *Call, st *Stream) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		st.conn.SetReadDeadline(longAgo)
+		st.unwatch()
+	}()
+	defer cancel()
+	st.watch(cancel)
+	defer m.inProcess.Add(-1)
+	if n := m.inProcess.Add(1); n > m.maxCalls {
+		return berth.Errorf(berth.Limited, "%s: %d streams are open already; try again later", m.name, m.maxCalls)
+	}
+	defer s.rescue(m, &err)
+	return m.stream(ctx, c, st)
+}
+
+// finish tells the caller how the stream ended.
+func (s *Stream) finish(failed error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	var text string
+	var kind berth.Kind
+	if failed != nil && !errors.Is(failed, io.EOF) {
+		text, kind = errorText(failed)
+	}
+	if err := s.send(nil, text, kind); err != nil {
+		return err
+	}
+	if _, tcp := s.conn.(*net.TCPConn); tcp {
+		linger(s.conn, time.Second)
+	}
+	return nil
+}
+
+// appendEnd appends a frame that says how a stream begins or ends. No error is
+// nil, which reads as an absent one and as an empty text alike.
+func appendEnd(b []byte, text string, kind berth.Kind) []byte {
+	if text == "" {
+		return append(appendString(append(b, 0x81), "Error"), 0xc0)
+	}
+	if kind == "" {
+		return appendString(appendString(append(b, 0x81), "Error"), text)
+	}
+	b = appendString(appendString(append(b, 0x82), "Error"), text)
+	return appendString(appendString(b, "Kind"), string(kind))
+}
