@@ -1,0 +1,162 @@
+package berth_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// floors is the map of the house: a package may import what stands on the
+// lines above its own. Packages on one line do not know of each other. A name
+// that ends in /... stands for all packages below it that are not named
+// themselves; those may know of each other.
+const floors = `
+internal/...
+berth
+acl diff jobspec internal/saferoot
+op
+state
+state/statetest invariant
+schedule/place schedule/reconcile
+schedule
+worker leader leader/broker leader/planner leader/heartbeat
+consensus/... gossip wire/...
+consensus
+api client
+agent/...
+agent
+config server ui
+cli
+cmd/berth
+bench/... test/...
+`
+
+// agentSees is all of ours that the agent's house may import beside itself.
+var agentSees = []string{"berth", "op", "client", "wire", "internal"}
+
+// TestFloors keeps the map true.
+func TestFloors(t *testing.T) {
+	floor := map[string]int{}
+	for i, line := range strings.Split(strings.TrimSpace(floors), "\n") {
+		for _, pkg := range strings.Fields(line) {
+			floor[pkg] = i
+		}
+	}
+	place := func(pkg string) (string, int, bool) {
+		if i, ok := floor[pkg]; ok {
+			return pkg, i, true
+		}
+		for dir := pkg; ; {
+			cut := strings.LastIndexByte(dir, '/')
+			if cut < 0 {
+				i, ok := floor[pkg+"/..."]
+				return pkg + "/...", i, ok
+			}
+			dir = dir[:cut]
+			if i, ok := floor[dir+"/..."]; ok {
+				return dir + "/...", i, true
+			}
+		}
+	}
+	for _, f := range sources(t) {
+		name, at, known := place(f.pkg)
+		if !known {
+			t.Errorf("%s is not on the map", f.pkg)
+			continue
+		}
+		for _, imp := range f.imports {
+			below, i, ok := place(imp)
+			family := below == name && strings.HasSuffix(name, "/...")
+			if !ok || i >= at && !family {
+				t.Errorf("%s: %s imports %s, which does not stand above it", f.path, f.pkg, imp)
+			}
+			if agentsHouse(f.pkg) && !agentsHouse(imp) && !seen(imp) {
+				t.Errorf("%s: the agent imports %s; it sees %s only", f.path, imp, strings.Join(agentSees, ", "))
+			}
+		}
+	}
+}
+
+func agentsHouse(pkg string) bool { return pkg == "agent" || strings.HasPrefix(pkg, "agent/") }
+
+func seen(imp string) bool {
+	for _, s := range agentSees {
+		if imp == s || strings.HasPrefix(imp, s+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestPackageComments: each package opens with its promise.
+func TestPackageComments(t *testing.T) {
+	promise := map[string]bool{}
+	for _, f := range sources(t) {
+		if f.file.Doc != nil && len(f.file.Doc.Text()) > 40 {
+			promise[f.pkg] = true
+		} else if _, ok := promise[f.pkg]; !ok {
+			promise[f.pkg] = false
+		}
+	}
+	for pkg, ok := range promise {
+		if !ok {
+			t.Errorf("package %s does not say what it promises", pkg)
+		}
+	}
+}
+
+// source is a file of one of our packages that is not a test.
+type source struct {
+	path, pkg string
+	imports   []string // ours, without the module's name
+	file      *ast.File
+}
+
+func sources(t *testing.T) (out []source) {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); name == "testdata" || path != "." && (strings.HasPrefix(name, ".") || nested(path)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		s := source{path: path, pkg: filepath.ToSlash(filepath.Dir(path)), file: file}
+		if s.pkg == "." {
+			s.pkg = "berth"
+		}
+		for _, spec := range file.Imports {
+			imp, _ := strconv.Unquote(spec.Path.Value)
+			if imp == "berth" || strings.HasPrefix(imp, "berth/") {
+				s.imports = append(s.imports, strings.TrimPrefix(imp, "berth/"))
+			}
+		}
+		out = append(out, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// nested says whether a folder is a module of its own.
+func nested(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
