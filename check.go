@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -54,6 +55,14 @@ func (j *Job) Warnings() (out []string) {
 		}
 		if g.Count == 0 {
 			out = append(out, fmt.Sprintf("group %q: count is 0, so nothing of it will run", g.Name))
+		}
+		for _, t := range g.Tasks {
+			if t.Resources.DiskMB != 0 {
+				out = append(out, fmt.Sprintf("group %q, task %q: resources.disk has no effect; the group's ephemeral_disk does", g.Name, t.Name))
+			}
+			if t.Resources.IOPS != 0 {
+				out = append(out, fmt.Sprintf("group %q, task %q: resources.iops has no effect", g.Name, t.Name))
+			}
 		}
 	}
 	return out
@@ -114,7 +123,7 @@ func (c *checker) job(j *Job) {
 	}
 	c.twins(at+".group", len(j.TaskGroups), func(i int) string { return j.TaskGroups[i].Name })
 	for _, g := range j.TaskGroups {
-		c.group(fmt.Sprintf("%s.group[%s]", at, clip(g.Name, 64)), g)
+		c.group(fmt.Sprintf("%s.group[%s]", at, clip(g.Name, 64)), j, g)
 	}
 }
 
@@ -189,13 +198,15 @@ func (c *checker) texts(at string, m map[string]string) {
 	}
 }
 
-func (c *checker) group(at string, g *TaskGroup) {
+// group checks a group. Blocks that it took over from the job are the same
+// pointers and were checked there; so it is with tasks.
+func (c *checker) group(at string, j *Job, g *TaskGroup) {
 	c.name(at+".name", g.Name)
 	c.between(at+".count", int64(g.Count), 0, MaxCount)
 	c.texts(at+".meta", g.Meta)
 	c.conditions(at, g.Constraints, g.Affinities)
 	c.restart(at+".restart", g.RestartPolicy)
-	if g.ReschedulePolicy != nil {
+	if g.ReschedulePolicy != nil && g.ReschedulePolicy != j.Reschedule {
 		c.reschedule(at+".reschedule", g.ReschedulePolicy)
 	}
 	if g.EphemeralDisk != nil {
@@ -203,7 +214,7 @@ func (c *checker) group(at string, g *TaskGroup) {
 	}
 	c.period(at+".shutdown_delay", g.ShutdownDelay, 0)
 	c.networks(at, g.Networks)
-	c.unbuiltGroup(at, g)
+	c.unbuiltGroup(at, j, g)
 
 	switch n := len(g.Tasks); {
 	case n == 0:
@@ -215,7 +226,7 @@ func (c *checker) group(at string, g *TaskGroup) {
 	c.twins(at+".task", len(g.Tasks), func(i int) string { return g.Tasks[i].Name })
 	logs, leaders := 0, 0
 	for _, t := range g.Tasks {
-		c.task(fmt.Sprintf("%s.task[%s]", at, clip(t.Name, 64)), t)
+		c.task(fmt.Sprintf("%s.task[%s]", at, clip(t.Name, 64)), g, t)
 		if !t.LogConfig.Disabled {
 			logs += min(t.LogConfig.MaxFiles, math.MaxInt32) * min(t.LogConfig.MaxFileSizeMB, math.MaxInt32) * 2
 		}
@@ -231,7 +242,7 @@ func (c *checker) group(at string, g *TaskGroup) {
 	}
 }
 
-func (c *checker) task(at string, t *Task) {
+func (c *checker) task(at string, g *TaskGroup, t *Task) {
 	c.name(at+".name", t.Name)
 	c.driver(at, t)
 	c.line(at+".user", t.User, MaxNameLen)
@@ -243,7 +254,9 @@ func (c *checker) task(at string, t *Task) {
 	}
 	c.conditions(at, t.Constraints, t.Affinities)
 	c.resources(at+".resources", t.Resources)
-	c.restart(at+".restart", t.RestartPolicy)
+	if t.RestartPolicy != g.RestartPolicy {
+		c.restart(at+".restart", t.RestartPolicy)
+	}
 	c.period(at+".kill_timeout", t.KillTimeout, 0)
 	c.period(at+".shutdown_delay", t.ShutdownDelay, 0)
 	if t.KillSignal != "" && !slices.Contains(signals, strings.ToUpper(t.KillSignal)) {
@@ -272,6 +285,7 @@ func (c *checker) resources(at string, r *Resources) {
 
 func (c *checker) restart(at string, p *RestartPolicy) {
 	c.oneOf(at+".mode", p.Mode, RestartDelay, RestartFail)
+	c.unbuilt(p.RenderTemplates, at+".render_templates", "")
 	c.between(at+".attempts", int64(p.Attempts), 0, 1_000_000)
 	c.period(at+".interval", p.Interval, minInterval)
 	c.period(at+".delay", p.Delay, 0)
@@ -370,7 +384,7 @@ func (c *checker) condition(at, left, operand, right string) {
 		return
 	case OpDistinctProperty:
 		if right != "" {
-			n, err := parseCount(right)
+			n, err := strconv.Atoi(right)
 			if err != nil || n < 1 {
 				c.addf(at+".value", "%q is not a count of at least 1", clip(right, 64))
 			}
@@ -395,11 +409,6 @@ func (c *checker) condition(at, left, operand, right string) {
 	}
 	c.target(at+".attribute", left)
 	c.target(at+".value", right)
-}
-
-func parseCount(s string) (n int, err error) {
-	_, err = fmt.Sscanf(s, "%d", &n)
-	return n, err
 }
 
 // nodeProperties are what ${node.…} may name.

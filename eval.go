@@ -124,8 +124,8 @@ type Timeline struct {
 	Dequeued   int64
 	Planned    int64 // the first plan was handed in
 	Applied    int64 // the last plan was handed in
-	Deliveries int // how often a worker was given it
-	Refused    int // how many of its plans were refused in part or whole
+	Deliveries int   // how often a worker was given it
+	Refused    int   // how many of its plans were refused in part or whole
 }
 
 // Missed says what a blocked evaluation lacked, so that it is woken by a

@@ -98,7 +98,7 @@ func snake(s string) string {
 
 // blockDefaults are what a block starts from when its text says nothing more.
 var blockDefaults = map[reflect.Type]any{
-	reflect.TypeFor[Affinity]():           Affinity{Weight: 50},
+	reflect.TypeFor[Affinity]():           Affinity{Operand: OpEqual, Weight: 50},
 	reflect.TypeFor[Constraint]():         Constraint{Operand: OpEqual},
 	reflect.TypeFor[Spread]():             Spread{Weight: 50},
 	reflect.TypeFor[EphemeralDisk]():      EphemeralDisk{SizeMB: 300},
@@ -123,16 +123,23 @@ func isBlock(t reflect.Type) bool {
 
 func (d *decoder) structure(dst reflect.Value, src Tree, path string, skip ...string) {
 	known := fields(dst.Type())
+	spelt := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(src)) {
 		v := src[name]
+		lower := strings.ToLower(name)
+		if other, twice := spelt[lower]; twice && known[lower].index != nil {
+			d.problems.Addf(join(path, known[lower].file), "is there twice, as %q and %q", other, name)
+			continue
+		}
+		spelt[lower] = name
 		if v == nil || slices.ContainsFunc(skip, func(s string) bool { return strings.EqualFold(s, name) }) {
 			continue
 		}
-		f, ok := known[strings.ToLower(name)]
+		f, ok := known[lower]
 		switch {
 		case ok:
 			d.value(dst.FieldByIndex(f.index), v, join(path, f.file))
-		case says(v) && !obsolete[strings.ToLower(name)]:
+		case says(v) && !obsolete[lower]:
 			d.problems.Addf(join(path, clip(name, 64)), "there is no such field")
 		}
 	}
@@ -176,6 +183,13 @@ func (d *decoder) value(dst reflect.Value, src any, path string) {
 	}
 	t := dst.Type()
 	switch {
+	case t == reflect.TypeFor[RawTree]():
+		if tree, ok := src.(Tree); ok {
+			dst.Set(reflect.ValueOf(RawTree(tree)))
+		} else {
+			d.mismatch(path, "an object", src)
+		}
+		return
 	case t == reflect.TypeFor[time.Duration]():
 		d.duration(dst, src, path)
 		return
@@ -239,6 +253,8 @@ func (d *decoder) mismatch(path, want string, src any) {
 // describe names a value in an error without repeating all of it.
 func describe(src any) string {
 	switch v := src.(type) {
+	case nil:
+		return "null"
 	case string:
 		return strconv.Quote(clip(v, 40))
 	case Number:
@@ -465,6 +481,9 @@ func plain(src any) any {
 			return n
 		}
 		f, _ := strconv.ParseFloat(string(v), 64)
+		if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return int64(f) // 1e3 and 1000 are equal values
+		}
 		return f
 	case []any:
 		out := make([]any, len(v))

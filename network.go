@@ -11,7 +11,7 @@ type NetworkResource struct {
 	ReservedPorts []Port     `hcl:"reserved_ports"`
 	DynamicPorts  []Port     `hcl:"port"`
 	Hostname      string
-	MBits         int
+	MBits         int        `hcl:"mbits"`
 	CNI           *CNIConfig `hcl:"cni"`
 }
 

@@ -39,6 +39,7 @@ type AllocStop struct {
 const (
 	StopSurplus   = "the job wants fewer instances of the group"
 	StopReplaced  = "replaced: its tasks changed with the job"
+	StopUnfit     = "replaced: its node no longer meets the job's conditions"
 	StopNodeLost  = "its node is down"
 	StopFailed    = "replaced: it failed"
 	StopGroupGone = "the job no longer has the group"

@@ -322,14 +322,18 @@ func (r *unpacker) event() (e TaskEvent) {
 	}
 	if has&eventDetails != 0 {
 		n := r.uvarint()
-		if n > uint64(len(r.rest)) { // a pair takes at least two bytes
+		if n > uint64(len(r.rest)/2) { // a pair takes at least two bytes
 			r.fail()
 			return e
 		}
-		e.Details = make(map[string]string, n)
+		e.Details = make(map[string]string, min(n, 8)) // n is a claim so far
 		for range n {
 			k := r.text()
-			e.Details[k] = r.text()
+			v := r.text()
+			if r.bad {
+				return e
+			}
+			e.Details[k] = v
 		}
 	}
 	return e

@@ -15,6 +15,9 @@ import (
 // trees, and trees become values in one place, [Fill].
 type Tree = map[string]any
 
+// RawTree is an object that [Fill] keeps as it came, for a second look.
+type RawTree Tree
+
 // Number is a number as it was written.
 type Number string
 

@@ -38,12 +38,12 @@ func (c *checker) unbuiltJob(at string, j *Job) {
 
 const updateInstead = "allowed is max_parallel = 0, which replaces all instances at once"
 
-func (c *checker) unbuiltGroup(at string, g *TaskGroup) {
+func (c *checker) unbuiltGroup(at string, j *Job, g *TaskGroup) {
 	c.unbuilt(len(g.Spreads) > 0, at+".spread", "")
 	c.unbuilt(len(g.Volumes) > 0, at+".volume", "")
 	c.unbuilt(g.Disconnect != nil, at+".disconnect", "")
-	c.unbuilt(g.Update != nil && g.Update.MaxParallel != 0, at+".update", updateInstead)
-	c.unbuilt(g.Migrate != nil, at+".migrate", "")
+	c.unbuilt(g.Update != nil && g.Update != j.Update && g.Update.MaxParallel != 0, at+".update", updateInstead)
+	c.unbuilt(g.Migrate != nil && g.Migrate != j.Migrate, at+".migrate", "")
 	c.unbuilt(len(g.Services) > 0, at+".service", "")
 	c.unbuilt(g.MaxRunDuration != 0, at+".max_run_duration", "")
 	c.unbuilt(g.Scaling != nil, at+".scaling", "")
@@ -64,7 +64,9 @@ func (c *checker) unbuiltGroup(at string, g *TaskGroup) {
 		c.unbuilt(n.DNS != nil, nat+".dns", "")
 		c.unbuilt(n.Hostname != "", nat+".hostname", "")
 		c.unbuilt(n.CNI != nil, nat+".cni", "")
-		c.unbuilt(n.Device != "" || n.CIDR != "" || n.IP != "", nat, "device, cidr and ip cannot be asked for")
+		c.unbuilt(n.Device != "", nat+".device", "")
+		c.unbuilt(n.CIDR != "", nat+".cidr", "")
+		c.unbuilt(n.IP != "", nat+".ip", "")
 		for _, p := range append(n.ReservedPorts[:len(n.ReservedPorts):len(n.ReservedPorts)], n.DynamicPorts...) {
 			pat := nat + ".port[" + clip(p.Label, 64) + "]"
 			c.unbuilt(p.HostNetwork != "" && p.HostNetwork != "default", pat+".host_network", "")
@@ -89,7 +91,6 @@ func (c *checker) unbuiltTask(at string, t *Task) {
 	c.unbuilt(t.Identity != nil || len(t.Identities) > 0, at+".identity", "")
 	c.unbuilt(len(t.Actions) > 0, at+".action", "")
 	c.unbuilt(t.Schedule != nil, at+".schedule", "")
-	c.unbuilt(t.RestartPolicy.RenderTemplates, at+".restart.render_templates", "")
 	r, rat := t.Resources, at+".resources"
 	c.unbuilt(r.Cores != 0, rat+".cores", "ask for cpu")
 	c.unbuilt(r.MemoryMaxMB != 0, rat+".memory_max", "")
@@ -127,11 +128,13 @@ func (c *checker) driver(at string, t *Task) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(t.Config)) {
 		kind, ok := config[k]
-		if !ok {
+		switch {
+		case t.Config[k] == nil: // as good as absent
+		case !ok:
 			c.addf(at+".config."+clip(k, 64), "the driver %s has no such setting", t.Driver)
-			continue
+		default:
+			c.setting(at+".config."+k, strings.TrimSuffix(kind, "*"), t.Config[k])
 		}
-		c.setting(at+".config."+k, strings.TrimSuffix(kind, "*"), t.Config[k])
 	}
 	for _, k := range slices.Sorted(maps.Keys(config)) {
 		if s, is := t.Config[k].(string); strings.HasSuffix(config[k], "*") && (!is || s == "") {

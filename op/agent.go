@@ -59,3 +59,7 @@ var (
 	Metrics    = define[MetricsQuery, map[string]any]("agent.metrics", "GET /v1/metrics", "", acl.Open, acl.NoSpace, local)
 	Regions    = define[Query, []string]("region.list", "GET /v1/regions", "", acl.Open, acl.NoSpace)
 )
+
+// TunnelRPC is the streaming method over which an agent that is no server
+// passes HTTP requests on to one.
+const TunnelRPC = "Berth.HTTP"

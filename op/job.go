@@ -88,7 +88,7 @@ type JobAllocsQuery struct {
 // came; the API turns it into a job through berth.DecodeJob.
 type RegisterJob struct {
 	JobID             string // over HTTP: of the path, "" on /v1/jobs
-	Job               berth.Tree
+	Job               berth.RawTree
 	Submission        *berth.JobSubmission
 	EnforceIndex      bool
 	JobModifyIndex    uint64 // with EnforceIndex: register only if the job is at this index; 0: only if there is none
@@ -137,7 +137,7 @@ type ParseJob struct {
 
 // ValidateJob asks what is wrong with a job.
 type ValidateJob struct {
-	Job berth.Tree
+	Job berth.RawTree
 	Write
 }
 

@@ -1,0 +1,385 @@
+package berth
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// validJob is a small job that Validate has nothing against.
+func validJob(t testing.TB) *Job {
+	return mustDecode(t, `{"ID": "j", "TaskGroups": [{"Name": "g", "Networks": [{"DynamicPorts": [{"Label": "http"}, {"Label": "admin", "Value": 8080}]}],
+		"Tasks": [{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}, {"Name": "u", "Driver": "mock_driver"}]}]}`)
+}
+
+// Each rule by a job that breaks it alone, and all that is said of it.
+func TestValidate(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	tests := []struct {
+		name  string
+		spoil func(j *Job, g *TaskGroup, t *Task)
+		want  string
+	}{
+		{"nothing", func(j *Job, g *TaskGroup, t *Task) {}, ""},
+
+		{"no ID", func(j *Job, g *TaskGroup, t *Task) { j.ID = "" }, `job.id: a job needs an ID`},
+		{"long ID", func(j *Job, g *TaskGroup, t *Task) { j.ID = JobID(long) }, `job.id: 300 bytes are too long; allowed are 255`},
+		{"ID with a space", func(j *Job, g *TaskGroup, t *Task) { j.ID = "a b" }, `job.id: "a b" has a space or a character that cannot be printed`},
+		{"ID with a NUL", func(j *Job, g *TaskGroup, t *Task) { j.ID = "a\x00" }, `job.id: "a\x00" has a space or a character that cannot be printed`},
+		{"ID not UTF-8", func(j *Job, g *TaskGroup, t *Task) { j.ID = "a\xff" }, `job.id: is not valid UTF-8`},
+		{"long name", func(j *Job, g *TaskGroup, t *Task) { j.Name = long }, `job.name: 300 bytes are too long; allowed are 255`},
+		{"name of two lines", func(j *Job, g *TaskGroup, t *Task) { j.Name = "a\nb" }, `job.name: "a\nb" has a character that cannot be printed`},
+		{"all namespaces", func(j *Job, g *TaskGroup, t *Task) { j.Namespace = "*" }, `job.namespace: "*" names all namespaces; a job lives in one`},
+		{"long namespace", func(j *Job, g *TaskGroup, t *Task) { j.Namespace = long }, `job.namespace: 300 bytes are too long; allowed are 128`},
+		{"long region", func(j *Job, g *TaskGroup, t *Task) { j.Region = long }, `job.region: 300 bytes are too long; allowed are 128`},
+		{"long pool", func(j *Job, g *TaskGroup, t *Task) { j.NodePool = long }, `job.node_pool: 300 bytes are too long; allowed are 128`},
+		{"unknown type", func(j *Job, g *TaskGroup, t *Task) { j.Type = "cron" }, `job.type: "cron" is not allowed; allowed are service, batch, system, sysbatch`},
+		{"core jobs are not for users", func(j *Job, g *TaskGroup, t *Task) { j.Type = TypeCore }, `job.type: "core" is not allowed; allowed are service, batch, system, sysbatch`},
+		{"low priority", func(j *Job, g *TaskGroup, t *Task) { j.Priority = 0 }, `job.priority: 0 is out of range; allowed are 1 to 100`},
+		{"high priority", func(j *Job, g *TaskGroup, t *Task) { j.Priority = 101 }, `job.priority: 101 is out of range; allowed are 1 to 100`},
+		{"bad glob", func(j *Job, g *TaskGroup, t *Task) { j.Datacenters = []string{"a["} }, `job.datacenters: "a[" is not a datacenter or a glob`},
+		{"empty datacenter", func(j *Job, g *TaskGroup, t *Task) { j.Datacenters = []string{""} }, `job.datacenters: "" is not a datacenter or a glob`},
+		{"empty meta key", func(j *Job, g *TaskGroup, t *Task) { j.Meta = map[string]string{"": "x"} }, `job.meta: "" is not a usable key, or its value is not valid UTF-8`},
+		{"meta not UTF-8", func(j *Job, g *TaskGroup, t *Task) { j.Meta = map[string]string{"a": "\xff"} }, `job.meta: "a" is not a usable key, or its value is not valid UTF-8`},
+
+		{"no group", func(j *Job, g *TaskGroup, t *Task) { j.TaskGroups = nil }, `job.group: a job needs at least one group`},
+		{"too many groups", func(j *Job, g *TaskGroup, t *Task) { j.TaskGroups = slices.Repeat(j.TaskGroups, MaxGroups+1) }, `job.group: 1001 groups are too many; allowed are 1000`},
+		{"group twice", func(j *Job, g *TaskGroup, t *Task) { j.TaskGroups = append(j.TaskGroups, g) }, `job.group[g]: is there twice`},
+		{"groups that look alike", func(j *Job, g *TaskGroup, t *Task) {
+			h := *g
+			h.Name = "G"
+			j.TaskGroups = append(j.TaskGroups, &h)
+		}, `job.group[G]: differs from "g" only in case`},
+		{"group without a name", func(j *Job, g *TaskGroup, t *Task) { g.Name = "" }, `job.group[].name: a name is wanted`},
+		{"group with a slash", func(j *Job, g *TaskGroup, t *Task) { g.Name = "a/b" }, `job.group[a/b].name: "a/b" has a slash or a character that is not plain ASCII`},
+		{"negative count", func(j *Job, g *TaskGroup, t *Task) { g.Count = -1 }, `job.group[g].count: -1 is out of range; allowed are 0 to 50000`},
+		{"huge count", func(j *Job, g *TaskGroup, t *Task) { g.Count = 1e9 }, `job.group[g].count: 1000000000 is out of range; allowed are 0 to 50000`},
+		{"group meta", func(j *Job, g *TaskGroup, t *Task) { g.Meta = map[string]string{"a\x00": ""} }, `job.group[g].meta: "a\x00" is not a usable key, or its value is not valid UTF-8`},
+		{"negative delay of the end", func(j *Job, g *TaskGroup, t *Task) { g.ShutdownDelay = -1 }, `job.group[g].shutdown_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"small disk", func(j *Job, g *TaskGroup, t *Task) { g.EphemeralDisk = &EphemeralDisk{SizeMB: 1} }, `job.group[g].ephemeral_disk.size: 1 is out of range; allowed are 10 to 1099511627776`},
+		{"disk smaller than logs", func(j *Job, g *TaskGroup, t *Task) { g.EphemeralDisk = &EphemeralDisk{SizeMB: 100} }, `job.group[g].ephemeral_disk.size: 100 MiB do not hold the logs of the tasks, 200 MiB`},
+
+		{"restart mode", func(j *Job, g *TaskGroup, t *Task) { g.RestartPolicy.Mode = "x" }, `job.group[g].restart.mode: "x" is not allowed; allowed are delay, fail`},
+		{"restart attempts", func(j *Job, g *TaskGroup, t *Task) { g.RestartPolicy.Attempts = -1 }, `job.group[g].restart.attempts: -1 is out of range; allowed are 0 to 1000000`},
+		{"restart interval", func(j *Job, g *TaskGroup, t *Task) { *g.RestartPolicy = RestartPolicy{Interval: 1, Mode: RestartFail} }, `job.group[g].restart.interval: 1ns is out of range; allowed are 5s to 876000h0m0s`},
+		{"restart delay", func(j *Job, g *TaskGroup, t *Task) { g.RestartPolicy.Delay = -1 }, `job.group[g].restart.delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"restarts that do not fit", func(j *Job, g *TaskGroup, t *Task) { g.RestartPolicy.Attempts = 1000 }, `job.group[g].restart: 1000 restarts with a delay of 15s do not fit in an interval of 30m0s`},
+		{"restart of a task", func(j *Job, g *TaskGroup, t *Task) {
+			p := *t.RestartPolicy
+			p.Mode = "x"
+			t.RestartPolicy = &p
+		}, `job.group[g].task[t].restart.mode: "x" is not allowed; allowed are delay, fail`},
+
+		{"reschedule of a job", func(j *Job, g *TaskGroup, t *Task) {
+			j.Reschedule = &ReschedulePolicy{Unlimited: true, DelayFunction: "x", Delay: time.Minute, MaxDelay: time.Hour}
+			g.ReschedulePolicy = j.Reschedule
+		}, `job.reschedule.delay_function: "x" is not allowed; allowed are constant, exponential, fibonacci`},
+		{"reschedule delay", func(j *Job, g *TaskGroup, t *Task) { g.ReschedulePolicy.Delay = 1 }, `job.group[g].reschedule.delay: 1ns is out of range; allowed are 5s to 876000h0m0s`},
+		{"reschedule max delay", func(j *Job, g *TaskGroup, t *Task) { g.ReschedulePolicy.MaxDelay = 6 * time.Second }, `job.group[g].reschedule.max_delay: 6s is below the delay, 30s`},
+		{"reschedule negative max delay", func(j *Job, g *TaskGroup, t *Task) {
+			*g.ReschedulePolicy = ReschedulePolicy{Unlimited: true, DelayFunction: DelayConstant, Delay: time.Minute, MaxDelay: -1}
+		}, `job.group[g].reschedule.max_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"reschedule both ways", func(j *Job, g *TaskGroup, t *Task) { g.ReschedulePolicy.Attempts = 1 }, `job.group[g].reschedule.unlimited: is true, so attempts cannot be 1 too`},
+		{"reschedule attempts", func(j *Job, g *TaskGroup, t *Task) { *g.ReschedulePolicy = ReschedulePolicy{Attempts: -1} }, `job.group[g].reschedule.attempts: -1 is out of range; allowed are 0 to 1000000`},
+		{"reschedule without time", func(j *Job, g *TaskGroup, t *Task) { *g.ReschedulePolicy = ReschedulePolicy{Attempts: 2} }, `job.group[g].reschedule.interval: 0s leaves no room for 2 attempts`},
+		{"reschedule interval", func(j *Job, g *TaskGroup, t *Task) { *g.ReschedulePolicy = ReschedulePolicy{Interval: -1} }, `job.group[g].reschedule.interval: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+
+		{"two networks", func(j *Job, g *TaskGroup, t *Task) { g.Networks = append(g.Networks, NetworkResource{Mode: "host"}) }, `job.group[g].network: is there 2 times; allowed is once`},
+		{"too many ports", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].DynamicPorts = make([]Port, MaxPorts+1) }, `job.group[g].network.port: 202 ports are too many; allowed are 200`},
+		{"port label", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].DynamicPorts[0].Label = "a b" }, `job.group[g].network.port[a b]: the label must be letters, digits, - and _, up to 64`},
+		{"port twice", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].DynamicPorts[0].Label = "ADMIN" }, `job.group[g].network.port[ADMIN]: is there twice`},
+		{"static port", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].ReservedPorts[0].Value = 65536 }, `job.group[g].network.port[admin].static: 65536 is out of range; allowed are 1 to 65535`},
+		{"static port twice", func(j *Job, g *TaskGroup, t *Task) {
+			g.Networks[0].ReservedPorts = append(g.Networks[0].ReservedPorts, Port{Label: "x", Value: 8080})
+		}, `job.group[g].network.port[x].static: 8080 is the static port of "admin" too`},
+		{"port to", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].DynamicPorts[0].To = -2 }, `job.group[g].network.port[http].to: -2 is out of range; allowed are -1 to 65535`},
+
+		{"no task", func(j *Job, g *TaskGroup, t *Task) { g.Tasks = nil }, `job.group[g].task: a group needs at least one task`},
+		{"too many tasks", func(j *Job, g *TaskGroup, t *Task) { g.Tasks = slices.Repeat(g.Tasks, MaxTasks) }, `job.group[g].task: 200 tasks are too many; allowed are 100`},
+		{"task twice", func(j *Job, g *TaskGroup, t *Task) { g.Tasks[1].Name = "t" }, `job.group[g].task[t]: is there twice`},
+		{"task with a reserved name", func(j *Job, g *TaskGroup, t *Task) { t.Name = "Alloc" }, `job.group[g].task[Alloc].name: "Alloc" is reserved`},
+		{"task that climbs", func(j *Job, g *TaskGroup, t *Task) { t.Name = ".." }, `job.group[g].task[..].name: ".." is reserved`},
+		{"task with a long name", func(j *Job, g *TaskGroup, t *Task) { t.Name = long }, `job.group[g].task[` + long[:64] + `…].name: 300 bytes are too long; allowed are 128`},
+		{"task that ends with a space", func(j *Job, g *TaskGroup, t *Task) { t.Name = "t " }, `job.group[g].task[t ].name: "t " begins or ends with a space`},
+		{"two leaders", func(j *Job, g *TaskGroup, t *Task) { g.Tasks[0].Leader, g.Tasks[1].Leader = true, true }, `job.group[g].task: 2 tasks are leader; allowed is one`},
+		{"user of two lines", func(j *Job, g *TaskGroup, t *Task) { t.User = "a\nb" }, `job.group[g].task[t].user: "a\nb" has a character that cannot be printed`},
+		{"env name with =", func(j *Job, g *TaskGroup, t *Task) { t.Env = map[string]string{"a=b": ""} }, `job.group[g].task[t].env: "a=b" cannot be an environment variable`},
+		{"env value with a NUL", func(j *Job, g *TaskGroup, t *Task) { t.Env = map[string]string{"a": "\x00"} }, `job.group[g].task[t].env: "a" cannot be an environment variable`},
+		{"task meta", func(j *Job, g *TaskGroup, t *Task) { t.Meta = map[string]string{"": ""} }, `job.group[g].task[t].meta: "" is not a usable key, or its value is not valid UTF-8`},
+		{"kill timeout", func(j *Job, g *TaskGroup, t *Task) { t.KillTimeout = -1 }, `job.group[g].task[t].kill_timeout: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"shutdown delay", func(j *Job, g *TaskGroup, t *Task) { t.ShutdownDelay = -1 }, `job.group[g].task[t].shutdown_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"kill signal", func(j *Job, g *TaskGroup, t *Task) { t.KillSignal = "SIGNOPE" }, `job.group[g].task[t].kill_signal: "SIGNOPE" is not a signal; allowed are ` + strings.Join(signals, ", ")},
+		{"log files", func(j *Job, g *TaskGroup, t *Task) { t.LogConfig.MaxFiles = 0 }, `job.group[g].task[t].logs.max_files: 0 is out of range; allowed are 1 to 10000`},
+		{"log size", func(j *Job, g *TaskGroup, t *Task) { t.LogConfig.MaxFileSizeMB = 0 }, `job.group[g].task[t].logs.max_file_size: 0 is out of range; allowed are 1 to 1073741824`},
+		{"no cpu", func(j *Job, g *TaskGroup, t *Task) { t.Resources.CPU = 0 }, `job.group[g].task[t].resources.cpu: 0 is out of range; allowed are 1 to 10000000`},
+		{"negative memory", func(j *Job, g *TaskGroup, t *Task) { t.Resources.MemoryMB = -5 }, `job.group[g].task[t].resources.memory: -5 is out of range; allowed are 10 to 1073741824`},
+
+		{"too many constraints", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = make([]Constraint, MaxConditions+1) }, `job: 201 constraints or affinities are too many; allowed are 200`},
+		{"operator", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = []Constraint{{"${attr.a}", "b", "~"}} }, `job.constraint[0].operator: "~" is not allowed; allowed are ` + strings.Join(operators, ", ")},
+		{"no attribute", func(j *Job, g *TaskGroup, t *Task) { g.Constraints = []Constraint{{"", "b", "="}} }, `job.group[g].constraint[0].attribute: is missing`},
+		{"distinct_hosts", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = []Constraint{{"", "x", OpDistinctHosts}} }, `job.constraint[0].value: "x" is not allowed; allowed are , true, false`},
+		{"distinct_property of none", func(j *Job, g *TaskGroup, t *Task) {
+			j.Constraints = []Constraint{{"${meta.a}", "0", OpDistinctProperty}}
+		}, `job.constraint[0].value: "0" is not a count of at least 1`},
+		{"distinct_property of half a number", func(j *Job, g *TaskGroup, t *Task) {
+			j.Constraints = []Constraint{{"${meta.a}", "3x", OpDistinctProperty}}
+		}, `job.constraint[0].value: "3x" is not a count of at least 1`},
+		{"regexp", func(j *Job, g *TaskGroup, t *Task) { t.Constraints = []Constraint{{"${meta.a}", "(", OpRegexp}} }, "job.group[g].task[t].constraint[0].value: is not a regexp: error parsing regexp: missing closing ): `(`"},
+		{"long regexp", func(j *Job, g *TaskGroup, t *Task) {
+			j.Constraints = []Constraint{{"${meta.a}", strings.Repeat("a", 1001), OpRegexp}}
+		}, `job.constraint[0].value: 1001 bytes are too long for a regexp; allowed are 1000`},
+		{"version", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = []Constraint{{"${meta.a}", "new", OpVersion}} }, `job.constraint[0].value: "new" is not a version constraint such as ">= 1.2, < 2"`},
+		{"set", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = []Constraint{{"${meta.a}", "", OpSetContainsAny}} }, `job.constraint[0].value: a comma-separated list is wanted`},
+		{"target without its brace", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = []Constraint{{"${meta.a", "b", "="}} }, `job.constraint[0].attribute: "${meta.a" lacks its closing brace`},
+		{"target of nothing", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = []Constraint{{"${meta.}", "b", "="}} }, `job.constraint[0].attribute: "${meta.}" names nothing`},
+		{"target of the task's own", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = []Constraint{{"${NOMAD_PORT_x}", "b", "="}} }, `job.constraint[0].attribute: "${NOMAD_PORT_x}" is not known; allowed are ${node.…}, ${attr.…} and ${meta.…}`},
+		{"unknown property", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = []Constraint{{"a", "${node.clas}", "="}} }, `job.constraint[0].value: "clas" is not allowed; allowed are unique.id, unique.name, datacenter, class, pool, region`},
+		{"affinity for other hosts", func(j *Job, g *TaskGroup, t *Task) { j.Affinities = []Affinity{{"", "", OpDistinctHosts, 50}} }, `job.affinity[0].operator: distinct_hosts is for constraints only`},
+		{"affinity without weight", func(j *Job, g *TaskGroup, t *Task) { j.Affinities = []Affinity{{"${meta.a}", "b", "=", 0}} }, `job.affinity[0].weight: 0 is out of range; allowed are -100 to 100, except 0`},
+		{"affinity of too much weight", func(j *Job, g *TaskGroup, t *Task) { j.Affinities = []Affinity{{"${meta.a}", "b", "=", -101}} }, `job.affinity[0].weight: -101 is out of range; allowed are -100 to 100, except 0`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := validJob(t)
+			tt.spoil(j, j.TaskGroups[0], j.TaskGroups[0].Tasks[0])
+			got := j.Validate()
+			if strings.HasPrefix(tt.name, "too many ports") || tt.name == "too many groups" || tt.name == "too many tasks" {
+				got = got[:min(1, len(got))]
+			}
+			if diff := cmp.Diff(tt.want, joined(got)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// What a driver's config may say.
+func TestDriverConfig(t *testing.T) {
+	list := func(v ...any) []any { return v }
+	tests := []struct {
+		driver string
+		config map[string]any
+		want   string
+	}{
+		{"raw_exec", map[string]any{"command": "/bin/true"}, ""},
+		{"raw_exec", map[string]any{"command": "${NOMAD_TASK_DIR}/x", "args": list("a", "${NOMAD_PORT_x}"), "work_dir": "/"}, ""},
+		{"raw_exec", nil, `config.command: is missing; the driver raw_exec needs it`},
+		{"raw_exec", map[string]any{"command": ""}, `config.command: is missing; the driver raw_exec needs it`},
+		{"raw_exec", map[string]any{"command": nil}, `config.command: is missing; the driver raw_exec needs it`},
+		{"raw_exec", map[string]any{"command": int64(1)}, `config.command: a string is wanted, not 1`},
+		{"raw_exec", map[string]any{"command": "x", "args": "a"}, `config.args: a list of strings is wanted`},
+		{"raw_exec", map[string]any{"command": "x", "args": list("a", int64(1))}, `config.args: a list of strings is wanted`},
+		{"raw_exec", map[string]any{"command": "x", "args": list()}, ``},
+		{"raw_exec", map[string]any{"command": "x", "args": nil, "work_dir": nil}, ``},
+		{"raw_exec", map[string]any{"command": "x", "image": "y"}, `config.image: the driver raw_exec has no such setting`},
+		{"mock_driver", nil, ""},
+		{"mock_driver", map[string]any{"run_for": "10s", "exit_code": int64(3), "start_error_recoverable": true, "kill_after": int64(5)}, ""},
+		{"mock_driver", map[string]any{"run_for": "${NOMAD_META_time}", "exit_code": "${meta.code}", "start_error_recoverable": "${meta.x}"}, ""},
+		{"mock_driver", map[string]any{"exit_code": "3", "start_error_recoverable": "true"}, ""},
+		{"mock_driver", map[string]any{"run_for": "soon"}, `config.run_for: a duration (such as "90s") is wanted, not soon`},
+		{"mock_driver", map[string]any{"exit_code": "x"}, `config.exit_code: a whole number is wanted, not x`},
+		{"mock_driver", map[string]any{"exit_code": 1.5}, `config.exit_code: a whole number is wanted, not 1.5`},
+		{"mock_driver", map[string]any{"start_error_recoverable": int64(1)}, `config.start_error_recoverable: true or false is wanted, not 1`},
+		{"docker", nil, `driver: "docker" is not a driver of this build; allowed are mock_driver, raw_exec`},
+		{"", nil, `driver: "" is missing; allowed are mock_driver, raw_exec`},
+	}
+	for _, tt := range tests {
+		j := validJob(t)
+		task := j.TaskGroups[0].Tasks[0]
+		task.Driver, task.Config = tt.driver, tt.config
+		want := tt.want
+		if want != "" {
+			want = "job.group[g].task[t]." + want
+		}
+		if got := joined(j.Validate()); got != want {
+			t.Errorf("%s %v:\n got %s\nwant %s", tt.driver, tt.config, got, want)
+		}
+	}
+}
+
+// built is every field of a job that means something today: another test shows
+// what. All others are refused by name when they are set; nothing that a user
+// writes is ignored. Building a block moves its line here.
+var built = strings.Fields(`
+	job.region job.namespace job.id job.name job.type job.priority job.datacenters job.node_pool
+	job.constraint.attribute job.constraint.value job.constraint.operator
+	job.affinity.attribute job.affinity.value job.affinity.operator job.affinity.weight
+	job.reschedule.attempts job.reschedule.interval job.reschedule.delay job.reschedule.delay_function
+	job.reschedule.max_delay job.reschedule.unlimited
+	job.meta job.ui.description job.ui.link.label job.ui.link.url
+	job.group.name job.group.count
+	job.group.constraint.attribute job.group.constraint.value job.group.constraint.operator
+	job.group.affinity.attribute job.group.affinity.value job.group.affinity.operator job.group.affinity.weight
+	job.group.restart.attempts job.group.restart.interval job.group.restart.delay job.group.restart.mode
+	job.group.reschedule.attempts job.group.reschedule.interval job.group.reschedule.delay job.group.reschedule.delay_function
+	job.group.reschedule.max_delay job.group.reschedule.unlimited
+	job.group.ephemeral_disk.size
+	job.group.network.port.name job.group.network.port.static job.group.network.port.to
+	job.group.network.reserved_ports.name job.group.network.reserved_ports.static job.group.network.reserved_ports.to
+	job.group.meta job.group.shutdown_delay
+	job.group.task.name job.group.task.driver job.group.task.user job.group.task.config
+	job.group.task.constraint.attribute job.group.task.constraint.value job.group.task.constraint.operator
+	job.group.task.affinity.attribute job.group.task.affinity.value job.group.task.affinity.operator job.group.task.affinity.weight
+	job.group.task.env job.group.task.meta job.group.task.leader
+	job.group.task.resources.cpu job.group.task.resources.memory
+	job.group.task.restart.attempts job.group.task.restart.interval job.group.task.restart.delay job.group.task.restart.mode
+	job.group.task.kill_timeout job.group.task.kill_signal job.group.task.shutdown_delay
+	job.group.task.logs.max_files job.group.task.logs.max_file_size job.group.task.logs.disabled job.group.task.logs.enabled
+`)
+
+// warned are fields without effect that old files still set; Warnings names
+// them.
+var warned = strings.Fields(`job.group.network.mbits job.group.task.resources.disk job.group.task.resources.iops`)
+
+// Walking the structs, every field a job file can set is built or refused.
+func TestEveryFieldIsBuiltOrRefused(t *testing.T) {
+	var taken []string
+	var walk func(typ reflect.Type, path, shown string, reach func(*Job) reflect.Value)
+	walk = func(typ reflect.Type, path, shown string, reach func(*Job) reflect.Value) {
+		for f := range typ.Fields() {
+			name, label := FileName(f)
+			if name == "-" || !f.IsExported() {
+				continue
+			}
+			if label {
+				name = "name"
+			}
+			at := path + "." + name
+			j := validJob(t)
+			filled(reach(j).FieldByIndex(f.Index))
+			if refused(j, shown+"."+name) {
+				continue
+			}
+			inner := f.Type
+			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
+				inner = inner.Elem()
+			}
+			if !isBlock(inner) {
+				taken = append(taken, at)
+				continue
+			}
+			walk(inner, at, shown+"."+name, func(j *Job) reflect.Value {
+				v := reach(j).FieldByIndex(f.Index)
+				for v.Kind() != reflect.Struct {
+					switch v.Kind() {
+					case reflect.Slice:
+						if v.Len() == 0 {
+							v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+							setDefaults(v.Index(0))
+						}
+						v = v.Index(0)
+					case reflect.Pointer:
+						fresh := reflect.New(v.Type().Elem())
+						if !v.IsNil() {
+							fresh.Elem().Set(v.Elem())
+						}
+						v.Set(fresh)
+						v = fresh.Elem()
+					}
+				}
+				return v
+			})
+		}
+	}
+	walk(reflect.TypeFor[Job](), "job", "job", func(j *Job) reflect.Value { return reflect.ValueOf(j).Elem() })
+	slices.Sort(taken)
+	want := slices.Concat(built, warned)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, slices.Compact(taken)); diff != "" {
+		t.Errorf("-built +neither built nor refused\n%s", diff)
+	}
+}
+
+// filled gives a field, and all in it, a value that is not zero.
+func filled(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64, reflect.Int32:
+		v.SetInt(7)
+	case reflect.Uint64, reflect.Uint8:
+		v.SetUint(7)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		filled(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		filled(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		e := reflect.New(v.Type().Elem()).Elem()
+		filled(e)
+		v.SetMapIndex(reflect.ValueOf("x").Convert(v.Type().Key()), e)
+	case reflect.Interface:
+		v.Set(reflect.ValueOf("x"))
+	case reflect.Struct:
+		for f := range v.Type().Fields() {
+			if f.IsExported() && f.Type != reflect.TypeFor[*TaskGroup]() {
+				filled(v.FieldByIndex(f.Index))
+			}
+		}
+	default:
+		panic(fmt.Sprintf("no sample of %v", v.Type()))
+	}
+}
+
+// refused says whether Validate refuses the block or field at the path, as such
+// and not what is in it.
+func refused(j *Job, path string) bool {
+	path = strings.ReplaceAll(path, "reserved_ports", "port") // problems speak of both as ports
+	for _, p := range j.Validate() {
+		bare := brackets.Replace(p.Path)
+		if strings.Contains(p.Text, "is not built yet") && plainPath(bare) == path {
+			return true
+		}
+	}
+	return false
+}
+
+var brackets = strings.NewReplacer("[", "\x00", "]", "\x01")
+
+// plainPath drops what stands in brackets.
+func plainPath(s string) string {
+	var b strings.Builder
+	depth := 0
+	for _, r := range s {
+		switch r {
+		case 0:
+			depth++
+		case 1:
+			depth--
+		default:
+			if depth == 0 {
+				b.WriteRune(r)
+			}
+		}
+	}
+	return b.String()
+}
+
+func TestWarnings(t *testing.T) {
+	j := validJob(t)
+	if w := j.Warnings(); len(w) > 0 {
+		t.Errorf("a fine job is warned of: %q", w)
+	}
+	j.TaskGroups[0].Count = 0
+	j.TaskGroups[0].Networks[0].MBits = 10
+	j.TaskGroups[0].Tasks[0].Resources.DiskMB = 10
+	j.TaskGroups[0].Tasks[1].Resources.IOPS = 10
+	want := []string{
+		`group "g": network.mbits has no effect; bandwidth is not scheduled`,
+		`group "g": count is 0, so nothing of it will run`,
+		`group "g", task "t": resources.disk has no effect; the group's ephemeral_disk does`,
+		`group "g", task "u": resources.iops has no effect`,
+	}
+	if diff := cmp.Diff(want, j.Warnings()); diff != "" {
+		t.Error(diff)
+	}
+}
