@@ -1,0 +1,148 @@
+// Package failpoint lets a test make the program fail at a named point: end,
+// hang, return an error or wait, at the nth pass or at every one. The points
+// are compiled in always, so that what is tested is what is shipped; they are
+// off, and cost one atomic load, unless the environment variable
+// BERTH_FAILPOINTS or a call of [Enable] switches them on.
+//
+//	BERTH_FAILPOINTS="agent/report-before=exit@3;local/put=error(disk full)*"
+package failpoint
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Env is the environment variable that is read when the process starts.
+const Env = "BERTH_FAILPOINTS"
+
+// ExitCode is the status that the exit action ends the process with.
+const ExitCode = 86
+
+// ErrInjected is in the chain of every error that a point returns.
+var ErrInjected = errors.New("failpoint")
+
+type point struct {
+	action string // exit, hang, error or delay
+	arg    string // text of the error, length of the delay
+	nth    int    // the pass it acts at
+	every  bool   // and at every later one
+	passes int
+}
+
+var (
+	on atomic.Bool // whether any point is set
+
+	mu     sync.Mutex
+	points = map[string]*point{}
+	freed  = make(chan struct{}) // closed by Reset: ends hangs
+)
+
+func init() {
+	if spec := os.Getenv(Env); spec != "" {
+		if err := Enable(spec); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", Env, err)
+			os.Exit(2)
+		}
+	}
+}
+
+// Hit passes the point. It returns an error only if the point is told to.
+func Hit(name string) error {
+	if !on.Load() {
+		return nil
+	}
+	return hit(name)
+}
+
+func hit(name string) error {
+	mu.Lock()
+	p := points[name]
+	if p == nil {
+		mu.Unlock()
+		return nil
+	}
+	p.passes++
+	act := p.passes == p.nth || p.every && p.passes > p.nth
+	hang := freed
+	mu.Unlock()
+	if !act {
+		return nil
+	}
+	switch p.action {
+	case "exit":
+		os.Exit(ExitCode)
+	case "hang":
+		<-hang
+	case "delay":
+		d, _ := time.ParseDuration(p.arg) // checked by parse
+		time.Sleep(d)
+	case "error":
+		return fmt.Errorf("%w %s: %s", ErrInjected, name, p.arg)
+	}
+	return nil
+}
+
+// Enable sets points, beside those that are set. spec is a list, separated by
+// semicolons, of name=action with an optional argument in parentheses, then @n
+// for the nth pass (the first by default) and * for every later pass too.
+func Enable(spec string) error {
+	set := map[string]*point{}
+	for s := range strings.SplitSeq(spec, ";") {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		name, p, err := parse(s)
+		if err != nil {
+			return err
+		}
+		set[name] = p
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	maps.Copy(points, set)
+	on.Store(len(points) > 0)
+	return nil
+}
+
+// Reset takes all points back and lets go of whoever hangs at one.
+func Reset() {
+	mu.Lock()
+	defer mu.Unlock()
+	clear(points)
+	on.Store(false)
+	close(freed)
+	freed = make(chan struct{})
+}
+
+func parse(s string) (name string, p *point, err error) {
+	name, rest, ok := strings.Cut(s, "=")
+	if !ok || name == "" {
+		return "", nil, fmt.Errorf("failpoint %q: name=action is wanted", s)
+	}
+	p = &point{nth: 1}
+	rest, p.every = strings.CutSuffix(rest, "*")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 && !strings.HasSuffix(rest, ")") {
+		if p.nth, err = strconv.Atoi(rest[i+1:]); err != nil || p.nth < 1 {
+			return "", nil, fmt.Errorf("failpoint %q: @%s is not a pass, which count from 1", s, rest[i+1:])
+		}
+		rest = rest[:i]
+	}
+	p.action, p.arg, _ = strings.Cut(strings.TrimSuffix(rest, ")"), "(")
+	if !slices.Contains([]string{"exit", "hang", "error", "delay"}, p.action) {
+		return "", nil, fmt.Errorf("failpoint %q: %q is not an action; allowed are exit, hang, error, delay", s, p.action)
+	}
+	if p.action == "delay" {
+		if _, err := time.ParseDuration(p.arg); err != nil {
+			return "", nil, fmt.Errorf("failpoint %q: %q is not a duration", s, p.arg)
+		}
+	}
+	return name, p, nil
+}

@@ -1,0 +1,115 @@
+package failpoint
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func enable(t *testing.T, spec string) {
+	t.Helper()
+	if err := Enable(spec); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(Reset)
+}
+
+func TestAPointThatIsNotSetDoesNothing(t *testing.T) {
+	if err := Hit("a"); err != nil {
+		t.Fatal(err)
+	}
+	enable(t, "b=error(x)")
+	if err := Hit("a"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPassesAreCounted(t *testing.T) {
+	for spec, want := range map[string]string{
+		"p=error":      "x....",
+		"p=error(no)*": "xxxxx",
+		"p=error@3":    "..x..",
+		"p=error@3*":   "..xxx",
+	} {
+		enable(t, spec)
+		got := ""
+		for range 5 {
+			err := Hit("p")
+			switch {
+			case err == nil:
+				got += "."
+			case errors.Is(err, ErrInjected):
+				got += "x"
+			}
+		}
+		if got != want {
+			t.Errorf("%s: passes %s, want %s", spec, got, want)
+		}
+		Reset()
+	}
+}
+
+func TestDelayWaits(t *testing.T) {
+	enable(t, "d=delay(1h)")
+	synctest.Test(t, func(t *testing.T) {
+		from := time.Now()
+		if err := Hit("d"); err != nil || time.Since(from) != time.Hour {
+			t.Errorf("waited %v, error %v", time.Since(from), err)
+		}
+	})
+}
+
+func TestHangEndsWithReset(t *testing.T) {
+	enable(t, "h=hang")
+	done := make(chan error)
+	go func() { done <- Hit("h") }()
+	for { // until it hangs
+		mu.Lock()
+		n := points["h"].passes
+		mu.Unlock()
+		if n == 1 {
+			break
+		}
+	}
+	select {
+	case <-done:
+		t.Fatal("did not hang")
+	default:
+	}
+	Reset()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestExitEndsTheProcess(t *testing.T) {
+	if os.Getenv("FAILPOINT_CHILD") != "" {
+		_ = Hit("first")
+		_ = Hit("last")
+		os.Exit(0)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestExitEndsTheProcess$")
+	cmd.Env = []string{"FAILPOINT_CHILD=1", Env + "=last=exit"}
+	_ = cmd.Run()
+	if got := cmd.ProcessState.ExitCode(); got != ExitCode {
+		t.Fatalf("exit code %d, want %d", got, ExitCode)
+	}
+}
+
+func TestWrongSpecs(t *testing.T) {
+	for _, spec := range []string{"a", "=exit", "a=jump", "a=exit@0", "a=error@x", "a=delay(soon)"} {
+		if err := Enable(spec); err == nil {
+			t.Errorf("%q was accepted", spec)
+			Reset()
+		}
+	}
+}
+
+func BenchmarkOff(b *testing.B) {
+	for b.Loop() {
+		_ = Hit("nothing")
+	}
+}

@@ -1,0 +1,360 @@
+// Package saferoot opens files under a directory by names that come from
+// outside: from users, tasks, peers, archives. Whatever the names say and
+// whatever a hostile task puts in their place meanwhile, nothing outside the
+// directory is reached, no symbolic link is followed, neither at the end of a
+// path nor on the way, and nothing blocks on a FIFO or a device.
+//
+// It walks one name at a time from an open directory with O_NOFOLLOW, and
+// looks at what it opened rather than at what a name meant a moment ago, so
+// there is no race to win. os.Root alone would follow links that stay inside,
+// and a link from a log file to a secret stays inside.
+package saferoot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"berth"
+)
+
+// MaxPath bounds a path from outside, in bytes.
+const MaxPath = 4096
+
+// Root is an open directory. Paths given to its methods are relative to it,
+// with slashes, and may not contain "." or ".." as a name.
+type Root struct {
+	dir  *os.File
+	path string
+}
+
+// Open opens a directory whose path is trusted, such as one from the agent's
+// configuration.
+func Open(dir string) (*Root, error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{f, dir}, nil
+}
+
+// Close lets go of the directory.
+func (r *Root) Close() error { return r.dir.Close() }
+
+// Path returns where the directory was when it was opened, to tell people and
+// to hand to tasks; not to open anything by.
+func (r *Root) Path() string { return r.path }
+
+// ProcPath returns a short path that names the open directory itself, whatever
+// happens to its name: for calls that take nothing but a path. It is good for
+// this process while the Root is open.
+func (r *Root) ProcPath() string { return "/proc/self/fd/" + strconv.Itoa(int(r.dir.Fd())) }
+
+// Name refuses what cannot be the name of one file: "", ".", "..", and names
+// with a slash, a backslash or a zero byte.
+func Name(s string) error {
+	switch {
+	case s == "", s == ".", s == "..":
+		return berth.Errorf(berth.Invalid, "%q is not a file name", s)
+	case len(s) > 255:
+		return berth.Errorf(berth.Invalid, "a file name of %d bytes is too long; allowed are 255", len(s))
+	case strings.ContainsAny(s, "/\\\x00"):
+		return berth.Errorf(berth.Invalid, "the file name %q has a slash, a backslash or a zero byte", s)
+	}
+	return nil
+}
+
+// split checks a path and cuts it into names. "." alone is the root itself.
+func split(p string) ([]string, error) {
+	if p == "." {
+		return nil, nil
+	}
+	if len(p) > MaxPath {
+		return nil, berth.Errorf(berth.Invalid, "a path of %d bytes is too long; allowed are %d", len(p), MaxPath)
+	}
+	if strings.HasPrefix(p, "/") {
+		return nil, berth.Errorf(berth.Invalid, "the path %q must not begin with a slash", p)
+	}
+	names := strings.Split(p, "/")
+	for _, n := range names {
+		if err := Name(n); err != nil {
+			return nil, fmt.Errorf("path %q: %w", p, err)
+		}
+	}
+	return names, nil
+}
+
+// at calls f with the open directory that holds the last name of p.
+func (r *Root) at(op, p string, f func(dir int, base string) error) error {
+	names, err := split(p)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return berth.Errorf(berth.Invalid, "%s: the directory itself is not allowed here", op)
+	}
+	return r.walk(names[:len(names)-1], func(dir int) error {
+		if err := f(dir, names[len(names)-1]); err != nil {
+			return &fs.PathError{Op: op, Path: path.Join(r.path, p), Err: err}
+		}
+		return nil
+	})
+}
+
+// walk opens the directories one in the other and calls f with the last.
+func (r *Root) walk(names []string, f func(dir int) error) error {
+	raw, err := r.dir.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = raw.Control(func(fd uintptr) {
+		dir := int(fd)
+		for i, n := range names {
+			next, err := openat(dir, n, unix.O_PATH|unix.O_DIRECTORY, 0)
+			if dir != int(fd) {
+				_ = unix.Close(dir)
+			}
+			if err != nil {
+				inner = &fs.PathError{Op: "open", Path: path.Join(r.path, path.Join(names[:i+1]...)), Err: err}
+				return
+			}
+			dir = next
+		}
+		inner = f(dir)
+		if dir != int(fd) {
+			_ = unix.Close(dir)
+		}
+	})
+	return errors.Join(err, inner)
+}
+
+func openat(dir int, name string, flag int, perm uint32) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flag|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// Sub opens a directory below.
+func (r *Root) Sub(p string) (*Root, error) {
+	if p == "." {
+		return nil, berth.Errorf(berth.Invalid, "the directory itself is not allowed here")
+	}
+	var out *Root
+	err := r.at("open", p, func(dir int, base string) error {
+		fd, err := openat(dir, base, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		full := path.Join(r.path, p)
+		out = &Root{os.NewFile(uintptr(fd), full), full}
+		return nil
+	})
+	return out, err
+}
+
+// OpenFile opens or makes a regular file. Anything else at that name, a link
+// or a FIFO too, is refused with an error of kind Invalid.
+func (r *Root) OpenFile(p string, flag int, perm fs.FileMode) (*os.File, error) {
+	var out *os.File
+	err := r.at("open", p, func(dir int, base string) error {
+		fd, err := openat(dir, base, flag|unix.O_NONBLOCK|unix.O_NOCTTY, uint32(perm.Perm()))
+		if err == unix.ELOOP || err == unix.ENXIO || err == unix.EISDIR { // a link; a FIFO or socket without a reader
+			return berth.Errorf(berth.Invalid, "not a regular file: %w", err)
+		}
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			_ = unix.Close(fd)
+			if err == nil {
+				err = berth.Errorf(berth.Invalid, "not a regular file")
+			}
+			return err
+		}
+		// Regular files never block; without the flag Go takes them for files,
+		// not for something to poll.
+		if err := unix.SetNonblock(fd, false); err != nil {
+			_ = unix.Close(fd)
+			return err
+		}
+		out = os.NewFile(uintptr(fd), path.Join(r.path, p))
+		return nil
+	})
+	return out, err
+}
+
+// ReadFile returns what a regular file holds, an error if it is more than most
+// bytes.
+func (r *Root) ReadFile(p string, most int64) ([]byte, error) {
+	f, err := r.OpenFile(p, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = berth.Errorf(berth.TooLarge, "%s: more than %d bytes", f.Name(), most)
+	}
+	return b, err
+}
+
+// Replace puts a file in place of what is there, wholly or not at all, even if
+// the process is killed meanwhile.
+func (r *Root) Replace(p string, data []byte, perm fs.FileMode) error {
+	return r.at("replace", p, func(dir int, base string) error {
+		tmp := base + ".new"
+		if err := unix.Unlinkat(dir, tmp, 0); err != nil && err != unix.ENOENT {
+			return err
+		}
+		fd, err := openat(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, uint32(perm.Perm()))
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), tmp)
+		_, err = f.Write(data)
+		if err = errors.Join(err, f.Close()); err == nil {
+			err = unix.Renameat(dir, tmp, dir, base)
+		}
+		if err != nil {
+			_ = unix.Unlinkat(dir, tmp, 0)
+		}
+		return err
+	})
+}
+
+// Mkdir makes a directory with just these permissions, whatever the umask. One
+// that is there already is given them.
+func (r *Root) Mkdir(p string, perm fs.FileMode) error {
+	return r.at("mkdir", p, func(dir int, base string) error {
+		if err := unix.Mkdirat(dir, base, 0o700); err != nil && err != unix.EEXIST {
+			return err
+		}
+		return chmodDir(dir, base, perm)
+	})
+}
+
+// MkdirAll makes a directory and those above it that are missing.
+func (r *Root) MkdirAll(p string, perm fs.FileMode) error {
+	names, err := split(p)
+	if err != nil {
+		return err
+	}
+	for i := range names {
+		sub := strings.Join(names[:i+1], "/")
+		if _, err := r.Lstat(sub); i < len(names)-1 && err == nil {
+			continue
+		}
+		if err := r.Mkdir(sub, perm); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func chmodDir(dir int, base string, perm fs.FileMode) error {
+	fd, err := openat(dir, base, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	mode := uint32(perm.Perm())
+	if perm&fs.ModeSticky != 0 {
+		mode |= unix.S_ISVTX
+	}
+	return unix.Fchmod(fd, mode)
+}
+
+// Chown gives the file or directory itself, not what a link names, to a user.
+func (r *Root) Chown(p string, uid, gid int) error {
+	return r.at("chown", p, func(dir int, base string) error {
+		return unix.Fchownat(dir, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
+	})
+}
+
+// Lstat tells what is at the name.
+func (r *Root) Lstat(p string) (fs.FileInfo, error) {
+	var out fs.FileInfo
+	err := r.at("lstat", p, func(dir int, base string) error {
+		fd, err := openat(dir, base, unix.O_PATH, 0)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), base)
+		defer f.Close()
+		out, err = f.Stat()
+		return err
+	})
+	return out, err
+}
+
+// ReadDir lists a directory in order of name; "." is the root itself. Names and
+// types are of what was read; Info of an entry would look by path, use Lstat.
+func (r *Root) ReadDir(p string) ([]fs.DirEntry, error) {
+	names, err := split(p)
+	if err != nil {
+		return nil, err
+	}
+	var out []fs.DirEntry
+	err = r.walk(names, func(dir int) error {
+		fd, err := openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return &fs.PathError{Op: "open", Path: path.Join(r.path, p), Err: err}
+		}
+		f := os.NewFile(uintptr(fd), path.Join(r.path, p))
+		defer f.Close()
+		out, err = f.ReadDir(-1)
+		slices.SortFunc(out, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+		return err
+	})
+	return out, err
+}
+
+// Remove removes a file, or a link itself.
+func (r *Root) Remove(p string) error {
+	return r.at("remove", p, func(dir int, base string) error { return unix.Unlinkat(dir, base, 0) })
+}
+
+// RemoveAll removes what is at the name with all that is below. It is no error
+// if nothing is there.
+func (r *Root) RemoveAll(p string) error {
+	err := r.at("remove", p, func(dir int, base string) error {
+		// os.Root keeps to the directory while it removes, link or not.
+		parent, err := os.OpenRoot("/proc/self/fd/" + strconv.Itoa(dir))
+		if err != nil {
+			return err
+		}
+		defer parent.Close()
+		return parent.RemoveAll(base)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Room returns how much may still be written under the directory, and how much
+// its file system holds in all, in bytes.
+func (r *Root) Room() (free, total uint64, err error) {
+	var st unix.Statfs_t
+	raw, err := r.dir.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var inner error
+	err = raw.Control(func(fd uintptr) { inner = unix.Fstatfs(int(fd), &st) })
+	size := uint64(st.Bsize)
+	return st.Bavail * size, st.Blocks * size, errors.Join(err, inner)
+}

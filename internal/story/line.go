@@ -1,0 +1,224 @@
+package story
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Line is a line of a step: a verb, words, and values with a name.
+//
+//	node n1 cpu=4000 meta.rack="r 1"
+type Line struct {
+	Verb  string
+	Words []string
+	text  string
+	named map[string]string
+	order []string
+	read  map[string]bool
+}
+
+// Lines returns the lines of an input. What follows " #" is a remark.
+func Lines(t testing.TB, input string) []*Line {
+	t.Helper()
+	var out []*Line
+	for text := range strings.Lines(input) {
+		text, _, _ = strings.Cut(strings.TrimSpace(text), " #")
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		l, err := parseLine(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// String returns the line as it was written.
+func (l *Line) String() string { return l.text }
+
+func parseLine(text string) (*Line, error) {
+	l := &Line{text: text, named: map[string]string{}, read: map[string]bool{}}
+	words, err := split(text)
+	if err != nil {
+		return nil, err
+	}
+	l.Verb = words[0]
+	for _, w := range words[1:] {
+		k, v, isNamed := strings.Cut(w, "=")
+		if !isNamed || !isName(k) {
+			l.Words = append(l.Words, unquote(w))
+			continue
+		}
+		if _, twice := l.named[k]; twice {
+			return nil, fmt.Errorf("%s is there twice", k)
+		}
+		l.named[k] = unquote(v)
+		l.order = append(l.order, k)
+	}
+	return l, nil
+}
+
+func isName(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+	})
+}
+
+// split cuts at spaces that are not in quotes, braces or brackets.
+func split(text string) (out []string, err error) {
+	var word strings.Builder
+	depth, quoted, any := 0, false, false
+	flush := func() {
+		if any {
+			out = append(out, word.String())
+			word.Reset()
+			any = false
+		}
+	}
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case c == '"' && (i == 0 || text[i-1] != '\\'):
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ' ' && depth == 0:
+			flush()
+			continue
+		}
+		any = true
+		word.WriteByte(c)
+	}
+	flush()
+	if quoted || depth != 0 {
+		return nil, fmt.Errorf("a quote or bracket is not closed")
+	}
+	return out, nil
+}
+
+func unquote(s string) string {
+	if u, err := strconv.Unquote(s); err == nil && strings.HasPrefix(s, `"`) {
+		return u
+	}
+	return s
+}
+
+// Word returns the i-th word, "" if there are fewer.
+func (l *Line) Word(i int) string {
+	if i < len(l.Words) {
+		return l.Words[i]
+	}
+	return ""
+}
+
+// Has says whether a word is among the words.
+func (l *Line) Has(word string) bool { return slices.Contains(l.Words, word) }
+
+// Text returns a named value, def if it is not there.
+func (l *Line) Text(name, def string) string {
+	v, ok := l.named[name]
+	if !ok {
+		return def
+	}
+	l.read[name] = true
+	return v
+}
+
+// Int returns a named number, def if it is not there.
+func (l *Line) Int(t testing.TB, name string, def int) int {
+	t.Helper()
+	v, ok := l.named[name]
+	if !ok {
+		return def
+	}
+	l.read[name] = true
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		t.Fatalf("%s: %s: %v", l, name, err)
+	}
+	return n
+}
+
+// Duration returns a named duration, def if it is not there.
+func (l *Line) Duration(t testing.TB, name string, def time.Duration) time.Duration {
+	t.Helper()
+	v, ok := l.named[name]
+	if !ok {
+		return def
+	}
+	l.read[name] = true
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		t.Fatalf("%s: %s: %v", l, name, err)
+	}
+	return d
+}
+
+// List returns a named value cut at commas, nil if it is not there.
+func (l *Line) List(name string) []string {
+	v, ok := l.named[name]
+	if !ok {
+		return nil
+	}
+	l.read[name] = true
+	return strings.Split(v, ",")
+}
+
+// Under returns the named values whose names begin with prefix and a dot, by
+// the rest of their names, and those names in the order in which they stand.
+func (l *Line) Under(prefix string) (values map[string]string, names []string) {
+	values = map[string]string{}
+	for _, k := range l.order {
+		if rest, ok := strings.CutPrefix(k, prefix+"."); ok {
+			l.read[k] = true
+			values[rest] = l.named[k]
+			names = append(names, rest)
+		}
+	}
+	return values, names
+}
+
+// Names returns the names of values that nobody has asked for yet.
+func (l *Line) Names() []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(l.named)) {
+		if !l.read[k] {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Done fails the test if a value was not asked for: what a story says must
+// mean something.
+func (l *Line) Done(t testing.TB) {
+	t.Helper()
+	if names := l.Names(); len(names) > 0 {
+		t.Fatalf("%s: nothing is called %s here", l, strings.Join(names, ", "))
+	}
+}
+
+// Over returns the line with what base says of all that it does not say
+// itself.
+func (l *Line) Over(base *Line) *Line {
+	out := *l
+	out.named, out.read = maps.Clone(base.named), map[string]bool{}
+	maps.Copy(out.named, l.named)
+	out.order = slices.Clone(base.order)
+	for _, k := range l.order {
+		if !slices.Contains(out.order, k) {
+			out.order = append(out.order, k)
+		}
+	}
+	return &out
+}
