@@ -6,8 +6,10 @@ package diff
 import (
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
+	"time"
 )
 
 // Change is one leaf that differs. Old or New is nil where there was, or is,
@@ -37,6 +39,7 @@ func (p Path) String() string {
 // field. Lists whose items have a Name or Label are compared by it, so their
 // order does not matter; other lists are compared item by item. A nil list or
 // map is the same as an empty one, nil and a pointer to a zero value are not.
+// In a value of any type a number counts, not the type that holds it.
 func Between(old, new any) []Change {
 	w := walker{}
 	w.value(nil, reflect.ValueOf(old), reflect.ValueOf(new))
@@ -89,11 +92,19 @@ func (w *walker) value(p Path, old, new reflect.Value) {
 			return
 		}
 		if old.Kind() == reflect.Interface && old.Elem().Type() != new.Elem().Type() {
-			w.note(p, old, new)
+			if !sameNumber(old.Elem(), new.Elem()) {
+				w.note(p, old, new)
+			}
 			return
 		}
 		w.value(p, old.Elem(), new.Elem())
 	case reflect.Struct:
+		if old.Type() == timeType {
+			if !old.Interface().(time.Time).Equal(new.Interface().(time.Time)) {
+				w.note(p, old, new)
+			}
+			return
+		}
 		for i := range old.NumField() {
 			if f := old.Type().Field(i); f.IsExported() {
 				w.value(append(p, f.Name), old.Field(i), new.Field(i))
@@ -101,13 +112,43 @@ func (w *walker) value(p Path, old, new reflect.Value) {
 		}
 	case reflect.Map:
 		w.mapping(p, old, new)
-	case reflect.Slice, reflect.Array:
+	case reflect.Slice:
 		w.list(p, old, new)
 	default:
 		if !old.Equal(new) {
 			w.note(p, old, new)
 		}
 	}
+}
+
+var timeType = reflect.TypeFor[time.Time]()
+
+// sameNumber says whether two values of any type are numbers and equal: a codec
+// keeps a number in the type that is shortest, which need not be the one it
+// was written in.
+func sameNumber(a, b reflect.Value) bool {
+	if a.CanFloat() {
+		a, b = b, a
+	}
+	switch {
+	case a.CanInt() && b.CanInt():
+		return a.Int() == b.Int()
+	case a.CanUint() && b.CanUint():
+		return a.Uint() == b.Uint()
+	case a.CanInt() && b.CanUint():
+		return a.Int() >= 0 && uint64(a.Int()) == b.Uint()
+	case a.CanUint() && b.CanInt():
+		return b.Int() >= 0 && uint64(b.Int()) == a.Uint()
+	case a.CanFloat() && b.CanFloat():
+		return a.Float() == b.Float()
+	case !b.CanFloat() || b.Float() != math.Trunc(b.Float()):
+		return false
+	case a.CanInt():
+		return math.Abs(b.Float()) < 1<<63 && a.Int() == int64(b.Float())
+	case a.CanUint():
+		return b.Float() >= 0 && b.Float() < 1<<64 && a.Uint() == uint64(b.Float())
+	}
+	return false
 }
 
 // one notes a value that is there on one side only, leaf by leaf, so that a
@@ -124,6 +165,10 @@ func (w *walker) one(p Path, old, new reflect.Value) {
 			w.value(p, a, b)
 		}
 	case reflect.Struct:
+		if v.Type() == timeType {
+			w.note(p, old, new)
+			return
+		}
 		before := len(w.changes)
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() && !v.Field(i).IsZero() {

@@ -147,14 +147,17 @@ func (c *checker) allocs() {
 				c.addf("I-15", "%s is the name of %s and %s", a.Name(), other, a.ID)
 			}
 			live[k] = a.ID
-			if int(a.Index) >= max(a.Group.Count, 1) {
+			if int(a.Index) >= a.Group.Count {
 				c.addf("I-15", "%s has an index that its group's count, %d, does not reach", a.Name(), a.Group.Count)
 			}
 		}
 		if prev := a.Rest().Previous; !prev.IsZero() {
-			if p := c.Alloc(prev); p != nil && p.Rest().Next != a.ID && c.Alloc(p.Rest().Next) == nil {
+			if p := c.Alloc(prev); p != nil && p.Rest().Next != a.ID {
 				c.addf("I-17", "allocation %s replaces %s, which points to %s", a.ID, prev, p.Rest().Next)
 			}
+		}
+		if f := a.Rest().FollowupEval; !f.IsZero() && c.Eval(f) == nil {
+			c.addf("I-12", "allocation %s waits for evaluation %s, which is not there", a.ID, f)
 		}
 		if next := a.Rest().Next; !next.IsZero() {
 			if n := c.Alloc(next); n != nil && n.Rest().Previous != a.ID {

@@ -92,7 +92,7 @@ func (d *decider) input(key berth.JobKey) reconcile.Input {
 		},
 		Waiting: func(id berth.EvalID) bool {
 			e := d.snap.Eval(id)
-			return e != nil && !e.Terminal()
+			return e != nil && !e.Terminal() && e.WaitUntil > d.now.UnixNano()
 		},
 	}
 	for a := range d.snap.AllocsOf(key) {
@@ -115,7 +115,7 @@ func (d *decider) place(missing []reconcile.Missing) {
 	if len(missing) == 0 {
 		return
 	}
-	p := place.New(d.snap, d.job, d.chance.Uint64())
+	p := place.New(d.snap, d.job, d.plan.Stop, d.chance.Uint64())
 	failed := map[string]*berth.AllocMetric{}
 	missed := &berth.Missed{Classes: map[string]bool{}}
 	d.plan.Explain, d.end.Queued = map[string]*berth.AllocMetric{}, map[string]int{}

@@ -2,6 +2,7 @@ package state
 
 import (
 	"iter"
+	"slices"
 
 	"berth"
 	"berth/internal/cow"
@@ -124,8 +125,8 @@ type EvalSeed struct {
 	Cause       berth.Cause
 }
 
-// raise makes a pending evaluation of a job.
-func (tx *Tx) raise(j *berth.Job, s EvalSeed, now int64) *berth.Eval {
+// newEval returns a pending evaluation of a job.
+func newEval(j *berth.Job, s EvalSeed, now int64) *berth.Eval {
 	e := &berth.Eval{
 		ID: s.ID, Namespace: j.Namespace, JobID: j.ID, JobUID: j.UID, Type: j.Type, Priority: s.Priority,
 		TriggeredBy: s.TriggeredBy, Cause: s.Cause, Status: berth.EvalPending,
@@ -134,6 +135,28 @@ func (tx *Tx) raise(j *berth.Job, s EvalSeed, now int64) *berth.Eval {
 	if e.Priority == 0 {
 		e.Priority = j.Priority
 	}
+	return e
+}
+
+// raise stores a pending evaluation of a job.
+func (tx *Tx) raise(j *berth.Job, s EvalSeed, now int64) *berth.Eval {
+	e := newEval(j, s, now)
 	tx.putEval(nil, e)
 	return e
+}
+
+// unusedEvals refuses IDs of new evaluations of which one is there, or is
+// given twice: the command was applied before, or its proposer is at fault.
+func (tx *Tx) unusedEvals(ids ...berth.EvalID) error {
+	for i, id := range ids {
+		switch {
+		case id.IsZero():
+			return berth.Errorf(berth.Invalid, "a new evaluation has no ID")
+		case tx.Eval(id) != nil:
+			return berth.Errorf(berth.Conflict, "already-done: there is an evaluation %s", id)
+		case slices.Contains(ids[:i], id):
+			return berth.Errorf(berth.Invalid, "two new evaluations have the ID %s", id)
+		}
+	}
+	return nil
 }

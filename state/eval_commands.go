@@ -31,21 +31,18 @@ type EvalFor struct {
 
 // Apply implements Command. Evaluations of jobs that are gone are left out.
 func (c *CreateEvals) Apply(tx *Tx) error {
-	for _, s := range c.Evals {
-		if tx.Eval(s.ID) != nil {
-			return berth.Errorf(berth.Conflict, "already-done: there is an evaluation %s", s.ID)
-		}
+	ids := make([]berth.EvalID, len(c.Evals))
+	for i, s := range c.Evals {
+		ids[i] = s.ID
+	}
+	if err := tx.unusedEvals(ids...); err != nil {
+		return err
 	}
 	for _, s := range c.Evals {
-		j := tx.Job(s.Key)
-		if j == nil {
-			continue
-		}
-		e := tx.raise(j, s.EvalSeed, c.Now)
-		if s.WaitUntil != 0 || !s.PreviousEval.IsZero() {
-			linked := *e
-			linked.WaitUntil, linked.PreviousEval = s.WaitUntil, s.PreviousEval
-			tx.putEval(e, &linked)
+		if j := tx.Job(s.Key); j != nil {
+			e := newEval(j, s.EvalSeed, c.Now)
+			e.WaitUntil, e.PreviousEval = s.WaitUntil, s.PreviousEval
+			tx.putEval(nil, e)
 		}
 	}
 	return nil
@@ -89,6 +86,11 @@ func (c *FailEval) Apply(tx *Tx) error {
 	}
 	if old.Terminal() {
 		return berth.Errorf(berth.Conflict, "already-done: evaluation %s is %s", c.ID, old.Status)
+	}
+	if !c.FollowUp.IsZero() {
+		if err := tx.unusedEvals(c.FollowUp); err != nil {
+			return err
+		}
 	}
 	e := *old
 	e.Status, e.StatusDescription, e.ModifyTime = berth.EvalFailed, c.Why, c.Now

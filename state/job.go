@@ -108,8 +108,10 @@ func (tx *Tx) putJob(old, j *berth.Job) {
 	if old == nil {
 		slot := t.insert(tx, j)
 		t.byKey.Add(tx.edit, jobKey(j.Key()), slot)
-		t.summaries.Set(tx.edit, slot, &Summary{Key: j.Key(), UID: j.UID, Created: tx.Index, Changed: tx.Index})
+		s := &Summary{Key: j.Key(), UID: j.UID, Created: tx.Index, Changed: tx.Index}
+		t.summaries.Set(tx.edit, slot, s)
 		t.summaryChanged = tx.Index
+		tx.note(Summaries, nil, s)
 	} else {
 		slot, _ := t.byKey.First(jobKey(j.Key()))
 		t.set(tx, slot, j)

@@ -36,6 +36,9 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	if err := c.enforce(old); err != nil {
 		return err
 	}
+	if err := tx.unusedSeed(c.Eval); err != nil {
+		return err
+	}
 	j := *c.Job
 	if old != nil {
 		c.preserve(&j, old)
@@ -123,6 +126,14 @@ func (c *RegisterJob) preserve(j, old *berth.Job) {
 	j.TaskGroups = groups
 }
 
+// unusedSeed refuses the ID of an evaluation that is there; zero raises none.
+func (tx *Tx) unusedSeed(s EvalSeed) error {
+	if s.ID.IsZero() {
+		return nil
+	}
+	return tx.unusedEvals(s.ID)
+}
+
 // sameSpec says whether two versions of a job ask for the same.
 func sameSpec(a, b *berth.Job) bool {
 	return bytes.Equal(canonical(spec(a)), canonical(spec(b)))
@@ -155,6 +166,9 @@ func (c *StopJob) Apply(tx *Tx) error {
 	}
 	if !c.UID.IsZero() && c.UID != old.UID {
 		return berth.Errorf(berth.Conflict, "uid-mismatch: job %q is %s now, not %s", c.Key, old.UID.Text('j'), c.UID.Text('j'))
+	}
+	if err := tx.unusedSeed(c.Eval); err != nil {
+		return err
 	}
 	j := old
 	if !old.Stop {

@@ -20,6 +20,10 @@ type RegisterNode struct {
 
 // Apply implements Command.
 func (c *RegisterNode) Apply(tx *Tx) error {
+	if err := whole(c.Node); err != nil {
+		return err
+	}
+	c.Evals = nil
 	old := tx.Node(c.Node.ID)
 	n := *c.Node
 	n.Events, n.ModifyIndex, n.StatusUpdatedAt = nil, tx.Index, c.Now/int64(time.Second)
@@ -51,6 +55,37 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	return nil
 }
 
+// whole returns an error unless a node is such that all who read it can rely
+// on it. The door says more, and more kindly; this is for what comes from a
+// log that something else wrote.
+func whole(n *berth.Node) error {
+	switch {
+	case n == nil || n.ID.IsZero() || n.NodeResources == nil:
+		return berth.Errorf(berth.Invalid, "node: it has no ID or no resources")
+	case !legalStatus(n.Status):
+		return berth.Errorf(berth.Invalid, "node status %q: allowed are initializing, ready, down, disconnected", n.Status)
+	case n.SchedulingEligibility != "" && n.SchedulingEligibility != berth.NodeEligible && n.SchedulingEligibility != berth.NodeIneligible:
+		return berth.Errorf(berth.Invalid, "node eligibility %q: allowed are eligible, ineligible", n.SchedulingEligibility)
+	case n.NodeResources.MaxDynamicPort > berth.MaxPort:
+		return berth.Errorf(berth.Invalid, "node: dynamic ports up to %d; allowed are ports up to %d", n.NodeResources.MaxDynamicPort, berth.MaxPort)
+	}
+	for name, d := range n.Drivers {
+		if d == nil {
+			return berth.Errorf(berth.Invalid, "node: nothing is said of its driver %q", name)
+		}
+	}
+	if r := n.ReservedResources; r != nil {
+		if _, err := ReservedPorts(r.Networks.ReservedHostPorts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func legalStatus(s string) bool {
+	return s == berth.NodeInit || s == berth.NodeReady || s == berth.NodeDown || s == berth.NodeDisconnected
+}
+
 // SetNodeStatus changes how a node is, by its own word or because its leader
 // does not hear it any more, and raises an evaluation for every job that has
 // something on it.
@@ -72,9 +107,8 @@ func (c *SetNodeStatus) Apply(tx *Tx) error {
 	if old == nil {
 		return berth.Errorf(berth.NotFound, "node not found: %s", c.ID)
 	}
-	switch c.Status {
-	case berth.NodeInit, berth.NodeReady, berth.NodeDown, berth.NodeDisconnected:
-	default:
+	c.Evals = nil
+	if !legalStatus(c.Status) {
 		return berth.Errorf(berth.Invalid, "node status %q: allowed are initializing, ready, down, disconnected", c.Status)
 	}
 	n := *old

@@ -29,7 +29,8 @@ type ApplyPlan struct {
 	// did not happen.
 	Refused []berth.Refusal
 
-	nodes []uint32 // by placement, its node's number; set by Apply, or read from the log
+	nodes   []uint32 // by placement, its node's number; set by Apply, or read from the log
+	fromLog bool     // nodes says where, not NodeID
 }
 
 // EvalEnd is how an evaluation ends.
@@ -63,16 +64,18 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 	}
 	job := tx.Job(eval.Key())
 	if len(c.Place)+len(c.Update) > 0 {
-		if err := c.current(job, eval); err != nil {
+		if err := c.current(tx, job, eval); err != nil {
 			return err
 		}
 	}
-	if err := c.checkEnd(tx); err != nil {
+	if err := c.checkEnd(tx, eval); err != nil {
 		return err
 	}
 	c.Refused = nil
 	for _, s := range c.Stop {
-		tx.stop(s, c.Now)
+		if s.FollowupEval.IsZero() { // the others wait for the end, which makes what they point to
+			tx.stop(s, c.Now)
+		}
 	}
 	for _, id := range c.Update {
 		tx.carryOver(id, job, c.Eval, c.Now)
@@ -85,12 +88,14 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 	}
 	if c.End != nil && len(c.Refused) == 0 {
 		tx.end(eval, job, c.End, c.Now)
+		tx.leaveTo(c.Stop, c.Now)
 	}
 	return nil
 }
 
-// current refuses to place a version of the job that is not the one there is.
-func (c *ApplyPlan) current(job *berth.Job, eval *berth.Eval) error {
+// current refuses to place a version of the job that is not the one there is,
+// and what no scheduler would ask of it.
+func (c *ApplyPlan) current(tx *Tx, job *berth.Job, eval *berth.Eval) error {
 	switch {
 	case job == nil || job.UID != eval.JobUID:
 		return berth.Errorf(berth.Conflict, "superseded: job %q is gone", eval.Key())
@@ -103,26 +108,45 @@ func (c *ApplyPlan) current(job *berth.Job, eval *berth.Eval) error {
 		if p.Group < 0 || p.Group >= len(job.TaskGroups) {
 			return berth.Errorf(berth.Invalid, "plan: job %q has no group %d", eval.Key(), p.Group)
 		}
+		if g := job.TaskGroups[p.Group]; int64(p.Index) >= int64(g.Count) {
+			return berth.Errorf(berth.Invalid, "plan: group %q of job %q has %d instances and none of index %d", g.Name, eval.Key(), g.Count, p.Index)
+		}
+	}
+	for _, id := range c.Update {
+		if a, g := tx.carriedOver(id, job); a != nil && !fitsInPlace(a, g) {
+			return berth.Errorf(berth.Invalid, "plan: %s cannot become one of version %d in place", a.Name(), job.Version)
+		}
 	}
 	return nil
 }
 
-// checkEnd refuses an end that would give an ID twice.
-func (c *ApplyPlan) checkEnd(tx *Tx) error {
-	if c.End == nil {
+// checkEnd refuses an end that would give an ID twice, or leave a blocked
+// evaluation behind that nothing explains or that is the job's second.
+func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
+	end := c.End
+	if end == nil {
 		return nil
 	}
-	switch c.End.Status {
-	case berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled, berth.EvalBlocked:
-	default:
-		return berth.Errorf(berth.Invalid, "plan: an evaluation cannot end %q", c.End.Status)
-	}
-	for _, n := range c.End.news() {
-		if n.ID.IsZero() || tx.Eval(n.ID) != nil {
-			return berth.Errorf(berth.Conflict, "already-done: there is an evaluation %s", n.ID)
+	switch end.Status {
+	case berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled:
+	case berth.EvalBlocked:
+		if eval.Status != berth.EvalBlocked || end.Blocked != nil {
+			return berth.Errorf(berth.Invalid, "plan: evaluation %s is %s, so it cannot stay blocked", c.Eval, eval.Status)
 		}
+		if len(end.Failed) == 0 && eval.TriggeredBy != berth.TriggerMaxPlanAttempts {
+			return berth.Errorf(berth.Invalid, "plan: evaluation %s stays blocked without a reason", c.Eval)
+		}
+	default:
+		return berth.Errorf(berth.Invalid, "plan: an evaluation cannot end %q", end.Status)
 	}
-	return nil
+	if b := end.Blocked; b != nil && len(end.Failed) == 0 && b.TriggeredBy != berth.TriggerMaxPlanAttempts {
+		return berth.Errorf(berth.Invalid, "plan: evaluation %s would be blocked without a reason", b.ID)
+	}
+	ids := make([]berth.EvalID, 0, 1+len(end.Later))
+	for _, n := range end.news() {
+		ids = append(ids, n.ID)
+	}
+	return tx.unusedEvals(ids...)
 }
 
 func (e *EvalEnd) news() []NewEval {
@@ -132,63 +156,126 @@ func (e *EvalEnd) news() []NewEval {
 	return append([]NewEval{*e.Blocked}, e.Later...)
 }
 
-// stop stops an allocation, or only notes what a plan says of it. What has
-// ended, or is gone, is left as it is.
+// stop stops an allocation. What has ended, or is gone, is left as it is. One
+// that the plan takes for lost is only stopped if its node came back meanwhile:
+// its tasks run, and hold their room until the agent says otherwise.
 func (tx *Tx) stop(s berth.AllocStop, now int64) {
 	old := tx.Alloc(s.ID)
 	if old == nil {
 		return
 	}
+	n := tx.Node(old.NodeID)
+	lost := s.Client == berth.ClientLost && !old.Ended() && (n == nil || n.Status == berth.NodeDown)
+	if !old.Wanted() && !lost {
+		return
+	}
 	a, more := old.With()
-	a.ModifyTime = now
-	if !s.FollowupEval.IsZero() {
-		more.FollowupEval = s.FollowupEval
-		tx.changeAlloc(old, a)
-		return
+	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
+	if old.Wanted() {
+		a.Desired, more.DesiredDescription = berth.DesiredStop, s.Description
 	}
-	if a.Desired != berth.DesiredRun && (s.Client != berth.ClientLost || a.Ended()) {
-		return
+	if lost {
+		a.Client, more.ClientDescription = berth.ClientLost, s.Description
 	}
-	if a.Desired == berth.DesiredRun {
-		a.Desired = berth.DesiredStop
-		more.DesiredDescription = s.Description
-	}
-	if s.Client == berth.ClientLost && !a.Ended() {
-		a.Client = berth.ClientLost
-		more.ClientDescription = s.Description
-	}
-	a.AllocModifyIndex = tx.Index
 	tx.changeAlloc(old, a)
+}
+
+// leaveTo points failed allocations to the evaluations that will replace them,
+// if these were made: the job can have been stopped.
+func (tx *Tx) leaveTo(stops []berth.AllocStop, now int64) {
+	for _, s := range stops {
+		old := tx.Alloc(s.ID)
+		if s.FollowupEval.IsZero() || old == nil || tx.Eval(s.FollowupEval) == nil {
+			continue
+		}
+		a, more := old.With()
+		a.ModifyTime, more.FollowupEval = now, s.FollowupEval
+		tx.changeAlloc(old, a)
+	}
+}
+
+// carriedOver returns the allocation and the group of the job's newest version
+// that it becomes one of, nil if it has nothing to be carried over to.
+func (tx *Tx) carriedOver(id berth.AllocID, job *berth.Job) (*berth.Alloc, *berth.TaskGroup) {
+	a := tx.Alloc(id)
+	if a == nil || !a.Live() || a.Job.UID != job.UID {
+		return nil, nil
+	}
+	g := job.Group(a.Group.Name)
+	if g == nil {
+		return nil, nil
+	}
+	return a, g
+}
+
+// fitsInPlace says whether an allocation keeps to the room that it has, and to
+// the names that there are, when it becomes one of another version of its
+// group.
+func fitsInPlace(a *berth.Alloc, g *berth.TaskGroup) bool {
+	was, is := WantOf(a.Group), WantOf(g)
+	if int64(a.Index) >= int64(g.Count) || was.Ask != is.Ask || was.Dynamic != is.Dynamic {
+		return false
+	}
+	slices.Sort(was.Static)
+	slices.Sort(is.Static)
+	return slices.Equal(was.Static, is.Static)
 }
 
 // carryOver makes an allocation one of the job's newest version, in place.
 func (tx *Tx) carryOver(id berth.AllocID, job *berth.Job, eval berth.EvalID, now int64) {
-	old := tx.Alloc(id)
-	if old == nil || !old.Live() || old.Job.UID != job.UID {
-		return
-	}
-	g := job.Group(old.Group.Name)
-	if g == nil {
+	old, g := tx.carriedOver(id, job)
+	if old == nil {
 		return
 	}
 	a := *old
 	a.Job, a.Group, a.EvalID = job, g, eval
+	a.Ports = relabel(old.Ports, old.Group, g)
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
 	tx.changeAlloc(old, &a)
+}
+
+// relabel returns dynamic ports, which stand in the order of one version's
+// labels, in the order of the other's, so that each label keeps its port.
+func relabel(ports []uint16, was, is *berth.TaskGroup) []uint16 {
+	before, after := dynamicLabels(was), dynamicLabels(is)
+	if len(ports) != len(before) || len(ports) != len(after) || slices.Equal(before, after) {
+		return ports
+	}
+	byLabel := map[string]uint16{}
+	for i, l := range before {
+		byLabel[l] = ports[i]
+	}
+	out := make([]uint16, len(ports))
+	for i, l := range after {
+		p, ok := byLabel[l]
+		if !ok { // labels were renamed: which port is whose is no matter
+			return ports
+		}
+		out[i] = p
+	}
+	return out
+}
+
+func dynamicLabels(g *berth.TaskGroup) (out []string) {
+	for i := range g.Networks {
+		for _, p := range g.Networks[i].DynamicPorts {
+			out = append(out, p.Label)
+		}
+	}
+	return out
 }
 
 // place makes the placements that fit.
 func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 	names := tx.liveNames(job)
 	wants := make([]*Want, len(job.TaskGroups))
-	known := len(c.nodes) == len(c.Place) // read from the log
-	if !known {
+	if !c.fromLog {
 		c.nodes = make([]uint32, len(c.Place))
 	}
 	for i := range c.Place {
 		p := &c.Place[i]
 		var n *berth.Node
-		if known {
+		if c.fromLog {
 			n = tx.NodeByNumber(c.nodes[i])
 		} else {
 			n = tx.Node(p.NodeID)
@@ -198,7 +285,11 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 			wants[p.Group] = &w
 		}
 		name := instance{p.Group, p.Index}
-		if why := tx.refuse(n, wants[p.Group], p, names[name]); why != "" {
+		why := tx.refuse(n, wants[p.Group], p, names[name])
+		if why == "" {
+			why = tx.refusePrevious(p, job)
+		}
+		if why != "" {
 			c.Refused = append(c.Refused, berth.Refusal{Placement: i, NodeID: p.NodeID, Reason: why})
 			if n == nil {
 				c.nodes[i] = math.MaxUint32 // refused on every server alike
@@ -259,6 +350,21 @@ func (tx *Tx) refuse(n *berth.Node, w *Want, p *berth.Placement, nameTaken bool)
 		if u.Ports.Has(port) || slices.Contains(p.Ports[:i], port) || slices.Contains(w.Static, port) {
 			return DimPort + strconv.Itoa(int(port)) + " is in use"
 		}
+	}
+	return ""
+}
+
+// refusePrevious returns why a placement cannot replace what it says, "" if it
+// can, or if that is gone.
+func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job) string {
+	prev := tx.Alloc(p.Previous)
+	switch {
+	case prev == nil:
+		return ""
+	case prev.Job.UID != job.UID || prev.Key() != job.Key() || prev.Group.Name != job.TaskGroups[p.Group].Name || prev.Index != p.Index:
+		return "allocation " + prev.ID.String() + " is another instance"
+	case !prev.Rest().Next.IsZero():
+		return "allocation " + prev.ID.String() + " was replaced already"
 	}
 	return ""
 }

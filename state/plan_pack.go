@@ -79,6 +79,7 @@ func (c *ApplyPlan) pack(w *writer) {
 }
 
 func (c *ApplyPlan) unpack(r *reader) {
+	c.fromLog = true
 	c.Eval = r.id()
 	c.Term = r.uint()
 	c.Now = r.int()
@@ -148,7 +149,7 @@ func (r *reader) ports() []uint16 {
 // reorder.
 var reasons = []string{
 	"", berth.StopSurplus, berth.StopReplaced, berth.StopNodeLost, berth.StopFailed, berth.StopGroupGone,
-	berth.StopJobEnded, berth.StopOldJob,
+	berth.StopJobEnded, berth.StopOldJob, berth.StopUnfit,
 }
 
 func (w *writer) reason(s string) {
@@ -276,7 +277,8 @@ type updateRest struct {
 
 func (c *ReportAllocs) unpack(r *reader) {
 	c.number = uint32(r.small(math.MaxUint32, "node"))
-	if c.number == 0 {
+	c.fromLog = c.number != 0
+	if !c.fromLog {
 		c.Node = r.id()
 	}
 	c.Now = r.int()

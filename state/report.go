@@ -15,7 +15,8 @@ type ReportAllocs struct {
 
 	Evals []berth.EvalID `msgpack:"-"` // set by Apply: what it raised
 
-	number uint32 // of the node, plus one; set by Apply, or read from the log
+	number  uint32 // of the node, plus one; set by Apply, or read from the log
+	fromLog bool   // number says which, not Node
 }
 
 // AllocUpdate is what is said of one allocation.
@@ -32,9 +33,9 @@ type AllocUpdate struct {
 // passed over: a late report changes nothing. One of another node refuses the
 // whole report.
 func (c *ReportAllocs) Apply(tx *Tx) error {
-	n := tx.NodeByNumber(c.number - 1)
-	if c.number == 0 {
-		n = tx.Node(c.Node)
+	n := tx.Node(c.Node)
+	if c.fromLog {
+		n = tx.NodeByNumber(c.number - 1)
 	}
 	if n == nil {
 		return berth.Errorf(berth.NotFound, "node not found: %s", c.Node)
@@ -47,7 +48,7 @@ func (c *ReportAllocs) Apply(tx *Tx) error {
 			return err
 		}
 	}
-	c.number = n.Number + 1
+	c.number, c.Evals = n.Number+1, nil
 	var failed []*berth.Alloc
 	for i := range c.Updates {
 		if a := tx.report(&c.Updates[i], c.Now); a != nil {

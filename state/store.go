@@ -15,6 +15,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,11 @@ type Log interface {
 	// to this log may be decided on it.
 	Tip() *Snapshot
 }
+
+// ErrLost is in every error that says the log is gone: this server does not
+// lead, or no longer. What was staged and not waited for may or may not be
+// safe. Such an error has no kind; a refusal has one.
+var ErrLost = errors.New("No cluster leader") // clients look for these words
 
 // Result is what became of one command.
 type Result struct {

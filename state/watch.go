@@ -173,6 +173,9 @@ func (ws *watchers) alloc(a *berth.Alloc, ch *Change) {
 	ws.one(Allocs, watchOne, halfOf(a.ID))
 	ws.one(Allocs, watchJob, keyHash(a.Key()))
 	ws.one(Allocs, watchEval, halfOf(a.EvalID))
+	if old, _ := ch.Old.(*berth.Alloc); old != nil && old.EvalID != a.EvalID { // it left another
+		ws.one(Allocs, watchEval, halfOf(old.EvalID))
+	}
 	if ch.Old != nil && ch.New != nil && a.AllocModifyIndex != a.ModifyIndex {
 		return // what the agent itself reported need not be told to it
 	}

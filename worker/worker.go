@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -135,19 +136,18 @@ func (w *Worker) decide(d *berth.Delivery) (o outcome) {
 	refused, tries := 0, 0
 	var planned int64
 	for attempt := 0; ; attempt++ {
-		now := time.Now()
 		snap := w.planner.Tip()
 		eval := snap.Eval(d.Eval.ID)
 		if eval == nil || eval.Terminal() {
 			return o // it ended meanwhile: canceled, or decided by another's plan
 		}
-		plan := schedule.Decide(snap, eval, attempt, now).Plan
+		plan := schedule.Decide(snap, eval, attempt, clock(d)).Plan
 		if planned == 0 {
 			planned = time.Now().UnixNano()
 		}
 		plan.End.Timeline = timeline(d, planned, refused)
 		if tries >= attempts(eval.Type) {
-			plan = w.giveUp(eval, plan)
+			plan = w.giveUp(snap, eval, plan)
 		}
 		pending, err := w.planner.Submit(d, plan)
 		if pending != nil {
@@ -177,21 +177,48 @@ func (w *Worker) decide(d *berth.Delivery) (o outcome) {
 	}
 }
 
-// giveUp ends an evaluation whose plans are refused again and again. A blocked
-// one carries on when something changes.
-func (w *Worker) giveUp(eval *berth.Eval, plan *state.ApplyPlan) *state.ApplyPlan {
-	end := &state.EvalEnd{
-		Status: berth.EvalFailed, Description: "its plans were refused too often", Queued: map[string]int{},
-		SnapshotIndex: plan.End.SnapshotIndex, Timeline: plan.End.Timeline,
+// clock is the time to decide at. It is not before the time at which the
+// leader handed the evaluation out: what was due by its clock is due by this
+// one.
+func clock(d *berth.Delivery) time.Time {
+	now := time.Now()
+	if handed := time.Unix(0, d.Dequeued); handed.After(now) {
+		return handed
 	}
-	if eval.Status == berth.EvalBlocked {
-		end.Status, end.Missed, end.Failed = berth.EvalBlocked, &berth.Missed{Escaped: true}, plan.End.Failed
+	return now
+}
+
+// giveUp ends an evaluation whose plans are refused again and again, and
+// leaves the rest to a blocked one. Nobody knows what would help it, so it is
+// tried again after a while whatever happens.
+func (w *Worker) giveUp(snap *state.Snapshot, eval *berth.Eval, plan *state.ApplyPlan) *state.ApplyPlan {
+	end := &state.EvalEnd{
+		Status: berth.EvalFailed, Description: "its plans were refused too often", Failed: plan.End.Failed, Queued: waiting(snap, eval, plan),
+		SnapshotIndex: plan.End.SnapshotIndex, Timeline: plan.End.Timeline, Missed: &berth.Missed{Escaped: true},
+	}
+	if eval.Status == berth.EvalBlocked { // it waits on; no new one is made
+		end.Status = berth.EvalBlocked
+		if len(end.Failed) == 0 {
+			end.Failed = eval.FailedTGAllocs
+		}
 	} else {
 		end.Blocked = &state.NewEval{TriggeredBy: berth.TriggerMaxPlanAttempts}
 		rand.Read(end.Blocked.ID[:])
-		end.Missed = &berth.Missed{Escaped: true}
 	}
 	return &state.ApplyPlan{Eval: eval.ID, Now: plan.Now, End: end}
+}
+
+// waiting counts by group what a plan that is not handed in leaves without a
+// place.
+func waiting(snap *state.Snapshot, eval *berth.Eval, plan *state.ApplyPlan) map[string]int {
+	queued := map[string]int{}
+	maps.Copy(queued, plan.End.Queued)
+	if job := snap.Job(eval.Key()); job != nil {
+		for _, p := range plan.Place {
+			queued[job.TaskGroups[p.Group].Name]++
+		}
+	}
+	return queued
 }
 
 // timeline is what is known of an evaluation when its last plan is handed in;

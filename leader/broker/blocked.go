@@ -1,8 +1,7 @@
 package broker
 
 import (
-	"maps"
-	"slices"
+	"time"
 
 	"berth"
 )
@@ -16,27 +15,42 @@ type Blocked struct {
 	// state missed that, and does not wait at all.
 	freed map[string]uint64
 	any   uint64 // the newest of them
+	floor uint64 // of classes that are not among them any more
+	// due is when those are tried again of which nobody knows what would help:
+	// their plans were refused, so there may be room as it is.
+	due map[berth.EvalID]time.Time
 }
+
+// classesKept bounds the classes that are remembered: nodes that change make
+// new ones.
+const classesKept = 4096
 
 // NewBlocked returns an empty set.
 func NewBlocked() *Blocked {
-	return &Blocked{evals: map[berth.EvalID]*berth.Eval{}, freed: map[string]uint64{}}
+	return &Blocked{evals: map[berth.EvalID]*berth.Eval{}, freed: map[string]uint64{}, due: map[berth.EvalID]time.Time{}}
 }
 
 // Add makes an evaluation wait. It returns false, and does not keep it, if what
-// it waits for happened since the state that it was decided on.
-func (b *Blocked) Add(e *berth.Eval) bool {
+// it waits for happened since the state that it was decided on. One of which
+// nobody knows what would help is due again at the given time at the latest.
+func (b *Blocked) Add(e *berth.Eval, again time.Time) bool {
+	b.Remove(e.ID)
 	if b.missedSomething(e) {
-		delete(b.evals, e.ID)
 		return false
 	}
 	b.evals[e.ID] = e
+	if m := e.Missed; m == nil || m.Escaped && len(m.Classes) == 0 {
+		b.due[e.ID] = again
+	}
 	return true
 }
 
 func (b *Blocked) missedSomething(e *berth.Eval) bool {
 	if b.any <= e.SnapshotIndex {
 		return false
+	}
+	if b.floor > e.SnapshotIndex {
+		return true
 	}
 	for class, index := range b.freed {
 		if index > e.SnapshotIndex && helps(e, class) {
@@ -58,24 +72,43 @@ func helps(e *berth.Eval, class string) bool {
 }
 
 // Remove forgets an evaluation.
-func (b *Blocked) Remove(id berth.EvalID) { delete(b.evals, id) }
+func (b *Blocked) Remove(id berth.EvalID) {
+	delete(b.evals, id)
+	delete(b.due, id)
+}
 
 // Freed notes that a node of the class came, changed or got room at an index,
 // and returns the evaluations that this can help; they wait no longer.
 func (b *Blocked) Freed(class string, index uint64) (out []*berth.Eval) {
-	b.freed[class] = index
+	if len(b.freed) >= classesKept {
+		clear(b.freed)
+		b.floor = b.any
+	}
+	b.freed[class] = max(b.freed[class], index)
 	b.any = max(b.any, index)
 	for _, e := range b.evals {
 		if helps(e, class) {
 			out = append(out, e)
-			delete(b.evals, e.ID)
+			b.Remove(e.ID)
 		}
 	}
 	return out
 }
 
+// Due returns the evaluations whose time has come, which wait no longer, and
+// when the next one's comes, zero if there is none.
+func (b *Blocked) Due(now time.Time) (out []*berth.Eval, again time.Time) {
+	for id, at := range b.due {
+		switch {
+		case !at.After(now):
+			out = append(out, b.evals[id])
+			b.Remove(id)
+		case again.IsZero() || at.Before(again):
+			again = at
+		}
+	}
+	return out, again
+}
+
 // Len returns how many evaluations wait.
 func (b *Blocked) Len() int { return len(b.evals) }
-
-// Classes returns the classes that were ever freed; for tests.
-func (b *Blocked) Classes() []string { return slices.Sorted(maps.Keys(b.freed)) }

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -51,7 +52,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	b.mu.Unlock()
 	for {
 		again := b.tick(time.Now())
-		if err := b.reap(ctx); err != nil {
+		if err := b.reap(); err != nil {
 			return err
 		}
 		if again.IsZero() {
@@ -109,16 +110,25 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 			b.rebuild(at.Snapshot)
 			continue
 		}
+		freed := map[string]bool{}
 		for i := range at.Changes {
-			b.take(at.Snapshot, &at.Changes[i], now)
+			if class := b.take(at.Snapshot, &at.Changes[i], now); class != "" {
+				freed[class] = true
+			}
+		}
+		for class := range freed {
+			for _, e := range b.blocked.Freed(class, at.Snapshot.Index) {
+				b.queue.Add(e, now)
+			}
 		}
 	}
 	b.wake()
 	return at
 }
 
-// take takes in one change of the state.
-func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) {
+// take takes in one change of the state. If a node came, changed or got room
+// by it, its class is returned.
+func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) (freed string) {
 	switch c.Table {
 	case state.Evals:
 		if e, ok := c.New.(*berth.Eval); ok {
@@ -130,20 +140,37 @@ func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) {
 	case state.Nodes:
 		n, _ := c.New.(*berth.Node)
 		old, _ := c.Old.(*berth.Node)
-		if n != nil && n.Ready() && (old == nil || !old.Ready() || old.Class != n.Class || old.Room() != n.Room()) {
-			b.freed(n.Class, s.Index, now)
+		if n != nil && n.Ready() && (old == nil || !old.Ready() || !sameForScheduling(old, n)) {
+			return n.Class
 		}
 	case state.Allocs:
 		old, _ := c.Old.(*berth.Alloc)
 		if old == nil || !old.Occupies() {
-			return
+			return ""
 		}
 		if a, _ := c.New.(*berth.Alloc); a == nil || !a.Occupies() {
 			if n := s.Node(old.NodeID); n != nil && n.Ready() {
-				b.freed(n.Class, s.Index, now)
+				return n.Class
 			}
 		}
 	}
+	return ""
+}
+
+// sameForScheduling says whether nothing changed about a node that placement
+// looks at: its class, what is unique to it, its room and its ports.
+func sameForScheduling(a, b *berth.Node) bool {
+	return a.Class == b.Class && a.Name == b.Name && a.Room() == b.Room() &&
+		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) &&
+		a.NodeResources.MinDynamicPort == b.NodeResources.MinDynamicPort && a.NodeResources.MaxDynamicPort == b.NodeResources.MaxDynamicPort &&
+		reserved(a) == reserved(b)
+}
+
+func reserved(n *berth.Node) string {
+	if n.ReservedResources == nil {
+		return ""
+	}
+	return n.ReservedResources.Networks.ReservedHostPorts
 }
 
 func (b *Broker) eval(e *berth.Eval, now time.Time) {
@@ -153,13 +180,7 @@ func (b *Broker) eval(e *berth.Eval, now time.Time) {
 		return
 	}
 	b.queue.Drop(e.ID)
-	if !b.blocked.Add(e) {
-		b.queue.Add(e, now)
-	}
-}
-
-func (b *Broker) freed(class string, index uint64, now time.Time) {
-	for _, e := range b.blocked.Freed(class, index) {
+	if !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) {
 		b.queue.Add(e, now)
 	}
 }
@@ -167,14 +188,21 @@ func (b *Broker) freed(class string, index uint64, now time.Time) {
 func (b *Broker) tick(now time.Time) (again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	again = b.queue.Tick(now)
+	due, again := b.blocked.Due(now)
+	for _, e := range due {
+		b.queue.Add(e, now)
+	}
+	if next := b.queue.Tick(now); again.IsZero() || !next.IsZero() && next.Before(again) {
+		again = next
+	}
 	b.wake()
 	return again
 }
 
 // reap ends evaluations that newer ones made needless, and those that could
-// not be delivered.
-func (b *Broker) reap(ctx context.Context) error {
+// not be delivered. It does not wait until that is safe: what becomes of it
+// comes back with the commits.
+func (b *Broker) reap() error {
 	b.mu.Lock()
 	dropped, failed := b.queue.Dropped(), b.queue.Failed()
 	b.mu.Unlock()
@@ -198,10 +226,8 @@ func (b *Broker) reap(ctx context.Context) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	if _, err := b.log.Propose(ctx, cmds...); err != nil && berth.KindOf(err) == "" {
-		return err
-	}
-	return nil
+	_, err := b.log.Stage(cmds...)
+	return err
 }
 
 // ErrClosed says that the term is over.

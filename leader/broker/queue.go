@@ -45,6 +45,7 @@ type Superseded struct{ Old, New berth.EvalID }
 // item is one evaluation in the queue.
 type item struct {
 	eval       *berth.Eval
+	priority   int // the evaluation's, or that of a more urgent one it took the place of
 	state      itemState
 	enqueued   time.Time
 	dequeued   time.Time
@@ -93,7 +94,7 @@ func (q *Queue) Add(e *berth.Eval, now time.Time) {
 	case it != nil:
 		it.eval = e
 	default:
-		it = &item{eval: e, enqueued: now}
+		it = &item{eval: e, priority: e.Priority, enqueued: now}
 		q.items[e.ID] = it
 		if due := time.Unix(0, e.WaitUntil); e.WaitUntil != 0 && due.After(now) {
 			it.state = itemDelayed
@@ -109,20 +110,13 @@ func (q *Queue) Add(e *berth.Eval, now time.Time) {
 func (q *Queue) enqueue(it *item) {
 	s := q.slot(it.eval.Key())
 	if old := s.waiting; old != nil && old != it {
+		q.unready(old) // also if it stays: its priority can grow
 		if newer(old.eval, it.eval) {
 			old, it = it, old
 		}
-		if it.eval.Priority < old.eval.Priority { // what was urgent stays urgent
-			e := *it.eval
-			e.Priority = old.eval.Priority
-			it.eval = &e
-		}
-		q.unready(old)
+		it.priority = max(it.priority, old.priority) // what was urgent stays urgent
 		delete(q.items, old.eval.ID)
 		q.dropped = append(q.dropped, Superseded{old.eval.ID, it.eval.ID})
-		if s.waiting == it { // the one that was there stays; its priority may have grown
-			q.unready(it)
-		}
 	}
 	s.waiting = it
 	it.state = itemWaiting
@@ -131,9 +125,13 @@ func (q *Queue) enqueue(it *item) {
 	}
 }
 
-// newer says whether a was raised after b.
+// newer says whether a looks at all that b would: one of a later incarnation
+// of the job does, whenever it was raised, and one of the same that was raised
+// later. An evaluation of an earlier incarnation does not see what the later
+// one wants.
 func newer(a, b *berth.Eval) bool {
-	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ModifyIndex, b.ModifyIndex)) > 0
+	return cmp.Or(cmp.Compare(a.JobUID.Index, b.JobUID.Index), cmp.Compare(a.CreateIndex, b.CreateIndex),
+		cmp.Compare(a.ModifyIndex, b.ModifyIndex)) > 0
 }
 
 func (q *Queue) slot(k berth.JobKey) *slot {
@@ -170,7 +168,7 @@ func (q *Queue) unready(it *item) {
 
 // urgent orders what waits for a worker.
 func urgent(a, b *item) bool {
-	return cmp.Or(cmp.Compare(b.eval.Priority, a.eval.Priority), cmp.Compare(a.eval.CreateIndex, b.eval.CreateIndex),
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.eval.CreateIndex, b.eval.CreateIndex),
 		compareIDs(a.eval.ID, b.eval.ID)) < 0
 }
 

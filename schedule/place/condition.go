@@ -83,9 +83,9 @@ func meets(operand, left string, hasLeft bool, right string, hasRight bool) bool
 		re := compiled(right)
 		return re != nil && re.MatchString(left)
 	case berth.OpVersion:
-		return inVersions(left, right, func(s string) (*version.Version, error) { return version.NewVersion(s) })
+		return inVersions(left, right)
 	case berth.OpSemver:
-		return inVersions(left, right, version.NewSemver)
+		return inSemver(left, right)
 	case berth.OpSetContains, berth.OpSetContainsAll:
 		return containsSet(left, right, true)
 	case berth.OpSetContainsAny:
@@ -150,16 +150,47 @@ func splitSet(s string) []string {
 	return out
 }
 
-func inVersions(left, right string, parse func(string) (*version.Version, error)) bool {
-	v, err := parse(left)
+// inVersions says whether a version is in a range of them, as package managers
+// mean it: a prerelease is in no range that does not name one.
+func inVersions(left, right string) bool {
+	v, err := version.NewVersion(left)
 	if err != nil {
 		return false
 	}
 	c, err := version.NewConstraint(right)
+	return err == nil && c.Check(v)
+}
+
+// inSemver says whether a version meets every comparison of a list, such as
+// ">= 1.6, < 2", by the order of Semantic Versioning 2.0: a prerelease is below
+// its release and above what came before, nothing more.
+func inSemver(left, right string) bool {
+	v, err := version.NewSemver(left)
 	if err != nil {
 		return false
 	}
-	return c.Check(v)
+	for part := range strings.SplitSeq(right, ",") {
+		part = strings.TrimSpace(part)
+		number := strings.TrimLeft(part, "<>=!~")
+		w, err := version.NewSemver(strings.TrimSpace(number))
+		if err != nil || !compares(part[:len(part)-len(number)], v.Compare(w)) {
+			return false
+		}
+	}
+	return true
+}
+
+// compares says whether an operator accepts the outcome of a comparison.
+func compares(operand string, c int) bool {
+	switch operand {
+	case "", berth.OpEqual:
+		return c == 0
+	case berth.OpNotEqual:
+		return c != 0
+	case berth.OpLess, berth.OpLessEqual, berth.OpGreater, berth.OpGreaterEqual:
+		return ordered(operand, c)
+	}
+	return false
 }
 
 // regexps keeps compiled expressions: jobs come again and again with the same.

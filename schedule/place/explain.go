@@ -16,13 +16,16 @@ import (
 // bounded.
 
 const (
-	scoresKept  = 3  // nodes whose scores are kept of a success
-	reasonsKept = 20 // reasons of one kind that are kept of a failure
+	scoresKept  = 3   // nodes whose scores are kept of a success
+	reasonsKept = 20  // reasons of one kind that are kept of a failure
+	reasonLen   = 200 // bytes of a reason
+	failureLen  = 4096
+	classesKept = 256 // classes of node that a blocked evaluation remembers
 )
 
 // chosen explains a success: the node taken for the first instance, and the
-// next best.
-func (r *round) chosen(number uint32, p parts) *berth.AllocMetric {
+// next best. The node to avoid is shown with what speaks against it.
+func (r *round) chosen(number uint32, p parts, avoid berth.NodeID) *berth.AllocMetric {
 	m := r.counted()
 	add := func(number uint32, p parts) {
 		m.ScoreMetaData = append(m.ScoreMetaData, berth.NodeScore{
@@ -31,8 +34,13 @@ func (r *round) chosen(number uint32, p parts) *berth.AllocMetric {
 	}
 	add(number, p)
 	for _, c := range r.runnersUp() {
-		add(c.number, r.score(c.number, r.line(c.number)))
+		if r.snap.NodeByNumber(c.number).ID == avoid {
+			add(c.number, r.penalized(c.number))
+		} else {
+			add(c.number, r.score(c.number, r.line(c.number)))
+		}
 	}
+	slices.SortStableFunc(m.ScoreMetaData[1:], func(a, b berth.NodeScore) int { return cmp.Compare(b.NormScore, a.NormScore) })
 	return m
 }
 
@@ -79,11 +87,28 @@ func (r *round) explain(n int) *berth.AllocMetric {
 	m.Shortages = slices.SortedFunc(maps.Values(short), func(a, b berth.Shortage) int {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), strings.Compare(a.Dimension, b.Dimension))
 	})
-	m.Shortages = m.Shortages[:min(len(m.Shortages), reasonsKept)]
-	for _, counts := range []map[string]int{m.ClassFiltered, m.ConstraintFiltered, m.ClassExhausted, m.DimensionExhausted} {
-		keepMost(counts)
+	for keep := reasonsKept; keep > 0; keep-- {
+		if bound(m, keep) <= failureLen {
+			break
+		}
 	}
 	return m
+}
+
+// bound drops all but the most frequent reasons of each kind, and returns about
+// how many bytes are left.
+func bound(m *berth.AllocMetric, keep int) (size int) {
+	m.Shortages = m.Shortages[:min(len(m.Shortages), keep)]
+	for _, s := range m.Shortages {
+		size += len(s.Dimension) + len(s.Holder) + 50
+	}
+	for _, counts := range []map[string]int{m.NodesAvailable, m.ClassFiltered, m.ConstraintFiltered, m.ClassExhausted, m.DimensionExhausted} {
+		keepMost(counts, keep)
+		for k := range counts {
+			size += len(k) + 5
+		}
+	}
+	return size
 }
 
 func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortage, n *berth.Node, u *state.Usage) {
@@ -97,9 +122,9 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 	}
 	if why != meetsAll {
 		m.NodesFiltered++
-		m.ConstraintFiltered[why]++
+		m.ConstraintFiltered[clip(why)]++
 		if n.NodeClass != "" {
-			m.ClassFiltered[n.NodeClass]++
+			m.ClassFiltered[clip(n.NodeClass)]++
 		}
 		return
 	}
@@ -109,7 +134,7 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 	}
 	m.NodesExhausted++
 	if n.NodeClass != "" {
-		m.ClassExhausted[n.NodeClass]++
+		m.ClassExhausted[clip(n.NodeClass)]++
 	}
 	for _, s := range lacks {
 		m.DimensionExhausted[s.Dimension]++
@@ -125,34 +150,47 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 	}
 }
 
-// holder names the allocation that has a static port of a node.
+// holder names the instance that has a static port of a node.
 func (r *round) holder(n *berth.Node, dimension string) string {
-	want, ok := strings.CutPrefix(dimension, state.DimPort)
+	text, ok := strings.CutPrefix(dimension, state.DimPort)
 	if !ok {
 		return ""
 	}
-	for a := range r.snap.AllocsOn(n.ID) {
-		if !a.Occupies() {
-			continue
-		}
-		for _, m := range a.PortMappings("") {
-			if strconv.Itoa(m.Value) == want {
-				return a.Name()
-			}
+	number, _ := strconv.Atoi(text)
+	port := uint16(number)
+	if r.line(n.Number).Reserved.Has(port) {
+		return "the node itself"
+	}
+	for _, p := range r.peers {
+		if p.now && p.node == n && (slices.Contains(state.WantOf(p.group).Static, port) || slices.Contains(p.ports, port)) {
+			return berth.AllocName(r.job.ID, p.group.Name, p.index)
 		}
 	}
-	return "the node itself"
+	for a := range r.snap.AllocsOn(n.ID) {
+		if a.Occupies() && (slices.Contains(state.WantOf(a.Group).Static, port) || slices.Contains(a.Ports, port)) {
+			return a.Name()
+		}
+	}
+	return ""
+}
+
+// clip shortens a reason.
+func clip(s string) string {
+	if len(s) <= reasonLen {
+		return s
+	}
+	return strings.ToValidUTF8(s[:reasonLen], "") + "…"
 }
 
 // keepMost drops all but the most frequent reasons.
-func keepMost(counts map[string]int) {
-	if len(counts) <= reasonsKept {
+func keepMost(counts map[string]int, keep int) {
+	if len(counts) <= keep {
 		return
 	}
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
 	})
-	for _, n := range names[reasonsKept:] {
+	for _, n := range names[keep:] {
 		delete(counts, n)
 	}
 }
@@ -165,6 +203,9 @@ func (r *round) missed(m *berth.AllocMetric) *berth.Missed {
 		if name := r.snap.ClassName(uint32(number)); name != "" && v != "" {
 			out.Classes[name] = v == meetsAll
 		}
+	}
+	if len(out.Classes) > classesKept { // nodes of so many kinds are asked one by one
+		out.Classes, out.Escaped = map[string]bool{}, true
 	}
 	for _, s := range m.Shortages {
 		if strings.HasPrefix(s.Dimension, state.DimPort) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"berth"
@@ -17,6 +18,7 @@ type filter struct {
 	snap    *state.Snapshot
 	job     *berth.Job
 	group   *berth.TaskGroup
+	peers   []peer             // of the job, when the group's turn comes
 	shared  []berth.Constraint // of the job, the group and its tasks, that classes answer
 	single  []berth.Constraint // that each node must answer
 	drivers []string
@@ -36,9 +38,9 @@ type distinct struct {
 
 const meetsAll = "+"
 
-func newFilter(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup) *filter {
-	f := &filter{snap: snap, job: job, group: group, verdict: make([]string, snap.Classes())}
-	f.sort(job.Constraints, true)
+func newFilter(p *Placer, group *berth.TaskGroup) *filter {
+	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, verdict: make([]string, p.snap.Classes())}
+	f.sort(p.job.Constraints, true)
 	f.sort(group.Constraints, false)
 	for _, t := range group.Tasks {
 		f.sort(t.Constraints, false)
@@ -69,36 +71,29 @@ func (f *filter) sort(list []berth.Constraint, ofJob bool) {
 	}
 }
 
-// peers returns the allocations that a distinct constraint looks at: those of
-// the job, or of the group, that should run.
-func (f *filter) peers(ofJob bool) (out []*berth.Alloc) {
-	for a := range f.snap.AllocsOf(f.job.Key()) {
-		if a.Live() && a.Job.UID == f.job.UID && (ofJob || a.Group.Name == f.group.Name) {
-			out = append(out, a)
-		}
-	}
-	return out
-}
+// counts says whether a distinct constraint, of the job or of the group, looks
+// at an instance.
+func (f *filter) counts(p peer, ofJob bool) bool { return ofJob || p.group.Name == f.group.Name }
 
 func (f *filter) takeHosts(ofJob bool) {
 	if f.distinctHosts == nil {
 		f.distinctHosts = map[berth.NodeID]bool{}
 	}
-	for _, a := range f.peers(ofJob) {
-		f.distinctHosts[a.NodeID] = true
+	for _, p := range f.peers {
+		if f.counts(p, ofJob) {
+			f.distinctHosts[p.node.ID] = true
+		}
 	}
 }
 
 func (f *filter) newDistinct(c berth.Constraint, ofJob bool) *distinct {
 	d := &distinct{constraint: c, limit: 1, used: map[string]int{}}
-	if c.RTarget != "" {
-		fmt.Sscanf(c.RTarget, "%d", &d.limit)
+	if n, err := strconv.Atoi(c.RTarget); err == nil {
+		d.limit = n
 	}
-	for _, a := range f.peers(ofJob) {
-		if n := f.snap.Node(a.NodeID); n != nil {
-			if v, ok := resolve(c.LTarget, n); ok {
-				d.used[v]++
-			}
+	for _, p := range f.peers {
+		if v, ok := resolve(c.LTarget, p.node); ok && f.counts(p, ofJob) {
+			d.used[v]++
 		}
 	}
 	return d

@@ -19,19 +19,45 @@ type Instance struct {
 }
 
 // Placer places the groups of one job, one after another: what is placed first
-// takes its room from what comes later.
+// takes its room from what comes later, and keeps it apart where conditions
+// say so.
 type Placer struct {
 	snap  *state.Snapshot
 	job   *berth.Job
 	seed  uint64
 	edit  uint64
 	taken map[uint32]*state.Usage // by node number: lines changed by what was placed
+	peers []peer
 }
 
-// New returns a placer of a job on a snapshot. Ties between nodes are broken
-// by the seed.
-func New(snap *state.Snapshot, job *berth.Job, seed uint64) *Placer {
-	return &Placer{snap: snap, job: job, seed: seed, edit: state.NewEdit(), taken: map[uint32]*state.Usage{}}
+// peer is an instance of the job: one that runs and stays, or one that was
+// placed just now.
+type peer struct {
+	group *berth.TaskGroup // of the version that it runs
+	index uint32
+	node  *berth.Node
+	now   bool     // placed just now
+	ports []uint16 // if placed just now: its dynamic ports
+}
+
+// New returns a placer of a job on a snapshot. What leaving stops keeps nobody
+// apart any more and repels nobody, though it holds its room until its end is
+// confirmed. Ties between nodes are broken by the seed.
+func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed uint64) *Placer {
+	p := &Placer{snap: snap, job: job, seed: seed, edit: state.NewEdit(), taken: map[uint32]*state.Usage{}}
+	stops := make(map[berth.AllocID]bool, len(leaving))
+	for _, s := range leaving {
+		stops[s.ID] = s.FollowupEval.IsZero() // with one it stays
+	}
+	for a := range snap.AllocsOf(job.Key()) {
+		if !a.Live() || a.Job.UID != job.UID || stops[a.ID] {
+			continue
+		}
+		if n := snap.Node(a.NodeID); n != nil {
+			p.peers = append(p.peers, peer{group: a.Group, index: a.Index, node: n})
+		}
+	}
+	return p
 }
 
 // Outcome is what became of a group.
@@ -49,14 +75,12 @@ type Outcome struct {
 func (p *Placer) Group(number int, instances []Instance) Outcome {
 	g := p.job.TaskGroups[number]
 	r := &round{
-		Placer: p, number: number, group: g, want: state.WantOf(g), filter: newFilter(p.snap, p.job, g),
-		affinity: newAffinities(p.snap, p.job, g), peers: map[uint32]int{},
+		Placer: p, number: number, group: g, want: state.WantOf(g), filter: newFilter(p, g),
+		affinity: newAffinities(p.snap, p.job, g), siblings: map[uint32]int{},
 	}
-	for a := range p.snap.AllocsOf(p.job.Key()) {
-		if a.Live() && a.Job.UID == p.job.UID && a.Group.Name == g.Name {
-			if n := p.snap.Node(a.NodeID); n != nil {
-				r.peers[n.Number]++
-			}
+	for _, x := range p.peers {
+		if x.group.Name == g.Name {
+			r.siblings[x.node.Number]++
 		}
 	}
 	r.look()
@@ -76,9 +100,10 @@ type round struct {
 	want      state.Want
 	filter    *filter
 	affinity  *affinities
-	peers     map[uint32]int // by node number: instances of the group there
+	siblings  map[uint32]int // by node number: instances of the group there
 	best      candidates
 	evaluated int
+	fit       fit
 }
 
 // candidate is a node that could take an instance.
@@ -160,6 +185,7 @@ func (p *Placer) line(number uint32) *state.Usage {
 // look scores every node that can take an instance.
 func (r *round) look() {
 	perNode := r.filter.perNode()
+	r.best = make(candidates, 0, r.snap.Count(state.Nodes))
 	for first, run := range r.snap.UsageColumns() {
 		for i := range run {
 			u := &run[i]
@@ -185,8 +211,8 @@ func (r *round) look() {
 // score returns what the scorers say of a node, but for penalties, which are
 // about single instances.
 func (r *round) score(number uint32, u *state.Usage) parts {
-	p := parts{binpack: binpack(u, r.want.Ask)}
-	if n := r.peers[number]; n > 0 {
+	p := parts{binpack: r.fit.of(u, r.want.Ask)}
+	if n := r.siblings[number]; n > 0 {
 		p.anti = -float64(n+1) / float64(max(r.group.Count, 1))
 	}
 	if len(r.affinity.list) > 0 {
@@ -215,7 +241,7 @@ func (r *round) run(instances []Instance) (out Outcome) {
 			return out
 		}
 		if i == 0 {
-			out.Why = r.chosen(number, p)
+			out.Why = r.chosen(number, p, in.Avoid)
 		}
 		out.Placed = append(out.Placed, r.put(in, number, p))
 	}
@@ -283,7 +309,8 @@ func (r *round) put(in Instance, number uint32, p parts) berth.Placement {
 	}
 	n := r.snap.NodeByNumber(number)
 	ports := u.Place(r.edit, &r.want, uint32(r.tie(number)>>33))
-	r.peers[number]++
+	r.siblings[number]++
+	r.peers = append(r.peers, peer{r.group, in.Index, n, true, ports})
 	r.filter.taken(n)
 	r.push(number)
 	return berth.Placement{

@@ -24,6 +24,23 @@ func binpack(u *state.Usage, ask berth.Ask) float64 {
 	return (20 - pow10(free(u.Room.CPU, u.Used.CPU+ask.CPU)) - pow10(free(u.Room.MemoryMB, u.Used.MemoryMB+ask.MemoryMB))) / 18
 }
 
+// fit remembers the last fit that was worked out: nodes that were bought and
+// filled together come one after another, and the powers cost more than all
+// else that is done about a node.
+type fit struct {
+	room, used berth.Ask
+	known      bool
+	value      float64
+}
+
+// of returns binpack of a node for the one ask that this fit is used for.
+func (f *fit) of(u *state.Usage, ask berth.Ask) float64 {
+	if !f.known || f.room != u.Room || f.used != u.Used {
+		*f = fit{u.Room, u.Used, true, binpack(u, ask)}
+	}
+	return f.value
+}
+
 func free(room, used int64) float64 {
 	if room <= 0 {
 		return 0

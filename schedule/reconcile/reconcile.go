@@ -27,7 +27,9 @@ type Input struct {
 	// Replaced returns how often an instance was replaced because it failed,
 	// and when: the newest replacements, oldest first.
 	Replaced func(group string, index uint32) (streak int, events []berth.RescheduleEvent)
-	// Waiting says whether an evaluation is there and has not ended.
+	// Waiting says whether an evaluation is there, has not ended, and its time
+	// has not come. One whose time has come may be superseded by the one in
+	// hand, so nothing can be left to it.
 	Waiting func(berth.EvalID) bool
 }
 
@@ -173,6 +175,7 @@ func (r *reconciler) judge(in *instances, a *berth.Alloc) {
 		if !a.Ended() && r.lost(a) {
 			r.stop(a, berth.StopNodeLost, berth.ClientLost)
 		}
+		r.owed(in, a)
 	case a.Client == berth.ClientComplete:
 		r.completed(in, a)
 	case a.Client == berth.ClientFailed:
@@ -196,21 +199,48 @@ func (r *reconciler) judge(in *instances, a *berth.Alloc) {
 // bear its name the newest counts; allocations come in order of age.
 func (r *reconciler) replace(in *instances, m Missing) { in.again[m.Index] = m }
 
+// owed handles an allocation that was stopped to be replaced. If there was no
+// room then, what gets a place now replaces it, and is a reschedule if that
+// would have been one: a full cluster gives nobody further attempts.
+func (r *reconciler) owed(in *instances, a *berth.Alloc) {
+	if !a.Rest().Next.IsZero() {
+		return
+	}
+	switch a.Rest().DesiredDescription {
+	case berth.StopReplaced, berth.StopUnfit, berth.StopNodeLost:
+		r.replace(in, Missing{Group: in.index, Index: a.Index, Previous: a})
+	case berth.StopFailed:
+		r.replace(in, Missing{Group: in.index, Index: a.Index, Previous: a, Failed: !r.renewed(in, a)})
+	}
+}
+
+// renewed says whether the newest version has other tasks than an allocation.
+func (r *reconciler) renewed(in *instances, a *berth.Alloc) bool {
+	return a.Job.Version != r.Job.Version && r.differs(a, in.group)
+}
+
 // living compares an allocation that runs with the job's newest version.
 func (r *reconciler) living(in *instances, a *berth.Alloc) {
 	switch {
 	case a.Job.Version == r.Job.Version:
 		in.kept[a.Index] = a
 		in.counts.Ignore++
-	case r.differs(a, in.group) || !r.Feasible(in.index, r.Node(a.NodeID)):
-		r.stop(a, berth.StopReplaced, berth.ClientPending)
-		r.replace(in, Missing{Group: in.index, Index: a.Index, Previous: a})
-		in.counts.Replace++
+	case r.differs(a, in.group):
+		r.renew(in, a, berth.StopReplaced)
+	case !r.Feasible(in.index, r.Node(a.NodeID)):
+		r.renew(in, a, berth.StopUnfit)
 	default:
 		in.kept[a.Index] = a
 		r.Update = append(r.Update, a.ID)
 		in.counts.Update++
 	}
+}
+
+// renew replaces an allocation by one of the newest version.
+func (r *reconciler) renew(in *instances, a *berth.Alloc, why string) {
+	r.stop(a, why, berth.ClientPending)
+	r.replace(in, Missing{Group: in.index, Index: a.Index, Previous: a})
+	in.counts.Replace++
 }
 
 // completed handles an allocation whose tasks all ended well. A batch instance
@@ -224,7 +254,11 @@ func (r *reconciler) completed(in *instances, a *berth.Alloc) {
 		in.counts.Ignore++
 	case r.Job.Type == berth.TypeBatch:
 	default:
-		r.replace(in, Missing{Group: in.index, Index: a.Index, Previous: a})
+		m := Missing{Group: in.index, Index: a.Index}
+		if a.Rest().Next.IsZero() {
+			m.Previous = a
+		}
+		r.replace(in, m)
 	}
 }
 
@@ -234,11 +268,8 @@ func (r *reconciler) failed(in *instances, a *berth.Alloc) {
 	switch {
 	case a.Index >= uint32(in.group.Count) || in.kept[a.Index] != nil:
 		return
-	case a.Job.Version != r.Job.Version && r.differs(a, in.group):
-		// The new version may do better: it starts anew and at once.
-		r.stop(a, berth.StopReplaced, berth.ClientPending)
-		r.replace(in, Missing{Group: in.index, Index: a.Index, Previous: a})
-		in.counts.Replace++
+	case r.renewed(in, a):
+		r.renew(in, a, berth.StopReplaced) // it may do better, so it starts at once
 		return
 	}
 	due, ok := r.due(in.group, a)

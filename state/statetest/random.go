@@ -2,6 +2,7 @@ package statetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"berth"
@@ -96,8 +97,8 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 		restart := berth.RestartPolicy{Attempts: 2, Interval: time.Minute, Mode: berth.RestartFail}
 		group := &berth.TaskGroup{
 			Name: fmt.Sprint("g", g), Count: rapid.IntRange(0, 4).Draw(t, "count"), RestartPolicy: &restart,
-			ReschedulePolicy: &berth.ReschedulePolicy{Unlimited: true, Delay: 5 * time.Second, DelayFunction: berth.DelayConstant},
-			EphemeralDisk:    &berth.EphemeralDisk{SizeMB: 100},
+			ReschedulePolicy: policy(t), Constraints: constraints(t), Affinities: affinities(t),
+			EphemeralDisk: &berth.EphemeralDisk{SizeMB: 100},
 			Tasks: []*berth.Task{{
 				Name: "task", Driver: "mock_driver", RestartPolicy: &restart, LogConfig: &berth.LogConfig{MaxFiles: 1, MaxFileSizeMB: 1},
 				Config:    map[string]any{"exit_code": int64(rapid.IntRange(0, 500).Draw(t, "exit"))},
@@ -106,6 +107,9 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 		}
 		if rapid.Bool().Draw(t, "ports") {
 			group.Networks = []berth.NetworkResource{{Mode: "host", DynamicPorts: []berth.Port{{Label: "http"}}}}
+			if rapid.Bool().Draw(t, "two") {
+				group.Networks[0].DynamicPorts = rapid.Permutation([]berth.Port{{Label: "http"}, {Label: "rpc"}}).Draw(t, "order")
+			}
 			if rapid.Bool().Draw(t, "static") {
 				group.Networks[0].ReservedPorts = []berth.Port{{Label: "admin", Value: rapid.IntRange(80, 95).Draw(t, "port")}}
 			}
@@ -126,6 +130,32 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 		c.Submission = &berth.JobSubmission{Source: "job {}", Format: "hcl2"}
 	}
 	return c
+}
+
+func policy(t *rapid.T) *berth.ReschedulePolicy {
+	p := &berth.ReschedulePolicy{
+		Delay: 5 * time.Second, MaxDelay: time.Hour, Unlimited: rapid.Bool().Draw(t, "unlimited"),
+		DelayFunction: rapid.SampledFrom([]string{berth.DelayConstant, berth.DelayExponential, berth.DelayFibonacci}).Draw(t, "function"),
+	}
+	if !p.Unlimited {
+		p.Attempts, p.Interval = rapid.IntRange(0, 3).Draw(t, "attempts"), time.Hour
+	}
+	return p
+}
+
+func constraints(t *rapid.T) []berth.Constraint {
+	return rapid.SampledFrom([][]berth.Constraint{
+		nil, nil, nil, {{LTarget: "${meta.rack}", Operand: berth.OpEqual, RTarget: "r1"}}, {{Operand: berth.OpDistinctHosts}},
+		{{LTarget: "${meta.rack}", Operand: berth.OpDistinctProperty, RTarget: "2"}},
+		{{LTarget: "${attr.unique.hostname}", Operand: berth.OpRegexp, RTarget: "n[1-4]"}},
+	}).Draw(t, "constraints")
+}
+
+func affinities(t *rapid.T) []berth.Affinity {
+	return rapid.SampledFrom([][]berth.Affinity{
+		nil, nil, {{LTarget: "${meta.rack}", Operand: berth.OpEqual, RTarget: "r2", Weight: 50}},
+		{{LTarget: "${node.unique.name}", Operand: berth.OpEqual, RTarget: "n1", Weight: -100}},
+	}).Draw(t, "affinities")
 }
 
 func (r *Random) stop(t *rapid.T, _ *state.Snapshot) state.Command {
@@ -157,6 +187,7 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 	}
 	c := &state.ApplyPlan{Eval: e.ID, Now: r.now}
 	c.Stamp(s.Term)
+	var later []berth.AllocID
 	if j := s.Job(e.Key()); j != nil {
 		c.JobVersion = j.Version
 		for range rapid.IntRange(0, 6).Draw(t, "places") {
@@ -170,28 +201,53 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 			for range state.WantOf(group).Dynamic {
 				p.Ports = append(p.Ports, uint16(rapid.IntRange(20000, 20010).Draw(t, "port")))
 			}
-			c.Place = append(c.Place, p)
+			for a := range s.AllocsOf(j.Key()) {
+				if a.Group.Name == group.Name && a.Index == p.Index && rapid.Bool().Draw(t, "replaces") {
+					p.Previous, p.Resched = a.ID, rapid.Bool().Draw(t, "failed")
+				}
+			}
+			if group.Count > 0 {
+				c.Place = append(c.Place, p)
+			}
 		}
 		for a := range s.AllocsOf(j.Key()) {
-			switch rapid.IntRange(0, 6).Draw(t, "stop") {
+			switch rapid.IntRange(0, 7).Draw(t, "stop") {
 			case 0:
 				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, Description: berth.StopSurplus})
 			case 1:
 				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, Description: "something else", Client: berth.ClientLost})
-			case 2:
-				if now := j.Group(a.Group.Name); now != nil && state.WantOf(now).Ask == state.WantOf(a.Group).Ask && len(now.Networks) == len(a.Group.Networks) && int(a.Index) < now.Count && len(now.Networks) == 0 {
+			case 2: // most of these refuse the plan
+				if rapid.Bool().Draw(t, "as it is") || carries(j, a) {
 					c.Update = append(c.Update, a.ID)
 				}
+			case 3:
+				later = append(later, a.ID)
 			}
 		}
 	}
 	if rapid.Bool().Draw(t, "ends") {
 		c.End = r.end(t, e)
+		for _, id := range later {
+			n := state.NewEval{ID: r.id(), TriggeredBy: berth.TriggerAllocFailure, WaitUntil: r.now + int64(time.Minute)}
+			c.End.Later = append(c.End.Later, n)
+			c.Stop = append(c.Stop, berth.AllocStop{ID: id, FollowupEval: n.ID})
+		}
 	}
 	if rapid.Bool().Draw(t, "explains") {
 		c.Explain = map[string]*berth.AllocMetric{"g0": {NodesEvaluated: 3, NodesAvailable: map[string]int{"dc1": 3}}}
 	}
 	return c
+}
+
+// carries says whether an allocation could become one of the job's newest
+// version in place.
+func carries(j *berth.Job, a *berth.Alloc) bool {
+	now := j.Group(a.Group.Name)
+	if now == nil {
+		return false
+	}
+	was, is := state.WantOf(a.Group), state.WantOf(now)
+	return was.Ask == is.Ask && was.Dynamic == is.Dynamic && slices.Equal(was.Static, is.Static) && int(a.Index) < now.Count
 }
 
 func (r *Random) end(t *rapid.T, e *berth.Eval) *state.EvalEnd {
