@@ -32,7 +32,7 @@ func main() {
 		"append": appends, "restart": restarts, "space": spaces, "faults": faults,
 		// Run in child processes:
 		"child-append": childAppend, "child-open": childOpen, "child-space": childSpace,
-		"child-fill": childFill, "child-check": childCheck, "child-full": childFull,
+		"child-fill": childFill, "child-check": childCheck, "child-full": childFull, "child-eio": childEIO,
 	}
 	job, ok := jobs[flag.Arg(0)]
 	if !ok {

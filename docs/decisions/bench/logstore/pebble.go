@@ -18,14 +18,14 @@ func memTableMB() uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("MEMTABLE_MB"), 10, 16); err == nil {
 		return n
 	}
-	return 16
+	return 8
 }
 
 func openPebble(dir string) (engine, error) {
 	db, err := pebble.Open(dir, &pebble.Options{
 		FormatMajorVersion:          pebble.FormatTableFormatV6,
 		MemTableSize:                memTableMB() << 20,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: 3,
 		Logger:                      quiet{},
 	})
 	if err != nil {

@@ -1,0 +1,135 @@
+package consensus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"berth"
+	"berth/consensus"
+	"berth/invariant"
+	"berth/state"
+	"berth/state/statetest"
+)
+
+// led runs a server on a folder and calls f while it leads.
+func led(t *testing.T, dir string, f func(store *state.Store, s *consensus.Server, term consensus.Term)) *state.Store {
+	t.Helper()
+	store := state.New()
+	s, err := consensus.Open(consensus.Config{Dir: dir, ID: "s1", SnapshotEvery: 50}, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	err = s.Run(ctx, func(_ context.Context, term consensus.Term) error {
+		f(store, s, term)
+		stop()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// What was answered is there after a restart, to the last bit.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	var want uint64
+	for round := range 4 {
+		store := led(t, dir, func(store *state.Store, s *consensus.Server, term consensus.Term) {
+			if round > 0 && store.Snapshot().Hash() == 0 {
+				t.Error("no state")
+			}
+			var wg sync.WaitGroup
+			for i := range 40 {
+				wg.Go(func() {
+					n := round*100 + i
+					job := statetest.Job(t, fmt.Sprintf(`{"ID":"job%d","TaskGroups":[{"Name":"g"}]}`, n))
+					if _, err := term.Log.Propose(t.Context(), statetest.AddNode(n, 4000, 4000), statetest.Register(job, n)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if round == 2 {
+				if err := s.Save(); err != nil {
+					t.Error(err)
+				}
+			}
+			if term.Log.Tip().Hash() != store.Snapshot().Hash() {
+				t.Error("all is committed, but the tip is not the state")
+			}
+			if v := invariant.Check(store.Snapshot()); len(v) > 0 {
+				t.Error(v)
+			}
+		})
+		got := store.Snapshot()
+		if got.Count(state.Jobs) != 40*(round+1) {
+			t.Fatalf("round %d: %d jobs", round, got.Count(state.Jobs))
+		}
+		want = got.Hash()
+	}
+	led(t, dir, func(store *state.Store, _ *consensus.Server, term consensus.Term) {
+		// The new term is one command beyond what was there.
+		if got := store.Snapshot(); got.Term <= 1 || got.Count(state.Jobs) != 160 {
+			t.Errorf("term %d with %d jobs after hash %x", got.Term, got.Count(state.Jobs), want)
+		}
+	})
+}
+
+// A refusal is answered with its kind and leaves no trace; commands of an
+// older term are refused.
+func TestRefusals(t *testing.T) {
+	led(t, t.TempDir(), func(store *state.Store, _ *consensus.Server, term consensus.Term) {
+		_, err := term.Log.Propose(t.Context(), &state.StopJob{Key: berth.JobKey{Namespace: "default", ID: "none"}})
+		if berth.KindOf(err) != berth.NotFound {
+			t.Errorf("stopping an unknown job: %v", err)
+		}
+		old := &state.CancelEvals{}
+		old.Stamp(term.Number - 1)
+		if _, err := term.Log.Propose(t.Context(), old); berth.KindOf(err) != berth.Conflict {
+			t.Errorf("a command of an older term: %v", err)
+		}
+		if _, err := term.Log.Propose(t.Context(), statetest.AddNode(1, 1, 1)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// After the term nothing is taken.
+func TestEndOfTerm(t *testing.T) {
+	var log state.Log
+	led(t, t.TempDir(), func(_ *state.Store, _ *consensus.Server, term consensus.Term) { log = term.Log })
+	if _, err := log.Propose(t.Context(), statetest.AddNode(1, 1, 1)); !errors.Is(err, state.ErrLost) || berth.KindOf(err) != "" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func BenchmarkPropose(b *testing.B) {
+	for _, callers := range []int{1, 16, 256} {
+		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
+			store := state.New()
+			s, err := consensus.Open(consensus.Config{Dir: b.TempDir(), ID: "s1"}, store)
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(b.Context())
+			s.Run(ctx, func(_ context.Context, term consensus.Term) error {
+				b.SetParallelism(callers / 2)
+				b.ResetTimer()
+				b.RunParallel(func(pb *testing.PB) {
+					for n := 0; pb.Next(); n++ {
+						term.Log.Propose(b.Context(), statetest.AddNode(n%1000, 4000, 4000))
+					}
+				})
+				b.StopTimer()
+				stop()
+				return nil
+			})
+		})
+	}
+}

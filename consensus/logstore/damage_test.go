@@ -1,0 +1,272 @@
+package logstore
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+var long = flag.Bool("long", false, "every byte, every kill: minutes instead of seconds")
+
+// every returns short, or long if the flag says so.
+func every(short, all int) int {
+	if *long {
+		return all
+	}
+	return short
+}
+
+// written is a folder as kill -9 left it, and what it must still hold.
+type written struct {
+	dir  string
+	logs []*raft.Log
+	ends []int64 // where the engine's newest log file ended after each entry; 0 for those in older files
+}
+
+// write makes a folder: one session with tables, then one that ended with a
+// crash. size returns the size of entry i of the second.
+func write(t *testing.T, n int, size func(i int) int) written {
+	t.Helper()
+	live := filepath.Join(scratch(t), "live")
+	s := open(t, live)
+	w := written{dir: filepath.Join(scratch(t), "crashed")}
+	w.logs = entries(1, 40, 1, 8000)
+	for batch := range slices.Chunk(w.logs, 10) {
+		store(t, s, batch)
+	}
+	if err := s.SetUint64([]byte("CurrentTerm"), 7); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	w.ends = make([]int64, len(w.logs))
+	s = open(t, live)
+	for i := range n {
+		l := entry(uint64(len(w.logs)+1), 2, size(i))
+		store(t, s, []*raft.Log{l})
+		info, err := os.Stat(newestLog(t, live))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.logs, w.ends = append(w.logs, l), append(w.ends, info.Size())
+	}
+	if err := os.CopyFS(w.dir, os.DirFS(live)); err != nil { // between two appends nothing is written: a crash
+		t.Fatal(err)
+	}
+	return w
+}
+
+// scratch returns an empty folder in memory, if the system has one: hundreds of
+// damaged copies are made, and none of them needs a real disk.
+func scratch(t testing.TB) string {
+	t.Helper()
+	base := "/dev/shm"
+	if _, err := os.Stat(base); err != nil {
+		base = ""
+	}
+	dir, err := os.MkdirTemp(base, "logstore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func newestLog(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "db", "*.log"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no log file", err)
+	}
+	return slices.Max(files)
+}
+
+// after copies the folder, does harm to the copy and opens it. It returns how
+// many entries are there, or the refusal.
+func (w written) after(t *testing.T, harm func(dir string)) (n int, refusal error) {
+	t.Helper()
+	dir := filepath.Join(scratch(t), "copy")
+	defer os.RemoveAll(dir)
+	if err := os.CopyFS(dir, os.DirFS(w.dir)); err != nil {
+		t.Fatal(err)
+	}
+	harm(dir)
+	s, err := Open(dir, quiet())
+	if err != nil {
+		if !errors.Is(err, ErrDamaged) && !strings.Contains(err.Error(), "its format is") {
+			t.Fatalf("refused, but not for damage: %v", err)
+		}
+		if strings.Contains(err.Error(), "\n") || len(err.Error()) > 600 {
+			t.Fatalf("not one clear line: %v", err)
+		}
+		return 0, err
+	}
+	defer s.Close()
+	last, err := s.LastIndex()
+	if err != nil || last > uint64(len(w.logs)) {
+		t.Fatal(last, err)
+	}
+	has(t, s, w.logs[:last])
+	if term, err := s.GetUint64([]byte("CurrentTerm")); term != 7 || err != nil {
+		t.Fatalf("the vote is lost: term %d, %v", term, err)
+	}
+	// What is left must be a log that can go on.
+	more := entries(last+1, last+3, 9, 100)
+	store(t, s, more)
+	has(t, s, append(slices.Clone(w.logs[:last]), more...))
+	return int(last), nil
+}
+
+// TestTornTailIsCut cuts the newest log file at every byte of its end, and at
+// every 512 bytes of its last 64 KiB: what was wholly before the cut is there.
+func TestTornTailIsCut(t *testing.T) {
+	w := write(t, 60, func(i int) int { return []int{10, 700, 4000}[i%3] })
+	end := w.ends[len(w.ends)-1]
+	cuts := []int64{}
+	for d := int64(0); d <= 4096; d += int64(every(67, 1)) {
+		cuts = append(cuts, end-d)
+	}
+	for d := int64(0); d <= 64<<10; d += int64(every(5120, 512)) {
+		cuts = append(cuts, max(end-d, 0))
+	}
+	for _, cut := range cuts {
+		n, refusal := w.after(t, func(dir string) {
+			if err := os.Truncate(newestLog(t, dir), cut); err != nil {
+				t.Fatal(err)
+			}
+		})
+		want := 0
+		for want < len(w.ends) && w.ends[want] <= cut {
+			want++
+		}
+		if refusal != nil || n != want {
+			t.Fatalf("cut at %d of %d: %d entries, want %d (%v)", cut, end, n, want, refusal)
+		}
+	}
+}
+
+// TestTornTailIsLogged tells the operator what became of the append that a
+// crash left unfinished.
+func TestTornTailIsLogged(t *testing.T) {
+	w := write(t, 10, func(int) int { return 2000 })
+	if err := os.Truncate(newestLog(t, w.dir), w.ends[len(w.ends)-1]-500); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	s, err := Open(w.dir, Options{Logger: newLogger(&said)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	has(t, s, w.logs[:len(w.logs)-1])
+	if !strings.Contains(said.String(), "cut an append that a crash left unfinished") || !strings.Contains(said.String(), "last=49") {
+		t.Fatalf("said:\n%s", said.String())
+	}
+}
+
+// TestFlippedBitsAreNoticed flips bits in all files. What is read back is what
+// was written; entries may be missing only at the end, and there only those of
+// the one append that could have been torn, unless the store refuses.
+func TestFlippedBitsAreNoticed(t *testing.T) {
+	w := write(t, 120, func(i int) int { return 50 + i*37%3000 })
+	files := allFiles(t, w.dir)
+	r := rand.New(rand.NewPCG(1, 2))
+	outcome := map[string]int{}
+	for range every(150, 5000) {
+		name := files[r.IntN(len(files))]
+		at := r.Float64()
+		bit := byte(1) << r.IntN(8)
+		n, refusal := w.after(t, func(dir string) {
+			b, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(b) > 0 {
+				b[int(at*float64(len(b)))] ^= bit
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
+		switch {
+		case refusal != nil:
+			outcome["refused"]++
+		case n == len(w.logs):
+			outcome["harmless"]++
+		case n == len(w.logs)-1:
+			outcome["last append cut"]++
+		default:
+			t.Fatalf("bit %08b at %.4f of %s: %d of %d entries are left, and it said nothing", bit, at, name, n, len(w.logs))
+		}
+	}
+	t.Log(outcome)
+	if outcome["refused"] == 0 {
+		t.Fatal("no flip was noticed at all")
+	}
+}
+
+// TestZeroedPagesAreNoticed does the same with pages that read as zeros, or
+// that the disk took for another file's.
+func TestZeroedPagesAreNoticed(t *testing.T) {
+	w := write(t, 120, func(i int) int { return 50 + i*37%3000 })
+	outcome := map[string]int{}
+	for _, name := range allFiles(t, w.dir) {
+		info, err := os.Stat(filepath.Join(w.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages := int(info.Size()+4095) / 4096
+		for p := 0; p < pages; p += max(1, pages/every(8, 200)) {
+			for _, fill := range []byte{0, 0xa5} {
+				n, refusal := w.after(t, func(dir string) { fillPage(t, filepath.Join(dir, name), p, fill) })
+				switch {
+				case refusal != nil:
+					outcome["refused"]++
+				case n == len(w.logs):
+					outcome["harmless"]++
+				case strings.HasSuffix(name, ".log") && w.ends[len(w.ends)-2] < int64(p+1)*4096:
+					// The page holds where the last append begins, and so
+					// nothing after it tells: it looks like a torn write.
+					outcome["last page cut"]++
+				default:
+					t.Fatalf("page %d of %d of %s: %d of %d entries are left, and it said nothing", p, pages, name, n, len(w.logs))
+				}
+			}
+		}
+	}
+	t.Log(outcome)
+}
+
+func fillPage(t *testing.T, path string, page int, with byte) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := page * 4096; i < min(len(b), (page+1)*4096); i++ {
+		b[i] = with
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func allFiles(t *testing.T, dir string) (names []string) {
+	err := fs.WalkDir(os.DirFS(dir), ".", func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}

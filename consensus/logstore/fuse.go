@@ -1,0 +1,193 @@
+package logstore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// fuse is a file system that dies at the first failed write. From then on it
+// says yes to everything that would change the disk and does none of it, so
+// the disk stays as a crash at that moment would have left it.
+//
+// Pebble ends the process when its log or manifest cannot be written. A server
+// must rather say what happened, stop leading and end in good order, so pebble
+// never hears of the failure; whoever asked for a write asks the fuse
+// afterwards. Nothing that the dead file system agreed to is ever acknowledged.
+type fuse struct {
+	vfs.FS
+	blown chan struct{} // closed with the first failure
+
+	mu  sync.Mutex
+	err error // the first failure
+}
+
+func newFuse(inner vfs.FS) *fuse { return &fuse{FS: inner, blown: make(chan struct{})} }
+
+// Err returns the first failure.
+func (f *fuse) Err() error {
+	select {
+	case <-f.blown:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.err
+	default:
+		return nil
+	}
+}
+
+func (f *fuse) blow(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+		close(f.blown)
+	}
+}
+
+// do makes a change to the disk unless the fuse is blown, and blows it if that
+// fails. What the engine may expect to fail passes through.
+func (f *fuse) do(change func() error) error {
+	if f.Err() != nil {
+		return nil
+	}
+	err := change()
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) ||
+		errors.Is(err, vfs.ErrUnsupported) || errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	f.blow(err)
+	return nil
+}
+
+// open does the same for a change that yields a file; a dead one if it failed.
+func (f *fuse) open(change func() (vfs.File, error)) (file vfs.File, err error) {
+	err = f.do(func() (err error) {
+		file, err = change()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if file == nil {
+		file = vfs.NewMemFile(nil)
+	}
+	return &fusedFile{file, f}, nil
+}
+
+// Create makes a file. Pebble's markers are files whose names point to another
+// one, its manifest; a power cut may keep the new marker's name and lose that
+// of the manifest, unless the folder is synced in between.
+func (f *fuse) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(f.PathBase(name), "marker.") {
+		if err := syncDir(f, f.PathDir(name)); err != nil {
+			return nil, err
+		}
+	}
+	return f.open(func() (vfs.File, error) { return f.FS.Create(name, c) })
+}
+
+func (f *fuse) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
+	return f.open(func() (vfs.File, error) { return f.FS.OpenReadWrite(name, c, o...) })
+}
+
+func (f *fuse) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.open(func() (vfs.File, error) { return f.FS.ReuseForWrite(oldname, newname, c) })
+}
+
+// OpenDir opens a folder to sync it.
+func (f *fuse) OpenDir(name string) (vfs.File, error) {
+	file, err := f.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return &fusedFile{file, f}, nil
+}
+
+func (f *fuse) Link(oldname, newname string) error {
+	return f.do(func() error { return f.FS.Link(oldname, newname) })
+}
+
+func (f *fuse) Remove(name string) error {
+	return f.do(func() error { return f.FS.Remove(name) })
+}
+
+func (f *fuse) RemoveAll(name string) error {
+	return f.do(func() error { return f.FS.RemoveAll(name) })
+}
+
+func (f *fuse) Rename(oldname, newname string) error {
+	return f.do(func() error { return f.FS.Rename(oldname, newname) })
+}
+
+func (f *fuse) MkdirAll(dir string, perm os.FileMode) error {
+	return f.do(func() error { return f.FS.MkdirAll(dir, perm) })
+}
+
+// Unwrap returns the file system below.
+func (f *fuse) Unwrap() vfs.FS { return f.FS }
+
+// fusedFile is a file of a fuse.
+type fusedFile struct {
+	vfs.File
+	fuse *fuse
+}
+
+func (f *fusedFile) Write(b []byte) (int, error) {
+	return len(b), f.fuse.do(func() error { return whole(f.File.Write(b))(len(b)) })
+}
+
+func (f *fusedFile) WriteAt(b []byte, at int64) (int, error) {
+	return len(b), f.fuse.do(func() error { return whole(f.File.WriteAt(b, at))(len(b)) })
+}
+
+// whole makes a short write an error.
+func whole(n int, err error) func(int) error {
+	return func(want int) error {
+		if err == nil && n < want {
+			return errors.New("short write")
+		}
+		return err
+	}
+}
+
+func (f *fusedFile) Preallocate(offset, length int64) error {
+	return f.fuse.do(func() error { return f.File.Preallocate(offset, length) })
+}
+
+func (f *fusedFile) Sync() error     { return f.fuse.do(f.File.Sync) }
+func (f *fusedFile) SyncData() error { return f.fuse.do(f.File.SyncData) }
+
+func (f *fusedFile) SyncTo(length int64) (full bool, err error) {
+	full = true // of a dead disk: nothing more is to come
+	err = f.fuse.do(func() (err error) {
+		full, err = f.File.SyncTo(length)
+		return err
+	})
+	return full, err
+}
+
+// Close closes the file also on a dead disk; a failure there counts, as some
+// file systems report lost writes so.
+func (f *fusedFile) Close() error {
+	if err := f.File.Close(); err != nil {
+		f.fuse.blow(err)
+	}
+	return nil
+}
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// isIOError says whether the operating system refused, other than by saying
+// that a file is not there: a missing file is damage.
+func isIOError(err error) bool {
+	var n syscall.Errno
+	return errors.As(err, &n) && n != syscall.ENOENT
+}

@@ -1,0 +1,152 @@
+package logstore
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Format is the version of the folder that this build writes. It reads no
+// other.
+const Format = 1
+
+// meta is what the file of that name says: text, so that an operator can read
+// it, with a checksum in its last line. It is replaced as a whole by a rename,
+// so a crash leaves the old one or the new one.
+//
+//	berth raft log 1
+//	session 4
+//	first 1001
+//	last 2000
+//	seq 17
+//	key 43757272656e745465726d 0000000000000007
+//	crc32c 1a2b3c4d
+type meta struct {
+	Session uint64            // how often the store was opened
+	First   uint64            // the log must begin here or before; what is before is not needed; 0: unknown
+	Last    uint64            // the log must reach here or beyond; 0: it may be empty
+	Seq     uint64            // batches of this session up to this one may have been deleted at the end
+	Keys    map[string][]byte // the stable store
+}
+
+const (
+	metaName  = "meta"
+	metaTitle = "berth raft log "
+)
+
+// copy returns a meta to change; Keys are shared and must be cloned to change.
+func (m *meta) copy() meta { return *m }
+
+func (m *meta) encode() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s%d\nsession %d\nfirst %d\nlast %d\nseq %d\n", metaTitle, Format, m.Session, m.First, m.Last, m.Seq)
+	for _, k := range slices.Sorted(maps.Keys(m.Keys)) {
+		fmt.Fprintf(&b, "key %x %x\n", k, m.Keys[k])
+	}
+	fmt.Fprintf(&b, "crc32c %08x\n", crc32.Checksum(b.Bytes(), castagnoli))
+	return b.Bytes()
+}
+
+// formatError says that a folder has a format this build does not read.
+type formatError struct{ version string }
+
+func (e formatError) Error() string {
+	return fmt.Sprintf("its format is %q; this build reads %d", e.version, Format)
+}
+
+func decodeMeta(b []byte) (m meta, err error) {
+	title, _, _ := strings.Cut(string(b), "\n")
+	version, ok := strings.CutPrefix(title, metaTitle)
+	if !ok {
+		return m, fmt.Errorf("the file %s begins with %.40q, not %q", metaName, title, metaTitle)
+	}
+	// A newer format may have another checksum, so this comes first. It can
+	// only refuse.
+	if version != strconv.Itoa(Format) {
+		return m, formatError{version[:min(len(version), 20)]}
+	}
+	i := bytes.LastIndex(b, []byte("crc32c "))
+	if i < 0 || string(b[i:]) != fmt.Sprintf("crc32c %08x\n", crc32.Checksum(b[:i], castagnoli)) {
+		return m, fmt.Errorf("the checksum of the file %s is wrong", metaName)
+	}
+	numbers := map[string]*uint64{"session": &m.Session, "first": &m.First, "last": &m.Last, "seq": &m.Seq}
+	m.Keys = map[string][]byte{}
+	for _, line := range strings.Split(strings.TrimSuffix(string(b[len(title)+1:i]), "\n"), "\n") {
+		name, value, _ := strings.Cut(line, " ")
+		switch n := numbers[name]; {
+		case n != nil:
+			*n, err = strconv.ParseUint(value, 10, 64)
+			delete(numbers, name)
+		case name == "key":
+			k, v, _ := strings.Cut(value, " ")
+			var key, val []byte
+			key, err = hex.DecodeString(k)
+			if err == nil {
+				val, err = hex.DecodeString(v)
+			}
+			m.Keys[string(key)] = val
+		default:
+			err = errors.New("it means nothing")
+		}
+		if err != nil {
+			return m, fmt.Errorf("the file %s: line %.80q: %w", metaName, line, err)
+		}
+	}
+	if len(numbers) > 0 {
+		return m, fmt.Errorf("the file %s lacks %s", metaName, strings.Join(slices.Sorted(maps.Keys(numbers)), ", "))
+	}
+	return m, nil
+}
+
+// putMeta puts m on disk in place of the old one. The caller holds s.writing.
+func (s *Store) putMeta(m meta) error {
+	fs := s.fuse
+	path := fs.PathJoin(s.dir, metaName)
+	b := m.encode()
+	if err := writeFile(fs, path+".new", b); err != nil {
+		return s.stop(err)
+	}
+	if err := fs.Rename(path+".new", path); err != nil {
+		return s.stop(err)
+	}
+	if err := syncDir(fs, s.dir); err != nil {
+		return s.stop(err)
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	s.bytes += uint64(len(b))
+	s.meta = m
+	return nil
+}
+
+func writeFile(fs vfs.FS, path string, b []byte) error {
+	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(b); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Sync(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return f.Close()
+}
+
+// syncDir makes the names in a folder durable.
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,368 @@
+package logstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"berth"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	// memTable is how many bytes of entries are kept in memory before the
+	// engine writes them to a table. Followers that lag no further read from
+	// memory. The engine reserves a little more than this on disk for each of
+	// its log files, and a start needs as much room again to write the tables
+	// of what was in memory: larger ones were no faster, smaller ones slower.
+	memTable = 8 << 20
+	// memTables is how many exist at most, the others waiting for the disk;
+	// when all are full, appends wait too.
+	memTables = 3
+)
+
+func (s *Store) open() error {
+	db := s.fuse.PathJoin(s.dir, "db")
+	if err := s.fuse.MkdirAll(db, 0o700); err != nil {
+		return fmt.Errorf("raft log: %w", err)
+	}
+	var err error
+	if s.lock, err = pebble.LockDirectory(db, s.fuse); err != nil {
+		return fmt.Errorf("raft log in %s: is it open in another process? %w", s.dir, err)
+	}
+	if err := s.loadMeta(db); err != nil {
+		return err
+	}
+	if s.meta.Session == 0 {
+		if err := s.create(db); err != nil {
+			return err
+		}
+	}
+	// The engine drops its log files once it has read them, so the raw look
+	// comes first.
+	raw, err := s.lastStamp(db)
+	if err != nil {
+		return err
+	}
+	if err := s.openEngine(db, true); err != nil {
+		return err
+	}
+	seen, err := s.check()
+	if err != nil {
+		return err
+	}
+	if err := s.judgeTail(raw, seen); err != nil {
+		return err
+	}
+	return s.begin()
+}
+
+// loadMeta reads the file meta. In a new folder it writes the first one, of
+// session 0, which says that nothing was acknowledged yet.
+func (s *Store) loadMeta(db string) error {
+	b, err := readAll(s.fuse, s.fuse.PathJoin(s.dir, metaName))
+	if errors.Is(err, fs.ErrNotExist) {
+		files, err := s.fuse.List(db)
+		if err != nil {
+			return fmt.Errorf("raft log in %s: %w", s.dir, err)
+		}
+		if len(files) > 1 { // the lock is there
+			return s.damaged("the file %s is missing", metaName)
+		}
+		if err := syncDir(s.fuse, s.fuse.PathDir(s.dir)); err != nil {
+			return fmt.Errorf("raft log in %s: %w", s.dir, err)
+		}
+		return s.putMeta(meta{})
+	}
+	if err != nil {
+		return fmt.Errorf("raft log in %s: %w", s.dir, err)
+	}
+	s.meta, err = decodeMeta(b)
+	if e, ok := errors.AsType[formatError](err); ok {
+		return berth.Errorf(berth.Invalid, "raft log in %s: %w", s.dir, e)
+	}
+	if err != nil {
+		return s.damaged("%v", err)
+	}
+	return nil
+}
+
+// create makes the engine's files, in place of what a crash may have left of
+// an earlier try.
+func (s *Store) create(db string) error {
+	files, err := s.fuse.List(db)
+	if err != nil {
+		return fmt.Errorf("raft log in %s: %w", s.dir, err)
+	}
+	for _, f := range files {
+		if f == "LOCK" {
+			continue
+		}
+		if err := s.fuse.Remove(s.fuse.PathJoin(db, f)); err != nil {
+			return fmt.Errorf("raft log in %s: %w", s.dir, err)
+		}
+	}
+	if err := s.openEngine(db, false); err != nil {
+		return err
+	}
+	// The first log file of a new engine lacks the marks that tell damage from
+	// a torn end. The one that the next opening begins has them.
+	err = s.db.Close()
+	if s.db = nil; err != nil {
+		return fmt.Errorf("raft log in %s: %w", s.dir, err)
+	}
+	return nil
+}
+
+// openEngine opens pebble; exists says that it must be there.
+func (s *Store) openEngine(db string, exists bool) (err error) {
+	defer func() {
+		// The engine panics over some damage.
+		if p := recover(); p != nil {
+			err = s.damaged("the engine cannot open it: %v", p)
+		}
+	}()
+	o := &pebble.Options{
+		FS:                          s.fuse,
+		Lock:                        s.lock,
+		FormatMajorVersion:          pebble.FormatTableFormatV6, // log files and tables tell damage from a torn end
+		ErrorIfNotExists:            exists,
+		MemTableSize:                memTable,
+		MemTableStopWritesThreshold: memTables,
+		TargetFileSizes:             [7]int64{memTable}, // one file, so one sync, for each memtable
+		Logger:                      engineLogger{s},
+		EventListener: &pebble.EventListener{
+			BackgroundError: func(err error) { s.fuse.blow(fmt.Errorf("background work of the engine: %w", err)) },
+			DataCorruption:  func(i pebble.DataCorruptionInfo) { s.fuse.blow(s.damaged("%s: %v", i.Path, i.Details)) },
+			WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
+				s.log.Warn("raft log: writes wait for the disk", "reason", i.Reason)
+			},
+		},
+	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
+	s.db, err = pebble.Open(db, o)
+	switch {
+	case s.fuse.Err() != nil:
+		return s.Err()
+	case err == nil:
+		return nil
+	case isIOError(err):
+		return fmt.Errorf("raft log in %s: %w", s.dir, err)
+	}
+	return s.damaged("the engine cannot open it: %v", err)
+}
+
+// check reads every entry and compares the log with what meta says of it. It
+// returns the stamp of the newest entry.
+func (s *Store) check() (newest stamp, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = s.damaged("the engine cannot read it: %v", p)
+		}
+	}()
+	it, err := s.db.NewIter(nil)
+	if err != nil {
+		return newest, s.readError(0, err)
+	}
+	defer it.Close()
+	var w walker
+	for ok := it.First(); ok; ok = it.Next() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return newest, s.readError(w.next.index, err)
+		}
+		at, err := w.step(it.Key(), v)
+		if err != nil {
+			return newest, s.damaged("%v", err)
+		}
+		if at.after(newest) {
+			newest = at
+		}
+	}
+	if err := it.Error(); err != nil {
+		return newest, s.readError(w.next.index, err)
+	}
+	if s.first, s.last = w.first, w.last; w.next.part != 0 {
+		return newest, s.damaged("entry %d has only %d of its %d parts", w.next.index, w.next.part, w.next.parts)
+	}
+	return newest, s.compare()
+}
+
+// walker checks that records follow each other as a log's do.
+type walker struct {
+	first, last uint64 // whole entries seen
+	next        place  // what must come next; its index is 0 at the start
+}
+
+func (w *walker) step(key, value []byte) (stamp, error) {
+	index, part, ok := splitKey(key)
+	switch {
+	case !ok:
+		return stamp{}, fmt.Errorf("an unknown key %.40x", key)
+	case w.next.index == 0:
+		w.first, w.next = index, place{index: index}
+	}
+	if index != w.next.index || part != w.next.part {
+		return stamp{}, fmt.Errorf("entry %d, part %d comes where entry %d, part %d should", index, part, w.next.index, w.next.part)
+	}
+	_, parts, at, err := decodeRecord(value, index, part)
+	if err != nil {
+		return at, fmt.Errorf("entry %d: %w", index, err)
+	}
+	if part > 0 && parts != w.next.parts {
+		return at, fmt.Errorf("entry %d has %d parts and %d parts", index, parts, w.next.parts)
+	}
+	w.next = place{index, part + 1, parts}
+	if part+1 == parts {
+		w.last, w.next = index, place{index: index + 1}
+	}
+	return at, nil
+}
+
+// compare holds the entries found against meta.
+func (s *Store) compare() error {
+	m := &s.meta
+	switch {
+	case s.last < m.Last:
+		return s.damaged("the log must reach entry %d, but ends with %d", m.Last, s.last)
+	case s.last != 0 && m.First != 0 && s.first > m.First:
+		return s.damaged("the log must begin with entry %d, but begins with %d", m.First, s.first)
+	}
+	return nil
+}
+
+// judgeTail compares the newest batch that the engine read with the newest
+// whose head can still be seen in the raw log file. Batches are written one at
+// a time, each after the one before is on disk; so a crash can tear only one.
+func (s *Store) judgeTail(raw, seen stamp) error {
+	reached := s.meta.Seq // deleted on purpose
+	if seen.session == s.meta.Session {
+		reached = max(reached, seen.seq)
+	}
+	switch lost := int64(raw.seq) - int64(reached); {
+	case raw.session != s.meta.Session || lost <= 0:
+		return nil
+	case lost == 1:
+		s.log.Warn("raft log: cut an append that a crash left unfinished; nobody was told that it succeeded", "dir", s.dir, "last", s.last)
+		return nil
+	default:
+		return s.damaged("the log ends with entry %d, but %d later appends were written after it", s.last, lost)
+	}
+}
+
+// begin drops what was to be deleted and opens a session.
+func (s *Store) begin() error {
+	m := s.meta.copy()
+	if s.last != 0 && s.first < m.First {
+		from := s.first
+		if s.first = m.First; s.first > s.last {
+			s.first, s.last = 0, 0
+		}
+		if err := s.db.DeleteRange(logKey(from), logKey(m.First), pebble.Sync); err != nil {
+			return s.stop(err)
+		}
+	}
+	m.First, m.Last, m.Seq = s.first, s.last, 0
+	m.Session++
+	s.keys = m.Keys
+	if err := s.putMeta(m); err != nil {
+		return err
+	}
+	s.bytes = 0
+	s.log.Info("raft log opened", "dir", s.dir, "first", s.first, "last", s.last)
+	return nil
+}
+
+// lastStamp looks through the raw bytes of the engine's newest log file for
+// heads of records of the last session, and returns the newest. It needs no
+// knowledge of the engine's framing; a head that a frame boundary cuts in two
+// is missed, and the next one found.
+func (s *Store) lastStamp(db string) (newest stamp, err error) {
+	names, err := s.fuse.List(db)
+	if err != nil {
+		return newest, fmt.Errorf("raft log in %s: %w", s.dir, err)
+	}
+	logs := slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, ".log") })
+	if len(logs) == 0 {
+		return newest, s.damaged("the engine's log file is missing")
+	}
+	b, err := readAll(s.fuse, s.fuse.PathJoin(db, slices.Max(logs))) // their numbers have leading zeros
+	if err != nil {
+		return newest, fmt.Errorf("raft log in %s: %w", s.dir, err)
+	}
+	for {
+		i := bytes.Index(b, mark[:])
+		if i < 0 {
+			return newest, nil
+		}
+		b = b[i:]
+		if _, at, err := decodeHead(b); err == nil && at.session == s.meta.Session && at.after(newest) {
+			newest = at
+		}
+		b = b[1:]
+	}
+}
+
+func readAll(fs vfs.FS, path string) ([]byte, error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// engineLogger passes pebble's words on. They are for whoever looks closely.
+type engineLogger struct{ s *Store }
+
+func (l engineLogger) Infof(format string, args ...any) {
+	if l.s.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.s.log.Debug("raft log engine: " + oneLine(fmt.Sprintf(format, args...)))
+	}
+}
+
+func (l engineLogger) Errorf(format string, args ...any) {
+	l.s.log.Warn("raft log engine: " + oneLine(fmt.Sprintf(format, args...)))
+}
+
+// Fatalf must not return. The fuse keeps pebble from failing writes, so this
+// is a fault of the engine's own.
+func (l engineLogger) Fatalf(format string, args ...any) {
+	panic("raft log engine in " + l.s.dir + ": " + fmt.Sprintf(format, args...))
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// sizeOf adds up the sizes of the files below dir. Files that the engine
+// removes meanwhile count as nothing.
+func sizeOf(fsys vfs.FS, dir string) (total int64, err error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range names {
+		info, err := fsys.Stat(fsys.PathJoin(dir, n))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return 0, err
+		case info.IsDir():
+			below, err := sizeOf(fsys, fsys.PathJoin(dir, n))
+			if err != nil {
+				return 0, err
+			}
+			total += below
+		default:
+			total += info.Size()
+		}
+	}
+	return total, nil
+}

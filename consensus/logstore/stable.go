@@ -1,0 +1,65 @@
+package logstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"maps"
+
+	"berth"
+)
+
+// maxStable bounds one value of the stable store; raft's are some ten bytes.
+const maxStable = 4 << 10
+
+// Set keeps a value under key and returns when it is on disk.
+func (s *Store) Set(key, val []byte) error {
+	if len(key) == 0 || len(key) > maxStable || len(val) > maxStable {
+		return berth.Errorf(berth.Invalid, "raft stable store: key of %d bytes, value of %d bytes; allowed are 1 to %d and 0 to %d",
+			len(key), len(val), maxStable, maxStable)
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if _, _, err := s.bounds(); err != nil {
+		return err
+	}
+	m := s.meta.copy()
+	m.Keys = maps.Clone(m.Keys)
+	if m.Keys == nil {
+		m.Keys = map[string][]byte{}
+	}
+	m.Keys[string(key)] = bytes.Clone(val)
+	if err := s.putMeta(m); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.keys = m.Keys
+	s.mu.Unlock()
+	return nil
+}
+
+// Get returns the value under key, or an empty one if there is none.
+func (s *Store) Get(key []byte) ([]byte, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(s.keys[string(key)]), nil
+}
+
+// SetUint64 keeps a number under key and returns when it is on disk.
+func (s *Store) SetUint64(key []byte, val uint64) error {
+	return s.Set(key, binary.BigEndian.AppendUint64(nil, val))
+}
+
+// GetUint64 returns the number under key, or 0 if there is none.
+func (s *Store) GetUint64(key []byte) (uint64, error) {
+	b, err := s.Get(key)
+	if err != nil || len(b) == 0 {
+		return 0, err
+	}
+	if len(b) != 8 {
+		return 0, berth.Errorf(berth.Invalid, "raft stable store: %q is no number: it has %d bytes, not 8", key, len(b))
+	}
+	return binary.BigEndian.Uint64(b), nil
+}

@@ -1,0 +1,174 @@
+// Package logstore keeps a server's Raft log and its vote on disk. It is the
+// raft.LogStore and raft.StableStore of hashicorp/raft over the storage engine
+// pebble; docs/decisions/0002-raft-log-engine.md says why that one.
+//
+// What it promises:
+//
+//   - A call that wrote returns when the bytes are on disk. A batch of entries
+//     is there as a whole or not at all.
+//   - After the first failed write or sync nothing reaches the disk any more
+//     and every later call returns that first error: what is on disk is what a
+//     crash at that moment would have left. A failed sync is not tried again.
+//   - Open finds everything that was acknowledged, or refuses with one line.
+//     The one thing it cuts is the batch that a crash left half-written, which
+//     was never acknowledged. Every entry is read and checked at open, and
+//     again whenever it is read.
+//   - The log has no gaps: an append continues it, a deletion is at its ends.
+//
+// A folder holds the file meta, which says the format, the vote and which
+// entries must be there, and the folder db, which is the engine's.
+//
+// It leaves to others: watching for free space and hanging disks before they
+// hurt, taking snapshots, and stopping the server when Failed is closed.
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"berth"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/hashicorp/raft"
+)
+
+// ErrDamaged is in every error that says the bytes on disk are not those that
+// were written. Starting anew from the other servers, or from a snapshot, is
+// the way out; carrying on is not.
+var ErrDamaged = errors.New("the raft log is damaged")
+
+var errClosed = errors.New("the raft log is closed")
+
+// Options says how to open a store.
+type Options struct {
+	Logger *slog.Logger // nil: slog.Default()
+
+	fs vfs.FS // nil: the operating system's; tests make it fail
+}
+
+// Store is an open log. Its methods may be called from any goroutine.
+type Store struct {
+	dir  string
+	log  *slog.Logger
+	fuse *fuse
+	db   *pebble.DB
+	lock *pebble.Lock
+
+	writing sync.Mutex // held through each write; guards the fields below
+	meta    meta       // as it is on disk
+	seq     uint64     // number of the last batch of this session
+	bytes   uint64     // handed to the log since Open
+
+	mu     sync.RWMutex // held while the engine is read; guards the fields below
+	first  uint64       // 0 if the log is empty
+	last   uint64
+	keys   map[string][]byte
+	closed bool
+}
+
+var (
+	_ raft.LogStore          = (*Store)(nil)
+	_ raft.StableStore       = (*Store)(nil)
+	_ raft.MonotonicLogStore = (*Store)(nil)
+)
+
+// Open opens the log in the folder dir, or makes a new one if there is none.
+// One process can have it open. If the disk is full the error is
+// berth.Unavailable and wraps syscall.ENOSPC; if what is there cannot be
+// trusted it wraps ErrDamaged.
+func Open(dir string, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.fs == nil {
+		o.fs = vfs.Default
+	}
+	s := &Store{dir: dir, log: o.Logger, fuse: newFuse(o.fs)}
+	err := s.open()
+	if cause := s.fuse.Err(); cause != nil {
+		err = s.failure(cause) // whatever else went wrong came of this
+	} else if isNoSpace(err) {
+		err = s.failure(err) // the lock, which is not the fuse's
+	}
+	if err != nil {
+		s.shut() // what it could say is less than err
+		return nil, err
+	}
+	return s, nil
+}
+
+// Err returns the error that stopped the store, or nil while it works.
+func (s *Store) Err() error {
+	if cause := s.fuse.Err(); cause != nil {
+		return s.failure(cause)
+	}
+	return nil
+}
+
+// Failed is closed at the first failed write or sync, also one in the
+// background: then the server must stop. Err says what it was.
+func (s *Store) Failed() <-chan struct{} { return s.fuse.blown }
+
+// failure tells the operator which folder a disk error is about, and the
+// caller whether room would help.
+func (s *Store) failure(cause error) error {
+	switch {
+	case errors.Is(cause, ErrDamaged):
+		return cause
+	case isNoSpace(cause):
+		return berth.Errorf(berth.Unavailable, "raft log in %s: the disk is full: %w", s.dir, cause)
+	}
+	return fmt.Errorf("raft log in %s: stopped at the first failure, to keep what is on disk: %w", s.dir, cause)
+}
+
+// damaged returns the one line that an operator needs.
+func (s *Store) damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s; rebuild this server from its peers or from a snapshot", ErrDamaged, s.dir, oneLine(fmt.Sprintf(format, args...)))
+}
+
+// Close closes the store. Everything acknowledged is on disk already.
+func (s *Store) Close() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return s.shut()
+}
+
+func (s *Store) shut() error {
+	var errs []error
+	if s.db != nil {
+		if err := s.db.Close(); err != nil && s.fuse.Err() == nil {
+			errs = append(errs, fmt.Errorf("close raft log in %s: %w", s.dir, err))
+		}
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Bytes returns how many bytes were handed to the log since it was opened,
+// framing included, and how many its files have now.
+func (s *Store) Bytes() (appended uint64, onDisk int64, err error) {
+	s.writing.Lock()
+	appended = s.bytes
+	s.writing.Unlock()
+	onDisk, err = sizeOf(s.fuse.FS, s.dir)
+	return appended, onDisk, err
+}
+
+// usable returns why the store cannot be used. The caller holds s.mu.
+func (s *Store) usable() error {
+	if s.closed {
+		return errClosed
+	}
+	return s.Err()
+}

@@ -1,0 +1,219 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"berth/internal/failpoint"
+	"berth/state"
+
+	"github.com/hashicorp/raft"
+)
+
+// proposer is the log of one term. Commands that are staged join the group
+// that is being gathered; when the way is free the group becomes a log entry.
+type proposer struct {
+	raft *raft.Raft
+	fsm  *fsm
+
+	mu    sync.Mutex
+	open  *group          // being gathered
+	tip   *state.Snapshot // after what is in open; nil if open changed since it was taken
+	full  []*group        // closed before the way was free
+	lost  error
+	ready chan struct{} // holds a token while there may be something to send
+}
+
+// group is commands that will be one entry.
+type group struct {
+	base    *state.Snapshot
+	tx      *state.Tx
+	cmds    []byte
+	pending []*state.Pending
+	batch   *state.Batch // what it came to; nil while it is open, or if it changes nothing
+}
+
+func newGroup(base *state.Snapshot) *group { return &group{base: base, tx: state.Begin(base)} }
+
+// inFlight is how many entries are on their way at once: while one is applied
+// the next is written.
+const inFlight = 2
+
+func newProposer(r *raft.Raft, f *fsm, base *state.Snapshot) *proposer {
+	return &proposer{raft: r, fsm: f, open: newGroup(base), tip: base, ready: make(chan struct{}, 1)}
+}
+
+// Stage implements state.Log.
+func (p *proposer) Stage(cmds ...state.Command) (*state.Pending, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost != nil {
+		return nil, p.lost
+	}
+	results := make([]state.Result, len(cmds))
+	for i, c := range cmds {
+		if len(p.open.cmds) >= state.MaxEntry {
+			p.seal()
+		}
+		if results[i] = p.open.tx.Apply(c); results[i].Err == nil {
+			p.open.cmds = state.AppendCommand(p.open.cmds, c)
+			p.tip = nil
+		}
+	}
+	// A refusal, too, is told only once the state that it met is safe.
+	pending := state.NewPending(results)
+	p.open.pending = append(p.open.pending, pending)
+	p.signal()
+	return pending, nil
+}
+
+// seal closes the open group and begins the next on what it leads to.
+func (p *proposer) seal() {
+	g := p.open
+	p.full = append(p.full, g)
+	p.tip = g.base
+	if len(g.cmds) > 0 {
+		g.batch = g.tx.End()
+		p.tip = g.batch.Snapshot
+	}
+	p.open = newGroup(p.tip)
+}
+
+func (p *proposer) signal() {
+	select {
+	case p.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Propose implements state.Log.
+func (p *proposer) Propose(ctx context.Context, cmds ...state.Command) ([]state.Result, error) {
+	pending, err := p.Stage(cmds...)
+	if err != nil {
+		return nil, err
+	}
+	if err := pending.Wait(ctx); err != nil {
+		return nil, err
+	}
+	return pending.Results, state.FirstRefusal(pending.Results)
+}
+
+// Tip implements state.Log.
+func (p *proposer) Tip() *state.Snapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tip == nil {
+		p.tip = p.open.tx.Seal()
+	}
+	return p.tip
+}
+
+// next takes the group whose turn it is, nil if nothing was staged.
+func (p *proposer) next() *group {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.full) == 0 {
+		if len(p.open.pending) == 0 {
+			return nil
+		}
+		p.seal()
+	}
+	g := p.full[0]
+	p.full = p.full[1:]
+	if len(p.full) > 0 || len(p.open.pending) > 0 {
+		p.signal()
+	}
+	return g
+}
+
+// flight is an entry on its way.
+type flight struct {
+	group  *group
+	future raft.ApplyFuture // nil if the group changes nothing
+}
+
+// run sends groups until ctx ends or one is lost. Then it tells all that wait.
+func (p *proposer) run(ctx context.Context) error {
+	flights := make(chan flight, inFlight-2) // one is waited for, one is handed over
+	crashed := make(chan error, 1)
+	landed := make(chan struct{})
+	go func() {
+		defer close(landed)
+		land(flights, crashed)
+	}()
+	err := p.send(ctx, flights, crashed)
+	p.close(err)
+	close(flights)
+	<-landed
+	p.abandon()
+	return err
+}
+
+func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-chan error) error {
+	for {
+		select {
+		case <-p.ready:
+		case err := <-crashed:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		g := p.next()
+		if g == nil {
+			continue
+		}
+		f := flight{group: g}
+		if g.batch != nil {
+			data := state.EncodeEntry(g.cmds)
+			g.cmds = nil
+			p.fsm.expect(&entry{data, g.batch})
+			failpoint.Hit("consensus/propose-before")
+			f.future = p.raft.Apply(data, applyTimeout)
+		}
+		flights <- f // land takes it even after a crash
+	}
+}
+
+// land waits for entries in order, and tells who waits for them. After one that
+// was lost all are.
+func land(flights <-chan flight, crashed chan<- error) {
+	var lost error
+	for f := range flights {
+		if lost == nil && f.future != nil {
+			if lost = f.future.Error(); lost == nil {
+				lost, _ = f.future.Response().(error)
+			}
+			failpoint.Hit("consensus/committed")
+			if lost != nil {
+				lost = fmt.Errorf("%w: %w", state.ErrLost, lost)
+				crashed <- lost
+			}
+		}
+		f.group.resolve(lost)
+	}
+}
+
+func (g *group) resolve(err error) {
+	for _, p := range g.pending {
+		p.Resolve(err)
+	}
+	g.pending = nil
+}
+
+// close makes every later call fail.
+func (p *proposer) close(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = fmt.Errorf("%w: %w", state.ErrLost, err)
+}
+
+// abandon tells those whose groups were never sent.
+func (p *proposer) abandon() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range append(p.full, p.open) {
+		g.resolve(p.lost)
+	}
+	p.full = nil
+}

@@ -1,0 +1,312 @@
+// Package snapstore keeps a server's snapshots on disk: raft's own
+// FileSnapshotStore, with what it leaves undone.
+//
+// The library writes, syncs, checks the state's checksum when a snapshot is
+// opened, and keeps the newest few. It leaves the remains of a snapshot that a
+// crash or a full disk ended, for ever, and it believes whatever meta.json
+// says: an index that a flipped bit changed passes for true. So this package
+//
+//   - removes such remains, at once and at every start;
+//   - puts a checksum of meta.json beside it, and sets aside at the start what
+//     does not match: then an older snapshot serves, if the log reaches back
+//     to it, which consensus must check;
+//   - refuses to start beside a snapshot of a newer format.
+//
+// A snapshot exists from the moment that the sink's Close has returned.
+package snapstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"berth"
+	"berth/internal/failpoint"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// Names in the folder. The first three are the library's.
+const (
+	snapshotsDir = "snapshots"
+	metaName     = "meta.json"
+	tempSuffix   = ".tmp"
+	sumName      = "meta.crc32c"
+	asideDir     = "damaged"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Store is a raft.SnapshotStore.
+type Store struct {
+	*raft.FileSnapshotStore
+	dir   string
+	log   *slog.Logger
+	aside []error
+}
+
+var _ raft.SnapshotStore = (*Store)(nil)
+
+// Open opens the snapshots in the folder dir, or makes it. The newest retain
+// ones are kept. logger may be nil.
+func Open(dir string, retain int, logger *slog.Logger) (*Store, error) {
+	if logger == nil {
+		logger = slog.Default()
+	}
+	s := &Store{dir: dir, log: logger}
+	if err := os.MkdirAll(filepath.Join(dir, snapshotsDir), 0o700); err != nil {
+		return nil, s.failed("make", err)
+	}
+	if err := s.tidy(); err != nil {
+		return nil, err
+	}
+	var err error
+	s.FileSnapshotStore, err = raft.NewFileSnapshotStoreWithLogger(dir, retain, hclog.NewNullLogger())
+	if err != nil {
+		return nil, s.failed("open", err)
+	}
+	return s, nil
+}
+
+// Aside returns why snapshots were set aside at Open, one error for each. If
+// the log does not reach back to the newest of those left, this is why the
+// server cannot start.
+func (s *Store) Aside() []error { return s.aside }
+
+// Continues returns an error if the log does not go on where the newest usable
+// snapshot ends: then entries are missing, and raft, which does not ask, would
+// panic in the middle of its start. It reads that snapshot once.
+func (s *Store) Continues(log raft.LogStore) error {
+	index, damaged, err := s.newest()
+	if err != nil {
+		return err
+	}
+	first, err1 := log.FirstIndex()
+	last, err2 := log.LastIndex()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	damaged = append(damaged, s.aside...)
+	switch {
+	case first > index+1:
+		return fmt.Errorf("the newest usable snapshot in %s ends with entry %d and the log begins with %d: the entries between are missing; "+
+			"rebuild this server from its peers or from a backup%s", s.dir, index, first, because(damaged))
+	case last == 0 && index == 0 && len(damaged) > 0:
+		return fmt.Errorf("no snapshot in %s is usable and the log is empty; rebuild this server from its peers or from a backup%s", s.dir, because(damaged))
+	}
+	return nil
+}
+
+// because lists what is damaged, on the one line that an operator gets.
+func because(damaged []error) string {
+	out := ""
+	for _, err := range damaged {
+		out += "; " + err.Error()
+	}
+	return out
+}
+
+// newest returns the index of the newest snapshot whose state is whole, 0 if
+// there is none, and what is wrong with newer ones.
+func (s *Store) newest() (index uint64, damaged []error, err error) {
+	all, err := s.List()
+	if err != nil {
+		return 0, nil, s.failed("list", err)
+	}
+	for _, m := range all {
+		_, r, err := s.FileSnapshotStore.Open(m.ID)
+		if err == nil {
+			return m.Index, damaged, r.Close()
+		}
+		if isIOError(err) {
+			return 0, nil, s.failed("read a snapshot in", err)
+		}
+		damaged = append(damaged, fmt.Errorf("snapshot %s: %w", m.ID, err))
+	}
+	return 0, damaged, nil
+}
+
+// tidy removes what unfinished snapshots left and sets aside damaged ones.
+func (s *Store) tidy() error {
+	all, err := os.ReadDir(filepath.Join(s.dir, snapshotsDir))
+	if err != nil {
+		return s.failed("list", err)
+	}
+	for _, d := range all {
+		path := filepath.Join(s.dir, snapshotsDir, d.Name())
+		if strings.HasSuffix(d.Name(), tempSuffix) {
+			if err := os.RemoveAll(path); err != nil {
+				return s.failed("remove an unfinished snapshot from", err)
+			}
+			continue
+		}
+		err := check(path)
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, errNewer) || isIOError(err) {
+			return berth.Errorf(berth.Invalid, "snapshot %s: %w", path, err)
+		}
+		s.aside = append(s.aside, fmt.Errorf("snapshot %s: %w", path, err))
+		s.log.Warn("a damaged snapshot is set aside", "snapshot", path, "to", asideDir, "error", err)
+		if err := s.setAside(d.Name()); err != nil {
+			return s.failed("set aside a damaged snapshot in", err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) setAside(id string) error {
+	to := filepath.Join(s.dir, asideDir)
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(to, id)); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(s.dir, snapshotsDir, id), filepath.Join(to, id))
+}
+
+var errNewer = errors.New("its format is newer than this build")
+
+// check says whether a finished snapshot's meta.json is the one written.
+func check(path string) error {
+	b, err := os.ReadFile(filepath.Join(path, metaName))
+	if err != nil {
+		return err
+	}
+	want, err := os.ReadFile(filepath.Join(path, sumName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("it was not finished")
+	}
+	if err != nil {
+		return err
+	}
+	if string(want) != sum(b) {
+		return fmt.Errorf("the checksum of %s is wrong", metaName)
+	}
+	var m raft.SnapshotMeta
+	if err := json.Unmarshal(b, &m); err != nil {
+		return err
+	}
+	if m.Version > raft.SnapshotVersionMax {
+		return fmt.Errorf("%w: %d; this build reads %d", errNewer, m.Version, raft.SnapshotVersionMax)
+	}
+	return nil
+}
+
+func sum(b []byte) string { return fmt.Sprintf("crc32c %08x\n", crc32.Checksum(b, castagnoli)) }
+
+// Create begins a snapshot.
+func (s *Store) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, cIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	if err := failpoint.Hit("consensus/snapshot-begin"); err != nil {
+		return nil, err
+	}
+	inner, err := s.FileSnapshotStore.Create(version, index, term, c, cIndex, t)
+	if err != nil {
+		// There is no sink to say the name of what it may have left; and raft
+		// takes one snapshot at a time, so nothing else is under way.
+		s.removeTemporary("*")
+		return nil, s.failed("begin a snapshot in", err)
+	}
+	return &sink{SnapshotSink: inner, store: s}, nil
+}
+
+func (s *Store) removeTemporary(id string) {
+	left, _ := filepath.Glob(filepath.Join(s.dir, snapshotsDir, id+tempSuffix))
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			s.log.Warn("cannot remove an unfinished snapshot; the next start will try again", "snapshot", path, "error", err)
+		}
+	}
+}
+
+func (s *Store) failed(what string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return berth.Errorf(berth.Unavailable, "%s %s: the disk is full: %w", what, s.dir, err)
+	}
+	return fmt.Errorf("%s %s: %w", what, s.dir, err)
+}
+
+// sink is a snapshot being written.
+type sink struct {
+	raft.SnapshotSink
+	store *Store
+}
+
+func (k *sink) Write(b []byte) (int, error) {
+	if err := failpoint.Hit("consensus/snapshot-middle"); err != nil {
+		return 0, err
+	}
+	n, err := k.SnapshotSink.Write(b)
+	if err != nil {
+		err = k.store.failed("write a snapshot to", err)
+	}
+	return n, err
+}
+
+// Close finishes the snapshot. If it fails there is none.
+func (k *sink) Close() error {
+	if err := k.SnapshotSink.Close(); err != nil {
+		k.store.removeTemporary(k.ID())
+		return k.store.failed("finish a snapshot in", err)
+	}
+	if err := failpoint.Hit("consensus/snapshot-rename"); err != nil {
+		return err
+	}
+	if err := k.seal(); err != nil {
+		return k.store.failed("finish a snapshot in", err)
+	}
+	return nil
+}
+
+// seal writes the checksum of the finished meta.json. Until it is there the
+// next start would set the snapshot aside; raft drops no entry of the log
+// before it is.
+func (k *sink) seal() error {
+	dir := filepath.Join(k.store.dir, snapshotsDir, k.ID())
+	b, err := os.ReadFile(filepath.Join(dir, metaName))
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, sumName), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, sum(b))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Cancel drops the snapshot and what it took on disk. The library tries to
+// write the rest first, and keeps it all if the disk is full.
+func (k *sink) Cancel() error {
+	err := k.SnapshotSink.Cancel()
+	k.store.removeTemporary(k.ID())
+	if err != nil {
+		return k.store.failed("drop a snapshot in", err)
+	}
+	return nil
+}
+
+// isIOError says whether the operating system refused, other than by saying
+// that a file is not there.
+func isIOError(err error) bool {
+	n, ok := errors.AsType[syscall.Errno](err)
+	return ok && n != syscall.ENOENT
+}
