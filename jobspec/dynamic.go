@@ -1,0 +1,127 @@
+package jobspec
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"berth"
+)
+
+// iteratorOf is the name that a dynamic block gives to the current element.
+func iteratorOf(b *hclsyntax.Block) string {
+	if a := b.Body.Attributes["iterator"]; a != nil {
+		return hcl.ExprAsKeyword(a.Expr)
+	}
+	if len(b.Labels) == 1 {
+		return b.Labels[0]
+	}
+	return ""
+}
+
+var dynamicAttrs = []string{"for_each", "iterator", "labels"}
+
+// dynamic calls each for every block that a dynamic block stands for.
+func (w *walker) dynamic(b *hclsyntax.Block, ctx *hcl.EvalContext, path string, each func(instance)) {
+	w.m.block(b.DefRange())
+	if len(b.Labels) != 1 {
+		w.problems.add(b.DefRange(), join(path, "dynamic"), `a dynamic block names the block it makes; write dynamic "name" { … }`)
+		return
+	}
+	kind := b.Labels[0]
+	here := fmt.Sprintf("%s[%s]", join(path, "dynamic"), clip(kind, 64))
+	content, ok := w.dynamicContent(b, here)
+	if !ok {
+		return
+	}
+	iterator := iteratorOf(b)
+	if iterator == "" {
+		w.problems.add(b.Body.Attributes["iterator"].Expr.Range(), here+".iterator", "a bare word is wanted")
+		return
+	}
+	all := w.eval(b.Body.Attributes["for_each"].Expr, ctx, here+".for_each")
+	all, _ = all.Unmark()
+	rng := b.Body.Attributes["for_each"].Expr.Range()
+	switch {
+	case !all.IsKnown():
+		return
+	case all.IsNull(), !all.CanIterateElements():
+		w.problems.add(rng, here+".for_each", "a list, set or map is wanted")
+		return
+	}
+	for it := all.ElementIterator(); it.Next(); {
+		w.m.blame = rng
+		w.m.step(16)
+		key, value := it.Element()
+		inner := ctx.NewChild()
+		inner.Variables = map[string]cty.Value{iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
+		labels, ok := w.dynamicLabels(b, inner, here)
+		if !ok {
+			return
+		}
+		each(instance{kind, labels, content.Body, inner, content.DefRange()})
+	}
+}
+
+func (w *walker) dynamicContent(b *hclsyntax.Block, path string) (content *hclsyntax.Block, ok bool) {
+	ok = true
+	bad := func(rng hcl.Range, at, text string) {
+		w.problems.add(rng, at, text)
+		ok = false
+	}
+	for _, a := range inOrder(b.Body.Attributes) {
+		if !slices.Contains(dynamicAttrs, a.Name) {
+			bad(a.NameRange, join(path, a.Name), "there is no such attribute of a dynamic block"+meant(a.Name, dynamicAttrs))
+		}
+	}
+	for _, inner := range b.Body.Blocks {
+		switch {
+		case inner.Type != "content":
+			bad(inner.DefRange(), join(path, inner.Type), "the only block of a dynamic block is content { … }")
+		case content != nil:
+			bad(inner.DefRange(), join(path, inner.Type), "is there twice")
+		case len(inner.Labels) > 0:
+			bad(inner.DefRange(), join(path, inner.Type), "content takes no label; the attribute labels is for the block it makes")
+		default:
+			content = inner
+		}
+	}
+	if content == nil && ok {
+		bad(b.DefRange(), path, "has no content { … } block")
+	}
+	if b.Body.Attributes["for_each"] == nil {
+		bad(b.DefRange(), path, "has no for_each")
+	}
+	return content, ok
+}
+
+func (w *walker) dynamicLabels(b *hclsyntax.Block, ctx *hcl.EvalContext, path string) ([]string, bool) {
+	a := b.Body.Attributes["labels"]
+	if a == nil {
+		return nil, true
+	}
+	known := &knownNow{Expression: a.Expr, m: w.m, what: "a label"}
+	v, ok := w.value(known, ctx, path+".labels")
+	if !ok {
+		return nil, false
+	}
+	list, ok := v.([]any)
+	var labels []string
+	for _, x := range list {
+		switch x := x.(type) {
+		case string:
+			labels = append(labels, x)
+		case berth.Number:
+			labels = append(labels, string(x))
+		default:
+			ok = false
+		}
+	}
+	if !ok {
+		w.problems.add(a.Expr.Range(), path+".labels", "a list of strings is wanted")
+	}
+	return labels, ok
+}

@@ -1,0 +1,290 @@
+package jobspec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+)
+
+var timestampFunc = function.New(&function.Spec{
+	Type: function.StaticReturnType(cty.String),
+	Impl: func([]cty.Value, cty.Type) (cty.Value, error) {
+		return cty.StringVal(time.Now().UTC().Format(time.RFC3339)), nil
+	},
+})
+
+// lengthFunc is the number of elements, or of the characters of a text.
+var lengthFunc = function.New(&function.Spec{
+	Params: []function.Parameter{{Name: "value", Type: cty.DynamicPseudoType, AllowUnknown: true, AllowMarked: true}},
+	Type: func(args []cty.Value) (cty.Type, error) {
+		return cty.Number, nil
+	},
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		v, marks := args[0].Unmark()
+		if v.IsKnown() && !v.IsNull() && v.Type() == cty.String {
+			if len(marks) > 0 {
+				return cty.DynamicVal, errors.New("the length of this text is known only where the task runs")
+			}
+			return stdlib.Strlen(v)
+		}
+		return stdlib.Length(v)
+	},
+})
+
+var sumFunc = function.New(&function.Spec{
+	Params: []function.Parameter{{Name: "list", Type: cty.List(cty.Number)}},
+	Type:   function.StaticReturnType(cty.Number),
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		sum := cty.Zero
+		for it := args[0].ElementIterator(); it.Next(); {
+			_, n := it.Element()
+			if n.IsNull() {
+				return cty.DynamicVal, errors.New("the list holds null")
+			}
+			sum = sum.Add(n)
+		}
+		return sum, nil
+	},
+})
+
+// allOf returns whether all elements are true, or with all unset whether any
+// is.
+func allOf(all bool) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "list", Type: cty.List(cty.Bool)}},
+		Type:   function.StaticReturnType(cty.Bool),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			for it := args[0].ElementIterator(); it.Next(); {
+				if _, b := it.Element(); (!b.IsNull() && b.True()) != all {
+					return cty.BoolVal(!all), nil
+				}
+			}
+			return cty.BoolVal(all), nil
+		},
+	})
+}
+
+func textTest(test func(s, part string) bool) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "string", Type: cty.String}, {Name: "part", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.Bool),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			return cty.BoolVal(test(args[0].AsString(), args[1].AsString())), nil
+		},
+	})
+}
+
+// localFiles are the files of this machine.
+type localFiles struct{ dir string }
+
+// LocalFiles are all files that the process may read, relative names starting
+// from dir. It is for a command line, whose user may read them anyway; a server
+// that parses for others must not use it.
+func LocalFiles(dir string) fs.FS { return localFiles{dir} }
+
+func (l localFiles) Open(name string) (fs.File, error) { return os.Open(l.abs(name)) }
+
+// abs is the full name of a file.
+func (l localFiles) abs(name string) string {
+	name = filepath.FromSlash(name)
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(l.dir, name)
+	}
+	if full, err := filepath.Abs(name); err == nil {
+		return full
+	}
+	return filepath.Clean(name)
+}
+
+// home replaces ~ at the beginning of a path.
+func (s *scope) home(name string) string {
+	if _, local := s.files.(localFiles); !local || name != "~" && !strings.HasPrefix(name, "~/") {
+		return name
+	}
+	dir, err := os.UserHomeDir()
+	if err != nil {
+		return name
+	}
+	return dir + name[1:]
+}
+
+// fileName is the name to open for a path of a job file.
+func (s *scope) fileName(given string) (string, error) {
+	name := s.home(given)
+	if strings.ContainsRune(name, 0) {
+		return "", fmt.Errorf("%q is not the name of a file", clip(given, 128))
+	}
+	name = path.Clean(filepath.ToSlash(name))
+	if _, local := s.files.(localFiles); !local && !fs.ValidPath(name) {
+		return "", fmt.Errorf("%q lies outside of the files that can be read here", clip(given, 128))
+	}
+	return name, nil
+}
+
+var pathParam = []function.Parameter{{Name: "path", Type: cty.String}}
+
+// fileFunc returns a function that reads a file and returns its text as turned
+// by show.
+func fileFunc(show func([]byte) string, mustBeText bool) func(*scope) function.Function {
+	return func(s *scope) function.Function {
+		return function.New(&function.Spec{
+			Params: pathParam,
+			Type:   function.StaticReturnType(cty.String),
+			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+				b, err := s.readFile(args[0].AsString())
+				if err != nil {
+					return cty.DynamicVal, err
+				}
+				if mustBeText && !utf8.Valid(b) {
+					return cty.DynamicVal, fmt.Errorf("%q is not UTF-8 text; filebase64 reads any file", clip(args[0].AsString(), 128))
+				}
+				return cty.StringVal(show(b)), nil
+			},
+		})
+	}
+}
+
+func (s *scope) readFile(given string) ([]byte, error) {
+	name, err := s.fileName(given)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.files.Open(name)
+	if err != nil {
+		return nil, fileError(given, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, MaxText+1))
+	if err != nil {
+		return nil, fileError(given, err)
+	}
+	if len(b) > MaxText {
+		return nil, fmt.Errorf("%q is longer than %d bytes", clip(given, 128), MaxText)
+	}
+	s.m.text(len(b))
+	return b, nil
+}
+
+// fileError names the file as the job does, not as the machine does.
+func fileError(given string, err error) error {
+	cause := err
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		cause = e.Err
+	}
+	return fmt.Errorf("%q cannot be read: %w", clip(given, 128), cause)
+}
+
+// escapeTemplate writes a text so that it means itself in a template.
+func escapeTemplate(b []byte) string {
+	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(string(b))
+}
+
+func fileExists(s *scope) function.Function {
+	return function.New(&function.Spec{
+		Params: pathParam,
+		Type:   function.StaticReturnType(cty.Bool),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			given := args[0].AsString()
+			name, err := s.fileName(given)
+			if err != nil {
+				return cty.DynamicVal, err
+			}
+			info, err := fs.Stat(s.files, name)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return cty.False, nil
+			case err != nil:
+				return cty.DynamicVal, fileError(given, err)
+			case !info.Mode().IsRegular():
+				return cty.DynamicVal, fmt.Errorf("%q is not a regular file", clip(given, 128))
+			}
+			return cty.True, nil
+		},
+	})
+}
+
+func fileSet(s *scope) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "pattern", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.Set(cty.String)),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			given, pattern := args[0].AsString(), path.Clean(args[1].AsString())
+			name, err := s.fileName(given)
+			if err != nil {
+				return cty.DynamicVal, err
+			}
+			var files fs.FS
+			if local, is := s.files.(localFiles); is {
+				files = os.DirFS(local.abs(name))
+			} else if files, err = fs.Sub(s.files, name); err != nil {
+				return cty.DynamicVal, fileError(given, err)
+			}
+			if !doublestar.ValidatePattern(pattern) {
+				return cty.DynamicVal, fmt.Errorf("%q is not a pattern", clip(pattern, 128))
+			}
+			var found []cty.Value
+			err = doublestar.GlobWalk(stepping{files, s.m}, pattern, func(name string, _ fs.DirEntry) error {
+				s.m.text(len(name))
+				found = append(found, cty.StringVal(name))
+				return nil
+			}, doublestar.WithFilesOnly())
+			if err != nil {
+				return cty.DynamicVal, fileError(given, err)
+			}
+			if len(found) == 0 {
+				return cty.SetValEmpty(cty.String), nil
+			}
+			return cty.SetVal(found), nil
+		},
+	})
+}
+
+// stepping are files whose folders cost steps to look through.
+type stepping struct {
+	fs.FS
+	m *meter
+}
+
+func (s stepping) Open(name string) (fs.File, error) {
+	s.m.step(100)
+	return s.FS.Open(name)
+}
+
+func absPath(s *scope) function.Function {
+	return function.New(&function.Spec{
+		Params: pathParam,
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			name, err := s.fileName(args[0].AsString())
+			if err != nil {
+				return cty.DynamicVal, err
+			}
+			if local, is := s.files.(localFiles); is {
+				return cty.StringVal(filepath.ToSlash(local.abs(name))), nil
+			}
+			return cty.StringVal(path.Join("/", name)), nil
+		},
+	})
+}
+
+func pathExpand(s *scope) function.Function {
+	return function.New(&function.Spec{
+		Params: pathParam,
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			return cty.StringVal(s.home(args[0].AsString())), nil
+		},
+	})
+}

@@ -1,0 +1,205 @@
+package jobspec
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"berth"
+)
+
+// given is a value from outside, the last one given.
+type given struct {
+	from string // "-var", a variable's name in the environment, a file
+	text string
+	expr hclsyntax.Expression // from an HCL file
+	tree any                  // from a JSON file
+	kind givenKind
+}
+
+type givenKind int
+
+const (
+	givenText givenKind = iota
+	givenExpr
+	givenTree
+)
+
+// give takes in values from outside, weakest source first.
+func (s *scope) give(o Options) {
+	for _, prefix := range []string{"NOMAD_VAR_", "BERTH_VAR_"} {
+		for _, kv := range o.Env {
+			key, text, _ := strings.Cut(kv, "=")
+			name, ok := strings.CutPrefix(key, prefix)
+			if v := s.vars[name]; ok && v != nil {
+				v.given = &given{from: key, text: text}
+			}
+		}
+	}
+	if len(o.VarFiles)+len(o.Vars) > maxVars {
+		s.problems.addf("-var", "", "%d values and files are too many; allowed are %d", len(o.VarFiles)+len(o.Vars), maxVars)
+		return
+	}
+	for _, f := range o.VarFiles {
+		s.giveFile(f, o.Strict)
+	}
+	size := 0
+	for _, kv := range o.Vars {
+		name, text, ok := strings.Cut(kv, "=")
+		from := "-var " + clip(name, 64)
+		if size += len(kv); size > MaxText {
+			s.problems.addf("-var", "", "the values are longer than %d bytes together", MaxText)
+			return
+		}
+		if !ok {
+			s.problems.addf(from, "", "name=value is wanted")
+			continue
+		}
+		s.giveOne(name, &given{from: from, text: text}, o.Strict, hcl.Range{})
+	}
+}
+
+func (s *scope) giveOne(name string, g *given, strict bool, at hcl.Range) {
+	v := s.vars[name]
+	if v != nil {
+		v.given = g
+		return
+	}
+	if !strict {
+		return
+	}
+	text := fmt.Sprintf("the job declares no variable %q%s", clip(name, 64), meant(name, keys(s.vars)))
+	if at.Filename != "" {
+		s.problems.add(at, "", text)
+		return
+	}
+	s.problems.addf(g.from, "", "%s", text)
+}
+
+func (s *scope) giveFile(f File, strict bool) {
+	if isJSON(f.Text) {
+		if err := checkSize(f); err != nil {
+			s.problems.addf("", "", "%v", err)
+			return
+		}
+		if n := signs(f.Text); n > maxSigns {
+			s.problems.addf(f.Name, "", "the text has %d words and signs; allowed are %d", n, maxSigns)
+			return
+		}
+		tree, err := berth.ParseJSON(f.Text)
+		if err != nil {
+			s.problems.addf(f.Name, "", "%v", err)
+			return
+		}
+		for _, name := range keys(tree) {
+			s.giveOne(name, &given{from: f.Name, tree: tree[name], kind: givenTree}, strict, hcl.Range{})
+		}
+		return
+	}
+	body, ok := parseBody(f, s.problems)
+	if !ok {
+		return
+	}
+	s.sources[f.Name] = f.Text
+	for _, b := range body.Blocks {
+		s.problems.add(b.DefRange(), b.Type, "a variable file has only name = value lines")
+	}
+	for _, a := range inOrder(body.Attributes) {
+		s.giveOne(a.Name, &given{from: f.Name, expr: a.Expr, kind: givenExpr}, strict, a.NameRange)
+	}
+}
+
+// givenValue reads what was given for a variable. Text is read by the type: as
+// it stands for a string, and for a variable of which nothing is known; as an
+// expression for lists, maps and objects; for the type any as an expression if
+// it is one.
+func (s *scope) givenValue(v *variable, def cty.Value) (cty.Value, bool) {
+	g := v.given
+	typ := v.typ
+	if !v.typed && v.def != nil && !def.IsNull() {
+		typ = looseType(def.Type())
+	}
+	var val cty.Value
+	switch g.kind {
+	case givenTree:
+		val = valueOf(g.tree)
+	case givenExpr:
+		if val = s.outside(v, g); !val.IsWhollyKnown() {
+			return val, false
+		}
+	default:
+		switch {
+		case typ.IsPrimitiveType(), !v.typed && v.def == nil, !v.typed && def.IsNull():
+			val = cty.StringVal(g.text)
+		default:
+			e, ok := s.parseGiven(v, typ == cty.DynamicPseudoType && v.typed)
+			if !ok {
+				return cty.DynamicVal, false
+			}
+			if e == nil {
+				val = cty.StringVal(g.text)
+				break
+			}
+			g.expr = e
+			if val = s.outside(v, g); !val.IsWhollyKnown() {
+				return val, false
+			}
+		}
+	}
+	was := v.typ
+	v.typ = typ
+	out, text := s.typedValue(v, val)
+	v.typ = was
+	if text != "" {
+		s.problems.addf(g.from, v.path(), "%s", text)
+		return out, false
+	}
+	return out, true
+}
+
+// outside evaluates an expression that came from outside: it can call
+// functions and name nothing of the job.
+func (s *scope) outside(v *variable, g *given) cty.Value {
+	e, uses := s.prepare(g.expr, v.path(), nil)
+	for _, u := range uses {
+		s.problems.addf(g.from, v.path(), "a value given from outside cannot refer to %s", u)
+		return cty.DynamicVal
+	}
+	return s.eval(e, s.context(nil), v.path())
+}
+
+// parseGiven parses text as an expression. With mayBeText, text that is none
+// is nil.
+func (s *scope) parseGiven(v *variable, mayBeText bool) (hclsyntax.Expression, bool) {
+	f := File{Name: v.given.from, Text: []byte(v.given.text)}
+	if err := checkSize(f); err != nil {
+		s.problems.addf("", v.path(), "%v", err)
+		return nil, false
+	}
+	if rng, what := tooCostly(f); what != "" {
+		s.problems.add(rng, v.path(), what)
+		return nil, false
+	}
+	e, diags := hclsyntax.ParseExpression(f.Text, f.Name, hcl.InitialPos)
+	switch {
+	case mayBeText && (diags.HasErrors() || len(e.Variables()) > 0):
+		return nil, true
+	case diags.HasErrors():
+		s.problems.diags(diags, v.path())
+		return nil, false
+	}
+	s.sources[f.Name] = f.Text
+	return e, true
+}
+
+// looseType is the type that a variable takes from its default when none is
+// written: any list for a list, any map for a map.
+func looseType(t cty.Type) cty.Type {
+	if t.IsPrimitiveType() {
+		return t
+	}
+	return cty.DynamicPseudoType
+}

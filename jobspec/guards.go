@@ -1,0 +1,232 @@
+package jobspec
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/zclconf/go-cty/cty"
+
+	"berth"
+)
+
+// The guards. Each knows how large a result can get before it is made.
+
+var errTooMuch = errors.New("the result would be too large")
+
+// text is the i-th argument if it is text.
+func text(args []cty.Value, i int) string {
+	if i >= len(args) {
+		return ""
+	}
+	v, _ := args[i].Unmark()
+	if v.Type() != cty.String || v.IsNull() || !v.IsKnown() {
+		return ""
+	}
+	return v.AsString()
+}
+
+// number is the i-th argument as a whole number, cut to 32 bits; 0 where it is
+// none.
+func number(args []cty.Value, i int) int {
+	v, _ := args[i].Unmark()
+	if v.Type() != cty.Number || v.IsNull() || !v.IsKnown() {
+		return 0
+	}
+	n, _ := v.AsBigFloat().Int64()
+	return int(min(max(n, -1<<31), 1<<31))
+}
+
+func shortTexts(most int) func(*meter, []cty.Value) error {
+	return func(_ *meter, args []cty.Value) error {
+		for i := range args {
+			if n := len(text(args, i)); n > most {
+				return fmt.Errorf("%d bytes are too long; allowed are %d", n, most)
+			}
+		}
+		return nil
+	}
+}
+
+func fits(n int) error {
+	if n > maxValue || n < 0 {
+		return errTooMuch
+	}
+	return nil
+}
+
+var wideVerb = regexp.MustCompile(`%[^%a-zA-Z]*([0-9]{4}|\*)`)
+
+func guardFormat(m *meter, args []cty.Value) error {
+	f := text(args, 0)
+	if wideVerb.MatchString(f) {
+		return errors.New("a width or precision has at most three digits")
+	}
+	largest, items := 0, 1
+	for _, a := range args {
+		t := tally{m: m}
+		t.add(a)
+		largest = max(largest, 6*t.bytes+1300*(t.elems+1)) // as JSON, with numbers of any length
+		if a, _ := a.Unmark(); a.CanIterateElements() && !a.IsNull() {
+			items = max(items, a.LengthInt())
+		}
+	}
+	return fits(items * (len(f) + strings.Count(f, "%")*(largest+1000)) / 4)
+}
+
+func guardIndent(_ *meter, args []cty.Value) error {
+	n := number(args, 0)
+	if n > 1000 {
+		return errors.New("at most 1000 spaces are allowed")
+	}
+	return fits(len(text(args, 1)) + n*strings.Count(text(args, 1), "\n"))
+}
+
+func guardJoin(_ *meter, args []cty.Value) error {
+	n := 0
+	for _, a := range args[1:] {
+		if a, _ := a.Unmark(); a.CanIterateElements() && !a.IsNull() {
+			n += a.LengthInt()
+		}
+	}
+	return fits(n * len(text(args, 0)))
+}
+
+func guardReplace(_ *meter, args []cty.Value) error {
+	s, old, with := text(args, 0), text(args, 1), text(args, 2)
+	return fits(len(s) + strings.Count(s, old)*len(with))
+}
+
+func guardSplit(_ *meter, args []cty.Value) error {
+	if strings.Count(text(args, 1), text(args, 0)) >= maxElems {
+		return errTooMuch
+	}
+	return nil
+}
+
+// guardRegex pays for matching, which takes the size of the program times the
+// length of the text. pattern is the place of the pattern among the arguments,
+// the text the other of the first two.
+func guardRegex(pattern int) func(*meter, []cty.Value) error {
+	return func(m *meter, args []cty.Value) error {
+		p, s := text(args, pattern), text(args, 1-pattern)
+		if len(p) > maxPattern {
+			return fmt.Errorf("a pattern of %d bytes is too long; allowed are %d", len(p), maxPattern)
+		}
+		re, err := syntax.Parse(p, syntax.Perl)
+		if err != nil {
+			return err
+		}
+		prog, err := syntax.Compile(re.Simplify())
+		if err != nil {
+			return err
+		}
+		cost := len(prog.Inst) * (len(s) + 64)
+		if cost > 64<<20 || len(s) >= maxElems {
+			return errors.New("the pattern and the text are too large together")
+		}
+		m.step(cost / 32)
+		return nil
+	}
+}
+
+func guardRegexReplace(m *meter, args []cty.Value) error {
+	if err := guardRegex(1)(m, args); err != nil {
+		return err
+	}
+	s, with := text(args, 0), text(args, 2)
+	// Matches do not overlap, so what $1 inserts is at most the text itself.
+	return fits(len(s) + (len(s)+1)*len(with) + strings.Count(with, "$")*len(s))
+}
+
+// guardSquare is for what compares each element with each.
+func guardSquare(m *meter, args []cty.Value) error {
+	if a, _ := args[0].Unmark(); a.CanIterateElements() && !a.IsNull() {
+		m.step(a.LengthInt() * a.LengthInt() / 4)
+	}
+	return nil
+}
+
+func guardProduct(_ *meter, args []cty.Value) error {
+	n := 1
+	for _, a := range args {
+		if a, _ := a.Unmark(); a.CanIterateElements() && !a.IsNull() {
+			n *= a.LengthInt()
+		}
+		if n*len(args) > maxElems {
+			return errTooMuch
+		}
+	}
+	return nil
+}
+
+// guardParse is for texts that are parsed into values, which are far larger
+// than their text.
+func guardParse(more func(string) error) func(*meter, []cty.Value) error {
+	return func(m *meter, args []cty.Value) error {
+		s := text(args, 0)
+		if len(s) > 256<<10 {
+			return fmt.Errorf("%d bytes are too long; allowed are %d", len(s), 256<<10)
+		}
+		m.step(len(s) / 4)
+		if more == nil {
+			return nil
+		}
+		return more(s)
+	}
+}
+
+func guardJSON(s string) error {
+	d := jsontext.NewDecoder(strings.NewReader(s), jsontext.AllowDuplicateNames(true))
+	for {
+		if _, err := d.ReadToken(); err != nil {
+			return nil // the end, or a fault that the function itself says better
+		}
+		if d.StackDepth() > berth.MaxNesting {
+			return fmt.Errorf("nested deeper than %d", berth.MaxNesting)
+		}
+	}
+}
+
+// guardYAML refuses what lets a short text stand for an endless value.
+func guardYAML(s string) error {
+	if !utf8.ValidString(s) {
+		return errors.New("is not UTF-8 text")
+	}
+	flow, deepest := 0, 0
+	for line := range strings.Lines(s) {
+		nest := strings.Count(line, "- ") + strings.Count(line, ": ") + strings.Count(line, "? ")
+		flow += strings.Count(line, "[") + strings.Count(line, "{") - strings.Count(line, "]") - strings.Count(line, "}")
+		deepest = max(deepest, nest, flow, strings.Count(line, "[")+strings.Count(line, "{"))
+	}
+	if deepest > 1000 {
+		return errors.New("nested too deeply")
+	}
+	if yamlAlias.MatchString(s) {
+		return errors.New("aliases (*name) are not allowed")
+	}
+	return nil
+}
+
+var yamlAlias = regexp.MustCompile(`(?m)(^|[\s\[{,:-])\*[^\s,\]}*]+\s*($|[,\]}#:])`)
+
+func guardBcrypt(m *meter, args []cty.Value) error {
+	cost := 10
+	if len(args) > 1 {
+		cost = number(args, 1)
+	}
+	if cost > 12 {
+		return fmt.Errorf("a cost of %d is too high; allowed are 4 to 12", cost)
+	}
+	m.step(120 << max(cost, 4)) // a cost of 10 takes 60 ms
+	return nil
+}
+
+func guardRSA(m *meter, args []cty.Value) error {
+	m.step(maxSteps / 20)
+	return shortTexts(16<<10)(m, args)
+}

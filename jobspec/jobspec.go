@@ -1,0 +1,170 @@
+package jobspec
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"berth"
+)
+
+// File is the text of a job file or variable file, and its name as errors show
+// it.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// Options say what a job file may take from outside. The zero value is what a
+// server uses for strangers: no variables, no files.
+type Options struct {
+	// Values of variables, in rising precedence: Env, then VarFiles, then Vars;
+	// in each list, later wins.
+
+	Env      []string // KEY=value; those named NOMAD_VAR_name and BERTH_VAR_name count
+	VarFiles []File   // name = value lines in HCL, or one JSON object
+	Vars     []string // name=value
+
+	// Strict makes a value in VarFiles or Vars for a variable that the job does
+	// not declare an error. In Env it never is one.
+	Strict bool
+
+	// Files is what file functions may read, by names relative to its root. Nil
+	// refuses these functions. [LocalFiles] reads like a command line does.
+	Files fs.FS
+}
+
+// Parse reads a job file into a complete, valid job. The text is JSON if it
+// begins with a brace, {"Job": {…}} or the job itself, else HCL2.
+//
+// An error of kind Invalid holds [berth.Problems] with everything wrong; of
+// kind TooLarge, the text is over [MaxText]. Parsing stops when ctx ends.
+func Parse(ctx context.Context, file File, o Options) (job *berth.Job, err error) {
+	doc := &document{}
+	err = doc.look(file.Name, func() error {
+		if err := doc.read(ctx, file, o); err != nil {
+			return err
+		}
+		job, err = berth.DecodeJob(doc.tree, doc.source)
+		doc.problems.adopt(err, file.Name, doc.place)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return job, nil
+}
+
+// ParseTree is Parse before defaults and validation: the tree that
+// [berth.DecodeJob] takes, which says only what the file says.
+func ParseTree(ctx context.Context, file File, o Options) (berth.Tree, error) {
+	doc := &document{}
+	if err := doc.look(file.Name, func() error { return doc.read(ctx, file, o) }); err != nil {
+		return nil, err
+	}
+	return doc.tree, nil
+}
+
+// document is a file that is being read, with the problems found so far.
+type document struct {
+	tree     berth.Tree
+	source   berth.Source
+	place    *place // of the job; nil for JSON
+	problems problems
+}
+
+// look runs the reading and returns what is wrong: its error, the budget that
+// it overran, or the problems that were noted. A panic of the libraries on a
+// text that we never thought of is a fault of ours, of no kind; it must not end
+// a server.
+func (d *document) look(name string, part func() error) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case exhausted:
+			err = r.err()
+		case enough:
+			err = d.problems.err()
+		default:
+			err = fmt.Errorf("%s: the parser failed: %v", name, r)
+		}
+	}()
+	if err := part(); err != nil {
+		return err
+	}
+	return d.problems.err()
+}
+
+// read returns an error only where going on makes no sense: no tree came out.
+func (d *document) read(ctx context.Context, file File, o Options) error {
+	if err := checkSize(file); err != nil {
+		return err
+	}
+	if isJSON(file.Text) {
+		return d.readJSON(file, o)
+	}
+	return d.readHCL(&meter{ctx: ctx}, file, o)
+}
+
+func isJSON(text []byte) bool {
+	rest := bytes.TrimLeft(bytes.TrimPrefix(text, []byte("\ufeff")), " \t\r\n")
+	return len(rest) > 0 && rest[0] == '{'
+}
+
+func (d *document) readJSON(file File, o Options) error {
+	tree, err := berth.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff")))
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "%s: %w", file.Name, err)
+	}
+	d.tree, d.source = tree, berth.FromJSON
+	for _, key := range keys(tree) {
+		inner, is := tree[key].(berth.Tree)
+		if !is || !strings.EqualFold(key, "Job") {
+			continue
+		}
+		d.tree = inner
+		for _, other := range keys(tree) {
+			if other != key {
+				d.problems.addf(file.Name, clip(other, 64), "stands beside the job; a job file holds the job alone")
+			}
+		}
+		break
+	}
+	if !o.Strict {
+		return nil
+	}
+	for _, given := range o.Vars {
+		name, _, _ := strings.Cut(given, "=")
+		d.problems.addf("-var "+clip(name, 64), "", "a job in JSON has no variables")
+	}
+	for _, f := range o.VarFiles {
+		d.problems.addf(f.Name, "", "a job in JSON has no variables")
+	}
+	return nil
+}
+
+func (d *document) readHCL(m *meter, file File, o Options) error {
+	d.source = berth.FromHCL
+	body, ok := parseBody(file, &d.problems)
+	if !ok {
+		return d.problems.err()
+	}
+	top := sortTop(body, file, &d.problems)
+	s := newScope(m, &d.problems, o.Files)
+	s.declare(top)
+	s.give(o)
+	ctx := s.resolve()
+	if top.job == nil {
+		return d.problems.err()
+	}
+	s.prepareBody(top.job.Body, "job", nil)
+	d.tree, d.place = (&walker{s}).job(top.job, ctx)
+	return nil
+}
+
+// rangeText is a range as errors show it: file:line,column-column.
+func rangeText(r hcl.Range) string { return r.String() }

@@ -1,0 +1,225 @@
+package jobspec
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"berth"
+)
+
+// meter counts what the expressions of one parse cost. The evaluator is a
+// library's and knows no limits, so every node that can loop or build is
+// wrapped (see prepare.go) and pays here as it is evaluated.
+type meter struct {
+	ctx    context.Context
+	steps  int
+	built  int
+	bytes  int
+	blocks int
+	blame  hcl.Range  // the innermost expression being evaluated
+	spent  *exhausted // set for good: the function library turns panics into errors
+}
+
+// exhausted is the panic that ends a parse whose budget is spent: nothing less
+// leaves the loops of the evaluator. It never leaves this package.
+type exhausted struct {
+	rng   hcl.Range
+	what  string
+	cause error
+}
+
+func (e exhausted) err() error {
+	ps := berth.Problems{{Text: e.what}}
+	if e.rng.Filename != "" {
+		ps[0].Pos = rangeText(e.rng)
+	}
+	if e.cause != nil {
+		return berth.Errorf(berth.Invalid, "%w: %w", ps, e.cause)
+	}
+	return ps.Err()
+}
+
+func (m *meter) fail(format string, args ...any) {
+	m.end(exhausted{rng: m.blame, what: fmt.Sprintf(format, args...)})
+}
+
+func (m *meter) end(e exhausted) {
+	m.spent = &e
+	panic(e)
+}
+
+// step pays for n steps of work.
+func (m *meter) step(n int) {
+	if m.spent != nil {
+		panic(*m.spent)
+	}
+	before := m.steps
+	m.steps += n
+	if m.steps > maxSteps {
+		m.fail("the expressions of the file take more than %d steps", maxSteps)
+	}
+	if before>>12 != m.steps>>12 && m.ctx.Err() != nil {
+		m.end(exhausted{rng: m.blame, what: "reading the file was given up", cause: context.Cause(m.ctx)})
+	}
+}
+
+// text pays for n bytes of text, made or read.
+func (m *meter) text(n int) {
+	m.step(n >> 8)
+	if n > maxValue {
+		m.fail("a text of %d bytes is too long; allowed are %d", n, maxValue)
+	}
+	if m.bytes += n; m.bytes > maxBytes {
+		m.fail("the expressions of the file build or read more than %d bytes of text", maxBytes)
+	}
+}
+
+// block pays for one block.
+func (m *meter) block(at hcl.Range) {
+	if m.blocks++; m.blocks > MaxBlocks {
+		m.blame = at
+		m.fail("the job has more than %d blocks, those of dynamic blocks included", MaxBlocks)
+	}
+	m.step(8)
+}
+
+// look pays for walking a value: its elements are steps, its texts bytes. It
+// returns how many elements there are.
+func (m *meter) look(v cty.Value) int { return m.compare(v, 0) }
+
+// compare is look for a value whose elements will also be brought to one type:
+// the library compares the type of each with each. weight is what 1000
+// comparisons cost.
+func (m *meter) compare(v cty.Value, weight int) int {
+	t := tally{m: m}
+	t.add(v)
+	m.step(t.elems + t.pairs/1000*weight)
+	m.text(t.bytes)
+	return t.elems
+}
+
+// build pays for a value that an expression made.
+func (m *meter) build(v cty.Value) {
+	if m.built += m.look(v); m.built > maxBuilt {
+		m.fail("the expressions of the file build more than %d elements", maxBuilt)
+	}
+}
+
+// What 1000 comparisons of types cost in steps, for one value and for two that
+// are to be of one type, as measured.
+const (
+	pairsOne = 15
+	pairsTwo = 50
+)
+
+// tally measures a value and gives up where it is too large: values can share
+// parts, so that a small one in memory is endless to walk.
+type tally struct {
+	m            *meter
+	elems, bytes int
+	pairs        int // of elements whose types can differ
+}
+
+func (t *tally) add(v cty.Value) {
+	v, _ = v.Unmark()
+	if !v.IsKnown() || v.IsNull() {
+		return
+	}
+	ty := v.Type()
+	switch {
+	case ty == cty.String:
+		if t.bytes += len(v.AsString()); t.bytes > maxValue {
+			t.m.fail("a value of more than %d bytes is too large", maxValue)
+		}
+	case ty == cty.Number:
+		if f := v.AsBigFloat(); f.IsInf() || f.MantExp(nil) > maxExp || f.MantExp(nil) < -maxExp {
+			t.m.fail("the number is out of range")
+		}
+	case ty.IsCollectionType() || ty.IsTupleType() || ty.IsObjectType():
+		n := v.LengthInt()
+		if t.elems += 1 + n; t.elems > maxElems {
+			t.m.fail("a value of more than %d elements is too large", maxElems)
+		}
+		if !ty.IsCollectionType() {
+			t.pairs += n * n
+		}
+		for it := v.ElementIterator(); it.Next(); {
+			k, x := it.Element()
+			if ty.IsMapType() || ty.IsObjectType() {
+				t.bytes += len(k.AsString())
+			}
+			t.add(x)
+		}
+	}
+}
+
+// metered is an expression that pays for itself. It embeds the library's node,
+// whose interface is closed to other implementations.
+type metered struct {
+	hclsyntax.Expression
+	m *meter
+	// What its value costs beyond one step.
+	cost func(*meter, cty.Value)
+}
+
+func (e *metered) UnwrapExpression() hcl.Expression { return e.Expression }
+
+func (e *metered) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	outer := e.m.blame
+	e.m.blame = e.Expression.Range()
+	e.m.step(1)
+	v, diags := e.Expression.Value(ctx)
+	if len(diags) > 0 {
+		e.m.step(100 * len(diags)) // a fault in a loop is a fault many times
+	}
+	e.m.blame = e.Expression.Range()
+	if e.cost != nil {
+		e.cost(e.m, v)
+	}
+	e.m.blame = outer
+	return v, diags
+}
+
+// The costs of values.
+var (
+	costBuild = (*meter).build
+	costLook  = func(m *meter, v cty.Value) { m.look(v) }
+	costType  = func(m *meter, v cty.Value) { m.compare(v, pairsOne) } // it will be brought to another type
+	costTypes = func(m *meter, v cty.Value) { m.compare(v, pairsTwo) } // it and another will be brought to one type
+	costLoop  = func(m *meter, v cty.Value) {                          // each element will be gone through
+		v, _ = v.Unmark()
+		if v.IsKnown() && !v.IsNull() && v.CanIterateElements() {
+			m.step(v.LengthInt())
+		}
+	}
+)
+
+// knownNow is an expression whose value is worked with, so that it must not
+// hold what only an agent will know.
+type knownNow struct {
+	hclsyntax.Expression
+	m    *meter
+	what string // that works with it: "the function upper"
+}
+
+func (e *knownNow) UnwrapExpression() hcl.Expression { return e.Expression }
+
+func (e *knownNow) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	v, diags := e.Expression.Value(ctx)
+	e.m.blame = e.Expression.Range()
+	e.m.look(v)
+	ref := runtimeIn(v)
+	if ref == "" {
+		return v, diags
+	}
+	return cty.DynamicVal, append(diags, &hcl.Diagnostic{
+		Severity: hcl.DiagError,
+		Summary:  fmt.Sprintf("%s cannot work with %s", e.what, ref),
+		Detail:   "its value is known only where the task runs",
+		Subject:  e.Expression.Range().Ptr(),
+	})
+}

@@ -1,0 +1,269 @@
+package jobspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Expressions are prepared once, before any is evaluated: nodes that cost are
+// wrapped to pay for themselves, names that only agents know are replaced by
+// the text they stand as, and names and functions that do not exist are
+// reported where they stand, not where evaluation happens to come by.
+
+// names are the words that mean something inside a for expression or a dynamic
+// block.
+type names struct {
+	outer *names
+	words [2]string
+}
+
+func (n *names) has(word string) bool {
+	for ; n != nil; n = n.outer {
+		if word == n.words[0] || word == n.words[1] {
+			return true
+		}
+	}
+	return false
+}
+
+type preparer struct {
+	*scope
+	path string
+	uses []use
+}
+
+// prepare returns the expression to evaluate in place of e, and what it uses.
+func (s *scope) prepare(e hclsyntax.Expression, path string, inner *names) (hclsyntax.Expression, []use) {
+	p := preparer{scope: s, path: path}
+	e = p.expr(e, inner, false)
+	return e, p.uses
+}
+
+// prepareBody prepares all expressions of a body. In a dynamic block the
+// iterator is one more name.
+func (s *scope) prepareBody(b *hclsyntax.Body, path string, inner *names) {
+	for _, a := range b.Attributes {
+		a.Expr, _ = s.prepare(a.Expr, join(path, a.Name), inner)
+	}
+	for _, block := range b.Blocks {
+		here := join(path, block.Type)
+		if len(block.Labels) > 0 {
+			here += "[" + clip(block.Labels[0], 64) + "]"
+		}
+		if block.Type != "dynamic" {
+			s.prepareBody(block.Body, here, inner)
+			continue
+		}
+		with := &names{outer: inner, words: [2]string{iteratorOf(block)}}
+		for name, a := range block.Body.Attributes {
+			switch name {
+			case "iterator": // a bare word, read by iteratorOf
+			case "labels":
+				a.Expr, _ = s.prepare(a.Expr, join(here, a.Name), with)
+			default:
+				a.Expr, _ = s.prepare(a.Expr, join(here, a.Name), inner)
+			}
+		}
+		for _, content := range block.Body.Blocks {
+			s.prepareBody(content.Body, here, with)
+		}
+	}
+}
+
+// expr prepares one node. inText is true for what stands alone in ${…}.
+func (p *preparer) expr(e hclsyntax.Expression, in *names, inText bool) hclsyntax.Expression {
+	var cost func(*meter, cty.Value)
+	switch e := e.(type) {
+	case *hclsyntax.ScopeTraversalExpr:
+		return p.name(e, in, inText)
+	case *hclsyntax.AnonSymbolExpr:
+		return e
+	case *hclsyntax.LiteralValueExpr:
+		if e.Val.Type() == cty.Number {
+			cost = costLook
+		}
+	case *hclsyntax.ParenthesesExpr:
+		e.Expression = p.expr(e.Expression, in, false)
+	case *hclsyntax.TemplateExpr:
+		for i := range e.Parts {
+			e.Parts[i] = p.expr(e.Parts[i], in, true)
+		}
+		if !e.IsStringLiteral() {
+			cost = costBuild
+		}
+	case *hclsyntax.TemplateWrapExpr:
+		e.Wrapped = p.expr(e.Wrapped, in, true)
+	case *hclsyntax.TemplateJoinExpr:
+		e.Tuple = p.expr(e.Tuple, in, true)
+		cost = costBuild
+	case *hclsyntax.TupleConsExpr:
+		for i := range e.Exprs {
+			e.Exprs[i] = p.expr(e.Exprs[i], in, false)
+		}
+		cost = costBuild
+	case *hclsyntax.ObjectConsExpr:
+		for i := range e.Items {
+			it := &e.Items[i]
+			if k, is := it.KeyExpr.(*hclsyntax.ObjectConsKeyExpr); !is {
+				it.KeyExpr = p.known(it.KeyExpr, in, "a key")
+			} else if k.ForceNonLiteral || hcl.ExprAsKeyword(k.Wrapped) == "" {
+				k.Wrapped = p.known(k.Wrapped, in, "a key")
+			}
+			it.ValueExpr = p.expr(it.ValueExpr, in, false)
+		}
+		cost = costBuild
+	case *hclsyntax.ForExpr:
+		e.CollExpr = p.paying(p.expr(e.CollExpr, in, false), costLoop)
+		each := &names{outer: in, words: [2]string{e.KeyVar, e.ValVar}}
+		if e.KeyExpr != nil {
+			e.KeyExpr = p.known(e.KeyExpr, each, "a key")
+		}
+		if e.CondExpr != nil {
+			e.CondExpr = p.known(e.CondExpr, each, "a condition")
+		}
+		e.ValExpr = p.expr(e.ValExpr, each, inText)
+		cost = costBuild
+	case *hclsyntax.SplatExpr:
+		e.Source = p.paying(p.expr(e.Source, in, false), costLoop)
+		e.Each = p.expr(e.Each, in, false)
+		cost = costBuild
+	case *hclsyntax.ConditionalExpr:
+		e.Condition = p.known(e.Condition, in, "a condition")
+		// Both results are evaluated and brought to one type.
+		e.TrueResult = p.paying(p.expr(e.TrueResult, in, inText), costTypes)
+		e.FalseResult = p.paying(p.expr(e.FalseResult, in, inText), costTypes)
+	case *hclsyntax.BinaryOpExpr:
+		e.LHS = p.known(e.LHS, in, "an operator")
+		e.RHS = p.known(e.RHS, in, "an operator")
+		cost = costLook
+	case *hclsyntax.UnaryOpExpr:
+		e.Val = p.known(e.Val, in, "an operator")
+		cost = costLook
+	case *hclsyntax.IndexExpr:
+		if t, is := e.Collection.(*hclsyntax.ScopeTraversalExpr); is && !in.has(t.Traversal.RootName()) && slices.Contains(runtimeRoots, t.Traversal.RootName()) {
+			p.problems.add(e.SrcRange, p.path, fmt.Sprintf("the agent looks %s up by a name that is written out; write $${%s.${…}} to put it together here",
+				t.Traversal.RootName(), t.Traversal.RootName()))
+			return fixed(cty.DynamicVal, e.SrcRange)
+		}
+		e.Collection = p.expr(e.Collection, in, false)
+		e.Key = p.known(e.Key, in, "an index")
+	case *hclsyntax.RelativeTraversalExpr:
+		e.Source = p.expr(e.Source, in, false)
+	case *hclsyntax.FunctionCallExpr:
+		return p.call(e, in)
+	}
+	return p.paying(e, cost)
+}
+
+func (p *preparer) paying(e hclsyntax.Expression, cost func(*meter, cty.Value)) hclsyntax.Expression {
+	return &metered{Expression: e, m: p.m, cost: cost}
+}
+
+// known prepares an expression whose value is worked with here and now.
+func (p *preparer) known(e hclsyntax.Expression, in *names, what string) hclsyntax.Expression {
+	return &knownNow{Expression: p.expr(e, in, false), m: p.m, what: what}
+}
+
+func (p *preparer) call(e *hclsyntax.FunctionCallExpr, in *names) hclsyntax.Expression {
+	fn, ok := functions[e.Name]
+	if !ok {
+		p.problems.add(e.NameRange, p.path, fmt.Sprintf("there is no function %q%s", clip(e.Name, 64), meant(e.Name, functionNames())))
+		return fixed(cty.DynamicVal, e.Range())
+	}
+	if fn.file && p.files == nil {
+		p.problems.add(e.NameRange, p.path, fmt.Sprintf("the function %s reads files, which is not allowed here", e.Name))
+		return fixed(cty.DynamicVal, e.Range())
+	}
+	if _, ok := p.funcs[e.Name]; !ok {
+		p.funcs[e.Name] = fn.build(p.scope, e.Name)
+	}
+	for i, arg := range e.Args {
+		switch {
+		case e.Name == "convert" && i == 1: // a type
+			continue
+		case fn.carries:
+			arg = p.expr(arg, in, false)
+		default:
+			arg = p.known(arg, in, "the function "+e.Name)
+		}
+		if fn.converts(i) || e.ExpandFinal {
+			arg = p.paying(arg, costType)
+		}
+		e.Args[i] = arg
+	}
+	return p.paying(e, costBuild)
+}
+
+// name settles what a name means.
+func (p *preparer) name(e *hclsyntax.ScopeTraversalExpr, in *names, inText bool) hclsyntax.Expression {
+	root := e.Traversal.RootName()
+	if in.has(root) {
+		return e
+	}
+	if root == "var" || root == "local" {
+		u := use{kind: root, at: e.SrcRange}
+		if len(e.Traversal) > 1 {
+			u.name = stepName(e.Traversal[1])
+		}
+		if text := p.missing(u); text != "" {
+			p.problems.add(e.SrcRange, p.path, text)
+			return fixed(cty.DynamicVal, e.SrcRange)
+		}
+		p.uses = append(p.uses, u)
+		return e
+	}
+	if isRuntime(e.Traversal, inText) {
+		written := string(e.SrcRange.SliceBytes(p.sources[e.SrcRange.Filename]))
+		return fixed(runtimeValue(written), e.SrcRange)
+	}
+	p.problems.add(e.SrcRange, p.path, p.unknown(e.Traversal))
+	return fixed(cty.DynamicVal, e.SrcRange)
+}
+
+// stepName is the name that a step of a traversal takes, "" if it takes none.
+func stepName(step hcl.Traverser) string {
+	switch s := step.(type) {
+	case hcl.TraverseAttr:
+		return s.Name
+	case hcl.TraverseIndex:
+		if s.Key.Type() == cty.String {
+			return s.Key.AsString()
+		}
+	}
+	return ""
+}
+
+// missing says why a variable or local is not there, "" if it is.
+func (p *preparer) missing(u use) string {
+	if u.name == "" {
+		return ""
+	}
+	if u.kind == "var" {
+		if p.vars[u.name] != nil {
+			return ""
+		}
+		return fmt.Sprintf("there is no variable %q%s", clip(u.name, 64), meant(u.name, keys(p.vars)))
+	}
+	if p.locals[u.name] != nil {
+		return ""
+	}
+	return fmt.Sprintf("there is no local %q%s", clip(u.name, 64), meant(u.name, keys(p.locals)))
+}
+
+func (p *preparer) unknown(t hcl.Traversal) string {
+	root := clip(t.RootName(), 64)
+	if len(t) == 1 {
+		return fmt.Sprintf("%s is no name here; text stands in quotes, %q", root, root)
+	}
+	known := append([]string{"var", "local"}, runtimeRoots...)
+	if n := nearest(root, known); n != "" {
+		return fmt.Sprintf("there is no name %q; did you mean %q?", root, n)
+	}
+	return fmt.Sprintf("there is no name %q; known are var and local, and for the agent %s and NOMAD_…; write $${…} for text that is not to be replaced here",
+		root, strings.Join(runtimeRoots, ", "))
+}

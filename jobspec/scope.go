@@ -1,0 +1,246 @@
+package jobspec
+
+import (
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+// scope is what the names in expressions mean: variables, locals, functions.
+type scope struct {
+	m        *meter
+	problems *problems
+	files    fs.FS
+	sources  map[string][]byte // by file name, for names that pass through as written
+	vars     map[string]*variable
+	locals   map[string]*local
+	funcs    map[string]function.Function // those the file calls
+}
+
+// local is one entry of a locals block.
+type local struct {
+	name  string
+	attr  *hclsyntax.Attribute
+	uses  []use
+	state state
+	value cty.Value
+}
+
+// state is how far the value of a local is.
+type state int
+
+const (
+	untouched state = iota
+	underway        // being worked out: to come here again is a cycle
+	settled
+)
+
+// use is one mention of a variable or local in an expression. An empty name is
+// all of them.
+type use struct {
+	kind, name string
+	at         hcl.Range
+}
+
+func (u use) String() string {
+	if u.name == "" {
+		return u.kind
+	}
+	return u.kind + "." + u.name
+}
+
+func newScope(m *meter, ps *problems, files fs.FS) *scope {
+	return &scope{
+		m: m, problems: ps, files: files,
+		sources: map[string][]byte{},
+		vars:    map[string]*variable{},
+		locals:  map[string]*local{},
+		funcs:   map[string]function.Function{},
+	}
+}
+
+// top is the outermost level of a job file.
+type top struct {
+	file      File
+	job       *hclsyntax.Block
+	variables []*hclsyntax.Block // variable "x" {}
+	defaults  []*hclsyntax.Block // variables {}
+	locals    []*hclsyntax.Block
+}
+
+var topNames = []string{"job", "locals", "variable", "variables"}
+
+func sortTop(body *hclsyntax.Body, f File, ps *problems) top {
+	t := top{file: f}
+	for _, a := range inOrder(body.Attributes) {
+		ps.add(a.NameRange, a.Name, "stands outside of the job; a job file has only blocks here: "+strings.Join(topNames, ", "))
+	}
+	for _, b := range body.Blocks {
+		labels := 0
+		switch b.Type {
+		case "job":
+			if t.job != nil {
+				ps.add(b.DefRange(), "job", "a file has one job; the first is at "+rangeText(t.job.DefRange()))
+				continue
+			}
+			t.job = b
+			labels = 1
+		case "variable":
+			t.variables = append(t.variables, b)
+			labels = 1
+		case "variables":
+			t.defaults = append(t.defaults, b)
+		case "locals":
+			t.locals = append(t.locals, b)
+		default:
+			ps.add(b.DefRange(), b.Type, "there is no such block; a job file has "+strings.Join(topNames, ", ")+meant(b.Type, topNames))
+			continue
+		}
+		if len(b.Labels) != labels {
+			ps.add(b.DefRange(), b.Type, labelsWanted(b.Type, labels, len(b.Labels)))
+		}
+	}
+	if t.job == nil {
+		at := body.EndRange
+		ps.add(at, "job", `the file has no job "name" { … } block`)
+	}
+	return t
+}
+
+// inOrder returns attributes in the order of the text.
+func inOrder(attrs hclsyntax.Attributes) []*hclsyntax.Attribute {
+	return slices.SortedFunc(maps.Values(attrs), func(a, b *hclsyntax.Attribute) int {
+		return a.NameRange.Start.Byte - b.NameRange.Start.Byte
+	})
+}
+
+// declare takes in variables and locals, so that every name is known before
+// the first expression is looked at.
+func (s *scope) declare(t top) {
+	s.sources[t.file.Name] = t.file.Text
+	for _, b := range t.variables {
+		s.declareVariable(b)
+	}
+	for _, b := range t.defaults {
+		s.declareDefaults(b)
+	}
+	for _, b := range t.locals {
+		for _, inner := range b.Body.Blocks {
+			s.problems.add(inner.DefRange(), "locals."+inner.Type, "a local is written name = value")
+		}
+		for _, a := range inOrder(b.Body.Attributes) {
+			if first := s.locals[a.Name]; first != nil {
+				s.problems.add(a.NameRange, "local."+a.Name, "is there twice; the first is at "+rangeText(first.attr.NameRange))
+				continue
+			}
+			s.locals[a.Name] = &local{name: a.Name, attr: a, value: cty.DynamicVal}
+		}
+	}
+	for _, v := range s.vars {
+		s.prepareVariable(v)
+	}
+	for _, l := range s.locals {
+		l.attr.Expr, l.uses = s.prepare(l.attr.Expr, "local."+l.name, nil)
+	}
+}
+
+// resolve works out all values and returns the names for the job's own
+// expressions. What has a problem is unknown there, which no one complains
+// about a second time.
+func (s *scope) resolve() *hcl.EvalContext {
+	for _, name := range slices.Sorted(maps.Keys(s.vars)) {
+		s.settleVariable(s.vars[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.locals)) {
+		s.settle(s.locals[name], nil)
+	}
+	return s.context([]use{{kind: "var"}, {kind: "local"}})
+}
+
+// settle works out a local, those it uses first. trail is how it was come to.
+func (s *scope) settle(l *local, trail []*local) {
+	switch l.state {
+	case settled:
+		return
+	case underway:
+		s.cycle(l, trail)
+		return
+	}
+	l.state = underway
+	trail = append(trail, l)
+	for _, u := range l.uses {
+		if u.kind != "local" {
+			continue
+		}
+		if u.name != "" {
+			s.settle(s.locals[u.name], trail)
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.locals)) {
+			s.settle(s.locals[name], trail)
+		}
+	}
+	if l.state == underway { // else it lies on a cycle
+		l.value = s.eval(l.attr.Expr, s.context(l.uses), "local."+l.name)
+	}
+	l.state = settled
+}
+
+// cycle notes that the locals from l to the end of the trail need each other.
+func (s *scope) cycle(l *local, trail []*local) {
+	names := []string{}
+	for _, t := range trail[slices.Index(trail, l):] {
+		t.state = settled
+		names = append(names, "local."+t.name)
+	}
+	text := "refers to itself"
+	if len(names) > 1 {
+		const most = 10
+		if len(names) > most {
+			names = append(names[:most], "…")
+		}
+		text = "the locals refer to each other in a cycle: " + strings.Join(append(names, "local."+l.name), " → ")
+	}
+	s.problems.add(l.attr.NameRange, "local."+l.name, text)
+}
+
+// context makes the names that are used known to an expression.
+func (s *scope) context(uses []use) *hcl.EvalContext {
+	vars, locals := map[string]cty.Value{}, map[string]cty.Value{}
+	for _, u := range uses {
+		switch {
+		case u.kind == "var" && u.name != "":
+			vars[u.name] = s.vars[u.name].value
+		case u.kind == "var":
+			for name, v := range s.vars {
+				vars[name] = v.value
+			}
+		case u.name != "":
+			locals[u.name] = s.locals[u.name].value
+		default:
+			for name, l := range s.locals {
+				locals[name] = l.value
+			}
+		}
+	}
+	return &hcl.EvalContext{
+		Variables: map[string]cty.Value{"var": cty.ObjectVal(vars), "local": cty.ObjectVal(locals)},
+		Functions: s.funcs,
+	}
+}
+
+// eval returns the value of a prepared expression, unknown if it has a problem.
+func (s *scope) eval(e hclsyntax.Expression, ctx *hcl.EvalContext, path string) cty.Value {
+	v, diags := e.Value(ctx)
+	if diags.HasErrors() {
+		s.problems.diags(diags, path)
+		return cty.DynamicVal
+	}
+	return v
+}

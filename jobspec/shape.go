@@ -1,0 +1,91 @@
+package jobspec
+
+import (
+	"reflect"
+	"sort"
+	"sync"
+	"time"
+
+	"berth"
+)
+
+// shape is what the body of a block may hold, read off the struct it fills.
+type shape struct {
+	fields map[string]*slot // by name in a job file
+	label  *slot            // the block's label, nil if it has none
+	names  []string         // of fields, in order
+}
+
+// slot is one field of a struct.
+type slot struct {
+	key  string // its name in a tree
+	form form
+	elem reflect.Type // of blocks: the struct
+}
+
+// form is how a field is written.
+type form int
+
+const (
+	attribute form = iota // name = value
+	oneBlock              // name { … }
+	manyBlocks
+	labeledBlocks // name "key" { … }, a map
+	textMap       // name { key = value } or name = { key = value }
+	freeMap       // the same with blocks in it, as drivers want
+)
+
+var shapes sync.Map // reflect.Type → *shape
+
+func shapeOf(t reflect.Type) *shape {
+	if s, ok := shapes.Load(t); ok {
+		return s.(*shape)
+	}
+	s := &shape{fields: map[string]*slot{}}
+	for _, f := range reflect.VisibleFields(t) {
+		name, isLabel := berth.FileName(f)
+		if !f.IsExported() || f.Anonymous || name == "-" {
+			continue
+		}
+		at := &slot{key: f.Name}
+		at.form, at.elem = formOf(f.Type)
+		if isLabel {
+			s.label = at
+			continue
+		}
+		s.fields[name] = at
+		s.names = append(s.names, name)
+	}
+	sort.Strings(s.names)
+	shapes.Store(t, s)
+	return s
+}
+
+func formOf(t reflect.Type) (form, reflect.Type) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		if isBlock(t.Elem()) {
+			return oneBlock, t.Elem()
+		}
+	case reflect.Slice:
+		if e := t.Elem(); isBlock(e) {
+			return manyBlocks, e
+		} else if e.Kind() == reflect.Pointer && isBlock(e.Elem()) {
+			return manyBlocks, e.Elem()
+		}
+	case reflect.Map:
+		switch e := t.Elem(); {
+		case isBlock(e):
+			return labeledBlocks, e
+		case e.Kind() == reflect.Interface:
+			return freeMap, nil
+		default:
+			return textMap, nil
+		}
+	}
+	return attribute, nil
+}
+
+func isBlock(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]()
+}

@@ -1,0 +1,95 @@
+package jobspec
+
+import (
+	"math/big"
+	"slices"
+	"strconv"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"berth"
+)
+
+// treeOf turns the value of an expression into what a tree holds. ok is false
+// if part of it is unknown, which means that its problem was told already.
+// Null is absent: in lists it stays, since it would change the places of others.
+func treeOf(v cty.Value) (tree any, ok bool) {
+	v, _ = v.Unmark()
+	if !v.IsKnown() {
+		return nil, false
+	}
+	if v.IsNull() {
+		return nil, true
+	}
+	t := v.Type()
+	switch {
+	case t == cty.String:
+		return v.AsString(), true
+	case t == cty.Bool:
+		return v.True(), true
+	case t == cty.Number:
+		return berth.Number(numberText(v.AsBigFloat())), true
+	case t.IsListType(), t.IsSetType(), t.IsTupleType():
+		out := make([]any, 0, v.LengthInt())
+		for it := v.ElementIterator(); it.Next(); {
+			_, x := it.Element()
+			item, ok := treeOf(x)
+			if !ok {
+				return nil, false
+			}
+			out = append(out, item)
+		}
+		return out, true
+	case t.IsMapType(), t.IsObjectType():
+		out := make(berth.Tree, v.LengthInt())
+		for it := v.ElementIterator(); it.Next(); {
+			k, x := it.Element()
+			item, ok := treeOf(x)
+			if !ok {
+				return nil, false
+			}
+			if k, _ = k.Unmark(); item != nil {
+				out[k.AsString()] = item
+			}
+		}
+		return out, true
+	}
+	return nil, false // a type, which only convert knows what to do with
+}
+
+// numberText writes a number without an exponent, as job files do.
+func numberText(f *big.Float) string {
+	if i, accuracy := f.Int64(); accuracy == big.Exact {
+		return strconv.FormatInt(i, 10)
+	}
+	return f.Text('f', -1)
+}
+
+// valueOf turns a tree that came from JSON into a value.
+func valueOf(tree any) cty.Value {
+	switch v := tree.(type) {
+	case string:
+		return cty.StringVal(v)
+	case bool:
+		return cty.BoolVal(v)
+	case berth.Number:
+		n, err := cty.ParseNumberVal(string(v))
+		if err != nil {
+			return cty.StringVal(string(v))
+		}
+		return n
+	case []any:
+		out := make([]cty.Value, len(v))
+		for i := range v {
+			out[i] = valueOf(v[i])
+		}
+		return cty.TupleVal(slices.Clip(out))
+	case berth.Tree:
+		out := make(map[string]cty.Value, len(v))
+		for k, x := range v {
+			out[k] = valueOf(x)
+		}
+		return cty.ObjectVal(out)
+	}
+	return cty.NullVal(cty.DynamicPseudoType)
+}

@@ -1,0 +1,284 @@
+package jobspec
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+)
+
+// variable is a declared input of a job file.
+type variable struct {
+	name     string
+	at       hcl.Range
+	typ      cty.Type // DynamicPseudoType if any is accepted
+	typed    bool     // a type was written
+	optional *typeexpr.Defaults
+	def      *hclsyntax.Attribute
+	nullable bool
+	rules    []rule
+	broken   bool // its declaration has a problem, so its value is not looked at
+	given    *given
+	value    cty.Value
+}
+
+func (v *variable) path() string { return "variable[" + clip(v.name, 64) + "]" }
+
+// rule is a validation block.
+type rule struct {
+	condition, message hclsyntax.Expression
+	at                 hcl.Range
+}
+
+var (
+	variableAttrs = []string{"default", "description", "nullable", "type"}
+	ruleAttrs     = []string{"condition", "error_message"}
+)
+
+// newVariable notes a name, unless it is taken.
+func (s *scope) newVariable(name string, at hcl.Range) *variable {
+	if !hclsyntax.ValidIdentifier(name) {
+		s.problems.add(at, "variable", fmt.Sprintf("%q is not a name: a letter, then letters, digits, _ and -", clip(name, 64)))
+		return nil
+	}
+	if first := s.vars[name]; first != nil {
+		s.problems.add(at, first.path(), "is there twice; the first is at "+rangeText(first.at))
+		return nil
+	}
+	v := &variable{name: name, at: at, typ: cty.DynamicPseudoType, nullable: true, value: cty.DynamicVal}
+	s.vars[name] = v
+	return v
+}
+
+func (s *scope) declareVariable(b *hclsyntax.Block) {
+	if len(b.Labels) != 1 {
+		return // sortTop told
+	}
+	v := s.newVariable(b.Labels[0], b.DefRange())
+	if v == nil {
+		return
+	}
+	for _, a := range inOrder(b.Body.Attributes) {
+		switch a.Name {
+		case "type":
+			s.declareType(v, a)
+		case "default":
+			v.def = a
+		case "description":
+			e, uses := s.prepare(a.Expr, v.path()+".description", nil)
+			s.literal(v, "description", uses)
+			s.eval(e, s.context(nil), v.path()+".description")
+		case "nullable":
+			e, uses := s.prepare(a.Expr, v.path()+".nullable", nil)
+			s.literal(v, "nullable", uses)
+			if val := s.eval(e, s.context(nil), v.path()+".nullable"); val.Type() == cty.Bool && val.IsKnown() && !val.IsNull() {
+				v.nullable = val.True()
+			} else if val.IsKnown() {
+				s.problems.add(a.Expr.Range(), v.path()+".nullable", "true or false is wanted")
+			}
+		default:
+			s.problems.add(a.NameRange, v.path()+"."+a.Name, "there is no such attribute of a variable"+meant(a.Name, variableAttrs))
+		}
+	}
+	for _, inner := range b.Body.Blocks {
+		if inner.Type != "validation" || len(inner.Labels) > 0 {
+			s.problems.add(inner.DefRange(), v.path()+"."+inner.Type, "the only block of a variable is validation { … }")
+			continue
+		}
+		s.declareRule(v, inner)
+	}
+}
+
+func (s *scope) declareType(v *variable, a *hclsyntax.Attribute) {
+	typ, optional, diags := typeexpr.TypeConstraintWithDefaults(a.Expr)
+	if diags.HasErrors() {
+		s.problems.diags(diags, v.path()+".type")
+		v.broken = true
+		return
+	}
+	v.typ, v.optional, v.typed = typ, optional, true
+}
+
+func (s *scope) declareRule(v *variable, b *hclsyntax.Block) {
+	at := v.path() + ".validation"
+	r := rule{at: b.DefRange()}
+	for _, a := range inOrder(b.Body.Attributes) {
+		switch a.Name {
+		case "condition":
+			r.condition = a.Expr
+		case "error_message":
+			r.message = a.Expr
+		default:
+			s.problems.add(a.NameRange, at+"."+a.Name, "there is no such attribute of a validation"+meant(a.Name, ruleAttrs))
+		}
+	}
+	for _, inner := range b.Body.Blocks {
+		s.problems.add(inner.DefRange(), at+"."+inner.Type, "a validation has no blocks")
+	}
+	if r.condition == nil || r.message == nil {
+		s.problems.add(b.DefRange(), at, "needs both condition and error_message")
+		return
+	}
+	v.rules = append(v.rules, r)
+}
+
+// declareDefaults reads a variables block: names with their defaults.
+func (s *scope) declareDefaults(b *hclsyntax.Block) {
+	for _, inner := range b.Body.Blocks {
+		s.problems.add(inner.DefRange(), "variables."+inner.Type, "a variable is written name = default here")
+	}
+	for _, a := range inOrder(b.Body.Attributes) {
+		if v := s.newVariable(a.Name, a.NameRange); v != nil {
+			v.def = a
+		}
+	}
+}
+
+// prepareVariable prepares the expressions of a variable once all names are
+// known.
+func (s *scope) prepareVariable(v *variable) {
+	if v.def != nil {
+		var uses []use
+		v.def.Expr, uses = s.prepare(v.def.Expr, v.path()+".default", nil)
+		s.literal(v, "default", uses)
+	}
+	for i := range v.rules {
+		r := &v.rules[i]
+		for _, e := range []*hclsyntax.Expression{&r.condition, &r.message} {
+			var uses []use
+			*e, uses = s.prepare(*e, v.path()+".validation", nil)
+			for _, u := range uses {
+				if u.kind != "var" || u.name != v.name {
+					s.problems.add(u.at, v.path()+".validation", fmt.Sprintf("can look at var.%s only, not at %s", v.name, u))
+					v.broken = true
+				}
+			}
+		}
+	}
+}
+
+// literal refuses references where a value has to stand for itself, and names
+// the cycle if they lead back.
+func (s *scope) literal(v *variable, attr string, uses []use) {
+	for _, u := range uses {
+		v.broken = true
+		text := fmt.Sprintf("cannot refer to %s; it is a value of its own, and what is computed goes into locals", u)
+		if trail := s.backTo(v, u, map[use]bool{}); trail != "" {
+			text = "refers back to itself: " + trail
+		}
+		s.problems.add(u.at, v.path()+"."+attr, text)
+	}
+}
+
+// backTo returns the way from the use to the variable, "" if there is none.
+func (s *scope) backTo(v *variable, u use, seen map[use]bool) string {
+	u.at = hcl.Range{}
+	if u.kind == "var" {
+		if u.name == v.name {
+			return u.String()
+		}
+		return "" // its own default says what is wrong with it
+	}
+	l := s.locals[u.name]
+	if l == nil || seen[u] {
+		return ""
+	}
+	seen[u] = true
+	uses := l.uses
+	if uses == nil { // not prepared yet
+		for _, t := range l.attr.Expr.Variables() {
+			if len(t) > 1 && (t.RootName() == "var" || t.RootName() == "local") {
+				uses = append(uses, use{kind: t.RootName(), name: stepName(t[1])})
+			}
+		}
+	}
+	for _, next := range uses {
+		if rest := s.backTo(v, next, seen); rest != "" {
+			return u.String() + " → " + rest
+		}
+	}
+	return ""
+}
+
+// settleVariable works out the value of a variable.
+func (s *scope) settleVariable(v *variable) {
+	if v.broken {
+		return
+	}
+	var def cty.Value
+	if v.def != nil {
+		def = s.eval(v.def.Expr, s.context(nil), v.path()+".default")
+		if !def.IsWhollyKnown() {
+			return
+		}
+		var text string
+		if def, text = s.typedValue(v, def); text != "" {
+			s.problems.add(v.def.Expr.Range(), v.path()+".default", text)
+			return
+		}
+	}
+	switch {
+	case v.given != nil:
+		val, ok := s.givenValue(v, def)
+		if !ok {
+			return
+		}
+		v.value = val
+	case v.def != nil:
+		v.value = def
+	default:
+		s.problems.add(v.at, v.path(), fmt.Sprintf("has no value; give it with -var %s=…, a variable file, NOMAD_VAR_%s or a default", v.name, v.name))
+		return
+	}
+	if v.value.IsNull() && !v.nullable {
+		if v.def == nil || def.IsNull() {
+			s.problems.add(v.at, v.path(), "is null, and nullable is false")
+			v.value = cty.DynamicVal
+			return
+		}
+		v.value = def
+	}
+	s.validate(v)
+}
+
+// typedValue brings a value to the variable's type, or says why it cannot be.
+func (s *scope) typedValue(v *variable, val cty.Value) (cty.Value, string) {
+	if v.optional != nil && !val.IsNull() {
+		val = v.optional.Apply(val)
+	}
+	costType(s.m, val) // conversion copies what Apply shares
+	out, err := convert.Convert(val, v.typ)
+	if err != nil {
+		return cty.DynamicVal, fmt.Sprintf("does not fit the type %s: %v", typeexpr.TypeString(v.typ), err)
+	}
+	return out, ""
+}
+
+func (s *scope) validate(v *variable) {
+	ctx := s.context([]use{{kind: "var", name: v.name}})
+	for _, r := range v.rules {
+		condition := &knownNow{Expression: r.condition, m: s.m, what: "a condition"}
+		ok := s.eval(condition, ctx, v.path()+".validation")
+		if !ok.IsKnown() {
+			continue
+		}
+		ok, err := convert.Convert(ok, cty.Bool)
+		if err != nil || ok.IsNull() {
+			s.problems.add(r.condition.Range(), v.path()+".validation", "the condition is neither true nor false")
+			continue
+		}
+		if ok.True() {
+			continue
+		}
+		text := "is refused by its validation at " + rangeText(r.at)
+		message := s.eval(r.message, ctx, v.path()+".validation")
+		message, _ = message.UnmarkDeep()
+		if message, err := convert.Convert(message, cty.String); err == nil && message.IsKnown() && !message.IsNull() {
+			text = message.AsString()
+		}
+		s.problems.add(v.at, v.path(), text)
+	}
+}
