@@ -1,0 +1,299 @@
+package alloc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/agent/driver"
+	"berth/agent/supervise"
+	"berth/agent/task"
+	"berth/internal/saferoot"
+	"berth/op"
+)
+
+// Config is what a Runner needs.
+type Config struct {
+	Dirs    *saferoot.Root // holds the directories of all allocations
+	Drivers map[string]driver.Driver
+	Place   func(allocDir string) *task.Place
+	Command []string // see supervise.OpenDir
+
+	Restored map[string][]byte // what Save was last given for each task; nil for a new allocation
+	Heard    <-chan struct{}   // see task.Config
+
+	Save   func(task string, state []byte) error
+	Report func(*op.AllocReport) // called when there is news; must not block
+	Chance func() float64
+	Log    *slog.Logger
+}
+
+// Runner runs one allocation. Its Run owns it; the other methods may be called
+// from anywhere.
+type Runner struct {
+	c  Config
+	id string
+
+	mu     sync.Mutex
+	alloc  *op.Alloc
+	tasks  []*task.Runner // in the group's order; nil before Run
+	names  []string
+	broken error      // nothing can be run
+	stop   *task.Kill // everything shall end
+	stopAt time.Time  // when the group's shutdown delay is over
+
+	wake chan struct{}
+	done chan struct{} // closed when Run has returned
+}
+
+// New returns a Runner. The allocation must be whole; see [Check].
+func New(c Config, a *op.Alloc) *Runner {
+	r := &Runner{c: c, id: a.ID.String(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	r.Update(a)
+	return r
+}
+
+// Check refuses an allocation that lacks what running it takes.
+func Check(a *op.Alloc) error {
+	if a.ID.IsZero() || a.Job == nil {
+		return berth.Errorf(berth.Invalid, "allocation %q comes without an ID or a job", a.ID)
+	}
+	g := a.Job.Group(a.TaskGroup)
+	if g == nil || len(g.Tasks) == 0 {
+		return berth.Errorf(berth.Invalid, "job %q of allocation %s has no tasks in a group %q", a.Job.ID, a.ID, a.TaskGroup)
+	}
+	for _, t := range g.Tasks {
+		if t == nil || t.Resources == nil || t.RestartPolicy == nil || t.LogConfig == nil {
+			return berth.Errorf(berth.Invalid, "a task in group %q of allocation %s lacks resources, restart policy or logs", a.TaskGroup, a.ID)
+		}
+	}
+	return nil
+}
+
+// Update gives the allocation a newer version: it may say that all shall end.
+// A version that changed the tasks themselves would be another allocation; what
+// it says of tasks that are not there, or no more, is not looked at.
+func (r *Runner) Update(a *op.Alloc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.alloc != nil {
+		for _, n := range r.names {
+			if a.Job.Group(a.TaskGroup).Task(n) == nil {
+				a = withGroup(a, r.alloc)
+				break
+			}
+		}
+	}
+	r.alloc = a
+	for _, t := range r.tasks {
+		t.Update(a)
+	}
+	switch {
+	case a.DesiredStatus != berth.DesiredRun:
+		why := a.DesiredDescription
+		if why == "" {
+			why = "the servers want it to " + a.DesiredStatus.String()
+		}
+		more := a.DesiredTransition.NoShutdownDelay
+		r.order(task.Kill{Reason: why, NoDelay: more != nil && *more})
+	case a.ClientStatus == berth.ClientLost:
+		r.order(task.Kill{Reason: "the servers have given it up as lost"})
+	}
+	r.nudge()
+}
+
+// withGroup returns a with the job of old, as far as tasks are concerned.
+func withGroup(a, old *op.Alloc) *op.Alloc {
+	b := *a
+	b.Job, b.TaskGroup = old.Job, old.TaskGroup
+	return &b
+}
+
+// Stop ends all tasks, for good.
+func (r *Runner) Stop(reason string, noDelay bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.order(task.Kill{Reason: reason, NoDelay: noDelay})
+	r.nudge()
+}
+
+// order is called with mu held. A second order can only make it sooner.
+func (r *Runner) order(k task.Kill) {
+	if r.stop != nil && (r.stop.NoDelay || !k.NoDelay) {
+		return
+	}
+	r.stop, r.stopAt = &k, time.Now()
+	if !k.NoDelay {
+		r.stopAt = r.stopAt.Add(r.alloc.Job.Group(r.alloc.TaskGroup).ShutdownDelay)
+	}
+}
+
+func (r *Runner) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Done is closed when Run has returned.
+func (r *Runner) Done() <-chan struct{} { return r.done }
+
+// Ended says whether all tasks are dead.
+func (r *Runner) Ended() bool {
+	s, _ := Status(r.states())
+	return s.Ended()
+}
+
+// TaskDead says whether the task will write no more; so does one that is not
+// there.
+func (r *Runner) TaskDead(name string) bool {
+	s := r.states()[name]
+	return s == nil || s.State == berth.TaskDead
+}
+
+// Usage sums what the tasks use of the machine.
+func (r *Runner) Usage(ctx context.Context) (sum driver.Usage, err error) {
+	r.mu.Lock()
+	tasks := r.tasks
+	r.mu.Unlock()
+	for _, t := range tasks {
+		u, e := t.Usage(ctx)
+		err = errors.Join(err, e)
+		sum.Processes += u.Processes
+		sum.Memory += u.Memory
+		sum.CPU += u.CPU
+	}
+	return sum, err
+}
+
+// states returns how each task fares, also before Run and if nothing can run.
+func (r *Runner) states() map[string]*berth.TaskState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]*berth.TaskState{}
+	for i, t := range r.tasks {
+		s := t.State().Task
+		out[r.names[i]] = &s
+	}
+	if r.tasks != nil {
+		return out
+	}
+	for _, t := range r.alloc.Job.Group(r.alloc.TaskGroup).Tasks {
+		s := &berth.TaskState{State: berth.TaskPending}
+		if r.broken != nil {
+			e := berth.NewTaskEvent(berth.EventSetupFailure, time.Now())
+			e.DisplayMessage = r.broken.Error()
+			s = &berth.TaskState{State: berth.TaskDead, Failed: true, FinishedAt: time.Now(), Events: []berth.TaskEvent{e}}
+		}
+		out[t.Name] = s
+	}
+	return out
+}
+
+// News returns how the allocation fares now.
+func (r *Runner) News() *op.AllocReport {
+	states := r.states()
+	r.mu.Lock()
+	a := r.alloc
+	r.mu.Unlock()
+	n := &op.AllocReport{ID: a.ID, NodeID: a.NodeID, Namespace: a.Namespace, JobID: a.JobID, TaskStates: states}
+	n.ClientStatus, n.ClientDescription = Status(states)
+	return n
+}
+
+// Run runs the allocation until all its tasks are dead, and then returns nil;
+// or until ctx ends, and leaves the tasks as they are.
+func (r *Runner) Run(ctx context.Context) error {
+	defer close(r.done)
+	dir, sup, adopt, err := r.open()
+	if err != nil {
+		r.c.Log.Warn("an allocation cannot be run", "alloc", r.id, "error", err)
+		r.mu.Lock()
+		r.broken = err
+		r.mu.Unlock()
+		r.c.Report(r.News())
+		return nil
+	}
+	defer dir.Close()
+	defer sup.Close()
+	r.build(dir, sup, adopt)
+
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, t := range r.tasks {
+		wg.Go(func() { _ = t.Run(ctx) }) // nil, or ctx's own error
+	}
+	for {
+		alarm := r.act()
+		n := r.News()
+		r.c.Report(n)
+		if n.ClientStatus.Ended() { // as reported: it may end just now
+			return nil
+		}
+		select {
+		case <-r.wake:
+		case <-alarm:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// open opens the allocation's directory. adopt says that it was there before.
+func (r *Runner) open() (dir *saferoot.Root, sup *supervise.Dir, adopt bool, err error) {
+	if err := r.c.Dirs.Mkdir(r.id, 0o711); err != nil {
+		return nil, nil, false, err
+	}
+	if dir, err = r.c.Dirs.Sub(r.id); err != nil {
+		return nil, nil, false, err
+	}
+	adopt = supervise.Exists(dir)
+	if sup, err = supervise.OpenDir(dir, r.id, r.c.Command); err != nil {
+		_ = dir.Close()
+		return nil, nil, false, fmt.Errorf("control directory: %w", err)
+	}
+	return dir, sup, adopt, nil
+}
+
+func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	place := func() *task.Place { return r.c.Place(dir.Path()) }
+	for _, t := range r.alloc.Job.Group(r.alloc.TaskGroup).Tasks {
+		r.names = append(r.names, t.Name)
+		r.tasks = append(r.tasks, task.New(task.Config{
+			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place,
+			Restored: r.c.Restored[t.Name], Adopt: adopt, Heard: r.c.Heard,
+			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.nudge, Chance: r.c.Chance,
+			Log: r.c.Log.With("alloc", r.id),
+		}, r.alloc))
+	}
+}
+
+// act gives the orders that the rules ask for now, and returns when to look
+// again.
+func (r *Runner) act() <-chan time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	stop := r.stop
+	var alarm <-chan time.Time
+	if wait := time.Until(r.stopAt); stop != nil && wait > 0 {
+		stop, alarm = nil, time.After(wait)
+	}
+	g := r.alloc.Job.Group(r.alloc.TaskGroup)
+	var members []member
+	for i, t := range r.tasks {
+		members = append(members, member{r.names[i], g.Task(r.names[i]).Leader, t.State()})
+	}
+	kills := orders(members, stop)
+	for i, t := range r.tasks {
+		if k, ok := kills[r.names[i]]; ok {
+			t.Kill(k)
+		}
+	}
+	return alarm
+}

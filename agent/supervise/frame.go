@@ -1,0 +1,109 @@
+package supervise
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"berth"
+)
+
+// A frame is its length in four bytes, then JSON. Each connection carries one
+// request and its response; both say which version of this they speak, so that
+// an agent and a supervisor of different releases notice.
+const (
+	version  = 1
+	maxFrame = 4 << 20 // the largest is a start, and the kernel takes no larger argument list by default
+)
+
+// The calls.
+const (
+	callHello   = "hello"
+	callStart   = "start"
+	callWait    = "wait"
+	callSignal  = "signal"
+	callStop    = "stop"
+	callRelease = "release"
+	callEnd     = "end"
+)
+
+type request struct {
+	V       int
+	Call    string
+	Task    string        `json:",omitempty"`
+	Launch  uint64        `json:",omitempty"`
+	Start   *Start        `json:",omitempty"`
+	Signal  int           `json:",omitempty"`
+	Timeout time.Duration `json:",omitempty"`
+}
+
+type response struct {
+	V        int
+	Kind     berth.Kind `json:",omitempty"`
+	Err      string     `json:",omitempty"`
+	Launch   *Launch    `json:",omitempty"`
+	Launches []Launch   `json:",omitempty"`
+}
+
+func writeFrame(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(b) > maxFrame {
+		return berth.Errorf(berth.TooLarge, "a frame of %d bytes is too long; allowed are %d", len(b), maxFrame)
+	}
+	_, err = w.Write(append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(b)), uint32(len(b))), b...))
+	return err
+}
+
+// readFrame reads a frame. It takes memory for what arrives, not for what a
+// length claims.
+func readFrame(r io.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxFrame {
+		return berth.Errorf(berth.TooLarge, "a frame of %d bytes is too long; allowed are %d", n, maxFrame)
+	}
+	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
+	if err != nil {
+		return err
+	}
+	if len(b) < int(n) {
+		return io.ErrUnexpectedEOF
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return berth.Errorf(berth.Invalid, "frame: %w", err)
+	}
+	return nil
+}
+
+func (r *request) check() error {
+	if r.V != version {
+		return berth.Errorf(berth.Invalid, "version %d of the supervisor's protocol is not spoken here; allowed is %d", r.V, version)
+	}
+	if r.Call == callStart {
+		if r.Start == nil || r.Task == "" || r.Launch == 0 {
+			return berth.Errorf(berth.Invalid, "start: a task, a launch and what to start are wanted")
+		}
+		return r.Start.check()
+	}
+	return nil
+}
+
+func (r *response) err() error {
+	switch {
+	case r.V != version:
+		return fmt.Errorf("the supervisor speaks version %d of its protocol, not %d", r.V, version)
+	case r.Err == "":
+		return nil
+	case r.Kind != "":
+		return berth.Errorf(r.Kind, "%s", r.Err)
+	}
+	return fmt.Errorf("supervisor: %s", r.Err)
+}

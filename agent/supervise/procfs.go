@@ -1,0 +1,157 @@
+package supervise
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is what /proc tells of one.
+type process struct {
+	pid     int
+	state   byte // Z and X are dead
+	parent  int
+	session int
+	start   uint64 // clock ticks since boot
+	ticks   uint64 // of processor time used, reaped children's included
+	rss     int64  // pages
+}
+
+func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' }
+
+// readProcess returns false if there is no such process.
+func readProcess(pid int) (process, bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	return parseStat(pid, b)
+}
+
+// parseStat reads /proc/PID/stat, whose second field is a name in parentheses
+// that may hold anything.
+func parseStat(pid int, b []byte) (process, bool) {
+	i := bytes.LastIndexByte(b, ')')
+	if i < 0 {
+		return process{}, false
+	}
+	f := strings.Fields(string(b[i+1:]))
+	if len(f) < 20 || len(f[0]) != 1 {
+		return process{}, false
+	}
+	p := process{pid: pid, state: f[0][0]}
+	for _, i := range []int{11, 12, 13, 14} {
+		n, _ := strconv.ParseUint(f[i], 10, 64)
+		p.ticks += n
+	}
+	if len(f) > 21 {
+		p.rss, _ = strconv.ParseInt(f[21], 10, 64)
+	}
+	var errs [3]error
+	p.parent, errs[0] = strconv.Atoi(f[1])
+	p.session, errs[1] = strconv.Atoi(f[3])
+	p.start, errs[2] = strconv.ParseUint(f[19], 10, 64)
+	return p, errs == [3]error{}
+}
+
+// processes lists all there are.
+func processes() []process {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(-1)
+	var out []process
+	for _, n := range names {
+		if pid, err := strconv.Atoi(n); err == nil {
+			if p, ok := readProcess(pid); ok {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// marked says whether the process has the marks of the allocation and, unless
+// it is "", the task in its environment.
+func marked(pid int, alloc, task string) bool {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false
+	}
+	return hasVar(env, Mark, alloc) && (task == "" || hasVar(env, TaskMark, task))
+}
+
+func hasVar(env []byte, name, value string) bool {
+	want := []byte(name + "=" + value)
+	for v := range bytes.SplitSeq(env, []byte{0}) {
+		if bytes.Equal(v, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// signalProcess signals just this process: if its number has gone to another
+// meanwhile, nobody.
+func signalProcess(p process, sig syscall.Signal) error {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err == unix.ENOSYS {
+		if now, ok := readProcess(p.pid); !ok || now.start != p.start {
+			return unix.ESRCH
+		}
+		return unix.Kill(p.pid, sig)
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if now, ok := readProcess(p.pid); !ok || now.start != p.start {
+		return unix.ESRCH
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0)
+}
+
+// bootID names this run of the machine's kernel.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// endAll stops processes: asks them, waits for at most grace, kills them, and
+// goes on until find finds none that lives. It gives up after most.
+func endAll(find func() []process, grace, most time.Duration) error {
+	begin := time.Now()
+	asked := map[process]bool{}
+	for wait := time.Millisecond; ; wait = min(wait*2, 50*time.Millisecond) {
+		living := find()
+		if len(living) == 0 {
+			return nil
+		}
+		since := time.Since(begin)
+		if since > most {
+			return fmt.Errorf("%d processes do not end, the first is %d", len(living), living[0].pid)
+		}
+		for _, p := range living {
+			p = process{pid: p.pid, start: p.start} // the rest changes
+			switch {
+			case since >= grace:
+				_ = signalProcess(p, syscall.SIGKILL)
+			case !asked[p]:
+				_ = signalProcess(p, syscall.SIGTERM)
+				asked[p] = true
+			}
+		}
+		time.Sleep(wait)
+	}
+}

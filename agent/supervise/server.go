@@ -1,0 +1,470 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"berth"
+	"berth/internal/failpoint"
+	"berth/internal/saferoot"
+)
+
+const (
+	readyFD      = 3                // where a spawned supervisor says that it listens
+	idleAtFirst  = 30 * time.Second // nobody asked for anything: the agent died in between
+	maxCalls     = 128              // connections at once
+	requestTime  = 10 * time.Second // to send a request or take a response
+	lockWait     = 10 * time.Second // for the last supervisor to be gone
+	drainTime    = 2 * time.Second  // for output after everybody who could write is dead
+	terminateMax = 30 * time.Second // for tasks when the supervisor is told to end
+)
+
+// Main is the supervisor process of one allocation. Its working directory is
+// the control directory, its one argument the allocation's ID. It returns the
+// process's exit status.
+func Main(args []string) int {
+	if len(args) != 1 {
+		fmt.Fprintln(os.Stderr, "usage: supervise ALLOCATION, started by an agent in an allocation's "+ControlDir+" directory")
+		return 2
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	s, ready, err := prepare(args[0], log)
+	if err == nil {
+		err = s.listen()
+	}
+	if ready != nil {
+		if err != nil {
+			fmt.Fprint(ready, err)
+		} else {
+			fmt.Fprint(ready, "ok")
+		}
+		_ = ready.Close()
+	}
+	if errors.Is(err, errOther) {
+		return 0
+	}
+	if err == nil {
+		err = s.run()
+	}
+	if err != nil {
+		log.Error("supervisor ends", "alloc", args[0], "error", err)
+		return 1
+	}
+	return 0
+}
+
+// server is the supervisor.
+type server struct {
+	log     *slog.Logger
+	control *saferoot.Root
+	alloc   *saferoot.Root // the allocation's directory
+	lock    *os.File       // held while we live
+	sock    *net.UnixListener
+	cgroups []hierarchy
+
+	mu     sync.Mutex
+	state  state
+	live   map[string]*proc // by task: those that have not ended
+	used   bool             // something was started once
+	quit   bool             // somebody told us to end: exits are left in the state
+	calls  int
+	ending bool          // nothing is started any more
+	end    chan struct{} // closed with ending
+}
+
+// prepare makes this process fit to own others.
+func prepare(alloc string, log *slog.Logger) (s *server, ready *os.File, err error) {
+	closeInherited(readyFD)
+	if _, err := unix.FcntlInt(readyFD, unix.F_GETFD, 0); err == nil {
+		unix.CloseOnExec(readyFD)
+		ready = os.NewFile(readyFD, "ready")
+	}
+	os.Clearenv()
+	unix.Umask(0o022)
+	// Processes that tasks leave behind become our children, not init's, so
+	// that they can be found and reaped.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, ready, fmt.Errorf("become subreaper: %w", err)
+	}
+	s = &server{log: log, live: map[string]*proc{}, end: make(chan struct{}), cgroups: hierarchies()}
+	if s.control, err = saferoot.Open("."); err != nil {
+		return nil, ready, err
+	}
+	if s.alloc, err = saferoot.Open(".."); err != nil {
+		return nil, ready, err
+	}
+	if s.lock, err = s.becomeOnly(); err != nil {
+		return nil, ready, err
+	}
+	old, err := readState(s.control)
+	if err != nil {
+		log.Warn("starts without the launches of its predecessor", "alloc", alloc, "error", err)
+		old = &state{}
+	}
+	s.state = state{Boot: bootID(), Alloc: alloc}
+	for _, l := range old.Launches { // what had not ended then is for the agent to find
+		if l.Exit != nil && !l.Released {
+			s.state.Launches = append(s.state.Launches, l)
+		}
+	}
+	return s, ready, nil
+}
+
+// closeInherited closes every file that came with the process but the first
+// three and keep. What Go opened itself is marked to be closed on exec, and
+// what was inherited cannot have been.
+func closeInherited(keep int) {
+	d, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	names, _ := d.Readdirnames(-1)
+	_ = d.Close()
+	for _, n := range names {
+		fd, err := strconv.Atoi(n)
+		if err != nil || fd < 3 || fd == keep {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// becomeOnly waits until a supervisor that ends is gone. One that lives and
+// listens was started by an agent that was killed over it: then we are one too
+// many, which is errOther.
+func (s *server) becomeOnly() (*os.File, error) {
+	for end := time.Now().Add(lockWait); ; time.Sleep(5 * time.Millisecond) {
+		lock, err := takeLock(s.control)
+		if err == nil || !time.Now().Before(end) {
+			return lock, err
+		}
+		if c, err := net.Dial("unix", fileSocket); err == nil {
+			_ = c.Close()
+			return nil, errOther
+		}
+	}
+}
+
+// errOther is what a supervisor says that is one too many.
+var errOther = errors.New("another supervisor is there")
+
+// takeLock locks a control directory, if nobody else has.
+func takeLock(control *saferoot.Root) (*os.File, error) {
+	f, err := control.OpenFile(fileLock, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if err != unix.EINTR {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock of the control directory: %w", err)
+		}
+	}
+}
+
+// listen opens the socket. Its path is relative: one from the root may be
+// longer than a socket's address can be.
+func (s *server) listen() error {
+	if err := s.control.RemoveAll(fileSocket); err != nil {
+		return err
+	}
+	old := unix.Umask(0o177)
+	defer unix.Umask(old)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fileSocket, Net: "unix"})
+	s.sock = l
+	return err
+}
+
+// run serves until nothing is left to do.
+func (s *server) run() error {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
+	first := time.AfterFunc(idleAtFirst, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.used = true
+		s.endIfIdle()
+	})
+	defer first.Stop()
+	var wg sync.WaitGroup
+	wg.Go(func() { s.accept(&wg) })
+	s.reap()
+	for {
+		select {
+		case sig := <-signals:
+			switch sig {
+			case unix.SIGCHLD:
+				s.reap()
+			case unix.SIGTERM:
+				wg.Go(s.terminate)
+			}
+			// The others are meant for a terminal's foreground, which we left.
+		case <-s.end:
+			err := s.sock.Close()
+			wg.Wait()
+			return err
+		}
+	}
+}
+
+// endIfIdle ends the supervisor if no task runs and every exit is recorded.
+// The caller holds mu.
+func (s *server) endIfIdle() {
+	if s.ending || !s.used || len(s.live) > 0 || s.calls > 0 {
+		return
+	}
+	for _, l := range s.state.Launches {
+		if !l.Released && !s.quit {
+			return
+		}
+	}
+	s.ending = true
+	close(s.end)
+}
+
+// terminate stops all tasks: somebody wants the supervisor itself to end.
+func (s *server) terminate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quit, s.used = true, true
+	for _, p := range s.live {
+		p.stop(unix.SIGTERM, terminateMax)
+	}
+	s.endIfIdle()
+}
+
+// reap takes the status of every child that ended. A task is killed with all
+// its processes before its own number is free for others.
+func (s *server) reap() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		// si_pid follows three ints, aligned as a pointer is.
+		const at = 8 + unsafe.Sizeof(uintptr(0))
+		pid := int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), at)))
+		if err != nil || pid == 0 {
+			return
+		}
+		p := s.byPID(pid)
+		if p != nil {
+			_ = unix.Kill(-pid, unix.SIGKILL)
+		}
+		var status unix.WaitStatus
+		if _, err := unix.Wait4(pid, &status, 0, nil); err != nil && err != unix.EINTR {
+			return
+		}
+		if p != nil {
+			p.ended(status)
+		}
+	}
+}
+
+func (s *server) byPID(pid int) *proc {
+	for _, p := range s.live {
+		if p.launch.PID == pid && !p.reaped {
+			return p
+		}
+	}
+	return nil
+}
+
+// save writes the state. If the disk does not take it the tasks go on; the
+// next change tries again. The caller holds mu.
+func (s *server) save() error {
+	if err := failpoint.Hit("supervise/save"); err != nil {
+		return err
+	}
+	err := s.state.save(s.control)
+	if err != nil {
+		s.log.Warn("cannot write its state", "error", err)
+	}
+	return err
+}
+
+// accept serves connections.
+func (s *server) accept(wg *sync.WaitGroup) {
+	for {
+		conn, err := s.sock.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // out of files; some will be closed
+			continue
+		}
+		s.mu.Lock()
+		full := s.calls >= maxCalls
+		if !full {
+			s.calls++
+		}
+		s.mu.Unlock()
+		if full {
+			_ = conn.Close()
+			continue
+		}
+		wg.Go(func() {
+			s.serve(conn)
+			_ = conn.Close()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.calls--
+			s.endIfIdle()
+		})
+	}
+}
+
+// serve answers the one request of a connection.
+func (s *server) serve(conn *net.UnixConn) {
+	if err := checkPeer(conn); err != nil {
+		s.log.Warn("refused a caller", "error", err)
+		return
+	}
+	_ = conn.SetDeadline(time.Now().Add(requestTime))
+	var req request
+	err := readFrame(conn, &req)
+	if err == nil {
+		err = req.check()
+	}
+	var resp response
+	if err == nil {
+		resp, err = s.answer(conn, &req)
+	}
+	resp.V = version
+	if err != nil {
+		resp.Kind, resp.Err = berth.KindOf(err), err.Error()
+		if errors.Is(err, ErrUnknown) {
+			resp.Kind = berth.NotFound
+		}
+	}
+	_ = conn.SetDeadline(time.Now().Add(requestTime))
+	_ = writeFrame(conn, &resp)
+}
+
+// checkPeer lets in the user that the supervisor runs as, and root.
+func checkPeer(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var inner error
+	err = raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, inner); err != nil {
+		return err
+	}
+	if cred.Uid != 0 && int(cred.Uid) != os.Geteuid() {
+		return fmt.Errorf("process %d of user %d", cred.Pid, cred.Uid)
+	}
+	return nil
+}
+
+func (s *server) answer(conn *net.UnixConn, req *request) (resp response, err error) {
+	if req.Call == callWait {
+		return s.wait(conn, req)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch req.Call {
+	case callHello:
+		if s.ending { // what it knows is in its state, soon to be read there
+			return resp, berth.Errorf(berth.Unavailable, "the supervisor ends")
+		}
+		resp.Launches = append(resp.Launches, s.state.Launches...)
+		return resp, nil
+	case callStart:
+		resp.Launch, err = s.start(req)
+		return resp, err
+	case callEnd:
+		if len(s.live) > 0 {
+			return resp, berth.Errorf(berth.Conflict, "%d tasks run", len(s.live))
+		}
+		s.used, s.state.Launches = true, nil
+		return resp, s.save()
+	}
+	l := s.state.find(req.Task, req.Launch)
+	if l == nil {
+		return resp, ErrUnknown
+	}
+	p := s.live[l.Task]
+	switch req.Call {
+	case callSignal:
+		if p == nil || p.launch.Number != l.Number {
+			return resp, berth.Errorf(berth.Conflict, "task %q has ended", l.Task)
+		}
+		return resp, p.signal(syscall.Signal(req.Signal))
+	case callStop:
+		if p != nil && p.launch.Number == l.Number {
+			p.stop(syscall.Signal(req.Signal), req.Timeout)
+		}
+		return resp, nil
+	case callRelease:
+		if l.Exit == nil {
+			return resp, berth.Errorf(berth.Conflict, "task %q still runs", l.Task)
+		}
+		l.Released = true
+		return resp, s.save()
+	}
+	return resp, berth.Errorf(berth.Invalid, "there is no call %q", req.Call)
+}
+
+// wait answers when the launch has ended. It gives up when the caller does.
+func (s *server) wait(conn *net.UnixConn, req *request) (resp response, err error) {
+	s.mu.Lock()
+	l := s.state.find(req.Task, req.Launch)
+	var done <-chan struct{}
+	if l != nil && l.Exit == nil {
+		done = s.live[l.Task].done
+	}
+	s.mu.Unlock()
+	if l == nil {
+		return resp, ErrUnknown
+	}
+	if done != nil {
+		_ = conn.SetDeadline(time.Time{})
+		gone, stop := context.WithCancel(context.Background())
+		defer stop()
+		go func() { // ends with the connection, which our caller closes
+			var b [1]byte
+			_, _ = conn.Read(b[:])
+			stop()
+		}()
+		select {
+		case <-done:
+		case <-gone.Done():
+			return resp, errors.New("the caller went away")
+		case <-s.end:
+			return resp, berth.Errorf(berth.Unavailable, "the supervisor ends")
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l = s.state.find(req.Task, req.Launch); l == nil {
+		return resp, ErrUnknown
+	}
+	c := *l
+	resp.Launch = &c
+	return resp, nil
+}

@@ -1,0 +1,108 @@
+// Package supervise runs the tasks of one allocation in a small process of
+// their own, so that restarting the agent disturbs none of them.
+//
+// The supervisor ([Main], "berth supervise ID" of the same binary) owns what
+// would die with its owner: the tasks' log pipes, their exit statuses, their
+// timers to be killed. It listens on a unix socket in its control directory,
+// does what the agent asks, keeps each exit until the agent says that it is
+// recorded ([Dir.Release]), and ends by itself when no task runs and nothing is
+// left to tell. It survives the agent, however the agent ends.
+//
+// The agent sees it through a [Dir]. If a supervisor was killed, its Dir finds
+// what is left of the tasks, by cgroup, session and the mark that each process
+// has in its environment, and stops it: nobody could say any more how they
+// ended. Process numbers of an earlier boot are never signalled.
+//
+// A supervisor holds a lock on its control directory for as long as it lives.
+// That, not a process number, is how the agent knows whether there is one.
+package supervise
+
+import (
+	"errors"
+	"time"
+
+	"berth"
+)
+
+// ControlDir is the name of the control directory in an allocation's
+// directory. No task may have it.
+const ControlDir = ".supervise"
+
+// Mark is the environment variable that tells whose process one is: the
+// allocation's ID. Every process of a task has it, with TaskMark.
+const (
+	Mark     = "NOMAD_ALLOC_ID"
+	TaskMark = "NOMAD_TASK_NAME"
+)
+
+// Errors that say what became of a launch. All are final.
+var (
+	// ErrUnknown says that the launch never started a process.
+	ErrUnknown = errors.New("the supervisor does not know this launch")
+	// ErrLost says that the supervisor was killed; what was left of the task
+	// has been stopped, and how it would have ended is not known.
+	ErrLost = errors.New("the task's supervisor was killed")
+	// ErrReboot says that the machine was started anew since.
+	ErrReboot = errors.New("the machine was restarted")
+)
+
+// Start says what to run.
+type Start struct {
+	Command string   // path of the executable
+	Args    []string // without the command
+	Env     []string // name=value; the marks are added
+	Dir     string   // working directory
+	User    *User    // nil: the supervisor's own
+	Logs    Logs
+	Cgroup  string // name of the parent cgroup; "" for none
+}
+
+// User is who a task runs as.
+type User struct {
+	UID, GID uint32
+	Groups   []uint32
+}
+
+// Logs says what to keep of a task's output.
+type Logs struct {
+	Disabled bool
+	MaxFiles int
+	MaxSize  int64 // bytes of one file
+}
+
+// Launch is one start of a task. The agent numbers them, so that a call that
+// is repeated, by this agent or the next, never starts a task twice.
+type Launch struct {
+	Task      string
+	Number    uint64
+	PID       int    // 0 while it is being started
+	StartTime uint64 // of the process, in clock ticks since boot: with PID its identity
+	StartedAt time.Time
+	Cgroup    string // directory of its cgroup; "" if it has none
+	Exit      *Exit  // nil while it runs
+	Released  bool   // the agent has recorded the exit
+}
+
+// Exit is how a task ended.
+type Exit struct {
+	Code   int
+	Signal int    // that ended it, or 0
+	Err    string // why there is neither
+	At     time.Time
+}
+
+// Success says whether the task ended well.
+func (e *Exit) Success() bool { return e.Code == 0 && e.Signal == 0 && e.Err == "" }
+
+// check refuses a start that could not be meant.
+func (s *Start) check() error {
+	switch {
+	case s.Command == "":
+		return berth.Errorf(berth.Invalid, "start: a command is wanted")
+	case s.Dir == "":
+		return berth.Errorf(berth.Invalid, "start: a working directory is wanted")
+	case !s.Logs.Disabled && (s.Logs.MaxFiles < 1 || s.Logs.MaxSize < 1):
+		return berth.Errorf(berth.Invalid, "start: logs of %d files of %d bytes; at least one of each is wanted", s.Logs.MaxFiles, s.Logs.MaxSize)
+	}
+	return nil
+}

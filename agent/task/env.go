@@ -1,0 +1,184 @@
+package task
+
+import (
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/op"
+)
+
+// hostVariables are the variables of the agent's own environment that tasks
+// get. It is a list of what is allowed: a list of what is not would leak the
+// next secret that somebody puts there (S-23).
+var hostVariables = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ"}
+
+// HostEnv picks from an environment what tasks may see of it.
+func HostEnv(env []string) map[string]string {
+	out := map[string]string{}
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		if slices.Contains(hostVariables, name) || strings.HasPrefix(name, "LC_") {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// Place is where a task runs, as its environment tells it.
+type Place struct {
+	AllocDir string // the allocation's directory, absolute
+	Node     *berth.Node
+	Region   string
+	Host     map[string]string // see HostEnv
+	Cgroup   string            // parent of the tasks' cgroups, "" for none
+}
+
+// TaskDir returns the task's own directory.
+func (p *Place) TaskDir(task string) string { return filepath.Join(p.AllocDir, task) }
+
+// Environment returns what a task finds in its environment, as publicly
+// documented for Nomad: the host's allowed variables, then NOMAD_* and, over
+// the former but not the latter, what the job says, interpolated.
+func Environment(a *op.Alloc, t *berth.Task, p *Place) map[string]string {
+	group := a.Job.Group(a.TaskGroup)
+	own := nomadVariables(a, group, t, p)
+	portVariables(own, a, group, p)
+	names := Names{Node: p.Node, Region: p.Region, Env: own}
+	for k, v := range meta(a.Job, group, t) {
+		v = names.Replace(v)
+		own["NOMAD_META_"+strings.ToUpper(variable(k))] = v
+		own["NOMAD_META_"+variable(k)] = v
+	}
+	out := maps.Clone(p.Host)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for k, v := range t.Env {
+		out[k] = names.Replace(v)
+	}
+	if _, ok := t.Env["TMPDIR"]; !ok {
+		out["TMPDIR"] = filepath.Join(p.TaskDir(t.Name), "tmp")
+	}
+	maps.Copy(out, own)
+	return out
+}
+
+func nomadVariables(a *op.Alloc, group *berth.TaskGroup, t *berth.Task, p *Place) map[string]string {
+	cpu, memory := int64(t.Resources.CPU), int64(t.Resources.MemoryMB)
+	memoryMax := int64(t.Resources.MemoryMaxMB)
+	if r := a.AllocatedResources; r != nil && r.Tasks[t.Name] != nil {
+		given := r.Tasks[t.Name]
+		cpu, memory, memoryMax = given.Cpu.CpuShares, given.Memory.MemoryMB, given.Memory.MemoryMaxMB
+	}
+	out := map[string]string{
+		"NOMAD_ALLOC_DIR":      filepath.Join(p.AllocDir, "alloc"),
+		"NOMAD_TASK_DIR":       filepath.Join(p.TaskDir(t.Name), "local"),
+		"NOMAD_SECRETS_DIR":    filepath.Join(p.TaskDir(t.Name), "secrets"),
+		"NOMAD_MEMORY_LIMIT":   strconv.FormatInt(memory, 10),
+		"NOMAD_CPU_LIMIT":      strconv.FormatInt(cpu, 10),
+		"NOMAD_ALLOC_ID":       a.ID.String(),
+		"NOMAD_SHORT_ALLOC_ID": a.ID.Short(),
+		"NOMAD_ALLOC_NAME":     a.Name,
+		"NOMAD_ALLOC_INDEX":    allocIndex(a.Name),
+		"NOMAD_TASK_NAME":      t.Name,
+		"NOMAD_GROUP_NAME":     group.Name,
+		"NOMAD_JOB_ID":         string(a.Job.ID),
+		"NOMAD_JOB_NAME":       a.Job.Name,
+		"NOMAD_NAMESPACE":      a.Namespace,
+		"NOMAD_REGION":         p.Region,
+	}
+	if p.Node != nil {
+		out["NOMAD_DC"] = p.Node.Datacenter
+	}
+	if memoryMax > 0 && memoryMax != memory {
+		out["NOMAD_MEMORY_MAX_LIMIT"] = strconv.FormatInt(memoryMax, 10)
+	}
+	if a.Job.ParentID != "" {
+		out["NOMAD_JOB_PARENT_ID"] = string(a.Job.ParentID)
+	}
+	if p.Cgroup != "" {
+		out["NOMAD_PARENT_CGROUP"] = p.Cgroup
+	}
+	return out
+}
+
+// allocIndex returns the number in job.group[number].
+func allocIndex(name string) string {
+	name = strings.TrimSuffix(name, "]")
+	if i := strings.LastIndexByte(name, '['); i >= 0 {
+		return name[i+1:]
+	}
+	return "0"
+}
+
+// portVariables tells of the ports by label, and by task and label for each
+// task of the group. Where a label or a task's name is not fit for a shell's
+// variable, it is there in a form that is, too.
+func portVariables(out map[string]string, a *op.Alloc, group *berth.TaskGroup, p *Place) {
+	if a.AllocatedResources == nil {
+		return
+	}
+	for _, m := range a.AllocatedResources.Shared.Ports {
+		ip := m.HostIP
+		if ip == "" && p.Node != nil && p.Node.NodeResources != nil {
+			ip = p.Node.HostAddress()
+		}
+		host := strconv.Itoa(m.Value)
+		port := host
+		if m.To > 0 {
+			port = strconv.Itoa(m.To)
+		}
+		set := func(label string) {
+			for _, l := range []string{label, variable(label)} {
+				out["NOMAD_IP_"+l] = ip
+				out["NOMAD_PORT_"+l] = port
+				out["NOMAD_ADDR_"+l] = net.JoinHostPort(ip, port)
+				out["NOMAD_HOST_IP_"+l] = ip
+				out["NOMAD_HOST_PORT_"+l] = host
+				out["NOMAD_HOST_ADDR_"+l] = net.JoinHostPort(ip, host)
+			}
+		}
+		for _, t := range group.Tasks {
+			set(t.Name + "_" + m.Label)
+		}
+		set(m.Label) // last: what two could mean is the plain label
+	}
+}
+
+// meta returns the job's metadata as the task sees it: the inner over the
+// outer.
+func meta(j *berth.Job, g *berth.TaskGroup, t *berth.Task) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, j.Meta)
+	maps.Copy(out, g.Meta)
+	maps.Copy(out, t.Meta)
+	return out
+}
+
+// variable makes a text fit to be part of the name of a variable.
+func variable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+// list turns an environment into name=value, in order of name.
+func list(env map[string]string) []string {
+	out := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, k+"="+env[k])
+	}
+	return out
+}
+
+// OwnEnv is what tasks may see of this process's environment.
+func OwnEnv() map[string]string { return HostEnv(os.Environ()) }
