@@ -1,0 +1,75 @@
+package api
+
+import (
+	"net/http"
+
+	"berth"
+	"berth/op"
+)
+
+// MetricsSource serves the metrics of this agent in both formats.
+type MetricsSource interface {
+	ServeJSON() any
+	ServePrometheus(http.ResponseWriter, *http.Request)
+}
+
+func (s *Server) agent() {
+	read(s, op.ReadSelf, func(r *Read, _ *op.Nothing) (op.AgentSelf, error) { return s.Self(), nil })
+	read(s, op.ReadLeader, func(r *Read, _ *op.Query) (string, error) {
+		if _, err := s.Cluster.Leader(); err != nil {
+			return "", nil
+		}
+		return s.Cluster.Address(), nil
+	})
+	read(s, op.ReadPeers, func(r *Read, _ *op.Query) ([]string, error) { return []string{s.Cluster.Address()}, nil })
+	read(s, op.Regions, func(r *Read, _ *op.Query) ([]string, error) { return []string{s.Region}, nil })
+	read(s, op.Ping, func(*Read, *op.Nothing) (op.Nothing, error) { return op.Nothing{}, nil })
+	s.health()
+	s.metrics()
+}
+
+// health answers 500 when a side that was asked for is not well, as probes
+// expect.
+func (s *Server) health() {
+	s.served[op.ReadHealth.Name] = true
+	s.routes.add(op.ReadHealth.Info, func(w http.ResponseWriter, r *http.Request, path values) {
+		in, _, err := decodeQuery[op.HealthQuery](r, path, s.Region)
+		if err == nil && in.Type != "" && in.Type != "client" && in.Type != "server" {
+			err = berth.Errorf(berth.Invalid, "type: %q; allowed are client and server", clip(in.Type))
+		}
+		if err != nil {
+			s.fail(w, err)
+			return
+		}
+		h := s.Health()
+		if in.Type == "client" {
+			h.Server = nil
+		} else if in.Type == "server" {
+			h.Client = nil
+		}
+		if h.Client == nil && h.Server == nil || h.Client != nil && !h.Client.Ok || h.Server != nil && !h.Server.Ok {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		s.reply(w, r, h, &op.Meta{KnownLeader: true})
+	})
+}
+
+func (s *Server) metrics() {
+	s.served[op.Metrics.Name] = true
+	s.routes.add(op.Metrics.Info, func(w http.ResponseWriter, r *http.Request, path values) {
+		in, _, err := decodeQuery[op.MetricsQuery](r, path, s.Region)
+		switch {
+		case err != nil:
+			s.fail(w, err)
+		case s.Metrics == nil:
+			s.fail(w, berth.Errorf(berth.Unavailable, "there are no metrics"))
+		case in.Format == "prometheus":
+			s.Metrics.ServePrometheus(w, r)
+		case in.Format == "":
+			s.reply(w, r, s.Metrics.ServeJSON(), &op.Meta{KnownLeader: true})
+		default:
+			s.fail(w, berth.Errorf(berth.Invalid, "format: %q; allowed is prometheus, or none for JSON", clip(in.Format)))
+		}
+	})
+}

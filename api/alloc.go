@@ -1,0 +1,198 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/op"
+	"berth/state"
+)
+
+// LogStreamer streams the output of a task, wherever it runs: frames are given
+// to send until there are no more, or the context ends.
+type LogStreamer interface {
+	Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, send func(*op.StreamFrame) error) error
+}
+
+func (s *Server) allocs() {
+	read(s, op.ListAllocs, listAllocs)
+	read(s, op.ReadAlloc, readAlloc)
+	s.logs()
+}
+
+func listAllocs(r *Read, in *op.AllocsQuery) ([]op.AllocStub, error) {
+	r.Table(state.Allocs)
+	states := in.TaskStates == nil || *in.TaskStates
+	rows, key := r.Allocs(), func(a *berth.Alloc) string { return token26(a.CreateIndex, a.ID.String()) }
+	if r.Query.Reverse {
+		rows = r.AllocsBack()
+	}
+	if r.Query.Prefix != "" {
+		p, err := berth.ParseIDPrefix(r.Query.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		rows, key = r.AllocsFrom(p), func(a *berth.Alloc) string { return a.ID.String() }
+	}
+	return page(r, rows, key, func(a *berth.Alloc) bool { return r.visible(a.Job.Namespace) },
+		func(a *berth.Alloc) op.AllocStub { return allocStub(r.Snapshot, a, states, in.Resources) })
+}
+
+// alloc returns the allocation that a request names.
+func (r *Read) alloc(id string) (*berth.Alloc, error) {
+	full, err := berth.ParseID[berth.Alloc](id)
+	if err != nil {
+		return nil, err
+	}
+	a := r.Alloc(full)
+	if a == nil {
+		return nil, berth.Errorf(berth.NotFound, "alloc not found: %s", id)
+	}
+	if err := r.server.Authorize(r.Caller, op.ReadAlloc.Need, a.Job.Namespace); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func readAlloc(r *Read, in *op.AllocRef) (op.Alloc, error) {
+	a, err := r.alloc(in.AllocID)
+	if err != nil {
+		return op.Alloc{}, err
+	}
+	r.At(a.ModifyIndex, state.OnAlloc(a.ID))
+	return allocView(r.Snapshot, a), nil
+}
+
+// allocView shows an allocation with all that follows from its row.
+func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
+	m := a.Rest()
+	v := op.Alloc{
+		ID: a.ID, Namespace: a.Job.Namespace, EvalID: a.EvalID, Name: a.Name(), NodeID: a.NodeID, JobID: a.Job.ID, Job: a.Job,
+		TaskGroup: a.Group.Name, DesiredStatus: a.Desired, DesiredDescription: m.DesiredDescription,
+		ClientStatus: a.Client, ClientDescription: m.ClientDescription, TaskStates: a.States(),
+		DeploymentID: m.DeploymentID, DeploymentStatus: m.DeploymentStatus, FollowupEvalID: m.FollowupEval,
+		PreviousAllocation: m.Previous, NextAllocation: m.Next, NetworkStatus: m.Network,
+		UID: a.UID().Text('a'), OwnerUID: a.Job.UID.Text('j'),
+		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, AllocModifyIndex: a.AllocModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
+	}
+	if m.NoShutdownDelay {
+		v.DesiredTransition.NoShutdownDelay = &m.NoShutdownDelay
+	}
+	ip := ""
+	if n := s.Node(a.NodeID); n != nil {
+		v.NodeName, ip = n.Name, n.HostAddress()
+	}
+	v.AllocatedResources = allocated(a, ip)
+	v.Metrics = metrics(s, a)
+	v.RescheduleTracker = tracker(s, a)
+	v.TaskResources = map[string]*berth.Resources{}
+	total := berth.Resources{DiskMB: int(a.Group.Ask().DiskMB)}
+	for _, t := range a.Group.Tasks {
+		v.TaskResources[t.Name] = t.Resources
+		total.CPU += t.Resources.CPU
+		total.MemoryMB += t.Resources.MemoryMB
+	}
+	v.Resources = &total
+	return v
+}
+
+// allocated is what an allocation was given.
+func allocated(a *berth.Alloc, ip string) *op.AllocatedResources {
+	out := &op.AllocatedResources{Tasks: map[string]*op.AllocatedTask{}}
+	for _, t := range a.Group.Tasks {
+		out.Tasks[t.Name] = &op.AllocatedTask{
+			Cpu:    op.AllocatedCPU{CpuShares: int64(t.Resources.CPU)},
+			Memory: op.AllocatedMemory{MemoryMB: int64(t.Resources.MemoryMB), MemoryMaxMB: int64(t.Resources.MemoryMaxMB)},
+		}
+	}
+	out.Shared.DiskMB = a.Group.Ask().DiskMB
+	out.Shared.Ports = a.PortMappings(ip)
+	for i := range a.Group.Networks {
+		nw := a.Group.Networks[i]
+		nw.IP = ip
+		nw.DynamicPorts = slices.Clone(nw.DynamicPorts)
+		for k := range nw.DynamicPorts {
+			for _, m := range out.Shared.Ports {
+				if m.Label == nw.DynamicPorts[k].Label {
+					nw.DynamicPorts[k].Value = m.Value
+				}
+			}
+		}
+		out.Shared.Networks = append(out.Shared.Networks, nw)
+	}
+	return out
+}
+
+// metrics is why the allocation is where it is. Its own score is in its row;
+// what was looked at is kept once for its evaluation.
+func metrics(s *state.Snapshot, a *berth.Alloc) *berth.AllocMetric {
+	m := berth.AllocMetric{}
+	if x := s.Explanation(a.EvalID); x != nil && x.Groups[a.Group.Name] != nil {
+		m = *x.Groups[a.Group.Name]
+	}
+	for _, sc := range m.ScoreMetaData {
+		if sc.NodeID == a.NodeID {
+			return &m
+		}
+	}
+	own := berth.NodeScore{NodeID: a.NodeID, Scores: map[string]float64{}, NormScore: float64(a.Score)}
+	m.ScoreMetaData = append([]berth.NodeScore{own}, m.ScoreMetaData...)
+	return &m
+}
+
+func tracker(s *state.Snapshot, a *berth.Alloc) *op.RescheduleTracker {
+	r := s.Reschedules(a.Job.UID, a.Group.Name, a.Index)
+	if r == nil {
+		return nil
+	}
+	t := &op.RescheduleTracker{}
+	for _, e := range r.Events {
+		if e.RescheduleTime <= a.CreateTime { // later ones are those of its successors
+			t.Events = append(t.Events, e)
+		}
+	}
+	if len(t.Events) == 0 {
+		return nil
+	}
+	return t
+}
+
+func allocStub(s *state.Snapshot, a *berth.Alloc, states, resources bool) op.AllocStub {
+	m := a.Rest()
+	v := op.AllocStub{
+		ID: a.ID, EvalID: a.EvalID, Name: a.Name(), Namespace: a.Job.Namespace, NodeID: a.NodeID, JobID: a.Job.ID, JobType: a.Job.Type,
+		JobVersion: a.Job.Version, TaskGroup: a.Group.Name, DesiredStatus: a.Desired, DesiredDescription: m.DesiredDescription,
+		ClientStatus: a.Client, ClientDescription: m.ClientDescription, DeploymentStatus: m.DeploymentStatus,
+		FollowupEvalID: m.FollowupEval, NextAllocation: m.Next, RescheduleTracker: tracker(s, a),
+		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
+	}
+	n := s.Node(a.NodeID)
+	if n != nil {
+		v.NodeName = n.Name
+	}
+	if states {
+		v.TaskStates = a.States()
+	}
+	if resources {
+		ip := ""
+		if n != nil {
+			ip = n.HostAddress()
+		}
+		v.AllocatedResources = allocated(a, ip)
+	}
+	return v
+}
+
+func sortAllocs(list []op.AllocStub) {
+	slices.SortFunc(list, func(a, b op.AllocStub) int {
+		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.Name, b.Name), strings.Compare(a.ID.String(), b.ID.String()))
+	})
+}
+
+// token26 orders rows by their creation, then ID, as the page tokens of such
+// lists do.
+func token26(index uint64, id string) string { return fmt.Sprintf("%d.%s", index, id) }

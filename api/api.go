@@ -1,0 +1,197 @@
+// Package api serves the operations: over HTTP to people and their tools, over
+// RPC to agents. What every operation has in common is written once, in read
+// and write: decoding, limits, who may do it, blocking, consistency, paging,
+// errors and headers. The rest of the package is one file a noun, and each
+// handler in it is a function of a snapshot.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"berth"
+	"berth/acl"
+	"berth/op"
+	"berth/state"
+)
+
+// Cluster is what the API asks of the server it is part of.
+type Cluster interface {
+	// Leader returns the log that takes commands now, or an error that wraps
+	// state.ErrLost.
+	Leader() (Leader, error)
+	// Address is where this server's RPC port is reached.
+	Address() string
+}
+
+// Leader is what the API asks of the term it writes in.
+type Leader interface {
+	state.Log
+	// Beat notes that a node was heard and returns the time within which it
+	// must be heard again.
+	Beat(berth.NodeID) time.Duration
+	// Quasi returns where an open evaluation is, which its row does not say.
+	Quasi(berth.EvalID) (status string, t berth.Timeline)
+}
+
+// Config is what a Server serves with.
+type Config struct {
+	Store   *state.Store
+	Cluster Cluster
+	Region  string
+	Logger  *slog.Logger
+	// Authorize says whether a caller may do something; nil is the check of a
+	// cluster without access control.
+	Authorize func(Caller, acl.Capability, string) error
+	// Proved is told when a caller proved that it is a node's agent, so that it
+	// can be called back over the same connection.
+	Proved func(berth.NodeID, RPC)
+	// Logs streams the output of a task, wherever it runs.
+	Logs LogStreamer
+	// Self describes this agent, for /v1/agent/self.
+	Self func() op.AgentSelf
+	// Health returns the health of this agent's sides.
+	Health func() op.AgentHealth
+	// Metrics serves /v1/metrics; nil: there are none.
+	Metrics MetricsSource
+}
+
+// Caller is who makes a request.
+type Caller struct {
+	Token  string
+	Remote string
+	Conn   RPC // the call, if an agent makes it
+}
+
+// Server answers requests from a store, and writes through the leader's log.
+type Server struct {
+	Config
+	routes routes
+	rpc    map[string]rpcHandler
+	served map[string]bool // names of operations that have a handler
+}
+
+// New returns a server of every operation.
+func New(c Config) *Server {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Authorize == nil {
+		c.Authorize = func(Caller, acl.Capability, string) error { return nil }
+	}
+	s := &Server{Config: c, rpc: map[string]rpcHandler{}, served: map[string]bool{}}
+	s.jobs()
+	s.evals()
+	s.allocs()
+	s.nodes()
+	s.agent()
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h, values, err := s.routes.match(r)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	h(w, r, values)
+}
+
+// Served returns the names of the operations that have a handler.
+func (s *Server) Served() map[string]bool { return s.served }
+
+// read registers an operation that is a function of a snapshot.
+func read[In, Out any](s *Server, o op.Op[In, Out], f func(*Read, *In) (Out, error)) {
+	s.served[o.Name] = true
+	if o.Path != "" {
+		s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
+			in, q, err := decodeQuery[In](r, path, s.Region)
+			if err != nil {
+				s.fail(w, err)
+				return
+			}
+			out, meta, err := answer(r.Context(), s, o.Info, caller(r, q.AuthToken), q, func(rd *Read) (Out, error) { return f(rd, in) })
+			if err != nil {
+				s.fail(w, err)
+				return
+			}
+			s.reply(w, r, out, &meta)
+		})
+	}
+	if o.RPC != "" {
+		s.rpc[o.RPC] = func(ctx context.Context, c RPC) (any, error) {
+			in := new(In)
+			if err := c.Decode(in); err != nil {
+				return nil, err
+			}
+			q := queryOf(in)
+			if q == nil {
+				q = &op.Query{}
+			}
+			out, meta, err := answer(ctx, s, o.Info, Caller{q.AuthToken, c.Remote(), c}, q, func(rd *Read) (Out, error) { return f(rd, in) })
+			if err != nil {
+				return nil, err
+			}
+			return withMeta(&out, meta), nil
+		}
+	}
+}
+
+// write registers an operation that becomes commands.
+func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Out, error)) {
+	s.served[o.Name] = true
+	if o.Path != "" {
+		s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
+			in, opts, err := decodeBody[In](w, r, path, o.Info, s.Region)
+			if err != nil {
+				s.fail(w, err)
+				return
+			}
+			out, index, err := change(r.Context(), s, o.Info, caller(r, opts.AuthToken), opts, func(wr *Write) (Out, error) { return f(wr, in) })
+			if err != nil {
+				s.fail(w, err)
+				return
+			}
+			s.reply(w, r, out, &op.Meta{Index: index})
+		})
+	}
+	if o.RPC != "" {
+		s.rpc[o.RPC] = func(ctx context.Context, c RPC) (any, error) {
+			in := new(In)
+			if err := c.Decode(in); err != nil {
+				return nil, err
+			}
+			opts := writeOf(in)
+			if opts == nil {
+				opts = &op.Write{}
+			}
+			out, index, err := change(ctx, s, o.Info, Caller{opts.AuthToken, c.Remote(), c}, opts, func(wr *Write) (Out, error) { return f(wr, in) })
+			if err != nil {
+				return nil, err
+			}
+			return withMeta(&out, op.Meta{Index: index, KnownLeader: true}), nil
+		}
+	}
+}
+
+// RPC is one call of an agent.
+type RPC interface {
+	Decode(in any) error
+	Remote() string
+}
+
+type rpcHandler func(ctx context.Context, c RPC) (any, error)
+
+// RPC returns the handlers of what agents call, by name.
+func (s *Server) RPC() map[string]func(context.Context, RPC) (any, error) {
+	out := make(map[string]func(context.Context, RPC) (any, error), len(s.rpc))
+	for name, h := range s.rpc {
+		out[name] = h
+	}
+	return out
+}
+
+func caller(r *http.Request, token string) Caller { return Caller{Token: token, Remote: r.RemoteAddr} }

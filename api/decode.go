@@ -1,0 +1,217 @@
+package api
+
+import (
+	"encoding"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/op"
+)
+
+// values are the parts of a path that its route names.
+type values map[string]string
+
+// queryOf returns the read options that in embeds, nil if it embeds none.
+func queryOf(in any) *op.Query {
+	switch v := in.(type) {
+	case *op.Query:
+		return v
+	case interface{ Opts() *op.Query }:
+		return v.Opts()
+	}
+	return nil
+}
+
+func writeOf(in any) *op.Write {
+	if v, ok := in.(interface{ Opts() *op.Write }); ok {
+		return v.Opts()
+	}
+	return nil
+}
+
+// withMeta sets the metadata of an answer that carries it.
+func withMeta[Out any](out *Out, m op.Meta) any {
+	if v, ok := any(out).(interface{ Of() *op.Meta }); ok {
+		*v.Of() = m
+	}
+	return out
+}
+
+// decodeQuery makes the input of a read from path, parameters and headers.
+func decodeQuery[In any](r *http.Request, path values, region string) (*In, *op.Query, error) {
+	in := new(In)
+	var ps berth.Problems
+	params(&ps, reflect.ValueOf(in).Elem(), r, path)
+	q := queryOf(in)
+	if q == nil {
+		q = &op.Query{}
+	}
+	get := r.URL.Query().Get
+	q.Region, q.Namespace, q.AuthToken = get("region"), namespace(r), token(r)
+	q.Prefix, q.Filter, q.NextToken = get("prefix"), get("filter"), get("next_token")
+	q.AllowStale, q.Reverse = flag(&ps, r, "stale"), flag(&ps, r, "reverse")
+	if s := get("index"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			ps.Addf("index", "%q is not an index", clip(s))
+		}
+		q.MinQueryIndex = n
+	}
+	if s := get("wait"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 {
+			ps.Addf("wait", "%q is not a duration such as 30s", clip(s))
+		}
+		q.MaxQueryTime = d
+	}
+	if s := get("per_page"); s != "" {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil || n < 0 {
+			ps.Addf("per_page", "%q is not a count; allowed are 0 to %d", clip(s), op.MaxPage)
+		}
+		q.PerPage = int32(min(n, op.MaxPage))
+	}
+	return in, q, ps.Err()
+}
+
+// decodeBody makes the input of a write from its body, path and parameters.
+func decodeBody[In any](w http.ResponseWriter, r *http.Request, path values, info *op.Info, region string) (*In, *op.Write, error) {
+	in := new(In)
+	var ps berth.Problems
+	if info.Method != http.MethodDelete {
+		tree, err := readJSON(w, r, info.MaxBody)
+		if err != nil {
+			return nil, nil, err
+		}
+		ps = berth.Fill(in, tree, "body")
+	}
+	params(&ps, reflect.ValueOf(in).Elem(), r, path)
+	opts := writeOf(in)
+	if opts == nil {
+		opts = &op.Write{}
+	}
+	// What the request line says stands over what the body says: older clients
+	// send the body of an earlier answer.
+	if s := r.URL.Query().Get("region"); s != "" {
+		opts.Region = s
+	}
+	if s := namespace(r); s != "" {
+		opts.Namespace = s
+	}
+	opts.AuthToken = token(r)
+	opts.IdempotencyToken = r.URL.Query().Get("idempotency_token")
+	return in, opts, ps.Err()
+}
+
+// readJSON reads a body of at most that many bytes. No body is an empty object.
+func readJSON(w http.ResponseWriter, r *http.Request, most int64) (berth.Tree, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, berth.Errorf(berth.TooLarge, "the body is larger than %d bytes", most)
+		}
+		return nil, berth.Errorf(berth.Invalid, "the body could not be read: %w", err)
+	}
+	if len(data) == 0 {
+		return berth.Tree{}, nil
+	}
+	return berth.ParseJSON(data)
+}
+
+// params fills fields from the path, and those with a query tag from the
+// parameters.
+func params(ps *berth.Problems, v reflect.Value, r *http.Request, path values) {
+	query := r.URL.Query()
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if s, ok := path[f.Name]; ok {
+			v.Field(i).SetString(s)
+			continue
+		}
+		name := f.Tag.Get("query")
+		if name == "" || !query.Has(name) {
+			continue
+		}
+		param(ps, v.Field(i), name, query.Get(name))
+	}
+}
+
+func param(ps *berth.Problems, v reflect.Value, name, s string) {
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if err := u.UnmarshalText([]byte(s)); err != nil {
+			ps.Addf(name, "%v", err)
+		}
+		return
+	}
+	var err error
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(s)
+	case reflect.Bool:
+		var b bool
+		b, err = parseFlag(s)
+		v.SetBool(b)
+	case reflect.Int, reflect.Int64:
+		var n int64
+		n, err = strconv.ParseInt(s, 10, 64)
+		v.SetInt(n)
+	case reflect.Uint64:
+		var n uint64
+		n, err = strconv.ParseUint(s, 10, 64)
+		v.SetUint(n)
+	}
+	if err != nil {
+		ps.Addf(name, "%q is not a %s", clip(s), v.Kind())
+	}
+}
+
+// flag reads a parameter that is true if it is there without a value.
+func flag(ps *berth.Problems, r *http.Request, name string) bool {
+	q := r.URL.Query()
+	if !q.Has(name) {
+		return false
+	}
+	b, err := parseFlag(q.Get(name))
+	if err != nil {
+		ps.Addf(name, "%q is not true or false", clip(q.Get(name)))
+	}
+	return b
+}
+
+func parseFlag(s string) (bool, error) {
+	if s == "" {
+		return true, nil
+	}
+	return strconv.ParseBool(s)
+}
+
+func namespace(r *http.Request) string { return r.URL.Query().Get("namespace") }
+
+// token is the caller's secret: of the header of Nomad's clients, or a bearer
+// token.
+func token(r *http.Request) string {
+	if t := r.Header.Get(op.HeaderToken); t != "" {
+		return strings.TrimSpace(t)
+	}
+	if t, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return strings.TrimSpace(t)
+	}
+	return ""
+}
+
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}

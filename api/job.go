@@ -1,0 +1,260 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/jobspec"
+	"berth/op"
+	"berth/state"
+)
+
+func (s *Server) jobs() {
+	read(s, op.ListJobs, listJobs)
+	read(s, op.ReadJob, readJob)
+	read(s, op.ReadSummary, readSummary)
+	read(s, op.JobAllocs, jobAllocs)
+	read(s, op.JobEvals, jobEvals)
+	write(s, op.Register, s.registerJob)
+	write(s, op.RegisterNamed, s.registerJob)
+	write(s, op.Stop, stopJob)
+	write(s, op.Parse, parseJob)
+	write(s, op.Validate, validateJob)
+}
+
+func listJobs(r *Read, in *op.JobsQuery) ([]op.JobStub, error) {
+	r.At(max(r.LastChange(state.Jobs), r.LastChange(state.Summaries)), state.OnTable(state.Jobs), state.OnTable(state.Summaries))
+	jobs := r.Jobs(r.Space(), r.Query.Prefix)
+	return page(r, jobs, func(j *berth.Job) string { return j.Namespace + "." + string(j.ID) }, nil,
+		func(j *berth.Job) op.JobStub { return jobStub(r.Snapshot, j, in.Meta) })
+}
+
+func jobStub(s *state.Snapshot, j *berth.Job, meta bool) op.JobStub {
+	sum := s.Summary(j.Key())
+	stub := op.JobStub{
+		ID: j.ID, ParentID: j.ParentID, Name: j.Name, Namespace: j.Namespace, Datacenters: j.Datacenters, NodePool: j.NodePool,
+		Type: j.Type, Priority: j.Priority, Periodic: j.Periodic != nil, ParameterizedJob: j.ParameterizedJob != nil, Stop: j.Stop,
+		CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex, JobModifyIndex: j.JobModifyIndex, SubmitTime: j.SubmitTime, Version: j.Version,
+	}
+	stub.Status, stub.StatusDescription = sum.Status(j)
+	summary := jobSummary(j, sum)
+	stub.JobSummary = &summary
+	if meta {
+		stub.Meta = j.Meta
+	}
+	return stub
+}
+
+// jobSummary lists the groups of the job, those included that nothing is
+// counted of yet.
+func jobSummary(j *berth.Job, s *state.Summary) op.JobSummary {
+	out := op.JobSummary{
+		JobID: j.ID, Namespace: j.Namespace, Summary: map[string]op.GroupSummary{}, Children: &op.ChildrenSummary{},
+		CreateIndex: s.Created, ModifyIndex: s.Changed,
+	}
+	for _, g := range j.TaskGroups {
+		out.Summary[g.Name] = op.GroupSummary{}
+	}
+	for _, g := range s.Groups {
+		out.Summary[g.Group] = op.GroupSummary{
+			Queued: g.Queued, Complete: g.Complete, Failed: g.Failed, Running: g.Running, Starting: g.Starting, Lost: g.Lost, Unknown: g.Unknown,
+		}
+	}
+	return out
+}
+
+// job returns the job that a request names.
+func (r *Read) job(id string) (*berth.Job, *state.Summary, error) {
+	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(id)}
+	j := r.Job(k)
+	if j == nil {
+		return nil, nil, berth.Errorf(berth.NotFound, "job not found: %s", k)
+	}
+	return j, r.Summary(k), nil
+}
+
+func readJob(r *Read, in *op.JobRef) (op.Job, error) {
+	j, sum, err := r.job(in.JobID)
+	if err != nil {
+		return op.Job{}, err
+	}
+	r.At(max(j.ModifyIndex, sum.Changed), state.OnJob(j.Key()))
+	return jobView(j, sum), nil
+}
+
+func jobView(j *berth.Job, sum *state.Summary) op.Job {
+	v := op.Job{Job: j, UID: j.UID.Text('j')}
+	v.Status, v.StatusDescription = sum.Status(j)
+	return v
+}
+
+func readSummary(r *Read, in *op.JobRef) (op.JobSummary, error) {
+	j, sum, err := r.job(in.JobID)
+	if err != nil {
+		return op.JobSummary{}, err
+	}
+	r.At(sum.Changed, state.OnJob(j.Key()))
+	return jobSummary(j, sum), nil
+}
+
+// jobAllocs answers for jobs that were purged, too: their allocations outlive
+// them for a while.
+func jobAllocs(r *Read, in *op.JobAllocsQuery) ([]op.AllocStub, error) {
+	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(in.JobID)}
+	j := r.Job(k)
+	index := r.LastChange(state.Allocs)
+	if sum := r.Summary(k); sum != nil {
+		index = max(sum.Allocs, sum.Created)
+	}
+	r.At(index, state.OnAllocsOf(k))
+	out := []op.AllocStub{}
+	for a := range r.AllocsOf(k) {
+		if in.All || j == nil || a.Job.UID == j.UID {
+			out = append(out, allocStub(r.Snapshot, a, true, false))
+		}
+	}
+	sortAllocs(out)
+	return out, nil
+}
+
+func jobEvals(r *Read, in *op.JobRef) ([]op.Eval, error) {
+	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(in.JobID)}
+	index := r.LastChange(state.Evals)
+	if sum := r.Summary(k); sum != nil {
+		index = max(sum.Evals, sum.Created)
+	}
+	r.At(index, state.OnEvalsOf(k))
+	out := []op.Eval{}
+	for e := range r.EvalsOf(k) {
+		out = append(out, r.evalView(e))
+	}
+	sortEvals(out)
+	return out, nil
+}
+
+// registerJob makes a job or changes it.
+func (s *Server) registerJob(w *Write, in *op.RegisterJob) (op.JobRegistered, error) {
+	j, err := decodeJob(w, in.Job)
+	if err != nil {
+		return op.JobRegistered{}, err
+	}
+	if in.JobID != "" && in.JobID != string(j.ID) {
+		return op.JobRegistered{}, berth.Errorf(berth.Invalid, "Job ID does not match name: the path names %q, the body %q", in.JobID, j.ID)
+	}
+	if j.Region != s.Region {
+		return op.JobRegistered{}, berth.Errorf(berth.Invalid, "job.region: %q is not this region, %q", j.Region, s.Region)
+	}
+	if n := in.EvalPriority; n != 0 && (n < berth.MinPriority || n > berth.MaxPriority) {
+		return op.JobRegistered{}, berth.Errorf(berth.Invalid, "EvalPriority: %d is out of range; allowed are %d to %d", n, berth.MinPriority, berth.MaxPriority)
+	}
+	c := &state.RegisterJob{
+		Job: j, Submission: submission(in.Submission), Enforce: in.EnforceIndex, Index: in.JobModifyIndex,
+		PreserveCounts: in.PreserveCounts, PreserveResources: in.PreserveResources, Now: w.Now.UnixNano(),
+	}
+	if j.Schedulable() {
+		c.Eval = seed(w, berth.TriggerJobRegister, in.EvalPriority)
+	}
+	index, err := w.Do(c)
+	if err != nil {
+		return op.JobRegistered{}, err
+	}
+	out := op.JobRegistered{EvalID: c.Eval.ID, JobModifyIndex: index, Warnings: strings.Join(j.Warnings(), "\n")}
+	if !out.EvalID.IsZero() {
+		out.EvalCreateIndex = index
+	}
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out, nil
+}
+
+// seed is an evaluation that a user raises.
+func seed(w *Write, trigger string, priority int) state.EvalSeed {
+	s := state.EvalSeed{TriggeredBy: trigger, Priority: priority, Cause: berth.Cause{Kind: berth.CauseUser}}
+	rand.Read(s.ID[:])
+	return s
+}
+
+// decodeJob passes a job through the one door, and drops what only servers
+// set. The namespace of the request is the job's, unless the job says its own.
+func decodeJob(w *Write, tree berth.RawTree) (*berth.Job, error) {
+	if tree == nil {
+		return nil, berth.Errorf(berth.Invalid, "body.job: a job is wanted")
+	}
+	if ns, ok := tree["Namespace"].(string); !ok || ns == "" {
+		tree["Namespace"] = w.Space()
+	}
+	j, err := berth.DecodeJob(berth.Tree(tree), berth.FromJSON)
+	if err != nil {
+		return nil, err
+	}
+	j.Stop, j.Stable, j.Version, j.VersionTag, j.SubmitTime = false, false, 0, nil, 0
+	j.CreateIndex, j.ModifyIndex, j.JobModifyIndex, j.UID = 0, 0, 0, berth.UID{}
+	return j, nil
+}
+
+// maxSource is the most text that is kept of what a job was made from.
+const maxSource = 1 << 20
+
+func submission(sub *berth.JobSubmission) *berth.JobSubmission {
+	if sub == nil || sub.Source == "" || len(sub.Source)+len(sub.Variables) > maxSource {
+		return nil
+	}
+	return sub
+}
+
+// stopJob ends a job.
+func stopJob(w *Write, in *op.StopJob) (op.JobStopped, error) {
+	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+	c := &state.StopJob{Key: k, Purge: in.Purge, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano()}
+	if in.UID != "" {
+		if err := c.UID.UnmarshalText([]byte(in.UID)); err != nil {
+			return op.JobStopped{}, err
+		}
+	}
+	if j := w.Job(k); j == nil || j.Schedulable() {
+		c.Eval = seed(w, berth.TriggerJobDeregister, in.EvalPriority)
+	}
+	index, err := w.Do(c)
+	if err != nil {
+		return op.JobStopped{}, err
+	}
+	out := op.JobStopped{EvalID: c.Eval.ID, EvalCreateIndex: index, JobModifyIndex: index}
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out, nil
+}
+
+// parseTime is how long a caller's job file may keep a processor busy.
+const parseTime = time.Second
+
+// parseJob turns a job file into a job; nothing is changed.
+func parseJob(w *Write, in *op.ParseJob) (op.Job, error) {
+	if in.JobHCL == "" {
+		return op.Job{}, berth.Errorf(berth.Invalid, "JobHCL: the text of a job file is wanted")
+	}
+	o := jobspec.Options{}
+	if in.Variables != "" {
+		o.VarFiles = []jobspec.File{{Name: "variables", Text: []byte(in.Variables)}}
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, parseTime)
+	defer cancel()
+	j, err := jobspec.Parse(ctx, jobspec.File{Name: "job", Text: []byte(in.JobHCL)}, o)
+	if err != nil {
+		return op.Job{}, berth.Errorf(berth.Invalid, "%w", err)
+	}
+	return op.Job{Job: j}, nil
+}
+
+// validateJob says what is wrong with a job; nothing is changed.
+func validateJob(w *Write, in *op.ValidateJob) (op.JobValidated, error) {
+	out := op.JobValidated{DriverConfigValidated: true}
+	j, err := decodeJob(w, in.Job)
+	if err != nil {
+		out.Error = err.Error()
+		out.ValidationErrors = problems(err)
+		return out, nil
+	}
+	out.Warnings = strings.Join(j.Warnings(), "\n")
+	return out, nil
+}

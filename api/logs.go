@@ -1,0 +1,122 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"berth"
+	"berth/op"
+)
+
+// logs serves the output of tasks: as a run of JSON frames, or as bytes.
+func (s *Server) logs() {
+	s.served[op.ReadLogs.Name] = true
+	s.routes.add(op.ReadLogs.Info, func(w http.ResponseWriter, r *http.Request, path values) {
+		in, q, err := decodeQuery[op.LogsQuery](r, path, s.Region)
+		if err == nil {
+			err = s.streamLogs(w, r, in, q)
+		}
+		if err != nil {
+			s.fail(w, err)
+		}
+	})
+}
+
+// streamLogs returns an error only while nothing has been sent.
+func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, in *op.LogsQuery, q *op.Query) error {
+	if err := checkLogs(in); err != nil {
+		return err
+	}
+	rd := &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: caller(r, q.AuthToken), server: s}
+	a, err := rd.alloc(in.AllocID)
+	if err != nil {
+		return err
+	}
+	if a.Group.Task(in.Task) == nil {
+		return berth.Errorf(berth.NotFound, "allocation %s has no task %q", a.ID.Short(), in.Task)
+	}
+	if err := s.Authorize(rd.Caller, op.ReadLogs.Need, a.Job.Namespace); err != nil {
+		return err
+	}
+	if s.Logs == nil {
+		return berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
+	}
+	return s.send(w, r, in, s.Logs, a.NodeID)
+}
+
+// send streams the output of a task to a caller. It returns an error only
+// while nothing has been sent; later, the end of the stream says that
+// something went wrong.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, in *op.LogsQuery, from LogStreamer, node berth.NodeID) error {
+	out := &frames{w: w, flush: http.NewResponseController(w), plain: in.Plain}
+	err := from.Logs(r.Context(), node, in, out.send)
+	if out.began {
+		return nil
+	}
+	if err == nil {
+		out.begin()
+	}
+	return err
+}
+
+func checkLogs(in *op.LogsQuery) error {
+	var ps berth.Problems
+	if in.Task == "" {
+		ps.Addf("task", "must provide task name")
+	}
+	if in.Type != "stdout" && in.Type != "stderr" {
+		ps.Addf("type", "%q; allowed are stdout and stderr", clip(in.Type))
+	}
+	if in.Origin == "" {
+		in.Origin = "start"
+	}
+	if in.Origin != "start" && in.Origin != "end" {
+		ps.Addf("origin", "%q; allowed are start and end", clip(in.Origin))
+	}
+	if in.Offset < 0 {
+		ps.Addf("offset", "%d is below 0", in.Offset)
+	}
+	return ps.Err()
+}
+
+// frames writes a stream to a caller, who must take each piece in time.
+type frames struct {
+	w     http.ResponseWriter
+	flush *http.ResponseController
+	plain bool
+	began bool
+}
+
+func (f *frames) begin() {
+	f.began = true
+	// What a task prints is nothing that a browser should run.
+	f.w.Header().Set("X-Content-Type-Options", "nosniff")
+	if f.plain {
+		f.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	} else {
+		f.w.Header().Set("Content-Type", "application/json")
+	}
+	f.w.WriteHeader(http.StatusOK)
+	f.flush.Flush()
+}
+
+func (f *frames) send(frame *op.StreamFrame) error {
+	if !f.began {
+		f.begin()
+	}
+	f.flush.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if f.plain {
+		if len(frame.Data) == 0 {
+			return nil
+		}
+		if _, err := f.w.Write(frame.Data); err != nil {
+			return err
+		}
+		return f.flush.Flush()
+	}
+	if err := json.NewEncoder(f.w).Encode(frame); err != nil {
+		return err
+	}
+	return f.flush.Flush()
+}

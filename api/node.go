@@ -1,0 +1,275 @@
+package api
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+
+	"berth"
+	"berth/op"
+	"berth/state"
+)
+
+func (s *Server) nodes() {
+	read(s, op.ListNodes, listNodes)
+	read(s, op.ReadNode, readNode)
+	read(s, op.NodeAllocs, nodeAllocs)
+	write(s, op.NodeRegister, s.registerNode)
+	write(s, op.NodeBeat, s.beatNode)
+	read(s, op.NodePull, pullAllocs)
+	read(s, op.AllocFetch, fetchAllocs)
+	write(s, op.AllocReporter, reportAllocs)
+	write(s, op.NodeEvents, emitEvents)
+}
+
+func listNodes(r *Read, in *op.NodesQuery) ([]op.NodeStub, error) {
+	r.Table(state.Nodes)
+	rows := r.Nodes()
+	if r.Query.Prefix != "" {
+		p, err := berth.ParseIDPrefix(r.Query.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		rows = r.NodesFrom(p)
+	}
+	return page(r, rows, func(n *berth.Node) string { return n.ID.String() }, nil, func(n *berth.Node) op.NodeStub {
+		v := op.NodeStub{
+			Address: host(n.HTTPAddr), ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass, NodePool: n.NodePool,
+			Version: n.Attributes["nomad.version"], SchedulingEligibility: n.SchedulingEligibility, Status: n.Status,
+			StatusDescription: n.StatusDescription, Drivers: n.Drivers, CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
+		}
+		if in.Resources {
+			v.NodeResources, v.ReservedResources = n.NodeResources, n.ReservedResources
+		}
+		if in.OS {
+			v.Attributes = map[string]string{"os.name": n.Attributes["os.name"]}
+		}
+		return v
+	})
+}
+
+// host is the part of an address before the port.
+func host(addr string) string {
+	for i := len(addr) - 1; i >= 0; i-- {
+		if addr[i] == ':' {
+			return addr[:i]
+		}
+	}
+	return addr
+}
+
+// node returns the node that a request names.
+func (r *Read) node(id string) (*berth.Node, error) {
+	full, err := berth.ParseID[berth.Node](id)
+	if err != nil {
+		return nil, err
+	}
+	n := r.Node(full)
+	if n == nil {
+		return nil, berth.Errorf(berth.NotFound, "node not found: %s", id)
+	}
+	return n, nil
+}
+
+func readNode(r *Read, in *op.NodeRef) (op.Node, error) {
+	n, err := r.node(in.NodeID)
+	if err != nil {
+		return op.Node{}, err
+	}
+	r.At(n.ModifyIndex, state.OnNode(n.ID))
+	return op.Node{Node: n}, nil
+}
+
+func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {
+	n, err := r.node(in.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	index := n.ModifyIndex
+	out := []op.Alloc{}
+	for a := range r.AllocsOn(n.ID) {
+		index = max(index, a.ModifyIndex)
+		if r.server.Authorize(r.Caller, op.ReadAlloc.Need, a.Job.Namespace) == nil {
+			out = append(out, allocView(r.Snapshot, a))
+		}
+	}
+	r.At(index, state.OnTable(state.Allocs), state.OnNode(n.ID))
+	return out, nil
+}
+
+// prove returns the node if the secret is its own. An unknown node and a wrong
+// secret are told apart: an agent registers again after the first.
+func prove(s *state.Snapshot, id berth.NodeID, secrets ...string) (*berth.Node, error) {
+	n := s.Node(id)
+	if n == nil {
+		return nil, berth.Errorf(berth.NotFound, "node not found: %s", id)
+	}
+	for _, secret := range secrets {
+		if secret != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(n.SecretID)) == 1 {
+			return n, nil
+		}
+	}
+	return nil, berth.Errorf(berth.Denied, "Permission denied: this is not the secret of node %s", id)
+}
+
+func (s *Server) registerNode(w *Write, in *op.RegisterNode) (op.NodeAnswer, error) {
+	if err := checkNode(in.Node); err != nil {
+		return op.NodeAnswer{}, err
+	}
+	n := *in.Node
+	if n.NodePool == "" {
+		n.NodePool = berth.DefaultNodePool
+	}
+	if n.Status == "" {
+		n.Status = berth.NodeInit
+	}
+	n.SchedulingEligibility = ""
+	c := &state.RegisterNode{Node: &n, Event: in.NodeEvent, Now: w.Now.UnixNano()}
+	rand.Read(c.Seed[:])
+	// Registering again with nothing new is what agents do to be heard; it
+	// need not be in the log.
+	if old := w.Node(n.ID); old != nil && old.SecretID == n.SecretID && sameNode(old, &n) && in.NodeEvent == nil {
+		return s.nodeAnswer(w, &n, nil, old.ModifyIndex), nil
+	}
+	index, err := w.Do(c)
+	if err != nil {
+		return op.NodeAnswer{}, err
+	}
+	return s.nodeAnswer(w, &n, c.Evals, index), nil
+}
+
+func (s *Server) beatNode(w *Write, in *op.BeatNode) (op.NodeAnswer, error) {
+	n, err := prove(w.Snapshot, in.NodeID, in.SecretID, w.Options.AuthToken)
+	if err != nil {
+		return op.NodeAnswer{}, err
+	}
+	if in.Status == "" || in.Status == n.Status && in.NodeEvent == nil {
+		return s.nodeAnswer(w, n, nil, n.ModifyIndex), nil
+	}
+	if in.Status != berth.NodeReady && in.Status != berth.NodeInit && in.Status != berth.NodeDown {
+		return op.NodeAnswer{}, berth.Errorf(berth.Invalid, "Status: an agent cannot report %q; allowed are initializing, ready, down", clip(in.Status))
+	}
+	c := &state.SetNodeStatus{ID: n.ID, Status: in.Status, Event: in.NodeEvent, Now: w.Now.UnixNano()}
+	rand.Read(c.Seed[:])
+	index, err := w.Do(c)
+	if err != nil {
+		return op.NodeAnswer{}, err
+	}
+	return s.nodeAnswer(w, n, c.Evals, index), nil
+}
+
+// nodeAnswer says that a node was heard.
+func (s *Server) nodeAnswer(w *Write, n *berth.Node, evals []berth.EvalID, index uint64) op.NodeAnswer {
+	if s.Proved != nil && w.Caller.Conn != nil {
+		s.Proved(n.ID, w.Caller.Conn)
+	}
+	newest := s.Store.Snapshot()
+	out := op.NodeAnswer{
+		HeartbeatTTL: w.Leader.Beat(n.ID), EvalIDs: evals, NodeModifyIndex: index,
+		LeaderRPCAddr: s.Cluster.Address(), NumNodes: int32(newest.Count(state.Nodes)), SchedulingEligibility: berth.NodeEligible,
+		Servers: []op.ServerAddr{{RPCAdvertiseAddr: s.Cluster.Address()}},
+	}
+	if len(evals) > 0 {
+		out.EvalCreateIndex = index
+	}
+	if now := newest.Node(n.ID); now != nil {
+		out.SchedulingEligibility = now.SchedulingEligibility
+		out.Servers[0].Datacenter = now.Datacenter
+	}
+	return out
+}
+
+// pullAllocs tells a node which allocations it has, when there is something
+// new.
+func pullAllocs(r *Read, in *op.NodeAllocIndexes) (op.NodeAllocIndexesAnswer, error) {
+	n, err := prove(r.Snapshot, in.NodeID, in.SecretID, r.Query.AuthToken)
+	if err != nil {
+		return op.NodeAllocIndexesAnswer{}, err
+	}
+	index := r.Usage(n.Number).Changed
+	r.At(index, state.OnAllocsOn(n.ID))
+	if r.Waits() {
+		return op.NodeAllocIndexesAnswer{}, nil
+	}
+	out := op.NodeAllocIndexesAnswer{Allocs: map[string]uint64{}}
+	for a := range r.AllocsOn(n.ID) {
+		out.Allocs[a.ID.String()] = a.AllocModifyIndex
+	}
+	return out, nil
+}
+
+// fetchAllocs gives a node its allocations as a whole.
+func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
+	const most = 10_000
+	if len(in.AllocIDs) > most {
+		return op.GetAllocsAnswer{}, berth.Errorf(berth.Invalid, "AllocIDs: %d are too many; allowed are %d", len(in.AllocIDs), most)
+	}
+	// MinQueryIndex is one that the agent heard of: this server may not be there
+	// yet, and the answer waits until it is.
+	r.At(r.LastChange(state.Allocs), state.OnTable(state.Allocs))
+	if r.Index >= r.Query.MinQueryIndex {
+		r.Ready()
+	}
+	var out op.GetAllocsAnswer
+	var proved *berth.Node
+	for _, text := range in.AllocIDs {
+		id, err := berth.ParseID[berth.Alloc](text)
+		if err != nil {
+			return out, err
+		}
+		a := r.Alloc(id)
+		if a == nil {
+			continue
+		}
+		if proved == nil || proved.ID != a.NodeID {
+			if proved, err = prove(r.Snapshot, a.NodeID, in.SecretID, r.Query.AuthToken); err != nil {
+				return op.GetAllocsAnswer{}, err
+			}
+		}
+		v := allocView(r.Snapshot, a)
+		out.Allocs = append(out.Allocs, &v)
+	}
+	return out, nil
+}
+
+func reportAllocs(w *Write, in *op.ReportAllocs) (op.WriteAnswer, error) {
+	if len(in.Alloc) == 0 {
+		return op.WriteAnswer{}, nil
+	}
+	c := &state.ReportAllocs{Node: in.Alloc[0].NodeID, Now: w.Now.UnixNano()}
+	if _, err := prove(w.Snapshot, c.Node, w.Options.AuthToken); err != nil {
+		return op.WriteAnswer{}, err
+	}
+	for _, a := range in.Alloc {
+		if a.NodeID != c.Node {
+			return op.WriteAnswer{}, berth.Errorf(berth.Denied, "Permission denied: the report of node %s speaks for node %s", c.Node, a.NodeID)
+		}
+		c.Updates = append(c.Updates, state.AllocUpdate{
+			ID: a.ID, Client: a.ClientStatus, Description: a.ClientDescription,
+			Tasks: berth.PackTaskStates(a.TaskStates), Deployment: a.DeploymentStatus, Network: a.NetworkStatus,
+		})
+	}
+	_, err := w.Do(c)
+	return op.WriteAnswer{}, err
+}
+
+func emitEvents(w *Write, in *op.EmitEvents) (op.WriteAnswer, error) {
+	for text, events := range in.NodeEvents {
+		id, err := berth.ParseID[berth.Node](text)
+		if err != nil {
+			return op.WriteAnswer{}, err
+		}
+		if _, err := prove(w.Snapshot, id, w.Options.AuthToken); err != nil {
+			return op.WriteAnswer{}, err
+		}
+		c := &state.AddNodeEvents{ID: id}
+		for _, e := range events[:min(len(events), berth.NodeEventsKept)] {
+			if e != nil {
+				c.Events = append(c.Events, *e)
+			}
+		}
+		if _, err := w.Do(c); err != nil {
+			return op.WriteAnswer{}, err
+		}
+	}
+	return op.WriteAnswer{}, nil
+}

@@ -1,0 +1,116 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/op"
+)
+
+type handler func(http.ResponseWriter, *http.Request, values)
+
+// routes finds the handler of a request. Segments of the escaped path are
+// matched from left to right, literals before names, so that an ID may hold an
+// escaped slash. An ID whose slashes were not escaped, as some callers send
+// them, is found by what stands around it.
+type routes struct {
+	list     []route
+	fallback handler // for paths that no route matches; nil: there is no such path
+}
+
+type route struct {
+	info    *op.Info
+	parts   []string // a literal, or {Name}
+	handler handler
+}
+
+// badMethod is a path that exists, with a method that it does not have.
+type badMethod struct{ allowed string }
+
+func (e *badMethod) Error() string { return "Invalid method" }
+
+func (rs *routes) add(info *op.Info, h handler) {
+	rs.list = append(rs.list, route{info, strings.Split(strings.Trim(info.Path, "/"), "/"), h})
+	slices.SortStableFunc(rs.list, func(a, b route) int { return compareParts(a.parts, b.parts) })
+}
+
+// compareParts puts literals before names.
+func compareParts(a, b []string) int {
+	for i := range min(len(a), len(b)) {
+		an, bn := named(a[i]), named(b[i])
+		switch {
+		case an && !bn:
+			return 1
+		case bn && !an:
+			return -1
+		}
+	}
+	return len(b) - len(a)
+}
+
+func named(part string) bool { return strings.HasPrefix(part, "{") }
+
+// match returns the handler of a request and the values in its path.
+func (rs *routes) match(r *http.Request) (handler, values, error) {
+	segments := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
+	for _, loose := range []bool{false, true} {
+		var allowed []string
+		for _, rt := range rs.list {
+			vals, ok := rt.match(segments, loose)
+			if !ok {
+				continue
+			}
+			if accepts(rt.info.Method, r.Method) {
+				return rt.handler, vals, nil
+			}
+			allowed = append(allowed, rt.info.Method)
+		}
+		if len(allowed) > 0 {
+			return nil, nil, &badMethod{strings.Join(allowed, ", ")}
+		}
+	}
+	if rs.fallback != nil {
+		return rs.fallback, nil, nil
+	}
+	return nil, nil, berth.Errorf(berth.NotFound, "no such path: %s", clip(r.URL.Path))
+}
+
+// accepts says whether a method does for a route: PUT and POST are the same.
+func accepts(want, got string) bool {
+	return want == got || want == http.MethodPut && got == http.MethodPost || want == http.MethodGet && got == http.MethodHead
+}
+
+// match compares segments with the route. A loose match lets the one named
+// part take several segments.
+func (rt *route) match(segments []string, loose bool) (values, bool) {
+	extra := len(segments) - len(rt.parts)
+	if extra < 0 || extra > 0 && !loose {
+		return nil, false
+	}
+	vals := values{}
+	k := 0
+	for _, part := range rt.parts {
+		if !named(part) {
+			if k >= len(segments) || segments[k] != part {
+				return nil, false
+			}
+			k++
+			continue
+		}
+		n := 1 + extra
+		extra = 0 // only the first named part grows
+		if k+n > len(segments) {
+			return nil, false
+		}
+		text, err := url.PathUnescape(strings.Join(segments[k:k+n], "/"))
+		if err != nil || text == "" {
+			return nil, false
+		}
+		vals[strings.Trim(part, "{}")] = text
+		k += n
+	}
+	return vals, k == len(segments)
+}

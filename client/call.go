@@ -1,0 +1,249 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/op"
+)
+
+// Call runs one operation and returns what it answers. A query with a
+// MinQueryIndex waits in the server; ctx ends any wait. An error of the server
+// has the kind that it has there.
+func Call[In, Out any](ctx context.Context, c *Client, o op.Op[In, Out], in In) (out Out, meta op.Meta, err error) {
+	resp, err := send(ctx, c, o.Info, &in)
+	if err != nil {
+		return out, meta, err
+	}
+	defer resp.Body.Close()
+	if t := mediaType(resp); t != "application/json" {
+		return out, meta, berth.Errorf(berth.Unavailable, "%s answers with %q and not with JSON; is it the address of an agent?", c.config.Address, t)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+		if ctx.Err() != nil {
+			return out, meta, context.Cause(ctx)
+		}
+		return out, meta, fmt.Errorf("%s: the answer of %s cannot be read: %w", o.Name, c.config.Address, err)
+	}
+	// An answer that ends where it should leaves its connection for the next.
+	_, _ = io.CopyN(io.Discard, resp.Body, 1)
+	return out, readMeta(resp.Header), nil
+}
+
+// send sends the request of an operation.
+func send(ctx context.Context, c *Client, info *op.Info, in any) (*http.Response, error) {
+	r, err := c.request(ctx, info, in)
+	if err != nil {
+		return nil, err
+	}
+	return c.do(r)
+}
+
+// request builds the HTTP request of an operation: fields that the path names
+// go there, those with a query tag into the query, the rest of a write into
+// the body.
+func (c *Client) request(ctx context.Context, info *op.Info, in any) (*http.Request, error) {
+	if info.Path == "" {
+		return nil, berth.Errorf(berth.Invalid, "%s is not served over HTTP", info.Name)
+	}
+	b := builder{path: info.Path, query: url.Values{}, body: map[string]any{}, region: c.config.Region, namespace: c.config.Namespace, token: c.config.Token}
+	if err := b.fill(reflect.ValueOf(in).Elem()); err != nil {
+		return nil, fmt.Errorf("%s: %w", info.Name, err)
+	}
+	set(b.query, "region", b.region)
+	set(b.query, "namespace", b.namespace)
+	var body io.Reader
+	if info.Method == http.MethodPut {
+		text, err := json.Marshal(b.body)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", info.Name, err)
+		}
+		body = bytes.NewReader(text)
+	}
+	address := c.base + b.path
+	if len(b.query) > 0 {
+		address += "?" + b.query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, info.Method, address, body)
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "%s: %w", info.Name, err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if b.token != "" {
+		r.Header.Set(op.HeaderToken, b.token)
+	}
+	if c.config.BasicAuth != "" {
+		r.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(c.config.BasicAuth)))
+	}
+	return r, nil
+}
+
+// builder gathers the parts of a request from the fields of an input.
+type builder struct {
+	path                     string
+	query                    url.Values
+	body                     map[string]any
+	region, namespace, token string
+}
+
+func (b *builder) fill(v reflect.Value) error {
+	switch x := v.Addr().Interface().(type) {
+	case *op.Query:
+		b.options(x)
+		return nil
+	case *op.Write:
+		b.said(x.Region, x.Namespace, x.AuthToken)
+		set(b.query, "idempotency_token", x.IdempotencyToken)
+		return nil
+	}
+	for f, x := range v.Fields() {
+		segment := "{" + f.Name + "}"
+		switch tag := f.Tag.Get("query"); {
+		case f.Anonymous:
+			if err := b.fill(x); err != nil {
+				return err
+			}
+		case strings.Contains(b.path, segment):
+			text, err := plain(x)
+			if err != nil {
+				return err
+			}
+			if text == "" || text == "." || text == ".." { // such a segment names another path
+				return berth.Errorf(berth.Invalid, "%s: %q cannot be part of a path", f.Name, text)
+			}
+			b.path = strings.ReplaceAll(b.path, segment, url.PathEscape(text))
+		case tag != "":
+			text, err := plain(x)
+			if err != nil {
+				return err
+			}
+			if !x.IsZero() {
+				b.query.Set(tag, text)
+			}
+		default:
+			b.body[f.Name] = jsonable(x.Interface())
+		}
+	}
+	return nil
+}
+
+// options puts what every read may say into the query.
+func (b *builder) options(q *op.Query) {
+	b.said(q.Region, q.Namespace, q.AuthToken)
+	set(b.query, "prefix", q.Prefix)
+	set(b.query, "filter", q.Filter)
+	set(b.query, "next_token", q.NextToken)
+	if q.MinQueryIndex > 0 {
+		b.query.Set("index", strconv.FormatUint(q.MinQueryIndex, 10))
+	}
+	if q.MaxQueryTime > 0 {
+		b.query.Set("wait", q.MaxQueryTime.String())
+	}
+	if q.PerPage > 0 {
+		b.query.Set("per_page", strconv.Itoa(int(q.PerPage)))
+	}
+	if q.AllowStale {
+		b.query.Set("stale", "true")
+	}
+	if q.Reverse {
+		b.query.Set("reverse", "true")
+	}
+}
+
+// said takes over what the call says instead of the configuration.
+func (b *builder) said(region, namespace, token string) {
+	for _, s := range []struct {
+		to   *string
+		from string
+	}{{&b.region, region}, {&b.namespace, namespace}, {&b.token, token}} {
+		if s.from != "" {
+			*s.to = s.from
+		}
+	}
+}
+
+func set(q url.Values, name, value string) {
+	if value != "" {
+		q.Set(name, value)
+	}
+}
+
+// plain is the text of a value in a path or a query.
+func plain(v reflect.Value) (string, error) {
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return "", nil
+		}
+		v = v.Elem()
+	}
+	if m, ok := v.Interface().(encoding.TextMarshaler); ok {
+		text, err := m.MarshalText()
+		return string(text), err
+	}
+	return fmt.Sprint(v.Interface()), nil
+}
+
+// jsonable returns v with each tree made so that JSON has its numbers as
+// numbers; what is no tree it leaves alone.
+func jsonable(v any) any {
+	switch v := v.(type) {
+	case berth.RawTree:
+		return jsonable(berth.Tree(v))
+	case berth.Tree:
+		out := make(map[string]any, len(v))
+		for k, x := range v {
+			out[k] = jsonable(x)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, x := range v {
+			out[i] = jsonable(x)
+		}
+		return out
+	case berth.Number:
+		return json.Number(v)
+	}
+	return v
+}
+
+// readMeta reads what headers say of an answer. Those of another program than
+// ours may be missing or wrong, which is no reason to refuse the answer.
+func readMeta(h http.Header) (m op.Meta) {
+	m.Index, _ = strconv.ParseUint(h.Get(op.HeaderIndex), 10, 64)
+	ms, _ := strconv.ParseInt(h.Get(op.HeaderLastContact), 10, 64)
+	m.LastContact = time.Duration(ms) * time.Millisecond
+	m.KnownLeader, _ = strconv.ParseBool(h.Get(op.HeaderKnownLeader))
+	m.NextToken = h.Get(op.HeaderNextToken)
+	return m
+}
+
+func mediaType(resp *http.Response) string {
+	t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return t
+}
+
+// errorText is what an answer says of its error; nothing if it is a page for a
+// browser.
+func errorText(resp *http.Response) string {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorText))
+	if mediaType(resp) == "text/html" {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}

@@ -1,0 +1,59 @@
+package server
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth"
+)
+
+// identity returns the ID of the server whose data is in the folder, which the
+// Raft log knows it by. It is made with the folder, so that a machine may get
+// another name.
+func identity(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "id")
+	text, err := os.ReadFile(path)
+	if err == nil {
+		id, err := berth.ParseID[Server](strings.TrimSpace(string(text)))
+		if err != nil || id.IsZero() {
+			return "", fmt.Errorf("%s does not hold the ID of a server: %w", path, errors.Join(err, fs.ErrInvalid))
+		}
+		return id.String(), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	var id berth.ID[Server]
+	rand.Read(id[:])
+	return id.String(), writeSynced(path, id.String()+"\n")
+}
+
+// writeSynced makes a file that is whole, or not there, after a crash.
+func writeSynced(path, text string) error {
+	tmp := path + ".new"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

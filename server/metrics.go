@@ -1,0 +1,178 @@
+package server
+
+import (
+	"net/http"
+	"runtime"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/state"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// metrics are the figures of a server, read when somebody asks for them. Where
+// a figure means the same as one of Nomad's it has that one's name, so that
+// dashboards go on working.
+type metrics struct {
+	server   *Server
+	registry *prometheus.Registry
+}
+
+func newMetrics(s *Server) *metrics {
+	m := &metrics{server: s, registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// figure is one metric of ours.
+type figure struct {
+	desc   *prometheus.Desc
+	labels []string
+}
+
+func gauge(name, help string, labels ...string) figure {
+	return figure{prometheus.NewDesc("nomad_"+name, help, labels, nil), labels}
+}
+
+var (
+	stateIndex    = gauge("state_snapshotIndex", "Index of the newest committed state.")
+	raftTerm      = gauge("raft_term", "Term of the raft log.")
+	raftLast      = gauge("raft_lastIndex", "Last index of the raft log.")
+	raftApplied   = gauge("raft_appliedIndex", "Last index of the raft log that is applied.")
+	raftBytes     = gauge("raft_log_bytes_appended", "Bytes handed to the raft log since the start.")
+	raftDisk      = gauge("raft_log_bytes_on_disk", "Bytes of the raft log's files.")
+	isLeader      = gauge("raft_leader", "1 if this server leads.")
+	rowCount      = gauge("state_rows", "Rows of a table of the state.", "table")
+	brokerReady   = gauge("nomad_broker_total_ready", "Evaluations ready for a worker.")
+	brokerPending = gauge("nomad_broker_total_pending", "Evaluations behind another of their job.")
+	brokerUnacked = gauge("nomad_broker_total_unacked", "Evaluations that a worker holds.")
+	brokerWaiting = gauge("nomad_broker_total_waiting", "Evaluations that wait for a time.")
+	blockedTotal  = gauge("nomad_blocked_evals_total_blocked", "Evaluations that wait for room.")
+	planCount     = gauge("nomad_plan_submitted", "Plans handed in during this term.")
+	planRefused   = gauge("nomad_plan_node_rejected", "Placements refused during this term, by node.", "node_id")
+	jobAllocs     = gauge("nomad_job_summary", "Allocations of a job's group by how they fare.", "job", "namespace", "task_group", "status")
+	uptime        = gauge("uptime", "Seconds since the server started.")
+)
+
+// Describe implements prometheus.Collector: what there is depends on the state.
+func (m *metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	put := func(f figure, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, v, labels...)
+	}
+	s := m.server
+	snap, raft := s.store.Snapshot(), s.consensus.Stats()
+	put(stateIndex, float64(snap.Index))
+	put(raftTerm, float64(raft.Term))
+	put(raftLast, float64(raft.LastIndex))
+	put(raftApplied, float64(raft.AppliedIndex))
+	put(raftBytes, float64(raft.Appended))
+	put(raftDisk, float64(raft.OnDisk))
+	put(uptime, time.Since(s.started).Seconds())
+	for _, t := range []state.Table{state.Namespaces, state.Nodes, state.Jobs, state.Evals, state.Allocs, state.Deployments} {
+		put(rowCount, float64(snap.Count(t)), t.String())
+	}
+	m.jobs(snap, put)
+	t := s.term.Load()
+	if t == nil {
+		put(isLeader, 0)
+		return
+	}
+	put(isLeader, 1)
+	b := t.broker.Stats()
+	ready := 0
+	for _, n := range b.Ready {
+		ready += n
+	}
+	put(brokerReady, float64(ready))
+	put(brokerPending, float64(b.Waiting))
+	put(brokerUnacked, float64(b.Held))
+	put(brokerWaiting, float64(b.Delayed))
+	put(blockedTotal, float64(b.Blocked))
+	plans, refused := t.planner.Stats()
+	put(planCount, float64(plans))
+	for node, n := range refused {
+		put(planRefused, float64(n), node.String())
+	}
+}
+
+// maxJobSeries bounds the series that jobs make: with more jobs than this only
+// the first of them are listed.
+const maxJobSeries = 1000
+
+func (m *metrics) jobs(snap *state.Snapshot, put func(figure, float64, ...string)) {
+	n := 0
+	for j := range snap.Jobs(berth.AllNamespaces, "") {
+		if n++; n > maxJobSeries {
+			return
+		}
+		for _, g := range snap.Summary(j.Key()).Groups {
+			for _, c := range []struct {
+				status string
+				n      int
+			}{{"queued", g.Queued}, {"complete", g.Complete}, {"failed", g.Failed}, {"running", g.Running}, {"starting", g.Starting}, {"lost", g.Lost}, {"unknown", g.Unknown}} {
+				put(jobAllocs, float64(c.n), string(j.ID), j.Namespace, g.Group, c.status)
+			}
+		}
+	}
+}
+
+// ServePrometheus implements api.MetricsSource.
+func (m *metrics) ServePrometheus(w http.ResponseWriter, r *http.Request) {
+	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// jsonMetrics is the shape in which Nomad's clients read metrics.
+type jsonMetrics struct {
+	Timestamp string
+	Gauges    []jsonMetric
+	Points    []jsonMetric
+	Counters  []jsonMetric
+	Samples   []jsonMetric
+}
+
+type jsonMetric struct {
+	Name   string
+	Value  float64
+	Labels map[string]string
+}
+
+// ServeJSON implements api.MetricsSource.
+func (m *metrics) ServeJSON() any {
+	out := jsonMetrics{
+		Timestamp: time.Now().UTC().Format("2006-01-02 15:04:05 +0000 UTC"),
+		Gauges:    []jsonMetric{}, Points: []jsonMetric{}, Counters: []jsonMetric{}, Samples: []jsonMetric{},
+	}
+	families, err := m.registry.Gather()
+	if err != nil {
+		return out
+	}
+	for _, f := range families {
+		name := strings.ReplaceAll(f.GetName(), "_", ".")
+		for _, x := range f.GetMetric() {
+			jm := jsonMetric{Name: name, Labels: map[string]string{}}
+			for _, l := range x.GetLabel() {
+				jm.Labels[l.GetName()] = l.GetValue()
+			}
+			switch f.GetType() {
+			case dto.MetricType_GAUGE:
+				jm.Value = x.GetGauge().GetValue()
+				out.Gauges = append(out.Gauges, jm)
+			case dto.MetricType_COUNTER:
+				jm.Value = x.GetCounter().GetValue()
+				out.Counters = append(out.Counters, jm)
+			}
+		}
+	}
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	out.Gauges = append(out.Gauges, jsonMetric{Name: "nomad.runtime.alloc_bytes", Value: float64(mem.Alloc), Labels: map[string]string{}})
+	return out
+}

@@ -1,0 +1,225 @@
+// Package server makes one server out of the floors below it: the state and
+// the log that changes it, the services of the leader, and the doors through
+// which people and agents come in. It owns every goroutine of the server, and
+// Run returns when all of them have ended.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"berth"
+	"berth/acl"
+	"berth/api"
+	"berth/consensus"
+	"berth/leader/broker"
+	"berth/leader/heartbeat"
+	"berth/leader/planner"
+	"berth/op"
+	"berth/state"
+	"berth/wire"
+	"berth/worker"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Config says how a server is.
+type Config struct {
+	Region     string
+	Datacenter string
+	DataDir    string       // everything durable is in the folder "server" below it
+	RPC        net.Listener // where agents call
+	Advertise  string       // where agents are told to call; "" is the listener's address
+	MaxConns   int          // of one agent's address; 0 is the default
+	Workers    int          // 0: a quarter of the processors, at least one
+	Heartbeat  heartbeat.Options
+	Logger     *slog.Logger
+	Self       func() op.AgentSelf
+	Health     func() op.AgentHealth
+	Local      api.LogStreamer // reads the logs of tasks on this machine's own node, nil if there is none
+	LocalNode  func() berth.NodeID
+	Authorize  func(api.Caller, acl.Capability, string) error
+}
+
+// Server is one server.
+type Server struct {
+	config    Config
+	store     *state.Store
+	consensus *consensus.Server
+	api       *api.Server
+	wire      *wire.Server
+	term      atomic.Pointer[term]
+	sessions  sessions
+	metrics   *metrics
+	started   time.Time
+}
+
+// New opens what is on disk and makes a server of it. Nothing runs yet.
+func New(c Config) (*Server, error) {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Heartbeat == (heartbeat.Options{}) {
+		c.Heartbeat = heartbeat.DefaultOptions
+	}
+	if c.Workers == 0 {
+		c.Workers = max(1, runtime.NumCPU()/4)
+	}
+	if c.Advertise == "" {
+		c.Advertise = c.RPC.Addr().String()
+	}
+	s := &Server{config: c, store: state.New(), started: time.Now()}
+	dir := filepath.Join(c.DataDir, "server")
+	id, err := identity(dir)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s.consensus, err = consensus.Open(consensus.Config{Dir: dir, ID: id, Logger: c.Logger}, s.store)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s.metrics = newMetrics(s)
+	s.api = api.New(api.Config{
+		Store: s.store, Cluster: s, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.proved,
+		Logs: s, Self: c.Self, Health: c.Health, Metrics: s.metrics,
+	})
+	s.wire = wire.New(wire.Config{Log: c.Logger, MaxConns: c.MaxConns, Once: []wire.Memo{wire.Once[berth.Job]()}})
+	for name, h := range s.api.RPC() {
+		s.wire.Handle(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, rpc{call}) })
+	}
+	s.wire.HandleStream(op.TunnelRPC, s.tunnel)
+	return s, nil
+}
+
+// rpc is a call of an agent as the API sees it.
+type rpc struct{ *wire.Call }
+
+// Remote implements api.RPC.
+func (r rpc) Remote() string { return r.Peer.Addr.String() }
+
+// Handler answers HTTP.
+func (s *Server) Handler() http.Handler { return s.api }
+
+// Store is the server's state, for those that run beside it in its process.
+func (s *Server) Store() *state.Store { return s.store }
+
+// Run serves until ctx ends or something it needs is lost.
+func (s *Server) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.consensus.Run(ctx, s.lead) })
+	g.Go(func() error {
+		err := s.wire.Serve(ctx, s.config.RPC)
+		if err == nil {
+			err = ctx.Err()
+		}
+		return err
+	})
+	return g.Wait()
+}
+
+// term is what runs while this server leads.
+type term struct {
+	state.Log
+	number    uint64
+	broker    *broker.Broker
+	planner   *planner.Planner
+	heartbeat *heartbeat.Monitor
+}
+
+// Beat implements api.Leader.
+func (t *term) Beat(id berth.NodeID) time.Duration { return t.heartbeat.Beat(id) }
+
+// Quasi implements api.Leader.
+func (t *term) Quasi(id berth.EvalID) (string, berth.Timeline) {
+	q, _ := t.broker.Quasi(id)
+	return q.Status, q.Timeline
+}
+
+// lead runs the services of a term until it ends.
+func (s *Server) lead(ctx context.Context, c consensus.Term) error {
+	t := &term{Log: c.Log, number: c.Number}
+	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
+	t.planner = planner.New(c.Number, c.Log, t.broker)
+	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
+	s.term.Store(t)
+	defer s.term.Store(nil)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return t.broker.Run(ctx) })
+	g.Go(func() error { return t.heartbeat.Run(ctx) })
+	for range s.config.Workers {
+		g.Go(func() error { return worker.New(t.broker, t.planner, worker.Types).Run(ctx) })
+	}
+	err := g.Wait()
+	if errors.Is(err, broker.ErrClosed) || errors.Is(err, state.ErrLost) {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// Leader implements api.Cluster.
+func (s *Server) Leader() (api.Leader, error) {
+	if t := s.term.Load(); t != nil {
+		return t, nil
+	}
+	return nil, state.ErrLost
+}
+
+// Address implements api.Cluster.
+func (s *Server) Address() string { return s.config.Advertise }
+
+// Leads says whether this server leads now.
+func (s *Server) Leads() bool { return s.term.Load() != nil }
+
+// sessions are the connections over which agents can be called back, by node.
+type sessions struct {
+	mu     sync.Mutex
+	byNode map[berth.NodeID]*wire.Session
+}
+
+// proved remembers over which connection a node is reached.
+func (s *Server) proved(id berth.NodeID, c api.RPC) {
+	call, ok := c.(rpc)
+	if !ok {
+		return
+	}
+	call.Peer.Remember(id)
+	sess := call.Peer.Session()
+	if sess == nil {
+		return
+	}
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	if s.sessions.byNode == nil {
+		s.sessions.byNode = map[berth.NodeID]*wire.Session{}
+	}
+	if s.sessions.byNode[id] == sess {
+		return
+	}
+	s.sessions.byNode[id] = sess
+	go func() { // ends with the session, which ends with wire.Serve
+		<-sess.Done()
+		s.sessions.mu.Lock()
+		defer s.sessions.mu.Unlock()
+		if s.sessions.byNode[id] == sess {
+			delete(s.sessions.byNode, id)
+		}
+	}()
+}
+
+func (s *sessions) of(id berth.NodeID) *wire.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byNode[id]
+}
+
+// Stats returns figures of the log.
+func (s *Server) Stats() consensus.Stats { return s.consensus.Stats() }
