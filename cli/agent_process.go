@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"berth"
+	"berth/agent"
+	"berth/api"
+	"berth/config"
+	"berth/leader/heartbeat"
+	"berth/op"
+	"berth/server"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// agentProcess is what an agent's configuration asks for, put together: the
+// server and the node, each if it is wanted, and the HTTP API before them.
+type agentProcess struct {
+	conf    *config.Config
+	log     *slog.Logger
+	http    net.Listener
+	rpc     net.Listener // nil without a server
+	server  *server.Server
+	cluster *agent.Cluster
+	agent   *agent.Agent
+	handler http.Handler
+	started time.Time
+}
+
+// newAgentProcess opens everything that can fail: addresses, folders, the log.
+func newAgentProcess(conf *config.Config, log *slog.Logger) (a *agentProcess, err error) {
+	a = &agentProcess{conf: conf, log: log, started: time.Now()}
+	defer func() {
+		if err != nil {
+			a.closeListeners()
+		}
+	}()
+	if a.http, err = listen("ports.http", conf.HTTP); err != nil {
+		return nil, err
+	}
+	if conf.Server.Enabled {
+		if a.rpc, err = listen("ports.rpc", conf.RPC); err != nil {
+			return nil, err
+		}
+	}
+	if conf.Client.Enabled {
+		if err := a.newNode(); err != nil {
+			return nil, err
+		}
+	}
+	if conf.Server.Enabled {
+		if err := a.newServer(); err != nil {
+			return nil, err
+		}
+		a.handler = a.server.Handler()
+		return a, nil
+	}
+	a.handler = api.NewAgent(api.AgentConfig{
+		Region: conf.Region, Logger: log, Self: a.self, Health: a.health, Metrics: server.ProcessMetrics(),
+		Has: a.agent.Has, Logs: a.agent, Node: a.agent.NodeID, Dial: a.cluster.Tunnel,
+	})
+	return a, nil
+}
+
+// listen says which key is to blame when an address is taken.
+func listen(key string, e config.Endpoint) (net.Listener, error) {
+	ln, err := net.Listen("tcp", e.Listen())
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "%s: %w", key, err)
+	}
+	return ln, nil
+}
+
+func (a *agentProcess) closeListeners() {
+	for _, ln := range []net.Listener{a.http, a.rpc} {
+		if ln != nil {
+			ln.Close()
+		}
+	}
+}
+
+func (a *agentProcess) newServer() (err error) {
+	s := &a.conf.Server
+	c := server.Config{
+		Region: a.conf.Region, Datacenter: a.conf.Datacenter, DataDir: s.DataDir, RPC: a.rpc, Advertise: a.conf.RPC.Advertise,
+		MaxConns: a.conf.Limits.RPCMaxConns, Handshake: a.conf.Limits.RPCHandshake, Workers: s.NumSchedulers,
+		Heartbeat: heartbeat.Options{
+			MinTTL: s.MinHeartbeatTTL, MaxPerSec: s.MaxHeartbeatsPerSec, Grace: s.HeartbeatGrace, FailoverTTL: s.FailoverHeartbeatTTL,
+		},
+		Logger: a.log, Self: a.self, Health: a.health,
+	}
+	if a.agent != nil {
+		c.Local, c.LocalNode = a.agent, a.agent.NodeID
+	}
+	a.server, err = server.New(c)
+	return err
+}
+
+func (a *agentProcess) newNode() (err error) {
+	c := &a.conf.Client
+	servers := c.Servers
+	if len(servers) == 0 {
+		servers = []string{a.rpc.Addr().String()}
+	}
+	a.cluster = agent.NewCluster(servers, a.log)
+	a.agent, err = agent.New(agent.Config{
+		Servers: a.cluster, DataDir: a.conf.DataDir, AllocDir: c.AllocDir, StateDir: c.StateDir,
+		Region: a.conf.Region, Datacenter: a.conf.Datacenter, Name: a.conf.Name, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
+		HTTPAddr: a.advertisedHTTP(), Version: Version, Compatible: NomadVersion,
+		NetworkInterface: c.NetworkInterface, LoopbackOnly: a.conf.Dev && c.NetworkInterface == "",
+		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB,
+		Reserved: berth.NodeReservedResources{
+			Cpu:      berth.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU)},
+			Memory:   berth.NodeReservedMemoryResources{MemoryMB: uint64(c.Reserved.MemoryMB)},
+			Disk:     berth.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)},
+			Networks: berth.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
+		},
+		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent,
+		RawExec: a.conf.Plugins.RawExec, MockDriver: a.conf.Plugins.MockDriver,
+		StopTasksOnExit: a.conf.Dev, MaxDeadAllocs: c.GCMaxAllocs, MaxKillTimeout: c.MaxKillTimeout, Log: a.log,
+	})
+	return err
+}
+
+// run runs the agent until ctx ends or a part of it fails. The node ends
+// before the server, so that the last reports of its tasks are taken.
+func (a *agentProcess) run(ctx context.Context) error {
+	node, nodeEnds := context.WithCancel(ctx)
+	defer nodeEnds()
+	rest, restEnds := context.WithCancel(context.WithoutCancel(ctx))
+	defer restEnds()
+	g, rest := errgroup.WithContext(rest)
+	g.Go(func() error {
+		limits := api.Limits{MaxConns: a.conf.Limits.HTTPMaxConns, HeaderTime: a.conf.Limits.HTTPHandshake}
+		return api.Serve(rest, a.http, a.handler, limits, a.log)
+	})
+	if a.server != nil {
+		g.Go(func() error { return a.server.Run(rest) })
+	}
+	g.Go(func() error {
+		defer restEnds()
+		stop := context.AfterFunc(rest, nodeEnds)
+		defer stop()
+		if a.agent != nil {
+			return a.agent.Run(node)
+		}
+		<-node.Done()
+		return nil
+	})
+	err := g.Wait()
+	if errors.Is(err, context.Canceled) || errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	a.log.Info("the agent has ended", "error", err)
+	return err
+}
+
+func (a *agentProcess) httpAddr() string { return "http://" + a.http.Addr().String() }
+func (a *agentProcess) rpcAddr() string  { return a.rpc.Addr().String() }
+
+// advertisedHTTP is the address at which others call this agent's HTTP API.
+func (a *agentProcess) advertisedHTTP() string {
+	if adv := a.conf.HTTP.Advertise; adv != "" {
+		return adv
+	}
+	return a.http.Addr().String()
+}
+
+// health tells how both sides fare.
+func (a *agentProcess) health() op.AgentHealth {
+	var h op.AgentHealth
+	if a.server != nil {
+		h.Server = &op.Health{Ok: true, Message: "ok"}
+		if !a.server.Leads() {
+			h.Server = &op.Health{Message: "No cluster leader"}
+		}
+	}
+	if a.agent != nil {
+		h.Client = &op.Health{Ok: true, Message: "ok"}
+		if err := a.agent.Alive(); err != nil {
+			h.Client = &op.Health{Message: err.Error()}
+		}
+	}
+	return h
+}
+
+// self tells what this agent is.
+func (a *agentProcess) self() op.AgentSelf {
+	c := a.conf
+	s := op.AgentSelf{
+		Config: c.Public(),
+		Member: op.AgentMember{
+			Name: c.Name + "." + c.Region, Addr: c.RPC.Addr, Port: uint16(c.SerfPort), Status: "alive",
+			Tags: map[string]string{
+				"role": "nomad", "region": c.Region, "dc": c.Datacenter, "build": NomadVersion, "berth": Version, "expect": strconv.Itoa(c.Server.BootstrapExpect),
+			},
+			ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
+		},
+		Stats: map[string]map[string]string{"runtime": a.runtimeStats()},
+	}
+	s.Config["Version"] = map[string]any{"Version": NomadVersion, "Berth": Version}
+	if a.server != nil {
+		_, port, _ := net.SplitHostPort(a.rpcAddr())
+		s.Member.Tags["port"] = port
+		s.Stats["nomad"] = map[string]string{
+			"server": "true", "leader": strconv.FormatBool(a.server.Leads()), "leader_addr": a.server.Address(), "bootstrap": "true", "known_regions": "1",
+		}
+	}
+	if a.agent != nil {
+		s.Stats["client"] = a.agent.Stats()
+	}
+	return s
+}
+
+func (a *agentProcess) runtimeStats() map[string]string {
+	return map[string]string{
+		"kernel.name": runtime.GOOS, "arch": runtime.GOARCH, "version": runtime.Version(), "max_procs": strconv.Itoa(runtime.GOMAXPROCS(0)),
+		"cpu_count": strconv.Itoa(runtime.NumCPU()), "goroutines": strconv.Itoa(runtime.NumGoroutine()), "pid": strconv.Itoa(os.Getpid()),
+		"uptime": time.Since(a.started).Round(time.Second).String(),
+	}
+}

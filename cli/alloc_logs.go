@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+
+	"golang.org/x/sync/errgroup"
+)
+
+func allocLogsCommand() *command {
+	return &command{
+		name: "alloc logs", args: "<allocation> [task]", synopsis: "Show the output of a task", max: 2,
+		help: `Writes the output of a task. The allocation is named by its ID or the beginning of it, or with -job any of the job's
+allocations is taken, one that runs if there is one. The task may be left out where the allocation has just one; -task goes before
+the argument.
+
+Standard output is shown, or with -stderr standard error. With -f both are followed unless one of the flags is given, until the
+task has ended and all was read. The output is written as it is: what is in it can do to a terminal whatever the task likes.`,
+		setup: func(f *flags) action {
+			l := allocLogs{
+				stdout:  f.Bool("stdout", "Show standard output; that is so anyway, except with -f."),
+				stderr:  f.Bool("stderr", "Show standard error."),
+				follow:  f.Bool("f", "Go on as more is written."),
+				tail:    f.Bool("tail", "Show the end of the output: the last 10 lines, or what -n or -c say."),
+				lines:   f.Int("n", 0, "The `number` of lines to show of the end. Implies -tail."),
+				bytes:   f.FlagSet.Int64("c", 0, "The `number` of bytes to show of the end. Implies -tail."),
+				job:     f.String("job", "Take an allocation of this `job`, or of the one job whose ID begins so."),
+				group:   f.String("group", "With -job: only one of this `group`."),
+				task:    f.String("task", "The name of the `task`."),
+				verbose: f.Bool("verbose", "Say on standard error whose output it is, and when a log file was cut off or removed."),
+			}
+			return l.run
+		},
+	}
+}
+
+type allocLogs struct {
+	stdout, stderr, follow, tail, verbose *bool
+	lines                                 *int
+	bytes                                 *int64
+	job, group, task                      *string
+}
+
+func (l allocLogs) run(ctx context.Context, c *call) error {
+	if err := l.check(c); err != nil {
+		return err
+	}
+	a, err := l.alloc(ctx, c)
+	if err != nil {
+		return err
+	}
+	task, err := l.taskOf(c, &a)
+	if err != nil {
+		return err
+	}
+	if *l.verbose {
+		fmt.Fprintf(c.Err, "Allocation %s, task %q\n", a.ID, clean(task))
+	}
+	streams := []string{"stdout"}
+	switch {
+	case *l.stderr && *l.stdout, *l.follow && !*l.stderr && !*l.stdout:
+		streams = []string{"stdout", "stderr"}
+	case *l.stderr:
+		streams = []string{"stderr"}
+	}
+	out := &shared{out: c.Out, err: c.Err}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range streams {
+		t := &tailing{call: c, out: out, verbose: *l.verbose, query: op.LogsQuery{
+			AllocID: a.ID.String(), Task: task, Type: s, Query: op.Query{Namespace: a.Namespace},
+		}}
+		g.Go(func() error { return l.stream(ctx, t) })
+	}
+	return g.Wait()
+}
+
+func (l allocLogs) check(c *call) error {
+	switch {
+	case *l.lines < 0 || *l.bytes < 0:
+		return c.usagef("-n and -c count what to show; they cannot be below 0")
+	case c.flags.given("n") && c.flags.given("c"):
+		return c.usagef("-n and -c cannot both be given")
+	case *l.job == "" && len(c.args) == 0:
+		return c.usagef("an allocation is missing, or -job: %s alloc logs <allocation> [task]", c.Name)
+	case *l.job != "" && len(c.args) > 1:
+		return c.usagef("with -job the one argument is the task; %q is too much", c.args[1])
+	case *l.group != "" && *l.job == "":
+		return c.usagef("-group goes with -job: an allocation is of one group anyway")
+	}
+	return nil
+}
+
+// alloc finds the allocation whose output is wanted.
+func (l allocLogs) alloc(ctx context.Context, c *call) (a op.Alloc, err error) {
+	if *l.job == "" {
+		return c.findAlloc(ctx, c.args[0])
+	}
+	j, _, err := c.findJob(ctx, *l.job)
+	if err != nil {
+		return a, err
+	}
+	if *l.group != "" && j.Group(*l.group) == nil {
+		return a, berth.Errorf(berth.NotFound, "job %q has no group %q", j.ID, *l.group)
+	}
+	list, _, err := client.Call(ctx, c.client, op.JobAllocs, op.JobAllocsQuery{JobID: string(j.ID), Query: of(&j)})
+	if err != nil {
+		return a, err
+	}
+	list = slices.DeleteFunc(list, func(s op.AllocStub) bool { return *l.group != "" && s.TaskGroup != *l.group })
+	if len(list) == 0 {
+		return a, berth.Errorf(berth.NotFound, "job %q has no allocations yet; \"%s job status %s\" says why", j.ID, c.Name, j.ID)
+	}
+	slices.SortStableFunc(list, func(a, b op.AllocStub) int {
+		ra, rb := a.ClientStatus == berth.ClientRunning, b.ClientStatus == berth.ClientRunning
+		if ra != rb {
+			if ra {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.CreateIndex, a.CreateIndex)
+	})
+	return c.findAlloc(ctx, list[0].ID.String())
+}
+
+// taskOf returns the task whose output is wanted.
+func (l allocLogs) taskOf(c *call, a *op.Alloc) (string, error) {
+	tasks := tasksOf(a)
+	name := *l.task
+	if given := c.args; name == "" {
+		if *l.job == "" {
+			given = given[1:]
+		}
+		if len(given) > 0 {
+			name = given[0]
+		}
+	}
+	switch {
+	case name == "" && len(tasks) == 1:
+		return tasks[0], nil
+	case name == "":
+		return "", c.usagef("allocation %s has several tasks; name one of %s", a.ID.Short(), strings.Join(tasks, ", "))
+	case !slices.Contains(tasks, name):
+		return "", berth.Errorf(berth.NotFound, "allocation %s has no task %q; it has %s", a.ID.Short(), name, strings.Join(tasks, ", "))
+	}
+	return name, nil
+}
+
+// stream writes one of a task's two outputs.
+func (l allocLogs) stream(ctx context.Context, t *tailing) error {
+	t.query.Origin = "start"
+	switch {
+	case *l.bytes > 0:
+		t.query.Origin, t.query.Offset = "end", *l.bytes
+	case *l.lines > 0 || *l.tail:
+		n := *l.lines
+		if n == 0 {
+			n = 10
+		}
+		end, err := t.lastLines(ctx, n)
+		if err != nil {
+			return err
+		}
+		if !*l.follow {
+			return t.out.write(end)
+		}
+		t.query.Origin, t.query.Offset = "end", int64(len(end))
+	}
+	t.query.Follow = *l.follow
+	return t.copy(ctx)
+}
+
+// shared is where two streams write, whole frames at a time.
+type shared struct {
+	mu       sync.Mutex
+	out, err io.Writer
+}
+
+func (s *shared) write(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.out.Write(b)
+	return err
+}
+
+func (s *shared) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.err, format+"\n", args...)
+}
+
+// tailing reads one output of a task.
+type tailing struct {
+	*call
+	out     *shared
+	verbose bool
+	query   op.LogsQuery
+}
+
+// copy writes the output as it comes.
+func (t *tailing) copy(ctx context.Context) error {
+	for f, err := range client.Stream(ctx, t.client, op.ReadLogs, t.query) {
+		if err != nil {
+			return err
+		}
+		if f.FileEvent != "" && t.verbose {
+			t.out.note("%s: %s", clean(f.File), clean(f.FileEvent))
+		}
+		if err := t.out.write(f.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Guesses at how much the last lines take, and the most that is read for
+// them.
+const (
+	lineGuess = 120
+	maxTail   = 64 << 20
+)
+
+// lastLines returns the last n lines: it reads from the end, and further back
+// if that was not enough.
+func (t *tailing) lastLines(ctx context.Context, n int) ([]byte, error) {
+	q := t.query
+	q.Origin = "end"
+	for q.Offset = min(int64(n)*lineGuess, maxTail); ; q.Offset *= 4 {
+		var all bytes.Buffer
+		for f, err := range client.Stream(ctx, t.client, op.ReadLogs, q) {
+			if err != nil {
+				return nil, err
+			}
+			all.Write(f.Data)
+		}
+		end, whole := cutLines(all.Bytes(), n)
+		if whole || int64(all.Len()) < q.Offset || q.Offset >= maxTail {
+			return end, nil
+		}
+	}
+}
+
+// cutLines returns the last n lines of text, and whether it has more than
+// those: only then is the first of them whole.
+func cutLines(text []byte, n int) (end []byte, whole bool) {
+	at := len(text)
+	if at > 0 && text[at-1] == '\n' {
+		at--
+	}
+	for range n {
+		if at = bytes.LastIndexByte(text[:at], '\n'); at < 0 {
+			return text, false
+		}
+	}
+	return text[at+1:], true
+}

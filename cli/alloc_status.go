@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func allocStatusCommand() *command {
+	return &command{
+		name: "alloc status", args: "<allocation>", synopsis: "Show how one instance of a job fares, and what happened to it", min: 1, max: 1,
+		help: `Shows an allocation, named by its ID or the beginning of it: where it is and why it is there, its addresses, and for each
+of its tasks what it was given, how it fares, and what happened to it, newest first.`,
+		setup: func(f *flags) action {
+			s := allocStatus{
+				data:    f.data(),
+				short:   f.Bool("short", "Show of each task its newest event alone."),
+				verbose: f.Bool("verbose", "Show IDs in full, times instead of ages, and how nodes were compared when it was placed."),
+			}
+			f.UnbuiltBool("stats", "ui")
+			return s.run
+		},
+	}
+}
+
+type allocStatus struct {
+	data           dataFlags
+	short, verbose *bool
+}
+
+func (s allocStatus) run(ctx context.Context, c *call) error {
+	if err := s.data.check(c); err != nil {
+		return err
+	}
+	a, err := c.findAlloc(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	if s.data.wanted() {
+		return s.data.write(c, a)
+	}
+	var eligible time.Time
+	if !a.FollowupEvalID.IsZero() {
+		// Without its evaluation the rest is still worth showing.
+		if e, _, err := client.Call(ctx, c.client, op.ReadEval, op.EvalRef{EvalID: a.FollowupEvalID.String()}); err == nil {
+			eligible = e.WaitUntil
+		}
+	}
+	p := c.page()
+	s.overview(c, p, &a, eligible)
+	if *s.short {
+		s.tasksShort(p, &a)
+		return c.show(p)
+	}
+	s.addresses(p, &a)
+	for _, name := range tasksOf(&a) {
+		s.task(p, &a, name)
+	}
+	if *s.verbose {
+		s.placement(p, &a)
+	}
+	return c.show(p)
+}
+
+func (s allocStatus) overview(c *call, p *page, a *op.Alloc, eligible time.Time) {
+	id := func(id string) string { return shortOr(id, *s.verbose, none) }
+	kv := []string{
+		"ID", id(a.ID.String()),
+		"Eval ID", id(a.EvalID.String()),
+		"Name", a.Name,
+		"Node ID", id(a.NodeID.String()),
+		"Node Name", or(a.NodeName, none),
+		"Job ID", string(a.JobID),
+	}
+	if a.Namespace != berth.DefaultNamespace {
+		kv = append(kv, "Namespace", a.Namespace)
+	}
+	if a.Job != nil {
+		kv = append(kv, "Job Version", strconv.FormatUint(a.Job.Version, 10))
+	}
+	kv = append(kv,
+		"Client Status", a.ClientStatus.String(),
+		"Client Description", or(a.ClientDescription, none),
+		"Desired Status", a.DesiredStatus.String(),
+		"Desired Description", or(a.DesiredDescription, none),
+		"Created", c.when(a.CreateTime, *s.verbose),
+		"Modified", c.when(a.ModifyTime, *s.verbose),
+	)
+	if !a.DeploymentID.IsZero() {
+		kv = append(kv, "Deployment ID", id(a.DeploymentID.String()))
+	}
+	kv = append(kv, s.replacing(c, a, eligible)...)
+	if m := a.Metrics; m != nil && *s.verbose {
+		kv = append(kv,
+			"Evaluated Nodes", strconv.Itoa(m.NodesEvaluated),
+			"Filtered Nodes", strconv.Itoa(m.NodesFiltered),
+			"Exhausted Nodes", strconv.Itoa(m.NodesExhausted),
+			"Allocation Time", m.AllocationTime.String(),
+			"Failures", strconv.Itoa(m.CoalescedFailures),
+		)
+	}
+	p.pairs(kv...)
+}
+
+// replacing is what the allocation replaces and is replaced by, and when that
+// will be.
+func (s allocStatus) replacing(c *call, a *op.Alloc, eligible time.Time) (kv []string) {
+	if !a.PreviousAllocation.IsZero() {
+		kv = append(kv, "Previous Alloc ID", short(a.PreviousAllocation.String(), *s.verbose))
+	}
+	if !a.NextAllocation.IsZero() {
+		kv = append(kv, "Replacement Alloc ID", short(a.NextAllocation.String(), *s.verbose))
+	}
+	if !a.FollowupEvalID.IsZero() {
+		kv = append(kv, "Followup Eval ID", short(a.FollowupEvalID.String(), *s.verbose))
+	}
+	if eligible.After(c.Now()) {
+		kv = append(kv, "Reschedule Eligibility", c.ago(eligible))
+	}
+	if a.RescheduleTracker == nil || a.Job == nil {
+		return kv
+	}
+	made := len(a.RescheduleTracker.Events)
+	attempts := strconv.Itoa(made)
+	if g := a.Job.Group(a.TaskGroup); g != nil && g.ReschedulePolicy != nil && !g.ReschedulePolicy.Unlimited {
+		made = 0
+		for _, e := range a.RescheduleTracker.Events {
+			if c.Now().Sub(time.Unix(0, e.RescheduleTime)) < g.ReschedulePolicy.Interval {
+				made++
+			}
+		}
+		attempts = fmt.Sprintf("%d/%d", made, g.ReschedulePolicy.Attempts)
+	}
+	return append(kv, "Reschedule Attempts", attempts)
+}
+
+// tasksOf are the tasks of the allocation's group in the order of the job, or
+// those that its agent reported.
+func tasksOf(a *op.Alloc) (names []string) {
+	if a.Job != nil {
+		if g := a.Job.Group(a.TaskGroup); g != nil {
+			for _, t := range g.Tasks {
+				names = append(names, t.Name)
+			}
+			return names
+		}
+	}
+	return slices.Sorted(maps.Keys(a.TaskStates))
+}
+
+func stateOf(a *op.Alloc, task string) *berth.TaskState {
+	if s := a.TaskStates[task]; s != nil {
+		return s
+	}
+	return &berth.TaskState{State: berth.TaskPending}
+}
+
+func (s allocStatus) tasksShort(p *page, a *op.Alloc) {
+	p.heading("Tasks")
+	rows := [][]string{{"Name", "State", "Last Event", "Time"}}
+	for _, name := range tasksOf(a) {
+		st := stateOf(a, name)
+		row := []string{name, st.State, none, notYet}
+		if n := len(st.Events); n > 0 {
+			row[2], row[3] = st.Events[n-1].Type, at(st.Events[n-1].Time)
+		}
+		rows = append(rows, row)
+	}
+	p.table(rows)
+}
+
+// addresses lists the ports of the allocation. A star marks those of the
+// group's network.
+func (s allocStatus) addresses(p *page, a *op.Alloc) {
+	if a.AllocatedResources == nil || len(a.AllocatedResources.Shared.Ports) == 0 {
+		return
+	}
+	static := map[string]bool{}
+	for _, n := range a.AllocatedResources.Shared.Networks {
+		for _, port := range n.ReservedPorts {
+			static[port.Label] = true
+		}
+	}
+	rows := [][]string{{"Label", "Dynamic", "Address"}}
+	for _, m := range a.AllocatedResources.Shared.Ports {
+		dynamic := "yes"
+		if static[m.Label] {
+			dynamic = "no"
+		}
+		address := hostPort(m.HostIP, m.Value)
+		if m.To > 0 {
+			address += " -> " + strconv.Itoa(m.To)
+		}
+		rows = append(rows, []string{"*" + m.Label, dynamic, address})
+	}
+	p.heading("Allocation Addresses:")
+	p.table(rows)
+}
+
+func hostPort(host string, port int) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(port)
+}
+
+func (s allocStatus) task(p *page, a *op.Alloc, name string) {
+	st := stateOf(a, name)
+	p.heading(fmt.Sprintf("Task %q is %q", name, st.State))
+	if r := a.AllocatedResources; r != nil && r.Tasks[name] != nil {
+		t := r.Tasks[name]
+		p.linef("Task Resources:")
+		p.table([][]string{
+			{"CPU", "Memory", "Disk", "Addresses"},
+			{fmt.Sprintf("%d MHz", t.Cpu.CpuShares), mib(t.Memory.MemoryMB), mib(r.Shared.DiskMB), ""},
+		})
+	}
+	p.gap()
+	p.linef("Task Events:")
+	p.pairs(
+		"Started At", stamp(st.StartedAt),
+		"Finished At", stamp(st.FinishedAt),
+		"Total Restarts", strconv.FormatUint(st.Restarts, 10),
+		"Last Restart", stamp(st.LastRestart),
+	)
+	p.gap()
+	p.linef("Recent Events:")
+	if len(st.Events) == 0 {
+		p.linef("No events: the agent of its node has not reported yet")
+		return
+	}
+	rows := [][]string{{"Time", "Type", "Description"}}
+	for _, e := range slices.Backward(st.Events) {
+		rows = append(rows, []string{at(e.Time), e.Type, eventText(&e)})
+	}
+	p.table(rows)
+}
+
+// placement compares the nodes that were looked at, best first.
+func (s allocStatus) placement(p *page, a *op.Alloc) {
+	if a.Metrics == nil || len(a.Metrics.ScoreMetaData) == 0 {
+		return
+	}
+	list := slices.Clone(a.Metrics.ScoreMetaData)
+	slices.SortStableFunc(list, func(a, b berth.NodeScore) int { return cmp.Compare(b.NormScore, a.NormScore) })
+	var names []string
+	for _, n := range list {
+		for name := range n.Scores {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	rows := [][]string{append(append([]string{"Node"}, names...), "final score")}
+	for _, n := range list {
+		row := []string{n.NodeID.String()}
+		for _, name := range names {
+			row = append(row, score(n.Scores[name]))
+		}
+		rows = append(rows, append(row, score(n.NormScore)))
+	}
+	p.heading("Placement Metrics")
+	p.table(rows)
+}
+
+func score(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }

@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+	"text/template"
+	"time"
+
+	"berth"
+)
+
+// dataFlags are the flags of commands that show data to programs.
+type dataFlags struct {
+	json     *bool
+	template *string
+}
+
+func (f *flags) data() dataFlags {
+	return dataFlags{
+		f.Bool("json", "Write what the API says, as JSON."),
+		f.String("t", "Write what a Go `template` makes of what the API says, by the names that -json shows."),
+	}
+}
+
+// wanted says whether data is wanted instead of text.
+func (d dataFlags) wanted() bool { return *d.json || *d.template != "" }
+
+// check refuses to do both.
+func (d dataFlags) check(c *call) error {
+	if *d.json && *d.template != "" {
+		return c.usagef("-json and -t cannot both be given")
+	}
+	return nil
+}
+
+// write writes v as was asked.
+func (d dataFlags) write(c *call, v any) error {
+	if *d.json {
+		return c.json(v)
+	}
+	t, err := template.New("-t").Option("missingkey=default").Parse(*d.template)
+	if err != nil {
+		return c.usagef("-t: %s", templateFault(err))
+	}
+	var out strings.Builder
+	if err := t.Execute(&out, plain(reflect.ValueOf(v))); err != nil {
+		return c.usagef("-t: %s", templateFault(err))
+	}
+	_, err = fmt.Fprintln(c.Out, out.String())
+	return err
+}
+
+// json writes a value as indented JSON.
+func (c *call) json(v any) error {
+	enc := json.NewEncoder(c.Out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "    ")
+	return enc.Encode(v)
+}
+
+var noField = regexp.MustCompile(`can't evaluate field (\w+)`)
+
+// templateFault is what is wrong with a template. The library would show the
+// whole type of what has no such field.
+func templateFault(err error) string {
+	if m := noField.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Sprintf("there is no field %q here; -json shows those there are", m[1])
+	}
+	return strings.TrimPrefix(err.Error(), "template: ")
+}
+
+// plain returns v as templates that were written for Nomad's command line
+// expect it: IDs and statuses are strings, which they compare with strings;
+// times and durations are Go's; numbers are int64 or float64. Structs stay
+// structs, so that a field that does not exist is an error.
+func plain(v reflect.Value) any {
+	if !v.IsValid() {
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return nil
+		}
+		return plain(v.Elem())
+	}
+	switch x := v.Interface().(type) {
+	case time.Time, time.Duration, []byte:
+		return x
+	case berth.UID:
+		return x.Text('j')
+	case encoding.TextMarshaler:
+		text, _ := x.MarshalText()
+		return string(text)
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		return plainStruct(v)
+	case reflect.Map:
+		return plainMap(v)
+	case reflect.Slice, reflect.Array:
+		out := make([]any, v.Len())
+		for i := range out {
+			out[i] = plain(v.Index(i))
+		}
+		return out
+	case reflect.String:
+		return v.String()
+	case reflect.Bool:
+		return v.Bool()
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return v.Int()
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return int64(v.Uint())
+	case reflect.Float32, reflect.Float64:
+		return v.Float()
+	}
+	return v.Interface()
+}
+
+func plainMap(v reflect.Value) any {
+	if v.Type().Elem().Kind() == reflect.String { // a key that is not there is then ""
+		return v.Interface()
+	}
+	out := make(map[string]any, v.Len())
+	for it := v.MapRange(); it.Next(); {
+		out[fmt.Sprint(plain(it.Key()))] = plain(it.Value())
+	}
+	return out
+}
+
+var plainTypes sync.Map // reflect.Type → reflect.Type
+
+// plainStruct copies a struct into one of the same fields that hold anything.
+func plainStruct(v reflect.Value) any {
+	fields := visible(v.Type())
+	t, ok := plainTypes.Load(v.Type())
+	if !ok {
+		list := make([]reflect.StructField, len(fields))
+		for i, f := range fields {
+			list[i] = reflect.StructField{Name: f.Name, Type: reflect.TypeFor[any]()}
+		}
+		t, _ = plainTypes.LoadOrStore(v.Type(), reflect.StructOf(list))
+	}
+	out := reflect.New(t.(reflect.Type)).Elem()
+	for i, f := range fields {
+		x, err := v.FieldByIndexErr(f.Index)
+		if err != nil {
+			continue // below a nil pointer
+		}
+		if p := plain(x); p != nil {
+			out.Field(i).Set(reflect.ValueOf(p))
+		}
+	}
+	return out.Interface()
+}
+
+// visible are the fields of a struct that JSON shows.
+func visible(t reflect.Type) (out []reflect.StructField) {
+	seen := map[string]bool{}
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous || !f.IsExported() || f.Tag.Get("json") == "-" || seen[f.Name] {
+			continue
+		}
+		seen[f.Name] = true
+		out = append(out, f)
+	}
+	return out
+}

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func evalStatusCommand() *command {
+	return &command{
+		name: "eval status", args: "<evaluation>", synopsis: "Show what was decided about a job, when, and what found no place", min: 1, max: 1,
+		help: `Shows an evaluation, named by its ID or the beginning of it: why it exists, how far it is, how long each step took,
+which evaluations belong to it, what it placed, and what found no place and why.
+
+With -monitor, follows it until it has ended; then the exit code is 0 if all went well, 2 if something found no place, and 1
+for anything else.`,
+		setup: func(f *flags) action {
+			s := evalStatus{
+				data:    f.data(),
+				monitor: f.Bool("monitor", "Follow the evaluation until it has ended."),
+				verbose: f.Bool("verbose", "Show IDs in full and times instead of ages."),
+			}
+			f.UnbuiltBool("ui")
+			return s.run
+		},
+	}
+}
+
+type evalStatus struct {
+	data             dataFlags
+	monitor, verbose *bool
+}
+
+func (s evalStatus) run(ctx context.Context, c *call) error {
+	if err := s.data.check(c); err != nil {
+		return err
+	}
+	e, err := c.findEval(ctx, c.args[0])
+	switch {
+	case err != nil:
+		return err
+	case *s.monitor && s.data.wanted():
+		return c.usagef("-monitor shows no data; leave out -json and -t")
+	case *s.monitor:
+		return c.monitor(ctx, e.ID, monitorOptions{verbose: *s.verbose, job: e.JobID, namespace: e.Namespace})
+	case s.data.wanted():
+		return s.data.write(c, e)
+	}
+	allocs, _, err := client.Call(ctx, c.client, op.EvalAllocs, op.EvalRef{EvalID: e.ID.String()})
+	if err != nil {
+		return err
+	}
+	p := c.page()
+	s.overview(c, p, &e)
+	s.timeline(p, &e)
+	if len(allocs) > 0 {
+		p.heading("Placed Allocations")
+		p.table(c.jobAllocRows(allocs, *s.verbose))
+	}
+	s.failures(c, p, &e)
+	return c.show(p)
+}
+
+func (s evalStatus) overview(c *call, p *page, e *op.Eval) {
+	id := func(id berth.EvalID) string { return shortOr(id.String(), *s.verbose, none) }
+	kv := []string{
+		"ID", id(e.ID),
+		"Create Time", c.when(e.CreateTime, *s.verbose),
+		"Modify Time", c.when(e.ModifyTime, *s.verbose),
+		"Status", e.Status,
+	}
+	if e.QuasiStatus != "" {
+		kv = append(kv, "Quasi Status", e.QuasiStatus)
+	}
+	kv = append(kv,
+		"Status Description", or(e.StatusDescription, e.Status),
+		"Type", e.Type,
+		"TriggeredBy", e.TriggeredBy,
+		"Cause", s.cause(e.Cause),
+		"Job ID", string(e.JobID),
+		"Namespace", e.Namespace,
+		"Priority", strconv.Itoa(e.Priority),
+		"Placement Failures", placementFailures(e),
+		"Previous Eval", id(e.PreviousEval),
+		"Next Eval", id(e.NextEval),
+		"Blocked Eval", id(e.BlockedEval),
+	)
+	if !e.NodeID.IsZero() {
+		kv = append(kv, "Node ID", short(e.NodeID.String(), *s.verbose))
+	}
+	if !e.DeploymentID.IsZero() {
+		kv = append(kv, "Deployment ID", short(e.DeploymentID.String(), *s.verbose))
+	}
+	if !e.WaitUntil.IsZero() {
+		kv = append(kv, "Wait Until", stamp(e.WaitUntil))
+	}
+	p.pairs(kv...)
+}
+
+// cause is the thing that an evaluation came from. IDs are shortened, names
+// are not.
+func (s evalStatus) cause(c berth.Cause) string {
+	if _, err := berth.ParseID[struct{}](c.ID); err == nil {
+		c.ID = short(c.ID, *s.verbose)
+	}
+	return or(c.String(), none)
+}
+
+// timeline shows each step that was begun, and how long it took, or has taken
+// if it goes on.
+func (s evalStatus) timeline(p *page, e *op.Eval) {
+	steps := steps(e)
+	if len(steps) == 0 {
+		return
+	}
+	rows := [][]string{{"Step", "Since", "Took"}}
+	for _, st := range steps {
+		length := "goes on"
+		if st.to > 0 {
+			length = took(time.Duration(st.to - st.from))
+		}
+		rows = append(rows, []string{st.name, time.Unix(0, st.from).Local().Format("2006-01-02T15:04:05.000Z07:00"), length})
+	}
+	p.heading("Timeline")
+	p.table(rows)
+	if t := e.Timeline; t.Deliveries > 1 || t.Refused > 0 {
+		p.linef("Given to a scheduler %s; %s refused in part or whole", times(t.Deliveries), plural(t.Refused, "plan"))
+	}
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.Itoa(n) + " times"
+}
+
+// step is a part of an evaluation's life; to is 0 while it goes on.
+type step struct {
+	name     string
+	from, to int64 // ns since 1970
+}
+
+type station struct {
+	name string
+	at   int64
+}
+
+// steps cuts an evaluation's life at the stations that it has passed.
+func steps(e *op.Eval) (out []step) {
+	t := e.Timeline
+	end := int64(0)
+	if terminal(e.Status) {
+		end = e.ModifyTime
+	}
+	stations := []station{{"created", e.CreateTime}, {"queued", t.Enqueued}, {"scheduling", t.Dequeued}, {"scheduling again", t.Planned}, {"applying", t.Applied}, {"", end}}
+	if e.Status == berth.EvalBlocked {
+		stations = []station{{"blocked", e.CreateTime}}
+	}
+	for _, s := range stations {
+		if s.at <= 0 || s.name == "scheduling again" && t.Refused == 0 || s.name == "applying" && end > 0 && end <= s.at {
+			continue // it was not there, or was over at once
+		}
+		if n := len(out); n > 0 {
+			out[n-1].to = max(s.at, out[n-1].from) // clocks of two servers may differ
+		}
+		if s.name != "" {
+			out = append(out, step{name: s.name, from: s.at})
+		}
+	}
+	return out
+}
+
+func (s evalStatus) failures(c *call, p *page, e *op.Eval) {
+	if failed := failedGroups(e); len(failed) > 0 {
+		p.heading("==> Failed Placements")
+		for _, g := range failed {
+			p.linef("%s", g.head)
+			for _, l := range g.lines {
+				p.linef("  %s", l)
+			}
+		}
+	}
+	switch {
+	case !terminal(e.Status):
+		p.gap()
+		p.linef("%s", c.waiting(e, *s.verbose))
+	case !e.BlockedEval.IsZero():
+		p.gap()
+		p.linef("Evaluation %q waiting for additional capacity to place remainder", short(e.BlockedEval.String(), *s.verbose))
+	}
+}

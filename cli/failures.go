@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/op"
+)
+
+// Why something found no place, in lines that a person reads from top to
+// bottom: numbers first, then what was ruled out before numbers counted.
+
+// failedGroups explains each group of an evaluation that found no place.
+func failedGroups(e *op.Eval) (out []failedGroup) {
+	for _, name := range slices.Sorted(maps.Keys(e.FailedTGAllocs)) {
+		m := e.FailedTGAllocs[name]
+		if m == nil {
+			m = &berth.AllocMetric{}
+		}
+		out = append(out, failedGroup{
+			head:  fmt.Sprintf("Task Group %q (failed to place %s):", name, plural(m.CoalescedFailures+1, "allocation")),
+			name:  name,
+			lines: reasons(m),
+		})
+	}
+	return out
+}
+
+type failedGroup struct {
+	name, head string
+	lines      []string
+}
+
+// reasons says what was missing where.
+func reasons(m *berth.AllocMetric) (out []string) {
+	add := func(format string, args ...any) { out = append(out, "* "+fmt.Sprintf(format, args...)) }
+	for _, s := range m.Shortages {
+		add("%s: %s", plural(s.Nodes, "node"), shortage(s))
+	}
+	told := len(m.Shortages) > 0
+	for _, d := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
+		if !told {
+			add("Dimension %q exhausted on %d nodes", d, m.DimensionExhausted[d])
+		}
+	}
+	for _, c := range most(m.ClassFiltered) {
+		add("Class %q filtered %d nodes", c, m.ClassFiltered[c])
+	}
+	for _, c := range most(m.ConstraintFiltered) {
+		add("Constraint %q filtered %d nodes", c, m.ConstraintFiltered[c])
+	}
+	if len(out) == 0 {
+		out = append(out, "* "+noNodes(m))
+	}
+	return out
+}
+
+// shortage is what ran out, with the numbers.
+func shortage(s berth.Shortage) string {
+	if s.Holder != "" {
+		return fmt.Sprintf("%s wanted, held by %s", s.Dimension, s.Holder)
+	}
+	if s.Unit == "" {
+		return fmt.Sprintf("%s %d wanted, %d free", s.Dimension, s.Wanted, s.Free)
+	}
+	return fmt.Sprintf("%s %d %s wanted, %d free", s.Dimension, s.Wanted, s.Unit, s.Free)
+}
+
+// noNodes says why there was nothing to look at.
+func noNodes(m *berth.AllocMetric) string {
+	ready := 0
+	for _, n := range m.NodesAvailable {
+		ready += n
+	}
+	pool := or(m.NodePool, berth.DefaultNodePool)
+	switch {
+	case ready == 0:
+		return "No nodes were eligible for evaluation: none is ready"
+	case m.NodesInPool == 0:
+		return fmt.Sprintf("No nodes were eligible for evaluation: none of the %d that are ready is in node pool %q", ready, pool)
+	}
+	return fmt.Sprintf("No nodes were eligible for evaluation, of %d that are ready", ready)
+}
+
+// most are the keys of counts, the largest count first.
+func most(counts map[string]int) []string {
+	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+	})
+}
+
+// helps says which change would let something be placed.
+func helps(e *op.Eval) string {
+	room, fit := false, false
+	for _, m := range e.FailedTGAllocs {
+		if m == nil {
+			continue
+		}
+		room = room || m.NodesExhausted > 0
+		fit = fit || m.NodesFiltered > 0
+	}
+	switch {
+	case room && fit:
+		return "when a node has room again, or one joins or changes so that it meets the constraints"
+	case room:
+		return "when a node has room again, or another joins"
+	case fit:
+		return "when a node joins or changes so that it meets the constraints"
+	}
+	return "when a node is ready"
+}
+
+// waiting says why an open evaluation has not ended, and until when.
+func (c *call) waiting(e *op.Eval, verbose bool) string {
+	id, since := short(e.ID.String(), verbose), c.ago(time.Unix(0, e.CreateTime))
+	switch {
+	case e.Status == berth.EvalBlocked:
+		return fmt.Sprintf("Evaluation %q waiting for additional capacity to place remainder, created %s: tried again %s", id, since, helps(e))
+	case !e.WaitUntil.IsZero() && e.WaitUntil.After(c.Now()):
+		return fmt.Sprintf("Evaluation %q (%s) delayed until %s, %s", id, e.TriggeredBy, stamp(e.WaitUntil), c.ago(e.WaitUntil))
+	case e.QuasiStatus != "":
+		return fmt.Sprintf("Evaluation %q (%s) is %s, created %s", id, e.TriggeredBy, e.QuasiStatus, since)
+	}
+	return fmt.Sprintf("Evaluation %q (%s) waits for a scheduler, created %s", id, e.TriggeredBy, since)
+}

@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+// Things are named by the whole of their ID or by the beginning of it, as long
+// as one thing alone begins so.
+
+// fullID is the length of an ID.
+const fullID = 36
+
+// candidates is how many of those that match are listed.
+const candidates = 50
+
+// ambiguous is the error of a beginning that several things share: a sentence
+// and the list of them.
+func ambiguous(what, prefix string, rows [][]string) error {
+	more := ""
+	if n := len(rows) - 1; n > candidates {
+		rows = rows[:candidates+1]
+		more = "\n(and more)"
+	}
+	return berth.Errorf(berth.Invalid, "Prefix matched multiple %s: %q\n\n%s%s", what, prefix, align(rows), more)
+}
+
+// telling is how many characters of IDs that share a beginning tell them
+// apart in a list.
+func telling(prefix, id string) string {
+	if len(prefix) >= shortID {
+		return id
+	}
+	return short(id, false)
+}
+
+// prefixOf checks the beginning of an ID.
+func prefixOf(what, text string) error {
+	if _, err := berth.ParseIDPrefix(text); err != nil {
+		return berth.Errorf(berth.Invalid, "%q is not the ID of an %s, nor the beginning of one: IDs are hexadecimal digits, with dashes after the 8th, 12th, 16th and 20th", text, what)
+	}
+	return nil
+}
+
+func (c *call) notFound(what, text, list string) error {
+	in := ""
+	if c.config.Namespace != "" && c.config.Namespace != berth.AllNamespaces && what != "node" {
+		in = fmt.Sprintf(" in namespace %q", c.config.Namespace)
+	}
+	return berth.Errorf(berth.NotFound, "No %s with ID or prefix %q found%s; see %q", what, text, in, c.Name+" "+list)
+}
+
+// findAlloc returns the allocation whose ID is or begins with text.
+func (c *call) findAlloc(ctx context.Context, text string) (a op.Alloc, err error) {
+	if len(text) != fullID {
+		found, err := c.allocsWith(ctx, text)
+		if err != nil {
+			return a, err
+		}
+		switch len(found) {
+		case 0:
+			return a, c.notFound("allocation", text, "job status <job>")
+		case 1:
+			text = found[0].ID.String()
+		default:
+			return a, ambiguous("allocations", text, allocRows(text, found))
+		}
+	}
+	a, _, err = client.Call(ctx, c.client, op.ReadAlloc, op.AllocRef{AllocID: text})
+	if berth.KindOf(err) == berth.NotFound {
+		err = c.notFound("allocation", text, "job status <job>")
+	}
+	return a, err
+}
+
+func (c *call) allocsWith(ctx context.Context, prefix string) ([]op.AllocStub, error) {
+	if err := prefixOf("allocation", prefix); err != nil {
+		return nil, err
+	}
+	found, _, err := client.Call(ctx, c.client, op.ListAllocs, op.AllocsQuery{Query: op.Query{
+		Prefix: prefix, Namespace: c.config.anySpace(), PerPage: candidates + 1,
+	}})
+	return found, err
+}
+
+func allocRows(prefix string, list []op.AllocStub) [][]string {
+	rows := [][]string{{"ID", "Eval ID", "Job ID", "Task Group", "Desired Status", "Client Status"}}
+	for _, a := range list {
+		rows = append(rows, []string{
+			telling(prefix, a.ID.String()), a.EvalID.Short(), string(a.JobID), a.TaskGroup, a.DesiredStatus.String(), a.ClientStatus.String(),
+		})
+	}
+	return rows
+}
+
+// findEval returns the evaluation whose ID is or begins with text.
+func (c *call) findEval(ctx context.Context, text string) (e op.Eval, err error) {
+	if len(text) != fullID {
+		found, err := c.evalsWith(ctx, text)
+		if err != nil {
+			return e, err
+		}
+		switch len(found) {
+		case 0:
+			return e, c.notFound("evaluation", text, "eval list")
+		case 1:
+			return found[0], nil
+		default:
+			return e, ambiguous("evaluations", text, evalRows(found, func(id berth.EvalID) string { return telling(text, id.String()) }))
+		}
+	}
+	e, _, err = client.Call(ctx, c.client, op.ReadEval, op.EvalRef{EvalID: text})
+	if berth.KindOf(err) == berth.NotFound {
+		err = c.notFound("evaluation", text, "eval list")
+	}
+	return e, err
+}
+
+func (c *call) evalsWith(ctx context.Context, prefix string) ([]op.Eval, error) {
+	if err := prefixOf("evaluation", prefix); err != nil {
+		return nil, err
+	}
+	found, _, err := client.Call(ctx, c.client, op.ListEvals, op.EvalsQuery{Query: op.Query{
+		Prefix: prefix, Namespace: c.config.anySpace(), PerPage: candidates + 1,
+	}})
+	return found, err
+}
+
+// findNode returns the node whose ID is or begins with text, or that is called
+// so.
+func (c *call) findNode(ctx context.Context, text string) (n op.Node, err error) {
+	if len(text) != fullID {
+		found, err := c.nodesWith(ctx, text)
+		if err == nil && len(found) == 0 {
+			found, _, err = client.Call(ctx, c.client, op.ListNodes, op.NodesQuery{Query: op.Query{
+				Filter: "Name == " + strconv.Quote(text), PerPage: candidates + 1,
+			}})
+		}
+		if err != nil {
+			return n, err
+		}
+		switch len(found) {
+		case 0:
+			return n, c.notFound("node", text, "node status")
+		case 1:
+			text = found[0].ID.String()
+		default:
+			rows := [][]string{{"ID", "Node Pool", "DC", "Name", "Class", "Drain", "Eligibility", "Status"}}
+			for _, n := range found {
+				rows = append(rows, nodeRow(n, telling(text, n.ID.String())))
+			}
+			return n, ambiguous("nodes", text, rows)
+		}
+	}
+	n, _, err = client.Call(ctx, c.client, op.ReadNode, op.NodeRef{NodeID: text})
+	if berth.KindOf(err) == berth.NotFound {
+		err = c.notFound("node", text, "node status")
+	}
+	return n, err
+}
+
+// nodesWith returns the nodes whose IDs begin with prefix, none if no ID
+// can.
+func (c *call) nodesWith(ctx context.Context, prefix string) ([]op.NodeStub, error) {
+	if _, err := berth.ParseIDPrefix(prefix); err != nil {
+		return nil, nil
+	}
+	found, _, err := client.Call(ctx, c.client, op.ListNodes, op.NodesQuery{Query: op.Query{Prefix: prefix, PerPage: candidates + 1}})
+	return found, err
+}
+
+// findJob returns the job whose ID is or begins with text. exact says that it
+// is the whole ID.
+func (c *call) findJob(ctx context.Context, text string) (j op.Job, exact bool, err error) {
+	if text == "" {
+		return j, false, berth.Errorf(berth.Invalid, "the ID of the job is empty; see %q", c.Name+" job status")
+	}
+	found, err := c.jobsWith(ctx, text)
+	if err != nil {
+		return j, false, err
+	}
+	var whole []op.JobStub
+	for _, s := range found {
+		if string(s.ID) == text {
+			whole = append(whole, s)
+		}
+	}
+	if exact = len(whole) > 0; exact {
+		found = whole
+	}
+	switch len(found) {
+	case 0:
+		return j, false, berth.Errorf(berth.NotFound, "No job with ID or prefix %q found in %s; see %q",
+			text, spaceName(c.config.space()), c.Name+" job status")
+	case 1:
+		j, _, err = client.Call(ctx, c.client, op.ReadJob, op.JobRef{JobID: string(found[0].ID), Query: op.Query{Namespace: found[0].Namespace}})
+		return j, exact, err
+	}
+	return j, false, ambiguous("jobs", text, c.jobRows(found))
+}
+
+func (c *call) jobsWith(ctx context.Context, prefix string) ([]op.JobStub, error) {
+	q := op.Query{Prefix: prefix, PerPage: candidates + 1}
+	if c.config.space() == berth.AllNamespaces {
+		q.PerPage = 0 // the job of just this ID may come late in the list
+	}
+	found, _, err := client.Call(ctx, c.client, op.ListJobs, op.JobsQuery{Query: q})
+	return found, err
+}
+
+func spaceName(ns string) string {
+	if ns == berth.AllNamespaces {
+		return "any namespace"
+	}
+	return "namespace " + strconv.Quote(ns)
+}
+
+// of is the query for things of a job.
+func of(j *op.Job) op.Query { return op.Query{Namespace: j.Namespace} }
+
+// paged says on a page how to get the next one.
+func (c *call) paged(p *page, token string) {
+	if token == "" {
+		return
+	}
+	p.gap()
+	p.linef("Results have been paginated. To get the next page run:")
+	p.gap()
+	p.linef("%s %s%s -page-token %s", c.Name, c.command.name, c.again("page-token", "token"), token)
+}
+
+// again is how the command was called, without some of its flags.
+func (c *call) again(without ...string) string {
+	var b strings.Builder
+	c.flags.Visit(func(g *flag.Flag) {
+		if slices.Contains(without, g.Name) {
+			return
+		}
+		fmt.Fprintf(&b, " -%s", g.Name)
+		if v, ok := g.Value.(interface{ IsBoolFlag() bool }); !ok || !v.IsBoolFlag() {
+			b.WriteString(" " + quoted(g.Value.String()))
+		}
+	})
+	return b.String()
+}
+
+// quoted is a word as a shell takes it.
+func quoted(s string) string {
+	plain := strings.IndexFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+,=", r)
+	}) < 0
+	if plain && s != "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

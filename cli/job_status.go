@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func jobStatusCommand() *command {
+	return &command{
+		name: "job status", args: "[job]", synopsis: "List jobs, or show how one fares and why it waits", max: 1,
+		help: `Without an argument, lists all jobs. With the ID of a job or the beginning of one, shows the job: how the allocations of each
+group fare, what found no place and why, what it waits for and since when, and its allocations.`,
+		setup: func(f *flags) action {
+			s := jobStatus{
+				data:      f.data(),
+				short:     f.Bool("short", "Show the job alone, without what belongs to it."),
+				evals:     f.Bool("evals", "Show the job's evaluations, too."),
+				allAllocs: f.Bool("all-allocs", "Show allocations of earlier jobs of the same ID, too."),
+				verbose:   f.Bool("verbose", "Show IDs in full and times instead of ages."),
+			}
+			f.UnbuiltBool("ui")
+			return s.run
+		},
+	}
+}
+
+type jobStatus struct {
+	data                             dataFlags
+	short, evals, allAllocs, verbose *bool
+}
+
+// jobData is what -json shows of a job.
+type jobData struct {
+	Job         op.Job
+	Summary     op.JobSummary
+	Allocations []op.AllocStub
+	Evaluations []op.Eval
+}
+
+func (s jobStatus) run(ctx context.Context, c *call) error {
+	if err := s.data.check(c); err != nil {
+		return err
+	}
+	if len(c.args) == 0 {
+		return s.list(ctx, c)
+	}
+	j, _, err := c.findJob(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	d := jobData{Job: j}
+	if !*s.short || s.data.wanted() {
+		if err := s.load(ctx, c, &d); err != nil {
+			return err
+		}
+	}
+	if s.data.wanted() {
+		return s.data.write(c, []jobData{d})
+	}
+	p := c.page()
+	s.overview(p, &d.Job)
+	if !*s.short {
+		s.rest(c, p, &d)
+	}
+	return c.show(p)
+}
+
+func (s jobStatus) load(ctx context.Context, c *call, d *jobData) (err error) {
+	ref := op.JobRef{JobID: string(d.Job.ID), Query: of(&d.Job)}
+	if d.Summary, _, err = client.Call(ctx, c.client, op.ReadSummary, ref); err != nil {
+		return err
+	}
+	if d.Evaluations, _, err = client.Call(ctx, c.client, op.JobEvals, ref); err != nil {
+		return err
+	}
+	d.Allocations, _, err = client.Call(ctx, c.client, op.JobAllocs, op.JobAllocsQuery{JobID: ref.JobID, All: *s.allAllocs, Query: ref.Query})
+	return err
+}
+
+func (s jobStatus) list(ctx context.Context, c *call) error {
+	list, _, err := client.Call(ctx, c.client, op.ListJobs, op.JobsQuery{})
+	if err != nil {
+		return err
+	}
+	if s.data.wanted() {
+		return s.data.write(c, list)
+	}
+	p := c.page()
+	if len(list) == 0 {
+		p.linef("No running jobs")
+	} else {
+		p.table(c.jobRows(list))
+	}
+	return c.show(p)
+}
+
+// jobRows lists jobs, with their namespaces if they may differ.
+func (c *call) jobRows(list []op.JobStub) [][]string {
+	everywhere := c.config.space() == berth.AllNamespaces
+	rows := [][]string{{"ID", "Type", "Priority", "Status", "Submit Date"}}
+	for _, j := range list {
+		rows = append(rows, []string{string(j.ID), j.Type, strconv.Itoa(j.Priority), jobState(j.Status, j.Stop), at(j.SubmitTime)})
+	}
+	if everywhere {
+		for i := range rows {
+			ns := "Namespace"
+			if i > 0 {
+				ns = list[i-1].Namespace
+			}
+			rows[i] = slices.Insert(rows[i], 1, ns)
+		}
+	}
+	return rows
+}
+
+func jobState(status string, stopped bool) string {
+	if stopped {
+		return status + " (stopped)"
+	}
+	return status
+}
+
+func (s jobStatus) overview(p *page, j *op.Job) {
+	kv := []string{
+		"ID", string(j.ID),
+		"Name", j.Name,
+		"Submit Date", at(j.SubmitTime),
+		"Type", j.Type,
+		"Priority", strconv.Itoa(j.Priority),
+		"Datacenters", strings.Join(j.Datacenters, ","),
+		"Namespace", j.Namespace,
+		"Node Pool", j.NodePool,
+		"Status", jobState(j.Status, j.Stop),
+		"Periodic", strconv.FormatBool(j.Periodic != nil),
+		"Parameterized", strconv.FormatBool(j.ParameterizedJob != nil),
+	}
+	if *s.verbose {
+		kv = append(kv, "Version", strconv.FormatUint(j.Version, 10), "Modify Index", strconv.FormatUint(j.JobModifyIndex, 10), "UID", j.UID)
+	}
+	p.pairs(kv...)
+}
+
+func (s jobStatus) rest(c *call, p *page, d *jobData) {
+	p.heading("Summary")
+	p.table(summaryRows(&d.Summary))
+	slices.SortFunc(d.Evaluations, func(a, b op.Eval) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
+	if *s.evals {
+		p.heading("Evaluations")
+		if len(d.Evaluations) == 0 {
+			p.linef("No evaluations")
+		} else {
+			rows := evalRows(d.Evaluations, func(id berth.EvalID) string { return short(id.String(), *s.verbose) })
+			for i := range rows {
+				rows[i] = slices.Delete(rows[i], 3, 4) // the job
+			}
+			p.table(rows)
+		}
+	}
+	s.failure(c, p, d)
+	s.rescheduling(c, p, d)
+	p.heading("Allocations")
+	if len(d.Allocations) == 0 {
+		p.linef("No allocations placed")
+		return
+	}
+	p.table(c.jobAllocRows(d.Allocations, *s.verbose))
+}
+
+func summaryRows(sum *op.JobSummary) [][]string {
+	rows := [][]string{{"Task Group", "Queued", "Starting", "Running", "Failed", "Complete", "Lost", "Unknown"}}
+	for _, name := range slices.Sorted(maps.Keys(sum.Summary)) {
+		g := sum.Summary[name]
+		row := []string{name}
+		for _, n := range []int{g.Queued, g.Starting, g.Running, g.Failed, g.Complete, g.Lost, g.Unknown} {
+			row = append(row, strconv.Itoa(n))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// failure shows what found no place at the last decision, and every evaluation
+// that is still open. Evaluations are newest first.
+func (s jobStatus) failure(c *call, p *page, d *jobData) {
+	if f := lastFailure(d.Evaluations); f != nil {
+		p.heading("Placement Failure")
+		for _, g := range failedGroups(f) {
+			p.linef("Task Group %q:", g.name)
+			for _, l := range g.lines {
+				p.linef("  %s", l)
+			}
+		}
+	}
+	var open []string
+	for i := range d.Evaluations {
+		if e := &d.Evaluations[i]; !terminal(e.Status) && !follows(e, d.Allocations) {
+			open = append(open, c.waiting(e, *s.verbose))
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	p.heading("Waiting")
+	for _, l := range open {
+		p.linef("%s", l)
+	}
+}
+
+// lastFailure is the evaluation whose failures are those of the job as it
+// is: the blocked one, or else the newest that ended. Nil if that placed
+// everything.
+func lastFailure(evals []op.Eval) *op.Eval {
+	for i := range evals {
+		if e := &evals[i]; e.Status == berth.EvalBlocked && len(e.FailedTGAllocs) > 0 {
+			return e
+		}
+	}
+	for i := range evals {
+		if e := &evals[i]; e.Status == berth.EvalComplete || e.Status == berth.EvalFailed {
+			if len(e.FailedTGAllocs) > 0 {
+				return e
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// follows says whether an evaluation waits to replace an allocation.
+func follows(e *op.Eval, list []op.AllocStub) bool {
+	return slices.ContainsFunc(list, func(a op.AllocStub) bool { return a.FollowupEvalID == e.ID })
+}
+
+// rescheduling shows when failed allocations will be replaced.
+func (s jobStatus) rescheduling(c *call, p *page, d *jobData) {
+	rows := [][]string{{"Task Group", "Eval ID", "Eval Time"}}
+	for i := range d.Evaluations {
+		e := &d.Evaluations[i]
+		if terminal(e.Status) || e.WaitUntil.IsZero() {
+			continue
+		}
+		groups := map[string]bool{}
+		for _, a := range d.Allocations {
+			if a.FollowupEvalID == e.ID {
+				groups[a.TaskGroup] = true
+			}
+		}
+		for _, g := range slices.Sorted(maps.Keys(groups)) {
+			rows = append(rows, []string{g, short(e.ID.String(), *s.verbose), c.when(e.WaitUntil.UnixNano(), *s.verbose)})
+		}
+	}
+	if len(rows) > 1 {
+		p.heading("Future Rescheduling Attempts")
+		p.table(rows)
+	}
+}
+
+// jobAllocRows lists allocations, newest first.
+func (c *call) jobAllocRows(list []op.AllocStub, verbose bool) [][]string {
+	slices.SortStableFunc(list, func(a, b op.AllocStub) int {
+		return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), strings.Compare(a.Name, b.Name))
+	})
+	rows := [][]string{{"ID", "Node ID", "Task Group", "Version", "Desired", "Status", "Created", "Modified"}}
+	if verbose {
+		rows[0] = []string{"ID", "Eval ID", "Node ID", "Node Name", "Task Group", "Version", "Desired", "Status", "Created", "Modified"}
+	}
+	for _, a := range list {
+		row := []string{short(a.ID.String(), verbose)}
+		if verbose {
+			row = append(row, a.EvalID.String())
+		}
+		row = append(row, short(a.NodeID.String(), verbose))
+		if verbose {
+			row = append(row, a.NodeName)
+		}
+		rows = append(rows, append(row, a.TaskGroup, strconv.FormatUint(a.JobVersion, 10), a.DesiredStatus.String(), a.ClientStatus.String(),
+			c.when(a.CreateTime, verbose), c.when(a.ModifyTime, verbose)))
+	}
+	return rows
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func jobStopCommand() *command {
+	return &command{
+		name: "job stop", args: "<job>...", synopsis: "Stop jobs, and forget them if asked to", min: 1, max: -1,
+		help: `Stops jobs, each named by its ID or the beginning of it, and follows the evaluation until it has been decided which
+allocations stop. The agents then stop them; "job status" shows how far they are.
+
+A stopped job can still be looked at. With -purge it is forgotten at once, and only if it is still the job that this
+command found: one that was registered anew under the same ID in the meantime is left alone.
+
+A person at a terminal is asked first if a job is named by a part of its ID or is to be forgotten. Without a terminal,
+part of an ID is refused unless -yes is given.`,
+		setup: func(f *flags) action {
+			s := jobStop{
+				detach:   f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				verbose:  f.Bool("verbose", "Show IDs in full."),
+				purge:    f.Bool("purge", "Forget the job, too."),
+				yes:      f.Bool("yes", "Do not ask."),
+				global:   f.Bool("global", "Stop a job of several regions in all of them. Of no effect on a job of one region."),
+				noDelay:  f.Bool("no-shutdown-delay", "Do not wait for the shutdown_delay of groups and tasks."),
+				priority: f.Int("eval-priority", 0, "The `priority` of the evaluation, 1 to 100; 0 is the job's."),
+			}
+			return s.run
+		},
+	}
+}
+
+type jobStop struct {
+	detach, verbose, purge, yes, global, noDelay *bool
+	priority                                     *int
+}
+
+// run stops one job after the other, and goes on with the next if one cannot
+// be stopped.
+func (s *jobStop) run(ctx context.Context, c *call) error {
+	var failed error
+	for _, text := range c.args {
+		if err := s.stop(ctx, c, text); err != nil {
+			if len(c.args) == 1 || ctx.Err() != nil {
+				return err
+			}
+			if _, quiet := errors.AsType[exit](err); !quiet {
+				fmt.Fprintln(c.Err, "Error: "+clean(c.explain(ctx, c.config.advise(err))))
+			}
+			failed = exit(exitError)
+		}
+	}
+	return failed
+}
+
+func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
+	j, exact, err := c.findJob(ctx, text)
+	if err != nil {
+		return err
+	}
+	if err := s.confirm(c, &j, text, exact); err != nil {
+		return err
+	}
+	in := op.StopJob{
+		JobID: string(j.ID), Purge: *s.purge, Global: *s.global, EvalPriority: *s.priority, NoShutdownDelay: *s.noDelay,
+		Write: op.Write{Namespace: j.Namespace},
+	}
+	if *s.purge {
+		in.UID = j.UID // what was seen is forgotten, and nothing else
+	}
+	out, _, err := client.Call(ctx, c.client, op.Stop, in)
+	if err != nil {
+		return err
+	}
+	if out.EvalID.IsZero() {
+		return nil
+	}
+	if *s.detach {
+		_, err := fmt.Fprintln(c.Out, out.EvalID)
+		return err
+	}
+	return c.monitor(ctx, out.EvalID, monitorOptions{verbose: *s.verbose, job: j.ID, namespace: j.Namespace})
+}
+
+// confirm asks before something is stopped that may not be meant.
+func (s *jobStop) confirm(c *call, j *op.Job, text string, exact bool) error {
+	if *s.yes || exact && !(*s.purge && c.Terminal) {
+		return nil
+	}
+	if !c.Terminal {
+		return berth.Errorf(berth.Invalid, "%q is not the whole ID of job %q; give it in full, or -yes", text, j.ID)
+	}
+	deed := "stop"
+	if *s.purge {
+		deed = "stop and forget"
+	}
+	yes, err := c.ask(fmt.Sprintf("Are you sure you want to %s job %q in namespace %q?", deed, clean(string(j.ID)), clean(j.Namespace)))
+	if err == nil && !yes {
+		err = berth.Errorf(berth.Invalid, "job %q is left as it is", j.ID)
+	}
+	return err
+}

@@ -1,0 +1,321 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+// monitorOptions say what a monitor waits for beside the end of the
+// evaluation.
+type monitorOptions struct {
+	verbose   bool
+	settle    bool // wait until what was placed runs, or for a batch job was started
+	job       berth.JobID
+	namespace string
+}
+
+// patience is how long a monitor goes on asking while nobody can answer: a
+// leader is being elected, or the agent starts again.
+const (
+	patience   = 60 * time.Second
+	retryPause = time.Second
+	longPoll   = 60 * time.Second
+	eachLook   = time.Second // on a terminal, where the line below is kept fresh
+)
+
+// monitor follows an evaluation and those that come of it.
+type monitor struct {
+	*call
+	options  monitorOptions
+	seen     *watched
+	progress *progress
+	began    time.Time
+}
+
+// monitor shows what becomes of an evaluation until there is nothing more to
+// wait for. It returns exit(exitUnplaced) if something found no place.
+func (c *call) monitor(ctx context.Context, id berth.EvalID, o monitorOptions) error {
+	m := &monitor{
+		call: c, options: o, seen: newWatched(o.verbose), began: c.Now(),
+		progress: &progress{out: c.Out, terminal: c.Terminal, width: c.Width},
+	}
+	err := m.run(ctx, id)
+	m.progress.erase()
+	if err != nil && ctx.Err() != nil {
+		fmt.Fprintf(c.Err, "Interrupted. The evaluation goes on without being watched; \"%s eval status -monitor %s\" follows it again", c.Name, id.Short())
+		if o.job != "" {
+			fmt.Fprintf(c.Err, ", \"%s job status%s %s\" shows the job", c.Name, nonDefault(o.namespace), quoted(clean(string(o.job))))
+		}
+		fmt.Fprintln(c.Err, ".")
+		return exit(exitError)
+	}
+	return err
+}
+
+// nonDefault is the flag for a namespace that needs to be said.
+func nonDefault(namespace string) string {
+	if namespace == "" || namespace == berth.DefaultNamespace {
+		return ""
+	}
+	return " -namespace " + quoted(clean(namespace))
+}
+
+func (m *monitor) run(ctx context.Context, id berth.EvalID) error {
+	e, err := m.follow(ctx, id)
+	if err != nil {
+		return err
+	}
+	if m.options.job == "" {
+		m.options.job, m.options.namespace = e.JobID, e.Namespace
+	}
+	code := m.finished(e)
+	if m.options.settle {
+		if e, err = m.settle(ctx, e); err != nil {
+			return err
+		}
+		code = m.verdict(e)
+	}
+	switch {
+	case e.Status == berth.EvalComplete && !e.NextEval.IsZero():
+		return m.run(ctx, e.NextEval)
+	case code != exitGood:
+		return exit(code)
+	}
+	return nil
+}
+
+// follow watches one evaluation until it has ended.
+func (m *monitor) follow(ctx context.Context, id berth.EvalID) (*op.Eval, error) {
+	m.head("Monitoring evaluation %q", short(id.String(), m.options.verbose))
+	var index uint64
+	var delayed bool
+	var e op.Eval
+	m.progress.status = func() string { return m.stage(&e) }
+	for {
+		var got op.Eval // e itself is read for the line below meanwhile
+		var meta op.Meta
+		err := m.ask(ctx, func(ctx context.Context) (err error) {
+			in := op.EvalRef{EvalID: id.String(), Query: op.Query{MinQueryIndex: index, MaxQueryTime: m.poll()}}
+			got, meta, err = client.Call(ctx, m.client, op.ReadEval, in)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		e, index = got, meta.Index
+		m.lines(m.beforeEnd(&e))
+		if !delayed && !terminal(e.Status) && e.WaitUntil.After(m.Now()) {
+			delayed = true
+			m.line("Evaluation delayed until %s", stamp(e.WaitUntil))
+		}
+		if terminal(e.Status) {
+			break
+		}
+	}
+	m.seen.service = e.Type != berth.TypeBatch
+	var list []op.AllocStub
+	err := m.ask(ctx, func(ctx context.Context) (err error) {
+		list, _, err = client.Call(ctx, m.client, op.EvalAllocs, op.EvalRef{EvalID: id.String()})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.lines(m.seen.placed(&e, list))
+	m.lines(m.seen.sawEval(&e))
+	return &e, nil
+}
+
+// beforeEnd is what is said of an evaluation that goes on. The last change is
+// told after what was placed.
+func (m *monitor) beforeEnd(e *op.Eval) []string {
+	if !terminal(e.Status) {
+		return m.seen.sawEval(e)
+	}
+	if _, known := m.seen.status[e.ID]; known {
+		return nil
+	}
+	return m.seen.sawEval(&op.Eval{ID: e.ID, JobID: e.JobID, NodeID: e.NodeID, TriggeredBy: e.TriggeredBy, Status: began(e)})
+}
+
+func terminal(status string) bool {
+	return status == berth.EvalComplete || status == berth.EvalFailed || status == berth.EvalCanceled
+}
+
+// finished tells how an evaluation ended and returns the exit code for it.
+func (m *monitor) finished(e *op.Eval) int {
+	head := fmt.Sprintf("Evaluation %q finished with status %q", short(e.ID.String(), m.options.verbose), e.Status)
+	failed := failedGroups(e)
+	if len(failed) > 0 {
+		head += " but failed to place all allocations:"
+	} else if e.Status != berth.EvalComplete && e.StatusDescription != "" {
+		head += ": " + e.StatusDescription
+	}
+	m.head("%s", head)
+	for _, g := range failed {
+		m.line("%s", g.head)
+		for _, l := range g.lines {
+			m.progress.line("      " + clean(l))
+		}
+	}
+	if !e.BlockedEval.IsZero() {
+		m.line("Evaluation %q waiting for additional capacity to place remainder", short(e.BlockedEval.String(), m.options.verbose))
+	}
+	return m.verdict(e)
+}
+
+// verdict is the exit code for an evaluation that has ended.
+func (m *monitor) verdict(e *op.Eval) int {
+	switch {
+	case len(e.FailedTGAllocs) > 0:
+		return exitUnplaced
+	case e.Status != berth.EvalComplete:
+		return exitError
+	}
+	return exitGood
+}
+
+// settle waits until what was placed runs. It returns the evaluation that has
+// the last word: the blocked one, if it found room meanwhile.
+func (m *monitor) settle(ctx context.Context, e *op.Eval) (*op.Eval, error) {
+	for {
+		t, err := m.settleAllocs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		next, err := m.unblocked(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		if next == nil {
+			return e, m.closing(t)
+		}
+		e = next
+	}
+}
+
+// settleAllocs waits until none of the job's allocations is on its way.
+func (m *monitor) settleAllocs(ctx context.Context) (t tally, err error) {
+	var index uint64
+	m.progress.status = func() string { return fmt.Sprintf("%s (%s)", t, span(m.Now().Sub(m.began))) }
+	for {
+		var list []op.AllocStub
+		var meta op.Meta
+		err := m.ask(ctx, func(ctx context.Context) (err error) {
+			in := op.JobAllocsQuery{JobID: string(m.options.job), Query: op.Query{Namespace: m.options.namespace, MinQueryIndex: index, MaxQueryTime: m.poll()}}
+			list, meta, err = client.Call(ctx, m.client, op.JobAllocs, in)
+			return err
+		})
+		if err != nil {
+			return t, err
+		}
+		index = meta.Index
+		m.lines(m.seen.fared(list))
+		if t = m.seen.count(list); t.settled() {
+			return t, nil
+		}
+	}
+}
+
+// unblocked looks whether the rest of e was placed meanwhile; nil if it waits
+// on, or if there is no rest.
+func (m *monitor) unblocked(ctx context.Context, e *op.Eval) (*op.Eval, error) {
+	if e.BlockedEval.IsZero() {
+		return nil, nil
+	}
+	var b op.Eval
+	err := m.ask(ctx, func(ctx context.Context) (err error) {
+		b, _, err = client.Call(ctx, m.client, op.ReadEval, op.EvalRef{EvalID: e.BlockedEval.String()})
+		return err
+	})
+	if err != nil || !terminal(b.Status) {
+		return nil, err
+	}
+	ended, err := m.follow(ctx, b.ID)
+	if err == nil {
+		m.finished(ended)
+	}
+	return ended, err
+}
+
+// closing says how the job's allocations fare in the end. A service of which
+// something failed has not come up.
+func (m *monitor) closing(t tally) error {
+	if !m.seen.service || t.failed == 0 {
+		return nil
+	}
+	m.head("%s failed: %s; \"%s alloc status %s\" says why", plural(t.failed, "allocation"), t, m.Name, t.failing[0])
+	return exit(exitError)
+}
+
+// stage is what an open evaluation is doing.
+func (m *monitor) stage(e *op.Eval) string {
+	what := or(e.QuasiStatus, or(e.Status, berth.EvalPending))
+	if e.Status == berth.EvalBlocked {
+		what = "blocked, tried again " + helps(e)
+	}
+	return fmt.Sprintf("Evaluation %s (%s)", what, span(m.Now().Sub(m.began)))
+}
+
+// poll is how long the server may hold a query.
+func (m *monitor) poll() time.Duration {
+	if m.progress.terminal {
+		return eachLook
+	}
+	return longPoll
+}
+
+// ask asks the server, and again while nobody there can answer, which it
+// says.
+func (m *monitor) ask(ctx context.Context, f func(context.Context) error) error {
+	var since time.Time
+	for {
+		err := m.progress.wait(ctx, f)
+		kind := berth.KindOf(err)
+		if err == nil || ctx.Err() != nil || kind != berth.Unavailable && kind != berth.NoLeader {
+			return err
+		}
+		if since.IsZero() {
+			since = m.Now()
+			m.line("No answer: %v; asking again for %s", err, span(patience))
+		}
+		if m.Now().Sub(since) > patience {
+			return err
+		}
+		if err := m.progress.wait(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context) error {
+	t := time.NewTimer(retryPause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// head writes a line that begins a part.
+func (m *monitor) head(format string, args ...any) {
+	m.progress.line(fmt.Sprintf("==> %s: %s", stamp(m.Now()), clean(fmt.Sprintf(format, args...))))
+}
+
+// line writes a line of the part that was begun.
+func (m *monitor) line(format string, args ...any) {
+	m.progress.line(fmt.Sprintf("    %s: %s", stamp(m.Now()), clean(fmt.Sprintf(format, args...))))
+}
+
+func (m *monitor) lines(list []string) {
+	for _, l := range list {
+		m.line("%s", l)
+	}
+}

@@ -1,0 +1,299 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func nodeStatusCommand() *command {
+	return &command{
+		name: "node status", args: "[node]", synopsis: "List the machines that run jobs, or show one of them", max: 1,
+		help: `Without an argument, lists all nodes. With the ID of a node, the beginning of one, or a node's name, shows the node: its
+drivers, what happened to it, what of its resources is given out, and its allocations.`,
+		setup: func(f *flags) action {
+			s := nodeStatus{
+				data:    f.data(),
+				page:    f.paging(),
+				self:    f.Bool("self", "Show the node of the agent that is asked."),
+				allocs:  f.Bool("allocs", "List how many allocations run on each node, too."),
+				os:      f.Bool("os", "List the operating system of each node, too."),
+				short:   f.Bool("short", "Show of a node its allocations alone."),
+				quiet:   f.Bool("quiet", "List IDs alone, in full."),
+				verbose: f.Bool("verbose", "Show IDs in full, times instead of ages, and all attributes of a node."),
+			}
+			f.UnbuiltBool("stats", "ui")
+			return s.run
+		},
+	}
+}
+
+type nodeStatus struct {
+	data                                    dataFlags
+	page                                    pageFlags
+	self, allocs, os, short, quiet, verbose *bool
+}
+
+func (s nodeStatus) run(ctx context.Context, c *call) error {
+	if err := s.data.check(c); err != nil {
+		return err
+	}
+	if *s.quiet && (*s.verbose || s.data.wanted()) {
+		return c.usagef("-quiet cannot be given with -verbose, -json or -t")
+	}
+	switch {
+	case len(c.args) == 0 && !*s.self:
+		return s.list(ctx, c)
+	case len(c.args) > 0 && *s.self:
+		return c.usagef("-self and a node cannot both be given")
+	}
+	n, err := s.find(ctx, c)
+	if err != nil {
+		return err
+	}
+	if s.data.wanted() {
+		return s.data.write(c, n)
+	}
+	if *s.quiet {
+		_, err := fmt.Fprintln(c.Out, n.ID)
+		return err
+	}
+	allocs, _, err := client.Call(ctx, c.client, op.NodeAllocs, op.NodeRef{NodeID: n.ID.String()})
+	if err != nil {
+		return err
+	}
+	p := c.page()
+	s.overview(p, &n)
+	if !*s.short {
+		s.details(c, p, &n, allocs)
+	}
+	p.heading("Allocations")
+	if len(allocs) == 0 {
+		p.linef("No allocations placed")
+	} else {
+		p.table(s.allocRows(allocs))
+	}
+	if *s.verbose {
+		s.attributes(p, "Attributes", n.Attributes)
+		s.attributes(p, "Meta", n.Meta)
+	}
+	return c.show(p)
+}
+
+func (s nodeStatus) find(ctx context.Context, c *call) (n op.Node, err error) {
+	if !*s.self {
+		return c.findNode(ctx, c.args[0])
+	}
+	self, _, err := client.Call(ctx, c.client, op.ReadSelf, op.Nothing{})
+	if err != nil {
+		return n, err
+	}
+	id := self.Stats["client"]["node_id"]
+	if id == "" {
+		return n, berth.Errorf(berth.NotFound, "the agent at %s runs no jobs, so it is no node; leave out -self to list the nodes", c.client.Address())
+	}
+	return c.findNode(ctx, id)
+}
+
+func (s nodeStatus) list(ctx context.Context, c *call) error {
+	in := op.NodesQuery{OS: *s.os}
+	if err := s.page.query(c, &in.Query); err != nil {
+		return err
+	}
+	list, meta, err := client.Call(ctx, c.client, op.ListNodes, in)
+	if err != nil {
+		return err
+	}
+	if s.data.wanted() {
+		return s.data.write(c, list)
+	}
+	p := c.page()
+	switch {
+	case *s.quiet:
+		for _, n := range list {
+			p.linef("%s", n.ID)
+		}
+		return c.show(p)
+	case len(list) == 0:
+		p.linef("No nodes found")
+		return c.show(p)
+	}
+	rows := [][]string{{"ID", "Node Pool", "DC", "Name", "Class", "Drain", "Eligibility", "Status"}}
+	for _, n := range list {
+		rows = append(rows, nodeRow(n, short(n.ID.String(), *s.verbose)))
+	}
+	if *s.os {
+		insert(rows, 5, "OS", func(i int) string { return or(list[i].Attributes["os.name"], none) })
+	}
+	if *s.verbose {
+		insert(rows, 5, "Version", func(i int) string { return or(list[i].Version, none) })
+		insert(rows, 5, "Address", func(i int) string { return or(list[i].Address, none) })
+	}
+	if *s.allocs {
+		running, err := s.running(ctx, c)
+		if err != nil {
+			return err
+		}
+		insert(rows, len(rows[0]), "Running Allocs", func(i int) string { return strconv.Itoa(running[list[i].ID]) })
+	}
+	p.table(rows)
+	c.paged(p, meta.NextToken)
+	return c.show(p)
+}
+
+// insert adds a column to rows; the first row names the columns.
+func insert(rows [][]string, at int, name string, value func(i int) string) {
+	rows[0] = slices.Insert(rows[0], at, name)
+	for i := range rows[1:] {
+		rows[i+1] = slices.Insert(rows[i+1], at, value(i))
+	}
+}
+
+func nodeRow(n op.NodeStub, id string) []string {
+	return []string{id, n.NodePool, n.Datacenter, n.Name, or(n.NodeClass, none), strconv.FormatBool(n.Drain), n.SchedulingEligibility, n.Status}
+}
+
+// running counts the running allocations of each node.
+func (s nodeStatus) running(ctx context.Context, c *call) (map[berth.NodeID]int, error) {
+	no := false
+	list, _, err := client.Call(ctx, c.client, op.ListAllocs, op.AllocsQuery{TaskStates: &no, Query: op.Query{
+		Namespace: berth.AllNamespaces, Filter: `ClientStatus == "running"`,
+	}})
+	count := map[berth.NodeID]int{}
+	for _, a := range list {
+		count[a.NodeID]++
+	}
+	return count, err
+}
+
+func (s nodeStatus) overview(p *page, n *op.Node) {
+	kv := []string{
+		"ID", short(n.ID.String(), *s.verbose),
+		"Name", n.Name,
+		"Node Pool", n.NodePool,
+		"Class", or(n.NodeClass, none),
+		"DC", n.Datacenter,
+		"Drain", strconv.FormatBool(n.Drain),
+		"Eligibility", n.SchedulingEligibility,
+		"Status", n.Status,
+	}
+	if n.StatusDescription != "" {
+		kv = append(kv, "Status Description", n.StatusDescription)
+	}
+	p.pairs(kv...)
+}
+
+func (s nodeStatus) details(c *call, p *page, n *op.Node, allocs []op.Alloc) {
+	p.heading("Drivers")
+	rows := [][]string{{"Driver", "Detected", "Healthy"}}
+	if *s.verbose {
+		rows[0] = append(rows[0], "Message", "Time")
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
+		d := n.Drivers[name]
+		row := []string{name, strconv.FormatBool(d.Detected), strconv.FormatBool(d.Healthy)}
+		if *s.verbose {
+			row = append(row, or(d.HealthDescription, none), stamp(d.UpdateTime))
+		}
+		rows = append(rows, row)
+	}
+	p.table(rows)
+	s.events(p, n)
+	if n.NodeResources != nil {
+		p.heading("Allocated Resources")
+		p.table(allocatedRows(n.Node, allocs))
+	}
+}
+
+// events lists what happened to a node, newest first.
+func (s nodeStatus) events(p *page, n *op.Node) {
+	p.heading("Node Events")
+	if len(n.Events) == 0 {
+		p.linef("No events")
+		return
+	}
+	rows := [][]string{{"Time", "Subsystem", "Message"}}
+	if *s.verbose {
+		rows[0] = append(rows[0], "Details")
+	}
+	events := slices.Clone(n.Events)
+	slices.SortStableFunc(events, func(a, b berth.NodeEvent) int {
+		return cmp.Or(b.Timestamp.Compare(a.Timestamp), cmp.Compare(b.CreateIndex, a.CreateIndex))
+	})
+	for _, e := range events {
+		subsystem := e.Subsystem
+		if d := e.Details["driver"]; d != "" && subsystem == berth.NodeEventDriver {
+			subsystem += ": " + d
+		}
+		row := []string{stamp(e.Timestamp), subsystem, e.Message}
+		if *s.verbose {
+			row = append(row, or(details(e.Details), none))
+		}
+		rows = append(rows, row)
+	}
+	p.table(rows)
+}
+
+func details(m map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+": "+m[k])
+	}
+	return strings.Join(out, ", ")
+}
+
+// allocatedRows sums what a node's allocations were given, until their end is
+// confirmed, against what the node has for them.
+func allocatedRows(n *berth.Node, allocs []op.Alloc) [][]string {
+	var used berth.Ask
+	for _, a := range allocs {
+		if a.ClientStatus.Ended() || a.AllocatedResources == nil {
+			continue
+		}
+		used.DiskMB += a.AllocatedResources.Shared.DiskMB
+		for _, t := range a.AllocatedResources.Tasks {
+			used.CPU += t.Cpu.CpuShares
+			used.MemoryMB += t.Memory.MemoryMB
+		}
+	}
+	room := n.Room()
+	return [][]string{
+		{"CPU", "Memory", "Disk"},
+		{fmt.Sprintf("%d/%d MHz", used.CPU, room.CPU), mib(used.MemoryMB) + "/" + mib(room.MemoryMB), mib(used.DiskMB) + "/" + mib(room.DiskMB)},
+	}
+}
+
+// allocRows lists a node's allocations, newest first.
+func (s nodeStatus) allocRows(list []op.Alloc) [][]string {
+	slices.SortStableFunc(list, func(a, b op.Alloc) int {
+		return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), strings.Compare(a.Name, b.Name))
+	})
+	rows := [][]string{{"ID", "Eval ID", "Job ID", "Task Group", "Desired Status", "Client Status"}}
+	for _, a := range list {
+		rows = append(rows, []string{
+			short(a.ID.String(), *s.verbose), short(a.EvalID.String(), *s.verbose), string(a.JobID), a.TaskGroup,
+			a.DesiredStatus.String(), a.ClientStatus.String(),
+		})
+	}
+	return rows
+}
+
+func (s nodeStatus) attributes(p *page, heading string, m map[string]string) {
+	if len(m) == 0 {
+		return
+	}
+	p.heading(heading)
+	var kv []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		kv = append(kv, k, m[k])
+	}
+	p.pairs(kv...)
+}

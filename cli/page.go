@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// page gathers what a command shows, section after section, so that it is
+// written at once and only if nothing went wrong on the way.
+type page struct {
+	text strings.Builder
+	bold bool
+}
+
+func (c *call) page() *page { return &page{bold: c.bold} }
+
+// show writes what was gathered.
+func (c *call) show(p *page) error {
+	_, err := fmt.Fprint(c.Out, p.text.String())
+	return err
+}
+
+// heading begins a section.
+func (p *page) heading(s string) {
+	p.gap()
+	s = clean(s)
+	if p.bold {
+		s = "\x1b[1m" + s + "\x1b[0m"
+	}
+	p.text.WriteString(s + "\n")
+}
+
+// gap leaves a line empty, unless nothing stands before it.
+func (p *page) gap() {
+	if p.text.Len() > 0 {
+		p.text.WriteString("\n")
+	}
+}
+
+// linef writes one line.
+func (p *page) linef(format string, args ...any) {
+	p.text.WriteString(clean(fmt.Sprintf(format, args...)) + "\n")
+}
+
+// table writes rows in columns, the first row being their names.
+func (p *page) table(rows [][]string) { p.text.WriteString(align(rows) + "\n") }
+
+// pairs writes names and values, two by two, with the values below each
+// other.
+func (p *page) pairs(kv ...string) {
+	width := 0
+	for i := 0; i < len(kv); i += 2 {
+		width = max(width, utf8.RuneCountInString(kv[i]))
+	}
+	for i := 0; i+1 < len(kv); i += 2 {
+		p.text.WriteString(strings.TrimRight(pad(kv[i], width)+" = "+cell(kv[i+1]), " ") + "\n")
+	}
+}
+
+// align sets rows in columns, two spaces apart.
+func align(rows [][]string) string { return alignWith("  ", rows) }
+
+func alignWith(between string, rows [][]string) string {
+	var widths []int
+	for _, row := range rows {
+		for i, s := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell(s)))
+		}
+	}
+	lines := make([]string, len(rows))
+	for i, row := range rows {
+		var b strings.Builder
+		for k, s := range row {
+			if k > 0 {
+				b.WriteString(between)
+			}
+			b.WriteString(pad(cell(s), widths[k]))
+		}
+		lines[i] = strings.TrimRight(b.String(), " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
+}
+
+// cell is text on one line.
+func cell(s string) string {
+	return clean(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " "))
+}
+
+// clean takes from text what would make a terminal do things: names and
+// messages come from jobs and tasks, and nobody should be able to write on the
+// reader's screen by them.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r)) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// progress writes lines that stay, and on a terminal one below them that shows
+// what goes on and is written over.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	width    int
+	status   func() string // the line below; nil is none
+	drawn    bool
+	turn     int
+}
+
+const redrawTime = 200 * time.Millisecond
+
+var spinner = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+
+// line writes a line that stays.
+func (p *progress) line(s string) {
+	p.erase()
+	fmt.Fprintln(p.out, s)
+	p.draw()
+}
+
+func (p *progress) erase() {
+	if p.drawn {
+		io.WriteString(p.out, "\r\x1b[K")
+		p.drawn = false
+	}
+}
+
+func (p *progress) draw() {
+	if !p.terminal || p.status == nil {
+		return
+	}
+	p.erase()
+	text := fmt.Sprintf("  %c %s", spinner[p.turn%len(spinner)], clean(p.status()))
+	if w := p.width; w > 0 && utf8.RuneCountInString(text) >= w { // a line that wraps could not be written over
+		text = string([]rune(text)[:w-1])
+	}
+	io.WriteString(p.out, strings.ReplaceAll(text, "\n", " "))
+	p.drawn = true
+}
+
+// wait runs f and meanwhile keeps the line below moving. It returns when f
+// has.
+func (p *progress) wait(ctx context.Context, f func(context.Context) error) error {
+	if !p.terminal {
+		return f(ctx)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	tick := time.NewTicker(redrawTime)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			p.turn++
+			p.draw()
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/op"
+)
+
+// watched is what a monitor has seen so far of a job's evaluations and their
+// allocations. It decides what is new and how that reads; somebody else asks
+// the server and writes.
+type watched struct {
+	verbose bool
+	service bool // the job is to run on, so all of it must come up
+
+	status map[berth.EvalID]string
+	allocs map[berth.AllocID]seen
+	told   map[berth.AllocID]string // by allocation: the event last told
+}
+
+type seen struct {
+	stub   op.AllocStub
+	client berth.ClientStatus // that was told
+}
+
+func newWatched(verbose bool) *watched {
+	return &watched{
+		verbose: verbose, status: map[berth.EvalID]string{},
+		allocs: map[berth.AllocID]seen{}, told: map[berth.AllocID]string{},
+	}
+}
+
+// crowd is how many allocations of a group are told of one by one; more are
+// counted.
+const crowd = 12
+
+// sawEval returns what is new of an evaluation.
+func (w *watched) sawEval(e *op.Eval) (lines []string) {
+	was, known := w.status[e.ID]
+	if !known {
+		was = began(e)
+		by := fmt.Sprintf("Evaluation triggered by job %q", e.JobID)
+		if e.TriggeredBy == berth.TriggerNodeUpdate && !e.NodeID.IsZero() {
+			by = fmt.Sprintf("Evaluation triggered by node %q", short(e.NodeID.String(), w.verbose))
+		}
+		lines = append(lines, by)
+	}
+	if was != e.Status {
+		lines = append(lines, fmt.Sprintf("Evaluation status changed: %q -> %q", was, e.Status))
+	}
+	w.status[e.ID] = e.Status
+	return lines
+}
+
+// began is the status that an evaluation was made with.
+func began(e *op.Eval) string {
+	if e.TriggeredBy == berth.TriggerQueuedAllocs || e.TriggeredBy == berth.TriggerMaxPlanAttempts {
+		return berth.EvalBlocked
+	}
+	return berth.EvalPending
+}
+
+// placed returns what is new of what an evaluation placed or changed.
+func (w *watched) placed(e *op.Eval, list []op.AllocStub) (lines []string) {
+	type deed struct{ group, verb string }
+	fresh := map[deed][]op.AllocStub{}
+	var order []deed
+	for _, a := range list {
+		if _, known := w.allocs[a.ID]; known || a.EvalID != e.ID {
+			continue
+		}
+		d, was := deed{a.TaskGroup, "created"}, berth.ClientPending
+		if a.CreateIndex < e.CreateIndex { // it ran before: no news
+			d.verb, was = "modified", a.ClientStatus
+		}
+		w.allocs[a.ID] = seen{a, was}
+		if fresh[d] == nil {
+			order = append(order, d)
+		}
+		fresh[d] = append(fresh[d], a)
+	}
+	for _, d := range order {
+		list := fresh[d]
+		if len(list) > crowd && !w.verbose {
+			lines = append(lines, fmt.Sprintf("%d allocations %s: %s, group %q", len(list), d.verb, plural(nodesOf(list), "node"), d.group))
+			continue
+		}
+		for _, a := range list {
+			lines = append(lines, fmt.Sprintf("Allocation %q %s: node %q, group %q", short(a.ID.String(), w.verbose), d.verb, short(a.NodeID.String(), w.verbose), a.TaskGroup))
+		}
+	}
+	return lines
+}
+
+func nodesOf(list []op.AllocStub) int {
+	nodes := map[berth.NodeID]bool{}
+	for _, a := range list {
+		nodes[a.NodeID] = true
+	}
+	return len(nodes)
+}
+
+// fared returns what is new of how those allocations fare.
+func (w *watched) fared(list []op.AllocStub) (lines []string) {
+	type change struct {
+		group    string
+		from, to berth.ClientStatus
+	}
+	changed := map[change][]op.AllocStub{}
+	var order []change
+	for _, a := range list {
+		was, ours := w.allocs[a.ID]
+		if !ours {
+			continue
+		}
+		if t := trouble(&a); t != "" && w.told[a.ID] != t && a.ClientStatus != berth.ClientComplete {
+			w.told[a.ID] = t
+			lines = append(lines, fmt.Sprintf("Allocation %q: %s", short(a.ID.String(), w.verbose), t))
+		}
+		if was.client != a.ClientStatus {
+			c := change{a.TaskGroup, was.client, a.ClientStatus}
+			if changed[c] == nil {
+				order = append(order, c)
+			}
+			changed[c] = append(changed[c], a)
+		}
+		w.allocs[a.ID] = seen{a, a.ClientStatus}
+	}
+	for _, c := range order {
+		list := changed[c]
+		if len(list) > crowd && !w.verbose {
+			lines = append(lines, fmt.Sprintf("%d allocations status changed: %q -> %q, group %q", len(list), c.from, c.to, c.group))
+			continue
+		}
+		for _, a := range list {
+			line := fmt.Sprintf("Allocation %q status changed: %q -> %q", short(a.ID.String(), w.verbose), c.from, c.to)
+			if a.ClientStatus == berth.ClientFailed && a.ClientDescription != "" {
+				line += " (" + a.ClientDescription + ")"
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// trouble is the newest event of an allocation's tasks that says that
+// something does not work, or "".
+func trouble(a *op.AllocStub) string {
+	var newest *berth.TaskEvent
+	var of string
+	for name, s := range a.TaskStates {
+		for i := range s.Events {
+			e := &s.Events[i]
+			switch {
+			case !slices.Contains(bad, e.Type), e.Type == berth.EventTerminated && !failedExit(e):
+			case newest == nil || e.Time > newest.Time || e.Time == newest.Time && name < of:
+				newest, of = e, name
+			}
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return fmt.Sprintf("task %q: %s: %s", of, newest.Type, eventText(newest))
+}
+
+var bad = []string{berth.EventSetupFailure, berth.EventDriverFailure, berth.EventTerminated, berth.EventNotRestarting}
+
+// failedExit says whether a task ended in failure, as its agent wrote it.
+func failedExit(e *berth.TaskEvent) bool {
+	code := e.Details["exit_code"]
+	signal := e.Details["signal"]
+	return code != "" && code != "0" || signal != "" && signal != "0"
+}
+
+// eventText is what a task event says.
+func eventText(e *berth.TaskEvent) string { return or(e.DisplayMessage, or(e.Message, none)) }
+
+// tally counts a job's allocations that should run.
+type tally struct {
+	running, pending, failed, done int
+	failing                        []string // those that failed and belong to what is watched
+}
+
+// count counts how allocations that should run fare.
+func (w *watched) count(list []op.AllocStub) (t tally) {
+	for _, a := range list {
+		_, ours := w.allocs[a.ID]
+		switch {
+		case a.ClientStatus == berth.ClientFailed || a.ClientStatus == berth.ClientLost:
+			if ours && a.NextAllocation.IsZero() {
+				t.failed++
+				t.failing = append(t.failing, short(a.ID.String(), w.verbose))
+			}
+		case a.DesiredStatus != berth.DesiredRun:
+		case a.ClientStatus == berth.ClientPending:
+			t.pending++
+		case a.ClientStatus == berth.ClientComplete:
+			t.done++
+		default:
+			t.running++
+		}
+	}
+	return t
+}
+
+// settled says whether nothing is on its way any more.
+func (t tally) settled() bool { return t.pending == 0 }
+
+func (t tally) String() string {
+	parts := []string{fmt.Sprintf("%d running", t.running)}
+	for _, x := range []struct {
+		n    int
+		what string
+	}{{t.pending, "pending"}, {t.done, "complete"}, {t.failed, "failed"}} {
+		if x.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", x.n, x.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
