@@ -84,6 +84,9 @@ type Config struct {
 	// StopTasksOnExit ends all tasks when Run ends, as a development agent
 	// does. Otherwise they stay.
 	StopTasksOnExit bool
+	// MaxKillTimeout bounds how long a task may take to end, whatever its job
+	// says; 0 is no bound.
+	MaxKillTimeout time.Duration
 	// MaxDeadAllocs is how many directories of ended allocations are kept for
 	// people to look into; 0 is 50. The oldest go first.
 	MaxDeadAllocs int
@@ -274,7 +277,7 @@ func (a *Agent) run(al *op.Alloc, restored map[string][]byte) {
 	h := &held{alloc: al, runner: alloc.New(alloc.Config{
 		Dirs: a.dirs, Drivers: a.drivers, Command: a.c.Supervisor, Restored: restored, Heard: a.heard,
 		Place: func(dir string) *task.Place {
-			return &task.Place{AllocDir: dir, Node: a.Node(), Region: a.c.Region, Host: hostEnv(), Cgroup: a.c.CgroupParent}
+			return &task.Place{AllocDir: dir, Node: a.Node(), Region: a.c.Region, Host: hostEnv(), Cgroup: a.c.CgroupParent, MaxKill: a.c.MaxKillTimeout}
 		},
 		Save:   func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report: func(n *op.AllocReport) { a.reports.put(n) },
@@ -323,6 +326,12 @@ func (a *Agent) stopAll(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// Has says whether the agent holds an allocation.
+func (a *Agent) Has(id string) bool {
+	_, _, err := a.find(id)
+	return err == nil
 }
 
 // find returns an allocation and its runner, which is nil if it had ended

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -53,7 +54,11 @@ func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err erro
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		a.log.Warn("servers do not take the node; trying again", "node", a.id, "error", err)
+		level := slog.LevelWarn
+		if n == 0 && berth.KindOf(err) == berth.NoLeader {
+			level = slog.LevelDebug // a server that starts beside the agent takes a moment
+		}
+		a.log.Log(ctx, level, "servers do not take the node; trying again", "node", a.id, "error", err)
 		if err := backoff(ctx, n, firstRetry, lastRetry); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -92,6 +93,20 @@ func (c *Cluster) Fetch(ctx context.Context, in *op.GetAllocs) (*op.GetAllocsAns
 func (c *Cluster) Report(ctx context.Context, in *op.ReportAllocs) (*op.WriteAnswer, error) {
 	out := new(op.WriteAnswer)
 	return out, c.call(ctx, op.AllocReporter.RPC, in, out)
+}
+
+// Tunnel opens a way to the HTTP API of a server, for what people ask this
+// agent and it cannot answer itself. The connection outlives ctx.
+func (c *Cluster) Tunnel(ctx context.Context) (net.Conn, error) {
+	s, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st, err := s.Stream(context.WithoutCancel(ctx), op.TunnelRPC, &op.Nothing{})
+	if err != nil {
+		return nil, err
+	}
+	return st.Conn(), nil
 }
 
 // call calls a method, at another server if one cannot be reached: every call

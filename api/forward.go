@@ -87,4 +87,3 @@ func (noCluster) Leader() (Leader, error) { return nil, state.ErrLost }
 
 // Address implements Cluster.
 func (noCluster) Address() string { return "" }
-

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -13,20 +14,24 @@ import (
 
 // Limits of the HTTP server (S-25).
 const (
-	headerTime = 5 * time.Second
-	bodyTime   = 60 * time.Second
-	idleTime   = 90 * time.Second
-	maxHeader  = 32 << 10
-	drainTime  = 5 * time.Second
+	bodyTime  = 60 * time.Second
+	idleTime  = 90 * time.Second
+	maxHeader = 32 << 10
+	drainTime = 5 * time.Second
 
 	// DefaultMaxConns is how many connections one client address may have.
 	DefaultMaxConns = 100
 )
 
-// Serve answers HTTP on a listener until ctx ends, with at most maxConns
-// connections from one client address; 0 is no limit. It waits for requests in
+// Limits are what a configuration says of the HTTP server.
+type Limits struct {
+	MaxConns   int           // from one client address at a time; 0 is no limit
+	HeaderTime time.Duration // until a request's headers must be there; 0 is 5 s
+}
+
+// Serve answers HTTP on a listener until ctx ends. It waits for requests in
 // progress, but not long.
-func Serve(ctx context.Context, ln net.Listener, h http.Handler, maxConns int, log *slog.Logger) error {
+func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *slog.Logger) error {
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			// The limit is for taking in the request, not for waiting on the
@@ -38,13 +43,13 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, maxConns int, l
 			}
 			h.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: cmp.Or(l.HeaderTime, 5*time.Second), IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		// A query that waits must end when the server does.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(&limitedListener{Listener: ln, most: maxConns, open: map[string]int{}}) }()
+	go func() { ended <- srv.Serve(&limitedListener{Listener: ln, most: l.MaxConns, open: map[string]int{}}) }()
 	select {
 	case err := <-ended:
 		return err

@@ -38,7 +38,7 @@ func simulate(args []string) error {
 	go func() { io.Copy(io.Discard, os.Stdin); stop() }()
 	c := &counter{changed: make(chan struct{})}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return api.Serve(ctx, ctl, c, 0, slog.New(slog.DiscardHandler)) })
+	g.Go(func() error { return api.Serve(ctx, ctl, c, api.Limits{}, slog.New(slog.DiscardHandler)) })
 	var ready sync.WaitGroup
 	dialing := make(chan struct{}, 32)
 	for i := range *count {

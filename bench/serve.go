@@ -51,8 +51,8 @@ func serve(args []string) error {
 	go func() { io.Copy(io.Discard, os.Stdin); stop() }() // ends with its parent
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.Run(ctx) })
-	g.Go(func() error { return api.Serve(ctx, lns[0], s.Handler(), 0, log) })
-	g.Go(func() error { return api.Serve(ctx, lns[2], control(s), 0, log) })
+	g.Go(func() error { return api.Serve(ctx, lns[0], s.Handler(), api.Limits{}, log) })
+	g.Go(func() error { return api.Serve(ctx, lns[2], control(s), api.Limits{}, log) })
 	for !s.Leads() && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}

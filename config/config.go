@@ -138,8 +138,10 @@ type Plugins struct {
 }
 
 // defaults returns what holds where nothing is said. Figures are those of
-// Nomad's documentation, except bind_addr: nothing listens beyond this machine
-// unasked.
+// Nomad's documentation, with two exceptions. Nothing listens beyond this
+// machine unasked. And after a restart a node has a minute to be heard, not
+// five: agents try again within half a minute, and until it is given up nothing
+// replaces what a dead node ran.
 func defaults(dev bool) *Config {
 	return &Config{
 		Dev:        dev,
@@ -154,7 +156,7 @@ func defaults(dev bool) *Config {
 		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second},
 		Server: Server{
 			Enabled: dev, BootstrapExpect: 1,
-			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 50, FailoverHeartbeatTTL: 5 * time.Minute,
+			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 50, FailoverHeartbeatTTL: time.Minute,
 		},
 		Client: Client{
 			Enabled: dev, NodePool: "default", MinDynamicPort: 20000, MaxDynamicPort: 32000,

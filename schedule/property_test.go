@@ -15,8 +15,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-
-
 // drawState is a state that some history led to.
 func drawState(t *rapid.T) *state.Snapshot {
 	var draw statetest.Random

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/api"
 	"berth/state"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,10 +25,21 @@ type metrics struct {
 }
 
 func newMetrics(s *Server) *metrics {
-	m := &metrics{server: s, registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := processMetrics()
+	m.server = s
+	m.registry.MustRegister(m)
 	return m
 }
+
+func processMetrics() *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// ProcessMetrics are the metrics of an agent that is no server: those of its
+// process.
+func ProcessMetrics() api.MetricsSource { return processMetrics() }
 
 // figure is one metric of ours.
 type figure struct {

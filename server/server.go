@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -36,11 +35,12 @@ import (
 type Config struct {
 	Region     string
 	Datacenter string
-	DataDir    string       // everything durable is in the folder "server" below it
-	RPC        net.Listener // where agents call
-	Advertise  string       // where agents are told to call; "" is the listener's address
-	MaxConns   int          // of one agent's address; 0 is the default
-	Workers    int          // 0: a quarter of the processors, at least one
+	DataDir    string        // the folder for everything durable
+	RPC        net.Listener  // where agents call
+	Advertise  string        // where agents are told to call; "" is the listener's address
+	MaxConns   int           // of one agent's address; 0 is the default
+	Handshake  time.Duration // until a connection must have said what it is; 0 is the default
+	Workers    int           // 0: a quarter of the processors, at least one
 	Heartbeat  heartbeat.Options
 	Logger     *slog.Logger
 	Self       func() op.AgentSelf
@@ -78,7 +78,7 @@ func New(c Config) (*Server, error) {
 		c.Advertise = c.RPC.Addr().String()
 	}
 	s := &Server{config: c, store: state.New(), started: time.Now()}
-	dir := filepath.Join(c.DataDir, "server")
+	dir := c.DataDir
 	id, err := identity(dir)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -92,7 +92,7 @@ func New(c Config) (*Server, error) {
 		Store: s.store, Cluster: s, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.proved,
 		Logs: s, Self: c.Self, Health: c.Health, Metrics: s.metrics,
 	})
-	s.wire = wire.New(wire.Config{Log: c.Logger, MaxConns: c.MaxConns, Once: []wire.Memo{wire.Once[berth.Job]()}})
+	s.wire = wire.New(wire.Config{Log: c.Logger, MaxConns: c.MaxConns, Handshake: c.Handshake, Once: []wire.Memo{wire.Once[berth.Job]()}})
 	for name, h := range s.api.RPC() {
 		s.wire.Handle(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, rpc{call}) })
 	}

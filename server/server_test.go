@@ -53,7 +53,7 @@ func start(t *testing.T, dir string) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- s.Run(ctx) }()
-	go func() { ended <- api.Serve(ctx, web, s.Handler(), 0, log) }()
+	go func() { ended <- api.Serve(ctx, web, s.Handler(), api.Limits{}, log) }()
 	stopped := false
 	r := &running{t: t, server: s, http: "http://" + web.Addr().String(), rpc: rpc.Addr().String()}
 	r.stop = func() {

@@ -74,4 +74,3 @@ func (l *single) Close() error { return l.conn.Close() }
 
 // Addr implements net.Listener.
 func (l *single) Addr() net.Addr { return l.conn.LocalAddr() }
-

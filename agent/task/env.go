@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"berth"
 	"berth/op"
@@ -37,6 +38,16 @@ type Place struct {
 	Region   string
 	Host     map[string]string // see HostEnv
 	Cgroup   string            // parent of the tasks' cgroups, "" for none
+	MaxKill  time.Duration     // the longest kill_timeout that this machine grants; 0 is any
+}
+
+// killTimeout is how long a task may take to end: what the job says, or what
+// the machine grants if that is less.
+func (p *Place) killTimeout(t *berth.Task) time.Duration {
+	if p.MaxKill > 0 {
+		return min(t.KillTimeout, p.MaxKill)
+	}
+	return t.KillTimeout
 }
 
 // TaskDir returns the task's own directory.

@@ -126,7 +126,7 @@ func (r *Runner) spec() (*op.Alloc, *berth.Task, *Spec) {
 	r.mu.Unlock()
 	t := a.Job.Group(a.TaskGroup).Task(r.c.Name)
 	return a, t, &Spec{
-		JobType: a.Job.Type, Restart: *t.RestartPolicy, KillSignal: t.KillSignal, KillTimeout: t.KillTimeout, ShutdownDelay: t.ShutdownDelay,
+		JobType: a.Job.Type, Restart: *t.RestartPolicy, KillSignal: t.KillSignal, KillTimeout: r.c.Place().killTimeout(t), ShutdownDelay: t.ShutdownDelay,
 	}
 }
 
@@ -301,7 +301,7 @@ func (l *loop) attempt() *attempt {
 		names: Names{Node: place.Node, Region: place.Region},
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,
-			Cgroup: place.Cgroup, Grace: t.KillTimeout,
+			Cgroup: place.Cgroup, Grace: place.killTimeout(t),
 		},
 	}
 }

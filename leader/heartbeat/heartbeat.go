@@ -26,7 +26,7 @@ type Options struct {
 }
 
 // DefaultOptions are those of a server.
-var DefaultOptions = Options{MinTTL: 10 * time.Second, MaxPerSec: 50, Grace: 10 * time.Second, FailoverTTL: 30 * time.Second}
+var DefaultOptions = Options{MinTTL: 10 * time.Second, MaxPerSec: 50, Grace: 10 * time.Second, FailoverTTL: time.Minute}
 
 // Monitor listens to the nodes for one term.
 type Monitor struct {
