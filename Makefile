@@ -1,0 +1,81 @@
+# Two commands need nothing but Go and Debian's packages:
+#
+#   make demo    builds, starts a server and an agent, runs real jobs, shows their life
+#   make test    installs what the tests need and runs all of them
+#
+# The others:
+#
+#   make         builds bin/berth
+#   make check   what needs no test to be found wrong: format, vet, staticcheck, go.mod
+#   make bench   the workloads over the real wire, and the small benchmarks
+#   make fuzz    every fuzz target, FUZZTIME each (10m)
+#   make soak    the long forms of the tests that kill processes
+
+GO          ?= go
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.7.0
+FUZZTIME    ?= 10m
+BENCH       ?= b1 b3 b4 b12
+RUNS        ?= 3
+
+# Packages whose tests start processes: they run one after the other.
+PROCESSES = ./agent/... ./test/...
+
+export CGO_ENABLED ?= 1
+
+.PHONY: build
+build:
+	$(GO) build -o bin/berth ./cmd/berth
+
+.PHONY: demo
+demo: build
+	@$(GO) build -o bin/hello ./examples/hello
+	@$(GO) build -o bin/demo ./test/demo
+	@bin/demo
+
+.PHONY: test
+test: deps check unit processes demo
+
+# The race detector needs a C compiler.
+.PHONY: deps
+deps:
+	@command -v gcc >/dev/null || (apt-get update && apt-get install -y gcc libc6-dev)
+
+.PHONY: check
+check:
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
+	$(GO) mod tidy -diff
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+.PHONY: unit
+unit:
+	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v -e '^berth/agent' -e '^berth/test')
+
+.PHONY: processes
+processes:
+	$(GO) test -race -p 1 -timeout 15m $(PROCESSES)
+
+.PHONY: soak
+soak:
+	BERTH_LONG=1 $(GO) test -race -p 1 -count=1 -timeout 6h ./consensus/... $(PROCESSES)
+
+.PHONY: bench
+bench:
+	$(GO) run ./bench -runs $(RUNS) $(BENCH)
+	$(GO) test -run '^$$' -bench . -benchmem ./state ./schedule/place ./worker ./consensus ./wire ./internal/cow
+
+# What meets bytes from outside: job files in HCL and JSON, bodies, log entries,
+# snapshots, frames; then everything else that parses.
+FUZZ = \
+	./jobspec:FuzzHCL ./jobspec:FuzzJSON ./jobspec:FuzzExpression .:FuzzDecodeJob \
+	./state:FuzzDecodeEntry ./state:FuzzLoad ./wire:FuzzFrame ./wire:FuzzStream ./wire:FuzzAnswer \
+	./consensus/logstore:FuzzDecodeRecord ./consensus/logstore:FuzzDecodeBody ./consensus/logstore:FuzzDecodeMeta \
+	./client:FuzzAnswer ./client:FuzzAddress ./config:FuzzConfig .:FuzzUnpack \
+	./agent/fingerprint:FuzzDefaultRoute ./agent/task:FuzzReplace ./agent/local:FuzzRecord ./agent/local:FuzzFile \
+	./agent/supervise:FuzzFrame ./agent/supervise:FuzzState ./agent/supervise:FuzzProcStat ./internal/saferoot:FuzzPathsStayInside
+
+.PHONY: fuzz
+fuzz:
+	@set -e; for t in $(FUZZ); do \
+		echo "== $$t"; $(GO) test -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) "$${t%%:*}"; \
+	done

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// file is the path of an example, as a person in the repository types it.
+func (s *stage) file(name string) string { return filepath.Join(s.examples, name) }
+
+func (s *stage) startAgent() error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	_, err := s.show("node", "status")
+	return err
+}
+
+func (s *stage) runService() error {
+	if _, err := s.show("job", "run", "-var", "program="+s.hello, s.file("web.nomad.hcl")); err != nil {
+		return err
+	}
+	if _, err := s.show("job", "status", "web"); err != nil {
+		return err
+	}
+	if err := s.showEval("web", "job-register"); err != nil {
+		return err
+	}
+	if err := s.ask("Hello"); err != nil {
+		return err
+	}
+	_, err := s.show("alloc", "logs", "-job", "web")
+	return err
+}
+
+// showEval shows the path of the job's newest evaluation.
+func (s *stage) showEval(job, trigger string) error {
+	var evals []struct{ ID, TriggeredBy, Status string }
+	if err := s.get("/v1/job/"+job+"/evaluations", &evals); err != nil {
+		return err
+	}
+	if len(evals) == 0 || evals[0].TriggeredBy != trigger || evals[0].Status != "complete" {
+		return fmt.Errorf("the newest evaluation of %s is not a complete one of %s: %+v", job, trigger, evals)
+	}
+	_, err := s.show("eval", "status", evals[0].ID[:8])
+	return err
+}
+
+// ask calls every instance of the service and keeps the answers.
+func (s *stage) ask(greeting string) error {
+	addrs, err := s.addresses()
+	if err != nil {
+		return err
+	}
+	if len(addrs) != 3 {
+		return fmt.Errorf("%d instances have an address, not 3", len(addrs))
+	}
+	s.answers = map[string]string{}
+	for _, addr := range addrs {
+		var body string
+		err := until(10*time.Second, "the service answers", func() (bool, error) {
+			var err error
+			body, err = fetch(s.ctx, "http://"+addr+"/")
+			return err == nil, nil
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "$ curl http://%s/\n%s", addr, body)
+		if !strings.HasPrefix(body, greeting+" from web.front[") {
+			return fmt.Errorf("%s answers %q", addr, body)
+		}
+		s.answers[addr] = body
+	}
+	fmt.Fprintln(s.out)
+	return nil
+}
+
+// addresses are those of the service's running instances.
+func (s *stage) addresses() (out []string, err error) {
+	var stubs []struct{ ID, ClientStatus string }
+	if err := s.get("/v1/job/web/allocations", &stubs); err != nil {
+		return nil, err
+	}
+	for _, stub := range stubs {
+		if stub.ClientStatus != "running" {
+			continue
+		}
+		var alloc struct {
+			AllocatedResources struct {
+				Shared struct {
+					Ports []struct {
+						HostIP string
+						Value  int
+					}
+				}
+			}
+		}
+		if err := s.get("/v1/allocation/"+stub.ID, &alloc); err != nil {
+			return nil, err
+		}
+		for _, p := range alloc.AllocatedResources.Shared.Ports {
+			out = append(out, fmt.Sprintf("%s:%d", p.HostIP, p.Value))
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func (s *stage) runBatch() error {
+	if _, err := s.show("job", "run", s.file("primes.nomad.hcl")); err != nil {
+		return err
+	}
+	var allocs []struct{ ID, Name, ClientStatus string }
+	err := until(30*time.Second, "the batch job is done", func() (bool, error) {
+		if err := s.get("/v1/job/primes/allocations", &allocs); err != nil {
+			return false, err
+		}
+		done := 0
+		for _, a := range allocs {
+			if a.ClientStatus == "complete" {
+				done++
+			}
+		}
+		return done == 4, nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := s.show("job", "status", "primes"); err != nil {
+		return err
+	}
+	sum := 0
+	for _, a := range allocs {
+		out, err := s.show("alloc", "logs", a.ID[:8])
+		if err != nil {
+			return err
+		}
+		var n int
+		if _, err := fmt.Sscanf(out, "%d primes", &n); err != nil {
+			return fmt.Errorf("%s printed %q", a.Name, out)
+		}
+		sum += n
+	}
+	if fmt.Fprintf(s.out, "There are %d primes below 200000.\n", sum); sum != 17984 {
+		return fmt.Errorf("there are 17984 primes below 200000, not %d", sum)
+	}
+	return nil
+}
+
+func (s *stage) updateService() error {
+	if _, err := s.show("job", "run", "-var", "program="+s.hello, "-var", "greeting=Good evening", s.file("web.nomad.hcl")); err != nil {
+		return err
+	}
+	if _, err := s.show("job", "status", "-all-allocs", "web"); err != nil {
+		return err
+	}
+	return s.ask("Good evening")
+}
+
+func (s *stage) killAgent() error {
+	fmt.Fprintf(s.out, "$ kill -9 %d\n", s.agent.Process.Pid)
+	if err := s.agent.Process.Kill(); err != nil {
+		return err
+	}
+	<-s.ended
+	s.agent = nil
+	return s.same()
+}
+
+// same asks the service again: the same processes must answer at the same
+// addresses.
+func (s *stage) same() error {
+	for _, addr := range slices.Sorted(maps.Keys(s.answers)) {
+		body, err := fetch(s.ctx, "http://"+addr+"/")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "$ curl http://%s/\n%s", addr, body)
+		if body != s.answers[addr] {
+			return fmt.Errorf("%s answers %q, and before %q", addr, body, s.answers[addr])
+		}
+	}
+	fmt.Fprintln(s.out)
+	return nil
+}
+
+func (s *stage) restartAgent() error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	if _, err := s.show("job", "status", "-all-allocs", "web"); err != nil {
+		return err
+	}
+	addrs, err := s.addresses()
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(addrs, slices.Sorted(maps.Keys(s.answers))) {
+		return fmt.Errorf("instances run at %v, and before at %v", addrs, slices.Sorted(maps.Keys(s.answers)))
+	}
+	_, err = s.show("eval", "list")
+	return errors.Join(err, s.same())
+}
+
+// tooBig asks for more than any machine has.
+const tooBig = `job "big" {
+  group "huge" {
+    task "app" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/true"
+      }
+      resources {
+        memory = 100000000
+      }
+    }
+  }
+}
+`
+
+func (s *stage) runTooBig() error {
+	path := filepath.Join(s.dir, "big.nomad.hcl")
+	if err := os.WriteFile(path, []byte(tooBig), 0o600); err != nil {
+		return err
+	}
+	out, err := s.showCode(2, "job", "run", path)
+	if err == nil && !strings.Contains(out, "memory 100000000 MiB wanted") {
+		err = errors.New("it does not say what is missing")
+	}
+	return err
+}
+
+func (s *stage) stopAll() error {
+	for _, job := range []string{"web", "primes", "big"} {
+		if _, err := s.show("job", "stop", "-purge", job); err != nil {
+			return err
+		}
+	}
+	if _, err := s.show("status"); err != nil {
+		return err
+	}
+	if err := until(20*time.Second, "every task has ended", func() (bool, error) { return len(s.processes()) == 0, nil }); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.out, "No process of a job is left.")
+	return s.interruptAgent()
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// stage is where the demonstration plays: one agent, its data, and what the
+// audience sees.
+type stage struct {
+	ctx                    context.Context
+	out                    io.Writer
+	berth, hello, examples string
+	dir                    string // of data, and of the agent's log
+	addr                   string // of the agent's HTTP API
+	agent                  *exec.Cmd
+	ended                  chan struct{}     // closed when the agent's process has ended
+	answers                map[string]string // of the service, by address
+}
+
+func newStage(ctx context.Context, out io.Writer, berth, hello, examples string) (*stage, error) {
+	s := &stage{ctx: ctx, out: out, examples: examples}
+	for _, p := range []struct {
+		to   *string
+		from string
+	}{{&s.berth, berth}, {&s.hello, hello}} {
+		abs, err := filepath.Abs(p.from)
+		if err != nil {
+			return nil, err
+		}
+		*p.to = abs
+	}
+	dir, err := os.MkdirTemp("", "berth-demo-")
+	s.dir = dir
+	return s, err
+}
+
+// clear ends what still runs and removes what was written. It returns err, or
+// what it found left over.
+func (s *stage) clear(err error) error {
+	if s.agent != nil {
+		if err != nil { // jobs may still run: their tasks outlive the agent
+			for _, job := range []string{"web", "primes", "big"} {
+				_, _ = s.command("job", "stop", "-purge", "-detach", job)
+			}
+			_ = until(10*time.Second, "tasks end", func() (bool, error) { return len(s.processes()) == 0, nil })
+		}
+		err = errors.Join(err, s.interruptAgent())
+	}
+	for _, pid := range s.processes() {
+		err = errors.Join(err, fmt.Errorf("process %d was left over", pid))
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		if log, readErr := os.ReadFile(filepath.Join(s.dir, "agent.log")); readErr == nil {
+			fmt.Fprintf(s.out, "\nThe agent's log:\n%s", log)
+		}
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// listen has the agent take ports that are free, so that the demonstration
+// disturbs no other agent of this machine.
+const listen = "ports {\n  http = 0\n  rpc  = 0\n}\n"
+
+// start starts the agent and waits until its node is ready.
+func (s *stage) start() error {
+	ports := filepath.Join(s.dir, "ports.hcl")
+	if err := os.WriteFile(ports, []byte(listen), 0o600); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(s.dir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := []string{"agent", "-config", filepath.Join(s.examples, "agent.hcl"), "-config", ports, "-data-dir", filepath.Join(s.dir, "data")}
+	fmt.Fprintf(s.out, "$ berth agent -config examples/agent.hcl -data-dir … &\n")
+	s.agent, s.ended = exec.Command(s.berth, args...), make(chan struct{})
+	s.agent.Env = append(os.Environ(), "BERTH_DEMO="+s.dir) // what it starts can be told by that
+	s.agent.Stderr = log
+	stdout, err := s.agent.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.agent.Start(); err != nil {
+		return err
+	}
+	address := make(chan string, 1)
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		defer close(ended)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			if _, addr, ok := strings.Cut(lines.Text(), "HTTP: "); ok {
+				address <- addr
+			}
+		}
+		_ = cmd.Wait()
+	}(s.agent, s.ended)
+	select {
+	case s.addr = <-address:
+	case <-s.ended:
+		return errors.New("the agent has ended")
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+	return until(30*time.Second, "the node is ready", func() (bool, error) {
+		out, err := s.command("node", "status")
+		return err == nil && strings.Contains(out, "ready"), nil
+	})
+}
+
+// interruptAgent ends the agent as a person does, and waits for it.
+func (s *stage) interruptAgent() error {
+	cmd := s.agent
+	s.agent = nil
+	_ = cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-s.ended:
+		return nil
+	case <-time.After(20 * time.Second):
+		_ = cmd.Process.Kill()
+		<-s.ended
+		return errors.New("the agent did not end when it was interrupted")
+	}
+}
+
+// show runs a command and shows it with what it printed.
+func (s *stage) show(args ...string) (string, error) { return s.showCode(0, args...) }
+
+// showCode is show for a command that ends with a code.
+func (s *stage) showCode(code int, args ...string) (string, error) {
+	var typed []string
+	for _, a := range args {
+		a = strings.ReplaceAll(a, s.hello, "$PWD/bin/hello")
+		if strings.ContainsAny(a, " {}") {
+			a = "'" + a + "'"
+		}
+		typed = append(typed, a)
+	}
+	fmt.Fprintf(s.out, "$ berth %s\n", strings.Join(typed, " "))
+	out, err := s.command(args...)
+	fmt.Fprintln(s.out, strings.TrimRight(out, "\n"))
+	fmt.Fprintln(s.out)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == code:
+		return out, nil
+	case err == nil && code != 0:
+		return out, fmt.Errorf("berth %s: exit code 0, not %d", strings.Join(args, " "), code)
+	}
+	return out, err
+}
+
+// command runs a command of the program and returns what it printed.
+func (s *stage) command(args ...string) (string, error) {
+	cmd := exec.CommandContext(s.ctx, s.berth, args...)
+	cmd.Env = append(os.Environ(), "BERTH_ADDR="+s.addr)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("berth %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+	}
+	return out.String(), err
+}
+
+// get asks the API.
+func (s *stage) get(path string, out any) error {
+	body, err := fetch(s.ctx, s.addr+path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(body), out)
+}
+
+func fetch(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, resp.Status, body)
+	}
+	return string(body), err
+}
+
+// processes are those that come from this stage's agents, by what is in their
+// environment; the agent itself is not among them.
+func (s *stage) processes() (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		var pid int
+		if _, err := fmt.Sscan(e.Name(), &pid); err != nil || s.agent != nil && pid == s.agent.Process.Pid {
+			continue
+		}
+		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err == nil && slices.Contains(strings.Split(string(env), "\x00"), "BERTH_DEMO="+s.dir) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// until waits for a condition.
+func until(most time.Duration, what string, ok func() (bool, error)) error {
+	for deadline := time.Now().Add(most); ; time.Sleep(20 * time.Millisecond) {
+		yes, err := ok()
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", what, err)
+		case yes:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("waited in vain until %s", what)
+		}
+	}
+}
