@@ -315,7 +315,7 @@ func TestReportsAreRepeatedUntilTheyAreTaken(t *testing.T) {
 		w.mu.Lock()
 		w.fail = nil
 		w.mu.Unlock()
-		a, end = w.agent(t)
+		_, end = w.agent(t)
 		pause(5 * time.Second)
 		for _, id := range ids {
 			if w.status(id) != "complete" || w.story(id) != "complete" {

@@ -300,7 +300,7 @@ func TestRestartingTheAgentDisturbsNoTask(t *testing.T) {
 				t.Errorf("%s; %s", e, m.story(ends))
 			}
 			a.kill()
-			a = m.agent()
+			m.agent()
 			until(t, "the node beats again", func() bool { return m.registrations() == 3 && m.isReady() })
 			for _, id := range ids {
 				if now := m.pids(id, "main"); len(now) != 1 || !slices.Equal(now, before[id]) || !alive(now[0]) || m.restarts(id, "main") != 0 || m.status(id) != "running" {

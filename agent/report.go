@@ -25,12 +25,11 @@ const (
 // reporter holds the news of allocations until servers have taken them. Of one
 // allocation only the newest counts.
 type reporter struct {
-	mu    sync.Mutex
-	news  map[string]*op.AllocReport
-	rest  map[string]time.Time // of a refused report, by allocation: not before
-	sent  map[string]string    // mark of what servers last took
-	wake  chan struct{}
-	since time.Time
+	mu   sync.Mutex
+	news map[string]*op.AllocReport
+	rest map[string]time.Time // of a refused report, by allocation: not before
+	sent map[string]string    // mark of what servers last took
+	wake chan struct{}
 }
 
 func newReporter() *reporter {

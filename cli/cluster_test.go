@@ -10,9 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"berth"
@@ -378,38 +376,4 @@ func (c *cluster) wrote(name, task, stream string, index int, text string) error
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
-}
-
-// testCluster is a cluster for a Go test.
-func testCluster(t *testing.T) *cluster {
-	t.Helper()
-	c, err := startCluster(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
-// run runs a command line against the cluster.
-func (c *cluster) run(ctx context.Context, p *Program, line string) (code int, out, errs string) {
-	var o, e strings.Builder
-	p.Out, p.Err = &o, &e
-	p.Args = strings.Fields(line)
-	p.Env = append(p.Env, "BERTH_ADDR="+c.http)
-	if p.Name == "" {
-		p.Name = "berth"
-	}
-	if p.In == nil {
-		p.In = strings.NewReader("")
-	}
-	if p.Now == nil {
-		p.Now = time.Now
-	}
-	code = p.Run(ctx)
-	return code, o.String(), e.String()
 }

@@ -4,6 +4,7 @@ package state
 
 import (
 	"fmt"
+	"hash/fnv"
 	"runtime"
 	"sync"
 	"weak"
@@ -68,4 +69,11 @@ func CheckFrozen() error {
 		}
 	}
 	return nil
+}
+
+// hashValue returns a hash of all that v holds.
+func hashValue(v any) uint64 {
+	f := fnv.New64a()
+	f.Write(canonical(v))
+	return f.Sum64()
 }

@@ -3,22 +3,12 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 )
-
-// hashValue returns a hash of all that v holds, the same on every server and
-// in every process: maps are taken in order of key, and what a pointer points
-// to counts, not where.
-func hashValue(v any) uint64 {
-	f := fnv.New64a()
-	f.Write(canonical(v))
-	return f.Sum64()
-}
 
 // canonical returns bytes that two values share if and only if they say the
 // same: a nil list or map says the same as an empty one.

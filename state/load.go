@@ -57,7 +57,6 @@ type loader struct {
 	ended   bool
 
 	versions []*berth.Job
-	job      *berth.Job // the one whose history follows
 	prev     *berth.Alloc
 	changed  [tableCount]uint64
 	buf      []byte

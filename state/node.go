@@ -191,19 +191,6 @@ func (t *nodeTable) takeNumber(tx *Tx) uint32 {
 	return t.numbers - 1
 }
 
-func (tx *Tx) removeNode(n *berth.Node) {
-	t := &tx.nodes
-	hi, _ := n.ID.Words()
-	t.byID.Remove(tx.edit, hi, n.Number)
-	t.gaps.Add(tx.edit, n.Number, 0)
-	tx.leaveClass(t.usage.Edit(tx.edit, n.Number).Class)
-	t.usage.Set(tx.edit, n.Number, Usage{})
-	t.rows.Set(tx.edit, n.Number, nil)
-	t.count--
-	t.changed = tx.Index
-	tx.note(Nodes, n, nil)
-}
-
 // recount makes the ports of a node's line anew: what it reserves, and what
 // its allocations hold.
 func (tx *Tx) recount(u *Usage, n *berth.Node) {

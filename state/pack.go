@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"reflect"
 
 	"berth"
@@ -19,17 +18,12 @@ import (
 // writer appends to a log entry or snapshot record.
 type writer struct{ buf []byte }
 
-func (w *writer) uint(v uint64) { w.buf = binary.AppendUvarint(w.buf, v) }
-func (w *writer) int(v int64)   { w.buf = binary.AppendVarint(w.buf, v) }
-func (w *writer) byte(v byte)   { w.buf = append(w.buf, v) }
-func (w *writer) id(v [16]byte) { w.buf = append(w.buf, v[:]...) }
-func (w *writer) float(v float32) {
-	w.buf = binary.LittleEndian.AppendUint32(w.buf, math.Float32bits(v))
-}
-func (w *writer) bytes(v []byte)     { w.uint(uint64(len(v))); w.buf = append(w.buf, v...) }
-func (w *writer) text(v string)      { w.uint(uint64(len(v))); w.buf = append(w.buf, v...) }
-func (w *writer) uid(u berth.UID)    { w.uint(u.Index); w.uint(uint64(u.Ordinal)) }
-func (w *writer) key(k berth.JobKey) { w.text(k.Namespace); w.text(string(k.ID)) }
+func (w *writer) uint(v uint64)  { w.buf = binary.AppendUvarint(w.buf, v) }
+func (w *writer) int(v int64)    { w.buf = binary.AppendVarint(w.buf, v) }
+func (w *writer) byte(v byte)    { w.buf = append(w.buf, v) }
+func (w *writer) id(v [16]byte)  { w.buf = append(w.buf, v[:]...) }
+func (w *writer) bytes(v []byte) { w.uint(uint64(len(v))); w.buf = append(w.buf, v...) }
+func (w *writer) text(v string)  { w.uint(uint64(len(v))); w.buf = append(w.buf, v...) }
 func (w *writer) optional(id [16]byte) {
 	if id == [16]byte{} {
 		w.byte(0)
@@ -142,16 +136,10 @@ func (r *reader) take(n int) []byte {
 	return b
 }
 
-func (r *reader) byte() byte     { return r.take(1)[0] }
-func (r *reader) bool() bool     { return r.byte() != 0 }
-func (r *reader) id() [16]byte   { return [16]byte(r.take(16)) }
-func (r *reader) float() float32 { return math.Float32frombits(binary.LittleEndian.Uint32(r.take(4))) }
-func (r *reader) bytes() []byte  { return bytes.Clone(r.take(r.length(1))) }
-func (r *reader) text() string   { return string(r.take(r.length(1))) }
-func (r *reader) uid() berth.UID { return berth.UID{Index: r.uint(), Ordinal: uint32(r.uint())} }
-func (r *reader) key() berth.JobKey {
-	return berth.JobKey{Namespace: r.text(), ID: berth.JobID(r.text())}
-}
+func (r *reader) byte() byte   { return r.take(1)[0] }
+func (r *reader) bool() bool   { return r.byte() != 0 }
+func (r *reader) id() [16]byte { return [16]byte(r.take(16)) }
+func (r *reader) text() string { return string(r.take(r.length(1))) }
 func (r *reader) optional() [16]byte {
 	if r.byte() == 0 {
 		return [16]byte{}

@@ -46,7 +46,9 @@ type Log interface {
 // ErrLost is in every error that says the log is gone: this server does not
 // lead, or no longer. What was staged and not waited for may or may not be
 // safe. Such an error has no kind; a refusal has one.
-var ErrLost = errors.New("No cluster leader") // clients look for these words
+//
+//lint:ignore ST1005 clients look for these words, as they are
+var ErrLost = errors.New("No cluster leader")
 
 // Result is what became of one command.
 type Result struct {

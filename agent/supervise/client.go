@@ -334,6 +334,10 @@ func (d *Dir) ensure(ctx context.Context) error {
 	return d.spawn() // which waits for one that ends, and makes way for one that starts
 }
 
+// handedOn are the variables of the agent's environment that a supervisor gets:
+// those by which tests say how a build for tests behaves. Tasks get them not.
+var handedOn = []string{failpoint.Env, "GORACE"}
+
 // spawn starts a supervisor and waits until it listens.
 func (d *Dir) spawn() error {
 	Reap()
@@ -356,8 +360,10 @@ func (d *Dir) spawn() error {
 	defer log.Close()
 	args := append(append([]string(nil), d.command...), d.alloc)
 	var env []string
-	if v, ok := os.LookupEnv(failpoint.Env); ok {
-		env = append(env, failpoint.Env+"="+v)
+	for _, name := range handedOn {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
 	}
 	p, err := os.StartProcess(d.command[0], args, &os.ProcAttr{
 		Dir:   d.control.ProcPath(),
