@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -73,7 +74,11 @@ func once(ctx context.Context, run func(context.Context, *bed) (*result, error),
 		return nil, err
 	}
 	defer b.close()
-	return run(ctx, b)
+	// With BENCH_PROFILE the first seconds are profiled, however long it takes.
+	profiled := make(chan error, 1)
+	go func() { profiled <- b.profile("profile?seconds=3") }()
+	r, err := run(ctx, b)
+	return r, errors.Join(err, <-profiled)
 }
 
 func exit(err error) {
