@@ -27,7 +27,7 @@ var dynamicAttrs = []string{"for_each", "iterator", "labels"}
 // dynamic calls each for every block that a dynamic block stands for.
 func (w *walker) dynamic(b *hclsyntax.Block, ctx *hcl.EvalContext, path string, each func(instance)) {
 	w.m.block(b.DefRange())
-	if len(b.Labels) != 1 {
+	if len(b.Labels) != 1 || b.Labels[0] == "" {
 		w.problems.add(b.DefRange(), join(path, "dynamic"), `a dynamic block names the block it makes; write dynamic "name" { … }`)
 		return
 	}
