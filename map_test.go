@@ -34,7 +34,7 @@ agent
 config server ui
 cli
 cmd/berth
-bench/... test/...
+bench/... test/... examples/...
 `
 
 // agentSees is all of ours that the agent's house may import beside itself.

@@ -1,0 +1,1 @@
+// Empty: it lets the package declare functions whose bodies are elsewhere.
