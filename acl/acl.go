@@ -11,21 +11,40 @@ type Capability string
 
 // The capabilities that operations need.
 const (
-	Open          Capability = "open"           // anybody, without a token
-	Node          Capability = "node"           // a node's agent, by the node's secret
-	ListJobs      Capability = "list-jobs"      // in a namespace
-	ParseJob      Capability = "parse-job"      // in a namespace
-	ReadJob       Capability = "read-job"       // in a namespace
-	SubmitJob     Capability = "submit-job"     // in a namespace
-	ReadLogs      Capability = "read-logs"      // in a namespace
-	NodeRead      Capability = "node:read"      //
-	NodeWrite     Capability = "node:write"     //
-	AgentRead     Capability = "agent:read"     //
-	AgentWrite    Capability = "agent:write"    //
-	OperatorRead  Capability = "operator:read"  //
-	OperatorWrite Capability = "operator:write" //
-	Management    Capability = "management"     //
+	Open          Capability = "open"       // anybody, without a token
+	Node          Capability = "node"       // a node's agent, by the node's secret
+	ListJobs      Capability = "list-jobs"  // in a namespace
+	ParseJob      Capability = "parse-job"  // in a namespace
+	ReadJob       Capability = "read-job"   // in a namespace
+	SubmitJob     Capability = "submit-job" // in a namespace
+	ReadLogs      Capability = "read-logs"  // in a namespace
+	NodeRead      Capability = "node:read"
+	NodeWrite     Capability = "node:write"
+	AgentRead     Capability = "agent:read"
+	AgentWrite    Capability = "agent:write"
+	OperatorRead  Capability = "operator:read"
+	OperatorWrite Capability = "operator:write"
+	Management    Capability = "management"
 )
+
+// Namespaced says whether the capability is had in one namespace, and not in
+// another.
+func (c Capability) Namespaced() bool {
+	switch c {
+	case ListJobs, ParseJob, ReadJob, SubmitJob, ReadLogs:
+		return true
+	}
+	return false
+}
+
+// Known says whether the capability is one of those above.
+func (c Capability) Known() bool {
+	switch c {
+	case Open, Node, NodeRead, NodeWrite, AgentRead, AgentWrite, OperatorRead, OperatorWrite, Management:
+		return true
+	}
+	return c.Namespaced()
+}
 
 // Space says where the namespace of a request comes from, which decides whose
 // policy is asked.

@@ -3,11 +3,11 @@ package api
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"berth"
+	"berth/acl"
 	"berth/op"
 	"berth/state"
 )
@@ -27,7 +27,7 @@ func (s *Server) allocs() {
 func listAllocs(r *Read, in *op.AllocsQuery) ([]op.AllocStub, error) {
 	r.Table(state.Allocs)
 	states := in.TaskStates == nil || *in.TaskStates
-	rows, key := r.Allocs(), func(a *berth.Alloc) string { return token26(a.CreateIndex, a.ID.String()) }
+	rows, sorted := r.Allocs(), byTime(r.Query, func(a *berth.Alloc) (uint64, string) { return a.CreateIndex, a.ID.String() })
 	if r.Query.Reverse {
 		rows = r.AllocsBack()
 	}
@@ -36,30 +36,31 @@ func listAllocs(r *Read, in *op.AllocsQuery) ([]op.AllocStub, error) {
 		if err != nil {
 			return nil, err
 		}
-		rows, key = r.AllocsFrom(p), func(a *berth.Alloc) string { return a.ID.String() }
+		rows, sorted = turned(r.Query, r.AllocsFrom(p), byID(func(a *berth.Alloc) string { return a.ID.String() }))
 	}
-	return page(r, rows, key, func(a *berth.Alloc) bool { return r.visible(a.Job.Namespace) },
+	return page(r, rows, sorted, func(a *berth.Alloc) bool { return r.visible(op.ListAllocs.Need, a.Job.Namespace) },
 		func(a *berth.Alloc) op.AllocStub { return allocStub(r.Snapshot, a, states, in.Resources) })
 }
 
-// alloc returns the allocation that a request names.
-func (r *Read) alloc(id string) (*berth.Alloc, error) {
+// alloc returns the allocation that a request names, to those who have the
+// right.
+func (r *Read) alloc(id string, need acl.Capability) (*berth.Alloc, error) {
 	full, err := berth.ParseID[berth.Alloc](id)
 	if err != nil {
 		return nil, err
 	}
 	a := r.Alloc(full)
 	if a == nil {
+		if err := r.may(need, r.Space()); err != nil {
+			return nil, err
+		}
 		return nil, berth.Errorf(berth.NotFound, "alloc not found: %s", id)
 	}
-	if err := r.server.Authorize(r.Caller, op.ReadAlloc.Need, a.Job.Namespace); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a, r.may(need, a.Job.Namespace)
 }
 
 func readAlloc(r *Read, in *op.AllocRef) (op.Alloc, error) {
-	a, err := r.alloc(in.AllocID)
+	a, err := r.alloc(in.AllocID, op.ReadAlloc.Need)
 	if err != nil {
 		return op.Alloc{}, err
 	}
@@ -192,7 +193,3 @@ func sortAllocs(list []op.AllocStub) {
 		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.Name, b.Name), strings.Compare(a.ID.String(), b.ID.String()))
 	})
 }
-
-// token26 orders rows by their creation, then ID, as the page tokens of such
-// lists do.
-func token26(index uint64, id string) string { return fmt.Sprintf("%d.%s", index, id) }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"berth"
@@ -71,17 +72,13 @@ type Server struct {
 	routes routes
 	rpc    map[string]rpcHandler
 	served map[string]bool // names of operations that have a handler
+
+	waiting waiting
 }
 
 // New returns a server of every operation.
 func New(c Config) *Server {
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Authorize == nil {
-		c.Authorize = func(Caller, acl.Capability, string) error { return nil }
-	}
-	s := &Server{Config: c, rpc: map[string]rpcHandler{}, served: map[string]bool{}}
+	s := empty(c)
 	s.jobs()
 	s.evals()
 	s.allocs()
@@ -90,14 +87,39 @@ func New(c Config) *Server {
 	return s
 }
 
+// empty returns a server of no operation yet.
+func empty(c Config) *Server {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Authorize == nil {
+		c.Authorize = func(Caller, acl.Capability, string) error { return nil }
+	}
+	return &Server{Config: c, rpc: map[string]rpcHandler{}, served: map[string]bool{}, waiting: waiting{count: map[string]int{}}}
+}
+
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.rescue(w, r)
 	h, values, err := s.routes.match(r)
 	if err != nil {
 		s.fail(w, err)
 		return
 	}
 	h(w, r, values)
+}
+
+// rescue answers a request whose handler broke a promise of ours, and tells of
+// it: net/http would only cut the connection.
+func (s *Server) rescue(w http.ResponseWriter, r *http.Request) {
+	switch p := recover(); p {
+	case nil:
+	case http.ErrAbortHandler: // not a fault: the way to end a stream that failed
+		panic(p)
+	default:
+		s.Logger.Error("a handler panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+		s.fail(w, berth.Errorf("", "internal error; the log of this agent says more"))
+	}
 }
 
 // Served returns the names of the operations that have a handler.

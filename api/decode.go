@@ -89,6 +89,9 @@ func decodeBody[In any](w http.ResponseWriter, r *http.Request, path values, inf
 		if err != nil {
 			return nil, nil, err
 		}
+		if s, ok := any(in).(interface{ Shape(berth.Tree) berth.Tree }); ok {
+			tree = s.Shape(tree)
+		}
 		ps = berth.Fill(in, tree, "body")
 	}
 	params(&ps, reflect.ValueOf(in).Elem(), r, path)

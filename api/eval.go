@@ -17,21 +17,20 @@ func (s *Server) evals() {
 	read(s, op.EvalAllocs, evalAllocs)
 }
 
-// visible says whether a row of the namespace belongs in the answer.
-func (r *Read) visible(namespace string) bool {
-	return r.Space() == berth.AllNamespaces || r.Space() == namespace
-}
-
 func listEvals(r *Read, in *op.EvalsQuery) ([]op.Eval, error) {
 	r.Table(state.Evals)
 	keep := func(e *berth.Eval) bool {
-		return r.visible(e.Namespace) && (in.Job == "" || in.Job == string(e.JobID)) && (in.Status == "" || in.Status == e.Status)
+		return r.visible(op.ListEvals.Need, e.Namespace) && (in.Job == "" || in.Job == string(e.JobID)) && (in.Status == "" || in.Status == e.Status)
 	}
-	if in.Job != "" && r.Space() != berth.AllNamespaces {
-		return jobEvals(r, &op.JobRef{JobID: in.Job, Query: in.Query})
-	}
-	rows, key := r.Evals(), func(e *berth.Eval) string { return token26(e.CreateIndex, e.ID.String()) }
-	if r.Query.Reverse {
+	rows, sorted := r.Evals(), byTime(r.Query, func(e *berth.Eval) (uint64, string) { return e.CreateIndex, e.ID.String() })
+	switch {
+	case in.Job != "" && r.Space() != berth.AllNamespaces:
+		list := r.evalsOf(in.Job)
+		if r.Query.Reverse {
+			slices.Reverse(list)
+		}
+		rows = slices.Values(list)
+	case r.Query.Reverse:
 		rows = r.EvalsBack()
 	}
 	if r.Query.Prefix != "" {
@@ -39,9 +38,22 @@ func listEvals(r *Read, in *op.EvalsQuery) ([]op.Eval, error) {
 		if err != nil {
 			return nil, err
 		}
-		rows, key = r.EvalsFrom(p), func(e *berth.Eval) string { return e.ID.String() }
+		rows, sorted = turned(r.Query, r.EvalsFrom(p), byID(func(e *berth.Eval) string { return e.ID.String() }))
 	}
-	return page(r, rows, key, keep, r.evalView)
+	return page(r, rows, sorted, keep, r.evalView)
+}
+
+// evalsOf returns the evaluations of a job, oldest first, and watches them.
+func (r *Read) evalsOf(job string) []*berth.Eval {
+	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(job)}
+	index := r.LastChange(state.Evals)
+	if sum := r.Summary(k); sum != nil {
+		index = max(sum.Evals, sum.Created)
+	}
+	r.At(index, state.OnEvalsOf(k))
+	return slices.SortedFunc(r.EvalsOf(k), func(a, b *berth.Eval) int {
+		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.ID.String(), b.ID.String()))
+	})
 }
 
 // eval returns the evaluation that a request names.
@@ -52,12 +64,12 @@ func (r *Read) eval(id string) (*berth.Eval, error) {
 	}
 	e := r.Eval(full)
 	if e == nil {
+		if err := r.may(op.ReadEval.Need, r.Space()); err != nil {
+			return nil, err
+		}
 		return nil, berth.Errorf(berth.NotFound, "eval not found: %s", id)
 	}
-	if err := r.server.Authorize(r.Caller, op.ReadEval.Need, e.Namespace); err != nil {
-		return nil, err
-	}
-	return e, nil
+	return e, r.may(op.ReadEval.Need, e.Namespace)
 }
 
 func readEval(r *Read, in *op.EvalRef) (op.Eval, error) {
@@ -109,10 +121,4 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 		}
 	}
 	return v
-}
-
-func sortEvals(list []op.Eval) {
-	slices.SortFunc(list, func(a, b op.Eval) int {
-		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.ID.String(), b.ID.String()))
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httputil"
 
 	"berth"
+	"berth/acl"
 	"berth/op"
 	"berth/state"
 )
@@ -20,6 +21,9 @@ type AgentConfig struct {
 	Self    func() op.AgentSelf
 	Health  func() op.AgentHealth
 	Metrics MetricsSource
+	// Authorize says whether a caller may be told of this agent; nil is the
+	// check of a cluster without access control.
+	Authorize func(Caller, acl.Capability, string) error
 	// Has says whether this agent holds an allocation; Logs streams the output
 	// of those it holds.
 	Has  func(alloc string) bool
@@ -33,9 +37,10 @@ type AgentConfig struct {
 // itself, and passes everything else on to a server, with the caller's own
 // rights and no more.
 func NewAgent(c AgentConfig) http.Handler {
-	s := &Server{Config: Config{
+	s := empty(Config{
 		Region: c.Region, Logger: c.Logger, Self: c.Self, Health: c.Health, Metrics: c.Metrics, Cluster: noCluster{}, Store: state.New(),
-	}, served: map[string]bool{}, rpc: map[string]rpcHandler{}}
+		Authorize: c.Authorize,
+	})
 	read(s, op.ReadSelf, func(r *Read, _ *op.Nothing) (op.AgentSelf, error) { return s.Self(), nil })
 	s.health()
 	s.metrics()
@@ -45,7 +50,10 @@ func NewAgent(c AgentConfig) http.Handler {
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", "server"
 			r.Out.Host = r.In.Host
 		},
-		Transport:     &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) }, DisableCompression: true},
+		Transport: &http.Transport{
+			DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) },
+			DisableCompression: true, IdleConnTimeout: idleTime / 2, // before the server closes it
+		},
 		FlushInterval: -1, // streams are handed on as they come
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(err, context.Canceled) {

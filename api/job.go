@@ -1,12 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"strings"
 	"time"
 
 	"berth"
+	"berth/acl"
 	"berth/jobspec"
 	"berth/op"
 	"berth/state"
@@ -28,7 +30,16 @@ func (s *Server) jobs() {
 func listJobs(r *Read, in *op.JobsQuery) ([]op.JobStub, error) {
 	r.At(max(r.LastChange(state.Jobs), r.LastChange(state.Summaries)), state.OnTable(state.Jobs), state.OnTable(state.Summaries))
 	jobs := r.Jobs(r.Space(), r.Query.Prefix)
-	return page(r, jobs, func(j *berth.Job) string { return j.Namespace + "." + string(j.ID) }, nil,
+	sorted := order[berth.Job]{
+		func(j *berth.Job) string { return j.Namespace + "." + string(j.ID) },
+		func(j *berth.Job, token string) bool {
+			namespace, id, _ := strings.Cut(token, ".") // which no namespace has in its name
+			return cmp.Or(strings.Compare(j.Namespace, namespace), strings.Compare(string(j.ID), id)) >= 0
+		},
+	}
+	jobs, sorted = turned(r.Query, jobs, sorted)
+	return page(r, jobs, sorted,
+		func(j *berth.Job) bool { return r.visible(op.ListJobs.Need, j.Namespace) },
 		func(j *berth.Job) op.JobStub { return jobStub(r.Snapshot, j, in.Meta) })
 }
 
@@ -121,23 +132,16 @@ func jobAllocs(r *Read, in *op.JobAllocsQuery) ([]op.AllocStub, error) {
 }
 
 func jobEvals(r *Read, in *op.JobRef) ([]op.Eval, error) {
-	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(in.JobID)}
-	index := r.LastChange(state.Evals)
-	if sum := r.Summary(k); sum != nil {
-		index = max(sum.Evals, sum.Created)
-	}
-	r.At(index, state.OnEvalsOf(k))
 	out := []op.Eval{}
-	for e := range r.EvalsOf(k) {
+	for _, e := range r.evalsOf(in.JobID) {
 		out = append(out, r.evalView(e))
 	}
-	sortEvals(out)
 	return out, nil
 }
 
 // registerJob makes a job or changes it.
 func (s *Server) registerJob(w *Write, in *op.RegisterJob) (op.JobRegistered, error) {
-	j, err := decodeJob(w, in.Job)
+	j, err := decodeJob(w, in.Job, op.Register.Need)
 	if err != nil {
 		return op.JobRegistered{}, err
 	}
@@ -147,8 +151,8 @@ func (s *Server) registerJob(w *Write, in *op.RegisterJob) (op.JobRegistered, er
 	if j.Region != s.Region {
 		return op.JobRegistered{}, berth.Errorf(berth.Invalid, "job.region: %q is not this region, %q", j.Region, s.Region)
 	}
-	if n := in.EvalPriority; n != 0 && (n < berth.MinPriority || n > berth.MaxPriority) {
-		return op.JobRegistered{}, berth.Errorf(berth.Invalid, "EvalPriority: %d is out of range; allowed are %d to %d", n, berth.MinPriority, berth.MaxPriority)
+	if err := checkPriority("EvalPriority", in.EvalPriority); err != nil {
+		return op.JobRegistered{}, err
 	}
 	c := &state.RegisterJob{
 		Job: j, Submission: submission(in.Submission), Enforce: in.EnforceIndex, Index: in.JobModifyIndex,
@@ -169,6 +173,15 @@ func (s *Server) registerJob(w *Write, in *op.RegisterJob) (op.JobRegistered, er
 	return out, nil
 }
 
+// checkPriority returns what is wrong with the priority of an evaluation; 0 is
+// that of its job.
+func checkPriority(name string, n int) error {
+	if n != 0 && (n < berth.MinPriority || n > berth.MaxPriority) {
+		return berth.Errorf(berth.Invalid, "%s: %d is out of range; allowed are %d to %d", name, n, berth.MinPriority, berth.MaxPriority)
+	}
+	return nil
+}
+
 // seed is an evaluation that a user raises.
 func seed(w *Write, trigger string, priority int) state.EvalSeed {
 	s := state.EvalSeed{TriggeredBy: trigger, Priority: priority, Cause: berth.Cause{Kind: berth.CauseUser}}
@@ -177,13 +190,26 @@ func seed(w *Write, trigger string, priority int) state.EvalSeed {
 }
 
 // decodeJob passes a job through the one door, and drops what only servers
-// set. The namespace of the request is the job's, unless the job says its own.
-func decodeJob(w *Write, tree berth.RawTree) (*berth.Job, error) {
+// set. The namespace of the request is the job's, unless the job says its own:
+// then that is the one in which the caller needs the right, and a request that
+// names another is a mistake.
+func decodeJob(w *Write, tree berth.RawTree, need acl.Capability) (*berth.Job, error) {
 	if tree == nil {
 		return nil, berth.Errorf(berth.Invalid, "body.job: a job is wanted")
 	}
-	if ns, ok := tree["Namespace"].(string); !ok || ns == "" {
-		tree["Namespace"] = w.Space()
+	name := spelling(tree, "Namespace")
+	ns, ok := tree[name].(string)
+	if tree[name] == nil || ok && ns == "" {
+		tree[name], ok = w.Space(), true
+	}
+	if ns, _ = tree[name].(string); !ok {
+		ns = w.Space() // what stands there is no text, as decoding will say
+	}
+	if err := w.server.Authorize(w.Caller, need, ns); err != nil {
+		return nil, err
+	}
+	if w.said != "" && w.said != ns {
+		return nil, berth.Errorf(berth.Invalid, "job.namespace: the job says %q, the request %q; they must agree", clip(ns), clip(w.said))
 	}
 	j, err := berth.DecodeJob(berth.Tree(tree), berth.FromJSON)
 	if err != nil {
@@ -192,6 +218,16 @@ func decodeJob(w *Write, tree berth.RawTree) (*berth.Job, error) {
 	j.Stop, j.Stable, j.Version, j.VersionTag, j.SubmitTime = false, false, 0, nil, 0
 	j.CreateIndex, j.ModifyIndex, j.JobModifyIndex, j.UID = 0, 0, 0, berth.UID{}
 	return j, nil
+}
+
+// spelling returns the name by which a tree has a field, whatever its case.
+func spelling(tree berth.RawTree, field string) string {
+	for name := range tree {
+		if strings.EqualFold(name, field) {
+			return name
+		}
+	}
+	return field
 }
 
 // maxSource is the most text that is kept of what a job was made from.
@@ -206,6 +242,9 @@ func submission(sub *berth.JobSubmission) *berth.JobSubmission {
 
 // stopJob ends a job.
 func stopJob(w *Write, in *op.StopJob) (op.JobStopped, error) {
+	if err := checkPriority("eval_priority", in.EvalPriority); err != nil {
+		return op.JobStopped{}, err
+	}
 	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
 	c := &state.StopJob{Key: k, Purge: in.Purge, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano()}
 	if in.UID != "" {
@@ -249,7 +288,10 @@ func parseJob(w *Write, in *op.ParseJob) (op.Job, error) {
 // validateJob says what is wrong with a job; nothing is changed.
 func validateJob(w *Write, in *op.ValidateJob) (op.JobValidated, error) {
 	out := op.JobValidated{DriverConfigValidated: true}
-	j, err := decodeJob(w, in.Job)
+	j, err := decodeJob(w, in.Job, op.Validate.Need)
+	if k := berth.KindOf(err); err != nil && k != berth.Invalid {
+		return op.JobValidated{}, err
+	}
 	if err != nil {
 		out.Error = err.Error()
 		out.ValidationErrors = problems(err)

@@ -28,16 +28,17 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, in *op.LogsQ
 	if err := checkLogs(in); err != nil {
 		return err
 	}
-	rd := &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: caller(r, q.AuthToken), server: s}
-	a, err := rd.alloc(in.AllocID)
+	who := caller(r, q.AuthToken)
+	if err := s.admit(op.ReadLogs.Info, who, q); err != nil {
+		return err
+	}
+	rd := &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: who, server: s}
+	a, err := rd.alloc(in.AllocID, op.ReadLogs.Need)
 	if err != nil {
 		return err
 	}
 	if a.Group.Task(in.Task) == nil {
 		return berth.Errorf(berth.NotFound, "allocation %s has no task %q", a.ID.Short(), in.Task)
-	}
-	if err := s.Authorize(rd.Caller, op.ReadLogs.Need, a.Job.Namespace); err != nil {
-		return err
 	}
 	if s.Logs == nil {
 		return berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)

@@ -31,7 +31,8 @@ func listNodes(r *Read, in *op.NodesQuery) ([]op.NodeStub, error) {
 		}
 		rows = r.NodesFrom(p)
 	}
-	return page(r, rows, func(n *berth.Node) string { return n.ID.String() }, nil, func(n *berth.Node) op.NodeStub {
+	rows, sorted := turned(r.Query, rows, byID(func(n *berth.Node) string { return n.ID.String() }))
+	return page(r, rows, sorted, nil, func(n *berth.Node) op.NodeStub {
 		v := op.NodeStub{
 			Address: host(n.HTTPAddr), ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass, NodePool: n.NodePool,
 			Version: n.Attributes["nomad.version"], SchedulingEligibility: n.SchedulingEligibility, Status: n.Status,
@@ -88,7 +89,7 @@ func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {
 	out := []op.Alloc{}
 	for a := range r.AllocsOn(n.ID) {
 		index = max(index, a.ModifyIndex)
-		if r.server.Authorize(r.Caller, op.ReadAlloc.Need, a.Job.Namespace) == nil {
+		if r.may(op.ReadAlloc.Need, a.Job.Namespace) == nil {
 			out = append(out, allocView(r.Snapshot, a))
 		}
 	}
@@ -123,11 +124,17 @@ func (s *Server) registerNode(w *Write, in *op.RegisterNode) (op.NodeAnswer, err
 		n.Status = berth.NodeInit
 	}
 	n.SchedulingEligibility = ""
-	c := &state.RegisterNode{Node: &n, Event: in.NodeEvent, Now: w.Now.UnixNano()}
+	c := &state.RegisterNode{Node: &n, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
 	rand.Read(c.Seed[:])
+	old := w.Node(n.ID)
+	if old != nil {
+		if _, err := prove(w.Snapshot, n.ID, n.SecretID); err != nil {
+			return op.NodeAnswer{}, err // Apply says so, too; what is wrong need not be in the log
+		}
+	}
 	// Registering again with nothing new is what agents do to be heard; it
 	// need not be in the log.
-	if old := w.Node(n.ID); old != nil && old.SecretID == n.SecretID && sameNode(old, &n) && in.NodeEvent == nil {
+	if old != nil && sameNode(old, &n) && in.NodeEvent == nil {
 		return s.nodeAnswer(w, &n, nil, old.ModifyIndex), nil
 	}
 	index, err := w.Do(c)
@@ -148,7 +155,7 @@ func (s *Server) beatNode(w *Write, in *op.BeatNode) (op.NodeAnswer, error) {
 	if in.Status != berth.NodeReady && in.Status != berth.NodeInit && in.Status != berth.NodeDown {
 		return op.NodeAnswer{}, berth.Errorf(berth.Invalid, "Status: an agent cannot report %q; allowed are initializing, ready, down", clip(in.Status))
 	}
-	c := &state.SetNodeStatus{ID: n.ID, Status: in.Status, Event: in.NodeEvent, Now: w.Now.UnixNano()}
+	c := &state.SetNodeStatus{ID: n.ID, Status: in.Status, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
 	rand.Read(c.Seed[:])
 	index, err := w.Do(c)
 	if err != nil {
@@ -232,7 +239,7 @@ func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
 }
 
 func reportAllocs(w *Write, in *op.ReportAllocs) (op.WriteAnswer, error) {
-	if len(in.Alloc) == 0 {
+	if len(in.Alloc) == 0 || in.Alloc[0] == nil {
 		return op.WriteAnswer{}, nil
 	}
 	c := &state.ReportAllocs{Node: in.Alloc[0].NodeID, Now: w.Now.UnixNano()}
@@ -240,19 +247,30 @@ func reportAllocs(w *Write, in *op.ReportAllocs) (op.WriteAnswer, error) {
 		return op.WriteAnswer{}, err
 	}
 	for _, a := range in.Alloc {
+		if a == nil {
+			continue
+		}
 		if a.NodeID != c.Node {
 			return op.WriteAnswer{}, berth.Errorf(berth.Denied, "Permission denied: the report of node %s speaks for node %s", c.Node, a.NodeID)
 		}
+		known := w.Alloc(a.ID)
+		if known == nil {
+			continue // it is gone: a late report changes nothing
+		}
 		c.Updates = append(c.Updates, state.AllocUpdate{
-			ID: a.ID, Client: a.ClientStatus, Description: a.ClientDescription,
-			Tasks: berth.PackTaskStates(a.TaskStates), Deployment: a.DeploymentStatus, Network: a.NetworkStatus,
+			ID: a.ID, Client: a.ClientStatus, Description: cut(a.ClientDescription, maxSentence),
+			Tasks: berth.PackTaskStates(boundStates(a.TaskStates, known.Group)), Deployment: a.DeploymentStatus, Network: boundNetwork(a.NetworkStatus),
 		})
+	}
+	if len(c.Updates) == 0 {
+		return op.WriteAnswer{}, nil
 	}
 	_, err := w.Do(c)
 	return op.WriteAnswer{}, err
 }
 
 func emitEvents(w *Write, in *op.EmitEvents) (op.WriteAnswer, error) {
+	var cmds []state.Command
 	for text, events := range in.NodeEvents {
 		id, err := berth.ParseID[berth.Node](text)
 		if err != nil {
@@ -262,14 +280,16 @@ func emitEvents(w *Write, in *op.EmitEvents) (op.WriteAnswer, error) {
 			return op.WriteAnswer{}, err
 		}
 		c := &state.AddNodeEvents{ID: id}
+		cmds = append(cmds, c)
 		for _, e := range events[:min(len(events), berth.NodeEventsKept)] {
 			if e != nil {
-				c.Events = append(c.Events, *e)
+				c.Events = append(c.Events, *boundEvent(e))
 			}
 		}
-		if _, err := w.Do(c); err != nil {
-			return op.WriteAnswer{}, err
-		}
 	}
-	return op.WriteAnswer{}, nil
+	if len(cmds) == 0 {
+		return op.WriteAnswer{}, nil
+	}
+	_, err := w.Do(cmds...)
+	return op.WriteAnswer{}, err
 }

@@ -3,31 +3,95 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
+	"slices"
+	"strconv"
+	"strings"
 
 	"berth"
+	"berth/op"
 
 	"github.com/hashicorp/go-bexpr"
+	"github.com/mitchellh/pointerstructure"
 )
+
+// order is how a list is ordered, so that a page can begin where the one
+// before it ended.
+type order[Row any] struct {
+	// key is the token of a page that begins with the row: its full place.
+	key func(*Row) string
+	// reached says whether the row stands at or behind the place of a token,
+	// whose own row may be gone. Of several rows at one place, as far as the
+	// token can tell, all are at it.
+	reached func(row *Row, token string) bool
+}
+
+// byID is the order of lists that are sorted by ID.
+func byID[Row any](id func(*Row) string) order[Row] {
+	return order[Row]{id, func(row *Row, token string) bool { return id(row) >= token }}
+}
+
+// byTime is the order of lists that are sorted by creation.
+func byTime[Row any](q *op.Query, at func(*Row) (index uint64, id string)) order[Row] {
+	return order[Row]{
+		func(row *Row) string {
+			index, id := at(row)
+			return fmt.Sprintf("%d.%s", index, id)
+		},
+		func(row *Row, token string) bool {
+			index, _ := at(row)
+			text, _, _ := strings.Cut(token, ".")
+			place, _ := strconv.ParseUint(text, 10, 64)
+			return index >= place && !q.Reverse || index <= place && q.Reverse
+		},
+	}
+}
+
+// turned returns rows in the order that was asked for; they come forwards.
+func turned[Row any](q *op.Query, rows iter.Seq[*Row], o order[Row]) (iter.Seq[*Row], order[Row]) {
+	if !q.Reverse {
+		return rows, o
+	}
+	all := slices.Collect(rows)
+	slices.Reverse(all)
+	return slices.Values(all), order[Row]{o.key, func(row *Row, token string) bool { return !o.reached(row, token) || o.key(row) == token }}
+}
+
+// from returns the rows from a token on. A row that stays is neither lost nor
+// repeated, but for rows that were created together with one that is gone:
+// those may come twice.
+func from[Row any](rows iter.Seq[*Row], o order[Row], token string) iter.Seq[*Row] {
+	if token == "" {
+		return rows
+	}
+	at := o.reached
+	for row := range rows {
+		if o.key(row) == token {
+			at = func(row *Row, token string) bool { return o.key(row) == token }
+			break
+		}
+	}
+	return func(yield func(*Row) bool) {
+		started := false
+		for row := range rows {
+			if started = started || at(row, token); started && !yield(row) {
+				return
+			}
+		}
+	}
+}
 
 // page returns the rows that belong in one answer, as views: those that keep
 // accepts and the caller's filter, from the caller's token on, as many as a
-// page holds. key is a row's full place in the order of the list, so a page
-// never loses or repeats a row that stays.
-func page[Row, View any](r *Read, rows iter.Seq[*Row], key func(*Row) string, keep func(*Row) bool, view func(*Row) View) ([]View, error) {
+// page holds.
+func page[Row, View any](r *Read, rows iter.Seq[*Row], o order[Row], keep func(*Row) bool, view func(*Row) View) ([]View, error) {
 	wanted, err := newFilter(r.Query.Filter)
 	if err != nil {
 		return nil, err
 	}
 	out := []View{}
-	started := r.Query.NextToken == ""
-	for row := range rows {
-		if !started {
-			if key(row) != r.Query.NextToken {
-				continue
-			}
-			started = true
-		}
+	for row := range from(rows, o, r.Query.NextToken) {
 		if keep != nil && !keep(row) {
 			continue
 		}
@@ -40,13 +104,10 @@ func page[Row, View any](r *Read, rows iter.Seq[*Row], key func(*Row) string, ke
 			continue
 		}
 		if n := int(r.Query.PerPage); n > 0 && len(out) == n {
-			r.next = key(row)
+			r.next = o.key(row)
 			return out, nil
 		}
 		out = append(out, v)
-	}
-	if !started {
-		return nil, berth.Errorf(berth.Invalid, "next_token: %q is not on this list any more; begin again", clip(r.Query.NextToken))
 	}
 	return out, nil
 }
@@ -54,8 +115,12 @@ func page[Row, View any](r *Read, rows iter.Seq[*Row], key func(*Row) string, ke
 // filter is an expression in go-bexpr's language over the fields of a view.
 type filter struct{ eval *bexpr.Evaluator }
 
-// maxFilter bounds the text of a filter (S-26).
-const maxFilter = 2048
+// Limits of filters (S-26): of the text, and of the steps that reading it
+// takes, which grow fast with parentheses within parentheses.
+const (
+	maxFilter = 2048
+	maxSteps  = 500_000
+)
 
 func newFilter(text string) (filter, error) {
 	if text == "" {
@@ -64,7 +129,7 @@ func newFilter(text string) (filter, error) {
 	if len(text) > maxFilter {
 		return filter{}, berth.Errorf(berth.Invalid, "filter: %d bytes are too long; allowed are %d", len(text), maxFilter)
 	}
-	e, err := bexpr.CreateEvaluator(text)
+	e, err := bexpr.CreateEvaluator(text, bexpr.WithMaxExpressions(maxSteps))
 	if err != nil {
 		return filter{}, berth.Errorf(berth.Invalid, "failed to read filter expression: %w", err)
 	}
@@ -85,11 +150,40 @@ func (f filter) accepts(v any) (bool, error) {
 	if err := json.Unmarshal(text, &shown); err != nil {
 		return false, err
 	}
+	for name, v := range shown {
+		if v == nil {
+			v = map[string]any{}
+		}
+		shown[name] = present(v)
+	}
 	ok, err := f.eval.Evaluate(shown)
+	if errors.Is(err, pointerstructure.ErrNotFound) && !strings.Contains(err.Error(), "at part 0") {
+		return false, nil // the view has the field, and this row nothing of that name in it
+	}
 	if err != nil {
 		return false, berth.Errorf(berth.Invalid, "filter: %w", err)
 	}
 	return ok, nil
+}
+
+// present drops what is null from a value: a filter on a part of a block must
+// find such a row wanting, not fail on the first that has no such block.
+func present(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, x := range v {
+			if x == nil {
+				delete(v, name)
+			} else {
+				v[name] = present(x)
+			}
+		}
+	case []any:
+		for i, x := range v {
+			v[i] = present(x)
+		}
+	}
+	return v
 }
 
 // problems returns the single problems of an error, for callers that list them.

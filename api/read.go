@@ -67,6 +67,12 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 	if done {
 		return out, meta, err
 	}
+	if info.Need != acl.Node { // each of those has its own session, whose calls are counted
+		if err := s.waiting.enter(who); err != nil {
+			return out, meta, err
+		}
+		defer s.waiting.exit(who)
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience(q.MaxQueryTime))
 	defer cancel()
 	// What is watched is fixed by the first look; a change between that look
@@ -113,13 +119,34 @@ func (s *Server) admit(info *op.Info, who Caller, q *op.Query) error {
 	return err
 }
 
-// allow asks whether the caller has the right that an operation needs. Rights
-// of node agents are proved by each handler with the node's secret.
+// allow asks whether the caller has the right that an operation needs, unless
+// only its handler can: what proves a node's agent is the node's secret, what
+// an ID names or a body says has its own namespace (see Read.may and
+// decodeJob), and a list across namespaces holds what the caller may see of
+// each (see Read.visible).
 func (s *Server) allow(info *op.Info, who Caller, namespace string) error {
-	if info.Need == acl.Open || info.Need == acl.Node {
+	switch {
+	case info.Need == acl.Open || info.Need == acl.Node:
 		return nil
+	case info.Space == acl.NoSpace || info.Space == acl.NodeSpace:
+		return s.Authorize(who, info.Need, "")
+	case info.Space == acl.QuerySpace && namespace != berth.AllNamespaces:
+		return s.Authorize(who, info.Need, namespace)
 	}
-	return s.Authorize(who, info.Need, namespace)
+	return nil
+}
+
+// may asks for a right in the namespace of something that the request names;
+// of what is not there, in that of the request, so that only those who could
+// see it learn that it is not.
+func (r *Read) may(need acl.Capability, namespace string) error {
+	return r.server.Authorize(r.Caller, need, namespace)
+}
+
+// visible says whether a row of the namespace belongs in the answer. Rows of
+// the namespace that was asked for were allowed at the door.
+func (r *Read) visible(need acl.Capability, namespace string) bool {
+	return r.Space() == namespace || r.Space() == berth.AllNamespaces && r.may(need, namespace) == nil
 }
 
 func (s *Server) region(name string) error {
@@ -136,8 +163,10 @@ type Write struct {
 	Caller  Caller
 	Now     time.Time
 	Leader  Leader
+	server  *Server
 	ctx     context.Context
 	index   uint64
+	said    string // the namespace that the request named, "" if it named none
 }
 
 // Space returns the namespace that the request is about.
@@ -159,8 +188,12 @@ func change[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 	if err := s.region(opts.Region); err != nil {
 		return out, 0, err
 	}
+	said := opts.Namespace
 	if opts.Namespace == "" {
 		opts.Namespace = berth.DefaultNamespace
+	}
+	if opts.Namespace == berth.AllNamespaces && info.Space == acl.QuerySpace {
+		return out, 0, berth.Errorf(berth.Invalid, "namespace: %q is for reading; what is written stands in one namespace", opts.Namespace)
 	}
 	if err := s.allow(info, who, opts.Namespace); err != nil {
 		return out, 0, err
@@ -169,7 +202,7 @@ func change[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 	if err != nil {
 		return out, 0, err
 	}
-	w := &Write{Snapshot: s.Store.Snapshot(), Options: opts, Caller: who, Now: time.Now(), Leader: leader, ctx: ctx}
+	w := &Write{Snapshot: s.Store.Snapshot(), Options: opts, Caller: who, Now: time.Now(), Leader: leader, server: s, ctx: ctx, said: said}
 	out, err = f(w)
 	return out, w.index, err
 }

@@ -47,12 +47,20 @@ const writeTimeout = 60 * time.Second
 // worthwhile is the size from which an answer is compressed.
 const worthwhile = 4 << 10
 
+// maxKept is the size up to which a buffer is kept for another answer: one list
+// of a large cluster shall not hold its memory for ever.
+const maxKept = 4 << 20
+
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // reply answers with a value as JSON, and its metadata as headers.
 func (s *Server) reply(w http.ResponseWriter, r *http.Request, v any, m *op.Meta) {
 	buf := buffers.Get().(*bytes.Buffer)
-	defer buffers.Put(buf)
+	defer func() {
+		if buf.Cap() <= maxKept {
+			buffers.Put(buf)
+		}
+	}()
 	buf.Reset()
 	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)

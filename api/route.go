@@ -67,6 +67,9 @@ func (rs *routes) match(r *http.Request) (handler, values, error) {
 				return rt.handler, vals, nil
 			}
 			allowed = append(allowed, rt.info.Method)
+			if rt.info.Method == http.MethodPut {
+				allowed = append(allowed, http.MethodPost)
+			}
 		}
 		if len(allowed) > 0 {
 			return nil, nil, &badMethod{strings.Join(allowed, ", ")}

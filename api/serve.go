@@ -16,8 +16,11 @@ import (
 const (
 	bodyTime  = 60 * time.Second
 	idleTime  = 90 * time.Second
-	maxHeader = 32 << 10
 	drainTime = 5 * time.Second
+
+	// MaxHeader is how many bytes the headers of a request may have, and what
+	// net/http adds to that.
+	MaxHeader = 32 << 10
 
 	// DefaultMaxConns is how many connections one client address may have.
 	DefaultMaxConns = 100
@@ -43,18 +46,23 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *
 			}
 			h.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout: cmp.Or(l.HeaderTime, 5*time.Second), IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: cmp.Or(l.HeaderTime, 5*time.Second), IdleTimeout: idleTime, MaxHeaderBytes: MaxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		// A query that waits must end when the server does.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
+	var silent silent
+	srv.ConnState = silent.note
+	limited := &limitedListener{Listener: ln, most: l.MaxConns, open: map[string]int{}, refusing: make(chan struct{}, maxRefusals)}
+	defer limited.refusals.Wait()
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(&limitedListener{Listener: ln, most: l.MaxConns, open: map[string]int{}}) }()
+	go func() { ended <- srv.Serve(limited) }()
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
+	silent.close()
 	drain, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	if srv.Shutdown(drain) != nil {
@@ -66,7 +74,9 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *
 	return ctx.Err()
 }
 
-// unhurried is a body that lifts the read deadline once it was read.
+// unhurried is a body that lifts the read deadline once it was read to its end.
+// After an error the deadline stays: the server tries to take in what is left
+// of the body before it closes, and must not do so for ever.
 type unhurried struct {
 	io.ReadCloser
 	then func()
@@ -75,16 +85,51 @@ type unhurried struct {
 // Read implements io.Reader.
 func (u *unhurried) Read(b []byte) (int, error) {
 	n, err := u.ReadCloser.Read(b)
-	if err != nil {
+	if err == io.EOF {
 		u.then()
 	}
 	return n, err
 }
 
+// silent are the connections on which nothing was asked yet. Shutdown takes
+// those for busy for a while; there is nothing to wait for.
+type silent struct {
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	over  bool
+}
+
+func (s *silent) note(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(s.conns, c)
+	case s.over:
+		c.Close()
+	default:
+		if s.conns == nil {
+			s.conns = map[net.Conn]bool{}
+		}
+		s.conns[c] = true
+	}
+}
+
+func (s *silent) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for c := range s.conns {
+		c.Close()
+	}
+}
+
 // limitedListener refuses connections of a client that has too many.
 type limitedListener struct {
 	net.Listener
-	most int
+	most     int
+	refusing chan struct{} // holds one for each client that is told no
+	refusals sync.WaitGroup
 
 	mu   sync.Mutex
 	open map[string]int
@@ -101,13 +146,49 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if l.enter(key) {
 			return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { l.exit(key) })}, nil
 		}
-		c.SetWriteDeadline(time.Now().Add(time.Millisecond))
-		io.WriteString(c, tooMany)
-		c.Close()
+		l.refuse(c)
 	}
 }
 
-// tooMany says to a client why it is refused, before it said what it wants.
+// Limits of saying no.
+const (
+	maxRefusals = 64 // at a time; more connections are closed without a word
+	refuseTime  = time.Second
+)
+
+// refuse tells a client why its connection is closed. An answer that comes
+// before the question is garbage to clients, and one that is followed by
+// closing over unread bytes can get lost: so the request is taken in, as far as
+// it comes in a second.
+func (l *limitedListener) refuse(c net.Conn) {
+	select {
+	case l.refusing <- struct{}{}:
+	default:
+		c.Close()
+		return
+	}
+	l.refusals.Go(func() {
+		defer func() { <-l.refusing }()
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(refuseTime))
+		b := make([]byte, 4<<10)
+		if _, err := c.Read(b); err != nil {
+			return
+		}
+		io.WriteString(c, tooMany)
+		half, ok := c.(interface{ CloseWrite() error })
+		if !ok || half.CloseWrite() != nil {
+			return
+		}
+		for {
+			if _, err := c.Read(b); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// tooMany says to a client why it is refused.
 const tooMany = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: 39\r\nConnection: close\r\n\r\n" +
 	"Your IP is issuing too many connections"
 

@@ -37,43 +37,52 @@ type agentProcess struct {
 }
 
 // newAgentProcess opens everything that can fail: addresses, folders, the log.
-func newAgentProcess(conf *config.Config, log *slog.Logger) (a *agentProcess, err error) {
-	a = &agentProcess{conf: conf, log: log, started: time.Now()}
-	defer func() {
-		if err != nil {
-			a.closeListeners()
-		}
-	}()
-	if a.http, err = listen("ports.http", conf.HTTP); err != nil {
+func newAgentProcess(conf *config.Config, log *slog.Logger) (*agentProcess, error) {
+	a := &agentProcess{conf: conf, log: log, started: time.Now()}
+	if err := a.open(); err != nil {
+		a.closeListeners()
 		return nil, err
+	}
+	return a, nil
+}
+
+func (a *agentProcess) open() (err error) {
+	conf := a.conf
+	if a.http, err = listen("ports.http", conf.HTTP); err != nil {
+		return err
 	}
 	if conf.Server.Enabled {
 		if a.rpc, err = listen("ports.rpc", conf.RPC); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if conf.Client.Enabled {
 		if err := a.newNode(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if conf.Server.Enabled {
 		if err := a.newServer(); err != nil {
-			return nil, err
+			return err
 		}
 		a.handler = a.server.Handler()
-		return a, nil
+		return nil
 	}
 	a.handler = api.NewAgent(api.AgentConfig{
-		Region: conf.Region, Logger: log, Self: a.self, Health: a.health, Metrics: server.ProcessMetrics(),
+		Region: conf.Region, Logger: a.log, Self: a.self, Health: a.health, Metrics: server.ProcessMetrics(),
 		Has: a.agent.Has, Logs: a.agent, Node: a.agent.NodeID, Dial: a.cluster.Tunnel,
 	})
-	return a, nil
+	return nil
 }
 
-// listen says which key is to blame when an address is taken.
+// listen says which key is to blame when an address is taken. Every address of
+// IPv4 is not every address of IPv6.
 func listen(key string, e config.Endpoint) (net.Listener, error) {
-	ln, err := net.Listen("tcp", e.Listen())
+	network := "tcp"
+	if net.ParseIP(e.Addr).To4() != nil {
+		network = "tcp4"
+	}
+	ln, err := net.Listen(network, e.Listen())
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "%s: %w", key, err)
 	}

@@ -58,8 +58,9 @@ var (
 	Ping       = define[Nothing, Nothing]("status.ping", "", "Status.Ping", acl.Open, acl.NoSpace, local)
 	Metrics    = define[MetricsQuery, map[string]any]("agent.metrics", "GET /v1/metrics", "", acl.Open, acl.NoSpace, local)
 	Regions    = define[Query, []string]("region.list", "GET /v1/regions", "", acl.Open, acl.NoSpace)
+	Tunnel     = define[Nothing, Nothing]("agent.tunnel", "", TunnelRPC, acl.Node, acl.NoSpace, local)
 )
 
 // TunnelRPC is the streaming method over which an agent that is no server
-// passes HTTP requests on to one.
+// passes HTTP requests on to one. Those are then asked for their own rights.
 const TunnelRPC = "Berth.HTTP"

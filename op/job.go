@@ -1,6 +1,8 @@
 package op
 
 import (
+	"strings"
+
 	"berth"
 	"berth/acl"
 )
@@ -97,6 +99,27 @@ type RegisterJob struct {
 	PreserveResources bool // keep the resources of tasks that exist
 	EvalPriority      int
 	Write
+}
+
+// Shape puts a body that is a job where one that holds a job is wanted: job
+// files in JSON have both forms, and people send both.
+func (*RegisterJob) Shape(body berth.Tree) berth.Tree { return holding(body) }
+
+// Shape does what that of RegisterJob does.
+func (*ValidateJob) Shape(body berth.Tree) berth.Tree { return holding(body) }
+
+func holding(body berth.Tree) berth.Tree {
+	job := false
+	for name := range body {
+		if strings.EqualFold(name, "Job") {
+			return body
+		}
+		job = job || strings.EqualFold(name, "ID") || strings.EqualFold(name, "TaskGroups")
+	}
+	if !job {
+		return body
+	}
+	return berth.Tree{"Job": body}
 }
 
 // JobRegistered answers RegisterJob.

@@ -9,6 +9,8 @@
 package op
 
 import (
+	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -23,13 +25,15 @@ type Op[In, Out any] struct{ *Info }
 // Info is what can be said of an operation without its types.
 type Info struct {
 	Name    string // for metrics, errors and the capability table: "job.read"
-	Method  string // GET for a read; PUT for a write, where POST does as well; or DELETE
+	Method  string // GET for a read; PUT for a write, where POST does as well; or DELETE. RPC alone has one, too
 	Path    string // "/v1/job/{JobID}/allocations"; "" if it is not served over HTTP
 	RPC     string // "Node.Register"; "" if agents do not call it
 	Need    acl.Capability
 	Space   acl.Space
 	MaxBody int64 // bytes of body that are read, and no more
 	Local   bool  // about this agent, not the cluster: never forwarded
+
+	In, Out reflect.Type
 }
 
 // IsRead says whether the operation changes nothing.
@@ -51,7 +55,10 @@ func All() []*Info {
 // define makes an operation. route is "GET /v1/nodes", or "" for RPC alone.
 func define[In, Out any](name, route, rpc string, need acl.Capability, space acl.Space, more ...func(*Info)) Op[In, Out] {
 	method, path, _ := strings.Cut(route, " ")
-	i := &Info{Name: name, Method: method, Path: path, RPC: rpc, Need: need, Space: space, MaxBody: MaxBody}
+	i := &Info{
+		Name: name, Method: cmp.Or(method, "GET"), Path: path, RPC: rpc, Need: need, Space: space, MaxBody: MaxBody,
+		In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](),
+	}
 	for _, f := range more {
 		f(i)
 	}

@@ -47,29 +47,50 @@ type figure struct {
 	labels []string
 }
 
+// dotted are the names that figures have in JSON, by those that they have for
+// Prometheus: which of the underscores stand for dots cannot be told from these.
+var dotted = map[string]string{}
+
 func gauge(name, help string, labels ...string) figure {
-	return figure{prometheus.NewDesc("nomad_"+name, help, labels, nil), labels}
+	name = "nomad." + name
+	flat := strings.ReplaceAll(name, ".", "_")
+	dotted[flat] = name
+	return figure{prometheus.NewDesc(flat, help, labels, nil), labels}
 }
 
 var (
-	stateIndex    = gauge("state_snapshotIndex", "Index of the newest committed state.")
-	raftTerm      = gauge("raft_term", "Term of the raft log.")
-	raftLast      = gauge("raft_lastIndex", "Last index of the raft log.")
-	raftApplied   = gauge("raft_appliedIndex", "Last index of the raft log that is applied.")
-	raftBytes     = gauge("raft_log_bytes_appended", "Bytes handed to the raft log since the start.")
-	raftDisk      = gauge("raft_log_bytes_on_disk", "Bytes of the raft log's files.")
-	isLeader      = gauge("raft_leader", "1 if this server leads.")
-	rowCount      = gauge("state_rows", "Rows of a table of the state.", "table")
-	brokerReady   = gauge("nomad_broker_total_ready", "Evaluations ready for a worker.")
-	brokerPending = gauge("nomad_broker_total_pending", "Evaluations behind another of their job.")
-	brokerUnacked = gauge("nomad_broker_total_unacked", "Evaluations that a worker holds.")
-	brokerWaiting = gauge("nomad_broker_total_waiting", "Evaluations that wait for a time.")
-	blockedTotal  = gauge("nomad_blocked_evals_total_blocked", "Evaluations that wait for room.")
-	planCount     = gauge("nomad_plan_submitted", "Plans handed in during this term.")
-	planRefused   = gauge("nomad_plan_node_rejected", "Placements refused during this term, by node.", "node_id")
-	jobAllocs     = gauge("nomad_job_summary", "Allocations of a job's group by how they fare.", "job", "namespace", "task_group", "status")
+	stateIndex    = gauge("state.snapshotIndex", "Index of the newest committed state.")
+	raftTerm      = gauge("raft.term", "Term of the raft log.")
+	raftLast      = gauge("raft.lastIndex", "Last index of the raft log.")
+	raftApplied   = gauge("raft.appliedIndex", "Last index of the raft log that is applied.")
+	raftBytes     = gauge("raft.log.bytes_appended", "Bytes handed to the raft log since the start.")
+	raftDisk      = gauge("raft.log.bytes_on_disk", "Bytes of the raft log's files.")
+	isLeader      = gauge("raft.leader", "1 if this server leads.")
+	rowCount      = gauge("state.rows", "Rows of a table of the state.", "table")
+	brokerReady   = gauge("nomad.broker.total_ready", "Evaluations ready for a worker.")
+	brokerPending = gauge("nomad.broker.total_pending", "Evaluations behind another of their job.")
+	brokerUnacked = gauge("nomad.broker.total_unacked", "Evaluations that a worker holds.")
+	brokerWaiting = gauge("nomad.broker.total_waiting", "Evaluations that wait for a time.")
+	blockedTotal  = gauge("nomad.blocked_evals.total_blocked", "Evaluations that wait for room.")
+	planCount     = gauge("nomad.plan.submitted", "Plans handed in during this term.")
+	planRefused   = gauge("nomad.plan.node_rejected", "Placements refused during this term, by node.", "node_id")
 	uptime        = gauge("uptime", "Seconds since the server started.")
 )
+
+// How the allocations of a job's group fare.
+var (
+	jobQueued   = summary("queued")
+	jobComplete = summary("complete")
+	jobFailed   = summary("failed")
+	jobRunning  = summary("running")
+	jobStarting = summary("starting")
+	jobLost     = summary("lost")
+	jobUnknown  = summary("unknown")
+)
+
+func summary(status string) figure {
+	return gauge("nomad.job_summary."+status, "Allocations of a job's group that are "+status+".", "job", "namespace", "task_group")
+}
 
 // Describe implements prometheus.Collector: what there is depends on the state.
 func (m *metrics) Describe(chan<- *prometheus.Desc) {}
@@ -127,10 +148,10 @@ func (m *metrics) jobs(snap *state.Snapshot, put func(figure, float64, ...string
 		}
 		for _, g := range snap.Summary(j.Key()).Groups {
 			for _, c := range []struct {
-				status string
-				n      int
-			}{{"queued", g.Queued}, {"complete", g.Complete}, {"failed", g.Failed}, {"running", g.Running}, {"starting", g.Starting}, {"lost", g.Lost}, {"unknown", g.Unknown}} {
-				put(jobAllocs, float64(c.n), string(j.ID), j.Namespace, g.Group, c.status)
+				f figure
+				n int
+			}{{jobQueued, g.Queued}, {jobComplete, g.Complete}, {jobFailed, g.Failed}, {jobRunning, g.Running}, {jobStarting, g.Starting}, {jobLost, g.Lost}, {jobUnknown, g.Unknown}} {
+				put(c.f, float64(c.n), string(j.ID), j.Namespace, g.Group)
 			}
 		}
 	}
@@ -144,47 +165,55 @@ func (m *metrics) ServePrometheus(w http.ResponseWriter, r *http.Request) {
 // jsonMetrics is the shape in which Nomad's clients read metrics.
 type jsonMetrics struct {
 	Timestamp string
-	Gauges    []jsonMetric
-	Points    []jsonMetric
-	Counters  []jsonMetric
-	Samples   []jsonMetric
+	Gauges    []jsonGauge
+	Points    []jsonGauge // none
+	Counters  []jsonCounter
+	Samples   []jsonCounter // none
 }
 
-type jsonMetric struct {
+type jsonGauge struct {
 	Name   string
 	Value  float64
 	Labels map[string]string
+}
+
+// jsonCounter is a counter since the process started.
+type jsonCounter struct {
+	Name                              string
+	Count                             int
+	Rate, Sum, Min, Max, Mean, Stddev float64
+	Labels                            map[string]string
 }
 
 // ServeJSON implements api.MetricsSource.
 func (m *metrics) ServeJSON() any {
 	out := jsonMetrics{
 		Timestamp: time.Now().UTC().Format("2006-01-02 15:04:05 +0000 UTC"),
-		Gauges:    []jsonMetric{}, Points: []jsonMetric{}, Counters: []jsonMetric{}, Samples: []jsonMetric{},
+		Gauges:    []jsonGauge{}, Points: []jsonGauge{}, Counters: []jsonCounter{}, Samples: []jsonCounter{},
 	}
-	families, err := m.registry.Gather()
-	if err != nil {
-		return out
-	}
+	// What could be gathered is told though something else could not.
+	families, _ := m.registry.Gather()
 	for _, f := range families {
-		name := strings.ReplaceAll(f.GetName(), "_", ".")
+		name := dotted[f.GetName()]
+		if name == "" {
+			name = strings.ReplaceAll(f.GetName(), "_", ".")
+		}
 		for _, x := range f.GetMetric() {
-			jm := jsonMetric{Name: name, Labels: map[string]string{}}
+			labels := map[string]string{}
 			for _, l := range x.GetLabel() {
-				jm.Labels[l.GetName()] = l.GetValue()
+				labels[l.GetName()] = l.GetValue()
 			}
 			switch f.GetType() {
 			case dto.MetricType_GAUGE:
-				jm.Value = x.GetGauge().GetValue()
-				out.Gauges = append(out.Gauges, jm)
+				out.Gauges = append(out.Gauges, jsonGauge{name, x.GetGauge().GetValue(), labels})
 			case dto.MetricType_COUNTER:
-				jm.Value = x.GetCounter().GetValue()
-				out.Counters = append(out.Counters, jm)
+				v := x.GetCounter().GetValue()
+				out.Counters = append(out.Counters, jsonCounter{Name: name, Count: int(v), Sum: v, Labels: labels})
 			}
 		}
 	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	out.Gauges = append(out.Gauges, jsonMetric{Name: "nomad.runtime.alloc_bytes", Value: float64(mem.Alloc), Labels: map[string]string{}})
+	out.Gauges = append(out.Gauges, jsonGauge{"nomad.runtime.alloc_bytes", float64(mem.Alloc), map[string]string{}})
 	return out
 }

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,7 +98,7 @@ func New(c Config) (*Server, error) {
 	for name, h := range s.api.RPC() {
 		s.wire.Handle(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, rpc{call}) })
 	}
-	s.wire.HandleStream(op.TunnelRPC, s.tunnel)
+	s.wire.HandleStream(op.Tunnel.RPC, s.tunnel)
 	return s, nil
 }
 
@@ -108,6 +110,12 @@ func (r rpc) Remote() string { return r.Peer.Addr.String() }
 
 // Handler answers HTTP.
 func (s *Server) Handler() http.Handler { return s.api }
+
+// Served returns the names of the operations that have a handler, in HTTP or on
+// the wire.
+func (s *Server) Served() []string {
+	return append(slices.Collect(maps.Keys(s.api.Served())), op.Tunnel.Name)
+}
 
 // Store is the server's state, for those that run beside it in its process.
 func (s *Server) Store() *state.Store { return s.store }

@@ -33,16 +33,24 @@ type running struct {
 // start runs a server on a folder until the test ends, or stop is called.
 func start(t *testing.T, dir string) *running {
 	t.Helper()
+	return startWith(t, dir, func(*server.Config) {})
+}
+
+// startWith does what start does, with a configuration of one's own.
+func startWith(t *testing.T, dir string, change func(*server.Config)) *running {
+	t.Helper()
 	rpc, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	s, err := server.New(server.Config{
+	config := server.Config{
 		Region: "global", Datacenter: "dc1", DataDir: dir, RPC: rpc, Logger: log,
 		Self:   func() op.AgentSelf { return op.AgentSelf{Member: op.AgentMember{Name: "s1"}} },
 		Health: func() op.AgentHealth { return op.AgentHealth{Server: &op.Health{Ok: true, Message: "ok"}} },
-	})
+	}
+	change(&config)
+	s, err := server.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

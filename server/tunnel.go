@@ -3,17 +3,24 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
-	"net/http"
 	"sync"
 
 	"berth"
+	"berth/api"
 	"berth/wire"
 )
 
 // tunnel serves the HTTP API to an agent's side of a session: what people ask
 // an agent that is no server goes this way. Only the agent of a known node may,
-// so that the RPC port opens nothing that the HTTP port does not.
+// so that the RPC port opens nothing that the HTTP port does not; and every
+// request needs its own caller's rights.
+//
+// Between the stream and the HTTP server stands a pipe. It has deadlines, which
+// the stream has not and without which net/http neither limits a request nor
+// closes a connection that it still reads from; and it lets the stream be read
+// and written by goroutines that have ended when this returns.
 func (s *Server) tunnel(ctx context.Context, call *wire.Call, st *wire.Stream) error {
 	if _, ok := call.Peer.Value().(berth.NodeID); !ok {
 		return berth.Errorf(berth.Denied, "Permission denied: this connection has not proved that it is a node's agent")
@@ -21,16 +28,22 @@ func (s *Server) tunnel(ctx context.Context, call *wire.Call, st *wire.Stream) e
 	if err := st.Accept(); err != nil {
 		return err
 	}
-	conn := &ending{Conn: st.Conn(), ended: make(chan struct{})}
-	srv := &http.Server{
-		Handler:     s.api,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	stop := context.AfterFunc(ctx, func() { srv.Close() })
-	defer stop()
-	err := srv.Serve(&single{conn: conn, first: make(chan struct{}, 1)})
-	<-conn.ended
-	if errors.Is(err, errServed) || errors.Is(err, http.ErrServerClosed) {
+	far := st.Conn()
+	near, mine := net.Pipe()
+	var copies sync.WaitGroup
+	copies.Go(func() { // requests
+		io.Copy(mine, far)
+		mine.Close()
+	})
+	copies.Go(func() { // answers
+		io.Copy(far, mine)
+		far.Close()
+	})
+	conn := &served{Conn: near, from: far.RemoteAddr(), ended: make(chan struct{})}
+	err := api.Serve(ctx, &single{conn: conn, closed: make(chan struct{})}, s.api, api.Limits{}, s.config.Logger)
+	conn.Close()
+	copies.Wait()
+	if errors.Is(err, errServed) || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
@@ -38,39 +51,53 @@ func (s *Server) tunnel(ctx context.Context, call *wire.Call, st *wire.Stream) e
 
 var errServed = errors.New("the connection was served")
 
-// ending is a connection that says when it was closed.
-type ending struct {
+// served is a connection that says when it was closed, and whose it is.
+type served struct {
 	net.Conn
+	from  net.Addr
 	once  sync.Once
 	ended chan struct{}
 }
 
+// RemoteAddr implements net.Conn.
+func (c *served) RemoteAddr() net.Addr { return c.from }
+
 // Close implements net.Conn.
-func (c *ending) Close() error {
+func (c *served) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() { close(c.ended) })
 	return err
 }
 
-// single is a listener with one connection.
+// single is a listener with one connection. Its one Accept after the first
+// returns when that connection has ended.
 type single struct {
-	conn  *ending
-	first chan struct{}
+	conn  *served
+	taken bool // of the goroutine that accepts
+
+	once   sync.Once
+	closed chan struct{}
 }
 
 // Accept implements net.Listener.
 func (l *single) Accept() (net.Conn, error) {
-	select {
-	case l.first <- struct{}{}:
+	if !l.taken {
+		l.taken = true
 		return l.conn, nil
-	default:
-		<-l.conn.ended
+	}
+	select {
+	case <-l.conn.ended:
 		return nil, errServed
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
 }
 
 // Close implements net.Listener.
-func (l *single) Close() error { return l.conn.Close() }
+func (l *single) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
 
 // Addr implements net.Listener.
 func (l *single) Addr() net.Addr { return l.conn.LocalAddr() }

@@ -1,0 +1,93 @@
+package api
+
+import (
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"berth"
+)
+
+// Bounds of what a node may have kept of what it says. More is cut off and not
+// refused: an agent whose reports are refused could not go on.
+const (
+	maxSentence = 1024 // bytes of a message or a description
+	maxDetails  = 32   // entries beside a message
+)
+
+// cut shortens a text to what is kept, at the end of a rune, and leaves out
+// what is no text.
+func cut(s string, most int) string {
+	if len(s) > most {
+		end := most
+		for end > 0 && !utf8.RuneStart(s[end]) {
+			end--
+		}
+		s = s[:end]
+	}
+	if !utf8.ValidString(s) {
+		s = string([]rune(s))
+	}
+	return s
+}
+
+func cutDetails(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, min(len(m), maxDetails))
+	for _, name := range slices.Sorted(maps.Keys(m))[:min(len(m), maxDetails)] {
+		out[cut(name, maxNodeText)] = cut(m[name], maxSentence)
+	}
+	return out
+}
+
+// boundEvent returns an event of a node as it is kept.
+func boundEvent(e *berth.NodeEvent) *berth.NodeEvent {
+	if e == nil {
+		return nil
+	}
+	b := *e
+	b.Message, b.Subsystem, b.Details = cut(e.Message, maxSentence), cut(e.Subsystem, maxNodeText), cutDetails(e.Details)
+	return &b
+}
+
+// boundStates returns what is kept of the states of a group's tasks: those of
+// tasks that it has.
+func boundStates(states map[string]*berth.TaskState, g *berth.TaskGroup) map[string]*berth.TaskState {
+	out := make(map[string]*berth.TaskState, len(g.Tasks))
+	for _, t := range g.Tasks {
+		if states[t.Name] == nil {
+			continue
+		}
+		s := *states[t.Name]
+		s.Events = slices.Clone(s.Events[max(0, len(s.Events)-berth.TaskEventsKept):])
+		for i, e := range s.Events {
+			e.Type, e.Message, e.DisplayMessage = cut(e.Type, maxNodeText), cut(e.Message, maxSentence), cut(e.DisplayMessage, maxSentence)
+			e.Details = cutDetails(e.Details)
+			s.Events[i] = e
+		}
+		out[t.Name] = &s
+	}
+	return out
+}
+
+// boundNetwork returns what is kept of the network of an allocation.
+func boundNetwork(n *berth.AllocNetworkStatus) *berth.AllocNetworkStatus {
+	if n == nil {
+		return nil
+	}
+	b := *n
+	b.InterfaceName, b.Address, b.AddressIPv6 = cut(n.InterfaceName, maxNodeText), cut(n.Address, maxNodeText), cut(n.AddressIPv6, maxNodeText)
+	if n.DNS != nil {
+		b.DNS = &berth.DNSConfig{Servers: cutList(n.DNS.Servers), Searches: cutList(n.DNS.Searches), Options: cutList(n.DNS.Options)}
+	}
+	return &b
+}
+
+func cutList(list []string) (out []string) {
+	for _, s := range list[:min(len(list), maxDetails)] {
+		out = append(out, cut(s, maxNodeText))
+	}
+	return out
+}

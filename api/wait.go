@@ -1,0 +1,55 @@
+package api
+
+import (
+	"cmp"
+	"net"
+	"sync"
+
+	"berth"
+)
+
+// maxWaits is how many queries of one token may wait at a time (S-26); without
+// a token they are counted by address.
+const maxWaits = 1000
+
+// waiting counts the queries that wait.
+type waiting struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (w *waiting) enter(c Caller) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := waiter(c)
+	if w.count[k] >= maxWaits {
+		return berth.Errorf(berth.Limited, "%d blocking queries of this caller wait already; more are not taken", maxWaits)
+	}
+	w.count[k]++
+	return nil
+}
+
+func (w *waiting) exit(c Caller) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := waiter(c)
+	if w.count[k]--; w.count[k] == 0 {
+		delete(w.count, k)
+	}
+}
+
+// waiter is whom a wait is counted for.
+func waiter(c Caller) string {
+	return cmp.Or(c.Token, clientKey(remote(c.Remote)))
+}
+
+// remote is an address of which only the text is known.
+type remote string
+
+// Network implements net.Addr.
+func (remote) Network() string { return "tcp" }
+
+// String implements net.Addr.
+func (r remote) String() string { return string(r) }
+
+var _ net.Addr = remote("")
