@@ -77,5 +77,5 @@ FUZZ = \
 .PHONY: fuzz
 fuzz:
 	@set -e; for t in $(FUZZ); do \
-		echo "== $$t"; $(GO) test -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) "$${t%%:*}"; \
+		echo "== $$t"; $(GO) test -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x "$${t%%:*}"; \
 	done

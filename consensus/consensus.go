@@ -13,6 +13,7 @@
 package consensus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,9 @@ type Config struct {
 	// SnapshotEvery is how many entries may gather before the state is saved
 	// and they are dropped; 0 is a default.
 	SnapshotEvery uint64
+	// Patience is how long an entry may wait until raft takes it; 0 is 30 s. A
+	// disk that hangs for longer ends the term.
+	Patience time.Duration
 }
 
 // Defaults of a server by itself. It is its own majority, so an election needs
@@ -46,7 +50,7 @@ const (
 	soloTimeout   = 50 * time.Millisecond
 	snapshotEvery = 8192
 	snapshotsKept = 2
-	applyTimeout  = 30 * time.Second
+	patience      = 30 * time.Second
 )
 
 // Server is this server's part in the cluster.
@@ -69,6 +73,7 @@ func Open(c Config, store *state.Store) (*Server, error) {
 	if c.SnapshotEvery == 0 {
 		c.SnapshotEvery = snapshotEvery
 	}
+	c.Patience = cmp.Or(c.Patience, patience)
 	log, err := logstore.Open(filepath.Join(c.Dir, "log"), logstore.Options{Logger: c.Logger})
 	if err != nil {
 		return nil, err
@@ -167,8 +172,12 @@ func (s *Server) Run(ctx context.Context, lead func(context.Context, Term) error
 			if !leads {
 				continue
 			}
-			if err := s.term(ctx, lead); err != nil {
-				return err
+			// A term can also end because an entry got stuck. Raft sends no news
+			// of that: it leads on, and so must we.
+			for again := true; again; again = s.Leader() && ctx.Err() == nil {
+				if err := s.term(ctx, lead); err != nil {
+					return err
+				}
 			}
 		case <-s.log.Failed():
 			return s.log.Err()
@@ -198,12 +207,13 @@ func (s *Server) term(ctx context.Context, lead func(context.Context, Term) erro
 		}
 	}()
 	// Everything of former terms is applied before anything is decided.
-	if err := s.raft.Barrier(applyTimeout).Error(); err != nil {
+	if err := s.raft.Barrier(s.config.Patience).Error(); err != nil {
 		s.config.Logger.Warn("leadership was lost before it began", "error", err)
 		return nil
 	}
-	number := s.raft.CurrentTerm()
-	p := newProposer(s.raft, s.fsm, s.store.Snapshot())
+	base := s.store.Snapshot()
+	number := max(s.raft.CurrentTerm(), base.Term+1) // two of ours can be one of raft's
+	p := newProposer(s.raft, s.fsm, s.config.Patience, base)
 	done := make(chan error, 1)
 	go func() { done <- p.run(ctx) }()
 	err := s.begin(ctx, p, number, lead)

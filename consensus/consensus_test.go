@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 
@@ -100,6 +102,37 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// A command that is too large to be read from the log again never gets there.
+func TestTooLarge(t *testing.T) {
+	dir := t.TempDir()
+	large := statetest.Job(t, `{"ID":"large","TaskGroups":[{"Name":"g"}]}`)
+	large.Meta = map[string]string{"text": strings.Repeat("x", state.MaxCommand)}
+	small := statetest.Job(t, `{"ID":"small","TaskGroups":[{"Name":"g"}]}`)
+	var want uint64
+	led(t, dir, func(store *state.Store, _ *consensus.Server, term consensus.Term) {
+		pending, err := term.Log.Stage(statetest.AddNode(1, 1, 1), statetest.Register(large, 1), statetest.Register(small, 2))
+		if err == nil {
+			err = pending.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := pending.Results
+		if r[0].Err != nil || berth.KindOf(r[1].Err) != berth.TooLarge || r[2].Err != nil || r[1].Index != r[0].Index || r[2].Index != r[0].Index+1 {
+			t.Errorf("results: %v", r)
+		}
+		if s := store.Snapshot(); s.Count(state.Jobs) != 1 || term.Log.Tip().Hash() != s.Hash() {
+			t.Errorf("%d jobs", s.Count(state.Jobs))
+		}
+		want = store.Snapshot().Job(small.Key()).ModifyIndex
+	})
+	led(t, dir, func(store *state.Store, _ *consensus.Server, _ consensus.Term) {
+		if s := store.Snapshot(); s.Count(state.Jobs) != 1 || s.Job(small.Key()).ModifyIndex != want {
+			t.Errorf("after a restart there are %d jobs", s.Count(state.Jobs))
+		}
+	})
+}
+
 // After the term nothing is taken.
 func TestEndOfTerm(t *testing.T) {
 	var log state.Log
@@ -113,7 +146,7 @@ func BenchmarkPropose(b *testing.B) {
 	for _, callers := range []int{1, 16, 256} {
 		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
 			store := state.New()
-			s, err := consensus.Open(consensus.Config{Dir: b.TempDir(), ID: "s1"}, store)
+			s, err := consensus.Open(consensus.Config{Dir: b.TempDir(), ID: "s1", Logger: slog.New(slog.DiscardHandler)}, store)
 			if err != nil {
 				b.Fatal(err)
 			}

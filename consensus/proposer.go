@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
+	"berth"
 	"berth/internal/failpoint"
 	"berth/state"
 
@@ -14,8 +16,9 @@ import (
 // proposer is the log of one term. Commands that are staged join the group
 // that is being gathered; when the way is free the group becomes a log entry.
 type proposer struct {
-	raft *raft.Raft
-	fsm  *fsm
+	raft     *raft.Raft
+	fsm      *fsm
+	patience time.Duration
 
 	mu    sync.Mutex
 	open  *group          // being gathered
@@ -40,8 +43,8 @@ func newGroup(base *state.Snapshot) *group { return &group{base: base, tx: state
 // the next is written.
 const inFlight = 2
 
-func newProposer(r *raft.Raft, f *fsm, base *state.Snapshot) *proposer {
-	return &proposer{raft: r, fsm: f, open: newGroup(base), tip: base, ready: make(chan struct{}, 1)}
+func newProposer(r *raft.Raft, f *fsm, patience time.Duration, base *state.Snapshot) *proposer {
+	return &proposer{raft: r, fsm: f, patience: patience, open: newGroup(base), tip: base, ready: make(chan struct{}, 1)}
 }
 
 // Stage implements state.Log.
@@ -56,16 +59,31 @@ func (p *proposer) Stage(cmds ...state.Command) (*state.Pending, error) {
 		if len(p.open.cmds) >= state.MaxEntry {
 			p.seal()
 		}
-		if results[i] = p.open.tx.Apply(c); results[i].Err == nil {
-			p.open.cmds = state.AppendCommand(p.open.cmds, c)
-			p.tip = nil
-		}
+		results[i] = p.apply(c)
 	}
 	// A refusal, too, is told only once the state that it met is safe.
 	pending := state.NewPending(results)
 	p.open.pending = append(p.open.pending, pending)
 	p.signal()
 	return pending, nil
+}
+
+// apply applies a command in the open group and adds it to the entry. One that
+// is too large for the log is taken back: who starts from it could not read it.
+func (p *proposer) apply(c state.Command) state.Result {
+	g := p.open
+	r := g.tx.Apply(c)
+	if r.Err != nil {
+		return r
+	}
+	cmds := state.AppendCommand(g.cmds, c)
+	if n := len(cmds) - len(g.cmds); n > state.MaxCommand {
+		g.tx.Undo()
+		return state.Result{Index: g.tx.Index, Err: berth.Errorf(berth.TooLarge,
+			"the change takes %d bytes in the log; at most %d are allowed", n, state.MaxCommand)}
+	}
+	g.cmds, p.tip = cmds, nil
+	return r
 }
 
 // seal closes the open group and begins the next on what it leads to.
@@ -169,7 +187,7 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 			g.cmds = nil
 			p.fsm.expect(&entry{data, g.batch})
 			failpoint.Hit("consensus/propose-before")
-			f.future = p.raft.Apply(data, applyTimeout)
+			f.future = p.raft.Apply(data, p.patience)
 		}
 		flights <- f // land takes it even after a crash
 	}

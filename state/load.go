@@ -16,6 +16,13 @@ import (
 // maxRecord bounds a record of a saved snapshot: a job, or an explanation.
 const maxRecord = MaxCommand * 2
 
+// mostNodes bounds the numbers of nodes, far above what a cluster can have.
+const mostNodes = 1 << 24
+
+// maxWindow bounds how far back a saved snapshot may refer, and so what a few
+// damaged bytes can make the decoder set aside. Save needs 8 MiB.
+const maxWindow = 32 << 20
+
 // Load reads what Save wrote. A snapshot that is damaged, or of a newer
 // version, is an error that says so; nothing of it is used.
 func Load(from io.Reader) (*Snapshot, error) {
@@ -31,7 +38,7 @@ func Load(from io.Reader) (*Snapshot, error) {
 	if version < 1 || version > SnapshotVersion {
 		return nil, berth.Errorf(berth.Unavailable, "the snapshot has version %d; this build reads 1 to %d", version, SnapshotVersion)
 	}
-	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))
+	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +99,10 @@ func (l *loader) next() error {
 	l.records++
 	head := append([]byte{kind}, binary.AppendUvarint(nil, n)...)
 	l.sum = crc32.Update(crc32.Update(l.sum, castagnoli, head), castagnoli, l.buf)
-	if err := l.row(kind, r); err != nil {
+	if err := l.row(kind, r); r.err == nil {
 		return err
 	}
-	return r.err
+	return r.err // what was read after the damage says nothing
 }
 
 func (l *loader) row(kind byte, r *reader) error {
@@ -111,6 +118,9 @@ func (l *loader) row(kind byte, r *reader) error {
 		}
 	case recNamespace:
 		n := load[berth.Namespace](r)
+		if tx.Namespace(n.Name) != nil {
+			return again("namespace", n.Name)
+		}
 		t := &tx.namespaces
 		t.byName.Add(tx.edit, n.Name, t.insert(tx, n))
 	case recNode:
@@ -125,6 +135,9 @@ func (l *loader) row(kind byte, r *reader) error {
 		return l.jobRow(r)
 	case recHistory:
 		if j := l.version(r); j != nil {
+			if tx.JobVersion(j.Key(), j.Version) != nil {
+				return again("version of the job", j.Key())
+			}
 			t := &tx.jobs
 			t.byVersion.Add(tx.edit, versionKey(j.Key(), j.Version), t.versions.insert(tx, j))
 		}
@@ -132,6 +145,9 @@ func (l *loader) row(kind byte, r *reader) error {
 		tx.putSubmission(load[Submission](r))
 	case recEval:
 		e := load[berth.Eval](r)
+		if e.ID.IsZero() || tx.Eval(e.ID) != nil {
+			return again("evaluation", e.ID)
+		}
 		slot := tx.evals.link(tx, e)
 		if ix := tx.evals.openIn(e.Status); ix != nil {
 			ix.Add(tx.edit, keyHash(e.Key()), slot)
@@ -139,7 +155,11 @@ func (l *loader) row(kind byte, r *reader) error {
 	case recAlloc:
 		return l.alloc(r)
 	case recDeployment:
-		tx.deployments.link(tx, load[berth.Deployment](r))
+		d := load[berth.Deployment](r)
+		if d.ID.IsZero() || tx.Deployment(d.ID) != nil {
+			return again("deployment", d.ID)
+		}
+		tx.deployments.link(tx, d)
 	case recReschedules:
 		tx.putReschedules(load[Reschedules](r))
 	case recExplanation:
@@ -148,6 +168,12 @@ func (l *loader) row(kind byte, r *reader) error {
 		return fmt.Errorf("kind %d is not known", kind)
 	}
 	return nil
+}
+
+// again says that a row is there a second time, or has no name: indexes rely
+// on it that neither can be.
+func again(what string, name any) error {
+	return fmt.Errorf("%s %v is there twice, or has no ID", what, name)
 }
 
 func load[T any](r *reader) *T {
@@ -171,13 +197,16 @@ func (l *loader) node(r *reader) error {
 		return nil
 	}
 	t, tx := &l.tx.nodes, l.tx
-	if n.NodeResources == nil || n.Number < t.numbers || n.Number > 1<<24 {
-		return fmt.Errorf("node %s, number %d: not complete", n.ID, n.Number)
+	if err := whole(n); err != nil {
+		return err
 	}
-	for ; t.numbers < n.Number; t.numbers++ {
-		t.gaps.Add(tx.edit, t.numbers, 0)
+	if n.Number < t.numbers || n.Number > mostNodes || tx.Node(n.ID) != nil {
+		return fmt.Errorf("node %s, number %d, does not follow number %d", n.ID, n.Number, t.numbers)
 	}
-	t.numbers++
+	if gap := n.Number - t.numbers; gap > 0 {
+		t.gaps.Add(tx.edit, t.numbers, gap-1)
+	}
+	t.numbers = n.Number + 1
 	t.count++
 	hi, _ := n.ID.Words()
 	t.byID.Add(tx.edit, hi, n.Number)
@@ -199,7 +228,7 @@ func (l *loader) jobRow(r *reader) error {
 	}
 	t := &l.tx.jobs
 	if _, ok := t.byKey.First(jobKey(j.Key())); ok {
-		return fmt.Errorf("job %q is there twice", j.Key())
+		return again("job", j.Key())
 	}
 	slot := t.insert(l.tx, j)
 	t.byKey.Add(l.tx.edit, jobKey(j.Key()), slot)
@@ -235,7 +264,7 @@ func (l *loader) alloc(r *reader) error {
 		}
 	}
 	a.Index, a.Ordinal = uint32(r.uint()), uint32(r.uint())
-	a.Score = float32(r.int()) / scoreUnit
+	a.Score = r.score()
 	a.ModifyIndex = a.CreateIndex + uint64(r.int())
 	a.AllocModifyIndex = a.CreateIndex + uint64(r.int())
 	a.ModifyTime = a.CreateTime + r.int()
@@ -250,6 +279,9 @@ func (l *loader) alloc(r *reader) error {
 	}
 	if r.err != nil {
 		return nil
+	}
+	if a.ID.IsZero() || l.tx.Alloc(a.ID) != nil {
+		return again("allocation", a.ID)
 	}
 	l.prev = a
 	l.tx.allocs.link(l.tx, a)

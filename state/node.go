@@ -17,7 +17,7 @@ import (
 type nodeTable struct {
 	rows    cow.Vec[*berth.Node]
 	byID    cow.Tree[uint64] // first half of the ID → number
-	gaps    cow.Tree[uint32] // numbers below numbers that no node has
+	gaps    cow.Tree[uint32] // runs of numbers that no node has: the first, and how many follow it
 	numbers uint32           // numbers from here on were never used
 	count   int
 	changed uint64
@@ -183,8 +183,11 @@ func (tx *Tx) putNode(old, n *berth.Node) {
 
 // takeNumber gives out the smallest number that no node has.
 func (t *nodeTable) takeNumber(tx *Tx) uint32 {
-	for n := range t.gaps.All() {
-		t.gaps.Remove(tx.edit, n, 0)
+	for n, more := range t.gaps.All() {
+		t.gaps.Remove(tx.edit, n, more)
+		if more > 0 {
+			t.gaps.Add(tx.edit, n+1, more-1)
+		}
 		return n
 	}
 	t.numbers++

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
 	"berth"
 
@@ -61,6 +63,9 @@ func encode(v any) []byte {
 
 // decode reads what encode returned into what dst points to.
 func decode(b []byte, dst any) error {
+	if err := sound(b); err != nil {
+		return fmt.Errorf("%T: %w", dst, err)
+	}
 	d := msgpack.GetDecoder()
 	defer msgpack.PutDecoder(d)
 	d.Reset(bytes.NewReader(b))
@@ -157,7 +162,58 @@ func (r *reader) value(dst any) {
 	}
 }
 
+// sortMaps makes maps of a type, and of all that it holds, go into msgpack in
+// order of their keys, so that equal values are equal bytes. The library does
+// so only for some.
+func sortMaps(t reflect.Type, seen map[reflect.Type]bool) {
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		sortMaps(t.Elem(), seen)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			sortMaps(f.Type, seen)
+		}
+	case reflect.Map:
+		msgpack.Register(reflect.Zero(t).Interface(), encodeSorted, nil)
+		sortMaps(t.Elem(), seen)
+	}
+}
+
+func encodeSorted(e *msgpack.Encoder, m reflect.Value) error {
+	if m.IsNil() {
+		return e.EncodeNil()
+	}
+	keys := m.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	if err := e.EncodeMapLen(len(keys)); err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if err := e.EncodeString(k.String()); err != nil {
+			return err
+		}
+		if err := e.EncodeValue(m.MapIndex(k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func init() {
+	seen := map[reflect.Type]bool{ // these the library sorts
+		reflect.TypeFor[map[string]string](): true, reflect.TypeFor[map[string]bool](): true, reflect.TypeFor[map[string]any](): true,
+	}
+	for t := range numbers {
+		sortMaps(t, seen)
+	}
+	for _, row := range []any{berth.Namespace{}, berth.Node{}, berth.Job{}, berth.Eval{}, berth.AllocMore{}, berth.Deployment{},
+		Summary{}, Submission{}, Reschedules{}, Explanation{}, endRest{}, updateRest{}} {
+		sortMaps(reflect.TypeOf(row), seen)
+	}
 	raw := func(e *msgpack.Encoder, v reflect.Value) error {
 		b := make([]byte, 16)
 		reflect.Copy(reflect.ValueOf(b), v)
@@ -183,10 +239,20 @@ func init() {
 	msgpack.Register(berth.UID{},
 		func(e *msgpack.Encoder, v reflect.Value) error {
 			u := v.Interface().(berth.UID)
+			if err := e.EncodeArrayLen(2); err != nil {
+				return err
+			}
 			return e.EncodeMulti(u.Index, u.Ordinal)
 		},
 		func(d *msgpack.Decoder, v reflect.Value) error {
 			u := v.Addr().Interface().(*berth.UID)
+			n, err := d.DecodeArrayLen()
+			if err == nil && n != 2 {
+				err = fmt.Errorf("a UID of %d numbers", n)
+			}
+			if err != nil {
+				return err
+			}
 			return d.DecodeMulti(&u.Index, &u.Ordinal)
 		})
 }

@@ -15,10 +15,27 @@ import (
 // 1, and four digits are shown.
 const scoreUnit = 1 << 14
 
+// loggedScore returns a score as the log holds it. One that is none lies where
+// the nearest does: an entry that cannot be read again would be worse.
+func loggedScore(s float32) int64 {
+	if s != s {
+		return 0
+	}
+	return int64(math.Round(max(-1, min(1, float64(s))) * scoreUnit))
+}
+
 // keptScore rounds a score to what the log can hold, so that the server that
 // wrote the log keeps what those do that read it.
-func keptScore(s float32) float32 {
-	return float32(math.Round(float64(s)*scoreUnit)) / scoreUnit
+func keptScore(s float32) float32 { return float32(loggedScore(s)) / scoreUnit }
+
+// score reads a score.
+func (r *reader) score() float32 {
+	s := r.int()
+	if s < -scoreUnit || s > scoreUnit {
+		r.fail("score")
+		return 0
+	}
+	return float32(s) / scoreUnit
 }
 
 // Flags of a placement.
@@ -49,7 +66,7 @@ func (c *ApplyPlan) pack(w *writer) {
 		}
 		group, index = p.Group, p.Index
 		w.uint(uint64(c.nodes[i]))
-		w.int(int64(math.Round(float64(p.Score) * scoreUnit)))
+		w.int(loggedScore(p.Score))
 		if len(p.Ports) > 0 {
 			w.ports(p.Ports)
 		}
@@ -99,7 +116,7 @@ func (c *ApplyPlan) unpack(r *reader) {
 		}
 		p.Group, p.Index = group, index
 		c.nodes[i] = uint32(r.small(math.MaxUint32+1, "node"))
-		p.Score = float32(r.int()) / scoreUnit
+		p.Score = r.score()
 		if flags&placePorts != 0 {
 			p.Ports = r.ports()
 		}

@@ -9,7 +9,6 @@ import (
 	"hash/crc32"
 	"io"
 	"iter"
-	"math"
 	"slices"
 
 	"berth"
@@ -217,7 +216,7 @@ func (s *saver) alloc(a *berth.Alloc) {
 	}
 	w.uint(uint64(a.Index))
 	w.uint(uint64(a.Ordinal))
-	w.int(int64(math.Round(float64(a.Score) * scoreUnit)))
+	w.int(loggedScore(a.Score))
 	w.int(int64(a.ModifyIndex - a.CreateIndex))
 	w.int(int64(a.AllocModifyIndex - a.CreateIndex))
 	w.int(a.ModifyTime - a.CreateTime)

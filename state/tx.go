@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"sync/atomic"
 
 	"berth"
@@ -52,8 +53,8 @@ func (tx *Tx) try(c Command) (err error) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%T broke its promise: %v", c, r)
-			tx.rewind()
+			err = berth.Errorf(berth.Unavailable, "%T broke its promise: %v", c, r)
+			tx.rewind(tx.applied)
 		}
 	}()
 	return tx.step(c)
@@ -71,18 +72,34 @@ func (tx *Tx) step(c Command) error {
 	return nil
 }
 
-// rewind drops what a command left half done: it begins anew and applies again
-// what had been applied before. That was deterministic, so it succeeds.
-func (tx *Tx) rewind() {
+// Undo takes back the command that was applied last. It costs as much as to
+// apply those before it.
+func (tx *Tx) Undo() { tx.rewind(tx.applied[:len(tx.applied)-1]) }
+
+// rewind drops what a command did, or left half done: it begins anew and
+// applies again what had been applied before. That was deterministic, so it
+// succeeds.
+func (tx *Tx) rewind(again []Command) {
 	own := *tx.base
-	again := tx.applied
 	*tx = Tx{Snapshot: &own, base: tx.base, edit: edits.Add(1)}
 	for _, c := range again {
-		if err := tx.step(c); err != nil {
+		if err := tx.step(copyOf(c)); err != nil {
 			panic(fmt.Sprintf("state: %T was applied and is refused when applied again: %v", c, err))
 		}
 	}
 	tx.applied = again
+}
+
+// copyOf returns a command of its own to apply: whoever staged c reads in it,
+// at any time, what became of it.
+func copyOf(c Command) Command {
+	v := reflect.ValueOf(c)
+	if v.Kind() != reflect.Pointer {
+		return c
+	}
+	own := reflect.New(v.Type().Elem())
+	own.Elem().Set(v.Elem())
+	return own.Interface().(Command)
 }
 
 // Seal returns the state as changed so far. The transaction may go on.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -211,7 +212,8 @@ func (tx *Tx) describe(u *Usage, n *berth.Node) {
 
 // ReservedPorts reads a node's list of ports kept back: "22,80,8000-8100".
 func ReservedPorts(list string) ([]uint16, error) {
-	var out []uint16
+	type span struct{ from, to uint64 }
+	var spans []span
 	for part := range strings.SplitSeq(list, ",") {
 		part = strings.TrimSpace(part)
 		if part == "" {
@@ -226,12 +228,18 @@ func ReservedPorts(list string) ([]uint16, error) {
 		if err1 != nil || err2 != nil || a > b || a == 0 {
 			return nil, berth.Errorf(berth.Invalid, "reserved ports: %q is not a port or a range of ports", part)
 		}
-		for p := a; p <= b; p++ {
-			out = append(out, uint16(p))
+		spans = append(spans, span{a, b})
+	}
+	// A list can say the same ports over and over; each is taken once.
+	slices.SortFunc(spans, func(x, y span) int { return cmp.Compare(x.from, y.from) })
+	var out []uint16
+	next := uint64(1)
+	for _, s := range spans {
+		for next = max(next, s.from); next <= s.to; next++ {
+			out = append(out, uint16(next))
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
+	return out, nil
 }
 
 // Overcommitted returns how a node's line breaks the promise that nothing is

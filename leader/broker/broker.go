@@ -205,6 +205,11 @@ func (b *Broker) tick(now time.Time) (again time.Time) {
 func (b *Broker) reap() error {
 	b.mu.Lock()
 	dropped, failed := b.queue.Dropped(), b.queue.Failed()
+	timelines := make([]berth.Timeline, len(failed)) // the command that ends an evaluation writes it down
+	for i, e := range failed {
+		q, _ := b.queue.Quasi(e.ID)
+		timelines[i] = q.Timeline
+	}
 	b.mu.Unlock()
 	var cmds []state.Command
 	now := time.Now()
@@ -213,9 +218,9 @@ func (b *Broker) reap() error {
 		c.Stamp(b.term)
 		cmds = append(cmds, c)
 	}
-	for _, e := range failed {
+	for i, e := range failed {
 		c := &state.FailEval{
-			ID: e.ID, Why: "it was delivered to workers too often without being decided",
+			ID: e.ID, Why: "it was delivered to workers too often without being decided", Timeline: timelines[i],
 			Wait: now.Add(b.limits.FollowUpAfter).UnixNano(), Now: now.UnixNano(),
 		}
 		rand.Read(c.FollowUp[:])
@@ -234,9 +239,12 @@ func (b *Broker) reap() error {
 var ErrClosed = errors.New("the evaluation broker's term is over")
 
 // Next waits for evaluations of the given types, and hands out up to most of
-// them.
+// them. Who asks with a context that has ended gets none.
 func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error) {
 	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err // one handed to a worker that is gone would be lost for a while
+		}
 		b.mu.Lock()
 		if b.closed {
 			b.mu.Unlock()

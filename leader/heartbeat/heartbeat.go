@@ -50,7 +50,8 @@ func New(term uint64, store *state.Store, log state.Log, o Options) *Monitor {
 func (m *Monitor) Beat(id berth.NodeID) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ttl := m.ttl(len(m.clock.byNode))
+	base := m.base(len(m.clock.byNode))
+	ttl := base + mathrand.N(base)
 	m.clock.set(id, time.Now().Add(ttl+m.opts.Grace))
 	if m.clock.items[0].node == id {
 		select {
@@ -61,19 +62,19 @@ func (m *Monitor) Beat(id berth.NodeID) time.Duration {
 	return ttl
 }
 
-// ttl grows with the number of nodes, and is spread over its length, so that
-// nodes which registered together do not beat together.
-func (m *Monitor) ttl(nodes int) time.Duration {
-	ttl := max(m.opts.MinTTL, time.Duration(float64(nodes)/m.opts.MaxPerSec*float64(time.Second)))
-	return ttl + mathrand.N(ttl)
+// base is the shortest TTL, which grows with the number of nodes. Each is
+// spread over its length, up to twice that, so that nodes which registered
+// together do not beat together.
+func (m *Monitor) base(nodes int) time.Duration {
+	return max(m.opts.MinTTL, time.Duration(float64(nodes)/m.opts.MaxPerSec*float64(time.Second)))
 }
 
 // Run gives up nodes that are not heard, until ctx ends or the log is lost.
 func (m *Monitor) Run(ctx context.Context) error {
 	m.begin()
 	for {
-		silent, again := m.expired(time.Now())
-		if err := m.giveUp(ctx, silent); err != nil {
+		again, err := m.giveUp(ctx, time.Now())
+		if err != nil {
 			return err
 		}
 		if again.IsZero() {
@@ -98,7 +99,8 @@ func (m *Monitor) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	patience := max(m.opts.FailoverTTL, m.ttl(snap.Count(state.Nodes))+m.opts.Grace)
+	// The leader before may have given a node the longest TTL a moment ago.
+	patience := max(m.opts.FailoverTTL, 2*m.base(snap.Count(state.Nodes))+m.opts.Grace)
 	for n := range snap.Nodes() {
 		if _, heard := m.clock.byNode[n.ID]; !heard && n.Status != berth.NodeDown {
 			m.clock.set(n.ID, now.Add(patience))
@@ -106,18 +108,26 @@ func (m *Monitor) begin() {
 	}
 }
 
-func (m *Monitor) expired(now time.Time) (silent []berth.NodeID, again time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.clock.expired(now)
+// giveUp says of the nodes whose time is up that they are down, and returns
+// when the next one's is.
+func (m *Monitor) giveUp(ctx context.Context, now time.Time) (again time.Time, err error) {
+	pending, again, err := m.stage(now)
+	if err == nil && pending != nil {
+		err = pending.Wait(ctx)
+	}
+	return again, err
 }
 
-// giveUp says of nodes that they are down.
-func (m *Monitor) giveUp(ctx context.Context, silent []berth.NodeID) error {
+// stage holds the lock until the commands are ordered: a node that beats now
+// either was in time, or is told what became of it by its next beat.
+func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	silent, again := m.clock.expired(now)
+	tip := m.log.Tip()
 	var cmds []state.Command
-	now := time.Now()
 	for _, id := range silent {
-		n := m.store.Snapshot().Node(id)
+		n := tip.Node(id)
 		if n == nil || n.Status == berth.NodeDown {
 			continue
 		}
@@ -131,12 +141,12 @@ func (m *Monitor) giveUp(ctx context.Context, silent []berth.NodeID) error {
 		cmds = append(cmds, c)
 	}
 	if len(cmds) == 0 {
-		return nil
+		return nil, again, nil
 	}
-	if _, err := m.log.Propose(ctx, cmds...); err != nil && berth.KindOf(err) == "" {
-		return err
-	}
-	return nil
+	// A refusal means that another leader's term began, or that the node went:
+	// nothing is left to do here.
+	pending, err := m.log.Stage(cmds...)
+	return pending, again, err
 }
 
 // clock holds the time at which each node is given up.

@@ -14,8 +14,8 @@ import (
 
 // Queue is what the planner asks the broker.
 type Queue interface {
-	// Extend gives a worker more time while its plan is on its way. It fails if
-	// the worker does not hold the evaluation any more.
+	// Extend gives a worker more time, and says whether its plan is on its way.
+	// It fails if the worker does not hold the evaluation any more.
 	Extend(id berth.EvalID, token berth.Token, applying bool) error
 }
 
@@ -52,7 +52,13 @@ func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pendi
 		return nil, err
 	}
 	p.count(plan)
-	return pending, pending.Results[0].Err
+	err = pending.Results[0].Err
+	if err != nil || len(plan.Refused) > 0 {
+		// The worker decides again. If it lost the evaluation just now, its next
+		// plan is refused.
+		_ = p.queue.Extend(d.Eval.ID, d.Token, false)
+	}
+	return pending, err
 }
 
 func (p *Planner) count(plan *state.ApplyPlan) {

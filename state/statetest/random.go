@@ -14,8 +14,9 @@ import (
 // Random draws commands that a cluster could see: good ones, stale ones, and
 // ones that must be refused.
 type Random struct {
-	next int // numbers IDs
-	now  int64
+	First int // IDs are numbered from here on
+	next  int
+	now   int64
 }
 
 // Command draws a command that looks at the state it will meet.
@@ -51,7 +52,7 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 
 func (r *Random) id() berth.EvalID {
 	r.next++
-	return ID[berth.Eval](r.next)
+	return ID[berth.Eval](r.First + r.next)
 }
 
 func jobName(t *rapid.T) berth.JobID {

@@ -1,0 +1,56 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"berth"
+	"berth/leader/broker"
+	"berth/leader/planner"
+	"berth/state"
+	"berth/state/statetest"
+	"berth/worker"
+)
+
+// What the whole path from a registered job to its committed plan costs on one
+// worker with 2,000 nodes, but for disk and wire.
+func BenchmarkJobs(b *testing.B) {
+	for _, count := range []int{1, 100} {
+		b.Run(fmt.Sprint("count=", count), func(b *testing.B) {
+			store, log := statetest.New(b, &state.BeginTerm{Term: 1})
+			for n := range 2000 {
+				log.Must(b, statetest.AddNode(n+1, 1<<40, 1<<40, func(x *berth.Node) { x.NodeResources.Disk.DiskMB = 1 << 40 }))
+			}
+			ctx, stop := context.WithCancel(b.Context())
+			queue := broker.New(1, store, log, broker.DefaultLimits)
+			w := worker.New(queue, planner.New(1, log, queue), worker.Types)
+			ended := make(chan error, 2)
+			go func() { ended <- queue.Run(ctx) }()
+			go func() { ended <- w.Run(ctx) }()
+			b.ReportAllocs()
+			const together = 100
+			n, at := 0, store.Commit()
+			for b.Loop() {
+				var cmds []state.Command
+				for range together {
+					n++
+					job := statetest.Job(b, fmt.Sprintf(`{"ID":"j%d","TaskGroups":[{"Name":"g","Count":%d,"Resources":{"CPU":10,"MemoryMB":10}}]}`, n, count))
+					cmds = append(cmds, statetest.Register(job, n))
+				}
+				log.Must(b, cmds...)
+				for at.Count(state.Allocs) < n*count {
+					var err error
+					if at, err = at.Next(ctx); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
+			b.ReportMetric(float64(n*count)/b.Elapsed().Seconds(), "allocs/s")
+			stop()
+			<-ended
+			<-ended
+		})
+	}
+}
