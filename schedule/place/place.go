@@ -6,6 +6,9 @@
 package place
 
 import (
+	"slices"
+	"sync"
+
 	"berth"
 	"berth/state"
 )
@@ -83,6 +86,9 @@ func (p *Placer) Group(number int, instances []Instance) Outcome {
 			r.siblings[x.node.Number]++
 		}
 	}
+	room := rooms.Get().(*candidates)
+	defer func() { *room = r.best[:0]; rooms.Put(room) }()
+	r.best = *room
 	r.look()
 	if len(instances) == 1 && instances[0].Avoid.IsZero() && len(r.best) > 0 {
 		r.best.bestFirst()
@@ -91,6 +97,10 @@ func (p *Placer) Group(number int, instances []Instance) Outcome {
 	}
 	return r.run(instances)
 }
+
+// rooms are used again: a list of all nodes for each group that is placed would
+// be most of what a decision allocates.
+var rooms = sync.Pool{New: func() any { return new(candidates) }}
 
 // round places the instances of one group.
 type round struct {
@@ -185,7 +195,7 @@ func (p *Placer) line(number uint32) *state.Usage {
 // look scores every node that can take an instance.
 func (r *round) look() {
 	perNode := r.filter.perNode()
-	r.best = make(candidates, 0, r.snap.Count(state.Nodes))
+	r.best = slices.Grow(r.best, r.snap.Count(state.Nodes))
 	for first, run := range r.snap.UsageColumns() {
 		for i := range run {
 			u := &run[i]
