@@ -232,6 +232,8 @@ func (r *Runner) Run(ctx context.Context) error {
 		n := r.News()
 		r.c.Report(n)
 		if n.ClientStatus.Ended() { // as reported: it may end just now
+			wg.Wait()
+			sup.Dismiss(ctx) // a task that was stopped as it started has left it idle
 			return nil
 		}
 		select {

@@ -249,6 +249,14 @@ func (d *Dir) Alive() bool {
 	return err != nil
 }
 
+// Dismiss ends a supervisor that was never given a task: the one it was started
+// for is not wanted any more. Another one ends by itself.
+func (d *Dir) Dismiss(ctx context.Context) {
+	if resp, err := d.call(ctx, request{Call: callHello}); err == nil && len(resp.Launches) == 0 {
+		_, _ = d.call(ctx, request{Call: callEnd}) // without, it gives up by itself after a while
+	}
+}
+
 // EndAll stops every task of the allocation and what is left of any, and
 // returns when nothing runs. It is for allocations of which nothing else is
 // known.

@@ -381,6 +381,26 @@ func checkPeer(conn *net.UnixConn) error {
 	return nil
 }
 
+// callerGone says whether the caller has hung up. The start that it asked for is
+// nobody's then: the next to ask, an agent that took its place or the same one
+// with other orders, may have been told already that the launch is not known.
+func callerGone(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	gone := true
+	err = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(p, 0)
+		for err == unix.EINTR {
+			n, err = unix.Poll(p, 0)
+		}
+		gone = err != nil || n > 0
+	})
+	return gone || err != nil
+}
+
 func (s *server) answer(conn *net.UnixConn, req *request) (resp response, err error) {
 	if req.Call == callWait {
 		return s.wait(conn, req)
@@ -395,6 +415,9 @@ func (s *server) answer(conn *net.UnixConn, req *request) (resp response, err er
 		resp.Launches = append(resp.Launches, s.state.Launches...)
 		return resp, nil
 	case callStart:
+		if callerGone(conn) {
+			return resp, berth.Errorf(berth.Unavailable, "the caller is gone")
+		}
 		resp.Launch, err = s.start(req)
 		return resp, err
 	case callEnd:

@@ -376,6 +376,39 @@ func TestASupervisorEndsWhenNothingIsLeftToTell(t *testing.T) {
 	}
 }
 
+// An agent asks for a start and is killed, or thinks better of it. Whoever asks
+// afterwards is told that the launch is not known, and may rely on it.
+func TestAStartWhoseCallerIsGoneIsNotDone(t *testing.T) {
+	a := newAlloc(t)
+	must(t, a.ensure(t.Context()))
+	pid := a.supervisor()
+	must(t, syscall.Kill(pid, syscall.SIGSTOP)) // it is slow
+	conn, err := net.Dial("unix", filepath.Join(a.control.ProcPath(), fileSocket))
+	must(t, err)
+	st := a.sh("exec sleep 1000")
+	must(t, writeFrame(conn, &request{V: version, Call: callStart, Task: "one", Launch: 1, Start: &st}))
+	must(t, conn.Close())
+	must(t, syscall.Kill(pid, syscall.SIGCONT))
+	a.start("two", 1, a.sh("exit 0"))
+	a.wait("two", 1)
+	if l, err := a.Find(t.Context(), "one", 1, 0); !errors.Is(err, ErrUnknown) {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+func TestASupervisorWithoutATaskIsDismissed(t *testing.T) {
+	a := newAlloc(t)
+	a.Dismiss(t.Context()) // nobody is there
+	must(t, a.ensure(t.Context()))
+	a.Dismiss(t.Context())
+	until(t, "it has ended", func() bool { return !a.Alive() })
+	a.start("t", 1, a.sh("exec sleep 1000"))
+	a.Dismiss(t.Context())
+	if l, err := a.Find(t.Context(), "t", 1, 0); err != nil || l.Exit != nil {
+		t.Errorf("one with a task was dismissed: %+v, %v", l, err)
+	}
+}
+
 // Starts and ends race; no start is lost and none is done twice.
 func TestStartsRaceWithTheSupervisorsEnd(t *testing.T) {
 	a := newAlloc(t)

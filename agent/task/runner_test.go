@@ -125,7 +125,7 @@ func TestARunnerTakesATaskThroughItsLife(t *testing.T) {
 		if !s.Task.Failed || s.Task.FinishedAt.Sub(from) != 130*time.Second || s.Task.Restarts != 1 || s.Launch != 2 {
 			t.Errorf("%+v", s)
 		}
-		if got, want := history(s), "Received, Task Setup, Started, Terminated, Restarting, Task Setup, Started, Terminated, Not Restarting"; got != want {
+		if got, want := history(s), "Received, Task Setup, Started, Terminated, Restarting, Started, Terminated, Not Restarting"; got != want {
 			t.Errorf("%s", got)
 		}
 	})

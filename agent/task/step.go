@@ -232,10 +232,13 @@ func (s *step) begin(e Begin) {
 	s.prepare(true)
 }
 
-// prepare runs the hooks. Again after a restart of the agent, it is not told.
+// prepare runs the hooks. It is told before the first launch only, as people
+// know it from Nomad: few events are kept, and of a task that fails again and
+// again those that say why count. Again after a restart of the agent, it is
+// not told either.
 func (s *step) prepare(tell bool) {
 	s.Phase, s.Until = Preparing, time.Time{}
-	if tell {
+	if tell && s.Launch == 0 {
 		s.note(berth.NewTaskEvent(berth.EventTaskSetup, s.now))
 	}
 	s.do(DoPrepare{})

@@ -1,0 +1,173 @@
+package real
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// What is unknown, or would protect something and is not built, refuses to
+// start, by name.
+func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.file("plain.hcl", "data_dir = \""+w.dir+"/never\"\nserver { enabled = true }\nports {\n http = 0\n rpc = 0\n}\n")
+	for _, c := range []struct{ config, want string }{
+		{`bind_adr = "127.0.0.1"`, "c.hcl:1: bind_adr: there is no such key; did you mean bind_addr?"},
+		{"acl {\n enabled = true\n}", "c.hcl:2: acl.enabled: access control is not built yet"},
+		{"tls {\n http = true\n rpc = true\n}", "c.hcl:2: tls.http: TLS is not built yet"},
+		{"server {\n encrypt = \"c2VjcmV0\"\n}", "c.hcl:2: server.encrypt: is not built yet"},
+		{"vault {\n enabled = true\n}", "c.hcl:2: vault.enabled: Vault is not built yet"},
+		{"consul {\n address = \"127.0.0.1:8500\"\n}", "c.hcl:1: consul: Consul is not built yet"},
+		{`{"acl": {"enabled": true}}`, "c.hcl:1: acl.enabled: access control is not built yet"},
+		{"server {\n bootstrap_expect = 3\n}", "c.hcl:2: server.bootstrap_expect: 3 servers are not built yet"},
+		{"client {\n enabled = \"perhaps\"\n}", "c.hcl:2: client.enabled: true or false is wanted"},
+		{"ports {\n http = 70000\n}", "c.hcl:2: ports.http: 70000 is out of range"},
+		{"plugin \"docker\" {\n config {\n  volumes {\n   enabled = true\n  }\n }\n}", "plugin.docker.config: this driver is not built yet"},
+		{"server {", "c.hcl:1"},
+	} {
+		w.file("c.hcl", c.config)
+		s := w.command("berth", nil, "agent", "-config", "plain.hcl", "-config", "c.hcl")
+		if s.code != 1 || !strings.Contains(s.err, c.want) {
+			t.Errorf("%s\ngave %v\nwant %q", c.config, s, c.want)
+		}
+		if strings.Contains(s.String(), "c2VjcmV0") {
+			t.Errorf("a secret is shown: %v", s)
+		}
+	}
+	if s := w.command("berth", nil, "agent", "-config", "plain.hcl", "-encrypt", "c2VjcmV0"); s.code != 1 || !strings.Contains(s.err, "the flag -encrypt is not built yet") {
+		t.Errorf("%v", s)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "never")); !os.IsNotExist(err) {
+		t.Errorf("an agent that refused to start has made its folder: %v", err)
+	}
+}
+
+// A second agent on the same folder, or on a port that is taken, ends with a
+// sentence.
+func TestASecondAgentIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, a := range []*agent{
+		w.agent("server", "server { enabled = true }"),
+		w.agent("both", both),
+	} {
+		s := w.command("berth", nil, append(a.args, "-config", w.file("other.hcl", "ports { rpc = 0 }"))...)
+		if s.code != 1 || !strings.HasPrefix(s.err, "Error: ") || !strings.Contains(s.err, a.dataDir) || strings.Contains(s.err, "goroutine") {
+			t.Errorf("the same folder as %s: %v", a.name, s)
+		}
+		s = w.command("berth", nil, append(a.args, "-data-dir", filepath.Join(w.dir, "second"))...)
+		if s.code != 1 || !strings.HasPrefix(s.err, "Error: ports.rpc: ") || !strings.Contains(s.err, "address already in use") {
+			t.Errorf("the same port as %s: %v", a.name, s)
+		}
+		a.joined()
+	}
+}
+
+// Nothing listens beyond this machine unless the configuration says so, and
+// then one warning says what is unprotected.
+func TestClosedByDefault(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.agent("closed", both)
+	a.joined()
+	for _, addr := range a.listens() {
+		if !strings.HasPrefix(addr, "127.0.0.1:") {
+			t.Errorf("without bind_addr it listens at %s", addr)
+		}
+	}
+	if n := len(a.listens()); n != 2 {
+		t.Errorf("it listens at %v", a.listens())
+	}
+	if out := a.output(); strings.Contains(out, "level=WARN") {
+		t.Errorf("it warns:\n%s", out)
+	}
+
+	// The one that listens everywhere does so in a network of its own, which
+	// nobody is in.
+	open := &agent{w: w, name: "open", apart: true, args: []string{"agent", "-config", w.file("open.hcl", `
+		data_dir  = "`+w.dir+`/open"
+		bind_addr = "0.0.0.0"
+		server { enabled = true }
+		ports {
+		  http = 14646
+		  rpc  = 14647
+		}
+		advertise {
+		  http = "127.0.0.1"
+		  rpc  = "127.0.0.1"
+		}`)}}
+	open.start()
+	w.until("it has warned", func() string {
+		if out := open.output(); !strings.Contains(out, "level=WARN") {
+			return out
+		}
+		return ""
+	})
+	if got := fmt.Sprint(open.listens()); got != "[0.0.0.0:14646 0.0.0.0:14647]" && got != "[0.0.0.0:14647 0.0.0.0:14646]" {
+		t.Errorf("with bind_addr it listens at %v", got)
+	}
+	if code := open.signal(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if n := strings.Count(open.output(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings:\n%s", n, open.output())
+	}
+	w.holds(open.output(), "unprotected beyond this machine", "the HTTP API at 0.0.0.0:14646 (no access control, no TLS", "the RPC port at 0.0.0.0:14647 (no TLS")
+}
+
+// network keeps a process in a network of its own, without even a loopback.
+func network(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+}
+
+// listens lists the addresses that an agent's process listens at.
+func (a *agent) listens() (out []string) {
+	a.w.t.Helper()
+	proc := fmt.Sprintf("/proc/%d/", a.cmd.Process.Pid)
+	own := map[string]bool{} // inodes of its sockets
+	fds, _ := filepath.Glob(proc + "fd/*")
+	for _, fd := range fds {
+		if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, "socket:[") {
+			own[strings.Trim(to, "socket:[]")] = true
+		}
+	}
+	for _, table := range []string{"tcp", "tcp6", "udp", "udp6"} {
+		text, err := os.ReadFile(proc + "net/" + table)
+		if err != nil {
+			a.w.t.Error(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			// sl local_address rem_address st … uid timeout inode
+			f := strings.Fields(line)
+			listening := len(f) > 9 && (f[3] == "0A" || strings.HasPrefix(table, "udp"))
+			if !listening || !own[f[9]] {
+				continue
+			}
+			out = append(out, address(f[1]))
+		}
+	}
+	return out
+}
+
+// address reads an address as the kernel shows it: hexadecimal, the words of
+// the IP address in the machine's order, which is taken to be little-endian.
+func address(s string) string {
+	ip, port, _ := strings.Cut(s, ":")
+	b, err := hex.DecodeString(ip)
+	var n int
+	if _, e := fmt.Sscanf(port, "%X", &n); err != nil || e != nil || len(b) != 4 {
+		return s
+	}
+	return fmt.Sprintf("%d.%d.%d.%d:%d", b[3], b[2], b[1], b[0], n)
+}
