@@ -33,7 +33,7 @@ const (
 
 func checkSize(f File) error {
 	if len(f.Text) > MaxText {
-		return berth.Errorf(berth.TooLarge, "%s: %d bytes are too many; allowed are %d", f.Name, len(f.Text), MaxText)
+		return berth.Errorf(berth.TooLarge, "%s: more than %d bytes; that many are allowed", f.Name, MaxText)
 	}
 	if !utf8.Valid(f.Text) {
 		good := f.Text

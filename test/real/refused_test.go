@@ -39,7 +39,7 @@ func TestBrokenJobFiles(t *testing.T) {
 		"cycle of locals":   {"locals {\n  a = local.b\n  b = local.a\n}\n" + fill("count = local.a"), []string{"broken.nomad:2,3-4: local.a: the locals refer to each other in a cycle: local.a → local.b → local.a"}},
 		"variable of self":  {"variable \"v\" {\n  default = var.v\n}\n" + fill("count = var.v"), []string{"broken.nomad:2,13-18: variable[v].default: refers back to itself: var.v"}},
 		"missing variable":  {"variable \"v\" {}\n" + fill("count = var.v"), []string{"broken.nomad:1,1-13: variable[v]: has no value; give it with -var v="}},
-		"ten megabytes":     {fill("# " + strings.Repeat("x", 10<<20)), []string{"broken.nomad: ", "bytes are too many; allowed are 1048576"}},
+		"ten megabytes":     {fill("# " + strings.Repeat("x", 10<<20)), []string{"broken.nomad: ", "more than 1048576 bytes; that many are allowed"}},
 		"invalid UTF-8":     {fill("meta { a = \"\xff\" }"), []string{"broken.nomad:7,17: byte 0xff is not UTF-8 text"}},
 		"unknown driver":    {strings.Replace(fill(""), "raw_exec", "qemuu", 1), []string{`broken.nomad:4,7-13: job.group[g].task[t].driver: "qemuu" is not a driver of this build; allowed are mock_driver, raw_exec`}},
 		"unknown setting":   {strings.Replace(fill(""), "command", "comand", 1), []string{"job.group[g].task[t].config.comand: the driver raw_exec has no such setting", "config.command: is missing"}},
