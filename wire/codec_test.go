@@ -32,6 +32,7 @@ var messages = map[string][2]any{
 	"FileSystem.Logs":      {op.LogsQuery{}, op.StreamFrame{}},
 	"Status.Peers":         {op.Query{}, []string{}},
 	"Status.Ping":          {op.Nothing{}, op.Nothing{}},
+	"Berth.HTTP":           {op.Nothing{}, op.Nothing{}},
 }
 
 func TestEveryMessageIsTested(t *testing.T) {
