@@ -24,6 +24,7 @@ import (
 const (
 	readyFD      = 3                // where a spawned supervisor says that it listens
 	idleAtFirst  = 30 * time.Second // nobody asked for anything: the agent died in between
+	idleAtLast   = time.Minute      // nobody came for the exits: they are in the state
 	maxCalls     = 128              // connections at once
 	requestTime  = 10 * time.Second // to send a request or take a response
 	lockWait     = 10 * time.Second // for the last supervisor to be gone
@@ -80,6 +81,7 @@ type server struct {
 	used   bool             // something was started once
 	quit   bool             // somebody told us to end: exits are left in the state
 	calls  int
+	idle   *time.Timer   // runs while nothing lives and exits wait for the agent
 	ending bool          // nothing is started any more
 	end    chan struct{} // closed with ending
 }
@@ -225,19 +227,52 @@ func (s *server) run() error {
 	}
 }
 
-// endIfIdle ends the supervisor if no task runs and every exit is recorded.
-// The caller holds mu.
+// endIfIdle ends the supervisor if no task runs and every exit is recorded, or
+// nobody came for one for a while. The caller holds mu.
 func (s *server) endIfIdle() {
 	if s.ending || !s.used || len(s.live) > 0 || s.calls > 0 {
 		return
 	}
 	for _, l := range s.state.Launches {
 		if !l.Released && !s.quit {
+			s.lull()
 			return
 		}
 	}
 	s.ending = true
 	close(s.end)
+}
+
+// lull begins to wait for an agent. The caller holds mu.
+func (s *server) lull() {
+	patience := idleAtLast
+	if failpoint.Hit("supervise/no-patience") != nil {
+		patience = 10 * time.Millisecond
+	}
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	s.idle = time.AfterFunc(patience, s.leave)
+}
+
+// leave ends the supervisor though exits wait for the agent, if it has not come
+// meanwhile: its successor finds them in the state. If they cannot be written
+// it stays, unless nobody can ask any more because the allocation's directory
+// is gone.
+func (s *server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending || len(s.live) > 0 || s.calls > 0 {
+		return
+	}
+	var here unix.Stat_t
+	gone := unix.Stat(".", &here) == nil && here.Nlink == 0
+	if !gone && s.save() != nil {
+		s.lull()
+		return
+	}
+	s.quit = true
+	s.endIfIdle()
 }
 
 // terminate stops all tasks: somebody wants the supervisor itself to end.

@@ -409,6 +409,31 @@ func TestASupervisorWithoutATaskIsDismissed(t *testing.T) {
 	}
 }
 
+// A supervisor whose agent does not come for an exit ends after a while; the
+// next one has the exit.
+func TestASupervisorDoesNotWaitForEver(t *testing.T) {
+	t.Setenv(failpoint.Env, "supervise/no-patience=error(x)*")
+	a := newAlloc(t)
+	a.start("t", 1, a.sh("exit 7"))
+	until(t, "it has ended", func() bool { return !a.Alive() })
+	t.Setenv(failpoint.Env, "")
+	if l, err := a.Find(t.Context(), "t", 1, 0); err != nil || l.Exit == nil || l.Exit.Code != 7 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// One whose directory was removed ends, too.
+func TestASupervisorEndsWithItsDirectory(t *testing.T) {
+	t.Setenv(failpoint.Env, "supervise/no-patience=error(x)*")
+	a := newAlloc(t)
+	a.start("t", 1, a.sh("sleep 0.2"))
+	pid := a.supervisor()
+	must(t, os.RemoveAll(a.path))
+	until(t, "it has ended", func() bool { return !alive(pid) })
+	must(t, errors.Join(a.Close(), a.root.Close(), os.Mkdir(a.path, 0o755)))
+	a.open()
+}
+
 // Starts and ends race; no start is lost and none is done twice.
 func TestStartsRaceWithTheSupervisorsEnd(t *testing.T) {
 	a := newAlloc(t)

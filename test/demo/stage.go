@@ -203,8 +203,9 @@ func fetch(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// processes are those that come from this stage's agents, by what is in their
-// environment; the agent itself is not among them.
+// processes are those that come from this stage's agents: tasks, by what is in
+// their environment, and supervisors, by where they are. The agent itself is
+// not among them.
 func (s *stage) processes() (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -213,7 +214,9 @@ func (s *stage) processes() (pids []int) {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err == nil && slices.Contains(strings.Split(string(env), "\x00"), "BERTH_DEMO="+s.dir) {
+		marked := err == nil && slices.Contains(strings.Split(string(env), "\x00"), "BERTH_DEMO="+s.dir)
+		cwd, err := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
+		if marked || err == nil && strings.HasPrefix(cwd, s.dir) {
 			pids = append(pids, pid)
 		}
 	}
