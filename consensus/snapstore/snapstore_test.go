@@ -235,7 +235,7 @@ func TestFullDiskCostsOnlyTheNewSnapshot(t *testing.T) {
 		if err := os.WriteFile(ballast, make([]byte, (int(fs.Bavail)-pages)*4096), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := attempt(s)
+		err := attempt(s, uint64(20+pages)) // the library names them by index and millisecond
 		if err != nil {
 			failures++
 			if !errors.Is(err, syscall.ENOSPC) || berth.KindOf(err) != berth.Unavailable {
@@ -259,12 +259,12 @@ func TestFullDiskCostsOnlyTheNewSnapshot(t *testing.T) {
 	}
 }
 
-func attempt(s *Store) error {
-	k, err := begin(s, 20)
+func attempt(s *Store, index uint64) error {
+	k, err := begin(s, index)
 	if err != nil {
 		return err
 	}
-	if _, err := k.Write(state(20)); err != nil {
+	if _, err := k.Write(state(index)); err != nil {
 		return errors.Join(err, dropped(k))
 	}
 	return k.Close()
