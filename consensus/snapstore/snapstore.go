@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -257,7 +258,7 @@ func (k *sink) Write(b []byte) (int, error) {
 // Close finishes the snapshot. If it fails there is none.
 func (k *sink) Close() error {
 	if err := k.SnapshotSink.Close(); err != nil {
-		k.store.removeTemporary(k.ID())
+		k.giveUp()
 		return k.store.failed("finish a snapshot in", err)
 	}
 	if err := failpoint.Hit("consensus/snapshot-rename"); err != nil {
@@ -297,12 +298,31 @@ func (k *sink) seal() error {
 // write the rest first, and keeps it all if the disk is full.
 func (k *sink) Cancel() error {
 	err := k.SnapshotSink.Cancel()
-	k.store.removeTemporary(k.ID())
+	k.giveUp()
 	if err != nil {
 		return k.store.failed("drop a snapshot in", err)
 	}
 	return nil
 }
+
+// giveUp frees the room that a snapshot took which was not finished. When it
+// fails to write the rest the library forgets to close the file, and until then
+// its room is not free: that takes a collection of garbage.
+func (k *sink) giveUp() {
+	k.store.removeTemporary(k.ID())
+	k.SnapshotSink = &discarded{k.ID()}
+	runtime.GC()
+}
+
+// discarded is what is left of a snapshot that was given up.
+type discarded struct{ id string }
+
+var errDiscarded = errors.New("the snapshot was given up")
+
+func (d *discarded) ID() string                { return d.id }
+func (d *discarded) Write([]byte) (int, error) { return 0, errDiscarded }
+func (d *discarded) Close() error              { return errDiscarded }
+func (d *discarded) Cancel() error             { return nil }
 
 // isIOError says whether the operating system refused, other than by saying
 // that a file is not there.

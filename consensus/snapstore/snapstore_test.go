@@ -8,9 +8,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"berth"
 
@@ -221,7 +223,15 @@ func TestFullDiskCostsOnlyTheNewSnapshot(t *testing.T) {
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
 		t.Fatalf("mount a tmpfs: %v", err)
 	}
-	defer syscall.Unmount(disk, 0)
+	defer func() { // it can be unmounted once nothing in it is open any more
+		err := syscall.Unmount(disk, 0)
+		for end := time.Now().Add(10 * time.Second); err == syscall.EBUSY && time.Now().Before(end); err = syscall.Unmount(disk, 0) {
+			runtime.Gosched()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}()
 	dir := filepath.Join(disk, "raft")
 	s := open(t, dir)
 	take(t, s, 10, state(10))
