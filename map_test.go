@@ -25,16 +25,18 @@ state
 state/statetest invariant
 schedule/place schedule/reconcile
 schedule
-worker leader leader/broker leader/planner leader/heartbeat
+schedule/explain
+worker leader leader/broker leader/planner leader/heartbeat leader/collector
 consensus/... gossip wire/...
 consensus
+events
 api client
 agent/...
 agent
 config server ui
 cli
 cmd/berth
-bench/... test/... examples/...
+sim/... bench/... test/... examples/...
 `
 
 // agentSees is all of ours that the agent's house may import beside itself.

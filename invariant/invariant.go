@@ -43,9 +43,11 @@ func Check(s *state.Snapshot) []Violation {
 }
 
 // evals checks I-01 (legal statuses), I-04 (one blocked evaluation a job, with
-// a reason) and I-06 (pointers between evaluations).
+// a reason), I-06 (causes, and pointers between evaluations in both
+// directions) and I-07 (one follow-up).
 func (c *checker) evals() {
 	blocked := map[string]berth.EvalID{}
+	followed := map[berth.EvalID]berth.EvalID{}
 	for e := range c.Evals() {
 		switch e.Status {
 		case berth.EvalPending, berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled:
@@ -58,6 +60,9 @@ func (c *checker) evals() {
 			if len(e.FailedTGAllocs) == 0 && e.TriggeredBy != berth.TriggerMaxPlanAttempts {
 				c.addf("I-04", "blocked evaluation %s has no reason", e.ID)
 			}
+			if j := c.Job(e.Key()); j == nil || j.UID != e.JobUID || j.Stop {
+				c.addf("I-04", "evaluation %s is blocked, and job %s does not want anything", e.ID, e.Key())
+			}
 		default:
 			c.addf("I-01", "evaluation %s has the status %q", e.ID, e.Status)
 		}
@@ -66,6 +71,37 @@ func (c *checker) evals() {
 		}
 		c.follows(e, e.NextEval, "NextEval")
 		c.follows(e, e.BlockedEval, "BlockedEval")
+		c.descent(e)
+		if e.TriggeredBy == berth.TriggerFailedFollowUp && !e.PreviousEval.IsZero() {
+			if other, ok := followed[e.PreviousEval]; ok {
+				c.addf("I-07", "evaluation %s has the follow-ups %s and %s", e.PreviousEval, other, e.ID)
+			}
+			followed[e.PreviousEval] = e.ID
+		}
+		if d := e.DeploymentID; !d.IsZero() && c.Deployment(d) == nil {
+			c.addf("I-11", "evaluation %s is about deployment %s, which is not there", e.ID, d)
+		}
+	}
+}
+
+// descent checks that the story of an evaluation can be walked back: to the
+// one that it came of, as long as that is there, and never in a circle.
+func (c *checker) descent(e *berth.Eval) {
+	if descends(e) && e.PreviousEval.IsZero() {
+		c.addf("I-06", "evaluation %s was raised by %s and comes of none", e.ID, e.TriggeredBy)
+	}
+	if e.Cause.Kind == berth.CauseEval && e.Cause.ID != e.PreviousEval.String() {
+		c.addf("I-06", "evaluation %s is caused by %s and comes of %s", e.ID, e.Cause.ID, e.PreviousEval)
+	}
+	p := c.Eval(e.PreviousEval)
+	switch {
+	case p == nil:
+	case p.CreateIndex >= e.CreateIndex:
+		c.addf("I-06", "evaluation %s comes of %s, which is younger", e.ID, p.ID)
+	case p.Key() != e.Key():
+		c.addf("I-06", "evaluation %s of job %s comes of %s of job %s", e.ID, e.Key(), p.ID, p.Key())
+	case descends(e) && p.NextEval != e.ID && p.BlockedEval != e.ID:
+		c.addf("I-06", "evaluation %s comes of %s, which does not point to it", e.ID, p.ID)
 	}
 }
 
@@ -128,7 +164,8 @@ func (c *checker) capacity() {
 	}
 }
 
-// allocs checks I-12 (references), I-15 (names) and I-17 (chains).
+// allocs checks I-05 (nothing is placed twice), I-11 and I-12 (references),
+// I-15 (names) and I-17 (chains).
 func (c *checker) allocs() {
 	type name struct {
 		uid   berth.UID
@@ -136,6 +173,12 @@ func (c *checker) allocs() {
 		index uint32
 	}
 	live := map[name]berth.AllocID{}
+	type placing struct {
+		eval  berth.EvalID
+		index uint64
+		name
+	}
+	made := map[placing]berth.AllocID{}
 	for a := range c.Allocs() {
 		if a.Job == nil || a.Group == nil || a.Job.Group(a.Group.Name) != a.Group {
 			c.addf("I-12", "allocation %s is not of a group of its job", a.ID)
@@ -151,10 +194,21 @@ func (c *checker) allocs() {
 				c.addf("I-15", "%s has an index that its group's count, %d, does not reach", a.Name(), a.Group.Count)
 			}
 		}
+		once := placing{a.EvalID, a.CreateIndex, name{a.Job.UID, a.Group.Name, a.Index}}
+		if other, ok := made[once]; ok {
+			c.addf("I-05", "evaluation %s placed %s twice: %s and %s", a.EvalID, a.Name(), other, a.ID)
+		}
+		made[once] = a.ID
+		if d := a.Rest().DeploymentID; !d.IsZero() && c.Deployment(d) == nil {
+			c.addf("I-11", "allocation %s is of deployment %s, which is not there", a.ID, d)
+		}
 		if prev := a.Rest().Previous; !prev.IsZero() {
 			if p := c.Alloc(prev); p != nil && p.Rest().Next != a.ID {
 				c.addf("I-17", "allocation %s replaces %s, which points to %s", a.ID, prev, p.Rest().Next)
 			}
+		}
+		if c.Eval(a.EvalID) == nil {
+			c.addf("I-12", "allocation %s is of evaluation %s, which is not there", a.ID, a.EvalID)
 		}
 		if f := a.Rest().FollowupEval; !f.IsZero() && c.Eval(f) == nil {
 			c.addf("I-12", "allocation %s waits for evaluation %s, which is not there", a.ID, f)
@@ -167,9 +221,11 @@ func (c *checker) allocs() {
 	}
 }
 
-// jobs checks I-20 and I-21 (versions), I-22 (no job without its history) and
-// I-24 (counts are what a recount finds).
+// jobs checks I-20 and I-21 (versions), I-22 (no job without its history, and
+// nothing that belonged to what is gone) and I-24 (counts are what a recount
+// finds).
 func (c *checker) jobs() {
+	c.orphans()
 	for j := range c.Jobs(berth.AllNamespaces, "") {
 		if c.Namespace(j.Namespace) == nil {
 			c.addf("I-22", "job %s is in a namespace that is not there", j.Key())
@@ -191,6 +247,20 @@ func (c *checker) jobs() {
 			c.addf("I-21", "job %s keeps %d versions", j.Key(), plain)
 		}
 		c.counts(j)
+	}
+}
+
+// orphans looks for what goes with an evaluation or a job and did not.
+func (c *checker) orphans() {
+	for x := range c.Explanations() {
+		if c.Eval(x.Eval) == nil {
+			c.addf("I-22", "there is an explanation of evaluation %s, which is not there", x.Eval)
+		}
+	}
+	for r := range c.AllReschedules() {
+		if j := c.Job(r.Job); j == nil || j.UID != r.UID {
+			c.addf("I-22", "there are reschedules of job %s, %s, which is not there", r.Job, r.UID.Text('j'))
+		}
 	}
 }
 
@@ -280,10 +350,7 @@ func Between(old, new *state.Snapshot) (found []Violation) {
 	for a := range old.Allocs() {
 		n := new.Alloc(a.ID)
 		switch {
-		case n == nil:
-			if !a.Ended() {
-				addf("I-31", "allocation %s was deleted while it was %s", a.ID, a.Client)
-			}
+		case n == nil: // see Step
 		case a.Desired != berth.DesiredRun && n.Desired == berth.DesiredRun:
 			addf("I-18", "allocation %s should run again", a.ID)
 		case a.Ended() && n.Client != a.Client:
@@ -293,6 +360,40 @@ func Between(old, new *state.Snapshot) (found []Violation) {
 	for j := range old.Jobs(berth.AllNamespaces, "") {
 		if n := new.Job(j.Key()); n != nil && n.UID == j.UID && n.Version < j.Version {
 			addf("I-20", "job %s went from version %d to %d", j.Key(), j.Version, n.Version)
+		}
+	}
+	return found
+}
+
+// Step returns what one command must not have done: I-31 (what is needed or
+// runs is not deleted).
+func Step(old, new *state.Snapshot) (found []Violation) {
+	addf := func(format string, args ...any) {
+		found = append(found, Violation{"I-31", fmt.Sprintf(format, args...)})
+	}
+	for a := range old.Allocs() {
+		if new.Alloc(a.ID) == nil && !a.Ended() {
+			addf("allocation %s was deleted while it was %s", a.ID, a.Client)
+		}
+	}
+	for e := range old.Evals() {
+		if new.Eval(e.ID) == nil && !e.Terminal() {
+			addf("evaluation %s was deleted while it was %s", e.ID, e.Status)
+		}
+	}
+	for e := range new.Evals() {
+		if p := e.PreviousEval; !e.Terminal() && old.Eval(p) != nil && new.Eval(p) == nil {
+			addf("evaluation %s was deleted, of which %s came, which is %s", p, e.ID, e.Status)
+		}
+	}
+	for n := range old.Nodes() {
+		if new.Node(n.ID) == nil && n.Status != berth.NodeDown {
+			addf("node %s was deleted while it was %s", n.ID, n.Status)
+		}
+	}
+	for a := range new.Allocs() {
+		if old.Node(a.NodeID) != nil && new.Node(a.NodeID) == nil {
+			addf("node %s was deleted, where allocation %s is", a.NodeID, a.ID)
 		}
 	}
 	return found

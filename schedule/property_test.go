@@ -25,10 +25,13 @@ func drawState(t *rapid.T) *state.Snapshot {
 	return tx.Seal()
 }
 
+// open returns the open evaluations that schedulers decide.
 func open(s *state.Snapshot) (out []*berth.Eval) {
 	for _, status := range []string{berth.EvalPending, berth.EvalBlocked} {
 		for e := range s.OpenEvals(status) {
-			out = append(out, e)
+			if e.Type != berth.TypeCore {
+				out = append(out, e)
+			}
 		}
 	}
 	return out

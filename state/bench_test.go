@@ -45,7 +45,7 @@ func benchPlan(eval, count int) *state.ApplyPlan {
 			NodesEvaluated: benchNodes, NodesInPool: benchNodes, NodePool: "default", NodesAvailable: map[string]int{"dc1": benchNodes},
 			AllocationTime: 200 * time.Microsecond,
 		}},
-		End: &state.EvalEnd{Status: berth.EvalComplete, SnapshotIndex: 1000, Timeline: berth.Timeline{
+		End: &state.EvalEnd{Status: berth.EvalComplete, SnapshotIndex: benchNodes + 1000, Timeline: berth.Timeline{
 			Enqueued: benchNow - 3e6, Dequeued: benchNow - 2e6, Planned: benchNow - 1e6, Applied: benchNow - 1e6, Deliveries: 1,
 		}},
 	}

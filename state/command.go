@@ -33,6 +33,9 @@ var commands = map[uint64]func() Command{
 	9:  func() Command { return &FailEval{} },
 	10: func() Command { return &AddNodeEvents{} },
 	11: func() Command { return &CreateEvals{} },
+	12: func() Command { return &DeleteRows{} },
+	13: func() Command { return &RaiseCore{} },
+	14: func() Command { return &SetSchedulerConfig{} },
 }
 
 var numbers = func() map[reflect.Type]uint64 {
@@ -42,6 +45,13 @@ var numbers = func() map[reflect.Type]uint64 {
 	}
 	return m
 }()
+
+// Number names a kind of command, as the log does.
+type Number uint16
+
+// NumberOf returns the number of a command's kind; 0 is a kind that no log
+// carries.
+func NumberOf(c Command) Number { return Number(numbers[reflect.TypeOf(c)]) }
 
 // EntryVersion is the version of log entries that this build writes. It reads
 // this one and older ones.

@@ -95,8 +95,7 @@ func (c *FailEval) Apply(tx *Tx) error {
 	e := *old
 	e.Status, e.StatusDescription, e.ModifyTime = berth.EvalFailed, c.Why, c.Now
 	e.Timeline = c.Timeline
-	j := tx.Job(e.Key())
-	follow := !c.FollowUp.IsZero() && j != nil && j.UID == e.JobUID && !j.Stop
+	follow := !c.FollowUp.IsZero() && tx.leaves(&e)
 	if follow {
 		e.NextEval = c.FollowUp
 	}
@@ -110,4 +109,26 @@ func (c *FailEval) Apply(tx *Tx) error {
 		})
 	}
 	return nil
+}
+
+// leaves says whether an evaluation that is given up leaves something to do: a
+// job that is wanted, or allocations of one that is not any more. A later
+// incarnation of the job has evaluations of its own, which see to both.
+func (tx *Tx) leaves(e *berth.Eval) bool {
+	j := tx.Job(e.Key())
+	switch {
+	case j != nil && j.UID != e.JobUID:
+		return false
+	case j != nil && !j.Stop:
+		return true
+	}
+	for a := range tx.AllocsOf(e.Key()) {
+		if a.Ended() || a.Orphaned || a.Job.UID.Index > e.JobUID.Index {
+			continue
+		}
+		if n := tx.Node(a.NodeID); a.Wanted() || n == nil || n.Status == berth.NodeDown {
+			return true // to be stopped, or lost
+		}
+	}
+	return false
 }

@@ -25,9 +25,13 @@ func TestHistories(t *testing.T) {
 			var entry []byte
 			for range rapid.IntRange(1, 6).Draw(t, "commands") {
 				c := draw.Command(t, tx.Snapshot)
-				unchanged := tx.Seal().Hash()
+				was := tx.Seal()
+				unchanged := was.Hash()
 				if r := tx.Apply(c); r.Err == nil {
 					entry = state.AppendCommand(entry, c)
+					if v := invariant.Step(was, tx.Seal()); len(v) > 0 {
+						t.Fatalf("%T: %v", c, v)
+					}
 				} else if tx.Seal().Hash() != unchanged {
 					t.Fatalf("%T was refused (%v) and changed the state", c, r.Err)
 				}

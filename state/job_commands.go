@@ -28,6 +28,9 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	if err := c.Job.Whole(); err != nil {
 		return err
 	}
+	if tx.SchedulerConfig().RejectJobRegistration {
+		return berth.Errorf(berth.Denied, "Job registration, dispatch, and scale are disabled by the scheduler configuration")
+	}
 	key := c.Job.Key()
 	if tx.Namespace(key.Namespace) == nil {
 		return berth.Errorf(berth.Invalid, "job.namespace: there is no namespace %q", key.Namespace)

@@ -164,6 +164,11 @@ func (l *loader) row(kind byte, r *reader) error {
 		tx.putReschedules(load[Reschedules](r))
 	case recExplanation:
 		tx.putExplanation(load[Explanation](r))
+	case recScheduler:
+		if tx.scheduler != nil {
+			return again("scheduler configuration", "")
+		}
+		tx.putSchedulerConfig(load[berth.SchedulerConfig](r))
 	default:
 		return fmt.Errorf("kind %d is not known", kind)
 	}

@@ -289,6 +289,9 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		if why == "" {
 			why = tx.refusePrevious(p, job)
 		}
+		if why == "" && c.End != nil && c.End.SnapshotIndex != 0 && n.ModifyIndex > c.End.SnapshotIndex {
+			why = "the node changed since" // what was asked of its class may be answered otherwise now
+		}
 		if why != "" {
 			c.Refused = append(c.Refused, berth.Refusal{Placement: i, NodeID: p.NodeID, Reason: why})
 			if n == nil {

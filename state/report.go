@@ -59,8 +59,8 @@ func (c *ReportAllocs) Apply(tx *Tx) error {
 	return nil
 }
 
-// report stores what is said of an allocation; it returns it if it failed just
-// now and something follows from that.
+// report stores what is said of an allocation; it returns it if it ended just
+// now and should not have.
 func (tx *Tx) report(u *AllocUpdate, now int64) *berth.Alloc {
 	old := tx.Alloc(u.ID)
 	if old == nil || old.Ended() {
@@ -82,10 +82,22 @@ func (tx *Tx) report(u *AllocUpdate, now int64) *berth.Alloc {
 		a = *b
 	}
 	tx.changeAlloc(old, &a)
-	if a.Client == berth.ClientFailed && a.Wanted() && !a.Orphaned {
+	if a.Wanted() && !a.Orphaned && missed(&a) {
 		return &a
 	}
 	return nil
+}
+
+// missed says whether an instance that should run does not any more. Agents
+// say failed of it; another end is none of a service either.
+func missed(a *berth.Alloc) bool {
+	switch a.Client {
+	case berth.ClientComplete:
+		return a.Job.Type == berth.TypeService
+	case berth.ClientFailed, berth.ClientLost:
+		return true
+	}
+	return false
 }
 
 // raise raises one evaluation for each job of which something failed.

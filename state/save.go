@@ -43,6 +43,7 @@ const (
 	recReschedules
 	recExplanation
 	recEnd
+	recScheduler
 )
 
 // saver writes records.
@@ -134,6 +135,9 @@ func (s *saver) all(snap *Snapshot) {
 	}
 	for x := range rowsOf(&snap.explanations.rows, snap.explanations.byEval.All()) {
 		s.row(recExplanation, x)
+	}
+	if snap.scheduler != nil {
+		s.row(recScheduler, snap.scheduler)
 	}
 }
 

@@ -17,6 +17,7 @@ type Snapshot struct {
 	deployments  deploymentTable
 	reschedules  rescheduleTable
 	explanations explanationTable
+	scheduler    *berth.SchedulerConfig // nil: never set
 }
 
 // emptySnapshot is the state that every log starts from. It is at index 1, so
@@ -48,6 +49,8 @@ func (s *Snapshot) LastChange(t Table) uint64 {
 		i = s.deployments.changed
 	case Summaries:
 		i = s.jobs.summaryChanged
+	case SchedulerConfigs:
+		i = s.SchedulerConfig().ModifyIndex
 	}
 	return max(i, 1)
 }
@@ -67,6 +70,8 @@ func (s *Snapshot) Count(t Table) int {
 		return s.allocs.count
 	case Deployments:
 		return s.deployments.count
+	case SchedulerConfigs:
+		return 1
 	}
 	return 0
 }

@@ -148,9 +148,12 @@ func (c *Commit) Ready() <-chan struct{} { return c.ready }
 func (c *Commit) TryNext() *Commit { return c.next.Load() }
 
 // Change is one row that a commit put or removed. Old is nil for a new row,
-// New for a removed one; both are pointers to the row's type.
+// New for a removed one; both are pointers to the row's type. Changes stand in
+// the order in which they were made.
 type Change struct {
 	Table    Table
+	By       Number // the kind of command that made it
+	Index    uint64 // that command's state index
 	Old, New any
 }
 
@@ -166,10 +169,11 @@ const (
 	Allocs
 	Deployments
 	Summaries
+	SchedulerConfigs
 	tableCount
 )
 
-var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary"}
+var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config"}
 
 func (t Table) String() string { return tableNames[t] }
 

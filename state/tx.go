@@ -24,6 +24,7 @@ type Tx struct {
 
 	counting map[uint32]*Summary // by the job's slot: summaries it changes
 	ids      *rand.ChaCha8       // where the IDs it gives come from
+	by       Number
 }
 
 // edits numbers edits over all stores of the process.
@@ -63,7 +64,7 @@ func (tx *Tx) try(c Command) (err error) {
 // step gives a command the next index and applies it.
 func (tx *Tx) step(c Command) error {
 	tx.Index++
-	tx.ids = nil
+	tx.ids, tx.by = nil, NumberOf(c)
 	if err := c.Apply(tx); err != nil {
 		tx.Index--
 		return err
@@ -128,7 +129,7 @@ func (tx *Tx) newID(seed [16]byte) (id [16]byte) {
 
 // note records a change for those who follow commits.
 func (tx *Tx) note(t Table, old, new any) {
-	tx.changes = append(tx.changes, Change{t, old, new})
+	tx.changes = append(tx.changes, Change{t, tx.by, tx.Index, old, new})
 }
 
 // ByLeader marks a command that a leader service decided on. Stamped with a

@@ -189,3 +189,22 @@ func TestLogLost(t *testing.T) {
 		<-brokerEnded
 	})
 }
+
+// A node that changed while an evaluation was decided is looked at again: what
+// was found good of it may be so no more.
+func TestNodeChangesMeanwhile(t *testing.T) {
+	inTrouble(t, func(c *cluster, n int, _ *state.ApplyPlan) {
+		if n == 1 {
+			c.log.Must(c.t, statetest.AddNode(1, 4000, 4000, func(x *berth.Node) { x.Drivers["mock_driver"].Healthy = false }))
+		}
+	}, func(c *cluster) {
+		job := statetest.Job(t, `{"ID":"web","TaskGroups":[{"Name":"g"}]}`)
+		s := c.do(statetest.AddNode(1, 4000, 4000), statetest.Register(job, 1))
+		if got := live(s, "web"); len(got) != 0 {
+			t.Errorf("%d run on a node whose driver does not work", len(got))
+		}
+		if e := s.Eval(statetest.ID[berth.Eval](1)); e.Timeline.Refused != 1 || s.Eval(e.BlockedEval) == nil {
+			t.Errorf("the evaluation is %+v", e)
+		}
+	})
+}

@@ -1,5 +1,5 @@
 // Package broker holds the evaluations that wait: for a worker, for a time, or
-// for room in the cluster. It is built from the state when a term begins and
+// for Room in the cluster. It is built from the state when a term begins and
 // follows the commits from there, so what is pending in the state is in the
 // broker, and nothing else is. Workers take evaluations from it and say what
 // became of them; those that cannot be delivered it ends itself.
@@ -32,6 +32,12 @@ type Broker struct {
 	changed chan struct{} // closed when something may be ready
 	poke    chan struct{} // wakes Run
 	closed  bool
+	paused  bool // by an operator: nothing is handed out
+	recent  *recent
+
+	// Told, if set before Run, hears of each evaluation that ended, once. It is
+	// called with the broker locked: it must be quick and not call back.
+	Told func(Ended)
 }
 
 // New returns the broker of a term.
@@ -39,7 +45,7 @@ func New(term uint64, store *state.Store, log state.Log, limits Limits) *Broker 
 	return &Broker{
 		term: term, store: store, log: log, limits: limits,
 		queue: NewQueue(limits), blocked: NewBlocked(),
-		changed: make(chan struct{}), poke: make(chan struct{}, 1),
+		changed: make(chan struct{}), poke: make(chan struct{}, 1), recent: newRecent(),
 	}
 }
 
@@ -89,6 +95,7 @@ func (b *Broker) wake() {
 // rebuild fills the broker from a state. b.mu is held.
 func (b *Broker) rebuild(s *state.Snapshot) {
 	b.queue, b.blocked = NewQueue(b.limits), NewBlocked()
+	b.paused = s.SchedulerConfig().PauseEvalBroker
 	now := time.Now()
 	for e := range s.OpenEvals(berth.EvalPending) {
 		b.queue.Add(e, now)
@@ -110,14 +117,14 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 			b.rebuild(at.Snapshot)
 			continue
 		}
-		freed := map[string]bool{}
+		freed := map[string]Room{}
 		for i := range at.Changes {
-			if class := b.take(at.Snapshot, &at.Changes[i], now); class != "" {
-				freed[class] = true
+			if class, r := b.take(at.Snapshot, &at.Changes[i], now); r != 0 {
+				freed[class] |= r
 			}
 		}
-		for class := range freed {
-			for _, e := range b.blocked.Freed(class, at.Snapshot.Index) {
+		for class, r := range freed {
+			for _, e := range b.blocked.Freed(class, r, at.Snapshot.Index) {
 				b.queue.Add(e, now)
 			}
 		}
@@ -126,10 +133,12 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 	return at
 }
 
-// take takes in one change of the state. If a node came, changed or got room
-// by it, its class is returned.
-func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) (freed string) {
+// take takes in one change of the state. If a node got room by it, its class is
+// returned, and what kinds of room.
+func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) (class string, freed Room) {
 	switch c.Table {
+	case state.SchedulerConfigs:
+		b.paused = s.SchedulerConfig().PauseEvalBroker
 	case state.Evals:
 		if e, ok := c.New.(*berth.Eval); ok {
 			b.eval(e, now)
@@ -141,20 +150,20 @@ func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) (freed 
 		n, _ := c.New.(*berth.Node)
 		old, _ := c.Old.(*berth.Node)
 		if n != nil && n.Ready() && (old == nil || !old.Ready() || !sameForScheduling(old, n)) {
-			return n.Class
+			return n.Class, RoomAll
 		}
 	case state.Allocs:
 		old, _ := c.Old.(*berth.Alloc)
 		if old == nil || !old.Occupies() {
-			return ""
+			return "", 0
 		}
 		if a, _ := c.New.(*berth.Alloc); a == nil || !a.Occupies() {
 			if n := s.Node(old.NodeID); n != nil && n.Ready() {
-				return n.Class
+				return n.Class, roomOf(old)
 			}
 		}
 	}
-	return ""
+	return "", 0
 }
 
 // sameForScheduling says whether nothing changed about a node that placement
@@ -174,6 +183,9 @@ func reserved(n *berth.Node) string {
 }
 
 func (b *Broker) eval(e *berth.Eval, now time.Time) {
+	if e.Terminal() {
+		b.tell(b.recent.end(e))
+	}
 	if e.Status != berth.EvalBlocked {
 		b.blocked.Remove(e.ID)
 		b.queue.Add(e, now)
@@ -250,8 +262,14 @@ func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.De
 			b.mu.Unlock()
 			return nil, ErrClosed
 		}
-		out := b.queue.Next(types, most, time.Now())
+		var out []berth.Delivery
+		if !b.paused {
+			out = b.queue.Next(types, most, time.Now())
+		}
 		changed := b.changed
+		for i := range out {
+			b.recent.open(out[i].Eval.ID)
+		}
 		b.mu.Unlock()
 		if len(out) > 0 {
 			b.rouse() // their time can run out
@@ -294,8 +312,18 @@ func (b *Broker) Ack(id berth.EvalID, token berth.Token) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	err := b.queue.Ack(id, token)
+	if err == nil {
+		b.tell(b.recent.ack(id, time.Now()))
+	}
 	b.wake()
 	return err
+}
+
+// tell passes on that an evaluation ended. b.mu is held.
+func (b *Broker) tell(e Ended, ok bool) {
+	if ok && b.Told != nil {
+		b.Told(e)
+	}
 }
 
 // Nack says that a worker could not decide an evaluation.

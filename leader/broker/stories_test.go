@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"berth"
 	"berth/internal/story"
 	"berth/leader/broker"
+	"berth/state"
 	"berth/state/statetest"
 )
 
@@ -24,7 +26,8 @@ import (
 //	after 10s                                               time passes; when the queue must be looked at next
 //	show                                                    where everything is
 //	block e1 decided=10 yes=c1,c2 no=c3 [escaped] [refused] waits for room, after a decision on state 10
-//	freed c1 at=12                                          who that can help
+//	                    lacks=cpu,memory,disk,ports,none    what it lacks: cpu if it does not say
+//	freed c1 at=12 room=cpu,memory,disk,ports,node          who that can help; all kinds if it does not say
 //	due 1m                                                  who is tried again by then
 type teller struct {
 	t       *testing.T
@@ -94,7 +97,7 @@ func (tl *teller) do(l *story.Line) string {
 			return l.Word(0) + " missed something\n"
 		}
 	case "freed":
-		return "helps " + names(tl.blocked.Freed(l.Word(0), uint64(l.Int(tl.t, "at", 0)))) + "\n"
+		return "helps " + names(tl.blocked.Freed(l.Word(0), tl.room(l), uint64(l.Int(tl.t, "at", 0)))) + "\n"
 	case "due":
 		d, err := time.ParseDuration(l.Word(0))
 		if err != nil {
@@ -158,6 +161,18 @@ func (tl *teller) blockedEval(l *story.Line) *berth.Eval {
 	if l.Has("refused") {
 		e.Missed.Escaped = true
 	}
+	lacks := l.List("lacks")
+	if lacks == nil {
+		lacks = []string{"cpu"}
+	}
+	for _, d := range lacks {
+		if d == "ports" {
+			d = state.DimDynamic
+		}
+		if d != "none" {
+			e.Missed.Dimensions = append(e.Missed.Dimensions, d)
+		}
+	}
 	for _, c := range l.List("yes") {
 		e.Missed.Classes[c] = true
 	}
@@ -165,6 +180,17 @@ func (tl *teller) blockedEval(l *story.Line) *berth.Eval {
 		e.Missed.Classes[c] = false
 	}
 	return e
+}
+
+// room is what kinds of room come free: all if it does not say.
+func (tl *teller) room(l *story.Line) (r broker.Room) {
+	kinds := map[string]broker.Room{
+		"cpu": broker.RoomCPU, "memory": broker.RoomMemory, "disk": broker.RoomDisk, "ports": broker.RoomPorts, "node": broker.RoomNode,
+	}
+	for _, k := range l.List("room") {
+		r |= kinds[k]
+	}
+	return cmp.Or(r, broker.RoomAll)
 }
 
 func (tl *teller) next(l *story.Line) string {

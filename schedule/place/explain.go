@@ -162,16 +162,20 @@ func (r *round) holder(n *berth.Node, dimension string) string {
 		return "the node itself"
 	}
 	for _, p := range r.peers {
-		if p.now && p.node == n && (slices.Contains(state.WantOf(p.group).Static, port) || slices.Contains(p.ports, port)) {
+		if p.now && p.node == n && holdsPort(p.group, p.ports, port) {
 			return berth.AllocName(r.job.ID, p.group.Name, p.index)
 		}
 	}
-	for a := range r.snap.AllocsOn(n.ID) {
-		if a.Occupies() && (slices.Contains(state.WantOf(a.Group).Static, port) || slices.Contains(a.Ports, port)) {
-			return a.Name()
-		}
+	if a := Holder(r.snap, n, port); a != nil {
+		return a.Name()
 	}
 	return ""
+}
+
+// holdsPort says whether an instance of a group, with its dynamic ports, has a
+// port.
+func holdsPort(g *berth.TaskGroup, dynamic []uint16, port uint16) bool {
+	return slices.Contains(state.WantOf(g).Static, port) || slices.Contains(dynamic, port)
 }
 
 // clip shortens a reason.

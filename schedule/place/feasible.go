@@ -116,19 +116,15 @@ func (f *filter) ask(n *berth.Node) string {
 	if n == nil {
 		return "gone"
 	}
-	if !inDatacenters(f.job.Datacenters, n.Datacenter) {
-		return "datacenter " + n.Datacenter + " is not in " + strings.Join(f.job.Datacenters, ", ")
+	if why := f.away(n); why != "" {
+		return why
 	}
-	if f.job.NodePool != berth.AllNodePool && n.NodePool != f.job.NodePool {
-		return "node pool " + n.NodePool + " is not " + f.job.NodePool
+	if why := f.otherPool(n); why != "" {
+		return why
 	}
 	for _, d := range f.drivers {
-		info := n.Drivers[d]
-		switch {
-		case info == nil || !info.Detected:
-			return "missing drivers: " + d
-		case !info.Healthy:
-			return "unhealthy drivers: " + d
+		if why := lacksDriver(n, d); why != "" {
+			return why
 		}
 	}
 	for _, c := range f.shared {
@@ -137,6 +133,35 @@ func (f *filter) ask(n *berth.Node) string {
 		}
 	}
 	return meetsAll
+}
+
+// away says that a node is in a datacenter that the job does not want, "" if
+// it wants it.
+func (f *filter) away(n *berth.Node) string {
+	if inDatacenters(f.job.Datacenters, n.Datacenter) {
+		return ""
+	}
+	return "datacenter " + n.Datacenter + " is not in " + strings.Join(f.job.Datacenters, ", ")
+}
+
+// otherPool says that a node is in another pool than the job wants, "" if not.
+func (f *filter) otherPool(n *berth.Node) string {
+	if f.job.NodePool == berth.AllNodePool || n.NodePool == f.job.NodePool {
+		return ""
+	}
+	return "node pool " + n.NodePool + " is not " + f.job.NodePool
+}
+
+// lacksDriver says that a node cannot run tasks of a driver, "" if it can.
+func lacksDriver(n *berth.Node, driver string) string {
+	info := n.Drivers[driver]
+	switch {
+	case info == nil || !info.Detected:
+		return "missing drivers: " + driver
+	case !info.Healthy:
+		return "unhealthy drivers: " + driver
+	}
+	return ""
 }
 
 // node returns "+" if a node whose class meets all may be used, else what it

@@ -76,16 +76,7 @@ type Outcome struct {
 
 // Group places instances of the group with that number.
 func (p *Placer) Group(number int, instances []Instance) Outcome {
-	g := p.job.TaskGroups[number]
-	r := &round{
-		Placer: p, number: number, group: g, want: state.WantOf(g), filter: newFilter(p, g),
-		affinity: newAffinities(p.snap, p.job, g), siblings: map[uint32]int{},
-	}
-	for _, x := range p.peers {
-		if x.group.Name == g.Name {
-			r.siblings[x.node.Number]++
-		}
-	}
+	r := p.round(number)
 	room := rooms.Get().(*candidates)
 	defer func() { *room = r.best[:0]; rooms.Put(room) }()
 	r.best = *room
@@ -96,6 +87,21 @@ func (p *Placer) Group(number int, instances []Instance) Outcome {
 		r.best.init()
 	}
 	return r.run(instances)
+}
+
+// round prepares to place instances of the group with that number.
+func (p *Placer) round(number int) *round {
+	g := p.job.TaskGroups[number]
+	r := &round{
+		Placer: p, number: number, group: g, want: state.WantOf(g), filter: newFilter(p, g),
+		affinity: newAffinities(p.snap, p.job, g), siblings: map[uint32]int{},
+	}
+	for _, x := range p.peers {
+		if x.group.Name == g.Name {
+			r.siblings[x.node.Number]++
+		}
+	}
+	return r
 }
 
 // rooms are used again: a list of all nodes for each group that is placed would

@@ -296,10 +296,13 @@ func (r *reconciler) due(g *berth.TaskGroup, a *berth.Alloc) (at time.Time, ok b
 		return at, false
 	}
 	streak, events := r.Replaced(g.Name, a.Index)
+	ran, ended := a.Ran()
 	if !p.Unlimited {
+		// Counted when it failed: else what was given up would be wanted again
+		// later, without anything happening, and nothing would look.
 		recent := 0
 		for _, e := range events {
-			if r.Now.Sub(time.Unix(0, e.RescheduleTime)) < p.Interval {
+			if ended.Sub(time.Unix(0, e.RescheduleTime)) < p.Interval {
 				recent++
 			}
 		}
@@ -307,7 +310,6 @@ func (r *reconciler) due(g *berth.TaskGroup, a *berth.Alloc) (at time.Time, ok b
 			return at, false
 		}
 	}
-	ran, ended := a.Ran()
 	return ended.Add(p.Wait(p.Streak(streak, ran))), true
 }
 

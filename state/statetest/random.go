@@ -22,7 +22,7 @@ type Random struct {
 // Command draws a command that looks at the state it will meet.
 func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 	r.now += int64(rapid.IntRange(1, int(time.Minute)).Draw(t, "time"))
-	switch rapid.IntRange(0, 19).Draw(t, "kind") {
+	switch rapid.IntRange(0, 23).Draw(t, "kind") {
 	case 0, 1:
 		return r.node(t, s)
 	case 2:
@@ -43,6 +43,18 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 		if e := r.eval(t, s); e != nil {
 			return &state.CancelEvals{IDs: []berth.EvalID{e.ID}, Why: "drawn", Now: r.now}
 		}
+	case 19, 20, 21:
+		return r.deletion(t, s)
+	case 22:
+		return &state.RaiseCore{ID: r.id(), Force: rapid.Bool().Draw(t, "force"), Cause: berth.Cause{Kind: berth.CauseSystem}, Now: r.now}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "operator") == 0 {
+		c := &state.SetSchedulerConfig{Enforce: rapid.Bool().Draw(t, "enforce"), Index: s.SchedulerConfig().ModifyIndex}
+		c.Config.PauseEvalBroker = rapid.Bool().Draw(t, "pause")
+		if rapid.IntRange(0, 3).Draw(t, "preempt") == 0 {
+			c.Config.PreemptionConfig.BatchSchedulerEnabled = true // not built: refused
+		}
+		return c
 	}
 	return &state.CreateEvals{Now: r.now, Evals: []state.EvalFor{{
 		EvalSeed: state.EvalSeed{ID: r.id(), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}},
@@ -228,6 +240,9 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 	}
 	if rapid.Bool().Draw(t, "ends") {
 		c.End = r.end(t, e)
+		if rapid.IntRange(0, 3).Draw(t, "old") > 0 {
+			c.End.SnapshotIndex = s.Index
+		}
 		for _, id := range later {
 			n := state.NewEval{ID: r.id(), TriggeredBy: berth.TriggerAllocFailure, WaitUntil: r.now + int64(time.Minute)}
 			c.End.Later = append(c.End.Later, n)
@@ -289,6 +304,40 @@ func (r *Random) report(t *rapid.T, s *state.Snapshot) state.Command {
 		for a := range s.Allocs() {
 			c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID})
 			break
+		}
+	}
+	return c
+}
+
+// deletion draws rows to delete: mostly all that are free, sometimes with some
+// that are not, or without some that others need gone.
+func (r *Random) deletion(t *rapid.T, s *state.Snapshot) state.Command {
+	c, w := &state.DeleteRows{}, state.NewSweep(s)
+	c.Stamp(s.Term)
+	reckless := rapid.IntRange(0, 4).Draw(t, "reckless") == 0
+	take := func(why string) bool {
+		return rapid.IntRange(0, 7).Draw(t, "leave out") > 0 && (why == "" || reckless && rapid.IntRange(0, 3).Draw(t, "dare") == 0)
+	}
+	if rapid.Bool().Draw(t, "jobs") {
+		for j := range s.Jobs(berth.AllNamespaces, "") {
+			if take(w.Job(j)) {
+				c.Jobs = append(c.Jobs, state.JobRef{Key: j.Key(), UID: j.UID})
+			}
+		}
+	}
+	for a := range s.Allocs() {
+		if take(w.Alloc(a)) {
+			c.Allocs = append(c.Allocs, a.ID)
+		}
+	}
+	for e := range s.Evals() {
+		if take(w.Eval(e)) {
+			c.Evals = append(c.Evals, e.ID)
+		}
+	}
+	for n := range s.Nodes() {
+		if take(w.Node(n)) {
+			c.Nodes = append(c.Nodes, n.ID)
 		}
 	}
 	return c

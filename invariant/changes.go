@@ -1,0 +1,260 @@
+package invariant
+
+import (
+	"fmt"
+	"path"
+
+	"berth"
+	"berth/state"
+)
+
+// Changed returns what the changes of a commit must not have been, command by
+// command, where base is the state before the first of them. It sees what lies
+// between two snapshots: I-01 (which status follows which), I-02 (a job and
+// its evaluation are one entry), I-05 (nothing is placed twice), I-07 (an
+// evaluation given up has its follow-up), I-10 (where allocations are put),
+// I-11 (a plan is one entry), I-18 (what ended stays so) and I-20 (versions).
+// It costs what changed, not what there is.
+func Changed(base *state.Snapshot, changes []state.Change) []Violation {
+	f := &follower{
+		base: base, jobs: map[berth.JobKey]*berth.Job{}, nodes: map[berth.NodeID]*berth.Node{}, evals: map[berth.EvalID]*berth.Eval{},
+		wants: map[uint64]want{}, placed: map[placed]bool{}, newAllocs: map[berth.JobKey]bool{},
+	}
+	for i := range changes {
+		f.change(&changes[i])
+	}
+	for index, w := range f.wants {
+		f.addf("I-02", "job %s changed at index %d without an evaluation", w.key, index)
+	}
+	return f.found
+}
+
+// follower goes through changes, and knows the rows as each of them met them.
+type follower struct {
+	base   *state.Snapshot
+	jobs   map[berth.JobKey]*berth.Job // nil: removed meanwhile
+	nodes  map[berth.NodeID]*berth.Node
+	evals  map[berth.EvalID]*berth.Eval
+	wants  map[uint64]want // by index: the evaluation that its command must raise
+	placed map[placed]bool
+	// newAllocs are the jobs that got allocations.
+	newAllocs map[berth.JobKey]bool
+	found     []Violation
+}
+
+type want struct {
+	key      berth.JobKey
+	modified uint64
+}
+
+type placed struct {
+	index uint64
+	eval  berth.EvalID
+	name  string
+}
+
+func (f *follower) addf(id, format string, args ...any) {
+	f.found = append(f.found, Violation{id, fmt.Sprintf(format, args...)})
+}
+
+func now[K comparable, T any](rows map[K]*T, k K, base func(K) *T) *T {
+	if r, ok := rows[k]; ok {
+		return r
+	}
+	return base(k)
+}
+
+func (f *follower) job(k berth.JobKey) *berth.Job    { return now(f.jobs, k, f.base.Job) }
+func (f *follower) node(id berth.NodeID) *berth.Node { return now(f.nodes, id, f.base.Node) }
+func (f *follower) eval(id berth.EvalID) *berth.Eval { return now(f.evals, id, f.base.Eval) }
+
+func (f *follower) change(c *state.Change) {
+	switch c.Table {
+	case state.Jobs:
+		old, _ := c.Old.(*berth.Job)
+		new, _ := c.New.(*berth.Job)
+		f.changedJob(c, old, new)
+	case state.Nodes:
+		old, _ := c.Old.(*berth.Node)
+		new, _ := c.New.(*berth.Node)
+		if new == nil {
+			f.nodes[old.ID] = nil
+		} else {
+			f.nodes[new.ID] = new
+		}
+	case state.Evals:
+		old, _ := c.Old.(*berth.Eval)
+		new, _ := c.New.(*berth.Eval)
+		f.changedEval(c, old, new)
+	case state.Allocs:
+		old, _ := c.Old.(*berth.Alloc)
+		new, _ := c.New.(*berth.Alloc)
+		f.changedAlloc(c, old, new)
+	}
+}
+
+var (
+	byRegister = state.NumberOf(&state.RegisterJob{})
+	byStop     = state.NumberOf(&state.StopJob{})
+	byFailing  = state.NumberOf(&state.FailEval{})
+)
+
+func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
+	j := new
+	if j == nil {
+		j = old
+	}
+	f.jobs[j.Key()] = new
+	// A job that runs nothing itself has nothing to look at.
+	if (c.By == byRegister || c.By == byStop) && j.Schedulable() {
+		f.wants[c.Index] = want{j.Key(), j.JobModifyIndex}
+		for _, e := range f.evals {
+			f.raised(e)
+		}
+	}
+	if old != nil && new != nil && old.UID == new.UID && new.Version != old.Version && new.Version != old.Version+1 {
+		f.addf("I-20", "job %s went from version %d to %d", new.Key(), old.Version, new.Version)
+	}
+}
+
+// raised notes that a command raised an evaluation.
+func (f *follower) raised(e *berth.Eval) {
+	if e == nil {
+		return
+	}
+	if w, ok := f.wants[e.CreateIndex]; ok && w == (want{e.Key(), e.JobModifyIndex}) {
+		delete(f.wants, e.CreateIndex)
+	}
+}
+
+func (f *follower) changedEval(c *state.Change, old, new *berth.Eval) {
+	if new == nil {
+		f.evals[old.ID] = nil
+		return
+	}
+	f.evals[new.ID] = new
+	if old == nil {
+		f.bornEval(new)
+		return
+	}
+	switch {
+	case old.Status == berth.EvalComplete || old.Status == berth.EvalCanceled:
+		f.addf("I-01", "evaluation %s, which is %s, was changed", old.ID, old.Status)
+	case old.Status != new.Status && !follows(old.Status, new.Status):
+		f.addf("I-01", "evaluation %s went from %s to %s", old.ID, old.Status, new.Status)
+	}
+	if c.By == byFailing && new.Status == berth.EvalFailed {
+		f.givenUp(new)
+	}
+}
+
+// givenUp checks that an evaluation which could not be delivered has a
+// follow-up if it leaves something to do, and else none.
+func (f *follower) givenUp(e *berth.Eval) {
+	j := f.job(e.Key())
+	wanted := j != nil && j.UID == e.JobUID && !j.Stop
+	switch {
+	case wanted && e.NextEval.IsZero():
+		f.addf("I-07", "evaluation %s was given up and has no follow-up", e.ID)
+	case !wanted && !e.NextEval.IsZero() && !f.left(e):
+		f.addf("I-07", "evaluation %s has a follow-up, and there is nothing left to do", e.ID)
+	}
+}
+
+// left says whether there are allocations that an evaluation of a job which is
+// not wanted can stop.
+func (f *follower) left(e *berth.Eval) bool {
+	for a := range f.base.AllocsOf(e.Key()) {
+		if !a.Ended() {
+			return true
+		}
+	}
+	return f.newAllocs[e.Key()]
+}
+
+// follows says whether an evaluation may go from one status to the other.
+func follows(from, to string) bool {
+	switch from {
+	case berth.EvalPending:
+		return to == berth.EvalComplete || to == berth.EvalFailed || to == berth.EvalCanceled
+	case berth.EvalBlocked:
+		return to == berth.EvalPending || to == berth.EvalComplete || to == berth.EvalFailed || to == berth.EvalCanceled
+	}
+	return false
+}
+
+func (f *follower) bornEval(e *berth.Eval) {
+	f.raised(e)
+	if e.Status != berth.EvalPending && e.Status != berth.EvalBlocked {
+		f.addf("I-01", "evaluation %s is born %s", e.ID, e.Status)
+	}
+	if descends(e) {
+		if p := f.eval(e.PreviousEval); p == nil || p.ModifyIndex != e.CreateIndex {
+			f.addf("I-11", "evaluation %s comes of %s and was not made together with its end", e.ID, e.PreviousEval)
+		}
+	}
+}
+
+// descends says whether an evaluation always comes of another one, to which
+// that one points.
+func descends(e *berth.Eval) bool {
+	switch e.TriggeredBy {
+	case berth.TriggerQueuedAllocs, berth.TriggerMaxPlanAttempts, berth.TriggerFailedFollowUp:
+		return true
+	}
+	return false
+}
+
+func (f *follower) changedAlloc(c *state.Change, old, new *berth.Alloc) {
+	switch {
+	case new == nil:
+	case old == nil:
+		f.bornAlloc(c, new)
+	case old.Desired != berth.DesiredRun && new.Desired == berth.DesiredRun:
+		f.addf("I-18", "allocation %s should run again", new.ID)
+	case old.Ended() && new.Client != old.Client:
+		f.addf("I-18", "allocation %s went from %s to %s", new.ID, old.Client, new.Client)
+	}
+}
+
+func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
+	at := placed{c.Index, a.EvalID, a.Name()}
+	if f.placed[at] {
+		f.addf("I-05", "evaluation %s placed %s twice", a.EvalID, a.Name())
+	}
+	f.placed[at], f.newAllocs[a.Key()] = true, true
+	if e := f.eval(a.EvalID); e == nil || e.Terminal() && e.ModifyIndex != c.Index {
+		f.addf("I-11", "allocation %s was placed by evaluation %s, which is not open", a.ID, a.EvalID)
+	}
+	if why := f.unmet(a, f.node(a.NodeID)); why != "" {
+		f.addf("I-10", "allocation %s was put on node %s: %s", a.ID, a.NodeID, why)
+	}
+}
+
+// unmet returns what of a job's first conditions a node does not meet. What
+// constraints say is the business of package place.
+func (f *follower) unmet(a *berth.Alloc, n *berth.Node) string {
+	if n == nil {
+		return "it is gone"
+	}
+	if !n.Ready() {
+		return "it is " + n.Status + ", " + n.SchedulingEligibility
+	}
+	if a.Job.NodePool != berth.AllNodePool && a.Job.NodePool != n.NodePool {
+		return "it is in pool " + n.NodePool
+	}
+	wanted := false
+	for _, glob := range a.Job.Datacenters {
+		ok, _ := path.Match(glob, n.Datacenter)
+		wanted = wanted || ok || glob == "*"
+	}
+	if !wanted {
+		return "it is in datacenter " + n.Datacenter
+	}
+	for _, t := range a.Group.Tasks {
+		if d := n.Drivers[t.Driver]; d == nil || !d.Detected || !d.Healthy {
+			return "its driver " + t.Driver + " does not work"
+		}
+	}
+	return ""
+}

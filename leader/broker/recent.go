@@ -1,0 +1,96 @@
+package broker
+
+import (
+	"time"
+
+	"berth"
+)
+
+// recentKept is how many evaluations that ended are remembered.
+const recentKept = 4096
+
+// recent remembers, of the evaluations that ended last, when their workers said
+// that they are done: what is stored was written before that. The commit that
+// ends an evaluation and the word of its worker come in either order.
+type recent struct {
+	ended map[berth.EvalID]*ending
+	ring  []berth.EvalID // the oldest is forgotten first
+	next  int
+}
+
+type ending struct {
+	eval  *berth.Eval // nil before its commit is seen
+	acked int64       // ns since 1970; 0 before
+	told  bool
+}
+
+func newRecent() *recent {
+	return &recent{ended: map[berth.EvalID]*ending{}, ring: make([]berth.EvalID, 0, 64)}
+}
+
+// of returns what is known of an evaluation's end, new if nothing is.
+func (r *recent) of(id berth.EvalID) *ending {
+	if x := r.ended[id]; x != nil {
+		return x
+	}
+	if len(r.ring) < recentKept {
+		r.ring = append(r.ring, id)
+	} else {
+		delete(r.ended, r.ring[r.next])
+		r.ring[r.next] = id
+		r.next = (r.next + 1) % recentKept
+	}
+	x := &ending{}
+	r.ended[id] = x
+	return x
+}
+
+// Ended is an evaluation that ended in this term.
+type Ended struct {
+	*berth.Eval
+	Acked int64 // when its worker said that it is done, ns since 1970; 0: nobody did
+}
+
+// end notes that the commit which ends an evaluation was seen; ack, that its
+// worker is done. Each returns what to tell of the evaluation when it is the
+// second, or of an end that no worker brought about, the only one.
+func (r *recent) end(e *berth.Eval) (Ended, bool) {
+	x := r.of(e.ID)
+	if x.eval != nil {
+		return Ended{}, false
+	}
+	x.eval = e
+	x.told = x.acked > 0 || e.Timeline.Applied == 0
+	return Ended{e, x.acked}, x.told
+}
+
+func (r *recent) ack(id berth.EvalID, now time.Time) (Ended, bool) {
+	x := r.of(id)
+	if x.acked > 0 {
+		return Ended{}, false
+	}
+	x.acked = now.UnixNano()
+	tell := x.eval != nil && !x.told
+	x.told = x.told || tell
+	return Ended{x.eval, x.acked}, tell
+}
+
+// open forgets what was noted of an evaluation that is given to a worker: one
+// that went back to wait for room was acknowledged then, and will be again.
+func (r *recent) open(id berth.EvalID) {
+	if x := r.ended[id]; x != nil {
+		*x = ending{}
+	}
+}
+
+// Acked returns when the worker of an evaluation that ended said that it is
+// done, ns since 1970; 0 if that is not known: it was long ago, in another
+// term, or no worker had it.
+func (b *Broker) Acked(id berth.EvalID) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if x := b.recent.ended[id]; x != nil && x.eval != nil {
+		return x.acked
+	}
+	return 0
+}

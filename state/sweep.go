@@ -1,0 +1,271 @@
+package state
+
+import (
+	"cmp"
+	"iter"
+
+	"berth"
+	"berth/internal/cow"
+)
+
+// A Sweep says which rows of a snapshot nothing needs any more. What it was
+// given and found free counts as gone for the rest of it, so rows that hold on
+// to each other are given in this order: jobs, allocations, evaluations (the
+// older ones first), deployments, nodes. Each method returns why a row must
+// stay, "" if it is free.
+//
+// The rules are those of deletion wherever it is decided: the collector asks
+// them to choose, [DeleteRows] asks them again where it meets the state in the
+// log. How old a row must be is not among them.
+type Sweep struct {
+	*Snapshot
+	jobs        map[berth.JobKey]berth.UID
+	allocs      map[berth.AllocID]bool
+	evals       map[berth.EvalID]bool
+	deployments map[berth.DeploymentID]bool
+	nodes       map[berth.NodeID]bool
+	ofJob       map[berth.JobKey]*holds
+}
+
+// holds is what the allocations of a job hold on to.
+type holds struct {
+	// followups are the allocations that wait for an evaluation.
+	followups map[berth.EvalID][]berth.AllocID
+	// names are the newest allocations, by instance, that keep a scheduler from
+	// placing another one.
+	names map[holder]*berth.Alloc
+}
+
+type holder struct {
+	uid   berth.UID
+	group string
+	index uint32
+}
+
+// NewSweep returns a sweep that took nothing yet.
+func NewSweep(s *Snapshot) *Sweep {
+	return &Sweep{
+		Snapshot: s, jobs: map[berth.JobKey]berth.UID{}, allocs: map[berth.AllocID]bool{}, evals: map[berth.EvalID]bool{},
+		deployments: map[berth.DeploymentID]bool{}, nodes: map[berth.NodeID]bool{}, ofJob: map[berth.JobKey]*holds{},
+	}
+}
+
+// Job takes a job that is dead and, unless it is a batch job, was stopped: a
+// service that is dead is wanted all the same. Nothing of it may run.
+func (w *Sweep) Job(j *berth.Job) (why string) {
+	s := w.Summary(j.Key())
+	if s == nil || s.UID != j.UID {
+		return "it is another job now"
+	}
+	if status, _ := s.Status(j); status != berth.JobDead || s.Open > 0 {
+		return "it is " + status
+	}
+	if !j.Stop && j.Type != berth.TypeBatch {
+		return "it was not stopped"
+	}
+	for a := range w.AllocsOf(j.Key()) {
+		if a.Job.UID == j.UID && !a.Ended() {
+			return "allocation " + a.ID.String() + " is " + a.Client.String()
+		}
+	}
+	for d := range w.DeploymentsOf(j.Key()) {
+		if d.JobUID == j.UID && d.Active() {
+			return "deployment " + d.ID.String() + " is " + d.Status
+		}
+	}
+	w.jobs[j.Key()] = j.UID
+	return ""
+}
+
+// wanted returns the newest version of a job's incarnation, nil if it was
+// stopped or is gone: then nothing that ended is of use to it.
+func (w *Sweep) wanted(k berth.JobKey, uid berth.UID) *berth.Job {
+	if gone, ok := w.jobs[k]; ok && gone == uid {
+		return nil
+	}
+	if j := w.Snapshot.Job(k); j != nil && j.UID == uid && !j.Stop {
+		return j
+	}
+	return nil
+}
+
+// Alloc takes an allocation of which nothing runs, unless a scheduler would
+// decide otherwise without it.
+func (w *Sweep) Alloc(a *berth.Alloc) (why string) {
+	if !a.Ended() {
+		return "it is " + a.Client.String()
+	}
+	if f := w.Snapshot.Eval(a.Rest().FollowupEval); f != nil && !f.Terminal() {
+		return "evaluation " + f.ID.String() + ", which is to replace it, is " + f.Status
+	}
+	if j := w.wanted(a.Key(), a.Job.UID); j != nil && !a.Orphaned {
+		if why := w.needed(a, j); why != "" {
+			return why
+		}
+	}
+	w.allocs[a.ID] = true
+	return ""
+}
+
+// needed says what an allocation that has ended is of use for to a job that is
+// wanted.
+func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
+	next := w.Snapshot.Alloc(a.Rest().Next)
+	g := j.Group(a.Group.Name)
+	counts := g != nil && int64(a.Index) < int64(g.Count) // the job has the instance
+	done := a.Wanted() && a.Client == berth.ClientComplete
+	switch {
+	case a.Client == berth.ClientFailed && next != nil && next.Live():
+		return "allocation " + next.ID.String() + ", which replaces it because it failed, is " + next.Client.String()
+	case done && j.Type != berth.TypeService:
+		// Without it the instance would run again, if this version or a later
+		// one has its tasks. One that runs or finished in the newest version
+		// shows that it has not.
+		if a.Job.Version != j.Version {
+			if h := w.held(a); h != nil && h.Job.Version == j.Version {
+				break
+			}
+		}
+		return "the instance would run again"
+	case !counts || a.Client == berth.ClientLost && a.Wanted():
+	case a.Wanted() && a.Client == berth.ClientFailed:
+		return "the instance failed, and is not to be placed again, or later"
+	case a.Rest().Next.IsZero() && w.held(a) == nil:
+		return "it is to be replaced"
+	}
+	return ""
+}
+
+// held returns a newer allocation that has the name of one that has ended.
+func (w *Sweep) held(a *berth.Alloc) *berth.Alloc {
+	h := w.of(a.Key()).names[holder{a.Job.UID, a.Group.Name, a.Index}]
+	if h == nil || !younger(h, a) {
+		return nil
+	}
+	return h
+}
+
+func younger(a, b *berth.Alloc) bool {
+	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal)) > 0
+}
+
+// of goes through the allocations of a job, once.
+func (w *Sweep) of(k berth.JobKey) *holds {
+	if h := w.ofJob[k]; h != nil {
+		return h
+	}
+	h := &holds{map[berth.EvalID][]berth.AllocID{}, map[holder]*berth.Alloc{}}
+	w.ofJob[k] = h
+	j := w.Snapshot.Job(k)
+	for a := range w.AllocsOf(k) {
+		if f := a.Rest().FollowupEval; !f.IsZero() {
+			h.followups[f] = append(h.followups[f], a.ID)
+		}
+		if j == nil || a.Job.UID != j.UID || a.Orphaned {
+			continue
+		}
+		done := a.Wanted() && a.Client == berth.ClientComplete && j.Type != berth.TypeService && a.Job.Version == j.Version
+		at := holder{a.Job.UID, a.Group.Name, a.Index}
+		if old := h.names[at]; (a.Live() || done) && (old == nil || younger(a, old)) {
+			h.names[at] = a
+		}
+	}
+	return h
+}
+
+// Eval takes an evaluation that has ended, of which no allocation stays, and
+// that none leads to or came from which is open.
+func (w *Sweep) Eval(e *berth.Eval) (why string) {
+	if !e.Terminal() {
+		return "it is " + e.Status
+	}
+	for a := range w.AllocsBy(e.ID) {
+		if !w.allocs[a.ID] {
+			return "allocation " + a.ID.String() + " is of it"
+		}
+	}
+	if p := w.Snapshot.Eval(e.PreviousEval); p != nil && !w.evals[p.ID] && (!p.Terminal() || p.NextEval == e.ID || p.BlockedEval == e.ID) {
+		return "evaluation " + p.ID.String() + " leads to it"
+	}
+	for _, id := range [2]berth.EvalID{e.NextEval, e.BlockedEval} {
+		if n := w.Snapshot.Eval(id); n != nil && !n.Terminal() {
+			return "evaluation " + id.String() + ", to which it leads, is " + n.Status
+		}
+	}
+	for _, ix := range [2]*cow.Tree[uint64]{&w.Snapshot.evals.pending, &w.Snapshot.evals.blocked} {
+		for o := range of(&w.Snapshot.evals.rows, ix, keyHash(e.Key()), func(o *berth.Eval) bool { return o.Key() == e.Key() }) {
+			if o.PreviousEval == e.ID || o.NextEval == e.ID || o.BlockedEval == e.ID {
+				return "evaluation " + o.ID.String() + ", which came from it, is " + o.Status
+			}
+		}
+	}
+	for _, id := range w.of(e.Key()).followups[e.ID] {
+		if !w.allocs[id] {
+			return "allocation " + id.String() + " points to it"
+		}
+	}
+	w.evals[e.ID] = true
+	return ""
+}
+
+// Deployment takes a deployment that has ended, of which no allocation and no
+// evaluation stays, and that is not the one of a wanted job's newest version.
+func (w *Sweep) Deployment(d *berth.Deployment) (why string) {
+	if d.Active() {
+		return "it is " + d.Status
+	}
+	if j := w.wanted(d.Key(), d.JobUID); j != nil && j.Version == d.JobVersion {
+		return "it is of the newest version of its job"
+	}
+	for a := range w.AllocsOf(d.Key()) {
+		if a.Rest().DeploymentID == d.ID && !w.allocs[a.ID] {
+			return "allocation " + a.ID.String() + " is of it"
+		}
+	}
+	for e := range w.EvalsOf(d.Key()) {
+		if e.DeploymentID == d.ID && !w.evals[e.ID] {
+			return "evaluation " + e.ID.String() + " is about it"
+		}
+	}
+	w.deployments[d.ID] = true
+	return ""
+}
+
+// Node takes a node that is down and has no allocations.
+func (w *Sweep) Node(n *berth.Node) (why string) {
+	if n.Status != berth.NodeDown {
+		return "it is " + n.Status
+	}
+	for a := range w.AllocsOn(n.ID) {
+		if !w.allocs[a.ID] {
+			return "allocation " + a.ID.String() + " is on it"
+		}
+	}
+	w.nodes[n.ID] = true
+	return ""
+}
+
+// Took says whether the sweep took an allocation.
+func (w *Sweep) Took(id berth.AllocID) bool { return w.allocs[id] }
+
+// TookEval says whether the sweep took an evaluation.
+func (w *Sweep) TookEval(id berth.EvalID) bool { return w.evals[id] }
+
+// TookDeployment says whether the sweep took a deployment.
+func (w *Sweep) TookDeployment(id berth.DeploymentID) bool { return w.deployments[id] }
+
+// Deployments returns all deployments in order of ID.
+func (s *Snapshot) Deployments() iter.Seq[*berth.Deployment] {
+	return rowsOf(&s.deployments.rows, s.deployments.byID.All())
+}
+
+// Explanations returns all explanations in order of their evaluations' IDs.
+func (s *Snapshot) Explanations() iter.Seq[*Explanation] {
+	return rowsOf(&s.explanations.rows, s.explanations.byEval.All())
+}
+
+// AllReschedules returns what is remembered of replacements, incarnation by
+// incarnation.
+func (s *Snapshot) AllReschedules() iter.Seq[*Reschedules] {
+	return rowsOf(&s.reschedules.rows, s.reschedules.byName.All())
+}

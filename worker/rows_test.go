@@ -1,0 +1,409 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth"
+	"berth/leader/broker"
+	"berth/leader/planner"
+	"berth/schedule"
+	"berth/state"
+	"berth/state/statetest"
+	"berth/worker"
+)
+
+// desk is a leader whose worker is the test: it takes evaluations by hand, and
+// lets a real worker run when it wants one.
+type desk struct {
+	*cluster
+	broker  *broker.Broker
+	planner *planner.Planner
+}
+
+// atDesk runs f at a desk with one node that has room for 4000 MHz.
+func atDesk(t *testing.T, f func(d *desk)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store, log := statetest.New(t, &state.BeginTerm{Term: 1}, statetest.AddNode(1, 4000, 4000))
+		ctx, stop := context.WithCancel(t.Context())
+		b := broker.New(1, store, log, broker.DefaultLimits)
+		ended := make(chan error)
+		go func() { ended <- b.Run(ctx) }()
+		defer func() { stop(); <-ended }()
+		f(&desk{&cluster{t, store, log}, b, planner.New(1, log, b)})
+	})
+}
+
+// take is what a worker does first.
+func (d *desk) take() *berth.Delivery {
+	d.t.Helper()
+	synctest.Wait()
+	ctx, stop := context.WithTimeout(d.t.Context(), time.Nanosecond)
+	defer stop()
+	list, err := d.broker.Next(ctx, worker.Types, 1)
+	if err != nil {
+		d.t.Fatalf("nothing is handed out: %v", err)
+	}
+	return &list[0]
+}
+
+// decide is what a worker does with it.
+func (d *desk) decide(x *berth.Delivery) *state.ApplyPlan {
+	return schedule.Decide(d.log.Tip(), d.log.Tip().Eval(x.Eval.ID), 0, time.Now()).Plan
+}
+
+// submit hands in a plan; the worker of it acknowledges unless told not to.
+func (d *desk) submit(x *berth.Delivery, plan *state.ApplyPlan) error {
+	d.t.Helper()
+	p, err := d.planner.Submit(x, plan)
+	if err == nil {
+		err = p.Wait(d.t.Context())
+	}
+	synctest.Wait()
+	return err
+}
+
+// work lets a real worker do what there is.
+func (d *desk) work() *state.Snapshot {
+	ctx, stop := context.WithCancel(d.t.Context())
+	ended := make(chan error)
+	go func() { ended <- worker.New(d.broker, d.planner, worker.Types).Run(ctx) }()
+	synctest.Wait()
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		d.t.Error(err)
+	}
+	return d.do()
+}
+
+// is checks the status of an evaluation, and its quasi-status.
+func (d *desk) is(id berth.EvalID, status, quasi string) *berth.Eval {
+	d.t.Helper()
+	e := d.store.Snapshot().Eval(id)
+	if e == nil {
+		d.t.Fatalf("evaluation %s is not there", id.Short())
+	}
+	q, _ := d.broker.Quasi(id)
+	if e.Status != status || q.Status != quasi {
+		d.t.Errorf("evaluation %s is %s (%s), want %s (%s)", id.Short(), e.Status, q.Status, status, quasi)
+	}
+	if e.Cause.Kind == "" {
+		d.t.Errorf("evaluation %s has no cause", id.Short())
+	}
+	return e
+}
+
+// raised returns the only evaluation of a job with a trigger.
+func (d *desk) raised(job, trigger string) *berth.Eval {
+	d.t.Helper()
+	var found []*berth.Eval
+	for e := range d.store.Snapshot().EvalsOf(berth.JobKey{Namespace: berth.DefaultNamespace, ID: berth.JobID(job)}) {
+		if e.TriggeredBy == trigger {
+			found = append(found, e)
+		}
+	}
+	if len(found) != 1 {
+		d.t.Fatalf("%d evaluations of %s were raised by %s", len(found), job, trigger)
+	}
+	return found[0]
+}
+
+// job returns a job of one group whose instances take that much of the node's
+// 4000 MHz.
+func (d *desk) job(id string, count, cpu int, more string) *berth.Job {
+	const text = `{"ID":"%s"%s,"TaskGroups":[{"Name":"g","Count":%d,"ReschedulePolicy":{"Attempts":0,"Unlimited":true,"Delay":30000000000,"DelayFunction":"constant","MaxDelay":3600000000000},"Resources":{"CPU":%d,"MemoryMB":100}}]}`
+	return statetest.Job(d.t, fmt.Sprintf(text, id, more, count, cpu))
+}
+
+var first = statetest.ID[berth.Eval](1)
+
+// fails lets the agent report that an allocation failed.
+func (d *desk) fails(a *berth.Alloc) {
+	d.t.Helper()
+	d.do(&state.ReportAllocs{Node: a.NodeID, Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientFailed}}, Now: time.Now().UnixNano()})
+}
+
+// failed returns the job's allocation that failed.
+func failed(s *state.Snapshot, job string) *berth.Alloc {
+	for a := range s.AllocsOf(key(job)) {
+		if a.Client == berth.ClientFailed {
+			return a
+		}
+	}
+	return nil
+}
+
+func key(job string) berth.JobKey {
+	return berth.JobKey{Namespace: berth.DefaultNamespace, ID: berth.JobID(job)}
+}
+
+func seed(n int) state.EvalSeed {
+	return state.EvalSeed{ID: statetest.ID[berth.Eval](n), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser}}
+}
+
+// blocked registers two instances of which one fits, and returns the evaluation
+// that waits for the other.
+func (d *desk) blocked() *berth.Eval {
+	d.t.Helper()
+	d.do(statetest.Register(d.job("web", 2, 3000, ""), 1))
+	d.work()
+	return d.raised("web", berth.TriggerQueuedAllocs)
+}
+
+// refused lets a worker decide while all that it wants is refused.
+func (d *desk) refused() {
+	d.t.Helper()
+	m := &meddler{Planner: d.planner, before: func(_ int, plan *state.ApplyPlan) { lose(plan, 0) }}
+	ctx, stop := context.WithCancel(d.t.Context())
+	ended := make(chan error)
+	go func() { ended <- worker.New(d.broker, m, worker.Types).Run(ctx) }()
+	synctest.Wait()
+	stop()
+	<-ended
+}
+
+// undeliverable gives the job's evaluation back until nobody tries it again.
+func (d *desk) undeliverable() {
+	d.t.Helper()
+	for range broker.DefaultLimits.Deliveries {
+		x := d.take()
+		if err := d.broker.Nack(x.Eval.ID, x.Token); err != nil {
+			d.t.Error(err)
+		}
+		time.Sleep(broker.DefaultLimits.NackDelay)
+		synctest.Wait()
+	}
+}
+
+// Each row of the tables in docs/evaluations.md that is built, by its name.
+func TestRows(t *testing.T) {
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) { atDesk(t, row.story) })
+	}
+}
+
+var rows = []struct {
+	name  string
+	story func(d *desk)
+}{
+	{"new to pending: job-register", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		if e := d.is(first, berth.EvalPending, ""); e.TriggeredBy != berth.TriggerJobRegister || e.Cause.Kind != berth.CauseUser {
+			d.t.Errorf("raised by %s, %s", e.TriggeredBy, e.Cause)
+		}
+	}},
+	{"new to pending: job-deregister", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.work()
+		d.do(&state.StopJob{Key: key("web"), Eval: seed(2), Now: 1})
+		if e := d.is(d.raised("web", berth.TriggerJobDeregister).ID, berth.EvalPending, ""); e.Cause.Kind != berth.CauseUser {
+			d.t.Errorf("its cause is %s", e.Cause)
+		}
+	}},
+	{"new to pending: node-update", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.work()
+		d.do(&state.SetNodeStatus{ID: statetest.ID[berth.Node](1), Status: berth.NodeDown, Seed: statetest.ID[berth.Eval](2), Now: time.Now().UnixNano()})
+		if e := d.is(d.raised("web", berth.TriggerNodeUpdate).ID, berth.EvalPending, ""); e.Cause.Kind != berth.CauseNode || e.NodeID.IsZero() {
+			d.t.Errorf("its cause is %s, its node %s", e.Cause, e.NodeID)
+		}
+	}},
+	{"new to pending: alloc-failure", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.work()
+		a := live(d.store.Snapshot(), "web")[0]
+		d.fails(a)
+		if e := d.is(d.raised("web", berth.TriggerAllocFailure).ID, berth.EvalPending, ""); e.Cause != (berth.Cause{Kind: berth.CauseAlloc, ID: a.ID.String()}) {
+			d.t.Errorf("its cause is %s", e.Cause)
+		}
+	}},
+	{"pending to scheduling", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.take()
+		d.is(first, berth.EvalPending, "scheduling")
+	}},
+	{"pending to delayed to scheduling", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.work()
+		d.fails(live(d.store.Snapshot(), "web")[0])
+		d.work()
+		a := failed(d.store.Snapshot(), "web")
+		d.is(a.Rest().FollowupEval, berth.EvalPending, "delayed")
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if x := d.take(); x.Eval.ID != a.Rest().FollowupEval {
+			d.t.Errorf("evaluation %s is handed out", x.Eval.ID.Short())
+		}
+		d.is(a.Rest().FollowupEval, berth.EvalPending, "scheduling")
+	}},
+	{"scheduling to applying", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		x := d.take()
+		d.log.Hold()
+		if _, err := d.planner.Submit(x, d.decide(x)); err != nil {
+			d.t.Error(err)
+		}
+		d.is(first, berth.EvalPending, "applying")
+		d.log.Release()
+		synctest.Wait()
+		d.is(first, berth.EvalComplete, "")
+	}},
+	{"applying to scheduling", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 2, 100, ""), 1))
+		x := d.take()
+		plan := d.decide(x)
+		lose(plan, 1) // one of two is refused
+		if err := d.submit(x, plan); err != nil {
+			d.t.Error(err)
+		}
+		d.is(first, berth.EvalPending, "scheduling")
+		if err := d.submit(x, d.decide(x)); err != nil || len(live(d.store.Snapshot(), "web")) != 2 {
+			d.t.Errorf("%d run, %v", len(live(d.store.Snapshot(), "web")), err)
+		}
+		d.is(first, berth.EvalComplete, "")
+	}},
+	{"scheduling to complete: its plan is applied", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 2, 100, ""), 1))
+		d.work()
+		if e := d.is(first, berth.EvalComplete, ""); len(live(d.store.Snapshot(), "web")) != 2 || e.Timeline.Planned < e.Timeline.Dequeued {
+			d.t.Errorf("%+v", e.Timeline)
+		}
+	}},
+	{"scheduling to complete: there is nothing to do", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.work()
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 2))
+		d.work()
+		d.is(statetest.ID[berth.Eval](2), berth.EvalComplete, "")
+	}},
+	{"scheduling to failed: the attempts ran out", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.refused()
+		if e := d.is(first, berth.EvalFailed, ""); e.Timeline.Refused != 5 {
+			d.t.Errorf("%d plans were refused", e.Timeline.Refused)
+		}
+	}},
+	{"scheduling to canceled", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		x := d.take()
+		time.Sleep(broker.DefaultLimits.NackTimeout + broker.DefaultLimits.FirstNackDelay) // taken from its worker, and ready again
+		synctest.Wait()
+		d.do(statetest.Register(d.job("web", 2, 100, ""), 2))
+		d.is(first, berth.EvalCanceled, "")
+		if err := d.submit(x, &state.ApplyPlan{Eval: first, End: &state.EvalEnd{Status: berth.EvalComplete}}); berth.KindOf(err) != berth.Conflict {
+			d.t.Errorf("its worker may go on: %v", err)
+		}
+	}},
+	{"pending to canceled: a newer one of its job", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1), statetest.Register(d.job("web", 2, 100, ""), 2))
+		if e := d.is(first, berth.EvalCanceled, ""); e.StatusDescription != "superseded by evaluation "+statetest.ID[berth.Eval](2).String() {
+			d.t.Error(e.StatusDescription)
+		}
+		d.is(statetest.ID[berth.Eval](2), berth.EvalPending, "")
+	}},
+	{"pending to failed: undeliverable", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.undeliverable()
+		if e := d.is(first, berth.EvalFailed, ""); e.Timeline.Deliveries != 3 {
+			d.t.Errorf("delivered %d times", e.Timeline.Deliveries)
+		}
+	}},
+	{"blocked to scheduling", func(d *desk) {
+		b := d.blocked()
+		d.is(b.ID, berth.EvalBlocked, "")
+		d.do(statetest.AddNode(2, 4000, 4000))
+		if x := d.take(); x.Eval.ID != b.ID {
+			d.t.Errorf("evaluation %s is handed out", x.Eval.ID.Short())
+		}
+		d.is(b.ID, berth.EvalBlocked, "scheduling")
+	}},
+	{"scheduling to blocked: still no room", func(d *desk) {
+		b := d.blocked()
+		d.do(statetest.AddNode(2, 500, 4000))
+		s := d.work()
+		again := d.is(b.ID, berth.EvalBlocked, "")
+		if again.PreviousEval != b.PreviousEval || s.Eval(first).BlockedEval != b.ID || again.SnapshotIndex <= b.SnapshotIndex {
+			d.t.Errorf("%+v", again)
+		}
+		d.raised("web", berth.TriggerQueuedAllocs) // no other
+	}},
+	{"blocked to complete", func(d *desk) {
+		b := d.blocked()
+		d.do(statetest.AddNode(2, 4000, 4000))
+		d.work()
+		d.is(b.ID, berth.EvalComplete, "")
+	}},
+	{"blocked to canceled: the job was stopped", func(d *desk) {
+		b := d.blocked()
+		d.do(&state.StopJob{Key: key("web"), Eval: seed(2), Now: 1})
+		d.is(b.ID, berth.EvalCanceled, "")
+	}},
+	{"blocked to canceled: a newer one of its job", func(d *desk) {
+		b := d.blocked()
+		d.do(statetest.Register(d.job("web", 3, 3000, ""), 2))
+		d.work()
+		d.is(b.ID, berth.EvalCanceled, "")
+		if now := d.is(statetest.ID[berth.Eval](2), berth.EvalComplete, ""); now.BlockedEval == b.ID || now.BlockedEval.IsZero() {
+			d.t.Errorf("what waits now is %s", now.BlockedEval.Short())
+		}
+	}},
+	{"complete, failed, canceled to deleted", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 0, 100, ""), 1), statetest.Register(d.job("web", 0, 100, `,"Priority":60`), 2))
+		d.work()
+		second := statetest.ID[berth.Eval](2)
+		d.is(first, berth.EvalCanceled, "")
+		d.is(second, berth.EvalComplete, "")
+		s := d.do(&state.DeleteRows{Evals: []berth.EvalID{first, second}})
+		if s.Eval(first) != nil || s.Eval(second) != nil {
+			d.t.Error("they are still there")
+		}
+	}},
+	{"new: queued-allocs", func(d *desk) {
+		b := d.blocked()
+		if e := d.is(first, berth.EvalComplete, ""); e.BlockedEval != b.ID || b.PreviousEval != first || b.Cause != (berth.Cause{Kind: berth.CauseEval, ID: first.String()}) {
+			d.t.Errorf("%+v and %+v", e, b)
+		}
+	}},
+	{"new: max-plan-attempts", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.refused()
+		b := d.raised("web", berth.TriggerMaxPlanAttempts)
+		if e := d.is(first, berth.EvalFailed, ""); e.BlockedEval != b.ID || b.PreviousEval != first || b.Status != berth.EvalBlocked {
+			d.t.Errorf("%+v and %+v", e, b)
+		}
+	}},
+	{"new: failed-follow-up", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.undeliverable()
+		f := d.is(d.raised("web", berth.TriggerFailedFollowUp).ID, berth.EvalPending, "delayed")
+		if e := d.store.Snapshot().Eval(first); e.NextEval != f.ID || f.PreviousEval != first {
+			d.t.Errorf("%+v and %+v", e, f)
+		}
+		time.Sleep(broker.DefaultLimits.FollowUpAfter)
+		synctest.Wait()
+		d.work()
+		d.is(f.ID, berth.EvalComplete, "")
+	}},
+	{"new: alloc-failure, delayed", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.work()
+		d.fails(live(d.store.Snapshot(), "web")[0])
+		now := d.raised("web", berth.TriggerAllocFailure)
+		d.work()
+		a := failed(d.store.Snapshot(), "web")
+		later := d.is(a.Rest().FollowupEval, berth.EvalPending, "delayed")
+		if later.TriggeredBy != berth.TriggerAllocFailure || later.PreviousEval != now.ID {
+			d.t.Errorf("%+v", later)
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if s := d.work(); len(live(s, "web")) != 1 || live(s, "web")[0].ID == a.ID {
+			d.t.Error("it was not replaced")
+		}
+	}},
+}
