@@ -58,4 +58,5 @@ const (
 	AllocSpace Space = "allocation"   // of the allocation that is named
 	EvalSpace  Space = "evaluation"   // of the evaluation that is named
 	NodeSpace  Space = "allocs there" // of each allocation on the node, one by one
+	EventSpace Space = "each event"   // of each event, one by one; the namespace parameter chooses among them
 )

@@ -14,6 +14,7 @@ import (
 
 	"berth"
 	"berth/acl"
+	"berth/events"
 	"berth/op"
 	"berth/state"
 )
@@ -35,6 +36,9 @@ type Leader interface {
 	Beat(berth.NodeID) time.Duration
 	// Quasi returns where an open evaluation is, which its row does not say.
 	Quasi(berth.EvalID) (status string, t berth.Timeline)
+	// Acked returns when the worker of an evaluation that ended said that it is
+	// done, ns since 1970; 0 if that is not known.
+	Acked(berth.EvalID) int64
 }
 
 // Config is what a Server serves with.
@@ -55,6 +59,8 @@ type Config struct {
 	Self func() op.AgentSelf
 	// Health returns the health of this agent's sides.
 	Health func() op.AgentHealth
+	// Events is what the event stream is read from; nil: there is none.
+	Events *events.Buffer
 	// Metrics serves /v1/metrics; nil: there are none.
 	Metrics MetricsSource
 }
@@ -81,9 +87,13 @@ func New(c Config) *Server {
 	s := empty(c)
 	s.jobs()
 	s.evals()
+	s.explanations()
 	s.allocs()
 	s.nodes()
 	s.agent()
+	s.system()
+	s.operator()
+	s.events()
 	return s
 }
 

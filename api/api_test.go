@@ -28,6 +28,7 @@ import (
 type leader struct{ *statetest.Log }
 
 func (leader) Beat(berth.NodeID) time.Duration                         { return 10 * time.Second }
+func (leader) Acked(berth.EvalID) int64                                { return 0 }
 func (leader) Quasi(berth.EvalID) (string, berth.Timeline)             { return "", berth.Timeline{} }
 func (l leader) Leader() (api.Leader, error)                           { return l, nil }
 func (leader) Address() string                                         { return "127.0.0.1:4647" }
@@ -96,10 +97,14 @@ func body(i *op.Info) string {
 	switch i {
 	case op.Parse.Info:
 		return `{"JobHCL": "job \"web\" {}"}`
-	case op.Stop.Info:
-		return ""
+	case op.Register.Info, op.RegisterNamed.Info, op.Validate.Info:
+		return `{"Job": {"ID": "web"}}`
+	case op.EvalDelete.Info:
+		return `{"Filter": "Priority == 50"}`
+	case op.WriteScheduler.Info, op.CollectGarbage.Info:
+		return `{}`
 	}
-	return `{"Job": {"ID": "web"}}`
+	return ""
 }
 
 // A caller without rights gets nothing but what is open, of what is there and

@@ -84,7 +84,7 @@ func decodeQuery[In any](r *http.Request, path values, region string) (*In, *op.
 func decodeBody[In any](w http.ResponseWriter, r *http.Request, path values, info *op.Info, region string) (*In, *op.Write, error) {
 	in := new(In)
 	var ps berth.Problems
-	if info.Method != http.MethodDelete {
+	if info.Method != http.MethodDelete || info.Body {
 		tree, err := readJSON(w, r, info.MaxBody)
 		if err != nil {
 			return nil, nil, err
@@ -139,6 +139,10 @@ func params(ps *berth.Problems, v reflect.Value, r *http.Request, path values) {
 		}
 		name := f.Tag.Get("query")
 		if name == "" || !query.Has(name) {
+			continue
+		}
+		if list, ok := v.Field(i).Addr().Interface().(*[]string); ok { // a parameter that may be repeated
+			*list = query[name]
 			continue
 		}
 		param(ps, v.Field(i), name, query.Get(name))

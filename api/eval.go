@@ -8,6 +8,7 @@ import (
 
 	"berth"
 	"berth/op"
+	"berth/schedule/explain"
 	"berth/state"
 )
 
@@ -72,13 +73,26 @@ func (r *Read) eval(id string) (*berth.Eval, error) {
 	return e, r.may(op.ReadEval.Need, e.Namespace)
 }
 
-func readEval(r *Read, in *op.EvalRef) (op.Eval, error) {
+func readEval(r *Read, in *op.EvalQuery) (op.Eval, error) {
 	e, err := r.eval(in.EvalID)
 	if err != nil {
 		return op.Eval{}, err
 	}
 	r.At(e.ModifyIndex, state.OnEval(e.ID))
-	return r.evalView(e), nil
+	v := r.evalView(e)
+	if !in.Related {
+		return v, nil
+	}
+	index, watch := e.ModifyIndex, []state.WatchKey{state.OnEval(e.ID)}
+	v.RelatedEvals = []op.EvalStub{}
+	for _, x := range explain.Related(r.Snapshot, e) {
+		if r.visible(op.ReadEval.Need, x.Namespace) {
+			v.RelatedEvals = append(v.RelatedEvals, evalStub(x))
+			index, watch = max(index, x.ModifyIndex), append(watch, state.OnEval(x.ID))
+		}
+	}
+	r.At(index, watch...)
+	return v, nil
 }
 
 func evalAllocs(r *Read, in *op.EvalRef) ([]op.AllocStub, error) {
@@ -104,7 +118,7 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 		JobID: e.JobID, JobModifyIndex: e.JobModifyIndex, NodeID: e.NodeID, NodeModifyIndex: e.NodeModifyIndex,
 		DeploymentID: e.DeploymentID, Status: e.Status, StatusDescription: e.StatusDescription,
 		NextEval: e.NextEval, PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval,
-		FailedTGAllocs: e.FailedTGAllocs, QueuedAllocations: e.QueuedAllocations, Timeline: e.Timeline,
+		FailedTGAllocs: e.FailedTGAllocs, QueuedAllocations: e.QueuedAllocations, Timeline: op.Timeline{Timeline: e.Timeline},
 		SnapshotIndex: e.SnapshotIndex, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, CreateTime: e.CreateTime, ModifyTime: e.ModifyTime,
 	}
 	if e.WaitUntil != 0 {
@@ -113,12 +127,29 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 	if m := e.Missed; m != nil {
 		v.ClassEligibility, v.EscapedComputedClass = m.Classes, m.Escaped
 	}
-	if !e.Terminal() {
-		if l, err := r.server.Cluster.Leader(); err == nil {
-			if quasi, t := l.Quasi(e.ID); t != (berth.Timeline{}) {
-				v.QuasiStatus, v.Timeline = quasi, t
-			}
+	l, err := r.server.Cluster.Leader()
+	switch {
+	case err != nil:
+	case e.Terminal():
+		v.Timeline.Acked = l.Acked(e.ID)
+	default:
+		if quasi, t := l.Quasi(e.ID); t != (berth.Timeline{}) {
+			v.QuasiStatus, v.Timeline.Timeline = quasi, t
 		}
+	}
+	return v
+}
+
+// evalStub shows an evaluation that another one is linked with.
+func evalStub(e *berth.Eval) op.EvalStub {
+	v := op.EvalStub{
+		ID: e.ID, Priority: e.Priority, Type: e.Type, TriggeredBy: e.TriggeredBy, Namespace: e.Namespace, JobID: e.JobID, NodeID: e.NodeID,
+		DeploymentID: e.DeploymentID, Status: e.Status, StatusDescription: e.StatusDescription, NextEval: e.NextEval,
+		PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
+		CreateTime: e.CreateTime, ModifyTime: e.ModifyTime,
+	}
+	if e.WaitUntil != 0 {
+		v.WaitUntil = time.Unix(0, e.WaitUntil).UTC()
 	}
 	return v
 }

@@ -27,6 +27,8 @@ func FuzzRequests(f *testing.F) {
 	f.Add("GET", "/v1/evaluations", "prefix=0a&next_token=3.x&reverse=true&status=blocked&job=web", "")
 	f.Add("POST", "/v1/jobs", "region=global&pretty", `{"ID": "web", "taskgroups": []}`)
 	f.Add("DELETE", "/v1/job/web", "purge=true&eval_priority=7&uid=j-1-0", "")
+	f.Add("DELETE", "/v1/evaluations", "namespace=*", `{"EvalIDs": ["x"], "Filter": "Status == complete"}`)
+	f.Add("PUT", "/v1/system/gc", "", "")
 	f.Add("PUT", "/v1/jobs/parse", "", `{"JobHCL": "job \"web\" { group \"g\" { count = 1 + 1 } }", "Variables": "a = 1"}`)
 	f.Fuzz(func(t *testing.T, method, path, query, body string) {
 		u := &url.URL{Path: path, RawQuery: query}

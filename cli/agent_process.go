@@ -15,8 +15,11 @@ import (
 	"berth/agent"
 	"berth/api"
 	"berth/config"
+	"berth/events"
+	"berth/leader/collector"
 	"berth/leader/heartbeat"
 	"berth/op"
+	"berth/schedule"
 	"berth/server"
 
 	"golang.org/x/sync/errgroup"
@@ -105,7 +108,11 @@ func (a *agentProcess) newServer() (err error) {
 		Heartbeat: heartbeat.Options{
 			MinTTL: s.MinHeartbeatTTL, MaxPerSec: s.MaxHeartbeatsPerSec, Grace: s.HeartbeatGrace, FailoverTTL: s.FailoverHeartbeatTTL,
 		},
-		Logger: a.log, Self: a.self, Health: a.health,
+		Collect: collector.Options{Interval: s.JobGCInterval, Ages: schedule.Ages{
+			Evals: s.EvalGCThreshold, BatchEvals: s.BatchEvalGCThreshold, Jobs: s.JobGCThreshold, Nodes: s.NodeGCThreshold,
+			Deployments: s.DeploymentGCThreshold,
+		}},
+		Events: events.Limits{Sets: s.EventBufferSize}, Logger: a.log, Self: a.self, Health: a.health,
 	}
 	if a.agent != nil {
 		c.Local, c.LocalNode = a.agent, a.agent.NodeID

@@ -51,7 +51,7 @@ func (s allocStatus) run(ctx context.Context, c *call) error {
 	var eligible time.Time
 	if !a.FollowupEvalID.IsZero() {
 		// Without its evaluation the rest is still worth showing.
-		if e, _, err := client.Call(ctx, c.client, op.ReadEval, op.EvalRef{EvalID: a.FollowupEvalID.String()}); err == nil {
+		if e, _, err := client.Call(ctx, c.client, op.ReadEval, op.EvalQuery{EvalID: a.FollowupEvalID.String()}); err == nil {
 			eligible = e.WaitUntil
 		}
 	}

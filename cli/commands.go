@@ -7,6 +7,7 @@ import "strings"
 func commands() []*command {
 	all := []*command{
 		agentCommand(),
+		jobExplainCommand(),
 		jobRunCommand(),
 		jobStatusCommand(),
 		jobStopCommand(),
@@ -14,9 +15,15 @@ func commands() []*command {
 		nodeStatusCommand(),
 		allocStatusCommand(),
 		allocLogsCommand(),
+		evalDeleteCommand(),
+		evalExplainCommand(),
 		evalListCommand(),
 		evalStatusCommand(),
+		evalTraceCommand(),
+		operatorSchedulerGetCommand(),
+		operatorSchedulerSetCommand(),
 		statusCommand(),
+		systemGCCommand(),
 		versionCommand(),
 		superviseCommand(),
 	}
@@ -34,10 +41,12 @@ func commands() []*command {
 
 // groups say what the commands of a group are about.
 var groups = map[string]string{
-	"alloc": "Look at single instances of jobs",
-	"eval":  "Look at what is being decided about jobs",
-	"job":   "Run and stop jobs, and look at them",
-	"node":  "Look at the machines that run jobs",
+	"alloc":              "Look at single instances of jobs",
+	"eval":               "Look at what is being decided about jobs",
+	"job":                "Run and stop jobs, and look at them",
+	"node":               "Look at the machines that run jobs",
+	"operator":           "Look after the cluster",
+	"operator scheduler": "Look at and change how the cluster is scheduled",
 }
 
 // aliases are the short and the old spellings that Nomad accepts.
@@ -54,13 +63,12 @@ var unbuiltCommands = unbuiltList(map[string]string{
 	"alloc":          "checks exec fs pause restart signal stop",
 	"config":         "validate",
 	"deployment":     "fail list pause promote resume status unblock",
-	"eval":           "delete",
 	"job":            "action allocs deployments dispatch eval history init inspect periodic plan promote restart revert scale scaling-events start tag",
 	"license":        "get inspect",
 	"monitor":        "export",
 	"namespace":      "apply delete inspect list status",
 	"node":           "config drain eligibility identity intro meta pool",
-	"operator":       "api autopilot client-state debug gossip metrics raft root scheduler snapshot utilization",
+	"operator":       "api autopilot client-state debug gossip metrics raft root snapshot utilization",
 	"plugin":         "status",
 	"quota":          "apply delete init inspect list status",
 	"queue":          "jobs",
@@ -70,7 +78,7 @@ var unbuiltCommands = unbuiltList(map[string]string{
 	"server":         "force-leave join members",
 	"service":        "delete info list",
 	"setup":          "consul vault",
-	"system":         "gc reconcile",
+	"system":         "reconcile",
 	"tls":            "ca cert",
 	"var":            "get init list lock purge put",
 	"volume":         "claim create delete deregister detach init register snapshot status",

@@ -12,7 +12,8 @@ import (
 func evalListCommand() *command {
 	return &command{
 		name: "eval list", synopsis: "List evaluations", max: 0,
-		help: `Lists evaluations, newest first: the notes by which the servers remember that something about a job has to be decided.`,
+		help: `Lists evaluations, newest first: the notes by which the servers remember that something about a job has to be decided.
+The status of one that is open is followed by where it is: delayed, scheduling or applying.`,
 		setup: func(f *flags) action {
 			l := evalList{
 				data:    f.data(),
@@ -87,9 +88,17 @@ func evalRows(list []op.Eval, id func(berth.EvalID) string) [][]string {
 	rows := [][]string{{"ID", "Priority", "Triggered By", "Job ID", "Status", "Placement Failures"}}
 	for i := range list {
 		e := &list[i]
-		rows = append(rows, []string{id(e.ID), strconv.Itoa(e.Priority), e.TriggeredBy, string(e.JobID), e.Status, placementFailures(e)})
+		rows = append(rows, []string{id(e.ID), strconv.Itoa(e.Priority), e.TriggeredBy, string(e.JobID), evalState(e), placementFailures(e)})
 	}
 	return rows
+}
+
+// evalState is the status of an evaluation, and where it is while it is open.
+func evalState(e *op.Eval) string {
+	if e.QuasiStatus == "" {
+		return e.Status
+	}
+	return e.Status + " (" + e.QuasiStatus + ")"
 }
 
 // placementFailures says whether an evaluation left something without a

@@ -119,11 +119,7 @@ func (s evalStatus) timeline(p *page, e *op.Eval) {
 	}
 	rows := [][]string{{"Step", "Since", "Took"}}
 	for _, st := range steps {
-		length := "goes on"
-		if st.to > 0 {
-			length = took(time.Duration(st.to - st.from))
-		}
-		rows = append(rows, []string{st.name, time.Unix(0, st.from).Local().Format("2006-01-02T15:04:05.000Z07:00"), length})
+		rows = append(rows, []string{st.name, time.Unix(0, st.from).Local().Format(milli), st.took()})
 	}
 	p.heading("Timeline")
 	p.table(rows)
@@ -143,6 +139,18 @@ func times(n int) string {
 type step struct {
 	name     string
 	from, to int64 // ns since 1970
+	last     bool  // the end, which takes no time
+}
+
+// took says how long a step took.
+func (s step) took() string {
+	switch {
+	case s.last:
+		return ""
+	case s.to > 0:
+		return took(time.Duration(s.to - s.from))
+	}
+	return "goes on"
 }
 
 type station struct {
@@ -157,12 +165,20 @@ func steps(e *op.Eval) (out []step) {
 	if terminal(e.Status) {
 		end = e.ModifyTime
 	}
-	stations := []station{{"created", e.CreateTime}, {"queued", t.Enqueued}, {"scheduling", t.Dequeued}, {"scheduling again", t.Planned}, {"applying", t.Applied}, {"", end}}
-	if e.Status == berth.EvalBlocked {
-		stations = []station{{"blocked", e.CreateTime}}
+	if t.Acked > 0 {
+		end = t.Acked // the end was written in the plan, so this is the later one
+	}
+	first := "created"
+	if e.TriggeredBy == berth.TriggerQueuedAllocs || e.TriggeredBy == berth.TriggerMaxPlanAttempts {
+		first = "blocked" // it was born so
+	}
+	stations := []station{{first, e.CreateTime}, {"queued", t.Enqueued}, {"scheduling", t.Dequeued}, {"again", t.Planned}, {"applying", t.Applied}, {"", end}}
+	if e.Status == berth.EvalBlocked && e.QuasiStatus == "" { // the rest is of the last time that somebody looked
+		stations = stations[:1]
+		stations[0].name = "blocked"
 	}
 	for _, s := range stations {
-		if s.at <= 0 || s.name == "scheduling again" && t.Refused == 0 || s.name == "applying" && end > 0 && end <= s.at {
+		if s.at <= 0 || s.name == "again" && t.Refused == 0 || s.name == "applying" && end > 0 && end <= s.at {
 			continue // it was not there, or was over at once
 		}
 		if n := len(out); n > 0 {
@@ -171,6 +187,9 @@ func steps(e *op.Eval) (out []step) {
 		if s.name != "" {
 			out = append(out, step{name: s.name, from: s.at})
 		}
+	}
+	if t.Acked > 0 {
+		out = append(out, step{name: "acknowledged", from: t.Acked, last: true})
 	}
 	return out
 }

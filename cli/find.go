@@ -117,7 +117,7 @@ func (c *call) findEval(ctx context.Context, text string) (e op.Eval, err error)
 			return e, ambiguous("evaluations", text, evalRows(found, func(id berth.EvalID) string { return telling(text, id.String()) }))
 		}
 	}
-	e, _, err = client.Call(ctx, c.client, op.ReadEval, op.EvalRef{EvalID: text})
+	e, _, err = client.Call(ctx, c.client, op.ReadEval, op.EvalQuery{EvalID: text})
 	if berth.KindOf(err) == berth.NotFound {
 		err = c.notFound("evaluation", text, "eval list")
 	}

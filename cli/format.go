@@ -130,3 +130,6 @@ func plural(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// milli is how the stations of an evaluation show time.
+const milli = "2006-01-02T15:04:05.000Z07:00"

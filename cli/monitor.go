@@ -100,7 +100,7 @@ func (m *monitor) follow(ctx context.Context, id berth.EvalID) (*op.Eval, error)
 		var got op.Eval // e itself is read for the line below meanwhile
 		var meta op.Meta
 		err := m.ask(ctx, func(ctx context.Context) (err error) {
-			in := op.EvalRef{EvalID: id.String(), Query: op.Query{MinQueryIndex: index, MaxQueryTime: m.poll()}}
+			in := op.EvalQuery{EvalID: id.String(), Query: op.Query{MinQueryIndex: index, MaxQueryTime: m.poll()}}
 			got, meta, err = client.Call(ctx, m.client, op.ReadEval, in)
 			return err
 		})
@@ -230,7 +230,7 @@ func (m *monitor) unblocked(ctx context.Context, e *op.Eval) (*op.Eval, error) {
 	}
 	var b op.Eval
 	err := m.ask(ctx, func(ctx context.Context) (err error) {
-		b, _, err = client.Call(ctx, m.client, op.ReadEval, op.EvalRef{EvalID: e.BlockedEval.String()})
+		b, _, err = client.Call(ctx, m.client, op.ReadEval, op.EvalQuery{EvalID: e.BlockedEval.String()})
 		return err
 	})
 	if err != nil || !terminal(b.Status) {

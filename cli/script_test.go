@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -101,8 +102,8 @@ func runScript(ts *testscript.TestScript, name string, args []string) int {
 }
 
 // program runs a command as a process would run it in the script's place. An
-// argument {NAME} is the ID of the allocation of that name, {eval-N} that of
-// the Nth evaluation.
+// argument {NAME} is the ID of the first allocation of that name, {eval-N} that
+// of the Nth evaluation.
 func program(ts *testscript.TestScript, name string, args []string) (code int, out, errs string) {
 	c := ts.Value("cluster").(*cluster)
 	p := &Program{Name: name, Args: slices.Clone(args), Dir: ts.MkAbs("."), In: strings.NewReader(""), Now: time.Now}
@@ -117,8 +118,10 @@ func program(ts *testscript.TestScript, name string, args []string) (code int, o
 		}
 	}
 	ids := c.ids()
+	oldest := slices.SortedFunc(maps.Keys(ids), func(a, b string) int { return strings.Compare(ids[a].short, ids[b].short) })
 	for i, a := range p.Args {
-		for id, n := range ids {
+		for _, id := range oldest {
+			n := ids[id]
 			a = strings.ReplaceAll(a, "{"+n.name+"}", id)
 		}
 		p.Args[i] = a

@@ -66,7 +66,7 @@ func (c *Client) request(ctx context.Context, info *op.Info, in any) (*http.Requ
 	set(b.query, "region", b.region)
 	set(b.query, "namespace", b.namespace)
 	var body io.Reader
-	if info.Method == http.MethodPut {
+	if info.Method == http.MethodPut || info.Body {
 		text, err := json.Marshal(b.body)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", info.Name, err)

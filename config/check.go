@@ -187,6 +187,9 @@ func (d *decoder) limits() {
 	d.period("telemetry.collection_interval", d.to.Telemetry.CollectionInterval, 100*time.Millisecond, time.Hour)
 }
 
+// longestAge is how long what has ended can be kept at most.
+const longestAge = 10 * 365 * 24 * time.Hour
+
 func (d *decoder) server() {
 	s := &d.to.Server
 	if s.BootstrapExpect != 1 {
@@ -198,6 +201,13 @@ func (d *decoder) server() {
 	d.period("server.heartbeat_grace", s.HeartbeatGrace, time.Second, time.Hour)
 	d.period("server.min_heartbeat_ttl", s.MinHeartbeatTTL, time.Second, time.Hour)
 	d.period("server.failover_heartbeat_ttl", s.FailoverHeartbeatTTL, time.Second, 24*time.Hour)
+	d.period("server.job_gc_interval", s.JobGCInterval, time.Second, 24*time.Hour)
+	d.period("server.node_gc_threshold", s.NodeGCThreshold, time.Second, longestAge)
+	d.period("server.job_gc_threshold", s.JobGCThreshold, time.Second, longestAge)
+	d.period("server.eval_gc_threshold", s.EvalGCThreshold, time.Second, longestAge)
+	d.period("server.batch_eval_gc_threshold", s.BatchEvalGCThreshold, time.Second, longestAge)
+	d.period("server.deployment_gc_threshold", s.DeploymentGCThreshold, time.Second, longestAge)
+	d.between("server.event_buffer_size", s.EventBufferSize, 1, 1<<20)
 	if s.MaxHeartbeatsPerSec <= 0 || s.MaxHeartbeatsPerSec > 1e6 {
 		d.fail("server.max_heartbeats_per_second", "%v is out of range; allowed are numbers above 0, up to 1,000,000", s.MaxHeartbeatsPerSec)
 	}

@@ -99,6 +99,16 @@ type Server struct {
 	MinHeartbeatTTL      time.Duration
 	MaxHeartbeatsPerSec  float64
 	FailoverHeartbeatTTL time.Duration
+	EventBufferSize      int // changes whose events are kept, within a bound of bytes
+
+	// How long what has ended is kept, and how often it is looked for.
+
+	NodeGCThreshold       time.Duration
+	JobGCInterval         time.Duration
+	JobGCThreshold        time.Duration
+	EvalGCThreshold       time.Duration
+	BatchEvalGCThreshold  time.Duration
+	DeploymentGCThreshold time.Duration
 }
 
 // Client is how the node in this agent is to be.
@@ -157,6 +167,9 @@ func defaults(dev bool) *Config {
 		Server: Server{
 			Enabled: dev, BootstrapExpect: 1,
 			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 50, FailoverHeartbeatTTL: time.Minute,
+			EventBufferSize: 16384,
+			NodeGCThreshold: 24 * time.Hour, JobGCInterval: 5 * time.Minute, JobGCThreshold: 4 * time.Hour,
+			EvalGCThreshold: time.Hour, BatchEvalGCThreshold: 24 * time.Hour, DeploymentGCThreshold: time.Hour,
 		},
 		Client: Client{
 			Enabled: dev, NodePool: "default", MinDynamicPort: 20000, MaxDynamicPort: 32000,
@@ -203,6 +216,10 @@ func (c *Config) Public() map[string]any {
 			"Enabled": c.Server.Enabled, "DataDir": c.Server.DataDir, "BootstrapExpect": c.Server.BootstrapExpect,
 			"NumSchedulers": c.Server.NumSchedulers, "HeartbeatGrace": c.Server.HeartbeatGrace, "MinHeartbeatTTL": c.Server.MinHeartbeatTTL,
 			"MaxHeartbeatsPerSecond": c.Server.MaxHeartbeatsPerSec, "FailoverHeartbeatTTL": c.Server.FailoverHeartbeatTTL,
+			"EventBufferSize": c.Server.EventBufferSize,
+			"NodeGCThreshold": c.Server.NodeGCThreshold, "JobGCInterval": c.Server.JobGCInterval, "JobGCThreshold": c.Server.JobGCThreshold,
+			"EvalGCThreshold": c.Server.EvalGCThreshold, "BatchEvalGCThreshold": c.Server.BatchEvalGCThreshold,
+			"DeploymentGCThreshold": c.Server.DeploymentGCThreshold,
 		},
 		"Client": map[string]any{
 			"Enabled": c.Client.Enabled, "Servers": append([]string{}, c.Client.Servers...), "StateDir": c.Client.StateDir, "AllocDir": c.Client.AllocDir,

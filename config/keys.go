@@ -71,6 +71,13 @@ var serverKeys = table{
 	"min_heartbeat_ttl":         span(func(c *Config) *duration { return &c.Server.MinHeartbeatTTL }),
 	"max_heartbeats_per_second": fraction(func(c *Config) *float64 { return &c.Server.MaxHeartbeatsPerSec }),
 	"failover_heartbeat_ttl":    span(func(c *Config) *duration { return &c.Server.FailoverHeartbeatTTL }),
+	"event_buffer_size":         whole(func(c *Config) *int { return &c.Server.EventBufferSize }),
+	"node_gc_threshold":         span(func(c *Config) *duration { return &c.Server.NodeGCThreshold }),
+	"job_gc_interval":           span(func(c *Config) *duration { return &c.Server.JobGCInterval }),
+	"job_gc_threshold":          span(func(c *Config) *duration { return &c.Server.JobGCThreshold }),
+	"eval_gc_threshold":         span(func(c *Config) *duration { return &c.Server.EvalGCThreshold }),
+	"batch_eval_gc_threshold":   span(func(c *Config) *duration { return &c.Server.BatchEvalGCThreshold }),
+	"deployment_gc_threshold":   span(func(c *Config) *duration { return &c.Server.DeploymentGCThreshold }),
 }
 
 var clientKeys = table{

@@ -32,12 +32,53 @@ type Eval struct {
 	ClassEligibility     map[string]bool
 	EscapedComputedClass bool
 	QueuedAllocations    map[string]int
-	Timeline             berth.Timeline
+	Timeline             Timeline
+	RelatedEvals         []EvalStub `json:",omitempty"` // if they were asked for
 	SnapshotIndex        uint64
 	CreateIndex          uint64
 	ModifyIndex          uint64
 	CreateTime           int64
 	ModifyTime           int64
+}
+
+// Timeline is when an evaluation passed each station.
+type Timeline struct {
+	berth.Timeline
+	// Acked is when its worker had heard that the end is safe, and said that it
+	// is done: ns since 1970. That is after what is stored was written, so only
+	// the leader of that time knows it, of the evaluations that ended last; 0 is
+	// not known.
+	Acked int64
+}
+
+// EvalStub is an evaluation that another one is linked with.
+type EvalStub struct {
+	ID                berth.EvalID
+	Priority          int
+	Type              string
+	TriggeredBy       string
+	Namespace         string
+	JobID             berth.JobID
+	NodeID            berth.NodeID
+	DeploymentID      berth.DeploymentID
+	Status            string
+	StatusDescription string
+	WaitUntil         time.Time
+	NextEval          berth.EvalID
+	PreviousEval      berth.EvalID
+	BlockedEval       berth.EvalID
+	CreateIndex       uint64
+	ModifyIndex       uint64
+	CreateTime        int64
+	ModifyTime        int64
+}
+
+// EvalQuery asks for an evaluation. Related ones are those that are reached by
+// following the pointers to previous, next and blocked evaluations.
+type EvalQuery struct {
+	EvalID  string
+	Related bool `query:"related"`
+	Query
 }
 
 // EvalRef names an evaluation.
@@ -56,6 +97,6 @@ type EvalsQuery struct {
 // The operations on evaluations.
 var (
 	ListEvals  = define[EvalsQuery, []Eval]("eval.list", "GET /v1/evaluations", "", acl.ReadJob, acl.QuerySpace)
-	ReadEval   = define[EvalRef, Eval]("eval.read", "GET /v1/evaluation/{EvalID}", "", acl.ReadJob, acl.EvalSpace)
+	ReadEval   = define[EvalQuery, Eval]("eval.read", "GET /v1/evaluation/{EvalID}", "", acl.ReadJob, acl.EvalSpace)
 	EvalAllocs = define[EvalRef, []AllocStub]("eval.allocations", "GET /v1/evaluation/{EvalID}/allocations", "", acl.ReadJob, acl.EvalSpace)
 )

@@ -32,6 +32,7 @@ type Info struct {
 	Space   acl.Space
 	MaxBody int64 // bytes of body that are read, and no more
 	Local   bool  // about this agent, not the cluster: never forwarded
+	Body    bool  // a DELETE that says in its body what to delete
 
 	In, Out reflect.Type
 }
@@ -68,6 +69,9 @@ func define[In, Out any](name, route, rpc string, need acl.Capability, space acl
 
 func jobBody(i *Info) { i.MaxBody = MaxJobBody }
 func local(i *Info)   { i.Local = true }
+
+// withBody marks a DELETE whose input is in its body.
+func withBody(i *Info) { i.Body = true }
 
 // write marks an operation without a route as one that changes state.
 func write(i *Info) { i.Method = "PUT" }

@@ -20,14 +20,15 @@ import (
 // a figure means the same as one of Nomad's it has that one's name, so that
 // dashboards go on working.
 type metrics struct {
-	server   *Server
-	registry *prometheus.Registry
+	server    *Server
+	registry  *prometheus.Registry
+	intervals *intervals // nil if this is no server
 }
 
 func newMetrics(s *Server) *metrics {
 	m := processMetrics()
-	m.server = s
-	m.registry.MustRegister(m)
+	m.server, m.intervals = s, newIntervals()
+	m.registry.MustRegister(m, m.intervals.histogram)
 	return m
 }
 
@@ -177,7 +178,8 @@ type jsonGauge struct {
 	Labels map[string]string
 }
 
-// jsonCounter is a counter since the process started.
+// jsonCounter is a counter, or what is known of samples, since the process
+// started.
 type jsonCounter struct {
 	Name                              string
 	Count                             int
@@ -211,6 +213,9 @@ func (m *metrics) ServeJSON() any {
 				out.Counters = append(out.Counters, jsonCounter{Name: name, Count: int(v), Sum: v, Labels: labels})
 			}
 		}
+	}
+	if m.intervals != nil {
+		out.Samples = m.intervals.samples()
 	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)

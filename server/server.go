@@ -6,6 +6,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,7 +23,10 @@ import (
 	"berth/acl"
 	"berth/api"
 	"berth/consensus"
+	"berth/events"
+	"berth/leader"
 	"berth/leader/broker"
+	"berth/leader/collector"
 	"berth/leader/heartbeat"
 	"berth/leader/planner"
 	"berth/op"
@@ -44,12 +48,14 @@ type Config struct {
 	Handshake  time.Duration // until a connection must have said what it is; 0 is the default
 	Workers    int           // 0: a quarter of the processors, at least one
 	Heartbeat  heartbeat.Options
+	Collect    collector.Options
 	Logger     *slog.Logger
 	Self       func() op.AgentSelf
 	Health     func() op.AgentHealth
 	Local      api.LogStreamer // reads the logs of tasks on this machine's own node, nil if there is none
 	LocalNode  func() berth.NodeID
 	Authorize  func(api.Caller, acl.Capability, string) error
+	Events     events.Limits // of what is kept for the event stream; zero is the default
 }
 
 // Server is one server.
@@ -62,6 +68,7 @@ type Server struct {
 	term      atomic.Pointer[term]
 	sessions  sessions
 	metrics   *metrics
+	events    *events.Buffer
 	started   time.Time
 }
 
@@ -73,6 +80,9 @@ func New(c Config) (*Server, error) {
 	if c.Heartbeat == (heartbeat.Options{}) {
 		c.Heartbeat = heartbeat.DefaultOptions
 	}
+	if c.Collect == (collector.Options{}) {
+		c.Collect = collector.DefaultOptions
+	}
 	if c.Workers == 0 {
 		c.Workers = max(1, runtime.NumCPU()/4)
 	}
@@ -80,6 +90,7 @@ func New(c Config) (*Server, error) {
 		c.Advertise = c.RPC.Addr().String()
 	}
 	s := &Server{config: c, store: state.New(), started: time.Now()}
+	s.events = events.New(s.store, c.Events) // before anything is applied
 	dir := c.DataDir
 	id, err := identity(dir)
 	if err != nil {
@@ -92,7 +103,7 @@ func New(c Config) (*Server, error) {
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
 		Store: s.store, Cluster: s, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.proved,
-		Logs: s, Self: c.Self, Health: c.Health, Metrics: s.metrics,
+		Logs: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Events: s.events,
 	})
 	s.wire = wire.New(wire.Config{Log: c.Logger, MaxConns: c.MaxConns, Handshake: c.Handshake, Once: []wire.Memo{wire.Once[berth.Job]()}})
 	for name, h := range s.api.RPC() {
@@ -124,6 +135,7 @@ func (s *Server) Store() *state.Store { return s.store }
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.consensus.Run(ctx, s.lead) })
+	g.Go(func() error { return s.events.Run(ctx) })
 	g.Go(func() error {
 		err := s.wire.Serve(ctx, s.config.RPC)
 		if err == nil {
@@ -152,10 +164,14 @@ func (t *term) Quasi(id berth.EvalID) (string, berth.Timeline) {
 	return q.Status, q.Timeline
 }
 
+// Acked implements api.Leader.
+func (t *term) Acked(id berth.EvalID) int64 { return t.broker.Acked(id) }
+
 // lead runs the services of a term until it ends.
 func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	t := &term{Log: c.Log, number: c.Number}
 	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
+	t.broker.Told = s.metrics.intervals.observe
 	t.planner = planner.New(c.Number, c.Log, t.broker)
 	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
 	s.term.Store(t)
@@ -163,6 +179,14 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return t.broker.Run(ctx) })
 	g.Go(func() error { return t.heartbeat.Run(ctx) })
+	g.Go(func() error {
+		var seed [32]byte
+		rand.Read(seed[:])
+		return leader.Run(ctx, collector.NewTimer(s.config.Collect, seed), c.Number, s.store, c.Log)
+	})
+	g.Go(func() error {
+		return collector.NewWorker(c.Number, c.Log, t.broker, t.planner, s.config.Collect).Run(ctx)
+	})
 	for range s.config.Workers {
 		g.Go(func() error { return worker.New(t.broker, t.planner, worker.Types).Run(ctx) })
 	}

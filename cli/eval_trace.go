@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func evalTraceCommand() *command {
+	return &command{
+		name: "eval trace", args: "<evaluation|job>", synopsis: "Draw how the evaluations of a job came of one another", min: 1, max: 1,
+		help: `Draws the evaluations of a job as a tree: each stands below the one it came from, with what caused it, its status, the
+evaluations that it points to, when it passed each station, and what it placed and stopped. A job is named by its ID or the
+beginning of it; any of its evaluations names it too, also if the job was purged.`,
+		setup: func(f *flags) action {
+			t := evalTrace{
+				data:    f.data(),
+				all:     f.Bool("all", "Of a job: the evaluations of earlier jobs of the same ID, too."),
+				verbose: f.Bool("verbose", "Show IDs in full."),
+			}
+			return t.run
+		},
+	}
+}
+
+type evalTrace struct {
+	data         dataFlags
+	all, verbose *bool
+}
+
+func (t evalTrace) run(ctx context.Context, c *call) error {
+	if err := t.data.check(c); err != nil {
+		return err
+	}
+	trace, err := t.load(ctx, c, c.args[0])
+	if err != nil {
+		return err
+	}
+	if t.data.wanted() {
+		return t.data.write(c, trace)
+	}
+	p := c.page()
+	state := or(trace.JobStatus, "purged")
+	p.linef("Evaluations of job %q (%s)", trace.JobID, state)
+	if len(trace.Evals) == 0 {
+		p.gap()
+		p.linef("There are none")
+	}
+	for i := range trace.Evals {
+		if trace.Evals[i].Depth == 0 {
+			p.gap()
+		}
+		t.draw(c, p, trace.Evals, i)
+	}
+	return c.show(p)
+}
+
+// load finds out what was named: an evaluation, a job, or a job that is gone.
+func (t evalTrace) load(ctx context.Context, c *call, text string) (out op.Trace, err error) {
+	if hexIDs(text) {
+		list, err := c.evalsWith(ctx, text)
+		if err != nil {
+			return out, err
+		}
+		if len(list) == 1 {
+			out, _, err = client.Call(ctx, c.client, op.TraceEval, op.EvalRef{EvalID: list[0].ID.String()})
+			return out, err
+		}
+	}
+	in := op.JobTraceQuery{JobID: text, All: *t.all}
+	j, _, err := c.findJob(ctx, text)
+	switch {
+	case err == nil:
+		in.JobID, in.Query = string(j.ID), of(&j)
+	case berth.KindOf(err) != berth.NotFound:
+		return out, err
+	}
+	out, _, gone := client.Call(ctx, c.client, op.TraceJob, in)
+	if berth.KindOf(gone) == berth.NotFound {
+		return out, berth.Errorf(berth.NotFound, "No evaluation or job with ID or prefix %q found in %s; see %q",
+			text, spaceName(c.config.space()), c.Name+" eval list")
+	}
+	return out, gone
+}
+
+// draw writes one evaluation of the tree, with the branches that pass by it on
+// its left.
+func (t evalTrace) draw(c *call, p *page, all []op.TracedEval, i int) {
+	e := &all[i]
+	head, left := t.branches(all, i)
+	p.linef("%s%s  %s, %s", head, short(e.ID.String(), *t.verbose), e.TriggeredBy, evalState(&e.Eval))
+	for _, l := range t.lines(c, e) {
+		p.linef("%s%-12s %s", left, l[0], l[1])
+	}
+}
+
+// branches returns what stands left of an evaluation's name, and of the lines
+// below it.
+func (t evalTrace) branches(all []op.TracedEval, i int) (head, left string) {
+	for depth := 1; depth <= all[i].Depth; depth++ {
+		goes := more(all, i, depth)
+		switch {
+		case depth == all[i].Depth && goes:
+			head, left = left+"|- ", left+"|  "
+		case depth == all[i].Depth:
+			head, left = left+"`- ", left+"   "
+		case goes:
+			left += "|  "
+		default:
+			left += "   "
+		}
+	}
+	if more(all, i, all[i].Depth+1) {
+		return head, left + "|  "
+	}
+	return head, left + "   "
+}
+
+// more says whether another branch of that depth follows the ith, before the
+// tree turns back to below it.
+func more(all []op.TracedEval, i, depth int) bool {
+	for _, e := range all[i+1:] {
+		if e.Depth <= depth {
+			return e.Depth == depth
+		}
+	}
+	return false
+}
+
+// lines are what is told of an evaluation: a word and what it is about.
+func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
+	add := func(word, format string, args ...any) {
+		out = append(out, [2]string{word, strings.TrimRight(fmt.Sprintf(format, args...), " ")})
+	}
+	s := evalStatus{verbose: t.verbose}
+	cause := s.cause(e.Cause)
+	if e.Link == "gone" {
+		cause += fmt.Sprintf(" (evaluation %s, which was deleted)", short(e.Parent.String(), *t.verbose))
+	} else if e.Link == berth.CauseAlloc {
+		cause += fmt.Sprintf(", placed or updated by %s", short(e.Parent.String(), *t.verbose))
+	}
+	add("cause", "%s", cause)
+	if e.StatusDescription != "" {
+		add("because", "%s", e.StatusDescription)
+	}
+	var pointers []string
+	for _, x := range []struct {
+		name string
+		id   berth.EvalID
+	}{{"previous", e.PreviousEval}, {"next", e.NextEval}, {"blocked", e.BlockedEval}} {
+		if !x.id.IsZero() {
+			pointers = append(pointers, x.name+" "+short(x.id.String(), *t.verbose))
+		}
+	}
+	if len(pointers) > 0 {
+		add("pointers", "%s", strings.Join(pointers, ", "))
+	}
+	if !e.WaitUntil.IsZero() {
+		add("due", "%s", stamp(e.WaitUntil))
+	}
+	for _, st := range steps(&e.Eval) {
+		add(st.name, "%s  %s", time.Unix(0, st.from).Local().Format(milli), st.took())
+	}
+	if d := e.Timeline; d.Deliveries > 1 || d.Refused > 0 {
+		add("tries", "given to a scheduler %s, %s refused in part or whole", times(d.Deliveries), plural(d.Refused, "plan"))
+	}
+	for _, x := range []struct {
+		word string
+		list []op.TracedAlloc
+	}{{"placed", e.Placed}, {"updated", e.Updated}, {"stopped", e.Stopped}} {
+		t.allocs(add, x.word, x.list)
+	}
+	for _, g := range failedGroups(&e.Eval) {
+		for _, l := range g.lines {
+			add("no place", "%s: %s", g.name, strings.TrimPrefix(l, "* "))
+		}
+	}
+	return out
+}
+
+// tracedKept is how many allocations of an evaluation are drawn one by one.
+const tracedKept = 8
+
+func (t evalTrace) allocs(add func(string, string, ...any), word string, list []op.TracedAlloc) {
+	for i, a := range list {
+		if i == tracedKept && !*t.verbose {
+			add("", "and %d more", len(list)-i)
+			return
+		}
+		if i > 0 {
+			word = ""
+		}
+		why := ""
+		if a.Why != "" {
+			why = ": " + a.Why
+		}
+		add(word, "%s  %s on %s, %s%s", short(a.ID.String(), *t.verbose), a.Name, or(a.NodeName, short(a.NodeID.String(), *t.verbose)), a.ClientStatus, why)
+	}
+}

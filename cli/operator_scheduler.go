@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func operatorSchedulerGetCommand() *command {
+	return &command{
+		name: "operator scheduler get-config", synopsis: "Show how the cluster is scheduled",
+		help: "Shows the configuration of the schedulers, which is the same on all servers.",
+		setup: func(f *flags) action {
+			data := f.data()
+			return func(ctx context.Context, c *call) error {
+				if err := data.check(c); err != nil {
+					return err
+				}
+				out, _, err := client.Call(ctx, c.client, op.ReadScheduler, op.Query{})
+				if err != nil {
+					return err
+				}
+				if data.wanted() {
+					return data.write(c, out)
+				}
+				p, s := c.page(), out.SchedulerConfig
+				p.pairs(
+					"Scheduler Algorithm", s.SchedulerAlgorithm,
+					"Memory Oversubscription", strconv.FormatBool(s.MemoryOversubscriptionEnabled),
+					"Reject Job Registration", strconv.FormatBool(s.RejectJobRegistration),
+					"Pause Eval Broker", strconv.FormatBool(s.PauseEvalBroker),
+					"Preemption System Scheduler", strconv.FormatBool(s.PreemptionConfig.SystemSchedulerEnabled),
+					"Preemption Service Scheduler", strconv.FormatBool(s.PreemptionConfig.ServiceSchedulerEnabled),
+					"Preemption Batch Scheduler", strconv.FormatBool(s.PreemptionConfig.BatchSchedulerEnabled),
+					"Preemption SysBatch Scheduler", strconv.FormatBool(s.PreemptionConfig.SysBatchSchedulerEnabled),
+					"Modify Index", strconv.FormatUint(s.ModifyIndex, 10),
+				)
+				return c.show(p)
+			}
+		},
+	}
+}
+
+func operatorSchedulerSetCommand() *command {
+	return &command{
+		name: "operator scheduler set-config", synopsis: "Change how the cluster is scheduled",
+		help: `Changes what the flags say of the configuration of the schedulers, and leaves the rest as it is. If somebody else changes
+it in the same moment, nothing is changed.`,
+		setup: func(f *flags) action {
+			s := operatorScheduler{
+				check:     f.String("check-index", "Change the configuration only if it was last changed at this `index`."),
+				algorithm: f.String("scheduler-algorithm", "How nodes are preferred: binpack fills one before the next. No other `algorithm` is built yet."),
+				limit:     f.Int("node-limit-for-feasibility-checks", 0, "How many nodes are looked at; 0 is all. No other `number` is built."),
+			}
+			for _, b := range []struct {
+				name, usage string
+				of          func(*berth.SchedulerConfig) *bool
+			}{
+				{"pause-eval-broker", "Give no evaluation to a scheduler until this is false again.", func(c *berth.SchedulerConfig) *bool { return &c.PauseEvalBroker }},
+				{"reject-job-registration", "Let no job be registered until this is false again.", func(c *berth.SchedulerConfig) *bool { return &c.RejectJobRegistration }},
+				{"memory-oversubscription", "Let tasks use more memory than they are given. Only false is built yet.", func(c *berth.SchedulerConfig) *bool { return &c.MemoryOversubscriptionEnabled }},
+				{"preempt-system-scheduler", "Let system jobs take the place of less urgent ones. Only false is built yet.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled }},
+				{"preempt-service-scheduler", "Let services do so. Only false is built yet.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled }},
+				{"preempt-batch-scheduler", "Let batch jobs do so. Only false is built yet.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled }},
+				{"preempt-sysbatch-scheduler", "Let sysbatch jobs do so. Only false is built yet.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled }},
+			} {
+				value := f.Bool(b.name, b.usage)
+				s.change = append(s.change, func(c *berth.SchedulerConfig) {
+					if f.given(b.name) {
+						*b.of(c) = *value
+					}
+				})
+			}
+			return s.run
+		},
+	}
+}
+
+type operatorScheduler struct {
+	check, algorithm *string
+	limit            *int
+	change           []func(*berth.SchedulerConfig)
+}
+
+func (s *operatorScheduler) run(ctx context.Context, c *call) error {
+	now, _, err := client.Call(ctx, c.client, op.ReadScheduler, op.Query{})
+	if err != nil {
+		return err
+	}
+	in := op.SetScheduler{SchedulerConfig: *now.SchedulerConfig, CAS: &now.SchedulerConfig.ModifyIndex}
+	if c.flags.given("check-index") {
+		index, err := strconv.ParseUint(*s.check, 10, 64)
+		if err != nil {
+			return c.usagef("the flag -check-index: %q is not an index", *s.check)
+		}
+		in.CAS = &index
+	}
+	if *s.limit < 0 {
+		return c.usagef("the flag -node-limit-for-feasibility-checks: %d is below 0", *s.limit)
+	}
+	if c.flags.given("node-limit-for-feasibility-checks") {
+		in.NodeLimitForFeasibilityChecks = uint(*s.limit)
+	}
+	if *s.algorithm != "" {
+		in.SchedulerAlgorithm = *s.algorithm
+	}
+	for _, f := range s.change {
+		f(&in.SchedulerConfig)
+	}
+	out, _, err := client.Call(ctx, c.client, op.WriteScheduler, in)
+	if err != nil {
+		return err
+	}
+	if !out.Updated {
+		return berth.Errorf(berth.Conflict, "the scheduler configuration was not changed: it is not as it was at index %d any more", *in.CAS)
+	}
+	_, err = fmt.Fprintln(c.Out, "Scheduler configuration updated!")
+	return err
+}

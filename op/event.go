@@ -1,0 +1,55 @@
+package op
+
+import (
+	"berth"
+	"berth/acl"
+)
+
+// EventQuery asks for events. Index, of Query, is the first that is wanted: 0
+// is whatever is kept, and one that has not come yet is from now on.
+type EventQuery struct {
+	Topics []string `query:"topic"` // Job, Job:web, *, *:web; none is all
+	Query
+}
+
+// Events is one object of the event stream: those of one command. An empty
+// one keeps the connection alive, and one with an Error is the last.
+type Events struct {
+	Index  uint64  `json:",omitempty"`
+	Events []Event `json:",omitempty"`
+
+	// Error says why no more events follow: some that should come next are
+	// gone. Oldest is the index from which on all are there.
+	Error  string `json:",omitempty"`
+	Oldest uint64 `json:",omitempty"`
+	// Err is Error once more. Nomad's Go client has a field of that name which
+	// no JSON fits, so its stream ends with an error that is not the end of
+	// file; the name Error it would pass over.
+	Err string `json:",omitempty"`
+}
+
+// Event is one change of one row.
+type Event struct {
+	Topic      string
+	Type       string
+	Key        string
+	Namespace  string
+	FilterKeys []string
+	Index      uint64
+	Payload    EventPayload
+}
+
+// EventPayload is the row as the API shows it, under the name of its topic.
+// Of a row that was deleted it is what the row was.
+type EventPayload struct {
+	Job        *Job              `json:",omitempty"`
+	Evaluation *Eval             `json:",omitempty"`
+	Allocation *Alloc            `json:",omitempty"` // without its job
+	Deployment *berth.Deployment `json:",omitempty"`
+	Node       *Node             `json:",omitempty"`
+	Deleted    bool              `json:",omitempty"`
+}
+
+// StreamEvents streams: what comes out are objects of type Events. The
+// capability is that of most topics; nodes need acl.NodeRead.
+var StreamEvents = define[EventQuery, Events]("event.stream", "GET /v1/event/stream", "", acl.ReadJob, acl.EventSpace)
