@@ -74,7 +74,7 @@ var (
 	brokerWaiting = gauge("nomad.broker.total_waiting", "Evaluations that wait for a time.")
 	blockedTotal  = gauge("nomad.blocked_evals.total_blocked", "Evaluations that wait for room.")
 	planCount     = gauge("nomad.plan.submitted", "Plans handed in during this term.")
-	planRefused   = gauge("nomad.plan.node_rejected", "Placements refused during this term, by node.", "node_id")
+	planRefused   = gauge("nomad.plan.node_rejected", "Placements refused during this term, by node and kind of reason.", "node_id", "reason")
 	uptime        = gauge("uptime", "Seconds since the server started.")
 )
 
@@ -132,8 +132,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	put(blockedTotal, float64(b.Blocked))
 	plans, refused := t.planner.Stats()
 	put(planCount, float64(plans))
-	for node, n := range refused {
-		put(planRefused, float64(n), node.String())
+	for node, kinds := range refused {
+		for kind, n := range kinds {
+			put(planRefused, float64(n), node.String(), kind)
+		}
 	}
 }
 

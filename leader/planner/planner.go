@@ -6,7 +6,10 @@
 package planner
 
 import (
+	"log/slog"
+	"maps"
 	"sync"
+	"time"
 
 	"berth"
 	"berth/state"
@@ -26,13 +29,13 @@ type Planner struct {
 	queue Queue
 
 	mu      sync.Mutex
-	refused map[berth.NodeID]int // placements refused, by node
+	refused refusals
 	plans   uint64
 }
 
 // New returns the planner of a term.
 func New(term uint64, log state.Log, queue Queue) *Planner {
-	return &Planner{term: term, log: log, queue: queue, refused: map[berth.NodeID]int{}}
+	return &Planner{term: term, log: log, queue: queue, refused: refusals{}}
 }
 
 // Tip returns the newest state, plans included that are still on their way. It
@@ -51,7 +54,9 @@ func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pendi
 	if err != nil {
 		return nil, err
 	}
-	p.count(plan)
+	if err := p.tell(p.count(plan)); err != nil {
+		return nil, err
+	}
 	err = pending.Results[0].Err
 	if err != nil || len(plan.Refused) > 0 {
 		// The worker decides again. If it lost the evaluation just now, its next
@@ -61,22 +66,40 @@ func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pendi
 	return pending, err
 }
 
-func (p *Planner) count(plan *state.ApplyPlan) {
+// count counts a plan, and returns what is to be told of nodes.
+func (p *Planner) count(plan *state.ApplyPlan) (tell []state.Command) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plans++
-	for _, r := range plan.Refused {
-		p.refused[r.NodeID]++
+	now := time.Now()
+	for i := range plan.Refused {
+		r := &plan.Refused[i]
+		if e := p.refused.note(r, now); e != nil {
+			slog.Warn("placements on a node are refused again and again", "node", r.NodeID, "reason", r.Reason)
+			tell = append(tell, &state.AddNodeEvents{ID: r.NodeID, Events: []berth.NodeEvent{*e}})
+		}
 	}
+	return tell
 }
 
-// Stats counts plans, and the placements that each node refused.
-func (p *Planner) Stats() (plans uint64, refused map[berth.NodeID]int) {
+// tell brings events of nodes into the log, and waits for nothing. A node that
+// is gone has none.
+func (p *Planner) tell(events []state.Command) error {
+	if len(events) == 0 {
+		return nil
+	}
+	_, err := p.log.Stage(events...)
+	return err
+}
+
+// Stats counts plans, and the placements that each node refused, by what kind
+// of reason.
+func (p *Planner) Stats() (plans uint64, refused map[berth.NodeID]map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	refused = make(map[berth.NodeID]int, len(p.refused))
+	refused = make(map[berth.NodeID]map[string]int, len(p.refused))
 	for n, c := range p.refused {
-		refused[n] = c
+		refused[n] = maps.Clone(c.kinds)
 	}
 	return p.plans, refused
 }

@@ -146,7 +146,11 @@ func TestPartialCommit(t *testing.T) {
 		plans, refused := p.Stats()
 		want := map[int]int{1: 3, 2: 2, 3: 2, 9: 1}
 		for n, count := range want {
-			if got := refused[statetest.ID[berth.Node](n)]; got != count {
+			got := 0
+			for _, c := range refused[statetest.ID[berth.Node](n)] {
+				got += c
+			}
+			if got != count {
 				t.Errorf("node %d refused %d, want %d", n, got, count)
 			}
 		}
@@ -179,6 +183,47 @@ func TestRefusedAsAWhole(t *testing.T) {
 		p.log.Lose()
 		if _, err := p.Submit(d, plan(1)); err == nil || berth.KindOf(err) != "" {
 			t.Errorf("the log is lost: %v", err)
+		}
+	})
+}
+
+// A node of which placements are refused again and again is reported, once in a
+// while, with the reasons.
+func TestRefusedAgainAndAgain(t *testing.T) {
+	inTerm(t, func(p *term) {
+		d := p.next()
+		events := func() (out []berth.NodeEvent) {
+			for _, e := range p.store.Snapshot().Node(statetest.ID[berth.Node](3)).Events {
+				if e.Subsystem == "Scheduler" {
+					out = append(out, e)
+				}
+			}
+			return out
+		}
+		refuse := func(times int) {
+			for range times {
+				if _, err := p.Submit(d, plan(3)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		refuse(99)
+		if got := events(); len(got) != 0 {
+			t.Fatalf("reported already: %v", got)
+		}
+		refuse(1)
+		got := events()
+		if len(got) != 1 || got[0].Message != "100 placements were refused in 0s, the last because cpu: 1000 wanted, 500 free" || got[0].Details["cpu"] != "100" {
+			t.Fatalf("%+v", got)
+		}
+		refuse(50)
+		if len(events()) != 1 {
+			t.Error("reported again at once")
+		}
+		time.Sleep(broker.DefaultLimits.NackTimeout - time.Second) // the worker holds it still
+		refuse(1)
+		if len(events()) != 1 {
+			t.Error("reported again soon")
 		}
 	})
 }
