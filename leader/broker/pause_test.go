@@ -25,7 +25,7 @@ func TestPaused(t *testing.T) {
 		}
 		got := make(chan int)
 		go func() {
-			list, err := b.Next(t.Context(), someTypes, 10)
+			list, err := b.Next(b.t.Context(), someTypes, 10)
 			if err != nil || len(list) != 1 {
 				t.Errorf("%v, %v", list, err)
 			}
