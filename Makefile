@@ -70,7 +70,7 @@ FUZZ = \
 	./jobspec:FuzzHCL ./jobspec:FuzzJSON ./jobspec:FuzzExpression .:FuzzDecodeJob \
 	./state:FuzzDecodeEntry ./state:FuzzLoad ./wire:FuzzFrame ./wire:FuzzStream ./wire:FuzzAnswer \
 	./consensus/logstore:FuzzDecodeRecord ./consensus/logstore:FuzzDecodeBody ./consensus/logstore:FuzzDecodeMeta \
-	./api:FuzzRequests ./client:FuzzAnswer ./client:FuzzAddress ./config:FuzzConfig .:FuzzUnpack \
+	./api:FuzzRequests ./events:FuzzFilter ./client:FuzzAnswer ./client:FuzzAddress ./config:FuzzConfig .:FuzzUnpack \
 	./agent/fingerprint:FuzzDefaultRoute ./agent/task:FuzzReplace ./agent/local:FuzzRecord ./agent/local:FuzzFile \
 	./agent/supervise:FuzzFrame ./agent/supervise:FuzzState ./agent/supervise:FuzzProcStat ./internal/saferoot:FuzzPathsStayInside
 

@@ -205,7 +205,7 @@ func (s *stage) restartAgent() error {
 	if !slices.Equal(addrs, slices.Sorted(maps.Keys(s.answers))) {
 		return fmt.Errorf("instances run at %v, and before at %v", addrs, slices.Sorted(maps.Keys(s.answers)))
 	}
-	_, err = s.show("eval", "list")
+	_, err = s.show("eval", "trace", "web")
 	return errors.Join(err, s.same())
 }
 
@@ -234,6 +234,10 @@ func (s *stage) runTooBig() error {
 	if err == nil && !strings.Contains(out, "memory 100000000 MiB wanted") {
 		err = errors.New("it does not say what is missing")
 	}
+	if err != nil {
+		return err
+	}
+	_, err = s.show("job", "explain", "big")
 	return err
 }
 
