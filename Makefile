@@ -57,7 +57,7 @@ processes:
 
 .PHONY: soak
 soak:
-	BERTH_LONG=1 $(GO) test -race -p 1 -count=1 -timeout 6h ./consensus/... $(PROCESSES)
+	BERTH_LONG=1 $(GO) test -race -p 1 -count=1 -timeout 6h ./consensus/... ./sim/... $(PROCESSES)
 
 .PHONY: bench
 bench:

@@ -112,14 +112,10 @@ func (c *FailEval) Apply(tx *Tx) error {
 }
 
 // leaves says whether an evaluation that is given up leaves something to do: a
-// job that is wanted, or allocations of one that is not any more. A later
-// incarnation of the job has evaluations of its own, which see to both.
+// job that is wanted, or what runs of one that is not any more. Nobody else
+// would look at that until something happens.
 func (tx *Tx) leaves(e *berth.Eval) bool {
-	j := tx.Job(e.Key())
-	switch {
-	case j != nil && j.UID != e.JobUID:
-		return false
-	case j != nil && !j.Stop:
+	if j := tx.Job(e.Key()); j != nil && j.UID == e.JobUID && !j.Stop {
 		return true
 	}
 	for a := range tx.AllocsOf(e.Key()) {

@@ -36,7 +36,11 @@ func TestHistories(t *testing.T) {
 					t.Fatalf("%T was refused (%v) and changed the state", c, r.Err)
 				}
 			}
-			writer = tx.Seal()
+			batch := tx.End()
+			writer = batch.Snapshot
+			if v := invariant.Changed(before, batch.Changes); len(v) > 0 {
+				t.Fatal(v)
+			}
 			if before.Hash() != hash {
 				t.Fatal("a snapshot changed")
 			}

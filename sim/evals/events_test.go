@@ -1,0 +1,330 @@
+package evals
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"berth"
+	"berth/state"
+	"berth/state/statetest"
+)
+
+const (
+	jobNames = 6
+	nodeMost = 6
+)
+
+// event lets one thing happen; false is that it could not.
+func (h *history) event() bool {
+	if h.term.log.Tip().SchedulerConfig().PauseEvalBroker && h.chance.IntN(6) == 0 {
+		return h.pause(false)
+	}
+	switch p := h.chance.IntN(100); {
+	case p < 20:
+		return h.register()
+	case p < 27:
+		return h.stop()
+	case p < 30:
+		return h.lookAgain()
+	case p < 42:
+		return h.registerNode()
+	case p < 50:
+		return h.turnNode()
+	case p < 90:
+		return h.report()
+	case p < 93:
+		return h.replaceWorker()
+	case p < 95:
+		return h.endTerm()
+	case p < 96:
+		return h.stage(&state.RaiseCore{
+			ID: h.id(), Force: h.chance.IntN(2) == 0, Cause: berth.Cause{Kind: berth.CauseUser}, Now: now(),
+		})
+	}
+	if h.chance.IntN(3) == 0 {
+		return h.pause(true)
+	}
+	h.tell("nothing")
+	time.Sleep(time.Duration(h.chance.Int64N(int64(limits.NackTimeout))))
+	return true
+}
+
+func now() int64 { return time.Now().UnixNano() }
+
+func (h *history) id() (id berth.EvalID) {
+	for i := range id {
+		id[i] = byte(h.chance.Uint32())
+	}
+	return id
+}
+
+// stage orders commands and does not wait for them.
+func (h *history) stage(cmds ...state.Command) bool {
+	p, err := h.term.log.Stage(cmds...)
+	if err != nil {
+		h.failf("the log is lost: %v", err)
+		return false
+	}
+	for i, r := range p.Results {
+		h.tell("%T: %v", cmds[i], r.Err)
+	}
+	return true
+}
+
+func (h *history) key() berth.JobKey {
+	return jobKeys[h.chance.IntN(len(jobKeys))]
+}
+
+func (h *history) seedOf(trigger string) state.EvalSeed {
+	return state.EvalSeed{ID: h.id(), TriggeredBy: trigger, Cause: berth.Cause{Kind: berth.CauseUser}}
+}
+
+// register registers a job, changes one, or registers one as it is.
+func (h *history) register() bool {
+	k := h.key()
+	j := h.job(k)
+	if old := h.term.log.Tip().Job(k); old != nil {
+		j.Type = old.Type
+		if h.chance.IntN(4) == 0 {
+			again := *old
+			j = &again
+		}
+	}
+	c := &state.RegisterJob{Job: j, Now: now(), Eval: h.seedOf(berth.TriggerJobRegister)}
+	h.tell("register %s %s, priority %d, %d groups", j.ID, j.Type, j.Priority, len(j.TaskGroups))
+	return h.stage(c)
+}
+
+func (h *history) job(k berth.JobKey) *berth.Job {
+	j := &berth.Job{
+		Region: berth.DefaultRegion, Namespace: k.Namespace, ID: k.ID, Name: string(k.ID), Type: berth.TypeService,
+		Priority: 1 + h.chance.IntN(100), Datacenters: []string{"*"}, NodePool: berth.DefaultNodePool,
+	}
+	if h.chance.IntN(3) == 0 {
+		j.Type = berth.TypeBatch
+	}
+	if h.chance.IntN(8) == 0 {
+		j.Datacenters = []string{"dc2"}
+	}
+	for i := range 1 + h.chance.IntN(2) {
+		j.TaskGroups = append(j.TaskGroups, h.taskGroup(i))
+	}
+	return j
+}
+
+func (h *history) taskGroup(i int) *berth.TaskGroup {
+	restart := berth.RestartPolicy{Attempts: 2, Interval: time.Minute, Mode: berth.RestartFail}
+	g := &berth.TaskGroup{
+		Name: fmt.Sprint("g", i), Count: h.chance.IntN(4), RestartPolicy: &restart, ReschedulePolicy: h.policy(),
+		EphemeralDisk: &berth.EphemeralDisk{SizeMB: 100},
+		Tasks: []*berth.Task{{
+			Name: "task", Driver: "mock_driver", RestartPolicy: &restart, LogConfig: &berth.LogConfig{MaxFiles: 1, MaxFileSizeMB: 1},
+			Config:    map[string]any{"exit_code": int64(h.chance.IntN(3))},
+			Resources: &berth.Resources{CPU: 100 * (1 + h.chance.IntN(12)), MemoryMB: 100 * (1 + h.chance.IntN(12))},
+		}},
+	}
+	switch h.chance.IntN(8) {
+	case 0:
+		g.Constraints = []berth.Constraint{{LTarget: "${meta.rack}", Operand: berth.OpEqual, RTarget: "r1"}}
+	case 1:
+		g.Constraints = []berth.Constraint{{Operand: berth.OpDistinctHosts}}
+	case 2:
+		g.Constraints = []berth.Constraint{{LTarget: "${node.unique.name}", Operand: berth.OpNotEqual, RTarget: "n1"}}
+	}
+	switch h.chance.IntN(6) {
+	case 0:
+		g.Networks = []berth.NetworkResource{{Mode: "host", ReservedPorts: []berth.Port{{Label: "admin", Value: 8000 + h.chance.IntN(3)}}}}
+	case 1:
+		g.Networks = []berth.NetworkResource{{Mode: "host", DynamicPorts: []berth.Port{{Label: "http"}}}}
+	}
+	return g
+}
+
+func (h *history) policy() *berth.ReschedulePolicy {
+	switch h.chance.IntN(4) {
+	case 0:
+		return &berth.ReschedulePolicy{}
+	case 1:
+		return &berth.ReschedulePolicy{Attempts: 1 + h.chance.IntN(2), Interval: 10 * time.Minute, Delay: 5 * time.Second, DelayFunction: berth.DelayConstant}
+	}
+	return &berth.ReschedulePolicy{
+		Unlimited: true, Delay: time.Duration(h.chance.IntN(30)) * time.Second, DelayFunction: berth.DelayExponential, MaxDelay: 2 * time.Minute,
+	}
+}
+
+func (h *history) stop() bool {
+	c := &state.StopJob{Key: h.key(), Purge: h.chance.IntN(2) == 0, Eval: h.seedOf(berth.TriggerJobDeregister), Now: now()}
+	if h.term.log.Tip().Job(c.Key) == nil {
+		return false
+	}
+	h.tell("stop %s, purge %v", c.Key.ID, c.Purge)
+	return h.stage(c)
+}
+
+func (h *history) lookAgain() bool {
+	c := &state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: h.seedOf(berth.TriggerJobRegister), Key: h.key()}}, Now: now()}
+	if h.chance.IntN(2) == 0 {
+		c.Evals[0].Priority = 1 + h.chance.IntN(100)
+	}
+	return h.stage(c)
+}
+
+// registerNode registers a new node, or one again that changed, or did not.
+func (h *history) registerNode() bool {
+	n := 1 + h.chance.IntN(nodeMost)
+	node := statetest.Node(n, int64(1000*(1+n%3)), int64(1000*(1+n%2)), func(x *berth.Node) {
+		if n%3 == 0 {
+			x.NodeResources.MinDynamicPort, x.NodeResources.MaxDynamicPort = 20000, 20001
+		}
+		x.Meta = map[string]string{"rack": fmt.Sprint("r", 1+h.chance.IntN(2))}
+		x.Datacenter = fmt.Sprint("dc", 1+n%2)
+		if h.chance.IntN(3) > 0 {
+			x.Status = berth.NodeInit
+		}
+		if h.chance.IntN(12) == 0 {
+			x.SchedulingEligibility = berth.NodeIneligible
+		}
+		x.Drivers["mock_driver"].Healthy = h.chance.IntN(6) > 0
+	})
+	if old := h.term.log.Tip().Node(node.ID); old != nil {
+		node.SchedulingEligibility = old.SchedulingEligibility
+		if h.chance.IntN(3) == 0 { // as it was
+			same := *old
+			node = &same
+		}
+	}
+	h.tell("node %s %s %s", node.Name, node.Status, node.Meta["rack"])
+	return h.stage(&state.RegisterNode{Node: node, Seed: h.id(), Now: now()})
+}
+
+// turnNode makes a node ready, or down.
+func (h *history) turnNode() bool {
+	n := h.someNode()
+	if n == nil {
+		return false
+	}
+	c := &state.SetNodeStatus{ID: n.ID, Status: berth.NodeReady, Seed: h.id(), Now: now()}
+	if n.Status == berth.NodeReady && h.chance.IntN(3) > 0 {
+		c.Status = berth.NodeDown
+	}
+	h.tell("node %s is %s", n.Name, c.Status)
+	return h.stage(c)
+}
+
+func (h *history) someNode() *berth.Node {
+	nodes := slices.Collect(h.term.log.Tip().Nodes())
+	if len(nodes) == 0 {
+		return nil
+	}
+	return nodes[h.chance.IntN(len(nodes))]
+}
+
+// report lets the agent of a node say how its allocations fare. What it knows
+// can be older than what servers know.
+func (h *history) report() bool {
+	n := h.someNode()
+	if n == nil || n.Status != berth.NodeReady && h.chance.IntN(6) > 0 {
+		return false
+	}
+	c := &state.ReportAllocs{Node: n.ID, Now: now()}
+	for _, a := range h.allocsOn(h.store.Snapshot(), n) {
+		u := state.AllocUpdate{ID: a.ID, Client: a.Client}
+		switch p := h.chance.IntN(100); {
+		case !a.Wanted() && p < 70:
+			u.Client = berth.ClientComplete
+		case !a.Wanted() && p < 80:
+			u.Client = berth.ClientFailed
+		case a.Client == berth.ClientPending && p < 60:
+			u.Client = berth.ClientRunning
+		case p < 15:
+			u.Client = berth.ClientFailed
+		case p < 17:
+			u.Client = berth.ClientLost
+		case p < 40 && (a.Job.Type == berth.TypeBatch || p < 20):
+			u.Client = berth.ClientComplete
+		default:
+			continue
+		}
+		h.tell("%s on %s is %s", a.Name(), n.Name, u.Client)
+		c.Updates = append(c.Updates, u)
+	}
+	if len(c.Updates) == 0 {
+		return false
+	}
+	return h.stage(c)
+}
+
+// allocsOn returns the allocations of a node that have not ended, in the order
+// of their age.
+func (h *history) allocsOn(s *state.Snapshot, n *berth.Node) (out []*berth.Alloc) {
+	for a := range s.AllocsOn(n.ID) {
+		if !a.Ended() {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b *berth.Alloc) int {
+		return int(a.CreateIndex) - int(b.CreateIndex) + (int(a.Ordinal)-int(b.Ordinal))*btoi(a.CreateIndex == b.CreateIndex)
+	})
+	return out
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// obey lets every agent that is heard do what it is told.
+func (h *history) obey() {
+	s := h.store.Snapshot()
+	for n := range s.Nodes() {
+		c := &state.ReportAllocs{Node: n.ID, Now: now()}
+		for _, a := range h.allocsOn(s, n) {
+			switch {
+			case n.Status != berth.NodeReady:
+			case !a.Wanted():
+				c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID, Client: berth.ClientComplete})
+			case a.Client == berth.ClientPending:
+				c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID, Client: berth.ClientRunning})
+			}
+		}
+		if len(c.Updates) > 0 {
+			h.stage(c)
+		}
+	}
+}
+
+// pause lets an operator pause the broker, or go on.
+func (h *history) pause(yes bool) bool {
+	h.tell("pause %v", yes)
+	if yes {
+		h.took(paused)
+	}
+	return h.stage(&state.SetSchedulerConfig{Config: berth.SchedulerConfig{PauseEvalBroker: yes}})
+}
+
+// replaceWorker lets a worker die, with what it holds, and starts another.
+func (h *history) replaceWorker() bool {
+	i := h.chance.IntN(len(h.term.kill))
+	h.tell("worker %d dies", i)
+	h.term.kill[i]()
+	h.term.kill = slices.Delete(h.term.kill, i, i+1)
+	h.hire()
+	h.took(workersDied)
+	return true
+}
+
+// endTerm ends the term and begins another after a while.
+func (h *history) endTerm() bool {
+	keep := h.chance.IntN(3)
+	h.tell("the term ends; %d entries are kept", keep)
+	h.end(keep)
+	h.took(termsEnded)
+	if h.chance.IntN(2) == 0 {
+		time.Sleep(time.Duration(h.chance.Int64N(int64(30 * time.Second))))
+	}
+	h.begin()
+	return true
+}

@@ -1,0 +1,288 @@
+package evals
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+
+	"berth"
+	"berth/invariant"
+	"berth/leader"
+	"berth/leader/broker"
+	"berth/leader/collector"
+	"berth/leader/planner"
+	"berth/schedule"
+	"berth/state"
+	"berth/worker"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// limits are those of the brokers: shorter than a server's, so that a history
+// sees them run out.
+var limits = broker.Limits{
+	NackTimeout: 20 * time.Second, FirstNackDelay: time.Second, NackDelay: 5 * time.Second,
+	Deliveries: 3, FollowUpAfter: 30 * time.Second,
+}
+
+// collect says when what is deleted.
+var collect = collector.Options{Interval: 30 * time.Second, Ages: schedule.Ages{
+	Evals: time.Minute, BatchEvals: 2 * time.Minute, Jobs: 2 * time.Minute, Nodes: 5 * time.Minute, Deployments: time.Minute,
+}}
+
+// eventCount is how many events a history has before the quiet.
+const eventCount = 200
+
+// history is one history of a cluster.
+type history struct {
+	seed   uint64
+	chance *rand.Rand // of the goroutine that makes things happen
+	defect *defect    // planted, if any
+	store  *state.Store
+	term   *term
+	disk   disk
+	quiet  atomic.Bool // nothing goes wrong any more
+	cover  coverage
+	began  time.Time
+
+	mu    sync.Mutex
+	fates map[berth.EvalID]fate
+	dice  *rand.Rand // of fates
+	found []string   // what does not hold
+	story []string   // what happened
+}
+
+// fate is what a history has in store for an evaluation.
+type fate int
+
+const (
+	lucky   fate = iota
+	cursed       // no worker brings it to an end
+	unlucky      // its plans are refused
+)
+
+// term is a leader.
+type term struct {
+	number uint64
+	log    *termLog
+	ledger *ledger
+	cancel context.CancelFunc
+	ctx    context.Context
+	group  *errgroup.Group
+	wrote  chan struct{} // closed when the log has stopped
+	plans  *planner.Planner
+	kill   []context.CancelFunc // a worker each
+}
+
+// run lets a history happen, in a bubble of virtual time, and returns what did
+// not hold.
+func run(seed uint64, d *defect) *history {
+	h := &history{
+		seed: seed, chance: rand.New(rand.NewPCG(seed, 0)), dice: rand.New(rand.NewPCG(seed, 1)), defect: d,
+		store: state.New(), fates: map[berth.EvalID]fate{}, began: time.Now(),
+	}
+	h.disk = []disk{{}, {slow: 0.1}, {slow: 0.3, stuck: 0.01}}[h.chance.IntN(3)]
+	h.begin()
+	for events := 0; events < eventCount && !h.failed(); {
+		if h.event() {
+			events++
+		}
+		h.pass()
+	}
+	h.silence()
+	h.end(2)
+	return h
+}
+
+func (h *history) failf(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.found) < 10 {
+		h.found = append(h.found, fmt.Sprintf("%8.3fs  ", time.Since(h.began).Seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+func (h *history) failed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.found) > 0
+}
+
+// tell notes what happens, for who reads a history that failed.
+func (h *history) tell(format string, args ...any) {
+	h.story = append(h.story, fmt.Sprintf("%8.3fs  ", time.Since(h.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+func (h *history) took(r row) { h.cover[r].Add(1) }
+
+// fate returns what is in store for an evaluation.
+func (h *history) fate(e *berth.Eval) fate {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f, ok := h.fates[e.ID]
+	if !ok {
+		switch p := h.dice.Float64(); {
+		case p < 0.03:
+			f = cursed
+		case p < 0.07:
+			f = unlucky
+		}
+		h.fates[e.ID] = f
+	}
+	return f
+}
+
+// begin begins a term.
+func (h *history) begin() {
+	t := &term{number: h.store.Snapshot().Term + 1, wrote: make(chan struct{})}
+	h.term = t
+	t.log = newLog(h.store, h.disk, h.chance.Uint64())
+	t.log.commit = h.committed
+	t.log.deleted = func(before, after *state.Snapshot) {
+		for _, v := range invariant.Step(before, after) {
+			h.failf("%s", v)
+		}
+	}
+	if h.defect != nil && h.defect.log != nil {
+		t.log.meddle = h.defect.log
+	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	b := broker.New(t.number, h.store, t.log, limits)
+	t.ledger = &ledger{
+		h: h, broker: b, queue: b, log: t.log, last: map[berth.EvalID]berth.Token{}, holds: map[berth.JobKey]berth.Delivery{},
+		acked: map[berth.EvalID]bool{}, told: map[berth.EvalID]bool{}, plans: map[berth.JobKey]uint64{},
+	}
+	if h.defect != nil && h.defect.queue != nil {
+		t.ledger.queue = h.defect.queue(b)
+	}
+	b.Told = t.ledger.ended
+	t.plans = planner.New(t.number, t.log, t.ledger)
+	go func() {
+		defer close(t.wrote)
+		t.log.run(t.ctx)
+	}()
+	if _, err := t.log.Propose(t.ctx, &state.BeginTerm{Term: t.number}); err != nil {
+		h.failf("the term does not begin: %v", err)
+	}
+	t.group = &errgroup.Group{}
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], h.chance.Uint64())
+	t.group.Go(func() error { return b.Run(t.ctx) })
+	t.group.Go(func() error { return leader.Run(t.ctx, collector.NewTimer(collect, seed), t.number, h.store, t.log) })
+	t.group.Go(func() error { return collector.NewWorker(t.number, t.log, t.ledger, t.plans, collect).Run(t.ctx) })
+	for range 1 + h.chance.IntN(3) {
+		h.hire()
+	}
+}
+
+// hire starts a worker.
+func (h *history) hire() {
+	t := h.term
+	ctx, kill := context.WithCancel(t.ctx)
+	t.kill = append(t.kill, kill)
+	d := &desk{ledger: t.ledger, planner: t.plans, gone: ctx, chance: rand.New(rand.NewPCG(h.chance.Uint64(), 3))}
+	t.group.Go(func() error {
+		err := worker.New(d, d, worker.Types).Run(ctx)
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, broker.ErrClosed) && t.ctx.Err() == nil {
+			h.failf("a worker ended: %v", err)
+		}
+		return nil
+	})
+}
+
+// end ends the term. Of what is on its way, so many entries are safe.
+func (h *history) end(keep int) {
+	t := h.term
+	t.cancel()
+	<-t.wrote
+	_ = t.group.Wait()
+	for range t.log.end(keep) {
+		h.took(keptAfterTerm)
+	}
+}
+
+// committed looks at an entry before others see it.
+func (h *history) committed(b *state.Batch) {
+	h.count(b.Changes)
+	h.feasible(b)
+	for _, v := range invariant.Changed(b.Base, b.Changes) {
+		h.failf("%s", v)
+	}
+	for _, v := range invariant.Between(b.Base, b.Snapshot) {
+		h.failf("%s", v)
+	}
+	for _, v := range invariant.Check(b.Snapshot) {
+		h.failf("%s", v)
+	}
+}
+
+// feasible checks the rest of I-10: that constraints hold where something was
+// put, unless the node changed with the same entry.
+func (h *history) feasible(b *state.Batch) {
+	for i := range b.Changes {
+		a, ok := b.Changes[i].New.(*berth.Alloc)
+		if !ok || b.Changes[i].Old != nil {
+			continue
+		}
+		n := b.Node(a.NodeID)
+		if n == nil || n.ModifyIndex > a.CreateIndex {
+			continue
+		}
+		for _, c := range a.Group.Constraints {
+			if c.Operand == berth.OpEqual && n.Meta["rack"] != c.RTarget || c.Operand == berth.OpNotEqual && n.Name == c.RTarget {
+				h.failf("I-10: %s was put on node %s against %s", a.Name(), n.Name, c.String())
+			}
+		}
+	}
+}
+
+// pass lets some time go by, often none, and sometimes compares the broker
+// with the state.
+func (h *history) pass() {
+	switch p := h.chance.Float64(); {
+	case p < 0.4:
+		return // the next event comes at the same moment
+	case p < 0.75:
+		time.Sleep(time.Duration(h.chance.Int64N(int64(100 * time.Millisecond))))
+	case p < 0.97:
+		time.Sleep(time.Duration(h.chance.Int64N(int64(8 * time.Second))))
+	default:
+		time.Sleep(time.Duration(h.chance.Int64N(int64(2 * time.Minute))))
+	}
+	synctest.Wait()
+	h.audit()
+}
+
+// silence lets nothing happen any more but time, and looks at what is left.
+func (h *history) silence() {
+	if h.failed() {
+		return
+	}
+	h.tell("quiet")
+	h.quiet.Store(true)
+	h.pause(false)
+	if h.chance.IntN(2) == 0 { // agents at least do as they are told
+		for range 20 {
+			time.Sleep(5 * time.Second)
+			h.obey()
+		}
+	}
+	time.Sleep(20 * time.Minute)
+	synctest.Wait()
+	for tries := 0; !h.term.log.idle(); tries++ { // a collection may be on its way
+		if tries == 100 {
+			h.failf("after 20 minutes of quiet there are still commands on their way")
+			return
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+	}
+	h.audit()
+	h.settled()
+}
