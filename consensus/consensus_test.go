@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"berth"
@@ -151,18 +152,30 @@ func BenchmarkPropose(b *testing.B) {
 				b.Fatal(err)
 			}
 			ctx, stop := context.WithCancel(b.Context())
-			s.Run(ctx, func(_ context.Context, term consensus.Term) error {
-				b.SetParallelism(callers / 2)
+			err = s.Run(ctx, func(_ context.Context, term consensus.Term) error {
+				defer stop()
 				b.ResetTimer()
-				b.RunParallel(func(pb *testing.PB) {
-					for n := 0; pb.Next(); n++ {
-						term.Log.Propose(b.Context(), statetest.AddNode(n%1000, 4000, 4000))
-					}
-				})
+				var wg sync.WaitGroup
+				var failed atomic.Pointer[error]
+				for caller := range callers {
+					wg.Go(func() {
+						for n := caller; n < b.N; n += callers {
+							if _, err := term.Log.Propose(b.Context(), statetest.AddNode(n%1000, 4000, 4000)); err != nil {
+								failed.Store(&err)
+							}
+						}
+					})
+				}
+				wg.Wait()
 				b.StopTimer()
-				stop()
+				if err := failed.Load(); err != nil {
+					return *err
+				}
 				return nil
 			})
+			if !errors.Is(err, context.Canceled) {
+				b.Fatal(err)
+			}
 		})
 	}
 }
