@@ -62,7 +62,7 @@ soak:
 .PHONY: bench
 bench:
 	$(GO) run ./bench -runs $(RUNS) $(BENCH)
-	$(GO) test -run '^$$' -bench . -benchmem ./state ./schedule/place ./worker ./consensus ./wire ./internal/cow
+	$(GO) test -run '^$$' -bench . -benchmem ./state ./schedule ./schedule/place ./worker ./consensus ./wire ./events ./internal/cow
 
 # What meets bytes from outside: job files in HCL and JSON, bodies, log entries,
 # snapshots, frames; then everything else that parses.
