@@ -49,6 +49,18 @@ type AllocMore struct {
 	DeploymentStatus   *AllocDeploymentStatus
 	Network            *AllocNetworkStatus
 	NoShutdownDelay    bool
+
+	Cores     []uint16      // see Grant
+	Devices   []DeviceGrant // see Grant
+	Evicted   []AllocID     // less urgent allocations that made room for this one
+	EvictedBy AllocID       // the allocation that this one made room for
+
+	// Migrate, Reschedule and ForceReschedule are what an operator wants of the
+	// allocation beside its desired status: to be placed anew elsewhere because
+	// its node is drained, because it failed, or whatever its policy says.
+	Migrate, Reschedule, ForceReschedule bool
+
+	UnknownSince int64 // ns since 1970: when its node was last heard, while the client status is unknown
 }
 
 var noMore AllocMore
@@ -66,6 +78,12 @@ func (a *Alloc) With() (*Alloc, *AllocMore) {
 	b, m := *a, *a.Rest()
 	b.More = &m
 	return &b, &m
+}
+
+// Grant returns what the allocation was given by name.
+func (a *Alloc) Grant() Grant {
+	m := a.Rest()
+	return Grant{a.Ports, m.Cores, m.Devices}
 }
 
 // UID returns the identity of the allocation.

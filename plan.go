@@ -18,13 +18,30 @@ func (p *Plan) Empty() bool {
 
 // Placement puts one new allocation of the plan's job on a node.
 type Placement struct {
-	Group    int // in Job.TaskGroups
-	Index    uint32
-	NodeID   NodeID
-	Ports    []uint16 // dynamic ports, in the order of the group's labels
+	Group  int // in Job.TaskGroups
+	Index  uint32
+	NodeID NodeID
+	Grant
 	Score    float32
-	Previous AllocID // the allocation it replaces, if any
-	Resched  bool    // it counts as a reschedule of Previous
+	Previous AllocID   // the allocation it replaces, if any
+	Resched  bool      // it counts as a reschedule of Previous
+	Evict    []AllocID // less urgent allocations of the node that make room for it
+}
+
+// Grant is what an allocation was given of the things on its node that are
+// counted by name. Its share of processor time, memory and disk follows from
+// its group.
+type Grant struct {
+	Ports   []uint16      // dynamic ports, in the order of the group's labels
+	Cores   []uint16      // whole cores, in the order of the group's tasks
+	Devices []DeviceGrant // in the order of the group's tasks and of what each requests
+}
+
+// DeviceGrant is the devices that one request of one task was given.
+type DeviceGrant struct {
+	Task               string
+	Vendor, Type, Name string // of the group of equal devices on the node
+	IDs                []string
 }
 
 // AllocStop stops an allocation, or notes what became of it.

@@ -70,7 +70,7 @@ func (tx *Tx) newAlloc(a *berth.Alloc, node uint32, w *Want) {
 	tx.allocs.link(tx, a)
 	u := tx.nodes.usage.Edit(tx.edit, node)
 	u.Changed = tx.Index
-	u.Claim(tx.edit, w, a.Ports)
+	u.Claim(tx.edit, w, a.Grant())
 	tx.countAlloc(nil, a)
 	tx.note(Allocs, nil, a)
 }
@@ -116,11 +116,11 @@ func (tx *Tx) account(old, a *berth.Alloc, u *Usage) {
 	held, holds := old.Occupies(), a.Occupies()
 	if held && (!holds || old.Group != a.Group) {
 		w := WantOf(old.Group)
-		u.Release(tx.edit, &w, old.Ports)
+		u.Release(tx.edit, &w, old.Grant())
 	}
 	if holds && (!held || old.Group != a.Group) {
 		w := WantOf(a.Group)
-		u.Claim(tx.edit, &w, a.Ports)
+		u.Claim(tx.edit, &w, a.Grant())
 	}
 }
 

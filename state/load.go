@@ -292,7 +292,7 @@ func (l *loader) alloc(r *reader) error {
 	l.tx.allocs.link(l.tx, a)
 	if n := l.tx.Node(a.NodeID); n != nil && a.Occupies() {
 		w := WantOf(a.Group)
-		l.tx.nodes.usage.Edit(l.tx.edit, n.Number).Claim(l.tx.edit, &w, a.Ports)
+		l.tx.nodes.usage.Edit(l.tx.edit, n.Number).Claim(l.tx.edit, &w, a.Grant())
 	}
 	return nil
 }

@@ -209,7 +209,7 @@ func (tx *Tx) recount(u *Usage, n *berth.Node) {
 	for a := range tx.AllocsOn(n.ID) {
 		if a.Occupies() {
 			w := WantOf(a.Group)
-			u.Claim(tx.edit, &w, a.Ports)
+			u.Claim(tx.edit, &w, a.Grant())
 		}
 	}
 }

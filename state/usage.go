@@ -129,13 +129,13 @@ func (w *Want) Short(u *Usage) (out []berth.Shortage) {
 }
 
 // Place claims what w asks for out of a copy of a node's line on which it
-// fits, and returns the dynamic ports it picked: they are looked for from the
-// place in the range that at points to, so that a port just given back is not
+// fits, and returns what it picked of the things that are counted by name.
+// Dynamic ports are looked for from the place in the range that at points to, so that a port just given back is not
 // given out at once.
-func (u *Usage) Place(edit uint64, w *Want, at uint32) []uint16 {
-	u.Claim(edit, w, nil)
+func (u *Usage) Place(edit uint64, w *Want, at uint32) berth.Grant {
+	u.Claim(edit, w, berth.Grant{})
 	if w.Dynamic == 0 {
-		return nil
+		return berth.Grant{}
 	}
 	span := uint32(u.MaxDynamic) - uint32(u.MinDynamic) + 1
 	start := u.MinDynamic + uint16(at%span)
@@ -157,7 +157,7 @@ func (u *Usage) Place(edit uint64, w *Want, at uint32) []uint16 {
 	for _, p := range picked {
 		u.Ports.add(edit, p)
 	}
-	return picked
+	return berth.Grant{Ports: picked}
 }
 
 // Usage returns the line of a node, by its number.
@@ -174,23 +174,23 @@ func (s *Snapshot) UsageColumns() iter.Seq2[uint32, []Usage] {
 	return s.nodes.usage.Runs(s.nodes.numbers)
 }
 
-// Claim takes what w asks for, and the dynamic ports picked for it, out of a
-// copy of a node's line. edit, from NewEdit, must not have been used before the
+// Claim takes what w asks for, and what was picked for it, out of a copy of a
+// node's line. edit, from NewEdit, must not have been used before the
 // copy was made.
-func (u *Usage) Claim(edit uint64, w *Want, dynamic []uint16) { u.move(edit, w, dynamic, 1) }
+func (u *Usage) Claim(edit uint64, w *Want, g berth.Grant) { u.move(edit, w, g, 1) }
 
 // Release gives back what Claim or a stored allocation took.
-func (u *Usage) Release(edit uint64, w *Want, dynamic []uint16) { u.move(edit, w, dynamic, -1) }
+func (u *Usage) Release(edit uint64, w *Want, g berth.Grant) { u.move(edit, w, g, -1) }
 
 // NewEdit returns a number for Claim and Release.
 func NewEdit() uint64 { return edits.Add(1) }
 
-func (u *Usage) move(edit uint64, w *Want, dynamic []uint16, sign int64) {
+func (u *Usage) move(edit uint64, w *Want, g berth.Grant, sign int64) {
 	u.Used.CPU += sign * w.CPU
 	u.Used.MemoryMB += sign * w.MemoryMB
 	u.Used.DiskMB += sign * w.DiskMB
 	u.Allocs += uint32(sign)
-	for _, ports := range [2][]uint16{w.Static, dynamic} {
+	for _, ports := range [2][]uint16{w.Static, g.Ports} {
 		for _, p := range ports {
 			if sign > 0 {
 				u.Ports.add(edit, p)

@@ -324,13 +324,13 @@ func (r *round) put(in Instance, number uint32, p parts) berth.Placement {
 		r.taken[number] = u
 	}
 	n := r.snap.NodeByNumber(number)
-	ports := u.Place(r.edit, &r.want, uint32(r.tie(number)>>33))
+	grant := u.Place(r.edit, &r.want, uint32(r.tie(number)>>33))
 	r.siblings[number]++
-	r.peers = append(r.peers, peer{r.group, in.Index, n, true, ports})
+	r.peers = append(r.peers, peer{r.group, in.Index, n, true, grant.Ports})
 	r.filter.taken(n)
 	r.push(number)
 	return berth.Placement{
-		Group: r.number, Index: in.Index, NodeID: n.ID, Ports: ports, Score: float32(p.mean()),
+		Group: r.number, Index: in.Index, NodeID: n.ID, Grant: grant, Score: float32(p.mean()),
 		Previous: in.Previous, Resched: in.Failed,
 	}
 }

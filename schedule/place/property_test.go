@@ -63,10 +63,10 @@ func (p *plain) group(number int, instances []Instance) (placed []berth.Placemen
 		if best == nil {
 			continue
 		}
-		ports := p.usage[best.Number].Place(p.edit, &want, uint32(bestTie>>33))
+		grant := p.usage[best.Number].Place(p.edit, &want, uint32(bestTie>>33))
 		p.there = append(p.there, spot{g.Name, best})
 		placed = append(placed, berth.Placement{
-			Group: number, Index: in.Index, NodeID: best.ID, Ports: ports, Score: float32(bestScore), Previous: in.Previous, Resched: in.Failed,
+			Group: number, Index: in.Index, NodeID: best.ID, Grant: grant, Score: float32(bestScore), Previous: in.Previous, Resched: in.Failed,
 		})
 	}
 	return placed

@@ -123,7 +123,7 @@ func (w *world) run(j *berth.Job, group int, index uint32, node string, ports []
 		eval = e
 	}
 	p := &state.ApplyPlan{Eval: eval.ID, JobVersion: j.Version, Now: 1, Place: []berth.Placement{{
-		Group: group, Index: index, NodeID: statetest.ID[berth.Node](statetest.NodeNumber(w.t, node)), Ports: ports,
+		Group: group, Index: index, NodeID: statetest.ID[berth.Node](statetest.NodeNumber(w.t, node)), Grant: berth.Grant{Ports: ports},
 	}}}
 	w.log.Must(w.t, p)
 	if len(p.Refused) > 0 {

@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -164,7 +165,7 @@ func (w *world) alloc(l *story.Line) {
 	if n := l.Text("next", ""); n != "" {
 		more.Next = id[berth.Alloc](w.t, "a", n)
 	}
-	if more != (berth.AllocMore{}) {
+	if !reflect.DeepEqual(more, berth.AllocMore{}) {
 		a.More = &more
 	}
 	w.allocs[a.ID] = a
