@@ -52,6 +52,7 @@ type AllocMore struct {
 
 	Cores     []uint16      // see Grant
 	Devices   []DeviceGrant // see Grant
+	MemoryMax bool          // its tasks may use their memory_max: oversubscription was on when it was placed
 	Evicted   []AllocID     // less urgent allocations that made room for this one
 	EvictedBy AllocID       // the allocation that this one made room for
 
@@ -135,17 +136,18 @@ func (a *Alloc) Ran() (ran time.Duration, ended time.Time) {
 	return ended.Sub(started), ended
 }
 
-// PortMappings returns the ports of the allocation, static ones included.
-func (a *Alloc) PortMappings(hostIP string) []PortMapping {
+// PortMappings returns the ports of the allocation, static ones included, with
+// the addresses that they are on if its node, which may be nil, is known.
+func (a *Alloc) PortMappings(n *Node) []PortMapping {
 	var out []PortMapping
 	next := 0
 	for i := range a.Group.Networks {
 		nw := &a.Group.Networks[i]
 		for _, p := range nw.ReservedPorts {
-			out = append(out, PortMapping{Label: p.Label, Value: p.Value, To: p.To, HostIP: hostIP})
+			out = append(out, PortMapping{Label: p.Label, Value: p.Value, To: p.To, HostIP: n.AddressOn(p.Network())})
 		}
 		for _, p := range nw.DynamicPorts {
-			m := PortMapping{Label: p.Label, To: p.To, HostIP: hostIP}
+			m := PortMapping{Label: p.Label, To: p.To, HostIP: n.AddressOn(p.Network())}
 			if next < len(a.Ports) {
 				m.Value = int(a.Ports[next])
 				next++

@@ -29,6 +29,9 @@ const (
 	maxCPU         = 10_000_000 // MHz
 	maxMemoryMB    = 1 << 30    // a pebibyte
 	maxDiskMB      = 1 << 40    //
+	maxCores       = 10_000     // of a task
+	maxDevices     = 10_000     // of a request
+	maxRequests    = 100        // for devices, of a task
 	minMemoryMB    = 10         //
 	minDiskMB      = 10         //
 	maxDuration    = 100 * 365 * 24 * time.Hour
@@ -68,7 +71,10 @@ func (j *Job) Warnings() (out []string) {
 	return out
 }
 
-type checker struct{ problems Problems }
+type checker struct {
+	problems Problems
+	ofDevice bool // conditions are those of a device
+}
 
 func (c *checker) addf(at, format string, args ...any) { c.problems.Addf(at, format, args...) }
 
@@ -109,8 +115,12 @@ func (c *checker) job(j *Job) {
 	}
 	c.texts(at+".meta", j.Meta)
 	c.conditions(at, j.Constraints, j.Affinities)
+	c.spreads(at, j.Spreads)
 	if j.Reschedule != nil {
 		c.reschedule(at+".reschedule", j.Reschedule)
+	}
+	if j.PerNode() {
+		c.perNode(at, j)
 	}
 	c.unbuiltJob(at, j)
 
@@ -124,6 +134,51 @@ func (c *checker) job(j *Job) {
 	c.twins(at+".group", len(j.TaskGroups), func(i int) string { return j.TaskGroups[i].Name })
 	for _, g := range j.TaskGroups {
 		c.group(fmt.Sprintf("%s.group[%s]", at, clip(g.Name, 64)), j, g)
+	}
+}
+
+// perNode checks what a job that runs on every node may not say: it chooses no
+// nodes, and its instances go nowhere else.
+func (c *checker) perNode(at string, j *Job) {
+	const why = "is not for jobs of type %s, which run on every node that meets their conditions"
+	no := func(present bool, at string) {
+		if present {
+			c.addf(at, why, j.Type)
+		}
+	}
+	no(len(j.Affinities) > 0, at+".affinity")
+	no(len(j.Spreads) > 0, at+".spread")
+	no(j.Reschedule.Enabled(), at+".reschedule")
+	no(j.Migrate != nil, at+".migrate")
+	c.perNodeUpdate(at+".update", j, j.Update)
+	for _, g := range j.TaskGroups {
+		gat := fmt.Sprintf("%s.group[%s]", at, clip(g.Name, 64))
+		if g.Count > 1 && j.Type == TypeSystem {
+			c.addf(gat+".count", "%d is too many for a job of type system, which runs one on every node; allowed are 0 and 1", g.Count)
+		}
+		no(len(g.Affinities) > 0, gat+".affinity")
+		no(len(g.Spreads) > 0, gat+".spread")
+		no(g.ReschedulePolicy != j.Reschedule && g.ReschedulePolicy.Enabled(), gat+".reschedule")
+		no(g.Migrate != nil && g.Migrate != j.Migrate, gat+".migrate")
+		if g.Update != j.Update {
+			c.perNodeUpdate(gat+".update", j, g.Update)
+		}
+		for _, t := range g.Tasks {
+			no(len(t.Affinities) > 0, fmt.Sprintf("%s.task[%s].affinity", gat, clip(t.Name, 64)))
+		}
+	}
+}
+
+func (c *checker) perNodeUpdate(at string, j *Job, u *UpdateStrategy) {
+	switch {
+	case u == nil:
+	case j.Type == TypeSysbatch:
+		c.addf(at, "is not for jobs of type sysbatch: each node runs them once")
+	default:
+		c.between(at+".max_parallel", int64(u.MaxParallel), 0, MaxCount)
+		if u.MaxParallel > 0 {
+			c.period(at+".stagger", u.Stagger, time.Millisecond)
+		}
 	}
 }
 
@@ -205,6 +260,7 @@ func (c *checker) group(at string, j *Job, g *TaskGroup) {
 	c.between(at+".count", int64(g.Count), 0, MaxCount)
 	c.texts(at+".meta", g.Meta)
 	c.conditions(at, g.Constraints, g.Affinities)
+	c.spreads(at, g.Spreads)
 	c.restart(at+".restart", g.RestartPolicy)
 	if g.ReschedulePolicy != nil && g.ReschedulePolicy != j.Reschedule {
 		c.reschedule(at+".reschedule", g.ReschedulePolicy)
@@ -213,7 +269,10 @@ func (c *checker) group(at string, j *Job, g *TaskGroup) {
 		c.between(at+".ephemeral_disk.size", int64(g.EphemeralDisk.SizeMB), minDiskMB, maxDiskMB)
 	}
 	c.period(at+".shutdown_delay", g.ShutdownDelay, 0)
+	c.maxRun(at+".max_run_duration", j, g.MaxRunDuration)
+	c.away(at, j, g)
 	c.networks(at, g.Networks)
+	c.volumes(at, j, g)
 	c.unbuiltGroup(at, j, g)
 
 	switch n := len(g.Tasks); {
@@ -274,12 +333,61 @@ var signals = []string{
 }
 
 func (c *checker) resources(at string, r *Resources) {
-	if r.Cores == 0 {
+	switch {
+	case r.Cores == 0:
 		c.between(at+".cpu", int64(r.CPU), 1, maxCPU)
+	case r.CPU != 0:
+		c.addf(at+".cpu", "%d is there beside %d cores; a task asks for cpu or for cores", r.CPU, r.Cores)
+	default:
+		c.between(at+".cores", int64(r.Cores), 1, maxCores)
 	}
 	c.between(at+".memory", int64(r.MemoryMB), minMemoryMB, maxMemoryMB)
 	if r.MemoryMaxMB != 0 {
 		c.between(at+".memory_max", int64(r.MemoryMaxMB), int64(r.MemoryMB), maxMemoryMB)
+	}
+	c.devices(at, r.Devices)
+	if r.NUMA != nil {
+		c.numa(at+".numa", r)
+	}
+}
+
+// devices checks what a task asks of its node's devices.
+func (c *checker) devices(at string, devices []RequestedDevice) {
+	if len(devices) > maxRequests {
+		c.addf(at+".device", "%d requests are too many; allowed are %d", len(devices), maxRequests)
+		return
+	}
+	seen := map[string]bool{}
+	for i := range devices {
+		d := &devices[i]
+		dat := fmt.Sprintf("%s.device[%s]", at, clip(d.Name, 64))
+		parts := strings.Split(d.Name, "/")
+		if len(parts) > 3 || slices.Contains(parts, "") || len(d.Name) > MaxJobIDLen {
+			c.addf(dat, "the name must be a type, a vendor/type or a vendor/type/name")
+		}
+		if seen[d.Name] {
+			c.addf(dat, "is there twice; count says how many")
+		}
+		seen[d.Name] = true
+		if d.Count < 1 || d.Count > maxDevices {
+			c.addf(dat+".count", "%d is out of range; allowed are 1 to %d", d.Count, maxDevices)
+		}
+		c.ofDevice = true
+		c.conditions(dat, d.Constraints, d.Affinities)
+		c.ofDevice = false
+	}
+}
+
+// numa checks what a task wants of NUMA nodes.
+func (c *checker) numa(at string, r *Resources) {
+	c.oneOf(at+".affinity", r.NUMA.Affinity, NUMANone, NUMAPrefer, NUMARequire)
+	if r.Cores == 0 {
+		c.addf(at, "is about whole cores; ask for cores instead of cpu")
+	}
+	for _, name := range r.NUMA.Devices {
+		if !slices.ContainsFunc(r.Devices, func(d RequestedDevice) bool { return d.Name == name }) {
+			c.addf(at+".devices", "%q is not the name of a device that the task asks for", clip(name, 64))
+		}
 	}
 }
 
@@ -314,15 +422,80 @@ func (c *checker) reschedule(at string, p *ReschedulePolicy) {
 	}
 }
 
+// maxRun checks how long an allocation may run; 0 is for ever. What ends by it
+// has completed, which of jobs that go on for ever would be no end.
+func (c *checker) maxRun(at string, j *Job, d time.Duration) {
+	if d == 0 {
+		return
+	}
+	c.period(at, d, time.Nanosecond)
+	if j.Type != TypeBatch && j.Type != TypeSysbatch {
+		c.addf(at, "is not allowed in a job of type %s; allowed are batch and sysbatch", clip(j.Type, 64))
+	}
+}
+
+// away checks what is said of agents that are not heard. The fields from before
+// the disconnect block say the same, so a group has either.
+func (c *checker) away(at string, j *Job, g *TaskGroup) {
+	var old string // of the fields from before, one that is set
+	for _, f := range []struct {
+		set  bool
+		name string
+	}{
+		{g.PreventRescheduleOnLost, "prevent_reschedule_on_lost"},
+		{g.StopAfterClientDisconnect != 0, "stop_after_client_disconnect"},
+		{g.MaxClientDisconnect != 0, "max_client_disconnect"},
+	} {
+		if f.set {
+			old = f.name
+		}
+	}
+	c.period(at+".max_client_disconnect", g.MaxClientDisconnect, 0)
+	c.period(at+".stop_after_client_disconnect", g.StopAfterClientDisconnect, 0)
+	lost, stop, lostName := g.MaxClientDisconnect, at+".stop_after_client_disconnect", "max_client_disconnect"
+	if d := g.Disconnect; d != nil {
+		dat := at + ".disconnect"
+		if old != "" {
+			c.addf(dat, "is there beside %s, which says the same; allowed is one of them", old)
+		}
+		lost, stop, lostName = d.LostAfter, dat+".stop_on_client_after", "lost_after"
+		c.period(dat+".lost_after", d.LostAfter, 0)
+		if d.StopOnClientAfter != nil {
+			c.period(stop, *d.StopOnClientAfter, time.Nanosecond)
+		}
+		c.oneOf(dat+".reconcile", d.Reconcile, KeepBestScore, KeepOriginal, KeepReplacement, KeepLongestRunning)
+	}
+	if g.StopAway() == 0 {
+		return
+	}
+	if lost != 0 {
+		c.addf(stop, "is there beside %s; allowed is one of them", lostName)
+	}
+	if j.Type != TypeService && j.Type != TypeBatch {
+		c.addf(stop, "is not allowed in a job of type %s; allowed are service and batch", clip(j.Type, 64))
+	}
+}
+
 var portLabel = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 func (c *checker) networks(at string, networks []NetworkResource) {
 	if len(networks) > 1 {
 		c.addf(at+".network", "is there %d times; allowed is once", len(networks))
 	}
-	seen, taken := map[string]bool{}, map[int]string{}
+	type space struct { // ports of one host network
+		network string
+		port    int
+	}
+	seen, taken := map[string]bool{}, map[space]string{}
 	for i := range networks {
 		n := &networks[i]
+		if name, isCNI := strings.CutPrefix(n.Mode, NetworkCNI); isCNI {
+			if !portLabel.MatchString(strings.ReplaceAll(name, ".", "-")) {
+				c.addf(at+".network.mode", "%q names no CNI network", clip(n.Mode, 64))
+			}
+		} else {
+			c.oneOf(at+".network.mode", n.Mode, NetworkHost, NetworkBridge, NetworkNone, NetworkCNI+"…")
+		}
 		ports := slices.Concat(n.ReservedPorts, n.DynamicPorts)
 		if len(ports) > MaxPorts {
 			c.addf(at+".network.port", "%d ports are too many; allowed are %d", len(ports), MaxPorts)
@@ -339,12 +512,44 @@ func (c *checker) networks(at string, networks []NetworkResource) {
 			seen[strings.ToLower(p.Label)] = true
 			if p.Value != 0 {
 				c.between(pat+".static", int64(p.Value), 1, MaxPort)
-				if other := taken[p.Value]; other != "" {
+				at := space{p.Network(), p.Value}
+				if other := taken[at]; other != "" {
 					c.addf(pat+".static", "%d is the static port of %q too", p.Value, other)
 				}
-				taken[p.Value] = p.Label
+				taken[at] = p.Label
+			}
+			c.line(pat+".host_network", p.HostNetwork, MaxNameLen)
+			if p.IgnoreCollision && (p.Value == 0 || n.Mode != NetworkHost) {
+				c.addf(pat+".ignore_collision", "is for static ports in mode host alone")
 			}
 			c.between(pat+".to", int64(p.To), -1, MaxPort)
+		}
+	}
+}
+
+// volumes checks what a group asks of its node's volumes.
+func (c *checker) volumes(at string, j *Job, g *TaskGroup) {
+	if len(g.Volumes) > maxRequests {
+		c.addf(at+".volume", "%d volumes are too many; allowed are %d", len(g.Volumes), maxRequests)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
+		v := g.Volumes[name]
+		vat := fmt.Sprintf("%s.volume[%s]", at, clip(name, 64))
+		c.line(vat, name, MaxNameLen)
+		c.oneOf(vat+".type", v.Type, VolumeHost, VolumeCSI)
+		c.line(vat+".source", v.Source, MaxNameLen)
+		if v.Source == "" {
+			c.addf(vat+".source", "is missing")
+		}
+		if v.PerAlloc && (j.Type == TypeSystem || j.Type == TypeSysbatch) {
+			c.addf(vat+".per_alloc", "is not for %s jobs", j.Type)
+		}
+		if v.Type == VolumeHost && v.MountOptions != nil {
+			c.addf(vat+".mount_options", "is for csi volumes alone")
+		}
+		if v.PerAlloc && v.Sticky {
+			c.addf(vat+".sticky", "and per_alloc exclude each other")
 		}
 	}
 }
@@ -378,6 +583,10 @@ var operators = []string{
 
 func (c *checker) condition(at, left, operand, right string) {
 	c.oneOf(at+".operator", operand, operators...)
+	if c.ofDevice && (operand == OpDistinctHosts || operand == OpDistinctProperty) {
+		c.addf(at+".operator", "%s is not for devices", operand)
+		return
+	}
 	switch operand {
 	case OpDistinctHosts:
 		c.oneOf(at+".value", right, "", "true", "false")
@@ -414,6 +623,9 @@ func (c *checker) condition(at, left, operand, right string) {
 // nodeProperties are what ${node.…} may name.
 var nodeProperties = []string{"unique.id", "unique.name", "datacenter", "class", "pool", "region"}
 
+// deviceProperties are what ${device.…} may name beside attributes.
+var deviceProperties = []string{"vendor", "type", "model", "ids"}
+
 // target checks an interpolation that stands for something of the node.
 func (c *checker) target(at, s string) {
 	inner, ok := strings.CutPrefix(s, "${")
@@ -423,6 +635,16 @@ func (c *checker) target(at, s string) {
 	inner, ok = strings.CutSuffix(inner, "}")
 	if !ok {
 		c.addf(at, "%q lacks its closing brace", clip(s, 64))
+		return
+	}
+	switch kind, rest, _ := strings.Cut(inner, "."); {
+	case c.ofDevice && kind == "device":
+		if key, isAttr := strings.CutPrefix(rest, "attr."); !isAttr || key == "" {
+			c.oneOf(at, rest, deviceProperties...)
+		}
+		return
+	case c.ofDevice:
+		c.addf(at, "%q is not known; allowed here are ${device.attr.…}, ${device.vendor}, ${device.type}, ${device.model} and ${device.ids}", clip(s, 64))
 		return
 	}
 	switch kind, rest, _ := strings.Cut(inner, "."); kind {

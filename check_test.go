@@ -61,6 +61,9 @@ func TestValidate(t *testing.T) {
 		{"huge count", func(j *Job, g *TaskGroup, t *Task) { g.Count = 1e9 }, `job.group[g].count: 1000000000 is out of range; allowed are 0 to 50000`},
 		{"group meta", func(j *Job, g *TaskGroup, t *Task) { g.Meta = map[string]string{"a\x00": ""} }, `job.group[g].meta: "a\x00" is not a usable key, or its value is not valid UTF-8`},
 		{"negative delay of the end", func(j *Job, g *TaskGroup, t *Task) { g.ShutdownDelay = -1 }, `job.group[g].shutdown_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"longest run of a batch job", func(j *Job, g *TaskGroup, t *Task) { j.Type, g.MaxRunDuration = TypeBatch, time.Hour }, ""},
+		{"longest run of a service", func(j *Job, g *TaskGroup, t *Task) { g.MaxRunDuration = time.Hour }, `job.group[g].max_run_duration: is not allowed in a job of type service; allowed are batch and sysbatch`},
+		{"negative longest run", func(j *Job, g *TaskGroup, t *Task) { j.Type, g.MaxRunDuration = TypeBatch, -1 }, `job.group[g].max_run_duration: -1ns is out of range; allowed are 1ns to 876000h0m0s`},
 		{"small disk", func(j *Job, g *TaskGroup, t *Task) { g.EphemeralDisk = &EphemeralDisk{SizeMB: 1} }, `job.group[g].ephemeral_disk.size: 1 is out of range; allowed are 10 to 1099511627776`},
 		{"disk smaller than logs", func(j *Job, g *TaskGroup, t *Task) { g.EphemeralDisk = &EphemeralDisk{SizeMB: 100} }, `job.group[g].ephemeral_disk.size: 100 MiB do not hold the logs of the tasks, 200 MiB`},
 
@@ -75,6 +78,36 @@ func TestValidate(t *testing.T) {
 			t.RestartPolicy = &p
 		}, `job.group[g].task[t].restart.mode: "x" is not allowed; allowed are delay, fail`},
 
+		{"all of a disconnect block", func(j *Job, g *TaskGroup, t *Task) {
+			g.Disconnect = &DisconnectStrategy{LostAfter: time.Hour, Reconcile: KeepLongestRunning}
+		}, ``},
+		{"negative lost_after", func(j *Job, g *TaskGroup, t *Task) {
+			g.Disconnect = &DisconnectStrategy{LostAfter: -1, Reconcile: KeepOriginal}
+		}, `job.group[g].disconnect.lost_after: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"stop on client after nothing", func(j *Job, g *TaskGroup, t *Task) {
+			g.Disconnect = &DisconnectStrategy{StopOnClientAfter: new(time.Duration), Reconcile: KeepReplacement}
+		}, `job.group[g].disconnect.stop_on_client_after: 0s is out of range; allowed are 1ns to 876000h0m0s`},
+		{"lost and stopped on the client", func(j *Job, g *TaskGroup, t *Task) {
+			d := time.Minute
+			g.Disconnect = &DisconnectStrategy{LostAfter: time.Hour, StopOnClientAfter: &d, Reconcile: KeepBestScore}
+		}, `job.group[g].disconnect.stop_on_client_after: is there beside lost_after; allowed is one of them`},
+		{"who stays", func(j *Job, g *TaskGroup, t *Task) {
+			g.Disconnect = &DisconnectStrategy{LostAfter: time.Hour, Replace: true, Reconcile: "both"}
+		}, `job.group[g].disconnect.reconcile: "both" is not allowed; allowed are best_score, keep_original, keep_replacement, longest_running`},
+		{"disconnect before the block", func(j *Job, g *TaskGroup, t *Task) {
+			g.MaxClientDisconnect, g.PreventRescheduleOnLost = time.Hour, true
+		}, ``},
+		{"disconnect said twice", func(j *Job, g *TaskGroup, t *Task) {
+			g.MaxClientDisconnect = time.Hour
+			g.Disconnect = &DisconnectStrategy{LostAfter: time.Hour, Replace: true, Reconcile: KeepBestScore}
+		}, `job.group[g].disconnect: is there beside max_client_disconnect, which says the same; allowed is one of them`},
+		{"negative max_client_disconnect", func(j *Job, g *TaskGroup, t *Task) { g.MaxClientDisconnect = -1 }, `job.group[g].max_client_disconnect: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"negative stop_after_client_disconnect", func(j *Job, g *TaskGroup, t *Task) {
+			g.StopAfterClientDisconnect = -1
+		}, `job.group[g].stop_after_client_disconnect: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"both before the block", func(j *Job, g *TaskGroup, t *Task) {
+			g.MaxClientDisconnect, g.StopAfterClientDisconnect = time.Hour, time.Minute
+		}, `job.group[g].stop_after_client_disconnect: is there beside max_client_disconnect; allowed is one of them`},
 		{"reschedule of a job", func(j *Job, g *TaskGroup, t *Task) {
 			j.Reschedule = &ReschedulePolicy{Unlimited: true, DelayFunction: "x", Delay: time.Minute, MaxDelay: time.Hour}
 			g.ReschedulePolicy = j.Reschedule
@@ -118,6 +151,78 @@ func TestValidate(t *testing.T) {
 		{"log size", func(j *Job, g *TaskGroup, t *Task) { t.LogConfig.MaxFileSizeMB = 0 }, `job.group[g].task[t].logs.max_file_size: 0 is out of range; allowed are 1 to 1073741824`},
 		{"no cpu", func(j *Job, g *TaskGroup, t *Task) { t.Resources.CPU = 0 }, `job.group[g].task[t].resources.cpu: 0 is out of range; allowed are 1 to 10000000`},
 		{"negative memory", func(j *Job, g *TaskGroup, t *Task) { t.Resources.MemoryMB = -5 }, `job.group[g].task[t].resources.memory: -5 is out of range; allowed are 10 to 1073741824`},
+
+		{"cores", func(j *Job, g *TaskGroup, t *Task) { t.Resources.CPU, t.Resources.Cores = 0, 2 }, ``},
+		{"cores and cpu", func(j *Job, g *TaskGroup, t *Task) { t.Resources.Cores = 2 }, `job.group[g].task[t].resources.cpu: 100 is there beside 2 cores; a task asks for cpu or for cores`},
+		{"negative cores", func(j *Job, g *TaskGroup, t *Task) { t.Resources.CPU, t.Resources.Cores = 0, -1 }, `job.group[g].task[t].resources.cores: -1 is out of range; allowed are 1 to 10000`},
+		{"memory_max", func(j *Job, g *TaskGroup, t *Task) { t.Resources.MemoryMaxMB = 400 }, ``},
+		{"memory_max below memory", func(j *Job, g *TaskGroup, t *Task) { t.Resources.MemoryMaxMB = 299 }, `job.group[g].task[t].resources.memory_max: 299 is out of range; allowed are 300 to 1073741824`},
+		{"memory_max without bound", func(j *Job, g *TaskGroup, t *Task) { t.Resources.MemoryMaxMB = -1 }, `job.group[g].task[t].resources.memory_max: -1 is out of range; allowed are 300 to 1073741824`},
+		{"numa", func(j *Job, g *TaskGroup, t *Task) {
+			t.Resources.CPU, t.Resources.Cores = 0, 2
+			t.Resources.Devices = []RequestedDevice{{Name: "gpu", Count: 1}}
+			t.Resources.NUMA = &NUMAResource{NUMARequire, []string{"gpu"}}
+		}, ``},
+		{"numa without cores", func(j *Job, g *TaskGroup, t *Task) { t.Resources.NUMA = &NUMAResource{Affinity: NUMAPrefer} }, `job.group[g].task[t].resources.numa: is about whole cores; ask for cores instead of cpu`},
+		{"numa affinity", func(j *Job, g *TaskGroup, t *Task) {
+			t.Resources.CPU, t.Resources.Cores, t.Resources.NUMA = 0, 2, &NUMAResource{Affinity: "near"}
+		}, `job.group[g].task[t].resources.numa.affinity: "near" is not allowed; allowed are none, prefer, require`},
+		{"numa device", func(j *Job, g *TaskGroup, t *Task) {
+			t.Resources.CPU, t.Resources.Cores, t.Resources.NUMA = 0, 2, &NUMAResource{NUMARequire, []string{"gpu"}}
+		}, `job.group[g].task[t].resources.numa.devices: "gpu" is not the name of a device that the task asks for`},
+		{"device", func(j *Job, g *TaskGroup, t *Task) {
+			t.Resources.Devices = []RequestedDevice{{Name: "nvidia/gpu/t4", Count: 2, Constraints: []Constraint{{"${device.attr.memory}", "4 GiB", ">="}, {"${device.ids}", "a,b", OpSetContainsAny}},
+				Affinities: []Affinity{{"${device.model}", "t4", "=", 50}}}}
+		}, ``},
+		{"device of no type", func(j *Job, g *TaskGroup, t *Task) {
+			t.Resources.Devices = []RequestedDevice{{Name: "nvidia//t4", Count: 1}}
+		}, `job.group[g].task[t].resources.device[nvidia//t4]: the name must be a type, a vendor/type or a vendor/type/name`},
+		{"device of four parts", func(j *Job, g *TaskGroup, t *Task) {
+			t.Resources.Devices = []RequestedDevice{{Name: "a/b/c/d", Count: 1}}
+		}, `job.group[g].task[t].resources.device[a/b/c/d]: the name must be a type, a vendor/type or a vendor/type/name`},
+		{"no devices", func(j *Job, g *TaskGroup, t *Task) { t.Resources.Devices = []RequestedDevice{{Name: "gpu"}} }, `job.group[g].task[t].resources.device[gpu].count: 0 is out of range; allowed are 1 to 10000`},
+		{"device twice", func(j *Job, g *TaskGroup, t *Task) {
+			t.Resources.Devices = []RequestedDevice{{Name: "gpu", Count: 1}, {Name: "gpu", Count: 1}}
+		}, `job.group[g].task[t].resources.device[gpu]: is there twice; count says how many`},
+		{"device and its node", func(j *Job, g *TaskGroup, t *Task) {
+			t.Resources.Devices = []RequestedDevice{{Name: "gpu", Count: 1, Constraints: []Constraint{{"${attr.kernel.name}", "linux", "="}}}}
+		}, `job.group[g].task[t].resources.device[gpu].constraint[0].attribute: "${attr.kernel.name}" is not known; allowed here are ${device.attr.…}, ${device.vendor}, ${device.type}, ${device.model} and ${device.ids}`},
+		{"device property", func(j *Job, g *TaskGroup, t *Task) {
+			t.Resources.Devices = []RequestedDevice{{Name: "gpu", Count: 1, Constraints: []Constraint{{"${device.colour}", "red", "="}}}}
+		}, `job.group[g].task[t].resources.device[gpu].constraint[0].attribute: "colour" is not allowed; allowed are vendor, type, model, ids`},
+		{"distinct devices", func(j *Job, g *TaskGroup, t *Task) {
+			t.Resources.Devices = []RequestedDevice{{Name: "gpu", Count: 1, Constraints: []Constraint{{"${device.model}", "2", OpDistinctProperty}}}}
+		}, `job.group[g].task[t].resources.device[gpu].constraint[0].operator: distinct_property is not for devices`},
+
+		{"bridge", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].Mode = NetworkBridge }, ``},
+		{"cni", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].Mode = "cni/my.net" }, ``},
+		{"cni of no name", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].Mode = "cni/" }, `job.group[g].network.mode: "cni/" names no CNI network`},
+		{"network mode none", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].Mode = NetworkNone }, `job.group[g].network.mode: "none" is not built yet; allowed are host, bridge and cni/…`},
+		{"unknown network mode", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].Mode = "lan" }, `job.group[g].network.mode: "lan" is not allowed; allowed are host, bridge, none, cni/…`},
+		{"one port on two host networks", func(j *Job, g *TaskGroup, t *Task) {
+			g.Networks[0].ReservedPorts = append(g.Networks[0].ReservedPorts, Port{Label: "x", Value: 8080, HostNetwork: "public"})
+		}, ``},
+		{"collisions of a dynamic port", func(j *Job, g *TaskGroup, t *Task) { g.Networks[0].DynamicPorts[0].IgnoreCollision = true }, `job.group[g].network.port[http].ignore_collision: is for static ports in mode host alone`},
+		{"collisions behind a bridge", func(j *Job, g *TaskGroup, t *Task) {
+			g.Networks[0].Mode, g.Networks[0].ReservedPorts[0].IgnoreCollision = NetworkBridge, true
+		}, `job.group[g].network.port[admin].ignore_collision: is for static ports in mode host alone`},
+
+		{"host volume", func(j *Job, g *TaskGroup, t *Task) {
+			g.Volumes = map[string]VolumeRequest{"data": {Name: "data", Type: VolumeHost, Source: "ssd", ReadOnly: true}}
+		}, ``},
+		{"volume of no type", func(j *Job, g *TaskGroup, t *Task) {
+			g.Volumes = map[string]VolumeRequest{"data": {Name: "data", Source: "ssd"}}
+		}, `job.group[g].volume[data].type: "" is not allowed; allowed are host, csi`},
+		{"volume without a source", func(j *Job, g *TaskGroup, t *Task) {
+			g.Volumes = map[string]VolumeRequest{"data": {Name: "data", Type: VolumeHost}}
+		}, `job.group[g].volume[data].source: is missing`},
+		{"csi volume", func(j *Job, g *TaskGroup, t *Task) {
+			g.Volumes = map[string]VolumeRequest{"data": {Name: "data", Type: VolumeCSI, Source: "ssd"}}
+		}, `job.group[g].volume[data].type: "csi" is not built yet; allowed is host`},
+		{"volume of each instance", func(j *Job, g *TaskGroup, t *Task) {
+			j.Type, j.Reschedule, g.ReschedulePolicy = TypeSysbatch, nil, nil
+			g.Volumes = map[string]VolumeRequest{"data": {Name: "data", Type: VolumeHost, Source: "ssd", PerAlloc: true}}
+		}, `job.group[g].volume[data].per_alloc: is not for sysbatch jobs`},
 
 		{"too many constraints", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = make([]Constraint, MaxConditions+1) }, `job: 201 constraints or affinities are too many; allowed are 200`},
 		{"operator", func(j *Job, g *TaskGroup, t *Task) { j.Constraints = []Constraint{{"${attr.a}", "b", "~"}} }, `job.constraint[0].operator: "~" is not allowed; allowed are ` + strings.Join(operators, ", ")},
@@ -208,6 +313,7 @@ func TestDriverConfig(t *testing.T) {
 var built = strings.Fields(`
 	job.region job.namespace job.id job.name job.type job.priority job.datacenters job.node_pool
 	job.constraint.attribute job.constraint.value job.constraint.operator
+	job.all_at_once
 	job.affinity.attribute job.affinity.value job.affinity.operator job.affinity.weight
 	job.reschedule.attempts job.reschedule.interval job.reschedule.delay job.reschedule.delay_function
 	job.reschedule.max_delay job.reschedule.unlimited
@@ -218,15 +324,26 @@ var built = strings.Fields(`
 	job.group.restart.attempts job.group.restart.interval job.group.restart.delay job.group.restart.mode
 	job.group.reschedule.attempts job.group.reschedule.interval job.group.reschedule.delay job.group.reschedule.delay_function
 	job.group.reschedule.max_delay job.group.reschedule.unlimited
-	job.group.ephemeral_disk.size
+	job.group.ephemeral_disk.size job.group.volume
+	job.group.network.mode job.group.network.port.host_network job.group.network.port.ignore_collision
+	job.group.network.reserved_ports.host_network job.group.network.reserved_ports.ignore_collision
 	job.group.network.port.name job.group.network.port.static job.group.network.port.to
 	job.group.network.reserved_ports.name job.group.network.reserved_ports.static job.group.network.reserved_ports.to
+	job.group.disconnect.lost_after job.group.disconnect.stop_on_client_after job.group.disconnect.replace job.group.disconnect.reconcile
+	job.group.max_run_duration job.group.max_client_disconnect job.group.stop_after_client_disconnect job.group.prevent_reschedule_on_lost
 	job.group.meta job.group.shutdown_delay
+	job.group.spread.attribute job.group.spread.weight job.group.spread.target.name job.group.spread.target.percent
+	job.spread.attribute job.spread.weight job.spread.target.name job.spread.target.percent
 	job.group.task.name job.group.task.driver job.group.task.user job.group.task.config
 	job.group.task.constraint.attribute job.group.task.constraint.value job.group.task.constraint.operator
 	job.group.task.affinity.attribute job.group.task.affinity.value job.group.task.affinity.operator job.group.task.affinity.weight
 	job.group.task.env job.group.task.meta job.group.task.leader
-	job.group.task.resources.cpu job.group.task.resources.memory
+	job.group.task.resources.cpu job.group.task.resources.memory job.group.task.resources.cores job.group.task.resources.memory_max
+	job.group.task.resources.numa.affinity job.group.task.resources.numa.devices
+	job.group.task.resources.device.name job.group.task.resources.device.count
+	job.group.task.resources.device.constraint.attribute job.group.task.resources.device.constraint.operator job.group.task.resources.device.constraint.value
+	job.group.task.resources.device.affinity.attribute job.group.task.resources.device.affinity.operator job.group.task.resources.device.affinity.value
+	job.group.task.resources.device.affinity.weight
 	job.group.task.restart.attempts job.group.task.restart.interval job.group.task.restart.delay job.group.task.restart.mode
 	job.group.task.kill_timeout job.group.task.kill_signal job.group.task.shutdown_delay
 	job.group.task.logs.max_files job.group.task.logs.max_file_size job.group.task.logs.disabled job.group.task.logs.enabled

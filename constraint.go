@@ -55,12 +55,13 @@ const (
 // attribute.
 type Spread struct {
 	Attribute    string
-	Weight       int            // 1 to 100
+	Weight       int            // 0 to 100, beside other spread blocks of the job and group
 	SpreadTarget []SpreadTarget `hcl:"target"`
 }
 
-// SpreadTarget is the share that one value should get.
+// SpreadTarget is the share that one value should get. What the targets leave
+// is shared out evenly over the values that none of them names.
 type SpreadTarget struct {
-	Value   string `hcl:",label"`
-	Percent int
+	Value   string `hcl:",label"` // "*": all values that no target names
+	Percent int    // of the group's count
 }

@@ -47,6 +47,10 @@ func (d *decoder) job(tree Tree) *Job {
 	if s, ok := lookup(tree, "Type").(string); ok && s != "" {
 		j.Type = s // the defaults of blocks depend on it
 	}
+	if j.Type == TypeSystem && lookup(tree, "Update") == nil {
+		u := defaultUpdate()
+		j.Update = &u
+	}
 	const name = "job"
 	if lookup(tree, "Reschedule") != nil {
 		j.Reschedule = defaultReschedule(j.Type)

@@ -50,6 +50,19 @@ const (
 	DeploymentCancelled  = "cancelled"
 )
 
+// Why a deployment has its status, as its StatusDescription says it.
+const (
+	DeploymentRuns        = "the deployment is running"
+	DeploymentWaits       = "the deployment is running; its canaries wait to be promoted"
+	DeploymentDone        = "the deployment is complete"
+	DeploymentJobStopped  = "the job was stopped"
+	DeploymentJobReplaced = "there is a newer version of the job"
+)
+
+// Past says whether a group's canaries have taken the place of what they
+// were placed beside; also of a group without canaries.
+func (s *DeploymentState) Past() bool { return s.Promoted || s.DesiredCanaries == 0 }
+
 // Active says whether the deployment goes on.
 func (d *Deployment) Active() bool {
 	return d.Status == DeploymentRunning || d.Status == DeploymentPaused

@@ -1,6 +1,9 @@
 package berth
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Namespace names.
 const (
@@ -58,7 +61,7 @@ type Job struct {
 	Name             string
 	Type             string
 	Priority         int
-	AllAtOnce        bool
+	AllAtOnce        bool     // its plans are committed whole or not at all
 	Datacenters      []string // globs; ["*"] is anywhere
 	NodePool         string
 	Constraints      []Constraint         `hcl:"constraint"`
@@ -113,6 +116,14 @@ func (j *Job) Group(name string) *TaskGroup {
 func (j *Job) Schedulable() bool {
 	return j.Periodic == nil && (j.ParameterizedJob == nil || j.Dispatched)
 }
+
+// PerNode says whether the job runs on every node that meets its conditions:
+// its instances belong to nodes, so they are never placed elsewhere, and the
+// name of an instance is its node's besides.
+func (j *Job) PerNode() bool { return PerNode(j.Type) }
+
+// PerNode says whether jobs of a type run on every node.
+func PerNode(jobType string) bool { return jobType == TypeSystem || jobType == TypeSysbatch }
 
 // The statuses of a job, derived from its allocations and evaluations.
 const (
@@ -243,6 +254,21 @@ type VolumeRequest struct {
 	AttachmentMode string
 	MountOptions   *CSIMountOptions `hcl:"mount_options"`
 	PerAlloc       bool
+}
+
+// The types of volume.
+const (
+	VolumeHost = "host"
+	VolumeCSI  = "csi"
+)
+
+// SourceFor returns the name of the volume that one instance of the group
+// asks for.
+func (v *VolumeRequest) SourceFor(index uint32) string {
+	if v.PerAlloc {
+		return v.Source + "[" + strconv.FormatUint(uint64(index), 10) + "]"
+	}
+	return v.Source
 }
 
 // CSIMountOptions says how a CSI volume is mounted.

@@ -20,7 +20,19 @@ const (
 	NetworkHost   = "host"
 	NetworkBridge = "bridge"
 	NetworkNone   = "none"
+	NetworkCNI    = "cni/" // and the name of a CNI network
 )
+
+// DefaultHostNetwork is the host network of ports that name none.
+const DefaultHostNetwork = "default"
+
+// Network returns the host network that the port is on.
+func (p *Port) Network() string {
+	if p.HostNetwork == "" {
+		return DefaultHostNetwork
+	}
+	return p.HostNetwork
+}
 
 // Port is one port by its label. In a job file a port with a static number is
 // written like one without; DecodeJob sorts them into ReservedPorts and

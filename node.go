@@ -20,6 +20,7 @@ type Node struct {
 	NodePool              string
 	CgroupParent          string
 	SchedulingEligibility string
+	DrainStrategy         *DrainStrategy // nil: the node is not drained
 	Drivers               map[string]*DriverInfo
 	HostVolumes           map[string]HostVolumeInfo
 	HostNetworks          map[string]HostNetworkInfo
@@ -55,7 +56,23 @@ const (
 
 // Ready says whether new allocations may be put on the node.
 func (n *Node) Ready() bool {
-	return n.Status == NodeReady && n.SchedulingEligibility == NodeEligible
+	return n.Status == NodeReady && n.SchedulingEligibility == NodeEligible && !n.Draining()
+}
+
+// Draining says whether what runs on the node is to leave it.
+func (n *Node) Draining() bool { return n.DrainStrategy != nil }
+
+// DrainStrategy says how a node is emptied.
+type DrainStrategy struct {
+	DrainSpec
+	ForceDeadline time.Time // when all that is left is stopped; zero is never
+	StartedAt     time.Time
+}
+
+// DrainSpec is what an operator says of a drain.
+type DrainSpec struct {
+	Deadline         time.Duration // from the start of the drain; below 0: at once, 0: never
+	IgnoreSystemJobs bool          // they stay
 }
 
 // Room returns what the node has for allocations: all but what is reserved.
@@ -83,6 +100,30 @@ func (n *Node) HostAddress() string {
 		}
 	}
 	return ""
+}
+
+// AddressOn returns the node's address on a host network: its first of IPv4, or
+// else its first; "" if it has none there. The node may be nil.
+func (n *Node) AddressOn(network string) string {
+	switch {
+	case n == nil || n.NodeResources == nil:
+		return ""
+	case network == DefaultHostNetwork:
+		return n.HostAddress()
+	}
+	first := ""
+	for _, nw := range n.NodeResources.NodeNetworks {
+		for _, a := range nw.Addresses {
+			switch {
+			case a.Alias != network || a.Address == "":
+			case a.Family != "ipv6":
+				return a.Address
+			case first == "":
+				first = a.Address
+			}
+		}
+	}
+	return first
 }
 
 // HostVolumeInfo is a directory of the node that tasks may mount.

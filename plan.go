@@ -25,6 +25,8 @@ type Placement struct {
 	Score    float32
 	Previous AllocID   // the allocation it replaces, if any
 	Resched  bool      // it counts as a reschedule of Previous
+	Before   bool      // it is of the version of Previous, not of the newest
+	Canary   bool      // it is placed beside what has its name, until its deployment is promoted
 	Evict    []AllocID // less urgent allocations of the node that make room for it
 }
 
@@ -46,10 +48,13 @@ type DeviceGrant struct {
 
 // AllocStop stops an allocation, or notes what became of it.
 type AllocStop struct {
-	ID           AllocID
-	Description  string
-	Client       ClientStatus // ClientLost when its node is gone, else ClientPending: as the agent says
-	FollowupEval EvalID       // with it: do not stop, only point to the evaluation that will replace it
+	ID          AllocID
+	Description string
+	// Client is ClientLost when its node is gone; ClientUnknown when it is not
+	// heard and waited for: then it is not stopped; else ClientPending: as the
+	// agent says.
+	Client       ClientStatus
+	FollowupEval EvalID // with it: do not stop, only point to the evaluation that will replace it
 }
 
 // Why an allocation stops, as its DesiredDescription says it.
@@ -60,8 +65,20 @@ const (
 	StopNodeLost  = "its node is down"
 	StopFailed    = "replaced: it failed"
 	StopGroupGone = "the job no longer has the group"
+	StopNotMet    = "its node no longer meets the job's conditions"
 	StopJobEnded  = "the job was stopped"
 	StopOldJob    = "it belongs to an earlier job of the same name"
+	StopMigrated  = "migrated: its node is drained"
+	StopAway      = "its node was not heard for too long"
+	StopRejoined  = "another one of its name was kept when its client reconnected"
+	StopCanary    = "a canary of a deployment that did not promote it"
+	StopDone      = "the batch instance of its name has finished"
+)
+
+// What becomes of an allocation that does not stop, as its ClientDescription
+// says it.
+const (
+	UnknownAway = "its node is disconnected"
 )
 
 // Refusal says why a placement of a plan was not committed.

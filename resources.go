@@ -18,9 +18,16 @@ type Resources struct {
 
 // NUMAResource asks for cores and devices of one NUMA node.
 type NUMAResource struct {
-	Affinity string
-	Devices  []string
+	Affinity string   // none, prefer or require
+	Devices  []string // names of the task's device requests that must be there too
 }
+
+// How much it matters that all cores of a task are of one NUMA node.
+const (
+	NUMANone    = "none"
+	NUMAPrefer  = "prefer"
+	NUMARequire = "require"
+)
 
 // RequestedDevice asks for devices by vendor, type and name.
 type RequestedDevice struct {
@@ -48,7 +55,8 @@ func (a Ask) Sub(b Ask) Ask {
 }
 
 // Ask returns what one allocation of the group takes: the sum of its tasks and
-// its ephemeral disk.
+// its ephemeral disk. The processor time of whole cores is not in it: that
+// depends on the node, see [Node.Cores].
 func (g *TaskGroup) Ask() (a Ask) {
 	for _, t := range g.Tasks {
 		a.CPU += int64(t.Resources.CPU)
@@ -92,6 +100,10 @@ type Topology struct {
 	Cores                  []Core
 	OverrideTotalCompute   uint64 // MHz
 	OverrideWitholdCompute uint64 // MHz; the wire spells it so
+
+	// BusAssociativity is the NUMA node of a device by its address on the PCI
+	// bus, as far as the agent knows.
+	BusAssociativity map[string]uint8
 }
 
 // Core is one logical processor.
@@ -172,7 +184,11 @@ type NodeDevice struct {
 	ID                string
 	Healthy           bool
 	HealthDescription string
+	Locality          *NodeDeviceLocality // nil: not known
 }
+
+// NodeDeviceLocality is where in a machine a device is.
+type NodeDeviceLocality struct{ PciBusID string }
 
 // DriverInfo is what an agent says of a task driver.
 type DriverInfo struct {

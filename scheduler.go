@@ -2,12 +2,13 @@ package berth
 
 // SchedulerConfig is how operators want the whole cluster scheduled.
 type SchedulerConfig struct {
-	SchedulerAlgorithm            string // binpack
+	SchedulerAlgorithm            string // binpack, spread or balanced
 	PreemptionConfig              PreemptionConfig
 	MemoryOversubscriptionEnabled bool
 	RejectJobRegistration         bool // no job may be registered
 	PauseEvalBroker               bool // no evaluation is given to a scheduler
-	NodeLimitForFeasibilityChecks uint // 0: every node is looked at
+	NodeLimitForFeasibilityChecks uint // kept for scripts that set it; every node is looked at
+	MaxStartsPerNode              uint // of one plan on one node, while others can take them; 0: no cap
 	CreateIndex                   uint64
 	ModifyIndex                   uint64
 }
@@ -21,40 +22,40 @@ type PreemptionConfig struct {
 	ServiceSchedulerEnabled  bool
 }
 
-// AlgorithmBinpack fills one node before it begins the next.
-const AlgorithmBinpack = "binpack"
+// The algorithms.
+const (
+	AlgorithmBinpack  = "binpack"  // fills one node before it begins the next
+	AlgorithmSpread   = "spread"   // prefers the node with the most room
+	AlgorithmBalanced = "balanced" // fills nodes so that what is left of cpu and memory can be used together
+)
 
-// DefaultSchedulerConfig is what holds until an operator says otherwise.
-var DefaultSchedulerConfig = SchedulerConfig{SchedulerAlgorithm: AlgorithmBinpack}
+// DefaultSchedulerConfig is what holds until an operator says otherwise: only
+// system jobs may take the place of others.
+var DefaultSchedulerConfig = SchedulerConfig{
+	SchedulerAlgorithm: AlgorithmBinpack,
+	PreemptionConfig:   PreemptionConfig{SystemSchedulerEnabled: true},
+}
 
-// Validate fills in what is left out and returns all that is wrong, and all
-// that is not built yet.
+// maxStartsPerNode bounds MaxStartsPerNode; more than this is a slip.
+const maxStartsPerNode = 1_000_000
+
+// Validate fills in what is left out and returns all that is wrong.
 func (c *SchedulerConfig) Validate() error {
 	var ps Problems
 	if c.SchedulerAlgorithm == "" {
 		c.SchedulerAlgorithm = AlgorithmBinpack
 	}
-	if c.SchedulerAlgorithm != AlgorithmBinpack {
-		ps.Addf("SchedulerAlgorithm", "%.40q is not built yet; allowed is %s", c.SchedulerAlgorithm, AlgorithmBinpack)
-	}
-	for _, p := range []struct {
-		name string
-		on   bool
-	}{
-		{"SystemSchedulerEnabled", c.PreemptionConfig.SystemSchedulerEnabled},
-		{"SysBatchSchedulerEnabled", c.PreemptionConfig.SysBatchSchedulerEnabled},
-		{"BatchSchedulerEnabled", c.PreemptionConfig.BatchSchedulerEnabled},
-		{"ServiceSchedulerEnabled", c.PreemptionConfig.ServiceSchedulerEnabled},
-	} {
-		if p.on {
-			ps.Addf("PreemptionConfig."+p.name, "preemption is not built yet; allowed is false")
-		}
-	}
-	if c.MemoryOversubscriptionEnabled {
-		ps.Addf("MemoryOversubscriptionEnabled", "memory oversubscription is not built yet; allowed is false")
-	}
-	if c.NodeLimitForFeasibilityChecks != 0 {
-		ps.Addf("NodeLimitForFeasibilityChecks", "%d: every node is looked at, a limit is not built; allowed is 0", c.NodeLimitForFeasibilityChecks)
+	checkAlgorithm(&ps, "SchedulerAlgorithm", c.SchedulerAlgorithm)
+	if c.MaxStartsPerNode > maxStartsPerNode {
+		ps.Addf("MaxStartsPerNode", "%d is out of range; allowed are 0 to %d", c.MaxStartsPerNode, maxStartsPerNode)
 	}
 	return ps.Err()
+}
+
+func checkAlgorithm(ps *Problems, at, name string) {
+	switch name {
+	case AlgorithmBinpack, AlgorithmSpread, AlgorithmBalanced:
+	default:
+		ps.Addf(at, "%.40q is not known; allowed are %s, %s and %s", name, AlgorithmBinpack, AlgorithmSpread, AlgorithmBalanced)
+	}
 }

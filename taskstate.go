@@ -59,6 +59,9 @@ const (
 	EventSiblingFailed   = "Sibling Task Failed"
 	EventLeaderDead      = "Leader Task Dead"
 	EventReconnected     = "Reconnected"
+	EventWaiting         = "Waiting"
+	EventMaxRunDuration  = "Max Run Duration Exceeded"
+	EventCutOff          = "Servers Unreachable"
 )
 
 // taskEventTypes and taskStates are numbered in packs: append, never reorder.
@@ -67,6 +70,7 @@ var (
 		EventReceived, EventTaskSetup, EventSetupFailure, EventDriverFailure, EventDriver, EventStarted,
 		EventTerminated, EventRestarting, EventNotRestarting, EventKilling, EventKilled, EventSignaling,
 		EventRestartSignaled, EventSiblingFailed, EventLeaderDead, EventReconnected,
+		EventWaiting, EventMaxRunDuration, EventCutOff,
 	}
 	taskStates = []string{TaskPending, TaskRunning, TaskDead}
 )

@@ -21,13 +21,8 @@ func (c *checker) unbuilt(present bool, at, instead string) {
 }
 
 func (c *checker) unbuiltJob(at string, j *Job) {
-	if j.Type == TypeSystem || j.Type == TypeSysbatch {
-		c.addf(at+".type", "%q is not built yet; allowed are service and batch", j.Type)
-	}
-	c.unbuilt(j.AllAtOnce, at+".all_at_once", "allowed is false")
-	c.unbuilt(j.Update != nil && j.Update.MaxParallel != 0, at+".update", updateInstead)
+	c.unbuiltUpdate(at+".update", j, j.Update)
 	c.unbuilt(j.Multiregion != nil, at+".multiregion", "")
-	c.unbuilt(len(j.Spreads) > 0, at+".spread", "")
 	c.unbuilt(j.Periodic != nil, at+".periodic", "")
 	c.unbuilt(j.ParameterizedJob != nil, at+".parameterized", "")
 	c.unbuilt(j.Migrate != nil, at+".migrate", "")
@@ -36,21 +31,37 @@ func (c *checker) unbuiltJob(at string, j *Job) {
 	c.unbuilt(len(j.Payload) > 0, at+".payload", "")
 }
 
+func (c *checker) unbuiltUpdate(at string, j *Job, u *UpdateStrategy) {
+	switch {
+	case u == nil:
+	case j.Type == TypeSystem: // goes on by time alone, and needs no deployment for that
+		c.unbuilt(u.Canary != 0, at+".canary", "allowed is 0")
+		c.unbuilt(u.AutoRevert, at+".auto_revert", "allowed is false")
+		c.unbuilt(u.AutoPromote, at+".auto_promote", "allowed is false")
+	default:
+		c.unbuilt(u.MaxParallel != 0, at, updateInstead)
+	}
+}
+
 const updateInstead = "allowed is max_parallel = 0, which replaces all instances at once"
 
 func (c *checker) unbuiltGroup(at string, j *Job, g *TaskGroup) {
-	c.unbuilt(len(g.Spreads) > 0, at+".spread", "")
-	c.unbuilt(len(g.Volumes) > 0, at+".volume", "")
-	c.unbuilt(g.Disconnect != nil, at+".disconnect", "")
-	c.unbuilt(g.Update != nil && g.Update != j.Update && g.Update.MaxParallel != 0, at+".update", updateInstead)
+	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
+		v, vat := g.Volumes[name], at+".volume["+clip(name, 64)+"]"
+		if v.Type == VolumeCSI {
+			c.addf(vat+".type", "%q is not built yet; allowed is host", v.Type)
+		}
+		c.unbuilt(v.Sticky, vat+".sticky", "allowed is false")
+		c.unbuilt(v.AccessMode != "", vat+".access_mode", "")
+		c.unbuilt(v.AttachmentMode != "", vat+".attachment_mode", "")
+	}
+	if g.Update != j.Update {
+		c.unbuiltUpdate(at+".update", j, g.Update)
+	}
 	c.unbuilt(g.Migrate != nil && g.Migrate != j.Migrate, at+".migrate", "")
 	c.unbuilt(len(g.Services) > 0, at+".service", "")
-	c.unbuilt(g.MaxRunDuration != 0, at+".max_run_duration", "")
 	c.unbuilt(g.Scaling != nil, at+".scaling", "")
 	c.unbuilt(g.Consul != nil, at+".consul", "")
-	c.unbuilt(g.StopAfterClientDisconnect != 0, at+".stop_after_client_disconnect", "")
-	c.unbuilt(g.MaxClientDisconnect != 0, at+".max_client_disconnect", "")
-	c.unbuilt(g.PreventRescheduleOnLost, at+".prevent_reschedule_on_lost", "")
 	if d := g.EphemeralDisk; d != nil {
 		c.unbuilt(d.Sticky, at+".ephemeral_disk.sticky", "allowed is false")
 		c.unbuilt(d.Migrate, at+".ephemeral_disk.migrate", "allowed is false")
@@ -58,8 +69,8 @@ func (c *checker) unbuiltGroup(at string, j *Job, g *TaskGroup) {
 	for i := range g.Networks {
 		n := &g.Networks[i]
 		nat := at + ".network"
-		if n.Mode != NetworkHost {
-			c.addf(nat+".mode", "%q is not built yet; allowed is host", clip(n.Mode, 64))
+		if n.Mode == NetworkNone {
+			c.addf(nat+".mode", "%q is not built yet; allowed are host, bridge and cni/…", n.Mode)
 		}
 		c.unbuilt(n.DNS != nil, nat+".dns", "")
 		c.unbuilt(n.Hostname != "", nat+".hostname", "")
@@ -67,11 +78,6 @@ func (c *checker) unbuiltGroup(at string, j *Job, g *TaskGroup) {
 		c.unbuilt(n.Device != "", nat+".device", "")
 		c.unbuilt(n.CIDR != "", nat+".cidr", "")
 		c.unbuilt(n.IP != "", nat+".ip", "")
-		for _, p := range append(n.ReservedPorts[:len(n.ReservedPorts):len(n.ReservedPorts)], n.DynamicPorts...) {
-			pat := nat + ".port[" + clip(p.Label, 64) + "]"
-			c.unbuilt(p.HostNetwork != "" && p.HostNetwork != "default", pat+".host_network", "")
-			c.unbuilt(p.IgnoreCollision, pat+".ignore_collision", "")
-		}
 	}
 }
 
@@ -92,11 +98,7 @@ func (c *checker) unbuiltTask(at string, t *Task) {
 	c.unbuilt(len(t.Actions) > 0, at+".action", "")
 	c.unbuilt(t.Schedule != nil, at+".schedule", "")
 	r, rat := t.Resources, at+".resources"
-	c.unbuilt(r.Cores != 0, rat+".cores", "ask for cpu")
-	c.unbuilt(r.MemoryMaxMB != 0, rat+".memory_max", "")
 	c.unbuilt(r.SecretsMB != 0, rat+".secrets", "")
-	c.unbuilt(len(r.Devices) > 0, rat+".device", "")
-	c.unbuilt(r.NUMA != nil, rat+".numa", "")
 	c.unbuilt(len(r.Networks) > 0, rat+".network", "the group's network block has ports for all its tasks")
 }
 

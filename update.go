@@ -108,6 +108,40 @@ type DisconnectStrategy struct {
 	Reconcile         string
 }
 
+// Which of two allocations stays when one comes back that was replaced.
+const (
+	KeepBestScore      = "best_score"
+	KeepOriginal       = "keep_original"
+	KeepReplacement    = "keep_replacement"
+	KeepLongestRunning = "longest_running"
+)
+
+// Away says what happens to the group's allocations while their agent is not
+// heard: how long they are waited for as unknown until they are lost, 0 if they
+// are lost at once; whether they are replaced meanwhile; and which of the two
+// stays when they come back. The fields that jobs had before the disconnect
+// block mean the same. What is neither replaced nor said to be lost at some
+// time is waited for without end.
+func (g *TaskGroup) Away() (lostAfter time.Duration, replace bool, keep string) {
+	lostAfter, replace, keep = g.MaxClientDisconnect, !g.PreventRescheduleOnLost, KeepBestScore
+	if d := g.Disconnect; d != nil {
+		lostAfter, replace, keep = d.LostAfter, d.Replace, d.Reconcile
+	}
+	if lostAfter == 0 && !replace {
+		lostAfter = maxDuration
+	}
+	return lostAfter, replace, keep
+}
+
+// StopAway returns how long an agent that hears no server lets the group's
+// tasks run, 0 if as long as they like.
+func (g *TaskGroup) StopAway() time.Duration {
+	if d := g.Disconnect; d != nil && d.StopOnClientAfter != nil {
+		return *d.StopOnClientAfter
+	}
+	return g.StopAfterClientDisconnect
+}
+
 // The defaults, by job type. Figures are those of Nomad's job specification.
 
 func defaultRestart(jobType string) RestartPolicy {

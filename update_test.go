@@ -70,3 +70,30 @@ func TestRescheduleEnabled(t *testing.T) {
 		}
 	}
 }
+
+// The disconnect block and the fields from before it mean the same.
+func TestAway(t *testing.T) {
+	stop := time.Minute
+	for _, tt := range []struct {
+		name    string
+		g       TaskGroup
+		lost    time.Duration
+		replace bool
+		keep    string
+		stop    time.Duration
+	}{
+		{"nothing said", TaskGroup{}, 0, true, KeepBestScore, 0},
+		{"an empty block", TaskGroup{Disconnect: &DisconnectStrategy{Replace: true, Reconcile: KeepBestScore}}, 0, true, KeepBestScore, 0},
+		{"a block", TaskGroup{Disconnect: &DisconnectStrategy{LostAfter: time.Hour, Reconcile: KeepOriginal}}, time.Hour, false, KeepOriginal, 0},
+		{"neither lost nor replaced", TaskGroup{Disconnect: &DisconnectStrategy{StopOnClientAfter: &stop, Reconcile: KeepOriginal}}, maxDuration, false, KeepOriginal, stop},
+		{"before the block", TaskGroup{MaxClientDisconnect: time.Hour}, time.Hour, true, KeepBestScore, 0},
+		{"before the block, not replaced", TaskGroup{MaxClientDisconnect: time.Hour, PreventRescheduleOnLost: true}, time.Hour, false, KeepBestScore, 0},
+		{"before the block, without end", TaskGroup{PreventRescheduleOnLost: true}, maxDuration, false, KeepBestScore, 0},
+		{"before the block, stopped", TaskGroup{StopAfterClientDisconnect: stop}, 0, true, KeepBestScore, stop},
+	} {
+		lost, replace, keep := tt.g.Away()
+		if lost != tt.lost || replace != tt.replace || keep != tt.keep || tt.g.StopAway() != tt.stop {
+			t.Errorf("%s: %v, %v, %s, %v", tt.name, lost, replace, keep, tt.g.StopAway())
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package jobspec
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"berth"
+)
+
+// ParsePool reads the specification of a node pool: JSON if it begins with a
+// brace, as the API has it, else HCL with one node_pool block. There are
+// neither variables nor functions. Errors are those of [Parse].
+func ParsePool(file File) (pool *berth.NodePool, err error) {
+	doc := &document{}
+	err = doc.look(file.Name, func() (err error) {
+		if err := checkSize(file); err != nil {
+			return err
+		}
+		var tree berth.Tree
+		if isJSON(file.Text) {
+			if tree, err = berth.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff"))); err != nil {
+				return berth.Errorf(berth.Invalid, "%s: %w", file.Name, err)
+			}
+		} else if tree, err = poolHCL(file, &doc.problems); err != nil {
+			return err
+		}
+		pool = &berth.NodePool{}
+		doc.problems.adopt(berth.Fill(pool, tree, "node_pool").Err(), file.Name, nil)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pool, nil
+}
+
+// poolNames are what a specification says, and where the API has it.
+var poolNames = map[string]string{
+	"description": "Description", "meta": "Meta", "node_identity_ttl": "NodeIdentityTTL", "scheduler_config": "SchedulerConfiguration",
+}
+
+var configNames = map[string]string{
+	"scheduler_algorithm": "SchedulerAlgorithm", "memory_oversubscription_enabled": "MemoryOversubscriptionEnabled",
+}
+
+func poolHCL(file File, ps *problems) (berth.Tree, error) {
+	body, ok := parseBody(file, ps)
+	if !ok {
+		return nil, ps.err()
+	}
+	var pool *hclsyntax.Block
+	for _, a := range body.Attributes {
+		ps.add(a.NameRange, a.Name, "stands outside of the node_pool block")
+	}
+	for _, b := range body.Blocks {
+		switch {
+		case b.Type != "node_pool":
+			ps.add(b.TypeRange, clip(b.Type, 64), "there is no such block; a specification is one node_pool block")
+		case pool != nil:
+			ps.add(b.TypeRange, "node_pool", "is there twice; a specification is one node_pool block")
+		case len(b.Labels) != 1:
+			ps.add(b.TypeRange, "node_pool", `one name is wanted: node_pool "name" { … }`)
+		default:
+			pool = b
+		}
+	}
+	if pool == nil {
+		if len(ps.list) == 0 {
+			ps.addf(file.Name, "node_pool", "there is no such block; a specification is one node_pool block")
+		}
+		return nil, ps.err()
+	}
+	tree := poolBlock(ps, pool.Body, "node_pool", poolNames)
+	tree["Name"] = pool.Labels[0]
+	return tree, ps.err()
+}
+
+// poolBlock reads a block whose names are known. Meta is a map, as a block or
+// as an attribute; other blocks are scheduler_config.
+func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string]string) berth.Tree {
+	tree := berth.Tree{}
+	known := keys(names)
+	for _, a := range inOrder(body.Attributes) {
+		here := join(path, a.Name)
+		field, ok := names[a.Name]
+		switch {
+		case !ok:
+			ps.add(a.NameRange, here, "there is no such attribute"+meant(a.Name, known))
+		case a.Name == "scheduler_config":
+			ps.add(a.NameRange, here, "is a block; write scheduler_config { … } without =")
+		default:
+			tree[field] = plainValue(ps, a.Expr, here, a.Name == "meta")
+		}
+	}
+	for _, b := range body.Blocks {
+		here := join(path, b.Type)
+		field, ok := names[b.Type]
+		switch {
+		case !ok || b.Type != "meta" && b.Type != "scheduler_config":
+			ps.add(b.TypeRange, here, "there is no such block"+meant(b.Type, known))
+		case len(b.Labels) > 0:
+			ps.add(b.TypeRange, here, "has no name; write "+b.Type+" { … }")
+		case tree[field] != nil:
+			ps.add(b.TypeRange, here, "is there twice")
+		case b.Type == "meta":
+			meta := berth.Tree{}
+			for _, a := range inOrder(b.Body.Attributes) {
+				meta[a.Name] = plainValue(ps, a.Expr, join(here, a.Name), true)
+			}
+			for _, inner := range b.Body.Blocks {
+				ps.add(inner.TypeRange, join(here, inner.Type), "is a block; meta has text alone")
+			}
+			tree[field] = meta
+		default:
+			tree[field] = poolBlock(ps, b.Body, here, configNames)
+		}
+	}
+	return tree
+}
+
+// plainValue is what an expression says that is written out: there is nothing
+// that it could refer to. With texts, numbers and bools are text.
+func plainValue(ps *problems, e hclsyntax.Expression, path string, texts bool) any {
+	v, diags := e.Value(nil)
+	if diags.HasErrors() {
+		ps.diags(diags, path)
+		return nil
+	}
+	return plainTree(ps, v, e.Range(), path, texts)
+}
+
+func plainTree(ps *problems, v cty.Value, rng hcl.Range, path string, texts bool) any {
+	if v.IsNull() {
+		return nil
+	}
+	switch t := v.Type(); {
+	case t == cty.String:
+		return v.AsString()
+	case t == cty.Bool && texts:
+		return strconv.FormatBool(v.True())
+	case t == cty.Bool:
+		return v.True()
+	case t == cty.Number:
+		if exp := v.AsBigFloat().MantExp(nil); exp > maxExp || exp < -maxExp {
+			break
+		}
+		if text := v.AsBigFloat().Text('f', -1); texts {
+			return text
+		} else {
+			return berth.Number(text)
+		}
+	case t.IsObjectType():
+		tree := berth.Tree{}
+		for k, x := range v.AsValueMap() {
+			tree[k] = plainTree(ps, x, rng, join(path, k), texts)
+		}
+		return tree
+	}
+	ps.add(rng, path, "text, a number, true or false is wanted")
+	return nil
+}

@@ -1,0 +1,92 @@
+package berth
+
+import (
+	"regexp"
+	"time"
+	"unicode/utf8"
+)
+
+// NodePool is a named group of nodes. A node is in the one pool it registers
+// with; a job is placed on the nodes of the one pool it names, or of all.
+type NodePool struct {
+	Name                   string
+	Description            string
+	Meta                   map[string]string
+	NodeIdentityTTL        time.Duration // 0 is DefaultNodeIdentityTTL; kept for clients, as nodes have no identities yet
+	SchedulerConfiguration *PoolSchedulerConfig
+	CreateIndex            uint64
+	ModifyIndex            uint64
+}
+
+// PoolSchedulerConfig says how the nodes of one pool are scheduled, where that
+// differs from the cluster.
+type PoolSchedulerConfig struct {
+	SchedulerAlgorithm            string // "": the cluster's
+	MemoryOversubscriptionEnabled *bool  `json:",omitempty"` // nil: the cluster's
+}
+
+// DefaultNodeIdentityTTL is how long the identity of a node lasts unless its
+// pool says otherwise.
+const DefaultNodeIdentityTTL = 24 * time.Hour
+
+// BuiltInPools are always there. Nobody changes or deletes them.
+var BuiltInPools = []NodePool{
+	{Name: AllNodePool, Description: "Node pool with all nodes in the cluster.", NodeIdentityTTL: DefaultNodeIdentityTTL},
+	{Name: DefaultNodePool, Description: "Default node pool.", NodeIdentityTTL: DefaultNodeIdentityTTL},
+}
+
+// BuiltIn says whether the pool of that name is one of BuiltInPools.
+func BuiltIn(pool string) bool { return pool == DefaultNodePool || pool == AllNodePool }
+
+// InPool says whether a node of one pool is among the nodes of another: "all"
+// has the nodes of every pool.
+func InPool(node, pool string) bool { return pool == AllNodePool || node == pool }
+
+// Bounds of a node pool.
+const (
+	MaxPoolDescription = 256
+	maxPoolName        = 128
+)
+
+var poolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// CheckNodesPool says what is wrong with the pool that a node registers with;
+// path is the field it stands in.
+func CheckNodesPool(path, name string) error {
+	var ps Problems
+	checkPoolName(&ps, path, name)
+	if name == AllNodePool {
+		ps.Addf(path, "%q has the nodes of every pool; a node registers with one of its own", name)
+	}
+	return ps.Err()
+}
+
+func checkPoolName(ps *Problems, path, name string) {
+	if !poolName.MatchString(name) {
+		ps.Addf(path, "%.150q is not the name of a node pool; allowed are letters, digits, - and _, 1 to %d", name, maxPoolName)
+	}
+}
+
+// Validate fills in what is left out and returns all that is wrong with the
+// pool.
+func (p *NodePool) Validate() error {
+	if p.NodeIdentityTTL == 0 {
+		p.NodeIdentityTTL = DefaultNodeIdentityTTL
+	}
+	c := checker{}
+	checkPoolName(&c.problems, "Name", p.Name)
+	if BuiltIn(p.Name) {
+		c.addf("Name", "%q is built in and cannot be changed", p.Name)
+	}
+	if len(p.Description) > MaxPoolDescription || !utf8.ValidString(p.Description) {
+		c.addf("Description", "is not text of at most %d bytes", MaxPoolDescription)
+	}
+	c.texts("Meta", p.Meta)
+	if p.NodeIdentityTTL < 0 {
+		c.addf("NodeIdentityTTL", "%v is below 0", p.NodeIdentityTTL)
+	}
+	if s := p.SchedulerConfiguration; s != nil && s.SchedulerAlgorithm != "" {
+		checkAlgorithm(&c.problems, "SchedulerConfiguration.SchedulerAlgorithm", s.SchedulerAlgorithm)
+	}
+	return c.problems.Err()
+}
