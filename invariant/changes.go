@@ -13,18 +13,22 @@ import (
 // between two snapshots: I-01 (which status follows which), I-02 (a job and
 // its evaluation are one entry), I-05 (nothing is placed twice), I-07 (an
 // evaluation given up has its follow-up), I-10 (where allocations are put),
-// I-11 (a plan is one entry), I-18 (what ended stays so) and I-20 (versions).
-// It costs what changed, not what there is.
+// I-11 (a plan is one entry), I-13 (who evicts whom), I-15 (what runs is not replaced), I-18 (what
+// ended stays so, and what is unknown) and I-20 (versions). It costs what
+// changed, not what there is.
 func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 	f := &follower{
 		base: base, jobs: map[berth.JobKey]*berth.Job{}, nodes: map[berth.NodeID]*berth.Node{}, evals: map[berth.EvalID]*berth.Eval{},
-		wants: map[uint64]want{}, placed: map[placed]bool{}, newAllocs: map[berth.JobKey]bool{},
+		allocs: map[berth.AllocID]*berth.Alloc{}, wants: map[uint64]want{}, placed: map[placed]bool{}, newAllocs: map[berth.JobKey]bool{}, robbed: map[robbed]bool{},
 	}
 	for i := range changes {
 		f.change(&changes[i])
 	}
 	for index, w := range f.wants {
 		f.addf("I-02", "job %s changed at index %d without an evaluation", w.key, index)
+	}
+	for r := range f.robbed {
+		f.addf("I-13", "something of job %s was evicted at index %d without an evaluation", r.key, r.index)
 	}
 	return f.found
 }
@@ -35,8 +39,10 @@ type follower struct {
 	jobs   map[berth.JobKey]*berth.Job // nil: removed meanwhile
 	nodes  map[berth.NodeID]*berth.Node
 	evals  map[berth.EvalID]*berth.Eval
+	allocs map[berth.AllocID]*berth.Alloc
 	wants  map[uint64]want // by index: the evaluation that its command must raise
 	placed map[placed]bool
+	robbed map[robbed]bool // jobs whose evaluation is still to come
 	// newAllocs are the jobs that got allocations.
 	newAllocs map[berth.JobKey]bool
 	found     []Violation
@@ -51,6 +57,7 @@ type placed struct {
 	index uint64
 	eval  berth.EvalID
 	name  string
+	node  berth.NodeID // of a job that runs on every node
 }
 
 func (f *follower) addf(id, format string, args ...any) {
@@ -67,6 +74,9 @@ func now[K comparable, T any](rows map[K]*T, k K, base func(K) *T) *T {
 func (f *follower) job(k berth.JobKey) *berth.Job    { return now(f.jobs, k, f.base.Job) }
 func (f *follower) node(id berth.NodeID) *berth.Node { return now(f.nodes, id, f.base.Node) }
 func (f *follower) eval(id berth.EvalID) *berth.Eval { return now(f.evals, id, f.base.Eval) }
+func (f *follower) alloc(id berth.AllocID) *berth.Alloc {
+	return now(f.allocs, id, f.base.Alloc)
+}
 
 func (f *follower) change(c *state.Change) {
 	switch c.Table {
@@ -96,6 +106,7 @@ func (f *follower) change(c *state.Change) {
 var (
 	byRegister = state.NumberOf(&state.RegisterJob{})
 	byStop     = state.NumberOf(&state.StopJob{})
+	byPlan     = state.NumberOf(&state.ApplyPlan{})
 	byFailing  = state.NumberOf(&state.FailEval{})
 )
 
@@ -185,6 +196,7 @@ func follows(from, to string) bool {
 
 func (f *follower) bornEval(e *berth.Eval) {
 	f.raised(e)
+	delete(f.robbed, robbed{e.Key(), e.CreateIndex})
 	if e.Status != berth.EvalPending && e.Status != berth.EvalBlocked {
 		f.addf("I-01", "evaluation %s is born %s", e.ID, e.Status)
 	}
@@ -199,13 +211,18 @@ func (f *follower) bornEval(e *berth.Eval) {
 // that one points.
 func descends(e *berth.Eval) bool {
 	switch e.TriggeredBy {
-	case berth.TriggerQueuedAllocs, berth.TriggerMaxPlanAttempts, berth.TriggerFailedFollowUp:
+	case berth.TriggerQueuedAllocs, berth.TriggerMaxPlanAttempts, berth.TriggerFailedFollowUp, berth.TriggerRollingUpdate:
 		return true
 	}
 	return false
 }
 
 func (f *follower) changedAlloc(c *state.Change, old, new *berth.Alloc) {
+	if new == nil {
+		f.allocs[old.ID] = nil
+	} else {
+		f.allocs[new.ID] = new
+	}
 	switch {
 	case new == nil:
 	case old == nil:
@@ -214,11 +231,21 @@ func (f *follower) changedAlloc(c *state.Change, old, new *berth.Alloc) {
 		f.addf("I-18", "allocation %s should run again", new.ID)
 	case old.Ended() && new.Client != old.Client:
 		f.addf("I-18", "allocation %s went from %s to %s", new.ID, old.Client, new.Client)
+	case new.Client == berth.ClientUnknown && old.Client != new.Client:
+		if n := f.node(new.NodeID); c.By != byPlan || n == nil || n.Status != berth.NodeDisconnected {
+			f.addf("I-18", "allocation %s is unknown, and its node not disconnected by then", new.ID)
+		}
 	}
 }
 
 func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
-	at := placed{c.Index, a.EvalID, a.Name()}
+	at := placed{index: c.Index, eval: a.EvalID, name: a.Name()}
+	if s := a.Rest().DeploymentStatus; s != nil && s.Canary {
+		at.name += " as a canary"
+	}
+	if a.Job.PerNode() {
+		at.node = a.NodeID
+	}
 	if f.placed[at] {
 		f.addf("I-05", "evaluation %s placed %s twice", a.EvalID, a.Name())
 	}
@@ -226,9 +253,19 @@ func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
 	if e := f.eval(a.EvalID); e == nil || e.Terminal() && e.ModifyIndex != c.Index {
 		f.addf("I-11", "allocation %s was placed by evaluation %s, which is not open", a.ID, a.EvalID)
 	}
+	if p := f.alloc(a.Rest().Previous); p != nil && p.Live() && p.Client != berth.ClientUnknown && !canary(a) {
+		f.addf("I-15", "allocation %s replaces %s, which is %s and shall run", a.ID, p.ID, p.Client)
+	}
+	f.evicts(a)
 	if why := f.unmet(a, f.node(a.NodeID)); why != "" {
 		f.addf("I-10", "allocation %s was put on node %s: %s", a.ID, a.NodeID, why)
 	}
+}
+
+// canary says whether an allocation runs beside the one that it may replace.
+func canary(a *berth.Alloc) bool {
+	d := a.Rest().DeploymentStatus
+	return d != nil && d.Canary
 }
 
 // unmet returns what of a job's first conditions a node does not meet. What

@@ -7,7 +7,6 @@ package invariant
 
 import (
 	"fmt"
-	"slices"
 
 	"berth"
 	"berth/state"
@@ -39,6 +38,9 @@ func Check(s *state.Snapshot) []Violation {
 	c.allocs()
 	c.jobs()
 	c.nodes()
+	c.pools()
+	c.evictions()
+	c.deployments()
 	return c.found
 }
 
@@ -53,6 +55,9 @@ func (c *checker) evals() {
 		case berth.EvalPending, berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled:
 		case berth.EvalBlocked:
 			k := e.Key().String() + e.JobUID.Text('j')
+			if berth.PerNode(e.Type) { // what lacks room waits node by node
+				k += e.NodeID.String()
+			}
 			if other, ok := blocked[k]; ok {
 				c.addf("I-04", "job %s has the blocked evaluations %s and %s", e.Key(), other, e.ID)
 			}
@@ -100,6 +105,10 @@ func (c *checker) descent(e *berth.Eval) {
 		c.addf("I-06", "evaluation %s comes of %s, which is younger", e.ID, p.ID)
 	case p.Key() != e.Key():
 		c.addf("I-06", "evaluation %s of job %s comes of %s of job %s", e.ID, e.Key(), p.ID, p.Key())
+	case descends(e) && berth.PerNode(e.Type) && !e.NodeID.IsZero() && e.TriggeredBy == berth.TriggerQueuedAllocs:
+		if p.BlockedEval.IsZero() { // it points to one of those that came of it with this one
+			c.addf("I-06", "evaluation %s comes of %s, which does not point to anything that waits for a node", e.ID, p.ID)
+		}
 	case descends(e) && p.NextEval != e.ID && p.BlockedEval != e.ID:
 		c.addf("I-06", "evaluation %s comes of %s, which does not point to it", e.ID, p.ID)
 	}
@@ -120,32 +129,27 @@ func (c *checker) follows(e *berth.Eval, to berth.EvalID, pointer string) {
 	}
 }
 
-// capacity checks I-08 (no node over its room) and I-09 (no port given out
-// twice), and that the usage columns are what a recount finds.
+// capacity checks I-08 (no node over its room) and I-09 (no port, core or device
+// given out twice), and that the usage columns are what a recount finds.
 func (c *checker) capacity() {
 	for n := range c.Nodes() {
 		var used berth.Ask
 		var allocs uint32
-		holder := map[uint16]berth.AllocID{}
+		holder := map[thing]berth.AllocID{}
 		for a := range c.AllocsOn(n.ID) {
 			if !a.Occupies() {
 				continue
 			}
 			allocs++
-			used = used.Add(a.Group.Ask())
-			ports := slices.Clone(a.Ports)
-			for i := range a.Group.Networks {
-				for _, p := range a.Group.Networks[i].ReservedPorts {
-					ports = append(ports, uint16(p.Value))
+			used = used.Add(takes(n, a))
+			for _, x := range held(n, a) {
+				if other, ok := holder[x]; ok && !c.handsOver(other, a.ID) {
+					c.addf("I-09", "%s of node %s is held by %s and %s", x, n.ID, other, a.ID)
 				}
-			}
-			for _, p := range ports {
-				if other, ok := holder[p]; ok {
-					c.addf("I-09", "port %d of node %s is held by %s and %s", p, n.ID, other, a.ID)
-				}
-				holder[p] = a.ID
+				holder[x] = a.ID
 			}
 		}
+		used = used.Sub(c.heldOnce(n))
 		u := c.Usage(n.Number)
 		if used != u.Used || allocs != u.Allocs {
 			c.addf("I-08", "the columns say node %s has %d allocations using %+v; they are %d using %+v", n.ID, u.Allocs, u.Used, allocs, used)
@@ -153,24 +157,28 @@ func (c *checker) capacity() {
 		if why := u.Overcommitted(); why != "" {
 			c.addf("I-08", "node %s is overcommitted: %s", n.ID, why)
 		}
-		for p := range holder {
-			if !u.Ports.Has(p) {
-				c.addf("I-09", "the columns do not know that port %d of node %s is held", p, n.ID)
-			}
-		}
-		if want := len(holder) + u.Reserved.Len(); u.Ports.Len() > want {
-			c.addf("I-09", "the columns say %d ports of node %s are held; %d are", u.Ports.Len(), n.ID, want)
-		}
+		c.columns(n, u, holder)
 	}
 }
 
 // allocs checks I-05 (nothing is placed twice), I-11 and I-12 (references),
-// I-15 (names) and I-17 (chains).
+// I-15 (names), I-17 (chains) and I-19 (one a node).
 func (c *checker) allocs() {
 	type name struct {
 		uid   berth.UID
 		group string
 		index uint32
+		node  berth.NodeID // of a job that runs on every node
+		// A canary shares the name with what it is to replace, until a plan
+		// after its promotion stops that.
+		canary bool
+	}
+	nameOf := func(a *berth.Alloc) name {
+		k := name{uid: a.Job.UID, group: a.Group.Name, index: a.Index, canary: c.canary(a)}
+		if a.Job.PerNode() {
+			k.node = a.NodeID
+		}
+		return k
 	}
 	live := map[name]berth.AllocID{}
 	type placing struct {
@@ -184,9 +192,14 @@ func (c *checker) allocs() {
 			c.addf("I-12", "allocation %s is not of a group of its job", a.ID)
 			continue
 		}
-		if a.Live() && !a.Orphaned {
-			k := name{a.Job.UID, a.Group.Name, a.Index}
-			if other, ok := live[k]; ok {
+		c.unknown(a)
+		// One that was replaced while it was unknown left the name to its
+		// replacement, and when it comes back one of the two has to go.
+		if a.Live() && !a.Orphaned && (a.Rest().Next.IsZero() || a.Job.PerNode()) {
+			k := nameOf(a)
+			if other, ok := live[k]; ok && a.Job.PerNode() {
+				c.addf("I-19", "node %s runs %s twice: %s and %s", a.NodeID, a.Name(), other, a.ID)
+			} else if ok {
 				c.addf("I-15", "%s is the name of %s and %s", a.Name(), other, a.ID)
 			}
 			live[k] = a.ID
@@ -194,7 +207,7 @@ func (c *checker) allocs() {
 				c.addf("I-15", "%s has an index that its group's count, %d, does not reach", a.Name(), a.Group.Count)
 			}
 		}
-		once := placing{a.EvalID, a.CreateIndex, name{a.Job.UID, a.Group.Name, a.Index}}
+		once := placing{a.EvalID, a.CreateIndex, nameOf(a)}
 		if other, ok := made[once]; ok {
 			c.addf("I-05", "evaluation %s placed %s twice: %s and %s", a.EvalID, a.Name(), other, a.ID)
 		}
@@ -218,6 +231,14 @@ func (c *checker) allocs() {
 				c.addf("I-17", "allocation %s is replaced by %s, which replaces %s", a.ID, next, n.Rest().Previous)
 			}
 		}
+	}
+}
+
+// unknown checks the rest of I-18: what is unknown is so since some time, and
+// nothing else is.
+func (c *checker) unknown(a *berth.Alloc) {
+	if since := a.Rest().UnknownSince; (since != 0) != (a.Client == berth.ClientUnknown) {
+		c.addf("I-18", "allocation %s is %s, and unknown since %d", a.ID, a.Client, since)
 	}
 }
 

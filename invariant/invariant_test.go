@@ -105,12 +105,24 @@ func TestCheckFinds(t *testing.T) {
 		{"more on a node than it has room for", "I-08", func(s *state.Snapshot) { allocs(s)[1].NodeID = allocs(s)[0].NodeID }},
 		{"a node that has less room than it gave", "I-08", func(s *state.Snapshot) { allocs(s)[0].Group.Tasks[0].Resources.CPU = 1100 }},
 		{"a port given out twice", "I-09", func(s *state.Snapshot) { allocs(s)[0].Ports = []uint16{25000, 25000} }},
+		{"a core given out twice", "I-09", func(s *state.Snapshot) {
+			allocs(s)[0].More = &berth.AllocMore{Cores: []uint16{3, 3}}
+		}},
+		{"a device given out twice", "I-09", func(s *state.Snapshot) {
+			allocs(s)[0].More = &berth.AllocMore{Devices: []berth.DeviceGrant{{Type: "gpu", IDs: []string{"a"}}, {Type: "gpu", IDs: []string{"a"}}}}
+		}},
 		{"an evaluation about no deployment", "I-11", func(s *state.Snapshot) { eval(s, first).DeploymentID[0] = 1 }},
 		{"an allocation of no deployment", "I-11", func(s *state.Snapshot) {
 			a, more := allocs(s)[0].With()
 			more.DeploymentID[0] = 1
 			*allocs(s)[0] = *a
 		}},
+		{"a node in no pool", "I-12", func(s *state.Snapshot) {
+			for n := range s.Nodes() {
+				n.NodePool = "nowhere"
+			}
+		}},
+		{"a job in no pool", "I-12", func(s *state.Snapshot) { s.Job(eval(s, first).Key()).NodePool = "nowhere" }},
 		{"an allocation of no evaluation", "I-12", func(s *state.Snapshot) { allocs(s)[0].EvalID[0] ^= 1 }},
 	} {
 		s := cluster(t)

@@ -70,7 +70,11 @@ func (tx *Tx) newAlloc(a *berth.Alloc, node uint32, w *Want) {
 	tx.allocs.link(tx, a)
 	u := tx.nodes.usage.Edit(tx.edit, node)
 	u.Changed = tx.Index
-	u.Claim(tx.edit, w, a.Grant())
+	if len(a.Rest().Evicted) > 0 {
+		u.ClaimOver(tx.edit, w, a.Grant(), tx.evicted(a))
+	} else {
+		u.Claim(tx.edit, w, a.Grant())
+	}
 	tx.countAlloc(nil, a)
 	tx.note(Allocs, nil, a)
 }
@@ -114,6 +118,14 @@ func (tx *Tx) account(old, a *berth.Alloc, u *Usage) {
 		u.Changed = tx.Index
 	}
 	held, holds := old.Occupies(), a.Occupies()
+	if held == holds && old.Group == a.Group {
+		return
+	}
+	if f, ok := tx.familyOf(a); ok {
+		f.as(old).release(tx.edit, u)
+		f.claim(tx.edit, u)
+		return
+	}
 	if held && (!holds || old.Group != a.Group) {
 		w := WantOf(old.Group)
 		u.Release(tx.edit, &w, old.Grant())

@@ -36,6 +36,10 @@ var commands = map[uint64]func() Command{
 	12: func() Command { return &DeleteRows{} },
 	13: func() Command { return &RaiseCore{} },
 	14: func() Command { return &SetSchedulerConfig{} },
+	15: func() Command { return &UpsertNodePools{} },
+	16: func() Command { return &DeleteNodePools{} },
+	17: func() Command { return &SetNodeEligibility{} },
+	18: func() Command { return &EvaluateJob{} },
 }
 
 var numbers = func() map[reflect.Type]uint64 {

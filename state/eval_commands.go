@@ -122,7 +122,7 @@ func (tx *Tx) leaves(e *berth.Eval) bool {
 		if a.Ended() || a.Orphaned || a.Job.UID.Index > e.JobUID.Index {
 			continue
 		}
-		if n := tx.Node(a.NodeID); a.Wanted() || n == nil || n.Status == berth.NodeDown {
+		if n := tx.Node(a.NodeID); a.Wanted() || silent(n) {
 			return true // to be stopped, or lost
 		}
 	}

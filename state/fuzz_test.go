@@ -3,6 +3,7 @@ package state_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"strings"
@@ -138,7 +139,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	})
 }
 
-const headLine = "berth snapshot 1\n"
+var headLine = fmt.Sprintf("berth snapshot %d\n", state.SnapshotVersion)
 
 var (
 	zip   = must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest)))

@@ -14,6 +14,8 @@ import (
 type jobTable struct {
 	rows[berth.Job]
 	byKey cow.Tree[string]
+	// perNode holds, as byKey does, those jobs that run on every node.
+	perNode cow.Tree[string]
 
 	versions       rows[berth.Job]
 	byVersion      cow.Tree[string]
@@ -116,6 +118,10 @@ func (tx *Tx) putJob(old, j *berth.Job) {
 		slot, _ := t.byKey.First(jobKey(j.Key()))
 		t.set(tx, slot, j)
 	}
+	if old == nil && j.PerNode() {
+		slot, _ := t.byKey.First(jobKey(j.Key()))
+		t.perNode.Add(tx.edit, jobKey(j.Key()), slot)
+	}
 	tx.putVersion(j)
 	tx.note(Jobs, anyOrNil(old), j)
 }
@@ -176,6 +182,9 @@ func (tx *Tx) removeJob(j *berth.Job) {
 	}
 	slot, _ := t.byKey.First(jobKey(j.Key()))
 	t.byKey.Remove(tx.edit, jobKey(j.Key()), slot)
+	if j.PerNode() {
+		t.perNode.Remove(tx.edit, jobKey(j.Key()), slot)
+	}
 	tx.note(Summaries, t.summaries.Get(slot), nil)
 	t.summaries.Set(tx.edit, slot, nil)
 	t.summaryChanged = tx.Index

@@ -35,9 +35,15 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	if tx.Namespace(key.Namespace) == nil {
 		return berth.Errorf(berth.Invalid, "job.namespace: there is no namespace %q", key.Namespace)
 	}
+	if tx.NodePool(c.Job.NodePool) == nil {
+		return berth.Errorf(berth.Invalid, "job.node_pool: there is no node pool %.150q", c.Job.NodePool)
+	}
 	old := tx.Job(key)
 	if err := c.enforce(old); err != nil {
 		return err
+	}
+	if old != nil && old.Type != c.Job.Type && (old.PerNode() || c.Job.PerNode()) {
+		return berth.Errorf(berth.Invalid, "job.type: job %q is of type %s and cannot become one of type %s; purge it first", key, old.Type, c.Job.Type)
 	}
 	if err := tx.unusedSeed(c.Eval); err != nil {
 		return err

@@ -43,7 +43,7 @@ func Load(from io.Reader) (*Snapshot, error) {
 		return nil, err
 	}
 	defer z.Close()
-	l := &loader{in: bufio.NewReader(z), tx: Begin(&Snapshot{})}
+	l := &loader{in: bufio.NewReader(z), tx: Begin(&Snapshot{}), format: version}
 	for !l.ended {
 		if err := l.next(); err != nil {
 			return nil, fmt.Errorf("snapshot: record %d: %w", l.records, err)
@@ -57,11 +57,15 @@ func Load(from io.Reader) (*Snapshot, error) {
 
 // loader reads records into a transaction.
 type loader struct {
-	in      *bufio.Reader
-	tx      *Tx
-	sum     uint32
-	records int
-	ended   bool
+	in     *bufio.Reader
+	tx     *Tx
+	sum    uint32
+	format int
+	// evictors are nodes on which allocations share room with those they
+	// evicted, which is known when all are there.
+	evictors []*berth.Node
+	records  int
+	ended    bool
 
 	versions []*berth.Job
 	prev     *berth.Alloc
@@ -113,7 +117,11 @@ func (l *loader) row(kind byte, r *reader) error {
 	switch kind {
 	case recHead:
 		tx.Index, tx.Term, tx.TermIndex = r.uint(), r.uint(), r.uint()
-		for t := range l.changed {
+		tables := int(tableCount)
+		if l.format < poolsSince {
+			tables = int(NodePools)
+		}
+		for t := range tables {
 			l.changed[t] = r.uint()
 		}
 	case recNamespace:
@@ -169,6 +177,15 @@ func (l *loader) row(kind byte, r *reader) error {
 			return again("scheduler configuration", "")
 		}
 		tx.putSchedulerConfig(load[berth.SchedulerConfig](r))
+	case recNodePool:
+		p := load[berth.NodePool](r)
+		if r.err != nil {
+			return nil
+		}
+		if p.Name == "" || tx.NodePool(p.Name) != nil {
+			return again("node pool", p.Name)
+		}
+		tx.putNodePool(nil, p)
 	default:
 		return fmt.Errorf("kind %d is not known", kind)
 	}
@@ -219,6 +236,7 @@ func (l *loader) node(r *reader) error {
 	*u = Usage{Changed: changed}
 	tx.recount(u, n)
 	tx.describe(u, n)
+	n.Class = nodeClass(n) // an older build can have looked at less of it
 	u.Class = tx.joinClass(n)
 	freeze(n)
 	t.rows.Set(tx.edit, n.Number, n)
@@ -237,6 +255,9 @@ func (l *loader) jobRow(r *reader) error {
 	}
 	slot := t.insert(l.tx, j)
 	t.byKey.Add(l.tx.edit, jobKey(j.Key()), slot)
+	if j.PerNode() {
+		t.perNode.Add(l.tx.edit, jobKey(j.Key()), slot)
+	}
 	t.summaries.Set(l.tx.edit, slot, s)
 	return nil
 }
@@ -293,6 +314,9 @@ func (l *loader) alloc(r *reader) error {
 	if n := l.tx.Node(a.NodeID); n != nil && a.Occupies() {
 		w := WantOf(a.Group)
 		l.tx.nodes.usage.Edit(l.tx.edit, n.Number).Claim(l.tx.edit, &w, a.Grant())
+		if len(a.Rest().Evicted) > 0 {
+			l.evictors = append(l.evictors, n)
+		}
 	}
 	return nil
 }
@@ -300,8 +324,29 @@ func (l *loader) alloc(r *reader) error {
 // finish sets what inserting rows did not.
 func (l *loader) finish() *Snapshot {
 	s := l.tx.Snapshot
+	l.oldPools()
+	for _, n := range l.evictors {
+		l.tx.recount(l.tx.nodes.usage.Edit(l.tx.edit, n.Number), n)
+	}
+	s.pools.changed = l.changed[NodePools]
 	s.namespaces.changed, s.nodes.changed, s.jobs.changed = l.changed[Namespaces], l.changed[Nodes], l.changed[Jobs]
 	s.evals.changed, s.allocs.changed = l.changed[Evals], l.changed[Allocs]
 	s.deployments.changed, s.jobs.summaryChanged = l.changed[Deployments], l.changed[Summaries]
 	return l.tx.Seal()
+}
+
+// oldPools makes the node pools that a snapshot of an older version only
+// implies: what its nodes and jobs name.
+func (l *loader) oldPools() {
+	if l.format >= poolsSince {
+		return
+	}
+	l.tx.builtInPools()
+	for n := range l.tx.Nodes() {
+		l.tx.wantNodePool(n.NodePool)
+	}
+	for j := range l.tx.Jobs(berth.AllNamespaces, "") {
+		l.tx.wantNodePool(j.NodePool)
+	}
+	l.changed[NodePools] = l.tx.Index
 }

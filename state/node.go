@@ -142,7 +142,33 @@ func nodeClass(n *berth.Node) string {
 		d := n.Drivers[k]
 		h.text(fmt.Sprint(k, d.Detected, d.Healthy))
 	}
+	h.things(n)
 	return fmt.Sprintf("v1:%x", sha256.Sum256(h.buf))[:35]
+}
+
+// things adds what a node has beside processors, memory and disk: its volumes,
+// networks and groups of devices. How many there are is not in it, nor which:
+// that is counted.
+func (h *hasher) things(n *berth.Node) {
+	for _, name := range slices.Sorted(maps.Keys(n.HostVolumes)) {
+		h.text(fmt.Sprint("volume ", n.HostVolumes[name].ReadOnly, " ", name))
+	}
+	var nets []string
+	for _, nw := range n.NodeResources.NodeNetworks {
+		nets = append(nets, "mode "+nw.Mode)
+		for _, a := range nw.Addresses {
+			nets = append(nets, "network "+a.Alias)
+		}
+	}
+	slices.Sort(nets)
+	for _, s := range slices.Compact(nets) {
+		h.text(s)
+	}
+	for i := range n.NodeResources.Devices {
+		d := &n.NodeResources.Devices[i]
+		h.text("device " + d.ID())
+		h.buf = append(h.buf, canonical(d.Attributes)...)
+	}
 }
 
 // UniqueKey says whether an attribute or meta key is about one node alone.
@@ -171,7 +197,7 @@ func (tx *Tx) putNode(old, n *berth.Node) {
 		}
 		u.Class = tx.joinClass(n)
 	}
-	if old == nil || old.NodeResources != n.NodeResources || old.ReservedResources != n.ReservedResources {
+	if old == nil || old.NodeResources != n.NodeResources || old.ReservedResources != n.ReservedResources || !maps.Equal(old.HostNetworks, n.HostNetworks) {
 		tx.recount(u, n)
 	}
 	tx.describe(u, n)
@@ -194,11 +220,16 @@ func (t *nodeTable) takeNumber(tx *Tx) uint32 {
 	return t.numbers - 1
 }
 
-// recount makes the ports of a node's line anew: what it reserves, and what
+// recount makes anew what a node's line holds by name: what it reserves, and what
 // its allocations hold.
 func (tx *Tx) recount(u *Usage, n *berth.Node) {
-	u.Ports, u.Reserved = PortSet{}, PortSet{}
-	if r := n.ReservedResources; r != nil {
+	u.Ports, u.Reserved, u.More = PortSet{}, PortSet{}, nil
+	if l := layoutOf(n); l != nil {
+		u.More = l.empty(tx.edit)
+	}
+	if u.More != nil && len(u.More.reserved) > 0 {
+		u.Reserved, u.Ports = u.More.reserved[0], u.More.reserved[0]
+	} else if r := n.ReservedResources; r != nil {
 		ports, _ := ReservedPorts(r.Networks.ReservedHostPorts) // checked when the node registered
 		for _, p := range ports {
 			u.Reserved.add(tx.edit, p)
@@ -207,7 +238,11 @@ func (tx *Tx) recount(u *Usage, n *berth.Node) {
 	}
 	u.Used, u.Allocs = berth.Ask{}, 0
 	for a := range tx.AllocsOn(n.ID) {
-		if a.Occupies() {
+		f, ok := tx.familyOf(a)
+		switch {
+		case ok && f.head.ID == a.ID:
+			f.claim(tx.edit, u)
+		case !ok && a.Occupies():
 			w := WantOf(a.Group)
 			u.Claim(tx.edit, &w, a.Grant())
 		}

@@ -30,6 +30,12 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	if n.SchedulingEligibility == "" {
 		n.SchedulingEligibility = berth.NodeEligible
 	}
+	if n.NodePool == "" {
+		n.NodePool = berth.DefaultNodePool
+	}
+	if err := berth.CheckNodesPool("Node.NodePool", n.NodePool); err != nil {
+		return err
+	}
 	if old == nil {
 		n.CreateIndex = tx.Index
 		addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node registered", c.Now))
@@ -38,7 +44,7 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 			return berth.Errorf(berth.Denied, "Permission denied: the secret is not that of node %s", n.ID)
 		}
 		n.CreateIndex, n.SchedulingEligibility, n.Events = old.CreateIndex, old.SchedulingEligibility, old.Events
-		if old.Status == berth.NodeDown && n.Status != berth.NodeDown {
+		if silent(old) && n.Status != berth.NodeDown {
 			addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node re-registered", c.Now))
 		}
 		if n.Status == berth.NodeInit && old.Status == berth.NodeReady {
@@ -48,9 +54,14 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	if c.Event != nil {
 		addEvents(&n, tx.Index, *c.Event)
 	}
+	tx.wantNodePool(n.NodePool)
 	tx.putNode(old, &n)
-	if old != nil && old.Status != n.Status {
+	switch {
+	case old == nil && !n.Ready():
+	case old == nil || old.Status != n.Status:
 		c.Evals = tx.raiseForNode(&n, c.Seed, c.Now)
+	case !sameToConditions(old, &n):
+		c.Evals = tx.raiseForChange(&n, c.Seed, c.Now)
 	}
 	return nil
 }
@@ -76,6 +87,33 @@ func whole(n *berth.Node) error {
 	}
 	if r := n.ReservedResources; r != nil {
 		if _, err := ReservedPorts(r.Networks.ReservedHostPorts); err != nil {
+			return err
+		}
+	}
+	return CheckNetworks(n)
+}
+
+// mostAddresses bounds the addresses of a node: each can have ports of its own.
+const mostAddresses = 1000
+
+// CheckNetworks returns what is wrong with the ports that a node keeps back on
+// single networks.
+func CheckNetworks(n *berth.Node) error {
+	lists := make([]string, 0, len(n.HostNetworks))
+	for _, h := range n.HostNetworks {
+		lists = append(lists, h.ReservedPorts)
+	}
+	for _, nw := range n.NodeResources.NodeNetworks {
+		for _, a := range nw.Addresses {
+			lists = append(lists, a.ReservedPorts)
+		}
+	}
+	if len(lists) > mostAddresses {
+		return berth.Errorf(berth.Invalid, "node: %d addresses and host networks; allowed are %d", len(lists), mostAddresses)
+	}
+	slices.Sort(lists)
+	for _, list := range slices.Compact(lists) {
+		if _, err := ReservedPorts(list); err != nil {
 			return err
 		}
 	}
@@ -116,6 +154,8 @@ func (c *SetNodeStatus) Apply(tx *Tx) error {
 	n.StatusUpdatedAt, n.ModifyIndex = c.Now/int64(time.Second), tx.Index
 	if c.Event != nil {
 		addEvents(&n, tx.Index, *c.Event)
+	} else if old.Status == berth.NodeDisconnected && n.Status == berth.NodeReady {
+		addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node reconnected", c.Now))
 	}
 	tx.putNode(old, &n)
 	if old.Status != n.Status && (n.Status != berth.NodeInit) {
@@ -125,20 +165,41 @@ func (c *SetNodeStatus) Apply(tx *Tx) error {
 }
 
 // raiseForNode raises one evaluation for each job that has an allocation on
-// the node which has not ended.
+// the node which has not ended, and if the node takes allocations one for each
+// job that runs on every node and could run there.
 func (tx *Tx) raiseForNode(n *berth.Node, seed [16]byte, now int64) (ids []berth.EvalID) {
+	return tx.raiseEach(n, seed, now, func(*berth.Job) bool { return true })
+}
+
+// raiseForChange raises evaluations of the jobs that run on every node for one
+// that conditions see with other eyes now. Other jobs stay where they are.
+func (tx *Tx) raiseForChange(n *berth.Node, seed [16]byte, now int64) []berth.EvalID {
+	if !tx.AnyPerNode() {
+		return nil
+	}
+	return tx.raiseEach(n, seed, now, (*berth.Job).PerNode)
+}
+
+func (tx *Tx) raiseEach(n *berth.Node, seed [16]byte, now int64, keep func(*berth.Job) bool) (ids []berth.EvalID) {
 	type incarnation struct {
 		key berth.JobKey
 		uid berth.UID
 	}
 	newest := map[incarnation]*berth.Job{}
 	for a := range tx.AllocsOn(n.ID) {
-		if a.Ended() || a.Orphaned {
+		if a.Ended() || a.Orphaned || !keep(a.Job) {
 			continue
 		}
 		k := incarnation{a.Key(), a.Job.UID}
 		if j := newest[k]; j == nil || j.Version < a.Job.Version {
 			newest[k] = a.Job
+		}
+	}
+	if n.Ready() {
+		for j := range tx.PerNodeJobs() {
+			if wants(j, n) {
+				newest[incarnation{j.Key(), j.UID}] = j
+			}
 		}
 	}
 	var jobs []*berth.Job

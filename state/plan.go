@@ -1,7 +1,6 @@
 package state
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -22,7 +21,9 @@ type ApplyPlan struct {
 	Stop       []berth.AllocStop
 	Update     []berth.AllocID // to carry over to the version in place
 	Explain    map[string]*berth.AllocMetric
-	End        *EvalEnd // nil: the evaluation goes on
+	Deploy     *berth.Deployment // to be made with the plan, which belongs to it
+	Deployed   *DeploymentChange // what becomes of the deployment there was
+	End        *EvalEnd          // nil: the evaluation goes on
 	Now        int64
 
 	// Refused are the placements that did not fit, set by Apply. With any, End
@@ -31,6 +32,8 @@ type ApplyPlan struct {
 
 	nodes   []uint32 // by placement, its node's number; set by Apply, or read from the log
 	fromLog bool     // nodes says where, not NodeID
+	robbed  []robbed // jobs of which something was evicted; set by Apply
+	joins   *enrolment
 }
 
 // EvalEnd is how an evaluation ends.
@@ -43,7 +46,11 @@ type EvalEnd struct {
 	SnapshotIndex uint64
 	Timeline      berth.Timeline
 	Blocked       *NewEval  // for what could not be placed
-	Later         []NewEval // for what is to be replaced later
+	Later         []NewEval // for what is to be done later
+	// Nodes are those on which a job that runs on every node lacks room. Each
+	// has a blocked evaluation of its own, but for the node of an evaluation
+	// that stays blocked itself.
+	Nodes []NodeWait
 }
 
 // NewEval is an evaluation that another one leads to.
@@ -63,7 +70,7 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 		return berth.Errorf(berth.Conflict, "already-done: evaluation %s is %s", c.Eval, eval.Status)
 	}
 	job := tx.Job(eval.Key())
-	if len(c.Place)+len(c.Update) > 0 {
+	if len(c.Place)+len(c.Update) > 0 || c.Deploy != nil {
 		if err := c.current(tx, job, eval); err != nil {
 			return err
 		}
@@ -71,18 +78,16 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 	if err := c.checkEnd(tx, eval); err != nil {
 		return err
 	}
-	c.Refused = nil
-	for _, s := range c.Stop {
-		if s.FollowupEval.IsZero() { // the others wait for the end, which makes what they point to
-			tx.stop(s, c.Now)
+	if c.Deploy != nil || c.Deployed != nil {
+		if err := c.checkDeployment(tx, job, eval); err != nil {
+			return err
 		}
 	}
-	for _, id := range c.Update {
-		tx.carryOver(id, job, c.Eval, c.Now)
+	if len(c.Place) > 0 && job.AllAtOnce && !c.fitsWhole(tx, job) {
+		return nil
 	}
-	if len(c.Place) > 0 {
-		c.place(tx, job)
-	}
+	c.change(tx, job)
+	c.raiseForEvicted(tx)
 	if len(c.Explain) > 0 {
 		tx.putExplanation(&Explanation{c.Eval, c.Explain})
 	}
@@ -91,6 +96,27 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 		tx.leaveTo(c.Stop, c.Now)
 	}
 	return nil
+}
+
+// change stops, carries over and places.
+func (c *ApplyPlan) change(tx *Tx, job *berth.Job) {
+	c.Refused, c.robbed = nil, nil
+	for _, s := range c.Stop {
+		switch {
+		case s.Client == berth.ClientUnknown:
+			tx.away(s, c.Now)
+		case s.FollowupEval.IsZero(): // the others wait for the end, which makes what they point to
+			tx.stop(s, c.Now)
+		}
+	}
+	c.joins = c.enrol(tx, job)
+	for _, id := range c.Update {
+		tx.carryOver(id, job, c, c.Now)
+	}
+	if len(c.Place) > 0 {
+		c.place(tx, job)
+	}
+	c.joins.store(tx, c.Now)
 }
 
 // current refuses to place a version of the job that is not the one there is,
@@ -142,6 +168,9 @@ func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
 	if b := end.Blocked; b != nil && len(end.Failed) == 0 && b.TriggeredBy != berth.TriggerMaxPlanAttempts {
 		return berth.Errorf(berth.Invalid, "plan: evaluation %s would be blocked without a reason", b.ID)
 	}
+	if err := checkNodeWaits(eval, end); err != nil {
+		return err
+	}
 	ids := make([]berth.EvalID, 0, 1+len(end.Later))
 	for _, n := range end.news() {
 		ids = append(ids, n.ID)
@@ -157,15 +186,15 @@ func (e *EvalEnd) news() []NewEval {
 }
 
 // stop stops an allocation. What has ended, or is gone, is left as it is. One
-// that the plan takes for lost is only stopped if its node came back meanwhile:
-// its tasks run, and hold their room until the agent says otherwise.
+// that the plan takes for lost is only stopped if its node is heard again by
+// now: its tasks run, and hold their room until the agent says otherwise.
 func (tx *Tx) stop(s berth.AllocStop, now int64) {
 	old := tx.Alloc(s.ID)
 	if old == nil {
 		return
 	}
 	n := tx.Node(old.NodeID)
-	lost := s.Client == berth.ClientLost && !old.Ended() && (n == nil || n.Status == berth.NodeDown)
+	lost := s.Client == berth.ClientLost && !old.Ended() && silent(n)
 	if !old.Wanted() && !lost {
 		return
 	}
@@ -175,7 +204,7 @@ func (tx *Tx) stop(s berth.AllocStop, now int64) {
 		a.Desired, more.DesiredDescription = berth.DesiredStop, s.Description
 	}
 	if lost {
-		a.Client, more.ClientDescription = berth.ClientLost, s.Description
+		a.Client, more.ClientDescription, more.UnknownSince = berth.ClientLost, s.Description, 0
 	}
 	tx.changeAlloc(old, a)
 }
@@ -213,7 +242,7 @@ func (tx *Tx) carriedOver(id berth.AllocID, job *berth.Job) (*berth.Alloc, *bert
 // group.
 func fitsInPlace(a *berth.Alloc, g *berth.TaskGroup) bool {
 	was, is := WantOf(a.Group), WantOf(g)
-	if int64(a.Index) >= int64(g.Count) || was.Ask != is.Ask || was.Dynamic != is.Dynamic {
+	if int64(a.Index) >= int64(g.Count) || was.Ask != is.Ask || was.Dynamic != is.Dynamic || !was.More.same(is.More) {
 		return false
 	}
 	slices.Sort(was.Static)
@@ -222,15 +251,16 @@ func fitsInPlace(a *berth.Alloc, g *berth.TaskGroup) bool {
 }
 
 // carryOver makes an allocation one of the job's newest version, in place.
-func (tx *Tx) carryOver(id berth.AllocID, job *berth.Job, eval berth.EvalID, now int64) {
+func (tx *Tx) carryOver(id berth.AllocID, job *berth.Job, c *ApplyPlan, now int64) {
 	old, g := tx.carriedOver(id, job)
 	if old == nil {
 		return
 	}
 	a := *old
-	a.Job, a.Group, a.EvalID = job, g, eval
+	a.Job, a.Group, a.EvalID = job, g, c.Eval
 	a.Ports = relabel(old.Ports, old.Group, g)
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
+	c.joins.add(&a, false)
 	tx.changeAlloc(old, &a)
 }
 
@@ -267,7 +297,7 @@ func dynamicLabels(g *berth.TaskGroup) (out []string) {
 
 // place makes the placements that fit.
 func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
-	names := tx.liveNames(job)
+	names, away := tx.liveNames(job)
 	wants := make([]*Want, len(job.TaskGroups))
 	if !c.fromLog {
 		c.nodes = make([]uint32, len(c.Place))
@@ -280,14 +310,32 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		} else {
 			n = tx.Node(p.NodeID)
 		}
-		if wants[p.Group] == nil {
-			w := WantOf(job.TaskGroups[p.Group])
-			wants[p.Group] = &w
+		version, want := tx.versionFor(p, job), wants[p.Group]
+		switch {
+		case version.job != job:
+			w := WantOf(version.group)
+			want = &w
+		case want == nil:
+			w := WantOf(version.group)
+			want, wants[p.Group] = &w, &w
 		}
-		name := instance{p.Group, p.Index}
-		why := tx.refuse(n, wants[p.Group], p, names[name])
+		name := instance{group: p.Group, index: p.Index, canary: p.Canary}
+		if job.PerNode() && n != nil {
+			name.node = n.Number + 1
+		}
+		taken := names[name] || away.holds(name, p.Previous)
+		why := tx.refuse(n, want, p, taken, nil)
+		var evicted []*berth.Alloc
+		if why != "" && len(p.Evict) > 0 && n != nil { // else there is room without that
+			if evicted, why = tx.evictedFor(p, job, n); why == "" {
+				why = tx.refuse(n, want, p, taken, evicted)
+			}
+		}
 		if why == "" {
-			why = tx.refusePrevious(p, job)
+			why = tx.refusePrevious(p, job, n)
+		}
+		if why == "" && p.Canary {
+			why = c.joins.refuses(version.group.Name)
 		}
 		if why == "" && c.End != nil && c.End.SnapshotIndex != 0 && n.ModifyIndex > c.End.SnapshotIndex {
 			why = "the node changed since" // what was asked of its class may be answered otherwise now
@@ -303,21 +351,24 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		}
 		c.nodes[i] = n.Number
 		names[name] = true
-		tx.placeOne(c, job, p, n, wants[p.Group], uint32(i))
+		tx.placeOne(c, version, p, n, want, uint32(i), evicted)
 	}
 }
 
 // instance is one instance of a job: the group's place in the job, and the
-// index of its name.
+// index of its name; of a job that runs on every node also the number of the
+// node, plus one.
 type instance struct {
-	group int
-	index uint32
+	group  int
+	index  uint32
+	node   uint32
+	canary bool // of a deployment that was not promoted: it runs beside what has the name
 }
 
 // liveNames returns the instances of a job that an allocation holds which
-// should run.
-func (tx *Tx) liveNames(job *berth.Job) map[instance]bool {
-	names := map[instance]bool{}
+// should run, those apart whose allocation is unknown.
+func (tx *Tx) liveNames(job *berth.Job) (names map[instance]bool, away unknowns) {
+	names = map[instance]bool{}
 	groups := map[string]int{}
 	for i, g := range job.TaskGroups {
 		groups[g.Name] = i
@@ -325,15 +376,33 @@ func (tx *Tx) liveNames(job *berth.Job) map[instance]bool {
 	for a := range tx.AllocsOf(job.Key()) {
 		if a.Live() && a.Job.UID == job.UID {
 			if g, ok := groups[a.Group.Name]; ok {
-				names[instance{g, a.Index}] = true
+				name := tx.instanceOf(g, a)
+				if a.Client == berth.ClientUnknown && !job.PerNode() { // nothing stands in for it there
+					away.add(name, a)
+					continue
+				}
+				names[name] = true
 			}
 		}
 	}
-	return names
+	return names, away
+}
+
+func (tx *Tx) instanceOf(group int, a *berth.Alloc) instance {
+	i := instance{group: group, index: a.Index}
+	if s := a.Rest().DeploymentStatus; s != nil {
+		i.canary = s.Canary
+	}
+	if a.Job.PerNode() {
+		if n := tx.Node(a.NodeID); n != nil {
+			i.node = n.Number + 1
+		}
+	}
+	return i
 }
 
 // refuse returns why a placement cannot be made, "" if it can.
-func (tx *Tx) refuse(n *berth.Node, w *Want, p *berth.Placement, nameTaken bool) string {
+func (tx *Tx) refuse(n *berth.Node, w *Want, p *berth.Placement, nameTaken bool, evicted []*berth.Alloc) string {
 	switch {
 	case n == nil:
 		return "the node is gone"
@@ -341,41 +410,36 @@ func (tx *Tx) refuse(n *berth.Node, w *Want, p *berth.Placement, nameTaken bool)
 		return "there is an instance " + strconv.Itoa(int(p.Index)) + " already"
 	case !n.Ready():
 		return "the node is " + n.Status + ", " + n.SchedulingEligibility
-	case len(p.Ports) != w.Dynamic:
-		return fmt.Sprintf("%d dynamic ports are wanted, not %d", w.Dynamic, len(p.Ports))
 	}
 	u := tx.Usage(n.Number)
-	if !w.Fits(u) {
-		s := w.Short(u)[0]
-		return fmt.Sprintf("%s: %d wanted, %d free", s.Dimension, s.Wanted, s.Free)
+	if len(evicted) > 0 {
+		u = u.Without(evicted...)
 	}
-	for i, port := range p.Ports {
-		if u.Ports.Has(port) || slices.Contains(p.Ports[:i], port) || slices.Contains(w.Static, port) {
-			return DimPort + strconv.Itoa(int(port)) + " is in use"
-		}
-	}
-	return ""
+	return w.refuses(u, &p.Grant)
 }
 
 // refusePrevious returns why a placement cannot replace what it says, "" if it
 // can, or if that is gone.
-func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job) string {
+func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job, n *berth.Node) string {
 	prev := tx.Alloc(p.Previous)
 	switch {
+	case prev == nil && p.Before:
+		return "what it is to be like is gone"
 	case prev == nil:
 		return ""
 	case prev.Job.UID != job.UID || prev.Key() != job.Key() || prev.Group.Name != job.TaskGroups[p.Group].Name || prev.Index != p.Index:
 		return "allocation " + prev.ID.String() + " is another instance"
+	case job.PerNode() && prev.NodeID != n.ID:
+		return "allocation " + prev.ID.String() + " is an instance of another node"
 	case !prev.Rest().Next.IsZero():
 		return "allocation " + prev.ID.String() + " was replaced already"
 	}
 	return ""
 }
 
-func (tx *Tx) placeOne(c *ApplyPlan, job *berth.Job, p *berth.Placement, n *berth.Node, w *Want, ordinal uint32) {
-	g := job.TaskGroups[p.Group]
+func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, w *Want, ordinal uint32, evicted []*berth.Alloc) {
 	a := &berth.Alloc{
-		ID: tx.newID(c.Eval), NodeID: n.ID, EvalID: c.Eval, Job: job, Group: g,
+		ID: tx.newID(c.Eval), NodeID: n.ID, EvalID: c.Eval, Job: of.job, Group: of.group,
 		Index: p.Index, Ordinal: ordinal, Score: keptScore(p.Score), Ports: p.Ports,
 		CreateIndex: tx.Index, AllocModifyIndex: tx.Index, CreateTime: c.Now, ModifyTime: c.Now,
 	}
@@ -383,12 +447,23 @@ func (tx *Tx) placeOne(c *ApplyPlan, job *berth.Job, p *berth.Placement, n *bert
 		a.More = &berth.AllocMore{Previous: prev.ID}
 		old, more := prev.With()
 		more.Next = a.ID
-		more.FollowupEval = berth.EvalID{}
+		if prev.Client != berth.ClientUnknown { // which is to be lost at its time all the same
+			more.FollowupEval = berth.EvalID{}
+		}
 		tx.changeAlloc(prev, old)
 		if p.Resched {
-			tx.noteReschedule(job, g, prev, c.Now)
+			tx.noteReschedule(of.job, of.group, prev, c.Now)
 		}
 	}
+	if w.More != nil {
+		tx.giveNamed(a, n, w.More, &p.Grant)
+	}
+	if len(evicted) > 0 {
+		_, more := a.With()
+		a.More = more
+		c.evict(tx, a, evicted)
+	}
+	c.joins.add(a, p.Canary)
 	tx.newAlloc(a, n.Number, w)
 }
 
@@ -432,8 +507,14 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 	case end.Blocked != nil:
 		e.BlockedEval = end.Blocked.ID
 	}
-	tx.putEval(old, &e)
-	if live {
+	for _, n := range news {
+		if n.TriggeredBy == berth.TriggerRollingUpdate {
+			e.NextEval = n.ID
+		}
+	}
+	if live && job.PerNode() {
+		tx.waitOnNodes(old, &e, job, end, now)
+	} else if tx.putEval(old, &e); live {
 		tx.setQueued(job, end.Queued)
 		// At most one blocked evaluation of a job: this one's outcome is newer
 		// than what any other waits for.

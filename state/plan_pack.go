@@ -45,6 +45,15 @@ const (
 	placeResched  = 1 << 2
 	placeGroup    = 1 << 3 // another group than the one before
 	placeSkip     = 1 << 4 // the index is not the one before plus one
+	placeNamed    = 1 << 5 // cores or devices
+	placeRare     = 1 << 6 // another byte of flags follows
+	placeEvict    = 1 << 7
+)
+
+// The other flags of a placement.
+const (
+	rareCanary = 1 << 0
+	rareBefore = 1 << 1
 )
 
 func (c *ApplyPlan) pack(w *writer) {
@@ -57,7 +66,8 @@ func (c *ApplyPlan) pack(w *writer) {
 	for i := range c.Place {
 		p := &c.Place[i]
 		w.byte(flag(placePorts, len(p.Ports) > 0) | flag(placePrevious, !p.Previous.IsZero()) | flag(placeResched, p.Resched) |
-			flag(placeGroup, p.Group != group) | flag(placeSkip, p.Index != index+1))
+			flag(placeNamed, len(p.Cores)+len(p.Devices) > 0) |
+			flag(placeRare, p.Canary || p.Before) | flag(placeEvict, len(p.Evict) > 0) | flag(placeGroup, p.Group != group) | flag(placeSkip, p.Index != index+1))
 		if p.Group != group {
 			w.uint(uint64(p.Group))
 		}
@@ -70,8 +80,21 @@ func (c *ApplyPlan) pack(w *writer) {
 		if len(p.Ports) > 0 {
 			w.ports(p.Ports)
 		}
+		if len(p.Cores)+len(p.Devices) > 0 {
+			w.ports(p.Cores)
+			w.value(p.Devices)
+		}
 		if !p.Previous.IsZero() {
 			w.id(p.Previous)
+		}
+		if p.Canary || p.Before {
+			w.byte(flag(rareCanary, p.Canary) | flag(rareBefore, p.Before))
+		}
+		if len(p.Evict) > 0 {
+			w.uint(uint64(len(p.Evict)))
+			for _, id := range p.Evict {
+				w.id(id)
+			}
 		}
 	}
 	w.uint(uint64(len(c.Stop)))
@@ -89,10 +112,20 @@ func (c *ApplyPlan) pack(w *writer) {
 	if len(c.Explain) > 0 {
 		w.value(c.Explain)
 	}
+	w.bool(c.Deploy != nil || c.Deployed != nil)
+	if c.Deploy != nil || c.Deployed != nil {
+		w.value(&planDeployment{c.Deploy, c.Deployed})
+	}
 	w.bool(c.End != nil)
 	if c.End != nil {
 		c.End.pack(w, c.Now)
 	}
+}
+
+// planDeployment is what few plans say of deployments.
+type planDeployment struct {
+	Deploy   *berth.Deployment
+	Deployed *DeploymentChange
 }
 
 func (c *ApplyPlan) unpack(r *reader) {
@@ -120,8 +153,22 @@ func (c *ApplyPlan) unpack(r *reader) {
 		if flags&placePorts != 0 {
 			p.Ports = r.ports()
 		}
+		if flags&placeNamed != 0 {
+			p.Cores = r.ports()
+			r.value(&p.Devices)
+		}
 		if flags&placePrevious != 0 {
 			p.Previous = r.id()
+		}
+		if flags&placeRare != 0 {
+			rare := r.byte()
+			p.Canary, p.Before = rare&rareCanary != 0, rare&rareBefore != 0
+		}
+		if flags&placeEvict != 0 {
+			p.Evict = make([]berth.AllocID, r.length(16))
+			for i := range p.Evict {
+				p.Evict[i] = r.id()
+			}
 		}
 		p.Resched = flags&placeResched != 0
 	}
@@ -141,11 +188,17 @@ func (c *ApplyPlan) unpack(r *reader) {
 		r.value(&c.Explain)
 	}
 	if r.bool() {
+		var d planDeployment
+		r.value(&d)
+		c.Deploy, c.Deployed = d.Deploy, d.Deployed
+	}
+	if r.bool() {
 		c.End = &EvalEnd{}
 		c.End.unpack(r, c.Now)
 	}
 }
 
+// ports writes numbers of ports, or of cores.
 func (w *writer) ports(list []uint16) {
 	w.uint(uint64(len(list)))
 	for _, p := range list {
@@ -166,7 +219,8 @@ func (r *reader) ports() []uint16 {
 // reorder.
 var reasons = []string{
 	"", berth.StopSurplus, berth.StopReplaced, berth.StopNodeLost, berth.StopFailed, berth.StopGroupGone,
-	berth.StopJobEnded, berth.StopOldJob, berth.StopUnfit,
+	berth.StopJobEnded, berth.StopOldJob, berth.StopUnfit, berth.StopNotMet,
+	berth.StopMigrated, berth.StopAway, berth.StopRejoined, berth.StopCanary, berth.StopDone, berth.UnknownAway,
 }
 
 func (w *writer) reason(s string) {
@@ -204,8 +258,8 @@ func (e *EvalEnd) pack(w *writer, now int64) {
 	}
 	w.uint(e.SnapshotIndex)
 	w.timeline(e.Timeline, now)
-	rest := endRest{e.Description, e.Failed, e.Queued, e.Missed, e.Blocked, e.Later}
-	plain := e.Description == "" && len(e.Failed) == 0 && len(e.Queued) == 0 && e.Missed == nil && e.Blocked == nil && len(e.Later) == 0
+	rest := endRest{e.Description, e.Failed, e.Queued, e.Missed, e.Blocked, e.Later, e.Nodes}
+	plain := e.Description == "" && len(e.Failed) == 0 && len(e.Queued) == 0 && e.Missed == nil && e.Blocked == nil && len(e.Later) == 0 && len(e.Nodes) == 0
 	w.bool(!plain)
 	if !plain {
 		w.value(&rest)
@@ -219,6 +273,7 @@ type endRest struct {
 	Missed      *berth.Missed
 	Blocked     *NewEval
 	Later       []NewEval
+	Nodes       []NodeWait `msgpack:",omitempty"`
 }
 
 func (e *EvalEnd) unpack(r *reader, now int64) {
@@ -229,7 +284,7 @@ func (e *EvalEnd) unpack(r *reader, now int64) {
 		var rest endRest
 		r.value(&rest)
 		e.Description, e.Failed, e.Queued = rest.Description, rest.Failed, rest.Queued
-		e.Missed, e.Blocked, e.Later = rest.Missed, rest.Blocked, rest.Later
+		e.Missed, e.Blocked, e.Later, e.Nodes = rest.Missed, rest.Blocked, rest.Later, rest.Nodes
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 )
 
 // ReportAllocs is what a node's agent says of its allocations. An allocation
-// that failed raises an evaluation of its job in the same command.
+// that failed, or that was unknown and is heard of again, raises an evaluation
+// of its job in the same command.
 type ReportAllocs struct {
 	Node    berth.NodeID
 	Updates []AllocUpdate
@@ -49,27 +50,32 @@ func (c *ReportAllocs) Apply(tx *Tx) error {
 		}
 	}
 	c.number, c.Evals = n.Number+1, nil
-	var failed []*berth.Alloc
+	var back, failed []*berth.Alloc
 	for i := range c.Updates {
-		if a := tx.report(&c.Updates[i], c.Now); a != nil {
+		switch a, was := tx.report(&c.Updates[i], c.Now); {
+		case a == nil || !a.Wanted() || a.Orphaned:
+		case was == berth.ClientUnknown:
+			back = append(back, a)
+		case missed(a):
 			failed = append(failed, a)
 		}
 	}
-	c.raise(tx, failed)
+	c.raise(tx, n, back, failed)
 	return nil
 }
 
-// report stores what is said of an allocation; it returns it if it ended just
-// now and should not have.
-func (tx *Tx) report(u *AllocUpdate, now int64) *berth.Alloc {
+// report stores what is said of an allocation, and returns it and how it fared
+// before; nil if that changes nothing. That an allocation is unknown is not for
+// its agent to say.
+func (tx *Tx) report(u *AllocUpdate, now int64) (*berth.Alloc, berth.ClientStatus) {
 	old := tx.Alloc(u.ID)
-	if old == nil || old.Ended() {
-		return nil
+	if old == nil || old.Ended() || u.Client == berth.ClientUnknown {
+		return nil, 0
 	}
 	a := *old
 	a.ModifyTime = now
 	a.Client, a.Tasks = u.Client, u.Tasks
-	if m := old.Rest(); u.Description != m.ClientDescription || u.Deployment != nil || u.Network != nil {
+	if m := old.Rest(); u.Description != m.ClientDescription || u.Deployment != nil || u.Network != nil || old.Client == berth.ClientUnknown {
 		b, more := old.With()
 		b.ModifyTime, b.Client, b.Tasks = a.ModifyTime, a.Client, a.Tasks
 		more.ClientDescription = u.Description
@@ -79,13 +85,13 @@ func (tx *Tx) report(u *AllocUpdate, now int64) *berth.Alloc {
 		if u.Network != nil {
 			more.Network = u.Network
 		}
+		if old.Client == berth.ClientUnknown { // it need not be looked at when its time is up
+			more.UnknownSince, more.FollowupEval = 0, berth.EvalID{}
+		}
 		a = *b
 	}
 	tx.changeAlloc(old, &a)
-	if a.Wanted() && !a.Orphaned && missed(&a) {
-		return &a
-	}
-	return nil
+	return &a, old.Client
 }
 
 // missed says whether an instance that should run does not any more. Agents
@@ -93,26 +99,37 @@ func (tx *Tx) report(u *AllocUpdate, now int64) *berth.Alloc {
 func missed(a *berth.Alloc) bool {
 	switch a.Client {
 	case berth.ClientComplete:
-		return a.Job.Type == berth.TypeService
-	case berth.ClientFailed, berth.ClientLost:
+		return a.Job.Type == berth.TypeService || a.Job.Type == berth.TypeSystem
+	case berth.ClientFailed:
+		return !a.Job.PerNode() // it stays failed, whoever looks: it belongs to its node
+	case berth.ClientLost:
 		return true
 	}
 	return false
 }
 
-// raise raises one evaluation for each job of which something failed.
-func (c *ReportAllocs) raise(tx *Tx, failed []*berth.Alloc) {
+// raise raises one evaluation for each job of which something came back or
+// failed.
+func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc) {
 	var done []*berth.Job
-	for _, a := range failed {
+	for i, a := range slices.Concat(back, failed) {
 		j := tx.Job(a.Key())
 		if j == nil || j.UID != a.Job.UID || j.Stop || slices.Contains(done, j) {
 			continue
 		}
 		done = append(done, j)
-		e := tx.raise(j, EvalSeed{
+		seed := EvalSeed{
 			ID: tx.newID(a.ID), TriggeredBy: berth.TriggerAllocFailure,
 			Cause: berth.Cause{Kind: berth.CauseAlloc, ID: a.ID.String()},
-		}, c.Now)
+		}
+		if i < len(back) {
+			seed.TriggeredBy, seed.Cause = berth.TriggerReconnect, berth.Cause{Kind: berth.CauseNode, ID: n.ID.String()}
+		}
+		e := newEval(j, seed, c.Now)
+		if i < len(back) {
+			e.NodeID, e.NodeModifyIndex = n.ID, n.ModifyIndex
+		}
+		tx.putEval(nil, e)
 		c.Evals = append(c.Evals, e.ID)
 	}
 }

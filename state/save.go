@@ -24,7 +24,11 @@ import (
 
 // SnapshotVersion is the version of saved snapshots that this build writes. It
 // reads this one and older ones.
-const SnapshotVersion = 1
+const SnapshotVersion = 2
+
+// poolsSince is the version of saved snapshots since which they have node
+// pools.
+const poolsSince = 2
 
 const snapshotMagic = "berth snapshot "
 
@@ -44,6 +48,7 @@ const (
 	recExplanation
 	recEnd
 	recScheduler
+	recNodePool
 )
 
 // saver writes records.
@@ -111,6 +116,9 @@ func (s *saver) all(snap *Snapshot) {
 	s.head(snap)
 	for n := range snap.Namespaces() {
 		s.row(recNamespace, n)
+	}
+	for p := range snap.NodePools() {
+		s.row(recNodePool, p)
 	}
 	for number := range snap.nodes.numbers {
 		if n := snap.nodes.rows.Get(number); n != nil {
@@ -282,6 +290,9 @@ func settled[T any](in iter.Seq[*T], index func(*T) uint64, compare func(a, b *T
 // Dump writes every row as a line of text, for people who compare states.
 func (s *Snapshot) Dump(to io.Writer) {
 	line := func(kind string, v any) { fmt.Fprintf(to, "%s %+v\n", kind, v) }
+	for p := range s.NodePools() {
+		line("node pool", *p)
+	}
 	for n := range s.Nodes() {
 		line("node", *n)
 	}

@@ -18,6 +18,7 @@ type Snapshot struct {
 	reschedules  rescheduleTable
 	explanations explanationTable
 	scheduler    *berth.SchedulerConfig // nil: never set
+	pools        poolTable
 }
 
 // emptySnapshot is the state that every log starts from. It is at index 1, so
@@ -27,6 +28,7 @@ func emptySnapshot() *Snapshot {
 	tx.putNamespace(nil, &berth.Namespace{
 		Name: berth.DefaultNamespace, Description: "Default shared namespace", CreateIndex: 1, ModifyIndex: 1,
 	})
+	tx.builtInPools()
 	return tx.Seal()
 }
 
@@ -51,6 +53,8 @@ func (s *Snapshot) LastChange(t Table) uint64 {
 		i = s.jobs.summaryChanged
 	case SchedulerConfigs:
 		i = s.SchedulerConfig().ModifyIndex
+	case NodePools:
+		i = s.pools.changed
 	}
 	return max(i, 1)
 }
@@ -72,6 +76,8 @@ func (s *Snapshot) Count(t Table) int {
 		return s.deployments.count
 	case SchedulerConfigs:
 		return 1
+	case NodePools:
+		return s.pools.count
 	}
 	return 0
 }

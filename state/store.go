@@ -170,10 +170,11 @@ const (
 	Deployments
 	Summaries
 	SchedulerConfigs
+	NodePools
 	tableCount
 )
 
-var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config"}
+var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools"}
 
 func (t Table) String() string { return tableNames[t] }
 

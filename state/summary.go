@@ -58,8 +58,8 @@ func (s *Summary) Status(j *berth.Job) (status, why string) {
 		return berth.JobRunning, ""
 	case s.Open > 0 && !j.Stop:
 		return berth.JobPending, ""
-	case !j.Schedulable() && !j.Stop:
-		return berth.JobRunning, ""
+	case (!j.Schedulable() || j.Type == berth.TypeSystem) && !j.Stop:
+		return berth.JobRunning, "" // until it is stopped: what comes tomorrow is its business, too
 	}
 	return berth.JobDead, ""
 }

@@ -40,6 +40,15 @@ type holder struct {
 	uid   berth.UID
 	group string
 	index uint32
+	node  berth.NodeID // of jobs that run on every node
+}
+
+func holderOf(a *berth.Alloc) holder {
+	h := holder{uid: a.Job.UID, group: a.Group.Name, index: a.Index}
+	if a.Job.PerNode() {
+		h.node = a.NodeID
+	}
+	return h
 }
 
 // NewSweep returns a sweep that took nothing yet.
@@ -60,7 +69,7 @@ func (w *Sweep) Job(j *berth.Job) (why string) {
 	if status, _ := s.Status(j); status != berth.JobDead || s.Open > 0 {
 		return "it is " + status
 	}
-	if !j.Stop && j.Type != berth.TypeBatch {
+	if !j.Stop && j.Type != berth.TypeBatch && j.Type != berth.TypeSysbatch {
 		return "it was not stopped"
 	}
 	for a := range w.AllocsOf(j.Key()) {
@@ -117,7 +126,7 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 	switch {
 	case a.Client == berth.ClientFailed && next != nil && next.Live():
 		return "allocation " + next.ID.String() + ", which replaces it because it failed, is " + next.Client.String()
-	case done && j.Type != berth.TypeService:
+	case done && finishes(j):
 		// Without it the instance would run again, if this version or a later
 		// one has its tasks. One that runs or finished in the newest version
 		// shows that it has not.
@@ -128,6 +137,7 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 		}
 		return "the instance would run again"
 	case !counts || a.Client == berth.ClientLost && a.Wanted():
+	case j.PerNode() && (a.Client != berth.ClientFailed || w.away(a)): // what replaces it there needs nothing of it
 	case a.Wanted() && a.Client == berth.ClientFailed:
 		return "the instance failed, and is not to be placed again, or later"
 	case a.Rest().Next.IsZero() && w.held(a) == nil:
@@ -136,9 +146,18 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 	return ""
 }
 
+// finishes says whether instances of a job end for good.
+func finishes(j *berth.Job) bool { return j.Type == berth.TypeBatch || j.Type == berth.TypeSysbatch }
+
+// away says whether the node of an allocation is down or gone.
+func (w *Sweep) away(a *berth.Alloc) bool {
+	n := w.Snapshot.Node(a.NodeID)
+	return n == nil || n.Status == berth.NodeDown
+}
+
 // held returns a newer allocation that has the name of one that has ended.
 func (w *Sweep) held(a *berth.Alloc) *berth.Alloc {
-	h := w.of(a.Key()).names[holder{a.Job.UID, a.Group.Name, a.Index}]
+	h := w.of(a.Key()).names[holderOf(a)]
 	if h == nil || !younger(h, a) {
 		return nil
 	}
@@ -164,8 +183,8 @@ func (w *Sweep) of(k berth.JobKey) *holds {
 		if j == nil || a.Job.UID != j.UID || a.Orphaned {
 			continue
 		}
-		done := a.Wanted() && a.Client == berth.ClientComplete && j.Type != berth.TypeService && a.Job.Version == j.Version
-		at := holder{a.Job.UID, a.Group.Name, a.Index}
+		done := a.Wanted() && a.Client == berth.ClientComplete && finishes(j) && a.Job.Version == j.Version
+		at := holderOf(a)
 		if old := h.names[at]; (a.Live() || done) && (old == nil || younger(a, old)) {
 			h.names[at] = a
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,18 +16,25 @@ import (
 // what of it is taken, and what decides whether it is looked at. It is kept by
 // delta with each allocation that comes, changes or goes.
 type Usage struct {
+	// What every placement looks at stands first and together: a scan of all
+	// nodes is bound by memory.
+	Ready bool      // takes new allocations
+	Class uint32    // of the node's class, see ClassOf
 	Room  berth.Ask // what the node has for allocations
 	Used  berth.Ask // what allocations take that have not ended
-	Ports PortSet   // what allocations hold and the node reserves
+	// Ten to the power of the free share of cpu and of memory, of which scores
+	// are made. They follow from Room and Used alone, so they never drift.
+	PowCPU, PowMemory float64
 
+	Ports    PortSet // what allocations hold and the node reserves
 	Reserved PortSet // what the node reserves
-	Class    uint32  // of the node's class, see ClassOf
 	Allocs   uint32  // that have not ended
-	Ready    bool    // takes new allocations
 	// Changed is the index of the last change that the node's agent must see.
 	Changed uint64
 
 	MinDynamic, MaxDynamic uint16 // the range of dynamic ports
+
+	More *UsageMore // cores, devices and named host networks; nil if it has none
 }
 
 // Free returns what is left.
@@ -37,8 +45,9 @@ func (u *Usage) Free() berth.Ask { return u.Room.Sub(u.Used) }
 // the planner cannot disagree.
 type Want struct {
 	berth.Ask
-	Static  []uint16 // ports it must have
-	Dynamic int      // ports it takes wherever they are free
+	Static  []uint16  // ports it must have to itself on the default host network
+	Dynamic int       // ports it takes wherever they are free, on all its networks
+	More    *WantMore // nil for most
 }
 
 // WantOf returns what an allocation of the group asks for.
@@ -46,11 +55,19 @@ func WantOf(g *berth.TaskGroup) Want {
 	w := Want{Ask: g.Ask()}
 	for i := range g.Networks {
 		for _, p := range g.Networks[i].ReservedPorts {
-			w.Static = append(w.Static, uint16(p.Value))
+			if !p.IgnoreCollision && p.Network() == berth.DefaultHostNetwork {
+				w.Static = append(w.Static, uint16(p.Value))
+			}
 		}
 		w.Dynamic += len(g.Networks[i].DynamicPorts)
 	}
+	w.More = moreOf(g)
 	return w
+}
+
+// HasPorts says whether w takes any port of its node.
+func (w *Want) HasPorts() bool {
+	return len(w.Static) > 0 || w.Dynamic > 0 || w.More != nil && len(w.More.ports) > 0
 }
 
 // Dimensions in which a node can be short.
@@ -59,7 +76,12 @@ const (
 	DimMemory  = "memory"
 	DimDisk    = "disk"
 	DimDynamic = "dynamic ports"
-	DimPort    = "port " // with the number of a static port
+	DimPort    = "port " // with the number of a static port, and "on" and its host network if that has a name
+
+	DimCores   = "cores"
+	DimNUMA    = "cores of one NUMA node"
+	DimDevices = "devices "      // with the name of a request
+	DimNetwork = "host network " // with a name that the node does not know
 )
 
 // Fits says whether the node has room for one more allocation.
@@ -67,6 +89,15 @@ func (w *Want) Fits(u *Usage) bool {
 	if u.Used.CPU+w.CPU > u.Room.CPU || u.Used.MemoryMB+w.MemoryMB > u.Room.MemoryMB || u.Used.DiskMB+w.DiskMB > u.Room.DiskMB {
 		return false
 	}
+	if w.More != nil {
+		return w.fitsMore(u)
+	}
+	return w.fitsPorts(u)
+}
+
+// fitsPorts says whether the ports can be had, all of them on the default host
+// network.
+func (w *Want) fitsPorts(u *Usage) bool {
 	for _, p := range w.Static {
 		if u.Ports.Has(p) {
 			return false
@@ -114,9 +145,17 @@ func (w *Want) Short(u *Usage) (out []berth.Shortage) {
 		}
 	}
 	free := u.Free()
-	add(DimCPU, "MHz", w.CPU, free.CPU)
+	add(DimCPU, "MHz", w.AskOn(u).CPU, free.CPU)
 	add(DimMemory, "MiB", w.MemoryMB, free.MemoryMB)
 	add(DimDisk, "MiB", w.DiskMB, free.DiskMB)
+	if w.More != nil {
+		count := func(dim string, wanted, free int64) { add(dim, "", wanted, free) }
+		w.More.shortNamed(u, count)
+		if w.More.ports != nil {
+			w.More.shortPorts(u, count)
+			return out
+		}
+	}
 	for _, p := range w.Static {
 		if u.Ports.Has(p) {
 			add(DimPort+strconv.Itoa(int(p)), "", 1, 0)
@@ -132,10 +171,21 @@ func (w *Want) Short(u *Usage) (out []berth.Shortage) {
 // fits, and returns what it picked of the things that are counted by name.
 // Dynamic ports are looked for from the place in the range that at points to, so that a port just given back is not
 // given out at once.
-func (u *Usage) Place(edit uint64, w *Want, at uint32) berth.Grant {
-	u.Claim(edit, w, berth.Grant{})
+func (u *Usage) Place(edit uint64, w *Want, at uint32) (g berth.Grant) {
+	if w.More != nil {
+		return u.placeMore(edit, w, at)
+	}
+	if w.Dynamic > 0 {
+		g.Ports = u.dynamicPorts(w, at)
+	}
+	u.Claim(edit, w, g)
+	return g
+}
+
+// dynamicPorts picks the dynamic ports of w, all on the default host network.
+func (u *Usage) dynamicPorts(w *Want, at uint32) []uint16 {
 	if w.Dynamic == 0 {
-		return berth.Grant{}
+		return nil
 	}
 	span := uint32(u.MaxDynamic) - uint32(u.MinDynamic) + 1
 	start := u.MinDynamic + uint16(at%span)
@@ -146,7 +196,9 @@ func (u *Usage) Place(edit uint64, w *Want, at uint32) berth.Grant {
 			if !ok {
 				return
 			}
-			picked = append(picked, p)
+			if !slices.Contains(w.Static, p) {
+				picked = append(picked, p)
+			}
 			from = uint32(p) + 1
 		}
 	}
@@ -154,10 +206,7 @@ func (u *Usage) Place(edit uint64, w *Want, at uint32) berth.Grant {
 	if start > u.MinDynamic {
 		scan(uint32(u.MinDynamic), start-1)
 	}
-	for _, p := range picked {
-		u.Ports.add(edit, p)
-	}
-	return berth.Grant{Ports: picked}
+	return picked
 }
 
 // Usage returns the line of a node, by its number.
@@ -190,20 +239,50 @@ func (u *Usage) move(edit uint64, w *Want, g berth.Grant, sign int64) {
 	u.Used.MemoryMB += sign * w.MemoryMB
 	u.Used.DiskMB += sign * w.DiskMB
 	u.Allocs += uint32(sign)
+	if len(g.Cores)+len(g.Devices) > 0 {
+		u.moveNamed(edit, &g, sign)
+	}
+	u.weigh()
+	if w.More != nil && w.More.ports != nil {
+		u.movePorts(edit, w.More, g.Ports, sign)
+		return
+	}
+	shared := u.More != nil && len(u.More.shared) > 0
 	for _, ports := range [2][]uint16{w.Static, g.Ports} {
 		for _, p := range ports {
-			if sign > 0 {
+			switch {
+			case shared && sign > 0:
+				u.hold(edit, 0, p)
+			case shared:
+				u.drop(edit, 0, p)
+			case sign > 0:
 				u.Ports.add(edit, p)
-			} else if !u.Reserved.Has(p) {
+			case !u.Reserved.Has(p):
 				u.Ports.remove(edit, p)
 			}
 		}
 	}
 }
 
+// weigh works out the powers of what is free, after Room or Used changed.
+func (u *Usage) weigh() {
+	u.PowCPU = powFree(u.Room.CPU, u.Used.CPU)
+	u.PowMemory = powFree(u.Room.MemoryMB, u.Used.MemoryMB)
+}
+
+// powFree returns ten to the power of the share that is free; nothing is free
+// of nothing.
+func powFree(room, used int64) float64 {
+	if room <= 0 {
+		return 1
+	}
+	return math.Exp((1 - float64(used)/float64(room)) * math.Ln10)
+}
+
 // describe fills the parts of a node's line that follow from the node alone.
 func (tx *Tx) describe(u *Usage, n *berth.Node) {
 	u.Room, u.Ready = n.Room(), n.Ready()
+	u.weigh()
 	u.MinDynamic, u.MaxDynamic = berth.MinDynamicPort, berth.MaxDynamicPort
 	if r := n.NodeResources; r.MinDynamicPort > 0 && r.MaxDynamicPort >= r.MinDynamicPort {
 		u.MinDynamic, u.MaxDynamic = uint16(r.MinDynamicPort), uint16(r.MaxDynamicPort)

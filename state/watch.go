@@ -57,6 +57,9 @@ func OnAllocsOn(id berth.NodeID) WatchKey { return WatchKey{Allocs, watchNode, h
 // OnAllocsBy is a change of any allocation of an evaluation.
 func OnAllocsBy(id berth.EvalID) WatchKey { return WatchKey{Allocs, watchEval, halfOf(id)} }
 
+// OnNodePool is a change of a node pool.
+func OnNodePool(name string) WatchKey { return WatchKey{NodePools, watchOne, hash(name)} }
+
 // A Watch waits for any of its keys to change. It can wake without cause.
 type Watch struct {
 	store *Store
@@ -165,6 +168,8 @@ func (ws *watchers) wake(c *Commit) {
 			ws.one(Jobs, watchOne, keyHash(v.Key))
 		case *berth.Node:
 			ws.one(Nodes, watchOne, halfOf(v.ID))
+		case *berth.NodePool:
+			ws.one(NodePools, watchOne, hash(v.Name))
 		}
 	}
 }

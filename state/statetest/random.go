@@ -22,7 +22,7 @@ type Random struct {
 // Command draws a command that looks at the state it will meet.
 func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 	r.now += int64(rapid.IntRange(1, int(time.Minute)).Draw(t, "time"))
-	switch rapid.IntRange(0, 23).Draw(t, "kind") {
+	switch rapid.IntRange(0, 26).Draw(t, "kind") {
 	case 0, 1:
 		return r.node(t, s)
 	case 2:
@@ -47,12 +47,26 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 		return r.deletion(t, s)
 	case 22:
 		return &state.RaiseCore{ID: r.id(), Force: rapid.Bool().Draw(t, "force"), Cause: berth.Cause{Kind: berth.CauseSystem}, Now: r.now}
+	case 23:
+		return r.pool(t)
+	case 24:
+		return &state.SetNodeEligibility{
+			ID:          ID[berth.Node](rapid.IntRange(1, 7).Draw(t, "node")),
+			Eligibility: rapid.SampledFrom([]string{berth.NodeEligible, berth.NodeEligible, berth.NodeIneligible, "odd"}).Draw(t, "eligibility"),
+			Seed:        r.id(), Now: r.now,
+		}
+	case 25:
+		return &state.EvaluateJob{
+			Key: berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)}, Force: rapid.IntRange(0, 3).Draw(t, "force") > 0, Now: r.now,
+			Eval: state.EvalSeed{ID: r.id(), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}},
+		}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "operator") == 0 {
 		c := &state.SetSchedulerConfig{Enforce: rapid.Bool().Draw(t, "enforce"), Index: s.SchedulerConfig().ModifyIndex}
 		c.Config.PauseEvalBroker = rapid.Bool().Draw(t, "pause")
 		if rapid.IntRange(0, 3).Draw(t, "preempt") == 0 {
-			c.Config.PreemptionConfig.BatchSchedulerEnabled = true // not built: refused
+			c.Config.PreemptionConfig.BatchSchedulerEnabled = true
+			c.Config.SchedulerAlgorithm = rapid.SampledFrom([]string{"", berth.AlgorithmSpread, "odd"}).Draw(t, "algorithm") // the last is refused
 		}
 		return c
 	}
@@ -60,6 +74,19 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 		EvalSeed: state.EvalSeed{ID: r.id(), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}},
 		Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)}, WaitUntil: r.now,
 	}}}
+}
+
+func (r *Random) pool(t *rapid.T) state.Command {
+	name := rapid.SampledFrom([]string{berth.DefaultNodePool, "dev", "prod", "spare", "no name"}).Draw(t, "pool")
+	if rapid.IntRange(0, 2).Draw(t, "delete") == 0 {
+		return &state.DeleteNodePools{Names: []string{name}}
+	}
+	p := &berth.NodePool{Name: name, Description: rapid.SampledFrom([]string{"", "some"}).Draw(t, "description")}
+	if rapid.Bool().Draw(t, "own") {
+		over := rapid.Bool().Draw(t, "oversubscribe")
+		p.SchedulerConfiguration = &berth.PoolSchedulerConfig{SchedulerAlgorithm: berth.AlgorithmSpread, MemoryOversubscriptionEnabled: &over}
+	}
+	return &state.UpsertNodePools{Pools: []*berth.NodePool{p}}
 }
 
 func (r *Random) id() berth.EvalID {
@@ -78,6 +105,9 @@ func (r *Random) node(t *rapid.T, _ *state.Snapshot) state.Command {
 	c := AddNode(n, int64(n%4+1)*1000, 4000, func(n *berth.Node) {
 		n.Meta = map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")}
 		n.Status = rapid.SampledFrom([]string{berth.NodeInit, berth.NodeReady}).Draw(t, "status")
+		if n.ID == ID[berth.Node](6) {
+			n.NodePool = rapid.SampledFrom([]string{"dev", "prod", "", berth.AllNodePool}).Draw(t, "pool") // the last is refused
+		}
 		if rapid.Bool().Draw(t, "reserves") {
 			n.ReservedResources.Networks.ReservedHostPorts = "22,80-90"
 		}
@@ -100,11 +130,14 @@ func (r *Random) status(t *rapid.T, _ *state.Snapshot) state.Command {
 func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 	j := &berth.Job{
 		Region: berth.DefaultRegion, Namespace: berth.DefaultNamespace, ID: jobName(t), Name: "a job",
-		Type:     rapid.SampledFrom([]string{berth.TypeService, berth.TypeBatch}).Draw(t, "type"),
+		Type:     rapid.SampledFrom([]string{berth.TypeService, berth.TypeBatch, berth.TypeService, berth.TypeBatch, berth.TypeSystem, berth.TypeSysbatch}).Draw(t, "type"),
 		Priority: rapid.IntRange(1, 100).Draw(t, "priority"), Datacenters: []string{"*"}, NodePool: berth.DefaultNodePool,
 	}
 	if rapid.IntRange(0, 9).Draw(t, "lost namespace") == 0 {
 		j.Namespace = "nowhere"
+	}
+	if rapid.IntRange(0, 9).Draw(t, "elsewhere") == 0 {
+		j.NodePool = rapid.SampledFrom([]string{"dev", berth.AllNodePool, "spare"}).Draw(t, "pool")
 	}
 	for g := range rapid.IntRange(1, 3).Draw(t, "groups") {
 		restart := berth.RestartPolicy{Attempts: 2, Interval: time.Minute, Mode: berth.RestartFail}
@@ -125,6 +158,15 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 			}
 			if rapid.Bool().Draw(t, "static") {
 				group.Networks[0].ReservedPorts = []berth.Port{{Label: "admin", Value: rapid.IntRange(80, 95).Draw(t, "port")}}
+			}
+		}
+		if j.PerNode() { // as the door lets it in
+			group.Affinities, group.ReschedulePolicy = nil, nil
+			if j.Type == berth.TypeSystem {
+				group.Count = min(group.Count, 1)
+				if n := rapid.IntRange(0, 2).Draw(t, "parallel"); n > 0 {
+					group.Update = &berth.UpdateStrategy{MaxParallel: n, Stagger: 30 * time.Second}
+				}
 			}
 		}
 		j.TaskGroups = append(j.TaskGroups, group)
@@ -219,6 +261,16 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 					p.Previous, p.Resched = a.ID, rapid.Bool().Draw(t, "failed")
 				}
 			}
+			if rapid.IntRange(0, 2).Draw(t, "evicts") == 0 {
+				for a := range s.AllocsOn(p.NodeID) {
+					if rapid.Bool().Draw(t, "evict") && (s.Evictable(a, j) == "" || rapid.IntRange(0, 5).Draw(t, "whatever") == 0) {
+						p.Evict = append(p.Evict, a.ID)
+					}
+				}
+			}
+			if n := s.Node(p.NodeID); n != nil && !berth.InPool(n.NodePool, j.NodePool) {
+				continue // no scheduler does that, and no server looks
+			}
 			if group.Count > 0 {
 				c.Place = append(c.Place, p)
 			}
@@ -271,6 +323,10 @@ func (r *Random) end(t *rapid.T, e *berth.Eval) *state.EvalEnd {
 		Status: berth.EvalComplete, SnapshotIndex: 7,
 		Timeline: berth.Timeline{Enqueued: r.now - 5, Dequeued: r.now - 3, Deliveries: 1},
 	}
+	if berth.PerNode(e.Type) {
+		r.waits(t, e, end)
+		return end
+	}
 	if rapid.Bool().Draw(t, "misses") {
 		end.Failed = map[string]*berth.AllocMetric{"g0": {NodesExhausted: 1, DimensionExhausted: map[string]int{"cpu": 1}}}
 		end.Queued = map[string]int{"g0": 1}
@@ -282,6 +338,29 @@ func (r *Random) end(t *rapid.T, e *berth.Eval) *state.EvalEnd {
 		}
 	}
 	return end
+}
+
+// waits draws what a job that runs on every node lacks room for.
+func (r *Random) waits(t *rapid.T, e *berth.Eval, end *state.EvalEnd) {
+	why := map[string]*berth.AllocMetric{"g0": {NodesExhausted: 1, DimensionExhausted: map[string]int{"cpu": 1}}}
+	dims := rapid.SampledFrom([][]string{{"cpu"}, {"cpu", "memory"}}).Draw(t, "lacks")
+	w := state.NodeWait{Failed: why, Queued: map[string]int{"g0": 1}, Missed: &berth.Missed{Dimensions: dims}}
+	for n := range 4 {
+		id := ID[berth.Node](n + 1)
+		switch {
+		case !rapid.Bool().Draw(t, "lacks room"):
+		case e.Status == berth.EvalBlocked && e.NodeID == id:
+			end.Status, end.Failed, end.Queued, end.Missed = berth.EvalBlocked, why, w.Queued, w.Missed
+		default:
+			w.Nodes = append(w.Nodes, id)
+		}
+	}
+	if len(w.Nodes) > 0 {
+		end.Nodes = []state.NodeWait{w}
+	}
+	if end.Status != berth.EvalBlocked && rapid.IntRange(0, 3).Draw(t, "rolls") == 0 {
+		end.Later = append(end.Later, state.NewEval{ID: r.id(), TriggeredBy: berth.TriggerRollingUpdate, WaitUntil: r.now + int64(time.Minute)})
+	}
 }
 
 func (r *Random) report(t *rapid.T, s *state.Snapshot) state.Command {

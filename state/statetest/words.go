@@ -73,6 +73,7 @@ func nodeOf(t testing.TB, l *story.Line, number, turn int) *berth.Node {
 			t.Fatalf("%s: ports: %v", l, err)
 		}
 	}
+	things(t, l, n, pick)
 	attrs, _ := l.Under("attr")
 	for k, v := range attrs {
 		if v = pick(v); v != "-" { // absent
@@ -105,11 +106,12 @@ func nodeOf(t testing.TB, l *story.Line, number, turn int) *berth.Node {
 // JobOf returns the job of a line. A group's values can be said for all groups
 // or, with its name and a dot before, for one. The job's own values are
 //
-//	type priority ns dc pool groups jobconstraint jobaffinity job.FIELD
+//	type priority ns dc pool groups jobconstraint jobaffinity jobspread job.FIELD
 //
 // and a group's
 //
-//	count cpu mem disk driver port.LABEL constraint affinity reschedule
+//	count cpu mem disk driver port.LABEL constraint affinity spread reschedule
+//	cores numa numa.devices memmax mode volume.NAME device device.constraint device.affinity
 //	group.FIELD task.FIELD
 //
 // where FIELD is a field's name and its value JSON or plain text. A second
@@ -157,17 +159,20 @@ func groupOf(t testing.TB, l *story.Line, name string) map[string]any {
 	t.Helper()
 	text := func(key, def string) string { return l.Text(name+"."+key, l.Text(key, def)) }
 	number := func(key string, def int) int { return l.Int(t, name+"."+key, l.Int(t, key, def)) }
-	task := map[string]any{
-		"Name": "task", "Driver": text("driver", "mock_driver"),
-		"Resources": map[string]any{"CPU": number("cpu", 500), "MemoryMB": number("mem", 100)},
-	}
+	resources := resourcesOf(t, l, name)
+	task := map[string]any{"Name": "task", "Driver": text("driver", "mock_driver"), "Resources": resources}
 	group := map[string]any{"Name": name, "Count": number("count", 1)}
+	if volumes := volumesOf(l, name); volumes != nil {
+		group["Volumes"] = volumes
+	}
 	if disk := number("disk", 0); disk != 0 {
 		group["EphemeralDisk"] = map[string]any{"SizeMB": disk}
 		task["LogConfig"] = map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1}
 	}
 	if ports := portsOf(t, l, name); len(ports) > 0 {
-		group["Networks"] = []any{map[string]any{"DynamicPorts": ports}}
+		group["Networks"] = []any{map[string]any{"Mode": text("mode", berth.NetworkHost), "DynamicPorts": ports}}
+	} else if mode := text("mode", ""); mode != "" {
+		group["Networks"] = []any{map[string]any{"Mode": mode}}
 	}
 	if p := text("reschedule", ""); p != "" {
 		group["ReschedulePolicy"] = policyOf(t, p)
@@ -201,10 +206,14 @@ func portsOf(t testing.TB, l *story.Line, group string) (out []any) {
 		values, names := l.Under(prefix)
 		for _, label := range names {
 			p := map[string]any{"Label": label}
-			if v := values[label]; v != "dynamic" {
+			v, network, _ := strings.Cut(values[label], "@")
+			if network != "" {
+				p["HostNetwork"] = network
+			}
+			if v, p["IgnoreCollision"] = strings.CutSuffix(v, "!"); v != "dynamic" {
 				n, err := strconv.Atoi(v)
 				if err != nil {
-					t.Fatalf("%s: a port is dynamic or a number", l)
+					t.Fatalf("%s: a port is dynamic or a number, with @ and a host network, and a number with ! if others may have it", l)
 				}
 				p["Value"] = n
 			}
@@ -260,6 +269,7 @@ func conditions(t testing.TB, l *story.Line, tree map[string]any, group, constra
 	if affs != nil {
 		tree["Affinities"] = affs
 	}
+	spreads(t, l, tree, group, strings.Replace(affinity, "affinity", "spread", 1))
 }
 
 func named(l *story.Line, prefix, name string, i int) string {

@@ -1,0 +1,149 @@
+package state
+
+import (
+	"slices"
+
+	"berth"
+)
+
+// DeploymentChange is a new status of a deployment. One that has ended stays
+// as it is.
+type DeploymentChange struct {
+	ID                  berth.DeploymentID
+	Status, Description string
+}
+
+// checkDeployment refuses a deployment that is not of the version placed, that
+// would be the job's second, or that ends as only others may say.
+func (c *ApplyPlan) checkDeployment(tx *Tx, job *berth.Job, eval *berth.Eval) error {
+	if e := c.Deployed; e != nil {
+		if d := tx.Deployment(e.ID); d != nil && d.Key() != eval.Key() {
+			return berth.Errorf(berth.Invalid, "plan: deployment %s is of job %q, not of %q", e.ID, d.Key(), eval.Key())
+		}
+		if e.Status != berth.DeploymentCancelled && e.Status != berth.DeploymentSuccessful {
+			return berth.Errorf(berth.Invalid, "plan: a scheduler cannot make a deployment %q; allowed are cancelled and successful", e.Status)
+		}
+	}
+	d := c.Deploy
+	if d == nil {
+		return nil
+	}
+	switch {
+	case d.ID.IsZero() || tx.Deployment(d.ID) != nil:
+		return berth.Errorf(berth.Invalid, "plan: deployment %s needs an ID of its own", d.ID)
+	case d.Key() != eval.Key() || d.JobUID != job.UID || d.JobVersion != job.Version:
+		return berth.Errorf(berth.Invalid, "plan: deployment %s is not of version %d of job %q", d.ID, job.Version, eval.Key())
+	case d.Status != berth.DeploymentRunning || len(d.TaskGroups) == 0:
+		return berth.Errorf(berth.Invalid, "plan: deployment %s is %q and has %d groups", d.ID, d.Status, len(d.TaskGroups))
+	}
+	for other := range tx.DeploymentsOf(d.Key()) {
+		ends := c.Deployed != nil && c.Deployed.ID == other.ID
+		if other.JobUID == job.UID && (other.Active() && !ends || other.JobVersion == d.JobVersion) {
+			return berth.Errorf(berth.Conflict, "superseded: job %q has deployment %s of version %d, which is %s", d.Key(), other.ID, other.JobVersion, other.Status)
+		}
+	}
+	return nil
+}
+
+// enrolment is the deployment that a plan's placements belong to, with what the
+// plan adds to its counts; nil if there is none.
+type enrolment struct {
+	old, d *berth.Deployment // old is the row before the plan, nil if it makes it
+}
+
+// enrol changes deployments as the plan says, and returns the one that its
+// placements belong to.
+func (c *ApplyPlan) enrol(tx *Tx, job *berth.Job) *enrolment {
+	if e := c.Deployed; e != nil {
+		if old := tx.Deployment(e.ID); old != nil && old.Active() {
+			d := *old
+			d.Status, d.StatusDescription, d.ModifyTime = e.Status, e.Description, c.Now
+			tx.putDeployment(old, &d)
+		}
+	}
+	if c.Deploy != nil {
+		d := *c.Deploy
+		d.CreateTime, d.ModifyTime = c.Now, c.Now
+		return newEnrolment(nil, &d)
+	}
+	if len(c.Place)+len(c.Update) == 0 || job.Type != berth.TypeService {
+		return nil
+	}
+	for d := range tx.DeploymentsOf(job.Key()) {
+		if d.Active() && d.JobUID == job.UID && d.JobVersion == job.Version {
+			fresh := *d
+			return newEnrolment(d, &fresh)
+		}
+	}
+	return nil
+}
+
+// newEnrolment gives a copy of a deployment groups of its own to change.
+func newEnrolment(old, d *berth.Deployment) *enrolment {
+	groups := make(map[string]*berth.DeploymentState, len(d.TaskGroups))
+	for name, s := range d.TaskGroups {
+		own := *s
+		own.PlacedCanaries = slices.Clone(s.PlacedCanaries)
+		groups[name] = &own
+	}
+	d.TaskGroups = groups
+	return &enrolment{old: old, d: d}
+}
+
+// refuses returns why a placement cannot be a canary of the group, "" if it
+// can: the deployment may have been promoted, or have ended, meanwhile.
+func (e *enrolment) refuses(group string) string {
+	switch {
+	case e == nil || e.d.TaskGroups[group] == nil:
+		return "no deployment wants a canary"
+	case e.d.TaskGroups[group].Past():
+		return "the deployment has its canaries"
+	}
+	return ""
+}
+
+// add makes an allocation that is about to be stored one of the deployment: it
+// has yet to prove itself.
+func (e *enrolment) add(a *berth.Alloc, canary bool) {
+	if e == nil || a.Job.Version != e.d.JobVersion {
+		return
+	}
+	s := e.d.TaskGroups[a.Group.Name]
+	if s == nil {
+		return
+	}
+	more := *a.Rest()
+	a.More = &more
+	more.DeploymentID, more.DeploymentStatus = e.d.ID, nil
+	s.PlacedAllocs++
+	if canary {
+		more.DeploymentStatus = &berth.AllocDeploymentStatus{Canary: true}
+		s.PlacedCanaries = append(s.PlacedCanaries, a.ID)
+	}
+}
+
+// store stores the deployment with what was added.
+func (e *enrolment) store(tx *Tx, now int64) {
+	if e == nil {
+		return
+	}
+	e.d.ModifyTime = now
+	tx.putDeployment(e.old, e.d)
+}
+
+// version is a group of one version of a job.
+type version struct {
+	job   *berth.Job
+	group *berth.TaskGroup
+}
+
+// versionFor returns what a placement is of: the job's newest version, or that
+// of what it replaces.
+func (tx *Tx) versionFor(p *berth.Placement, job *berth.Job) version {
+	if p.Before {
+		if prev := tx.Alloc(p.Previous); prev != nil {
+			return version{prev.Job, prev.Group}
+		}
+	}
+	return version{job, job.TaskGroups[p.Group]}
+}

@@ -1,0 +1,157 @@
+package state
+
+import (
+	"iter"
+	"maps"
+	"path"
+	"slices"
+
+	"berth"
+)
+
+// Jobs of the types system and sysbatch run on every node. What is special
+// about them in the state stands here: they are listed, so that a node that
+// joins finds those that want it without asking all others, and what lacks
+// room waits node by node.
+
+// NodeWait is what a job that runs on every node waits for on some of them,
+// which are equally short.
+type NodeWait struct {
+	Nodes  []berth.NodeID
+	Failed map[string]*berth.AllocMetric // by group, of one node
+	Queued map[string]int                // by group, on one node
+	Missed *berth.Missed
+}
+
+// PerNodeJobs returns the jobs that run on every node, in order of namespace
+// and ID.
+func (s *Snapshot) PerNodeJobs() iter.Seq[*berth.Job] {
+	return rowsOf(&s.jobs.rows, s.jobs.perNode.All())
+}
+
+// AnyPerNode says whether there is a job that runs on every node.
+func (s *Snapshot) AnyPerNode() bool { return s.jobs.perNode.Len() > 0 }
+
+// OpenEvalsOf returns the evaluations of a job that are pending, or those that
+// are blocked, in no order; those of earlier jobs of the name included.
+func (s *Snapshot) OpenEvalsOf(k berth.JobKey, status string) iter.Seq[*berth.Eval] {
+	return of(&s.evals.rows, s.evals.openIn(status), keyHash(k), func(e *berth.Eval) bool { return e.Key() == k })
+}
+
+// wants says whether a job that runs on every node could run on one, as far as
+// that is cheap to say.
+func wants(j *berth.Job, n *berth.Node) bool {
+	if j.Stop || !j.Schedulable() || j.NodePool != berth.AllNodePool && j.NodePool != n.NodePool {
+		return false
+	}
+	return slices.ContainsFunc(j.Datacenters, func(glob string) bool {
+		ok, _ := path.Match(glob, n.Datacenter)
+		return ok || glob == "*"
+	})
+}
+
+// sameToConditions says whether conditions cannot tell a node from what it was
+// before.
+func sameToConditions(a, b *berth.Node) bool {
+	return a.Class == b.Class && a.Name == b.Name && maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta)
+}
+
+// checkNodeWaits refuses waits of a job that does not run on every node, and
+// those without a reason.
+func checkNodeWaits(eval *berth.Eval, end *EvalEnd) error {
+	waits := end.Nodes
+	if len(waits) == 0 {
+		return nil
+	}
+	if !berth.PerNode(eval.Type) {
+		return berth.Errorf(berth.Invalid, "plan: evaluation %s is of type %s, so nothing of it waits for a node", eval.ID, eval.Type)
+	}
+	seen := map[berth.NodeID]bool{}
+	for i := range waits {
+		if len(waits[i].Failed) == 0 || waits[i].Missed == nil {
+			return berth.Errorf(berth.Invalid, "plan: evaluation %s waits for nodes without a reason", eval.ID)
+		}
+		for _, id := range waits[i].Nodes {
+			if seen[id] || id == eval.NodeID && end.Status == berth.EvalBlocked {
+				return berth.Errorf(berth.Invalid, "plan: evaluation %s waits for node %s twice", eval.ID, id)
+			}
+			seen[id] = true
+		}
+	}
+	return nil
+}
+
+// waitOnNodes stores the outcome e of an evaluation that was old, and makes the
+// blocked evaluations of its job what that outcome says: it looked at every
+// node. One that waits for a node already goes on waiting; one whose node does
+// not lack room any more has nothing left to do.
+func (tx *Tx) waitOnNodes(old, e *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
+	gaveUp := end.Blocked != nil || e.Status == berth.EvalBlocked && e.NodeID.IsZero() // it knows of no node
+	have := map[berth.NodeID]*berth.Eval{}
+	for _, b := range tx.blockedOf(job) {
+		switch {
+		case b.ID == e.ID:
+		case b.NodeID.IsZero(): // it gave up; this is newer
+			tx.cancel(b, "superseded by evaluation "+e.ID.String(), now)
+		case !gaveUp:
+			have[b.NodeID] = b
+		}
+	}
+	queued := end.Queued
+	if e.Status == berth.EvalBlocked { // its own are those of its node
+		queued = maps.Clone(end.Queued)
+	}
+	var fresh []*berth.Eval
+	for i := range end.Nodes {
+		w := &end.Nodes[i]
+		for _, id := range w.Nodes {
+			if e.Status == berth.EvalBlocked {
+				for g, n := range w.Queued {
+					queued[g] += n
+				}
+			}
+			if b := have[id]; b != nil {
+				delete(have, id)
+				tx.waitOn(b, e, w, end)
+			} else if tx.Node(id) != nil {
+				fresh = append(fresh, tx.waitAnew(e, id, w, end, now))
+			}
+		}
+	}
+	if len(fresh) > 0 {
+		e.BlockedEval = fresh[0].ID // a row has room for one; the others have e as their previous, too
+	}
+	tx.putEval(old, e)
+	for _, next := range fresh {
+		tx.putEval(nil, next)
+	}
+	tx.setQueued(job, queued)
+	for _, b := range tx.blockedOf(job) {
+		if have[b.NodeID] == b {
+			tx.cancel(b, "superseded by evaluation "+e.ID.String(), now)
+		}
+	}
+}
+
+// waitOn lets a blocked evaluation of a node go on waiting. It is told what for
+// if that is another thing now.
+func (tx *Tx) waitOn(b, by *berth.Eval, w *NodeWait, end *EvalEnd) {
+	if b.JobModifyIndex == by.JobModifyIndex && b.Missed != nil && slices.Equal(b.Missed.Dimensions, w.Missed.Dimensions) {
+		return
+	}
+	n := *b
+	n.FailedTGAllocs, n.QueuedAllocations, n.Missed = w.Failed, w.Queued, w.Missed
+	n.JobModifyIndex, n.SnapshotIndex = by.JobModifyIndex, end.SnapshotIndex
+	tx.putEval(b, &n)
+}
+
+// waitAnew returns a blocked evaluation that waits for room on a node.
+func (tx *Tx) waitAnew(by *berth.Eval, node berth.NodeID, w *NodeWait, end *EvalEnd, now int64) *berth.Eval {
+	return &berth.Eval{
+		ID: tx.newID(by.ID), Namespace: by.Namespace, JobID: by.JobID, JobUID: by.JobUID, Type: by.Type, Priority: by.Priority,
+		TriggeredBy: berth.TriggerQueuedAllocs, Cause: berth.Cause{Kind: berth.CauseEval, ID: by.ID.String()},
+		JobModifyIndex: by.JobModifyIndex, NodeID: node, PreviousEval: by.ID, Status: berth.EvalBlocked,
+		FailedTGAllocs: w.Failed, QueuedAllocations: w.Queued, Missed: w.Missed, SnapshotIndex: end.SnapshotIndex,
+		CreateTime: now, ModifyTime: now,
+	}
+}

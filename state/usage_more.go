@@ -1,0 +1,318 @@
+package state
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"berth"
+)
+
+// UsageMore is the part of a node's line for things that are counted by name:
+// cores, devices, and ports of host networks other than the default. It is
+// copied when it is changed, so lines that are copied may share it.
+type UsageMore struct {
+	*layout
+	edit    uint64
+	cores   bitset    // taken, by place in layout.cores
+	devices bitset    // taken, by place in layout.instances
+	spaces  []PortSet // taken, by space; the first is the line's own Ports and not used
+	shared  []sharedPort
+}
+
+// layout is what of a line follows from the node alone. It never changes: a
+// node that registers anew gets a new one.
+type layout struct {
+	cores     []berth.NodeCore // that can be reserved, in order of ID
+	numa      []numaNode       // that have such cores
+	devices   []deviceGroup
+	instances []instanceOf   // of all groups, one after another
+	networks  map[string]int // the space of ports of each host network
+	reserved  []PortSet      // by space
+}
+
+// numaNode is the cores of one NUMA node.
+type numaNode struct {
+	id       uint8
+	cores    bitset  // by place in layout.cores
+	distance []uint8 // to each of layout.numa
+}
+
+// deviceGroup is a group of equal devices.
+type deviceGroup struct {
+	*berth.NodeDeviceResource
+	first, end int // its instances
+}
+
+// instanceOf is one device.
+type instanceOf struct {
+	id      string
+	healthy bool
+	numa    int // its place in layout.numa, one beyond if it is of none of them; -1 if that is not known
+}
+
+var noLayout = &layout{}
+
+// bitset is a set of small numbers.
+type bitset []uint64
+
+func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
+
+func (b bitset) has(i int) bool { return i>>6 < len(b) && b[i>>6]&(1<<(i&63)) != 0 }
+func (b bitset) add(i int)      { b[i>>6] |= 1 << (i & 63) }
+func (b bitset) remove(i int)   { b[i>>6] &^= 1 << (i & 63) }
+
+// layoutOf works out the layout of a node, nil if it has nothing of the kind.
+func layoutOf(n *berth.Node) *layout {
+	l := &layout{cores: n.Cores()}
+	l.layNUMA(n.NodeResources.Processors.Topology)
+	l.layDevices(n)
+	l.layNetworks(n)
+	if len(l.cores) == 0 && len(l.devices) == 0 && len(l.reserved) == 0 {
+		return nil
+	}
+	return l
+}
+
+func (l *layout) layNUMA(t *berth.Topology) {
+	at := map[uint8]int{}
+	for i, c := range l.cores {
+		k, ok := at[c.NUMA]
+		if !ok {
+			k = len(l.numa)
+			at[c.NUMA] = k
+			l.numa = append(l.numa, numaNode{id: c.NUMA, cores: newBitset(len(l.cores))})
+		}
+		l.numa[k].cores.add(i)
+	}
+	slices.SortFunc(l.numa, func(a, b numaNode) int { return cmp.Compare(a.id, b.id) })
+	for i := range l.numa {
+		for k := range l.numa {
+			l.numa[i].distance = append(l.numa[i].distance, distance(t, l.numa[i].id, l.numa[k].id))
+		}
+	}
+}
+
+// distance returns how far two NUMA nodes are apart, in the units of firmware
+// tables: 10 is the same, and 20 far, where nothing is said.
+func distance(t *berth.Topology, a, b uint8) uint8 {
+	if t != nil {
+		i, k := slices.Index(t.Nodes, a), slices.Index(t.Nodes, b)
+		if i >= 0 && k >= 0 && i < len(t.Distances) && k < len(t.Distances[i]) {
+			return t.Distances[i][k]
+		}
+	}
+	if a == b {
+		return 10
+	}
+	return 20
+}
+
+func (l *layout) layDevices(n *berth.Node) {
+	var buses map[string]uint8
+	if t := n.NodeResources.Processors.Topology; t != nil {
+		buses = t.BusAssociativity
+	}
+	seen := map[[2]string]bool{}
+	for i := range n.NodeResources.Devices {
+		d := &n.NodeResources.Devices[i]
+		k, first := len(l.devices), len(l.instances)
+		l.devices = append(l.devices, deviceGroup{d, first, first})
+		for _, x := range d.Instances {
+			name := [2]string{d.ID(), x.ID}
+			if seen[name] {
+				continue // what is there twice is given out once
+			}
+			seen[name] = true
+			in := instanceOf{id: x.ID, healthy: x.Healthy, numa: -1}
+			if x.Locality != nil {
+				if id, ok := buses[x.Locality.PciBusID]; ok {
+					in.numa = slices.IndexFunc(l.numa, func(k numaNode) bool { return k.id == id })
+					if in.numa < 0 {
+						in.numa = len(l.numa)
+					}
+				}
+			}
+			l.instances = append(l.instances, in)
+			l.devices[k].end = len(l.instances)
+		}
+	}
+}
+
+// layNetworks gives each named host network a space of ports. Networks that
+// have an address in common share one: a port is taken on an address.
+func (l *layout) layNetworks(n *berth.Node) {
+	s := spaces{byAddress: map[string]int{n.HostAddress(): 0}, byName: map[string]int{}, kept: []string{""}}
+	for _, nw := range n.NodeResources.NodeNetworks {
+		for _, a := range nw.Addresses {
+			if a.Alias == berth.DefaultHostNetwork {
+				s.byAddress[a.Address] = 0
+			}
+		}
+	}
+	for _, nw := range n.NodeResources.NodeNetworks {
+		for _, a := range nw.Addresses {
+			if a.Address != "" {
+				s.add(&a)
+			}
+		}
+	}
+	for name, h := range n.HostNetworks {
+		if at, ok := s.byName[name]; ok {
+			s.keep(at, h.ReservedPorts)
+		}
+	}
+	if len(s.byName) > 0 || s.kept[0] != "" {
+		l.networks = s.byName
+		l.reserve(n, s.kept)
+	}
+}
+
+// spaces numbers spaces of ports; the first is that of the default network.
+type spaces struct {
+	byAddress, byName map[string]int
+	kept              []string // by space: lists of ports that are kept back
+}
+
+func (s *spaces) keep(at int, ports string) {
+	if ports != "" {
+		s.kept[at] += "," + ports
+	}
+}
+
+func (s *spaces) add(a *berth.NodeNetworkAddress) {
+	at, known := s.byAddress[a.Address]
+	if a.Alias == "" || a.Alias == berth.DefaultHostNetwork {
+		if known {
+			s.keep(at, a.ReservedPorts)
+		}
+		return
+	}
+	was, named := s.byName[a.Alias]
+	switch {
+	case !named && !known:
+		at = len(s.kept)
+		s.kept = append(s.kept, "")
+	case !known:
+		at = was
+	case named && at != was: // two spaces turn out to be one
+		s.merge(max(at, was), min(at, was))
+		at = min(at, was)
+	}
+	s.byName[a.Alias], s.byAddress[a.Address] = at, at
+	s.keep(at, a.ReservedPorts)
+}
+
+// merge makes the networks and addresses of one space those of another.
+func (s *spaces) merge(from, to int) {
+	for _, m := range []map[string]int{s.byName, s.byAddress} {
+		for k, at := range m {
+			if at == from {
+				m[k] = to
+			}
+		}
+	}
+	s.kept[to] += s.kept[from]
+	s.kept[from] = ""
+}
+
+// reserve notes the ports that each space keeps back, those included that the
+// node keeps back on all.
+func (l *layout) reserve(n *berth.Node, kept []string) {
+	all := ""
+	if r := n.ReservedResources; r != nil {
+		all = r.Networks.ReservedHostPorts
+	}
+	edit := NewEdit()
+	for _, list := range kept {
+		var set PortSet
+		ports, _ := ReservedPorts(all + "," + list) // checked when the node registered
+		for _, p := range ports {
+			set.add(edit, p)
+		}
+		l.reserved = append(l.reserved, set)
+	}
+}
+
+// empty returns a line's part on which nothing is taken, nil for a node that
+// has none.
+func (l *layout) empty(edit uint64) *UsageMore {
+	if l == nil {
+		return nil
+	}
+	m := &UsageMore{layout: l, edit: edit, cores: newBitset(len(l.cores)), devices: newBitset(len(l.instances))}
+	m.spaces = slices.Clone(l.reserved)
+	return m
+}
+
+// own returns a part of the line that may be changed within this edit.
+func (u *Usage) own(edit uint64) *UsageMore {
+	m := u.More
+	switch {
+	case m == nil:
+		m = &UsageMore{layout: noLayout}
+	case m.edit == edit:
+		return m
+	default:
+		c := *m
+		c.cores, c.devices = slices.Clone(m.cores), slices.Clone(m.devices)
+		c.spaces, c.shared = slices.Clone(m.spaces), slices.Clone(m.shared)
+		m = &c
+	}
+	m.edit = edit
+	u.More = m
+	return m
+}
+
+// core returns the place of a core that can be reserved.
+func (l *layout) core(id uint16) (int, bool) {
+	return slices.BinarySearchFunc(l.cores, id, func(c berth.NodeCore, id uint16) int { return cmp.Compare(c.ID, id) })
+}
+
+// device returns the place of a device, -1 if there is none of that name.
+func (l *layout) device(g *berth.DeviceGrant, id string) int {
+	for _, d := range l.devices {
+		if d.Vendor == g.Vendor && d.Type == g.Type && d.Name == g.Name {
+			for i := d.first; i < d.end; i++ {
+				if l.instances[i].id == id {
+					return i
+				}
+			}
+		}
+	}
+	return -1
+}
+
+// space returns the number of a host network's space of ports.
+func (u *Usage) space(network string) (int, bool) {
+	if network == berth.DefaultHostNetwork {
+		return 0, true
+	}
+	if u.More == nil {
+		return 0, false
+	}
+	at, ok := u.More.networks[network]
+	return at, ok
+}
+
+// taken returns the ports of a space that are held or kept back, for reading.
+func (u *Usage) taken(space int) *PortSet {
+	if space == 0 {
+		return &u.Ports
+	}
+	return &u.More.spaces[space]
+}
+
+// Named counts the cores and devices of a line that are held.
+func (u *Usage) Named() (cores, devices int) {
+	if u.More == nil {
+		return 0, 0
+	}
+	for _, w := range u.More.cores {
+		cores += bits.OnesCount64(w)
+	}
+	for _, w := range u.More.devices {
+		devices += bits.OnesCount64(w)
+	}
+	return cores, devices
+}

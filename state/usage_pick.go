@@ -1,0 +1,400 @@
+package state
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"berth"
+)
+
+// picker finds cores and devices of one node for one allocation. What depends
+// on each other is tried in order of preference and taken back where it leads
+// to nothing: first the tasks whose cores must be of one NUMA node, each with
+// the devices that must be there, then the other devices. Any other cores will
+// do for the rest.
+type picker struct {
+	want    *WantMore
+	l       *layout
+	cores   bitset  // taken, with what was picked
+	devices bitset  // likewise
+	given   [][]int // by task: places of its cores
+	numa    []int   // by request for devices: the NUMA node it is bound to, -1 if to none
+	found   []found // by request for devices
+	steps   []step
+	left    int // steps that may still be tried
+}
+
+// found is the devices picked for one request.
+type found struct {
+	group    int
+	at       []int // places in layout.instances
+	affinity float64
+}
+
+// step is one thing to pick: a task's cores of one NUMA node, or else the
+// devices of one request.
+type step struct{ task, device int }
+
+// mostTries bounds the search. It is reached by requests alone that compete for
+// devices in a hundred ways; then the node counts as full.
+const mostTries = 10_000
+
+func (m *WantMore) picker(u *Usage) *picker {
+	if u.More == nil {
+		return nil
+	}
+	p := &picker{
+		want: m, l: u.More.layout, cores: slices.Clone(u.More.cores), devices: slices.Clone(u.More.devices),
+		given: make([][]int, len(m.tasks)), numa: make([]int, len(m.devices)), found: make([]found, len(m.devices)), left: mostTries,
+	}
+	for i := range p.numa {
+		p.numa[i] = -1
+	}
+	p.order()
+	return p
+}
+
+// order puts what is hardest to find first.
+func (p *picker) order() {
+	m := p.want
+	var require []int
+	for i, t := range m.tasks {
+		if t.affinity == berth.NUMARequire {
+			require = append(require, i)
+		}
+	}
+	slices.SortStableFunc(require, func(a, b int) int { return cmp.Compare(m.tasks[b].count, m.tasks[a].count) })
+	done := make([]bool, len(m.devices))
+	for _, i := range require {
+		p.steps = append(p.steps, step{i, -1})
+		for _, d := range m.tasks[i].bound {
+			p.steps = append(p.steps, step{-1, d})
+			done[d] = true
+		}
+	}
+	var rest []int
+	for d := range m.devices {
+		if !done[d] {
+			rest = append(rest, d)
+		}
+	}
+	slices.SortStableFunc(rest, func(a, b int) int { return cmp.Compare(m.devices[b].narrow(), m.devices[a].narrow()) })
+	for _, d := range rest {
+		p.steps = append(p.steps, step{-1, d})
+	}
+}
+
+// narrow says how few devices a request can be met with, roughly.
+func (d *deviceWant) narrow() (n int) {
+	n = len(d.Constraints)
+	for _, c := range d.Constraints {
+		if aboutIDs(c.LTarget, c.RTarget) {
+			n += 1000
+		}
+	}
+	for _, r := range d.Name {
+		if r == '/' {
+			n += 100
+		}
+	}
+	return n
+}
+
+func aboutIDs(left, right string) bool {
+	const ids = "${device.ids}"
+	return left == ids || right == ids
+}
+
+// pick returns what is picked for one more allocation, nil if there is not
+// enough.
+func (m *WantMore) pick(u *Usage) *picker {
+	p := m.picker(u)
+	if p == nil || p.free() < m.cores || !p.solve(0) {
+		return nil
+	}
+	for _, affinity := range []string{berth.NUMAPrefer, berth.NUMANone} {
+		for i, t := range m.tasks {
+			if t.affinity == affinity || affinity == berth.NUMANone && p.given[i] == nil {
+				p.takeAny(i)
+			}
+		}
+	}
+	return p
+}
+
+// free counts the cores that can be had.
+func (p *picker) free() (n int) {
+	for i := range p.l.numa {
+		n += p.freeOf(i)
+	}
+	return n
+}
+
+func (p *picker) freeOf(numa int) (n int) {
+	for i, w := range p.l.numa[numa].cores {
+		n += bits.OnesCount64(w &^ p.cores[i])
+	}
+	return n
+}
+
+// solve picks from the i-th step on.
+func (p *picker) solve(i int) bool {
+	if i == len(p.steps) {
+		return true
+	}
+	s := p.steps[i]
+	if s.task >= 0 {
+		for _, k := range p.numaNodes(p.want.tasks[s.task].count) {
+			if p.left--; p.left < 0 {
+				return false
+			}
+			p.takeOf(s.task, k)
+			if p.solve(i + 1) {
+				return true
+			}
+			p.giveBack(s.task)
+		}
+		return false
+	}
+	for _, f := range p.options(s.device) {
+		if p.left--; p.left < 0 {
+			return false
+		}
+		p.takeDevices(s.device, f)
+		if p.solve(i + 1) {
+			return true
+		}
+		for _, at := range f.at {
+			p.devices.remove(at)
+		}
+	}
+	return false
+}
+
+// numaNodes returns the NUMA nodes with so many free cores, those with the
+// fewest first.
+func (p *picker) numaNodes(count int) (out []int) {
+	for k := range p.l.numa {
+		if p.freeOf(k) >= count {
+			out = append(out, k)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(p.freeOf(a), p.freeOf(b)) })
+	return out
+}
+
+// takeOf takes all cores of a task from one NUMA node.
+func (p *picker) takeOf(task, numa int) {
+	p.take(task, numa, p.want.tasks[task].count)
+	for _, d := range p.want.tasks[task].bound {
+		p.numa[d] = numa
+	}
+}
+
+// take takes up to so many cores of a NUMA node and returns how many it took.
+func (p *picker) take(task, numa, count int) (n int) {
+	for i, w := range p.l.numa[numa].cores {
+		for free := w &^ p.cores[i]; free != 0 && n < count; n++ {
+			at := i*64 + bits.TrailingZeros64(free)
+			free &= free - 1
+			p.cores.add(at)
+			p.given[task] = append(p.given[task], at)
+		}
+	}
+	return n
+}
+
+func (p *picker) giveBack(task int) {
+	for _, at := range p.given[task] {
+		p.cores.remove(at)
+	}
+	p.given[task] = nil
+}
+
+// takeAny takes the cores of a task from as many NUMA nodes as it must. One
+// that prefers them close together gets them where the distances between them
+// are least; else those NUMA nodes are emptied first that have the fewest left.
+func (p *picker) takeAny(task int) {
+	t := p.want.tasks[task]
+	var seeds []int
+	if t.affinity == berth.NUMAPrefer {
+		if one := p.numaNodes(t.count); len(one) > 0 {
+			p.take(task, one[0], t.count)
+			return
+		}
+		seeds = p.numaNodes(1)
+	}
+	best, least := p.numaNodes(1), -1
+	for _, seed := range seeds {
+		near := p.numaNodes(1)
+		slices.SortStableFunc(near, func(a, b int) int {
+			return cmp.Compare(p.l.numa[seed].distance[a], p.l.numa[seed].distance[b])
+		})
+		if far := p.spread(near, t.count); least < 0 || far < least {
+			best, least = near, far
+		}
+	}
+	for _, k := range best {
+		if missing := t.count - len(p.given[task]); missing > 0 {
+			p.take(task, k, missing)
+		}
+	}
+	slices.Sort(p.given[task])
+}
+
+// spread returns the sum of the distances between cores, if so many are taken
+// from NUMA nodes in this order.
+func (p *picker) spread(order []int, count int) (sum int) {
+	taken := make([]int, len(order))
+	for i, k := range order {
+		taken[i] = min(count, p.freeOf(k))
+		count -= taken[i]
+		for j := range i {
+			sum += taken[i] * taken[j] * int(p.l.numa[k].distance[order[j]])
+		}
+		sum += taken[i] * (taken[i] - 1) / 2 * int(p.l.numa[k].distance[k])
+	}
+	return sum
+}
+
+func (p *picker) takeDevices(request int, f found) {
+	p.found[request] = f
+	for _, at := range f.at {
+		p.devices.add(at)
+	}
+}
+
+// options returns the groups of devices that a request can be met with, the
+// best first: the most preferred, then the one with the fewest devices left.
+func (p *picker) options(request int) (out []found) {
+	d := &p.want.devices[request]
+	left := map[int]int{}
+	for g := range p.l.devices {
+		at, affinity, ok := p.candidates(request, g)
+		if !ok || uint64(len(at)) < d.Count {
+			continue
+		}
+		left[g] = len(at)
+		out = append(out, found{g, at[:d.Count:d.Count], affinity})
+	}
+	slices.SortStableFunc(out, func(a, b found) int {
+		return cmp.Or(cmp.Compare(b.affinity, a.affinity), cmp.Compare(left[a.group], left[b.group]))
+	})
+	return out
+}
+
+// candidates returns the devices of a group that a request can be given, the
+// preferred ones first, and how much of what it prefers the group has; not ok
+// if the group is not what the request names.
+func (p *picker) candidates(request, group int) (at []int, affinity float64, ok bool) {
+	d, g := &p.want.devices[request], &p.l.devices[group]
+	if !d.matches(g.NodeDeviceResource) {
+		return nil, 0, false
+	}
+	var ids []string
+	for i := g.first; i < g.end; i++ {
+		in := &p.l.instances[i]
+		if !in.healthy {
+			continue
+		}
+		ids = append(ids, in.id)
+		if p.devices.has(i) || p.numa[request] >= 0 && in.numa >= 0 && in.numa != p.numa[request] || !d.accepts(in.id, g.NodeDeviceResource) {
+			continue
+		}
+		at = append(at, i)
+	}
+	for _, c := range d.Constraints {
+		if !berth.MeetsIDs(ids, c.LTarget, c.Operand, c.RTarget) {
+			return nil, 0, true
+		}
+	}
+	for _, a := range d.Affinities {
+		if !g.Meets(a.LTarget, a.Operand, a.RTarget) {
+			continue
+		}
+		if !aboutIDs(a.LTarget, a.RTarget) {
+			affinity += float64(a.Weight)
+			continue
+		}
+		named := func(i int) bool { return g.MeetsWith(p.l.instances[i].id, a.LTarget, a.Operand, a.RTarget) }
+		slices.SortStableFunc(at, func(x, y int) int {
+			switch wanted := a.Weight > 0; {
+			case named(x) == named(y):
+				return 0
+			case named(x) == wanted:
+				return -1
+			}
+			return 1
+		})
+		if len(at) > 0 && named(at[0]) {
+			affinity += float64(a.Weight)
+		}
+	}
+	return at, affinity, true
+}
+
+// matches says whether a group of devices is what a request names and meets
+// its constraints.
+func (d *deviceWant) matches(g *berth.NodeDeviceResource) bool {
+	if !g.Offers(d.Name) {
+		return false
+	}
+	for _, c := range d.Constraints {
+		if !g.Meets(c.LTarget, c.Operand, c.RTarget) {
+			return false
+		}
+	}
+	return true
+}
+
+// accepts says whether a request can be met with one device of a group.
+func (d *deviceWant) accepts(id string, g *berth.NodeDeviceResource) bool {
+	for _, c := range d.Constraints {
+		if !g.MeetsWith(id, c.LTarget, c.Operand, c.RTarget) {
+			return false
+		}
+	}
+	return true
+}
+
+// mhz is the processor time of the cores that were picked.
+func (p *picker) mhz() (sum int64) {
+	for _, given := range p.given {
+		for _, at := range given {
+			sum += p.l.cores[at].MHz
+		}
+	}
+	return sum
+}
+
+// grant names what was picked.
+func (p *picker) grant() (cores []uint16, devices []berth.DeviceGrant) {
+	for _, given := range p.given {
+		for _, at := range given {
+			cores = append(cores, p.l.cores[at].ID)
+		}
+	}
+	for i, f := range p.found {
+		g := &p.l.devices[f.group]
+		d := berth.DeviceGrant{Task: p.want.devices[i].task, Vendor: g.Vendor, Type: g.Type, Name: g.Name}
+		for _, at := range f.at {
+			d.IDs = append(d.IDs, p.l.instances[at].id)
+		}
+		devices = append(devices, d)
+	}
+	return cores, devices
+}
+
+// MissingDevices returns the name of the first request of a group that no
+// devices of a node answer, whatever of them is taken; "" if each is answered.
+func MissingDevices(t *berth.Task, n *berth.Node) string {
+	for i := range t.Resources.Devices {
+		d := deviceWant{t.Name, &t.Resources.Devices[i]}
+		answers := func(g berth.NodeDeviceResource) bool { return d.matches(&g) }
+		if !slices.ContainsFunc(n.NodeResources.Devices, answers) {
+			return d.Name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,264 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"berth"
+)
+
+// sharedPort is a port that allocations hold which do not mind that others
+// hold it too.
+type sharedPort struct {
+	space   int
+	port    uint16
+	holders int  // that do not mind
+	owned   bool // one holds it that does
+}
+
+// held is a port that one allocation takes.
+type held struct {
+	space  int
+	port   uint16
+	shared bool
+}
+
+// pickPorts returns the dynamic ports for one more allocation, in the order of
+// the group's labels; not ok if a port that it must have is taken, or there
+// are too few.
+func (m *WantMore) pickPorts(u *Usage, at uint32) (ports []uint16, ok bool) {
+	own, ok := m.static(u, nil)
+	if !ok {
+		return nil, false
+	}
+	for i := range m.ports {
+		if m.ports[i].port != 0 {
+			continue
+		}
+		space, _ := u.space(m.ports[i].network)
+		port, ok := u.dynamicPort(space, own, at)
+		if !ok {
+			return nil, false
+		}
+		own = append(own, held{space, port, false})
+		ports = append(ports, port)
+	}
+	return ports, true
+}
+
+// static returns the static ports of the group, each in its space. It is not
+// ok, and fail is told of each, if there is one that cannot be had, or a host
+// network that the node does not have.
+func (m *WantMore) static(u *Usage, fail func(p *portWant, known bool)) (own []held, ok bool) {
+	ok = true
+	for i := range m.ports {
+		p := &m.ports[i]
+		space, known := u.space(p.network)
+		switch {
+		case known && (p.port == 0 || p.shared):
+		case known && !u.taken(space).Has(p.port) && !slices.Contains(own, held{space, p.port, false}):
+		default:
+			ok = false
+			if fail != nil {
+				fail(p, known)
+			}
+			continue
+		}
+		if p.port != 0 {
+			own = append(own, held{space, p.port, p.shared})
+		}
+	}
+	return own, ok
+}
+
+// dynamicPort returns a free port of the range, looked for from the place in it
+// that at points to.
+func (u *Usage) dynamicPort(space int, own []held, at uint32) (uint16, bool) {
+	span := uint32(u.MaxDynamic) - uint32(u.MinDynamic) + 1
+	start := uint32(u.MinDynamic) + at%span
+	for _, part := range [2][2]uint32{{start, uint32(u.MaxDynamic)}, {uint32(u.MinDynamic), start - 1}} {
+		for from := part[0]; from <= part[1]; from++ {
+			port, ok := u.taken(space).Free(from, uint16(part[1]))
+			if !ok {
+				break
+			}
+			if !slices.ContainsFunc(own, func(h held) bool { return h.space == space && h.port == port }) {
+				return port, true
+			}
+			from = uint32(port)
+		}
+	}
+	return 0, false
+}
+
+// on names a host network in a shortage.
+func (p *portWant) on() string {
+	if p.network == berth.DefaultHostNetwork {
+		return ""
+	}
+	return " on " + p.network
+}
+
+// short notes the ports that the node cannot give.
+func (m *WantMore) shortPorts(u *Usage, add func(dim string, wanted, free int64)) {
+	missing := map[string]bool{}
+	own, _ := m.static(u, func(p *portWant, known bool) {
+		switch {
+		case known:
+			add(DimPort+strconv.Itoa(int(p.port))+p.on(), 1, 0)
+		case !missing[p.network]:
+			missing[p.network] = true
+			add(DimNetwork+p.network, 1, 0)
+		}
+	})
+	wanted := map[string]int64{}
+	var order []*portWant
+	for i := range m.ports {
+		if p := &m.ports[i]; p.port == 0 && !missing[p.network] {
+			if wanted[p.network] == 0 {
+				order = append(order, p)
+			}
+			wanted[p.network]++
+		}
+	}
+	for _, p := range order {
+		space, _ := u.space(p.network)
+		free := int64(0)
+		for ; free < wanted[p.network]; free++ {
+			port, ok := u.dynamicPort(space, own, 0)
+			if !ok {
+				break
+			}
+			own = append(own, held{space, port, false})
+		}
+		add(DimDynamic+p.on(), wanted[p.network], free)
+	}
+}
+
+// movePorts takes or gives back the ports of a group of which one is on a named
+// host network or may be shared. A network that the node does not have, or has
+// no longer, has no ports to take.
+func (u *Usage) movePorts(edit uint64, m *WantMore, ports []uint16, sign int64) {
+	for i := range m.ports {
+		p := &m.ports[i]
+		port := p.port
+		if port == 0 {
+			if len(ports) == 0 {
+				continue
+			}
+			port, ports = ports[0], ports[1:]
+		}
+		space, known := u.space(p.network)
+		switch {
+		case !known:
+		case p.shared:
+			u.share(edit, space, port, int(sign))
+		case sign > 0:
+			u.hold(edit, space, port)
+		default:
+			u.drop(edit, space, port)
+		}
+	}
+}
+
+// hold takes a port for one allocation.
+func (u *Usage) hold(edit uint64, space int, port uint16) {
+	u.portSet(edit, space).add(edit, port)
+	if i, ok := u.sharedAt(space, port); ok {
+		u.own(edit).shared[i].owned = true
+	}
+}
+
+// drop gives a port back.
+func (u *Usage) drop(edit uint64, space int, port uint16) {
+	if i, ok := u.sharedAt(space, port); ok {
+		u.own(edit).shared[i].owned = false
+		return
+	}
+	if !u.keptBack(space, port) {
+		u.portSet(edit, space).remove(edit, port)
+	}
+}
+
+// share adds a holder who does not mind others, or with -1 takes one away.
+func (u *Usage) share(edit uint64, space int, port uint16, more int) {
+	i, ok := u.sharedAt(space, port)
+	if !ok {
+		if more < 0 {
+			return
+		}
+		owned := u.taken(space).Has(port) && !u.keptBack(space, port)
+		m := u.own(edit)
+		m.shared = slices.Insert(m.shared, i, sharedPort{space, port, 0, owned})
+		u.portSet(edit, space).add(edit, port)
+	}
+	m := u.own(edit)
+	s := &m.shared[i]
+	if s.holders += more; s.holders > 0 {
+		return
+	}
+	owned := s.owned
+	m.shared = slices.Delete(m.shared, i, i+1)
+	if !owned && !u.keptBack(space, port) {
+		u.portSet(edit, space).remove(edit, port)
+	}
+	if len(m.shared) == 0 && m.layout == noLayout {
+		u.More = nil // as it was before
+	}
+}
+
+func (u *Usage) sharedAt(space int, port uint16) (int, bool) {
+	if u.More == nil {
+		return 0, false
+	}
+	return slices.BinarySearchFunc(u.More.shared, held{space, port, false}, func(s sharedPort, h held) int {
+		return cmp.Or(cmp.Compare(s.space, h.space), cmp.Compare(s.port, h.port))
+	})
+}
+
+// keptBack says whether the node itself keeps a port.
+func (u *Usage) keptBack(space int, port uint16) bool {
+	if space == 0 {
+		return u.Reserved.Has(port)
+	}
+	return u.More.reserved[space].Has(port)
+}
+
+// portSet returns the ports of a space that are held, for changing.
+func (u *Usage) portSet(edit uint64, space int) *PortSet {
+	if space == 0 {
+		return &u.Ports
+	}
+	return &u.own(edit).spaces[space]
+}
+
+// Holds says whether an allocation of the node, by its group and its dynamic
+// ports, holds a port of a host network.
+func (u *Usage) Holds(g *berth.TaskGroup, dynamic []uint16, network string, port uint16) bool {
+	space, known := u.space(network)
+	for i := range g.Networks {
+		nw := &g.Networks[i]
+		for _, p := range nw.ReservedPorts {
+			if at, ok := u.space(p.Network()); known && ok && at == space && p.Value == int(port) {
+				return true
+			}
+		}
+		for _, p := range nw.DynamicPorts {
+			if len(dynamic) == 0 {
+				break
+			}
+			if at, ok := u.space(p.Network()); known && ok && at == space && dynamic[0] == port {
+				return true
+			}
+			dynamic = dynamic[1:]
+		}
+	}
+	return false
+}
+
+// Keeps says whether the node itself keeps a port of a host network back.
+func (u *Usage) Keeps(network string, port uint16) bool {
+	space, known := u.space(network)
+	return known && u.keptBack(space, port)
+}

@@ -1,0 +1,303 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+
+	"berth"
+)
+
+// WantMore is what few groups ask for: things that are counted by name.
+type WantMore struct {
+	tasks     []coreWant   // those that ask for whole cores, in order
+	cores     int          // that they ask for together
+	devices   []deviceWant // in order of the tasks and of what each requests
+	ports     []portWant   // nil unless one is on a named host network, or may be shared
+	memoryMax bool         // a task may use more memory than it is given
+}
+
+// coreWant is the whole cores of one task.
+type coreWant struct {
+	task     string
+	count    int
+	affinity string
+	bound    []int // places in WantMore.devices of what must be on the same NUMA node
+}
+
+// deviceWant is one request for devices.
+type deviceWant struct {
+	task string
+	*berth.RequestedDevice
+}
+
+// portWant is one port of the group: the static ones of a network first.
+type portWant struct {
+	label, network string
+	port           uint16 // 0: any of the dynamic range
+	shared         bool   // others may hold it too
+}
+
+// moreOf returns what a group asks for beyond the plain, nil for most.
+func moreOf(g *berth.TaskGroup) *WantMore {
+	tasks, ports := false, false
+	for _, t := range g.Tasks {
+		r := t.Resources
+		tasks = tasks || r.Cores > 0 || len(r.Devices) > 0 || r.MemoryMaxMB > 0
+	}
+	for i := range g.Networks {
+		ports = ports || namesNetworks(g.Networks[i].ReservedPorts) || namesNetworks(g.Networks[i].DynamicPorts)
+	}
+	if !tasks && !ports {
+		return nil
+	}
+	m := &WantMore{}
+	for _, t := range g.Tasks {
+		m.addTask(t)
+	}
+	if ports {
+		for i := range g.Networks {
+			m.addPorts(&g.Networks[i])
+		}
+	}
+	return m
+}
+
+// namesNetworks says whether a port is on a named host network, or may be
+// shared.
+func namesNetworks(ports []berth.Port) bool {
+	for i := range ports {
+		if p := &ports[i]; p.IgnoreCollision || p.HostNetwork != "" && p.HostNetwork != berth.DefaultHostNetwork {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *WantMore) addPorts(nw *berth.NetworkResource) {
+	for _, p := range nw.ReservedPorts {
+		m.ports = append(m.ports, portWant{p.Label, p.Network(), uint16(p.Value), p.IgnoreCollision})
+	}
+	for _, p := range nw.DynamicPorts {
+		m.ports = append(m.ports, portWant{label: p.Label, network: p.Network()})
+	}
+}
+
+func (m *WantMore) addTask(t *berth.Task) {
+	r := t.Resources
+	m.memoryMax = m.memoryMax || r.MemoryMaxMB > 0
+	if r.Cores <= 0 && len(r.Devices) == 0 {
+		return
+	}
+	c := coreWant{task: t.Name, count: r.Cores, affinity: berth.NUMANone}
+	if r.NUMA != nil {
+		c.affinity = r.NUMA.Affinity
+	}
+	for i := range r.Devices {
+		if c.affinity == berth.NUMARequire && slices.Contains(r.NUMA.Devices, r.Devices[i].Name) {
+			c.bound = append(c.bound, len(m.devices))
+		}
+		m.devices = append(m.devices, deviceWant{t.Name, &r.Devices[i]})
+	}
+	if c.count > 0 {
+		m.tasks = append(m.tasks, c)
+		m.cores += c.count
+	}
+}
+
+// same says whether two versions of a group ask for the same, so that what one
+// was given is right for the other.
+func (m *WantMore) same(o *WantMore) bool {
+	switch {
+	case m == nil || o == nil:
+		return m == o
+	case m.memoryMax != o.memoryMax:
+		return false
+	}
+	byLabel := func(list []portWant) []portWant {
+		return slices.SortedFunc(slices.Values(list), func(a, b portWant) int { return cmp.Compare(a.label, b.label) })
+	}
+	return slices.Equal(byLabel(m.ports), byLabel(o.ports)) &&
+		slices.EqualFunc(m.tasks, o.tasks, func(a, b coreWant) bool {
+			return a.task == b.task && a.count == b.count && a.affinity == b.affinity && slices.Equal(a.bound, b.bound)
+		}) &&
+		slices.EqualFunc(m.devices, o.devices, func(a, b deviceWant) bool {
+			return a.task == b.task && a.Name == b.Name && a.Count == b.Count && slices.Equal(a.Constraints, b.Constraints)
+		})
+}
+
+// AskOn returns what one more allocation takes of the node's shared room: with
+// whole cores, their processor time is part of it. It is w.Ask for all others,
+// and where there are not enough cores.
+func (w *Want) AskOn(u *Usage) berth.Ask {
+	a := w.Ask
+	if w.More != nil && w.More.cores > 0 {
+		if p := w.More.pick(u); p != nil {
+			a.CPU += p.mhz()
+		}
+	}
+	return a
+}
+
+// DeviceAffinity returns how much of what a group prefers of devices those
+// have that it would be given on the node: between -1 and 1, and 0 if nothing
+// is preferred or there are not enough.
+func (w *Want) DeviceAffinity(u *Usage) float64 {
+	if w.More == nil {
+		return 0
+	}
+	total := 0.0
+	for _, d := range w.More.devices {
+		for _, a := range d.Affinities {
+			total += max(float64(a.Weight), -float64(a.Weight))
+		}
+	}
+	if total == 0 {
+		return 0
+	}
+	p := w.More.pick(u)
+	if p == nil {
+		return 0
+	}
+	sum := 0.0
+	for i := range p.found {
+		sum += p.found[i].affinity
+	}
+	return sum / total
+}
+
+// fitsMore says whether the node has room but for cpu, memory and disk that are
+// shared.
+func (w *Want) fitsMore(u *Usage) bool {
+	m := w.More
+	if m.ports == nil {
+		if !w.fitsPorts(u) {
+			return false
+		}
+	} else if _, ok := m.pickPorts(u, 0); !ok {
+		return false
+	}
+	if m.cores == 0 && len(m.devices) == 0 {
+		return true
+	}
+	p := m.pick(u)
+	return p != nil && u.Used.CPU+w.CPU+p.mhz() <= u.Room.CPU
+}
+
+// placeMore picks what the group asks for by name, on a node where it fits.
+func (u *Usage) placeMore(edit uint64, w *Want, at uint32) (g berth.Grant) {
+	m := w.More
+	if m.ports == nil {
+		g.Ports = u.dynamicPorts(w, at)
+	} else {
+		g.Ports, _ = m.pickPorts(u, at)
+	}
+	if m.cores > 0 || len(m.devices) > 0 {
+		if p := m.pick(u); p != nil {
+			g.Cores, g.Devices = p.grant()
+		}
+	}
+	u.Claim(edit, w, g)
+	return g
+}
+
+// moveNamed takes or gives back cores and devices. Those that the node does
+// not have, or has no longer, are nobody's.
+func (u *Usage) moveNamed(edit uint64, g *berth.Grant, sign int64) {
+	if u.More == nil {
+		return
+	}
+	m := u.own(edit)
+	mark := func(set bitset, at int) {
+		if sign > 0 {
+			set.add(at)
+		} else {
+			set.remove(at)
+		}
+	}
+	for _, id := range g.Cores {
+		if at, ok := m.core(id); ok {
+			u.Used.CPU += sign * m.layout.cores[at].MHz
+			mark(m.cores, at)
+		}
+	}
+	for i := range g.Devices {
+		for _, id := range g.Devices[i].IDs {
+			if at := m.device(&g.Devices[i], id); at >= 0 {
+				mark(m.devices, at)
+			}
+		}
+	}
+}
+
+// shortNamed notes the cores and devices that the node cannot give: what is
+// missing when everything else that can be had is given first.
+func (m *WantMore) shortNamed(u *Usage, add func(dim string, wanted, free int64)) {
+	if m.cores == 0 && len(m.devices) == 0 || m.pick(u) != nil {
+		return
+	}
+	p := m.picker(u)
+	if p == nil {
+		p = m.picker(&Usage{More: noLayout.empty(0)})
+	}
+	told := false
+	tell := func(dim string, wanted, free int64) {
+		told = true
+		add(dim, wanted, free)
+	}
+	few := m.cores > p.free()
+	if few {
+		tell(DimCores, int64(m.cores), int64(p.free()))
+	}
+	for _, s := range p.steps {
+		switch {
+		case s.device >= 0:
+			p.shortDevices(s.device, tell)
+		case !few:
+			p.shortNUMA(s.task, tell)
+		}
+	}
+	if !told { // no way was found in as many tries as there are
+		add(DimDevices+"for all requests together", int64(len(m.devices)), 0)
+	}
+}
+
+func (p *picker) shortNUMA(task int, add func(dim string, wanted, free int64)) {
+	count := p.want.tasks[task].count
+	if nodes := p.numaNodes(count); len(nodes) > 0 {
+		p.takeOf(task, nodes[0])
+		return
+	}
+	most := 0
+	for k := range p.l.numa {
+		most = max(most, p.freeOf(k))
+	}
+	add(DimNUMA, int64(count), int64(most))
+}
+
+func (p *picker) shortDevices(request int, add func(dim string, wanted, free int64)) {
+	if options := p.options(request); len(options) > 0 {
+		p.takeDevices(request, options[0])
+		return
+	}
+	d, most := &p.want.devices[request], 0
+	for g := range p.l.devices {
+		at, _, _ := p.candidates(request, g)
+		most = max(most, len(at))
+	}
+	dim := DimDevices + d.Name
+	if p.numa[request] >= 0 {
+		dim += " on the NUMA node of the cores"
+	}
+	add(dim, int64(min(d.Count, 1<<31)), int64(most))
+}
+
+// giveNamed notes on a new allocation what few are given.
+func (tx *Tx) giveNamed(a *berth.Alloc, n *berth.Node, w *WantMore, g *berth.Grant) {
+	max := w.memoryMax && tx.SchedulerConfigFor(n.NodePool).MemoryOversubscriptionEnabled
+	if len(g.Cores) == 0 && len(g.Devices) == 0 && !max {
+		return
+	}
+	_, more := a.With()
+	more.Cores, more.Devices, more.MemoryMax = g.Cores, g.Devices, max
+	a.More = more
+}
