@@ -47,18 +47,25 @@ func (r *round) chosen(number uint32, p parts, avoid berth.NodeID) *berth.AllocM
 // runnersUp returns the best of what is left, without disturbing it.
 func (r *round) runnersUp() []candidate {
 	var top []candidate
-	for _, c := range r.best {
-		if len(top) == scoresKept-1 && !c.before(top[len(top)-1]) {
-			continue
-		}
-		i, _ := slices.BinarySearchFunc(top, c, func(a, b candidate) int {
-			if a.before(b) {
-				return -1
+	for i := range r.shelves.all {
+		s := &r.shelves.all[i]
+		term := r.term(s.combo)
+		for _, c := range s.list {
+			if s.voice != 1 {
+				c.score = (c.score + term) / s.voice
 			}
-			return 1
-		})
-		top = slices.Insert(top, i, c)
-		top = top[:min(len(top), scoresKept-1)]
+			if len(top) == scoresKept-1 && !c.before(top[len(top)-1]) {
+				continue
+			}
+			at, _ := slices.BinarySearchFunc(top, c, func(a, b candidate) int {
+				if a.before(b) {
+					return -1
+				}
+				return 1
+			})
+			top = slices.Insert(top, at, c)
+			top = top[:min(len(top), scoresKept-1)]
+		}
 	}
 	return top
 }
@@ -156,26 +163,24 @@ func (r *round) holder(n *berth.Node, dimension string) string {
 	if !ok {
 		return ""
 	}
+	text, network, named := strings.Cut(text, " on ")
+	if !named {
+		network = berth.DefaultHostNetwork
+	}
 	number, _ := strconv.Atoi(text)
-	port := uint16(number)
-	if r.line(n.Number).Reserved.Has(port) {
+	port, u := uint16(number), r.line(n.Number)
+	if u.Keeps(network, port) {
 		return "the node itself"
 	}
 	for _, p := range r.peers {
-		if p.now && p.node == n && holdsPort(p.group, p.ports, port) {
+		if p.now && p.node == n && u.Holds(p.group, p.ports, network, port) {
 			return berth.AllocName(r.job.ID, p.group.Name, p.index)
 		}
 	}
-	if a := Holder(r.snap, n, port); a != nil {
+	if a := holderOn(r.snap, n, network, port); a != nil {
 		return a.Name()
 	}
 	return ""
-}
-
-// holdsPort says whether an instance of a group, with its dynamic ports, has a
-// port.
-func holdsPort(g *berth.TaskGroup, dynamic []uint16, port uint16) bool {
-	return slices.Contains(state.WantOf(g).Static, port) || slices.Contains(dynamic, port)
 }
 
 // clip shortens a reason.
@@ -212,9 +217,7 @@ func (r *round) missed(m *berth.AllocMetric) *berth.Missed {
 		out.Classes, out.Escaped = map[string]bool{}, true
 	}
 	for _, s := range m.Shortages {
-		if strings.HasPrefix(s.Dimension, state.DimPort) {
-			s.Dimension = state.DimDynamic // any port that is given back may be the one
-		}
+		s.Dimension = waitsFor(s.Dimension)
 		if !slices.Contains(out.Dimensions, s.Dimension) {
 			out.Dimensions = append(out.Dimensions, s.Dimension)
 		}

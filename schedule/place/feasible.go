@@ -22,6 +22,8 @@ type filter struct {
 	shared  []berth.Constraint // of the job, the group and its tasks, that classes answer
 	single  []berth.Constraint // that each node must answer
 	drivers []string
+	things  *things  // networks, volumes and kinds of device; nil for most
+	index   uint32   // of the instance that is asked for, where that matters
 	verdict []string // by class number: "" not asked, "+" meets all, else what it does not meet
 
 	distinctHosts map[berth.NodeID]bool // nodes taken, nil without such a constraint
@@ -40,6 +42,7 @@ const meetsAll = "+"
 
 func newFilter(p *Placer, group *berth.TaskGroup) *filter {
 	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, verdict: make([]string, p.snap.Classes())}
+	f.things = thingsOf(group)
 	f.sort(p.job.Constraints, true)
 	f.sort(group.Constraints, false)
 	for _, t := range group.Tasks {
@@ -132,6 +135,9 @@ func (f *filter) ask(n *berth.Node) string {
 			return c.String()
 		}
 	}
+	if lacking := f.things.lacking(n, f.index); len(lacking) > 0 {
+		return lacking[0]
+	}
 	return meetsAll
 }
 
@@ -152,14 +158,20 @@ func (f *filter) otherPool(n *berth.Node) string {
 	return "node pool " + n.NodePool + " is not " + f.job.NodePool
 }
 
+// How conditions on drivers begin when they are not met.
+const (
+	missingDriver   = "missing drivers: "
+	unhealthyDriver = "unhealthy drivers: "
+)
+
 // lacksDriver says that a node cannot run tasks of a driver, "" if it can.
 func lacksDriver(n *berth.Node, driver string) string {
 	info := n.Drivers[driver]
 	switch {
 	case info == nil || !info.Detected:
-		return "missing drivers: " + driver
+		return missingDriver + driver
 	case !info.Healthy:
-		return "unhealthy drivers: " + driver
+		return unhealthyDriver + driver
 	}
 	return ""
 }
@@ -207,7 +219,7 @@ func (f *filter) taken(n *berth.Node) {
 func holds(left, operand, right string, n *berth.Node) bool {
 	l, hasL := resolve(left, n)
 	r, hasR := resolve(right, n)
-	return meets(operand, l, hasL, r, hasR)
+	return berth.Meets(operand, l, hasL, r, hasR)
 }
 
 func inDatacenters(globs []string, dc string) bool {
@@ -227,6 +239,9 @@ func inDatacenters(globs []string, dc string) bool {
 // already meets them.
 func Feasible(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, n *berth.Node) bool {
 	f := &filter{snap: snap, job: job, group: group}
+	if !perAlloc(group) { // one that runs has the volume of its own
+		f.things = thingsOf(group)
+	}
 	keep := func(list []berth.Constraint) {
 		for _, c := range list {
 			if c.Operand != berth.OpDistinctHosts && c.Operand != berth.OpDistinctProperty {

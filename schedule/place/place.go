@@ -6,8 +6,9 @@
 package place
 
 import (
+	"maps"
+	"math"
 	"slices"
-	"sync"
 
 	"berth"
 	"berth/state"
@@ -25,12 +26,18 @@ type Instance struct {
 // takes its room from what comes later, and keeps it apart where conditions
 // say so.
 type Placer struct {
-	snap  *state.Snapshot
-	job   *berth.Job
-	seed  uint64
-	edit  uint64
-	taken map[uint32]*state.Usage // by node number: lines changed by what was placed
-	peers []peer
+	snap   *state.Snapshot
+	job    *berth.Job
+	config berth.SchedulerConfig // of the job's node pool
+	seed   uint64
+	edit   uint64
+	taken  map[uint32]*state.Usage // by node number: lines changed by what was placed
+	lines  []state.Usage           // for more of them
+	starts map[uint32]uint         // by node number: placed there, if there is a cap
+	peers  []peer
+
+	leaving map[berth.AllocID]bool // what the plan stops
+	prey    *prey                  // what the job could evict; nil until that is asked
 }
 
 // peer is an instance of the job: one that runs and stays, or one that was
@@ -47,11 +54,17 @@ type peer struct {
 // apart any more and repels nobody, though it holds its room until its end is
 // confirmed. Ties between nodes are broken by the seed.
 func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed uint64) *Placer {
-	p := &Placer{snap: snap, job: job, seed: seed, edit: state.NewEdit(), taken: map[uint32]*state.Usage{}}
+	p := &Placer{
+		snap: snap, job: job, config: snap.SchedulerConfigFor(job.NodePool), seed: seed, edit: state.NewEdit(), taken: map[uint32]*state.Usage{},
+	}
+	if p.config.MaxStartsPerNode > 0 {
+		p.starts = map[uint32]uint{}
+	}
 	stops := make(map[berth.AllocID]bool, len(leaving))
 	for _, s := range leaving {
 		stops[s.ID] = s.FollowupEval.IsZero() // with one it stays
 	}
+	p.leaving = stops
 	for a := range snap.AllocsOf(job.Key()) {
 		if !a.Live() || a.Job.UID != job.UID || stops[a.ID] {
 			continue
@@ -70,23 +83,78 @@ type Outcome struct {
 	// Why explains: with Failed what was missing where, else how the nodes of
 	// the first instance scored. Never nil.
 	Why *berth.AllocMetric
+	// Chosen explains the first that was placed, though others failed; nil if
+	// none was.
+	Chosen *berth.AllocMetric
 	// Missed says what would help, if any instance failed.
 	Missed *berth.Missed
 }
 
 // Group places instances of the group with that number.
 func (p *Placer) Group(number int, instances []Instance) Outcome {
-	r := p.round(number)
-	room := rooms.Get().(*candidates)
-	defer func() { *room = r.best[:0]; rooms.Put(room) }()
-	r.best = *room
-	r.look()
-	if len(instances) == 1 && instances[0].Avoid.IsZero() && len(r.best) > 0 {
-		r.best.bestFirst()
-	} else {
-		r.best.init()
+	if perAlloc(p.job.TaskGroups[number]) {
+		return p.oneByOne(number, instances)
 	}
+	return p.round(number).place(instances)
+}
+
+// oneByOne places instances that want different nodes.
+func (p *Placer) oneByOne(number int, instances []Instance) (all Outcome) {
+	for i := range instances {
+		r := p.round(number)
+		r.filter.index = instances[i].Index
+		out := r.place(instances[i : i+1])
+		all.Placed = append(all.Placed, out.Placed...)
+		if all.Chosen == nil {
+			all.Chosen = out.Chosen
+		}
+		switch {
+		case out.Failed > 0 && all.Failed > 0:
+			all.Why.CoalescedFailures++
+			join(all.Missed, out.Missed)
+		case out.Failed > 0 || all.Why == nil:
+			all.Why, all.Missed = out.Why, out.Missed
+		}
+		all.Failed += out.Failed
+	}
+	if all.Why == nil {
+		all.Why = &berth.AllocMetric{}
+	}
+	return all
+}
+
+// place places the instances.
+func (r *round) place(instances []Instance) Outcome {
+	r.desk = desks.Get().(*desk)
+	defer func() { r.desk.clear(); desks.Put(r.desk) }()
+	r.keep = r.enough(instances)
+	if n := min(len(instances), 1024); len(r.taken) == 0 && n > 8 { // maps that grow cost more than what they hold
+		r.taken = make(map[uint32]*state.Usage, n)
+		siblings := make(map[uint32]int, n+len(r.siblings))
+		maps.Copy(siblings, r.siblings)
+		r.siblings = siblings
+	}
+	r.look()
 	return r.run(instances)
+}
+
+// enough is how many of the best nodes are worth keeping. What is placed
+// changes the scores of the nodes it is placed on and of no others, so n
+// instances never take more than the n best of those that nothing was placed
+// on, and one more for each node that some of them avoid; a few more are for
+// the explanation. Only where a placement can make other nodes unusable all
+// must be kept.
+func (r *round) enough(instances []Instance) int {
+	if len(r.filter.distinct) > 0 {
+		return math.MaxInt/2 - 16
+	}
+	n := len(instances) + scoresKept
+	for i := range instances {
+		if !instances[i].Avoid.IsZero() {
+			n++
+		}
+	}
+	return n
 }
 
 // round prepares to place instances of the group with that number.
@@ -94,8 +162,14 @@ func (p *Placer) round(number int) *round {
 	g := p.job.TaskGroups[number]
 	r := &round{
 		Placer: p, number: number, group: g, want: state.WantOf(g), filter: newFilter(p, g),
-		affinity: newAffinities(p.snap, p.job, g), siblings: map[uint32]int{},
+		affinity: newAffinities(p.snap, p.job, g), spread: newSpreads(p, g), siblings: map[uint32]int{},
+		classes: make([]classView, p.snap.Classes()),
 	}
+	r.gauge = newGauge(p.config.SchedulerAlgorithm, r.want.Ask)
+	r.devices = prefersDevices(g)
+	// The balanced algorithm is chosen for packing, and nothing is lost with a
+	// node that is not lost with the batch.
+	r.apart = !r.gauge.balanced || p.job.Type != berth.TypeBatch
 	for _, x := range p.peers {
 		if x.group.Name == g.Name {
 			r.siblings[x.node.Number]++
@@ -104,90 +178,34 @@ func (p *Placer) round(number int) *round {
 	return r
 }
 
-// rooms are used again: a list of all nodes for each group that is placed would
-// be most of what a decision allocates.
-var rooms = sync.Pool{New: func() any { return new(candidates) }}
-
 // round places the instances of one group.
 type round struct {
 	*Placer
-	number    int
-	group     *berth.TaskGroup
-	want      state.Want
-	filter    *filter
-	affinity  *affinities
-	siblings  map[uint32]int // by node number: instances of the group there
-	best      candidates
+	number   int
+	group    *berth.TaskGroup
+	want     state.Want
+	filter   *filter
+	gauge    gauge
+	affinity *affinities
+	apart    bool           // instances of the group repel one another
+	devices  bool           // some are preferred
+	spread   *spreads       // nil without spread blocks
+	siblings map[uint32]int // by node number: instances of the group there
+	classes  []classView    // by class number
+	keep     int            // candidates to keep of each shelf
+	*desk
+	capped    []uint32 // nodes that could take more, but have as many starts as one plan may give them
+	lifted    bool     // none but capped nodes were left, so the cap is off
+	options   []*eviction
+	hunted    bool // options is all there is
 	evaluated int
-	fit       fit
 }
 
-// candidate is a node that could take an instance.
-type candidate struct {
-	score  float64
-	tie    uint64
-	number uint32
-}
-
-func (a candidate) before(b candidate) bool {
-	return a.score > b.score || a.score == b.score && a.tie < b.tie
-}
-
-// candidates is a heap, the best first.
-type candidates []candidate
-
-func (h candidates) init() {
-	for i := len(h)/2 - 1; i >= 0; i-- {
-		h.down(i)
-	}
-}
-
-// bestFirst brings the best to the front and leaves the rest as it is: enough
-// to take one.
-func (h candidates) bestFirst() {
-	best := 0
-	for i := range h {
-		if h[i].before(h[best]) {
-			best = i
-		}
-	}
-	h[0], h[best] = h[best], h[0]
-}
-
-func (h candidates) down(i int) {
-	for {
-		c := 2*i + 1
-		if c >= len(h) {
-			return
-		}
-		if c+1 < len(h) && h[c+1].before(h[c]) {
-			c++
-		}
-		if !h[c].before(h[i]) {
-			return
-		}
-		h[i], h[c] = h[c], h[i]
-		i = c
-	}
-}
-
-func (h *candidates) pop() {
-	n := len(*h) - 1
-	(*h)[0] = (*h)[n]
-	*h = (*h)[:n]
-	h.down(0)
-}
-
-func (h *candidates) push(c candidate) {
-	*h = append(*h, c)
-	for i := len(*h) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !(*h)[i].before((*h)[up]) {
-			return
-		}
-		(*h)[i], (*h)[up] = (*h)[up], (*h)[i]
-		i = up
-	}
+// classView is what nodes of one class have in common for the group.
+type classView struct {
+	asked, meets bool
+	affinity     float64
+	shelf        int32 // where its nodes go, if all that is said of them is their fit and the affinity
 }
 
 // line returns the usage of a node with what was placed so far.
@@ -198,10 +216,39 @@ func (p *Placer) line(number uint32) *state.Usage {
 	return p.snap.Usage(number)
 }
 
+// own returns the usage of a node to be changed. Lines are made in runs: one by
+// one they would be most of what a large group allocates.
+func (p *Placer) own(number uint32) *state.Usage {
+	u := p.taken[number]
+	if u == nil {
+		if len(p.lines) == 0 {
+			p.lines = make([]state.Usage, min(max(2*len(p.taken), 1), 64))
+		}
+		u = &p.lines[0]
+		p.lines = p.lines[1:]
+		*u = *p.snap.Usage(number)
+		p.taken[number] = u
+	}
+	return u
+}
+
 // look scores every node that can take an instance.
 func (r *round) look() {
-	perNode := r.filter.perNode()
-	r.best = slices.Grow(r.best, r.snap.Count(state.Nodes))
+	if r.spread == nil {
+		r.shelves.add(0, 1)
+	}
+	for n := range r.taken {
+		r.odd.add(n)
+	}
+	for n := range r.siblings {
+		r.odd.add(n)
+	}
+	if r.filter.distinctHosts != nil {
+		for i := range r.peers {
+			r.odd.add(r.peers[i].node.Number)
+		}
+	}
+	alone := len(r.filter.single)+len(r.filter.distinct) > 0 || r.affinity.single || r.spread != nil && r.spread.single || r.want.More != nil
 	for first, run := range r.snap.UsageColumns() {
 		for i := range run {
 			u := &run[i]
@@ -210,31 +257,124 @@ func (r *round) look() {
 			}
 			r.evaluated++
 			number := first + uint32(i)
-			if len(r.taken) > 0 {
-				u = r.line(number)
+			c := &r.classes[u.Class]
+			if !c.asked {
+				r.ask(c, u.Class, number)
 			}
-			if r.filter.class(u.Class) != meetsAll || !r.want.Fits(u) {
+			if !c.meets {
 				continue
 			}
-			if perNode && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
+			if alone || len(r.odd) > 0 && r.odd.has(number) {
+				r.lookAlone(number)
 				continue
 			}
-			r.best = append(r.best, candidate{r.score(number, u).mean(), r.tie(number), number})
+			// A node without room for what all ask for would score above 1.
+			if u.Used.CPU+r.want.CPU > u.Room.CPU || u.Used.MemoryMB+r.want.MemoryMB > u.Room.MemoryMB {
+				continue
+			}
+			if r.gauge.cpuRoom != u.Room.CPU || r.gauge.memoryRoom != u.Room.MemoryMB {
+				r.gauge.turn(u)
+			}
+			score := r.gauge.plain(u)
+			if r.gauge.balanced {
+				score = r.gauge.balance(u, score)
+			}
+			if c.affinity != 0 {
+				score += c.affinity
+				if r.spread == nil {
+					score /= 2
+				}
+			}
+			s := &r.shelves.all[c.shelf]
+			if score < s.floor.score {
+				continue
+			}
+			x := candidate{score, uint32(r.tie(number) >> 32), number}
+			if !x.before(s.floor) || !r.want.Fits(u) {
+				continue
+			}
+			if r.spread != nil && len(s.list) == 0 {
+				r.spread.see(s.combo)
+			}
+			s.offer(x, r.keep)
 		}
+	}
+	if r.spread != nil {
+		r.spread.settle()
+	}
+	r.shelves.start(r.term)
+}
+
+// ask works out what holds for all nodes of a class, of which one is given.
+func (r *round) ask(c *classView, class, number uint32) {
+	c.asked = true
+	if c.meets = r.filter.class(class) == meetsAll; !c.meets {
+		return
+	}
+	voices := 1.0
+	if len(r.affinity.list) > 0 && !r.affinity.single {
+		if c.affinity = r.affinity.of(class, r.snap.NodeByNumber(number)); c.affinity != 0 {
+			voices++
+		}
+	}
+	if r.spread != nil && !r.spread.single {
+		c.shelf = r.shelf(r.spread.comboOn(class, r.snap.NodeByNumber(number)), voices)
 	}
 }
 
-// score returns what the scorers say of a node, but for penalties, which are
-// about single instances.
-func (r *round) score(number uint32, u *state.Usage) parts {
-	p := parts{binpack: r.fit.of(u, r.want.Ask)}
-	if n := r.siblings[number]; n > 0 {
-		p.anti = -float64(n+1) / float64(max(r.group.Count, 1))
+// lookAlone looks at a node that must be asked by itself: for a condition or
+// preference that is not its class's to answer, or for what is there already.
+func (r *round) lookAlone(number uint32) {
+	u := r.line(number)
+	if !r.want.Fits(u) || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
+		return
 	}
-	if len(r.affinity.list) > 0 {
-		p.affinity, p.hasAff = r.affinity.of(u.Class, r.snap.NodeByNumber(number)), true
+	if r.spread != nil {
+		r.spread.see(r.spread.comboOn(u.Class, r.snap.NodeByNumber(number)))
 	}
-	return p
+	if r.full(number) {
+		r.capped = append(r.capped, number)
+		return
+	}
+	n, c := r.candidate(number, u)
+	r.shelves.all[n].offer(c, r.keep)
+}
+
+// full says that a node has as many starts as one plan may give it.
+func (r *round) full(number uint32) bool {
+	return r.starts != nil && !r.lifted && r.starts[number] >= r.config.MaxStartsPerNode
+}
+
+// candidate scores a node for the shelf on which it belongs.
+func (r *round) candidate(number uint32, u *state.Usage) (shelf int32, c candidate) {
+	p := r.score(number, u)
+	c = candidate{tie: uint32(r.tie(number) >> 32), number: number}
+	if r.spread == nil {
+		c.score = p.mean()
+		return 0, c
+	}
+	p.said &^= 1 << bySpread
+	sum, voices := p.sum()
+	c.score = sum
+	return r.shelf(r.spread.comboOn(u.Class, r.snap.NodeByNumber(number)), voices), c
+}
+
+// shelf returns the number of the shelf for a combination of values, of nodes
+// of which so many scorers speak beside that of spread.
+func (r *round) shelf(combo int32, voices float64) int32 {
+	at := &r.spread.combos[combo].shelves[int(voices)]
+	if *at == 0 {
+		*at = 1 + r.shelves.add(combo, voices+1)
+	}
+	return *at - 1
+}
+
+// term returns the word of the spread scorer for a combination of values.
+func (r *round) term(combo int32) float64 {
+	if r.spread == nil {
+		return 0
+	}
+	return r.spread.term(combo)
 }
 
 // tie spreads equal nodes: two evaluations do not rush to the same one.
@@ -248,8 +388,15 @@ func (r *round) tie(number uint32) uint64 {
 }
 
 func (r *round) run(instances []Instance) (out Outcome) {
-	for i, in := range instances {
+	out.Placed = make([]berth.Placement, 0, len(instances))
+	r.peers = slices.Grow(r.peers, len(instances))
+	for i := range instances {
+		in := &instances[i]
 		number, p, ok := r.take(in.Avoid)
+		var evict []*berth.Alloc
+		if !ok {
+			number, p, evict, ok = r.evict(in.Avoid)
+		}
 		if !ok {
 			out.Failed = len(instances) - i // the others would fail for the same reasons
 			out.Why = r.explain(out.Failed)
@@ -257,9 +404,10 @@ func (r *round) run(instances []Instance) (out Outcome) {
 			return out
 		}
 		if i == 0 {
-			out.Why = r.chosen(number, p, in.Avoid)
+			out.Chosen = r.chosen(number, p, in.Avoid)
+			out.Why = out.Chosen
 		}
-		out.Placed = append(out.Placed, r.put(in, number, p))
+		out.Placed = append(out.Placed, r.put(in, number, p, evict))
 	}
 	if out.Why == nil {
 		out.Why = &berth.AllocMetric{NodesEvaluated: r.evaluated}
@@ -268,27 +416,35 @@ func (r *round) run(instances []Instance) (out Outcome) {
 }
 
 // take removes the best candidate for an instance that failed on the node to
-// avoid. What the heap says of a node can be out of date where conditions keep
+// avoid. What a shelf says of a node can be out of date where conditions keep
 // instances apart; such nodes are dropped as they come up.
 func (r *round) take(avoid berth.NodeID) (number uint32, p parts, ok bool) {
 	var penalized *candidate
 	perNode := r.filter.perNode()
-	for len(r.best) > 0 {
-		c := r.best[0]
+	for {
+		s := r.shelves.first()
+		if s == nil || len(s.list) == 0 {
+			if penalized != nil || !r.lift() {
+				break
+			}
+			continue
+		}
+		c := s.best
 		n := r.snap.NodeByNumber(c.number)
 		if perNode && r.filter.node(n) != meetsAll {
-			r.best.pop()
+			r.drop(s)
 			continue
 		}
 		if penalized == nil && n.ID == avoid {
-			penalized = &candidate{r.penalized(c.number).mean(), c.tie, c.number}
-			r.best.pop()
+			p := r.penalized(c.number)
+			penalized = &candidate{p.mean(), c.tie, c.number}
+			r.drop(s)
 			continue
 		}
 		if penalized != nil && penalized.before(c) {
 			break
 		}
-		r.best.pop()
+		r.drop(s)
 		if penalized != nil {
 			r.push(penalized.number)
 		}
@@ -300,37 +456,86 @@ func (r *round) take(avoid berth.NodeID) (number uint32, p parts, ok bool) {
 	return penalized.number, r.penalized(penalized.number), true
 }
 
+// drop removes the first from a shelf.
+func (r *round) drop(s *shelf) {
+	s.list.pop()
+	r.shelves.fix(s, r.term)
+}
+
+// lift takes the cap off when no other nodes are left, and says whether that
+// helps: the cap spreads starts, it never makes a placement fail.
+func (r *round) lift() bool {
+	if r.lifted || len(r.capped) == 0 {
+		return false
+	}
+	r.lifted = true
+	for _, n := range r.capped {
+		r.push(n)
+	}
+	return true
+}
+
 // penalized returns the score of a node for an instance that failed there.
 func (r *round) penalized(number uint32) parts {
 	p := r.score(number, r.line(number))
-	p.penalty = true
+	p.say(byPenalty, -1)
 	return p
 }
 
-// push puts a node back on the heap if another instance fits there.
+// push puts a node back if another instance fits there.
 func (r *round) push(number uint32) {
 	u := r.line(number)
-	if r.want.Fits(u) {
-		r.best.push(candidate{r.score(number, u).mean(), r.tie(number), number})
+	switch {
+	case !r.want.Fits(u):
+	case r.full(number):
+		r.capped = append(r.capped, number)
+	default:
+		known := len(r.shelves.all)
+		n, c := r.candidate(number, u)
+		s := &r.shelves.all[n]
+		s.list.push(c)
+		if int(n) == known {
+			r.shelves.enter(n)
+		}
+		r.shelves.fix(s, r.term)
 	}
 }
 
-// put places an instance on a node where it fits.
-func (r *round) put(in Instance, number uint32, p parts) berth.Placement {
-	u := r.taken[number]
-	if u == nil {
-		line := *r.snap.Usage(number)
-		u = &line
-		r.taken[number] = u
+// put places an instance on a node where it fits, if need be after others were
+// evicted.
+func (r *round) put(in *Instance, number uint32, p parts, evict []*berth.Alloc) berth.Placement {
+	u, n := r.own(number), r.snap.NodeByNumber(number)
+	grant := r.grant(u, number, evict)
+	if r.starts != nil {
+		r.starts[number]++
 	}
-	n := r.snap.NodeByNumber(number)
-	grant := u.Place(r.edit, &r.want, uint32(r.tie(number)>>33))
 	r.siblings[number]++
 	r.peers = append(r.peers, peer{r.group, in.Index, n, true, grant.Ports})
 	r.filter.taken(n)
+	if r.spread != nil {
+		r.spread.add(r.spread.comboOn(u.Class, n), r.respread)
+	}
 	r.push(number)
 	return berth.Placement{
 		Group: r.number, Index: in.Index, NodeID: n.ID, Grant: grant, Score: float32(p.mean()),
-		Previous: in.Previous, Resched: in.Failed,
+		Previous: in.Previous, Resched: in.Failed, Evict: ids(evict),
+	}
+}
+
+// grant takes the room for an instance out of a node's line.
+func (r *round) grant(u *state.Usage, number uint32, evict []*berth.Alloc) berth.Grant {
+	at := uint32(r.tie(number) >> 33)
+	if len(evict) > 0 {
+		return u.PlaceOver(r.edit, &r.want, at, evict)
+	}
+	return u.Place(r.edit, &r.want, at)
+}
+
+// respread puts the shelves of a combination where they belong now.
+func (r *round) respread(combo int32) {
+	for _, at := range r.spread.combos[combo].shelves {
+		if at > 0 {
+			r.shelves.fix(&r.shelves.all[at-1], r.term)
+		}
 	}
 }

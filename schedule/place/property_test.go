@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -22,6 +23,10 @@ type plain struct {
 	edit  uint64
 	usage map[uint32]*state.Usage
 	there []spot // the job's instances
+
+	starts map[berth.NodeID]uint
+	open   []*berth.Node // when the group's turn came
+	close  bool          // two scores are the same but for rounding
 }
 
 type spot struct {
@@ -30,7 +35,7 @@ type spot struct {
 }
 
 func newPlain(snap *state.Snapshot, job *berth.Job, leaving map[berth.AllocID]bool, seed uint64) *plain {
-	p := &plain{snap: snap, job: job, seed: seed, edit: state.NewEdit(), usage: map[uint32]*state.Usage{}}
+	p := &plain{snap: snap, job: job, seed: seed, edit: state.NewEdit(), usage: map[uint32]*state.Usage{}, starts: map[berth.NodeID]uint{}}
 	for n := range snap.Nodes() {
 		u := *snap.Usage(n.Number)
 		p.usage[n.Number] = &u
@@ -43,33 +48,101 @@ func newPlain(snap *state.Snapshot, job *berth.Job, leaving map[berth.AllocID]bo
 	return p
 }
 
-func (p *plain) group(number int, instances []Instance) (placed []berth.Placement) {
+// check follows what the clever placer did with a group: each instance must be
+// on a node where it could go, with the score and the ports that are worked out
+// here, and no other node may have been better.
+func (p *plain) check(t *rapid.T, number int, instances []Instance, placed []berth.Placement) {
+	t.Helper()
 	g := p.job.TaskGroups[number]
-	want := state.WantOf(g)
-	for _, in := range instances {
-		var best *berth.Node
-		var bestScore float64
-		var bestTie uint64
-		for n := range p.snap.Nodes() {
-			if !p.allowed(g, n) || !want.Fits(p.usage[n.Number]) {
-				continue
+	p.begin(g)
+	for i, in := range instances {
+		best, tie, some := p.best(g, in.Avoid)
+		if i >= len(placed) {
+			if some {
+				t.Fatalf("%s[%d] is without a place, there is one", g.Name, in.Index)
 			}
-			score := p.score(g, &want, n, in.Avoid)
-			tie := (&round{Placer: &Placer{seed: p.seed}}).tie(n.Number)
-			if best == nil || score > bestScore || score == bestScore && tie < bestTie {
-				best, bestScore, bestTie = n, score, tie
-			}
+			return
 		}
-		if best == nil {
+		got := placed[i]
+		n := p.snap.Node(got.NodeID)
+		want := state.WantOf(g)
+		if !some || !p.allowed(g, n) || !want.Fits(p.usage[n.Number]) {
+			t.Fatalf("%s[%d] cannot be on %s", g.Name, in.Index, n.Name)
+		}
+		if score := p.score(g, n, in.Avoid); math.Abs(score-float64(got.Score)) > 1e-6 {
+			t.Fatalf("%s[%d] on %s scored %v, not %v", g.Name, in.Index, n.Name, got.Score, score)
+		}
+		if o := p.offer(g, n, in.Avoid); best.capped != o.capped || best.score-o.score > 1e-9 {
+			t.Fatalf("%s[%d] is on %s: %+v, better is %+v", g.Name, in.Index, n.Name, o, best)
+		} else if !p.close && best.score == o.score && tie != p.tie(n) {
+			t.Fatalf("%s[%d] is on %s, another of that score comes first", g.Name, in.Index, n.Name)
+		}
+		grant := p.usage[n.Number].Place(p.edit, &want, uint32(p.tie(n)>>33))
+		wanted := berth.Placement{
+			Group: number, Index: in.Index, NodeID: n.ID, Grant: grant, Score: got.Score, Previous: in.Previous, Resched: in.Failed,
+		}
+		if diff := cmp.Diff(wanted, got); diff != "" {
+			t.Fatalf("-plain +clever\n%s", diff)
+		}
+		p.there = append(p.there, spot{g.Name, n})
+		p.starts[n.ID]++
+	}
+}
+
+func (p *plain) tie(n *berth.Node) uint64 {
+	return (&round{Placer: &Placer{seed: p.seed}}).tie(n.Number)
+}
+
+// offer is what a node is worth to an instance.
+type offer struct {
+	capped bool
+	score  float64
+}
+
+func (p *plain) offer(g *berth.TaskGroup, n *berth.Node, avoid berth.NodeID) offer {
+	most := p.snap.SchedulerConfig().MaxStartsPerNode
+	return offer{most > 0 && p.starts[n.ID] >= most, p.score(g, n, avoid)}
+}
+
+// best returns the best offer there is, and the lowest tie of those as good.
+func (p *plain) best(g *berth.TaskGroup, avoid berth.NodeID) (best offer, tie uint64, some bool) {
+	want := state.WantOf(g)
+	p.close = false
+	var first *state.Usage
+	for n := range p.snap.Nodes() {
+		if !p.allowed(g, n) || !want.Fits(p.usage[n.Number]) {
 			continue
 		}
-		grant := p.usage[best.Number].Place(p.edit, &want, uint32(bestTie>>33))
-		p.there = append(p.there, spot{g.Name, best})
-		placed = append(placed, berth.Placement{
-			Group: number, Index: in.Index, NodeID: best.ID, Grant: grant, Score: float32(bestScore), Previous: in.Previous, Resched: in.Failed,
-		})
+		o := p.offer(g, n, avoid)
+		u := p.usage[n.Number]
+		if some && o.capped == best.capped && math.Abs(o.score-best.score) < 1e-9 && (u.Room != first.Room || u.Used != first.Used) {
+			p.close = true // which of them comes first is a matter of rounding
+		}
+		switch {
+		case !some || best.capped && !o.capped || best.capped == o.capped && o.score > best.score:
+			best, tie, some, first = o, p.tie(n), true, u
+		case best == o:
+			tie = min(tie, p.tie(n))
+		}
 	}
-	return placed
+	return best, tie, some
+}
+
+// begin notes which values nodes have that could take an instance now: spread
+// blocks share out over them.
+func (p *plain) begin(g *berth.TaskGroup) {
+	want := state.WantOf(g)
+	p.open = nil
+	for n := range p.snap.Nodes() {
+		if p.allowed(g, n) && want.Fits(p.usage[n.Number]) {
+			p.open = append(p.open, n)
+		}
+	}
+	for _, s := range p.there {
+		if s.group == g.Name {
+			p.open = append(p.open, s.node)
+		}
+	}
 }
 
 // allowed says whether a node meets every condition of a group.
@@ -123,16 +196,20 @@ func (p *plain) meets(c berth.Constraint, group string, n *berth.Node) bool {
 	return holds(c.LTarget, c.Operand, c.RTarget, n)
 }
 
-func (p *plain) score(g *berth.TaskGroup, want *state.Want, n *berth.Node, avoid berth.NodeID) float64 {
-	s := parts{binpack: binpack(p.usage[n.Number], want.Ask), penalty: n.ID == avoid}
+// score works out every score from its definition.
+func (p *plain) score(g *berth.TaskGroup, n *berth.Node, avoid berth.NodeID) float64 {
+	said := []float64{p.fit(g, n)}
 	siblings := 0
 	for _, x := range p.there {
 		if x.node.ID == n.ID && x.group == g.Name {
 			siblings++
 		}
 	}
-	if siblings > 0 {
-		s.anti = -float64(siblings+1) / float64(g.Count)
+	if siblings > 0 && (p.job.Type != berth.TypeBatch || p.snap.SchedulerConfigFor(p.job.NodePool).SchedulerAlgorithm != berth.AlgorithmBalanced) {
+		said = append(said, -float64(siblings+1)/float64(g.Count))
+	}
+	if n.ID == avoid {
+		said = append(said, -1)
 	}
 	affs := slices.Concat(p.job.Affinities, g.Affinities)
 	for _, t := range g.Tasks {
@@ -140,16 +217,93 @@ func (p *plain) score(g *berth.TaskGroup, want *state.Want, n *berth.Node, avoid
 	}
 	weight, sum := 0.0, 0.0
 	for _, a := range affs {
-		s.hasAff = true
 		if holds(a.LTarget, a.Operand, a.RTarget, n) {
 			sum += float64(a.Weight)
 		}
-		weight += max(float64(a.Weight), -float64(a.Weight))
+		weight += math.Abs(float64(a.Weight))
 	}
-	if s.hasAff {
-		s.affinity = sum / weight
+	if sum != 0 {
+		said = append(said, sum/weight)
 	}
-	return s.mean()
+	weight, sum = 0, 0
+	for _, s := range slices.Concat(p.job.Spreads, g.Spreads) {
+		sum += float64(s.Weight) * p.spread(g, s, n)
+		weight += float64(s.Weight)
+	}
+	if weight > 0 {
+		said = append(said, sum/weight)
+	}
+	all := 0.0
+	for _, x := range said {
+		all += x
+	}
+	return all / float64(len(said))
+}
+
+// fit is the word of the algorithm.
+func (p *plain) fit(g *berth.TaskGroup, n *berth.Node) float64 {
+	u, ask := p.usage[n.Number], g.Ask()
+	free := func(room, used int64) float64 {
+		if room == 0 {
+			return 0
+		}
+		return 1 - float64(used)/float64(room)
+	}
+	cpu, memory := free(u.Room.CPU, u.Used.CPU+ask.CPU), free(u.Room.MemoryMB, u.Used.MemoryMB+ask.MemoryMB)
+	powers := math.Pow(10, cpu) + math.Pow(10, memory)
+	switch p.snap.SchedulerConfigFor(p.job.NodePool).SchedulerAlgorithm {
+	case berth.AlgorithmSpread:
+		return (powers - 2) / 18
+	case berth.AlgorithmBalanced:
+		binpack := (20 - powers) / 18
+		if u.Room.CPU == 0 || u.Room.MemoryMB == 0 {
+			return binpack
+		}
+		return max(-1, binpack-1.8*math.Pow(math.Abs(cpu-memory)/(cpu+memory+0.02), 2))
+	}
+	return (20 - powers) / 18
+}
+
+// spread is the word of one spread block.
+func (p *plain) spread(g *berth.TaskGroup, s berth.Spread, n *berth.Node) float64 {
+	left, target := 100.0, map[string]float64{}
+	for _, t := range s.SpreadTarget {
+		target[t.Value] = float64(t.Percent)
+		left -= float64(t.Percent)
+	}
+	if star, ok := target["*"]; ok {
+		left = star
+		delete(target, "*")
+	}
+	others := map[string]bool{}
+	for _, x := range p.open {
+		if v, ok := resolve(s.Attribute, x); ok {
+			if _, has := target[v]; !has {
+				others[v] = true
+			}
+		}
+	}
+	for v := range others {
+		target[v] = left / float64(len(others))
+	}
+	most := 0.0
+	for _, percent := range target {
+		most = max(most, percent/100*float64(g.Count))
+	}
+	mine, ok := resolve(s.Attribute, n)
+	if !ok || target[mine] == 0 {
+		return -1
+	}
+	lacking := target[mine] / 100 * float64(g.Count)
+	for _, x := range p.there {
+		if v, ok := resolve(s.Attribute, x.node); ok && v == mine && x.group == g.Name {
+			lacking--
+		}
+	}
+	if lacking < 0 {
+		return lacking / most / (1 - lacking/most)
+	}
+	return lacking / most
 }
 
 // apply changes a store as a log of one server would.
@@ -215,17 +369,35 @@ func drawAffinities(t *rapid.T) (out []berth.Affinity) {
 	return out
 }
 
+func drawSpreads(t *rapid.T) (out []berth.Spread) {
+	targets := [][]berth.SpreadTarget{
+		nil, nil, {{Value: "r1", Percent: 100}}, {{Value: "r1", Percent: 60}, {Value: "r2", Percent: 30}},
+		{{Value: "r3", Percent: 50}, {Value: "nowhere", Percent: 50}}, {{Value: "r2", Percent: 20}, {Value: "*", Percent: 40}},
+		{{Value: "1", Percent: 70}}, {{Value: "linux", Percent: 0}},
+	}
+	for range rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2}).Draw(t, "spreads") {
+		out = append(out, berth.Spread{
+			Attribute:    rapid.SampledFrom([]string{"${meta.rack}", "${meta.rack}", "${attr.os}", "${attr.unique.serial}", "${node.datacenter}"}).Draw(t, "spread"),
+			Weight:       rapid.SampledFrom([]int{0, 20, 50, 100}).Draw(t, "weight"),
+			SpreadTarget: rapid.SampledFrom(targets).Draw(t, "targets"),
+		})
+	}
+	return out
+}
+
 func drawJob(t *rapid.T, id berth.JobID) *berth.Job {
 	j := &berth.Job{
-		ID: id, Namespace: berth.DefaultNamespace, Type: berth.TypeService, Priority: 50, Constraints: drawConstraints(t), Affinities: drawAffinities(t),
+		ID: id, Namespace: berth.DefaultNamespace, Priority: 50, Constraints: drawConstraints(t), Affinities: drawAffinities(t),
 		Datacenters: rapid.SampledFrom([][]string{{"*"}, {"dc1"}, {"dc[23]", "nowhere"}}).Draw(t, "dcs"),
+		Spreads:     drawSpreads(t),
+		Type:        rapid.SampledFrom([]string{berth.TypeService, berth.TypeBatch}).Draw(t, "type"),
 		NodePool:    rapid.SampledFrom([]string{"default", "all", "gpu"}).Draw(t, "pool"),
 	}
 	for g := range rapid.IntRange(1, 3).Draw(t, "groups") {
 		restart := &berth.RestartPolicy{}
 		group := &berth.TaskGroup{
 			Name: fmt.Sprint("g", g), Count: rapid.IntRange(1, 8).Draw(t, "count"), RestartPolicy: restart, EphemeralDisk: &berth.EphemeralDisk{SizeMB: 10},
-			Constraints: drawConstraints(t), Affinities: drawAffinities(t),
+			Constraints: drawConstraints(t), Affinities: drawAffinities(t), Spreads: drawSpreads(t),
 			Tasks: []*berth.Task{{
 				Name: "task", Driver: "mock_driver", RestartPolicy: restart, LogConfig: &berth.LogConfig{}, Constraints: drawConstraints(t),
 				Resources: &berth.Resources{CPU: rapid.IntRange(1, 3).Draw(t, "cpu") * 250, MemoryMB: rapid.IntRange(1, 3).Draw(t, "mem") * 250},
@@ -244,12 +416,21 @@ func drawJob(t *rapid.T, id berth.JobID) *berth.Job {
 	return j
 }
 
+// gpuPool is scheduled in its own way.
+var gpuPool = &state.UpsertNodePools{Pools: []*berth.NodePool{{
+	Name: "gpu", SchedulerConfiguration: &berth.PoolSchedulerConfig{SchedulerAlgorithm: berth.AlgorithmSpread},
+}}}
+
 // drawCluster makes nodes and two jobs of which some instances run.
 func drawCluster(t *rapid.T) (*state.Snapshot, *berth.Job) {
 	s := state.New()
 	for i := range rapid.IntRange(0, 10).Draw(t, "nodes") {
 		apply(t, s, &state.RegisterNode{Node: drawNode(t, i), Now: 1})
 	}
+	apply(t, s, gpuPool, &state.SetSchedulerConfig{Config: berth.SchedulerConfig{
+		SchedulerAlgorithm: rapid.SampledFrom([]string{berth.AlgorithmBinpack, berth.AlgorithmSpread, berth.AlgorithmBalanced}).Draw(t, "algorithm"),
+		MaxStartsPerNode:   rapid.SampledFrom([]uint{0, 0, 1, 2}).Draw(t, "cap"),
+	}})
 	for i, id := range []berth.JobID{"other", "web"} {
 		j := drawJob(t, id)
 		eval := berth.EvalID{byte(i + 1)}
@@ -297,8 +478,8 @@ func drawMissing(t *rapid.T, snap *state.Snapshot, job *berth.Job) (missing [][]
 	return missing, leaving
 }
 
-// The placer finds what the plain one finds: the same nodes, scores and ports,
-// and as many without a place.
+// The placer does what the plain one finds best, instance by instance: the
+// scores and ports are the same, and as many are without a place.
 func TestAsThePlainOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		snap, job := drawCluster(t)
@@ -310,12 +491,10 @@ func TestAsThePlainOne(t *testing.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		clever, obvious := New(snap, job, leaving, seed), newPlain(snap, job, gone, seed)
 		for g := range job.TaskGroups {
-			out, want := clever.Group(g, missing[g]), obvious.group(g, missing[g])
-			if diff := cmp.Diff(want, out.Placed); diff != "" {
-				t.Fatalf("group %d: -plain +clever\n%s", g, diff)
-			}
-			if out.Failed != len(missing[g])-len(want) {
-				t.Fatalf("%d failed, %d are missing and %d placed", out.Failed, len(missing[g]), len(want))
+			out := clever.Group(g, missing[g])
+			obvious.check(t, g, missing[g], out.Placed)
+			if out.Failed != len(missing[g])-len(out.Placed) {
+				t.Fatalf("%d failed, %d are missing and %d placed", out.Failed, len(missing[g]), len(out.Placed))
 			}
 			explained(t, &out)
 		}
@@ -366,6 +545,7 @@ func TestMoreNodesPlaceNoLess(t *testing.T) {
 		s := state.New()
 		job := drawJob(t, "web")
 		job.TaskGroups = job.TaskGroups[:1]
+		job.Spreads, job.TaskGroups[0].Spreads = nil, nil
 		across := func(c berth.Constraint) bool {
 			return c.Operand == berth.OpDistinctProperty && c.LTarget == "${attr.os}"
 		}
@@ -373,7 +553,7 @@ func TestMoreNodesPlaceNoLess(t *testing.T) {
 		for _, list := range []*[]berth.Constraint{&job.Constraints, &g.Constraints, &g.Tasks[0].Constraints} {
 			*list = slices.DeleteFunc(*list, across)
 		}
-		apply(t, s, &state.RegisterJob{Job: job, Now: 1})
+		apply(t, s, gpuPool, &state.RegisterJob{Job: job, Now: 1})
 		was := 0
 		for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
 			apply(t, s, &state.RegisterNode{Node: drawNode(t, i), Now: 1})
@@ -387,6 +567,32 @@ func TestMoreNodesPlaceNoLess(t *testing.T) {
 				t.Fatalf("%d are placed on %d nodes, %d on one less", now, i+1, was)
 			}
 			was = now
+		}
+	})
+}
+
+// The order in which stops are listed does not matter, nothing that is handed
+// in is changed, and the same is decided again.
+func TestInputsAreRead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		snap, job := drawCluster(t)
+		missing, leaving := drawMissing(t, snap, job)
+		seed := rapid.Uint64().Draw(t, "seed")
+		turned := slices.Clone(leaving)
+		slices.Reverse(turned)
+		one, other := New(snap, job, leaving, seed), New(snap, job, turned, seed)
+		for g := range job.TaskGroups {
+			before := slices.Clone(missing[g])
+			a, b := one.Group(g, missing[g]), other.Group(g, missing[g])
+			if diff := cmp.Diff(a, b); diff != "" {
+				t.Fatalf("group %d, stops the other way round: %s", g, diff)
+			}
+			if diff := cmp.Diff(before, missing[g]); diff != "" {
+				t.Fatalf("group %d: the instances were changed: %s", g, diff)
+			}
+		}
+		if err := state.CheckFrozen(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -24,6 +24,10 @@ import (
 //	place web                         every instance that is missing
 //	place web g[0] avoid=n1           one that failed there; failed instances count as reschedules
 //	place web leaving=g[0]            while an instance is stopped by the same plan
+//	preempt service batch             jobs of these types may evict others; of no others
+//	share web ${meta.rack}            the same, but only how many are on nodes with each value
+//	algorithm balanced pool=gpu       of the cluster, or of a node pool, which it makes
+//	cap 2                             starts of one plan on one node
 //	seed 2                            breaks ties in another way
 //
 // What is placed is not committed: each "place" begins with the cluster as the
@@ -75,6 +79,16 @@ func (w *world) line(out *strings.Builder, l *story.Line) {
 		}
 		w.run(j, g, index, l.Word(2), ports)
 		l.Done(w.t)
+	case "preempt":
+		w.preempt(l)
+	case "algorithm":
+		w.algorithm(l)
+	case "cap":
+		c := *w.store.Snapshot().SchedulerConfig()
+		fmt.Sscan(l.Word(0), &c.MaxStartsPerNode)
+		w.log.Must(w.t, &state.SetSchedulerConfig{Config: c})
+	case "share":
+		w.share(out, l)
 	case "seed":
 		w.seed = uint64(len(l.Word(0))) * 1000003
 	case "place":
@@ -89,6 +103,68 @@ func (w *world) register(l *story.Line) *berth.Job {
 	w.evals++
 	w.log.Must(w.t, statetest.Register(statetest.JobOf(w.t, l), w.evals))
 	return w.job(l.Word(0))
+}
+
+// preempt lets jobs of the types named evict others, and of no others.
+func (w *world) preempt(l *story.Line) {
+	c := *w.store.Snapshot().SchedulerConfig()
+	has := func(typ string) bool { return slices.Contains(l.Words, typ) }
+	c.PreemptionConfig = berth.PreemptionConfig{
+		SystemSchedulerEnabled: has(berth.TypeSystem), SysBatchSchedulerEnabled: has(berth.TypeSysbatch),
+		BatchSchedulerEnabled: has(berth.TypeBatch), ServiceSchedulerEnabled: has(berth.TypeService),
+	}
+	w.log.Must(w.t, &state.SetSchedulerConfig{Config: c})
+}
+
+// algorithm chooses one for the cluster or for a pool.
+func (w *world) algorithm(l *story.Line) {
+	w.t.Helper()
+	if pool := l.Text("pool", ""); pool != "" {
+		w.log.Must(w.t, &state.UpsertNodePools{Pools: []*berth.NodePool{{
+			Name: pool, SchedulerConfiguration: &berth.PoolSchedulerConfig{SchedulerAlgorithm: l.Word(0)},
+		}}})
+		return
+	}
+	c := *w.store.Snapshot().SchedulerConfig()
+	c.SchedulerAlgorithm = l.Word(0)
+	w.log.Must(w.t, &state.SetSchedulerConfig{Config: c})
+}
+
+// share places all that is missing and says how many instances of each group
+// are then on nodes with each value of an attribute, those before included.
+func (w *world) share(out *strings.Builder, l *story.Line) {
+	w.t.Helper()
+	j, snap := w.job(l.Word(0)), w.store.Snapshot()
+	p := place.New(snap, j, nil, w.seed)
+	for g, group := range j.TaskGroups {
+		values, failed := map[string]int{}, 0
+		count := func(id berth.NodeID) {
+			v, ok := place.Has(l.Word(1), snap.Node(id))
+			if !ok {
+				v = "(none)"
+			}
+			values[v]++
+		}
+		var missing []place.Instance
+		for i := range uint32(group.Count) {
+			if a := w.runs(j, group.Name, i); a != nil {
+				count(a.NodeID)
+			} else {
+				missing = append(missing, place.Instance{Index: i})
+			}
+		}
+		o := p.Group(g, missing)
+		for _, x := range o.Placed {
+			count(x.NodeID)
+		}
+		failed = o.Failed
+		fmt.Fprintf(out, "%s: %s", group.Name, counts(values))
+		if failed > 0 {
+			fmt.Fprintf(out, "; %d without a place", failed)
+		}
+		fmt.Fprintln(out)
+	}
+	l.Done(w.t)
 }
 
 func (w *world) job(name string) *berth.Job {
@@ -122,8 +198,14 @@ func (w *world) run(j *berth.Job, group int, index uint32, node string, ports []
 	for e := range w.store.Snapshot().EvalsOf(j.Key()) {
 		eval = e
 	}
+	grant := berth.Grant{Ports: ports}
+	if want := state.WantOf(j.TaskGroups[group]); want.More != nil {
+		snap := w.store.Snapshot()
+		line := *snap.Usage(snap.Node(statetest.ID[berth.Node](statetest.NodeNumber(w.t, node))).Number)
+		grant = line.Place(state.NewEdit(), &want, 0)
+	}
 	p := &state.ApplyPlan{Eval: eval.ID, JobVersion: j.Version, Now: 1, Place: []berth.Placement{{
-		Group: group, Index: index, NodeID: statetest.ID[berth.Node](statetest.NodeNumber(w.t, node)), Grant: berth.Grant{Ports: ports},
+		Group: group, Index: index, NodeID: statetest.ID[berth.Node](statetest.NodeNumber(w.t, node)), Grant: grant,
 	}}}
 	w.log.Must(w.t, p)
 	if len(p.Refused) > 0 {
@@ -180,6 +262,16 @@ func (w *world) outcome(out *strings.Builder, j *berth.Job, group int, o place.O
 		s := fmt.Sprintf("%s[%d] %s %.3f", name, p.Index, w.node(p.NodeID), p.Score)
 		if len(p.Ports) > 0 {
 			s += fmt.Sprint(" ports ", p.Ports)
+		}
+		if len(p.Cores) > 0 {
+			s += fmt.Sprint(" cores ", p.Cores)
+		}
+		for _, d := range p.Devices {
+			s += fmt.Sprintf(" %s %s", d.Name, strings.Join(d.IDs, ","))
+		}
+		for _, id := range p.Evict {
+			a := w.store.Snapshot().Alloc(id)
+			s += fmt.Sprintf(" evicting %s[%d] of %s", a.Group.Name, a.Index, a.Job.ID)
 		}
 		line("%s", s)
 	}

@@ -21,6 +21,10 @@ type Verdict struct {
 // node, where placing stops at the first thing that is wrong.
 func (p *Placer) Survey(number int) iter.Seq[Verdict] {
 	r := p.round(number)
+	if r.spread != nil { // the ideal numbers depend on all nodes
+		r.desk = new(desk)
+		r.look()
+	}
 	return func(yield func(Verdict) bool) {
 		for first, run := range r.snap.UsageColumns() {
 			for i := range run {
@@ -29,7 +33,7 @@ func (p *Placer) Survey(number int) iter.Seq[Verdict] {
 				}
 				number := first + uint32(i)
 				n, u := r.snap.NodeByNumber(number), r.line(number)
-				v := Verdict{Node: n, Unmet: r.filter.unmet(n), Short: r.want.Short(u), Score: r.score(number, u).mean()}
+				v := Verdict{Node: n, Unmet: r.filter.unmet(n), Short: r.want.Short(u), Score: r.scoreOf(number, u)}
 				for i := range v.Short {
 					v.Short[i].Holder = r.holder(n, v.Short[i].Dimension)
 				}
@@ -59,6 +63,7 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 			out = append(out, c.String())
 		}
 	}
+	out = append(out, f.things.lacking(n, f.index)...)
 	for _, c := range f.single {
 		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
 			out = append(out, c.String())
@@ -75,11 +80,17 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 	return out
 }
 
-// Holder returns the allocation that has a static port of a node, nil if none
+// Holder returns the allocation that has a port of a node's default host network, nil if none
 // has: then it is the node's own, or free.
 func Holder(snap *state.Snapshot, n *berth.Node, port uint16) *berth.Alloc {
+	return holderOn(snap, n, berth.DefaultHostNetwork, port)
+}
+
+// holderOn is Holder for a port of any host network.
+func holderOn(snap *state.Snapshot, n *berth.Node, network string, port uint16) *berth.Alloc {
+	u := snap.Usage(n.Number)
 	for a := range snap.AllocsOn(n.ID) {
-		if a.Occupies() && holdsPort(a.Group, a.Ports, port) {
+		if a.Occupies() && u.Holds(a.Group, a.Ports, network, port) {
 			return a
 		}
 	}

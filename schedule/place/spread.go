@@ -1,0 +1,257 @@
+package place
+
+import "berth"
+
+// spreads shares the instances of one group out over the values that nodes
+// have of some attributes: what its job's and its own spread blocks ask for.
+//
+// Each block has an ideal number of instances for each value: for a target its
+// percentage of the group's count, for the other values an equal part of what
+// the targets leave (without targets: of everything). The others are those
+// that nodes have which could take an instance when the group's turn comes, or
+// that have instances of the group. A block's word on a node is about the
+// value that the node has:
+//
+//	(ideal - there) / most
+//
+// where there is how many instances of the group have the value already and
+// most is the largest ideal of the block. So it is 1 for the value that should
+// get most and has none, 0 for one that has its share, and the value that lacks
+// most scores highest: nodes alike, the ideal numbers are met within one. Beyond
+// its share a value scores below 0, with x the excess over most: -x / (1 + x).
+// A node without the attribute, and a value that should get nothing, score -1.
+//
+// The word of the scorer is the mean of the blocks, weighted.
+type spreads struct {
+	blocks  []*block
+	single  bool             // each node must be asked, beside its class
+	combos  []combo          // combinations of values
+	byKey   map[uint32]int32 // by where the steps end
+	steps   map[uint64]int32 // by step, with several blocks: from the values so far by the next
+	byClass []int32          // by class number: its combination and one, 0 if not asked
+	count   float64          // of the group
+	values  []int32          // of the node that is asked about
+	slab    []int32          // where the values of combos lie
+}
+
+// block is one spread block.
+type block struct {
+	attribute string
+	weight    float64 // its part of all weights
+	values    []value
+	byName    map[string]int32
+	rest      float64 // percent that values without a target share
+	most      float64
+}
+
+// value is one value of a block's attribute.
+type value struct {
+	target bool
+	ideal  float64
+	used   int
+	seen   bool // a node that could take an instance has it
+	combos []int32
+}
+
+// combo is a combination of values, one for each block; -1 is no value.
+type combo struct {
+	values  []int32
+	term    float64
+	shelves [scorers + 1]int32 // by number of scorers: its shelf and one, 0 if there is none yet
+}
+
+// anyOther is a target that stands for all values which no target names.
+const anyOther = "*"
+
+// newSpreads returns what a group's blocks ask for, nil if it has none that
+// weigh anything.
+func newSpreads(p *Placer, group *berth.TaskGroup) *spreads {
+	if len(p.job.Spreads)+len(group.Spreads) == 0 {
+		return nil
+	}
+	s := &spreads{
+		byKey: map[uint32]int32{}, steps: map[uint64]int32{}, byClass: make([]int32, p.snap.Classes()), count: float64(max(group.Count, 1)),
+	}
+	total := 0.0
+	for _, list := range [2][]berth.Spread{p.job.Spreads, group.Spreads} {
+		for i := range list {
+			if list[i].Weight > 0 {
+				s.blocks = append(s.blocks, s.newBlock(&list[i]))
+				s.single = s.single || unique(list[i].Attribute)
+				total += float64(list[i].Weight)
+			}
+		}
+	}
+	if len(s.blocks) == 0 {
+		return nil
+	}
+	for _, b := range s.blocks {
+		b.weight /= total
+	}
+	for _, x := range p.peers {
+		if x.group.Name == group.Name {
+			s.add(s.comboOf(x.node), nil)
+		}
+	}
+	return s
+}
+
+func (s *spreads) newBlock(x *berth.Spread) *block {
+	b := &block{attribute: x.Attribute, weight: float64(x.Weight), byName: map[string]int32{}, rest: 100}
+	for _, t := range x.SpreadTarget {
+		b.rest -= float64(t.Percent)
+	}
+	for _, t := range x.SpreadTarget {
+		if t.Value == anyOther {
+			b.rest = float64(t.Percent)
+			continue
+		}
+		v := &b.values[b.value(t.Value)]
+		v.target, v.ideal = true, float64(t.Percent)/100*s.count
+	}
+	b.rest = max(b.rest, 0)
+	return b
+}
+
+// value returns the place of the value of that name.
+func (b *block) value(name string) int32 {
+	i, ok := b.byName[name]
+	if !ok {
+		i = int32(len(b.values))
+		b.byName[name] = i
+		b.values = append(b.values, value{})
+	}
+	return i
+}
+
+// comboOn returns the combination of a node of that class.
+func (s *spreads) comboOn(class uint32, n *berth.Node) int32 {
+	if s.single {
+		return s.comboOf(n)
+	}
+	if c := s.byClass[class]; c > 0 {
+		return c - 1
+	}
+	c := s.comboOf(n)
+	s.byClass[class] = c + 1
+	return c
+}
+
+// comboOf returns the combination of a node.
+func (s *spreads) comboOf(n *berth.Node) int32 {
+	s.values = s.values[:0]
+	for _, b := range s.blocks {
+		at := int32(-1)
+		if v, ok := resolve(b.attribute, n); ok {
+			at = b.value(v)
+		}
+		s.values = append(s.values, at)
+	}
+	// The values after the first narrow down the combination one by one.
+	at := uint64(uint32(s.values[0]))
+	for _, v := range s.values[1:] {
+		step := at<<32 | uint64(uint32(v))
+		next, ok := s.steps[step]
+		if !ok {
+			next = int32(len(s.steps))
+			s.steps[step] = next
+		}
+		at = uint64(next)
+	}
+	c, ok := s.byKey[uint32(at)]
+	if !ok {
+		c = s.newCombo()
+		s.byKey[uint32(at)] = c
+	}
+	return c
+}
+
+// newCombo makes a combination of s.values.
+func (s *spreads) newCombo() int32 {
+	c := int32(len(s.combos))
+	at := len(s.slab)
+	s.slab = append(s.slab, s.values...)
+	s.combos = append(s.combos, combo{values: s.slab[at:len(s.slab):len(s.slab)]})
+	for i, b := range s.blocks {
+		if v := s.values[i]; v >= 0 {
+			b.values[v].combos = append(b.values[v].combos, c)
+		}
+	}
+	s.reckon(c)
+	return c
+}
+
+// see notes that a node with the combination could take an instance.
+func (s *spreads) see(c int32) {
+	for i, b := range s.blocks {
+		if v := s.combos[c].values[i]; v >= 0 {
+			b.values[v].seen = true
+		}
+	}
+}
+
+// settle works out the ideal numbers, once all nodes were looked at.
+func (s *spreads) settle() {
+	for _, b := range s.blocks {
+		others := 0.0
+		for i := range b.values {
+			if v := &b.values[i]; !v.target && (v.seen || v.used > 0) {
+				others++
+			}
+		}
+		b.most = 0
+		for i := range b.values {
+			v := &b.values[i]
+			if !v.target && others > 0 {
+				v.ideal = b.rest / 100 * s.count / others
+			}
+			b.most = max(b.most, v.ideal)
+		}
+	}
+	for c := range s.combos {
+		s.reckon(int32(c))
+	}
+}
+
+// term returns the word of the scorer on nodes with the combination.
+func (s *spreads) term(c int32) float64 { return s.combos[c].term }
+
+func (s *spreads) reckon(c int32) {
+	sum := 0.0
+	for i, b := range s.blocks {
+		sum += b.weight * b.word(s.combos[c].values[i])
+	}
+	s.combos[c].term = sum
+}
+
+// word returns what the block says of nodes with a value.
+func (b *block) word(i int32) float64 {
+	if i < 0 || b.values[i].ideal == 0 {
+		return -1
+	}
+	v := &b.values[i]
+	x := (v.ideal - float64(v.used)) / b.most
+	if x < 0 {
+		x /= 1 - x
+	}
+	return x
+}
+
+// add notes one more instance on a node with the combination, and calls
+// changed for all combinations whose word is another now.
+func (s *spreads) add(c int32, changed func(combo int32)) {
+	for i, b := range s.blocks {
+		v := s.combos[c].values[i]
+		if v < 0 {
+			continue
+		}
+		b.values[v].used++
+		if changed == nil {
+			continue
+		}
+		for _, other := range b.values[v].combos {
+			s.reckon(other)
+			changed(other)
+		}
+	}
+}
