@@ -1,0 +1,334 @@
+package reconcile
+
+import "berth"
+
+// group is one group of the job's newest version, and what is found out about
+// it.
+type group struct {
+	*reconciler
+	index  int // in Job.TaskGroups
+	spec   *berth.TaskGroup
+	counts *Counts
+	allocs []*berth.Alloc // in order of index and age
+	roll   rollout
+
+	slots    []slot // one for each index below the count
+	canaries []slot // one for each index that a canary has
+}
+
+// slot is a name of a group: what bears it, and what is to become of it. At
+// most one of keep, old, done and again is set; none if nothing bears it.
+type slot struct {
+	index  uint32
+	canary bool
+	keep   *berth.Alloc // it has the name, and stays
+	old    *berth.Alloc // it has the name until it is replaced by one of the newest version
+	why    string       // why old is to be replaced
+	done   bool         // a batch instance that finished
+	wants  bool         // again is to be placed now
+	again  Missing
+	last   *berth.Alloc // the newest that had the name
+	update bool         // keep is carried over to the newest version
+	later  bool         // keep is to be replaced at its time
+}
+
+// reconcile judges the names of the group one by one, and then lets the group
+// go on towards the newest version.
+func (g *group) reconcile() {
+	plain, canaries := g.split()
+	g.slots = make([]slot, g.spec.Count)
+	for i := range g.slots {
+		s := &g.slots[i]
+		s.index = uint32(i)
+		n := 0
+		for n < len(plain) && plain[n].Index == s.index {
+			n++
+		}
+		if n > 0 {
+			g.judge(s, plain[:n])
+			plain = plain[n:]
+		}
+	}
+	g.surplus(plain)
+	for len(canaries) > 0 {
+		n := 1
+		for n < len(canaries) && canaries[n].Index == canaries[0].Index {
+			n++
+		}
+		if int(canaries[0].Index) >= g.spec.Count {
+			g.surplus(canaries[:n])
+		} else {
+			s := slot{index: canaries[0].Index, canary: true}
+			g.judge(&s, canaries[:n])
+			g.canaries = append(g.canaries, s)
+		}
+		canaries = canaries[n:]
+	}
+	g.update()
+	g.place()
+}
+
+// surplus stops what has a name that the group does not have any more. Names
+// are the indexes below the count, so counting down always stops the highest,
+// whatever state they are in.
+func (g *group) surplus(allocs []*berth.Alloc) {
+	for _, a := range allocs {
+		switch {
+		case a.Live():
+			g.discard(a, berth.StopSurplus)
+		case !a.Ended() && g.lost(a):
+			g.stop(a, g.whyLost(a), berth.ClientLost)
+		}
+	}
+}
+
+// judge decides what becomes of the allocations of one name, oldest first. One
+// that runs where it can be heard keeps the name; if none does, the newest of
+// the others decides.
+func (g *group) judge(s *slot, allocs []*berth.Alloc) {
+	s.last = allocs[len(allocs)-1]
+	if len(allocs) == 1 && g.plain(s, s.last) {
+		return
+	}
+	var here []*berth.Alloc
+	var decides, waits *berth.Alloc // of those that are not here
+	for _, a := range allocs {
+		switch g.fate(a) {
+		case present:
+			here = append(here, a)
+		case finished:
+			s.done = true
+		case lost:
+			g.stop(a, g.whyLost(a), berth.ClientLost)
+			if a.Wanted() || owed(a) {
+				decides = a
+			}
+		case gone:
+			if owed(a) {
+				decides = a
+			}
+		case moving:
+			g.stop(a, berth.StopMigrated, berth.ClientPending)
+			decides = a
+		case absent:
+			if a.Rest().Next.IsZero() {
+				waits = a
+			} else {
+				decides = a
+			}
+		default:
+			decides = a
+		}
+	}
+	if waits != nil { // nothing came after it
+		decides = waits
+	}
+	switch {
+	case s.done: // while it was not heard, or while what came back was not
+		decides = nil
+		for _, a := range here {
+			g.discard(a, berth.StopDone)
+		}
+	case len(here) > 0:
+		decides = nil
+		g.hold(s, here)
+	case decides != nil:
+		g.follow(s, decides)
+	}
+	for _, a := range allocs {
+		if a != decides {
+			g.leave(a)
+		}
+	}
+}
+
+// leave handles one that neither has the name nor decides who gets it.
+func (g *group) leave(a *berth.Alloc) {
+	replaced := !a.Rest().Next.IsZero()
+	switch f := g.fate(a); {
+	case f == failed && replaced: // while it was not heard
+		g.stop(a, berth.StopRejoined, berth.ClientPending)
+	case f == absent && !replaced: // what it stood in for is heard again
+		g.stop(a, berth.StopRejoined, berth.ClientPending)
+	case f == absent:
+		g.wait(a)
+	}
+}
+
+// plain handles what is the case for nearly all: one allocation that runs, and
+// of the newest version.
+func (g *group) plain(s *slot, a *berth.Alloc) bool {
+	if !a.Wanted() || a.Client > berth.ClientRunning || a.Job.Version != g.Job.Version {
+		return false
+	}
+	if n := g.Node(a.NodeID); n == nil || n.Status == berth.NodeDown || n.Status == berth.NodeDisconnected || n.Draining() {
+		return false
+	}
+	s.keep = a
+	return true
+}
+
+// fate is what became of an allocation.
+type fate uint8
+
+const (
+	present  fate = iota // it should run, and is on a node that is heard
+	absent               // it should run, and cannot be heard
+	moving               // it should run elsewhere
+	lost                 // its node is lost, and it with it
+	failed               // it should run, and failed
+	ended                // it should run, and ended well
+	finished             // it was to end well, and did
+	gone                 // it was stopped
+)
+
+func (g *group) fate(a *berth.Alloc) fate {
+	switch {
+	case a.Client == berth.ClientComplete && a.Wanted() && g.Job.Type == berth.TypeBatch:
+		if g.differs(a, g.spec) {
+			return gone
+		}
+		return finished
+	case !a.Ended() && g.lost(a):
+		return lost
+	case !a.Wanted(), a.Client == berth.ClientLost: // lost as its agent says: nothing to follow on
+		return gone
+	case a.Client == berth.ClientFailed:
+		return failed
+	case a.Ended():
+		return ended
+	case g.migrates(a):
+		return moving
+	case g.away(a):
+		return absent
+	}
+	return present
+}
+
+// owed says whether an allocation was stopped to be replaced and was not yet:
+// there was no room.
+func owed(a *berth.Alloc) bool {
+	if a.Wanted() || !a.Rest().Next.IsZero() {
+		return false
+	}
+	if a.Desired == berth.DesiredEvict {
+		return true
+	}
+	switch a.Rest().DesiredDescription {
+	case berth.StopReplaced, berth.StopUnfit, berth.StopNodeLost, berth.StopAway, berth.StopFailed, berth.StopMigrated:
+		return true
+	}
+	return false
+}
+
+// migrates says whether an allocation is to leave its node now.
+func (g *group) migrates(a *berth.Alloc) bool {
+	if !a.Rest().Migrate {
+		return false
+	}
+	n := g.Node(a.NodeID)
+	return n != nil && n.Draining()
+}
+
+// hold lets one of the allocations that run keep the name, and stops the
+// others.
+func (g *group) hold(s *slot, here []*berth.Alloc) {
+	a := here[0]
+	if len(here) > 1 {
+		a = g.pick(here)
+	}
+	for _, x := range here {
+		if x != a {
+			g.discard(x, g.whyNot(x, a))
+		}
+	}
+	g.settle(s, a)
+}
+
+// whyNot says why an allocation must give way to another of its name.
+func (g *group) whyNot(a, to *berth.Alloc) string {
+	switch {
+	case g.differs(a, g.spec) && !g.differs(to, g.spec):
+		return berth.StopReplaced
+	case g.related(a, to):
+		return berth.StopRejoined
+	}
+	return berth.StopSurplus
+}
+
+// settle compares an allocation that runs with the job's newest version.
+func (g *group) settle(s *slot, a *berth.Alloc) {
+	switch {
+	case a.Job.Version == g.Job.Version:
+		s.keep = a
+	case g.differs(a, g.spec):
+		s.old, s.why = a, berth.StopReplaced
+	case !g.Feasible(g.index, g.Node(a.NodeID)):
+		s.old, s.why = a, berth.StopUnfit
+	default:
+		s.keep, s.update = a, true
+		g.Update = append(g.Update, a.ID)
+	}
+}
+
+// follow decides what comes after the newest allocation of a name that no
+// running one has.
+func (g *group) follow(s *slot, a *berth.Alloc) {
+	if !a.Wanted() {
+		g.owed(s, a)
+		return
+	}
+	switch g.fate(a) {
+	case absent:
+		g.standIn(s, a)
+	case failed:
+		g.failed(s, a)
+	case moving:
+		g.replace(s, a)
+		g.counts.Migrate++
+	case lost, ended: // a service is not supposed to end
+		g.replace(s, a)
+	}
+}
+
+// owed places what an allocation was stopped for and found no room then. It is
+// a reschedule if it would have been one: a full cluster gives nobody further
+// attempts.
+func (g *group) owed(s *slot, a *berth.Alloc) {
+	g.replace(s, a)
+	switch a.Rest().DesiredDescription {
+	case berth.StopFailed:
+		s.again.Failed = s.again.Before || !g.renewed(a)
+	case berth.StopReplaced, berth.StopUnfit:
+		s.again.Before = false // it made room for the newest version
+	}
+}
+
+// replace lets what comes after an allocation be placed at once.
+func (g *group) replace(s *slot, a *berth.Alloc) {
+	s.wants = true
+	s.again = Missing{Group: g.index, Index: s.index, Canary: s.canary}
+	if a.Rest().Next.IsZero() {
+		s.again.Previous, s.again.Before = a, g.before(a)
+	}
+}
+
+// renewed says whether the newest version has other tasks than an allocation.
+func (g *group) renewed(a *berth.Alloc) bool {
+	return a.Job.Version != g.Job.Version && g.differs(a, g.spec)
+}
+
+// differs says whether the tasks of an allocation must be replaced to become
+// those of the group in the job's newest version.
+func (r *reconciler) differs(a *berth.Alloc, g *berth.TaskGroup) bool {
+	if a.Job == r.Job {
+		return false
+	}
+	k := versions{a.Job, g}
+	d, ok := r.changed[k]
+	if !ok {
+		d = mustReplace(a.Job, a.Group, r.Job, g)
+		r.changed[k] = d
+	}
+	return d
+}

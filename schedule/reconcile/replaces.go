@@ -1,0 +1,10 @@
+package reconcile
+
+import "berth"
+
+// Replaces says whether what changed of one task, by itself, replaces the
+// allocations that run it.
+func Replaces(old, new *berth.Task) bool {
+	j := &berth.Job{}
+	return mustReplace(j, &berth.TaskGroup{Tasks: []*berth.Task{old}}, j, &berth.TaskGroup{Tasks: []*berth.Task{new}})
+}

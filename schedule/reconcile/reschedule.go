@@ -1,0 +1,70 @@
+package reconcile
+
+import (
+	"time"
+
+	"berth"
+)
+
+// failed handles an allocation that failed for good on its node: it is
+// replaced now, or later, or stays as it is, as the policy has it. One that an
+// operator or a deployment wants placed anew is, whatever the policy says.
+func (g *group) failed(s *slot, a *berth.Alloc) {
+	if g.renewed(a) && !g.before(a) {
+		s.old, s.why = a, berth.StopReplaced // it may do better, so no policy counts
+		return
+	}
+	if m := a.Rest(); m.ForceReschedule || m.Reschedule {
+		g.reschedule(s, a)
+		return
+	}
+	due, ok := g.due(a)
+	switch {
+	case !ok: // no replacement: the failed one keeps the name
+		s.keep = a
+	case !due.After(g.Now) || a.Rest().FollowupEval == g.Eval && !g.Eval.IsZero():
+		g.reschedule(s, a)
+	default:
+		s.keep, s.later = a, true
+		g.later(a, due, berth.TriggerAllocFailure)
+	}
+}
+
+// reschedule replaces a failed allocation.
+func (g *group) reschedule(s *slot, a *berth.Alloc) {
+	g.stop(a, berth.StopFailed, berth.ClientPending)
+	g.replace(s, a)
+	s.again.Failed = true
+}
+
+// later lets an evaluation look at an allocation again, unless one waits that
+// will.
+func (r *reconciler) later(a *berth.Alloc, at time.Time, trigger string) {
+	if f := a.Rest().FollowupEval; f.IsZero() || !r.Waiting(f) {
+		r.Later = append(r.Later, Later{at, trigger, []berth.AllocID{a.ID}})
+	}
+}
+
+// due returns when a failed allocation is to be replaced; not ok is never.
+func (g *group) due(a *berth.Alloc) (at time.Time, ok bool) {
+	p := g.spec.ReschedulePolicy
+	if !p.Enabled() || g.roll.failed(a) {
+		return at, false
+	}
+	streak, events := g.Replaced(g.spec.Name, a.Index)
+	ran, ended := a.Ran()
+	if !p.Unlimited {
+		// Counted when it failed: else what was given up would be wanted again
+		// later, without anything happening, and nothing would look.
+		recent := 0
+		for _, e := range events {
+			if ended.Sub(time.Unix(0, e.RescheduleTime)) < p.Interval {
+				recent++
+			}
+		}
+		if recent >= p.Attempts {
+			return at, false
+		}
+	}
+	return ended.Add(p.Wait(p.Streak(streak, ran))), true
+}

@@ -1,0 +1,297 @@
+package reconcile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"berth"
+)
+
+// PerNodeInput is what there is of a job that runs on every node. Of Input,
+// Replaced and Deployment are not asked.
+type PerNodeInput struct {
+	Input
+	// Nodes are those that take allocations.
+	Nodes []*berth.Node
+	// Keeps says whether an instance of a group of Job may stay on a node, for
+	// all its conditions say; Feasible whether a new one may come.
+	Keeps func(group int, n *berth.Node) bool
+	// Again says whether a failed allocation is tried again.
+	Again func(*berth.Alloc) bool
+	// Rolling says that an evaluation goes on with the update of this version
+	// when its time comes: until then no further batch begins.
+	Rolling bool
+	// Placed says whether the evaluation in hand placed an allocation already,
+	// when its plan was refused in part: that counts towards its batch.
+	Placed func(*berth.Alloc) bool
+}
+
+// OnNode is an instance that a node lacks.
+type OnNode struct {
+	Group    int // in Job.TaskGroups
+	Index    uint32
+	Node     *berth.Node
+	Previous *berth.Alloc // what it replaces there, nil if nothing
+}
+
+// PerNodeResult is what must change. Missing instances are in order of group,
+// node and index; stops and updates in order of group and allocations' nodes.
+type PerNodeResult struct {
+	Missing []OnNode
+	Stop    []berth.AllocStop
+	Update  []berth.AllocID
+	Later   []Later
+	// Next is when the next batch of the update is due, if nothing else sees to
+	// it; zero if the update is done.
+	Next   time.Time
+	Counts map[string]*Counts // by group
+}
+
+// ComparePerNode returns what must change of a job that runs on every node: one
+// instance of each group, or as many as its count says, on each node that meets
+// the conditions. An instance belongs to its node: if that is lost it is lost,
+// and nothing replaces it elsewhere. It does not change its input; the order of
+// Allocs and Nodes does not matter.
+func ComparePerNode(in PerNodeInput) PerNodeResult {
+	r := &perNode{reconciler: &reconciler{Input: in.Input, changed: map[versions]bool{}}, in: in}
+	r.Counts = map[string]*Counts{}
+	r.Nodes = in.Nodes
+	if !slices.IsSortedFunc(in.Nodes, byNumber) {
+		r.Nodes = slices.SortedFunc(slices.Values(in.Nodes), byNumber)
+	}
+	allocs := slices.Clone(in.Allocs)
+	slices.SortFunc(allocs, func(a, b *berth.Alloc) int {
+		return cmp.Or(strings.Compare(a.Group.Name, b.Group.Name), cmp.Compare(a.CreateIndex, b.CreateIndex),
+			cmp.Compare(a.Ordinal, b.Ordinal))
+	})
+	groups := map[string][]*berth.Alloc{}
+	for _, a := range allocs {
+		switch {
+		case a.Orphaned:
+		case in.Job == nil || in.Job.Stop:
+			r.end(a, berth.StopJobEnded)
+		case a.Job.UID != in.Job.UID:
+			r.end(a, berth.StopOldJob)
+		case in.Job.Group(a.Group.Name) == nil:
+			r.end(a, berth.StopGroupGone)
+		default:
+			groups[a.Group.Name] = append(groups[a.Group.Name], a)
+		}
+	}
+	if in.Job != nil && !in.Job.Stop {
+		for i, g := range in.Job.TaskGroups {
+			r.group(i, g, groups[g.Name])
+		}
+	}
+	r.mergeLater()
+	return PerNodeResult{Missing: r.missing, Stop: r.Stop, Update: r.Update, Later: r.Later, Next: r.next, Counts: r.Counts}
+}
+
+func byNumber(a, b *berth.Node) int { return cmp.Compare(a.Number, b.Number) }
+
+// perNode compares what a job wants on every node with what there is. It shares
+// with the reconciler of other jobs when an allocation is lost, and when its
+// tasks are others now.
+type perNode struct {
+	*reconciler
+	in      PerNodeInput
+	Nodes   []*berth.Node // in order of number
+	missing []OnNode
+	next    time.Time
+}
+
+// spot is where an instance belongs.
+type spot struct {
+	node  berth.NodeID
+	index uint32
+}
+
+// spots is what is found out about one group.
+type spots struct {
+	number int
+	group  *berth.TaskGroup
+	counts *Counts
+	kept   map[spot]bool         // held by what stays, or done for good
+	before map[spot]*berth.Alloc // what was there last and nothing has replaced
+	renew  map[spot]*berth.Alloc // runs with other tasks than the newest version has
+	batch  int                   // of the update that is under way: replaced already, by this evaluation
+}
+
+func (r *perNode) group(number int, g *berth.TaskGroup, allocs []*berth.Alloc) {
+	s := &spots{
+		number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]bool, len(allocs)),
+		before: map[spot]*berth.Alloc{}, renew: map[spot]*berth.Alloc{},
+	}
+	for _, a := range allocs {
+		r.judge(s, a)
+	}
+	if g.Count > 0 {
+		r.replace(s)
+	}
+	for _, n := range r.Nodes {
+		met, asked := false, false
+		for index := range uint32(g.Count) {
+			at := spot{n.ID, index}
+			if s.kept[at] {
+				continue
+			}
+			if !asked {
+				met, asked = r.Feasible(number, n), true
+			}
+			if met {
+				r.missing = append(r.missing, OnNode{Group: number, Index: index, Node: n, Previous: s.before[at]})
+				s.counts.Place++
+			}
+		}
+	}
+}
+
+// judge decides about one allocation. They come in order of age.
+func (r *perNode) judge(s *spots, a *berth.Alloc) {
+	at := spot{a.NodeID, a.Index}
+	if r.in.Placed(a) && !a.Rest().Previous.IsZero() {
+		s.batch++
+	}
+	switch {
+	case !a.Wanted():
+		if !a.Ended() && r.lost(a) {
+			r.stop(a, r.whyLost(a), berth.ClientLost)
+		}
+		s.follow(at, a)
+	case a.Ended():
+		r.ended(s, at, a)
+	case r.lost(a):
+		r.stop(a, r.whyLost(a), berth.ClientLost)
+		s.follow(at, a)
+	case r.away(a):
+		r.wait(a)
+		s.kept[at] = true
+		s.counts.Ignore++
+	case a.Rest().Migrate:
+		r.stop(a, berth.StopMigrated, berth.ClientPending)
+		s.counts.Migrate++
+		s.follow(at, a)
+	case int64(a.Index) >= int64(s.group.Count) || s.kept[at]:
+		r.stop(a, berth.StopSurplus, berth.ClientPending)
+	default:
+		r.living(s, at, a)
+	}
+}
+
+// follow notes that what is placed on a spot next replaces an allocation.
+func (s *spots) follow(at spot, a *berth.Alloc) {
+	if a.Rest().Next.IsZero() {
+		s.before[at] = a
+	}
+}
+
+// ended handles an allocation that should run and does not any more.
+func (r *perNode) ended(s *spots, at spot, a *berth.Alloc) {
+	finishes := r.Job.Type == berth.TypeSysbatch
+	renewed := a.Job.Version != r.Job.Version && r.differs(a, s.group)
+	switch {
+	case int64(a.Index) >= int64(s.group.Count) || s.kept[at]:
+	case a.Client == berth.ClientComplete && finishes && !r.differs(a, s.group):
+		s.kept[at] = true
+		s.counts.Ignore++
+	case a.Client == berth.ClientComplete && finishes:
+	case a.Client != berth.ClientFailed: // lost, or a system job that ended of itself
+		s.follow(at, a)
+	case renewed:
+		r.stop(a, berth.StopReplaced, berth.ClientPending)
+		s.follow(at, a)
+	case a.Rest().Reschedule, a.Rest().ForceReschedule, r.in.Again(a):
+		r.stop(a, berth.StopFailed, berth.ClientPending)
+		s.follow(at, a)
+	default: // what its agent gave up stays as it is
+		s.kept[at] = true
+		s.counts.Ignore++
+	}
+}
+
+// living compares an allocation that runs with the job's newest version.
+func (r *perNode) living(s *spots, at spot, a *berth.Alloc) {
+	n := r.Node(a.NodeID)
+	same := a.Job.Version == r.Job.Version
+	switch {
+	case same && !r.in.Keeps(s.number, n), !same && n.Ready() && !r.Feasible(s.number, n), !same && !r.in.Keeps(s.number, n):
+		r.stop(a, berth.StopNotMet, berth.ClientPending)
+		s.follow(at, a)
+		return
+	case same:
+		s.counts.Ignore++
+	case !r.differs(a, s.group):
+		r.Update = append(r.Update, a.ID)
+		s.counts.Update++
+	case !n.Ready(): // nothing could take its place
+		s.counts.Ignore++
+	default:
+		s.renew[at] = a
+	}
+	s.kept[at] = true
+}
+
+// replace begins the next batch of an update: as many instances as may be
+// replaced at a time, those counted that an earlier batch stopped and that
+// found no room yet.
+func (r *perNode) replace(s *spots) {
+	if len(s.renew) == 0 {
+		return
+	}
+	free, stagger := len(s.renew), time.Duration(0)
+	if u := s.group.Update; u != nil && u.MaxParallel > 0 {
+		free, stagger = u.MaxParallel-s.batch-r.underWay(s), u.Stagger
+		if r.in.Rolling {
+			free = 0
+		}
+	}
+	for _, n := range r.Nodes {
+		for index := range uint32(s.group.Count) {
+			at := spot{n.ID, index}
+			a := s.renew[at]
+			switch {
+			case a == nil:
+			case free > 0:
+				free--
+				r.stop(a, berth.StopReplaced, berth.ClientPending)
+				s.counts.Replace++
+				delete(s.kept, at)
+				s.follow(at, a)
+			default:
+				s.counts.Later++
+			}
+		}
+	}
+	if s.counts.Later > 0 && !r.in.Rolling {
+		if at := r.Now.Add(stagger); r.next.IsZero() || at.Before(r.next) {
+			r.next = at
+		}
+	}
+}
+
+// underWay counts the instances that were stopped to be replaced and are not
+// placed yet.
+func (r *perNode) underWay(s *spots) (n int) {
+	for _, node := range r.Nodes {
+		for index := range uint32(s.group.Count) {
+			at := spot{node.ID, index}
+			if a := s.before[at]; a != nil && !s.kept[at] && a.Rest().DesiredDescription == berth.StopReplaced && r.Feasible(s.number, node) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// wait lets an allocation whose agent is not heard be unknown, and be given up
+// at its time. Nothing stands in for it: no other node could.
+func (r *perNode) wait(a *berth.Alloc) {
+	if a.Client != berth.ClientUnknown {
+		r.Stop = append(r.Stop, berth.AllocStop{ID: a.ID, Description: berth.UnknownAway, Client: berth.ClientUnknown})
+	}
+	if at, ever := giveUp(a, r.Now); ever {
+		r.later(a, at, berth.TriggerMaxDisconnectTimeout)
+	}
+}

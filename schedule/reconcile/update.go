@@ -1,0 +1,142 @@
+package reconcile
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"berth"
+)
+
+// update replaces what is of an old version, or has a failed instance's name
+// under it: everything at once, or as many as the deployment has room for.
+// What serves least goes first.
+func (g *group) update() {
+	var olds []*slot
+	for i := range g.slots {
+		if g.slots[i].old != nil {
+			olds = append(olds, &g.slots[i])
+		}
+	}
+	room := math.MaxInt
+	if g.roll.stepwise {
+		g.addCanaries()
+		room = g.room()
+		slices.SortStableFunc(olds, func(a, b *slot) int { return cmp.Compare(serves(a.old), serves(b.old)) })
+	}
+	for i, s := range olds {
+		if i < room {
+			g.renew(s)
+		} else {
+			s.keep, s.old = s.old, nil
+		}
+	}
+}
+
+// serves is how much is lost with an allocation.
+func serves(a *berth.Alloc) int {
+	switch {
+	case a.Ended():
+		return 0
+	case a.Client != berth.ClientRunning:
+		return 1
+	}
+	if s := a.Rest().DeploymentStatus; s != nil && s.Healthy != nil && !*s.Healthy {
+		return 2
+	}
+	return 3
+}
+
+// room returns how many of the old version can be replaced now: never are more
+// than max_parallel of the new one not yet proven.
+func (g *group) room() int {
+	if g.roll.waits() {
+		return 0
+	}
+	n := g.spec.Update.MaxParallel
+	for i := range g.slots {
+		switch s := &g.slots[i]; {
+		case s.old != nil || s.done:
+		case s.keep == nil, s.update, g.member(s.keep) && !g.healthy(s.keep):
+			n-- // it is placed or carried over now, or not healthy yet
+		}
+	}
+	return max(0, n)
+}
+
+// renew replaces an allocation by one of the newest version.
+func (g *group) renew(s *slot) {
+	a := s.old
+	g.stop(a, s.why, berth.ClientPending)
+	g.replace(s, a)
+	s.old = nil
+	g.counts.Replace++
+}
+
+// addCanaries adds the canaries that the deployment wants and that are not
+// there. They take the names of what they are to replace, the lowest first,
+// and then others.
+func (g *group) addCanaries() {
+	if g.roll.held || g.roll.canaries == 0 {
+		return
+	}
+	taken := map[uint32]bool{}
+	for _, s := range g.canaries {
+		if s.keep != nil || s.wants {
+			taken[s.index] = true
+		}
+	}
+	g.canaries = slices.DeleteFunc(g.canaries, func(s slot) bool { return s.keep == nil && !s.wants })
+	for _, old := range []bool{true, false} {
+		for i := range g.slots {
+			s := &g.slots[i]
+			if len(taken) >= g.roll.canaries {
+				break
+			}
+			if taken[s.index] || (s.old != nil) != old {
+				continue
+			}
+			taken[s.index] = true
+			g.canaries = append(g.canaries, slot{index: s.index, canary: true, wants: true, again: Missing{Group: g.index, Index: s.index, Canary: true}})
+		}
+	}
+	slices.SortFunc(g.canaries, func(a, b slot) int { return cmp.Compare(a.index, b.index) })
+}
+
+// place says which names want a place, and counts what becomes of the others.
+func (g *group) place() {
+	for i := range g.slots {
+		g.placeSlot(&g.slots[i])
+	}
+	for i := range g.canaries {
+		g.placeSlot(&g.canaries[i])
+	}
+}
+
+func (g *group) placeSlot(s *slot) {
+	c := g.counts
+	switch {
+	case s.update:
+		c.Update++
+	case s.later:
+		c.Later++
+	case s.keep != nil || s.done:
+		c.Ignore++
+	case s.wants:
+		g.miss(s.again)
+	case s.canary || s.last == nil && g.roll.waits(): // a new name waits until the new version may come
+	case s.last != nil && g.roll.waits():
+		g.replace(s, s.last) // what runs now runs on
+		g.miss(s.again)
+	default:
+		g.miss(Missing{Group: g.index, Index: s.index})
+	}
+}
+
+func (g *group) miss(m Missing) {
+	g.Missing = append(g.Missing, m)
+	g.counts.Place++
+	if m.Canary {
+		g.counts.Canary++
+	}
+}
