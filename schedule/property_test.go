@@ -77,6 +77,10 @@ func accounted(t *rapid.T, snap *state.Snapshot, e *berth.Eval, d *schedule.Deci
 		return
 	}
 	end := d.Plan.End
+	if job.PerNode() {
+		accountedPerNode(t, snap, job, d)
+		return
+	}
 	placed := map[string]int{}
 	for _, p := range d.Plan.Place {
 		placed[job.TaskGroups[p.Group].Name]++

@@ -10,6 +10,7 @@ package schedule
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"berth"
@@ -39,6 +40,8 @@ func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) 
 	switch eval.Type {
 	case berth.TypeService, berth.TypeBatch:
 		return d.service()
+	case berth.TypeSystem, berth.TypeSysbatch:
+		return d.perNode()
 	}
 	d.end.Status, d.end.Description = berth.EvalFailed, "there is no scheduler for the type "+eval.Type
 	return Decision{Plan: d.plan, Nothing: true}
@@ -74,15 +77,16 @@ func (d *decider) service() Decision {
 	if d.job != nil {
 		d.plan.JobVersion = d.job.Version
 	}
+	d.deploy(&r)
 	d.place(r.Missing)
 	d.later(r.Later)
-	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0
+	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0 && r.Deploy == nil && r.Deployed == nil
 	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}
 }
 
 func (d *decider) input(key berth.JobKey) reconcile.Input {
 	in := reconcile.Input{
-		Job: d.job, UID: d.eval.JobUID, Eval: d.eval.ID, Now: d.now, Node: d.snap.Node,
+		Job: d.job, UID: d.eval.JobUID, Eval: d.eval.ID, Now: d.now, Node: d.snap.Node, Deployment: d.newestDeployment(key),
 		Feasible: func(g int, n *berth.Node) bool { return place.Feasible(d.snap, d.job, d.job.TaskGroups[g], n) },
 		Replaced: func(group string, index uint32) (int, []berth.RescheduleEvent) {
 			if r := d.snap.Reschedules(d.eval.JobUID, group, index); r != nil {
@@ -103,6 +107,28 @@ func (d *decider) input(key berth.JobKey) reconcile.Input {
 	return in
 }
 
+// newestDeployment returns the newest deployment of the evaluation's
+// incarnation of the job, nil if there is none.
+func (d *decider) newestDeployment(key berth.JobKey) (newest *berth.Deployment) {
+	for x := range d.snap.DeploymentsOf(key) {
+		if x.JobUID == d.eval.JobUID && (newest == nil || x.CreateIndex > newest.CreateIndex) {
+			newest = x
+		}
+	}
+	return newest
+}
+
+// deploy lets the plan make or end the job's deployment.
+func (d *decider) deploy(r *reconcile.Result) {
+	if r.Deploy != nil {
+		d.chance.Read(r.Deploy.ID[:])
+		d.plan.Deploy = r.Deploy
+	}
+	if c := r.Deployed; c != nil {
+		d.plan.Deployed = &state.DeploymentChange{ID: c.ID, Status: c.Status, Description: c.Description}
+	}
+}
+
 // mine says whether the evaluation decides about an allocation: those of its
 // own incarnation, and leftovers of older ones. An evaluation of a job that
 // was purged leaves those of its successor alone.
@@ -119,19 +145,24 @@ func (d *decider) place(missing []reconcile.Missing) {
 	failed := map[string]*berth.AllocMetric{}
 	missed := &berth.Missed{Classes: map[string]bool{}}
 	d.plan.Explain, d.end.Queued = map[string]*berth.AllocMetric{}, map[string]int{}
+	all := missing
 	for len(missing) > 0 {
 		n := 1
-		for n < len(missing) && missing[n].Group == missing[0].Group {
+		for n < len(missing) && alike(missing[n], missing[0]) {
 			n++
 		}
 		group := d.job.TaskGroups[missing[0].Group].Name
-		out := p.Group(missing[0].Group, instances(missing[:n]))
+		out := d.placeAlike(p, missing[:n])
 		d.plan.Place = append(d.plan.Place, out.Placed...)
-		if len(out.Placed) > 0 && out.Failed == 0 {
+		if len(out.Placed) > 0 && out.Failed == 0 && failed[group] == nil {
 			d.plan.Explain[group] = out.Why
 		}
 		if out.Failed > 0 {
-			failed[group], d.end.Queued[group] = out.Why, out.Failed
+			if first := failed[group]; first != nil {
+				out.Why.CoalescedFailures += first.CoalescedFailures + 1
+			}
+			failed[group] = out.Why
+			d.end.Queued[group] += out.Failed
 			merge(missed, out.Missed)
 		}
 		missing = missing[n:]
@@ -141,11 +172,37 @@ func (d *decider) place(missing []reconcile.Missing) {
 		return
 	}
 	d.end.Failed, d.end.Missed = failed, missed
+	d.spare(p, all)
 	if d.eval.Status == berth.EvalBlocked { // it waits on; no new one is made
 		d.end.Status = berth.EvalBlocked
 		return
 	}
 	d.end.Blocked = &state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerQueuedAllocs}
+}
+
+// alike says whether two missing instances are placed as ones of one group: of
+// the same version, and both canaries or not.
+func alike(a, b reconcile.Missing) bool {
+	return a.Group == b.Group && a.Canary == b.Canary && a.Before == b.Before && (!a.Before || a.Previous.Job == b.Previous.Job)
+}
+
+// placeAlike places instances of one group.
+func (d *decider) placeAlike(p *place.Placer, missing []reconcile.Missing) (out place.Outcome) {
+	first := missing[0]
+	if !first.Before {
+		out = p.Group(first.Group, instances(missing))
+	} else {
+		version := first.Previous.Job
+		number := slices.Index(version.TaskGroups, first.Previous.Group)
+		out = p.GroupOf(version, number, instances(missing))
+	}
+	if first.Before || first.Canary {
+		for i := range out.Placed {
+			x := &out.Placed[i]
+			x.Group, x.Before, x.Canary = first.Group, first.Before, first.Canary
+		}
+	}
+	return out
 }
 
 func instances(missing []reconcile.Missing) []place.Instance {
@@ -179,11 +236,11 @@ func merge(all, one *berth.Missed) {
 	}
 }
 
-// later raises evaluations for the times at which failed allocations are due.
+// later raises evaluations for the times at which allocations are due.
 func (d *decider) later(list []reconcile.Later) {
 	for _, l := range list {
 		id := d.newID()
-		d.end.Later = append(d.end.Later, state.NewEval{ID: id, TriggeredBy: berth.TriggerAllocFailure, WaitUntil: l.At.UnixNano()})
+		d.end.Later = append(d.end.Later, state.NewEval{ID: id, TriggeredBy: l.Trigger, WaitUntil: l.At.UnixNano()})
 		for _, a := range l.Allocs {
 			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a, FollowupEval: id})
 		}

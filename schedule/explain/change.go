@@ -58,7 +58,9 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 	f.less(x)
 	f.conditions(x, s)
 	f.ports(s)
-	f.nodes(x, s)
+	if !f.job.PerNode() { // others are no help to a node
+		f.nodes(x, s)
+	}
 	slices.SortStableFunc(f.out, func(a, b costed) int { return cmp.Compare(a.cost, b.cost) })
 	for _, c := range f.out[:min(len(f.out), changesKept)] {
 		x.Changes = append(x.Changes, c.Change)
@@ -70,7 +72,16 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 	x.Conditions = map[string]int{}
 	short := map[string]berth.Shortage{}
+	here := map[berth.NodeID]int{} // how many a node has of a job that runs on every node
+	for a := range f.snap.AllocsOf(f.job.Key()) {
+		if f.job.PerNode() && a.Live() && a.Group.Name == f.group.Name {
+			here[a.NodeID]++
+		}
+	}
 	for v := range place.New(f.snap, f.job, nil, 0).Survey(f.index) {
+		if n := here[v.Node.ID]; n > 0 && n >= f.group.Count {
+			continue
+		}
 		all = append(all, v)
 		x.Nodes++
 		if len(v.Unmet) > 0 {

@@ -45,7 +45,7 @@ func TestProposals(t *testing.T) {
 			`datacenter "dc1" among the job's`,
 			"one more node like n1 in datacenter dc2" + room,
 		}},
-		{"another pool", []state.Command{node(1, 4000, 1000), job(`"NodePool":"gpu",`, `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
+		{"another pool", []state.Command{node(1, 4000, 1000), &state.UpsertNodePools{Pools: []*berth.NodePool{{Name: "gpu"}}}, job(`"NodePool":"gpu",`, `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
 			`node pool "default" instead of the job's`,
 			"one more node like n1 in node pool gpu" + room,
 		}},

@@ -174,6 +174,8 @@ func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now ti
 		w.Why = replaces(snap, e, j)
 	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerFailedFollowUp && previous != nil:
 		w.Why = fmt.Sprintf("it takes up evaluation %s, which failed: %s", previous.ID.Short(), previous.StatusDescription)
+	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerRollingUpdate:
+		w.Why = "it goes on with the update then: so many nodes at a time, as the update block has it"
 	case !w.Until.IsZero():
 		w.Why = "it was raised for that time"
 	case w.QuasiStatus == "applying":
@@ -186,6 +188,9 @@ func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now ti
 		w.Why = "plans were refused too often; it is tried again after a while, or when a node changes"
 	case e.Status == berth.EvalBlocked:
 		w.Why = "it waits until a node comes, changes or has room again"
+		if !e.NodeID.IsZero() {
+			w.Why = "it waits until node " + nodeName(snap, e.NodeID) + " changes or has room again"
+		}
 		if e.Missed != nil && len(e.Missed.Dimensions) > 0 {
 			w.Why += "; what ran out is " + strings.Join(slices.Sorted(slices.Values(e.Missed.Dimensions)), ", ")
 		}

@@ -42,8 +42,6 @@ func Job(snap *state.Snapshot, key berth.JobKey, where Where, now time.Time) *op
 	case !j.Schedulable():
 		x.Verdict = op.WhyBegets
 		x.Summary = fmt.Sprintf("Job %q runs nothing itself: it is a template of jobs that are launched from it", key)
-	case j.Type != berth.TypeService && j.Type != berth.TypeBatch:
-		x.Verdict, x.Summary = op.WhyFailed, fmt.Sprintf("Job %q is of type %s, of which nothing can be placed: there is no scheduler for it", key, j.Type)
 	default:
 		(&asker{world: world{snap: snap, key: key, now: now}, job: j, x: x}).groups()
 	}
@@ -83,6 +81,7 @@ type asker struct {
 	job   *berth.Job
 	x     *op.Explanation
 	after world // as the scheduler leaves it
+	stops map[berth.AllocID]bool
 }
 
 func (a *asker) groups() {
@@ -91,7 +90,10 @@ func (a *asker) groups() {
 		a.x.Verdict, a.x.Summary = op.WhyFailed, fmt.Sprintf("Job %q cannot be decided on state %d: its plan does not fit it", a.key, a.snap.Index)
 		return
 	}
-	a.after = after
+	a.after, a.stops = after, map[berth.AllocID]bool{}
+	for _, s := range d.Plan.Stop {
+		a.stops[s.ID] = s.FollowupEval.IsZero()
+	}
 	queued := d.Plan.End.Queued
 	live := map[string][]*berth.Alloc{}
 	for al := range a.snap.AllocsOf(a.key) {
@@ -114,6 +116,13 @@ func (a *asker) groups() {
 	stopping, searched := 0, 0
 	for i, g := range a.job.TaskGroups {
 		x := a.group(g, live[g.Name], queued[g.Name], placed[g.Name], later)
+		turns := 0
+		if c := d.Counts[g.Name]; a.job.PerNode() && c != nil { // one on each node that will do, or so many
+			x.Wanted, turns = c.Place+c.Ignore+c.Update+c.Later, c.Later
+			if x.Wanted == 0 && g.Count > 0 {
+				(&finder{world: a.after, job: a.job, index: i, group: g}).survey(&x)
+			}
+		}
 		if x.Missing > 0 {
 			f := &finder{world: a.after, job: a.job, index: i, group: g, queued: queued}
 			if all := f.survey(&x); searched < groupsSearched {
@@ -125,6 +134,9 @@ func (a *asker) groups() {
 			}
 		}
 		x.Summary = groupSummary(&x, placed[g.Name], later[g.Name])
+		if turns > 0 {
+			x.Summary += fmt.Sprintf("; %d still %s the tasks of an older version, until the update comes to %s", turns, verb(turns, "has", "have"), verb(turns, "it", "them"))
+		}
 		a.x.Groups = append(a.x.Groups, x)
 	}
 	a.conclude(placed, stopping, later)
@@ -158,7 +170,7 @@ func (a *asker) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, placed
 			if len(x.Allocs) < allocsKept {
 				x.Allocs = append(x.Allocs, reason(a.snap, al))
 			}
-		case al.Client == berth.ClientComplete && a.job.Type == berth.TypeBatch:
+		case al.Client == berth.ClientComplete && (a.job.Type == berth.TypeBatch || a.job.Type == berth.TypeSysbatch):
 			x.Finished++
 		case al.Client != berth.ClientFailed:
 		case a.waitsFor(al):
@@ -166,6 +178,10 @@ func (a *asker) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, placed
 			a.due(later, al, a.snap.Eval(al.Rest().FollowupEval).WaitUntil)
 		case !later[g.Name].IsZero():
 			x.Later++
+		case a.job.PerNode():
+			if !a.stops[al.ID] {
+				x.GaveUp++
+			}
 		case al.Rest().Next.IsZero() && placed+missing == 0 && int64(al.Index) < int64(g.Count):
 			x.GaveUp++
 		}
@@ -194,7 +210,10 @@ func groupSummary(x *op.GroupExplanation, placed int, later time.Time) string {
 	add(x.GaveUp, "failed and %s not replaced: the reschedule policy allows no other", verb(x.GaveUp, "is", "are"))
 	add(x.Missing, "%s no place", verb(x.Missing, "finds", "find"))
 	if len(parts) == 0 {
-		if x.Wanted == 0 {
+		switch {
+		case x.Wanted == 0 && x.Missing == 0 && x.Nodes > 0:
+			return "Nothing is wanted: no node meets its conditions"
+		case x.Wanted == 0:
 			return "Nothing is wanted: its count is 0"
 		}
 		return fmt.Sprintf("%d wanted, and there is nothing to do", x.Wanted)
@@ -233,7 +252,13 @@ func (a *asker) conclude(placed map[string]int, stopping int, later map[string]t
 	case late > 0:
 		say(op.WhyTime, "%d of %d failed and %s replaced later, first at %s, as the reschedule policy has it", late, wanted, verb(late, "is", "are"), stamp(first.UnixNano()))
 	case gaveUp > 0:
-		say(op.WhyGaveUp, "%d of %d failed and %s not replaced: the reschedule policy allows no other", gaveUp, wanted, verb(gaveUp, "is", "are"))
+		why := "the reschedule policy allows no other"
+		if a.job.PerNode() {
+			why = "its node is the only place for it, and the agent there tried as often as the restart policy allows"
+		}
+		say(op.WhyGaveUp, "%d of %d failed and %s not replaced: %s", gaveUp, wanted, verb(gaveUp, "is", "are"), why)
+	case wanted == 0 && a.job.PerNode() && slices.ContainsFunc(a.job.TaskGroups, func(g *berth.TaskGroup) bool { return g.Count > 0 }):
+		say(op.WhyNothing, "no node meets its conditions; it runs on the first that does")
 	case wanted == 0:
 		say(op.WhyNothing, "nothing is wanted: every count is 0")
 	case finished > 0 && live == 0:
@@ -264,6 +289,10 @@ func smallest(groups []op.GroupExplanation) string {
 // reason says why an allocation is where it is.
 func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 	r := op.AllocReason{AllocID: a.ID, Name: a.Name(), NodeID: a.NodeID, NodeName: nodeName(snap, a.NodeID), Score: float64(a.Score), Scores: map[string]float64{}}
+	if a.Job.PerNode() {
+		r.Text = "the job runs on every node that meets its conditions, and this one does"
+		return r
+	}
 	var m *berth.AllocMetric
 	if x := snap.Explanation(a.EvalID); x != nil {
 		m = x.Groups[a.Group.Name]

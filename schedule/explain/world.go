@@ -34,7 +34,7 @@ func (w world) with(cmds ...state.Command) (world, bool) {
 // world after that.
 func (w world) decide() (world, schedule.Decision, bool) {
 	tx := state.Begin(w.snap)
-	seed := state.EvalSeed{ID: probe(w.snap.Index), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}}
+	seed := state.EvalSeed{ID: probe(w.snap.Index), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseSystem}}
 	r := tx.Apply(&state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: seed, Key: w.key}}, Now: w.now.UnixNano()})
 	e := tx.Eval(seed.ID)
 	if r.Err != nil || e == nil {
