@@ -23,6 +23,7 @@ type desk struct {
 	*cluster
 	broker  *broker.Broker
 	planner *planner.Planner
+	evals   int // raised by node
 }
 
 // atDesk runs f at a desk with one node that has room for 4000 MHz.
@@ -35,7 +36,7 @@ func atDesk(t *testing.T, f func(d *desk)) {
 		ended := make(chan error)
 		go func() { ended <- b.Run(ctx) }()
 		defer func() { stop(); <-ended }()
-		f(&desk{&cluster{t, store, log}, b, planner.New(1, log, b)})
+		f(&desk{&cluster{t, store, log}, b, planner.New(1, log, b), 0})
 	})
 }
 
@@ -118,6 +119,11 @@ func (d *desk) raised(job, trigger string) *berth.Eval {
 func (d *desk) job(id string, count, cpu int, more string) *berth.Job {
 	const text = `{"ID":"%s"%s,"TaskGroups":[{"Name":"g","Count":%d,"ReschedulePolicy":{"Attempts":0,"Unlimited":true,"Delay":30000000000,"DelayFunction":"constant","MaxDelay":3600000000000},"Resources":{"CPU":%d,"MemoryMB":100}}]}`
 	return statetest.Job(d.t, fmt.Sprintf(text, id, more, count, cpu))
+}
+
+// everywhere returns a job that runs on every node.
+func (d *desk) everywhere(id string, cpu int) *berth.Job {
+	return statetest.Job(d.t, fmt.Sprintf(`{"ID":"%s","Type":"system","TaskGroups":[{"Name":"g","Resources":{"CPU":%d,"MemoryMB":100}}]}`, id, cpu))
 }
 
 var first = statetest.ID[berth.Eval](1)
@@ -220,6 +226,24 @@ var rows = []struct {
 		d.fails(a)
 		if e := d.is(d.raised("web", berth.TriggerAllocFailure).ID, berth.EvalPending, ""); e.Cause != (berth.Cause{Kind: berth.CauseAlloc, ID: a.ID.String()}) {
 			d.t.Errorf("its cause is %s", e.Cause)
+		}
+	}},
+	{"new to pending: reconnect", func(d *desk) {
+		a := d.unknown()
+		d.node(1, berth.NodeReady)
+		d.work()
+		if e := d.store.Snapshot().Alloc(a.ID); e.Client != berth.ClientUnknown || e.Rest().Next != (berth.AllocID{}) {
+			d.t.Errorf("its node is heard, and it was not waited for: %s, replaced by %s", e.Client, e.Rest().Next)
+		}
+		d.says(a, berth.ClientRunning)
+		e := d.is(d.raised("web", berth.TriggerReconnect).ID, berth.EvalPending, "")
+		if e.Cause != (berth.Cause{Kind: berth.CauseNode, ID: a.NodeID.String()}) || e.NodeID != a.NodeID {
+			d.t.Errorf("its cause is %s, its node %s", e.Cause, e.NodeID)
+		}
+		s := d.work()
+		d.is(e.ID, berth.EvalComplete, "")
+		if l := live(s, "web"); len(l) != 1 || l[0].ID != a.ID || l[0].Client != berth.ClientRunning {
+			d.t.Errorf("%d run", len(l))
 		}
 	}},
 	{"pending to scheduling", func(d *desk) {
@@ -389,6 +413,65 @@ var rows = []struct {
 		d.work()
 		d.is(f.ID, berth.EvalComplete, "")
 	}},
+	{"new to pending: node-update, of what runs on every node", func(d *desk) {
+		d.do(statetest.Register(d.everywhere("log", 100), 1))
+		d.work()
+		join := statetest.AddNode(2, 4000, 4000)
+		join.Seed, join.Now = statetest.ID[berth.Eval](2), time.Now().UnixNano()
+		d.do(join)
+		if e := d.is(d.raised("log", berth.TriggerNodeUpdate).ID, berth.EvalPending, ""); e.Cause.Kind != berth.CauseNode || e.NodeID != join.Node.ID {
+			d.t.Errorf("its cause is %s, its node %s", e.Cause, e.NodeID)
+		}
+		if s := d.work(); len(live(s, "log")) != 2 {
+			d.t.Errorf("%d run on two nodes", len(live(s, "log")))
+		}
+	}},
+	{"new: queued-allocs, one for each node", func(d *desk) {
+		d.do(statetest.AddNode(2, 300, 4000), statetest.AddNode(3, 200, 4000), statetest.Register(d.everywhere("log", 500), 1))
+		s := d.work()
+		waits := map[berth.NodeID]*berth.Eval{}
+		for e := range s.OpenEvals(berth.EvalBlocked) {
+			d.is(e.ID, berth.EvalBlocked, "")
+			if e.TriggeredBy != berth.TriggerQueuedAllocs || e.PreviousEval != first {
+				d.t.Errorf("%+v", e)
+			}
+			waits[e.NodeID] = e
+		}
+		two := waits[statetest.ID[berth.Node](2)]
+		if old := s.Eval(first); len(waits) != 2 || two == nil || s.Eval(old.BlockedEval).PreviousEval != first {
+			d.t.Fatalf("%d nodes are waited for; the first points to %s", len(waits), old.BlockedEval.Short())
+		}
+		// Room on one node wakes what waits for that one alone.
+		bigger := statetest.AddNode(2, 4000, 4000)
+		bigger.Seed, bigger.Now = statetest.ID[berth.Eval](2), time.Now().UnixNano()
+		d.do(bigger)
+		s = d.work()
+		d.is(two.ID, berth.EvalComplete, "")
+		three := d.is(waits[statetest.ID[berth.Node](3)].ID, berth.EvalBlocked, "")
+		if len(live(s, "log")) != 2 || three.ModifyIndex != three.CreateIndex {
+			d.t.Errorf("%d run; what waits for the third node was touched: %+v", len(live(s, "log")), three)
+		}
+	}},
+	{"new: rolling-update", func(d *desk) {
+		d.do(statetest.AddNode(2, 4000, 4000), statetest.Register(d.everywhere("log", 100), 1))
+		d.work()
+		d.do(statetest.Register(d.everywhere("log", 200), 2))
+		s := d.work()
+		old := s.Eval(statetest.ID[berth.Eval](2))
+		next := d.is(old.NextEval, berth.EvalPending, "delayed")
+		if next.TriggeredBy != berth.TriggerRollingUpdate || next.PreviousEval != old.ID || next.WaitUntil != old.ModifyTime+int64(30*time.Second) {
+			d.t.Errorf("%+v", next)
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		s = d.work()
+		d.is(next.ID, berth.EvalComplete, "")
+		for _, a := range live(s, "log") {
+			if a.Job.Version != 1 {
+				d.t.Errorf("version %d runs on %s", a.Job.Version, a.NodeID)
+			}
+		}
+	}},
 	{"new: alloc-failure, delayed", func(d *desk) {
 		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
 		d.work()
@@ -406,4 +489,51 @@ var rows = []struct {
 			d.t.Error("it was not replaced")
 		}
 	}},
+	{"new: max-disconnect-timeout", func(d *desk) {
+		a := d.unknown()
+		later := d.is(a.Rest().FollowupEval, berth.EvalPending, "delayed")
+		if later.TriggeredBy != berth.TriggerMaxDisconnectTimeout || later.PreviousEval != d.raised("web", berth.TriggerNodeUpdate).ID {
+			d.t.Errorf("%+v", later)
+		}
+		time.Sleep(time.Hour - time.Nanosecond)
+		d.work()
+		if e := d.store.Snapshot().Alloc(a.ID); e.Client != berth.ClientUnknown {
+			d.t.Errorf("before its time it is %s", e.Client)
+		}
+		time.Sleep(time.Nanosecond)
+		s := d.work()
+		d.is(later.ID, berth.EvalComplete, "")
+		if e := s.Alloc(a.ID); e.Client != berth.ClientLost || e.Wanted() {
+			d.t.Errorf("at its time it is %s, desired %s", e.Client, e.Desired)
+		}
+	}},
+}
+
+// node lets a node be heard, or not.
+func (d *desk) node(n int, status string) {
+	d.t.Helper()
+	d.evals++
+	d.do(&state.SetNodeStatus{ID: statetest.ID[berth.Node](n), Status: status, Seed: statetest.ID[berth.Eval](1000 + d.evals), Now: time.Now().UnixNano()})
+}
+
+// unknown runs an instance of a job that is waited for for an hour, and
+// disconnects its node.
+func (d *desk) unknown() *berth.Alloc {
+	d.t.Helper()
+	d.do(statetest.Register(statetest.Job(d.t, `{"ID":"web","TaskGroups":[{"Name":"g","Count":1,"Disconnect":{"LostAfter":3600000000000}}]}`), 1))
+	d.work()
+	a := live(d.store.Snapshot(), "web")[0]
+	d.says(a, berth.ClientRunning)
+	d.node(1, berth.NodeDisconnected)
+	a = d.work().Alloc(a.ID)
+	if a.Client != berth.ClientUnknown {
+		d.t.Fatalf("on a node that is not heard it is %s", a.Client)
+	}
+	return a
+}
+
+// says lets the agent report how an allocation fares.
+func (d *desk) says(a *berth.Alloc, c berth.ClientStatus) {
+	d.t.Helper()
+	d.do(&state.ReportAllocs{Node: a.NodeID, Updates: []state.AllocUpdate{{ID: a.ID, Client: c}}, Now: time.Now().UnixNano()})
 }

@@ -35,7 +35,7 @@ type Planner interface {
 }
 
 // Types are the evaluations that a worker can decide.
-var Types = []string{berth.TypeService, berth.TypeBatch}
+var Types = []string{berth.TypeService, berth.TypeBatch, berth.TypeSystem, berth.TypeSysbatch}
 
 const (
 	batch    = 64 // evaluations decided before the first of them is waited for
@@ -45,7 +45,7 @@ const (
 // attempts is how often an evaluation is decided while its plans are refused
 // and nothing is placed.
 func attempts(typ string) int {
-	if typ == berth.TypeBatch {
+	if typ == berth.TypeBatch || typ == berth.TypeSysbatch {
 		return 2
 	}
 	return 5

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"strings"
 	"time"
 
 	"berth"
@@ -10,7 +11,7 @@ import (
 // Blocked holds evaluations that wait for Room, and says which of them a
 // change can help. It is plain data, used by one goroutine at a time.
 type Blocked struct {
-	evals map[berth.EvalID]*berth.Eval
+	evals map[berth.EvalID]*berth.Eval // those that any node can help
 	// freed is, by class of node, the newest index at which one of its nodes
 	// got room, for each kind of room. An evaluation that was decided on an
 	// older state missed that, and does not wait at all.
@@ -20,6 +21,19 @@ type Blocked struct {
 	// due is when those are tried again of which nobody knows what would help:
 	// their plans were refused, so there may be room as it is.
 	due map[berth.EvalID]time.Time
+	on  onNodes
+}
+
+// onNodes are the evaluations that wait for one node each: what a job lacks
+// that runs on every node. Room elsewhere is nothing to them. There can be as
+// many as nodes, so whatever happens on one looks at its own alone.
+type onNodes struct {
+	evals  map[berth.EvalID]*berth.Eval
+	byNode map[berth.NodeID]map[berth.EvalID]*berth.Eval
+	// freed, any and floor are as in Blocked, by node.
+	freed map[berth.NodeID]*[roomKinds]uint64
+	any   uint64
+	floor uint64
 }
 
 // Room is what a change gives, a bit for each kind.
@@ -30,20 +44,24 @@ const (
 	RoomMemory
 	RoomDisk
 	RoomPorts
+	RoomCores
+	RoomDevices
 	RoomNode // a node came or changed: it may meet conditions that none met
 	RoomAll  = 1<<roomKinds - 1
 
-	roomKinds = 5
+	roomKinds = 7
 )
 
 // roomOf is what an allocation that ends gives back.
 func roomOf(a *berth.Alloc) (r Room) {
 	w := state.WantOf(a.Group)
+	g := a.Grant()
 	for _, x := range []struct {
 		has  bool
 		kind Room
 	}{
-		{w.Ask.CPU > 0, RoomCPU}, {w.Ask.MemoryMB > 0, RoomMemory}, {w.Ask.DiskMB > 0, RoomDisk}, {len(w.Static) > 0 || len(a.Ports) > 0, RoomPorts},
+		{w.Ask.CPU > 0, RoomCPU}, {w.Ask.MemoryMB > 0, RoomMemory}, {w.Ask.DiskMB > 0, RoomDisk}, {w.HasPorts(), RoomPorts},
+		{len(g.Cores) > 0, RoomCores | RoomCPU}, {len(g.Devices) > 0, RoomDevices},
 	} {
 		if x.has {
 			r |= x.kind
@@ -56,13 +74,17 @@ func roomOf(a *berth.Alloc) (r Room) {
 func wanted(m *berth.Missed) Room {
 	r := RoomNode
 	for _, d := range m.Dimensions {
-		switch d {
-		case state.DimCPU:
+		switch {
+		case d == state.DimCPU:
 			r |= RoomCPU
-		case state.DimMemory:
+		case d == state.DimMemory:
 			r |= RoomMemory
-		case state.DimDisk:
+		case d == state.DimDisk:
 			r |= RoomDisk
+		case strings.HasPrefix(d, state.DimCores):
+			r |= RoomCores
+		case strings.HasPrefix(d, state.DimDevices):
+			r |= RoomDevices
 		default:
 			r |= RoomPorts
 		}
@@ -74,9 +96,18 @@ func wanted(m *berth.Missed) Room {
 // new ones.
 const classesKept = 4096
 
+// nodesKept bounds the nodes that are remembered, as classesKept.
+const nodesKept = 1 << 16
+
 // NewBlocked returns an empty set.
 func NewBlocked() *Blocked {
-	return &Blocked{evals: map[berth.EvalID]*berth.Eval{}, freed: map[string]*[roomKinds]uint64{}, due: map[berth.EvalID]time.Time{}}
+	return &Blocked{
+		evals: map[berth.EvalID]*berth.Eval{}, freed: map[string]*[roomKinds]uint64{}, due: map[berth.EvalID]time.Time{},
+		on: onNodes{
+			evals: map[berth.EvalID]*berth.Eval{}, byNode: map[berth.NodeID]map[berth.EvalID]*berth.Eval{},
+			freed: map[berth.NodeID]*[roomKinds]uint64{},
+		},
+	}
 }
 
 // Add makes an evaluation wait. It returns false, and does not keep it, if what
@@ -87,14 +118,30 @@ func (b *Blocked) Add(e *berth.Eval, again time.Time) bool {
 	if b.missedSomething(e) {
 		return false
 	}
-	b.evals[e.ID] = e
+	b.Keep(e)
 	if m := e.Missed; m == nil || m.Escaped && len(m.Classes) == 0 {
 		b.due[e.ID] = again
 	}
 	return true
 }
 
+// Keep makes an evaluation wait, whatever happened since it was decided.
+func (b *Blocked) Keep(e *berth.Eval) {
+	if e.NodeID.IsZero() {
+		b.evals[e.ID] = e
+		return
+	}
+	b.on.evals[e.ID] = e
+	if b.on.byNode[e.NodeID] == nil {
+		b.on.byNode[e.NodeID] = map[berth.EvalID]*berth.Eval{}
+	}
+	b.on.byNode[e.NodeID][e.ID] = e
+}
+
 func (b *Blocked) missedSomething(e *berth.Eval) bool {
+	if !e.NodeID.IsZero() {
+		return b.on.missed(e)
+	}
 	if b.any <= e.SnapshotIndex {
 		return false
 	}
@@ -115,6 +162,31 @@ func (b *Blocked) missedSomething(e *berth.Eval) bool {
 	return false
 }
 
+// missed says whether what an evaluation waits for happened on its node.
+func (o *onNodes) missed(e *berth.Eval) bool {
+	if o.any <= e.SnapshotIndex {
+		return false
+	}
+	if o.floor > e.SnapshotIndex {
+		return true
+	}
+	at := o.freed[e.NodeID]
+	if at == nil {
+		return false
+	}
+	for kind, index := range at {
+		if index > e.SnapshotIndex && helpsOn(e, 1<<kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// helpsOn says whether room on the node that an evaluation waits for can help.
+func helpsOn(e *berth.Eval, r Room) bool {
+	return e.Missed == nil || e.Missed.Escaped || wanted(e.Missed)&r != 0
+}
+
 // helps says whether Room on a node of the class could help an evaluation: not
 // if it saw nodes of that class and none met its conditions, nor if it is room
 // of which there was enough.
@@ -131,6 +203,12 @@ func helps(e *berth.Eval, class string, r Room) bool {
 func (b *Blocked) Remove(id berth.EvalID) {
 	delete(b.evals, id)
 	delete(b.due, id)
+	if e := b.on.evals[id]; e != nil {
+		delete(b.on.evals, id)
+		if delete(b.on.byNode[e.NodeID], id); len(b.on.byNode[e.NodeID]) == 0 {
+			delete(b.on.byNode, e.NodeID)
+		}
+	}
 }
 
 // Freed notes that a node of the class got room at an index, and returns the
@@ -160,13 +238,49 @@ func (b *Blocked) Freed(class string, r Room, index uint64) (out []*berth.Eval) 
 	return out
 }
 
+// FreedOn notes that a node got room at an index, and returns the evaluations
+// that wait for that node and that this can help; they wait no longer. Without
+// it what waits for nodes is not woken, so it is for clusters with jobs that run
+// on every node.
+func (b *Blocked) FreedOn(node berth.NodeID, r Room, index uint64) (out []*berth.Eval) {
+	o := &b.on
+	if len(o.freed) >= nodesKept {
+		clear(o.freed)
+		o.floor = o.any
+	}
+	at := o.freed[node]
+	if at == nil {
+		at = new([roomKinds]uint64)
+		o.freed[node] = at
+	}
+	for kind := range at {
+		if r&(1<<kind) != 0 {
+			at[kind] = max(at[kind], index)
+		}
+	}
+	o.any = max(o.any, index)
+	for _, e := range o.byNode[node] {
+		if helpsOn(e, r) {
+			out = append(out, e)
+		}
+	}
+	for _, e := range out {
+		b.Remove(e.ID)
+	}
+	return out
+}
+
 // Due returns the evaluations whose time has come, which wait no longer, and
 // when the next one's comes, zero if there is none.
 func (b *Blocked) Due(now time.Time) (out []*berth.Eval, again time.Time) {
 	for id, at := range b.due {
 		switch {
 		case !at.After(now):
-			out = append(out, b.evals[id])
+			e := b.evals[id]
+			if e == nil {
+				e = b.on.evals[id]
+			}
+			out = append(out, e)
 			b.Remove(id)
 		case again.IsZero() || at.Before(again):
 			again = at
@@ -176,4 +290,4 @@ func (b *Blocked) Due(now time.Time) (out []*berth.Eval, again time.Time) {
 }
 
 // Len returns how many evaluations wait.
-func (b *Blocked) Len() int { return len(b.evals) }
+func (b *Blocked) Len() int { return len(b.evals) + len(b.on.evals) }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/diff"
 	"berth/state"
 )
 
@@ -118,9 +119,21 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 			continue
 		}
 		freed := map[string]Room{}
+		var freedOn map[berth.NodeID]Room // nil if no job runs on every node
+		if at.Snapshot.AnyPerNode() {
+			freedOn = map[berth.NodeID]Room{}
+		}
 		for i := range at.Changes {
-			if class, r := b.take(at.Snapshot, &at.Changes[i], now); r != 0 {
-				freed[class] |= r
+			if n, r := b.take(at.Snapshot, &at.Changes[i], now); r != 0 {
+				freed[n.Class] |= r
+				if freedOn != nil {
+					freedOn[n.ID] |= r
+				}
+			}
+		}
+		for id, r := range freedOn {
+			for _, e := range b.blocked.FreedOn(id, r, at.Snapshot.Index) {
+				b.queue.Add(e, now)
 			}
 		}
 		for class, r := range freed {
@@ -133,9 +146,9 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 	return at
 }
 
-// take takes in one change of the state. If a node got room by it, its class is
+// take takes in one change of the state. If a node got room by it, it is
 // returned, and what kinds of room.
-func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) (class string, freed Room) {
+func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) (on *berth.Node, freed Room) {
 	switch c.Table {
 	case state.SchedulerConfigs:
 		b.paused = s.SchedulerConfig().PauseEvalBroker
@@ -150,36 +163,29 @@ func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) (class 
 		n, _ := c.New.(*berth.Node)
 		old, _ := c.Old.(*berth.Node)
 		if n != nil && n.Ready() && (old == nil || !old.Ready() || !sameForScheduling(old, n)) {
-			return n.Class, RoomAll
+			return n, RoomAll
 		}
 	case state.Allocs:
 		old, _ := c.Old.(*berth.Alloc)
 		if old == nil || !old.Occupies() {
-			return "", 0
+			return nil, 0
 		}
 		if a, _ := c.New.(*berth.Alloc); a == nil || !a.Occupies() {
 			if n := s.Node(old.NodeID); n != nil && n.Ready() {
-				return n.Class, roomOf(old)
+				return n, roomOf(old)
 			}
 		}
 	}
-	return "", 0
+	return nil, 0
 }
 
 // sameForScheduling says whether nothing changed about a node that placement
 // looks at: its class, what is unique to it, its room and its ports.
 func sameForScheduling(a, b *berth.Node) bool {
-	return a.Class == b.Class && a.Name == b.Name && a.Room() == b.Room() &&
-		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) &&
-		a.NodeResources.MinDynamicPort == b.NodeResources.MinDynamicPort && a.NodeResources.MaxDynamicPort == b.NodeResources.MaxDynamicPort &&
-		reserved(a) == reserved(b)
-}
-
-func reserved(n *berth.Node) string {
-	if n.ReservedResources == nil {
-		return ""
-	}
-	return n.ReservedResources.Networks.ReservedHostPorts
+	return a.Class == b.Class && a.Name == b.Name &&
+		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) && maps.Equal(a.HostNetworks, b.HostNetworks) &&
+		(a.NodeResources == b.NodeResources || diff.Equal(*a.NodeResources, *b.NodeResources)) &&
+		(a.ReservedResources == b.ReservedResources || diff.Equal(a.ReservedResources, b.ReservedResources))
 }
 
 func (b *Broker) eval(e *berth.Eval, now time.Time) {
@@ -217,6 +223,11 @@ func (b *Broker) tick(now time.Time) (again time.Time) {
 func (b *Broker) reap() error {
 	b.mu.Lock()
 	dropped, failed := b.queue.Dropped(), b.queue.Failed()
+	for _, e := range b.queue.Waiters() {
+		if now := b.store.Snapshot().Eval(e.ID); now != nil && now.Status == berth.EvalBlocked {
+			b.blocked.Keep(now)
+		}
+	}
 	timelines := make([]berth.Timeline, len(failed)) // the command that ends an evaluation writes it down
 	for i, e := range failed {
 		q, _ := b.queue.Quasi(e.ID)

@@ -36,6 +36,7 @@ type Queue struct {
 	timers  itemHeap             // items that wait for a time, by time
 	tokens  berth.Token
 	dropped []Superseded
+	waiters []*berth.Eval // see Waiters
 	failed  []*item
 }
 
@@ -116,7 +117,11 @@ func (q *Queue) enqueue(it *item) {
 		}
 		it.priority = max(it.priority, old.priority) // what was urgent stays urgent
 		delete(q.items, old.eval.ID)
-		q.dropped = append(q.dropped, Superseded{old.eval.ID, it.eval.ID})
+		if e := old.eval; e.Status == berth.EvalBlocked && !e.NodeID.IsZero() {
+			q.waiters = append(q.waiters, e)
+		} else {
+			q.dropped = append(q.dropped, Superseded{e.ID, it.eval.ID})
+		}
 	}
 	s.waiting = it
 	it.state = itemWaiting
@@ -335,6 +340,16 @@ func (q *Queue) silence(it *item) {
 		heap.Remove(&q.timers, it.place)
 		it.timing = false
 	}
+}
+
+// Waiters returns, once, the evaluations that waited for a node, were to be
+// looked at, and need not be because a newer one of their job looks at every
+// node. That one ends them if it finds room; until then they go on waiting, for
+// none is made in their place.
+func (q *Queue) Waiters() []*berth.Eval {
+	w := q.waiters
+	q.waiters = nil
+	return w
 }
 
 // Dropped returns, once, the evaluations that newer ones made needless.

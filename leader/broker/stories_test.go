@@ -186,6 +186,7 @@ func (tl *teller) blockedEval(l *story.Line) *berth.Eval {
 func (tl *teller) room(l *story.Line) (r broker.Room) {
 	kinds := map[string]broker.Room{
 		"cpu": broker.RoomCPU, "memory": broker.RoomMemory, "disk": broker.RoomDisk, "ports": broker.RoomPorts, "node": broker.RoomNode,
+		"cores": broker.RoomCores, "devices": broker.RoomDevices,
 	}
 	for _, k := range l.List("room") {
 		r |= kinds[k]

@@ -1,7 +1,8 @@
 // Package heartbeat knows which nodes are heard. It hands out the time within
 // which a node must beat again, spread so that beats do not come all at once,
-// and says of nodes that did not keep it that they are down. Beats are never
-// in the log; only the change of a node's status is.
+// and says of nodes that did not keep it that they are disconnected, if
+// something runs there that is waited for, or else down. Beats are never in the
+// log; only the change of a node's status is.
 package heartbeat
 
 import (
@@ -102,14 +103,54 @@ func (m *Monitor) begin() {
 	// The leader before may have given a node the longest TTL a moment ago.
 	patience := max(m.opts.FailoverTTL, 2*m.base(snap.Count(state.Nodes))+m.opts.Grace)
 	for n := range snap.Nodes() {
-		if _, heard := m.clock.byNode[n.ID]; !heard && n.Status != berth.NodeDown {
+		switch _, heard := m.clock.byNode[n.ID]; {
+		case heard || n.Status == berth.NodeDown:
+		case n.Status == berth.NodeDisconnected:
+			m.clock.set(n.ID, lookAgain(now, awaited(snap, n, now)))
+		default:
 			m.clock.set(n.ID, now.Add(patience))
 		}
 	}
 }
 
-// giveUp says of the nodes whose time is up that they are down, and returns
-// when the next one's is.
+// awaited returns until when something on a node that is not heard is waited
+// for: the zero time if nothing is. The time of an allocation that is not
+// unknown yet begins when its node was disconnected, or now; what never ran is
+// not waited for.
+func awaited(s *state.Snapshot, n *berth.Node, now time.Time) (until time.Time) {
+	silence := now
+	if n.Status == berth.NodeDisconnected {
+		silence = time.Unix(n.StatusUpdatedAt+1, 0) // it is kept in whole seconds
+	}
+	for a := range s.AllocsOn(n.ID) {
+		lostAfter, _, _ := a.Group.Away()
+		if lostAfter == 0 || !a.Live() || a.Orphaned || a.Client == berth.ClientPending {
+			continue
+		}
+		since := silence
+		if a.Client == berth.ClientUnknown {
+			since = time.Unix(0, a.Rest().UnknownSince)
+		}
+		if at := since.Add(lostAfter); at.After(until) {
+			until = at
+		}
+	}
+	return until
+}
+
+// recheck is how often a node that is disconnected is looked at: what is waited
+// for there can be stopped, and then it is down before its time.
+const recheck = time.Minute
+
+func lookAgain(now, until time.Time) time.Time {
+	if next := now.Add(recheck); until.After(next) {
+		return next
+	}
+	return until
+}
+
+// giveUp says of the nodes whose time is up that they are disconnected or down,
+// and returns when the next one's is.
 func (m *Monitor) giveUp(ctx context.Context, now time.Time) (again time.Time, err error) {
 	pending, again, err := m.stage(now)
 	if err == nil && pending != nil {
@@ -131,14 +172,18 @@ func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 		if n == nil || n.Status == berth.NodeDown {
 			continue
 		}
-		slog.Warn("a node is down: its heartbeat was missed", "node", id, "name", n.Name)
-		c := &state.SetNodeStatus{
-			ID: id, Status: berth.NodeDown, Description: "its heartbeat was missed", Now: now.UnixNano(),
-			Event: &berth.NodeEvent{Subsystem: berth.NodeEventHeartbeat, Message: "Node heartbeat missed", Timestamp: now.UTC()},
+		until := awaited(tip, n, now)
+		if until.After(now) {
+			at := lookAgain(now, until)
+			m.clock.set(id, at)
+			if again.IsZero() || at.Before(again) {
+				again = at
+			}
+			if n.Status == berth.NodeDisconnected {
+				continue
+			}
 		}
-		rand.Read(c.Seed[:])
-		c.Stamp(m.term)
-		cmds = append(cmds, c)
+		cmds = append(cmds, m.silenced(n, until.After(now), now))
 	}
 	if len(cmds) == 0 {
 		return nil, again, nil
@@ -147,6 +192,25 @@ func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 	// nothing is left to do here.
 	pending, err := m.log.Stage(cmds...)
 	return pending, again, err
+}
+
+// silenced is the command that says of a node that it is not heard.
+func (m *Monitor) silenced(n *berth.Node, awaited bool, now time.Time) state.Command {
+	status, why, message := berth.NodeDown, "its heartbeat was missed", "Node heartbeat missed"
+	switch {
+	case awaited:
+		status = berth.NodeDisconnected
+	case n.Status == berth.NodeDisconnected:
+		why, message = "nothing that runs there is waited for any more", "Node given up"
+	}
+	slog.Warn("a node is not heard", "node", n.ID, "name", n.Name, "status", status, "why", why)
+	c := &state.SetNodeStatus{
+		ID: n.ID, Status: status, Description: why, Now: now.UnixNano(),
+		Event: &berth.NodeEvent{Subsystem: berth.NodeEventHeartbeat, Message: message, Timestamp: now.UTC()},
+	}
+	rand.Read(c.Seed[:])
+	c.Stamp(m.term)
+	return c
 }
 
 // clock holds the time at which each node is given up.
