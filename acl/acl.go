@@ -11,20 +11,23 @@ type Capability string
 
 // The capabilities that operations need.
 const (
-	Open          Capability = "open"       // anybody, without a token
-	Node          Capability = "node"       // a node's agent, by the node's secret
-	ListJobs      Capability = "list-jobs"  // in a namespace
-	ParseJob      Capability = "parse-job"  // in a namespace
-	ReadJob       Capability = "read-job"   // in a namespace
-	SubmitJob     Capability = "submit-job" // in a namespace
-	ReadLogs      Capability = "read-logs"  // in a namespace
-	NodeRead      Capability = "node:read"
-	NodeWrite     Capability = "node:write"
-	AgentRead     Capability = "agent:read"
-	AgentWrite    Capability = "agent:write"
-	OperatorRead  Capability = "operator:read"
-	OperatorWrite Capability = "operator:write"
-	Management    Capability = "management"
+	Open           Capability = "open"       // anybody, without a token
+	Node           Capability = "node"       // a node's agent, by the node's secret
+	ListJobs       Capability = "list-jobs"  // in a namespace
+	ParseJob       Capability = "parse-job"  // in a namespace
+	ReadJob        Capability = "read-job"   // in a namespace
+	SubmitJob      Capability = "submit-job" // in a namespace
+	ReadLogs       Capability = "read-logs"  // in a namespace
+	NodeRead       Capability = "node:read"
+	NodeWrite      Capability = "node:write"
+	NodePoolRead   Capability = "node_pool:read"
+	NodePoolWrite  Capability = "node_pool:write"
+	NodePoolDelete Capability = "node_pool:delete"
+	AgentRead      Capability = "agent:read"
+	AgentWrite     Capability = "agent:write"
+	OperatorRead   Capability = "operator:read"
+	OperatorWrite  Capability = "operator:write"
+	Management     Capability = "management"
 )
 
 // Namespaced says whether the capability is had in one namespace, and not in
@@ -40,7 +43,7 @@ func (c Capability) Namespaced() bool {
 // Known says whether the capability is one of those above.
 func (c Capability) Known() bool {
 	switch c {
-	case Open, Node, NodeRead, NodeWrite, AgentRead, AgentWrite, OperatorRead, OperatorWrite, Management:
+	case Open, Node, NodeRead, NodeWrite, NodePoolRead, NodePoolWrite, NodePoolDelete, AgentRead, AgentWrite, OperatorRead, OperatorWrite, Management:
 		return true
 	}
 	return c.Namespaced()

@@ -77,55 +77,26 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 		ClientStatus: a.Client, ClientDescription: m.ClientDescription, TaskStates: a.States(),
 		DeploymentID: m.DeploymentID, DeploymentStatus: m.DeploymentStatus, FollowupEvalID: m.FollowupEval,
 		PreviousAllocation: m.Previous, NextAllocation: m.Next, NetworkStatus: m.Network,
-		UID: a.UID().Text('a'), OwnerUID: a.Job.UID.Text('j'),
+		PreemptedAllocations: m.Evicted, PreemptedByAllocation: m.EvictedBy,
+		UnknownSince: m.UnknownSince, UID: a.UID().Text('a'), OwnerUID: a.Job.UID.Text('j'),
 		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, AllocModifyIndex: a.AllocModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
 	}
 	if m.NoShutdownDelay {
 		v.DesiredTransition.NoShutdownDelay = &m.NoShutdownDelay
 	}
-	ip := ""
-	if n := s.Node(a.NodeID); n != nil {
-		v.NodeName, ip = n.Name, n.HostAddress()
+	n := s.Node(a.NodeID)
+	if n != nil {
+		v.NodeName = n.Name
 	}
-	v.AllocatedResources = allocated(a, ip)
+	v.AllocatedResources = allocated(a, n)
 	v.Metrics = metrics(s, a)
 	v.RescheduleTracker = tracker(s, a)
 	v.TaskResources = map[string]*berth.Resources{}
-	total := berth.Resources{DiskMB: int(a.Group.Ask().DiskMB)}
 	for _, t := range a.Group.Tasks {
 		v.TaskResources[t.Name] = t.Resources
-		total.CPU += t.Resources.CPU
-		total.MemoryMB += t.Resources.MemoryMB
 	}
-	v.Resources = &total
+	v.Resources = totalResources(a, v.AllocatedResources)
 	return v
-}
-
-// allocated is what an allocation was given.
-func allocated(a *berth.Alloc, ip string) *op.AllocatedResources {
-	out := &op.AllocatedResources{Tasks: map[string]*op.AllocatedTask{}}
-	for _, t := range a.Group.Tasks {
-		out.Tasks[t.Name] = &op.AllocatedTask{
-			Cpu:    op.AllocatedCPU{CpuShares: int64(t.Resources.CPU)},
-			Memory: op.AllocatedMemory{MemoryMB: int64(t.Resources.MemoryMB), MemoryMaxMB: int64(t.Resources.MemoryMaxMB)},
-		}
-	}
-	out.Shared.DiskMB = a.Group.Ask().DiskMB
-	out.Shared.Ports = a.PortMappings(ip)
-	for i := range a.Group.Networks {
-		nw := a.Group.Networks[i]
-		nw.IP = ip
-		nw.DynamicPorts = slices.Clone(nw.DynamicPorts)
-		for k := range nw.DynamicPorts {
-			for _, m := range out.Shared.Ports {
-				if m.Label == nw.DynamicPorts[k].Label {
-					nw.DynamicPorts[k].Value = m.Value
-				}
-			}
-		}
-		out.Shared.Networks = append(out.Shared.Networks, nw)
-	}
-	return out
 }
 
 // metrics is why the allocation is where it is. Its own score is in its row;
@@ -169,6 +140,7 @@ func allocStub(s *state.Snapshot, a *berth.Alloc, states, resources bool) op.All
 		JobVersion: a.Job.Version, TaskGroup: a.Group.Name, DesiredStatus: a.Desired, DesiredDescription: m.DesiredDescription,
 		ClientStatus: a.Client, ClientDescription: m.ClientDescription, DeploymentStatus: m.DeploymentStatus,
 		FollowupEvalID: m.FollowupEval, NextAllocation: m.Next, RescheduleTracker: tracker(s, a),
+		PreemptedAllocations: m.Evicted, PreemptedByAllocation: m.EvictedBy,
 		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
 	}
 	n := s.Node(a.NodeID)
@@ -179,11 +151,7 @@ func allocStub(s *state.Snapshot, a *berth.Alloc, states, resources bool) op.All
 		v.TaskStates = a.States()
 	}
 	if resources {
-		ip := ""
-		if n != nil {
-			ip = n.HostAddress()
-		}
-		v.AllocatedResources = allocated(a, ip)
+		v.AllocatedResources = allocated(a, n)
 	}
 	return v
 }

@@ -90,6 +90,7 @@ func New(c Config) *Server {
 	s.explanations()
 	s.allocs()
 	s.nodes()
+	s.pools()
 	s.agent()
 	s.system()
 	s.operator()

@@ -97,7 +97,7 @@ func body(i *op.Info) string {
 	switch i {
 	case op.Parse.Info:
 		return `{"JobHCL": "job \"web\" {}"}`
-	case op.Register.Info, op.RegisterNamed.Info, op.Validate.Info:
+	case op.Register.Info, op.RegisterNamed.Info, op.Validate.Info, op.Plan.Info:
 		return `{"Job": {"ID": "web"}}`
 	case op.EvalDelete.Info:
 		return `{"Filter": "Priority == 50"}`
@@ -170,6 +170,8 @@ func TestRightsAreOfANamespace(t *testing.T) {
 		{"PUT /v1/jobs?namespace=b", job(`, "Namespace": ""`), `submit-job in "b"`},
 		{"PUT /v1/jobs", job(`, "Namespace": null`), `submit-job in "default"`},
 		{"PUT /v1/validate/job", job(`, "Namespace": "a"`), `read-job in "a"`},
+		{"PUT /v1/job/web/plan?namespace=b", job(``), `submit-job in "b"`},
+		{"PUT /v1/job/web/plan", job(`, "Namespace": "a"`), `submit-job in "a"`},
 		{"DELETE /v1/job/web?namespace=a", "", `submit-job in "a"`},
 	} {
 		for _, deny = range []bool{false, true} {

@@ -78,19 +78,24 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *op.Eve
 type rights struct {
 	server *Server
 	caller Caller
-	known  map[string]bool // by namespace; of nodes by ""
+	known  map[right]bool
+}
+
+type right struct {
+	need      acl.Capability
+	namespace string
 }
 
 // subscribe says whether a subscription may begin: with a right to each topic
 // that it names, or, where topics or namespaces are left open, to anything of
 // what they hold.
 func (x *rights) subscribe(f *events.Filter, namespace string) error {
-	nodes, rows := false, f.Open()
+	rows := f.Open()
 	for _, t := range f.Topics() {
-		nodes, rows = nodes || t == events.Node, rows || t != events.Node
-	}
-	if nodes {
-		if err := x.server.Authorize(x.caller, acl.NodeRead, ""); err != nil {
+		need := needOf(t)
+		if need == op.StreamEvents.Need {
+			rows = true
+		} else if err := x.server.Authorize(x.caller, need, ""); err != nil {
 			return err
 		}
 	}
@@ -111,20 +116,27 @@ func (x *rights) subscribe(f *events.Filter, namespace string) error {
 
 // see says whether the caller may see an event.
 func (x *rights) see(e *events.Event) bool {
-	ns := e.Namespace()
-	ok, known := x.known[ns]
+	r := right{needOf(e.Topic), e.Namespace()}
+	ok, known := x.known[r]
 	if !known {
-		need := op.StreamEvents.Need
-		if e.Topic == events.Node {
-			need = acl.NodeRead
-		}
-		ok = x.server.Authorize(x.caller, need, ns) == nil
+		ok = x.server.Authorize(x.caller, r.need, r.namespace) == nil
 		if x.known == nil {
-			x.known = map[string]bool{}
+			x.known = map[right]bool{}
 		}
-		x.known[ns] = ok
+		x.known[r] = ok
 	}
 	return ok
+}
+
+// needOf is the right to the events of a topic.
+func needOf(t events.Topic) acl.Capability {
+	switch t {
+	case events.Node:
+		return acl.NodeRead
+	case events.NodePool:
+		return acl.NodePoolRead
+	}
+	return op.StreamEvents.Need
 }
 
 // eventWriter writes the stream. The caller must take each piece in time; what
@@ -273,6 +285,8 @@ func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 		p.Deployment = row
 	case *berth.Node:
 		p.Node = &op.Node{Node: row}
+	case *berth.NodePool:
+		p.NodePool = row // its duration is a number here: the Go client of Nomad reads no text in events
 	}
 	return p
 }

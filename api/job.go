@@ -23,12 +23,21 @@ func (s *Server) jobs() {
 	write(s, op.Register, s.registerJob)
 	write(s, op.RegisterNamed, s.registerJob)
 	write(s, op.Stop, stopJob)
+	write(s, op.Evaluate, evaluateJob)
 	write(s, op.Parse, parseJob)
 	write(s, op.Validate, validateJob)
+	write(s, op.Plan, s.planJob)
 }
 
 func listJobs(r *Read, in *op.JobsQuery) ([]op.JobStub, error) {
-	r.At(max(r.LastChange(state.Jobs), r.LastChange(state.Summaries)), state.OnTable(state.Jobs), state.OnTable(state.Summaries))
+	return jobsOf(r, op.ListJobs.Need, nil, in.Meta, 0)
+}
+
+// jobsOf lists the jobs that keep accepts, nil for all, and to which the
+// caller has the right that is needed. The list changes with any job, and with
+// what else is watched, which was last changed at index.
+func jobsOf(r *Read, need acl.Capability, keep func(*berth.Job) bool, meta bool, index uint64, more ...state.WatchKey) ([]op.JobStub, error) {
+	r.At(max(index, r.LastChange(state.Jobs), r.LastChange(state.Summaries)), append(more, state.OnTable(state.Jobs), state.OnTable(state.Summaries))...)
 	jobs := r.Jobs(r.Space(), r.Query.Prefix)
 	sorted := order[berth.Job]{
 		func(j *berth.Job) string { return j.Namespace + "." + string(j.ID) },
@@ -39,8 +48,8 @@ func listJobs(r *Read, in *op.JobsQuery) ([]op.JobStub, error) {
 	}
 	jobs, sorted = turned(r.Query, jobs, sorted)
 	return page(r, jobs, sorted,
-		func(j *berth.Job) bool { return r.visible(op.ListJobs.Need, j.Namespace) },
-		func(j *berth.Job) op.JobStub { return jobStub(r.Snapshot, j, in.Meta) })
+		func(j *berth.Job) bool { return (keep == nil || keep(j)) && r.visible(need, j.Namespace) },
+		func(j *berth.Job) op.JobStub { return jobStub(r.Snapshot, j, meta) })
 }
 
 func jobStub(s *state.Snapshot, j *berth.Job, meta bool) op.JobStub {
@@ -141,15 +150,9 @@ func jobEvals(r *Read, in *op.JobRef) ([]op.Eval, error) {
 
 // registerJob makes a job or changes it.
 func (s *Server) registerJob(w *Write, in *op.RegisterJob) (op.JobRegistered, error) {
-	j, err := decodeJob(w, in.Job, op.Register.Need)
+	j, err := s.jobIn(w, in.Job, in.JobID, op.Register.Need)
 	if err != nil {
 		return op.JobRegistered{}, err
-	}
-	if in.JobID != "" && in.JobID != string(j.ID) {
-		return op.JobRegistered{}, berth.Errorf(berth.Invalid, "Job ID does not match name: the path names %q, the body %q", in.JobID, j.ID)
-	}
-	if j.Region != s.Region {
-		return op.JobRegistered{}, berth.Errorf(berth.Invalid, "job.region: %q is not this region, %q", j.Region, s.Region)
 	}
 	if err := checkPriority("EvalPriority", in.EvalPriority); err != nil {
 		return op.JobRegistered{}, err
@@ -171,6 +174,21 @@ func (s *Server) registerJob(w *Write, in *op.RegisterJob) (op.JobRegistered, er
 	}
 	out.Meta = op.Meta{Index: index, KnownLeader: true}
 	return out, nil
+}
+
+// jobIn is decodeJob for a job that is to run here. id is the one that the path
+// names, "" if it names none.
+func (s *Server) jobIn(w *Write, tree berth.RawTree, id string, need acl.Capability) (*berth.Job, error) {
+	j, err := decodeJob(w, tree, need)
+	switch {
+	case err != nil:
+		return nil, err
+	case id != "" && id != string(j.ID):
+		return nil, berth.Errorf(berth.Invalid, "Job ID does not match name: the path names %q, the body %q", id, j.ID)
+	case j.Region != s.Region:
+		return nil, berth.Errorf(berth.Invalid, "job.region: %q is not this region, %q", j.Region, s.Region)
+	}
+	return j, nil
 }
 
 // checkPriority returns what is wrong with the priority of an evaluation; 0 is
@@ -260,6 +278,22 @@ func stopJob(w *Write, in *op.StopJob) (op.JobStopped, error) {
 		return op.JobStopped{}, err
 	}
 	out := op.JobStopped{EvalID: c.Eval.ID, EvalCreateIndex: index, JobModifyIndex: index}
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out, nil
+}
+
+// evaluateJob has a job looked at again.
+func evaluateJob(w *Write, in *op.EvaluateJob) (op.JobRegistered, error) {
+	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+	c := &state.EvaluateJob{Key: k, Force: in.EvalOptions.ForceReschedule, Eval: seed(w, berth.TriggerJobRegister, 0), Now: w.Now.UnixNano()}
+	index, err := w.Do(c)
+	if err != nil {
+		return op.JobRegistered{}, err
+	}
+	out := op.JobRegistered{EvalID: c.Eval.ID, EvalCreateIndex: index}
+	if e := w.server.Store.Snapshot().Eval(c.Eval.ID); e != nil { // none if it was collected already
+		out.JobModifyIndex = e.JobModifyIndex
+	}
 	out.Meta = op.Meta{Index: index, KnownLeader: true}
 	return out, nil
 }

@@ -22,7 +22,14 @@ func (s *Server) nodes() {
 }
 
 func listNodes(r *Read, in *op.NodesQuery) ([]op.NodeStub, error) {
-	r.Table(state.Nodes)
+	return nodesOf(r, nil, in.Resources, in.OS, 0)
+}
+
+// nodesOf lists the nodes that keep accepts, nil for all. The list changes
+// with any node, and with what else is watched, which was last changed at
+// index.
+func nodesOf(r *Read, keep func(*berth.Node) bool, resources, os bool, index uint64, more ...state.WatchKey) ([]op.NodeStub, error) {
+	r.At(max(index, r.LastChange(state.Nodes)), append(more, state.OnTable(state.Nodes))...)
 	rows := r.Nodes()
 	if r.Query.Prefix != "" {
 		p, err := berth.ParseIDPrefix(r.Query.Prefix)
@@ -32,16 +39,16 @@ func listNodes(r *Read, in *op.NodesQuery) ([]op.NodeStub, error) {
 		rows = r.NodesFrom(p)
 	}
 	rows, sorted := turned(r.Query, rows, byID(func(n *berth.Node) string { return n.ID.String() }))
-	return page(r, rows, sorted, nil, func(n *berth.Node) op.NodeStub {
+	return page(r, rows, sorted, keep, func(n *berth.Node) op.NodeStub {
 		v := op.NodeStub{
 			Address: host(n.HTTPAddr), ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass, NodePool: n.NodePool,
 			Version: n.Attributes["nomad.version"], SchedulingEligibility: n.SchedulingEligibility, Status: n.Status,
 			StatusDescription: n.StatusDescription, Drivers: n.Drivers, CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
 		}
-		if in.Resources {
+		if resources {
 			v.NodeResources, v.ReservedResources = n.NodeResources, n.ReservedResources
 		}
-		if in.OS {
+		if os {
 			v.Attributes = map[string]string{"os.name": n.Attributes["os.name"]}
 		}
 		return v
@@ -254,8 +261,8 @@ func reportAllocs(w *Write, in *op.ReportAllocs) (op.WriteAnswer, error) {
 			return op.WriteAnswer{}, berth.Errorf(berth.Denied, "Permission denied: the report of node %s speaks for node %s", c.Node, a.NodeID)
 		}
 		known := w.Alloc(a.ID)
-		if known == nil {
-			continue // it is gone: a late report changes nothing
+		if known == nil || a.ClientStatus == berth.ClientUnknown {
+			continue // it is gone: a late report changes nothing; nor does one that says nothing
 		}
 		c.Updates = append(c.Updates, state.AllocUpdate{
 			ID: a.ID, Client: a.ClientStatus, Description: cut(a.ClientDescription, maxSentence),

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net"
 	"time"
 
@@ -14,6 +15,8 @@ const (
 	maxNodeText = 512
 	maxNodeKeys = 5000
 	maxNodeRoom = 1 << 40
+
+	maxNodeDevices = 10_000
 )
 
 // checkNode returns what is wrong with a node that registers, and fills in
@@ -34,6 +37,11 @@ func checkNode(n *berth.Node) error {
 	} {
 		if len(f.value) > maxNodeText {
 			ps.Addf("Node."+f.name, "%d bytes are too long; allowed are %d", len(f.value), maxNodeText)
+		}
+	}
+	if n.NodePool != "" {
+		if bad, ok := errors.AsType[berth.Problems](berth.CheckNodesPool("Node.NodePool", n.NodePool)); ok {
+			ps = append(ps, bad...)
 		}
 	}
 	if n.Datacenter == "" {
@@ -78,6 +86,16 @@ func checkRoom(ps *berth.Problems, n *berth.Node) {
 	}
 	if lo, hi := r.MinDynamicPort, r.MaxDynamicPort; (lo != 0 || hi != 0) && (lo < 1 || hi > berth.MaxPort || lo > hi) {
 		ps.Addf("Node.NodeResources.MinDynamicPort", "%d to %d is not a range of ports", lo, hi)
+	}
+	if err := state.CheckNetworks(n); err != nil {
+		ps.Addf("Node.NodeResources.NodeNetworks", "%v", err)
+	}
+	devices := 0
+	for _, d := range r.Devices {
+		devices += len(d.Instances)
+	}
+	if devices > maxNodeDevices {
+		ps.Addf("Node.NodeResources.Devices", "%d devices; allowed are %d", devices, maxNodeDevices)
 	}
 	if k := n.ReservedResources; k != nil {
 		if max(k.Cpu.CpuShares, k.Memory.MemoryMB, k.Disk.DiskMB) > maxNodeRoom {

@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// rows are a copy of the five tables: what each row's ModifyIndex is.
+// rows are a copy of the six tables: what each row's ModifyIndex is.
 type rows map[string]uint64
 
 func (r rows) put(topic Topic, key string, index uint64) { r[string(topic)+" "+key] = index }
@@ -46,6 +46,11 @@ func rowsOf(s *state.Snapshot) rows {
 	}
 	for n := range s.Nodes() {
 		r.put(Node, "/"+n.ID.String(), n.ModifyIndex)
+	}
+	for p := range s.NodePools() {
+		if !berth.BuiltIn(p.Name) { // those were there before any event
+			r.put(NodePool, "/"+p.Name, p.ModifyIndex)
+		}
 	}
 	return r
 }

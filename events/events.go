@@ -26,10 +26,11 @@ const (
 	Allocation Topic = "Allocation"
 	Deployment Topic = "Deployment"
 	Node       Topic = "Node"
+	NodePool   Topic = "NodePool"
 )
 
 // Topics are all there are.
-var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node}
+var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool}
 
 // The types of events, as Nomad documents them. Those that end in Deleted,
 // which it does not have, tell of rows that were cleared away: without them
@@ -50,6 +51,8 @@ const (
 	NodeDeregistration            = "NodeDeregistration"
 	NodeEligibility               = "NodeEligibility"
 	NodeEvent                     = "NodeEvent" // also a change of its status
+	NodePoolUpserted              = "NodePoolUpserted"
+	NodePoolDeleted               = "NodePoolDeleted"
 )
 
 // A Set is the events of one command, which share its state index.
@@ -65,7 +68,7 @@ type Set struct {
 type Event struct {
 	Topic   Topic
 	Type    string
-	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment or *berth.Node
+	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node or *berth.NodePool
 	Deleted bool // Row is what the row was
 	// Summary is what was counted of a job with this change, for its status;
 	// nil for other topics, and of a job of which nothing is counted any more.
@@ -87,11 +90,13 @@ func (e *Event) Key() string {
 		return v.ID.String()
 	case *berth.Node:
 		return v.ID.String()
+	case *berth.NodePool:
+		return v.Name
 	}
 	return ""
 }
 
-// Namespace is where the row stands; "" for nodes.
+// Namespace is where the row stands; "" for nodes and their pools.
 func (e *Event) Namespace() string {
 	switch v := e.Row.(type) {
 	case *berth.Job:
@@ -141,7 +146,7 @@ var (
 // tells says whether there are events of a table's rows.
 func tells(t state.Table) bool {
 	switch t {
-	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes:
+	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes, state.NodePools:
 		return true
 	}
 	return false
@@ -167,6 +172,8 @@ func describe(e *Event, c *state.Change) {
 		e.Topic, e.Type = Deployment, either(e.Deleted, DeploymentDeleted, either(c.By == applyPlan, PlanResult, DeploymentStatusUpdate))
 	case *berth.Node:
 		e.Topic, e.Type = Node, nodeType(c)
+	case *berth.NodePool:
+		e.Topic, e.Type = NodePool, either(e.Deleted, NodePoolDeleted, NodePoolUpserted)
 	}
 }
 
@@ -293,6 +300,8 @@ func weight(row any) int {
 		return n
 	case *berth.Deployment:
 		return event + 512 + 256*len(v.TaskGroups)
+	case *berth.NodePool:
+		return event + 512 + 96*len(v.Meta)
 	case *berth.Node:
 		return event + 2<<10 + 96*(len(v.Attributes)+len(v.Meta)) + 512*len(v.Events)
 	}

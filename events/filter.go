@@ -41,7 +41,7 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 		case name == "*":
 			w.topic = ""
 		case !slices.Contains(Topics, w.topic):
-			return nil, berth.Errorf(berth.Invalid, "topic: %q; there are events of *, Job, Evaluation, Allocation, Deployment and Node", name[:min(len(name), 64)])
+			return nil, berth.Errorf(berth.Invalid, "topic: %q; there are events of *, Job, Evaluation, Allocation, Deployment, Node and NodePool", name[:min(len(name), 64)])
 		}
 		if id, err := berth.ParseID[berth.Eval](key); err == nil {
 			w.id = id
@@ -70,10 +70,10 @@ func (f *Filter) Topics() []Topic {
 	return out
 }
 
-// Wants says whether an event passes. Nodes stand in no namespace and pass in
+// Wants says whether an event passes. Nodes and their pools stand in no namespace and pass in
 // each.
 func (f *Filter) Wants(e *Event) bool {
-	if f.namespace != berth.AllNamespaces && e.Topic != Node && e.Namespace() != f.namespace {
+	if f.namespace != berth.AllNamespaces && e.Topic != Node && e.Topic != NodePool && e.Namespace() != f.namespace {
 		return false
 	}
 	for i := range f.wants {
@@ -97,6 +97,8 @@ func (w *want) names(e *Event) bool {
 		return w.text(v.Job.ID) || w.is(v.ID) || w.is(v.Rest().DeploymentID) || w.is(v.EvalID) || w.is(v.NodeID)
 	case *berth.Deployment:
 		return w.text(v.JobID) || w.is(v.ID)
+	case *berth.NodePool:
+		return w.key == v.Name
 	case *berth.Node:
 		return w.is(v.ID)
 	}

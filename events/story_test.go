@@ -59,6 +59,18 @@ func (x *teller) command(l *story.Line) state.Command {
 		c := &state.SetNodeStatus{ID: statetest.ID[berth.Node](statetest.NodeNumber(x.t, l.Word(0))), Status: l.Word(1), Seed: [16]byte{1}, Now: x.now}
 		l.Done(x.t)
 		return c
+	case "eligible", "ineligible":
+		c := &state.SetNodeEligibility{ID: statetest.ID[berth.Node](statetest.NodeNumber(x.t, l.Word(0))), Eligibility: l.Verb, Seed: [16]byte{2}, Now: x.now}
+		l.Done(x.t)
+		return c
+	case "pool":
+		c := &state.UpsertNodePools{Pools: []*berth.NodePool{{Name: l.Word(0)}}}
+		l.Done(x.t)
+		return c
+	case "unpool":
+		c := &state.DeleteNodePools{Names: []string{l.Word(0)}}
+		l.Done(x.t)
+		return c
 	case "note":
 		c := &state.AddNodeEvents{ID: statetest.ID[berth.Node](statetest.NodeNumber(x.t, l.Word(0))), Events: []berth.NodeEvent{{Message: l.Word(1)}}}
 		l.Done(x.t)
@@ -157,6 +169,11 @@ func tell(e *Event) string {
 		of = fmt.Sprintf("%s %s, %s", v.Name(), v.Desired, v.Client)
 	case *berth.Node:
 		of = fmt.Sprintf("%s %s", v.Name, v.Status)
+		if v.SchedulingEligibility != berth.NodeEligible {
+			of += " " + v.SchedulingEligibility
+		}
+	case *berth.NodePool:
+		of = v.Name
 	}
 	if e.Deleted {
 		of += " (deleted)"

@@ -36,6 +36,7 @@ type Alloc struct {
 	NetworkStatus         *berth.AllocNetworkStatus
 	PreemptedAllocations  []berth.AllocID
 	PreemptedByAllocation berth.AllocID
+	UnknownSince          int64  `json:",omitempty"` // ns since 1970, while the client status is unknown
 	UID                   string // a-…
 	OwnerUID              string // of its job
 	CreateIndex           uint64
@@ -86,10 +87,21 @@ type AllocatedTask struct {
 	Cpu      AllocatedCPU
 	Memory   AllocatedMemory
 	Networks []berth.NetworkResource
+	Devices  []AllocatedDevice `json:",omitempty"`
 }
 
-// AllocatedCPU is processor time in MHz.
-type AllocatedCPU struct{ CpuShares int64 }
+// AllocatedDevice is the devices that one request was given, of a group of
+// equal ones.
+type AllocatedDevice struct {
+	Vendor, Type, Name string
+	DeviceIDs          []string
+}
+
+// AllocatedCPU is processor time in MHz, and the cores that are the task's own.
+type AllocatedCPU struct {
+	CpuShares     int64
+	ReservedCores []uint16 `json:",omitempty"`
+}
 
 // AllocatedMemory is memory in MiB.
 type AllocatedMemory struct{ MemoryMB, MemoryMaxMB int64 }

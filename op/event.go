@@ -47,9 +47,11 @@ type EventPayload struct {
 	Allocation *Alloc            `json:",omitempty"` // without its job
 	Deployment *berth.Deployment `json:",omitempty"`
 	Node       *Node             `json:",omitempty"`
+	NodePool   *berth.NodePool   `json:",omitempty"`
 	Deleted    bool              `json:",omitempty"`
 }
 
 // StreamEvents streams: what comes out are objects of type Events. The
-// capability is that of most topics; nodes need acl.NodeRead.
+// capability is that of most topics; nodes need acl.NodeRead, node pools
+// acl.NodePoolRead.
 var StreamEvents = define[EventQuery, Events]("event.stream", "GET /v1/event/stream", "", acl.ReadJob, acl.EventSpace)

@@ -122,7 +122,7 @@ func holding(body berth.Tree) berth.Tree {
 	return berth.Tree{"Job": body}
 }
 
-// JobRegistered answers RegisterJob.
+// JobRegistered answers RegisterJob and EvaluateJob.
 type JobRegistered struct {
 	EvalID          berth.EvalID
 	EvalCreateIndex uint64
@@ -148,6 +148,18 @@ type JobStopped struct {
 	EvalCreateIndex uint64
 	JobModifyIndex  uint64
 	Meta
+}
+
+// EvaluateJob asks for a job to be looked at again by its scheduler.
+type EvaluateJob struct {
+	JobID       string
+	EvalOptions EvalOptions
+	Write
+}
+
+// EvalOptions say how a job is to be looked at.
+type EvalOptions struct {
+	ForceReschedule bool // what failed is placed anew at once, where rescheduling is on
 }
 
 // ParseJob asks for a job file to be turned into a job.
@@ -182,6 +194,7 @@ var (
 	Register      = define[RegisterJob, JobRegistered]("job.register", "PUT /v1/jobs", "", acl.SubmitJob, acl.JobSpace, jobBody)
 	RegisterNamed = define[RegisterJob, JobRegistered]("job.update", "PUT /v1/job/{JobID}", "", acl.SubmitJob, acl.JobSpace, jobBody)
 	Stop          = define[StopJob, JobStopped]("job.stop", "DELETE /v1/job/{JobID}", "", acl.SubmitJob, acl.QuerySpace)
+	Evaluate      = define[EvaluateJob, JobRegistered]("job.evaluate", "PUT /v1/job/{JobID}/evaluate", "", acl.SubmitJob, acl.QuerySpace)
 	Parse         = define[ParseJob, Job]("job.parse", "PUT /v1/jobs/parse", "", acl.ParseJob, acl.QuerySpace, jobBody)
 	Validate      = define[ValidateJob, JobValidated]("job.validate", "PUT /v1/validate/job", "", acl.ReadJob, acl.JobSpace, jobBody)
 )

@@ -1,0 +1,85 @@
+package api
+
+import (
+	"slices"
+
+	"berth"
+	"berth/op"
+)
+
+// allocated is what an allocation was given of its node, which is nil if it
+// was forgotten: then its addresses and the speed of its cores are not known.
+func allocated(a *berth.Alloc, n *berth.Node) *op.AllocatedResources {
+	m := a.Rest()
+	out := &op.AllocatedResources{Tasks: map[string]*op.AllocatedTask{}}
+	cores := m.Cores
+	for _, t := range a.Group.Tasks {
+		task := &op.AllocatedTask{
+			Cpu:    op.AllocatedCPU{CpuShares: int64(t.Resources.CPU)},
+			Memory: op.AllocatedMemory{MemoryMB: int64(t.Resources.MemoryMB)},
+		}
+		if m.MemoryMax {
+			task.Memory.MemoryMaxMB = int64(t.Resources.MemoryMaxMB)
+		}
+		if count := min(t.Resources.Cores, len(cores)); count > 0 {
+			task.Cpu.ReservedCores, cores = slices.Clone(cores[:count]), cores[count:]
+			task.Cpu.CpuShares = speed(n, task.Cpu.ReservedCores)
+		}
+		for _, d := range m.Devices {
+			if d.Task == t.Name {
+				task.Devices = append(task.Devices, op.AllocatedDevice{Vendor: d.Vendor, Type: d.Type, Name: d.Name, DeviceIDs: d.IDs})
+			}
+		}
+		out.Tasks[t.Name] = task
+	}
+	out.Shared.DiskMB = a.Group.Ask().DiskMB
+	out.Shared.Ports = a.PortMappings(n)
+	for i := range a.Group.Networks {
+		nw := a.Group.Networks[i]
+		nw.IP = n.AddressOn(berth.DefaultHostNetwork)
+		nw.DynamicPorts = slices.Clone(nw.DynamicPorts)
+		for k := range nw.DynamicPorts {
+			for _, m := range out.Shared.Ports {
+				if m.Label == nw.DynamicPorts[k].Label {
+					nw.DynamicPorts[k].Value = m.Value
+				}
+			}
+		}
+		out.Shared.Networks = append(out.Shared.Networks, nw)
+	}
+	return out
+}
+
+// speed is the processor time that cores of a node take, in MHz.
+func speed(n *berth.Node, cores []uint16) (mhz int64) {
+	if n == nil {
+		return 0
+	}
+	for _, c := range n.Cores() {
+		if slices.Contains(cores, c.ID) {
+			mhz += c.MHz
+		}
+	}
+	return mhz
+}
+
+// totalResources is the sum over the tasks, as older clients read it.
+func totalResources(a *berth.Alloc, given *op.AllocatedResources) *berth.Resources {
+	total := &berth.Resources{DiskMB: int(given.Shared.DiskMB), Networks: given.Shared.Networks}
+	for _, t := range a.Group.Tasks {
+		got := given.Tasks[t.Name]
+		total.CPU += int(got.Cpu.CpuShares)
+		total.Cores += t.Resources.Cores
+		total.MemoryMB += t.Resources.MemoryMB
+		if got.Memory.MemoryMaxMB > 0 {
+			total.MemoryMaxMB += int(got.Memory.MemoryMaxMB)
+		} else {
+			total.MemoryMaxMB += t.Resources.MemoryMB
+		}
+		total.Devices = append(total.Devices, t.Resources.Devices...)
+	}
+	if !a.Rest().MemoryMax {
+		total.MemoryMaxMB = 0
+	}
+	return total
+}
