@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -74,6 +75,9 @@ type Config struct {
 	MemoryTotalMB    int
 	DiskTotalMB      int
 	Reserved         berth.NodeReservedResources
+	ReservableCores  []uint16 // nil is all
+	HostVolumes      map[string]berth.HostVolumeInfo
+	HostNetworks     map[string]berth.HostNetworkInfo
 	MinDynamicPort   int
 	MaxDynamicPort   int
 	CgroupParent     string // berth.slice; "-" is none
@@ -151,13 +155,17 @@ type Agent struct {
 	lives context.Context // of the allocations' runners: ends after Run's own
 	wait  sync.WaitGroup  // for the runners, and what clears up after them
 
-	mu     sync.Mutex
-	node   *berth.Node
-	allocs map[string]*held
-	acted  uint64        // the highest index of an answer acted on
-	ttl    time.Duration // of the last heartbeat
-	beaten time.Time     // when servers last heard us
-	change chan struct{} // closed and replaced when node was
+	contact atomic.Pointer[time.Time] // when the last call was sent that servers answered; never nil from Run on
+
+	mu         sync.Mutex
+	node       *berth.Node
+	allocs     map[string]*held
+	acted      uint64          // the highest index of an answer acted on
+	waiting    map[string]bool // allocations that wait for those evicted for them
+	ttl        time.Duration   // of the last heartbeat
+	contactTTL time.Duration   // of the last contact, also of an earlier agent's; 0 is not known
+	beaten     time.Time       // when servers last heard us
+	change     chan struct{}   // closed and replaced when node was
 }
 
 // held is an allocation that the agent has.
@@ -176,7 +184,7 @@ func New(c Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		c: c, log: c.Log, allocs: map[string]*held{}, reports: newReporter(),
+		c: c, log: c.Log, allocs: map[string]*held{}, waiting: map[string]bool{}, reports: newReporter(),
 		registered: make(chan struct{}), heard: make(chan struct{}), change: make(chan struct{}),
 		drivers: map[string]driver.Driver{raw.Name: raw.New(c.RawExec), mock.Name: mock.New(c.MockDriver)},
 	}
@@ -206,6 +214,7 @@ func (a *Agent) describe(ctx context.Context) *berth.Node {
 		HTTPAddr: c.HTTPAddr, Version: c.Version, NomadVersion: c.Compatible, CgroupParent: c.CgroupParent,
 		Interface: c.NetworkInterface, Loopback: c.LoopbackOnly,
 		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, Reserved: c.Reserved,
+		ReservableCores: c.ReservableCores, HostVolumes: c.HostVolumes, HostNetworks: c.HostNetworks,
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 	}, a.dirs, a.drivers, a.log)
 }
@@ -240,6 +249,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.wait.Wait()
 	defer end()
 	a.lives = lives
+	a.loadContact()
 	a.restore(records)
 
 	g, gctx := errgroup.WithContext(ctx)
@@ -258,6 +268,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // restore takes up the allocations that an earlier agent ran.
 func (a *Agent) restore(records []local.Record) {
+	var all []*held
 	for _, r := range records {
 		if err := alloc.Check(r.Alloc); err != nil {
 			a.log.Warn("an allocation's record is not whole", "error", err)
@@ -266,31 +277,43 @@ func (a *Agent) restore(records []local.Record) {
 		a.mu.Lock()
 		a.acted = max(a.acted, r.Alloc.ModifyIndex)
 		a.mu.Unlock()
-		a.reports.taken(r.ID, r.Reported)
-		a.run(r.Alloc, r.Tasks)
+		if r.Alloc.ClientStatus != berth.ClientUnknown { // else it may be that they were not told again
+			a.reports.taken(r.ID, r.Reported)
+		}
+		all = append(all, a.enter(r.Alloc, r.Tasks))
+	}
+	for _, h := range all { // once all are known: one may wait for another
+		a.run(h)
 	}
 }
 
-// run starts an allocation's runner. restored is nil for one that is new.
-func (a *Agent) run(al *op.Alloc, restored map[string][]byte) {
+// enter makes an allocation's runner. restored is nil for one that is new.
+func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 	id := al.ID.String()
 	h := &held{alloc: al, runner: alloc.New(alloc.Config{
 		Dirs: a.dirs, Drivers: a.drivers, Command: a.c.Supervisor, Restored: restored, Heard: a.heard,
 		Place: func(dir string) *task.Place {
 			return &task.Place{AllocDir: dir, Node: a.Node(), Region: a.c.Region, Host: hostEnv(), Cgroup: a.c.CgroupParent, MaxKill: a.c.MaxKillTimeout}
 		},
-		Save:   func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
-		Report: func(n *op.AllocReport) { a.reports.put(n) },
+		Save:    func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
+		Report:  func(n *op.AllocReport) { a.reports.put(n) },
+		Evicted: a.evicted, Contact: func() time.Time { return *a.contact.Load() },
 		Chance: rand.Float64, Log: a.log,
 	}, al)}
 	a.mu.Lock()
 	a.allocs[id] = h
 	a.mu.Unlock()
+	return h
+}
+
+// run has an allocation's runner run.
+func (a *Agent) run(h *held) {
 	a.wait.Go(func() {
 		_ = h.runner.Run(a.lives) // nil, or the context's own error
 		a.mu.Lock()
 		h.ended = time.Now()
 		a.mu.Unlock()
+		a.admitWaiting()
 	})
 }
 

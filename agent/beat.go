@@ -45,9 +45,10 @@ func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err erro
 		a.mu.Unlock()
 		node.Status = berth.NodeInit
 		in := &op.RegisterNode{Node: &node, Write: a.write()}
+		sent := time.Now()
 		answer, err := a.c.Servers.Register(ctx, in)
 		if err == nil {
-			a.answered(answer)
+			a.reached(sent, answer)
 			a.log.Info("the node is registered", "node", a.id, "name", node.Name, "ttl", answer.HeartbeatTTL)
 			return changed, nil
 		}
@@ -73,6 +74,7 @@ func (a *Agent) heartbeats(ctx context.Context, changed <-chan struct{}) error {
 		in := &op.BeatNode{NodeID: a.id, Status: berth.NodeReady, UpdatedAt: time.Now().Unix(), SecretID: a.secret, Write: a.write()}
 		err := failpoint.Hit("agent/beat")
 		var answer *op.NodeAnswer
+		sent := time.Now()
 		if err == nil {
 			answer, err = a.c.Servers.Beat(ctx, in)
 		}
@@ -83,13 +85,14 @@ func (a *Agent) heartbeats(ctx context.Context, changed <-chan struct{}) error {
 		switch {
 		case err == nil:
 			failures = 0
-			a.answered(answer)
+			a.reached(sent, answer)
 			a.knows(answer)
 			wait = interval(answer.HeartbeatTTL)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case unknownNode(err):
 			a.log.Warn("servers do not know the node; it registers again", "node", a.id)
+			a.tellAgain() // they may have forgotten more than the node
 			if err := backoff(ctx, 0, firstRetry, firstRetry); err != nil {
 				return err
 			}
@@ -126,15 +129,6 @@ func interval(ttl time.Duration) time.Duration {
 // send no kind with it.
 func unknownNode(err error) bool {
 	return berth.KindOf(err) == berth.NotFound || strings.Contains(err.Error(), "node not found")
-}
-
-func (a *Agent) answered(n *op.NodeAnswer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if n.HeartbeatTTL > 0 {
-		a.ttl = n.HeartbeatTTL
-	}
-	a.beaten = time.Now()
 }
 
 // knows lets the allocations be asked for: servers know the node.

@@ -230,7 +230,7 @@ func (a *Agent) take(al *op.Alloc) error {
 	if err := alloc.Check(al); err != nil {
 		a.log.Warn("an allocation cannot be run", "error", err)
 		a.hold(al)
-		a.reports.put(&op.AllocReport{ID: al.ID, NodeID: a.id, Namespace: al.Namespace, JobID: al.JobID,
+		a.reports.again(&op.AllocReport{ID: al.ID, NodeID: a.id, Namespace: al.Namespace, JobID: al.JobID,
 			ClientStatus: berth.ClientFailed, ClientDescription: err.Error()})
 		return nil
 	}
@@ -251,13 +251,16 @@ func (a *Agent) take(al *op.Alloc) error {
 	_ = failpoint.Hit("agent/taken")
 	switch {
 	case h == nil:
-		a.run(al, nil)
+		a.run(a.enter(al, nil))
 	default:
 		a.mu.Lock()
 		h.alloc = al
 		a.mu.Unlock()
 		if h.runner != nil {
 			h.runner.Update(al)
+			if al.ClientStatus == berth.ClientUnknown { // servers did not hear the node
+				a.retell(al.ID.String(), h)
+			}
 		}
 	}
 	return nil
@@ -316,6 +319,7 @@ func (a *Agent) listen() {
 	default:
 		close(a.heard) // only this goroutine does
 	}
+	a.admitWaiting()
 	entries, err := a.dirs.ReadDir(".")
 	if err != nil {
 		a.log.Warn("the directory of allocations cannot be read", "error", err)

@@ -72,6 +72,28 @@ func (r *reporter) put(n *op.AllocReport) {
 	}
 }
 
+// again is put for what servers must be told though they took it before: they
+// say that they do not know how the allocation fares.
+func (r *reporter) again(n *op.AllocReport) {
+	id := n.ID.String()
+	r.mu.Lock()
+	delete(r.sent, id)
+	r.news[id] = n // another than any that is on its way, which does not count
+	delete(r.rest, id)
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// forget has the next report of an allocation sent whatever it says.
+func (r *reporter) forget(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.sent, id)
+}
+
 // drop forgets an allocation.
 func (r *reporter) drop(id string) {
 	r.mu.Lock()

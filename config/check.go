@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"berth"
 )
 
 // complete checks what was said and fills in what follows from it.
@@ -222,9 +225,10 @@ func (d *decoder) client() {
 	if c.NodePool == "" {
 		c.NodePool = "default"
 	}
-	d.name("client.node_pool", c.NodePool)
-	if c.NodePool == "all" {
-		d.fail("client.node_pool", "all is every pool; a node is in one")
+	if found, ok := errors.AsType[berth.Problems](berth.CheckNodesPool("", c.NodePool)); ok {
+		for _, p := range found {
+			d.fail("client.node_pool", "%s", p.Text)
+		}
 	}
 	for k, v := range c.Meta {
 		if path := join("client.meta", clip(k)); !metaForm.MatchString(k) {
@@ -260,6 +264,9 @@ func (d *decoder) client() {
 	if bad := badPorts(c.Reserved.Ports); bad != "" {
 		d.fail("client.reserved.reserved_ports", "%.40q is not a port, nor a range such as 8000-8100", bad)
 	}
+	d.cores()
+	d.hostVolumes()
+	d.hostNetworks()
 	d.period("client.max_kill_timeout", c.MaxKillTimeout, 0, 365*24*time.Hour)
 	d.between("client.gc_max_allocs", c.GCMaxAllocs, 1, 1_000_000)
 }

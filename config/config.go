@@ -21,6 +21,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"berth/internal/cpuset"
 )
 
 // Config is how an agent is to be. It is complete: no field stands for a
@@ -131,6 +133,23 @@ type Client struct {
 	GCMaxAllocs       int // directories of ended allocations kept
 	CgroupParent      string
 	DisableRemoteExec bool
+	ReservableCores   []uint16               // cores that tasks may have for themselves; nil is all that there are
+	HostVolumes       map[string]HostVolume  // by name; nil if there are none, as below
+	HostNetworks      map[string]HostNetwork // by name
+}
+
+// HostVolume is a directory of the host that jobs may ask for by its name.
+type HostVolume struct {
+	Path     string // absolute; it exists
+	ReadOnly bool
+}
+
+// HostNetwork names addresses of the host, those of an interface, in a network
+// or both, so that jobs can ask for ports on them.
+type HostNetwork struct {
+	CIDR          string // "203.0.113.0/24"; "" is every address
+	Interface     string // "" is every interface
+	ReservedPorts string // "22,80": kept back on these addresses
 }
 
 // Reserved is what is kept back from allocations.
@@ -139,6 +158,7 @@ type Reserved struct {
 	MemoryMB int
 	DiskMB   int
 	Ports    string // "22,80,8500-8600"
+	Cores    []uint16
 }
 
 // Plugins says which drivers may run tasks.
@@ -229,7 +249,10 @@ func (c *Config) Public() map[string]any {
 			"NetworkInterface": c.Client.NetworkInterface, "MaxKillTimeout": c.Client.MaxKillTimeout.String(), "GCMaxAllocs": c.Client.GCMaxAllocs,
 			"Reserved": map[string]any{
 				"CPU": c.Client.Reserved.CPU, "MemoryMB": c.Client.Reserved.MemoryMB, "DiskMB": c.Client.Reserved.DiskMB, "ReservedPorts": c.Client.Reserved.Ports,
+				"Cores": cpuset.Format(c.Client.Reserved.Cores),
 			},
+			"ReservableCores": cpuset.Format(c.Client.ReservableCores),
+			"HostVolumes":     maps.Clone(c.Client.HostVolumes), "HostNetworks": maps.Clone(c.Client.HostNetworks),
 		},
 		"Plugins": map[string]any{"raw_exec": c.Plugins.RawExec, "mock_driver": c.Plugins.MockDriver},
 	}

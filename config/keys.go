@@ -102,8 +102,12 @@ var clientKeys = table{
 		"memory":         whole(func(c *Config) *int { return &c.Client.Reserved.MemoryMB }),
 		"disk":           whole(func(c *Config) *int { return &c.Client.Reserved.DiskMB }),
 		"reserved_ports": text(func(c *Config) *string { return &c.Client.Reserved.Ports }),
-		"cores":          only(""),
+		"cores":          cores(func(c *Config) *[]uint16 { return &c.Client.Reserved.Cores }),
 	}),
+	"reservable_cores": cores(func(c *Config) *[]uint16 { return &c.Client.ReservableCores }),
+	"host_volume":      hostVolumes,
+	"host_network":     hostNetworks,
+
 	"options":     options,
 	"server_join": block(clientJoin),
 

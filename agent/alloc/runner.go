@@ -26,6 +26,14 @@ type Config struct {
 	Restored map[string][]byte // what Save was last given for each task; nil for a new allocation
 	Heard    <-chan struct{}   // see task.Config
 
+	// Evicted returns those allocations whose room this one was given that
+	// have not ended here yet, and whether it may start: not before all of them
+	// have. It is asked again after each [Runner.Nudge]. nil lets it start.
+	Evicted func(*op.Alloc) (rest []berth.AllocID, ok bool)
+	// Contact returns when servers were last reached; nil is always. It must
+	// not call the Runner.
+	Contact func() time.Time
+
 	Save   func(task string, state []byte) error
 	Report func(*op.AllocReport) // called when there is news; must not block
 	Chance func() float64
@@ -42,17 +50,20 @@ type Runner struct {
 	alloc  *op.Alloc
 	tasks  []*task.Runner // in the group's order; nil before Run
 	names  []string
-	broken error      // nothing can be run
-	stop   *task.Kill // everything shall end
-	stopAt time.Time  // when the group's shutdown delay is over
+	broken error           // nothing can be run
+	stop   *task.Kill      // everything shall end
+	stopAt time.Time       // when the group's shutdown delay is over
+	waits  bool            // for allocations that were evicted for it
+	told   map[string]bool // tasks whose history says so
 
-	wake chan struct{}
-	done chan struct{} // closed when Run has returned
+	ready chan struct{} // closed when tasks may be started
+	wake  chan struct{}
+	done  chan struct{} // closed when Run has returned
 }
 
 // New returns a Runner. The allocation must be whole; see [Check].
 func New(c Config, a *op.Alloc) *Runner {
-	r := &Runner{c: c, id: a.ID.String(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	r := &Runner{c: c, id: a.ID.String(), ready: make(chan struct{}), told: map[string]bool{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	r.Update(a)
 	return r
 }
@@ -132,6 +143,9 @@ func (r *Runner) order(k task.Kill) {
 	}
 }
 
+// Nudge has the Runner look again at what it waits for.
+func (r *Runner) Nudge() { r.nudge() }
+
 func (r *Runner) nudge() {
 	select {
 	case r.wake <- struct{}{}:
@@ -202,7 +216,18 @@ func (r *Runner) News() *op.AllocReport {
 	r.mu.Unlock()
 	n := &op.AllocReport{ID: a.ID, NodeID: a.NodeID, Namespace: a.Namespace, JobID: a.JobID, TaskStates: states}
 	n.ClientStatus, n.ClientDescription = Status(states)
+	if why := r.because(n.ClientStatus); why != "" {
+		n.ClientDescription = why
+	}
 	return n
+}
+
+// Known says whether what News tells is how the tasks fare: before Run has
+// taken them up it is not.
+func (r *Runner) Known() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tasks != nil || r.broken != nil
 }
 
 // Run runs the allocation until all its tasks are dead, and then returns nil;
@@ -228,6 +253,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		wg.Go(func() { _ = t.Run(ctx) }) // nil, or ctx's own error
 	}
 	for {
+		r.admit()
 		alarm := r.act()
 		n := r.News()
 		r.c.Report(n)
@@ -269,7 +295,7 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 		r.names = append(r.names, t.Name)
 		r.tasks = append(r.tasks, task.New(task.Config{
 			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place,
-			Restored: r.c.Restored[t.Name], Adopt: adopt, Heard: r.c.Heard,
+			Restored: r.c.Restored[t.Name], Adopt: adopt, Heard: r.c.Heard, Ready: r.ready,
 			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.nudge, Chance: r.c.Chance,
 			Log: r.c.Log.With("alloc", r.id),
 		}, r.alloc))
@@ -281,10 +307,11 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 func (r *Runner) act() <-chan time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
+	again := r.limits(now)
 	stop := r.stop
-	var alarm <-chan time.Time
-	if wait := time.Until(r.stopAt); stop != nil && wait > 0 {
-		stop, alarm = nil, time.After(wait)
+	if stop != nil && now.Before(r.stopAt) {
+		stop, again = nil, sooner(again, r.stopAt)
 	}
 	g := r.alloc.Job.Group(r.alloc.TaskGroup)
 	var members []member
@@ -297,5 +324,8 @@ func (r *Runner) act() <-chan time.Time {
 			t.Kill(k)
 		}
 	}
-	return alarm
+	if again.IsZero() {
+		return nil
+	}
+	return time.After(again.Sub(now))
 }

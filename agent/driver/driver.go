@@ -91,6 +91,7 @@ type Task struct {
 	Dir        string         // the task's, absolute
 	Supervisor *supervise.Dir
 	Logs       supervise.Logs
+	Cores      []uint16      // that are the task's own; nil if it has none
 	Cgroup     string        // name of the parent of the task's cgroup; "" for none
 	Grace      time.Duration // for what is left of a task whose supervisor was killed
 }

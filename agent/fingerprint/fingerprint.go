@@ -8,18 +8,14 @@ package fingerprint
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
-	"net"
-	"net/netip"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/mem"
 	"golang.org/x/sys/unix"
 
@@ -44,6 +40,9 @@ type Config struct {
 	CPUTotalCompute            int    // MHz
 	MemoryTotalMB, DiskTotalMB int
 	Reserved                   berth.NodeReservedResources
+	ReservableCores            []uint16 // nil is all
+	HostVolumes                map[string]berth.HostVolumeInfo
+	HostNetworks               map[string]berth.HostNetworkInfo
 	MinDynamicPort             int
 	MaxDynamicPort             int
 	NomadVersion               string // of the release whose jobs ask for ${attr.nomad.version}
@@ -68,6 +67,7 @@ func Node(ctx context.Context, c *Config, allocs *saferoot.Root, drivers map[str
 	n.Name, n.Datacenter, n.NodePool = or(n.Name, host), or(n.Datacenter, "dc1"), or(n.NodePool, berth.DefaultNodePool)
 	reserved := c.Reserved
 	n.ReservedResources = &reserved
+	n.HostVolumes, n.HostNetworks = maps.Clone(c.HostVolumes), maps.Clone(c.HostNetworks)
 	if n.Meta == nil {
 		n.Meta = map[string]string{}
 	}
@@ -106,45 +106,6 @@ func or[T comparable](v, def T) T {
 		return def
 	}
 	return v
-}
-
-// guessedMHz is taken for a core whose speed nothing tells: too low wastes a
-// little, too high would promise what is not there.
-const guessedMHz = 1000
-
-func processors(ctx context.Context, c *Config, n *berth.Node, log *slog.Logger) {
-	cores := runtime.NumCPU()
-	mhz, model := 0.0, ""
-	infos, err := cpu.InfoWithContext(ctx)
-	if err != nil {
-		log.Warn("processors cannot be looked at", "error", err)
-	}
-	for _, i := range infos {
-		mhz = max(mhz, i.Mhz)
-		model = or(model, i.ModelName)
-	}
-	if mhz < 1 {
-		log.Warn("the processors' speed is not known; set cpu_total_compute if it matters", "guess_mhz", guessedMHz)
-		mhz = guessedMHz
-	}
-	total := int64(mhz) * int64(cores)
-	if c.CPUTotalCompute > 0 {
-		total = int64(c.CPUTotalCompute)
-	}
-	a := n.Attributes
-	a["cpu.arch"], a["cpu.modelname"] = runtime.GOARCH, model
-	a["cpu.numcores"], a["cpu.reservablecores"] = strconv.Itoa(cores), strconv.Itoa(cores)
-	a["cpu.frequency"] = strconv.Itoa(int(mhz))
-	a["cpu.totalcompute"] = strconv.FormatInt(total, 10)
-	a["cpu.usablecompute"] = strconv.FormatInt(max(0, total-int64(n.ReservedResources.Cpu.CpuShares)), 10)
-	r := n.NodeResources
-	r.Cpu = berth.NodeCpuResources{CpuShares: total, TotalCpuCores: uint16(min(cores, 1<<16-1))}
-	topology := &berth.Topology{Nodes: []uint8{0}, Distances: [][]uint8{{10}}, OverrideTotalCompute: uint64(max(0, c.CPUTotalCompute))}
-	for i := range r.Cpu.TotalCpuCores {
-		r.Cpu.ReservableCpuCores = append(r.Cpu.ReservableCpuCores, i)
-		topology.Cores = append(topology.Cores, berth.Core{ID: i, BaseSpeed: uint64(mhz), MaxSpeed: uint64(mhz), GuessSpeed: uint64(mhz)})
-	}
-	r.Processors.Topology = topology
 }
 
 func memory(ctx context.Context, c *Config, n *berth.Node, log *slog.Logger) {
@@ -255,171 +216,4 @@ func cgroupVersion() string {
 		return "2"
 	}
 	return "1"
-}
-
-func networks(c *Config, n *berth.Node, log *slog.Logger) {
-	ifaces, err := net.Interfaces()
-	if err != nil {
-		log.Warn("network interfaces cannot be looked at", "error", err)
-	}
-	want := c.Interface
-	if c.Loopback {
-		want = loopback(ifaces)
-	} else if want == "" {
-		want = defaultInterface(ifaces)
-	}
-	r := n.NodeResources
-	for i := range ifaces {
-		nw := describe(&ifaces[i])
-		if nw == nil {
-			continue
-		}
-		r.NodeNetworks = append(r.NodeNetworks, *nw)
-		if nw.Device != want {
-			continue
-		}
-		ip := pick(nw.Addresses)
-		if c.Loopback {
-			ip = "127.0.0.1"
-		}
-		if ip == "" {
-			log.Warn("the network interface has no address", "interface", want)
-			continue
-		}
-		n.Attributes["unique.network.ip-address"] = ip
-		r.Networks = append(r.Networks, berth.NetworkResource{Mode: berth.NetworkHost, Device: want, IP: ip, CIDR: prefix(ip), MBits: nw.Speed})
-	}
-	if len(r.Networks) == 0 {
-		if c.Interface != "" {
-			log.Warn("there is no such network interface, or it is down; ports are given on 127.0.0.1", "interface", want)
-		}
-		n.Attributes["unique.network.ip-address"] = "127.0.0.1"
-		r.Networks = []berth.NetworkResource{{Mode: berth.NetworkHost, Device: or(want, "lo"), IP: "127.0.0.1", CIDR: "127.0.0.1/32"}}
-	}
-	// The node's own address comes first, also among the aliases that jobs may
-	// name.
-	slices.SortStableFunc(r.NodeNetworks, func(a, b berth.NodeNetwork) int {
-		switch {
-		case a.Device == want && b.Device != want:
-			return -1
-		case b.Device == want && a.Device != want:
-			return 1
-		}
-		return 0
-	})
-	for i := range r.NodeNetworks {
-		for j := range r.NodeNetworks[i].Addresses {
-			if r.NodeNetworks[i].Addresses[j].Address == r.Networks[0].IP {
-				r.NodeNetworks[i].Addresses[j].Alias = "default"
-			}
-		}
-	}
-}
-
-// describe returns nil for an interface that is down or has no address.
-func describe(i *net.Interface) *berth.NodeNetwork {
-	addrs, err := i.Addrs()
-	if err != nil || i.Flags&net.FlagUp == 0 {
-		return nil
-	}
-	nw := &berth.NodeNetwork{Mode: berth.NetworkHost, Device: i.Name, MacAddress: i.HardwareAddr.String(), Speed: speed(i.Name)}
-	for _, a := range addrs {
-		ip, ok := a.(*net.IPNet)
-		if !ok {
-			continue
-		}
-		family := "ipv6"
-		if ip.IP.To4() != nil {
-			family = "ipv4"
-		}
-		nw.Addresses = append(nw.Addresses, berth.NodeNetworkAddress{Family: family, Address: ip.IP.String()})
-	}
-	if len(nw.Addresses) == 0 {
-		return nil
-	}
-	return nw
-}
-
-// speed returns Mbit/s, 0 if the interface does not say.
-func speed(name string) int {
-	b, err := os.ReadFile("/sys/class/net/" + name + "/speed")
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
-}
-
-// pick prefers IPv4, and any address over one that is good on its link only.
-func pick(addrs []berth.NodeNetworkAddress) string {
-	best, rank := "", -1
-	for _, a := range addrs {
-		ip, err := netip.ParseAddr(a.Address)
-		if err != nil {
-			continue
-		}
-		r := 1
-		if ip.IsLinkLocalUnicast() {
-			r = 0
-		} else if ip.Is4() {
-			r = 2
-		}
-		if r > rank {
-			best, rank = a.Address, r
-		}
-	}
-	return best
-}
-
-func prefix(ip string) string {
-	a, err := netip.ParseAddr(ip)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("%s/%d", a, a.BitLen())
-}
-
-func loopback(ifaces []net.Interface) string {
-	for _, i := range ifaces {
-		if i.Flags&net.FlagLoopback != 0 {
-			return i.Name
-		}
-	}
-	return "lo"
-}
-
-// defaultInterface returns that of the default route, or else the first that
-// is up and not loopback.
-func defaultInterface(ifaces []net.Interface) string {
-	if b, err := os.ReadFile("/proc/net/route"); err == nil {
-		if name := defaultRoute(string(b)); name != "" {
-			return name
-		}
-	}
-	for _, i := range ifaces {
-		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 && describe(&i) != nil {
-			return i.Name
-		}
-	}
-	return loopback(ifaces)
-}
-
-// defaultRoute reads /proc/net/route: the route to 0.0.0.0/0 with the lowest
-// metric.
-func defaultRoute(table string) (name string) {
-	best := -1
-	for line := range strings.Lines(table) {
-		f := strings.Fields(line)
-		if len(f) < 8 || f[1] != "00000000" || f[7] != "00000000" {
-			continue
-		}
-		metric, err := strconv.Atoi(f[6])
-		if err == nil && (best < 0 || metric < best) {
-			name, best = f[0], metric
-		}
-	}
-	return name
 }

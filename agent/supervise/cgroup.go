@@ -15,12 +15,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"berth/internal/cpuset"
 	"berth/internal/saferoot"
 )
 
 // cgroup is a control group that holds one task, so that none of its processes
-// gets away whatever it does. It limits nothing. Without one, and a machine may
-// offer none, sessions and marks have to do.
+// gets away whatever it does. It limits nothing but, if that is wanted, the
+// cores. Without one, and a machine may offer none, sessions and marks have to
+// do.
 type cgroup struct {
 	dir string
 	v2  bool
@@ -47,6 +49,29 @@ func newCgroup(parent, name string, hierarchies []hierarchy) *cgroup {
 			return c
 		}
 		_ = os.Remove(dir)
+	}
+	return nil
+}
+
+// setCores keeps the group to some cores. Nothing is done for no cores: a task
+// has the same all its life.
+func (c *cgroup) setCores(cores []uint16) error {
+	switch {
+	case len(cores) == 0:
+		return nil
+	case c == nil || !c.v2:
+		return errors.New("the machine has no cgroups of version 2 for us")
+	}
+	// A controller is handed down level by level; it may be already.
+	parent := filepath.Dir(c.dir)
+	var errs []error
+	for _, dir := range []string{filepath.Dir(parent), parent} {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+cpuset"), 0o644); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, "cpuset.cpus"), []byte(cpuset.Format(cores)), 0o644); err != nil {
+		return errors.Join(append(errs, err)...)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"berth"
 	"berth/agent/logs"
+	"berth/internal/cpuset"
 	"berth/internal/failpoint"
 )
 
@@ -99,6 +100,9 @@ func (p *proc) fork(st *Start) (err error) {
 	}
 	if st.Cgroup != "" {
 		p.group = newCgroup(st.Cgroup, p.s.state.Alloc+"."+p.launch.Task, p.s.cgroups)
+		if err := p.group.setCores(st.Cores); err != nil {
+			p.s.log.Warn("the task is not kept to its cores", "task", p.launch.Task, "cores", cpuset.Format(st.Cores), "error", err)
+		}
 	}
 	pid, err := p.group.fork(attr.Sys, func() (int, error) {
 		return syscall.ForkExec(st.Command, append([]string{st.Command}, st.Args...), attr)

@@ -55,6 +55,9 @@ type Start struct {
 	User    *User    // nil: the supervisor's own
 	Logs    Logs
 	Cgroup  string // name of the parent cgroup; "" for none
+	// Cores are those that the task may run on, where the machine has the
+	// cpuset controller of cgroup version 2; nil is all.
+	Cores []uint16 `json:",omitempty"`
 }
 
 // User is who a task runs as.

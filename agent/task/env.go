@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/cpuset"
 	"berth/op"
 )
 
@@ -83,8 +84,7 @@ func Environment(a *op.Alloc, t *berth.Task, p *Place) map[string]string {
 func nomadVariables(a *op.Alloc, group *berth.TaskGroup, t *berth.Task, p *Place) map[string]string {
 	cpu, memory := int64(t.Resources.CPU), int64(t.Resources.MemoryMB)
 	memoryMax := int64(t.Resources.MemoryMaxMB)
-	if r := a.AllocatedResources; r != nil && r.Tasks[t.Name] != nil {
-		given := r.Tasks[t.Name]
+	if given := given(a, t.Name); given != nil {
 		cpu, memory, memoryMax = given.Cpu.CpuShares, given.Memory.MemoryMB, given.Memory.MemoryMaxMB
 	}
 	out := map[string]string{
@@ -110,6 +110,9 @@ func nomadVariables(a *op.Alloc, group *berth.TaskGroup, t *berth.Task, p *Place
 	if memoryMax > 0 && memoryMax != memory {
 		out["NOMAD_MEMORY_MAX_LIMIT"] = strconv.FormatInt(memoryMax, 10)
 	}
+	if cores := grantedCores(a, t.Name); len(cores) > 0 {
+		out["NOMAD_CPU_CORES"] = cpuset.Format(cores)
+	}
 	if a.Job.ParentID != "" {
 		out["NOMAD_JOB_PARENT_ID"] = string(a.Job.ParentID)
 	}
@@ -117,6 +120,22 @@ func nomadVariables(a *op.Alloc, group *berth.TaskGroup, t *berth.Task, p *Place
 		out["NOMAD_PARENT_CGROUP"] = p.Cgroup
 	}
 	return out
+}
+
+// given returns what the task was given of its node, nil if servers do not say.
+func given(a *op.Alloc, task string) *op.AllocatedTask {
+	if a.AllocatedResources == nil {
+		return nil
+	}
+	return a.AllocatedResources.Tasks[task]
+}
+
+// grantedCores returns the cores that are the task's own.
+func grantedCores(a *op.Alloc, task string) []uint16 {
+	if t := given(a, task); t != nil {
+		return t.Cpu.ReservedCores
+	}
+	return nil
 }
 
 // allocIndex returns the number in job.group[number].

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +30,7 @@ var hooks = []struct {
 }{
 	{"names", checkNames},
 	{"blocks", checkBuilt},
+	{"granted", checkGranted},
 	{"environment", makeEnv},
 	{"user", checkUser},
 	{"directories", makeDirs},
@@ -107,9 +110,9 @@ func checkBuilt(_ context.Context, at *attempt) error {
 	var ps berth.Problems
 	for name, present := range map[string]bool{
 		"artifact": len(t.Artifacts) > 0, "template": len(t.Templates) > 0, "vault": t.Vault != nil, "consul": t.Consul != nil,
-		"secret": len(t.Secrets) > 0, "identity": t.Identity != nil || len(t.Identities) > 0, "volume_mount": len(t.VolumeMounts) > 0,
+		"secret": len(t.Secrets) > 0, "identity": t.Identity != nil || len(t.Identities) > 0,
 		"dispatch_payload": t.DispatchPayload != nil, "lifecycle": t.Lifecycle != nil, "csi_plugin": t.CSIPluginConfig != nil,
-		"schedule": t.Schedule != nil, "resources.device": len(t.Resources.Devices) > 0, "resources.cores": t.Resources.Cores > 0,
+		"schedule": t.Schedule != nil,
 	} {
 		if present {
 			ps.Addf("task["+t.Name+"]."+name, "is not built yet in this agent")
@@ -121,8 +124,34 @@ func checkBuilt(_ context.Context, at *attempt) error {
 			ps.Addf("group["+group.Name+"].network.mode", "%q is not built yet in this agent; allowed is host", n.Mode)
 		}
 	}
-	if len(group.Volumes) > 0 {
-		ps.Addf("group["+group.Name+"].volume", "is not built yet in this agent")
+	return ps.Err()
+}
+
+// checkGranted refuses a task whose node cannot give it what servers say that
+// it has of it.
+func checkGranted(_ context.Context, at *attempt) error {
+	var ps berth.Problems
+	t, group := at.task, at.alloc.Job.Group(at.alloc.TaskGroup)
+	where := "task[" + t.Name + "]."
+	if len(t.Resources.Devices) > 0 {
+		ps.Addf(where+"resources.device", "%q is wanted, and this agent has no devices", t.Resources.Devices[0].Name)
+	}
+	if n := len(at.out.Cores); t.Resources.Cores > 0 && n != t.Resources.Cores {
+		ps.Addf(where+"resources.cores", "%d are wanted, and servers gave the task %d", t.Resources.Cores, n)
+	}
+	for _, m := range t.VolumeMounts {
+		ps.Addf(where+"volume_mount", "%q cannot be mounted: the driver %s mounts no volumes", m.Volume, t.Driver)
+	}
+	for _, name := range slices.Sorted(maps.Keys(group.Volumes)) {
+		v, at2 := group.Volumes[name], "group["+group.Name+"].volume["+name+"]"
+		switch has, ok := at.place.Node.HostVolumes[v.Source]; {
+		case v.Type != "" && v.Type != "host":
+			ps.Addf(at2+".type", "%q is not built yet in this agent; allowed is host", v.Type)
+		case !ok:
+			ps.Addf(at2+".source", "there is no host volume %q on this node", v.Source)
+		case has.ReadOnly && !v.ReadOnly:
+			ps.Addf(at2+".read_only", "must be true: the host volume %q is read-only on this node", v.Source)
+		}
 	}
 	return ps.Err()
 }

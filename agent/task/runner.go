@@ -28,6 +28,7 @@ type Config struct {
 	Restored []byte          // what Save was last given, nil for a new task
 	Adopt    bool            // of a new task: something of it may run already
 	Heard    <-chan struct{} // closed when servers were heard; before, a restored task is not started
+	Ready    <-chan struct{} // closed when the task may be started; nil is at once
 
 	Save    func(state []byte) error // records the state; returns when it is safe
 	Changed func()                   // called after each change; must not block
@@ -86,6 +87,9 @@ func (r *Runner) Kill(k Kill) { r.post(Order{k}) }
 
 // Restart orders the task to start anew.
 func (r *Runner) Restart(reason string) { r.post(Again{reason}) }
+
+// Note adds an event to the history of a task that was not started yet.
+func (r *Runner) Note(typ, message string) { r.post(Note{typ, message}) }
 
 // Signal sends the task a signal, by its name.
 func (r *Runner) Signal(name, reason string) { r.post(Signal{name, reason}) }
@@ -301,7 +305,7 @@ func (l *loop) attempt() *attempt {
 		names: Names{Node: place.Node, Region: place.Region},
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,
-			Cgroup: place.Cgroup, Grace: place.killTimeout(t),
+			Cores: grantedCores(a, t.Name), Cgroup: place.Cgroup, Grace: place.killTimeout(t),
 		},
 	}
 }
@@ -310,6 +314,12 @@ func (l *loop) prepare(ctx context.Context) {
 	if l.c.Restored != nil || l.c.Adopt {
 		select {
 		case <-l.c.Heard: // what is to be stopped by now must not be started
+		case <-ctx.Done():
+		}
+	}
+	if l.c.Ready != nil {
+		select {
+		case <-l.c.Ready:
 		case <-ctx.Done():
 		}
 	}

@@ -48,6 +48,7 @@ type State struct {
 	Until  time.Time `json:",omitzero"`  // end of Delaying or Waiting
 	Kill   *Kill     `json:",omitempty"` // the order to end; nil while it should run
 	Again  bool      `json:",omitempty"` // it is stopped in order to be started anew
+	Begun  time.Time `json:",omitzero"`  // when the agent took it up; kept over restarts
 }
 
 // Kill is an order to end a task.
@@ -114,6 +115,8 @@ type (
 	Order struct{ Kill }
 	// Again tells it to start anew.
 	Again struct{ Reason string }
+	// Note adds to its history, before it is started for the first time.
+	Note struct{ Type, Message string }
 	// Signal tells it to be signalled.
 	Signal struct{ Name, Reason string }
 )
@@ -132,6 +135,7 @@ func (Alarm) event()         {}
 func (Order) event()         {}
 func (Again) event()         {}
 func (Signal) event()        {}
+func (Note) event()          {}
 
 // Action is something to be done about a task. Each of the first four is
 // answered by an event.
@@ -204,6 +208,8 @@ func Step(spec *Spec, s State, e Event, now time.Time, chance float64) (State, [
 		st.again(e)
 	case Signal:
 		st.signal(e)
+	case Note:
+		st.tell(e)
 	}
 	return st.State, st.actions
 }
@@ -222,7 +228,7 @@ func (s *step) begin(e Begin) {
 	if s.Phase != Pending {
 		return
 	}
-	s.Task.State = berth.TaskPending
+	s.Task.State, s.Begun = berth.TaskPending, s.now
 	s.note(berth.NewTaskEvent(berth.EventReceived, s.now))
 	if e.Adopt {
 		s.Phase = Looking
@@ -269,6 +275,11 @@ func (s *step) started(handle []byte, at time.Time) {
 
 // restore goes on after a restart of the agent.
 func (s *step) restore() {
+	if s.Begun.IsZero() && s.Phase != Pending { // recorded by a release that did not keep it
+		if s.Begun = s.Task.StartedAt; s.Begun.IsZero() {
+			s.Begun = s.now
+		}
+	}
 	switch s.Phase {
 	case Pending:
 		s.begin(Begin{Adopt: true})
@@ -480,6 +491,17 @@ func (s *step) again(e Again) {
 	case Waiting:
 		s.note(becauseEvent(berth.EventRestartSignaled, s.now, e.Reason))
 		s.prepare(true)
+	}
+}
+
+// tell adds an event, unless it is the last one already: an agent that was
+// restarted tells the same again.
+func (s *step) tell(e Note) {
+	if s.Launch > 0 || s.Phase == Dead || s.Kill != nil {
+		return
+	}
+	if n := len(s.Task.Events); n == 0 || s.Task.Events[n-1].Type != e.Type {
+		s.note(event(e.Type, s.now, e.Message))
 	}
 }
 

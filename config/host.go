@@ -1,0 +1,128 @@
+package config
+
+import (
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"berth/internal/cpuset"
+)
+
+// What a machine offers to jobs by name (directories, networks), and which of
+// its cores.
+
+// cores reads a set of cores, such as "0-2,5".
+func cores(field func(*Config) *[]uint16) setting {
+	return func(d *decoder, path string, n *node) {
+		s, ok := d.line(path, n)
+		if !ok {
+			return
+		}
+		set, err := cpuset.Parse(s)
+		if err != nil {
+			d.addf(n.pos, path, "%v", err)
+			return
+		}
+		*field(d.to) = set
+	}
+}
+
+func hostVolumes(d *decoder, path string, n *node) {
+	d.to.Client.HostVolumes = named[HostVolume](d, path, n, func(v *HostVolume) table {
+		return table{
+			"path":      textInto(&v.Path),
+			"read_only": flagInto(&v.ReadOnly),
+		}
+	})
+}
+
+func hostNetworks(d *decoder, path string, n *node) {
+	d.to.Client.HostNetworks = named[HostNetwork](d, path, n, func(v *HostNetwork) table {
+		return table{
+			"cidr":           textInto(&v.CIDR),
+			"interface":      textInto(&v.Interface),
+			"reserved_ports": textInto(&v.ReservedPorts),
+		}
+	})
+}
+
+// named reads blocks that have a name each, by keys of which each block's own
+// table says where they go.
+func named[T any](d *decoder, path string, n *node, keys func(v *T) table) map[string]T {
+	o, ok := n.value.(object)
+	if !ok {
+		d.addf(n.pos, path, "a block with a name is wanted, not %s", kind(n.value))
+		return nil
+	}
+	var out map[string]T
+	for _, name := range o.keys() {
+		at := join(path, name)
+		d.said[at] = o[name].pos
+		if _, ok := o[name].value.(object); !ok {
+			d.addf(o[name].pos, clip(at), "a block with a name is wanted, as %s \"name\" { }", path[strings.LastIndexByte(path, '.')+1:])
+			continue
+		}
+		var v T
+		d.block(at, o[name], keys(&v))
+		if out == nil {
+			out = map[string]T{}
+		}
+		out[name] = v
+	}
+	return out
+}
+
+func textInto(to *string) setting { return text(func(*Config) *string { return to }) }
+func flagInto(to *bool) setting   { return flag(func(*Config) *bool { return to }) }
+
+func (d *decoder) cores() {
+	c := &d.to.Client
+	if d.said["client.reservable_cores"] == "" || len(c.ReservableCores) == 0 {
+		c.ReservableCores = nil
+		return
+	}
+	if left := cpuset.Minus(c.ReservableCores, c.Reserved.Cores); len(left) == 0 {
+		d.fail("client.reservable_cores", "all of %s are in client.reserved.cores, so none is left for tasks", cpuset.Format(c.ReservableCores))
+	}
+}
+
+func (d *decoder) hostVolumes() {
+	for _, name := range slices.Sorted(maps.Keys(d.to.Client.HostVolumes)) {
+		v, path := d.to.Client.HostVolumes[name], "client.host_volume."+clip(name)
+		d.name(path, name)
+		switch info, err := os.Stat(v.Path); {
+		case v.Path == "":
+			d.fail(path, "path is missing: the directory that the volume is")
+		case !filepath.IsAbs(v.Path):
+			d.fail(path+".path", "%.200q is not an absolute path", v.Path)
+		case err != nil:
+			d.fail(path+".path", "%.200q: %s", v.Path, cause(err))
+		case !info.IsDir():
+			d.fail(path+".path", "%.200q is not a directory", v.Path)
+		}
+	}
+}
+
+func (d *decoder) hostNetworks() {
+	for _, name := range slices.Sorted(maps.Keys(d.to.Client.HostNetworks)) {
+		v, path := d.to.Client.HostNetworks[name], "client.host_network."+clip(name)
+		d.name(path, name)
+		switch _, err := netip.ParsePrefix(v.CIDR); {
+		case v.CIDR == "" && v.Interface == "":
+			d.fail(path, "cidr and interface are missing; one of them says which addresses these are")
+		case strings.Contains(v.CIDR, "{{"):
+			d.fail(path+".cidr", "a template is not built yet; allowed is a network such as 203.0.113.0/24")
+		case v.CIDR != "" && err != nil:
+			d.fail(path+".cidr", "%.60q is not a network such as 203.0.113.0/24", v.CIDR)
+		}
+		if strings.Contains(v.Interface, "{{") {
+			d.fail(path+".interface", "a template is not built yet; allowed is the name of an interface")
+		}
+		if bad := badPorts(v.ReservedPorts); bad != "" {
+			d.fail(path+".reserved_ports", "%.40q is not a port, nor a range such as 8000-8100", bad)
+		}
+	}
+}
