@@ -135,16 +135,36 @@ func (a *agentProcess) newNode() (err error) {
 		NetworkInterface: c.NetworkInterface, LoopbackOnly: a.conf.Dev && c.NetworkInterface == "",
 		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB,
 		Reserved: berth.NodeReservedResources{
-			Cpu:      berth.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU)},
+			Cpu:      berth.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU), ReservedCpuCores: c.Reserved.Cores},
 			Memory:   berth.NodeReservedMemoryResources{MemoryMB: uint64(c.Reserved.MemoryMB)},
 			Disk:     berth.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)},
 			Networks: berth.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
 		},
+		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c),
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent,
 		RawExec: a.conf.Plugins.RawExec, MockDriver: a.conf.Plugins.MockDriver,
 		StopTasksOnExit: a.conf.Dev, MaxDeadAllocs: c.GCMaxAllocs, MaxKillTimeout: c.MaxKillTimeout, Log: a.log,
 	})
 	return err
+}
+
+// hostVolumes and hostNetworks are what the configuration says of the host, as
+// the node tells it.
+
+func hostVolumes(c *config.Client) map[string]berth.HostVolumeInfo {
+	out := map[string]berth.HostVolumeInfo{}
+	for name, v := range c.HostVolumes {
+		out[name] = berth.HostVolumeInfo{Path: v.Path, ReadOnly: v.ReadOnly}
+	}
+	return out
+}
+
+func hostNetworks(c *config.Client) map[string]berth.HostNetworkInfo {
+	out := map[string]berth.HostNetworkInfo{}
+	for name, n := range c.HostNetworks {
+		out[name] = berth.HostNetworkInfo{Name: name, CIDR: n.CIDR, Interface: n.Interface, ReservedPorts: n.ReservedPorts}
+	}
+	return out
 }
 
 // run runs the agent until ctx ends or a part of it fails. The node ends

@@ -57,6 +57,7 @@ func (s allocStatus) run(ctx context.Context, c *call) error {
 	}
 	p := c.page()
 	s.overview(c, p, &a, eligible)
+	s.evictions(ctx, c, p, &a)
 	if *s.short {
 		s.tasksShort(p, &a)
 		return c.show(p)
@@ -90,6 +91,11 @@ func (s allocStatus) overview(c *call, p *page, a *op.Alloc, eligible time.Time)
 	kv = append(kv,
 		"Client Status", a.ClientStatus.String(),
 		"Client Description", or(a.ClientDescription, none),
+	)
+	if a.UnknownSince != 0 {
+		kv = append(kv, "Unknown Since", c.when(a.UnknownSince, *s.verbose))
+	}
+	kv = append(kv,
 		"Desired Status", a.DesiredStatus.String(),
 		"Desired Description", or(a.DesiredDescription, none),
 		"Created", c.when(a.CreateTime, *s.verbose),
@@ -123,7 +129,11 @@ func (s allocStatus) replacing(c *call, a *op.Alloc, eligible time.Time) (kv []s
 	if !a.FollowupEvalID.IsZero() {
 		kv = append(kv, "Followup Eval ID", short(a.FollowupEvalID.String(), *s.verbose))
 	}
-	if eligible.After(c.Now()) {
+	switch {
+	case !eligible.After(c.Now()):
+	case a.ClientStatus == berth.ClientUnknown:
+		kv = append(kv, "Lost Unless Heard", c.ago(eligible))
+	default:
 		kv = append(kv, "Reschedule Eligibility", c.ago(eligible))
 	}
 	if a.RescheduleTracker == nil || a.Job == nil {

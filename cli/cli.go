@@ -77,8 +77,10 @@ const nomadName = "nomad"
 const (
 	exitGood     = 0
 	exitError    = 1
+	exitChanges  = 1   // of job plan: an allocation would be created or destroyed
 	exitUnplaced = 2   // an evaluation ended, and something found no place
 	exitNothing  = 127 // no command was given
+	exitNoPlan   = 255 // of job plan: an error
 )
 
 // exit is the error of a command that has said all there is to say, and ends
@@ -97,8 +99,12 @@ func (p *Program) Run(ctx context.Context) int {
 	if code, ok := errors.AsType[exit](err); ok {
 		return int(code)
 	}
+	code := exitError
+	if f, ok := err.(*failed); ok {
+		code, err = f.code, f.err
+	}
 	fmt.Fprintln(p.Err, "Error: "+clean(p.explain(ctx, err)))
-	return exitError
+	return code
 }
 
 // dispatch finds the command and runs it, or shows help.

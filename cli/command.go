@@ -22,6 +22,7 @@ type command struct {
 	min, max int    // arguments; max below 0 is no limit
 	hidden   bool   // in no list: for the program itself, or an old spelling
 	local    bool   // calls no agent and has none of the flags for that
+	failure  int    // the exit code of an error; 0 is exitError
 
 	// setup declares the command's flags and returns what it does. It is
 	// called anew for each run.
@@ -194,6 +195,14 @@ func wanted(g *flag.Flag) string {
 
 // run runs one command.
 func (p *Program) run(ctx context.Context, cmd *command, line []string) error {
+	err := p.runCommand(ctx, cmd, line)
+	if _, said := err.(exit); err != nil && !said && cmd.failure != 0 {
+		return &failed{cmd.failure, err}
+	}
+	return err
+}
+
+func (p *Program) runCommand(ctx context.Context, cmd *command, line []string) error {
 	f := newFlags()
 	conn := clientFlags{}
 	if !cmd.local {
@@ -230,6 +239,15 @@ func (p *Program) run(ctx context.Context, cmd *command, line []string) error {
 	}
 	return nil
 }
+
+// failed is the error of a command whose failure has an exit code of its own.
+type failed struct {
+	code int
+	err  error
+}
+
+func (e *failed) Error() string { return e.err.Error() }
+func (e *failed) Unwrap() error { return e.err }
 
 // explain is the sentence for an error.
 func (p *Program) explain(ctx context.Context, err error) string {

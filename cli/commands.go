@@ -8,10 +8,19 @@ func commands() []*command {
 	all := []*command{
 		agentCommand(),
 		jobExplainCommand(),
+		jobPlanCommand(),
 		jobRunCommand(),
 		jobStatusCommand(),
 		jobStopCommand(),
 		jobValidateCommand(),
+		nodeEligibilityCommand(),
+		nodePoolApplyCommand(),
+		nodePoolDeleteCommand(),
+		nodePoolInfoCommand(),
+		nodePoolInitCommand(),
+		nodePoolJobsCommand(),
+		nodePoolListCommand(),
+		nodePoolNodesCommand(),
 		nodeStatusCommand(),
 		allocStatusCommand(),
 		allocLogsCommand(),
@@ -45,29 +54,30 @@ var groups = map[string]string{
 	"eval":               "Look at what is being decided about jobs",
 	"job":                "Run and stop jobs, and look at them",
 	"node":               "Look at the machines that run jobs",
+	"node pool":          "Group nodes, and look at their groups",
 	"operator":           "Look after the cluster",
 	"operator scheduler": "Look at and change how the cluster is scheduled",
 }
 
 // aliases are the short and the old spellings that Nomad accepts.
 var aliases = []struct{ name, of string }{
-	{"run", "job run"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"},
+	{"plan", "job plan"}, {"run", "job run"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"},
 	{"alloc-status", "alloc status"}, {"eval-status", "eval status"}, {"node-status", "node status"},
 }
 
 // unbuiltCommands are those of Nomad's commands that this build refuses by
 // name. Building a command removes its word.
 var unbuiltCommands = unbuiltList(map[string]string{
-	"":               "action agent agent-info check client-config debug exec fmt fs init inspect login node-drain plan server-force-leave server-join server-members start ui",
+	"":               "action agent agent-info check client-config debug exec fmt fs init inspect login node-drain server-force-leave server-join server-members start ui",
 	"acl":            "auth-method binding-rule bootstrap policy role token",
 	"alloc":          "checks exec fs pause restart signal stop",
 	"config":         "validate",
 	"deployment":     "fail list pause promote resume status unblock",
-	"job":            "action allocs deployments dispatch eval history init inspect periodic plan promote restart revert scale scaling-events start tag",
+	"job":            "action allocs deployments dispatch eval history init inspect periodic promote restart revert scale scaling-events start tag",
 	"license":        "get inspect",
 	"monitor":        "export",
 	"namespace":      "apply delete inspect list status",
-	"node":           "config drain eligibility identity intro meta pool",
+	"node":           "config drain identity intro meta",
 	"operator":       "api autopilot client-state debug gossip metrics raft root snapshot utilization",
 	"plugin":         "status",
 	"quota":          "apply delete init inspect list status",

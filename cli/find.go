@@ -234,7 +234,11 @@ func (c *call) paged(p *page, token string) {
 	p.gap()
 	p.linef("Results have been paginated. To get the next page run:")
 	p.gap()
-	p.linef("%s %s%s -page-token %s", c.Name, c.command.name, c.again("page-token", "token"), token)
+	args := ""
+	for _, a := range c.args {
+		args += " " + quoted(a)
+	}
+	p.linef("%s %s%s -page-token %s%s", c.Name, c.command.name, c.again("page-token", "token"), token, args)
 }
 
 // again is how the command was called, without some of its flags.

@@ -53,7 +53,7 @@ func (f jobFileFlags) read(ctx context.Context, c *call, name string) (*jobFile,
 		o.VarFiles = append(o.VarFiles, vf)
 		variables.Write(append(vf.Text, '\n'))
 	}
-	isJSON := strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(string(file.Text), "\ufeff"), " \t\r\n"), "{")
+	isJSON := looksLikeJSON(file.Text)
 	if *f.json && !isJSON {
 		return nil, berth.Errorf(berth.Invalid, "%s: with -json an object in JSON is wanted", file.Name)
 	}
@@ -68,6 +68,11 @@ func (f jobFileFlags) read(ctx context.Context, c *call, name string) (*jobFile,
 		out.submission.Format = "json"
 	}
 	return out, out.address(ctx, c, file, o)
+}
+
+// looksLikeJSON says whether a text can only be an object in JSON.
+func looksLikeJSON(text []byte) bool {
+	return strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(string(text), "\ufeff"), " \t\r\n"), "{")
 }
 
 // address makes the tree that is sent. Where the file does not say the region

@@ -117,7 +117,7 @@ func (m *monitor) follow(ctx context.Context, id berth.EvalID) (*op.Eval, error)
 			break
 		}
 	}
-	m.seen.service = e.Type != berth.TypeBatch
+	m.seen.service = e.Type != berth.TypeBatch && e.Type != berth.TypeSysbatch
 	var list []op.AllocStub
 	err := m.ask(ctx, func(ctx context.Context) (err error) {
 		list, _, err = client.Call(ctx, m.client, op.EvalAllocs, op.EvalRef{EvalID: id.String()})

@@ -82,6 +82,7 @@ func (s nodeStatus) run(ctx context.Context, c *call) error {
 		p.table(s.allocRows(allocs))
 	}
 	if *s.verbose {
+		s.offers(p, &n)
 		s.attributes(p, "Attributes", n.Attributes)
 		s.attributes(p, "Meta", n.Meta)
 	}
@@ -188,6 +189,12 @@ func (s nodeStatus) overview(p *page, n *op.Node) {
 	if n.StatusDescription != "" {
 		kv = append(kv, "Status Description", n.StatusDescription)
 	}
+	if len(n.HostVolumes) > 0 {
+		kv = append(kv, "Host Volumes", strings.Join(slices.Sorted(maps.Keys(n.HostVolumes)), ","))
+	}
+	if len(n.HostNetworks) > 0 {
+		kv = append(kv, "Host Networks", strings.Join(slices.Sorted(maps.Keys(n.HostNetworks)), ","))
+	}
 	p.pairs(kv...)
 }
 
@@ -210,6 +217,28 @@ func (s nodeStatus) details(c *call, p *page, n *op.Node, allocs []op.Alloc) {
 	if n.NodeResources != nil {
 		p.heading("Allocated Resources")
 		p.table(allocatedRows(n.Node, allocs))
+	}
+}
+
+// offers lists what a node offers by name: directories and networks.
+func (s nodeStatus) offers(p *page, n *op.Node) {
+	if len(n.HostVolumes) > 0 {
+		p.heading("Host Volumes")
+		rows := [][]string{{"Name", "ReadOnly", "Source"}}
+		for _, name := range slices.Sorted(maps.Keys(n.HostVolumes)) {
+			v := n.HostVolumes[name]
+			rows = append(rows, []string{name, strconv.FormatBool(v.ReadOnly), v.Path})
+		}
+		p.table(rows)
+	}
+	if len(n.HostNetworks) > 0 {
+		p.heading("Host Networks")
+		rows := [][]string{{"Name", "CIDR", "Interface", "ReservedPorts"}}
+		for _, name := range slices.Sorted(maps.Keys(n.HostNetworks)) {
+			v := n.HostNetworks[name]
+			rows = append(rows, []string{name, or(v.CIDR, none), or(v.Interface, none), or(v.ReservedPorts, none)})
+		}
+		p.table(rows)
 	}
 }
 

@@ -28,7 +28,7 @@ func operatorSchedulerGetCommand() *command {
 					return data.write(c, out)
 				}
 				p, s := c.page(), out.SchedulerConfig
-				p.pairs(
+				kv := []string{
 					"Scheduler Algorithm", s.SchedulerAlgorithm,
 					"Memory Oversubscription", strconv.FormatBool(s.MemoryOversubscriptionEnabled),
 					"Reject Job Registration", strconv.FormatBool(s.RejectJobRegistration),
@@ -37,8 +37,11 @@ func operatorSchedulerGetCommand() *command {
 					"Preemption Service Scheduler", strconv.FormatBool(s.PreemptionConfig.ServiceSchedulerEnabled),
 					"Preemption Batch Scheduler", strconv.FormatBool(s.PreemptionConfig.BatchSchedulerEnabled),
 					"Preemption SysBatch Scheduler", strconv.FormatBool(s.PreemptionConfig.SysBatchSchedulerEnabled),
-					"Modify Index", strconv.FormatUint(s.ModifyIndex, 10),
-				)
+				}
+				if s.MaxStartsPerNode > 0 { // which Nomad does not have
+					kv = append(kv, "Max Starts Per Node", strconv.FormatUint(uint64(s.MaxStartsPerNode), 10))
+				}
+				p.pairs(append(kv, "Modify Index", strconv.FormatUint(s.ModifyIndex, 10))...)
 				return c.show(p)
 			}
 		},
@@ -53,8 +56,9 @@ it in the same moment, nothing is changed.`,
 		setup: func(f *flags) action {
 			s := operatorScheduler{
 				check:     f.String("check-index", "Change the configuration only if it was last changed at this `index`."),
-				algorithm: f.String("scheduler-algorithm", "How nodes are preferred: binpack fills one before the next. No other `algorithm` is built yet."),
-				limit:     f.Int("node-limit-for-feasibility-checks", 0, "How many nodes are looked at; 0 is all. No other `number` is built."),
+				algorithm: f.String("scheduler-algorithm", "How nodes are preferred. The `algorithm` is binpack, which fills one before the next, spread, which prefers those with the most room, or balanced, which keeps what is left of cpu and memory in proportion."),
+				starts:    f.Int("max-starts-per-node", 0, "Start at most this `number` of allocations of one plan on one node while others can take them; 0 is no limit."),
+				limit:     f.Int("node-limit-for-feasibility-checks", 0, "Kept and shown, but without effect: every node is looked at, at no more cost. A `number` of nodes."),
 			}
 			for _, b := range []struct {
 				name, usage string
@@ -62,11 +66,11 @@ it in the same moment, nothing is changed.`,
 			}{
 				{"pause-eval-broker", "Give no evaluation to a scheduler until this is false again.", func(c *berth.SchedulerConfig) *bool { return &c.PauseEvalBroker }},
 				{"reject-job-registration", "Let no job be registered until this is false again.", func(c *berth.SchedulerConfig) *bool { return &c.RejectJobRegistration }},
-				{"memory-oversubscription", "Let tasks use more memory than they are given. Only false is built yet.", func(c *berth.SchedulerConfig) *bool { return &c.MemoryOversubscriptionEnabled }},
-				{"preempt-system-scheduler", "Let system jobs take the place of less urgent ones. Only false is built yet.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled }},
-				{"preempt-service-scheduler", "Let services do so. Only false is built yet.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled }},
-				{"preempt-batch-scheduler", "Let batch jobs do so. Only false is built yet.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled }},
-				{"preempt-sysbatch-scheduler", "Let sysbatch jobs do so. Only false is built yet.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled }},
+				{"memory-oversubscription", "Let tasks use more memory than they are given, up to their memory_max.", func(c *berth.SchedulerConfig) *bool { return &c.MemoryOversubscriptionEnabled }},
+				{"preempt-system-scheduler", "Let system jobs take the place of less urgent ones.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled }},
+				{"preempt-service-scheduler", "Let services do so.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled }},
+				{"preempt-batch-scheduler", "Let batch jobs do so.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled }},
+				{"preempt-sysbatch-scheduler", "Let sysbatch jobs do so.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled }},
 			} {
 				value := f.Bool(b.name, b.usage)
 				s.change = append(s.change, func(c *berth.SchedulerConfig) {
@@ -82,7 +86,7 @@ it in the same moment, nothing is changed.`,
 
 type operatorScheduler struct {
 	check, algorithm *string
-	limit            *int
+	limit, starts    *int
 	change           []func(*berth.SchedulerConfig)
 }
 
@@ -99,11 +103,20 @@ func (s *operatorScheduler) run(ctx context.Context, c *call) error {
 		}
 		in.CAS = &index
 	}
-	if *s.limit < 0 {
-		return c.usagef("the flag -node-limit-for-feasibility-checks: %d is below 0", *s.limit)
-	}
-	if c.flags.given("node-limit-for-feasibility-checks") {
-		in.NodeLimitForFeasibilityChecks = uint(*s.limit)
+	for _, n := range []struct {
+		flag  string
+		value int
+		to    *uint
+	}{
+		{"node-limit-for-feasibility-checks", *s.limit, &in.NodeLimitForFeasibilityChecks},
+		{"max-starts-per-node", *s.starts, &in.MaxStartsPerNode},
+	} {
+		if n.value < 0 {
+			return c.usagef("the flag -%s: %d is below 0", n.flag, n.value)
+		}
+		if c.flags.given(n.flag) {
+			*n.to = uint(n.value)
+		}
 	}
 	if *s.algorithm != "" {
 		in.SchedulerAlgorithm = *s.algorithm
@@ -117,6 +130,9 @@ func (s *operatorScheduler) run(ctx context.Context, c *call) error {
 	}
 	if !out.Updated {
 		return berth.Errorf(berth.Conflict, "the scheduler configuration was not changed: it is not as it was at index %d any more", *in.CAS)
+	}
+	if *s.limit > 0 {
+		fmt.Fprintln(c.Err, "Note: -node-limit-for-feasibility-checks has no effect: every node is looked at.")
 	}
 	_, err = fmt.Fprintln(c.Out, "Scheduler configuration updated!")
 	return err

@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+// evictions shows who made room for an allocation, and whom it made room for.
+// Allocations that are gone are shown by their ID alone.
+func (s allocStatus) evictions(ctx context.Context, c *call, p *page, a *op.Alloc) {
+	if !a.PreemptedByAllocation.IsZero() {
+		p.heading("Preempted By")
+		p.table(s.parties(ctx, c, a.PreemptedByAllocation))
+	}
+	if len(a.PreemptedAllocations) > 0 {
+		p.heading("Preempted Allocations")
+		p.table(s.parties(ctx, c, a.PreemptedAllocations...))
+	}
+}
+
+func (s allocStatus) parties(ctx context.Context, c *call, list ...berth.AllocID) [][]string {
+	rows := [][]string{{"ID", "Name", "Job ID", "Priority", "Desired", "Status"}}
+	for _, id := range list {
+		row := []string{short(id.String(), *s.verbose), none, none, none, none, none}
+		if a, _, err := client.Call(ctx, c.client, op.ReadAlloc, op.AllocRef{AllocID: id.String()}); err == nil {
+			row[1], row[2], row[4], row[5] = a.Name, string(a.JobID), a.DesiredStatus.String(), a.ClientStatus.String()
+			if a.Job != nil {
+				row[3] = strconv.Itoa(a.Job.Priority)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

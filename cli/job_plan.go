@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/client"
+	"berth/op"
+)
+
+func jobPlanCommand() *command {
+	return &command{
+		name: "job plan", args: "<path>", synopsis: "Show what registering a job would change, and change nothing", min: 1, max: 1, failure: exitNoPlan,
+		help: `Reads a job file, "-" being standard input, and asks the servers what would become of the job if it were registered now.
+It shows what differs from the job as it is, what a scheduler would do about it, how many allocations that makes and ends,
+and what would find no place and why. Nothing is changed.
+
+The job modify index that it shows can be given to "job run" with -check-index: then the job is registered only if nobody
+else has changed it since.
+
+The exit code is 0 if no allocation would be created or destroyed, 1 if some would, and 255 if that could not be found out.`,
+		setup: func(f *flags) action {
+			p := jobPlan{
+				file:    f.jobFile(),
+				diff:    f.FlagSet.Bool("diff", true, "Show what differs from the job as it is; -diff=false leaves it out."),
+				verbose: f.Bool("verbose", "Show all of what is added or removed, and IDs in full."),
+				data: dataFlags{
+					f.Bool("json-output", "Write what the API says, as JSON."),
+					f.String("t", "Write what a Go `template` makes of what the API says, by the names that -json-output shows."),
+				},
+			}
+			f.Unbuilt("vault-namespace")
+			f.UnbuiltBool("policy-override")
+			return p.run
+		},
+	}
+}
+
+type jobPlan struct {
+	file          jobFileFlags
+	diff, verbose *bool
+	data          dataFlags
+}
+
+func (j jobPlan) run(ctx context.Context, c *call) error {
+	if *j.data.json && *j.data.template != "" {
+		return c.usagef("-json-output and -t cannot both be given")
+	}
+	f, err := j.file.read(ctx, c, c.args[0])
+	if err != nil {
+		return err
+	}
+	in := op.PlanJob{
+		JobID: string(f.job.ID), Job: f.tree, Diff: *j.diff, Write: op.Write{Region: f.job.Region, Namespace: f.job.Namespace},
+	}
+	if _, said := f.tree["Region"]; !said {
+		in.Region = ""
+	}
+	out, _, err := client.Call(ctx, c.client, op.Plan, in)
+	if err != nil {
+		return err
+	}
+	if j.data.wanted() {
+		err = j.data.write(c, out)
+	} else {
+		err = c.show(j.page(c, &out))
+	}
+	if err == nil && changesAllocs(&out) {
+		return exit(exitChanges)
+	}
+	return err
+}
+
+// changesAllocs says whether an allocation is to be created or destroyed, now
+// or when there is room.
+func changesAllocs(out *op.JobPlanned) bool {
+	if out.Annotations == nil {
+		return false
+	}
+	for _, u := range out.Annotations.DesiredTGUpdates {
+		if u.Place+u.Stop+u.Migrate+u.DestructiveUpdate+u.Canary > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (j jobPlan) page(c *call, out *op.JobPlanned) *page {
+	p := c.page()
+	if out.Diff != nil {
+		for _, line := range diffLines(out.Diff, *j.verbose) {
+			p.linef("%s", line)
+		}
+	}
+	p.heading("Scheduler dry-run:")
+	j.dryRun(c, p, out)
+	p.gap()
+	p.linef("Changes: %s", changesText(out.Changes))
+	if out.Annotations != nil && len(out.Annotations.PreemptedAllocs) > 0 {
+		p.heading("Preemptions:")
+		p.table(preemptions(out.Annotations.PreemptedAllocs, *j.verbose))
+	}
+	if out.Warnings != "" {
+		p.heading("Job Warnings:")
+		p.linef("* %s", strings.ReplaceAll(out.Warnings, "\n", "\n* "))
+	}
+	p.heading(fmt.Sprintf("Job Modify Index: %d", out.JobModifyIndex))
+	p.linef("To register the job as planned here, and only if nobody changed it since, run:")
+	p.gap()
+	p.linef("%s", j.runAs(c, out.JobModifyIndex))
+	return p
+}
+
+func (j jobPlan) dryRun(c *call, p *page, out *op.JobPlanned) {
+	if len(out.FailedTGAllocs) == 0 {
+		p.linef("- All tasks successfully allocated.")
+	} else {
+		p.linef("- WARNING: Failed to place all allocations.")
+		for _, g := range failedGroups(&op.Eval{FailedTGAllocs: out.FailedTGAllocs}) {
+			p.linef("  %s", g.head)
+			for _, l := range g.lines {
+				p.linef("    %s", l)
+			}
+		}
+	}
+	for _, e := range out.CreatedEvals {
+		if !e.WaitUntil.IsZero() {
+			p.linef("- The next evaluation (%s) is due at %s, %s.", e.TriggeredBy, stamp(e.WaitUntil), c.ago(e.WaitUntil))
+		}
+	}
+	if t := out.NextPeriodicLaunch; !t.IsZero() {
+		p.linef("- If submitted now, next periodic launch would be at %s (%s).", stamp(t), c.ago(t))
+	}
+}
+
+// changesText adds up what is done to the allocations of all groups.
+func changesText(groups map[string]op.GroupChanges) string {
+	var n op.GroupChanges
+	for _, g := range groups {
+		n.Created += g.Created
+		n.Destroyed += g.Destroyed
+		n.Updated += g.Updated
+		n.Migrated += g.Migrated
+		n.Kept += g.Kept
+		n.Queued += g.Queued
+		n.Evicted += g.Evicted
+	}
+	s := fmt.Sprintf("%d created, %d destroyed, %d updated in place, %d migrated, %d kept", n.Created, n.Destroyed, n.Updated, n.Migrated, n.Kept)
+	if n.Queued > 0 {
+		s += fmt.Sprintf(", %d without a place", n.Queued)
+	}
+	if n.Evicted > 0 {
+		s += fmt.Sprintf(", %d of other jobs evicted", n.Evicted)
+	}
+	return s
+}
+
+// manyPreempted is from how many on preempted allocations are counted by job,
+// and jobs by type.
+const manyPreempted = 10
+
+// preemptions lists the allocations of other jobs that make room; if they are
+// many, their jobs with how many of each.
+func preemptions(list []op.AllocStub, verbose bool) [][]string {
+	if len(list) < manyPreempted || verbose {
+		rows := [][]string{{"Alloc ID", "Job ID", "Task Group"}}
+		for _, a := range list {
+			rows = append(rows, []string{short(a.ID.String(), verbose), string(a.JobID), a.TaskGroup})
+		}
+		return rows
+	}
+	jobs, types := map[[3]string]int{}, map[[3]string]int{}
+	for _, a := range list {
+		jobs[[3]string{string(a.JobID), a.Namespace, a.JobType}]++
+		types[[3]string{a.JobType}]++
+	}
+	if len(jobs) < manyPreempted {
+		return counted([]string{"Job ID", "Namespace", "Job Type", "Preemptions"}, jobs)
+	}
+	return counted([]string{"Job Type", "Preemptions"}, types)
+}
+
+func counted(head []string, n map[[3]string]int) [][]string {
+	rows := [][]string{head}
+	keys := slices.SortedFunc(maps.Keys(n), func(a, b [3]string) int {
+		return cmp.Or(strings.Compare(a[1], b[1]), strings.Compare(a[0], b[0]), strings.Compare(a[2], b[2]))
+	})
+	for _, k := range keys {
+		rows = append(rows, append(k[:len(head)-1:len(head)-1], strconv.Itoa(n[k])))
+	}
+	return rows
+}
+
+// runAs is the command line that registers what was planned.
+func (j jobPlan) runAs(c *call, index uint64) string {
+	words := []string{c.Name, "job run -check-index", strconv.FormatUint(index, 10)}
+	for _, name := range []string{"address", "region", "namespace", "json", "hcl2-strict", "var-file", "var"} {
+		if !c.flags.given(name) {
+			continue
+		}
+		if l, ok := c.flags.Lookup(name).Value.(*list); ok {
+			for _, v := range *l {
+				words = append(words, shellWord("-"+name+"="+v))
+			}
+			continue
+		}
+		words = append(words, flagWord(c.flags.Lookup(name)))
+	}
+	return strings.Join(append(words, shellWord(c.args[0])), " ")
+}
+
+func flagWord(g *flag.Flag) string {
+	if b, ok := g.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() && g.Value.String() == "true" {
+		return "-" + g.Name
+	}
+	return shellWord("-" + g.Name + "=" + g.Value.String())
+}
+
+// shellWord is a word as a shell takes it for one.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_./=:,+@%", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
