@@ -1,6 +1,7 @@
 package evals
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,27 @@ var defects = map[string]defect{
 			return apply(c)
 		},
 		finds: []string{"fits on node"},
+	},
+	"return unnoticed": {
+		// Nobody looks at a job of which something came back.
+		log: func(apply applier, c state.Command) state.Result {
+			r := apply(c)
+			if c, ok := c.(*state.ReportAllocs); ok && r.Err == nil && len(c.Evals) > 0 {
+				apply(&unnoticed{c.Evals})
+			}
+			return r
+		},
+		finds: []string{"is to be stopped"},
+	},
+	"waited for without end": {
+		// Nobody looks when the time of what is unknown is over.
+		log: func(apply applier, c state.Command) state.Result {
+			if p, ok := c.(*state.ApplyPlan); ok && p.End != nil {
+				p.End.Later = slices.DeleteFunc(p.End.Later, func(n state.NewEval) bool { return n.TriggeredBy == berth.TriggerMaxDisconnectTimeout })
+			}
+			return apply(c)
+		},
+		finds: []string{"given up later"},
 	},
 	"reaper off": {
 		log: func(apply applier, c state.Command) state.Result {
@@ -118,6 +140,20 @@ func (c *evalOf) Apply(tx *state.Tx) error {
 		},
 		Key: e.Key(), WaitUntil: c.wait, PreviousEval: c.of,
 	}}}).Apply(tx)
+}
+
+// unnoticed cancels evaluations of jobs of which something came back.
+type unnoticed struct{ evals []berth.EvalID }
+
+// Apply implements state.Command.
+func (c *unnoticed) Apply(tx *state.Tx) error {
+	cancel := &state.CancelEvals{Why: "planted"}
+	for _, id := range c.evals {
+		if tx.Eval(id).TriggeredBy == berth.TriggerReconnect {
+			cancel.IDs = append(cancel.IDs, id)
+		}
+	}
+	return cancel.Apply(tx)
 }
 
 // What is broken on purpose is found, each within a few histories: so the

@@ -132,6 +132,12 @@ func (h *history) taskGroup(i int) *berth.TaskGroup {
 	case 2:
 		g.Constraints = []berth.Constraint{{LTarget: "${node.unique.name}", Operand: berth.OpNotEqual, RTarget: "n1"}}
 	}
+	if h.chance.IntN(3) == 0 {
+		g.Disconnect = &berth.DisconnectStrategy{
+			LostAfter: time.Duration(h.chance.IntN(180)) * time.Second, Replace: h.chance.IntN(4) > 0,
+			Reconcile: []string{berth.KeepBestScore, berth.KeepOriginal, berth.KeepReplacement, berth.KeepLongestRunning}[h.chance.IntN(4)],
+		}
+	}
 	switch h.chance.IntN(6) {
 	case 0:
 		g.Networks = []berth.NetworkResource{{Mode: "host", ReservedPorts: []berth.Port{{Label: "admin", Value: 8000 + h.chance.IntN(3)}}}}
@@ -198,15 +204,18 @@ func (h *history) registerNode() bool {
 	return h.stage(&state.RegisterNode{Node: node, Seed: h.id(), Now: now()})
 }
 
-// turnNode makes a node ready, or down.
+// turnNode makes a node ready, or disconnected, or down.
 func (h *history) turnNode() bool {
 	n := h.someNode()
 	if n == nil {
 		return false
 	}
 	c := &state.SetNodeStatus{ID: n.ID, Status: berth.NodeReady, Seed: h.id(), Now: now()}
-	if n.Status == berth.NodeReady && h.chance.IntN(3) > 0 {
+	switch p := h.chance.IntN(6); {
+	case n.Status == berth.NodeReady && p > 3 || n.Status == berth.NodeDisconnected && p > 4:
 		c.Status = berth.NodeDown
+	case n.Status == berth.NodeReady && p > 1:
+		c.Status = berth.NodeDisconnected
 	}
 	h.tell("node %s is %s", n.Name, c.Status)
 	return h.stage(c)
@@ -235,6 +244,8 @@ func (h *history) report() bool {
 			u.Client = berth.ClientComplete
 		case !a.Wanted() && p < 80:
 			u.Client = berth.ClientFailed
+		case a.Client == berth.ClientUnknown && p >= 17 && (a.Job.Type == berth.TypeService || p > 30):
+			u.Client = berth.ClientRunning
 		case a.Client == berth.ClientPending && p < 60:
 			u.Client = berth.ClientRunning
 		case p < 15:
@@ -286,7 +297,7 @@ func (h *history) obey() {
 			case n.Status != berth.NodeReady:
 			case !a.Wanted():
 				c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID, Client: berth.ClientComplete})
-			case a.Client == berth.ClientPending:
+			case a.Client == berth.ClientPending || a.Client == berth.ClientUnknown:
 				c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID, Client: berth.ClientRunning})
 			}
 		}

@@ -256,7 +256,29 @@ func (h *history) pass() {
 		time.Sleep(time.Duration(h.chance.Int64N(int64(2 * time.Minute))))
 	}
 	synctest.Wait()
+	h.giveUp()
 	h.audit()
+}
+
+// giveUp does what the leader's monitor does: it sets those nodes down that are
+// disconnected and where nothing is waited for any more.
+func (h *history) giveUp() {
+	s := h.term.log.Tip()
+	for n := range s.Nodes() {
+		awaited := n.Status != berth.NodeDisconnected
+		for a := range s.AllocsOn(n.ID) {
+			since := n.StatusUpdatedAt * int64(time.Second)
+			if a.Client == berth.ClientUnknown {
+				since = a.Rest().UnknownSince
+			}
+			after, _, _ := a.Group.Away()
+			awaited = awaited || a.Live() && a.Client != berth.ClientPending && since+int64(after) > now()
+		}
+		if !awaited {
+			h.tell("node %s is given up", n.Name)
+			h.stage(&state.SetNodeStatus{ID: n.ID, Status: berth.NodeDown, Seed: h.id(), Now: now()})
+		}
+	}
 }
 
 // silence lets nothing happen any more but time, and looks at what is left.
@@ -273,7 +295,12 @@ func (h *history) silence() {
 			h.obey()
 		}
 	}
-	time.Sleep(20 * time.Minute)
+	for range 20 {
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		h.giveUp()
+	}
+	time.Sleep(time.Minute)
 	synctest.Wait()
 	for tries := 0; !h.term.log.idle(); tries++ { // a collection may be on its way
 		if tries == 100 {

@@ -18,6 +18,7 @@ const (
 	bornDeregister
 	bornNodeUpdate
 	bornAllocFailure
+	bornReconnect
 	bornScheduled
 	pendingScheduling
 	delayedScheduling
@@ -42,6 +43,7 @@ const (
 	newMaxAttempts
 	newFollowUp
 	newLater
+	newMaxDisconnect
 	nacked
 	staleToken
 	termsEnded
@@ -57,6 +59,7 @@ var rowNames = [rowCount]string{
 	bornDeregister:       "– → pending: job-deregister",
 	bornNodeUpdate:       "– → pending: node-update",
 	bornAllocFailure:     "– → pending: alloc-failure",
+	bornReconnect:        "– → pending: reconnect",
 	bornScheduled:        "– → pending: scheduled",
 	pendingScheduling:    "pending → scheduling",
 	delayedScheduling:    "pending → delayed → scheduling",
@@ -81,6 +84,7 @@ var rowNames = [rowCount]string{
 	newMaxAttempts:       "new: max-plan-attempts, blocked",
 	newFollowUp:          "new: failed-follow-up, delayed",
 	newLater:             "new: alloc-failure, delayed",
+	newMaxDisconnect:     "new: max-disconnect-timeout, delayed",
 	nacked:               "also: a worker gave it back",
 	staleToken:           "also: a plan with an old token, refused",
 	termsEnded:           "also: terms that ended",
@@ -97,7 +101,6 @@ var open = [][2]string{
 	{"failed → scheduling → blocked / complete", "an evaluation that failed leaves the broker with the command that says so; its follow-up, or its blocked evaluation, is what is tried again"},
 	{"new: rolling-update, deployment-watcher", "deployments are not built"},
 	{"new: preemption", "preemption is not built"},
-	{"new: max-disconnect-timeout, reconnect", "disconnected clients are not built"},
 }
 
 // coverage counts how often each row was taken.
@@ -155,6 +158,10 @@ func (h *history) countBorn(e *berth.Eval) {
 		h.took(bornDeregister)
 	case e.TriggeredBy == berth.TriggerNodeUpdate:
 		h.took(bornNodeUpdate)
+	case e.TriggeredBy == berth.TriggerReconnect:
+		h.took(bornReconnect)
+	case e.TriggeredBy == berth.TriggerMaxDisconnectTimeout:
+		h.took(newMaxDisconnect)
 	case e.TriggeredBy == berth.TriggerScheduled:
 		h.took(bornScheduled)
 	case e.TriggeredBy == berth.TriggerAllocFailure && e.PreviousEval.IsZero():

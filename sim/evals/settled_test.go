@@ -158,7 +158,7 @@ func (h *history) settledJob(s *state.Snapshot, k berth.JobKey, blocked *berth.E
 		h.failf("%d allocations of %s are of an older version", n, k.ID)
 	}
 	if n := len(plan.End.Later); n > 0 {
-		h.failf("failed allocations of %s are to be replaced later, and nothing will do it", k.ID)
+		h.failf("allocations of %s are to be replaced or given up later, and nothing will do it", k.ID)
 	}
 	switch {
 	case len(plan.End.Failed) > 0 && blocked == nil:
