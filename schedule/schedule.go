@@ -142,6 +142,7 @@ func (d *decider) place(missing []reconcile.Missing) {
 		return
 	}
 	p := place.New(d.snap, d.job, d.plan.Stop, d.chance.Uint64())
+	defer p.Close()
 	failed := map[string]*berth.AllocMetric{}
 	missed := &berth.Missed{Classes: map[string]bool{}}
 	d.plan.Explain, d.end.Queued = map[string]*berth.AllocMetric{}, map[string]int{}

@@ -73,6 +73,7 @@ func (d *decider) rolling() bool {
 // of, in order of group.
 func (d *decider) each(r *reconcile.PerNodeResult) (short [][]place.Short) {
 	p := place.New(d.snap, d.job, d.plan.Stop, d.chance.Uint64())
+	defer p.Close()
 	d.plan.Explain, d.end.Queued, d.end.Failed = map[string]*berth.AllocMetric{}, map[string]int{}, map[string]*berth.AllocMetric{}
 	short = make([][]place.Short, len(d.job.TaskGroups))
 	missing := r.Missing

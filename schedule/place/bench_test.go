@@ -85,9 +85,11 @@ func BenchmarkPlace(b *testing.B) {
 					began := threadTime(b)
 					for b.Loop() {
 						n++
-						if out := place.New(snap, job, nil, uint64(n)).Group(0, instances); len(out.Placed) != count {
+						p := place.New(snap, job, nil, uint64(n))
+						if out := p.Group(0, instances); len(out.Placed) != count {
 							b.Fatalf("%d are placed: %+v", len(out.Placed), out.Why)
 						}
+						p.Close()
 					}
 					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n*count), "ns/placement")
 					b.ReportMetric(float64(threadTime(b)-began)/float64(n*count), "cpu-ns/placement")

@@ -22,7 +22,7 @@ type Nodes struct {
 
 // NewNodes returns the nodes of a snapshot as a job sees them.
 func NewNodes(snap *state.Snapshot, job *berth.Job) *Nodes {
-	x, p := &Nodes{snap: snap}, &Placer{snap: snap, job: job}
+	x, p := &Nodes{snap: snap}, &Placer{snap: snap, job: job, sheet: &sheet{}}
 	for _, g := range job.TaskGroups {
 		x.filters = append(x.filters, newFilter(p, g))
 	}

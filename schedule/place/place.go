@@ -6,7 +6,6 @@
 package place
 
 import (
-	"maps"
 	"math"
 	"slices"
 
@@ -31,10 +30,8 @@ type Placer struct {
 	config berth.SchedulerConfig // of the job's node pool
 	seed   uint64
 	edit   uint64
-	taken  map[uint32]*state.Usage // by node number: lines changed by what was placed
-	lines  []state.Usage           // for more of them
-	starts map[uint32]uint         // by node number: placed there, if there is a cap
-	peers  []peer
+	starts map[uint32]uint // by node number: placed there, if there is a cap
+	*sheet
 
 	leaving map[berth.AllocID]bool // what the plan stops
 	prey    *prey                  // what the job could evict; nil until that is asked
@@ -55,7 +52,7 @@ type peer struct {
 // confirmed. Ties between nodes are broken by the seed.
 func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed uint64) *Placer {
 	p := &Placer{
-		snap: snap, job: job, config: snap.SchedulerConfigFor(job.NodePool), seed: seed, edit: state.NewEdit(), taken: map[uint32]*state.Usage{},
+		snap: snap, job: job, config: snap.SchedulerConfigFor(job.NodePool), seed: seed, edit: state.NewEdit(), sheet: sheets.Get().(*sheet),
 	}
 	if p.config.MaxStartsPerNode > 0 {
 		p.starts = map[uint32]uint{}
@@ -128,12 +125,6 @@ func (r *round) place(instances []Instance) Outcome {
 	r.desk = desks.Get().(*desk)
 	defer func() { r.desk.clear(); desks.Put(r.desk) }()
 	r.keep = r.enough(instances)
-	if n := min(len(instances), 1024); len(r.taken) == 0 && n > 8 { // maps that grow cost more than what they hold
-		r.taken = make(map[uint32]*state.Usage, n)
-		siblings := make(map[uint32]int, n+len(r.siblings))
-		maps.Copy(siblings, r.siblings)
-		r.siblings = siblings
-	}
 	r.look()
 	return r.run(instances)
 }
@@ -162,9 +153,9 @@ func (p *Placer) round(number int) *round {
 	g := p.job.TaskGroups[number]
 	r := &round{
 		Placer: p, number: number, group: g, want: state.WantOf(g), filter: newFilter(p, g),
-		affinity: newAffinities(p.snap, p.job, g), spread: newSpreads(p, g), siblings: map[uint32]int{},
-		classes: make([]classView, p.snap.Classes()),
+		affinity: newAffinities(p.snap, p.job, g), spread: newSpreads(p, g),
 	}
+	p.begin()
 	r.gauge = newGauge(p.config.SchedulerAlgorithm, r.want.Ask)
 	r.devices = prefersDevices(g)
 	// The balanced algorithm is chosen for packing, and nothing is lost with a
@@ -187,12 +178,10 @@ type round struct {
 	filter   *filter
 	gauge    gauge
 	affinity *affinities
-	apart    bool           // instances of the group repel one another
-	devices  bool           // some are preferred
-	spread   *spreads       // nil without spread blocks
-	siblings map[uint32]int // by node number: instances of the group there
-	classes  []classView    // by class number
-	keep     int            // candidates to keep of each shelf
+	apart    bool     // instances of the group repel one another
+	devices  bool     // some are preferred
+	spread   *spreads // nil without spread blocks
+	keep     int      // candidates to keep of each shelf
 	*desk
 	capped    []uint32 // nodes that could take more, but have as many starts as one plan may give them
 	lifted    bool     // none but capped nodes were left, so the cap is off
@@ -216,16 +205,11 @@ func (p *Placer) line(number uint32) *state.Usage {
 	return p.snap.Usage(number)
 }
 
-// own returns the usage of a node to be changed. Lines are made in runs: one by
-// one they would be most of what a large group allocates.
+// own returns the usage of a node to be changed.
 func (p *Placer) own(number uint32) *state.Usage {
 	u := p.taken[number]
 	if u == nil {
-		if len(p.lines) == 0 {
-			p.lines = make([]state.Usage, min(max(2*len(p.taken), 1), 64))
-		}
-		u = &p.lines[0]
-		p.lines = p.lines[1:]
+		u = p.newLine()
 		*u = *p.snap.Usage(number)
 		p.taken[number] = u
 	}

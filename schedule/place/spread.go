@@ -1,6 +1,10 @@
 package place
 
-import "berth"
+import (
+	"slices"
+
+	"berth"
+)
 
 // spreads shares the instances of one group out over the values that nodes
 // have of some attributes: what its job's and its own spread blocks ask for.
@@ -26,12 +30,13 @@ type spreads struct {
 	blocks  []*block
 	single  bool             // each node must be asked, beside its class
 	combos  []combo          // combinations of values
-	byKey   map[uint32]int32 // by where the steps end
+	byKey   []int32          // by where the steps end: a combination and one, 0 if there is none
 	steps   map[uint64]int32 // by step, with several blocks: from the values so far by the next
 	byClass []int32          // by class number: its combination and one, 0 if not asked
 	count   float64          // of the group
 	values  []int32          // of the node that is asked about
 	slab    []int32          // where the values of combos lie
+	spare   []*block         // to be used again
 }
 
 // block is one spread block.
@@ -69,9 +74,8 @@ func newSpreads(p *Placer, group *berth.TaskGroup) *spreads {
 	if len(p.job.Spreads)+len(group.Spreads) == 0 {
 		return nil
 	}
-	s := &spreads{
-		byKey: map[uint32]int32{}, steps: map[uint64]int32{}, byClass: make([]int32, p.snap.Classes()), count: float64(max(group.Count, 1)),
-	}
+	s := &p.spreads
+	s.reset(int(p.snap.Classes()), group)
 	total := 0.0
 	for _, list := range [2][]berth.Spread{p.job.Spreads, group.Spreads} {
 		for i := range list {
@@ -96,8 +100,24 @@ func newSpreads(p *Placer, group *berth.TaskGroup) *spreads {
 	return s
 }
 
+// reset wipes what is about another group, and keeps the memory.
+func (s *spreads) reset(classes int, group *berth.TaskGroup) {
+	s.spare = append(s.spare, s.blocks...)
+	s.byClass = slices.Grow(s.byClass[:0], classes)[:classes]
+	clear(s.byClass)
+	clear(s.byKey)
+	clear(s.steps)
+	s.blocks, s.combos, s.byKey, s.slab, s.single = s.blocks[:0], s.combos[:0], s.byKey[:0], s.slab[:0], false
+	s.count = float64(max(group.Count, 1))
+}
+
 func (s *spreads) newBlock(x *berth.Spread) *block {
-	b := &block{attribute: x.Attribute, weight: float64(x.Weight), byName: map[string]int32{}, rest: 100}
+	b := &block{byName: map[string]int32{}}
+	if n := len(s.spare); n > 0 {
+		b, s.spare = s.spare[n-1], s.spare[:n-1]
+		clear(b.byName)
+	}
+	*b = block{attribute: x.Attribute, weight: float64(x.Weight), values: b.values[:0], byName: b.byName, rest: 100}
 	for _, t := range x.SpreadTarget {
 		b.rest -= float64(t.Percent)
 	}
@@ -119,7 +139,12 @@ func (b *block) value(name string) int32 {
 	if !ok {
 		i = int32(len(b.values))
 		b.byName[name] = i
-		b.values = append(b.values, value{})
+		if n := len(b.values); n < cap(b.values) { // its list is used again
+			b.values = b.values[:n+1]
+			b.values[n] = value{combos: b.values[n].combos[:0]}
+		} else {
+			b.values = append(b.values, value{})
+		}
 	}
 	return i
 }
@@ -148,22 +173,26 @@ func (s *spreads) comboOf(n *berth.Node) int32 {
 		s.values = append(s.values, at)
 	}
 	// The values after the first narrow down the combination one by one.
-	at := uint64(uint32(s.values[0]))
-	for _, v := range s.values[1:] {
-		step := at<<32 | uint64(uint32(v))
+	at := uint64(s.values[0] + 1) // 0 is no value
+	for i, v := range s.values[1:] { // there are fewer values than nodes, and fewer nodes than 1<<28
+		step := uint64(i)<<58 | at<<29 | uint64(v+1)
 		next, ok := s.steps[step]
 		if !ok {
-			next = int32(len(s.steps))
+			next = int32(len(s.steps)) + 1
+			if s.steps == nil {
+				s.steps = map[uint64]int32{}
+			}
 			s.steps[step] = next
 		}
 		at = uint64(next)
 	}
-	c, ok := s.byKey[uint32(at)]
-	if !ok {
-		c = s.newCombo()
-		s.byKey[uint32(at)] = c
+	for uint64(len(s.byKey)) <= at {
+		s.byKey = append(s.byKey, 0)
 	}
-	return c
+	if s.byKey[at] == 0 {
+		s.byKey[at] = s.newCombo() + 1
+	}
+	return s.byKey[at] - 1
 }
 
 // newCombo makes a combination of s.values.
