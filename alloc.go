@@ -61,6 +61,10 @@ type AllocMore struct {
 	// its node is drained, because it failed, or whatever its policy says.
 	Migrate, Reschedule, ForceReschedule bool
 
+	// Relocate says that a user wants it stopped and placed anew, on whatever
+	// node suits now; its own does as well as another.
+	Relocate bool
+
 	UnknownSince int64 // ns since 1970: when its node was last heard, while the client status is unknown
 }
 

@@ -119,9 +119,12 @@ func (c *checker) job(j *Job) {
 	if j.Reschedule != nil {
 		c.reschedule(at+".reschedule", j.Reschedule)
 	}
+	c.migrate(at+".migrate", j, j.Migrate)
+	c.update(at+".update", j, j.Update)
 	if j.PerNode() {
 		c.perNode(at, j)
 	}
+	c.begets(at, j)
 	c.unbuiltJob(at, j)
 
 	switch n := len(j.TaskGroups); {
@@ -271,8 +274,16 @@ func (c *checker) group(at string, j *Job, g *TaskGroup) {
 	c.period(at+".shutdown_delay", g.ShutdownDelay, 0)
 	c.maxRun(at+".max_run_duration", j, g.MaxRunDuration)
 	c.away(at, j, g)
+	if g.Update != j.Update {
+		c.update(at+".update", j, g.Update)
+	}
+	if g.Migrate != j.Migrate {
+		c.migrate(at+".migrate", j, g.Migrate)
+	}
 	c.networks(at, g.Networks)
 	c.volumes(at, j, g)
+	c.scaling(at+".scaling", j, g)
+	c.groupServices(at, g)
 	c.unbuiltGroup(at, j, g)
 
 	switch n := len(g.Tasks); {
@@ -285,6 +296,7 @@ func (c *checker) group(at string, j *Job, g *TaskGroup) {
 	c.twins(at+".task", len(g.Tasks), func(i int) string { return g.Tasks[i].Name })
 	logs, leaders := 0, 0
 	for _, t := range g.Tasks {
+		c.dispatchPayload(fmt.Sprintf("%s.task[%s].dispatch_payload", at, clip(t.Name, 64)), j, t.DispatchPayload)
 		c.task(fmt.Sprintf("%s.task[%s]", at, clip(t.Name, 64)), g, t)
 		if !t.LogConfig.Disabled {
 			logs += min(t.LogConfig.MaxFiles, math.MaxInt32) * min(t.LogConfig.MaxFileSizeMB, math.MaxInt32) * 2
@@ -323,6 +335,7 @@ func (c *checker) task(at string, g *TaskGroup, t *Task) {
 	}
 	c.between(at+".logs.max_files", int64(t.LogConfig.MaxFiles), 1, 10_000)
 	c.between(at+".logs.max_file_size", int64(t.LogConfig.MaxFileSizeMB), 1, maxMemoryMB)
+	c.taskScaling(at+".scaling", t)
 	c.unbuiltTask(at, t)
 }
 

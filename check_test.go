@@ -60,6 +60,14 @@ func TestValidate(t *testing.T) {
 		{"negative count", func(j *Job, g *TaskGroup, t *Task) { g.Count = -1 }, `job.group[g].count: -1 is out of range; allowed are 0 to 50000`},
 		{"huge count", func(j *Job, g *TaskGroup, t *Task) { g.Count = 1e9 }, `job.group[g].count: 1000000000 is out of range; allowed are 0 to 50000`},
 		{"group meta", func(j *Job, g *TaskGroup, t *Task) { g.Meta = map[string]string{"a\x00": ""} }, `job.group[g].meta: "a\x00" is not a usable key, or its value is not valid UTF-8`},
+		{"scaling without a top", func(j *Job, g *TaskGroup, t *Task) { g.Scaling = &ScalingPolicy{Min: 1, Type: ScalingHorizontal} }, `job.group[g].scaling.max: 0 is below min, 1`},
+		{"count beyond its scaling", func(j *Job, g *TaskGroup, t *Task) {
+			g.Scaling = &ScalingPolicy{Min: 2, Max: 5, Type: ScalingHorizontal}
+		}, `job.group[g].scaling: the count of the group, 1, is out of range; allowed are 2 to 5`},
+		{"scaling of a group by its memory", func(j *Job, g *TaskGroup, t *Task) { g.Scaling = &ScalingPolicy{Max: 5, Type: ScalingMemory} }, `job.group[g].scaling.type: "vertical_mem" is not allowed; allowed are horizontal`},
+		{"scaling of a task by its count", func(j *Job, g *TaskGroup, t *Task) {
+			t.ScalingPolicies = []ScalingPolicy{{Max: 5, Type: ScalingHorizontal}}
+		}, `job.group[g].task[t].scaling.type: "horizontal" is not allowed; allowed are vertical_cpu, vertical_mem`},
 		{"negative delay of the end", func(j *Job, g *TaskGroup, t *Task) { g.ShutdownDelay = -1 }, `job.group[g].shutdown_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
 		{"longest run of a batch job", func(j *Job, g *TaskGroup, t *Task) { j.Type, g.MaxRunDuration = TypeBatch, time.Hour }, ""},
 		{"longest run of a service", func(j *Job, g *TaskGroup, t *Task) { g.MaxRunDuration = time.Hour }, `job.group[g].max_run_duration: is not allowed in a job of type service; allowed are batch and sysbatch`},
@@ -318,6 +326,11 @@ var built = strings.Fields(`
 	job.reschedule.attempts job.reschedule.interval job.reschedule.delay job.reschedule.delay_function
 	job.reschedule.max_delay job.reschedule.unlimited
 	job.meta job.ui.description job.ui.link.label job.ui.link.url
+	job.periodic.enabled job.periodic.cron job.periodic.crons job.periodic.prohibit_overlap job.periodic.time_zone
+	job.parameterized.payload job.parameterized.meta_required job.parameterized.meta_optional
+	job.group.task.dispatch_payload.file
+	job.update.max_parallel job.update.stagger job.update.health_check job.update.min_healthy_time job.update.healthy_deadline job.update.progress_deadline job.update.canary job.update.auto_revert job.update.auto_promote
+	job.group.update.max_parallel job.group.update.stagger job.group.update.health_check job.group.update.min_healthy_time job.group.update.healthy_deadline job.group.update.progress_deadline job.group.update.canary job.group.update.auto_revert job.group.update.auto_promote
 	job.group.name job.group.count
 	job.group.constraint.attribute job.group.constraint.value job.group.constraint.operator
 	job.group.affinity.attribute job.group.affinity.value job.group.affinity.operator job.group.affinity.weight
@@ -330,7 +343,11 @@ var built = strings.Fields(`
 	job.group.network.port.name job.group.network.port.static job.group.network.port.to
 	job.group.network.reserved_ports.name job.group.network.reserved_ports.static job.group.network.reserved_ports.to
 	job.group.disconnect.lost_after job.group.disconnect.stop_on_client_after job.group.disconnect.replace job.group.disconnect.reconcile
+	job.migrate.max_parallel job.migrate.health_check job.migrate.min_healthy_time job.migrate.healthy_deadline job.migrate.start_first
+	job.group.migrate.max_parallel job.group.migrate.health_check job.group.migrate.min_healthy_time job.group.migrate.healthy_deadline job.group.migrate.start_first
 	job.group.max_run_duration job.group.max_client_disconnect job.group.stop_after_client_disconnect job.group.prevent_reschedule_on_lost
+	job.group.scaling.enabled job.group.scaling.max job.group.scaling.min job.group.scaling.policy job.group.scaling.type
+	job.group.task.scaling.enabled job.group.task.scaling.max job.group.task.scaling.min job.group.task.scaling.policy job.group.task.scaling.type
 	job.group.meta job.group.shutdown_delay
 	job.group.spread.attribute job.group.spread.weight job.group.spread.target.name job.group.spread.target.percent
 	job.spread.attribute job.spread.weight job.spread.target.name job.spread.target.percent
@@ -347,6 +364,20 @@ var built = strings.Fields(`
 	job.group.task.restart.attempts job.group.task.restart.interval job.group.task.restart.delay job.group.task.restart.mode
 	job.group.task.kill_timeout job.group.task.kill_signal job.group.task.shutdown_delay
 	job.group.task.logs.max_files job.group.task.logs.max_file_size job.group.task.logs.disabled job.group.task.logs.enabled
+`)
+
+// ofServices are the fields of services, of a group or of a task. Those that are
+// for Consul alone are refused with these words.
+var ofServices = strings.Fields(`
+	address address_mode canary_meta canary_tags meta name on_update port tags task check_restart.grace check_restart.ignore_warnings check_restart.limit
+	cluster connect enable_tag_override kind tagged_addresses weights.passing weights.warning
+	identity.aud identity.change_mode identity.change_signal identity.env identity.extra_claims identity.file identity.filepath identity.name
+	identity.service_name identity.ttl
+	check.address_mode check.body check.check_restart.grace check.check_restart.ignore_warnings check.check_restart.limit
+	check.failures_before_critical check.header check.interval check.method check.name check.on_update check.path check.port check.protocol
+	check.success_before_passing check.task check.timeout check.tls_server_name check.tls_skip_verify check.type
+	check.advertise check.args check.command check.expose check.failures_before_warning check.grpc_service check.grpc_use_tls
+	check.initial_status check.notes
 `)
 
 // warned are fields without effect that old files still set; Warnings names
@@ -406,6 +437,9 @@ func TestEveryFieldIsBuiltOrRefused(t *testing.T) {
 	walk(reflect.TypeFor[Job](), "job", "job", func(j *Job) reflect.Value { return reflect.ValueOf(j).Elem() })
 	slices.Sort(taken)
 	want := slices.Concat(built, warned)
+	for _, f := range ofServices {
+		want = append(want, "job.group.service."+f, "job.group.task.service."+f)
+	}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, slices.Compact(taken)); diff != "" {
 		t.Errorf("-built +neither built nor refused\n%s", diff)

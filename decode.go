@@ -111,6 +111,14 @@ func (d *decoder) group(j *Job, tree Tree, at string) *TaskGroup {
 		}
 	}
 	d.structure(reflect.ValueOf(g).Elem(), tree, at, "Tasks")
+	if g.Scaling != nil {
+		p := g.Scaling.Plain()
+		if !writes(tree, "Scaling", "Min") {
+			p.Min = int64(g.Count)
+		}
+		orDefault(&p.Type, ScalingHorizontal)
+		g.Scaling = p
+	}
 	for i := range g.Networks {
 		g.Networks[i].sortPorts()
 	}
@@ -118,6 +126,10 @@ func (d *decoder) group(j *Job, tree Tree, at string) *TaskGroup {
 	d.children(lookup(tree, "Tasks"), at+".task", func(src Tree, at string) {
 		g.Tasks = append(g.Tasks, d.task(g, src, at))
 	})
+	j.services(g, nil, g.Services)
+	for _, t := range g.Tasks {
+		j.services(g, t, t.Services)
+	}
 	return g
 }
 
@@ -129,6 +141,9 @@ func (d *decoder) task(g *TaskGroup, tree Tree, at string) *Task {
 		LogConfig:     &LogConfig{MaxFiles: 10, MaxFileSizeMB: 10},
 	}
 	d.structure(reflect.ValueOf(t).Elem(), tree, at)
+	for i := range t.ScalingPolicies {
+		t.ScalingPolicies[i] = *t.ScalingPolicies[i].Plain()
+	}
 	if e := t.LogConfig.Enabled; e != nil {
 		logs := *t.LogConfig
 		logs.Disabled, logs.Enabled = !*e, nil

@@ -21,6 +21,12 @@ type Deployment struct {
 	ModifyIndex        uint64
 	CreateTime         int64
 	ModifyTime         int64
+
+	// HealthIndex is when something last changed that its scheduler has to see,
+	// StepIndex when an evaluation last was raised that will: state indexes. Its
+	// next step is due while the first is the larger.
+	HealthIndex uint64 `json:"-"`
+	StepIndex   uint64 `json:"-"`
 }
 
 // Key returns the name of the deployment's job.
@@ -57,6 +63,10 @@ const (
 	DeploymentDone        = "the deployment is complete"
 	DeploymentJobStopped  = "the job was stopped"
 	DeploymentJobReplaced = "there is a newer version of the job"
+	DeploymentHeld        = "the deployment is paused"
+	DeploymentUserFailed  = "the deployment was failed by hand"
+	DeploymentNoProgress  = "no allocation became healthy before the progress deadline"
+	DeploymentUnhealthy   = "an allocation is not healthy"
 )
 
 // Past says whether a group's canaries have taken the place of what they
@@ -66,4 +76,26 @@ func (s *DeploymentState) Past() bool { return s.Promoted || s.DesiredCanaries =
 // Active says whether the deployment goes on.
 func (d *Deployment) Active() bool {
 	return d.Status == DeploymentRunning || d.Status == DeploymentPaused
+}
+
+// Waits says whether nothing happens to a group before somebody promotes its
+// canaries.
+func (s *DeploymentState) Waits() bool { return !s.Past() && !s.AutoPromote }
+
+// Runs describes a deployment that goes on.
+func (d *Deployment) Runs() string {
+	for _, s := range d.TaskGroups {
+		if s.Waits() {
+			return DeploymentWaits
+		}
+	}
+	return DeploymentRuns
+}
+
+// Extend gives a group its whole progress deadline again, from now on, in ns
+// since 1970.
+func (s *DeploymentState) Extend(now int64) {
+	if s.ProgressDeadline > 0 {
+		s.RequireProgressBy = time.Unix(0, now).Add(s.ProgressDeadline).UTC()
+	}
 }

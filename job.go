@@ -180,23 +180,6 @@ type MultiregionRegion struct {
 	Meta        map[string]string `hcl:"meta"`
 }
 
-// PeriodicConfig launches children by the clock.
-type PeriodicConfig struct {
-	Enabled         bool
-	Spec            string   `hcl:"cron"`
-	Specs           []string `hcl:"crons"`
-	SpecType        string   `hcl:"-"`
-	ProhibitOverlap bool
-	TimeZone        string
-}
-
-// ParameterizedConfig makes a job a template for dispatched children.
-type ParameterizedConfig struct {
-	Payload      string
-	MetaRequired []string
-	MetaOptional []string
-}
-
 // TaskGroup is a set of tasks that run together on one node; each instance of
 // it is an allocation.
 type TaskGroup struct {

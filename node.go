@@ -29,6 +29,7 @@ type Node struct {
 	StatusDescription string
 	StatusUpdatedAt   int64 // s since 1970
 	Events            []NodeEvent
+	LastDrain         *DrainMetadata // nil: it never was drained
 
 	// Number counts nodes; the log names a node by it in one or two bytes. It
 	// is given in Apply and used again only after the node is gone.
@@ -61,19 +62,6 @@ func (n *Node) Ready() bool {
 
 // Draining says whether what runs on the node is to leave it.
 func (n *Node) Draining() bool { return n.DrainStrategy != nil }
-
-// DrainStrategy says how a node is emptied.
-type DrainStrategy struct {
-	DrainSpec
-	ForceDeadline time.Time // when all that is left is stopped; zero is never
-	StartedAt     time.Time
-}
-
-// DrainSpec is what an operator says of a drain.
-type DrainSpec struct {
-	Deadline         time.Duration // from the start of the drain; below 0: at once, 0: never
-	IgnoreSystemJobs bool          // they stay
-}
 
 // Room returns what the node has for allocations: all but what is reserved.
 func (n *Node) Room() Ask {

@@ -69,6 +69,7 @@ const (
 	StopJobEnded  = "the job was stopped"
 	StopOldJob    = "it belongs to an earlier job of the same name"
 	StopMigrated  = "migrated: its node is drained"
+	StopWanted    = "a user stopped it, to be placed anew"
 	StopAway      = "its node was not heard for too long"
 	StopRejoined  = "another one of its name was kept when its client reconnected"
 	StopCanary    = "a canary of a deployment that did not promote it"

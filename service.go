@@ -2,6 +2,31 @@ package berth
 
 import "time"
 
+// Who keeps the registrations of a service. There is no Consul here.
+const ServiceNomad = "nomad"
+
+// Where a service says that it is.
+const (
+	AddressAuto = "auto" // the address given, else as host
+	AddressHost = "host" // the node's address for the port
+)
+
+// What a check means to the health of its allocation. Checks here know no
+// warnings, so the first two are the same.
+const (
+	OnUpdateRequireHealthy = "require_healthy"
+	OnUpdateIgnoreWarnings = "ignore_warnings"
+	OnUpdateIgnore         = "ignore" // nothing
+)
+
+var onUpdates = []string{OnUpdateRequireHealthy, OnUpdateIgnoreWarnings, OnUpdateIgnore}
+
+// The types of checks.
+const (
+	CheckHTTP = "http"
+	CheckTCP  = "tcp"
+)
+
 // Service is a name under which a group or task can be found, with checks.
 type Service struct {
 	Name              string
@@ -69,3 +94,27 @@ type ServiceWeights struct {
 	Passing int
 	Warning int
 }
+
+// ServiceRegistration is an instance of a service: an allocation that can be
+// reached under the service's name. Its agent makes it and takes it back.
+type ServiceRegistration struct {
+	ID          string
+	ServiceName string
+	Namespace   string
+	NodeID      NodeID
+	Datacenter  string
+	JobID       JobID
+	AllocID     AllocID
+	Tags        []string
+	Address     string
+	Port        int
+	Meta        map[string]string `json:",omitempty"`
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// ServiceKey is the name of a service.
+type ServiceKey struct{ Namespace, Name string }
+
+// Key returns the name of the registration's service.
+func (r *ServiceRegistration) Key() ServiceKey { return ServiceKey{r.Namespace, r.ServiceName} }

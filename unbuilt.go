@@ -23,12 +23,8 @@ func (c *checker) unbuilt(present bool, at, instead string) {
 func (c *checker) unbuiltJob(at string, j *Job) {
 	c.unbuiltUpdate(at+".update", j, j.Update)
 	c.unbuilt(j.Multiregion != nil, at+".multiregion", "")
-	c.unbuilt(j.Periodic != nil, at+".periodic", "")
-	c.unbuilt(j.ParameterizedJob != nil, at+".parameterized", "")
-	c.unbuilt(j.Migrate != nil, at+".migrate", "")
 	c.unbuilt(j.ConsulNamespace != "", at+".consul_namespace", "")
 	c.unbuilt(j.VaultNamespace != "", at+".vault_namespace", "")
-	c.unbuilt(len(j.Payload) > 0, at+".payload", "")
 }
 
 func (c *checker) unbuiltUpdate(at string, j *Job, u *UpdateStrategy) {
@@ -38,12 +34,8 @@ func (c *checker) unbuiltUpdate(at string, j *Job, u *UpdateStrategy) {
 		c.unbuilt(u.Canary != 0, at+".canary", "allowed is 0")
 		c.unbuilt(u.AutoRevert, at+".auto_revert", "allowed is false")
 		c.unbuilt(u.AutoPromote, at+".auto_promote", "allowed is false")
-	default:
-		c.unbuilt(u.MaxParallel != 0, at, updateInstead)
 	}
 }
-
-const updateInstead = "allowed is max_parallel = 0, which replaces all instances at once"
 
 func (c *checker) unbuiltGroup(at string, j *Job, g *TaskGroup) {
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
@@ -58,9 +50,6 @@ func (c *checker) unbuiltGroup(at string, j *Job, g *TaskGroup) {
 	if g.Update != j.Update {
 		c.unbuiltUpdate(at+".update", j, g.Update)
 	}
-	c.unbuilt(g.Migrate != nil && g.Migrate != j.Migrate, at+".migrate", "")
-	c.unbuilt(len(g.Services) > 0, at+".service", "")
-	c.unbuilt(g.Scaling != nil, at+".scaling", "")
 	c.unbuilt(g.Consul != nil, at+".consul", "")
 	if d := g.EphemeralDisk; d != nil {
 		c.unbuilt(d.Sticky, at+".ephemeral_disk.sticky", "allowed is false")
@@ -83,16 +72,13 @@ func (c *checker) unbuiltGroup(at string, j *Job, g *TaskGroup) {
 
 func (c *checker) unbuiltTask(at string, t *Task) {
 	c.unbuilt(t.Lifecycle != nil, at+".lifecycle", "")
-	c.unbuilt(len(t.Services) > 0, at+".service", "")
 	c.unbuilt(len(t.Artifacts) > 0, at+".artifact", "")
 	c.unbuilt(t.Vault != nil, at+".vault", "")
 	c.unbuilt(t.Consul != nil, at+".consul", "")
 	c.unbuilt(len(t.Templates) > 0, at+".template", "")
-	c.unbuilt(t.DispatchPayload != nil, at+".dispatch_payload", "")
 	c.unbuilt(len(t.VolumeMounts) > 0, at+".volume_mount", "")
 	c.unbuilt(t.CSIPluginConfig != nil, at+".csi_plugin", "")
 	c.unbuilt(t.Kind != "", at+".kind", "")
-	c.unbuilt(len(t.ScalingPolicies) > 0, at+".scaling", "")
 	c.unbuilt(len(t.Secrets) > 0, at+".secret", "")
 	c.unbuilt(t.Identity != nil || len(t.Identities) > 0, at+".identity", "")
 	c.unbuilt(len(t.Actions) > 0, at+".action", "")

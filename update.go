@@ -17,10 +17,19 @@ type UpdateStrategy struct {
 
 // MigrateStrategy says how allocations leave a draining node.
 type MigrateStrategy struct {
-	MaxParallel     int
-	HealthCheck     string
+	MaxParallel     int    // that leave at a time, wherever they are; 0: none before the drain's deadline
+	HealthCheck     string // what makes a replacement healthy
 	MinHealthyTime  time.Duration
-	HealthyDeadline time.Duration
+	HealthyDeadline time.Duration // from its placement; then it counts, healthy or not
+	StartFirst      bool          // what leaves runs on until its replacement is healthy
+}
+
+// Migration returns how the group's allocations leave draining nodes.
+func (g *TaskGroup) Migration() MigrateStrategy {
+	if g.Migrate != nil {
+		return *g.Migrate
+	}
+	return defaultMigrate()
 }
 
 // RestartPolicy says how often an agent starts a failed task again in place.
