@@ -96,6 +96,10 @@ func (f *follower) change(c *state.Change) {
 		old, _ := c.Old.(*berth.Eval)
 		new, _ := c.New.(*berth.Eval)
 		f.changedEval(c, old, new)
+	case state.Deployments:
+		old, _ := c.Old.(*berth.Deployment)
+		new, _ := c.New.(*berth.Deployment)
+		f.changedDeployment(old, new)
 	case state.Allocs:
 		old, _ := c.Old.(*berth.Alloc)
 		new, _ := c.New.(*berth.Alloc)
@@ -106,6 +110,8 @@ func (f *follower) change(c *state.Change) {
 var (
 	byRegister = state.NumberOf(&state.RegisterJob{})
 	byStop     = state.NumberOf(&state.StopJob{})
+	byRevert   = state.NumberOf(&state.RevertJob{})
+	byScale    = state.NumberOf(&state.ScaleJob{})
 	byPlan     = state.NumberOf(&state.ApplyPlan{})
 	byFailing  = state.NumberOf(&state.FailEval{})
 )
@@ -117,7 +123,7 @@ func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
 	}
 	f.jobs[j.Key()] = new
 	// A job that runs nothing itself has nothing to look at.
-	if (c.By == byRegister || c.By == byStop) && j.Schedulable() {
+	if (c.By == byRegister || c.By == byStop || c.By == byRevert || c.By == byScale) && j.Schedulable() {
 		f.wants[c.Index] = want{j.Key(), j.JobModifyIndex}
 		for _, e := range f.evals {
 			f.raised(e)
@@ -294,4 +300,20 @@ func (f *follower) unmet(a *berth.Alloc, n *berth.Node) string {
 		}
 	}
 	return ""
+}
+
+// changedDeployment checks the rest of I-25: what ended stays so, and what was
+// promoted.
+func (f *follower) changedDeployment(old, new *berth.Deployment) {
+	if old == nil || new == nil {
+		return
+	}
+	if !old.Active() && new.Status != old.Status {
+		f.addf("I-25", "deployment %s went from %s to %s", new.ID, old.Status, new.Status)
+	}
+	for name, s := range old.TaskGroups {
+		if n := new.TaskGroups[name]; s.Promoted && (n == nil || !n.Promoted) {
+			f.addf("I-25", "group %q of deployment %s is not promoted any more", name, new.ID)
+		}
+	}
 }

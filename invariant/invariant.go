@@ -39,7 +39,9 @@ func Check(s *state.Snapshot) []Violation {
 	c.jobs()
 	c.nodes()
 	c.pools()
+	c.services()
 	c.evictions()
+	c.children()
 	c.deployments()
 	return c.found
 }
@@ -83,7 +85,7 @@ func (c *checker) evals() {
 			}
 			followed[e.PreviousEval] = e.ID
 		}
-		if d := e.DeploymentID; !d.IsZero() && c.Deployment(d) == nil {
+		if d := e.DeploymentID; !d.IsZero() && c.Deployment(d) == nil && c.lives(e.Key(), e.JobUID) {
 			c.addf("I-11", "evaluation %s is about deployment %s, which is not there", e.ID, d)
 		}
 	}
@@ -171,10 +173,11 @@ func (c *checker) allocs() {
 		node  berth.NodeID // of a job that runs on every node
 		// A canary shares the name with what it is to replace, until a plan
 		// after its promotion stops that.
-		canary bool
+		canary   bool
+		promoted berth.DeploymentID
 	}
 	nameOf := func(a *berth.Alloc) name {
-		k := name{uid: a.Job.UID, group: a.Group.Name, index: a.Index, canary: c.canary(a)}
+		k := name{uid: a.Job.UID, group: a.Group.Name, index: a.Index, canary: canary(a), promoted: c.promoted(a)}
 		if a.Job.PerNode() {
 			k.node = a.NodeID
 		}
@@ -212,7 +215,7 @@ func (c *checker) allocs() {
 			c.addf("I-05", "evaluation %s placed %s twice: %s and %s", a.EvalID, a.Name(), other, a.ID)
 		}
 		made[once] = a.ID
-		if d := a.Rest().DeploymentID; !d.IsZero() && c.Deployment(d) == nil {
+		if d := a.Rest().DeploymentID; !d.IsZero() && c.Deployment(d) == nil && c.lives(a.Key(), a.Job.UID) {
 			c.addf("I-11", "allocation %s is of deployment %s, which is not there", a.ID, d)
 		}
 		if prev := a.Rest().Previous; !prev.IsZero() {

@@ -69,7 +69,7 @@ func (tx *Tx) newAlloc(a *berth.Alloc, node uint32, w *Want) {
 	a.ModifyIndex = tx.Index
 	tx.allocs.link(tx, a)
 	u := tx.nodes.usage.Edit(tx.edit, node)
-	u.Changed = tx.Index
+	u.Changed, u.Touched = tx.Index, tx.Index
 	if len(a.Rest().Evicted) > 0 {
 		u.ClaimOver(tx.edit, w, a.Grant(), tx.evicted(a))
 	} else {
@@ -110,10 +110,14 @@ func (tx *Tx) changeAlloc(old, a *berth.Alloc) {
 	}
 	tx.countAlloc(old, a)
 	tx.note(Allocs, old, a)
+	if tx.services.count > 0 && a.Ended() && !old.Ended() {
+		tx.endServices(tx.ServicesOf(a.ID))
+	}
 }
 
 // account moves the usage of a node from what old holds to what a does.
 func (tx *Tx) account(old, a *berth.Alloc, u *Usage) {
+	u.Touched = tx.Index
 	if a.AllocModifyIndex == tx.Index {
 		u.Changed = tx.Index
 	}

@@ -40,6 +40,23 @@ var commands = map[uint64]func() Command{
 	16: func() Command { return &DeleteNodePools{} },
 	17: func() Command { return &SetNodeEligibility{} },
 	18: func() Command { return &EvaluateJob{} },
+	19: func() Command { return &SetDeploymentStatus{} },
+	20: func() Command { return &PromoteDeployment{} },
+	21: func() Command { return &SetAllocHealth{} },
+	22: func() Command { return &FailDeployment{} },
+	23: func() Command { return &StepDeployments{} },
+	25: func() Command { return &UpdateDrain{} },
+	26: func() Command { return &MigrateAllocs{} },
+	27: func() Command { return &FinishDrain{} },
+	28: func() Command { return &LaunchPeriodic{} },
+	30: func() Command { return &DispatchJob{} },
+	31: func() Command { return &RevertJob{} },
+	32: func() Command { return &SetJobStability{} },
+	33: func() Command { return &TagVersion{} },
+	34: func() Command { return &ScaleJob{} },
+	37: func() Command { return &StopAlloc{} },
+	40: func() Command { return &UpsertServices{} },
+	41: func() Command { return &DeleteServices{} },
 }
 
 var numbers = func() map[reflect.Type]uint64 {

@@ -113,7 +113,8 @@ func (tx *Tx) removeAlloc(a *berth.Alloc) {
 	t.byEval.Remove(tx.edit, by, slot)
 	t.remove(tx, slot)
 	if n := tx.Node(a.NodeID); n != nil { // its agent must see that it is gone
-		tx.nodes.usage.Edit(tx.edit, n.Number).Changed = tx.Index
+		u := tx.nodes.usage.Edit(tx.edit, n.Number)
+		u.Changed, u.Touched = tx.Index, tx.Index
 	}
 	tx.count(a.Key(), a.Job.UID, func(s *Summary) {
 		*s.group(a.Group.Name).Of(a.Client)--
@@ -143,6 +144,7 @@ func (tx *Tx) removeDeployment(d *berth.Deployment) {
 	t := &tx.deployments
 	slot, _ := t.find(d.ID)
 	id, _ := d.ID.Words()
+	t.unlist(tx, d, slot)
 	t.byID.Remove(tx.edit, id, slot)
 	t.byJob.Remove(tx.edit, keyHash(d.Key()), slot)
 	t.remove(tx, slot)
@@ -154,6 +156,9 @@ func (tx *Tx) removeNode(n *berth.Node) {
 	t := &tx.nodes
 	id, _ := n.ID.Words()
 	tx.leaveClass(t.usage.At(n.Number).Class)
+	if n.Draining() {
+		t.listDrain(tx, n.Number, false)
+	}
 	t.byID.Remove(tx.edit, id, n.Number)
 	t.rows.Set(tx.edit, n.Number, nil)
 	*t.usage.Edit(tx.edit, n.Number) = Usage{}

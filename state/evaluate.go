@@ -35,8 +35,8 @@ func (c *EvaluateJob) Apply(tx *Tx) error {
 }
 
 // forceReschedule marks what failed for good of a job and was not replaced. The
-// mark stays until it has a replacement, which may have to wait for room; then
-// nobody looks at it any more.
+// evaluation stops what is marked and places another, which may have to wait for
+// room; the mark is never taken away, for nobody looks at what should not run.
 func (tx *Tx) forceReschedule(j *berth.Job) {
 	if j.Stop {
 		return

@@ -16,12 +16,15 @@ type jobTable struct {
 	byKey cow.Tree[string]
 	// perNode holds, as byKey does, those jobs that run on every node.
 	perNode cow.Tree[string]
+	kin     relations
 
 	versions       rows[berth.Job]
 	byVersion      cow.Tree[string]
 	submitted      rows[Submission]
 	bySubmit       cow.Tree[string]
 	summaries      cow.Vec[*Summary] // by the slot of the job
+	scaled         cow.Tree[string]  // as byKey, those that are not stopped and have a scaling policy
+	scalings       cow.Vec[*ScalingEvents]
 	summaryChanged uint64
 }
 
@@ -114,15 +117,19 @@ func (tx *Tx) putJob(old, j *berth.Job) {
 		t.summaries.Set(tx.edit, slot, s)
 		t.summaryChanged = tx.Index
 		tx.note(Summaries, nil, s)
+		if j.PerNode() {
+			t.perNode.Add(tx.edit, jobKey(j.Key()), slot)
+		}
+		tx.listScaled(nil, j, slot)
+		tx.relate(j, slot, s)
 	} else {
 		slot, _ := t.byKey.First(jobKey(j.Key()))
 		t.set(tx, slot, j)
-	}
-	if old == nil && j.PerNode() {
-		slot, _ := t.byKey.First(jobKey(j.Key()))
-		t.perNode.Add(tx.edit, jobKey(j.Key()), slot)
+		tx.listScaled(old, j, slot)
 	}
 	tx.putVersion(j)
+	tx.mergeIntoDeployment(old, j)
+	tx.relative(old, j)
 	tx.note(Jobs, anyOrNil(old), j)
 }
 
@@ -136,8 +143,14 @@ func (tx *Tx) putVersion(j *berth.Job) {
 		return
 	}
 	t.byVersion.Add(tx.edit, vk, t.versions.insert(tx, j))
+	tx.forgetVersions(j.Key())
+}
+
+// forgetVersions drops the oldest versions of a job that are not tagged, if
+// there are too many.
+func (tx *Tx) forgetVersions(k berth.JobKey) {
 	var plain []*berth.Job
-	for v := range tx.JobVersions(j.Key()) {
+	for v := range tx.JobVersions(k) {
 		if v.VersionTag == nil {
 			plain = append(plain, v)
 		}
@@ -169,8 +182,8 @@ func (tx *Tx) putSubmission(sub *Submission) {
 	t.bySubmit.Add(tx.edit, vk, t.submitted.insert(tx, sub))
 }
 
-// removeJob forgets a job with all that belongs to it but its allocations,
-// evaluations and deployments, which end in their own ways.
+// removeJob forgets a job with all that belongs to it but its allocations and
+// evaluations, which end in their own ways.
 func (tx *Tx) removeJob(j *berth.Job) {
 	t := &tx.jobs
 	var versions []*berth.Job
@@ -185,10 +198,17 @@ func (tx *Tx) removeJob(j *berth.Job) {
 	if j.PerNode() {
 		t.perNode.Remove(tx.edit, jobKey(j.Key()), slot)
 	}
+	tx.listScaled(j, nil, slot)
+	if t.scalings.Get(slot) != nil {
+		t.scalings.Set(tx.edit, slot, nil)
+	}
+	tx.unrelate(j, slot, t.summaries.Get(slot))
+	delete(tx.counting, slot) // of what its children's ends counted
 	tx.note(Summaries, t.summaries.Get(slot), nil)
 	t.summaries.Set(tx.edit, slot, nil)
 	t.summaryChanged = tx.Index
 	t.remove(tx, slot)
 	tx.dropReschedules(j)
+	tx.dropDeployments(j)
 	tx.note(Jobs, j, nil)
 }

@@ -18,7 +18,7 @@ type RegisterJob struct {
 	// there must be no such job.
 	Enforce           bool
 	Index             uint64
-	PreserveCounts    bool // keep the counts of groups that exist
+	PreserveCounts    bool // keep the counts of groups that exist, as far as their scaling policies allow
 	PreserveResources bool // keep the resources of tasks that exist
 	Now               int64
 }
@@ -28,15 +28,12 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	if err := c.Job.Whole(); err != nil {
 		return err
 	}
-	if tx.SchedulerConfig().RejectJobRegistration {
-		return berth.Errorf(berth.Denied, "Job registration, dispatch, and scale are disabled by the scheduler configuration")
-	}
 	key := c.Job.Key()
 	if tx.Namespace(key.Namespace) == nil {
 		return berth.Errorf(berth.Invalid, "job.namespace: there is no namespace %q", key.Namespace)
 	}
-	if tx.NodePool(c.Job.NodePool) == nil {
-		return berth.Errorf(berth.Invalid, "job.node_pool: there is no node pool %.150q", c.Job.NodePool)
+	if err := tx.runnable(c.Job); err != nil {
+		return err
 	}
 	old := tx.Job(key)
 	if err := c.enforce(old); err != nil {
@@ -45,27 +42,18 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	if old != nil && old.Type != c.Job.Type && (old.PerNode() || c.Job.PerNode()) {
 		return berth.Errorf(berth.Invalid, "job.type: job %q is of type %s and cannot become one of type %s; purge it first", key, old.Type, c.Job.Type)
 	}
+	j := *c.Job
+	if err := lineage(old, &j); err != nil {
+		return err
+	}
 	if err := tx.unusedSeed(c.Eval); err != nil {
 		return err
 	}
-	j := *c.Job
 	if old != nil {
 		c.preserve(&j, old)
 	}
-	j.Stop, j.Stable, j.VersionTag = false, false, nil
-	j.SubmitTime, j.ModifyIndex, j.JobModifyIndex = c.Now, tx.Index, tx.Index
-	switch {
-	case old == nil:
-		j.Version, j.CreateIndex, j.UID = 0, tx.Index, berth.UID{Index: tx.Index}
-	case sameSpec(old, &j):
-		// Not a new version, but the evaluation is wanted all the same, and
-		// ModifyIndex says since when.
-		same := *old
-		same.ModifyIndex, same.JobModifyIndex = tx.Index, tx.Index
-		j = same
-	default:
-		j.Version, j.CreateIndex, j.UID = old.Version+1, old.CreateIndex, old.UID
-	}
+	j.Stop = false
+	tx.following(old, &j, c.Now)
 	tx.putJob(old, &j)
 	if c.Submission != nil {
 		tx.putSubmission(&Submission{*c.Submission, key, j.Version})
@@ -119,6 +107,9 @@ func (c *RegisterJob) preserve(j, old *berth.Job) {
 		ng := *g
 		if c.PreserveCounts {
 			ng.Count = was.Count
+			if p := g.Scaling; p != nil {
+				ng.Count = int(max(p.Min, min(p.Max, int64(was.Count))))
+			}
 		}
 		if c.PreserveResources {
 			ng.Tasks = make([]*berth.Task, len(g.Tasks))

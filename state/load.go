@@ -118,6 +118,9 @@ func (l *loader) row(kind byte, r *reader) error {
 	case recHead:
 		tx.Index, tx.Term, tx.TermIndex = r.uint(), r.uint(), r.uint()
 		tables := int(tableCount)
+		if l.format < servicesSince {
+			tables = int(Services)
+		}
 		if l.format < poolsSince {
 			tables = int(NodePools)
 		}
@@ -141,6 +144,14 @@ func (l *loader) row(kind byte, r *reader) error {
 		l.versions = append(l.versions, j)
 	case recJob:
 		return l.jobRow(r)
+	case recScaling:
+		if j := l.version(r); j != nil {
+			slot, ok := tx.jobs.byKey.First(jobKey(j.Key()))
+			if !ok || tx.jobs.vec.Get(slot) != j {
+				return fmt.Errorf("there are scaling events of %q, which is no job", j.Key())
+			}
+			tx.jobs.scalings.Set(tx.edit, slot, load[ScalingEvents](r))
+		}
 	case recHistory:
 		if j := l.version(r); j != nil {
 			if tx.JobVersion(j.Key(), j.Version) != nil {
@@ -177,6 +188,15 @@ func (l *loader) row(kind byte, r *reader) error {
 			return again("scheduler configuration", "")
 		}
 		tx.putSchedulerConfig(load[berth.SchedulerConfig](r))
+	case recService:
+		v := load[berth.ServiceRegistration](r)
+		if r.err != nil {
+			return nil
+		}
+		if v.ID == "" || tx.Service(v.ID) != nil {
+			return again("service registration", v.ID)
+		}
+		tx.putService(v)
 	case recNodePool:
 		p := load[berth.NodePool](r)
 		if r.err != nil {
@@ -233,9 +253,12 @@ func (l *loader) node(r *reader) error {
 	hi, _ := n.ID.Words()
 	t.byID.Add(tx.edit, hi, n.Number)
 	u := t.usage.Edit(tx.edit, n.Number)
-	*u = Usage{Changed: changed}
+	*u = Usage{Changed: changed, Touched: tx.Index}
 	tx.recount(u, n)
 	tx.describe(u, n)
+	if n.Draining() {
+		t.listDrain(tx, n.Number, true)
+	}
 	n.Class = nodeClass(n) // an older build can have looked at less of it
 	u.Class = tx.joinClass(n)
 	freeze(n)
@@ -258,6 +281,8 @@ func (l *loader) jobRow(r *reader) error {
 	if j.PerNode() {
 		t.perNode.Add(l.tx.edit, jobKey(j.Key()), slot)
 	}
+	l.tx.listScaled(nil, j, slot)
+	l.tx.relate(j, slot, s)
 	t.summaries.Set(l.tx.edit, slot, s)
 	return nil
 }
@@ -328,7 +353,7 @@ func (l *loader) finish() *Snapshot {
 	for _, n := range l.evictors {
 		l.tx.recount(l.tx.nodes.usage.Edit(l.tx.edit, n.Number), n)
 	}
-	s.pools.changed = l.changed[NodePools]
+	s.pools.changed, s.services.changed = l.changed[NodePools], l.changed[Services]
 	s.namespaces.changed, s.nodes.changed, s.jobs.changed = l.changed[Namespaces], l.changed[Nodes], l.changed[Jobs]
 	s.evals.changed, s.allocs.changed = l.changed[Evals], l.changed[Allocs]
 	s.deployments.changed, s.jobs.summaryChanged = l.changed[Deployments], l.changed[Summaries]

@@ -23,6 +23,7 @@ type nodeTable struct {
 	changed uint64
 	usage   cow.Vec[Usage]
 	classes classTable
+	drains  cow.Tree[uint32] // numbers of nodes that are drained
 }
 
 // classTable numbers the classes that nodes have now.
@@ -201,10 +202,16 @@ func (tx *Tx) putNode(old, n *berth.Node) {
 		tx.recount(u, n)
 	}
 	tx.describe(u, n)
+	if was := old != nil && old.Draining(); was != n.Draining() {
+		t.listDrain(tx, n.Number, n.Draining())
+	}
 	freeze(n)
 	t.rows.Set(tx.edit, n.Number, n)
 	t.changed = tx.Index
 	tx.note(Nodes, anyOrNil(old), n)
+	if n.Status == berth.NodeDown {
+		tx.endServices(tx.ServicesOn(n.ID))
+	}
 }
 
 // takeNumber gives out the smallest number that no node has.

@@ -38,12 +38,14 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	}
 	if old == nil {
 		n.CreateIndex = tx.Index
+		n.DrainStrategy, n.LastDrain = nil, nil
 		addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node registered", c.Now))
 	} else {
 		if old.SecretID != n.SecretID {
 			return berth.Errorf(berth.Denied, "Permission denied: the secret is not that of node %s", n.ID)
 		}
 		n.CreateIndex, n.SchedulingEligibility, n.Events = old.CreateIndex, old.SchedulingEligibility, old.Events
+		n.DrainStrategy, n.LastDrain = old.DrainStrategy, old.LastDrain // its agent has no say in that
 		if silent(old) && n.Status != berth.NodeDown {
 			addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node re-registered", c.Now))
 		}
@@ -209,12 +211,17 @@ func (tx *Tx) raiseEach(n *berth.Node, seed [16]byte, now int64, keep func(*bert
 		}
 		jobs = append(jobs, j)
 	}
+	return tx.raiseOn(n, jobs, berth.TriggerNodeUpdate, seed, now)
+}
+
+// raiseOn raises an evaluation for each of the jobs, because of a node.
+func (tx *Tx) raiseOn(n *berth.Node, jobs []*berth.Job, trigger string, seed [16]byte, now int64) (ids []berth.EvalID) {
 	// The order decides who gets which ID, so it must be the same everywhere.
 	slices.SortFunc(jobs, compareIncarnations)
 	for _, j := range jobs {
 		e := &berth.Eval{
 			ID: tx.newID(seed), Namespace: j.Namespace, JobID: j.ID, JobUID: j.UID, Type: j.Type, Priority: j.Priority,
-			TriggeredBy: berth.TriggerNodeUpdate, Cause: berth.Cause{Kind: berth.CauseNode, ID: n.ID.String()},
+			TriggeredBy: trigger, Cause: berth.Cause{Kind: berth.CauseNode, ID: n.ID.String()},
 			JobModifyIndex: j.JobModifyIndex, NodeID: n.ID, NodeModifyIndex: tx.Index,
 			Status: berth.EvalPending, CreateTime: now, ModifyTime: now,
 		}

@@ -28,6 +28,9 @@ func (c *SetNodeEligibility) Apply(tx *Tx) error {
 	if old.SchedulingEligibility == c.Eligibility {
 		return nil
 	}
+	if old.Draining() {
+		return berth.Errorf(berth.Conflict, "node %s is drained, so it cannot be %s; end its drain first", old.ID, c.Eligibility)
+	}
 	n := *old
 	n.SchedulingEligibility, n.ModifyIndex = c.Eligibility, tx.Index
 	addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node marked as "+c.Eligibility+" for scheduling", c.Now))

@@ -260,7 +260,7 @@ func (tx *Tx) carryOver(id berth.AllocID, job *berth.Job, c *ApplyPlan, now int6
 	a.Job, a.Group, a.EvalID = job, g, c.Eval
 	a.Ports = relabel(old.Ports, old.Group, g)
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
-	c.joins.add(&a, false)
+	c.joins.add(&a, false, now)
 	tx.changeAlloc(old, &a)
 }
 
@@ -377,7 +377,8 @@ func (tx *Tx) liveNames(job *berth.Job) (names map[instance]bool, away unknowns)
 		if a.Live() && a.Job.UID == job.UID {
 			if g, ok := groups[a.Group.Name]; ok {
 				name := tx.instanceOf(g, a)
-				if a.Client == berth.ClientUnknown && !job.PerNode() { // nothing stands in for it there
+				// Of a job that runs on every node, nothing stands in for it.
+				if a.Client == berth.ClientUnknown && !job.PerNode() || outlasts(a, job.TaskGroups[g]) {
 					away.add(name, a)
 					continue
 				}
@@ -463,7 +464,7 @@ func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.No
 		a.More = more
 		c.evict(tx, a, evicted)
 	}
-	c.joins.add(a, p.Canary)
+	c.joins.add(a, p.Canary, c.Now)
 	tx.newAlloc(a, n.Number, w)
 }
 

@@ -49,6 +49,9 @@ func (c *ApplyPlan) checkDeployment(tx *Tx, job *berth.Job, eval *berth.Eval) er
 // plan adds to its counts; nil if there is none.
 type enrolment struct {
 	old, d *berth.Deployment // old is the row before the plan, nil if it makes it
+	// again: a healthy allocation was carried over. Nobody will say again that
+	// it is, so the deployment is to be looked at without that.
+	again bool
 }
 
 // enrol changes deployments as the plan says, and returns the one that its
@@ -59,6 +62,9 @@ func (c *ApplyPlan) enrol(tx *Tx, job *berth.Job) *enrolment {
 			d := *old
 			d.Status, d.StatusDescription, d.ModifyTime = e.Status, e.Description, c.Now
 			tx.putDeployment(old, &d)
+			if d.Status == berth.DeploymentSuccessful {
+				tx.succeed(&d)
+			}
 		}
 	}
 	if c.Deploy != nil {
@@ -104,7 +110,7 @@ func (e *enrolment) refuses(group string) string {
 
 // add makes an allocation that is about to be stored one of the deployment: it
 // has yet to prove itself.
-func (e *enrolment) add(a *berth.Alloc, canary bool) {
+func (e *enrolment) add(a *berth.Alloc, canary bool, now int64) {
 	if e == nil || a.Job.Version != e.d.JobVersion {
 		return
 	}
@@ -112,9 +118,18 @@ func (e *enrolment) add(a *berth.Alloc, canary bool) {
 	if s == nil {
 		return
 	}
+	if a.Rest().DeploymentID == e.d.ID { // carried over to a version that goes on with the deployment
+		if ok := verdict(a); ok != nil && *ok {
+			e.again = true
+		}
+		return
+	}
 	more := *a.Rest()
 	a.More = &more
 	more.DeploymentID, more.DeploymentStatus = e.d.ID, nil
+	if s.PlacedAllocs == 0 { // before that nothing could become healthy
+		s.Extend(now)
+	}
 	s.PlacedAllocs++
 	if canary {
 		more.DeploymentStatus = &berth.AllocDeploymentStatus{Canary: true}
@@ -128,6 +143,9 @@ func (e *enrolment) store(tx *Tx, now int64) {
 		return
 	}
 	e.d.ModifyTime = now
+	if e.again {
+		e.d.HealthIndex = tx.Index
+	}
 	tx.putDeployment(e.old, e.d)
 }
 
@@ -146,4 +164,47 @@ func (tx *Tx) versionFor(p *berth.Placement, job *berth.Job) version {
 		}
 	}
 	return version{job, job.TaskGroups[p.Group]}
+}
+
+// mergeIntoDeployment lets a deployment go on with a version of its job that
+// follows the one it brings up and asks for other counts alone: scaling in the
+// middle of an update neither ends it nor waits for it.
+func (tx *Tx) mergeIntoDeployment(old, j *berth.Job) {
+	if old == nil || j.Stop || old.Stop || j.Version == old.Version || tx.deployments.active.Len() == 0 {
+		return
+	}
+	was := tx.activeOf(j.Key(), j.UID)
+	if was == nil || was.JobVersion != old.Version || !onlyCounts(old, j) {
+		return
+	}
+	d := newEnrolment(was, new(*was)).d
+	for i, g := range j.TaskGroups {
+		s := d.TaskGroups[g.Name]
+		if s == nil && g.Count > 0 && g.Update != nil && g.Update.MaxParallel > 0 {
+			return // it has no part in the deployment yet
+		}
+		if s != nil && g.Count != old.TaskGroups[i].Count {
+			s.DesiredTotal = g.Count
+			s.DesiredCanaries = min(s.DesiredCanaries, g.Count)
+			s.Extend(j.SubmitTime)
+		}
+	}
+	d.JobVersion, d.JobModifyIndex, d.JobSpecModifyIndex, d.ModifyTime = j.Version, j.ModifyIndex, j.JobModifyIndex, j.SubmitTime
+	tx.putDeployment(was, d)
+}
+
+// onlyCounts says whether two versions of a job differ in the counts of their
+// groups alone.
+func onlyCounts(old, j *berth.Job) bool {
+	if len(old.TaskGroups) != len(j.TaskGroups) {
+		return false
+	}
+	same := *j
+	same.TaskGroups = slices.Clone(j.TaskGroups)
+	for i, g := range j.TaskGroups {
+		n := *g
+		n.Count = old.TaskGroups[i].Count
+		same.TaskGroups[i] = &n
+	}
+	return sameSpec(old, &same)
 }

@@ -51,8 +51,9 @@ func (c *ReportAllocs) Apply(tx *Tx) error {
 	}
 	c.number, c.Evals = n.Number+1, nil
 	var back, failed []*berth.Alloc
+	var told healths
 	for i := range c.Updates {
-		switch a, was := tx.report(&c.Updates[i], c.Now); {
+		switch a, was := tx.report(&c.Updates[i], &told, c.Now); {
 		case a == nil || !a.Wanted() || a.Orphaned:
 		case was == berth.ClientUnknown:
 			back = append(back, a)
@@ -60,14 +61,15 @@ func (c *ReportAllocs) Apply(tx *Tx) error {
 			failed = append(failed, a)
 		}
 	}
-	c.raise(tx, n, back, failed)
+	c.raise(tx, n, back, failed, told)
+	told.store(tx, c.Now)
 	return nil
 }
 
 // report stores what is said of an allocation, and returns it and how it fared
 // before; nil if that changes nothing. That an allocation is unknown is not for
 // its agent to say.
-func (tx *Tx) report(u *AllocUpdate, now int64) (*berth.Alloc, berth.ClientStatus) {
+func (tx *Tx) report(u *AllocUpdate, told *healths, now int64) (*berth.Alloc, berth.ClientStatus) {
 	old := tx.Alloc(u.ID)
 	if old == nil || old.Ended() || u.Client == berth.ClientUnknown {
 		return nil, 0
@@ -75,12 +77,12 @@ func (tx *Tx) report(u *AllocUpdate, now int64) (*berth.Alloc, berth.ClientStatu
 	a := *old
 	a.ModifyTime = now
 	a.Client, a.Tasks = u.Client, u.Tasks
-	if m := old.Rest(); u.Description != m.ClientDescription || u.Deployment != nil || u.Network != nil || old.Client == berth.ClientUnknown {
+	if m := old.Rest(); u.Description != m.ClientDescription || tellsHealth(old, u) || u.Network != nil || old.Client == berth.ClientUnknown {
 		b, more := old.With()
 		b.ModifyTime, b.Client, b.Tasks = a.ModifyTime, a.Client, a.Tasks
 		more.ClientDescription = u.Description
-		if u.Deployment != nil {
-			more.DeploymentStatus = u.Deployment
+		if tellsHealth(old, u) {
+			told.heard(tx, old, more, u, now)
 		}
 		if u.Network != nil {
 			more.Network = u.Network
@@ -110,7 +112,7 @@ func missed(a *berth.Alloc) bool {
 
 // raise raises one evaluation for each job of which something came back or
 // failed.
-func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc) {
+func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc, told healths) {
 	var done []*berth.Job
 	for i, a := range slices.Concat(back, failed) {
 		j := tx.Job(a.Key())
@@ -118,6 +120,7 @@ func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc)
 			continue
 		}
 		done = append(done, j)
+		told.seen(tx, j)
 		seed := EvalSeed{
 			ID: tx.newID(a.ID), TriggeredBy: berth.TriggerAllocFailure,
 			Cause: berth.Cause{Kind: berth.CauseAlloc, ID: a.ID.String()},

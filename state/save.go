@@ -24,11 +24,15 @@ import (
 
 // SnapshotVersion is the version of saved snapshots that this build writes. It
 // reads this one and older ones.
-const SnapshotVersion = 2
+const SnapshotVersion = 3
 
 // poolsSince is the version of saved snapshots since which they have node
 // pools.
 const poolsSince = 2
+
+// servicesSince is the version of saved snapshots since which they have
+// registrations of services.
+const servicesSince = 3
 
 const snapshotMagic = "berth snapshot "
 
@@ -49,6 +53,8 @@ const (
 	recEnd
 	recScheduler
 	recNodePool
+	recScaling // scaling events of the job before it
+	recService
 )
 
 // saver writes records.
@@ -144,6 +150,9 @@ func (s *saver) all(snap *Snapshot) {
 	for x := range rowsOf(&snap.explanations.rows, snap.explanations.byEval.All()) {
 		s.row(recExplanation, x)
 	}
+	for r := range snap.Services() {
+		s.row(recService, r)
+	}
 	if snap.scheduler != nil {
 		s.row(recScheduler, snap.scheduler)
 	}
@@ -188,6 +197,10 @@ func (s *saver) job(snap *Snapshot, slot uint32) {
 	newest := s.version(j)
 	s.w.uint(newest)
 	s.row(recJob, snap.jobs.summaries.Get(slot))
+	if e := snap.jobs.scalings.Get(slot); e != nil {
+		s.w.uint(newest)
+		s.row(recScaling, e)
+	}
 	for v := range snap.JobVersions(j.Key()) {
 		n := s.version(v)
 		s.w.uint(n)

@@ -19,6 +19,7 @@ type Snapshot struct {
 	explanations explanationTable
 	scheduler    *berth.SchedulerConfig // nil: never set
 	pools        poolTable
+	services     serviceTable
 }
 
 // emptySnapshot is the state that every log starts from. It is at index 1, so
@@ -55,6 +56,8 @@ func (s *Snapshot) LastChange(t Table) uint64 {
 		i = s.SchedulerConfig().ModifyIndex
 	case NodePools:
 		i = s.pools.changed
+	case Services:
+		i = s.services.changed
 	}
 	return max(i, 1)
 }
@@ -78,6 +81,8 @@ func (s *Snapshot) Count(t Table) int {
 		return 1
 	case NodePools:
 		return s.pools.count
+	case Services:
+		return s.services.count
 	}
 	return 0
 }

@@ -171,10 +171,11 @@ const (
 	Summaries
 	SchedulerConfigs
 	NodePools
+	Services
 	tableCount
 )
 
-var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools"}
+var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services"}
 
 func (t Table) String() string { return tableNames[t] }
 

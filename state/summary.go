@@ -20,6 +20,11 @@ type Summary struct {
 	Changed uint64 // index of the last change of a count
 	Allocs  uint64 // index of the last change of any of its allocations
 	Evals   uint64 // index of the last change of any of its evaluations
+
+	Children Children    // of a job that begets them
+	Launch   *Launch     // of a periodic job
+	In       berth.UID   // of a child: the parent that counts it,
+	As       childStatus // and as what
 }
 
 // GroupCount counts a group's allocations by how they fare.
@@ -100,6 +105,9 @@ func (tx *Tx) count(k berth.JobKey, uid berth.UID, change func(*Summary)) {
 
 // storeCounts ends the counting of a command.
 func (tx *Tx) storeCounts() {
+	for _, slot := range slices.Sorted(maps.Keys(tx.counting)) {
+		tx.countChild(slot) // which may add the counts of its parent
+	}
 	for _, slot := range slices.Sorted(maps.Keys(tx.counting)) {
 		s := tx.counting[slot]
 		s.Changed = tx.Index

@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 
 	"berth"
@@ -72,6 +73,9 @@ func (w *Sweep) Job(j *berth.Job) (why string) {
 	if !j.Stop && j.Type != berth.TypeBatch && j.Type != berth.TypeSysbatch {
 		return "it was not stopped"
 	}
+	if n := s.Children.Alive(); n > 0 {
+		return fmt.Sprintf("%d of its children are not over", n)
+	}
 	for a := range w.AllocsOf(j.Key()) {
 		if a.Job.UID == j.UID && !a.Ended() {
 			return "allocation " + a.ID.String() + " is " + a.Client.String()
@@ -106,6 +110,11 @@ func (w *Sweep) Alloc(a *berth.Alloc) (why string) {
 	}
 	if f := w.Snapshot.Eval(a.Rest().FollowupEval); f != nil && !f.Terminal() {
 		return "evaluation " + f.ID.String() + ", which is to replace it, is " + f.Status
+	}
+	if id := a.Rest().DeploymentID; !id.IsZero() {
+		if d := w.Snapshot.Deployment(id); d != nil && d.Active() { // which counts it
+			return "deployment " + id.String() + " is " + d.Status
+		}
 	}
 	if j := w.wanted(a.Key(), a.Job.UID); j != nil && !a.Orphaned {
 		if why := w.needed(a, j); why != "" {

@@ -31,6 +31,9 @@ type Usage struct {
 	Allocs   uint32  // that have not ended
 	// Changed is the index of the last change that the node's agent must see.
 	Changed uint64
+	// Touched is the index of the last change of any of its allocations. It is
+	// this server's own: a state that is loaded begins at its index.
+	Touched uint64
 
 	MinDynamic, MaxDynamic uint16 // the range of dynamic ports
 

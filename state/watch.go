@@ -22,6 +22,7 @@ const (
 	watchJob                    // rows that belong to one job
 	watchNode                   // rows that belong to one node
 	watchEval                   // rows that belong to one evaluation
+	watchAlloc                  // rows that belong to one allocation
 	watchKinds
 )
 
@@ -57,8 +58,24 @@ func OnAllocsOn(id berth.NodeID) WatchKey { return WatchKey{Allocs, watchNode, h
 // OnAllocsBy is a change of any allocation of an evaluation.
 func OnAllocsBy(id berth.EvalID) WatchKey { return WatchKey{Allocs, watchEval, halfOf(id)} }
 
+// OnDeployment is a change of a deployment.
+func OnDeployment(id berth.DeploymentID) WatchKey {
+	return WatchKey{Deployments, watchOne, halfOf(id)}
+}
+
+// OnDeploymentsOf is a change of any deployment of a job.
+func OnDeploymentsOf(k berth.JobKey) WatchKey { return WatchKey{Deployments, watchJob, keyHash(k)} }
+
 // OnNodePool is a change of a node pool.
 func OnNodePool(name string) WatchKey { return WatchKey{NodePools, watchOne, hash(name)} }
+
+// OnService is a change of any registration of a service.
+func OnService(k berth.ServiceKey) WatchKey {
+	return WatchKey{Services, watchOne, hash(k.Namespace, k.Name)}
+}
+
+// OnServicesOf is a change of any registration of an allocation.
+func OnServicesOf(id berth.AllocID) WatchKey { return WatchKey{Services, watchAlloc, halfOf(id)} }
 
 // A Watch waits for any of its keys to change. It can wake without cause.
 type Watch struct {
@@ -168,8 +185,14 @@ func (ws *watchers) wake(c *Commit) {
 			ws.one(Jobs, watchOne, keyHash(v.Key))
 		case *berth.Node:
 			ws.one(Nodes, watchOne, halfOf(v.ID))
+		case *berth.Deployment:
+			ws.one(Deployments, watchOne, halfOf(v.ID))
+			ws.one(Deployments, watchJob, keyHash(v.Key()))
 		case *berth.NodePool:
 			ws.one(NodePools, watchOne, hash(v.Name))
+		case *berth.ServiceRegistration:
+			ws.one(Services, watchOne, hash(v.Namespace, v.ServiceName))
+			ws.one(Services, watchAlloc, halfOf(v.AllocID))
 		}
 	}
 }

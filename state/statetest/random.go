@@ -22,7 +22,7 @@ type Random struct {
 // Command draws a command that looks at the state it will meet.
 func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 	r.now += int64(rapid.IntRange(1, int(time.Minute)).Draw(t, "time"))
-	switch rapid.IntRange(0, 26).Draw(t, "kind") {
+	switch rapid.IntRange(0, 32).Draw(t, "kind") {
 	case 0, 1:
 		return r.node(t, s)
 	case 2:
@@ -55,6 +55,12 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 			Eligibility: rapid.SampledFrom([]string{berth.NodeEligible, berth.NodeEligible, berth.NodeIneligible, "odd"}).Draw(t, "eligibility"),
 			Seed:        r.id(), Now: r.now,
 		}
+	case 27, 28:
+		return r.version(t, s)
+	case 29, 30, 31:
+		return r.service(t, s)
+	case 32:
+		return r.drain(t, s)
 	case 25:
 		return &state.EvaluateJob{
 			Key: berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)}, Force: rapid.IntRange(0, 3).Draw(t, "force") > 0, Now: r.now,
@@ -159,6 +165,9 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 			if rapid.Bool().Draw(t, "static") {
 				group.Networks[0].ReservedPorts = []berth.Port{{Label: "admin", Value: rapid.IntRange(80, 95).Draw(t, "port")}}
 			}
+		}
+		if !j.PerNode() && rapid.IntRange(0, 3).Draw(t, "scaling") == 0 {
+			group.Scaling = &berth.ScalingPolicy{Max: int64(rapid.IntRange(4, 5).Draw(t, "max")), Type: berth.ScalingHorizontal, Enabled: true}
 		}
 		if j.PerNode() { // as the door lets it in
 			group.Affinities, group.ReschedulePolicy = nil, nil

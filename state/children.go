@@ -1,0 +1,197 @@
+package state
+
+import (
+	"iter"
+
+	"berth"
+	"berth/internal/cow"
+)
+
+// A periodic or parameterized job runs nothing itself: it begets children that
+// do. What it is to them stands here.
+
+// relations finds parents and children, by slot.
+type relations struct {
+	children cow.Tree[uint64] // by hash of the parent's key
+	tokens   cow.Tree[uint64] // children with an idempotency token, by hash of it and of the parent's key
+	periodic cow.Tree[uint64] // periodic jobs, by the index at which they or their launches last changed
+}
+
+// Children counts the children of a job by their status.
+type Children struct{ Pending, Running, Dead int }
+
+// Alive is how many of them are not over.
+func (c Children) Alive() int { return c.Pending + c.Running }
+
+func (c *Children) of(status childStatus) *int {
+	switch status {
+	case childPending:
+		return &c.Pending
+	case childRunning:
+		return &c.Running
+	}
+	return &c.Dead
+}
+
+// childStatus is the status of a child as its parent's counts have it.
+type childStatus uint8
+
+const (
+	notCounted childStatus = iota
+	childPending
+	childRunning
+	childDead
+)
+
+func childStatusOf(s *Summary, j *berth.Job) childStatus {
+	switch status, _ := s.Status(j); status {
+	case berth.JobPending:
+		return childPending
+	case berth.JobRunning:
+		return childRunning
+	}
+	return childDead
+}
+
+func parentOf(j *berth.Job) berth.JobKey { return berth.JobKey{Namespace: j.Namespace, ID: j.ParentID} }
+
+func tokenHash(parent berth.JobKey, token string) uint64 {
+	return hash(parent.Namespace, string(parent.ID), token)
+}
+
+// ChildrenOf returns the children of a job, in no order; those of earlier jobs
+// of the same name included.
+func (s *Snapshot) ChildrenOf(parent berth.JobKey) iter.Seq[*berth.Job] {
+	return of(&s.jobs.rows, &s.jobs.kin.children, keyHash(parent), func(j *berth.Job) bool {
+		return j.ParentID == parent.ID && j.Namespace == parent.Namespace
+	})
+}
+
+// ChildByToken returns the child that was dispatched with an idempotency token,
+// nil if there is none.
+func (s *Snapshot) ChildByToken(parent berth.JobKey, token string) *berth.Job {
+	_, j := find(&s.jobs.rows, &s.jobs.kin.tokens, tokenHash(parent, token), func(j *berth.Job) bool {
+		return parentOf(j) == parent && j.DispatchIdempotencyToken == token
+	})
+	return j
+}
+
+// relate lists a job that is new or was loaded, with the counts it has.
+func (tx *Tx) relate(j *berth.Job, slot uint32, s *Summary) {
+	f := &tx.jobs.kin
+	if j.ParentID != "" {
+		f.children.Add(tx.edit, keyHash(parentOf(j)), slot)
+		if j.DispatchIdempotencyToken != "" {
+			f.tokens.Add(tx.edit, tokenHash(parentOf(j), j.DispatchIdempotencyToken), slot)
+		}
+	}
+	if j.Periodic != nil && s.Launch != nil {
+		f.periodic.Add(tx.edit, s.Launch.Changed, slot)
+	}
+}
+
+// unrelate forgets what relate listed.
+func (tx *Tx) unrelate(j *berth.Job, slot uint32, s *Summary) {
+	f := &tx.jobs.kin
+	if j.ParentID != "" {
+		f.children.Remove(tx.edit, keyHash(parentOf(j)), slot)
+		if j.DispatchIdempotencyToken != "" {
+			f.tokens.Remove(tx.edit, tokenHash(parentOf(j), j.DispatchIdempotencyToken), slot)
+		}
+		if s.As != notCounted {
+			tx.count(parentOf(j), s.In, func(p *Summary) { *p.Children.of(s.As)-- })
+		}
+	}
+	if j.Periodic != nil && s.Launch != nil {
+		f.periodic.Remove(tx.edit, s.Launch.Changed, slot)
+	}
+}
+
+// relative does for a job that was put what is done for relatives alone.
+func (tx *Tx) relative(old, j *berth.Job) {
+	if j.ParentID != "" {
+		tx.count(j.Key(), j.UID, func(*Summary) {}) // its parent counts it when the command ends
+	}
+	if j.Periodic != nil {
+		tx.reschedulePeriodic(old, j)
+	}
+	if old == nil && j.Begets() {
+		for child := range tx.ChildrenOf(j.Key()) { // of an earlier job of the name
+			tx.count(child.Key(), child.UID, func(*Summary) {})
+		}
+	}
+}
+
+// countChild has the parent of a job, whose counts are in hand, count it as it
+// is now.
+func (tx *Tx) countChild(slot uint32) {
+	j := tx.jobs.vec.Get(slot)
+	if j == nil || j.ParentID == "" {
+		return
+	}
+	s := tx.counting[slot]
+	as := childStatusOf(s, j)
+	parent := tx.Job(parentOf(j))
+	if parent == nil {
+		s.In, s.As = berth.UID{}, notCounted
+		return
+	}
+	if s.In == parent.UID && s.As == as {
+		return
+	}
+	was := s.As
+	if s.In != parent.UID {
+		was = notCounted
+	}
+	tx.count(parent.Key(), parent.UID, func(p *Summary) {
+		if was != notCounted {
+			*p.Children.of(was)--
+		}
+		*p.Children.of(as)++
+	})
+	s.In, s.As = parent.UID, as
+}
+
+// lineage gives a job that is registered the place that the job it replaces has
+// among its relatives, or refuses it: what others rely on does not change.
+func lineage(old, j *berth.Job) error {
+	j.ParentID, j.Dispatched, j.DispatchIdempotencyToken, j.Payload = "", false, "", nil
+	if old == nil {
+		return nil
+	}
+	kind := func(j *berth.Job) string {
+		switch {
+		case j.Dispatched:
+			return "dispatched"
+		case j.ParameterizedJob != nil:
+			return "parameterized"
+		case j.Periodic != nil:
+			return "periodic"
+		}
+		return "neither periodic nor parameterized"
+	}
+	switch {
+	case old.Dispatched:
+		return berth.Errorf(berth.Invalid, "job %q was dispatched and cannot be changed; dispatch another", old.Key())
+	case kind(old) != kind(j):
+		return berth.Errorf(berth.Invalid, "job %q is %s and cannot become %s; purge it first", old.Key(), kind(old), kind(j))
+	}
+	j.ParentID = old.ParentID
+	return nil
+}
+
+// beget makes a child of a job, with the evaluation that looks at it.
+func (tx *Tx) beget(parent *berth.Job, id berth.JobID, seed EvalSeed, now int64, change func(*berth.Job)) *berth.Job {
+	c := *parent
+	c.ID, c.Name, c.ParentID, c.Periodic = id, string(id), parent.ID, nil
+	c.Stop, c.Stable, c.Version, c.VersionTag = false, false, 0, nil
+	c.SubmitTime, c.CreateIndex, c.ModifyIndex, c.JobModifyIndex = now, tx.Index, tx.Index, tx.Index
+	c.UID = berth.UID{Index: tx.Index}
+	if change != nil {
+		change(&c)
+	}
+	tx.adoptPolicies(nil, &c) // its own, not its parent's
+	tx.putJob(nil, &c)
+	tx.raise(&c, seed, now)
+	return &c
+}

@@ -1,0 +1,375 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"berth"
+)
+
+func sortedIDs[V any](m map[berth.DeploymentID]V) []berth.DeploymentID {
+	return slices.SortedFunc(maps.Keys(m), func(a, b berth.DeploymentID) int { return bytes.Compare(a[:], b[:]) })
+}
+
+// active returns a deployment that goes on, or why there is none.
+func (tx *Tx) active(id berth.DeploymentID) (*berth.Deployment, error) {
+	d := tx.Deployment(id)
+	switch {
+	case d == nil:
+		return nil, berth.Errorf(berth.NotFound, "deployment not found: %s", id)
+	case !d.Active():
+		return nil, berth.Errorf(berth.Invalid, "deployment %s has ended: it is %s", id, d.Status)
+	}
+	return d, nil
+}
+
+// look raises the evaluation that goes on with a deployment, and returns its
+// ID; zero if its job wants nothing of it any more. d is about to be stored, or
+// has ended.
+func (tx *Tx) look(d *berth.Deployment, now int64) (id berth.EvalID) {
+	j := tx.Job(d.Key())
+	if j == nil || j.UID != d.JobUID || j.Stop {
+		return id
+	}
+	e := newEval(j, EvalSeed{
+		ID: tx.newID(d.ID), Priority: d.EvalPriority, TriggeredBy: berth.TriggerDeploymentWatcher,
+		Cause: berth.Cause{Kind: berth.CauseDeployment, ID: d.ID.String()},
+	}, now)
+	e.DeploymentID = d.ID
+	tx.putEval(nil, e)
+	if d.Active() { // else it is stored already
+		d.StepIndex = tx.Index
+	}
+	return e.ID
+}
+
+// SetDeploymentStatus pauses a deployment, lets it go on, or cancels it.
+type SetDeploymentStatus struct {
+	ByLeader
+	ID          berth.DeploymentID
+	Status      string // running, paused or cancelled
+	Description string // "" is what goes with the status
+	Now         int64
+
+	Eval berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+}
+
+// Apply implements Command. The time of a pause does not count towards the
+// progress deadlines.
+func (c *SetDeploymentStatus) Apply(tx *Tx) error {
+	old, err := tx.active(c.ID)
+	if err != nil {
+		return err
+	}
+	d := newEnrolment(old, new(*old)).d
+	switch c.Status {
+	case berth.DeploymentPaused:
+		d.StatusDescription = berth.DeploymentHeld
+	case berth.DeploymentRunning:
+		d.StatusDescription = d.Runs()
+	case berth.DeploymentCancelled:
+		d.StatusDescription = berth.DeploymentJobReplaced
+	default:
+		return berth.Errorf(berth.Invalid, "a deployment cannot be made %q so; allowed are running, paused and cancelled", c.Status)
+	}
+	if c.Description != "" {
+		d.StatusDescription = c.Description
+	}
+	c.Eval = berth.EvalID{}
+	if old.Status == c.Status {
+		return nil
+	}
+	d.Status, d.ModifyTime = c.Status, c.Now
+	if c.Status == berth.DeploymentRunning {
+		for _, g := range d.TaskGroups {
+			g.Extend(c.Now)
+		}
+		c.Eval = tx.look(d, c.Now)
+	}
+	tx.putDeployment(old, d)
+	return nil
+}
+
+// PromoteDeployment makes the canaries of a deployment those who have the
+// names, so that what they ran beside is replaced.
+type PromoteDeployment struct {
+	ByLeader
+	ID     berth.DeploymentID
+	Groups []string // empty: all that have canaries
+	Now    int64
+
+	Eval berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+}
+
+// Apply implements Command. It is refused unless all canaries of the groups are
+// healthy.
+func (c *PromoteDeployment) Apply(tx *Tx) error {
+	old, err := tx.active(c.ID)
+	if err != nil {
+		return err
+	}
+	groups, err := c.groups(old)
+	if err != nil {
+		return err
+	}
+	for _, name := range groups {
+		s := old.TaskGroups[name]
+		if n := tx.HealthyCanaries(old, name); n < s.DesiredCanaries {
+			return berth.Errorf(berth.Invalid, "task group %q has %d of %d canaries healthy; all of them must be before it is promoted", name, n, s.DesiredCanaries)
+		}
+	}
+	d := newEnrolment(old, new(*old)).d
+	for _, name := range groups {
+		s := d.TaskGroups[name]
+		s.Promoted = true
+		s.Extend(c.Now)
+		for _, id := range s.PlacedCanaries {
+			tx.nameCanary(id, c.Now)
+		}
+	}
+	d.ModifyTime = c.Now
+	if d.Status == berth.DeploymentRunning {
+		d.StatusDescription = d.Runs()
+	}
+	c.Eval = tx.look(d, c.Now)
+	tx.putDeployment(old, d)
+	return nil
+}
+
+// groups returns the groups to promote, in order.
+func (c *PromoteDeployment) groups(d *berth.Deployment) (out []string, err error) {
+	for _, name := range c.Groups {
+		switch s := d.TaskGroups[name]; {
+		case s == nil:
+			return nil, berth.Errorf(berth.Invalid, "Groups: deployment %s has no group %.150q", d.ID, name)
+		case s.DesiredCanaries == 0:
+			return nil, berth.Errorf(berth.Invalid, "Groups: group %q of deployment %s has no canaries to promote", name, d.ID)
+		case s.Promoted:
+			return nil, berth.Errorf(berth.Invalid, "Groups: group %q of deployment %s is promoted already", name, d.ID)
+		}
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	if len(c.Groups) == 0 {
+		for name, s := range d.TaskGroups {
+			if !s.Past() {
+				out = append(out, name)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, berth.Errorf(berth.Invalid, "deployment %s has no canaries to promote", d.ID)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// HealthyCanaries returns how many canaries of a group of a deployment are
+// healthy and shall run.
+func (s *Snapshot) HealthyCanaries(d *berth.Deployment, group string) (n int) {
+	for _, id := range d.TaskGroups[group].PlacedCanaries {
+		if a := s.Alloc(id); a != nil && a.Live() && a.Rest().DeploymentID == d.ID {
+			if ok := verdict(a); ok != nil && *ok {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// nameCanary makes a canary an instance like others. Its agent must see that: its
+// services have other tags from now on.
+func (tx *Tx) nameCanary(id berth.AllocID, now int64) {
+	old := tx.Alloc(id)
+	if old == nil || old.Rest().DeploymentStatus == nil || !old.Rest().DeploymentStatus.Canary || old.Ended() {
+		return
+	}
+	a, more := old.With()
+	s := *more.DeploymentStatus
+	s.Canary, s.ModifyIndex = false, tx.Index
+	more.DeploymentStatus = &s
+	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
+	tx.changeAlloc(old, a)
+}
+
+// SetAllocHealth says by hand that allocations of a deployment are healthy or
+// not. That one is not fails the deployment, if Fail is set.
+type SetAllocHealth struct {
+	ByLeader
+	ID                 berth.DeploymentID
+	Healthy, Unhealthy []berth.AllocID
+	Fail               bool
+	// Silent passes over allocations of which something was said already.
+	Silent bool
+	Now    int64
+
+	Eval     berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+	Reverted *uint64      `msgpack:"-"` // set by Apply: the version that the job went back to
+}
+
+// Apply implements Command.
+func (c *SetAllocHealth) Apply(tx *Tx) error {
+	old, err := tx.active(c.ID)
+	if err != nil {
+		return err
+	}
+	if len(c.Healthy)+len(c.Unhealthy) == 0 {
+		return berth.Errorf(berth.Invalid, "neither a healthy nor an unhealthy allocation is named")
+	}
+	said := map[berth.AllocID]bool{}
+	for i, id := range slices.Concat(c.Healthy, c.Unhealthy) {
+		switch a := tx.Alloc(id); {
+		case a == nil:
+			return berth.Errorf(berth.NotFound, "alloc not found: %s", id)
+		case a.Rest().DeploymentID != c.ID:
+			return berth.Errorf(berth.Invalid, "allocation %s is not of deployment %s", id, c.ID)
+		}
+		if _, twice := said[id]; twice {
+			return berth.Errorf(berth.Invalid, "allocation %s is named twice", id)
+		}
+		said[id] = i < len(c.Healthy)
+	}
+	c.Eval, c.Reverted = berth.EvalID{}, nil
+	h := healths{c.ID: newEnrolment(old, new(*old))}
+	d := h[c.ID].d
+	for _, id := range slices.Concat(c.Healthy, c.Unhealthy) {
+		a := tx.Alloc(id)
+		if c.Silent && verdict(a) != nil {
+			continue
+		}
+		b, more := a.With()
+		b.ModifyTime = c.Now
+		h.judge(tx, a, more, said[id], time.Unix(0, c.Now).UTC(), c.Now)
+		tx.changeAlloc(a, b)
+	}
+	d.ModifyTime = c.Now
+	if c.Fail && len(c.Unhealthy) > 0 {
+		c.Eval, c.Reverted = tx.failDeployment(old, d, berth.DeploymentUnhealthy, c.Now)
+		return nil
+	}
+	if d.Status == berth.DeploymentRunning && d.HealthIndex == tx.Index {
+		c.Eval = tx.look(d, c.Now)
+	}
+	tx.putDeployment(old, d)
+	return nil
+}
+
+// FailDeployment ends a deployment that does not come to its end. If a group of
+// it says so, its job goes back to the newest version that was stable, as a new
+// version.
+type FailDeployment struct {
+	ByLeader
+	ID          berth.DeploymentID
+	Description string
+	Now         int64
+
+	Eval     berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+	Reverted *uint64      `msgpack:"-"` // set by Apply: the version that the job went back to
+}
+
+// Apply implements Command.
+func (c *FailDeployment) Apply(tx *Tx) error {
+	old, err := tx.active(c.ID)
+	if err != nil {
+		return err
+	}
+	d := newEnrolment(old, new(*old)).d
+	c.Eval, c.Reverted = tx.failDeployment(old, d, c.Description, c.Now)
+	return nil
+}
+
+// failDeployment stores a deployment, d being a copy of its own, as a failed
+// one, and does what follows from that.
+func (tx *Tx) failDeployment(old, d *berth.Deployment, why string, now int64) (eval berth.EvalID, reverted *uint64) {
+	d.Status, d.StatusDescription, d.ModifyTime = berth.DeploymentFailed, why, now
+	j := tx.Job(d.Key())
+	to, more := tx.revertsTo(d, j)
+	d.StatusDescription += more
+	tx.putDeployment(old, d) // before the version that follows, which it has no part in
+	if to != nil {
+		tx.goBack(j, to, now)
+		reverted = &to.Version
+	}
+	return tx.look(d, now), reverted
+}
+
+// revertsTo returns the version that a job goes back to because a deployment
+// failed, nil if it stays, and what the deployment says about that.
+func (tx *Tx) revertsTo(d *berth.Deployment, j *berth.Job) (to *berth.Job, says string) {
+	reverts := false
+	for _, s := range d.TaskGroups {
+		reverts = reverts || s.AutoRevert
+	}
+	if !reverts || j == nil || j.UID != d.JobUID || j.Version != d.JobVersion || j.Stop {
+		return nil, ""
+	}
+	switch to = tx.stableBefore(j); {
+	case to == nil:
+		return nil, "; no earlier version of the job is stable, so it stays as it is"
+	case sameSpec(to, j):
+		return nil, fmt.Sprintf("; the newest stable version, %d, asks for the same, so the job stays as it is", to.Version)
+	}
+	return to, fmt.Sprintf("; the job went back to version %d, as version %d", to.Version, j.Version+1)
+}
+
+// stableBefore returns the newest stable version before the job's newest, nil
+// if none is kept.
+func (tx *Tx) stableBefore(j *berth.Job) (to *berth.Job) {
+	for v := range tx.JobVersions(j.Key()) {
+		if v.Stable && !v.Stop && v.UID == j.UID && v.Version < j.Version {
+			to = v
+		}
+	}
+	return to
+}
+
+// goBack makes an earlier version of a job, which asks for something else, its
+// newest.
+func (tx *Tx) goBack(j, to *berth.Job, now int64) {
+	n := *to
+	tx.following(j, &n, now)
+	source := tx.Submission(j.Key(), to.Version) // which may be dropped with its version
+	tx.putJob(j, &n)
+	if source != nil {
+		tx.putSubmission(&Submission{source.JobSubmission, j.Key(), n.Version})
+	}
+}
+
+// succeed marks the version that a deployment brought up as one to go back to.
+func (tx *Tx) succeed(d *berth.Deployment) {
+	cur, v := tx.Job(d.Key()), tx.JobVersion(d.Key(), d.JobVersion)
+	if cur == nil || cur.UID != d.JobUID || v == nil || v.Stable {
+		return
+	}
+	stable := *v
+	stable.Stable = true
+	tx.amend(cur, &stable)
+}
+
+// StepDeployments raises the evaluations that go on with deployments of which
+// something was heard.
+type StepDeployments struct {
+	ByLeader
+	IDs []berth.DeploymentID
+	Now int64
+}
+
+// Apply implements Command. Those that have ended, are paused, or are looked at
+// already, are passed over.
+func (c *StepDeployments) Apply(tx *Tx) error {
+	for _, id := range c.IDs {
+		old := tx.Deployment(id)
+		if old == nil || old.Status != berth.DeploymentRunning || old.StepIndex >= old.HealthIndex {
+			continue
+		}
+		d := *old
+		tx.look(&d, c.Now)
+		d.StepIndex = tx.Index // also if nobody wants anything of it
+		tx.putDeployment(old, &d)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package state
+
+import (
+	"maps"
+
+	"berth"
+)
+
+// DispatchJob makes a child of a parameterized job from what it is given, with
+// the evaluation that looks at it. If there is a child of the same idempotency
+// token, that is the one, and nothing changes: the log decides which was first.
+type DispatchJob struct {
+	Key      berth.JobKey
+	Child    berth.JobID
+	Payload  []byte
+	Meta     map[string]string
+	Token    string // "" is none
+	Priority int    // of the child; 0 is the parent's
+	Eval     EvalSeed
+	Now      int64
+}
+
+// Apply implements Command.
+func (c *DispatchJob) Apply(tx *Tx) error {
+	j := tx.Job(c.Key)
+	switch {
+	case j == nil:
+		return berth.Errorf(berth.NotFound, "job %q not found", c.Key)
+	case j.ParameterizedJob == nil || j.Dispatched:
+		return berth.Errorf(berth.Invalid, "job %q is not parameterized, so it cannot be dispatched", c.Key)
+	case c.Token != "" && tx.ChildByToken(c.Key, c.Token) != nil:
+		return nil
+	case j.Stop:
+		return berth.Errorf(berth.Invalid, "job %q was stopped, so it cannot be dispatched", c.Key)
+	}
+	if err := tx.runnable(j); err != nil {
+		return err
+	}
+	if err := j.ParameterizedJob.Check(c.Payload, c.Meta); err != nil {
+		return err
+	}
+	if tx.Job(berth.JobKey{Namespace: j.Namespace, ID: c.Child}) != nil {
+		return berth.Errorf(berth.Conflict, "already-done: there is a job %q", c.Child)
+	}
+	if err := tx.unusedEvals(c.Eval.ID); err != nil {
+		return err
+	}
+	tx.beget(j, c.Child, c.Eval, c.Now, func(child *berth.Job) {
+		child.Dispatched, child.DispatchIdempotencyToken, child.Payload = true, c.Token, c.Payload
+		if c.Priority != 0 {
+			child.Priority = c.Priority
+		}
+		if len(c.Meta) > 0 {
+			child.Meta = maps.Clone(j.Meta)
+			if child.Meta == nil {
+				child.Meta = map[string]string{}
+			}
+			maps.Copy(child.Meta, c.Meta)
+		}
+	})
+	return nil
+}

@@ -1,0 +1,36 @@
+package state
+
+import "berth"
+
+// StopAlloc has an allocation stopped and placed anew, and raises the
+// evaluation that does it. One that has ended, or is to end anyway, is left as
+// it is; its job is looked at all the same.
+type StopAlloc struct {
+	ID              berth.AllocID
+	NoShutdownDelay bool // its agent skips the shutdown delays
+	Eval            EvalSeed
+	Now             int64
+}
+
+// Apply implements Command.
+func (c *StopAlloc) Apply(tx *Tx) error {
+	old := tx.Alloc(c.ID)
+	if old == nil {
+		return berth.Errorf(berth.NotFound, "alloc not found: %s", c.ID)
+	}
+	j := tx.Job(old.Key())
+	if j == nil || j.UID != old.Job.UID {
+		return berth.Errorf(berth.Conflict, "allocation %s belongs to a job that is gone, so nothing would replace it", c.ID)
+	}
+	if err := tx.unusedEvals(c.Eval.ID); err != nil {
+		return err
+	}
+	if old.Live() && !j.Stop {
+		a, more := old.With()
+		more.Relocate = true
+		more.NoShutdownDelay = more.NoShutdownDelay || c.NoShutdownDelay
+		tx.changeAlloc(old, a)
+	}
+	tx.raise(j, c.Eval, c.Now)
+	return nil
+}
