@@ -287,7 +287,14 @@ func decisions(snap *state.Snapshot, now time.Time) map[string]decision {
 					x.Stop[i].FollowupEval = e.ID
 				}
 			}
+			if j.PerNode() { // what has ended there is noted as stopped or not, whichever comes first
+				x.Counts = nil
+				x.Stop = slices.DeleteFunc(x.Stop, func(s berth.AllocStop) bool { return !snap.Alloc(s.ID).Live() })
+			}
 			for _, p := range d.Plan.Place {
+				if j.PerNode() { // there the name is not one instance's, and the pointer counts for nothing
+					p.Previous = berth.AllocID{}
+				}
 				x.place[berth.AllocName(j.ID, j.TaskGroups[p.Group].Name, p.Index)] = berth.Placement{Previous: p.Previous, Resched: p.Resched}
 			}
 			out[fmt.Sprint(j.Key(), at.Sub(now))] = x

@@ -187,6 +187,7 @@ type round struct {
 	lifted    bool     // none but capped nodes were left, so the cap is off
 	options   []*eviction
 	hunted    bool // options is all there is
+	awaited   int  // instances for which the job itself makes room
 	evaluated int
 }
 
@@ -379,7 +380,7 @@ func (r *round) run(instances []Instance) (out Outcome) {
 		number, p, ok := r.take(in.Avoid)
 		var evict []*berth.Alloc
 		if !ok {
-			number, p, evict, ok = r.evict(in.Avoid)
+			number, p, evict, ok = r.evict(in.Avoid, len(instances)-i)
 		}
 		if !ok {
 			out.Failed = len(instances) - i // the others would fail for the same reasons

@@ -192,13 +192,17 @@ func (r *round) evicting(e *eviction) parts {
 }
 
 // evict finds the node on which an instance costs the least, which failed on
-// the node to avoid.
-func (r *round) evict(avoid berth.NodeID) (number uint32, p parts, gone []*berth.Alloc, ok bool) {
+// the node to avoid. left is how many instances want a place, this one
+// included: the last of them wait for what the job itself gives up.
+func (r *round) evict(avoid berth.NodeID, left int) (number uint32, p parts, gone []*berth.Alloc, ok bool) {
 	if !r.hunted {
 		r.hunted = true
-		if !r.comesFree(nil) {
+		if r.awaited = r.comeFree(nil); r.awaited < left {
 			r.options = r.evictions()
 		}
+	}
+	if left <= r.awaited {
+		return 0, p, nil, false
 	}
 	var avoided *eviction
 	for len(r.options) > 0 || avoided != nil {
@@ -240,17 +244,17 @@ func (r *round) robbing(e *eviction) parts {
 func (r *round) evictOn(number uint32) (gone []*berth.Alloc) {
 	r.hunt()
 	e := r.eviction(number)
-	if e == nil || r.comesFree(&number) {
+	if e == nil || r.comeFree(&number) > 0 {
 		return nil
 	}
 	r.robbing(e)
 	return e.victims
 }
 
-// comesFree says whether what the job itself gives up, and what has not ended
-// yet, makes room for an instance on a node, or on the only one given: then it
-// is better to wait for that than to evict others.
-func (r *round) comesFree(only *uint32) bool {
+// comeFree counts the instances that would have room on nodes, or on the only
+// one given, when what the job itself gives up, and what of it has not ended
+// yet, has ended: those rather wait for that than evict others.
+func (r *round) comeFree(only *uint32) (n int) {
 	byNode := map[uint32][]*berth.Alloc{}
 	for a := range r.snap.AllocsOf(r.job.Key()) {
 		if !a.Occupies() || a.Wanted() && !r.leaving[a.ID] {
@@ -261,13 +265,19 @@ func (r *round) comesFree(only *uint32) bool {
 		}
 	}
 	for number, list := range byNode {
-		n := r.snap.NodeByNumber(number)
-		if r.filter.class(r.snap.Usage(number).Class) == meetsAll && (!r.filter.perNode() || r.filter.node(n) == meetsAll) &&
-			r.want.Fits(r.line(number).Without(list...)) {
-			return true
+		if r.filter.class(r.snap.Usage(number).Class) != meetsAll || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
+			continue
+		}
+		line, edit := r.line(number).Without(list...), state.NewEdit()
+		for range list { // one takes the place of each
+			if !r.want.Fits(line) {
+				break
+			}
+			line.Place(edit, &r.want, 0)
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // insert puts an option where it belongs.

@@ -173,7 +173,7 @@ func (s *spreads) comboOf(n *berth.Node) int32 {
 		s.values = append(s.values, at)
 	}
 	// The values after the first narrow down the combination one by one.
-	at := uint64(s.values[0] + 1) // 0 is no value
+	at := uint64(s.values[0] + 1)    // 0 is no value
 	for i, v := range s.values[1:] { // there are fewer values than nodes, and fewer nodes than 1<<28
 		step := uint64(i)<<58 | at<<29 | uint64(v+1)
 		next, ok := s.steps[step]

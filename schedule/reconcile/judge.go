@@ -92,6 +92,7 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 	}
 	var here []*berth.Alloc
 	var decides, waits *berth.Alloc // of those that are not here
+	var outlasts *berth.Alloc       // it runs where it should not, until what replaces it is up
 	for _, a := range allocs {
 		switch g.fate(a) {
 		case present:
@@ -108,7 +109,11 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 				decides = a
 			}
 		case moving:
-			g.stop(a, berth.StopMigrated, berth.ClientPending)
+			if !a.Rest().Relocate && g.spec.Migration().StartFirst {
+				outlasts, decides = a, nil // the drain stops it in its time
+				continue
+			}
+			g.stop(a, whyMoves(a), berth.ClientPending)
 			decides = a
 		case absent:
 			if a.Rest().Next.IsZero() {
@@ -134,6 +139,8 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 		g.hold(s, here)
 	case decides != nil:
 		g.follow(s, decides)
+	case outlasts != nil:
+		g.replace(s, outlasts)
 	}
 	for _, a := range allocs {
 		if a != decides {
@@ -158,7 +165,7 @@ func (g *group) leave(a *berth.Alloc) {
 // plain handles what is the case for nearly all: one allocation that runs, and
 // of the newest version.
 func (g *group) plain(s *slot, a *berth.Alloc) bool {
-	if !a.Wanted() || a.Client > berth.ClientRunning || a.Job.Version != g.Job.Version {
+	if !a.Wanted() || a.Client > berth.ClientRunning || a.Job.Version != g.Job.Version || a.Rest().Relocate {
 		return false
 	}
 	if n := g.Node(a.NodeID); n == nil || n.Status == berth.NodeDown || n.Status == berth.NodeDisconnected || n.Draining() {
@@ -215,7 +222,7 @@ func owed(a *berth.Alloc) bool {
 		return true
 	}
 	switch a.Rest().DesiredDescription {
-	case berth.StopReplaced, berth.StopUnfit, berth.StopNodeLost, berth.StopAway, berth.StopFailed, berth.StopMigrated:
+	case berth.StopReplaced, berth.StopUnfit, berth.StopNodeLost, berth.StopAway, berth.StopFailed, berth.StopMigrated, berth.StopWanted:
 		return true
 	}
 	return false
@@ -223,11 +230,20 @@ func owed(a *berth.Alloc) bool {
 
 // migrates says whether an allocation is to leave its node now.
 func (g *group) migrates(a *berth.Alloc) bool {
-	if !a.Rest().Migrate {
-		return false
+	m := a.Rest()
+	if !m.Migrate || m.Relocate {
+		return m.Relocate
 	}
 	n := g.Node(a.NodeID)
 	return n != nil && n.Draining()
+}
+
+// whyMoves is why an allocation is stopped to be placed anew.
+func whyMoves(a *berth.Alloc) string {
+	if a.Rest().Relocate {
+		return berth.StopWanted
+	}
+	return berth.StopMigrated
 }
 
 // hold lets one of the allocations that run keep the name, and stops the

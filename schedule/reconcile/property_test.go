@@ -165,6 +165,7 @@ func (d *drawn) drawAlloc(t *rapid.T, n int) *berth.Alloc {
 		more.UnknownSince = noon.Add(-time.Duration(rapid.IntRange(0, 5000).Draw(t, "unknown")) * time.Second).UnixNano()
 	}
 	more.Migrate = rapid.IntRange(0, 2).Draw(t, "migrate") == 0
+	more.Relocate = rapid.IntRange(0, 5).Draw(t, "relocate") == 0
 	more.ForceReschedule = rapid.IntRange(0, 9).Draw(t, "force") == 0
 	a.Score = rapid.Float32Range(0, 1).Draw(t, "score")
 	if x := d.deployed; x != nil && j.Version == x.JobVersion && rapid.IntRange(0, 3).Draw(t, "deployed") > 0 {

@@ -238,7 +238,7 @@ func (w *world) alloc(l *story.Line) {
 
 // more is what few allocations have.
 func (w *world) more(l *story.Line) berth.AllocMore {
-	more := berth.AllocMore{Migrate: l.Has("migrate"), Reschedule: l.Has("reschedule"), ForceReschedule: l.Has("force")}
+	more := berth.AllocMore{Migrate: l.Has("migrate"), Reschedule: l.Has("reschedule"), ForceReschedule: l.Has("force"), Relocate: l.Has("relocate")}
 	if since := l.Duration(w.t, "unknown", 0); since != 0 {
 		more.UnknownSince = noon.Add(since).UnixNano()
 	}
@@ -256,7 +256,7 @@ func (w *world) more(l *story.Line) berth.AllocMore {
 
 var stopReasons = map[string]string{
 	"surplus": berth.StopSurplus, "replaced": berth.StopReplaced, "lost": berth.StopNodeLost, "failed": berth.StopFailed,
-	"migrated": berth.StopMigrated, "away": berth.StopAway,
+	"migrated": berth.StopMigrated, "wanted": berth.StopWanted, "away": berth.StopAway,
 }
 
 // input is what there is as Compare wants it.

@@ -165,14 +165,14 @@ func (r *perNode) judge(s *spots, a *berth.Alloc) {
 	case r.lost(a):
 		r.stop(a, r.whyLost(a), berth.ClientLost)
 		s.follow(at, a)
+	case a.Rest().Migrate || a.Rest().Relocate: // also if it cannot be heard: what was told to leave is not waited for
+		r.stop(a, whyMoves(a), berth.ClientPending)
+		s.counts.Migrate++
+		s.follow(at, a)
 	case r.away(a):
 		r.wait(a)
 		s.kept[at] = true
 		s.counts.Ignore++
-	case a.Rest().Migrate:
-		r.stop(a, berth.StopMigrated, berth.ClientPending)
-		s.counts.Migrate++
-		s.follow(at, a)
 	case int64(a.Index) >= int64(s.group.Count) || s.kept[at]:
 		r.stop(a, berth.StopSurplus, berth.ClientPending)
 	default:
@@ -291,7 +291,7 @@ func (r *perNode) wait(a *berth.Alloc) {
 	if a.Client != berth.ClientUnknown {
 		r.Stop = append(r.Stop, berth.AllocStop{ID: a.ID, Description: berth.UnknownAway, Client: berth.ClientUnknown})
 	}
-	if at, ever := giveUp(a, r.Now); ever {
+	if at, ever := giveUp(a, r.Now); ever && at.After(r.Now) { // as for other jobs
 		r.later(a, at, berth.TriggerMaxDisconnectTimeout)
 	}
 }
