@@ -203,6 +203,51 @@ var rows = []struct {
 			d.t.Errorf("raised by %s, %s", e.TriggeredBy, e.Cause)
 		}
 	}},
+	{"new to pending: job-register, of a job that goes back to a version", func(d *desk) {
+		d.versions(1, 2)
+		e := d.changes(&state.RevertJob{Key: key("web"), Version: 0, Eval: byUser(9, berth.TriggerJobRegister)}, 9)
+		if s := d.work(); e.JobModifyIndex != s.Job(key("web")).JobModifyIndex || len(live(s, "web")) != 1 {
+			d.t.Errorf("%+v; %d run", e, len(live(s, "web")))
+		}
+	}},
+	{"new to pending: job-scaling", func(d *desk) {
+		d.versions(1)
+		e := d.changes(&state.ScaleJob{Key: key("web"), Group: "g", Change: true, Count: 3, Eval: byUser(9, berth.TriggerJobScaling)}, 9)
+		if s := d.work(); e.TriggeredBy != berth.TriggerJobScaling || len(live(s, "web")) != 3 || s.Job(key("web")).Version != 1 {
+			d.t.Errorf("%+v; %d run", e, len(live(s, "web")))
+		}
+	}},
+	{"new to pending: alloc-stop", func(d *desk) {
+		d.versions(1)
+		a := live(d.store.Snapshot(), "web")[0]
+		e := d.changes(&state.StopAlloc{ID: a.ID, Eval: byUser(9, berth.TriggerAllocStop)}, 9)
+		s := d.work()
+		if e.TriggeredBy != berth.TriggerAllocStop || s.Alloc(a.ID).Wanted() || len(live(s, "web")) != 1 || live(s, "web")[0].Rest().Previous != a.ID {
+			d.t.Errorf("%+v; %+v", e, s.Alloc(a.ID))
+		}
+		d.changes(&state.StopAlloc{ID: a.ID, Eval: byUser(10, berth.TriggerAllocStop)}, 10)
+		if again := d.work(); live(again, "web")[0] != live(s, "web")[0] {
+			d.t.Error("what was stopped is replaced twice")
+		}
+	}},
+	{"new to pending: job-register, of a job that a user has looked at again", func(d *desk) {
+		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
+		d.work()
+		a := live(d.store.Snapshot(), "web")[0]
+		d.fails(a)
+		d.work()
+		e := seed(7)
+		e.TriggeredBy = berth.TriggerJobRegister
+		d.do(&state.EvaluateJob{Key: key("web"), Force: true, Eval: e, Now: time.Now().UnixNano()})
+		if e := d.is(e.ID, berth.EvalPending, ""); e.Cause.Kind != berth.CauseUser {
+			d.t.Errorf("its cause is %s", e.Cause)
+		}
+		s := d.work()
+		d.is(e.ID, berth.EvalComplete, "")
+		if l := live(s, "web"); len(l) != 1 || l[0].Rest().Previous != a.ID {
+			d.t.Errorf("%d run, and what failed was not replaced before its time", len(l))
+		}
+	}},
 	{"new to pending: job-deregister", func(d *desk) {
 		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
 		d.work()
@@ -472,6 +517,75 @@ var rows = []struct {
 			}
 		}
 	}},
+	{"blocked to blocked: a newer one looks anyway", func(d *desk) {
+		d.do(statetest.AddNode(2, 300, 4000), statetest.AddNode(3, 200, 4000), statetest.Register(d.everywhere("log", 500), 1))
+		d.work()
+		waits := map[int]*berth.Eval{}
+		for e := range d.store.Snapshot().OpenEvals(berth.EvalBlocked) {
+			hi, _ := e.NodeID.Words()
+			waits[int(hi>>32)] = e
+		}
+		// Both nodes get some room, of the kind that is lacking, at once; not enough.
+		d.do(d.grown(2, 400), d.grown(3, 400))
+		s := d.work()
+		for n, e := range waits {
+			again := d.is(e.ID, berth.EvalBlocked, "")
+			if again.PreviousEval != e.PreviousEval || s.Eval(e.ID).NodeID != statetest.ID[berth.Node](n) {
+				d.t.Errorf("%+v", again)
+			}
+		}
+		// One that looks at all nodes goes before those that wait; they wait on
+		// as they are, and are woken by room of their node still.
+		d.do(statetest.Register(d.everywhere("log", 500), 3))
+		d.work()
+		d.is(statetest.ID[berth.Eval](3), berth.EvalComplete, "")
+		d.do(d.grown(3, 4000))
+		d.work()
+		d.is(waits[2].ID, berth.EvalBlocked, "")
+		d.is(waits[3].ID, berth.EvalComplete, "")
+		if n := len(live(d.store.Snapshot(), "log")); n != 2 {
+			d.t.Errorf("%d run", n)
+		}
+	}},
+	{"new: preemption", func(d *desk) {
+		d.do(&state.SetSchedulerConfig{Config: berth.SchedulerConfig{PreemptionConfig: berth.PreemptionConfig{ServiceSchedulerEnabled: true}}})
+		d.do(statetest.Register(d.job("low", 1, 3000, `,"Priority":20`), 1))
+		d.work()
+		victim := live(d.store.Snapshot(), "low")[0]
+		d.says(victim, berth.ClientRunning)
+		d.do(statetest.Register(d.job("web", 1, 2000, `,"Priority":80`), 2))
+		x := d.take()
+		if err := d.submit(x, d.decide(x)); err != nil {
+			d.t.Fatal(err)
+		}
+		s := d.do()
+		web := live(s, "web")
+		if v := s.Alloc(victim.ID); len(web) != 1 || v.Desired != berth.DesiredEvict || v.Rest().EvictedBy != web[0].ID || !v.Occupies() {
+			d.t.Fatalf("%d run; the victim should %s, is %s", len(web), v.Desired, v.Client)
+		}
+		e := d.is(d.raised("low", berth.TriggerPreemption).ID, berth.EvalPending, "")
+		if e.Cause != (berth.Cause{Kind: berth.CauseAlloc, ID: web[0].ID.String()}) || !e.PreviousEval.IsZero() || !s.Eval(x.Eval.ID).BlockedEval.IsZero() {
+			d.t.Errorf("%+v", e)
+		}
+		// It has nowhere to go until there is room, then it is placed anew.
+		if err := d.broker.Ack(x.Eval.ID, x.Token); err != nil {
+			d.t.Error(err)
+		}
+		s = d.work()
+		b := d.is(d.is(e.ID, berth.EvalComplete, "").BlockedEval, berth.EvalBlocked, "")
+		if b.PreviousEval != e.ID || len(live(s, "low")) != 0 {
+			d.t.Errorf("%+v; %d run", b, len(live(s, "low")))
+		}
+		d.says(victim, berth.ClientComplete) // 2000 of 4000 MHz come free, and 3000 are wanted
+		d.work()
+		d.is(b.ID, berth.EvalBlocked, "")
+		d.do(statetest.AddNode(2, 4000, 4000))
+		s = d.work()
+		d.is(b.ID, berth.EvalComplete, "")
+		if l := live(s, "low"); len(l) != 1 || l[0].NodeID == victim.NodeID {
+			d.t.Errorf("%d of what was evicted run", len(l))
+		}
+	}},
 	{"new: alloc-failure, delayed", func(d *desk) {
 		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
 		d.work()
@@ -509,6 +623,14 @@ var rows = []struct {
 	}},
 }
 
+// grown registers a node again that has more room now.
+func (d *desk) grown(n int, cpu int64) *state.RegisterNode {
+	d.evals++
+	c := statetest.AddNode(n, cpu, 4000)
+	c.Seed, c.Now = statetest.ID[berth.Eval](1000+d.evals), time.Now().UnixNano()
+	return c
+}
+
 // node lets a node be heard, or not.
 func (d *desk) node(n int, status string) {
 	d.t.Helper()
@@ -536,4 +658,30 @@ func (d *desk) unknown() *berth.Alloc {
 func (d *desk) says(a *berth.Alloc, c berth.ClientStatus) {
 	d.t.Helper()
 	d.do(&state.ReportAllocs{Node: a.NodeID, Updates: []state.AllocUpdate{{ID: a.ID, Client: c}}, Now: time.Now().UnixNano()})
+}
+
+func byUser(n int, trigger string) state.EvalSeed {
+	return state.EvalSeed{ID: statetest.ID[berth.Eval](n), TriggeredBy: trigger, Cause: berth.Cause{Kind: berth.CauseUser}}
+}
+
+// versions registers a job that wants so many instances, one version after the
+// other, and has each decided.
+func (d *desk) versions(counts ...int) {
+	d.t.Helper()
+	for i, n := range counts {
+		d.do(statetest.Register(statetest.Job(d.t, fmt.Sprintf(`{"ID":"web","TaskGroups":[{"Name":"g","Count":%d}]}`, n)), i+1))
+		d.work()
+	}
+}
+
+// changes applies a command and returns the evaluation that it raised, which
+// waits to be decided.
+func (d *desk) changes(c state.Command, eval int) *berth.Eval {
+	d.t.Helper()
+	d.do(c)
+	e := d.store.Snapshot().Eval(statetest.ID[berth.Eval](eval))
+	if e == nil || e.Status != berth.EvalPending || e.CreateIndex != d.store.Snapshot().Index {
+		d.t.Fatalf("%T raised %+v", c, e)
+	}
+	return e
 }

@@ -140,7 +140,7 @@ func (b *Blocked) Keep(e *berth.Eval) {
 
 func (b *Blocked) missedSomething(e *berth.Eval) bool {
 	if !e.NodeID.IsZero() {
-		return b.on.missed(e)
+		return b.on.missed(e, e.SnapshotIndex)
 	}
 	if b.any <= e.SnapshotIndex {
 		return false
@@ -162,12 +162,20 @@ func (b *Blocked) missedSomething(e *berth.Eval) bool {
 	return false
 }
 
-// missed says whether what an evaluation waits for happened on its node.
-func (o *onNodes) missed(e *berth.Eval) bool {
-	if o.any <= e.SnapshotIndex {
+// missedSince says whether one that waits for a node missed something there
+// since a state.
+func (b *Blocked) missedSince(id berth.EvalID, index uint64) bool {
+	e := b.on.evals[id]
+	return e != nil && b.on.missed(e, index)
+}
+
+// missed says whether what an evaluation waits for happened on its node since a
+// state.
+func (o *onNodes) missed(e *berth.Eval, since uint64) bool {
+	if o.any <= since {
 		return false
 	}
-	if o.floor > e.SnapshotIndex {
+	if o.floor > since {
 		return true
 	}
 	at := o.freed[e.NodeID]
@@ -175,7 +183,7 @@ func (o *onNodes) missed(e *berth.Eval) bool {
 		return false
 	}
 	for kind, index := range at {
-		if index > e.SnapshotIndex && helpsOn(e, 1<<kind) {
+		if index > since && helpsOn(e, 1<<kind) {
 			return true
 		}
 	}
@@ -261,6 +269,24 @@ func (b *Blocked) FreedOn(node berth.NodeID, r Room, index uint64) (out []*berth
 	o.any = max(o.any, index)
 	for _, e := range o.byNode[node] {
 		if helpsOn(e, r) {
+			out = append(out, e)
+		}
+	}
+	for _, e := range out {
+		b.Remove(e.ID)
+	}
+	return out
+}
+
+// FreedAll notes that there can be room anywhere, and returns all that waits for
+// room; nothing does any more.
+func (b *Blocked) FreedAll(index uint64) (out []*berth.Eval) {
+	clear(b.freed)
+	clear(b.on.freed)
+	b.any, b.floor = max(b.any, index), max(b.floor, index)
+	b.on.any, b.on.floor = max(b.on.any, index), max(b.on.floor, index)
+	for _, list := range []map[berth.EvalID]*berth.Eval{b.evals, b.on.evals} {
+		for _, e := range list {
 			out = append(out, e)
 		}
 	}

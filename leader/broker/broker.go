@@ -34,6 +34,7 @@ type Broker struct {
 	poke    chan struct{} // wakes Run
 	closed  bool
 	paused  bool // by an operator: nothing is handed out
+	evict   bool // more jobs may evict others since the last look at what is blocked
 	recent  *recent
 
 	// Told, if set before Run, hears of each evaluation that ended, once. It is
@@ -113,6 +114,7 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 	defer b.mu.Unlock()
 	now := time.Now()
 	for next := at.TryNext(); next != nil; next = at.TryNext() {
+		before := at.Snapshot.Index
 		at = next
 		if at.Reset {
 			b.rebuild(at.Snapshot)
@@ -124,11 +126,17 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 			freedOn = map[berth.NodeID]Room{}
 		}
 		for i := range at.Changes {
-			if n, r := b.take(at.Snapshot, &at.Changes[i], now); r != 0 {
+			if n, r := b.take(at.Snapshot, before, &at.Changes[i], now); r != 0 {
 				freed[n.Class] |= r
 				if freedOn != nil {
 					freedOn[n.ID] |= r
 				}
+			}
+		}
+		if b.evict {
+			b.evict = false
+			for _, e := range b.blocked.FreedAll(at.Snapshot.Index) {
+				b.queue.Add(e, now)
 			}
 		}
 		for id, r := range freedOn {
@@ -141,20 +149,23 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 				b.queue.Add(e, now)
 			}
 		}
+		b.waitOn(at.Snapshot) // before the next commit, which can be for them
 	}
 	b.wake()
 	return at
 }
 
-// take takes in one change of the state. If a node got room by it, it is
+// take takes in one change of the state, which had an index before. If a node got room by it, it is
 // returned, and what kinds of room.
-func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) (on *berth.Node, freed Room) {
+func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now time.Time) (on *berth.Node, freed Room) {
 	switch c.Table {
 	case state.SchedulerConfigs:
 		b.paused = s.SchedulerConfig().PauseEvalBroker
+		old, _ := c.Old.(*berth.SchedulerConfig)
+		b.evict = b.evict || evictsMore(old, s.SchedulerConfig())
 	case state.Evals:
 		if e, ok := c.New.(*berth.Eval); ok {
-			b.eval(e, now)
+			b.eval(s, e, now)
 		} else if e, ok := c.Old.(*berth.Eval); ok {
 			b.queue.Drop(e.ID)
 			b.blocked.Remove(e.ID)
@@ -165,15 +176,22 @@ func (b *Broker) take(s *state.Snapshot, c *state.Change, now time.Time) (on *be
 		if n != nil && n.Ready() && (old == nil || !old.Ready() || !sameForScheduling(old, n)) {
 			return n, RoomAll
 		}
+		if old != nil && n != nil && awaitedInVain(s, old, n) {
+			return n, RoomAll
+		}
 	case state.Allocs:
 		old, _ := c.Old.(*berth.Alloc)
 		if old == nil || !old.Occupies() {
 			return nil, 0
 		}
-		if a, _ := c.New.(*berth.Alloc); a == nil || !a.Occupies() {
-			if n := s.Node(old.NodeID); n != nil && n.Ready() {
-				return n, roomOf(old)
-			}
+		a, _ := c.New.(*berth.Alloc)
+		r := roomMade(s, old, a)
+		if r == 0 {
+			return nil, 0
+		}
+		n := s.Node(old.NodeID)
+		if n != nil && (n.Ready() || n.ModifyIndex > before && !old.Wanted()) {
+			return n, r // if the node took something until now, its job may have waited for that: see awaitedInVain
 		}
 	}
 	return nil, 0
@@ -188,9 +206,19 @@ func sameForScheduling(a, b *berth.Node) bool {
 		(a.ReservedResources == b.ReservedResources || diff.Equal(a.ReservedResources, b.ReservedResources))
 }
 
-func (b *Broker) eval(e *berth.Eval, now time.Time) {
+func (b *Broker) eval(s *state.Snapshot, e *berth.Eval, now time.Time) {
 	if e.Terminal() {
 		b.tell(b.recent.end(e))
+	}
+	if berth.PerNode(e.Type) && b.decided(e) {
+		// Others of its job that wait for a node were left to it. What came
+		// after the state that it was decided on is theirs to look at.
+		for x := range s.OpenEvalsOf(e.Key(), berth.EvalBlocked) {
+			if x.ID != e.ID && b.blocked.missedSince(x.ID, e.SnapshotIndex) {
+				b.blocked.Remove(x.ID)
+				b.queue.Add(x, now)
+			}
+		}
 	}
 	if e.Status != berth.EvalBlocked {
 		b.blocked.Remove(e.ID)
@@ -201,6 +229,15 @@ func (b *Broker) eval(e *berth.Eval, now time.Time) {
 	if !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) {
 		b.queue.Add(e, now)
 	}
+}
+
+// decided says whether an evaluation is what a worker made of it.
+func (b *Broker) decided(e *berth.Eval) bool {
+	if e.Status == berth.EvalComplete {
+		return true
+	}
+	q, ok := b.queue.Quasi(e.ID)
+	return e.Status == berth.EvalBlocked && ok && (q.Status == "scheduling" || q.Status == "applying")
 }
 
 func (b *Broker) tick(now time.Time) (again time.Time) {
@@ -217,17 +254,23 @@ func (b *Broker) tick(now time.Time) (again time.Time) {
 	return again
 }
 
+// waitOn puts back those that wait for a node and need not be looked at. b.mu is
+// held.
+func (b *Broker) waitOn(s *state.Snapshot) {
+	for _, e := range b.queue.Waiters() {
+		if now := s.Eval(e.ID); now != nil && now.Status == berth.EvalBlocked {
+			b.blocked.Keep(now)
+		}
+	}
+}
+
 // reap ends evaluations that newer ones made needless, and those that could
 // not be delivered. It does not wait until that is safe: what becomes of it
 // comes back with the commits.
 func (b *Broker) reap() error {
 	b.mu.Lock()
 	dropped, failed := b.queue.Dropped(), b.queue.Failed()
-	for _, e := range b.queue.Waiters() {
-		if now := b.store.Snapshot().Eval(e.ID); now != nil && now.Status == berth.EvalBlocked {
-			b.blocked.Keep(now)
-		}
-	}
+	b.waitOn(b.store.Snapshot())
 	timelines := make([]berth.Timeline, len(failed)) // the command that ends an evaluation writes it down
 	for i, e := range failed {
 		q, _ := b.queue.Quasi(e.ID)

@@ -59,7 +59,7 @@ func (b *term) next() *berth.Delivery {
 	b.t.Helper()
 	ctx, stop := context.WithTimeout(b.t.Context(), time.Nanosecond)
 	defer stop()
-	list, err := b.Next(ctx, someTypes, 1)
+	list, err := b.Next(ctx, allTypes, 1)
 	if err != nil {
 		b.t.Fatalf("nothing is handed out: %v", err)
 	}
@@ -71,10 +71,12 @@ func (b *term) nothing() {
 	b.t.Helper()
 	ctx, stop := context.WithTimeout(b.t.Context(), time.Nanosecond)
 	defer stop()
-	if list, err := b.Next(ctx, someTypes, 1); !errors.Is(err, context.DeadlineExceeded) {
+	if list, err := b.Next(ctx, allTypes, 1); !errors.Is(err, context.DeadlineExceeded) {
 		b.t.Fatalf("%v is handed out, %v", list, err)
 	}
 }
+
+var allTypes = []string{berth.TypeService, berth.TypeBatch, berth.TypeSystem, berth.TypeSysbatch}
 
 func (b *term) eval(n int) *berth.Eval { return b.store.Snapshot().Eval(statetest.ID[berth.Eval](n)) }
 

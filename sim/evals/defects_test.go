@@ -42,7 +42,7 @@ var defects = map[string]defect{
 	},
 	"token ignored": {
 		queue: func(q queue) queue { return trusting{q} },
-		finds: []string{"with a token that is not the last"},
+		finds: []string{"with a token that is not the last", "no evaluation waits"}, // what an old decision says counts
 	},
 	"missed unblock race": {
 		// What is blocked is said to have been decided on the newest state, so
@@ -55,16 +55,40 @@ var defects = map[string]defect{
 		},
 		finds: []string{"fits on node"},
 	},
-	"return unnoticed": {
-		// Nobody looks at a job of which something came back.
+	"victim forgotten": {
+		// Nobody looks at a job of which something was evicted.
 		log: func(apply applier, c state.Command) state.Result {
 			r := apply(c)
-			if c, ok := c.(*state.ReportAllocs); ok && r.Err == nil && len(c.Evals) > 0 {
-				apply(&unnoticed{c.Evals})
+			if _, ok := c.(*state.ApplyPlan); ok && r.Err == nil {
+				apply(&dropped{func(e *berth.Eval) bool { return e.TriggeredBy == berth.TriggerPreemption }})
 			}
 			return r
 		},
-		finds: []string{"is to be stopped"},
+		finds: []string{"is wanted, fits", "no evaluation waits"},
+	},
+	"room of victims is free at once": {
+		// What is evicted counts as ended though its tasks run.
+		log: func(apply applier, c state.Command) state.Result {
+			r := apply(c)
+			if p, ok := c.(*state.ApplyPlan); ok && r.Err == nil {
+				for _, x := range p.Place {
+					apply(&ended{x.NodeID, x.Evict, p.Now})
+				}
+			}
+			return r
+		},
+		finds: []string{"its agent did not say that it ended"},
+	},
+	"joining node unnoticed": {
+		// Jobs that run on every node do not hear of a new one.
+		log: func(apply applier, c state.Command) state.Result {
+			r := apply(c)
+			if c, ok := c.(*state.RegisterNode); ok && r.Err == nil && len(c.Evals) > 0 {
+				apply(&dropped{func(e *berth.Eval) bool { return slices.Contains(c.Evals, e.ID) && berth.PerNode(e.Type) }})
+			}
+			return r
+		},
+		finds: []string{"is wanted, fits", "no evaluation waits"},
 	},
 	"waited for without end": {
 		// Nobody looks when the time of what is unknown is over.
@@ -74,7 +98,7 @@ var defects = map[string]defect{
 			}
 			return apply(c)
 		},
-		finds: []string{"given up later"},
+		finds: []string{"max-disconnect-timeout of"},
 	},
 	"reaper off": {
 		log: func(apply applier, c state.Command) state.Result {
@@ -110,7 +134,7 @@ var defects = map[string]defect{
 			}
 			return r
 		},
-		finds: []string{"I-06", "I-07"},
+		finds: []string{"I-06", "I-07", "is to be stopped"}, // what is raised by itself is not, of a job that was purged
 	},
 }
 
@@ -142,24 +166,40 @@ func (c *evalOf) Apply(tx *state.Tx) error {
 	}}}).Apply(tx)
 }
 
-// unnoticed cancels evaluations of jobs of which something came back.
-type unnoticed struct{ evals []berth.EvalID }
+// dropped cancels pending evaluations.
+type dropped struct{ which func(*berth.Eval) bool }
 
 // Apply implements state.Command.
-func (c *unnoticed) Apply(tx *state.Tx) error {
+func (c *dropped) Apply(tx *state.Tx) error {
 	cancel := &state.CancelEvals{Why: "planted"}
-	for _, id := range c.evals {
-		if tx.Eval(id).TriggeredBy == berth.TriggerReconnect {
-			cancel.IDs = append(cancel.IDs, id)
+	for e := range tx.OpenEvals(berth.EvalPending) {
+		if c.which(e) {
+			cancel.IDs = append(cancel.IDs, e.ID)
 		}
 	}
 	return cancel.Apply(tx)
 }
 
+// ended says of allocations that they ended, which their agent did not.
+type ended struct {
+	node berth.NodeID
+	list []berth.AllocID
+	now  int64
+}
+
+// Apply implements state.Command.
+func (c *ended) Apply(tx *state.Tx) error {
+	r := &state.ReportAllocs{Node: c.node, Now: c.now}
+	for _, id := range c.list {
+		r.Updates = append(r.Updates, state.AllocUpdate{ID: id, Client: berth.ClientComplete})
+	}
+	return r.Apply(tx)
+}
+
 // What is broken on purpose is found, each within a few histories: so the
 // property sees what it is there to see.
 func TestDefectsAreFound(t *testing.T) {
-	const most = 60
+	const most = 200
 	for name, d := range defects {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			for seed := range uint64(most) {

@@ -266,7 +266,7 @@ func (d *desk) attempt(x *berth.Delivery, plan *state.ApplyPlan, err error) {
 	}
 	d.tries++
 	most := 5
-	if x.Eval.Type == berth.TypeBatch {
+	if x.Eval.Type == berth.TypeBatch || x.Eval.Type == berth.TypeSysbatch {
 		most = 2
 	}
 	if (err != nil || len(plan.Refused) > 0) && d.tries > most+1 {

@@ -31,6 +31,8 @@ func (h *history) event() bool {
 		return h.registerNode()
 	case p < 50:
 		return h.turnNode()
+	case p < 53:
+		return h.turnEligible()
 	case p < 90:
 		return h.report()
 	case p < 93:
@@ -42,8 +44,11 @@ func (h *history) event() bool {
 			ID: h.id(), Force: h.chance.IntN(2) == 0, Cause: berth.Cause{Kind: berth.CauseUser}, Now: now(),
 		})
 	}
-	if h.chance.IntN(3) == 0 {
+	switch h.chance.IntN(6) {
+	case 0, 1:
 		return h.pause(true)
+	case 2:
+		return h.allowEviction(!h.evicts)
 	}
 	h.tell("nothing")
 	time.Sleep(time.Duration(h.chance.Int64N(int64(limits.NackTimeout))))
@@ -83,80 +88,18 @@ func (h *history) seedOf(trigger string) state.EvalSeed {
 // register registers a job, changes one, or registers one as it is.
 func (h *history) register() bool {
 	k := h.key()
-	j := h.job(k)
-	if old := h.term.log.Tip().Job(k); old != nil {
-		j.Type = old.Type
-		if h.chance.IntN(4) == 0 {
-			again := *old
-			j = &again
-		}
+	old, typ := h.term.log.Tip().Job(k), ""
+	if old != nil {
+		typ = old.Type
+	}
+	j := h.job(k, typ)
+	if old != nil && h.chance.IntN(4) == 0 {
+		again := *old
+		j = &again
 	}
 	c := &state.RegisterJob{Job: j, Now: now(), Eval: h.seedOf(berth.TriggerJobRegister)}
 	h.tell("register %s %s, priority %d, %d groups", j.ID, j.Type, j.Priority, len(j.TaskGroups))
 	return h.stage(c)
-}
-
-func (h *history) job(k berth.JobKey) *berth.Job {
-	j := &berth.Job{
-		Region: berth.DefaultRegion, Namespace: k.Namespace, ID: k.ID, Name: string(k.ID), Type: berth.TypeService,
-		Priority: 1 + h.chance.IntN(100), Datacenters: []string{"*"}, NodePool: berth.DefaultNodePool,
-	}
-	if h.chance.IntN(3) == 0 {
-		j.Type = berth.TypeBatch
-	}
-	if h.chance.IntN(8) == 0 {
-		j.Datacenters = []string{"dc2"}
-	}
-	for i := range 1 + h.chance.IntN(2) {
-		j.TaskGroups = append(j.TaskGroups, h.taskGroup(i))
-	}
-	return j
-}
-
-func (h *history) taskGroup(i int) *berth.TaskGroup {
-	restart := berth.RestartPolicy{Attempts: 2, Interval: time.Minute, Mode: berth.RestartFail}
-	g := &berth.TaskGroup{
-		Name: fmt.Sprint("g", i), Count: h.chance.IntN(4), RestartPolicy: &restart, ReschedulePolicy: h.policy(),
-		EphemeralDisk: &berth.EphemeralDisk{SizeMB: 100},
-		Tasks: []*berth.Task{{
-			Name: "task", Driver: "mock_driver", RestartPolicy: &restart, LogConfig: &berth.LogConfig{MaxFiles: 1, MaxFileSizeMB: 1},
-			Config:    map[string]any{"exit_code": int64(h.chance.IntN(3))},
-			Resources: &berth.Resources{CPU: 100 * (1 + h.chance.IntN(12)), MemoryMB: 100 * (1 + h.chance.IntN(12))},
-		}},
-	}
-	switch h.chance.IntN(8) {
-	case 0:
-		g.Constraints = []berth.Constraint{{LTarget: "${meta.rack}", Operand: berth.OpEqual, RTarget: "r1"}}
-	case 1:
-		g.Constraints = []berth.Constraint{{Operand: berth.OpDistinctHosts}}
-	case 2:
-		g.Constraints = []berth.Constraint{{LTarget: "${node.unique.name}", Operand: berth.OpNotEqual, RTarget: "n1"}}
-	}
-	if h.chance.IntN(3) == 0 {
-		g.Disconnect = &berth.DisconnectStrategy{
-			LostAfter: time.Duration(h.chance.IntN(180)) * time.Second, Replace: h.chance.IntN(4) > 0,
-			Reconcile: []string{berth.KeepBestScore, berth.KeepOriginal, berth.KeepReplacement, berth.KeepLongestRunning}[h.chance.IntN(4)],
-		}
-	}
-	switch h.chance.IntN(6) {
-	case 0:
-		g.Networks = []berth.NetworkResource{{Mode: "host", ReservedPorts: []berth.Port{{Label: "admin", Value: 8000 + h.chance.IntN(3)}}}}
-	case 1:
-		g.Networks = []berth.NetworkResource{{Mode: "host", DynamicPorts: []berth.Port{{Label: "http"}}}}
-	}
-	return g
-}
-
-func (h *history) policy() *berth.ReschedulePolicy {
-	switch h.chance.IntN(4) {
-	case 0:
-		return &berth.ReschedulePolicy{}
-	case 1:
-		return &berth.ReschedulePolicy{Attempts: 1 + h.chance.IntN(2), Interval: 10 * time.Minute, Delay: 5 * time.Second, DelayFunction: berth.DelayConstant}
-	}
-	return &berth.ReschedulePolicy{
-		Unlimited: true, Delay: time.Duration(h.chance.IntN(30)) * time.Second, DelayFunction: berth.DelayExponential, MaxDelay: 2 * time.Minute,
-	}
 }
 
 func (h *history) stop() bool {
@@ -210,6 +153,11 @@ func (h *history) turnNode() bool {
 	if n == nil {
 		return false
 	}
+	for x := range h.term.log.Tip().Nodes() { // who is away tends to come back
+		if x.Status == berth.NodeDisconnected && h.chance.IntN(2) == 0 {
+			n = x
+		}
+	}
 	c := &state.SetNodeStatus{ID: n.ID, Status: berth.NodeReady, Seed: h.id(), Now: now()}
 	switch p := h.chance.IntN(6); {
 	case n.Status == berth.NodeReady && p > 3 || n.Status == berth.NodeDisconnected && p > 4:
@@ -218,6 +166,20 @@ func (h *history) turnNode() bool {
 		c.Status = berth.NodeDisconnected
 	}
 	h.tell("node %s is %s", n.Name, c.Status)
+	return h.stage(c)
+}
+
+// turnEligible lets an operator say that a node takes nothing new, or does.
+func (h *history) turnEligible() bool {
+	n := h.someNode()
+	if n == nil {
+		return false
+	}
+	c := &state.SetNodeEligibility{ID: n.ID, Eligibility: berth.NodeEligible, Seed: h.id(), Now: now()}
+	if n.SchedulingEligibility == berth.NodeEligible {
+		c.Eligibility = berth.NodeIneligible
+	}
+	h.tell("node %s is %s", n.Name, c.Eligibility)
 	return h.stage(c)
 }
 
@@ -237,14 +199,17 @@ func (h *history) report() bool {
 		return false
 	}
 	c := &state.ReportAllocs{Node: n.ID, Now: now()}
-	for _, a := range h.allocsOn(h.store.Snapshot(), n) {
+	s := h.store.Snapshot()
+	for _, a := range h.allocsOn(s, n) {
 		u := state.AllocUpdate{ID: a.ID, Client: a.Client}
 		switch p := h.chance.IntN(100); {
+		case a.Wanted() && waitsForRoom(s, a):
+			continue
 		case !a.Wanted() && p < 70:
 			u.Client = berth.ClientComplete
 		case !a.Wanted() && p < 80:
 			u.Client = berth.ClientFailed
-		case a.Client == berth.ClientUnknown && p >= 17 && (a.Job.Type == berth.TypeService || p > 30):
+		case a.Client == berth.ClientUnknown && p >= 17 && (!ends(a.Job) || p > 30):
 			u.Client = berth.ClientRunning
 		case a.Client == berth.ClientPending && p < 60:
 			u.Client = berth.ClientRunning
@@ -252,7 +217,7 @@ func (h *history) report() bool {
 			u.Client = berth.ClientFailed
 		case p < 17:
 			u.Client = berth.ClientLost
-		case p < 40 && (a.Job.Type == berth.TypeBatch || p < 20):
+		case p < 40 && (ends(a.Job) || p < 20):
 			u.Client = berth.ClientComplete
 		default:
 			continue
@@ -263,7 +228,31 @@ func (h *history) report() bool {
 	if len(c.Updates) == 0 {
 		return false
 	}
+	h.hear(c)
 	return h.stage(c)
+}
+
+// ends says whether what a job runs is done some time.
+func ends(j *berth.Job) bool { return j.Type == berth.TypeBatch || j.Type == berth.TypeSysbatch }
+
+// waitsForRoom says whether an agent holds an allocation back until those that
+// it evicted have ended.
+func waitsForRoom(s *state.Snapshot, a *berth.Alloc) bool {
+	return slices.ContainsFunc(a.Rest().Evicted, func(id berth.AllocID) bool {
+		v := s.Alloc(id)
+		return v != nil && v.Occupies()
+	})
+}
+
+// hear notes what an agent says has ended.
+func (h *history) hear(c *state.ReportAllocs) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, u := range c.Updates {
+		if u.Client.Ended() {
+			h.over[u.ID] = true
+		}
+	}
 }
 
 // allocsOn returns the allocations of a node that have not ended, in the order
@@ -297,11 +286,13 @@ func (h *history) obey() {
 			case n.Status != berth.NodeReady:
 			case !a.Wanted():
 				c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID, Client: berth.ClientComplete})
+			case waitsForRoom(s, a):
 			case a.Client == berth.ClientPending || a.Client == berth.ClientUnknown:
 				c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID, Client: berth.ClientRunning})
 			}
 		}
 		if len(c.Updates) > 0 {
+			h.hear(c)
 			h.stage(c)
 		}
 	}
@@ -313,7 +304,21 @@ func (h *history) pause(yes bool) bool {
 	if yes {
 		h.took(paused)
 	}
-	return h.stage(&state.SetSchedulerConfig{Config: berth.SchedulerConfig{PauseEvalBroker: yes}})
+	return h.configure(yes)
+}
+
+// allowEviction lets an operator say that jobs of every type may evict others,
+// or none.
+func (h *history) allowEviction(yes bool) bool {
+	h.tell("eviction %v", yes)
+	h.evicts = yes
+	return h.configure(h.term.log.Tip().SchedulerConfig().PauseEvalBroker)
+}
+
+func (h *history) configure(pause bool) bool {
+	return h.stage(&state.SetSchedulerConfig{Config: berth.SchedulerConfig{PauseEvalBroker: pause, PreemptionConfig: berth.PreemptionConfig{
+		SystemSchedulerEnabled: h.evicts, SysBatchSchedulerEnabled: h.evicts, BatchSchedulerEnabled: h.evicts, ServiceSchedulerEnabled: h.evicts,
+	}}})
 }
 
 // replaceWorker lets a worker die, with what it holds, and starts another.

@@ -50,12 +50,14 @@ type history struct {
 	quiet  atomic.Bool // nothing goes wrong any more
 	cover  coverage
 	began  time.Time
+	evicts bool // operators let jobs evict others
 
 	mu    sync.Mutex
 	fates map[berth.EvalID]fate
-	dice  *rand.Rand // of fates
-	found []string   // what does not hold
-	story []string   // what happened
+	dice  *rand.Rand             // of fates
+	over  map[berth.AllocID]bool // their agents said that they ended
+	found []string               // what does not hold
+	story []string               // what happened
 }
 
 // fate is what a history has in store for an evaluation.
@@ -85,10 +87,11 @@ type term struct {
 func run(seed uint64, d *defect) *history {
 	h := &history{
 		seed: seed, chance: rand.New(rand.NewPCG(seed, 0)), dice: rand.New(rand.NewPCG(seed, 1)), defect: d,
-		store: state.New(), fates: map[berth.EvalID]fate{}, began: time.Now(),
+		store: state.New(), fates: map[berth.EvalID]fate{}, over: map[berth.AllocID]bool{}, began: time.Now(),
 	}
 	h.disk = []disk{{}, {slow: 0.1}, {slow: 0.3, stuck: 0.01}}[h.chance.IntN(3)]
 	h.begin()
+	h.allowEviction(h.chance.IntN(4) > 0)
 	for events := 0; events < eventCount && !h.failed(); {
 		if h.event() {
 			events++
@@ -211,6 +214,7 @@ func (h *history) end(keep int) {
 func (h *history) committed(b *state.Batch) {
 	h.count(b.Changes)
 	h.feasible(b)
+	h.confirmed(b)
 	for _, v := range invariant.Changed(b.Base, b.Changes) {
 		h.failf("%s", v)
 	}
@@ -240,6 +244,36 @@ func (h *history) feasible(b *state.Batch) {
 			}
 		}
 	}
+}
+
+// confirmed checks that room comes free only when the agent of its node says so,
+// or is not heard.
+func (h *history) confirmed(b *state.Batch) {
+	for i := range b.Changes {
+		old, _ := b.Changes[i].Old.(*berth.Alloc)
+		if old == nil || !old.Occupies() {
+			continue
+		}
+		if a, _ := b.Changes[i].New.(*berth.Alloc); a != nil && a.Occupies() {
+			continue
+		}
+		h.mu.Lock()
+		over := h.over[old.ID]
+		h.mu.Unlock()
+		silent := away(b.Base.Node(old.NodeID))
+		for _, c := range b.Changes { // it can turn with the same entry, more than once
+			n, is := c.New.(*berth.Node)
+			silent = silent || is && n.ID == old.NodeID && away(n)
+		}
+		if !over && !silent {
+			h.failf("%s gave up its room on %s, and its agent did not say that it ended", old.Name(), old.NodeID.Short())
+		}
+	}
+}
+
+// away says whether what runs on a node can be given up without its word.
+func away(n *berth.Node) bool {
+	return n == nil || n.Status == berth.NodeDown || n.Status == berth.NodeDisconnected
 }
 
 // pass lets some time go by, often none, and sometimes compares the broker
@@ -305,6 +339,12 @@ func (h *history) silence() {
 	for tries := 0; !h.term.log.idle(); tries++ { // a collection may be on its way
 		if tries == 100 {
 			h.failf("after 20 minutes of quiet there are still commands on their way")
+			for _, k := range jobKeys {
+				h.describe(h.store.Snapshot(), k)
+			}
+			for n := range h.store.Snapshot().Nodes() {
+				h.describeNode(h.store.Snapshot(), n)
+			}
 			return
 		}
 		time.Sleep(time.Second)

@@ -17,6 +17,7 @@ const (
 	bornRegister row = iota
 	bornDeregister
 	bornNodeUpdate
+	bornForEachNode
 	bornAllocFailure
 	bornReconnect
 	bornScheduled
@@ -32,6 +33,7 @@ const (
 	pendingFailed
 	blockedScheduling
 	schedulingBlocked
+	blockedWaitsOn
 	blockedComplete
 	blockedCanceledStop
 	blockedCanceledNewer
@@ -40,6 +42,9 @@ const (
 	failedDeleted
 	canceledDeleted
 	newQueued
+	newQueuedOnNode
+	newRolling
+	newPreemption
 	newMaxAttempts
 	newFollowUp
 	newLater
@@ -50,6 +55,7 @@ const (
 	workersDied
 	keptAfterTerm
 	paused
+	evicted
 	audits
 	rowCount
 )
@@ -58,6 +64,7 @@ var rowNames = [rowCount]string{
 	bornRegister:         "– → pending: job-register",
 	bornDeregister:       "– → pending: job-deregister",
 	bornNodeUpdate:       "– → pending: node-update",
+	bornForEachNode:      "– → pending: node-update, of what runs on every node",
 	bornAllocFailure:     "– → pending: alloc-failure",
 	bornReconnect:        "– → pending: reconnect",
 	bornScheduled:        "– → pending: scheduled",
@@ -73,6 +80,7 @@ var rowNames = [rowCount]string{
 	pendingFailed:        "pending → failed: undeliverable",
 	blockedScheduling:    "blocked → scheduling",
 	schedulingBlocked:    "scheduling → blocked: still no room, no new evaluation",
+	blockedWaitsOn:       "blocked → blocked: a newer one of its job looked at its node, and there is no room still",
 	blockedComplete:      "blocked → complete",
 	blockedCanceledStop:  "blocked → canceled: no-op, the job was stopped",
 	blockedCanceledNewer: "blocked → canceled: a newer one of its job",
@@ -81,6 +89,9 @@ var rowNames = [rowCount]string{
 	failedDeleted:        "failed → deleted",
 	canceledDeleted:      "canceled → deleted",
 	newQueued:            "new: queued-allocs, blocked",
+	newQueuedOnNode:      "new: queued-allocs, blocked, one for each node",
+	newRolling:           "new: rolling-update, delayed",
+	newPreemption:        "new: preemption",
 	newMaxAttempts:       "new: max-plan-attempts, blocked",
 	newFollowUp:          "new: failed-follow-up, delayed",
 	newLater:             "new: alloc-failure, delayed",
@@ -91,6 +102,7 @@ var rowNames = [rowCount]string{
 	workersDied:          "also: workers that died",
 	keptAfterTerm:        "also: entries safe though their term ended",
 	paused:               "also: pauses of the broker",
+	evicted:              "also: allocations that were evicted",
 	audits:               "also: comparisons of broker and state",
 }
 
@@ -99,8 +111,7 @@ var open = [][2]string{
 	{"– → pending: periodic-job, node-drain, alloc-stop, job-scaling", "what raises them is not built"},
 	{"scheduling → failed: wrong type", "a worker is given only types that it has a scheduler for"},
 	{"failed → scheduling → blocked / complete", "an evaluation that failed leaves the broker with the command that says so; its follow-up, or its blocked evaluation, is what is tried again"},
-	{"new: rolling-update, deployment-watcher", "deployments are not built"},
-	{"new: preemption", "preemption is not built"},
+	{"new: deployment-watcher", "deployments are not watched yet"},
 }
 
 // coverage counts how often each row was taken.
@@ -130,6 +141,10 @@ func (h *history) count(changes []state.Change) {
 	for i := range changes {
 		if changes[i].Table == state.Allocs {
 			busy[changes[i].Index] = true
+			old, _ := changes[i].Old.(*berth.Alloc)
+			if a, _ := changes[i].New.(*berth.Alloc); a != nil && old != nil && a.Desired == berth.DesiredEvict && old.Wanted() {
+				h.took(evicted)
+			}
 		}
 	}
 	for i := range changes {
@@ -156,6 +171,8 @@ func (h *history) countBorn(e *berth.Eval) {
 		h.took(bornRegister)
 	case e.TriggeredBy == berth.TriggerJobDeregister:
 		h.took(bornDeregister)
+	case e.TriggeredBy == berth.TriggerNodeUpdate && berth.PerNode(e.Type):
+		h.took(bornForEachNode)
 	case e.TriggeredBy == berth.TriggerNodeUpdate:
 		h.took(bornNodeUpdate)
 	case e.TriggeredBy == berth.TriggerReconnect:
@@ -168,6 +185,12 @@ func (h *history) countBorn(e *berth.Eval) {
 		h.took(bornAllocFailure)
 	case e.TriggeredBy == berth.TriggerAllocFailure:
 		h.took(newLater)
+	case e.TriggeredBy == berth.TriggerPreemption:
+		h.took(newPreemption)
+	case e.TriggeredBy == berth.TriggerRollingUpdate:
+		h.took(newRolling)
+	case e.TriggeredBy == berth.TriggerQueuedAllocs && !e.NodeID.IsZero():
+		h.took(newQueuedOnNode)
 	case e.TriggeredBy == berth.TriggerQueuedAllocs:
 		h.took(newQueued)
 	case e.TriggeredBy == berth.TriggerMaxPlanAttempts:
@@ -204,7 +227,11 @@ func (h *history) countMove(c *state.Change, old, new *berth.Eval, idle bool) {
 	case "pending canceled":
 		h.took(pendingCanceled)
 	case "blocked blocked":
-		h.took(schedulingBlocked)
+		if h.term.ledger.held(new.ID) {
+			h.took(schedulingBlocked)
+		} else {
+			h.took(blockedWaitsOn)
+		}
 	case "blocked complete":
 		h.took(blockedComplete)
 	case "blocked failed":

@@ -22,7 +22,7 @@ func (h *history) audit() {
 	}
 	h.took(audits)
 	s, b := h.store.Snapshot(), t.ledger.broker
-	queued, blocked := 0, map[berth.JobKey]*berth.Eval{}
+	queued, waiting, blocked := 0, 0, map[berth.JobKey]waits{}
 	busy := map[berth.JobKey]bool{} // jobs of which an evaluation is to be decided, at some time
 	for e := range s.OpenEvals(berth.EvalPending) {
 		busy[e.Key()] = true
@@ -37,7 +37,8 @@ func (h *history) audit() {
 			queued++
 			busy[e.Key()] = true
 		} else {
-			blocked[e.Key()] = e
+			waiting++
+			blocked[e.Key()] = append(blocked[e.Key()], e)
 		}
 	}
 	st := b.Stats()
@@ -45,8 +46,8 @@ func (h *history) audit() {
 	for _, n := range st.Ready {
 		has += n
 	}
-	if has != queued || st.Blocked != len(blocked) {
-		h.failf("the broker has %d in its queue and %d blocked; by the state they are %d and %d: %+v", has, st.Blocked, queued, len(blocked), st)
+	if has != queued || st.Blocked != waiting {
+		h.failf("the broker has %d in its queue and %d blocked; by the state they are %d and %d: %+v", has, st.Blocked, queued, waiting, st)
 	}
 	t.ledger.mu.Lock()
 	for id := range t.ledger.acked {
@@ -56,11 +57,11 @@ func (h *history) audit() {
 	}
 	t.ledger.mu.Unlock()
 	for _, k := range jobKeys {
-		e := blocked[k]
-		if busy[k] || e != nil && e.Missed.Escaped && len(e.Missed.Classes) == 0 { // which is tried again by and by
+		gaveUp := func(e *berth.Eval) bool { return e.Missed.Escaped && len(e.Missed.Classes) == 0 } // it is tried again by and by
+		if busy[k] || slices.ContainsFunc(blocked[k], gaveUp) {
 			continue
 		}
-		if h.settledJob(s, k, e); h.failed() {
+		if h.settledJob(s, k, blocked[k]); h.failed() {
 			h.describe(s, k)
 			return
 		}
@@ -86,12 +87,12 @@ func (h *history) settled() {
 	if st := h.term.ledger.broker.Stats(); st.Held > 0 {
 		h.failf("%d evaluations are held by workers still", st.Held)
 	}
-	blocked := map[berth.JobKey]*berth.Eval{}
+	blocked := map[berth.JobKey]waits{}
 	for e := range s.OpenEvals(berth.EvalBlocked) {
-		if other := blocked[e.Key()]; other != nil {
+		if other := blocked[e.Key()].on(e.NodeID); other != nil {
 			h.failf("the evaluations %s and %s of %s are blocked", other.ID.Short(), e.ID.Short(), e.JobID)
 		}
-		blocked[e.Key()] = e
+		blocked[e.Key()] = append(blocked[e.Key()], e)
 	}
 	for _, k := range jobKeys {
 		h.walk(s, k)
@@ -137,95 +138,143 @@ func (h *history) describe(s *state.Snapshot, k berth.JobKey) {
 	}
 }
 
+// waits are the blocked evaluations of a job: one, or one for each node where it
+// lacks room.
+type waits []*berth.Eval
+
+// on returns the one that waits for a node; of the zero ID, for any.
+func (w waits) on(id berth.NodeID) *berth.Eval {
+	for _, e := range w {
+		if e.NodeID == id {
+			return e
+		}
+	}
+	return nil
+}
+
+// describeNode tells what holds room on a node.
+func (h *history) describeNode(s *state.Snapshot, n *berth.Node) {
+	h.tell("node %s has %d MHz and %d MB", n.Name, n.NodeResources.Cpu.CpuShares, n.NodeResources.Memory.MemoryMB)
+	for a := range s.AllocsOn(n.ID) {
+		if a.Occupies() {
+			r := a.Group.Tasks[0].Resources
+			h.tell("on %s is %s %d–%d %s of priority %d with %d MHz and %d MB, networks %v: %s %s; it evicted %v", n.Name, a.ID.Short(), a.CreateIndex,
+				a.ModifyIndex, a.Name(), a.Job.Priority, r.CPU, r.MemoryMB, a.Group.Networks, a.Desired, a.Client, a.Rest().Evicted)
+		}
+	}
+}
+
+// triesAgain says whether a job has instances that failed for good and whose
+// nodes were registered again, or turned, since: the next evaluation of the job
+// tries them again, whatever raises it.
+func triesAgain(s *state.Snapshot, j *berth.Job) bool {
+	for a := range s.AllocsOf(j.Key()) {
+		if n := s.Node(a.NodeID); a.Client == berth.ClientFailed && a.Wanted() && n != nil && a.ModifyIndex < n.ModifyIndex {
+			return true
+		}
+	}
+	return false
+}
+
 // settledJob decides about a job once more: there is nothing left to do, and
 // if it lacks a place, an evaluation waits and no node has room.
-func (h *history) settledJob(s *state.Snapshot, k berth.JobKey, blocked *berth.Eval) {
+func (h *history) settledJob(s *state.Snapshot, k berth.JobKey, blocked waits) {
 	j := s.Job(k)
 	e := &berth.Eval{ID: berth.EvalID{1}, Namespace: k.Namespace, JobID: k.ID, Type: berth.TypeService, JobUID: berth.UID{Index: math.MaxUint64}, Status: berth.EvalPending}
 	if j != nil {
 		e.Type, e.JobUID = j.Type, j.UID
 	}
+	if j != nil && j.Type == berth.TypeSystem && triesAgain(s, j) {
+		return
+	}
 	plan := schedule.Decide(s, e, 0, time.Now()).Plan
 	for _, p := range plan.Place {
-		h.failf("%s %s[%d] is wanted, fits on node %s and is not placed", k.ID, j.TaskGroups[p.Group].Name, p.Index, s.Node(p.NodeID).Name)
+		if len(p.Evict) > 0 && leaves(s, j) {
+			continue
+		}
+		how := "fits"
+		if len(p.Evict) > 0 {
+			how = fmt.Sprintf("fits, if %d others go,", len(p.Evict))
+		}
+		h.failf("%s %s[%d] is wanted, %s on node %s and is not placed", k.ID, j.TaskGroups[p.Group].Name, p.Index, how, s.Node(p.NodeID).Name)
 	}
 	for _, x := range plan.Stop {
-		if x.FollowupEval.IsZero() {
+		spared := x.Description == berth.StopReplaced && len(blocked) > 0 // it runs on while the new version has no place
+		if x.FollowupEval.IsZero() && !lies(s, j, x.ID) && !spared {
 			h.failf("%s is to be stopped (%s) and is not", s.Alloc(x.ID).Name(), x.Description)
 		}
 	}
 	if n := len(plan.Update); n > 0 {
 		h.failf("%d allocations of %s are of an older version", n, k.ID)
 	}
-	if n := len(plan.End.Later); n > 0 {
-		h.failf("allocations of %s are to be replaced or given up later, and nothing will do it", k.ID)
+	for _, l := range plan.End.Later {
+		h.failf("%s of %s is due later, and nothing will do it", l.TriggeredBy, k.ID)
 	}
+	if j != nil && j.PerNode() {
+		h.lacksOnNodes(s, j, plan.End, blocked)
+	} else {
+		h.lacks(s, k, j, plan, blocked.on(berth.NodeID{}))
+	}
+}
+
+// lies says whether an instance of a job that runs on every node failed where
+// nothing takes its place, so that nobody need look at it.
+func lies(s *state.Snapshot, j *berth.Job, id berth.AllocID) bool {
+	a := s.Alloc(id)
+	n := s.Node(a.NodeID)
+	return j != nil && j.PerNode() && a.Client == berth.ClientFailed && (n == nil || !n.Ready())
+}
+
+// lacks checks what a job waits for that runs anywhere.
+func (h *history) lacks(s *state.Snapshot, k berth.JobKey, j *berth.Job, plan *state.ApplyPlan, blocked *berth.Eval) {
+	end := plan.End
+	evicts := slices.ContainsFunc(plan.Place, func(p berth.Placement) bool { return len(p.Evict) > 0 })
 	switch {
-	case len(plan.End.Failed) > 0 && blocked == nil:
-		h.failf("%s lacks places for %v, and no evaluation waits for them", k.ID, plan.End.Queued)
-	case len(plan.End.Failed) == 0 && blocked != nil:
+	case len(end.Failed) > 0 && blocked == nil:
+		h.failf("%s lacks places for %v, and no evaluation waits for them", k.ID, end.Queued)
+	case len(end.Failed) == 0 && blocked != nil && !evicts:
 		h.failf("evaluation %s of %s (%s) is blocked, and the job lacks nothing", blocked.ID.Short(), k.ID, blocked.TriggeredBy)
 	}
-	for name := range plan.End.Queued {
-		g := j.Group(name)
+	for name := range end.Queued {
 		for n := range s.Nodes() {
-			if plainlyFits(s, j, g, n) {
-				h.failf("%s waits for a place for %q, and node %s has room", k.ID, name, n.Name)
-			}
+			h.full(s, j, j.Group(name), n)
 		}
 	}
 }
 
-// plainlyFits says whether an instance of a group can be put on a node, in the
-// plainest way, for what histories ask for.
-func plainlyFits(s *state.Snapshot, j *berth.Job, g *berth.TaskGroup, n *berth.Node) bool {
-	task := g.Tasks[0]
-	if n.Status != berth.NodeReady || n.SchedulingEligibility != berth.NodeEligible || !n.Drivers[task.Driver].Healthy {
-		return false
-	}
-	if !slices.Contains(j.Datacenters, "*") && !slices.Contains(j.Datacenters, n.Datacenter) {
-		return false
-	}
-	cpu, mem := n.NodeResources.Cpu.CpuShares, n.NodeResources.Memory.MemoryMB
-	ports, mine := map[int]bool{}, false
-	free := math.MaxInt // dynamic ports
-	if top := n.NodeResources.MaxDynamicPort; top > 0 {
-		free = int(top) - int(n.NodeResources.MinDynamicPort) + 1
-	}
-	for a := range s.AllocsOn(n.ID) {
-		if a.Ended() {
-			continue
-		}
-		cpu -= int64(a.Group.Tasks[0].Resources.CPU)
-		mem -= int64(a.Group.Tasks[0].Resources.MemoryMB)
-		for _, nw := range a.Group.Networks {
-			for _, p := range nw.ReservedPorts {
-				ports[p.Value] = true
+// lacksOnNodes checks what a job waits for that runs on every node: room on
+// each node that lacks it, and on no other that takes anything.
+func (h *history) lacksOnNodes(s *state.Snapshot, j *berth.Job, end *state.EvalEnd, blocked waits) {
+	short := map[berth.NodeID]bool{}
+	for _, w := range end.Nodes {
+		for _, id := range w.Nodes {
+			short[id] = true
+			n := s.Node(id)
+			if blocked.on(id) == nil {
+				h.failf("%s lacks %v on node %s, and no evaluation waits for that", j.ID, w.Queued, n.Name)
 			}
-			free -= len(nw.DynamicPorts)
-		}
-		mine = mine || a.Live() && a.Key() == j.Key() && a.Job.UID == j.UID && a.Group.Name == g.Name
-	}
-	if cpu < int64(task.Resources.CPU) || mem < int64(task.Resources.MemoryMB) {
-		return false
-	}
-	for _, nw := range g.Networks {
-		if len(nw.DynamicPorts) > free {
-			return false
-		}
-		for _, p := range nw.ReservedPorts {
-			if ports[p.Value] {
-				return false
+			for name := range w.Queued {
+				h.full(s, j, j.Group(name), n)
 			}
 		}
 	}
-	for _, c := range g.Constraints {
-		switch {
-		case c.Operand == berth.OpDistinctHosts && mine,
-			c.Operand == berth.OpEqual && n.Meta["rack"] != c.RTarget,
-			c.Operand == berth.OpNotEqual && n.Name == c.RTarget:
-			return false
+	for _, e := range blocked {
+		if n := s.Node(e.NodeID); !short[e.NodeID] && n != nil && n.Ready() && !leaves(s, j) {
+			h.failf("evaluation %s of %s (%s) is blocked for node %s, and the job lacks nothing there", e.ID.Short(), j.ID, e.TriggeredBy, n.Name)
 		}
 	}
-	return true
+}
+
+// full checks that a node has no room for an instance of a group, and that none
+// can be made.
+func (h *history) full(s *state.Snapshot, j *berth.Job, g *berth.TaskGroup, n *berth.Node) {
+	switch {
+	case plainlyFits(s, j, g, n, func(*berth.Alloc) bool { return false }):
+		h.failf("%s waits for a place for %q, and node %s has room", j.ID, g.Name, n.Name)
+		h.describeNode(s, n)
+	case s.SchedulerConfig().PreemptionConfig.ServiceSchedulerEnabled && !leaves(s, j) && plainlyFits(s, j, g, n, func(a *berth.Alloc) bool { return plainlyEvictable(s, j, a) }):
+		h.failf("%s waits for a place for %q, and less urgent jobs have room on node %s", j.ID, g.Name, n.Name)
+		h.tell("wanted are %d MHz and %d MB for priority %d, networks %v, constraints %v", g.Tasks[0].Resources.CPU, g.Tasks[0].Resources.MemoryMB, j.Priority, g.Networks, g.Constraints)
+		h.describeNode(s, n)
+	}
 }

@@ -1,0 +1,143 @@
+package broker_test
+
+import (
+	"testing"
+
+	"berth"
+	"berth/leader/broker"
+	"berth/state"
+	"berth/state/statetest"
+)
+
+// What waits for one node is woken by that node alone; the others stay.
+func TestNodesAreWokenOneByOne(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(4)
+		free := statetest.AddNode(2, 8000, 4000)
+		b.do(free)
+		d := b.next()
+		if d.Eval.NodeID != free.Node.ID || d.Eval.Status != berth.EvalBlocked {
+			t.Fatalf("handed out is %s for node %s", d.Eval.TriggeredBy, d.Eval.NodeID)
+		}
+		b.nothing()
+		if s := b.Stats(); s.Blocked != 3 || s.Held != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// everywhere registers a job that runs on every node, which waits for room on
+// each of n of them.
+func (b *term) everywhere(n int) {
+	b.t.Helper()
+	end := &state.EvalEnd{Status: berth.EvalComplete}
+	for i := range n {
+		b.do(node(i + 1))
+		end.Nodes = append(end.Nodes, state.NodeWait{
+			Nodes: []berth.NodeID{statetest.ID[berth.Node](i + 1)}, Queued: map[string]int{"g": 1},
+			Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU}},
+		})
+	}
+	b.do(statetest.Register(statetest.Job(b.t, `{"ID":"log","Type":"system","TaskGroups":[{"Name":"g","Resources":{"CPU":3000,"MemoryMB":100}}]}`), 1))
+	d := b.next()
+	end.SnapshotIndex = b.store.Snapshot().Index
+	b.do(&state.ApplyPlan{Eval: d.Eval.ID, End: end})
+	if s := b.Stats(); s.Blocked != n {
+		b.t.Fatalf("%+v", s)
+	}
+}
+
+// Those of one job that were woken together and are looked at by the newest
+// alone go on waiting: none is canceled, and room wakes each of them again.
+func TestWhoNeedNotBeLookedAtWaitsOn(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(3)
+		b.do(statetest.AddNode(1, 4500, 4000), statetest.AddNode(2, 4500, 4000), statetest.AddNode(3, 4500, 4000))
+		first := b.next()
+		b.nothing()
+		if s := b.Stats(); s.Blocked != 2 || s.Held != 1 || s.Waiting != 0 {
+			t.Errorf("%+v", s)
+		}
+		open := 0
+		for range b.store.Snapshot().OpenEvals(berth.EvalBlocked) {
+			open++
+		}
+		if open != 3 {
+			t.Errorf("%d are blocked by the state", open)
+		}
+		// It decides, still without room: what it says leaves all as they are.
+		stays := &state.ApplyPlan{Eval: first.Eval.ID, End: &state.EvalEnd{
+			Status: berth.EvalBlocked, SnapshotIndex: b.store.Snapshot().Index, Queued: map[string]int{"g": 1},
+			Failed: first.Eval.FailedTGAllocs, Missed: first.Eval.Missed,
+		}}
+		for n := range 3 {
+			if id := statetest.ID[berth.Node](n + 1); id != first.Eval.NodeID {
+				stays.End.Nodes = append(stays.End.Nodes, state.NodeWait{
+					Nodes: []berth.NodeID{id}, Queued: map[string]int{"g": 1}, Failed: first.Eval.FailedTGAllocs, Missed: first.Eval.Missed,
+				})
+			}
+		}
+		b.do(stays)
+		if err := b.Ack(first.Eval.ID, first.Token); err != nil {
+			t.Error(err)
+		}
+		b.nothing()
+		if s := b.Stats(); s.Blocked != 3 || s.Held != 0 {
+			t.Errorf("%+v", s)
+		}
+		for n := range 3 {
+			b.do(statetest.AddNode(n+1, 9000, 4000))
+			d := b.next()
+			if d.Eval.NodeID != statetest.ID[berth.Node](n+1) {
+				t.Errorf("node %d wakes who waits for %s", n+1, d.Eval.NodeID)
+			}
+			if err := b.Nack(d.Eval.ID, d.Token); err != nil {
+				t.Error(err)
+			}
+			b.pass(broker.DefaultLimits.NackTimeout)
+			again := b.next()
+			b.do(&state.CancelEvals{IDs: []berth.EvalID{again.Eval.ID}, Why: "drawn"})
+		}
+		b.nothing()
+	})
+}
+
+// Room that came after the state on which the newest of a job was decided, and
+// that woke those that need not be looked at because of it, is not missed: that
+// one did not see it.
+func TestRoomThatTheNewestDidNotSee(t *testing.T) {
+	for _, seen := range []bool{false, true} {
+		inTerm(t, func(b *term) {
+			b.everywhere(2)
+			b.do(&state.CreateEvals{Evals: []state.EvalFor{{
+				EvalSeed: state.EvalSeed{ID: statetest.ID[berth.Eval](9), Cause: berth.Cause{Kind: berth.CauseUser}},
+				Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: "log"},
+			}}})
+			on := b.store.Snapshot().Index
+			b.do(statetest.AddNode(2, 9000, 4000))
+			if seen {
+				on = b.store.Snapshot().Index
+			}
+			newest := b.next()
+			if number(newest.Eval) != 9 {
+				t.Fatalf("handed out is %s", newest.Eval.TriggeredBy)
+			}
+			end := &state.EvalEnd{Status: berth.EvalComplete, SnapshotIndex: on}
+			for n := range 2 {
+				end.Nodes = append(end.Nodes, state.NodeWait{
+					Nodes: []berth.NodeID{statetest.ID[berth.Node](n + 1)}, Queued: map[string]int{"g": 1},
+					Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU}},
+				})
+			}
+			b.do(&state.ApplyPlan{Eval: newest.Eval.ID, End: end})
+			if err := b.Ack(newest.Eval.ID, newest.Token); err != nil {
+				t.Error(err)
+			}
+			if seen {
+				b.nothing()
+			} else if d := b.next(); d.Eval.NodeID != statetest.ID[berth.Node](2) {
+				t.Errorf("handed out is what waits for %s", d.Eval.NodeID)
+			}
+		})
+	}
+}
