@@ -24,10 +24,11 @@ type Options struct {
 	MaxPerSec   float64       // beats that the servers want to take in a second
 	Grace       time.Duration // added before a node is given up
 	FailoverTTL time.Duration // what nodes get when a term begins
+	Brake       Brake
 }
 
 // DefaultOptions are those of a server.
-var DefaultOptions = Options{MinTTL: 10 * time.Second, MaxPerSec: 50, Grace: 10 * time.Second, FailoverTTL: time.Minute}
+var DefaultOptions = Options{MinTTL: 10 * time.Second, MaxPerSec: 50, Grace: 10 * time.Second, FailoverTTL: time.Minute, Brake: DefaultBrake}
 
 // Monitor listens to the nodes for one term.
 type Monitor struct {
@@ -38,12 +39,13 @@ type Monitor struct {
 
 	mu    sync.Mutex
 	clock clock
+	brake brake
 	poke  chan struct{}
 }
 
 // New returns the monitor of a term.
 func New(term uint64, store *state.Store, log state.Log, o Options) *Monitor {
-	return &Monitor{term: term, store: store, log: log, opts: o, clock: newClock(), poke: make(chan struct{}, 1)}
+	return &Monitor{term: term, store: store, log: log, opts: o, clock: newClock(), brake: brake{Brake: o.Brake}, poke: make(chan struct{}, 1)}
 }
 
 // Beat notes that a node was heard, and returns the time within which it must
@@ -54,6 +56,7 @@ func (m *Monitor) Beat(id berth.NodeID) time.Duration {
 	base := m.base(len(m.clock.byNode))
 	ttl := base + mathrand.N(base)
 	m.clock.set(id, time.Now().Add(ttl+m.opts.Grace))
+	m.brake.heard(id)
 	if m.clock.items[0].node == id {
 		select {
 		case m.poke <- struct{}{}:
@@ -164,9 +167,12 @@ func (m *Monitor) giveUp(ctx context.Context, now time.Time) (again time.Time, e
 func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	silent, again := m.clock.expired(now)
+	expired, again := m.clock.expired(now)
 	tip := m.log.Tip()
-	var cmds []state.Command
+	silent, cmds, next := m.slow(tip, expired, now)
+	if !next.IsZero() && (again.IsZero() || next.Before(again)) {
+		again = next
+	}
 	for _, id := range silent {
 		n := tip.Node(id)
 		if n == nil || n.Status == berth.NodeDown {
@@ -192,6 +198,56 @@ func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 	// nothing is left to do here.
 	pending, err := m.log.Stage(cmds...)
 	return pending, again, err
+}
+
+// slow returns which of the nodes whose time is up, now or before, are to be
+// given up now, what is to be noted of the others, and when to look again. The
+// caller holds the lock.
+func (m *Monitor) slow(tip *state.Snapshot, expired []berth.NodeID, now time.Time) (out []berth.NodeID, notes []state.Command, again time.Time) {
+	for _, id := range expired {
+		switch n := tip.Node(id); {
+		case n == nil || n.Status == berth.NodeDown:
+		case n.Status == berth.NodeDisconnected: // its silence is known; now its time is up
+			out = append(out, id)
+		default:
+			m.brake.fall(id, now)
+		}
+	}
+	heard := len(m.clock.byNode)
+	began := m.brake.judge(heard, now)
+	free, again := m.brake.release(heard, now)
+	if began {
+		slog.Error("many nodes fell silent at once; they are given up one by one",
+			"silent", len(m.brake.fell), "heard", heard, "held", len(m.brake.held), "pace", m.brake.Pace)
+		notes = m.noteHeld(tip, now)
+	}
+	return append(out, free...), notes, again
+}
+
+// mostNotes bounds the nodes of which it is noted that the brake holds them.
+const mostNotes = 100
+
+// noteHeld notes of nodes that they are silent and not given up for now.
+func (m *Monitor) noteHeld(tip *state.Snapshot, now time.Time) (notes []state.Command) {
+	for _, s := range m.brake.held[:min(len(m.brake.held), mostNotes)] {
+		if tip.Node(s.node) != nil {
+			notes = append(notes, &state.AddNodeEvents{ID: s.node, Events: []berth.NodeEvent{{
+				Subsystem: berth.NodeEventHeartbeat, Message: "Node heartbeat missed; many nodes fell silent at once, so they are given up slowly", Timestamp: now.UTC(),
+			}}})
+		}
+	}
+	return notes
+}
+
+// Silent returns how many nodes are silent and not given up because too many
+// fell silent at once, and how often that happened in this term.
+func (m *Monitor) Silent() (held, alarms int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.brake.on {
+		held = len(m.brake.held)
+	}
+	return held, m.brake.alarms
 }
 
 // silenced is the command that says of a node that it is not heard.

@@ -1,0 +1,211 @@
+package drain
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"berth"
+)
+
+// judge lets as many allocations of a job leave as its groups' migrate blocks
+// allow now.
+func (s *step) judge(in incarnation, draining []*node) {
+	job := s.snap.Job(in.key)
+	if job == nil || job.UID != in.uid || job.Stop {
+		return // the scheduler stops what is left
+	}
+	moves := map[string][]move{}
+	forced := map[berth.NodeID]bool{}
+	for _, d := range draining {
+		forced[d.ID] = d.forced
+		for _, a := range d.moves[in] {
+			moves[a.Group.Name] = append(moves[a.Group.Name], move{a, d})
+		}
+	}
+	var byGroup map[string][]*berth.Alloc
+	for _, spec := range job.TaskGroups {
+		list := moves[spec.Name]
+		if len(list) == 0 {
+			continue
+		}
+		if byGroup == nil {
+			byGroup = s.allocsOf(in)
+		}
+		g := group{step: s, spec: spec, rules: spec.Migration(), job: s.c.jobs[in], forced: forced, slots: make([]slot, spec.Count)}
+		g.survey(byGroup[spec.Name])
+		g.move(list)
+	}
+}
+
+// move is an allocation that is to leave a node.
+type move struct {
+	*berth.Alloc
+	from *node
+}
+
+// allocsOf returns the allocations of a job by group.
+func (s *step) allocsOf(in incarnation) map[string][]*berth.Alloc {
+	out := map[string][]*berth.Alloc{}
+	for a := range s.snap.AllocsOf(in.key) {
+		if a.Job.UID == in.uid && !a.Orphaned {
+			out[a.Group.Name] = append(out[a.Group.Name], a)
+		}
+	}
+	return out
+}
+
+// group is a group of which something is to leave.
+type group struct {
+	*step
+	spec   *berth.TaskGroup
+	rules  berth.MigrateStrategy
+	job    *job
+	forced map[berth.NodeID]bool
+	slots  []slot // by index
+}
+
+// slot is what is found of one index of the group.
+type slot struct {
+	leaves bool         // something that bears it was told to leave, and has not
+	stays  bool         // something that bears it is up, and was not told to leave
+	waits  bool         // something that bears it is on a draining node, and was not told to leave
+	newest *berth.Alloc // that has borne it
+}
+
+// survey finds out how each index of the group fares.
+func (g *group) survey(allocs []*berth.Alloc) {
+	for _, a := range allocs {
+		if int64(a.Index) >= int64(len(g.slots)) {
+			continue
+		}
+		s := &g.slots[a.Index]
+		if s.newest == nil || byAge(s.newest, a) < 0 {
+			s.newest = a
+		}
+		if !a.Live() {
+			continue
+		}
+		n := g.snap.Node(a.NodeID)
+		draining := n != nil && n.Draining()
+		switch {
+		case draining && (a.Rest().Migrate || g.forced[a.NodeID]):
+			s.leaves = true
+		default:
+			s.stays = g.up(a) || s.stays
+			s.waits = draining || s.waits
+		}
+	}
+}
+
+// busy says whether an index counts as one that is being moved: it is not
+// served, or what served it still goes. What has itself failed, and nothing
+// follows, is not the drain's to wait for longer than for a replacement.
+func (g *group) busy(s *slot) bool {
+	switch {
+	case s.leaves:
+		return true
+	case s.stays, s.waits:
+		return false
+	}
+	if a := s.newest; a != nil && a.Wanted() && a.Ended() {
+		return !g.passed(time.Unix(0, a.ModifyTime).Add(g.rules.HealthyDeadline))
+	}
+	return true
+}
+
+// move lets allocations leave. Those go first that serve nobody anyway.
+func (g *group) move(list []move) {
+	var next []move
+	for _, m := range list {
+		at := int64(m.Index)
+		switch {
+		case at >= int64(len(g.slots)): // surplus: the scheduler stops it
+		case g.rules.StartFirst && (m.from.forced || m.Rest().Migrate && g.slots[at].stays): // no time, or its replacement is up
+			g.send(m.from, m.Alloc, true)
+			g.slots[at].leaves = m.from.forced
+		case m.Rest().Migrate:
+		case m.from.forced:
+			g.send(m.from, m.Alloc, false)
+		default:
+			next = append(next, m)
+		}
+	}
+	free := g.rules.MaxParallel
+	for i := range g.slots {
+		if g.busy(&g.slots[i]) {
+			free--
+		}
+	}
+	slices.SortStableFunc(next, func(a, b move) int {
+		return cmp.Or(first(!g.slots[a.Index].stays, !g.slots[b.Index].stays), byAge(a.Alloc, b.Alloc))
+	})
+	for _, m := range next[:max(0, min(free, len(next)))] {
+		g.send(m.from, m.Alloc, false)
+	}
+}
+
+func first(a, b bool) int {
+	switch {
+	case a && !b:
+		return -1
+	case b && !a:
+		return 1
+	}
+	return 0
+}
+
+// up says whether an allocation serves: its agent says that it is healthy, or
+// where no agent says, it has run for long enough; or it had time enough to
+// become so.
+func (g *group) up(a *berth.Alloc) bool {
+	m := a.Rest()
+	if s := m.DeploymentStatus; s != nil && s.Healthy != nil && *s.Healthy && a.Client == berth.ClientRunning {
+		return true
+	}
+	if a.Client == berth.ClientRunning && !g.reported(a) && g.passed(time.Unix(0, a.ModifyTime).Add(g.rules.MinHealthyTime)) {
+		return true
+	}
+	return a.Client != berth.ClientUnknown && g.passed(time.Unix(0, a.CreateTime).Add(g.rules.HealthyDeadline))
+}
+
+// reported says whether an agent reports the health of an allocation, so that
+// its word is waited for: the checks of its services are what counts, and it
+// is of a deployment, or replaces another.
+func (g *group) reported(a *berth.Alloc) bool {
+	m := a.Rest()
+	if s := m.DeploymentStatus; s != nil && s.Healthy != nil {
+		return true
+	}
+	how := berth.HealthTaskStates
+	switch {
+	case !m.DeploymentID.IsZero() && a.Group.Update != nil:
+		how = a.Group.Update.HealthCheck
+	case !m.Previous.IsZero() && a.Group.Migrate != nil:
+		how = a.Group.Migrate.HealthCheck
+	}
+	return how != berth.HealthTaskStates && checked(a.Group)
+}
+
+// checked says whether the services of a group have checks.
+func checked(g *berth.TaskGroup) bool {
+	has := func(s berth.Service) bool { return len(s.Checks) > 0 }
+	for _, t := range g.Tasks {
+		if slices.ContainsFunc(t.Services, has) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(g.Services, has)
+}
+
+// passed says whether a time has come; if not, it is when to look again.
+func (g *group) passed(at time.Time) bool {
+	if !g.now.Before(at) {
+		return true
+	}
+	if g.job.again.IsZero() || at.Before(g.job.again) {
+		g.job.again = at
+	}
+	g.wake(at)
+	return false
+}
