@@ -11,13 +11,22 @@ type Capability string
 
 // The capabilities that operations need.
 const (
-	Open           Capability = "open"       // anybody, without a token
-	Node           Capability = "node"       // a node's agent, by the node's secret
-	ListJobs       Capability = "list-jobs"  // in a namespace
-	ParseJob       Capability = "parse-job"  // in a namespace
-	ReadJob        Capability = "read-job"   // in a namespace
-	SubmitJob      Capability = "submit-job" // in a namespace
-	ReadLogs       Capability = "read-logs"  // in a namespace
+	Open      Capability = "open"       // anybody, without a token
+	Node      Capability = "node"       // a node's agent, by the node's secret
+	ListJobs  Capability = "list-jobs"  // in a namespace
+	ParseJob  Capability = "parse-job"  // in a namespace
+	ReadJob   Capability = "read-job"   // in a namespace
+	SubmitJob Capability = "submit-job" // in a namespace
+	ReadLogs  Capability = "read-logs"  // in a namespace
+	ScaleJob  Capability = "scale-job"  // in a namespace
+
+	ReadJobScaling      Capability = "read-job-scaling"      // in a namespace
+	ListScalingPolicies Capability = "list-scaling-policies" // in a namespace
+	ReadScalingPolicy   Capability = "read-scaling-policy"   // in a namespace
+	AllocLifecycle      Capability = "alloc-lifecycle"       // in a namespace
+	DispatchJob         Capability = "dispatch-job"          // in a namespace
+	ForcePeriodicJob    Capability = "force-periodic-job"    // in a namespace
+
 	NodeRead       Capability = "node:read"
 	NodeWrite      Capability = "node:write"
 	NodePoolRead   Capability = "node_pool:read"
@@ -34,7 +43,7 @@ const (
 // another.
 func (c Capability) Namespaced() bool {
 	switch c {
-	case ListJobs, ParseJob, ReadJob, SubmitJob, ReadLogs:
+	case ListJobs, ParseJob, ReadJob, SubmitJob, ReadLogs, ScaleJob, ReadJobScaling, ListScalingPolicies, ReadScalingPolicy, AllocLifecycle, DispatchJob, ForcePeriodicJob:
 		return true
 	}
 	return false
@@ -55,11 +64,13 @@ type Space string
 
 // The sources of a namespace.
 const (
-	NoSpace    Space = "none"         // the operation is not about a namespace
-	QuerySpace Space = "query"        // the namespace parameter
-	JobSpace   Space = "job in body"  // the job's own, which must agree with the parameter if both are given
-	AllocSpace Space = "allocation"   // of the allocation that is named
-	EvalSpace  Space = "evaluation"   // of the evaluation that is named
-	NodeSpace  Space = "allocs there" // of each allocation on the node, one by one
-	EventSpace Space = "each event"   // of each event, one by one; the namespace parameter chooses among them
+	NoSpace         Space = "none"           // the operation is not about a namespace
+	QuerySpace      Space = "query"          // the namespace parameter
+	JobSpace        Space = "job in body"    // the job's own, which must agree with the parameter if both are given
+	AllocSpace      Space = "allocation"     // of the allocation that is named
+	EvalSpace       Space = "evaluation"     // of the evaluation that is named
+	DeploymentSpace Space = "deployment"     // of the deployment that is named
+	PolicySpace     Space = "scaling policy" // of the job that the policy named is of
+	NodeSpace       Space = "allocs there"   // of each allocation on the node, one by one
+	EventSpace      Space = "each event"     // of each event, one by one; the namespace parameter chooses among them
 )

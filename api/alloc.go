@@ -22,6 +22,9 @@ func (s *Server) allocs() {
 	read(s, op.ListAllocs, listAllocs)
 	read(s, op.ReadAlloc, readAlloc)
 	s.logs()
+	write(s, op.HaltAlloc, stopAlloc)
+	write(s, op.RestartTask, s.restartAlloc)
+	write(s, op.SignalTask, s.signalAlloc)
 }
 
 func listAllocs(r *Read, in *op.AllocsQuery) ([]op.AllocStub, error) {
@@ -83,6 +86,12 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 	}
 	if m.NoShutdownDelay {
 		v.DesiredTransition.NoShutdownDelay = &m.NoShutdownDelay
+	}
+	if m.Migrate {
+		v.DesiredTransition.Migrate = &m.Migrate
+	}
+	if m.Relocate {
+		v.DesiredTransition.Migrate = &m.Relocate
 	}
 	n := s.Node(a.NodeID)
 	if n != nil {

@@ -55,6 +55,8 @@ type Config struct {
 	Proved func(berth.NodeID, RPC)
 	// Logs streams the output of a task, wherever it runs.
 	Logs LogStreamer
+	// Tasks restarts and signals tasks, wherever they run.
+	Tasks TaskControl
 	// Self describes this agent, for /v1/agent/self.
 	Self func() op.AgentSelf
 	// Health returns the health of this agent's sides.
@@ -86,11 +88,15 @@ type Server struct {
 func New(c Config) *Server {
 	s := empty(c)
 	s.jobs()
+	s.versions()
+	s.scaling()
 	s.evals()
 	s.explanations()
+	s.deployments()
 	s.allocs()
 	s.nodes()
 	s.pools()
+	s.services()
 	s.agent()
 	s.system()
 	s.operator()

@@ -89,7 +89,7 @@ func TestEveryOperationIsServed(t *testing.T) {
 // target is a request line of an operation.
 func target(i *op.Info) string {
 	id := statetest.ID[berth.Alloc](1).String()
-	return strings.NewReplacer("{JobID}", "web", "{AllocID}", id, "{EvalID}", id, "{NodeID}", id).Replace(i.Path) + "?"
+	return strings.NewReplacer("{JobID}", "web", "{AllocID}", id, "{EvalID}", id, "{DeploymentID}", id, "{NodeID}", id).Replace(i.Path) + "?"
 }
 
 // body is what an operation takes, if it takes any.
@@ -99,6 +99,8 @@ func body(i *op.Info) string {
 		return `{"JobHCL": "job \"web\" {}"}`
 	case op.Register.Info, op.RegisterNamed.Info, op.Validate.Info, op.Plan.Info:
 		return `{"Job": {"ID": "web"}}`
+	case op.SignalTask.Info:
+		return `{"Signal": "SIGHUP"}`
 	case op.EvalDelete.Info:
 		return `{"Filter": "Priority == 50"}`
 	case op.WriteScheduler.Info, op.CollectGarbage.Info:
@@ -127,6 +129,9 @@ func TestWithoutRights(t *testing.T) {
 				if i == op.ReadLogs.Info {
 					line += "&task=app&type=stdout"
 				}
+				if i == op.ReadSubmission.Info {
+					line += "&version=0"
+				}
 				w := ask(h, i.Method, line, body(i))
 				got, across := strings.TrimSpace(w.Body.String()), ns == "&namespace=*"
 				switch {
@@ -134,7 +139,7 @@ func TestWithoutRights(t *testing.T) {
 				case w.Code == http.StatusForbidden && got == "Permission denied":
 				// Across namespaces there is what the caller may see of each, and no
 				// object has that namespace.
-				case across && i.IsRead() && (got == "[]" || got == "job not found: */web"):
+				case across && i.IsRead() && (got == "[]" || got == "null" || got == "job not found: */web"):
 				case across && !i.IsRead() && w.Code == http.StatusBadRequest:
 				default:
 					t.Errorf("%s %s: %d %s", i.Method, line, w.Code, w.Body)

@@ -285,6 +285,9 @@ func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 		p.Deployment = row
 	case *berth.Node:
 		p.Node = &op.Node{Node: row}
+	case *berth.ServiceRegistration:
+		v := serviceView(row)
+		p.Service = &v
 	case *berth.NodePool:
 		p.NodePool = row // its duration is a number here: the Go client of Nomad reads no text in events
 	}

@@ -24,6 +24,8 @@ func (s *Server) jobs() {
 	write(s, op.RegisterNamed, s.registerJob)
 	write(s, op.Stop, stopJob)
 	write(s, op.Evaluate, evaluateJob)
+	write(s, op.Force, forcePeriodic)
+	write(s, op.Dispatch, s.dispatchJob)
 	write(s, op.Parse, parseJob)
 	write(s, op.Validate, validateJob)
 	write(s, op.Plan, s.planJob)
@@ -72,7 +74,10 @@ func jobStub(s *state.Snapshot, j *berth.Job, meta bool) op.JobStub {
 // counted of yet.
 func jobSummary(j *berth.Job, s *state.Summary) op.JobSummary {
 	out := op.JobSummary{
-		JobID: j.ID, Namespace: j.Namespace, Summary: map[string]op.GroupSummary{}, Children: &op.ChildrenSummary{},
+		JobID: j.ID, Namespace: j.Namespace, Summary: map[string]op.GroupSummary{},
+		Children: &op.ChildrenSummary{
+			Pending: int64(s.Children.Pending), Running: int64(s.Children.Running), Dead: int64(s.Children.Dead),
+		},
 		CreateIndex: s.Created, ModifyIndex: s.Changed,
 	}
 	for _, g := range j.TaskGroups {
@@ -102,6 +107,9 @@ func readJob(r *Read, in *op.JobRef) (op.Job, error) {
 		return op.Job{}, err
 	}
 	r.At(max(j.ModifyIndex, sum.Changed), state.OnJob(j.Key()))
+	if in.Version != nil {
+		return readVersion(r, j, sum, *in.Version)
+	}
 	return jobView(j, sum), nil
 }
 
@@ -235,6 +243,7 @@ func decodeJob(w *Write, tree berth.RawTree, need acl.Capability) (*berth.Job, e
 	}
 	j.Stop, j.Stable, j.Version, j.VersionTag, j.SubmitTime = false, false, 0, nil, 0
 	j.CreateIndex, j.ModifyIndex, j.JobModifyIndex, j.UID = 0, 0, 0, berth.UID{}
+	j.ParentID, j.Dispatched, j.DispatchIdempotencyToken, j.Payload = "", false, "", nil
 	return j, nil
 }
 

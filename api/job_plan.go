@@ -25,6 +25,11 @@ func (s *Server) planJob(w *Write, in *op.PlanJob) (op.JobPlanned, error) {
 	if d.Old != nil {
 		out.JobModifyIndex = d.Old.JobModifyIndex
 	}
+	if p := j.Periodic; p != nil && p.Enabled {
+		if times, err := p.Schedule(); err == nil {
+			out.NextPeriodicLaunch = times.Next(w.Now)
+		}
+	}
 	if in.Diff {
 		out.Diff = d.Diff()
 	}

@@ -13,6 +13,7 @@ func (s *Server) nodes() {
 	read(s, op.ListNodes, listNodes)
 	read(s, op.ReadNode, readNode)
 	read(s, op.NodeAllocs, nodeAllocs)
+	write(s, op.DrainNode, drainNode)
 	write(s, op.NodeRegister, s.registerNode)
 	write(s, op.NodeBeat, s.beatNode)
 	read(s, op.NodePull, pullAllocs)
@@ -43,7 +44,8 @@ func nodesOf(r *Read, keep func(*berth.Node) bool, resources, os bool, index uin
 		v := op.NodeStub{
 			Address: host(n.HTTPAddr), ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass, NodePool: n.NodePool,
 			Version: n.Attributes["nomad.version"], SchedulingEligibility: n.SchedulingEligibility, Status: n.Status,
-			StatusDescription: n.StatusDescription, Drivers: n.Drivers, CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
+			StatusDescription: n.StatusDescription, Drivers: n.Drivers, Drain: n.Draining(), LastDrain: n.LastDrain,
+			CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
 		}
 		if resources {
 			v.NodeResources, v.ReservedResources = n.NodeResources, n.ReservedResources
@@ -84,7 +86,7 @@ func readNode(r *Read, in *op.NodeRef) (op.Node, error) {
 		return op.Node{}, err
 	}
 	r.At(n.ModifyIndex, state.OnNode(n.ID))
-	return op.Node{Node: n}, nil
+	return op.Node{Node: n, Drain: n.Draining()}, nil
 }
 
 func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {

@@ -131,6 +131,7 @@ func said(n *berth.Node) berth.Node {
 	c := *n
 	c.Status, c.StatusDescription, c.StatusUpdatedAt, c.SchedulingEligibility = "", "", 0, ""
 	c.Events, c.Number, c.Class, c.CreateIndex, c.ModifyIndex = nil, 0, "", 0, 0
+	c.DrainStrategy, c.LastDrain = nil, nil
 	c.Drivers = make(map[string]*berth.DriverInfo, len(n.Drivers))
 	for name, d := range n.Drivers {
 		if d != nil {

@@ -47,6 +47,9 @@ func rowsOf(s *state.Snapshot) rows {
 	for n := range s.Nodes() {
 		r.put(Node, "/"+n.ID.String(), n.ModifyIndex)
 	}
+	for v := range s.Services() {
+		r.put(Service, v.Namespace+"/"+v.ID, v.ModifyIndex)
+	}
 	for p := range s.NodePools() {
 		if !berth.BuiltIn(p.Name) { // those were there before any event
 			r.put(NodePool, "/"+p.Name, p.ModifyIndex)

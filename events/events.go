@@ -27,10 +27,11 @@ const (
 	Deployment Topic = "Deployment"
 	Node       Topic = "Node"
 	NodePool   Topic = "NodePool"
+	Service    Topic = "Service"
 )
 
 // Topics are all there are.
-var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool}
+var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service}
 
 // The types of events, as Nomad documents them. Those that end in Deleted,
 // which it does not have, tell of rows that were cleared away: without them
@@ -46,6 +47,8 @@ const (
 	AllocationDeleted             = "AllocationDeleted"
 	PlanResult                    = "PlanResult" // of an allocation or a deployment
 	DeploymentStatusUpdate        = "DeploymentStatusUpdate"
+	DeploymentPromotion           = "DeploymentPromotion"
+	DeploymentAllocHealth         = "DeploymentAllocHealth"
 	DeploymentDeleted             = "DeploymentDeleted"
 	NodeRegistration              = "NodeRegistration"
 	NodeDeregistration            = "NodeDeregistration"
@@ -53,6 +56,8 @@ const (
 	NodeEvent                     = "NodeEvent" // also a change of its status
 	NodePoolUpserted              = "NodePoolUpserted"
 	NodePoolDeleted               = "NodePoolDeleted"
+	ServiceRegistration           = "ServiceRegistration"
+	ServiceDeregistration         = "ServiceDeregistration"
 )
 
 // A Set is the events of one command, which share its state index.
@@ -68,7 +73,7 @@ type Set struct {
 type Event struct {
 	Topic   Topic
 	Type    string
-	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node or *berth.NodePool
+	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration
 	Deleted bool // Row is what the row was
 	// Summary is what was counted of a job with this change, for its status;
 	// nil for other topics, and of a job of which nothing is counted any more.
@@ -92,6 +97,8 @@ func (e *Event) Key() string {
 		return v.ID.String()
 	case *berth.NodePool:
 		return v.Name
+	case *berth.ServiceRegistration:
+		return v.ID
 	}
 	return ""
 }
@@ -106,6 +113,8 @@ func (e *Event) Namespace() string {
 	case *berth.Alloc:
 		return v.Job.Namespace
 	case *berth.Deployment:
+		return v.Namespace
+	case *berth.ServiceRegistration:
 		return v.Namespace
 	}
 	return ""
@@ -131,6 +140,8 @@ func (e *Event) FilterKeys() []string {
 		add(string(v.Job.ID), v.Rest().DeploymentID.String(), v.EvalID.String(), v.NodeID.String())
 	case *berth.Deployment:
 		add(string(v.JobID))
+	case *berth.ServiceRegistration:
+		add(string(v.JobID), v.ServiceName, v.AllocID.String(), v.NodeID.String())
 	}
 	return keys
 }
@@ -141,12 +152,14 @@ var (
 	registerNode = state.NumberOf(&state.RegisterNode{})
 	applyPlan    = state.NumberOf(&state.ApplyPlan{})
 	reportAllocs = state.NumberOf(&state.ReportAllocs{})
+	promote      = state.NumberOf(&state.PromoteDeployment{})
+	setHealth    = state.NumberOf(&state.SetAllocHealth{})
 )
 
 // tells says whether there are events of a table's rows.
 func tells(t state.Table) bool {
 	switch t {
-	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes, state.NodePools:
+	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes, state.NodePools, state.Services:
 		return true
 	}
 	return false
@@ -169,11 +182,13 @@ func describe(e *Event, c *state.Change) {
 	case *berth.Alloc:
 		e.Topic, e.Type = Allocation, allocType(c)
 	case *berth.Deployment:
-		e.Topic, e.Type = Deployment, either(e.Deleted, DeploymentDeleted, either(c.By == applyPlan, PlanResult, DeploymentStatusUpdate))
+		e.Topic, e.Type = Deployment, deploymentType(c)
 	case *berth.Node:
 		e.Topic, e.Type = Node, nodeType(c)
 	case *berth.NodePool:
 		e.Topic, e.Type = NodePool, either(e.Deleted, NodePoolDeleted, NodePoolUpserted)
+	case *berth.ServiceRegistration:
+		e.Topic, e.Type = Service, either(e.Deleted, ServiceDeregistration, ServiceRegistration)
 	}
 }
 
@@ -189,6 +204,21 @@ func allocType(c *state.Change) string {
 		return AllocationCreated
 	}
 	return AllocationUpdateDesiredStatus
+}
+
+func deploymentType(c *state.Change) string {
+	d, _ := c.New.(*berth.Deployment)
+	switch {
+	case d == nil:
+		return DeploymentDeleted
+	case c.By == applyPlan:
+		return PlanResult
+	case c.By == promote:
+		return DeploymentPromotion
+	case (c.By == reportAllocs || c.By == setHealth) && d.Active():
+		return DeploymentAllocHealth
+	}
+	return DeploymentStatusUpdate
 }
 
 func nodeType(c *state.Change) string {
@@ -302,6 +332,8 @@ func weight(row any) int {
 		return event + 512 + 256*len(v.TaskGroups)
 	case *berth.NodePool:
 		return event + 512 + 96*len(v.Meta)
+	case *berth.ServiceRegistration:
+		return event + 512 + 64*len(v.Tags) + 96*len(v.Meta)
 	case *berth.Node:
 		return event + 2<<10 + 96*(len(v.Attributes)+len(v.Meta)) + 512*len(v.Events)
 	}

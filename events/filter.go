@@ -41,7 +41,7 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 		case name == "*":
 			w.topic = ""
 		case !slices.Contains(Topics, w.topic):
-			return nil, berth.Errorf(berth.Invalid, "topic: %q; there are events of *, Job, Evaluation, Allocation, Deployment, Node and NodePool", name[:min(len(name), 64)])
+			return nil, berth.Errorf(berth.Invalid, "topic: %q; there are events of *, Job, Evaluation, Allocation, Deployment, Node, NodePool and Service", name[:min(len(name), 64)])
 		}
 		if id, err := berth.ParseID[berth.Eval](key); err == nil {
 			w.id = id
@@ -99,6 +99,8 @@ func (w *want) names(e *Event) bool {
 		return w.text(v.JobID) || w.is(v.ID)
 	case *berth.NodePool:
 		return w.key == v.Name
+	case *berth.ServiceRegistration:
+		return w.key == v.ID || w.key == v.ServiceName || w.text(v.JobID) || w.is(v.AllocID) || w.is(v.NodeID)
 	case *berth.Node:
 		return w.is(v.ID)
 	}

@@ -42,13 +42,14 @@ type Event struct {
 // EventPayload is the row as the API shows it, under the name of its topic.
 // Of a row that was deleted it is what the row was.
 type EventPayload struct {
-	Job        *Job              `json:",omitempty"`
-	Evaluation *Eval             `json:",omitempty"`
-	Allocation *Alloc            `json:",omitempty"` // without its job
-	Deployment *berth.Deployment `json:",omitempty"`
-	Node       *Node             `json:",omitempty"`
-	NodePool   *berth.NodePool   `json:",omitempty"`
-	Deleted    bool              `json:",omitempty"`
+	Job        *Job                       `json:",omitempty"`
+	Evaluation *Eval                      `json:",omitempty"`
+	Allocation *Alloc                     `json:",omitempty"` // without its job
+	Deployment *berth.Deployment          `json:",omitempty"`
+	Node       *Node                      `json:",omitempty"`
+	NodePool   *berth.NodePool            `json:",omitempty"`
+	Service    *berth.ServiceRegistration `json:",omitempty"`
+	Deleted    bool                       `json:",omitempty"`
 }
 
 // StreamEvents streams: what comes out are objects of type Events. The

@@ -69,7 +69,8 @@ type ChildrenSummary struct {
 
 // JobRef names a job.
 type JobRef struct {
-	JobID string
+	JobID   string
+	Version *uint64 `query:"version"` // of ReadJob alone; nil is the newest
 	Query
 }
 

@@ -10,8 +10,7 @@ import (
 // Node is a node as the API shows it.
 type Node struct {
 	*berth.Node
-	Drain         bool // legacy: DrainStrategy is set
-	DrainStrategy *struct{}
+	Drain bool // legacy: DrainStrategy is set
 }
 
 // NodeStub is a node in a list.
@@ -31,6 +30,7 @@ type NodeStub struct {
 	Drivers               map[string]*berth.DriverInfo
 	NodeResources         *berth.NodeResources         `json:",omitempty"`
 	ReservedResources     *berth.NodeReservedResources `json:",omitempty"`
+	LastDrain             *berth.DrainMetadata
 	CreateIndex           uint64
 	ModifyIndex           uint64
 }
@@ -48,10 +48,20 @@ type NodesQuery struct {
 	Query
 }
 
+// UpdateDrain asks for a node to be emptied, or for that to end.
+type UpdateDrain struct {
+	NodeID       string
+	DrainSpec    *berth.DrainSpec // nil: the node is not to be drained any more
+	MarkEligible bool             // without DrainSpec: it takes new work again
+	Meta         map[string]string
+	Write
+}
+
 // The operations on nodes.
 var (
 	ListNodes  = define[NodesQuery, []NodeStub]("node.list", "GET /v1/nodes", "", acl.NodeRead, acl.NoSpace)
 	ReadNode   = define[NodeRef, Node]("node.read", "GET /v1/node/{NodeID}", "", acl.NodeRead, acl.NoSpace)
+	DrainNode  = define[UpdateDrain, EligibilitySet]("node.drain", "PUT /v1/node/{NodeID}/drain", "", acl.NodeWrite, acl.NoSpace)
 	NodeAllocs = define[NodeRef, []Alloc]("node.allocations", "GET /v1/node/{NodeID}/allocations", "", acl.NodeRead, acl.NodeSpace)
 )
 

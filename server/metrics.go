@@ -73,6 +73,8 @@ var (
 	brokerUnacked = gauge("nomad.broker.total_unacked", "Evaluations that a worker holds.")
 	brokerWaiting = gauge("nomad.broker.total_waiting", "Evaluations that wait for a time.")
 	blockedTotal  = gauge("nomad.blocked_evals.total_blocked", "Evaluations that wait for room.")
+	nodesHeld     = gauge("heartbeat.held", "Nodes that are silent and not given up yet, because many fell silent at once.")
+	nodeAlarms    = gauge("heartbeat.alarms", "How often in this term many nodes fell silent at once.")
 	planCount     = gauge("nomad.plan.submitted", "Plans handed in during this term.")
 	planRefused   = gauge("nomad.plan.node_rejected", "Placements refused during this term, by node and kind of reason.", "node_id", "reason")
 	uptime        = gauge("uptime", "Seconds since the server started.")
@@ -130,6 +132,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	put(brokerUnacked, float64(b.Held))
 	put(brokerWaiting, float64(b.Delayed))
 	put(blockedTotal, float64(b.Blocked))
+	held, alarms := t.heartbeat.Silent()
+	put(nodesHeld, float64(held))
+	put(nodeAlarms, float64(alarms))
 	plans, refused := t.planner.Stats()
 	put(planCount, float64(plans))
 	for node, kinds := range refused {

@@ -27,7 +27,10 @@ import (
 	"berth/leader"
 	"berth/leader/broker"
 	"berth/leader/collector"
+	"berth/leader/deploy"
+	"berth/leader/drain"
 	"berth/leader/heartbeat"
+	"berth/leader/periodic"
 	"berth/leader/planner"
 	"berth/op"
 	"berth/state"
@@ -53,9 +56,11 @@ type Config struct {
 	Self       func() op.AgentSelf
 	Health     func() op.AgentHealth
 	Local      api.LogStreamer // reads the logs of tasks on this machine's own node, nil if there is none
+	LocalTasks api.TaskControl // restarts and signals those tasks, nil if there are none
 	LocalNode  func() berth.NodeID
 	Authorize  func(api.Caller, acl.Capability, string) error
-	Events     events.Limits // of what is kept for the event stream; zero is the default
+	Events     events.Limits          // of what is kept for the event stream; zero is the default
+	Scheduler  *berth.SchedulerConfig // how a cluster of which no operator ever said it is scheduled; nil is the default
 }
 
 // Server is one server.
@@ -103,7 +108,7 @@ func New(c Config) (*Server, error) {
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
 		Store: s.store, Cluster: s, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.proved,
-		Logs: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Events: s.events,
+		Logs: s, Tasks: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Events: s.events,
 	})
 	s.wire = wire.New(wire.Config{Log: c.Logger, MaxConns: c.MaxConns, Handshake: c.Handshake, Once: []wire.Memo{wire.Once[berth.Job]()}})
 	for name, h := range s.api.RPC() {
@@ -174,6 +179,9 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	t.broker.Told = s.metrics.intervals.observe
 	t.planner = planner.New(c.Number, c.Log, t.broker)
 	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
+	if err := s.firstSchedulerConfig(ctx, c.Log); err != nil {
+		return err
+	}
 	s.term.Store(t)
 	defer s.term.Store(nil)
 	g, ctx := errgroup.WithContext(ctx)
@@ -185,6 +193,19 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 		return leader.Run(ctx, collector.NewTimer(s.config.Collect, seed), c.Number, s.store, c.Log)
 	})
 	g.Go(func() error {
+		var seed [32]byte
+		rand.Read(seed[:])
+		return leader.Run(ctx, drain.New(seed), c.Number, s.store, c.Log, drain.Watched()...)
+	})
+	g.Go(func() error {
+		var seed [32]byte
+		rand.Read(seed[:])
+		return leader.Run(ctx, periodic.New(seed), c.Number, s.store, c.Log, state.OnTable(state.Jobs))
+	})
+	g.Go(func() error {
+		return leader.Run(ctx, deploy.New(), c.Number, s.store, c.Log, state.OnTable(state.Deployments))
+	})
+	g.Go(func() error {
 		return collector.NewWorker(c.Number, c.Log, t.broker, t.planner, s.config.Collect).Run(ctx)
 	})
 	for range s.config.Workers {
@@ -193,6 +214,19 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	err := g.Wait()
 	if errors.Is(err, broker.ErrClosed) || errors.Is(err, state.ErrLost) {
 		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// firstSchedulerConfig says how the cluster is scheduled if nobody ever did,
+// before anything is. An operator's word stands, whatever the file says later.
+func (s *Server) firstSchedulerConfig(ctx context.Context, log state.Log) error {
+	if s.config.Scheduler == nil || s.store.Snapshot().SchedulerConfig().ModifyIndex > 0 {
+		return nil
+	}
+	_, err := log.Propose(ctx, &state.SetSchedulerConfig{Config: *s.config.Scheduler, Enforce: true})
+	if berth.KindOf(err) == berth.Conflict { // it was said in the meantime
+		return nil
 	}
 	return err
 }

@@ -23,16 +23,18 @@ import (
 
 // messages lists what travels, by RPC name.
 var messages = map[string][2]any{
-	"Node.Register":        {op.RegisterNode{}, op.NodeAnswer{}},
-	"Node.UpdateStatus":    {op.BeatNode{}, op.NodeAnswer{}},
-	"Node.GetClientAllocs": {op.NodeAllocIndexes{}, op.NodeAllocIndexesAnswer{}},
-	"Alloc.GetAllocs":      {op.GetAllocs{}, op.GetAllocsAnswer{}},
-	"Node.UpdateAlloc":     {op.ReportAllocs{}, op.WriteAnswer{}},
-	"Node.EmitEvents":      {op.EmitEvents{}, op.WriteAnswer{}},
-	"FileSystem.Logs":      {op.LogsQuery{}, op.StreamFrame{}},
-	"Status.Peers":         {op.Query{}, []string{}},
-	"Status.Ping":          {op.Nothing{}, op.Nothing{}},
-	"Berth.HTTP":           {op.Nothing{}, op.Nothing{}},
+	"Node.Register":                  {op.RegisterNode{}, op.NodeAnswer{}},
+	"Node.UpdateStatus":              {op.BeatNode{}, op.NodeAnswer{}},
+	"Node.GetClientAllocs":           {op.NodeAllocIndexes{}, op.NodeAllocIndexesAnswer{}},
+	"Alloc.GetAllocs":                {op.GetAllocs{}, op.GetAllocsAnswer{}},
+	"Node.UpdateAlloc":               {op.ReportAllocs{}, op.WriteAnswer{}},
+	"Node.EmitEvents":                {op.EmitEvents{}, op.WriteAnswer{}},
+	"FileSystem.Logs":                {op.LogsQuery{}, op.StreamFrame{}},
+	"Status.Peers":                   {op.Query{}, []string{}},
+	"Status.Ping":                    {op.Nothing{}, op.Nothing{}},
+	"ServiceRegistration.Upsert":     {op.UpsertServices{}, op.WriteAnswer{}},
+	"ServiceRegistration.DeleteByID": {op.DeleteServiceByID{}, op.WriteAnswer{}},
+	"Berth.HTTP":                     {op.Nothing{}, op.Nothing{}},
 }
 
 func TestEveryMessageIsTested(t *testing.T) {

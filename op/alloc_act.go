@@ -1,0 +1,53 @@
+package op
+
+import (
+	"berth"
+	"berth/acl"
+)
+
+// StopAlloc asks for an allocation to be stopped and placed anew.
+type StopAlloc struct {
+	AllocID         string
+	NoShutdownDelay bool `query:"no_shutdown_delay"`
+	Write
+}
+
+// AllocStopped answers it.
+type AllocStopped struct {
+	EvalID berth.EvalID
+	Index  uint64
+	Meta
+}
+
+// RestartAlloc asks for tasks of an allocation to be started anew where they
+// are: the one that is named, all that run, or, with AllTasks, those too that
+// have ended.
+type RestartAlloc struct {
+	AllocID  string
+	TaskName string
+	AllTasks bool
+	Write
+}
+
+// SignalAlloc asks for a signal to be sent to a task of an allocation, or to
+// all that run.
+type SignalAlloc struct {
+	AllocID string
+	Task    string // "" is all
+	Signal  string
+	Write
+}
+
+// The operations that act on an allocation. Restart and signal are done by its
+// agent, wherever they are asked for.
+var (
+	HaltAlloc   = define[StopAlloc, AllocStopped]("alloc.stop", "PUT /v1/allocation/{AllocID}/stop", "", acl.AllocLifecycle, acl.AllocSpace)
+	RestartTask = define[RestartAlloc, Nothing]("alloc.restart", "PUT /v1/client/allocation/{AllocID}/restart", "", acl.AllocLifecycle, acl.AllocSpace)
+	SignalTask  = define[SignalAlloc, Nothing]("alloc.signal", "PUT /v1/client/allocation/{AllocID}/signal", "", acl.AllocLifecycle, acl.AllocSpace)
+)
+
+// What a server calls of an agent that is to restart or signal tasks.
+const (
+	AllocRestartRPC = "ClientAllocations.Restart"
+	AllocSignalRPC  = "ClientAllocations.Signal"
+)

@@ -1,0 +1,81 @@
+package op
+
+import (
+	"berth"
+	"berth/acl"
+)
+
+// DeploymentRef names a deployment.
+type DeploymentRef struct {
+	DeploymentID string
+	Query
+}
+
+// JobDeploymentsQuery asks for the deployments of a job.
+type JobDeploymentsQuery struct {
+	JobID string
+	All   bool `query:"all"` // those too of earlier jobs of the same ID
+	Query
+}
+
+// FailDeployment asks for a deployment to be failed.
+type FailDeployment struct {
+	DeploymentID string
+	Write
+}
+
+// PauseDeployment asks for a deployment to be paused, or to go on.
+type PauseDeployment struct {
+	DeploymentID string
+	Pause        bool
+	Write
+}
+
+// PromoteDeployment asks for canaries to be promoted: those of all groups that
+// have some, or of the groups that are named.
+type PromoteDeployment struct {
+	DeploymentID string
+	All          bool
+	Groups       []string
+	PromotedAt   int64 // of no effect: the servers say when
+	Write
+}
+
+// SetAllocHealth says of allocations of a deployment that they are healthy or
+// not. That one is not fails the deployment.
+type SetAllocHealth struct {
+	DeploymentID           string
+	HealthyAllocationIDs   []berth.AllocID
+	UnhealthyAllocationIDs []berth.AllocID
+	Write
+}
+
+// UnblockDeployment asks for a deployment that waits for other regions to go
+// on.
+type UnblockDeployment struct {
+	DeploymentID string
+	Write
+}
+
+// DeploymentUpdated answers all of these.
+type DeploymentUpdated struct {
+	EvalID                berth.EvalID // zero if nothing follows at once
+	EvalCreateIndex       uint64
+	DeploymentModifyIndex uint64
+	RevertedJobVersion    *uint64 // the version that the job went back to
+	Meta
+}
+
+// The operations on deployments.
+var (
+	ListDeployments   = define[Query, []*berth.Deployment]("deployment.list", "GET /v1/deployments", "", acl.ReadJob, acl.QuerySpace)
+	ReadDeployment    = define[DeploymentRef, *berth.Deployment]("deployment.read", "GET /v1/deployment/{DeploymentID}", "", acl.ReadJob, acl.DeploymentSpace)
+	DeploymentAllocs  = define[DeploymentRef, []AllocStub]("deployment.allocations", "GET /v1/deployment/allocations/{DeploymentID}", "", acl.ReadJob, acl.DeploymentSpace)
+	Fail              = define[FailDeployment, DeploymentUpdated]("deployment.fail", "PUT /v1/deployment/fail/{DeploymentID}", "", acl.SubmitJob, acl.DeploymentSpace)
+	Pause             = define[PauseDeployment, DeploymentUpdated]("deployment.pause", "PUT /v1/deployment/pause/{DeploymentID}", "", acl.SubmitJob, acl.DeploymentSpace)
+	Promote           = define[PromoteDeployment, DeploymentUpdated]("deployment.promote", "PUT /v1/deployment/promote/{DeploymentID}", "", acl.SubmitJob, acl.DeploymentSpace)
+	SetHealth         = define[SetAllocHealth, DeploymentUpdated]("deployment.health", "PUT /v1/deployment/allocation-health/{DeploymentID}", "", acl.SubmitJob, acl.DeploymentSpace)
+	Unblock           = define[UnblockDeployment, DeploymentUpdated]("deployment.unblock", "PUT /v1/deployment/unblock/{DeploymentID}", "", acl.SubmitJob, acl.DeploymentSpace)
+	JobDeployments    = define[JobDeploymentsQuery, []*berth.Deployment]("job.deployments", "GET /v1/job/{JobID}/deployments", "", acl.ReadJob, acl.QuerySpace)
+	JobLastDeployment = define[JobRef, *berth.Deployment]("job.deployment", "GET /v1/job/{JobID}/deployment", "", acl.ReadJob, acl.QuerySpace)
+)

@@ -1,0 +1,48 @@
+package op
+
+import (
+	"berth"
+	"berth/acl"
+)
+
+// ForcePeriodic asks for a periodic job to be launched now, whatever is due and
+// whatever runs.
+type ForcePeriodic struct {
+	JobID string
+	Write
+}
+
+// PeriodicForced answers ForcePeriodic.
+type PeriodicForced struct {
+	EvalID          berth.EvalID
+	EvalCreateIndex uint64
+	LaunchedJobID   berth.JobID // the child
+	Meta
+}
+
+// DispatchJob asks for a child of a parameterized job. With an idempotency
+// token the first one of that token is the answer to all that follow, as long
+// as the child is there.
+type DispatchJob struct {
+	JobID            string
+	Payload          []byte
+	Meta             map[string]string
+	IdPrefixTemplate string // stands in the child's ID, before what makes it unique
+	Priority         int    // of the child; 0 is the job's
+	Write
+}
+
+// JobDispatched answers DispatchJob.
+type JobDispatched struct {
+	DispatchedJobID berth.JobID
+	EvalID          berth.EvalID
+	EvalCreateIndex uint64
+	JobCreateIndex  uint64
+	Meta
+}
+
+// The operations that launch children.
+var (
+	Force    = define[ForcePeriodic, PeriodicForced]("job.force", "PUT /v1/job/{JobID}/periodic/force", "", acl.ForcePeriodicJob, acl.QuerySpace)
+	Dispatch = define[DispatchJob, JobDispatched]("job.dispatch", "PUT /v1/job/{JobID}/dispatch", "", acl.DispatchJob, acl.QuerySpace)
+)

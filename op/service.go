@@ -1,0 +1,90 @@
+package op
+
+import (
+	"berth"
+	"berth/acl"
+)
+
+// ServiceList is the services of one namespace.
+type ServiceList struct {
+	Namespace string
+	Services  []ServiceStub
+}
+
+// ServiceStub is a service in a list, with the tags that any of its instances
+// has.
+type ServiceStub struct {
+	ServiceName string
+	Tags        []string
+}
+
+// ServiceQuery asks for the instances of a service.
+type ServiceQuery struct {
+	ServiceName string
+	Choose      string `query:"choose"` // "2|key": so many of them, the same for the same key
+	Query
+}
+
+// JobServicesQuery asks for the services of a job.
+type JobServicesQuery struct {
+	JobID berth.JobID
+	Query
+}
+
+// DeleteService asks for a registration to be taken out.
+type DeleteService struct {
+	ServiceName string
+	ServiceID   string
+	Write
+}
+
+// The operations on services.
+var (
+	ListServices  = define[Query, []ServiceList]("service.list", "GET /v1/services", "", acl.ReadJob, acl.QuerySpace)
+	ReadService   = define[ServiceQuery, []berth.ServiceRegistration]("service.read", "GET /v1/service/{ServiceName}", "", acl.ReadJob, acl.QuerySpace)
+	RemoveService = define[DeleteService, WriteAnswer]("service.delete", "DELETE /v1/service/{ServiceName}/{ServiceID}", "", acl.SubmitJob, acl.QuerySpace)
+	AllocServices = define[AllocRef, []berth.ServiceRegistration]("alloc.services", "GET /v1/allocation/{AllocID}/services", "", acl.ReadJob, acl.AllocSpace)
+	JobServices   = define[JobServicesQuery, []berth.ServiceRegistration]("job.services", "GET /v1/job/{JobID}/services", "", acl.ReadJob, acl.QuerySpace)
+	AllocChecks   = define[AllocRef, map[string]CheckStatus]("alloc.checks", "GET /v1/client/allocation/{AllocID}/checks", "", acl.ReadJob, acl.AllocSpace, local)
+)
+
+// ChecksRPC is what a server asks an agent by.
+const ChecksRPC = "ClientAllocations.Checks"
+
+// Checks is how the checks of an allocation last went, by ID, as an agent
+// answers a server.
+type Checks struct{ Results map[string]CheckStatus }
+
+// CheckStatus is how a check of a service last went.
+type CheckStatus struct {
+	ID         string
+	Check      string // its name
+	Group      string // job.group[index]
+	Mode       string // healthiness, or readiness of one that health does not depend on
+	Output     string
+	Service    string
+	Task       string
+	Status     string // success, failure or pending
+	StatusCode int    // of HTTP
+	Timestamp  int64  // s since 1970
+}
+
+// What agents call.
+
+// UpsertServices makes registrations of services, or says anew what they are.
+type UpsertServices struct {
+	Services []*berth.ServiceRegistration
+	Write
+}
+
+// DeleteServiceByID takes a registration out.
+type DeleteServiceByID struct {
+	ID string
+	Write
+}
+
+// The operations on services that only agents use.
+var (
+	ServiceUpsert = define[UpsertServices, WriteAnswer]("service.upsert", "", "ServiceRegistration.Upsert", acl.Node, acl.NoSpace, write)
+	ServiceRemove = define[DeleteServiceByID, WriteAnswer]("service.remove", "", "ServiceRegistration.DeleteByID", acl.Node, acl.NoSpace, write)
+)
