@@ -49,6 +49,8 @@ type Servers interface {
 	Pull(context.Context, *op.NodeAllocIndexes) (*op.NodeAllocIndexesAnswer, error)
 	Fetch(context.Context, *op.GetAllocs) (*op.GetAllocsAnswer, error)
 	Report(context.Context, *op.ReportAllocs) (*op.WriteAnswer, error)
+	UpsertServices(context.Context, *op.UpsertServices) error
+	RemoveService(context.Context, *op.DeleteServiceByID) error
 }
 
 // Config is what an agent is told. Zero values are the defaults, except for
@@ -149,6 +151,8 @@ type Agent struct {
 	db      *local.DB      // from Run on
 	reports *reporter
 
+	services *registry
+
 	registered chan struct{} // closed when servers know the node
 	heard      chan struct{} // closed when their word was acted on once
 
@@ -184,7 +188,7 @@ func New(c Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		c: c, log: c.Log, allocs: map[string]*held{}, waiting: map[string]bool{}, reports: newReporter(),
+		c: c, log: c.Log, allocs: map[string]*held{}, waiting: map[string]bool{}, reports: newReporter(), services: newRegistry(),
 		registered: make(chan struct{}), heard: make(chan struct{}), change: make(chan struct{}),
 		drivers: map[string]driver.Driver{raw.Name: raw.New(c.RawExec), mock.Name: mock.New(c.MockDriver)},
 	}
@@ -253,7 +257,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.restore(records)
 
 	g, gctx := errgroup.WithContext(ctx)
-	for _, f := range []func(context.Context) error{a.beat, a.pull, a.report, a.watch, a.tidy} {
+	for _, f := range []func(context.Context) error{a.beat, a.pull, a.report, a.registerServices, a.watch, a.tidy} {
 		g.Go(func() error { return f(gctx) })
 	}
 	err = g.Wait()
@@ -298,7 +302,7 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 		Save:    func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report:  func(n *op.AllocReport) { a.reports.put(n) },
 		Evicted: a.evicted, Contact: func() time.Time { return *a.contact.Load() },
-		Chance: rand.Float64, Log: a.log,
+		Chance: rand.Float64, Registry: a.services, Log: a.log,
 	}, al)}
 	a.mu.Lock()
 	a.allocs[id] = h

@@ -44,8 +44,31 @@ func NewCluster(addrs []string, log *slog.Logger) *Cluster {
 	return c
 }
 
-// attach lets servers call the agent: for the output of tasks.
+// attach lets servers call the agent: for the output of tasks, and to restart
+// and signal them.
 func (c *Cluster) attach(a *Agent) {
+	c.handlers.Handle(op.ChecksRPC, func(ctx context.Context, call *wire.Call) (any, error) {
+		var in op.AllocRef
+		if err := call.Decode(&in); err != nil {
+			return nil, err
+		}
+		out, err := a.Checks(ctx, a.id, in.AllocID)
+		return &op.Checks{Results: out}, err
+	})
+	c.handlers.Handle(op.AllocRestartRPC, func(ctx context.Context, call *wire.Call) (any, error) {
+		var in op.RestartAlloc
+		if err := call.Decode(&in); err != nil {
+			return nil, err
+		}
+		return &op.Nothing{}, a.Restart(ctx, a.id, &in)
+	})
+	c.handlers.Handle(op.AllocSignalRPC, func(ctx context.Context, call *wire.Call) (any, error) {
+		var in op.SignalAlloc
+		if err := call.Decode(&in); err != nil {
+			return nil, err
+		}
+		return &op.Nothing{}, a.Signal(ctx, a.id, &in)
+	})
 	c.handlers.HandleStream(op.ReadLogs.RPC, func(ctx context.Context, call *wire.Call, st *wire.Stream) error {
 		var q op.LogsQuery
 		if err := call.Decode(&q); err != nil {
@@ -93,6 +116,16 @@ func (c *Cluster) Fetch(ctx context.Context, in *op.GetAllocs) (*op.GetAllocsAns
 func (c *Cluster) Report(ctx context.Context, in *op.ReportAllocs) (*op.WriteAnswer, error) {
 	out := new(op.WriteAnswer)
 	return out, c.call(ctx, op.AllocReporter.RPC, in, out)
+}
+
+// UpsertServices implements [Servers].
+func (c *Cluster) UpsertServices(ctx context.Context, in *op.UpsertServices) error {
+	return c.call(ctx, op.ServiceUpsert.RPC, in, new(op.WriteAnswer))
+}
+
+// RemoveService implements [Servers].
+func (c *Cluster) RemoveService(ctx context.Context, in *op.DeleteServiceByID) error {
+	return c.call(ctx, op.ServiceRemove.RPC, in, new(op.WriteAnswer))
 }
 
 // Tunnel opens a way to the HTTP API of a server, for what people ask this

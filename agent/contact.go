@@ -56,6 +56,7 @@ func (a *Agent) loadContact() {
 // tellAgain reports every allocation that lives, also where servers took the
 // same report before.
 func (a *Agent) tellAgain() {
+	a.services.again()
 	a.mu.Lock()
 	live := map[string]*held{}
 	for id, h := range a.allocs {

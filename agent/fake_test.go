@@ -50,10 +50,12 @@ type cluster struct {
 	sent     int                          // reports in all
 	batches  []time.Time
 	registry int // registrations
+	services map[string]*berth.ServiceRegistration
+	serviced []string // what was said of services, in order
 }
 
 func newCluster() *cluster {
-	return &cluster{index: 10, allocs: map[string]*op.Alloc{}, changed: make(chan struct{}), ttl: 10 * time.Second, news: map[string][]*op.AllocReport{}}
+	return &cluster{index: 10, allocs: map[string]*op.Alloc{}, changed: make(chan struct{}), ttl: 10 * time.Second, news: map[string][]*op.AllocReport{}, services: map[string]*berth.ServiceRegistration{}}
 }
 
 // step changes something under the lock, at a new index.
@@ -176,6 +178,45 @@ func (c *cluster) Report(_ context.Context, in *op.ReportAllocs) (*op.WriteAnswe
 		}
 	})
 	return &op.WriteAnswer{}, refused
+}
+
+func (c *cluster) UpsertServices(_ context.Context, in *op.UpsertServices) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.enter("services"); err != nil {
+		return err
+	}
+	for _, r := range in.Services {
+		c.services[r.ID] = r
+		c.serviced = append(c.serviced, fmt.Sprintf("+%s %s:%d %s", r.ServiceName, r.Address, r.Port, strings.Join(r.Tags, ",")))
+	}
+	return nil
+}
+
+func (c *cluster) RemoveService(_ context.Context, in *op.DeleteServiceByID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.enter("services"); err != nil {
+		return err
+	}
+	if r := c.services[in.ID]; r != nil {
+		delete(c.services, in.ID)
+		c.serviced = append(c.serviced, "-"+r.ServiceName)
+	}
+	return nil
+}
+
+// named returns where the instances of a service are, in order of ID.
+func (c *cluster) named(service string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, id := range slices.Sorted(maps.Keys(c.services)) {
+		if r := c.services[id]; r.ServiceName == service {
+			out = append(out, fmt.Sprintf("%s:%d %s", r.Address, r.Port, strings.Join(r.Tags, ",")))
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 func sameNews(a, b *op.AllocReport) bool {

@@ -37,7 +37,9 @@ type Config struct {
 	Save   func(task string, state []byte) error
 	Report func(*op.AllocReport) // called when there is news; must not block
 	Chance func() float64
-	Log    *slog.Logger
+
+	Registry Registry // nil: services are not registered
+	Log      *slog.Logger
 }
 
 // Runner runs one allocation. Its Run owns it; the other methods may be called
@@ -46,15 +48,19 @@ type Runner struct {
 	c  Config
 	id string
 
-	mu     sync.Mutex
-	alloc  *op.Alloc
-	tasks  []*task.Runner // in the group's order; nil before Run
-	names  []string
-	broken error           // nothing can be run
-	stop   *task.Kill      // everything shall end
-	stopAt time.Time       // when the group's shutdown delay is over
-	waits  bool            // for allocations that were evicted for it
-	told   map[string]bool // tasks whose history says so
+	mu      sync.Mutex
+	alloc   *op.Alloc
+	tasks   []*task.Runner // in the group's order; nil before Run
+	names   []string
+	broken  error           // nothing can be run
+	stop    *task.Kill      // everything shall end
+	stopAt  time.Time       // when the group's shutdown delay is over
+	waits   bool            // for allocations that were evicted for it
+	told    map[string]bool // tasks whose history says so
+	checks  checks
+	served  bool            // it has, or had, services; Run's alone
+	refused map[string]bool // IDs of services that were found wanting; Run's alone
+	health  *health         // nil if nobody wants to know it, or before Run
 
 	ready chan struct{} // closed when tasks may be started
 	wake  chan struct{}
@@ -63,7 +69,7 @@ type Runner struct {
 
 // New returns a Runner. The allocation must be whole; see [Check].
 func New(c Config, a *op.Alloc) *Runner {
-	r := &Runner{c: c, id: a.ID.String(), ready: make(chan struct{}), told: map[string]bool{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	r := &Runner{c: c, id: a.ID.String(), ready: make(chan struct{}), told: map[string]bool{}, refused: map[string]bool{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	r.Update(a)
 	return r
 }
@@ -212,9 +218,9 @@ func (r *Runner) states() map[string]*berth.TaskState {
 func (r *Runner) News() *op.AllocReport {
 	states := r.states()
 	r.mu.Lock()
-	a := r.alloc
+	a, verdict := r.alloc, r.verdict()
 	r.mu.Unlock()
-	n := &op.AllocReport{ID: a.ID, NodeID: a.NodeID, Namespace: a.Namespace, JobID: a.JobID, TaskStates: states}
+	n := &op.AllocReport{ID: a.ID, NodeID: a.NodeID, Namespace: a.Namespace, JobID: a.JobID, TaskStates: states, DeploymentStatus: verdict}
 	n.ClientStatus, n.ClientDescription = Status(states)
 	if why := r.because(n.ClientStatus); why != "" {
 		n.ClientDescription = why
@@ -246,7 +252,10 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer dir.Close()
 	defer sup.Close()
 	r.build(dir, sup, adopt)
+	r.restoreHealth()
 
+	ended := false
+	defer func() { r.endServices(ended) }()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, t := range r.tasks {
@@ -254,13 +263,22 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	for {
 		r.admit()
-		alarm := r.act()
+		again := r.act()
+		r.serve(ctx, dir.Path())
+		if at := r.watchHealth(time.Now()); !at.IsZero() {
+			again = sooner(again, at)
+		}
 		n := r.News()
 		r.c.Report(n)
 		if n.ClientStatus.Ended() { // as reported: it may end just now
+			ended = true
 			wg.Wait()
 			sup.Dismiss(ctx) // a task that was stopped as it started has left it idle
 			return nil
+		}
+		var alarm <-chan time.Time
+		if !again.IsZero() {
+			alarm = time.After(time.Until(again))
 		}
 		select {
 		case <-r.wake:
@@ -303,12 +321,12 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 }
 
 // act gives the orders that the rules ask for now, and returns when to look
-// again.
-func (r *Runner) act() <-chan time.Time {
+// again; zero is when something changes.
+func (r *Runner) act() (again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	again := r.limits(now)
+	again = r.limits(now)
 	stop := r.stop
 	if stop != nil && now.Before(r.stopAt) {
 		stop, again = nil, sooner(again, r.stopAt)
@@ -324,8 +342,5 @@ func (r *Runner) act() <-chan time.Time {
 			t.Kill(k)
 		}
 	}
-	if again.IsZero() {
-		return nil
-	}
-	return time.After(again.Sub(now))
+	return again
 }

@@ -34,6 +34,7 @@ var hooks = []struct {
 	{"environment", makeEnv},
 	{"user", checkUser},
 	{"directories", makeDirs},
+	{"payload", writePayload},
 	{"config", makeConfig},
 	{"logs", makeLogs},
 }
@@ -111,7 +112,7 @@ func checkBuilt(_ context.Context, at *attempt) error {
 	for name, present := range map[string]bool{
 		"artifact": len(t.Artifacts) > 0, "template": len(t.Templates) > 0, "vault": t.Vault != nil, "consul": t.Consul != nil,
 		"secret": len(t.Secrets) > 0, "identity": t.Identity != nil || len(t.Identities) > 0,
-		"dispatch_payload": t.DispatchPayload != nil, "lifecycle": t.Lifecycle != nil, "csi_plugin": t.CSIPluginConfig != nil,
+		"lifecycle": t.Lifecycle != nil, "csi_plugin": t.CSIPluginConfig != nil,
 		"schedule": t.Schedule != nil,
 	} {
 		if present {

@@ -86,7 +86,11 @@ func (r *Runner) Update(a *op.Alloc) {
 func (r *Runner) Kill(k Kill) { r.post(Order{k}) }
 
 // Restart orders the task to start anew.
-func (r *Runner) Restart(reason string) { r.post(Again{reason}) }
+func (r *Runner) Restart(reason string) { r.post(Again{Reason: reason}) }
+
+// Fail stops a task that runs and does not work, and has it started again as
+// after a failure of its own.
+func (r *Runner) Fail(reason string) { r.post(Again{Reason: reason, Failed: true}) }
 
 // Note adds an event to the history of a task that was not started yet.
 func (r *Runner) Note(typ, message string) { r.post(Note{typ, message}) }

@@ -48,6 +48,7 @@ type State struct {
 	Until  time.Time `json:",omitzero"`  // end of Delaying or Waiting
 	Kill   *Kill     `json:",omitempty"` // the order to end; nil while it should run
 	Again  bool      `json:",omitempty"` // it is stopped in order to be started anew
+	Unfit  bool      `json:",omitempty"` // it is stopped because it does not work, which counts as its failure
 	Begun  time.Time `json:",omitzero"`  // when the agent took it up; kept over restarts
 }
 
@@ -113,8 +114,12 @@ type (
 	Alarm struct{}
 	// Order tells the task to end.
 	Order struct{ Kill }
-	// Again tells it to start anew.
-	Again struct{ Reason string }
+	// Again tells it to start anew; of one that Failed, as its restart policy
+	// has it.
+	Again struct {
+		Reason string
+		Failed bool
+	}
 	// Note adds to its history, before it is started for the first time.
 	Note struct{ Type, Message string }
 	// Signal tells it to be signalled.
@@ -376,6 +381,9 @@ func (s *step) exited(x *driver.Exit) {
 		s.killed()
 	case s.State.Again:
 		s.restartNow("asked for")
+	case s.Unfit:
+		s.Unfit = false
+		s.restart()
 	case x.Success() && batch:
 		s.dead(false)
 	default:
@@ -451,7 +459,7 @@ func (s *step) order(k Kill) {
 		}
 		return
 	}
-	s.Kill, s.State.Again = &k, false
+	s.Kill, s.State.Again, s.Unfit = &k, false, false
 	if k.Event != "" {
 		s.note(becauseEvent(k.Event, s.now, k.Reason))
 	}
@@ -484,11 +492,14 @@ func (s *step) again(e Again) {
 	}
 	switch s.Phase {
 	case Running:
-		s.State.Again = true
+		s.State.Again, s.Unfit = !e.Failed, e.Failed
 		s.note(becauseEvent(berth.EventRestartSignaled, s.now, e.Reason))
 		s.Phase = Stopping
 		s.askToEnd()
 	case Waiting:
+		if e.Failed {
+			return // it is about to
+		}
 		s.note(becauseEvent(berth.EventRestartSignaled, s.now, e.Reason))
 		s.prepare(true)
 	}
@@ -519,7 +530,7 @@ func (s *step) killed() {
 }
 
 func (s *step) dead(failed bool) {
-	s.Phase, s.Until, s.Handle, s.State.Again = Dead, time.Time{}, nil, false
+	s.Phase, s.Until, s.Handle, s.State.Again, s.Unfit = Dead, time.Time{}, nil, false, false
 	s.Task.State, s.Task.FinishedAt = berth.TaskDead, s.now
 	s.Task.Failed = failed
 }

@@ -1,0 +1,251 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/op"
+)
+
+// registryBatch is how many registrations go in one call at most.
+const registryBatch = 128
+
+// registry holds which services servers should know of this node, and what they
+// took. It implements [alloc.Registry].
+type registry struct {
+	mu   sync.Mutex
+	want map[string]*berth.ServiceRegistration // by ID; nil: it shall not be there
+	told map[string]*berth.ServiceRegistration // by ID: what servers took
+	of   map[string][]string                   // IDs that are wanted, by allocation
+	rest map[string]time.Time                  // of one that servers refuse: not before
+	wake chan struct{}
+}
+
+func newRegistry() *registry {
+	return &registry{
+		want: map[string]*berth.ServiceRegistration{}, told: map[string]*berth.ServiceRegistration{}, of: map[string][]string{},
+		rest: map[string]time.Time{}, wake: make(chan struct{}, 1),
+	}
+}
+
+func (r *registry) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Services implements [alloc.Registry].
+func (r *registry) Services(alloc string, have []*berth.ServiceRegistration, gone []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed := false
+	var ids []string
+	for _, reg := range have {
+		ids = append(ids, reg.ID)
+		if old := r.want[reg.ID]; old == nil || !reflect.DeepEqual(old, reg) {
+			r.want[reg.ID], changed = reg, true
+			delete(r.rest, reg.ID)
+		}
+	}
+	for _, id := range slices.Concat(r.of[alloc], gone) {
+		if slices.Contains(ids, id) {
+			continue
+		}
+		if reg, there := r.want[id]; !there || reg != nil {
+			r.want[id], changed = nil, true
+			delete(r.rest, id)
+		}
+	}
+	if r.of[alloc] = ids; len(ids) == 0 {
+		delete(r.of, alloc)
+	}
+	if changed {
+		r.nudge()
+	}
+}
+
+// again has servers told of all, also of what they took before.
+func (r *registry) again() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.told)
+	if len(r.want) > 0 {
+		r.nudge()
+	}
+}
+
+// next returns what servers are to be told: registrations to make, IDs to take
+// back, and if there is neither, when to look again.
+func (r *registry) next(now time.Time) (put []*berth.ServiceRegistration, gone []string, again time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(r.want)) {
+		reg := r.want[id]
+		if reg != nil && r.told[id] != nil && reflect.DeepEqual(r.told[id], reg) {
+			continue
+		}
+		if until := r.rest[id]; now.Before(until) {
+			if again.IsZero() || until.Before(again) {
+				again = until
+			}
+			continue
+		}
+		switch {
+		case reg == nil:
+			gone = append(gone, id)
+		case len(put) < registryBatch:
+			put = append(put, reg)
+		}
+	}
+	return put, gone, again
+}
+
+// took notes that servers know registrations.
+func (r *registry) took(put []*berth.ServiceRegistration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, reg := range put {
+		r.told[reg.ID] = reg
+		delete(r.rest, reg.ID)
+	}
+}
+
+// forgot notes that servers do not know a registration any more.
+func (r *registry) forgot(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.told, id)
+	delete(r.rest, id)
+	if reg, there := r.want[id]; there && reg == nil {
+		delete(r.want, id)
+	}
+}
+
+// refused lets one rest that servers do not take.
+func (r *registry) refused(id string, until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rest[id] = until
+}
+
+// register keeps servers told of the node's services until ctx ends. What they
+// are not told by then ends with its allocation, or is told by the next agent.
+func (a *Agent) registerServices(ctx context.Context) error {
+	select { // before, servers would not know whose they are
+	case <-a.registered:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for failures := 0; ; {
+		put, gone, again := a.services.next(time.Now())
+		if len(put)+len(gone) == 0 {
+			if err := a.awaitServices(ctx, again); err != nil {
+				return err
+			}
+			continue
+		}
+		err := a.tellServices(ctx, put, gone)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			a.log.Warn("servers do not take registrations of services; trying again", "error", err)
+			if err := backoff(ctx, failures, firstRetry, lastRetry); err != nil {
+				return err
+			}
+			failures++
+			continue
+		}
+		failures = 0
+		if err := sleep(ctx, reportEvery); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *Agent) awaitServices(ctx context.Context, again time.Time) error {
+	var alarm <-chan time.Time
+	if !again.IsZero() {
+		timer := time.NewTimer(time.Until(again))
+		defer timer.Stop()
+		alarm = timer.C
+	}
+	select {
+	case <-a.services.wake:
+		return nil
+	case <-alarm:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tellServices tells servers of changes: first what is not there any more.
+func (a *Agent) tellServices(ctx context.Context, put []*berth.ServiceRegistration, gone []string) error {
+	for _, id := range gone {
+		if err := a.settle(id, a.c.Servers.RemoveService(ctx, &op.DeleteServiceByID{ID: id, Write: a.write()})); err != nil {
+			return err
+		}
+		a.services.forgot(id)
+	}
+	if len(put) == 0 {
+		return nil
+	}
+	err := a.c.Servers.UpsertServices(ctx, &op.UpsertServices{Services: put, Write: a.write()})
+	if err == nil {
+		a.services.took(put)
+		return nil
+	}
+	if len(put) > 1 && forItself(err) { // one by one, so that one that servers refuse holds up no other
+		for _, reg := range put {
+			if err := a.tellServices(ctx, []*berth.ServiceRegistration{reg}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return a.settle(put[0].ID, err)
+}
+
+// forItself says whether an error is about what was said, not about the way to
+// servers or the node as a whole.
+func forItself(err error) bool {
+	switch berth.KindOf(err) {
+	case berth.Invalid, berth.Conflict, berth.TooLarge, berth.Denied:
+		return true
+	}
+	return false
+}
+
+// settle lets a registration rest that is refused for itself, and returns other
+// errors.
+func (a *Agent) settle(id string, err error) error {
+	if err == nil || !forItself(err) {
+		return err
+	}
+	a.log.Warn("servers refuse the registration of a service", "service", id, "error", err)
+	a.services.refused(id, time.Now().Add(refusedWait))
+	return nil
+}
+
+// Checks returns how the checks of an allocation's services last went, by ID.
+// node must be this one.
+func (a *Agent) Checks(_ context.Context, node berth.NodeID, id string) (map[string]op.CheckStatus, error) {
+	if node != a.id {
+		return nil, berth.Errorf(berth.NotFound, "node %s is not this one, %s", node, a.id)
+	}
+	_, runner, err := a.find(id)
+	if err != nil {
+		return nil, err
+	}
+	if runner == nil {
+		return map[string]op.CheckStatus{}, nil
+	}
+	return runner.Checks(), nil
+}
