@@ -107,15 +107,18 @@ func (a *agentProcess) newServer() (err error) {
 		MaxConns: a.conf.Limits.RPCMaxConns, Handshake: a.conf.Limits.RPCHandshake, Workers: s.NumSchedulers,
 		Heartbeat: heartbeat.Options{
 			MinTTL: s.MinHeartbeatTTL, MaxPerSec: s.MaxHeartbeatsPerSec, Grace: s.HeartbeatGrace, FailoverTTL: s.FailoverHeartbeatTTL,
+			Brake: heartbeat.Brake{
+				Nodes: s.SilenceBrakeNodes, Share: float64(s.SilenceBrakePercent) / 100, Window: heartbeat.DefaultBrake.Window, Pace: s.SilenceBrakePace,
+			},
 		},
 		Collect: collector.Options{Interval: s.JobGCInterval, Ages: schedule.Ages{
 			Evals: s.EvalGCThreshold, BatchEvals: s.BatchEvalGCThreshold, Jobs: s.JobGCThreshold, Nodes: s.NodeGCThreshold,
 			Deployments: s.DeploymentGCThreshold,
 		}},
-		Events: events.Limits{Sets: s.EventBufferSize}, Logger: a.log, Self: a.self, Health: a.health,
+		Events: events.Limits{Sets: s.EventBufferSize}, Scheduler: s.Scheduler, Logger: a.log, Self: a.self, Health: a.health,
 	}
 	if a.agent != nil {
-		c.Local, c.LocalNode = a.agent, a.agent.NodeID
+		c.Local, c.LocalTasks, c.LocalNode = a.agent, a.agent, a.agent.NodeID
 	}
 	a.server, err = server.New(c)
 	return err

@@ -156,6 +156,7 @@ func (c *cluster) addNode(name string, nth int, o options) (*simNode, error) {
 	n.ID = berth.NodeID{0xab, 0xcd, 0xef, byte(nth), 15: byte(nth)}
 	handlers := wire.New(wire.Config{})
 	handlers.HandleStream(op.ReadLogs.RPC, n.logs)
+	handlers.Handle(op.AllocRestartRPC, n.restart)
 	ctx, cancel := context.WithCancel(context.Background())
 	var err error
 	if n.session, err = wire.Dial(ctx, c.rpc, handlers); err != nil {
@@ -232,7 +233,7 @@ func (n *simNode) work(ctx context.Context) {
 		var reports []*op.AllocReport
 		for _, a := range list {
 			switch {
-			case a.DesiredStatus == berth.DesiredRun && a.ClientStatus == berth.ClientPending:
+			case a.DesiredStatus == berth.DesiredRun && (a.ClientStatus == berth.ClientPending || !a.DeploymentID.IsZero() && a.DeploymentStatus == nil):
 				reports = append(reports, n.says(a, berth.ClientRunning, ""))
 			case a.DesiredStatus != berth.DesiredRun && !a.ClientStatus.Ended():
 				reports = append(reports, n.says(a, berth.ClientComplete, ""))
@@ -259,6 +260,9 @@ func (n *simNode) says(a *op.Alloc, status berth.ClientStatus, why string) *op.A
 		ClientDescription: map[berth.ClientStatus]string{berth.ClientRunning: "Tasks are running", berth.ClientFailed: "Failed tasks", berth.ClientComplete: "All tasks have completed"}[status],
 	}
 	g := a.Job.Group(a.TaskGroup)
+	if status == berth.ClientRunning && !a.DeploymentID.IsZero() && g.Update.HealthCheck != berth.HealthManual {
+		r.DeploymentStatus = &berth.AllocDeploymentStatus{Healthy: new(true), Timestamp: began}
+	}
 	for _, t := range g.Tasks {
 		st := &berth.TaskState{State: berth.TaskRunning, StartedAt: began, Events: []berth.TaskEvent{
 			berth.NewTaskEvent(berth.EventReceived, began), berth.NewTaskEvent(berth.EventTaskSetup, began), berth.NewTaskEvent(berth.EventStarted, began),
@@ -287,6 +291,26 @@ func (n *simNode) report(ctx context.Context, list []*op.AllocReport) error {
 		return nil
 	}
 	return n.session.Call(ctx, "Node.UpdateAlloc", &op.ReportAllocs{Alloc: list, Write: op.Write{AuthToken: n.SecretID}}, &op.WriteAnswer{})
+}
+
+// restart says of the tasks that run of an allocation that they were started
+// anew; of others nothing.
+func (n *simNode) restart(ctx context.Context, call *wire.Call) (any, error) {
+	var in op.RestartAlloc
+	if err := call.Decode(&in); err != nil {
+		return nil, err
+	}
+	list, err := n.fetch(ctx, []string{in.AllocID}, 0)
+	if err != nil {
+		return nil, err
+	}
+	r := n.says(list[0], berth.ClientRunning, "")
+	for name, s := range r.TaskStates {
+		if in.TaskName == "" || in.TaskName == name {
+			s.StartedAt, s.Restarts = list[0].TaskStates[name].StartedAt.Add(time.Second), 1
+		}
+	}
+	return &op.Nothing{}, n.report(ctx, []*op.AllocReport{r})
 }
 
 // logs answers as an agent does, from files of the same names.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"berth"
 	"berth/client"
 	"berth/op"
 )
@@ -46,6 +47,7 @@ type jobPlan struct {
 	file          jobFileFlags
 	diff, verbose *bool
 	data          dataFlags
+	planned       *berth.Job
 }
 
 func (j jobPlan) run(ctx context.Context, c *call) error {
@@ -56,6 +58,7 @@ func (j jobPlan) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	j.planned = f.job
 	in := op.PlanJob{
 		JobID: string(f.job.ID), Job: f.tree, Diff: *j.diff, Write: op.Write{Region: f.job.Region, Namespace: f.job.Namespace},
 	}
@@ -100,6 +103,14 @@ func (j jobPlan) page(c *call, out *op.JobPlanned) *page {
 	}
 	p.heading("Scheduler dry-run:")
 	j.dryRun(c, p, out)
+	if f := j.planned; f.Periodic != nil {
+		if runs := c.nextRuns(f.Periodic); len(runs) > 0 {
+			p.heading("Next Runs")
+			for _, r := range runs {
+				p.linef("%s", r)
+			}
+		}
+	}
 	p.gap()
 	p.linef("Changes: %s", changesText(out.Changes))
 	if out.Annotations != nil && len(out.Annotations.PreemptedAllocs) > 0 {

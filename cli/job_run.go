@@ -83,6 +83,9 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 	if out.EvalID.IsZero() || *r.detach {
 		p := c.page()
 		p.linef("Job registration successful")
+		if f.job.Periodic != nil {
+			p.linef("Next launch: %s", c.nextLaunch(&op.Job{Job: f.job}))
+		}
 		if !out.EvalID.IsZero() {
 			p.linef("Evaluation ID: %s", out.EvalID)
 		}

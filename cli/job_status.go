@@ -43,6 +43,9 @@ type jobData struct {
 	Summary     op.JobSummary
 	Allocations []op.AllocStub
 	Evaluations []op.Eval
+	Deployment  *berth.Deployment // the newest
+
+	children []op.JobStub // of a job that runs nothing itself
 }
 
 func (s jobStatus) run(ctx context.Context, c *call) error {
@@ -66,8 +69,12 @@ func (s jobStatus) run(ctx context.Context, c *call) error {
 		return s.data.write(c, []jobData{d})
 	}
 	p := c.page()
-	s.overview(p, &d.Job)
-	if !*s.short {
+	s.overview(c, p, &d.Job)
+	switch {
+	case *s.short:
+	case d.Job.Begets():
+		c.family(p, &d.Job, &d.Summary, d.children, *s.verbose)
+	default:
 		s.rest(c, p, &d)
 	}
 	return c.show(p)
@@ -76,6 +83,14 @@ func (s jobStatus) run(ctx context.Context, c *call) error {
 func (s jobStatus) load(ctx context.Context, c *call, d *jobData) (err error) {
 	ref := op.JobRef{JobID: string(d.Job.ID), Query: of(&d.Job)}
 	if d.Summary, _, err = client.Call(ctx, c.client, op.ReadSummary, ref); err != nil {
+		return err
+	}
+	if d.Job.Begets() && !s.data.wanted() {
+		if d.children, err = c.loadChildren(ctx, &d.Job); err != nil {
+			return err
+		}
+	}
+	if d.Deployment, err = c.lastDeployment(ctx, d.Job.ID, d.Job.Namespace); err != nil {
 		return err
 	}
 	if d.Evaluations, _, err = client.Call(ctx, c.client, op.JobEvals, ref); err != nil {
@@ -128,7 +143,7 @@ func jobState(status string, stopped bool) string {
 	return status
 }
 
-func (s jobStatus) overview(p *page, j *op.Job) {
+func (s jobStatus) overview(c *call, p *page, j *op.Job) {
 	kv := []string{
 		"ID", string(j.ID),
 		"Name", j.Name,
@@ -140,7 +155,13 @@ func (s jobStatus) overview(p *page, j *op.Job) {
 		"Node Pool", j.NodePool,
 		"Status", jobState(j.Status, j.Stop),
 		"Periodic", strconv.FormatBool(j.Periodic != nil),
-		"Parameterized", strconv.FormatBool(j.ParameterizedJob != nil),
+		"Parameterized", strconv.FormatBool(j.ParameterizedJob != nil && !j.Dispatched),
+	}
+	if j.Periodic != nil {
+		kv = append(kv, "Next Periodic Launch", c.nextLaunch(j))
+	}
+	if j.ParentID != "" {
+		kv = append(kv, "Parent", string(j.ParentID))
 	}
 	if *s.verbose {
 		kv = append(kv, "Version", strconv.FormatUint(j.Version, 10), "Modify Index", strconv.FormatUint(j.JobModifyIndex, 10), "UID", j.UID)
@@ -166,6 +187,7 @@ func (s jobStatus) rest(c *call, p *page, d *jobData) {
 	}
 	s.failure(c, p, d)
 	s.rescheduling(c, p, d)
+	latestDeployment(p, d.Deployment, *s.verbose)
 	p.heading("Allocations")
 	if len(d.Allocations) == 0 {
 		p.linef("No allocations placed")

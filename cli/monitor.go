@@ -74,6 +74,11 @@ func (m *monitor) run(ctx context.Context, id berth.EvalID) error {
 		m.options.job, m.options.namespace = e.JobID, e.Namespace
 	}
 	code := m.finished(e)
+	if d, err := m.deploys(ctx, e, code); err != nil {
+		return err
+	} else if d != nil {
+		return m.deployment(ctx, d)
+	}
 	if m.options.settle {
 		if e, err = m.settle(ctx, e); err != nil {
 			return err

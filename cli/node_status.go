@@ -71,7 +71,7 @@ func (s nodeStatus) run(ctx context.Context, c *call) error {
 		return err
 	}
 	p := c.page()
-	s.overview(p, &n)
+	s.overview(c, p, &n)
 	if !*s.short {
 		s.details(c, p, &n, allocs)
 	}
@@ -175,17 +175,16 @@ func (s nodeStatus) running(ctx context.Context, c *call) (map[berth.NodeID]int,
 	return count, err
 }
 
-func (s nodeStatus) overview(p *page, n *op.Node) {
+func (s nodeStatus) overview(c *call, p *page, n *op.Node) {
 	kv := []string{
 		"ID", short(n.ID.String(), *s.verbose),
 		"Name", n.Name,
 		"Node Pool", n.NodePool,
 		"Class", or(n.NodeClass, none),
 		"DC", n.Datacenter,
-		"Drain", strconv.FormatBool(n.Drain),
-		"Eligibility", n.SchedulingEligibility,
-		"Status", n.Status,
 	}
+	kv = append(kv, drainPairs(n, c.Now())...)
+	kv = append(kv, "Eligibility", n.SchedulingEligibility, "Status", n.Status)
 	if n.StatusDescription != "" {
 		kv = append(kv, "Status Description", n.StatusDescription)
 	}

@@ -103,7 +103,7 @@ func runScript(ts *testscript.TestScript, name string, args []string) int {
 
 // program runs a command as a process would run it in the script's place. An
 // argument {NAME} is the ID of the first allocation of that name, {eval-N} that
-// of the Nth evaluation.
+// of the Nth evaluation, {deploy-N} that of the Nth deployment.
 func program(ts *testscript.TestScript, name string, args []string) (code int, out, errs string) {
 	c := ts.Value("cluster").(*cluster)
 	p := &Program{Name: name, Args: slices.Clone(args), Dir: ts.MkAbs("."), In: strings.NewReader(""), Now: time.Now}
@@ -151,6 +151,10 @@ func (c *cluster) ids() map[string]named {
 	})
 	for i, e := range evals {
 		out[e.ID.String()] = named{fmt.Sprintf("eval-%d", i+1), fmt.Sprintf("eval--%02d", i+1)}
+	}
+	deployments := slices.SortedFunc(snap.Deployments(), func(a, b *berth.Deployment) int { return cmp.Compare(a.CreateIndex, b.CreateIndex) })
+	for i, d := range deployments {
+		out[d.ID.String()] = named{fmt.Sprintf("deploy-%d", i+1), fmt.Sprintf("deply-%02d", i+1)}
 	}
 	return out
 }

@@ -204,6 +204,9 @@ func (d *decoder) server() {
 	d.period("server.heartbeat_grace", s.HeartbeatGrace, time.Second, time.Hour)
 	d.period("server.min_heartbeat_ttl", s.MinHeartbeatTTL, time.Second, time.Hour)
 	d.period("server.failover_heartbeat_ttl", s.FailoverHeartbeatTTL, time.Second, 24*time.Hour)
+	d.between("server.silence_brake_nodes", s.SilenceBrakeNodes, 0, 1<<20)
+	d.between("server.silence_brake_percent", s.SilenceBrakePercent, 0, 100)
+	d.period("server.silence_brake_pace", s.SilenceBrakePace, time.Millisecond, time.Hour)
 	d.period("server.job_gc_interval", s.JobGCInterval, time.Second, 24*time.Hour)
 	d.period("server.node_gc_threshold", s.NodeGCThreshold, time.Second, longestAge)
 	d.period("server.job_gc_threshold", s.JobGCThreshold, time.Second, longestAge)
@@ -211,6 +214,7 @@ func (d *decoder) server() {
 	d.period("server.batch_eval_gc_threshold", s.BatchEvalGCThreshold, time.Second, longestAge)
 	d.period("server.deployment_gc_threshold", s.DeploymentGCThreshold, time.Second, longestAge)
 	d.between("server.event_buffer_size", s.EventBufferSize, 1, 1<<20)
+	d.schedulerConfig()
 	if s.MaxHeartbeatsPerSec <= 0 || s.MaxHeartbeatsPerSec > 1e6 {
 		d.fail("server.max_heartbeats_per_second", "%v is out of range; allowed are numbers above 0, up to 1,000,000", s.MaxHeartbeatsPerSec)
 	}

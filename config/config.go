@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"time"
 
+	"berth"
 	"berth/internal/cpuset"
 )
 
@@ -101,7 +102,15 @@ type Server struct {
 	MinHeartbeatTTL      time.Duration
 	MaxHeartbeatsPerSec  float64
 	FailoverHeartbeatTTL time.Duration
-	EventBufferSize      int // changes whose events are kept, within a bound of bytes
+	// When more nodes than so many, or more than this part of all, fall silent
+	// within a minute, they are given up one by one, at this pace. 0 of both: never.
+	SilenceBrakeNodes   int
+	SilenceBrakePercent int
+	SilenceBrakePace    time.Duration
+	EventBufferSize     int // changes whose events are kept, within a bound of bytes
+	// Scheduler is how a cluster of which no operator ever said it is scheduled;
+	// nil is as by default.
+	Scheduler *berth.SchedulerConfig
 
 	// How long what has ended is kept, and how often it is looked for.
 
@@ -187,6 +196,7 @@ func defaults(dev bool) *Config {
 		Server: Server{
 			Enabled: dev, BootstrapExpect: 1,
 			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 50, FailoverHeartbeatTTL: time.Minute,
+			SilenceBrakeNodes: 10, SilenceBrakePercent: 25, SilenceBrakePace: 10 * time.Second,
 			EventBufferSize: 16384,
 			NodeGCThreshold: 24 * time.Hour, JobGCInterval: 5 * time.Minute, JobGCThreshold: 4 * time.Hour,
 			EvalGCThreshold: time.Hour, BatchEvalGCThreshold: 24 * time.Hour, DeploymentGCThreshold: time.Hour,
@@ -239,7 +249,7 @@ func (c *Config) Public() map[string]any {
 			"EventBufferSize": c.Server.EventBufferSize,
 			"NodeGCThreshold": c.Server.NodeGCThreshold, "JobGCInterval": c.Server.JobGCInterval, "JobGCThreshold": c.Server.JobGCThreshold,
 			"EvalGCThreshold": c.Server.EvalGCThreshold, "BatchEvalGCThreshold": c.Server.BatchEvalGCThreshold,
-			"DeploymentGCThreshold": c.Server.DeploymentGCThreshold,
+			"DeploymentGCThreshold": c.Server.DeploymentGCThreshold, "DefaultSchedulerConfig": c.Server.Scheduler,
 		},
 		"Client": map[string]any{
 			"Enabled": c.Client.Enabled, "Servers": append([]string{}, c.Client.Servers...), "StateDir": c.Client.StateDir, "AllocDir": c.Client.AllocDir,

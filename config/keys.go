@@ -71,6 +71,9 @@ var serverKeys = table{
 	"min_heartbeat_ttl":         span(func(c *Config) *duration { return &c.Server.MinHeartbeatTTL }),
 	"max_heartbeats_per_second": fraction(func(c *Config) *float64 { return &c.Server.MaxHeartbeatsPerSec }),
 	"failover_heartbeat_ttl":    span(func(c *Config) *duration { return &c.Server.FailoverHeartbeatTTL }),
+	"silence_brake_nodes":       whole(func(c *Config) *int { return &c.Server.SilenceBrakeNodes }),
+	"silence_brake_percent":     whole(func(c *Config) *int { return &c.Server.SilenceBrakePercent }),
+	"silence_brake_pace":        span(func(c *Config) *duration { return &c.Server.SilenceBrakePace }),
 	"event_buffer_size":         whole(func(c *Config) *int { return &c.Server.EventBufferSize }),
 	"node_gc_threshold":         span(func(c *Config) *duration { return &c.Server.NodeGCThreshold }),
 	"job_gc_interval":           span(func(c *Config) *duration { return &c.Server.JobGCInterval }),
@@ -78,6 +81,7 @@ var serverKeys = table{
 	"eval_gc_threshold":         span(func(c *Config) *duration { return &c.Server.EvalGCThreshold }),
 	"batch_eval_gc_threshold":   span(func(c *Config) *duration { return &c.Server.BatchEvalGCThreshold }),
 	"deployment_gc_threshold":   span(func(c *Config) *duration { return &c.Server.DeploymentGCThreshold }),
+	"default_scheduler_config":  block(schedulerKeys),
 }
 
 var clientKeys = table{

@@ -127,7 +127,6 @@ var unbuiltServer = table{
 	"server_join":                   silent("to join other servers"),
 	"search":                        silent("a choice of search limits"),
 	"plan_rejection_tracker":        off("the plan rejection tracker", []string{"enabled"}, "node_threshold", "node_window"),
-	"default_scheduler_config":      silent("a choice of scheduling"),
 	"client_introduction": block(table{
 		"enforcement":          only("none", "warn"),
 		"default_identity_ttl": only(5 * time.Minute),

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/client"
+	"berth/op"
+)
+
+func allocChecksCommand() *command {
+	return &command{
+		name: "alloc checks", args: "<allocation>", synopsis: "Show how the checks of an instance's services go", min: 1, max: 1,
+		help: `Shows how each check of an allocation's services last went, as the agent of its node knows it. The allocation is named by its ID
+or the beginning of it.`,
+		setup: func(f *flags) action {
+			data := f.data()
+			verbose := f.Bool("verbose", "Show IDs in full.")
+			return func(ctx context.Context, c *call) error {
+				if err := data.check(c); err != nil {
+					return err
+				}
+				a, err := c.findAlloc(ctx, c.args[0])
+				if err != nil {
+					return err
+				}
+				found, _, err := client.Call(ctx, c.client, op.AllocChecks, op.AllocRef{AllocID: a.ID.String(), Query: op.Query{Namespace: a.Namespace}})
+				if err != nil {
+					return err
+				}
+				if data.wanted() {
+					return data.write(c, found)
+				}
+				return c.show(checkPage(c, found, *verbose))
+			}
+		},
+	}
+}
+
+func checkPage(c *call, found map[string]op.CheckStatus, verbose bool) *page {
+	p := c.page()
+	if len(found) == 0 {
+		p.linef("No checks found")
+		return p
+	}
+	what := "Checks"
+	if len(found) == 1 {
+		what = "Check"
+	}
+	p.heading(fmt.Sprintf("Status of %d Service %s", len(found), what))
+	list := slices.SortedFunc(maps.Values(found), func(a, b op.CheckStatus) int {
+		return strings.Compare(a.Service+"\x00"+a.Check+"\x00"+a.ID, b.Service+"\x00"+b.Check+"\x00"+b.ID)
+	})
+	for i, s := range list {
+		if i > 0 {
+			p.gap()
+		}
+		at := none
+		if s.Timestamp > 0 {
+			at = c.when(time.Unix(s.Timestamp, 0).UnixNano(), verbose)
+		}
+		pairs := []string{
+			"ID", short(s.ID, verbose), "Name", s.Check, "Group", s.Group, "Task", or(s.Task, "(group)"), "Service", s.Service,
+			"Status", s.Status, "Mode", s.Mode,
+		}
+		if s.StatusCode > 0 {
+			pairs = append(pairs, "Status Code", strconv.Itoa(s.StatusCode))
+		}
+		p.pairs(append(pairs, "Timestamp", at, "Output", or(s.Output, none))...)
+	}
+	return p
+}

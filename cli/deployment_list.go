@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func deploymentListCommand() *command {
+	return &command{
+		name: "deployment list", synopsis: "List deployments", max: 0,
+		help: `Lists the deployments that there are: how jobs go, or went, from one version to the next.`,
+		setup: func(f *flags) action {
+			l := deploymentList{
+				data:    f.data(),
+				filter:  f.String("filter", "Only those that meet this `expression` over the fields that -json shows, such as 'Status == \"running\"'."),
+				verbose: f.Bool("verbose", "Show IDs in full."),
+			}
+			return l.run
+		},
+	}
+}
+
+type deploymentList struct {
+	data    dataFlags
+	filter  *string
+	verbose *bool
+}
+
+func (l deploymentList) run(ctx context.Context, c *call) error {
+	if err := l.data.check(c); err != nil {
+		return err
+	}
+	list, _, err := client.Call(ctx, c.client, op.ListDeployments, op.Query{Filter: *l.filter})
+	if err != nil {
+		return err
+	}
+	return c.showDeployments(list, l.data, *l.verbose)
+}
+
+// showDeployments shows deployments, the newest first.
+func (c *call) showDeployments(list []*berth.Deployment, data dataFlags, verbose bool) error {
+	newestDeployments(list)
+	if data.wanted() {
+		return data.write(c, list)
+	}
+	p := c.page()
+	if len(list) == 0 {
+		p.linef("No deployments found")
+	} else {
+		p.table(deploymentRows(list, func(id berth.DeploymentID) string { return short(id.String(), verbose) }))
+	}
+	return c.show(p)
+}

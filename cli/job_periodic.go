@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"berth/client"
+	"berth/op"
+)
+
+func jobPeriodicForceCommand() *command {
+	return &command{
+		name: "job periodic force", args: "<job>", synopsis: "Launch a periodic job now", min: 1, max: 1,
+		help: `Launches a child of a periodic job at once, also if the job prohibits overlap and another child is still running, and follows
+its evaluation until its tasks were started. When the job is due next does not change.
+
+The exit code is 0 if all went well, 2 if something found no place, and 1 for anything else.`,
+		setup: func(f *flags) action {
+			p := jobPeriodicForce{
+				detach:  f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				verbose: f.Bool("verbose", "Show IDs in full."),
+			}
+			return p.run
+		},
+	}
+}
+
+type jobPeriodicForce struct{ detach, verbose *bool }
+
+func (p jobPeriodicForce) run(ctx context.Context, c *call) error {
+	j, exact, err := c.findJob(ctx, c.args[0])
+	if err == nil && !exact {
+		err = notWhole(c, &j)
+	}
+	if err != nil {
+		return err
+	}
+	out, _, err := client.Call(ctx, c.client, op.Force, op.ForcePeriodic{JobID: string(j.ID), Write: op.Write{Namespace: j.Namespace}})
+	if err != nil {
+		return err
+	}
+	if *p.detach {
+		_, err := fmt.Fprintf(c.Out, "Force periodic successful\nEvaluation ID: %s\n", short(out.EvalID.String(), *p.verbose))
+		return err
+	}
+	return c.monitor(ctx, out.EvalID, monitorOptions{verbose: *p.verbose, settle: true, job: out.LaunchedJobID, namespace: j.Namespace})
+}

@@ -1,0 +1,339 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func jobRestartCommand() *command {
+	return &command{
+		name: "job restart", args: "<job>", synopsis: "Restart the tasks of a job, a few allocations at a time", min: 1, max: 1,
+		help: `Restarts the tasks of a job's running allocations in place, batch after batch: the next batch begins when the tasks of the
+one before run again. With -reschedule the allocations are stopped instead and placed anew, and the next batch begins when
+their replacements run.
+
+If something goes wrong a person at a terminal is asked whether to go on; without a terminal the command ends there. What
+was not reached is left as it is. The command ends as well if the job changes meanwhile.`,
+		setup: func(f *flags) action {
+			r := jobRestart{
+				all:        f.Bool("all-tasks", "Restart all tasks; refused while one of them has ended."),
+				yes:        f.Bool("yes", "Do not ask: go on after errors, and between batches."),
+				size:       f.FlagSet.String("batch-size", "1", "How many allocations at a time: a `number`, or a part such as 25%."),
+				wait:       f.FlagSet.String("batch-wait", "0s", "How long to wait between batches: a `duration`, or \"ask\"."),
+				onError:    f.FlagSet.String("on-error", "ask", "What to do when something goes wrong: \"ask\" or \"fail\" (`how`)."),
+				noDelay:    f.Bool("no-shutdown-delay", "With -reschedule: do not wait for the shutdown_delay of groups and tasks."),
+				reschedule: f.Bool("reschedule", "Stop the allocations and place them anew."),
+				verbose:    f.Bool("verbose", "Show IDs in full."),
+				groups:     f.List("group", "Restart allocations of this `group` alone; may be given many times."),
+				tasks:      f.List("task", "Restart this `task` alone; may be given many times."),
+			}
+			return r.run
+		},
+	}
+}
+
+type jobRestart struct {
+	all, yes, noDelay, reschedule, verbose *bool
+	size, wait, onError                    *string
+	groups, tasks                          *[]string
+}
+
+// restarting is one run of the command.
+type restarting struct {
+	jobRestart
+	*call
+	job   op.Job
+	pause time.Duration // between batches; below 0: ask
+}
+
+func (r jobRestart) run(ctx context.Context, c *call) error {
+	if err := r.check(c); err != nil {
+		return err
+	}
+	x := &restarting{jobRestart: r, call: c}
+	var err error
+	if *r.wait == "ask" {
+		x.pause = -1
+	} else if x.pause, err = time.ParseDuration(*r.wait); err != nil || x.pause < 0 {
+		return c.usagef("-batch-wait: %q is neither a duration such as 30s nor \"ask\"", *r.wait)
+	}
+	var exact bool
+	if x.job, exact, err = c.findJob(ctx, c.args[0]); err != nil {
+		return err
+	}
+	if err := x.confirm(exact); err != nil {
+		return err
+	}
+	list, err := x.allocs(ctx)
+	if err != nil {
+		return err
+	}
+	size, err := batchSize(c, *r.size, len(list))
+	if err != nil {
+		return err
+	}
+	return x.batches(ctx, list, size)
+}
+
+func (r jobRestart) check(c *call) error {
+	switch {
+	case *r.all && len(*r.tasks) > 0:
+		return c.usagef("-all-tasks and -task cannot both be given")
+	case *r.reschedule && (*r.all || len(*r.tasks) > 0):
+		return c.usagef("-reschedule places whole allocations anew; it cannot be given with -task or -all-tasks")
+	case *r.noDelay && !*r.reschedule:
+		return c.usagef("-no-shutdown-delay is for -reschedule")
+	case *r.onError != "ask" && *r.onError != "fail":
+		return c.usagef("-on-error: %q is not allowed; allowed are ask and fail", *r.onError)
+	}
+	return nil
+}
+
+// batchSize is how many of all a batch has.
+func batchSize(c *call, text string, all int) (int, error) {
+	number, part := strings.CutSuffix(text, "%")
+	n, err := strconv.Atoi(number)
+	switch {
+	case err != nil || n < 1 || part && n > 100:
+		return 0, c.usagef("-batch-size: %q is neither a number from 1 on nor a part from 1%% to 100%%", text)
+	case part:
+		return max(1, (all*n+99)/100), nil
+	}
+	return n, nil
+}
+
+func (x *restarting) confirm(exact bool) error {
+	switch {
+	case x.job.Stop:
+		return berth.Errorf(berth.Invalid, "job %q is stopped, so nothing of it runs", x.job.ID)
+	case exact || *x.yes:
+		return nil
+	case !x.Terminal:
+		return notWhole(x.call, &x.job)
+	}
+	yes, err := x.ask(fmt.Sprintf("Are you sure you want to restart job %q in namespace %q?", clean(string(x.job.ID)), clean(x.job.Namespace)))
+	if err == nil && !yes {
+		err = berth.Errorf(berth.Invalid, "job %q is left as it is", x.job.ID)
+	}
+	return err
+}
+
+// allocs are those that run and are meant.
+func (x *restarting) allocs(ctx context.Context) (out []op.AllocStub, err error) {
+	for _, g := range *x.groups {
+		if x.job.Group(g) == nil {
+			return nil, berth.Errorf(berth.NotFound, "job %q has no group %q", x.job.ID, g)
+		}
+	}
+	for _, t := range *x.tasks {
+		if !slices.ContainsFunc(x.job.TaskGroups, func(g *berth.TaskGroup) bool { return g.Task(t) != nil }) {
+			return nil, berth.Errorf(berth.NotFound, "job %q has no task %q", x.job.ID, t)
+		}
+	}
+	list, _, err := client.Call(ctx, x.client, op.JobAllocs, op.JobAllocsQuery{JobID: string(x.job.ID), Query: of(&x.job)})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range list {
+		runs := a.DesiredStatus == berth.DesiredRun && a.ClientStatus == berth.ClientRunning
+		if runs && (len(*x.groups) == 0 || slices.Contains(*x.groups, a.TaskGroup)) && (len(*x.tasks) == 0 || len(x.running(&a)) > 0) {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b op.AllocStub) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// running are the tasks of an allocation that run and are meant.
+func (x *restarting) running(a *op.AllocStub) (out []string) {
+	for name, s := range a.TaskStates {
+		if s.State == berth.TaskRunning && (len(*x.tasks) == 0 || slices.Contains(*x.tasks, name)) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (x *restarting) batches(ctx context.Context, list []op.AllocStub, size int) error {
+	if len(list) == 0 {
+		x.say("==> ", "No allocations to restart")
+		return nil
+	}
+	x.say("==> ", "Restarting %s in batches of %d", plural(len(list), "allocation"), min(size, len(list)))
+	failed, done := 0, 0
+	for batch := range slices.Chunk(list, size) {
+		if done > 0 {
+			if err := x.between(ctx, len(list)-done); err != nil {
+				return err
+			}
+		}
+		if err := x.batch(ctx, batch); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := x.failed(err, len(list)-done-len(batch)); err != nil {
+				return err
+			}
+			failed++
+		}
+		done += len(batch)
+	}
+	if failed > 0 {
+		return berth.Errorf(berth.Unavailable, "%s went wrong", plural(failed, "batch"))
+	}
+	x.say("==> ", "All allocations were restarted")
+	return nil
+}
+
+// between waits between two batches, and sees whether the job is what it was.
+func (x *restarting) between(ctx context.Context, left int) error {
+	switch {
+	case x.pause < 0 && !*x.yes:
+		if !x.Terminal {
+			return berth.Errorf(berth.Invalid, "-batch-wait ask: nobody can be asked without a terminal; %s left as they are", plural(left, "allocation"))
+		}
+		yes, err := x.ask(fmt.Sprintf("Go on with the next batch? %s left.", plural(left, "allocation")))
+		if err == nil && !yes {
+			err = berth.Errorf(berth.Invalid, "%s left as they are", plural(left, "allocation"))
+		}
+		if err != nil {
+			return err
+		}
+	case x.pause > 0:
+		x.say("==> ", "Waiting %s before the next batch", x.pause)
+		t := time.NewTimer(x.pause)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	now, _, err := client.Call(ctx, x.client, op.ReadJob, op.JobRef{JobID: string(x.job.ID), Query: of(&x.job)})
+	if err == nil && (now.UID != x.job.UID || now.Version != x.job.Version) {
+		err = berth.Errorf(berth.Conflict, "job %q changed meanwhile; %s left as they are", x.job.ID, plural(left, "allocation"))
+	}
+	return err
+}
+
+// failed decides whether to go on after an error.
+func (x *restarting) failed(err error, left int) error {
+	if code := exit(0); errors.As(err, &code) {
+		err = berth.Errorf(berth.Unavailable, "a replacement found no place or does not run")
+	}
+	switch {
+	case *x.onError == "fail" && (!*x.yes || x.flags.given("on-error")):
+		return err
+	case left == 0 && !*x.yes:
+		return err
+	case *x.yes:
+	case !x.Terminal:
+		return err
+	default:
+		fmt.Fprintln(x.Err, "Error: "+clean(err.Error()))
+		yes, askErr := x.ask(fmt.Sprintf("Go on with the other batches? %s left.", plural(left, "allocation")))
+		if askErr != nil || !yes {
+			return errors.Join(err, askErr)
+		}
+		return nil
+	}
+	fmt.Fprintln(x.Err, "Error: "+clean(err.Error()))
+	return nil
+}
+
+// batch restarts some allocations, and waits until their tasks run again.
+func (x *restarting) batch(ctx context.Context, list []op.AllocStub) error {
+	if *x.reschedule {
+		return x.replace(ctx, list)
+	}
+	for i := range list {
+		if err := x.restart(ctx, &list[i]); err != nil {
+			return err
+		}
+	}
+	for i := range list {
+		if err := x.again(ctx, &list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *restarting) restart(ctx context.Context, a *op.AllocStub) error {
+	tasks := []string{""}
+	if len(*x.tasks) > 0 {
+		tasks = x.running(a)
+	}
+	for _, t := range tasks {
+		what := "all running tasks"
+		if t != "" {
+			what = fmt.Sprintf("task %q", t)
+		}
+		x.say("    ", "Restarting %s in allocation %q for group %q", what, short(a.ID.String(), *x.verbose), a.TaskGroup)
+		in := op.RestartAlloc{AllocID: a.ID.String(), TaskName: t, AllTasks: *x.all, Write: op.Write{Namespace: a.Namespace}}
+		if _, _, err := client.Call(ctx, x.client, op.RestartTask, in); err != nil {
+			return fmt.Errorf("allocation %s: %w", short(a.ID.String(), *x.verbose), err)
+		}
+	}
+	return nil
+}
+
+// again waits until the tasks of an allocation run that were restarted.
+func (x *restarting) again(ctx context.Context, before *op.AllocStub) error {
+	tasks := x.running(before)
+	var index uint64
+	for {
+		a, meta, err := client.Call(ctx, x.client, op.ReadAlloc, op.AllocRef{
+			AllocID: before.ID.String(), Query: op.Query{MinQueryIndex: index, MaxQueryTime: longPoll},
+		})
+		if err != nil {
+			return err
+		}
+		if a.DesiredStatus != berth.DesiredRun || a.ClientStatus.Ended() {
+			return berth.Errorf(berth.Unavailable, "allocation %s is %s now and does not run again", short(a.ID.String(), *x.verbose), a.ClientStatus)
+		}
+		index = meta.Index
+		if !slices.ContainsFunc(tasks, func(t string) bool {
+			s := a.TaskStates[t]
+			return s == nil || s.State != berth.TaskRunning || !s.StartedAt.After(before.TaskStates[t].StartedAt)
+		}) {
+			return nil
+		}
+	}
+}
+
+// replace stops some allocations, and waits until what replaces them runs.
+func (x *restarting) replace(ctx context.Context, list []op.AllocStub) error {
+	var evals []berth.EvalID
+	for i := range list {
+		a := &list[i]
+		x.say("    ", "Rescheduling allocation %q for group %q", short(a.ID.String(), *x.verbose), a.TaskGroup)
+		out, _, err := client.Call(ctx, x.client, op.HaltAlloc, op.StopAlloc{
+			AllocID: a.ID.String(), NoShutdownDelay: *x.noDelay, Write: op.Write{Namespace: a.Namespace},
+		})
+		if err != nil {
+			return fmt.Errorf("allocation %s: %w", short(a.ID.String(), *x.verbose), err)
+		}
+		evals = append(evals, out.EvalID)
+	}
+	for _, id := range evals {
+		if err := x.monitor(ctx, id, monitorOptions{verbose: *x.verbose, settle: true, job: x.job.ID, namespace: x.job.Namespace}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *restarting) say(mark, format string, args ...any) {
+	fmt.Fprintf(x.Out, "%s%s: %s\n", mark, stamp(x.Now()), clean(fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func jobRevertCommand() *command {
+	return &command{
+		name: "job revert", args: "<job> <version|tag>", synopsis: "Make a job what an earlier version of it was", min: 2, max: 2,
+		help: `Gives a job the specification of one of its earlier versions, named by its number or its tag, as a new version, and follows
+the evaluation until its allocations run. "job history" lists the versions there are.`,
+		setup: func(f *flags) action {
+			r := jobRevert{
+				detach:  f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				verbose: f.Bool("verbose", "Show IDs in full."),
+			}
+			f.Unbuilt("consul-token", "vault-token")
+			return r.run
+		},
+	}
+}
+
+type jobRevert struct{ detach, verbose *bool }
+
+func (r jobRevert) run(ctx context.Context, c *call) error {
+	j, exact, err := c.findJob(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	if !exact {
+		return notWhole(c, &j)
+	}
+	version, err := c.versionOf(ctx, &j, c.args[1])
+	if err != nil {
+		return err
+	}
+	out, _, err := client.Call(ctx, c.client, op.Revert, op.RevertJob{
+		JobID: string(j.ID), JobVersion: version, Write: op.Write{Namespace: j.Namespace},
+	})
+	if err != nil {
+		return err
+	}
+	return c.raised(ctx, &j, out.EvalID, *r.detach, *r.verbose)
+}
+
+// notWhole refuses a part of a job's ID where something is changed.
+func notWhole(c *call, j *op.Job) error {
+	return berth.Errorf(berth.Invalid, "%q is not the whole ID of job %q; give it in full", c.args[0], j.ID)
+}
+
+// versionOf returns the number of the version that text names: by its number,
+// or by its tag.
+func (c *call) versionOf(ctx context.Context, j *op.Job, text string) (uint64, error) {
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return n, nil
+	}
+	out, _, err := client.Call(ctx, c.client, op.ListVersions, op.JobVersionsQuery{JobID: string(j.ID), Query: of(j)})
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range out.Versions {
+		if v.VersionTag != nil && v.VersionTag.Name == text {
+			return v.Version, nil
+		}
+	}
+	return 0, berth.Errorf(berth.NotFound, "no version of job %q has the tag %q; see %q", j.ID, text, c.Name+" job history")
+}
+
+// raised tells of an evaluation that a change of a job raised, and follows it
+// unless that is not wanted.
+func (c *call) raised(ctx context.Context, j *op.Job, eval berth.EvalID, detach, verbose bool) error {
+	switch {
+	case eval.IsZero():
+		_, err := fmt.Fprintf(c.Out, "Job %q is changed; it runs nothing itself.\n", j.ID)
+		return err
+	case detach:
+		_, err := fmt.Fprintln(c.Out, "Evaluation ID: "+eval.String())
+		return err
+	}
+	return c.monitor(ctx, eval, monitorOptions{verbose: verbose, settle: true, job: j.ID, namespace: j.Namespace})
+}

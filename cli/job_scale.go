@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func jobScaleCommand() *command {
+	return &command{
+		name: "job scale", args: "<job> [group] <count>", synopsis: "Change how many instances of a group run", min: 2, max: 3,
+		help: `Changes the count of a group, as a new version of the job, and follows the evaluation until its allocations run. A job with
+one group needs no group named. A scaling block bounds the count.`,
+		setup: func(f *flags) action {
+			s := jobScale{
+				detach:  f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				verbose: f.Bool("verbose", "Show IDs in full."),
+				index:   f.Uint64("check-index", 0, "Scale only if the job's modify `index` is this; 0 is any."),
+			}
+			return s.run
+		},
+	}
+}
+
+type jobScale struct {
+	detach, verbose *bool
+	index           *uint64
+}
+
+func (s jobScale) run(ctx context.Context, c *call) error {
+	text := c.args[len(c.args)-1]
+	count, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return c.usagef("%q is not a count: %s", text, c.command.usage(c.Name))
+	}
+	j, exact, err := c.findJob(ctx, c.args[0])
+	if err == nil && !exact {
+		err = notWhole(c, &j)
+	}
+	if err != nil {
+		return err
+	}
+	group, err := s.group(c, &j)
+	if err != nil {
+		return err
+	}
+	out, _, err := client.Call(ctx, c.client, op.Scale, op.ScaleJob{
+		JobID: string(j.ID), Count: &count, Target: map[string]string{berth.TargetGroup: group, berth.TargetJob: string(j.ID)},
+		Message: "submitted using the " + c.Name + " CLI", JobModifyIndex: *s.index, Write: op.Write{Namespace: j.Namespace},
+	})
+	if err != nil {
+		return err
+	}
+	return c.raised(ctx, &j, out.EvalID, *s.detach, *s.verbose)
+}
+
+// group is the group that is named, or the only one.
+func (s jobScale) group(c *call, j *op.Job) (string, error) {
+	if len(c.args) == 3 {
+		return c.args[1], nil
+	}
+	if len(j.TaskGroups) == 1 {
+		return j.TaskGroups[0].Name, nil
+	}
+	var names []string
+	for _, g := range j.TaskGroups {
+		names = append(names, g.Name)
+	}
+	return "", berth.Errorf(berth.Invalid, "job %q has %d groups; name one of %s", j.ID, len(names), strings.Join(names, ", "))
+}

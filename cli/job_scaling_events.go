@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+
+	"berth/client"
+	"berth/op"
+)
+
+func jobScalingEventsCommand() *command {
+	return &command{
+		name: "job scaling-events", args: "<job>", synopsis: "List what was done to the counts of a job's groups", min: 1, max: 1,
+		help: `Lists the scaling events of a job, the newest first: changes of counts, and what an autoscaler had to say. The newest 20 of
+each group are kept.`,
+		setup: func(f *flags) action {
+			s := jobScalingEvents{verbose: f.Bool("verbose", "Show IDs in full, and times instead of ages.")}
+			return s.run
+		},
+	}
+}
+
+type jobScalingEvents struct{ verbose *bool }
+
+func (s jobScalingEvents) run(ctx context.Context, c *call) error {
+	j, _, err := c.findJob(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	out, _, err := client.Call(ctx, c.client, op.ReadScale, op.JobRef{JobID: string(j.ID), Query: of(&j)})
+	if err != nil {
+		return err
+	}
+	type event struct {
+		group string
+		op.ScalingEvent
+	}
+	var list []event
+	for name, g := range out.TaskGroups {
+		for _, e := range g.Events {
+			list = append(list, event{name, e})
+		}
+	}
+	slices.SortFunc(list, func(a, b event) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
+	p := c.page()
+	if len(list) == 0 {
+		p.linef("No events found")
+		return c.show(p)
+	}
+	rows := [][]string{{"Task Group", "Count", "PrevCount", "Error", "Message", "Eval ID", "Date"}}
+	for _, e := range list {
+		count, eval := "", ""
+		if e.Count != nil {
+			count = strconv.FormatInt(*e.Count, 10)
+		}
+		if e.EvalID != nil {
+			eval = e.EvalID.String()
+		}
+		rows = append(rows, []string{
+			e.group, count, strconv.FormatInt(e.PreviousCount, 10), strconv.FormatBool(e.Error), e.Message, short(eval, *s.verbose),
+			c.when(int64(e.Time), *s.verbose),
+		})
+	}
+	p.table(rows)
+	return c.show(p)
+}

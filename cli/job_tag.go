@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"berth/client"
+	"berth/op"
+)
+
+func jobTagApplyCommand() *command {
+	return &command{
+		name: "job tag apply", args: "<job>", synopsis: "Name a version of a job, so that it is kept", min: 1, max: 1,
+		help: `Gives a version of a job a tag: the newest, or the one that -version names. A version with a tag is kept however many come
+after it, and "job revert" finds it by its tag. A tag that the version has already is given anew, with its description.`,
+		setup: func(f *flags) action {
+			t := jobTag{
+				name:        f.String("name", "The `name` of the tag; it must be given."),
+				description: f.String("description", "What is `said` of it."),
+				version:     f.String("version", "The `version` to name; the newest if it is not given."),
+			}
+			return t.apply
+		},
+	}
+}
+
+func jobTagUnsetCommand() *command {
+	return &command{
+		name: "job tag unset", args: "<job>", synopsis: "Take a tag from a version of a job", min: 1, max: 1,
+		help: "Takes a tag away. The version that had it is forgotten if it is not among the newest that are kept anyway.",
+		setup: func(f *flags) action {
+			t := jobTag{name: f.String("name", "The `name` of the tag; it must be given.")}
+			return t.unset
+		},
+	}
+}
+
+type jobTag struct{ name, description, version *string }
+
+func (t jobTag) apply(ctx context.Context, c *call) error {
+	version, err := versionNumber(c, "version", *t.version)
+	if err != nil {
+		return err
+	}
+	j, err := t.job(ctx, c)
+	if err != nil {
+		return err
+	}
+	number := j.Version
+	if version != nil {
+		number = *version
+	}
+	_, _, err = client.Call(ctx, c.client, op.TagVersion, op.TagJobVersion{
+		JobID: string(j.ID), TagName: *t.name, Version: number, Description: *t.description, Write: op.Write{Namespace: j.Namespace},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.Out, "Job version %d tagged with name \"%s\"\n", number, clean(*t.name))
+	return err
+}
+
+func (t jobTag) unset(ctx context.Context, c *call) error {
+	j, err := t.job(ctx, c)
+	if err != nil {
+		return err
+	}
+	_, _, err = client.Call(ctx, c.client, op.UntagVersion, op.UntagJobVersion{
+		JobID: string(j.ID), TagName: *t.name, Write: op.Write{Namespace: j.Namespace},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.Out, "JobTag \"%s\" removed from job \"%s\"\n", clean(*t.name), clean(string(j.ID)))
+	return err
+}
+
+func (t jobTag) job(ctx context.Context, c *call) (j op.Job, err error) {
+	if *t.name == "" {
+		return j, c.usagef("-name must be given")
+	}
+	j, exact, err := c.findJob(ctx, c.args[0])
+	if err == nil && !exact {
+		err = notWhole(c, &j)
+	}
+	return j, err
+}

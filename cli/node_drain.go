@@ -1,0 +1,339 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+// drainTime is how long a drain may take if nothing is said of it.
+const drainTime = time.Hour
+
+func nodeDrainCommand() *command {
+	return &command{
+		name: "node drain", args: "[node]", synopsis: "Move everything off a node, or end that", max: 1,
+		help: `Empties a node: it takes no new work, and what runs there leaves. Services leave as their migrate blocks say, batch jobs
+when they have ended, system jobs last; after the deadline, an hour if not said, everything leaves at once. The command follows that until the
+node's agent has confirmed that nothing runs there any more. Interrupting it does not end the drain; -disable does.
+
+The node is named by its ID, the beginning of one, or its name. Before several nodes are drained, "node eligibility -disable"
+on all of them keeps what leaves one from going to the next.
+
+A person at a terminal is asked first if a node that is to be drained is named by a part of its ID. Without a terminal,
+part of an ID is refused unless -yes is given.`,
+		setup: func(f *flags) action {
+			d := nodeDrain{
+				enable:     f.Bool("enable", "Drain the node."),
+				disable:    f.Bool("disable", "End the drain of the node, which takes new work then."),
+				deadline:   f.String("deadline", "The `time` after which everything left is stopped, such as 30m; an hour if not said."),
+				force:      f.Bool("force", "Stop everything at once."),
+				noDeadline: f.Bool("no-deadline", "Let everything take the time that it needs."),
+				ignore:     f.Bool("ignore-system", "Let system jobs stay."),
+				keep:       f.Bool("keep-ineligible", "With -disable: the node takes no new work afterwards."),
+				message:    f.String("m", "A `text` to remember with the drain."),
+				meta:       f.List("meta", "A `key=value` to remember with the drain; can be given again."),
+				self:       f.Bool("self", "The node is that of the agent that is asked."),
+				detach:     f.Bool("detach", "Follow nothing."),
+				monitor:    f.Bool("monitor", "Follow a drain that is under way, and change nothing."),
+				yes:        f.Bool("yes", "Do not ask."),
+			}
+			return d.run
+		},
+	}
+}
+
+type nodeDrain struct {
+	enable, disable, force, noDeadline, ignore, keep, self, detach, monitor, yes *bool
+	deadline, message                                                            *string
+	meta                                                                         *[]string
+}
+
+func (d *nodeDrain) run(ctx context.Context, c *call) error {
+	in, err := d.request(c)
+	if err != nil {
+		return err
+	}
+	n, err := nodeStatus{self: d.self}.find(ctx, c)
+	if err != nil {
+		return err
+	}
+	if *d.monitor {
+		return c.followDrain(ctx, &n, 0)
+	}
+	if err := d.confirm(c, &n); err != nil {
+		return err
+	}
+	in.NodeID = n.ID.String()
+	out, _, err := client.Call(ctx, c.client, op.DrainNode, *in)
+	if err != nil {
+		return err
+	}
+	if *d.disable {
+		_, err := fmt.Fprintf(c.Out, "Node %q drain strategy unset\n", n.ID)
+		return err
+	}
+	fmt.Fprintf(c.Out, "Node %q drain strategy set\n", n.ID)
+	if *d.detach {
+		return nil
+	}
+	return c.followDrain(ctx, &n, out.NodeModifyIndex)
+}
+
+// request checks the flags and makes of them what is asked for.
+func (d *nodeDrain) request(c *call) (*op.UpdateDrain, error) {
+	deeds, deadlines := 0, 0
+	for _, given := range []bool{*d.enable, *d.disable, *d.monitor} {
+		deeds += count(given)
+	}
+	for _, given := range []bool{*d.deadline != "", *d.force, *d.noDeadline} {
+		deadlines += count(given)
+	}
+	switch {
+	case deeds != 1:
+		return nil, c.usagef("one of -enable, -disable and -monitor is wanted")
+	case *d.self == (len(c.args) > 0):
+		return nil, c.usagef("a node or -self is wanted, one of them")
+	case deadlines > 1:
+		return nil, c.usagef("of -deadline, -force and -no-deadline only one can be given")
+	case !*d.enable && (deadlines > 0 || *d.ignore):
+		return nil, c.usagef("-deadline, -force, -no-deadline and -ignore-system are for -enable")
+	case !*d.disable && *d.keep:
+		return nil, c.usagef("-keep-ineligible is for -disable")
+	case *d.monitor && (*d.detach || *d.message != "" || len(*d.meta) > 0):
+		return nil, c.usagef("-monitor changes nothing, so -detach, -m and -meta cannot be given with it")
+	}
+	in := &op.UpdateDrain{MarkEligible: *d.disable && !*d.keep}
+	var err error
+	if in.Meta, err = d.notes(c); err != nil || !*d.enable {
+		return in, err
+	}
+	in.DrainSpec = &berth.DrainSpec{Deadline: drainTime, IgnoreSystemJobs: *d.ignore}
+	switch {
+	case *d.force:
+		in.DrainSpec.Deadline = -time.Second
+	case *d.noDeadline:
+		in.DrainSpec.Deadline = 0
+	case *d.deadline != "":
+		t, err := time.ParseDuration(*d.deadline)
+		if err != nil || t <= 0 {
+			return nil, c.usagef("-deadline: %q is not a time above 0, such as 30m; see also -force and -no-deadline", *d.deadline)
+		}
+		in.DrainSpec.Deadline = t
+	}
+	return in, nil
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// notes is what is to be remembered with the drain.
+func (d *nodeDrain) notes(c *call) (map[string]string, error) {
+	if *d.message == "" && len(*d.meta) == 0 {
+		return nil, nil
+	}
+	out := map[string]string{}
+	for _, kv := range *d.meta {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok || k == "" {
+			return nil, c.usagef("-meta: %q is not key=value", kv)
+		}
+		out[k] = v
+	}
+	if *d.message != "" {
+		key := "message"
+		if *d.disable {
+			key = "cancel_message"
+		}
+		out[key] = *d.message
+	}
+	return out, nil
+}
+
+// confirm asks before a node is emptied that may not be meant.
+func (d *nodeDrain) confirm(c *call, n *op.Node) error {
+	exact := *d.self || c.args[0] == n.ID.String() || c.args[0] == n.Name
+	if *d.disable || *d.yes || exact {
+		return nil
+	}
+	if !c.Terminal {
+		return berth.Errorf(berth.Invalid, "%q is not the whole ID of node %s, %q; give it in full, or -yes", c.args[0], n.ID, n.Name)
+	}
+	yes, err := c.ask(fmt.Sprintf("Are you sure you want to drain node %s, %q?", n.ID, clean(n.Name)))
+	if err == nil && !yes {
+		err = berth.Errorf(berth.Invalid, "node %s is left as it is", n.ID)
+	}
+	return err
+}
+
+// drainWatch follows the drain of a node.
+type drainWatch struct {
+	*monitor
+	node  berth.NodeID
+	known map[berth.AllocID]op.Alloc
+	began bool // allocations were seen
+	last  *berth.DrainStrategy
+}
+
+// followDrain shows what leaves a node until nothing is left, or the drain was
+// ended.
+func (c *call) followDrain(ctx context.Context, n *op.Node, index uint64) error {
+	m := &monitor{call: c, began: c.Now(), progress: &progress{out: c.Out, terminal: c.Terminal, width: c.Width}}
+	w := &drainWatch{monitor: m, node: n.ID, known: map[berth.AllocID]op.Alloc{}}
+	w.say("Ctrl-C to stop monitoring: will not cancel the node drain")
+	err := w.run(ctx, index)
+	m.progress.erase()
+	if err != nil && ctx.Err() != nil {
+		fmt.Fprintf(c.Err, "Interrupted. The drain goes on; \"%s node drain -monitor %s\" follows it again, -disable ends it.\n", c.Name, n.ID.Short())
+		return exit(exitError)
+	}
+	return err
+}
+
+// say writes a line as it is.
+func (w *drainWatch) say(format string, args ...any) {
+	w.progress.line(fmt.Sprintf("%s: %s", stamp(w.Now()), clean(fmt.Sprintf(format, args...))))
+}
+
+func (w *drainWatch) run(ctx context.Context, index uint64) error {
+	left := 0
+	w.progress.status = func() string {
+		return strconv.Itoa(left) + " left to stop (" + span(w.Now().Sub(w.monitor.began)) + ")"
+	}
+	var seen uint64 // what the list of allocations was read at
+	for {
+		var n op.Node
+		var list []op.Alloc
+		var meta op.Meta
+		err := w.ask(ctx, func(ctx context.Context) (err error) {
+			in := op.NodeRef{NodeID: w.node.String(), Query: op.Query{MinQueryIndex: seen, MaxQueryTime: w.poll()}}
+			if list, meta, err = client.Call(ctx, w.client, op.NodeAllocs, in); err == nil {
+				n, _, err = client.Call(ctx, w.client, op.ReadNode, op.NodeRef{NodeID: w.node.String()})
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		seen = max(meta.Index, 1)
+		w.changes(list)
+		left = w.left(&n, list)
+		if n.ModifyIndex < index { // a server that does not know of the drain yet
+			continue
+		}
+		if over, err := w.over(&n, left); over || err != nil {
+			return err
+		}
+	}
+}
+
+// over tells what became of the drain, and whether that is the end of it.
+func (w *drainWatch) over(n *op.Node, left int) (bool, error) {
+	switch {
+	case n.DrainStrategy != nil:
+		if w.last != nil && (*w.last != *n.DrainStrategy) {
+			w.say("Node %q drain updated: %s", w.node, drainText(n.DrainStrategy, w.Now()))
+		}
+		w.last = n.DrainStrategy
+		return false, nil
+	case n.LastDrain != nil && n.LastDrain.Status == berth.DrainCanceled:
+		w.say("Node %q drain was canceled; %s left", w.node, plural(left, "allocation"))
+		return true, exit(exitError)
+	case n.LastDrain == nil:
+		return true, berth.Errorf(berth.Invalid, "node %s is not drained", w.node)
+	}
+	w.say("Drain complete for node %s", w.node)
+	if left == 0 {
+		w.say("All allocations on node %q have stopped", w.node)
+	}
+	return true, nil
+}
+
+// changes tells of the allocations that are not what they were. What was there
+// when this began is not told of.
+func (w *drainWatch) changes(list []op.Alloc) {
+	for _, a := range list {
+		old, ok := w.known[a.ID]
+		w.known[a.ID] = a
+		was, is := migrates(&old), migrates(&a)
+		switch {
+		case !ok:
+			if w.began || !is || a.ClientStatus.Ended() {
+				continue
+			}
+			w.say("Alloc %q marked for migration", a.ID)
+		case old.ClientStatus != a.ClientStatus:
+			w.say("Alloc %q status %s -> %s", a.ID, old.ClientStatus, a.ClientStatus)
+		case is && !was:
+			w.say("Alloc %q marked for migration", a.ID)
+		case is && old.DesiredStatus != a.DesiredStatus:
+			w.say("Alloc %q draining", a.ID)
+		}
+	}
+	w.began = true
+}
+
+func migrates(a *op.Alloc) bool {
+	m := a.DesiredTransition.Migrate
+	return m != nil && *m
+}
+
+// left counts the allocations that have not ended; of system jobs only if they
+// are to leave, too.
+func (w *drainWatch) left(n *op.Node, list []op.Alloc) (left int) {
+	d := n.DrainStrategy
+	if d == nil {
+		d = w.last
+	}
+	for _, a := range list {
+		stays := d != nil && d.IgnoreSystemJobs && a.Job != nil && a.Job.Type == berth.TypeSystem
+		if !stays && !a.ClientStatus.Ended() {
+			left++
+		}
+	}
+	return left
+}
+
+// drainText says in a few words how a node is drained.
+func drainText(d *berth.DrainStrategy, now time.Time) string {
+	text := "no deadline"
+	switch {
+	case d.Deadline < 0:
+		text = "force drain"
+	case !d.ForceDeadline.IsZero():
+		text = "deadline " + stamp(d.ForceDeadline)
+	}
+	if !d.ForceDeadline.IsZero() && !d.ForceDeadline.After(now) {
+		text += ", which has passed"
+	}
+	if d.IgnoreSystemJobs {
+		text += "; system jobs stay"
+	}
+	return text
+}
+
+// drainPairs says what is remembered of a node's drain.
+func drainPairs(n *op.Node, now time.Time) []string {
+	kv := []string{"Drain", strconv.FormatBool(n.Drain)}
+	if n.DrainStrategy != nil {
+		kv[1] += "; " + drainText(n.DrainStrategy, now)
+	}
+	if d := n.LastDrain; d != nil {
+		text := d.Status + " at " + stamp(d.UpdatedAt)
+		if len(d.Meta) > 0 {
+			text += " (" + details(maps.Clone(d.Meta)) + ")"
+		}
+		kv = append(kv, "Last Drain", text)
+	}
+	return kv
+}

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func serviceListCommand() *command {
+	return &command{
+		name: "service list", synopsis: "List the services that are registered",
+		help: "Lists the services that have an instance, with the tags that any of their instances has.",
+		setup: func(f *flags) action {
+			data := f.data()
+			name := f.String("name", "Only the service of this `name`.")
+			return func(ctx context.Context, c *call) error {
+				if err := data.check(c); err != nil {
+					return err
+				}
+				list, _, err := client.Call(ctx, c.client, op.ListServices, op.Query{})
+				if err != nil {
+					return err
+				}
+				if *name != "" {
+					list = onlyService(list, *name)
+				}
+				if data.wanted() {
+					return data.write(c, list)
+				}
+				p := c.page()
+				if len(list) == 0 {
+					p.linef("No service registrations found")
+					return c.show(p)
+				}
+				every := len(list) > 1
+				head := []string{"Service Name", "Tags"}
+				if every {
+					head = append([]string{"Namespace"}, head...)
+				}
+				rows := [][]string{head}
+				for _, ns := range list {
+					for _, s := range ns.Services {
+						row := []string{s.ServiceName, "[" + strings.Join(s.Tags, ",") + "]"}
+						if every {
+							row = append([]string{ns.Namespace}, row...)
+						}
+						rows = append(rows, row)
+					}
+				}
+				p.table(rows)
+				return c.show(p)
+			}
+		},
+	}
+}
+
+// onlyService keeps of a list the service of that name.
+func onlyService(list []op.ServiceList, name string) []op.ServiceList {
+	out := []op.ServiceList{}
+	for _, ns := range list {
+		for _, s := range ns.Services {
+			if s.ServiceName == name {
+				out = append(out, op.ServiceList{Namespace: ns.Namespace, Services: []op.ServiceStub{s}})
+			}
+		}
+	}
+	return out
+}
+
+func serviceInfoCommand() *command {
+	return &command{
+		name: "service info", args: "<service>", synopsis: "Show where a service is", min: 1, max: 1,
+		help: "Lists the instances of a service: where each is, and the job and the node that it belongs to.",
+		setup: func(f *flags) action {
+			data, paging := f.data(), f.paging()
+			verbose := f.Bool("verbose", "Show IDs in full, and all that is known of each instance.")
+			return func(ctx context.Context, c *call) error {
+				if err := data.check(c); err != nil {
+					return err
+				}
+				in := op.ServiceQuery{ServiceName: c.args[0]}
+				if err := paging.query(c, &in.Query); err != nil {
+					return err
+				}
+				list, meta, err := client.Call(ctx, c.client, op.ReadService, in)
+				if err != nil {
+					return err
+				}
+				if data.wanted() {
+					return data.write(c, list)
+				}
+				p := c.page()
+				switch {
+				case len(list) == 0:
+					p.linef("No service registrations found")
+				case *verbose:
+					for i := range list {
+						serviceDetails(p, &list[i])
+					}
+				default:
+					rows := [][]string{{"Job ID", "Address", "Tags", "Node ID", "Alloc ID"}}
+					for i := range list {
+						r := &list[i]
+						rows = append(rows, []string{string(r.JobID), serviceAddress(r), "[" + strings.Join(r.Tags, ",") + "]", r.NodeID.Short(), r.AllocID.Short()})
+					}
+					p.table(rows)
+				}
+				c.paged(p, meta.NextToken)
+				return c.show(p)
+			}
+		},
+	}
+}
+
+func serviceAddress(r *berth.ServiceRegistration) string {
+	if r.Port == 0 {
+		return r.Address
+	}
+	return net.JoinHostPort(r.Address, strconv.Itoa(r.Port))
+}
+
+func serviceDetails(p *page, r *berth.ServiceRegistration) {
+	p.gap()
+	p.pairs("ID", r.ID, "Service Name", r.ServiceName, "Namespace", r.Namespace, "Job ID", string(r.JobID), "Alloc ID", r.AllocID.String(),
+		"Node ID", r.NodeID.String(), "Datacenter", r.Datacenter, "Address", serviceAddress(r), "Tags", "["+strings.Join(r.Tags, ",")+"]")
+}
+
+func serviceDeleteCommand() *command {
+	return &command{
+		name: "service delete", args: "<service> <id>", synopsis: "Take out the registration of a service", min: 2, max: 2,
+		help: `Takes out one instance of a service, by the ID that "service info -verbose" shows. It is for those whose agent cannot: one whose
+task runs is registered again when its agent next has something to say of it.`,
+		setup: func(*flags) action {
+			return func(ctx context.Context, c *call) error {
+				if _, _, err := client.Call(ctx, c.client, op.RemoveService, op.DeleteService{ServiceName: c.args[0], ServiceID: c.args[1]}); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(c.Out, "Successfully deleted service registration")
+				return err
+			}
+		},
+	}
+}

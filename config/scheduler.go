@@ -1,0 +1,67 @@
+package config
+
+import (
+	"errors"
+	"math"
+
+	"berth"
+)
+
+// How a new cluster is scheduled, until an operator says otherwise. What a file
+// leaves out is as it is by default, not off as over the API: a file that only
+// chooses an algorithm takes nothing from system jobs.
+
+const schedulerPath = "server.default_scheduler_config"
+
+var schedulerKeys = table{
+	"scheduler_algorithm":               text(func(c *Config) *string { return &scheduler(c).SchedulerAlgorithm }),
+	"memory_oversubscription_enabled":   flag(func(c *Config) *bool { return &scheduler(c).MemoryOversubscriptionEnabled }),
+	"reject_job_registration":           flag(func(c *Config) *bool { return &scheduler(c).RejectJobRegistration }),
+	"pause_eval_broker":                 flag(func(c *Config) *bool { return &scheduler(c).PauseEvalBroker }),
+	"node_limit_for_feasibility_checks": count(func(c *Config) *uint { return &scheduler(c).NodeLimitForFeasibilityChecks }),
+	"max_starts_per_node":               count(func(c *Config) *uint { return &scheduler(c).MaxStartsPerNode }),
+	"preemption_config": block(table{
+		"system_scheduler_enabled":   flag(func(c *Config) *bool { return &scheduler(c).PreemptionConfig.SystemSchedulerEnabled }),
+		"sysbatch_scheduler_enabled": flag(func(c *Config) *bool { return &scheduler(c).PreemptionConfig.SysBatchSchedulerEnabled }),
+		"batch_scheduler_enabled":    flag(func(c *Config) *bool { return &scheduler(c).PreemptionConfig.BatchSchedulerEnabled }),
+		"service_scheduler_enabled":  flag(func(c *Config) *bool { return &scheduler(c).PreemptionConfig.ServiceSchedulerEnabled }),
+	}),
+}
+
+// scheduler is the configuration that is being read, which begins as the
+// default one.
+func scheduler(c *Config) *berth.SchedulerConfig {
+	if c.Server.Scheduler == nil {
+		s := berth.DefaultSchedulerConfig
+		c.Server.Scheduler = &s
+	}
+	return c.Server.Scheduler
+}
+
+// count reads a whole number that is not below 0.
+func count(field func(*Config) *uint) setting {
+	return func(d *decoder, path string, n *node) {
+		v, ok := d.whole(path, n)
+		switch {
+		case !ok:
+		case v < 0 || v > math.MaxInt32:
+			d.addf(n.pos, path, "%d is out of range; allowed are 0 to %d", v, math.MaxInt32)
+		default:
+			*field(d.to) = uint(v)
+		}
+	}
+}
+
+// schedulerConfig checks what was read as an operator's word is checked.
+func (d *decoder) schedulerConfig() {
+	s := d.to.Server.Scheduler
+	if s == nil {
+		return
+	}
+	keys := map[string]string{"SchedulerAlgorithm": "scheduler_algorithm", "MaxStartsPerNode": "max_starts_per_node"}
+	if found, ok := errors.AsType[berth.Problems](s.Validate()); ok {
+		for _, p := range found {
+			d.fail(join(schedulerPath, keys[p.Path]), "%s", p.Text)
+		}
+	}
+}
