@@ -43,7 +43,7 @@ func TestBrokenJobFiles(t *testing.T) {
 		"invalid UTF-8":     {fill("meta { a = \"\xff\" }"), []string{"broken.nomad:7,17: byte 0xff is not UTF-8 text"}},
 		"unknown driver":    {strings.Replace(fill(""), "raw_exec", "qemuu", 1), []string{`broken.nomad:4,7-13: job.group[g].task[t].driver: "qemuu" is not a driver of this build; allowed are mock_driver, raw_exec`}},
 		"unknown setting":   {strings.Replace(fill(""), "command", "comand", 1), []string{"job.group[g].task[t].config.comand: the driver raw_exec has no such setting", "config.command: is missing"}},
-		"unbuilt block":     {fill(`volume "v" {}`), []string{"broken.nomad:7,5-15: job.group[g].volume: is not built yet"}},
+		"unbuilt block":     {fill(`consul {}`), []string{"broken.nomad:7,5-11: job.group[g].consul: is not built yet"}},
 		"duplicate key":     {fill("count = 1\n    count = 2"), []string{"broken.nomad:8,5-10", "count"}},
 		"two groups of one": {fill("}\n  group \"g\" {"), []string{"broken.nomad:", "job.group[g]"}},
 		"no end":            {"job \"broken\" {\n  group \"g\" {", []string{"broken.nomad:2,13-14: Unclosed configuration block"}},

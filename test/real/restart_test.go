@@ -1,0 +1,70 @@
+package real
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// What runs is restarted where it is, one task or the job in batches; signalled;
+// and an allocation that is stopped is placed anew.
+func TestTasksAreRestarted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.agent("one", both)
+	a.joined()
+	file := w.file("again.nomad", `
+job "again" {
+  group "g" {
+    count = 2
+    update { max_parallel = 0 }
+    `+sh(`trap 'echo hup' HUP; echo up; while :; do sleep 0.1; done`)+`
+  }
+}`)
+	a.good("job", "run", file)
+	logs := func(id string) string { return a.berth("alloc", "logs", id, "main").out }
+	all := a.allocs("again")
+	if len(all) != 2 {
+		t.Fatalf("%+v", all)
+	}
+	first := all[0].ID
+	a.good("alloc", "signal", "-s", "SIGHUP", first, "main")
+	w.until("the signal is heard", func() string { return missing(logs(first), "hup") })
+	w.holds(a.berth("alloc", "signal", "-s", "SIGNONE", first).String(), "exit code 1", "not a signal")
+	a.good("alloc", "restart", first, "main")
+	w.until("it runs again", func() string { return missing(logs(first), "up\nhup\nup") })
+	w.holds(a.berth("alloc", "restart", first, "none").String(), "exit code 1", "Could not find task")
+
+	w.until("the servers know", func() string { return missing(a.good("job", "status", "-json", "again"), `"Running": 2`) })
+	w.holds(a.good("job", "restart", "again"), "Restarting 2 allocations in batches of 1", "All allocations were restarted")
+	for _, al := range all {
+		ups := strings.Count(logs(al.ID), "up\n") - strings.Count(logs(al.ID), "hup\n")
+		want := 2
+		if al.ID == first {
+			want = 3
+		}
+		if ups != want {
+			t.Errorf("%s was started %d times, not %d", al.ID, ups, want)
+		}
+	}
+	a.good("alloc", "stop", first)
+	w.until("it is replaced", func() string {
+		runs := 0
+		for _, al := range a.allocs("again") {
+			if al.ID != first && al.ClientStatus == "running" {
+				runs++
+			}
+		}
+		if runs != 2 {
+			return fmt.Sprintf("%d others run", runs)
+		}
+		return ""
+	})
+}
+
+func missing(text, part string) string {
+	if strings.Contains(text, part) {
+		return ""
+	}
+	return fmt.Sprintf("%q is not in %q", part, text)
+}
