@@ -110,7 +110,7 @@ func TestBrokenBodies(t *testing.T) {
 		"ten megabytes":   {in(`"Meta": {"a": "` + strings.Repeat("x", 10<<20) + `"},`), 413, "the body is larger than 4194304 bytes"},
 		"invalid UTF-8":   {in("\"Meta\": {\"a\": \"\xff\"},"), 400, "JSON: line 1, column 70 at /Job/TaskGroups/0/Meta/a: invalid UTF-8"},
 		"unknown driver":  {strings.Replace(in(""), "raw_exec", "qemuu", 1), 400, `job.group[g].task[t].driver: "qemuu" is not a driver of this build`},
-		"unbuilt block":   {`{"Job": {"ID": "broken", "Periodic": {"Spec": "* * * * *"}, "TaskGroups": [{"Name": "g", "Tasks": [` + task + `]}]}}`, 400, "job.periodic: is not built yet"},
+		"unbuilt block":   {`{"Job": {"ID": "broken", "Multiregion": {}, "TaskGroups": [{"Name": "g", "Tasks": [` + task + `]}]}}`, 400, "job.multiregion: is not built yet"},
 		"duplicate key":   {in(`"Count": 1, "Count": 2,`), 400, "at /Job/TaskGroups/0/Count: duplicate object member name"},
 		"deeper and down": {`{"Job":` + strings.Repeat(`{"a":`, 500_000), 400, "JSON: line 1, column "},
 		"deep list":       {strings.Repeat("[", 500_000), 400, "JSON: an object is wanted, not a list"},
