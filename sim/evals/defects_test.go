@@ -53,7 +53,7 @@ var defects = map[string]defect{
 			}
 			return apply(c)
 		},
-		finds: []string{"fits on node"},
+		finds: []string{"is wanted, fits"}, // as it is, or when others are evicted
 	},
 	"victim forgotten": {
 		// Nobody looks at a job of which something was evicted.
