@@ -130,14 +130,19 @@ type shelf struct {
 // fewKept is how many are rather kept sorted than sorted out.
 const fewKept = 8
 
-// sink moves the last of a sorted list to where it belongs, and drops what is
-// more than n.
-func (h *candidates) sink(n int) {
+// insert puts a candidate into a sorted list of at most n, from which the last
+// falls. With a full list it is one that is before the last.
+func (h *candidates) insert(c candidate, n int) {
 	list := *h
-	for i := len(list) - 1; i > 0 && list[i].before(list[i-1]); i-- {
-		list[i], list[i-1] = list[i-1], list[i]
+	if len(list) < n {
+		list = append(list, c)
+		*h = list
 	}
-	*h = list[:min(len(list), n)]
+	i := len(list) - 1
+	for ; i > 0 && c.before(list[i-1]); i-- {
+		list[i] = list[i-1]
+	}
+	list[i] = c
 }
 
 // offer puts a candidate on the shelf unless keep others are better.
@@ -145,14 +150,14 @@ func (s *shelf) offer(c candidate, keep int) {
 	if !c.before(s.floor) {
 		return
 	}
-	s.list = append(s.list, c)
 	if keep <= fewKept {
-		s.list.sink(keep)
+		s.list.insert(c, keep)
 		if len(s.list) == keep {
 			s.floor = s.list[keep-1]
 		}
 		return
 	}
+	s.list = append(s.list, c)
 	if len(s.list) >= 2*keep+8 {
 		s.list.cut(keep)
 		s.floor = s.list[0]

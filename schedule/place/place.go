@@ -132,14 +132,14 @@ func (r *round) place(instances []Instance) Outcome {
 // enough is how many of the best nodes are worth keeping. What is placed
 // changes the scores of the nodes it is placed on and of no others, so n
 // instances never take more than the n best of those that nothing was placed
-// on, and one more for each node that some of them avoid; a few more are for
-// the explanation. Only where a placement can make other nodes unusable all
+// on, and one more for each node that some of them avoid; the explanation of
+// the first has a few more. Only where a placement can make other nodes unusable all
 // must be kept.
 func (r *round) enough(instances []Instance) int {
 	if len(r.filter.distinct) > 0 {
 		return math.MaxInt/2 - 16
 	}
-	n := len(instances) + scoresKept
+	n := max(len(instances), scoresKept)
 	for i := range instances {
 		if !instances[i].Avoid.IsZero() {
 			n++
