@@ -32,6 +32,7 @@ type Driver struct {
 	Prints  func(stdout, stderr string) map[string]any // prints and ends
 	Refused []map[string]any                           // configs that must not start
 
+	DeafSays   string   // what Deaf prints once it is deaf; "" if it is from the start
 	Supervisor []string // command of a supervisor
 }
 
@@ -145,12 +146,37 @@ func output(t *testing.T, task *driver.Task, stream string) string {
 	return b.String()
 }
 
+// printed waits until the task has printed text to its standard output.
+func printed(t *testing.T, task *driver.Task, text string) {
+	t.Helper()
+	dir, err := task.AllocDir.Sub(logs.Dir)
+	must(t, err)
+	defer dir.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var b strings.Builder
+	seen := errors.New("seen")
+	err = logs.Stream(ctx, dir, logs.Request{Task: task.Name, Stream: logs.Stdout, Follow: true}, func(f *op.StreamFrame) error {
+		if b.Write(f.Data); strings.Contains(b.String(), text) {
+			return seen
+		}
+		return nil
+	})
+	if !errors.Is(err, seen) {
+		t.Fatalf("it has not said %q but %q: %v", text, &b, err)
+	}
+}
+
 func (d *Driver) stop(t *testing.T) {
 	drv, task := d.New(), d.Alloc(t)
 	h := start(t, drv, task(1, d.Runs))
 	must(t, h.Stop(t.Context(), syscall.SIGTERM, time.Minute))
 	wait(t, h)
-	deaf := start(t, drv, task(2, d.Deaf))
+	deafTask := task(2, d.Deaf)
+	deaf := start(t, drv, deafTask)
+	if d.DeafSays != "" {
+		printed(t, deafTask, d.DeafSays)
+	}
 	must(t, deaf.Stop(t.Context(), syscall.SIGTERM, 10*time.Millisecond))
 	if e := wait(t, deaf); e.Signal != int(syscall.SIGKILL) {
 		t.Errorf("it was not killed: %+v", e)

@@ -35,7 +35,8 @@ func suite() drivertest.Driver {
 		New:      func() driver.Driver { return New(true) },
 		Disabled: func() driver.Driver { return New(false) },
 		Runs:     sh("exec sleep 1000"),
-		Deaf:     sh("trap '' TERM; while :; do sleep 0.01; done"),
+		Deaf:     sh("trap '' TERM; printf deaf; while :; do sleep 0.01; done"),
+		DeafSays: "deaf",
 		Ends:     func(code int) map[string]any { return sh(fmt.Sprint("exit ", code)) },
 		Prints: func(out, err string) map[string]any {
 			return sh(fmt.Sprintf("printf '%s'; printf '%s' >&2", out, err))
