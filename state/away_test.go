@@ -283,3 +283,29 @@ func TestWhatIsBackIsNotReplaced(t *testing.T) {
 		t.Error("a plan made before it came back replaced it")
 	}
 }
+
+// A node that changes raises an evaluation of the job that there is, also for
+// what is left there of an earlier job of its name: one of the earlier job would
+// be taken for older than others of the job, which may have been decided already.
+func TestNodeAsksForTheJobThatThereIs(t *testing.T) {
+	w := newAway(t, berth.TypeService)
+	gone := w.store.Snapshot().Job(w.first.Key())
+	w.log.Must(t, &state.StopJob{Key: gone.Key(), Purge: true, Now: 150, Eval: state.EvalSeed{
+		ID: statetest.ID[berth.Eval](50), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser},
+	}})
+	one := func(c *state.SetNodeStatus) *berth.Eval {
+		t.Helper()
+		if len(c.Evals) != 1 {
+			t.Fatalf("%d evaluations are raised", len(c.Evals))
+		}
+		return w.store.Snapshot().Eval(c.Evals[0])
+	}
+	if e := one(w.status(1, berth.NodeDisconnected)); e.JobUID != gone.UID {
+		t.Errorf("nothing but the job that was purged left something, and %v is looked at", e.JobUID)
+	}
+	w.register(`{"ID":"web","Type":"batch","TaskGroups":[{"Name":"g","Count":1}]}`)
+	now := w.store.Snapshot().Job(gone.Key())
+	if e := one(w.status(1, berth.NodeDown)); e.JobUID != now.UID || e.Type != berth.TypeBatch {
+		t.Errorf("job %v of type %s is looked at, not the %s %v", e.JobUID, e.Type, now.Type, now.UID)
+	}
+}

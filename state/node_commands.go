@@ -1,6 +1,8 @@
 package state
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -182,35 +184,36 @@ func (tx *Tx) raiseForChange(n *berth.Node, seed [16]byte, now int64) []berth.Ev
 	return tx.raiseEach(n, seed, now, (*berth.Job).PerNode)
 }
 
+// raiseEach raises one evaluation for each job that has something on the node.
+// It is one of the job that there is now, which looks at what is left of earlier
+// ones of its name, too; if there is none, of the last one that left something.
 func (tx *Tx) raiseEach(n *berth.Node, seed [16]byte, now int64, keep func(*berth.Job) bool) (ids []berth.EvalID) {
-	type incarnation struct {
-		key berth.JobKey
-		uid berth.UID
-	}
-	newest := map[incarnation]*berth.Job{}
+	newest := map[berth.JobKey]*berth.Job{}
 	for a := range tx.AllocsOn(n.ID) {
-		if a.Ended() || a.Orphaned || !keep(a.Job) {
+		if a.Ended() || a.Orphaned {
 			continue
 		}
-		k := incarnation{a.Key(), a.Job.UID}
-		if j := newest[k]; j == nil || j.Version < a.Job.Version {
+		k := a.Key()
+		if old := newest[k]; old == nil || cmp.Or(compareIncarnations(old, a.Job), cmp.Compare(old.Version, a.Job.Version)) < 0 {
 			newest[k] = a.Job
+		}
+	}
+	for k, j := range newest {
+		if now := tx.Job(k); now != nil {
+			newest[k], j = now, now
+		}
+		if !keep(j) {
+			delete(newest, k)
 		}
 	}
 	if n.Ready() {
 		for j := range tx.PerNodeJobs() {
 			if wants(j, n) {
-				newest[incarnation{j.Key(), j.UID}] = j
+				newest[j.Key()] = j
 			}
 		}
 	}
-	var jobs []*berth.Job
-	for k, j := range newest {
-		if now := tx.Job(k.key); now != nil && now.UID == k.uid {
-			j = now
-		}
-		jobs = append(jobs, j)
-	}
+	jobs := slices.Collect(maps.Values(newest))
 	return tx.raiseOn(n, jobs, berth.TriggerNodeUpdate, seed, now)
 }
 

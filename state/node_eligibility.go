@@ -4,7 +4,8 @@ import "berth"
 
 // SetNodeEligibility says whether a node takes new work. What runs there stays.
 // A node that takes work again raises evaluations: jobs that run on every node
-// have something to start there.
+// have something to start there. One that takes none raises evaluations of those
+// of them that are being updated.
 type SetNodeEligibility struct {
 	ID          berth.NodeID
 	Eligibility string
@@ -37,6 +38,8 @@ func (c *SetNodeEligibility) Apply(tx *Tx) error {
 	tx.putNode(old, &n)
 	if n.SchedulingEligibility == berth.NodeEligible {
 		c.Evals = tx.raiseForNode(&n, c.Seed, c.Now)
+	} else {
+		c.Evals = tx.raiseForDeployed(&n, c.Seed, c.Now)
 	}
 	return nil
 }

@@ -165,7 +165,8 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 		b.evict = b.evict || evictsMore(old, s.SchedulerConfig())
 	case state.Evals:
 		if e, ok := c.New.(*berth.Eval); ok {
-			b.eval(s, e, now)
+			old, _ := c.Old.(*berth.Eval)
+			b.eval(s, old, e, now)
 		} else if e, ok := c.Old.(*berth.Eval); ok {
 			b.queue.Drop(e.ID)
 			b.blocked.Remove(e.ID)
@@ -206,11 +207,13 @@ func sameForScheduling(a, b *berth.Node) bool {
 		(a.ReservedResources == b.ReservedResources || diff.Equal(a.ReservedResources, b.ReservedResources))
 }
 
-func (b *Broker) eval(s *state.Snapshot, e *berth.Eval, now time.Time) {
+func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
 	if e.Terminal() {
 		b.tell(b.recent.end(e))
 	}
-	if berth.PerNode(e.Type) && b.decided(e) {
+	if berth.PerNode(e.Type) && decided(old, e) {
+		b.queue.Drop(e.ID)
+		b.waitOn(s) // some may be left to it by the same commit
 		// Others of its job that wait for a node were left to it. What came
 		// after the state that it was decided on is theirs to look at.
 		for x := range s.OpenEvalsOf(e.Key(), berth.EvalBlocked) {
@@ -231,13 +234,12 @@ func (b *Broker) eval(s *state.Snapshot, e *berth.Eval, now time.Time) {
 	}
 }
 
-// decided says whether an evaluation is what a worker made of it.
-func (b *Broker) decided(e *berth.Eval) bool {
-	if e.Status == berth.EvalComplete {
-		return true
-	}
-	q, ok := b.queue.Quasi(e.ID)
-	return e.Status == berth.EvalBlocked && ok && (q.Status == "scheduling" || q.Status == "applying")
+// decided says whether an evaluation is what a worker made of it just now: then
+// its timeline is another. Whether the worker has it still says nothing, for it
+// can be done before its plan is heard of here. old is nil if the evaluation is
+// new.
+func decided(old, e *berth.Eval) bool {
+	return e.Status == berth.EvalComplete || e.Status == berth.EvalBlocked && old != nil && old.Timeline != e.Timeline
 }
 
 func (b *Broker) tick(now time.Time) (again time.Time) {

@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"berth"
 	"berth/leader/broker"
@@ -140,4 +141,77 @@ func TestRoomThatTheNewestDidNotSee(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What waits for a node is left to another of its job that is woken after it.
+// If that did not see the room which woke it, it is looked at, though the worker
+// was done before the broker heard what it decided.
+func TestWhoIsDoneBeforeTheBrokerHears(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(2)
+		b.do(statetest.AddNode(1, 4500, 4000))
+		first, on := b.next(), b.store.Snapshot().Index
+		b.do(statetest.AddNode(2, 9000, 4000))
+		if err := b.Nack(first.Eval.ID, first.Token); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(broker.DefaultLimits.FirstNackDelay)
+		first = b.next()
+		if first.Count != 2 {
+			t.Fatalf("handed out is what waits for %s", first.Eval.NodeID)
+		}
+		stays := &state.ApplyPlan{Eval: first.Eval.ID, End: &state.EvalEnd{
+			Status: berth.EvalBlocked, SnapshotIndex: on, Queued: map[string]int{"g": 1}, Failed: first.Eval.FailedTGAllocs, Missed: first.Eval.Missed,
+			Timeline: berth.Timeline{Deliveries: 2},
+			Nodes: []state.NodeWait{{
+				Nodes: []berth.NodeID{statetest.ID[berth.Node](2)}, Queued: map[string]int{"g": 1}, Failed: first.Eval.FailedTGAllocs, Missed: first.Eval.Missed,
+			}},
+		}}
+		b.log.Hold()
+		if _, err := b.log.Stage(stays); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Ack(first.Eval.ID, first.Token); err != nil {
+			t.Error(err)
+		}
+		b.log.Release()
+		synctest.Wait()
+		if d := b.next(); d.Eval.NodeID != statetest.ID[berth.Node](2) {
+			t.Errorf("handed out is what waits for %s", d.Eval.NodeID)
+		}
+	})
+}
+
+// What a plan says of an evaluation that waits for a node, and of the one that it
+// is the plan of, comes with one commit. Room that the plan did not see is not
+// missed, though the latter was taken from its worker meanwhile and waits for
+// another one, so that the former was left to it.
+func TestRoomThatAPlanOnItsWayDidNotSee(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(2)
+		b.do(&state.CreateEvals{Evals: []state.EvalFor{{
+			EvalSeed: state.EvalSeed{ID: statetest.ID[berth.Eval](9), Cause: berth.Cause{Kind: berth.CauseUser}},
+			Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: "log"},
+		}}})
+		on := b.store.Snapshot().Index
+		if d := b.next(); number(d.Eval) != 9 {
+			t.Fatalf("handed out is %s", d.Eval.TriggeredBy)
+		}
+		b.do(statetest.AddNode(2, 9000, 4000))
+		b.log.Hold()
+		if _, err := b.log.Stage(&state.ApplyPlan{Eval: statetest.ID[berth.Eval](9), End: &state.EvalEnd{
+			Status: berth.EvalComplete, SnapshotIndex: on, Nodes: []state.NodeWait{{
+				Nodes: []berth.NodeID{statetest.ID[berth.Node](1), statetest.ID[berth.Node](2)}, Queued: map[string]int{"g": 1},
+				Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU, state.DimMemory}},
+			}},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(broker.DefaultLimits.NackTimeout + broker.DefaultLimits.FirstNackDelay)
+		b.log.Release()
+		synctest.Wait()
+		if d := b.next(); d.Eval.NodeID != statetest.ID[berth.Node](2) {
+			t.Errorf("handed out is what waits for %s", d.Eval.NodeID)
+		}
+	})
 }

@@ -66,6 +66,9 @@ func (p *plain) settle() {
 }
 
 func older(a, b *berth.Eval) bool {
+	if a.JobUID == b.JobUID && a.Status != b.Status { // what waited for room gives way
+		return a.Status == berth.EvalBlocked
+	}
 	return cmp.Or(cmp.Compare(a.JobUID.Index, b.JobUID.Index), cmp.Compare(a.CreateIndex, b.CreateIndex)) < 0
 }
 
@@ -183,8 +186,11 @@ func (m *machine) add(t *rapid.T) {
 		Type: rapid.SampledFrom(someTypes).Draw(t, "type"), Priority: rapid.IntRange(1, 3).Draw(t, "priority"),
 		JobUID: berth.UID{Index: uint64(rapid.IntRange(1, 2).Draw(t, "life"))}, CreateIndex: m.created, Status: berth.EvalPending,
 	}
-	if rapid.IntRange(0, 2).Draw(t, "delayed") == 0 {
+	switch rapid.IntRange(0, 3).Draw(t, "delayed") {
+	case 0:
 		e.WaitUntil = m.now.Add(time.Duration(rapid.IntRange(0, 8).Draw(t, "wait")) * time.Second).UnixNano()
+	case 1:
+		e.Status = berth.EvalBlocked
 	}
 	m.ids = append(m.ids, e.ID)
 	m.evals[e.ID] = e

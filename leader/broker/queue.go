@@ -133,8 +133,13 @@ func (q *Queue) enqueue(it *item) {
 // newer says whether a looks at all that b would: one of a later incarnation
 // of the job does, whenever it was raised, and one of the same that was raised
 // later. An evaluation of an earlier incarnation does not see what the later
-// one wants.
+// one wants. What is pending is never left to one that waited for room: the plan
+// of the one that is out now ends that, and may have been decided before what
+// the pending one is to look at.
 func newer(a, b *berth.Eval) bool {
+	if blocked := a.Status == berth.EvalBlocked; a.JobUID == b.JobUID && blocked != (b.Status == berth.EvalBlocked) {
+		return !blocked
+	}
 	return cmp.Or(cmp.Compare(a.JobUID.Index, b.JobUID.Index), cmp.Compare(a.CreateIndex, b.CreateIndex),
 		cmp.Compare(a.ModifyIndex, b.ModifyIndex)) > 0
 }

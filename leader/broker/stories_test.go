@@ -19,6 +19,7 @@ import (
 // teller plays stories about a queue and about what is blocked. Its lines are
 //
 //	add e2 job=web priority=80 type=batch wait=10s life=2   wait: due only then; life: of the job
+//	    blocked                                             it waited for room until now
 //	next 3 types=service,batch                              who is handed out
 //	ack e1 · nack e1 · extend e1 [applying]                 with the token of its last delivery,
 //	ack e1 as=1                                             or that of its first
@@ -149,6 +150,9 @@ func (tl *teller) eval(l *story.Line) *berth.Eval {
 	}
 	if w := l.Duration(tl.t, "wait", 0); w != 0 {
 		e.WaitUntil = tl.now.Add(w).UnixNano()
+	}
+	if l.Has("blocked") {
+		e.Status = berth.EvalBlocked
 	}
 	return e
 }
