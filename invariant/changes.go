@@ -10,16 +10,13 @@ import (
 
 // Changed returns what the changes of a commit must not have been, command by
 // command, where base is the state before the first of them. It sees what lies
-// between two snapshots: I-01 (which status follows which), I-02 (a job and
-// its evaluation are one entry), I-05 (nothing is placed twice), I-07 (an
-// evaluation given up has its follow-up), I-10 (where allocations are put),
-// I-11 (a plan is one entry), I-13 (who evicts whom), I-15 (what runs is not replaced), I-18 (what
-// ended stays so, and what is unknown) and I-20 (versions). It costs what
-// changed, not what there is.
+// between two snapshots, and which command did it: see the table of the
+// package. It costs what changed, not what there is.
 func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 	f := &follower{
 		base: base, jobs: map[berth.JobKey]*berth.Job{}, nodes: map[berth.NodeID]*berth.Node{}, evals: map[berth.EvalID]*berth.Eval{},
 		allocs: map[berth.AllocID]*berth.Alloc{}, wants: map[uint64]want{}, placed: map[placed]bool{}, newAllocs: map[berth.JobKey]bool{}, robbed: map[robbed]bool{},
+		past: map[berth.JobKey][]*berth.Job{}, succeeded: map[version]bool{}, grew: map[berth.JobKey]uint64{}, deleted: map[uint64]int{},
 	}
 	for i := range changes {
 		f.change(&changes[i])
@@ -27,6 +24,7 @@ func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 	for index, w := range f.wants {
 		f.addf("I-02", "job %s changed at index %d without an evaluation", w.key, index)
 	}
+	f.deletions()
 	for r := range f.robbed {
 		f.addf("I-13", "something of job %s was evicted at index %d without an evaluation", r.key, r.index)
 	}
@@ -45,6 +43,12 @@ type follower struct {
 	robbed map[robbed]bool // jobs whose evaluation is still to come
 	// newAllocs are the jobs that got allocations.
 	newAllocs map[berth.JobKey]bool
+
+	past      map[berth.JobKey][]*berth.Job // versions that the changes met
+	succeeded map[version]bool              // of which a deployment was successful
+	grew      map[berth.JobKey]uint64       // the index of the last new version
+	deleted   map[uint64]int                // by index: rows that were chosen to be deleted
+	dropped   []*berth.Deployment           // that went while they went on
 	found     []Violation
 }
 
@@ -87,11 +91,7 @@ func (f *follower) change(c *state.Change) {
 	case state.Nodes:
 		old, _ := c.Old.(*berth.Node)
 		new, _ := c.New.(*berth.Node)
-		if new == nil {
-			f.nodes[old.ID] = nil
-		} else {
-			f.nodes[new.ID] = new
-		}
+		f.changedNode(c, old, new)
 	case state.Evals:
 		old, _ := c.Old.(*berth.Eval)
 		new, _ := c.New.(*berth.Eval)
@@ -99,7 +99,11 @@ func (f *follower) change(c *state.Change) {
 	case state.Deployments:
 		old, _ := c.Old.(*berth.Deployment)
 		new, _ := c.New.(*berth.Deployment)
-		f.changedDeployment(old, new)
+		f.changedDeployment(c, old, new)
+	case state.Summaries:
+		old, _ := c.Old.(*state.Summary)
+		new, _ := c.New.(*state.Summary)
+		f.changedLaunch(c, old, new)
 	case state.Allocs:
 		old, _ := c.Old.(*berth.Alloc)
 		new, _ := c.New.(*berth.Alloc)
@@ -114,6 +118,11 @@ var (
 	byScale    = state.NumberOf(&state.ScaleJob{})
 	byPlan     = state.NumberOf(&state.ApplyPlan{})
 	byFailing  = state.NumberOf(&state.FailEval{})
+	byHand     = state.NumberOf(&state.SetJobStability{})
+	byLaunch   = state.NumberOf(&state.LaunchPeriodic{})
+	byFailed   = state.NumberOf(&state.FailDeployment{})
+	byHealth   = state.NumberOf(&state.SetAllocHealth{})
+	byDeletion = state.NumberOf(&state.DeleteRows{})
 )
 
 func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
@@ -129,9 +138,11 @@ func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
 			f.raised(e)
 		}
 	}
-	if old != nil && new != nil && old.UID == new.UID && new.Version != old.Version && new.Version != old.Version+1 {
-		f.addf("I-20", "job %s went from version %d to %d", new.Key(), old.Version, new.Version)
+	if new == nil {
+		f.counted(c)
+		return
 	}
+	f.changedVersion(c, old, new)
 }
 
 // raised notes that a command raised an evaluation.
@@ -147,6 +158,7 @@ func (f *follower) raised(e *berth.Eval) {
 func (f *follower) changedEval(c *state.Change, old, new *berth.Eval) {
 	if new == nil {
 		f.evals[old.ID] = nil
+		f.deletedEval(c, old)
 		return
 	}
 	f.evals[new.ID] = new
@@ -231,6 +243,7 @@ func (f *follower) changedAlloc(c *state.Change, old, new *berth.Alloc) {
 	}
 	switch {
 	case new == nil:
+		f.deletedAlloc(c, old)
 	case old == nil:
 		f.bornAlloc(c, new)
 	case old.Desired != berth.DesiredRun && new.Desired == berth.DesiredRun:
@@ -259,13 +272,19 @@ func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
 	if e := f.eval(a.EvalID); e == nil || e.Terminal() && e.ModifyIndex != c.Index {
 		f.addf("I-11", "allocation %s was placed by evaluation %s, which is not open", a.ID, a.EvalID)
 	}
-	if p := f.alloc(a.Rest().Previous); p != nil && p.Live() && p.Client != berth.ClientUnknown && !canary(a) {
+	if p := f.alloc(a.Rest().Previous); p != nil && p.Live() && p.Client != berth.ClientUnknown && !canary(a) && !outlasts(p, a) {
 		f.addf("I-15", "allocation %s replaces %s, which is %s and shall run", a.ID, p.ID, p.Client)
 	}
 	f.evicts(a)
 	if why := f.unmet(a, f.node(a.NodeID)); why != "" {
 		f.addf("I-10", "allocation %s was put on node %s: %s", a.ID, a.NodeID, why)
 	}
+}
+
+// outlasts says whether an allocation leaves its node when the one that replaces
+// it is up, and not before.
+func outlasts(p, a *berth.Alloc) bool {
+	return p.Rest().Migrate && (p.Group.Migration().StartFirst || a.Group.Migration().StartFirst)
 }
 
 // canary says whether an allocation runs beside the one that it may replace.
@@ -300,20 +319,4 @@ func (f *follower) unmet(a *berth.Alloc, n *berth.Node) string {
 		}
 	}
 	return ""
-}
-
-// changedDeployment checks the rest of I-25: what ended stays so, and what was
-// promoted.
-func (f *follower) changedDeployment(old, new *berth.Deployment) {
-	if old == nil || new == nil {
-		return
-	}
-	if !old.Active() && new.Status != old.Status {
-		f.addf("I-25", "deployment %s went from %s to %s", new.ID, old.Status, new.Status)
-	}
-	for name, s := range old.TaskGroups {
-		if n := new.TaskGroups[name]; s.Promoted && (n == nil || !n.Promoted) {
-			f.addf("I-25", "group %q of deployment %s is not promoted any more", name, new.ID)
-		}
-	}
 }

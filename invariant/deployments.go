@@ -26,28 +26,36 @@ func (c *checker) lives(k berth.JobKey, uid berth.UID) bool {
 	return j != nil && j.UID == uid
 }
 
+// member counts an allocation for its deployment.
+func (c *checker) member(a *berth.Alloc) {
+	id := a.Rest().DeploymentID
+	if id.IsZero() {
+		return
+	}
+	groups := c.members[id]
+	if groups == nil {
+		groups = map[string]*[3]int{}
+		c.members[id] = groups
+	}
+	n := groups[a.Group.Name]
+	if n == nil {
+		n = new([3]int)
+		groups[a.Group.Name] = n
+	}
+	n[0]++
+	if s := a.Rest().DeploymentStatus; s != nil && s.Healthy != nil {
+		if *s.Healthy {
+			n[1]++
+		} else {
+			n[2]++
+		}
+	}
+}
+
 // recount checks I-26: the counts of a deployment are those of its allocations.
 // Of one that has ended, allocations can be gone, or of another by now.
 func (c *checker) recount(d *berth.Deployment) {
-	counts := map[string]*[3]int{}
-	for a := range c.AllocsOf(d.Key()) {
-		if a.Rest().DeploymentID != d.ID {
-			continue
-		}
-		n := counts[a.Group.Name]
-		if n == nil {
-			n = new([3]int)
-			counts[a.Group.Name] = n
-		}
-		n[0]++
-		if s := a.Rest().DeploymentStatus; s != nil && s.Healthy != nil {
-			if *s.Healthy {
-				n[1]++
-			} else {
-				n[2]++
-			}
-		}
-	}
+	counts := c.members[d.ID]
 	for name, s := range d.TaskGroups {
 		have, want := [3]int{s.PlacedAllocs, s.HealthyAllocs, s.UnhealthyAllocs}, [3]int{}
 		if n := counts[name]; n != nil {
@@ -59,19 +67,45 @@ func (c *checker) recount(d *berth.Deployment) {
 				break
 			}
 		}
+		if have[1]+have[2] > have[0] {
+			c.addf("I-26", "deployment %s counts more healthy and unhealthy than placed of group %q: %v", d.ID, name, have)
+		}
+		c.canaries(d, name, s)
+	}
+	for name := range counts {
+		if d.TaskGroups[name] == nil {
+			c.addf("I-26", "allocations of group %q are of deployment %s, which does not have it", name, d.ID)
+		}
 	}
 }
 
-// deployments checks I-25: a job has one deployment that goes on at most, and
-// that is for its newest version or one before; none has two for one version.
-// It checks the counts, and that none outlives its job (I-22).
-func (c *checker) deployments() {
-	type version struct {
-		uid     berth.UID
-		version uint64
+// canaries checks that the canaries of a group are allocations of it, each
+// once, and canaries no more once they were promoted.
+func (c *checker) canaries(d *berth.Deployment, group string, s *berth.DeploymentState) {
+	if s.DesiredCanaries > s.DesiredTotal {
+		c.addf("I-26", "deployment %s wants %d canaries of group %q, and %d instances", d.ID, s.DesiredCanaries, group, s.DesiredTotal)
 	}
+	for i, id := range s.PlacedCanaries {
+		a := c.Alloc(id)
+		switch {
+		case slices.Contains(s.PlacedCanaries[:i], id):
+			c.addf("I-26", "deployment %s names the canary %s twice", d.ID, id)
+		case a == nil || !d.Active(): // it was collected, or can be another's by now
+		case a.Rest().DeploymentID != d.ID || a.Group.Name != group:
+			c.addf("I-26", "deployment %s names the canary %s of group %q, which is not its own", d.ID, id, group)
+		case s.Promoted && canary(a) && !a.Ended():
+			c.addf("I-25", "deployment %s is promoted, and %s of group %q is a canary still", d.ID, id, group)
+		}
+	}
+}
+
+// deployments checks I-25: a deployment has a status that there is and is for a
+// version that there was; a job has one that goes on at most, and none that is
+// newer; none has two for one version. It checks the counts, and that none
+// outlives its job (I-22).
+func (c *checker) deployments() {
 	of := map[version]berth.DeploymentID{}
-	active := map[berth.UID]berth.DeploymentID{}
+	active, newest := map[berth.UID]*berth.Deployment{}, map[berth.UID]*berth.Deployment{}
 	for d := range c.Deployments() {
 		k := version{d.JobUID, d.JobVersion}
 		if other, ok := of[k]; ok {
@@ -79,15 +113,31 @@ func (c *checker) deployments() {
 		}
 		of[k] = d.ID
 		c.recount(d)
-		if !c.lives(d.Key(), d.JobUID) {
-			c.addf("I-22", "deployment %s is of job %s, which is not there", d.ID, d.Key())
+		if n := newest[d.JobUID]; n == nil || n.JobVersion < d.JobVersion {
+			newest[d.JobUID] = d
 		}
-		if !d.Active() {
+		switch j := c.Job(d.Key()); {
+		case j == nil || j.UID != d.JobUID:
+			c.addf("I-22", "deployment %s is of job %s, which is not there", d.ID, d.Key())
+		case d.JobVersion > j.Version:
+			c.addf("I-25", "deployment %s is for version %d of job %s, which is at version %d", d.ID, d.JobVersion, d.Key(), j.Version)
+		}
+		switch d.Status {
+		case berth.DeploymentRunning, berth.DeploymentPaused:
+		case berth.DeploymentFailed, berth.DeploymentSuccessful, berth.DeploymentCancelled:
+			continue
+		default:
+			c.addf("I-25", "deployment %s has the status %q", d.ID, d.Status)
 			continue
 		}
 		if other, ok := active[d.JobUID]; ok {
-			c.addf("I-25", "job %s has the deployments %s and %s", d.Key(), other, d.ID)
+			c.addf("I-25", "job %s has the deployments %s and %s", d.Key(), other.ID, d.ID)
 		}
-		active[d.JobUID] = d.ID
+		active[d.JobUID] = d
+	}
+	for uid, d := range active {
+		if n := newest[uid]; n.JobVersion > d.JobVersion {
+			c.addf("I-25", "deployment %s goes on for version %d of job %s, and %s was made for version %d", d.ID, d.JobVersion, d.Key(), n.ID, n.JobVersion)
+		}
 	}
 }

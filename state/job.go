@@ -28,10 +28,6 @@ type jobTable struct {
 	summaryChanged uint64
 }
 
-// VersionsKept is how many versions of a job are kept, the newest included.
-// Tagged ones are kept besides.
-const VersionsKept = 6
-
 // Submission is the text a version of a job was made from.
 type Submission struct {
 	berth.JobSubmission
@@ -52,6 +48,21 @@ func (s *Snapshot) Job(k berth.JobKey) *berth.Job {
 		return s.jobs.vec.Get(slot)
 	}
 	return nil
+}
+
+// JobSlot is the place of a job among the rows, as long as the job is there.
+type JobSlot uint32
+
+// JobSlot returns where a job is, for those who look at it again and again.
+func (s *Snapshot) JobSlot(k berth.JobKey) (at JobSlot, ok bool) {
+	slot, ok := s.jobs.byKey.First(jobKey(k))
+	return JobSlot(slot), ok
+}
+
+// JobAt returns the job in a slot with its counts, nil if there is none. It can
+// be another one than was there before.
+func (s *Snapshot) JobAt(at JobSlot) (*berth.Job, *Summary) {
+	return s.jobs.vec.Get(uint32(at)), s.jobs.summaries.Get(uint32(at))
 }
 
 // Jobs returns the jobs of a namespace, or of all with "*", whose IDs have the
@@ -96,6 +107,18 @@ func (s *Snapshot) JobVersion(k berth.JobKey, v uint64) *berth.Job {
 // JobVersions returns the kept versions of the job, oldest first.
 func (s *Snapshot) JobVersions(k berth.JobKey) iter.Seq[*berth.Job] {
 	return startingWith(&s.jobs.versions, &s.jobs.byVersion, jobKey(k)+"\x00")
+}
+
+// AllVersions returns the kept versions of all jobs, in order of namespace, ID
+// and number.
+func (s *Snapshot) AllVersions() iter.Seq[*berth.Job] {
+	return rowsOf(&s.jobs.versions, s.jobs.byVersion.All())
+}
+
+// AllSubmissions returns what versions of jobs were made from, in order of
+// namespace, ID and number.
+func (s *Snapshot) AllSubmissions() iter.Seq[*Submission] {
+	return rowsOf(&s.jobs.submitted, s.jobs.bySubmit.All())
 }
 
 // Submission returns what a version of the job was made from, or nil.
@@ -155,7 +178,8 @@ func (tx *Tx) forgetVersions(k berth.JobKey) {
 			plain = append(plain, v)
 		}
 	}
-	for len(plain) > VersionsKept {
+	kept, _ := tx.TrackedVersions()
+	for len(plain) > kept {
 		tx.dropVersion(plain[0])
 		plain = plain[1:]
 	}

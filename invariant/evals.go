@@ -1,0 +1,88 @@
+package invariant
+
+import "berth"
+
+// evals checks I-01 (legal statuses), I-04 (one blocked evaluation a job, with
+// a reason), I-06 (causes, and pointers between evaluations in both
+// directions) and I-07 (one follow-up).
+func (c *checker) evals() {
+	blocked := map[string]berth.EvalID{}
+	followed := map[berth.EvalID]berth.EvalID{}
+	for e := range c.Evals() {
+		switch e.Status {
+		case berth.EvalPending, berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled:
+		case berth.EvalBlocked:
+			k := e.Key().String() + e.JobUID.Text('j')
+			if berth.PerNode(e.Type) { // what lacks room waits node by node
+				k += e.NodeID.String()
+			}
+			if other, ok := blocked[k]; ok {
+				c.addf("I-04", "job %s has the blocked evaluations %s and %s", e.Key(), other, e.ID)
+			}
+			blocked[k] = e.ID
+			if len(e.FailedTGAllocs) == 0 && e.TriggeredBy != berth.TriggerMaxPlanAttempts {
+				c.addf("I-04", "blocked evaluation %s has no reason", e.ID)
+			}
+			if j := c.Job(e.Key()); j == nil || j.UID != e.JobUID || j.Stop {
+				c.addf("I-04", "evaluation %s is blocked, and job %s does not want anything", e.ID, e.Key())
+			}
+		default:
+			c.addf("I-01", "evaluation %s has the status %q", e.ID, e.Status)
+		}
+		if e.Cause.Kind == "" {
+			c.addf("I-06", "evaluation %s has no cause", e.ID)
+		}
+		c.follows(e, e.NextEval, "NextEval")
+		c.follows(e, e.BlockedEval, "BlockedEval")
+		c.descent(e)
+		if e.TriggeredBy == berth.TriggerFailedFollowUp && !e.PreviousEval.IsZero() {
+			if other, ok := followed[e.PreviousEval]; ok {
+				c.addf("I-07", "evaluation %s has the follow-ups %s and %s", e.PreviousEval, other, e.ID)
+			}
+			followed[e.PreviousEval] = e.ID
+		}
+		if d := e.DeploymentID; !d.IsZero() && c.Deployment(d) == nil && c.lives(e.Key(), e.JobUID) {
+			c.addf("I-11", "evaluation %s is about deployment %s, which is not there", e.ID, d)
+		}
+	}
+}
+
+// descent checks that the story of an evaluation can be walked back: to the
+// one that it came of, as long as that is there, and never in a circle.
+func (c *checker) descent(e *berth.Eval) {
+	if descends(e) && e.PreviousEval.IsZero() {
+		c.addf("I-06", "evaluation %s was raised by %s and comes of none", e.ID, e.TriggeredBy)
+	}
+	if e.Cause.Kind == berth.CauseEval && e.Cause.ID != e.PreviousEval.String() {
+		c.addf("I-06", "evaluation %s is caused by %s and comes of %s", e.ID, e.Cause.ID, e.PreviousEval)
+	}
+	p := c.Eval(e.PreviousEval)
+	switch {
+	case p == nil:
+	case p.CreateIndex >= e.CreateIndex:
+		c.addf("I-06", "evaluation %s comes of %s, which is younger", e.ID, p.ID)
+	case p.Key() != e.Key():
+		c.addf("I-06", "evaluation %s of job %s comes of %s of job %s", e.ID, e.Key(), p.ID, p.Key())
+	case descends(e) && berth.PerNode(e.Type) && !e.NodeID.IsZero() && e.TriggeredBy == berth.TriggerQueuedAllocs:
+		if p.BlockedEval.IsZero() { // it points to one of those that came of it with this one
+			c.addf("I-06", "evaluation %s comes of %s, which does not point to anything that waits for a node", e.ID, p.ID)
+		}
+	case descends(e) && p.NextEval != e.ID && p.BlockedEval != e.ID:
+		c.addf("I-06", "evaluation %s comes of %s, which does not point to it", e.ID, p.ID)
+	}
+}
+
+func (c *checker) follows(e *berth.Eval, to berth.EvalID, pointer string) {
+	if to.IsZero() {
+		return
+	}
+	next := c.Eval(to)
+	switch {
+	case next == nil:
+		c.addf("I-06", "%s of evaluation %s points to %s, which is not there", pointer, e.ID, to)
+	case next.PreviousEval != e.ID:
+		c.addf("I-06", "%s of evaluation %s points to %s, which follows %s", pointer, e.ID, to, next.PreviousEval)
+	case next.Key() != e.Key():
+		c.addf("I-06", "%s of evaluation %s leads from job %s to %s", pointer, e.ID, e.Key(), next.Key())
+	}
+}
