@@ -259,6 +259,7 @@ func TestValidate(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			j := validJob(t)
+			j.Update, j.TaskGroups[0].Update = nil, nil // which depends on the type
 			tt.spoil(j, j.TaskGroups[0], j.TaskGroups[0].Tasks[0])
 			got := j.Validate()
 			if strings.HasPrefix(tt.name, "too many ports") || tt.name == "too many groups" || tt.name == "too many tasks" {

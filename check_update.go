@@ -9,11 +9,11 @@ const (
 	HealthManual     = "manual"      // somebody says so
 )
 
-// update checks how a new version of a service or of a group of it replaces the
-// old one.
+// update checks how a new version of a service or of a system job, or of a group
+// of it, replaces the old one.
 func (c *checker) update(at string, j *Job, u *UpdateStrategy) {
 	switch {
-	case u == nil || j.PerNode():
+	case u == nil || j.Type == TypeSysbatch:
 		return
 	case j.Type == TypeBatch:
 		if u.MaxParallel != 0 {
@@ -22,7 +22,11 @@ func (c *checker) update(at string, j *Job, u *UpdateStrategy) {
 		return
 	}
 	c.between(at+".max_parallel", int64(u.MaxParallel), 0, MaxCount)
-	c.between(at+".canary", int64(u.Canary), 0, MaxCount)
+	canaries := int64(MaxCount)
+	if j.PerNode() {
+		canaries = 100 // percent of the nodes
+	}
+	c.between(at+".canary", int64(u.Canary), 0, canaries)
 	c.oneOf(at+".health_check", u.HealthCheck, HealthChecks, HealthTaskStates, HealthManual)
 	c.period(at+".stagger", u.Stagger, 0)
 	c.period(at+".min_healthy_time", u.MinHealthyTime, 0)

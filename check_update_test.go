@@ -25,7 +25,9 @@ func TestUpdateBlock(t *testing.T) {
 		{"service", fmt.Sprintf(`{"Stagger":%d}`, -s), "update.stagger: -1s is out of range"},
 		{"batch", `{"MaxParallel":1}`, "update: is not for jobs of type batch"},
 		{"batch", `{"MaxParallel":0}`, ""},
-		{"system", `{"MaxParallel":1,"Canary":1}`, "update.canary: is not built yet"},
+		{"system", `{"MaxParallel":1,"Canary":100,"AutoPromote":true,"AutoRevert":true}`, ""},
+		{"system", `{"Canary":101}`, "update.canary: 101 is out of range; allowed are 0 to 100"},
+		{"system", `{"HealthCheck":"vibes"}`, `update.health_check: "vibes" is not allowed`},
 	} {
 		for _, at := range []string{"job", "group"} {
 			job, group := fmt.Sprintf(`"Update":%s,`, tt.update), ""

@@ -47,8 +47,8 @@ func (d *decoder) job(tree Tree) *Job {
 	if s, ok := lookup(tree, "Type").(string); ok && s != "" {
 		j.Type = s // the defaults of blocks depend on it
 	}
-	if j.Type == TypeSystem && lookup(tree, "Update") == nil {
-		u := defaultUpdate()
+	if (j.Type == TypeService || j.Type == TypeSystem) && lookup(tree, "Update") == nil {
+		u := defaultUpdate() // nothing said is not all at once: that is max_parallel = 0
 		j.Update = &u
 	}
 	const name = "job"

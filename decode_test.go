@@ -117,6 +117,9 @@ func TestInheritance(t *testing.T) {
 							above := apply(start, up, f.Name, upperGo)
 							if up == noBlock && b.upper == "job" {
 								above = nil // only a job that says something has the block
+								if b.upperKey == "Update" && typ == TypeService {
+									above = start
+								}
 							}
 							if up == noBlock && b.upper == "group" {
 								above = start
@@ -216,12 +219,12 @@ func TestInheritanceSharesNothingWritable(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	j := mustDecode(t, `{"ID": "j", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}]}]}`)
 	service := defaultReschedule(TypeService)
-	restart := defaultRestart(TypeService)
+	restart, update := defaultRestart(TypeService), defaultUpdate()
 	want := &Job{
 		ID: "j", Name: "j", Region: "global", Namespace: "default", Type: "service", Priority: 50,
-		Datacenters: []string{"*"}, NodePool: "default",
+		Datacenters: []string{"*"}, NodePool: "default", Update: &update,
 		TaskGroups: []*TaskGroup{{
-			Name: "g", Count: 1, RestartPolicy: &restart, ReschedulePolicy: service, EphemeralDisk: &EphemeralDisk{SizeMB: 300},
+			Name: "g", Count: 1, RestartPolicy: &restart, ReschedulePolicy: service, EphemeralDisk: &EphemeralDisk{SizeMB: 300}, Update: &update,
 			Tasks: []*Task{{
 				Name: "t", Driver: "raw_exec", Config: map[string]any{"command": "/bin/true"}, RestartPolicy: &restart,
 				KillTimeout: 5 * time.Second, Resources: &Resources{CPU: 100, MemoryMB: 300}, LogConfig: &LogConfig{MaxFiles: 10, MaxFileSizeMB: 10},

@@ -47,6 +47,13 @@ type DeploymentState struct {
 	UnhealthyAllocs   int
 }
 
+// DeploymentSize is how many instances of a group a deployment is about. Of a
+// job that runs on every node it changes with the nodes.
+type DeploymentSize struct {
+	Total    int // instances
+	Canaries int // of them, those to be promoted
+}
+
 // The statuses of a deployment.
 const (
 	DeploymentRunning    = "running"
@@ -67,6 +74,7 @@ const (
 	DeploymentUserFailed  = "the deployment was failed by hand"
 	DeploymentNoProgress  = "no allocation became healthy before the progress deadline"
 	DeploymentUnhealthy   = "an allocation is not healthy"
+	DeploymentNoNode      = "no node is left that meets the job's conditions"
 )
 
 // Past says whether a group's canaries have taken the place of what they

@@ -35,6 +35,16 @@ func (d *DrainStrategy) Holds(a *Alloc) bool {
 	return true
 }
 
+// Spent says whether a drain stopped an allocation of a job that ends of
+// itself. Nothing follows on it: it had until the deadline of the drain to end.
+func (a *Alloc) Spent() bool {
+	if a.Wanted() || a.Job.Type != TypeBatch && a.Job.Type != TypeSysbatch {
+		return false
+	}
+	m := a.Rest()
+	return m.DesiredDescription == StopMigrated && m.Next.IsZero()
+}
+
 // DrainMetadata is about the drain of a node that is under way, or the last
 // one.
 type DrainMetadata struct {

@@ -21,20 +21,9 @@ func (c *checker) unbuilt(present bool, at, instead string) {
 }
 
 func (c *checker) unbuiltJob(at string, j *Job) {
-	c.unbuiltUpdate(at+".update", j, j.Update)
 	c.unbuilt(j.Multiregion != nil, at+".multiregion", "")
 	c.unbuilt(j.ConsulNamespace != "", at+".consul_namespace", "")
 	c.unbuilt(j.VaultNamespace != "", at+".vault_namespace", "")
-}
-
-func (c *checker) unbuiltUpdate(at string, j *Job, u *UpdateStrategy) {
-	switch {
-	case u == nil:
-	case j.Type == TypeSystem: // goes on by time alone, and needs no deployment for that
-		c.unbuilt(u.Canary != 0, at+".canary", "allowed is 0")
-		c.unbuilt(u.AutoRevert, at+".auto_revert", "allowed is false")
-		c.unbuilt(u.AutoPromote, at+".auto_promote", "allowed is false")
-	}
 }
 
 func (c *checker) unbuiltGroup(at string, j *Job, g *TaskGroup) {
@@ -46,9 +35,6 @@ func (c *checker) unbuiltGroup(at string, j *Job, g *TaskGroup) {
 		c.unbuilt(v.Sticky, vat+".sticky", "allowed is false")
 		c.unbuilt(v.AccessMode != "", vat+".access_mode", "")
 		c.unbuilt(v.AttachmentMode != "", vat+".attachment_mode", "")
-	}
-	if g.Update != j.Update {
-		c.unbuiltUpdate(at+".update", j, g.Update)
 	}
 	c.unbuilt(g.Consul != nil, at+".consul", "")
 	if d := g.EphemeralDisk; d != nil {

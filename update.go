@@ -10,7 +10,7 @@ type UpdateStrategy struct {
 	MinHealthyTime   time.Duration
 	HealthyDeadline  time.Duration
 	ProgressDeadline time.Duration
-	Canary           int
+	Canary           int // instances; of a system job, percent of its nodes
 	AutoRevert       bool
 	AutoPromote      bool
 }

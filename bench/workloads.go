@@ -25,10 +25,11 @@ func newUsers(base string) *users {
 	return &users{base, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}}
 }
 
-// job is the body that registers a job of one group that asks for little.
+// job is the body that registers a job of one group that asks for little. No
+// deployment follows it: what is measured is how it is placed.
 func job(id, typ string, count, cpu int) []byte {
 	body, _ := json.Marshal(map[string]any{"Job": map[string]any{
-		"ID": id, "Type": typ,
+		"ID": id, "Type": typ, "Update": map[string]any{"MaxParallel": 0},
 		"TaskGroups": []any{map[string]any{
 			"Name": "g", "Count": count, "EphemeralDisk": map[string]any{"SizeMB": 10},
 			"Tasks": []any{map[string]any{

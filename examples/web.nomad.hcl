@@ -19,7 +19,7 @@ variable "count" {
 }
 
 job "web" {
-  # Replaced instances go all at once. Rolling updates are not built yet.
+  # Replaced instances go all at once, without a deployment.
   update {
     max_parallel = 0
   }

@@ -77,7 +77,7 @@ func (d *decider) service() Decision {
 	if d.job != nil {
 		d.plan.JobVersion = d.job.Version
 	}
-	d.deploy(&r)
+	d.deploy(r.Deploy, r.Deployed)
 	d.place(r.Missing)
 	d.later(r.Later)
 	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0 && r.Deploy == nil && r.Deployed == nil
@@ -119,13 +119,13 @@ func (d *decider) newestDeployment(key berth.JobKey) (newest *berth.Deployment) 
 }
 
 // deploy lets the plan make or end the job's deployment.
-func (d *decider) deploy(r *reconcile.Result) {
-	if r.Deploy != nil {
-		d.chance.Read(r.Deploy.ID[:])
-		d.plan.Deploy = r.Deploy
+func (d *decider) deploy(made *berth.Deployment, changed *reconcile.DeploymentChange) {
+	if made != nil {
+		d.chance.Read(made.ID[:])
+		d.plan.Deploy = made
 	}
-	if c := r.Deployed; c != nil {
-		d.plan.Deployed = &state.DeploymentChange{ID: c.ID, Status: c.Status, Description: c.Description}
+	if c := changed; c != nil {
+		d.plan.Deployed = &state.DeploymentChange{ID: c.ID, Status: c.Status, Description: c.Description, Sizes: c.Sizes}
 	}
 }
 

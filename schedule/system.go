@@ -28,13 +28,14 @@ func (d *decider) perNode() Decision {
 	}
 	r := reconcile.ComparePerNode(in)
 	d.plan.Stop, d.plan.Update = r.Stop, r.Update
+	d.deploy(r.Deploy, r.Deployed)
 	if !r.Next.IsZero() {
 		d.end.Later = append(d.end.Later, state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerRollingUpdate, WaitUntil: r.Next.UnixNano()})
 	}
 	if d.job != nil && !d.job.Stop {
 		d.wait(d.each(&r))
 	}
-	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0
+	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0 && r.Deploy == nil && r.Deployed == nil
 	d.later(r.Later)
 	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}
 }
@@ -62,7 +63,7 @@ func (d *decider) placed(a *berth.Alloc) bool {
 func (d *decider) rolling() bool {
 	for e := range d.snap.OpenEvalsOf(d.eval.Key(), berth.EvalPending) {
 		if e.TriggeredBy == berth.TriggerRollingUpdate && e.ID != d.eval.ID && e.JobUID == d.job.UID &&
-			e.WaitUntil > d.now.UnixNano() && e.CreateTime >= d.job.SubmitTime {
+			e.WaitUntil > d.now.UnixNano() && e.CreateIndex > d.job.JobModifyIndex {
 			return true
 		}
 	}
@@ -78,17 +79,15 @@ func (d *decider) each(r *reconcile.PerNodeResult) (short [][]place.Short) {
 	short = make([][]place.Short, len(d.job.TaskGroups))
 	missing := r.Missing
 	for i, g := range d.job.TaskGroups {
-		var list []place.OnNode
-		for len(missing) > 0 && missing[0].Group == i {
-			o := place.OnNode{Index: missing[0].Index, Node: missing[0].Node}
-			if prev := missing[0].Previous; prev != nil {
-				o.Previous = prev.ID
-			}
-			list, missing = append(list, o), missing[1:]
+		n := 0
+		for n < len(missing) && missing[n].Group == i {
+			n++
 		}
+		list := missing[:n]
+		missing = missing[n:]
 		switch c := r.Counts[g.Name]; {
 		case len(list) > 0:
-			out := p.Each(i, list)
+			out := d.eachOf(p, i, list)
 			d.plan.Place = append(d.plan.Place, out.Placed...)
 			short[i] = out.Short
 			queued := 0
@@ -108,6 +107,56 @@ func (d *decider) each(r *reconcile.PerNodeResult) (short [][]place.Short) {
 		}
 	}
 	return short
+}
+
+// eachOf places instances of a group, those apart that are to be of an earlier
+// version.
+func (d *decider) eachOf(p *place.Placer, group int, list []reconcile.OnNode) place.EachOutcome {
+	var newest []place.OnNode
+	var canaries []bool // of newest
+	older := map[*berth.Job][]place.OnNode{}
+	var versions []*berth.Job
+	for _, m := range list {
+		o := place.OnNode{Index: m.Index, Node: m.Node}
+		if m.Previous != nil {
+			o.Previous = m.Previous.ID
+		}
+		if !m.Before {
+			newest, canaries = append(newest, o), append(canaries, m.Canary)
+			continue
+		}
+		version := m.Previous.Job
+		if older[version] == nil {
+			versions = append(versions, version)
+		}
+		older[version] = append(older[version], o)
+	}
+	out := p.Each(group, newest)
+	markCanaries(out.Placed, newest, canaries)
+	for _, version := range versions {
+		number := slices.IndexFunc(version.TaskGroups, func(g *berth.TaskGroup) bool { return g.Name == d.job.TaskGroups[group].Name })
+		old := p.EachOf(version, number, older[version])
+		for i := range old.Placed {
+			old.Placed[i].Group, old.Placed[i].Before = group, true
+		}
+		out.Placed, out.Short = append(out.Placed, old.Placed...), append(out.Short, old.Short...)
+		if len(newest) == 0 {
+			out.Why = old.Why
+		}
+	}
+	return out
+}
+
+// markCanaries marks the placements of canaries. They are in the order of what
+// was asked for, some of which found no room.
+func markCanaries(placed []berth.Placement, asked []place.OnNode, canaries []bool) {
+	i := 0
+	for k := range placed {
+		for asked[i].Node.ID != placed[k].NodeID || asked[i].Index != placed[k].Index {
+			i++
+		}
+		placed[k].Canary = canaries[i]
+	}
 }
 
 // nowhere says whether a group runs on no node, and was not done on any.

@@ -27,6 +27,7 @@ import (
 //	fare log n1 running               what the agent says of what it runs there; log.g if it is of that group
 //	down n1, up n1, away n1           the node's status
 //	ineligible n1, eligible n1
+//	drain n1, undrain n1              a drain whose deadline has come; the node takes new work again
 //	eval log                          a user evaluates it
 //	wait 30s
 //	retry                             what waits for a node is looked at again
@@ -68,6 +69,17 @@ func (w *nodeWorld) line(l *story.Line) {
 		w.apply(&state.SetNodeStatus{ID: w.node(l.Word(0)), Status: status, Seed: w.seed("").ID, Now: now})
 	case "eligible", "ineligible":
 		w.apply(&state.SetNodeEligibility{ID: w.node(l.Word(0)), Eligibility: l.Verb, Seed: w.seed("").ID, Now: now})
+	case "drain":
+		w.apply(&state.UpdateDrain{ID: w.node(l.Word(0)), Spec: &berth.DrainSpec{Deadline: -1}, Seed: w.seed("").ID, Now: now})
+		c := &state.MigrateAllocs{Node: w.node(l.Word(0)), Seed: w.seed("").ID, Now: now}
+		for a := range w.snap.AllocsOn(c.Node) {
+			if a.Live() {
+				c.Allocs = append(c.Allocs, a.ID)
+			}
+		}
+		w.apply(c)
+	case "undrain":
+		w.apply(&state.UpdateDrain{ID: w.node(l.Word(0)), MarkEligible: true, Seed: w.seed("").ID, Now: now})
 	case "eval":
 		w.apply(&state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: w.seed(berth.TriggerJobRegister), Key: key}}, Now: now})
 	case "wait":

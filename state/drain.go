@@ -104,6 +104,9 @@ func (c *UpdateDrain) begin(tx *Tx, old, n *berth.Node) {
 	}
 	addEvents(n, tx.Index, event)
 	tx.putNode(old, n)
+	if old.Ready() {
+		c.Evals = tx.raiseForDeployed(n, c.Seed, c.Now)
+	}
 }
 
 // drainOver returns what is remembered of a node's drain that is over.

@@ -319,7 +319,7 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 			w := WantOf(version.group)
 			want, wants[p.Group] = &w, &w
 		}
-		name := instance{group: p.Group, index: p.Index, canary: p.Canary}
+		name := instance{group: p.Group, index: p.Index, canary: p.Canary && !job.PerNode()}
 		if job.PerNode() && n != nil {
 			name.node = n.Number + 1
 		}
@@ -327,7 +327,7 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		why := tx.refuse(n, want, p, taken, nil)
 		var evicted []*berth.Alloc
 		if why != "" && len(p.Evict) > 0 && n != nil { // else there is room without that
-			if evicted, why = tx.evictedFor(p, job, n); why == "" {
+			if evicted, why = tx.evictedFor(p, version.job, n); why == "" {
 				why = tx.refuse(n, want, p, taken, evicted)
 			}
 		}
@@ -359,10 +359,12 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 // index of its name; of a job that runs on every node also the number of the
 // node, plus one.
 type instance struct {
-	group  int
-	index  uint32
-	node   uint32
-	canary bool // of a deployment that was not promoted: it runs beside what has the name
+	group int
+	index uint32
+	node  uint32
+	// canary: of a deployment that was not promoted; it runs beside what has the
+	// name. Of a job that runs on every node it takes the place of that.
+	canary bool
 }
 
 // liveNames returns the instances of a job that an allocation holds which
@@ -392,7 +394,7 @@ func (tx *Tx) liveNames(job *berth.Job) (names map[instance]bool, away unknowns)
 func (tx *Tx) instanceOf(group int, a *berth.Alloc) instance {
 	i := instance{group: group, index: a.Index}
 	if s := a.Rest().DeploymentStatus; s != nil {
-		i.canary = s.Canary
+		i.canary = s.Canary && !a.Job.PerNode()
 	}
 	if a.Job.PerNode() {
 		if n := tx.Node(a.NodeID); n != nil {

@@ -6,22 +6,20 @@ import (
 	"berth"
 )
 
-// DeploymentChange is a new status of a deployment. One that has ended stays
-// as it is.
+// DeploymentChange is a new status of a deployment, none if it goes on, and new
+// sizes of its groups. One that has ended stays as it is.
 type DeploymentChange struct {
 	ID                  berth.DeploymentID
 	Status, Description string
+	Sizes               map[string]berth.DeploymentSize // by group; of others they stay
 }
 
 // checkDeployment refuses a deployment that is not of the version placed, that
 // would be the job's second, or that ends as only others may say.
 func (c *ApplyPlan) checkDeployment(tx *Tx, job *berth.Job, eval *berth.Eval) error {
 	if e := c.Deployed; e != nil {
-		if d := tx.Deployment(e.ID); d != nil && d.Key() != eval.Key() {
-			return berth.Errorf(berth.Invalid, "plan: deployment %s is of job %q, not of %q", e.ID, d.Key(), eval.Key())
-		}
-		if e.Status != berth.DeploymentCancelled && e.Status != berth.DeploymentSuccessful {
-			return berth.Errorf(berth.Invalid, "plan: a scheduler cannot make a deployment %q; allowed are cancelled and successful", e.Status)
+		if err := e.check(tx.Deployment(e.ID), eval.Key()); err != nil {
+			return err
 		}
 	}
 	d := c.Deploy
@@ -45,6 +43,34 @@ func (c *ApplyPlan) checkDeployment(tx *Tx, job *berth.Job, eval *berth.Eval) er
 	return nil
 }
 
+// check refuses a change that no scheduler may make of a deployment.
+func (e *DeploymentChange) check(d *berth.Deployment, job berth.JobKey) error {
+	switch {
+	case d != nil && d.Key() != job:
+		return berth.Errorf(berth.Invalid, "plan: deployment %s is of job %q, not of %q", e.ID, d.Key(), job)
+	case e.Status == "" && len(e.Sizes) == 0, e.Status != "" && e.Status != berth.DeploymentCancelled && e.Status != berth.DeploymentSuccessful:
+		return berth.Errorf(berth.Invalid, "plan: a scheduler cannot make a deployment %q; allowed are cancelled and successful", e.Status)
+	}
+	for name, size := range e.Sizes {
+		if size.Canaries < 0 || size.Canaries > size.Total {
+			return berth.Errorf(berth.Invalid, "plan: group %q of deployment %s cannot have %d canaries among %d instances", name, e.ID, size.Canaries, size.Total)
+		}
+	}
+	return nil
+}
+
+// resize gives a deployment, a copy of its own, the sizes of its groups.
+func (e *DeploymentChange) resize(d *berth.Deployment) {
+	for name, size := range e.Sizes {
+		if s := d.TaskGroups[name]; s != nil {
+			s.DesiredTotal, s.DesiredCanaries = size.Total, size.Canaries
+		}
+	}
+	if d.Status == berth.DeploymentRunning {
+		d.StatusDescription = d.Runs()
+	}
+}
+
 // enrolment is the deployment that a plan's placements belong to, with what the
 // plan adds to its counts; nil if there is none.
 type enrolment struct {
@@ -60,7 +86,13 @@ func (c *ApplyPlan) enrol(tx *Tx, job *berth.Job) *enrolment {
 	if e := c.Deployed; e != nil {
 		if old := tx.Deployment(e.ID); old != nil && old.Active() {
 			d := *old
-			d.Status, d.StatusDescription, d.ModifyTime = e.Status, e.Description, c.Now
+			if len(e.Sizes) > 0 {
+				e.resize(newEnrolment(old, &d).d)
+			}
+			if e.Status != "" {
+				d.Status, d.StatusDescription = e.Status, e.Description
+			}
+			d.ModifyTime = c.Now
 			tx.putDeployment(old, &d)
 			if d.Status == berth.DeploymentSuccessful {
 				tx.succeed(&d)
@@ -72,7 +104,7 @@ func (c *ApplyPlan) enrol(tx *Tx, job *berth.Job) *enrolment {
 		d.CreateTime, d.ModifyTime = c.Now, c.Now
 		return newEnrolment(nil, &d)
 	}
-	if len(c.Place)+len(c.Update) == 0 || job.Type != berth.TypeService {
+	if len(c.Place)+len(c.Update) == 0 || job.Type != berth.TypeService && job.Type != berth.TypeSystem {
 		return nil
 	}
 	for d := range tx.DeploymentsOf(job.Key()) {
@@ -170,7 +202,7 @@ func (tx *Tx) versionFor(p *berth.Placement, job *berth.Job) version {
 // follows the one it brings up and asks for other counts alone: scaling in the
 // middle of an update neither ends it nor waits for it.
 func (tx *Tx) mergeIntoDeployment(old, j *berth.Job) {
-	if old == nil || j.Stop || old.Stop || j.Version == old.Version || tx.deployments.active.Len() == 0 {
+	if old == nil || j.Stop || old.Stop || j.PerNode() || j.Version == old.Version || tx.deployments.active.Len() == 0 {
 		return
 	}
 	was := tx.activeOf(j.Key(), j.UID)

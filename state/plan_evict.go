@@ -8,7 +8,8 @@ import (
 
 // evictedFor returns the allocations that make room for a placement: of those
 // it names, the ones that hold room still. It says why it may not have one of
-// them, if so.
+// them, if so: what counts is the priority of the version placed, which is not
+// always the newest.
 func (tx *Tx) evictedFor(p *berth.Placement, job *berth.Job, n *berth.Node) (out []*berth.Alloc, why string) {
 	for i, id := range p.Evict {
 		a := tx.Alloc(id)

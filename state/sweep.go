@@ -131,7 +131,7 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 	next := w.Snapshot.Alloc(a.Rest().Next)
 	g := j.Group(a.Group.Name)
 	counts := g != nil && int64(a.Index) < int64(g.Count) // the job has the instance
-	done := a.Wanted() && a.Client == berth.ClientComplete
+	done := a.Wanted() && a.Client == berth.ClientComplete || a.Spent()
 	switch {
 	case a.Client == berth.ClientFailed && next != nil && next.Live():
 		return "allocation " + next.ID.String() + ", which replaces it because it failed, is " + next.Client.String()
@@ -145,7 +145,7 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 			}
 		}
 		return "the instance would run again"
-	case !counts || a.Client == berth.ClientLost && a.Wanted():
+	case !counts || a.Client == berth.ClientLost && a.Wanted() && j.Type != berth.TypeService: // of a service, a deployment can ask for its version again
 	case j.PerNode() && (a.Client != berth.ClientFailed || w.away(a)): // what replaces it there needs nothing of it
 	case a.Wanted() && a.Client == berth.ClientFailed:
 		return "the instance failed, and is not to be placed again, or later"
@@ -192,7 +192,10 @@ func (w *Sweep) of(k berth.JobKey) *holds {
 		if j == nil || a.Job.UID != j.UID || a.Orphaned {
 			continue
 		}
-		done := a.Wanted() && a.Client == berth.ClientComplete && finishes(j) && a.Job.Version == j.Version
+		if d := a.Rest().DeploymentStatus; d != nil && d.Canary {
+			continue // it has the name beside another, which is wanted all the same
+		}
+		done := (a.Wanted() && a.Client == berth.ClientComplete || a.Spent()) && finishes(j) && a.Job.Version == j.Version
 		at := holderOf(a)
 		if old := h.names[at]; (a.Live() || done) && (old == nil || younger(a, old)) {
 			h.names[at] = a

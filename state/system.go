@@ -155,3 +155,19 @@ func (tx *Tx) waitAnew(by *berth.Eval, node berth.NodeID, w *NodeWait, end *Eval
 		CreateTime: now, ModifyTime: now,
 	}
 }
+
+// raiseForDeployed raises evaluations of the jobs that run on every node and
+// have a deployment that goes on, for a node that takes nothing new any more:
+// that need not be waited for.
+func (tx *Tx) raiseForDeployed(n *berth.Node, seed [16]byte, now int64) []berth.EvalID {
+	if tx.CountActiveDeployments() == 0 || !tx.AnyPerNode() {
+		return nil
+	}
+	var jobs []*berth.Job
+	for j := range tx.PerNodeJobs() {
+		if wants(j, n) && tx.activeOf(j.Key(), j.UID) != nil {
+			jobs = append(jobs, j)
+		}
+	}
+	return tx.raiseOn(n, jobs, berth.TriggerNodeUpdate, seed, now)
+}

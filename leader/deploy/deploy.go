@@ -128,7 +128,7 @@ func (l *look) deployment(w *watch, d *berth.Deployment) {
 	w.left = time.Time{}
 	switch {
 	case d.Status != berth.DeploymentRunning:
-	case l.fails(d):
+	case l.fails(d, j):
 	case l.promotes(d):
 	default:
 		l.silent(w, d, j)
@@ -162,7 +162,7 @@ func (l *look) abandoned(w *watch, d *berth.Deployment, why string) {
 
 // fails fails a deployment of which a group did not get on in time, or has an
 // unhealthy allocation and no time at all.
-func (l *look) fails(d *berth.Deployment) bool {
+func (l *look) fails(d *berth.Deployment, j *berth.Job) bool {
 	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
 		s, why := d.TaskGroups[name], ""
 		switch {
@@ -170,9 +170,9 @@ func (l *look) fails(d *berth.Deployment) bool {
 			if s.UnhealthyAllocs > 0 {
 				why = berth.DeploymentUnhealthy
 			}
-		case s.PlacedAllocs == 0 || l.ready(d, name): // nothing is there yet, or all that can be
-		case l.now.Before(s.RequireProgressBy):
-			l.wake(s.RequireProgressBy)
+		case s.PlacedAllocs == 0 && !j.PerNode() || l.ready(d, name): // nothing is there yet, or all that can be
+		case l.now.Before(progressBy(j, name, s)):
+			l.wake(progressBy(j, name, s))
 		case !l.complete(d, name):
 			why = berth.DeploymentNoProgress
 		}
@@ -182,6 +182,15 @@ func (l *look) fails(d *berth.Deployment) bool {
 		}
 	}
 	return false
+}
+
+// progressBy is when a group must have come further. The next batch of a system
+// job begins when stagger has passed, however the one before it fares.
+func progressBy(j *berth.Job, group string, s *berth.DeploymentState) time.Time {
+	if g := j.Group(group); j.PerNode() && s.Past() && g != nil && g.Update != nil {
+		return s.RequireProgressBy.Add(g.Update.Stagger)
+	}
+	return s.RequireProgressBy
 }
 
 // ready says whether the canaries of a group are there and healthy, and wait to
@@ -200,6 +209,9 @@ func (l *look) complete(d *berth.Deployment, group string) bool {
 	}
 	n := 0
 	for a := range l.AllocsOf(d.Key()) {
+		if a.Job.PerNode() && !l.takes(a.NodeID) {
+			continue // nor does the total count it
+		}
 		if m := a.Rest(); m.DeploymentID == d.ID && a.Live() && a.Group.Name == group && m.DeploymentStatus != nil {
 			if ok := m.DeploymentStatus.Healthy; ok != nil && *ok {
 				n++
@@ -207,6 +219,12 @@ func (l *look) complete(d *berth.Deployment, group string) bool {
 		}
 	}
 	return n >= s.DesiredTotal
+}
+
+// takes says whether a node takes allocations.
+func (l *look) takes(id berth.NodeID) bool {
+	n := l.Node(id)
+	return n != nil && n.Ready()
 }
 
 // promotes promotes the groups that want that without being asked, when all

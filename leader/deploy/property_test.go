@@ -17,9 +17,15 @@ import (
 // command, the controller is silent after its own, what it never saw it learns
 // from the state, and left alone a deployment ends. (One that waits for people
 // waits for people.)
-func TestDeploymentsEnd(t *testing.T) {
+func TestDeploymentsEnd(t *testing.T) { deploymentsEnd(t, berth.TypeService) }
+
+// The same of a system job, whose nodes come and go.
+func TestSystemDeploymentsEnd(t *testing.T) { deploymentsEnd(t, berth.TypeSystem) }
+
+func deploymentsEnd(t *testing.T, kind string) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)
+		w.kind = kind
 		for n := range 3 {
 			w.apply(&state.RegisterNode{Node: statetest.Node(n+1, 4000, 4000), Now: w.ns()})
 		}
@@ -49,15 +55,18 @@ func TestDeploymentsEnd(t *testing.T) {
 }
 
 func (w *world) registerRandom(t *testing.T, rt *rapid.T) {
-	canary := rapid.IntRange(0, 2).Draw(rt, "canary")
+	canary, count := rapid.IntRange(0, 2).Draw(rt, "canary"), rapid.IntRange(1, 4).Draw(rt, "count")
+	if w.kind == berth.TypeSystem {
+		canary, count = 50*canary, 1
+	}
 	u := fmt.Sprintf(`{"MaxParallel":%d,"Canary":%d,"AutoRevert":%v,"AutoPromote":%v`, rapid.IntRange(1, 3).Draw(rt, "parallel"), canary,
 		rapid.Bool().Draw(rt, "revert"), canary > 0 && rapid.Bool().Draw(rt, "promote by itself"))
 	if rapid.IntRange(0, 3).Draw(rt, "no time") == 0 {
 		u += `,"ProgressDeadline":0`
 	}
 	u += "}"
-	w.register(statetest.Job(t, fmt.Sprintf(`{"ID":"web","TaskGroups":[{"Name":"g","Count":%d,"Resources":{"CPU":%d,"MemoryMB":50},"Update":%s}]}`,
-		rapid.IntRange(1, 4).Draw(rt, "count"), 100+10*rapid.IntRange(0, 2).Draw(rt, "cpu"), u)))
+	w.register(statetest.Job(t, fmt.Sprintf(`{"ID":"web","Type":%q,"TaskGroups":[{"Name":"g","Count":%d,"Resources":{"CPU":%d,"MemoryMB":50},"Update":%s}]}`,
+		w.kind, count, 100+10*rapid.IntRange(0, 2).Draw(rt, "cpu"), u)))
 }
 
 func (w *world) event(t *testing.T, rt *rapid.T) {
@@ -68,7 +77,11 @@ func (w *world) event(t *testing.T, rt *rapid.T) {
 	}
 	w.evals++
 	seed := state.EvalSeed{ID: statetest.ID[berth.Eval](w.evals), TriggeredBy: berth.TriggerJobScaling, Cause: berth.Cause{Kind: berth.CauseUser}}
-	switch rapid.IntRange(0, 9).Draw(rt, "event") {
+	most := 9
+	if w.kind == berth.TypeSystem {
+		most = 11
+	}
+	switch rapid.IntRange(0, most).Draw(rt, "event") {
 	case 0:
 		w.registerRandom(t, rt)
 	case 1, 2, 3:
@@ -98,5 +111,15 @@ func (w *world) event(t *testing.T, rt *rapid.T) {
 				break
 			}
 		}
+	case 10:
+		w.apply(&state.SetNodeStatus{
+			ID: statetest.ID[berth.Node](rapid.IntRange(1, 3).Draw(rt, "node")), Seed: seed.ID, Now: w.ns(),
+			Status: rapid.SampledFrom([]string{berth.NodeReady, berth.NodeDown}).Draw(rt, "node status"),
+		})
+	case 11:
+		w.apply(&state.SetNodeEligibility{
+			ID: statetest.ID[berth.Node](rapid.IntRange(1, 3).Draw(rt, "node")), Seed: seed.ID, Now: w.ns(),
+			Eligibility: rapid.SampledFrom([]string{berth.NodeEligible, berth.NodeIneligible}).Draw(rt, "eligible"),
+		})
 	}
 }

@@ -17,9 +17,10 @@ import (
 // the job web fares.
 //
 //	nodes N …                 nodes that are ready
+//	down N | up N | ineligible N | eligible N   what becomes of a node
 //	job web …                 the job is registered
 //	well | ill | silent [N]   agents tell of what runs: all of it, or the first N that nothing was said of, is healthy or not
-//	crash INDEX               the tasks of a healthy or new instance fail
+//	crash INDEX               the tasks of a healthy or new instance fail; of a system job, INDEX is a node
 //	pass 10m                  time goes by
 //	pause | resume | fail | promote [GROUP]…   what a user does
 //	healthy INDEX | unhealthy INDEX           what a user says of an instance
@@ -59,8 +60,16 @@ func (w *world) line(t *testing.T, l *story.Line) error {
 	switch l.Verb {
 	case "node", "nodes":
 		for _, n := range statetest.NodesOf(t, l) {
-			w.apply(&state.RegisterNode{Node: n, Now: w.ns()})
+			w.apply(&state.RegisterNode{Node: n, Seed: w.seed(), Now: w.ns()})
 		}
+	case "down", "up":
+		c := &state.SetNodeStatus{ID: w.node(arg(0)), Status: berth.NodeReady, Seed: w.seed(), Now: w.ns()}
+		if l.Verb == "down" {
+			c.Status = berth.NodeDown
+		}
+		w.apply(c)
+	case "eligible", "ineligible":
+		w.apply(&state.SetNodeEligibility{ID: w.node(arg(0)), Eligibility: l.Verb, Seed: w.seed(), Now: w.ns()})
 	case "job":
 		w.register(statetest.JobOf(t, l))
 	case "well", "ill", "silent":
@@ -126,10 +135,26 @@ func (w *world) line(t *testing.T, l *story.Line) error {
 	return err
 }
 
-// instance returns the newest live allocation of an index.
+// seed is that of the evaluations which a change of a node raises.
+func (w *world) seed() [16]byte {
+	w.seeds++
+	return statetest.ID[berth.Eval](1_000_000 + w.seeds)
+}
+
+func (w *world) node(name string) berth.NodeID {
+	for n := range w.snap.Nodes() {
+		if n.Name == name {
+			return n.ID
+		}
+	}
+	w.t.Fatalf("there is no node %s", name)
+	return berth.NodeID{}
+}
+
+// instance returns the newest live allocation of an index, or of a node.
 func (w *world) instance(index string) (found *berth.Alloc) {
 	for a := range w.snap.AllocsOf(berth.JobKey{Namespace: berth.DefaultNamespace, ID: "web"}) {
-		if fmt.Sprint(a.Index) == index && a.Live() && (found == nil || a.CreateIndex > found.CreateIndex) {
+		if (fmt.Sprint(a.Index) == index || w.snap.Node(a.NodeID).Name == index) && a.Live() && (found == nil || a.CreateIndex > found.CreateIndex) {
 			found = a
 		}
 	}

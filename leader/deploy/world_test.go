@@ -32,7 +32,9 @@ type world struct {
 	now   time.Time
 	again time.Time
 	evals int
-	steps int // evaluations that the controller asked for
+	seeds int
+	kind  string // of the jobs that a property registers
+	steps int    // evaluations that the controller asked for
 }
 
 func newWorld(t tester) *world {
@@ -227,12 +229,24 @@ func (w *world) show(job string) string {
 		}
 	}
 	slices.SortFunc(live, func(a, b *berth.Alloc) int {
-		return cmp.Or(strings.Compare(a.Group.Name, b.Group.Name), cmp.Compare(a.Index, b.Index), cmp.Compare(a.CreateIndex, b.CreateIndex))
+		return cmp.Or(strings.Compare(a.Group.Name, b.Group.Name), strings.Compare(w.on(a), w.on(b)), cmp.Compare(a.Index, b.Index), cmp.Compare(a.CreateIndex, b.CreateIndex))
 	})
 	for _, a := range live {
+		if a.Job.PerNode() {
+			fmt.Fprintf(&b, "  %s on %s v%d%s\n", a.Group.Name, w.on(a), a.Job.Version, healthOf(a))
+			continue
+		}
 		fmt.Fprintf(&b, "  %s[%d] v%d%s\n", a.Group.Name, a.Index, a.Job.Version, healthOf(a))
 	}
 	return b.String()
+}
+
+// on names the node of an instance that belongs to it.
+func (w *world) on(a *berth.Alloc) string {
+	if !a.Job.PerNode() {
+		return ""
+	}
+	return w.snap.Node(a.NodeID).Name
 }
 
 func healthOf(a *berth.Alloc) (out string) {

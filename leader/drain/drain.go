@@ -26,7 +26,9 @@ import (
 type Controller struct {
 	chance *rand.ChaCha8
 	nodes  map[berth.NodeID]*node
+	order  []*node // those of the last step, as the snapshot orders them
 	jobs   map[incarnation]*job
+	all    []*job // the same, in any order
 }
 
 // New returns the controller of a term. IDs come from the seed.
@@ -59,23 +61,45 @@ type node struct {
 
 // job is what was found of a job that has something on draining nodes.
 type job struct {
+	incarnation
+	nodes map[berth.NodeID]*node // that have something of it
+	slot  state.JobSlot          // where it was, if there is one
+
 	allocs, modified uint64    // when an allocation of it, and the job itself, last changed
 	again            time.Time // when time alone changes what was found
 	changed          bool      // something on a draining node is new
 }
 
+// now returns the job as it is now and its counts, nil if it is gone.
+func (j *job) now(snap *state.Snapshot) (*berth.Job, *state.Summary) {
+	row, sum := snap.JobAt(j.slot)
+	if row != nil && sum != nil && row.UID == j.uid && row.ID == j.key.ID && row.Namespace == j.key.Namespace {
+		return row, sum
+	}
+	at, ok := snap.JobSlot(j.key)
+	if !ok {
+		return nil, nil
+	}
+	j.slot = at
+	if row, sum = snap.JobAt(at); row.UID != j.uid {
+		return nil, nil
+	}
+	return row, sum
+}
+
 // Step implements leader.Controller.
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
 	s := step{c: c, snap: snap, now: now}
-	var draining []*node
+	draining := make([]*node, 0, len(c.order))
 	for n := range snap.Draining() {
-		draining = append(draining, s.look(n))
+		draining = append(draining, s.look(n, len(draining)))
 	}
 	if len(draining) < len(c.nodes) {
 		s.forget(draining)
 	}
-	for _, in := range s.pending(draining) {
-		s.judge(in, draining)
+	c.order = draining
+	for _, j := range s.pending() {
+		s.judge(j)
 	}
 	s.emit(draining)
 	return s.do, s.again
@@ -121,48 +145,71 @@ func (s *step) wake(at time.Time) {
 // forget drops what was found of nodes that are not drained any more. The jobs
 // that had something there are looked at anew.
 func (s *step) forget(draining []*node) {
+	there := make(map[*node]bool, len(draining))
+	for _, d := range draining {
+		there[d] = true
+	}
 	for id, n := range s.c.nodes {
-		if !slices.Contains(draining, n) {
-			s.changed(n)
-			delete(s.c.nodes, id)
+		if there[n] {
+			continue
 		}
-	}
-}
-
-// changed notes that what a node has of its jobs is not what it was.
-func (s *step) changed(n *node) {
-	for in := range n.moves {
-		if j := s.c.jobs[in]; j != nil {
+		for in := range n.moves {
+			j := s.c.jobs[in]
 			j.changed = true
+			delete(j.nodes, id)
 		}
+		delete(s.c.nodes, id)
 	}
 }
 
-// look finds out what is on a draining node, unless nothing happened there
-// since it was last looked at.
-func (s *step) look(n *berth.Node) *node {
+// look finds out what is on a draining node, the nth, unless nothing happened
+// there since it was last looked at.
+func (s *step) look(n *berth.Node, nth int) *node {
 	touched, forced := s.snap.Usage(n.Number).Touched, n.DrainStrategy.Forced(s.now)
 	if !forced {
 		s.wake(n.DrainStrategy.ForceDeadline)
 	}
-	old := s.c.nodes[n.ID]
+	var old *node
+	if nth < len(s.c.order) && s.c.order[nth].ID == n.ID { // as nearly always
+		old = s.c.order[nth]
+	} else {
+		old = s.c.nodes[n.ID]
+	}
 	if old != nil && old.touched == touched && old.ModifyIndex == n.ModifyIndex && old.forced == forced {
 		return old
 	}
 	d := &node{Node: n, touched: touched, forced: forced, moves: map[incarnation][]*berth.Alloc{}}
 	s.c.nodes[n.ID] = d
-	if old != nil {
-		s.changed(old)
-	}
 	s.visit(d)
-	for in := range d.moves {
-		if j := s.c.jobs[in]; j != nil {
+	if old == nil {
+		old = &node{}
+	}
+	for in := range old.moves {
+		if d.moves[in] == nil {
+			j := s.c.jobs[in]
 			j.changed = true
-		} else {
-			s.c.jobs[in] = &job{changed: true}
+			delete(j.nodes, n.ID)
+		}
+	}
+	for in, list := range d.moves {
+		j := s.c.job(in)
+		j.nodes[n.ID] = d
+		if old.forced != forced || !slices.Equal(old.moves[in], list) {
+			j.changed = true
 		}
 	}
 	return d
+}
+
+// job returns what was found of a job, nothing if it is new.
+func (c *Controller) job(in incarnation) *job {
+	j := c.jobs[in]
+	if j == nil {
+		j = &job{incarnation: in, nodes: map[berth.NodeID]*node{}, changed: true}
+		c.jobs[in] = j
+		c.all = append(c.all, j)
+	}
+	return j
 }
 
 // visit looks at each allocation of a node that keeps it from being done.
@@ -189,15 +236,19 @@ func (s *step) visit(d *node) {
 // visitOne decides about one allocation that is not of a system job, or leaves
 // it to its job.
 func (s *step) visitOne(d *node, a *berth.Alloc) {
-	j := s.snap.Job(a.Key())
-	gone := a.Orphaned || j == nil || j.UID != a.Job.UID
+	in := incarnation{a.Key(), a.Job.UID}
+	known := s.c.jobs[in]
+	if known == nil {
+		known = &job{incarnation: in}
+	}
+	row, _ := known.now(s.snap)
+	gone := a.Orphaned || row == nil
 	service := a.Job.Type == berth.TypeService
 	switch {
 	case gone && (d.forced || service && a.Orphaned):
 		s.send(d, a, true)
 	case gone: // an orphan that is to end, or the scheduler stops it
 	case service:
-		in := incarnation{a.Key(), a.Job.UID}
 		d.moves[in] = append(d.moves[in], a)
 	case d.forced && !a.Rest().Migrate:
 		s.send(d, a, false)
@@ -243,29 +294,31 @@ func byAge(a, b *berth.Alloc) int {
 
 // pending returns the jobs to be judged now, in order: those that changed, and
 // those whose time has come.
-func (s *step) pending(draining []*node) (out []incarnation) {
-	for in, j := range s.c.jobs {
+func (s *step) pending() (out []*job) {
+	left := s.c.all[:0]
+	for _, j := range s.c.all {
+		if len(j.nodes) == 0 {
+			delete(s.c.jobs, j.incarnation)
+			continue
+		}
+		left = append(left, j)
 		allocs, modified := uint64(0), uint64(0)
-		if now := s.snap.Job(in.key); now != nil && now.UID == in.uid {
-			modified = now.ModifyIndex
-			if sum := s.snap.Summary(in.key); sum != nil {
-				allocs = sum.Allocs
-			}
+		if row, sum := j.now(s.snap); row != nil {
+			modified, allocs = row.ModifyIndex, sum.Allocs
 		}
 		due := !j.again.IsZero() && !s.now.Before(j.again)
 		if !j.changed && !due && j.allocs == allocs && j.modified == modified {
 			s.wake(j.again)
 			continue
 		}
-		if !slices.ContainsFunc(draining, func(d *node) bool { return len(d.moves[in]) > 0 }) {
-			delete(s.c.jobs, in)
-			continue
-		}
-		*j = job{allocs: allocs, modified: modified}
-		out = append(out, in)
+		j.allocs, j.modified, j.again, j.changed = allocs, modified, time.Time{}, false
+		out = append(out, j)
 	}
-	slices.SortFunc(out, func(a, b incarnation) int {
-		return cmp.Or(strings.Compare(a.key.Namespace, b.key.Namespace), strings.Compare(string(a.key.ID), string(b.key.ID)))
+	clear(s.c.all[len(left):])
+	s.c.all = left
+	slices.SortFunc(out, func(a, b *job) int {
+		return cmp.Or(strings.Compare(a.key.Namespace, b.key.Namespace), strings.Compare(string(a.key.ID), string(b.key.ID)),
+			cmp.Compare(a.uid.Index, b.uid.Index), cmp.Compare(a.uid.Ordinal, b.uid.Ordinal))
 	})
 	return out
 }
@@ -279,6 +332,9 @@ const mostAllocs = 1000
 // emit makes commands of what was decided.
 func (s *step) emit(draining []*node) {
 	for _, d := range draining {
+		if s.leave == nil && d.left > 0 && !d.forced {
+			continue // as nearly always
+		}
 		s.settle(d)
 		l := s.leave[d.ID]
 		if l == nil {

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,16 +11,14 @@ import (
 
 // judge lets as many allocations of a job leave as its groups' migrate blocks
 // allow now.
-func (s *step) judge(in incarnation, draining []*node) {
-	job := s.snap.Job(in.key)
-	if job == nil || job.UID != in.uid || job.Stop {
+func (s *step) judge(j *job) {
+	job, _ := j.now(s.snap)
+	if job == nil || job.Stop {
 		return // the scheduler stops what is left
 	}
 	moves := map[string][]move{}
-	forced := map[berth.NodeID]bool{}
-	for _, d := range draining {
-		forced[d.ID] = d.forced
-		for _, a := range d.moves[in] {
+	for _, d := range slices.SortedFunc(maps.Values(j.nodes), func(a, b *node) int { return cmp.Compare(a.Number, b.Number) }) {
+		for _, a := range d.moves[j.incarnation] {
 			moves[a.Group.Name] = append(moves[a.Group.Name], move{a, d})
 		}
 	}
@@ -30,9 +29,9 @@ func (s *step) judge(in incarnation, draining []*node) {
 			continue
 		}
 		if byGroup == nil {
-			byGroup = s.allocsOf(in)
+			byGroup = s.allocsOf(j.incarnation)
 		}
-		g := group{step: s, spec: spec, rules: spec.Migration(), job: s.c.jobs[in], forced: forced, slots: make([]slot, spec.Count)}
+		g := group{step: s, spec: spec, rules: spec.Migration(), job: j, slots: make([]slot, spec.Count)}
 		g.survey(byGroup[spec.Name])
 		g.move(list)
 	}
@@ -58,11 +57,10 @@ func (s *step) allocsOf(in incarnation) map[string][]*berth.Alloc {
 // group is a group of which something is to leave.
 type group struct {
 	*step
-	spec   *berth.TaskGroup
-	rules  berth.MigrateStrategy
-	job    *job
-	forced map[berth.NodeID]bool
-	slots  []slot // by index
+	spec  *berth.TaskGroup
+	rules berth.MigrateStrategy
+	job   *job
+	slots []slot // by index
 }
 
 // slot is what is found of one index of the group.
@@ -86,14 +84,13 @@ func (g *group) survey(allocs []*berth.Alloc) {
 		if !a.Live() {
 			continue
 		}
-		n := g.snap.Node(a.NodeID)
-		draining := n != nil && n.Draining()
+		d := g.c.nodes[a.NodeID]
 		switch {
-		case draining && (a.Rest().Migrate || g.forced[a.NodeID]):
+		case d != nil && (d.forced || a.Rest().Migrate):
 			s.leaves = true
 		default:
 			s.stays = g.up(a) || s.stays
-			s.waits = draining || s.waits
+			s.waits = d != nil || s.waits
 		}
 	}
 }
@@ -122,11 +119,11 @@ func (g *group) move(list []move) {
 		switch {
 		case at >= int64(len(g.slots)): // surplus: the scheduler stops it
 		case g.rules.StartFirst && (m.from.forced || m.Rest().Migrate && g.slots[at].stays): // no time, or its replacement is up
-			g.send(m.from, m.Alloc, true)
+			g.letGo(m, true)
 			g.slots[at].leaves = m.from.forced
 		case m.Rest().Migrate:
 		case m.from.forced:
-			g.send(m.from, m.Alloc, false)
+			g.letGo(m, false)
 		default:
 			next = append(next, m)
 		}
@@ -141,8 +138,15 @@ func (g *group) move(list []move) {
 		return cmp.Or(first(!g.slots[a.Index].stays, !g.slots[b.Index].stays), byAge(a.Alloc, b.Alloc))
 	})
 	for _, m := range next[:max(0, min(free, len(next)))] {
-		g.send(m.from, m.Alloc, false)
+		g.letGo(m, false)
 	}
+}
+
+// letGo lets an allocation leave. Should that be refused, the job is judged
+// again.
+func (g *group) letGo(m move, stop bool) {
+	g.job.changed = true
+	g.send(m.from, m.Alloc, stop)
 }
 
 func first(a, b bool) int {

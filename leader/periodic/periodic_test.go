@@ -303,7 +303,11 @@ func TestOncePerTime(t *testing.T) {
 			for _, c := range cmds {
 				tx.Apply(c)
 			}
-			s = tx.Seal()
+			before, batch := s, tx.End()
+			s = batch.Snapshot
+			for _, v := range append(invariant.Changed(before, batch.Changes), invariant.Between(before, s)...) {
+				t.Fatal(v)
+			}
 		}
 		apply(&state.RegisterJob{Job: j, Now: now.UnixNano()})
 		leaders := []*periodic.Controller{periodic.New([32]byte{1}), periodic.New([32]byte{2})}

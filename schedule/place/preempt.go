@@ -83,8 +83,8 @@ func (p *Placer) hunt() *prey {
 			continue
 		}
 		for a := range p.snap.AllocsOf(j.Key()) {
-			if p.leaving[a.ID] || p.snap.Evictable(a, p.job) != "" {
-				continue
+			if a.Job.UID != j.UID || p.leaving[a.ID] || p.snap.Evictable(a, p.job) != "" {
+				continue // what is left of an earlier job of the name is about to be stopped
 			}
 			if n := p.snap.Node(a.NodeID); n != nil {
 				p.prey.byNode[n.Number] = append(p.prey.byNode[n.Number], a)

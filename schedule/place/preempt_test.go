@@ -138,3 +138,59 @@ func TestEvictingForAGroupIsAccepted(t *testing.T) {
 		}
 	})
 }
+
+// What is left of a job that was purged is about to be stopped, so nobody evicts
+// it: not before a job of its name is registered again, and not after.
+func TestWhatIsLeftOfAPurgedJobIsNotEvicted(t *testing.T) {
+	store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000),
+		&state.SetSchedulerConfig{Config: berth.SchedulerConfig{PreemptionConfig: berth.PreemptionConfig{ServiceSchedulerEnabled: true}}})
+	text := `{"ID":%q,"Priority":%d,"TaskGroups":[{"Name":"g","Count":1,"Resources":{"CPU":800,"MemoryMB":100}}]}`
+	low := statetest.Job(t, fmt.Sprintf(text, "low", 10))
+	log.Must(t, statetest.Register(low, 1), &state.ApplyPlan{
+		Eval: statetest.ID[berth.Eval](1), Now: 1, Place: []berth.Placement{{NodeID: statetest.ID[berth.Node](1)}},
+	})
+	log.Must(t, statetest.Register(statetest.Job(t, fmt.Sprintf(text, "web", 50)), 2))
+	evicts := func() int {
+		s := store.Snapshot()
+		return len(place.New(s, s.Job(berth.JobKey{Namespace: berth.DefaultNamespace, ID: "web"}), nil, 1).Group(0, []place.Instance{{}}).Placed)
+	}
+	if evicts() != 1 {
+		t.Error("nothing is evicted")
+	}
+	log.Must(t, &state.StopJob{Key: low.Key(), Purge: true, Now: 2, Eval: state.EvalSeed{
+		ID: statetest.ID[berth.Eval](3), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser},
+	}})
+	if evicts() != 0 {
+		t.Error("what is left of the purged job is evicted")
+	}
+	log.Must(t, statetest.Register(statetest.Job(t, fmt.Sprintf(text, "low", 10)), 4))
+	if evicts() != 0 {
+		t.Error("what is left of the purged job is evicted when there is a job of its name again")
+	}
+}
+
+// An instance of an older version, which a deployment wants again, evicts what
+// that version may, not what the newest may: the state would refuse it.
+func TestAnOlderVersionEvictsByItsOwnPriority(t *testing.T) {
+	store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000),
+		&state.SetSchedulerConfig{Config: berth.SchedulerConfig{PreemptionConfig: berth.PreemptionConfig{ServiceSchedulerEnabled: true}}})
+	text := `{"ID":%q,"Priority":%d,"TaskGroups":[{"Name":"g","Count":1,"Resources":{"CPU":800,"MemoryMB":100}}]}`
+	log.Must(t, statetest.Register(statetest.Job(t, fmt.Sprintf(text, "low", 40)), 1), &state.ApplyPlan{
+		Eval: statetest.ID[berth.Eval](1), Now: 1, Place: []berth.Placement{{NodeID: statetest.ID[berth.Node](1)}},
+	})
+	for _, c := range []struct{ old, newest, evicts int }{{30, 90, 0}, {90, 30, 1}, {90, 95, 1}} {
+		web := berth.JobKey{Namespace: berth.DefaultNamespace, ID: "web"}
+		log.Must(t, statetest.Register(statetest.Job(t, fmt.Sprintf(text, "web", c.old)), c.newest+100))
+		old := store.Snapshot().Job(web)
+		log.Must(t, statetest.Register(statetest.Job(t, fmt.Sprintf(text, "web", c.newest)), c.newest+200))
+		s := store.Snapshot()
+		p := place.New(s, s.Job(web), nil, 1)
+		p.Group(0, []place.Instance{{}}) // what the newest may evict is known by then
+		if c.newest > 50 {
+			p = place.New(s, s.Job(web), nil, 1)
+		}
+		if n := len(p.GroupOf(old, 0, []place.Instance{{}}).Placed); n != c.evicts {
+			t.Errorf("of priority %d, the newest of %d: %d are placed", c.old, c.newest, n)
+		}
+	}
+}

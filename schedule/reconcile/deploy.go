@@ -26,6 +26,36 @@ func (o *rollout) waits() bool { return o.held || o.canaries > 0 }
 // like it would fail, too.
 func (o *rollout) failed(a *berth.Alloc) bool { return o.broken && a.Rest().DeploymentID == o.id }
 
+// follow is how a group goes on that follows a deployment, if it has a part in
+// that.
+func follow(d *berth.Deployment, group string) rollout {
+	s := d.TaskGroups[group]
+	if s == nil {
+		return rollout{}
+	}
+	o := rollout{id: d.ID, state: s}
+	if d.Active() || d.Status == berth.DeploymentFailed {
+		o.stepwise = true
+		o.broken = d.Status == berth.DeploymentFailed
+		o.held = o.broken || d.Status == berth.DeploymentPaused
+		if !s.Promoted {
+			o.canaries = s.DesiredCanaries
+		}
+	}
+	return o
+}
+
+// member says whether an allocation is of the deployment.
+func (o *rollout) member(a *berth.Alloc) bool {
+	return !o.id.IsZero() && a.Rest().DeploymentID == o.id
+}
+
+// healthy says whether an allocation proved itself in the deployment.
+func (o *rollout) healthy(a *berth.Alloc) bool {
+	s := a.Rest().DeploymentStatus
+	return o.member(a) && s != nil && s.Healthy != nil && *s.Healthy
+}
+
 // before says whether what replaces an allocation is to be of its own version:
 // the newest is not promoted, or not to be placed.
 func (g *group) before(a *berth.Alloc) bool { return g.roll.waits() && g.renewed(a) }
@@ -35,39 +65,28 @@ func (g *group) before(a *berth.Alloc) bool { return g.roll.waits() && g.renewed
 // when a service job with an update block has something to do for a version
 // that had none.
 func (r *reconciler) deployments(groups []*group) {
+	r.abandon()
 	d := r.Deployment
-	if d != nil && d.Active() {
-		switch {
-		case r.Job == nil || r.Job.Stop || r.Job.UID != d.JobUID:
-			r.Deployed = &DeploymentChange{d.ID, berth.DeploymentCancelled, berth.DeploymentJobStopped}
-		case r.Job.Version != d.JobVersion:
-			r.Deployed = &DeploymentChange{d.ID, berth.DeploymentCancelled, berth.DeploymentJobReplaced}
-		}
-	}
 	switch {
 	case r.Job == nil || r.Job.Stop || r.Job.Type != berth.TypeService:
 	case d != nil && d.JobUID == r.Job.UID && d.JobVersion == r.Job.Version:
 		for _, g := range groups {
-			g.join(d)
+			g.roll = follow(d, g.spec.Name)
 		}
 	default:
 		r.deploy(groups)
 	}
 }
 
-// join lets a group follow a deployment that was made before.
-func (g *group) join(d *berth.Deployment) {
-	s := d.TaskGroups[g.spec.Name]
-	if s == nil {
-		return
-	}
-	g.roll = rollout{id: d.ID, state: s}
-	if d.Active() || d.Status == berth.DeploymentFailed {
-		g.roll.stepwise = true
-		g.roll.broken = d.Status == berth.DeploymentFailed
-		g.roll.held = g.roll.broken || d.Status == berth.DeploymentPaused
-		if !s.Promoted {
-			g.roll.canaries = s.DesiredCanaries
+// abandon cancels a deployment that its job left behind.
+func (r *reconciler) abandon() {
+	d := r.Deployment
+	if d != nil && d.Active() {
+		switch {
+		case r.Job == nil || r.Job.Stop || r.Job.UID != d.JobUID:
+			r.Deployed = &DeploymentChange{ID: d.ID, Status: berth.DeploymentCancelled, Description: berth.DeploymentJobStopped}
+		case r.Job.Version != d.JobVersion:
+			r.Deployed = &DeploymentChange{ID: d.ID, Status: berth.DeploymentCancelled, Description: berth.DeploymentJobReplaced}
 		}
 	}
 }
@@ -81,12 +100,7 @@ func (r *reconciler) deploy(groups []*group) {
 	if !begins {
 		return
 	}
-	j := r.Job
-	d := &berth.Deployment{
-		Namespace: j.Namespace, JobID: j.ID, JobUID: j.UID, JobVersion: j.Version, JobModifyIndex: j.ModifyIndex,
-		JobSpecModifyIndex: j.JobModifyIndex, JobCreateIndex: j.CreateIndex, EvalPriority: j.Priority,
-		Status: berth.DeploymentRunning, StatusDescription: berth.DeploymentRuns, TaskGroups: map[string]*berth.DeploymentState{},
-	}
+	d := r.newDeployment()
 	for _, g := range groups {
 		if !g.gradual() {
 			continue
@@ -101,9 +115,21 @@ func (r *reconciler) deploy(groups []*group) {
 	r.Deploy = d
 }
 
+// newDeployment is one for the job's newest version, without groups.
+func (r *reconciler) newDeployment() *berth.Deployment {
+	j := r.Job
+	return &berth.Deployment{
+		Namespace: j.Namespace, JobID: j.ID, JobUID: j.UID, JobVersion: j.Version, JobModifyIndex: j.ModifyIndex,
+		JobSpecModifyIndex: j.JobModifyIndex, JobCreateIndex: j.CreateIndex, EvalPriority: j.Priority,
+		Status: berth.DeploymentRunning, StatusDescription: berth.DeploymentRuns, TaskGroups: map[string]*berth.DeploymentState{},
+	}
+}
+
 // gradual says whether the group's changes go by a deployment.
-func (g *group) gradual() bool {
-	return g.spec.Update != nil && g.spec.Update.MaxParallel > 0 && g.spec.Count > 0
+func (g *group) gradual() bool { return gradual(g.spec) }
+
+func gradual(g *berth.TaskGroup) bool {
+	return g.Update != nil && g.Update.MaxParallel > 0 && g.Count > 0
 }
 
 // begins says whether a new version has something to do for the group: its
@@ -121,18 +147,24 @@ func (g *group) begins() bool {
 // only where something is to be replaced, and no more than instances: each
 // bears a name of the group.
 func (g *group) deploymentState() *berth.DeploymentState {
-	u := g.spec.Update
-	s := &berth.DeploymentState{
-		AutoRevert: u.AutoRevert, AutoPromote: u.AutoPromote && u.Canary > 0, ProgressDeadline: u.ProgressDeadline, DesiredTotal: g.spec.Count,
-	}
-	if u.ProgressDeadline > 0 {
-		s.RequireProgressBy = g.Now.Add(u.ProgressDeadline)
-	}
+	u, s := g.spec.Update, g.begin(g.spec, g.spec.Count)
 	for _, a := range g.allocs {
 		if u.Canary > 0 && a.Wanted() && !isCanary(a) && a.Client != berth.ClientComplete && g.renewed(a) {
 			s.DesiredCanaries = min(u.Canary, g.spec.Count)
 			break
 		}
+	}
+	return s
+}
+
+// begin is where the deployment of so many instances of a group begins.
+func (r *reconciler) begin(g *berth.TaskGroup, total int) *berth.DeploymentState {
+	u := g.Update
+	s := &berth.DeploymentState{
+		AutoRevert: u.AutoRevert, AutoPromote: u.AutoPromote && u.Canary > 0, ProgressDeadline: u.ProgressDeadline, DesiredTotal: total,
+	}
+	if u.ProgressDeadline > 0 {
+		s.RequireProgressBy = r.Now.Add(u.ProgressDeadline)
 	}
 	return s
 }
@@ -182,7 +214,7 @@ func (r *reconciler) succeeded(groups []*group) {
 			return
 		}
 	}
-	r.Deployed = &DeploymentChange{d.ID, berth.DeploymentSuccessful, berth.DeploymentDone}
+	r.Deployed = &DeploymentChange{ID: d.ID, Status: berth.DeploymentSuccessful, Description: berth.DeploymentDone}
 }
 
 func (g *group) complete() bool {
@@ -200,12 +232,7 @@ func (g *group) complete() bool {
 
 // member says whether an allocation is of the deployment that the group
 // follows.
-func (g *group) member(a *berth.Alloc) bool {
-	return !g.roll.id.IsZero() && a.Rest().DeploymentID == g.roll.id
-}
+func (g *group) member(a *berth.Alloc) bool { return g.roll.member(a) }
 
 // healthy says whether an allocation proved itself in the group's deployment.
-func (g *group) healthy(a *berth.Alloc) bool {
-	s := a.Rest().DeploymentStatus
-	return g.member(a) && s != nil && s.Healthy != nil && *s.Healthy
-}
+func (g *group) healthy(a *berth.Alloc) bool { return g.roll.healthy(a) }

@@ -93,12 +93,18 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 	var here []*berth.Alloc
 	var decides, waits *berth.Alloc // of those that are not here
 	var outlasts *berth.Alloc       // it runs where it should not, until what replaces it is up
+	isSpent := false                // nothing follows on the newest of those that are not here
 	for _, a := range allocs {
 		switch g.fate(a) {
 		case present:
 			here = append(here, a)
 		case finished:
 			s.done = true
+		case spent:
+			if !a.Ended() && g.lost(a) {
+				g.stop(a, berth.StopMigrated, berth.ClientLost)
+			}
+			decides, isSpent = nil, true
 		case lost:
 			g.stop(a, g.whyLost(a), berth.ClientLost)
 			if a.Wanted() || owed(a) {
@@ -109,6 +115,11 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 				decides = a
 			}
 		case moving:
+			if g.expires(a) {
+				g.stop(a, berth.StopMigrated, berth.ClientPending)
+				decides, isSpent = nil, true
+				continue
+			}
 			if !a.Rest().Relocate && g.spec.Migration().StartFirst {
 				outlasts, decides = a, nil // the drain stops it in its time
 				continue
@@ -141,6 +152,8 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 		g.follow(s, decides)
 	case outlasts != nil:
 		g.replace(s, outlasts)
+	case isSpent:
+		s.done = true
 	}
 	for _, a := range allocs {
 		if a != decides {
@@ -187,6 +200,7 @@ const (
 	ended                // it should run, and ended well
 	finished             // it was to end well, and did
 	gone                 // it was stopped
+	spent                // a batch instance that a drain stopped: nothing follows
 )
 
 func (g *group) fate(a *berth.Alloc) fate {
@@ -196,6 +210,8 @@ func (g *group) fate(a *berth.Alloc) fate {
 			return gone
 		}
 		return finished
+	case a.Spent() && g.Job.Type == berth.TypeBatch && !g.differs(a, g.spec):
+		return spent
 	case !a.Ended() && g.lost(a):
 		return lost
 	case !a.Wanted(), a.Client == berth.ClientLost: // lost as its agent says: nothing to follow on
@@ -236,6 +252,13 @@ func (g *group) migrates(a *berth.Alloc) bool {
 	}
 	n := g.Node(a.NodeID)
 	return n != nil && n.Draining()
+}
+
+// expires says whether an allocation that is to leave its node is not placed
+// anew: one that is meant to end had until the drain's deadline. In another
+// version it gets another chance, and so it does if a user wants it elsewhere.
+func (g *group) expires(a *berth.Alloc) bool {
+	return g.Job.Type == berth.TypeBatch && !a.Rest().Relocate && !g.differs(a, g.spec)
 }
 
 // whyMoves is why an allocation is stopped to be placed anew.

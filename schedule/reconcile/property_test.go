@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -252,7 +253,15 @@ func (d *drawn) apply(r reconcile.Result) {
 func (d *drawn) deploy(r reconcile.Result) {
 	if c := r.Deployed; c != nil {
 		x := *d.deployed
-		x.Status, x.StatusDescription = c.Status, c.Description
+		if c.Status != "" {
+			x.Status, x.StatusDescription = c.Status, c.Description
+		}
+		x.TaskGroups = maps.Clone(x.TaskGroups)
+		for name, size := range c.Sizes {
+			s := *x.TaskGroups[name]
+			s.DesiredTotal, s.DesiredCanaries = size.Total, size.Canaries
+			x.TaskGroups[name] = &s
+		}
 		d.deployed = &x
 	}
 	if r.Deploy != nil {
@@ -354,7 +363,8 @@ func (d *drawn) accounted(t *rapid.T, in reconcile.Input, g *berth.TaskGroup, se
 	for i := range uint32(g.Count) {
 		k := instance{g.Name, i}
 		ended := slices.ContainsFunc(d.allocs, func(a *berth.Alloc) bool {
-			return a.Group.Name == g.Name && a.Index == i && a.Wanted() && a.Job.UID == in.Job.UID && (a.Client == berth.ClientFailed || a.Client == berth.ClientComplete || a.Client == berth.ClientUnknown)
+			return a.Group.Name == g.Name && a.Index == i && a.Wanted() && a.Job.UID == in.Job.UID && (a.Client == berth.ClientFailed || a.Client == berth.ClientComplete || a.Client == berth.ClientUnknown) ||
+				a.Group.Name == g.Name && a.Index == i && a.Spent() && a.Job.UID == in.Job.UID
 		})
 		if n := seen[k]; n > 1 || n == 0 && !ended && !waits {
 			for _, a := range d.allocs {

@@ -85,10 +85,13 @@ type Result struct {
 	Deployed *DeploymentChange
 }
 
-// DeploymentChange is a new status of a deployment.
+// DeploymentChange is what a deployment becomes: its status, none if that
+// stays, and how many instances and canaries its groups want, of those of which
+// that changed.
 type DeploymentChange struct {
 	ID                  berth.DeploymentID
 	Status, Description string
+	Sizes               map[string]berth.DeploymentSize
 }
 
 // Compare returns what must change. It does not change its input; the order of

@@ -10,7 +10,7 @@ import (
 )
 
 // PerNodeInput is what there is of a job that runs on every node. Of Input,
-// Replaced and Deployment are not asked.
+// Replaced is not asked.
 type PerNodeInput struct {
 	Input
 	// Nodes are those that take allocations.
@@ -34,10 +34,15 @@ type OnNode struct {
 	Index    uint32
 	Node     *berth.Node
 	Previous *berth.Alloc // what it replaces there, nil if nothing
+	Canary   bool         // it has to be promoted before the others are replaced
+	// Before says that the version wanted is that of Previous, not the newest:
+	// that one was not promoted, or its deployment is paused or has failed.
+	Before bool
 }
 
 // PerNodeResult is what must change. Missing instances are in order of group,
-// node and index; stops and updates in order of group and allocations' nodes.
+// node and index; stops and updates in order of group and allocations' nodes,
+// what replaces canaries that nobody promoted before others.
 type PerNodeResult struct {
 	Missing []OnNode
 	Stop    []berth.AllocStop
@@ -47,6 +52,12 @@ type PerNodeResult struct {
 	// it; zero if the update is done.
 	Next   time.Time
 	Counts map[string]*Counts // by group
+
+	// Deploy is the deployment to be made with this plan, nil if none. It has
+	// no ID yet.
+	Deploy *berth.Deployment
+	// Deployed is what the deployment there was is now, nil if it stays.
+	Deployed *DeploymentChange
 }
 
 // ComparePerNode returns what must change of a job that runs on every node: one
@@ -80,13 +91,21 @@ func ComparePerNode(in PerNodeInput) PerNodeResult {
 			groups[a.Group.Name] = append(groups[a.Group.Name], a)
 		}
 	}
+	var all []*spots
 	if in.Job != nil && !in.Job.Stop {
 		for i, g := range in.Job.TaskGroups {
-			r.group(i, g, groups[g.Name])
+			all = append(all, r.look(i, g, groups[g.Name]))
 		}
 	}
+	r.deployments(all)
+	for _, s := range all {
+		r.group(s)
+	}
+	r.succeeded(all)
 	r.mergeLater()
-	return PerNodeResult{Missing: r.missing, Stop: r.Stop, Update: r.Update, Later: r.Later, Next: r.next, Counts: r.Counts}
+	return PerNodeResult{
+		Missing: r.missing, Stop: r.Stop, Update: r.Update, Later: r.Later, Next: r.next, Counts: r.Counts, Deploy: r.Deploy, Deployed: r.Deployed,
+	}
 }
 
 func byNumber(a, b *berth.Node) int { return cmp.Compare(a.Number, b.Number) }
@@ -113,39 +132,84 @@ type spots struct {
 	number int
 	group  *berth.TaskGroup
 	counts *Counts
-	kept   map[spot]bool         // held by what stays, or done for good
+	kept   map[spot]*berth.Alloc // held by what stays, or done for good
 	before map[spot]*berth.Alloc // what was there last and nothing has replaced
 	renew  map[spot]*berth.Alloc // runs with other tasks than the newest version has
 	batch  int                   // of the update that is under way: replaced already, by this evaluation
+	met    []answer              // of Feasible, by place in Nodes; nil if nobody asked
+	begins bool                  // nothing is there yet, or something is of an older version
+	roll   rollout
+	chosen map[berth.AllocID]bool // what canaries replace now
 }
 
-func (r *perNode) group(number int, g *berth.TaskGroup, allocs []*berth.Alloc) {
+// answer is one that is remembered.
+type answer uint8
+
+const (
+	unasked answer = iota
+	yes
+	no
+)
+
+// look finds out what there is of a group.
+func (r *perNode) look(number int, g *berth.TaskGroup, allocs []*berth.Alloc) *spots {
 	s := &spots{
-		number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]bool, len(allocs)),
-		before: map[spot]*berth.Alloc{}, renew: map[spot]*berth.Alloc{},
+		number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]*berth.Alloc, len(allocs)),
+		before: map[spot]*berth.Alloc{}, renew: map[spot]*berth.Alloc{}, begins: len(allocs) == 0,
 	}
 	for _, a := range allocs {
+		s.begins = s.begins || a.Wanted() && a.Job.Version != r.Job.Version
 		r.judge(s, a)
 	}
-	if g.Count > 0 {
+	return s
+}
+
+// feasible says whether the node at that place meets the group's conditions.
+func (r *perNode) feasible(s *spots, place int) bool {
+	if s.met == nil {
+		s.met = make([]answer, len(r.Nodes))
+	}
+	if s.met[place] == unasked {
+		s.met[place] = no
+		if r.Feasible(s.number, r.Nodes[place]) {
+			s.met[place] = yes
+		}
+	}
+	return s.met[place] == yes
+}
+
+// group says what changes of a group.
+func (r *perNode) group(s *spots) {
+	if s.group.Count > 0 {
 		r.replace(s)
 	}
-	for _, n := range r.Nodes {
-		met, asked := false, false
-		for index := range uint32(g.Count) {
+	for place, n := range r.Nodes {
+		for index := range uint32(s.group.Count) {
 			at := spot{n.ID, index}
-			if s.kept[at] {
-				continue
-			}
-			if !asked {
-				met, asked = r.Feasible(number, n), true
-			}
-			if met {
-				r.missing = append(r.missing, OnNode{Group: number, Index: index, Node: n, Previous: s.before[at]})
-				s.counts.Place++
+			if s.kept[at] == nil && r.feasible(s, place) {
+				r.miss(s, OnNode{Group: s.number, Index: index, Node: n, Previous: s.before[at]})
 			}
 		}
 	}
+}
+
+// miss says that a spot wants an instance, and which.
+func (r *perNode) miss(s *spots, o OnNode) {
+	prev := o.Previous
+	switch {
+	case !s.roll.waits():
+	case s.canaryFor(prev):
+		o.Canary = true
+		s.counts.Canary++
+	case s.roll.broken && prev == nil: // nobody waits for this deployment any more
+	case prev == nil:
+		s.counts.Later++ // the node joined after the deployment began, and gets its instance when that is decided
+		return
+	case prev.Job.Version != r.Job.Version && r.differs(prev, s.group):
+		o.Before = true
+	}
+	r.missing = append(r.missing, o)
+	s.counts.Place++
 }
 
 // judge decides about one allocation. They come in order of age.
@@ -159,7 +223,7 @@ func (r *perNode) judge(s *spots, a *berth.Alloc) {
 		if !a.Ended() && r.lost(a) {
 			r.stop(a, r.whyLost(a), berth.ClientLost)
 		}
-		s.follow(at, a)
+		r.left(s, at, a)
 	case a.Ended():
 		r.ended(s, at, a)
 	case r.lost(a):
@@ -168,15 +232,39 @@ func (r *perNode) judge(s *spots, a *berth.Alloc) {
 	case a.Rest().Migrate || a.Rest().Relocate: // also if it cannot be heard: what was told to leave is not waited for
 		r.stop(a, whyMoves(a), berth.ClientPending)
 		s.counts.Migrate++
-		s.follow(at, a)
+		if a.Rest().Relocate {
+			s.follow(at, a)
+		} else {
+			r.drained(s, at, a)
+		}
 	case r.away(a):
 		r.wait(a)
-		s.kept[at] = true
+		s.kept[at] = a
 		s.counts.Ignore++
-	case int64(a.Index) >= int64(s.group.Count) || s.kept[at]:
+	case int64(a.Index) >= int64(s.group.Count) || s.kept[at] != nil:
 		r.stop(a, berth.StopSurplus, berth.ClientPending)
 	default:
 		r.living(s, at, a)
+	}
+}
+
+// left handles an allocation that was stopped.
+func (r *perNode) left(s *spots, at spot, a *berth.Alloc) {
+	if a.Spent() {
+		r.drained(s, at, a)
+	} else {
+		s.follow(at, a)
+	}
+}
+
+// drained handles an allocation that a drain stops, or stopped. One that is
+// meant to end had until the deadline: nothing follows on its node, but another
+// version of it.
+func (r *perNode) drained(s *spots, at spot, a *berth.Alloc) {
+	if r.Job.Type == berth.TypeSysbatch && !r.differs(a, s.group) && int64(a.Index) < int64(s.group.Count) {
+		s.kept[at] = a
+	} else {
+		s.follow(at, a)
 	}
 }
 
@@ -192,9 +280,9 @@ func (r *perNode) ended(s *spots, at spot, a *berth.Alloc) {
 	finishes := r.Job.Type == berth.TypeSysbatch
 	renewed := a.Job.Version != r.Job.Version && r.differs(a, s.group)
 	switch {
-	case int64(a.Index) >= int64(s.group.Count) || s.kept[at]:
+	case int64(a.Index) >= int64(s.group.Count) || s.kept[at] != nil:
 	case a.Client == berth.ClientComplete && finishes && !r.differs(a, s.group):
-		s.kept[at] = true
+		s.kept[at] = a
 		s.counts.Ignore++
 	case a.Client == berth.ClientComplete && finishes:
 	case a.Client != berth.ClientFailed: // lost, or a system job that ended of itself
@@ -206,7 +294,7 @@ func (r *perNode) ended(s *spots, at spot, a *berth.Alloc) {
 		r.stop(a, berth.StopFailed, berth.ClientPending)
 		s.follow(at, a)
 	default: // what its agent gave up stays as it is
-		s.kept[at] = true
+		s.kept[at] = a
 		s.counts.Ignore++
 	}
 }
@@ -230,54 +318,78 @@ func (r *perNode) living(s *spots, at spot, a *berth.Alloc) {
 	default:
 		s.renew[at] = a
 	}
-	s.kept[at] = true
+	s.kept[at] = a
 }
 
 // replace begins the next batch of an update: as many instances as may be
 // replaced at a time, those counted that an earlier batch stopped and that
-// found no room yet.
+// found no room yet. Canaries of an earlier version that nobody promoted go
+// first.
 func (r *perNode) replace(s *spots) {
 	if len(s.renew) == 0 {
 		return
 	}
-	free, stagger := len(s.renew), time.Duration(0)
-	if u := s.group.Update; u != nil && u.MaxParallel > 0 {
-		free, stagger = u.MaxParallel-s.batch-r.underWay(s), u.Stagger
-		if r.in.Rolling {
-			free = 0
-		}
-	}
-	for _, n := range r.Nodes {
-		for index := range uint32(s.group.Count) {
-			at := spot{n.ID, index}
-			a := s.renew[at]
-			switch {
-			case a == nil:
-			case free > 0:
-				free--
-				r.stop(a, berth.StopReplaced, berth.ClientPending)
-				s.counts.Replace++
-				delete(s.kept, at)
-				s.follow(at, a)
-			default:
-				s.counts.Later++
+	free, stagger := r.free(s)
+	for _, canaries := range []bool{true, false} {
+		for _, n := range r.Nodes {
+			for index := range uint32(s.group.Count) {
+				at := spot{n.ID, index}
+				if a := s.renew[at]; a != nil && isCanary(a) == canaries {
+					if free > 0 {
+						free--
+						r.renew(s, at, a)
+					} else {
+						s.counts.Later++
+					}
+				}
 			}
 		}
 	}
-	if s.counts.Later > 0 && !r.in.Rolling {
+	if s.counts.Later > 0 && !r.in.Rolling && !s.roll.waits() {
 		if at := r.Now.Add(stagger); r.next.IsZero() || at.Before(r.next) {
 			r.next = at
 		}
 	}
 }
 
+// free says how many instances can be replaced now, and how long after these
+// the next can.
+func (r *perNode) free(s *spots) (n int, stagger time.Duration) {
+	u := s.group.Update
+	switch {
+	case s.roll.held:
+		return 0, 0
+	case s.roll.canaries > 0:
+		return r.freeCanaries(s), 0
+	case u == nil || u.MaxParallel == 0:
+		return len(s.renew), 0
+	case r.in.Rolling:
+		return 0, u.Stagger
+	}
+	return u.MaxParallel - s.batch - r.underWay(s), u.Stagger
+}
+
+// renew stops an instance, so that one of the newest version takes its spot.
+func (r *perNode) renew(s *spots, at spot, a *berth.Alloc) {
+	r.stop(a, berth.StopReplaced, berth.ClientPending)
+	s.counts.Replace++
+	delete(s.kept, at)
+	s.follow(at, a)
+	if s.roll.canaries > 0 {
+		if s.chosen == nil {
+			s.chosen = map[berth.AllocID]bool{}
+		}
+		s.chosen[a.ID] = true
+	}
+}
+
 // underWay counts the instances that were stopped to be replaced and are not
 // placed yet.
 func (r *perNode) underWay(s *spots) (n int) {
-	for _, node := range r.Nodes {
+	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
 			at := spot{node.ID, index}
-			if a := s.before[at]; a != nil && !s.kept[at] && a.Rest().DesiredDescription == berth.StopReplaced && r.Feasible(s.number, node) {
+			if a := s.before[at]; a != nil && s.kept[at] == nil && a.Rest().DesiredDescription == berth.StopReplaced && r.feasible(s, place) {
 				n++
 			}
 		}

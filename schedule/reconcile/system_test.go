@@ -92,7 +92,7 @@ func TestPerNodeHolds(t *testing.T) {
 		d.done(r)
 		again := input()
 		again.Rolling = true // what is left of an update has its time
-		if r := reconcile.ComparePerNode(again); len(r.Missing)+len(r.Stop)+len(r.Update)+len(r.Later) > 0 {
+		if r := reconcile.ComparePerNode(again); len(r.Missing)+len(r.Stop)+len(r.Update)+len(r.Later) > 0 || r.Deploy != nil || r.Deployed != nil {
 			t.Fatalf("there is more to do: %+v", r)
 		}
 	})
@@ -107,12 +107,17 @@ func deref(list []*berth.Alloc) (out []string) {
 
 // done makes the changes, as the state would.
 func (d *drawn) done(r reconcile.PerNodeResult) {
-	d.apply(reconcile.Result{Stop: r.Stop, Update: r.Update, Later: r.Later})
+	d.apply(reconcile.Result{Stop: r.Stop, Update: r.Update, Later: r.Later, Deploy: r.Deploy, Deployed: r.Deployed})
 	job := d.versions[len(d.versions)-1]
 	for i, m := range r.Missing {
-		d.allocs = append(d.allocs, &berth.Alloc{
+		a := &berth.Alloc{
 			ID: statetest.ID[berth.Alloc](1000 + i), NodeID: m.Node.ID, Job: job, Group: job.TaskGroups[m.Group], Index: m.Index,
-			CreateIndex: 100, Ordinal: uint32(i),
-		})
+			CreateIndex: 100, Ordinal: uint32(i), More: &berth.AllocMore{},
+		}
+		if m.Before {
+			a.Job, a.Group = m.Previous.Job, m.Previous.Group
+		}
+		d.enrol(a, a.More, m.Canary)
+		d.allocs = append(d.allocs, a)
 	}
 }
