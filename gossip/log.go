@@ -1,0 +1,32 @@
+package gossip
+
+import (
+	"context"
+	"log"
+	"log/slog"
+	"strings"
+)
+
+// newLogger returns what serf and memberlist log to: lines such as
+// "[WARN] serf: text". What they tell at level INFO we tell ourselves.
+func newLogger(to *slog.Logger) *log.Logger { return log.New(&lines{to}, "", 0) }
+
+type lines struct{ to *slog.Logger }
+
+var levels = map[string]slog.Level{"DEBUG": slog.LevelDebug, "INFO": slog.LevelDebug, "WARN": slog.LevelWarn, "ERR": slog.LevelError, "ERROR": slog.LevelError}
+
+// Write implements io.Writer.
+func (l *lines) Write(b []byte) (int, error) {
+	text := strings.TrimSpace(string(b))
+	level := slog.LevelDebug
+	if word, rest, ok := strings.Cut(strings.TrimPrefix(text, "["), "] "); ok && strings.HasPrefix(text, "[") {
+		if known, ok := levels[word]; ok {
+			level, text = known, rest
+		}
+	}
+	if strings.HasSuffix(text, "Shutdown without a Leave") { // as [Pool.Run] promises
+		level = slog.LevelDebug
+	}
+	l.to.Log(context.Background(), level, text)
+	return len(b), nil
+}
