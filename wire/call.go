@@ -80,8 +80,26 @@ func (s *Session) bound(ctx context.Context, conn net.Conn, in any) (stop func()
 	}
 }
 
+// CallRaw calls a method with an argument that is msgpack already, such as
+// that of a call which is passed on, and returns the reply as it came. An empty
+// argument is an empty map. The time that a call may take is that of Call.
+func (s *Session) CallRaw(ctx context.Context, method string, arg Raw) (Raw, error) {
+	if len(arg) == 0 {
+		arg = Raw{0x80}
+	}
+	var out Raw
+	if err := s.Call(ctx, method, arg, &out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // patience returns how long a query may wait for something new.
 func patience(in any) time.Duration {
+	if raw, ok := in.(Raw); ok {
+		wait, _ := waitOf(raw)
+		return wait
+	}
 	q, ok := in.(interface{ Opts() *op.Query })
 	if !ok || q.Opts().MinQueryIndex == 0 {
 		return 0

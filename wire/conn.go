@@ -20,6 +20,7 @@ type muxConn struct {
 	patient time.Duration
 	greeted atomic.Bool
 	ending  func() // called when the session is about to end, perhaps again
+	failed  atomic.Pointer[error]
 
 	// Of the one goroutine of yamux that writes.
 	extended time.Time // when the write deadline was last set
@@ -39,9 +40,18 @@ func (c *muxConn) Read(b []byte) (int, error) {
 		c.Conn.SetReadDeadline(time.Time{})
 	}
 	if err != nil {
+		c.failed.CompareAndSwap(nil, &err)
 		c.ending()
 	}
 	return n, err
+}
+
+// failure returns what ended reading, or nil.
+func (c *muxConn) failure() error {
+	if err := c.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (c *muxConn) Close() error {

@@ -34,6 +34,8 @@ func errorText(err error) (text string, kind berth.Kind) {
 	case kind != "":
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		kind = berth.Unavailable
+	case strings.Contains(text, beginnings[0].text): // the log's own error has no kind
+		kind = berth.NoLeader
 	}
 	for _, b := range beginnings[:2] {
 		if kind == b.kind && !strings.HasPrefix(text, b.text) {

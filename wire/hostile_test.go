@@ -206,7 +206,10 @@ func TestTheHundredAndFirstConnectionIsRefused(t *testing.T) {
 		}
 		all = append(all, sess)
 	}
-	if n, err := connect(t, addr).Read(make([]byte, 1)); n > 0 || isTimeout(err) {
+	// The 101st may say who it is, and is no server: it does not prove it.
+	last := connect(t, addr)
+	last.Write([]byte{firstMux})
+	if n, err := last.Read(make([]byte, 1)); n > 0 || isTimeout(err) {
 		t.Errorf("the 101st connection is open: %v", err)
 	}
 	// When one ends, another may come; the server needs a moment to see it.
@@ -470,7 +473,7 @@ func TestSlowBytes(t *testing.T) {
 		near, far := net.Pipe()
 		go func() {
 			defer far.Close()
-			s.serveConn(ctx, far, &guest{})
+			s.serveConn(ctx, far, s.guests.enter(far.RemoteAddr(), 1))
 		}()
 		go io.Copy(io.Discard, near)
 		near.Write(call(0x80)) // the handshake is done
@@ -499,7 +502,7 @@ func TestDeadlinesOfHandlers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer far.Close()
-			s.serveConn(ctx, far, &guest{})
+			s.serveConn(ctx, far, s.guests.enter(far.RemoteAddr(), 1))
 		}()
 		near.Write([]byte{firstRPC})
 		r := &frameReader{conn: near, patient: time.Minute}
@@ -563,14 +566,20 @@ func TestDeadlinesOfCallers(t *testing.T) {
 func TestTheRoomForLargeFramesIsShared(t *testing.T) {
 	var g guests
 	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
-	in, leave, ok := g.enter(local, 1)
-	if !ok {
+	in := g.enter(local, 1)
+	if in == nil || in.trial {
 		t.Fatal("the first is refused")
 	}
-	if _, _, ok := g.enter(&net.TCPAddr{IP: local.IP, Port: 2}, 1); ok {
-		t.Error("the second of the same address is let in")
+	for i := range trialsMost + 1 {
+		more := g.enter(&net.TCPAddr{IP: local.IP, Port: 2}, 1)
+		if (more != nil && more.trial) != (i < trialsMost) {
+			t.Errorf("connection %d of the same address: %+v", i+2, more)
+		}
+		if more != nil {
+			defer more.leave()
+		}
 	}
-	mine := &share{&g.large, &in.large}
+	mine := &share{&g.large, &in.guest.large}
 	if !mine.take(largeGuest) || mine.take(1) {
 		t.Error("one guest has other than its quarter")
 	}
@@ -586,9 +595,13 @@ func TestTheRoomForLargeFramesIsShared(t *testing.T) {
 	if !mine.take(5) || g.large.Load() != 3*largeGuest+5 {
 		t.Error("what was given back is not there")
 	}
-	leave()
-	if len(g.conns) != 0 {
-		t.Error("an address that left is remembered")
+	other := g.enter(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, 1)
+	if !other.trust(1) || g.enter(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, 1).trial {
+		t.Error("a server's connection counts with those of others")
+	}
+	in.leave()
+	if c := g.conns[hostOf(local)]; c.conns != 0 || c.trials != trialsMost {
+		t.Errorf("left are %+v", c)
 	}
 	for a, want := range map[string]string{
 		"10.0.0.1:5": "10.0.0.1/32", "[2001:db8::1]:5": "2001:db8::/64", "[::ffff:10.0.0.1]:5": "10.0.0.1/32", "[fe80::1%lo]:5": "fe80::/64",

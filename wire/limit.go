@@ -19,8 +19,27 @@ type guests struct {
 
 // guest is one client address.
 type guest struct {
-	conns int // under guests.mu
-	large atomic.Int64
+	conns   int // under guests.mu, as are the two below
+	trials  int // connections beyond what is allowed, which may turn out to be servers'
+	servers int // connections that did
+	large   atomic.Int64
+}
+
+// Servers must not be shut out by others behind their address, such as the
+// agents of a test or of a small machine. So a few connections more than are
+// allowed may come and say who they are, one that is a server's counts apart.
+const (
+	trialsMost  = 16
+	serversMost = 10 // times what is allowed to others
+)
+
+// visit is one connection of a guest.
+type visit struct {
+	of    *guests
+	who   netip.Prefix
+	guest *guest
+	count *int // of guest, where the connection counts
+	trial bool
 }
 
 // The room for frames above freeBuffer that are arriving or being served. One
@@ -31,30 +50,53 @@ const (
 )
 
 // enter counts one more connection from the address, if it has fewer than
-// most. leave must be called when the connection ends.
-func (g *guests) enter(from net.Addr, most int) (in *guest, leave func(), ok bool) {
-	who := hostOf(from)
+// most, or may have one on trial; else it returns nil. leave must be called
+// when the connection ends.
+func (g *guests) enter(from net.Addr, most int) *visit {
+	v := &visit{of: g, who: hostOf(from)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	in = g.conns[who]
-	if in == nil {
-		in = &guest{}
+	v.guest = g.conns[v.who]
+	if v.guest == nil {
+		v.guest = &guest{}
 		if g.conns == nil {
 			g.conns = map[netip.Prefix]*guest{}
 		}
-		g.conns[who] = in
+		g.conns[v.who] = v.guest
 	}
-	if in.conns >= most {
-		return nil, nil, false
+	switch {
+	case v.guest.conns < most:
+		v.count = &v.guest.conns
+	case v.guest.trials < trialsMost:
+		v.count, v.trial = &v.guest.trials, true
+	default:
+		return nil
 	}
-	in.conns++
-	return in, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if in.conns--; in.conns == 0 {
-			delete(g.conns, who)
-		}
-	}, true
+	*v.count++
+	return v
+}
+
+// trust counts the connection among those of servers, and says whether there
+// may be one more.
+func (v *visit) trust(most int) bool {
+	v.of.mu.Lock()
+	defer v.of.mu.Unlock()
+	if v.guest.servers >= min(most, 1<<20)*serversMost {
+		return false
+	}
+	*v.count--
+	v.count = &v.guest.servers
+	*v.count++
+	return true
+}
+
+func (v *visit) leave() {
+	v.of.mu.Lock()
+	defer v.of.mu.Unlock()
+	*v.count--
+	if v.guest.conns+v.guest.trials+v.guest.servers == 0 {
+		delete(v.of.conns, v.who)
+	}
 }
 
 // hostOf returns whom an address belongs to: for IPv6 the /64, which one host

@@ -173,6 +173,9 @@ func (s *Server) run(ctx context.Context, m *method, c *Call) (reply any, err er
 	if n := m.inProcess.Add(1); n > m.maxCalls {
 		return nil, berth.Errorf(berth.Limited, "%s: %d calls are in progress already; try again later", m.name, m.maxCalls)
 	}
+	if err := m.refuses(c.Peer); err != nil {
+		return nil, err
+	}
 	defer s.rescue(m, &err)
 	return m.handle(ctx, c)
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -32,20 +33,22 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			}
 			return err
 		}
-		in, leave, ok := s.guests.enter(conn.RemoteAddr(), s.cfg.MaxConns)
-		if !ok {
+		in := s.guests.enter(conn.RemoteAddr(), s.cfg.MaxConns)
+		if in == nil {
 			conn.Close()
-			s.warn.warn("connection refused: too many from one address", "address", conn.RemoteAddr(), "allowed", s.cfg.MaxConns)
+			s.warn.warn(msgTooMany, "address", conn.RemoteAddr(), "allowed", s.cfg.MaxConns)
 			continue
 		}
 		conns.Go(func() {
-			defer leave()
+			defer in.leave()
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			s.serveConn(ctx, conn, in)
+			s.complain(conn.RemoteAddr(), s.serveConn(ctx, conn, in))
 		})
 	}
 }
+
+const msgTooMany = "connection refused: too many from one address"
 
 // isTemporary says whether accepting can go on, such as when the process is
 // out of file descriptors for a moment.
@@ -63,34 +66,61 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (s *Server) serveConn(ctx context.Context, conn net.Conn, in *guest) {
-	conn.SetReadDeadline(time.Now().Add(s.cfg.Handshake))
-	first, err := readFirst(conn)
-	if err != nil {
-		s.complain(conn.RemoteAddr(), err)
-		return
-	}
-	room := &share{&s.guests.large, &in.large}
+// serveConn serves one connection. Until it has said what it is, it has the
+// time of a handshake.
+func (s *Server) serveConn(ctx context.Context, conn net.Conn, in *visit) error {
+	conn.SetDeadline(time.Now().Add(s.cfg.Handshake))
 	peer := &Peer{Addr: conn.RemoteAddr()}
+	conn, first, err := s.admit(ctx, conn, peer)
+	if err != nil {
+		return err
+	}
+	if peer.proved && !in.trust(s.cfg.MaxConns) || !peer.proved && in.trial {
+		return refusal{msgTooMany, fmt.Errorf("allowed are %d", s.cfg.MaxConns)}
+	}
+	conn.SetWriteDeadline(time.Time{})
+	room := &share{&s.guests.large, &in.guest.large}
 	switch first {
 	case firstRPC, firstStream:
 		r := &frameReader{conn: conn, patient: s.cfg.FrameTime, share: room, armed: true}
-		s.complain(peer.Addr, s.serveKind(ctx, first, r, peer))
+		return s.serveKind(ctx, first, r, peer)
 	case firstMux:
-		s.complain(peer.Addr, s.serveMux(ctx, conn, peer, room))
+		return s.serveMux(ctx, conn, peer, room)
 	case firstRaft:
-		s.warn.warn("connection refused: raft traffic is not built yet", "address", peer.Addr)
-	case firstTLS:
-		s.warn.warn("connection refused: TLS is not built yet", "address", peer.Addr)
-	default:
-		s.warn.warn("connection refused: its first byte names no protocol", "address", peer.Addr, "byte", first)
+		return s.serveRaft(ctx, conn, peer)
 	}
+	return refusal{"connection refused: its first byte names no protocol", fmt.Errorf("the byte is 0x%02x", first)}
+}
+
+// admit finds out who the peer is, and what follows.
+func (s *Server) admit(ctx context.Context, conn net.Conn, peer *Peer) (net.Conn, byte, error) {
+	first, err := readFirst(conn)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case first == firstTLS && s.cfg.TLS == nil:
+		return nil, 0, refusal{"connection refused: TLS is not configured here (tls.rpc)", nil}
+	case first == firstTLS:
+		return s.shake(ctx, conn, peer)
+	case s.cfg.OnlyTLS:
+		return nil, 0, refusal{"connection refused: the peer does not speak TLS (tls.rpc), which is wanted here", nil}
+	}
+	peer.role = RoleClient
+	if first == firstProof {
+		first, err = s.challenge(conn, peer)
+	} else if len(s.keys()) == 0 {
+		peer.role |= RoleServer
+	}
+	return conn, first, err
 }
 
 // complain logs why a connection ended, if it is the peer's fault.
 func (s *Server) complain(who net.Addr, err error) {
 	var bad errFrame
+	var no refusal
 	switch {
+	case errors.As(err, &no):
+		s.warn.warn(no.msg, "address", who, "why", no.err)
 	case errors.As(err, &bad):
 		s.warn.warn("connection closed: the peer sent a malformed frame", "address", who, "error", bad.err)
 	case berth.KindOf(err) == berth.TooLarge, berth.KindOf(err) == berth.Limited:

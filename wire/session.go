@@ -19,6 +19,7 @@ import (
 // It is safe for use by many goroutines.
 type Session struct {
 	mux    *yamux.Session
+	below  *muxConn
 	server *Server // what the far end may call
 	peer   *Peer
 	room   *share
@@ -37,43 +38,6 @@ var longAgo = time.Unix(1, 0)
 // nobody is the server of a session whose far end may call nothing.
 var nobody = New(Config{})
 
-// Dial opens a session to the server at addr. handlers holds the methods that
-// the far end may call in return; nil: none. ctx bounds the dialling alone.
-// The session must be closed.
-func Dial(ctx context.Context, addr string, handlers *Server) (*Session, error) {
-	if handlers == nil {
-		handlers = nobody
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, broken(ctx, "dial "+addr, err)
-	}
-	s, err := greet(ctx, conn, handlers)
-	if err != nil {
-		conn.Close()
-		return nil, broken(ctx, "dial "+addr, err)
-	}
-	life, end := context.WithCancel(context.Background())
-	go func() {
-		defer end()
-		if err := s.serve(life); err != nil {
-			handlers.complain(s.peer.Addr, err)
-		}
-	}()
-	return s, nil
-}
-
-// greet says that what follows is yamux.
-func greet(ctx context.Context, conn net.Conn, handlers *Server) (*Session, error) {
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(longAgo) })()
-	conn.SetWriteDeadline(time.Now().Add(handlers.cfg.Handshake))
-	if _, err := conn.Write([]byte{firstMux}); err != nil {
-		return nil, err
-	}
-	return newSession(conn, handlers, &Peer{Addr: conn.RemoteAddr()}, nil, true)
-}
-
 func newSession(conn net.Conn, server *Server, peer *Peer, room *share, client bool) (*Session, error) {
 	cfg := yamux.DefaultConfig()
 	cfg.LogOutput = nil
@@ -90,7 +54,7 @@ func newSession(conn net.Conn, server *Server, peer *Peer, room *share, client b
 	if err != nil {
 		return nil, fmt.Errorf("yamux: %w", err)
 	}
-	s.mux = mux
+	s.mux, s.below = mux, below
 	peer.session = s
 	return s, nil
 }
@@ -191,7 +155,7 @@ func (s *Session) serve(ctx context.Context) error {
 
 func (s *Session) mayOpen(n int64) error {
 	most := int64(streamsStranger)
-	if s.peer.Value() != nil || s.server == nobody {
+	if s.peer.known() || s.server == nobody {
 		most = streamsKnown
 	}
 	if n > most {

@@ -254,6 +254,9 @@ func (s *Server) runStream(ctx context.Context, m *method, c *Call, st *Stream) 
 	if n := m.inProcess.Add(1); n > m.maxCalls {
 		return berth.Errorf(berth.Limited, "%s: %d streams are open already; try again later", m.name, m.maxCalls)
 	}
+	if err := m.refuses(c.Peer); err != nil {
+		return err
+	}
 	defer s.rescue(m, &err)
 	return m.stream(ctx, c, st)
 }
@@ -273,7 +276,7 @@ func (s *Stream) finish(failed error) error {
 	if err := s.send(nil, text, kind); err != nil {
 		return err
 	}
-	if _, tcp := s.conn.(*net.TCPConn); tcp {
+	if _, half := s.conn.(interface{ CloseWrite() error }); half { // which yamux streams have not
 		linger(s.conn, time.Second)
 	}
 	return nil

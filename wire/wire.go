@@ -11,17 +11,28 @@
 //
 // The first byte of a connection says what follows: 0x01 one RPC stream, 0x05
 // one streaming RPC, 0x06 a yamux session whose every stream begins with 0x01
-// or 0x05 in turn. Raft (0x02) and TLS (0x03) are refused until they are
-// built.
+// or 0x05 in turn, 0x02 what servers say to each other to agree (Raft), which
+// is handed over as it is, 0x03 TLS, after which the rule begins again, once.
+// 0x42 is our own: a server that proves itself where there is no TLS, after
+// which the rule begins again, too.
+//
+// Who is at the far end, [Peer.Role], decides which methods it may call. With
+// TLS its certificate says it, whatever else it claims. Without, a server is
+// who knows the key that the servers share; and if they share none, everybody:
+// such a cluster trusts its network.
 package wire
 
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"sync/atomic"
 	"time"
+
+	"berth"
+	"berth/wire/certs"
 )
 
 // The first bytes.
@@ -31,6 +42,17 @@ const (
 	firstTLS    = 0x03
 	firstStream = 0x05
 	firstMux    = 0x06
+)
+
+// Role is who a peer is. See [Peer.Role].
+type Role = certs.Role
+
+// The roles.
+const (
+	RoleNone    = certs.None
+	RoleClient  = certs.Client
+	RoleServer  = certs.Server
+	RoleForeign = certs.Foreign
 )
 
 // Limits of frames. What a server reads is bounded by S-27; what it sends, and
@@ -51,6 +73,17 @@ type Config struct {
 	CallTime  time.Duration // for a call, beyond what its query may wait; 0: 60 s
 	FrameTime time.Duration // for a frame that has begun to arrive, and for each piece of one to be taken; 0: 30 s
 	Once      []Memo        // what answers hold again and again
+
+	Region  string          // whose servers and agents these are; "": global
+	TLS     *tls.Config     // what follows byte 0x03, which must ask for certificates and check them; nil: refused
+	OnlyTLS bool            // whether everything else than TLS is refused
+	Unnamed bool            // whether a certificate that names no role is a server's
+	Keys    func() [][]byte // what servers prove themselves by where there is no TLS, the newest first; nil or none: by nothing
+
+	// Raft takes over connections of servers of the region that begin with
+	// byte 0x02, and closes them. Their bytes are bounded by nobody here. It
+	// must return at once. nil: they are refused.
+	Raft func(conn net.Conn, p *Peer)
 }
 
 func (c *Config) fill() {
@@ -60,6 +93,7 @@ func (c *Config) fill() {
 	c.Handshake = cmp.Or(c.Handshake, 5*time.Second)
 	c.CallTime = cmp.Or(c.CallTime, 60*time.Second)
 	c.FrameTime = cmp.Or(c.FrameTime, 30*time.Second)
+	c.Region = cmp.Or(c.Region, "global")
 }
 
 // What a peer may send is less until a handler has remembered who it is: the
@@ -92,12 +126,28 @@ type Call struct {
 // passed over. It must be called by the handler before it returns, if at all.
 func (c *Call) Decode(in any) error { return decode(c.arg, in) }
 
+// Raw returns a copy of the argument as it came, to be passed on by
+// [Session.CallRaw].
+func (c *Call) Raw() Raw { return append(Raw(nil), c.arg...) }
+
 // Peer is who is at the far end of a connection.
 type Peer struct {
 	Addr    net.Addr
+	role    Role
+	proved  bool // a server, by its certificate or a proof; also without a key
 	session *Session
 	value   atomic.Pointer[any]
 }
+
+// Role returns what the peer has shown to be: by its certificate, or without
+// TLS by the key of the servers. Without either everybody is server and agent.
+func (p *Peer) Role() Role { return p.role }
+
+// Server says whether the peer is a server of this region.
+func (p *Peer) Server() bool { return p.role.Is(RoleServer) }
+
+// known says whether the limits of strangers are lifted.
+func (p *Peer) known() bool { return p.proved || p.value.Load() != nil }
 
 // Session returns the session the peer is at the end of, over which it can be
 // called, or nil if it did not open one.
@@ -105,7 +155,7 @@ func (p *Peer) Session() *Session { return p.session }
 
 // Remember keeps v, such as a node's identity once it is proved, for the
 // other calls of this connection. It also lifts the limits that a stranger
-// has: 32 streams, and 1 MiB for an argument.
+// has, and servers have not: 32 streams, and 1 MiB for an argument.
 func (p *Peer) Remember(v any) { p.value.Store(&v) }
 
 // Value returns what was last remembered, or nil.
@@ -129,6 +179,7 @@ type Server struct {
 
 type method struct {
 	name      string
+	allowed   Role // one of these is enough
 	handle    Handler
 	stream    StreamHandler
 	maxCalls  int64
@@ -142,7 +193,7 @@ func limitFor(m *method, p *Peer) int {
 	switch {
 	case m == nil:
 		return argStranger
-	case p.Value() == nil:
+	case !p.known():
 		return min(m.maxArg, argStranger)
 	}
 	return m.maxArg
@@ -160,15 +211,54 @@ func New(cfg Config) *Server {
 	}
 }
 
-// Handle adds a method, such as "Node.Register".
+// Handle adds a method that agents and servers of this region may call, such
+// as "Node.Register".
 func (s *Server) Handle(name string, h Handler) {
-	s.methods[name] = &method{name: name, handle: h, maxCalls: int64(s.cfg.MaxCalls), maxArg: MaxFrame}
+	s.methods[name] = s.method(name, RoleClient|RoleServer)
+	s.methods[name].handle = h
 }
 
-// HandleStream adds a streaming method. RPC and streaming methods are named
-// apart.
+// HandleServers adds a method that only servers of this region may call.
+func (s *Server) HandleServers(name string, h Handler) {
+	s.methods[name] = s.method(name, RoleServer)
+	s.methods[name].handle = h
+}
+
+// HandleStream adds a streaming method that agents and servers of this region
+// may call. RPC and streaming methods are named apart.
 func (s *Server) HandleStream(name string, h StreamHandler) {
-	s.streams[name] = &method{name: name, stream: h, maxCalls: int64(s.cfg.MaxCalls), maxArg: MaxFrame}
+	s.streams[name] = s.method(name, RoleClient|RoleServer)
+	s.streams[name].stream = h
+}
+
+// HandleStreamServers adds a streaming method that only servers of this region
+// may call.
+func (s *Server) HandleStreamServers(name string, h StreamHandler) {
+	s.streams[name] = s.method(name, RoleServer)
+	s.streams[name].stream = h
+}
+
+func (s *Server) method(name string, allowed Role) *method {
+	return &method{name: name, allowed: allowed, maxCalls: int64(s.cfg.MaxCalls), maxArg: MaxFrame}
+}
+
+// Between lets servers of other regions call methods that were added, too.
+func (s *Server) Between(names ...string) {
+	for _, name := range names {
+		for _, m := range []*method{s.methods[name], s.streams[name]} {
+			if m != nil {
+				m.allowed |= RoleForeign
+			}
+		}
+	}
+}
+
+// refuses returns the error of a peer that may not call the method.
+func (m *method) refuses(p *Peer) error {
+	if p.role&m.allowed != 0 {
+		return nil
+	}
+	return berth.Errorf(berth.Denied, "Permission denied")
 }
 
 // Limit sets how many calls of a method that was added may be in progress at a
