@@ -20,6 +20,8 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"berth/consensus/logstore"
@@ -36,113 +38,232 @@ type Config struct {
 	ID     string // of the server; it must not change
 	Logger *slog.Logger
 
+	// Transport leads to the other servers; it is closed when Run returns. nil
+	// is a server that is alone for ever: it makes itself the cluster.
+	Transport raft.Transport
+	// Timing between servers; zero fields are defaults. A server that is alone
+	// for ever has its own.
+	Timing Timing
+
 	// SnapshotEvery is how many entries may gather before the state is saved
-	// and they are dropped; 0 is a default.
+	// and those before them are dropped; 0 is a default.
 	SnapshotEvery uint64
+	// SnapshotInterval is how often it is seen whether so many have gathered;
+	// it is drawn between this and twice this. 0 is two minutes.
+	SnapshotInterval time.Duration
+	// TrailingLogs is how many entries before a snapshot are kept for servers
+	// that lag, and for the case that the newest snapshot is damaged, so never
+	// fewer than SnapshotEvery; 0 is that.
+	TrailingLogs uint64
 	// Patience is how long an entry may wait until raft takes it; 0 is 30 s. A
 	// disk that hangs for longer ends the term.
 	Patience time.Duration
+
+	// Reserve is the room, in bytes, below which this server does not lead if it
+	// is not alone; 0 is a hundredth of the disk, 64 to 256 MiB. Below half of
+	// it, at the most 32 MiB, nothing is written.
+	Reserve uint64
+	// Room says how much room the disk of a folder has; nil asks the operating
+	// system.
+	Room func(dir string) (free, size uint64, err error)
+
+	// CompareEvery is how often the states of the servers are compared; 0 is
+	// ten minutes.
+	CompareEvery time.Duration
 }
 
-// Defaults of a server by itself. It is its own majority, so an election needs
-// no patience.
+// Timing is how patient servers are with each other.
+type Timing struct {
+	Heartbeat time.Duration // a follower that hears nothing for so long campaigns
+	Election  time.Duration // a campaign without end begins anew after so long
+	Lease     time.Duration // a leader that reaches no majority for so long steps down
+	Commit    time.Duration // a follower hears of commits at least so often
+}
+
+// Multiplied returns the default timing, slower by a factor: raft_multiplier.
+func Multiplied(factor int) Timing {
+	t, f := severalTiming, time.Duration(max(factor, 1))
+	return Timing{t.Heartbeat * f, t.Election * f, t.Lease * f, t.Commit}
+}
+
+// Defaults. A server by itself is its own majority, so an election needs no
+// patience.
 const (
 	soloTimeout   = 50 * time.Millisecond
 	snapshotEvery = 8192
 	snapshotsKept = 2
 	patience      = 30 * time.Second
+	breath        = 10 * time.Millisecond // between two terms of ours in one of raft's
 )
+
+var (
+	soloTiming    = Timing{soloTimeout, soloTimeout, soloTimeout, soloTimeout / 10}
+	severalTiming = Timing{time.Second, time.Second, time.Second / 2, 50 * time.Millisecond}
+)
+
+// or returns t with the zero fields from d.
+func (t Timing) or(d Timing) Timing {
+	return Timing{cmp.Or(t.Heartbeat, d.Heartbeat), cmp.Or(t.Election, d.Election), cmp.Or(t.Lease, d.Lease), cmp.Or(t.Commit, d.Commit)}
+}
 
 // Server is this server's part in the cluster.
 type Server struct {
 	config Config
+	shared bool // there can be other servers
+	opened time.Time
 	store  *state.Store
-	log    *logstore.Store
-	raft   *raft.Raft
 	fsm    *fsm
+	link   *link
+	guard  *guard
+	rounds rounds
+	now    atomic.Pointer[node]
+
+	leads atomic.Uint64                           // the term that this server leads; 0: none, or it has not begun
+	end   atomic.Pointer[context.CancelCauseFunc] // of the term in hand
+
+	notices  sync.WaitGroup
+	restores chan *restore // taken while a term lasts
+	comparer *comparer
+	until    atomic.Uint64 // the entry up to which this server must be filled; 0: it has all
+}
+
+// node is raft and what it stands on. After a full disk there is a new one.
+type node struct {
+	raft   *raft.Raft
+	log    *logstore.Store
+	disk   *disk
+	snaps  *snapstore.Store
 	notify chan bool
 }
 
-// Open opens what is on disk and takes part in the cluster: as its only server
-// if there is nothing on disk. The store is at the newest saved state when it
-// returns; what the log has beyond that follows while Run runs.
+func (s *Server) raft() *raft.Raft { return s.now.Load().raft }
+
+// Open opens what is on disk and takes part in the cluster. The store is at the
+// newest saved state when it returns; what the log has beyond that follows
+// while Run runs. Without a transport and with nothing on disk the server makes
+// itself the cluster; with one it waits until Bootstrap or a leader tells it.
 func Open(c Config, store *state.Store) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	if c.SnapshotEvery == 0 {
-		c.SnapshotEvery = snapshotEvery
-	}
+	c.SnapshotEvery = cmp.Or(c.SnapshotEvery, snapshotEvery)
+	c.SnapshotInterval = cmp.Or(c.SnapshotInterval, raft.DefaultConfig().SnapshotInterval)
+	// If the newest saved state is damaged, the one before it and the log
+	// between the two must do.
+	c.TrailingLogs = max(c.TrailingLogs, c.SnapshotEvery)
 	c.Patience = cmp.Or(c.Patience, patience)
-	log, err := logstore.Open(filepath.Join(c.Dir, "log"), logstore.Options{Logger: c.Logger})
+	c.CompareEvery = cmp.Or(c.CompareEvery, compareEvery)
+	s := &Server{config: c, shared: c.Transport != nil, store: store, opened: time.Now(), restores: make(chan *restore)}
+	s.guard = &guard{dir: c.Dir, reserve: c.Reserve, ask: c.Room, start: time.Now()}
+	if c.Room == nil {
+		s.guard.ask = diskRoom
+	}
+	if s.shared {
+		s.config.Timing = c.Timing.or(severalTiming)
+	} else {
+		s.config.Timing = soloTiming
+		_, s.config.Transport = raft.NewInmemTransport(raft.ServerAddress(c.ID))
+	}
+	s.fsm = &fsm{store: store, log: c.Logger, broken: make(chan struct{})}
+	s.link = newLink(s.config.Transport)
+	if s.shared {
+		s.comparer = newComparer(s.differs)
+		s.fsm.published = s.comparer.note
+	}
+	err := s.beginRefill()
+	if err == nil {
+		err = s.open()
+	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.link.close())
 	}
-	s := &Server{config: c, store: store, log: log, notify: make(chan bool, 16)}
-	s.fsm = &fsm{store: store, broken: make(chan struct{})}
-	if err := s.open(); err != nil {
-		return nil, errors.Join(err, log.Close())
-	}
+	s.electAlone()
 	return s, nil
 }
 
+// open makes a node of what is on disk.
 func (s *Server) open() error {
-	if err := s.readable(); err != nil {
-		return err
-	}
-	hl := hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Error, Output: &logWriter{s.config.Logger}, DisableTime: true})
-	snaps, err := snapstore.Open(filepath.Join(s.config.Dir, "snapshots"), snapshotsKept, s.config.Logger)
+	log, err := logstore.Open(filepath.Join(s.config.Dir, "log"), logstore.Options{Logger: s.config.Logger})
 	if err != nil {
 		return err
 	}
-	for _, err := range snaps.Aside() {
+	n := &node{log: log, notify: make(chan bool, 16)}
+	n.disk = &disk{Store: log, guard: s.guard, point: "consensus/append/" + s.config.ID, closing: make(chan struct{})}
+	if err := s.start(n); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	s.now.Store(n)
+	s.link.ended.Store(false)
+	return nil
+}
+
+// start starts raft on a log.
+func (s *Server) start(n *node) error {
+	if err := readable(n.log); err != nil {
+		return err
+	}
+	var err error
+	n.snaps, err = snapstore.Open(filepath.Join(s.config.Dir, "snapshots"), snapshotsKept, s.config.Logger)
+	if err != nil {
+		return err
+	}
+	for _, err := range n.snaps.Aside() {
 		s.config.Logger.Error("a saved state cannot be used and was set aside", "error", err)
 	}
-	if err := snaps.Continues(s.log); err != nil {
+	if err := n.snaps.Continues(n.log); err != nil {
 		return err
 	}
-	conf := raft.DefaultConfig()
-	conf.LocalID = raft.ServerID(s.config.ID)
-	conf.Logger = hl
-	conf.NotifyCh = s.notify
-	conf.SnapshotThreshold = s.config.SnapshotEvery
-	// If the newest saved state is damaged, the one before it and the log
-	// between the two must do.
-	conf.TrailingLogs = s.config.SnapshotEvery
-	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = soloTimeout, soloTimeout, soloTimeout
-	conf.CommitTimeout = soloTimeout / 10
-	addr, transport := raft.NewInmemTransport(raft.ServerAddress(s.config.ID))
-	known, err := raft.HasExistingState(s.log, s.log, snaps)
+	conf := s.raftConfig(n)
+	if all, err := n.snaps.List(); err == nil && len(all) > 0 && all[0].Index <= s.fsm.applied.Load() {
+		conf.NoSnapshotRestoreOnStart = true // after a full disk: the state is there, and further
+	}
+	known, err := raft.HasExistingState(n.log, n.log, n.snaps)
 	if err != nil {
 		return err
 	}
-	if !known {
-		self := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: addr}}}
-		if err := raft.BootstrapCluster(conf, s.log, s.log, snaps, transport, self); err != nil {
+	if !known && !s.shared {
+		self := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: s.link.LocalAddr()}}}
+		if err := raft.BootstrapCluster(conf, n.log, n.log, n.snaps, s.link, self); err != nil {
 			return fmt.Errorf("raft: bootstrap: %w", err)
 		}
 	}
-	s.raft, err = raft.NewRaft(conf, s.fsm, s.log, s.log, snaps, transport)
+	n.raft, err = raft.NewRaft(conf, s.fsm, n.disk, n.disk, &snapshots{n.snaps, s.guard}, s.link)
 	if err != nil {
 		return fmt.Errorf("raft: %w", err)
 	}
 	return nil
 }
 
+func (s *Server) raftConfig(n *node) *raft.Config {
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(s.config.ID)
+	conf.Logger = logger(s.config.Logger)
+	conf.NotifyCh = n.notify
+	conf.SnapshotThreshold = s.config.SnapshotEvery
+	conf.SnapshotInterval = s.config.SnapshotInterval
+	conf.TrailingLogs = s.config.TrailingLogs
+	t := s.config.Timing
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout, conf.CommitTimeout = t.Heartbeat, t.Election, t.Lease, t.Commit
+	// A server that was removed stays up: it can be added again.
+	conf.ShutdownOnRemove = false
+	conf.NoLegacyTelemetry = true
+	return conf
+}
+
 // readable refuses to start on a log that holds a command which this build
 // does not know: to find that out mid-run would be too late.
-func (s *Server) readable() error {
-	first, err := s.log.FirstIndex()
+func readable(log *logstore.Store) error {
+	first, err := log.FirstIndex()
 	if err != nil || first == 0 {
 		return err
 	}
-	last, err := s.log.LastIndex()
+	last, err := log.LastIndex()
 	if err != nil {
 		return err
 	}
 	for i := first; i <= last; i++ {
 		var l raft.Log
-		if err := s.log.GetLog(i, &l); err != nil {
+		if err := log.GetLog(i, &l); err != nil {
 			return err
 		}
 		if l.Type != raft.LogCommand {
@@ -155,122 +276,84 @@ func (s *Server) readable() error {
 	return nil
 }
 
-// A Term is this server's leadership, from its beginning to its end.
-type Term struct {
-	Number uint64
-	Log    state.Log
-}
-
 // Run takes part until ctx ends or the disk fails. Whenever this server leads,
 // it calls lead with a context that ends with the term, and waits for it to
 // return.
 func (s *Server) Run(ctx context.Context, lead func(context.Context, Term) error) error {
 	defer s.close()
+	watch, stop := context.WithCancel(ctx)
+	var watches sync.WaitGroup
+	watches.Go(func() { s.watchDisk(watch) })
+	if s.comparer != nil {
+		watches.Go(func() { s.comparer.run(watch) })
+	}
+	defer watches.Wait()
+	defer stop()
+	for {
+		n := s.now.Load()
+		if err := s.serve(ctx, n, lead); !full(n.log.Err()) || s.fsm.failure() != nil || ctx.Err() != nil {
+			return err
+		}
+		if err := s.reopen(ctx, n); err != nil {
+			return err
+		}
+	}
+}
+
+// serve takes part with one node.
+func (s *Server) serve(ctx context.Context, n *node, lead func(context.Context, Term) error) error {
 	for {
 		select {
-		case leads := <-s.notify:
+		case leads := <-n.notify:
 			if !leads {
 				continue
 			}
 			// A term can also end because an entry got stuck. Raft sends no news
 			// of that: it leads on, and so must we.
 			for again := true; again; again = s.Leader() && ctx.Err() == nil {
-				if err := s.term(ctx, lead); err != nil {
+				if err := s.term(ctx, n, lead); err != nil {
 					return err
 				}
+				select { // a leader that is handing over refuses everything at once
+				case <-time.After(breath):
+				case <-ctx.Done():
+				}
 			}
-		case <-s.log.Failed():
-			return s.log.Err()
+		case <-n.log.Failed():
+			return n.log.Err()
 		case <-s.fsm.broken:
-			return s.fsm.err
+			return s.fsm.failure()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// term leads from the moment that leadership is gained until it is lost.
-func (s *Server) term(ctx context.Context, lead func(context.Context, Term) error) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() { // the term ends with the leadership, the disk, or the server
-		select {
-		case <-s.lost(stop):
-			end(state.ErrLost)
-		case <-s.log.Failed():
-			end(s.log.Err())
-		case <-s.fsm.broken:
-			end(s.fsm.err)
-		case <-stop:
-		}
-	}()
-	// Everything of former terms is applied before anything is decided.
-	if err := s.raft.Barrier(s.config.Patience).Error(); err != nil {
-		s.config.Logger.Warn("leadership was lost before it began", "error", err)
-		return nil
-	}
-	base := s.store.Snapshot()
-	number := max(s.raft.CurrentTerm(), base.Term+1) // two of ours can be one of raft's
-	p := newProposer(s.raft, s.fsm, s.config.Patience, base)
-	done := make(chan error, 1)
-	go func() { done <- p.run(ctx) }()
-	err := s.begin(ctx, p, number, lead)
-	end(err)
-	<-done
-	s.fsm.forget()
-	if cause := s.log.Err(); cause != nil {
-		return cause
-	}
-	if s.fsm.err != nil {
-		return s.fsm.err
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(context.Cause(ctx), state.ErrLost) {
-		return nil // the loop above sees whether the server is to end
-	}
-	return err
-}
-
-func (s *Server) begin(ctx context.Context, p *proposer, number uint64, lead func(context.Context, Term) error) error {
-	if _, err := p.Propose(ctx, &state.BeginTerm{Term: number}); err != nil {
-		return err
-	}
-	s.config.Logger.Info("this server leads", "term", number)
-	return lead(ctx, Term{number, p})
-}
-
-// lost is closed when leadership is lost. News that it was gained again is
-// kept for the loop in Run.
-func (s *Server) lost(stop <-chan struct{}) <-chan struct{} {
-	out := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case leads := <-s.notify:
-				if !leads {
-					close(out)
-					return
-				}
-			case <-stop:
-				return
-			}
-		}
-	}()
-	return out
-}
-
+// close ends raft and all below it.
 func (s *Server) close() {
-	if err := s.raft.Shutdown().Error(); err != nil {
+	s.rounds.close()
+	s.shut(s.now.Load())
+	if err := s.link.close(); err != nil {
+		s.config.Logger.Warn("the way to the other servers did not close", "error", err)
+	}
+	s.notices.Wait()
+}
+
+// shut ends a node.
+func (s *Server) shut(n *node) {
+	s.link.ended.Store(true)
+	down := n.raft.Shutdown()
+	n.disk.let()
+	if err := down.Error(); err != nil {
 		s.config.Logger.Warn("raft did not shut down", "error", err)
 	}
-	if err := s.log.Close(); err != nil {
+	if err := n.log.Close(); err != nil {
 		s.config.Logger.Warn("the raft log did not close", "error", err)
 	}
 }
 
 // Leader says whether this server leads.
-func (s *Server) Leader() bool { return s.raft.State() == raft.Leader }
+func (s *Server) Leader() bool { return s.raft().State() == raft.Leader }
 
 // Stats are figures of the log for metrics.
 type Stats struct {
@@ -281,17 +364,26 @@ type Stats struct {
 
 // Stats returns figures of the log.
 func (s *Server) Stats() Stats {
-	appended, onDisk, _ := s.log.Bytes()
-	return Stats{s.raft.CurrentTerm(), s.raft.LastIndex(), s.raft.AppliedIndex(), appended, onDisk}
+	n := s.now.Load()
+	appended, onDisk, _ := n.log.Bytes()
+	return Stats{n.raft.CurrentTerm(), n.raft.LastIndex(), n.raft.AppliedIndex(), appended, onDisk}
 }
 
 // Save writes the state to disk now and drops the log before it.
 func (s *Server) Save() error {
-	err := s.raft.Snapshot().Error()
+	err := s.raft().Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
 	}
 	return err
+}
+
+// logger returns the library's logger over ours.
+func logger(log *slog.Logger) hclog.Logger {
+	if log == nil {
+		log = slog.Default()
+	}
+	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Error, Output: &logWriter{log}, DisableTime: true})
 }
 
 // logWriter hands what the library logs to ours.

@@ -3,7 +3,9 @@ package consensus
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"berth/state"
 
@@ -14,10 +16,18 @@ import (
 // Restore from one goroutine.
 type fsm struct {
 	store  *state.Store
+	log    *slog.Logger
 	broken chan struct{} // closed once err is set
-	err    error
+	// published, if it is not nil, is told of each entry: the state before and
+	// after it.
+	published func(before, after *state.Snapshot)
+
+	// applied is the entry that was applied last. When the log is opened again
+	// in the middle of a run, those up to it are there.
+	applied atomic.Uint64
 
 	mu     sync.Mutex
+	err    error
 	staged []*entry // worked out by this leader, in the order they were proposed
 }
 
@@ -61,41 +71,79 @@ func (f *fsm) claim(data []byte) *state.Batch {
 
 // Apply implements raft.FSM.
 func (f *fsm) Apply(l *raft.Log) any {
-	if l.Type != raft.LogCommand || f.err != nil {
-		return f.err
+	if err := f.failure(); l.Type != raft.LogCommand || err != nil {
+		return err
+	}
+	if l.Index <= f.applied.Load() {
+		return nil
 	}
 	if b := f.claim(l.Data); b != nil {
-		f.store.Publish(b)
+		f.publish(l, b)
 		return nil
 	}
 	cmds, err := state.DecodeEntry(l.Data)
 	if err != nil {
 		// Going on without a change that others make would part us from them.
-		f.fail(fmt.Errorf("raft log entry %d: %w", l.Index, err))
-		return f.err
+		return f.fail(fmt.Errorf("raft log entry %d: %w", l.Index, err))
 	}
-	tx := state.Begin(f.store.Snapshot())
+	now := f.store.Snapshot()
+	if base, ok := state.EntryBase(l.Data); ok && base != now.Index {
+		return f.misplaced(l, base, now.Index)
+	}
+	tx := state.Begin(now)
 	for _, c := range cmds {
 		if r := tx.Apply(c); r.Err != nil {
 			// Only what was applied is in the log, so this state is not the
 			// one that the leader had.
-			f.fail(fmt.Errorf("raft log entry %d: %T, which another server applied, is refused here: %w", l.Index, c, r.Err))
-			return f.err
+			return f.fail(fmt.Errorf("raft log entry %d: %T, which another server applied, is refused here: %w", l.Index, c, r.Err))
 		}
 	}
-	f.store.Publish(tx.End())
+	f.publish(l, tx.End())
 	return nil
 }
 
-func (f *fsm) fail(err error) {
-	f.err = err
-	close(f.broken)
+// publish makes what an entry led to the state.
+func (f *fsm) publish(l *raft.Log, b *state.Batch) {
+	f.store.Publish(b)
+	f.applied.Store(l.Index)
+	if f.published != nil {
+		f.published(b.Base, b.Snapshot)
+	}
+}
+
+// misplaced deals with an entry that was worked out on another state. If that
+// was a later one, raft did not take an entry between the two, which it may, say
+// during a transfer of leadership. Then this one is void, on all servers alike.
+func (f *fsm) misplaced(l *raft.Log, base, now uint64) error {
+	if base < now {
+		return f.fail(fmt.Errorf("raft log entry %d was worked out on state %d, and this server has %d", l.Index, base, now))
+	}
+	f.log.Warn("an entry of the log is void: one that it builds on is not there", "entry", l.Index, "base", base, "state", now)
+	return fmt.Errorf("%w: the entry builds on one that was not taken", state.ErrLost)
+}
+
+// fail makes the fsm take no more entries, for the first reason given.
+func (f *fsm) fail(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+		close(f.broken)
+	}
+	return f.err
+}
+
+// failure returns why no more entries are taken, nil while they are.
+func (f *fsm) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
 }
 
 // Snapshot implements raft.FSM.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
-	if f.err != nil {
-		return nil, f.err
+	if err := f.failure(); err != nil {
+		return nil, err
 	}
 	return &saved{f.store.Snapshot()}, nil
 }

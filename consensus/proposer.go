@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type proposer struct {
 	raft     *raft.Raft
 	fsm      *fsm
 	patience time.Duration
+	landed   func() // called after an entry committed, if it is not nil
 
 	mu    sync.Mutex
 	open  *group          // being gathered
@@ -155,15 +157,15 @@ type flight struct {
 func (p *proposer) run(ctx context.Context) error {
 	flights := make(chan flight, inFlight-2) // one is waited for, one is handed over
 	crashed := make(chan error, 1)
-	landed := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(landed)
-		land(flights, crashed)
+		defer close(done)
+		p.land(flights, crashed)
 	}()
 	err := p.send(ctx, flights, crashed)
 	p.close(err)
 	close(flights)
-	<-landed
+	<-done
 	p.abandon()
 	return err
 }
@@ -183,7 +185,7 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 		}
 		f := flight{group: g}
 		if g.batch != nil {
-			data := state.EncodeEntry(g.cmds)
+			data := state.EncodeEntryOn(g.base.Index, g.cmds)
 			g.cmds = nil
 			p.fsm.expect(&entry{data, g.batch})
 			failpoint.Hit("consensus/propose-before")
@@ -195,7 +197,7 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 
 // land waits for entries in order, and tells who waits for them. After one that
 // was lost all are.
-func land(flights <-chan flight, crashed chan<- error) {
+func (p *proposer) land(flights <-chan flight, crashed chan<- error) {
 	var lost error
 	for f := range flights {
 		if lost == nil && f.future != nil {
@@ -204,8 +206,10 @@ func land(flights <-chan flight, crashed chan<- error) {
 			}
 			failpoint.Hit("consensus/committed")
 			if lost != nil {
-				lost = fmt.Errorf("%w: %w", state.ErrLost, lost)
+				lost = fmt.Errorf("%w: %w: %w", state.ErrLost, ErrUnknown, lost)
 				crashed <- lost
+			} else if p.landed != nil {
+				p.landed()
 			}
 		}
 		f.group.resolve(lost)
@@ -225,6 +229,10 @@ func (p *proposer) close(err error) {
 	defer p.mu.Unlock()
 	p.lost = fmt.Errorf("%w: %w", state.ErrLost, err)
 }
+
+// ErrUnknown is in an error that wraps state.ErrLost if what it is about may
+// have been logged: it may become the state yet. Without it nothing was.
+var ErrUnknown = errors.New("it is unknown whether the change was made")
 
 // abandon tells those whose groups were never sent.
 func (p *proposer) abandon() {

@@ -3,6 +3,7 @@ package state_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -272,7 +273,11 @@ func TestFamilies(t *testing.T) {
 					c = &state.ApplyPlan{Eval: e.ID, Now: now, End: &state.EvalEnd{Status: berth.EvalComplete}}
 				}
 			case 7:
-				c = &state.StopJob{Key: any, Purge: rapid.Bool().Draw(t, "purge"), Now: now}
+				stop := &state.StopJob{Key: any, Purge: rapid.Bool().Draw(t, "purge"), Now: now}
+				if j := s.Job(any); j != nil && j.Schedulable() {
+					stop.Eval = evalSeed(n+1, berth.TriggerJobDeregister)
+				}
+				c = stop
 			case 8:
 				d := &state.DeleteRows{}
 				for j := range s.Jobs("*", "") {
@@ -285,10 +290,11 @@ func TestFamilies(t *testing.T) {
 			if c == nil {
 				continue
 			}
-			tx := state.Begin(s)
+			before, tx := s, state.Begin(s)
 			tx.Apply(c)
-			s = tx.Seal()
-			for _, v := range invariant.Check(s) {
+			batch := tx.End()
+			s = batch.Snapshot
+			for _, v := range slices.Concat(invariant.Check(s), invariant.Changed(before, batch.Changes), invariant.Between(before, s)) {
 				t.Fatalf("after %T: %v", c, v)
 			}
 			if rapid.IntRange(0, 5).Draw(t, "save") == 0 {

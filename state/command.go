@@ -1,6 +1,8 @@
 package state
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -45,6 +47,7 @@ var commands = map[uint64]func() Command{
 	21: func() Command { return &SetAllocHealth{} },
 	22: func() Command { return &FailDeployment{} },
 	23: func() Command { return &StepDeployments{} },
+	24: func() Command { return &SetTrackedVersions{} },
 	25: func() Command { return &UpdateDrain{} },
 	26: func() Command { return &MigrateAllocs{} },
 	27: func() Command { return &FinishDrain{} },
@@ -57,6 +60,8 @@ var commands = map[uint64]func() Command{
 	37: func() Command { return &StopAlloc{} },
 	40: func() Command { return &UpsertServices{} },
 	41: func() Command { return &DeleteServices{} },
+	42: func() Command { return &CheckHash{} },
+	43: func() Command { return &SetAutopilotConfig{} },
 }
 
 var numbers = func() map[reflect.Type]uint64 {
@@ -76,7 +81,10 @@ func NumberOf(c Command) Number { return Number(numbers[reflect.TypeOf(c)]) }
 
 // EntryVersion is the version of log entries that this build writes. It reads
 // this one and older ones.
-const EntryVersion = 1
+const EntryVersion = 2
+
+// The first version of entries does not say on which state they were made.
+const entryWithoutBase = 1
 
 // Flags of an entry.
 const entryCompressed = 1
@@ -109,18 +117,38 @@ func AppendCommand(b []byte, c Command) []byte {
 	return w.buf
 }
 
-// EncodeEntry makes a log entry of commands that AppendCommand appended.
-func EncodeEntry(cmds []byte) []byte {
+// EncodeEntry makes an entry of commands that AppendCommand appended. It can be
+// applied to any state.
+func EncodeEntry(cmds []byte) []byte { return encodeEntry([]byte{entryWithoutBase, 0}, cmds) }
+
+// EncodeEntryOn makes an entry of commands that were applied to the state with
+// the index base. EntryBase tells it.
+func EncodeEntryOn(base uint64, cmds []byte) []byte {
+	return encodeEntry(binary.AppendUvarint([]byte{EntryVersion, 0}, base), cmds)
+}
+
+func encodeEntry(head, cmds []byte) []byte {
 	const worthwhile = 256
 	if len(cmds) >= worthwhile {
-		out := make([]byte, 2, 2+s2.MaxEncodedLen(len(cmds)))
-		out[0], out[1] = EntryVersion, entryCompressed
+		out := make([]byte, len(head), len(head)+s2.MaxEncodedLen(len(cmds)))
+		copy(out, head)
+		out[1] |= entryCompressed
 		out = append(out, s2.EncodeBetter(nil, cmds)...)
 		if len(out) < len(cmds) {
 			return out
 		}
 	}
-	return append([]byte{EntryVersion, 0}, cmds...)
+	return append(head, cmds...)
+}
+
+// EntryBase returns the index of the state that an entry's commands were
+// applied to, if the entry says it.
+func EntryBase(b []byte) (index uint64, ok bool) {
+	if len(b) < 3 || b[0] != EntryVersion {
+		return 0, false
+	}
+	index, n := binary.Uvarint(b[2:])
+	return index, n > 0
 }
 
 // DecodeEntry returns the commands of a log entry. Bytes that no server wrote
@@ -133,6 +161,13 @@ func DecodeEntry(b []byte) ([]Command, error) {
 		return nil, fmt.Errorf("log entry: version %d; this build knows 1 to %d", b[0], EntryVersion)
 	}
 	body := b[2:]
+	if b[0] > entryWithoutBase {
+		_, n := binary.Uvarint(body)
+		if n <= 0 {
+			return nil, errors.New("log entry: it does not say on which state it was made")
+		}
+		body = body[n:]
+	}
 	switch b[1] {
 	case 0:
 	case entryCompressed:

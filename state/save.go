@@ -55,6 +55,9 @@ const (
 	recNodePool
 	recScaling // scaling events of the job before it
 	recService
+	recAutopilot
+	recTrackedVersions
+	recRestored
 )
 
 // saver writes records.
@@ -66,6 +69,8 @@ type saver struct {
 	jobs map[*berth.Job]uint64
 	prev *berth.Alloc
 	hash bool // write what equal rows have equal, not what can be read back
+	// kinds counts records, and bytes with their heads, if it is not nil.
+	kinds map[byte]*Content
 }
 
 // Save writes the snapshot.
@@ -113,6 +118,15 @@ func (s *saver) record(kind byte) {
 			s.err = err
 		}
 	}
+	if s.kinds != nil {
+		c := s.kinds[kind]
+		if c == nil {
+			c = &Content{}
+			s.kinds[kind] = c
+		}
+		c.Count++
+		c.Bytes += int64(n + len(s.w.buf))
+	}
 	s.w.buf = s.w.buf[:0]
 }
 
@@ -155,6 +169,16 @@ func (s *saver) all(snap *Snapshot) {
 	}
 	if snap.scheduler != nil {
 		s.row(recScheduler, snap.scheduler)
+	}
+	if snap.autopilot != nil {
+		s.row(recAutopilot, snap.autopilot)
+	}
+	if snap.limit != nil {
+		s.row(recTrackedVersions, snap.limit)
+	}
+	if snap.Restored > 0 {
+		s.w.uint(snap.Restored)
+		s.record(recRestored)
 	}
 }
 

@@ -8,6 +8,11 @@ type Snapshot struct {
 	Index     uint64 // of the last command applied
 	Term      uint64 // of the last leader that began
 	TermIndex uint64 // where that term began
+	// Restored is the index at which the state was replaced as a whole by one
+	// that was saved before, 0 if it never was. Rows keep the indexes that they
+	// had when they were saved, so whoever saw a row at an index up to this one
+	// may have seen another.
+	Restored uint64
 
 	namespaces   namespaceTable
 	nodes        nodeTable
@@ -20,6 +25,10 @@ type Snapshot struct {
 	scheduler    *berth.SchedulerConfig // nil: never set
 	pools        poolTable
 	services     serviceTable
+
+	check     *Check                 // the last one on the way here; no part of the state
+	autopilot *berth.AutopilotConfig // nil: never set
+	limit     *versionLimit          // nil: never set
 }
 
 // emptySnapshot is the state that every log starts from. It is at index 1, so

@@ -117,6 +117,20 @@ func (s *Store) Snapshot() *Snapshot { return s.now.Load().Snapshot }
 // Commit returns the newest commit; those after it can be followed from there.
 func (s *Store) Commit() *Commit { return s.now.Load() }
 
+// Await returns a snapshot that is not before a state index, as soon as there
+// is one.
+func (s *Store) Await(ctx context.Context, index uint64) (*Snapshot, error) {
+	for at := s.Commit(); ; {
+		if at.Index >= index {
+			return s.Snapshot(), nil
+		}
+		var err error
+		if at, err = at.Next(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // A Commit is one step of the state: the snapshot after it, and what changed
 // since the one before. Commits form a list that followers walk at their own
 // pace; nobody holds those that all have passed.
@@ -178,6 +192,14 @@ const (
 var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services"}
 
 func (t Table) String() string { return tableNames[t] }
+
+// TableName returns the name of a table, if there is one of the number.
+func TableName(t Table) (name string, ok bool) {
+	if t >= tableCount {
+		return "", false
+	}
+	return tableNames[t], true
+}
 
 // Batch is what a transaction came to: the state it began at, the state it
 // leads to, and the changes between.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/invariant"
 	"berth/state"
 	"berth/state/statetest"
 )
@@ -184,4 +185,59 @@ func TestScaling(t *testing.T) {
 	if n := len(store.Snapshot().ScalingEvents(webKey).Groups); n != 0 {
 		t.Errorf("a new job of the name has the events of %d groups", n)
 	}
+}
+
+// How many versions are kept is said in the log. Fewer than before: each job
+// loses its oldest without a tag with its next version, and what runs of one
+// that is lost runs on.
+func TestTrackedVersions(t *testing.T) {
+	w := newAway(t, berth.TypeService) // something of version 0 runs
+	store, log := w.store, w.log
+	version := func() {
+		w.evals++
+		log.Must(t, statetest.Register(sized(t, w.evals, ""), w.evals))
+	}
+	for range 5 {
+		version()
+	}
+	log.Must(t, &state.TagVersion{Key: webKey, Name: "good", Version: 1, Now: 1})
+	version()
+	for n, text := range map[int]string{0: "allowed are 1 to 1000", -1: "out of range", 1001: "out of range"} {
+		refusedAs(t, log, &state.SetTrackedVersions{Number: n}, berth.Invalid, text)
+	}
+	log.Must(t, &state.SetTrackedVersions{Number: 2})
+	wantKept(t, store.Snapshot(), "0:1", "1:2 good", "2:3", "3:4", "4:5", "5:6", "6:7")
+	version()
+	wantKept(t, store.Snapshot(), "1:2 good", "6:7", "7:8")
+
+	var saved bytes.Buffer
+	if err := store.Snapshot().Save(&saved); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := state.Load(&saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*state.Snapshot{store.Snapshot(), loaded} {
+		if kept, most := s.TrackedVersions(); kept != 2 || most != state.TrackedVersions || s.Hash() != store.Snapshot().Hash() {
+			t.Errorf("%d versions are kept, %d at most", kept, most)
+		}
+		for a := range s.AllocsOf(webKey) {
+			if a.Job.Version != 0 || a.Job.TaskGroups[0].Count != 1 {
+				t.Errorf("what runs is of version %d", a.Job.Version)
+			}
+		}
+		if found := invariant.Check(s); len(found) > 0 {
+			t.Error(found)
+		}
+	}
+
+	// More than before: none comes back, and more are kept from now on.
+	log.Must(t, &state.SetTrackedVersions{Number: 4})
+	version()
+	version()
+	version()
+	wantKept(t, store.Snapshot(), "1:2 good", "7:8", "8:9", "9:10", "10:11")
+	log.Must(t, &state.TagVersion{Key: webKey, Name: "good", Remove: true})
+	wantKept(t, store.Snapshot(), "7:8", "8:9", "9:10", "10:11")
 }

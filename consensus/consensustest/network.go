@@ -1,0 +1,373 @@
+// Package consensustest lets servers of package consensus agree without
+// sockets: a network in memory whose ways a test cuts and heals, one direction
+// at a time. All its waiting is on channels and timers, so it works in the
+// bubbles of testing/synctest, where its delays cost nothing.
+package consensustest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// rpcTimeout is how long a caller waits for an answer that does not come.
+const rpcTimeout = time.Second
+
+// ErrUnreachable is what a caller gets at once if the server called is not
+// there; over a way that is cut it waits and gets ErrTimeout, as on a real
+// network.
+var (
+	ErrUnreachable = errors.New("consensustest: nobody is there")
+	ErrTimeout     = errors.New("consensustest: no answer in time")
+)
+
+// Network is the ways between servers. Its methods may be called from any
+// goroutine.
+type Network struct {
+	mu    sync.Mutex
+	peers map[raft.ServerAddress]*Transport
+	cut   map[way]bool
+	names map[raft.ServerAddress]raft.ServerAddress // what else servers are called
+	delay time.Duration
+}
+
+type way struct{ from, to raft.ServerAddress }
+
+// NewNetwork returns a network without delays and cuts.
+func NewNetwork() *Network {
+	return &Network{peers: map[raft.ServerAddress]*Transport{}, cut: map[way]bool{}, names: map[raft.ServerAddress]raft.ServerAddress{}}
+}
+
+// Transport puts a server into the network, in place of an earlier one of the
+// name; the name is its address. The transport leaves the network when it is
+// closed.
+func (n *Network) Transport(id string) *Transport {
+	t := &Transport{net: n, addr: raft.ServerAddress(id), in: make(chan raft.RPC), gone: make(chan struct{})}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if old := n.peers[t.addr]; old != nil {
+		old.leave()
+	}
+	n.peers[t.addr] = t
+	return t
+}
+
+// Alias lets a server be reached by another address, too.
+func (n *Network) Alias(address, id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.names[raft.ServerAddress(address)] = raft.ServerAddress(id)
+}
+
+// Cut makes nothing that a sends reach b, neither requests nor answers. What b
+// sends reaches a.
+func (n *Network) Cut(a, b string) { n.set(a, b, true) }
+
+// Split cuts the ways between each server of the one side and each of the
+// other, in both directions.
+func (n *Network) Split(one, other []string) {
+	for _, a := range one {
+		for _, b := range other {
+			n.set(a, b, true)
+			n.set(b, a, true)
+		}
+	}
+}
+
+func (n *Network) set(a, b string, cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[way{raft.ServerAddress(a), raft.ServerAddress(b)}] = cut
+}
+
+// Heal takes all cuts back.
+func (n *Network) Heal() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.cut)
+}
+
+// Delay makes everything that is sent take this long.
+func (n *Network) Delay(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay = d
+}
+
+// look returns how things are on the way from a to b.
+func (n *Network) look(a, b raft.ServerAddress) (to *Transport, cut bool, delay time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if name, ok := n.names[b]; ok {
+		b = name
+	}
+	return n.peers[b], n.cut[way{a, b}], n.delay
+}
+
+// Transport is a server's place in the network; it implements raft.Transport.
+type Transport struct {
+	net  *Network
+	addr raft.ServerAddress
+	in   chan raft.RPC
+	gone chan struct{}
+	once sync.Once
+
+	mu        sync.Mutex
+	heartbeat func(raft.RPC)
+}
+
+var (
+	_ raft.Transport   = (*Transport)(nil)
+	_ raft.WithPreVote = (*Transport)(nil)
+	_ raft.WithClose   = (*Transport)(nil)
+)
+
+func (t *Transport) leave() { t.once.Do(func() { close(t.gone) }) }
+
+// Close implements raft.WithClose.
+func (t *Transport) Close() error {
+	t.leave()
+	t.net.mu.Lock()
+	defer t.net.mu.Unlock()
+	if t.net.peers[t.addr] == t {
+		delete(t.net.peers, t.addr)
+	}
+	return nil
+}
+
+// Consumer implements raft.Transport.
+func (t *Transport) Consumer() <-chan raft.RPC { return t.in }
+
+// LocalAddr implements raft.Transport.
+func (t *Transport) LocalAddr() raft.ServerAddress { return t.addr }
+
+// EncodePeer implements raft.Transport.
+func (t *Transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
+
+// DecodePeer implements raft.Transport.
+func (t *Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
+
+// SetHeartbeatHandler implements raft.Transport.
+func (t *Transport) SetHeartbeatHandler(h func(raft.RPC)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.heartbeat = h
+}
+
+// call sends a request and waits for the answer.
+func (t *Transport) call(to raft.ServerAddress, request any, data io.Reader, timeout time.Duration) (any, error) {
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	peer, cut, delay := t.net.look(t.addr, to)
+	if peer == nil {
+		return nil, fmt.Errorf("%w: %s", ErrUnreachable, to)
+	}
+	if err := t.travel(cut, delay, deadline.C); err != nil {
+		return nil, err
+	}
+	answer := make(chan raft.RPCResponse, 1)
+	if err := peer.take(raft.RPC{Command: request, Reader: data, RespChan: answer}, deadline.C, t.gone); err != nil {
+		return nil, err
+	}
+	select {
+	case a := <-answer:
+		_, cut, delay := t.net.look(to, t.addr)
+		if err := t.travel(cut, delay, deadline.C); err != nil {
+			return nil, err
+		}
+		return a.Response, a.Error
+	case <-peer.gone:
+		return nil, fmt.Errorf("%w: %s", ErrUnreachable, to)
+	case <-t.gone:
+		return nil, raft.ErrTransportShutdown
+	case <-deadline.C:
+		return nil, ErrTimeout
+	}
+}
+
+// travel takes as long as a message is on its way.
+func (t *Transport) travel(cut bool, delay time.Duration, deadline <-chan time.Time) error {
+	var arrives <-chan time.Time
+	switch {
+	case cut:
+	case delay == 0:
+		return nil
+	default:
+		arrives = time.After(delay)
+	}
+	select {
+	case <-arrives:
+		return nil
+	case <-deadline:
+		return ErrTimeout
+	case <-t.gone:
+		return raft.ErrTransportShutdown
+	}
+}
+
+// take hands a request to the server, heartbeats past its queue.
+func (t *Transport) take(rpc raft.RPC, deadline <-chan time.Time, callerGone <-chan struct{}) error {
+	t.mu.Lock()
+	heartbeat := t.heartbeat
+	t.mu.Unlock()
+	if a, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && heartbeat != nil && isHeartbeat(a) {
+		select {
+		case <-t.gone:
+			return ErrUnreachable
+		default:
+			heartbeat(rpc)
+			return nil
+		}
+	}
+	select {
+	case t.in <- rpc:
+		return nil
+	case <-t.gone:
+		return ErrUnreachable
+	case <-callerGone:
+		return raft.ErrTransportShutdown
+	case <-deadline:
+		return ErrTimeout
+	}
+}
+
+func isHeartbeat(a *raft.AppendEntriesRequest) bool {
+	return a.Term != 0 && a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && len(a.Entries) == 0 && a.LeaderCommitIndex == 0
+}
+
+// ask calls and copies the answer.
+func ask[T any](t *Transport, to raft.ServerAddress, request any, data io.Reader, timeout time.Duration, into *T) error {
+	a, err := t.call(to, request, data, timeout)
+	if err != nil {
+		return err
+	}
+	*into = *a.(*T)
+	return nil
+}
+
+// AppendEntries implements raft.Transport.
+func (t *Transport) AppendEntries(_ raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	return ask(t, to, copied(args), nil, rpcTimeout, resp)
+}
+
+// copied returns a request whose entries are the receiver's own, as after a
+// journey over a wire.
+func copied(args *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+	own := *args
+	own.Entries = make([]*raft.Log, len(args.Entries))
+	for i, l := range args.Entries {
+		e := *l
+		e.Data, e.Extensions = bytes.Clone(l.Data), bytes.Clone(l.Extensions)
+		own.Entries[i] = &e
+	}
+	return &own
+}
+
+// RequestVote implements raft.Transport.
+func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return ask(t, to, args, nil, rpcTimeout, resp)
+}
+
+// RequestPreVote implements raft.WithPreVote.
+func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return ask(t, to, args, nil, rpcTimeout, resp)
+}
+
+// TimeoutNow implements raft.Transport.
+func (t *Transport) TimeoutNow(_ raft.ServerID, to raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return ask(t, to, args, nil, rpcTimeout, resp)
+}
+
+// InstallSnapshot implements raft.Transport. If the way is cut in the middle the
+// stream breaks off.
+func (t *Transport) InstallSnapshot(_ raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	return ask(t, to, args, &stream{data, t, to}, 10*rpcTimeout, resp)
+}
+
+type stream struct {
+	io.Reader
+	from *Transport
+	to   raft.ServerAddress
+}
+
+// Read implements io.Reader.
+func (s *stream) Read(b []byte) (int, error) {
+	if peer, cut, _ := s.from.net.look(s.from.addr, s.to); cut || peer == nil {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return s.Reader.Read(b[:min(len(b), 4096)])
+}
+
+// AppendEntriesPipeline implements raft.Transport.
+func (t *Transport) AppendEntriesPipeline(_ raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
+	p := &pipeline{t: t, to: to, queue: make(chan *flight, 64), done: make(chan raft.AppendFuture, 64), closed: make(chan struct{})}
+	go p.run()
+	return p, nil
+}
+
+// pipeline sends requests one after the other, without waiting for answers.
+type pipeline struct {
+	t      *Transport
+	to     raft.ServerAddress
+	queue  chan *flight
+	done   chan raft.AppendFuture
+	closed chan struct{}
+	once   sync.Once
+}
+
+// flight is a request on its way; it implements raft.AppendFuture.
+type flight struct {
+	at   time.Time
+	args *raft.AppendEntriesRequest
+	sent *raft.AppendEntriesRequest
+	resp *raft.AppendEntriesResponse
+	err  error
+	end  chan struct{}
+}
+
+func (f *flight) Error() error                          { <-f.end; return f.err }
+func (f *flight) Start() time.Time                      { return f.at }
+func (f *flight) Request() *raft.AppendEntriesRequest   { return f.args }
+func (f *flight) Response() *raft.AppendEntriesResponse { return f.resp }
+
+func (p *pipeline) run() {
+	for {
+		select {
+		case f := <-p.queue:
+			f.err = ask(p.t, p.to, f.sent, nil, rpcTimeout, f.resp)
+			close(f.end)
+			select {
+			case p.done <- f:
+			case <-p.closed:
+				return
+			}
+		case <-p.closed:
+			return
+		}
+	}
+}
+
+// AppendEntries implements raft.AppendPipeline.
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	f := &flight{at: time.Now(), args: args, sent: copied(args), resp: resp, end: make(chan struct{})}
+	select {
+	case p.queue <- f:
+		return f, nil
+	case <-p.closed:
+		return nil, raft.ErrPipelineShutdown
+	}
+}
+
+// Consumer implements raft.AppendPipeline.
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.done }
+
+// Close implements raft.AppendPipeline.
+func (p *pipeline) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}

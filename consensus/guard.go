@@ -1,0 +1,156 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// The disk guard. Raft trusts its disk: a leader whose disk is full or hangs
+// goes on sending heartbeats, so nobody takes its place, and one that stepped
+// down over it is elected again. The guard
+//
+//   - hands leadership over when room gets short, and keeps this server from
+//     campaigning and from being handed leadership until there is room again;
+//   - makes a leader whose disk hangs fall silent, so that the others elect
+//     one of them; raft itself stands still and could not be asked;
+//   - stops writing while there is still room for what the log's engine does
+//     in the background; and if the log had to stop all the same, opens it
+//     again when there is room.
+//
+// A server that is its own majority has nobody to hand over to: it leads until
+// nothing can be written, and again as soon as something can.
+
+// watchDisk guards the disk until ctx ends.
+func (s *Server) watchDisk(ctx context.Context) {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	var w watch
+	for {
+		s.lookAtDisk(ctx, &w)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// watch is what the guard found last.
+type watch struct {
+	short, hung, waits bool
+	tried              time.Time // when leadership was to be handed over last
+}
+
+func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
+	log := s.config.Logger
+	free, reserve, floor := s.guard.look()
+	if w.short {
+		reserve += reserve / 8 // so that it does not come and go
+	}
+	if short := free < reserve; short != w.short {
+		w.short = short
+		if short {
+			log.Error("the disk is short of room: this server hands leadership over and does not campaign", "dir", s.config.Dir, "free_mib", free>>20, "reserve_mib", reserve>>20)
+		} else {
+			log.Info("the disk has room again", "dir", s.config.Dir, "free_mib", free>>20)
+		}
+	}
+	if hung := s.guard.hung() > hangs; hung != w.hung {
+		w.hung = hung
+		if hung {
+			log.Error("the disk hangs: a write does not end", "dir", s.config.Dir, "for", s.guard.hung())
+		} else {
+			log.Info("the disk that hung goes on", "dir", s.config.Dir)
+		}
+	}
+	alone := s.alone()
+	s.endRefill()
+	s.link.still.Store(w.short && !alone || s.until.Load() != 0)
+	s.link.mute.Store(w.hung)
+	if w.hung {
+		if end := s.end.Load(); end != nil {
+			(*end)(errHung)
+		}
+		return
+	}
+	if alone {
+		s.waitForRoom(w, free < floor || w.waits && free < reserve)
+	} else if w.short && s.Leader() && time.Since(w.tried) > 2*s.config.Timing.Election {
+		w.tried = time.Now()
+		s.handOver(ctx)
+	}
+}
+
+// handOver ends this server's leadership: in favour of another that can lead,
+// or by silence until a majority is not heard any more.
+func (s *Server) handOver(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, 3*s.config.Timing.Election)
+	defer cancel()
+	err := s.Transfer(limit, "")
+	if err == nil || !s.Leader() {
+		return
+	}
+	s.config.Logger.Warn("leadership could not be handed over, so it is given up", "error", err)
+	s.link.mute.Store(true)
+	defer s.link.mute.Store(false)
+	for s.Leader() && limit.Err() == nil {
+		select {
+		case <-limit.Done():
+		case <-time.After(s.config.Timing.Lease / 10):
+		}
+	}
+}
+
+// waitForRoom keeps a server that is its own majority from campaigning while
+// nothing can be written; no vote of others is needed meanwhile.
+func (s *Server) waitForRoom(w *watch, waits bool) {
+	if waits == w.waits {
+		return
+	}
+	w.waits = waits
+	r := s.raft()
+	c := r.ReloadableConfig()
+	c.HeartbeatTimeout, c.ElectionTimeout = s.config.Timing.Heartbeat, s.config.Timing.Election
+	if waits {
+		c.HeartbeatTimeout, c.ElectionTimeout = 24*time.Hour, 24*time.Hour
+	}
+	if err := r.ReloadConfig(c); err != nil {
+		s.config.Logger.Warn("raft does not take other timeouts", "error", err)
+	}
+	if !waits {
+		s.electAlone()
+	}
+}
+
+// full says whether an error is about a full disk, which room would end.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// reopen shuts a node down whose log stopped on a full disk, and opens what is
+// on disk again when there is room. The state stays as it is meanwhile.
+func (s *Server) reopen(ctx context.Context, n *node) error {
+	s.config.Logger.Error("the disk is full: this server takes no part until there is room", "dir", s.config.Dir, "error", n.log.Err())
+	s.shut(n)
+	for {
+		select {
+		case <-time.After(watchEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if free, reserve, _ := s.guard.look(); free < reserve {
+			continue
+		}
+		err := s.open()
+		if err == nil {
+			break
+		}
+		if !full(err) {
+			return fmt.Errorf("after the disk was full: %w", err)
+		}
+	}
+	s.config.Logger.Info("the disk has room again, and this server takes part", "dir", s.config.Dir)
+	s.electAlone()
+	return nil
+}
