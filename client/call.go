@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,11 @@ func Call[In, Out any](ctx context.Context, c *Client, o op.Op[In, Out], in In) 
 	if err != nil {
 		return out, meta, err
 	}
+	return answer[Out](ctx, c, o.Info, resp)
+}
+
+// answer reads the answer to an operation.
+func answer[Out any](ctx context.Context, c *Client, info *op.Info, resp *http.Response) (out Out, meta op.Meta, err error) {
 	defer resp.Body.Close()
 	if t := mediaType(resp); t != "application/json" {
 		return out, meta, berth.Errorf(berth.Unavailable, "%s answers with %q and not with JSON; is it the address of an agent?", c.config.Address, t)
@@ -36,7 +42,7 @@ func Call[In, Out any](ctx context.Context, c *Client, o op.Op[In, Out], in In) 
 		if ctx.Err() != nil {
 			return out, meta, context.Cause(ctx)
 		}
-		return out, meta, fmt.Errorf("%s: the answer of %s cannot be read: %w", o.Name, c.config.Address, err)
+		return out, meta, fmt.Errorf("%s: the answer of %s cannot be read: %w", info.Name, c.config.Address, err)
 	}
 	// An answer that ends where it should leaves its connection for the next.
 	_, _ = io.CopyN(io.Discard, resp.Body, 1)
@@ -49,7 +55,7 @@ func send(ctx context.Context, c *Client, info *op.Info, in any) (*http.Response
 	if err != nil {
 		return nil, err
 	}
-	return c.do(r)
+	return c.do(r, info)
 }
 
 // request builds the HTTP request of an operation: fields that the path names
@@ -66,7 +72,7 @@ func (c *Client) request(ctx context.Context, info *op.Info, in any) (*http.Requ
 	set(b.query, "region", b.region)
 	set(b.query, "namespace", b.namespace)
 	var body io.Reader
-	if info.Method == http.MethodPut || info.Body {
+	if (info.Method == http.MethodPut || info.Body) && !info.Bytes {
 		text, err := json.Marshal(b.body)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", info.Name, err)
@@ -127,6 +133,10 @@ func (b *builder) fill(v reflect.Value) error {
 				return berth.Errorf(berth.Invalid, "%s: %q cannot be part of a path", f.Name, text)
 			}
 			b.path = strings.ReplaceAll(b.path, segment, url.PathEscape(text))
+		case tag != "" && x.Type() == reflect.TypeFor[[]string](): // a parameter that may be repeated
+			if x.Len() > 0 {
+				b.query[tag] = slices.Clone(x.Interface().([]string))
+			}
 		case tag != "":
 			text, err := plain(x)
 			if err != nil {

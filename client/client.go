@@ -5,6 +5,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/op"
 )
 
 // DefaultAddress is where an agent answers if nobody says otherwise.
@@ -44,28 +46,6 @@ type Config struct {
 	TLS TLS
 }
 
-// TLS is how the two sides prove who they are. It is not built yet: [New]
-// refuses every field that is set. Over https the system's roots are trusted.
-type TLS struct {
-	CACert, CAPath, ClientCert, ClientKey, ServerName string
-	SkipVerify                                        bool
-}
-
-func (t TLS) check() error {
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{
-		{"CACert", t.CACert != ""}, {"CAPath", t.CAPath != ""}, {"ClientCert", t.ClientCert != ""},
-		{"ClientKey", t.ClientKey != ""}, {"ServerName", t.ServerName != ""}, {"SkipVerify", t.SkipVerify},
-	} {
-		if f.set {
-			return berth.Errorf(berth.Invalid, "TLS.%s is set, but TLS is not built yet", f.name)
-		}
-	}
-	return nil
-}
-
 // Client calls one agent. It may be used by many goroutines at once.
 type Client struct {
 	config Config
@@ -78,10 +58,14 @@ func New(c Config) (*Client, error) {
 	if c.Address == "" {
 		c.Address = DefaultAddress
 	}
-	if err := c.TLS.check(); err != nil {
+	base, socket, err := parseAddress(c.Address)
+	if err != nil {
 		return nil, err
 	}
-	base, socket, err := parseAddress(c.Address)
+	if err := c.TLS.check(base); err != nil {
+		return nil, err
+	}
+	secure, err := c.TLS.config()
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +74,7 @@ func New(c Config) (*Client, error) {
 	}
 	dialer := &net.Dialer{Timeout: c.DialTimeout}
 	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: c.DialTimeout,
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: c.DialTimeout, TLSClientConfig: secure,
 		IdleConnTimeout: idleTime, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
 	}
 	if socket != "" {
@@ -132,12 +116,12 @@ func (c *Client) Address() string { return c.config.Address }
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // do sends a request. An answer that is not a success becomes an error.
-func (c *Client) do(r *http.Request) (*http.Response, error) {
+func (c *Client) do(r *http.Request, info *op.Info) (*http.Response, error) {
 	resp, err := c.http.Do(r)
 	if err != nil {
 		return nil, c.unreachable(r.Context(), err)
 	}
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+	if (resp.StatusCode < 200 || resp.StatusCode > 299) && (resp.StatusCode != info.Also || mediaType(resp) != "application/json") {
 		defer resp.Body.Close()
 		return nil, c.refused(resp)
 	}
@@ -159,6 +143,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 		why = "does not answer"
 	case errors.Is(err, http.ErrSchemeMismatch):
 		why = "speaks http, not https"
+	default:
+		why = cmp.Or(distrust(err), why)
 	}
 	return &Unreachable{c.config.Address, berth.Errorf(berth.Unavailable, "the agent at %s %s: %w", c.config.Address, why, err)}
 }

@@ -258,14 +258,6 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("the default is %s", c.Address())
 		}
 	}
-	for name, x := range map[string]client.TLS{
-		"CACert": {CACert: "x"}, "CAPath": {CAPath: "x"}, "ClientCert": {ClientCert: "x"},
-		"ClientKey": {ClientKey: "x"}, "ServerName": {ServerName: "x"}, "SkipVerify": {SkipVerify: true},
-	} {
-		if _, err := client.New(client.Config{TLS: x}); err == nil || err.Error() != fmt.Sprintf("TLS.%s is set, but TLS is not built yet", name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 // The same calls go through a unix socket.

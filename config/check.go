@@ -18,10 +18,13 @@ import (
 func (d *decoder) complete(dev bool) {
 	c := d.to
 	d.names()
+	d.serfPort(dev)
 	d.addresses()
 	d.limits()
+	d.tls()
 	if c.Server.Enabled {
 		d.server()
+		d.cluster(dev)
 	}
 	if c.Client.Enabled {
 		d.client()
@@ -68,14 +71,24 @@ func (d *decoder) addresses() {
 	for _, e := range []struct {
 		name string
 		to   *Endpoint
-	}{{"http", &c.HTTP}, {"rpc", &c.RPC}} {
+	}{{"http", &c.HTTP}, {"rpc", &c.RPC}, {"serf", &c.Serf}} {
 		d.ip("addresses."+e.name, &e.to.Addr, c.BindAddr)
 		d.port("ports."+e.name, e.to.Port)
+		if host, _, err := net.SplitHostPort(c.RPC.Advertise); err == nil && e.to == &c.Serf && c.Serf.Advertise == "" && net.ParseIP(c.Serf.Addr).IsUnspecified() {
+			c.Serf.Advertise = host // where RPC is reached, gossip is
+		}
 		d.advertise("advertise."+e.name, e.to)
 	}
-	d.port("ports.serf", c.SerfPort)
 	if c.HTTP.Port == c.RPC.Port && c.HTTP.Port != 0 && overlap(c.HTTP.Addr, c.RPC.Addr) {
 		d.fail("ports.rpc", "%d is the port of ports.http too", c.RPC.Port)
+	}
+	for _, e := range []struct {
+		name string
+		of   Endpoint
+	}{{"http", c.HTTP}, {"rpc", c.RPC}} {
+		if c.Server.Enabled && c.Serf.Port == e.of.Port && c.Serf.Port != 0 && overlap(c.Serf.Addr, e.of.Addr) {
+			d.fail("ports.serf", "%d is the port of ports.%s too", c.Serf.Port, e.name)
+		}
 	}
 }
 
@@ -195,9 +208,6 @@ const longestAge = 10 * 365 * 24 * time.Hour
 
 func (d *decoder) server() {
 	s := &d.to.Server
-	if s.BootstrapExpect != 1 {
-		d.fail("server.bootstrap_expect", "%d servers are not built yet; allowed is 1", s.BootstrapExpect)
-	}
 	if d.said["server.num_schedulers"] != "" {
 		d.between("server.num_schedulers", s.NumSchedulers, 1, 1024) // one server is all there is: it must schedule
 	}
@@ -205,6 +215,7 @@ func (d *decoder) server() {
 	d.period("server.min_heartbeat_ttl", s.MinHeartbeatTTL, time.Second, time.Hour)
 	d.period("server.failover_heartbeat_ttl", s.FailoverHeartbeatTTL, time.Second, 24*time.Hour)
 	d.between("server.silence_brake_nodes", s.SilenceBrakeNodes, 0, 1<<20)
+	d.between("server.job_tracked_versions", s.TrackedVersions, 1, mostTrackedVersions)
 	d.between("server.silence_brake_percent", s.SilenceBrakePercent, 0, 100)
 	d.period("server.silence_brake_pace", s.SilenceBrakePace, time.Millisecond, time.Hour)
 	d.period("server.job_gc_interval", s.JobGCInterval, time.Second, 24*time.Hour)
@@ -213,6 +224,10 @@ func (d *decoder) server() {
 	d.period("server.eval_gc_threshold", s.EvalGCThreshold, time.Second, longestAge)
 	d.period("server.batch_eval_gc_threshold", s.BatchEvalGCThreshold, time.Second, longestAge)
 	d.period("server.deployment_gc_threshold", s.DeploymentGCThreshold, time.Second, longestAge)
+	d.between("server.raft_multiplier", s.RaftMultiplier, 0, 10)
+	d.between("server.raft_snapshot_threshold", s.RaftSnapshotThreshold, 10, 1<<20)
+	d.period("server.raft_snapshot_interval", s.RaftSnapshotInterval, time.Second, 24*time.Hour)
+	d.between("server.raft_trailing_logs", s.RaftTrailingLogs, 1, 1<<24)
 	d.between("server.event_buffer_size", s.EventBufferSize, 1, 1<<20)
 	d.schedulerConfig()
 	if s.MaxHeartbeatsPerSec <= 0 || s.MaxHeartbeatsPerSec > 1e6 {
@@ -369,15 +384,18 @@ func (d *decoder) drivers(dev bool) {
 	d.warnf("raw_exec is off: others than this machine reach the agent; plugin \"raw_exec\" { config { enabled = true } } turns it on all the same")
 }
 
-// exposed warns of what others can reach, and how it is protected: not at all.
+// exposed warns of what others can reach that is not protected.
 func (d *decoder) exposed() {
 	c := d.to
 	var open []string
-	if !c.HTTP.Loopback() {
-		open = append(open, fmt.Sprintf("the HTTP API at %s (no access control, no TLS: whoever reaches it may run jobs)", c.HTTP.Listen()))
+	if lacks := c.TLS.httpLacks(); lacks != "" && !c.HTTP.Loopback() {
+		open = append(open, fmt.Sprintf("the HTTP API at %s (%s: whoever reaches it may run jobs)", c.HTTP.Listen(), lacks))
 	}
-	if c.Server.Enabled && !c.RPC.Loopback() {
+	if c.Server.Enabled && !c.RPC.Loopback() && (!c.TLS.RPC || c.TLS.UpgradeMode) {
 		open = append(open, fmt.Sprintf("the RPC port at %s (no TLS: whoever reaches it may register as a node, and hears what agents say)", c.RPC.Listen()))
+	}
+	if c.Server.Enabled && !c.Serf.Loopback() && c.Server.EncryptKey == nil {
+		open = append(open, fmt.Sprintf("the gossip port at %s (no server.encrypt: whoever reaches it may join as a server)", c.Serf.Listen()))
 	}
 	if len(open) > 0 {
 		d.warnf("unprotected beyond this machine: %s", strings.Join(open, "; "))

@@ -16,6 +16,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"maps"
 	"net"
@@ -39,12 +40,13 @@ type Config struct {
 	BindAddr  string
 	HTTP      Endpoint
 	RPC       Endpoint
-	SerfPort  int // read, but nothing listens there: there is one server
+	Serf      Endpoint // of the gossip; only of a server
 	LogLevel  slog.Level
 	LogJSON   bool
 	LogTrace  bool // the level was "trace", which logs as debug does
 	Telemetry Telemetry
 	Limits    Limits
+	TLS       TLS
 
 	LeaveOnInterrupt bool
 	LeaveOnTerminate bool
@@ -84,6 +86,22 @@ type Limits struct {
 	RPCHandshake  time.Duration
 }
 
+// TLS is how the agent and those who call it prove who they are. Files are PEM.
+type TLS struct {
+	HTTP                 bool // of the HTTP API
+	RPC                  bool // between agents
+	UpgradeMode          bool // with RPC: connections without TLS are taken all the same
+	VerifyServerHostname bool // whether a certificate must say what its holder is, here and there
+	VerifyHTTPSClient    bool // whether people must show a certificate
+	CAFile               string
+	CertFile             string
+	KeyFile              string
+	MinHTTPS             uint16 // the least version over HTTP, of crypto/tls; between agents it is 1.3
+}
+
+// Enabled says whether there is any.
+func (t *TLS) Enabled() bool { return t.HTTP || t.RPC }
+
 // Telemetry is about metrics. Both formats are always served.
 type Telemetry struct {
 	PrometheusMetrics  bool
@@ -96,7 +114,7 @@ type Telemetry struct {
 type Server struct {
 	Enabled              bool
 	DataDir              string
-	BootstrapExpect      int // 1
+	BootstrapExpect      int // servers that make up a new cluster together; 1 is this alone, 0 is that it joins one
 	NumSchedulers        int // 0: the server chooses
 	HeartbeatGrace       time.Duration
 	MinHeartbeatTTL      time.Duration
@@ -104,10 +122,20 @@ type Server struct {
 	FailoverHeartbeatTTL time.Duration
 	// When more nodes than so many, or more than this part of all, fall silent
 	// within a minute, they are given up one by one, at this pace. 0 of both: never.
-	SilenceBrakeNodes   int
-	SilenceBrakePercent int
-	SilenceBrakePace    time.Duration
-	EventBufferSize     int // changes whose events are kept, within a bound of bytes
+	SilenceBrakeNodes     int
+	SilenceBrakePercent   int
+	SilenceBrakePace      time.Duration
+	EventBufferSize       int    // changes whose events are kept, within a bound of bytes
+	EncryptKey            []byte // of the gossip; nil: it is not encrypted
+	Join                  Join
+	RejoinAfterLeave      bool // find the others again though this server left
+	NonVoting             bool
+	RaftMultiplier        int                   // how much more patient servers are with each other than by default
+	RaftSnapshotThreshold int                   // entries that may gather before the state is saved
+	RaftSnapshotInterval  time.Duration         // how often it is seen whether so many have
+	RaftTrailingLogs      int                   // entries that are kept behind a saved state
+	Autopilot             berth.AutopilotConfig // of a cluster of which no operator ever said it
+	TrackedVersions       int                   // of each job, without those that have a tag; the leader's counts
 	// Scheduler is how a cluster of which no operator ever said it is scheduled;
 	// nil is as by default.
 	Scheduler *berth.SchedulerConfig
@@ -176,6 +204,9 @@ type Plugins struct {
 	MockDriver bool
 }
 
+// mostTrackedVersions is what the servers' state allows.
+const mostTrackedVersions = 1000
+
 // defaults returns what holds where nothing is said. Figures are those of
 // Nomad's documentation, with two exceptions. Nothing listens beyond this
 // machine unasked. And after a restart a node has a minute to be heard, not
@@ -189,15 +220,18 @@ func defaults(dev bool) *Config {
 		BindAddr:   "127.0.0.1",
 		HTTP:       Endpoint{Port: 4646},
 		RPC:        Endpoint{Port: 4647},
-		SerfPort:   4648,
+		Serf:       Endpoint{Port: 4648},
 		LogLevel:   slog.LevelInfo,
 		Telemetry:  Telemetry{CollectionInterval: time.Second},
 		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second},
+		TLS:        TLS{VerifyServerHostname: true, MinHTTPS: tls.VersionTLS13},
 		Server: Server{
-			Enabled: dev, BootstrapExpect: 1,
+			Enabled: dev, BootstrapExpect: 1, Join: defaultJoin, Autopilot: defaultAutopilot,
 			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 50, FailoverHeartbeatTTL: time.Minute,
 			SilenceBrakeNodes: 10, SilenceBrakePercent: 25, SilenceBrakePace: 10 * time.Second,
 			EventBufferSize: 16384,
+			TrackedVersions: 6,
+			RaftMultiplier:  1, RaftSnapshotThreshold: 8192, RaftSnapshotInterval: 2 * time.Minute, RaftTrailingLogs: 10240,
 			NodeGCThreshold: 24 * time.Hour, JobGCInterval: 5 * time.Minute, JobGCThreshold: 4 * time.Hour,
 			EvalGCThreshold: time.Hour, BatchEvalGCThreshold: 24 * time.Hour, DeploymentGCThreshold: time.Hour,
 		},
@@ -212,10 +246,8 @@ func defaults(dev bool) *Config {
 // secrets in it: none are built, and those that are not are never kept.
 func (c *Config) Public() map[string]any {
 	endpoints := func(of func(Endpoint) any) map[string]any {
-		return map[string]any{"HTTP": of(c.HTTP), "RPC": of(c.RPC)}
+		return map[string]any{"HTTP": of(c.HTTP), "RPC": of(c.RPC), "Serf": of(c.Serf)}
 	}
-	ports := endpoints(func(e Endpoint) any { return e.Port })
-	ports["Serf"] = c.SerfPort
 	return map[string]any{
 		"DevMode":        c.Dev,
 		"Region":         c.Region,
@@ -223,7 +255,7 @@ func (c *Config) Public() map[string]any {
 		"NodeName":       c.Name,
 		"DataDir":        c.DataDir,
 		"BindAddr":       c.BindAddr,
-		"Ports":          ports,
+		"Ports":          endpoints(func(e Endpoint) any { return e.Port }),
 		"Addresses":      endpoints(func(e Endpoint) any { return e.Addr }),
 		"AdvertiseAddrs": endpoints(func(e Endpoint) any { return e.Advertise }),
 		"LogLevel":       c.levelName(),
@@ -233,7 +265,11 @@ func (c *Config) Public() map[string]any {
 		"LeaveOnTerm":    c.LeaveOnTerminate,
 		"Files":          append([]string{}, c.Files...),
 		"ACL":            map[string]any{"Enabled": false},
-		"TLSConfig":      map[string]any{"EnableHTTP": false, "EnableRPC": false},
+		"TLSConfig": map[string]any{
+			"EnableHTTP": c.TLS.HTTP, "EnableRPC": c.TLS.RPC, "RPCUpgradeMode": c.TLS.UpgradeMode,
+			"VerifyServerHostname": c.TLS.VerifyServerHostname, "VerifyHTTPSClient": c.TLS.VerifyHTTPSClient,
+			"CAFile": c.TLS.CAFile, "CertFile": c.TLS.CertFile, "KeyFile": c.TLS.KeyFile, "TLSMinVersion": tlsVersion(c.TLS.MinHTTPS),
+		},
 		"Limits": map[string]any{
 			"HTTPMaxConnsPerClient": c.Limits.HTTPMaxConns, "RPCMaxConnsPerClient": c.Limits.RPCMaxConns,
 			"HTTPSHandshakeTimeout": c.Limits.HTTPHandshake.String(), "RPCHandshakeTimeout": c.Limits.RPCHandshake.String(),
@@ -246,8 +282,12 @@ func (c *Config) Public() map[string]any {
 			"Enabled": c.Server.Enabled, "DataDir": c.Server.DataDir, "BootstrapExpect": c.Server.BootstrapExpect,
 			"NumSchedulers": c.Server.NumSchedulers, "HeartbeatGrace": c.Server.HeartbeatGrace, "MinHeartbeatTTL": c.Server.MinHeartbeatTTL,
 			"MaxHeartbeatsPerSecond": c.Server.MaxHeartbeatsPerSec, "FailoverHeartbeatTTL": c.Server.FailoverHeartbeatTTL,
-			"EventBufferSize": c.Server.EventBufferSize,
-			"NodeGCThreshold": c.Server.NodeGCThreshold, "JobGCInterval": c.Server.JobGCInterval, "JobGCThreshold": c.Server.JobGCThreshold,
+			"EventBufferSize": c.Server.EventBufferSize, "RejoinAfterLeave": c.Server.RejoinAfterLeave, "NonVotingServer": c.Server.NonVoting,
+			"ServerJoin": map[string]any{
+				"RetryJoin": append([]string{}, c.Server.Join.Retry...), "StartJoin": append([]string{}, c.Server.Join.Start...),
+				"RetryMaxAttempts": c.Server.Join.Max, "RetryInterval": c.Server.Join.Interval,
+			},
+			"JobTrackedVersions": c.Server.TrackedVersions, "NodeGCThreshold": c.Server.NodeGCThreshold, "JobGCInterval": c.Server.JobGCInterval, "JobGCThreshold": c.Server.JobGCThreshold,
 			"EvalGCThreshold": c.Server.EvalGCThreshold, "BatchEvalGCThreshold": c.Server.BatchEvalGCThreshold,
 			"DeploymentGCThreshold": c.Server.DeploymentGCThreshold, "DefaultSchedulerConfig": c.Server.Scheduler,
 		},

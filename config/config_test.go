@@ -101,6 +101,10 @@ func show(c *Config) string {
 	base.Name, base.Files = "n1", c.Files
 	base.HTTP.Addr, base.RPC.Addr = "127.0.0.1", "127.0.0.1"
 	base.HTTP.Advertise, base.RPC.Advertise = "127.0.0.1:4646", "127.0.0.1:4647"
+	base.Serf.Addr, base.Serf.Advertise = "127.0.0.1", "127.0.0.1:4648"
+	if c.Dev {
+		base.Serf.Port, base.Serf.Advertise = 0, ""
+	}
 	base.DataDir = "/data"
 	if c.TempData {
 		base.DataDir = c.DataDir
@@ -263,7 +267,7 @@ func TestPublicTellsWhatIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"Region":"eu"`, `"NodeName":"n1"`, `"Meta":{"rack":"r1"}`, `"raw_exec":false`, `"Ports":{"HTTP":4646,"RPC":4647,"Serf":4648}`, `"ACL":{"Enabled":false}`} {
+	for _, want := range []string{`"Region":"eu"`, `"NodeName":"n1"`, `"Meta":{"rack":"r1"}`, `"raw_exec":false`, `"Ports":{"HTTP":4646,"RPC":4647,"Serf":0}`, `"ACL":{"Enabled":false}`} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("%s is not in %s", want, b)
 		}
@@ -302,10 +306,10 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
-		if !c.Server.Enabled && !c.Client.Enabled || c.Name == "" || c.HTTP.Advertise == "" && c.HTTP.Port != 0 || c.Server.DataDir == "" || c.Server.BootstrapExpect != 1 && c.Server.Enabled {
+		if !c.Server.Enabled && !c.Client.Enabled || c.Name == "" || c.HTTP.Advertise == "" && c.HTTP.Port != 0 || c.Server.DataDir == "" {
 			t.Errorf("it is not complete: %+v", c)
 		}
-		if !c.HTTP.Loopback() && len(c.Warnings) == 0 {
+		if !c.HTTP.Loopback() && (!c.TLS.HTTP || !c.TLS.VerifyHTTPSClient) && len(c.Warnings) == 0 {
 			t.Error("it is open without a warning")
 		}
 		if _, err := json.Marshal(c.Public()); err != nil {

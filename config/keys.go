@@ -24,17 +24,17 @@ var built = table{
 	"addresses": block(table{
 		"http": text(func(c *Config) *string { return &c.HTTP.Addr }),
 		"rpc":  text(func(c *Config) *string { return &c.RPC.Addr }),
-		"serf": ignored,
+		"serf": text(func(c *Config) *string { return &c.Serf.Addr }),
 	}),
 	"ports": block(table{
 		"http": whole(func(c *Config) *int { return &c.HTTP.Port }),
 		"rpc":  whole(func(c *Config) *int { return &c.RPC.Port }),
-		"serf": whole(func(c *Config) *int { return &c.SerfPort }),
+		"serf": whole(func(c *Config) *int { return &c.Serf.Port }),
 	}),
 	"advertise": block(table{
 		"http": text(func(c *Config) *string { return &c.HTTP.Advertise }),
 		"rpc":  text(func(c *Config) *string { return &c.RPC.Advertise }),
-		"serf": ignored,
+		"serf": text(func(c *Config) *string { return &c.Serf.Advertise }),
 	}),
 	"limits": block(table{
 		"http_max_conns_per_client": whole(func(c *Config) *int { return &c.Limits.HTTPMaxConns }),
@@ -43,10 +43,12 @@ var built = table{
 		"http_handshake_timeout":    span(func(c *Config) *duration { return &c.Limits.HTTPHandshake }),
 		"rpc_handshake_timeout":     span(func(c *Config) *duration { return &c.Limits.RPCHandshake }),
 	}),
+	"tls":       block(tlsKeys),
 	"telemetry": block(telemetryKeys),
 	"server":    block(serverKeys),
 	"client":    block(clientKeys),
 	"plugin":    plugins,
+	"autopilot": block(autopilotKeys),
 }
 
 var telemetryKeys = table{
@@ -81,7 +83,20 @@ var serverKeys = table{
 	"eval_gc_threshold":         span(func(c *Config) *duration { return &c.Server.EvalGCThreshold }),
 	"batch_eval_gc_threshold":   span(func(c *Config) *duration { return &c.Server.BatchEvalGCThreshold }),
 	"deployment_gc_threshold":   span(func(c *Config) *duration { return &c.Server.DeploymentGCThreshold }),
+	"job_tracked_versions":      whole(func(c *Config) *int { return &c.Server.TrackedVersions }),
 	"default_scheduler_config":  block(schedulerKeys),
+	"encrypt":                   encrypt,
+	"rejoin_after_leave":        flag(func(c *Config) *bool { return &c.Server.RejoinAfterLeave }),
+	"raft_multiplier":           whole(func(c *Config) *int { return &c.Server.RaftMultiplier }),
+	"raft_snapshot_threshold":   whole(func(c *Config) *int { return &c.Server.RaftSnapshotThreshold }),
+	"raft_snapshot_interval":    span(func(c *Config) *duration { return &c.Server.RaftSnapshotInterval }),
+	"raft_trailing_logs":        whole(func(c *Config) *int { return &c.Server.RaftTrailingLogs }),
+	"non_voting_server":         flag(func(c *Config) *bool { return &c.Server.NonVoting }),
+	"server_join":               block(joinKeys),
+	"retry_join":                joinKeys["retry_join"],
+	"start_join":                joinKeys["start_join"],
+	"retry_max":                 joinKeys["retry_max"],
+	"retry_interval":            joinKeys["retry_interval"],
 }
 
 var clientKeys = table{
@@ -135,15 +150,15 @@ var clientJoin = table{
 			return
 		}
 		for _, a := range addrs {
-			if strings.Contains(a, "=") {
-				d.addf(n.pos, path, "finding servers with a cloud provider is not built yet; allowed are addresses")
+			if byProvider(a) {
+				d.addf(n.pos, path, "finding servers with a cloud provider or a command is not built yet; allowed are addresses")
 				return
 			}
 		}
 		d.to.Client.Servers = append(slices.Clip(d.to.Client.Servers), addrs...)
 	},
 	"retry_interval": idle("an agent waits longer from try to try by itself"),
-	"retry_max":      only(0),
+	"retry_max":      idle("an agent tries for ever"),
 	"start_join":     only(),
 }
 

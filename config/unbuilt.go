@@ -33,9 +33,6 @@ func init() {
 var unbuilt = table{
 	"acl": off("access control", []string{"enabled"},
 		"token_ttl", "policy_ttl", "role_ttl", "replication_token", "token_min_expiration_ttl", "token_max_expiration_ttl"),
-	"tls": off("TLS", []string{"http", "rpc"},
-		"ca_file", "cert_file", "key_file", "rpc_upgrade_mode", "tls_cipher_suites", "tls_min_version",
-		"tls_prefer_server_cipher_suites", "verify_https_client", "verify_server_hostname"),
 	"vault": off("Vault", []string{"enabled"},
 		"address", "allow_unauthenticated", "ca_file", "ca_path", "cert_file", "create_from_role", "default_identity",
 		"jwt_auth_backend_path", "key_file", "name", "namespace", "task_token_ttl", "tls_server_name", "tls_skip_verify",
@@ -44,7 +41,6 @@ var unbuilt = table{
 	"ui":    off("the web UI", []string{"enabled"}, "consul", "vault", "label", "content_security_policy", "show_cli_hints"),
 
 	"consul":    silent("Consul"),
-	"autopilot": silent("autopilot"),
 	"sentinel":  silent("Sentinel"),
 	"keyring":   silent("a keyring"),
 	"reporting": silent("reporting"),
@@ -90,10 +86,8 @@ var unbuiltTelemetry = table{
 }
 
 var unbuiltServer = table{
-	"encrypt":                       only(),
 	"authoritative_region":          only(),
 	"redundancy_zone":               only(),
-	"non_voting_server":             only(false),
 	"upgrade_version":               only(),
 	"license_path":                  only(),
 	"license_env":                   only(),
@@ -107,24 +101,13 @@ var unbuiltServer = table{
 	"root_key_gc_threshold":         only(time.Hour),
 	"root_key_rotation_threshold":   only(720 * time.Hour),
 	"raft_protocol":                 only(3),
-	"raft_multiplier":               only(0, 1),
-	"raft_snapshot_threshold":       only(8192),
-	"raft_snapshot_interval":        only(120 * time.Second),
-	"raft_trailing_logs":            only(10240),
 	"raft_boltdb":                   silent("a choice of the log's store"),
 	"raft_logstore":                 silent("a choice of the log's store"),
-	"rejoin_after_leave":            only(false),
 	"start_timeout":                 only(30 * time.Second),
 	"job_max_priority":              only(100),
 	"job_default_priority":          only(50),
 	"job_max_count":                 only(50000),
 	"job_max_source_size":           only("1M"),
-	"job_tracked_versions":          only(6),
-	"start_join":                    only(),
-	"retry_join":                    only(),
-	"retry_max":                     only(0),
-	"retry_interval":                only(0, 30*time.Second),
-	"server_join":                   silent("to join other servers"),
 	"search":                        silent("a choice of search limits"),
 	"plan_rejection_tracker":        off("the plan rejection tracker", []string{"enabled"}, "node_threshold", "node_window"),
 	"client_introduction": block(table{
@@ -280,9 +263,6 @@ func idle(why string) setting {
 		}
 	}
 }
-
-// ignored passes an address of the gossip, which there is none of.
-func ignored(d *decoder, path string, n *node) { d.text(path, n) }
 
 var levels = map[string]slog.Level{
 	"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,

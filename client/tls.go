@@ -1,0 +1,109 @@
+package client
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth"
+	"berth/wire/certs"
+)
+
+// TLS is how the two sides of https prove who they are. Files are PEM.
+type TLS struct {
+	CACert     string // the file of the authorities that are believed
+	CAPath     string // a folder of such files, if there is no CACert; without either the system's are believed
+	ClientCert string // what the caller shows
+	ClientKey  string
+	ServerName string // that the agent's certificate must have; "" is the host of the address
+	SkipVerify bool   // believe whoever answers
+}
+
+// check refuses what would be without effect, so that nobody believes to be
+// protected who is not.
+func (t TLS) check(base string) error {
+	if t == (TLS{}) || strings.HasPrefix(base, "https:") {
+		return nil
+	}
+	return berth.Errorf(berth.Invalid, "TLS is configured, but the address does not begin with https")
+}
+
+// config returns what a transport needs.
+func (t TLS) config() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.SkipVerify}
+	if (t.ClientCert == "") != (t.ClientKey == "") {
+		return nil, berth.Errorf(berth.Invalid, "a client's certificate and its key are both needed, or neither")
+	}
+	if t.ClientCert != "" {
+		own, err := tls.LoadX509KeyPair(t.ClientCert, t.ClientKey)
+		if err != nil {
+			return nil, berth.Errorf(berth.Invalid, "client certificate %s, key %s: %w", t.ClientCert, t.ClientKey, err)
+		}
+		c.Certificates = []tls.Certificate{own}
+	}
+	roots, err := t.roots()
+	c.RootCAs = roots
+	return c, err
+}
+
+// roots returns the authorities that are believed, nil for the system's.
+func (t TLS) roots() (*x509.CertPool, error) {
+	files := []string{t.CACert}
+	if t.CACert == "" {
+		if t.CAPath == "" {
+			return nil, nil
+		}
+		var err error
+		if files, err = filesIn(t.CAPath); err != nil {
+			return nil, berth.Errorf(berth.Invalid, "authorities: %w", err)
+		}
+	}
+	pool := x509.NewCertPool()
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, berth.Errorf(berth.Invalid, "authority: %w", err)
+		}
+		all, err := certs.Parse(text)
+		if err != nil {
+			return nil, berth.Errorf(berth.Invalid, "authority %s: %w", f, err)
+		}
+		for _, c := range all {
+			pool.AddCert(c)
+		}
+	}
+	return pool, nil
+}
+
+func filesIn(dir string) (all []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all = append(all, path)
+		}
+		return err
+	})
+	if err == nil && all == nil {
+		err = fmt.Errorf("no file is in %s", dir)
+	}
+	return all, err
+}
+
+// distrust says in a person's words why TLS came to nothing, or "".
+func distrust(err error) string {
+	if e, ok := errors.AsType[*tls.CertificateVerificationError](err); ok && len(e.UnverifiedCertificates) > 0 {
+		leaf := e.UnverifiedCertificates[0]
+		return fmt.Sprintf("cannot be believed: its certificate is %s, signed by %.80q", certs.Describe(leaf), leaf.Issuer.CommonName)
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, "tls: certificate required"):
+		return "wants a certificate of whoever calls"
+	case strings.Contains(text, "remote error: tls: bad certificate"):
+		return "takes no calls with this certificate, or wants one"
+	}
+	return ""
+}
