@@ -68,6 +68,7 @@ type Config struct {
 	NodePool   string // berth.DefaultNodePool
 	Meta       map[string]string
 	HTTPAddr   string // where the agent's HTTP API is reached, as the node tells it
+	TLSEnabled bool   // whether by https
 	Version    string // of this program
 	Compatible string // what ${attr.nomad.version} says
 
@@ -215,7 +216,7 @@ func (a *Agent) describe(ctx context.Context) *berth.Node {
 	c := &a.c
 	return fingerprint.Node(ctx, &fingerprint.Config{
 		ID: a.id, Secret: a.secret, Name: c.Name, Datacenter: c.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
-		HTTPAddr: c.HTTPAddr, Version: c.Version, NomadVersion: c.Compatible, CgroupParent: c.CgroupParent,
+		HTTPAddr: c.HTTPAddr, TLSEnabled: c.TLSEnabled, Version: c.Version, NomadVersion: c.Compatible, CgroupParent: c.CgroupParent,
 		Interface: c.NetworkInterface, Loopback: c.LoopbackOnly,
 		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, Reserved: c.Reserved,
 		ReservableCores: c.ReservableCores, HostVolumes: c.HostVolumes, HostNetworks: c.HostNetworks,

@@ -272,7 +272,7 @@ func TestDecide(t *testing.T) {
 		for _, id := range ids {
 			k, has := have[id]
 			v, listed := ans.Allocs[id]
-			fetch := !s.stale && listed && (!has || v > k.version)
+			fetch := !s.stale && listed && (!has || v > k.version || v < k.version && ans.Index > max(k.changed, k.version))
 			remove := !s.stale && has && !listed && !k.removed && ans.Index > k.changed
 			if fetch != contains(s.fetch, id) || remove != contains(s.remove, id) {
 				t.Fatalf("%s: %+v", id, s)

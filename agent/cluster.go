@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -23,6 +24,7 @@ type Cluster struct {
 	seeds    []string // of the configuration; always worth a try
 	log      *slog.Logger
 	handlers *wire.Server
+	dialer   wire.Dialer
 
 	dialing sync.Mutex // one session at a time
 
@@ -33,13 +35,22 @@ type Cluster struct {
 	closed  bool
 }
 
+// answerTime is how long a server may take to answer what does not wait for
+// news. It holds a call for 5 s when no leader is known. One that takes longer
+// is stuck, and the node would be taken for lost if it had only that one.
+const answerTime = 8 * time.Second
+
 // dialTime bounds the search for one server.
 const dialTime = 5 * time.Second
 
-// NewCluster returns the servers that can be found at the addresses, host and
-// port, or that those name.
-func NewCluster(addrs []string, log *slog.Logger) *Cluster {
-	c := &Cluster{seeds: slices.Clone(addrs), log: log, handlers: wire.New(wire.Config{Log: log}), addrs: slices.Clone(addrs)}
+// NewCluster returns the servers of the region that can be found at the
+// addresses, host and port, or that those name. secure is for TLS; nil: none.
+func NewCluster(addrs []string, region string, secure *tls.Config, log *slog.Logger) *Cluster {
+	handlers := wire.New(wire.Config{Log: log, Region: region})
+	c := &Cluster{
+		seeds: slices.Clone(addrs), log: log, handlers: handlers, addrs: slices.Clone(addrs),
+		dialer: wire.Dialer{Handlers: handlers, TLS: secure},
+	}
 	rand.Shuffle(len(c.addrs), func(i, j int) { c.addrs[i], c.addrs[j] = c.addrs[j], c.addrs[i] })
 	return c
 }
@@ -152,7 +163,7 @@ func (c *Cluster) call(ctx context.Context, method string, in, out any) error {
 	for range tries {
 		s, err := c.connect(ctx)
 		if err == nil {
-			if err = s.Call(ctx, method, in, out); err == nil {
+			if err = ask(ctx, s, method, in, out); err == nil {
 				return nil
 			}
 		}
@@ -165,6 +176,21 @@ func (c *Cluster) call(ctx context.Context, method string, in, out any) error {
 		c.leave(s)
 	}
 	return errors.Join(errs...)
+}
+
+// ask calls a method at one server, and takes one that does not answer in time
+// for one that cannot be reached.
+func ask(ctx context.Context, s *wire.Session, method string, in, out any) error {
+	if q, ok := in.(interface{ Opts() *op.Query }); ok && q.Opts().MinQueryIndex > 0 {
+		return s.Call(ctx, method, in, out)
+	}
+	within, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err := s.Call(within, method, in, out)
+	if within.Err() != nil && ctx.Err() == nil && err != nil {
+		return berth.Errorf(berth.Unavailable, "%s: the server has not answered for %v", method, answerTime)
+	}
+	return err
 }
 
 // connect returns the session, or opens one to the next server.
@@ -188,7 +214,7 @@ func (c *Cluster) connect(ctx context.Context) (*wire.Session, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	s, err := wire.Dial(ctx, addr, c.handlers)
+	s, err := c.dialer.Dial(ctx, addr)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {

@@ -54,7 +54,7 @@ func newServer(t *testing.T) *server {
 
 func TestAnotherServerIsAskedWhenOneFails(t *testing.T) {
 	one, two := newServer(t), newServer(t)
-	c := NewCluster([]string{one.addr, two.addr}, quiet)
+	c := NewCluster([]string{one.addr, two.addr}, "", nil, quiet)
 	defer c.close()
 	c.addrs = []string{one.addr, two.addr}
 	beat := func() error {
@@ -87,7 +87,7 @@ func TestAnotherServerIsAskedWhenOneFails(t *testing.T) {
 }
 
 func TestServersThatAreNamedAreLearnt(t *testing.T) {
-	c := NewCluster([]string{"seed:1"}, quiet)
+	c := NewCluster([]string{"seed:1"}, "", nil, quiet)
 	c.learn([]op.ServerAddr{{RPCAdvertiseAddr: "a:1"}, {RPCAdvertiseAddr: "b:1"}, {RPCAdvertiseAddr: ""}, {RPCAdvertiseAddr: "a:1"}})
 	if got := slices.Sorted(slices.Values(c.addrs)); !slices.Equal(got, []string{"a:1", "b:1", "seed:1"}) {
 		t.Error(got)

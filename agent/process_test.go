@@ -46,7 +46,7 @@ func agentProcess(args []string) int {
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	a, err := New(Config{
-		Servers: NewCluster([]string{args[1]}, log), DataDir: args[0], RawExec: true, MockDriver: true, LoopbackOnly: true,
+		Servers: NewCluster([]string{args[1]}, "", nil, log), DataDir: args[0], RawExec: true, MockDriver: true, LoopbackOnly: true,
 		CgroupParent: os.Getenv("TEST_CGROUP"), Supervisor: supervisor(), Log: log,
 	})
 	if err == nil {

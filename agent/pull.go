@@ -35,13 +35,14 @@ type steps struct {
 // decide compares what the agent has with what servers say it should have.
 // acted is the highest index of an answer acted on before. An allocation that
 // is missing from an answer is gone only if the answer is newer than what is
-// known of it: a server that lags has not heard of the newest.
+// known of it: a server that lags has not heard of the newest. So is one that
+// is there in an older version than is known: an older state was restored.
 func decide(have map[string]known, acted uint64, ans *op.NodeAllocIndexesAnswer) (s steps) {
 	if ans.Index < acted {
 		return steps{stale: true}
 	}
 	for id, version := range ans.Allocs {
-		if k, ok := have[id]; !ok || version > k.version {
+		if k, ok := have[id]; !ok || version > k.version || version < k.version && ans.Index > max(k.changed, k.version) {
 			s.fetch = append(s.fetch, id)
 		}
 	}
@@ -254,11 +255,13 @@ func (a *Agent) take(al *op.Alloc) error {
 		a.run(a.enter(al, nil))
 	default:
 		a.mu.Lock()
+		restored := al.AllocModifyIndex < h.alloc.AllocModifyIndex
 		h.alloc = al
 		a.mu.Unlock()
 		if h.runner != nil {
 			h.runner.Update(al)
-			if al.ClientStatus == berth.ClientUnknown { // servers did not hear the node
+			// Servers did not hear the node, or forgot what they heard since.
+			if al.ClientStatus == berth.ClientUnknown || restored {
 				a.retell(al.ID.String(), h)
 			}
 		}

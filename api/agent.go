@@ -13,20 +13,53 @@ type MetricsSource interface {
 	ServePrometheus(http.ResponseWriter, *http.Request)
 }
 
+// SchedulerSource tells of the workers of this server.
+type SchedulerSource interface {
+	SchedulerConfig() op.WorkerConfig
+	SchedulerWorkers() op.Workers
+}
+
 func (s *Server) agent() {
+	read(s, op.ReadWorkerConfig, func(*Read, *op.Nothing) (op.WorkerConfig, error) {
+		if s.Schedulers == nil {
+			return op.WorkerConfig{}, errNoWorkers
+		}
+		return s.Schedulers.SchedulerConfig(), nil
+	})
+	read(s, op.ReadWorkers, func(*Read, *op.Nothing) (op.Workers, error) {
+		if s.Schedulers == nil {
+			return op.Workers{}, errNoWorkers
+		}
+		return s.Schedulers.SchedulerWorkers(), nil
+	})
 	read(s, op.ReadSelf, func(r *Read, _ *op.Nothing) (op.AgentSelf, error) { return s.Self(), nil })
 	read(s, op.ReadLeader, func(r *Read, _ *op.Query) (string, error) {
+		if s.Others != nil {
+			return s.Others.Leading(), nil
+		}
 		if _, err := s.Cluster.Leader(); err != nil {
 			return "", nil
 		}
 		return s.Cluster.Address(), nil
 	})
-	read(s, op.ReadPeers, func(r *Read, _ *op.Query) ([]string, error) { return []string{s.Cluster.Address()}, nil })
-	read(s, op.Regions, func(r *Read, _ *op.Query) ([]string, error) { return []string{s.Region}, nil })
+	read(s, op.ReadPeers, func(r *Read, _ *op.Query) ([]string, error) {
+		if s.Others != nil {
+			return s.Others.Peers()
+		}
+		return []string{s.Cluster.Address()}, nil
+	})
+	read(s, op.Regions, func(r *Read, _ *op.Query) ([]string, error) {
+		if s.Others != nil {
+			return s.Others.Regions(), nil
+		}
+		return []string{s.Region}, nil
+	})
 	read(s, op.Ping, func(*Read, *op.Nothing) (op.Nothing, error) { return op.Nothing{}, nil })
 	s.health()
 	s.metrics()
 }
+
+var errNoWorkers = berth.Errorf(berth.Unavailable, "nothing is scheduled here")
 
 // health answers 500 when a side that was asked for is not well, as probes
 // expect.

@@ -9,7 +9,9 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/http/httputil"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"berth"
@@ -45,8 +47,10 @@ type Leader interface {
 type Config struct {
 	Store   *state.Store
 	Cluster Cluster
-	Region  string
-	Logger  *slog.Logger
+	// Others are the other servers; nil: there are none, ever.
+	Others Others
+	Region string
+	Logger *slog.Logger
 	// Authorize says whether a caller may do something; nil is the check of a
 	// cluster without access control.
 	Authorize func(Caller, acl.Capability, string) error
@@ -63,8 +67,17 @@ type Config struct {
 	Health func() op.AgentHealth
 	// Events is what the event stream is read from; nil: there is none.
 	Events *events.Buffer
+	// Operator is this server's part in the cluster; nil: it has none.
+	Operator Operator
+	// Members is the gossip of this server; nil: it does not gossip.
+	Members Members
+	// Servers is where the node in this agent looks for servers; nil: there is
+	// no node in it.
+	Servers ServerList
 	// Metrics serves /v1/metrics; nil: there are none.
 	Metrics MetricsSource
+	// Schedulers are the workers of this server; nil: there are none.
+	Schedulers SchedulerSource
 }
 
 // Caller is who makes a request.
@@ -82,6 +95,8 @@ type Server struct {
 	served map[string]bool // names of operations that have a handler
 
 	waiting waiting
+	hashing sync.Mutex // held while a state is hashed: one is enough work
+	proxy   *httputil.ReverseProxy // to other servers
 }
 
 // New returns a server of every operation.
@@ -98,8 +113,13 @@ func New(c Config) *Server {
 	s.pools()
 	s.services()
 	s.agent()
+	s.members()
+	s.servers(c.Servers)
 	s.system()
 	s.operator()
+	s.raft()
+	s.autopilot()
+	s.snapshots()
 	s.events()
 	return s
 }
@@ -112,7 +132,11 @@ func empty(c Config) *Server {
 	if c.Authorize == nil {
 		c.Authorize = func(Caller, acl.Capability, string) error { return nil }
 	}
-	return &Server{Config: c, rpc: map[string]rpcHandler{}, served: map[string]bool{}, waiting: waiting{count: map[string]int{}}}
+	s := &Server{Config: c, rpc: map[string]rpcHandler{}, served: map[string]bool{}, waiting: waiting{count: map[string]int{}}}
+	if c.Others != nil {
+		s.proxy = newProxy(c.Others)
+	}
+	return s
 }
 
 // ServeHTTP implements http.Handler.
@@ -152,6 +176,9 @@ func read[In, Out any](s *Server, o op.Op[In, Out], f func(*Read, *In) (Out, err
 				s.fail(w, err)
 				return
 			}
+			if s.passOn(w, r, o.Info, o.Leader && !q.AllowStale) {
+				return
+			}
 			out, meta, err := answer(r.Context(), s, o.Info, caller(r, q.AuthToken), q, func(rd *Read) (Out, error) { return f(rd, in) })
 			if err != nil {
 				s.fail(w, err)
@@ -170,6 +197,9 @@ func read[In, Out any](s *Server, o op.Op[In, Out], f func(*Read, *In) (Out, err
 			if q == nil {
 				q = &op.Query{}
 			}
+			if s.Others != nil && s.away(q.Region) {
+				return s.passCallAway(ctx, q.Region, c, o.RPC)
+			}
 			out, meta, err := answer(ctx, s, o.Info, Caller{q.AuthToken, c.Remote(), c}, q, func(rd *Read) (Out, error) { return f(rd, in) })
 			if err != nil {
 				return nil, err
@@ -184,9 +214,16 @@ func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Out, e
 	s.served[o.Name] = true
 	if o.Path != "" {
 		s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
+			if s.passOn(w, r, o.Info, true) {
+				return
+			}
 			in, opts, err := decodeBody[In](w, r, path, o.Info, s.Region)
 			if err != nil {
 				s.fail(w, err)
+				return
+			}
+			if s.Others != nil && s.away(opts.Region) {
+				s.passAway(w, r, o.Info, opts.Region)
 				return
 			}
 			out, index, err := change(r.Context(), s, o.Info, caller(r, opts.AuthToken), opts, func(wr *Write) (Out, error) { return f(wr, in) })
@@ -199,6 +236,9 @@ func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Out, e
 	}
 	if o.RPC != "" {
 		s.rpc[o.RPC] = func(ctx context.Context, c RPC) (any, error) {
+			if reply, here, err := s.passCall(ctx, c, o.RPC, new(In)); !here {
+				return reply, err
+			}
 			in := new(In)
 			if err := c.Decode(in); err != nil {
 				return nil, err
@@ -206,6 +246,9 @@ func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Out, e
 			opts := writeOf(in)
 			if opts == nil {
 				opts = &op.Write{}
+			}
+			if s.Others != nil && s.away(opts.Region) {
+				return s.passCallAway(ctx, opts.Region, c, o.RPC)
 			}
 			out, index, err := change(ctx, s, o.Info, Caller{opts.AuthToken, c.Remote(), c}, opts, func(wr *Write) (Out, error) { return f(wr, in) })
 			if err != nil {

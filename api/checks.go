@@ -20,6 +20,10 @@ func (s *Server) checks() {
 	s.routes.add(op.AllocChecks.Info, func(w http.ResponseWriter, r *http.Request, path values) {
 		in, q, err := decodeQuery[op.AllocRef](r, path, s.Region)
 		var out map[string]op.CheckStatus
+		if err == nil && s.Others != nil && s.away(q.Region) {
+			s.passAway(w, r, op.AllocChecks.Info, q.Region)
+			return
+		}
 		if err == nil {
 			out, err = s.readChecks(r, in, q)
 		}
@@ -33,7 +37,7 @@ func (s *Server) checks() {
 
 func (s *Server) readChecks(r *http.Request, in *op.AllocRef, q *op.Query) (map[string]op.CheckStatus, error) {
 	who := caller(r, q.AuthToken)
-	if err := s.admit(op.AllocChecks.Info, who, q); err != nil {
+	if err := s.admit(r.Context(), op.AllocChecks.Info, who, q); err != nil {
 		return nil, err
 	}
 	rd := &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: who, server: s}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding"
 	"errors"
 	"io"
@@ -84,7 +85,7 @@ func decodeQuery[In any](r *http.Request, path values, region string) (*In, *op.
 func decodeBody[In any](w http.ResponseWriter, r *http.Request, path values, info *op.Info, region string) (*In, *op.Write, error) {
 	in := new(In)
 	var ps berth.Problems
-	if info.Method != http.MethodDelete || info.Body {
+	if !info.Bytes && (info.Method != http.MethodDelete || info.Body) {
 		tree, err := readJSON(w, r, info.MaxBody)
 		if err != nil {
 			return nil, nil, err
@@ -114,6 +115,19 @@ func decodeBody[In any](w http.ResponseWriter, r *http.Request, path values, inf
 
 // readJSON reads a body of at most that many bytes. No body is an empty object.
 func readJSON(w http.ResponseWriter, r *http.Request, most int64) (berth.Tree, error) {
+	data, err := readBody(w, r, most)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 0 {
+		return berth.Tree{}, nil
+	}
+	return berth.ParseJSON(data)
+}
+
+// readBody reads a body of at most that many bytes. It can be read again: who
+// finds in it that the request is for others passes it on.
+func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -121,10 +135,8 @@ func readJSON(w http.ResponseWriter, r *http.Request, most int64) (berth.Tree, e
 		}
 		return nil, berth.Errorf(berth.Invalid, "the body could not be read: %w", err)
 	}
-	if len(data) == 0 {
-		return berth.Tree{}, nil
-	}
-	return berth.ParseJSON(data)
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	return data, nil
 }
 
 // params fills fields from the path, and those with a query tag from the

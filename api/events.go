@@ -25,6 +25,10 @@ func (s *Server) events() {
 	s.served[op.StreamEvents.Name] = true
 	s.routes.add(op.StreamEvents.Info, func(w http.ResponseWriter, r *http.Request, path values) {
 		in, q, err := decodeQuery[op.EventQuery](r, path, s.Region)
+		if err == nil && s.Others != nil && s.away(q.Region) {
+			s.passAway(w, r, op.StreamEvents.Info, q.Region)
+			return
+		}
 		if err == nil {
 			err = s.streamEvents(w, r, in, q)
 		}
@@ -37,7 +41,7 @@ func (s *Server) events() {
 // streamEvents returns an error only while nothing has been sent.
 func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *op.EventQuery, q *op.Query) error {
 	who := caller(r, q.AuthToken)
-	if err := s.admit(op.StreamEvents.Info, who, q); err != nil {
+	if err := s.admit(r.Context(), op.StreamEvents.Info, who, q); err != nil {
 		return err
 	}
 	filter, err := events.ParseFilter(in.Topics, q.Namespace)

@@ -29,6 +29,8 @@ type AgentConfig struct {
 	Has  func(alloc string) bool
 	Logs LogStreamer
 	Node func() berth.NodeID
+	// Servers is where the node looks for servers.
+	Servers ServerList
 	// Dial opens a way to a server.
 	Dial func(context.Context) (net.Conn, error)
 }
@@ -42,6 +44,7 @@ func NewAgent(c AgentConfig) http.Handler {
 		Authorize: c.Authorize,
 	})
 	read(s, op.ReadSelf, func(r *Read, _ *op.Nothing) (op.AgentSelf, error) { return s.Self(), nil })
+	s.servers(c.Servers)
 	s.health()
 	s.metrics()
 	s.routes.add(op.ReadLogs.Info, c.logs(s))

@@ -14,6 +14,10 @@ func (s *Server) logs() {
 	s.served[op.ReadLogs.Name] = true
 	s.routes.add(op.ReadLogs.Info, func(w http.ResponseWriter, r *http.Request, path values) {
 		in, q, err := decodeQuery[op.LogsQuery](r, path, s.Region)
+		if err == nil && s.Others != nil && s.away(q.Region) {
+			s.passAway(w, r, op.ReadLogs.Info, q.Region)
+			return
+		}
 		if err == nil {
 			err = s.streamLogs(w, r, in, q)
 		}
@@ -29,7 +33,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, in *op.LogsQ
 		return err
 	}
 	who := caller(r, q.AuthToken)
-	if err := s.admit(op.ReadLogs.Info, who, q); err != nil {
+	if err := s.admit(r.Context(), op.ReadLogs.Info, who, q); err != nil {
 		return err
 	}
 	rd := &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: who, server: s}

@@ -173,23 +173,33 @@ func (s *Server) beatNode(w *Write, in *op.BeatNode) (op.NodeAnswer, error) {
 	return s.nodeAnswer(w, n, c.Evals, index), nil
 }
 
+// heard remembers of which node's agent a connection is. Whatever the agent
+// calls first on a new one will do: it can be called back from then on.
+func (s *Server) heard(id berth.NodeID, c RPC) {
+	if s.Proved != nil && c != nil {
+		s.Proved(id, c)
+	}
+}
+
 // nodeAnswer says that a node was heard.
 func (s *Server) nodeAnswer(w *Write, n *berth.Node, evals []berth.EvalID, index uint64) op.NodeAnswer {
-	if s.Proved != nil && w.Caller.Conn != nil {
-		s.Proved(n.ID, w.Caller.Conn)
-	}
+	s.heard(n.ID, w.Caller.Conn)
 	newest := s.Store.Snapshot()
 	out := op.NodeAnswer{
 		HeartbeatTTL: w.Leader.Beat(n.ID), EvalIDs: evals, NodeModifyIndex: index,
 		LeaderRPCAddr: s.Cluster.Address(), NumNodes: int32(newest.Count(state.Nodes)), SchedulingEligibility: berth.NodeEligible,
-		Servers: []op.ServerAddr{{RPCAdvertiseAddr: s.Cluster.Address()}},
+	}
+	if s.Others != nil {
+		out.Servers = s.Others.Servers()
+	}
+	if len(out.Servers) == 0 {
+		out.Servers = []op.ServerAddr{{RPCAdvertiseAddr: s.Cluster.Address(), Datacenter: n.Datacenter}}
 	}
 	if len(evals) > 0 {
 		out.EvalCreateIndex = index
 	}
 	if now := newest.Node(n.ID); now != nil {
 		out.SchedulingEligibility = now.SchedulingEligibility
-		out.Servers[0].Datacenter = now.Datacenter
 	}
 	return out
 }
@@ -201,6 +211,7 @@ func pullAllocs(r *Read, in *op.NodeAllocIndexes) (op.NodeAllocIndexesAnswer, er
 	if err != nil {
 		return op.NodeAllocIndexesAnswer{}, err
 	}
+	r.server.heard(n.ID, r.Caller.Conn)
 	index := r.Usage(n.Number).Changed
 	r.At(index, state.OnAllocsOn(n.ID))
 	if r.Waits() {

@@ -44,7 +44,9 @@ func (r *Read) Space() string { return r.Query.Namespace }
 // At says at which index what is answered last changed, and what to watch for
 // its next change. Every handler calls it.
 func (r *Read) At(index uint64, keys ...state.WatchKey) {
-	r.index = max(index, 1) // clients take 0 for "unknown"
+	// Who has a row from before the whole state was replaced must learn of that,
+	// though the row is as old again. Clients take 0 for "unknown".
+	r.index = max(index, r.Restored, 1)
 	r.keys = keys
 }
 
@@ -54,13 +56,16 @@ func (r *Read) Table(t state.Table) { r.At(r.LastChange(t), state.OnTable(t)) }
 // answer runs a read: at once, or, if the caller has an index, when there is
 // something newer or the wait is over.
 func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, q *op.Query, f func(*Read) (Out, error)) (out Out, meta op.Meta, err error) {
-	if err := s.admit(info, who, q); err != nil {
+	if err := s.admit(ctx, info, who, q); err != nil {
 		return out, meta, err
 	}
 	run := func(waits bool) (done bool, keys []state.WatchKey) {
 		r := &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: who, server: s, waits: waits}
 		out, err = f(r)
 		meta = op.Meta{Index: r.index, KnownLeader: true, NextToken: r.next}
+		if q.AllowStale {
+			s.contact(&meta)
+		}
 		return err != nil || !waits || r.fresh(), r.keys
 	}
 	done, keys := run(q.MinQueryIndex > 0)
@@ -100,8 +105,9 @@ func patience(asked time.Duration) time.Duration {
 	return asked + rand.N(asked/16+1)
 }
 
-// admit says whether a read may go on.
-func (s *Server) admit(info *op.Info, who Caller, q *op.Query) error {
+// admit says whether a read may go on. Unless it may be stale it returns when
+// this server knows all that was answered before.
+func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Query) error {
 	if err := s.region(q.Region); err != nil {
 		return err
 	}
@@ -115,8 +121,7 @@ func (s *Server) admit(info *op.Info, who Caller, q *op.Query) error {
 		return nil
 	}
 	// Without a leader the state may be old, and only who says so gets it.
-	_, err := s.Cluster.Leader()
-	return err
+	return s.sync(ctx)
 }
 
 // allow asks whether the caller has the right that an operation needs, unless

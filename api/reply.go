@@ -35,6 +35,7 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 	if code == http.StatusInternalServerError && !errors.Is(err, state.ErrLost) {
 		s.Logger.Error("a request failed", "error", err)
 	}
+	unled(w, err)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)

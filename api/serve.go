@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -29,7 +30,8 @@ const (
 // Limits are what a configuration says of the HTTP server.
 type Limits struct {
 	MaxConns   int           // from one client address at a time; 0 is no limit
-	HeaderTime time.Duration // until a request's headers must be there; 0 is 5 s
+	HeaderTime time.Duration // until a request's headers must be there, and before that the handshake of TLS; 0 is 5 s
+	TLS        *tls.Config   // nil: none
 }
 
 // Serve answers HTTP on a listener until ctx ends. It waits for requests in
@@ -53,10 +55,19 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *
 	}
 	var silent silent
 	srv.ConnState = silent.note
-	limited := &limitedListener{Listener: ln, most: l.MaxConns, open: map[string]int{}, refusing: make(chan struct{}, maxRefusals)}
+	limited := &limitedListener{Listener: ln, most: l.MaxConns, secure: l.TLS != nil, open: map[string]int{}, refusing: make(chan struct{}, maxRefusals)}
 	defer limited.refusals.Wait()
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(limited) }()
+	go func() {
+		if l.TLS == nil {
+			ended <- srv.Serve(limited)
+			return
+		}
+		srv.TLSConfig = l.TLS.Clone()
+		srv.Protocols = new(http.Protocols) // what bounds connections then bounds requests
+		srv.Protocols.SetHTTP1(true)
+		ended <- srv.ServeTLS(limited, "", "")
+	}()
 	select {
 	case err := <-ended:
 		return err
@@ -128,6 +139,7 @@ func (s *silent) close() {
 type limitedListener struct {
 	net.Listener
 	most     int
+	secure   bool          // TLS follows
 	refusing chan struct{} // holds one for each client that is told no
 	refusals sync.WaitGroup
 
@@ -161,6 +173,10 @@ const (
 // closing over unread bytes can get lost: so the request is taken in, as far as
 // it comes in a second.
 func (l *limitedListener) refuse(c net.Conn) {
+	if l.secure { // nothing that could be said in time makes sense to the client
+		c.Close()
+		return
+	}
 	select {
 	case l.refusing <- struct{}{}:
 	default:

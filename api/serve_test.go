@@ -158,7 +158,7 @@ func TestHeaderBytes(t *testing.T) {
 func TestBodyCaps(t *testing.T) {
 	s, _ := serve(t, nil)
 	for _, i := range op.All() {
-		if i.Path == "" || i.Method != "PUT" {
+		if i.Path == "" || i.Method != "PUT" || i.MaxBody == 0 { // a stream has none: see TestASnapshotIsOfAnySize
 			continue
 		}
 		for over, size := range map[bool]int64{false: i.MaxBody, true: i.MaxBody + 1} {

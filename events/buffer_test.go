@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// rows are a copy of the six tables: what each row's ModifyIndex is.
+// rows are a copy of the tables: what each row's ModifyIndex is.
 type rows map[string]uint64
 
 func (r rows) put(topic Topic, key string, index uint64) { r[string(topic)+" "+key] = index }
@@ -43,6 +43,9 @@ func rowsOf(s *state.Snapshot) rows {
 	}
 	for a := range s.Allocs() {
 		r.put(Allocation, a.Job.Namespace+"/"+a.ID.String(), a.ModifyIndex)
+	}
+	for d := range s.Deployments() {
+		r.put(Deployment, d.Namespace+"/"+d.ID.String(), d.ModifyIndex)
 	}
 	for n := range s.Nodes() {
 		r.put(Node, "/"+n.ID.String(), n.ModifyIndex)

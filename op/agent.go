@@ -48,17 +48,42 @@ type MetricsQuery struct {
 	Query
 }
 
+// WorkerConfig is how many workers a server has that decide evaluations, and
+// the types that they take.
+type WorkerConfig struct {
+	ServerID          string   `json:"server_id"` // the name of the server
+	NumSchedulers     int      `json:"num_schedulers"`
+	EnabledSchedulers []string `json:"enabled_schedulers"`
+}
+
+// Workers are those of a server that run now.
+type Workers struct {
+	ServerID   string   `json:"server_id"`
+	Schedulers []Worker `json:"schedulers"`
+}
+
+// Worker decides evaluations.
+type Worker struct {
+	ID                string   `json:"id"`
+	EnabledSchedulers []string `json:"enabled_schedulers"`
+	Started           string   `json:"started"` // RFC 3339
+	Status            string   `json:"status"`  // Started
+	WorkloadStatus    string   `json:"workload_status"`
+}
+
 // The operations about agents and their cluster. Metrics answers in two
 // formats; the type here is the JSON one.
 var (
-	ReadSelf   = define[Nothing, AgentSelf]("agent.self", "GET /v1/agent/self", "", acl.AgentRead, acl.NoSpace, local)
-	ReadHealth = define[HealthQuery, AgentHealth]("agent.health", "GET /v1/agent/health", "", acl.Open, acl.NoSpace, local)
-	ReadLeader = define[Query, string]("status.leader", "GET /v1/status/leader", "", acl.Open, acl.NoSpace)
-	ReadPeers  = define[Query, []string]("status.peers", "GET /v1/status/peers", "Status.Peers", acl.Open, acl.NoSpace)
-	Ping       = define[Nothing, Nothing]("status.ping", "", "Status.Ping", acl.Open, acl.NoSpace, local)
-	Metrics    = define[MetricsQuery, map[string]any]("agent.metrics", "GET /v1/metrics", "", acl.Open, acl.NoSpace, local)
-	Regions    = define[Query, []string]("region.list", "GET /v1/regions", "", acl.Open, acl.NoSpace)
-	Tunnel     = define[Nothing, Nothing]("agent.tunnel", "", TunnelRPC, acl.Node, acl.NoSpace, local)
+	ReadSelf         = define[Nothing, AgentSelf]("agent.self", "GET /v1/agent/self", "", acl.AgentRead, acl.NoSpace, local)
+	ReadHealth       = define[HealthQuery, AgentHealth]("agent.health", "GET /v1/agent/health", "", acl.Open, acl.NoSpace, local)
+	ReadLeader       = define[Query, string]("status.leader", "GET /v1/status/leader", "", acl.Open, acl.NoSpace)
+	ReadPeers        = define[Query, []string]("status.peers", "GET /v1/status/peers", "Status.Peers", acl.Open, acl.NoSpace)
+	Ping             = define[Nothing, Nothing]("status.ping", "", "Status.Ping", acl.Open, acl.NoSpace, local)
+	Metrics          = define[MetricsQuery, map[string]any]("agent.metrics", "GET /v1/metrics", "", acl.Open, acl.NoSpace, local)
+	Regions          = define[Query, []string]("region.list", "GET /v1/regions", "", acl.Open, acl.NoSpace)
+	ReadWorkerConfig = define[Nothing, WorkerConfig]("agent.worker_config", "GET /v1/agent/schedulers/config", "", acl.AgentRead, acl.NoSpace, local)
+	ReadWorkers      = define[Nothing, Workers]("agent.workers", "GET /v1/agent/schedulers", "", acl.AgentRead, acl.NoSpace, local)
+	Tunnel           = define[Nothing, Nothing]("agent.tunnel", "", TunnelRPC, acl.Node, acl.NoSpace, local)
 )
 
 // TunnelRPC is the streaming method over which an agent that is no server

@@ -96,7 +96,7 @@ type EvalsQuery struct {
 
 // The operations on evaluations.
 var (
-	ListEvals  = define[EvalsQuery, []Eval]("eval.list", "GET /v1/evaluations", "", acl.ReadJob, acl.QuerySpace)
-	ReadEval   = define[EvalQuery, Eval]("eval.read", "GET /v1/evaluation/{EvalID}", "", acl.ReadJob, acl.EvalSpace)
+	ListEvals  = define[EvalsQuery, []Eval]("eval.list", "GET /v1/evaluations", "", acl.ReadJob, acl.QuerySpace, leader)
+	ReadEval   = define[EvalQuery, Eval]("eval.read", "GET /v1/evaluation/{EvalID}", "", acl.ReadJob, acl.EvalSpace, leader)
 	EvalAllocs = define[EvalRef, []AllocStub]("eval.allocations", "GET /v1/evaluation/{EvalID}/allocations", "", acl.ReadJob, acl.EvalSpace)
 )

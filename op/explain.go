@@ -208,8 +208,8 @@ type JobTraceQuery struct {
 
 // The operations of lineage and explanation.
 var (
-	TraceJob    = define[JobTraceQuery, Trace]("job.trace", "GET /v1/job/{JobID}/trace", "", acl.ReadJob, acl.QuerySpace)
-	TraceEval   = define[EvalRef, Trace]("eval.trace", "GET /v1/evaluation/{EvalID}/trace", "", acl.ReadJob, acl.EvalSpace)
-	ExplainJob  = define[JobRef, Explanation]("job.explain", "GET /v1/job/{JobID}/explain", "", acl.ReadJob, acl.QuerySpace)
-	ExplainEval = define[EvalRef, Explanation]("eval.explain", "GET /v1/evaluation/{EvalID}/explain", "", acl.ReadJob, acl.EvalSpace)
+	TraceJob    = define[JobTraceQuery, Trace]("job.trace", "GET /v1/job/{JobID}/trace", "", acl.ReadJob, acl.QuerySpace, leader)
+	TraceEval   = define[EvalRef, Trace]("eval.trace", "GET /v1/evaluation/{EvalID}/trace", "", acl.ReadJob, acl.EvalSpace, leader)
+	ExplainJob  = define[JobRef, Explanation]("job.explain", "GET /v1/job/{JobID}/explain", "", acl.ReadJob, acl.QuerySpace, leader)
+	ExplainEval = define[EvalRef, Explanation]("eval.explain", "GET /v1/evaluation/{EvalID}/explain", "", acl.ReadJob, acl.EvalSpace, leader)
 )

@@ -190,7 +190,7 @@ var (
 	ListJobs      = define[JobsQuery, []JobStub]("job.list", "GET /v1/jobs", "", acl.ListJobs, acl.QuerySpace)
 	ReadJob       = define[JobRef, Job]("job.read", "GET /v1/job/{JobID}", "", acl.ReadJob, acl.QuerySpace)
 	JobAllocs     = define[JobAllocsQuery, []AllocStub]("job.allocations", "GET /v1/job/{JobID}/allocations", "", acl.ReadJob, acl.QuerySpace)
-	JobEvals      = define[JobRef, []Eval]("job.evaluations", "GET /v1/job/{JobID}/evaluations", "", acl.ReadJob, acl.QuerySpace)
+	JobEvals      = define[JobRef, []Eval]("job.evaluations", "GET /v1/job/{JobID}/evaluations", "", acl.ReadJob, acl.QuerySpace, leader)
 	ReadSummary   = define[JobRef, JobSummary]("job.summary", "GET /v1/job/{JobID}/summary", "", acl.ReadJob, acl.QuerySpace)
 	Register      = define[RegisterJob, JobRegistered]("job.register", "PUT /v1/jobs", "", acl.SubmitJob, acl.JobSpace, jobBody)
 	RegisterNamed = define[RegisterJob, JobRegistered]("job.update", "PUT /v1/job/{JobID}", "", acl.SubmitJob, acl.JobSpace, jobBody)

@@ -30,9 +30,12 @@ type Info struct {
 	RPC     string // "Node.Register"; "" if agents do not call it
 	Need    acl.Capability
 	Space   acl.Space
-	MaxBody int64 // bytes of body that are read, and no more
+	MaxBody int64 // bytes of body that are read, and no more; 0: a stream, of which each piece is used and let go
 	Local   bool  // about this agent, not the cluster: never forwarded
+	Leader  bool  // a read of what only the leader knows; a stale one does without
 	Body    bool  // a DELETE that says in its body what to delete
+	Bytes   bool  // the body, or of a read the answer, is bytes of any number and not JSON
+	Also    int   // an HTTP status with which it answers as well as with 200; 0: none
 
 	In, Out reflect.Type
 }
@@ -69,6 +72,19 @@ func define[In, Out any](name, route, rpc string, need acl.Capability, space acl
 
 func jobBody(i *Info) { i.MaxBody = MaxJobBody }
 func local(i *Info)   { i.Local = true }
+func leader(i *Info)  { i.Leader = true }
+
+// bytes marks an operation whose answer is bytes, or of a write its body: a
+// stream that nobody holds in full, so that it may be of any size.
+func bytes(i *Info) {
+	i.Bytes = true
+	if !i.IsRead() {
+		i.MaxBody = 0
+	}
+}
+
+// also marks an operation that answers with another status as well.
+func also(status int) func(*Info) { return func(i *Info) { i.Also = status } }
 
 // withBody marks a DELETE whose input is in its body.
 func withBody(i *Info) { i.Body = true }

@@ -25,7 +25,14 @@ func TestTheTableOfOperations(t *testing.T) {
 		if i.Local {
 			local = " local"
 		}
-		fmt.Fprintf(&b, "%-18s %-6s %-38s %-20s %-11s of %s, %d KiB%s\n", i.Name, i.Method, dash(i.Path), dash(i.RPC), i.Need, i.Space, i.MaxBody>>10, local)
+		if i.Leader {
+			local = " leader"
+		}
+		body := fmt.Sprintf("%d KiB", i.MaxBody>>10)
+		if i.MaxBody == 0 {
+			body = "stream"
+		}
+		fmt.Fprintf(&b, "%-18s %-6s %-38s %-20s %-11s of %s, %s%s\n", i.Name, i.Method, dash(i.Path), dash(i.RPC), i.Need, i.Space, body, local)
 	}
 	const file = "testdata/operations.txt"
 	if *update {
@@ -105,7 +112,7 @@ func TestOperationsAreTold(t *testing.T) {
 		if !slices.Contains([]string{"GET", "PUT", "DELETE"}, i.Method) {
 			t.Errorf("%s: method %q", i.Name, i.Method)
 		}
-		if i.IsRead() != (i.Method == "GET") || i.MaxBody <= 0 || i.MaxBody > op.MaxJobBody {
+		if i.IsRead() != (i.Method == "GET") || (i.MaxBody == 0) != (i.Bytes && !i.IsRead()) || i.MaxBody < 0 || i.MaxBody > op.MaxJobBody {
 			t.Errorf("%s: %+v", i.Name, i)
 		}
 		if i.Path == "" {

@@ -14,12 +14,8 @@ func (s *Server) Checks(ctx context.Context, node berth.NodeID, alloc string) (m
 	if local, ok := s.config.Local.(api.CheckReader); ok && s.config.LocalNode() == node {
 		return local.Checks(ctx, node, alloc)
 	}
-	sess := s.sessions.of(node)
-	if sess == nil {
-		return nil, berth.Errorf(berth.NotFound, "the agent of node %s is not connected to this server", node)
-	}
 	out := new(op.Checks)
-	if err := sess.Call(ctx, op.ChecksRPC, &op.AllocRef{AllocID: alloc}, out); err != nil {
+	if err := s.ask(ctx, node, op.ChecksRPC, &op.AllocRef{AllocID: alloc}, out); err != nil {
 		return nil, err
 	}
 	if out.Results == nil {

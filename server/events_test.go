@@ -183,6 +183,9 @@ func tables(s *state.Snapshot) map[string]uint64 {
 	for a := range s.Allocs() {
 		rows["Allocation "+a.ID.String()] = a.ModifyIndex
 	}
+	for d := range s.Deployments() {
+		rows["Deployment "+d.ID.String()] = d.ModifyIndex
+	}
 	for n := range s.Nodes() {
 		rows["Node "+n.ID.String()] = n.ModifyIndex
 	}

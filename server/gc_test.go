@@ -53,7 +53,7 @@ func TestForcedCollection(t *testing.T) {
 	r := start(t, dir)
 	n := r.node(1)
 	reg := must[*nomad.JobRegisterResponse, *nomad.WriteMeta](t)
-	for _, job := range []*nomad.Job{sleeper("web", 2), sleeper("db", 1)} {
+	for _, job := range []*nomad.Job{atOnce(sleeper("web", 2)), atOnce(sleeper("db", 1))} {
 		r.settled(reg(r.api.Jobs().Register(job, nil)).EvalID)
 	}
 	n.says(berth.ClientRunning)

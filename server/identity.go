@@ -12,6 +12,10 @@ import (
 	"berth"
 )
 
+// Identity returns the ID of the server whose data is in the folder, by which
+// consensus and gossip know it.
+func Identity(dir string) (string, error) { return identity(dir) }
+
 // identity returns the ID of the server whose data is in the folder, which the
 // Raft log knows it by. It is made with the folder, so that a machine may get
 // another name.

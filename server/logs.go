@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 
 	"berth"
 	"berth/op"
@@ -16,29 +14,16 @@ func (s *Server) Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, s
 	if s.config.Local != nil && s.config.LocalNode() == node {
 		return s.config.Local.Logs(ctx, node, q, send)
 	}
-	sess := s.sessions.of(node)
-	if sess == nil {
-		return berth.Errorf(berth.NotFound, "the agent of node %s is not connected to this server", node)
-	}
-	stream, err := sess.Stream(ctx, op.ReadLogs.RPC, q)
+	stream, err := s.stream(ctx, node, q)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	for {
-		payload, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return receive(stream, func(payload []byte) error {
 		var frame op.StreamFrame
 		if err := json.Unmarshal(payload, &frame); err != nil {
 			return err
 		}
-		if err := send(&frame); err != nil {
-			return err
-		}
-	}
+		return send(&frame)
+	})
 }

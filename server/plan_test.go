@@ -50,18 +50,18 @@ func TestPlanThroughTheClient(t *testing.T) {
 	}
 
 	// The index that it tells is the one to register with.
-	reg, _, err := jobs.EnforceRegister(sleeper("web", 2), p.JobModifyIndex, nil)
+	reg, _, err := jobs.EnforceRegister(atOnce(sleeper("web", 2)), p.JobModifyIndex, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.settled(reg.EvalID)
-	p = plan(sleeper("web", 2))
+	p = plan(atOnce(sleeper("web", 2)))
 	if p.JobModifyIndex != reg.JobModifyIndex || p.Diff.Type != "None" || *p.Annotations.DesiredTGUpdates["g"] != (nomad.DesiredUpdates{Ignore: 2}) {
 		t.Errorf("the same job: %+v %+v", p, p.Annotations.DesiredTGUpdates["g"])
 	}
 
 	// A change, field by field.
-	other := sleeper("web", 3)
+	other := atOnce(sleeper("web", 3))
 	other.TaskGroups[0].Tasks[0].SetConfig("args", []string{"90"})
 	p = plan(other)
 	g = p.Diff.TaskGroups[0]

@@ -7,6 +7,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,6 +38,7 @@ import (
 	"berth/wire"
 	"berth/worker"
 
+	autopilot "github.com/hashicorp/raft-autopilot"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -49,18 +51,41 @@ type Config struct {
 	Advertise  string        // where agents are told to call; "" is the listener's address
 	MaxConns   int           // of one agent's address; 0 is the default
 	Handshake  time.Duration // until a connection must have said what it is; 0 is the default
-	Workers    int           // 0: a quarter of the processors, at least one
-	Heartbeat  heartbeat.Options
-	Collect    collector.Options
-	Logger     *slog.Logger
-	Self       func() op.AgentSelf
-	Health     func() op.AgentHealth
-	Local      api.LogStreamer // reads the logs of tasks on this machine's own node, nil if there is none
-	LocalTasks api.TaskControl // restarts and signals those tasks, nil if there are none
-	LocalNode  func() berth.NodeID
-	Authorize  func(api.Caller, acl.Capability, string) error
-	Events     events.Limits          // of what is kept for the event stream; zero is the default
-	Scheduler  *berth.SchedulerConfig // how a cluster of which no operator ever said it is scheduled; nil is the default
+	TLS        TLS           // of the RPC port, and of calls to other servers
+	Workers    int           // while this server leads; 0: a quarter of the processors, at least one
+	// FollowerWorkers is how many work while another server leads; 0: one for
+	// each processor.
+	FollowerWorkers int
+	Heartbeat       heartbeat.Options
+	Collect         collector.Options
+	Logger          *slog.Logger
+	Self            func() op.AgentSelf
+	Health          func() op.AgentHealth
+	Local           api.LogStreamer // reads the logs of tasks on this machine's own node, nil if there is none
+	LocalTasks      api.TaskControl // restarts and signals those tasks, nil if there are none
+	LocalNode       func() berth.NodeID
+	LocalServers    api.ServerList // where that node looks for servers
+	Authorize       func(api.Caller, acl.Capability, string) error
+	Consensus       consensus.Config // what an operator chooses of it; zero fields are defaults
+	Events          events.Limits    // of what is kept for the event stream; zero is the default
+	// Cluster is how this server is one of several; nil: it is alone for ever.
+	Cluster   *Cluster
+	Scheduler *berth.SchedulerConfig // how a cluster of which no operator ever said it is scheduled; nil is the default
+	// Autopilot is how a cluster looks after its servers of which no operator
+	// ever said it; nil is the default.
+	Autopilot *berth.AutopilotConfig
+	// TrackedVersions is how many versions of each job are kept beside those with
+	// a tag, while this server leads; 0 is the default.
+	TrackedVersions int
+}
+
+// TLS is how servers and agents prove who they are to each other. The zero
+// value is none at all.
+type TLS struct {
+	Accept  *tls.Config // of those who call
+	Dial    *tls.Config // of those who are called
+	Only    bool        // whether calls without TLS are refused
+	Unnamed bool        // whether a certificate that names no role is a server's
 }
 
 // Server is one server.
@@ -74,7 +99,19 @@ type Server struct {
 	sessions  sessions
 	metrics   *metrics
 	events    *events.Buffer
+	workers   worker.Roster
 	started   time.Time
+
+	// Of a server that is one of several:
+
+	id        string
+	links     links
+	layer     *raftLayer // nil if Raft does not speak over the one port
+	leading   *leading
+	reads     *reads
+	handed    handed
+	following *following
+	pilot     atomic.Pointer[autopilot.Autopilot]
 }
 
 // New opens what is on disk and makes a server of it. Nothing runs yet.
@@ -91,30 +128,43 @@ func New(c Config) (*Server, error) {
 	if c.Workers == 0 {
 		c.Workers = max(1, runtime.NumCPU()/4)
 	}
+	if c.FollowerWorkers == 0 {
+		c.FollowerWorkers = runtime.NumCPU()
+	}
 	if c.Advertise == "" {
 		c.Advertise = c.RPC.Addr().String()
 	}
-	s := &Server{config: c, store: state.New(), started: time.Now()}
+	s := &Server{config: c, store: state.New(), started: time.Now(), leading: newLeading(), reads: newReads(), following: newFollowing()}
 	s.events = events.New(s.store, c.Events) // before anything is applied
 	dir := c.DataDir
 	id, err := identity(dir)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s.consensus, err = consensus.Open(consensus.Config{Dir: dir, ID: id, Logger: c.Logger}, s.store)
-	if err != nil {
+	s.id = id
+	wired := wire.Config{
+		Log: c.Logger, MaxConns: c.MaxConns, Handshake: c.Handshake, Once: []wire.Memo{wire.Once[berth.Job]()},
+		Region: c.Region, TLS: c.TLS.Accept, OnlyTLS: c.TLS.Only, Unnamed: c.TLS.Unnamed,
+	}
+	var others api.Others
+	if c.Cluster != nil {
+		others = s
+		wired.Keys, wired.Raft = c.Cluster.Keys, s.takeRaft
+	}
+	s.wire = wire.New(wired)
+	if err := s.agree(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
-		Store: s.store, Cluster: s, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.proved,
-		Logs: s, Tasks: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Events: s.events,
+		Store: s.store, Cluster: s, Others: others, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.proved,
+		Logs: s, Tasks: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Members: c.members(), Servers: c.LocalServers,
 	})
-	s.wire = wire.New(wire.Config{Log: c.Logger, MaxConns: c.MaxConns, Handshake: c.Handshake, Once: []wire.Memo{wire.Once[berth.Job]()}})
 	for name, h := range s.api.RPC() {
 		s.wire.Handle(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, rpc{call}) })
 	}
 	s.wire.HandleStream(op.Tunnel.RPC, s.tunnel)
+	s.handleServers()
 	return s, nil
 }
 
@@ -123,6 +173,13 @@ type rpc struct{ *wire.Call }
 
 // Remote implements api.RPC.
 func (r rpc) Remote() string { return r.Peer.Addr.String() }
+
+// passedRPC is a call that another server passed on. The agent that made it is
+// not at the far end of this connection.
+type passedRPC struct{ *wire.Call }
+
+// Remote implements api.RPC.
+func (r passedRPC) Remote() string { return r.Peer.Addr.String() }
 
 // Handler answers HTTP.
 func (s *Server) Handler() http.Handler { return s.api }
@@ -148,6 +205,13 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		return err
 	})
+	if s.config.Cluster != nil {
+		defer s.links.close()
+		for _, run := range []func(context.Context) error{s.watchLeader, s.answerReads, s.meet, s.follow} {
+			g.Go(func() error { return run(ctx) })
+		}
+		defer context.AfterFunc(ctx, s.links.close)() // who waits for another server ends
+	}
 	return g.Wait()
 }
 
@@ -182,9 +246,20 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	if err := s.firstSchedulerConfig(ctx, c.Log); err != nil {
 		return err
 	}
+	if err := s.trackVersions(ctx, c.Log); err != nil {
+		return err
+	}
+	if err := s.firstAutopilotConfig(ctx, c.Log); err != nil {
+		return err
+	}
+	s.following.lead()
+	defer s.following.follow()
 	s.term.Store(t)
 	defer s.term.Store(nil)
 	g, ctx := errgroup.WithContext(ctx)
+	if s.config.Cluster != nil {
+		g.Go(func() error { return s.autopilot(ctx) })
+	}
 	g.Go(func() error { return t.broker.Run(ctx) })
 	g.Go(func() error { return t.heartbeat.Run(ctx) })
 	g.Go(func() error {
@@ -209,7 +284,7 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 		return collector.NewWorker(c.Number, c.Log, t.broker, t.planner, s.config.Collect).Run(ctx)
 	})
 	for range s.config.Workers {
-		g.Go(func() error { return worker.New(t.broker, t.planner, worker.Types).Run(ctx) })
+		g.Go(func() error { return worker.New(t.broker, t.planner, worker.Types).On(&s.workers).Run(ctx) })
 	}
 	err := g.Wait()
 	if errors.Is(err, broker.ErrClosed) || errors.Is(err, state.ErrLost) {
@@ -226,6 +301,30 @@ func (s *Server) firstSchedulerConfig(ctx context.Context, log state.Log) error 
 	}
 	_, err := log.Propose(ctx, &state.SetSchedulerConfig{Config: *s.config.Scheduler, Enforce: true})
 	if berth.KindOf(err) == berth.Conflict { // it was said in the meantime
+		return nil
+	}
+	return err
+}
+
+// trackVersions says how many versions of each job are kept, if that is not
+// what the leader before said.
+func (s *Server) trackVersions(ctx context.Context, log state.Log) error {
+	want := s.config.TrackedVersions
+	if kept, _ := s.store.Snapshot().TrackedVersions(); want == 0 || want == kept {
+		return nil
+	}
+	_, err := log.Propose(ctx, &state.SetTrackedVersions{Number: want})
+	return err
+}
+
+// firstAutopilotConfig does the same for what looks after servers.
+func (s *Server) firstAutopilotConfig(ctx context.Context, log state.Log) error {
+	first := s.config.Autopilot
+	if s.config.Cluster == nil || first == nil || *first == berth.DefaultAutopilotConfig || s.store.Snapshot().AutopilotConfig().ModifyIndex > 0 {
+		return nil
+	}
+	_, err := log.Propose(ctx, &state.SetAutopilotConfig{Config: *first, Enforce: true})
+	if berth.KindOf(err) == berth.Conflict {
 		return nil
 	}
 	return err
@@ -286,6 +385,9 @@ func (s *sessions) of(id berth.NodeID) *wire.Session {
 	defer s.mu.Unlock()
 	return s.byNode[id]
 }
+
+// ID is what consensus and gossip know this server by.
+func (s *Server) ID() string { return s.id }
 
 // Stats returns figures of the log.
 func (s *Server) Stats() consensus.Stats { return s.consensus.Stats() }

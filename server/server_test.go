@@ -104,7 +104,13 @@ type node struct {
 
 func (r *running) node(n int) *node {
 	r.t.Helper()
-	s, err := wire.Dial(r.t.Context(), r.rpc, nil)
+	return r.nodeWith(n, nil)
+}
+
+// nodeWith makes a node whose agent can be called.
+func (r *running) nodeWith(n int, handlers *wire.Server) *node {
+	r.t.Helper()
+	s, err := wire.Dial(r.t.Context(), r.rpc, handlers)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -23,6 +23,12 @@ func sleeper(id string, count int) *nomad.Job {
 	return nomad.NewServiceJob(id, id, "global", 50).AddTaskGroup(nomad.NewTaskGroup("g", count).AddTask(task))
 }
 
+// atOnce makes a job one that is updated all at once, without a deployment.
+func atOnce(j *nomad.Job) *nomad.Job {
+	j.Update = &nomad.UpdateStrategy{MaxParallel: new(0)}
+	return j
+}
+
 // must returns what a call of the Go client returned, if it went well.
 func must[T, M any](t *testing.T) func(T, M, error) T {
 	return func(v T, _ M, err error) T {

@@ -13,7 +13,7 @@ func (s *Server) Restart(ctx context.Context, node berth.NodeID, in *op.RestartA
 	if s.config.LocalTasks != nil && s.config.LocalNode() == node {
 		return s.config.LocalTasks.Restart(ctx, node, in)
 	}
-	return s.ask(ctx, node, op.AllocRestartRPC, in)
+	return s.ask(ctx, node, op.AllocRestartRPC, in, nil)
 }
 
 // Signal implements api.TaskControl.
@@ -21,14 +21,5 @@ func (s *Server) Signal(ctx context.Context, node berth.NodeID, in *op.SignalAll
 	if s.config.LocalTasks != nil && s.config.LocalNode() == node {
 		return s.config.LocalTasks.Signal(ctx, node, in)
 	}
-	return s.ask(ctx, node, op.AllocSignalRPC, in)
-}
-
-// ask calls the agent of a node.
-func (s *Server) ask(ctx context.Context, node berth.NodeID, method string, in any) error {
-	sess := s.sessions.of(node)
-	if sess == nil {
-		return berth.Errorf(berth.NotFound, "the agent of node %s is not connected to this server", node)
-	}
-	return sess.Call(ctx, method, in, nil)
+	return s.ask(ctx, node, op.AllocSignalRPC, in, nil)
 }

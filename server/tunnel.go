@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 
 	"berth"
@@ -25,6 +26,15 @@ func (s *Server) tunnel(ctx context.Context, call *wire.Call, st *wire.Stream) e
 	if _, ok := call.Peer.Value().(berth.NodeID); !ok {
 		return berth.Errorf(berth.Denied, "Permission denied: this connection has not proved that it is a node's agent")
 	}
+	return s.serveHTTP(ctx, st, s.api)
+}
+
+// passed serves what other servers pass on, in the same way.
+func (s *Server) passed(ctx context.Context, _ *wire.Call, st *wire.Stream) error {
+	return s.serveHTTP(ctx, st, s.api.Passed())
+}
+
+func (s *Server) serveHTTP(ctx context.Context, st *wire.Stream, h http.Handler) error {
 	if err := st.Accept(); err != nil {
 		return err
 	}
@@ -40,7 +50,7 @@ func (s *Server) tunnel(ctx context.Context, call *wire.Call, st *wire.Stream) e
 		far.Close()
 	})
 	conn := &served{Conn: near, from: far.RemoteAddr(), ended: make(chan struct{})}
-	err := api.Serve(ctx, &single{conn: conn, closed: make(chan struct{})}, s.api, api.Limits{}, s.config.Logger)
+	err := api.Serve(ctx, &single{conn: conn, closed: make(chan struct{})}, h, api.Limits{}, s.config.Logger)
 	conn.Close()
 	copies.Wait()
 	if errors.Is(err, errServed) || errors.Is(err, context.Canceled) {

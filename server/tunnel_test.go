@@ -34,7 +34,7 @@ type follower struct {
 func (r *running) follow() *follower {
 	r.t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	cluster := agent.NewCluster([]string{r.rpc}, log)
+	cluster := agent.NewCluster([]string{r.rpc}, "", nil, log)
 	a, err := agent.New(agent.Config{Servers: cluster, DataDir: r.t.TempDir(), Name: "follower", CgroupParent: "-", LoopbackOnly: true, RawExec: true, Log: log})
 	if err != nil {
 		r.t.Fatal(err)

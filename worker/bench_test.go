@@ -14,10 +14,18 @@ import (
 )
 
 // What the whole path from a registered job to its committed plan costs on one
-// worker with 2,000 nodes, but for disk and wire.
+// worker with 2,000 nodes, but for disk and wire. A deployed job is one with
+// the update block of who says nothing of updates: its plan makes a deployment.
 func BenchmarkJobs(b *testing.B) {
-	for _, count := range []int{1, 100} {
-		b.Run(fmt.Sprint("count=", count), func(b *testing.B) {
+	for _, x := range []struct {
+		count    int
+		deployed bool
+	}{{1, false}, {1, true}, {100, false}, {100, true}} {
+		count, name, update := x.count, fmt.Sprint("count=", x.count), ""
+		if x.deployed {
+			name, update = name+"/deployed", `"Update":{},`
+		}
+		b.Run(name, func(b *testing.B) {
 			store, log := statetest.New(b, &state.BeginTerm{Term: 1})
 			for n := range 2000 {
 				log.Must(b, statetest.AddNode(n+1, 1<<40, 1<<40, func(x *berth.Node) { x.NodeResources.Disk.DiskMB = 1 << 40 }))
@@ -35,7 +43,7 @@ func BenchmarkJobs(b *testing.B) {
 				var cmds []state.Command
 				for range together {
 					n++
-					job := statetest.Job(b, fmt.Sprintf(`{"ID":"j%d","TaskGroups":[{"Name":"g","Count":%d,"Resources":{"CPU":10,"MemoryMB":10}}]}`, n, count))
+					job := statetest.Job(b, fmt.Sprintf(`{"ID":"j%d",%s"TaskGroups":[{"Name":"g","Count":%d,"Resources":{"CPU":10,"MemoryMB":10}}]}`, n, update, count))
 					cmds = append(cmds, statetest.Register(job, n))
 				}
 				log.Must(b, cmds...)

@@ -248,6 +248,21 @@ var rows = []struct {
 			d.t.Errorf("%d run, and what failed was not replaced before its time", len(l))
 		}
 	}},
+	{"new to pending: periodic-job", func(d *desk) {
+		j := statetest.Job(d.t, `{"ID":"nightly","Type":"batch","Periodic":{"Enabled":true,"Spec":"0 3 * * *"},"TaskGroups":[{"Name":"g","Resources":{"CPU":100,"MemoryMB":100}}]}`)
+		d.do(&state.RegisterJob{Job: j, Now: time.Now().UnixNano()})
+		launch := &state.LaunchPeriodic{Key: key("nightly"), Due: time.Now().UnixNano(), Force: true, Eval: byUser(9, berth.TriggerPeriodicJob), Now: time.Now().UnixNano()}
+		d.do(launch)
+		child := string(berth.PeriodicID("nightly", time.Unix(0, launch.Due)))
+		if e := d.is(d.raised(child, berth.TriggerPeriodicJob).ID, berth.EvalPending, ""); e.Cause.Kind != berth.CauseUser || e.Type != berth.TypeBatch {
+			d.t.Errorf("%+v", e)
+		}
+		s := d.work()
+		d.is(launch.Eval.ID, berth.EvalComplete, "")
+		if len(live(s, child)) != 1 || len(live(s, "nightly")) != 0 {
+			d.t.Errorf("of the child run %d, of the job itself %d", len(live(s, child)), len(live(s, "nightly")))
+		}
+	}},
 	{"new to pending: job-deregister", func(d *desk) {
 		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
 		d.work()

@@ -58,27 +58,33 @@ type Worker struct {
 	queue   Queue
 	planner Planner
 	types   []string
+	batch   int
+	membership
 }
 
 // New returns a worker for the given types.
 func New(queue Queue, planner Planner, types []string) *Worker {
-	return &Worker{queue: queue, planner: planner, types: types}
+	return &Worker{queue: queue, planner: planner, types: types, batch: batch}
 }
 
 // Run works until ctx ends or the term is over.
 func (w *Worker) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	flight := make(chan struct{}, inFlight)
+	defer w.join()()
 	g.Go(func() error {
 		for {
-			list, err := w.queue.Next(ctx, w.types, batch)
+			w.does(toDequeue)
+			list, err := w.queue.Next(ctx, w.types, w.batch)
 			if err != nil {
 				return err
 			}
+			w.does(toDecide)
 			done := make([]outcome, len(list))
 			for i := range list {
-				done[i] = w.decide(&list[i])
+				done[i] = w.decide(w.planner, &list[i])
 			}
+			w.does(toSubmit)
 			select {
 			case flight <- struct{}{}:
 			case <-ctx.Done():
@@ -99,16 +105,35 @@ type outcome struct {
 	err   error
 }
 
+// hasty is a planner that can be wrong about what of a plan was refused. What
+// it returns as pending then fails with a kind.
+type hasty interface {
+	// Sure returns a planner which is not, and takes its time.
+	Sure() Planner
+}
+
+// wait returns nil when all plans are safe.
+func (o *outcome) wait(ctx context.Context) error {
+	for _, p := range o.plans {
+		if err := p.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // settle waits until what was decided is safe, and says so to the queue.
 func (w *Worker) settle(ctx context.Context, list []berth.Delivery, done []outcome) error {
 	for i := range list {
 		d, o := &list[i], done[i]
-		for _, p := range o.plans {
-			if err := p.Wait(ctx); err != nil {
-				return err
-			}
+		err := o.wait(ctx)
+		if h, ok := w.planner.(hasty); ok && berth.KindOf(err) != "" {
+			o = w.decide(h.Sure(), d)
+			err = o.wait(ctx)
 		}
-		var err error
+		if err != nil {
+			return err
+		}
 		switch {
 		case o.err == nil:
 			err = w.queue.Ack(d.Eval.ID, d.Token)
@@ -127,7 +152,7 @@ func (w *Worker) settle(ctx context.Context, list []berth.Delivery, done []outco
 
 // decide works on one evaluation until its plan is on its way as a whole, or
 // it ends in another way.
-func (w *Worker) decide(d *berth.Delivery) (o outcome) {
+func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 	defer func() {
 		if r := recover(); r != nil { // a job that trips the scheduler must not stop the others
 			o.err = berth.Errorf(berth.Unavailable, "the scheduler broke down: %v\n%s", r, debug.Stack())
@@ -136,7 +161,7 @@ func (w *Worker) decide(d *berth.Delivery) (o outcome) {
 	refused, tries := 0, 0
 	var planned int64
 	for attempt := 0; ; attempt++ {
-		snap := w.planner.Tip()
+		snap := planner.Tip()
 		eval := snap.Eval(d.Eval.ID)
 		if eval == nil || eval.Terminal() {
 			return o // it ended meanwhile: canceled, or decided by another's plan
@@ -149,7 +174,7 @@ func (w *Worker) decide(d *berth.Delivery) (o outcome) {
 		if tries >= attempts(eval.Type) {
 			plan = w.giveUp(snap, eval, plan)
 		}
-		pending, err := w.planner.Submit(d, plan)
+		pending, err := planner.Submit(d, plan)
 		if pending != nil {
 			o.plans = append(o.plans, pending)
 		}

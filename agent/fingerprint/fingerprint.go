@@ -33,6 +33,7 @@ type Config struct {
 	NodeClass, NodePool        string
 	Meta                       map[string]string
 	HTTPAddr                   string
+	TLSEnabled                 bool
 	Version                    string // of this program
 	CgroupParent               string
 	Interface                  string // the network interface whose address ports are given on; "" is that of the default route
@@ -57,7 +58,7 @@ func Node(ctx context.Context, c *Config, allocs *saferoot.Root, drivers map[str
 	}
 	n := &berth.Node{
 		ID: c.ID, SecretID: c.Secret, Name: c.Name, Datacenter: c.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool,
-		HTTPAddr: c.HTTPAddr, CgroupParent: c.CgroupParent, Meta: maps.Clone(c.Meta),
+		HTTPAddr: c.HTTPAddr, TLSEnabled: c.TLSEnabled, CgroupParent: c.CgroupParent, Meta: maps.Clone(c.Meta),
 		Attributes: map[string]string{"unique.hostname": host}, Links: map[string]string{},
 		NodeResources: &berth.NodeResources{
 			MinDynamicPort: or(c.MinDynamicPort, berth.MinDynamicPort), MaxDynamicPort: or(c.MaxDynamicPort, berth.MaxDynamicPort),

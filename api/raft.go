@@ -1,0 +1,104 @@
+package api
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"berth"
+	"berth/op"
+)
+
+// Operator is what the API asks of this server's part in the cluster, for
+// those who look after it. Of calls that only the leader can do the others'
+// error wraps state.ErrLost.
+type Operator interface {
+	// RaftServers returns the servers that agree on the state, in order of ID.
+	RaftServers() ([]op.RaftServer, error)
+	// RemoveRaftServer takes one out, on the leader.
+	RemoveRaftServer(ctx context.Context, id string) error
+	// TransferLeadership hands leadership over to a voter, on the leader.
+	TransferLeadership(ctx context.Context, id string) error
+	// ServersHealth returns how the leader sees the servers.
+	ServersHealth() (op.AutopilotHealth, error)
+	// SaveSnapshot saves this server's state as a snapshot.
+	SaveSnapshot() (*Snapshot, error)
+	// RestoreSnapshot replaces the state of the cluster, on the leader, and
+	// returns at which index the snapshot was saved, and that of the state now.
+	RestoreSnapshot(ctx context.Context, from io.Reader) (saved, now uint64, err error)
+}
+
+// Snapshot is a saved state. Who got it closes it.
+type Snapshot struct {
+	io.ReadCloser
+	Size   int64
+	Digest string // as op.HeaderDigest says it
+	Index  uint64 // of the state
+}
+
+func (s *Server) raft() {
+	read(s, op.ReadRaft, func(r *Read, _ *op.Query) (out op.RaftConfiguration, err error) {
+		r.Ready()
+		if out.Servers, err = s.raftServers(); err != nil {
+			return out, err
+		}
+		r.At(r.Index)
+		return out, nil
+	})
+	write(s, op.RemoveRaftPeer, func(w *Write, in *op.RaftPeer) (out op.RaftPeerRemoved, err error) {
+		_, peer, err := s.raftPeer(in)
+		if err != nil {
+			return out, err
+		}
+		return op.RaftPeerRemoved{ID: peer.ID, Address: peer.Address}, s.Operator.RemoveRaftServer(w.ctx, peer.ID)
+	})
+	write(s, op.TransferLeadership, func(w *Write, in *op.RaftPeer) (out op.LeadershipTransfer, err error) {
+		all, peer, err := s.raftPeer(in)
+		if err != nil {
+			return out, err
+		}
+		out.To = peer
+		if i := slices.IndexFunc(all, func(p op.RaftServer) bool { return p.Leader }); i >= 0 {
+			out.From = all[i]
+		}
+		if peer.Leader {
+			out.Noop = true
+			return out, nil
+		}
+		if err := s.Operator.TransferLeadership(w.ctx, peer.ID); err != nil {
+			return out, err
+		}
+		out.From.Leader, out.To.Leader = false, true
+		return out, nil
+	})
+}
+
+func (s *Server) raftServers() ([]op.RaftServer, error) {
+	if s.Operator == nil {
+		return nil, errNoOperator
+	}
+	return s.Operator.RaftServers()
+}
+
+var errNoOperator = berth.Errorf(berth.Unavailable, "this agent has no part in the cluster's log")
+
+// raftPeer finds the server that a request names.
+func (s *Server) raftPeer(in *op.RaftPeer) (all []op.RaftServer, peer op.RaftServer, err error) {
+	switch {
+	case in.ID == "" && in.Address == "":
+		return nil, peer, berth.Errorf(berth.Invalid, "id, address: both are missing; one of them says which server")
+	case in.ID != "" && in.Address != "":
+		return nil, peer, berth.Errorf(berth.Invalid, "id, address: both are there; one of them says which server")
+	}
+	if all, err = s.raftServers(); err != nil {
+		return nil, peer, err
+	}
+	i := slices.IndexFunc(all, func(p op.RaftServer) bool { return p.ID == in.ID || in.ID == "" && p.Address == in.Address })
+	switch {
+	case i >= 0:
+		return all, all[i], nil
+	case in.ID != "":
+		return nil, peer, berth.Errorf(berth.NotFound, "id: no server %q in the Raft configuration", clip(in.ID))
+	}
+	return nil, peer, berth.Errorf(berth.NotFound, "address: no server at %q in the Raft configuration", clip(in.Address))
+}

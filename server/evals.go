@@ -1,0 +1,251 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"berth"
+	"berth/api"
+	"berth/leader/broker"
+	"berth/state"
+	"berth/wire"
+	"berth/worker"
+)
+
+// What workers of other servers call on the leader.
+
+// handed is what those were handed and have not settled. When the connection
+// of a server ends, others get its evaluations at once.
+type handed struct {
+	mu     sync.Mutex
+	byPeer map[*wire.Session]map[berth.EvalID]given
+}
+
+type given struct {
+	term  *term
+	token berth.Token
+}
+
+func (s *Server) handleWorkers() {
+	s.wire.HandleServers(worker.DequeueRPC, s.dequeue)
+	s.wire.HandleServers(worker.AckRPC, func(_ context.Context, c *wire.Call) (any, error) {
+		return s.settle(c, (*broker.Broker).Ack)
+	})
+	s.wire.HandleServers(worker.NackRPC, func(_ context.Context, c *wire.Call) (any, error) {
+		return s.settle(c, (*broker.Broker).Nack)
+	})
+	s.wire.HandleServers(worker.SubmitRPC, s.submit)
+}
+
+const mostHanded = 64 // evaluations to one call
+
+func (s *Server) dequeue(ctx context.Context, c *wire.Call) (any, error) {
+	in := new(worker.Dequeue)
+	if err := c.Decode(in); err != nil {
+		return nil, err
+	}
+	t := s.term.Load()
+	if t == nil {
+		return nil, api.ErrUnled
+	}
+	ctx, cancel := context.WithTimeout(ctx, in.MaxQueryTime)
+	defer cancel()
+	list, err := t.broker.Next(ctx, in.Schedulers, max(1, min(in.Most, mostHanded)))
+	out := &worker.Dequeued{Term: t.number, Index: s.store.Snapshot().Index}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return out, nil
+	case errors.Is(err, broker.ErrClosed):
+		return nil, api.ErrUnled
+	case err != nil:
+		return nil, err
+	}
+	s.handed.add(c.Peer.Session(), t, list)
+	for _, d := range list {
+		out.Evals = append(out.Evals, worker.Handed{EvalID: d.Eval.ID, Token: d.Token, Enqueued: d.Enqueued, Dequeued: d.Dequeued, Count: d.Count})
+	}
+	return out, nil
+}
+
+// add notes what a server was handed. It watches the server's session, once.
+func (h *handed) add(sess *wire.Session, t *term, list []berth.Delivery) {
+	if sess == nil {
+		return // of a connection that is no session nobody hears when it ends
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mine := h.byPeer[sess]
+	if mine == nil {
+		mine = map[berth.EvalID]given{}
+		if h.byPeer == nil {
+			h.byPeer = map[*wire.Session]map[berth.EvalID]given{}
+		}
+		h.byPeer[sess] = mine
+		go func() { // ends with the session, which ends with wire.Serve
+			<-sess.Done()
+			h.giveBack(sess)
+		}()
+	}
+	for _, d := range list {
+		mine[d.Eval.ID] = given{t, d.Token}
+	}
+}
+
+func (h *handed) drop(sess *wire.Session, id berth.EvalID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.byPeer[sess], id)
+}
+
+// giveBack has others work on what a server that is gone was handed.
+func (h *handed) giveBack(sess *wire.Session) {
+	h.mu.Lock()
+	mine := h.byPeer[sess]
+	delete(h.byPeer, sess)
+	h.mu.Unlock()
+	for id, g := range mine {
+		_ = g.term.broker.Nack(id, g.token) // it was settled, or the term is over
+	}
+}
+
+// settle ends a delivery.
+func (s *Server) settle(c *wire.Call, how func(*broker.Broker, berth.EvalID, berth.Token) error) (any, error) {
+	in := new(worker.Settle)
+	if err := c.Decode(in); err != nil {
+		return nil, err
+	}
+	t := s.term.Load()
+	if t == nil || t.number != in.Term {
+		return nil, api.ErrUnled
+	}
+	s.handed.drop(c.Peer.Session(), in.EvalID)
+	return &struct{}{}, how(t.broker, in.EvalID, in.Token)
+}
+
+// submit judges a plan, and answers when what it changed is safe.
+func (s *Server) submit(ctx context.Context, c *wire.Call) (any, error) {
+	in := new(worker.Submit)
+	if err := c.Decode(in); err != nil {
+		return nil, err
+	}
+	t := s.term.Load()
+	if t == nil || t.number != in.Term {
+		return nil, api.ErrUnled
+	}
+	plan, err := state.Unship(in.Plan)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Eval != in.EvalID {
+		return nil, berth.Errorf(berth.Invalid, "plan: it is for evaluation %s, not %s", plan.Eval, in.EvalID)
+	}
+	pending, err := t.planner.Submit(&berth.Delivery{Eval: &berth.Eval{ID: in.EvalID}, Token: in.Token}, plan)
+	if err != nil && berth.KindOf(err) == "" {
+		return nil, err
+	}
+	out := &worker.Submitted{Refused: plan.Refused}
+	if err != nil {
+		out.Kind, out.Error = berth.KindOf(err), err.Error()
+	}
+	out.Index = s.store.Snapshot().Index
+	if pending != nil { // a refusal, too, counts once the state that it met is safe
+		if err := pending.Wait(ctx); err != nil {
+			return nil, err
+		}
+		out.Index = pending.Results[0].Index
+	}
+	return out, nil
+}
+
+// following is the work that this server's workers do for another that leads.
+type following struct {
+	mu    sync.Mutex
+	leads bool
+	stop  context.CancelFunc // of the work in hand, nil if there is none
+	idle  *sync.Cond
+}
+
+func newFollowing() *following {
+	f := &following{}
+	f.idle = sync.NewCond(&f.mu)
+	return f
+}
+
+// begin says whether there may be work, which is over when end is called.
+func (f *following) begin(stop context.CancelFunc) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.leads {
+		return false
+	}
+	f.stop = stop
+	return true
+}
+
+func (f *following) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stop()
+	f.stop = nil
+	f.idle.Broadcast()
+}
+
+// lead ends the work and keeps it from beginning, until follow is called.
+func (f *following) lead() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leads = true
+	for f.stop != nil {
+		f.stop()
+		f.idle.Wait()
+	}
+}
+
+func (f *following) follow() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leads = false
+}
+
+// follow has workers work for whoever leads, until ctx ends.
+func (s *Server) follow(ctx context.Context) error {
+	for {
+		if now := s.leading.current(); now.addr != "" && now.addr != s.config.Advertise {
+			s.workFor(ctx, now)
+		}
+		if err := rest(ctx, 5*look); err != nil {
+			return err
+		}
+	}
+}
+
+// workFor works until the leader, or its term, is lost.
+func (s *Server) workFor(ctx context.Context, leader lease) {
+	ctx, stop := context.WithCancel(ctx)
+	defer context.AfterFunc(leader.life, stop)()
+	if !s.following.begin(stop) {
+		stop()
+		return
+	}
+	defer s.following.end()
+	f := worker.NewFollower(caller{s, leader.addr}, s.store)
+	f.Roster = &s.workers
+	err := f.Run(ctx, s.config.FollowerWorkers)
+	s.config.Logger.Debug("workers lost the leader", "address", leader.addr, "error", err)
+}
+
+// caller calls the server at an address.
+type caller struct {
+	server *Server
+	addr   string
+}
+
+// Call implements worker.Caller.
+func (c caller) Call(ctx context.Context, method string, in, out any) error {
+	sess, err := c.server.links.to(ctx, c.addr)
+	if err != nil {
+		return err
+	}
+	return sess.Call(ctx, method, in, out)
+}
