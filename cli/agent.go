@@ -4,11 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"berth/config"
 )
@@ -29,7 +27,13 @@ var agentFlags = []agentFlag{
 	{"node", "name", "text", "The `name` of this agent; that of the host if nothing says otherwise."},
 	{"log-level", "log_level", "text", "The least `level` that is logged: trace, debug, info, warn or error."},
 	{"log-json", "log_json", "bool", "Write the log as JSON, one object a line."},
-	{"bootstrap-expect", "server.bootstrap_expect", "whole", "The `number` of servers that begin together. There can be 1 so far."},
+	{"bootstrap-expect", "server.bootstrap_expect", "whole", "The `number` of servers that begin a new cluster together; 0 if this one only joins others."},
+	{"encrypt", "server.encrypt", "text", "The `key` by which servers encrypt what they tell each other; operator gossip keyring generate makes one. All who see the processes of this machine see it."},
+	{"join", "server.server_join.start_join", "list", "The `address` of another server to join once, host or host:port; may be given many times."},
+	{"retry-join", "server.server_join.retry_join", "list", "The `address` of another server to join, host or host:port, again and again until one answers; may be given many times."},
+	{"retry-max", "server.server_join.retry_max", "whole", "After this `number` of attempts of -retry-join the agent ends; 0 is no end."},
+	{"retry-interval", "server.server_join.retry_interval", "text", "The `time` between two attempts of -retry-join; 30s if nothing says otherwise."},
+	{"rejoin", "server.rejoin_after_leave", "bool", "Find the other servers again though this one left them."},
 	{"servers", "client.servers", "list", "The `addresses` of servers, host:port, with commas between; may be given many times."},
 	{"state-dir", "client.state_dir", "text", "The `folder` of what the node must know after a restart."},
 	{"alloc-dir", "client.alloc_dir", "text", "The `folder` of the directories of allocations."},
@@ -46,11 +50,11 @@ var (
 		consul-address consul-auth consul-ca-file consul-cert-file consul-client-failures-before-critical consul-client-failures-before-warning
 		consul-client-http-check-name consul-client-service-name consul-key-file consul-server-failures-before-critical
 		consul-server-failures-before-warning consul-server-http-check-name consul-server-rpc-check-name consul-server-serf-check-name
-		consul-server-service-name consul-token encrypt eventlog-level host-volume-plugin-dir host-volumes-dir join network-speed plugin-dir
-		preferred-address-family raft-protocol retry-interval retry-join retry-max vault-address vault-ca-file vault-ca-path vault-cert-file
+		consul-server-service-name consul-token eventlog-level host-volume-plugin-dir host-volumes-dir network-speed plugin-dir
+		preferred-address-family raft-protocol vault-address vault-ca-file vault-ca-path vault-cert-file
 		vault-create-from-role vault-key-file vault-namespace vault-tls-server-name`)
 	agentUnbuiltBool = strings.Fields(`acl-enabled consul-auto-advertise consul-checks-use-advertise consul-client-auto-join consul-server-auto-join
-		consul-ssl consul-verify-ssl dev-connect dev-consul dev-vault eventlog log-include-location rejoin vault-enabled vault-tls-skip-verify`)
+		consul-ssl consul-verify-ssl dev-connect dev-consul dev-vault eventlog log-include-location vault-enabled vault-tls-skip-verify`)
 )
 
 // agentCommand runs a server, a node, or both in one process.
@@ -148,7 +152,7 @@ func (c *call) agent(ctx context.Context, paths []string, over config.Overrides)
 	for _, w := range conf.Warnings {
 		a.log.Warn(w)
 	}
-	defer ignoreHangup(a.log)()
+	defer a.onHangup()()
 	return a.run(ctx)
 }
 
@@ -191,28 +195,4 @@ func agentLog(c *call, conf *config.Config) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(c.Out, o))
 	}
 	return slog.New(slog.NewTextHandler(c.Out, o))
-}
-
-// ignoreHangup keeps a hangup from ending the agent: scripts send it to have a
-// configuration read again. It returns what undoes that.
-func ignoreHangup(log *slog.Logger) func() {
-	hangups, end := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(hangups, syscall.SIGHUP)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-hangups:
-				log.Warn("to read the configuration again is not built yet; restart the agent, its tasks stay")
-			case <-end:
-				return
-			}
-		}
-	}()
-	return func() {
-		signal.Stop(hangups)
-		close(end)
-		<-ended
-	}
 }

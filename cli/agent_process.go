@@ -15,12 +15,15 @@ import (
 	"berth/agent"
 	"berth/api"
 	"berth/config"
+	"berth/consensus"
 	"berth/events"
+	"berth/gossip"
 	"berth/leader/collector"
 	"berth/leader/heartbeat"
 	"berth/op"
 	"berth/schedule"
 	"berth/server"
+	"berth/wire/certs"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -30,8 +33,10 @@ import (
 type agentProcess struct {
 	conf    *config.Config
 	log     *slog.Logger
+	tls     *certs.Material // nil if there is no TLS
 	http    net.Listener
 	rpc     net.Listener // nil without a server
+	pool    *gossip.Pool // nil without a server, and in development
 	server  *server.Server
 	cluster *agent.Cluster
 	agent   *agent.Agent
@@ -51,6 +56,9 @@ func newAgentProcess(conf *config.Config, log *slog.Logger) (*agentProcess, erro
 
 func (a *agentProcess) open() (err error) {
 	conf := a.conf
+	if err := a.loadTLS(); err != nil {
+		return err
+	}
 	if a.http, err = listen("ports.http", conf.HTTP); err != nil {
 		return err
 	}
@@ -73,7 +81,7 @@ func (a *agentProcess) open() (err error) {
 	}
 	a.handler = api.NewAgent(api.AgentConfig{
 		Region: conf.Region, Logger: a.log, Self: a.self, Health: a.health, Metrics: server.ProcessMetrics(),
-		Has: a.agent.Has, Logs: a.agent, Node: a.agent.NodeID, Dial: a.cluster.Tunnel,
+		Has: a.agent.Has, Logs: a.agent, Node: a.agent.NodeID, Dial: a.cluster.Tunnel, Servers: a.cluster,
 	})
 	return nil
 }
@@ -103,7 +111,7 @@ func (a *agentProcess) closeListeners() {
 func (a *agentProcess) newServer() (err error) {
 	s := &a.conf.Server
 	c := server.Config{
-		Region: a.conf.Region, Datacenter: a.conf.Datacenter, DataDir: s.DataDir, RPC: a.rpc, Advertise: a.conf.RPC.Advertise,
+		Region: a.conf.Region, Datacenter: a.conf.Datacenter, DataDir: s.DataDir, RPC: a.rpc, Advertise: a.conf.RPC.Advertise, TLS: a.serverTLS(),
 		MaxConns: a.conf.Limits.RPCMaxConns, Handshake: a.conf.Limits.RPCHandshake, Workers: s.NumSchedulers,
 		Heartbeat: heartbeat.Options{
 			MinTTL: s.MinHeartbeatTTL, MaxPerSec: s.MaxHeartbeatsPerSec, Grace: s.HeartbeatGrace, FailoverTTL: s.FailoverHeartbeatTTL,
@@ -115,12 +123,24 @@ func (a *agentProcess) newServer() (err error) {
 			Evals: s.EvalGCThreshold, BatchEvals: s.BatchEvalGCThreshold, Jobs: s.JobGCThreshold, Nodes: s.NodeGCThreshold,
 			Deployments: s.DeploymentGCThreshold,
 		}},
-		Events: events.Limits{Sets: s.EventBufferSize}, Scheduler: s.Scheduler, Logger: a.log, Self: a.self, Health: a.health,
+		Consensus: consensus.Config{
+			Timing: consensus.Multiplied(s.RaftMultiplier), SnapshotEvery: uint64(s.RaftSnapshotThreshold),
+			SnapshotInterval: s.RaftSnapshotInterval, TrailingLogs: uint64(s.RaftTrailingLogs),
+		},
+		Events: events.Limits{Sets: s.EventBufferSize}, Scheduler: s.Scheduler, Autopilot: &s.Autopilot, TrackedVersions: s.TrackedVersions, Logger: a.log, Self: a.self, Health: a.health,
 	}
 	if a.agent != nil {
-		c.Local, c.LocalTasks, c.LocalNode = a.agent, a.agent, a.agent.NodeID
+		c.Local, c.LocalTasks, c.LocalNode, c.LocalServers = a.agent, a.agent, a.agent.NodeID, a.cluster
 	}
-	a.server, err = server.New(c)
+	if s.NumSchedulers > 0 {
+		c.FollowerWorkers = s.NumSchedulers
+	}
+	if c.Cluster, err = a.openGossip(); err != nil {
+		return err
+	}
+	if a.server, err = server.New(c); err != nil && a.pool != nil {
+		a.pool.Close()
+	}
 	return err
 }
 
@@ -130,11 +150,11 @@ func (a *agentProcess) newNode() (err error) {
 	if len(servers) == 0 {
 		servers = []string{a.rpc.Addr().String()}
 	}
-	a.cluster = agent.NewCluster(servers, a.log)
+	a.cluster = agent.NewCluster(servers, a.conf.Region, a.serverTLS().Dial, a.log)
 	a.agent, err = agent.New(agent.Config{
 		Servers: a.cluster, DataDir: a.conf.DataDir, AllocDir: c.AllocDir, StateDir: c.StateDir,
 		Region: a.conf.Region, Datacenter: a.conf.Datacenter, Name: a.conf.Name, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
-		HTTPAddr: a.advertisedHTTP(), Version: Version, Compatible: NomadVersion,
+		HTTPAddr: a.advertisedHTTP(), TLSEnabled: a.conf.TLS.HTTP, Version: Version, Compatible: NomadVersion,
 		NetworkInterface: c.NetworkInterface, LoopbackOnly: a.conf.Dev && c.NetworkInterface == "",
 		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB,
 		Reserved: berth.NodeReservedResources{
@@ -179,16 +199,18 @@ func (a *agentProcess) run(ctx context.Context) error {
 	defer restEnds()
 	g, rest := errgroup.WithContext(rest)
 	g.Go(func() error {
-		limits := api.Limits{MaxConns: a.conf.Limits.HTTPMaxConns, HeaderTime: a.conf.Limits.HTTPHandshake}
+		limits := api.Limits{MaxConns: a.conf.Limits.HTTPMaxConns, HeaderTime: a.conf.Limits.HTTPHandshake, TLS: a.httpTLS()}
 		return api.Serve(rest, a.http, a.handler, limits, a.log)
 	})
 	if a.server != nil {
 		g.Go(func() error { return a.server.Run(rest) })
+		a.gossip(rest, g)
 	}
 	g.Go(func() error {
 		defer restEnds()
 		stop := context.AfterFunc(rest, nodeEnds)
 		defer stop()
+		defer a.leave(ctx)
 		if a.agent != nil {
 			return a.agent.Run(node)
 		}
@@ -203,8 +225,13 @@ func (a *agentProcess) run(ctx context.Context) error {
 	return err
 }
 
-func (a *agentProcess) httpAddr() string { return "http://" + a.http.Addr().String() }
-func (a *agentProcess) rpcAddr() string  { return a.rpc.Addr().String() }
+func (a *agentProcess) httpAddr() string {
+	if a.conf.TLS.HTTP {
+		return "https://" + a.http.Addr().String()
+	}
+	return "http://" + a.http.Addr().String()
+}
+func (a *agentProcess) rpcAddr() string { return a.rpc.Addr().String() }
 
 // advertisedHTTP is the address at which others call this agent's HTTP API.
 func (a *agentProcess) advertisedHTTP() string {
@@ -219,7 +246,7 @@ func (a *agentProcess) health() op.AgentHealth {
 	var h op.AgentHealth
 	if a.server != nil {
 		h.Server = &op.Health{Ok: true, Message: "ok"}
-		if !a.server.Leads() {
+		if !a.server.KnowsLeader() {
 			h.Server = &op.Health{Message: "No cluster leader"}
 		}
 	}
@@ -238,9 +265,9 @@ func (a *agentProcess) self() op.AgentSelf {
 	s := op.AgentSelf{
 		Config: c.Public(),
 		Member: op.AgentMember{
-			Name: c.Name + "." + c.Region, Addr: c.RPC.Addr, Port: uint16(c.SerfPort), Status: "alive",
+			Name: c.Name + "." + c.Region, Addr: c.RPC.Addr, Port: uint16(c.Serf.Port), Status: "alive",
 			Tags: map[string]string{
-				"role": "nomad", "region": c.Region, "dc": c.Datacenter, "build": NomadVersion, "berth": Version, "expect": strconv.Itoa(c.Server.BootstrapExpect),
+				"role": "nomad", "region": c.Region, "dc": c.Datacenter, "build": NomadVersion, "berth": Version, "raft_vsn": "3", "expect": strconv.Itoa(c.Server.BootstrapExpect),
 			},
 			ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
 		},
@@ -251,8 +278,12 @@ func (a *agentProcess) self() op.AgentSelf {
 		_, port, _ := net.SplitHostPort(a.rpcAddr())
 		s.Member.Tags["port"] = port
 		s.Stats["nomad"] = map[string]string{
-			"server": "true", "leader": strconv.FormatBool(a.server.Leads()), "leader_addr": a.server.Address(), "bootstrap": "true", "known_regions": "1",
+			"server": "true", "leader": strconv.FormatBool(a.server.Leads()), "leader_addr": a.server.Leading(), "bootstrap": strconv.FormatBool(c.Server.BootstrapExpect == 1),
+			"known_regions": strconv.Itoa(len(a.server.Regions())),
 		}
+	}
+	if a.pool != nil {
+		s.Stats["raft"] = a.server.RaftStats()
 	}
 	if a.agent != nil {
 		s.Stats["client"] = a.agent.Stats()

@@ -20,7 +20,7 @@ func allocChecksCommand() *command {
 or the beginning of it.`,
 		setup: func(f *flags) action {
 			data := f.data()
-			verbose := f.Bool("verbose", "Show IDs in full.")
+			f.Bool("verbose", "Of no effect: all is shown.")
 			return func(ctx context.Context, c *call) error {
 				if err := data.check(c); err != nil {
 					return err
@@ -36,13 +36,13 @@ or the beginning of it.`,
 				if data.wanted() {
 					return data.write(c, found)
 				}
-				return c.show(checkPage(c, found, *verbose))
+				return c.show(checkPage(c, found))
 			}
 		},
 	}
 }
 
-func checkPage(c *call, found map[string]op.CheckStatus, verbose bool) *page {
+func checkPage(c *call, found map[string]op.CheckStatus) *page {
 	p := c.page()
 	if len(found) == 0 {
 		p.linef("No checks found")
@@ -56,22 +56,16 @@ func checkPage(c *call, found map[string]op.CheckStatus, verbose bool) *page {
 	list := slices.SortedFunc(maps.Values(found), func(a, b op.CheckStatus) int {
 		return strings.Compare(a.Service+"\x00"+a.Check+"\x00"+a.ID, b.Service+"\x00"+b.Check+"\x00"+b.ID)
 	})
-	for i, s := range list {
-		if i > 0 {
-			p.gap()
-		}
-		at := none
-		if s.Timestamp > 0 {
-			at = c.when(time.Unix(s.Timestamp, 0).UnixNano(), verbose)
-		}
+	for _, s := range list {
+		p.gap()
 		pairs := []string{
-			"ID", short(s.ID, verbose), "Name", s.Check, "Group", s.Group, "Task", or(s.Task, "(group)"), "Service", s.Service,
+			"ID", s.ID, "Name", s.Check, "Group", s.Group, "Task", or(s.Task, "(group)"), "Service", s.Service,
 			"Status", s.Status, "Mode", s.Mode,
 		}
 		if s.StatusCode > 0 {
 			pairs = append(pairs, "Status Code", strconv.Itoa(s.StatusCode))
 		}
-		p.pairs(append(pairs, "Timestamp", at, "Output", or(s.Output, none))...)
+		p.pairs(append(pairs, "Timestamp", stamp(time.Unix(s.Timestamp, 0)), "Output", or(s.Output, none))...)
 	}
 	return p
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -119,8 +120,9 @@ type simNode struct {
 	dir     string // of task output, as agents keep it
 	stop    func()
 
-	mu    sync.Mutex
-	ended map[string]bool // allocations whose tasks write no more
+	mu     sync.Mutex
+	ended  map[string]bool                      // allocations whose tasks write no more
+	checks map[string]map[string]op.CheckStatus // by allocation and ID
 }
 
 // options of a node: name=value.
@@ -137,7 +139,7 @@ func (o options) int(name string, otherwise int64) int64 {
 // addNode registers a node, the nth of the cluster. One that is not idle says
 // of each allocation that it runs, and of each that should stop that it has.
 func (c *cluster) addNode(name string, nth int, o options) (*simNode, error) {
-	n := &simNode{dir: filepath.Join(c.dir, "node-"+name), ended: map[string]bool{}, Node: &berth.Node{
+	n := &simNode{dir: filepath.Join(c.dir, "node-"+name), ended: map[string]bool{}, checks: map[string]map[string]op.CheckStatus{}, Node: &berth.Node{
 		SecretID: "secret-" + name, Name: name, Datacenter: or(o["dc"], "dc1"), NodePool: o["pool"], NodeClass: o["class"], Status: berth.NodeInit,
 		HTTPAddr: "127.0.0.1:4646", Attributes: map[string]string{"kernel.name": "linux", "os.name": "debian", "nomad.version": "2.0.5"},
 		NodeResources: &berth.NodeResources{
@@ -157,6 +159,7 @@ func (c *cluster) addNode(name string, nth int, o options) (*simNode, error) {
 	handlers := wire.New(wire.Config{})
 	handlers.HandleStream(op.ReadLogs.RPC, n.logs)
 	handlers.Handle(op.AllocRestartRPC, n.restart)
+	handlers.Handle(op.ChecksRPC, n.checked)
 	ctx, cancel := context.WithCancel(context.Background())
 	var err error
 	if n.session, err = wire.Dial(ctx, c.rpc, handlers); err != nil {
@@ -343,11 +346,13 @@ func (n *simNode) logs(ctx context.Context, call *wire.Call, st *wire.Stream) er
 		})
 }
 
-// alloc returns the newest allocation of that name.
+// alloc returns the newest allocation of that name; those of a child have that
+// of its parent, too.
 func (c *cluster) alloc(name string) *berth.Alloc {
 	var out *berth.Alloc
 	for a := range c.server.Store().Snapshot().Allocs() {
-		if a.Name() == name && (out == nil || a.CreateIndex >= out.CreateIndex) {
+		family := string(a.Job.ParentID) + strings.TrimPrefix(a.Name(), string(a.Job.ID))
+		if (a.Name() == name || family == name) && (out == nil || a.CreateIndex >= out.CreateIndex) {
 			out = a
 		}
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"berth"
 	"berth/client"
@@ -13,15 +12,7 @@ import (
 type clientFlags struct {
 	address, region, namespace, token *string
 	noColor, forceColor               *bool
-	tls                               []tlsFlag
-}
-
-// tlsFlag is a flag that has no behaviour yet, and the variable that stands
-// for it.
-type tlsFlag struct {
-	name, env string
-	value     *string
-	set       *bool
+	tls                               *tlsFlags
 }
 
 func (c *clientFlags) declare(f *flags) {
@@ -31,16 +22,7 @@ func (c *clientFlags) declare(f *flags) {
 	c.token = f.String("token", "The secret `token` to send. Otherwise BERTH_TOKEN or NOMAD_TOKEN say it.")
 	c.noColor = f.Bool("no-color", "Write plain text. BERTH_CLI_NO_COLOR and NOMAD_CLI_NO_COLOR do the same.")
 	c.forceColor = f.Bool("force-color", "Write headings in bold though no terminal is seen, unless -no-color is given. BERTH_CLI_FORCE_COLOR and NOMAD_CLI_FORCE_COLOR do the same.")
-	const refused = notBuilt + " Over https the system's certificates count."
-	for _, x := range [][2]string{
-		{"ca-cert", "CACERT"}, {"ca-path", "CAPATH"}, {"client-cert", "CLIENT_CERT"}, {"client-key", "CLIENT_KEY"},
-		{"tls-server-name", "TLS_SERVER_NAME"},
-	} {
-		c.tls = append(c.tls, tlsFlag{name: x[0], env: x[1], value: f.String(x[0], refused)})
-	}
-	for _, x := range [][2]string{{"insecure", ""}, {"tls-skip-verify", "SKIP_VERIFY"}} {
-		c.tls = append(c.tls, tlsFlag{name: x[0], env: x[1], set: f.Bool(x[0], refused)})
-	}
+	c.tls = declareTLS(f)
 }
 
 // clientConfig is which agent a command calls, as whom, and who said so.
@@ -69,25 +51,8 @@ func (c *clientFlags) config(p *Program) (out clientConfig, err error) {
 	_, plain := p.env("CLI_NO_COLOR")
 	_, forced := p.env("CLI_FORCE_COLOR")
 	out.color = (p.Terminal || *c.forceColor || forced != "") && !*c.noColor && plain == ""
-	return out, c.checkTLS(p, out.Address)
-}
-
-// checkTLS refuses what would have to protect the connection. A variable that
-// is about TLS says nothing about a connection without.
-func (c *clientFlags) checkTLS(p *Program, address string) error {
-	for _, t := range c.tls {
-		if t.value != nil && *t.value != "" || t.set != nil && *t.set {
-			return berth.Errorf(berth.Invalid, "the flag -%s is not built yet: TLS with your own certificates is not built", t.name)
-		}
-		value, from := "", ""
-		if t.env != "" && len(address) > 6 && address[:6] == "https:" {
-			value, from = p.env(t.env)
-		}
-		if off, err := strconv.ParseBool(value); from != "" && !(err == nil && !off) {
-			return berth.Errorf(berth.Invalid, "%s is set, but TLS with your own certificates is not built yet; unset it, or use http", from)
-		}
-	}
-	return nil
+	out.TLS, err = c.tls.config(p, out.Address)
+	return out, err
 }
 
 // advise adds to an error what the user can do about the connection.

@@ -14,10 +14,7 @@ import (
 // findDeployment returns the deployment whose ID is or begins with text.
 func (c *call) findDeployment(ctx context.Context, text string) (*berth.Deployment, error) {
 	if len(text) != fullID {
-		if err := prefixOf("deployment", text); err != nil {
-			return nil, err
-		}
-		found, _, err := client.Call(ctx, c.client, op.ListDeployments, op.Query{Prefix: text, Namespace: c.config.anySpace(), PerPage: candidates + 1})
+		found, err := c.deploymentsWith(ctx, text)
 		switch {
 		case err != nil:
 			return nil, err
@@ -33,6 +30,14 @@ func (c *call) findDeployment(ctx context.Context, text string) (*berth.Deployme
 		err = c.notFound("deployment", text, "deployment list")
 	}
 	return d, err
+}
+
+func (c *call) deploymentsWith(ctx context.Context, prefix string) ([]*berth.Deployment, error) {
+	if err := prefixOf("deployment", prefix); err != nil {
+		return nil, err
+	}
+	found, _, err := client.Call(ctx, c.client, op.ListDeployments, op.Query{Prefix: prefix, Namespace: c.config.anySpace(), PerPage: candidates + 1})
+	return found, err
 }
 
 // deploymentRows lists deployments.

@@ -5,24 +5,29 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"time"
 
 	"berth"
+	"berth/client"
+	"berth/op"
 )
 
 func deploymentStatusCommand() *command {
 	return &command{
 		name: "deployment status", args: "<deployment>", synopsis: "Show how far a deployment is", max: 1,
 		help: `Shows a deployment, which is named by its ID or the beginning of it: how many instances of each group are to become
-healthy, and how many are. Without an argument, lists all deployments. With -monitor it is followed until it ends.
+healthy, and how many are. Without an argument, lists all deployments.
 
-The exit code of -monitor is 0 if the deployment was successful, and 1 for any other end.`,
+With -monitor it is followed until it ends, also while it is paused or waits to be promoted, and then shown. If it fails
+and the job goes back to an earlier version, the deployment of that is followed, too. The exit code of -monitor is 0 if
+the deployment itself was successful, and 1 for any other end.`,
 		setup: func(f *flags) action {
 			s := deploymentStatus{
 				data:    f.data(),
 				monitor: f.Bool("monitor", "Follow the deployment until it ends."),
-				verbose: f.Bool("verbose", "Show IDs in full."),
+				wait:    f.FlagSet.String("wait", "", "With -monitor: look again after this `duration`, such as 2s. Without, each change is shown when it comes."),
+				verbose: f.Bool("verbose", "Show IDs in full, and the allocations of the deployment."),
 			}
-			f.Unbuilt("wait")
 			f.UnbuiltBool("ui")
 			return s.run
 		},
@@ -32,10 +37,15 @@ The exit code of -monitor is 0 if the deployment was successful, and 1 for any o
 type deploymentStatus struct {
 	data             dataFlags
 	monitor, verbose *bool
+	wait             *string
 }
 
 func (s deploymentStatus) run(ctx context.Context, c *call) error {
 	if err := s.data.check(c); err != nil {
+		return err
+	}
+	pace, err := s.pace(c)
+	if err != nil {
 		return err
 	}
 	if len(c.args) == 0 {
@@ -48,14 +58,51 @@ func (s deploymentStatus) run(ctx context.Context, c *call) error {
 	case s.data.wanted():
 		return s.data.write(c, d)
 	case *s.monitor:
-		return c.monitorDeployment(ctx, d, *s.verbose)
+		return c.monitorDeployment(ctx, d, *s.verbose, pace)
 	}
+	p, err := c.deploymentPage(ctx, d, *s.verbose)
+	if err != nil {
+		return err
+	}
+	return c.show(p)
+}
+
+// pace is how long to wait between two looks; 0 is until something changes.
+func (s deploymentStatus) pace(c *call) (time.Duration, error) {
+	if *s.wait == "" {
+		return 0, nil
+	}
+	if !*s.monitor {
+		return 0, c.usagef("-wait goes with -monitor")
+	}
+	d, err := time.ParseDuration(*s.wait)
+	if err != nil || d <= 0 {
+		return 0, c.usagef("-wait %q: a duration above 0, such as 2s, is wanted", *s.wait)
+	}
+	return d, nil
+}
+
+// deploymentPage shows a deployment, and with verbose its allocations.
+func (c *call) deploymentPage(ctx context.Context, d *berth.Deployment, verbose bool) (*page, error) {
 	p := c.page()
-	p.pairs("ID", short(d.ID.String(), *s.verbose), "Job ID", string(d.JobID), "Job Version", strconv.FormatUint(d.JobVersion, 10),
+	p.pairs("ID", short(d.ID.String(), verbose), "Job ID", string(d.JobID), "Job Version", strconv.FormatUint(d.JobVersion, 10),
 		"Status", d.Status, "Description", d.StatusDescription)
 	p.heading("Deployed")
 	p.table(deployed(d))
-	return c.show(p)
+	if !verbose {
+		return p, nil
+	}
+	list, _, err := client.Call(ctx, c.client, op.DeploymentAllocs, op.DeploymentRef{DeploymentID: d.ID.String()})
+	if err != nil {
+		return nil, err
+	}
+	p.heading("Allocations")
+	if len(list) == 0 {
+		p.linef("No allocations placed")
+	} else {
+		p.table(c.jobAllocRows(list, verbose))
+	}
+	return p, nil
 }
 
 func newestDeployments(list []*berth.Deployment) {

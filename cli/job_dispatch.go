@@ -16,10 +16,12 @@ func jobDispatchCommand() *command {
 		help: `Makes a child of a parameterized job and follows its evaluation until its tasks were started. The input is a file whose
 content is the payload, or - for standard input; a payload has 16384 bytes at most.
 
-With -idempotency-token a second dispatch with the same token makes no other child: it answers with the first, as long as
-that is there.
+With -idempotency-token a second dispatch with the same token makes no other child: it names the first, as long as that is
+there.
 
-The exit code is 0 if all went well, 2 if something found no place, and 1 for anything else.`,
+The exit code is 0 if all went well, 2 if something found no place, and 1 for anything else. With -wait the child is
+followed until it has ended, also while something of it waits for a place; then 1 says that something of it failed for
+good, or that it was stopped.`,
 		setup: func(f *flags) action {
 			d := jobDispatch{
 				meta:     f.List("meta", "Metadata for the child, as `key=value`. May be given many times."),
@@ -27,9 +29,9 @@ The exit code is 0 if all went well, 2 if something found no place, and 1 for an
 				prefix:   f.String("id-prefix-template", "A `text` that stands in the ID of the child."),
 				priority: f.Int("priority", 0, "The `priority` of the child, 1 to 100; 0 is the job's."),
 				detach:   f.Bool("detach", "Print the IDs of the child and of its evaluation and follow nothing."),
+				wait:     f.Bool("wait", "Follow the child until it has ended."),
 				verbose:  f.Bool("verbose", "Show IDs in full."),
 			}
-			f.UnbuiltBool("wait")
 			f.UnbuiltBool("ui")
 			return d.run
 		},
@@ -41,9 +43,13 @@ type jobDispatch struct {
 	token, prefix   *string
 	priority        *int
 	detach, verbose *bool
+	wait            *bool
 }
 
 func (d jobDispatch) run(ctx context.Context, c *call) error {
+	if *d.wait && *d.detach {
+		return c.usagef("-detach and -wait ask for two things; give one of them")
+	}
 	in := op.DispatchJob{IdPrefixTemplate: *d.prefix, Priority: *d.priority, Meta: map[string]string{}}
 	for _, text := range *d.meta {
 		key, value, ok := strings.Cut(text, "=")
@@ -74,11 +80,18 @@ func (d jobDispatch) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	p := c.page()
-	p.pairs("Dispatched Job ID", string(out.DispatchedJobID), "Evaluation ID", short(out.EvalID.String(), *d.verbose))
-	if err := c.show(p); err != nil || *d.detach || out.EvalID.IsZero() {
-		return err
+	if out.JobCreateIndex < out.Index { // an earlier dispatch made the child
+		fmt.Fprintf(c.Out, "Job %q already dispatched with idempotency token %q.\n", out.DispatchedJobID, *d.token)
+		if !*d.wait || out.EvalID.IsZero() {
+			return nil
+		}
+	} else {
+		p := c.page()
+		p.pairs("Dispatched Job ID", string(out.DispatchedJobID), "Evaluation ID", short(out.EvalID.String(), *d.verbose))
+		if err := c.show(p); err != nil || *d.detach || out.EvalID.IsZero() {
+			return err
+		}
 	}
 	fmt.Fprintln(c.Out)
-	return c.monitor(ctx, out.EvalID, monitorOptions{verbose: *d.verbose, settle: true, job: out.DispatchedJobID, namespace: j.Namespace})
+	return c.monitor(ctx, out.EvalID, monitorOptions{verbose: *d.verbose, settle: true, toEnd: *d.wait, job: out.DispatchedJobID, namespace: j.Namespace})
 }

@@ -14,7 +14,9 @@ import (
 // evaluation.
 type monitorOptions struct {
 	verbose   bool
-	settle    bool // wait until what was placed runs, or for a batch job was started
+	settle    bool          // wait until what was placed runs, or for a batch job was started
+	toEnd     bool          // wait until the job, or the deployment, has ended
+	pace      time.Duration // between two looks at a deployment; 0 is until it changes
 	job       berth.JobID
 	namespace string
 }
@@ -77,13 +79,17 @@ func (m *monitor) run(ctx context.Context, id berth.EvalID) error {
 	if d, err := m.deploys(ctx, e, code); err != nil {
 		return err
 	} else if d != nil {
-		return m.deployment(ctx, d)
+		_, err := m.deployment(ctx, d)
+		return err
 	}
 	if m.options.settle {
 		if e, err = m.settle(ctx, e); err != nil {
 			return err
 		}
 		code = m.verdict(e)
+	}
+	if m.options.toEnd && code != exitError {
+		return m.untilEnd(ctx)
 	}
 	switch {
 	case e.Status == berth.EvalComplete && !e.NextEval.IsZero():
@@ -292,20 +298,23 @@ func (m *monitor) ask(ctx context.Context, f func(context.Context) error) error 
 		if m.Now().Sub(since) > patience {
 			return err
 		}
-		if err := m.progress.wait(ctx, pause); err != nil {
+		if err := m.progress.wait(ctx, pauseFor(retryPause)); err != nil {
 			return err
 		}
 	}
 }
 
-func pause(ctx context.Context) error {
-	t := time.NewTimer(retryPause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// pauseFor waits for a time, or until ctx ends.
+func pauseFor(d time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ func nodeDrainCommand() *command {
 	return &command{
 		name: "node drain", args: "[node]", synopsis: "Move everything off a node, or end that", max: 1,
 		help: `Empties a node: it takes no new work, and what runs there leaves. Services leave as their migrate blocks say, batch jobs
-when they have ended, system jobs last; after the deadline, an hour if not said, everything leaves at once. The command follows that until the
+when they have ended, system jobs last; after the deadline, an hour if not said, everything leaves at once, and batch jobs are not placed anew. The command follows that until the
 node's agent has confirmed that nothing runs there any more. Interrupting it does not end the drain; -disable does.
 
 The node is named by its ID, the beginning of one, or its name. Before several nodes are drained, "node eligibility -disable"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,9 +36,16 @@ func TestMain(m *testing.M) {
 //	! berth ARGS…          … which must fail
 //	exits N NAME ARGS…     … which must end with this code; NAME is berth or nomad
 //	eventually TEXT ARGS…  runs a command until its output holds TEXT
+//	once TEXT ARGS… -- NAME ARGS…  runs berth ARGS, and when its output holds TEXT
+//	                       another command of these, meanwhile; which both must succeed
+//	! once …               … of which the first must fail
 //	node NAME OPTION…      adds a node: cpu=, memory=, disk=, class=, dc=, pool=, idle=yes
 //	fare ALLOC STATUS WHY  lets the agent say how an allocation fares
 //	wrote ALLOC TASK STREAM INDEX FILE   puts a file's text into a log file
+//	serves ALLOC SERVICE LABEL PORT TAG…  lets the agent register an instance of a service
+//	damage FILE TO AT      copies a file, with the byte at AT another; below 0 it is counted from the end
+//	cut FILE TO AT         copies a file up to there
+//	checks ALLOC FILE      lets the agent say how the checks of an allocation's services go
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", UpdateScripts: os.Getenv("BERTH_REWRITE") != "", RequireUniqueNames: true,
@@ -71,6 +80,38 @@ func TestScripts(t *testing.T) {
 					return strings.Contains(out+errs, args[0]), nil
 				}))
 			},
+			"once": func(ts *testscript.TestScript, neg bool, args []string) {
+				at := slices.Index(args, "--")
+				out := &listener{text: args[0], told: make(chan struct{})}
+				other := make(chan error, 1)
+				go func() {
+					<-out.told
+					other <- meanwhile(ts, args[at+1], args[at+2:])
+				}()
+				code, errs := programTo(ts, "berth", args[1:at], out)
+				out.tell()
+				ts.Check(<-other)
+				fmt.Fprint(ts.Stdout(), ts.Value("cluster").(*cluster).normal(out.all.String()))
+				fmt.Fprint(ts.Stderr(), ts.Value("cluster").(*cluster).normal(errs))
+				if (code != 0) != neg {
+					ts.Fatalf("exit code %d", code)
+				}
+			},
+			"serves": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(ts.Value("cluster").(*cluster).serves(args[0], args[1], args[2], args[3], args[4:]))
+			},
+			"damage": func(ts *testscript.TestScript, _ bool, args []string) {
+				bytes, at := bytesOf(ts, args)
+				bytes[at] ^= 0x20
+				ts.Check(os.WriteFile(ts.MkAbs(args[1]), bytes, 0o600))
+			},
+			"cut": func(ts *testscript.TestScript, _ bool, args []string) {
+				bytes, at := bytesOf(ts, args)
+				ts.Check(os.WriteFile(ts.MkAbs(args[1]), bytes[:at], 0o600))
+			},
+			"checks": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(ts.Value("cluster").(*cluster).checks(args[0], ts.ReadFile(args[1])))
+			},
 			"node": func(ts *testscript.TestScript, _ bool, args []string) {
 				c, o := ts.Value("cluster").(*cluster), options{}
 				for _, a := range args[1:] {
@@ -92,6 +133,18 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// bytesOf returns the bytes of a file, and the place among them that a script
+// names.
+func bytesOf(ts *testscript.TestScript, args []string) ([]byte, int) {
+	bytes := []byte(ts.ReadFile(args[0]))
+	at, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	if at < 0 {
+		at += len(bytes)
+	}
+	return bytes, at
+}
+
 // runScript runs a command and leaves its outputs to the script.
 func runScript(ts *testscript.TestScript, name string, args []string) int {
 	code, out, errs := program(ts, name, args)
@@ -103,8 +156,16 @@ func runScript(ts *testscript.TestScript, name string, args []string) int {
 
 // program runs a command as a process would run it in the script's place. An
 // argument {NAME} is the ID of the first allocation of that name, {eval-N} that
-// of the Nth evaluation, {deploy-N} that of the Nth deployment.
+// of the Nth evaluation, {deploy-N} that of the Nth deployment; {NAME:8} is how
+// it begins.
 func program(ts *testscript.TestScript, name string, args []string) (code int, out, errs string) {
+	var o strings.Builder
+	code, errs = programTo(ts, name, args, &o)
+	return code, o.String(), errs
+}
+
+// programTo is program whose output is written to out as it comes.
+func programTo(ts *testscript.TestScript, name string, args []string, out io.Writer) (code int, errs string) {
 	c := ts.Value("cluster").(*cluster)
 	p := &Program{Name: name, Args: slices.Clone(args), Dir: ts.MkAbs("."), In: strings.NewReader(""), Now: time.Now}
 	if stdin := ts.MkAbs("stdin"); slices.Contains(args, "-") {
@@ -123,15 +184,45 @@ func program(ts *testscript.TestScript, name string, args []string) (code int, o
 		for _, id := range oldest {
 			n := ids[id]
 			a = strings.ReplaceAll(a, "{"+n.name+"}", id)
+			a = strings.ReplaceAll(a, "{"+n.name+":8}", id[:8])
 		}
 		p.Args[i] = a
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	var o, e strings.Builder
-	p.Out, p.Err = &o, &e
+	var e strings.Builder
+	p.Out, p.Err = out, &e
 	code = p.Run(ctx)
-	return code, o.String(), e.String()
+	return code, e.String()
+}
+
+// listener keeps what is written, and tells when a text is in it.
+type listener struct {
+	text string
+	all  strings.Builder
+	told chan struct{}
+	once sync.Once
+}
+
+func (w *listener) Write(b []byte) (int, error) {
+	w.all.Write(b)
+	if strings.Contains(w.all.String(), w.text) {
+		w.tell()
+	}
+	return len(b), nil
+}
+
+func (w *listener) tell() { w.once.Do(func() { close(w.told) }) }
+
+// meanwhile runs what a script wants while it waits for something else.
+func meanwhile(ts *testscript.TestScript, name string, args []string) error {
+	if name == "fare" {
+		return ts.Value("cluster").(*cluster).fare(args[0], args[1], strings.Join(args[2:], " "))
+	}
+	if code, out, errs := program(ts, name, args); code != 0 {
+		return fmt.Errorf("%s %v: exit code %d\n%s%s", name, args, code, out, errs)
+	}
+	return nil
 }
 
 // named is how a script shows an ID.
@@ -139,7 +230,7 @@ type named struct{ name, short string }
 
 // ids names the IDs that are drawn by chance, by the order they came in.
 func (c *cluster) ids() map[string]named {
-	snap, out := c.server.Store().Snapshot(), map[string]named{}
+	snap, out := c.server.Store().Snapshot(), map[string]named{c.server.ID(): {"server", "server-0"}}
 	allocs := slices.SortedFunc(snap.Allocs(), func(a, b *berth.Alloc) int {
 		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Name(), b.Name()))
 	})
@@ -164,6 +255,7 @@ var (
 	anyMilli = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ`)
 	anyAge   = regexp.MustCompile(`\b(\d+m)?\d+[ms] (ago|from now)( *)`)
 	anySpan  = regexp.MustCompile(`\b\d+(\.\d+)?(ns|µs|ms|s)\b`)
+	anyIndex = regexp.MustCompile(`(Modify Index +=) \d+`)
 	anyPort  = regexp.MustCompile(`127\.0\.0\.1:(2|3)\d{4}\b`)
 )
 
@@ -174,8 +266,10 @@ func (c *cluster) normal(s string) string {
 		s = strings.ReplaceAll(s, id[:8], n.short)
 	}
 	s = strings.ReplaceAll(s, c.http, "http://AGENT")
+	s = strings.ReplaceAll(s, c.rpc, "127.0.0.1:RRRRR")
 	s = anyTime.ReplaceAllString(s, "2026-01-02T03:04:05Z")
 	s = anyMilli.ReplaceAllString(s, "2026-01-02T03:04:05.678Z")
+	s = anyIndex.ReplaceAllString(s, "$1 NN") // evaluations may come in between
 	s = anyPort.ReplaceAllString(s, "127.0.0.1:PPPPP")
 	s = anyAge.ReplaceAllStringFunc(s, func(age string) string {
 		// The longest that comes up is as wide as the heading of its column.

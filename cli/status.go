@@ -10,9 +10,9 @@ import (
 
 func statusCommand() *command {
 	return &command{
-		name: "status", args: "[id]", synopsis: "Show whatever has this ID: a job, an allocation, a node or an evaluation", max: 1,
-		help: `Finds the job, allocation, node or evaluation whose ID is given, or begins with what is given, and shows it as the
-"status" command of its kind does. Without an argument, lists all jobs.`,
+		name: "status", args: "[id]", synopsis: "Show whatever has this ID: a job, an allocation, a node, an evaluation or a deployment", max: 1,
+		help: `Finds the evaluation, allocation, node, job or deployment whose ID is given, or begins with what is given, and shows it as
+the "status" command of its kind does. Without an argument, lists all jobs.`,
 		setup: func(f *flags) action {
 			verbose := f.Bool("verbose", "Show IDs in full and times instead of ages.")
 			f.UnbuiltBool("ui")
@@ -30,10 +30,11 @@ type kind struct {
 
 func kinds() []kind {
 	return []kind{
-		{"Jobs", jobStatusCommand(), jobIDs},
+		{"Evaluations", evalStatusCommand(), evalIDs},
 		{"Allocations", allocStatusCommand(), allocIDs},
 		{"Nodes", nodeStatusCommand(), nodeIDs},
-		{"Evaluations", evalStatusCommand(), evalIDs},
+		{"Jobs", jobStatusCommand(), jobIDs},
+		{"Deployments", deploymentStatusCommand(), deploymentIDs},
 	}
 }
 
@@ -64,7 +65,7 @@ func anyStatus(ctx context.Context, c *call, verbose bool) error {
 	}
 	switch count {
 	case 0:
-		return berth.Errorf(berth.NotFound, "Nothing with ID or prefix %q found: no job in %s, no allocation, node or evaluation", text, spaceName(c.config.space()))
+		return berth.Errorf(berth.NotFound, "Nothing with ID or prefix %q found: no job in %s, no allocation, node, evaluation or deployment", text, spaceName(c.config.space()))
 	case 1:
 		return c.as(ctx, only.command, match, verbose)
 	}
@@ -128,6 +129,17 @@ func evalIDs(ctx context.Context, c *call, prefix string) (out []string, err err
 	list, err := c.evalsWith(ctx, prefix)
 	for _, e := range list {
 		out = append(out, e.ID.String())
+	}
+	return out, err
+}
+
+func deploymentIDs(ctx context.Context, c *call, prefix string) (out []string, err error) {
+	if !hexIDs(prefix) {
+		return nil, nil
+	}
+	list, err := c.deploymentsWith(ctx, prefix)
+	for _, d := range list {
+		out = append(out, d.ID.String())
 	}
 	return out, err
 }

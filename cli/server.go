@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/client"
+	"berth/op"
+)
+
+func serverMembersCommand() *command {
+	return &command{
+		name: "server members", synopsis: "List the servers",
+		help: "Lists the servers of all regions as the server that is asked knows them from the gossip, and which of them leads its region.",
+		setup: func(f *flags) action {
+			data := f.data()
+			verbose := f.Bool("verbose", "Show the protocol and the tags of each server as well.")
+			detailed := f.Bool("detailed", "An older spelling of -verbose.")
+			f.UnbuiltBool("ui")
+			return func(ctx context.Context, c *call) error {
+				if err := data.check(c); err != nil {
+					return err
+				}
+				out, _, err := client.Call(ctx, c.client, op.ListMembers, op.Query{})
+				if err != nil {
+					return err
+				}
+				slices.SortFunc(out.Members, func(a, b op.AgentMember) int {
+					for _, tag := range []string{"region", "dc"} {
+						if n := strings.Compare(a.Tags[tag], b.Tags[tag]); n != 0 {
+							return n
+						}
+					}
+					return strings.Compare(a.Name, b.Name)
+				})
+				if data.wanted() {
+					return data.write(c, out.Members)
+				}
+				leaders, silent := c.leaders(ctx, out.Members)
+				p := c.page()
+				p.table(memberRows(out.Members, leaders, *verbose || *detailed))
+				if len(silent) > 0 {
+					p.gap()
+					for _, region := range slices.Sorted(maps.Keys(silent)) {
+						p.linef("The leader of region %s is not known: %v", region, silent[region])
+					}
+				}
+				return c.show(p)
+			}
+		},
+	}
+}
+
+// leaders returns the address of the leader of each region, and why that of
+// some is not known.
+func (c *call) leaders(ctx context.Context, members []op.AgentMember) (leaders map[string]string, silent map[string]error) {
+	leaders, silent = map[string]string{}, map[string]error{}
+	for _, m := range members {
+		region := m.Tags["region"]
+		if _, asked := leaders[region]; asked || silent[region] != nil {
+			continue
+		}
+		addr, _, err := client.Call(ctx, c.client, op.ReadLeader, op.Query{Region: region})
+		switch {
+		case err != nil:
+			silent[region] = err
+		case addr == "":
+			silent[region] = berth.Errorf(berth.NoLeader, "No cluster leader")
+		default:
+			leaders[region] = addr
+		}
+	}
+	return leaders, silent
+}
+
+func memberRows(members []op.AgentMember, leaders map[string]string, verbose bool) [][]string {
+	rows := [][]string{{"Name", "Address", "Port", "Status", "Leader", "Raft Version", "Build", "Datacenter", "Region"}}
+	if verbose {
+		rows = [][]string{{"Name", "Address", "Port", "Status", "Leader", "Protocol", "Raft Version", "Build", "Datacenter", "Region", "Tags"}}
+	}
+	for _, m := range members {
+		t := m.Tags
+		leader := leaders[t["region"]]
+		leads := leader != "" && (leader == net.JoinHostPort(t["rpc_addr"], t["port"]) || leader == net.JoinHostPort(m.Addr, t["port"]))
+		row := []string{m.Name, m.Addr, strconv.Itoa(int(m.Port)), m.Status, strconv.FormatBool(leads)}
+		if verbose {
+			row = append(row, strconv.Itoa(int(m.ProtocolCur)))
+		}
+		row = append(row, t["raft_vsn"], t["build"], t["dc"], t["region"])
+		if verbose {
+			var tags []string
+			for _, k := range slices.Sorted(maps.Keys(t)) {
+				tags = append(tags, k+"="+t[k])
+			}
+			row = append(row, strings.Join(tags, ","))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func serverJoinCommand() *command {
+	return &command{
+		name: "server join", args: "<addr> [<addr>...]", synopsis: "Let a server join others", min: 1, max: -1,
+		help: `Lets the server that is asked join the gossip of servers at other addresses: host, or host:port if they gossip at another port than
+			4648. It is enough that one of them answers: it knows the others.`,
+		setup: func(*flags) action {
+			return func(ctx context.Context, c *call) error {
+				out, _, err := client.Call(ctx, c.client, op.Join, op.JoinServers{Addresses: c.args})
+				if err != nil {
+					return err
+				}
+				if out.NumJoined == 0 {
+					return berth.Errorf(berth.Unavailable, "no server was joined: %s", or(out.Error, "none answers"))
+				}
+				p := c.page()
+				p.linef("Joined %d servers successfully", out.NumJoined)
+				return c.show(p)
+			}
+		},
+	}
+}
+
+func serverForceLeaveCommand() *command {
+	return &command{
+		name: "server force-leave", args: "<node>", synopsis: "Take a server that failed for one that left", min: 1, max: 1,
+		help: `Takes a server that failed for one that left, so that the others no longer wait for it to come back. It is named as
+			"server members" names it. If it is alive after all, it joins again.`,
+		setup: func(f *flags) action {
+			prune := f.Bool("prune", "Forget the server at once, instead of listing it as one that left.")
+			return func(ctx context.Context, c *call) error {
+				_, _, err := client.Call(ctx, c.client, op.LeaveByForce, op.ForceLeave{Node: c.args[0], Prune: *prune})
+				return err
+			}
+		},
+	}
+}
