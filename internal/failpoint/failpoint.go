@@ -5,12 +5,19 @@
 // BERTH_FAILPOINTS or a call of [Enable] switches them on.
 //
 //	BERTH_FAILPOINTS="agent/report-before=exit@3;local/put=error(disk full)*"
+//
+// A value that begins with @ names a file that holds such a list. It is read
+// again and again, so that who runs the process can set points while it runs,
+// and take them back by emptying the file.
+//
+//	BERTH_FAILPOINTS="@/tmp/points"
 package failpoint
 
 import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -30,10 +37,11 @@ const ExitCode = 86
 var ErrInjected = errors.New("failpoint")
 
 type point struct {
-	action string // exit, hang, error or delay
-	arg    string // text of the error, length of the delay
-	nth    int    // the pass it acts at
-	every  bool   // and at every later one
+	action string  // exit, hang, error or delay
+	arg    string  // text of the error, length of the delay
+	nth    int     // the pass it acts at
+	every  bool    // and at every later one
+	chance float64 // of those, the part at which it acts; 0 is all
 	passes int
 }
 
@@ -42,17 +50,54 @@ var (
 
 	mu     sync.Mutex
 	points = map[string]*point{}
-	freed  = make(chan struct{}) // closed by Reset: ends hangs
+	freed  chan struct{} // closed by Reset: ends hangs; nil while nobody hangs
 )
 
 func init() {
-	if spec := os.Getenv(Env); spec != "" {
-		if err := Enable(spec); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", Env, err)
-			os.Exit(2)
+	spec := os.Getenv(Env)
+	if spec == "" {
+		return
+	}
+	if name, ok := strings.CutPrefix(spec, "@"); ok {
+		go follow(name)
+		return
+	}
+	if err := Enable(spec); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", Env, err)
+		os.Exit(2)
+	}
+}
+
+// followEvery is how often the file of the points is read.
+const followEvery = 20 * time.Millisecond
+
+// follow keeps the points as the file says, for as long as the process runs. A
+// list that is wrong changes nothing, and is told once.
+func follow(name string) {
+	for was := ""; ; time.Sleep(followEvery) {
+		text, err := os.ReadFile(name)
+		if err != nil || string(text) == was {
+			continue
+		}
+		was = string(text)
+		if err := replace(was); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %s: %v\n", Env, name, err)
 		}
 	}
 }
+
+// replace sets these points and takes all others back.
+func replace(spec string) error {
+	if _, err := parseAll(spec); err != nil {
+		return err
+	}
+	Reset()
+	return Enable(spec)
+}
+
+// On says whether any point is set, for those whose name costs something to
+// make up.
+func On() bool { return on.Load() }
 
 // Hit passes the point. It returns an error only if the point is told to.
 func Hit(name string) error {
@@ -71,6 +116,10 @@ func hit(name string) error {
 	}
 	p.passes++
 	act := p.passes == p.nth || p.every && p.passes > p.nth
+	act = act && (p.chance == 0 || rand.Float64() < p.chance)
+	if act && p.action == "hang" && freed == nil {
+		freed = make(chan struct{})
+	}
 	hang := freed
 	mu.Unlock()
 	if !act {
@@ -92,18 +141,12 @@ func hit(name string) error {
 
 // Enable sets points, beside those that are set. spec is a list, separated by
 // semicolons, of name=action with an optional argument in parentheses, then @n
-// for the nth pass (the first by default) and * for every later pass too.
+// for the nth pass (the first by default) and * for every later pass too; then
+// ~ and a number from 0 to 1 lets chance pick that part of those passes.
 func Enable(spec string) error {
-	set := map[string]*point{}
-	for s := range strings.SplitSeq(spec, ";") {
-		if s = strings.TrimSpace(s); s == "" {
-			continue
-		}
-		name, p, err := parse(s)
-		if err != nil {
-			return err
-		}
-		set[name] = p
+	set, err := parseAll(spec)
+	if err != nil {
+		return err
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -112,14 +155,31 @@ func Enable(spec string) error {
 	return nil
 }
 
+func parseAll(spec string) (map[string]*point, error) {
+	set := map[string]*point{}
+	for s := range strings.SplitSeq(spec, ";") {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		name, p, err := parse(s)
+		if err != nil {
+			return nil, err
+		}
+		set[name] = p
+	}
+	return set, nil
+}
+
 // Reset takes all points back and lets go of whoever hangs at one.
 func Reset() {
 	mu.Lock()
 	defer mu.Unlock()
 	clear(points)
 	on.Store(false)
-	close(freed)
-	freed = make(chan struct{})
+	if freed != nil {
+		close(freed)
+		freed = nil
+	}
 }
 
 func parse(s string) (name string, p *point, err error) {
@@ -128,6 +188,12 @@ func parse(s string) (name string, p *point, err error) {
 		return "", nil, fmt.Errorf("failpoint %q: name=action is wanted", s)
 	}
 	p = &point{nth: 1}
+	if i := strings.LastIndexByte(rest, '~'); i >= 0 && !strings.HasSuffix(rest, ")") {
+		if p.chance, err = strconv.ParseFloat(rest[i+1:], 64); err != nil || !(p.chance > 0 && p.chance <= 1) {
+			return "", nil, fmt.Errorf("failpoint %q: ~%s is not a chance, which is above 0 and at most 1", s, rest[i+1:])
+		}
+		rest = rest[:i]
+	}
 	rest, p.every = strings.CutSuffix(rest, "*")
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 && !strings.HasSuffix(rest, ")") {
 		if p.nth, err = strconv.Atoi(rest[i+1:]); err != nil || p.nth < 1 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,47 @@ func TestPassesAreCounted(t *testing.T) {
 			t.Errorf("%s: passes %s, want %s", spec, got, want)
 		}
 		Reset()
+	}
+}
+
+func TestChancePicks(t *testing.T) {
+	enable(t, "p=error*~0.5")
+	acted := 0
+	for range 1000 {
+		if Hit("p") != nil {
+			acted++
+		}
+	}
+	if acted < 300 || acted > 700 {
+		t.Errorf("acted at %d of 1000 passes", acted)
+	}
+}
+
+// A process follows its file: what is set there begins and ends while it runs.
+func TestPointsOfAFile(t *testing.T) {
+	if name := os.Getenv("FAILPOINT_FILE"); name != "" {
+		for Hit("p") == nil {
+			time.Sleep(time.Millisecond)
+		}
+		if os.WriteFile(name, nil, 0o600) != nil {
+			os.Exit(1)
+		}
+		for Hit("p") != nil {
+			time.Sleep(time.Millisecond)
+		}
+		os.Exit(0)
+	}
+	name := filepath.Join(t.TempDir(), "points")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestPointsOfAFile$")
+	cmd.Env = []string{"FAILPOINT_FILE=" + name, Env + "=@" + name}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("p=error*"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -100,7 +142,7 @@ func TestExitEndsTheProcess(t *testing.T) {
 }
 
 func TestWrongSpecs(t *testing.T) {
-	for _, spec := range []string{"a", "=exit", "a=jump", "a=exit@0", "a=error@x", "a=delay(soon)"} {
+	for _, spec := range []string{"a", "=exit", "a=jump", "a=exit@0", "a=error@x", "a=delay(soon)", "a=error*~0", "a=error*~2", "a=error*~x"} {
 		if err := Enable(spec); err == nil {
 			t.Errorf("%q was accepted", spec)
 			Reset()

@@ -105,7 +105,7 @@ func (c *churner) churn(stop <-chan struct{}) {
 		if was, ok := c.wanted[job]; ok && rand.N(2) == 0 {
 			ask.word = was.word // only the count, in place
 		}
-		method, path, body := "PUT", "/v1/jobs", fmt.Sprintf(`{"Job": {"ID": %q, "TaskGroups": [{"Name": "g", "Count": %d, "Tasks": [{"Name": "main", "Driver": "raw_exec",
+		method, path, body := "PUT", "/v1/jobs", fmt.Sprintf(`{"Job": {"ID": %q, "Update": {"MaxParallel": 0}, "TaskGroups": [{"Name": "g", "Count": %d, "Tasks": [{"Name": "main", "Driver": "raw_exec",
 			"Config": {"command": "/bin/sleep", "args": ["1000"]}, "Env": {"WORD": %q}, "KillTimeout": 1000000000, "Resources": {"CPU": 20, "MemoryMB": 20}}]}]}}`, job, ask.count, ask.word)
 		if _, known := c.wanted[job]; known && rand.N(4) == 0 {
 			method, path, body, ask.count = "DELETE", "/v1/job/"+job, "", 0

@@ -20,12 +20,14 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 	for _, c := range []struct{ config, want string }{
 		{`bind_adr = "127.0.0.1"`, "c.hcl:1: bind_adr: there is no such key; did you mean bind_addr?"},
 		{"acl {\n enabled = true\n}", "c.hcl:2: acl.enabled: access control is not built yet"},
-		{"tls {\n http = true\n rpc = true\n}", "c.hcl:2: tls.http: TLS is not built yet"},
-		{"server {\n encrypt = \"c2VjcmV0\"\n}", "c.hcl:2: server.encrypt: is not built yet"},
+		{"tls {\n http = true\n rpc = true\n}", "c.hcl:1: tls.ca_file: is missing: the authority that signs the certificates of others"},
+		{"tls {\n http = true\n cert_file = \"absent.pem\"\n key_file = \"absent.pem\"\n}", "tls: cert_file: open absent.pem: no such file or directory"},
+		{"tls {\n rpc = true\n tls_min_version = \"tls11\"\n}", `c.hcl:3: tls.tls_min_version: "tls11" is no version of TLS that is taken; allowed are "tls12", for the HTTP API alone, and "tls13"`},
+		{"server {\n encrypt = \"c2VjcmV0\"\n}", "c.hcl:2: server.encrypt: a key is wanted: 16, 24 or 32 bytes in base64"},
 		{"vault {\n enabled = true\n}", "c.hcl:2: vault.enabled: Vault is not built yet"},
 		{"consul {\n address = \"127.0.0.1:8500\"\n}", "c.hcl:1: consul: Consul is not built yet"},
 		{`{"acl": {"enabled": true}}`, "c.hcl:1: acl.enabled: access control is not built yet"},
-		{"server {\n bootstrap_expect = 3\n}", "c.hcl:2: server.bootstrap_expect: 3 servers are not built yet"},
+		{"server {\n bootstrap_expect = 300\n}", "c.hcl:2: server.bootstrap_expect: 300 is out of range; allowed are 0 to 100"},
 		{"client {\n enabled = \"perhaps\"\n}", "c.hcl:2: client.enabled: true or false is wanted"},
 		{"ports {\n http = 70000\n}", "c.hcl:2: ports.http: 70000 is out of range"},
 		{"plugin \"docker\" {\n config {\n  volumes {\n   enabled = true\n  }\n }\n}", "plugin.docker.config: this driver is not built yet"},
@@ -40,7 +42,7 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 			t.Errorf("a secret is shown: %v", s)
 		}
 	}
-	if s := w.command("berth", nil, "agent", "-config", "plain.hcl", "-encrypt", "c2VjcmV0"); s.code != 1 || !strings.Contains(s.err, "the flag -encrypt is not built yet") {
+	if s := w.command("berth", nil, "agent", "-config", "plain.hcl", "-encrypt", "c2VjcmV0"); s.code != 1 || !strings.Contains(s.err, "-encrypt: server.encrypt: a key is wanted") {
 		t.Errorf("%v", s)
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, "never")); !os.IsNotExist(err) {

@@ -24,6 +24,7 @@ func TestACollection(t *testing.T) {
 			a.good("job", "run", w.file("web.nomad", web1))
 			a.good("job", "run", w.file("stays.nomad", `
 job "stays" {
+  update { max_parallel = 0 }
   group "g" {
     count = 2
     task "main" {

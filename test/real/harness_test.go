@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -168,6 +169,7 @@ type agent struct {
 	log     string // the file with what it prints
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when it has ended
+	mu      sync.Mutex    // guards addr: others call an agent while it starts again
 	addr    string        // of its HTTP API, as http://…
 	rpc     string        // host:port; "" if it is no server
 	nodeID  string        // "" if it is no node
@@ -182,6 +184,7 @@ data_dir = "DIR/NAME"
 ports {
   http = 0
   rpc  = RPC
+  serf = SERF
 }
 client {
   network_interface = "lo"
@@ -207,7 +210,7 @@ client { enabled = true }
 // texts win.
 func (w *world) agent(name string, more ...string) *agent {
 	w.t.Helper()
-	words := strings.NewReplacer("NAME", name, "DIR", w.dir, "CGROUP", w.mark+"slice", "RPC", fmt.Sprint(freePort(w.t)))
+	words := strings.NewReplacer("NAME", name, "DIR", w.dir, "CGROUP", w.mark+"slice", "RPC", fmt.Sprint(freePort(w.t)), "SERF", fmt.Sprint(freePort(w.t)))
 	var args []string
 	for i, text := range append([]string{common}, more...) {
 		args = append(args, "-config", w.file(fmt.Sprintf("%s.%d.hcl", name, i), words.Replace(text)))
@@ -254,6 +257,8 @@ func (a *agent) start(env ...string) {
 		}
 		return ""
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.addr, a.rpc, a.nodeID, a.dataDir = banner("HTTP"), banner("RPC"), banner("Node ID"), banner("Data dir")
 }
 
@@ -368,7 +373,10 @@ func (r *refused) Error() string { return fmt.Sprintf("%d: %s", r.code, r.text) 
 func (a *agent) try(method, path, body string, into any) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, a.addr+path, strings.NewReader(body))
+	a.mu.Lock()
+	addr := a.addr
+	a.mu.Unlock()
+	r, err := http.NewRequestWithContext(ctx, method, addr+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

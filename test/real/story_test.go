@@ -50,6 +50,7 @@ variable "count" {
 }
 variable "word" { default = "one" }
 job "web" {
+  update { max_parallel = 0 }
   group "front" {
     count = var.count
     network {
@@ -381,9 +382,14 @@ func mock(config string, more ...string) string {
 	}`, config, strings.Join(more, "\n"))
 }
 
-// group is a job of one group.
+// group is a job of one group. A service that says nothing of updates is
+// updated all at once.
 func group(kind, name string, parts ...string) string {
-	return fmt.Sprintf("job %q {\n type = %q\n group \"g\" {\n%s\n}\n}\n", name, kind, strings.Join(parts, "\n"))
+	body := strings.Join(parts, "\n")
+	if kind == "service" && !strings.Contains(body, "update {") {
+		body = "update { max_parallel = 0 }\n" + body
+	}
+	return fmt.Sprintf("job %q {\n type = %q\n group \"g\" {\n%s\n}\n}\n", name, kind, body)
 }
 
 // SIGINT ends an agent, and leaves its tasks; with -dev, it ends them too, and

@@ -1,0 +1,211 @@
+package real
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// member is how a server is one of three, the gossip of which is at these
+// ports.
+func member(ports []int, i int) string {
+	var others []string
+	for k, p := range ports {
+		if k != i {
+			others = append(others, fmt.Sprintf(`"127.0.0.1:%d"`, p))
+		}
+	}
+	return fmt.Sprintf(`
+bind_addr = "127.0.0.1"
+ports { serf = %d }
+server {
+  enabled          = true
+  bootstrap_expect = %d
+  server_join {
+    retry_join     = [%s]
+    retry_interval = "1s"
+  }
+}
+autopilot {
+  server_stabilization_time = "1s"
+}`, ports[i], len(ports), strings.Join(others, ", "))
+}
+
+// cluster starts servers that make up a cluster, and waits until one leads.
+func (w *world) cluster(n int) (servers []*agent) {
+	w.t.Helper()
+	ports := make([]int, n)
+	for i := range ports {
+		ports[i] = freePort(w.t)
+	}
+	for i := range ports {
+		servers = append(servers, w.agent(fmt.Sprint("s", i+1), member(ports, i)))
+	}
+	for _, s := range servers {
+		s.joined()
+	}
+	return servers
+}
+
+// leads returns which of the servers leads, as those that answer say; nil if
+// they do not agree.
+func leads(servers []*agent) *agent {
+	said := map[string]bool{}
+	for _, s := range servers {
+		var at string
+		if s.ended() {
+			continue
+		}
+		if _, err := s.try("GET", "/v1/status/leader", "", &at); err != nil || at == "" {
+			return nil
+		}
+		said[at] = true
+	}
+	for _, s := range servers {
+		if len(said) == 1 && said[s.rpc] && !s.ended() {
+			return s
+		}
+	}
+	return nil
+}
+
+func lived(servers []*agent) (out []*agent) {
+	for _, s := range servers {
+		if !s.ended() {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Three servers run a job. Whoever is asked answers the same; the leader is
+// killed, and the next update of the job goes through any of the others; it
+// comes back and knows what it missed.
+func TestThreeServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	servers := w.cluster(3)
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, fmt.Sprintf("%q", s.rpc))
+	}
+	node := w.agent("node", `client {
+  enabled = true
+  servers = [`+strings.Join(addrs, ", ")+`]
+}`)
+	node.joined()
+	job := func(version string) string {
+		return w.file("web.nomad", `
+job "web" {
+  meta { version = "`+version+`" }
+  update { max_parallel = 0 }
+  group "g" {
+    count = 2
+    `+sh(`echo "version `+version+`"; while :; do sleep 0.1; done`)+`
+  }
+}`)
+	}
+	same := func(paths ...string) {
+		t.Helper()
+		for _, path := range paths {
+			w.until("all servers answer the same to "+path, func() string {
+				var texts []string
+				for _, s := range lived(servers) {
+					var v any
+					if _, err := s.try("GET", path, "", &v); err != nil {
+						return err.Error()
+					}
+					texts = append(texts, fmt.Sprint(v))
+				}
+				if len(slices.Compact(texts)) != 1 {
+					return strings.Join(texts, "\n")
+				}
+				return ""
+			})
+		}
+	}
+	running := func(version string) {
+		t.Helper()
+		w.until("version "+version+" runs", func() string {
+			for _, s := range lived(servers) {
+				n := 0
+				for _, al := range s.allocs("web") {
+					if al.ClientStatus == "running" && al.DesiredStatus == "run" {
+						if strings.Contains(s.berth("alloc", "logs", al.ID, "main").out, "version "+version) {
+							n++
+						}
+					}
+				}
+				if n != 2 {
+					return fmt.Sprintf("%d of 2, says %s", n, s.name)
+				}
+			}
+			return ""
+		})
+	}
+	for i, s := range servers {
+		version := fmt.Sprint("1.", i)
+		s.good("job", "run", "-detach", job(version))
+		running(version)
+	}
+	same("/v1/job/web", "/v1/job/web/evaluations", "/v1/nodes", "/v1/job/web/allocations", "/v1/status/peers", "/v1/status/leader")
+
+	for round := range 2 {
+		w.until("all vote", func() string {
+			for _, s := range servers {
+				var self struct{ Stats map[string]map[string]string }
+				s.get("/v1/agent/self", &self)
+				if c := self.Stats["raft"]["latest_configuration"]; strings.Count(c, "Suffrage:Voter") != 3 {
+					return s.name + ": " + c
+				}
+			}
+			return ""
+		})
+		old := leads(servers)
+		if old == nil {
+			t.Fatal("the servers do not agree on who leads")
+		}
+		var before struct{ ModifyIndex uint64 }
+		old.get("/v1/job/web", &before)
+		old.kill()
+		began := time.Now()
+		for i, s := range lived(servers) {
+			version := fmt.Sprintf("2.%d.%d", round, i)
+			s.good("job", "run", "-detach", job(version))
+			if i == 0 {
+				t.Logf("the first write after the leader was killed took %v", time.Since(began).Round(time.Millisecond))
+			}
+			running(version)
+		}
+		old.start()
+		old.joined()
+		var after struct{ ModifyIndex uint64 }
+		old.get("/v1/job/web", &after)
+		if after.ModifyIndex <= before.ModifyIndex {
+			t.Errorf("the server that was killed answers with index %d, %d before", after.ModifyIndex, before.ModifyIndex)
+		}
+		w.until("it knows all", func() string {
+			leader := leads(servers)
+			if leader == nil {
+				return "they do not agree on who leads"
+			}
+			var stale, now struct{ ModifyIndex uint64 }
+			h, err := old.try(http.MethodGet, "/v1/job/web?stale", "", &stale)
+			if err != nil {
+				return err.Error()
+			}
+			leader.get("/v1/job/web", &now)
+			if stale != now || h.Get("X-Nomad-KnownLeader") != "true" {
+				return fmt.Sprint(stale, now, h)
+			}
+			return ""
+		})
+	}
+	same("/v1/job/web", "/v1/nodes", "/v1/job/web/allocations", "/v1/status/peers", "/v1/status/leader")
+	w.until("the members are shown with their leader", func() string {
+		return missing(servers[0].good("server", "members"), "true")
+	})
+}

@@ -1,0 +1,150 @@
+package real
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// secured is TLS everywhere, with the certificate that is named.
+func secured(cert string) string {
+	return `tls {
+		http = true
+		rpc  = true
+		ca_file   = "DIR/nomad-agent-ca.pem"
+		cert_file = "DIR/` + cert + `.pem"
+		key_file  = "DIR/` + cert + `-key.pem"
+		verify_server_hostname = true
+		verify_https_client    = true
+	}`
+}
+
+// With certificates that the command line made, a server and an agent trust
+// each other, a person who has one is served, and nobody else is.
+func TestTLSEverywhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, args := range []string{
+		"ca create", "cert create -server", "cert create -client", "cert create -cli", "cert create -client -region eu",
+		"ca create -domain stranger", "cert create -cli -region stranger -ca stranger-agent-ca.pem -key stranger-agent-ca-key.pem",
+		"cert create -client -domain nomad -region global2 -ca stranger-agent-ca.pem -key stranger-agent-ca-key.pem",
+	} {
+		if s := w.command("berth", nil, append([]string{"tls"}, strings.Fields(args)...)...); s.code != 0 {
+			t.Fatalf("tls %s: %v", args, s)
+		}
+	}
+	server := w.agent("server", "server { enabled = true }", secured("global-server-nomad"))
+	node := w.agent("node", `client {
+		enabled = true
+		servers = ["`+server.rpc+`"]
+	}`, secured("global-client-nomad"))
+	if !strings.HasPrefix(server.addr, "https://") || !strings.HasPrefix(node.addr, "https://") {
+		t.Fatalf("they are at %s and %s", server.addr, node.addr)
+	}
+	shows := func(cert string) []string {
+		return []string{"BERTH_CACERT=nomad-agent-ca.pem", "BERTH_CLIENT_CERT=" + cert + ".pem", "BERTH_CLIENT_KEY=" + cert + "-key.pem"}
+	}
+	call := func(a *agent, env []string, args ...string) said {
+		return w.command("berth", append([]string{"BERTH_ADDR=" + a.addr}, env...), args...)
+	}
+	person := shows("global-cli-nomad")
+	until := func(what, text string, a *agent, args ...string) (s said) {
+		t.Helper()
+		w.until(what, func() string {
+			if s = call(a, person, args...); s.code == 0 && strings.Contains(s.out, text) {
+				return ""
+			}
+			return s.String()
+		})
+		return s
+	}
+	until("the node is ready", "ready", server, "node", "status")
+
+	job := w.file("hello.nomad", `job "hello" {
+		group "g" {
+			task "t" {
+				driver = "raw_exec"
+				config {
+					command = "/bin/sh"
+					args    = ["-c", "echo hello over TLS; exec sleep 1000"]
+				}
+			}
+		}
+	}`)
+	// Asked of the agent, which passes it on to the server; and the output of a
+	// task of the server, which asks the agent.
+	if s := call(node, person, "job", "run", "-detach", job); s.code != 0 {
+		t.Fatalf("%v", s)
+	}
+	for _, a := range []*agent{node, server} {
+		until("the task has spoken", "hello over TLS", a, "alloc", "logs", "-job", "hello")
+	}
+
+	// Nobody else is served.
+	for _, c := range []struct {
+		env  []string
+		want string
+	}{
+		{nil, `cannot be believed: its certificate is "server.global.nomad", which has the names server.global.nomad, localhost, 127.0.0.1, signed by "Berth Agent CA`},
+		{person[:1], "wants a certificate"},
+		{shows("stranger-cli-nomad"), "takes no calls with this certificate"},
+	} {
+		if s := call(server, c.env, "job", "status"); s.code != 1 || !strings.Contains(s.err, c.want) {
+			t.Errorf("with %q: %v\nwant %q", c.env, s, c.want)
+		}
+	}
+	plain := &agent{w: w, addr: strings.Replace(server.addr, "https:", "http:", 1)}
+	if s := call(plain, nil, "job", "status"); s.code != 1 || !strings.Contains(s.err, "HTTP request to an HTTPS server") {
+		t.Errorf("%v", s)
+	}
+
+	// An agent that others would refuse refuses to start; one of another
+	// authority finds no server, and both sides say why.
+	for cert, want := range map[string]string{
+		"eu-client-nomad":      "wanted is client.global.nomad",
+		"global-cli-nomad":     "wanted is client.global.nomad",
+		"global2-client-nomad": "it is signed by",
+	} {
+		words := strings.NewReplacer("DIR", w.dir).Replace(secured(cert))
+		s := w.command("berth", nil, "agent", "-data-dir", w.dir+"/never", "-client", "-servers", server.rpc, "-config", w.file(cert+".hcl", words))
+		if s.code != 1 || !strings.Contains(s.err, want) || !strings.Contains(s.err, "tls: ") {
+			t.Errorf("%s: %v\nwant %q", cert, s, want)
+		}
+	}
+	stranger := w.agent("stranger", `region = "global"
+		client {
+			enabled = true
+			servers = ["`+server.rpc+`"]
+		}`, strings.NewReplacer(
+		"DIR/nomad-agent-ca.pem", "DIR/stranger-agent-ca.pem", "verify_server_hostname = true", "verify_server_hostname = false",
+	).Replace(secured("global2-client-nomad")))
+	w.until("the stranger says why it finds no server", func() string {
+		if text := stranger.output(); !strings.Contains(text, "which is none of the authorities in") {
+			return text
+		}
+		return ""
+	})
+	stranger.kill()
+
+	// A certificate is replaced while the server runs.
+	for _, name := range []string{"global-server-nomad.pem", "global-server-nomad-key.pem"} {
+		if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := w.command("berth", nil, "tls", "cert", "create", "-server", "-days", "5"); s.code != 0 {
+		t.Fatal(s)
+	}
+	if err := server.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the certificate is read again", func() string {
+		if text := server.output(); !strings.Contains(text, "the certificates were read again") || !strings.Contains(text, "global-server-nomad.pem expires at") {
+			return text
+		}
+		return ""
+	})
+	until("the API answers", "hello", server, "job", "status")
+}
