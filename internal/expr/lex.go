@@ -1,0 +1,161 @@
+package expr
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+type token struct {
+	kind  kindOf
+	text  string // an operator, or a name
+	value any    // of a literal
+	at    int    // where it begins
+}
+
+type kindOf uint8
+
+const (
+	end kindOf = iota
+	operator
+	name
+	literal
+)
+
+func (t token) String() string {
+	switch t.kind {
+	case end:
+		return "the end"
+	case literal:
+		return show(t.value)
+	}
+	return fmt.Sprintf("%q", t.text)
+}
+
+type lexer struct {
+	text string
+	at   int
+}
+
+func (l *lexer) fail(at int, format string, args ...any) error {
+	return fmt.Errorf("column %d: %s", at+1, fmt.Sprintf(format, args...))
+}
+
+// operators, the longer ones first.
+var operators = []string{"||", "&&", "<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "%", "!", "(", ")", "[", "]", ","}
+
+// refused are operators that others have for bits, and that are none here.
+var refused = []string{"<<", ">>", "|", "&", "^", "~"}
+
+func (l *lexer) next() (token, error) {
+	for l.at < len(l.text) && strings.IndexByte(" \t\r\n", l.text[l.at]) >= 0 {
+		l.at++
+	}
+	rest, at := l.text[l.at:], l.at
+	if rest == "" {
+		return token{kind: end, at: at}, nil
+	}
+	switch c := rest[0]; {
+	case c == '"':
+		return l.str()
+	case digit(c) || c == '.' && len(rest) > 1 && digit(rest[1]):
+		return l.number()
+	case letter(c):
+		n := 1
+		for n < len(rest) && (letter(rest[n]) || digit(rest[n])) {
+			n++
+		}
+		l.at += n
+		switch word := rest[:n]; word {
+		case "true", "false":
+			return token{kind: literal, value: word == "true", at: at}, nil
+		case "in":
+			return token{kind: operator, text: word, at: at}, nil
+		default:
+			return token{kind: name, text: word, at: at}, nil
+		}
+	}
+	if strings.HasPrefix(rest, "<<") || strings.HasPrefix(rest, ">>") {
+		return token{}, l.fail(at, "%q is not an operator here: bits cannot be asked for", rest[:2])
+	}
+	for _, o := range operators {
+		if strings.HasPrefix(rest, o) {
+			l.at += len(o)
+			return token{kind: operator, text: o, at: at}, nil
+		}
+	}
+	for _, o := range refused {
+		if strings.HasPrefix(rest, o) {
+			return token{}, l.fail(at, "%q is not an operator here: bits cannot be asked for", o)
+		}
+	}
+	r, _ := utf8.DecodeRuneInString(rest)
+	return token{}, l.fail(at, "%q has no meaning here", r)
+}
+
+func digit(c byte) bool  { return '0' <= c && c <= '9' }
+func letter(c byte) bool { return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func (l *lexer) number() (token, error) {
+	at, n, whole := l.at, 0, true
+	rest := l.text[at:]
+	for n < len(rest) {
+		switch c := rest[n]; {
+		case digit(c):
+		case c == '.', c == 'e', c == 'E':
+			whole = false
+		case (c == '+' || c == '-') && (rest[n-1] == 'e' || rest[n-1] == 'E'):
+		case letter(c):
+			return token{}, l.fail(at, "%q is not a number", rest[:n+1])
+		default:
+			return l.numeral(at, rest[:n], whole)
+		}
+		n++
+	}
+	return l.numeral(at, rest, whole)
+}
+
+func (l *lexer) numeral(at int, text string, whole bool) (t token, err error) {
+	t = token{kind: literal, at: at}
+	if whole {
+		t.value, err = strconv.ParseInt(text, 10, 64)
+	} else {
+		t.value, err = strconv.ParseFloat(text, 64)
+	}
+	if err != nil {
+		return t, l.fail(at, "%q is not a number of 64 bits", text)
+	}
+	l.at += len(text)
+	return t, nil
+}
+
+// str reads a string in double quotes. A backslash stands before a quote,
+// another backslash, n, r or t.
+func (l *lexer) str() (token, error) {
+	at := l.at
+	var b strings.Builder
+	for i := at + 1; i < len(l.text); i++ {
+		switch c := l.text[i]; c {
+		case '"':
+			l.at = i + 1
+			if !utf8.ValidString(b.String()) {
+				return token{}, l.fail(at, "the string is not UTF-8")
+			}
+			return token{kind: literal, value: b.String(), at: at}, nil
+		case '\\':
+			i++
+			if i == len(l.text) {
+				return token{}, l.fail(at, "the string does not end")
+			}
+			k := strings.IndexByte(`"\nrt`, l.text[i])
+			if k < 0 {
+				return token{}, l.fail(i-1, `%q is not known in a string; allowed are \" \\ \n \r \t`, l.text[i-1:i+1])
+			}
+			b.WriteByte("\"\\\n\r\t"[k])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return token{}, l.fail(at, "the string does not end")
+}
