@@ -6,6 +6,7 @@
 # The others:
 #
 #   make         builds bin/berth
+#   make demo-cluster  starts three servers and three nodes, kills the server that leads
 #   make check   what needs no test to be found wrong: format, vet, staticcheck, go.mod
 #   make bench   the workloads over the real wire, and the small benchmarks
 #   make fuzz    every fuzz target, FUZZTIME each (10m)
@@ -32,8 +33,14 @@ demo: build
 	@$(GO) build -o bin/demo ./test/demo
 	@bin/demo
 
+.PHONY: demo-cluster
+demo-cluster: build
+	@$(GO) build -o bin/hello ./examples/hello
+	@$(GO) build -o bin/demo ./test/demo
+	@bin/demo -cluster
+
 .PHONY: test
-test: deps check unit processes demo
+test: deps check unit processes demo demo-cluster
 
 # The race detector needs a C compiler.
 .PHONY: deps

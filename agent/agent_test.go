@@ -247,6 +247,35 @@ func TestAnOlderStateIsBelievedAfterAWhile(t *testing.T) {
 	})
 }
 
+// An operator restored what was saved: indexes go on, rows are as they were.
+// The agent says at once how those fare that it knows further.
+func TestARestoredStateIsToldAnew(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		a, end := w.agent(t)
+		pause(time.Second)
+		kept := w.place(newAlloc(t, "service", mockTask("main", `"run_for":"100h"`)))
+		ended := w.place(newAlloc(t, "service", mockTask("main", `"run_for":"100h"`)))
+		pause(2 * time.Second)
+		saved := map[string]*op.Alloc{kept: w.alloc(kept), ended: w.alloc(ended)}
+		came := w.place(newAlloc(t, "service", mockTask("main", `"run_for":"100h"`)))
+		w.stop(ended)
+		pause(20 * time.Second)
+		if w.status(ended) != "complete" || w.status(came) != "running" {
+			t.Fatal(w.status(ended), w.status(came))
+		}
+		w.step(func() { w.allocs = saved })
+		pause(20 * time.Second)
+		if w.status(kept) != "running" || w.status(ended) != "complete" || len(a.View().Allocs) != 2 {
+			t.Errorf("%s, %s, %+v", w.status(kept), w.status(ended), a.View())
+		}
+		if got := w.events(kept, "main"); strings.Contains(got, "Kill") {
+			t.Error(got)
+		}
+		end()
+	})
+}
+
 // What the agent knows and what servers say, in every constellation: nothing
 // is removed by an answer that is not newer, nothing newer is missed.
 func TestDecide(t *testing.T) {

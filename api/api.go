@@ -95,7 +95,7 @@ type Server struct {
 	served map[string]bool // names of operations that have a handler
 
 	waiting waiting
-	hashing sync.Mutex // held while a state is hashed: one is enough work
+	hashing sync.Mutex             // held while a state is hashed: one is enough work
 	proxy   *httputil.ReverseProxy // to other servers
 }
 

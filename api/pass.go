@@ -8,8 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"strings"
+	"sync/atomic"
 
 	"berth"
 	"berth/op"
@@ -60,6 +62,9 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, info *op.Info, l
 	}
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	here, err := s.toLeader(r.Context(), read, func(life context.Context, addr string) error {
+		if info == op.TransferLeadership.Info || info == op.RemoveRaftPeer.Info {
+			life = r.Context() // who is asked answers when it does not lead any more
+		}
 		return s.hand(life, w, r, body, addr, passedLeader)
 	})
 	if err != nil {
@@ -107,23 +112,33 @@ func (s *Server) hand(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if len(body) == 0 {
 		return s.handBytes(ctx, w, r, http.NoBody, 0, addr, how)
 	}
-	return s.handBytes(ctx, w, r, io.NopCloser(bytes.NewReader(body)), int64(len(body)), addr, how)
+	// A connection that was kept may be dead: what it has not sent is sent again.
+	again := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	first, _ := again()
+	r = r.WithContext(ctx)
+	r.GetBody = again
+	return s.handBytes(ctx, w, r, first, int64(len(body)), addr, how)
 }
 
 // handBytes is hand with a body that can be read once; its size is -1 if that
 // is not known.
 func (s *Server) handBytes(ctx context.Context, w http.ResponseWriter, r *http.Request, body io.ReadCloser, size int64, addr string, how passed) error {
 	var a attempt
+	var sent atomic.Bool // some of it may have been
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
 	out := r.Clone(context.WithValue(ctx, attemptKey{}, &a))
 	out.Body, out.ContentLength, out.TransferEncoding = body, size, nil
 	out.URL.Scheme, out.URL.Host = "http", addr
 	out.Header.Set(headerPassed, string(how))
 	out.Header.Set(headerFrom, r.RemoteAddr)
 	s.proxy.ServeHTTP(w, out)
-	if a.err != nil && !harmless(a.err) {
-		return fmt.Errorf("%w: %w", ErrDropped, a.err)
+	switch {
+	case a.err == nil || harmless(a.err):
+		return a.err
+	case !sent.Load(): // another led before there was a connection
+		return fmt.Errorf("%w: %w", ErrUnreached, a.err)
 	}
-	return a.err
+	return fmt.Errorf("%w: %w", ErrDropped, a.err)
 }
 
 // newProxy is how requests are handed to other servers.

@@ -74,13 +74,18 @@ func (a *agentProcess) gossip(ctx context.Context, g *errgroup.Group) {
 const leaveTime = 15 * time.Second
 
 // leave takes the server out of its cluster if the configuration says so for
-// the signal that ended this agent.
+// the signal that ended this agent. Otherwise it only lets another lead.
 func (a *agentProcess) leave(ctx context.Context) {
-	if a.pool == nil || !leaves(a.conf, context.Cause(ctx)) {
+	if a.pool == nil {
 		return
 	}
+	why := context.Cause(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
+	if !leaves(a.conf, why) {
+		a.server.HandOver(ctx)
+		return
+	}
 	a.log.Info("the server leaves its cluster")
 	if err := a.server.Leave(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		a.log.Warn("the server could not leave its cluster", "error", err)

@@ -102,7 +102,7 @@ type snapshotInfo struct {
 	Index   uint64
 	Term    uint64
 	Version int
-	Server  string         // ID of the server that saved it
+	Server  string // ID of the server that saved it
 	Types   []state.Content
 	Hash    string
 	Faults  []string `json:",omitempty"` // invariants that do not hold

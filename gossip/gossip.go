@@ -67,7 +67,7 @@ type Pool struct {
 	events  chan serf.Event
 	changed chan struct{}
 	running atomic.Bool
-	calls   sync.WaitGroup // what callers wait for and may give up on
+	calls   sync.WaitGroup         // what callers wait for and may give up on
 	cluster atomic.Pointer[string] // nil: it is part of none yet
 	told    conflicts
 }

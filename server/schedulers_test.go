@@ -17,7 +17,9 @@ import (
 func TestSchedulersThroughTheGoClient(t *testing.T) {
 	r := startWith(t, t.TempDir(), func(c *server.Config) { c.Workers = 3 })
 	all := []string{"service", "batch", "system", "sysbatch", "_core"}
-	same := func(got []string) bool { return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(all))) }
+	same := func(got []string) bool {
+		return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(all)))
+	}
 	config, err := r.api.Agent().GetSchedulerWorkerConfig(nil)
 	if err != nil || config.NumSchedulers != 3 || !same(config.EnabledSchedulers) {
 		t.Errorf("%+v (%v)", config, err)

@@ -6,6 +6,8 @@ import (
 
 	"berth/state"
 	"berth/state/statetest"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // A check changes nothing but the index; it is noticed, and neither saved nor

@@ -165,11 +165,10 @@ func (s *stage) updateService() error {
 }
 
 func (s *stage) killAgent() error {
-	fmt.Fprintf(s.out, "$ kill -9 %d\n", s.agent.Process.Pid)
-	if err := s.agent.Process.Kill(); err != nil {
+	fmt.Fprintf(s.out, "$ kill -9 %d\n", s.agent.cmd.Process.Pid)
+	if err := s.agent.kill(); err != nil {
 		return err
 	}
-	<-s.ended
 	s.agent = nil
 	return s.same()
 }

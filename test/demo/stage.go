@@ -18,17 +18,24 @@ import (
 	"time"
 )
 
-// stage is where the demonstration plays: one agent, its data, and what the
-// audience sees.
+// stage is where the demonstration plays: one agent or several, their data, and
+// what the audience sees.
 type stage struct {
 	ctx                    context.Context
 	out                    io.Writer
 	berth, hello, examples string
 	dir                    string // of data, and of the agent's log
 	addr                   string // of the agent's HTTP API
-	agent                  *exec.Cmd
-	ended                  chan struct{}     // closed when the agent's process has ended
+	agent                  *process
+	members                []*member         // of a cluster
 	answers                map[string]string // of the service, by address
+}
+
+// process is an agent that was started.
+type process struct {
+	cmd   *exec.Cmd
+	addr  string        // of its HTTP API
+	ended chan struct{} // closed when it has ended
 }
 
 func newStage(ctx context.Context, out io.Writer, berth, hello, examples string) (*stage, error) {
@@ -51,22 +58,26 @@ func newStage(ctx context.Context, out io.Writer, berth, hello, examples string)
 // clear ends what still runs and removes what was written. It returns err, or
 // what it found left over.
 func (s *stage) clear(err error) error {
-	if s.agent != nil {
-		if err != nil { // jobs may still run: their tasks outlive the agent
-			for _, job := range []string{"web", "primes", "big"} {
-				_, _ = s.command("job", "stop", "-purge", "-detach", job)
-			}
-			_ = until(10*time.Second, "tasks end", func() (bool, error) { return len(s.processes()) == 0, nil })
+	if err != nil && s.addr != "" { // jobs may still run: their tasks outlive the agents
+		for _, job := range []string{"web", "primes", "big"} {
+			_, _ = s.command("job", "stop", "-purge", "-detach", job)
 		}
+		_ = until(10*time.Second, "tasks end", func() (bool, error) { return len(s.processes()) == 0, nil })
+	}
+	if s.agent != nil {
 		err = errors.Join(err, s.interruptAgent())
 	}
+	err = errors.Join(err, s.interruptMembers())
 	for _, pid := range s.processes() {
 		err = errors.Join(err, fmt.Errorf("process %d was left over", pid))
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	if err != nil {
-		if log, readErr := os.ReadFile(filepath.Join(s.dir, "agent.log")); readErr == nil {
-			fmt.Fprintf(s.out, "\nThe agent's log:\n%s", log)
+		logs, _ := filepath.Glob(filepath.Join(s.dir, "*.log"))
+		for _, name := range logs {
+			if log, readErr := os.ReadFile(name); readErr == nil {
+				fmt.Fprintf(s.out, "\n%s:\n%s", filepath.Base(name), log)
+			}
 		}
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
@@ -82,59 +93,91 @@ func (s *stage) start() error {
 	if err := os.WriteFile(ports, []byte(listen), 0o600); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(s.dir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	args := []string{"agent", "-config", filepath.Join(s.examples, "agent.hcl"), "-config", ports, "-data-dir", filepath.Join(s.dir, "data")}
 	fmt.Fprintf(s.out, "$ berth agent -config examples/agent.hcl -data-dir … &\n")
-	s.agent, s.ended = exec.Command(s.berth, args...), make(chan struct{})
-	s.agent.Env = append(os.Environ(), "BERTH_DEMO="+s.dir) // what it starts can be told by that
-	s.agent.Stderr = log
-	stdout, err := s.agent.StdoutPipe()
+	var err error
+	s.agent, err = s.launch("agent.log", "-config", filepath.Join(s.examples, "agent.hcl"), "-config", ports, "-data-dir", filepath.Join(s.dir, "data"))
 	if err != nil {
 		return err
 	}
-	if err := s.agent.Start(); err != nil {
-		return err
-	}
-	address := make(chan string, 1)
-	go func(cmd *exec.Cmd, ended chan struct{}) {
-		defer close(ended)
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			if _, addr, ok := strings.Cut(lines.Text(), "HTTP: "); ok {
-				address <- addr
-			}
-		}
-		_ = cmd.Wait()
-	}(s.agent, s.ended)
-	select {
-	case s.addr = <-address:
-	case <-s.ended:
-		return errors.New("the agent has ended")
-	case <-s.ctx.Done():
-		return s.ctx.Err()
-	}
+	s.addr = s.agent.addr
 	return until(30*time.Second, "the node is ready", func() (bool, error) {
 		out, err := s.command("node", "status")
 		return err == nil && strings.Contains(out, "ready"), nil
 	})
 }
 
-// interruptAgent ends the agent as a person does, and waits for it.
-func (s *stage) interruptAgent() error {
-	cmd := s.agent
-	s.agent = nil
-	_ = cmd.Process.Signal(os.Interrupt)
+// launch starts an agent and waits until it says where its API is.
+func (s *stage) launch(log string, args ...string) (*process, error) {
+	stderr, err := os.OpenFile(filepath.Join(s.dir, log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer stderr.Close()
+	p := &process{cmd: exec.Command(s.berth, append([]string{"agent"}, args...)...), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), "BERTH_DEMO="+s.dir) // what it starts can be told by that
+	p.cmd.Stderr = stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	address := make(chan string, 1)
+	go func() {
+		defer close(p.ended)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			if _, addr, ok := strings.Cut(lines.Text(), "HTTP: "); ok {
+				address <- addr
+			}
+		}
+		_ = p.cmd.Wait()
+	}()
 	select {
-	case <-s.ended:
+	case p.addr = <-address:
+		return p, nil
+	case <-p.ended:
+		err = errors.New("the agent has ended")
+	case <-s.ctx.Done():
+		err = s.ctx.Err()
+	}
+	return nil, errors.Join(err, p.kill())
+}
+
+// kill ends the process at once.
+func (p *process) kill() error {
+	err := p.cmd.Process.Kill()
+	<-p.ended
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// interrupt ends the process as a person does, and waits for it.
+func (p *process) interrupt() error {
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-p.ended:
 		return nil
 	case <-time.After(20 * time.Second):
-		_ = cmd.Process.Kill()
-		<-s.ended
-		return errors.New("the agent did not end when it was interrupted")
+		return errors.Join(errors.New("the agent did not end when it was interrupted"), p.kill())
 	}
+}
+
+// interruptAgent ends the only agent.
+func (s *stage) interruptAgent() error {
+	p := s.agent
+	s.agent = nil
+	return p.interrupt()
+}
+
+// ours says whether a process is an agent that runs.
+func (s *stage) ours(pid int) bool {
+	if s.agent != nil && s.agent.cmd.Process.Pid == pid {
+		return true
+	}
+	return slices.ContainsFunc(s.members, func(m *member) bool { return m.process != nil && m.cmd.Process.Pid == pid })
 }
 
 // show runs a command and shows it with what it printed.
@@ -204,13 +247,13 @@ func fetch(ctx context.Context, url string) (string, error) {
 }
 
 // processes are those that come from this stage's agents: tasks, by what is in
-// their environment, and supervisors, by where they are. The agent itself is
-// not among them.
+// their environment, and supervisors, by where they are. The agents themselves
+// are not among them.
 func (s *stage) processes() (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		var pid int
-		if _, err := fmt.Sscan(e.Name(), &pid); err != nil || s.agent != nil && pid == s.agent.Process.Pid {
+		if _, err := fmt.Sscan(e.Name(), &pid); err != nil || s.ours(pid) {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
