@@ -538,7 +538,7 @@ func TestParseKey(t *testing.T) {
 			t.Errorf("%q: %v", in, err)
 		}
 	}
-	if NewKey() == NewKey() {
+	if one, other := NewKey(), NewKey(); one == other {
 		t.Error("two keys are the same")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"berth"
+	"berth/internal/failpoint"
 	"berth/op"
 )
 
@@ -30,6 +31,21 @@ const idleMost = 16
 // told, and the error is the context's. Without a deadline in ctx a call may
 // take what its query may wait, and a minute.
 func (s *Session) Call(ctx context.Context, method string, in, out any) error {
+	if !failpoint.On() {
+		return s.callOnce(ctx, method, in, out)
+	}
+	// A network may deliver what was sent twice, and answers late. What waits
+	// for something new, or takes work that somebody else then lacks, does not
+	// come twice: its first answer would be lost, which is another matter.
+	if patience(in) == 0 && method != "Eval.Dequeue" && failpoint.Hit("wire/twice") != nil {
+		_ = s.callOnce(ctx, method, in, nil)
+	}
+	err := s.callOnce(ctx, method, in, out)
+	_ = failpoint.Hit("wire/late")
+	return err
+}
+
+func (s *Session) callOnce(ctx context.Context, method string, in, out any) error {
 	st, err := s.take()
 	if err != nil {
 		return broken(ctx, method, err)

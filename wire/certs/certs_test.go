@@ -178,11 +178,12 @@ func TestOwnCertificate(t *testing.T) {
 
 // An authority with name constraints signs for no other names.
 func TestConstraints(t *testing.T) {
-	a, cert, key, err := certs.NewAuthority(pkix.Name{CommonName: "CA"}, certs.Days(time.Now(), 30), []string{"nomad", "localhost"})
+	_, cert, key, err := certs.NewAuthority(pkix.Name{CommonName: "CA"}, certs.Days(time.Now(), 30), []string{"nomad", "localhost"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, err = certs.ReadAuthority(cert, key); err != nil {
+	a, err := certs.ReadAuthority(cert, key)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for names, good := range map[string]bool{"server.global.nomad localhost": true, "server.global.nomad berth.example": false} {
