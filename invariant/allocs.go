@@ -38,7 +38,10 @@ func (c *checker) allocs() {
 		c.unknown(a)
 		// One that was replaced while it was unknown left the name to its
 		// replacement, and when it comes back one of the two has to go.
-		if a.Live() && !a.Orphaned && (a.Rest().Next.IsZero() || a.Job.PerNode()) {
+		d := a.Rest().DeploymentID
+		// Which of them were canaries goes with the deployment, when the job is purged.
+		named := d.IsZero() || c.Deployment(d) != nil
+		if named && a.Live() && !a.Orphaned && (a.Rest().Next.IsZero() || a.Job.PerNode()) {
 			k := nameOf(a)
 			if other, ok := live[k]; ok && a.Job.PerNode() {
 				c.addf("I-19", "node %s runs %s twice: %s and %s", a.NodeID, a.Name(), other, a.ID)
@@ -50,12 +53,13 @@ func (c *checker) allocs() {
 				c.addf("I-15", "%s has an index that its group's count, %d, does not reach", a.Name(), a.Group.Count)
 			}
 		}
-		once := placing{a.EvalID, a.CreateIndex, nameOf(a)}
-		if other, ok := made[once]; ok {
-			c.addf("I-05", "evaluation %s placed %s twice: %s and %s", a.EvalID, a.Name(), other, a.ID)
+		if once := (placing{a.EvalID, a.CreateIndex, nameOf(a)}); named {
+			if other, ok := made[once]; ok {
+				c.addf("I-05", "evaluation %s placed %s twice: %s and %s", a.EvalID, a.Name(), other, a.ID)
+			}
+			made[once] = a.ID
 		}
-		made[once] = a.ID
-		if d := a.Rest().DeploymentID; !d.IsZero() && c.Deployment(d) == nil && c.lives(a.Key(), a.Job.UID) {
+		if !named && c.lives(a.Key(), a.Job.UID) {
 			c.addf("I-11", "allocation %s is of deployment %s, which is not there", a.ID, d)
 		}
 		c.member(a)

@@ -272,7 +272,7 @@ func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
 	if e := f.eval(a.EvalID); e == nil || e.Terminal() && e.ModifyIndex != c.Index {
 		f.addf("I-11", "allocation %s was placed by evaluation %s, which is not open", a.ID, a.EvalID)
 	}
-	if p := f.alloc(a.Rest().Previous); p != nil && p.Live() && p.Client != berth.ClientUnknown && !canary(a) && !outlasts(p, a) {
+	if p := f.alloc(a.Rest().Previous); p != nil && p.Live() && p.Client != berth.ClientUnknown && !canary(a) && !f.outlasts(p, a) {
 		f.addf("I-15", "allocation %s replaces %s, which is %s and shall run", a.ID, p.ID, p.Client)
 	}
 	f.evicts(a)
@@ -282,9 +282,18 @@ func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
 }
 
 // outlasts says whether an allocation leaves its node when the one that replaces
-// it is up, and not before.
-func outlasts(p, a *berth.Alloc) bool {
-	return p.Rest().Migrate && (p.Group.Migration().StartFirst || a.Group.Migration().StartFirst)
+// it is up, and not before: as the newest version of the job says, whichever
+// version it is of itself.
+func (f *follower) outlasts(p, a *berth.Alloc) bool {
+	if !p.Rest().Migrate {
+		return false
+	}
+	if j := f.job(a.Key()); j != nil && j.UID == a.Job.UID {
+		if g := j.Group(a.Group.Name); g != nil && g.Migration().StartFirst {
+			return true
+		}
+	}
+	return p.Group.Migration().StartFirst || a.Group.Migration().StartFirst
 }
 
 // canary says whether an allocation runs beside the one that it may replace.

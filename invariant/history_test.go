@@ -386,6 +386,9 @@ func TestChangedFindsOverTime(t *testing.T) {
 		{"the drain of a node is done where something runs", "I-29", func(s *state.Snapshot) changes { return drain(nodeNo(s, 1), false) }},
 		{"the drain of a node is done where a system job runs", "I-29", func(s *state.Snapshot) changes { return drain(onlySystem(s), false) }},
 		{"the drain of a node is done where a system job is to stay", "", func(s *state.Snapshot) changes { return drain(onlySystem(s), true) }},
+		{"what runs is replaced", "I-15", func(s *state.Snapshot) changes { return beside(s, false, true) }},
+		{"what leaves is replaced before it has left", "I-15", func(s *state.Snapshot) changes { return beside(s, true, false) }},
+		{"what leaves when its replacement is up, as the newest version says", "", func(s *state.Snapshot) changes { return beside(s, true, true) }},
 		{"an allocation that runs is deleted", "I-31", func(s *state.Snapshot) changes {
 			return changes{change(state.Allocs, &state.DeleteRows{}, allocOf(s, web, 1), nil)}
 		}},
@@ -424,6 +427,37 @@ func TestChangedFindsOverTime(t *testing.T) {
 			continue
 		}
 		expect(t, x.what, x.id, found)
+	}
+}
+
+// beside places an instance beside the one that it replaces, which may be about
+// to leave its node, and have a newest version that lets it wait.
+func beside(s *state.Snapshot, leaves, waits bool) []state.Change {
+	old := allocOf(s, web, 1)
+	more(old, func(m *berth.AllocMore) { m.Migrate = leaves })
+	s.Job(web).TaskGroups[0].Migrate = &berth.MigrateStrategy{StartFirst: waits}
+	a := altered(old, func(a *berth.Alloc) { a.ID, a.EvalID = statetest.ID[berth.Alloc](77), eval(s, 140).ID })
+	more(a, func(m *berth.AllocMore) { m.Previous = old.ID })
+	return []state.Change{change(state.Allocs, &state.ApplyPlan{}, nil, a)}
+}
+
+// When a job is purged, its deployments go at once, and nobody knows any more
+// which of its allocations shared their names rightly.
+func TestPurgedAfterPromotion(t *testing.T) {
+	tx := state.Begin(later(t))
+	d := deployment(tx.Snapshot)
+	canary := d.TaskGroups["g"].PlacedCanaries
+	for _, c := range []state.Command{
+		&state.ReportAllocs{Node: tx.Alloc(canary[0]).NodeID, Updates: []state.AllocUpdate{{ID: canary[0], Client: berth.ClientRunning}}, Now: 1},
+		&state.SetAllocHealth{ID: d.ID, Healthy: canary, Now: 2}, &state.PromoteDeployment{ID: d.ID, Now: 3},
+		&state.StopJob{Key: web, Purge: true, Now: 4},
+	} {
+		if r := tx.Apply(c); r.Err != nil {
+			t.Fatalf("%T: %v", c, r.Err)
+		}
+		if found := invariant.Check(tx.Seal()); found != nil {
+			t.Errorf("after %T: %v", c, found)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package evals
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth"
 	"berth/state"
@@ -138,6 +140,96 @@ var defects = map[string]defect{
 	},
 }
 
+// overTime are defects of what changes jobs over time.
+var overTime = map[string]defect{
+	"next step forgotten": {
+		// Nobody asks for the next step of a deployment.
+		log: func(apply applier, c state.Command) state.Result {
+			if _, ok := c.(*state.StepDeployments); ok {
+				return state.Result{}
+			}
+			return apply(c)
+		},
+		finds: []string{"does not get on", "goes on"},
+	},
+	"drain ends too early": {
+		// System jobs are left where operators want them gone.
+		log: func(apply applier, c state.Command) state.Result {
+			if d, ok := c.(*state.UpdateDrain); ok && d.Spec != nil {
+				spec := *d.Spec
+				spec.IgnoreSystemJobs = true
+				d.Spec = &spec
+			}
+			return apply(c)
+		},
+		finds: []string{"the drain of"},
+	},
+	"drain that nobody drives": {
+		log: func(apply applier, c state.Command) state.Result {
+			if _, ok := c.(*state.MigrateAllocs); ok {
+				return state.Result{}
+			}
+			return apply(c)
+		},
+		finds: []string{"the drain of", "still commands on their way", "goes on with"}, // it is tried again and again
+	},
+	"launch by the clock": {
+		// A launch is for the moment at which its leader thought of it.
+		log: func(apply applier, c state.Command) state.Result {
+			if l, ok := c.(*state.LaunchPeriodic); ok && !l.Force {
+				l.Due = l.Now
+			}
+			return apply(c)
+		},
+		finds: []string{"when it is not due"},
+	},
+	"launch forgotten": {
+		// Of the times that come, the first of each minute is passed over.
+		log: func(apply applier, c state.Command) state.Result {
+			if l, ok := c.(*state.LaunchPeriodic); ok && !l.Force && time.Unix(0, l.Due).Second() == 0 {
+				return state.Result{}
+			}
+			return apply(c)
+		},
+		finds: []string{"was decided for"},
+	},
+	"went back twice": {
+		log: func(apply applier, c state.Command) state.Result {
+			if f, ok := c.(*state.FailDeployment); ok {
+				return apply(&backTwice{f})
+			}
+			return apply(c)
+		},
+		finds: []string{"I-20", "I-21"},
+	},
+	"token forgotten": {
+		// A dispatch that was made is made again.
+		log: func(apply applier, c state.Command) state.Result {
+			if d, ok := c.(*state.DispatchJob); ok && d.Token != "" {
+				d.Token += d.Eval.ID.String()
+			}
+			return apply(c)
+		},
+		finds: []string{"was dispatched twice"},
+	},
+}
+
+// backTwice lets the job of a deployment that fails go back, and back again.
+type backTwice struct{ *state.FailDeployment }
+
+// Apply implements state.Command.
+func (c *backTwice) Apply(tx *state.Tx) error {
+	if err := c.FailDeployment.Apply(tx); err != nil || c.Reverted == nil {
+		return err
+	}
+	d := tx.Deployment(c.ID)
+	again := &state.RevertJob{Key: d.Key(), Version: d.JobVersion, Now: c.Now}
+	if err := again.Apply(tx); err != nil {
+		return err
+	}
+	return (&state.RevertJob{Key: d.Key(), Version: *c.Reverted, Now: c.Now}).Apply(tx)
+}
+
 // follow returns the command that raises the follow-up of an evaluation by
 // itself.
 func follow(f *state.FailEval, rename func(*berth.EvalID)) state.Command {
@@ -200,7 +292,9 @@ func (c *ended) Apply(tx *state.Tx) error {
 // property sees what it is there to see.
 func TestDefectsAreFound(t *testing.T) {
 	const most = 200
-	for name, d := range defects {
+	all := maps.Clone(defects)
+	maps.Copy(all, overTime)
+	for name, d := range all {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			for seed := range uint64(most) {
 				h := happen(t, seed, &d)

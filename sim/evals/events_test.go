@@ -21,20 +21,22 @@ func (h *history) event() bool {
 		return h.pause(false)
 	}
 	switch p := h.chance.IntN(100); {
-	case p < 20:
+	case p < 16:
 		return h.register()
-	case p < 27:
+	case p < 22:
 		return h.stop()
-	case p < 30:
+	case p < 24:
 		return h.lookAgain()
-	case p < 42:
+	case p < 34:
 		return h.registerNode()
-	case p < 50:
+	case p < 41:
 		return h.turnNode()
-	case p < 53:
+	case p < 44:
 		return h.turnEligible()
-	case p < 90:
+	case p < 74:
 		return h.report()
+	case p < 90:
+		return h.change()
 	case p < 93:
 		return h.replaceWorker()
 	case p < 95:
@@ -92,6 +94,11 @@ func (h *history) register() bool {
 	if old != nil {
 		typ = old.Type
 	}
+	for d := range h.term.log.Tip().DeploymentsOf(k) {
+		if d.Active() && h.chance.IntN(4) > 0 { // most may come to their ends
+			return false
+		}
+	}
 	j := h.job(k, typ)
 	if old != nil && h.chance.IntN(4) == 0 {
 		again := *old
@@ -103,9 +110,14 @@ func (h *history) register() bool {
 }
 
 func (h *history) stop() bool {
-	c := &state.StopJob{Key: h.key(), Purge: h.chance.IntN(2) == 0, Eval: h.seedOf(berth.TriggerJobDeregister), Now: now()}
-	if h.term.log.Tip().Job(c.Key) == nil {
+	keys := slices.Concat(jobKeys, family)
+	c := &state.StopJob{Key: keys[h.chance.IntN(len(keys))], Purge: h.chance.IntN(2) == 0, Now: now()}
+	j := h.term.log.Tip().Job(c.Key)
+	if j == nil {
 		return false
+	}
+	if j.Schedulable() && j.Periodic == nil {
+		c.Eval = h.seedOf(berth.TriggerJobDeregister)
 	}
 	h.tell("stop %s, purge %v", c.Key.ID, c.Purge)
 	return h.stage(c)
@@ -219,6 +231,8 @@ func (h *history) report() bool {
 			u.Client = berth.ClientLost
 		case p < 40 && (ends(a.Job) || p < 20):
 			u.Client = berth.ClientComplete
+		case asks(a) && p < 80:
+			feels(a, &u, p < 70)
 		default:
 			continue
 		}
@@ -276,8 +290,9 @@ func btoi(b bool) int {
 	return 0
 }
 
-// obey lets every agent that is heard do what it is told.
-func (h *history) obey() {
+// obey lets every agent that is heard do what it is told; if it is all well with
+// them, what runs comes to its end, or becomes healthy.
+func (h *history) obey(well bool) {
 	s := h.store.Snapshot()
 	for n := range s.Nodes() {
 		c := &state.ReportAllocs{Node: n.ID, Now: now()}
@@ -289,6 +304,12 @@ func (h *history) obey() {
 			case waitsForRoom(s, a):
 			case a.Client == berth.ClientPending || a.Client == berth.ClientUnknown:
 				c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID, Client: berth.ClientRunning})
+			case well && a.Client == berth.ClientRunning && ends(a.Job):
+				c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID, Client: berth.ClientComplete})
+			case well && asks(a):
+				u := state.AllocUpdate{ID: a.ID, Client: berth.ClientRunning}
+				feels(a, &u, true)
+				c.Updates = append(c.Updates, u)
 			}
 		}
 		if len(c.Updates) > 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing/synctest"
@@ -16,6 +17,9 @@ import (
 	"berth/leader"
 	"berth/leader/broker"
 	"berth/leader/collector"
+	"berth/leader/deploy"
+	"berth/leader/drain"
+	"berth/leader/periodic"
 	"berth/leader/planner"
 	"berth/schedule"
 	"berth/state"
@@ -36,6 +40,10 @@ var collect = collector.Options{Interval: 30 * time.Second, Ages: schedule.Ages{
 	Evals: time.Minute, BatchEvals: 2 * time.Minute, Jobs: 2 * time.Minute, Nodes: 5 * time.Minute, Deployments: time.Minute,
 }}
 
+// commandsMost is how many commands a history may have; the longest of many
+// thousands had some 2,000. More is a service that is never satisfied.
+const commandsMost = 50_000
+
 // eventCount is how many events a history has before the quiet.
 const eventCount = 200
 
@@ -48,16 +56,25 @@ type history struct {
 	term   *term
 	disk   disk
 	quiet  atomic.Bool // nothing goes wrong any more
+	steady atomic.Bool // nor did it for a while
 	cover  coverage
 	began  time.Time
-	evicts bool // operators let jobs evict others
+	staged atomic.Int64 // commands
+	evicts bool         // operators let jobs evict others
 
 	mu    sync.Mutex
 	fates map[berth.EvalID]fate
 	dice  *rand.Rand             // of fates
 	over  map[berth.AllocID]bool // their agents said that they ended
-	found []string               // what does not hold
-	story []string               // what happened
+	// What users asked for: drains that have not ended, in all the ways that they
+	// were to be done; and launches, and those that were made.
+	drains   map[berth.NodeID][]berth.DrainSpec
+	forced   map[berth.JobID]bool
+	launches map[child]bool
+	tokens   map[berth.JobID]string // of dispatches
+	found    []string               // what does not hold
+	last     []state.Change         // the newest changes of the state
+	story    []string               // what happened
 }
 
 // fate is what a history has in store for an evaluation.
@@ -88,6 +105,7 @@ func run(seed uint64, d *defect) *history {
 	h := &history{
 		seed: seed, chance: rand.New(rand.NewPCG(seed, 0)), dice: rand.New(rand.NewPCG(seed, 1)), defect: d,
 		store: state.New(), fates: map[berth.EvalID]fate{}, over: map[berth.AllocID]bool{}, began: time.Now(),
+		drains: map[berth.NodeID][]berth.DrainSpec{}, forced: map[berth.JobID]bool{}, launches: map[child]bool{}, tokens: map[berth.JobID]string{},
 	}
 	h.disk = []disk{{}, {slow: 0.1}, {slow: 0.3, stuck: 0.01}}[h.chance.IntN(3)]
 	h.begin()
@@ -119,6 +137,8 @@ func (h *history) failed() bool {
 
 // tell notes what happens, for who reads a history that failed.
 func (h *history) tell(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.story = append(h.story, fmt.Sprintf("%8.3fs  ", time.Since(h.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
@@ -147,6 +167,7 @@ func (h *history) begin() {
 	h.term = t
 	t.log = newLog(h.store, h.disk, h.chance.Uint64())
 	t.log.commit = h.committed
+	t.log.staged = func(cmds []state.Command) bool { return h.spend(t, cmds) }
 	t.log.deleted = func(before, after *state.Snapshot) {
 		for _, v := range invariant.Step(before, after) {
 			h.failf("%s", v)
@@ -179,9 +200,38 @@ func (h *history) begin() {
 	t.group.Go(func() error { return b.Run(t.ctx) })
 	t.group.Go(func() error { return leader.Run(t.ctx, collector.NewTimer(collect, seed), t.number, h.store, t.log) })
 	t.group.Go(func() error { return collector.NewWorker(t.number, t.log, t.ledger, t.plans, collect).Run(t.ctx) })
+	h.control(t)
 	for range 1 + h.chance.IntN(3) {
 		h.hire()
 	}
+}
+
+// spend counts commands, and ends the term when there were too many.
+func (h *history) spend(t *term, cmds []state.Command) bool {
+	n := h.staged.Add(int64(len(cmds)))
+	if n <= commandsMost {
+		return true
+	}
+	if n-int64(len(cmds)) <= commandsMost {
+		h.failf("a history has no more than %d commands, and this one goes on with %T", commandsMost, cmds[0])
+	}
+	t.cancel()
+	return false
+}
+
+// control starts the controllers of a term that change jobs over time, as a
+// server does.
+func (h *history) control(t *term) {
+	run := func(c leader.Controller, keys ...state.WatchKey) {
+		t.group.Go(func() error { return leader.Run(t.ctx, c, t.number, h.store, t.log, keys...) })
+	}
+	seed := func() (s [32]byte) { // of each its own, for IDs come of them
+		binary.LittleEndian.PutUint64(s[:], h.chance.Uint64())
+		return s
+	}
+	run(deploy.New(), state.OnTable(state.Deployments))
+	run(drain.New(seed()), drain.Watched()...)
+	run(periodic.New(seed()), state.OnTable(state.Jobs))
 }
 
 // hire starts a worker.
@@ -212,9 +262,17 @@ func (h *history) end(keep int) {
 
 // committed looks at an entry before others see it.
 func (h *history) committed(b *state.Batch) {
+	h.remember(b.Changes)
+	sound := !h.failed()
+	defer func() {
+		if sound && h.failed() {
+			h.describeSince(b.Base.Index)
+		}
+	}()
 	h.count(b.Changes)
 	h.feasible(b)
 	h.confirmed(b)
+	h.kept(b)
 	for _, v := range invariant.Changed(b.Base, b.Changes) {
 		h.failf("%s", v)
 	}
@@ -223,6 +281,22 @@ func (h *history) committed(b *state.Batch) {
 	}
 	for _, v := range invariant.Check(b.Snapshot) {
 		h.failf("%s", v)
+	}
+	for _, v := range invariant.Scheduled(b.Snapshot) {
+		if v.ID != "I-25" { // what no evaluation ends the deployment watcher does, after a while
+			h.failf("%s", v)
+		}
+	}
+}
+
+// remember keeps the newest changes, for who reads a history that failed.
+func (h *history) remember(changes []state.Change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	const most = 300
+	h.last = append(h.last, changes...)
+	if n := len(h.last); n > 2*most {
+		h.last = slices.Clone(h.last[n-most:])
 	}
 }
 
@@ -323,10 +397,15 @@ func (h *history) silence() {
 	h.tell("quiet")
 	h.quiet.Store(true)
 	h.pause(false)
-	if h.chance.IntN(2) == 0 { // agents at least do as they are told
+	calm := h.chance.IntN(2) == 0
+	if calm {
+		h.calm()
+	}
+	h.retire()
+	if !calm && h.chance.IntN(2) == 0 { // agents at least do as they are told
 		for range 20 {
 			time.Sleep(5 * time.Second)
-			h.obey()
+			h.obey(false)
 		}
 	}
 	for range 20 {
@@ -351,5 +430,5 @@ func (h *history) silence() {
 		synctest.Wait()
 	}
 	h.audit()
-	h.settled()
+	h.settled(calm)
 }

@@ -32,7 +32,13 @@ func (h *history) job(k berth.JobKey, typ string) *berth.Job {
 		g := h.taskGroup(i)
 		if j.PerNode() {
 			h.everywhere(j, g)
-		} else if h.chance.IntN(6) == 0 {
+			j.TaskGroups = append(j.TaskGroups, g)
+			continue
+		}
+		if j.Type == berth.TypeService {
+			g.Update, g.Migrate = h.update(), h.migrate()
+		}
+		if h.chance.IntN(6) == 0 {
 			g.Spreads = []berth.Spread{{Attribute: "${meta.rack}", Weight: 50}}
 		}
 		j.TaskGroups = append(j.TaskGroups, g)

@@ -21,6 +21,8 @@ type termLog struct {
 
 	// meddle, if set, applies a command in its own way.
 	meddle func(apply func(state.Command) state.Result, c state.Command) state.Result
+	// staged is told of commands, and says whether there may be more.
+	staged func([]state.Command) bool
 	// deleted is shown the states before and after each deletion.
 	deleted func(before, after *state.Snapshot)
 
@@ -76,6 +78,9 @@ func (l *termLog) Stage(cmds ...state.Command) (*state.Pending, error) {
 	defer l.mu.Unlock()
 	if l.lost != nil {
 		return nil, l.lost
+	}
+	if !l.staged(cmds) {
+		return nil, fmt.Errorf("too many commands: %w", state.ErrLost)
 	}
 	results := make([]state.Result, len(cmds))
 	for i, c := range cmds {

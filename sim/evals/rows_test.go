@@ -21,6 +21,10 @@ const (
 	bornAllocFailure
 	bornReconnect
 	bornScheduled
+	bornPeriodic
+	bornDrain
+	bornAllocStop
+	bornScaling
 	pendingScheduling
 	delayedScheduling
 	schedulingApplying
@@ -45,6 +49,7 @@ const (
 	newQueuedOnNode
 	newRolling
 	newPreemption
+	newStep
 	newMaxAttempts
 	newFollowUp
 	newLater
@@ -56,6 +61,19 @@ const (
 	keptAfterTerm
 	paused
 	evicted
+	deploymentsBegun
+	deploymentsDone
+	deploymentsFailed
+	deploymentsCancelled
+	deploymentsPaused
+	promoted
+	reverted
+	drainsDone
+	drainsCanceled
+	launches
+	launchesSkipped
+	dispatched
+	tokenAgain
 	audits
 	rowCount
 )
@@ -68,6 +86,10 @@ var rowNames = [rowCount]string{
 	bornAllocFailure:     "– → pending: alloc-failure",
 	bornReconnect:        "– → pending: reconnect",
 	bornScheduled:        "– → pending: scheduled",
+	bornPeriodic:         "– → pending: periodic-job",
+	bornDrain:            "– → pending: node-drain",
+	bornAllocStop:        "– → pending: alloc-stop",
+	bornScaling:          "– → pending: job-scaling",
 	pendingScheduling:    "pending → scheduling",
 	delayedScheduling:    "pending → delayed → scheduling",
 	schedulingApplying:   "scheduling → applying",
@@ -92,6 +114,7 @@ var rowNames = [rowCount]string{
 	newQueuedOnNode:      "new: queued-allocs, blocked, one for each node",
 	newRolling:           "new: rolling-update, delayed",
 	newPreemption:        "new: preemption",
+	newStep:              "new: deployment-watcher",
 	newMaxAttempts:       "new: max-plan-attempts, blocked",
 	newFollowUp:          "new: failed-follow-up, delayed",
 	newLater:             "new: alloc-failure, delayed",
@@ -103,15 +126,26 @@ var rowNames = [rowCount]string{
 	keptAfterTerm:        "also: entries safe though their term ended",
 	paused:               "also: pauses of the broker",
 	evicted:              "also: allocations that were evicted",
+	deploymentsBegun:     "also: deployments",
+	deploymentsDone:      "also: deployments that succeeded",
+	deploymentsFailed:    "also: deployments that failed",
+	deploymentsCancelled: "also: deployments that were cancelled",
+	deploymentsPaused:    "also: deployments that were paused",
+	promoted:             "also: groups whose canaries were promoted",
+	reverted:             "also: jobs that went back by themselves",
+	drainsDone:           "also: drains that were done",
+	drainsCanceled:       "also: drains that were ended before",
+	launches:             "also: launches of periodic jobs",
+	launchesSkipped:      "also: launches left out because a child was not over",
+	dispatched:           "also: jobs dispatched",
+	tokenAgain:           "also: dispatches with a token that was used",
 	audits:               "also: comparisons of broker and state",
 }
 
 // open are the rows of the tables that nothing takes yet, and why.
 var open = [][2]string{
-	{"– → pending: periodic-job, node-drain, alloc-stop, job-scaling", "what raises them is not built"},
 	{"scheduling → failed: wrong type", "a worker is given only types that it has a scheduler for"},
 	{"failed → scheduling → blocked / complete", "an evaluation that failed leaves the broker with the command that says so; its follow-up, or its blocked evaluation, is what is tried again"},
-	{"new: deployment-watcher", "deployments are not watched yet"},
 }
 
 // coverage counts how often each row was taken.
@@ -187,6 +221,16 @@ func (h *history) countBorn(e *berth.Eval) {
 		h.took(newLater)
 	case e.TriggeredBy == berth.TriggerPreemption:
 		h.took(newPreemption)
+	case e.TriggeredBy == berth.TriggerDeploymentWatcher:
+		h.took(newStep)
+	case e.TriggeredBy == berth.TriggerPeriodicJob:
+		h.took(bornPeriodic)
+	case e.TriggeredBy == berth.TriggerNodeDrain:
+		h.took(bornDrain)
+	case e.TriggeredBy == berth.TriggerAllocStop:
+		h.took(bornAllocStop)
+	case e.TriggeredBy == berth.TriggerJobScaling:
+		h.took(bornScaling)
 	case e.TriggeredBy == berth.TriggerRollingUpdate:
 		h.took(newRolling)
 	case e.TriggeredBy == berth.TriggerQueuedAllocs && !e.NodeID.IsZero():

@@ -56,13 +56,20 @@ func (h *history) audit() {
 		}
 	}
 	t.ledger.mu.Unlock()
-	for _, k := range jobKeys {
+	for d := range s.ActiveDeployments(0) { // its next step is about to be asked for
+		busy[d.Key()] = busy[d.Key()] || d.Status == berth.DeploymentRunning && d.StepIndex < d.HealthIndex
+	}
+	for _, k := range h.keys(s) {
 		gaveUp := func(e *berth.Eval) bool { return e.Missed.Escaped && len(e.Missed.Classes) == 0 } // it is tried again by and by
 		if busy[k] || slices.ContainsFunc(blocked[k], gaveUp) {
 			continue
 		}
 		if h.settledJob(s, k, blocked[k]); h.failed() {
 			h.describe(s, k)
+			for _, e := range blocked[k] {
+				h.describeSince(e.SnapshotIndex)
+				break
+			}
 			return
 		}
 	}
@@ -77,7 +84,7 @@ var jobKeys = func() (out []berth.JobKey) {
 
 // settled checks a state in which nothing happened for long: every evaluation
 // ended, waits for its time, or for what is really not there.
-func (h *history) settled() {
+func (h *history) settled(calm bool) {
 	s := h.store.Snapshot()
 	for e := range s.OpenEvals(berth.EvalPending) {
 		if e.WaitUntil <= now() {
@@ -94,7 +101,8 @@ func (h *history) settled() {
 		}
 		blocked[e.Key()] = append(blocked[e.Key()], e)
 	}
-	for _, k := range jobKeys {
+	h.ended(s, calm, blocked)
+	for _, k := range h.keys(s) {
 		h.walk(s, k)
 		h.settledJob(s, k, blocked[k])
 		if h.failed() {
@@ -138,6 +146,40 @@ func (h *history) describe(s *state.Snapshot, k berth.JobKey) {
 	}
 }
 
+// describeSince tells what changed after an index.
+func (h *history) describeSince(index uint64) {
+	h.mu.Lock()
+	last := slices.Clone(h.last)
+	h.mu.Unlock()
+	for _, c := range last {
+		if c.Index <= index {
+			continue
+		}
+		row := c.New
+		if row == nil {
+			row = c.Old
+		}
+		what := fmt.Sprintf("%T", row)
+		switch x := row.(type) {
+		case *berth.Eval:
+			what = fmt.Sprintf("evaluation %s of %s %s %s on %d: %s", x.ID.Short(), x.JobID, x.TriggeredBy, x.Status, x.SnapshotIndex, x.StatusDescription)
+		case *berth.Alloc:
+			what = fmt.Sprintf("allocation %s %s of version %d on %s: %s %s %s, leaves %v, replaces %s", x.ID.Short(), x.Name(), x.Job.Version, x.NodeID.Short(), x.Desired, x.Client,
+				x.Rest().DesiredDescription, x.Rest().Migrate, x.Rest().Previous.Short())
+		case *berth.Node:
+			what = fmt.Sprintf("node %s %s %s %v", x.Name, x.Status, x.SchedulingEligibility, x.Meta)
+		case *berth.Job:
+			what = fmt.Sprintf("job %s version %d priority %d, stopped: %v", x.ID, x.Version, x.Priority, x.Stop)
+		case *berth.Deployment:
+			what = fmt.Sprintf("deployment %s of %s version %d %s: %s", x.ID.Short(), x.JobID, x.JobVersion, x.Status, x.StatusDescription)
+		}
+		if c.New == nil {
+			what += " is gone"
+		}
+		h.tell("%d: %s", c.Index, what)
+	}
+}
+
 // waits are the blocked evaluations of a job: one, or one for each node where it
 // lacks room.
 type waits []*berth.Eval
@@ -154,7 +196,7 @@ func (w waits) on(id berth.NodeID) *berth.Eval {
 
 // describeNode tells what holds room on a node.
 func (h *history) describeNode(s *state.Snapshot, n *berth.Node) {
-	h.tell("node %s has %d MHz and %d MB", n.Name, n.NodeResources.Cpu.CpuShares, n.NodeResources.Memory.MemoryMB)
+	h.tell("node %s has %d MHz and %d MB; it is %s, %s, at %d", n.Name, n.NodeResources.Cpu.CpuShares, n.NodeResources.Memory.MemoryMB, n.Status, n.SchedulingEligibility, n.ModifyIndex)
 	for a := range s.AllocsOn(n.ID) {
 		if a.Occupies() {
 			r := a.Group.Tasks[0].Resources
@@ -187,9 +229,16 @@ func (h *history) settledJob(s *state.Snapshot, k berth.JobKey, blocked waits) {
 	if j != nil && j.Type == berth.TypeSystem && triesAgain(s, j) {
 		return
 	}
+	if held(s, k) {
+		return
+	}
 	plan := schedule.Decide(s, e, 0, time.Now()).Plan
 	for _, p := range plan.Place {
-		if len(p.Evict) > 0 && leaves(s, j) {
+		if len(p.Evict) > 0 && leaves(s, j) || unproven(s, j) {
+			// Open: which version an instance is to be of when its newest version did
+			// not come up is read off what it was last, and that can be collected
+			// while it waits for room. Then another version is wanted, which may fit,
+			// and nobody looks.
 			continue
 		}
 		how := "fits"
@@ -197,6 +246,7 @@ func (h *history) settledJob(s *state.Snapshot, k berth.JobKey, blocked waits) {
 			how = fmt.Sprintf("fits, if %d others go,", len(p.Evict))
 		}
 		h.failf("%s %s[%d] is wanted, %s on node %s and is not placed", k.ID, j.TaskGroups[p.Group].Name, p.Index, how, s.Node(p.NodeID).Name)
+		h.describeNode(s, s.Node(p.NodeID))
 	}
 	for _, x := range plan.Stop {
 		spared := x.Description == berth.StopReplaced && len(blocked) > 0 // it runs on while the new version has no place
@@ -235,11 +285,46 @@ func (h *history) lacks(s *state.Snapshot, k berth.JobKey, j *berth.Job, plan *s
 	case len(end.Failed) == 0 && blocked != nil && !evicts:
 		h.failf("evaluation %s of %s (%s) is blocked, and the job lacks nothing", blocked.ID.Short(), k.ID, blocked.TriggeredBy)
 	}
+	if j == nil || unproven(s, j) { // what it lacks can be of an older version
+		return
+	}
 	for name := range end.Queued {
 		for n := range s.Nodes() {
 			h.full(s, j, j.Group(name), n)
 		}
 	}
+}
+
+// held says whether a user paused the deployment of a job. What a job wants is
+// another thing then, and to pause raises no evaluation: it is looked at when
+// something else happens.
+func held(s *state.Snapshot, k berth.JobKey) bool {
+	for d := range s.DeploymentsOf(k) {
+		if d.Status == berth.DeploymentPaused {
+			return true
+		}
+	}
+	return false
+}
+
+// unproven says whether the newest version of a job has not taken the place of
+// older ones, because its deployment failed, is paused, or has canaries that
+// nobody promoted: then older ones may be placed anew.
+func unproven(s *state.Snapshot, j *berth.Job) bool {
+	for d := range s.DeploymentsOf(j.Key()) {
+		if j.Version == 0 || d.JobUID != j.UID || d.JobVersion != j.Version {
+			continue
+		}
+		if d.Status == berth.DeploymentFailed || d.Status == berth.DeploymentPaused {
+			return true
+		}
+		for _, g := range d.TaskGroups {
+			if d.Active() && !g.Past() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // lacksOnNodes checks what a job waits for that runs on every node: room on
@@ -254,12 +339,14 @@ func (h *history) lacksOnNodes(s *state.Snapshot, j *berth.Job, end *state.EvalE
 				h.failf("%s lacks %v on node %s, and no evaluation waits for that", j.ID, w.Queued, n.Name)
 			}
 			for name := range w.Queued {
-				h.full(s, j, j.Group(name), n)
+				if !unproven(s, j) { // else it can be an older version that lacks room
+					h.full(s, j, j.Group(name), n)
+				}
 			}
 		}
 	}
 	for _, e := range blocked {
-		if n := s.Node(e.NodeID); !short[e.NodeID] && n != nil && n.Ready() && !leaves(s, j) {
+		if n := s.Node(e.NodeID); !short[e.NodeID] && n != nil && n.Ready() && !leaves(s, j) && !unproven(s, j) {
 			h.failf("evaluation %s of %s (%s) is blocked for node %s, and the job lacks nothing there", e.ID.Short(), j.ID, e.TriggeredBy, n.Name)
 		}
 	}
@@ -271,10 +358,17 @@ func (h *history) full(s *state.Snapshot, j *berth.Job, g *berth.TaskGroup, n *b
 	switch {
 	case plainlyFits(s, j, g, n, func(*berth.Alloc) bool { return false }):
 		h.failf("%s waits for a place for %q, and node %s has room", j.ID, g.Name, n.Name)
+		h.tellWanted(j, g)
 		h.describeNode(s, n)
 	case s.SchedulerConfig().PreemptionConfig.ServiceSchedulerEnabled && !leaves(s, j) && plainlyFits(s, j, g, n, func(a *berth.Alloc) bool { return plainlyEvictable(s, j, a) }):
 		h.failf("%s waits for a place for %q, and less urgent jobs have room on node %s", j.ID, g.Name, n.Name)
-		h.tell("wanted are %d MHz and %d MB for priority %d, networks %v, constraints %v", g.Tasks[0].Resources.CPU, g.Tasks[0].Resources.MemoryMB, j.Priority, g.Networks, g.Constraints)
+		h.tellWanted(j, g)
 		h.describeNode(s, n)
 	}
+}
+
+func (h *history) tellWanted(j *berth.Job, g *berth.TaskGroup) {
+	r := g.Tasks[0].Resources
+	h.tell("wanted are %d MHz and %d MB for priority %d, networks %v, constraints %v, all at once: %v",
+		r.CPU, r.MemoryMB, j.Priority, g.Networks, g.Constraints, j.AllAtOnce)
 }

@@ -22,7 +22,7 @@ type Random struct {
 // Command draws a command that looks at the state it will meet.
 func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 	r.now += int64(rapid.IntRange(1, int(time.Minute)).Draw(t, "time"))
-	switch rapid.IntRange(0, 32).Draw(t, "kind") {
+	switch rapid.IntRange(0, 36).Draw(t, "kind") {
 	case 0, 1:
 		return r.node(t, s)
 	case 2:
@@ -61,6 +61,10 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 		return r.service(t, s)
 	case 32:
 		return r.drain(t, s)
+	case 33, 34:
+		return r.deployment(t, s)
+	case 35, 36:
+		return r.family(t, s)
 	case 25:
 		return &state.EvaluateJob{
 			Key: berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)}, Force: rapid.IntRange(0, 3).Draw(t, "force") > 0, Now: r.now,
@@ -73,6 +77,12 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 		if rapid.IntRange(0, 3).Draw(t, "preempt") == 0 {
 			c.Config.PreemptionConfig.BatchSchedulerEnabled = true
 			c.Config.SchedulerAlgorithm = rapid.SampledFrom([]string{"", berth.AlgorithmSpread, "odd"}).Draw(t, "algorithm") // the last is refused
+		}
+		if rapid.IntRange(0, 3).Draw(t, "autopilot") == 0 {
+			a := &state.SetAutopilotConfig{Config: berth.DefaultAutopilotConfig, Enforce: c.Enforce, Index: s.AutopilotConfig().ModifyIndex}
+			a.Config.MinQuorum = uint(rapid.IntRange(0, 3).Draw(t, "quorum"))
+			a.Config.LastContactThreshold *= time.Duration(rapid.IntRange(0, 2).Draw(t, "contact")) // 0 is refused
+			return a
 		}
 		return c
 	}
@@ -169,6 +179,9 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 		if !j.PerNode() && rapid.IntRange(0, 3).Draw(t, "scaling") == 0 {
 			group.Scaling = &berth.ScalingPolicy{Max: int64(rapid.IntRange(4, 5).Draw(t, "max")), Type: berth.ScalingHorizontal, Enabled: true}
 		}
+		if j.Type == berth.TypeService {
+			group.Update = update(t)
+		}
 		if j.PerNode() { // as the door lets it in
 			group.Affinities, group.ReschedulePolicy = nil, nil
 			if j.Type == berth.TypeSystem {
@@ -254,6 +267,9 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 	var later []berth.AllocID
 	if j := s.Job(e.Key()); j != nil {
 		c.JobVersion = j.Version
+		if j.Type == berth.TypeService && rapid.IntRange(0, 2).Draw(t, "deploys") == 0 {
+			r.deploys(t, s, j, c)
+		}
 		for range rapid.IntRange(0, 6).Draw(t, "places") {
 			g := rapid.IntRange(0, len(j.TaskGroups)-1).Draw(t, "group")
 			group := j.TaskGroups[g]
@@ -276,6 +292,9 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 						p.Evict = append(p.Evict, a.ID)
 					}
 				}
+			}
+			if group.Update != nil && group.Update.Canary > 0 {
+				p.Canary = rapid.Bool().Draw(t, "is a canary")
 			}
 			if n := s.Node(p.NodeID); n != nil && !berth.InPool(n.NodePool, j.NodePool) {
 				continue // no scheduler does that, and no server looks
@@ -386,6 +405,10 @@ func (r *Random) report(t *rapid.T, s *state.Snapshot) state.Command {
 		if rapid.Bool().Draw(t, "described") {
 			u.Description = "as drawn"
 		}
+		if rapid.IntRange(0, 3).Draw(t, "feels") == 0 {
+			healthy := rapid.IntRange(0, 3).Draw(t, "healthy") > 0
+			u.Deployment = &berth.AllocDeploymentStatus{Healthy: &healthy, Timestamp: at.UTC()}
+		}
 		c.Updates = append(c.Updates, u)
 	}
 	if rapid.IntRange(0, 9).Draw(t, "another's") == 0 {
@@ -421,6 +444,11 @@ func (r *Random) deletion(t *rapid.T, s *state.Snapshot) state.Command {
 	for e := range s.Evals() {
 		if take(w.Eval(e)) {
 			c.Evals = append(c.Evals, e.ID)
+		}
+	}
+	for d := range s.Deployments() {
+		if take(w.Deployment(d)) {
+			c.Deployments = append(c.Deployments, d.ID)
 		}
 	}
 	for n := range s.Nodes() {

@@ -166,7 +166,8 @@ func AddNode(n int, cpu, mem int64, change ...func(*berth.Node)) *state.Register
 }
 
 // Job decodes a job from JSON. A group that names no task gets one of the mock
-// driver, named "task".
+// driver, named "task". A service that says nothing of updates is updated all
+// at once: most tests are about something else than its deployments.
 func Job(t testing.TB, text string) *berth.Job {
 	t.Helper()
 	tree, err := berth.ParseJSON([]byte(text))
@@ -174,12 +175,17 @@ func Job(t testing.TB, text string) *berth.Job {
 		t.Fatal(err)
 	}
 	groups, _ := tree["TaskGroups"].([]any)
+	silent := (tree["Type"] == nil || tree["Type"] == berth.TypeService) && tree["Update"] == nil
 	for _, g := range groups {
 		group := g.(berth.Tree)
+		silent = silent && group["Update"] == nil
 		if group["Tasks"] == nil {
 			group["Tasks"] = []any{berth.Tree{"Name": "task", "Driver": "mock_driver", "Resources": group["Resources"]}}
 			delete(group, "Resources")
 		}
+	}
+	if silent {
+		tree["Update"] = berth.Tree{"MaxParallel": berth.Number("0")}
 	}
 	j, err := berth.DecodeJob(tree, berth.FromJSON)
 	if err != nil {

@@ -19,7 +19,7 @@ func (r *Random) version(t *rapid.T, s *state.Snapshot) state.Command {
 	seed := func(trigger string) state.EvalSeed {
 		return state.EvalSeed{ID: r.id(), TriggeredBy: trigger, Cause: berth.Cause{Kind: berth.CauseUser}}
 	}
-	switch rapid.IntRange(0, 5).Draw(t, "of a version") {
+	switch rapid.IntRange(0, 6).Draw(t, "of a version") {
 	case 0:
 		c := &state.RevertJob{Key: k, Version: version, Eval: seed(berth.TriggerJobRegister), Now: r.now}
 		if c.Enforce = rapid.IntRange(0, 3).Draw(t, "enforce prior") == 0; c.Enforce {
@@ -42,6 +42,8 @@ func (r *Random) version(t *rapid.T, s *state.Snapshot) state.Command {
 			c.Count, c.Eval = int64(rapid.IntRange(-1, 6).Draw(t, "to")), seed(berth.TriggerJobScaling)
 		}
 		return c
+	case 5:
+		return &state.SetTrackedVersions{Number: rapid.IntRange(0, 8).Draw(t, "tracked versions")}
 	}
 	for a := range s.Allocs() {
 		if rapid.IntRange(0, 3).Draw(t, "this one") == 0 {
