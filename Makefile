@@ -11,12 +11,15 @@
 #   make bench   the workloads over the real wire, and the small benchmarks
 #   make fuzz    every fuzz target, FUZZTIME each (10m)
 #   make soak    the long forms of the tests that kill processes
+#   make faults  three servers and what they survive, ROUNDS times each: faults.out/report.html
 
 GO          ?= go
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME    ?= 10m
 BENCH       ?= b1 b3 b4 b12
 RUNS        ?= 3
+ROUNDS      ?= 20
+FAULT       ?=
 
 # Packages whose tests start processes: they run one after the other.
 PROCESSES = ./agent/... ./test/...
@@ -42,10 +45,11 @@ demo-cluster: build
 .PHONY: test
 test: deps check unit processes demo demo-cluster
 
-# The race detector needs a C compiler.
+# The race detector needs a C compiler; the fault runner needs ip, for networks.
 .PHONY: deps
 deps:
 	@command -v gcc >/dev/null || (apt-get update && apt-get install -y gcc libc6-dev)
+	@command -v ip >/dev/null || (apt-get update && apt-get install -y iproute2)
 
 .PHONY: check
 check:
@@ -65,6 +69,14 @@ processes:
 .PHONY: soak
 soak:
 	BERTH_LONG=1 $(GO) test -race -p 1 -count=1 -timeout 6h ./consensus/... ./sim/... $(PROCESSES)
+
+# It needs root and takes some two hours: all faults, then the defects that the
+# checks must find. FAULT=F-01,F-08 plays those alone.
+.PHONY: faults
+faults: deps build
+	$(GO) build -o bin/faults ./test/faults
+	bin/faults -rounds $(ROUNDS) -fault "$(FAULT)"
+	bin/faults -planted all
 
 .PHONY: bench
 bench:

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"berth/internal/failpoint"
 	"berth/state"
 
 	"github.com/hashicorp/raft"
@@ -29,6 +30,7 @@ type fsm struct {
 	mu     sync.Mutex
 	err    error
 	staged []*entry // worked out by this leader, in the order they were proposed
+	ahead  uint64   // the state index that the last of them leads to; 0: none was in this term
 }
 
 // entry is a log entry whose outcome the leader worked out before it was
@@ -43,6 +45,18 @@ func (f *fsm) expect(e *entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.staged = append(f.staged, e)
+	f.ahead = e.batch.Snapshot.Index
+}
+
+// reach returns a state index that includes all entries up to a committed one.
+// Others may have applied those before this server does, and answered from them.
+func (f *fsm) reach(committed uint64) uint64 {
+	if committed <= f.applied.Load() {
+		return f.store.Snapshot().Index
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(f.ahead, f.store.Snapshot().Index)
 }
 
 // forget drops what is expected: the term is over, and what becomes of its
@@ -50,7 +64,7 @@ func (f *fsm) expect(e *entry) {
 func (f *fsm) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.staged = nil
+	f.staged, f.ahead = nil, 0
 }
 
 // claim returns what was worked out for an entry if it is the very one that
@@ -92,6 +106,10 @@ func (f *fsm) Apply(l *raft.Log) any {
 	}
 	tx := state.Begin(now)
 	for _, c := range cmds {
+		if failpoint.On() && failpoint.Hit(fmt.Sprintf("consensus/skip-apply/%T", c)) != nil {
+			tx.Index++ // a defect that the fault runner must find
+			continue
+		}
 		if r := tx.Apply(c); r.Err != nil {
 			// Only what was applied is in the log, so this state is not the
 			// one that the leader had.

@@ -132,15 +132,8 @@ func newReads() *reads { return &reads{wake: make(chan struct{}, 1), over: make(
 
 // Sync implements api.Others.
 func (s *Server) Sync(ctx context.Context) error {
-	if s.term.Load() != nil {
-		if index, err := s.consensus.ReadIndex(ctx); err == nil {
-			_, err = s.store.Await(ctx, index)
-			return err
-		}
-		// It does not lead any more, or cannot tell: the others may know.
-	}
-	index, err := s.reads.ask(ctx)
-	if err != nil {
+	index, err := s.safeIndex(ctx)
+	if err != nil || s.store.Snapshot().Index >= index {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, api.Hold)
@@ -149,6 +142,17 @@ func (s *Server) Sync(ctx context.Context) error {
 		return fmt.Errorf("%w: this server lags behind the leader, at state index %d of %d", state.ErrLost, s.store.Snapshot().Index, index)
 	}
 	return nil
+}
+
+// safeIndex returns how far this server must have come to answer.
+func (s *Server) safeIndex(ctx context.Context) (uint64, error) {
+	if s.term.Load() != nil {
+		if index, err := s.consensus.ReadIndex(ctx); err == nil {
+			return index, nil
+		}
+		// It does not lead any more, or cannot tell: the others may know.
+	}
+	return s.reads.ask(ctx)
 }
 
 func (r *reads) ask(ctx context.Context) (uint64, error) {

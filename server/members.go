@@ -281,19 +281,33 @@ func (s *Server) Transfer(ctx context.Context) error { return s.consensus.Transf
 // leaveTime bounds each step of leaving.
 const leaveTime = 5 * time.Second
 
+// HandOver has another server lead, if this one does and there are others, so
+// that nobody has to wait until they miss it. Run must be running; it is to be
+// ended then.
+func (s *Server) HandOver(ctx context.Context) {
+	if s.config.Cluster == nil || !s.consensus.Leader() {
+		return
+	}
+	if peers, err := s.consensus.Peers(); err != nil || len(peers) < 2 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	if err := s.consensus.Transfer(ctx, ""); err != nil {
+		s.config.Logger.Warn("leadership could not be handed over", "error", err)
+	}
+}
+
 // Leave takes this server out of the cluster for good: another leads, all are
 // told, and the leader lets it go. Run must be running; it is to be ended then.
 func (s *Server) Leave(ctx context.Context) error {
 	if s.config.Cluster == nil {
 		return nil
 	}
+	s.HandOver(ctx)
 	peers, err := s.consensus.Peers()
-	if err == nil && len(peers) > 1 && s.consensus.Leader() {
-		step, cancel := context.WithTimeout(ctx, leaveTime)
-		if err := s.consensus.Transfer(step, ""); err != nil {
-			s.config.Logger.Warn("leadership could not be handed over", "error", err)
-		}
-		cancel()
+	if err != nil {
+		s.config.Logger.Warn("the servers of the cluster are not known", "error", err)
 	}
 	if err := s.config.Cluster.Members.Leave(ctx); err != nil {
 		return err

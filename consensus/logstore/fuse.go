@@ -89,7 +89,10 @@ func (f *fuse) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 			return nil, err
 		}
 	}
-	return f.open(func() (vfs.File, error) { return f.FS.Create(name, c) })
+	return f.open(func() (vfs.File, error) {
+		file, err := f.FS.Create(name, c)
+		return plantForgetful(name, file, err)
+	})
 }
 
 func (f *fuse) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
@@ -97,7 +100,10 @@ func (f *fuse) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.Open
 }
 
 func (f *fuse) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return f.open(func() (vfs.File, error) { return f.FS.ReuseForWrite(oldname, newname, c) })
+	return f.open(func() (vfs.File, error) {
+		file, err := f.FS.ReuseForWrite(oldname, newname, c)
+		return plantForgetful(newname, file, err)
+	})
 }
 
 // OpenDir opens a folder to sync it.

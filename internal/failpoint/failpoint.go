@@ -59,7 +59,8 @@ func init() {
 		return
 	}
 	if name, ok := strings.CutPrefix(spec, "@"); ok {
-		go follow(name)
+		was := read(name, "") // what begins with the process must not wait
+		go follow(name, was)
 		return
 	}
 	if err := Enable(spec); err != nil {
@@ -73,17 +74,24 @@ const followEvery = 20 * time.Millisecond
 
 // follow keeps the points as the file says, for as long as the process runs. A
 // list that is wrong changes nothing, and is told once.
-func follow(name string) {
-	for was := ""; ; time.Sleep(followEvery) {
-		text, err := os.ReadFile(name)
-		if err != nil || string(text) == was {
-			continue
-		}
-		was = string(text)
-		if err := replace(was); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %s: %v\n", Env, name, err)
-		}
+func follow(name, was string) {
+	for {
+		time.Sleep(followEvery)
+		was = read(name, was)
 	}
+}
+
+// read sets the points of a file that is not as it was, and returns what it
+// holds.
+func read(name, was string) string {
+	text, err := os.ReadFile(name)
+	if err != nil || string(text) == was {
+		return was
+	}
+	if err := replace(string(text)); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %s: %v\n", Env, name, err)
+	}
+	return string(text)
 }
 
 // replace sets these points and takes all others back.

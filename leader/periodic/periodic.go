@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/failpoint"
 	"berth/state"
 )
 
@@ -70,6 +71,11 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 		if j := snap.Job(e.key); j == nil || j.UID != e.uid {
 			c.forget(e)
 			continue
+		}
+		if failpoint.Hit("periodic/launch-twice") != nil { // a defect that the fault runner must find
+			early := c.launch(e, now)
+			early.Due -= int64(time.Second)
+			do = append(do, early)
 		}
 		do = append(do, c.launch(e, now))
 		e.next = now.Add(retry)

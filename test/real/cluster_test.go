@@ -1,10 +1,13 @@
 package real
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -208,4 +211,152 @@ job "web" {
 	w.until("the members are shown with their leader", func() string {
 		return missing(servers[0].good("server", "members"), "true")
 	})
+}
+
+// updater registers one job again and again, each time as a new version. What a
+// server cannot take it brings to the next.
+type updater struct {
+	servers []*agent
+	job     string
+
+	acked   int // the newest version that was acknowledged
+	repeats int // of requests to another server
+	longest time.Duration
+	failed  error // of a request that no server took in time
+}
+
+// whole is how long a request may take with all of its repeats.
+const whole = 20 * time.Second
+
+// run writes at each tick until over is closed.
+func (x *updater) run(over <-chan struct{}, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for at := 0; x.failed == nil; {
+		select {
+		case <-tick.C:
+		case <-over:
+			return
+		}
+		began, version := time.Now(), x.acked+1
+		body := fmt.Sprintf(`{"Job":{"ID":%q,"Meta":{"version":"%d"},"TaskGroups":[{"Name":"g","Count":0,"Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"/bin/true"}}]}]}}`, x.job, version)
+		for {
+			at++
+			_, err := x.servers[at%len(x.servers)].try(http.MethodPut, "/v1/jobs", body, nil)
+			if err == nil {
+				x.acked, x.longest = version, max(x.longest, time.Since(began))
+				break
+			}
+			var no *refused
+			if errors.As(err, &no) && no.code/100 != 5 || time.Since(began) > whole {
+				x.failed = fmt.Errorf("version %d of %s, after %v: %w", version, x.job, time.Since(began), err)
+				return
+			}
+			x.repeats++
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}
+
+// All servers are restarted, one after the other, under 20 writes a second: no
+// write fails that is brought to the next server, what was acknowledged is
+// there, and the tasks of the agent run on.
+func TestRollingRestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	servers := w.cluster(3)
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, fmt.Sprintf("%q", s.rpc))
+	}
+	node := w.agent("node", `client {
+  enabled = true
+  servers = [`+strings.Join(addrs, ", ")+`]
+}`)
+	node.joined()
+	servers[0].good("job", "run", w.file("stays.nomad", `
+job "stays" {
+  group "g" {
+    `+sh(`while :; do sleep 0.1; done`)+`
+  }
+}`))
+	tasks := func(s *agent) (out []string) {
+		for _, al := range s.allocs("stays") {
+			out = append(out, fmt.Sprint(al.ID, " ", al.ClientStatus, " ", al.TaskStates["main"].State, " restarts ", al.TaskStates["main"].Restarts))
+		}
+		return out
+	}
+	var before []string
+	w.until("the task runs", func() string {
+		before = tasks(servers[0])
+		return missing(strings.Join(before, "\n"), "running running restarts 0")
+	})
+	healthy := func() {
+		t.Helper()
+		w.until("autopilot finds all servers healthy", func() string {
+			var h struct {
+				Healthy bool
+				Servers []struct {
+					Name           string
+					Healthy, Voter bool
+				}
+			}
+			if _, err := servers[0].try("GET", "/v1/operator/autopilot/health", "", &h); err != nil {
+				return err.Error()
+			}
+			for _, s := range h.Servers {
+				if !s.Healthy || !s.Voter {
+					return fmt.Sprint(h)
+				}
+			}
+			if !h.Healthy || len(h.Servers) != len(servers) {
+				return fmt.Sprint(h)
+			}
+			return ""
+		})
+	}
+	healthy()
+	const jobs, each = 10, 500 * time.Millisecond // 20 a second
+	updaters := make([]*updater, jobs)
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range updaters {
+		updaters[i] = &updater{servers: servers, job: fmt.Sprint("job-", i)}
+		all.Go(func() { updaters[i].run(over, each) })
+	}
+	began := time.Now()
+	for i, s := range servers {
+		leads := leads(servers) == s
+		if code := s.signal(syscall.SIGTERM); code != 0 {
+			t.Errorf("%s ended with exit code %d", s.name, code)
+		}
+		s.start()
+		s.joined()
+		healthy()
+		t.Logf("server %d (leader: %v) was restarted after %v", i+1, leads, time.Since(began).Round(time.Millisecond))
+	}
+	close(over)
+	all.Wait()
+	took := time.Since(began)
+	var longest time.Duration
+	writes, repeats := 0, 0
+	for _, x := range updaters {
+		if x.failed != nil {
+			t.Error(x.failed)
+		}
+		longest, writes, repeats = max(longest, x.longest), writes+x.acked, repeats+x.repeats
+		for _, s := range servers {
+			var job struct{ Meta map[string]string }
+			s.get("/v1/job/"+x.job, &job)
+			if job.Meta["version"] != fmt.Sprint(x.acked) {
+				t.Errorf("%s has version %s of %s, of which %d was acknowledged", s.name, job.Meta["version"], x.job, x.acked)
+			}
+		}
+	}
+	t.Logf("%d writes in %v, %d were brought to another server, the longest took %v", writes, took.Round(time.Millisecond), repeats, longest.Round(time.Millisecond))
+	for _, s := range servers {
+		if after := tasks(s); !slices.Equal(after, before) {
+			t.Errorf("%s says of the tasks\n%v\nbefore they were\n%v", s.name, after, before)
+		}
+	}
 }

@@ -1,0 +1,140 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"berth/api"
+	"berth/state"
+)
+
+// follower is a server that does not lead: who leads, and how the leader is
+// reached, is up to the test.
+type follower struct {
+	api.Others
+	mu     sync.Mutex
+	leader string
+	end    context.CancelFunc // of the time for which that one leads
+	dial   func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+func (*follower) Leader() (api.Leader, error) { return nil, state.ErrLost }
+func (*follower) Address() string             { return "f" }
+
+func (f *follower) Route(context.Context, bool) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.leader, nil
+}
+
+func (f *follower) While(ctx context.Context, _ string) (context.Context, context.CancelFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ctx, f.end = context.WithCancel(ctx)
+	return ctx, f.end
+}
+
+func (f *follower) Dial(ctx context.Context, addr string) (net.Conn, error) { return f.dial(ctx, addr) }
+
+// leads has another server lead.
+func (f *follower) leads(addr string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leader = addr
+	f.end()
+}
+
+// answering returns connections to a server that answers once it has read a
+// request, by f.
+func answering(t *testing.T, f func(net.Conn)) func() net.Conn {
+	return func() net.Conn {
+		near, far := net.Pipe()
+		t.Cleanup(func() { far.Close() })
+		go func() {
+			b := make([]byte, 1<<16)
+			if _, err := far.Read(b); err == nil {
+				f(far)
+				far.Close()
+			}
+		}()
+		return near
+	}
+}
+
+func passing(t *testing.T, f *follower) *api.Server {
+	s, _ := serve(t, func(c *api.Config) { c.Cluster, c.Others = f, f })
+	return s
+}
+
+const aJob = `{"Job":{"ID":"web","TaskGroups":[{"Name":"g","Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"x"}}]}]}}`
+
+// While a server dials the leader that was, another is elected: nothing was
+// sent, so the request goes to that one.
+func TestAnotherLeadsBeforeARequestIsSent(t *testing.T) {
+	f := &follower{leader: "old:1"}
+	good := answering(t, func(c net.Conn) {
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+	})
+	f.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+		if addr == "new:1" {
+			return good(), nil
+		}
+		f.leads("new:1")
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if w := ask(passing(t, f), http.MethodPut, "/v1/jobs", aJob); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// The leader is lost while it has a write: nobody knows what became of it, so
+// it is not repeated. A read is.
+func TestWhatMayHaveBeenDoneIsNotRepeated(t *testing.T) {
+	for _, method := range []string{http.MethodPut, http.MethodGet} {
+		f := &follower{leader: "old:1"}
+		var sent atomic.Int32
+		lost := answering(t, func(net.Conn) { f.leads("new:1") })
+		good := answering(t, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") })
+		f.dial = func(_ context.Context, addr string) (net.Conn, error) {
+			sent.Add(1)
+			if addr == "new:1" {
+				return good(), nil
+			}
+			return lost(), nil
+		}
+		path, body := "/v1/jobs", aJob
+		if method == http.MethodGet {
+			path, body = "/v1/evaluation/00000000-0000-0000-0000-000000000001", ""
+		}
+		w := ask(passing(t, f), method, path, body)
+		if method == http.MethodPut && (w.Code != http.StatusInternalServerError || sent.Load() != 1) {
+			t.Errorf("%s: %d %s after %d attempts", method, w.Code, w.Body, sent.Load())
+		}
+		if method == http.MethodGet && (w.Code != http.StatusOK || sent.Load() != 2) {
+			t.Errorf("%s: %d %s after %d attempts", method, w.Code, w.Body, sent.Load())
+		}
+	}
+}
+
+// A server that is not reached did nothing, and the next is asked.
+func TestTheNextIsAskedIfALeaderIsNotReached(t *testing.T) {
+	f := &follower{leader: "old:1"}
+	good := answering(t, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") })
+	f.dial = func(_ context.Context, addr string) (net.Conn, error) {
+		if addr == "new:1" {
+			return good(), nil
+		}
+		f.leads("new:1")
+		return nil, errors.Join(api.ErrUnreached, errors.New("connection refused"))
+	}
+	if w := ask(passing(t, f), http.MethodPut, "/v1/jobs", aJob); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth/op"
+)
+
+// caller is one user of the HTTP API. What it is told of a request is one of
+// three things: it was done, it was not done, or that is unknown.
+type caller struct{ http *http.Client }
+
+func newCaller() *caller {
+	d := &net.Dialer{Timeout: 2 * time.Second}
+	return &caller{&http.Client{Transport: &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 16, IdleConnTimeout: 10 * time.Second}}}
+}
+
+// answer is what came back.
+type answer struct {
+	code    int
+	index   uint64
+	contact time.Duration
+	known   bool // whether the server knew of a leader
+	body    []byte
+}
+
+// errUndone is in the chain of the error of a request of which nothing came.
+var errUndone = errors.New("nothing was done")
+
+// ask calls the HTTP API at an address. An answer that is not 2xx is an error.
+func (c *caller) ask(ctx context.Context, method, url string, in, out any) (a answer, err error) {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return a, err
+		}
+		body = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return a, err
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		var opErr *net.OpError
+		if errors.As(err, &opErr) && opErr.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
+			err = fmt.Errorf("%w: %w", errUndone, err)
+		}
+		return a, err
+	}
+	defer resp.Body.Close()
+	a.code = resp.StatusCode
+	if a.body, err = io.ReadAll(resp.Body); err != nil {
+		return a, err
+	}
+	h := resp.Header
+	a.index, _ = strconv.ParseUint(h.Get(op.HeaderIndex), 10, 64)
+	ms, _ := strconv.ParseInt(h.Get(op.HeaderLastContact), 10, 64)
+	a.contact, a.known = time.Duration(ms)*time.Millisecond, h.Get(op.HeaderKnownLeader) == "true"
+	switch {
+	case a.code/100 == 4:
+		return a, fmt.Errorf("%w: %d: %s", errUndone, a.code, strings.TrimSpace(string(a.body)))
+	case a.code/100 != 2:
+		return a, fmt.Errorf("%d: %s", a.code, strings.TrimSpace(string(a.body)))
+	case out == nil:
+		return a, nil
+	}
+	return a, json.Unmarshal(a.body, out)
+}
+
+// get reads from one server.
+func (c *cluster) get(ctx context.Context, m *machine, path string, out any) error {
+	_, err := c.call(ctx, m, "GET", path, nil, out)
+	return err
+}
+
+var steward = newCaller()
+
+// call calls one machine for the runner itself.
+func (c *cluster) call(ctx context.Context, m *machine, method, path string, in, out any) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeLimit)
+	defer cancel()
+	a, err := steward.ask(ctx, method, m.http()+path, in, out)
+	if err != nil {
+		err = fmt.Errorf("%s %s at %s: %w", method, path, m.name, err)
+	}
+	return a, err
+}

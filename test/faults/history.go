@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// history is what was asked and answered in a round, and what was done to the
+// cluster meanwhile.
+type history struct {
+	began time.Time
+
+	mu    sync.Mutex
+	calls []*call
+	notes []note
+}
+
+// call is one request and what came of it.
+type call struct {
+	Client  int
+	Server  string
+	Kind    kind
+	Key     string        // the job
+	Old     string        `json:",omitempty"` // of a compare-and-set: the value that must be there
+	Value   string        `json:",omitempty"` // what was written, or read; "" is no job
+	Call    time.Duration // since the round began
+	Return  time.Duration
+	Outcome outcome
+	Index   uint64        `json:",omitempty"` // of the state
+	Eval    string        `json:",omitempty"` // that was promised
+	Contact time.Duration `json:",omitempty"` // how old a stale answer can be, as it says
+	Known   bool          `json:",omitempty"` // whether the server knew of a leader
+	Life    int           `json:",omitempty"` // which process of the server answered
+	Error   string        `json:",omitempty"`
+}
+
+type kind string
+
+const (
+	read     kind = "read"     // linearisable
+	stale    kind = "stale"    // of that server's own state, however old
+	write    kind = "write"    // a register of the job
+	swap     kind = "swap"     // the same, if the job is what it was
+	purge    kind = "purge"    // of the job
+	dispatch kind = "dispatch" // Key is the token, Value the child
+)
+
+type outcome string
+
+const (
+	done    outcome = "done"
+	refused outcome = "refused" // nothing came of it
+	unknown outcome = "unknown" // it may have been done, or be done yet
+)
+
+// note is something that is no request.
+type note struct {
+	At   time.Duration
+	Text string
+}
+
+func newHistory() *history { return &history{began: time.Now()} }
+
+func (h *history) now() time.Duration { return time.Since(h.began) }
+
+func (h *history) add(c *call) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, c)
+}
+
+func (h *history) note(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.notes = append(h.notes, note{h.now(), fmt.Sprintf(format, args...)})
+}
+
+// writes says whether a call changes something.
+func (c *call) writes() bool { return c.Kind != read && c.Kind != stale }
+
+// firstWrite returns how long after a moment the first write was done that was
+// begun after it; 0 if there is none.
+func (h *history) firstWrite(after time.Duration) (took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.calls {
+		if d := c.Return - after; c.writes() && c.Outcome == done && c.Call >= after && (took == 0 || d < took) {
+			took = d
+		}
+	}
+	return took
+}
+
+// latencies returns how long calls took that were done, in order.
+func (h *history) latencies(of func(*call) bool) (out []time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.calls {
+		if c.Outcome == done && of(c) {
+			out = append(out, c.Return-c.Call)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// percentile returns the pth percentile of what is in order; 0 of nothing.
+func percentile[T any](sorted []T, p int) (zero T) {
+	if len(sorted) == 0 {
+		return zero
+	}
+	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
+}
+
+// write saves the history as lines of JSON.
+func (h *history) write(dir string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f, err := os.Create(filepath.Join(dir, "history.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	e := json.NewEncoder(f)
+	for _, c := range h.calls {
+		if err := e.Encode(c); err != nil {
+			return err
+		}
+	}
+	for _, n := range h.notes {
+		if err := e.Encode(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}

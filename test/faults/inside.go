@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+// A run takes place in network, mount and process namespaces of its own. There
+// it may cut networks and fill disks, its addresses and mounts are nobody
+// else's, and when it ends, however it ends, the kernel ends all that it
+// started.
+
+// insideVar says in which of its two parts the program runs: as the first
+// process of the namespaces, which only waits for the others, or as the run.
+const insideVar = "BERTH_FAULTS_INSIDE"
+
+func isInit() bool { return os.Getenv(insideVar) == "init" }
+func inside() bool { return os.Getenv(insideVar) == "run" }
+
+// enter runs the program again inside, and returns its exit code.
+func enter(args []string) (int, error) {
+	if os.Geteuid() != 0 {
+		return 1, errors.New("this needs root: it makes namespaces")
+	}
+	cmd := exec.Command("/proc/self/exe", args[1:]...)
+	cmd.Env = append(os.Environ(), insideVar+"=init")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		return 1, fmt.Errorf("namespaces: %w", err)
+	}
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				_ = cmd.Process.Signal(s)
+			case <-done:
+				return
+			}
+		}
+	}()
+	err := cmd.Wait()
+	removeCgroups(cgroupPrefix(cmd.Process.Pid))
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		return 1, err
+	}
+	return cmd.ProcessState.ExitCode(), nil
+}
+
+// cgroupPrefix begins the names of the cgroups of a run's agents.
+func cgroupPrefix(pid int) string { return fmt.Sprintf("berth-faults-%d-", pid) }
+
+// removeCgroups removes what agents that were killed could not.
+func removeCgroups(prefix string) {
+	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
+		tops, _ := filepath.Glob(pattern + prefix + "*")
+		for _, top := range tops {
+			var dirs []string
+			_ = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
+				if err == nil && d.IsDir() {
+					dirs = append(dirs, path)
+				}
+				return nil
+			})
+			for i := len(dirs) - 1; i >= 0; i-- {
+				_ = os.Remove(dirs[i])
+			}
+		}
+	}
+}
+
+// beInit is the first process of the namespaces: it starts the run, waits for
+// whoever ends, since orphans become its children, and ends with the run.
+func beInit() int {
+	err := errors.Join(os.Setenv(insideVar, "run"), prepare())
+	var run int
+	if err == nil {
+		run, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
+			Env: os.Environ(), Files: []uintptr{0, 1, 2},
+		})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "faults:", err)
+		return 1
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for s := range signals {
+			_ = syscall.Kill(run, s.(syscall.Signal))
+		}
+	}()
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return 1
+		case pid == run && status.Exited():
+			return status.ExitStatus()
+		case pid == run && status.Signaled():
+			return 128 + int(status.Signal())
+		}
+	}
+}
+
+// prepare makes the mounts those of the namespaces.
+func prepare() error {
+	outer, err := os.Readlink("/proc/self") // still that of outside
+	if err != nil {
+		return err
+	}
+	if err := os.Setenv(outerVar, outer); err != nil {
+		return err
+	}
+	for _, m := range []struct {
+		from, to, kind string
+		flags          uintptr
+	}{
+		{"none", "/", "", syscall.MS_REC | syscall.MS_PRIVATE},
+		{"proc", "/proc", "proc", syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC},
+		{"tmpfs", "/run", "tmpfs", 0}, // the names of networks are below it
+	} {
+		if err := syscall.Mount(m.from, m.to, m.kind, m.flags, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.to, err)
+		}
+	}
+	return nil
+}
+
+// outerVar is the ID of the first process as it is seen from outside, which
+// cgroups are told apart by.
+const outerVar = "BERTH_FAULTS_PID"
+
+// leftovers are the processes inside beside those that belong there.
+func leftovers() (out []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		pid := filepath.Base(dir)
+		if pid == "1" || pid == fmt.Sprint(os.Getpid()) {
+			continue
+		}
+		p := lookAt(dir)
+		if p.zombie || p.gone {
+			continue
+		}
+		out = append(out, fmt.Sprintf("%s (%s)", pid, p.args))
+	}
+	return out
+}

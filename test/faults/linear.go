@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A job is a register: who registers it writes its value, who purges it writes
+// "", and with an index it is a compare-and-set, since every value is written
+// once. The history of each is linearisable if every call that was done, and
+// any of those of which that is unknown, can have happened at one moment
+// between its beginning and its end.
+
+// linearLimit bounds the search for an order.
+const linearLimit = 30 * time.Second
+
+// never is the end of a call of which nobody knows whether it was done: it may
+// happen at any time to come.
+const never = time.Duration(1 << 62)
+
+var registers = porcupine.Model{
+	Partition: func(all []porcupine.Operation) (out [][]porcupine.Operation) {
+		by := map[string][]porcupine.Operation{}
+		for _, o := range all {
+			key := o.Input.(*call).Key
+			by[key] = append(by[key], o)
+		}
+		for _, key := range slices.Sorted(maps.Keys(by)) {
+			out = append(out, by[key])
+		}
+		return out
+	},
+	Init: func() any { return "" },
+	Step: func(state, in, _ any) (bool, any) {
+		now, c := state.(string), in.(*call)
+		switch {
+		case c.Kind == read:
+			return now == c.Value, now
+		case c.Kind == swap && c.Outcome == refused:
+			return now != c.Old, now
+		case c.Kind == swap && c.Outcome == unknown && now != c.Old:
+			return true, now
+		case c.Kind == swap:
+			return now == c.Old, c.Value
+		}
+		return true, c.Value
+	},
+	DescribeOperation: func(in, _ any) string {
+		c := in.(*call)
+		return fmt.Sprintf("%s %s %s%s by %d at %s: %s", c.Kind, c.Key, strings.TrimPrefix(c.Old+" → ", " → "), c.Value, c.Client, c.Server, c.Outcome)
+	},
+}
+
+// operations are the calls that say something about a register.
+func operations(calls []*call) (out []porcupine.Operation) {
+	first, judged := map[string]time.Duration{}, map[string]bool{}
+	for _, c := range calls {
+		for _, seen := range observed(c) {
+			at, ok := first[c.Key+"="+seen]
+			if !ok || c.Return < at {
+				first[c.Key+"="+seen] = c.Return
+			}
+		}
+		if conflicted(c) {
+			judged[c.Key] = true
+		}
+	}
+	for _, c := range calls {
+		o := porcupine.Operation{ClientId: c.Client, Input: c, Call: int64(c.Call), Output: c.Value, Return: int64(c.Return)}
+		switch {
+		case !strings.HasPrefix(c.Key, "register-") || c.Kind == stale:
+			continue
+		case c.Outcome == refused && !conflicted(c), c.Outcome == unknown && c.Kind == read:
+			continue // it tells nothing
+		case c.Outcome == unknown:
+			at, seen := first[c.Key+"="+c.Value]
+			if !seen && c.Kind != purge && !judged[c.Key] {
+				continue // nobody saw it, so it can have happened after all else
+			}
+			o.Return = int64(never)
+			if seen && c.Kind != purge { // it happened before it was seen
+				o.Return = int64(max(at, c.Call))
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// observed are the values that a call proves to have been there.
+func observed(c *call) []string {
+	switch {
+	case c.Kind == read && c.Outcome == done:
+		return []string{c.Value}
+	case c.Kind == swap && c.Outcome == done:
+		return []string{c.Old}
+	}
+	return nil
+}
+
+// conflicted says whether a compare-and-set was refused over what is there,
+// and not for another reason.
+func conflicted(c *call) bool {
+	return c.Kind == swap && c.Outcome == refused && strings.Contains(c.Error, "409")
+}
+
+// judgeOrder looks for an order in which the history can have happened.
+func judgeOrder(calls []*call) []string {
+	byKey := map[string][]porcupine.Operation{}
+	for _, o := range operations(calls) {
+		key := o.Input.(*call).Key
+		byKey[key] = append(byKey[key], o)
+	}
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		switch porcupine.CheckOperationsTimeout(registers, byKey[key], linearLimit) {
+		case porcupine.Illegal:
+			out = append(out, fmt.Sprintf("I-37: the history of %s (%d calls) is not linearisable%s", key, len(byKey[key]), culprit(byKey[key])))
+		case porcupine.Unknown:
+			out = append(out, fmt.Sprintf("the history of %s (%d calls) was not judged within %v", key, len(byKey[key]), linearLimit))
+		}
+	}
+	return out
+}
+
+// culprit describes the call at which the history ceases to be linearisable:
+// the first, in the order of their ends, without which what came before is.
+func culprit(all []porcupine.Operation) string {
+	ends := slices.Clone(all)
+	slices.SortFunc(ends, func(a, b porcupine.Operation) int { return int(min(max(a.Return-b.Return, -1), 1)) })
+	n := len(ends)
+	for low, high := 0, n; low < high; {
+		mid := (low + high) / 2
+		// Calls that ended later may have happened before.
+		part := slices.Clone(ends[:mid+1])
+		for _, o := range ends[mid+1:] {
+			if o.Call < ends[mid].Return && o.Input.(*call).writes() && o.Input.(*call).Outcome != refused {
+				lost := *o.Input.(*call)
+				lost.Outcome = unknown
+				o.Input, o.Return = &lost, int64(never)
+				part = append(part, o)
+			}
+		}
+		if porcupine.CheckOperationsTimeout(registers, part, linearLimit) == porcupine.Illegal {
+			n, high = mid, mid
+		} else {
+			low = mid + 1
+		}
+	}
+	if n == len(ends) {
+		return ""
+	}
+	c := ends[n].Input.(*call)
+	return fmt.Sprintf(": %s, from %v to %v", registers.DescribeOperation(c, nil), c.Call.Round(time.Millisecond), c.Return.Round(time.Millisecond))
+}
+
+// judgeIndexes checks that to one caller of one server the index of what it
+// reads never falls. A server that was started anew may begin further back
+// with what is stale.
+func judgeIndexes(calls []*call) (out []string) {
+	type line struct {
+		client int
+		key    string
+		kind   kind
+		life   int
+	}
+	last := map[line]*call{}
+	for _, c := range calls {
+		if c.Outcome != done || c.writes() || c.Index == 0 {
+			continue
+		}
+		l := line{c.Client, c.Key, c.Kind, 0}
+		if c.Kind == stale {
+			l.life = c.Life
+		}
+		if was := last[l]; was != nil && was.Return <= c.Call && c.Index < was.Index {
+			out = append(out, fmt.Sprintf("I-37: %s of %s at %s: the index fell from %d to %d", c.Kind, c.Key, c.Server, was.Index, c.Index))
+		}
+		last[l] = c
+	}
+	return out
+}
+
+// judgeTokens checks that one token was answered with one child.
+func judgeTokens(calls []*call) (out []string) {
+	child := map[string]string{}
+	for _, c := range calls {
+		if c.Kind != dispatch || c.Outcome != done {
+			continue
+		}
+		if was := child[c.Key]; was != "" && was != c.Value {
+			out = append(out, fmt.Sprintf("I-23: the token %s was answered with %s and with %s", c.Key, was, c.Value))
+		}
+		child[c.Key] = c.Value
+	}
+	return out
+}

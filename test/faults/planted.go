@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Who never sees a check fail does not know that it can. Each of these defects
+// is planted in the real binary by a failpoint, and a round must find it.
+
+// defect is a mistake that a server could make.
+type defect struct {
+	name   string
+	says   string
+	points string // failpoints of every server from its start on
+	fault  *Fault // that brings it to light
+	shows  string // what one of the failures begins with or holds
+	crowd  int    // readers of each server beside the usual ones
+	rounds int    // in which it must show
+}
+
+// longPause is pauseLeader for as long as it takes that another leads and was
+// written to.
+var longPause = &Fault{ID: "F-05", Start: standStill(3 * time.Second), Stop: pauseLeader.Stop}
+
+var defects = []*defect{
+	{
+		name: "fsync-off", says: "entries are acknowledged that are in memory alone",
+		points: "consensus/unsynced=error*", fault: killAllServers, shows: "I-36", rounds: 2,
+	},
+	{
+		name: "lease-read", says: "a leader answers reads without asking whether it still leads",
+		points: "consensus/lease-read=error*", fault: longPause, shows: "I-37", crowd: 40, rounds: 10,
+	},
+	{
+		name: "skipped-apply", says: "followers pass over a command of the log",
+		points: "consensus/skip-apply/*state.ReportAllocs=error@20", fault: killLeader, shows: "I-38", rounds: 2,
+	},
+	{
+		name: "double-launch", says: "a periodic job is launched at times at which it is not due",
+		points: "periodic/launch-twice=error*", fault: killLeader, shows: "I-23", rounds: 2,
+	},
+}
+
+func defectNames() (out []string) {
+	for _, d := range defects {
+		out = append(out, d.name)
+	}
+	return out
+}
+
+// findDefects plants what was asked for, and returns 1 unless all was found.
+func findDefects(ctx context.Context, o *options, net *network) (int, error) {
+	code := 0
+	for name := range strings.SplitSeq(o.planted, ",") {
+		i := slices.IndexFunc(defects, func(d *defect) bool { return d.name == name })
+		if i < 0 && name != "all" {
+			return 1, fmt.Errorf("-planted: there is no defect %q; there are %s", name, strings.Join(defectNames(), ", "))
+		}
+		for k, d := range defects {
+			if name != "all" && k != i {
+				continue
+			}
+			found, err := d.find(ctx, o, net)
+			if err != nil {
+				return 1, fmt.Errorf("%s: %w", d.name, err)
+			}
+			if fmt.Printf("%s (%s): %s\n", d.name, d.says, found); !strings.HasPrefix(found, "found") {
+				code = 1
+			}
+		}
+	}
+	return code, nil
+}
+
+// find plants the defect and says in which round it was found, and by what.
+func (d *defect) find(ctx context.Context, o *options, net *network) (string, error) {
+	setup := d.fault.Setup
+	setup.Defect, setup.Readers = map[string]string{"": d.points}, d.crowd
+	c, err := newCluster(ctx, o, net, setup)
+	if err != nil {
+		return "", err
+	}
+	defer c.close(ctx, false)
+	var other []string
+	for n := 1; n <= d.rounds && ctx.Err() == nil; n++ {
+		r := newRound(c, d.fault, n, o)
+		res := r.play(ctx)
+		for _, f := range res.Failures {
+			if strings.Contains(f, d.shows) {
+				return fmt.Sprintf("found in round %d: %s", n, f), nil
+			}
+		}
+		if other = append(other, res.Failures...); len(res.Failures) > 0 {
+			c.keep(filepath.Join(o.out, fmt.Sprintf("planted-%s-%d", d.name, n)), r)
+		}
+	}
+	return fmt.Sprintf("NOT found in %d rounds, which ended with %q", d.rounds, other), ctx.Err()
+}

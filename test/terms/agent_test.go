@@ -1,0 +1,103 @@
+package terms
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"berth"
+	"berth/op"
+	"berth/wire"
+)
+
+// agent is a node's agent that runs whatever it is given, with whatever server
+// it reaches.
+type agent struct {
+	*berth.Node
+	servers []string
+	dialer  wire.Dialer
+	at      int
+	mute    atomic.Bool // it beats and says nothing of allocations
+}
+
+// agent returns the n-th agent, from 1.
+func (c *cluster) agent(n int) *agent {
+	a := &agent{at: n, servers: c.servers, dialer: wire.Dialer{Connect: c.wires.dial}, Node: &berth.Node{
+		SecretID: fmt.Sprint("secret", n), Name: fmt.Sprint("n", n), Datacenter: "dc1", Status: berth.NodeInit,
+		Attributes: map[string]string{"kernel.name": "linux"},
+		NodeResources: &berth.NodeResources{
+			Cpu: berth.NodeCpuResources{CpuShares: 40000}, Memory: berth.NodeMemoryResources{MemoryMB: 40000}, Disk: berth.NodeDiskResources{DiskMB: 1000000},
+		},
+		Drivers: map[string]*berth.DriverInfo{"raw_exec": {Detected: true, Healthy: true}},
+	}}
+	a.ID[0], a.ID[15] = byte(n), 1
+	return a
+}
+
+func (a *agent) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		a.at++
+		a.with(ctx, a.servers[a.at%len(a.servers)])
+		rest := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// with works with one server until that fails.
+func (a *agent) with(ctx context.Context, addr string) {
+	s, err := a.dialer.Dial(ctx, addr)
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	var out op.NodeAnswer
+	if s.Call(ctx, op.NodeRegister.RPC, &op.RegisterNode{Node: a.Node}, &out) != nil {
+		return
+	}
+	var index uint64
+	for ctx.Err() == nil {
+		if s.Call(ctx, op.NodeBeat.RPC, &op.BeatNode{NodeID: a.ID, SecretID: a.SecretID, Status: berth.NodeReady}, &out) != nil {
+			return
+		}
+		pull := op.NodeAllocIndexes{NodeID: a.ID, SecretID: a.SecretID}
+		pull.MinQueryIndex, pull.MaxQueryTime, pull.AllowStale = index, 2*time.Second, true
+		var got op.NodeAllocIndexesAnswer
+		if s.Call(ctx, op.NodePull.RPC, &pull, &got) != nil {
+			return
+		}
+		if index = got.Index; len(got.Allocs) > 0 && !a.mute.Load() && a.report(ctx, s, &got) != nil {
+			return
+		}
+	}
+}
+
+// report says of allocations that they are as they are wanted.
+func (a *agent) report(ctx context.Context, s *wire.Session, got *op.NodeAllocIndexesAnswer) error {
+	fetch := op.GetAllocs{SecretID: a.SecretID}
+	fetch.MinQueryIndex, fetch.AllowStale, fetch.MaxQueryTime = got.Index, true, time.Second
+	for id := range got.Allocs {
+		fetch.AllocIDs = append(fetch.AllocIDs, id)
+	}
+	var rows op.GetAllocsAnswer
+	if err := s.Call(ctx, op.AllocFetch.RPC, &fetch, &rows); err != nil {
+		return err
+	}
+	report := &op.ReportAllocs{Write: op.Write{AuthToken: a.SecretID}}
+	for _, row := range rows.Allocs {
+		status := berth.ClientRunning
+		if row.DesiredStatus != berth.DesiredRun {
+			status = berth.ClientComplete
+		}
+		if row.ClientStatus != status {
+			report.Alloc = append(report.Alloc, &op.AllocReport{ID: row.ID, NodeID: a.ID, ClientStatus: status})
+		}
+	}
+	if len(report.Alloc) == 0 {
+		return nil
+	}
+	return s.Call(ctx, op.AllocReporter.RPC, report, &op.WriteAnswer{})
+}
