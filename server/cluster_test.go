@@ -72,8 +72,9 @@ type several struct {
 	dirs []string
 }
 
-// quick is a cluster that does not wait long for a leader.
-var quick = consensus.Timing{Heartbeat: 150 * time.Millisecond, Election: 150 * time.Millisecond, Lease: 100 * time.Millisecond, Commit: 5 * time.Millisecond}
+// quick hears of commits at once, and waits for a leader as long as a busy
+// machine needs.
+var quick = consensus.Timing{Heartbeat: time.Second, Election: time.Second, Lease: 900 * time.Millisecond, Commit: 5 * time.Millisecond}
 
 func startSeveral(t *testing.T, n int) *several {
 	t.Helper()
