@@ -1,11 +1,13 @@
 package real
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,7 +61,7 @@ func TestASecondAgentIsRefused(t *testing.T) {
 		w.agent("server", "server { enabled = true }"),
 		w.agent("both", both),
 	} {
-		s := w.command("berth", nil, append(a.args, "-config", w.file("other.hcl", "ports { rpc = 0 }"))...)
+		s := w.command("berth", nil, append(a.args, "-config", w.file("other.hcl", "ports {\n  rpc = 0\n  serf = 0\n}"))...)
 		if s.code != 1 || !strings.HasPrefix(s.err, "Error: ") || !strings.Contains(s.err, a.dataDir) || strings.Contains(s.err, "goroutine") {
 			t.Errorf("the same folder as %s: %v", a.name, s)
 		}
@@ -83,7 +85,7 @@ func TestClosedByDefault(t *testing.T) {
 			t.Errorf("without bind_addr it listens at %s", addr)
 		}
 	}
-	if n := len(a.listens()); n != 2 {
+	if n := len(a.listens()); n != 4 { // HTTP, RPC, and gossip by TCP and UDP
 		t.Errorf("it listens at %v", a.listens())
 	}
 	if out := a.output(); strings.Contains(out, "level=WARN") {
@@ -99,6 +101,7 @@ func TestClosedByDefault(t *testing.T) {
 		ports {
 		  http = 14646
 		  rpc  = 14647
+		  serf = 14648
 		}
 		advertise {
 		  http = "127.0.0.1"
@@ -111,7 +114,9 @@ func TestClosedByDefault(t *testing.T) {
 		}
 		return ""
 	})
-	if got := fmt.Sprint(open.listens()); got != "[0.0.0.0:14646 0.0.0.0:14647]" && got != "[0.0.0.0:14647 0.0.0.0:14646]" {
+	got := open.listens()
+	slices.Sort(got)
+	if want := []string{"0.0.0.0:14646", "0.0.0.0:14647", "[::]:14648", "[::]:14648"}; !slices.Equal(got, want) { // gossip listens for both kinds of IP
 		t.Errorf("with bind_addr it listens at %v", got)
 	}
 	if code := open.signal(syscall.SIGTERM); code != 0 {
@@ -120,7 +125,7 @@ func TestClosedByDefault(t *testing.T) {
 	if n := strings.Count(open.output(), "level=WARN"); n != 1 {
 		t.Errorf("%d warnings:\n%s", n, open.output())
 	}
-	w.holds(open.output(), "unprotected beyond this machine", "the HTTP API at 0.0.0.0:14646 (no access control, no TLS", "the RPC port at 0.0.0.0:14647 (no TLS")
+	w.holds(open.output(), "unprotected beyond this machine", "the HTTP API at 0.0.0.0:14646 (no access control, no TLS", "the RPC port at 0.0.0.0:14647 (no TLS", "the gossip port at 0.0.0.0:14648 (no server.encrypt")
 }
 
 // network keeps a process in a network of its own, without even a loopback.
@@ -168,8 +173,11 @@ func address(s string) string {
 	ip, port, _ := strings.Cut(s, ":")
 	b, err := hex.DecodeString(ip)
 	var n int
-	if _, e := fmt.Sscanf(port, "%X", &n); err != nil || e != nil || len(b) != 4 {
+	if _, e := fmt.Sscanf(port, "%X", &n); err != nil || e != nil || len(b) != 4 && !bytes.Equal(b, make([]byte, 16)) {
 		return s
+	}
+	if len(b) == 16 {
+		return fmt.Sprintf("[::]:%d", n)
 	}
 	return fmt.Sprintf("%d.%d.%d.%d:%d", b[3], b[2], b[1], b[0], n)
 }

@@ -260,10 +260,13 @@ func (c *cluster) depose(how int, meanwhile func()) {
 	c.t.Helper()
 	i := c.leader()
 	x := c.list[i]
+	term := x.Store().Snapshot().Term
 	switch how {
 	case handed:
-		if err := x.Transfer(c.t.Context()); err != nil {
-			c.t.Log("leadership was not handed over: ", err)
+		err := x.Transfer(c.t.Context())
+		for n := 0; err != nil && n < 10 && x.Leads(); n++ { // the others may have to catch up
+			time.Sleep(time.Second)
+			err = x.Transfer(c.t.Context())
 		}
 		meanwhile()
 	case cutOff:
@@ -277,7 +280,11 @@ func (c *cluster) depose(how int, meanwhile func()) {
 		meanwhile()
 		c.start(i)
 	}
-	c.leader()
+	for end := time.Now().Add(time.Minute); c.list[c.leader()].Store().Snapshot().Term <= term; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			c.t.Fatalf("term %d lasts though its leader was deposed (%d)", term, how)
+		}
+	}
 }
 
 // ask asks a server as people do.

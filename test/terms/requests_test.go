@@ -82,6 +82,7 @@ func TestBlockingQueriesOnFollowers(t *testing.T) {
 		c := newCluster(t, 3, 2)
 		c.must(http.MethodPut, "/v1/jobs", job("web", 0))
 		for how := range ways {
+			time.Sleep(5 * time.Second) // its evaluation is done
 			x := c.follower()
 			w := ask(x, http.MethodGet, "/v1/job/web", "")
 			index := w.Header().Get("X-Nomad-Index")
@@ -178,6 +179,7 @@ func TestTwoRegions(t *testing.T) {
 				}
 			}
 			west.depose(how, nothing)
+			time.Sleep(time.Second) // what reaches a leader in the moment that its term ends is refused
 		}
 		west.must(http.MethodGet, "/v1/job/web", "")
 		east.end()
