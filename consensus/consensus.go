@@ -192,9 +192,23 @@ func (s *Server) open() error {
 	if err := s.start(n); err != nil {
 		return errors.Join(err, log.Close())
 	}
+	has, member := n.has, func() bool { is, _ := s.Member(); return is }
+	s.link.has.Store(&has)
 	s.now.Store(n)
+	s.link.member.Store(&member)
 	s.link.ended.Store(false)
 	return nil
+}
+
+// has says whether an entry was applied here. One that the log does not hold
+// any more is in a saved state.
+func (n *node) has(index, term uint64) bool {
+	if index > n.raft.AppliedIndex() {
+		return false
+	}
+	var l raft.Log
+	err := n.log.GetLog(index, &l)
+	return errors.Is(err, raft.ErrLogNotFound) || err == nil && l.Term == term
 }
 
 // start starts raft on a log.
@@ -227,7 +241,7 @@ func (s *Server) start(n *node) error {
 			return fmt.Errorf("raft: bootstrap: %w", err)
 		}
 	}
-	n.raft, err = raft.NewRaft(conf, s.fsm, n.disk, n.disk, &snapshots{n.snaps, s.guard}, s.link)
+	n.raft, err = raft.NewRaft(conf, s.fsm, n.disk, n.disk, &snapshots{n.snaps, s.guard, s.link}, s.link)
 	if err != nil {
 		return fmt.Errorf("raft: %w", err)
 	}

@@ -35,15 +35,19 @@ type link struct {
 	raft.Transport
 	in chan raft.RPC
 
-	still    atomic.Bool // it must not campaign, nor be made the leader
-	mute     atomic.Bool // it must not say anything: a leader that cannot work
-	ended    atomic.Bool // neither while raft ends, nor while there is none
-	votes    atomic.Bool // false: it must not vote
+	still    atomic.Bool                                   // it must not campaign, nor be made the leader
+	mute     atomic.Bool                                   // it must not say anything: a leader that cannot work
+	ended    atomic.Bool                                   // neither while raft ends, nor while there is none
+	votes    atomic.Bool                                   // false: it must not vote
+	has      atomic.Pointer[func(index, term uint64) bool] // whether this server has applied an entry
+	member   atomic.Pointer[func() bool]                   // whether the configuration that this server knows has it
 	handler  atomic.Pointer[func(raft.RPC)]
 	closing  chan struct{}
 	closed   sync.Once
 	pumped   chan struct{}
 	protocol raft.RPCHeader
+
+	installing atomic.Uint64 // the last entry in the snapshot that raft is given; 0: none
 }
 
 var (
@@ -52,9 +56,10 @@ var (
 )
 
 var (
-	errMute  = errors.New("this server keeps quiet: its disk does not work")
-	errStill = errors.New("this server does not campaign: its disk is short of room, or not all it knew is back")
-	errVotes = errors.New("this server does not vote: not all it knew is back yet")
+	errMute     = errors.New("this server keeps quiet: its disk does not work")
+	errStill    = errors.New("this server does not campaign: its disk is short of room, or not all it knew is back")
+	errStranger = errors.New("this server does not vote: it is not one of the servers that it knows of")
+	errVotes    = errors.New("this server does not vote: not all it knew is back yet")
 )
 
 func newLink(t raft.Transport) *link {
@@ -84,16 +89,65 @@ func (l *link) pump() {
 				rpc.Respond(nil, err)
 				continue
 			}
-			select {
-			case l.in <- rpc:
-			case <-l.closing:
-				rpc.Respond(nil, raft.ErrRaftShutdown)
+			pass := l.pass
+			if _, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
+				pass = l.install
+			}
+			if !pass(rpc) {
 				return
 			}
 		case <-l.closing:
 			return
 		}
 	}
+}
+
+// pass hands a request to raft. It returns false when the link is closed.
+func (l *link) pass(rpc raft.RPC) bool {
+	select {
+	case l.in <- rpc:
+		return true
+	case <-l.closing:
+		rpc.Respond(nil, raft.ErrRaftShutdown)
+		return false
+	}
+}
+
+// install is pass of a snapshot. Raft would restore one that holds less than
+// this server has: it would fall back and forget what it acknowledged since.
+// A leader sends such a one if it sends two, as when a server that lags is
+// removed and added again. It is told that all in it is here, as is true.
+// Nothing else is passed on meanwhile, so that no entry comes in between.
+func (l *link) install(rpc raft.RPC) bool {
+	req := rpc.Command.(*raft.InstallSnapshotRequest)
+	if l.holds(req.LastLogIndex, req.LastLogTerm) {
+		_, _ = io.Copy(io.Discard, rpc.Reader)
+		rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: l.protocol, Term: req.Term, Success: true}, nil)
+		return true
+	}
+	l.installing.Store(req.LastLogIndex)
+	defer l.installing.Store(0)
+	answer := make(chan raft.RPCResponse, 1)
+	own := rpc
+	own.RespChan = answer
+	if !l.pass(own) {
+		rpc.Respond(nil, raft.ErrRaftShutdown)
+		return false
+	}
+	select {
+	case a := <-answer:
+		rpc.Respond(a.Response, a.Error)
+		return true
+	case <-l.closing:
+		rpc.Respond(nil, raft.ErrRaftShutdown)
+		return false
+	}
+}
+
+// holds says whether this server has applied an entry.
+func (l *link) holds(index, term uint64) bool {
+	has := l.has.Load()
+	return has != nil && (*has)(index, term)
 }
 
 // refuses says why a request from another server is not passed on.
@@ -106,6 +160,11 @@ func (l *link) refuses(request any) error {
 	case *raft.RequestVoteRequest, *raft.RequestPreVoteRequest:
 		if !l.votes.Load() {
 			return errVotes
+		}
+		// A server that lost its data is reached at the address of the one that it
+		// was, and has forgotten whom that one voted for and what it acknowledged.
+		if member := l.member.Load(); member != nil && !(*member)() {
+			return errStranger
 		}
 	}
 	return nil

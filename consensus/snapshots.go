@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -16,10 +17,18 @@ import (
 type snapshots struct {
 	*snapstore.Store
 	guard *guard
+	link  *link
 }
+
+// errHeld refuses a snapshot that was overtaken between the link and raft; the
+// leader sends it again, and the link tells it then.
+var errHeld = errors.New("all that is in the snapshot is here already")
 
 // Create implements raft.SnapshotStore.
 func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, cIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	if index == s.link.installing.Load() && s.link.holds(index, term) {
+		return nil, errHeld
+	}
 	size := int64(0)
 	if all, err := s.List(); err == nil && len(all) > 0 {
 		size = all[0].Size + all[0].Size/4

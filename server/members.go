@@ -245,6 +245,11 @@ func (s *Server) reconcile(ctx context.Context) {
 		p, member := known[m.ID]
 		now := consensus.Peer{ID: m.ID, Address: m.RPC}
 		switch {
+		case m.Status == gossip.Alive && m.RPC != "" && !member && s.before(m, peers) != "":
+			// It lost its data: what it was must not count any more, and its vote
+			// and what it acknowledged are not to be had from what it is now.
+			was := s.before(m, peers)
+			s.changed(ctx, "a server came back without its data, and what it was is removed", m.Name, func(ctx context.Context) error { return s.consensus.Remove(ctx, was) })
 		case m.Status == gossip.Alive && m.RPC != "" && !member:
 			s.changed(ctx, "a server joins", m.Name, func(ctx context.Context) error { return s.consensus.AddNonvoter(ctx, now) })
 		case m.Status == gossip.Alive && m.RPC != "" && p.Address != m.RPC:
@@ -257,6 +262,18 @@ func (s *Server) reconcile(ctx context.Context) {
 			s.changed(ctx, "a server left", m.Name, func(ctx context.Context) error { return s.consensus.Remove(ctx, m.ID) })
 		}
 	}
+}
+
+// before returns the ID by which Raft knows another server at the address of a
+// live one, "" if there is none, or if that one is alive too.
+func (s *Server) before(m gossip.Member, peers []consensus.Peer) string {
+	for _, p := range peers {
+		alive := slices.ContainsFunc(s.alive(s.config.Region), func(o gossip.Member) bool { return o.ID == p.ID })
+		if p.Address == m.RPC && p.ID != m.ID && p.ID != s.id && !alive {
+			return p.ID
+		}
+	}
+	return ""
 }
 
 // back says whether a server that left under one name is there under another.

@@ -12,6 +12,7 @@ import (
 	"berth"
 	"berth/consensus"
 	"berth/invariant"
+	"berth/op"
 	"berth/state"
 )
 
@@ -90,12 +91,20 @@ func (c *cluster) leaderless(ctx context.Context) string {
 }
 
 func (c *cluster) voteless(ctx context.Context) string {
-	var raft struct{ Servers []struct{ Voter bool } }
+	var raft struct {
+		Servers []struct {
+			Node, Address string
+			Voter         bool
+		}
+	}
 	if err := c.get(ctx, c.anyone(), "/v1/operator/raft/configuration", &raft); err != nil {
 		return err.Error()
 	}
 	voters := 0
 	for _, s := range raft.Servers {
+		if s.Node == op.UnknownNode { // its ID is nobody's, as of one that lost its data
+			return "Raft counts on a server at " + s.Address + " that the gossip does not know"
+		}
 		if s.Voter {
 			voters++
 		}

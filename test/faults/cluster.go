@@ -40,6 +40,8 @@ const (
 	endLimit   = 30 * time.Second // for a process that was asked to end
 )
 
+// A node that is silent is given up after some 11 s: soon, so that rounds are
+// short, but an agent takes 8 s to give up a server that does not answer.
 const serverConfig = `
 name      = "NAME"
 data_dir  = "DATA"
@@ -53,8 +55,8 @@ server {
   enabled                = true
   bootstrap_expect       = 3
   min_heartbeat_ttl      = "2s"
-  heartbeat_grace        = "4s"
-  failover_heartbeat_ttl = "10s"
+  heartbeat_grace        = "9s"
+  failover_heartbeat_ttl = "15s"
   SNAPSHOTS
   server_join {
     retry_join     = [SERVERS]

@@ -58,7 +58,7 @@ var killAgent = &Fault{
 }
 
 var agentAway = &Fault{
-	ID: "F-26", Kind: "client", Name: "an agent is cut off for 4 or 10 s, with tasks that may be away and tasks that may not",
+	ID: "F-26", Kind: "client", Name: "an agent is cut off for 4 or 14 s, with tasks that may be away and tasks that may not",
 	Says:  "what is replaced, and which of two stays, is as the job's disconnect block says; settled within 30 s",
 	Falls: true,
 	Start: func(ctx context.Context, r *round) error {
@@ -75,7 +75,7 @@ var agentAway = &Fault{
 		if err := r.part(hosts(a), hosts(r.servers...)); err != nil {
 			return err
 		}
-		away := []time.Duration{10 * time.Second, 4 * time.Second}[(r.number-1)%2]
+		away := []time.Duration{14 * time.Second, 4 * time.Second}[(r.number-1)%2]
 		r.history.note("%s is cut off for %v; %s", a.name, away, kept)
 		return rest(ctx, away)
 	},

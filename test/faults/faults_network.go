@@ -62,7 +62,7 @@ func honest(_ context.Context, r *round) error {
 var minority = &Fault{
 	ID: "F-09", Kind: "network", Name: "one server and one agent are cut off from the others, until the agent's tasks were replaced",
 	Says:  "after that all is as it should be within a minute, and nothing runs twice",
-	Hold:  11 * time.Second,
+	Hold:  14 * time.Second,
 	Falls: true,
 	Start: func(ctx context.Context, r *round) error {
 		m, a := r.servers[r.rng.IntN(len(r.servers))], r.agents[r.rng.IntN(len(r.agents))]

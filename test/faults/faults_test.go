@@ -62,10 +62,10 @@ func testMain(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-// A short selection, one of each kind, once. make faults plays all of them,
+// A short selection, at least one of each kind, once. make faults plays all of them,
 // many times.
 func TestFaults(t *testing.T) {
-	for _, f := range []*Fault{killLeader, pauseLeader, leaderApart, harmedLog, killAgent, twiceAndLate} {
+	for _, f := range []*Fault{killLeader, flap, harmedLog, installSnapshot, killAgent, twiceAndLate} {
 		t.Run(f.ID, func(t *testing.T) {
 			o := testOptions
 			o.rounds = 1
@@ -94,10 +94,11 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Each defect that is planted in the real binary is found.
+// Each defect that is planted in the real binary is found. It takes minutes;
+// make faults does it too.
 func TestPlanted(t *testing.T) {
-	if testing.Short() {
-		t.Skip("each takes a cluster")
+	if os.Getenv("BERTH_LONG") == "" {
+		t.Skip("BERTH_LONG is not set")
 	}
 	for _, d := range defects {
 		t.Run(d.name, func(t *testing.T) {

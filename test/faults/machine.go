@@ -27,7 +27,6 @@ type machine struct {
 	config string // path
 	points string // the file of its failpoints
 	log    string // path; one file for all its lives
-	nodeID string // of an agent
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -189,7 +190,7 @@ func (r *round) watch(ctx context.Context) {
 func (r *round) watchNodes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	_, other, err := r.nodeList(ctx, r.anyone(), `?stale=true&filter=Status+!=+"ready"`)
+	_, other, err := r.nodeList(ctx, r.anyone(), "?stale=true&filter="+url.QueryEscape(`Status == "down" or Status == "disconnected"`))
 	if err != nil {
 		return
 	}
