@@ -25,7 +25,7 @@ type Timing struct {
 // after some 5 s.
 var LAN = Timing{
 	Probe: time.Second, ProbeTimeout: 500 * time.Millisecond, Suspicion: 4, Gossip: 200 * time.Millisecond, PushPull: 30 * time.Second,
-	Dial: 10 * time.Second, Broadcast: 5 * time.Second, Leave: time.Second, Reconnect: 30 * time.Second, Reclaim: 10 * time.Second,
+	Dial: 10 * time.Second, Broadcast: 5 * time.Second, Leave: time.Second, Reconnect: 5 * time.Second, Reclaim: 10 * time.Second,
 }
 
 // Fast is for tests on one machine: a server that stops is known to have

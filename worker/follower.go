@@ -76,6 +76,9 @@ type Caller interface {
 const (
 	followerBatch = 8 // evaluations that a worker on a follower takes at once
 	dequeueWait   = 10 * time.Second
+	// lagTime is how long a worker holds what it cannot decide yet, because this
+	// server is behind. Another may decide it meanwhile.
+	lagTime = 5 * time.Second
 )
 
 // Follower is the queue and the planner of one term as the workers of another
@@ -141,8 +144,11 @@ func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.
 		if len(out.Evals) == 0 {
 			continue
 		}
-		if err := f.catchUp(ctx, out.Index); err != nil {
-			return nil, err
+		if late, err := f.late(ctx, &out); late || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			continue
 		}
 		snap := f.Tip()
 		list := make([]berth.Delivery, len(out.Evals))
@@ -155,6 +161,22 @@ func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.
 		}
 		return list, nil
 	}
+}
+
+// late waits until this server has the state to decide on. If that takes too
+// long it gives back what was handed out, and returns, as late, when it has.
+func (f *Follower) late(ctx context.Context, out *Dequeued) (late bool, err error) {
+	short, cancel := context.WithTimeout(ctx, lagTime)
+	defer cancel()
+	if err := f.catchUp(short, out.Index); err == nil || ctx.Err() != nil {
+		return false, err
+	}
+	for _, e := range out.Evals {
+		if err := f.Nack(e.EvalID, e.Token); err != nil {
+			return true, f.lost(err)
+		}
+	}
+	return true, f.catchUp(ctx, out.Index)
 }
 
 // serve keeps to one term: what is on its way is of that one.

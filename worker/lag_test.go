@@ -1,0 +1,72 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth"
+	"berth/state"
+	"berth/state/statetest"
+)
+
+// slowLeader hands out one evaluation at an index that the follower does not
+// have yet, and notes what is said of it.
+type slowLeader struct {
+	index uint64
+
+	mu     sync.Mutex
+	asked  int
+	nacked []berth.EvalID
+}
+
+func (l *slowLeader) Call(ctx context.Context, method string, in, out any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch method {
+	case DequeueRPC:
+		l.asked++
+		*out.(*Dequeued) = Dequeued{Term: 1, Index: l.index, Evals: []Handed{{EvalID: statetest.ID[berth.Eval](1), Token: 1, Count: 1}}}
+		return nil
+	case NackRPC:
+		l.nacked = append(l.nacked, in.(*Settle).EvalID)
+		return nil
+	}
+	return errors.New("not expected: " + method)
+}
+
+// A server whose state is far behind gives back what it was handed, so that
+// another decides it, and asks for more only when it has caught up.
+func TestWhoLagsHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, log := statetest.New(t, statetest.AddNode(1, 4000, 4000))
+		leader := &slowLeader{index: store.Snapshot().Index + 1}
+		f := NewFollower(leader, store)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f.ctx = ctx
+		got := make(chan []berth.Delivery, 1)
+		go func() {
+			list, err := f.Next(ctx, Types, 1)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- list
+		}()
+		time.Sleep(lagTime - time.Millisecond)
+		if len(leader.nacked) != 0 {
+			t.Fatalf("given back at once: %v", leader.nacked)
+		}
+		time.Sleep(time.Hour)
+		if len(leader.nacked) != 1 || leader.asked != 1 {
+			t.Fatalf("given back %v, asked %d times", leader.nacked, leader.asked)
+		}
+		log.Must(t, &state.AddNodeEvents{ID: statetest.ID[berth.Node](1), Events: []berth.NodeEvent{{Message: "hello"}}})
+		if list := <-got; len(list) != 1 || leader.asked != 2 || len(leader.nacked) != 1 {
+			t.Fatalf("%v after %d, given back %v", list, leader.asked, leader.nacked)
+		}
+	})
+}
