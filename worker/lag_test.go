@@ -38,6 +38,12 @@ func (l *slowLeader) Call(ctx context.Context, method string, in, out any) error
 	return errors.New("not expected: " + method)
 }
 
+func (l *slowLeader) seen() (asked, nacked int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked, len(l.nacked)
+}
+
 // A server whose state is far behind gives back what it was handed, so that
 // another decides it, and asks for more only when it has caught up.
 func TestWhoLagsHoldsNothing(t *testing.T) {
@@ -57,16 +63,17 @@ func TestWhoLagsHoldsNothing(t *testing.T) {
 			got <- list
 		}()
 		time.Sleep(lagTime - time.Millisecond)
-		if len(leader.nacked) != 0 {
-			t.Fatalf("given back at once: %v", leader.nacked)
+		if asked, nacked := leader.seen(); asked != 1 || nacked != 0 {
+			t.Fatalf("at first: asked %d times, given back %d", asked, nacked)
 		}
 		time.Sleep(time.Hour)
-		if len(leader.nacked) != 1 || leader.asked != 1 {
-			t.Fatalf("given back %v, asked %d times", leader.nacked, leader.asked)
+		if asked, nacked := leader.seen(); asked != 1 || nacked != 1 {
+			t.Fatalf("asked %d times, given back %d", asked, nacked)
 		}
 		log.Must(t, &state.AddNodeEvents{ID: statetest.ID[berth.Node](1), Events: []berth.NodeEvent{{Message: "hello"}}})
-		if list := <-got; len(list) != 1 || leader.asked != 2 || len(leader.nacked) != 1 {
-			t.Fatalf("%v after %d, given back %v", list, leader.asked, leader.nacked)
+		list := <-got
+		if asked, nacked := leader.seen(); len(list) != 1 || asked != 2 || nacked != 1 {
+			t.Fatalf("%v: asked %d times, given back %d", list, asked, nacked)
 		}
 	})
 }
