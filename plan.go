@@ -73,6 +73,7 @@ const (
 	StopAway      = "its node was not heard for too long"
 	StopRejoined  = "another one of its name was kept when its client reconnected"
 	StopCanary    = "a canary of a deployment that did not promote it"
+	StopOrphan    = "a user stopped it; it has no job that would replace it"
 	StopDone      = "the batch instance of its name has finished"
 )
 

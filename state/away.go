@@ -19,7 +19,7 @@ func silent(n *berth.Node) bool {
 // given up.
 func (tx *Tx) away(s berth.AllocStop, now int64) {
 	old := tx.Alloc(s.ID)
-	if old == nil || !old.Live() || old.Client == berth.ClientUnknown {
+	if old == nil || !old.Live() || old.Orphaned || old.Client == berth.ClientUnknown {
 		return
 	}
 	if n := tx.Node(old.NodeID); n == nil || n.Status != berth.NodeDisconnected {

@@ -22,6 +22,8 @@ func (s *Snapshot) Evictable(a *berth.Alloc, by *berth.Job) string {
 	switch {
 	case !a.Live():
 		return "it does not run"
+	case a.Orphaned:
+		return "it was left to itself, so nothing would replace it"
 	case a.Job.Priority > by.Priority-PriorityGap:
 		return fmt.Sprintf("its job has the priority %d; allowed is at most %d", a.Job.Priority, by.Priority-PriorityGap)
 	case a.Key() == by.Key():

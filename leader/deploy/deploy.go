@@ -262,7 +262,8 @@ func (l *look) step(w *watch, d *berth.Deployment) {
 }
 
 // silent takes allocations for unhealthy of which nothing is heard for too
-// long: their agents would have said so, had they been able to.
+// long: their agents would have said so, had they been able to. It also finds
+// those that nobody will hear of any more.
 func (l *look) silent(w *watch, d *berth.Deployment, j *berth.Job) {
 	if w.silence.IsZero() {
 		w.silence = time.Unix(0, d.CreateTime).Add(longest(j))
@@ -275,6 +276,10 @@ func (l *look) silent(w *watch, d *berth.Deployment, j *berth.Job) {
 	var unhealthy []berth.AllocID
 	fail := false
 	for a := range l.AllocsOf(d.Key()) {
+		if l.gaveUp(d, j, a) {
+			l.propose(&state.FailDeployment{ID: d.ID, Description: berth.DeploymentUnhealthy, Now: l.now.UnixNano()})
+			return
+		}
 		u := a.Group.Update
 		if m := a.Rest(); m.DeploymentID != d.ID || !a.Live() || u == nil || u.HealthCheck == berth.HealthManual || m.DeploymentStatus != nil && m.DeploymentStatus.Healthy != nil {
 			continue
@@ -291,6 +296,28 @@ func (l *look) silent(w *watch, d *berth.Deployment, j *berth.Job) {
 	if len(unhealthy) > 0 {
 		l.propose(&state.SetAllocHealth{ID: d.ID, Unhealthy: unhealthy, Silent: true, Fail: fail, Now: l.now.UnixNano()})
 	}
+}
+
+// gaveUp says whether an allocation holds up a deployment that has no progress
+// deadline to end it: it failed for good, though it may have been healthy before,
+// and nothing will take its place. Of a system job that can be one of an earlier
+// version, too; of a service such a one is replaced in its turn.
+func (l *look) gaveUp(d *berth.Deployment, j *berth.Job, a *berth.Alloc) bool {
+	s, g := d.TaskGroups[a.Group.Name], j.Group(a.Group.Name)
+	switch {
+	case a.Client != berth.ClientFailed || !a.Wanted() || a.Orphaned || a.Job.UID != d.JobUID:
+		return false
+	case s == nil || s.ProgressDeadline > 0 || g == nil || int64(a.Index) >= int64(g.Count):
+		return false
+	case a.Rest().DeploymentID != d.ID && !(j.PerNode() && s.Past()), j.PerNode() && !l.takes(a.NodeID):
+		return false
+	}
+	for e := range l.EvalsOf(d.Key()) {
+		if !e.Terminal() {
+			return false // it may replace it
+		}
+	}
+	return true
 }
 
 // longest is how long an allocation of any group of a job may be silent.

@@ -97,18 +97,38 @@ func (g *group) survey(allocs []*berth.Alloc) {
 
 // busy says whether an index counts as one that is being moved: it is not
 // served, or what served it still goes. What has itself failed, and nothing
-// follows, is not the drain's to wait for longer than for a replacement.
-func (g *group) busy(s *slot) bool {
-	switch {
+// follows, is not the drain's to wait for longer than for a replacement; nor is
+// an index that nobody bears when nothing looks for a place for it, because a
+// deployment failed or is paused.
+func (g *group) busy(s *slot, since time.Time) bool {
+	switch a := s.newest; {
 	case s.leaves:
 		return true
 	case s.stays, s.waits:
 		return false
-	}
-	if a := s.newest; a != nil && a.Wanted() && a.Ended() {
+	case a == nil:
+	case a.Live():
+		return true
+	case a.Wanted() && a.Ended():
 		return !g.passed(time.Unix(0, a.ModifyTime).Add(g.rules.HealthyDeadline))
+	default:
+		since = time.Unix(0, a.ModifyTime)
 	}
-	return true
+	return !g.passed(since.Add(g.rules.HealthyDeadline)) || g.awaited(since)
+}
+
+// awaited says whether an evaluation of the job looks for places, or waits for
+// them. It can end without one, and no row that is watched changes, so it is
+// asked for again and again, at the same times by whoever leads.
+func (g *group) awaited(since time.Time) bool {
+	for e := range g.snap.EvalsOf(g.job.key) {
+		if !e.Terminal() {
+			every := max(g.rules.HealthyDeadline, time.Minute)
+			g.passed(since.Add((g.now.Sub(since)/every + 1) * every))
+			return true
+		}
+	}
+	return false
 }
 
 // move lets allocations leave. Those go first that serve nobody anyway.
@@ -128,9 +148,14 @@ func (g *group) move(list []move) {
 			next = append(next, m)
 		}
 	}
-	free := g.rules.MaxParallel
+	free, since := g.rules.MaxParallel, time.Time{}
+	for _, m := range next {
+		if at := m.from.DrainStrategy.StartedAt; at.After(since) {
+			since = at
+		}
+	}
 	for i := range g.slots {
-		if g.busy(&g.slots[i]) {
+		if g.busy(&g.slots[i], since) {
 			free--
 		}
 	}

@@ -26,6 +26,7 @@ import (
 //	                               it follows is stopped unless it starts first
 //	a1 running | complete | failed | healthy | unhealthy | unknown   how it fares now
 //	stop a1                        the scheduler stops it
+//	decided web                    every evaluation of the job has ended
 //	drain n1 deadline=1h ignore-system | force
 //	end n1 [eligible]              the operator ends the drain
 //	n1 down | disconnected | ready
@@ -99,6 +100,12 @@ func (w *world) line(l *story.Line) {
 		w.now = w.now.Add(d)
 	case l.Verb == "restart":
 		w.c = drain.New([32]byte{2})
+	case l.Verb == "decided":
+		for e := range w.store.Snapshot().EvalsOf(key(l.Word(0))) {
+			if !e.Terminal() {
+				w.do(&state.ApplyPlan{Eval: e.ID, End: &state.EvalEnd{Status: berth.EvalComplete}, Now: w.now.UnixNano()})
+			}
+		}
 	case l.Verb == "stop":
 		w.stop(l.Word(0), berth.StopMigrated, berth.ClientPending)
 	case strings.HasPrefix(l.Verb, "n"):

@@ -140,14 +140,22 @@ func registered(t *rapid.T, snap *state.Snapshot, j *berth.Job, seen map[string]
 		t.Fatal("a plan changed the state it looked at")
 	}
 	tx := state.Begin(snap)
-	r := tx.Apply(&state.RegisterJob{Job: j, Now: now.UnixNano(), Eval: state.EvalSeed{
-		ID: id, TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser},
-	}})
+	c := &state.RegisterJob{Job: j, Now: now.UnixNano()}
+	if j.Schedulable() {
+		c.Eval = state.EvalSeed{ID: id, TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}}
+	}
+	r := tx.Apply(c)
 	if r.Err != nil || err != nil {
 		if fmt.Sprint(r.Err) != fmt.Sprint(err) {
 			t.Fatalf("the plan says %v, the registration %v", err, r.Err)
 		}
 		seen["refused"]++
+		return
+	}
+	if !j.Schedulable() { // it runs nothing itself
+		if len(d.Changes)+len(d.Desired)+len(d.Evals) > 0 || tx.Eval(id) != nil {
+			t.Fatalf("%s is evaluated itself: %+v", j.ID, d)
+		}
 		return
 	}
 	p := schedule.Decide(tx.Seal(), tx.Eval(id), 0, now).Plan

@@ -1,6 +1,10 @@
 package place
 
-import "berth"
+import (
+	"slices"
+
+	"berth"
+)
 
 // GroupOf places instances of a group of an earlier version of the job, which
 // has that number there, after and beside what was placed so far.
@@ -9,10 +13,14 @@ func (p *Placer) GroupOf(version *berth.Job, number int, instances []Instance) O
 	return p.Group(number, instances)
 }
 
-// EachOf is GroupOf for instances that want one node each.
+// EachOf is GroupOf for instances that want one node each, and were found to be
+// wanted there by what the newest version asks for: nodes that do not meet the
+// conditions of the earlier one are passed over.
 func (p *Placer) EachOf(version *berth.Job, number int, list []OnNode) EachOutcome {
 	defer p.as(version)()
-	return p.Each(number, list)
+	f := newFilter(p, version.TaskGroups[number])
+	meets := slices.DeleteFunc(slices.Clone(list), func(o OnNode) bool { return f.class(p.snap.Usage(o.Node.Number).Class) != meetsAll })
+	return p.Each(number, meets)
 }
 
 // as lets what is placed be of an earlier version, until what it returns is

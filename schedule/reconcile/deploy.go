@@ -203,7 +203,8 @@ func (g *group) split() (plain, canaries []*berth.Alloc) {
 }
 
 // succeeded ends the deployment as successful if every name of every group
-// that follows it is held by a healthy allocation of it.
+// that follows it is held by a healthy allocation of it. One that is to leave its
+// node when what replaces it is up proved itself all the same.
 func (r *reconciler) succeeded(groups []*group) {
 	d := r.Deployment
 	if d == nil || d.Status != berth.DeploymentRunning || r.Deployed != nil || r.Job == nil {
@@ -223,7 +224,11 @@ func (g *group) complete() bool {
 	}
 	for i := range g.slots {
 		s := &g.slots[i]
-		if s.keep == nil || s.update || s.later || !g.healthy(s.keep) {
+		a := s.keep
+		if a == nil {
+			a = s.leaves
+		}
+		if a == nil || s.update || s.later || !g.healthy(a) {
 			return false
 		}
 	}

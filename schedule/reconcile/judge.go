@@ -26,6 +26,7 @@ type slot struct {
 	why    string       // why old is to be replaced
 	done   bool         // a batch instance that finished
 	wants  bool         // again is to be placed now
+	leaves *berth.Alloc // it serves until again is up, which may be long: there can be no room
 	again  Missing
 	last   *berth.Alloc // the newest that had the name
 	update bool         // keep is carried over to the newest version
@@ -152,21 +153,22 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 		g.follow(s, decides)
 	case outlasts != nil:
 		g.replace(s, outlasts)
+		s.leaves = outlasts
 	case isSpent:
 		s.done = true
 	}
 	for _, a := range allocs {
 		if a != decides {
-			g.leave(a)
+			g.leave(s, a)
 		}
 	}
 }
 
 // leave handles one that neither has the name nor decides who gets it.
-func (g *group) leave(a *berth.Alloc) {
+func (g *group) leave(s *slot, a *berth.Alloc) {
 	replaced := !a.Rest().Next.IsZero()
 	switch f := g.fate(a); {
-	case f == failed && replaced: // while it was not heard
+	case f == failed && (replaced || s.old != nil): // while it was not heard; or what is replaced now runs under its name
 		g.stop(a, berth.StopRejoined, berth.ClientPending)
 	case f == absent && !replaced: // what it stood in for is heard again
 		g.stop(a, berth.StopRejoined, berth.ClientPending)
@@ -343,8 +345,13 @@ func (g *group) owed(s *slot, a *berth.Alloc) {
 	}
 }
 
-// replace lets what comes after an allocation be placed at once.
+// replace lets what comes after an allocation be placed at once. One that had a
+// stand-in, which went before it, has its place in the chain taken: then the
+// stand-in says which version is wanted.
 func (g *group) replace(s *slot, a *berth.Alloc) {
+	if !a.Rest().Next.IsZero() && a.Client != berth.ClientFailed && g.roll.waits() && s.last != nil {
+		a = s.last
+	}
 	s.wants = true
 	s.again = Missing{Group: g.index, Index: s.index, Canary: s.canary}
 	if a.Rest().Next.IsZero() {

@@ -20,6 +20,8 @@ func (g *group) failed(s *slot, a *berth.Alloc) {
 	}
 	due, ok := g.due(a)
 	switch {
+	case !ok && g.triesAgain(s, a):
+		s.old, s.why = a, berth.StopFailed
 	case !ok: // no replacement: the failed one keeps the name
 		s.keep = a
 	case !due.After(g.Now) || a.Rest().FollowupEval == g.Eval && !g.Eval.IsZero():
@@ -28,6 +30,13 @@ func (g *group) failed(s *slot, a *berth.Alloc) {
 		s.keep, s.later = a, true
 		g.later(a, due, berth.TriggerAllocFailure)
 	}
+}
+
+// triesAgain says whether an allocation that failed for good gets another try:
+// in the deployment of a version that came after it, which could not succeed
+// without its name. It goes in its turn, like what is of an older version.
+func (g *group) triesAgain(s *slot, a *berth.Alloc) bool {
+	return g.roll.stepwise && !g.roll.broken && !s.canary && a.Job.Version != g.Job.Version && !g.member(a)
 }
 
 // reschedule replaces a failed allocation.

@@ -154,7 +154,7 @@ const (
 // look finds out what there is of a group.
 func (r *perNode) look(number int, g *berth.TaskGroup, allocs []*berth.Alloc) *spots {
 	s := &spots{
-		number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]*berth.Alloc, len(allocs)),
+		roll: r.following(g), number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]*berth.Alloc, len(allocs)),
 		before: map[spot]*berth.Alloc{}, renew: map[spot]*berth.Alloc{}, begins: len(allocs) == 0,
 	}
 	for _, a := range allocs {
@@ -237,7 +237,7 @@ func (r *perNode) judge(s *spots, a *berth.Alloc) {
 		} else {
 			r.drained(s, at, a)
 		}
-	case r.away(a):
+	case r.away(a) && int64(a.Index) < int64(s.group.Count):
 		r.wait(a)
 		s.kept[at] = a
 		s.counts.Ignore++
@@ -287,7 +287,7 @@ func (r *perNode) ended(s *spots, at spot, a *berth.Alloc) {
 	case a.Client == berth.ClientComplete && finishes:
 	case a.Client != berth.ClientFailed: // lost, or a system job that ended of itself
 		s.follow(at, a)
-	case renewed:
+	case renewed && !s.roll.waits(): // else what came would be of its own version, and fail as it did
 		r.stop(a, berth.StopReplaced, berth.ClientPending)
 		s.follow(at, a)
 	case a.Rest().Reschedule, a.Rest().ForceReschedule, r.in.Again(a):

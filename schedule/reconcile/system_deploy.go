@@ -8,17 +8,28 @@ import "berth"
 // nodes. Without canaries, and after their promotion, the update goes on by time
 // alone; the deployment notes how it fares.
 
-// deployments finds out which deployment each group follows, and makes one
-// where there is none for the version.
+// follows says whether the newest deployment is that of the job's version.
+func (r *perNode) follows() bool {
+	d, j := r.Deployment, r.Job
+	return d != nil && j.Type == berth.TypeSystem && d.JobUID == j.UID && d.JobVersion == j.Version
+}
+
+// following is how a group goes on that follows a deployment which is there.
+func (r *perNode) following(g *berth.TaskGroup) rollout {
+	if !r.follows() {
+		return rollout{}
+	}
+	return follow(r.Deployment, g.Name)
+}
+
+// deployments resizes the deployment that the groups follow, and makes one where
+// there is none for the version.
 func (r *perNode) deployments(all []*spots) {
 	r.abandon()
 	d, j := r.Deployment, r.Job
 	switch {
 	case j == nil || j.Stop || j.Type != berth.TypeSystem:
-	case d != nil && d.JobUID == j.UID && d.JobVersion == j.Version:
-		for _, s := range all {
-			s.roll = follow(d, s.group.Name)
-		}
+	case r.follows():
 		if d.Active() {
 			r.resize(all)
 		}

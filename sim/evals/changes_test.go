@@ -548,6 +548,9 @@ func (h *history) ended(s *state.Snapshot, calm bool, blocked map[berth.JobKey]w
 		if calm && !h.drainsRightly(s, n, blocked) {
 			h.failf("the drain of %s goes on: %+v", n.Name, *n.DrainStrategy)
 			h.describeNode(s, n)
+			for a := range s.AllocsOn(n.ID) {
+				h.describe(s, a.Key())
+			}
 		}
 	}
 }

@@ -91,7 +91,7 @@ func drawn(t *testing.T) (seeds []uint64, least int64) {
 		}
 		return seeds, 0
 	}
-	fixed, random := 40, 5
+	fixed, random := 40, 0 // what nobody drew before is for the long form: the short one is to say what a change broke
 	if os.Getenv("BERTH_LONG") != "" {
 		fixed, random, least = 9900, 100, 100
 	}

@@ -267,6 +267,9 @@ func (h *history) committed(b *state.Batch) {
 	defer func() {
 		if sound && h.failed() {
 			h.describeSince(b.Base.Index)
+			for _, k := range touched(b) {
+				h.describe(b.Snapshot, k)
+			}
 		}
 	}()
 	h.count(b.Changes)

@@ -3,6 +3,7 @@ package evals
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -130,20 +131,77 @@ func (h *history) walk(s *state.Snapshot, k berth.JobKey) {
 	}
 }
 
+// touched returns the jobs about which something changed.
+func touched(b *state.Batch) (keys []berth.JobKey) {
+	for _, c := range b.Changes {
+		if x, ok := cmp.Or(c.New, c.Old).(interface{ Key() berth.JobKey }); ok && !slices.Contains(keys, x.Key()) {
+			keys = append(keys, x.Key())
+		}
+	}
+	return keys
+}
+
 // describe tells what there is of a job.
 func (h *history) describe(s *state.Snapshot, k berth.JobKey) {
 	if j := s.Job(k); j != nil {
-		h.tell("%s is at version %d, stopped: %v", k.ID, j.Version, j.Stop)
+		h.tell("%s is at version %d of %d, stopped: %v", k.ID, j.Version, j.UID.Index, j.Stop)
+		for _, g := range j.TaskGroups {
+			h.tell("its group %s wants %d: update %+v, reschedule %+v, disconnect %+v", g.Name, g.Count, g.Update, g.ReschedulePolicy, g.Disconnect)
+		}
 	}
 	evals := slices.SortedFunc(s.EvalsOf(k), func(a, b *berth.Eval) int { return cmp.Compare(a.CreateIndex, b.CreateIndex) })
 	for _, e := range evals {
 		h.tell("evaluation %s %d–%d %s %s by %s: %s; on %d, blocked %v", e.ID.Short(), e.CreateIndex, e.ModifyIndex, e.TriggeredBy, e.Status, e.Cause,
 			e.StatusDescription, e.SnapshotIndex, e.QueuedAllocations)
+		if e.Status == berth.EvalBlocked && e.Missed != nil {
+			h.tell("it waits for node %s, and lacked %v in classes %v, escaped %v", e.NodeID.Short(), e.Missed.Dimensions, e.Missed.Classes, e.Missed.Escaped)
+			for g, m := range e.FailedTGAllocs {
+				h.tell("for %s: %d of %d nodes filtered by %v, exhausted %v", g, m.NodesFiltered, m.NodesEvaluated, m.ConstraintFiltered, m.DimensionExhausted)
+			}
+		}
 	}
 	for a := range s.AllocsOf(k) {
-		h.tell("allocation %s %d–%d %s of version %d by %s on %s: %s %s %s", a.ID.Short(), a.CreateIndex, a.ModifyIndex, a.Name(), a.Job.Version,
-			a.EvalID.Short(), a.NodeID.Short(), a.Desired, a.Client, a.Rest().DesiredDescription)
+		h.tell("allocation %d–%d by %s: %s", a.CreateIndex, a.ModifyIndex, a.EvalID.Short(), tellAlloc(a))
 	}
+	for d := range s.DeploymentsOf(k) {
+		h.tell("deployment %d–%d: %s", d.CreateIndex, d.ModifyIndex, tellDeployment(d))
+	}
+}
+
+// tellAlloc says of an allocation what decisions about it follow from.
+func tellAlloc(a *berth.Alloc) string {
+	m := a.Rest()
+	out := fmt.Sprintf("%s %s of version %d of %d on %s: %s %s", a.ID.Short(), a.Name(), a.Job.Version, a.Job.UID.Index, a.NodeID.Short(), a.Desired, a.Client)
+	say := func(yes bool, format string, args ...any) {
+		if yes {
+			out += ", " + fmt.Sprintf(format, args...)
+		}
+	}
+	say(m.DesiredDescription != "", "%s", m.DesiredDescription)
+	say(!m.Previous.IsZero(), "replaces %s", m.Previous.Short())
+	say(!m.Next.IsZero(), "replaced by %s", m.Next.Short())
+	say(!m.FollowupEval.IsZero(), "waits for %s", m.FollowupEval.Short())
+	say(m.Migrate, "leaves")
+	say(m.Relocate, "is to be elsewhere")
+	say(m.Reschedule || m.ForceReschedule, "to be placed anew")
+	say(a.Orphaned, "orphaned")
+	say(m.UnknownSince != 0, "unknown since %s", time.Unix(0, m.UnknownSince).UTC().Format(time.TimeOnly))
+	say(!m.DeploymentID.IsZero(), "of deployment %s", m.DeploymentID.Short())
+	if s := m.DeploymentStatus; s != nil {
+		say(s.Canary, "a canary")
+		say(s.Healthy != nil, "healthy %v", s.Healthy != nil && *s.Healthy)
+	}
+	return out
+}
+
+func tellDeployment(d *berth.Deployment) string {
+	out := fmt.Sprintf("deployment %s of %s version %d %s: %s", d.ID.Short(), d.JobID, d.JobVersion, d.Status, d.StatusDescription)
+	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
+		g := d.TaskGroups[name]
+		out += fmt.Sprintf("; %s wants %d and %d canaries, promoted %v: %d placed, %d healthy, %d not", name, g.DesiredTotal, g.DesiredCanaries, g.Promoted,
+			g.PlacedAllocs, g.HealthyAllocs, g.UnhealthyAllocs)
+	}
+	return out
 }
 
 // describeSince tells what changed after an index.
@@ -164,14 +222,13 @@ func (h *history) describeSince(index uint64) {
 		case *berth.Eval:
 			what = fmt.Sprintf("evaluation %s of %s %s %s on %d: %s", x.ID.Short(), x.JobID, x.TriggeredBy, x.Status, x.SnapshotIndex, x.StatusDescription)
 		case *berth.Alloc:
-			what = fmt.Sprintf("allocation %s %s of version %d on %s: %s %s %s, leaves %v, replaces %s", x.ID.Short(), x.Name(), x.Job.Version, x.NodeID.Short(), x.Desired, x.Client,
-				x.Rest().DesiredDescription, x.Rest().Migrate, x.Rest().Previous.Short())
+			what = "allocation " + tellAlloc(x)
 		case *berth.Node:
 			what = fmt.Sprintf("node %s %s %s %v", x.Name, x.Status, x.SchedulingEligibility, x.Meta)
 		case *berth.Job:
 			what = fmt.Sprintf("job %s version %d priority %d, stopped: %v", x.ID, x.Version, x.Priority, x.Stop)
 		case *berth.Deployment:
-			what = fmt.Sprintf("deployment %s of %s version %d %s: %s", x.ID.Short(), x.JobID, x.JobVersion, x.Status, x.StatusDescription)
+			what = tellDeployment(x)
 		}
 		if c.New == nil {
 			what += " is gone"
@@ -234,11 +291,7 @@ func (h *history) settledJob(s *state.Snapshot, k berth.JobKey, blocked waits) {
 	}
 	plan := schedule.Decide(s, e, 0, time.Now()).Plan
 	for _, p := range plan.Place {
-		if len(p.Evict) > 0 && leaves(s, j) || unproven(s, j) {
-			// Open: which version an instance is to be of when its newest version did
-			// not come up is read off what it was last, and that can be collected
-			// while it waits for room. Then another version is wanted, which may fit,
-			// and nobody looks.
+		if len(p.Evict) > 0 && leaves(s, j) {
 			continue
 		}
 		how := "fits"
