@@ -26,7 +26,7 @@ state/statetest invariant
 schedule/place schedule/reconcile
 schedule
 schedule/explain
-worker leader leader/broker leader/planner leader/heartbeat leader/collector leader/deploy leader/drain leader/periodic
+worker leader leader/broker leader/planner leader/heartbeat leader/collector leader/deploy leader/drain leader/finalize leader/periodic
 consensus/... gossip wire/...
 consensus
 events

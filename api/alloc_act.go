@@ -15,14 +15,21 @@ func stopAlloc(w *Write, in *op.StopAlloc) (out op.AllocStopped, err error) {
 	if err != nil {
 		return out, err
 	}
-	c := &state.StopAlloc{
-		ID: a.ID, NoShutdownDelay: in.NoShutdownDelay, Eval: seed(w, berth.TriggerAllocStop, 0), Now: w.Now.UnixNano(),
-	}
+	return haltAlloc(w, a, in.NoShutdownDelay)
+}
+
+// haltAlloc stops an allocation. Of an orphan no evaluation comes: nothing
+// replaces it.
+func haltAlloc(w *Write, a *berth.Alloc, noDelay bool) (out op.AllocStopped, err error) {
+	c := &state.StopAlloc{ID: a.ID, NoShutdownDelay: noDelay, Eval: seed(w, berth.TriggerAllocStop, 0), Now: w.Now.UnixNano()}
 	index, err := w.Do(c)
 	if err != nil {
 		return out, err
 	}
 	out = op.AllocStopped{EvalID: c.Eval.ID, Index: index}
+	if now := w.server.Store.Snapshot().Alloc(a.ID); now != nil && now.Orphaned {
+		out.EvalID = berth.EvalID{}
+	}
 	out.Meta = op.Meta{Index: index, KnownLeader: true}
 	return out, nil
 }

@@ -112,6 +112,7 @@ func New(c Config) *Server {
 	s.nodes()
 	s.pools()
 	s.services()
+	s.resources()
 	s.agent()
 	s.members()
 	s.servers(c.Servers)

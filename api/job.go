@@ -110,7 +110,9 @@ func readJob(r *Read, in *op.JobRef) (op.Job, error) {
 	if in.Version != nil {
 		return readVersion(r, j, sum, *in.Version)
 	}
-	return jobView(j, sum), nil
+	v := jobView(j, sum)
+	v.Deletion = deletionView(r.Snapshot, r.Deletion(j.Key()))
+	return v, nil
 }
 
 func jobView(j *berth.Job, sum *state.Summary) op.Job {
@@ -272,8 +274,16 @@ func stopJob(w *Write, in *op.StopJob) (op.JobStopped, error) {
 	if err := checkPriority("eval_priority", in.EvalPriority); err != nil {
 		return op.JobStopped{}, err
 	}
+	switch {
+	case in.Purge:
+		return deleteJob(w, in)
+	case in.Propagation != "":
+		return op.JobStopped{}, berth.Errorf(berth.Invalid, "propagation: it says how a job is deleted; give purge=true, too")
+	case in.Wait != "":
+		return op.JobStopped{}, berth.Errorf(berth.Invalid, "wait: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
+	}
 	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
-	c := &state.StopJob{Key: k, Purge: in.Purge, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano()}
+	c := &state.StopJob{Key: k, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano()}
 	if in.UID != "" {
 		if err := c.UID.UnmarshalText([]byte(in.UID)); err != nil {
 			return op.JobStopped{}, err

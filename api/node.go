@@ -253,6 +253,7 @@ func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
 			}
 		}
 		v := allocView(r.Snapshot, a)
+		v.OwnerRefs = nil // nothing to its agent, which does what the desired status says
 		out.Allocs = append(out.Allocs, &v)
 	}
 	return out, nil

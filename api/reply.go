@@ -36,6 +36,9 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 		s.Logger.Error("a request failed", "error", err)
 	}
 	unled(w, err)
+	if errors.Is(err, berth.ErrDeleting) {
+		w.Header().Set("Retry-After", "1")
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)

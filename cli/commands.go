@@ -33,6 +33,7 @@ func commands() []*command {
 		jobStopCommand(),
 		jobTagApplyCommand(),
 		jobTagUnsetCommand(),
+		jobTreeCommand(),
 		jobValidateCommand(),
 		nodeConfigCommand(),
 		nodeDrainCommand(),

@@ -70,7 +70,7 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 	if err := r.enforce(c, &in); err != nil {
 		return err
 	}
-	out, _, err := client.Call(ctx, c.client, op.Register, in)
+	out, err := r.register(ctx, c, f.job.ID, &in)
 	if err != nil {
 		if berth.KindOf(err) == berth.Conflict && in.EnforceIndex {
 			return fmt.Errorf("%w\nJob not updated", err)
@@ -94,6 +94,23 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 	return c.monitor(ctx, out.EvalID, monitorOptions{
 		verbose: *r.verbose, settle: true, job: f.job.ID, namespace: f.job.Namespace,
 	})
+}
+
+// register registers the job, and waits first until one of its ID that is being
+// deleted has gone.
+func (r *jobRun) register(ctx context.Context, c *call, id berth.JobID, in *op.RegisterJob) (op.JobRegistered, error) {
+	for told := false; ; told = true {
+		out, _, err := client.Call(ctx, c.client, op.Register, *in)
+		if berth.KindOf(err) != berth.Conflict || !strings.Contains(err.Error(), berth.ErrDeleting.Error()+": job") {
+			return out, err
+		}
+		if !told {
+			fmt.Fprintf(c.Out, "==> %s: Waiting until job %q, which is being deleted, has gone\n", stamp(c.Now()), clean(string(id)))
+		}
+		if err := pauseFor(retryPause)(ctx); err != nil {
+			return out, err
+		}
+	}
 }
 
 // enforce reads -check-index.

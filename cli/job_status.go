@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -156,6 +157,9 @@ func (s jobStatus) overview(c *call, p *page, j *op.Job) {
 		"Status", jobState(j.Status, j.Stop),
 		"Periodic", strconv.FormatBool(j.Periodic != nil),
 		"Parameterized", strconv.FormatBool(j.ParameterizedJob != nil && !j.Dispatched),
+	}
+	if d := j.Deletion; d != nil {
+		kv = append(kv, "Deletion", fmt.Sprintf("%s, by %s; waits for the end of %s", d.Policy, d.Intent, plural(d.Blocking, "allocation")))
 	}
 	if j.Periodic != nil {
 		kv = append(kv, "Next Periodic Launch", c.nextLaunch(j))

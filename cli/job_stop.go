@@ -17,7 +17,14 @@ func jobStopCommand() *command {
 allocations stop. The agents then stop them; "job status" shows how far they are.
 
 A stopped job can still be looked at. With -purge it is forgotten at once, and only if it is still the job that this
-command found: one that was registered anew under the same ID in the meantime is left alone.
+command found: one that was registered anew under the same ID in the meantime is left alone. Of one that -uid names, that
+one alone is stopped.
+
+What becomes of what a job that is forgotten runs is for -propagation to say. With background, which is the default, the
+job is gone at once, and what it runs is stopped then. With foreground the job stays until all of that has ended, and
+nothing can be registered under its ID before; it can be watched until it has gone, and "job tree" shows what holds it.
+With orphan the job is gone at once and what it runs is left to itself: it runs on, nothing replaces it, and "alloc stop"
+stops it.
 
 A person at a terminal is asked first if a job is named by a part of its ID or is to be forgotten. Without a terminal,
 part of an ID is refused unless -yes is given.`,
@@ -27,6 +34,8 @@ part of an ID is refused unless -yes is given.`,
 				verbose:  f.Bool("verbose", "Show IDs in full."),
 				purge:    f.Bool("purge", "Forget the job, too."),
 				yes:      f.Bool("yes", "Do not ask."),
+				how:      f.String("propagation", "With -purge: what becomes of what the job runs, by this `policy`: background, foreground or orphan."),
+				uid:      f.String("uid", "Stop the job only if it has this `UID`, as \"job status -verbose\" shows it."),
 				global:   f.Bool("global", "Stop a job of several regions in all of them. Of no effect on a job of one region."),
 				noDelay:  f.Bool("no-shutdown-delay", "Do not wait for the shutdown_delay of groups and tasks."),
 				priority: f.Int("eval-priority", 0, "The `priority` of the evaluation, 1 to 100; 0 is the job's."),
@@ -38,12 +47,22 @@ part of an ID is refused unless -yes is given.`,
 
 type jobStop struct {
 	detach, verbose, purge, yes, global, noDelay *bool
+	how, uid                                     *string
 	priority                                     *int
 }
 
 // run stops one job after the other, and goes on with the next if one cannot
 // be stopped.
 func (s *jobStop) run(ctx context.Context, c *call) error {
+	switch {
+	case *s.how != "" && !*s.purge:
+		return c.usagef("-propagation says how a job is forgotten; give -purge, too")
+	case *s.uid != "" && len(c.args) > 1:
+		return c.usagef("-uid names one job, and there are %d arguments", len(c.args))
+	}
+	if _, err := berth.ParsePropagation("-propagation", *s.how); err != nil {
+		return c.usagef("%v", err)
+	}
 	var failed error
 	for _, text := range c.args {
 		if err := s.stop(ctx, c, text); err != nil {
@@ -69,23 +88,62 @@ func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 	}
 	in := op.StopJob{
 		JobID: string(j.ID), Purge: *s.purge, Global: *s.global, EvalPriority: *s.priority, NoShutdownDelay: *s.noDelay,
-		Write: op.Write{Namespace: j.Namespace},
+		UID: *s.uid, Propagation: *s.how, Write: op.Write{Namespace: j.Namespace},
 	}
-	if *s.purge {
+	if *s.purge && in.UID == "" {
 		in.UID = j.UID // what was seen is forgotten, and nothing else
 	}
 	out, _, err := client.Call(ctx, c.client, op.Stop, in)
 	if err != nil {
 		return err
 	}
-	if out.EvalID.IsZero() {
-		return nil
-	}
 	if *s.detach {
-		_, err := fmt.Fprintln(c.Out, out.EvalID)
+		if !out.EvalID.IsZero() {
+			_, err = fmt.Fprintln(c.Out, out.EvalID)
+		}
 		return err
 	}
-	return c.monitor(ctx, out.EvalID, monitorOptions{verbose: *s.verbose, job: j.ID, namespace: j.Namespace})
+	o := monitorOptions{verbose: *s.verbose, job: j.ID, namespace: j.Namespace}
+	if !out.EvalID.IsZero() {
+		err = c.monitor(ctx, out.EvalID, o)
+	}
+	if err != nil || *s.how != string(berth.Foreground) {
+		return err
+	}
+	return c.untilGone(ctx, &j, o)
+}
+
+// untilGone shows what holds a job that is being deleted, until it has gone.
+func (c *call) untilGone(ctx context.Context, j *op.Job, o monitorOptions) error {
+	m := &monitor{call: c, options: o, began: c.Now(), progress: &progress{out: c.Out, terminal: c.Terminal, width: c.Width}}
+	defer m.progress.erase()
+	var index uint64
+	told := -1
+	for {
+		var now op.Job
+		var meta op.Meta
+		err := m.ask(ctx, func(ctx context.Context) (err error) {
+			now, meta, err = client.Call(ctx, c.client, op.ReadJob, op.JobRef{
+				JobID: string(j.ID), Query: op.Query{Namespace: j.Namespace, MinQueryIndex: index, MaxQueryTime: m.poll()},
+			})
+			return err
+		})
+		switch {
+		case berth.KindOf(err) == berth.NotFound || err == nil && (now.UID != j.UID || now.Deletion == nil):
+			m.head("Job %q has gone", j.ID)
+			return nil
+		case err != nil && ctx.Err() != nil:
+			fmt.Fprintf(c.Err, "Interrupted. The job goes without being watched; \"%s job tree%s %s\" shows what holds it.\n", c.Name, nonDefault(j.Namespace), quoted(clean(string(j.ID))))
+			return exit(exitError)
+		case err != nil:
+			return err
+		}
+		if n := now.Deletion.Blocking; n != told && n > 0 {
+			told = n
+			m.line("Job %q is being deleted; it waits for the end of %s", j.ID, plural(n, "allocation"))
+		}
+		index = meta.Index
+	}
 }
 
 // confirm asks before something is stopped that may not be meant.

@@ -458,6 +458,9 @@ func TestTypes(t *testing.T) {
 		{state.Change{By: other, Old: in}, Node, NodeDeregistration},
 		{state.Change{By: other, New: &berth.Job{Stop: true}}, Job, JobDeregistered},
 		{state.Change{By: registerJob, New: &berth.Job{}}, Job, JobRegistered},
+		{state.Change{By: deleteJob, New: &berth.Job{Stop: true}}, Job, JobDeleting},
+		{state.Change{By: deleteJob, Old: &berth.Job{Stop: true}}, Job, JobDeregistered},
+		{state.Change{By: deleteJob, Old: alloc, New: &berth.Alloc{Orphaned: true}}, Allocation, AllocationUpdated},
 		{state.Change{By: other, Old: &berth.Job{}}, Job, JobDeregistered},
 		{state.Change{By: other, Old: &berth.Eval{}}, Evaluation, EvaluationDeleted},
 	} {

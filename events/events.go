@@ -39,6 +39,7 @@ var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Se
 const (
 	JobRegistered                 = "JobRegistered"
 	JobDeregistered               = "JobDeregistered" // stopped, or with Deleted gone
+	JobDeleting                   = "JobDeleting"     // to be gone when all that it runs has ended; Nomad does not have it
 	EvaluationUpdated             = "EvaluationUpdated"
 	EvaluationDeleted             = "EvaluationDeleted"
 	AllocationCreated             = "AllocationCreated"             // by another command than a plan
@@ -154,6 +155,7 @@ var (
 	reportAllocs = state.NumberOf(&state.ReportAllocs{})
 	promote      = state.NumberOf(&state.PromoteDeployment{})
 	setHealth    = state.NumberOf(&state.SetAllocHealth{})
+	deleteJob    = state.NumberOf(&state.DeleteJob{})
 )
 
 // tells says whether there are events of a table's rows.
@@ -174,7 +176,10 @@ func describe(e *Event, c *state.Change) {
 	switch row := e.Row.(type) {
 	case *berth.Job:
 		e.Topic, e.Type = Job, JobRegistered
-		if e.Deleted || row.Stop && c.By != registerJob {
+		switch {
+		case !e.Deleted && c.By == deleteJob:
+			e.Type = JobDeleting
+		case e.Deleted || row.Stop && c.By != registerJob:
 			e.Type = JobDeregistered
 		}
 	case *berth.Eval:
@@ -198,12 +203,18 @@ func allocType(c *state.Change) string {
 		return AllocationDeleted
 	case c.By == applyPlan:
 		return PlanResult
-	case c.By == reportAllocs:
+	case c.By == reportAllocs, leftAlone(c):
 		return AllocationUpdated
 	case c.Old == nil:
 		return AllocationCreated
 	}
 	return AllocationUpdateDesiredStatus
+}
+
+// leftAlone says whether an allocation lost its job and runs on.
+func leftAlone(c *state.Change) bool {
+	old, _ := c.Old.(*berth.Alloc)
+	return old != nil && !old.Orphaned && c.New.(*berth.Alloc).Orphaned
 }
 
 func deploymentType(c *state.Change) string {

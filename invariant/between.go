@@ -20,6 +20,7 @@ func Between(old, new *state.Snapshot) []Violation {
 	p.allocs()
 	p.jobs()
 	p.deployments()
+	p.deletions()
 	for n := range old.Nodes() {
 		if m := new.Node(n.ID); m != nil && m.CreateIndex == n.CreateIndex && m.Number != n.Number {
 			p.addf("I-28", "node %s had the number %d and has %d", n.ID, n.Number, m.Number)

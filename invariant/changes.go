@@ -16,11 +16,12 @@ func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 	f := &follower{
 		base: base, jobs: map[berth.JobKey]*berth.Job{}, nodes: map[berth.NodeID]*berth.Node{}, evals: map[berth.EvalID]*berth.Eval{},
 		allocs: map[berth.AllocID]*berth.Alloc{}, wants: map[uint64]want{}, placed: map[placed]bool{}, newAllocs: map[berth.JobKey]bool{}, robbed: map[robbed]bool{},
-		past: map[berth.JobKey][]*berth.Job{}, succeeded: map[version]bool{}, grew: map[berth.JobKey]uint64{}, deleted: map[uint64]int{},
+		past: map[berth.JobKey][]*berth.Job{}, succeeded: map[version]bool{}, grew: map[berth.JobKey]uint64{}, deleted: map[uint64]int{}, owners: map[uint64]*berth.Job{},
 	}
 	for i := range changes {
 		f.change(&changes[i])
 	}
+	f.leftAlone()
 	for index, w := range f.wants {
 		f.addf("I-02", "job %s changed at index %d without an evaluation", w.key, index)
 	}
@@ -49,6 +50,7 @@ type follower struct {
 	grew      map[berth.JobKey]uint64       // the index of the last new version
 	deleted   map[uint64]int                // by index: rows that were chosen to be deleted
 	dropped   []*berth.Deployment           // that went while they went on
+	owners    map[uint64]*berth.Job         // by index: jobs removed because they were deleted
 	found     []Violation
 }
 
@@ -123,6 +125,8 @@ var (
 	byFailed   = state.NumberOf(&state.FailDeployment{})
 	byHealth   = state.NumberOf(&state.SetAllocHealth{})
 	byDeletion = state.NumberOf(&state.DeleteRows{})
+	byDelete   = state.NumberOf(&state.DeleteJob{})
+	byFinalize = state.NumberOf(&state.FinalizeDeletions{})
 )
 
 func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
@@ -137,6 +141,9 @@ func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
 		for _, e := range f.evals {
 			f.raised(e)
 		}
+	}
+	if c.By == byDelete || c.By == byFinalize {
+		f.ownerGoes(c, old, new)
 	}
 	if new == nil {
 		f.counted(c)

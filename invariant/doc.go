@@ -42,4 +42,7 @@
 //	I-31  nothing needed is deleted        Changed, Step; how much: schedule TestCollectionsAreBounded
 //	I-32  what is old goes                 the clock's: leader/collector TestByTime
 //	I-37  the index never falls            Between
+//	I-41  what is deleted only ends        Check, Between
+//	I-42  owners go last                   Changed
+//	I-43  orphans have no job              Check, Between
 package invariant

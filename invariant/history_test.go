@@ -264,6 +264,9 @@ func TestScheduledFinds(t *testing.T) {
 		{"more that is unproven than may be", "I-27", func(s *state.Snapshot) {
 			old := s.Alloc(allocOf(s, web, 2).Rest().Previous)
 			more(old, func(m *berth.AllocMore) { m.DesiredDescription = berth.StopReplaced })
+			before := *old.Job
+			before.Version = deployment(s).JobVersion - 1
+			old.Job = &before
 			for _, i := range []uint32{0, 1} {
 				a := allocOf(s, web, i)
 				more(a, func(m *berth.AllocMore) { m.DeploymentID, m.Previous = deployment(s).ID, old.ID })

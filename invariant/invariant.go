@@ -43,5 +43,6 @@ func Check(s *state.Snapshot) []Violation {
 	c.evictions()
 	c.children()
 	c.deployments()
+	c.deletions()
 	return c.found
 }

@@ -74,14 +74,15 @@ func (c *scheduled) surplus(a *berth.Alloc) {
 
 // unproven checks I-27: of what a deployment placed where an older version ran,
 // no more than max_parallel of a group is unproven at a time. Canaries, and what
-// was placed for other reasons, come on top.
+// was placed for other reasons, come on top; so does what an earlier version had
+// stopped and found no room for, which can be only where there was one between.
 func (c *scheduled) unproven(a *berth.Alloc) {
 	m := a.Rest()
 	if !a.Live() || m.DeploymentID.IsZero() || a.Job.PerNode() || m.DeploymentStatus != nil && (m.DeploymentStatus.Canary || m.DeploymentStatus.Healthy != nil) {
 		return
 	}
 	d, p := c.Deployment(m.DeploymentID), c.Alloc(m.Previous)
-	if d == nil || !d.Active() || p == nil || a.CreateIndex < d.CreateIndex || p.Rest().DesiredDescription != berth.StopReplaced {
+	if d == nil || !d.Active() || p == nil || a.CreateIndex < d.CreateIndex || p.Rest().DesiredDescription != berth.StopReplaced || p.Job.Version+1 < d.JobVersion {
 		return
 	}
 	k := step{d.ID, a.Group.Name}

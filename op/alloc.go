@@ -36,9 +36,10 @@ type Alloc struct {
 	NetworkStatus         *berth.AllocNetworkStatus
 	PreemptedAllocations  []berth.AllocID
 	PreemptedByAllocation berth.AllocID
-	UnknownSince          int64  `json:",omitempty"` // ns since 1970, while the client status is unknown
-	UID                   string // a-…
-	OwnerUID              string // of its job
+	UnknownSince          int64            `json:",omitempty"` // ns since 1970, while the client status is unknown
+	UID                   string           // a-…
+	OwnerUID              string           // of its job
+	OwnerRefs             []berth.OwnerRef // empty: it was left to itself
 	CreateIndex           uint64
 	ModifyIndex           uint64
 	AllocModifyIndex      uint64

@@ -12,7 +12,8 @@ type Job struct {
 	*berth.Job
 	Status            string
 	StatusDescription string
-	UID               string // j-…; names this incarnation of the job
+	UID               string    // j-…; names this incarnation of the job
+	Deletion          *Deletion `json:",omitempty"` // while it is being deleted in the foreground
 }
 
 // JobStub is a job in a list.
@@ -139,7 +140,9 @@ type StopJob struct {
 	Global          bool   `query:"global"`
 	EvalPriority    int    `query:"eval_priority"`
 	NoShutdownDelay bool   `query:"no_shutdown_delay"`
-	UID             string `query:"uid"` // only this incarnation
+	UID             string `query:"uid"`         // only this incarnation
+	Propagation     string `query:"propagation"` // with Purge: what becomes of what the job owns; "" is background
+	Wait            string `query:"wait"`        // with Purge in the foreground: how long to wait until the job has gone, as 30s
 	Write
 }
 
@@ -148,6 +151,7 @@ type JobStopped struct {
 	EvalID          berth.EvalID
 	EvalCreateIndex uint64
 	JobModifyIndex  uint64
+	Deletion        *Deletion `json:",omitempty"` // of a job that is being deleted and has not gone yet
 	Meta
 }
 

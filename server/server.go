@@ -30,6 +30,7 @@ import (
 	"berth/leader/collector"
 	"berth/leader/deploy"
 	"berth/leader/drain"
+	"berth/leader/finalize"
 	"berth/leader/heartbeat"
 	"berth/leader/periodic"
 	"berth/leader/planner"
@@ -276,6 +277,11 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 		var seed [32]byte
 		rand.Read(seed[:])
 		return leader.Run(ctx, periodic.New(seed), c.Number, s.store, c.Log, state.OnTable(state.Jobs))
+	})
+	g.Go(func() error {
+		var seed [32]byte
+		rand.Read(seed[:])
+		return leader.Run(ctx, finalize.New(seed), c.Number, s.store, c.Log, finalize.Watched()...)
 	})
 	g.Go(func() error {
 		return leader.Run(ctx, deploy.New(), c.Number, s.store, c.Log, state.OnTable(state.Deployments))

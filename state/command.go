@@ -62,6 +62,8 @@ var commands = map[uint64]func() Command{
 	41: func() Command { return &DeleteServices{} },
 	42: func() Command { return &CheckHash{} },
 	43: func() Command { return &SetAutopilotConfig{} },
+	44: func() Command { return &DeleteJob{} },
+	45: func() Command { return &FinalizeDeletions{} },
 }
 
 var numbers = func() map[reflect.Type]uint64 {

@@ -234,5 +234,6 @@ func (tx *Tx) removeJob(j *berth.Job) {
 	t.remove(tx, slot)
 	tx.dropReschedules(j)
 	tx.dropDeployments(j)
+	tx.dropMark(j.Key())
 	tx.note(Jobs, j, nil)
 }

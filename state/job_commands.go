@@ -36,6 +36,9 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 		return err
 	}
 	old := tx.Job(key)
+	if err := tx.unmarked(key); err != nil {
+		return err
+	}
 	if err := c.enforce(old); err != nil {
 		return err
 	}
@@ -151,7 +154,7 @@ func spec(j *berth.Job) *berth.Job {
 type StopJob struct {
 	Key   berth.JobKey
 	UID   berth.UID // if set, only this incarnation
-	Purge bool      // forget the job, not only stop it
+	Purge bool      // forget the job, not only stop it: DeleteJob in the background says more
 	// NoShutdownDelay tells agents to skip the shutdown delays.
 	NoShutdownDelay bool
 	Eval            EvalSeed
@@ -160,41 +163,19 @@ type StopJob struct {
 
 // Apply implements Command.
 func (c *StopJob) Apply(tx *Tx) error {
-	old := tx.Job(c.Key)
-	if old == nil {
-		return berth.Errorf(berth.NotFound, "job %q not found", c.Key)
+	if c.Purge {
+		return (&DeleteJob{
+			Key: c.Key, UID: c.UID, Policy: berth.Background, Intent: berth.IntentUser, NoShutdownDelay: c.NoShutdownDelay, Eval: c.Eval, Now: c.Now,
+		}).Apply(tx)
 	}
-	if !c.UID.IsZero() && c.UID != old.UID {
-		return berth.Errorf(berth.Conflict, "uid-mismatch: job %q is %s now, not %s", c.Key, old.UID.Text('j'), c.UID.Text('j'))
+	old, err := tx.incarnation(c.Key, c.UID)
+	if err != nil {
+		return err
 	}
 	if err := tx.unusedSeed(c.Eval); err != nil {
 		return err
 	}
-	j := old
-	if !old.Stop {
-		stopped := *old
-		stopped.Stop, stopped.Stable, stopped.VersionTag = true, false, nil
-		stopped.Version++
-		stopped.SubmitTime = c.Now
-		stopped.ModifyIndex, stopped.JobModifyIndex = tx.Index, tx.Index
-		j = &stopped
-	}
-	if c.NoShutdownDelay {
-		tx.skipDelays(c.Key)
-	}
-	// Open evaluations of what came before have nothing left to do.
-	tx.cancelOpen(j, "the job was stopped", c.Now)
-	if c.Purge {
-		if j != old {
-			tx.putJob(old, j) // so that the purge is an end like any other to those who watch
-		}
-		if !c.Eval.ID.IsZero() {
-			tx.raise(j, c.Eval, c.Now)
-		}
-		tx.storeCounts()
-		tx.removeJob(j)
-		return nil
-	}
+	j := tx.ended(old, c.NoShutdownDelay, c.Now)
 	if j == old {
 		same := *old
 		same.ModifyIndex, same.JobModifyIndex = tx.Index, tx.Index
@@ -205,6 +186,41 @@ func (c *StopJob) Apply(tx *Tx) error {
 		tx.raise(j, c.Eval, c.Now)
 	}
 	return nil
+}
+
+// incarnation returns the job of the name, which must be the one of the UID if
+// that is set.
+func (tx *Tx) incarnation(k berth.JobKey, uid berth.UID) (*berth.Job, error) {
+	switch j := tx.Job(k); {
+	case j == nil && !uid.IsZero():
+		return nil, berth.Errorf(berth.NotFound, "owner-missing: job %q, %s, is not there any more", k, uid.Text('j'))
+	case j == nil:
+		return nil, berth.Errorf(berth.NotFound, "job %q not found", k)
+	case !uid.IsZero() && uid != j.UID:
+		return nil, berth.Errorf(berth.Conflict, "uid-mismatch: job %q is %s now, not %s", k, j.UID.Text('j'), uid.Text('j'))
+	default:
+		return j, nil
+	}
+}
+
+// ended returns the job as it is to be put when it ends, itself if it was
+// stopped before, and cancels what waits for room on its behalf.
+func (tx *Tx) ended(old *berth.Job, noDelay bool, now int64) *berth.Job {
+	j := old
+	if !old.Stop {
+		stopped := *old
+		stopped.Stop, stopped.Stable, stopped.VersionTag = true, false, nil
+		stopped.Version++
+		stopped.SubmitTime = now
+		stopped.ModifyIndex, stopped.JobModifyIndex = tx.Index, tx.Index
+		j = &stopped
+	}
+	if noDelay {
+		tx.skipDelays(old.Key())
+	}
+	// Open evaluations of what came before have nothing left to do.
+	tx.cancelOpen(j, "the job was stopped", now)
+	return j
 }
 
 // skipDelays marks the job's allocations to stop without delay.

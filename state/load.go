@@ -221,6 +221,11 @@ func (l *loader) row(kind byte, r *reader) error {
 			return fmt.Errorf("of each job %d versions are kept, %d at most", v.Kept, v.Most)
 		}
 		tx.limit = v
+	case recDeletion:
+		d := load[JobDeletion](r)
+		if r.err == nil {
+			return l.deletion(d)
+		}
 	case recRestored:
 		if tx.Restored = r.uint(); r.err == nil && (tx.Restored == 0 || tx.Restored > tx.Index) {
 			return fmt.Errorf("it is said to be restored at index %d, and is at index %d", tx.Restored, tx.Index)

@@ -60,6 +60,7 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	}
 	tx.wantNodePool(n.NodePool)
 	tx.putNode(old, &n)
+	tx.loseOrphans(&n, c.Now)
 	switch {
 	case old == nil && !n.Ready():
 	case old == nil || old.Status != n.Status:
@@ -162,6 +163,7 @@ func (c *SetNodeStatus) Apply(tx *Tx) error {
 		addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node reconnected", c.Now))
 	}
 	tx.putNode(old, &n)
+	tx.loseOrphans(&n, c.Now)
 	if old.Status != n.Status && (n.Status != berth.NodeInit) {
 		c.Evals = tx.raiseForNode(&n, c.Seed, c.Now)
 	}

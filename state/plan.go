@@ -190,7 +190,7 @@ func (e *EvalEnd) news() []NewEval {
 // now: its tasks run, and hold their room until the agent says otherwise.
 func (tx *Tx) stop(s berth.AllocStop, now int64) {
 	old := tx.Alloc(s.ID)
-	if old == nil {
+	if old == nil || old.Orphaned { // the plan is older than that
 		return
 	}
 	n := tx.Node(old.NodeID)
@@ -436,6 +436,8 @@ func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job, n *berth.Node) 
 		return "allocation " + prev.ID.String() + " is an instance of another node"
 	case !prev.Rest().Next.IsZero():
 		return "allocation " + prev.ID.String() + " was replaced already"
+	case !p.Canary && prev.Live() && prev.Client != berth.ClientUnknown && !outlasts(prev, job.TaskGroups[p.Group]):
+		return "allocation " + prev.ID.String() + " shall run" // as a canary may that stands beside the name
 	}
 	return ""
 }

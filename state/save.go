@@ -58,6 +58,7 @@ const (
 	recAutopilot
 	recTrackedVersions
 	recRestored
+	recDeletion
 )
 
 // saver writes records.
@@ -175,6 +176,9 @@ func (s *saver) all(snap *Snapshot) {
 	}
 	if snap.limit != nil {
 		s.row(recTrackedVersions, snap.limit)
+	}
+	for d := range snap.Deletions() {
+		s.row(recDeletion, d)
 	}
 	if snap.Restored > 0 {
 		s.w.uint(snap.Restored)
@@ -336,6 +340,9 @@ func (s *Snapshot) Dump(to io.Writer) {
 	for j := range s.Jobs(berth.AllNamespaces, "") {
 		line("job", *j)
 		line("counts", *s.Summary(j.Key()))
+		if d := s.Deletion(j.Key()); d != nil {
+			line("  deletion", *d)
+		}
 	}
 	for e := range s.Evals() {
 		line("eval", *e)

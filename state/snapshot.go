@@ -25,6 +25,7 @@ type Snapshot struct {
 	scheduler    *berth.SchedulerConfig // nil: never set
 	pools        poolTable
 	services     serviceTable
+	deletions    deletionTable
 
 	check     *Check                 // the last one on the way here; no part of the state
 	autopilot *berth.AutopilotConfig // nil: never set

@@ -4,7 +4,8 @@ import "berth"
 
 // StopAlloc has an allocation stopped and placed anew, and raises the
 // evaluation that does it. One that has ended, or is to end anyway, is left as
-// it is; its job is looked at all the same.
+// it is; its job is looked at all the same. An orphan is stopped by the command
+// itself, which raises nothing: there is no job that would replace it.
 type StopAlloc struct {
 	ID              berth.AllocID
 	NoShutdownDelay bool // its agent skips the shutdown delays
@@ -17,6 +18,10 @@ func (c *StopAlloc) Apply(tx *Tx) error {
 	old := tx.Alloc(c.ID)
 	if old == nil {
 		return berth.Errorf(berth.NotFound, "alloc not found: %s", c.ID)
+	}
+	if old.Orphaned {
+		tx.stopOrphan(old, c.NoShutdownDelay, c.Now)
+		return nil
 	}
 	j := tx.Job(old.Key())
 	if j == nil || j.UID != old.Job.UID {

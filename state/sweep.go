@@ -67,6 +67,9 @@ func (w *Sweep) Job(j *berth.Job) (why string) {
 	if s == nil || s.UID != j.UID {
 		return "it is another job now"
 	}
+	if w.Deletion(j.Key()) != nil {
+		return "it is being deleted already"
+	}
 	if status, _ := s.Status(j); status != berth.JobDead || s.Open > 0 {
 		return "it is " + status
 	}
@@ -146,7 +149,10 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 		}
 		return "the instance would run again"
 	case !counts || a.Client == berth.ClientLost && a.Wanted() && j.Type != berth.TypeService: // of a service, a deployment can ask for its version again
-	case j.PerNode() && (a.Client != berth.ClientFailed || w.away(a)): // what replaces it there needs nothing of it
+	case j.PerNode() && (a.Client != berth.ClientFailed || w.away(a)):
+		if a.Job.Version != j.Version && a.Rest().Next.IsZero() && !w.away(a) && w.held(a) == nil && w.unproven(j) {
+			return "its version may be wanted again"
+		} // else what replaces it there needs nothing of it
 	case a.Wanted() && a.Client == berth.ClientFailed:
 		return "the instance failed, and is not to be placed again, or later"
 	case a.Rest().Next.IsZero() && w.held(a) == nil:
@@ -157,6 +163,14 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 
 // finishes says whether instances of a job end for good.
 func finishes(j *berth.Job) bool { return j.Type == berth.TypeBatch || j.Type == berth.TypeSysbatch }
+
+// unproven says whether the newest version of a job has a deployment and did not
+// come up, or not yet: until it does, what is placed is of the version that was
+// there before.
+func (w *Sweep) unproven(j *berth.Job) bool {
+	d := w.Snapshot.NewestDeployment(j.Key(), j.UID)
+	return d != nil && d.JobVersion == j.Version && d.Status != berth.DeploymentSuccessful
+}
 
 // away says whether the node of an allocation is down or gone.
 func (w *Sweep) away(a *berth.Alloc) bool {

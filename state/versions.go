@@ -81,6 +81,9 @@ func (c *RevertJob) Apply(tx *Tx) error {
 	case c.Version == cur.Version:
 		return berth.Errorf(berth.Invalid, "JobVersion: job %q is at version %d already", c.Key, c.Version)
 	}
+	if err := tx.unmarked(c.Key); err != nil {
+		return err
+	}
 	if err := tx.runnable(to); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type Random struct {
 // Command draws a command that looks at the state it will meet.
 func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 	r.now += int64(rapid.IntRange(1, int(time.Minute)).Draw(t, "time"))
-	switch rapid.IntRange(0, 36).Draw(t, "kind") {
+	switch rapid.IntRange(0, 39).Draw(t, "kind") {
 	case 0, 1:
 		return r.node(t, s)
 	case 2:
@@ -65,6 +65,10 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 		return r.deployment(t, s)
 	case 35, 36:
 		return r.family(t, s)
+	case 37, 38:
+		return r.delete(t, s)
+	case 39:
+		return r.finalize(t, s)
 	case 25:
 		return &state.EvaluateJob{
 			Key: berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)}, Force: rapid.IntRange(0, 3).Draw(t, "force") > 0, Now: r.now,

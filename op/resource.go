@@ -1,0 +1,52 @@
+package op
+
+import (
+	"berth"
+	"berth/acl"
+)
+
+// Deletion says how an object is being deleted.
+type Deletion struct {
+	berth.Deletion
+	Blocking int // how many of what it owns must go before it
+}
+
+// Resource is an object as one that is owned, or owns others.
+type Resource struct {
+	Kind        string // Job or Allocation
+	Namespace   string
+	Name        string
+	ID          string `json:",omitempty"` // of an allocation
+	UID         string // for ever this object's, whatever its name
+	OwnerRefs   []berth.OwnerRef
+	Generation  uint64 // the version of the job
+	Status      string // of a job, or the client status of an allocation
+	Orphaned    bool   `json:",omitempty"` // its owner is gone and left it to itself
+	CreateIndex uint64
+	ModifyIndex uint64
+	Deletion    *Deletion `json:",omitempty"`
+}
+
+// ResourcesQuery asks for objects: all that fit what is said. Of allocations
+// those that have ended are left out unless it asks for their kind alone: they
+// are kept to be looked at, and hold nothing.
+type ResourcesQuery struct {
+	Kind      string `query:"kind"`      // Job or Allocation; "" is both
+	Job       string `query:"job"`       // a job's ID: the job, and what jobs of that ID own or left
+	Owner     string `query:"owner"`     // the UID of what owns them, be it there or not
+	Recursive bool   `query:"recursive"` // with Owner: also what those own
+	Orphaned  bool   `query:"orphaned"`  // that were left to themselves
+	Query
+}
+
+// DeleteResource asks for an object to be deleted that nothing owns.
+type DeleteResource struct {
+	UID string
+	Write
+}
+
+// The operations on objects of any kind.
+var (
+	ListResources  = define[ResourcesQuery, []Resource]("resource.list", "GET /v1/resources", "", acl.ReadJob, acl.QuerySpace)
+	RemoveResource = define[DeleteResource, AllocStopped]("resource.delete", "DELETE /v1/resource/{UID}", "", acl.AllocLifecycle, acl.QuerySpace)
+)

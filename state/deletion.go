@@ -1,0 +1,288 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	"berth"
+	"berth/internal/cow"
+)
+
+// A job owns its allocations: each points to the incarnation it is of. What is
+// deleted in the background is removed at once, and an evaluation stops what it
+// leaves. What is deleted in the foreground gets a mark, which stands in a table
+// of its own, so that jobs which nobody deletes pay nothing for it. Nothing else
+// is stored: what keeps a marked job is counted from its allocations.
+
+// deletionTable holds the marks.
+type deletionTable struct {
+	rows[JobDeletion]
+	byKey cow.Tree[string]
+}
+
+// JobDeletion is the mark of a job that is being deleted in the foreground.
+type JobDeletion struct {
+	Key      berth.JobKey
+	UID      berth.UID
+	Deletion berth.Deletion
+}
+
+// Deletion returns the mark of a job that is being deleted, nil if it is not.
+func (s *Snapshot) Deletion(k berth.JobKey) *JobDeletion {
+	if s.deletions.count == 0 {
+		return nil
+	}
+	if slot, ok := s.deletions.byKey.First(jobKey(k)); ok {
+		return s.deletions.vec.Get(slot)
+	}
+	return nil
+}
+
+// Deleting says whether any job is being deleted.
+func (s *Snapshot) Deleting() bool { return s.deletions.count > 0 }
+
+// Deletions returns the marks of all jobs that are being deleted, in order of
+// namespace and ID.
+func (s *Snapshot) Deletions() iter.Seq[*JobDeletion] {
+	return rowsOf(&s.deletions.rows, s.deletions.byKey.All())
+}
+
+// Blocking returns how many allocations hold a job that is deleted in the
+// foreground: those whose end was not confirmed, and whose node is not lost.
+func (s *Snapshot) Blocking(k berth.JobKey, uid berth.UID) (n int) {
+	sum := s.Summary(k)
+	if sum == nil || sum.UID != uid {
+		return 0
+	}
+	for i := range sum.Groups {
+		g := &sum.Groups[i]
+		n += g.Starting + g.Running + g.Unknown
+	}
+	return n
+}
+
+func (tx *Tx) mark(d *JobDeletion) {
+	t := &tx.deletions
+	t.byKey.Add(tx.edit, jobKey(d.Key), t.insert(tx, d))
+}
+
+func (tx *Tx) dropMark(k berth.JobKey) {
+	t := &tx.deletions
+	if t.count == 0 {
+		return
+	}
+	if slot, ok := t.byKey.First(jobKey(k)); ok {
+		t.byKey.Remove(tx.edit, jobKey(k), slot)
+		t.remove(tx, slot)
+	}
+}
+
+// unmarked refuses what a job that is being deleted cannot have any more.
+func (tx *Tx) unmarked(k berth.JobKey) error {
+	if d := tx.Deletion(k); d != nil {
+		return deleting(d)
+	}
+	return nil
+}
+
+func deleting(d *JobDeletion) error {
+	return berth.Errorf(berth.Conflict, "%w: job %q, %s, is being deleted since index %d and has not gone yet; try again when it has",
+		berth.ErrDeleting, d.Key, d.UID.Text('j'), d.Deletion.RequestIndex)
+}
+
+// deletion reads a mark, of a job that was read before.
+func (l *loader) deletion(d *JobDeletion) error {
+	switch j := l.tx.Job(d.Key); {
+	case l.tx.Deletion(d.Key) != nil:
+		return again("deletion of job", d.Key)
+	case j == nil || j.UID != d.UID || !j.Stop:
+		return fmt.Errorf("job %q, %s, is said to be deleted, and is not there or not stopped", d.Key, d.UID.Text('j'))
+	}
+	l.tx.mark(d)
+	return nil
+}
+
+// DeleteJob deletes a job with what it owns, or leaves that to itself.
+type DeleteJob struct {
+	Key    berth.JobKey
+	UID    berth.UID // if set, only this incarnation
+	Policy berth.Propagation
+	Intent string
+	// NoShutdownDelay tells agents to skip the shutdown delays.
+	NoShutdownDelay bool
+	Eval            EvalSeed // of the evaluation that stops what the job runs; its ID is zero if that can be nothing
+	Now             int64
+}
+
+// Apply implements Command. A job that is being deleted in the foreground can
+// be deleted in the background then: it does not wait any more.
+func (c *DeleteJob) Apply(tx *Tx) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	old, err := tx.incarnation(c.Key, c.UID)
+	if err != nil {
+		return err
+	}
+	if d := tx.Deletion(c.Key); d != nil {
+		switch c.Policy {
+		case d.Deletion.Policy:
+			return berth.Errorf(berth.Conflict, "already-done: job %q, %s, is being deleted since index %d", c.Key, d.UID.Text('j'), d.Deletion.RequestIndex)
+		case berth.Orphan: // some of what it owned is gone already
+			return deleting(d)
+		}
+	}
+	if c.Policy == berth.Orphan {
+		c.orphan(tx, old)
+		return nil
+	}
+	if err := tx.unusedSeed(c.Eval); err != nil {
+		return err
+	}
+	j := tx.ended(old, c.NoShutdownDelay, c.Now)
+	if c.Policy == berth.Foreground && j == old { // who watches the job is to see the mark
+		same := *old
+		same.ModifyIndex, same.JobModifyIndex = tx.Index, tx.Index
+		j = &same
+	}
+	if j != old {
+		tx.putJob(old, j) // also before it is removed, so that this is an end like any other to those who watch
+	}
+	if !c.Eval.ID.IsZero() {
+		tx.raise(j, c.Eval, c.Now)
+	}
+	if c.Policy == berth.Foreground {
+		tx.mark(&JobDeletion{c.Key, j.UID, berth.Deletion{
+			Policy: c.Policy, Intent: c.Intent, Cause: berth.Cause{Kind: berth.CauseUser}, RequestIndex: tx.Index, Time: c.Now,
+		}})
+		return nil
+	}
+	tx.storeCounts()
+	tx.removeJob(j)
+	return nil
+}
+
+func (c *DeleteJob) check() error {
+	switch {
+	case !slices.Contains(berth.Propagations, c.Policy):
+		return berth.Errorf(berth.Invalid, "propagation %.64q: allowed are %v", string(c.Policy), berth.Propagations)
+	case c.Intent != berth.IntentUser:
+		return berth.Errorf(berth.Invalid, "intent %.64q: allowed is %s", c.Intent, berth.IntentUser)
+	}
+	return nil
+}
+
+// orphan removes the job and leaves what it runs to itself. What is to stop is
+// not left: it ends as it would have.
+func (c *DeleteJob) orphan(tx *Tx, j *berth.Job) {
+	tx.cancelOpen(j, "the job was deleted, and what it runs left to itself", c.Now)
+	for _, a := range tx.liveOf(tx.AllocsOf(c.Key), func(a *berth.Alloc) bool { return a.Job.UID == j.UID && a.Wanted() }) {
+		n := tx.Node(a.NodeID)
+		switch {
+		case n == nil || n.Status == berth.NodeDown:
+			tx.lose(a, c.Now)
+		case a.Rest().Relocate: // a user wants it stopped, and nothing will place it anew
+			tx.stopOrphan(a, a.Rest().NoShutdownDelay, c.Now)
+		default:
+			o := *a
+			o.Orphaned, o.ModifyTime = true, c.Now
+			tx.changeAlloc(a, &o)
+		}
+	}
+	tx.storeCounts()
+	tx.removeJob(j)
+}
+
+// liveOf returns those of the allocations that keep accepts and that have not
+// ended, oldest first.
+func (tx *Tx) liveOf(all iter.Seq[*berth.Alloc], keep func(*berth.Alloc) bool) (out []*berth.Alloc) {
+	for a := range all {
+		if !a.Ended() && keep(a) {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b *berth.Alloc) int {
+		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
+	})
+	return out
+}
+
+// lose notes that an allocation is lost with its node. If that comes back, its
+// agent stops what runs of it.
+func (tx *Tx) lose(old *berth.Alloc, now int64) {
+	a, more := old.With()
+	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
+	if old.Wanted() {
+		a.Desired, more.DesiredDescription = berth.DesiredStop, berth.StopNodeLost
+	}
+	a.Client, more.ClientDescription, more.UnknownSince = berth.ClientLost, berth.StopNodeLost, 0
+	tx.changeAlloc(old, a)
+}
+
+// loseOrphans ends what has no job on a node that is down: no scheduler looks
+// at it. A node that is down has none, so there is nothing to do twice.
+func (tx *Tx) loseOrphans(n *berth.Node, now int64) {
+	if n.Status != berth.NodeDown {
+		return
+	}
+	for _, a := range tx.liveOf(tx.AllocsOn(n.ID), func(a *berth.Alloc) bool { return a.Orphaned }) {
+		tx.lose(a, now)
+	}
+}
+
+// stopOrphan stops an allocation that nothing will replace.
+func (tx *Tx) stopOrphan(old *berth.Alloc, noDelay bool, now int64) {
+	if !old.Live() {
+		return
+	}
+	a, more := old.With()
+	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
+	a.Desired, more.DesiredDescription = berth.DesiredStop, berth.StopOrphan
+	more.NoShutdownDelay = more.NoShutdownDelay || noDelay
+	tx.changeAlloc(old, a)
+}
+
+// MaxFinalize is how many jobs one command removes at most.
+const MaxFinalize = 100
+
+// FinalizeDeletions removes jobs that are being deleted and that nothing holds
+// any more.
+type FinalizeDeletions struct {
+	ByLeader
+	Jobs []JobRef
+}
+
+// Apply implements Command. Jobs that are gone, or are not being deleted, are
+// passed over, unless all are: then it was done already. One that something
+// holds refuses the whole command.
+func (c *FinalizeDeletions) Apply(tx *Tx) error {
+	if n := len(c.Jobs); n == 0 || n > MaxFinalize {
+		return berth.Errorf(berth.Invalid, "finalize: %d jobs; allowed are 1 to %d", n, MaxFinalize)
+	}
+	var gone []*berth.Job
+	for i, r := range c.Jobs {
+		d := tx.Deletion(r.Key)
+		if d == nil || d.UID != r.UID || slices.Contains(c.Jobs[:i], r) {
+			continue
+		}
+		if n := tx.Blocking(r.Key, r.UID); n > 0 {
+			return berth.Errorf(berth.Conflict, "not-empty: job %q, %s, is held by allocations that have not ended: %d", r.Key, r.UID.Text('j'), n)
+		}
+		gone = append(gone, tx.Job(r.Key))
+	}
+	if gone == nil {
+		return berth.Errorf(berth.Conflict, "already-done: none of the %d jobs is being deleted", len(c.Jobs))
+	}
+	for _, j := range gone {
+		tx.removeJob(j)
+	}
+	return nil
+}
+
+// AllocByUID returns the allocation of a UID, or nil.
+func (s *Snapshot) AllocByUID(uid berth.UID) *berth.Alloc {
+	_, a := find(&s.allocs.rows, &s.allocs.byTime, uid.Index, func(a *berth.Alloc) bool { return a.Ordinal == uid.Ordinal })
+	return a
+}

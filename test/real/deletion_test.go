@@ -1,0 +1,70 @@
+package real
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+)
+
+// A job that is deleted in the foreground is there until its task, which takes
+// its time, has ended, though the agent is killed and started again meanwhile.
+// What is left to itself runs on over such a start.
+func TestADeletionTakesItsTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.agent("one", both)
+	a.joined()
+	a.good("job", "run", "-detach", w.file("slow.nomad", group("service", "slow", `update { max_parallel = 0 }`,
+		sh(`trap 'echo asked; until [ -e `+filepath.Join(w.dir, "may")+` ]; do sleep 0.1; done; echo done; exit 0' TERM INT; echo up; while :; do sleep 0.1; done`,
+			`kill_timeout = "60s"`))))
+	a.good("job", "run", "-detach", w.file("left.nomad", group("service", "left", `update { max_parallel = 0 }`, sh("exec sleep 1000"))))
+	w.until("both are placed", func() string {
+		if n := len(a.allocs("slow")) + len(a.allocs("left")); n != 2 {
+			return fmt.Sprint(n, " allocations")
+		}
+		return ""
+	})
+	id := a.allocs("slow")[0].ID
+	left := map[string][]int{}
+	w.until("what is left runs", func() string {
+		other := a.allocs("left")[0].ID
+		if left[other] = w.tasks()[other]; len(left[other]) != 1 {
+			return fmt.Sprint(left)
+		}
+		return ""
+	})
+	w.until("it is up", func() string { return missing(a.berth("alloc", "logs", id, "main").out, "up\n") })
+
+	a.good("job", "stop", "-purge", "-propagation=foreground", "-detach", "slow")
+	a.good("job", "stop", "-purge", "-propagation=orphan", "left")
+	w.until("its task was asked to stop", func() string { return missing(a.berth("alloc", "logs", id, "main").out, "asked\n") })
+	a.again()
+	w.holds(a.good("job", "tree", "slow"), "being deleted (foreground, by user)", id[:8], "holds the job")
+	w.file("may", "")
+	w.holds(a.good("job", "stop", "-purge", "-propagation=foreground", "slow"), `Job "slow" has gone`)
+	w.holds(a.berth("job", "tree", "slow").String(), "exit code 1", `No job with ID or prefix "slow"`)
+	w.holds(a.berth("alloc", "logs", id, "main").out, "done\n")
+	if pids := w.tasks()[id]; len(pids) > 0 {
+		t.Errorf("the job has gone, and %v run", pids)
+	}
+
+	w.holds(a.good("job", "tree", "left"), "Left to themselves")
+	for id, pids := range left {
+		if now := w.tasks()[id]; fmt.Sprint(now) != fmt.Sprint(pids) {
+			t.Errorf("left to itself ran %v, and now %v", pids, now)
+		}
+		w.holds(a.good("alloc", "stop", id), "nothing replaces it")
+		w.until("it has ended", func() string {
+			if now := w.tasks()[id]; len(now) > 0 {
+				return fmt.Sprint(now)
+			}
+			return ""
+		})
+	}
+	w.until("nothing is left", func() string {
+		if s := a.berth("job", "tree", "left"); s.code == 0 {
+			return s.out
+		}
+		return ""
+	})
+}
