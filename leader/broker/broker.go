@@ -36,6 +36,8 @@ type Broker struct {
 	paused  bool // by an operator: nothing is handed out
 	evict   bool // more jobs may evict others since the last look at what is blocked
 	recent  *recent
+	// unready is the newest index at which a node ceased to take allocations.
+	unready uint64
 
 	// Told, if set before Run, hears of each evaluation that ended, once. It is
 	// called with the broker locked: it must be quick and not call back.
@@ -177,6 +179,9 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 		if n != nil && n.Ready() && (old == nil || !old.Ready() || !sameForScheduling(old, n)) {
 			return n, RoomAll
 		}
+		if old != nil && old.Ready() {
+			b.unready = max(b.unready, c.Index)
+		}
 		if old != nil && n != nil && awaitedInVain(s, old, n) {
 			return n, RoomAll
 		}
@@ -229,7 +234,8 @@ func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
 		return
 	}
 	b.queue.Drop(e.ID)
-	if !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) {
+	if !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) || b.unready > e.SnapshotIndex && waitsInVain(s, e) {
+		b.blocked.Remove(e.ID)
 		b.queue.Add(e, now)
 	}
 }
@@ -260,8 +266,15 @@ func (b *Broker) tick(now time.Time) (again time.Time) {
 // held.
 func (b *Broker) waitOn(s *state.Snapshot) {
 	for _, e := range b.queue.Waiters() {
-		if now := s.Eval(e.ID); now != nil && now.Status == berth.EvalBlocked {
+		if _, again := b.queue.Quasi(e.ID); again {
+			continue // something happened for it meanwhile
+		}
+		switch now := s.Eval(e.ID); {
+		case now == nil || now.Status != berth.EvalBlocked:
+		case b.queue.Busy(now.Key()):
 			b.blocked.Keep(now)
+		case !b.blocked.Add(now, time.Now().Add(b.limits.FollowUpAfter)): // the newer one is gone
+			b.queue.Add(now, time.Now())
 		}
 	}
 }

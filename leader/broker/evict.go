@@ -54,3 +54,20 @@ func awaitedInVain(s *state.Snapshot, old, n *berth.Node) bool {
 	}
 	return false
 }
+
+// waitsInVain is awaitedInVain for an evaluation that came to wait after the node
+// ceased to take anything, and was decided before that.
+func waitsInVain(s *state.Snapshot, e *berth.Eval) bool {
+	if !e.NodeID.IsZero() || s.SchedulerConfig().PreemptionConfig == (berth.PreemptionConfig{}) {
+		return false
+	}
+	for a := range s.AllocsOf(e.Key()) {
+		if a.Wanted() || !a.Occupies() && a.ModifyIndex <= e.SnapshotIndex {
+			continue
+		}
+		if n := s.Node(a.NodeID); n == nil || !n.Ready() && n.ModifyIndex > e.SnapshotIndex {
+			return true
+		}
+	}
+	return false
+}

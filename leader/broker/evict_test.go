@@ -142,6 +142,16 @@ func TestWhatComesFreeIsOfNoUse(t *testing.T) {
 		b.do(&state.SetNodeEligibility{ID: a.NodeID, Eligibility: berth.NodeIneligible})
 		b.wakes(3)
 	})
+	inTerm(t, func(b *term) { // which took nothing any more before it was known that something leaves there
+		b.do(node(1), node(2), evicts(true), urgent(t, "web", 50, 1, ""))
+		a := b.runs(1, 1)
+		decided := b.store.Snapshot().Index
+		b.do(&state.SetNodeEligibility{ID: a.NodeID, Eligibility: berth.NodeIneligible})
+		b.do(urgent(t, "web", 50, 2, ""))
+		b.next()
+		b.do(ends(2, blocks(3, b.class(), decided), func(c *state.ApplyPlan) { c.Stop = []berth.AllocStop{{ID: a.ID}} }))
+		b.wakes(3)
+	})
 	inTerm(t, func(b *term) { // which has ended in the same commit
 		b.do(node(1), node(2), evicts(true), urgent(t, "web", 50, 1, ""))
 		a := b.runs(1, 1)

@@ -347,6 +347,12 @@ func (q *Queue) silence(it *item) {
 	}
 }
 
+// Busy says whether an evaluation of a job is in a worker's hands, or next.
+func (q *Queue) Busy(k berth.JobKey) bool {
+	s := q.jobs[k]
+	return s != nil && (s.held != nil || s.waiting != nil)
+}
+
 // Waiters returns, once, the evaluations that waited for a node, were to be
 // looked at, and need not be because a newer one of their job looks at every
 // node. That one ends them if it finds room; until then they go on waiting, for
