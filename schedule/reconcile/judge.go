@@ -168,7 +168,7 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 func (g *group) leave(s *slot, a *berth.Alloc) {
 	replaced := !a.Rest().Next.IsZero()
 	switch f := g.fate(a); {
-	case f == failed && (replaced || s.old != nil): // while it was not heard; or what is replaced now runs under its name
+	case f == failed && (replaced || s.old != nil || s.wants): // while it was not heard; or another has its name, or gets it
 		g.stop(a, berth.StopRejoined, berth.ClientPending)
 	case f == absent && !replaced: // what it stood in for is heard again
 		g.stop(a, berth.StopRejoined, berth.ClientPending)
@@ -258,9 +258,10 @@ func (g *group) migrates(a *berth.Alloc) bool {
 
 // expires says whether an allocation that is to leave its node is not placed
 // anew: one that is meant to end had until the drain's deadline. In another
-// version it gets another chance, and so it does if a user wants it elsewhere.
+// version it gets another chance, and so it does if a user wants it elsewhere
+// or if it was replaced before, while it was not heard.
 func (g *group) expires(a *berth.Alloc) bool {
-	return g.Job.Type == berth.TypeBatch && !a.Rest().Relocate && !g.differs(a, g.spec)
+	return g.Job.Type == berth.TypeBatch && !a.Rest().Relocate && a.Rest().Next.IsZero() && !g.differs(a, g.spec)
 }
 
 // whyMoves is why an allocation is stopped to be placed anew.

@@ -149,7 +149,6 @@ func (d *drawn) drawAlloc(t *rapid.T, n int) *berth.Alloc {
 		Index: uint32(rapid.IntRange(0, 4).Draw(t, "index")), CreateIndex: uint64(rapid.IntRange(1, 4).Draw(t, "made")), Ordinal: uint32(n),
 		Client:     berth.ClientStatus(rapid.IntRange(0, 5).Draw(t, "client")),
 		ModifyTime: noon.Add(-time.Duration(rapid.IntRange(0, 200).Draw(t, "ended")) * time.Second).UnixNano(),
-		Orphaned:   rapid.IntRange(0, 19).Draw(t, "orphaned") == 0,
 	}
 	more := berth.AllocMore{}
 	if rapid.IntRange(0, 3).Draw(t, "stops") == 0 {
@@ -308,6 +307,38 @@ func TestWhatIsDoneIsDone(t *testing.T) {
 		d.apply(first)
 		if r := reconcile.Compare(d.input()); !empty(r) {
 			t.Fatalf("wants more: %+v\nafter %+v", r, first)
+		}
+	})
+}
+
+// What was orphaned is no concern of any job: it is as if it were not there.
+func TestOrphansDoNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := draw(t)
+		in := d.input()
+		var others []*berth.Alloc
+		for i, a := range in.Allocs {
+			if rapid.IntRange(0, 2).Draw(t, "orphaned") > 0 {
+				others = append(others, a)
+				continue
+			}
+			orphan := *a
+			orphan.Orphaned = true
+			in.Allocs[i] = &orphan
+		}
+		without := d.input()
+		without.Allocs = others
+		if diff := cmp.Diff(reconcile.Compare(without), reconcile.Compare(in)); diff != "" {
+			t.Fatal(diff)
+		}
+		everywhere := func(in reconcile.Input) reconcile.PerNodeResult {
+			return reconcile.ComparePerNode(reconcile.PerNodeInput{
+				Input: in, Nodes: slices.DeleteFunc(slices.Clone(d.nodes), func(n *berth.Node) bool { return n == nil || !n.Ready() }),
+				Keeps: in.Feasible, Again: func(*berth.Alloc) bool { return true }, Placed: func(*berth.Alloc) bool { return false },
+			})
+		}
+		if diff := cmp.Diff(everywhere(without), everywhere(in)); diff != "" {
+			t.Fatal(diff)
 		}
 	})
 }

@@ -259,9 +259,9 @@ func (r *perNode) left(s *spots, at spot, a *berth.Alloc) {
 
 // drained handles an allocation that a drain stops, or stopped. One that is
 // meant to end had until the deadline: nothing follows on its node, but another
-// version of it.
+// version of it. If it was replaced already, its replacement is what counts.
 func (r *perNode) drained(s *spots, at spot, a *berth.Alloc) {
-	if r.Job.Type == berth.TypeSysbatch && !r.differs(a, s.group) && int64(a.Index) < int64(s.group.Count) {
+	if r.Job.Type == berth.TypeSysbatch && a.Rest().Next.IsZero() && !r.differs(a, s.group) && int64(a.Index) < int64(s.group.Count) {
 		s.kept[at] = a
 	} else {
 		s.follow(at, a)

@@ -30,6 +30,7 @@ func everywhere(t *rapid.T) (*drawn, func() reconcile.PerNodeInput) {
 			}
 		}
 	}
+	d.oneAtATime()
 	for i, n := range d.nodes {
 		if n != nil {
 			m := *n
@@ -49,6 +50,35 @@ func everywhere(t *rapid.T) (*drawn, func() reconcile.PerNodeInput) {
 			}
 		}
 		return in
+	}
+}
+
+// oneAtATime makes the draw possible: what a node gets anew of a name has taken
+// the place of what it had.
+func (d *drawn) oneAtATime() {
+	type spot struct {
+		group string
+		index uint32
+		node  berth.NodeID
+	}
+	newest := map[spot]*berth.Alloc{}
+	at := func(a *berth.Alloc) spot { return spot{a.Group.Name, a.Index, a.NodeID} }
+	for _, a := range d.allocs {
+		b := newest[at(a)]
+		if b == nil || b.CreateIndex < a.CreateIndex || b.CreateIndex == a.CreateIndex && b.Ordinal < a.Ordinal {
+			newest[at(a)] = a
+		}
+	}
+	for k, a := range d.allocs {
+		if !a.Wanted() || a.Ended() {
+			continue
+		}
+		b, more := a.With()
+		more.Next = berth.AllocID{}
+		if newest[at(a)] != a {
+			b.Desired, more.DesiredDescription = berth.DesiredStop, berth.StopReplaced
+		}
+		d.allocs[k] = b
 	}
 }
 
@@ -90,6 +120,9 @@ func TestPerNodeHolds(t *testing.T) {
 			}
 		}
 		d.done(r)
+		if r.Deployed != nil && r.Deployed.Status == berth.DeploymentCancelled {
+			d.done(reconcile.ComparePerNode(input())) // what failed before it, and waited for it, goes now
+		}
 		again := input()
 		again.Rolling = true // what is left of an update has its time
 		if r := reconcile.ComparePerNode(again); len(r.Missing)+len(r.Stop)+len(r.Update)+len(r.Later) > 0 || r.Deploy != nil || r.Deployed != nil {

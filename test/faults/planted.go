@@ -38,7 +38,7 @@ var defects = []*defect{
 	},
 	{
 		name: "skipped-apply", says: "followers pass over a command of the log",
-		points: "consensus/skip-apply/*state.ReportAllocs=error@20", fault: killLeader, shows: "I-38", rounds: 2,
+		points: "consensus/skip-apply/*state.ReportAllocs=error@60", fault: killLeader, shows: "I-38", rounds: 2,
 	},
 	{
 		name: "double-launch", says: "a periodic job is launched at times at which it is not due",
