@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,7 +32,7 @@ type machine struct {
 	mu   sync.Mutex
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
-	life int
+	life atomic.Int64  // how often it was started
 }
 
 func (m *machine) http() string { return "http://" + m.addr + ":4646" }
@@ -48,8 +49,8 @@ func (m *machine) start(env ...string) error {
 		return err
 	}
 	defer out.Close()
-	m.life++
-	fmt.Fprintf(out, "---- %s: life %d of %s\n", time.Now().Format(time.StampMilli), m.life, m.name)
+	life := m.life.Add(1)
+	fmt.Fprintf(out, "---- %s: life %d of %s\n", time.Now().Format(time.StampMilli), life, m.name)
 	cmd, done := exec.Command(m.berth, "agent", "-config", m.config), make(chan struct{})
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + m.dir, "TMPDIR=" + filepath.Dir(m.config), failpoint.Env + "=@" + m.points, "GORACE=atexit_sleep_ms=0",

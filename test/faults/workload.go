@@ -110,7 +110,7 @@ func (p *person) do(c *call, m *machine, limit time.Duration, ask func(ctx conte
 	// A call outlives the end of the workload: what came of it is to be known.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), limit)
 	defer cancel()
-	c.Client, c.Server, c.Life = p.number, m.name, m.life
+	c.Client, c.Server, c.Life = p.number, m.name, int(m.life.Load())
 	c.Call = p.history.now()
 	a, err := ask(ctx, m.http())
 	if p.twice.Load() && (c.Kind == swap || c.Kind == dispatch) && p.rng.IntN(5) == 0 {
