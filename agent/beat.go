@@ -12,6 +12,7 @@ import (
 	"berth"
 	"berth/agent/fingerprint"
 	"berth/internal/failpoint"
+	"berth/internal/rest"
 	"berth/op"
 )
 
@@ -152,7 +153,7 @@ func (a *Agent) query() op.Query {
 // changed.
 func (a *Agent) watch(ctx context.Context) error {
 	for {
-		if err := sleep(ctx, watchEvery); err != nil {
+		if err := rest.For(ctx, watchEvery); err != nil {
 			return err
 		}
 		a.look(ctx)
@@ -184,15 +185,4 @@ func (a *Agent) look(ctx context.Context) {
 	a.node = &n
 	close(a.change)
 	a.change = make(chan struct{})
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

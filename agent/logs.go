@@ -11,6 +11,7 @@ import (
 
 	"berth"
 	"berth/agent/logs"
+	"berth/internal/rest"
 	"berth/op"
 )
 
@@ -50,7 +51,7 @@ func (a *Agent) Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, se
 		case !q.Follow:
 			return nil // it is on its way, and has written nothing
 		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := rest.For(ctx, 200*time.Millisecond); err != nil {
 			return nil // the reader has gone
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"berth/agent/alloc"
 	"berth/agent/supervise"
 	"berth/internal/failpoint"
+	"berth/internal/rest"
 	"berth/op"
 )
 
@@ -374,7 +375,7 @@ func (a *Agent) endProcesses(id string) {
 // ended allocations when there are too many.
 func (a *Agent) tidy(ctx context.Context) error {
 	for {
-		if err := sleep(ctx, 10*time.Second); err != nil {
+		if err := rest.For(ctx, 10*time.Second); err != nil {
 			return err
 		}
 		supervise.Reap()

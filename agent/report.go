@@ -12,6 +12,7 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
+	"berth/internal/rest"
 	"berth/op"
 )
 
@@ -183,7 +184,7 @@ func (a *Agent) report(ctx context.Context) error {
 			continue
 		}
 		failures = 0
-		if err := sleep(ctx, reportEvery); err != nil {
+		if err := rest.For(ctx, reportEvery); err != nil {
 			return err
 		}
 	}

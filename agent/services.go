@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/rest"
 	"berth/op"
 )
 
@@ -163,7 +164,7 @@ func (a *Agent) registerServices(ctx context.Context) error {
 			continue
 		}
 		failures = 0
-		if err := sleep(ctx, reportEvery); err != nil {
+		if err := rest.For(ctx, reportEvery); err != nil {
 			return err
 		}
 	}

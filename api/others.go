@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/rest"
 	"berth/op"
 	"berth/state"
 )
@@ -140,7 +141,7 @@ func (s *Server) toLeader(ctx context.Context, repeatable bool, try func(ctx con
 		default:
 			until = time.Now().Add(hold)
 		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err := rest.For(ctx, 20*time.Millisecond); err != nil {
 			return false, err
 		}
 	}
@@ -159,17 +160,6 @@ func (s *Server) toRegion(ctx context.Context, region string, try func(ctx conte
 		}
 	}
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // lostOnTheWay is what a caller is told of a request that was passed on and

@@ -7,6 +7,7 @@ import (
 
 	"berth"
 	"berth/api"
+	"berth/internal/rest"
 	"berth/leader/broker"
 	"berth/state"
 	"berth/wire"
@@ -214,7 +215,7 @@ func (s *Server) follow(ctx context.Context) error {
 		if now := s.leading.current(); now.addr != "" && now.addr != s.config.Advertise {
 			s.workFor(ctx, now)
 		}
-		if err := rest(ctx, 5*look); err != nil {
+		if err := rest.For(ctx, 5*look); err != nil {
 			return err
 		}
 	}

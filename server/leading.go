@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/api"
+	"berth/internal/rest"
 	"berth/state"
 )
 
@@ -79,7 +80,7 @@ func (s *Server) Route(ctx context.Context, passed bool) (string, error) {
 				return now.addr, nil
 			}
 		}
-		if err := rest(ctx, look); err != nil {
+		if err := rest.For(ctx, look); err != nil {
 			if ctx.Err() == context.Canceled {
 				return "", err
 			}
@@ -98,18 +99,6 @@ func (s *Server) While(ctx context.Context, addr string) (context.Context, conte
 	}
 	stop := context.AfterFunc(now.life, end)
 	return life, func() { stop(); end() }
-}
-
-// rest waits.
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // reads are the reads that wait until this server knows what was answered
@@ -220,7 +209,7 @@ func (s *Server) readIndex(ctx context.Context) (index uint64, err error) {
 		if err == nil {
 			return index, nil
 		}
-		if rest(hold, look) != nil {
+		if rest.For(hold, look) != nil {
 			return 0, fmt.Errorf("%w: %v", state.ErrLost, err)
 		}
 	}

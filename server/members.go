@@ -11,6 +11,7 @@ import (
 	"berth/api"
 	"berth/consensus"
 	"berth/gossip"
+	"berth/internal/rest"
 	"berth/wire"
 
 	"github.com/hashicorp/raft"
@@ -339,7 +340,7 @@ func (s *Server) Leave(ctx context.Context) error {
 		if them, err := s.acquaint(step, leader); err == nil && !slices.Contains(them.Peers, s.id) {
 			return nil
 		}
-		if rest(step, look) != nil {
+		if rest.For(step, look) != nil {
 			return nil // the others were told; they let it go when they can
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"berth"
 	"berth/api"
 	"berth/consensus"
+	"berth/internal/rest"
 	"berth/op"
 	"berth/state"
 
@@ -199,7 +200,7 @@ func (s *Server) RestoreSnapshot(ctx context.Context, from io.Reader) (saved, no
 	ctx, cancel := context.WithTimeout(ctx, restoredTime)
 	defer cancel()
 	for !s.Leads() && s.consensus.Leader() {
-		if rest(ctx, look) != nil {
+		if rest.For(ctx, look) != nil {
 			break
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/rest"
 )
 
 // Serve answers whoever connects to ln, until ctx ends or ln fails. It closes
@@ -28,7 +29,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if isTemporary(err) && pause(ctx, 50*time.Millisecond) {
+			if isTemporary(err) && rest.For(ctx, 50*time.Millisecond) == nil {
 				continue
 			}
 			return err
@@ -55,15 +56,6 @@ const msgTooMany = "connection refused: too many from one address"
 func isTemporary(err error) bool {
 	var t interface{ Temporary() bool }
 	return errors.As(err, &t) && t.Temporary()
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // serveConn serves one connection. Until it has said what it is, it has the

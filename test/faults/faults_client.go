@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"berth/internal/rest"
 )
 
 // Faults of agents: killed, cut off, or all there at once.
@@ -37,7 +39,7 @@ var killAgent = &Fault{
 		a.kill()
 		r.victim = a
 		r.history.note("%s is killed", a.name)
-		return rest(ctx, time.Duration(1+r.number%4)*time.Second)
+		return rest.For(ctx, time.Duration(1+r.number%4)*time.Second)
 	},
 	Stop: func(_ context.Context, r *round) error {
 		if r.victim == nil || r.victim.running() {
@@ -77,7 +79,7 @@ var agentAway = &Fault{
 		}
 		away := []time.Duration{14 * time.Second, 4 * time.Second}[(r.number-1)%2]
 		r.history.note("%s is cut off for %v; %s", a.name, away, kept)
-		return rest(ctx, away)
+		return rest.For(ctx, away)
 	},
 	Stop: heal,
 	After: func(ctx context.Context, r *round) error {

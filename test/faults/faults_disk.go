@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/consensus/logstore"
+	"berth/internal/rest"
 )
 
 // Faults of disks: full, slow, or not as they were left.
@@ -105,7 +106,7 @@ var slowDisk = &Fault{
 		}
 		r.victim = m
 		r.history.note("writes of %s: %s", m.name, what)
-		if err := errors.Join(m.set("consensus/log-append-before="+what), rest(ctx, 100*time.Millisecond)); err != nil {
+		if err := errors.Join(m.set("consensus/log-append-before="+what), rest.For(ctx, 100*time.Millisecond)); err != nil {
 			return err
 		}
 		if hangs {
@@ -224,7 +225,7 @@ var installSnapshot = &Fault{
 		r.history.note("%s is killed", m.name)
 		r.work.pause.Store(int64(writePause / 3))
 		defer r.work.pause.Store(int64(writePause))
-		if err := rest(ctx, 7*time.Second); err != nil { // the others save their state, and drop the log behind it
+		if err := rest.For(ctx, 7*time.Second); err != nil { // the others save their state, and drop the log behind it
 			return err
 		}
 		if err := r.lags(ctx, m, l); err != nil {
@@ -233,7 +234,7 @@ var installSnapshot = &Fault{
 		if err := errors.Join(m.set("consensus/snapshot-middle=delay(700ms)*"), m.start()); err != nil {
 			return err
 		}
-		if err := rest(ctx, 500*time.Millisecond+time.Duration(r.rng.IntN(1500))*time.Millisecond); err != nil {
+		if err := rest.For(ctx, 500*time.Millisecond+time.Duration(r.rng.IntN(1500))*time.Millisecond); err != nil {
 			return err
 		}
 		switch r.number % 3 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"berth/internal/rest"
 )
 
 // Faults of messages between agents and servers, and between servers: what
@@ -20,7 +22,7 @@ var twiceAndLate = &Fault{
 				return err
 			}
 		}
-		if err := rest(ctx, 3*time.Second); err != nil {
+		if err := rest.For(ctx, 3*time.Second); err != nil {
 			return err
 		}
 		// Answers to a term that is over.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"berth/internal/rest"
 )
 
 // Faults of the network. Whatever is cut, every server can still be called by
@@ -170,7 +172,7 @@ var flap = &Fault{
 		}
 		r.history.note("%s comes and goes", m.name)
 		for range 5 {
-			if err := errors.Join(r.part(hosts(m), hosts(r.others(m)...)), rest(ctx, time.Second), r.cluster.heal(), rest(ctx, time.Second)); err != nil {
+			if err := errors.Join(r.part(hosts(m), hosts(r.others(m)...)), rest.For(ctx, time.Second), r.cluster.heal(), rest.For(ctx, time.Second)); err != nil {
 				return err
 			}
 		}

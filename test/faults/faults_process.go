@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/consensus/logstore"
+	"berth/internal/rest"
 	"berth/state"
 
 	"github.com/hashicorp/raft"
@@ -38,7 +39,7 @@ var killLeader = &Fault{
 		if r.number%5 == 0 { // an idle one: nobody writes until it is gone
 			r.work.pause.Store(0)
 			defer r.work.pause.Store(int64(writePause))
-			if err := rest(ctx, time.Second); err != nil {
+			if err := rest.For(ctx, time.Second); err != nil {
 				return err
 			}
 		}
@@ -70,7 +71,7 @@ var killAllServers = &Fault{
 			if i == 1 {
 				r.killed = r.history.now() // from now on there can be a leader
 			}
-			_ = rest(ctx, time.Duration(r.rng.IntN(1500))*time.Millisecond)
+			_ = rest.For(ctx, time.Duration(r.rng.IntN(1500))*time.Millisecond)
 		}
 		return errors.Join(errs...)
 	},
@@ -105,7 +106,7 @@ func standStill(times ...time.Duration) func(context.Context, *round) error {
 		if long > time.Second { // or nobody takes its place
 			r.gone(m)
 		}
-		return errors.Join(rest(ctx, long), m.resume())
+		return errors.Join(rest.For(ctx, long), m.resume())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"berth"
 	"berth/agent"
+	"berth/internal/rest"
 	"berth/op"
 )
 
@@ -99,7 +100,7 @@ func (f *fleet) unregistered(since time.Time) (n int) {
 
 func (n *simulated) run(ctx context.Context) {
 	for n.register(ctx) != nil {
-		if rest(ctx, 200*time.Millisecond+rand.N(time.Second)) != nil {
+		if rest.For(ctx, 200*time.Millisecond+rand.N(time.Second)) != nil {
 			return
 		}
 	}
@@ -107,18 +108,6 @@ func (n *simulated) run(ctx context.Context) {
 	wait.Go(func() { n.beat(ctx) })
 	wait.Go(func() { n.pull(ctx) })
 	wait.Wait()
-}
-
-// rest waits.
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func (n *simulated) register(ctx context.Context) error {
@@ -165,7 +154,7 @@ func (n *simulated) pull(ctx context.Context) {
 			err = n.report(ctx, out)
 		}
 		if err != nil {
-			_ = rest(ctx, 200*time.Millisecond+rand.N(500*time.Millisecond))
+			_ = rest.For(ctx, 200*time.Millisecond+rand.N(500*time.Millisecond))
 			continue
 		}
 		index = max(index, out.Index)

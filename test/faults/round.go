@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"berth/internal/rest"
 )
 
 // round is one fault, once.
@@ -69,18 +71,18 @@ func (r *round) play(ctx context.Context) *result {
 	var watchers sync.WaitGroup
 	watchers.Go(func() { r.watch(watch) })
 	r.work.start(ctx)
-	err := rest(ctx, leadIn)
+	err := rest.For(ctx, leadIn)
 	if err == nil {
 		r.history.note("the fault begins")
 		err = r.fault.Start(ctx, r)
 	}
 	if err == nil {
-		err = rest(ctx, r.fault.Hold)
+		err = rest.For(ctx, r.fault.Hold)
 	}
 	res.check("the fault: %w", errors.Join(err, r.fault.Stop(ctx, r), r.heal()))
 	r.history.note("the fault has ended")
 	ended := time.Now()
-	_ = rest(ctx, leadOut)
+	_ = rest.For(ctx, leadOut)
 	r.work.stop()
 	r.settle(ctx, res)
 	r.figures["settled"] = time.Since(ended).Seconds()
@@ -164,7 +166,7 @@ func (r *round) lastReads(ctx context.Context, res *result) {
 // watch notes who leads, and which nodes are taken for down.
 func (r *round) watch(ctx context.Context) {
 	was := map[string]string{}
-	for rest(ctx, 100*time.Millisecond) == nil {
+	for rest.For(ctx, 100*time.Millisecond) == nil {
 		l := look{r.history.now(), map[string]string{}}
 		for _, m := range r.servers {
 			one, cancel := context.WithTimeout(ctx, 300*time.Millisecond)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"berth/internal/rest"
 )
 
 // The workload: people who write and read through all servers at once. Each
@@ -141,7 +143,7 @@ type registered struct {
 func (p *person) write() {
 	for {
 		pause := time.Duration(p.pause.Load())
-		if rest(p.ctx, max(pause/2, 20*time.Millisecond)+rand.N(max(pause, time.Millisecond))) != nil {
+		if rest.For(p.ctx, max(pause/2, 20*time.Millisecond)+rand.N(max(pause, time.Millisecond))) != nil {
 			return
 		}
 		if pause == 0 {
@@ -197,7 +199,7 @@ func (p *person) purge(key string) {
 }
 
 func (p *person) read() {
-	for rest(p.ctx, readPause/2+rand.N(readPause)) == nil {
+	for rest.For(p.ctx, readPause/2+rand.N(readPause)) == nil {
 		c := &call{Kind: read, Key: p.key(p.rng.IntN(keys))}
 		query := ""
 		if p.stale {
@@ -227,7 +229,7 @@ func (p *person) value(c *call, query string) (v seenJob, ok bool) {
 // dispatch dispatches children, each under a token of its own. What failed is
 // tried again with the same token, at the next server: there is one child.
 func (p *person) dispatch() {
-	for i := 1; rest(p.ctx, 700*time.Millisecond) == nil; i++ {
+	for i := 1; rest.For(p.ctx, 700*time.Millisecond) == nil; i++ {
 		if p.pause.Load() == 0 {
 			continue
 		}
@@ -248,14 +250,14 @@ func (p *person) dispatch() {
 				p.unserved = append(p.unserved, fmt.Sprintf("dispatch %s: %s", token, last))
 				break
 			}
-			_ = rest(p.ctx, 100*time.Millisecond)
+			_ = rest.For(p.ctx, 100*time.Millisecond)
 		}
 	}
 }
 
 // update changes the service now and then, so that there is a deployment.
 func (p *person) update() {
-	for rest(p.ctx, 3*time.Second) == nil {
+	for rest.For(p.ctx, 3*time.Second) == nil {
 		if p.pause.Load() == 0 || p.still.Load() {
 			continue
 		}
