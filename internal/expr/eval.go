@@ -2,6 +2,7 @@ package expr
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -246,7 +247,7 @@ func (n *binary) arithmetic(left, right any) (any, error) {
 	}
 	if a, ok := left.(int64); ok {
 		if b, ok := right.(int64); ok {
-			return n.whole(a, b)
+			return calculate(n.op, a, b, func(a, b int64) int64 { return a % b })
 		}
 	}
 	a, first := number(left)
@@ -254,27 +255,13 @@ func (n *binary) arithmetic(left, right any) (any, error) {
 	if !first || !second {
 		return nil, fmt.Errorf("%s %s %s has no meaning", kind(left), n.op, kind(right))
 	}
-	switch n.op {
-	case "+":
-		return a + b, nil
-	case "-":
-		return a - b, nil
-	case "*":
-		return a * b, nil
-	}
-	if b == 0 {
-		return nil, errZero
-	}
-	if n.op == "/" {
-		return a / b, nil
-	}
-	return math.Mod(a, b), nil
+	return calculate(n.op, a, b, math.Mod)
 }
 
-var errZero = fmt.Errorf("a division by zero")
+var errZero = errors.New("a division by zero")
 
-func (n *binary) whole(a, b int64) (any, error) {
-	switch n.op {
+func calculate[T int64 | float64](op string, a, b T, rest func(a, b T) T) (any, error) {
+	switch op {
 	case "+":
 		return a + b, nil
 	case "-":
@@ -285,10 +272,10 @@ func (n *binary) whole(a, b int64) (any, error) {
 	if b == 0 {
 		return nil, errZero
 	}
-	if n.op == "/" {
+	if op == "/" {
 		return a / b, nil
 	}
-	return a % b, nil
+	return rest(a, b), nil
 }
 
 func (n *cast) eval(get Lookup) (any, error) {
