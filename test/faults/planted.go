@@ -16,7 +16,7 @@ import (
 type defect struct {
 	name   string
 	says   string
-	points string // failpoints of every server from its start on
+	points string // failpoints of every server from its start on; "" if the fault plants it
 	fault  *Fault // that brings it to light
 	shows  string // what one of the failures begins with or holds
 	crowd  int    // readers of each server beside the usual ones
@@ -26,6 +26,21 @@ type defect struct {
 // longPause is pauseLeader for as long as it takes that another leads and was
 // written to.
 var longPause = &Fault{ID: "F-05", Start: standStill(3 * time.Second), Stop: pauseLeader.Stop}
+
+// skipReport has a follower pass over the next report of an agent. It is not
+// planted from the start on: no server could be set up that way.
+var skipReport = &Fault{
+	ID: "F-01", Hold: 3 * time.Second,
+	Start: func(ctx context.Context, r *round) error {
+		l, err := r.wait(ctx)
+		if err != nil {
+			return err
+		}
+		r.victim = r.others(l)[0]
+		return r.victim.set("consensus/skip-apply/*state.ReportAllocs=error")
+	},
+	Stop: func(_ context.Context, r *round) error { return r.victim.set("") },
+}
 
 var defects = []*defect{
 	{
@@ -37,8 +52,8 @@ var defects = []*defect{
 		points: "consensus/lease-read=error*", fault: longPause, shows: "I-37", crowd: 40, rounds: 10,
 	},
 	{
-		name: "skipped-apply", says: "followers pass over a command of the log",
-		points: "consensus/skip-apply/*state.ReportAllocs=error@60", fault: killLeader, shows: "I-38", rounds: 2,
+		name: "skipped-apply", says: "a follower passes over a command of the log",
+		fault: skipReport, shows: "I-38", rounds: 2,
 	},
 	{
 		name: "double-launch", says: "a periodic job is launched at times at which it is not due",
