@@ -26,6 +26,13 @@ PROCESSES = ./agent/... ./test/...
 
 export CGO_ENABLED ?= 1
 
+# What failed is said once more at the end of a long output: which tests, and
+# which were running when the time was up.
+SHELL       = /bin/bash
+.SHELLFLAGS = -o pipefail -c
+FAILURES    = 2>&1 | tee bin/$@.log || { printf '\nWhat failed:\n'; \
+	grep -aE '^ *--- FAIL|^FAIL|^panic:|running tests:|^\t+Test|DATA RACE|^ +[a-z0-9_]+_test\.go:[0-9]+:' bin/$@.log | tail -n 60; exit 1; }
+
 .PHONY: build
 build:
 	$(GO) build -o bin/berth ./cmd/berth
@@ -60,11 +67,13 @@ check:
 
 .PHONY: unit
 unit:
-	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v -e '^berth/agent' -e '^berth/test')
+	@mkdir -p bin
+	$(GO) test -race -timeout 10m $$($(GO) list ./... | grep -v -e '^berth/agent' -e '^berth/test') $(FAILURES)
 
 .PHONY: processes
 processes:
-	$(GO) test -race -p 1 -timeout 15m $(PROCESSES)
+	@mkdir -p bin
+	$(GO) test -race -p 1 -timeout 15m $(PROCESSES) $(FAILURES)
 
 .PHONY: soak
 soak:

@@ -248,6 +248,7 @@ func TestOperatorOfThree(t *testing.T) {
 
 	// A snapshot is saved and restored by a follower; all have the same state.
 	one = c.list[c.follower()]
+	one.until("it knows who leads", func() bool { now, err := one.api.Status().Leader(); return err == nil && now == c.list[next].rpc })
 	reg := must[*nomad.JobRegisterResponse, *nomad.WriteMeta](t)
 	one.node(1)
 	one.settled(reg(one.api.Jobs().Register(napper("old", 2), nil)).EvalID)
