@@ -65,6 +65,8 @@ type AllocMore struct {
 	// node suits now; its own does as well as another.
 	Relocate bool
 
+	PE *PERef // of a stream job: what it is the instance of
+
 	UnknownSince int64 // ns since 1970: when its node was last heard, while the client status is unknown
 }
 

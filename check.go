@@ -68,6 +68,9 @@ func (j *Job) Warnings() (out []string) {
 			}
 		}
 	}
+	if j.Stream != nil {
+		out = append(out, j.unjoined()...)
+	}
 	return out
 }
 
@@ -106,7 +109,7 @@ func (c *checker) job(j *Job) {
 	}
 	c.line(at+".region", j.Region, MaxNameLen)
 	c.line(at+".node_pool", j.NodePool, MaxNameLen)
-	c.oneOf(at+".type", j.Type, TypeService, TypeBatch, TypeSystem, TypeSysbatch)
+	c.oneOf(at+".type", j.Type, TypeService, TypeBatch, TypeSystem, TypeSysbatch, TypeStream)
 	c.between(at+".priority", int64(j.Priority), MinPriority, MaxPriority)
 	for _, dc := range j.Datacenters {
 		if _, err := path.Match(dc, ""); err != nil || dc == "" {
@@ -138,6 +141,7 @@ func (c *checker) job(j *Job) {
 	for _, g := range j.TaskGroups {
 		c.group(fmt.Sprintf("%s.group[%s]", at, clip(g.Name, 64)), j, g)
 	}
+	c.stream(at, j)
 }
 
 // perNode checks what a job that runs on every node may not say: it chooses no

@@ -1,10 +1,10 @@
 package berth
 
 // migrate checks how allocations leave draining nodes. Jobs that run on every
-// node are told elsewhere that it is not for them.
+// node, and stream jobs, are told elsewhere that it is not for them.
 func (c *checker) migrate(at string, j *Job, m *MigrateStrategy) {
 	switch {
-	case m == nil, j.PerNode():
+	case m == nil, j.PerNode(), j.Type == TypeStream:
 	case j.Type != TypeService:
 		c.addf(at, "is not for jobs of type %s, which run on until the drain's deadline", j.Type)
 	default:

@@ -38,8 +38,8 @@ func TestValidate(t *testing.T) {
 		{"long namespace", func(j *Job, g *TaskGroup, t *Task) { j.Namespace = long }, `job.namespace: 300 bytes are too long; allowed are 128`},
 		{"long region", func(j *Job, g *TaskGroup, t *Task) { j.Region = long }, `job.region: 300 bytes are too long; allowed are 128`},
 		{"long pool", func(j *Job, g *TaskGroup, t *Task) { j.NodePool = long }, `job.node_pool: 300 bytes are too long; allowed are 128`},
-		{"unknown type", func(j *Job, g *TaskGroup, t *Task) { j.Type = "cron" }, `job.type: "cron" is not allowed; allowed are service, batch, system, sysbatch`},
-		{"core jobs are not for users", func(j *Job, g *TaskGroup, t *Task) { j.Type = TypeCore }, `job.type: "core" is not allowed; allowed are service, batch, system, sysbatch`},
+		{"unknown type", func(j *Job, g *TaskGroup, t *Task) { j.Type = "cron" }, `job.type: "cron" is not allowed; allowed are service, batch, system, sysbatch, stream`},
+		{"core jobs are not for users", func(j *Job, g *TaskGroup, t *Task) { j.Type = TypeCore }, `job.type: "core" is not allowed; allowed are service, batch, system, sysbatch, stream`},
 		{"low priority", func(j *Job, g *TaskGroup, t *Task) { j.Priority = 0 }, `job.priority: 0 is out of range; allowed are 1 to 100`},
 		{"high priority", func(j *Job, g *TaskGroup, t *Task) { j.Priority = 101 }, `job.priority: 101 is out of range; allowed are 1 to 100`},
 		{"bad glob", func(j *Job, g *TaskGroup, t *Task) { j.Datacenters = []string{"a["} }, `job.datacenters: "a[" is not a datacenter or a glob`},
@@ -356,6 +356,7 @@ var built = strings.Fields(`
 	job.group.task.constraint.attribute job.group.task.constraint.value job.group.task.constraint.operator
 	job.group.task.affinity.attribute job.group.task.affinity.value job.group.task.affinity.operator job.group.task.affinity.weight
 	job.group.task.env job.group.task.meta job.group.task.leader
+	job.group.task.connectivity.change_mode job.group.task.connectivity.change_signal
 	job.group.task.resources.cpu job.group.task.resources.memory job.group.task.resources.cores job.group.task.resources.memory_max
 	job.group.task.resources.numa.affinity job.group.task.resources.numa.devices
 	job.group.task.resources.device.name job.group.task.resources.device.count

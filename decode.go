@@ -55,6 +55,10 @@ func (d *decoder) job(tree Tree) *Job {
 	if lookup(tree, "Reschedule") != nil {
 		j.Reschedule = defaultReschedule(j.Type)
 	}
+	if j.Type == TypeStream {
+		s := defaultStream()
+		j.Stream = &s
+	}
 	d.structure(reflect.ValueOf(j).Elem(), tree, name, "TaskGroups")
 	j.complete()
 	d.children(lookup(tree, "TaskGroups"), name+".group", func(src Tree, at string) {
@@ -67,8 +71,11 @@ func (d *decoder) job(tree Tree) *Job {
 // fills in: what reads jobs relies on it, and a job can come from a log that
 // something else wrote.
 func (j *Job) Whole() error {
+	if (j.Type == TypeStream) != (j.Stream != nil) {
+		return Errorf(Invalid, "job %q: a job has the blocks of stream jobs if it is one, of type stream; this one is of type %s", clip(string(j.ID), 64), clip(j.Type, 64))
+	}
 	for _, g := range j.TaskGroups {
-		if g == nil || g.RestartPolicy == nil || g.EphemeralDisk == nil {
+		if g == nil || g.RestartPolicy == nil || g.EphemeralDisk == nil || (g.Stream != nil) != (j.Stream != nil) {
 			return Errorf(Invalid, "job %q: a group lacks a block", clip(string(j.ID), 64))
 		}
 		for _, t := range g.Tasks {
@@ -90,6 +97,9 @@ func (j *Job) complete() {
 	if len(j.Datacenters) == 0 {
 		j.Datacenters = []string{"*"}
 	}
+	if j.Stream != nil {
+		j.Stream.complete(j.ID)
+	}
 }
 
 func (d *decoder) group(j *Job, tree Tree, at string) *TaskGroup {
@@ -110,7 +120,11 @@ func (d *decoder) group(j *Job, tree Tree, at string) *TaskGroup {
 			g.Count = int(n)
 		}
 	}
-	d.structure(reflect.ValueOf(g).Elem(), tree, at, "Tasks")
+	if j.Type == TypeStream {
+		d.streamGroup(j, g, tree, at)
+	} else {
+		d.structure(reflect.ValueOf(g).Elem(), tree, at, "Tasks")
+	}
 	if g.Scaling != nil {
 		p := g.Scaling.Plain()
 		if !writes(tree, "Scaling", "Min") {

@@ -74,6 +74,7 @@ const (
 	TriggerDeploymentWatcher    = "deployment-watcher"
 	TriggerMaxDisconnectTimeout = "max-disconnect-timeout"
 	TriggerReconnect            = "reconnect"
+	TriggerPELaunch             = "pe-launch" // of a stream job: a processing element was launched
 )
 
 // Cause is the thing an evaluation came from. It is never unset, also where
@@ -93,6 +94,7 @@ const (
 	CauseDeployment = "deployment"
 	CausePeriodic   = "periodic"
 	CauseSystem     = "system"
+	CausePE         = "pe" // a processing element, by UID
 )
 
 // String returns the cause as people read it.

@@ -41,6 +41,8 @@ type field struct {
 	index []int
 	file  string // the name in a job file, and in errors
 	label bool   // a block's label
+
+	inline bool // a job file has its fields among those of the struct around it
 }
 
 var fieldsOf sync.Map // reflect.Type → map[string]field, by lower-case name
@@ -57,16 +59,23 @@ func fields(t reflect.Type) map[string]field {
 			continue
 		}
 		name, label := FileName(f)
-		m[strings.ToLower(f.Name)] = field{f.Index, name, label}
+		m[strings.ToLower(f.Name)] = field{f.Index, name, label, Inline(f)}
 	}
 	fieldsOf.Store(t, m)
 	return m
 }
 
+// Inline says whether a job file has the fields of this field's struct among
+// those of the struct around it.
+func Inline(f reflect.StructField) bool { return f.Tag.Get("hcl") == ",inline" }
+
 // FileName returns the name that a job file gives the field of a block, and
 // whether it is the block's label. Without a tag it is the field's name in
-// snake case. "-" is a field that no job file sets.
+// snake case. "-" is a field that has no name in a job file.
 func FileName(f reflect.StructField) (name string, label bool) {
+	if Inline(f) {
+		return "-", false
+	}
 	tag := f.Tag.Get("hcl")
 	name, rest, _ := strings.Cut(tag, ",")
 	if name == "" {
@@ -117,6 +126,14 @@ var blockDefaults = map[reflect.Type]any{
 	reflect.TypeFor[VolumeMount]():         VolumeMount{PropagationMode: "private"},
 	reflect.TypeFor[Service]():             Service{AddressMode: AddressAuto, OnUpdate: OnUpdateRequireHealthy},
 	reflect.TypeFor[CheckRestart]():        CheckRestart{Grace: defaultGrace},
+	reflect.TypeFor[StreamSpec]():          defaultStream(),
+	reflect.TypeFor[StreamGroup]():         defaultStreamGroup(),
+	reflect.TypeFor[HostPoolSpec]():        HostPoolSpec{Mode: PoolShared},
+	reflect.TypeFor[RegionSpec]():          RegionSpec{Width: 1},
+	reflect.TypeFor[StreamEdge]():          StreamEdge{Distribution: DistributionBroadcast},
+	reflect.TypeFor[ExportSpec]():          ExportSpec{AllowFilter: true, Congestion: CongestionWait},
+	reflect.TypeFor[ImportSpec]():          ImportSpec{Scope: DefaultScope},
+	reflect.TypeFor[TaskConnectivity]():    TaskConnectivity{ChangeMode: ConnectivityNoop},
 }
 
 // IsBlock says whether values of the type are blocks with fields of their own.
@@ -140,6 +157,8 @@ func (d *decoder) structure(dst reflect.Value, src Tree, path string, skip ...st
 		}
 		f, ok := known[lower]
 		switch {
+		case ok && f.inline:
+			d.value(dst.FieldByIndex(f.index), v, path)
 		case ok:
 			d.value(dst.FieldByIndex(f.index), v, join(path, f.file))
 		case says(v) && !obsolete[lower]:

@@ -76,6 +76,7 @@ type Job struct {
 	Migrate          *MigrateStrategy     `hcl:"migrate"`
 	Meta             map[string]string    `hcl:"meta"`
 	UI               *JobUI               `hcl:"ui"`
+	Stream           *StreamSpec          `hcl:",inline" json:",omitempty"` // of a stream job
 
 	// What follows is set by servers, never by a job file.
 
@@ -207,6 +208,8 @@ type TaskGroup struct {
 	StopAfterClientDisconnect time.Duration
 	MaxClientDisconnect       time.Duration
 	PreventRescheduleOnLost   bool
+
+	Stream *StreamGroup `hcl:",inline" json:",omitempty"` // in a stream job
 }
 
 // Task returns the task of that name, or nil.

@@ -44,7 +44,9 @@ func ParsePropagation(name, s string) (Propagation, error) {
 // Intents say why an object is deleted. An intent is recorded with the mark, so
 // that nobody has to guess it.
 const (
-	IntentUser = "user"
+	IntentUser    = "user"
+	IntentRecover = "recover" // a stream job whose submission was interrupted begins anew
+	IntentReplace = "replace" // a user registered a stream job that was stopped or given up
 )
 
 // Deletion is the mark of an object that is being deleted in the foreground.
@@ -72,10 +74,14 @@ type OwnerRef struct {
 }
 
 // Owners returns the owners of an allocation: its job, unless it was left to
-// itself. One that has ended holds nobody. They follow from the allocation, so
-// nothing is stored of them.
+// itself, or the processing element of a stream job that it is a launch of. One
+// that has ended holds nobody. They follow from the allocation, so nothing is
+// stored of them.
 func (a *Alloc) Owners() []OwnerRef {
-	if a.Orphaned {
+	switch pe := a.Rest().PE; {
+	case pe != nil:
+		return []OwnerRef{{Kind: KindPE, Name: a.Name(), UID: pe.UID.Text('p'), Controller: true, Block: !a.Ended()}}
+	case a.Orphaned:
 		return []OwnerRef{}
 	}
 	return []OwnerRef{{Kind: KindJob, Name: string(a.Job.ID), UID: a.Job.UID.Text('j'), Controller: true, Block: !a.Ended()}}

@@ -75,6 +75,8 @@ const (
 	StopCanary    = "a canary of a deployment that did not promote it"
 	StopOrphan    = "a user stopped it; it has no job that would replace it"
 	StopDone      = "the batch instance of its name has finished"
+	StopPEGone    = "its processing element is gone"
+	StopPELaunch  = "its processing element was launched anew"
 )
 
 // What becomes of an allocation that does not stop, as its ClientDescription

@@ -35,6 +35,7 @@ type Task struct {
 	Identities      []WorkloadIdentity `hcl:"identity"`
 	Actions         []Action           `hcl:"action"`
 	Schedule        *TaskSchedule      `hcl:"schedule"`
+	Connectivity    *TaskConnectivity  `hcl:"connectivity" json:",omitempty"` // in a stream job
 }
 
 // TaskLifecycle says when a task runs relative to the group's main tasks.

@@ -157,6 +157,8 @@ func defaultRestart(jobType string) RestartPolicy {
 	switch jobType {
 	case TypeBatch, TypeSysbatch:
 		return RestartPolicy{Attempts: 3, Interval: 24 * time.Hour, Delay: 15 * time.Second, Mode: RestartFail}
+	case TypeStream:
+		return RestartPolicy{Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: RestartFail}
 	}
 	return RestartPolicy{Attempts: 2, Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: RestartFail}
 }

@@ -194,7 +194,18 @@ func (b *block) structure(t reflect.Type, old, new reflect.Value) {
 		if !f.IsExported() || unseen[t][f.Name] {
 			continue
 		}
-		b.value(f, at2(old, i), at2(new, i), absent[t][f.Name])
+		x, y := at2(old, i), at2(new, i)
+		if berth.Inline(f) {
+			if x, y = there(x), there(y); x.IsValid() || y.IsValid() {
+				b.structure(f.Type.Elem(), x, y)
+			}
+			continue
+		}
+		absent := absent[t][f.Name]
+		if name := inFile[t][f.Name]; name != "" {
+			f.Name = name
+		}
+		b.value(f, x, y, absent)
 	}
 }
 
@@ -553,6 +564,13 @@ func objectName(field string, list bool) string {
 // names are blocks that are not called as their field is.
 var names = map[string]string{
 	"ReservedPorts": "Static Port", "DynamicPorts": "Dynamic Port", "ScalingPolicies": "Scaling",
+}
+
+// inFile are fields whose blocks job files call otherwise, and that stand beside
+// those of the job or group.
+var inFile = map[reflect.Type]map[string]string{
+	reflect.TypeFor[berth.StreamSpec]():  {"Regions": "ParallelRegions"},
+	reflect.TypeFor[berth.StreamGroup](): {"Policy": "PE"},
 }
 
 // keys tell items apart that have neither a name nor a label.

@@ -66,7 +66,7 @@ func (w *walker) attribute(a *hclsyntax.Attribute, s *shape, ctx *hcl.EvalContex
 	}
 	w.keyPlaces(a.Expr, p)
 	if v != nil {
-		out[field.key] = v
+		field.home(out)[field.key] = v
 	}
 }
 
@@ -98,6 +98,7 @@ func (w *walker) value(e hclsyntax.Expression, ctx *hcl.EvalContext, path string
 // block reads a block into the field it belongs to.
 func (w *walker) block(in instance, f *slot, out berth.Tree, at *place, path string) {
 	w.m.block(in.rng)
+	out = f.home(out)
 	here := join(path, in.kind)
 	if f.form == textMap || f.form == freeMap {
 		w.mapBlock(in, f, out, at, here)

@@ -18,9 +18,23 @@ type shape struct {
 
 // slot is one field of a struct.
 type slot struct {
-	key  string // its name in a tree
-	form form
-	elem reflect.Type // of blocks: the struct
+	key    string // its name in a tree
+	within string // the field of the tree whose object has it; "": the tree itself
+	form   form
+	elem   reflect.Type // of blocks: the struct
+}
+
+// home returns the object that the field is put in.
+func (f *slot) home(tree berth.Tree) berth.Tree {
+	if f.within == "" {
+		return tree
+	}
+	in, _ := tree[f.within].(berth.Tree)
+	if in == nil {
+		in = berth.Tree{}
+		tree[f.within] = in
+	}
+	return in
 }
 
 // form is how a field is written.
@@ -44,6 +58,10 @@ func shapeOf(t reflect.Type) *shape {
 	s := &shape{fields: map[string]*slot{}}
 	for _, f := range reflect.VisibleFields(t) {
 		name, isLabel := berth.FileName(f)
+		if berth.Inline(f) {
+			s.include(f)
+			continue
+		}
 		if !f.IsExported() || f.Anonymous || name == "-" {
 			continue
 		}
@@ -61,8 +79,23 @@ func shapeOf(t reflect.Type) *shape {
 	return s
 }
 
+// include adds the fields of a struct that stand among those of this one.
+func (s *shape) include(f reflect.StructField) {
+	inner := shapeOf(f.Type.Elem())
+	for _, name := range inner.names {
+		at := *inner.fields[name]
+		at.within = f.Name
+		s.fields[name] = &at
+		s.names = append(s.names, name)
+	}
+}
+
 func formOf(t reflect.Type) (form, reflect.Type) {
 	switch t.Kind() {
+	case reflect.Struct:
+		if isBlock(t) {
+			return oneBlock, t
+		}
 	case reflect.Pointer:
 		if isBlock(t.Elem()) {
 			return oneBlock, t.Elem()

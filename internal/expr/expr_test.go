@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -184,4 +185,31 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q is %v %v, then %v %v", text, first, err1, again, err2)
 		}
 	})
+}
+
+// What a condition requires is what it cannot be true without.
+func TestRequires(t *testing.T) {
+	for text, want := range map[string]string{
+		`kind == "raw" && priority >= 3 && 2 == n`: "kind raw, n 2",
+		`(a == 1 && b == true) && "eu" in regions`: "a 1, b true",
+		`a == 1 || b == 2`:                         "",
+		`!(a == 1)`:                                "",
+		`a == b && a == [1]`:                       "",
+		`a == 1.5 && a == 1.5`:                     "a 1.5, a 1.5",
+		`a == 1 && (b == 2 || c == 3)`:             "a 1",
+		`a != 1`:                                   "",
+		`(a)`:                                      "",
+	} {
+		e, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range e.Requires() {
+			got = append(got, fmt.Sprintf("%s %v", r.Name, r.Value))
+		}
+		if s := strings.Join(got, ", "); s != want {
+			t.Errorf("%s requires %q; want %q", text, s, want)
+		}
+	}
 }

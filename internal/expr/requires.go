@@ -1,0 +1,41 @@
+package expr
+
+// Requirement is a property that must have a value.
+type Requirement struct {
+	Name  string
+	Value any // a bool, int64, float64 or string
+}
+
+// Requires returns properties that must be equal to a value, as == compares,
+// for the condition to be true. It need not find all: those count that are
+// compared with a literal and joined by && alone. What matches can be looked for
+// among what has one of them, instead of everywhere.
+func (e *Expr) Requires() []Requirement { return requires(e.root, nil) }
+
+func requires(n node, out []Requirement) []Requirement {
+	b, ok := n.(*binary)
+	if !ok {
+		return out
+	}
+	switch b.op {
+	case "&&":
+		return requires(b.right, requires(b.left, out))
+	case "==":
+		if r, ok := requirement(b.left, b.right); ok {
+			return append(out, r)
+		}
+		if r, ok := requirement(b.right, b.left); ok {
+			return append(out, r)
+		}
+	}
+	return out
+}
+
+func requirement(p, v node) (Requirement, bool) {
+	name, first := p.(*property)
+	value, second := v.(*constant)
+	if !first || !second {
+		return Requirement{}, false
+	}
+	return Requirement{name.name, value.value}, true
+}

@@ -1,0 +1,173 @@
+package stream
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"berth"
+)
+
+// Document is what the tasks of a processing element are told of its
+// connections.
+type Document struct {
+	Version uint64 // rises whenever anything else in it changes
+	Job     DocumentJob
+	PE      DocumentPE
+	Inputs  []DocumentInput
+	Outputs []DocumentOutput
+}
+
+// DocumentJob is the job of a processing element.
+type DocumentJob struct {
+	Name       string
+	ID         uint64 // its StreamID
+	UID        string
+	Generation uint64
+}
+
+// DocumentPE is the processing element itself.
+type DocumentPE struct {
+	ID          int
+	Name        string
+	UID         string
+	LaunchCount uint64
+	ContentID   string
+	Region      string
+	Channel     int
+	MaxChannels int
+}
+
+// DocumentInput is an input, where it listens, and what feeds it.
+type DocumentInput struct {
+	Name string
+	Bind string
+	From []DocumentSource
+}
+
+// The kinds of connection.
+const (
+	Static  = "static"  // a stream of the job
+	Dynamic = "dynamic" // a route between an export and an import
+)
+
+// DocumentSource is an output that feeds an input.
+type DocumentSource struct {
+	Job    string
+	PE     string
+	Output string
+	Kind   string
+	Export string `json:",omitempty"` // of a dynamic one
+}
+
+// DocumentOutput is an output and what it feeds.
+type DocumentOutput struct {
+	Name         string
+	Distribution string
+	To           []DocumentTarget
+}
+
+// DocumentTarget is an input that an output feeds.
+type DocumentTarget struct {
+	Kind        string
+	Job         string
+	PE          string
+	Input       string
+	Addr        string // empty while the target does not run
+	LaunchCount uint64
+	Filter      string `json:",omitempty"` // of a dynamic one: which tuples are sent
+	Import      string `json:",omitempty"` // of a dynamic one
+	Congestion  string `json:",omitempty"` // of a dynamic one, if it is not to wait
+}
+
+// Subject is what the document of a processing element is made from.
+type Subject struct {
+	Version uint64
+	Job     *berth.StreamJob
+	PE      *berth.Resource // of kind ProcessingElement, not an orphan
+	Config  *berth.PEConfig // of that name and owner
+	// Routes are those that begin or end at the processing element; others are
+	// passed over, and one that is there twice counts once.
+	Routes []Route
+	// Bind returns where the port of that label is listened on, "" if it is not
+	// known.
+	Bind func(label string) string
+	// Target returns the address of an input, "" while it has none, and how
+	// often its processing element was launched.
+	Target func(owner berth.UID, pe, input string) (addr string, launch uint64)
+}
+
+// Describe returns the document of a processing element. It follows from the
+// subject alone: the static connections as the config has them, then the routes,
+// in order of job, processing element and port.
+func Describe(s *Subject) *Document {
+	p := s.PE
+	spec := p.Object.PE
+	d := &Document{
+		Version: s.Version,
+		Job:     DocumentJob{string(s.Job.Key.ID), s.Job.StreamID, s.Job.UID.Text(berth.KindLetter(berth.KindJob)), s.Job.Generation},
+		PE: DocumentPE{
+			spec.ID, p.Name, p.UID.Text(berth.KindLetter(berth.KindPE)), p.PE.Launch, s.Config.ContentID,
+			spec.Region, spec.Channel, spec.MaxChannels,
+		},
+		Inputs: []DocumentInput{}, Outputs: []DocumentOutput{},
+	}
+	for i := range s.Config.Inputs {
+		d.Inputs = append(d.Inputs, s.input(&s.Config.Inputs[i]))
+	}
+	for i := range s.Config.Outputs {
+		d.Outputs = append(d.Outputs, s.output(&s.Config.Outputs[i]))
+	}
+	return d
+}
+
+func (s *Subject) input(in *berth.PEInput) DocumentInput {
+	out := DocumentInput{Name: in.Name, Bind: s.Bind(in.Port), From: []DocumentSource{}}
+	for _, p := range in.From {
+		out.From = append(out.From, DocumentSource{Job: string(s.Job.Key.ID), PE: p.PE, Output: p.Port, Kind: Static})
+	}
+	static := len(out.From)
+	for i := range s.Routes {
+		x, m := s.Routes[i].Export, s.Routes[i].Import
+		if to := m.Object.Import; m.Owner == s.PE.Owner && to.PE == s.PE.Name && to.Input == in.Name {
+			from := x.Object.Export
+			out.From = append(out.From, DocumentSource{string(x.Job.ID), from.PE, from.Output, Dynamic, from.Spec.Name})
+		}
+	}
+	slices.SortStableFunc(out.From[static:], func(a, b DocumentSource) int {
+		return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.PE, b.PE), strings.Compare(a.Output, b.Output), strings.Compare(a.Export, b.Export))
+	})
+	out.From = slices.Compact(out.From)
+	return out
+}
+
+func (s *Subject) output(o *berth.PEOutput) DocumentOutput {
+	out := DocumentOutput{Name: o.Name, Distribution: o.Distribution, To: []DocumentTarget{}}
+	for _, p := range o.To {
+		addr, launch := s.Target(s.PE.Owner, p.PE, p.Port)
+		out.To = append(out.To, DocumentTarget{Kind: Static, Job: string(s.Job.Key.ID), PE: p.PE, Input: p.Port, Addr: addr, LaunchCount: launch})
+	}
+	static := len(out.To)
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		if from := r.Export.Object.Export; r.Export.Owner == s.PE.Owner && from.PE == s.PE.Name && from.Output == o.Name {
+			out.To = append(out.To, s.dynamic(r))
+		}
+	}
+	slices.SortStableFunc(out.To[static:], func(a, b DocumentTarget) int {
+		return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.PE, b.PE), strings.Compare(a.Input, b.Input), strings.Compare(a.Import, b.Import))
+	})
+	out.To = slices.Compact(out.To)
+	return out
+}
+
+// dynamic is where a route leads.
+func (s *Subject) dynamic(r *Route) DocumentTarget {
+	to := r.Import.Object.Import
+	t := DocumentTarget{Kind: Dynamic, Job: string(r.Import.Job.ID), PE: to.PE, Input: to.Input, Filter: r.Filter(), Import: to.Spec.Name}
+	t.Addr, t.LaunchCount = s.Target(r.Import.Owner, to.PE, to.Input)
+	if c := r.Congestion(); c != berth.CongestionWait {
+		t.Congestion = c
+	}
+	return t
+}

@@ -1,0 +1,144 @@
+package stream
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"berth"
+)
+
+// canonical is how values are written to be hashed.
+var canonical = json.JoinOptions(json.Deterministic(true), json.OmitZeroStructFields(true),
+	json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, d time.Duration) error {
+		return e.WriteToken(jsontext.Int(int64(d)))
+	})))
+
+// hashOf returns the hash of what a value holds. Fields that hold nothing are
+// not in it, so a field that a later release adds changes no hash.
+func hashOf(v any) (string, error) {
+	text, err := json.Marshal(v, canonical)
+	if err != nil {
+		return "", berth.Errorf(berth.Invalid, "%T has no hash: %w", v, err)
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// content is what a processing element is launched with. What is in it can
+// change only by a launch.
+type content struct {
+	Definition  string // hash of definition: the same for all of a group
+	Region      string
+	Channel     int
+	MaxChannels int
+	Inputs      []berth.PEInput
+	Outputs     []berth.PEOutput
+}
+
+// definition is what a group's tasks are and where they may be: the group
+// itself, and what it takes over from the job.
+type definition struct {
+	Group       berth.TaskGroup
+	Placement   berth.PEPlacement
+	Pool        *berth.HostPoolSpec // of the placement
+	Datacenters []string
+	NodePool    string
+	Constraints []berth.Constraint
+	Affinities  []berth.Affinity
+	Spreads     []berth.Spread
+	Meta        map[string]string
+}
+
+// contents gives the processing elements of a group their content IDs.
+func (x *expansion) contents(g *berth.TaskGroup) error {
+	def, err := hashOf(x.definition(g))
+	if err != nil {
+		return err
+	}
+	for _, e := range x.groups[g.Name] {
+		c := content{Definition: def, Region: e.spec.Region, Channel: e.spec.Channel, MaxChannels: e.spec.MaxChannels}
+		c.Inputs, c.Outputs = e.config.Inputs, e.config.Outputs
+		if g.Stream != nil && g.Stream.LiveRewire {
+			c.Inputs, c.Outputs = withoutPeers(e)
+		}
+		if e.spec.ContentID, err = hashOf(&c); err != nil {
+			return err
+		}
+		e.config.ContentID = e.spec.ContentID
+	}
+	return nil
+}
+
+// withoutPeers returns the ports of a processing element alone.
+func withoutPeers(e *element) (in []berth.PEInput, out []berth.PEOutput) {
+	in, out = slices.Clone(e.config.Inputs), slices.Clone(e.config.Outputs)
+	for i := range in {
+		in[i].From = nil
+	}
+	for i := range out {
+		out[i].To = nil
+	}
+	return in, out
+}
+
+// definition returns the definition of a group. The policies of the pe block
+// are not part of it: they say what servers do when the element ends, and hold
+// at once. How many there are is not either: an element outside of any region
+// does not see it, one within sees its region's width.
+func (x *expansion) definition(g *berth.TaskGroup) *definition {
+	j := x.job
+	d := &definition{Group: *g, Datacenters: sorted(j.Datacenters), NodePool: j.NodePool, Meta: j.Meta}
+	d.Constraints, d.Affinities, d.Spreads = inOrder(j.Constraints), inOrder(j.Affinities), inOrder(j.Spreads)
+	d.Group.Count, d.Group.Stream = 0, nil
+	d.Group.Tasks = slices.SortedFunc(slices.Values(g.Tasks), func(a, b *berth.Task) int { return strings.Compare(a.Name, b.Name) })
+	d.Group.Constraints, d.Group.Affinities, d.Group.Spreads = inOrder(g.Constraints), inOrder(g.Affinities), inOrder(g.Spreads)
+	if g.Stream == nil {
+		return d
+	}
+	d.Placement = g.Stream.Placement
+	d.Placement.Colocate, d.Placement.Exlocate = sorted(d.Placement.Colocate), sorted(d.Placement.Exlocate)
+	for _, p := range x.spec.HostPools {
+		if p.Name == d.Placement.Pool {
+			d.Pool = poolOf(p)
+		}
+	}
+	return d
+}
+
+// poolOf returns the pool with its tags in order. Its hosts stay as they are:
+// they are counted.
+func poolOf(p berth.HostPoolSpec) *berth.HostPoolSpec {
+	p.Tags = sorted(p.Tags)
+	return &p
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
+
+// inOrder returns conditions in an order that does not depend on where they
+// were written.
+func inOrder[T any](list []T) []T {
+	if len(list) < 2 {
+		return list
+	}
+	type keyed struct {
+		key string
+		of  T
+	}
+	all := make([]keyed, len(list))
+	for i, v := range list {
+		key, _ := hashOf(v) // conditions hold nothing that could fail
+		all[i] = keyed{key, v}
+	}
+	slices.SortStableFunc(all, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
+	out := make([]T, len(list))
+	for i := range all {
+		out[i] = all[i].of
+	}
+	return out
+}

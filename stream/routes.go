@@ -1,0 +1,226 @@
+package stream
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/internal/expr"
+)
+
+// Route says that an export feeds an import. Both are resources of those kinds.
+type Route struct {
+	Export, Import *berth.Resource
+	By             string // ByName or ByProperty
+}
+
+// How an import found an export.
+const (
+	ByName     = "name"
+	ByProperty = "property"
+)
+
+// Filter returns the expression by which the exporting process chooses the
+// tuples that it sends, "" for all.
+func (r *Route) Filter() string { return r.Import.Object.Import.Spec.Filter }
+
+// Congestion returns what the exporter does when the importer does not keep up.
+func (r *Route) Congestion() string { return r.Export.Object.Export.Spec.Congestion }
+
+// Routes returns every pair of an export and an import that match, ordered by
+// exporter and then by importer: by namespace, job, UID of the owner, name.
+// Which resources take part is the caller's choice: those of jobs that are being
+// deleted, and orphans, do not.
+//
+// Only what is in one namespace matches. By name: the stream ID and the scope are
+// equal, and the application is, if the import gives one. By property: the scopes
+// are equal, and the subscription is true of the export's properties; one that
+// cannot be evaluated matches nothing. In both cases an import with a filter
+// needs an export that allows filters. Nothing keeps a job from matching itself.
+//
+// Exports, and imports, that say the same are compared once. A subscription is
+// evaluated for the exports of its scope; if it wants a property to be equal to a
+// value, only for those that have it.
+func Routes(exports, imports []*berth.Resource) []Route {
+	t := tableOf(exports)
+	var out []Route
+	for _, m := range alike(imports, importKey) {
+		spec := &m.of[0].Object.Import.Spec
+		t.match(m.of[0].Job.Namespace, spec, func(exports []*berth.Resource, by string) {
+			for _, x := range exports {
+				for _, i := range m.of {
+					out = append(out, Route{x, i, by})
+				}
+			}
+		})
+	}
+	slices.SortFunc(out, func(a, b Route) int { return cmp.Or(order(a.Export, b.Export), order(a.Import, b.Import)) })
+	return out
+}
+
+// order is the order of resources of one kind.
+func order(a, b *berth.Resource) int {
+	return cmp.Or(strings.Compare(a.Job.Namespace, b.Job.Namespace), strings.Compare(string(a.Job.ID), string(b.Job.ID)),
+		cmp.Compare(a.Owner.Index, b.Owner.Index), cmp.Compare(a.Owner.Ordinal, b.Owner.Ordinal), strings.Compare(a.Name, b.Name),
+		cmp.Compare(a.UID.Index, b.UID.Index), cmp.Compare(a.UID.Ordinal, b.UID.Ordinal))
+}
+
+// table finds exports by what imports ask for.
+type table struct {
+	named      map[streamKey][]*same
+	propertied map[scopeKey]*shelf
+}
+
+// shelf holds the exports by property of one scope.
+type shelf struct {
+	all []*same
+	by  map[string]map[any][]*same // by the value of a property, of those that were asked for
+}
+
+// candidates returns exports among which all are of which the condition is true.
+func (s *shelf) candidates(e *expr.Expr) []*same {
+	best := s.all
+	for _, r := range e.Requires() {
+		if found := s.with(r.Name)[valueKey(r.Value)]; len(found) < len(best) {
+			best = found
+		}
+	}
+	return best
+}
+
+// with returns the exports by their values of a property.
+func (s *shelf) with(name string) map[any][]*same {
+	if values, ok := s.by[name]; ok {
+		return values
+	}
+	values := map[any][]*same{}
+	for _, x := range s.all {
+		if k := valueKey(x.of[0].Object.Export.Spec.Properties[name]); k != nil {
+			values[k] = append(values[k], x)
+		}
+	}
+	s.by[name] = values
+	return values
+}
+
+// valueKey is the same for values that are equal, nil for lists and what is
+// none; numbers of both kinds are compared with each other.
+func valueKey(v any) any {
+	switch v := v.(type) {
+	case int64:
+		return float64(v)
+	case bool, float64, string:
+		return v
+	}
+	return nil
+}
+
+type scopeKey struct{ namespace, scope string }
+
+type streamKey struct {
+	scopeKey
+	streamID string
+}
+
+// same are resources that match alike.
+type same struct{ of []*berth.Resource }
+
+// alike puts resources together that have equal keys, in order of the first.
+func alike[K comparable](all []*berth.Resource, key func(*berth.Resource) K) []*same {
+	var out []*same
+	at := map[K]*same{}
+	for _, r := range all {
+		k := key(r)
+		s := at[k]
+		if s == nil {
+			s = &same{}
+			at[k] = s
+			out = append(out, s)
+		}
+		s.of = append(s.of, r)
+	}
+	return out
+}
+
+type importID struct {
+	namespace                                        string
+	application, scope, stream, subscription, filter string
+}
+
+func importKey(r *berth.Resource) importID {
+	s := &r.Object.Import.Spec
+	return importID{r.Job.Namespace, s.Application, s.Scope, s.StreamID, s.Subscription, s.Filter}
+}
+
+// exportID is what of an export imports look at.
+type exportID struct {
+	namespace  string
+	app        berth.StreamApplication
+	stream     string
+	filtered   bool
+	properties string // their hash
+}
+
+func exportKey(r *berth.Resource) exportID {
+	x := r.Object.Export
+	k := exportID{r.Job.Namespace, x.App, x.Spec.StreamID, x.Spec.AllowFilter, ""}
+	if len(x.Spec.Properties) > 0 {
+		k.properties, _ = hashOf(x.Spec.Properties) // they were checked, so they have one
+	}
+	return k
+}
+
+func tableOf(exports []*berth.Resource) *table {
+	t := &table{named: map[streamKey][]*same{}, propertied: map[scopeKey]*shelf{}}
+	for _, s := range alike(exports, exportKey) {
+		x := s.of[0].Object.Export
+		in := scopeKey{s.of[0].Job.Namespace, x.App.Scope}
+		if id := x.Spec.StreamID; id != "" {
+			k := streamKey{in, id}
+			t.named[k] = append(t.named[k], s)
+		} else {
+			if t.propertied[in] == nil {
+				t.propertied[in] = &shelf{by: map[string]map[any][]*same{}}
+			}
+			t.propertied[in].all = append(t.propertied[in].all, s)
+		}
+	}
+	return t
+}
+
+// match calls found with the exports that an import asks for.
+func (t *table) match(namespace string, m *berth.ImportSpec, found func(exports []*berth.Resource, by string)) {
+	in := scopeKey{namespace, cmp.Or(m.Scope, berth.DefaultScope)}
+	if m.StreamID != "" {
+		for _, s := range t.named[streamKey{in, m.StreamID}] {
+			x := s.of[0].Object.Export
+			if (m.Application == "" || m.Application == x.App.Name) && (m.Filter == "" || x.Spec.AllowFilter) {
+				found(s.of, ByName)
+			}
+		}
+	}
+	shelf := t.propertied[in]
+	if m.Subscription == "" || shelf == nil {
+		return
+	}
+	e, err := expr.Parse(m.Subscription)
+	if err != nil {
+		return // it was refused when it was registered, so it matches nothing
+	}
+	for _, s := range shelf.candidates(e) {
+		x := s.of[0].Object.Export
+		if (m.Filter == "" || x.Spec.AllowFilter) && holds(e, x.Spec.Properties) {
+			found(s.of, ByProperty)
+		}
+	}
+}
+
+// holds says whether a subscription is true of an export's properties.
+func holds(e *expr.Expr, properties map[string]any) bool {
+	truth, err := e.Eval(func(name string) (any, bool) {
+		v, ok := properties[name]
+		return v, ok
+	})
+	return err == nil && truth == expr.True
+}
