@@ -133,7 +133,7 @@ func (s *Server) RestoreFrom(ctx context.Context, r io.Reader) (Backup, error) {
 	select {
 	case err = <-req.done:
 	case <-ctx.Done():
-		err = fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
+		err = fmt.Errorf("%w: %w", state.ErrUnknown, ctx.Err())
 	}
 	return b, err
 }
@@ -172,7 +172,7 @@ func (s *Server) restore(n *node, req *restore) error {
 	}
 	err = n.raft.Restore(&raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Size: size}, f, s.config.Patience)
 	if err != nil {
-		return fmt.Errorf("restore a snapshot: %w: %w", lost(err), ErrUnknown)
+		return fmt.Errorf("restore a snapshot: %w: %w", lost(err), state.ErrUnknown)
 	}
 	s.config.Logger.Warn("the state was replaced by that of a snapshot", "snapshot_index", req.snap.Index, "index", raised.Index)
 	return nil

@@ -197,7 +197,7 @@ func (c *cluster) propose(ctx context.Context, log state.Log) error {
 	case err == nil:
 		c.acked[n] = true
 		c.newest = max(c.newest, results[0].Index)
-	case errors.Is(err, state.ErrLost) && !errors.Is(err, consensus.ErrUnknown):
+	case errors.Is(err, state.ErrLost) && !errors.Is(err, state.ErrUnknown):
 		c.refused[n] = true
 	}
 	return err

@@ -121,10 +121,18 @@ func TestRestoreFrom(t *testing.T) {
 			}
 		}
 		before, hash := leader.store.Snapshot().Index, leader.store.Snapshot().Hash()
+		_, whole, err := consensus.ReadBackup(bytes.NewReader(saved.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
 		for cut := 0; cut < saved.Len(); cut += 1 + saved.Len()/40 {
 			flipped := bytes.Clone(saved.Bytes())
 			flipped[cut] ^= 4
-			for _, bad := range [][]byte{saved.Bytes()[:cut], flipped} {
+			damaged := [][]byte{saved.Bytes()[:cut], flipped}
+			if _, same, err := consensus.ReadBackup(bytes.NewReader(flipped)); err == nil && same.Hash() == whole.Hash() {
+				damaged = damaged[:1] // a bit that means nothing to the decompression: what it says is the same
+			}
+			for _, bad := range damaged {
 				if _, err := leader.RestoreFrom(t.Context(), bytes.NewReader(bad)); berth.KindOf(err) != berth.Invalid {
 					if bytes.Equal(bad, flipped) && err == nil {
 						t.Fatalf("damage at byte %d is not noticed", cut)

@@ -57,7 +57,7 @@ func TestDeposedLeaderTakesNothingBack(t *testing.T) {
 				if !errors.Is(err, state.ErrLost) {
 					t.Fatalf("staged on a leader that was cut off: %v", err)
 				}
-				if i == 0 && !errors.Is(err, consensus.ErrUnknown) {
+				if i == 0 && !errors.Is(err, state.ErrUnknown) {
 					t.Errorf("of an entry that was proposed it is said: %v", err)
 				}
 			}

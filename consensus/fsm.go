@@ -137,8 +137,11 @@ func (f *fsm) misplaced(l *raft.Log, base, now uint64) error {
 		return f.fail(fmt.Errorf("raft log entry %d was worked out on state %d, and this server has %d", l.Index, base, now))
 	}
 	f.log.Warn("an entry of the log is void: one that it builds on is not there", "entry", l.Index, "base", base, "state", now)
-	return fmt.Errorf("%w: the entry builds on one that was not taken", state.ErrLost)
+	return errVoid
 }
+
+// errVoid is what becomes of an entry that was worked out on another state.
+var errVoid = fmt.Errorf("%w: the entry builds on one that was not taken", state.ErrLost)
 
 // fail makes the fsm take no more entries, for the first reason given.
 func (f *fsm) fail(err error) error {

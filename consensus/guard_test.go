@@ -208,7 +208,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 			t.Errorf("a read index from the server that hangs: %v", err)
 		}
 		failpoint.Reset()
-		if err := <-answer; !errors.Is(err, state.ErrLost) || !errors.Is(err, consensus.ErrUnknown) {
+		if err := <-answer; !errors.Is(err, state.ErrLost) || !errors.Is(err, state.ErrUnknown) {
 			t.Errorf("what hung is answered with: %v", err)
 		}
 		time.Sleep(5 * time.Second)

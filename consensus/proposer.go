@@ -196,24 +196,57 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 }
 
 // land waits for entries in order, and tells who waits for them. After one that
-// was lost all are.
+// was lost no more are sent.
 func (p *proposer) land(flights <-chan flight, crashed chan<- error) {
-	var lost error
+	var first error
 	for f := range flights {
-		if lost == nil && f.future != nil {
-			if lost = f.future.Error(); lost == nil {
-				lost, _ = f.future.Response().(error)
-			}
-			failpoint.Hit("consensus/committed")
-			if lost != nil {
-				lost = fmt.Errorf("%w: %w: %w", state.ErrLost, ErrUnknown, lost)
-				crashed <- lost
-			} else if p.landed != nil {
-				p.landed()
-			}
+		lost := f.outcome(first)
+		switch {
+		case lost != nil && first == nil:
+			first = lost
+			crashed <- lost
+		case lost == nil && f.future != nil && p.landed != nil:
+			p.landed()
 		}
 		f.group.resolve(lost)
 	}
+}
+
+// outcome waits for an entry and returns why it was lost, nil if it was not.
+// What changes nothing is lost with what it was worked out on: before is why
+// that was.
+func (f *flight) outcome(before error) error {
+	if f.future == nil {
+		return undone(before)
+	}
+	err := f.future.Error()
+	failpoint.Hit("consensus/committed")
+	if err != nil {
+		for _, e := range []error{raft.ErrNotLeader, raft.ErrLeadershipTransferInProgress, raft.ErrEnqueueTimeout} {
+			if errors.Is(err, e) { // raft answers so before it logs
+				return fmt.Errorf("%w: %w", state.ErrLost, err)
+			}
+		}
+		return fmt.Errorf("%w: %w: %w", state.ErrLost, state.ErrUnknown, err)
+	}
+	if err, _ = f.future.Response().(error); err != nil && !errors.Is(err, errVoid) {
+		return fmt.Errorf("%w: %w: %w", state.ErrLost, state.ErrUnknown, err)
+	}
+	return err
+}
+
+// undone is why what was never sent is lost: because of err, which may say of
+// something else that it is unknown what became of it. nil stays nil.
+func undone(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, state.ErrUnknown):
+		return fmt.Errorf("%w, and what was to come before it was lost", state.ErrLost)
+	case errors.Is(err, state.ErrLost):
+		return err
+	}
+	return fmt.Errorf("%w: %w", state.ErrLost, err)
 }
 
 func (g *group) resolve(err error) {
@@ -227,12 +260,8 @@ func (g *group) resolve(err error) {
 func (p *proposer) close(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lost = fmt.Errorf("%w: %w", state.ErrLost, err)
+	p.lost = undone(err)
 }
-
-// ErrUnknown is in an error that wraps state.ErrLost if what it is about may
-// have been logged: it may become the state yet. Without it nothing was.
-var ErrUnknown = errors.New("it is unknown whether the change was made")
 
 // abandon tells those whose groups were never sent.
 func (p *proposer) abandon() {

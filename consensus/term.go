@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -85,7 +86,11 @@ func (s *Server) endOf(n *node, err error) error {
 }
 
 func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64, lead func(context.Context, Term) error) error {
-	if _, err := p.Propose(ctx, &state.BeginTerm{Term: number}); err != nil {
+	first := &state.BeginTerm{Term: number}
+	if s.store.Snapshot().Cluster.IsZero() {
+		rand.Read(first.Cluster[:])
+	}
+	if _, err := p.Propose(ctx, first); err != nil {
 		return err
 	}
 	s.leads.Store(number)

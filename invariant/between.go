@@ -21,6 +21,7 @@ func Between(old, new *state.Snapshot) []Violation {
 	p.jobs()
 	p.deployments()
 	p.deletions()
+	p.streams()
 	for n := range old.Nodes() {
 		if m := new.Node(n.ID); m != nil && m.CreateIndex == n.CreateIndex && m.Number != n.Number {
 			p.addf("I-28", "node %s had the number %d and has %d", n.ID, n.Number, m.Number)
@@ -114,11 +115,14 @@ func (p *pair) deployments() {
 }
 
 // Step returns what one command must not have done: I-31 (what is needed or
-// runs is not deleted).
+// runs is not deleted) and I-50 (what is submitted is wholly there).
 func Step(old, new *state.Snapshot) (found []Violation) {
 	addf := func(format string, args ...any) {
 		found = append(found, Violation{"I-31", fmt.Sprintf(format, args...)})
 	}
+	submitted(old, new, func(id, format string, args ...any) {
+		found = append(found, Violation{id, fmt.Sprintf(format, args...)})
+	})
 	for a := range old.Allocs() {
 		if new.Alloc(a.ID) == nil && !a.Ended() {
 			addf("allocation %s was deleted while it was %s", a.ID, a.Client)

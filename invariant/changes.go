@@ -17,11 +17,13 @@ func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 		base: base, jobs: map[berth.JobKey]*berth.Job{}, nodes: map[berth.NodeID]*berth.Node{}, evals: map[berth.EvalID]*berth.Eval{},
 		allocs: map[berth.AllocID]*berth.Alloc{}, wants: map[uint64]want{}, placed: map[placed]bool{}, newAllocs: map[berth.JobKey]bool{}, robbed: map[robbed]bool{},
 		past: map[berth.JobKey][]*berth.Job{}, succeeded: map[version]bool{}, grew: map[berth.JobKey]uint64{}, deleted: map[uint64]int{}, owners: map[uint64]*berth.Job{},
+		resources: map[berth.UID]*berth.Resource{}, intents: map[berth.JobKey]string{}, absent: map[berth.JobKey]uint64{},
 	}
 	for i := range changes {
 		f.change(&changes[i])
 	}
 	f.leftAlone()
+	f.away()
 	for index, w := range f.wants {
 		f.addf("I-02", "job %s changed at index %d without an evaluation", w.key, index)
 	}
@@ -51,6 +53,9 @@ type follower struct {
 	deleted   map[uint64]int                // by index: rows that were chosen to be deleted
 	dropped   []*berth.Deployment           // that went while they went on
 	owners    map[uint64]*berth.Job         // by index: jobs removed because they were deleted
+	resources map[berth.UID]*berth.Resource
+	intents   map[berth.JobKey]string // why jobs are being deleted by now, "" if they are not
+	absent    map[berth.JobKey]uint64 // jobs that are to begin anew, and went
 	found     []Violation
 }
 
@@ -106,6 +111,14 @@ func (f *follower) change(c *state.Change) {
 		old, _ := c.Old.(*state.Summary)
 		new, _ := c.New.(*state.Summary)
 		f.changedLaunch(c, old, new)
+	case state.Resources:
+		old, _ := c.Old.(*berth.Resource)
+		new, _ := c.New.(*berth.Resource)
+		f.changedResource(c, old, new)
+	case state.Streams:
+		old, _ := c.Old.(*berth.StreamJob)
+		new, _ := c.New.(*berth.StreamJob)
+		f.changedStream(c, old, new)
 	case state.Allocs:
 		old, _ := c.Old.(*berth.Alloc)
 		new, _ := c.New.(*berth.Alloc)
@@ -136,7 +149,8 @@ func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
 	}
 	f.jobs[j.Key()] = new
 	// A job that runs nothing itself has nothing to look at.
-	if (c.By == byRegister || c.By == byStop || c.By == byRevert || c.By == byScale) && j.Schedulable() {
+	silent := j.Type == berth.TypeStream && c.By != byStop // what is to be made is decided from its submission
+	if (c.By == byRegister || c.By == byStop || c.By == byRevert || c.By == byScale) && j.Schedulable() && !silent {
 		f.wants[c.Index] = want{j.Key(), j.JobModifyIndex}
 		for _, e := range f.evals {
 			f.raised(e)
@@ -144,6 +158,9 @@ func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
 	}
 	if c.By == byDelete || c.By == byFinalize {
 		f.ownerGoes(c, old, new)
+	}
+	if j.Type == berth.TypeStream {
+		f.successor(c, old, new)
 	}
 	if new == nil {
 		f.counted(c)
@@ -282,6 +299,7 @@ func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
 	if p := f.alloc(a.Rest().Previous); p != nil && p.Live() && p.Client != berth.ClientUnknown && !canary(a) && !f.outlasts(p, a) {
 		f.addf("I-15", "allocation %s replaces %s, which is %s and shall run", a.ID, p.ID, p.Client)
 	}
+	f.bornElement(a)
 	f.evicts(a)
 	if why := f.unmet(a, f.node(a.NodeID)); why != "" {
 		f.addf("I-10", "allocation %s was put on node %s: %s", a.ID, a.NodeID, why)

@@ -45,4 +45,15 @@
 //	I-41  what is deleted only ends        Check, Between
 //	I-42  owners go last                   Changed
 //	I-43  orphans have no job              Check, Between
+//	I-44  owners and rows are there        Check, Between
+//	I-45  nothing for what is deleted      Check, Changed
+//	I-46  dependents go first              Changed
+//	I-47  nothing older than its owner     Check
+//	I-48  one allocation of a PE           Check
+//	I-49  launches only count up           Check, Changed, Between
+//	I-50  Submitted is wholly there        Check, Changed, Step
+//	I-51  what a user deleted stays away   Changed; state TestStreamsAgainstAModel
+//	I-52  an accepted job is never away    Changed; state TestStreamsAgainstAModel
+//	I-53  one exclusive pool a node        Check
+//	I-54  one log, one state               state TestStreamsAgainstAModel
 package invariant

@@ -30,7 +30,7 @@ func (f *follower) changedVersion(c *state.Change, old, new *berth.Job) {
 		}
 		f.grew[k] = c.Index
 	}
-	if new.Stable && (next || !old.Stable) && c.By != byHand && !f.succeeded[version{new.UID, new.Version}] {
+	if new.Stable && (next || !old.Stable) && c.By != byHand && c.By != byFinalize && !f.succeeded[version{new.UID, new.Version}] {
 		f.addf("I-21", "version %d of job %s is stable, and none said so", new.Version, k)
 	}
 	if next && old != nil && (c.By == byRevert || c.By == byFailed || c.By == byHealth) && !f.had(new) {
@@ -60,6 +60,9 @@ func asks(j *berth.Job) *berth.Job {
 	s := *j
 	s.Stable, s.Version, s.VersionTag, s.SubmitTime = false, 0, nil, 0
 	s.CreateIndex, s.ModifyIndex, s.JobModifyIndex, s.UID = 0, 0, 0, berth.UID{}
+	if j.Type == berth.TypeStream { // which stops also when it begins anew
+		s.Stop = false
+	}
 	s.EachPolicy(func(_ *berth.TaskGroup, _ *berth.Task, p *berth.ScalingPolicy) { *p = *p.Plain() })
 	return &s
 }

@@ -44,5 +44,6 @@ func Check(s *state.Snapshot) []Violation {
 	c.children()
 	c.deployments()
 	c.deletions()
+	c.streams()
 	return c.found
 }

@@ -22,6 +22,7 @@ func (c *checker) jobs() {
 func (c *checker) versions(j *berth.Job) {
 	var last *berth.Job
 	plain, tags := 0, map[string]uint64{}
+	row := c.StreamOf(j.Key())
 	for v := range c.JobVersions(j.Key()) {
 		if v.UID != j.UID || v.CreateIndex != j.CreateIndex {
 			c.addf("I-21", "the history of job %s holds version %d of another job", j.Key(), v.Version)
@@ -31,7 +32,9 @@ func (c *checker) versions(j *berth.Job) {
 		}
 		last = v
 		if v.VersionTag == nil {
-			plain++
+			if row == nil || row.Plan == nil || row.Version != v.Version { // which is placed
+				plain++
+			}
 			continue
 		}
 		if other, ok := tags[v.VersionTag.Name]; ok {

@@ -53,8 +53,10 @@ func (p *pair) deletions() {
 		}
 		switch m := p.new.Deletion(d.Key); {
 		case m == nil:
-			p.addf("I-41", "job %s was being deleted since index %d, and is not any more", d.Key, d.Deletion.RequestIndex)
-		case m.Deletion != d.Deletion:
+			if row := p.new.StreamJob(d.UID); row == nil || row.Phase != berth.PhaseStopped || d.Deletion.Intent == berth.IntentUser { // a user stopped what was to begin anew
+				p.addf("I-41", "job %s was being deleted since index %d, and is not any more", d.Key, d.Deletion.RequestIndex)
+			}
+		case m.Deletion != d.Deletion && (d.Deletion.Intent == berth.IntentUser || m.Deletion.Intent != berth.IntentUser || m.Deletion.RequestIndex != d.Deletion.RequestIndex):
 			p.addf("I-41", "the deletion of job %s was %+v and is %+v", d.Key, d.Deletion, m.Deletion)
 		case j.Version != p.old.Job(d.Key).Version:
 			p.addf("I-41", "job %s is being deleted, and went to version %d", d.Key, j.Version)

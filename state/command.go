@@ -64,6 +64,17 @@ var commands = map[uint64]func() Command{
 	43: func() Command { return &SetAutopilotConfig{} },
 	44: func() Command { return &DeleteJob{} },
 	45: func() Command { return &FinalizeDeletions{} },
+	46: func() Command { return &PlanSubmission{} },
+	47: func() Command { return &EnsureResources{} },
+	48: func() Command { return &LaunchPE{} },
+	49: func() Command { return &CompleteSubmission{} },
+	50: func() Command { return &DeleteResource{} },
+	51: func() Command { return &CollectResources{} },
+	52: func() Command { return &SetConnectivity{} },
+	53: func() Command { return &RecoverJobs{} },
+	54: func() Command { return &FailSubmission{} },
+	55: func() Command { return &SetExport{} },
+	56: func() Command { return &SetImport{} },
 }
 
 var numbers = func() map[reflect.Type]uint64 {

@@ -20,7 +20,7 @@ var contentNames = map[byte]string{
 	recNamespace: "namespaces", recNode: "nodes", recJobVersion: "job_versions", recJob: "jobs", recHistory: "job_history", recSubmission: "job_submissions",
 	recEval: "evals", recAlloc: "allocs", recDeployment: "deployments", recReschedules: "reschedules", recExplanation: "explanations",
 	recScheduler: "scheduler_config", recNodePool: "node_pools", recScaling: "scaling_events", recService: "services", recAutopilot: "autopilot_config",
-	recTrackedVersions: "tracked_versions", recDeletion: "deletions",
+	recTrackedVersions: "tracked_versions", recDeletion: "deletions", recStream: "streams", recResource: "resources",
 }
 
 // Contents returns how much of each kind the state holds, of what there is

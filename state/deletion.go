@@ -27,6 +27,9 @@ type JobDeletion struct {
 	Key      berth.JobKey
 	UID      berth.UID
 	Deletion berth.Deletion
+	// Successor is what follows a stream job that is deleted to begin anew; nil
+	// is the job as it stood. What a user deletes has none.
+	Successor *Successor
 }
 
 // Deletion returns the mark of a job that is being deleted, nil if it is not.
@@ -63,8 +66,13 @@ func (s *Snapshot) Blocking(k berth.JobKey, uid berth.UID) (n int) {
 	return n
 }
 
+// mark stores a mark, instead of the one that the job has.
 func (tx *Tx) mark(d *JobDeletion) {
 	t := &tx.deletions
+	if slot, ok := t.byKey.First(jobKey(d.Key)); ok {
+		t.set(tx, slot, d)
+		return
+	}
 	t.byKey.Add(tx.edit, jobKey(d.Key), t.insert(tx, d))
 }
 
@@ -99,6 +107,19 @@ func (l *loader) deletion(d *JobDeletion) error {
 		return again("deletion of job", d.Key)
 	case j == nil || j.UID != d.UID || !j.Stop:
 		return fmt.Errorf("job %q, %s, is said to be deleted, and is not there or not stopped", d.Key, d.UID.Text('j'))
+	case d.begins() && j.Type != berth.TypeStream || d.Successor != nil && !d.begins():
+		return fmt.Errorf("job %q, %s, has a successor, and cannot have one", d.Key, d.UID.Text('j'))
+	}
+	if d.Successor != nil {
+		if d.Successor.Job == nil {
+			return fmt.Errorf("job %q, %s, has a successor that says nothing", d.Key, d.UID.Text('j'))
+		}
+		if err := d.Successor.Job.Whole(); err != nil {
+			return err
+		}
+		if d.Successor.Job.Key() != d.Key || d.Successor.Job.Type != berth.TypeStream {
+			return fmt.Errorf("job %q, %s, has a successor that is another job, %q", d.Key, d.UID.Text('j'), d.Successor.Job.Key())
+		}
 	}
 	l.tx.mark(d)
 	return nil
@@ -126,12 +147,13 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 	if err != nil {
 		return err
 	}
-	if d := tx.Deletion(c.Key); d != nil {
-		switch c.Policy {
-		case d.Deletion.Policy:
-			return berth.Errorf(berth.Conflict, "already-done: job %q, %s, is being deleted since index %d", c.Key, d.UID.Text('j'), d.Deletion.RequestIndex)
-		case berth.Orphan: // some of what it owned is gone already
-			return deleting(d)
+	marked := tx.Deletion(c.Key)
+	if marked != nil {
+		switch {
+		case c.Policy == berth.Orphan: // some of what it owned is gone already
+			return deleting(marked)
+		case c.Policy == marked.Deletion.Policy && !marked.begins():
+			return berth.Errorf(berth.Conflict, "already-done: job %q, %s, is being deleted since index %d", c.Key, marked.UID.Text('j'), marked.Deletion.RequestIndex)
 		}
 	}
 	if c.Policy == berth.Orphan {
@@ -154,9 +176,11 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 		tx.raise(j, c.Eval, c.Now)
 	}
 	if c.Policy == berth.Foreground {
-		tx.mark(&JobDeletion{c.Key, j.UID, berth.Deletion{
-			Policy: c.Policy, Intent: c.Intent, Cause: berth.Cause{Kind: berth.CauseUser}, RequestIndex: tx.Index, Time: c.Now,
-		}})
+		d := berth.Deletion{Policy: c.Policy, Intent: c.Intent, Cause: berth.Cause{Kind: berth.CauseUser}, RequestIndex: tx.Index, Time: c.Now}
+		if marked != nil { // to begin anew; now nothing follows
+			d.RequestIndex = marked.Deletion.RequestIndex
+		}
+		tx.mark(&JobDeletion{Key: c.Key, UID: j.UID, Deletion: d})
 		return nil
 	}
 	tx.storeCounts()
@@ -192,6 +216,7 @@ func (c *DeleteJob) orphan(tx *Tx, j *berth.Job) {
 		}
 	}
 	tx.storeCounts()
+	tx.orphanResources(j)
 	tx.removeJob(j)
 }
 
@@ -248,7 +273,8 @@ func (tx *Tx) stopOrphan(old *berth.Alloc, noDelay bool, now int64) {
 const MaxFinalize = 100
 
 // FinalizeDeletions removes jobs that are being deleted and that nothing holds
-// any more.
+// any more. What follows a job is made by the command that removes it, so that
+// there is no time at which there is neither.
 type FinalizeDeletions struct {
 	ByLeader
 	Jobs []JobRef
@@ -270,13 +296,20 @@ func (c *FinalizeDeletions) Apply(tx *Tx) error {
 		if n := tx.Blocking(r.Key, r.UID); n > 0 {
 			return berth.Errorf(berth.Conflict, "not-empty: job %q, %s, is held by allocations that have not ended: %d", r.Key, r.UID.Text('j'), n)
 		}
+		if tx.owns(r.UID) {
+			return berth.Errorf(berth.Conflict, "not-empty: job %q, %s, is held by resources that it owns: %d", r.Key, r.UID.Text('j'), tx.Dependents(r.UID))
+		}
 		gone = append(gone, tx.Job(r.Key))
 	}
 	if gone == nil {
 		return berth.Errorf(berth.Conflict, "already-done: none of the %d jobs is being deleted", len(c.Jobs))
 	}
-	for _, j := range gone {
-		tx.removeJob(j)
+	for i, j := range gone {
+		if d := tx.Deletion(j.Key()); d.begins() {
+			tx.follow(j, d, uint32(i))
+		} else {
+			tx.removeJob(j)
+		}
 	}
 	return nil
 }

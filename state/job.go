@@ -173,8 +173,9 @@ func (tx *Tx) putVersion(j *berth.Job) {
 // there are too many.
 func (tx *Tx) forgetVersions(k berth.JobKey) {
 	var plain []*berth.Job
+	row := tx.StreamOf(k)
 	for v := range tx.JobVersions(k) {
-		if v.VersionTag == nil {
+		if v.VersionTag == nil && !(row != nil && row.Plan != nil && v.Version == row.Version) { // which is placed
 			plain = append(plain, v)
 		}
 	}
@@ -236,4 +237,7 @@ func (tx *Tx) removeJob(j *berth.Job) {
 	tx.dropDeployments(j)
 	tx.dropMark(j.Key())
 	tx.note(Jobs, j, nil)
+	if j.Type == berth.TypeStream {
+		tx.leaveStream(j)
+	}
 }

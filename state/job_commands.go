@@ -36,14 +36,17 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 		return err
 	}
 	old := tx.Job(key)
-	if err := tx.unmarked(key); err != nil {
+	if err := tx.unmarked(key); err != nil && !tx.beginsAnew(old, c.Job) {
 		return err
 	}
 	if err := c.enforce(old); err != nil {
 		return err
 	}
-	if old != nil && old.Type != c.Job.Type && (old.PerNode() || c.Job.PerNode()) {
+	if old != nil && old.Type != c.Job.Type && (fixedType(old) || fixedType(c.Job)) {
 		return berth.Errorf(berth.Invalid, "job.type: job %q is of type %s and cannot become one of type %s; purge it first", key, old.Type, c.Job.Type)
+	}
+	if c.Job.Type == berth.TypeStream {
+		return c.stream(tx, old)
 	}
 	j := *c.Job
 	if err := lineage(old, &j); err != nil {
@@ -66,6 +69,9 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	}
 	return nil
 }
+
+// fixedType says whether a job of this type was always one, and stays one.
+func fixedType(j *berth.Job) bool { return j.PerNode() || j.Type == berth.TypeStream }
 
 func (c *RegisterJob) pack(w *writer) { w.value((*registerFields)(c)) }
 
@@ -100,6 +106,9 @@ func (c *RegisterJob) preserve(j, old *berth.Job) {
 	if !c.PreserveCounts && !c.PreserveResources {
 		return
 	}
+	if c.PreserveCounts && j.Stream != nil {
+		preserveWidths(j, old)
+	}
 	groups := make([]*berth.TaskGroup, len(j.TaskGroups))
 	for i, g := range j.TaskGroups {
 		groups[i] = g
@@ -108,7 +117,7 @@ func (c *RegisterJob) preserve(j, old *berth.Job) {
 			continue
 		}
 		ng := *g
-		if c.PreserveCounts {
+		if c.PreserveCounts && j.Stream == nil {
 			ng.Count = was.Count
 			if p := g.Scaling; p != nil {
 				ng.Count = int(max(p.Min, min(p.Max, int64(was.Count))))
@@ -182,6 +191,9 @@ func (c *StopJob) Apply(tx *Tx) error {
 		j = &same
 	}
 	tx.putJob(old, j)
+	if j.Type == berth.TypeStream {
+		tx.stopStream(j)
+	}
 	if !c.Eval.ID.IsZero() {
 		tx.raise(j, c.Eval, c.Now)
 	}

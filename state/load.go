@@ -137,6 +137,9 @@ func (l *loader) row(kind byte, r *reader) error {
 	case recHead:
 		tx.Index, tx.Term, tx.TermIndex = r.uint(), r.uint(), r.uint()
 		tables := int(tableCount)
+		if l.format < streamsSince {
+			tables = int(Streams)
+		}
 		if l.format < servicesSince {
 			tables = int(Services)
 		}
@@ -226,9 +229,28 @@ func (l *loader) row(kind byte, r *reader) error {
 		if r.err == nil {
 			return l.deletion(d)
 		}
+	case recStream:
+		v := load[berth.StreamJob](r)
+		if r.err == nil {
+			return l.stream(v)
+		}
+	case recResource:
+		v := load[berth.Resource](r)
+		if r.err == nil {
+			return l.resource(v)
+		}
+	case recStreamIDs:
+		tx.streamIDs = r.uint()
 	case recRestored:
 		if tx.Restored = r.uint(); r.err == nil && (tx.Restored == 0 || tx.Restored > tx.Index) {
 			return fmt.Errorf("it is said to be restored at index %d, and is at index %d", tx.Restored, tx.Index)
+		}
+	case recCluster:
+		if !tx.Cluster.IsZero() || len(r.buf) != len(tx.Cluster) {
+			return again("ID of the cluster", tx.Cluster)
+		}
+		if tx.Cluster = ClusterID(r.buf); tx.Cluster.IsZero() {
+			return errors.New("the ID of the cluster is empty")
 		}
 	case recService:
 		v := load[berth.ServiceRegistration](r)
@@ -399,6 +421,7 @@ func (l *loader) finish() *Snapshot {
 	s.namespaces.changed, s.nodes.changed, s.jobs.changed = l.changed[Namespaces], l.changed[Nodes], l.changed[Jobs]
 	s.evals.changed, s.allocs.changed = l.changed[Evals], l.changed[Allocs]
 	s.deployments.changed, s.jobs.summaryChanged = l.changed[Deployments], l.changed[Summaries]
+	s.streams.changed, s.resources.changed = l.changed[Streams], l.changed[Resources]
 	return l.tx.Seal()
 }
 

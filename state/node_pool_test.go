@@ -200,7 +200,7 @@ func TestPoolsInSnapshots(t *testing.T) {
 		t.Errorf("loaded it is another state\n%s", diff(again, snap))
 	}
 
-	old, err := state.Load(bytes.NewReader(before(t, recs)))
+	old, err := state.Load(bytes.NewReader(before(t, recs, 1, 4, 15)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,23 +216,25 @@ func TestPoolsInSnapshots(t *testing.T) {
 	}
 }
 
-// before makes records what they were in version 1: without pools, and with a
-// table less in the head.
-func before(t *testing.T, recs []byte) []byte {
+// before makes records what they were in an older version: with so many tables
+// less in the head, and without the kinds of record that there were not.
+func before(t *testing.T, recs []byte, version, tables int, kinds ...byte) []byte {
 	var out []byte
 	for rest := recs; len(rest) > 0; {
 		kind := rest[0]
 		size, n := binary.Uvarint(rest[1:])
 		body := rest[1+n : 1+n+int(size)]
 		rest = rest[1+n+int(size):]
-		switch kind {
-		case 1:
-			end := len(body) - 1
-			for body[end-1]&0x80 != 0 {
-				end--
+		switch {
+		case kind == 1:
+			for range tables {
+				end := len(body) - 1
+				for body[end-1]&0x80 != 0 {
+					end--
+				}
+				body = body[:end]
 			}
-			body = body[:end]
-		case 15:
+		case slices.Contains(kinds, kind):
 			continue
 		}
 		out = append(append(out, kind), binary.AppendUvarint(nil, uint64(len(body)))...)
@@ -240,7 +242,7 @@ func before(t *testing.T, recs []byte) []byte {
 	}
 	sum := binary.AppendUvarint(nil, uint64(crc32.Checksum(out, crc32.MakeTable(crc32.Castagnoli))))
 	out = append(append(out, 13, byte(len(sum))), sum...)
-	return zip.EncodeAll(out, []byte("berth snapshot 1\n"))
+	return zip.EncodeAll(out, fmt.Appendf(nil, "berth snapshot %d\n", version))
 }
 
 // A node takes no more work, and takes it again, which raises evaluations for

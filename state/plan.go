@@ -70,8 +70,10 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 		return berth.Errorf(berth.Conflict, "already-done: evaluation %s is %s", c.Eval, eval.Status)
 	}
 	job := tx.Job(eval.Key())
+	placed := job // the version that is placed
 	if len(c.Place)+len(c.Update) > 0 || c.Deploy != nil {
-		if err := c.current(tx, job, eval); err != nil {
+		var err error
+		if placed, err = c.current(tx, job, eval); err != nil {
 			return err
 		}
 	}
@@ -83,10 +85,10 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 			return err
 		}
 	}
-	if len(c.Place) > 0 && job.AllAtOnce && !c.fitsWhole(tx, job) {
+	if len(c.Place) > 0 && placed.AllAtOnce && !c.fitsWhole(tx, placed) {
 		return nil
 	}
-	c.change(tx, job)
+	c.change(tx, placed)
 	c.raiseForEvicted(tx)
 	if len(c.Explain) > 0 {
 		tx.putExplanation(&Explanation{c.Eval, c.Explain})
@@ -119,31 +121,36 @@ func (c *ApplyPlan) change(tx *Tx, job *berth.Job) {
 	c.joins.store(tx, c.Now)
 }
 
-// current refuses to place a version of the job that is not the one there is,
-// and what no scheduler would ask of it.
-func (c *ApplyPlan) current(tx *Tx, job *berth.Job, eval *berth.Eval) error {
+// current returns the version of the job that is placed. It refuses one that is
+// not the newest, and what no scheduler would ask of it.
+func (c *ApplyPlan) current(tx *Tx, job *berth.Job, eval *berth.Eval) (*berth.Job, error) {
 	switch {
 	case job == nil || job.UID != eval.JobUID:
-		return berth.Errorf(berth.Conflict, "superseded: job %q is gone", eval.Key())
+		return nil, berth.Errorf(berth.Conflict, "superseded: job %q is gone", eval.Key())
+	case job.Type == berth.TypeStream:
+		var err error
+		if job, err = c.placeable(tx, job); err != nil {
+			return nil, err
+		}
 	case job.Stop:
-		return berth.Errorf(berth.Conflict, "superseded: job %q was stopped", eval.Key())
+		return nil, berth.Errorf(berth.Conflict, "superseded: job %q was stopped", eval.Key())
 	case job.Version != c.JobVersion:
-		return berth.Errorf(berth.Conflict, "superseded: job %q is at version %d, the plan is for %d", eval.Key(), job.Version, c.JobVersion)
+		return nil, berth.Errorf(berth.Conflict, "superseded: job %q is at version %d, the plan is for %d", eval.Key(), job.Version, c.JobVersion)
 	}
 	for _, p := range c.Place {
 		if p.Group < 0 || p.Group >= len(job.TaskGroups) {
-			return berth.Errorf(berth.Invalid, "plan: job %q has no group %d", eval.Key(), p.Group)
+			return nil, berth.Errorf(berth.Invalid, "plan: job %q has no group %d", eval.Key(), p.Group)
 		}
 		if g := job.TaskGroups[p.Group]; int64(p.Index) >= int64(g.Count) {
-			return berth.Errorf(berth.Invalid, "plan: group %q of job %q has %d instances and none of index %d", g.Name, eval.Key(), g.Count, p.Index)
+			return nil, berth.Errorf(berth.Invalid, "plan: group %q of job %q has %d instances and none of index %d", g.Name, eval.Key(), g.Count, p.Index)
 		}
 	}
 	for _, id := range c.Update {
 		if a, g := tx.carriedOver(id, job); a != nil && !fitsInPlace(a, g) {
-			return berth.Errorf(berth.Invalid, "plan: %s cannot become one of version %d in place", a.Name(), job.Version)
+			return nil, berth.Errorf(berth.Invalid, "plan: %s cannot become one of version %d in place", a.Name(), job.Version)
 		}
 	}
-	return nil
+	return job, nil
 }
 
 // checkEnd refuses an end that would give an ID twice, or leave a blocked
@@ -298,6 +305,7 @@ func dynamicLabels(g *berth.TaskGroup) (out []string) {
 // place makes the placements that fit.
 func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 	names, away := tx.liveNames(job)
+	pes := tx.streamsOf(job)
 	wants := make([]*Want, len(job.TaskGroups))
 	if !c.fromLog {
 		c.nodes = make([]uint32, len(c.Place))
@@ -337,6 +345,10 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		if why == "" && p.Canary {
 			why = c.joins.refuses(version.group.Name)
 		}
+		var pe *berth.Resource
+		if why == "" && pes != nil {
+			pe, why = pes.refuses(tx, p, n)
+		}
 		if why == "" && c.End != nil && c.End.SnapshotIndex != 0 && n.ModifyIndex > c.End.SnapshotIndex {
 			why = "the node changed since" // what was asked of its class may be answered otherwise now
 		}
@@ -351,7 +363,10 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		}
 		c.nodes[i] = n.Number
 		names[name] = true
-		tx.placeOne(c, version, p, n, want, uint32(i), evicted)
+		if pe != nil {
+			pes.placed(pe)
+		}
+		tx.placeOne(c, version, p, n, want, uint32(i), evicted, pe)
 	}
 }
 
@@ -442,7 +457,7 @@ func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job, n *berth.Node) 
 	return ""
 }
 
-func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, w *Want, ordinal uint32, evicted []*berth.Alloc) {
+func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, w *Want, ordinal uint32, evicted []*berth.Alloc, pe *berth.Resource) {
 	a := &berth.Alloc{
 		ID: tx.newID(c.Eval), NodeID: n.ID, EvalID: c.Eval, Job: of.job, Group: of.group,
 		Index: p.Index, Ordinal: ordinal, Score: keptScore(p.Score), Ports: p.Ports,
@@ -459,6 +474,11 @@ func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.No
 		if p.Resched {
 			tx.noteReschedule(of.job, of.group, prev, c.Now)
 		}
+	}
+	if pe != nil {
+		_, more := a.With()
+		more.PE = &berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}
+		a.More = more
 	}
 	if w.More != nil {
 		tx.giveNamed(a, n, w.More, &p.Grant)

@@ -99,6 +99,9 @@ func (tx *Tx) report(u *AllocUpdate, told *healths, now int64) (*berth.Alloc, be
 // missed says whether an instance that should run does not any more. Agents
 // say failed of it; another end is none of a service either.
 func missed(a *berth.Alloc) bool {
+	if a.Job.Type == berth.TypeStream { // its processing element is launched anew, or not
+		return false
+	}
 	switch a.Client {
 	case berth.ClientComplete:
 		return a.Job.Type == berth.TypeService || a.Job.Type == berth.TypeSystem

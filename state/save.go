@@ -24,7 +24,7 @@ import (
 
 // SnapshotVersion is the version of saved snapshots that this build writes. It
 // reads this one and older ones.
-const SnapshotVersion = 3
+const SnapshotVersion = 4
 
 // poolsSince is the version of saved snapshots since which they have node
 // pools.
@@ -33,6 +33,10 @@ const poolsSince = 2
 // servicesSince is the version of saved snapshots since which they have
 // registrations of services.
 const servicesSince = 3
+
+// streamsSince is the version of saved snapshots since which they have stream
+// jobs and what these own.
+const streamsSince = 4
 
 const snapshotMagic = "berth snapshot "
 
@@ -59,6 +63,10 @@ const (
 	recTrackedVersions
 	recRestored
 	recDeletion
+	recStream
+	recResource
+	recStreamIDs
+	recCluster
 )
 
 // saver writes records.
@@ -180,9 +188,23 @@ func (s *saver) all(snap *Snapshot) {
 	for d := range snap.Deletions() {
 		s.row(recDeletion, d)
 	}
+	for r := range snap.StreamJobs() {
+		s.row(recStream, r)
+	}
+	for r := range snap.Resources() {
+		s.row(recResource, r)
+	}
+	if snap.streamIDs > 0 {
+		s.w.uint(snap.streamIDs)
+		s.record(recStreamIDs)
+	}
 	if snap.Restored > 0 {
 		s.w.uint(snap.Restored)
 		s.record(recRestored)
+	}
+	if !snap.Cluster.IsZero() {
+		s.w.buf = append(s.w.buf, snap.Cluster[:]...)
+		s.record(recCluster)
 	}
 }
 
@@ -342,6 +364,15 @@ func (s *Snapshot) Dump(to io.Writer) {
 		line("counts", *s.Summary(j.Key()))
 		if d := s.Deletion(j.Key()); d != nil {
 			line("  deletion", *d)
+		}
+	}
+	for r := range s.StreamJobs() {
+		line("stream", *r)
+	}
+	for r := range s.Resources() {
+		line("resource", *r)
+		if r.PE != nil {
+			line("  pe", *r.PE)
 		}
 	}
 	for e := range s.Evals() {

@@ -127,9 +127,12 @@ func (c *ScaleJob) Apply(tx *Tx) error {
 		count := c.Count
 		e.Count, e.EvalID = &count, c.Eval.ID
 		j := scaled(cur, c.Group, int(count))
+		if cur.Type == berth.TypeStream {
+			e.EvalID = berth.EvalID{}
+		}
 		tx.following(cur, j, c.Now)
 		tx.putJob(cur, j)
-		if !c.Eval.ID.IsZero() {
+		if !e.EvalID.IsZero() {
 			tx.raise(j, c.Eval, c.Now)
 		}
 	}
@@ -162,15 +165,27 @@ func (c *ScaleJob) checkCount(tx *Tx, j *berth.Job, g *berth.TaskGroup) error {
 	if err := g.Scaling.Allows(g.Name, c.Count); err != nil {
 		return err
 	}
+	if j.Type == berth.TypeStream {
+		if err := tx.widenable(j, g, c.Count); err != nil {
+			return err
+		}
+	}
 	if err := tx.runnable(j); err != nil {
 		return err
 	}
 	return tx.unusedSeed(c.Eval)
 }
 
-// scaled returns a copy of a job with another count of one group.
+// scaled returns a copy of a job with another count of one group; of a stream
+// job, with another width of the parallel region that the group is in.
 func scaled(j *berth.Job, group string, count int) *berth.Job {
 	n := *j
+	if j.Stream != nil {
+		if r := j.Stream.Region(group); r != nil {
+			widen(&n, r.Name, count)
+		}
+		return &n
+	}
 	n.TaskGroups = slices.Clone(j.TaskGroups)
 	for i, g := range n.TaskGroups {
 		if g.Name == group {

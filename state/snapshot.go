@@ -13,6 +13,9 @@ type Snapshot struct {
 	// had when they were saved, so whoever saw a row at an index up to this one
 	// may have seen another.
 	Restored uint64
+	// Cluster names those who agree on this state, for ever. It is zero until
+	// the first term that says it, as logs of older builds may not.
+	Cluster ClusterID
 
 	namespaces   namespaceTable
 	nodes        nodeTable
@@ -26,11 +29,19 @@ type Snapshot struct {
 	pools        poolTable
 	services     serviceTable
 	deletions    deletionTable
+	streams      streamTable
+	resources    resourceTable
+	streamIDs    uint64 // the last that was given to a stream job
 
 	check     *Check                 // the last one on the way here; no part of the state
 	autopilot *berth.AutopilotConfig // nil: never set
 	limit     *versionLimit          // nil: never set
 }
+
+// ClusterID names a cluster: the servers that agree on one state, whichever they
+// are. Two clusters never have the same, though one be made from what was saved
+// of the other.
+type ClusterID = berth.ID[Store]
 
 // emptySnapshot is the state that every log starts from. It is at index 1, so
 // that no answer has the index 0, which clients take for "unknown".
@@ -68,6 +79,10 @@ func (s *Snapshot) LastChange(t Table) uint64 {
 		i = s.pools.changed
 	case Services:
 		i = s.services.changed
+	case Streams:
+		i = s.streams.changed
+	case Resources:
+		i = s.resources.changed
 	}
 	return max(i, 1)
 }
@@ -93,6 +108,10 @@ func (s *Snapshot) Count(t Table) int {
 		return s.pools.count
 	case Services:
 		return s.services.count
+	case Streams:
+		return s.streams.count
+	case Resources:
+		return s.resources.count
 	}
 	return 0
 }

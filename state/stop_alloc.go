@@ -33,6 +33,10 @@ func (c *StopAlloc) Apply(tx *Tx) error {
 	if old.Live() && !j.Stop {
 		a, more := old.With()
 		more.Relocate = true
+		if j.Type == berth.TypeStream { // whether it is launched anew is decided when it is known that it stops
+			a.Desired, more.DesiredDescription = berth.DesiredStop, berth.StopWanted
+			a.ModifyTime, a.AllocModifyIndex = c.Now, tx.Index
+		}
 		more.NoShutdownDelay = more.NoShutdownDelay || c.NoShutdownDelay
 		tx.changeAlloc(old, a)
 	}

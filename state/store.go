@@ -50,6 +50,11 @@ type Log interface {
 //lint:ignore ST1005 clients look for these words, as they are
 var ErrLost = errors.New("No cluster leader")
 
+// ErrUnknown is in an error that wraps ErrLost if what it is about may have
+// been logged: it may become the state yet. Without it nothing was, and it may
+// be tried again.
+var ErrUnknown = errors.New("it is unknown whether the change was made")
+
 // Result is what became of one command.
 type Result struct {
 	Index uint64 // its state index; of a refused command that of the state it met
@@ -186,10 +191,12 @@ const (
 	SchedulerConfigs
 	NodePools
 	Services
+	Streams
+	Resources
 	tableCount
 )
 
-var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services"}
+var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources"}
 
 func (t Table) String() string { return tableNames[t] }
 

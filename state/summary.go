@@ -20,6 +20,7 @@ type Summary struct {
 	Changed uint64 // index of the last change of a count
 	Allocs  uint64 // index of the last change of any of its allocations
 	Evals   uint64 // index of the last change of any of its evaluations
+	GivenUp bool   // of a stream job: its submission was given up
 
 	Children Children    // of a job that begets them
 	Launch   *Launch     // of a periodic job
@@ -61,7 +62,7 @@ func (s *Summary) Status(j *berth.Job) (status, why string) {
 	switch {
 	case s.Live > 0:
 		return berth.JobRunning, ""
-	case s.Open > 0 && !j.Stop:
+	case s.Open > 0 && !j.Stop, j.Type == berth.TypeStream && !j.Stop && !s.GivenUp:
 		return berth.JobPending, ""
 	case (!j.Schedulable() || j.Type == berth.TypeSystem) && !j.Stop:
 		return berth.JobRunning, "" // until it is stopped: what comes tomorrow is its business, too

@@ -76,6 +76,9 @@ func (w *Sweep) Job(j *berth.Job) (why string) {
 	if !j.Stop && j.Type != berth.TypeBatch && j.Type != berth.TypeSysbatch {
 		return "it was not stopped"
 	}
+	if j.Type == berth.TypeStream && w.owns(j.UID) {
+		return "something that it owns is there"
+	}
 	if n := s.Children.Alive(); n > 0 {
 		return fmt.Sprintf("%d of its children are not over", n)
 	}
@@ -131,6 +134,12 @@ func (w *Sweep) Alloc(a *berth.Alloc) (why string) {
 // needed says what an allocation that has ended is of use for to a job that is
 // wanted.
 func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
+	if ref := a.Rest().PE; ref != nil {
+		if pe := w.Resource(ref.UID); pe != nil && pe.PE.Launch == ref.Launch {
+			return "it is of the present launch of its processing element, which would be placed again"
+		}
+		return ""
+	}
 	next := w.Snapshot.Alloc(a.Rest().Next)
 	g := j.Group(a.Group.Name)
 	counts := g != nil && int64(a.Index) < int64(g.Count) // the job has the instance
@@ -148,7 +157,7 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 			}
 		}
 		return "the instance would run again"
-	case !counts || a.Client == berth.ClientLost && a.Wanted() && j.Type != berth.TypeService: // of a service, a deployment can ask for its version again
+	case !counts || a.Client == berth.ClientLost && a.Wanted() && finishes(j): // of others, a deployment can ask for its version again
 	case j.PerNode() && (a.Client != berth.ClientFailed || w.away(a)):
 		if a.Job.Version != j.Version && a.Rest().Next.IsZero() && !w.away(a) && w.held(a) == nil && w.unproven(j) {
 			return "its version may be wanted again"

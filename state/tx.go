@@ -144,7 +144,10 @@ func (b *ByLeader) term() uint64 { return b.Term }
 type termed interface{ term() uint64 }
 
 // BeginTerm is the first command of a term.
-type BeginTerm struct{ Term uint64 }
+type BeginTerm struct {
+	Term    uint64
+	Cluster ClusterID // drawn by the proposer if the state has none; the first one stands
+}
 
 // Apply implements Command.
 func (c *BeginTerm) Apply(tx *Tx) error {
@@ -152,5 +155,8 @@ func (c *BeginTerm) Apply(tx *Tx) error {
 		return berth.Errorf(berth.Conflict, "term %d does not follow term %d", c.Term, tx.Term)
 	}
 	tx.Term, tx.TermIndex = c.Term, tx.Index
+	if tx.Cluster.IsZero() {
+		tx.Cluster = c.Cluster
+	}
 	return nil
 }

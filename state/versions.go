@@ -87,6 +87,11 @@ func (c *RevertJob) Apply(tx *Tx) error {
 	if err := tx.runnable(to); err != nil {
 		return err
 	}
+	if cur.Type == berth.TypeStream {
+		if err := tx.revertable(cur, to); err != nil {
+			return err
+		}
+	}
 	if err := tx.unusedSeed(c.Eval); err != nil {
 		return err
 	}
@@ -100,7 +105,7 @@ func (c *RevertJob) Apply(tx *Tx) error {
 	if j.Stop { // back to a version that ended the job
 		tx.cancelOpen(&j, "the job was stopped", c.Now)
 	}
-	if !c.Eval.ID.IsZero() {
+	if !c.Eval.ID.IsZero() && j.Type != berth.TypeStream {
 		tx.raise(&j, c.Eval, c.Now)
 	}
 	return nil

@@ -23,6 +23,7 @@ const (
 	watchNode                   // rows that belong to one node
 	watchEval                   // rows that belong to one evaluation
 	watchAlloc                  // rows that belong to one allocation
+	watchPE                     // rows that belong to one processing element
 	watchKinds
 )
 
@@ -76,6 +77,22 @@ func OnService(k berth.ServiceKey) WatchKey {
 
 // OnServicesOf is a change of any registration of an allocation.
 func OnServicesOf(id berth.AllocID) WatchKey { return WatchKey{Services, watchAlloc, halfOf(id)} }
+
+// OnStreamOf is a change of the submission of any incarnation of a stream job.
+func OnStreamOf(k berth.JobKey) WatchKey { return WatchKey{Streams, watchJob, keyHash(k)} }
+
+// OnResource is a change of what a stream job owns.
+func OnResource(uid berth.UID) WatchKey { return WatchKey{Resources, watchOne, uidHash(uid)} }
+
+// OnAllocsOfPE is a change of any allocation of a processing element.
+func OnAllocsOfPE(uid berth.UID) WatchKey { return WatchKey{Allocs, watchPE, uidHash(uid)} }
+
+// uidHash tells those apart, too, that one command made.
+func uidHash(uid berth.UID) uint64 { return uid.Index<<16 ^ uint64(uid.Ordinal) }
+
+// OnResourcesOf is a change of anything that a stream job owns, or left to
+// itself.
+func OnResourcesOf(k berth.JobKey) WatchKey { return WatchKey{Resources, watchJob, keyHash(k)} }
 
 // A Watch waits for any of its keys to change. It can wake without cause.
 type Watch struct {
@@ -193,6 +210,11 @@ func (ws *watchers) wake(c *Commit) {
 		case *berth.ServiceRegistration:
 			ws.one(Services, watchOne, hash(v.Namespace, v.ServiceName))
 			ws.one(Services, watchAlloc, halfOf(v.AllocID))
+		case *berth.StreamJob:
+			ws.one(Streams, watchJob, keyHash(v.Key))
+		case *berth.Resource:
+			ws.one(Resources, watchOne, uidHash(v.UID))
+			ws.one(Resources, watchJob, keyHash(v.Job))
 		}
 	}
 }
@@ -201,6 +223,9 @@ func (ws *watchers) alloc(a *berth.Alloc, ch *Change) {
 	ws.one(Allocs, watchOne, halfOf(a.ID))
 	ws.one(Allocs, watchJob, keyHash(a.Key()))
 	ws.one(Allocs, watchEval, halfOf(a.EvalID))
+	if ref := a.Rest().PE; ref != nil {
+		ws.one(Allocs, watchPE, uidHash(ref.UID))
+	}
 	if old, _ := ch.Old.(*berth.Alloc); old != nil && old.EvalID != a.EvalID { // it left another
 		ws.one(Allocs, watchEval, halfOf(old.EvalID))
 	}

@@ -22,7 +22,7 @@ type Random struct {
 // Command draws a command that looks at the state it will meet.
 func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 	r.now += int64(rapid.IntRange(1, int(time.Minute)).Draw(t, "time"))
-	switch rapid.IntRange(0, 39).Draw(t, "kind") {
+	switch rapid.IntRange(0, 44).Draw(t, "kind") {
 	case 0, 1:
 		return r.node(t, s)
 	case 2:
@@ -69,6 +69,8 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 		return r.delete(t, s)
 	case 39:
 		return r.finalize(t, s)
+	case 40, 41, 42, 43, 44:
+		return r.Stream(t, s)
 	case 25:
 		return &state.EvaluateJob{
 			Key: berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)}, Force: rapid.IntRange(0, 3).Draw(t, "force") > 0, Now: r.now,
@@ -264,7 +266,7 @@ func (r *Random) eval(t *rapid.T, s *state.Snapshot) *berth.Eval {
 func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 	e := r.eval(t, s)
 	if e == nil {
-		return &state.BeginTerm{Term: s.Term + 1}
+		return &state.BeginTerm{Term: s.Term + 1, Cluster: ID[state.Store](int(s.Term) + 1)}
 	}
 	c := &state.ApplyPlan{Eval: e.ID, Now: r.now}
 	c.Stamp(s.Term)

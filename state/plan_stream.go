@@ -1,0 +1,100 @@
+package state
+
+import (
+	"slices"
+
+	"berth"
+)
+
+// What a plan places for a stream job are processing elements: each placement
+// is one launch of one of them.
+
+// peOf looks after the placements of a plan for a stream job. Other jobs have
+// none.
+type peOf struct {
+	job  *berth.Job
+	uses map[berth.UID]peUse
+}
+
+// peUse is what there is of a processing element.
+type peUse struct {
+	occupies bool
+	launch   uint64 // the last that has an allocation
+}
+
+// streams returns what a plan for a stream job is checked against, nil for jobs
+// of other types.
+func (tx *Tx) streamsOf(job *berth.Job) *peOf {
+	if job.Type != berth.TypeStream {
+		return nil
+	}
+	p := &peOf{job, map[berth.UID]peUse{}}
+	for a := range tx.AllocsOf(job.Key()) {
+		if ref := a.Rest().PE; ref != nil {
+			u := p.uses[ref.UID]
+			p.uses[ref.UID] = peUse{u.occupies || a.Occupies(), max(u.launch, ref.Launch)}
+		}
+	}
+	return p
+}
+
+// placeable refuses the whole plan for a stream job that nothing can be made
+// for, or of another version than is to be placed.
+func (c *ApplyPlan) placeable(tx *Tx, job *berth.Job) (*berth.Job, error) {
+	_, row, err := tx.alive(job.Key(), job.UID)
+	if err != nil {
+		return nil, err
+	}
+	if v := tx.PlannedJob(row); v.Version == c.JobVersion {
+		return v, nil
+	}
+	return nil, stale("superseded", "job %q has a plan of version %d, what was placed is of %d", job.Key(), row.Version, c.JobVersion)
+}
+
+// refuses returns why a placement is not that of a launch, "" if it is, and the
+// processing element. Without a stream job there is none.
+func (p *peOf) refuses(tx *Tx, place *berth.Placement, n *berth.Node) (pe *berth.Resource, why string) {
+	g := p.job.TaskGroups[place.Group]
+	name := berth.AllocName(p.job.ID, g.Name, place.Index)
+	pe = tx.ResourceNamed(p.job.UID, berth.KindPE, name)
+	switch {
+	case pe == nil:
+		return nil, "there is no processing element " + name
+	case pe.PE.Launch == 0:
+		return nil, name + " was not launched"
+	case p.uses[pe.UID].launch >= pe.PE.Launch:
+		return nil, name + " has an allocation of its launch " + utoa(pe.PE.Launch)
+	case p.uses[pe.UID].occupies || p.uses[pe.PE.Before].occupies:
+		return nil, "what ran of " + name + " has not ended"
+	}
+	if c := tx.ResourceNamed(p.job.UID, berth.KindConfig, name); c == nil || c.Object.Config.ContentID != pe.PE.ContentID {
+		return nil, "the configuration that " + name + " was launched with is not there"
+	}
+	return pe, p.poolRefuses(tx, g, n)
+}
+
+// poolRefuses returns why pools keep a group from a node.
+func (p *peOf) poolRefuses(tx *Tx, g *berth.TaskGroup, n *berth.Node) string {
+	if h := tx.Holder(n.ID); h != nil && h.Owner != p.job.UID {
+		return "the node is in the exclusive pool " + h.Name + " of job " + h.Job.String()
+	}
+	if g.Stream == nil || g.Stream.Placement.Pool == "" {
+		return ""
+	}
+	at := &g.Stream.Placement
+	pool := tx.ResourceNamed(p.job.UID, berth.KindHostPool, at.Pool)
+	switch {
+	case pool == nil:
+		return "there is no pool " + at.Pool
+	case at.PoolHost != nil && (*at.PoolHost < 0 || *at.PoolHost >= len(pool.Nodes) || pool.Nodes[*at.PoolHost] != n.ID):
+		return "it is not the wanted node of the pool " + at.Pool
+	case len(pool.Nodes) > 0 && !slices.Contains(pool.Nodes, n.ID):
+		return "the node is not in the pool " + at.Pool
+	}
+	return ""
+}
+
+// placed notes that a placement was made.
+func (p *peOf) placed(pe *berth.Resource) {
+	p.uses[pe.UID] = peUse{true, pe.PE.Launch}
+}

@@ -1,0 +1,253 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+
+	"berth"
+	"berth/internal/cow"
+)
+
+// resourceTable holds what stream jobs own.
+type resourceTable struct {
+	rows[berth.Resource]
+	byUID   cow.Tree[uint64] // index of the UID
+	byOwner cow.Tree[string] // owner, kind and name; what has no owner by UID
+	held    cow.Tree[uint64] // first half of a node's ID: the exclusive pool that has it
+}
+
+// ownerKey orders what an owner has by kind and name.
+func ownerKey(owner berth.UID, kind, name string) string {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 13+len(kind)+len(name)), owner.Index)
+	b = append(binary.BigEndian.AppendUint32(b, owner.Ordinal), kind...)
+	return string(append(append(b, 0), name...))
+}
+
+// keyOf returns the key of a resource. Orphans can have equal names.
+func keyOf(r *berth.Resource) string {
+	if r.Owner.IsZero() {
+		return ownerKey(berth.UID{}, r.Kind, string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, r.UID.Index), r.UID.Ordinal)))
+	}
+	return ownerKey(r.Owner, r.Kind, r.Name)
+}
+
+func (t *resourceTable) find(uid berth.UID) (slot uint32, r *berth.Resource) {
+	if t.count == 0 {
+		return 0, nil
+	}
+	return find(&t.rows, &t.byUID, uid.Index, func(r *berth.Resource) bool { return r.UID == uid })
+}
+
+// Resource returns the resource of a UID, nil if there is none.
+func (s *Snapshot) Resource(uid berth.UID) *berth.Resource {
+	_, r := s.resources.find(uid)
+	return r
+}
+
+// ResourceNamed returns what an incarnation of a job has of a kind and name,
+// nil if it has none.
+func (s *Snapshot) ResourceNamed(owner berth.UID, kind, name string) *berth.Resource {
+	if s.resources.count == 0 || owner.IsZero() {
+		return nil
+	}
+	if slot, ok := s.resources.byOwner.First(ownerKey(owner, kind, name)); ok {
+		return s.resources.vec.Get(slot)
+	}
+	return nil
+}
+
+// ResourcesOf returns what an incarnation of a job has of a kind, in order of
+// name; all it has, kind by kind, if kind is "".
+func (s *Snapshot) ResourcesOf(owner berth.UID, kind string) iter.Seq[*berth.Resource] {
+	if s.resources.count == 0 || owner.IsZero() {
+		return func(func(*berth.Resource) bool) {}
+	}
+	prefix := ownerKey(owner, kind, "")
+	if kind == "" {
+		prefix = prefix[:len(prefix)-1]
+	}
+	return startingWith(&s.resources.rows, &s.resources.byOwner, prefix)
+}
+
+// owns says whether there is anything of what an incarnation owned.
+func (s *Snapshot) owns(owner berth.UID) bool {
+	for range s.ResourcesOf(owner, "") {
+		return true
+	}
+	return false
+}
+
+// Dependents returns how many resources hold an incarnation of a stream job
+// that is deleted in the foreground: all it has.
+func (s *Snapshot) Dependents(owner berth.UID) (n int) {
+	for range s.ResourcesOf(owner, "") {
+		n++
+	}
+	return n
+}
+
+// Resources returns all resources, oldest first.
+func (s *Snapshot) Resources() iter.Seq[*berth.Resource] {
+	return settled(rowsOf(&s.resources.rows, s.resources.byUID.All()),
+		func(r *berth.Resource) uint64 { return r.UID.Index }, func(a, b *berth.Resource) int { return compareUIDs(a.UID, b.UID) })
+}
+
+// OrphanedResources returns those whose job left them to themselves, kind by
+// kind, oldest first.
+func (s *Snapshot) OrphanedResources() iter.Seq[*berth.Resource] {
+	return startingWith(&s.resources.rows, &s.resources.byOwner, string(make([]byte, 12)))
+}
+
+// AllocsOfPE returns the allocations of a processing element, of all its
+// launches, in no order.
+func (s *Snapshot) AllocsOfPE(pe *berth.Resource) iter.Seq[*berth.Alloc] {
+	return func(yield func(*berth.Alloc) bool) {
+		for a := range s.AllocsOf(pe.Job) {
+			if ref := a.Rest().PE; ref != nil && ref.UID == pe.UID && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
+// occupies says whether an allocation of a processing element takes room on a
+// node: of this job's, whether it is there or not.
+func (s *Snapshot) occupies(k berth.JobKey, pe berth.UID) bool {
+	if pe.IsZero() {
+		return false
+	}
+	for a := range s.AllocsOf(k) {
+		if ref := a.Rest().PE; ref != nil && ref.UID == pe && a.Occupies() {
+			return true
+		}
+	}
+	return false
+}
+
+// Managed says whether a resource has an owner that may have things made for
+// it: then it is launched, routed and made again. What was left to itself, or
+// is on its way out, is not.
+func (s *Snapshot) Managed(r *berth.Resource) bool {
+	if r.Owner.IsZero() {
+		return false
+	}
+	_, _, err := s.alive(r.Job, r.Owner)
+	return err == nil
+}
+
+// Holder returns the exclusive pool that has a node, nil if none has.
+func (s *Snapshot) Holder(id berth.NodeID) *berth.Resource {
+	if s.resources.held.Len() == 0 {
+		return nil
+	}
+	hi, _ := id.Words()
+	_, r := find(&s.resources.rows, &s.resources.held, hi, func(r *berth.Resource) bool { return hasNode(r, id) })
+	return r
+}
+
+func hasNode(r *berth.Resource, id berth.NodeID) bool {
+	for _, n := range r.Nodes {
+		if n == id {
+			return true
+		}
+	}
+	return false
+}
+
+func exclusive(r *berth.Resource) bool {
+	return r.Object.Pool != nil && r.Object.Pool.Mode == berth.PoolExclusive
+}
+
+// putResource stores a resource; old is the row it replaces, nil if none.
+func (tx *Tx) putResource(old, r *berth.Resource) {
+	t := &tx.resources
+	r.ModifyIndex = tx.Index
+	var slot uint32
+	if old == nil {
+		r.CreateIndex = tx.Index
+		slot = t.link(tx, r)
+	} else {
+		slot, _ = t.find(r.UID)
+		t.hold(tx, old, slot, false)
+		t.set(tx, slot, r)
+		t.hold(tx, r, slot, true)
+		if was, is := keyOf(old), keyOf(r); was != is {
+			t.byOwner.Remove(tx.edit, was, slot)
+			t.byOwner.Add(tx.edit, is, slot)
+		}
+	}
+	tx.note(Resources, anyOrNil(old), r)
+	tx.changed(r)
+}
+
+// changed notes with the job that something of what it owns changed, so that who
+// looks at many jobs finds those of which something did.
+func (tx *Tx) changed(r *berth.Resource) { tx.count(r.Job, r.Owner, func(*Summary) {}) }
+
+// link stores a new row with its indexes.
+func (t *resourceTable) link(tx *Tx, r *berth.Resource) uint32 {
+	slot := t.insert(tx, r)
+	t.byUID.Add(tx.edit, r.UID.Index, slot)
+	t.byOwner.Add(tx.edit, keyOf(r), slot)
+	t.hold(tx, r, slot, true)
+	return slot
+}
+
+// hold notes which nodes an exclusive pool has, or has no more.
+func (t *resourceTable) hold(tx *Tx, r *berth.Resource, slot uint32, on bool) {
+	if !exclusive(r) {
+		return
+	}
+	for _, n := range r.Nodes {
+		hi, _ := n.Words()
+		if on {
+			t.held.Add(tx.edit, hi, slot)
+		} else {
+			t.held.Remove(tx.edit, hi, slot)
+		}
+	}
+}
+
+// removeResource forgets a resource. If it was the last of a job that is gone,
+// the job's submission goes, too; of one that is stopped or given up, the plan.
+func (tx *Tx) removeResource(r *berth.Resource) {
+	t := &tx.resources
+	slot, _ := t.find(r.UID)
+	t.byUID.Remove(tx.edit, r.UID.Index, slot)
+	t.byOwner.Remove(tx.edit, keyOf(r), slot)
+	t.hold(tx, r, slot, false)
+	t.remove(tx, slot)
+	tx.note(Resources, r, nil)
+	tx.changed(r)
+	if row := tx.StreamJob(r.Owner); row != nil && !tx.owns(r.Owner) {
+		tx.emptied(row)
+	}
+}
+
+// emptied notes that nothing is left of what an incarnation owned.
+func (tx *Tx) emptied(row *berth.StreamJob) {
+	switch j := tx.Job(row.Key); {
+	case j == nil || j.UID != row.UID:
+		tx.removeStream(row)
+	case row.Plan != nil && (row.Phase == berth.PhaseStopped || row.Phase == berth.PhaseFailed):
+		n := *row
+		n.Plan, n.PlanIndex, n.Deadline, n.Deleted = nil, 0, 0, nil
+		tx.putStream(row, &n)
+		tx.forgetVersions(row.Key)
+	}
+}
+
+// resource reads what a job owns, whose submission was read before.
+func (l *loader) resource(r *berth.Resource) error {
+	switch {
+	case r.UID.IsZero() || r.Name == "" || l.tx.Resource(r.UID) != nil || l.tx.ResourceNamed(r.Owner, r.Kind, r.Name) != nil:
+		return again("resource", r.Name)
+	case r.Kind != r.Object.Kind || r.Name != r.Object.Name || (r.PE != nil) != (r.Kind == berth.KindPE):
+		return fmt.Errorf("resource %q of kind %q is not what it says", r.Name, r.Kind)
+	case !r.Owner.IsZero() && l.tx.StreamJob(r.Owner) == nil:
+		return fmt.Errorf("resource %q is owned by a job that is not there, %s", r.Name, r.Owner.Text('j'))
+	}
+	l.tx.resources.link(l.tx, r)
+	return checkObject(&r.Object)
+}

@@ -1,0 +1,163 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	"berth"
+	"berth/internal/cow"
+)
+
+// A stream job has a row beside its own that tells how far its submission has
+// come, one for each incarnation. It is there as long as the job, and longer if
+// the job was deleted in the background: until the last of what the job owned
+// is gone. So whose job is gone is known from the tables alone. Jobs of other
+// types have no such row.
+
+// streamTable holds the submissions of stream jobs.
+type streamTable struct {
+	rows[berth.StreamJob]
+	byUID cow.Tree[uint64] // index of the UID
+}
+
+// StreamJob returns the submission of an incarnation of a stream job, nil if
+// there is none.
+func (s *Snapshot) StreamJob(uid berth.UID) *berth.StreamJob {
+	_, row := s.streams.find(uid)
+	return row
+}
+
+func (t *streamTable) find(uid berth.UID) (slot uint32, row *berth.StreamJob) {
+	if t.count == 0 {
+		return 0, nil
+	}
+	return find(&t.rows, &t.byUID, uid.Index, func(r *berth.StreamJob) bool { return r.UID == uid })
+}
+
+// StreamOf returns the submission of the stream job that there is of a name,
+// nil if there is none.
+func (s *Snapshot) StreamOf(k berth.JobKey) *berth.StreamJob {
+	if s.streams.count == 0 {
+		return nil
+	}
+	if j := s.Job(k); j != nil && j.Type == berth.TypeStream {
+		return s.StreamJob(j.UID)
+	}
+	return nil
+}
+
+// StreamJobs returns the submissions of all incarnations of stream jobs that
+// exist, or of which something does, oldest first.
+func (s *Snapshot) StreamJobs() iter.Seq[*berth.StreamJob] {
+	return settled(rowsOf(&s.streams.rows, s.streams.byUID.All()),
+		func(r *berth.StreamJob) uint64 { return r.UID.Index }, func(a, b *berth.StreamJob) int { return compareUIDs(a.UID, b.UID) })
+}
+
+func compareUIDs(a, b berth.UID) int {
+	return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Ordinal, b.Ordinal))
+}
+
+// LastStreamID returns the number that the stream job which was planned last
+// got, 0 if none was ever.
+func (s *Snapshot) LastStreamID() uint64 { return s.streamIDs }
+
+// PlannedJob returns the version of a stream job that its plan is of, which is
+// what is placed: a newer one waits until this one is wholly there. Without a
+// plan it is the newest. It is nil if the job is gone.
+func (s *Snapshot) PlannedJob(row *berth.StreamJob) *berth.Job {
+	j := s.Job(row.Key)
+	if j == nil || j.UID != row.UID {
+		return nil
+	}
+	if row.Plan != nil && row.Version != j.Version {
+		if v := s.JobVersion(row.Key, row.Version); v != nil && v.UID == row.UID {
+			return v
+		}
+	}
+	return j
+}
+
+// AliveStream says whether something may be made for an incarnation of a
+// stream job: it is there, nobody deletes it, and it was neither stopped nor
+// given up.
+func (s *Snapshot) AliveStream(row *berth.StreamJob) bool {
+	_, _, err := s.alive(row.Key, row.UID)
+	return err == nil
+}
+
+// alive returns an incarnation of a stream job, or refuses what is to be made
+// for it.
+func (s *Snapshot) alive(k berth.JobKey, uid berth.UID) (*berth.Job, *berth.StreamJob, error) {
+	j, row := s.Job(k), s.StreamJob(uid)
+	switch {
+	case j == nil || j.UID != uid || row == nil:
+		return nil, nil, stale("owner-missing", "job %q, %s, is not there any more", k, uid.Text('j'))
+	case s.Deletion(k) != nil:
+		return nil, nil, stale("owner-deleting", "job %q, %s, is being deleted since index %d", k, uid.Text('j'), s.Deletion(k).Deletion.RequestIndex)
+	case row.Phase == berth.PhaseFailed || row.Phase == berth.PhaseStopped || j.Stop:
+		return nil, nil, stale("owner-deleting", "job %q, %s, is %s, and what it owns is removed", k, uid.Text('j'), row.Phase)
+	}
+	return j, row, nil
+}
+
+// stale is the refusal of what was decided on an older state. Its code is for
+// programs.
+func stale(code, format string, args ...any) error {
+	return berth.Errorf(berth.Conflict, code+": "+format, args...)
+}
+
+// putStream stores a submission; old is the row it replaces, nil if none.
+func (tx *Tx) putStream(old, row *berth.StreamJob) {
+	t := &tx.streams
+	row.ModifyIndex = tx.Index
+	if old == nil {
+		row.CreateIndex = tx.Index
+		t.byUID.Add(tx.edit, row.UID.Index, t.insert(tx, row))
+	} else {
+		slot, _ := t.find(row.UID)
+		t.set(tx, slot, row)
+	}
+	tx.note(Streams, anyOrNil(old), row)
+}
+
+func (tx *Tx) removeStream(row *berth.StreamJob) {
+	t := &tx.streams
+	slot, _ := t.find(row.UID)
+	t.byUID.Remove(tx.edit, row.UID.Index, slot)
+	t.remove(tx, slot)
+	tx.note(Streams, row, nil)
+}
+
+// beginStream makes the submission of a new incarnation of a stream job.
+func (tx *Tx) beginStream(j *berth.Job, retries int, r berth.Recovery) {
+	tx.putStream(nil, &berth.StreamJob{Key: j.Key(), UID: j.UID, Phase: berth.PhaseSubmission, Retries: retries, Recovery: r})
+}
+
+// leaveStream removes the submission of a job that goes, unless something is
+// left of what it owned.
+func (tx *Tx) leaveStream(j *berth.Job) {
+	if row := tx.StreamJob(j.UID); row != nil && !tx.owns(row.UID) {
+		tx.removeStream(row)
+	}
+}
+
+// stream reads a submission.
+func (l *loader) stream(v *berth.StreamJob) error {
+	phases := []string{berth.PhaseSubmission, berth.PhaseSubmitted, berth.PhaseFailed, berth.PhaseStopped}
+	switch {
+	case v.UID.IsZero() || l.tx.StreamJob(v.UID) != nil:
+		return again("submission of job", v.Key)
+	case !slices.Contains(phases, v.Phase):
+		return fmt.Errorf("the submission of job %q is in phase %q", v.Key, v.Phase)
+	}
+	if v.Plan != nil {
+		if err := checkPlan(v.Plan); err != nil {
+			return err
+		}
+	}
+	t := &l.tx.streams
+	t.byUID.Add(l.tx.edit, v.UID.Index, t.insert(l.tx, v))
+	return nil
+}

@@ -1,0 +1,258 @@
+package state
+
+import (
+	"slices"
+	"strconv"
+
+	"berth"
+)
+
+func utoa(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// MaxResources is how many resources one command makes or removes at most.
+const MaxResources = 512
+
+// EnsureResources makes objects of a stream job's plan, or brings those that
+// are there to its generation. What they hold is in the plan: the command names
+// them alone.
+type EnsureResources struct {
+	ByLeader
+	Key        berth.JobKey
+	UID        berth.UID // of the job
+	Generation uint64
+	Kind       string
+	Names      []string
+	Nodes      [][]berth.NodeID // of host pools: those each has, in order; as long as Names, or empty
+	Now        int64
+}
+
+// ensured is what becomes of one name.
+type ensured struct {
+	old, new *berth.Resource
+	restored bool // it stands for a processing element that a user deleted
+}
+
+// Apply implements Command. What is there as planned is left as it is; if all
+// is, the command was applied before.
+func (c *EnsureResources) Apply(tx *Tx) error {
+	_, row, err := tx.alive(c.Key, c.UID)
+	if err != nil {
+		return err
+	}
+	if err := c.check(row); err != nil {
+		return err
+	}
+	var do []ensured
+	for i, name := range c.Names {
+		o := row.Plan.Object(c.Kind, name)
+		if o == nil {
+			return berth.Errorf(berth.Invalid, "Names: no %s %.150q is planned for job %q at generation %d", c.Kind, name, c.Key, c.Generation)
+		}
+		e := c.ensure(tx, row, o, i)
+		if e.new == nil {
+			continue
+		}
+		if err := c.free(tx, e.new, do); err != nil {
+			return err
+		}
+		do = append(do, e)
+	}
+	if do == nil {
+		return stale("already-done", "job %q, %s, has all %d objects of kind %s", c.Key, c.UID.Text('j'), len(c.Names), c.Kind)
+	}
+	n := *row
+	for _, e := range do {
+		tx.putResource(e.old, e.new)
+		if e.restored {
+			n.Deleted = slices.DeleteFunc(slices.Clone(n.Deleted), func(d berth.DeletedPE) bool { return d.Name == e.new.Name })
+		}
+	}
+	if len(n.Deleted) != len(row.Deleted) {
+		tx.putStream(row, &n)
+	}
+	return nil
+}
+
+func (c *EnsureResources) check(row *berth.StreamJob) error {
+	switch n := len(c.Names); {
+	case row.Plan == nil || row.Generation != c.Generation:
+		return stale("stale-generation", "job %q, %s, is at generation %d, not %d, or not planned", c.Key, c.UID.Text('j'), row.Generation, c.Generation)
+	case n == 0 || n > MaxResources:
+		return berth.Errorf(berth.Invalid, "Names: %d; allowed are 1 to %d", n, MaxResources)
+	case len(c.Nodes) > 0 && (len(c.Nodes) != n || c.Kind != berth.KindHostPool):
+		return berth.Errorf(berth.Invalid, "Nodes: of %d objects of kind %.64q, for %d names; allowed are as many, of host pools", len(c.Nodes), c.Kind, n)
+	case !slices.Contains(berth.StreamKinds, c.Kind):
+		return berth.Errorf(berth.Invalid, "Kind: %.64q is none; allowed are %v", c.Kind, berth.StreamKinds)
+	}
+	for i, name := range c.Names {
+		if slices.Contains(c.Names[:i], name) {
+			return berth.Errorf(berth.Invalid, "Names: %.150q is there twice", name)
+		}
+	}
+	return nil
+}
+
+// ensure returns what becomes of a planned object, which is number i of the
+// command.
+func (c *EnsureResources) ensure(tx *Tx, row *berth.StreamJob, o *berth.StreamObject, i int) (e ensured) {
+	e.old = tx.ResourceNamed(c.UID, c.Kind, o.Name)
+	var nodes []berth.NodeID
+	if len(c.Nodes) > 0 {
+		nodes = c.Nodes[i]
+	}
+	if e.old != nil {
+		if e.old.Generation == c.Generation && e.old.Hash == o.Hash {
+			return e
+		}
+		n := *e.old
+		n.Generation = c.Generation
+		if n.Hash != o.Hash {
+			n.Hash, n.Object, n.Nodes = o.Hash, *o, nodes
+		}
+		e.new = &n
+		return e
+	}
+	e.new = &berth.Resource{
+		Kind: c.Kind, Name: o.Name, UID: berth.UID{Index: tx.Index, Ordinal: uint32(i)}, Job: c.Key, Owner: c.UID,
+		Generation: c.Generation, Hash: o.Hash, Object: *o, Nodes: nodes,
+	}
+	if c.Kind == berth.KindPE {
+		e.new.PE = &berth.PEState{Connectivity: berth.ConnectivityNone}
+		for _, d := range row.Deleted {
+			if d.Name == o.Name {
+				e.new.PE.Launch, e.new.PE.Before, e.restored = d.Launch, d.UID, true
+			}
+		}
+	}
+	return e
+}
+
+// free refuses an exclusive pool of nodes of which one is another's.
+func (c *EnsureResources) free(tx *Tx, r *berth.Resource, before []ensured) error {
+	for i, id := range r.Nodes {
+		if slices.Contains(r.Nodes[:i], id) {
+			return berth.Errorf(berth.Invalid, "Nodes: pool %.150q has node %s twice", r.Name, id)
+		}
+	}
+	if !exclusive(r) {
+		return nil
+	}
+	for _, id := range r.Nodes {
+		if h := tx.Holder(id); h != nil && h.UID != r.UID {
+			return berth.Errorf(berth.Conflict, "node-held: node %s is in the exclusive pool %q of job %q", id, h.Name, h.Job)
+		}
+		for _, e := range before {
+			if exclusive(e.new) && hasNode(e.new, id) {
+				return berth.Errorf(berth.Conflict, "node-held: node %s is in the exclusive pool %q of the same job", id, e.new.Name)
+			}
+		}
+		for a := range tx.AllocsOn(id) {
+			if a.Rest().PE != nil && a.Occupies() && a.Job.UID != c.UID {
+				return berth.Errorf(berth.Conflict, "node-held: node %s runs %s of another job", id, a.Name())
+			}
+		}
+	}
+	return nil
+}
+
+// DeleteResource removes what a stream job has because a user wants it. If the
+// job is to have it, it is made again.
+type DeleteResource struct {
+	UID         berth.UID
+	Propagation berth.Propagation
+	Now         int64
+}
+
+// Apply implements Command. The allocations of a processing element are
+// stopped by the command itself; one that is made again goes on counting its
+// launches, and waits for their end.
+func (c *DeleteResource) Apply(tx *Tx) error {
+	r := tx.Resource(c.UID)
+	if r == nil {
+		return berth.Errorf(berth.NotFound, "resource %s not found", c.UID.Text('o'))
+	}
+	if !slices.Contains(berth.Propagations, c.Propagation) {
+		return berth.Errorf(berth.Invalid, "propagation %.64q: allowed are %v", string(c.Propagation), berth.Propagations)
+	}
+	if r.PE != nil && c.Propagation != berth.Background && tx.occupies(r.Job, r.UID) {
+		return berth.Errorf(berth.Invalid, "propagation %q: %s is a processing element that runs; allowed is %s", c.Propagation, r.Name, berth.Background)
+	}
+	if row := tx.StreamJob(r.Owner); r.PE != nil && row != nil && tx.Managed(r) && row.Plan.Object(r.Kind, r.Name) != nil {
+		n := *row
+		d := berth.DeletedPE{Name: r.Name, UID: r.UID, Launch: r.PE.Launch}
+		if tx.occupies(r.Job, r.PE.Before) { // then it has nothing itself yet
+			d.UID = r.PE.Before
+		}
+		n.Deleted = append(slices.Clone(n.Deleted), d)
+		tx.putStream(row, &n)
+	}
+	if r.PE != nil {
+		tx.stopPE(r, berth.StopPEGone, c.Now)
+	}
+	tx.removeResource(r)
+	return nil
+}
+
+// stopPE stops what is to run of a processing element.
+func (tx *Tx) stopPE(pe *berth.Resource, why string, now int64) {
+	for _, old := range tx.liveOf(tx.AllocsOfPE(pe), func(a *berth.Alloc) bool { return a.Wanted() }) {
+		a, more := old.With()
+		a.ModifyTime, a.AllocModifyIndex = now, tx.Index
+		a.Desired, more.DesiredDescription = berth.DesiredStop, why
+		tx.changeAlloc(old, a)
+	}
+}
+
+// CollectResources removes what nobody is to have any more.
+type CollectResources struct {
+	ByLeader
+	UIDs []berth.UID
+}
+
+// Apply implements Command. What is gone is passed over, unless all is. What a
+// job is to have, or a processing element that holds a node, refuses the whole
+// command.
+func (c *CollectResources) Apply(tx *Tx) error {
+	if n := len(c.UIDs); n == 0 || n > MaxResources {
+		return berth.Errorf(berth.Invalid, "collect: %d resources; allowed are 1 to %d", n, MaxResources)
+	}
+	var gone []*berth.Resource
+	for i, uid := range c.UIDs {
+		r := tx.Resource(uid)
+		if r == nil || slices.Contains(c.UIDs[:i], uid) {
+			continue
+		}
+		if err := tx.collectable(r); err != nil {
+			return err
+		}
+		gone = append(gone, r)
+	}
+	if gone == nil {
+		return stale("already-done", "none of the %d resources is there", len(c.UIDs))
+	}
+	for _, r := range gone {
+		tx.removeResource(r)
+	}
+	return nil
+}
+
+// collectable refuses to collect what is to stay.
+func (tx *Tx) collectable(r *berth.Resource) error {
+	uid := r.UID.Text(berth.KindLetter(r.Kind))
+	if r.Owner.IsZero() {
+		return stale("owner-missing", "%s %q, %s, was left to itself; only a user deletes it", r.Kind, r.Name, uid)
+	}
+	if row := tx.StreamJob(r.Owner); tx.Managed(r) && !Swept(row, r) {
+		return stale("stale-generation", "%s %q, %s, is of generation %d, and its job at %d: it is to stay", r.Kind, r.Name, uid, r.Generation, row.Generation)
+	}
+	if r.PE != nil && tx.occupies(r.Job, r.UID) {
+		return stale("not-empty", "%s, %s, has an allocation that has not ended", r.Name, uid)
+	}
+	return nil
+}
+
+// Swept says whether a resource of a job that is alive goes: it is of an older
+// generation, and the plan of the present one does not have it.
+func Swept(row *berth.StreamJob, r *berth.Resource) bool {
+	return r.Generation < row.Generation && row.Plan.Object(r.Kind, r.Name) == nil
+}
