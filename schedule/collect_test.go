@@ -112,6 +112,9 @@ func (w *gcWorld) line(l *story.Line, out *strings.Builder) {
 	case "down":
 		w.apply(&state.SetNodeStatus{ID: statetest.ID[berth.Node](statetest.NodeNumber(w.t, l.Word(0))), Status: berth.NodeDown,
 			Seed: w.seed("").ID, Now: now})
+	case "ineligible":
+		w.apply(&state.SetNodeEligibility{ID: statetest.ID[berth.Node](statetest.NodeNumber(w.t, l.Word(0))), Eligibility: berth.NodeIneligible,
+			Seed: w.seed("").ID, Now: now})
 	case "fail":
 		e := state.EvalFor{EvalSeed: w.seed(berth.TriggerJobRegister), Key: key}
 		w.apply(&state.CreateEvals{Evals: []state.EvalFor{e}, Now: now})

@@ -42,6 +42,8 @@ func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) 
 		return d.service()
 	case berth.TypeSystem, berth.TypeSysbatch:
 		return d.perNode()
+	case berth.TypeStream:
+		return d.stream()
 	}
 	d.end.Status, d.end.Description = berth.EvalFailed, "there is no scheduler for the type "+eval.Type
 	return Decision{Plan: d.plan, Nothing: true}
@@ -136,16 +138,37 @@ func (d *decider) mine(a *berth.Alloc) bool {
 	return d.job != nil || a.Job.UID.Index <= d.eval.JobUID.Index
 }
 
-// place finds places for what is missing, group by group.
+// place finds places for what is missing. What is spared keeps its room, so who
+// waited for that rather than evict others is looked at once more without it.
 func (d *decider) place(missing []reconcile.Missing) {
 	if len(missing) == 0 {
 		return
 	}
-	p := place.New(d.snap, d.job, d.plan.Stop, d.chance.Uint64())
+	seed, stops := d.chance.Uint64(), d.plan.Stop
+	if again := d.placeGroups(missing, seed, d.spare); again {
+		d.placeGroups(missing, seed, nil)
+		d.stopReplaced(stops)
+	}
+	if d.end.Failed == nil {
+		return
+	}
+	if d.eval.Status == berth.EvalBlocked { // it waits on; no new one is made
+		d.end.Status = berth.EvalBlocked
+		return
+	}
+	d.end.Blocked = &state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerQueuedAllocs}
+}
+
+// placeGroups finds places for what is missing, group by group. If some has none,
+// spare is asked what the plan need not stop; again says that it stops less now,
+// and that somebody could evict others instead.
+func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare func(*place.Placer, []reconcile.Missing) bool) (again bool) {
+	p := place.New(d.snap, d.job, d.plan.Stop, seed)
 	defer p.Close()
 	failed := map[string]*berth.AllocMetric{}
 	missed := &berth.Missed{Classes: map[string]bool{}}
-	d.plan.Explain, d.end.Queued = map[string]*berth.AllocMetric{}, map[string]int{}
+	d.plan.Place, d.plan.Explain = nil, map[string]*berth.AllocMetric{}
+	d.end.Queued, d.end.Failed, d.end.Missed = map[string]int{}, nil, nil
 	all := missing
 	for len(missing) > 0 {
 		n := 1
@@ -170,15 +193,10 @@ func (d *decider) place(missing []reconcile.Missing) {
 	}
 	if len(failed) == 0 {
 		d.end.Queued = nil
-		return
+		return false
 	}
 	d.end.Failed, d.end.Missed = failed, missed
-	d.spare(p, all)
-	if d.eval.Status == berth.EvalBlocked { // it waits on; no new one is made
-		d.end.Status = berth.EvalBlocked
-		return
-	}
-	d.end.Blocked = &state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerQueuedAllocs}
+	return spare != nil && spare(p, all) && p.Evicts()
 }
 
 // alike says whether two missing instances are placed as ones of one group: of

@@ -11,8 +11,9 @@ import (
 // spare lets run what the plan would stop for a new version that has no place
 // even when all that leaves has ended: better the old version than none. Where
 // the end of the old makes the room it is stopped, and the new waits for that.
-// missing is all that wanted a place; those that got one are in the plan.
-func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) {
+// missing is all that wanted a place; those that got one are in the plan. It says
+// whether it spared any.
+func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 	stops := map[berth.AllocID]int{}
 	for i, s := range d.plan.Stop {
 		if s.Description == berth.StopReplaced {
@@ -27,7 +28,7 @@ func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) {
 		return m.Canary || placed[[2]int{m.Group, int(m.Index)}]
 	})
 	if len(stops) == 0 || len(failed) == 0 {
-		return
+		return false
 	}
 	p.Vacate()
 	var spared []berth.AllocID
@@ -47,5 +48,25 @@ func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) {
 		}
 		failed = failed[n:]
 	}
-	d.plan.Stop = slices.DeleteFunc(d.plan.Stop, func(s berth.AllocStop) bool { return slices.Contains(spared, s.ID) })
+	if len(spared) == 0 {
+		return false
+	}
+	d.plan.Stop = slices.DeleteFunc(slices.Clone(d.plan.Stop), func(s berth.AllocStop) bool { return slices.Contains(spared, s.ID) })
+	return true
+}
+
+// stopReplaced stops all the same what was spared at first and whose replacement
+// found a place after all. stops is what the plan was to stop, in its order.
+func (d *decider) stopReplaced(stops []berth.AllocStop) {
+	stays := map[berth.AllocID]bool{}
+	for _, s := range stops {
+		stays[s.ID] = true
+	}
+	for _, s := range d.plan.Stop {
+		delete(stays, s.ID)
+	}
+	for _, x := range d.plan.Place {
+		delete(stays, x.Previous)
+	}
+	d.plan.Stop = slices.DeleteFunc(slices.Clone(stops), func(s berth.AllocStop) bool { return stays[s.ID] })
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +28,10 @@ type Dequeue struct {
 	op.Query
 	Schedulers []string // the types that the worker can decide
 	Most       int
+	// Life is one run of the workers of a server. Who calls in another life holds
+	// nothing of what was handed out in those before it, whether the answers came
+	// or not.
+	Life uint64
 }
 
 // Dequeued is what a worker gets. It must not decide on a state before Index.
@@ -99,6 +104,8 @@ type Follower struct {
 	tip     *state.Snapshot // of guess, nil if that changed
 	flights []*flight
 
+	life uint64
+
 	Roster *Roster // of the workers, while they run; nil is none
 }
 
@@ -112,7 +119,7 @@ type flight struct {
 // NewFollower returns the queue and planner for workers of a server with that
 // store.
 func NewFollower(leader Caller, store *state.Store) *Follower {
-	return &Follower{leader: leader, store: store}
+	return &Follower{leader: leader, store: store, life: rand.Uint64()}
 }
 
 // Run works with n workers until ctx ends, or the leader or its term is lost.
@@ -132,7 +139,7 @@ func (f *Follower) Run(ctx context.Context, n int) error {
 // Next implements Queue. It returns when this server has the state to decide
 // on.
 func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error) {
-	in := &Dequeue{Query: op.Query{MinQueryIndex: 1, MaxQueryTime: dequeueWait}, Schedulers: types, Most: most}
+	in := &Dequeue{Query: op.Query{MinQueryIndex: 1, MaxQueryTime: dequeueWait}, Schedulers: types, Most: most, Life: f.life}
 	for {
 		var out Dequeued
 		if err := f.leader.Call(ctx, DequeueRPC, in, &out); err != nil {

@@ -35,7 +35,7 @@ type Planner interface {
 }
 
 // Types are the evaluations that a worker can decide.
-var Types = []string{berth.TypeService, berth.TypeBatch, berth.TypeSystem, berth.TypeSysbatch}
+var Types = []string{berth.TypeService, berth.TypeBatch, berth.TypeSystem, berth.TypeSysbatch, berth.TypeStream}
 
 const (
 	batch    = 64 // evaluations decided before the first of them is waited for

@@ -182,7 +182,7 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 		if old != nil && old.Ready() {
 			b.unready = max(b.unready, c.Index)
 		}
-		if old != nil && n != nil && awaitedInVain(s, old, n) {
+		if old != nil && n != nil && (awaitedInVain(s, old, n) || staysUpdated(s, old, n)) {
 			return n, RoomAll
 		}
 	case state.Allocs:

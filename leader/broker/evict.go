@@ -7,7 +7,8 @@ import (
 
 // Evaluations wait because not even eviction made room. That can change without
 // any room coming free: what may be evicted changes, and so does what a job
-// waits for rather than evict. Both are looked at here.
+// waits for rather than evict, or what it may leave where it is. All are looked at
+// here.
 
 // evictsMore says whether a configuration lets jobs evict others that could not
 // before; old is nil if there was none.
@@ -49,6 +50,22 @@ func awaitedInVain(s *state.Snapshot, old, n *berth.Node) bool {
 	}
 	for a := range s.AllocsOn(n.ID) {
 		if a.Occupies() && !a.Wanted() {
+			return true
+		}
+	}
+	return false
+}
+
+// staysUpdated says whether a node that takes nothing new changed, and something
+// there is of an older version of its job: it may stay where it is in the newest
+// one now, which it could not while the node did not meet the conditions of that.
+// What waits for room waits to go on with the version, too.
+func staysUpdated(s *state.Snapshot, old, n *berth.Node) bool {
+	if n.Ready() || sameForScheduling(old, n) {
+		return false
+	}
+	for a := range s.AllocsOn(n.ID) {
+		if j := s.Job(a.Key()); a.Live() && j != nil && j.UID == a.Job.UID && j.Version != a.Job.Version {
 			return true
 		}
 	}

@@ -162,3 +162,34 @@ func TestWhatComesFreeIsOfNoUse(t *testing.T) {
 		b.wakes(3)
 	})
 }
+
+// What a job could not carry over to its newest version where it is, because the
+// node did not meet the conditions of that, it can when the node changes, though
+// that takes nothing new.
+func TestANodeThatTakesNothingMeetsConditions(t *testing.T) {
+	for _, carried := range []bool{false, true} {
+		inTerm(t, func(b *term) {
+			b.do(node(1), urgent(t, "web", 50, 1, ""))
+			a := b.runs(1, 1)
+			b.do(urgent(t, "web", 60, 2, ""))
+			b.next()
+			b.do(ends(2, blocks(3, b.class(), b.store.Snapshot().Index), func(c *state.ApplyPlan) {
+				if c.JobVersion = 1; carried {
+					c.Update = []berth.AllocID{a.ID}
+				}
+			}))
+			b.do(&state.SetNodeEligibility{ID: a.NodeID, Eligibility: berth.NodeIneligible})
+			b.nothing()
+			same := *b.store.Snapshot().Node(a.NodeID)
+			b.do(&state.RegisterNode{Node: &same})
+			b.nothing()
+			other := same
+			other.Meta = map[string]string{"rack": "r2"}
+			if b.do(&state.RegisterNode{Node: &other}); carried {
+				b.nothing()
+			} else {
+				b.wakes(3)
+			}
+		})
+	}
+}

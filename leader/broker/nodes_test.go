@@ -215,3 +215,45 @@ func TestRoomThatAPlanOnItsWayDidNotSee(t *testing.T) {
 		}
 	})
 }
+
+// What waits for a node and was left to a newer one of its job is looked at after
+// all if that one is canceled with the commit that brought it: it looks at nothing.
+func TestTheNewerOneIsGoneAtOnce(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(2)
+		b.do(statetest.AddNode(2, 9000, 4000)) // wakes one, which nobody asks for yet
+		b.do(&state.CreateEvals{Evals: []state.EvalFor{{
+			EvalSeed: state.EvalSeed{ID: statetest.ID[berth.Eval](9), Cause: berth.Cause{Kind: berth.CauseUser}},
+			Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: "log"},
+		}}}, &state.CancelEvals{IDs: []berth.EvalID{statetest.ID[berth.Eval](9)}, Why: "drawn"})
+		if d := b.next(); d.Eval.NodeID != statetest.ID[berth.Node](2) {
+			t.Errorf("handed out is what waits for %s", d.Eval.NodeID)
+		}
+		b.nothing()
+	})
+}
+
+// Several that wait for nodes get room that the newest of their job did not see.
+// What its plan says of them brings each of them back, one after another, and each
+// is in one place then: one is to be looked at, the other waits.
+func TestEachIsInOnePlace(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(2)
+		b.do(&state.CreateEvals{Evals: []state.EvalFor{{
+			EvalSeed: state.EvalSeed{ID: statetest.ID[berth.Eval](9), Cause: berth.Cause{Kind: berth.CauseUser}},
+			Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: "log"},
+		}}})
+		on := b.store.Snapshot().Index
+		b.next()
+		b.do(statetest.AddNode(1, 9000, 4000), statetest.AddNode(2, 9000, 4000))
+		b.do(&state.ApplyPlan{Eval: statetest.ID[berth.Eval](9), End: &state.EvalEnd{
+			Status: berth.EvalComplete, SnapshotIndex: on, Nodes: []state.NodeWait{{
+				Nodes: []berth.NodeID{statetest.ID[berth.Node](1), statetest.ID[berth.Node](2)}, Queued: map[string]int{"g": 1},
+				Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU, state.DimMemory}},
+			}},
+		}})
+		if s := b.Stats(); s.Blocked != 1 || s.Ready[berth.TypeSystem] != 1 || s.Waiting != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

@@ -40,7 +40,10 @@ func plan(snap *state.Snapshot, j *berth.Job, id berth.EvalID, now time.Time) (*
 	}
 	key := j.Key()
 	d := &DryRun{Old: snap.Job(key), New: tx.Job(key), Desired: map[string]*op.DesiredUpdates{}, Changes: map[string]op.GroupChanges{}}
-	if c.Eval.ID.IsZero() { // it runs nothing itself
+	switch {
+	case j.Stream != nil:
+		return d, d.elements(snap, j)
+	case c.Eval.ID.IsZero(): // it runs nothing itself
 		return d, nil
 	}
 	decision := schedule.Decide(tx.Seal(), tx.Eval(id), 0, now)

@@ -28,6 +28,7 @@ type filter struct {
 
 	distinctHosts map[berth.NodeID]bool // nodes taken, nil without such a constraint
 	distinct      []*distinct
+	bars          func(*berth.Node) string // see Placer.One; nil: no node is barred
 }
 
 // distinct is one distinct_property constraint: at most limit allocations for
@@ -179,6 +180,11 @@ func lacksDriver(n *berth.Node, driver string) string {
 // node returns "+" if a node whose class meets all may be used, else what it
 // does not meet.
 func (f *filter) node(n *berth.Node) string {
+	if f.bars != nil {
+		if why := f.bars(n); why != "" {
+			return why
+		}
+	}
 	for _, c := range f.single {
 		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
 			return c.String()
@@ -201,7 +207,7 @@ func (f *filter) node(n *berth.Node) string {
 
 // perNode says whether each node must be asked, beside its class.
 func (f *filter) perNode() bool {
-	return len(f.single) > 0 || f.distinctHosts != nil || len(f.distinct) > 0
+	return len(f.single) > 0 || f.distinctHosts != nil || len(f.distinct) > 0 || f.bars != nil
 }
 
 // taken notes that an allocation of the group was put on a node.
@@ -232,6 +238,12 @@ func inDatacenters(globs []string, dc string) bool {
 		}
 	}
 	return false
+}
+
+// Serves says whether a job runs on a node at all, as far as that follows from
+// the node's datacenter and pool.
+func Serves(j *berth.Job, n *berth.Node) bool {
+	return (j.NodePool == berth.AllNodePool || n.NodePool == j.NodePool) && inDatacenters(j.Datacenters, n.Datacenter)
 }
 
 // Feasible says whether a node meets the conditions of a group, whatever room

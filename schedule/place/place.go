@@ -95,6 +95,15 @@ func (p *Placer) Group(number int, instances []Instance) Outcome {
 	return p.round(number).place(instances)
 }
 
+// One places one instance of the group with that number, on a node that nothing
+// bars. bars returns why a node may not be used, "" if it may; it is asked of
+// nodes that meet the group's own conditions. nil bars none.
+func (p *Placer) One(number int, in Instance, bars func(*berth.Node) string) Outcome {
+	r := p.round(number)
+	r.filter.index, r.filter.bars = in.Index, bars
+	return r.place([]Instance{in})
+}
+
 // oneByOne places instances that want different nodes.
 func (p *Placer) oneByOne(number int, instances []Instance) (all Outcome) {
 	for i := range instances {
@@ -233,7 +242,7 @@ func (r *round) look() {
 			r.odd.add(r.peers[i].node.Number)
 		}
 	}
-	alone := len(r.filter.single)+len(r.filter.distinct) > 0 || r.affinity.single || r.spread != nil && r.spread.single || r.want.More != nil
+	alone := len(r.filter.single)+len(r.filter.distinct) > 0 || r.filter.bars != nil || r.affinity.single || r.spread != nil && r.spread.single || r.want.More != nil
 	for first, run := range r.snap.UsageColumns() {
 		for i := range run {
 			u := &run[i]

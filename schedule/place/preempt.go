@@ -68,6 +68,9 @@ func mayEvict(c berth.PreemptionConfig, typ string) bool {
 	return false
 }
 
+// Evicts says whether operators let jobs of the placer's type evict others.
+func (p *Placer) Evicts() bool { return mayEvict(p.config.PreemptionConfig, p.job.Type) }
+
 // hunt finds what the job could evict. It looks at the allocations of less
 // urgent jobs only, however many others there are.
 func (p *Placer) hunt() *prey {
@@ -75,7 +78,7 @@ func (p *Placer) hunt() *prey {
 		return p.prey
 	}
 	p.prey = &prey{byNode: map[uint32][]*berth.Alloc{}, evicted: map[berth.AllocID]bool{}, wants: map[*berth.TaskGroup]*state.Want{}}
-	if !mayEvict(p.config.PreemptionConfig, p.job.Type) {
+	if !p.Evicts() {
 		return p.prey
 	}
 	for j := range p.snap.Jobs(berth.AllNamespaces, "") {

@@ -350,7 +350,7 @@ func (g *group) owed(s *slot, a *berth.Alloc) {
 // stand-in, which went before it, has its place in the chain taken: then the
 // stand-in says which version is wanted.
 func (g *group) replace(s *slot, a *berth.Alloc) {
-	if !a.Rest().Next.IsZero() && a.Client != berth.ClientFailed && g.roll.waits() && s.last != nil {
+	if !a.Rest().Next.IsZero() && g.roll.waits() && s.last != nil {
 		a = s.last
 	}
 	s.wants = true

@@ -248,7 +248,7 @@ func (d *desk) Submit(x *berth.Delivery, plan *state.ApplyPlan) (*state.Pending,
 	d.attempt(x, plan, err)
 	if err != nil || len(plan.Refused) > 0 {
 		d.view = nil
-		if !d.happens(0.2) {
+		if forgets := d.happens(0.2); err == nil || !forgets { // what was placed it always sees
 			d.floor = d.log.Tip().Index // it was told how new a state it needs
 		}
 	}
