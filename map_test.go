@@ -19,14 +19,14 @@ import (
 const floors = `
 internal/...
 berth
-acl diff jobspec internal/saferoot
+acl diff jobspec stream internal/saferoot
 op
 state
 state/statetest invariant
 schedule/place schedule/reconcile
 schedule
 schedule/explain
-worker leader leader/broker leader/planner leader/heartbeat leader/collector leader/deploy leader/drain leader/finalize leader/periodic
+worker leader leader/broker leader/planner leader/heartbeat leader/collector leader/deploy leader/drain leader/finalize leader/periodic leader/submit
 consensus/... gossip wire/...
 consensus
 events

@@ -83,6 +83,7 @@ var serverKeys = table{
 	"eval_gc_threshold":         span(func(c *Config) *duration { return &c.Server.EvalGCThreshold }),
 	"batch_eval_gc_threshold":   span(func(c *Config) *duration { return &c.Server.BatchEvalGCThreshold }),
 	"deployment_gc_threshold":   span(func(c *Config) *duration { return &c.Server.DeploymentGCThreshold }),
+	"failpoints":                flag(func(c *Config) *bool { return &c.Server.Failpoints }),
 	"job_tracked_versions":      whole(func(c *Config) *int { return &c.Server.TrackedVersions }),
 	"default_scheduler_config":  block(schedulerKeys),
 	"encrypt":                   encrypt,
@@ -232,8 +233,8 @@ func schedulers(d *decoder, path string, n *node) {
 		return
 	}
 	for _, s := range list {
-		if !slices.Contains([]string{"service", "batch", "system", "sysbatch"}, s) {
-			d.addf(n.pos, path, "%.40q is not a scheduler; there are service, batch, system, sysbatch", s)
+		if known := []string{"service", "batch", "system", "sysbatch", "stream"}; !slices.Contains(known, s) {
+			d.addf(n.pos, path, "%.40q is not a scheduler; there are %s", s, strings.Join(known, ", "))
 			return
 		}
 	}

@@ -243,7 +243,7 @@ func (s *step) visitOne(d *node, a *berth.Alloc) {
 	}
 	row, _ := known.now(s.snap)
 	gone := a.Orphaned || row == nil
-	service := a.Job.Type == berth.TypeService
+	service := a.Job.Type == berth.TypeService || a.Job.Type == berth.TypeStream
 	switch {
 	case gone && (d.forced || service && a.Orphaned):
 		s.send(d, a, true)

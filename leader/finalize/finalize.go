@@ -3,7 +3,8 @@
 // mark of such a job, and the counts of its allocations. So it remembers
 // nothing, and a new leader goes on where the one before it was.
 //
-// It looks at the marked jobs alone, each at the cost of its groups. What a job
+// It looks at the marked jobs alone, each at the cost of its groups, and of the
+// resources that a stream job owns: those go before it (package submit). What a job
 // owns is stopped by the evaluation that was raised with the mark; should that
 // have been deleted by an operator, another one is raised here.
 package finalize
@@ -25,7 +26,7 @@ func New(seed [32]byte) *Controller { return &Controller{rand.NewChaCha8(seed)} 
 // Watched is what can give the controller something to do: a mark is put with
 // its job, and all that a job runs is counted.
 func Watched() []state.WatchKey {
-	return []state.WatchKey{state.OnTable(state.Jobs), state.OnTable(state.Summaries)}
+	return []state.WatchKey{state.OnTable(state.Jobs), state.OnTable(state.Summaries), state.OnTable(state.Resources)}
 }
 
 // Step implements leader.Controller.
@@ -38,7 +39,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	for d := range snap.Deletions() {
 		sum := snap.Summary(d.Key)
 		switch {
-		case snap.Blocking(d.Key, d.UID) == 0:
+		case snap.Blocking(d.Key, d.UID) == 0 && snap.Dependents(d.UID) == 0:
 			free = append(free, state.JobRef{Key: d.Key, UID: d.UID})
 		case sum != nil && sum.Live > 0 && sum.Open == 0:
 			left = append(left, c.look(d))

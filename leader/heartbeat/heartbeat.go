@@ -32,6 +32,8 @@ var DefaultOptions = Options{MinTTL: 10 * time.Second, MaxPerSec: 50, Grace: 10 
 
 // Monitor listens to the nodes for one term.
 type Monitor struct {
+	Logger *slog.Logger // may be set before Run; slog.Default() if not
+
 	term  uint64
 	store *state.Store
 	log   state.Log
@@ -45,7 +47,7 @@ type Monitor struct {
 
 // New returns the monitor of a term.
 func New(term uint64, store *state.Store, log state.Log, o Options) *Monitor {
-	return &Monitor{term: term, store: store, log: log, opts: o, clock: newClock(), brake: brake{Brake: o.Brake}, poke: make(chan struct{}, 1)}
+	return &Monitor{Logger: slog.Default(), term: term, store: store, log: log, opts: o, clock: newClock(), brake: brake{Brake: o.Brake}, poke: make(chan struct{}, 1)}
 }
 
 // Beat notes that a node was heard, and returns the time within which it must
@@ -217,7 +219,7 @@ func (m *Monitor) slow(tip *state.Snapshot, expired []berth.NodeID, now time.Tim
 	began := m.brake.judge(heard, now)
 	free, again := m.brake.release(heard, now)
 	if began {
-		slog.Error("many nodes fell silent at once; they are given up one by one",
+		m.Logger.Error("many nodes fell silent at once; they are given up one by one",
 			"silent", len(m.brake.fell), "heard", heard, "held", len(m.brake.held), "pace", m.brake.Pace)
 		notes = m.noteHeld(tip, now)
 	}
@@ -259,7 +261,7 @@ func (m *Monitor) silenced(n *berth.Node, awaited bool, now time.Time) state.Com
 	case n.Status == berth.NodeDisconnected:
 		why, message = "nothing that runs there is waited for any more", "Node given up"
 	}
-	slog.Warn("a node is not heard", "node", n.ID, "name", n.Name, "status", status, "why", why)
+	m.Logger.Warn("a node is not heard", "node", n.ID, "name", n.Name, "status", status, "why", why)
 	c := &state.SetNodeStatus{
 		ID: n.ID, Status: status, Description: why, Now: now.UnixNano(),
 		Event: &berth.NodeEvent{Subsystem: berth.NodeEventHeartbeat, Message: message, Timestamp: now.UTC()},

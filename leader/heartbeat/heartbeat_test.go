@@ -1,8 +1,11 @@
 package heartbeat_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +196,8 @@ func TestEndOfTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := statetest.New(t, &state.BeginTerm{Term: 1}, statetest.AddNode(1, 4000, 4000))
 		m := heartbeat.New(1, store, log, defaults)
+		var told bytes.Buffer
+		m.Logger = slog.New(slog.NewTextHandler(&told, nil))
 		ended := make(chan error)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -207,6 +212,9 @@ func TestEndOfTerm(t *testing.T) {
 		log.Lose()
 		if err := <-ended; err == nil || berth.KindOf(err) != "" {
 			t.Errorf("the log is lost: %v", err)
+		}
+		if !strings.Contains(told.String(), "a node is not heard") {
+			t.Errorf("its log says: %s", told.String())
 		}
 	})
 }

@@ -1,0 +1,180 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"berth"
+	"berth/internal/failpoint"
+	"berth/state"
+)
+
+// FailpointNames are the failpoints of a submission and of what undoes one, each
+// a kind of command. Before is before the command is proposed; after is when it
+// is safe, and nobody was told.
+var FailpointNames = []string{
+	"planJob", "addConfigs", "addEndpoints", "addHostPools", "addExports", "addImports", "addParallelRegions", "addPes",
+	"launchPe", "addAlloc", "completeJob", "markJob", "gcStep", "retireAlloc", "finalizeJob",
+	"deletePes", "deleteImports", "deleteExports", "deleteEndpoints", "deleteConfigs", "deleteHostPools", "deleteParallelRegions",
+}
+
+// Failing is a log whose commands pass failpoints.
+type Failing struct {
+	state.Log
+	ctx    context.Context
+	points *failpoint.Set
+	act    func(action string)
+	over   atomic.Bool // it exits: nothing reaches the log any more
+}
+
+// NewFailing returns a log for a term, of which ctx is the context, whose
+// commands pass the points of a set. act exits or steps down; what is proposed
+// meanwhile is lost. While nothing is armed it costs a look at that.
+func NewFailing(ctx context.Context, log state.Log, points *failpoint.Set, act func(action string)) *Failing {
+	return &Failing{Log: log, ctx: ctx, points: points, act: act}
+}
+
+// Propose implements state.Log. While a point is armed each command is an entry
+// of its own.
+func (f *Failing) Propose(ctx context.Context, cmds ...state.Command) ([]state.Result, error) {
+	switch {
+	case f.over.Load():
+		return nil, errExits
+	case !f.points.Armed():
+		return f.Log.Propose(ctx, cmds...)
+	}
+	var all []state.Result
+	for _, c := range cmds {
+		pending, err := f.one(c)
+		if err != nil {
+			return nil, err
+		}
+		if err := pending.Wait(ctx); err != nil {
+			return nil, err
+		}
+		all = append(all, pending.Results...)
+	}
+	return all, state.FirstRefusal(all)
+}
+
+// Stage implements state.Log. While a point is armed it waits until what passes
+// points is safe.
+func (f *Failing) Stage(cmds ...state.Command) (*state.Pending, error) {
+	switch {
+	case f.over.Load():
+		return nil, errExits
+	case !f.points.Armed():
+		return f.Log.Stage(cmds...)
+	}
+	var last *state.Pending
+	var all []state.Result
+	for _, c := range cmds {
+		pending, err := f.one(c)
+		if err != nil {
+			return nil, err
+		}
+		last, all = pending, append(all, pending.Results...)
+	}
+	if len(cmds) == 1 {
+		return last, nil
+	}
+	out := state.NewPending(all)
+	if last == nil {
+		out.Resolve(nil)
+		return out, nil
+	}
+	go func() { out.Resolve(last.Wait(f.ctx)) }() // ends with the term
+	return out, nil
+}
+
+var errExits = fmt.Errorf("%w: it exits at a failpoint", state.ErrLost)
+
+// one takes one command past its points.
+func (f *Failing) one(c state.Command) (*state.Pending, error) {
+	name, n := f.name(c)
+	if name == "" {
+		return f.Log.Stage(c)
+	}
+	if err := f.pass(name, failpoint.Before, n); err != nil {
+		return nil, err
+	}
+	pending, err := f.Log.Stage(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := pending.Wait(f.ctx); err != nil {
+		return nil, err
+	}
+	if state.FirstRefusal(pending.Results) == nil {
+		err = f.pass(name, failpoint.After, n)
+	}
+	return pending, err
+}
+
+// pass does what is armed at a point. An error says that this server is not to
+// go on.
+func (f *Failing) pass(name, when string, n int) error {
+	switch action := f.points.Pass(f.ctx, name, when, n); action {
+	case failpoint.Exit, failpoint.StepDown:
+		f.over.Store(action == failpoint.Exit)
+		f.act(action)
+		<-f.ctx.Done()
+	}
+	if err := f.ctx.Err(); err != nil {
+		return fmt.Errorf("%w: failpoint %s %s: %w", state.ErrLost, when, name, err)
+	}
+	return nil
+}
+
+var addsOf = map[string]string{
+	berth.KindConfig: "addConfigs", berth.KindEndpoint: "addEndpoints", berth.KindHostPool: "addHostPools", berth.KindExport: "addExports",
+	berth.KindImport: "addImports", berth.KindRegion: "addParallelRegions", berth.KindPE: "addPes",
+}
+
+var deletesOf = map[string]string{
+	berth.KindConfig: "deleteConfigs", berth.KindEndpoint: "deleteEndpoints", berth.KindHostPool: "deleteHostPools", berth.KindExport: "deleteExports",
+	berth.KindImport: "deleteImports", berth.KindRegion: "deleteParallelRegions", berth.KindPE: "deletePes",
+}
+
+// name returns the point that a command passes, "" if it passes none, and how
+// often: once for each allocation that a plan places.
+func (f *Failing) name(c state.Command) (name string, n int) {
+	switch c := c.(type) {
+	case *state.PlanSubmission:
+		return "planJob", 1
+	case *state.EnsureResources:
+		return addsOf[c.Kind], 1
+	case *state.LaunchPE:
+		return "launchPe", 1
+	case *state.CompleteSubmission:
+		return "completeJob", 1
+	case *state.RecoverJobs:
+		return "markJob", 1
+	case *state.DeleteJob:
+		if c.Policy == berth.Foreground {
+			return "markJob", 1
+		}
+	case *state.FinalizeDeletions:
+		return "finalizeJob", 1
+	case *state.CollectResources:
+		if r := f.Tip().Resource(c.UIDs[0]); r != nil && f.Tip().Managed(r) {
+			return deletesOf[r.Kind], 1
+		}
+		return "gcStep", 1
+	case *state.ApplyPlan:
+		if e := f.Tip().Eval(c.Eval); e != nil && e.Type == berth.TypeStream && len(c.Place) > 0 {
+			return "addAlloc", len(c.Place)
+		}
+	case *state.ReportAllocs:
+		for _, u := range c.Updates {
+			if a := f.Tip().Alloc(u.ID); u.Client.Ended() && a != nil && !a.Ended() && a.Rest().PE != nil {
+				n++
+			}
+		}
+		if n > 0 {
+			return "retireAlloc", n
+		}
+	}
+	return "", 0
+}

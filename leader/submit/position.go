@@ -1,0 +1,145 @@
+package submit
+
+import (
+	"slices"
+
+	"berth"
+	"berth/state"
+)
+
+// The states of a submission, in the order in which it goes through them.
+const (
+	StatePlan           = "plan"
+	StateWaitConfigs    = "wait-configs"
+	StateWaitEndpoints  = "wait-endpoints"
+	StateWaitHostPools  = "wait-hostpools"
+	StateWaitExports    = "wait-exports"
+	StateWaitImports    = "wait-imports"
+	StateWaitRegions    = "wait-regions"
+	StateWaitPEs        = "wait-pes"
+	StateWaitAllocs     = "wait-allocs"
+	StateSweepPEs       = "sweep-pes"
+	StateSweepImports   = "sweep-imports"
+	StateSweepExports   = "sweep-exports"
+	StateSweepEndpoints = "sweep-endpoints"
+	StateSweepConfigs   = "sweep-configs"
+	StateSweepRegions   = "sweep-regions"
+	StateSweepHostPools = "sweep-hostpools"
+	StateSubmitted      = "submitted"
+	StateFailed         = "failed"
+	StateStopped        = "stopped"
+)
+
+var waits = map[string]string{
+	berth.KindConfig: StateWaitConfigs, berth.KindEndpoint: StateWaitEndpoints, berth.KindHostPool: StateWaitHostPools,
+	berth.KindExport: StateWaitExports, berth.KindImport: StateWaitImports, berth.KindRegion: StateWaitRegions, berth.KindPE: StateWaitPEs,
+}
+
+var goes = map[string]string{
+	berth.KindConfig: StateSweepConfigs, berth.KindEndpoint: StateSweepEndpoints, berth.KindHostPool: StateSweepHostPools,
+	berth.KindExport: StateSweepExports, berth.KindImport: StateSweepImports, berth.KindRegion: StateSweepRegions, berth.KindPE: StateSweepPEs,
+}
+
+// Standing is where a stream job stands, which is counted and never kept.
+type Standing struct {
+	State    string         // the first condition that does not hold
+	Expected map[string]int // by kind: how many are planned; allocations, too
+	Observed map[string]int // by kind: how many of them are there as planned
+	Missing  []string       // what is planned and not there, "kind name"
+	Stale    []string       // what is there of an older generation
+	Ready    bool           // all processing elements run and have all their connections
+}
+
+// Position counts where a stream job stands.
+func Position(snap *state.Snapshot, row *berth.StreamJob) Standing {
+	s := Standing{Expected: map[string]int{}, Observed: map[string]int{}, Missing: []string{}, Stale: []string{}}
+	if row.Plan == nil {
+		s.State = StatePlan
+		s.over(row)
+		return s
+	}
+	planned := map[string]map[string]bool{}
+	lacks := map[string]bool{}
+	for i := range row.Plan.Objects {
+		o := &row.Plan.Objects[i]
+		if planned[o.Kind] == nil {
+			planned[o.Kind] = map[string]bool{}
+		}
+		planned[o.Kind][o.Name] = true
+		s.Expected[o.Kind]++
+		switch r := snap.ResourceNamed(row.UID, o.Kind, o.Name); {
+		case r == nil:
+			s.Missing = append(s.Missing, o.Kind+" "+o.Name)
+			lacks[waits[o.Kind]] = true
+		case r.Hash != o.Hash || r.Generation != row.Generation:
+			s.Stale = append(s.Stale, o.Kind+" "+o.Name)
+			lacks[waits[o.Kind]] = true
+		default:
+			s.Observed[o.Kind]++
+		}
+	}
+	for r := range snap.ResourcesOf(row.UID, "") {
+		if !planned[r.Kind][r.Name] {
+			s.Stale = append(s.Stale, r.Kind+" "+r.Name)
+			lacks[goes[r.Kind]] = true
+		}
+	}
+	s.allocs(snap, row, lacks)
+	s.State = StateSubmitted
+	for _, kind := range berth.StreamKinds {
+		s.fall(lacks, waits[kind])
+	}
+	s.fall(lacks, StateWaitAllocs)
+	for _, kind := range sweeps {
+		s.fall(lacks, goes[kind])
+	}
+	s.over(row)
+	return s
+}
+
+// fall makes a state the one that is shown, if it does not hold and none before
+// it is shown.
+func (s *Standing) fall(lacks map[string]bool, at string) {
+	if s.State == StateSubmitted && lacks[at] {
+		s.State = at
+	}
+}
+
+// over shows a submission that goes on no more.
+func (s *Standing) over(row *berth.StreamJob) {
+	switch row.Phase {
+	case berth.PhaseFailed:
+		s.State = StateFailed
+	case berth.PhaseStopped:
+		s.State = StateStopped
+	}
+}
+
+// allocs counts the allocations, and what runs with all its connections.
+func (s *Standing) allocs(snap *state.Snapshot, row *berth.StreamJob, lacks map[string]bool) {
+	runs := map[berth.PERef]*berth.Alloc{}
+	for a := range snap.AllocsOf(row.Key) {
+		if ref := a.Rest().PE; ref != nil && a.Live() {
+			runs[*ref] = a
+		}
+	}
+	s.Expected[berth.KindAlloc] = s.Expected[berth.KindPE]
+	ready := 0
+	for pe := range snap.ResourcesOf(row.UID, berth.KindPE) {
+		a := runs[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]
+		switch name := pe.Kind + " " + pe.Name; {
+		case slices.Contains(s.Stale, name):
+		case a == nil:
+			s.Missing = append(s.Missing, berth.KindAlloc+" "+pe.Name)
+		case pe.PE.ContentID != pe.Object.PE.ContentID:
+			s.Stale = append(s.Stale, berth.KindAlloc+" "+pe.Name)
+		default:
+			s.Observed[berth.KindAlloc]++
+			if a.Client == berth.ClientRunning && pe.PE.Connectivity == berth.ConnectivityFull {
+				ready++
+			}
+		}
+	}
+	lacks[StateWaitAllocs] = s.Observed[berth.KindAlloc] < s.Expected[berth.KindAlloc]
+	s.Ready = ready == s.Expected[berth.KindPE] && ready > 0
+}
