@@ -7,10 +7,12 @@
 #
 #   make         builds bin/berth
 #   make demo-cluster  starts three servers and three nodes, kills the server that leads
+#   make demo-stream   the same with a stream application in the middle of its submission
 #   make check   what needs no test to be found wrong: format, vet, staticcheck, go.mod
 #   make bench   the workloads over the real wire, and the small benchmarks
 #   make fuzz    every fuzz target, FUZZTIME each (10m)
 #   make soak    the long forms of the tests that kill processes
+#   make scenarios  the acceptance scenarios of stream jobs, a line for each
 #   make faults  three servers and what they survive, ROUNDS times each: faults.out/report.html
 
 GO          ?= go
@@ -49,8 +51,15 @@ demo-cluster: build
 	@$(GO) build -o bin/demo ./test/demo
 	@bin/demo -cluster
 
+.PHONY: demo-stream
+demo-stream: build
+	@$(GO) build -o bin/hello ./examples/hello
+	@$(GO) build -o bin/stream/ ./examples/stream/...
+	@$(GO) build -o bin/demo ./test/demo
+	@bin/demo -stream
+
 .PHONY: test
-test: deps check unit processes demo demo-cluster
+test: deps check unit processes demo demo-cluster demo-stream
 
 # The race detector needs a C compiler; the fault runner needs ip, for networks.
 .PHONY: deps
@@ -78,6 +87,13 @@ processes:
 .PHONY: soak
 soak:
 	BERTH_LONG=1 $(GO) test -race -p 1 -count=1 -timeout 6h ./consensus/... ./sim/... $(PROCESSES)
+
+# The whole output is in bin/scenarios.log.
+.PHONY: scenarios
+scenarios:
+	@mkdir -p bin
+	@BERTH_LONG=1 $(GO) test -count=1 -timeout 60m -v -run '^TestS[0-9]+$$' ./test/scenarios 2>&1 | tee bin/$@.log | grep --line-buffered -aE '^(--- |FAIL|ok)' || \
+		{ printf '\nWhat failed:\n'; grep -aE '^ +[a-z]+_test\.go:[0-9]+:|^panic:|processes are left' bin/$@.log | grep -av 'harness_test.go.*log of' | head -n 100; exit 1; }
 
 # It needs root and takes some two hours: all faults, then the defects that the
 # checks must find. FAULT=F-01,F-08 plays those alone.

@@ -51,6 +51,10 @@ type Servers interface {
 	Report(context.Context, *op.ReportAllocs) (*op.WriteAnswer, error)
 	UpsertServices(context.Context, *op.UpsertServices) error
 	RemoveService(context.Context, *op.DeleteServiceByID) error
+	// Connectivity waits until a processing element is to be told something
+	// else than what Have marks, or for MaxQueryTime.
+	Connectivity(context.Context, *op.ConnectivityQuery) (*op.ConnectivityAnswer, error)
+	ReportConnectivity(context.Context, *op.ReportConnectivity) error
 }
 
 // Config is what an agent is told. Zero values are the defaults, except for
@@ -303,7 +307,7 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 		Save:    func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report:  func(n *op.AllocReport) { a.reports.put(n) },
 		Evicted: a.evicted, Contact: func() time.Time { return *a.contact.Load() },
-		Chance: rand.Float64, Registry: a.services, Log: a.log,
+		Chance: rand.Float64, Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
 	}, al)}
 	a.mu.Lock()
 	a.allocs[id] = h

@@ -139,6 +139,17 @@ func (c *Cluster) RemoveService(ctx context.Context, in *op.DeleteServiceByID) e
 	return c.call(ctx, op.ServiceRemove.RPC, in, new(op.WriteAnswer))
 }
 
+// Connectivity implements [Servers].
+func (c *Cluster) Connectivity(ctx context.Context, in *op.ConnectivityQuery) (*op.ConnectivityAnswer, error) {
+	out := new(op.ConnectivityAnswer)
+	return out, c.call(ctx, op.PullConnectivity.RPC, in, out)
+}
+
+// ReportConnectivity implements [Servers].
+func (c *Cluster) ReportConnectivity(ctx context.Context, in *op.ReportConnectivity) error {
+	return c.call(ctx, op.TellConnectivity.RPC, in, new(op.Nothing))
+}
+
 // Tunnel opens a way to the HTTP API of a server, for what people ask this
 // agent and it cannot answer itself. The connection outlives ctx.
 func (c *Cluster) Tunnel(ctx context.Context) (net.Conn, error) {

@@ -51,7 +51,9 @@ type cluster struct {
 	batches  []time.Time
 	registry int // registrations
 	services map[string]*berth.ServiceRegistration
-	serviced []string // what was said of services, in order
+	serviced []string                        // what was said of services, in order
+	files    map[string]*op.ConnectivityFile // by allocation
+	linked   []string                        // reports of connections, in order
 }
 
 func newCluster() *cluster {

@@ -80,6 +80,10 @@ func newMachine(t *testing.T) *machine {
 	handle(srv, op.NodePull, m.Pull)
 	handle(srv, op.AllocFetch, m.Fetch)
 	handle(srv, op.AllocReporter, m.Report)
+	handle(srv, op.PullConnectivity, m.Connectivity)
+	handle(srv, op.TellConnectivity, func(ctx context.Context, in *op.ReportConnectivity) (*op.Nothing, error) {
+		return &op.Nothing{}, m.ReportConnectivity(ctx, in)
+	})
 	srv.Handle(op.NodeBeat.RPC, func(ctx context.Context, c *wire.Call) (any, error) {
 		m.mu.Lock()
 		m.peer = c.Peer.Session()

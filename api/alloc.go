@@ -81,7 +81,7 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 		DeploymentID: m.DeploymentID, DeploymentStatus: m.DeploymentStatus, FollowupEvalID: m.FollowupEval,
 		PreviousAllocation: m.Previous, NextAllocation: m.Next, NetworkStatus: m.Network,
 		PreemptedAllocations: m.Evicted, PreemptedByAllocation: m.EvictedBy,
-		UnknownSince: m.UnknownSince, UID: a.UID().Text('a'), OwnerUID: a.Job.UID.Text('j'), OwnerRefs: a.Owners(),
+		UnknownSince: m.UnknownSince, UID: a.UID().Text('a'), OwnerUID: a.Job.UID.Text('j'), OwnerRefs: a.Owners(), PE: peRef(a),
 		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, AllocModifyIndex: a.AllocModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
 	}
 	if m.NoShutdownDelay {

@@ -113,6 +113,7 @@ func New(c Config) *Server {
 	s.pools()
 	s.services()
 	s.resources()
+	s.streams()
 	s.agent()
 	s.members()
 	s.servers(c.Servers)
@@ -215,47 +216,55 @@ func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Out, e
 	s.served[o.Name] = true
 	if o.Path != "" {
 		s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
-			if s.passOn(w, r, o.Info, true) {
-				return
-			}
-			in, opts, err := decodeBody[In](w, r, path, o.Info, s.Region)
+			err := s.insist(r.Context(), func() error {
+				if s.passOn(w, r, o.Info, true) {
+					return nil
+				}
+				in, opts, err := decodeBody[In](w, r, path, o.Info, s.Region)
+				if err != nil {
+					return err
+				}
+				if s.Others != nil && s.away(opts.Region) {
+					s.passAway(w, r, o.Info, opts.Region)
+					return nil
+				}
+				out, index, err := change(r.Context(), s, o.Info, caller(r, opts.AuthToken), opts, func(wr *Write) (Out, error) { return f(wr, in) })
+				if err == nil {
+					s.reply(w, r, out, &op.Meta{Index: index})
+				}
+				return err
+			})
 			if err != nil {
 				s.fail(w, err)
-				return
 			}
-			if s.Others != nil && s.away(opts.Region) {
-				s.passAway(w, r, o.Info, opts.Region)
-				return
-			}
-			out, index, err := change(r.Context(), s, o.Info, caller(r, opts.AuthToken), opts, func(wr *Write) (Out, error) { return f(wr, in) })
-			if err != nil {
-				s.fail(w, err)
-				return
-			}
-			s.reply(w, r, out, &op.Meta{Index: index})
 		})
 	}
 	if o.RPC != "" {
-		s.rpc[o.RPC] = func(ctx context.Context, c RPC) (any, error) {
-			if reply, here, err := s.passCall(ctx, c, o.RPC, new(In)); !here {
-				return reply, err
-			}
-			in := new(In)
-			if err := c.Decode(in); err != nil {
-				return nil, err
-			}
-			opts := writeOf(in)
-			if opts == nil {
-				opts = &op.Write{}
-			}
-			if s.Others != nil && s.away(opts.Region) {
-				return s.passCallAway(ctx, opts.Region, c, o.RPC)
-			}
-			out, index, err := change(ctx, s, o.Info, Caller{opts.AuthToken, c.Remote(), c}, opts, func(wr *Write) (Out, error) { return f(wr, in) })
-			if err != nil {
-				return nil, err
-			}
-			return withMeta(&out, op.Meta{Index: index, KnownLeader: true}), nil
+		s.rpc[o.RPC] = func(ctx context.Context, c RPC) (reply any, err error) {
+			err = s.insist(ctx, func() error {
+				var here bool
+				if reply, here, err = s.passCall(ctx, c, o.RPC, new(In)); !here {
+					return err
+				}
+				in := new(In)
+				if err := c.Decode(in); err != nil {
+					return err
+				}
+				opts := writeOf(in)
+				if opts == nil {
+					opts = &op.Write{}
+				}
+				if s.Others != nil && s.away(opts.Region) {
+					reply, err = s.passCallAway(ctx, opts.Region, c, o.RPC)
+					return err
+				}
+				out, index, err := change(ctx, s, o.Info, Caller{opts.AuthToken, c.Remote(), c}, opts, func(wr *Write) (Out, error) { return f(wr, in) })
+				if err == nil {
+					reply = withMeta(&out, op.Meta{Index: index, KnownLeader: true})
+				}
+				return err
+			})
+			return reply, err
 		}
 	}
 }

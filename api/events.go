@@ -269,6 +269,10 @@ func (s *Server) encodeEvent(set *events.Set, e *events.Event) ([]byte, error) {
 // not change while the row is there.
 func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 	p := op.EventPayload{Deleted: e.Deleted}
+	if e.Topic == events.Resource {
+		p.Resource = resourceEvent(e)
+		return p
+	}
 	switch row := e.Row.(type) {
 	case *berth.Job:
 		v := op.Job{Job: row, UID: row.UID.Text('j'), Status: berth.JobDead}
@@ -296,4 +300,26 @@ func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 		p.NodePool = row // its duration is a number here: the Go client of Nomad reads no text in events
 	}
 	return p
+}
+
+// resourceEvent shows an object as it was when the event came about.
+func resourceEvent(e *events.Event) *op.ResourceEvent {
+	v := &op.ResourceEvent{Cause: e.Cause(), Deleting: e.Deletes()}
+	v.Kind, v.Name, v.UID, v.OwnerUID = e.Object()
+	submission := e.Stream
+	switch row := e.Row.(type) {
+	case *berth.Resource:
+		v.JobID, v.Generation = row.Job.ID, row.Generation
+		if row.PE != nil {
+			v.LaunchCount, v.State = row.PE.Launch, row.PE.Connectivity
+		}
+	case *berth.StreamJob:
+		v.JobID, submission = row.Key.ID, row
+	case *berth.Job:
+		v.JobID = row.ID
+	}
+	if submission != nil {
+		v.Generation, v.Phase = submission.Generation, submission.Phase
+	}
+	return v
 }

@@ -294,7 +294,7 @@ func TestRightsToEvents(t *testing.T) {
 func TestBadSubscriptions(t *testing.T) {
 	streaming(t, events.Limits{}, nil, func(x *stream) {
 		for query, want := range map[string]string{
-			"topic=HostVolume":   `topic: "HostVolume"; there are events of *, Job, Evaluation, Allocation, Deployment, Node, NodePool and Service`,
+			"topic=HostVolume":   `topic: "HostVolume"; there are events of *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service and Resource`,
 			"topic=Job&topic=no": `topic: "no"`,
 			"index=-1":           `"-1" is not an index`,
 			"region=mars":        `No path to region: "mars"`,

@@ -112,6 +112,10 @@ func readJob(r *Read, in *op.JobRef) (op.Job, error) {
 	}
 	v := jobView(j, sum)
 	v.Deletion = deletionView(r.Snapshot, r.Deletion(j.Key()))
+	if j.Type == berth.TypeStream {
+		r.ofStream(j.Key())
+		streamView(r.Snapshot, &v)
+	}
 	return v, nil
 }
 
@@ -171,7 +175,7 @@ func (s *Server) registerJob(w *Write, in *op.RegisterJob) (op.JobRegistered, er
 		Job: j, Submission: submission(in.Submission), Enforce: in.EnforceIndex, Index: in.JobModifyIndex,
 		PreserveCounts: in.PreserveCounts, PreserveResources: in.PreserveResources, Now: w.Now.UnixNano(),
 	}
-	if j.Schedulable() {
+	if looksAt(j) {
 		c.Eval = seed(w, berth.TriggerJobRegister, in.EvalPriority)
 	}
 	index, err := w.Do(c)
@@ -185,6 +189,10 @@ func (s *Server) registerJob(w *Write, in *op.RegisterJob) (op.JobRegistered, er
 	out.Meta = op.Meta{Index: index, KnownLeader: true}
 	return out, nil
 }
+
+// looksAt says whether an evaluation looks at a job when it is registered. What
+// becomes of a stream job is decided by its submission.
+func looksAt(j *berth.Job) bool { return j == nil || j.Schedulable() && j.Type != berth.TypeStream }
 
 // jobIn is decodeJob for a job that is to run here. id is the one that the path
 // names, "" if it names none.

@@ -107,7 +107,7 @@ func revertJob(w *Write, in *op.RevertJob) (out op.JobRegistered, err error) {
 	if in.EnforcePriorVersion != nil {
 		c.Enforce, c.Prior = true, *in.EnforcePriorVersion
 	}
-	if j := w.JobVersion(k, in.JobVersion); j == nil || j.Schedulable() {
+	if looksAt(w.JobVersion(k, in.JobVersion)) {
 		c.Eval = seed(w, berth.TriggerJobRegister, 0)
 	}
 	index, err := w.Do(c)

@@ -20,6 +20,8 @@ func (s *Server) nodes() {
 	read(s, op.AllocFetch, fetchAllocs)
 	write(s, op.AllocReporter, reportAllocs)
 	write(s, op.NodeEvents, emitEvents)
+	read(s, op.PullConnectivity, pullConnectivity)
+	write(s, op.TellConnectivity, tellConnectivity)
 }
 
 func listNodes(r *Read, in *op.NodesQuery) ([]op.NodeStub, error) {

@@ -147,6 +147,36 @@ func (s *Server) toLeader(ctx context.Context, repeatable bool, try func(ctx con
 	}
 }
 
+// termOver is in the error of a write that found the term over before anything
+// of it was proposed.
+type termOver struct{ error }
+
+// Unwrap returns why.
+func (e *termOver) Unwrap() error { return e.error }
+
+// insist calls try, which passes a write on or makes it here, again while the
+// term in which it would be made here was over before anything was proposed:
+// another server leads soon. Who passed the request on looks for that one.
+func (s *Server) insist(ctx context.Context, try func() error) error {
+	err := try()
+	if _, over := errors.AsType[*termOver](err); !over || s.Others == nil {
+		return err
+	}
+	if passedOf(ctx) == passedLeader {
+		return ErrUnled
+	}
+	for until := time.Now().Add(hold); time.Now().Before(until); {
+		if rest.For(ctx, 20*time.Millisecond) != nil {
+			break
+		}
+		err = try()
+		if _, over := errors.AsType[*termOver](err); !over {
+			break
+		}
+	}
+	return err
+}
+
 // toRegion calls try with the addresses of servers of another region, until
 // something came of it, or may have.
 func (s *Server) toRegion(ctx context.Context, region string, try func(ctx context.Context, addr string) error) error {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -172,6 +173,7 @@ type Write struct {
 	ctx     context.Context
 	index   uint64
 	said    string // the namespace that the request named, "" if it named none
+	began   bool   // something was proposed, or may have been
 }
 
 // Space returns the namespace that the request is about.
@@ -181,6 +183,10 @@ func (w *Write) Space() string { return w.Options.Namespace }
 // the state index of the last.
 func (w *Write) Do(cmds ...state.Command) (uint64, error) {
 	results, err := w.Leader.Propose(w.ctx, cmds...)
+	if err != nil && !w.began && errors.Is(err, state.ErrLost) && !errors.Is(err, state.ErrUnknown) {
+		return 0, &termOver{err}
+	}
+	w.began = true
 	if err != nil {
 		return 0, err
 	}
@@ -205,7 +211,7 @@ func change[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 	}
 	leader, err := s.Cluster.Leader()
 	if err != nil {
-		return out, 0, err
+		return out, 0, &termOver{err}
 	}
 	w := &Write{Snapshot: s.Store.Snapshot(), Options: opts, Caller: who, Now: time.Now(), Leader: leader, server: s, ctx: ctx, said: said}
 	out, err = f(w)

@@ -27,7 +27,7 @@ func scaleJob(w *Write, in *op.ScaleJob) (out op.JobRegistered, err error) {
 	}
 	if in.Count != nil {
 		c.Change, c.Count = true, *in.Count
-		if j := w.Job(k); j == nil || j.Schedulable() {
+		if looksAt(w.Job(k)) {
 			c.Eval = seed(w, berth.TriggerJobScaling, 0)
 		}
 	}

@@ -81,7 +81,7 @@ func (p *patient) Write(b []byte) (int, error) {
 // writeSnapshot replaces the state of the cluster by that of a snapshot.
 func (s *Server) writeSnapshot(w http.ResponseWriter, r *http.Request, path values) {
 	info := op.WriteSnapshot.Info
-	body := &stream{from: r.Body, limit: http.NewResponseController(w)}
+	body := &upload{from: r.Body, limit: http.NewResponseController(w)}
 	if s.passStream(w, r, info, body) {
 		return
 	}
@@ -105,15 +105,15 @@ func (s *Server) writeSnapshot(w http.ResponseWriter, r *http.Request, path valu
 	s.reply(w, r, out, &op.Meta{Index: index, KnownLeader: true})
 }
 
-// stream is a body of any size: each piece must come in time, not the whole.
-type stream struct {
+// upload is a body of any size: each piece must come in time, not the whole.
+type upload struct {
 	from  io.Reader
 	limit *http.ResponseController
 	began bool
 }
 
 // Read implements io.Reader.
-func (b *stream) Read(p []byte) (int, error) {
+func (b *upload) Read(p []byte) (int, error) {
 	b.began = true
 	b.limit.SetReadDeadline(time.Now().Add(bodyTime))
 	return b.from.Read(p)
@@ -121,7 +121,7 @@ func (b *stream) Read(p []byte) (int, error) {
 
 // passStream is passOn of a request whose body can be read once: it is tried
 // again elsewhere only as long as nothing of the body was read.
-func (s *Server) passStream(w http.ResponseWriter, r *http.Request, info *op.Info, body *stream) (done bool) {
+func (s *Server) passStream(w http.ResponseWriter, r *http.Request, info *op.Info, body *upload) (done bool) {
 	if s.Others == nil {
 		return false
 	}

@@ -27,8 +27,12 @@ func (a *agentProcess) openGossip() (*server.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	cluster, err := server.ClusterOf(s.DataDir)
+	if err != nil {
+		return nil, err
+	}
 	c := gossip.Config{
-		Name: conf.Name, Region: conf.Region, Datacenter: conf.Datacenter, ID: id, RPC: a.advertisedRPC(), Expect: s.BootstrapExpect,
+		Name: conf.Name, Region: conf.Region, Datacenter: conf.Datacenter, ID: id, Cluster: cluster, RPC: a.advertisedRPC(), Expect: s.BootstrapExpect,
 		Voter: !s.NonVoting, Build: NomadVersion, Bind: conf.Serf.Addr, Port: conf.Serf.Port, Advertise: conf.Serf.Advertise,
 		Dir: filepath.Join(s.DataDir, "serf"), RejoinAfterLeave: s.RejoinAfterLeave, Logger: a.log,
 	}

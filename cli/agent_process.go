@@ -18,6 +18,8 @@ import (
 	"berth/consensus"
 	"berth/events"
 	"berth/gossip"
+	"berth/internal/failpoint"
+	"berth/leader"
 	"berth/leader/collector"
 	"berth/leader/heartbeat"
 	"berth/op"
@@ -131,6 +133,9 @@ func (a *agentProcess) newServer() (err error) {
 	}
 	if a.agent != nil {
 		c.Local, c.LocalTasks, c.LocalNode, c.LocalServers = a.agent, a.agent, a.agent.NodeID, a.cluster
+	}
+	if s.Failpoints {
+		c.Failpoints = failpoint.NewSet(leader.FailpointNames)
 	}
 	if s.NumSchedulers > 0 {
 		c.FollowerWorkers = s.NumSchedulers

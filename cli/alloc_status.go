@@ -88,6 +88,9 @@ func (s allocStatus) overview(c *call, p *page, a *op.Alloc, eligible time.Time)
 	if a.Job != nil {
 		kv = append(kv, "Job Version", strconv.FormatUint(a.Job.Version, 10))
 	}
+	if a.PE != nil {
+		kv = append(kv, "Processing Element", fmt.Sprintf("%s, launch %d", a.PE.UID, a.PE.LaunchCount))
+	}
 	kv = append(kv,
 		"Client Status", a.ClientStatus.String(),
 		"Client Description", or(a.ClientDescription, none),

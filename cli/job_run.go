@@ -21,6 +21,9 @@ were started. What finds no place is told by group, with what was missing on how
 The exit code is 0 if all went well, 2 if something found no place, and 1 for anything else. What found no place waits
 in an evaluation of its own and is placed as soon as there is room; the monitor names it.
 
+Of a stream job it follows the submission until all that the job consists of is there and each of its processing elements has
+an allocation, or until the submission is given up.
+
 Variables of the job file come from the environment (BERTH_VAR_name or NOMAD_VAR_name), from -var-file and from -var,
 the last winning.`,
 		setup: func(f *flags) action {
@@ -79,6 +82,9 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 	}
 	if out.Warnings != "" {
 		fmt.Fprintf(c.Err, "Job Warnings:\n* %s\n\n", strings.ReplaceAll(clean(out.Warnings), "\n", "\n* "))
+	}
+	if f.job.Type == berth.TypeStream && !*r.detach {
+		return c.monitorSubmission(ctx, f.job.ID, f.job.Namespace, *r.verbose)
 	}
 	if out.EvalID.IsZero() || *r.detach {
 		p := c.page()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,7 +15,8 @@ func jobScaleCommand() *command {
 	return &command{
 		name: "job scale", args: "<job> [group] <count>", synopsis: "Change how many instances of a group run", min: 2, max: 3,
 		help: `Changes the count of a group, as a new version of the job, and follows the evaluation until its allocations run. A job with
-one group needs no group named. A scaling block bounds the count.`,
+one group needs no group named. A scaling block bounds the count. Of a stream job it is the width of a parallel region that
+is changed, which is named instead of a group.`,
 		setup: func(f *flags) action {
 			s := jobScale{
 				detach:  f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
@@ -44,6 +46,9 @@ func (s jobScale) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	if j.Type == berth.TypeStream {
+		return s.region(ctx, c, &j, int(count))
+	}
 	group, err := s.group(c, &j)
 	if err != nil {
 		return err
@@ -56,6 +61,29 @@ func (s jobScale) run(ctx context.Context, c *call) error {
 		return err
 	}
 	return c.raised(ctx, &j, out.EvalID, *s.detach, *s.verbose)
+}
+
+// region gives a parallel region of a stream job another width: the one that is
+// named, or that a group is in which is named, or the only one.
+func (s jobScale) region(ctx context.Context, c *call, j *op.Job, width int) error {
+	var names []string
+	var name string
+	for _, r := range j.Stream.Regions {
+		names = append(names, r.Name)
+		if len(c.args) == 3 && (r.Name == c.args[1] || name == "" && slices.Contains(r.Groups, c.args[1])) {
+			name = r.Name
+		}
+	}
+	switch {
+	case name != "":
+	case len(c.args) == 3:
+		return berth.Errorf(berth.Invalid, "job %q has no parallel region %q; it has: %s", j.ID, c.args[1], or(strings.Join(names, ", "), "none"))
+	case len(names) != 1:
+		return berth.Errorf(berth.Invalid, "job %q has %d parallel regions; name one of: %s", j.ID, len(names), or(strings.Join(names, ", "), "none"))
+	default:
+		name = names[0]
+	}
+	return c.widen(ctx, j, op.SetRegion{Region: name, Width: width, JobModifyIndex: *s.index}, *s.detach, *s.verbose)
 }
 
 // group is the group that is named, or the only one.

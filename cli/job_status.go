@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -71,6 +70,9 @@ func (s jobStatus) run(ctx context.Context, c *call) error {
 	}
 	p := c.page()
 	s.overview(c, p, &d.Job)
+	if err := s.stream(ctx, c, p, &d.Job); err != nil {
+		return err
+	}
 	switch {
 	case *s.short:
 	case d.Job.Begets():
@@ -99,6 +101,22 @@ func (s jobStatus) load(ctx context.Context, c *call, d *jobData) (err error) {
 	}
 	d.Allocations, _, err = client.Call(ctx, c.client, op.JobAllocs, op.JobAllocsQuery{JobID: ref.JobID, All: *s.allAllocs, Query: ref.Query})
 	return err
+}
+
+// stream shows how far the submission of a stream job is.
+func (s jobStatus) stream(ctx context.Context, c *call, p *page, j *op.Job) error {
+	if j.Type != berth.TypeStream {
+		return nil
+	}
+	v, _, err := client.Call(ctx, c.client, op.ReadStreamJob, op.StreamJobRef{JobID: string(j.ID), Query: of(j)})
+	if err != nil {
+		return err
+	}
+	p.heading("Submission")
+	v.Deletion = nil // it stands above
+	p.pairs(standingPairs(&v)...)
+	lacking(p, "Missing", v.Missing)
+	return nil
 }
 
 func (s jobStatus) list(ctx context.Context, c *call) error {
@@ -159,7 +177,7 @@ func (s jobStatus) overview(c *call, p *page, j *op.Job) {
 		"Parameterized", strconv.FormatBool(j.ParameterizedJob != nil && !j.Dispatched),
 	}
 	if d := j.Deletion; d != nil {
-		kv = append(kv, "Deletion", fmt.Sprintf("%s, by %s; waits for the end of %s", d.Policy, d.Intent, plural(d.Blocking, "allocation")))
+		kv = append(kv, "Deletion", deletionLine(d, held(j)))
 	}
 	if j.Periodic != nil {
 		kv = append(kv, "Next Periodic Launch", c.nextLaunch(j))

@@ -140,10 +140,19 @@ func (c *call) untilGone(ctx context.Context, j *op.Job, o monitorOptions) error
 		}
 		if n := now.Deletion.Blocking; n != told && n > 0 {
 			told = n
-			m.line("Job %q is being deleted; it waits for the end of %s", j.ID, plural(n, "allocation"))
+			m.line("Job %q is being deleted; it waits for the end of %s", j.ID, plural(n, held(&now)))
 		}
 		index = meta.Index
 	}
+}
+
+// held is what holds a job that is being deleted: of a stream job not only its
+// allocations.
+func held(j *op.Job) string {
+	if j.Type == berth.TypeStream {
+		return "object"
+	}
+	return "allocation"
 }
 
 // confirm asks before something is stopped that may not be meant.

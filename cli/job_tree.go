@@ -14,7 +14,7 @@ func jobTreeCommand() *command {
 	return &command{
 		name: "job tree", args: "<job>", synopsis: "Show what a job owns, and what holds it while it is deleted", min: 1, max: 1,
 		help: `Shows a job, named by its ID or the beginning of it, with the allocations that it owns and that have not ended, and the UIDs
-of all. A UID names one object for ever, where an ID or a name can be given again.
+of all. Of a stream job it shows all that the job consists of, and the allocations below their processing elements. A UID names one object for ever, where an ID or a name can be given again.
 
 Of a job that is being deleted it shows which allocations must end before it goes. Allocations of an earlier job of the
 same ID stand below it: those that are about to be stopped, and those that were left to themselves and run on. They are
@@ -66,36 +66,62 @@ func (t jobTree) run(ctx context.Context, c *call) error {
 // job shows a job and below it what it owns.
 func (t jobTree) job(p *page, j *op.Resource, list []op.Resource) {
 	p.gap()
-	status := j.Status
-	if d := j.Deletion; d != nil {
-		status = fmt.Sprintf("being deleted (%s, by %s) since index %d", d.Policy, d.Intent, d.RequestIndex)
+	status := resourceStatus(j)
+	if j.Phase != "" {
+		status = fmt.Sprintf("generation %d, %s", j.Generation, status)
 	}
 	p.linef("Job %s  %s  %s", j.Name, j.UID, status)
-	owned := slices.DeleteFunc(slices.Clone(list), func(r op.Resource) bool { return r.Kind != berth.KindAlloc || !owns(j, &r) })
-	for i, r := range owned {
-		branch := "├─"
+	t.below(p, j, list, "", j.Deletion != nil)
+}
+
+// below shows what an object owns, and below that what those own.
+func (t jobTree) below(p *page, owner *op.Resource, list []op.Resource, indent string, deleting bool) {
+	owned := slices.DeleteFunc(slices.Clone(list), func(r op.Resource) bool { return !owns(owner, &r) })
+	for i := range owned {
+		r := &owned[i]
+		branch, next := "├─", "│  "
 		if i == len(owned)-1 {
-			branch = "└─"
+			branch, next = "└─", "   "
 		}
 		holds := ""
-		if j.Deletion != nil {
+		if deleting {
 			holds = ", holds the job"
 		}
-		p.linef("%s Allocation %s  %s  %s  version %d, %s%s", branch, short(r.ID, *t.verbose), r.UID, r.Name, r.Generation, r.Status, holds)
+		p.linef("%s%s %s%s", indent, branch, t.line(r), holds)
+		t.below(p, r, list, indent+next, deleting)
 	}
+}
+
+// line is one object that is owned.
+func (t jobTree) line(r *op.Resource) string {
+	if r.Kind == berth.KindAlloc {
+		return fmt.Sprintf("Allocation %s  %s  %s  version %d, %s", short(r.ID, *t.verbose), r.UID, r.Name, r.Generation, resourceStatus(r))
+	}
+	s := fmt.Sprintf("%s %s  %s  generation %d", r.Kind, r.Name, r.UID, r.Generation)
+	if status := resourceStatus(r); status != "" {
+		s += ", " + status
+	}
+	return s
 }
 
 // left shows what no job of the list owns.
 func (t jobTree) left(p *page, heading string, list []op.Resource, which func(*op.Resource) bool) {
 	rows := [][]string{{"Allocation", "UID", "Name", "Version", "Status"}}
+	others := [][]string{{"Kind", "UID", "Name", "Generation", "Status"}}
 	for _, r := range list {
-		if r.Kind == berth.KindAlloc && which(&r) {
+		switch {
+		case r.Kind == berth.KindJob || !which(&r):
+		case r.Kind == berth.KindAlloc:
 			rows = append(rows, []string{short(r.ID, *t.verbose), r.UID, r.Name, fmt.Sprint(r.Generation), r.Status})
+		default:
+			others = append(others, []string{r.Kind, r.UID, r.Name, fmt.Sprint(r.Generation), or(resourceStatus(&r), none)})
 		}
 	}
-	if len(rows) > 1 {
-		p.heading(heading)
-		p.table(rows)
+	for _, table := range [][][]string{others, rows} {
+		if len(table) > 1 {
+			p.heading(heading)
+			p.table(table)
+		}
 	}
 }
 
@@ -105,5 +131,7 @@ func owns(owner, r *op.Resource) bool {
 }
 
 func ownedBy(r *op.Resource, list []op.Resource) bool {
-	return slices.ContainsFunc(list, func(o op.Resource) bool { return o.Kind == berth.KindJob && owns(&o, r) })
+	return slices.ContainsFunc(list, func(o op.Resource) bool {
+		return (o.Kind == berth.KindJob || !o.Orphaned && ownedBy(&o, list)) && owns(&o, r)
+	})
 }

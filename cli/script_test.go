@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/state"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
@@ -256,6 +257,7 @@ var (
 	anyAge   = regexp.MustCompile(`\b(\d+m)?\d+[ms] (ago|from now)( *)`)
 	anySpan  = regexp.MustCompile(`\b\d+(\.\d+)?(ns|µs|ms|s)\b`)
 	anyIndex = regexp.MustCompile(`(Modify Index +=) \d+`)
+	anyUID   = regexp.MustCompile(`\b([a-z])-[0-9a-f]{16}-[0-9a-f]{2,}\b`)
 	anyPort  = regexp.MustCompile(`127\.0\.0\.1:(2|3)\d{4}\b`)
 )
 
@@ -264,6 +266,9 @@ func (c *cluster) normal(s string) string {
 	for id, n := range c.ids() {
 		s = strings.ReplaceAll(s, id, n.short+"-0000-0000-0000-000000000000")
 		s = strings.ReplaceAll(s, id[:8], n.short)
+	}
+	if c.server.Store().Snapshot().Count(state.Streams) > 0 { // how many commands a submission takes is not the same each time
+		s = anyUID.ReplaceAllString(s, "$1-################-##")
 	}
 	s = strings.ReplaceAll(s, c.http, "http://AGENT")
 	s = strings.ReplaceAll(s, c.rpc, "127.0.0.1:RRRRR")

@@ -58,6 +58,14 @@ func rowsOf(s *state.Snapshot) rows {
 			r.put(NodePool, "/"+p.Name, p.ModifyIndex)
 		}
 	}
+	for row := range s.StreamJobs() {
+		if j := s.Job(row.Key); j != nil && j.UID == row.UID {
+			r.put(Resource, j.Namespace+"/"+j.UID.Text('j'), max(j.ModifyIndex, row.ModifyIndex))
+		}
+	}
+	for o := range s.Resources() {
+		r.put(Resource, o.Job.Namespace+"/"+o.UID.Text(berth.KindLetter(o.Kind)), o.ModifyIndex)
+	}
 	return r
 }
 

@@ -28,10 +28,11 @@ const (
 	Node       Topic = "Node"
 	NodePool   Topic = "NodePool"
 	Service    Topic = "Service"
+	Resource   Topic = "Resource"
 )
 
 // Topics are all there are.
-var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service}
+var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource}
 
 // The types of events, as Nomad documents them. Those that end in Deleted,
 // which it does not have, tell of rows that were cleared away: without them
@@ -74,17 +75,25 @@ type Set struct {
 type Event struct {
 	Topic   Topic
 	Type    string
-	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration
+	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration; of Resource *berth.Job, *berth.StreamJob or *berth.Resource
 	Deleted bool // Row is what the row was
 	// Summary is what was counted of a job with this change, for its status;
 	// nil for other topics, and of a job of which nothing is counted any more.
 	Summary *state.Summary
+	// Stream is how far the submission of a stream job was, of the topic
+	// Resource; nil if that is not known any more.
+	Stream *berth.StreamJob
 
+	by      state.Number // the command, of the topic Resource
 	encoded atomic.Pointer[[]byte]
 }
 
 // Key names the row.
 func (e *Event) Key() string {
+	if e.Topic == Resource {
+		_, _, uid, _ := e.Object()
+		return uid
+	}
 	switch v := e.Row.(type) {
 	case *berth.Job:
 		return string(v.ID)
@@ -106,6 +115,10 @@ func (e *Event) Key() string {
 
 // Namespace is where the row stands; "" for nodes and their pools.
 func (e *Event) Namespace() string {
+	if e.Topic == Resource {
+		_, _, _, _, job := e.object()
+		return job.Namespace
+	}
 	switch v := e.Row.(type) {
 	case *berth.Job:
 		return v.Namespace
@@ -131,6 +144,12 @@ func (e *Event) FilterKeys() []string {
 				keys = append(keys, k)
 			}
 		}
+	}
+	if e.Topic == Resource {
+		_, name, _, owner := e.Object()
+		_, _, _, _, job := e.object()
+		add(string(job.ID), name, owner)
+		return keys
 	}
 	switch v := e.Row.(type) {
 	case *berth.Job:
@@ -275,6 +294,9 @@ func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 		if tells(changes[i].Table) {
 			told++
 		}
+		if ofResource(&changes[i]) {
+			told++
+		}
 	}
 	if told == 0 {
 		return nil
@@ -283,15 +305,21 @@ func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 	n := 0
 	for i := range changes {
 		c := &changes[i]
-		if !tells(c.Table) || c.Table == state.Jobs && c.New != nil && removed(changes[i+1:], c.New) {
+		if c.Table == state.Jobs && c.New != nil && removed(changes[i+1:], c.New) {
 			continue // a purge puts the stopped job before it removes it: one event tells of both
 		}
-		e := &s.Events[n]
-		describe(e, c)
-		if j, ok := e.Row.(*berth.Job); ok {
-			e.Summary = summary(snap, changes, j.Key())
+		if tells(c.Table) {
+			e := &s.Events[n]
+			describe(e, c)
+			if j, ok := e.Row.(*berth.Job); ok {
+				e.Summary = summary(snap, changes, j.Key())
+			}
+			n++
 		}
-		n++
+		if ofResource(c) {
+			describeResource(&s.Events[n], snap, changes, c)
+			n++
+		}
 	}
 	s.Events = s.Events[:n]
 	for i := range s.Events {
@@ -343,6 +371,14 @@ func weight(row any) int {
 		return event + 512 + 256*len(v.TaskGroups)
 	case *berth.NodePool:
 		return event + 512 + 96*len(v.Meta)
+	case *berth.StreamJob:
+		n := event + 512
+		if v.Plan != nil {
+			n += 256 * len(v.Plan.Objects)
+		}
+		return n
+	case *berth.Resource:
+		return event + 512
 	case *berth.ServiceRegistration:
 		return event + 512 + 64*len(v.Tags) + 96*len(v.Meta)
 	case *berth.Node:

@@ -18,7 +18,8 @@ type Filter struct {
 type want struct {
 	topic Topic // "" is any
 	key   string
-	id    [16]byte // the key, if it is an ID
+	id    [16]byte  // the key, if it is an ID
+	uid   berth.UID // the key, if it is a UID
 }
 
 // MaxWants is how many topics one filter may have.
@@ -41,10 +42,13 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 		case name == "*":
 			w.topic = ""
 		case !slices.Contains(Topics, w.topic):
-			return nil, berth.Errorf(berth.Invalid, "topic: %q; there are events of *, Job, Evaluation, Allocation, Deployment, Node, NodePool and Service", name[:min(len(name), 64)])
+			return nil, berth.Errorf(berth.Invalid, "topic: %q; there are events of *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service and Resource", name[:min(len(name), 64)])
 		}
 		if id, err := berth.ParseID[berth.Eval](key); err == nil {
 			w.id = id
+		}
+		if len(key) > 2 && key[1] == '-' {
+			w.uid.UnmarshalText([]byte(key))
 		}
 		f.wants = append(f.wants, w)
 	}
@@ -88,6 +92,10 @@ func (f *Filter) Wants(e *Event) bool {
 // names says whether the key is the event's own or one of its filter keys. It
 // compares IDs as they are stored: every event meets every filter.
 func (w *want) names(e *Event) bool {
+	if e.Topic == Resource {
+		_, name, uid, owner, job := e.object()
+		return w.text(job.ID) || w.key == name || !w.uid.IsZero() && (w.uid == uid || w.uid == owner)
+	}
 	switch v := e.Row.(type) {
 	case *berth.Job:
 		return w.text(v.ID) || w.text(v.ParentID)

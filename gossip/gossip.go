@@ -2,8 +2,8 @@
 // each other over serf who they are, who came, who left and who fell silent;
 // agents do not gossip.
 //
-// What it keeps true: a pool only takes in servers of this system, and only
-// one of a name. Whoever does not hold a key of an encrypted pool neither
+// What it keeps true: a pool only takes in servers of this system, only those
+// of one cluster of a region, and only one of a name. Whoever does not hold a key of an encrypted pool neither
 // joins it nor reads what it says. Members say no secrets of themselves. What
 // follows from a member that came or went is decided elsewhere (package
 // server): here nothing knows of Raft.
@@ -36,6 +36,7 @@ type Config struct {
 	Datacenter string
 	ID         string // by which consensus knows this server
 	RPC        string // host:port at which its RPC port is reached
+	Cluster    string // of which it is part; "": it is part of none yet, see SetCluster
 	Expect     int    // bootstrap_expect
 	Voter      bool   // false: it never votes
 	Build      string // its version, as a semantic one
@@ -68,7 +69,7 @@ type Pool struct {
 	changed chan struct{}
 	running atomic.Bool
 	calls   sync.WaitGroup         // what callers wait for and may give up on
-	cluster atomic.Pointer[string] // nil: it is part of none yet
+	cluster atomic.Pointer[string] // newer than what config says; nil: it is part of none yet
 	told    conflicts
 }
 
@@ -84,6 +85,9 @@ func New(c Config) (*Pool, error) {
 	p := &Pool{
 		config: c, log: c.Logger, self: c.Name + "." + c.Region,
 		events: make(chan serf.Event, 1024), changed: make(chan struct{}, 1),
+	}
+	if c.Cluster != "" {
+		p.cluster.Store(&c.Cluster)
 	}
 	if err := p.open(); err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
@@ -263,10 +267,17 @@ func (p *Pool) Encrypted() bool { return p.ring != nil }
 // of, once it is part of one. Two servers of one region that are parts of
 // different clusters keep each other out: their logs have nothing in common.
 func (p *Pool) SetCluster(id string) error {
-	p.cluster.Store(&id)
-	tags := p.config.tags()
-	tags["cluster"] = id
-	return p.serf.Load().SetTags(tags)
+	old := p.cluster.Swap(&id) // before it is told: nobody else is taken in from here on
+	if old != nil && *old == id {
+		return nil
+	}
+	c := p.config
+	c.Cluster = id
+	if err := p.serf.Load().SetTags(c.tags()); err != nil {
+		p.cluster.Store(old)
+		return fmt.Errorf("gossip: %w", err)
+	}
+	return nil
 }
 
 // Leave tells the others that this server goes for good, and waits until they

@@ -395,20 +395,32 @@ func TestOtherSystems(t *testing.T) {
 	}
 }
 
-// Two clusters of one region do not become one; a server of none joins either.
+// Two clusters of one region do not become one; a server of none joins either,
+// but not both, though it brings them together.
 func TestOtherCluster(t *testing.T) {
-	a, b, c := start(t, conf("a")), start(t, conf("b")), start(t, conf("c"))
-	for s, id := range map[*server]string{a: "one", b: "two"} {
-		if err := s.SetCluster(id); err != nil {
-			t.Fatal(err)
+	var told logs
+	two := conf("b")
+	two.Cluster = "two"
+	one := conf("a")
+	one.Logger = told.logger()
+	a, b, c := start(t, one), start(t, two), start(t, conf("c"))
+	if err := a.SetCluster("one"); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		n, err := a.Join(context.Background(), []string{b.addr()})
+		if n != 0 || err == nil || !strings.Contains(err.Error(), "is part of another cluster of region global: of two, and here it is one") {
+			t.Errorf("joined %d: %v", n, err)
 		}
 	}
-	n, err := a.Join(context.Background(), []string{b.addr()})
-	if n != 0 || err == nil || !strings.Contains(err.Error(), "is part of another cluster of region global") {
-		t.Errorf("joined %d: %v", n, err)
+	if n := strings.Count(told.String(), "a server was not taken in"); n != 1 {
+		t.Errorf("it is told %d times:\n%s", n, told.String())
 	}
 	join(t, c, a)
 	sees(t, "a alive, c alive", a, c)
+	if n, err := c.Join(context.Background(), []string{b.addr()}); n != 0 || err == nil {
+		t.Errorf("the server that met one cluster joined %d of the other: %v", n, err)
+	}
 	if err := c.SetCluster("one"); err != nil {
 		t.Fatal(err)
 	}

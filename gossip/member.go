@@ -42,6 +42,9 @@ const (
 // take the other for a peer.
 const role = "berth"
 
+// clusterTag is the tag by which a server says of which cluster it is part.
+const clusterTag = "cluster"
+
 // tags is what a server says of itself, in the words of Nomad.
 func (c *Config) tags() map[string]string {
 	t := map[string]string{
@@ -50,6 +53,9 @@ func (c *Config) tags() map[string]string {
 	}
 	if host, port, err := net.SplitHostPort(c.RPC); err == nil {
 		t["rpc_addr"], t["port"] = host, port
+	}
+	if c.Cluster != "" {
+		t[clusterTag] = c.Cluster
 	}
 	if c.Expect == 1 {
 		t["bootstrap"] = "1"

@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// gate decides who is taken in: no servers of another system, and no second
-// server of a name. memberlist asks it, not serf, which forgets which of the
+// gate decides who is taken in: no servers of another system or of another
+// cluster of the region, and no second server of a name. memberlist asks it, not serf, which forgets which of the
 // members are dead.
 //
 // It runs inside of memberlist's lock, so it must ask nothing of memberlist.
@@ -54,14 +54,17 @@ func (p *Pool) fits(n *memberlist.Node, tags map[string]string) error {
 	case id == "" || region == "" || !strings.HasSuffix(n.Name, "."+region):
 		return fmt.Errorf("%s at %s does not say who it is: id %q, region %q", n.Name, at, id, region)
 	}
-	if own := p.cluster.Load(); own != nil && region == p.config.Region && tags["cluster"] != "" && tags["cluster"] != *own {
-		return fmt.Errorf("%s at %s is part of another cluster of region %s", n.Name, at, region)
-	}
 	s := p.serf.Load()
 	if s == nil { // it is itself that it takes in first
 		return nil
 	}
-	for _, old := range s.Members() {
+	members := s.Members()
+	if theirs := tags[clusterTag]; theirs != "" && region == p.config.Region {
+		if here := p.ofCluster(members); here != "" && here != theirs {
+			return fmt.Errorf("%s at %s is part of another cluster of region %s: of %s, and here it is %s", n.Name, at, region, theirs, here)
+		}
+	}
+	for _, old := range members {
 		// A server whose data was lost comes back to its place with another ID.
 		place := address(old.Addr, old.Port)
 		if old.Name == n.Name && old.Tags["id"] != id && old.Status == serf.StatusAlive && place != at {
@@ -69,6 +72,20 @@ func (p *Pool) fits(n *memberlist.Node, tags map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// ofCluster returns the cluster that the pool is of: that of this server, or,
+// if it is part of none yet, of those whom it met first. "": there is none.
+func (p *Pool) ofCluster(members []serf.Member) string {
+	if own := p.cluster.Load(); own != nil {
+		return *own
+	}
+	for _, m := range members {
+		if m.Tags["region"] == p.config.Region && m.Status == serf.StatusAlive && m.Tags[clusterTag] != "" {
+			return m.Tags[clusterTag]
+		}
+	}
+	return ""
 }
 
 func address(ip net.IP, port uint16) string {

@@ -40,6 +40,7 @@ type Alloc struct {
 	UID                   string           // a-…
 	OwnerUID              string           // of its job
 	OwnerRefs             []berth.OwnerRef // empty: it was left to itself
+	PE                    *PERef           `json:",omitempty"` // of a stream job: what it is a launch of
 	CreateIndex           uint64
 	ModifyIndex           uint64
 	AllocModifyIndex      uint64

@@ -49,7 +49,23 @@ type EventPayload struct {
 	Node       *Node                      `json:",omitempty"`
 	NodePool   *berth.NodePool            `json:",omitempty"`
 	Service    *berth.ServiceRegistration `json:",omitempty"`
+	Resource   *ResourceEvent             `json:",omitempty"`
 	Deleted    bool                       `json:",omitempty"`
+}
+
+// ResourceEvent is a stream job, or what it owns, as an object with an owner.
+type ResourceEvent struct {
+	Kind        string // Job, or one of berth.StreamKinds
+	Name        string
+	JobID       berth.JobID
+	UID         string
+	OwnerUID    string `json:",omitempty"` // "": it has none, or was left to itself
+	Generation  uint64
+	Cause       string // why it changed: register, plan, submission, launch, report, complete, fail, recover, stop, delete, user, gc, finalize …
+	Phase       string `json:",omitempty"` // of a job
+	Deleting    bool   `json:",omitempty"` // of a job: from now on it is being deleted in the foreground
+	LaunchCount uint64 `json:",omitempty"` // of a processing element
+	State       string `json:",omitempty"` // of a processing element: its connectivity
 }
 
 // StreamEvents streams: what comes out are objects of type Events. The

@@ -14,6 +14,12 @@ type Job struct {
 	StatusDescription string
 	UID               string    // j-…; names this incarnation of the job
 	Deletion          *Deletion `json:",omitempty"` // while it is being deleted in the foreground
+
+	// Of stream jobs alone: see StreamStanding.
+	StreamID   uint64    `json:",omitempty"`
+	Phase      string    `json:",omitempty"`
+	Generation *uint64   `json:",omitempty"`
+	Recovery   *Recovery `json:",omitempty"`
 }
 
 // JobStub is a job in a list.

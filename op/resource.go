@@ -8,19 +8,21 @@ import (
 // Deletion says how an object is being deleted.
 type Deletion struct {
 	berth.Deletion
-	Blocking int // how many of what it owns must go before it
+	Blocking int // how many of what it owns, or what that owns, must go before it
 }
 
 // Resource is an object as one that is owned, or owns others.
 type Resource struct {
-	Kind        string // Job or Allocation
+	Kind        string // Job, Allocation, or one of berth.StreamKinds
 	Namespace   string
 	Name        string
 	ID          string `json:",omitempty"` // of an allocation
 	UID         string // for ever this object's, whatever its name
 	OwnerRefs   []berth.OwnerRef
-	Generation  uint64 // the version of the job
-	Status      string // of a job, or the client status of an allocation
+	Generation  uint64 // of what a stream job owns, and of that; else the version of the job
+	Status      string // of a job, the client status of an allocation, or the connectivity of a processing element
+	Phase       string `json:",omitempty"` // of a stream job
+	LaunchCount uint64 `json:",omitempty"` // of a processing element, or the launch that its allocation is of
 	Orphaned    bool   `json:",omitempty"` // its owner is gone and left it to itself
 	CreateIndex uint64
 	ModifyIndex uint64
@@ -31,7 +33,7 @@ type Resource struct {
 // those that have ended are left out unless it asks for their kind alone: they
 // are kept to be looked at, and hold nothing.
 type ResourcesQuery struct {
-	Kind      string `query:"kind"`      // Job or Allocation; "" is both
+	Kind      string `query:"kind"`      // "" is all
 	Job       string `query:"job"`       // a job's ID: the job, and what jobs of that ID own or left
 	Owner     string `query:"owner"`     // the UID of what owns them, be it there or not
 	Recursive bool   `query:"recursive"` // with Owner: also what those own
@@ -39,13 +41,16 @@ type ResourcesQuery struct {
 	Query
 }
 
-// DeleteResource asks for an object to be deleted that nothing owns.
+// DeleteResource asks for an object to be deleted: a job, what a stream job
+// owns, an allocation of such, or one that was left to itself.
 type DeleteResource struct {
-	UID string
+	UID         string
+	Propagation string `query:"propagation"` // "" is background
 	Write
 }
 
-// The operations on objects of any kind.
+// The operations on objects of any kind. To delete a job takes the right to
+// submit one as well.
 var (
 	ListResources  = define[ResourcesQuery, []Resource]("resource.list", "GET /v1/resources", "", acl.ReadJob, acl.QuerySpace)
 	RemoveResource = define[DeleteResource, AllocStopped]("resource.delete", "DELETE /v1/resource/{UID}", "", acl.AllocLifecycle, acl.QuerySpace)

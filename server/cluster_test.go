@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type view struct {
 	pool    *pool
 	changed chan struct{}
 	self    int
+	cluster string // as it was told; the pool guards it
 }
 
 func (v *view) Members() []gossip.Member {
@@ -47,6 +49,13 @@ func (v *view) Members() []gossip.Member {
 func (v *view) Changed() <-chan struct{} { return v.changed }
 
 func (v *view) Leave(context.Context) error { v.pool.set(v.self, gossip.Left); return nil }
+
+func (v *view) SetCluster(id string) error {
+	v.pool.mu.Lock()
+	defer v.pool.mu.Unlock()
+	v.cluster = id
+	return nil
+}
 
 func (p *pool) set(i int, s gossip.Status) {
 	p.mu.Lock()
@@ -66,10 +75,11 @@ func (p *pool) wake() {
 
 // several are servers of one cluster, over loopback.
 type several struct {
-	t    *testing.T
-	pool *pool
-	list []*running
-	dirs []string
+	workers int // of a server that leads, 0: one; below that none
+	t       *testing.T
+	pool    *pool
+	list    []*running
+	dirs    []string
 }
 
 // quick hears of commits at once, and waits for a leader as long as a busy
@@ -98,9 +108,9 @@ func (c *several) add(i, expect int, listen string) *running {
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(writer{c.t}, nil)).With("server", i)
 	}
-	v := &view{c.pool, make(chan struct{}, 1), i}
+	v := &view{pool: c.pool, changed: make(chan struct{}, 1), self: i}
 	s, err := server.New(server.Config{
-		Region: "global", Datacenter: "dc1", DataDir: c.dirs[i], RPC: rpc, Logger: log, Workers: 1, FollowerWorkers: 1,
+		Region: "global", Datacenter: "dc1", DataDir: c.dirs[i], RPC: rpc, Logger: log, Workers: cmp.Or(c.workers, 1), FollowerWorkers: 1,
 		Self:    func() op.AgentSelf { return op.AgentSelf{Member: op.AgentMember{Name: fmt.Sprint("s", i)}} },
 		Health:  func() op.AgentHealth { return op.AgentHealth{Server: &op.Health{Ok: true, Message: "ok"}} },
 		Cluster: &server.Cluster{Members: v, Expect: expect, Timing: quick},

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 
 	"berth"
@@ -17,10 +18,17 @@ import (
 // What workers of other servers call on the leader.
 
 // handed is what those were handed and have not settled. When the connection
-// of a server ends, others get its evaluations at once.
+// of a server ends, or its workers begin anew, others get its evaluations at
+// once: an answer that nobody got holds nothing.
 type handed struct {
 	mu     sync.Mutex
-	byPeer map[*wire.Session]map[berth.EvalID]given
+	byPeer map[*wire.Session]*held
+}
+
+// held is what the workers of one server hold, in one life of theirs.
+type held struct {
+	life  uint64
+	evals map[berth.EvalID]given
 }
 
 type given struct {
@@ -50,6 +58,9 @@ func (s *Server) dequeue(ctx context.Context, c *wire.Call) (any, error) {
 	if t == nil {
 		return nil, api.ErrUnled
 	}
+	if sess := c.Peer.Session(); sess != nil { // of a connection that is no session nobody hears when it ends
+		s.handed.begin(sess, in.Life)
+	}
 	ctx, cancel := context.WithTimeout(ctx, in.MaxQueryTime)
 	defer cancel()
 	list, err := t.broker.Next(ctx, in.Schedulers, max(1, min(in.Most, mostHanded)))
@@ -62,50 +73,72 @@ func (s *Server) dequeue(ctx context.Context, c *wire.Call) (any, error) {
 	case err != nil:
 		return nil, err
 	}
-	s.handed.add(c.Peer.Session(), t, list)
+	s.handed.add(c.Peer.Session(), in.Life, t, list)
 	for _, d := range list {
 		out.Evals = append(out.Evals, worker.Handed{EvalID: d.Eval.ID, Token: d.Token, Enqueued: d.Enqueued, Dequeued: d.Dequeued, Count: d.Count})
 	}
 	return out, nil
 }
 
-// add notes what a server was handed. It watches the server's session, once.
-func (h *handed) add(sess *wire.Session, t *term, list []berth.Delivery) {
+// begin says that workers of a server ask in a life of theirs. What they were
+// handed in another one is given back. It watches the server's session, once.
+func (h *handed) begin(sess *wire.Session, life uint64) {
+	h.mu.Lock()
+	before := h.byPeer[sess]
+	if before != nil && before.life == life {
+		h.mu.Unlock()
+		return
+	}
+	if h.byPeer == nil {
+		h.byPeer = map[*wire.Session]*held{}
+	}
+	h.byPeer[sess] = &held{life, map[berth.EvalID]given{}}
+	h.mu.Unlock()
+	if before != nil {
+		before.giveBack()
+		return
+	}
+	go func() { // ends with the session, which ends with wire.Serve
+		<-sess.Done()
+		h.mu.Lock()
+		last := h.byPeer[sess]
+		delete(h.byPeer, sess)
+		h.mu.Unlock()
+		last.giveBack()
+	}()
+}
+
+// add notes what a server was handed. If its workers began anew meanwhile, or
+// it is gone, that is given back.
+func (h *handed) add(sess *wire.Session, life uint64, t *term, list []berth.Delivery) {
 	if sess == nil {
-		return // of a connection that is no session nobody hears when it ends
+		return
+	}
+	evals := map[berth.EvalID]given{}
+	for _, d := range list {
+		evals[d.Eval.ID] = given{t, d.Token}
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	mine := h.byPeer[sess]
-	if mine == nil {
-		mine = map[berth.EvalID]given{}
-		if h.byPeer == nil {
-			h.byPeer = map[*wire.Session]map[berth.EvalID]given{}
-		}
-		h.byPeer[sess] = mine
-		go func() { // ends with the session, which ends with wire.Serve
-			<-sess.Done()
-			h.giveBack(sess)
-		}()
+	now := h.byPeer[sess]
+	if now != nil && now.life == life {
+		maps.Copy(now.evals, evals)
+		evals = nil
 	}
-	for _, d := range list {
-		mine[d.Eval.ID] = given{t, d.Token}
-	}
+	h.mu.Unlock()
+	(&held{evals: evals}).giveBack()
 }
 
 func (h *handed) drop(sess *wire.Session, id berth.EvalID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.byPeer[sess], id)
+	if now := h.byPeer[sess]; now != nil {
+		delete(now.evals, id)
+	}
 }
 
-// giveBack has others work on what a server that is gone was handed.
-func (h *handed) giveBack(sess *wire.Session) {
-	h.mu.Lock()
-	mine := h.byPeer[sess]
-	delete(h.byPeer, sess)
-	h.mu.Unlock()
-	for id, g := range mine {
+// giveBack has others work on what a server does not hold any more.
+func (h *held) giveBack() {
+	for id, g := range h.evals {
 		_ = g.term.broker.Nack(id, g.token) // it was settled, or the term is over
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/state"
 )
 
 // Identity returns the ID of the server whose data is in the folder, by which
@@ -38,6 +39,27 @@ func identity(dir string) (string, error) {
 	var id berth.ID[Server]
 	rand.Read(id[:])
 	return id.String(), writeSynced(path, id.String()+"\n")
+}
+
+func clusterFile(dir string) string { return filepath.Join(dir, "cluster") }
+
+// ClusterOf returns the ID of the cluster of which the server was part whose
+// data is in the folder, "" if it was part of none, as far as is known before
+// it has its state.
+func ClusterOf(dir string) (string, error) {
+	path := clusterFile(dir)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	id, err := berth.ParseID[state.Store](strings.TrimSpace(string(text)))
+	if err != nil || id.IsZero() {
+		return "", fmt.Errorf("%s does not hold the ID of a cluster: %w", path, errors.Join(err, fs.ErrInvalid))
+	}
+	return id.String(), nil
 }
 
 // writeSynced makes a file that is whole, or not there, after a crash.

@@ -117,6 +117,7 @@ func (s *Server) meet(ctx context.Context) error {
 	tick := time.NewTicker(bootstrapEvery)
 	defer tick.Stop()
 	for {
+		s.tellCluster()
 		if !s.consensus.Bootstrapped() {
 			s.bootstrap(ctx)
 		}
@@ -128,6 +129,25 @@ func (s *Server) meet(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// tellCluster tells the others of which cluster this server is part, once its
+// state says so, and notes it for the time when it is started again: it meets
+// others long before it has its state.
+func (s *Server) tellCluster() {
+	id := s.store.Snapshot().Cluster
+	if id.IsZero() || id == s.cluster {
+		return
+	}
+	err := writeSynced(clusterFile(s.config.DataDir), id.String()+"\n")
+	if err == nil {
+		err = s.config.Cluster.Members.SetCluster(id.String())
+	}
+	if err != nil {
+		s.config.Logger.Error("the others cannot be told of which cluster this server is part", "cluster", id, "error", err)
+		return
+	}
+	s.cluster = id
 }
 
 // founders returns whom this server would make up a cluster with: as many live

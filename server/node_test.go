@@ -66,6 +66,8 @@ func TestNodesProveWhoTheyAre(t *testing.T) {
 			{"Alloc.GetAllocs", &op.GetAllocs{AllocIDs: []string{alloc.String()}, Query: auth}},
 			{"Node.UpdateAlloc", &op.ReportAllocs{Alloc: report(victim.ID), Write: as}},
 			{"Node.EmitEvents", &op.EmitEvents{NodeEvents: map[string][]*berth.NodeEvent{victim.ID.String(): {event}}, Write: as}},
+			{"Stream.Connectivity", &op.ConnectivityQuery{NodeID: victim.ID, SecretID: secret, AllocID: alloc}},
+			{"Stream.ReportConnectivity", &op.ReportConnectivity{NodeID: victim.ID, SecretID: secret, AllocID: alloc, State: berth.ConnectivityFull, Write: as}},
 		} {
 			for name, session := range map[string]*wire.Session{"the thief": thief.session, "the victim": victim.session, "a stranger": stranger} {
 				err := session.Call(t.Context(), c.method, c.in, &struct{}{})

@@ -16,7 +16,7 @@ import (
 // The workers of a server as Nomad's Go client sees them.
 func TestSchedulersThroughTheGoClient(t *testing.T) {
 	r := startWith(t, t.TempDir(), func(c *server.Config) { c.Workers = 3 })
-	all := []string{"service", "batch", "system", "sysbatch", "_core"}
+	all := []string{"service", "batch", "system", "sysbatch", "stream", "_core"}
 	same := func(got []string) bool {
 		return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(all)))
 	}

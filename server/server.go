@@ -25,6 +25,7 @@ import (
 	"berth/api"
 	"berth/consensus"
 	"berth/events"
+	"berth/internal/failpoint"
 	"berth/leader"
 	"berth/leader/broker"
 	"berth/leader/collector"
@@ -34,6 +35,7 @@ import (
 	"berth/leader/heartbeat"
 	"berth/leader/periodic"
 	"berth/leader/planner"
+	"berth/leader/submit"
 	"berth/op"
 	"berth/state"
 	"berth/wire"
@@ -78,6 +80,10 @@ type Config struct {
 	// TrackedVersions is how many versions of each job are kept beside those with
 	// a tag, while this server leads; 0 is the default.
 	TrackedVersions int
+	// Failpoints lets operators have this server fail on purpose while it leads;
+	// nil: they cannot, and nothing looks for points.
+	Failpoints *failpoint.Set
+	Exit       func() // ends the process at a failpoint; nil is an exit with failpoint.ExitCode
 }
 
 // TLS is how servers and agents prove who they are to each other. The zero
@@ -113,6 +119,7 @@ type Server struct {
 	handed    handed
 	following *following
 	pilot     atomic.Pointer[autopilot.Autopilot]
+	cluster   state.ClusterID // as the others were told; meet owns it
 }
 
 // New opens what is on disk and makes a server of it. Nothing runs yet.
@@ -239,11 +246,15 @@ func (t *term) Acked(id berth.EvalID) int64 { return t.broker.Acked(id) }
 
 // lead runs the services of a term until it ends.
 func (s *Server) lead(ctx context.Context, c consensus.Term) error {
+	if s.config.Failpoints != nil {
+		c.Log = leader.NewFailing(ctx, c.Log, s.config.Failpoints, s.fail)
+	}
 	t := &term{Log: c.Log, number: c.Number}
 	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
 	t.broker.Told = s.metrics.intervals.observe
 	t.planner = planner.New(c.Number, c.Log, t.broker)
 	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
+	t.heartbeat.Logger = s.config.Logger
 	if err := s.firstSchedulerConfig(ctx, c.Log); err != nil {
 		return err
 	}
@@ -251,6 +262,9 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 		return err
 	}
 	if err := s.firstAutopilotConfig(ctx, c.Log); err != nil {
+		return err
+	}
+	if err := s.recoverSubmissions(ctx, c); err != nil {
 		return err
 	}
 	s.following.lead()
@@ -282,6 +296,11 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 		var seed [32]byte
 		rand.Read(seed[:])
 		return leader.Run(ctx, finalize.New(seed), c.Number, s.store, c.Log, finalize.Watched()...)
+	})
+	g.Go(func() error {
+		var seed [32]byte
+		rand.Read(seed[:])
+		return leader.Run(ctx, submit.New(seed), c.Number, s.store, c.Log, submit.Watched()...)
 	})
 	g.Go(func() error {
 		return leader.Run(ctx, deploy.New(), c.Number, s.store, c.Log, state.OnTable(state.Deployments))
@@ -321,6 +340,20 @@ func (s *Server) trackVersions(ctx context.Context, log state.Log) error {
 	}
 	_, err := log.Propose(ctx, &state.SetTrackedVersions{Number: want})
 	return err
+}
+
+// recoverSubmissions lets stream jobs begin anew whose submission the leader
+// before did not finish, before anybody goes on with them.
+func (s *Server) recoverSubmissions(ctx context.Context, c consensus.Term) error {
+	do := submit.Interrupted(s.store.Snapshot(), time.Now())
+	if len(do) == 0 {
+		return nil
+	}
+	leader.Stamp(c.Number, do...)
+	if _, err := c.Log.Propose(ctx, do...); berth.KindOf(err) == "" {
+		return err
+	}
+	return nil // a user was faster
 }
 
 // firstAutopilotConfig does the same for what looks after servers.

@@ -22,6 +22,9 @@ type Members interface {
 	Changed() <-chan struct{}
 	// Leave tells the others that this server goes for good.
 	Leave(ctx context.Context) error
+	// SetCluster tells the others of which cluster this server is part. Those of
+	// another cluster of the region are no members from then on.
+	SetCluster(id string) error
 }
 
 // dialTime bounds how long another server is dialled.

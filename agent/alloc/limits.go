@@ -18,6 +18,7 @@ const (
 	maxRunOver = "allocation exceeded max_run_duration"
 	cutOff     = "stopped: no server was reached for as long as stop_on_client_after lets it run"
 	waiting    = "waiting for evicted allocations to stop"
+	unlinked   = "waiting for servers to say what it is connected with"
 )
 
 // limits orders the end of an allocation that has run for as long as it may,
@@ -84,7 +85,7 @@ func (r *Runner) admit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waits = !ok && len(rest) > 0
-	if ok {
+	if ok && r.stream.known() {
 		close(r.ready) // only Run's goroutine does
 		return
 	}
@@ -113,6 +114,8 @@ func (r *Runner) because(s berth.ClientStatus) string {
 	switch {
 	case s == berth.ClientPending && r.waits:
 		return waiting
+	case s == berth.ClientPending && !r.stream.known():
+		return unlinked
 	case s != berth.ClientComplete:
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/agent/connect"
 	"berth/agent/driver"
 	"berth/agent/supervise"
 	"berth/agent/task"
@@ -39,7 +40,10 @@ type Config struct {
 	Chance func() float64
 
 	Registry Registry // nil: services are not registered
-	Log      *slog.Logger
+	// Stream is who an allocation of a stream job learns its connections from;
+	// nil: it is run without.
+	Stream connect.Servers
+	Log    *slog.Logger
 }
 
 // Runner runs one allocation. Its Run owns it; the other methods may be called
@@ -61,6 +65,7 @@ type Runner struct {
 	served  bool            // it has, or had, services; Run's alone
 	refused map[string]bool // IDs of services that were found wanting; Run's alone
 	health  *health         // nil if nobody wants to know it, or before Run
+	stream  *connections    // nil unless it is of a stream job, or before Run
 
 	ready chan struct{} // closed when tasks may be started
 	wake  chan struct{}
@@ -253,8 +258,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer sup.Close()
 	r.build(dir, sup, adopt)
 	r.restoreHealth()
-
 	ended := false
+	disconnect := r.connect(ctx, dir)
+	defer func() { disconnect(ended) }()
 	defer func() { r.endServices(ended) }()
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -262,11 +268,15 @@ func (r *Runner) Run(ctx context.Context) error {
 		wg.Go(func() { _ = t.Run(ctx) }) // nil, or ctx's own error
 	}
 	for {
+		rewire := r.rewire(time.Now())
 		r.admit()
 		again := r.act()
 		r.serve(ctx, dir.Path())
 		if at := r.watchHealth(time.Now()); !at.IsZero() {
 			again = sooner(again, at)
+		}
+		if !rewire.IsZero() {
+			again = sooner(again, rewire)
 		}
 		n := r.News()
 		r.c.Report(n)
@@ -302,13 +312,21 @@ func (r *Runner) open() (dir *saferoot.Root, sup *supervise.Dir, adopt bool, err
 		_ = dir.Close()
 		return nil, nil, false, fmt.Errorf("control directory: %w", err)
 	}
+	if err := r.join(dir); err != nil {
+		_ = errors.Join(sup.Close(), dir.Close())
+		return nil, nil, false, fmt.Errorf("connections: %w", err)
+	}
 	return dir, sup, adopt, nil
 }
 
 func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	place := func() *task.Place { return r.c.Place(dir.Path()) }
+	place := func() *task.Place {
+		p := r.c.Place(dir.Path())
+		p.Stream = r.stream.env()
+		return p
+	}
 	for _, t := range r.alloc.Job.Group(r.alloc.TaskGroup).Tasks {
 		r.names = append(r.names, t.Name)
 		r.tasks = append(r.tasks, task.New(task.Config{

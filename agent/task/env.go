@@ -39,6 +39,7 @@ type Place struct {
 	Region   string
 	Host     map[string]string // see HostEnv
 	Cgroup   string            // parent of the tasks' cgroups, "" for none
+	Stream   map[string]string // what a processing element finds its connections by; nil for others
 	MaxKill  time.Duration     // the longest kill_timeout that this machine grants; 0 is any
 }
 
@@ -61,6 +62,7 @@ func Environment(a *op.Alloc, t *berth.Task, p *Place) map[string]string {
 	group := a.Job.Group(a.TaskGroup)
 	own := nomadVariables(a, group, t, p)
 	portVariables(own, a, group, p)
+	maps.Copy(own, p.Stream)
 	names := Names{Node: p.Node, Region: p.Region, Env: own}
 	for k, v := range meta(a.Job, group, t) {
 		v = names.Replace(v)

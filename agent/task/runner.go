@@ -98,6 +98,14 @@ func (r *Runner) Note(typ, message string) { r.post(Note{typ, message}) }
 // Signal sends the task a signal, by its name.
 func (r *Runner) Signal(name, reason string) { r.post(Signal{name, reason}) }
 
+// Found says whether what was last started of the task can be signalled: after
+// a restart of the agent it cannot before it is found again.
+func (r *Runner) Found() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.handle != nil
+}
+
 // Usage tells what the task uses of the machine; nothing if it does not run.
 func (r *Runner) Usage(ctx context.Context) (driver.Usage, error) {
 	r.mu.Lock()

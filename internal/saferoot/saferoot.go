@@ -225,6 +225,7 @@ func (r *Root) Replace(p string, data []byte, perm fs.FileMode) error {
 		}
 		f := os.NewFile(uintptr(fd), tmp)
 		_, err = f.Write(data)
+		err = errors.Join(err, f.Chmod(perm.Perm())) // whatever the umask
 		if err = errors.Join(err, f.Close()); err == nil {
 			err = unix.Renameat(dir, tmp, dir, base)
 		}

@@ -265,12 +265,11 @@ func TestExclusivePools(t *testing.T) {
 func TestOthersKeepOut(t *testing.T) {
 	w := newWorld(t, 3, ssd)
 	alone := []string{`"Tags": ["ssd"], "Size": 2`, `"Hosts": ["n1", "n2"], "Mode": "exclusive"`}
-	a := w.register(telemetry(append(alone, `"Isolated": true`, `"Pool": "edge"`)...))
+	w.register(telemetry(append(alone, `"Isolated": true`, `"Pool": "edge"`)...))
 	w.settle()
 	b := w.register(`{"ID": "other", "Type": "stream", "Datacenters": ["dc1"], "Stream": {}, "TaskGroups": [{"Name": "g", "Stream": {}}]}`)
 	w.settle()
 	if n := w.alloc(b, "g[0]"); n.NodeID != statetest.ID[berth.Node](3) {
 		t.Errorf("it is on %s", n.NodeID)
 	}
-	_ = a
 }

@@ -266,6 +266,7 @@ func (w *world) want(what, got, want string) {
 		w.Errorf("%s:\n%s\nwant:\n%s", what, got, want)
 	}
 }
+
 // dump is what is left, for a failure.
 func (w *world) dump() (s string) {
 	for r := range w.tip().Resources() {

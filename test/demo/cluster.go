@@ -90,7 +90,7 @@ client {
   network_interface = "lo"
   min_dynamic_port  = %d
   max_dynamic_port  = %d
-}
+%s}
 
 plugin "raw_exec" {
   config {
@@ -122,7 +122,7 @@ func (s *stage) startCluster() error {
 	for i := range clusterNodes {
 		m := &member{name: fmt.Sprint("n", i+1)}
 		from := 21_000 + 1000*i
-		text := fmt.Sprintf(nodeConfig, m.name, filepath.Join(s.dir, m.name), strings.Join(rpc, ", "), from, from+999)
+		text := fmt.Sprintf(nodeConfig, m.name, filepath.Join(s.dir, m.name), strings.Join(rpc, ", "), from, from+999, s.room)
 		if err := s.join(m, text); err != nil {
 			return err
 		}
@@ -212,6 +212,15 @@ func (s *stage) leader() *member {
 }
 
 func (s *stage) killLeader() error {
+	if err := s.replaceLeader(s.same); err != nil {
+		return err
+	}
+	return s.look("operator raft list-peers")
+}
+
+// replaceLeader kills the server that leads and waits until another one does.
+// meanwhile is called in between.
+func (s *stage) replaceLeader(meanwhile func() error) error {
 	old := s.leader()
 	if old == nil {
 		return errors.New("no server leads")
@@ -227,7 +236,7 @@ func (s *stage) killLeader() error {
 			s.addr = m.addr
 		}
 	}
-	if err := s.same(); err != nil {
+	if err := meanwhile(); err != nil {
 		return err
 	}
 	var now *member
@@ -239,7 +248,7 @@ func (s *stage) killLeader() error {
 		return err
 	}
 	fmt.Fprintf(s.out, "%s leads %.1f s after %s was killed.\n\n", now.name, time.Since(killed).Seconds(), old.name)
-	return s.look("operator raft list-peers")
+	return nil
 }
 
 func (s *stage) bringBack() error {
@@ -297,6 +306,11 @@ func (s *stage) stopCluster() error {
 	if err := s.look("job stop -purge web", "status"); err != nil {
 		return err
 	}
+	return s.left()
+}
+
+// left waits until nothing of any job is left, and ends all agents.
+func (s *stage) left() error {
 	if err := until(20*time.Second, "every task has ended", func() (bool, error) { return len(s.processes()) == 0, nil }); err != nil {
 		return err
 	}

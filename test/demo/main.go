@@ -1,5 +1,6 @@
 // Command demo shows the life of two jobs with the real program, as a person
-// would live it, or with -cluster how three servers outlive one: every line that begins with $ is a command that was run, and
+// would live it, with -cluster how three servers outlive one, or with -stream a
+// stream application and its recovery: every line that begins with $ is a command that was run, and
 // what follows is what it printed. It checks what it shows, leaves nothing
 // behind, and ends with an error if anything is not as it should be.
 package main
@@ -8,7 +9,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,11 +19,24 @@ func main() {
 	berth := flag.String("berth", "bin/berth", "the program")
 	hello := flag.String("hello", "bin/hello", "the built examples/hello")
 	examples := flag.String("examples", "examples", "the folder of the examples")
+	programs := flag.String("programs", "bin/stream", "the folder of the built examples/stream")
 	several := flag.Bool("cluster", false, "show three servers instead")
+	streams := flag.Bool("stream", false, "show a stream application instead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Stdout, *berth, *hello, *examples, *several); err != nil {
+	s, err := newStage(ctx, os.Stdout, *berth, *hello, *programs, *examples)
+	if err == nil {
+		acts := s.acts()
+		switch {
+		case *several:
+			acts = s.clusterActs()
+		case *streams:
+			acts = s.streamActs()
+		}
+		err = s.run(acts)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
@@ -35,16 +48,9 @@ type act struct {
 	play  func() error
 }
 
-// run is the whole demonstration.
-func run(ctx context.Context, out io.Writer, berth, hello, examples string, several bool) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	s, err := newStage(ctx, out, berth, hello, examples)
-	if err != nil {
-		return err
-	}
-	defer func() { err = s.clear(err) }()
-	acts := []act{
+// acts show one agent and three jobs.
+func (s *stage) acts() []act {
+	return []act{
 		{"One process is server and node", s.startAgent},
 		{"A service of three instances, each on a port of its own", s.runService},
 		{"A batch job that computes something and ends", s.runBatch},
@@ -54,11 +60,19 @@ func run(ctx context.Context, out io.Writer, berth, hello, examples string, seve
 		{"A job that fits nowhere says why", s.runTooBig},
 		{"Everything is stopped", s.stopAll},
 	}
-	if several {
-		acts = s.clusterActs()
-	}
+}
+
+// patience bounds a whole demonstration.
+const patience = 5 * time.Minute
+
+// run is the whole demonstration.
+func (s *stage) run(acts []act) (err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	s.ctx = ctx
+	defer func() { err = s.clear(err) }()
 	for _, a := range acts {
-		fmt.Fprintf(out, "### %s\n\n", a.title)
+		fmt.Fprintf(s.out, "### %s\n\n", a.title)
 		if err := a.play(); err != nil {
 			return fmt.Errorf("%s: %w", a.title, err)
 		}

@@ -24,11 +24,16 @@ type stage struct {
 	ctx                    context.Context
 	out                    io.Writer
 	berth, hello, examples string
+	programs               string // the folder of the built examples/stream
 	dir                    string // of data, and of the agent's log
 	addr                   string // of the agent's HTTP API
 	agent                  *process
 	members                []*member         // of a cluster
 	answers                map[string]string // of the service, by address
+
+	room string   // more lines of a node's configuration
+	half standing // of the stream job that was interrupted
+	from uint64   // index at which that began
 }
 
 // process is an agent that was started.
@@ -38,12 +43,12 @@ type process struct {
 	ended chan struct{} // closed when it has ended
 }
 
-func newStage(ctx context.Context, out io.Writer, berth, hello, examples string) (*stage, error) {
+func newStage(ctx context.Context, out io.Writer, berth, hello, programs, examples string) (*stage, error) {
 	s := &stage{ctx: ctx, out: out, examples: examples}
 	for _, p := range []struct {
 		to   *string
 		from string
-	}{{&s.berth, berth}, {&s.hello, hello}} {
+	}{{&s.berth, berth}, {&s.hello, hello}, {&s.programs, programs}} {
 		abs, err := filepath.Abs(p.from)
 		if err != nil {
 			return nil, err
@@ -59,7 +64,7 @@ func newStage(ctx context.Context, out io.Writer, berth, hello, examples string)
 // what it found left over.
 func (s *stage) clear(err error) error {
 	if err != nil && s.addr != "" { // jobs may still run: their tasks outlive the agents
-		for _, job := range []string{"web", "primes", "big"} {
+		for _, job := range []string{"web", "primes", "big", "telemetry", "alerts"} {
 			_, _ = s.command("job", "stop", "-purge", "-detach", job)
 		}
 		_ = until(10*time.Second, "tasks end", func() (bool, error) { return len(s.processes()) == 0, nil })
@@ -187,7 +192,7 @@ func (s *stage) show(args ...string) (string, error) { return s.showCode(0, args
 func (s *stage) showCode(code int, args ...string) (string, error) {
 	var typed []string
 	for _, a := range args {
-		a = strings.ReplaceAll(a, s.hello, "$PWD/bin/hello")
+		a = strings.ReplaceAll(strings.ReplaceAll(a, s.hello, "$PWD/bin/hello"), s.programs, "$PWD/bin/stream")
 		if strings.ContainsAny(a, " {}") {
 			a = "'" + a + "'"
 		}

@@ -1,0 +1,178 @@
+package connect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"berth"
+	"berth/internal/rest"
+	"berth/internal/saferoot"
+)
+
+// maxSocketPath is the longest path that a unix socket can have for those who
+// connect to it.
+const maxSocketPath = 107
+
+// maxBody bounds a report, in bytes.
+const maxBody = 4 << 10
+
+// reportPath is where a processing element reports on itself.
+const reportPath = "/v1/stream/pe/self/connectivity"
+
+// place chooses where tasks report: a socket beside the file or, where its path
+// would be too long, an address of this machine, which others see as well, so
+// that its URL holds a token. Both stay the same while there is the allocation.
+func (k *Keeper) place() error {
+	path := filepath.Join(k.c.Dir.Path(), shared, socket)
+	if len(path) <= maxSocketPath {
+		k.api = "unix://" + path
+		return nil
+	}
+	if k.record.Port == 0 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		k.record.Port = l.Addr().(*net.TCPAddr).Port
+		if err := errors.Join(l.Close(), k.save()); err != nil {
+			return err
+		}
+	}
+	k.api = fmt.Sprintf("http://127.0.0.1:%d/%s", k.record.Port, k.record.Token)
+	return nil
+}
+
+// listen opens it.
+func (k *Keeper) listen() (net.Listener, error) {
+	if k.record.Port != 0 {
+		return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(k.record.Port)))
+	}
+	// By the open directory, whose path is short whatever it is called.
+	dir, err := k.c.Dir.Sub(shared)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if err := dir.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	path := dir.ProcPath() + "/" + socket
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	// It stays when the agent ends: the next one takes its place.
+	l.SetUnlinkOnClose(false)
+	return l, errors.Join(os.Chmod(path, 0o666)) // tasks can be of any user
+}
+
+// serve listens to the tasks until ctx ends.
+func (k *Keeper) serve(ctx context.Context) {
+	for failures := 0; ; failures++ {
+		l, err := k.listen()
+		if err == nil {
+			err = k.answer(ctx, l)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		k.c.Log.Warn("tasks cannot report their connections; trying again", "api", k.api, "error", err)
+		if rest.For(ctx, retry(failures)) != nil {
+			return
+		}
+	}
+}
+
+func (k *Keeper) answer(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{Handler: k.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
+	return srv.Serve(l)
+}
+
+func (k *Keeper) handler() http.Handler {
+	at := reportPath
+	if k.record.Port != 0 {
+		at = "/" + k.record.Token + reportPath
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc(at, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPut && r.Method != http.MethodPost {
+			w.Header().Set("Allow", "PUT, POST")
+			http.Error(w, fmt.Sprintf("method %s: allowed are PUT and POST", r.Method), http.StatusMethodNotAllowed)
+			return
+		}
+		if err := k.reported(r.Context(), http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+			http.Error(w, err.Error(), status(err))
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, fmt.Sprintf("there is nothing at %.100q; allowed is %s", r.URL.Path, reportPath), http.StatusNotFound)
+	})
+	return mux
+}
+
+// status turns the kind of an error into an HTTP status, as servers do. What
+// has no kind failed on the way to them.
+func status(err error) int {
+	switch berth.KindOf(err) {
+	case berth.Invalid:
+		return http.StatusBadRequest
+	case berth.Denied:
+		return http.StatusForbidden
+	case berth.NotFound:
+		return http.StatusNotFound
+	case berth.Conflict:
+		return http.StatusConflict
+	case berth.TooLarge:
+		return http.StatusRequestEntityTooLarge
+	}
+	return http.StatusServiceUnavailable
+}
+
+// reported takes a report of a task and returns when servers have taken it.
+func (k *Keeper) reported(ctx context.Context, body io.Reader) error {
+	var in struct {
+		State   string
+		Version uint64
+	}
+	d := json.NewDecoder(body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return berth.Errorf(berth.TooLarge, "the body has more than %d bytes", maxBody)
+		}
+		return berth.Errorf(berth.Invalid, "the body: %w; allowed is {\"State\": …, \"Version\": …}", err)
+	}
+	switch in.State {
+	case berth.ConnectivityNone, berth.ConnectivityPartial, berth.ConnectivityFull:
+	default:
+		return berth.Errorf(berth.Invalid, "State: %.64q is none; allowed are %s, %s, %s", in.State, berth.ConnectivityNone, berth.ConnectivityPartial, berth.ConnectivityFull)
+	}
+	k.mu.Lock()
+	f := k.file
+	k.mu.Unlock()
+	switch {
+	case f == nil:
+		return berth.Errorf(berth.Conflict, "stale-version: there is no connectivity file")
+	case in.Version > f.Version:
+		return berth.Errorf(berth.Invalid, "Version: %d was not written yet; the file's is %d", in.Version, f.Version)
+	case in.Version > 0 && in.Version < f.Version:
+		return berth.Errorf(berth.Conflict, "stale-version: the report is on version %d, and the file has version %d; read it again", in.Version, f.Version)
+	}
+	return k.c.Servers.ReportConnectivity(ctx, f.PE.UID, f.PE.LaunchCount, in.State)
+}
+
+// Clear removes what nobody listens to when an allocation has ended.
+func Clear(dir *saferoot.Root) { _ = dir.Remove(shared + "/" + socket) }

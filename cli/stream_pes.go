@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"berth/client"
+	"berth/op"
+)
+
+func streamPEsCommand() *command {
+	return &command{
+		name: "stream pes", args: "[job]", synopsis: "List processing elements, or those of a job", max: 1,
+		help: `Lists the processing elements of stream jobs: one instance of a group each, which keeps its ID and its UID from one
+allocation to the next. Launch is how many allocations were asked for, Connectivity which of its connections the processing
+element says to have: none, partial or full.`,
+		setup: func(f *flags) action {
+			s := streamPEs{data: f.data(), verbose: f.Bool("verbose", "Show IDs in full, and UIDs.")}
+			return s.run
+		},
+	}
+}
+
+type streamPEs struct {
+	data    dataFlags
+	verbose *bool
+}
+
+func (s streamPEs) run(ctx context.Context, c *call) error {
+	if err := s.data.check(c); err != nil {
+		return err
+	}
+	var job string
+	space := c.config.Namespace
+	if len(c.args) > 0 {
+		j, err := c.findStreamJob(ctx, c.args[0])
+		if err != nil {
+			return err
+		}
+		job, space = string(j.ID), j.Namespace
+	}
+	list, err := c.pesOf(ctx, job, space)
+	switch {
+	case err != nil:
+		return err
+	case s.data.wanted():
+		return s.data.write(c, list)
+	}
+	p := c.page()
+	if len(list) == 0 {
+		p.linef("No processing elements")
+	} else {
+		p.table(peRows(list, *s.verbose))
+	}
+	return c.show(p)
+}
+
+// pesOf returns the processing elements of a job, or with "" of a namespace.
+func (c *call) pesOf(ctx context.Context, job, namespace string) ([]op.PE, error) {
+	list, _, err := client.Call(ctx, c.client, op.ListPEs, op.PEsQuery{Job: job, Query: op.Query{Namespace: namespace}})
+	return list, err
+}
+
+func peRows(list []op.PE, verbose bool) [][]string {
+	rows := [][]string{{"ID", "Name", "Generation", "Launch", "Connectivity", "Allocation", "Node", "Status"}}
+	if verbose {
+		rows[0] = append(rows[0], "UID", "Job UID")
+	}
+	for i := range list {
+		v := &list[i]
+		row := []string{strconv.Itoa(v.ID), v.Name, fmt.Sprint(v.Generation), fmt.Sprint(v.LaunchCount), v.State, none, none, none}
+		if a := v.Allocation; a != nil {
+			row[5], row[6], row[7] = short(a.ID.String(), verbose), or(a.NodeName, short(a.NodeID.String(), verbose)), a.ClientStatus.String()
+		}
+		if verbose {
+			owner := "orphan"
+			if len(v.OwnerRefs) > 0 {
+				owner = v.OwnerRefs[0].UID
+			}
+			row = append(row, v.UID, owner)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

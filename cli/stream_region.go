@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"berth/client"
+	"berth/op"
+)
+
+func streamRegionCommand() *command {
+	return &command{
+		name: "stream region", args: "<job> <region> [width]", synopsis: "Show a parallel region of a stream job, or change its width", min: 2, max: 3,
+		help: `Shows a parallel region: its groups, how wide it is to be, and how wide it is planned. With a width, gives it that one, as
+a new version of the job, and follows the submission until it is over. Channels that stay keep their processing elements; those
+that have other neighbours then are launched anew.
+
+A change while another is under way waits for that; of several, the last one counts.`,
+		setup: func(f *flags) action {
+			s := streamRegion{
+				data:    f.data(),
+				detach:  f.Bool("detach", "Follow nothing."),
+				verbose: f.Bool("verbose", "Show IDs in full."),
+				index:   f.Uint64("check-index", 0, "Change it only if the job's modify `index` is this; 0 is any."),
+			}
+			return s.run
+		},
+	}
+}
+
+type streamRegion struct {
+	data            dataFlags
+	detach, verbose *bool
+	index           *uint64
+}
+
+func (s streamRegion) run(ctx context.Context, c *call) error {
+	if err := s.data.check(c); err != nil {
+		return err
+	}
+	j, err := c.findStreamJob(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	if len(c.args) == 3 {
+		width, err := strconv.Atoi(c.args[2])
+		if err != nil {
+			return c.usagef("%q is not a width: %s", c.args[2], c.command.usage(c.Name))
+		}
+		return c.widen(ctx, &j, op.SetRegion{Region: c.args[1], Width: width, JobModifyIndex: *s.index}, *s.detach, *s.verbose)
+	}
+	v, _, err := client.Call(ctx, c.client, op.ReadRegion, op.RegionRef{JobID: string(j.ID), Region: c.args[1], Query: of(&j)})
+	switch {
+	case err != nil:
+		return err
+	case s.data.wanted():
+		return s.data.write(c, v)
+	}
+	planned := none
+	if v.Planned > 0 {
+		planned = strconv.Itoa(v.Planned)
+	}
+	p := c.page()
+	p.pairs("Job", string(v.JobID), "Region", v.Name, "UID", or(v.UID, none), "Groups", strings.Join(v.Groups, ","),
+		"Width", strconv.Itoa(v.Width), "Planned", planned, "Generation", strconv.FormatUint(v.Generation, 10))
+	return c.show(p)
+}
+
+// widen gives a parallel region another width, of the job that was seen and no
+// other, and follows what becomes of it.
+func (c *call) widen(ctx context.Context, j *op.Job, in op.SetRegion, detach, verbose bool) error {
+	in.JobID, in.UID, in.Write = string(j.ID), j.UID, op.Write{Namespace: j.Namespace}
+	out, _, err := client.Call(ctx, c.client, op.WriteRegion, in)
+	if err != nil {
+		return err
+	}
+	if detach {
+		p := c.page()
+		p.linef("Parallel region %q of job %q is to be %d wide, from version %d of the job on", in.Region, j.ID, out.Width, out.JobVersion)
+		return c.show(p)
+	}
+	return c.monitorSubmission(ctx, j.ID, j.Namespace, verbose)
+}

@@ -1,0 +1,501 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// roomForThree is the processor time of a node on which three processing
+// elements of the examples fit and no fourth one.
+const roomForThree = "  cpu_total_compute = 160 # MHz\n"
+
+// streamActs show a stream application and the job that imports from it, and
+// that its submission survives the server that leads.
+func (s *stage) streamActs() []act {
+	s.room = roomForThree
+	return []act{
+		{"Three servers and three nodes", s.startCluster},
+		{"A job that imports streams which nobody exports yet", s.runAlerts},
+		{"A stream application of three stages: source, three times transform, sink", s.runTelemetry},
+		{"What it is made of, and who feeds whom", s.showStream},
+		{"Tuples flow, and what the importing job's filter lets through raises alarms", s.showTuples},
+		{"A channel is stopped by hand: the same processing element is launched again, and its peers are told", s.stopChannel},
+		{"A fourth channel: who is not concerned runs on, who is begins anew", s.widen},
+		{"It is deleted in the foreground: what it owns goes first, it goes last", s.deleteTelemetry},
+		{"Submitted again with room for a part of it, the server that leads is killed (kill -9) in the middle", s.interrupt},
+		{"The next leader gives the half of it up and begins anew; with room it gets to its end", s.recover},
+		{"The killed server is started again and catches up", s.bringBack},
+		{"Everything is stopped", s.stopStreams},
+	}
+}
+
+// standing is how far the submission of a stream job is.
+type standing struct {
+	UID, Phase, State string
+	StreamID          uint64
+	Generation        uint64
+	Expected          map[string]int
+	Observed          map[string]int
+	Ready             bool
+	Deletion          *struct{ Policy, Intent string }
+	Recovery          struct {
+		Count        int
+		Predecessors []string
+	}
+}
+
+// pe is a processing element.
+type pe struct {
+	Name, UID, State string
+	LaunchCount      uint64
+	Allocation       *struct{ ID, NodeName, ClientStatus string }
+}
+
+func (s *stage) standing(job string) (out standing, err error) {
+	return out, s.get("/v1/stream/job/"+job, &out)
+}
+
+func (s *stage) pes(job string) (out []pe, err error) {
+	return out, s.get("/v1/stream/pes?job="+job, &out)
+}
+
+// ready waits until all of a job's connections are there.
+func (s *stage) ready(job string) error {
+	return until(90*time.Second, "job "+job+" is ready", func() (bool, error) {
+		now, err := s.standing(job)
+		return now.Ready, err
+	})
+}
+
+// source is the folder of the example's job files, as a person types it.
+func (s *stage) streamFile(name string) string { return filepath.Join(s.examples, "stream", name) }
+
+func (s *stage) submit(file string, more ...string) error {
+	args := append([]string{"job", "run", "-var", "programs=" + s.programs}, more...)
+	_, err := s.show(append(args, s.streamFile(file))...)
+	return err
+}
+
+func (s *stage) runAlerts() error {
+	if err := s.submit("alerts.berth.hcl"); err != nil {
+		return err
+	}
+	_, err := s.show("stream", "routes")
+	return err
+}
+
+func (s *stage) runTelemetry() error {
+	if err := s.submit("telemetry.berth.hcl"); err != nil {
+		return err
+	}
+	if err := s.ready("telemetry"); err != nil {
+		return err
+	}
+	if _, err := s.show("stream", "status", "telemetry"); err != nil {
+		return err
+	}
+	now, err := s.standing("telemetry")
+	if err != nil {
+		return err
+	}
+	if now.Phase != "Submitted" || now.Generation != 0 || now.Recovery.Count != 0 || len(now.Expected) == 0 || fmt.Sprint(now.Expected) != fmt.Sprint(now.Observed) {
+		return fmt.Errorf("the submission is not whole: %+v", now)
+	}
+	return s.launched("telemetry", map[string]uint64{
+		"telemetry.source[0]": 1, "telemetry.transform[0]": 1, "telemetry.transform[1]": 1, "telemetry.transform[2]": 1, "telemetry.sink[0]": 1,
+	})
+}
+
+// launched checks which processing elements a job has, that each runs, and how
+// often it was launched.
+func (s *stage) launched(job string, want map[string]uint64) error {
+	all, err := s.pes(job)
+	if err != nil {
+		return err
+	}
+	got := map[string]uint64{}
+	for _, p := range all {
+		got[p.Name] = p.LaunchCount
+		if p.Allocation == nil || p.Allocation.ClientStatus != "running" {
+			return fmt.Errorf("%s does not run: %+v", p.Name, p.Allocation)
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		return fmt.Errorf("launches are %v, and should be %v", got, want)
+	}
+	return nil
+}
+
+func (s *stage) showStream() error {
+	if err := s.look("job tree telemetry", "stream routes"); err != nil {
+		return err
+	}
+	return s.routes(3, 1)
+}
+
+// routes checks how many routes there are by name and by property.
+func (s *stage) routes(byName, byProperty int) error {
+	var all []struct{ By string }
+	if err := s.get("/v1/stream/routes?job=alerts", &all); err != nil {
+		return err
+	}
+	count := map[string]int{}
+	for _, r := range all {
+		count[r.By]++
+	}
+	if count["name"] != byName || count["property"] != byProperty {
+		return fmt.Errorf("routes are %v; there should be %d by name and %d by property", count, byName, byProperty)
+	}
+	return nil
+}
+
+func (s *stage) showTuples() error {
+	if err := s.ready("alerts"); err != nil {
+		return err
+	}
+	err := until(60*time.Second, "there is an alarm", func() (bool, error) {
+		out, err := s.command("alloc", "logs", "-job", "alerts")
+		return strings.Contains(out, "alarm: ") && strings.Contains(out, "raw tuples: "), err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.show("alloc", "logs", "-tail", "-n", "4", "-job", "alerts")
+	return err
+}
+
+func (s *stage) stopChannel() error {
+	before, err := s.standing("telemetry")
+	if err != nil {
+		return err
+	}
+	old, err := s.channel()
+	if err != nil {
+		return err
+	}
+	if _, err := s.show("alloc", "stop", old.Allocation.ID[:8]); err != nil {
+		return err
+	}
+	var now pe
+	err = until(60*time.Second, "the channel runs again", func() (bool, error) {
+		now, err = s.channel()
+		return now.LaunchCount == 2 && now.Allocation != nil && now.Allocation.ClientStatus == "running" && now.State == "full", err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.ready("telemetry"); err != nil {
+		return err
+	}
+	if _, err := s.show("stream", "pes", "telemetry"); err != nil {
+		return err
+	}
+	if _, err := s.show("alloc", "logs", "-tail", "-n", "6", "-job", "telemetry", "-group", "source"); err != nil {
+		return err
+	}
+	after, err := s.standing("telemetry")
+	if err != nil {
+		return err
+	}
+	if now.UID != old.UID || now.Allocation.ID == old.Allocation.ID || after.UID != before.UID || after.Generation != 0 || after.Phase != "Submitted" {
+		return fmt.Errorf("the channel was %+v and is %+v; the job was %+v and is %+v", old, now, before, after)
+	}
+	return nil
+}
+
+// channel is the one that is stopped.
+func (s *stage) channel() (pe, error) {
+	all, err := s.pes("telemetry")
+	for _, p := range all {
+		if p.Name == "telemetry.transform[1]" {
+			return p, err
+		}
+	}
+	return pe{}, errors.Join(err, errors.New("there is no telemetry.transform[1]"))
+}
+
+func (s *stage) widen() error {
+	before, err := s.standing("telemetry")
+	if err != nil {
+		return err
+	}
+	importer, err := s.pes("alerts")
+	if err != nil {
+		return err
+	}
+	if _, err := s.show("stream", "region", "telemetry", "score", "4"); err != nil {
+		return err
+	}
+	if err := s.ready("telemetry"); err != nil {
+		return err
+	}
+	if err := s.look("stream status telemetry", "stream routes"); err != nil {
+		return err
+	}
+	now, err := s.standing("telemetry")
+	if err != nil {
+		return err
+	}
+	if now.UID != before.UID || now.Generation != 1 || now.Phase != "Submitted" {
+		return fmt.Errorf("the job is %+v, and was %+v", now, before)
+	}
+	err = s.launched("telemetry", map[string]uint64{
+		"telemetry.source[0]": 2, "telemetry.transform[0]": 2, "telemetry.transform[1]": 3, "telemetry.transform[2]": 2, "telemetry.transform[3]": 1, "telemetry.sink[0]": 2,
+	})
+	if err != nil {
+		return err
+	}
+	after, err := s.pes("alerts")
+	if err != nil {
+		return err
+	}
+	if len(after) != 1 || len(importer) != 1 || after[0].LaunchCount != 1 || after[0].Allocation == nil || after[0].Allocation.ID != importer[0].Allocation.ID {
+		return fmt.Errorf("the importing job was not to be touched: %+v", after)
+	}
+	return s.routes(4, 1)
+}
+
+// change is an event about an object that has an owner.
+type change struct {
+	Index      uint64
+	Type       string
+	Kind, Name string
+	UID, Owner string
+	Cause      string
+	Deleting   bool
+}
+
+// changes reads the event stream from an index on until one of the events is
+// last.
+func (s *stage) changes(from uint64, last func(*change) bool) (out []change, err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/event/stream?topic=Resource&index=%d", s.addr, from), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	for lines := json.NewDecoder(resp.Body); ; {
+		var events struct {
+			Error  string
+			Events []struct {
+				Index   uint64
+				Type    string
+				Payload struct {
+					Resource struct {
+						Kind, Name, UID, OwnerUID, Cause string
+						Deleting                         bool
+					}
+				}
+			}
+		}
+		if err := lines.Decode(&events); err != nil {
+			return out, fmt.Errorf("the event stream ends before what is waited for: %w", err)
+		}
+		if events.Error != "" {
+			return out, errors.New(events.Error)
+		}
+		ended := false
+		for _, e := range events.Events {
+			r := e.Payload.Resource
+			c := change{e.Index, e.Type, r.Kind, r.Name, r.UID, r.OwnerUID, r.Cause, r.Deleting}
+			out = append(out, c)
+			ended = ended || last(&c)
+		}
+		if ended {
+			return out, nil
+		}
+	}
+}
+
+// showChanges shows those events that are about the end and the beginning of
+// objects.
+func (s *stage) showChanges(from uint64, all []change) {
+	fmt.Fprintf(s.out, "$ curl '%s/v1/event/stream?topic=Resource&index=%d' # what is added, deleted, or marked\n", s.addr, from)
+	for _, c := range all {
+		if c.Type != "Modified" || c.Kind == "Job" {
+			fmt.Fprintf(s.out, "%5d  %-8s  %-17s  %-40s  %s  %s\n", c.Index, c.Type, c.Kind, c.Name, c.UID, c.Cause)
+		}
+	}
+	fmt.Fprintln(s.out)
+}
+
+// index is the newest of the state.
+func (s *stage) index() (uint64, error) {
+	var out struct{ Index uint64 }
+	err := s.get("/v1/operator/state-hash", &out)
+	return out.Index, err
+}
+
+func (s *stage) deleteTelemetry() error {
+	old, err := s.standing("telemetry")
+	if err != nil {
+		return err
+	}
+	from, err := s.index()
+	if err != nil {
+		return err
+	}
+	if _, err := s.show("job", "stop", "-purge", "-propagation", "foreground", "telemetry"); err != nil {
+		return err
+	}
+	all, err := s.changes(from+1, func(c *change) bool { return c.UID == old.UID && c.Type == "Deleted" })
+	if err != nil {
+		return err
+	}
+	s.showChanges(from+1, all)
+	if err := ownerLast(all, old.UID); err != nil {
+		return err
+	}
+	if _, err := s.standing("telemetry"); err == nil || !strings.Contains(err.Error(), "404") {
+		return fmt.Errorf("the job is still there: %w", err)
+	}
+	return s.routes(0, 0)
+}
+
+// ownerLast checks that whatever an owner had went before it did.
+func ownerLast(all []change, uid string) error {
+	gone := slices.IndexFunc(all, func(c change) bool { return c.UID == uid && c.Type == "Deleted" })
+	if gone < 0 {
+		return fmt.Errorf("no event says that %s was deleted", uid)
+	}
+	n := 0
+	for _, c := range all {
+		if c.Owner != uid || c.Type != "Deleted" {
+			continue
+		}
+		if n++; c.Index >= all[gone].Index {
+			return fmt.Errorf("%s %s went at %d, and its owner at %d", c.Kind, c.Name, c.Index, all[gone].Index)
+		}
+	}
+	if n == 0 {
+		return fmt.Errorf("nothing of what %s had was deleted", uid)
+	}
+	return nil
+}
+
+func (s *stage) interrupt() error {
+	for _, n := range []string{"n2", "n3"} {
+		if _, err := s.show("node", "eligibility", "-disable", n); err != nil {
+			return err
+		}
+	}
+	from, err := s.index()
+	if err != nil {
+		return err
+	}
+	s.from = from + 1
+	if err := s.submit("telemetry.berth.hcl", "-detach"); err != nil {
+		return err
+	}
+	err = until(30*time.Second, "a part of it is placed", func() (bool, error) {
+		if s.half, err = s.standing("telemetry"); err != nil {
+			return false, err
+		}
+		// The one that is placed next waits for room.
+		var evals []struct{ Status string }
+		err := s.get("/v1/job/telemetry/evaluations", &evals)
+		waits := slices.ContainsFunc(evals, func(e struct{ Status string }) bool { return e.Status == "blocked" })
+		return s.half.State == "wait-allocs" && s.half.Observed["Allocation"] > 0 && waits, err
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := s.show("stream", "status", "telemetry"); err != nil {
+		return err
+	}
+	if n := s.half.Observed["Allocation"]; s.half.Phase != "Submission" || n >= 5 {
+		return fmt.Errorf("it is not in the middle of its submission: %+v", s.half)
+	}
+	return s.replaceLeader(func() error { return nil })
+}
+
+func (s *stage) recover() error {
+	var now standing
+	err := until(60*time.Second, "another incarnation has taken its place", func() (bool, error) {
+		var err error
+		now, err = s.standing("telemetry")
+		return err == nil && now.UID != s.half.UID && now.Observed["Allocation"] > 0, err
+	})
+	if err != nil {
+		return err
+	}
+	for _, n := range []string{"n2", "n3"} {
+		if _, err := s.show("node", "eligibility", "-enable", n); err != nil {
+			return err
+		}
+	}
+	if err := s.ready("telemetry"); err != nil {
+		return err
+	}
+	if err := s.look("stream status telemetry", "stream routes"); err != nil {
+		return err
+	}
+	if now, err = s.standing("telemetry"); err != nil {
+		return err
+	}
+	if now.Phase != "Submitted" || now.Generation != 0 || now.Recovery.Count != 1 || fmt.Sprint(now.Recovery.Predecessors) != "["+s.half.UID+"]" {
+		return fmt.Errorf("it was not recovered once from %s: %+v", s.half.UID, now)
+	}
+	err = s.launched("telemetry", map[string]uint64{
+		"telemetry.source[0]": 1, "telemetry.transform[0]": 1, "telemetry.transform[1]": 1, "telemetry.transform[2]": 1, "telemetry.sink[0]": 1,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.routes(3, 1); err != nil {
+		return err
+	}
+	all, err := s.changes(s.from, func(c *change) bool { return c.UID == now.UID && c.Cause == "complete" })
+	if err != nil {
+		return err
+	}
+	s.showChanges(s.from, all)
+	if err := ownerLast(all, s.half.UID); err != nil {
+		return err
+	}
+	return successor(all, s.half.UID, now.UID)
+}
+
+// successor checks that an incarnation came when the one before it went, and
+// before anything of its own.
+func successor(all []change, old, now string) error {
+	var gone, there uint64
+	for _, c := range all {
+		switch {
+		case c.UID == old && c.Type == "Deleted":
+			gone = c.Index
+		case c.UID == now && c.Type == "Added":
+			there = c.Index
+		case c.Owner == now && c.Type == "Added" && (there == 0 || c.Index <= there):
+			return fmt.Errorf("%s %s came at %d, before its owner", c.Kind, c.Name, c.Index)
+		}
+	}
+	if gone == 0 || there != gone {
+		return fmt.Errorf("%s went at %d, and %s came at %d; that should be one", old, gone, now, there)
+	}
+	return nil
+}
+
+func (s *stage) stopStreams() error {
+	for _, job := range []string{"telemetry", "alerts"} {
+		if _, err := s.show("job", "stop", "-purge", "-propagation", "foreground", job); err != nil {
+			return err
+		}
+	}
+	if err := s.look("stream pes", "resource list", "status"); err != nil {
+		return err
+	}
+	return s.left()
+}
