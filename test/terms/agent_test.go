@@ -3,6 +3,7 @@ package terms
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,11 @@ type agent struct {
 	dialer  wire.Dialer
 	at      int
 	mute    atomic.Bool // it beats and says nothing of allocations
+	away    atomic.Bool // it reaches nobody
+	orders  sync.Map    // by allocation: the desired status that it was told last
+	// says is what it reports of an allocation, of which it would report the
+	// status; false is nothing yet. nil is that status.
+	says func(name string, id berth.AllocID, status berth.ClientStatus) (berth.ClientStatus, bool)
 }
 
 // agent returns the n-th agent, from 1.
@@ -38,7 +44,9 @@ func (c *cluster) agent(n int) *agent {
 func (a *agent) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		a.at++
-		a.with(ctx, a.servers[a.at%len(a.servers)])
+		if !a.away.Load() {
+			a.with(ctx, a.servers[a.at%len(a.servers)])
+		}
 		rest := time.NewTimer(100 * time.Millisecond)
 		select {
 		case <-rest.C:
@@ -59,7 +67,7 @@ func (a *agent) with(ctx context.Context, addr string) {
 		return
 	}
 	var index uint64
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !a.away.Load() {
 		if s.Call(ctx, op.NodeBeat.RPC, &op.BeatNode{NodeID: a.ID, SecretID: a.SecretID, Status: berth.NodeReady}, &out) != nil {
 			return
 		}
@@ -88,9 +96,16 @@ func (a *agent) report(ctx context.Context, s *wire.Session, got *op.NodeAllocIn
 	}
 	report := &op.ReportAllocs{Write: op.Write{AuthToken: a.SecretID}}
 	for _, row := range rows.Allocs {
+		a.orders.Store(row.ID, row.DesiredStatus)
 		status := berth.ClientRunning
 		if row.DesiredStatus != berth.DesiredRun {
 			status = berth.ClientComplete
+		}
+		if a.says != nil {
+			var now bool
+			if status, now = a.says(row.Name, row.ID, status); !now {
+				continue
+			}
 		}
 		if row.ClientStatus != status {
 			report.Alloc = append(report.Alloc, &op.AllocReport{ID: row.ID, NodeID: a.ID, ClientStatus: status})
@@ -100,4 +115,10 @@ func (a *agent) report(ctx context.Context, s *wire.Session, got *op.NodeAllocIn
 		return nil
 	}
 	return s.Call(ctx, op.AllocReporter.RPC, report, &op.WriteAnswer{})
+}
+
+// told returns the desired status of an allocation that the agent was told last.
+func (a *agent) told(id berth.AllocID) any {
+	status, _ := a.orders.Load(id)
+	return status
 }

@@ -137,6 +137,9 @@ func (m *members) Changed() <-chan struct{} { return m.changed }
 // Leave implements server.Members.
 func (m *members) Leave(context.Context) error { return nil }
 
+// SetCluster implements server.Members.
+func (m *members) SetCluster(string) error { return nil }
+
 // cluster is servers of one region.
 type cluster struct {
 	t       *testing.T
@@ -146,7 +149,8 @@ type cluster struct {
 	raft    *consensustest.Network
 	list    []*member
 	rand    *rand.Rand
-	servers []string // their addresses
+	servers []string                      // their addresses
+	adjust  func(i int, c *server.Config) // of what starts, if it is not nil
 }
 
 // member is one of them, which may be stopped and started again.
@@ -164,8 +168,11 @@ func newCluster(t *testing.T, n int, seed uint64) *cluster {
 }
 
 // newRegion does the same in a region of a pool.
-func newRegion(t *testing.T, region, network string, n int, seed uint64, w *wires, p *pool) *cluster {
+func newRegion(t *testing.T, region, network string, n int, seed uint64, w *wires, p *pool, adjust ...func(int, *server.Config)) *cluster {
 	c := &cluster{t: t, region: region, wires: w, pool: p, raft: consensustest.NewNetwork(), rand: rand.New(rand.NewPCG(seed, 1))}
+	if len(adjust) > 0 {
+		c.adjust = adjust[0]
+	}
 	p.mu.Lock()
 	for i := range n {
 		x := &member{addr: fmt.Sprintf("%s.%d:4647", network, i+1), dir: t.TempDir()}
@@ -189,14 +196,18 @@ func newRegion(t *testing.T, region, network string, n int, seed uint64, w *wire
 func (c *cluster) start(i int) {
 	x := c.list[i]
 	var err error
-	x.Server, err = server.New(server.Config{
+	config := server.Config{
 		Region: c.region, Datacenter: "dc1", DataDir: x.dir, RPC: c.wires.listen(x.addr), Advertise: x.addr, Workers: 1, FollowerWorkers: 2,
 		Logger: slog.New(slog.DiscardHandler),
 		Self:   func() op.AgentSelf { return op.AgentSelf{} }, Health: func() op.AgentHealth { return op.AgentHealth{} },
 		Cluster: &server.Cluster{
 			Members: &members{c.pool, make(chan struct{}, 1)}, Expect: len(c.list), Transport: c.raft.Transport(x.addr), Connect: c.wires.dial,
 		},
-	})
+	}
+	if c.adjust != nil {
+		c.adjust(i, &config)
+	}
+	x.Server, err = server.New(config)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -1,9 +1,11 @@
 package terms
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,6 +152,52 @@ func TestAPlanOfADeposedTermIsRefused(t *testing.T) {
 	})
 }
 
+// Writes at every server go on while one leader after the other is told to hand
+// over, or is cut off. None is refused for it: either it was made, or it may
+// have been and says so.
+func TestWritesWhileTermsEnd(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		c := newCluster(t, 3, 6)
+		var writers sync.WaitGroup
+		var made, unknown atomic.Int32
+		over := make(chan struct{})
+		for i, x := range c.list {
+			for n := range 3 {
+				writers.Go(func() {
+					for k := 0; ; k++ {
+						select {
+						case <-over:
+							return
+						case <-time.After(time.Duration(10+(i+n+k)%7) * time.Millisecond):
+						}
+						id := fmt.Sprintf("job-%d-%d", i, n)
+						switch code, text := c.do(x, http.MethodPut, "/v1/jobs", job(id, k%2)); {
+						case code == http.StatusOK:
+							made.Add(1)
+						case strings.Contains(text, "unknown") || strings.Contains(text, "not known"):
+							unknown.Add(1)
+						default:
+							t.Errorf("a write at %s: %d %s", x.addr, code, text)
+						}
+					}
+				})
+			}
+		}
+		for k := range 11 {
+			how := handed
+			if k%10 == 9 {
+				how = cutOff
+			}
+			c.depose(how, nothing)
+			time.Sleep(100 * time.Millisecond)
+		}
+		close(over)
+		writers.Wait()
+		t.Logf("%d writes were made, of %d it is not known", made.Load(), unknown.Load())
+		c.end()
+	})
+}
+
 // Two regions know of each other. Each has its own state; any server of one
 // passes on what is for the other.
 func TestTwoRegions(t *testing.T) {
@@ -179,7 +227,6 @@ func TestTwoRegions(t *testing.T) {
 				}
 			}
 			west.depose(how, nothing)
-			time.Sleep(time.Second) // what reaches a leader in the moment that its term ends is refused
 		}
 		west.must(http.MethodGet, "/v1/job/web", "")
 		east.end()
