@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -57,8 +58,11 @@ func answering(t *testing.T, f func(net.Conn)) func() net.Conn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { far.Close() })
 		go func() {
-			b := make([]byte, 1<<16)
-			if _, err := far.Read(b); err == nil {
+			r, err := http.ReadRequest(bufio.NewReader(far))
+			if err == nil {
+				_, err = io.Copy(io.Discard, r.Body)
+			}
+			if err == nil {
 				f(far)
 				far.Close()
 			}
