@@ -217,7 +217,6 @@ func TestLeftToItself(t *testing.T) {
 	evals := len(must[[]*nomad.Evaluation, *nomad.QueryMeta](t)(r.api.Evaluations().List(nil)))
 	owned := r.owned("owner=" + next)[0]
 	r.bad("DELETE", "/v1/resource/"+owned.UID, 409, "is owned by job")
-	r.bad("DELETE", "/v1/resource/"+next, 400, "is a job's")
 	r.bad("DELETE", "/v1/resource/a-00000000ffffffff-00", 404, "resource not found")
 	r.bad("DELETE", "/v1/resource/nonsense", 400, "is not a UID")
 	var stopped op.AllocStopped
@@ -231,6 +230,8 @@ func TestLeftToItself(t *testing.T) {
 	if n := len(must[[]*nomad.Evaluation, *nomad.QueryMeta](t)(r.api.Evaluations().List(nil))); n != evals {
 		t.Errorf("there were %d evaluations, and there are %d", evals, n)
 	}
+	r.good("DELETE", "/v1/resource/"+next, &stopped) // a job, as if by its ID
+	r.until("the job is gone", func() bool { _, _, err := r.api.Jobs().Info("web", nil); return err != nil })
 	r.sound()
 }
 
@@ -317,7 +318,7 @@ func TestDeletionEscalates(t *testing.T) {
 	if len(whole) != 2 || whole[0].UID == whole[1].UID {
 		t.Errorf("page by page there are %+v", whole)
 	}
-	r.bad("GET", "/v1/resources?kind=Pod", 400, "allowed are Job and Allocation")
+	r.bad("GET", "/v1/resources?kind=Pod", 400, "allowed are Job, Config,")
 	r.bad("GET", "/v1/resources?owner=web", 400, "is not a UID")
 }
 
