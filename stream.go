@@ -149,7 +149,7 @@ type PEPolicy struct {
 	RestartFailed    bool // default true
 	RestartCompleted bool // default false
 	RestartDeleted   bool // default true
-	DeleteFailed     bool // default true; else a failed allocation stays listed as zombie
+	DeleteFailed     bool // default true; else a failed allocation stays listed as zombie after the next launch
 }
 
 // StreamInput is where tuples come in.

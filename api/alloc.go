@@ -68,6 +68,9 @@ func readAlloc(r *Read, in *op.AllocRef) (op.Alloc, error) {
 		return op.Alloc{}, err
 	}
 	r.At(a.ModifyIndex, state.OnAlloc(a.ID))
+	if a.Rest().PE != nil && a.Client == berth.ClientFailed { // the next launch may make it a zombie
+		r.At(max(a.ModifyIndex, r.LastChange(state.Resources)), state.OnAlloc(a.ID), state.OnResourcesOf(a.Key()))
+	}
 	return allocView(r.Snapshot, a), nil
 }
 
@@ -81,7 +84,7 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 		DeploymentID: m.DeploymentID, DeploymentStatus: m.DeploymentStatus, FollowupEvalID: m.FollowupEval,
 		PreviousAllocation: m.Previous, NextAllocation: m.Next, NetworkStatus: m.Network,
 		PreemptedAllocations: m.Evicted, PreemptedByAllocation: m.EvictedBy,
-		UnknownSince: m.UnknownSince, UID: a.UID().Text('a'), OwnerUID: a.Job.UID.Text('j'), OwnerRefs: a.Owners(), PE: peRef(a),
+		UnknownSince: m.UnknownSince, UID: a.UID().Text('a'), OwnerUID: a.Job.UID.Text('j'), OwnerRefs: a.Owners(), PE: peRef(s, a),
 		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, AllocModifyIndex: a.AllocModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
 	}
 	if m.NoShutdownDelay {

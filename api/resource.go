@@ -215,7 +215,7 @@ func (r *Read) resources(in *op.ResourcesQuery, owner berth.UID) iter.Seq[*resou
 		}
 		ended := in.Kind == berth.KindAlloc && in.Job == "" && in.Owner == "" && !in.Orphaned
 		for a := range r.allocsFor(in.Job, owner) {
-			if a.Ended() && !ended || in.Orphaned && !a.Orphaned || in.Owner != "" && !owned(a, owner, in.Recursive) {
+			if a.Ended() && !ended && !r.Zombie(a) || in.Orphaned && !a.Orphaned || in.Owner != "" && !owned(a, owner, in.Recursive) {
 				continue
 			}
 			if !yield(&resource{alloc: a}) {
@@ -364,6 +364,9 @@ func resourceView(s *state.Snapshot, o *resource) op.Resource {
 	}
 	if ref := a.Rest().PE; ref != nil {
 		v.LaunchCount = ref.Launch
+	}
+	if s.Zombie(a) {
+		v.Status = op.StatusZombie
 	}
 	return v
 }

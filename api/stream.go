@@ -127,14 +127,29 @@ func listOf[View any](r *Read, info *op.Info, kind, job string, view func(*berth
 
 func listPEs(r *Read, in *op.PEsQuery) ([]op.PE, error) {
 	r.ofStreams(state.Allocs)
-	running := r.runningPEs(in.Job)
-	return listOf(r, op.ListPEs.Info, berth.KindPE, in.Job, func(o *berth.Resource) op.PE { return peView(r.Snapshot, o, running[o.UID]) })
+	of := r.allocsOfPEs(in.Job)
+	return listOf(r, op.ListPEs.Info, berth.KindPE, in.Job, func(o *berth.Resource) op.PE { return peView(r.Snapshot, o, of[o.UID]) })
 }
 
-// runningPEs returns the allocation of each processing element of a job, or of
-// all: of its present launch the newest.
-func (r *Read) runningPEs(job string) map[berth.UID]*berth.Alloc {
-	out := map[berth.UID]*berth.Alloc{}
+// peAllocs are the allocations of a processing element that are shown with it:
+// the newest of the last launch that has one, and its zombies.
+type peAllocs struct {
+	newest  *berth.Alloc
+	zombies []*berth.Alloc
+}
+
+func (p peAllocs) with(s *state.Snapshot, a *berth.Alloc) peAllocs {
+	p.newest = newer(p.newest, a)
+	if s.Zombie(a) {
+		p.zombies = append(p.zombies, a)
+	}
+	return p
+}
+
+// allocsOfPEs returns the allocations of each processing element of a job, or of
+// all, by the UID of that.
+func (r *Read) allocsOfPEs(job string) map[berth.UID]peAllocs {
+	out := map[berth.UID]peAllocs{}
 	seen := map[berth.JobKey]bool{}
 	for pe := range r.resourcesIn(berth.KindPE, job) {
 		if seen[pe.Job] {
@@ -143,7 +158,7 @@ func (r *Read) runningPEs(job string) map[berth.UID]*berth.Alloc {
 		seen[pe.Job] = true
 		for a := range r.AllocsOf(pe.Job) {
 			if ref := a.Rest().PE; ref != nil {
-				out[ref.UID] = newer(out[ref.UID], a)
+				out[ref.UID] = out[ref.UID].with(r.Snapshot, a)
 			}
 		}
 	}
@@ -200,16 +215,15 @@ func readPE(r *Read, in *op.PEQuery) (out op.PE, err error) {
 		return out, err
 	}
 	r.ofStream(o.Job)
-	var of *berth.Alloc
+	var of peAllocs
 	for a := range r.AllocsOfPE(o) {
-		of = newer(of, a)
+		of = of.with(r.Snapshot, a)
 	}
 	return peView(r.Snapshot, o, of), nil
 }
 
-// peView shows a processing element; a is its newest allocation, nil if it has
-// none.
-func peView(s *state.Snapshot, o *berth.Resource, a *berth.Alloc) op.PE {
+// peView shows a processing element with its allocations.
+func peView(s *state.Snapshot, o *berth.Resource, of peAllocs) op.PE {
 	p := o.Object.PE
 	v := op.PE{
 		Namespace: o.Job.Namespace, JobID: o.Job.ID, Name: o.Name, UID: textOf(o), OwnerRefs: ownerOf(o), ID: p.ID, Group: p.Group, Index: p.Index,
@@ -229,11 +243,21 @@ func peView(s *state.Snapshot, o *berth.Resource, a *berth.Alloc) op.PE {
 			v.Outputs = append(v.Outputs, op.PEPort{Name: out.Name, Peers: peersView(out.To)})
 		}
 	}
-	if a != nil && a.Rest().PE.Launch == o.PE.Launch {
-		v.Allocation = &op.PEAlloc{ID: a.ID, NodeID: a.NodeID, DesiredStatus: a.Desired, ClientStatus: a.Client, LaunchCount: a.Rest().PE.Launch}
-		if n := s.Node(a.NodeID); n != nil {
-			v.Allocation.NodeName = n.Name
-		}
+	if a := of.newest; a != nil && a.Rest().PE.Launch == o.PE.Launch {
+		shown := peAllocView(s, a)
+		v.Allocation = &shown
+	}
+	slices.SortFunc(of.zombies, func(a, b *berth.Alloc) int { return cmp.Compare(b.Rest().PE.Launch, a.Rest().PE.Launch) })
+	for _, a := range of.zombies {
+		v.Zombies = append(v.Zombies, peAllocView(s, a))
+	}
+	return v
+}
+
+func peAllocView(s *state.Snapshot, a *berth.Alloc) op.PEAlloc {
+	v := op.PEAlloc{ID: a.ID, NodeID: a.NodeID, DesiredStatus: a.Desired, ClientStatus: a.Client, LaunchCount: a.Rest().PE.Launch}
+	if n := s.Node(a.NodeID); n != nil {
+		v.NodeName = n.Name
 	}
 	return v
 }
@@ -247,12 +271,12 @@ func peersView(peers []berth.PEPeer) []string {
 }
 
 // peRef names the launch that an allocation is of, nil if it is of none.
-func peRef(a *berth.Alloc) *op.PERef {
+func peRef(s *state.Snapshot, a *berth.Alloc) *op.PERef {
 	ref := a.Rest().PE
 	if ref == nil {
 		return nil
 	}
-	return &op.PERef{Name: a.Name(), UID: ref.UID.Text('p'), LaunchCount: ref.Launch}
+	return &op.PERef{Name: a.Name(), UID: ref.UID.Text('p'), LaunchCount: ref.Launch, Zombie: s.Zombie(a)}
 }
 
 func listExports(r *Read, in *op.PEsQuery) ([]op.StreamExport, error) {

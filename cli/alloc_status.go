@@ -89,7 +89,11 @@ func (s allocStatus) overview(c *call, p *page, a *op.Alloc, eligible time.Time)
 		kv = append(kv, "Job Version", strconv.FormatUint(a.Job.Version, 10))
 	}
 	if a.PE != nil {
-		kv = append(kv, "Processing Element", fmt.Sprintf("%s, launch %d", a.PE.UID, a.PE.LaunchCount))
+		launch := fmt.Sprintf("%s, launch %d", a.PE.UID, a.PE.LaunchCount)
+		if a.PE.Zombie {
+			launch += ", " + op.StatusZombie
+		}
+		kv = append(kv, "Processing Element", launch)
 	}
 	kv = append(kv,
 		"Client Status", a.ClientStatus.String(),

@@ -14,7 +14,8 @@ func streamPEsCommand() *command {
 		name: "stream pes", args: "[job]", synopsis: "List processing elements, or those of a job", max: 1,
 		help: `Lists the processing elements of stream jobs: one instance of a group each, which keeps its ID and its UID from one
 allocation to the next. Launch is how many allocations were asked for, Connectivity which of its connections the processing
-element says to have: none, partial or full.`,
+element says to have: none, partial or full. Below one whose group says delete_failed = false stand the allocations that
+failed and were followed by another launch, with the status zombie.`,
 		setup: func(f *flags) action {
 			s := streamPEs{data: f.data(), verbose: f.Bool("verbose", "Show IDs in full, and UIDs.")}
 			return s.run
@@ -81,6 +82,14 @@ func peRows(list []op.PE, verbose bool) [][]string {
 			row = append(row, v.UID, owner)
 		}
 		rows = append(rows, row)
+		for j := range v.Zombies {
+			a := &v.Zombies[j]
+			row := []string{"", v.Name, none, fmt.Sprint(a.LaunchCount), none, short(a.ID.String(), verbose), or(a.NodeName, short(a.NodeID.String(), verbose)), op.StatusZombie}
+			if verbose {
+				row = append(row, none, none)
+			}
+			rows = append(rows, row)
+		}
 	}
 	return rows
 }

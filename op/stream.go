@@ -42,7 +42,11 @@ type PERef struct {
 	Name        string
 	UID         string
 	LaunchCount uint64
+	Zombie      bool `json:",omitempty"` // it failed, another launch followed, and its group wants it kept in sight
 }
+
+// StatusZombie is the status of an allocation that failed and is kept in sight.
+const StatusZombie = "zombie"
 
 // PE is a processing element: one instance of a group of a stream job, which
 // keeps its identity from one allocation to the next.
@@ -68,7 +72,11 @@ type PE struct {
 	Inputs      []PEPort // static side
 	Outputs     []PEPort
 	Allocation  *PEAlloc `json:",omitempty"` // of its present launch; the newest of it if there are several
-	Orphaned    bool     `json:",omitempty"`
+	// Zombies are allocations of earlier launches that failed and are kept in
+	// sight because the group says delete_failed = false, the newest first. They
+	// count for nothing.
+	Zombies     []PEAlloc `json:",omitempty"`
+	Orphaned    bool      `json:",omitempty"`
 	CreateIndex uint64
 	ModifyIndex uint64
 }

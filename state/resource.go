@@ -111,6 +111,22 @@ func (s *Snapshot) AllocsOfPE(pe *berth.Resource) iter.Seq[*berth.Alloc] {
 	}
 }
 
+// Zombie says whether an allocation is kept in sight because it failed: its
+// group's policy says so, and its processing element is there and was launched
+// again since. It counts for nothing.
+func (s *Snapshot) Zombie(a *berth.Alloc) bool {
+	ref := a.Rest().PE
+	if ref == nil || a.Client != berth.ClientFailed || a.Group.Stream == nil || a.Group.Stream.Policy.DeleteFailed {
+		return false
+	}
+	pe := s.Resource(ref.UID)
+	return pe != nil && ref.Launch < pe.PE.Launch
+}
+
+// MaxZombies is how many zombies of a processing element are kept, the newest;
+// older ones go with age, as all that failed.
+const MaxZombies = 5
+
 // occupies says whether an allocation of a processing element takes room on a
 // node: of this job's, whether it is there or not.
 func (s *Snapshot) occupies(k berth.JobKey, pe berth.UID) bool {
@@ -163,12 +179,11 @@ func exclusive(r *berth.Resource) bool {
 func (tx *Tx) putResource(old, r *berth.Resource) {
 	t := &tx.resources
 	r.ModifyIndex = tx.Index
-	var slot uint32
 	if old == nil {
 		r.CreateIndex = tx.Index
-		slot = t.link(tx, r)
+		t.link(tx, r)
 	} else {
-		slot, _ = t.find(r.UID)
+		slot, _ := t.find(r.UID)
 		t.hold(tx, old, slot, false)
 		t.set(tx, slot, r)
 		t.hold(tx, r, slot, true)

@@ -35,6 +35,8 @@ type holds struct {
 	// names are the newest allocations, by instance, that keep a scheduler from
 	// placing another one.
 	names map[holder]*berth.Alloc
+	// zombies are the launches of processing elements that are kept in sight.
+	zombies map[berth.UID][]uint64
 }
 
 type holder struct {
@@ -138,6 +140,9 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 		if pe := w.Resource(ref.UID); pe != nil && pe.PE.Launch == ref.Launch {
 			return "it is of the present launch of its processing element, which would be placed again"
 		}
+		if w.Zombie(a) && w.recent(a, ref) {
+			return "it failed, and the policy of its group keeps it in sight"
+		}
 		return ""
 	}
 	next := w.Snapshot.Alloc(a.Rest().Next)
@@ -168,6 +173,17 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 		return "it is to be replaced"
 	}
 	return ""
+}
+
+// recent says whether a zombie is one of the newest of its processing element.
+func (w *Sweep) recent(a *berth.Alloc, ref *berth.PERef) bool {
+	after := 0
+	for _, launch := range w.of(a.Key()).zombies[ref.UID] {
+		if launch > ref.Launch {
+			after++
+		}
+	}
+	return after < MaxZombies
 }
 
 // finishes says whether instances of a job end for good.
@@ -205,12 +221,16 @@ func (w *Sweep) of(k berth.JobKey) *holds {
 	if h := w.ofJob[k]; h != nil {
 		return h
 	}
-	h := &holds{map[berth.EvalID][]berth.AllocID{}, map[holder]*berth.Alloc{}}
+	h := &holds{followups: map[berth.EvalID][]berth.AllocID{}, names: map[holder]*berth.Alloc{}, zombies: map[berth.UID][]uint64{}}
 	w.ofJob[k] = h
 	j := w.Snapshot.Job(k)
 	for a := range w.AllocsOf(k) {
 		if f := a.Rest().FollowupEval; !f.IsZero() {
 			h.followups[f] = append(h.followups[f], a.ID)
+		}
+		if w.Zombie(a) {
+			ref := a.Rest().PE
+			h.zombies[ref.UID] = append(h.zombies[ref.UID], ref.Launch)
 		}
 		if j == nil || a.Job.UID != j.UID || a.Orphaned {
 			continue

@@ -375,7 +375,9 @@ func (s *step) exited(x *driver.Exit) {
 	}
 	s.note(terminatedEvent(s.now, x))
 	s.do(DoRelease{s.Launch})
-	batch := s.spec.JobType == berth.TypeBatch || s.spec.JobType == berth.TypeSysbatch
+	// Tasks of these may end: of a stream job, servers decide whether it is
+	// launched again.
+	ends := s.spec.JobType == berth.TypeBatch || s.spec.JobType == berth.TypeSysbatch || s.spec.JobType == berth.TypeStream
 	switch {
 	case s.Kill != nil:
 		s.killed()
@@ -384,7 +386,7 @@ func (s *step) exited(x *driver.Exit) {
 	case s.Unfit:
 		s.Unfit = false
 		s.restart()
-	case x.Success() && batch:
+	case x.Success() && ends:
 		s.dead(false)
 	default:
 		s.restart()

@@ -170,7 +170,7 @@ func readSpec(t *testing.T, s *Spec, words []string) {
 	for _, w := range words {
 		k, v, _ := strings.Cut(w, "=")
 		switch k {
-		case "service", "batch":
+		case "service", "batch", "stream":
 			s.JobType = k
 		case "attempts":
 			fmt.Sscan(v, &s.Restart.Attempts)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/leader/submit"
 	"berth/state"
 )
 
@@ -29,4 +30,38 @@ func BenchmarkOneChange(b *testing.B) {
 			b.Fatal("there is something to do")
 		}
 	}
+}
+
+// What one look costs at a job of 1,000 processing elements that is submitted,
+// and what counting where it stands does.
+func BenchmarkWideJob(b *testing.B) {
+	w := newWorld(b, 1, func(n *berth.Node) {
+		n.Meta = map[string]string{"tags": "ssd"}
+		n.NodeResources.Cpu.CpuShares, n.NodeResources.Memory.MemoryMB, n.NodeResources.Disk.DiskMB = 1_000_000, 1_000_000, 10_000_000
+	})
+	k := w.register(telemetry(`"Width": 3`, `"Width": 998`, `{"Name": "edge", "Tags": ["ssd"], "Size": 2}`, ``, `"Pool": "edge", `, ``, `"Exlocate": ["ingest"]`, ``, `{"Isolated": true}`, `{}`))
+	for w.row(k).Phase != berth.PhaseSubmitted {
+		a := w.step()
+		s := w.schedule()
+		if !a && !s {
+			b.Fatalf("it is not submitted: %+v", submit.Position(w.tip(), w.row(k)).State)
+		}
+	}
+	w.agents()
+	for w.step() {
+	}
+	b.Run("step", func(b *testing.B) {
+		for b.Loop() {
+			if do, _ := submit.New([32]byte{1}).Step(w.tip(), w.now); len(do) > 0 {
+				b.Fatal("there is something to do")
+			}
+		}
+	})
+	b.Run("position", func(b *testing.B) {
+		for b.Loop() {
+			if s := submit.Position(w.tip(), w.row(k)); s.State != submit.StateSubmitted {
+				b.Fatal(s.State)
+			}
+		}
+	})
 }

@@ -2,6 +2,7 @@ package submit
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -45,15 +46,49 @@ func lacking(snap *state.Snapshot, row *berth.StreamJob) func(func(string, []*be
 		if row.Plan == nil {
 			return
 		}
-		byKind := map[string][]*berth.StreamObject{}
-		for i := range row.Plan.Objects {
-			o := &row.Plan.Objects[i]
-			if r := snap.ResourceNamed(row.UID, o.Kind, o.Name); r == nil || r.Hash != o.Hash || r.Generation != row.Generation {
-				byKind[o.Kind] = append(byKind[o.Kind], o)
+		for _, kind := range berth.StreamKinds {
+			var lack []*berth.StreamObject
+			for o, r := range beside(snap, row, kind) {
+				if o != nil && !asPlanned(row, o, r) {
+					lack = append(lack, o)
+				}
+			}
+			if len(lack) > 0 && !yield(kind, lack) {
+				return
 			}
 		}
-		for _, kind := range berth.StreamKinds {
-			if len(byKind[kind]) > 0 && !yield(kind, byKind[kind]) {
+	}
+}
+
+// asPlanned says whether what is there of a planned object, nil if nothing is,
+// is as it is to be.
+func asPlanned(row *berth.StreamJob, o *berth.StreamObject, r *berth.Resource) bool {
+	return r != nil && r.Hash == o.Hash && r.Generation == row.Generation
+}
+
+// beside goes through what is planned of a kind and what is there of it, side by
+// side in order of name: one of the two is nil if there is only the other. Both
+// are in that order already, so nothing is looked up.
+func beside(snap *state.Snapshot, row *berth.StreamJob, kind string) iter.Seq2[*berth.StreamObject, *berth.Resource] {
+	return func(yield func(*berth.StreamObject, *berth.Resource) bool) {
+		planned := row.Plan.Of(kind)
+		for r := range snap.ResourcesOf(row.UID, kind) {
+			for len(planned) > 0 && planned[0].Name < r.Name {
+				if !yield(&planned[0], nil) {
+					return
+				}
+				planned = planned[1:]
+			}
+			var o *berth.StreamObject
+			if len(planned) > 0 && planned[0].Name == r.Name {
+				o, planned = &planned[0], planned[1:]
+			}
+			if !yield(o, r) {
+				return
+			}
+		}
+		for i := range planned {
+			if !yield(&planned[i], nil) {
 				return
 			}
 		}

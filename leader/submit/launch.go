@@ -30,8 +30,8 @@ const (
 )
 
 // launchNext launches the next processing element of a submission: the one with
-// most conditions, when that before it was looked at. It says whether any is to
-// be launched, or is looked at.
+// most conditions, when that before it was looked at. What ran already and ended
+// waits for no other. It says whether any is to be launched, or is looked at.
 func (l *look) launchNext() bool {
 	list := l.due()
 	if len(list) == 0 {
@@ -39,6 +39,11 @@ func (l *look) launchNext() bool {
 	}
 	for e := range l.snap.OpenEvalsOf(l.row.Key, berth.EvalPending) {
 		if e.JobUID == l.row.UID && e.TriggeredBy == berth.TriggerPELaunch {
+			for _, d := range list {
+				if !slices.Contains([]string{whySubmission, whyRestored, whyContent}, d.why) {
+					l.launch(d)
+				}
+			}
 			return true
 		}
 	}

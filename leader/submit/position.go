@@ -1,8 +1,6 @@
 package submit
 
 import (
-	"slices"
-
 	"berth"
 	"berth/state"
 )
@@ -58,33 +56,36 @@ func Position(snap *state.Snapshot, row *berth.StreamJob) Standing {
 		s.over(row)
 		return s
 	}
-	planned := map[string]map[string]bool{}
 	lacks := map[string]bool{}
-	for i := range row.Plan.Objects {
-		o := &row.Plan.Objects[i]
-		if planned[o.Kind] == nil {
-			planned[o.Kind] = map[string]bool{}
+	var left []string // of an older generation, and not planned
+	stale := map[string]bool{}
+	for _, kind := range berth.StreamKinds {
+		if n := len(row.Plan.Of(kind)); n > 0 {
+			s.Expected[kind] = n
 		}
-		planned[o.Kind][o.Name] = true
-		s.Expected[o.Kind]++
-		switch r := snap.ResourceNamed(row.UID, o.Kind, o.Name); {
-		case r == nil:
-			s.Missing = append(s.Missing, o.Kind+" "+o.Name)
-			lacks[waits[o.Kind]] = true
-		case r.Hash != o.Hash || r.Generation != row.Generation:
-			s.Stale = append(s.Stale, o.Kind+" "+o.Name)
-			lacks[waits[o.Kind]] = true
-		default:
-			s.Observed[o.Kind]++
+		for o, r := range beside(snap, row, kind) {
+			switch {
+			case o == nil:
+				left = append(left, kind+" "+r.Name)
+				lacks[goes[kind]] = true
+			case asPlanned(row, o, r):
+				s.Observed[kind]++
+				continue
+			case r == nil:
+				s.Missing = append(s.Missing, kind+" "+o.Name)
+				lacks[waits[kind]] = true
+				continue
+			default:
+				s.Stale = append(s.Stale, kind+" "+o.Name)
+				lacks[waits[kind]] = true
+			}
+			if kind == berth.KindPE {
+				stale[r.Name] = true
+			}
 		}
 	}
-	for r := range snap.ResourcesOf(row.UID, "") {
-		if !planned[r.Kind][r.Name] {
-			s.Stale = append(s.Stale, r.Kind+" "+r.Name)
-			lacks[goes[r.Kind]] = true
-		}
-	}
-	s.allocs(snap, row, lacks)
+	s.Stale = append(s.Stale, left...)
+	s.allocs(snap, row, stale, lacks)
 	s.State = StateSubmitted
 	for _, kind := range berth.StreamKinds {
 		s.fall(lacks, waits[kind])
@@ -115,8 +116,9 @@ func (s *Standing) over(row *berth.StreamJob) {
 	}
 }
 
-// allocs counts the allocations, and what runs with all its connections.
-func (s *Standing) allocs(snap *state.Snapshot, row *berth.StreamJob, lacks map[string]bool) {
+// allocs counts the allocations, and what runs with all its connections; stale
+// names the processing elements of an older generation, which have none.
+func (s *Standing) allocs(snap *state.Snapshot, row *berth.StreamJob, stale, lacks map[string]bool) {
 	runs := map[berth.PERef]*berth.Alloc{}
 	for a := range snap.AllocsOf(row.Key) {
 		if ref := a.Rest().PE; ref != nil && a.Live() {
@@ -127,8 +129,8 @@ func (s *Standing) allocs(snap *state.Snapshot, row *berth.StreamJob, lacks map[
 	ready := 0
 	for pe := range snap.ResourcesOf(row.UID, berth.KindPE) {
 		a := runs[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]
-		switch name := pe.Kind + " " + pe.Name; {
-		case slices.Contains(s.Stale, name):
+		switch {
+		case stale[pe.Name]:
 		case a == nil:
 			s.Missing = append(s.Missing, berth.KindAlloc+" "+pe.Name)
 		case pe.PE.ContentID != pe.Object.PE.ContentID:
