@@ -162,6 +162,17 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 }
 
+// heard waits until a log tells of a server: then serf keeps it, too, when it
+// stops.
+func heard(t *testing.T, l *logs, name string) {
+	t.Helper()
+	for late := time.Now().Add(20 * time.Second); !strings.Contains(l.String(), "server="+name+".global"); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("%s was not heard of:\n%s", name, l)
+		}
+	}
+}
+
 // A server that is started anew finds those that it knew, unless it left; and
 // then too if it is told to.
 func TestRejoin(t *testing.T) {
@@ -176,10 +187,12 @@ func TestRejoin(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a, c := start(t, conf("a")), conf("b")
-			c.Dir, c.RejoinAfterLeave = t.TempDir(), test.rejoin
+			l := &logs{}
+			c.Dir, c.RejoinAfterLeave, c.Logger = t.TempDir(), test.rejoin, l.logger()
 			b := start(t, c)
 			join(t, b, a)
 			sees(t, "a alive, b alive", a, b)
+			heard(t, l, "a")
 			b.stop() // what it knows is on disk now, if it was not before
 			b = start(t, c)
 			sees(t, "a alive, b alive", a, b)

@@ -34,6 +34,8 @@ var messages = map[string][2]any{
 	"Status.Ping":                    {op.Nothing{}, op.Nothing{}},
 	"ServiceRegistration.Upsert":     {op.UpsertServices{}, op.WriteAnswer{}},
 	"ServiceRegistration.DeleteByID": {op.DeleteServiceByID{}, op.WriteAnswer{}},
+	"Stream.Connectivity":            {op.ConnectivityQuery{}, op.ConnectivityAnswer{}},
+	"Stream.ReportConnectivity":      {op.ReportConnectivity{}, op.Nothing{}},
 	"Berth.HTTP":                     {op.Nothing{}, op.Nothing{}},
 }
 

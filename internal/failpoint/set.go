@@ -74,7 +74,7 @@ func (s *Set) Arm(p Point) error {
 		}
 	}
 	if p.Nth < 1 {
-		return fmt.Errorf("Nth %d: passes count from 1", p.Nth)
+		return fmt.Errorf("%s %d: passes count from 1", "Nth", p.Nth)
 	}
 	at := place{p.Name, p.When}
 	s.mu.Lock()
