@@ -67,6 +67,7 @@ func (a *agent) with(ctx context.Context, addr string) {
 		return
 	}
 	var index uint64
+	known := map[string]uint64{}
 	for ctx.Err() == nil && !a.away.Load() {
 		if s.Call(ctx, op.NodeBeat.RPC, &op.BeatNode{NodeID: a.ID, SecretID: a.SecretID, Status: berth.NodeReady}, &out) != nil {
 			return
@@ -77,18 +78,25 @@ func (a *agent) with(ctx context.Context, addr string) {
 		if s.Call(ctx, op.NodePull.RPC, &pull, &got) != nil {
 			return
 		}
-		if index = got.Index; len(got.Allocs) > 0 && !a.mute.Load() && a.report(ctx, s, &got) != nil {
+		if index = got.Index; len(got.Allocs) > 0 && !a.mute.Load() && a.report(ctx, s, &got, known) != nil {
 			return
 		}
 	}
 }
 
-// report says of allocations that they are as they are wanted.
-func (a *agent) report(ctx context.Context, s *wire.Session, got *op.NodeAllocIndexesAnswer) error {
+// report says of allocations that they are as they are wanted: of those that
+// changed since they were known, or of all if it may say so later.
+func (a *agent) report(ctx context.Context, s *wire.Session, got *op.NodeAllocIndexesAnswer, known map[string]uint64) error {
 	fetch := op.GetAllocs{SecretID: a.SecretID}
 	fetch.MinQueryIndex, fetch.AllowStale, fetch.MaxQueryTime = got.Index, true, time.Second
-	for id := range got.Allocs {
-		fetch.AllocIDs = append(fetch.AllocIDs, id)
+	for id, index := range got.Allocs {
+		if a.says != nil || known[id] != index {
+			known[id] = index
+			fetch.AllocIDs = append(fetch.AllocIDs, id)
+		}
+	}
+	if len(fetch.AllocIDs) == 0 {
+		return nil
 	}
 	var rows op.GetAllocsAnswer
 	if err := s.Call(ctx, op.AllocFetch.RPC, &fetch, &rows); err != nil {

@@ -142,7 +142,7 @@ func (m *members) SetCluster(string) error { return nil }
 
 // cluster is servers of one region.
 type cluster struct {
-	t       *testing.T
+	t       testing.TB
 	region  string
 	wires   *wires
 	pool    *pool
@@ -168,7 +168,7 @@ func newCluster(t *testing.T, n int, seed uint64) *cluster {
 }
 
 // newRegion does the same in a region of a pool.
-func newRegion(t *testing.T, region, network string, n int, seed uint64, w *wires, p *pool, adjust ...func(int, *server.Config)) *cluster {
+func newRegion(t testing.TB, region, network string, n int, seed uint64, w *wires, p *pool, adjust ...func(int, *server.Config)) *cluster {
 	c := &cluster{t: t, region: region, wires: w, pool: p, raft: consensustest.NewNetwork(), rand: rand.New(rand.NewPCG(seed, 1))}
 	if len(adjust) > 0 {
 		c.adjust = adjust[0]

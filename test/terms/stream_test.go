@@ -272,6 +272,7 @@ func (s *streams) uid(k berth.JobKey) berth.UID {
 	j := s.now().Job(k)
 	if j == nil {
 		s.t.Fatalf("there is no job %s", k)
+		return berth.UID{}
 	}
 	return j.UID
 }

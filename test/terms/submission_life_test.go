@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,8 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
+	"berth/leader/submit"
+	"berth/op"
 	"berth/state"
 )
 
@@ -22,6 +25,7 @@ func (s *streams) pe(now *state.Snapshot, name string) *berth.Resource {
 	row := now.StreamOf(telemetryKey)
 	if row == nil {
 		s.t.Fatal("there is no job")
+		return nil
 	}
 	r := now.ResourceNamed(row.UID, berth.KindPE, "telemetry."+name)
 	if r == nil {
@@ -92,7 +96,7 @@ func TestS16VoluntaryStop(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.must(http.MethodPut, "/v1/allocation/"+old.ID.String()+"/stop", "")
-			now := s.waitFor("the old one has ended, and the new one runs", time.Minute, func(now *state.Snapshot) bool {
+			s.waitFor("the old one has ended, and the new one runs", time.Minute, func(now *state.Snapshot) bool {
 				x := runs(now, s.pe(now, "transform[1]"))
 				if x != nil && x.ID != old.ID && !now.Alloc(old.ID).Ended() {
 					t.Errorf("%s is placed, and what was before has not ended", x.Name())
@@ -103,7 +107,7 @@ func TestS16VoluntaryStop(t *testing.T) {
 				return x != nil && x.ID != old.ID && x.Client == berth.ClientRunning
 			})
 			s.pass(5 * time.Second)
-			now = s.now()
+			now := s.now()
 			is := s.pe(now, "transform[1]")
 			want := uint64(1)
 			if restart {
@@ -174,6 +178,76 @@ func TestS18RestartPolicies(t *testing.T) {
 		})
 		s.wait("the drain is over", func(now *state.Snapshot) bool { return now.Node(old.NodeID).DrainStrategy == nil })
 	})
+}
+
+// S18: with delete_failed = false what failed stays listed as zombie beside what
+// follows it, and counts for nothing; it outlives garbage collection, but for
+// those of long ago, until its processing element is gone.
+func TestS18Zombies(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		bubbled(t, func(t *testing.T) {
+			var mu sync.Mutex
+			failing := false
+			s := newStreams(t, 18, 4, func(a *agent) {
+				a.says = func(name string, _ berth.AllocID, status berth.ClientStatus) (berth.ClientStatus, bool) {
+					mu.Lock()
+					defer mu.Unlock()
+					if failing && name == "telemetry.sink[0]" {
+						return berth.ClientFailed, true
+					}
+					return status, true
+				}
+			})
+			s.register(`"Isolated":true}`, fmt.Sprintf(`"Isolated":true},"Policy":{"DeleteFailed":%t}`, !keep))
+			s.submitted(telemetryKey, 5, 1)
+			mu.Lock()
+			failing = true
+			mu.Unlock()
+			sink := s.pe(s.now(), "sink[0]")
+			s.must(http.MethodPut, "/v1/allocation/"+runs(s.now(), sink).ID.String()+"/stop", "") // what follows fails
+			s.waitFor("it was launched again and again", 10*time.Minute, func(now *state.Snapshot) bool { return s.pe(now, "sink[0]").PE.Launch > state.MaxZombies+3 })
+			mu.Lock()
+			failing = false
+			mu.Unlock()
+			s.waitFor("it runs", 2*time.Minute, func(now *state.Snapshot) bool { return runs(now, s.pe(now, "sink[0]")) != nil })
+			row := s.submitted(telemetryKey, 5, 0)
+			if p := submit.Position(s.now(), row); len(p.Missing)+len(p.Stale) > 0 || p.Observed[berth.KindAlloc] != 5 || p.Expected[berth.KindAlloc] != 5 {
+				t.Errorf("%+v", p)
+			}
+			s.must(http.MethodPut, "/v1/system/gc", "")
+			s.pass(5 * time.Second)
+			var pe op.PE
+			s.read("/v1/stream/pe/"+url.PathEscape(sink.Name), &pe)
+			want := 0
+			if keep {
+				want = state.MaxZombies
+			}
+			if len(pe.Zombies) != want || pe.Allocation == nil || pe.Allocation.ClientStatus != berth.ClientRunning {
+				t.Fatalf("%d zombies are listed, want %d: %+v", len(pe.Zombies), want, pe)
+			}
+			for i, z := range pe.Zombies {
+				var a op.Alloc
+				s.read("/v1/allocation/"+z.ID.String(), &a)
+				if z.ClientStatus != berth.ClientFailed || z.LaunchCount+uint64(i)+1 != pe.LaunchCount || !a.PE.Zombie || a.OwnerRefs[0].UID != pe.UID || a.OwnerRefs[0].Block {
+					t.Errorf("%+v of %+v", z, a.OwnerRefs)
+				}
+			}
+			var owned []op.Resource
+			s.read("/v1/resources?owner="+pe.UID, &owned)
+			listed := map[string]int{}
+			for _, o := range owned {
+				listed[o.Status]++
+			}
+			if listed[op.StatusZombie] != want || listed["running"] != 1 {
+				t.Errorf("the processing element owns %v", listed)
+			}
+			s.remove("propagation=foreground")
+			now := s.wait("it is gone", func(now *state.Snapshot) bool { return now.Job(telemetryKey) == nil })
+			s.quiet(now, row.UID)
+			s.must(http.MethodPut, "/v1/system/gc", "")
+			s.wait("nothing is left", func(now *state.Snapshot) bool { return now.Count(state.Allocs) == 0 })
+		})
+	}
 }
 
 // S19: whatever a user deletes of a job that runs is there again, under another

@@ -1,0 +1,201 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// callTime is how long one server may take to answer before another is asked.
+const callTime = 5 * time.Second
+
+// web does not keep connections: a server that was killed has others.
+var web = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// ask asks one agent. The code is 0 if it gave no answer.
+func (a *agent) ask(method, path, body string) (code int, text string) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, a.addr()+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	resp, err := web.Do(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(all)
+}
+
+// do asks the servers until one of them answers, with something else than that
+// nobody leads.
+func (c *cluster) do(method, path, body string) (code int, text string) {
+	c.Helper()
+	for end := time.Now().Add(settle); ; time.Sleep(20 * time.Millisecond) {
+		for _, a := range c.servers {
+			if !a.runs() {
+				continue
+			}
+			if code, text = a.ask(method, path, body); code != 0 && code < 500 {
+				return code, text
+			}
+		}
+		if time.Now().After(end) {
+			c.Fatalf("%s %s: nobody answers; the last said %d %s", method, path, code, text)
+		}
+	}
+}
+
+// must is do for what must succeed.
+func (c *cluster) must(method, path, body string) string {
+	c.Helper()
+	code, text := c.do(method, path, body)
+	if code != http.StatusOK {
+		c.Fatalf("%s %s: %d %s", method, path, code, text)
+	}
+	return text
+}
+
+// get reads what must be there.
+func (c *cluster) get(path string, into any) {
+	c.Helper()
+	if err := json.Unmarshal([]byte(c.must(http.MethodGet, path, "")), into); err != nil {
+		c.Fatalf("GET %s: %v", path, err)
+	}
+}
+
+// until waits until cond returns "", as long as things take to settle. Anything
+// else is what is amiss.
+func (c *cluster) until(what string, cond func() string) {
+	c.Helper()
+	c.within(settle, what, cond)
+}
+
+func (c *cluster) within(limit time.Duration, what string, cond func() string) {
+	c.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		amiss := cond()
+		if amiss == "" {
+			return
+		}
+		if time.Now().After(end) {
+			c.Fatalf("not within %v: %s: %s", limit, what, amiss)
+		}
+	}
+}
+
+// watch asks for a path every 20 ms until stop is called or the cluster ends,
+// and notes when the server that leads does not know it.
+func (c *cluster) watch(path string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	c.tending.Go(func() {
+		defer close(done)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-c.over:
+				return
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			for _, a := range c.servers {
+				if !a.runs() {
+					continue
+				}
+				code, text := a.ask(http.MethodGet, path, "")
+				if code == http.StatusNotFound {
+					c.mu.Lock()
+					c.missed = append(c.missed, fmt.Sprintf("%s: %s says %d %s", path, a.name, code, text))
+					c.mu.Unlock()
+				}
+				if code == http.StatusOK {
+					break
+				}
+			}
+		}
+	})
+	return func() { cancel(); <-done }
+}
+
+// leader waits until a server leads, and returns it.
+func (c *cluster) leader() (lead *agent) {
+	c.Helper()
+	c.until("a server leads", func() string {
+		said := map[string]int{}
+		n := 0
+		for _, a := range c.servers {
+			if !a.runs() {
+				continue
+			}
+			n++
+			code, text := a.ask(http.MethodGet, "/v1/status/leader", "")
+			if code != http.StatusOK {
+				return text
+			}
+			said[strings.TrimSpace(text)]++
+		}
+		for _, a := range c.servers {
+			if a.runs() && said[fmt.Sprintf("%q", fmt.Sprintf("127.0.0.1:%d", a.rpc))] == n {
+				lead = a
+				return ""
+			}
+		}
+		return fmt.Sprint(said)
+	})
+	return lead
+}
+
+// newLeader waits until another server leads than did.
+func (c *cluster) newLeader(old *agent) (lead *agent) {
+	c.Helper()
+	c.until("another server leads", func() string {
+		if lead = c.leader(); lead == old {
+			return old.name + " leads"
+		}
+		return ""
+	})
+	return lead
+}
+
+// died waits until so many servers have ended since the cluster began.
+func (c *cluster) died(n int32) {
+	c.Helper()
+	c.until("servers end", func() string {
+		if now := c.deaths.Load(); now < n {
+			return fmt.Sprintf("%d of %d have", now, n)
+		}
+		return ""
+	})
+}
+
+// whole waits until all servers run and know who leads.
+func (c *cluster) whole() {
+	c.Helper()
+	c.until("all servers are there", func() string {
+		for _, a := range c.servers {
+			if code, text := a.ask(http.MethodGet, "/v1/agent/health", ""); code != http.StatusOK {
+				return a.name + ": " + text
+			}
+		}
+		return ""
+	})
+	c.leader()
+}
+
+// arm arms a point at the server that leads, once.
+func (c *cluster) arm(name, when string, nth int, action string) {
+	c.Helper()
+	c.must(http.MethodPut, "/v1/operator/failpoint", fmt.Sprintf(`{"Name":%q,"When":%q,"Nth":%d,"Action":%q,"Once":true}`, name, when, nth, action))
+}
