@@ -256,13 +256,15 @@ func (a *Agent) take(al *op.Alloc) error {
 		a.run(a.enter(al, nil))
 	default:
 		a.mu.Lock()
-		restored := al.AllocModifyIndex < h.alloc.AllocModifyIndex
+		// A state that was restored has older versions, or ones that did not
+		// change since.
+		restored := al.AllocModifyIndex < h.alloc.AllocModifyIndex || al.AllocModifyIndex > al.ModifyIndex
 		h.alloc = al
 		a.mu.Unlock()
 		if h.runner != nil {
 			h.runner.Update(al)
 			// Servers did not hear the node, or forgot what they heard since.
-			if al.ClientStatus == berth.ClientUnknown || restored {
+			if al.ClientStatus == berth.ClientUnknown || restored || h.runner.Ended() && !al.ClientStatus.Ended() {
 				a.retell(al.ID.String(), h)
 			}
 		}

@@ -221,10 +221,15 @@ func pullAllocs(r *Read, in *op.NodeAllocIndexes) (op.NodeAllocIndexesAnswer, er
 	}
 	out := op.NodeAllocIndexesAnswer{Allocs: map[string]uint64{}}
 	for a := range r.AllocsOn(n.ID) {
-		out.Allocs[a.ID.String()] = a.AllocModifyIndex
+		out.Allocs[a.ID.String()] = versionFor(r.Snapshot, a)
 	}
 	return out, nil
 }
+
+// versionFor returns the AllocModifyIndex of an allocation as agents are told
+// it. A state that was restored holds what an agent may have seen, and ended,
+// before: all of it is new to them.
+func versionFor(s *state.Snapshot, a *berth.Alloc) uint64 { return max(a.AllocModifyIndex, s.Restored) }
 
 // fetchAllocs gives a node its allocations as a whole.
 func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
@@ -256,6 +261,7 @@ func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
 		}
 		v := allocView(r.Snapshot, a)
 		v.OwnerRefs = nil // nothing to its agent, which does what the desired status says
+		v.AllocModifyIndex = versionFor(r.Snapshot, a)
 		out.Allocs = append(out.Allocs, &v)
 	}
 	return out, nil

@@ -195,6 +195,11 @@ func TestSnapshotIsRestored(t *testing.T) {
 	if len(pulled.Allocs) != 2 || beat.HeartbeatTTL <= 0 || pulled.Index <= at {
 		t.Errorf("%+v, %+v", pulled, beat)
 	}
+	for id, version := range pulled.Allocs { // it may have seen them as they were later
+		if version <= at {
+			t.Errorf("allocation %s is of version %d; the state was restored after %d", id, version, at)
+		}
+	}
 	// So do the schedulers.
 	if e := r.settled(reg(r.api.Jobs().Register(sleeper("next", 1), nil)).EvalID); e.Status != "complete" || e.QueuedAllocations["g"] != 0 {
 		t.Errorf("%+v", e)
