@@ -220,6 +220,9 @@ func (w *world) agent(name string, more ...string) *agent {
 	return a
 }
 
+// portsGiven are those that freePort gave: each is given once.
+var portsGiven sync.Map
+
 // freePort returns a port that nothing listens at, from below those that
 // connections are given, so that it stays free until the agent takes it, and
 // again when it is started anew.
@@ -227,6 +230,9 @@ func freePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {
 		port := 10000 + rand.N(9000)
+		if _, given := portsGiven.LoadOrStore(port, true); given {
+			continue
+		}
 		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
 			ln.Close()
