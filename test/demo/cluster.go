@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"berth/internal/freeport"
 )
 
 // member is one agent of a cluster, which keeps its ports when it is started
@@ -39,12 +40,11 @@ func (s *stage) clusterActs() []act {
 // ports returns free ports of this machine.
 func ports(n int) (out []int, err error) {
 	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := freeport.Take()
 		if err != nil {
 			return nil, err
 		}
-		defer ln.Close() // when all are found, so that they differ
-		out = append(out, ln.Addr().(*net.TCPAddr).Port)
+		out = append(out, port)
 	}
 	return out, nil
 }

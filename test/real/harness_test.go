@@ -13,8 +13,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -26,6 +24,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/freeport"
 )
 
 // patience is how long a test waits for what must come.
@@ -220,27 +220,13 @@ func (w *world) agent(name string, more ...string) *agent {
 	return a
 }
 
-// portsGiven are those that freePort gave: each is given once.
-var portsGiven sync.Map
-
-// freePort returns a port that nothing listens at, from below those that
-// connections are given, so that it stays free until the agent takes it, and
-// again when it is started anew.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		port := 10000 + rand.N(9000)
-		if _, given := portsGiven.LoadOrStore(port, true); given {
-			continue
-		}
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			ln.Close()
-			return port
-		}
+	port, err := freeport.Take()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return 0
+	return port
 }
 
 // start starts the agent and waits until it has said what it is.

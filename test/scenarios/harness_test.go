@@ -9,8 +9,6 @@ package scenarios
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/freeport"
 )
 
 const (
@@ -354,26 +354,13 @@ func (a *agent) start() {
 	a.launch()
 }
 
-// portsGiven are those that freePort gave: each is given once.
-var portsGiven sync.Map
-
-// freePort returns a port that nothing listens at, from below those that
-// connections are given, so that it stays free.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		port := 10000 + rand.N(9000)
-		if _, given := portsGiven.LoadOrStore(port, true); given {
-			continue
-		}
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			ln.Close()
-			return port
-		}
+	port, err := freeport.Take()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return 0
+	return port
 }
 
 // processes are the IDs of those that carry a mark that begins so, and of
