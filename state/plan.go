@@ -36,30 +36,6 @@ type ApplyPlan struct {
 	joins   *enrolment
 }
 
-// EvalEnd is how an evaluation ends.
-type EvalEnd struct {
-	Status        string // complete, failed or canceled; blocked for one that was blocked and stays so
-	Description   string
-	Failed        map[string]*berth.AllocMetric
-	Queued        map[string]int
-	Missed        *berth.Missed
-	SnapshotIndex uint64
-	Timeline      berth.Timeline
-	Blocked       *NewEval  // for what could not be placed
-	Later         []NewEval // for what is to be done later
-	// Nodes are those on which a job that runs on every node lacks room. Each
-	// has a blocked evaluation of its own, but for the node of an evaluation
-	// that stays blocked itself.
-	Nodes []NodeWait
-}
-
-// NewEval is an evaluation that another one leads to.
-type NewEval struct {
-	ID          berth.EvalID
-	TriggeredBy string
-	WaitUntil   int64
-}
-
 // Apply implements Command.
 func (c *ApplyPlan) Apply(tx *Tx) error {
 	eval := tx.Eval(c.Eval)
@@ -153,45 +129,6 @@ func (c *ApplyPlan) current(tx *Tx, job *berth.Job, eval *berth.Eval) (*berth.Jo
 	return job, nil
 }
 
-// checkEnd refuses an end that would give an ID twice, or leave a blocked
-// evaluation behind that nothing explains or that is the job's second.
-func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
-	end := c.End
-	if end == nil {
-		return nil
-	}
-	switch end.Status {
-	case berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled:
-	case berth.EvalBlocked:
-		if eval.Status != berth.EvalBlocked || end.Blocked != nil {
-			return berth.Errorf(berth.Invalid, "plan: evaluation %s is %s, so it cannot stay blocked", c.Eval, eval.Status)
-		}
-		if len(end.Failed) == 0 && eval.TriggeredBy != berth.TriggerMaxPlanAttempts {
-			return berth.Errorf(berth.Invalid, "plan: evaluation %s stays blocked without a reason", c.Eval)
-		}
-	default:
-		return berth.Errorf(berth.Invalid, "plan: an evaluation cannot end %q", end.Status)
-	}
-	if b := end.Blocked; b != nil && len(end.Failed) == 0 && b.TriggeredBy != berth.TriggerMaxPlanAttempts {
-		return berth.Errorf(berth.Invalid, "plan: evaluation %s would be blocked without a reason", b.ID)
-	}
-	if err := checkNodeWaits(eval, end); err != nil {
-		return err
-	}
-	ids := make([]berth.EvalID, 0, 1+len(end.Later))
-	for _, n := range end.news() {
-		ids = append(ids, n.ID)
-	}
-	return tx.unusedEvals(ids...)
-}
-
-func (e *EvalEnd) news() []NewEval {
-	if e.Blocked == nil {
-		return e.Later
-	}
-	return append([]NewEval{*e.Blocked}, e.Later...)
-}
-
 // stop stops an allocation. What has ended, or is gone, is left as it is. One
 // that the plan takes for lost is only stopped if its node is heard again by
 // now: its tasks run, and hold their room until the agent says otherwise.
@@ -228,78 +165,6 @@ func (tx *Tx) leaveTo(stops []berth.AllocStop, now int64) {
 		a.ModifyTime, more.FollowupEval = now, s.FollowupEval
 		tx.changeAlloc(old, a)
 	}
-}
-
-// carriedOver returns the allocation and the group of the job's newest version
-// that it becomes one of, nil if it has nothing to be carried over to.
-func (tx *Tx) carriedOver(id berth.AllocID, job *berth.Job) (*berth.Alloc, *berth.TaskGroup) {
-	a := tx.Alloc(id)
-	if a == nil || !a.Live() || a.Job.UID != job.UID {
-		return nil, nil
-	}
-	g := job.Group(a.Group.Name)
-	if g == nil {
-		return nil, nil
-	}
-	return a, g
-}
-
-// fitsInPlace says whether an allocation keeps to the room that it has, and to
-// the names that there are, when it becomes one of another version of its
-// group.
-func fitsInPlace(a *berth.Alloc, g *berth.TaskGroup) bool {
-	was, is := WantOf(a.Group), WantOf(g)
-	if int64(a.Index) >= int64(g.Count) || was.Ask != is.Ask || was.Dynamic != is.Dynamic || !was.More.same(is.More) {
-		return false
-	}
-	slices.Sort(was.Static)
-	slices.Sort(is.Static)
-	return slices.Equal(was.Static, is.Static)
-}
-
-// carryOver makes an allocation one of the job's newest version, in place.
-func (tx *Tx) carryOver(id berth.AllocID, job *berth.Job, c *ApplyPlan, now int64) {
-	old, g := tx.carriedOver(id, job)
-	if old == nil {
-		return
-	}
-	a := *old
-	a.Job, a.Group, a.EvalID = job, g, c.Eval
-	a.Ports = relabel(old.Ports, old.Group, g)
-	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
-	c.joins.add(&a, false, now)
-	tx.changeAlloc(old, &a)
-}
-
-// relabel returns dynamic ports, which stand in the order of one version's
-// labels, in the order of the other's, so that each label keeps its port.
-func relabel(ports []uint16, was, is *berth.TaskGroup) []uint16 {
-	before, after := dynamicLabels(was), dynamicLabels(is)
-	if len(ports) != len(before) || len(ports) != len(after) || slices.Equal(before, after) {
-		return ports
-	}
-	byLabel := map[string]uint16{}
-	for i, l := range before {
-		byLabel[l] = ports[i]
-	}
-	out := make([]uint16, len(ports))
-	for i, l := range after {
-		p, ok := byLabel[l]
-		if !ok { // labels were renamed: which port is whose is no matter
-			return ports
-		}
-		out[i] = p
-	}
-	return out
-}
-
-func dynamicLabels(g *berth.TaskGroup) (out []string) {
-	for i := range g.Networks {
-		for _, p := range g.Networks[i].DynamicPorts {
-			out = append(out, p.Label)
-		}
-	}
-	return out
 }
 
 // place makes the placements that fit.
@@ -511,70 +376,4 @@ func (tx *Tx) noteReschedule(job *berth.Job, g *berth.TaskGroup, prev *berth.All
 	e.Delay = delay
 	r.Events = append(slices.Clone(r.Events[max(0, len(r.Events)-keep+1):]), e)
 	tx.putReschedules(&r)
-}
-
-// end ends an evaluation and raises those it leads to.
-func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
-	e := *old
-	e.Status, e.StatusDescription, e.ModifyTime = end.Status, end.Description, now
-	e.FailedTGAllocs, e.QueuedAllocations, e.Missed = end.Failed, end.Queued, nil
-	e.SnapshotIndex, e.Timeline = end.SnapshotIndex, end.Timeline
-	live := job != nil && job.UID == e.JobUID && !job.Stop
-	news := end.news()
-	switch {
-	case !live: // nothing waits for a place any more, and nothing is to be tried again
-		news = nil
-		if e.Status == berth.EvalBlocked {
-			e.Status, e.StatusDescription = berth.EvalCanceled, "the job was stopped"
-		}
-	case e.Status == berth.EvalBlocked:
-		e.Missed = end.Missed
-	case end.Blocked != nil:
-		e.BlockedEval = end.Blocked.ID
-	}
-	for _, n := range news {
-		if n.TriggeredBy == berth.TriggerRollingUpdate {
-			e.NextEval = n.ID
-		}
-	}
-	if live && job.PerNode() {
-		tx.waitOnNodes(old, &e, job, end, now)
-	} else if tx.putEval(old, &e); live {
-		tx.setQueued(job, end.Queued)
-		// At most one blocked evaluation of a job: this one's outcome is newer
-		// than what any other waits for.
-		for _, b := range tx.blockedOf(job) {
-			if b.ID != e.ID {
-				tx.cancel(b, "superseded by evaluation "+e.ID.String(), now)
-			}
-		}
-	}
-	for _, n := range news {
-		next := &berth.Eval{
-			ID: n.ID, Namespace: e.Namespace, JobID: e.JobID, JobUID: e.JobUID, Type: e.Type, Priority: e.Priority,
-			TriggeredBy: n.TriggeredBy, Cause: berth.Cause{Kind: berth.CauseEval, ID: e.ID.String()},
-			JobModifyIndex: e.JobModifyIndex, PreviousEval: e.ID, Status: berth.EvalPending, WaitUntil: n.WaitUntil,
-			CreateTime: now, ModifyTime: now,
-		}
-		if end.Blocked != nil && n.ID == end.Blocked.ID {
-			next.Status, next.Missed = berth.EvalBlocked, end.Missed
-			next.FailedTGAllocs, next.QueuedAllocations = end.Failed, end.Queued
-			next.SnapshotIndex = end.SnapshotIndex
-		}
-		tx.putEval(nil, next)
-	}
-}
-
-// setQueued notes how many instances of each group wait for a place.
-func (tx *Tx) setQueued(job *berth.Job, queued map[string]int) {
-	tx.count(job.Key(), job.UID, func(s *Summary) {
-		for i := range s.Groups {
-			s.Groups[i].Queued = 0
-		}
-		for _, g := range job.TaskGroups {
-			if n := queued[g.Name]; n > 0 || len(queued) > 0 {
-				s.group(g.Name).Queued = n
-			}
-		}
-	})
 }

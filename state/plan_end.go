@@ -1,0 +1,132 @@
+package state
+
+import "berth"
+
+// EvalEnd is how an evaluation ends.
+type EvalEnd struct {
+	Status        string // complete, failed or canceled; blocked for one that was blocked and stays so
+	Description   string
+	Failed        map[string]*berth.AllocMetric
+	Queued        map[string]int
+	Missed        *berth.Missed
+	SnapshotIndex uint64
+	Timeline      berth.Timeline
+	Blocked       *NewEval  // for what could not be placed
+	Later         []NewEval // for what is to be done later
+	// Nodes are those on which a job that runs on every node lacks room. Each
+	// has a blocked evaluation of its own, but for the node of an evaluation
+	// that stays blocked itself.
+	Nodes []NodeWait
+}
+
+// NewEval is an evaluation that another one leads to.
+type NewEval struct {
+	ID          berth.EvalID
+	TriggeredBy string
+	WaitUntil   int64
+}
+
+// checkEnd refuses an end that would give an ID twice, or leave a blocked
+// evaluation behind that nothing explains or that is the job's second.
+func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
+	end := c.End
+	if end == nil {
+		return nil
+	}
+	switch end.Status {
+	case berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled:
+	case berth.EvalBlocked:
+		if eval.Status != berth.EvalBlocked || end.Blocked != nil {
+			return berth.Errorf(berth.Invalid, "plan: evaluation %s is %s, so it cannot stay blocked", c.Eval, eval.Status)
+		}
+		if len(end.Failed) == 0 && eval.TriggeredBy != berth.TriggerMaxPlanAttempts {
+			return berth.Errorf(berth.Invalid, "plan: evaluation %s stays blocked without a reason", c.Eval)
+		}
+	default:
+		return berth.Errorf(berth.Invalid, "plan: an evaluation cannot end %q", end.Status)
+	}
+	if b := end.Blocked; b != nil && len(end.Failed) == 0 && b.TriggeredBy != berth.TriggerMaxPlanAttempts {
+		return berth.Errorf(berth.Invalid, "plan: evaluation %s would be blocked without a reason", b.ID)
+	}
+	if err := checkNodeWaits(eval, end); err != nil {
+		return err
+	}
+	ids := make([]berth.EvalID, 0, 1+len(end.Later))
+	for _, n := range end.news() {
+		ids = append(ids, n.ID)
+	}
+	return tx.unusedEvals(ids...)
+}
+
+func (e *EvalEnd) news() []NewEval {
+	if e.Blocked == nil {
+		return e.Later
+	}
+	return append([]NewEval{*e.Blocked}, e.Later...)
+}
+
+// end ends an evaluation and raises those it leads to.
+func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
+	e := *old
+	e.Status, e.StatusDescription, e.ModifyTime = end.Status, end.Description, now
+	e.FailedTGAllocs, e.QueuedAllocations, e.Missed = end.Failed, end.Queued, nil
+	e.SnapshotIndex, e.Timeline = end.SnapshotIndex, end.Timeline
+	live := job != nil && job.UID == e.JobUID && !job.Stop
+	news := end.news()
+	switch {
+	case !live: // nothing waits for a place any more, and nothing is to be tried again
+		news = nil
+		if e.Status == berth.EvalBlocked {
+			e.Status, e.StatusDescription = berth.EvalCanceled, "the job was stopped"
+		}
+	case e.Status == berth.EvalBlocked:
+		e.Missed = end.Missed
+	case end.Blocked != nil:
+		e.BlockedEval = end.Blocked.ID
+	}
+	for _, n := range news {
+		if n.TriggeredBy == berth.TriggerRollingUpdate {
+			e.NextEval = n.ID
+		}
+	}
+	if live && job.PerNode() {
+		tx.waitOnNodes(old, &e, job, end, now)
+	} else if tx.putEval(old, &e); live {
+		tx.setQueued(job, end.Queued)
+		// At most one blocked evaluation of a job: this one's outcome is newer
+		// than what any other waits for.
+		for _, b := range tx.blockedOf(job) {
+			if b.ID != e.ID {
+				tx.cancel(b, "superseded by evaluation "+e.ID.String(), now)
+			}
+		}
+	}
+	for _, n := range news {
+		next := &berth.Eval{
+			ID: n.ID, Namespace: e.Namespace, JobID: e.JobID, JobUID: e.JobUID, Type: e.Type, Priority: e.Priority,
+			TriggeredBy: n.TriggeredBy, Cause: berth.Cause{Kind: berth.CauseEval, ID: e.ID.String()},
+			JobModifyIndex: e.JobModifyIndex, PreviousEval: e.ID, Status: berth.EvalPending, WaitUntil: n.WaitUntil,
+			CreateTime: now, ModifyTime: now,
+		}
+		if end.Blocked != nil && n.ID == end.Blocked.ID {
+			next.Status, next.Missed = berth.EvalBlocked, end.Missed
+			next.FailedTGAllocs, next.QueuedAllocations = end.Failed, end.Queued
+			next.SnapshotIndex = end.SnapshotIndex
+		}
+		tx.putEval(nil, next)
+	}
+}
+
+// setQueued notes how many instances of each group wait for a place.
+func (tx *Tx) setQueued(job *berth.Job, queued map[string]int) {
+	tx.count(job.Key(), job.UID, func(s *Summary) {
+		for i := range s.Groups {
+			s.Groups[i].Queued = 0
+		}
+		for _, g := range job.TaskGroups {
+			if n := queued[g.Name]; n > 0 || len(queued) > 0 {
+				s.group(g.Name).Queued = n
+			}
+		}
+	})
+}

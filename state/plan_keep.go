@@ -1,0 +1,79 @@
+package state
+
+import (
+	"slices"
+
+	"berth"
+)
+
+// carriedOver returns the allocation and the group of the job's newest version
+// that it becomes one of, nil if it has nothing to be carried over to.
+func (tx *Tx) carriedOver(id berth.AllocID, job *berth.Job) (*berth.Alloc, *berth.TaskGroup) {
+	a := tx.Alloc(id)
+	if a == nil || !a.Live() || a.Job.UID != job.UID {
+		return nil, nil
+	}
+	g := job.Group(a.Group.Name)
+	if g == nil {
+		return nil, nil
+	}
+	return a, g
+}
+
+// fitsInPlace says whether an allocation keeps to the room that it has, and to
+// the names that there are, when it becomes one of another version of its
+// group.
+func fitsInPlace(a *berth.Alloc, g *berth.TaskGroup) bool {
+	was, is := WantOf(a.Group), WantOf(g)
+	if int64(a.Index) >= int64(g.Count) || was.Ask != is.Ask || was.Dynamic != is.Dynamic || !was.More.same(is.More) {
+		return false
+	}
+	slices.Sort(was.Static)
+	slices.Sort(is.Static)
+	return slices.Equal(was.Static, is.Static)
+}
+
+// carryOver makes an allocation one of the job's newest version, in place.
+func (tx *Tx) carryOver(id berth.AllocID, job *berth.Job, c *ApplyPlan, now int64) {
+	old, g := tx.carriedOver(id, job)
+	if old == nil {
+		return
+	}
+	a := *old
+	a.Job, a.Group, a.EvalID = job, g, c.Eval
+	a.Ports = relabel(old.Ports, old.Group, g)
+	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
+	c.joins.add(&a, false, now)
+	tx.changeAlloc(old, &a)
+}
+
+// relabel returns dynamic ports, which stand in the order of one version's
+// labels, in the order of the other's, so that each label keeps its port.
+func relabel(ports []uint16, was, is *berth.TaskGroup) []uint16 {
+	before, after := dynamicLabels(was), dynamicLabels(is)
+	if len(ports) != len(before) || len(ports) != len(after) || slices.Equal(before, after) {
+		return ports
+	}
+	byLabel := map[string]uint16{}
+	for i, l := range before {
+		byLabel[l] = ports[i]
+	}
+	out := make([]uint16, len(ports))
+	for i, l := range after {
+		p, ok := byLabel[l]
+		if !ok { // labels were renamed: which port is whose is no matter
+			return ports
+		}
+		out[i] = p
+	}
+	return out
+}
+
+func dynamicLabels(g *berth.TaskGroup) (out []string) {
+	for i := range g.Networks {
+		for _, p := range g.Networks[i].DynamicPorts {
+			out = append(out, p.Label)
+		}
+	}
+	return out
+}
