@@ -153,6 +153,7 @@ func (tx *Tx) putJob(old, j *berth.Job) {
 	tx.putVersion(j)
 	tx.mergeIntoDeployment(old, j)
 	tx.relative(old, j)
+	tx.touchStream(j.UID)
 	tx.note(Jobs, anyOrNil(old), j)
 }
 

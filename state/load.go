@@ -414,6 +414,13 @@ func (l *loader) alloc(r *reader) error {
 func (l *loader) finish() *Snapshot {
 	s := l.tx.Snapshot
 	l.oldPools()
+	for _, slot := range s.streams.byUID.All() {
+		row, at := s.streams.vec.Get(slot), s.Index
+		if j := s.Job(row.Key); j == nil || j.UID != row.UID {
+			at = gone
+		}
+		l.tx.streams.touch(l.tx, slot, at)
+	}
 	for _, n := range l.evictors {
 		l.tx.recount(l.tx.nodes.usage.Edit(l.tx.edit, n.Number), n)
 	}

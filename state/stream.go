@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"berth"
@@ -20,6 +21,45 @@ import (
 type streamTable struct {
 	rows[berth.StreamJob]
 	byUID cow.Tree[uint64] // index of the UID
+
+	// touched orders the rows by when something happened that can matter to
+	// them, at is that of each. It is known to this server alone.
+	touched cow.Tree[uint64]
+	at      cow.Vec[uint64]
+}
+
+// gone stands for when something happened to a job that is gone. Nothing is
+// noted with it any more, so it may be at any time.
+const gone = math.MaxUint64
+
+// touch notes that something happened to a row.
+func (t *streamTable) touch(tx *Tx, slot uint32, at uint64) {
+	was := t.at.Get(slot)
+	if was == at || was == gone && at != 0 {
+		return
+	}
+	if was != 0 {
+		t.touched.Remove(tx.edit, was, slot)
+	}
+	if at != 0 {
+		t.touched.Add(tx.edit, at, slot)
+	}
+	t.at.Set(tx.edit, slot, at)
+}
+
+// touchStream notes that something happened to an incarnation of a job, or to
+// what it owns.
+func (tx *Tx) touchStream(uid berth.UID) {
+	if slot, row := tx.streams.find(uid); row != nil {
+		tx.streams.touch(tx, slot, tx.Index)
+	}
+}
+
+// StreamJobsSince returns the submissions to whose jobs, or to what these own or
+// are evaluated for, something happened after an index; and those whose jobs are
+// gone. The oldest is first.
+func (s *Snapshot) StreamJobsSince(index uint64) []*berth.StreamJob {
+	return slices.SortedFunc(rowsOf(&s.streams.rows, s.streams.touched.From(index+1, 0)), oldestStream)
 }
 
 // StreamJob returns the submission of an incarnation of a stream job, nil if
@@ -52,8 +92,10 @@ func (s *Snapshot) StreamOf(k berth.JobKey) *berth.StreamJob {
 // exist, or of which something does, oldest first.
 func (s *Snapshot) StreamJobs() iter.Seq[*berth.StreamJob] {
 	return settled(rowsOf(&s.streams.rows, s.streams.byUID.All()),
-		func(r *berth.StreamJob) uint64 { return r.UID.Index }, func(a, b *berth.StreamJob) int { return compareUIDs(a.UID, b.UID) })
+		func(r *berth.StreamJob) uint64 { return r.UID.Index }, oldestStream)
 }
+
+func oldestStream(a, b *berth.StreamJob) int { return compareUIDs(a.UID, b.UID) }
 
 func compareUIDs(a, b berth.UID) int {
 	return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Ordinal, b.Ordinal))
@@ -114,10 +156,13 @@ func (tx *Tx) putStream(old, row *berth.StreamJob) {
 	row.ModifyIndex = tx.Index
 	if old == nil {
 		row.CreateIndex = tx.Index
-		t.byUID.Add(tx.edit, row.UID.Index, t.insert(tx, row))
+		slot := t.insert(tx, row)
+		t.byUID.Add(tx.edit, row.UID.Index, slot)
+		t.touch(tx, slot, tx.Index)
 	} else {
 		slot, _ := t.find(row.UID)
 		t.set(tx, slot, row)
+		t.touch(tx, slot, tx.Index)
 	}
 	tx.note(Streams, anyOrNil(old), row)
 }
@@ -126,6 +171,7 @@ func (tx *Tx) removeStream(row *berth.StreamJob) {
 	t := &tx.streams
 	slot, _ := t.find(row.UID)
 	t.byUID.Remove(tx.edit, row.UID.Index, slot)
+	t.touch(tx, slot, 0)
 	t.remove(tx, slot)
 	tx.note(Streams, row, nil)
 }
@@ -138,7 +184,12 @@ func (tx *Tx) beginStream(j *berth.Job, retries int, r berth.Recovery) {
 // leaveStream removes the submission of a job that goes, unless something is
 // left of what it owned.
 func (tx *Tx) leaveStream(j *berth.Job) {
-	if row := tx.StreamJob(j.UID); row != nil && !tx.owns(row.UID) {
+	slot, row := tx.streams.find(j.UID)
+	switch {
+	case row == nil:
+	case tx.owns(row.UID):
+		tx.streams.touch(tx, slot, gone)
+	default:
 		tx.removeStream(row)
 	}
 }

@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"testing"
 
@@ -60,6 +61,8 @@ func TestStreamsAgainstAModel(t *testing.T) {
 			if len(found) > 0 {
 				t.Fatalf("%T: %v", c, found)
 			}
+			noticed(t, c, before.Index, batch.Changes, one)
+			noticed(t, c, before.Index, batch.Changes, two)
 			if one.Hash() != two.Hash() {
 				t.Fatalf("%T: the servers differ:\n%s", c, diff(one, two))
 			}
@@ -78,6 +81,47 @@ func TestStreamsAgainstAModel(t *testing.T) {
 		}
 	})
 }
+
+// noticed fails unless what a command changed for a stream job is noted with it.
+// Of a server that began anew all is.
+func noticed(t *rapid.T, c state.Command, since uint64, changes []state.Change, after *state.Snapshot) {
+	changed := map[berth.UID]bool{}
+	for _, x := range changes {
+		for _, v := range []any{x.Old, x.New} {
+			switch v := v.(type) {
+			case *berth.StreamJob:
+				changed[v.UID] = true
+			case *berth.Job:
+				changed[v.UID] = true
+			case *berth.Resource:
+				changed[v.Owner] = true
+			case *berth.Alloc:
+				changed[v.Job.UID] = true
+			case *berth.Eval:
+				changed[v.JobUID] = true
+			}
+		}
+	}
+	list := after.StreamJobsSince(since)
+	for row := range after.StreamJobs() {
+		j := after.Job(row.Key)
+		gone := j == nil || j.UID != row.UID
+		if (changed[row.UID] || gone) && !slices.Contains(list, row) {
+			t.Fatalf("%T changed something of job %s, %v, and it is not noted", c, row.Key, row.UID)
+		}
+		if gone && !slices.Contains(after.StreamJobsSince(after.Index), row) {
+			t.Fatalf("%T: job %s, %v, is gone, and what happens to it may be missed", c, row.Key, row.UID)
+		}
+	}
+	if quiet := after.StreamJobsSince(after.Index); !slices.IsSortedFunc(list, oldest) || slices.ContainsFunc(quiet, func(row *berth.StreamJob) bool {
+		j := after.Job(row.Key)
+		return j != nil && j.UID == row.UID
+	}) {
+		t.Fatalf("%T: noted are %v, and nothing after that %v", c, list, quiet)
+	}
+}
+
+func oldest(a, b *berth.StreamJob) int { return cmp.Compare(a.UID.Index, b.UID.Index) }
 
 // again returns a command as the log has it.
 func again(t *rapid.T, c state.Command) state.Command {

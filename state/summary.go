@@ -116,6 +116,7 @@ func (tx *Tx) storeCounts() {
 		freeze(s)
 		tx.jobs.summaries.Set(tx.edit, slot, s)
 		tx.jobs.summaryChanged = tx.Index
+		tx.touchStream(s.UID)
 	}
 	clear(tx.counting)
 }

@@ -16,13 +16,14 @@
 // here, too. The mark of a deleted job is the business of package finalize, and
 // what runs that of the scheduler.
 //
-// Nothing is remembered but when which job was looked at: where a submission
-// stands is counted each time. So a Step does one thing for each job that has
+// Nothing is remembered but until where in the log jobs were looked at: where a
+// submission stands is counted each time. So a Step does one thing for each job that has
 // something to do, and the next step follows on its success; it is silent when
 // nothing is left to do.
 package submit
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -36,18 +37,16 @@ import (
 // Controller submits stream jobs.
 type Controller struct {
 	chance *rand.ChaCha8
-	seen   map[berth.UID]seen
-}
-
-// seen is when a job was looked at and had nothing to do.
-type seen struct {
-	index uint64    // of the state
-	again time.Time // when it may have, whatever happens; zero: never
+	index  uint64 // of the state that was looked at last
+	// open are the jobs to look at although nothing happened to them: when. One
+	// that had something to do is looked at again at once, since what is to be
+	// done may be refused, and then nothing changes.
+	open map[berth.UID]time.Time
 }
 
 // New returns the controller of a term. IDs come from the seed.
 func New(seed [32]byte) *Controller {
-	return &Controller{chance: rand.NewChaCha8(seed), seen: map[berth.UID]seen{}}
+	return &Controller{chance: rand.NewChaCha8(seed), open: map[berth.UID]time.Time{}}
 }
 
 // Watched is what can give the controller something to do.
@@ -59,44 +58,49 @@ func Watched() []state.WatchKey {
 
 // Step implements leader.Controller.
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
-	if snap.Count(state.Streams) == 0 {
-		clear(c.seen)
-		return nil, time.Time{}
-	}
-	if len(c.seen) > 2*snap.Count(state.Streams)+16 {
-		clear(c.seen) // most of them are gone
-	}
-	for row := range snap.StreamJobs() {
-		was, known := c.seen[row.UID]
-		if !known || changed(snap, row) > was.index || !was.again.IsZero() && !now.Before(was.again) {
-			l := &look{Controller: c, snap: snap, row: row, now: now}
-			l.decide()
-			was = seen{snap.Index, l.at}
-			if len(l.do) > 0 {
-				delete(c.seen, row.UID) // they may be refused, and then nothing changes
-			} else {
-				c.seen[row.UID] = was
-			}
-			do = append(do, l.do...)
+	for _, row := range c.due(snap, now) {
+		l := &look{Controller: c, snap: snap, row: row, now: now}
+		l.decide()
+		switch {
+		case len(l.do) > 0:
+			c.open[row.UID] = time.Time{}
+		case l.at.IsZero():
+			delete(c.open, row.UID)
+		default:
+			c.open[row.UID] = l.at
 		}
-		if !was.again.IsZero() && (again.IsZero() || was.again.Before(again)) {
-			again = was.again
+		do = append(do, l.do...)
+	}
+	for _, at := range c.open {
+		if !at.IsZero() && (again.IsZero() || at.Before(again)) {
+			again = at
 		}
 	}
 	return do, again
 }
 
-// changed returns the index of the last change that can matter to a job. All
-// that happens to what it owns, and to its evaluations, is noted with the job; of
-// one that is gone nothing is, so that anything counts.
-func changed(snap *state.Snapshot, row *berth.StreamJob) uint64 {
-	at := max(row.ModifyIndex, snap.TermIndex)
-	if j := snap.Job(row.Key); j == nil || j.UID != row.UID {
-		return max(at, snap.LastChange(state.Allocs), snap.LastChange(state.Resources))
-	} else if sum := snap.Summary(row.Key); sum != nil {
-		at = max(at, j.ModifyIndex, sum.Changed, sum.Allocs, sum.Evals)
+// due returns the jobs to look at, the oldest first: those to which something
+// happened, and those whose time has come.
+func (c *Controller) due(snap *state.Snapshot, now time.Time) []*berth.StreamJob {
+	since := c.index
+	if since < snap.TermIndex || since < snap.Restored {
+		since = 0
 	}
-	return at
+	c.index = snap.Index
+	list := snap.StreamJobsSince(since)
+	for uid, at := range c.open {
+		row := snap.StreamJob(uid)
+		switch {
+		case row == nil:
+			delete(c.open, uid)
+		case !now.Before(at):
+			list = append(list, row)
+		}
+	}
+	slices.SortFunc(list, func(a, b *berth.StreamJob) int {
+		return cmp.Or(cmp.Compare(a.UID.Index, b.UID.Index), cmp.Compare(a.UID.Ordinal, b.UID.Ordinal))
+	})
+	return slices.Compact(list)
 }
 
 // look is one look at one job.
