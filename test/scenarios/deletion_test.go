@@ -41,7 +41,7 @@ func (c *cluster) stays(uid string) {
 func TestS8(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})
-	first := c.interrupted(slowly(10)...)
+	first := c.halfway(slowly(10)...)
 	c.marked(first)
 	code, text := c.remove("propagation=foreground&uid=" + first)
 	if code != http.StatusOK {
@@ -267,7 +267,7 @@ func TestS15(t *testing.T) {
 func TestS17(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})
-	first := c.interrupted(slowly(10)...)
+	first := c.halfway(slowly(10)...)
 	c.marked(first)
 	var mark uint64
 	for _, e := range c.recorder.events() {

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// The commands of tasks. All tell where they report. The first ends when it is
-// told to; the second does not, and is killed when its time is over.
-const (
-	sleeps   = "echo api=$STREAM_API; exec sleep 100000"
-	lingers  = "trap '' INT TERM; echo api=$STREAM_API; while :; do sleep 1; done"
-	lingersS = `"KillTimeout":%d000000000,"Config":{"command":"/bin/sh","args":["-c","` + lingers + `"]}`
-)
+// sleeps is the command of tasks: it tells where it reports, and ends when it is
+// told to.
+const sleeps = "echo api=$STREAM_API; exec sleep 100000"
 
 const config = `"KillTimeout":5000000000,"Config":{"command":"/bin/sh","args":["-c","` + sleeps + `"]}`
 
-// slowly has tasks take so many seconds to stop.
-func slowly(seconds int) []string { return []string{config, fmt.Sprintf(lingersS, seconds)} }
+// slowly has tasks take so many seconds to stop: they are told to by a signal that
+// means nothing to them, however early in their lives, and are killed when their
+// time is over.
+func slowly(seconds int) []string {
+	return []string{config, fmt.Sprintf(`"KillSignal":"SIGWINCH","KillTimeout":%d000000000,`, seconds) + strings.SplitAfterN(config, ",", 2)[1]}
+}
 
 const resources = `"Resources":{"CPU":10,"MemoryMB":20}`
 

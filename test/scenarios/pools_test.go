@@ -26,7 +26,7 @@ func TestS24(t *testing.T) {
 	// Two jobs want the same nodes for themselves. They start slowly enough to be
 	// interrupted.
 	all := []string{`"Size":2`, `"Mode":"exclusive"`, `{"Colocate":["hot"]}`, `{"Pool":"edge","Colocate":["hot"]}`, `{"Isolated":true}`, `{"Pool":"edge","Isolated":true}`}
-	first := c.interrupted(append(slowly(4), all...)...)
+	first := c.halfway(append(slowly(4), all...)...)
 	c.must(http.MethodPut, "/v1/jobs", telemetry(append(append(slowly(4), all...), `"ID":"telemetry"`, `"ID":"other"`)...))
 	submitted := ""
 	c.until("one of them is submitted", func() string {

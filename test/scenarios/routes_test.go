@@ -120,7 +120,7 @@ func TestS21(t *testing.T) {
 	c.remove("propagation=foreground")
 	c.gone(old)
 	c.routes(0, 0)
-	first := c.interrupted(slowly(4)...)
+	first := c.halfway(slowly(4)...)
 	c.marked(first)
 	c.routes(0, 0)
 	now := c.settled(5, 1)

@@ -179,7 +179,7 @@ func TestS28(t *testing.T) {
 	long(t)
 	t.Run("restarted", func(t *testing.T) {
 		c := newCluster(t, options{})
-		first := c.interrupted(slowly(20)...)
+		first := c.halfway(slowly(20)...)
 		c.marked(first)
 		for _, a := range c.servers {
 			a.stop()
@@ -193,7 +193,7 @@ func TestS28(t *testing.T) {
 	})
 	t.Run("restored", func(t *testing.T) {
 		c := newCluster(t, options{})
-		first := c.interrupted(slowly(20)...)
+		first := c.halfway(slowly(20)...)
 		c.marked(first)
 		saved := c.must(http.MethodGet, "/v1/operator/snapshot", "")
 		if !strings.Contains(c.must(http.MethodGet, "/v1/job/telemetry", ""), `"Intent":"recover"`) {

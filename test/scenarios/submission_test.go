@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -59,8 +60,9 @@ func TestS1(t *testing.T) {
 	}
 }
 
-// interrupted submits T and has the leader end when three are placed. It
-// returns the incarnation that is in the middle of it.
+// interrupted submits T and has the leader end when three are placed; whether
+// nodes have heard of them by then is not known. It returns the incarnation that
+// is in the middle of it.
 func (c *cluster) interrupted(change ...string) (first string) {
 	c.Helper()
 	c.arm("addAlloc", "after", 3, "exit")
@@ -70,12 +72,46 @@ func (c *cluster) interrupted(change ...string) (first string) {
 	return first
 }
 
-// Five processing elements, three of them placed when the leader dies.
+// halfway submits T and kills the leader when three run and no more are placed.
+// It returns the incarnation that is in the middle of it.
+func (c *cluster) halfway(change ...string) (first string) {
+	c.Helper()
+	lead, dead := c.leader(), c.deaths.Load()
+	c.arm("addAlloc", "before", 4, "hang")
+	first = c.register(change...)
+	c.running(3)
+	lead.kill()
+	c.died(dead + 1)
+	return first
+}
+
+// running waits until so many allocations of T run, and returns them.
+func (c *cluster) running(n int) (list []alloc) {
+	c.Helper()
+	c.until(fmt.Sprint(n, " run"), func() string {
+		list = slices.DeleteFunc(c.allocs("telemetry"), func(a alloc) bool { return a.ClientStatus != "running" })
+		if len(list) == n {
+			return ""
+		}
+		return fmt.Sprint(list)
+	})
+	return list
+}
+
+// Five processing elements, three of them placed when the leader dies. Their
+// nodes hear nothing until it was seen that the job is marked.
 func TestS2(t *testing.T) {
 	c := newCluster(t, options{})
-	first := c.interrupted(slowly(2)...)
+	for _, n := range c.nodes {
+		n.signal(syscall.SIGSTOP)
+		defer n.signal(syscall.SIGCONT)
+	}
+	first := c.interrupted()
 	c.watch("/v1/job/telemetry")
 	c.marked(first)
+	for _, n := range c.nodes {
+		n.signal(syscall.SIGCONT)
+	}
 	now := c.settled(5, 1)
 	c.recovered(now, first, 1)
 	c.orderCheck(first, now.UID)
@@ -114,14 +150,7 @@ func TestS3(t *testing.T) {
 	lead := c.leader()
 	c.arm("addAlloc", "before", 4, "hang")
 	first := c.register()
-	var running []alloc
-	c.until("three run", func() string {
-		running = slices.DeleteFunc(c.allocs("telemetry"), func(a alloc) bool { return a.ClientStatus != "running" })
-		if len(running) == 3 {
-			return ""
-		}
-		return fmt.Sprint(running)
-	})
+	running := c.running(3)
 	for _, a := range running[:2] {
 		if code := c.report(a.ID, "full"); code/100 != 2 {
 			t.Errorf("a report is answered %d", code)
@@ -220,7 +249,7 @@ func TestS4(t *testing.T) {
 func TestS5(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})
-	first := c.interrupted(slowly(15)...)
+	first := c.halfway(slowly(15)...)
 	c.watch("/v1/job/telemetry")
 	c.marked(first)
 	c.leader()
@@ -240,7 +269,7 @@ func TestS6(t *testing.T) {
 	c := newCluster(t, options{})
 	for i, when := range []string{"before", "after"} {
 		c.whole()
-		first := c.interrupted(slowly(4)...)
+		first := c.halfway(slowly(4)...)
 		stop := c.watch("/v1/job/telemetry")
 		c.leader()
 		c.arm("finalizeJob", when, 1, "exit")
@@ -334,7 +363,7 @@ func TestS20(t *testing.T) {
 	c.gone(first)
 
 	slow := slowly(10)
-	first = c.interrupted(slow...)
+	first = c.halfway(slow...)
 	c.marked(first)
 	c.register(append(slices.Clone(slow), newer...)...)
 	now = c.settled(5, 1)
