@@ -249,7 +249,7 @@ func TestS4(t *testing.T) {
 func TestS5(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})
-	first := c.halfway(slowly(15)...)
+	first := c.halfway(slowly(25)...)
 	c.watch("/v1/job/telemetry")
 	c.marked(first)
 	c.leader()
