@@ -53,7 +53,7 @@ type cluster struct {
 	services map[string]*berth.ServiceRegistration
 	serviced []string                        // what was said of services, in order
 	files    map[string]*op.ConnectivityFile // by allocation
-	linked   []string                        // reports of connections, in order
+	linked   []op.ReportConnectivity         // reports of connections, in order
 }
 
 func newCluster() *cluster {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -64,14 +65,18 @@ func (c *cluster) ReportConnectivity(_ context.Context, in *op.ReportConnectivit
 	if f == nil || in.PE != f.PE.UID || in.Launch != f.PE.LaunchCount || in.SecretID == "" || in.NodeID.IsZero() {
 		return berth.Errorf(berth.Conflict, "stale-launch: %s is not of the present launch", in.AllocID)
 	}
-	c.linked = append(c.linked, in.State)
+	c.linked = append(c.linked, *in)
 	return nil
 }
 
 func (c *cluster) reported() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return strings.Join(c.linked, " ")
+	var states []string
+	for _, in := range c.linked {
+		states = append(states, in.State)
+	}
+	return strings.Join(states, " ")
 }
 
 // link says what a processing element is connected with.
@@ -129,6 +134,13 @@ func (m *machine) connectivity(id string) (f op.ConnectivityFile) {
 // put reports as a task does, at STREAM_API.
 func put(t *testing.T, api, body string) (int, string) {
 	t.Helper()
+	code, _, text := putAt(t, api, "/v1/stream/pe/self/connectivity", body)
+	return code, text
+}
+
+// putAt puts something at a path below STREAM_API.
+func putAt(t *testing.T, api, path, body string) (code int, refusal, text string) {
+	t.Helper()
 	u, err := url.Parse(api)
 	if err != nil {
 		t.Fatal(err)
@@ -141,17 +153,17 @@ func put(t *testing.T, api, body string) (int, string) {
 			return new(net.Dialer).DialContext(ctx, "unix", u.Path)
 		}}
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, base+"/v1/stream/pe/self/connectivity", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, base+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, err.Error()
+		return 0, "", err.Error()
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(text)
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, resp.Header.Get(op.HeaderCode), string(b)
 }
 
 func streamAPI(m *machine, id, task string) string {
@@ -243,9 +255,14 @@ func TestAProcessingElementReportsItsConnections(t *testing.T) {
 	}
 	m.link(id, transform(4, ""))
 	until(t, "there is a second version", func() bool { return m.connectivity(id).Version == 2 })
-	if code, text := put(t, api, `{"State":"full","Version":1}`); code != 409 || !strings.HasPrefix(text, "stale-version: ") {
-		t.Errorf("%d %s", code, text)
+	refused := func(body, refusal string) {
+		t.Helper()
+		code, got, text := putAt(t, api, "/v1/stream/pe/self/connectivity", body)
+		if code != 409 || got != refusal || !strings.HasPrefix(text, refusal+": ") {
+			t.Errorf("%d %q %s; wanted is %q", code, got, text, refusal)
+		}
 	}
+	refused(`{"State":"full","Version":1}`, berth.CodeStaleVersion)
 	if got := m.reported(); got != "partial full" {
 		t.Errorf("servers were told %q", got)
 	}
@@ -257,8 +274,19 @@ func TestAProcessingElementReportsItsConnections(t *testing.T) {
 		return nil
 	}
 	m.mu.Unlock()
-	if code, text := put(t, api, `{"State":"full"}`); code != 409 || !strings.HasPrefix(text, "stale-launch: ") {
-		t.Errorf("%d %s", code, text)
+	refused(`{"State":"full"}`, berth.CodeStaleLaunch)
+	for _, err := range []error{berth.Errorf(berth.Unavailable, "no server answers"), berth.Errorf(berth.NoLeader, "No cluster leader"), errors.New("the wire is cut")} {
+		m.mu.Lock()
+		m.fail = func(call string) error {
+			if call == "linked" {
+				return err
+			}
+			return nil
+		}
+		m.mu.Unlock()
+		if code, refusal, text := putAt(t, api, "/v1/stream/pe/self/connectivity", `{"State":"full"}`); code != 503 || refusal != "" {
+			t.Errorf("%d %q %s", code, refusal, text)
+		}
 	}
 	m.stop(id)
 	m.untilStatus(id, "complete")
@@ -330,4 +358,56 @@ func TestALongPathHasNoSocket(t *testing.T) {
 	}
 	m.stop(id)
 	m.untilStatus(id, "complete")
+}
+
+// A task is known by where it reports: what comes in there counts for the
+// processing element of its own allocation, and it can name no other.
+func TestATaskReportsForItselfAlone(t *testing.T) {
+	m := newMachine(t)
+	m.agent()
+	until(t, "the node is ready", m.isReady)
+	other := transform(7, "")
+	other.PE.UID, other.PE.Name = "p-0000000000000a40-03", "telemetry.transform[2]"
+	var apis, ids []string
+	for _, f := range []*op.ConnectivityFile{transform(4, ""), other} {
+		id := m.place(newAlloc(t, "stream", shTask("main", witness, onHangup)))
+		m.link(id, f)
+		until(t, "the task has started", func() bool { return len(m.pids(id, "main")) == 1 })
+		ids, apis = append(ids, id), append(apis, streamAPI(m, id, "main"))
+	}
+	if apis[0] == apis[1] {
+		t.Fatalf("both report at %s", apis[0])
+	}
+	const self = "/v1/stream/pe/self/connectivity"
+	for _, c := range []struct{ path, body string }{
+		{self, `{"State":"full","PE":"p-0000000000000a40-03"}`}, {self, `{"State":"full","AllocID":"` + ids[1] + `"}`},
+		{self, `{"State":"full","Launch":7}`}, {"/v1/stream/pe/p-0000000000000a40-03/connectivity", `{"State":"full"}`},
+		{"/v1/stream/pe/telemetry.transform[2]/connectivity", `{"State":"full"}`}, {self + "/../../telemetry.transform[2]/connectivity", `{"State":"full"}`},
+	} {
+		if code, _, text := putAt(t, apis[0], c.path, c.body); code/100 != 4 {
+			t.Errorf("%s %s: %d %s", c.path, c.body, code, text)
+		}
+	}
+	if got := m.reported(); got != "" {
+		t.Errorf("servers were told %q", got)
+	}
+	for i, state := range []string{"partial", "full"} {
+		if code, text := put(t, apis[i], `{"State":"`+state+`"}`); code != 204 {
+			t.Errorf("%d %s", code, text)
+		}
+	}
+	m.mu.Lock()
+	for i, in := range m.linked {
+		if in.AllocID.String() != ids[i] || in.PE != []string{"p-0000000000000a40-02", "p-0000000000000a40-03"}[i] || in.Launch != []uint64{4, 7}[i] {
+			t.Errorf("report %d is of %s, launch %d of %s", i, in.AllocID, in.Launch, in.PE)
+		}
+	}
+	m.mu.Unlock()
+	if got := m.reported(); got != "partial full" {
+		t.Errorf("servers were told %q", got)
+	}
+	for _, id := range ids {
+		m.stop(id)
+		m.untilStatus(id, "complete")
+	}
 }

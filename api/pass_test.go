@@ -7,11 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"berth"
 	"berth/api"
+	"berth/op"
 	"berth/state"
 )
 
@@ -140,5 +143,34 @@ func TestTheNextIsAskedIfALeaderIsNotReached(t *testing.T) {
 	}
 	if w := ask(passing(t, f), http.MethodPut, "/v1/jobs", aJob); w.Code != http.StatusOK {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// What a leader refuses is refused in its words, and with its code, by the server
+// that was asked.
+func TestARefusalKeepsItsCode(t *testing.T) {
+	f := &follower{leader: "old:1"}
+	leads, log := serve(t, nil)
+	_, err := log.Propose(t.Context(), small(t, "web", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.dial = func(context.Context, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		t.Cleanup(func() { far.Close() })
+		go func() {
+			r, err := http.ReadRequest(bufio.NewReader(far))
+			if err == nil {
+				w := httptest.NewRecorder()
+				leads.ServeHTTP(w, r)
+				w.Result().Write(far)
+			}
+			far.Close()
+		}()
+		return near, nil
+	}
+	w := ask(passing(t, f), "DELETE", "/v1/job/web?purge=true&uid=j-0000000000000001-00", "")
+	if w.Code != http.StatusConflict || w.Header().Get(op.HeaderCode) != berth.CodeUIDMismatch {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }

@@ -36,7 +36,11 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 		s.Logger.Error("a request failed", "error", err)
 	}
 	unled(w, err)
-	if errors.Is(err, berth.ErrDeleting) {
+	refusal := berth.CodeOf(err)
+	if refusal != "" {
+		w.Header().Set(op.HeaderCode, refusal)
+	}
+	if refusal == berth.CodeDeleting {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -107,7 +107,7 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 func (r *jobRun) register(ctx context.Context, c *call, id berth.JobID, in *op.RegisterJob) (op.JobRegistered, error) {
 	for told := false; ; told = true {
 		out, _, err := client.Call(ctx, c.client, op.Register, *in)
-		if berth.KindOf(err) != berth.Conflict || !strings.Contains(err.Error(), berth.ErrDeleting.Error()+": job") {
+		if berth.CodeOf(err) != berth.CodeDeleting {
 			return out, err
 		}
 		if !told {

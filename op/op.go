@@ -144,6 +144,7 @@ const (
 	HeaderLastContact = "X-Nomad-LastContact"
 	HeaderKnownLeader = "X-Nomad-KnownLeader"
 	HeaderNextToken   = "X-Nomad-NextToken"
+	HeaderCode        = "X-Berth-Code" // of a refusal that has one of berth.Codes; Nomad has no such header
 )
 
 // Limits of waiting and paging (S-26).

@@ -32,7 +32,7 @@ type DocumentPE struct {
 	Name        string
 	UID         string
 	LaunchCount uint64
-	ContentID   string
+	ContentID   string // that it was launched with
 	Region      string
 	Channel     int
 	MaxChannels int
@@ -107,7 +107,7 @@ func Describe(s *Subject) *Document {
 		Version: s.Version,
 		Job:     DocumentJob{string(s.Job.Key.ID), s.Job.StreamID, s.Job.UID.Text(berth.KindLetter(berth.KindJob)), s.Job.Generation},
 		PE: DocumentPE{
-			spec.ID, p.Name, p.UID.Text(berth.KindLetter(berth.KindPE)), p.PE.Launch, s.Config.ContentID,
+			spec.ID, p.Name, p.UID.Text(berth.KindLetter(berth.KindPE)), p.PE.Launch, cmp.Or(p.PE.ContentID, s.Config.ContentID),
 			spec.Region, spec.Channel, spec.MaxChannels,
 		},
 		Inputs: []DocumentInput{}, Outputs: []DocumentOutput{},

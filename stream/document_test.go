@@ -40,6 +40,15 @@ func (p *party) of(kind string) []*berth.Resource {
 	return resources(p.job, p.plan, p.row.UID, kind)
 }
 
+// launched is the content ID that a processing element was launched with: of the
+// sink another than it is to be launched with next.
+func launched(pe *berth.Resource) string {
+	if pe.Object.PE.Group == "sink" {
+		return "sha256:before"
+	}
+	return pe.Object.PE.ContentID
+}
+
 // The document says what the contract shows of it: static connections first,
 // then the routes; no address while a target does not run.
 func TestDocument(t *testing.T) {
@@ -51,7 +60,7 @@ func TestDocument(t *testing.T) {
 			if r.Name != name {
 				continue
 			}
-			r.PE = &berth.PEState{Launch: 1, ContentID: r.Object.PE.ContentID}
+			r.PE = &berth.PEState{Launch: 1, ContentID: launched(r)}
 			return stream.Describe(&stream.Subject{
 				Version: 7, Job: p.row, PE: r, Config: p.plan.Object(berth.KindConfig, name).Config, Routes: stream.Routes(exports, imports),
 				Bind: func(label string) string { return "0.0.0.0:23412" },
@@ -132,6 +141,9 @@ func TestDocument(t *testing.T) {
 }`
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+	if d := describe(telemetry, "telemetry.sink[0]"); d.PE.ContentID != "sha256:before" {
+		t.Errorf("it was launched with %s", d.PE.ContentID)
 	}
 	var in, out []string
 	for _, d := range []*stream.Document{describe(alerts, "alerts.ingest[0]"), describe(telemetry, "telemetry.source[0]")} {

@@ -17,6 +17,7 @@ import (
 	"berth"
 	"berth/internal/rest"
 	"berth/internal/saferoot"
+	"berth/op"
 )
 
 // maxSocketPath is the longest path that a unix socket can have for those who
@@ -44,9 +45,10 @@ func (k *Keeper) place() error {
 			return err
 		}
 		k.record.Port = l.Addr().(*net.TCPAddr).Port
-		if err := errors.Join(l.Close(), k.save()); err != nil {
-			return err
+		if err := k.save(); err != nil {
+			return errors.Join(err, l.Close())
 		}
+		k.held = l
 	}
 	k.api = fmt.Sprintf("http://127.0.0.1:%d/%s", k.record.Port, k.record.Token)
 	return nil
@@ -54,6 +56,10 @@ func (k *Keeper) place() error {
 
 // listen opens it.
 func (k *Keeper) listen() (net.Listener, error) {
+	if l := k.held; l != nil {
+		k.held = nil
+		return l, nil
+	}
 	if k.record.Port != 0 {
 		return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(k.record.Port)))
 	}
@@ -112,6 +118,9 @@ func (k *Keeper) handler() http.Handler {
 			return
 		}
 		if err := k.reported(r.Context(), http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+			if code := berth.CodeOf(err); code != "" {
+				w.Header().Set(op.HeaderCode, code)
+			}
 			http.Error(w, err.Error(), status(err))
 			return
 		}

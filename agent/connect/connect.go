@@ -21,6 +21,7 @@ import (
 	"io/fs"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"net"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -77,8 +78,11 @@ type record struct {
 	Told    uint64 // up to which tasks were told
 	Sum     string // of what the file says beside its version
 	Index   uint64 // of the state that it is from
-	Port    int    `json:",omitempty"` // of the address on which tasks report, if there can be no socket
-	Token   string `json:",omitempty"` // and what they prove by that they are the allocation's
+	// Launched is what the first file said of the job and the processing element;
+	// nil before, or if an earlier release did not note it.
+	Launched *op.ConnectivityFile `json:",omitempty"`
+	Port     int                  `json:",omitempty"` // of the address on which tasks report, if there can be no socket
+	Token    string               `json:",omitempty"` // and what they prove by that they are the allocation's
 }
 
 // Keeper keeps the file of one allocation. Its Run owns it; the other methods
@@ -93,9 +97,10 @@ type Keeper struct {
 	api    string               // where tasks report
 
 	// Run's own.
-	mark  string    // of the newest answer
-	index uint64    // of that
-	old   time.Time // since when answers are too old; zero if they are not
+	held  net.Listener // since the address was chosen, until it is served; nil: to be opened
+	mark  string       // of the newest answer
+	index uint64       // of that
+	old   time.Time    // since when answers are too old; zero if they are not
 }
 
 // Open takes up an allocation, also one that an earlier agent had. The shared
@@ -208,8 +213,12 @@ func (k *Keeper) Env() map[string]string {
 	return k.env
 }
 
-// environment is called when the file is another.
+// environment is called when the file is another. It is that of the launch,
+// whatever the job came to since.
 func (k *Keeper) environment(f *op.ConnectivityFile) map[string]string {
+	if k.record.Launched != nil {
+		f = k.record.Launched
+	}
 	return map[string]string{
 		"STREAM_JOB":               f.Job.Name,
 		"STREAM_JOB_ID":            strconv.FormatUint(f.Job.ID, 10),
@@ -306,6 +315,9 @@ func (k *Keeper) put(answer *op.ConnectivityAnswer) error {
 	before := k.record
 	k.record.Version++
 	k.record.Sum, k.record.Index = of, answer.Index
+	if k.record.Launched == nil {
+		k.record.Launched = &op.ConnectivityFile{Job: f.Job, PE: f.PE}
+	}
 	if err := k.save(); err != nil {
 		k.record = before
 		return fmt.Errorf("record connections: %w", err)

@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +213,30 @@ func TestTheSameIsNoVersion(t *testing.T) {
 	}
 }
 
+// The environment is that of the launch, whatever the job comes to while the
+// allocation is there, also for another agent.
+func TestTheEnvironmentOfTheLaunch(t *testing.T) {
+	m := newMachine(t, t.TempDir())
+	k := m.open(t)
+	for later := range uint64(3) {
+		m.answer = says(10+later, 1)
+		f := m.answer.File
+		f.Job.Generation, f.PE.ContentID, f.PE.MaxChannels = 4+later, fmt.Sprint("sha256:", later), 3+int(later)
+		if _, err := k.follow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if now := m.file(t); now.Job.Generation != 4+later || now.PE.MaxChannels != 3+int(later) {
+			t.Errorf("the file says %+v", now)
+		}
+		for range 2 { // this agent, and the next
+			if env := k.Env(); env["STREAM_GENERATION"] != "4" || env["STREAM_CONTENT_ID"] != "sha256:0" || env["STREAM_MAX_CHANNELS"] != "3" {
+				t.Errorf("the environment is %v", env)
+			}
+			k = m.open(t)
+		}
+	}
+}
+
 // A state that was restored from a backup is believed after a while, as by the
 // agent as a whole; then the leader is asked.
 func TestARestoredStateIsBelieved(t *testing.T) {
@@ -233,4 +261,43 @@ func TestARestoredStateIsBelieved(t *testing.T) {
 			t.Errorf("after %v, of the leader %v: %+v", d, m.leader, m.file(t))
 		}
 	})
+}
+
+// The address at which tasks report is theirs from the moment that it is chosen:
+// nobody takes it before they are listened to, neither another allocation nor
+// another program.
+func TestAnAddressIsHeldFromTheStart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), strings.Repeat("d", maxSocketPath))
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m := newMachine(t, path)
+	k := m.open(t)
+	u, err := url.Parse(k.api)
+	if err != nil || u.Scheme != "http" {
+		t.Fatalf("%s, %v", k.api, err)
+	}
+	if l, err := net.Listen("tcp", u.Host); err == nil {
+		l.Close()
+		t.Errorf("%s can be taken", u.Host)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); k.serve(ctx) }()
+	resp, err := http.Get(k.api + "/nothing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusNotFound {
+		t.Error(resp.Status)
+	}
+	cancel()
+	<-ended
+	again := m.open(t) // the next agent listens where tasks were told
+	if l, err := again.listen(); err != nil || again.api != k.api {
+		t.Errorf("%s, %v", again.api, err)
+	} else {
+		l.Close()
+	}
 }
