@@ -116,6 +116,9 @@ func TestEventsLeadToTheState(t *testing.T) {
 			}
 			for k := range s.Events {
 				copied.apply(&s.Events[k], s.Index)
+				if e := &s.Events[k]; e.Topic == Resource && e.Cause() == "" {
+					t.Fatalf("%s %s of command %d has no cause", e.Topic, e.Type, e.by)
+				}
 			}
 		}
 		if want := rowsOf(store.Snapshot()); fmt.Sprint(copied) != fmt.Sprint(want) {

@@ -33,6 +33,9 @@ var causes = map[state.Number]string{
 	state.NumberOf(&state.RecoverJobs{}):        "recover",
 	state.NumberOf(&state.CollectResources{}):   "gc",
 	state.NumberOf(&state.SetConnectivity{}):    "report",
+	state.NumberOf(&state.SetJobStability{}):    "stability",
+	state.NumberOf(&state.TagVersion{}):         "tag",
+	state.NumberOf(&state.DeleteRows{}):         "gc",
 }
 
 var recoverJobs = state.NumberOf(&state.RecoverJobs{})
