@@ -155,6 +155,9 @@ func allocStub(s *state.Snapshot, a *berth.Alloc, states, resources bool) op.All
 		PreemptedAllocations: m.Evicted, PreemptedByAllocation: m.EvictedBy,
 		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
 	}
+	if ref := m.PE; ref != nil {
+		v.OwnerRefs, v.PE = a.Owners(), &op.PERef{Name: v.Name, UID: ref.UID.Text('p'), LaunchCount: ref.Launch}
+	}
 	n := s.Node(a.NodeID)
 	if n != nil {
 		v.NodeName = n.Name

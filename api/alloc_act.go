@@ -51,7 +51,18 @@ type TaskControl interface {
 // actTime is how long an agent may take to answer.
 const actTime = 30 * time.Second
 
+// restartAlloc starts tasks anew where they are. What a processing element does
+// anew is another launch of it: so its peers learn of it, and what it said of its
+// connections counts no more.
 func (s *Server) restartAlloc(w *Write, in *op.RestartAlloc) (out op.Nothing, err error) {
+	a, err := w.alloc(in.AllocID, op.RestartTask.Need)
+	if err != nil {
+		return out, err
+	}
+	if ref := a.Rest().PE; ref != nil {
+		return out, berth.Errorf(berth.Invalid, "allocation %s is launch %d of processing element %s, whose launches are counted; stop it, and another one follows",
+			a.ID.Short(), ref.Launch, a.Name())
+	}
 	return out, s.act(w, in.AllocID, in.TaskName, op.RestartTask.Need, func(ctx context.Context, a *berth.Alloc) error {
 		return s.Tasks.Restart(ctx, a.NodeID, &op.RestartAlloc{AllocID: a.ID.String(), TaskName: in.TaskName, AllTasks: in.AllTasks})
 	})

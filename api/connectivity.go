@@ -102,11 +102,13 @@ type connections struct {
 
 	keys    []state.WatchKey
 	seen    map[state.WatchKey]bool
-	running map[berth.UID]map[berth.UID]*berth.Alloc // by owner and processing element: of its present launch
+	nodes   uint64 // index of the newest change of a node that was looked at
+	wide    bool   // what any job of the namespace does can change it
+	running map[berth.JobKey]map[berth.PERef]*berth.Alloc
 }
 
 func newConnections(s *state.Snapshot, pe *berth.Resource, own *berth.Alloc) *connections {
-	v := &connections{Snapshot: s, pe: pe, own: own, seen: map[state.WatchKey]bool{}, running: map[berth.UID]map[berth.UID]*berth.Alloc{}}
+	v := &connections{Snapshot: s, pe: pe, own: own, seen: map[state.WatchKey]bool{}, running: map[berth.JobKey]map[berth.PERef]*berth.Alloc{}}
 	v.watch(state.OnResource(pe.UID), state.OnStreamOf(pe.Job))
 	return v
 }
@@ -118,6 +120,16 @@ func (v *connections) watch(keys ...state.WatchKey) {
 			v.keys = append(v.keys, k)
 		}
 	}
+}
+
+// node returns a node whose addresses are told.
+func (v *connections) node(id berth.NodeID) *berth.Node {
+	v.watch(state.OnNode(id))
+	n := v.Node(id)
+	if n != nil {
+		v.nodes = max(v.nodes, n.ModifyIndex)
+	}
+	return n
 }
 
 // document returns what the processing element is to be told, without a
@@ -156,6 +168,7 @@ func (v *connections) routes(row *berth.StreamJob) []streams.Route {
 	if j == nil || !joins(j, v.pe.Object.PE.Group) || !v.Managed(v.pe) {
 		return nil
 	}
+	v.wide = true
 	v.watch(state.OnTable(state.Resources))
 	var exports, imports []*berth.Resource // its own
 	for o := range v.ResourcesOf(v.pe.Owner, berth.KindExport) {
@@ -217,7 +230,7 @@ func (v *connections) bind(label string) string {
 	if v.own == nil {
 		return ""
 	}
-	for _, m := range v.own.PortMappings(v.Node(v.own.NodeID)) {
+	for _, m := range v.own.PortMappings(v.node(v.own.NodeID)) {
 		if m.Label != label {
 			continue
 		}
@@ -255,8 +268,7 @@ func (v *connections) target(owner berth.UID, name, input string) (addr string, 
 			label = in.Port
 		}
 	}
-	v.watch(state.OnNode(a.NodeID))
-	for _, m := range a.PortMappings(v.Node(a.NodeID)) {
+	for _, m := range a.PortMappings(v.node(a.NodeID)) {
 		if m.Label == label {
 			return net.JoinHostPort(m.HostIP, strconv.Itoa(m.Value)), pe.PE.Launch
 		}
@@ -274,21 +286,23 @@ func (v *connections) awaits(owner berth.UID) {
 // runs returns the allocation of a processing element's present launch, nil if
 // it does not run.
 func (v *connections) runs(pe *berth.Resource) *berth.Alloc {
-	of, ok := v.running[pe.Owner]
+	of, ok := v.running[pe.Job]
 	if !ok { // once for all peers of a job
-		of = map[berth.UID]*berth.Alloc{}
-		v.running[pe.Owner] = of
-		for a := range v.AllocsOf(pe.Job) {
-			if ref := a.Rest().PE; ref != nil && a.Desired == berth.DesiredRun && !a.Ended() {
-				if o := v.Resource(ref.UID); o != nil && o.PE != nil && o.Owner == pe.Owner && o.PE.Launch == ref.Launch {
-					of[ref.UID] = a
-				}
-			}
-		}
+		of = runningOf(v.Snapshot, pe.Job)
+		v.running[pe.Job] = of
 	}
 	v.watch(state.OnAllocsOfPE(pe.UID))
-	if a := of[pe.UID]; a != nil && a.Client == berth.ClientRunning {
-		return a
+	return of[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]
+}
+
+// runningOf returns the allocations of the stream jobs of a name that run and are
+// to, by the launch that they are of.
+func runningOf(s *state.Snapshot, k berth.JobKey) map[berth.PERef]*berth.Alloc {
+	of := map[berth.PERef]*berth.Alloc{}
+	for a := range s.AllocsOf(k) {
+		if ref := a.Rest().PE; ref != nil && a.Desired == berth.DesiredRun && a.Client == berth.ClientRunning {
+			of[*ref] = a
+		}
 	}
-	return nil
+	return of
 }

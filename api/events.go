@@ -311,7 +311,7 @@ func resourceEvent(e *events.Event) *op.ResourceEvent {
 	case *berth.Resource:
 		v.JobID, v.Generation = row.Job.ID, row.Generation
 		if row.PE != nil {
-			v.LaunchCount, v.State = row.PE.Launch, row.PE.Connectivity
+			v.LaunchCount, v.Connectivity = row.PE.Launch, row.PE.Connectivity
 		}
 	case *berth.StreamJob:
 		v.JobID, submission = row.Key.ID, row

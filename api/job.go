@@ -113,7 +113,7 @@ func readJob(r *Read, in *op.JobRef) (op.Job, error) {
 	v := jobView(j, sum)
 	v.Deletion = deletionView(r.Snapshot, r.Deletion(j.Key()))
 	if j.Type == berth.TypeStream {
-		r.ofStream(j.Key())
+		r.ofStream(j.Key(), j.UID)
 		streamView(r.Snapshot, &v)
 	}
 	return v, nil
@@ -289,6 +289,8 @@ func stopJob(w *Write, in *op.StopJob) (op.JobStopped, error) {
 		return op.JobStopped{}, berth.Errorf(berth.Invalid, "propagation: it says how a job is deleted; give purge=true, too")
 	case in.Wait != "":
 		return op.JobStopped{}, berth.Errorf(berth.Invalid, "wait: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
+	case in.Force:
+		return op.JobStopped{}, berth.Errorf(berth.Invalid, "force: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
 	}
 	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
 	c := &state.StopJob{Key: k, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano()}

@@ -24,6 +24,8 @@ type Read struct {
 	next  string
 	ready bool
 	waits bool
+
+	running map[berth.JobKey]map[berth.PERef]*berth.Alloc // of stream jobs that were looked at
 }
 
 // Ready says that the answer is wanted as it is, whatever the caller's index.

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"berth"
+	"berth/acl"
 	"berth/op"
 	"berth/state"
 )
@@ -30,7 +32,13 @@ func deletionView(s *state.Snapshot, d *state.JobDeletion) *op.Deletion {
 // deleteJob deletes a job with what it owns, or leaves that to itself.
 func deleteJob(w *Write, in *op.StopJob) (out op.JobStopped, err error) {
 	c := &state.DeleteJob{
-		Key: berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}, Intent: berth.IntentUser, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano(),
+		Key: berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}, Intent: berth.IntentUser, Force: in.Force,
+		NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano(),
+	}
+	if in.Force {
+		if err := w.server.Authorize(w.Caller, acl.Management, ""); err != nil {
+			return out, err
+		}
 	}
 	if c.Policy, err = berth.ParsePropagation("propagation", in.Propagation); err != nil {
 		return out, err
@@ -63,7 +71,7 @@ func deleteJob(w *Write, in *op.StopJob) (out op.JobStopped, err error) {
 		out = op.JobStopped{JobModifyIndex: index}
 	}
 	if c.Policy == berth.Foreground {
-		if out.Deletion, err = w.whileDeleting(c.Key, index, wait); err != nil {
+		if out.Deletion, err = w.whileDeleting(c.Key, wait); err != nil {
 			return out, err
 		}
 	}
@@ -86,13 +94,17 @@ func waitFor(s string, policy berth.Propagation) (time.Duration, error) {
 	return min(d, op.MaxWait), nil
 }
 
-// whileDeleting waits until a job that was marked at an index has gone, and
-// returns how far it is, nil if it has.
-func (w *Write) whileDeleting(k berth.JobKey, marked uint64, wait time.Duration) (*op.Deletion, error) {
+// whileDeleting waits until a job that is being deleted has gone, and returns
+// how far it is, nil if it has.
+func (w *Write) whileDeleting(k berth.JobKey, wait time.Duration) (*op.Deletion, error) {
 	store := w.server.Store
+	marked := store.Snapshot().Deletion(k)
+	if marked == nil {
+		return nil, nil
+	}
 	now := func() *op.Deletion {
 		s := store.Snapshot()
-		if d := s.Deletion(k); d != nil && d.Deletion.RequestIndex == marked {
+		if d := s.Deletion(k); d != nil && d.UID == marked.UID {
 			return deletionView(s, d)
 		}
 		return nil
@@ -174,7 +186,7 @@ var resourceOrder = order[resource]{
 }
 
 func listResources(r *Read, in *op.ResourcesQuery) ([]op.Resource, error) {
-	r.ofStreams(state.Jobs, state.Allocs)
+	r.ofStreamsNamed(in.Job)
 	if in.Kind != "" && !slices.Contains(resourceKinds, in.Kind) {
 		return nil, berth.Errorf(berth.Invalid, "kind: there is no %q; allowed are %s", clip(in.Kind), strings.Join(resourceKinds, ", "))
 	}
@@ -187,10 +199,13 @@ func listResources(r *Read, in *op.ResourcesQuery) ([]op.Resource, error) {
 		if owner, err = uidOf("owner", in.Owner, in.Owner[0]); err != nil {
 			return nil, err
 		}
+		if k, known := r.keyOfOwner(owner); known { // what it owns is of the same job
+			r.At(r.streamTables(), onStream(k)...)
+		}
 	}
 	rows, sorted := turned(r.Query, r.resources(in, owner), resourceOrder)
 	return page(r, rows, sorted, func(o *resource) bool { return r.visible(op.ListResources.Need, o.namespace()) },
-		func(o *resource) op.Resource { return resourceView(r.Snapshot, o) })
+		r.resourceView)
 }
 
 // resources returns what a query asks for. What an owner that is gone left is
@@ -342,28 +357,76 @@ func jobByUID(s *state.Snapshot, uid berth.UID) *berth.Job {
 	return nil
 }
 
-func resourceView(s *state.Snapshot, o *resource) op.Resource {
+func (r *Read) resourceView(o *resource) op.Resource {
 	switch {
 	case o.job != nil:
-		return jobResource(s, o.job)
+		return jobResource(r.Snapshot, o.job)
 	case o.owned != nil:
-		r := o.owned
-		v := op.Resource{
-			Kind: r.Kind, Namespace: r.Job.Namespace, Name: r.Name, UID: textOf(r), OwnerRefs: ownerOf(r), Generation: r.Generation,
-			Orphaned: r.Owner.IsZero(), CreateIndex: r.CreateIndex, ModifyIndex: r.ModifyIndex,
-		}
-		if r.PE != nil {
-			v.Status, v.LaunchCount = r.PE.Connectivity, r.PE.Launch
-		}
-		return v
+		return r.ownedView(o.owned)
 	}
-	a := o.alloc
+	return allocResource(r.Snapshot, o.alloc)
+}
+
+// ownedView shows what a stream job owns.
+func (r *Read) ownedView(o *berth.Resource) op.Resource {
+	v := op.Resource{
+		Kind: o.Kind, Namespace: o.Job.Namespace, Name: o.Name, UID: textOf(o), OwnerRefs: ownerOf(o), Generation: o.Generation,
+		Nodes: o.Nodes, Orphaned: o.Owner.IsZero(), CreateIndex: o.CreateIndex, ModifyIndex: o.ModifyIndex,
+	}
+	if o.PE != nil {
+		v.Status, v.LaunchCount = o.PE.Connectivity, o.PE.Launch
+	}
+	if o.Kind == berth.KindEndpoint {
+		v.Addresses = r.addresses(o)
+	}
+	return v
+}
+
+// addresses returns where the ports are reached of the processing element that an
+// endpoint has the name of: that of the same owner and no other.
+func (r *Read) addresses(endpoint *berth.Resource) map[string]string {
+	pe := r.ResourceNamed(endpoint.Owner, berth.KindPE, endpoint.Name)
+	if pe == nil {
+		return nil
+	}
+	of, ok := r.running[pe.Job]
+	if !ok { // once for all endpoints of a job
+		if r.running == nil {
+			r.running = map[berth.JobKey]map[berth.PERef]*berth.Alloc{}
+		}
+		of = runningOf(r.Snapshot, pe.Job)
+		r.running[pe.Job] = of
+	}
+	a := of[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]
+	if a == nil {
+		return nil
+	}
+	n := r.Node(a.NodeID)
+	if n != nil {
+		r.index = max(r.index, n.ModifyIndex)
+		if k := state.OnNode(n.ID); !slices.Contains(r.keys, k) {
+			r.keys = append(r.keys, k)
+		}
+	}
+	out := map[string]string{}
+	for _, m := range a.PortMappings(n) {
+		out[m.Label] = net.JoinHostPort(m.HostIP, strconv.Itoa(m.Value))
+	}
+	return out
+}
+
+// allocResource shows an allocation. One of a stream job is of the generation of
+// what it is a launch of.
+func allocResource(s *state.Snapshot, a *berth.Alloc) op.Resource {
 	v := op.Resource{
 		Kind: berth.KindAlloc, Namespace: a.Job.Namespace, Name: a.Name(), ID: a.ID.String(), UID: a.UID().Text('a'), OwnerRefs: a.Owners(),
 		Generation: a.Job.Version, Status: a.Client.String(), Orphaned: a.Orphaned, CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex,
 	}
 	if ref := a.Rest().PE; ref != nil {
 		v.LaunchCount = ref.Launch
+		if pe := s.Resource(ref.UID); pe != nil {
+			v.Generation = pe.Generation
+		}
 	}
 	if s.Zombie(a) {
 		v.Status = op.StatusZombie

@@ -52,18 +52,42 @@ func (r *Read) ofStreams(more ...state.Table) {
 	r.At(index, keys...)
 }
 
-// ofStream says that the answer changes with anything of one stream job.
-// Resources that went leave no index of their own, so that of their table
-// counts.
-func (r *Read) ofStream(k berth.JobKey) {
-	index := max(r.LastChange(state.Streams), r.LastChange(state.Resources))
-	if j := r.Job(k); j != nil {
-		index = max(index, j.ModifyIndex)
+// streamTables is the index of the newest change of anything from which what is
+// shown of stream jobs follows.
+func (r *Read) streamTables() uint64 {
+	return max(r.LastChange(state.Streams), r.LastChange(state.Resources), r.LastChange(state.Jobs), r.LastChange(state.Summaries), r.LastChange(state.Allocs))
+}
+
+// onStream is what to watch of the stream jobs of a name, whatever their UIDs,
+// and of what they own or left.
+func onStream(k berth.JobKey) []state.WatchKey {
+	return []state.WatchKey{state.OnJob(k), state.OnStreamOf(k), state.OnResourcesOf(k), state.OnAllocsOf(k)}
+}
+
+// ofStream says that the answer changes with anything of one incarnation of a
+// stream job. While that is the one there is, all that happens to what it owns is
+// noted with the job; what others left goes without a trace but in the tables.
+func (r *Read) ofStream(k berth.JobKey, uid berth.UID) {
+	index := r.streamTables()
+	if j, sum := r.Job(k), r.Summary(k); j != nil && j.UID == uid {
+		index = max(j.ModifyIndex, sum.Changed, sum.Allocs)
+		if row := r.StreamJob(uid); row != nil {
+			index = max(index, row.ModifyIndex)
+		}
 	}
-	if sum := r.Summary(k); sum != nil {
-		index = max(index, sum.Changed, sum.Allocs)
+	r.At(index, onStream(k)...)
+}
+
+// ofStreamsNamed says that the answer changes with anything of the stream jobs of
+// a name, those that are gone too; of all, if it names none. Other jobs wake
+// nobody who waits. But what went of those that are gone left no index, so that
+// of the tables counts, which others raise as well.
+func (r *Read) ofStreamsNamed(job string) {
+	if job == "" || r.Space() == berth.AllNamespaces {
+		r.ofStreams(state.Jobs, state.Summaries, state.Allocs)
+		return
 	}
-	r.At(index, state.OnJob(k), state.OnStreamOf(k), state.OnResourcesOf(k), state.OnAllocsOf(k))
+	r.At(r.streamTables(), onStream(berth.JobKey{Namespace: r.Space(), ID: berth.JobID(job)})...)
 }
 
 // streamView adds to a job what is said of stream jobs alone.
@@ -126,7 +150,7 @@ func listOf[View any](r *Read, info *op.Info, kind, job string, view func(*berth
 }
 
 func listPEs(r *Read, in *op.PEsQuery) ([]op.PE, error) {
-	r.ofStreams(state.Allocs)
+	r.ofStreamsNamed(in.Job)
 	of := r.allocsOfPEs(in.Job)
 	return listOf(r, op.ListPEs.Info, berth.KindPE, in.Job, func(o *berth.Resource) op.PE { return peView(r.Snapshot, o, of[o.UID]) })
 }
@@ -214,7 +238,7 @@ func readPE(r *Read, in *op.PEQuery) (out op.PE, err error) {
 	if err != nil {
 		return out, err
 	}
-	r.ofStream(o.Job)
+	r.ofStream(o.Job, o.Owner)
 	var of peAllocs
 	for a := range r.AllocsOfPE(o) {
 		of = of.with(r.Snapshot, a)
@@ -228,11 +252,17 @@ func peView(s *state.Snapshot, o *berth.Resource, of peAllocs) op.PE {
 	v := op.PE{
 		Namespace: o.Job.Namespace, JobID: o.Job.ID, Name: o.Name, UID: textOf(o), OwnerRefs: ownerOf(o), ID: p.ID, Group: p.Group, Index: p.Index,
 		Region: p.Region, Channel: p.Channel, MaxChannels: p.MaxChannels, Generation: o.Generation, ContentID: o.PE.ContentID, Planned: p.ContentID,
-		LaunchCount: o.PE.Launch, LaunchIndex: o.PE.LaunchIndex, State: o.PE.Connectivity, Orphaned: o.Owner.IsZero(),
+		LaunchCount: o.PE.Launch, LaunchIndex: o.PE.LaunchIndex, Connectivity: o.PE.Connectivity, Orphaned: o.Owner.IsZero(),
 		CreateIndex: o.CreateIndex, ModifyIndex: o.ModifyIndex,
 	}
 	if !o.PE.Before.IsZero() {
 		v.Before = o.PE.Before.Text('p')
+	}
+	if row := s.StreamJob(o.Owner); row != nil {
+		if j := s.PlannedJob(row); j != nil && j.Group(p.Group) != nil {
+			g := j.Group(p.Group).Stream
+			v.Placement, v.Policy = &g.Placement, &g.Policy
+		}
 	}
 	v.Inputs, v.Outputs = []op.PEPort{}, []op.PEPort{}
 	if c := s.ResourceNamed(o.Owner, berth.KindConfig, o.Name); c != nil {
@@ -280,7 +310,7 @@ func peRef(s *state.Snapshot, a *berth.Alloc) *op.PERef {
 }
 
 func listExports(r *Read, in *op.PEsQuery) ([]op.StreamExport, error) {
-	r.ofStreams()
+	r.ofStreamsNamed(in.Job)
 	return listOf(r, op.ListExports.Info, berth.KindExport, in.Job, func(o *berth.Resource) op.StreamExport { return exportView(r.Snapshot, o) })
 }
 
@@ -296,7 +326,7 @@ func exportView(s *state.Snapshot, o *berth.Resource) op.StreamExport {
 }
 
 func listImports(r *Read, in *op.PEsQuery) ([]op.StreamImport, error) {
-	r.ofStreams()
+	r.ofStreamsNamed(in.Job)
 	return listOf(r, op.ListImports.Info, berth.KindImport, in.Job, func(o *berth.Resource) op.StreamImport { return importView(r.Snapshot, o) })
 }
 
@@ -325,7 +355,7 @@ func readRegion(r *Read, in *op.RegionRef) (out op.StreamRegion, err error) {
 	if err != nil {
 		return out, err
 	}
-	r.ofStream(j.Key())
+	r.ofStream(j.Key(), j.UID)
 	wanted := wantedJob(r.Snapshot, j)
 	spec := regionOf(wanted, in.Region)
 	if spec == nil {

@@ -92,17 +92,23 @@ func writeProperties(w *Write, in *op.SetExport) (out op.Changed, err error) {
 }
 
 func writeFilter(w *Write, in *op.SetFilter) (out op.Changed, err error) {
+	if in.Filter == nil {
+		return out, berth.Errorf(berth.Invalid, "Filter: is missing; \"\" is none, which lets everything through")
+	}
 	o, err := w.object(berth.KindImport, in.Import, op.WriteFilter.Info)
 	if err != nil {
 		return out, err
 	}
-	return w.changed(&state.SetImport{UID: o.UID, Filter: &in.Filter, Now: w.Now.UnixNano()})
+	return w.changed(&state.SetImport{UID: o.UID, Filter: in.Filter, Now: w.Now.UnixNano()})
 }
 
 func writeSubscription(w *Write, in *op.SetSubscription) (out op.Changed, err error) {
+	if in.Subscription == nil {
+		return out, berth.Errorf(berth.Invalid, "Subscription: is missing; \"\" is none")
+	}
 	o, err := w.object(berth.KindImport, in.Import, op.WriteSubscribed.Info)
 	if err != nil {
 		return out, err
 	}
-	return w.changed(&state.SetImport{UID: o.UID, Subscription: &in.Subscription, Now: w.Now.UnixNano()})
+	return w.changed(&state.SetImport{UID: o.UID, Subscription: in.Subscription, Now: w.Now.UnixNano()})
 }

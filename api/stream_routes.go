@@ -75,7 +75,6 @@ func readConnectivity(r *Read, in *op.PEQuery) (out op.ConnectivityFile, err err
 	if err != nil {
 		return out, err
 	}
-	r.ofStreams(state.Allocs, state.Jobs)
 	var own *berth.Alloc
 	for a := range r.AllocsOfPE(pe) {
 		own = newer(own, a)
@@ -83,9 +82,14 @@ func readConnectivity(r *Read, in *op.PEQuery) (out op.ConnectivityFile, err err
 	if own != nil && own.Rest().PE.Launch != pe.PE.Launch {
 		own = nil
 	}
-	d, err := newConnections(r.Snapshot, pe, own).document()
+	v := newConnections(r.Snapshot, pe, own)
+	d, err := v.document()
 	if err != nil {
 		return out, err
 	}
+	if r.ofStream(pe.Job, pe.Owner); v.wide {
+		r.index = max(r.index, r.streamTables())
+	}
+	r.At(max(r.index, v.nodes), append(v.keys, r.keys...)...)
 	return *d, nil
 }

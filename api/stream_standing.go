@@ -12,7 +12,7 @@ func readStreamJob(r *Read, in *op.StreamJobRef) (out op.StreamStanding, err err
 	if err != nil {
 		return out, err
 	}
-	r.ofStream(j.Key())
+	r.ofStream(j.Key(), j.UID)
 	return standingView(r.Snapshot, j, row), nil
 }
 
@@ -33,7 +33,7 @@ func readTree(r *Read, in *op.StreamJobRef) (out op.ResourceTree, err error) {
 	if err != nil {
 		return out, err
 	}
-	r.ofStream(j.Key())
+	r.ofStream(j.Key(), j.UID)
 	allocs := map[berth.UID][]*resource{}
 	for _, a := range byAge(r.AllocsOf(j.Key())) {
 		if ref := a.Rest().PE; ref != nil && !a.Ended() {
@@ -42,7 +42,7 @@ func readTree(r *Read, in *op.StreamJobRef) (out op.ResourceTree, err error) {
 	}
 	deleting := !r.AliveStream(row)
 	node := func(o *resource) op.ResourceTree {
-		return op.ResourceTree{Resource: resourceView(r.Snapshot, o), Deleting: deleting}
+		return op.ResourceTree{Resource: r.resourceView(o), Deleting: deleting}
 	}
 	out = node(&resource{job: j})
 	for _, kind := range berth.StreamKinds {

@@ -95,7 +95,11 @@ func (t jobTree) below(p *page, owner *op.Resource, list []op.Resource, indent s
 // line is one object that is owned.
 func (t jobTree) line(r *op.Resource) string {
 	if r.Kind == berth.KindAlloc {
-		return fmt.Sprintf("Allocation %s  %s  %s  version %d, %s", short(r.ID, *t.verbose), r.UID, r.Name, r.Generation, resourceStatus(r))
+		of := "version" // of its job
+		if r.LaunchCount > 0 {
+			of = "generation"
+		}
+		return fmt.Sprintf("Allocation %s  %s  %s  %s %d, %s", short(r.ID, *t.verbose), r.UID, r.Name, of, r.Generation, resourceStatus(r))
 	}
 	s := fmt.Sprintf("%s %s  %s  generation %d", r.Kind, r.Name, r.UID, r.Generation)
 	if status := resourceStatus(r); status != "" {

@@ -17,44 +17,14 @@ allocation to the next. Launch is how many allocations were asked for, Connectiv
 element says to have: none, partial or full. Below one whose group says delete_failed = false stand the allocations that
 failed and were followed by another launch, with the status zombie.`,
 		setup: func(f *flags) action {
-			s := streamPEs{data: f.data(), verbose: f.Bool("verbose", "Show IDs in full, and UIDs.")}
-			return s.run
+			verbose := f.Bool("verbose", "Show IDs in full, and UIDs.")
+			return streamList[op.PEsQuery, op.PE]{
+				data: f.data(), op: op.ListPEs, none: "No processing elements",
+				of:    func(job string, q op.Query) op.PEsQuery { return op.PEsQuery{Job: job, Query: q} },
+				table: func(list []op.PE) [][]string { return peRows(list, *verbose) },
+			}.run
 		},
 	}
-}
-
-type streamPEs struct {
-	data    dataFlags
-	verbose *bool
-}
-
-func (s streamPEs) run(ctx context.Context, c *call) error {
-	if err := s.data.check(c); err != nil {
-		return err
-	}
-	var job string
-	space := c.config.Namespace
-	if len(c.args) > 0 {
-		j, err := c.findStreamJob(ctx, c.args[0])
-		if err != nil {
-			return err
-		}
-		job, space = string(j.ID), j.Namespace
-	}
-	list, err := c.pesOf(ctx, job, space)
-	switch {
-	case err != nil:
-		return err
-	case s.data.wanted():
-		return s.data.write(c, list)
-	}
-	p := c.page()
-	if len(list) == 0 {
-		p.linef("No processing elements")
-	} else {
-		p.table(peRows(list, *s.verbose))
-	}
-	return c.show(p)
 }
 
 // pesOf returns the processing elements of a job, or with "" of a namespace.
@@ -70,7 +40,7 @@ func peRows(list []op.PE, verbose bool) [][]string {
 	}
 	for i := range list {
 		v := &list[i]
-		row := []string{strconv.Itoa(v.ID), v.Name, fmt.Sprint(v.Generation), fmt.Sprint(v.LaunchCount), v.State, none, none, none}
+		row := []string{strconv.Itoa(v.ID), v.Name, fmt.Sprint(v.Generation), fmt.Sprint(v.LaunchCount), v.Connectivity, none, none, none}
 		if a := v.Allocation; a != nil {
 			row[5], row[6], row[7] = short(a.ID.String(), verbose), or(a.NodeName, short(a.NodeID.String(), verbose)), a.ClientStatus.String()
 		}

@@ -72,6 +72,8 @@ type AllocStub struct {
 	RescheduleTracker     *RescheduleTracker
 	PreemptedAllocations  []berth.AllocID
 	PreemptedByAllocation berth.AllocID
+	OwnerRefs             []berth.OwnerRef `json:",omitempty"` // of a stream job's: its processing element
+	PE                    *PERef           `json:",omitempty"` // of that the launch; not whether it is a zombie
 	CreateIndex           uint64
 	ModifyIndex           uint64
 	CreateTime            int64

@@ -61,11 +61,12 @@ type ResourceEvent struct {
 	UID         string
 	OwnerUID    string `json:",omitempty"` // "": it has none, or was left to itself
 	Generation  uint64
-	Cause       string // why it changed: register, plan, submission, launch, report, complete, fail, recover, stop, delete, user, gc, finalize …
+	Cause       string // why it changed: register, plan, submission, launch, report, complete, fail, recover, scale, revert, tag, stability, stop, delete, user, gc, finalize
 	Phase       string `json:",omitempty"` // of a job
 	Deleting    bool   `json:",omitempty"` // of a job: from now on it is being deleted in the foreground
 	LaunchCount uint64 `json:",omitempty"` // of a processing element
-	State       string `json:",omitempty"` // of a processing element: its connectivity
+	// Connectivity is, of a processing element, which of its connections it has.
+	Connectivity string `json:",omitempty"`
 }
 
 // StreamEvents streams: what comes out are objects of type Events. The

@@ -149,6 +149,7 @@ type StopJob struct {
 	UID             string `query:"uid"`         // only this incarnation
 	Propagation     string `query:"propagation"` // with Purge: what becomes of what the job owns; "" is background
 	Wait            string `query:"wait"`        // with Purge in the foreground: how long to wait until the job has gone, as 30s
+	Force           bool   `query:"force"`       // with Purge in the foreground: wait for no allocation; it takes the right to manage
 	Write
 }
 

@@ -19,11 +19,17 @@ type Resource struct {
 	ID          string `json:",omitempty"` // of an allocation
 	UID         string // for ever this object's, whatever its name
 	OwnerRefs   []berth.OwnerRef
-	Generation  uint64 // of what a stream job owns, and of that; else the version of the job
+	Generation  uint64 // of a stream job, of what it owns and what that does; else the version of the job
 	Status      string // of a job, the client status of an allocation, or the connectivity of a processing element
 	Phase       string `json:",omitempty"` // of a stream job
 	LaunchCount uint64 `json:",omitempty"` // of a processing element, or the launch that its allocation is of
-	Orphaned    bool   `json:",omitempty"` // its owner is gone and left it to itself
+	// Nodes are, of a host pool that has nodes of its own, which: in the order in
+	// which pool_host counts them.
+	Nodes []berth.NodeID `json:",omitempty"`
+	// Addresses are, of an endpoint, where the ports of its processing element
+	// are reached, by their labels; none while that does not run.
+	Addresses   map[string]string `json:",omitempty"`
+	Orphaned    bool              `json:",omitempty"` // its owner is gone and left it to itself
 	CreateIndex uint64
 	ModifyIndex uint64
 	Deletion    *Deletion `json:",omitempty"`

@@ -9,7 +9,7 @@ import (
 type Recovery struct {
 	Count        int
 	Predecessors []string // UIDs, the newest last
-	LastCause    string   `json:",omitempty"`
+	LastCause    string   // "": none was
 }
 
 // StreamStanding says how far the submission of a stream job is. Of the
@@ -61,17 +61,21 @@ type PE struct {
 	Index       uint32
 	Region      string
 	Channel     int
-	MaxChannels int // 0: in no region
+	MaxChannels int                // 0: in no region
+	Placement   *berth.PEPlacement `json:",omitempty"` // as its job is planned; an orphan has none
+	Policy      *berth.PEPolicy    `json:",omitempty"`
 	Generation  uint64
 	ContentID   string // of what it was launched with
 	Planned     string // content ID that it is to be launched with
 	LaunchCount uint64
-	LaunchIndex uint64   // at which it was launched last
-	Before      string   `json:",omitempty"` // UID of the one of its name that a user deleted and that it stands for
-	State       string   // Connectivity: none, partial or full
-	Inputs      []PEPort // static side
-	Outputs     []PEPort
-	Allocation  *PEAlloc `json:",omitempty"` // of its present launch; the newest of it if there are several
+	LaunchIndex uint64 // at which it was launched last
+	Before      string `json:",omitempty"` // UID of the one of its name that a user deleted and that it stands for
+	// Connectivity is which of its connections it said to have: none, partial or
+	// full.
+	Connectivity string
+	Inputs       []PEPort // static side
+	Outputs      []PEPort
+	Allocation   *PEAlloc `json:",omitempty"` // of its present launch; the newest of it if there are several
 	// Zombies are allocations of earlier launches that failed and are kept in
 	// sight because the group says delete_failed = false, the newest first. They
 	// count for nothing.
@@ -244,15 +248,15 @@ type SetExport struct {
 
 // SetFilter asks for another filter of an import.
 type SetFilter struct {
-	Import string // name, pe/import, or UID
-	Filter string // "" is none
+	Import string  // name, pe/import, or UID
+	Filter *string // "" is none
 	Write
 }
 
 // SetSubscription asks for another subscription of an import.
 type SetSubscription struct {
-	Import       string // name, pe/import, or UID
-	Subscription string // "" is none, which an import by name alone may have
+	Import       string  // name, pe/import, or UID
+	Subscription *string // "" is none, which an import by name alone may have
 	Write
 }
 

@@ -174,7 +174,7 @@ func TestAgentsTellConnectivity(t *testing.T) {
 	if err := tell(x.node, x.SecretID, as); err != nil {
 		t.Fatal(err)
 	}
-	if _, now := r.onto(x.node, "alerts", "alerts.ingest[0]"); now.State != berth.ConnectivityFull || now.LaunchCount != 1 {
+	if _, now := r.onto(x.node, "alerts", "alerts.ingest[0]"); now.Connectivity != berth.ConnectivityFull || now.LaunchCount != 1 {
 		t.Errorf("it is %+v", now)
 	}
 	r.standing("alerts", "ready", func(v *op.StreamStanding) bool { return v.Ready })

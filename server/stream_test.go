@@ -142,7 +142,7 @@ func TestAStreamJobIsShown(t *testing.T) {
 		t.Fatalf("the processing elements are %+v", pes)
 	}
 	for _, pe := range pes {
-		if pe.LaunchCount != 1 || pe.OwnerRefs[0].UID != v.UID || pe.Allocation == nil || pe.State != berth.ConnectivityNone || pe.ContentID != pe.Planned {
+		if pe.LaunchCount != 1 || pe.OwnerRefs[0].UID != v.UID || pe.Allocation == nil || pe.Connectivity != berth.ConnectivityNone || pe.ContentID != pe.Planned {
 			t.Errorf("it has %+v", pe)
 			continue
 		}
@@ -202,8 +202,20 @@ func TestAStreamJobIsShown(t *testing.T) {
 	if list := r.owned("owner=" + pes[0].UID); len(list) != 1 || list[0].Kind != berth.KindAlloc || list[0].LaunchCount != 1 {
 		t.Errorf("a processing element owns %+v", list)
 	}
-	if list := r.owned("kind=Endpoint"); len(list) != 5 {
-		t.Errorf("there are endpoints %+v", list)
+	endpoints := r.owned("kind=Endpoint&job=telemetry")
+	if len(endpoints) != 5 {
+		t.Errorf("there are endpoints %+v", endpoints)
+	}
+	for _, e := range endpoints { // each tells where its processing element listens, as its peers are told
+		at := slices.IndexFunc(file.Outputs[0].To, func(to stream.DocumentTarget) bool { return to.PE == e.Name })
+		if listens := e.Name != "telemetry.source[0]"; listens != (e.Addresses["in"] != "") || at >= 0 && file.Outputs[0].To[at].Addr != e.Addresses["in"] {
+			t.Errorf("the endpoint %s is at %v; its peer is told %+v", e.Name, e.Addresses, file.Outputs[0].To)
+		}
+	}
+	var stubs []op.AllocStub
+	r.good("GET", "/v1/job/telemetry/allocations", &stubs)
+	if len(stubs) != 5 || stubs[0].PE == nil || stubs[0].PE.Name != stubs[0].Name || stubs[0].PE.LaunchCount != 1 || stubs[0].OwnerRefs[0].UID != stubs[0].PE.UID {
+		t.Errorf("its allocations are listed as %+v", stubs)
 	}
 	r.bad("GET", "/v1/resources?kind=Pod", 400, "allowed are Job, Config")
 	r.bad("GET", "/v1/resources?recursive", 400, "give owner, too")
@@ -274,6 +286,7 @@ func TestRoutesAreChanged(t *testing.T) {
 	r.refuses(subscription, map[string]any{}, 400, "is missing")
 	r.put(filter, map[string]any{"Filter": "score > 0.5"}, &done)
 	r.refuses(filter, map[string]any{"Filter": "score >"}, 400, "Filter")
+	r.refuses(filter, map[string]any{}, 400, "Filter: is missing")
 	var imports []op.StreamImport
 	r.good("GET", "/v1/stream/imports?job=alerts", &imports)
 	if len(imports) != 2 || imports[0].Filter != "score > 0.5" || !imports[0].Changed || !imports[1].Changed {
@@ -328,6 +341,7 @@ func TestStreamJobLeftToItself(t *testing.T) {
 		return pe.LaunchCount == 2 && pe.UID == pes[0].UID && pe.Allocation != nil && pe.Allocation.ID != pes[0].Allocation.ID
 	})
 	r.submitted("telemetry", 0)
+	r.refuses("/v1/client/allocation/"+pes[1].Allocation.ID.String()+"/restart", map[string]any{}, 400, "whose launches are counted")
 
 	r.good("DELETE", "/v1/resource/"+v.UID+"?propagation=orphan", nil)
 	r.bad("GET", "/v1/job/telemetry", 404, "job not found")

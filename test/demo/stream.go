@@ -53,9 +53,9 @@ type standing struct {
 
 // pe is a processing element.
 type pe struct {
-	Name, UID, State string
-	LaunchCount      uint64
-	Allocation       *struct{ ID, NodeName, ClientStatus string }
+	Name, UID, Connectivity string
+	LaunchCount             uint64
+	Allocation              *struct{ ID, NodeName, ClientStatus string }
 }
 
 func (s *stage) standing(job string) (out standing, err error) {
@@ -186,7 +186,7 @@ func (s *stage) stopChannel() error {
 	var now pe
 	err = until(60*time.Second, "the channel runs again", func() (bool, error) {
 		now, err = s.channel()
-		return now.LaunchCount == 2 && now.Allocation != nil && now.Allocation.ClientStatus == "running" && now.State == "full", err
+		return now.LaunchCount == 2 && now.Allocation != nil && now.Allocation.ClientStatus == "running" && now.Connectivity == "full", err
 	})
 	if err != nil {
 		return err

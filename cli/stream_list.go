@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"context"
+
+	"berth/client"
+	"berth/op"
+)
+
+// streamList lists what there is of something in stream jobs: in all of a
+// namespace, or in the job that an argument names.
+type streamList[In, Row any] struct {
+	data  dataFlags
+	op    op.Op[In, []Row]
+	of    func(job string, q op.Query) In
+	none  string // said of an empty list
+	table func([]Row) [][]string
+}
+
+func (l streamList[In, Row]) run(ctx context.Context, c *call) error {
+	if err := l.data.check(c); err != nil {
+		return err
+	}
+	in := l.of("", op.Query{})
+	if len(c.args) > 0 {
+		j, err := c.findStreamJob(ctx, c.args[0])
+		if err != nil {
+			return err
+		}
+		in = l.of(string(j.ID), of(&j))
+	}
+	list, _, err := client.Call(ctx, c.client, l.op, in)
+	switch {
+	case err != nil:
+		return err
+	case l.data.wanted():
+		return l.data.write(c, list)
+	}
+	p := c.page()
+	if len(list) == 0 {
+		p.linef("%s", l.none)
+	} else {
+		p.table(l.table(list))
+	}
+	return c.show(p)
+}
