@@ -74,6 +74,7 @@ const (
 	StopRejoined  = "another one of its name was kept when its client reconnected"
 	StopCanary    = "a canary of a deployment that did not promote it"
 	StopOrphan    = "a user stopped it; it has no job that would replace it"
+	StopForced    = "its job was deleted by force, and its end not waited for"
 	StopDone      = "the batch instance of its name has finished"
 	StopPEGone    = "its processing element is gone"
 	StopPELaunch  = "its processing element was launched anew"

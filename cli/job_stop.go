@@ -26,6 +26,10 @@ nothing can be registered under its ID before; it can be watched until it has go
 With orphan the job is gone at once and what it runs is left to itself: it runs on, nothing replaces it, and "alloc stop"
 stops it.
 
+With foreground, -force waits for nothing: whatever of the job has not ended is taken for lost, also on a node that is
+well, and its room is given to others. It is for nodes that cannot be reached, and tasks that do not end. What runs all
+the same is stopped when its node is heard. Where there are roles, it takes a management token.
+
 A person at a terminal is asked first if a job is named by a part of its ID or is to be forgotten. Without a terminal,
 part of an ID is refused unless -yes is given.`,
 		setup: func(f *flags) action {
@@ -35,6 +39,7 @@ part of an ID is refused unless -yes is given.`,
 				purge:    f.Bool("purge", "Forget the job, too."),
 				yes:      f.Bool("yes", "Do not ask."),
 				how:      f.String("propagation", "With -purge: what becomes of what the job runs, by this `policy`: background, foreground or orphan."),
+				force:    f.Bool("force", "With -propagation=foreground: wait for nothing; what has not ended is taken for lost."),
 				uid:      f.String("uid", "Stop the job only if it has this `UID`, as \"job status -verbose\" shows it."),
 				global:   f.Bool("global", "Stop a job of several regions in all of them. Of no effect on a job of one region."),
 				noDelay:  f.Bool("no-shutdown-delay", "Do not wait for the shutdown_delay of groups and tasks."),
@@ -46,9 +51,9 @@ part of an ID is refused unless -yes is given.`,
 }
 
 type jobStop struct {
-	detach, verbose, purge, yes, global, noDelay *bool
-	how, uid                                     *string
-	priority                                     *int
+	detach, verbose, purge, yes, global, noDelay, force *bool
+	how, uid                                            *string
+	priority                                            *int
 }
 
 // run stops one job after the other, and goes on with the next if one cannot
@@ -57,6 +62,8 @@ func (s *jobStop) run(ctx context.Context, c *call) error {
 	switch {
 	case *s.how != "" && !*s.purge:
 		return c.usagef("-propagation says how a job is forgotten; give -purge, too")
+	case *s.force && *s.how != string(berth.Foreground):
+		return c.usagef("-force is for a job that is forgotten in the foreground; give -purge and -propagation=foreground, too")
 	case *s.uid != "" && len(c.args) > 1:
 		return c.usagef("-uid names one job, and there are %d arguments", len(c.args))
 	}
@@ -88,7 +95,7 @@ func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 	}
 	in := op.StopJob{
 		JobID: string(j.ID), Purge: *s.purge, Global: *s.global, EvalPriority: *s.priority, NoShutdownDelay: *s.noDelay,
-		UID: *s.uid, Propagation: *s.how, Write: op.Write{Namespace: j.Namespace},
+		UID: *s.uid, Propagation: *s.how, Force: *s.force, Write: op.Write{Namespace: j.Namespace},
 	}
 	if *s.purge && in.UID == "" {
 		in.UID = j.UID // what was seen is forgotten, and nothing else
@@ -166,6 +173,9 @@ func (s *jobStop) confirm(c *call, j *op.Job, text string, exact bool) error {
 	deed := "stop"
 	if *s.purge {
 		deed = "stop and forget"
+	}
+	if *s.force {
+		deed = "stop and, by force, forget"
 	}
 	yes, err := c.ask(fmt.Sprintf("Are you sure you want to %s job %q in namespace %q?", deed, clean(string(j.ID)), clean(j.Namespace)))
 	if err == nil && !yes {

@@ -139,6 +139,7 @@ var (
 	byHealth   = state.NumberOf(&state.SetAllocHealth{})
 	byDeletion = state.NumberOf(&state.DeleteRows{})
 	byDelete   = state.NumberOf(&state.DeleteJob{})
+	byReport   = state.NumberOf(&state.ReportAllocs{})
 	byFinalize = state.NumberOf(&state.FinalizeDeletions{})
 )
 
@@ -278,6 +279,21 @@ func (f *follower) changedAlloc(c *state.Change, old, new *berth.Alloc) {
 		if n := f.node(new.NodeID); c.By != byPlan || n == nil || n.Status != berth.NodeDisconnected {
 			f.addf("I-18", "allocation %s is unknown, and its node not disconnected by then", new.ID)
 		}
+	case new.Client == berth.ClientLost && old.Client != new.Client:
+		f.lost(c, new)
+	}
+}
+
+// lost checks I-18 of an allocation that is lost now: its agent says so, or is not
+// heard, or the job is deleted by force. Nothing else is taken for ended that may
+// run, least of all to run it anew.
+func (f *follower) lost(c *state.Change, a *berth.Alloc) {
+	n, j := f.node(a.NodeID), f.job(a.Key())
+	switch {
+	case c.By == byReport, n == nil || n.Status == berth.NodeDown || n.Status == berth.NodeDisconnected:
+	case c.By == byDelete && (j == nil || j.UID != a.Job.UID || j.Stop):
+	default:
+		f.addf("I-18", "allocation %s is lost, its node is %s, and job %s is not deleted", a.ID, n.Status, a.Key())
 	}
 }
 

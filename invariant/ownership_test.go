@@ -78,6 +78,17 @@ func TestChangedFindsDeletions(t *testing.T) {
 	expect(t, "a job goes before what it owns", "I-42", invariant.Changed(s, []state.Change{gone}))
 	put := state.Change{Table: state.Jobs, By: state.NumberOf(&state.DeleteJob{}), Index: 100, Old: j, New: j}
 	expect(t, "a job is marked without an evaluation", "I-02", invariant.Changed(s, []state.Change{put}))
+	base = cluster(t)
+	a := allocs(base)[0]
+	lost := *a
+	lost.Client = berth.ClientLost
+	for what, c := range map[string]state.Change{
+		"something is lost of a job that is placed": {By: state.NumberOf(&state.ApplyPlan{})},
+		"something is lost of a job that stays":     {By: state.NumberOf(&state.DeleteJob{})},
+	} {
+		c.Table, c.Index, c.Old, c.New = state.Allocs, base.Index+1, a, &lost
+		expect(t, what, "I-18", invariant.Changed(base, []state.Change{c}))
+	}
 	if orphaned.Job(key("web")) != nil {
 		t.Error("it is there")
 	}

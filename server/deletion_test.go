@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"berth"
+	"berth/acl"
+	"berth/api"
 	"berth/op"
+	"berth/server"
 
 	nomad "github.com/hashicorp/nomad/api"
 )
@@ -154,6 +157,59 @@ func TestForegroundAndBackground(t *testing.T) {
 	}
 	x.stubborn(false)
 	r.until("what was left has ended", func() bool { return len(r.owned("owner="+second)) == 0 })
+	r.sound()
+}
+
+// R18: by force a job in the foreground waits for nothing that it runs. What its
+// agent says later changes nothing. Who may not manage may not do that.
+func TestDeletionByForce(t *testing.T) {
+	manages := true
+	r := startWith(t, t.TempDir(), func(c *server.Config) {
+		c.Authorize = func(_ api.Caller, need acl.Capability, _ string) error {
+			if need == acl.Management && !manages {
+				return berth.Errorf(berth.Denied, "Permission denied")
+			}
+			return nil
+		}
+	})
+	x := r.puppet(1)
+	uid := r.up("web", 2)
+	x.stubborn(true)
+	r.bad("DELETE", "/v1/job/web?force=true", 400, "give purge=true and propagation=foreground, too")
+	r.bad("DELETE", "/v1/job/web?purge=true&force=true", 400, "deleted with propagation background is gone at once")
+	manages = false
+	r.bad("DELETE", "/v1/job/web?purge=true&propagation=foreground&force=true", 403, "Permission denied")
+	manages = true
+	var first, out op.JobStopped
+	r.good("DELETE", "/v1/job/web?purge=true&propagation=foreground", &first)
+	if first.Deletion == nil || first.Deletion.Blocking != 2 {
+		t.Errorf("the answer is %+v", first.Deletion)
+	}
+	r.good("DELETE", "/v1/job/web?purge=true&propagation=foreground&force=true&wait=20s&uid="+uid, &out)
+	if out.Deletion != nil || out.JobModifyIndex <= first.JobModifyIndex {
+		t.Errorf("the answer is %+v, %+v", out, out.Deletion)
+	}
+	r.bad("GET", "/v1/job/web", 404, "job not found")
+	lost := func() {
+		t.Helper()
+		list := r.owned("kind=Allocation")
+		list = slices.DeleteFunc(list, func(o op.Resource) bool { return o.OwnerRefs[0].UID != uid })
+		for _, o := range list {
+			if o.Status != "lost" || o.OwnerRefs[0].Block {
+				t.Errorf("what it ran is %+v", o)
+			}
+		}
+		if len(list) != 2 {
+			t.Errorf("it ran %+v", list)
+		}
+	}
+	lost()
+	x.stubborn(false) // now it says that they ended
+	var again op.JobStopped
+	second := r.up("api", 1) // which it takes with the same breath
+	lost()
+	r.good("DELETE", "/v1/job/api?purge=true&propagation=foreground&force=true&wait=20s&uid="+second, &again)
+	r.bad("GET", "/v1/job/api", 404, "job not found")
 	r.sound()
 }
 

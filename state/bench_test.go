@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -302,4 +303,56 @@ func BenchmarkPlanCodec(b *testing.B) {
 			}))
 		})
 	}
+}
+
+// One command that is about all that a job of 10,000 instances runs.
+func BenchmarkDeleteJobOf10000(b *testing.B) {
+	tx := state.Begin(plenty())
+	mustApply(tx, statetest.Register(benchJob(b, "web", 10_000), 1), benchPlan(1, 10_000))
+	full := tx.Seal()
+	seed := state.EvalSeed{ID: statetest.ID[berth.Eval](2), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser}}
+	for name, c := range map[string]state.DeleteJob{
+		"background": {Policy: berth.Background, Eval: seed},
+		"foreground": {Policy: berth.Foreground, Eval: seed},
+		"force":      {Policy: berth.Foreground, Force: true, Eval: seed},
+		"orphan":     {Policy: berth.Orphan},
+	} {
+		c.Key, c.Intent, c.Now = webKey, berth.IntentUser, benchNow
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				tx := state.Begin(full)
+				mustApply(tx, &c)
+				tx.End()
+			}
+		})
+	}
+}
+
+// One command that is about all that a stream job of 1,001 processing elements
+// owns.
+func BenchmarkOrphansOfAStream(b *testing.B) {
+	tx := state.Begin(plenty())
+	mustApply(tx, &state.RegisterJob{Job: statetest.Job(b, statetest.StreamText("flow", 1000, 100, "")), Now: 1})
+	row := tx.StreamOf(flowKey)
+	plan, err := statetest.Planned(tx.Snapshot, row)
+	if err != nil {
+		b.Fatal(err)
+	}
+	mustApply(tx, &state.PlanSubmission{Key: flowKey, UID: row.UID, Plan: plan, Now: 2})
+	for _, kind := range berth.StreamKinds {
+		for list := range slices.Chunk(plan.Of(kind), state.MaxResources) {
+			c := &state.EnsureResources{Key: flowKey, UID: row.UID, Kind: kind, Now: 3}
+			for _, o := range list {
+				c.Names = append(c.Names, o.Name)
+			}
+			mustApply(tx, c)
+		}
+	}
+	full := tx.Seal()
+	for b.Loop() {
+		tx := state.Begin(full)
+		mustApply(tx, &state.DeleteJob{Key: flowKey, Policy: berth.Orphan, Intent: berth.IntentUser, Now: benchNow})
+		tx.End()
+	}
+	b.ReportMetric(float64(full.Dependents(row.UID)), "objects")
 }

@@ -131,6 +131,10 @@ type DeleteJob struct {
 	UID    berth.UID // if set, only this incarnation
 	Policy berth.Propagation
 	Intent string
+	// Force, in the foreground, waits for nothing that the job runs: what has not
+	// ended is lost at once, whatever its node is. If it runs all the same, its
+	// agent is told to stop it, and what that reports changes nothing.
+	Force bool
 	// NoShutdownDelay tells agents to skip the shutdown delays.
 	NoShutdownDelay bool
 	Eval            EvalSeed // of the evaluation that stops what the job runs; its ID is zero if that can be nothing
@@ -138,7 +142,7 @@ type DeleteJob struct {
 }
 
 // Apply implements Command. A job that is being deleted in the foreground can
-// be deleted in the background then: it does not wait any more.
+// be deleted in the background then, or by force: it does not wait any more.
 func (c *DeleteJob) Apply(tx *Tx) error {
 	if err := c.check(); err != nil {
 		return err
@@ -152,7 +156,7 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 		switch {
 		case c.Policy == berth.Orphan: // some of what it owned is gone already
 			return deleting(marked)
-		case c.Policy == marked.Deletion.Policy && !marked.begins():
+		case c.Policy == marked.Deletion.Policy && !marked.begins() && (!c.Force || tx.Blocking(c.Key, old.UID) == 0):
 			return berth.Errorf(berth.Conflict, "already-done: job %q, %s, is being deleted since index %d", c.Key, marked.UID.Text('j'), marked.Deletion.RequestIndex)
 		}
 	}
@@ -176,16 +180,36 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 		tx.raise(j, c.Eval, c.Now)
 	}
 	if c.Policy == berth.Foreground {
-		d := berth.Deletion{Policy: c.Policy, Intent: c.Intent, Cause: berth.Cause{Kind: berth.CauseUser}, RequestIndex: tx.Index, Time: c.Now}
-		if marked != nil { // to begin anew; now nothing follows
-			d.RequestIndex = marked.Deletion.RequestIndex
+		tx.mark(&JobDeletion{Key: c.Key, UID: j.UID, Deletion: c.deletion(tx, marked)})
+		if c.Force {
+			c.giveUp(tx, j)
 		}
-		tx.mark(&JobDeletion{Key: c.Key, UID: j.UID, Deletion: d})
 		return nil
 	}
 	tx.storeCounts()
 	tx.removeJob(j)
 	return nil
+}
+
+// deletion returns how the job is deleted from now on; marked is how it was
+// until now, nil if it was not.
+func (c *DeleteJob) deletion(tx *Tx, marked *JobDeletion) berth.Deletion {
+	d := berth.Deletion{Policy: c.Policy, Intent: c.Intent, Cause: berth.Cause{Kind: berth.CauseUser}, RequestIndex: tx.Index, Time: c.Now}
+	switch {
+	case marked == nil:
+	case marked.begins(): // now nothing follows
+		d.RequestIndex = marked.Deletion.RequestIndex
+	default:
+		d = marked.Deletion
+	}
+	return d
+}
+
+// giveUp takes for lost what the job runs: nobody waits for its end.
+func (c *DeleteJob) giveUp(tx *Tx, j *berth.Job) {
+	for _, a := range tx.liveOf(tx.AllocsOf(c.Key), func(a *berth.Alloc) bool { return a.Job.UID == j.UID }) {
+		tx.lose(a, berth.StopForced, c.Now)
+	}
 }
 
 func (c *DeleteJob) check() error {
@@ -194,6 +218,8 @@ func (c *DeleteJob) check() error {
 		return berth.Errorf(berth.Invalid, "propagation %.64q: allowed are %v", string(c.Policy), berth.Propagations)
 	case c.Intent != berth.IntentUser:
 		return berth.Errorf(berth.Invalid, "intent %.64q: allowed is %s", c.Intent, berth.IntentUser)
+	case c.Force && c.Policy != berth.Foreground:
+		return berth.Errorf(berth.Invalid, "force: a job that is deleted with propagation %s is gone at once; there is nothing to wait for", c.Policy)
 	}
 	return nil
 }
@@ -202,13 +228,16 @@ func (c *DeleteJob) check() error {
 // not left: it ends as it would have.
 func (c *DeleteJob) orphan(tx *Tx, j *berth.Job) {
 	tx.cancelOpen(j, "the job was deleted, and what it runs left to itself", c.Now)
+	ending := tx.ending(j)
 	for _, a := range tx.liveOf(tx.AllocsOf(c.Key), func(a *berth.Alloc) bool { return a.Job.UID == j.UID && a.Wanted() }) {
 		n := tx.Node(a.NodeID)
 		switch {
 		case n == nil || n.Status == berth.NodeDown:
-			tx.lose(a, c.Now)
+			tx.lose(a, berth.StopNodeLost, c.Now)
+		case ending:
+			tx.stopOrphan(a, berth.StopJobEnded, false, c.Now)
 		case a.Rest().Relocate: // a user wants it stopped, and nothing will place it anew
-			tx.stopOrphan(a, a.Rest().NoShutdownDelay, c.Now)
+			tx.stopOrphan(a, berth.StopOrphan, false, c.Now)
 		default:
 			o := *a
 			o.Orphaned, o.ModifyTime = true, c.Now
@@ -216,8 +245,17 @@ func (c *DeleteJob) orphan(tx *Tx, j *berth.Job) {
 		}
 	}
 	tx.storeCounts()
-	tx.orphanResources(j)
+	if !ending {
+		tx.orphanResources(j)
+	}
 	tx.removeJob(j)
+}
+
+// ending says whether what a job owns is about to go anyway: a user stopped it,
+// or its submission was given up.
+func (tx *Tx) ending(j *berth.Job) bool {
+	row := tx.StreamJob(j.UID)
+	return j.Stop || row != nil && row.Phase == berth.PhaseFailed
 }
 
 // liveOf returns those of the allocations that keep accepts and that have not
@@ -234,15 +272,15 @@ func (tx *Tx) liveOf(all iter.Seq[*berth.Alloc], keep func(*berth.Alloc) bool) (
 	return out
 }
 
-// lose notes that an allocation is lost with its node. If that comes back, its
-// agent stops what runs of it.
-func (tx *Tx) lose(old *berth.Alloc, now int64) {
+// lose notes that an allocation is lost: with its node, or because nobody waits
+// for its end. When its agent is heard, that stops what runs of it.
+func (tx *Tx) lose(old *berth.Alloc, why string, now int64) {
 	a, more := old.With()
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
 	if old.Wanted() {
-		a.Desired, more.DesiredDescription = berth.DesiredStop, berth.StopNodeLost
+		a.Desired, more.DesiredDescription = berth.DesiredStop, why
 	}
-	a.Client, more.ClientDescription, more.UnknownSince = berth.ClientLost, berth.StopNodeLost, 0
+	a.Client, more.ClientDescription, more.UnknownSince = berth.ClientLost, why, 0
 	tx.changeAlloc(old, a)
 }
 
@@ -253,18 +291,18 @@ func (tx *Tx) loseOrphans(n *berth.Node, now int64) {
 		return
 	}
 	for _, a := range tx.liveOf(tx.AllocsOn(n.ID), func(a *berth.Alloc) bool { return a.Orphaned }) {
-		tx.lose(a, now)
+		tx.lose(a, berth.StopNodeLost, now)
 	}
 }
 
 // stopOrphan stops an allocation that nothing will replace.
-func (tx *Tx) stopOrphan(old *berth.Alloc, noDelay bool, now int64) {
+func (tx *Tx) stopOrphan(old *berth.Alloc, why string, noDelay bool, now int64) {
 	if !old.Live() {
 		return
 	}
 	a, more := old.With()
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
-	a.Desired, more.DesiredDescription = berth.DesiredStop, berth.StopOrphan
+	a.Desired, more.DesiredDescription = berth.DesiredStop, why
 	more.NoShutdownDelay = more.NoShutdownDelay || noDelay
 	tx.changeAlloc(old, a)
 }

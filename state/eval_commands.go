@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"strings"
 
 	"berth"
@@ -25,11 +26,13 @@ type CreateEvals struct {
 type EvalFor struct {
 	EvalSeed
 	Key          berth.JobKey
+	Left         bool // of a job that is gone it is raised, too, for what that left
 	WaitUntil    int64
 	PreviousEval berth.EvalID
 }
 
-// Apply implements Command. Evaluations of jobs that are gone are left out.
+// Apply implements Command. Evaluations of jobs that are gone are left out,
+// unless they are for what such a job left, and it left something that runs.
 func (c *CreateEvals) Apply(tx *Tx) error {
 	ids := make([]berth.EvalID, len(c.Evals))
 	for i, s := range c.Evals {
@@ -39,13 +42,28 @@ func (c *CreateEvals) Apply(tx *Tx) error {
 		return err
 	}
 	for _, s := range c.Evals {
-		if j := tx.Job(s.Key); j != nil {
+		j := tx.Job(s.Key)
+		if j == nil && s.Left {
+			j = tx.leftBy(s.Key)
+		}
+		if j != nil {
 			e := newEval(j, s.EvalSeed, c.Now)
 			e.WaitUntil, e.PreviousEval = s.WaitUntil, s.PreviousEval
 			tx.putEval(nil, e)
 		}
 	}
 	return nil
+}
+
+// leftBy returns the last job of a name that left something which is to run, as
+// that was placed; nil if none did. What was left to itself is nobody's.
+func (tx *Tx) leftBy(k berth.JobKey) (last *berth.Job) {
+	for a := range tx.AllocsOf(k) {
+		if a.Live() && !a.Orphaned && (last == nil || cmp.Or(compareIncarnations(last, a.Job), cmp.Compare(last.Version, a.Job.Version)) < 0) {
+			last = a.Job
+		}
+	}
+	return last
 }
 
 // CancelEvals ends evaluations that have nothing left to do.

@@ -20,7 +20,7 @@ func (c *StopAlloc) Apply(tx *Tx) error {
 		return berth.Errorf(berth.NotFound, "alloc not found: %s", c.ID)
 	}
 	if old.Orphaned {
-		tx.stopOrphan(old, c.NoShutdownDelay, c.Now)
+		tx.stopOrphan(old, berth.StopOrphan, c.NoShutdownDelay, c.Now)
 		return nil
 	}
 	j := tx.Job(old.Key())

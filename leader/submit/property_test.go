@@ -109,7 +109,8 @@ func (w *checked) deed(r *rapid.T, names []string, n int) string {
 		propose(&state.RegisterJob{Job: statetest.Job(w.TB, telemetry(change...)), Eval: w.seed(berth.TriggerJobRegister), Now: w.now.UnixNano()})
 	case "delete":
 		policy := rapid.SampledFrom(berth.Propagations).Draw(r, "policy")
-		propose(&state.DeleteJob{Key: k, Policy: policy, Intent: berth.IntentUser, Eval: w.seed(berth.TriggerJobDeregister), Now: w.now.UnixNano()})
+		force := policy == berth.Foreground && rapid.Bool().Draw(r, "force")
+		propose(&state.DeleteJob{Key: k, Policy: policy, Force: force, Intent: berth.IntentUser, Eval: w.seed(berth.TriggerJobDeregister), Now: w.now.UnixNano()})
 	case "stop":
 		propose(&state.StopJob{Key: k, Eval: w.seed(berth.TriggerJobDeregister), Now: w.now.UnixNano()})
 	case "stop alloc", "end alloc":

@@ -15,7 +15,7 @@ func (r *Random) delete(t *rapid.T, s *state.Snapshot) state.Command {
 	c := &state.DeleteJob{
 		Key:    berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)},
 		Policy: rapid.SampledFrom([]berth.Propagation{berth.Foreground, berth.Foreground, berth.Orphan, berth.Background}).Draw(t, "propagation"),
-		Intent: berth.IntentUser, NoShutdownDelay: rapid.Bool().Draw(t, "no delay"), Now: r.now,
+		Intent: berth.IntentUser, Force: rapid.IntRange(0, 3).Draw(t, "force") == 0, NoShutdownDelay: rapid.Bool().Draw(t, "no delay"), Now: r.now,
 		Eval: state.EvalSeed{ID: r.id(), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser}},
 	}
 	if marked := slices.Collect(s.Deletions()); len(marked) > 0 && rapid.Bool().Draw(t, "again") {

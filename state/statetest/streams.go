@@ -358,6 +358,7 @@ func (r *Random) endsStream(t *rapid.T, s *state.Snapshot, row *berth.StreamJob)
 	c := &state.DeleteJob{
 		Key: row.Key, Policy: rapid.SampledFrom(berth.Propagations).Draw(t, "propagation"), Intent: berth.IntentUser, Eval: seed, Now: r.now,
 	}
+	c.Force = c.Policy == berth.Foreground && rapid.IntRange(0, 3).Draw(t, "force") == 0
 	if rapid.Bool().Draw(t, "by uid") {
 		c.UID = row.UID
 	}

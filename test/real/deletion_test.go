@@ -3,6 +3,7 @@ package real
 import (
 	"fmt"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -67,4 +68,54 @@ func TestADeletionTakesItsTime(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// A job whose node is silent is deleted by force before the node is down. Its task
+// runs on until its agent is heard again, and is ended then.
+func TestADeletionIsForced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.agent("server", `server { enabled = true }`)
+	s.joined()
+	n := w.agent("node", fmt.Sprintf(`client {
+		enabled = true
+		servers = [%q]
+	}`, s.rpc))
+	n.joined()
+	s.good("job", "run", "-detach", w.file("web.nomad", group("service", "web", `update { max_parallel = 0 }`, sh("exec sleep 1000"))))
+	w.until("it is placed", func() string {
+		if n := len(s.allocs("web")); n != 1 {
+			return fmt.Sprint(n, " allocations")
+		}
+		return ""
+	})
+	id := s.allocs("web")[0].ID
+	w.until("its task runs", func() string {
+		if pids := w.tasks()[id]; len(pids) != 1 {
+			return fmt.Sprint(pids)
+		}
+		return ""
+	})
+	if err := n.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.cmd.Process.Signal(syscall.SIGCONT) })
+	s.good("job", "stop", "-purge", "-propagation=foreground", "-detach", "web")
+	w.holds(s.good("job", "tree", "web"), "being deleted (foreground, by user)", id[:8], "holds the job")
+	w.holds(s.good("job", "stop", "-purge", "-propagation=foreground", "-force", "web"), `Job "web" has gone`)
+	w.holds(s.good("alloc", "status", id), "= lost", "its job was deleted by force")
+	w.holds(s.good("node", "status"), "ready")
+	if pids := w.tasks()[id]; len(pids) != 1 {
+		t.Errorf("its agent is stopped, and it runs %v", pids)
+	}
+	if err := n.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	w.until("its task has ended", func() string {
+		if pids := w.tasks()[id]; len(pids) > 0 {
+			return fmt.Sprint(pids)
+		}
+		return ""
+	})
+	w.holds(s.good("alloc", "status", id), "= lost")
 }
