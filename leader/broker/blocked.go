@@ -47,9 +47,10 @@ const (
 	RoomCores
 	RoomDevices
 	RoomNode // a node came or changed: it may meet conditions that none met
+	RoomPool // an exclusive host pool does not keep a node from others any more
 	RoomAll  = 1<<roomKinds - 1
 
-	roomKinds = 7
+	roomKinds = 8
 )
 
 // roomOf is what an allocation that ends gives back.
@@ -72,7 +73,7 @@ func roomOf(a *berth.Alloc) (r Room) {
 
 // wanted is the room that an evaluation waits for.
 func wanted(m *berth.Missed) Room {
-	r := RoomNode
+	r := RoomNode | RoomPool
 	for _, d := range m.Dimensions {
 		switch {
 		case d == state.DimCPU:
@@ -199,6 +200,11 @@ func helpsOn(e *berth.Eval, r Room) bool {
 // if it saw nodes of that class and none met its conditions, nor if it is room
 // of which there was enough.
 func helps(e *berth.Eval, class string, r Room) bool {
+	if e.Type != berth.TypeStream { // nobody else minds pools
+		if r &^= RoomPool; r == 0 {
+			return false
+		}
+	}
 	m := e.Missed
 	if m == nil || m.Escaped {
 		return true

@@ -134,6 +134,9 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 					freedOn[n.ID] |= r
 				}
 			}
+			for _, n := range opened(at.Snapshot, &at.Changes[i]) {
+				freed[n.Class] |= RoomPool
+			}
 		}
 		if b.evict {
 			b.evict = false

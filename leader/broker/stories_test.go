@@ -28,7 +28,8 @@ import (
 //	show                                                    where everything is
 //	block e1 decided=10 yes=c1,c2 no=c3 [escaped] [refused] waits for room, after a decision on state 10
 //	                    lacks=cpu,memory,disk,ports,none    what it lacks: cpu if it does not say
-//	freed c1 at=12 room=cpu,memory,disk,ports,node          who that can help; all kinds if it does not say
+//	                    type=stream                         of what it is: service if it does not say
+//	freed c1 at=12 room=cpu,memory,disk,ports,node,pool     who that can help; all kinds if it does not say
 //	due 1m                                                  who is tried again by then
 type teller struct {
 	t       *testing.T
@@ -159,7 +160,7 @@ func (tl *teller) eval(l *story.Line) *berth.Eval {
 
 func (tl *teller) blockedEval(l *story.Line) *berth.Eval {
 	e := &berth.Eval{
-		ID: evalID(tl.t, l.Word(0)), Namespace: berth.DefaultNamespace, JobID: "web", Status: berth.EvalBlocked,
+		ID: evalID(tl.t, l.Word(0)), Namespace: berth.DefaultNamespace, JobID: "web", Type: l.Text("type", berth.TypeService), Status: berth.EvalBlocked,
 		SnapshotIndex: uint64(l.Int(tl.t, "decided", 0)), Missed: &berth.Missed{Escaped: l.Has("escaped"), Classes: map[string]bool{}},
 	}
 	if l.Has("refused") {
@@ -190,7 +191,7 @@ func (tl *teller) blockedEval(l *story.Line) *berth.Eval {
 func (tl *teller) room(l *story.Line) (r broker.Room) {
 	kinds := map[string]broker.Room{
 		"cpu": broker.RoomCPU, "memory": broker.RoomMemory, "disk": broker.RoomDisk, "ports": broker.RoomPorts, "node": broker.RoomNode,
-		"cores": broker.RoomCores, "devices": broker.RoomDevices,
+		"cores": broker.RoomCores, "devices": broker.RoomDevices, "pool": broker.RoomPool,
 	}
 	for _, k := range l.List("room") {
 		r |= kinds[k]

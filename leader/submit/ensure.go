@@ -12,8 +12,8 @@ import (
 	"berth/state"
 )
 
-// poolRest is how often a pool is tried for which there are nodes, but others
-// have them.
+// poolRest is how often a pool is tried for which there are nodes that cannot be
+// had now: others have them, or they are down.
 const poolRest = 5 * time.Second
 
 // ensure makes what is planned and not there as planned, of the first kind that
@@ -136,7 +136,7 @@ type pooling struct {
 
 // find returns the pool's nodes, in order; nil if it is all nodes that have its
 // tags, whenever that is asked. Otherwise it says why it has none, and whether
-// to wait: there are such nodes, and others have them.
+// to wait: there are such nodes, and others have them, or they are down.
 func (p *pooling) find() (nodes []berth.NodeID, why string, wait bool) {
 	match, why := p.matching()
 	if why != "" {
@@ -146,21 +146,26 @@ func (p *pooling) find() (nodes []berth.NodeID, why string, wait bool) {
 	if len(p.spec.Hosts) == 0 && p.spec.Size == 0 && !alone {
 		return nil, "", false
 	}
-	want := p.spec.Size
-	if want == 0 {
-		want = len(match)
-	}
-	if len(match) < want || want == 0 {
-		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d nodes match", p.spec.Name, max(want, 1), len(match)), false
-	}
 	var free []*berth.Node
+	up := 0
 	for _, n := range match {
+		if len(p.spec.Hosts) == 0 && n.Status == berth.NodeDown { // it may come back
+			continue
+		}
+		up++
 		if !p.held(n, alone) {
 			free = append(free, n)
 		}
 	}
+	want := p.spec.Size
+	if want == 0 {
+		want = max(up, 1)
+	}
+	if len(match) < want {
+		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d nodes match", p.spec.Name, want, len(match)), false
+	}
 	if len(free) < want {
-		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d of the %d nodes that match are free", p.spec.Name, want, len(free), len(match)), true
+		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d of the %d nodes that match are up and free", p.spec.Name, want, len(free), len(match)), true
 	}
 	for _, n := range p.ownFirst(free)[:want] {
 		nodes = append(nodes, n.ID)
@@ -184,7 +189,7 @@ func (p *pooling) matching() (out []*berth.Node, why string) {
 		return out, ""
 	}
 	for n := range p.snap.Nodes() {
-		if n.Status != berth.NodeDown && schedule.Serves(p.job, n) && schedule.Tagged(n, p.spec.Tags) {
+		if schedule.Serves(p.job, n) && schedule.Tagged(n, p.spec.Tags) {
 			out = append(out, n)
 		}
 	}
