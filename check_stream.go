@@ -150,6 +150,7 @@ func (c *checker) submission(at string, p *SubmissionPolicy) {
 	c.period(at+".timeout", p.Timeout, time.Millisecond)
 	c.oneOf(at+".on_timeout", p.OnTimeout, OnTimeoutRecover, OnTimeoutFail)
 	c.between(at+".max_retries", int64(p.MaxRetries), 0, 1000)
+	c.oneOf(at+".recovery", p.Recovery, InterruptRecreate, InterruptResume)
 	c.oneOf(at+".interrupted_update", p.InterruptedUpdate, InterruptResume, InterruptRecreate)
 }
 

@@ -15,7 +15,8 @@ func defaultStream() StreamSpec {
 	return StreamSpec{
 		Application: StreamApplication{Scope: DefaultScope},
 		Submission: SubmissionPolicy{
-			Timeout: DefaultSubmissionTimeout, OnTimeout: OnTimeoutRecover, MaxRetries: DefaultSubmissionRetries, InterruptedUpdate: InterruptResume,
+			Timeout: DefaultSubmissionTimeout, OnTimeout: OnTimeoutRecover, MaxRetries: DefaultSubmissionRetries,
+			Recovery: InterruptRecreate, InterruptedUpdate: InterruptResume,
 		},
 	}
 }
@@ -29,6 +30,7 @@ func (s *StreamSpec) complete(job JobID) {
 	orDefault(&s.Application.Name, string(job))
 	orDefault(&s.Application.Scope, DefaultScope)
 	orDefault(&s.Submission.OnTimeout, OnTimeoutRecover)
+	orDefault(&s.Submission.Recovery, InterruptRecreate)
 	orDefault(&s.Submission.InterruptedUpdate, InterruptResume)
 	for i := range s.HostPools {
 		orDefault(&s.HostPools[i].Mode, PoolShared)

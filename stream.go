@@ -42,8 +42,8 @@ type StreamApplication struct {
 	Scope string // "": DefaultScope
 }
 
-// What becomes of a submission whose time is up, and of an update that was
-// interrupted by a change of leader.
+// What becomes of a submission whose time is up, and of a first submission or an
+// update that was interrupted by a change of leader.
 const (
 	OnTimeoutRecover  = "recover"
 	OnTimeoutFail     = "fail"
@@ -56,6 +56,7 @@ type SubmissionPolicy struct {
 	Timeout           time.Duration // of one attempt; default 5m
 	OnTimeout         string        // recover (default) or fail
 	MaxRetries        int           // how many timeouts are recovered from; default 3
+	Recovery          string        // of a first submission that was interrupted: recreate (default) or resume
 	InterruptedUpdate string        // resume (default) or recreate
 }
 

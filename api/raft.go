@@ -27,9 +27,11 @@ type Operator interface {
 	// RestoreSnapshot replaces the state of the cluster, on the leader, and
 	// returns at which index the snapshot was saved, and that of the state now.
 	RestoreSnapshot(ctx context.Context, from io.Reader) (saved, now uint64, err error)
-	// ArmFailpoint has this server fail at a point while it leads, and returns
-	// all that is armed.
-	ArmFailpoint(p failpoint.Point) ([]failpoint.Point, error)
+	// Failpoints returns the points at which this server can be had to fail, if
+	// its configuration lets that be.
+	Failpoints() (*failpoint.Set, error)
+	// ProposeEntry proposes one command as it stands, on the leader.
+	ProposeEntry(ctx context.Context, in *op.LogEntry) (index uint64, err error)
 }
 
 // Snapshot is a saved state. Who got it closes it.
@@ -49,13 +51,7 @@ func (s *Server) raft() {
 		r.At(r.Index)
 		return out, nil
 	})
-	write(s, op.WriteFailpoint, func(w *Write, in *op.ArmFailpoint) (out op.ArmedFailpoints, err error) {
-		if s.Operator == nil {
-			return out, errNoOperator
-		}
-		out.Failpoints, err = s.Operator.ArmFailpoint(in.Point)
-		return out, err
-	})
+	s.failpoints()
 	write(s, op.RemoveRaftPeer, func(w *Write, in *op.RaftPeer) (out op.RaftPeerRemoved, err error) {
 		_, peer, err := s.raftPeer(in)
 		if err != nil {

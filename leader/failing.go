@@ -15,9 +15,16 @@ import (
 // is safe, and nobody was told.
 var FailpointNames = []string{
 	"planJob", "addConfigs", "addEndpoints", "addHostPools", "addExports", "addImports", "addParallelRegions", "addPes",
-	"launchPe", "addAlloc", "completeJob", "markJob", "gcStep", "retireAlloc", "finalizeJob",
+	"launchPe", addAlloc, "completeJob", "markJob", "gcStep", "retireAlloc", "finalizeJob",
 	"deletePes", "deleteImports", "deleteExports", "deleteEndpoints", "deleteConfigs", "deleteHostPools", "deleteParallelRegions",
+	PlanAlloc,
 }
+
+// PlanAlloc is the one point that servers pass which do not lead: where one of
+// their workers hands in a plan with launches of processing elements.
+const PlanAlloc = "planAlloc"
+
+const addAlloc = "addAlloc"
 
 // Failing is a log whose commands pass failpoints.
 type Failing struct {
@@ -25,14 +32,19 @@ type Failing struct {
 	ctx    context.Context
 	points *failpoint.Set
 	act    func(action string)
-	over   atomic.Bool // it exits: nothing reaches the log any more
+	over   atomic.Bool   // it exits: nothing reaches the log any more
+	placed chan struct{} // holds a token while a plan passes its points
+
+	// Held, if it is set, is told of a command that hung before it was proposed
+	// until the term ended: do proposes it, as a leader would that had not noticed.
+	Held func(name, when string, do func(context.Context) error)
 }
 
 // NewFailing returns a log for a term, of which ctx is the context, whose
 // commands pass the points of a set. act exits or steps down; what is proposed
 // meanwhile is lost. While nothing is armed it costs a look at that.
 func NewFailing(ctx context.Context, log state.Log, points *failpoint.Set, act func(action string)) *Failing {
-	return &Failing{Log: log, ctx: ctx, points: points, act: act}
+	return &Failing{Log: log, ctx: ctx, points: points, act: act, placed: make(chan struct{}, 1)}
 }
 
 // Propose implements state.Log. While a point is armed each command is an entry
@@ -96,7 +108,18 @@ func (f *Failing) one(c state.Command) (*state.Pending, error) {
 	if name == "" {
 		return f.Log.Stage(c)
 	}
-	if err := f.pass(name, failpoint.Before, n); err != nil {
+	if name == addAlloc { // plans come from many workers; the third to be counted is the third to be made
+		select {
+		case f.placed <- struct{}{}:
+			defer func() { <-f.placed }()
+		case <-f.ctx.Done():
+			return nil, fmt.Errorf("%w: %w", state.ErrLost, f.ctx.Err())
+		}
+	}
+	if action, err := f.pass(name, failpoint.Before, n); err != nil {
+		if action == failpoint.Hang && f.Held != nil {
+			f.Held(name, failpoint.Before, func(ctx context.Context) error { return f.late(ctx, c) })
+		}
 		return nil, err
 	}
 	pending, err := f.Log.Stage(c)
@@ -107,24 +130,36 @@ func (f *Failing) one(c state.Command) (*state.Pending, error) {
 		return nil, err
 	}
 	if state.FirstRefusal(pending.Results) == nil {
-		err = f.pass(name, failpoint.After, n)
+		_, err = f.pass(name, failpoint.After, n)
 	}
 	return pending, err
 }
 
-// pass does what is armed at a point. An error says that this server is not to
-// go on.
-func (f *Failing) pass(name, when string, n int) error {
-	switch action := f.points.Pass(f.ctx, name, when, n); action {
+// late proposes a command though the term is over.
+func (f *Failing) late(ctx context.Context, c state.Command) error {
+	pending, err := f.Log.Stage(c)
+	if err != nil {
+		return err
+	}
+	if err := pending.Wait(ctx); err != nil {
+		return err
+	}
+	return state.FirstRefusal(pending.Results)
+}
+
+// pass does what is armed at a point, which it returns. An error says that this
+// server is not to go on.
+func (f *Failing) pass(name, when string, n int) (action string, err error) {
+	switch action = f.points.Pass(f.ctx, name, when, n); action {
 	case failpoint.Exit, failpoint.StepDown:
 		f.over.Store(action == failpoint.Exit)
 		f.act(action)
 		<-f.ctx.Done()
 	}
 	if err := f.ctx.Err(); err != nil {
-		return fmt.Errorf("%w: failpoint %s %s: %w", state.ErrLost, when, name, err)
+		return action, fmt.Errorf("%w: failpoint %s %s: %w", state.ErrLost, when, name, err)
 	}
-	return nil
+	return action, nil
 }
 
 var addsOf = map[string]string{
@@ -164,7 +199,7 @@ func (f *Failing) name(c state.Command) (name string, n int) {
 		return "gcStep", 1
 	case *state.ApplyPlan:
 		if e := f.Tip().Eval(c.Eval); e != nil && e.Type == berth.TypeStream && len(c.Place) > 0 {
-			return "addAlloc", len(c.Place)
+			return addAlloc, len(c.Place)
 		}
 	case *state.ReportAllocs:
 		for _, u := range c.Updates {

@@ -24,11 +24,15 @@ type Controller interface {
 // Stamper is a command that can say in which term it was decided.
 type Stamper interface{ Stamp(term uint64) }
 
+// Audit is how often a controller is stepped though nothing changed and it asked
+// for nothing: should a change ever be missed, it is found then.
+const Audit = 10 * time.Minute
+
 // pace is the shortest time between two steps of one controller.
 const pace = 10 * time.Millisecond
 
-// Run steps c whenever one of the watched keys changes, and whenever c asked
-// for it, until ctx ends or the log is lost. Commands are stamped with the
+// Run steps c whenever one of the watched keys changes, whenever c asked for it,
+// and at the latest after Audit, until ctx ends or the log is lost. Commands are stamped with the
 // term.
 func Run(ctx context.Context, c Controller, term uint64, store *state.Store, log state.Log, keys ...state.WatchKey) error {
 	watch := store.Watch(keys...)
@@ -53,12 +57,12 @@ func Run(ctx context.Context, c Controller, term uint64, store *state.Store, log
 }
 
 func wait(ctx context.Context, watch *state.Watch, again time.Time) error {
-	var alarm <-chan time.Time
+	most := Audit
 	if !again.IsZero() {
-		t := time.NewTimer(time.Until(again))
-		defer t.Stop()
-		alarm = t.C
+		most = min(most, time.Until(again))
 	}
+	alarm := time.NewTimer(most)
+	defer alarm.Stop()
 	rest := time.NewTimer(pace)
 	defer rest.Stop()
 	select {
@@ -68,7 +72,7 @@ func wait(ctx context.Context, watch *state.Watch, again time.Time) error {
 	}
 	select {
 	case <-watch.C():
-	case <-alarm:
+	case <-alarm.C:
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -163,8 +163,17 @@ func (s *Server) submit(ctx context.Context, c *wire.Call) (any, error) {
 	if err := c.Decode(in); err != nil {
 		return nil, err
 	}
+	return s.judge(ctx, in)
+}
+
+// judge has the planner of the term in which a plan was decided judge it.
+func (s *Server) judge(ctx context.Context, in *worker.Submit) (*worker.Submitted, error) {
 	t := s.term.Load()
-	if t == nil || t.number != in.Term {
+	switch {
+	case t == nil:
+		return nil, api.ErrUnled
+	case t.number != in.Term: // whoever decided it has lost its leader
+		s.refused.Note(berth.CodeStaleEpoch)
 		return nil, api.ErrUnled
 	}
 	plan, err := state.Unship(in.Plan)
@@ -277,6 +286,13 @@ type caller struct {
 
 // Call implements worker.Caller.
 func (c caller) Call(ctx context.Context, method string, in, out any) error {
+	if plan, ok := in.(*worker.Submit); ok && c.server.config.Failpoints.Armed() {
+		return c.failing(ctx, plan, out)
+	}
+	return c.call(ctx, method, in, out)
+}
+
+func (c caller) call(ctx context.Context, method string, in, out any) error {
 	sess, err := c.server.links.to(ctx, c.addr)
 	if err != nil {
 		return err

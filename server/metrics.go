@@ -77,6 +77,7 @@ var (
 	nodeAlarms    = gauge("heartbeat.alarms", "How often in this term many nodes fell silent at once.")
 	planCount     = gauge("nomad.plan.submitted", "Plans handed in during this term.")
 	planRefused   = gauge("nomad.plan.node_rejected", "Placements refused during this term, by node and kind of reason.", "node_id", "reason")
+	streamRefused = gauge("stream.refused", "Commands about stream jobs and deletions refused since the server started, by code: what came too late.", "code")
 	uptime        = gauge("uptime", "Seconds since the server started.")
 )
 
@@ -114,6 +115,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	put(uptime, time.Since(s.started).Seconds())
 	for _, t := range []state.Table{state.Namespaces, state.Nodes, state.Jobs, state.Evals, state.Allocs, state.Deployments} {
 		put(rowCount, float64(snap.Count(t)), t.String())
+	}
+	for code, n := range s.refused.Count() {
+		ch <- prometheus.MustNewConstMetric(streamRefused.desc, prometheus.CounterValue, float64(n), code)
 	}
 	m.jobs(snap, put)
 	t := s.term.Load()

@@ -104,7 +104,9 @@ type Server struct {
 	wire      *wire.Server
 	term      atomic.Pointer[term]
 	sessions  sessions
+	late      late
 	metrics   *metrics
+	refused   leader.Refusals
 	events    *events.Buffer
 	workers   worker.Roster
 	started   time.Time
@@ -204,6 +206,8 @@ func (s *Server) Store() *state.Store { return s.store }
 // Run serves until ctx ends or something it needs is lost.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	s.late.ctx = ctx
+	defer s.late.Wait()
 	g.Go(func() error { return s.consensus.Run(ctx, s.lead) })
 	g.Go(func() error { return s.events.Run(ctx) })
 	g.Go(func() error {
@@ -246,8 +250,11 @@ func (t *term) Acked(id berth.EvalID) int64 { return t.broker.Acked(id) }
 
 // lead runs the services of a term until it ends.
 func (s *Server) lead(ctx context.Context, c consensus.Term) error {
+	c.Log = s.refused.Counting(c.Log)
 	if s.config.Failpoints != nil {
-		c.Log = leader.NewFailing(ctx, c.Log, s.config.Failpoints, s.fail)
+		f := leader.NewFailing(ctx, c.Log, s.config.Failpoints, s.fail)
+		f.Held = s.hold
+		c.Log = f
 	}
 	t := &term{Log: c.Log, number: c.Number}
 	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)

@@ -104,6 +104,27 @@ func (s *Set) Pass(ctx context.Context, name, when string, n int) (action string
 	return action
 }
 
+// Held returns what is closed when those who hang at a point go on; nil if
+// nobody hangs there, or did when what it was part of ended.
+func (s *Set) Held(name, when string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.freed[place{name, when}]
+}
+
+// Hanging returns the points at which something hangs, or did when what it was
+// part of ended, as "before addPes", in order.
+func (s *Set) Hanging() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []string{}
+	for at := range s.freed {
+		out = append(out, at.when+" "+at.name)
+	}
+	slices.Sort(out)
+	return out
+}
+
 func (s *Set) pass(at place, n int) (action string, free chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,13 +77,26 @@ func TestAHangEndsWhenItIsTakenBack(t *testing.T) {
 	})
 }
 
+// What waited is over then, and the point is held until it is taken back.
 func TestAHangEndsWithItsContext(t *testing.T) {
 	s := NewSet([]string{"a"})
 	arm(t, s, Point{"a", Before, 1, Hang, false})
+	if s.Held("a", Before) != nil || len(s.Hanging()) > 0 {
+		t.Error("something hangs before anything passed")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got := s.Pass(ctx, "a", Before, 1); got != Hang {
 		t.Errorf("it did %q", got)
+	}
+	held := s.Held("a", Before)
+	if got := s.Hanging(); held == nil || s.Held("a", After) != nil || len(got) != 1 || got[0] != "before a" {
+		t.Errorf("what hangs is %q", got)
+	}
+	arm(t, s, Point{"a", Before, 1, Off, false})
+	<-held
+	if s.Held("a", Before) != nil || len(s.Hanging()) > 0 {
+		t.Error("it hangs still")
 	}
 }
 

@@ -38,7 +38,7 @@ func step(t testing.TB, c *finalize.Controller, log *statetest.Log) (did []strin
 	for _, d := range do {
 		did = append(did, fmt.Sprintf("%T", d))
 	}
-	if again, at := c.Step(log.Tip(), time.Unix(9, 0)); len(again) > 0 || !at.IsZero() {
+	if again, at := c.Step(log.Tip(), time.Unix(9, 0)); len(again) > 0 || at.Before(time.Unix(9, 0).Add(time.Minute)) {
 		t.Errorf("after its commands it wants %v, at %s", again, at)
 	}
 	return did
@@ -112,6 +112,55 @@ func TestAnEvaluationThatWasDeleted(t *testing.T) {
 	}
 }
 
+// What runs of a job that is gone, for which nothing is raised, is found by an
+// audit; what is about to be looked at, and what was left to itself, is left alone.
+func TestStraysAreFound(t *testing.T) {
+	store, log := world(t, 4)
+	c := finalize.New([32]byte{})
+	gone := deletes(0, 1)
+	gone.Policy, gone.Eval = berth.Background, state.EvalSeed{} // as no door would ask
+	looked, alone := deletes(1, 2), deletes(2, 3)
+	looked.Policy, alone.Policy = berth.Background, berth.Orphan
+	now := time.Unix(9, 0)
+	if do, _ := c.Step(log.Tip(), now); do != nil {
+		t.Errorf("it did %v", do)
+	}
+	log.Must(t, gone, looked, alone)
+	do, at := c.Step(log.Tip(), now.Add(time.Minute))
+	if do != nil || at != now.Add(10*time.Minute) {
+		t.Errorf("it did %v before its time, and looks again at %v", do, at)
+	}
+	do, next := c.Step(log.Tip(), at)
+	log.Must(t, do...)
+	if len(do) != 1 || next != at.Add(10*time.Minute) {
+		t.Fatalf("it did %v, and looks again at %v", do, next)
+	}
+	var raised *berth.Eval
+	for e := range store.Snapshot().OpenEvals(berth.EvalPending) {
+		if e.Key() == key(0) {
+			raised = e
+		} else if e.Key() != key(1) {
+			t.Errorf("raised is %+v", e)
+		}
+	}
+	if raised == nil {
+		t.Fatal("nothing looks at what runs of a job that is gone")
+	}
+	log.Must(t, schedule.Decide(store.Snapshot(), raised, 0, next).Plan)
+	wanted := map[berth.JobKey]bool{}
+	for a := range store.Snapshot().Allocs() {
+		if a.Wanted() {
+			wanted[a.Key()] = true
+		}
+	}
+	if len(wanted) != 3 || wanted[key(0)] {
+		t.Errorf("what shall run is of %v", wanted)
+	}
+	if again, _ := c.Step(log.Tip(), next); again != nil {
+		t.Errorf("it does %v again", again)
+	}
+}
+
 // Many jobs go in as few commands as may be.
 func TestManyJobs(t *testing.T) {
 	_, log := world(t, 0)
@@ -150,5 +199,17 @@ func BenchmarkNothingIsDeleted(b *testing.B) {
 	c, snap := finalize.New([32]byte{}), log.Tip()
 	for b.Loop() {
 		c.Step(snap, time.Time{})
+	}
+}
+
+// An audit of 1,000 jobs of which all is well.
+func BenchmarkAudit(b *testing.B) {
+	_, log := world(b, 1000)
+	c, snap, now := finalize.New([32]byte{}), log.Tip(), time.Unix(9, 0)
+	for b.Loop() {
+		now = now.Add(time.Hour)
+		if do, _ := c.Step(snap, now); do != nil {
+			b.Fatal(do)
+		}
 	}
 }

@@ -9,8 +9,9 @@
 //
 // If the leader is lost in the middle of the first submission, the next one does
 // not try to go on: the job is deleted in the foreground, and begins anew when
-// all of it has gone. Whether that is so follows from where in the log the plan
-// stands and where the term began. An update of a job that runs is gone on with.
+// all of it has gone, unless it says recovery = "resume". Whether that is so
+// follows from where in the log the plan stands and where the term began. An
+// update of a job that runs is gone on with.
 //
 // What jobs leave that are gone, being deleted, stopped or given up is collected
 // here, too. The mark of a deleted job is the business of package finalize, and
@@ -36,13 +37,18 @@ import (
 
 // Controller submits stream jobs.
 type Controller struct {
-	chance *rand.ChaCha8
-	index  uint64 // of the state that was looked at last
+	chance  *rand.ChaCha8
+	index   uint64    // of the state that was looked at last
+	audited time.Time // when all jobs were looked at
 	// open are the jobs to look at although nothing happened to them: when. One
 	// that had something to do is looked at again at once, since what is to be
 	// done may be refused, and then nothing changes.
 	open map[berth.UID]time.Time
 }
+
+// audit is how long it is from one look at all jobs to the next: should a change
+// ever be missed, it is found then.
+const audit = 10 * time.Minute
 
 // New returns the controller of a term. IDs come from the seed.
 func New(seed [32]byte) *Controller {
@@ -71,6 +77,9 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 		}
 		do = append(do, l.do...)
 	}
+	if snap.Count(state.Streams) > 0 {
+		again = c.audited.Add(audit)
+	}
 	for _, at := range c.open {
 		if !at.IsZero() && (again.IsZero() || at.Before(again)) {
 			again = at
@@ -83,8 +92,8 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 // happened, and those whose time has come.
 func (c *Controller) due(snap *state.Snapshot, now time.Time) []*berth.StreamJob {
 	since := c.index
-	if since < snap.TermIndex || since < snap.Restored {
-		since = 0
+	if since < snap.TermIndex || since < snap.Restored || !now.Before(c.audited.Add(audit)) {
+		since, c.audited = 0, now
 	}
 	c.index = snap.Index
 	list := snap.StreamJobsSince(since)
@@ -138,8 +147,11 @@ func (l *look) interrupted() bool {
 	if l.row.Phase != berth.PhaseSubmission || l.row.Plan == nil || l.row.PlanIndex > l.snap.TermIndex {
 		return false
 	}
-	j := l.snap.PlannedJob(l.row)
-	return l.row.Generation == 0 || j.Stream.Submission.InterruptedUpdate == berth.InterruptRecreate
+	p := l.snap.PlannedJob(l.row).Stream.Submission
+	if l.row.Generation == 0 {
+		return p.Recovery != berth.InterruptResume
+	}
+	return p.InterruptedUpdate == berth.InterruptRecreate
 }
 
 // Interrupted returns what a term begins with: the commands that let those jobs
