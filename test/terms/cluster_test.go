@@ -298,6 +298,23 @@ func (c *cluster) depose(how int, meanwhile func()) {
 	}
 }
 
+// agree waits until all servers say that the one leads that does.
+func (c *cluster) agree() {
+	c.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		leads := fmt.Sprintf("%q", c.list[c.leader()].addr)
+		if !slices.ContainsFunc(c.list, func(x *member) bool {
+			_, said := c.do(x, http.MethodGet, "/v1/status/leader", "")
+			return strings.TrimSpace(said) != leads
+		}) {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatal("the servers do not agree on who leads")
+		}
+	}
+}
+
 // ask asks a server as people do.
 func ask(x *member, method, path, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))

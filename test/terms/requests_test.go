@@ -227,6 +227,7 @@ func TestTwoRegions(t *testing.T) {
 				}
 			}
 			west.depose(how, nothing)
+			west.agree() // what becomes of a write that is passed on meanwhile need not be known
 		}
 		west.must(http.MethodGet, "/v1/job/web", "")
 		east.end()
