@@ -157,16 +157,16 @@ func (c *cluster) leader() (lead *agent) {
 	return lead
 }
 
-// newLeader waits until another server leads than did.
-func (c *cluster) newLeader(old *agent) (lead *agent) {
+// newTerm waits until a server leads in a later term: the one that led before, if
+// it was back in time.
+func (c *cluster) newTerm(old uint64) {
 	c.Helper()
-	c.until("another server leads", func() string {
-		if lead = c.leader(); lead == old {
-			return old.name + " leads"
+	c.until("a later term has begun", func() string {
+		if lead := c.leader(); c.term() <= old {
+			return fmt.Sprintf("%s leads in term %d", lead.name, c.term())
 		}
 		return ""
 	})
-	return lead
 }
 
 // died waits until so many servers have ended since the cluster began.
@@ -198,4 +198,52 @@ func (c *cluster) whole() {
 func (c *cluster) arm(name, when string, nth int, action string) {
 	c.Helper()
 	c.must(http.MethodPut, "/v1/operator/failpoint", fmt.Sprintf(`{"Name":%q,"When":%q,"Nth":%d,"Action":%q,"Once":true}`, name, when, nth, action))
+}
+
+// here arms a point at one server, once.
+func (c *cluster) here(a *agent, name, when, action string) {
+	c.Helper()
+	code, text := a.ask(http.MethodPut, "/v1/agent/failpoint", fmt.Sprintf(`{"Name":%q,"When":%q,"Action":%q,"Once":true}`, name, when, action))
+	if code != http.StatusOK {
+		c.Fatalf("%s: %d %s", a.name, code, text)
+	}
+}
+
+// refused proposes a command as it stands, and wants it to be refused with a
+// code.
+func (c *cluster) refused(code, command, fields string, args ...any) {
+	c.Helper()
+	status, text := c.do(http.MethodPut, "/v1/operator/failpoint/entry", fmt.Sprintf(`{"Command":%q,"Fields":%s}`, command, fmt.Sprintf(fields, args...)))
+	if status != http.StatusConflict || !strings.HasPrefix(text, code+":") {
+		c.Errorf("%s, which is to be refused as %s: %d %s", command, code, status, text)
+	}
+}
+
+// transfer hands leadership over.
+func (c *cluster) transfer() {
+	c.Helper()
+	old := c.term()
+	c.until("another server leads", func() string {
+		code, text := c.do(http.MethodGet, "/v1/operator/raft/configuration", "")
+		var raft struct {
+			Servers []struct {
+				ID     string
+				Leader bool
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &raft); code != http.StatusOK || err != nil {
+			return text
+		}
+		for _, s := range raft.Servers {
+			if !s.Leader {
+				c.do(http.MethodPut, "/v1/operator/raft/transfer-leadership?id="+s.ID, "")
+				break
+			}
+		}
+		c.leader()
+		if c.term() <= old {
+			return text
+		}
+		return ""
+	})
 }

@@ -21,17 +21,15 @@ func (c *cluster) stays(uid string) {
 			c.Fatalf("the job is back: %d %s", code, text)
 		}
 		if !handed && time.Until(end) < 30*time.Second {
-			old := c.leader()
-			old.kill()
-			c.newLeader(old)
+			c.transfer()
 			handed = true
 		}
 	}
 	if left := c.resources("owner=" + uid + "&recursive=true"); len(left) > 0 {
 		c.Errorf("it is gone, and left %+v", left)
 	}
-	for _, e := range c.recorder.events() {
-		if e.Kind == "Job" && e.Type == "Added" && e.Index > c.recorder.index("Added", uid) {
+	for _, e := range c.recorder.Events() {
+		if e.Kind == "Job" && e.Type == "Added" && e.Index > c.recorder.Index("Added", uid) {
 			c.Errorf("%v", &e)
 		}
 	}
@@ -113,21 +111,24 @@ func TestS13(t *testing.T) {
 		t.Errorf("registered while it is deleted: %d %s", code, text)
 	}
 	c.until("it is gone", func() string {
-		live := 0
-		for _, a := range c.allocs("telemetry") {
-			if !terminal(a.ClientStatus) {
-				live++
-			}
-		}
 		code, text := c.do(http.MethodGet, "/v1/job/telemetry", "")
-		if code == http.StatusNotFound {
+		switch {
+		case code == http.StatusNotFound:
 			return ""
-		}
-		if code != http.StatusOK || live == 0 && !strings.Contains(text, `"Deletion"`) {
+		case code != http.StatusOK || !strings.Contains(text, `"Deletion":{"Policy":"foreground","Intent":"user"`):
 			t.Fatalf("%d %s", code, text)
 		}
-		return fmt.Sprintf("%d live", live)
+		return text
 	})
+	ended := 0
+	for _, a := range c.allocs("telemetry") {
+		if terminal(a.ClientStatus) {
+			ended++
+		}
+	}
+	if ended != 5 {
+		t.Errorf("it is gone, and %d of its allocations have ended", ended)
+	}
 	c.orderCheck(first, "")
 
 	second := c.register(slow...)
@@ -141,10 +142,10 @@ func TestS13(t *testing.T) {
 	left := map[string]int{}
 	old := map[string]bool{}
 	for _, r := range c.resources("owner=" + second + "&recursive=true") {
-		left[r.Kind]++
+		left[r.Kind+" "+r.Status]++
 		old[r.UID] = true
 	}
-	if left["ProcessingElement"] == 0 || left["Allocation"] == 0 {
+	if left["ProcessingElement none"] == 0 || left["Allocation running"] == 0 {
 		t.Errorf("deleted in the background it left %v", left)
 	}
 	c.dangling = true
@@ -189,7 +190,7 @@ func TestS14(t *testing.T) {
 		if len(r.OwnerRefs) > 0 && r.Kind != "Allocation" || !r.Orphaned {
 			t.Errorf("%+v", r)
 		}
-		if r.Kind == "Allocation" {
+		if r.Kind == "Allocation" && r.Status == "running" && len(c.tasks(r.ID)) > 0 {
 			running[r.Name] = r.ID
 		}
 	}
@@ -214,7 +215,7 @@ func TestS14(t *testing.T) {
 	last := before["telemetry.sink[0]"]
 	c.must(http.MethodDelete, "/v1/resource/"+last.UID, "")
 	c.ended(last.Allocation.ID)
-	for _, e := range c.recorder.events() {
+	for _, e := range c.recorder.Events() {
 		if e.Kind == "ProcessingElement" && e.UID == stopped.UID && e.LaunchCount > 1 {
 			t.Errorf("%v", &e)
 		}
@@ -239,13 +240,29 @@ func (c *cluster) ended(id string) {
 	})
 }
 
-// What does not block goes after its owner: allocations that have ended are
-// still to be read. (There are no other objects that do not block.)
+// What does not block does not hold its owner: an allocation that ended before
+// is there when its job has gone, and goes as all that ended does. (There are no
+// variables that a user could attach.)
 func TestS15(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})
 	first := c.register()
 	c.settled(5, 1)
+	old := c.pes("telemetry")["telemetry.transform[1]"].Allocation.ID
+	c.stop(old)
+	c.ended(old)
+	c.settled(5, 0)
+	blocks := 0
+	for _, r := range c.resources("job=telemetry&kind=Allocation") {
+		if r.OwnerRefs[0].Block {
+			blocks++
+		} else if r.ID != old {
+			t.Errorf("%+v", r)
+		}
+	}
+	if blocks != 5 {
+		t.Errorf("%d allocations block", blocks)
+	}
 	if code, text := c.remove("propagation=foreground"); code != http.StatusOK {
 		t.Fatalf("%d %s", code, text)
 	}
@@ -257,9 +274,16 @@ func TestS15(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	if n != 5 {
+	if n != 6 {
 		t.Errorf("%d allocations can be read", n)
 	}
+	c.must(http.MethodPut, "/v1/system/gc", "")
+	c.until("what is left is collected", func() string {
+		if left := c.allocs("telemetry"); len(left) > 0 {
+			return fmt.Sprint(left)
+		}
+		return ""
+	})
 }
 
 // A user stops and deletes what belongs to a job that is recovered: nothing is
@@ -270,7 +294,7 @@ func TestS17(t *testing.T) {
 	first := c.halfway(slowly(10)...)
 	c.marked(first)
 	var mark uint64
-	for _, e := range c.recorder.events() {
+	for _, e := range c.recorder.Events() {
 		if e.UID == first && e.Cause == "recover" {
 			mark = e.Index
 		}
@@ -289,7 +313,7 @@ func TestS17(t *testing.T) {
 	now := c.settled(5, 1)
 	c.recovered(now, first, 1)
 	if mark == 0 {
-		mark = c.recorder.index("Deleted", first)
+		mark = c.recorder.Index("Deleted", first)
 	}
 	c.never(first, mark)
 }
@@ -316,6 +340,9 @@ func TestS26(t *testing.T) {
 			gone = true
 			return ""
 		}
+		if _, job := c.do(http.MethodGet, "/v1/job/telemetry", ""); code == http.StatusOK && !strings.Contains(job, `"Deletion":{`) && !strings.Contains(job, "not found") {
+			t.Errorf("%s", job)
+		}
 		if code == http.StatusOK && strings.Contains(text, away.Allocation.ID) {
 			var tree struct{ Deleting bool }
 			if err := json.Unmarshal([]byte(text), &tree); err != nil || !tree.Deleting {
@@ -340,7 +367,8 @@ func TestS26(t *testing.T) {
 		late <- code
 	})
 	node.signal(syscall.SIGCONT)
-	c.until("the node is back and has stopped it", func() string {
+	// A heartbeat is due every two seconds, and three more may pass.
+	c.within(5*time.Second, "the node is back and has stopped it", func() string {
 		var n struct{ Status string }
 		c.get("/v1/node/"+away.Allocation.NodeID, &n)
 		if n.Status != "ready" {

@@ -1,11 +1,14 @@
 package scenarios
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -19,9 +22,16 @@ func TestS16(t *testing.T) {
 	was := c.settled(5, 1)
 	old := c.pes("telemetry")["telemetry.transform[1]"]
 	peer := c.file("telemetry.source[0]")
-	if code := c.report(old.Allocation.ID, "full"); code/100 != 2 {
-		t.Errorf("a report is answered %d", code)
+	for _, p := range c.pes("telemetry") {
+		if code := c.report(p.Allocation.ID, "full"); code/100 != 2 {
+			t.Errorf("a report is answered %d", code)
+		}
 	}
+	if !c.standing("telemetry").Ready {
+		t.Errorf("%+v", c.standing("telemetry"))
+	}
+	source := c.pes("telemetry")["telemetry.source[0]"].Allocation
+	told := c.onDisk(source)
 	c.stop(old.Allocation.ID)
 	var now *pe
 	c.until("it runs again", func() string {
@@ -31,7 +41,7 @@ func TestS16(t *testing.T) {
 		}
 		return fmt.Sprintf("%+v", now)
 	})
-	if now.UID != old.UID || now.State != "none" || now.Allocation.ID == old.Allocation.ID {
+	if now.UID != old.UID || now.Connectivity != "none" || now.Allocation.ID == old.Allocation.ID {
 		t.Errorf("%+v after %+v", now, old)
 	}
 	is := c.settled(5, 0)
@@ -40,7 +50,7 @@ func TestS16(t *testing.T) {
 	}
 	var states []string
 	var retired, placed uint64
-	for _, e := range c.recorder.events() {
+	for _, e := range c.recorder.Events() {
 		switch {
 		case e.UID == old.UID:
 			states = append(states, e.State)
@@ -48,7 +58,7 @@ func TestS16(t *testing.T) {
 			retired = e.Index
 		case e.ID == now.Allocation.ID && e.Type == "Placed":
 			placed = e.Index
-		case e.UID == first && e.Type == "Modified" && e.Cause == "recover":
+		case e.UID == first && e.Index > c.recorder.Index("Added", first) && retired > 0 && e.Phase != "Submitted":
 			t.Errorf("%v", &e)
 		}
 	}
@@ -67,11 +77,30 @@ func TestS16(t *testing.T) {
 		return ""
 	})
 
+	var next file
+	c.until("what its peer's task reads leads to the new one", func() string {
+		served := c.file("telemetry.source[0]")
+		next = c.onDisk(source)
+		if addrs := next.addrs("telemetry"); slices.Contains(addrs, "") || !slices.Equal(addrs, served.addrs("telemetry")) {
+			return fmt.Sprint(next)
+		}
+		return ""
+	})
+	if next.Version <= told.Version || slices.Equal(next.addrs("telemetry"), told.addrs("telemetry")) {
+		t.Errorf("version %d leads to %q, and version %d led to %q", next.Version, next.addrs("telemetry"), told.Version, told.addrs("telemetry"))
+	}
+
 	never := append(slices.Clone(slow), `"Colocate":["hot"]}`, `"Colocate":["hot"]},"Policy":{"RestartDeleted":false}`)
 	c.remove("propagation=foreground")
 	c.gone(first)
 	c.register(never...)
 	c.settled(5, 1)
+	for _, p := range c.pes("telemetry") {
+		c.report(p.Allocation.ID, "full")
+	}
+	if !c.standing("telemetry").Ready {
+		t.Errorf("%+v", c.standing("telemetry"))
+	}
 	old = c.pes("telemetry")["telemetry.transform[1]"]
 	c.stop(old.Allocation.ID)
 	c.until("it has ended", func() string {
@@ -96,6 +125,20 @@ func TestS16(t *testing.T) {
 	}
 }
 
+// onDisk is the connectivity file that the task of an allocation reads.
+func (c *cluster) onDisk(a *peAlloc) (out file) {
+	c.Helper()
+	found, err := filepath.Glob(filepath.Join(c.dir, a.NodeName, "*", a.ID, "alloc", "connectivity.json"))
+	if err != nil || len(found) != 1 {
+		c.Fatalf("the file is %v, %v", found, err)
+	}
+	text, err := os.ReadFile(found[0])
+	if err := errors.Join(err, json.Unmarshal(text, &out)); err != nil {
+		c.Fatalf("%v: %s", err, text)
+	}
+	return out
+}
+
 // theSink is where the job's last group ends, for what is to be of that alone.
 const theSink = `"Stream":{"Placement":{"Isolated":true},"Inputs":[{"Name":"in","Port":"in"}]},"Tasks":[` + task + `]`
 
@@ -110,7 +153,7 @@ func TestS18(t *testing.T) {
 		policy string
 		again  bool
 	}{
-		{1, `{"RestartFailed":true}`, true}, {1, `{"RestartFailed":false,"DeleteFailed":false}`, false},
+		{1, `{"RestartFailed":true,"DeleteFailed":false}`, true}, {1, `{"RestartFailed":false}`, false},
 		{0, `{"RestartCompleted":true}`, true}, {0, `{"RestartCompleted":false}`, false},
 	} {
 		// It ends when it finds the file, which it removes.
@@ -152,6 +195,19 @@ func TestS18(t *testing.T) {
 		}
 		if n := c.standing("telemetry").Observed["Allocation"]; n > 5 || x.again && n != 5 {
 			t.Errorf("%d allocations are counted", n)
+		}
+		zombies := ""
+		for _, z := range c.pes("telemetry")["telemetry.sink[0]"].Zombies {
+			zombies += z.ID
+		}
+		status := ""
+		for _, r := range c.resources("owner=" + old.UID) {
+			if r.ID == old.Allocation.ID {
+				status = r.Status
+			}
+		}
+		if keeps := strings.Contains(x.policy, "DeleteFailed"); keeps != (zombies == old.Allocation.ID) || keeps != (status == "zombie") {
+			t.Errorf("with %s there are the zombies %q, and it is listed as %q", x.policy, zombies, status)
 		}
 		c.remove("propagation=foreground")
 		c.gone(first)

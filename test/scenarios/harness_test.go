@@ -9,6 +9,7 @@ package scenarios
 import (
 	"bytes"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"berth/internal/freeport"
+	"berth/test/record"
 )
 
 const (
@@ -83,7 +85,7 @@ type cluster struct {
 	dir, mark string
 	servers   []*agent
 	nodes     []*agent
-	recorder  *recorder
+	recorder  *record.Recorder
 	over      chan struct{} // closed when it ends
 	tending   sync.WaitGroup
 	deaths    atomic.Int32 // of servers
@@ -153,7 +155,7 @@ func newCluster(t *testing.T, o options) *cluster {
 		}
 		return fmt.Sprint(nodes, raft)
 	})
-	c.recorder = record(c)
+	c.recorder = records(c)
 	return c
 }
 
@@ -184,6 +186,7 @@ client {
   max_dynamic_port  = %d
   cpu_total_compute = 10000
   memory_total_mb   = %d
+  disk_total_mb     = 100000 # whatever room this machine has
   meta {
     tags = "%s"
   }
@@ -197,6 +200,12 @@ plugin "raw_exec" {
 
 // end ends everything, and looks whether the job was ever missed.
 func (c *cluster) end() {
+	if c.Failed() {
+		for _, a := range c.servers {
+			_, text := a.ask("GET", "/v1/evaluations?stale=true&filter="+url.QueryEscape(`Status == "pending" or Status == "blocked"`), "")
+			c.Logf("open evaluations, as %s knows them: %s", a.name, text)
+		}
+	}
 	close(c.over)
 	for _, a := range append(c.servers, c.nodes...) {
 		a.stop()

@@ -19,6 +19,12 @@ func slowly(seconds int) []string {
 	return []string{config, fmt.Sprintf(`"KillSignal":"SIGWINCH","KillTimeout":%d000000000,`, seconds) + strings.SplitAfterN(config, ",", 2)[1]}
 }
 
+// sinkSooner has the sink take less time to stop than the others.
+func sinkSooner(seconds, others int) []string {
+	sink, quick := `"Isolated":true},"Inputs":[{"Name":"in","Port":"in"}]},"Tasks":[{"Name":"t","Driver":"raw_exec",`, slowly(seconds)
+	return append([]string{sink + config, sink + quick[1]}, slowly(others)...)
+}
+
 const resources = `"Resources":{"CPU":10,"MemoryMB":20}`
 
 const task = `{"Name":"t","Driver":"raw_exec",` + config + `,` + resources + `}`

@@ -1,12 +1,8 @@
 package scenarios
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -78,15 +74,7 @@ func TestS21(t *testing.T) {
 
 	source := c.pes("telemetry")["telemetry.source[0]"]
 	told := func() bool { // what its task reads
-		found, err := filepath.Glob(filepath.Join(c.dir, source.Allocation.NodeName, "*", source.Allocation.ID, "alloc", "connectivity.json"))
-		if err != nil || len(found) != 1 {
-			t.Fatalf("the file is %v, %v", found, err)
-		}
-		text, err := os.ReadFile(found[0])
-		var f file
-		if err := errors.Join(err, json.Unmarshal(text, &f)); err != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
+		f := c.onDisk(source.Allocation)
 		return len(f.addrs("alerts")) > 0
 	}
 	c.until("the exporter is told of its importer", func() string {
@@ -130,7 +118,7 @@ func TestS21(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	for _, e := range c.recorder.events() { // what alerts runs was not touched
+	for _, e := range c.recorder.Events() { // what alerts runs was not touched
 		if e.Kind == "Allocation" && e.Name == "alerts.ingest[0]" && e.LaunchCount > 1 {
 			t.Errorf("%v", &e)
 		}

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -20,15 +21,70 @@ func TestS11(t *testing.T) {
 	c.arm("addAlloc", "before", 4, "hang")
 	first := c.register()
 	c.placed(3)
+	c.until("the fourth hangs", func() string { return c.hang(old) })
+	pe := c.pes("telemetry")["telemetry.source[0]"].UID
+	term := c.term()
 	old.signal(syscall.SIGSTOP)
 	defer old.signal(syscall.SIGCONT)
 	now := c.settled(5, 1)
 	c.recovered(now, first, 1)
-	old.signal(syscall.SIGCONT) // its term ends, and with that the hang
+	old.signal(syscall.SIGCONT)
 	c.answers(old)
+	c.here(old, "addAlloc", "before", "off")
+	c.until("what hung has gone on", func() string {
+		log, err := os.ReadFile(old.log())
+		if err != nil {
+			return err.Error()
+		}
+		for line := range strings.Lines(string(log)) {
+			if strings.Contains(line, "before addAlloc") && strings.Contains(line, "No cluster leader") {
+				return ""
+			}
+		}
+		return "its log does not tell"
+	})
 	c.settled(5, 1)
-	c.never(first, c.recorder.index("Deleted", first))
+	c.never(first, c.recorder.Index("Deleted", first))
 	c.orderCheck(first, now.UID)
+
+	key := `"Key":{"Namespace":"default","ID":"telemetry"}`
+	c.refused("stale-epoch", "LaunchPE", `{"Term":%d,"PE":%q,"Expect":1}`, term, pe)
+	c.refused("owner-missing", "EnsureResources", `{`+key+`,"UID":%q,"Kind":"ProcessingElement","Names":["telemetry.source[0]"]}`, first)
+	c.refused("stale-generation", "CompleteSubmission", `{`+key+`,"UID":%q,"Generation":7}`, now.UID)
+	c.counted("stale-epoch", "owner-missing", "stale-generation")
+	if is := c.settled(5, 1); is.UID != now.UID {
+		t.Errorf("%+v", is)
+	}
+}
+
+// term is that of the log.
+func (c *cluster) term() uint64 {
+	c.Helper()
+	var m struct {
+		Gauges []struct {
+			Name  string
+			Value float64
+		}
+	}
+	c.get("/v1/metrics", &m)
+	for _, g := range m.Gauges {
+		if g.Name == "nomad.raft.term" {
+			return uint64(g.Value)
+		}
+	}
+	c.Fatal("no metric tells the term")
+	return 0
+}
+
+// counted checks that the server that leads has counted refusals.
+func (c *cluster) counted(codes ...string) {
+	c.Helper()
+	code, text := c.leader().ask(http.MethodGet, "/v1/metrics", "")
+	for _, x := range codes {
+		if code != http.StatusOK || !strings.Contains(text, "stream.refused") || !strings.Contains(text, fmt.Sprintf("%q", x)) {
+			c.Errorf("%s was not counted: %d", x, code)
+		}
+	}
 }
 
 // answers waits until a server knows what the others know.
@@ -48,53 +104,119 @@ func (c *cluster) answers(a *agent) {
 	})
 }
 
-// A placement is on its way when the leader is lost, and the other servers'
-// workers stand still until it was recovered. Nothing comes of it.
+// A worker of a server that does not lead has an evaluation in hand, and hangs
+// until long after the job was recovered. Its plan comes late, and makes nothing.
 func TestS12(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})
 	lead := c.leader()
-	c.arm("addAlloc", "before", 3, "hang")
-	first := c.register()
-	c.placed(2)
-	var late []string
-	c.until("an evaluation hangs", func() string {
-		var all []struct{ ID, Status, TriggeredBy string }
-		c.get("/v1/job/telemetry/evaluations", &all)
-		for _, e := range all {
-			if e.Status == "pending" && e.TriggeredBy == "pe-launch" {
-				late = append(late, e.ID)
+	first, eval := "", ""
+	var late *agent
+	for n := 0; late == nil; n++ { // which workers get what is chance
+		if n == 20 {
+			t.Fatal("no worker but the leader's ever had an evaluation")
+		}
+		for _, a := range c.servers {
+			if a != lead {
+				c.here(a, "planAlloc", "before", "hang")
 			}
 		}
-		if len(late) == 0 {
-			return fmt.Sprint(all)
+		first = c.register()
+		if late = c.hangs(); late == nil {
+			c.remove("propagation=foreground")
+			c.gone(first)
 		}
-		return ""
-	})
-	var follower *agent
+	}
+	eval = c.pending()
 	for _, a := range c.servers {
-		if a != lead {
-			follower = a
+		if a != lead && a != late {
+			c.here(a, "planAlloc", "before", "off")
 		}
 	}
-	follower.signal(syscall.SIGSTOP)
-	defer follower.signal(syscall.SIGCONT)
+	made := 0
+	for _, p := range c.pes("telemetry") {
+		if p.Allocation != nil {
+			made++
+		}
+	}
 	lead.kill()
-	now := c.settled(5, 1) // by the third server, and the one that was started again
+	now := c.settled(5, 1)
 	c.recovered(now, first, 1)
-	follower.signal(syscall.SIGCONT)
-	c.answers(follower)
-	for _, id := range late {
-		code, text := c.do(http.MethodGet, "/v1/evaluation/"+id, "")
-		if code != http.StatusNotFound && !strings.Contains(text, `"Status":"canceled"`) {
-			t.Errorf("the evaluation: %d %s", code, text)
+	c.whole()
+	c.here(late, "planAlloc", "before", "off")
+	c.until("the plan came late", func() string {
+		for _, a := range c.servers {
+			log, _ := os.ReadFile(a.log())
+			for line := range strings.Lines(string(log)) {
+				if strings.Contains(line, "before planAlloc") && strings.Contains(line, "No cluster leader") {
+					return ""
+				}
+			}
 		}
-		if _, text := c.do(http.MethodGet, "/v1/evaluation/"+id+"/allocations", ""); code == http.StatusOK && strings.TrimSpace(text) != "[]" {
-			t.Errorf("it made %s", text)
-		}
-	}
+		return "no log tells"
+	})
+	c.counted("stale-epoch")
 	c.settled(5, 1)
 	c.orderCheck(first, now.UID)
+	if n := len(c.recorder.Placed(first)); n != made {
+		t.Errorf("%d were placed of %s, and %d when its leader was lost", n, first, made)
+	}
+	code, text := c.do(http.MethodGet, "/v1/evaluation/"+eval, "")
+	if code != http.StatusNotFound && !strings.Contains(text, `"Status":"canceled"`) {
+		t.Errorf("the evaluation: %d %s", code, text)
+	}
+	status, text := c.do(http.MethodPut, "/v1/operator/failpoint/entry", fmt.Sprintf(`{"Command":"ApplyPlan","Fields":{"Eval":%q,"Place":[{"Group":2,"NodeID":%q}]}}`,
+		eval, c.pes("telemetry")["telemetry.sink[0]"].Allocation.NodeID))
+	if status != http.StatusConflict && status != http.StatusNotFound {
+		t.Errorf("a plan for it: %d %s", status, text)
+	}
+}
+
+// hang says what is amiss if nothing hangs at a server.
+func (c *cluster) hang(a *agent) (amiss string) {
+	c.Helper()
+	var is struct{ Hanging []string }
+	code, text := a.ask(http.MethodGet, "/v1/agent/failpoint", "")
+	if err := json.Unmarshal([]byte(text), &is); code != http.StatusOK || err != nil {
+		return text
+	}
+	if len(is.Hanging) == 0 {
+		return "nothing hangs at " + a.name
+	}
+	return ""
+}
+
+// hangs waits until T is submitted, or a plan for it hangs at a server, which it
+// returns.
+func (c *cluster) hangs() (at *agent) {
+	c.Helper()
+	c.until("it is submitted, or hangs", func() string {
+		for _, a := range c.servers {
+			if c.hang(a) == "" {
+				at = a
+				return ""
+			}
+		}
+		if c.standing("telemetry").Phase == "Submitted" {
+			return ""
+		}
+		return "neither"
+	})
+	return at
+}
+
+// pending is the evaluation that is to place a processing element of T, "" if
+// there is none.
+func (c *cluster) pending() (id string) {
+	c.Helper()
+	var all []struct{ ID, Status, TriggeredBy string }
+	c.get("/v1/job/telemetry/evaluations", &all)
+	for _, e := range all {
+		if e.Status == "pending" && e.TriggeredBy == "pe-launch" {
+			id = e.ID
+		}
+	}
+	return id
 }
 
 // Jobs that are submitted are left alone when leaders are lost.
@@ -126,9 +248,9 @@ func TestS27(t *testing.T) {
 	})
 	before, last := c.everything()
 	for range 5 {
-		lead := c.leader()
+		lead, term := c.leader(), c.term()
 		lead.kill()
-		c.newLeader(lead)
+		c.newTerm(term)
 		c.whole()
 	}
 	after, most := c.everything()
@@ -139,7 +261,7 @@ func TestS27(t *testing.T) {
 			}
 		}
 	}
-	for _, e := range c.recorder.events() {
+	for _, e := range c.recorder.Events() {
 		if e.Type == "Deleted" || e.Type == "Retired" {
 			t.Errorf("%v", &e)
 		}
@@ -190,6 +312,7 @@ func TestS28(t *testing.T) {
 		now := c.settled(5, 1)
 		c.recovered(now, first, 1)
 		c.nothing(first)
+		c.orderCheck(first, now.UID)
 	})
 	t.Run("restored", func(t *testing.T) {
 		c := newCluster(t, options{})

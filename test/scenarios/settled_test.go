@@ -33,13 +33,17 @@ type standing struct {
 
 // pe is a processing element.
 type pe struct {
-	Name, UID, State, Group string
-	ID                      int
-	Generation, LaunchCount uint64
-	CreateIndex             uint64
-	Orphaned                bool
-	Allocation              *struct{ ID, NodeID, NodeName, DesiredStatus, ClientStatus string }
+	Name, UID, Connectivity, Group string
+	ID                             int
+	Generation, LaunchCount        uint64
+	CreateIndex                    uint64
+	Orphaned                       bool
+	Allocation                     *peAlloc
+	Zombies                        []peAlloc
 }
+
+// peAlloc is an allocation as its processing element shows it.
+type peAlloc struct{ ID, NodeID, NodeName, DesiredStatus, ClientStatus string }
 
 // runs says whether its present launch does.
 func (p *pe) runs() bool { return p.Allocation != nil && p.Allocation.ClientStatus == "running" }

@@ -45,7 +45,7 @@ func TestS1(t *testing.T) {
 	now := c.settled(5, 1)
 	c.recovered(now, first, 0)
 	was := 0
-	for _, e := range c.recorder.events() {
+	for _, e := range c.recorder.Events() {
 		if e.Owner != first || e.Type != "Added" {
 			continue
 		}
@@ -68,6 +68,7 @@ func (c *cluster) interrupted(change ...string) (first string) {
 	c.arm("addAlloc", "after", 3, "exit")
 	dead := c.deaths.Load()
 	first = c.register(change...)
+	defer c.watch("/v1/job/telemetry")()
 	c.died(dead + 1)
 	return first
 }
@@ -79,6 +80,7 @@ func (c *cluster) halfway(change ...string) (first string) {
 	lead, dead := c.leader(), c.deaths.Load()
 	c.arm("addAlloc", "before", 4, "hang")
 	first = c.register(change...)
+	defer c.watch("/v1/job/telemetry")()
 	c.running(3)
 	lead.kill()
 	c.died(dead + 1)
@@ -116,11 +118,11 @@ func TestS2(t *testing.T) {
 	c.recovered(now, first, 1)
 	c.orderCheck(first, now.UID)
 	placed := map[string]int{}
-	for _, e := range c.recorder.events() {
+	for _, e := range c.recorder.Events() {
 		if e.Type == "Placed" {
 			placed[e.Owner]++
 		}
-		if e.Kind == "ProcessingElement" && e.Type == "Added" && e.Owner == now.UID && slices.ContainsFunc(c.recorder.events(), func(x event) bool { return x.UID == e.UID && x.Owner == first }) {
+		if e.Kind == "ProcessingElement" && e.Type == "Added" && e.Owner == now.UID && slices.ContainsFunc(c.recorder.Events(), func(x event) bool { return x.UID == e.UID && x.Owner == first }) {
 			t.Errorf("%s is of both", e.UID)
 		}
 	}
@@ -128,7 +130,7 @@ func TestS2(t *testing.T) {
 		t.Errorf("placed were %v", placed)
 	}
 	for _, a := range c.allocs("telemetry") {
-		if old := a.CreateIndex < c.recorder.index("Deleted", first); old != terminal(a.ClientStatus) {
+		if old := a.CreateIndex < c.recorder.Index("Deleted", first); old != terminal(a.ClientStatus) {
 			t.Errorf("%+v", a)
 		}
 	}
@@ -165,7 +167,7 @@ func TestS3(t *testing.T) {
 	})
 	full := 0
 	for _, p := range c.pes("telemetry") {
-		if p.State == "full" {
+		if p.Connectivity == "full" {
 			full++
 		}
 	}
@@ -179,11 +181,25 @@ func TestS3(t *testing.T) {
 	if full != 2 {
 		t.Errorf("%d are full", full)
 	}
+	leaks := func() {
+		t.Helper()
+		for name := range c.pes("telemetry") {
+			f := c.file(name)
+			for _, addr := range f.addrs("") {
+				if old[addr] {
+					t.Errorf("%s leads to %s", name, addr)
+				}
+			}
+		}
+	}
 	lead.kill()
 	c.until("another incarnation", func() string {
 		now := c.standing("telemetry")
+		if now.UID != first && now.Deletion == nil && now.State == "wait-allocs" {
+			leaks()
+		}
 		for _, p := range c.pes("telemetry") {
-			if now.UID != first && (p.LaunchCount > 1 || p.State != "none") {
+			if now.UID != first && (p.LaunchCount > 1 || p.Connectivity != "none") {
 				t.Errorf("%+v", p)
 			}
 		}
@@ -193,14 +209,7 @@ func TestS3(t *testing.T) {
 		return ""
 	})
 	c.recovered(c.settled(5, 1), first, 1)
-	for name := range c.pes("telemetry") {
-		f := c.file(name)
-		for _, addr := range f.addrs("") {
-			if old[addr] {
-				t.Errorf("%s leads to %s", name, addr)
-			}
-		}
-	}
+	leaks()
 }
 
 // The leader dies before and after each kind of step.
@@ -208,6 +217,7 @@ func TestS4(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})
 	names := []string{"planJob", "addConfigs", "addEndpoints", "addHostPools", "addExports", "addImports", "addParallelRegions", "addPes", "launchPe", "addAlloc", "completeJob"}
+	c.handedOver()
 	for _, name := range names {
 		for _, when := range []string{"before", "after"} {
 			from := time.Now()
@@ -232,6 +242,9 @@ func TestS4(t *testing.T) {
 			} else if now.Recovery.Count != count {
 				t.Errorf("%+v", now.Recovery)
 			}
+			if count > 0 {
+				c.ordered(now.Recovery.Predecessors[0], now.UID)
+			}
 			if code, text := c.remove("propagation=foreground"); code != 200 {
 				t.Fatalf("%d %s", code, text)
 			}
@@ -244,12 +257,30 @@ func TestS4(t *testing.T) {
 	}
 }
 
+// handedOver submits T under a leader that hands over in the middle: that is as
+// a leader that is lost.
+func (c *cluster) handedOver() {
+	c.Helper()
+	term := c.term()
+	c.arm("addPes", "after", 1, "step-down")
+	first := c.register()
+	c.newTerm(term)
+	now := c.settled(5, 1)
+	c.recovered(now, first, 1)
+	c.orderCheck(first, now.UID)
+	if n := c.deaths.Load(); n > 0 {
+		c.Errorf("%d servers ended", n)
+	}
+	c.remove("propagation=foreground")
+	c.gone(now.UID)
+}
+
 // The second leader dies when the first things were collected, the third when
 // something has ended; it is one recovery all the same.
 func TestS5(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})
-	first := c.halfway(slowly(25)...)
+	first := c.halfway(sinkSooner(4, 30)...) // what can be collected at once may be before that is armed
 	c.watch("/v1/job/telemetry")
 	c.marked(first)
 	c.leader()
@@ -283,8 +314,8 @@ func TestS6(t *testing.T) {
 		}
 		c.gone(now.UID)
 		n := 0
-		for _, e := range c.recorder.events() {
-			if e.Kind == "Job" && e.Type == "Added" && e.Index > c.recorder.index("Added", first) {
+		for _, e := range c.recorder.Events() {
+			if e.Kind == "Job" && e.Type == "Added" && e.Index > c.recorder.Index("Added", first) {
 				n++
 			}
 		}
@@ -309,7 +340,9 @@ func TestS7(t *testing.T) {
 	}
 	now := c.settled(5, 1)
 	c.recovered(now, first, 3)
-	c.atMost(5, "telemetry")
+	if n := c.recorder.Most("telemetry"); n != 5 {
+		t.Errorf("%d allocations were live at most", n)
+	}
 }
 
 // What a user registers during a submission becomes the next generation; during
@@ -351,7 +384,7 @@ func TestS20(t *testing.T) {
 	}
 	is("2")
 	var phases []string
-	for _, e := range c.recorder.events() {
+	for _, e := range c.recorder.Events() {
 		if e.UID == first && e.Cause == "complete" {
 			phases = append(phases, fmt.Sprint(e.Generation))
 		}

@@ -3,6 +3,7 @@ package terms
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"berth/leader"
 	"berth/server"
 	"berth/state"
+	"berth/test/record"
 )
 
 // streams is a cluster in which stream jobs are submitted while servers fail at
@@ -34,6 +36,13 @@ type streams struct {
 	nodes  []*agent
 	ends   context.CancelFunc
 	ever   map[berth.AllocID]berth.UID // every allocation that was seen, and whose it was
+	record *record.Recorder
+	heard  map[*server.Server]bool // whose events are recorded
+	life   context.Context
+	said   said
+	// dangling says that what a job left that was deleted in the background may
+	// still be there.
+	dangling bool
 }
 
 // back up after
@@ -43,14 +52,14 @@ const restart = 5 * time.Second
 func newStreams(t *testing.T, seed uint64, nodes int, change ...func(*agent)) *streams {
 	s := &streams{
 		sets: make([]*failpoint.Set, 3), dying: make(chan int, 3), back: map[int]time.Time{}, seen: map[string]*state.Snapshot{},
-		ever: map[berth.AllocID]berth.UID{},
+		ever: map[berth.AllocID]berth.UID{}, record: record.New(), heard: map[*server.Server]bool{},
 	}
 	s.cluster = newRegion(t, "global", "10.0.0", 3, seed, &wires{}, &pool{}, func(i int, c *server.Config) {
 		s.sets[i] = failpoint.NewSet(leader.FailpointNames)
-		c.Failpoints, c.Exit = s.sets[i], func() { s.dying <- i }
+		c.Failpoints, c.Exit, c.Logger = s.sets[i], func() { s.dying <- i }, slog.New(&s.said)
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	s.ends = cancel
+	s.ends, s.life = cancel, ctx
 	t.Cleanup(s.close)
 	for n := range nodes {
 		a := s.agent(n + 1)
@@ -106,6 +115,7 @@ func (s *streams) tend() {
 		if x.stop == nil {
 			continue
 		}
+		s.listen(x)
 		now := x.Store().Snapshot()
 		old := s.seen[x.addr]
 		if old != nil && old.Index == now.Index {
@@ -215,10 +225,25 @@ func TestFailpointsAreOff(t *testing.T) {
 		if code != http.StatusForbidden || !strings.Contains(text, "server.failpoints") {
 			t.Errorf("%d %s", code, text)
 		}
+		for _, x := range [][3]string{
+			{http.MethodPut, "/v1/agent/failpoint", `{"Name":"planJob","When":"before","Action":"exit"}`}, {http.MethodGet, "/v1/agent/failpoint", ""},
+			{http.MethodPut, "/v1/operator/failpoint/entry", `{"Command":"LaunchPE"}`},
+		} {
+			if code, text := c.do(c.any(), x[0], x[1], x[2]); code != http.StatusForbidden || !strings.Contains(text, "server.failpoints") {
+				t.Errorf("%s: %d %s", x[1], code, text)
+			}
+		}
 		s := newStreams(t, 1, 0)
-		code, text = s.do(s.any(), http.MethodPut, "/v1/operator/failpoint", `{"Name":"planJob","When":"between","Action":"exit"}`)
-		if code != http.StatusBadRequest || !strings.Contains(text, `When "between": allowed are before, after`) {
-			t.Errorf("%d %s", code, text)
+		for _, x := range [][3]string{
+			{"/v1/operator/failpoint", `{"Name":"planJob","When":"between","Action":"exit"}`, `When "between": allowed are before, after`},
+			{"/v1/agent/failpoint", `{"Name":"eval","When":"before","Action":"exit"}`, `Name "eval": allowed are `},
+			{"/v1/operator/failpoint/entry", `{"Command":"RegisterJob"}`, `Command "RegisterJob": allowed are ApplyPlan, `},
+			{"/v1/operator/failpoint/entry", `{"Command":"LaunchPE","Fields":{"PE":"x"}}`, "Fields.pe"},
+			{"/v1/operator/failpoint/entry", `{"Command":"LaunchPE","Fields":{"Pe":"p-0000000000000001-00","Twice":true}}`, "Twice"},
+		} {
+			if code, text := s.do(s.any(), http.MethodPut, x[0], x[1]); code != http.StatusBadRequest || !strings.Contains(text, x[2]) {
+				t.Errorf("%s %s: %d %s", x[0], x[1], code, text)
+			}
 		}
 	})
 }
@@ -303,13 +328,13 @@ func (s *streams) submitted(k berth.JobKey, pes int, launches uint64) *berth.Str
 		}
 	}
 	for r := range now.Resources() {
-		if r.Job == k && !r.Owner.IsZero() && r.Owner != row.UID {
+		if r.Job == k && !r.Owner.IsZero() && r.Owner != row.UID && !s.dangling {
 			s.t.Errorf("%s %s is owned by %v", r.Kind, r.Name, r.Owner)
 		}
 	}
 	live := 0
 	for a := range now.AllocsOf(k) {
-		if !a.Live() || a.Orphaned {
+		if !a.Live() || a.Orphaned || s.dangling && a.Job.UID != row.UID {
 			continue
 		}
 		live++
@@ -330,6 +355,16 @@ func (s *streams) recovered(row *berth.StreamJob, first berth.UID, count int) {
 	r := row.Recovery
 	if r.Count != count || len(r.Predecessors) != count || count > 0 && (r.Predecessors[0] != first || row.UID == first) || count == 0 && row.UID != first {
 		s.t.Errorf("recovery %+v of %v; want %d, after %v", r, row.UID, count, first)
+		return
+	}
+	all := append(slices.Clone(r.Predecessors), row.UID)
+	for i := range count {
+		s.follows(all[i], all[i+1])
+	}
+	for id, owner := range s.ever { // what ended holds nothing
+		if a := s.now().Alloc(id); owner != row.UID && a != nil && a.Key() == row.Key && !a.Orphaned && (!a.Ended() || a.Owners()[0].Block) {
+			s.t.Errorf("%s of %v is %s, and owned by %+v", a.Name(), owner, a.Client, a.Owners())
+		}
 	}
 }
 

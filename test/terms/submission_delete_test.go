@@ -1,14 +1,19 @@
 package terms
 
 import (
+	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"berth"
 	"berth/internal/failpoint"
+	"berth/op"
 	"berth/state"
 )
 
@@ -42,6 +47,10 @@ func (s *streams) gone(uid berth.UID) {
 		if owner != uid {
 			s.t.Errorf("allocation %s is of %v", id, owner)
 		}
+	}
+	s.went(uid, "")
+	if next := s.jobs("Added", s.record.Index("Added", uid.Text('j'))); len(next) > 0 {
+		s.t.Errorf("it was followed by %q", next)
 	}
 }
 
@@ -83,10 +92,39 @@ func TestS3StaleStateDoesNotLeak(t *testing.T) {
 				}
 			}
 		}
-		s.pass(time.Second)
+		s.wait("what was stopped is launched again", func(now *state.Snapshot) bool {
+			pe := now.Resource(stopped.Rest().PE.UID)
+			return pe.PE.Launch == 2 && pe.PE.Connectivity == berth.ConnectivityNone
+		})
+		full, old := 0, map[string]bool{}
+		for pe := range s.now().ResourcesOf(first, berth.KindPE) {
+			if pe.PE.Connectivity == berth.ConnectivityFull {
+				full++
+			}
+			for _, addr := range s.addrs(pe.Name) {
+				old[addr] = true
+			}
+		}
+		if delete(old, ""); full != 2 || len(old) == 0 {
+			t.Errorf("%d are full, their files lead to %v", full, old)
+		}
+		leaks := func(now *state.Snapshot, uid berth.UID) {
+			for pe := range now.ResourcesOf(uid, berth.KindPE) {
+				for _, addr := range s.addrs(pe.Name) {
+					if old[addr] && !s.runsAt(now, uid, addr) {
+						t.Errorf("%s leads to %s, which was before", pe.Name, addr)
+					}
+				}
+			}
+		}
 		s.leaderIsLost()
+		var looked uint64
 		s.wait("another incarnation", func(now *state.Snapshot) bool {
 			j := now.Job(telemetryKey)
+			if j != nil && j.UID != first && now.LastChange(state.Allocs) > looked {
+				looked = now.LastChange(state.Allocs)
+				leaks(now, j.UID)
+			}
 			if j == nil || j.UID == first {
 				return false
 			}
@@ -98,8 +136,44 @@ func TestS3StaleStateDoesNotLeak(t *testing.T) {
 			row := now.StreamOf(telemetryKey)
 			return row.Phase == berth.PhaseSubmitted
 		})
-		s.recovered(s.submitted(telemetryKey, 5, 1), first, 1)
+		row := s.submitted(telemetryKey, 5, 1)
+		s.recovered(row, first, 1)
+		leaks(s.now(), row.UID)
 	})
+}
+
+// addrs are where the file of a processing element leads to; "" is nowhere yet.
+func (s *streams) addrs(pe string) (out []string) {
+	s.t.Helper()
+	code, text := s.do(s.any(), http.MethodGet, "/v1/stream/pe/"+url.PathEscape(pe)+"/connectivity-file", "")
+	if code != http.StatusOK { // the element has gone meanwhile
+		return nil
+	}
+	var d op.ConnectivityFile
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, o := range d.Outputs {
+		for _, to := range o.To {
+			out = append(out, to.Addr)
+		}
+	}
+	return out
+}
+
+// runsAt says whether an allocation of an incarnation listens at an address.
+func (s *streams) runsAt(now *state.Snapshot, uid berth.UID, addr string) bool {
+	for a := range now.AllocsOf(telemetryKey) {
+		if a.Job.UID != uid {
+			continue
+		}
+		for _, m := range a.PortMappings(now.Node(a.NodeID)) {
+			if net.JoinHostPort(m.HostIP, strconv.Itoa(m.Value)) == addr {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // propose proposes a command at the leader, as who is not its own.
@@ -166,50 +240,6 @@ func TestS10DeleteWithAnOldUID(t *testing.T) {
 	})
 }
 
-// S11: a leader that is cut off with a placement in hand. When it is back, what
-// it decided reaches nothing.
-func TestS11DeposedLeader(t *testing.T) {
-	bubbled(t, func(t *testing.T) {
-		s := newStreams(t, 11, 4)
-		old := s.leader()
-		s.arm("addAlloc", failpoint.Before, 4, failpoint.Hang)
-		first := s.register()
-		s.wait("three are placed", func(now *state.Snapshot) bool {
-			n := 0
-			for range now.AllocsOf(telemetryKey) {
-				n++
-			}
-			return n == 3
-		})
-		term := s.now().Term
-		pe := s.now().ResourceNamed(first, berth.KindPE, "telemetry.source[0]")
-		x := s.list[old].addr
-		var others []string
-		for _, a := range s.servers {
-			if a != x {
-				others = append(others, a)
-			}
-		}
-		s.raft.Split([]string{x}, others)
-		row := s.submitted(telemetryKey, 5, 1)
-		s.recovered(row, first, 1)
-		s.raft.Heal()
-		s.armAt(old, "addAlloc", failpoint.Before, 1, failpoint.Off)
-		s.pass(10 * time.Second)
-		s.submitted(telemetryKey, 5, 1)
-		s.quiet(s.now(), first)
-		for code, c := range map[string]state.Command{
-			"stale-epoch":      &state.LaunchPE{ByLeader: state.ByLeader{Term: term}, PE: pe.UID, Expect: 1},
-			"owner-missing":    &state.EnsureResources{Key: telemetryKey, UID: first, Kind: berth.KindPE, Names: []string{pe.Name}},
-			"stale-generation": &state.CompleteSubmission{Key: telemetryKey, UID: row.UID, Generation: 7},
-		} {
-			if err := s.propose(c); err == nil || !strings.Contains(err.Error(), code) {
-				t.Errorf("want %s; it is %v", code, err)
-			}
-		}
-	})
-}
-
 // S13: what is deleted in the foreground is there until the last of what it owns
 // has ended; in the background it is gone at once, and its name is free.
 func TestS13ForegroundAndBackground(t *testing.T) {
@@ -220,26 +250,28 @@ func TestS13ForegroundAndBackground(t *testing.T) {
 		if code, text := s.remove("propagation=foreground"); code != http.StatusOK {
 			t.Fatalf("%d %s", code, text)
 		}
-		code, text := s.do(s.any(), http.MethodPut, "/v1/jobs", telemetry())
-		if code != http.StatusConflict || !strings.Contains(text, "deleting") {
-			t.Errorf("registered again while it is deleted: %d %s", code, text)
+		w := ask(s.any(), http.MethodPut, "/v1/jobs", telemetry())
+		if w.Code != http.StatusConflict || !strings.HasPrefix(w.Body.String(), "deleting:") || w.Header().Get(op.HeaderCode) != berth.CodeDeleting || w.Header().Get("Retry-After") == "" {
+			t.Errorf("registered again while it is deleted: %d %s %v", w.Code, w.Body, w.Header())
 		}
 		s.wait("it is gone", func(now *state.Snapshot) bool {
+			code, text := s.do(s.any(), http.MethodGet, "/v1/job/telemetry", "")
+			if code == http.StatusOK && !strings.Contains(text, `"Deletion":{"Policy":"foreground","Intent":"user"`) {
+				t.Errorf("it is being deleted, and said to be %s", text)
+			}
 			ended := 0
-			for a := range now.AllocsOf(telemetryKey) {
+			for a := range s.now().AllocsOf(telemetryKey) {
 				if a.Ended() {
 					ended++
 				}
 			}
-			switch j := now.Job(telemetryKey); {
-			case j == nil && ended < 5:
+			if code == http.StatusNotFound && ended < 5 {
 				t.Fatalf("it is gone, and %d of its allocations have ended", ended)
-			case j != nil:
-				return false
 			}
-			return true
+			return code == http.StatusNotFound
 		})
 		s.quiet(s.now(), first)
+		s.went(first, "")
 
 		second := s.register()
 		s.submitted(telemetryKey, 5, 1)
@@ -250,12 +282,26 @@ func TestS13ForegroundAndBackground(t *testing.T) {
 		if now.Job(telemetryKey) != nil || now.Dependents(second) == 0 {
 			t.Errorf("deleted in the background: job %v, %d dependents", now.Job(telemetryKey), now.Dependents(second))
 		}
+		if code, text := s.do(s.any(), http.MethodGet, "/v1/job/telemetry", ""); code != http.StatusNotFound {
+			t.Errorf("%d %s", code, text)
+		}
+		var left []op.Resource
+		s.read("/v1/resources?recursive=true&owner="+second.Text('j'), &left)
+		count := map[string]int{}
+		for _, r := range left {
+			count[r.Kind+" "+r.Status]++
+		}
+		if count[berth.KindPE+" none"] == 0 || count[berth.KindAlloc+" running"] == 0 {
+			t.Errorf("it left %v", count)
+		}
 		old := map[berth.UID]bool{}
 		for pe := range now.ResourcesOf(second, berth.KindPE) {
 			old[pe.UID] = true
 		}
 		third := s.register()
+		s.dangling = true
 		row := s.submitted(telemetryKey, 5, 1)
+		s.dangling = false
 		if third == second || row.UID != third {
 			t.Errorf("%v follows %v", third, second)
 		}
@@ -266,6 +312,9 @@ func TestS13ForegroundAndBackground(t *testing.T) {
 		}
 		s.wait("nothing of the second is left", func(now *state.Snapshot) bool { return now.StreamJob(second) == nil })
 		s.quiet(s.now(), second)
+		if s.read("/v1/resources?recursive=true&owner="+second.Text('j'), &left); len(left) > 0 {
+			t.Errorf("listed are %+v", left)
+		}
 	})
 }
 
@@ -273,13 +322,35 @@ func TestS13ForegroundAndBackground(t *testing.T) {
 func TestS14Orphan(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := newStreams(t, 14, 6)
+		s.must(http.MethodPut, "/v1/jobs", alerts())
+		s.submitted(alertsKey, 1, 1)
 		first := s.register()
 		s.submitted(telemetryKey, 5, 1)
+		s.wantRoutes("before", all...)
 		if code, text := s.remove("propagation=orphan"); code != http.StatusOK {
 			t.Fatalf("%d %s", code, text)
 		}
+		s.wantRoutes("of orphans")
+		if code, text := s.do(s.any(), http.MethodGet, "/v1/job/telemetry", ""); code != http.StatusNotFound {
+			t.Errorf("%d %s", code, text)
+		}
 		s.pass(10 * time.Second)
+		var listed []op.Resource
+		s.read("/v1/resources?orphaned=true", &listed)
+		count := map[string]int{}
+		for _, r := range listed {
+			if count[r.Kind]++; !r.Orphaned || r.Kind == berth.KindPE && len(r.OwnerRefs) > 0 || r.Kind == berth.KindAlloc && (len(r.OwnerRefs) != 1 || r.Status != "running") {
+				t.Errorf("%+v", r)
+			}
+		}
+		if count[berth.KindPE] != 5 || count[berth.KindAlloc] != 5 {
+			t.Errorf("listed are %v", count)
+		}
 		now := s.now()
+		before := map[berth.UID]bool{}
+		for r := range now.OrphanedResources() {
+			before[r.UID] = true
+		}
 		var left []*berth.Alloc
 		for a := range now.Allocs() {
 			if a.Orphaned && a.Client == berth.ClientRunning && a.Wanted() {
@@ -306,13 +377,18 @@ func TestS14Orphan(t *testing.T) {
 		s.must(http.MethodPut, "/v1/allocation/"+victim.ID.String()+"/stop", "")
 		s.wait("it is stopped", func(now *state.Snapshot) bool { return now.Alloc(victim.ID).Ended() })
 		s.pass(10 * time.Second)
-		if n := s.now().Count(state.Allocs); n != 5 {
+		if n := s.now().Count(state.Allocs); n != 6 { // that of alerts is the sixth
 			t.Errorf("there are %d allocations", n)
 		}
 		second := s.register()
 		s.submitted(telemetryKey, 5, 1)
 		if second == first {
 			t.Error("the same incarnation")
+		}
+		for r := range s.now().ResourcesOf(second, "") {
+			if before[r.UID] {
+				t.Errorf("%s %s was there before", r.Kind, r.Name)
+			}
 		}
 		if code, text := s.do(s.any(), http.MethodDelete, "/v1/resource/"+pe.UID.Text('p'), ""); code != http.StatusOK {
 			t.Errorf("%d %s", code, text)
@@ -342,15 +418,15 @@ func TestS17VoluntaryDeletionWhileRecovering(t *testing.T) {
 				live = a
 			}
 		}
+		mark := s.now().Deletion(telemetryKey).Deletion.RequestIndex
 		s.must(http.MethodPut, "/v1/allocation/"+live.ID.String()+"/stop", "")
-		if r := s.now().Resource(live.Rest().PE.UID); r != nil {
-			if code, text := s.do(s.any(), http.MethodDelete, "/v1/resource/"+r.UID.Text('p'), ""); code != http.StatusOK {
-				t.Errorf("%d %s", code, text)
-			}
-		}
+		s.must(http.MethodDelete, "/v1/resource/"+live.Rest().PE.UID.Text('p'), "")
 		row := s.submitted(telemetryKey, 5, 1)
 		s.recovered(row, first, 1)
 		s.quiet(s.now(), first)
+		if made := s.told().Made(first.Text('j'), mark); len(made) > 0 {
+			t.Errorf("made after the mark: %v", made)
+		}
 	})
 }
 
@@ -382,6 +458,12 @@ func TestS26UnreachableClient(t *testing.T) {
 		s.pass(5 * time.Second)
 		if now := s.now(); now.Job(telemetryKey) == nil || now.Blocking(telemetryKey, first) != 1 {
 			t.Errorf("held by %d", now.Blocking(telemetryKey, first))
+		}
+		if text := s.must(http.MethodGet, "/v1/stream/job/telemetry/tree", ""); !strings.Contains(text, held.ID.String()) || !strings.Contains(text, `"Deleting":true`) {
+			t.Errorf("the tree does not name %s: %s", held.ID, text)
+		}
+		if text := s.must(http.MethodGet, "/v1/job/telemetry", ""); !strings.Contains(text, `"Deletion":{"Policy":"foreground"`) {
+			t.Errorf("%s", text)
 		}
 		s.waitFor("it is gone", 5*time.Minute, func(now *state.Snapshot) bool { return now.Job(telemetryKey) == nil })
 		if a := s.now().Alloc(held.ID); a.Client != berth.ClientLost {

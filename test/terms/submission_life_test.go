@@ -17,6 +17,7 @@ import (
 	"berth/leader/submit"
 	"berth/op"
 	"berth/state"
+	"berth/stream"
 )
 
 // pe returns a processing element of the job by the end of its name.
@@ -44,44 +45,6 @@ func runs(now *state.Snapshot, pe *berth.Resource) *berth.Alloc {
 	return nil
 }
 
-// S12: a worker of another server has an evaluation of an incarnation in hand
-// that is given up. It makes nothing of it.
-func TestS12LatePlacement(t *testing.T) {
-	bubbled(t, func(t *testing.T) {
-		s := newStreams(t, 12, 4)
-		s.arm("addAlloc", failpoint.Before, 3, failpoint.Hang)
-		first := s.register()
-		var late *berth.Eval
-		s.wait("an evaluation hangs", func(now *state.Snapshot) bool {
-			n := 0
-			for range now.AllocsOf(telemetryKey) {
-				n++
-			}
-			late = nil
-			for e := range now.OpenEvals(berth.EvalPending) {
-				if e.TriggeredBy == berth.TriggerPELaunch {
-					late = e
-				}
-			}
-			return n == 2 && late != nil
-		})
-		i := s.leader()
-		now := s.now()
-		s.leaderIsLost()
-		row := s.submitted(telemetryKey, 5, 1)
-		s.recovered(row, first, 1)
-		pe := now.ResourceNamed(first, berth.KindPE, "telemetry.transform[2]")
-		plan := &state.ApplyPlan{Eval: late.ID, Place: []berth.Placement{{Group: 1, Index: 2, NodeID: s.nodes[0].ID}}}
-		if err := s.propose(plan); err == nil {
-			t.Errorf("%s of %v was placed by a plan of server %d", pe.Name, first, i)
-		}
-		if e := s.now().Eval(late.ID); e != nil && e.Status != berth.EvalCanceled {
-			t.Errorf("the evaluation is %s", e.Status)
-		}
-		s.quiet(s.now(), first)
-	})
-}
-
 // S16: a user stops an allocation of a job that runs: the same processing
 // element is launched once more, and placed when the old one has ended.
 func TestS16VoluntaryStop(t *testing.T) {
@@ -92,9 +55,15 @@ func TestS16VoluntaryStop(t *testing.T) {
 			row := s.submitted(telemetryKey, 5, 1)
 			pe := s.pe(s.now(), "transform[1]")
 			old := runs(s.now(), pe)
-			if err := s.propose(&state.SetConnectivity{Alloc: old.ID, PE: pe.UID, Launch: 1, State: berth.ConnectivityFull}); err != nil {
-				t.Fatal(err)
+			for a := range s.now().AllocsOf(telemetryKey) {
+				if err := s.propose(&state.SetConnectivity{Alloc: a.ID, PE: a.Rest().PE.UID, Launch: 1, State: berth.ConnectivityFull}); err != nil {
+					t.Fatal(err)
+				}
 			}
+			s.wantReady(true)
+			peer := s.nodeOf(runs(s.now(), s.pe(s.now(), "source[0]")).NodeID)
+			file := s.pull(peer, "source[0]", op.ConnectivityAnswer{})
+			was := leadsTo(&file, "telemetry.transform[1]")
 			s.must(http.MethodPut, "/v1/allocation/"+old.ID.String()+"/stop", "")
 			s.waitFor("the old one has ended, and the new one runs", time.Minute, func(now *state.Snapshot) bool {
 				x := runs(now, s.pe(now, "transform[1]"))
@@ -109,6 +78,21 @@ func TestS16VoluntaryStop(t *testing.T) {
 			s.pass(5 * time.Second)
 			now := s.now()
 			is := s.pe(now, "transform[1]")
+			s.wantReady(false)
+			next := s.pull(peer, "source[0]", file)
+			to := leadsTo(&next, is.Name)
+			switch {
+			case next.Index <= file.Index || next.Mark == file.Mark:
+				t.Errorf("its peer is told nothing newer: %+v", next)
+			case restart && (to.Addr == "" || to.Addr == was.Addr || to.LaunchCount != 2):
+				t.Errorf("its peer is told %+v after %+v", to, was)
+			case !restart && to.Addr != "":
+				t.Errorf("its peer is told %+v, and it does not run", to)
+			}
+			s.wantPhases(first, "plan 0", "complete 0")
+			if got := s.told().Connectivity(pe.UID.Text('p')); restart && !slices.Equal(got, []string{"none", "full", "none"}) {
+				t.Errorf("its connectivity was %q", got)
+			}
 			want := uint64(1)
 			if restart {
 				want = 2
@@ -124,6 +108,47 @@ func TestS16VoluntaryStop(t *testing.T) {
 			}
 		})
 	}
+}
+
+func (s *streams) wantReady(want bool) {
+	s.t.Helper()
+	var v op.StreamStanding
+	if s.read("/v1/stream/job/telemetry", &v); v.Ready != want || v.Phase != berth.PhaseSubmitted {
+		s.t.Errorf("want ready %t: %+v", want, v)
+	}
+}
+
+func (s *streams) nodeOf(id berth.NodeID) *agent {
+	return s.nodes[slices.IndexFunc(s.nodes, func(a *agent) bool { return a.ID == id })]
+}
+
+// pull asks as the agent of a processing element does what that is connected
+// with, when it has an answer already.
+func (s *streams) pull(a *agent, name string, have op.ConnectivityAnswer) (out op.ConnectivityAnswer) {
+	s.t.Helper()
+	session, err := a.dialer.Dial(s.life, a.servers[s.leader()])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer session.Close()
+	in := op.ConnectivityQuery{NodeID: a.ID, SecretID: a.SecretID, AllocID: runs(s.now(), s.pe(s.now(), name)).ID, Have: have.Mark}
+	in.MinQueryIndex, in.MaxQueryTime = have.Index, time.Second
+	if err := session.Call(s.life, op.PullConnectivity.RPC, &in, &out); err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// leadsTo returns the end of an answer that is at a processing element.
+func leadsTo(a *op.ConnectivityAnswer, pe string) stream.DocumentTarget {
+	for _, o := range a.File.Outputs {
+		for _, to := range o.To {
+			if to.PE == pe {
+				return to
+			}
+		}
+	}
+	return stream.DocumentTarget{}
 }
 
 // S18: what ends is launched again as its policy says; what is drained is,
@@ -255,6 +280,8 @@ func TestS18Zombies(t *testing.T) {
 func TestS19DependentsRestored(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := newStreams(t, 19, 4)
+		s.must(http.MethodPut, "/v1/jobs", alerts())
+		s.submitted(alertsKey, 1, 1)
 		first := s.register(withImport...)
 		s.submitted(telemetryKey, 5, 1)
 		for _, kind := range berth.StreamKinds {
@@ -269,6 +296,7 @@ func TestS19DependentsRestored(t *testing.T) {
 				is := now.ResourceNamed(first, kind, r.Name)
 				return is != nil && is.UID != r.UID && (is.PE == nil || is.PE.Launch == 2 && runs(now, is) != nil)
 			})
+			s.wantRoutes("when "+kind+" is there again", all...)
 		}
 		s.submitted(telemetryKey, 5, 0)
 	})
@@ -295,17 +323,10 @@ func TestS20SpecUpdate(t *testing.T) {
 			return now.ResourceNamed(first, berth.KindPE, "telemetry.sink[0]") != nil
 		})
 		s.register(newer...)
-		var generations []uint64
 		s.armAt(lead, "addPes", failpoint.After, 1, failpoint.Off)
-		s.wait("it is submitted twice", func(now *state.Snapshot) bool {
-			row := now.StreamOf(telemetryKey)
-			if row.Phase == berth.PhaseSubmitted && !slices.Contains(generations, row.Generation) {
-				generations = append(generations, row.Generation)
-			}
-			return slices.Contains(generations, 1)
-		})
 		row := s.submitted(telemetryKey, 5, 2)
 		s.recovered(row, first, 0)
+		s.wantPhases(first, "plan 0", "complete 0", "plan 1", "complete 1")
 		if command(s) != "y" {
 			t.Errorf("it runs %q", command(s))
 		}
@@ -322,85 +343,6 @@ func TestS20SpecUpdate(t *testing.T) {
 			t.Errorf("generation %d runs %q", row.Generation, command(s))
 		}
 	})
-}
-
-var alone = []string{`{"Name":"sink"`, `{"Name":"alone","Stream":{},"Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"x"},"Resources":{"CPU":10,"MemoryMB":10}}]},{"Name":"sink"`}
-
-// S22: a region gets wider, and narrower.
-func TestS22WidthChange(t *testing.T) {
-	bubbled(t, func(t *testing.T) {
-		s := newStreams(t, 22, 6)
-		first := s.register(alone...)
-		s.submitted(telemetryKey, 6, 1)
-		before := map[string]*berth.Resource{}
-		for pe := range s.now().ResourcesOf(first, berth.KindPE) {
-			before[pe.Name] = pe
-		}
-		stays := runs(s.now(), before["telemetry.alone[0]"])
-		s.register(append(slices.Clone(alone), `"Width":3`, `"Width":5`)...)
-		row := s.submitted(telemetryKey, 8, 0)
-		if row.UID != first || row.Generation != 1 {
-			t.Errorf("%+v", row)
-		}
-		now := s.now()
-		for r := range now.ResourcesOf(first, "") {
-			if r.Generation != 1 {
-				t.Errorf("%s %s is of generation %d", r.Kind, r.Name, r.Generation)
-			}
-			if r.PE == nil {
-				continue
-			}
-			switch old := before[r.Name]; {
-			case old == nil:
-				if r.PE.Launch != 1 || r.Object.PE.ID != 6 && r.Object.PE.ID != 7 {
-					t.Errorf("%s, number %d, was launched %d times", r.Name, r.Object.PE.ID, r.PE.Launch)
-				}
-			case r.UID != old.UID || r.Object.PE.ID != old.Object.PE.ID:
-				t.Errorf("%s is another one", r.Name)
-			case r.Name == "telemetry.alone[0]":
-				if r.PE.Launch != 1 || runs(now, r).ID != stays.ID {
-					t.Errorf("%s was launched %d times", r.Name, r.PE.Launch)
-				}
-			case r.PE.Launch != 2:
-				t.Errorf("%s was launched %d times", r.Name, r.PE.Launch)
-			}
-		}
-		s.register(append(slices.Clone(alone), `"Width":3`, `"Width":2`)...)
-		s.submitted(telemetryKey, 5, 0)
-		s.register(append(slices.Clone(alone), `"Width":3`, `"Width":3`)...)
-		s.submitted(telemetryKey, 6, 0)
-		if id := s.pe(s.now(), "transform[2]").Object.PE.ID; id != 8 {
-			t.Errorf("transform[2] has the number %d", id)
-		}
-	})
-}
-
-// S23: the leader dies in the middle of a change of width.
-func TestS23WidthChangeInterrupted(t *testing.T) {
-	for _, how := range []string{berth.InterruptResume, berth.InterruptRecreate} {
-		bubbled(t, func(t *testing.T) {
-			s := newStreams(t, 23, 6)
-			policy := []string{`"Timeout":300000000000`, `"Timeout":300000000000,"InterruptedUpdate":"` + how + `"`}
-			s.always = telemetryKey
-			first := s.register(policy...)
-			s.submitted(telemetryKey, 5, 1)
-			s.arm("launchPe", failpoint.After, 2, failpoint.Exit)
-			s.must(http.MethodPut, "/v1/jobs", telemetry(append(policy, `"Width":3`, `"Width":5`)...))
-			s.died(1)
-			row := s.submitted(telemetryKey, 7, 0)
-			if how == berth.InterruptRecreate {
-				s.recovered(row, first, 1)
-				s.submitted(telemetryKey, 7, 1)
-				return
-			}
-			s.recovered(row, first, 0)
-			for pe := range s.now().ResourcesOf(row.UID, berth.KindPE) {
-				if pe.PE.Launch > 2 {
-					t.Errorf("%s was launched %d times", pe.Name, pe.PE.Launch)
-				}
-			}
-		})
-	}
 }
 
 // S24: pools, and who goes where.
@@ -477,6 +419,25 @@ func TestS24HostPools(t *testing.T) {
 			apart(now)
 			return now.StreamOf(rest).Phase == berth.PhaseSubmitted
 		})
+		if e := s.told().Meeting("telemetry", "other"); e != nil {
+			t.Errorf("the other was there: %v", e)
+		}
+	})
+}
+
+// S24: what excludes itself is on different nodes, the channels of one group, too.
+func TestS24Exlocation(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		s := newStreams(t, 24, 5)
+		s.register(`{"Colocate":["hot"]}`, `{"Exlocate":["ingest"]}`, `{"Isolated":true}`, `{"Exlocate":["ingest"]}`)
+		s.submitted(telemetryKey, 5, 1)
+		at := map[berth.NodeID]string{}
+		for a := range s.now().AllocsOf(telemetryKey) {
+			if other := at[a.NodeID]; other != "" {
+				t.Errorf("%s is where %s is", a.Name(), other)
+			}
+			at[a.NodeID] = a.Name()
+		}
 	})
 }
 
@@ -553,6 +514,11 @@ func TestS27SettledJobsAreLeftAlone(t *testing.T) {
 				}
 			}
 		}
+		for _, e := range s.told().Events() {
+			if e.Type == "Deleted" || e.Type == "Retired" {
+				t.Errorf("%v", &e)
+			}
+		}
 		s.register()
 		if row := s.submitted(telemetryKey, 5, 1); row.StreamID != 21 {
 			t.Errorf("the next has the number %d", row.StreamID)
@@ -577,6 +543,7 @@ func TestS28RestartOfEverything(t *testing.T) {
 				saved := ask(s.list[s.leader()], http.MethodGet, "/v1/operator/snapshot", "")
 				s.pass(30 * time.Second)
 				clear(s.seen)
+				s.record.Forget()
 				s.must(http.MethodPut, "/v1/operator/snapshot", bytes.NewBuffer(saved.Body.Bytes()).String())
 				clear(s.seen)
 			} else {

@@ -3,11 +3,13 @@ package terms
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
 	"berth"
 	"berth/internal/failpoint"
+	"berth/leader"
 	"berth/leader/submit"
 	"berth/state"
 )
@@ -76,8 +78,7 @@ func TestS2TheSeedsCase(t *testing.T) {
 
 // S4: the leader dies before and after each kind of step.
 func TestS4KillAtEveryStep(t *testing.T) {
-	names := []string{"planJob", "addConfigs", "addEndpoints", "addHostPools", "addExports", "addImports", "addParallelRegions", "addPes", "launchPe", "addAlloc", "completeJob"}
-	for _, name := range names {
+	for _, name := range submissionSteps {
 		for _, when := range []string{failpoint.Before, failpoint.After} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				bubbled(t, func(t *testing.T) {
@@ -148,6 +149,98 @@ func TestS6CrashBetweenRemovalAndRecreation(t *testing.T) {
 	}
 }
 
+// The leader that recovers a job dies before and after each kind of step of
+// that. It is one recovery all the same.
+func TestKillAtEveryStepOfARecovery(t *testing.T) {
+	for _, name := range recoverySteps {
+		for _, when := range []string{failpoint.Before, failpoint.After} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				bubbled(t, func(t *testing.T) {
+					s := newStreams(t, 41, 4, slowly(time.Second))
+					lead := s.leader()
+					s.armAt(lead, "addAlloc", failpoint.After, 3, failpoint.Exit)
+					for i := range s.list {
+						if i != lead {
+							s.armAt(i, name, when, 1, failpoint.Exit)
+						}
+					}
+					s.always = telemetryKey
+					first := s.register()
+					s.died(2)
+					s.recovered(s.submitted(telemetryKey, 5, 1), first, 1)
+				})
+			})
+		}
+	}
+}
+
+// A leader that hands over in the middle is as one that is lost: what it began
+// begins anew, at the leader itself if that leads again.
+func TestStepDownInTheMiddle(t *testing.T) {
+	for _, x := range []struct {
+		name, when string
+		count      int
+	}{
+		{"planJob", failpoint.Before, 0}, {"addPes", failpoint.Before, 1}, {"addPes", failpoint.After, 1}, {"addAlloc", failpoint.After, 1},
+		{"completeJob", failpoint.Before, 1}, {"completeJob", failpoint.After, 0},
+	} {
+		t.Run(x.name+" "+x.when, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				s := newStreams(t, 42, 4)
+				lead, term := s.leader(), s.now().Term
+				s.arm(x.name, x.when, 1, failpoint.StepDown)
+				s.always = telemetryKey
+				first := s.register()
+				s.wait("another leads", func(now *state.Snapshot) bool { return now.Term > term && s.lead() != lead })
+				s.recovered(s.submitted(telemetryKey, 5, 1), first, x.count)
+				if s.deaths > 0 {
+					t.Errorf("%d servers ended", s.deaths)
+				}
+			})
+		})
+	}
+}
+
+// The third placement is the third, also when several jobs are placed at once.
+func TestPassesAreCountedExactly(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		s := newStreams(t, 43, 4)
+		s.arm("addAlloc", failpoint.After, 3, failpoint.Exit)
+		for n := range 6 {
+			s.must(http.MethodPut, "/v1/jobs", telemetry(`"ID":"telemetry"`, fmt.Sprintf(`"ID":"t%d"`, n), `{"Isolated":true}`, `{}`))
+		}
+		s.died(1)
+		s.wait("it is known what the leader left", func(now *state.Snapshot) bool { return now.Index > 0 && s.lead() >= 0 })
+		n := 0
+		for _, e := range s.record.Events() {
+			if e.Type == "Placed" && e.Index <= s.now().TermIndex {
+				n++
+			}
+		}
+		if n != 3 {
+			t.Errorf("%d were placed before the leader ended", n)
+		}
+	})
+}
+
+// recoverySteps and sweepSteps are the points of what follows a submission.
+var (
+	submissionSteps = []string{"planJob", "addConfigs", "addEndpoints", "addHostPools", "addExports", "addImports", "addParallelRegions", "addPes", "launchPe", "addAlloc", "completeJob"}
+	recoverySteps   = []string{"markJob", "gcStep", "retireAlloc", "finalizeJob"}
+	sweepSteps      = []string{"deletePes", "deleteImports", "deleteExports", "deleteEndpoints", "deleteConfigs", "deleteHostPools", "deleteParallelRegions"}
+)
+
+// Each point there is, is one at which a server dies in a test.
+func TestEveryPointIsTried(t *testing.T) {
+	tried := slices.Concat(submissionSteps, recoverySteps, sweepSteps, []string{leader.PlanAlloc})
+	all := slices.Clone(leader.FailpointNames)
+	slices.Sort(tried)
+	slices.Sort(all)
+	if !slices.Equal(tried, all) {
+		t.Errorf("tried are %q, and there are %q", tried, all)
+	}
+}
+
 // S7: three leaders die in the middle, one after another.
 func TestS7RepeatedInterruption(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
@@ -168,5 +261,8 @@ func TestS7RepeatedInterruption(t *testing.T) {
 		}
 		row := s.submitted(telemetryKey, 5, 1)
 		s.recovered(row, first, 3)
+		if n := s.record.Most("telemetry"); n > 5 {
+			t.Errorf("%d allocations were live at a time", n)
+		}
 	})
 }
