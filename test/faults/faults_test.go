@@ -62,6 +62,25 @@ func testMain(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
+// Where the program is started from, and with which of its paths by default,
+// makes no difference to what runs in folders of its own.
+func TestPathsOfARun(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	var o options
+	f := flag.NewFlagSet("faults", flag.PanicOnError)
+	o.flags(f)
+	if err := f.Parse([]string{"-out", "here"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.absolute(); err != nil {
+		t.Fatal(err)
+	}
+	if o.berth != filepath.Join(dir, "bin", "berth") || o.out != filepath.Join(dir, "here") {
+		t.Errorf("%s, %s", o.berth, o.out)
+	}
+}
+
 // A short selection, at least one of each kind, once. make faults plays all of them,
 // many times.
 func TestFaults(t *testing.T) {

@@ -66,16 +66,25 @@ func main() {
 	os.Exit(code)
 }
 
+// absolute makes the paths good everywhere: each process of a run has a folder
+// of its own.
+func (o *options) absolute() error {
+	for _, p := range []*string{&o.berth, &o.out} {
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return err
+		}
+		*p = abs
+	}
+	return nil
+}
+
 // start has the run take place in namespaces, or, once inside, is the run.
 func start(o *options) (int, error) {
+	if err := o.absolute(); err != nil {
+		return 1, err
+	}
 	if !inside() {
-		for _, p := range []*string{&o.berth, &o.out} {
-			abs, err := filepath.Abs(*p)
-			if err != nil {
-				return 1, err
-			}
-			*p = abs
-		}
 		if _, err := exec.LookPath(o.berth); err != nil {
 			return 1, fmt.Errorf("-berth: %w; make build makes it", err)
 		}
