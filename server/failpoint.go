@@ -148,11 +148,11 @@ func (s *Server) ProposeEntry(ctx context.Context, in *op.LogEntry) (index uint6
 	if s.config.Failpoints == nil {
 		return 0, errFailpointsOff
 	}
-	make, known := entries[in.Command]
+	blank, known := entries[in.Command]
 	if !known {
 		return 0, berth.Errorf(berth.Invalid, "Command %.64q: allowed are %s", in.Command, strings.Join(slices.Sorted(maps.Keys(entries)), ", "))
 	}
-	c := make()
+	c := blank()
 	if err := berth.Fill(c, berth.Tree(in.Fields), "Fields").Err(); err != nil {
 		return 0, err
 	}

@@ -90,6 +90,7 @@ client {
   cgroup_parent     = "CGROUP"
   memory_total_mb   = 4096
   cpu_total_compute = 20000
+  disk_total_mb     = 100000 # whatever room this machine has
 }
 plugin "raw_exec" {
   config { enabled = true }

@@ -191,6 +191,7 @@ client {
   cgroup_parent     = "CGROUP"
   memory_total_mb   = 2048
   cpu_total_compute = 10000
+  disk_total_mb     = 100000 # whatever room this machine has
 }
 plugin "raw_exec" {
   config { enabled = true }

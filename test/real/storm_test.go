@@ -78,7 +78,8 @@ func TestKilledInAStormOfRegistrations(t *testing.T) {
 					}
 				}
 				if len(running) != 1 || running[0].ClientStatus != "running" || running[0].JobVersion != j.version {
-					return fmt.Sprintf("version %d is wanted, there are %+v", j.version, running)
+					open := slices.DeleteFunc(server.evals(), func(e eval) bool { return e.JobID != id || e.Status != "pending" && e.Status != "blocked" })
+					return fmt.Sprintf("version %d is wanted, there are %+v, and evaluations %+v", j.version, running, open)
 				}
 				return ""
 			})
