@@ -77,9 +77,7 @@ func (l *ledger) handed(d berth.Delivery) {
 
 // held says whether a worker has an evaluation.
 func (l *ledger) held(id berth.EvalID) bool {
-	l.mu.Lock()
-	token := l.last[id]
-	l.mu.Unlock()
+	token := l.token(id)
 	return token != 0 && l.broker.Holds(id, token)
 }
 
@@ -115,8 +113,17 @@ func (l *ledger) ended(e broker.Ended) {
 	l.told[e.ID] = true
 }
 
-// submitted looks at a plan that came back from the planner.
-func (l *ledger) submitted(d *berth.Delivery, plan *state.ApplyPlan, err error) {
+// token returns that of the last delivery of an evaluation.
+func (l *ledger) token(id berth.EvalID) berth.Token {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last[id]
+}
+
+// submitted looks at a plan that came back from the planner; before is the token
+// of the last delivery when the plan was handed in. A plan that leaves its
+// evaluation blocked can have it delivered again before it comes back.
+func (l *ledger) submitted(d *berth.Delivery, before berth.Token, plan *state.ApplyPlan, err error) {
 	l.mu.Lock()
 	last := l.last[d.Eval.ID]
 	l.plans[d.Eval.Key()] = l.log.Tip().Index
@@ -127,7 +134,7 @@ func (l *ledger) submitted(d *berth.Delivery, plan *state.ApplyPlan, err error) 
 			l.h.took(staleToken)
 		}
 		return
-	case last != d.Token:
+	case before != d.Token:
 		l.h.failf("a plan of evaluation %s was taken with a token that is not the last", d.Eval.ID.Short())
 	}
 	l.h.took(schedulingApplying)
@@ -243,8 +250,9 @@ func (d *desk) Submit(x *berth.Delivery, plan *state.ApplyPlan) (*state.Pending,
 			plan.Place[i].NodeID[0] ^= 0xff
 		}
 	}
+	before := d.ledger.token(x.Eval.ID)
 	p, err := d.planner.Submit(x, plan)
-	d.submitted(x, plan, err)
+	d.submitted(x, before, plan, err)
 	d.attempt(x, plan, err)
 	if err != nil || len(plan.Refused) > 0 {
 		d.view = nil
