@@ -2,17 +2,13 @@ package api
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"iter"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"berth"
-	"berth/acl"
 	"berth/op"
 	"berth/state"
 )
@@ -20,111 +16,6 @@ import (
 func (s *Server) resources() {
 	read(s, op.ListResources, listResources)
 	write(s, op.RemoveResource, removeResource)
-}
-
-func deletionView(s *state.Snapshot, d *state.JobDeletion) *op.Deletion {
-	if d == nil {
-		return nil
-	}
-	return &op.Deletion{Deletion: d.Deletion, Blocking: s.Blocking(d.Key, d.UID) + s.Dependents(d.UID)}
-}
-
-// deleteJob deletes a job with what it owns, or leaves that to itself.
-func deleteJob(w *Write, in *op.StopJob) (out op.JobStopped, err error) {
-	c := &state.DeleteJob{
-		Key: berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}, Intent: berth.IntentUser, Force: in.Force,
-		NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano(),
-	}
-	if in.Force {
-		if err := w.server.Authorize(w.Caller, acl.Management, ""); err != nil {
-			return out, err
-		}
-	}
-	if c.Policy, err = berth.ParsePropagation("propagation", in.Propagation); err != nil {
-		return out, err
-	}
-	if c.UID, err = uidOf("uid", in.UID, 'j'); err != nil {
-		return out, err
-	}
-	wait, err := waitFor(in.Wait, c.Policy)
-	if err != nil {
-		return out, err
-	}
-	if j := w.Job(c.Key); c.Policy != berth.Orphan && (j == nil || j.Schedulable()) {
-		c.Eval = seed(w, berth.TriggerJobDeregister, in.EvalPriority)
-	}
-	index, err := w.Do(c)
-	switch {
-	case err == nil:
-		out = op.JobStopped{EvalID: c.Eval.ID, JobModifyIndex: index}
-		if !out.EvalID.IsZero() {
-			out.EvalCreateIndex = index
-		}
-	case berth.KindOf(err) != berth.Conflict:
-		return out, err
-	default: // to ask again for what is under way changes nothing
-		d := w.server.Store.Snapshot().Deletion(c.Key)
-		if d == nil || d.Deletion.Policy != c.Policy || !c.UID.IsZero() && c.UID != d.UID {
-			return out, err
-		}
-		index = d.Deletion.RequestIndex
-		out = op.JobStopped{JobModifyIndex: index}
-	}
-	if c.Policy == berth.Foreground {
-		if out.Deletion, err = w.whileDeleting(c.Key, wait); err != nil {
-			return out, err
-		}
-	}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
-}
-
-// waitFor reads how long a caller wants to wait for a job to go.
-func waitFor(s string, policy berth.Propagation) (time.Duration, error) {
-	if s == "" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(s)
-	switch {
-	case err != nil || d < 0:
-		return 0, berth.Errorf(berth.Invalid, "wait: %q is not a duration such as 30s", clip(s))
-	case policy != berth.Foreground:
-		return 0, berth.Errorf(berth.Invalid, "wait: a job that is deleted with propagation %s is gone at once; there is nothing to wait for", policy)
-	}
-	return min(d, op.MaxWait), nil
-}
-
-// whileDeleting waits until a job that is being deleted has gone, and returns
-// how far it is, nil if it has.
-func (w *Write) whileDeleting(k berth.JobKey, wait time.Duration) (*op.Deletion, error) {
-	store := w.server.Store
-	marked := store.Snapshot().Deletion(k)
-	if marked == nil {
-		return nil, nil
-	}
-	now := func() *op.Deletion {
-		s := store.Snapshot()
-		if d := s.Deletion(k); d != nil && d.UID == marked.UID {
-			return deletionView(s, d)
-		}
-		return nil
-	}
-	if wait == 0 {
-		return now(), nil
-	}
-	if err := w.server.waiting.enter(w.Caller); err != nil {
-		return nil, err
-	}
-	defer w.server.waiting.exit(w.Caller)
-	ctx, cancel := context.WithTimeout(w.ctx, wait)
-	defer cancel()
-	watch := store.Watch(state.OnJob(k))
-	defer watch.Stop()
-	for {
-		if d := now(); d == nil || watch.Wait(ctx) != nil {
-			return d, nil
-		}
-	}
 }
 
 // uidOf reads a UID that a request says; "" is none. It may have the letter of
@@ -355,95 +246,6 @@ func jobByUID(s *state.Snapshot, uid berth.UID) *berth.Job {
 		}
 	}
 	return nil
-}
-
-func (r *Read) resourceView(o *resource) op.Resource {
-	switch {
-	case o.job != nil:
-		return jobResource(r.Snapshot, o.job)
-	case o.owned != nil:
-		return r.ownedView(o.owned)
-	}
-	return allocResource(r.Snapshot, o.alloc)
-}
-
-// ownedView shows what a stream job owns.
-func (r *Read) ownedView(o *berth.Resource) op.Resource {
-	v := op.Resource{
-		Kind: o.Kind, Namespace: o.Job.Namespace, Name: o.Name, UID: textOf(o), OwnerRefs: ownerOf(o), Generation: o.Generation,
-		Nodes: o.Nodes, Orphaned: o.Owner.IsZero(), CreateIndex: o.CreateIndex, ModifyIndex: o.ModifyIndex,
-	}
-	if o.PE != nil {
-		v.Status, v.LaunchCount = o.PE.Connectivity, o.PE.Launch
-	}
-	if o.Kind == berth.KindEndpoint {
-		v.Addresses = r.addresses(o)
-	}
-	return v
-}
-
-// addresses returns where the ports are reached of the processing element that an
-// endpoint has the name of: that of the same owner and no other.
-func (r *Read) addresses(endpoint *berth.Resource) map[string]string {
-	pe := r.ResourceNamed(endpoint.Owner, berth.KindPE, endpoint.Name)
-	if pe == nil {
-		return nil
-	}
-	of, ok := r.running[pe.Job]
-	if !ok { // once for all endpoints of a job
-		if r.running == nil {
-			r.running = map[berth.JobKey]map[berth.PERef]*berth.Alloc{}
-		}
-		of = runningOf(r.Snapshot, pe.Job)
-		r.running[pe.Job] = of
-	}
-	a := of[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]
-	if a == nil {
-		return nil
-	}
-	n := r.Node(a.NodeID)
-	if n != nil {
-		r.index = max(r.index, n.ModifyIndex)
-		if k := state.OnNode(n.ID); !slices.Contains(r.keys, k) {
-			r.keys = append(r.keys, k)
-		}
-	}
-	out := map[string]string{}
-	for _, m := range a.PortMappings(n) {
-		out[m.Label] = net.JoinHostPort(m.HostIP, strconv.Itoa(m.Value))
-	}
-	return out
-}
-
-// allocResource shows an allocation. One of a stream job is of the generation of
-// what it is a launch of.
-func allocResource(s *state.Snapshot, a *berth.Alloc) op.Resource {
-	v := op.Resource{
-		Kind: berth.KindAlloc, Namespace: a.Job.Namespace, Name: a.Name(), ID: a.ID.String(), UID: a.UID().Text('a'), OwnerRefs: a.Owners(),
-		Generation: a.Job.Version, Status: a.Client.String(), Orphaned: a.Orphaned, CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex,
-	}
-	if ref := a.Rest().PE; ref != nil {
-		v.LaunchCount = ref.Launch
-		if pe := s.Resource(ref.UID); pe != nil {
-			v.Generation = pe.Generation
-		}
-	}
-	if s.Zombie(a) {
-		v.Status = op.StatusZombie
-	}
-	return v
-}
-
-func jobResource(s *state.Snapshot, j *berth.Job) op.Resource {
-	v := op.Resource{
-		Kind: berth.KindJob, Namespace: j.Namespace, Name: string(j.ID), UID: j.UID.Text('j'), OwnerRefs: []berth.OwnerRef{},
-		Generation: j.Version, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex, Deletion: deletionView(s, s.Deletion(j.Key())),
-	}
-	v.Status, _ = s.Summary(j.Key()).Status(j)
-	if row := s.StreamOf(j.Key()); row != nil {
-		v.Generation, v.Phase = row.Generation, row.Phase
-	}
-	return v
 }
 
 // removeResource deletes an object: a job as if by its ID, what a stream job

@@ -43,9 +43,6 @@ func (s *Snapshot) Deletion(k berth.JobKey) *JobDeletion {
 	return nil
 }
 
-// Deleting says whether any job is being deleted.
-func (s *Snapshot) Deleting() bool { return s.deletions.count > 0 }
-
 // Deletions returns the marks of all jobs that are being deleted, in order of
 // namespace and ID.
 func (s *Snapshot) Deletions() iter.Seq[*JobDeletion] {
