@@ -113,6 +113,39 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
+// TestBubblesRunOnOneThread: whoever uses a bubble in tests keeps the race
+// detector from ending the process for a defect that is not ours
+// (internal/onethread says which).
+func TestBubblesRunOnOneThread(t *testing.T) {
+	bubbles, kept := map[string]bool{}, map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range file.Imports {
+			switch spec.Path.Value {
+			case `"testing/synctest"`:
+				bubbles[filepath.Dir(path)] = true
+			case `"berth/internal/onethread"`:
+				kept[filepath.Dir(path)] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := range bubbles {
+		if !kept[dir] {
+			t.Errorf("tests of %s use testing/synctest and do not import berth/internal/onethread", dir)
+		}
+	}
+}
+
 // source is a file of one of our packages that is not a test.
 type source struct {
 	path, pkg string

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth"
+	_ "berth/internal/onethread"
 	"berth/op"
 )
 

@@ -19,6 +19,7 @@ import (
 	"berth/acl"
 	"berth/api"
 	"berth/events"
+	_ "berth/internal/onethread"
 	"berth/op"
 	"berth/state"
 	"berth/state/statetest"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/consensus"
+	_ "berth/internal/onethread"
 )
 
 // histories returns how many are tried, how long they are, and where the seeds

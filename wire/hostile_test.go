@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"berth"
+	_ "berth/internal/onethread"
 	"berth/op"
 )
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	_ "berth/internal/onethread"
 	"berth/state"
 	"berth/state/statetest"
 )

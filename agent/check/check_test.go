@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth"
+	_ "berth/internal/onethread"
 )
 
 // Each letter is one look, a second apart: + works, - does not. Each word of

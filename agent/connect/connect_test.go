@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth"
+	_ "berth/internal/onethread"
 	"berth/internal/saferoot"
 	"berth/op"
 )

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth"
+	_ "berth/internal/onethread"
 	"berth/internal/saferoot"
 	"berth/op"
 )

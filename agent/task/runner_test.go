@@ -17,6 +17,7 @@ import (
 	"berth/agent/driver"
 	"berth/agent/driver/mock"
 	"berth/agent/supervise"
+	_ "berth/internal/onethread"
 	"berth/internal/saferoot"
 	"berth/op"
 )

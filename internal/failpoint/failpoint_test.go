@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	_ "berth/internal/onethread"
 )
 
 func enable(t *testing.T, spec string) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	_ "berth/internal/onethread"
 )
 
 func TestFor(t *testing.T) {

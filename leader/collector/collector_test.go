@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	_ "berth/internal/onethread"
 	"berth/invariant"
 	"berth/leader"
 	"berth/leader/broker"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	_ "berth/internal/onethread"
 	"berth/leader"
 	"berth/leader/deploy"
 	"berth/state"

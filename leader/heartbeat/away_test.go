@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth"
+	_ "berth/internal/onethread"
 	"berth/leader/heartbeat"
 	"berth/state"
 	"berth/state/statetest"

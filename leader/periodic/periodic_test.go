@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth"
+	_ "berth/internal/onethread"
 	"berth/invariant"
 	"berth/leader"
 	"berth/leader/periodic"

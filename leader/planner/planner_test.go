@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth"
+	_ "berth/internal/onethread"
 	"berth/leader/broker"
 	"berth/leader/planner"
 	"berth/state"

@@ -23,6 +23,7 @@ import (
 
 	"berth/consensus/consensustest"
 	"berth/gossip"
+	_ "berth/internal/onethread"
 	"berth/op"
 	"berth/server"
 )

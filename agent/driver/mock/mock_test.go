@@ -15,6 +15,7 @@ import (
 	"berth/agent/driver/drivertest"
 	"berth/agent/logs"
 	"berth/agent/supervise"
+	_ "berth/internal/onethread"
 	"berth/op"
 )
 
