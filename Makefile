@@ -23,8 +23,10 @@ RUNS        ?= 3
 ROUNDS      ?= 20
 FAULT       ?=
 
-# Packages whose tests start processes: they run one after the other.
-PROCESSES = ./agent/... ./test/...
+# Packages whose tests start processes run one after the other; in those of
+# test/terms there are none.
+PROCESSES = $$($(GO) list ./agent/... ./test/... | grep -v -e '^berth/test/terms')
+UNITS     = $$($(GO) list ./... | grep -v -e '^berth/agent' -e '^berth/test') ./test/terms
 
 export CGO_ENABLED ?= 1
 
@@ -77,7 +79,7 @@ check:
 .PHONY: unit
 unit:
 	@mkdir -p bin
-	$(GO) test -race -timeout 10m $$($(GO) list ./... | grep -v -e '^berth/agent' -e '^berth/test') $(FAILURES)
+	$(GO) test -race -timeout 10m $(UNITS) $(FAILURES)
 
 .PHONY: processes
 processes:
@@ -86,7 +88,7 @@ processes:
 
 .PHONY: soak
 soak:
-	BERTH_LONG=1 $(GO) test -race -p 1 -count=1 -timeout 6h ./consensus/... ./sim/... $(PROCESSES)
+	BERTH_LONG=1 $(GO) test -race -p 1 -count=1 -timeout 6h ./consensus/... ./sim/... ./test/terms $(PROCESSES)
 
 # The whole output is in bin/scenarios.log.
 .PHONY: scenarios
