@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"berth"
 	"berth/op"
@@ -60,8 +61,7 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, info *op.Info, l
 		s.fail(w, err)
 		return true
 	}
-	read := r.Method == http.MethodGet || r.Method == http.MethodHead
-	here, err := s.toLeader(r.Context(), read, func(life context.Context, addr string) error {
+	here, err := s.toLeader(r.Context(), reads(r), func(life context.Context, addr string) error {
 		if info == op.TransferLeadership.Info || info == op.RemoveRaftPeer.Info {
 			life = r.Context() // who is asked answers when it does not lead any more
 		}
@@ -92,6 +92,9 @@ func (s *Server) passAway(w http.ResponseWriter, r *http.Request, info *op.Info,
 	}
 }
 
+// reads says whether a request changes nothing, so that it can be repeated.
+func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
 // bodyOf reads the body of a request, so that it can be sent more than once.
 func bodyOf(w http.ResponseWriter, r *http.Request, info *op.Info) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
@@ -115,16 +118,25 @@ func (s *Server) hand(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	// A connection that was kept may be dead: what it has not sent is sent again.
 	again := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	first, _ := again()
-	r = r.WithContext(ctx)
+	r = r.WithContext(r.Context()) // a copy
 	r.GetBody = again
 	return s.handBytes(ctx, w, r, first, int64(len(body)), addr, how)
 }
+
+// lastWord is how long a server that has a write, and does not lead any more,
+// may take to say what came of it.
+const lastWord = time.Second
 
 // handBytes is hand with a body that can be read once; its size is -1 if that
 // is not known.
 func (s *Server) handBytes(ctx context.Context, w http.ResponseWriter, r *http.Request, body io.ReadCloser, size int64, addr string, how passed) error {
 	var a attempt
 	var sent atomic.Bool // some of it may have been
+	if !reads(r) {
+		var end context.CancelFunc
+		ctx, end = hearing(ctx, r.Context(), &sent)
+		defer end()
+	}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
 	out := r.Clone(context.WithValue(ctx, attemptKey{}, &a))
 	out.Body, out.ContentLength, out.TransferEncoding = body, size, nil
@@ -139,6 +151,23 @@ func (s *Server) handBytes(ctx context.Context, w http.ResponseWriter, r *http.R
 		return fmt.Errorf("%w: %w", ErrUnreached, a.err)
 	}
 	return fmt.Errorf("%w: %w", ErrDropped, a.err)
+}
+
+// hearing returns a context for a request of which something may have been sent.
+// It ends when asked does, or when life does: then at once if nothing was sent,
+// and after lastWord else.
+func hearing(life, asked context.Context, sent *atomic.Bool) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancel(context.WithoutCancel(life))
+	gone := context.AfterFunc(asked, end)
+	late := context.AfterFunc(life, func() {
+		if !sent.Load() {
+			end()
+			return
+		}
+		t := time.AfterFunc(lastWord, end)
+		context.AfterFunc(ctx, func() { t.Stop() })
+	})
+	return ctx, func() { gone(); late(); end() }
 }
 
 // newProxy is how requests are handed to other servers.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"berth"
 	"berth/api"
@@ -128,6 +130,58 @@ func TestWhatMayHaveBeenDoneIsNotRepeated(t *testing.T) {
 			t.Errorf("%s: %d %s after %d attempts", method, w.Code, w.Body, sent.Load())
 		}
 	}
+}
+
+// Who led a moment ago says what came of the write that it has, though another
+// leads already: that it was done, or that nothing was, and then the next is
+// asked.
+func TestWhoLedHasTheLastWord(t *testing.T) {
+	done := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+	nothing := "HTTP/1.1 500 Internal Server Error\r\nX-Berth-Unled: 1\r\nContent-Length: 0\r\n\r\n"
+	for _, c := range []struct {
+		name, last string
+		sent       int32
+	}{{"it was done", done, 1}, {"nothing was done", nothing, 2}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &follower{leader: "old:1"}
+				var sent atomic.Int32
+				old := answering(t, func(conn net.Conn) {
+					f.leads("new:1")
+					time.Sleep(500 * time.Millisecond) // what it has takes a while to end
+					io.WriteString(conn, c.last)
+				})
+				good := answering(t, func(conn net.Conn) { io.WriteString(conn, done) })
+				f.dial = func(_ context.Context, addr string) (net.Conn, error) {
+					sent.Add(1)
+					if addr == "new:1" {
+						return good(), nil
+					}
+					return old(), nil
+				}
+				if w := ask(passing(t, f), http.MethodPut, "/v1/jobs", aJob); w.Code != http.StatusOK || sent.Load() != c.sent {
+					t.Errorf("%d %s after %d attempts", w.Code, w.Body, sent.Load())
+				}
+			})
+		})
+	}
+}
+
+// A leader that says nothing any more is not waited for long.
+func TestWhoLedIsNotWaitedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &follower{leader: "old:1"}
+		silent := answering(t, func(conn net.Conn) {
+			f.leads("new:1")
+			conn.Read(make([]byte, 1)) // until it is hung up
+		})
+		f.dial = func(context.Context, string) (net.Conn, error) { return silent(), nil }
+		asked := time.Now()
+		w := ask(passing(t, f), http.MethodPut, "/v1/jobs", aJob)
+		if took := time.Since(asked); w.Code != http.StatusInternalServerError || took != time.Second {
+			t.Errorf("%d %s after %v", w.Code, w.Body, took)
+		}
+	})
 }
 
 // A server that is not reached did nothing, and the next is asked.
