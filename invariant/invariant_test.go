@@ -111,6 +111,10 @@ func TestCheckFinds(t *testing.T) {
 		{"a device given out twice", "I-09", func(s *state.Snapshot) {
 			allocs(s)[0].More = &berth.AllocMore{Devices: []berth.DeviceGrant{{Type: "gpu", IDs: []string{"a"}}, {Type: "gpu", IDs: []string{"a"}}}}
 		}},
+		{"a stopped job that waits for a place", "I-24", func(s *state.Snapshot) {
+			k := eval(s, first).Key()
+			s.Job(k).Stop, s.Summary(k).Groups[0].Queued = true, 1
+		}},
 		{"an evaluation about no deployment", "I-11", func(s *state.Snapshot) { eval(s, first).DeploymentID[0] = 1 }},
 		{"an allocation of no deployment", "I-11", func(s *state.Snapshot) {
 			a, more := allocs(s)[0].With()

@@ -95,6 +95,9 @@ func (c *checker) counts(j *berth.Job) {
 		if *want != g || g.Queued < 0 {
 			c.addf("I-24", "job %s counts %+v; they are %+v", j.Key(), g, *want)
 		}
+		if j.Stop && g.Queued > 0 {
+			c.addf("I-24", "job %s was stopped, and %d of its group %q wait for a place", j.Key(), g.Queued, g.Group)
+		}
 	}
 	for g := range counts {
 		c.addf("I-24", "job %s does not count its group %q", j.Key(), g)

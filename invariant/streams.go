@@ -8,7 +8,8 @@ import (
 // streams checks what holds of stream jobs and what they own: I-44 (owners are
 // there), I-45 (nothing is made for what is deleted), I-47 (nothing is older
 // than its owner), I-48 (one allocation of a processing element), I-49 (launches
-// are counted) and I-53 (a node is in one exclusive pool).
+// are counted) and I-53 (a node is in one exclusive pool, and in no other job's
+// that was given nodes).
 func (c *checker) streams() {
 	ids := map[uint64]berth.UID{}
 	for row := range c.StreamJobs() {
@@ -23,7 +24,7 @@ func (c *checker) streams() {
 			c.addf("I-44", "job %s is of type %s, and has no submission, or one", j.Key(), j.Type)
 		}
 	}
-	held := map[berth.NodeID]*berth.Resource{}
+	held, given := map[berth.NodeID]*berth.Resource{}, map[berth.NodeID][]*berth.Resource{}
 	listed := map[*berth.Resource]bool{}
 	for row := range c.StreamJobs() {
 		for r := range c.ResourcesOf(row.UID, "") {
@@ -38,16 +39,24 @@ func (c *checker) streams() {
 			c.addf("I-44", "%s %q, %s, is not listed with what its owner has", r.Kind, r.Name, r.Owner.Text('j'))
 		}
 		c.resource(r)
-		if p := r.Object.Pool; p == nil || p.Mode != berth.PoolExclusive {
-			continue
-		}
 		for _, n := range r.Nodes {
+			if p := r.Object.Pool; p == nil || p.Mode != berth.PoolExclusive {
+				given[n] = append(given[n], r)
+				continue
+			}
 			if other := held[n]; other != nil {
 				c.addf("I-53", "node %s is in the exclusive pools %s of job %s and %s of job %s", n, other.Name, other.Job, r.Name, r.Job)
 			}
 			held[n] = r
 			if c.Holder(n) != r {
 				c.addf("I-53", "node %s is in the exclusive pool %s of job %s, and not listed so", n, r.Name, r.Job)
+			}
+		}
+	}
+	for n, r := range held {
+		for _, other := range given[n] {
+			if other.Owner != r.Owner && !other.Owner.IsZero() {
+				c.addf("I-53", "node %s is in the exclusive pool %s of job %s, and was given to pool %s of job %s", n, r.Name, r.Job, other.Name, other.Job)
 			}
 		}
 	}

@@ -28,6 +28,17 @@ func streaming(t *testing.T) (before, after *state.Snapshot, changes []state.Cha
 	must(statetest.AddNode(1, 4000, 4000))
 	must(statetest.AddNode(2, 4000, 4000))
 	must(&state.RegisterJob{Job: statetest.Job(t, statetest.StreamText("web", 1, 100, exclusivePool)), Now: 1})
+	other := `{"ID": "other", "Type": "stream", "Stream": {"HostPools": [{"Name": "p", "Hosts": ["n2"]}]}, "TaskGroups": [{"Name": "g", "Stream": {"Placement": {"Pool": "p"}}}]}`
+	must(&state.RegisterJob{Job: statetest.Job(t, other), Now: 1})
+	beside := tx.StreamOf(key("other"))
+	plan, err := statetest.Planned(tx.Snapshot, beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(&state.PlanSubmission{Key: beside.Key, UID: beside.UID, Plan: plan, Now: 2})
+	must(&state.EnsureResources{
+		Key: beside.Key, UID: beside.UID, Kind: berth.KindHostPool, Names: []string{"p"}, Nodes: [][]berth.NodeID{{statetest.ID[berth.Node](2)}}, Now: 3,
+	})
 	row := tx.StreamOf(key("web"))
 	p, err := statetest.Planned(tx.Snapshot, row)
 	if err != nil {
@@ -130,6 +141,11 @@ func TestCheckFindsStreams(t *testing.T) {
 		{"a launch that was never", "I-49", func(s *state.Snapshot) { has(s, berth.KindPE).PE.LaunchIndex = 0 }},
 		{"a submitted job without a plan", "I-50", func(s *state.Snapshot) { stream(s).Plan = nil }},
 		{"a pool that has a node it is not said to", "I-53", func(s *state.Snapshot) { has(s, berth.KindHostPool).Nodes[0] = statetest.ID[berth.Node](2) }},
+		{"an exclusive pool of what another job's pool was given", "I-53", func(s *state.Snapshot) {
+			for r := range s.ResourcesOf(s.StreamOf(key("other")).UID, berth.KindHostPool) {
+				r.Nodes[0] = statetest.ID[berth.Node](1)
+			}
+		}},
 		{"another job's processing element in an exclusive pool", "I-53", func(s *state.Snapshot) {
 			j := *allocs(s)[0].Job
 			j.UID.Index--

@@ -232,6 +232,7 @@ func (tx *Tx) ended(old *berth.Job, noDelay bool, now int64) *berth.Job {
 	}
 	// Open evaluations of what came before have nothing left to do.
 	tx.cancelOpen(j, "the job was stopped", now)
+	tx.setQueued(j, nil)
 	return j
 }
 
