@@ -35,7 +35,7 @@ export CGO_ENABLED ?= 1
 SHELL       = /bin/bash
 .SHELLFLAGS = -o pipefail -c
 FAILURES    = 2>&1 | tee bin/$@.log || { printf '\nWhat failed:\n'; \
-	grep -aE '^ *--- FAIL|^FAIL|^panic:|running tests:|^\t+Test|DATA RACE|^ +[a-z0-9_]+_test\.go:[0-9]+:' bin/$@.log | tail -n 60; exit 1; }
+	grep -aE '^ *--- FAIL|^FAIL|^panic:|running tests:|^\t+Test|DATA RACE|ThreadSanitizer|^SIG[A-Z]+:|^fatal error:|^ +[a-z0-9_]+_test\.go:[0-9]+:' bin/$@.log | tail -n 60; exit 1; }
 
 .PHONY: build
 build:
