@@ -12,7 +12,6 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
-	"berth/internal/rest"
 	"berth/op"
 )
 
@@ -158,53 +157,13 @@ func (r *reporter) refused(n *op.AllocReport, until time.Time) {
 // report sends news until ctx ends. What it has not sent by then is found
 // again by the next agent: it compares what it knows with what was taken.
 func (a *Agent) report(ctx context.Context) error {
-	select { // before, servers would not know whose they are
-	case <-a.registered:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	for failures := 0; ; {
-		batch, again := a.reports.next(time.Now())
+	return a.keepTold(ctx, a.reports.wake, func(now time.Time) news {
+		batch, again := a.reports.next(now)
 		if len(batch) == 0 {
-			if err := a.awaitNews(ctx, again); err != nil {
-				return err
-			}
-			continue
+			return news{next: again}
 		}
-		err := a.send(ctx, batch)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			a.log.Warn("servers do not take reports; trying again", "reports", len(batch), "error", err)
-			if err := backoff(ctx, failures, firstRetry, lastRetry); err != nil {
-				return err
-			}
-			failures++
-			continue
-		}
-		failures = 0
-		if err := rest.For(ctx, reportEvery); err != nil {
-			return err
-		}
-	}
-}
-
-func (a *Agent) awaitNews(ctx context.Context, again time.Time) error {
-	var alarm <-chan time.Time
-	if !again.IsZero() {
-		timer := time.NewTimer(time.Until(again))
-		defer timer.Stop()
-		alarm = timer.C
-	}
-	select {
-	case <-a.reports.wake:
-		return nil
-	case <-alarm:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+		return news{what: "reports", many: len(batch), tell: func(ctx context.Context) error { return a.send(ctx, batch) }}
+	})
 }
 
 // send sends a batch. One that is refused for what it says is sent again one

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/rest"
 	"berth/op"
 )
 
@@ -138,53 +137,13 @@ func (r *registry) refused(id string, until time.Time) {
 // register keeps servers told of the node's services until ctx ends. What they
 // are not told by then ends with its allocation, or is told by the next agent.
 func (a *Agent) registerServices(ctx context.Context) error {
-	select { // before, servers would not know whose they are
-	case <-a.registered:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	for failures := 0; ; {
-		put, gone, again := a.services.next(time.Now())
+	return a.keepTold(ctx, a.services.wake, func(now time.Time) news {
+		put, gone, again := a.services.next(now)
 		if len(put)+len(gone) == 0 {
-			if err := a.awaitServices(ctx, again); err != nil {
-				return err
-			}
-			continue
+			return news{next: again}
 		}
-		err := a.tellServices(ctx, put, gone)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			a.log.Warn("servers do not take registrations of services; trying again", "error", err)
-			if err := backoff(ctx, failures, firstRetry, lastRetry); err != nil {
-				return err
-			}
-			failures++
-			continue
-		}
-		failures = 0
-		if err := rest.For(ctx, reportEvery); err != nil {
-			return err
-		}
-	}
-}
-
-func (a *Agent) awaitServices(ctx context.Context, again time.Time) error {
-	var alarm <-chan time.Time
-	if !again.IsZero() {
-		timer := time.NewTimer(time.Until(again))
-		defer timer.Stop()
-		alarm = timer.C
-	}
-	select {
-	case <-a.services.wake:
-		return nil
-	case <-alarm:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+		return news{what: "services", many: len(put) + len(gone), tell: func(ctx context.Context) error { return a.tellServices(ctx, put, gone) }}
+	})
 }
 
 // tellServices tells servers of changes: first what is not there any more.

@@ -12,12 +12,7 @@ import (
 // change can help. It is plain data, used by one goroutine at a time.
 type Blocked struct {
 	evals map[berth.EvalID]*berth.Eval // those that any node can help
-	// freed is, by class of node, the newest index at which one of its nodes
-	// got room, for each kind of room. An evaluation that was decided on an
-	// older state missed that, and does not wait at all.
-	freed map[string]*[roomKinds]uint64
-	any   uint64 // the newest of them
-	floor uint64 // of classes that are not among them any more
+	freed freed[string]                // by class of node
 	// due is when those are tried again of which nobody knows what would help:
 	// their plans were refused, so there may be room as it is.
 	due map[berth.EvalID]time.Time
@@ -30,10 +25,7 @@ type Blocked struct {
 type onNodes struct {
 	evals  map[berth.EvalID]*berth.Eval
 	byNode map[berth.NodeID]map[berth.EvalID]*berth.Eval
-	// freed, any and floor are as in Blocked, by node.
-	freed map[berth.NodeID]*[roomKinds]uint64
-	any   uint64
-	floor uint64
+	freed  freed[berth.NodeID]
 }
 
 // Room is what a change gives, a bit for each kind.
@@ -93,20 +85,13 @@ func wanted(m *berth.Missed) Room {
 	return r
 }
 
-// classesKept bounds the classes that are remembered: nodes that change make
-// new ones.
-const classesKept = 4096
-
-// nodesKept bounds the nodes that are remembered, as classesKept.
-const nodesKept = 1 << 16
-
 // NewBlocked returns an empty set.
 func NewBlocked() *Blocked {
 	return &Blocked{
-		evals: map[berth.EvalID]*berth.Eval{}, freed: map[string]*[roomKinds]uint64{}, due: map[berth.EvalID]time.Time{},
+		evals: map[berth.EvalID]*berth.Eval{}, freed: remember[string](classesKept), due: map[berth.EvalID]time.Time{},
 		on: onNodes{
 			evals: map[berth.EvalID]*berth.Eval{}, byNode: map[berth.NodeID]map[berth.EvalID]*berth.Eval{},
-			freed: map[berth.NodeID]*[roomKinds]uint64{},
+			freed: remember[berth.NodeID](nodesKept),
 		},
 	}
 }
@@ -143,20 +128,11 @@ func (b *Blocked) missedSomething(e *berth.Eval) bool {
 	if !e.NodeID.IsZero() {
 		return b.on.missed(e, e.SnapshotIndex)
 	}
-	if b.any <= e.SnapshotIndex {
-		return false
+	if sure, all := b.freed.since(e.SnapshotIndex); sure {
+		return all
 	}
-	if b.floor > e.SnapshotIndex {
-		return true
-	}
-	for class, at := range b.freed {
-		var since Room
-		for kind, index := range at {
-			if index > e.SnapshotIndex {
-				since |= 1 << kind
-			}
-		}
-		if since != 0 && helps(e, class, since) {
+	for class, at := range b.freed.at {
+		if r := at.since(e.SnapshotIndex); r != 0 && helps(e, class, r) {
 			return true
 		}
 	}
@@ -172,23 +148,12 @@ func (b *Blocked) missedSince(id berth.EvalID, index uint64) bool {
 
 // missed says whether what an evaluation waits for happened on its node since a
 // state.
-func (o *onNodes) missed(e *berth.Eval, since uint64) bool {
-	if o.any <= since {
-		return false
+func (o *onNodes) missed(e *berth.Eval, index uint64) bool {
+	if sure, all := o.freed.since(index); sure {
+		return all
 	}
-	if o.floor > since {
-		return true
-	}
-	at := o.freed[e.NodeID]
-	if at == nil {
-		return false
-	}
-	for kind, index := range at {
-		if index > since && helpsOn(e, 1<<kind) {
-			return true
-		}
-	}
-	return false
+	r := o.freed.at[e.NodeID].since(index)
+	return r != 0 && helpsOn(e, r)
 }
 
 // helpsOn says whether room on the node that an evaluation waits for can help.
@@ -228,21 +193,7 @@ func (b *Blocked) Remove(id berth.EvalID) {
 // Freed notes that a node of the class got room at an index, and returns the
 // evaluations that this can help; they wait no longer.
 func (b *Blocked) Freed(class string, r Room, index uint64) (out []*berth.Eval) {
-	if len(b.freed) >= classesKept {
-		clear(b.freed)
-		b.floor = b.any
-	}
-	at := b.freed[class]
-	if at == nil {
-		at = new([roomKinds]uint64)
-		b.freed[class] = at
-	}
-	for kind := range at {
-		if r&(1<<kind) != 0 {
-			at[kind] = max(at[kind], index)
-		}
-	}
-	b.any = max(b.any, index)
+	b.freed.note(class, r, index)
 	for _, e := range b.evals {
 		if helps(e, class, r) {
 			out = append(out, e)
@@ -257,23 +208,8 @@ func (b *Blocked) Freed(class string, r Room, index uint64) (out []*berth.Eval) 
 // it what waits for nodes is not woken, so it is for clusters with jobs that run
 // on every node.
 func (b *Blocked) FreedOn(node berth.NodeID, r Room, index uint64) (out []*berth.Eval) {
-	o := &b.on
-	if len(o.freed) >= nodesKept {
-		clear(o.freed)
-		o.floor = o.any
-	}
-	at := o.freed[node]
-	if at == nil {
-		at = new([roomKinds]uint64)
-		o.freed[node] = at
-	}
-	for kind := range at {
-		if r&(1<<kind) != 0 {
-			at[kind] = max(at[kind], index)
-		}
-	}
-	o.any = max(o.any, index)
-	for _, e := range o.byNode[node] {
+	b.on.freed.note(node, r, index)
+	for _, e := range b.on.byNode[node] {
 		if helpsOn(e, r) {
 			out = append(out, e)
 		}
@@ -287,10 +223,8 @@ func (b *Blocked) FreedOn(node berth.NodeID, r Room, index uint64) (out []*berth
 // FreedAll notes that there can be room anywhere, and returns all that waits for
 // room; nothing does any more.
 func (b *Blocked) FreedAll(index uint64) (out []*berth.Eval) {
-	clear(b.freed)
-	clear(b.on.freed)
-	b.any, b.floor = max(b.any, index), max(b.floor, index)
-	b.on.any, b.on.floor = max(b.on.any, index), max(b.on.floor, index)
+	b.freed.everywhere(index)
+	b.on.freed.everywhere(index)
 	for _, list := range []map[berth.EvalID]*berth.Eval{b.evals, b.on.evals} {
 		for _, e := range list {
 			out = append(out, e)

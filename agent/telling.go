@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"berth/internal/rest"
+)
+
+// news is what servers are to be told next.
+type news struct {
+	tell func(context.Context) error // nil: nothing now
+	what string                      // for the log, with how many there are
+	many int
+	next time.Time // without tell: when there may be something, zero if only a wake says so
+}
+
+// keepTold tells servers what next returns, until ctx ends: it looks when it is
+// woken, when next said so and after everything that was told, and tries again
+// for ever, more and more seldom.
+func (a *Agent) keepTold(ctx context.Context, wake <-chan struct{}, next func(now time.Time) news) error {
+	select { // before, servers would not know whose they are
+	case <-a.registered:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for failures := 0; ; {
+		n := next(time.Now())
+		if n.tell == nil {
+			if err := await(ctx, wake, n.next); err != nil {
+				return err
+			}
+			continue
+		}
+		err := n.tell(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			a.log.Warn("servers do not take "+n.what+"; trying again", n.what, n.many, "error", err)
+			if err := backoff(ctx, failures, firstRetry, lastRetry); err != nil {
+				return err
+			}
+			failures++
+			continue
+		}
+		failures = 0
+		if err := rest.For(ctx, reportEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits for a wake, until a time that is not zero, or until ctx ends.
+func await(ctx context.Context, wake <-chan struct{}, until time.Time) error {
+	var alarm <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		alarm = timer.C
+	}
+	select {
+	case <-wake:
+		return nil
+	case <-alarm:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
