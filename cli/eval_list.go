@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"berth"
-	"berth/client"
 	"berth/op"
 )
 
@@ -16,11 +15,10 @@ func evalListCommand() *command {
 The status of one that is open is followed by where it is: delayed, scheduling or applying.`,
 		setup: func(f *flags) action {
 			l := evalList{
-				data:    f.data(),
-				page:    f.paging(),
-				job:     f.String("job", "Only those of this `job`."),
-				status:  f.String("status", "Only those of this `status`: pending, blocked, complete, failed or canceled."),
-				verbose: f.Bool("verbose", "Show IDs in full."),
+				listFlags: f.list(),
+				job:       f.String("job", "Only those of this `job`."),
+				status:    f.String("status", "Only those of this `status`: pending, blocked, complete, failed or canceled."),
+				verbose:   f.Bool("verbose", "Show IDs in full."),
 			}
 			f.UnbuiltBool("ui")
 			return l.run
@@ -29,58 +27,16 @@ The status of one that is open is followed by where it is: delayed, scheduling o
 }
 
 type evalList struct {
-	data        dataFlags
-	page        pageFlags
+	listFlags
 	job, status *string
 	verbose     *bool
 }
 
-// pageFlags are the flags of long lists.
-type pageFlags struct {
-	filter, token *string
-	perPage       *int
-}
-
-func (f *flags) paging() pageFlags {
-	return pageFlags{
-		filter:  f.String("filter", "Only those that meet this `expression` over the fields that -json shows, such as 'Status == \"ready\"'."),
-		token:   f.String("page-token", "The `token` that the page before named."),
-		perPage: f.Int("per-page", 0, "The `number` of rows on a page; 0 is all."),
-	}
-}
-
-// query puts the flags into a query.
-func (f pageFlags) query(c *call, q *op.Query) error {
-	if *f.perPage < 0 || *f.perPage > op.MaxPage {
-		return c.usagef("the flag -per-page: %d is out of range; allowed are 0 to %d", *f.perPage, op.MaxPage)
-	}
-	q.Filter, q.NextToken, q.PerPage = *f.filter, *f.token, int32(*f.perPage)
-	return nil
-}
-
 func (l evalList) run(ctx context.Context, c *call) error {
-	if err := l.data.check(c); err != nil {
-		return err
-	}
 	in := op.EvalsQuery{Job: *l.job, Status: *l.status, Query: op.Query{Reverse: true}}
-	if err := l.page.query(c, &in.Query); err != nil {
-		return err
-	}
-	list, meta, err := client.Call(ctx, c.client, op.ListEvals, in)
-	if err != nil {
-		return err
-	}
-	if l.data.wanted() {
-		return l.data.write(c, list)
-	}
-	p := c.page()
-	if len(list) == 0 {
-		p.linef("No evals found")
-	} else {
+	return showList(ctx, c, l.listFlags, op.ListEvals, &in, &in.Query, "No evals found", func(p *page, list []op.Eval) {
 		p.table(evalRows(list, func(id berth.EvalID) string { return short(id.String(), *l.verbose) }))
-	}
-	c.paged(p, meta.NextToken)
-	return c.show(p)
+	})
 }
 
 // evalRows lists evaluations.

@@ -21,34 +21,16 @@ func nodePoolListCommand() *command {
 		name: "node pool list", synopsis: "List the node pools",
 		help: "Lists all node pools, among them those that are built in: default, and all, which has the nodes of every pool.",
 		setup: func(f *flags) action {
-			data, paging := f.data(), f.paging()
+			l := f.list()
 			return func(ctx context.Context, c *call) error {
-				if err := data.check(c); err != nil {
-					return err
-				}
 				in := op.Query{}
-				if err := paging.query(c, &in); err != nil {
-					return err
-				}
-				list, meta, err := client.Call(ctx, c.client, op.ListPools, in)
-				if err != nil {
-					return err
-				}
-				if data.wanted() {
-					return data.write(c, list)
-				}
-				p := c.page()
-				if len(list) == 0 {
-					p.linef("No node pools found")
-					return c.show(p)
-				}
-				rows := [][]string{{"Name", "Description"}}
-				for _, n := range list {
-					rows = append(rows, []string{n.Name, or(n.Description, none)})
-				}
-				p.table(rows)
-				c.paged(p, meta.NextToken)
-				return c.show(p)
+				return showList(ctx, c, l, op.ListPools, &in, &in, "No node pools found", func(p *page, list []op.NodePool) {
+					rows := [][]string{{"Name", "Description"}}
+					for _, n := range list {
+						rows = append(rows, []string{n.Name, or(n.Description, none)})
+					}
+					p.table(rows)
+				})
 			}
 		},
 	}
@@ -132,39 +114,21 @@ func nodePoolNodesCommand() *command {
 		name: "node pool nodes", args: "<node-pool>", synopsis: "List the nodes of a node pool", min: 1, max: 1,
 		help: "Lists the nodes of a node pool. The pool all has the nodes of every pool.",
 		setup: func(f *flags) action {
-			data, paging := f.data(), f.paging()
+			l := f.list()
 			verbose := f.Bool("verbose", "Show IDs in full.")
 			return func(ctx context.Context, c *call) error {
-				if err := data.check(c); err != nil {
-					return err
-				}
 				n, err := c.findPool(ctx, c.args[0])
 				if err != nil {
 					return err
 				}
 				in := op.PoolNodesQuery{PoolName: n.Name}
-				if err := paging.query(c, &in.Query); err != nil {
-					return err
-				}
-				list, meta, err := client.Call(ctx, c.client, op.PoolNodes, in)
-				if err != nil {
-					return err
-				}
-				if data.wanted() {
-					return data.write(c, list)
-				}
-				p := c.page()
-				if len(list) == 0 {
-					p.linef("No nodes found")
-					return c.show(p)
-				}
-				rows := [][]string{{"ID", "DC", "Name", "Class", "Drain", "Eligibility", "Status"}}
-				for _, n := range list {
-					rows = append(rows, slices.Delete(nodeRow(n, short(n.ID.String(), *verbose)), 1, 2)) // without its pool
-				}
-				p.table(rows)
-				c.paged(p, meta.NextToken)
-				return c.show(p)
+				return showList(ctx, c, l, op.PoolNodes, &in, &in.Query, "No nodes found", func(p *page, list []op.NodeStub) {
+					rows := [][]string{{"ID", "DC", "Name", "Class", "Drain", "Eligibility", "Status"}}
+					for _, n := range list {
+						rows = append(rows, slices.Delete(nodeRow(n, short(n.ID.String(), *verbose)), 1, 2)) // without its pool
+					}
+					p.table(rows)
+				})
 			}
 		},
 	}
@@ -175,34 +139,14 @@ func nodePoolJobsCommand() *command {
 		name: "node pool jobs", args: "<node-pool>", synopsis: "List the jobs of a node pool", min: 1, max: 1,
 		help: "Lists the jobs that name a node pool. Those of the pool all are the jobs that name it, not those of every pool.",
 		setup: func(f *flags) action {
-			data, paging := f.data(), f.paging()
+			l := f.list()
 			return func(ctx context.Context, c *call) error {
-				if err := data.check(c); err != nil {
-					return err
-				}
 				n, err := c.findPool(ctx, c.args[0])
 				if err != nil {
 					return err
 				}
 				in := op.PoolJobsQuery{PoolName: n.Name}
-				if err := paging.query(c, &in.Query); err != nil {
-					return err
-				}
-				list, meta, err := client.Call(ctx, c.client, op.PoolJobs, in)
-				if err != nil {
-					return err
-				}
-				if data.wanted() {
-					return data.write(c, list)
-				}
-				p := c.page()
-				if len(list) == 0 {
-					p.linef("No jobs")
-					return c.show(p)
-				}
-				p.table(c.jobRows(list))
-				c.paged(p, meta.NextToken)
-				return c.show(p)
+				return showList(ctx, c, l, op.PoolJobs, &in, &in.Query, "No jobs", func(p *page, list []op.JobStub) { p.table(c.jobRows(list)) })
 			}
 		},
 	}

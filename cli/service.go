@@ -78,41 +78,24 @@ func serviceInfoCommand() *command {
 		name: "service info", args: "<service>", synopsis: "Show where a service is", min: 1, max: 1,
 		help: "Lists the instances of a service: where each is, and the job and the node that it belongs to.",
 		setup: func(f *flags) action {
-			data, paging := f.data(), f.paging()
+			l := f.list()
 			verbose := f.Bool("verbose", "Show IDs in full, and all that is known of each instance.")
 			return func(ctx context.Context, c *call) error {
-				if err := data.check(c); err != nil {
-					return err
-				}
 				in := op.ServiceQuery{ServiceName: c.args[0]}
-				if err := paging.query(c, &in.Query); err != nil {
-					return err
-				}
-				list, meta, err := client.Call(ctx, c.client, op.ReadService, in)
-				if err != nil {
-					return err
-				}
-				if data.wanted() {
-					return data.write(c, list)
-				}
-				p := c.page()
-				switch {
-				case len(list) == 0:
-					p.linef("No service registrations found")
-				case *verbose:
-					for i := range list {
-						serviceDetails(p, &list[i])
+				return showList(ctx, c, l, op.ReadService, &in, &in.Query, "No service registrations found", func(p *page, list []berth.ServiceRegistration) {
+					if *verbose {
+						for i := range list {
+							serviceDetails(p, &list[i])
+						}
+						return
 					}
-				default:
 					rows := [][]string{{"Job ID", "Address", "Tags", "Node ID", "Alloc ID"}}
 					for i := range list {
 						r := &list[i]
 						rows = append(rows, []string{string(r.JobID), serviceAddress(r), "[" + strings.Join(r.Tags, ",") + "]", r.NodeID.Short(), r.AllocID.Short()})
 					}
 					p.table(rows)
-				}
-				c.paged(p, meta.NextToken)
-				return c.show(p)
+				})
 			}
 		},
 	}
