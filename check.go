@@ -105,7 +105,7 @@ func (c *checker) job(j *Job) {
 	}
 	c.line(at+".region", j.Region, MaxNameLen)
 	c.line(at+".node_pool", j.NodePool, MaxNameLen)
-	c.oneOf(at+".type", j.Type, TypeService, TypeBatch, TypeSystem, TypeSysbatch, TypeStream)
+	c.oneOf(at+".type", j.Type, JobTypes...)
 	c.between(at+".priority", int64(j.Priority), MinPriority, MaxPriority)
 	for _, dc := range j.Datacenters {
 		if _, err := path.Match(dc, ""); err != nil || dc == "" {

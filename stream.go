@@ -12,6 +12,9 @@ import (
 // by an evaluation of its own.
 const TypeStream = "stream"
 
+// JobTypes are the types of jobs. Each has a scheduler of its own.
+var JobTypes = []string{TypeService, TypeBatch, TypeSystem, TypeSysbatch, TypeStream}
+
 // StreamSpec is what a stream job says beyond other jobs.
 type StreamSpec struct {
 	Application StreamApplication `hcl:"application"`

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -64,6 +63,9 @@ type Config struct {
 	DataDir  string // AllocDir and StateDir are made in it unless they are set
 	AllocDir string // of the allocations' directories
 	StateDir string // of what the agent must know after a restart
+	// Folders are AllocDir and StateDir, held, which New takes over; nil: New
+	// holds them.
+	Folders *Folders
 
 	Region     string // berth.DefaultRegion
 	Datacenter string // dc1
@@ -187,9 +189,13 @@ type held struct {
 }
 
 // New reads the node's identity, which it makes if need be, and describes the
-// machine.
+// machine. It has its directories to itself until Run has returned.
 func New(c Config) (*Agent, error) {
-	if err := c.complete(); err != nil {
+	err := c.complete()
+	if err == nil && c.Folders == nil {
+		c.Folders, err = Hold(c.StateDir, c.AllocDir)
+	}
+	if err != nil {
 		return nil, err
 	}
 	a := &Agent{
@@ -197,16 +203,13 @@ func New(c Config) (*Agent, error) {
 		registered: make(chan struct{}), heard: make(chan struct{}), change: make(chan struct{}),
 		drivers: map[string]driver.Driver{raw.Name: raw.New(c.RawExec), mock.Name: mock.New(c.MockDriver)},
 	}
-	var err error
 	if a.id, a.secret, err = local.Identity(c.StateDir, a.log); err != nil {
-		return nil, fmt.Errorf("identity of the node: %w", err)
+		err = fmt.Errorf("identity of the node: %w", err)
+	} else {
+		a.dirs, err = saferoot.Open(c.AllocDir)
 	}
-	// Tasks of other users pass through it to their own directories.
-	if err := os.MkdirAll(c.AllocDir, 0o711); err != nil {
-		return nil, err
-	}
-	if a.dirs, err = saferoot.Open(c.AllocDir); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, c.Folders.Close())
 	}
 	a.node = a.describe(context.Background())
 	if c, ok := c.Servers.(*Cluster); ok {
@@ -241,6 +244,7 @@ func (a *Agent) Node() *berth.Node {
 // Run runs the agent until ctx ends, or the state directory cannot be used.
 // Tasks stay, unless StopTasksOnExit is set.
 func (a *Agent) Run(ctx context.Context) error {
+	defer a.c.Folders.Close()
 	defer a.dirs.Close()
 	if c, ok := a.c.Servers.(*Cluster); ok {
 		defer c.close()

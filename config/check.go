@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/op"
 )
 
 // complete checks what was said and fills in what follows from it.
@@ -82,6 +83,7 @@ func (d *decoder) addresses() {
 	if c.HTTP.Port == c.RPC.Port && c.HTTP.Port != 0 && overlap(c.HTTP.Addr, c.RPC.Addr) {
 		d.fail("ports.rpc", "%d is the port of ports.http too", c.RPC.Port)
 	}
+	d.otherKind()
 	for _, e := range []struct {
 		name string
 		of   Endpoint
@@ -89,6 +91,26 @@ func (d *decoder) addresses() {
 		if c.Server.Enabled && c.Serf.Port == e.of.Port && c.Serf.Port != 0 && overlap(c.Serf.Addr, e.of.Addr) {
 			d.fail("ports.serf", "%d is the port of ports.%s too", c.Serf.Port, e.name)
 		}
+	}
+}
+
+// otherKind warns of addresses of IPv6 that others are told and that nothing
+// listens at. Something in between may, so it is no mistake for certain.
+func (d *decoder) otherKind() {
+	c := d.to
+	var told []string
+	for _, e := range []struct {
+		name   string
+		of     Endpoint
+		serves bool
+	}{{"http", c.HTTP, true}, {"rpc", c.RPC, c.Server.Enabled}, {"serf", c.Serf, c.Server.Enabled}} {
+		host, _, err := net.SplitHostPort(e.of.Advertise)
+		if ip := net.ParseIP(host); err == nil && ip != nil && ip.To4() == nil && e.serves && e.of.Addr == "0.0.0.0" {
+			told = append(told, fmt.Sprintf("advertise.%s (%s)", e.name, host))
+		}
+	}
+	if len(told) > 0 {
+		d.warnf("%s: 0.0.0.0, where the agent listens, is every address of IPv4 and none of IPv6; \"::\" is every address of both", strings.Join(told, ", "))
 	}
 }
 
@@ -105,10 +127,23 @@ func (d *decoder) ip(path string, addr *string, otherwise string) {
 	case strings.Contains(*addr, "{{"):
 		d.fail(path, "a template is not built yet; allowed is an IP address")
 		*addr = otherwise
-	case net.ParseIP(*addr) == nil:
-		d.fail(path, "%.60q is not an IP address (a port stands in ports)", *addr)
-		*addr = otherwise
+	default:
+		ip := net.ParseIP(bare(*addr))
+		if ip == nil {
+			d.fail(path, "%.60q is not an IP address (a port stands in ports)", *addr)
+			*addr = otherwise
+			return
+		}
+		*addr = ip.String()
 	}
+}
+
+// bare takes the brackets off that an address of IPv6 may stand in.
+func bare(s string) string {
+	if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
+		return strings.TrimSuffix(inner, "]")
+	}
+	return s
 }
 
 // port passes 0, which is any free port.
@@ -144,8 +179,9 @@ func (d *decoder) advertise(path string, e *Endpoint) {
 			return
 		}
 	case net.ParseIP(host).IsUnspecified():
-		if host = privateIP(); host == "" {
-			d.fail(path, "is missing: the agent listens at every address, and none of this machine's is private")
+		addrs, _ := net.InterfaceAddrs() // none, as far as can be seen
+		if host = privateIP(addrs, net.ParseIP(host).To4() == nil); host == "" {
+			d.fail(path, "is missing: the agent listens at %s, and this machine has no private address among those", e.Addr)
 			return
 		}
 	}
@@ -156,7 +192,7 @@ func (d *decoder) advertise(path string, e *Endpoint) {
 
 // hostPort splits an address that may lack a port.
 func hostPort(s string, otherwise int) (host string, port int, ok bool) {
-	if ip := net.ParseIP(strings.Trim(s, "[]")); ip != nil {
+	if ip := net.ParseIP(bare(s)); ip != nil {
 		return ip.String(), otherwise, true
 	}
 	host, p, err := net.SplitHostPort(s)
@@ -164,25 +200,28 @@ func hostPort(s string, otherwise int) (host string, port int, ok bool) {
 		return s, otherwise, hostForm.MatchString(s)
 	}
 	port, err = strconv.Atoi(p)
-	ok = err == nil && port > 0 && port <= 65535 && (net.ParseIP(host) != nil || hostForm.MatchString(host))
+	ip := net.ParseIP(host)
+	if ip != nil { // there are many ways to write one of IPv6
+		host = ip.String()
+	}
+	ok = err == nil && port > 0 && port <= 65535 && (ip != nil || hostForm.MatchString(host))
 	return host, port, ok
 }
 
-// privateIP returns the first private address of this machine, "" if it has
-// none.
-func privateIP() string {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return ""
-	}
-	for _, v4 := range []bool{true, false} {
-		for _, a := range addrs {
-			if n, ok := a.(*net.IPNet); ok && n.IP.IsPrivate() && (n.IP.To4() != nil) == v4 {
-				return n.IP.String()
-			}
+// privateIP returns the first private address of IPv4; if there is none and
+// both kinds are listened at, the first of IPv6; or "".
+func privateIP(addrs []net.Addr, both bool) (found string) {
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		switch {
+		case !ok || !n.IP.IsPrivate():
+		case n.IP.To4() != nil:
+			return n.IP.String()
+		case both && found == "":
+			found = n.IP.String()
 		}
 	}
-	return ""
+	return found
 }
 
 func (d *decoder) limits() {
@@ -209,7 +248,10 @@ const longestAge = 10 * 365 * 24 * time.Hour
 func (d *decoder) server() {
 	s := &d.to.Server
 	if d.said["server.num_schedulers"] != "" {
-		d.between("server.num_schedulers", s.NumSchedulers, 1, 1024) // one server is all there is: it must schedule
+		d.between("server.num_schedulers", s.NumSchedulers, 0, op.MostWorkers)
+		if s.NumSchedulers == 0 {
+			s.NumSchedulers = NoSchedulers
+		}
 	}
 	d.period("server.heartbeat_grace", s.HeartbeatGrace, time.Second, time.Hour)
 	d.period("server.min_heartbeat_ttl", s.MinHeartbeatTTL, time.Second, time.Hour)

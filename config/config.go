@@ -110,12 +110,16 @@ type Telemetry struct {
 	UseNodeName        bool
 }
 
+// NoSchedulers is how many workers a server has that leaves decisions to others.
+const NoSchedulers = -1
+
 // Server is how the server in this agent is to be.
 type Server struct {
 	Enabled              bool
 	DataDir              string
-	BootstrapExpect      int // servers that make up a new cluster together; 1 is this alone, 0 is that it joins one
-	NumSchedulers        int // 0: the server chooses
+	BootstrapExpect      int      // servers that make up a new cluster together; 1 is this alone, 0 is that it joins one
+	NumSchedulers        int      // 0: the server chooses; or NoSchedulers
+	Schedulers           []string // the types of evaluations that are decided here; nil is all
 	HeartbeatGrace       time.Duration
 	MinHeartbeatTTL      time.Duration
 	MaxHeartbeatsPerSec  float64
@@ -283,7 +287,7 @@ func (c *Config) Public() map[string]any {
 		},
 		"Server": map[string]any{
 			"Enabled": c.Server.Enabled, "DataDir": c.Server.DataDir, "BootstrapExpect": c.Server.BootstrapExpect,
-			"NumSchedulers": c.Server.NumSchedulers, "HeartbeatGrace": c.Server.HeartbeatGrace, "MinHeartbeatTTL": c.Server.MinHeartbeatTTL,
+			"NumSchedulers": max(0, c.Server.NumSchedulers), "EnabledSchedulers": append([]string{}, c.Server.Schedulers...), "HeartbeatGrace": c.Server.HeartbeatGrace, "MinHeartbeatTTL": c.Server.MinHeartbeatTTL,
 			"MaxHeartbeatsPerSecond": c.Server.MaxHeartbeatsPerSec, "FailoverHeartbeatTTL": c.Server.FailoverHeartbeatTTL,
 			"EventBufferSize": c.Server.EventBufferSize, "RejoinAfterLeave": c.Server.RejoinAfterLeave, "NonVotingServer": c.Server.NonVoting,
 			"ServerJoin": map[string]any{

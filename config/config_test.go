@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -316,4 +317,32 @@ func FuzzConfig(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// Others are told a private address of a kind that is listened at.
+func TestPrivateIP(t *testing.T) {
+	for _, c := range []struct {
+		addrs string
+		both  bool
+		want  string
+	}{
+		{"127.0.0.1/8 203.0.113.7/24 10.0.0.7/8 192.168.0.1/16", false, "10.0.0.7"},
+		{"fd00::7/64 10.0.0.7/8", true, "10.0.0.7"},
+		{"fe80::1/64 2001:db8::1/64 fd00::7/64 fd00::8/64", true, "fd00::7"},
+		{"fd00::7/64", false, ""},
+		{"127.0.0.1/8 ::1/128", true, ""},
+		{"", true, ""},
+	} {
+		var addrs []net.Addr
+		for _, s := range strings.Fields(c.addrs) {
+			ip, n, err := net.ParseCIDR(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addrs = append(addrs, &net.IPNet{IP: ip, Mask: n.Mask})
+		}
+		if got := privateIP(addrs, c.both); got != c.want {
+			t.Errorf("of %s: %q, want %q", c.addrs, got, c.want)
+		}
+	}
 }

@@ -3,6 +3,9 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"berth"
+	"berth/op"
 )
 
 // built holds the keys that have a behaviour, and with those of unbuilt.go all
@@ -225,20 +228,16 @@ func logLevel(d *decoder, path string, n *node) {
 	d.to.LogLevel, d.to.LogTrace = level, strings.EqualFold(s, "trace")
 }
 
-// schedulers passes every list that has what there is: which job types a
-// server schedules cannot be chosen yet.
+// schedulers reads which types of evaluations a server decides.
 func schedulers(d *decoder, path string, n *node) {
 	list, ok := d.texts(path, n)
 	if !ok || len(list) == 0 {
 		return
 	}
-	for _, s := range list {
-		if known := []string{"service", "batch", "system", "sysbatch", "stream"}; !slices.Contains(known, s) {
-			d.addf(n.pos, path, "%.40q is not a scheduler; there are %s", s, strings.Join(known, ", "))
-			return
-		}
+	types, unknown := op.Schedulers(list)
+	if unknown != "" {
+		d.addf(n.pos, path, "%.40q is not a scheduler; there are %s", unknown, strings.Join(berth.JobTypes, ", "))
+		return
 	}
-	if !slices.Contains(list, "service") || !slices.Contains(list, "batch") {
-		d.addf(n.pos, path, "to leave out schedulers is not built yet; allowed are lists with service and batch")
-	}
+	d.to.Server.Schedulers = types
 }

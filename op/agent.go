@@ -1,6 +1,12 @@
 package op
 
-import "berth/acl"
+import (
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/acl"
+)
 
 // AgentSelf is what an agent tells of itself.
 type AgentSelf struct {
@@ -56,6 +62,75 @@ type WorkerConfig struct {
 	EnabledSchedulers []string `json:"enabled_schedulers"`
 }
 
+// ChangeWorkers changes the workers of the server that is asked, until it is
+// started again.
+type ChangeWorkers struct {
+	NumSchedulers     int      // 0: none
+	EnabledSchedulers []string // none named: all that there are
+	Write
+}
+
+// Shape gives the fields of a body, which are spelt as in its answer, their own
+// names. Who sends an answer back says which server it was of.
+func (*ChangeWorkers) Shape(body berth.Tree) berth.Tree {
+	out := berth.Tree{}
+	for name, v := range body {
+		switch name {
+		case "num_schedulers":
+			name = "NumSchedulers"
+		case "enabled_schedulers":
+			name = "EnabledSchedulers"
+		case "server_id":
+			continue
+		}
+		out[name] = v
+	}
+	return out
+}
+
+// MostWorkers is how many workers a server can have.
+const MostWorkers = 1024
+
+// coreScheduler is what Nomad calls the system's own evaluations, which the
+// leader decides whatever workers there are.
+const coreScheduler = "_core"
+
+// Types returns the types of evaluations that the workers are to take.
+func (c *ChangeWorkers) Types() ([]string, error) {
+	if c.NumSchedulers < 0 || c.NumSchedulers > MostWorkers {
+		return nil, berth.Errorf(berth.Invalid, "num_schedulers: %d is out of range; allowed are 0 to %d", c.NumSchedulers, MostWorkers)
+	}
+	types, unknown := Schedulers(c.EnabledSchedulers)
+	if unknown != "" {
+		return nil, berth.Errorf(berth.Invalid, "enabled_schedulers: %.40q is not a scheduler; there are %s", unknown, strings.Join(berth.JobTypes, ", "))
+	}
+	return types, nil
+}
+
+// Schedulers returns the types of evaluations that workers take which are to
+// take those that are named, or a name that is none. No name is all. So are the
+// four that Nomad has: who named those left none out.
+func Schedulers(named []string) (types []string, unknown string) {
+	nomad := 0
+	for _, t := range named {
+		switch {
+		case t == coreScheduler:
+			continue
+		case !slices.Contains(berth.JobTypes, t):
+			return nil, t
+		case slices.Contains(types, t):
+			continue
+		case t != berth.TypeStream:
+			nomad++
+		}
+		types = append(types, t)
+	}
+	if len(types) == 0 || nomad == len(berth.JobTypes)-1 {
+		return berth.JobTypes, ""
+	}
+	return types, ""
+}
+
 // Workers are those of a server that run now.
 type Workers struct {
 	ServerID   string   `json:"server_id"`
@@ -74,16 +149,17 @@ type Worker struct {
 // The operations about agents and their cluster. Metrics answers in two
 // formats; the type here is the JSON one.
 var (
-	ReadSelf         = define[Nothing, AgentSelf]("agent.self", "GET /v1/agent/self", "", acl.AgentRead, acl.NoSpace, local)
-	ReadHealth       = define[HealthQuery, AgentHealth]("agent.health", "GET /v1/agent/health", "", acl.Open, acl.NoSpace, local)
-	ReadLeader       = define[Query, string]("status.leader", "GET /v1/status/leader", "", acl.Open, acl.NoSpace)
-	ReadPeers        = define[Query, []string]("status.peers", "GET /v1/status/peers", "Status.Peers", acl.Open, acl.NoSpace)
-	Ping             = define[Nothing, Nothing]("status.ping", "", "Status.Ping", acl.Open, acl.NoSpace, local)
-	Metrics          = define[MetricsQuery, map[string]any]("agent.metrics", "GET /v1/metrics", "", acl.Open, acl.NoSpace, local)
-	Regions          = define[Query, []string]("region.list", "GET /v1/regions", "", acl.Open, acl.NoSpace)
-	ReadWorkerConfig = define[Nothing, WorkerConfig]("agent.worker_config", "GET /v1/agent/schedulers/config", "", acl.AgentRead, acl.NoSpace, local)
-	ReadWorkers      = define[Nothing, Workers]("agent.workers", "GET /v1/agent/schedulers", "", acl.AgentRead, acl.NoSpace, local)
-	Tunnel           = define[Nothing, Nothing]("agent.tunnel", "", TunnelRPC, acl.Node, acl.NoSpace, local)
+	ReadSelf          = define[Nothing, AgentSelf]("agent.self", "GET /v1/agent/self", "", acl.AgentRead, acl.NoSpace, local)
+	ReadHealth        = define[HealthQuery, AgentHealth]("agent.health", "GET /v1/agent/health", "", acl.Open, acl.NoSpace, local)
+	ReadLeader        = define[Query, string]("status.leader", "GET /v1/status/leader", "", acl.Open, acl.NoSpace)
+	ReadPeers         = define[Query, []string]("status.peers", "GET /v1/status/peers", "Status.Peers", acl.Open, acl.NoSpace)
+	Ping              = define[Nothing, Nothing]("status.ping", "", "Status.Ping", acl.Open, acl.NoSpace, local)
+	Metrics           = define[MetricsQuery, map[string]any]("agent.metrics", "GET /v1/metrics", "", acl.Open, acl.NoSpace, local)
+	Regions           = define[Query, []string]("region.list", "GET /v1/regions", "", acl.Open, acl.NoSpace)
+	ReadWorkerConfig  = define[Nothing, WorkerConfig]("agent.worker_config", "GET /v1/agent/schedulers/config", "", acl.AgentRead, acl.NoSpace, local)
+	WriteWorkerConfig = define[ChangeWorkers, WorkerConfig]("agent.set_worker_config", "PUT /v1/agent/schedulers/config", "", acl.AgentWrite, acl.NoSpace, local)
+	ReadWorkers       = define[Nothing, Workers]("agent.workers", "GET /v1/agent/schedulers", "", acl.AgentRead, acl.NoSpace, local)
+	Tunnel            = define[Nothing, Nothing]("agent.tunnel", "", TunnelRPC, acl.Node, acl.NoSpace, local)
 )
 
 // TunnelRPC is the streaming method over which an agent that is no server

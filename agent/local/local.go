@@ -32,6 +32,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth"
+	"berth/internal/claim"
 	"berth/internal/failpoint"
 	"berth/op"
 )
@@ -64,10 +65,18 @@ type Damage struct {
 	Err error
 }
 
+// Hold holds the directory, which it makes if need be: no other agent uses it
+// until the claim is closed. The error is a *claim.HeldError if one does.
+func Hold(dir string) (*claim.Claim, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return claim.Take(filepath.Join(dir, fileLock))
+}
+
 // DB is the database. It is safe for concurrent use; Open's caller closes it.
 type DB struct {
 	bolt *bbolt.DB
-	lock *os.File
 
 	commit sync.Mutex // held by who writes
 	broken error      // of the first write that panicked; guarded by commit
@@ -83,23 +92,11 @@ type group struct {
 	err    error
 }
 
-// Open opens the database in dir, which it makes if need be, and returns all
-// that it holds, and what of it is damaged. It is an error of kind Conflict if
-// another agent uses the directory, and one of no kind if the file system does
-// not let us read and write there.
+// Open opens the database in a directory that the caller holds, and returns all
+// that it has, and what of it is damaged. It is an error if the file system
+// does not let us read and write there.
 func Open(dir string, log *slog.Logger) (*DB, []Record, []Damage, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, nil, err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, fileLock), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = lock.Close()
-		return nil, nil, nil, berth.Errorf(berth.Conflict, "another agent uses the state directory %s: %w", dir, err)
-	}
-	db := &DB{lock: lock}
+	db := &DB{}
 	records, damage, err := db.recover(filepath.Join(dir, fileDB), log)
 	if err != nil {
 		_ = db.Close()
@@ -205,11 +202,10 @@ func guard(f func() error) (err error) {
 
 // Close closes the database.
 func (db *DB) Close() error {
-	var err error
-	if db.bolt != nil {
-		err = db.bolt.Close()
+	if db.bolt == nil {
+		return nil
 	}
-	return errors.Join(err, db.lock.Close())
+	return db.bolt.Close()
 }
 
 // load reads all records and sets aside the allocations that have a damaged

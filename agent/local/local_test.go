@@ -19,6 +19,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"berth"
+	"berth/internal/claim"
 	"berth/op"
 )
 
@@ -99,11 +100,15 @@ func TestWhatIsPutIsThereAfterARestart(t *testing.T) {
 
 func TestTwoAgentsCannotShareADirectory(t *testing.T) {
 	dir := t.TempDir()
-	db, _, _ := open(t, dir)
-	defer db.Close()
-	if _, _, _, err := Open(dir, quiet); berth.KindOf(err) != berth.Conflict {
+	held, err := Hold(dir)
+	must(t, err)
+	if _, err := Hold(dir); !errors.As(err, new(*claim.HeldError)) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("%v", err)
 	}
+	must(t, held.Close())
+	held, err = Hold(dir)
+	must(t, err)
+	must(t, held.Close())
 }
 
 // poke changes a record behind the database's back.
@@ -321,7 +326,6 @@ func TestAFullDiskIsAnErrorOfTheWrite(t *testing.T) {
 	if err := db.PutTask("x", "y", nil); !errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		t.Errorf("%v", err)
 	}
-	must(t, db.lock.Close())
 }
 
 func FuzzRecord(f *testing.F) {
