@@ -69,7 +69,7 @@ func readAlloc(r *Read, in *op.AllocRef) (op.Alloc, error) {
 	}
 	r.At(a.ModifyIndex, state.OnAlloc(a.ID))
 	if a.Rest().PE != nil && a.Client == berth.ClientFailed { // the next launch may make it a zombie
-		r.At(max(a.ModifyIndex, r.LastChange(state.Resources)), state.OnAlloc(a.ID), state.OnResourcesOf(a.Key()))
+		r.At(max(a.ModifyIndex, r.LastOfStreams(a.Key())), state.OnAlloc(a.ID), state.OnResourcesOf(a.Key()))
 	}
 	return allocView(r.Snapshot, a), nil
 }

@@ -103,7 +103,7 @@ type connections struct {
 	keys    []state.WatchKey
 	seen    map[state.WatchKey]bool
 	nodes   uint64 // index of the newest change of a node that was looked at
-	wide    bool   // what any job of the namespace does can change it
+	others  uint64 // of the routes of the namespace, and of the jobs to which they lead
 	running map[berth.JobKey]map[berth.PERef]*berth.Alloc
 }
 
@@ -161,15 +161,15 @@ func (v *connections) mark(d *streams.Document) (string, error) {
 }
 
 // routes returns those of the namespace that begin or end at the processing
-// element. They can come about by what any job of the namespace does; one whose
-// group neither exports nor imports is spared that.
+// element. They can come about by what any job of the namespace exports or
+// imports; one whose group does neither is spared that.
 func (v *connections) routes(row *berth.StreamJob) []streams.Route {
 	j := v.PlannedJob(row)
 	if j == nil || !joins(j, v.pe.Object.PE.Group) || !v.Managed(v.pe) {
 		return nil
 	}
-	v.wide = true
-	v.watch(state.OnTable(state.Resources))
+	v.others = v.LastOfRoutes(v.pe.Job.Namespace)
+	v.watch(state.OnRoutes(v.pe.Job.Namespace))
 	var exports, imports []*berth.Resource // its own
 	for o := range v.ResourcesOf(v.pe.Owner, berth.KindExport) {
 		if o.Object.Export.PE == v.pe.Name {
@@ -191,6 +191,7 @@ func (v *connections) routes(row *berth.StreamJob) []streams.Route {
 	for i := range out { // the other job may be deleted, stopped or given up
 		for _, k := range []berth.JobKey{out[i].Export.Job, out[i].Import.Job} {
 			v.watch(state.OnJob(k), state.OnStreamOf(k))
+			v.others = max(v.others, v.LastOfStreams(k))
 		}
 	}
 	return out

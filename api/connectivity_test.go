@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,21 @@ func drawn(t *rapid.T, draw *statetest.Random, s *state.Snapshot) state.Command 
 			r.Job.Stream.Exports, r.Job.Stream.Imports = nil, nil
 		}
 		r.Submission = nil
+	}
+	if rapid.IntRange(0, 29).Draw(t, "another type") == 0 { // under one of the names: refused while that is a stream job's
+		k := berth.JobKey{Namespace: berth.DefaultNamespace, ID: berth.JobID(rapid.SampledFrom([]string{"flow0", "flow1"}).Draw(t, "plain"))}
+		if j := s.Job(k); j != nil && j.Type != berth.TypeStream {
+			return &state.StopJob{Key: k, Purge: true, Now: 1}
+		}
+		tree, err := berth.ParseJSON([]byte(`{"ID": "` + string(k.ID) + `", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "mock_driver"}]}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := berth.DecodeJob(tree, berth.FromJSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &state.RegisterJob{Job: j, Now: 1}
 	}
 	if rapid.IntRange(0, 19).Draw(t, "another node") == 0 {
 		return statetest.AddNode(rapid.IntRange(1, 5).Draw(t, "node"), 4000, 4000, func(n *berth.Node) {
@@ -115,4 +131,94 @@ func tellOf(s *state.Snapshot, node berth.NodeID, id berth.AllocID) (string, []s
 	}
 	b, err := json.Marshal((*op.ConnectivityFile)(d))
 	return string(b), v.keys, err
+}
+
+// submits plays the whole submission of a stream job of a text, command by
+// command; after is called after each.
+func submits(t *testing.T, log *statetest.Log, text string, change func(*berth.Job), after func()) berth.JobKey {
+	t.Helper()
+	j := statetest.Job(t, text)
+	change(j)
+	do := func(c state.Command) {
+		t.Helper()
+		if x, ok := c.(interface{ Stamp(uint64) }); ok {
+			x.Stamp(log.Tip().Term)
+		}
+		log.Must(t, c)
+		after()
+	}
+	do(&state.RegisterJob{Job: j, Now: 1})
+	row := log.Tip().StreamOf(j.Key())
+	plan, err := statetest.Planned(log.Tip(), row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(&state.PlanSubmission{Key: row.Key, UID: row.UID, Plan: plan, Now: 2})
+	for _, kind := range berth.StreamKinds {
+		for list := range slices.Chunk(plan.Of(kind), state.MaxResources) {
+			c := &state.EnsureResources{Key: row.Key, UID: row.UID, Kind: kind, Now: 3}
+			for _, o := range list {
+				c.Names = append(c.Names, o.Name)
+			}
+			do(c)
+		}
+	}
+	for _, pe := range slices.Collect(log.Tip().ResourcesOf(row.UID, berth.KindPE)) {
+		eval := statetest.ID[berth.Eval](int(log.Tip().Index) + 100_000)
+		do(&state.LaunchPE{PE: pe.UID, Eval: state.EvalSeed{ID: eval}, Now: 4})
+		group := slices.IndexFunc(j.TaskGroups, func(g *berth.TaskGroup) bool { return g.Name == pe.Object.PE.Group })
+		place := &state.ApplyPlan{
+			Eval: eval, Place: []berth.Placement{{Group: group, Index: pe.Object.PE.Index, NodeID: statetest.ID[berth.Node](1)}}, End: &state.EvalEnd{Status: berth.EvalComplete}, Now: 5,
+		}
+		place.Place[0].Ports = []uint16{uint16(20000 + log.Tip().Index)}
+		if do(place); len(place.Refused) > 0 {
+			t.Fatal(place.Refused)
+		}
+	}
+	do(&state.CompleteSubmission{Key: row.Key, UID: row.UID, Now: 6})
+	return row.Key
+}
+
+// Two hundred agents wait for other connections of processing elements that
+// import. Jobs that neither export nor import wake none of them; one that does
+// wakes them when its exports and imports are there, and no more often.
+func TestWhoIsWokenByOtherJobs(t *testing.T) {
+	store, log := statetest.New(t, statetest.AddNode(1, 1_000_000, 1_000_000), &state.BeginTerm{Term: 1})
+	own := func(*berth.Job) {}
+	nobody := func(j *berth.Job) { j.Stream.Exports, j.Stream.Imports = nil, nil }
+	k := submits(t, log, statetest.StreamText("waits", 200, 1, ""), own, func() {})
+	var all []*state.Watch
+	for a := range log.Tip().AllocsOf(k) {
+		if _, keys, err := tellOf(log.Tip(), a.NodeID, a.ID); err != nil {
+			t.Fatal(err)
+		} else {
+			all = append(all, store.Watch(keys...))
+		}
+	}
+	woken := 0
+	count := func() {
+		for _, w := range all {
+			select {
+			case <-w.C():
+				woken++
+			default:
+			}
+		}
+	}
+	for _, x := range []struct {
+		job    string
+		change func(*berth.Job)
+		want   int // times
+	}{{"plain", nobody, 0}, {"joined", own, 2}} {
+		woken = 0
+		before := log.Tip().Index
+		submits(t, log, strings.ReplaceAll(statetest.StreamText(x.job, 3, 1, ""), `"raw"`, `"other"`), x.change, count)
+		t.Logf("%d who wait were woken %d times by %d commands of job %s", len(all), woken, log.Tip().Index-before, x.job)
+		if woken != x.want*len(all) {
+			t.Errorf("job %s wakes %d times, want %d", x.job, woken, x.want*len(all))
+		}
+	}
+	for _, w := range all {
+		w.Stop()
+	}
 }

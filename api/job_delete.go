@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"berth"
@@ -42,6 +43,9 @@ func deleteJob(w *Write, in *op.StopJob) (out op.JobStopped, err error) {
 		c.Eval = seed(w, berth.TriggerJobDeregister, in.EvalPriority)
 	}
 	index, err := w.Do(c)
+	if errors.Is(err, state.ErrDialect) && c.Policy == berth.Background { // servers that are not upgraded yet have another word for this one
+		index, err = w.Do(&state.StopJob{Key: c.Key, UID: c.UID, Purge: true, NoShutdownDelay: c.NoShutdownDelay, Eval: c.Eval, Now: c.Now})
+	}
 	switch {
 	case err == nil:
 		out = op.JobStopped{EvalID: c.Eval.ID, JobModifyIndex: index}

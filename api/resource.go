@@ -77,7 +77,7 @@ var resourceOrder = order[resource]{
 }
 
 func listResources(r *Read, in *op.ResourcesQuery) ([]op.Resource, error) {
-	r.ofStreamsNamed(in.Job)
+	r.ofStreamsOf(in.Job)
 	if in.Kind != "" && !slices.Contains(resourceKinds, in.Kind) {
 		return nil, berth.Errorf(berth.Invalid, "kind: there is no %q; allowed are %s", clip(in.Kind), strings.Join(resourceKinds, ", "))
 	}
@@ -91,7 +91,7 @@ func listResources(r *Read, in *op.ResourcesQuery) ([]op.Resource, error) {
 			return nil, err
 		}
 		if k, known := r.keyOfOwner(owner); known { // what it owns is of the same job
-			r.At(r.streamTables(), onStream(k)...)
+			r.ofStreamsNamed(k)
 		}
 	}
 	rows, sorted := turned(r.Query, r.resources(in, owner), resourceOrder)

@@ -52,9 +52,21 @@ func (r *Read) ofStreams(more ...state.Table) {
 	r.At(index, keys...)
 }
 
-// streamTables is the index of the newest change of anything from which what is
-// shown of stream jobs follows.
-func (r *Read) streamTables() uint64 {
+// lastOf is the index of the newest change of anything that is shown of the jobs
+// of a name. Of jobs of other types it is that of the tables: what goes of those
+// leaves nothing else.
+func (r *Read) lastOf(k berth.JobKey) uint64 {
+	others := false
+	if j := r.Job(k); j != nil && j.Type != berth.TypeStream {
+		others = true
+	} else {
+		for a := range r.AllocsOf(k) {
+			others = others || a.Rest().PE == nil
+		}
+	}
+	if !others {
+		return r.LastOfStreams(k)
+	}
 	return max(r.LastChange(state.Streams), r.LastChange(state.Resources), r.LastChange(state.Jobs), r.LastChange(state.Summaries), r.LastChange(state.Allocs))
 }
 
@@ -66,28 +78,28 @@ func onStream(k berth.JobKey) []state.WatchKey {
 
 // ofStream says that the answer changes with anything of one incarnation of a
 // stream job. While that is the one there is, all that happens to what it owns is
-// noted with the job; what others left goes without a trace but in the tables.
+// noted with the job.
 func (r *Read) ofStream(k berth.JobKey, uid berth.UID) {
-	index := r.streamTables()
-	if j, sum := r.Job(k), r.Summary(k); j != nil && j.UID == uid {
-		index = max(j.ModifyIndex, sum.Changed, sum.Allocs)
-		if row := r.StreamJob(uid); row != nil {
-			index = max(index, row.ModifyIndex)
-		}
+	j, sum, row := r.Job(k), r.Summary(k), r.StreamJob(uid)
+	if j == nil || j.UID != uid || row == nil {
+		r.ofStreamsNamed(k)
+		return
 	}
-	r.At(index, onStream(k)...)
+	r.At(max(j.ModifyIndex, sum.Changed, sum.Allocs, row.ModifyIndex), onStream(k)...)
 }
 
-// ofStreamsNamed says that the answer changes with anything of the stream jobs of
-// a name, those that are gone too; of all, if it names none. Other jobs wake
-// nobody who waits. But what went of those that are gone left no index, so that
-// of the tables counts, which others raise as well.
-func (r *Read) ofStreamsNamed(job string) {
+// ofStreamsNamed says that the answer changes with anything of the jobs of a
+// name, those that are gone too.
+func (r *Read) ofStreamsNamed(k berth.JobKey) { r.At(r.lastOf(k), onStream(k)...) }
+
+// ofStreamsOf says that the answer changes with anything of the job that a list
+// is asked for, or of all jobs if it is asked for none.
+func (r *Read) ofStreamsOf(job string) {
 	if job == "" || r.Space() == berth.AllNamespaces {
 		r.ofStreams(state.Jobs, state.Summaries, state.Allocs)
 		return
 	}
-	r.At(r.streamTables(), onStream(berth.JobKey{Namespace: r.Space(), ID: berth.JobID(job)})...)
+	r.ofStreamsNamed(berth.JobKey{Namespace: r.Space(), ID: berth.JobID(job)})
 }
 
 // streamView adds to a job what is said of stream jobs alone.
@@ -150,7 +162,7 @@ func listOf[View any](r *Read, info *op.Info, kind, job string, view func(*berth
 }
 
 func listPEs(r *Read, in *op.PEsQuery) ([]op.PE, error) {
-	r.ofStreamsNamed(in.Job)
+	r.ofStreamsOf(in.Job)
 	of := r.allocsOfPEs(in.Job)
 	return listOf(r, op.ListPEs.Info, berth.KindPE, in.Job, func(o *berth.Resource) op.PE { return peView(r.Snapshot, o, of[o.UID]) })
 }
@@ -310,7 +322,7 @@ func peRef(s *state.Snapshot, a *berth.Alloc) *op.PERef {
 }
 
 func listExports(r *Read, in *op.PEsQuery) ([]op.StreamExport, error) {
-	r.ofStreamsNamed(in.Job)
+	r.ofStreamsOf(in.Job)
 	return listOf(r, op.ListExports.Info, berth.KindExport, in.Job, func(o *berth.Resource) op.StreamExport { return exportView(r.Snapshot, o) })
 }
 
@@ -326,7 +338,7 @@ func exportView(s *state.Snapshot, o *berth.Resource) op.StreamExport {
 }
 
 func listImports(r *Read, in *op.PEsQuery) ([]op.StreamImport, error) {
-	r.ofStreamsNamed(in.Job)
+	r.ofStreamsOf(in.Job)
 	return listOf(r, op.ListImports.Info, berth.KindImport, in.Job, func(o *berth.Resource) op.StreamImport { return importView(r.Snapshot, o) })
 }
 

@@ -38,12 +38,15 @@ func endsOf(v *op.StreamRoute) string {
 func endsAt(e *op.RouteEnd, pe string) bool { return e.PE == pe || e.PEUID == pe }
 
 func listRoutes(r *Read, in *op.RoutesQuery) ([]op.StreamRoute, error) {
-	r.ofStreams(state.Jobs)
+	seen := r.ofRoutes()
 	all := []*op.StreamRoute{}
 	for _, route := range routesIn(r.Snapshot, r.Space()) {
+		if job := berth.JobID(in.Job); job != "" && route.Export.Job.ID != job && route.Import.Job.ID != job {
+			continue
+		}
+		seen(&route)
 		v := routeView(r.Snapshot, &route)
-		job := in.Job == "" || string(v.From.JobID) == in.Job || string(v.To.JobID) == in.Job
-		if pe := in.PE == "" || endsAt(&v.From, in.PE) || endsAt(&v.To, in.PE); job && pe {
+		if in.PE == "" || endsAt(&v.From, in.PE) || endsAt(&v.To, in.PE) {
 			all = append(all, &v)
 		}
 	}
@@ -51,6 +54,32 @@ func listRoutes(r *Read, in *op.RoutesQuery) ([]op.StreamRoute, error) {
 	rows, sorted := turned(r.Query, slices.Values(all), byID(endsOf))
 	return page(r, rows, sorted, func(v *op.StreamRoute) bool { return r.visible(op.ListRoutes.Need, v.Namespace) },
 		func(v *op.StreamRoute) op.StreamRoute { return *v })
+}
+
+// ofRoutes says that the answer changes with the routes of the namespace, and
+// with the processing elements at the ends of those that it is told of. Of all
+// namespaces it changes with any stream job.
+func (r *Read) ofRoutes() (seen func(*stream.Route)) {
+	if r.Space() == berth.AllNamespaces {
+		r.ofStreams(state.Jobs)
+		return func(*stream.Route) {}
+	}
+	known := map[string]bool{}
+	end := func(o *berth.Resource, pe string) {
+		if name := textOf(o) + pe; !known[name] {
+			known[name] = true
+			key := state.OnResourcesOf(o.Job) // it may yet be made
+			if p := r.ResourceNamed(o.Owner, berth.KindPE, pe); p != nil {
+				key = state.OnResource(p.UID)
+			}
+			r.At(max(r.index, r.LastOfStreams(o.Job)), append(r.keys, key)...)
+		}
+	}
+	r.At(r.LastOfRoutes(r.Space()), state.OnRoutes(r.Space()))
+	return func(route *stream.Route) {
+		end(route.Export, route.Export.Object.Export.PE)
+		end(route.Import, route.Import.Object.Import.PE)
+	}
 }
 
 func routeView(s *state.Snapshot, route *stream.Route) op.StreamRoute {
@@ -87,9 +116,7 @@ func readConnectivity(r *Read, in *op.PEQuery) (out op.ConnectivityFile, err err
 	if err != nil {
 		return out, err
 	}
-	if r.ofStream(pe.Job, pe.Owner); v.wide {
-		r.index = max(r.index, r.streamTables())
-	}
-	r.At(max(r.index, v.nodes), append(v.keys, r.keys...)...)
+	r.ofStream(pe.Job, pe.Owner)
+	r.At(max(r.index, v.nodes, v.others), append(v.keys, r.keys...)...)
 	return *d, nil
 }

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"berth"
@@ -44,7 +45,7 @@ func (s *Server) SaveTo(w io.Writer) (Backup, error) {
 	snap := s.store.Snapshot()
 	b := Backup{
 		Created: time.Now().UTC(), Server: s.config.ID, Index: snap.Index, Term: snap.Term, RaftIndex: raftIndex,
-		Version: state.SnapshotVersion, Rows: rowsOf(snap),
+		Version: snap.SavedVersion(), Rows: rowsOf(snap),
 	}
 	head, err := json.Marshal(b)
 	if err != nil {
@@ -141,6 +142,20 @@ func (s *Server) RestoreFrom(ctx context.Context, r io.Reader) (Backup, error) {
 // errRestore ends a term whose state is to be replaced.
 var errRestore = fmt.Errorf("%w for a moment: the state is replaced by that of a snapshot", state.ErrLost)
 
+// restoreTemp is the name of the file in which a state waits to take the place
+// of the present one.
+const restoreTemp = "restore-*.tmp"
+
+// removeRemains removes what a server that crashed in a restore may have left.
+func (s *Server) removeRemains() {
+	left, _ := filepath.Glob(s.path(restoreTemp))
+	for _, path := range left {
+		if err := os.Remove(path); err != nil {
+			s.config.Logger.Warn("what a restore left cannot be removed; the next start will try again", "file", path, "error", err)
+		}
+	}
+}
+
 // restore replaces the state between two terms, when no proposer is there.
 func (s *Server) restore(n *node, req *restore) error {
 	if err := req.ctx.Err(); err != nil {
@@ -153,13 +168,21 @@ func (s *Server) restore(n *node, req *restore) error {
 	if err := await(req.ctx, func() error { return n.raft.Barrier(s.config.Patience).Error() }); err != nil {
 		return lost(err)
 	}
-	f, err := os.CreateTemp(s.config.Dir, "restore-*.tmp")
+	f, err := os.CreateTemp(s.config.Dir, restoreTemp)
 	if err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
-	defer os.Remove(f.Name())
 	defer f.Close()
-	raised := req.snap.Raised(s.store.Snapshot())
+	if err := os.Remove(f.Name()); err != nil { // so that a crash leaves nothing of its size
+		return fmt.Errorf("restore a snapshot: %w", err)
+	}
+	now := s.store.Snapshot()
+	raised := req.snap.Raised(now)
+	if s.config.Allow != nil && raised.Dialect > now.Dialect {
+		if err := s.config.Allow("what the snapshot holds", raised.Dialect); err != nil {
+			return err
+		}
+	}
 	if err := raised.Save(f); err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}

@@ -89,6 +89,9 @@ func (s *Server) proposeChecks(ctx context.Context, term Term) {
 		case <-ctx.Done():
 			return
 		}
+		if s.config.Mixed != nil && s.config.Mixed() {
+			continue
+		}
 		// After a check that stands directly behind another nothing has changed.
 		if last := s.store.Snapshot().Check(); last != nil && last.Of+1 == last.Index && last.Index == s.store.Snapshot().Index {
 			continue

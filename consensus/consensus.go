@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"berth"
 	"berth/consensus/logstore"
 	"berth/consensus/snapstore"
 	"berth/state"
@@ -70,6 +71,17 @@ type Config struct {
 	// CompareEvery is how often the states of the servers are compared; 0 is
 	// ten minutes.
 	CompareEvery time.Duration
+
+	// Allow is asked before the first command of a dialect is proposed, of which
+	// what says what it is of: an error, which has a kind and wraps
+	// state.ErrDialect, says which server does not know it. It is called while the
+	// log is locked, and must ask nothing of it. nil: all know what this build
+	// knows.
+	Allow func(what string, dialect int) error
+	// Mixed says whether a server of the cluster knows another dialect than this
+	// one. Builds have hashes of their own, so states are not compared then. nil:
+	// none does.
+	Mixed func() bool
 }
 
 // Timing is how patient servers are with each other.
@@ -168,8 +180,9 @@ func Open(c Config, store *state.Store) (*Server, error) {
 	s.link = newLink(s.config.Transport)
 	if s.shared {
 		s.comparer = newComparer(s.differs)
-		s.fsm.published = s.comparer.note
+		s.fsm.published, s.fsm.differs = s.comparer.note, s.differs
 	}
+	s.removeRemains()
 	err := s.beginRefill()
 	if err == nil {
 		err = s.open()
@@ -225,6 +238,15 @@ func (s *Server) start(n *node) error {
 		s.config.Logger.Error("a saved state cannot be used and was set aside", "error", err)
 	}
 	if err := n.snaps.Continues(n.log); err != nil {
+		return err
+	}
+	// The library would take an older one, or say that none can be loaded.
+	if line := n.snaps.FirstLine(); line != "" {
+		if _, err := state.ReadableVersion(line); berth.KindOf(err) == berth.Unavailable {
+			return fmt.Errorf("the newest saved state in %s was written by a newer build: %w", filepath.Join(s.config.Dir, "snapshots"), err)
+		}
+	}
+	if err := n.snaps.Overtake(n.log); err != nil {
 		return err
 	}
 	conf := s.raftConfig(n)

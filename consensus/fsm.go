@@ -22,6 +22,9 @@ type fsm struct {
 	// published, if it is not nil, is told of each entry: the state before and
 	// after it.
 	published func(before, after *state.Snapshot)
+	// differs, if it is not nil, makes the fsm fail, and has the server be filled
+	// anew by others.
+	differs func(error)
 
 	// applied is the entry that was applied last. When the log is opened again
 	// in the middle of a run, those up to it are there.
@@ -132,8 +135,15 @@ func (f *fsm) publish(l *raft.Log, b *state.Batch) {
 // misplaced deals with an entry that was worked out on another state. If that
 // was a later one, raft did not take an entry between the two, which it may, say
 // during a transfer of leadership. Then this one is void, on all servers alike.
+// If it was an earlier one, this server has what the others did not take: it led
+// when it restored a snapshot, and was lost before they had it.
 func (f *fsm) misplaced(l *raft.Log, base, now uint64) error {
-	if base < now {
+	switch {
+	case base < now && f.differs != nil:
+		f.differs(fmt.Errorf("%w: raft log entry %d was worked out on state %d, and this server has %d; "+
+			"this server takes no part any more, and is filled anew from the leader at its next start", ErrDiffers, l.Index, base, now))
+		return f.failure()
+	case base < now:
 		return f.fail(fmt.Errorf("raft log entry %d was worked out on state %d, and this server has %d", l.Index, base, now))
 	}
 	f.log.Warn("an entry of the log is void: one that it builds on is not there", "entry", l.Index, "base", base, "state", now)

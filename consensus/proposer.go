@@ -20,7 +20,8 @@ type proposer struct {
 	raft     *raft.Raft
 	fsm      *fsm
 	patience time.Duration
-	landed   func() // called after an entry committed, if it is not nil
+	landed   func()                                   // called after an entry committed, if it is not nil
+	allow    func(c state.Command, dialect int) error // see Config.Allow
 
 	mu    sync.Mutex
 	open  *group          // being gathered
@@ -39,14 +40,21 @@ type group struct {
 	batch   *state.Batch // what it came to; nil while it is open, or if it changes nothing
 }
 
-func newGroup(base *state.Snapshot) *group { return &group{base: base, tx: state.Begin(base)} }
+func (p *proposer) newGroup(base *state.Snapshot) *group {
+	return &group{base: base, tx: state.BeginAllowed(base, p.allow)}
+}
 
 // inFlight is how many entries are on their way at once: while one is applied
 // the next is written.
 const inFlight = 2
 
-func newProposer(r *raft.Raft, f *fsm, patience time.Duration, base *state.Snapshot) *proposer {
-	return &proposer{raft: r, fsm: f, patience: patience, open: newGroup(base), tip: base, ready: make(chan struct{}, 1)}
+func newProposer(r *raft.Raft, f *fsm, c *Config, base *state.Snapshot) *proposer {
+	p := &proposer{raft: r, fsm: f, patience: c.Patience, tip: base, ready: make(chan struct{}, 1)}
+	if c.Allow != nil {
+		p.allow = func(cmd state.Command, dialect int) error { return c.Allow(state.Feature(cmd), dialect) }
+	}
+	p.open = p.newGroup(base)
+	return p
 }
 
 // Stage implements state.Log.
@@ -97,7 +105,7 @@ func (p *proposer) seal() {
 		g.batch = g.tx.End()
 		p.tip = g.batch.Snapshot
 	}
-	p.open = newGroup(p.tip)
+	p.open = p.newGroup(p.tip)
 }
 
 func (p *proposer) signal() {
@@ -185,7 +193,7 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 		}
 		f := flight{group: g}
 		if g.batch != nil {
-			data := state.EncodeEntryOn(g.base.Index, g.cmds)
+			data := state.EncodeEntryOn(g.base.Index, g.batch.Needs, g.cmds)
 			g.cmds = nil
 			p.fsm.expect(&entry{data, g.batch})
 			failpoint.Hit("consensus/propose-before")

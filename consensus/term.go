@@ -55,7 +55,7 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 	}
 	base := s.store.Snapshot()
 	number := max(n.raft.CurrentTerm(), base.Term+1) // two of ours can be one of raft's
-	p := newProposer(n.raft, s.fsm, s.config.Patience, base)
+	p := newProposer(n.raft, s.fsm, &s.config, base)
 	if s.shared {
 		tell := s.newNoticer(n.raft)
 		defer tell.close()
@@ -90,7 +90,12 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 	if s.store.Snapshot().Cluster.IsZero() {
 		rand.Read(first.Cluster[:])
 	}
-	if _, err := p.Propose(ctx, first); err != nil {
+	_, err := p.Propose(ctx, first)
+	if errors.Is(err, state.ErrDialect) { // a later term gives the ID
+		first = &state.BeginTerm{Term: number}
+		_, err = p.Propose(ctx, first)
+	}
+	if err != nil {
 		return err
 	}
 	s.leads.Store(number)

@@ -143,6 +143,9 @@ func (tx *Tx) account(old, a *berth.Alloc, u *Usage) {
 // countAlloc moves the counts of the job from old, nil for a new allocation,
 // to a.
 func (tx *Tx) countAlloc(old, a *berth.Alloc) {
+	if a.Rest().PE != nil {
+		tx.trace(a.Key())
+	}
 	tx.count(a.Key(), a.Job.UID, func(s *Summary) {
 		g := s.group(a.Group.Name)
 		if old != nil {

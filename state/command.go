@@ -13,7 +13,8 @@ import (
 
 // The log carries a command as its number and its fields. Numbers are never
 // used for anything else again, and a server that meets one it does not know
-// refuses to start: it must not go on without a change that others made.
+// refuses to start: it must not go on without a change that others made. What a
+// server must know beyond numbers is in dialect.go.
 
 // packed is a command that writes its own fields.
 type packed interface {
@@ -92,12 +93,16 @@ type Number uint16
 // carries.
 func NumberOf(c Command) Number { return Number(numbers[reflect.TypeOf(c)]) }
 
-// EntryVersion is the version of log entries that this build writes. It reads
-// this one and older ones.
-const EntryVersion = 2
+// EntryVersion is the newest version of log entries that this build writes and
+// reads. It reads older ones, and writes the oldest that can say what there is.
+const EntryVersion = entryWithDialect
 
-// The first version of entries does not say on which state they were made.
-const entryWithoutBase = 1
+// The versions of entries.
+const (
+	entryWithoutBase = iota + 1 // it does not say on which state it was made
+	entryWithBase
+	entryWithDialect // it says what a server must know to read it
+)
 
 // Flags of an entry.
 const entryCompressed = 1
@@ -135,9 +140,14 @@ func AppendCommand(b []byte, c Command) []byte {
 func EncodeEntry(cmds []byte) []byte { return encodeEntry([]byte{entryWithoutBase, 0}, cmds) }
 
 // EncodeEntryOn makes an entry of commands that were applied to the state with
-// the index base. EntryBase tells it.
-func EncodeEntryOn(base uint64, cmds []byte) []byte {
-	return encodeEntry(binary.AppendUvarint([]byte{EntryVersion, 0}, base), cmds)
+// the index base, which EntryBase tells, and need a dialect. A server that does
+// not know the dialect refuses the entry, though it may know all numbers.
+func EncodeEntryOn(base uint64, dialect int, cmds []byte) []byte {
+	if dialect == 1 {
+		return encodeEntry(binary.AppendUvarint([]byte{entryWithBase, 0}, base), cmds)
+	}
+	head := binary.AppendUvarint([]byte{entryWithDialect, 0}, base)
+	return encodeEntry(binary.AppendUvarint(head, uint64(dialect)), cmds)
 }
 
 func encodeEntry(head, cmds []byte) []byte {
@@ -157,7 +167,7 @@ func encodeEntry(head, cmds []byte) []byte {
 // EntryBase returns the index of the state that an entry's commands were
 // applied to, if the entry says it.
 func EntryBase(b []byte) (index uint64, ok bool) {
-	if len(b) < 3 || b[0] != EntryVersion {
+	if len(b) < 3 || b[0] < entryWithBase || b[0] > EntryVersion {
 		return 0, false
 	}
 	index, n := binary.Uvarint(b[2:])
@@ -178,6 +188,16 @@ func DecodeEntry(b []byte) ([]Command, error) {
 		_, n := binary.Uvarint(body)
 		if n <= 0 {
 			return nil, errors.New("log entry: it does not say on which state it was made")
+		}
+		body = body[n:]
+	}
+	if b[0] >= entryWithDialect {
+		dialect, n := binary.Uvarint(body)
+		switch {
+		case n <= 0 || dialect < 1:
+			return nil, errors.New("log entry: it does not say what a server must know to read it")
+		case dialect > Dialect:
+			return nil, berth.Errorf(berth.Unavailable, "log entry: it is of log dialect %d, and this build knows 1 to %d; it was written by a newer one", dialect, Dialect)
 		}
 		body = body[n:]
 	}

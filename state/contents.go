@@ -26,7 +26,7 @@ var contentNames = map[byte]string{
 // Contents returns how much of each kind the state holds, of what there is
 // any, the most bytes first.
 func (s *Snapshot) Contents() []Content {
-	sv := &saver{out: bufio.NewWriter(io.Discard), jobs: map[*berth.Job]uint64{}, kinds: map[byte]*Content{}}
+	sv := &saver{out: bufio.NewWriter(io.Discard), jobs: map[*berth.Job]uint64{}, tables: tablesOf(s.SavedVersion()), kinds: map[byte]*Content{}}
 	sv.all(s)
 	var out []Content
 	for kind, c := range sv.kinds {

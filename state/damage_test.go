@@ -18,7 +18,7 @@ import (
 // registration returns a log entry that registers a job with these fields.
 func registration(fields string) []byte {
 	inner := append(binary.AppendUvarint(nil, uint64(len(fields))), fields...)
-	b := []byte{state.EntryVersion, 0, 1, 2} // on state 1, command 2
+	b := []byte{state.EntryVersion, 0, 1, 1, 2} // on state 1, of dialect 1, command 2
 	b = binary.AppendUvarint(b, uint64(len(inner)))
 	return append(b, inner...)
 }

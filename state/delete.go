@@ -120,6 +120,9 @@ func (tx *Tx) removeAlloc(a *berth.Alloc) {
 		*s.group(a.Group.Name).Of(a.Client)--
 		s.Allocs = tx.Index
 	})
+	if tx.streams.count > 0 || a.Rest().PE != nil {
+		tx.trace(a.Key())
+	}
 	tx.note(Allocs, a, nil)
 }
 

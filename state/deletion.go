@@ -65,6 +65,7 @@ func (s *Snapshot) Blocking(k berth.JobKey, uid berth.UID) (n int) {
 
 // mark stores a mark, instead of the one that the job has.
 func (tx *Tx) mark(d *JobDeletion) {
+	tx.trace(d.Key)
 	t := &tx.deletions
 	if slot, ok := t.byKey.First(jobKey(d.Key)); ok {
 		t.set(tx, slot, d)

@@ -211,6 +211,7 @@ func (tx *Tx) putSubmission(sub *Submission) {
 // removeJob forgets a job with all that belongs to it but its allocations and
 // evaluations, which end in their own ways.
 func (tx *Tx) removeJob(j *berth.Job) {
+	tx.trace(j.Key())
 	t := &tx.jobs
 	var versions []*berth.Job
 	for v := range tx.JobVersions(j.Key()) {

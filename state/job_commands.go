@@ -232,7 +232,6 @@ func (tx *Tx) ended(old *berth.Job, noDelay bool, now int64) *berth.Job {
 	}
 	// Open evaluations of what came before have nothing left to do.
 	tx.cancelOpen(j, "the job was stopped", now)
-	tx.setQueued(j, nil)
 	return j
 }
 
@@ -252,12 +251,14 @@ func (tx *Tx) skipDelays(k berth.JobKey) {
 	}
 }
 
-// cancelOpen cancels the blocked evaluations of a job. Pending ones stay: the
-// broker hands them out one after another, and the last to look finds all.
+// cancelOpen cancels the blocked evaluations of a job: nothing of it waits for a
+// place any more. Pending ones stay: the broker hands them out one after
+// another, and the last to look finds all.
 func (tx *Tx) cancelOpen(j *berth.Job, why string, now int64) {
 	for _, e := range tx.blockedOf(j) {
 		tx.cancel(e, why, now)
 	}
+	tx.setQueued(j, nil)
 }
 
 // blockedOf returns the blocked evaluations of one incarnation of a job.

@@ -40,18 +40,32 @@ func Verify(from io.Reader) error {
 	return l.load(from)
 }
 
+var errNoSnapshot = errors.New("this is not a saved snapshot")
+
+// ReadableVersion returns the version of a saved snapshot that begins with a
+// line. One that this build cannot read is an error that says so.
+func ReadableVersion(line string) (version int, err error) {
+	if len(line) > 64 {
+		return 0, errNoSnapshot
+	}
+	if _, err := fmt.Sscanf(line, snapshotMagic+"%d\n", &version); err != nil {
+		return 0, errNoSnapshot
+	}
+	if version < 1 || version > SnapshotVersion {
+		return 0, berth.Errorf(berth.Unavailable, "the snapshot has version %d; this build reads 1 to %d", version, SnapshotVersion)
+	}
+	return version, nil
+}
+
 func (l *loader) load(from io.Reader) error {
 	in := bufio.NewReader(from)
 	line, err := in.ReadString('\n')
-	if err != nil || len(line) > 64 {
-		return errors.New("this is not a saved snapshot")
+	if err != nil {
+		return errNoSnapshot
 	}
-	var version int
-	if _, err := fmt.Sscanf(line, snapshotMagic+"%d\n", &version); err != nil {
-		return errors.New("this is not a saved snapshot")
-	}
-	if version < 1 || version > SnapshotVersion {
-		return berth.Errorf(berth.Unavailable, "the snapshot has version %d; this build reads 1 to %d", version, SnapshotVersion)
+	version, err := ReadableVersion(line)
+	if err != nil {
+		return err
 	}
 	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
@@ -136,17 +150,8 @@ func (l *loader) row(kind byte, r *reader) error {
 	switch kind {
 	case recHead:
 		tx.Index, tx.Term, tx.TermIndex = r.uint(), r.uint(), r.uint()
-		tables := int(tableCount)
-		if l.format < streamsSince {
-			tables = int(Streams)
-		}
-		if l.format < servicesSince {
-			tables = int(Services)
-		}
-		if l.format < poolsSince {
-			tables = int(NodePools)
-		}
-		for t := range tables {
+		tx.Dialect = dialectOfSaved(l.format)
+		for t := range tablesOf(l.format) {
 			l.changed[t] = r.uint()
 		}
 	case recNamespace:
@@ -413,6 +418,9 @@ func (l *loader) alloc(r *reader) error {
 // finish sets what inserting rows did not.
 func (l *loader) finish() *Snapshot {
 	s := l.tx.Snapshot
+	for t := range l.changed { // also of tables that its version does not tell of
+		l.changed[t] = max(l.changed[t], s.Restored)
+	}
 	l.oldPools()
 	for _, slot := range s.streams.byUID.All() {
 		row, at := s.streams.vec.Get(slot), s.Index
@@ -429,6 +437,7 @@ func (l *loader) finish() *Snapshot {
 	s.evals.changed, s.allocs.changed = l.changed[Evals], l.changed[Allocs]
 	s.deployments.changed, s.jobs.summaryChanged = l.changed[Deployments], l.changed[Summaries]
 	s.streams.changed, s.resources.changed = l.changed[Streams], l.changed[Resources]
+	s.traces = traces{since: s.Index}
 	return l.tx.Seal()
 }
 

@@ -15,6 +15,7 @@ type resourceTable struct {
 	byUID   cow.Tree[uint64] // index of the UID
 	byOwner cow.Tree[string] // owner, kind and name; what has no owner by UID
 	held    cow.Tree[uint64] // first half of a node's ID: the exclusive pool that has it
+	given   cow.Tree[uint64] // the same: the pools that were given it and let others in
 }
 
 // ownerKey orders what an owner has by kind and name.
@@ -162,6 +163,21 @@ func (s *Snapshot) Holder(id berth.NodeID) *berth.Resource {
 	return r
 }
 
+// GivenTo returns a host pool of another incarnation than owner that was given a
+// node and lets others in, nil if there is none: no exclusive pool may take the
+// node from it. For one that was left to itself nothing is launched any more, so
+// it keeps nothing.
+func (s *Snapshot) GivenTo(id berth.NodeID, owner berth.UID) *berth.Resource {
+	if s.resources.given.Len() == 0 {
+		return nil
+	}
+	hi, _ := id.Words()
+	_, r := find(&s.resources.rows, &s.resources.given, hi, func(r *berth.Resource) bool {
+		return !r.Owner.IsZero() && r.Owner != owner && hasNode(r, id)
+	})
+	return r
+}
+
 func hasNode(r *berth.Resource, id berth.NodeID) bool {
 	for _, n := range r.Nodes {
 		if n == id {
@@ -198,7 +214,10 @@ func (tx *Tx) putResource(old, r *berth.Resource) {
 
 // changed notes with the job that something of what it owns changed, so that who
 // looks at many jobs finds those of which something did.
-func (tx *Tx) changed(r *berth.Resource) { tx.count(r.Job, r.Owner, func(*Summary) {}) }
+func (tx *Tx) changed(r *berth.Resource) {
+	tx.trace(r.Job)
+	tx.count(r.Job, r.Owner, func(*Summary) {})
+}
 
 // link stores a new row with its indexes.
 func (t *resourceTable) link(tx *Tx, r *berth.Resource) uint32 {
@@ -209,17 +228,18 @@ func (t *resourceTable) link(tx *Tx, r *berth.Resource) uint32 {
 	return slot
 }
 
-// hold notes which nodes an exclusive pool has, or has no more.
+// hold notes which nodes a pool has, or has no more.
 func (t *resourceTable) hold(tx *Tx, r *berth.Resource, slot uint32, on bool) {
-	if !exclusive(r) {
-		return
+	by := &t.given
+	if exclusive(r) {
+		by = &t.held
 	}
 	for _, n := range r.Nodes {
 		hi, _ := n.Words()
 		if on {
-			t.held.Add(tx.edit, hi, slot)
+			by.Add(tx.edit, hi, slot)
 		} else {
-			t.held.Remove(tx.edit, hi, slot)
+			by.Remove(tx.edit, hi, slot)
 		}
 	}
 }

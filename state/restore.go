@@ -4,12 +4,13 @@ package state
 // over: what it holds is the same, but its index is beyond both, so that
 // indexes never fall, and every table counts as changed there, so that whoever
 // waits for a change learns of this one. The term does not fall either, and the
-// cluster stays the one that it is.
+// cluster stays the one that it is. The log does not forget what it was said in.
 func (s *Snapshot) Raised(over *Snapshot) *Snapshot {
 	n := *s
 	n.Index = max(s.Index, over.Index) + 1
 	n.Restored = n.Index
 	n.Term = max(s.Term, over.Term)
+	n.Dialect = max(s.Dialect, over.Dialect)
 	if !over.Cluster.IsZero() {
 		n.Cluster = over.Cluster
 	}

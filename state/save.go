@@ -22,8 +22,9 @@ import (
 // refers only to those before, and rows of a table in an order that all
 // servers agree on.
 
-// SnapshotVersion is the version of saved snapshots that this build writes. It
-// reads this one and older ones.
+// SnapshotVersion is the newest version of saved snapshots that this build
+// writes and reads. It reads older ones, and writes the oldest that can say what
+// there is: see savedSince.
 const SnapshotVersion = 4
 
 // poolsSince is the version of saved snapshots since which they have node
@@ -39,6 +40,19 @@ const servicesSince = 3
 const streamsSince = 4
 
 const snapshotMagic = "berth snapshot "
+
+// tablesOf returns how many tables there are in saved snapshots of a version.
+func tablesOf(version int) int {
+	switch {
+	case version < poolsSince:
+		return int(NodePools)
+	case version < servicesSince:
+		return int(Services)
+	case version < streamsSince:
+		return int(Streams)
+	}
+	return int(tableCount)
+}
 
 // The kinds of record.
 const (
@@ -77,21 +91,27 @@ type saver struct {
 	w    writer // of the record in hand
 	jobs map[*berth.Job]uint64
 	prev *berth.Alloc
-	hash bool // write what equal rows have equal, not what can be read back
+	// tables is how many of them the head tells of.
+	tables int
+	hash   bool // write what equal rows have equal, not what can be read back
 	// kinds counts records, and bytes with their heads, if it is not nil.
 	kinds map[byte]*Content
 }
 
+// SavedVersion is the version in which Save writes the snapshot.
+func (s *Snapshot) SavedVersion() int { return savedSince[s.Dialect] }
+
 // Save writes the snapshot.
 func (s *Snapshot) Save(to io.Writer) error {
-	if _, err := fmt.Fprintf(to, "%s%d\n", snapshotMagic, SnapshotVersion); err != nil {
+	version := s.SavedVersion()
+	if _, err := fmt.Fprintf(to, "%s%d\n", snapshotMagic, version); err != nil {
 		return err
 	}
 	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return err
 	}
-	sv := &saver{out: bufio.NewWriter(z), jobs: map[*berth.Job]uint64{}}
+	sv := &saver{out: bufio.NewWriter(z), jobs: map[*berth.Job]uint64{}, tables: tablesOf(version)}
 	sv.all(s)
 	sum := sv.sum
 	sv.w.uint(uint64(sum))
@@ -108,7 +128,7 @@ func (s *Snapshot) Save(to io.Writer) error {
 // Hash returns a hash of the state, equal on all servers that applied the same
 // commands.
 func (s *Snapshot) Hash() uint64 {
-	sv := &saver{out: bufio.NewWriter(io.Discard), jobs: map[*berth.Job]uint64{}, hash: true}
+	sv := &saver{out: bufio.NewWriter(io.Discard), jobs: map[*berth.Job]uint64{}, tables: int(tableCount), hash: true}
 	sv.all(s)
 	return uint64(sv.sum)<<32 | uint64(uint32(s.Index))
 }
@@ -221,7 +241,7 @@ func (s *saver) head(snap *Snapshot) {
 	s.w.uint(snap.Index)
 	s.w.uint(snap.Term)
 	s.w.uint(snap.TermIndex)
-	for t := range tableCount {
+	for t := range Table(s.tables) {
 		s.w.uint(snap.LastChange(t))
 	}
 	s.record(recHead)

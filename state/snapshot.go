@@ -16,6 +16,10 @@ type Snapshot struct {
 	// Cluster names those who agree on this state, for ever. It is zero until
 	// the first term that says it, as logs of older builds may not.
 	Cluster ClusterID
+	// Dialect is the dialect of the log that who agrees on this state knows, all
+	// of them: the greatest that a command on the way here needed. It is no part
+	// of what is compared.
+	Dialect int
 
 	namespaces   namespaceTable
 	nodes        nodeTable
@@ -32,6 +36,7 @@ type Snapshot struct {
 	streams      streamTable
 	resources    resourceTable
 	streamIDs    uint64 // the last that was given to a stream job
+	traces       traces
 
 	check     *Check                 // the last one on the way here; no part of the state
 	autopilot *berth.AutopilotConfig // nil: never set
@@ -46,7 +51,7 @@ type ClusterID = berth.ID[Store]
 // emptySnapshot is the state that every log starts from. It is at index 1, so
 // that no answer has the index 0, which clients take for "unknown".
 func emptySnapshot() *Snapshot {
-	tx := Begin(&Snapshot{Index: 1})
+	tx := Begin(&Snapshot{Index: 1, Dialect: 1})
 	tx.putNamespace(nil, &berth.Namespace{
 		Name: berth.DefaultNamespace, Description: "Default shared namespace", CreateIndex: 1, ModifyIndex: 1,
 	})

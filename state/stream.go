@@ -34,6 +34,7 @@ const gone = math.MaxUint64
 
 // touch notes that something happened to a row.
 func (t *streamTable) touch(tx *Tx, slot uint32, at uint64) {
+	tx.trace(t.vec.Get(slot).Key)
 	was := t.at.Get(slot)
 	if was == at || was == gone && at != 0 {
 		return

@@ -52,7 +52,7 @@ func (c *EnsureResources) Apply(tx *Tx) error {
 		if e.new == nil {
 			continue
 		}
-		if err := c.free(tx, e.new, do); err != nil {
+		if err := c.free(tx, e, do); err != nil {
 			return err
 		}
 		do = append(do, e)
@@ -127,29 +127,44 @@ func (c *EnsureResources) ensure(tx *Tx, row *berth.StreamJob, o *berth.StreamOb
 	return e
 }
 
-// free refuses an exclusive pool of nodes of which one is another's.
-func (c *EnsureResources) free(tx *Tx, r *berth.Resource, before []ensured) error {
+// free refuses a pool of nodes of which one is another's: what is in an exclusive
+// pool is in no pool of another job that has nodes of its own, whichever was
+// first. A node that the pool has already stays its own.
+func (c *EnsureResources) free(tx *Tx, e ensured, before []ensured) error {
+	r, alone := e.new, exclusive(e.new)
 	for i, id := range r.Nodes {
 		if slices.Contains(r.Nodes[:i], id) {
 			return berth.Errorf(berth.Invalid, "Nodes: pool %.150q has node %s twice", r.Name, id)
 		}
-	}
-	if !exclusive(r) {
-		return nil
-	}
-	for _, id := range r.Nodes {
-		if h := tx.Holder(id); h != nil && h.UID != r.UID {
+		if e.old != nil && hasNode(e.old, id) && (exclusive(e.old) || !alone) {
+			continue
+		}
+		if h := tx.Holder(id); h != nil && h.UID != r.UID && (alone || h.Owner != c.UID) {
 			return berth.Errorf(berth.Conflict, "node-held: node %s is in the exclusive pool %q of job %q", id, h.Name, h.Job)
 		}
-		for _, e := range before {
-			if exclusive(e.new) && hasNode(e.new, id) {
-				return berth.Errorf(berth.Conflict, "node-held: node %s is in the exclusive pool %q of the same job", id, e.new.Name)
-			}
+		if !alone {
+			continue
 		}
-		for a := range tx.AllocsOn(id) {
-			if a.Rest().PE != nil && a.Occupies() && a.Job.UID != c.UID {
-				return berth.Errorf(berth.Conflict, "node-held: node %s runs %s of another job", id, a.Name())
-			}
+		if err := c.untouched(tx, id, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untouched refuses a node for an exclusive pool that others have a right to.
+func (c *EnsureResources) untouched(tx *Tx, id berth.NodeID, before []ensured) error {
+	if p := tx.GivenTo(id, c.UID); p != nil {
+		return berth.Errorf(berth.Conflict, "node-held: node %s is in the pool %q of job %q", id, p.Name, p.Job)
+	}
+	for _, e := range before {
+		if exclusive(e.new) && hasNode(e.new, id) {
+			return berth.Errorf(berth.Conflict, "node-held: node %s is in the exclusive pool %q of the same job", id, e.new.Name)
+		}
+	}
+	for a := range tx.AllocsOn(id) {
+		if a.Rest().PE != nil && a.Occupies() && a.Job.UID != c.UID {
+			return berth.Errorf(berth.Conflict, "node-held: node %s runs %s of another job", id, a.Name())
 		}
 	}
 	return nil

@@ -95,3 +95,46 @@ func TestStreamsAreWatched(t *testing.T) {
 		t.Error("an allocation does not wake who waits for those of its processing element, or wakes who waits for another's")
 	}
 }
+
+// Of a name, it is told when something last happened to what it names, also to
+// what is gone; other names do not matter. A server that begins with a saved state
+// tells no earlier index.
+func TestLastOfStreams(t *testing.T) {
+	f := newFlow(t)
+	none := berth.JobKey{Namespace: berth.DefaultNamespace, ID: "none"}
+	last := func() uint64 { return f.store.Snapshot().LastOfStreams(flowKey) }
+	routes := func() uint64 { return f.store.Snapshot().LastOfRoutes(flowKey.Namespace) }
+	index := func() uint64 { return f.store.Snapshot().Index }
+	step := func(what string, own, joins bool, do func()) {
+		t.Helper()
+		wasOwn, wasJoins := last(), routes()
+		do()
+		if own != (last() == index()) || !own && last() != wasOwn {
+			t.Errorf("%s at index %d: the last of the job is %d, and was %d", what, index(), last(), wasOwn)
+		}
+		if !joins && routes() != wasJoins || joins && routes() == wasJoins {
+			t.Errorf("%s at index %d: the last of the routes is %d, and was %d", what, index(), routes(), wasJoins)
+		}
+	}
+	step("a registration", true, false, func() { f.must(f.registers(1, 100, "")) })
+	step("a plan", true, false, func() { f.must(f.plans()) })
+	step("a node", false, false, func() { f.must(statetest.AddNode(9, 1, 1)) })
+	step("all of it", true, true, f.ensureAll)
+	step("a launch", true, false, func() { f.must(f.launches("src[0]")) })
+	step("a placement", true, false, func() { f.must(f.places("src[0]", 1)) })
+	step("a deletion in the background", true, true, func() { f.must(f.deletes(berth.Background)) })
+	if n := f.store.Snapshot().LastOfStreams(none); n != 1 {
+		t.Errorf("of a name that nothing has, the last is %d", n)
+	}
+	var saved bytes.Buffer
+	if err := f.store.Snapshot().Save(&saved); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := state.Load(&saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loaded.LastOfStreams(flowKey) < last() || loaded.LastOfRoutes(flowKey.Namespace) < routes() {
+		t.Errorf("loaded, the last are %d and %d; they were %d and %d", loaded.LastOfStreams(flowKey), loaded.LastOfRoutes(flowKey.Namespace), last(), routes())
+	}
+}

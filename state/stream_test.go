@@ -182,8 +182,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// No node is in two exclusive pools, and what is in one runs nothing of another
-// job.
+// No node is in two exclusive pools, nor in one and in another job's pool besides,
+// and what is in one runs nothing of another job.
 func TestExclusivePools(t *testing.T) {
 	pool := `{"Name": "p", "Hosts": ["n1", "n2"], "Mode": "exclusive"}`
 	f := newFlow(t)
@@ -215,6 +215,24 @@ func TestExclusivePools(t *testing.T) {
 	c = other.ensures(berth.KindHostPool)
 	c.Nodes = nodes[:1]
 	other.refused(c, "node-held: node")
+	c.Nodes = [][]berth.NodeID{{statetest.ID[berth.Node](3)}}
+	other.must(c)
+	others := flowKey
+	flowKey.ID = "shared"
+	shared := &flow{T: t, store: f.store, log: f.log, evals: 700}
+	text = strings.ReplaceAll(statetest.StreamText("shared", 1, 100, `{"Name": "p", "Hosts": ["n1", "n2"]}`), "flow.", "shared.")
+	shared.must(&state.RegisterJob{Job: statetest.Job(t, text), Now: 1})
+	shared.must(shared.plans())
+	c = shared.ensures(berth.KindHostPool)
+	c.Nodes = [][]berth.NodeID{{statetest.ID[berth.Node](4), statetest.ID[berth.Node](3)}}
+	shared.refused(c, "node-held: node "+statetest.ID[berth.Node](3).String()+" is in the exclusive pool")
+	c.Nodes = [][]berth.NodeID{{statetest.ID[berth.Node](4)}}
+	shared.must(c)
+	flowKey = others
+	other.must(&state.DeleteResource{UID: f.store.Snapshot().Holder(statetest.ID[berth.Node](3)).UID, Propagation: berth.Background, Now: 1})
+	c = other.ensures(berth.KindHostPool)
+	c.Nodes = [][]berth.NodeID{{statetest.ID[berth.Node](4)}}
+	other.refused(c, "node-held: node "+statetest.ID[berth.Node](4).String()+" is in the pool")
 	c.Nodes = [][]berth.NodeID{{statetest.ID[berth.Node](3)}}
 	other.must(c)
 	flowKey = mine

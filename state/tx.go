@@ -18,7 +18,10 @@ type Tx struct {
 	base    *Snapshot
 	edit    uint64 // owns the blocks made since the last snapshot was taken
 	changes []Change
-	applied []Command // to do again if one of their successors panics
+	applied []Command                          // to do again if one of their successors panics
+	allow   func(c Command, dialect int) error // asked before the first command of a dialect, if it is not nil
+
+	needs int // the greatest dialect of a command that was applied
 
 	// Of the command in hand:
 
@@ -65,10 +68,16 @@ func (tx *Tx) try(c Command) (err error) {
 func (tx *Tx) step(c Command) error {
 	tx.Index++
 	tx.ids, tx.by = nil, NumberOf(c)
-	if err := c.Apply(tx); err != nil {
+	dialect := needs(c, tx.by)
+	err := tx.allowed(c, dialect)
+	if err == nil {
+		err = c.Apply(tx)
+	}
+	if err != nil {
 		tx.Index--
 		return err
 	}
+	tx.needs, tx.Dialect = max(tx.needs, dialect), max(tx.Dialect, dialect)
 	tx.storeCounts()
 	return nil
 }
@@ -81,8 +90,9 @@ func (tx *Tx) Undo() { tx.rewind(tx.applied[:len(tx.applied)-1]) }
 // applies again what had been applied before. That was deterministic, so it
 // succeeds.
 func (tx *Tx) rewind(again []Command) {
-	own := *tx.base
-	*tx = Tx{Snapshot: &own, base: tx.base, edit: edits.Add(1)}
+	own, allow := *tx.base, tx.allow
+	*tx = Tx{Snapshot: &own, base: tx.base, edit: edits.Add(1)} // what was allowed once is
+	defer func() { tx.allow = allow }()
 	for _, c := range again {
 		if err := tx.step(copyOf(c)); err != nil {
 			panic(fmt.Sprintf("state: %T was applied and is refused when applied again: %v", c, err))
@@ -111,7 +121,9 @@ func (tx *Tx) Seal() *Snapshot {
 }
 
 // End returns what the transaction came to. The transaction is over.
-func (tx *Tx) End() *Batch { return &Batch{Base: tx.base, Changes: tx.changes, Snapshot: tx.Seal()} }
+func (tx *Tx) End() *Batch {
+	return &Batch{Base: tx.base, Changes: tx.changes, Needs: max(tx.needs, 1), Snapshot: tx.Seal()}
+}
 
 // newID gives the next of the IDs that the command in hand makes. They follow
 // from the command's seed and index alone, so every server gives the same and
@@ -130,6 +142,11 @@ func (tx *Tx) newID(seed [16]byte) (id [16]byte) {
 // note records a change for those who follow commits.
 func (tx *Tx) note(t Table, old, new any) {
 	tx.changes = append(tx.changes, Change{t, tx.by, tx.Index, old, new})
+	if t == Resources || t == Streams || t == Jobs {
+		if space, may := tx.changes[len(tx.changes)-1].reroutes(); may {
+			tx.traces.note(tx, routesHash(space))
+		}
+	}
 }
 
 // ByLeader marks a command that a leader service decided on. Stamped with a

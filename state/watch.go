@@ -17,13 +17,14 @@ type WatchKey struct {
 type watchKind uint8
 
 const (
-	watchTable watchKind = iota // any row of the table
-	watchOne                    // one row
-	watchJob                    // rows that belong to one job
-	watchNode                   // rows that belong to one node
-	watchEval                   // rows that belong to one evaluation
-	watchAlloc                  // rows that belong to one allocation
-	watchPE                     // rows that belong to one processing element
+	watchTable  watchKind = iota // any row of the table
+	watchOne                     // one row
+	watchJob                     // rows that belong to one job
+	watchNode                    // rows that belong to one node
+	watchEval                    // rows that belong to one evaluation
+	watchAlloc                   // rows that belong to one allocation
+	watchPE                      // rows that belong to one processing element
+	watchRoutes                  // rows from which the routes of one namespace follow
 	watchKinds
 )
 
@@ -93,6 +94,12 @@ func uidHash(uid berth.UID) uint64 { return uid.Index<<16 ^ uint64(uid.Ordinal) 
 // OnResourcesOf is a change of anything that a stream job owns, or left to
 // itself.
 func OnResourcesOf(k berth.JobKey) WatchKey { return WatchKey{Resources, watchJob, keyHash(k)} }
+
+// OnRoutes is a change from which other routes of a namespace may follow, not
+// where they lead: see Snapshot.LastOfRoutes.
+func OnRoutes(namespace string) WatchKey {
+	return WatchKey{Resources, watchRoutes, routesHash(namespace)}
+}
 
 // A Watch waits for any of its keys to change. It can wake without cause.
 type Watch struct {
@@ -185,6 +192,11 @@ func (ws *watchers) wake(c *Commit) {
 		if !seen[ch.Table] {
 			seen[ch.Table] = true
 			ws.signal(OnTable(ch.Table))
+		}
+		if ws.kinds[Resources][watchRoutes] > 0 {
+			if space, may := ch.reroutes(); may {
+				ws.signal(OnRoutes(space))
+			}
 		}
 		row := ch.New
 		if row == nil {

@@ -16,6 +16,7 @@
 package snapstore
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,6 +54,8 @@ type Store struct {
 	dir   string
 	log   *slog.Logger
 	aside []error
+	index uint64 // of the newest usable snapshot
+	first string // line of its state
 }
 
 var _ raft.SnapshotStore = (*Store)(nil)
@@ -91,6 +94,7 @@ func (s *Store) Continues(log raft.LogStore) error {
 	if err != nil {
 		return err
 	}
+	s.index = index
 	first, err1 := log.FirstIndex()
 	last, err2 := log.LastIndex()
 	if err := errors.Join(err1, err2); err != nil {
@@ -106,6 +110,24 @@ func (s *Store) Continues(log raft.LogStore) error {
 	}
 	return nil
 }
+
+// Overtake empties a log that ends before the newest usable snapshot, as Continues
+// met it. A server got or restored that snapshot and crashed before raft emptied
+// the log, which it does not make up for: nothing could be appended any more, for
+// what follows on the snapshot does not continue such a log.
+func (s *Store) Overtake(log raft.LogStore) error {
+	first, err1 := log.FirstIndex()
+	last, err2 := log.LastIndex()
+	if err := errors.Join(err1, err2); err != nil || last == 0 || last >= s.index {
+		return err
+	}
+	s.log.Warn("the log ends before the newest snapshot, and is emptied", "last", last, "snapshot", s.index)
+	return log.DeleteRange(first, last)
+}
+
+// FirstLine returns the first line of the newest usable snapshot's state, as
+// Continues met it; "" if there is none.
+func (s *Store) FirstLine() string { return s.first }
 
 // because lists what is damaged, on the one line that an operator gets.
 func because(damaged []error) string {
@@ -126,6 +148,7 @@ func (s *Store) newest() (index uint64, damaged []error, err error) {
 	for _, m := range all {
 		_, r, err := s.FileSnapshotStore.Open(m.ID)
 		if err == nil {
+			s.first, _ = bufio.NewReader(io.LimitReader(r, 128)).ReadString('\n')
 			return m.Index, damaged, r.Close()
 		}
 		if isIOError(err) {
@@ -267,7 +290,7 @@ func (k *sink) Close() error {
 	if err := k.seal(); err != nil {
 		return k.store.failed("finish a snapshot in", err)
 	}
-	return nil
+	return failpoint.Hit("consensus/snapshot-sealed")
 }
 
 // seal writes the checksum of the finished meta.json. Until it is there the

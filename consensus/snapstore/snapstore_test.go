@@ -335,3 +335,23 @@ func log(first, last uint64) raft.LogStore {
 	}
 	return l
 }
+
+// A log that ends before the newest snapshot is emptied; one that reaches it, or
+// is empty, is left as it is.
+func TestALogThatASnapshotOvertook(t *testing.T) {
+	for last, left := range map[uint64]uint64{0: 0, 11: 0, 12: 12, 20: 20} {
+		s, log := open(t, t.TempDir()), raft.NewInmemStore()
+		take(t, s, 12, []byte("state"))
+		for i := uint64(5); i <= last; i++ {
+			if err := log.StoreLog(&raft.Log{Index: i, Term: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(s.Continues(log), s.Overtake(log)); err != nil {
+			t.Fatal(err)
+		}
+		if is, _ := log.LastIndex(); is != left {
+			t.Errorf("of a log that ended at %d what is left ends at %d, want %d", last, is, left)
+		}
+	}
+}

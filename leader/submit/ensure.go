@@ -99,13 +99,13 @@ func beside(snap *state.Snapshot, row *berth.StreamJob, kind string) iter.Seq2[*
 // whether all are found; else the submission is given up if they cannot be, or
 // looked at again later if others have them.
 func (l *look) findNodes(c *state.EnsureResources, lack []*berth.StreamObject) bool {
-	taken := map[berth.NodeID]bool{} // by pools of this command
+	given := map[berth.NodeID][]claim{} // to pools of this command
 	for _, o := range lack[:len(c.Names)] {
 		if r := l.snap.ResourceNamed(l.row.UID, o.Kind, o.Name); r != nil && r.Hash == o.Hash {
 			c.Nodes = append(c.Nodes, r.Nodes) // it is only brought to this generation
 			continue
 		}
-		p := &pooling{snap: l.snap, job: l.job, row: l.row, spec: o.Pool, taken: taken}
+		p := &pooling{snap: l.snap, job: l.job, row: l.row, spec: o.Pool, given: []map[berth.NodeID][]claim{l.given, given}}
 		nodes, why, wait := p.find()
 		switch {
 		case why != "" && wait || why != "" && l.row.Phase != berth.PhaseSubmission:
@@ -115,14 +115,21 @@ func (l *look) findNodes(c *state.EnsureResources, lack []*berth.StreamObject) b
 			l.fail("%s", why)
 			return false
 		}
-		if o.Pool.Mode == berth.PoolExclusive {
-			for _, id := range nodes {
-				taken[id] = true
-			}
+		for _, id := range nodes {
+			given[id] = append(given[id], claim{l.row.UID, o.Pool.Mode == berth.PoolExclusive})
 		}
 		c.Nodes = append(c.Nodes, nodes)
 	}
+	for id, list := range given { // only now: who waits leaves them to others
+		l.given[id] = append(l.given[id], list...)
+	}
 	return true
+}
+
+// claim is what a job gets of a node in this step.
+type claim struct {
+	owner berth.UID
+	alone bool
 }
 
 // pooling finds the nodes of one host pool.
@@ -131,7 +138,7 @@ type pooling struct {
 	job   *berth.Job
 	row   *berth.StreamJob
 	spec  *berth.HostPoolSpec
-	taken map[berth.NodeID]bool
+	given []map[berth.NodeID][]claim // in this step
 }
 
 // find returns the pool's nodes, in order; nil if it is all nodes that have its
@@ -147,14 +154,16 @@ func (p *pooling) find() (nodes []berth.NodeID, why string, wait bool) {
 		return nil, "", false
 	}
 	var free []*berth.Node
-	up := 0
+	up, others := 0, ""
 	for _, n := range match {
 		if len(p.spec.Hosts) == 0 && n.Status == berth.NodeDown { // it may come back
 			continue
 		}
 		up++
-		if !p.held(n, alone) {
+		if why := p.held(n, alone); why == "" {
 			free = append(free, n)
+		} else if others == "" {
+			others = "; node " + n.Name + " " + why
 		}
 	}
 	want := p.spec.Size
@@ -165,7 +174,7 @@ func (p *pooling) find() (nodes []berth.NodeID, why string, wait bool) {
 		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d nodes match", p.spec.Name, want, len(match)), false
 	}
 	if len(free) < want {
-		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d of the %d nodes that match are up and free", p.spec.Name, want, len(free), len(match)), true
+		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d of the %d nodes that match are up and free%s", p.spec.Name, want, len(free), len(match), others), true
 	}
 	for _, n := range p.ownFirst(free)[:want] {
 		nodes = append(nodes, n.ID)
@@ -212,23 +221,50 @@ func host(snap *state.Snapshot, name string) *berth.Node {
 	return nil
 }
 
-// held says whether a node is not to be had now.
-func (p *pooling) held(n *berth.Node, alone bool) bool {
-	if h := p.snap.Holder(n.ID); h != nil && (h.Owner != p.row.UID || alone && h.Name != p.spec.Name) {
-		return true
+// held says why a node is not to be had now, "" if it is. What is in an exclusive
+// pool is in no other job's pool that was given nodes, whichever was first: else a
+// job could not be launched any more where it was placed.
+func (p *pooling) held(n *berth.Node, alone bool) string {
+	h := p.snap.Holder(n.ID)
+	if h != nil && (h.Owner != p.row.UID || alone && h.Name != p.spec.Name) {
+		return fmt.Sprintf("is in the exclusive pool %q of job %q", h.Name, h.Job.ID)
 	}
-	if !alone {
-		return false
+	for _, given := range p.given {
+		for _, c := range given[n.ID] {
+			if mine := c.owner == p.row.UID; mine && alone && c.alone || !mine && (alone || c.alone) {
+				return "is being given to another pool"
+			}
+		}
 	}
-	if p.taken[n.ID] {
-		return true
+	if !alone || h != nil {
+		return ""
+	}
+	if r := p.snap.GivenTo(n.ID, p.row.UID); r != nil {
+		return fmt.Sprintf("is in the pool %q of job %q", r.Name, r.Job.ID)
 	}
 	for a := range p.snap.AllocsOn(n.ID) {
 		if a.Rest().PE != nil && a.Occupies() && a.Job.UID != p.row.UID {
-			return true
+			return "runs " + a.Name()
 		}
 	}
-	return false
+	return ""
+}
+
+// noNodes says which host pool of the job gets no nodes, "" if that is not what
+// is waited for.
+func (l *look) noNodes() string {
+	for kind, lack := range lacking(l.snap, l.row) {
+		if kind != berth.KindHostPool {
+			continue
+		}
+		for _, o := range lack {
+			p := &pooling{snap: l.snap, job: l.job, row: l.row, spec: o.Pool}
+			if _, why, _ := p.find(); why != "" {
+				return "; " + why
+			}
+		}
+	}
+	return ""
 }
 
 // ownFirst puts nodes on which the job runs already before the others: a pool

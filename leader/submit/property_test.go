@@ -137,3 +137,58 @@ func (w *checked) deed(r *rapid.T, names []string, n int) string {
 	}
 	return "a deed"
 }
+
+// Whatever pools jobs ask for, and in whatever order they come and go: no command
+// of the controller is refused, so two jobs never get the same node in one step,
+// and no node is in an exclusive pool and in another job's that was given nodes.
+// When all but one job are gone that has what it wants.
+func TestPoolsDoNotMeet(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w := &checked{world: newWorld(t, 4, ssd)}
+		names := []string{"one", "two", "three"}
+		pools := []string{
+			`"Hosts": ["n1", "n2"]`, `"Hosts": ["n2"], "Mode": "exclusive"`, `"Hosts": ["n4", "n1"], "Mode": "exclusive"`,
+			`"Tags": ["ssd"]`, `"Tags": ["ssd"], "Size": 2`, `"Tags": ["ssd"], "Size": 1, "Mode": "exclusive"`, `"Tags": ["ssd"], "Size": 3, "Mode": "exclusive"`,
+		}
+		remove := func(name string) {
+			k := berth.JobKey{Namespace: berth.DefaultNamespace, ID: berth.JobID(name)}
+			w.log.Propose(w.Context(), &state.DeleteJob{Key: k, Policy: berth.Foreground, Intent: berth.IntentUser, Eval: w.seed(berth.TriggerJobDeregister), Now: w.now.UnixNano()})
+		}
+		for range rapid.IntRange(3, 25).Draw(r, "deeds") {
+			name := rapid.SampledFrom(names).Draw(r, "job")
+			switch rapid.IntRange(0, 7).Draw(r, "deed") {
+			case 0:
+				remove(name)
+			case 1:
+				w.term()
+			case 2:
+				w.settle()
+				w.now = w.now.Add(10 * time.Second)
+			case 3:
+				w.agents()
+				w.schedule()
+			case 4, 5:
+				w.step()
+			default:
+				text := fmt.Sprintf(`{"ID": %q, "Type": "stream", "Datacenters": ["dc1"], "Stream": {"Submission": {"Timeout": "1h"}, "HostPools": [{"Name": "p", %s}]},
+					"TaskGroups": [{"Name": "g", "Stream": {"Placement": {"Pool": "p"}}}]}`, name, rapid.SampledFrom(pools).Draw(r, "pool"))
+				w.log.Propose(w.Context(), &state.RegisterJob{Job: statetest.Job(w.TB, text), Eval: w.seed(berth.TriggerJobRegister), Now: w.now.UnixNano()}) // refused while it is deleted
+			}
+			w.look(r, "a deed")
+		}
+		for _, name := range names[1:] {
+			remove(name)
+		}
+		for range 4 {
+			w.settle()
+			w.unblock()
+			w.now = w.now.Add(10 * time.Second)
+		}
+		w.look(r, "all")
+		for row := range w.tip().StreamJobs() {
+			if s := submit.Position(w.tip(), row); string(row.Key.ID) != names[0] || s.State != submit.StateSubmitted {
+				r.Fatalf("%s is left, in state %s: %s\n%s", row.Key, s.State, row.LastError, w.dump())
+			}
+		}
+	})
+}

@@ -44,6 +44,9 @@ type Controller struct {
 	// that had something to do is looked at again at once, since what is to be
 	// done may be refused, and then nothing changes.
 	open map[berth.UID]time.Time
+	// given is what the jobs that the present step looked at get of nodes: what
+	// one gets another does not, before that can be seen in the state.
+	given map[berth.NodeID][]claim
 }
 
 // audit is how long it is from one look at all jobs to the next: should a change
@@ -64,6 +67,7 @@ func Watched() []state.WatchKey {
 
 // Step implements leader.Controller.
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
+	c.given = map[berth.NodeID][]claim{}
 	for _, row := range c.due(snap, now) {
 		l := &look{Controller: c, snap: snap, row: row, now: now}
 		l.decide()
@@ -258,7 +262,7 @@ func (l *look) timeout() {
 	if l.row.Retries > 0 {
 		why += fmt.Sprintf("; it was tried %d times", l.row.Retries+1)
 	}
-	l.fail("%s%s", why, l.noPlace())
+	l.fail("%s%s", why, l.noNodes()+l.noPlace())
 }
 
 // noPlace says why something of the job has no place, "" if nothing says.
