@@ -94,7 +94,7 @@ soak:
 .PHONY: scenarios
 scenarios:
 	@mkdir -p bin
-	@BERTH_LONG=1 $(GO) test -count=1 -timeout 60m -v -run '^TestS[0-9]+$$' ./test/scenarios 2>&1 | tee bin/$@.log | grep --line-buffered -aE '^(--- |FAIL|ok)' || \
+	@BERTH_LONG=1 $(GO) test -count=1 -timeout 60m -v -run '^Test(S[0-9]+|Resume|SlowDeletion)$$' ./test/scenarios 2>&1 | tee bin/$@.log | grep --line-buffered -aE '^(--- |FAIL|ok)' || \
 		{ printf '\nWhat failed:\n'; grep -aE '^ +[a-z]+_test\.go:[0-9]+:|^panic:|processes are left' bin/$@.log | grep -av 'harness_test.go.*log of' | head -n 100; exit 1; }
 
 # It needs root and takes some two hours: all faults, then the defects that the

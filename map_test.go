@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -109,6 +110,21 @@ func TestPackageComments(t *testing.T) {
 	for pkg, ok := range promise {
 		if !ok {
 			t.Errorf("package %s does not say what it promises", pkg)
+		}
+	}
+}
+
+// defaultLog finds what is logged to the process's default log.
+var defaultLog = regexp.MustCompile(`\bslog\.(Debug|Info|Warn|Error|Log|LogAttrs)(Context)?\(`)
+
+// TestLogsGoWhereTheyAreTold: nothing logs past the log of its agent, which has
+// the level and the form that an operator chose.
+func TestLogsGoWhereTheyAreTold(t *testing.T) {
+	for _, f := range sources(t) {
+		for n, line := range strings.Split(read(t, f.path), "\n") {
+			if defaultLog.MatchString(line) {
+				t.Errorf("%s:%d: the default log is used: %s", f.path, n+1, strings.TrimSpace(line))
+			}
 		}
 	}
 }

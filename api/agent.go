@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"berth"
@@ -17,6 +18,9 @@ type MetricsSource interface {
 type SchedulerSource interface {
 	SchedulerConfig() op.WorkerConfig
 	SchedulerWorkers() op.Workers
+	// SetSchedulerConfig has n workers decide evaluations of the types, some of
+	// worker.Types, until this server is started again.
+	SetSchedulerConfig(n int, types []string)
 }
 
 func (s *Server) agent() {
@@ -24,6 +28,17 @@ func (s *Server) agent() {
 		if s.Schedulers == nil {
 			return op.WorkerConfig{}, errNoWorkers
 		}
+		return s.Schedulers.SchedulerConfig(), nil
+	})
+	act(s, op.WriteWorkerConfig, func(_ context.Context, in *op.ChangeWorkers) (op.WorkerConfig, error) {
+		if s.Schedulers == nil {
+			return op.WorkerConfig{}, errNoWorkers
+		}
+		types, err := in.Types()
+		if err != nil {
+			return op.WorkerConfig{}, err
+		}
+		s.Schedulers.SetSchedulerConfig(in.NumSchedulers, types)
 		return s.Schedulers.SchedulerConfig(), nil
 	})
 	read(s, op.ReadWorkers, func(*Read, *op.Nothing) (op.Workers, error) {

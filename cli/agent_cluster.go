@@ -12,34 +12,27 @@ import (
 	"berth/config"
 	"berth/gossip"
 	"berth/server"
+	"berth/state"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// openGossip has the server of this agent meet others. In development it is
-// alone.
-func (a *agentProcess) openGossip() (*server.Cluster, error) {
+// openGossip opens the port at which the server of this agent will meet others.
+// In development it is alone.
+func (a *agentProcess) openGossip() (_ *server.Cluster, err error) {
 	conf, s := a.conf, &a.conf.Server
 	if conf.Dev {
 		return nil, nil
 	}
-	id, err := server.Identity(s.DataDir)
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := server.ClusterOf(s.DataDir)
-	if err != nil {
-		return nil, err
-	}
 	c := gossip.Config{
-		Name: conf.Name, Region: conf.Region, Datacenter: conf.Datacenter, ID: id, Cluster: cluster, RPC: a.advertisedRPC(), Expect: s.BootstrapExpect,
-		Voter: !s.NonVoting, Build: NomadVersion, Bind: conf.Serf.Addr, Port: conf.Serf.Port, Advertise: conf.Serf.Advertise,
+		Name: conf.Name, Region: conf.Region, Datacenter: conf.Datacenter, ID: a.folder.ID, Cluster: a.folder.Cluster, RPC: a.advertisedRPC(), Expect: s.BootstrapExpect,
+		Voter: !s.NonVoting, Build: NomadVersion, Berth: Version, LogDialect: state.Dialect, Bind: conf.Serf.Addr, Port: conf.Serf.Port, Advertise: conf.Serf.Advertise,
 		Dir: filepath.Join(s.DataDir, "serf"), RejoinAfterLeave: s.RejoinAfterLeave, Logger: a.log,
 	}
 	if s.EncryptKey != nil {
 		c.Keys = [][]byte{s.EncryptKey}
 	}
-	if a.pool, err = gossip.New(c); err != nil {
+	if a.pool, err = gossip.Listen(c); err != nil {
 		return nil, err
 	}
 	return &server.Cluster{Members: a.pool, Expect: s.BootstrapExpect, Keys: a.pool.Secrets, NonVoter: s.NonVoting}, nil

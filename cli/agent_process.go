@@ -25,6 +25,7 @@ import (
 	"berth/op"
 	"berth/schedule"
 	"berth/server"
+	"berth/state"
 	"berth/wire/certs"
 
 	"golang.org/x/sync/errgroup"
@@ -37,8 +38,10 @@ type agentProcess struct {
 	log     *slog.Logger
 	tls     *certs.Material // nil if there is no TLS
 	http    net.Listener
-	rpc     net.Listener // nil without a server
-	pool    *gossip.Pool // nil without a server, and in development
+	rpc     net.Listener   // nil without a server
+	pool    *gossip.Pool   // nil without a server, and in development
+	folder  *server.Folder // nil without a server
+	folders *agent.Folders // nil without a node
 	server  *server.Server
 	cluster *agent.Cluster
 	agent   *agent.Agent
@@ -46,20 +49,32 @@ type agentProcess struct {
 	started time.Time
 }
 
-// newAgentProcess opens everything that can fail: addresses, folders, the log.
+// newAgentProcess opens everything that can fail: folders, addresses, the log.
 func newAgentProcess(conf *config.Config, log *slog.Logger) (*agentProcess, error) {
 	a := &agentProcess{conf: conf, log: log, started: time.Now()}
 	if err := a.open(); err != nil {
-		a.closeListeners()
+		a.close()
 		return nil, err
 	}
 	return a, nil
 }
 
+// open opens what only this machine sees before what others see: an agent that
+// is started twice by mistake, or whose folder is damaged, is never heard of.
 func (a *agentProcess) open() (err error) {
 	conf := a.conf
 	if err := a.loadTLS(); err != nil {
 		return err
+	}
+	if conf.Server.Enabled {
+		if a.folder, err = server.Hold(conf.Server.DataDir); err != nil {
+			return err
+		}
+	}
+	if conf.Client.Enabled {
+		if a.folders, err = agent.Hold(conf.Client.StateDir, conf.Client.AllocDir); err != nil {
+			return err
+		}
 	}
 	if a.http, err = listen("ports.http", conf.HTTP); err != nil {
 		return err
@@ -102,19 +117,23 @@ func listen(key string, e config.Endpoint) (net.Listener, error) {
 	return ln, nil
 }
 
-func (a *agentProcess) closeListeners() {
+// close lets go of what others see. The rest ends with the process.
+func (a *agentProcess) close() {
 	for _, ln := range []net.Listener{a.http, a.rpc} {
 		if ln != nil {
 			ln.Close()
 		}
+	}
+	if a.pool != nil {
+		a.pool.Close()
 	}
 }
 
 func (a *agentProcess) newServer() (err error) {
 	s := &a.conf.Server
 	c := server.Config{
-		Region: a.conf.Region, Datacenter: a.conf.Datacenter, DataDir: s.DataDir, RPC: a.rpc, Advertise: a.conf.RPC.Advertise, TLS: a.serverTLS(),
-		MaxConns: a.conf.Limits.RPCMaxConns, Handshake: a.conf.Limits.RPCHandshake, Workers: s.NumSchedulers,
+		Region: a.conf.Region, Datacenter: a.conf.Datacenter, DataDir: s.DataDir, Folder: a.folder, RPC: a.rpc, Advertise: a.conf.RPC.Advertise, TLS: a.serverTLS(),
+		MaxConns: a.conf.Limits.RPCMaxConns, Handshake: a.conf.Limits.RPCHandshake, Workers: s.NumSchedulers, FollowerWorkers: s.NumSchedulers, Schedulers: s.Schedulers,
 		Heartbeat: heartbeat.Options{
 			MinTTL: s.MinHeartbeatTTL, MaxPerSec: s.MaxHeartbeatsPerSec, Grace: s.HeartbeatGrace, FailoverTTL: s.FailoverHeartbeatTTL,
 			Brake: heartbeat.Brake{
@@ -137,14 +156,14 @@ func (a *agentProcess) newServer() (err error) {
 	if s.Failpoints {
 		c.Failpoints = failpoint.NewSet(leader.FailpointNames)
 	}
-	if s.NumSchedulers > 0 {
-		c.FollowerWorkers = s.NumSchedulers
-	}
 	if c.Cluster, err = a.openGossip(); err != nil {
 		return err
 	}
-	if a.server, err = server.New(c); err != nil && a.pool != nil {
-		a.pool.Close()
+	if a.server, err = server.New(c); err != nil {
+		return err
+	}
+	if a.pool != nil { // only now others hear of it: its data can be used
+		err = a.pool.Start()
 	}
 	return err
 }
@@ -157,7 +176,7 @@ func (a *agentProcess) newNode() (err error) {
 	}
 	a.cluster = agent.NewCluster(servers, a.conf.Region, a.serverTLS().Dial, a.log)
 	a.agent, err = agent.New(agent.Config{
-		Servers: a.cluster, DataDir: a.conf.DataDir, AllocDir: c.AllocDir, StateDir: c.StateDir,
+		Servers: a.cluster, DataDir: a.conf.DataDir, AllocDir: c.AllocDir, StateDir: c.StateDir, Folders: a.folders,
 		Region: a.conf.Region, Datacenter: a.conf.Datacenter, Name: a.conf.Name, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
 		HTTPAddr: a.advertisedHTTP(), TLSEnabled: a.conf.TLS.HTTP, Version: Version, Compatible: NomadVersion,
 		NetworkInterface: c.NetworkInterface, LoopbackOnly: a.conf.Dev && c.NetworkInterface == "",
@@ -272,7 +291,7 @@ func (a *agentProcess) self() op.AgentSelf {
 		Member: op.AgentMember{
 			Name: c.Name + "." + c.Region, Addr: c.RPC.Addr, Port: uint16(c.Serf.Port), Status: "alive",
 			Tags: map[string]string{
-				"role": "nomad", "region": c.Region, "dc": c.Datacenter, "build": NomadVersion, "berth": Version, "raft_vsn": "3", "expect": strconv.Itoa(c.Server.BootstrapExpect),
+				"role": "nomad", "region": c.Region, "dc": c.Datacenter, "build": NomadVersion, "berth": Version, "raft_vsn": "3", "log_dialect": strconv.Itoa(state.Dialect), "expect": strconv.Itoa(c.Server.BootstrapExpect),
 			},
 			ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
 		},

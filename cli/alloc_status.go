@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"berth"
@@ -223,12 +223,7 @@ func (s allocStatus) addresses(p *page, a *op.Alloc) {
 	p.table(rows)
 }
 
-func hostPort(host string, port int) string {
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
-	return host + ":" + strconv.Itoa(port)
-}
+func hostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 func (s allocStatus) task(p *page, a *op.Alloc, name string) {
 	st := stateOf(a, name)

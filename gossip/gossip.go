@@ -10,6 +10,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,8 @@ type Config struct {
 	Expect     int    // bootstrap_expect
 	Voter      bool   // false: it never votes
 	Build      string // its version, as a semantic one
+	Berth      string // its version, as people know it; "": it does not say
+	LogDialect int    // the dialect of the log that it knows; 0: it does not say
 
 	Bind      string // an IP address
 	Port      int    // of UDP and TCP; 0: any that is free
@@ -61,9 +64,11 @@ type Config struct {
 type Pool struct {
 	config  Config
 	log     *slog.Logger
-	self    string // name of the member
-	serf    atomic.Pointer[serf.Serf]
+	self    string                    // name of the member
+	serf    atomic.Pointer[serf.Serf] // nil until Start
 	net     *transport
+	host    string // that others are told, with the port
+	port    int
 	ring    *memberlist.Keyring // nil: nothing is encrypted
 	events  chan serf.Event
 	changed chan struct{}
@@ -73,9 +78,23 @@ type Pool struct {
 	told    conflicts
 }
 
-// New returns a pool that listens, and is its only member. Run or Close must
-// follow.
+// New returns a pool that listens, and is its only member, or asks those whom
+// it knew before it was stopped. Run or Close must follow.
 func New(c Config) (*Pool, error) {
+	p, err := Listen(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Start(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Listen returns a pool that has its address and its keys, and is silent: until
+// Start nobody hears of this server. Start or Close must follow; of the other
+// methods only Members and Secrets may be called before.
+func Listen(c Config) (*Pool, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -89,13 +108,13 @@ func New(c Config) (*Pool, error) {
 	if c.Cluster != "" {
 		p.cluster.Store(&c.Cluster)
 	}
-	if err := p.open(); err != nil {
+	if err := p.listen(); err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
 	return p, nil
 }
 
-func (p *Pool) open() (err error) {
+func (p *Pool) listen() (err error) {
 	c := &p.config
 	if c.Dir != "" {
 		if err := os.MkdirAll(c.Dir, 0o700); err != nil {
@@ -105,20 +124,22 @@ func (p *Pool) open() (err error) {
 	if p.ring, err = c.keyring(); err != nil {
 		return err
 	}
-	host, port, err := c.advertised()
-	if err != nil {
+	if p.host, p.port, err = c.advertised(); err != nil {
 		return err
 	}
-	logger := newLogger(p.log)
-	if p.net, err = listen(c.Bind, c.Port, logger); err != nil {
+	if p.net, err = listen(c.Bind, c.Port, newLogger(p.log)); err != nil {
 		return err
 	}
-	if port == 0 {
-		port = p.net.GetAutoBindPort()
-	}
+	p.port = cmp.Or(p.port, p.net.port())
+	return nil
+}
+
+// Start lets the others hear of this server. Run or Close must follow.
+func (p *Pool) Start() error {
+	c, logger := &p.config, newLogger(p.log)
 	m := memberlist.DefaultLANConfig()
 	c.Timing.memberlist(m)
-	m.Transport, m.BindAddr, m.BindPort, m.AdvertiseAddr, m.AdvertisePort = p.net, c.Bind, p.net.GetAutoBindPort(), host, port
+	m.Transport, m.BindAddr, m.BindPort, m.AdvertiseAddr, m.AdvertisePort = p.net, c.Bind, p.net.port(), p.host, p.port
 	m.Keyring, m.Logger, m.LogOutput = p.ring, logger, nil
 	m.Merge, m.Alive = gate{p}, gate{p}
 	s := serf.DefaultConfig()
@@ -134,8 +155,7 @@ func (p *Pool) open() (err error) {
 	}
 	made, err := serf.Create(s)
 	if err != nil {
-		p.net.Shutdown()
-		return err
+		return fmt.Errorf("gossip: %w", err)
 	}
 	p.serf.Store(made)
 	return nil
@@ -163,7 +183,19 @@ func (c *Config) advertised() (host string, port int, err error) {
 	if err != nil || len(ips) == 0 {
 		return "", 0, fmt.Errorf("advertise %q: the address of this name cannot be found: %w", c.Advertise, err)
 	}
-	return ips[0].String(), port, nil
+	return c.reached(ips).String(), port, nil
+}
+
+// reached returns the first of some addresses that is of the kind listened at;
+// the first of all if there is none.
+func (c *Config) reached(ips []net.IP) net.IP {
+	bind := net.ParseIP(c.Bind)
+	for _, ip := range ips {
+		if v4 := ip.To4() != nil; v4 == (bind.To4() != nil) || bind.Equal(net.IPv6unspecified) {
+			return ip
+		}
+	}
+	return ips[0]
 }
 
 // Run is part of the pool until ctx ends, and then is gone at once: to the
@@ -193,6 +225,9 @@ func (p *Pool) Run(ctx context.Context) error {
 
 // Close ends a pool that was never run.
 func (p *Pool) Close() error {
+	if p.serf.Load() == nil {
+		return p.net.Shutdown()
+	}
 	ctx, end := context.WithCancel(context.Background())
 	end()
 	return p.Run(ctx)
@@ -244,10 +279,15 @@ func (p *Pool) wake() {
 func (p *Pool) Changed() <-chan struct{} { return p.changed }
 
 // Members returns the servers of all regions, those that left or failed too
-// until they are forgotten a day later, in order of name.
+// until they are forgotten a day later, in order of name. Before Start there
+// are none.
 func (p *Pool) Members() []Member {
+	s := p.serf.Load()
+	if s == nil {
+		return nil
+	}
 	var out []Member
-	for _, m := range p.serf.Load().Members() {
+	for _, m := range s.Members() {
 		out = append(out, memberOf(&m))
 	}
 	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })

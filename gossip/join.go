@@ -63,9 +63,14 @@ func reason(addr string, err error) error {
 	return berth.Errorf(berth.Unavailable, "%s: %s", addr, text)
 }
 
-// HostPort completes an address that lacks a port.
+// HostPort completes an address that lacks a port, and writes one of IPv6 as
+// everybody else does.
 func HostPort(addr string, port int) (string, error) {
-	if ip := net.ParseIP(strings.Trim(addr, "[]")); ip != nil {
+	bare := addr
+	if inner, ok := strings.CutPrefix(addr, "["); ok && strings.HasSuffix(inner, "]") {
+		bare = strings.TrimSuffix(inner, "]")
+	}
+	if ip := net.ParseIP(bare); ip != nil {
 		return net.JoinHostPort(ip.String(), strconv.Itoa(port)), nil
 	}
 	host, text, err := net.SplitHostPort(addr)
@@ -74,6 +79,9 @@ func HostPort(addr string, port int) (string, error) {
 	}
 	if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 65535 || host == "" || net.ParseIP(host) == nil && strings.ContainsAny(host, ":/[] ") {
 		return "", berth.Errorf(berth.Invalid, "%.100q is not an address, nor one with a port", addr)
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		host = ip.String()
 	}
 	return net.JoinHostPort(host, text), nil
 }

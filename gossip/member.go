@@ -20,6 +20,8 @@ type Member struct {
 	Expect     int
 	Voter      bool // false: it never votes
 	Build      string
+	Berth      string // its own version, "" if it does not say; Build is that of the API which it serves
+	LogDialect int    // the dialect of the log that it knows; 1 if it does not say
 	Tags       map[string]string
 
 	ProtocolMin, ProtocolMax, ProtocolCur uint8
@@ -45,6 +47,13 @@ const role = "berth"
 // clusterTag is the tag by which a server says of which cluster it is part.
 const clusterTag = "cluster"
 
+// dialectTag is the tag by which a server says which dialect of the log it
+// knows. Builds that know the first alone do not have it.
+const dialectTag = "log_dialect"
+
+// berthTag is the tag by which a server says which build of ours it is.
+const berthTag = "berth"
+
 // tags is what a server says of itself, in the words of Nomad.
 func (c *Config) tags() map[string]string {
 	t := map[string]string{
@@ -56,6 +65,12 @@ func (c *Config) tags() map[string]string {
 	}
 	if c.Cluster != "" {
 		t[clusterTag] = c.Cluster
+	}
+	if c.Berth != "" {
+		t[berthTag] = c.Berth
+	}
+	if c.LogDialect > 0 {
+		t[dialectTag] = strconv.Itoa(c.LogDialect)
 	}
 	if c.Expect == 1 {
 		t["bootstrap"] = "1"
@@ -71,11 +86,13 @@ func memberOf(m *serf.Member) Member {
 	out := Member{
 		Name: m.Name, ID: m.Tags["id"], Region: m.Tags["region"], Datacenter: m.Tags["dc"],
 		Addr: m.Addr.String(), Port: m.Port, Status: Status(m.Status.String()),
-		Voter: m.Tags["nonvoter"] == "", Build: m.Tags["build"], Tags: m.Tags,
+		Voter: m.Tags["nonvoter"] == "", Build: m.Tags["build"], Berth: m.Tags[berthTag], Tags: m.Tags,
 		ProtocolMin: m.ProtocolMin, ProtocolMax: m.ProtocolMax, ProtocolCur: m.ProtocolCur,
 		DelegateMin: m.DelegateMin, DelegateMax: m.DelegateMax, DelegateCur: m.DelegateCur,
 	}
 	out.Expect, _ = strconv.Atoi(m.Tags["expect"])
+	out.LogDialect, _ = strconv.Atoi(m.Tags[dialectTag])
+	out.LogDialect = max(out.LogDialect, 1)
 	if host, port := m.Tags["rpc_addr"], m.Tags["port"]; host != "" && port != "" {
 		out.RPC = net.JoinHostPort(host, port)
 	}

@@ -1,9 +1,13 @@
 package gossip
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"log"
 	"net"
+	"sync"
 	"time"
 
 	"berth"
@@ -11,13 +15,31 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// transport is memberlist's own, over UDP and TCP, but that what it opened to
-// others ends with the pool.
+// transport carries the gossip over UDP and TCP, at one address. Memberlist has
+// one of its own, which takes every address of IPv4 for every address of IPv6
+// as well, and keeps what it has dialled beyond its end.
 type transport struct {
-	*memberlist.NetTransport
-	ctx    context.Context
-	hangUp context.CancelFunc
+	tcp     *net.TCPListener
+	udp     *net.UDPConn
+	log     *log.Logger
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	ctx     context.Context // ends with the transport
+	hangUp  context.CancelFunc
+	wait    sync.WaitGroup
 }
+
+var _ memberlist.NodeAwareTransport = (*transport)(nil)
+
+// Figures of the transport. No UDP packet is longer than the first. The second
+// is what the kernel is asked to hold of packets that arrive while others are
+// read; it is asked for less if it refuses. The third is how long is waited
+// after a connection could not be taken, for want of files perhaps.
+const (
+	packetMost = 64 << 10
+	bufferMost = 2 << 20
+	acceptRest = 50 * time.Millisecond
+)
 
 // listen listens at both protocols of a port. One that is free for TCP may be
 // taken for UDP, so any port means to try some.
@@ -28,40 +50,159 @@ func listen(addr string, port int, log *log.Logger) (*transport, error) {
 	}
 	var err error
 	for range tries {
-		var t *memberlist.NetTransport
-		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{addr}, BindPort: port, Logger: log})
-		if err == nil {
-			out := &transport{NetTransport: t}
-			out.ctx, out.hangUp = context.WithCancel(context.Background())
-			return out, nil
+		var t *transport
+		if t, err = open(addr, port); err == nil {
+			t.log = log
+			t.wait.Go(t.accept)
+			t.wait.Go(t.read)
+			return t, nil
 		}
 	}
 	return nil, berth.Errorf(berth.Invalid, "ports.serf: %w", err)
 }
 
-// Shutdown implements memberlist.Transport.
-func (t *transport) Shutdown() error {
-	t.hangUp()
-	return t.NetTransport.Shutdown()
+// open listens, and reads nothing yet. Every address of IPv4 is none of IPv6.
+func open(addr string, port int) (*transport, error) {
+	ip := net.ParseIP(addr)
+	if ip == nil {
+		return nil, berth.Errorf(berth.Invalid, "%.60q is not an IP address", addr)
+	}
+	family := ""
+	if ip.To4() != nil {
+		family = "4"
+	}
+	tcp, err := net.ListenTCP("tcp"+family, &net.TCPAddr{IP: ip, Port: port})
+	if err != nil {
+		return nil, err
+	}
+	udp, err := net.ListenUDP("udp"+family, &net.UDPAddr{IP: ip, Port: tcp.Addr().(*net.TCPAddr).Port})
+	if err != nil {
+		return nil, errors.Join(err, tcp.Close())
+	}
+	for size := bufferMost; size > packetMost && udp.SetReadBuffer(size) != nil; {
+		size /= 2
+	}
+	t := &transport{tcp: tcp, udp: udp, packets: make(chan *memberlist.Packet), streams: make(chan net.Conn)}
+	t.ctx, t.hangUp = context.WithCancel(context.Background())
+	return t, nil
+}
+
+// port is the one that it listens at.
+func (t *transport) port() int { return t.tcp.Addr().(*net.TCPAddr).Port }
+
+// accept takes connections until the transport ends.
+func (t *transport) accept() {
+	for {
+		c, err := t.tcp.Accept()
+		if t.ctx.Err() != nil {
+			if err == nil {
+				c.Close()
+			}
+			return
+		}
+		if err != nil {
+			t.log.Printf("[ERR] gossip: a connection could not be taken: %v", err)
+			t.rest()
+			continue
+		}
+		select {
+		case t.streams <- c:
+		case <-t.ctx.Done():
+			c.Close()
+		}
+	}
+}
+
+// read takes packets until the transport ends.
+func (t *transport) read() {
+	b := make([]byte, packetMost)
+	for {
+		n, from, err := t.udp.ReadFrom(b)
+		now := time.Now()
+		switch {
+		case t.ctx.Err() != nil:
+			return
+		case err != nil:
+			t.log.Printf("[ERR] gossip: a packet could not be read: %v", err)
+			t.rest()
+			continue
+		case n == 0:
+			continue
+		}
+		select {
+		case t.packets <- &memberlist.Packet{Buf: bytes.Clone(b[:n]), From: from, Timestamp: now}:
+		case <-t.ctx.Done():
+		}
+	}
+}
+
+// rest waits a little, or until the transport ends.
+func (t *transport) rest() {
+	select {
+	case <-time.After(acceptRest):
+	case <-t.ctx.Done():
+	}
+}
+
+// FinalAdvertiseAddr implements memberlist.Transport. What others are told was
+// decided before, see [Config].
+func (t *transport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
+	addr := net.ParseIP(ip)
+	if addr == nil {
+		return nil, 0, berth.Errorf(berth.Invalid, "%.60q cannot be advertised: it is not an IP address", ip)
+	}
+	if v4 := addr.To4(); v4 != nil {
+		addr = v4
+	}
+	return addr, cmp.Or(port, t.port()), nil
+}
+
+// PacketCh implements memberlist.Transport.
+func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
+
+// StreamCh implements memberlist.Transport.
+func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
+
+// WriteTo implements memberlist.Transport.
+func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
+	to, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return time.Time{}, err
+	}
+	_, err = t.udp.WriteTo(b, to)
+	return time.Now(), err
+}
+
+// WriteToAddress implements memberlist.NodeAwareTransport.
+func (t *transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
+	return t.WriteTo(b, a.Addr)
 }
 
 // DialTimeout implements memberlist.Transport.
 func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
-	return t.dial(addr, timeout)
-}
-
-// DialAddressTimeout implements memberlist.NodeAwareTransport.
-func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	return t.dial(a.Addr, timeout)
-}
-
-func (t *transport) dial(addr string, timeout time.Duration) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout}
 	c, err := d.DialContext(t.ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	return &dialled{Conn: c, forget: context.AfterFunc(t.ctx, func() { c.Close() })}, nil
+}
+
+// DialAddressTimeout implements memberlist.NodeAwareTransport.
+func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	return t.DialTimeout(a.Addr, timeout)
+}
+
+// Shutdown implements memberlist.Transport. It returns when nothing arrives any
+// more.
+func (t *transport) Shutdown() error {
+	t.hangUp()
+	err := errors.Join(t.tcp.Close(), t.udp.Close())
+	t.wait.Wait()
+	if errors.Is(err, net.ErrClosed) { // it was shut down before
+		return nil
+	}
+	return err
 }
 
 // dialled is closed when the transport is.

@@ -20,6 +20,7 @@ import (
 	"berth/gossip"
 	"berth/op"
 	"berth/server"
+	"berth/state"
 	"berth/wire"
 
 	nomad "github.com/hashicorp/nomad/api"
@@ -80,6 +81,8 @@ type several struct {
 	pool    *pool
 	list    []*running
 	dirs    []string
+	knows   map[int]int // dialects of the log of those that do not know all of it
+	told    io.Writer   // of what is logged, if it is not nil
 }
 
 // quick hears of commits at once, and waits for a leader as long as a busy
@@ -89,12 +92,18 @@ var quick = consensus.Timing{Heartbeat: time.Second, Election: time.Second, Leas
 func startSeveral(t *testing.T, n int) *several {
 	t.Helper()
 	c := &several{t: t, pool: &pool{}}
+	c.start(n)
+	return c
+}
+
+// start starts so many servers, and waits until one leads.
+func (c *several) start(n int) {
+	c.t.Helper()
 	for i := range n {
-		c.dirs = append(c.dirs, t.TempDir())
+		c.dirs = append(c.dirs, c.t.TempDir())
 		c.add(i, n, "127.0.0.1:0")
 	}
 	c.leader()
-	return c
 }
 
 // add runs the server with that number, which may have run before.
@@ -108,6 +117,9 @@ func (c *several) add(i, expect int, listen string) *running {
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(writer{c.t}, nil)).With("server", i)
 	}
+	if c.told != nil {
+		log = slog.New(slog.NewTextHandler(c.told, nil))
+	}
 	v := &view{pool: c.pool, changed: make(chan struct{}, 1), self: i}
 	s, err := server.New(server.Config{
 		Region: "global", Datacenter: "dc1", DataDir: c.dirs[i], RPC: rpc, Logger: log, Workers: cmp.Or(c.workers, 1), FollowerWorkers: 1,
@@ -119,7 +131,10 @@ func (c *several) add(i, expect int, listen string) *running {
 		c.t.Fatal(err)
 	}
 	m := gossip.Member{
-		Name: fmt.Sprintf("s%d.global", i), ID: s.ID(), Region: "global", Datacenter: "dc1", RPC: rpc.Addr().String(), Status: gossip.Alive, Expect: expect, Voter: true,
+		Name: fmt.Sprintf("s%d.global", i), ID: s.ID(), Region: "global", Datacenter: "dc1", RPC: rpc.Addr().String(), Status: gossip.Alive, Expect: expect, Voter: true, LogDialect: state.Dialect,
+	}
+	if d := c.knows[i]; d != 0 {
+		m.LogDialect, m.Build = d, fmt.Sprintf("0.%d.0", d)
 	}
 	c.pool.mu.Lock()
 	if i < len(c.pool.members) {

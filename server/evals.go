@@ -273,8 +273,8 @@ func (s *Server) workFor(ctx context.Context, leader lease) {
 	}
 	defer s.following.end()
 	f := worker.NewFollower(caller{s, leader.addr}, s.store)
-	f.Roster = &s.workers
-	err := f.Run(ctx, s.config.FollowerWorkers)
+	f.Roster, f.Logger = &s.workers, s.config.Logger
+	err := f.Run(ctx, s.crew)
 	s.config.Logger.Debug("workers lost the leader", "address", leader.addr, "error", err)
 }
 

@@ -10,17 +10,47 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/claim"
 	"berth/state"
 )
 
-// Identity returns the ID of the server whose data is in the folder, by which
-// consensus and gossip know it.
-func Identity(dir string) (string, error) { return identity(dir) }
+// Folder is the folder of a server's data while it is held: no other process
+// makes a server of it.
+type Folder struct {
+	ID      string // by which consensus and gossip know the server
+	Cluster string // the ID of the cluster of which it was part; "" if of none, as far as is known before it has its state
+	claim   *claim.Claim
+}
 
-// identity returns the ID of the server whose data is in the folder, which the
-// Raft log knows it by. It is made with the folder, so that a machine may get
-// another name.
-func identity(dir string) (string, error) {
+// Hold holds a folder, which it makes if need be. It is to be held before
+// anything of the server is opened that others can see: one that is started
+// twice by mistake must not be heard of. The error is a *claim.HeldError if
+// another process holds it.
+func Hold(dir string) (*Folder, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	c, err := claim.Take(filepath.Join(dir, "server.lock"))
+	if err != nil {
+		return nil, err
+	}
+	f := &Folder{claim: c}
+	if f.ID, err = Identity(dir); err == nil {
+		f.Cluster, err = clusterOf(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Close lets others hold the folder. To do so again does nothing.
+func (f *Folder) Close() error { return f.claim.Close() }
+
+// Identity returns the ID of the server whose data is in the folder, by which
+// consensus and gossip know it. It is made with the folder, so that a machine
+// may get another name.
+func Identity(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -43,10 +73,9 @@ func identity(dir string) (string, error) {
 
 func clusterFile(dir string) string { return filepath.Join(dir, "cluster") }
 
-// ClusterOf returns the ID of the cluster of which the server was part whose
-// data is in the folder, "" if it was part of none, as far as is known before
-// it has its state.
-func ClusterOf(dir string) (string, error) {
+// clusterOf returns the ID of the cluster of which the server was part whose
+// data is in the folder, "" if it was part of none.
+func clusterOf(dir string) (string, error) {
 	path := clusterFile(dir)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -41,6 +41,7 @@ func (s *Server) agree() (err error) {
 	c.Dir, c.ID, c.Logger = s.config.DataDir, s.id, s.config.Logger
 	cluster := s.config.Cluster
 	if cluster != nil {
+		c.Allow, c.Mixed = s.allow, s.mixed
 		s.links.dialer = wire.Dialer{Handlers: s.wire, TLS: s.config.TLS.Dial, Server: true, Keys: cluster.Keys, Connect: cluster.Connect}
 		s.links.region = s.regionOf
 		c.Transport = cluster.Transport
@@ -271,6 +272,7 @@ func (s *Server) reconcile(ctx context.Context) {
 			// and what it acknowledged are not to be had from what it is now.
 			was := s.before(m, peers)
 			s.changed(ctx, "a server came back without its data, and what it was is removed", m.Name, func(ctx context.Context) error { return s.consensus.Remove(ctx, was) })
+		case m.Status == gossip.Alive && m.RPC != "" && !member && s.lags(m):
 		case m.Status == gossip.Alive && m.RPC != "" && !member:
 			s.changed(ctx, "a server joins", m.Name, func(ctx context.Context) error { return s.consensus.AddNonvoter(ctx, now) })
 		case m.Status == gossip.Alive && m.RPC != "" && p.Address != m.RPC:

@@ -13,6 +13,7 @@ import (
 	"berth/gossip"
 	"berth/op"
 	"berth/server"
+	"berth/state"
 )
 
 // gossiping is a server that meets others by gossip.
@@ -31,24 +32,20 @@ func startGossiping(t *testing.T, name, dir string, expect int, told io.Writer) 
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(told, nil))
-	id, err := server.Identity(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := server.ClusterOf(dir)
+	folder, err := server.Hold(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	x := &gossiping{}
 	x.pool, err = gossip.New(gossip.Config{
-		Name: name, Region: "global", Datacenter: "dc1", ID: id, Cluster: cluster, RPC: rpc.Addr().String(), Expect: expect, Voter: true,
-		Build: "2.0.5", Bind: "127.0.0.1", Timing: gossip.Fast, Logger: log,
+		Name: name, Region: "global", Datacenter: "dc1", ID: folder.ID, Cluster: folder.Cluster, RPC: rpc.Addr().String(), Expect: expect, Voter: true,
+		Build: "2.0.5", LogDialect: state.Dialect, Bind: "127.0.0.1", Timing: gossip.Fast, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	x.Server, err = server.New(server.Config{
-		Region: "global", Datacenter: "dc1", DataDir: dir, RPC: rpc, Logger: log, Workers: 1, FollowerWorkers: 1,
+		Region: "global", Datacenter: "dc1", DataDir: dir, Folder: folder, RPC: rpc, Logger: log, Workers: 1, FollowerWorkers: 1,
 		Self: func() op.AgentSelf { return op.AgentSelf{} }, Health: func() op.AgentHealth { return op.AgentHealth{} },
 		Cluster: &server.Cluster{Members: x.pool, Expect: expect, Timing: quick},
 	})

@@ -13,11 +13,18 @@ func kinds(types []string) []string { return append(append([]string{}, types...)
 
 // SchedulerConfig implements api.SchedulerSource.
 func (s *Server) SchedulerConfig() op.WorkerConfig {
-	n := s.config.FollowerWorkers
+	now := s.crew.Staffing()
+	n := now.Following
 	if s.Leads() {
-		n = s.config.Workers
+		n = now.Leading
 	}
-	return op.WorkerConfig{ServerID: s.config.Self().Member.Name, NumSchedulers: n, EnabledSchedulers: kinds(worker.Types)}
+	return op.WorkerConfig{ServerID: s.config.Self().Member.Name, NumSchedulers: n, EnabledSchedulers: kinds(now.Types)}
+}
+
+// SetSchedulerConfig implements api.SchedulerSource.
+func (s *Server) SetSchedulerConfig(n int, types []string) {
+	s.config.Logger.Info("workers are changed until this server is started again", "num_schedulers", n, "enabled_schedulers", types)
+	s.crew.Change(worker.Staffing{Leading: n, Following: n, Types: types})
 }
 
 // SchedulerWorkers implements api.SchedulerSource.

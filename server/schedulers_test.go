@@ -49,8 +49,55 @@ func TestSchedulersThroughTheGoClient(t *testing.T) {
 	if len(ids) != 3 {
 		t.Errorf("their IDs are %v", ids)
 	}
-	if _, err := r.api.Agent().SetSchedulerWorkerConfig(nomad.SchedulerWorkerPoolArgs{NumSchedulers: 1, EnabledSchedulers: all}, nil); err == nil {
-		t.Error("the number of workers was changed")
+}
+
+// Workers are changed while they work: with none nothing is decided, with other
+// types what is of those, and what waited is decided when they are back.
+func TestSchedulersAreChanged(t *testing.T) {
+	r := startWith(t, t.TempDir(), func(c *server.Config) { c.Workers = 2 })
+	change := func(n int, types ...string) {
+		t.Helper()
+		got, err := r.api.Agent().SetSchedulerWorkerConfig(nomad.SchedulerWorkerPoolArgs{NumSchedulers: n, EnabledSchedulers: types}, nil)
+		if err != nil || got.NumSchedulers != n {
+			t.Fatalf("%+v (%v)", got, err)
+		}
+		r.until("as many work", func() bool {
+			info, err := r.api.Agent().GetSchedulerWorkersInfo(nil)
+			return err == nil && len(info.Schedulers) == n && (n == 0 || len(info.Schedulers[0].EnabledSchedulers) == len(got.EnabledSchedulers))
+		})
+	}
+	status := func(id string) string {
+		e, _, err := r.api.Evaluations().Info(id, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Status
+	}
+	register := func(id, typ string) string {
+		job := nomad.NewServiceJob(id, id, "global", 50).AddTaskGroup(nomad.NewTaskGroup("g", 1).AddTask(nomad.NewTask("t", "raw_exec").SetConfig("command", "x")))
+		job.Type = &typ
+		out, _, err := r.api.Jobs().Register(job, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.EvalID
+	}
+	change(0)
+	web, load := register("web", "service"), register("load", "batch")
+	change(1, "batch", "_core")
+	r.until("the batch job is decided", func() bool { return status(load) != "pending" })
+	if s := status(web); s != "pending" {
+		t.Errorf("the service was decided: %s", s)
+	}
+	change(3)
+	r.until("the service is decided", func() bool { return status(web) != "pending" })
+	for _, bad := range []nomad.SchedulerWorkerPoolArgs{{NumSchedulers: -1}, {NumSchedulers: 1025}, {NumSchedulers: 1, EnabledSchedulers: []string{"docker"}}} {
+		if _, err := r.api.Agent().SetSchedulerWorkerConfig(bad, nil); err == nil || !strings.Contains(err.Error(), "400") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if config, err := r.api.Agent().GetSchedulerWorkerConfig(nil); err != nil || config.NumSchedulers != 3 || len(config.EnabledSchedulers) != 6 {
+		t.Errorf("%+v (%v)", config, err)
 	}
 }
 

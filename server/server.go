@@ -50,15 +50,19 @@ type Config struct {
 	Region     string
 	Datacenter string
 	DataDir    string        // the folder for everything durable
+	Folder     *Folder       // the same, held, which New takes over; nil: New holds it
 	RPC        net.Listener  // where agents call
 	Advertise  string        // where agents are told to call; "" is the listener's address
 	MaxConns   int           // of one agent's address; 0 is the default
 	Handshake  time.Duration // until a connection must have said what it is; 0 is the default
 	TLS        TLS           // of the RPC port, and of calls to other servers
-	Workers    int           // while this server leads; 0: a quarter of the processors, at least one
-	// FollowerWorkers is how many work while another server leads; 0: one for
-	// each processor.
+	// Workers is how many decide evaluations while this server leads; 0: a
+	// quarter of the processors, at least one; NoWorkers: none.
+	Workers int
+	// FollowerWorkers is how many do while another server leads; 0: one for each
+	// processor; NoWorkers: none.
 	FollowerWorkers int
+	Schedulers      []string // the types that they decide; nil is worker.Types
 	Heartbeat       heartbeat.Options
 	Collect         collector.Options
 	Logger          *slog.Logger
@@ -95,6 +99,9 @@ type TLS struct {
 	Unnamed bool        // whether a certificate that names no role is a server's
 }
 
+// NoWorkers is for Config: others decide evaluations.
+const NoWorkers = -1
+
 // Server is one server.
 type Server struct {
 	config    Config
@@ -109,11 +116,13 @@ type Server struct {
 	refused   leader.Refusals
 	events    *events.Buffer
 	workers   worker.Roster
+	crew      *worker.Crew
 	started   time.Time
 
 	// Of a server that is one of several:
 
 	id        string
+	folder    *Folder
 	links     links
 	layer     *raftLayer // nil if Raft does not speak over the one port
 	leading   *leading
@@ -122,10 +131,25 @@ type Server struct {
 	following *following
 	pilot     atomic.Pointer[autopilot.Autopilot]
 	cluster   state.ClusterID // as the others were told; meet owns it
+	lagging   map[string]bool // IDs of servers that are not taken in, of which it was told; meet owns it
 }
 
-// New opens what is on disk and makes a server of it. Nothing runs yet.
+// New opens what is on disk and makes a server of it. Nothing runs yet, and the
+// folder is held until Run has returned.
 func New(c Config) (*Server, error) {
+	c, err := c.complete()
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s, err := newServer(c)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("server: %w", err), c.Folder.Close())
+	}
+	return s, nil
+}
+
+// complete fills in what is not said, and holds the folder.
+func (c Config) complete() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -141,17 +165,26 @@ func New(c Config) (*Server, error) {
 	if c.FollowerWorkers == 0 {
 		c.FollowerWorkers = runtime.NumCPU()
 	}
+	if len(c.Schedulers) == 0 {
+		c.Schedulers = worker.Types
+	}
 	if c.Advertise == "" {
 		c.Advertise = c.RPC.Addr().String()
 	}
-	s := &Server{config: c, store: state.New(), started: time.Now(), leading: newLeading(), reads: newReads(), following: newFollowing()}
-	s.events = events.New(s.store, c.Events) // before anything is applied
-	dir := c.DataDir
-	id, err := identity(dir)
-	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
+	var err error
+	if c.Folder == nil {
+		c.Folder, err = Hold(c.DataDir)
 	}
-	s.id = id
+	return c, err
+}
+
+func newServer(c Config) (*Server, error) {
+	s := &Server{
+		config: c, store: state.New(), started: time.Now(), id: c.Folder.ID, folder: c.Folder,
+		leading: newLeading(), reads: newReads(), following: newFollowing(),
+		crew: worker.NewCrew(worker.Staffing{Leading: max(0, c.Workers), Following: max(0, c.FollowerWorkers), Types: c.Schedulers}),
+	}
+	s.events = events.New(s.store, c.Events) // before anything is applied
 	wired := wire.Config{
 		Log: c.Logger, MaxConns: c.MaxConns, Handshake: c.Handshake, Once: []wire.Memo{wire.Once[berth.Job]()},
 		Region: c.Region, TLS: c.TLS.Accept, OnlyTLS: c.TLS.Only, Unnamed: c.TLS.Unnamed,
@@ -163,7 +196,7 @@ func New(c Config) (*Server, error) {
 	}
 	s.wire = wire.New(wired)
 	if err := s.agree(); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
+		return nil, err
 	}
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
@@ -205,6 +238,7 @@ func (s *Server) Store() *state.Store { return s.store }
 
 // Run serves until ctx ends or something it needs is lost.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.folder.Close()
 	g, ctx := errgroup.WithContext(ctx)
 	s.late.ctx = ctx
 	defer s.late.Wait()
@@ -261,7 +295,7 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	t.broker.Told = s.metrics.intervals.observe
 	t.planner = planner.New(c.Number, c.Log, t.broker)
 	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
-	t.heartbeat.Logger = s.config.Logger
+	t.broker.Logger, t.planner.Logger, t.heartbeat.Logger = s.config.Logger, s.config.Logger, s.config.Logger
 	if err := s.firstSchedulerConfig(ctx, c.Log); err != nil {
 		return err
 	}
@@ -313,11 +347,17 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 		return leader.Run(ctx, deploy.New(), c.Number, s.store, c.Log, state.OnTable(state.Deployments))
 	})
 	g.Go(func() error {
-		return collector.NewWorker(c.Number, c.Log, t.broker, t.planner, s.config.Collect).Run(ctx)
+		w := collector.NewWorker(c.Number, c.Log, t.broker, t.planner, s.config.Collect)
+		w.Logger = s.config.Logger
+		return w.Run(ctx)
 	})
-	for range s.config.Workers {
-		g.Go(func() error { return worker.New(t.broker, t.planner, worker.Types).On(&s.workers).Run(ctx) })
-	}
+	g.Go(func() error {
+		return s.crew.Lead(ctx, func(types []string) *worker.Worker {
+			w := worker.New(t.broker, t.planner, types).On(&s.workers)
+			w.Logger = s.config.Logger
+			return w
+		})
+	})
 	err := g.Wait()
 	if errors.Is(err, broker.ErrClosed) || errors.Is(err, state.ErrLost) {
 		err = context.Cause(ctx)

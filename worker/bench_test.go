@@ -6,11 +6,8 @@ import (
 	"testing"
 
 	"berth"
-	"berth/leader/broker"
-	"berth/leader/planner"
 	"berth/state"
 	"berth/state/statetest"
-	"berth/worker"
 )
 
 // What the whole path from a registered job to its committed plan costs on one
@@ -31,8 +28,8 @@ func BenchmarkJobs(b *testing.B) {
 				log.Must(b, statetest.AddNode(n+1, 1<<40, 1<<40, func(x *berth.Node) { x.NodeResources.Disk.DiskMB = 1 << 40 }))
 			}
 			ctx, stop := context.WithCancel(b.Context())
-			queue := broker.New(1, store, log, broker.DefaultLimits)
-			w := worker.New(queue, planner.New(1, log, queue), worker.Types)
+			queue := newBroker(b, store, log)
+			w := newWorker(b, queue, newPlanner(b, log, queue))
 			ended := make(chan error, 2)
 			go func() { ended <- queue.Run(ctx) }()
 			go func() { ended <- w.Run(ctx) }()

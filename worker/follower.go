@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -11,8 +12,6 @@ import (
 	"berth"
 	"berth/op"
 	"berth/state"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // The calls that workers on other servers make to the leader.
@@ -106,7 +105,8 @@ type Follower struct {
 
 	life uint64
 
-	Roster *Roster // of the workers, while they run; nil is none
+	Roster *Roster      // of the workers, while they run; nil is none
+	Logger *slog.Logger // of the workers; may be set before Run; slog.Default() if not
 }
 
 // flight is a plan on its way.
@@ -119,21 +119,21 @@ type flight struct {
 // NewFollower returns the queue and planner for workers of a server with that
 // store.
 func NewFollower(leader Caller, store *state.Store) *Follower {
-	return &Follower{leader: leader, store: store, life: rand.Uint64()}
+	return &Follower{Logger: slog.Default(), leader: leader, store: store, life: rand.Uint64()}
 }
 
-// Run works with n workers until ctx ends, or the leader or its term is lost.
-// It leaves nothing behind.
-func (f *Follower) Run(ctx context.Context, n int) error {
-	g, ctx := errgroup.WithContext(ctx)
-	f.ctx = ctx
-	for range n {
-		w := New(f, f, Types).On(f.Roster)
-		w.batch = followerBatch
-		g.Go(func() error { return w.Run(ctx) })
-	}
+// Run has a crew work until ctx ends, or the leader or its term is lost. It
+// leaves nothing behind.
+func (f *Follower) Run(ctx context.Context, crew *Crew) error {
+	ctx, end := context.WithCancel(ctx)
 	defer f.hands.Wait()
-	return g.Wait()
+	defer end()
+	f.ctx = ctx
+	return crew.follow(ctx, func(types []string) *Worker {
+		w := New(f, f, types).On(f.Roster)
+		w.batch, w.far, w.Logger = followerBatch, true, f.Logger
+		return w
+	})
 }
 
 // Next implements Queue. It returns when this server has the state to decide

@@ -32,11 +32,11 @@ func atDesk(t *testing.T, f func(d *desk)) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := statetest.New(t, &state.BeginTerm{Term: 1}, statetest.AddNode(1, 4000, 4000))
 		ctx, stop := context.WithCancel(t.Context())
-		b := broker.New(1, store, log, broker.DefaultLimits)
+		b := newBroker(t, store, log)
 		ended := make(chan error)
 		go func() { ended <- b.Run(ctx) }()
 		defer func() { stop(); <-ended }()
-		f(&desk{&cluster{t, store, log}, b, planner.New(1, log, b), 0})
+		f(&desk{&cluster{t, store, log}, b, newPlanner(t, log, b), 0})
 	})
 }
 
@@ -73,7 +73,7 @@ func (d *desk) submit(x *berth.Delivery, plan *state.ApplyPlan) error {
 func (d *desk) work() *state.Snapshot {
 	ctx, stop := context.WithCancel(d.t.Context())
 	ended := make(chan error)
-	go func() { ended <- worker.New(d.broker, d.planner, worker.Types).Run(ctx) }()
+	go func() { ended <- newWorker(d.t, d.broker, d.planner).Run(ctx) }()
 	synctest.Wait()
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -167,7 +167,7 @@ func (d *desk) refused() {
 	m := &meddler{Planner: d.planner, before: func(_ int, plan *state.ApplyPlan) { lose(plan, 0) }}
 	ctx, stop := context.WithCancel(d.t.Context())
 	ended := make(chan error)
-	go func() { ended <- worker.New(d.broker, m, worker.Types).Run(ctx) }()
+	go func() { ended <- newWorker(d.t, d.broker, m).Run(ctx) }()
 	synctest.Wait()
 	stop()
 	<-ended

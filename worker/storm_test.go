@@ -10,10 +10,8 @@ import (
 
 	"berth"
 	"berth/leader/broker"
-	"berth/leader/planner"
 	"berth/state"
 	"berth/state/statetest"
-	"berth/worker"
 )
 
 // counting counts how often the evaluations of each job are handed out.
@@ -52,10 +50,10 @@ func burst(t testing.TB, evals int) (most int, heap uint64) {
 	}
 	store, log := statetest.New(t, before...)
 	ctx, stop := context.WithCancel(t.Context())
-	b := &counting{Broker: broker.New(1, store, log, broker.DefaultLimits), times: map[berth.JobKey]int{}}
+	b := &counting{Broker: newBroker(t, store, log), times: map[berth.JobKey]int{}}
 	ended := make(chan error, 2)
 	go func() { ended <- b.Run(ctx) }()
-	go func() { ended <- worker.New(b, planner.New(1, log, b), worker.Types).Run(ctx) }()
+	go func() { ended <- newWorker(t, b, newPlanner(t, log, b)).Run(ctx) }()
 	defer func() { stop(); <-ended; <-ended }()
 	settled := func() bool {
 		s := store.Snapshot()

@@ -12,7 +12,6 @@ import (
 	"berth/leader/planner"
 	"berth/state"
 	"berth/state/statetest"
-	"berth/worker"
 )
 
 // meddler is a planner to which something happens before each plan; plans are
@@ -36,12 +35,12 @@ func inTrouble(t *testing.T, before func(c *cluster, n int, plan *state.ApplyPla
 		store, log := statetest.New(t, &state.BeginTerm{Term: 1})
 		c := &cluster{t, store, log}
 		ctx, stop := context.WithCancel(t.Context())
-		b := broker.New(1, store, log, broker.DefaultLimits)
-		m := &meddler{Planner: planner.New(1, log, b)}
+		b := newBroker(t, store, log)
+		m := &meddler{Planner: newPlanner(t, log, b)}
 		m.before = func(n int, plan *state.ApplyPlan) { before(c, n, plan) }
 		ended := make(chan error, 2)
 		go func() { ended <- b.Run(ctx) }()
-		go func() { ended <- worker.New(b, m, worker.Types).Run(ctx) }()
+		go func() { ended <- newWorker(t, b, m).Run(ctx) }()
 		defer func() { stop(); <-ended; <-ended }()
 		f(c)
 	})
@@ -172,11 +171,11 @@ func TestBrokenJobHoldsNobodyUp(t *testing.T) {
 func TestLogLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := statetest.New(t, &state.BeginTerm{Term: 1}, statetest.AddNode(1, 4000, 4000))
-		b := broker.New(1, store, log, broker.DefaultLimits)
+		b := newBroker(t, store, log)
 		ctx, stop := context.WithCancel(t.Context())
 		brokerEnded, ended := make(chan error), make(chan error)
 		go func() { brokerEnded <- b.Run(ctx) }()
-		go func() { ended <- worker.New(b, planner.New(1, log, b), worker.Types).Run(ctx) }()
+		go func() { ended <- newWorker(t, b, newPlanner(t, log, b)).Run(ctx) }()
 		log.Must(t, statetest.Register(statetest.Job(t, `{"ID":"web","TaskGroups":[{"Name":"g"}]}`), 1))
 		log.Hold()
 		synctest.Wait()

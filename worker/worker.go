@@ -7,6 +7,7 @@ package worker
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"maps"
 	"runtime/debug"
@@ -35,7 +36,7 @@ type Planner interface {
 }
 
 // Types are the evaluations that a worker can decide.
-var Types = []string{berth.TypeService, berth.TypeBatch, berth.TypeSystem, berth.TypeSysbatch, berth.TypeStream}
+var Types = berth.JobTypes
 
 const (
 	batch    = 64 // evaluations decided before the first of them is waited for
@@ -55,28 +56,40 @@ func attempts(typ string) int {
 // one to be safe before it decides the next: it decides on a state that has
 // them applied.
 type Worker struct {
+	Logger *slog.Logger // may be set before Run; slog.Default() if not
+
 	queue   Queue
 	planner Planner
 	types   []string
 	batch   int
+	far     bool // the queue is on another server
 	membership
 }
 
 // New returns a worker for the given types.
 func New(queue Queue, planner Planner, types []string) *Worker {
-	return &Worker{queue: queue, planner: planner, types: types, batch: batch}
+	return &Worker{Logger: slog.Default(), queue: queue, planner: planner, types: types, batch: batch}
 }
 
 // Run works until ctx ends or the term is over.
-func (w *Worker) Run(ctx context.Context) error {
+func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, ctx) }
+
+// run is Run, which takes nothing more in hand when taking ends, and returns nil
+// once it is done with what it has.
+func (w *Worker) run(ctx, taking context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	flight := make(chan struct{}, inFlight)
 	defer w.join()()
+	until, end := context.WithCancel(ctx)
+	defer end()
+	if !w.far { // else what is on its way from the leader would be nobody's
+		defer context.AfterFunc(taking, end)()
+	}
 	g.Go(func() error {
 		for {
 			w.does(toDequeue)
-			list, err := w.queue.Next(ctx, w.types, w.batch)
-			if err != nil {
+			list, err := w.next(ctx, until, taking)
+			if err != nil || list == nil {
 				return err
 			}
 			w.does(toDecide)
@@ -97,6 +110,19 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 	})
 	return g.Wait()
+}
+
+// next returns evaluations to decide, nil if none are to be taken any more.
+// They are waited for until a context of its own ends.
+func (w *Worker) next(ctx, until, taking context.Context) ([]berth.Delivery, error) {
+	if taking.Err() != nil {
+		return nil, ctx.Err()
+	}
+	list, err := w.queue.Next(until, w.types, w.batch)
+	if err != nil && taking.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil, ctx.Err()
+	}
+	return list, err
 }
 
 // outcome is what became of a delivery: plans on their way, or an error.
@@ -140,11 +166,11 @@ func (w *Worker) settle(ctx context.Context, list []berth.Delivery, done []outco
 		case berth.KindOf(o.err) == "":
 			return o.err
 		default:
-			slog.Warn("an evaluation could not be decided", "eval", d.Eval.ID, "job", d.Eval.Key().String(), "error", o.err)
+			w.Logger.Warn("an evaluation could not be decided", "eval", d.Eval.ID, "job", d.Eval.Key().String(), "error", o.err)
 			err = w.queue.Nack(d.Eval.ID, d.Token)
 		}
 		if err != nil {
-			slog.Info("an evaluation was taken from its worker", "eval", d.Eval.ID, "error", err)
+			w.Logger.Info("an evaluation was taken from its worker", "eval", d.Eval.ID, "error", err)
 		}
 	}
 	return nil

@@ -7,11 +7,8 @@ import (
 
 	"berth"
 	"berth/invariant"
-	"berth/leader/broker"
-	"berth/leader/planner"
 	"berth/state"
 	"berth/state/statetest"
-	"berth/worker"
 )
 
 // cluster is a leader without Raft: broker, planner and a worker on a log of
@@ -27,8 +24,8 @@ func inCluster(t *testing.T, f func(c *cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := statetest.New(t, &state.BeginTerm{Term: 1})
 		ctx, stop := context.WithCancel(t.Context())
-		b := broker.New(1, store, log, broker.DefaultLimits)
-		w := worker.New(b, planner.New(1, log, b), worker.Types)
+		b := newBroker(t, store, log)
+		w := newWorker(t, b, newPlanner(t, log, b))
 		ended := make(chan error, 2)
 		go func() { ended <- b.Run(ctx) }()
 		go func() { ended <- w.Run(ctx) }()

@@ -22,6 +22,8 @@ import (
 // Broker is the evaluations of one term. Run must be running for its other
 // methods to do anything.
 type Broker struct {
+	Logger *slog.Logger // may be set before Run; slog.Default() if not
+
 	term   uint64
 	store  *state.Store
 	log    state.Log
@@ -47,7 +49,7 @@ type Broker struct {
 // New returns the broker of a term.
 func New(term uint64, store *state.Store, log state.Log, limits Limits) *Broker {
 	return &Broker{
-		term: term, store: store, log: log, limits: limits,
+		Logger: slog.Default(), term: term, store: store, log: log, limits: limits,
 		queue: NewQueue(limits), blocked: NewBlocked(),
 		changed: make(chan struct{}), poke: make(chan struct{}, 1), recent: newRecent(),
 	}
@@ -310,7 +312,7 @@ func (b *Broker) reap() error {
 		rand.Read(c.FollowUp[:])
 		c.Stamp(b.term)
 		cmds = append(cmds, c)
-		slog.Warn("an evaluation failed", "eval", e.ID, "job", e.Key().String(), "reason", c.Why)
+		b.Logger.Warn("an evaluation failed", "eval", e.ID, "job", e.Key().String(), "reason", c.Why)
 	}
 	if len(cmds) == 0 {
 		return nil

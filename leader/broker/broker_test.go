@@ -3,6 +3,8 @@ package broker_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +23,7 @@ type term struct {
 	store *state.Store
 	log   *statetest.Log
 	jobs  map[string]*berth.Job
+	told  *strings.Builder // what the broker logged
 }
 
 // inTerm runs f beside a broker, in virtual time.
@@ -29,7 +32,8 @@ func inTerm(t *testing.T, f func(b *term), before ...state.Command) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := statetest.New(t, append([]state.Command{&state.BeginTerm{Term: 1}}, before...)...)
 		ctx, stop := context.WithCancel(t.Context())
-		b := &term{broker.New(1, store, log, broker.DefaultLimits), t, store, log, nil}
+		b := &term{broker.New(1, store, log, broker.DefaultLimits), t, store, log, nil, new(strings.Builder)}
+		b.Logger = slog.New(slog.NewTextHandler(b.told, nil))
 		ended := make(chan error)
 		go func() { ended <- b.Run(ctx) }()
 		defer func() {
@@ -169,6 +173,9 @@ func TestDeliveryLimit(t *testing.T) {
 		e := b.eval(1)
 		if e.Status != berth.EvalFailed || e.NextEval.IsZero() {
 			t.Fatalf("it is %+v", e)
+		}
+		if n := strings.Count(b.told.String(), "an evaluation failed"); n != 1 || !strings.Contains(b.told.String(), e.ID.String()) {
+			t.Errorf("that it failed was logged %d times:\n%s", n, b.told)
 		}
 		if e.Timeline.Deliveries != 3 || e.Timeline.Enqueued == 0 || e.Timeline.Dequeued < e.Timeline.Enqueued {
 			t.Errorf("what is kept of its times is %+v", e.Timeline)

@@ -71,6 +71,8 @@ type Planner interface {
 // Worker works on the core evaluations of one term. The scheduling workers do
 // not: a large collection takes a while, and jobs must not wait for it.
 type Worker struct {
+	Logger *slog.Logger // may be set before Run; slog.Default() if not
+
 	term    uint64
 	log     state.Log
 	queue   Queue
@@ -80,7 +82,7 @@ type Worker struct {
 
 // NewWorker returns the worker of a term.
 func NewWorker(term uint64, log state.Log, queue Queue, planner Planner, o Options) *Worker {
-	return &Worker{term: term, log: log, queue: queue, planner: planner, opts: o}
+	return &Worker{Logger: slog.Default(), term: term, log: log, queue: queue, planner: planner, opts: o}
 }
 
 // Run works until ctx ends or the term is over.
@@ -99,11 +101,11 @@ func (w *Worker) Run(ctx context.Context) error {
 			case berth.KindOf(err) == "":
 				return err
 			default:
-				slog.Warn("a collection was not finished", "eval", d.Eval.ID, "error", err)
+				w.Logger.Warn("a collection was not finished", "eval", d.Eval.ID, "error", err)
 				err = w.queue.Nack(d.Eval.ID, d.Token)
 			}
 			if err != nil {
-				slog.Info("an evaluation was taken from the collector", "eval", d.Eval.ID, "error", err)
+				w.Logger.Info("an evaluation was taken from the collector", "eval", d.Eval.ID, "error", err)
 			}
 		}
 	}
@@ -140,7 +142,7 @@ func (w *Worker) collect(ctx context.Context, d *berth.Delivery) error {
 		}
 	}
 	if done != (schedule.Tally{}) {
-		slog.Info("what nothing needs any more was deleted", "eval", d.Eval.ID, "result", done.String())
+		w.Logger.Info("what nothing needs any more was deleted", "eval", d.Eval.ID, "result", done.String())
 	}
 	plan := &state.ApplyPlan{Eval: d.Eval.ID, Now: time.Now().UnixNano(), End: &state.EvalEnd{
 		Status: berth.EvalComplete, Description: done.String(), SnapshotIndex: snap.Index,
@@ -170,7 +172,7 @@ func (w *Worker) delete(ctx context.Context, d *berth.Delivery, cmds []*state.De
 		case berth.KindOf(err) == "":
 			return false, err
 		default:
-			slog.Info("a deletion was refused; looking again", "eval", d.Eval.ID, "reason", err)
+			w.Logger.Info("a deletion was refused; looking again", "eval", d.Eval.ID, "reason", err)
 			return false, nil
 		}
 	}

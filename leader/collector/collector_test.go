@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,22 +28,26 @@ type term struct {
 	t     *testing.T
 	store *state.Store
 	log   *statetest.Log
+	told  *strings.Builder // what the collector logged
 	stop  func()
 }
 
 func begin(t *testing.T, cmds ...state.Command) *term {
 	t.Helper()
 	store, log := statetest.New(t, cmds...)
+	var told strings.Builder
 	b := broker.New(1, store, log, broker.DefaultLimits)
 	p := planner.New(1, log, b)
+	w := collector.NewWorker(1, log, b, p, collector.DefaultOptions)
+	w.Logger = slog.New(slog.NewTextHandler(&told, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return b.Run(ctx) })
 	g.Go(func() error {
 		return leader.Run(ctx, collector.NewTimer(collector.DefaultOptions, [32]byte{1}), 1, store, log)
 	})
-	g.Go(func() error { return collector.NewWorker(1, log, b, p, collector.DefaultOptions).Run(ctx) })
-	x := &term{t: t, store: store, log: log}
+	g.Go(func() error { return w.Run(ctx) })
+	x := &term{t: t, store: store, log: log, told: &told}
 	x.stop = func() {
 		cancel()
 		if err := g.Wait(); !errors.Is(err, context.Canceled) && !errors.Is(err, broker.ErrClosed) {
@@ -140,6 +146,9 @@ func TestByForce(t *testing.T) {
 			if s.Count(state.Evals) != i+1 {
 				t.Errorf("%d evaluations are left", s.Count(state.Evals))
 			}
+			if n := strings.Count(x.told.String(), `result="deleted 2500 evaluations"`); n != 1 || strings.Count(x.told.String(), "\n") != 1 {
+				t.Errorf("it was logged %d times:\n%s", n, x.told)
+			}
 		}
 	})
 }
@@ -204,7 +213,9 @@ func TestANewTermFinishes(t *testing.T) {
 			g, ctx := errgroup.WithContext(ctx)
 			g.Go(func() error { return b.Run(ctx) })
 			g.Go(func() error {
-				return collector.NewWorker(1, log, b, planner.New(1, log, b), collector.DefaultOptions).Run(ctx)
+				w := collector.NewWorker(1, log, b, planner.New(1, log, b), collector.DefaultOptions)
+				w.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+				return w.Run(ctx)
 			})
 			return g.Wait()
 		}

@@ -165,7 +165,9 @@ func TestNewTermKeepsTheTime(t *testing.T) {
 		m.pass(lostAfter / 2)
 		ctx, stop := context.WithCancel(m.t.Context())
 		defer stop()
-		go heartbeat.New(2, m.store, m.log, defaults).Run(ctx)
+		next := heartbeat.New(2, m.store, m.log, defaults)
+		next.Logger = m.Logger
+		go next.Run(ctx)
 		synctest.Wait()
 		m.pass(lostAfter/2 - time.Nanosecond)
 		m.wants(1, berth.NodeDisconnected)

@@ -31,6 +31,7 @@ func inTerm(t *testing.T, o heartbeat.Options, f func(m *term), before ...state.
 		store, log := statetest.New(t, append([]state.Command{&state.BeginTerm{Term: 1}}, before...)...)
 		ctx, stop := context.WithCancel(t.Context())
 		m := &term{heartbeat.New(1, store, log, o), t, store, log}
+		m.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 		ended := make(chan error)
 		go func() { ended <- m.Run(ctx) }()
 		defer func() {
@@ -161,6 +162,7 @@ func TestNewTermKeepsWhatWasGiven(t *testing.T) {
 			ctx, stop := context.WithCancel(m.t.Context())
 			defer stop()
 			next := heartbeat.New(1, m.store, m.log, busy)
+			next.Logger = m.Logger
 			go next.Run(ctx)
 			synctest.Wait()
 			m.pass(before - time.Second)

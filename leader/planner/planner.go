@@ -24,6 +24,8 @@ type Queue interface {
 
 // Planner takes the plans of one term.
 type Planner struct {
+	Logger *slog.Logger // may be set before the first plan comes; slog.Default() if not
+
 	term  uint64
 	log   state.Log
 	queue Queue
@@ -35,7 +37,7 @@ type Planner struct {
 
 // New returns the planner of a term.
 func New(term uint64, log state.Log, queue Queue) *Planner {
-	return &Planner{term: term, log: log, queue: queue, refused: refusals{}}
+	return &Planner{Logger: slog.Default(), term: term, log: log, queue: queue, refused: refusals{}}
 }
 
 // Tip returns the newest state, plans included that are still on their way. It
@@ -75,7 +77,7 @@ func (p *Planner) count(plan *state.ApplyPlan) (tell []state.Command) {
 	for i := range plan.Refused {
 		r := &plan.Refused[i]
 		if e := p.refused.note(r, now); e != nil {
-			slog.Warn("placements on a node are refused again and again", "node", r.NodeID, "reason", r.Reason)
+			p.Logger.Warn("placements on a node are refused again and again", "node", r.NodeID, "reason", r.Reason)
 			tell = append(tell, &state.AddNodeEvents{ID: r.NodeID, Events: []berth.NodeEvent{*e}})
 		}
 	}

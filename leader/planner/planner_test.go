@@ -2,6 +2,8 @@ package planner_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +23,7 @@ type term struct {
 	broker *broker.Broker
 	store  *state.Store
 	log    *statetest.Log
+	told   *strings.Builder // what the planner logged
 }
 
 // inTerm runs f beside a broker and a planner of term 2, in virtual time.
@@ -36,7 +39,9 @@ func inTerm(t *testing.T, f func(p *term)) {
 		go func() { ended <- b.Run(ctx) }()
 		defer func() { stop(); <-ended }()
 		synctest.Wait()
-		f(&term{planner.New(2, log, b), t, b, store, log})
+		p := &term{planner.New(2, log, b), t, b, store, log, new(strings.Builder)}
+		p.Logger = slog.New(slog.NewTextHandler(p.told, nil))
+		f(p)
 	})
 }
 
@@ -220,6 +225,9 @@ func TestRefusedAgainAndAgain(t *testing.T) {
 		refuse(50)
 		if len(events()) != 1 {
 			t.Error("reported again at once")
+		}
+		if n := strings.Count(p.told.String(), "placements on a node are refused again and again"); n != 1 {
+			t.Errorf("it was logged %d times:\n%s", n, p.told)
 		}
 		time.Sleep(broker.DefaultLimits.NackTimeout - time.Second) // the worker holds it still
 		refuse(1)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -178,6 +179,7 @@ func (h *history) begin() {
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	b := broker.New(t.number, h.store, t.log, limits)
+	b.Logger = slog.New(slog.DiscardHandler) // what goes wrong is meant to, and is looked for in the state
 	t.ledger = &ledger{
 		h: h, broker: b, queue: b, log: t.log, last: map[berth.EvalID]berth.Token{}, holds: map[berth.JobKey]berth.Delivery{},
 		acked: map[berth.EvalID]bool{}, told: map[berth.EvalID]bool{}, plans: map[berth.JobKey]uint64{},
@@ -187,6 +189,9 @@ func (h *history) begin() {
 	}
 	b.Told = t.ledger.ended
 	t.plans = planner.New(t.number, t.log, t.ledger)
+	t.plans.Logger = b.Logger
+	collects := collector.NewWorker(t.number, t.log, t.ledger, t.plans, collect)
+	collects.Logger = b.Logger
 	go func() {
 		defer close(t.wrote)
 		t.log.run(t.ctx)
@@ -199,7 +204,7 @@ func (h *history) begin() {
 	binary.LittleEndian.PutUint64(seed[:], h.chance.Uint64())
 	t.group.Go(func() error { return b.Run(t.ctx) })
 	t.group.Go(func() error { return leader.Run(t.ctx, collector.NewTimer(collect, seed), t.number, h.store, t.log) })
-	t.group.Go(func() error { return collector.NewWorker(t.number, t.log, t.ledger, t.plans, collect).Run(t.ctx) })
+	t.group.Go(func() error { return collects.Run(t.ctx) })
 	h.control(t)
 	for range 1 + h.chance.IntN(3) {
 		h.hire()
@@ -240,8 +245,10 @@ func (h *history) hire() {
 	ctx, kill := context.WithCancel(t.ctx)
 	t.kill = append(t.kill, kill)
 	d := &desk{ledger: t.ledger, planner: t.plans, gone: ctx, chance: rand.New(rand.NewPCG(h.chance.Uint64(), 3))}
+	w := worker.New(d, d, worker.Types)
+	w.Logger = slog.New(slog.DiscardHandler)
 	t.group.Go(func() error {
-		err := worker.New(d, d, worker.Types).Run(ctx)
+		err := w.Run(ctx)
 		if !errors.Is(err, context.Canceled) && !errors.Is(err, broker.ErrClosed) && t.ctx.Err() == nil {
 			h.failf("a worker ended: %v", err)
 		}

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -106,7 +108,7 @@ func (s *stage) addresses() (out []string, err error) {
 			return nil, err
 		}
 		for _, p := range alloc.AllocatedResources.Shared.Ports {
-			out = append(out, fmt.Sprintf("%s:%d", p.HostIP, p.Value))
+			out = append(out, net.JoinHostPort(p.HostIP, strconv.Itoa(p.Value)))
 		}
 	}
 	slices.Sort(out)

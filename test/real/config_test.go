@@ -1,13 +1,14 @@
 package real
 
 import (
-	"bytes"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,23 +54,76 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 }
 
 // A second agent on the same folder, or on a port that is taken, ends with a
-// sentence.
+// sentence, and so does one that would have another's allocations. The folder
+// is what it looks at first: it says so whatever ports it was told, and nobody
+// hears of it.
 func TestASecondAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, a := range []*agent{
-		w.agent("server", "server { enabled = true }"),
-		w.agent("both", both),
-	} {
-		s := w.command("berth", nil, append(a.args, "-config", w.file("other.hcl", "ports {\n  rpc = 0\n  serf = 0\n}"))...)
-		if s.code != 1 || !strings.HasPrefix(s.err, "Error: ") || !strings.Contains(s.err, a.dataDir) || strings.Contains(s.err, "goroutine") {
-			t.Errorf("the same folder as %s: %v", a.name, s)
+	server := w.agent("server", "server { enabled = true }")
+	node := w.agent("node", "client {\n  enabled = true\n  servers = [\""+server.rpc+"\"]\n}")
+	for a, folder := range map[*agent]string{server: "server", node: "client", w.agent("both", both): "server"} {
+		told := fmt.Sprintf("Error: another agent, process %d, uses the folder %s; each needs its own\n", a.cmd.Process.Pid, filepath.Join(a.dataDir, folder))
+		for _, ports := range []string{"", "ports {\n  http = 0\n  rpc = 0\n  serf = 0\n}"} {
+			s := w.command("berth", nil, append(a.args, "-config", w.file("other.hcl", ports))...)
+			if s.code != 1 || s.err != told || s.out != "" {
+				t.Errorf("the same folder as %s, ports %q: %v\nwant %s", a.name, ports, s, told)
+			}
 		}
-		s = w.command("berth", nil, append(a.args, "-data-dir", filepath.Join(w.dir, "second"))...)
-		if s.code != 1 || !strings.HasPrefix(s.err, "Error: ports.rpc: ") || !strings.Contains(s.err, "address already in use") {
-			t.Errorf("the same port as %s: %v", a.name, s)
+		if a != node {
+			s := w.command("berth", nil, append(a.args, "-data-dir", filepath.Join(w.dir, "second"))...)
+			if s.code != 1 || !strings.HasPrefix(s.err, "Error: ports.rpc: ") || !strings.Contains(s.err, "address already in use") {
+				t.Errorf("the same port as %s: %v", a.name, s)
+			}
 		}
 		a.joined()
+	}
+	s := w.command("berth", nil, append(node.args, "-data-dir", filepath.Join(w.dir, "third"), "-alloc-dir", filepath.Join(node.dataDir, "alloc"))...)
+	if s.code != 1 || !strings.HasPrefix(s.err, "Error: another agent uses the folder "+filepath.Join(node.dataDir, "alloc")+";") {
+		t.Errorf("the allocations of another: %v", s)
+	}
+	node.joined()
+}
+
+// A server that cannot use its log ends before the others hear of it, though
+// its gossip knows where they are.
+func TestTheOthersDoNotHearOfADamagedServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	servers := w.cluster(3)
+	broken, others := servers[0], servers[1:]
+	broken.kill()
+	said := func(s *agent, what string) int {
+		return strings.Count(s.output(), `msg="a server `+what+`" server=`+broken.name+".")
+	}
+	for _, s := range others {
+		w.until(s.name+" misses it", func() string {
+			if said(s, "fell silent") == 0 {
+				return s.output()
+			}
+			return ""
+		})
+	}
+	logs, err := filepath.Glob(filepath.Join(broken.dataDir, "server", "log", "db", "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("the log has no file: %v", err)
+	}
+	for _, name := range logs {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		s := w.command("berth", nil, broken.args...)
+		if s.code != 1 || !strings.HasPrefix(s.err, "Error: server: the raft log is damaged: ") || s.out != "" {
+			t.Fatalf("it ended with %v", s)
+		}
+	}
+	for _, s := range others {
+		if n := said(s, "joined"); n != 1 {
+			t.Errorf("%s heard %d times that it joined:\n%s", s.name, n, s.output())
+		}
+		s.joined()
 	}
 }
 
@@ -116,7 +170,7 @@ func TestClosedByDefault(t *testing.T) {
 	})
 	got := open.listens()
 	slices.Sort(got)
-	if want := []string{"0.0.0.0:14646", "0.0.0.0:14647", "[::]:14648", "[::]:14648"}; !slices.Equal(got, want) { // gossip listens for both kinds of IP
+	if want := []string{"0.0.0.0:14646", "0.0.0.0:14647", "0.0.0.0:14648", "0.0.0.0:14648"}; !slices.Equal(got, want) { // gossip by TCP and UDP
 		t.Errorf("with bind_addr it listens at %v", got)
 	}
 	if code := open.signal(syscall.SIGTERM); code != 0 {
@@ -170,14 +224,15 @@ func (a *agent) listens() (out []string) {
 // address reads an address as the kernel shows it: hexadecimal, the words of
 // the IP address in the machine's order, which is taken to be little-endian.
 func address(s string) string {
-	ip, port, _ := strings.Cut(s, ":")
-	b, err := hex.DecodeString(ip)
-	var n int
-	if _, e := fmt.Sscanf(port, "%X", &n); err != nil || e != nil || len(b) != 4 && !bytes.Equal(b, make([]byte, 16)) {
+	text, port, _ := strings.Cut(s, ":")
+	b, err := hex.DecodeString(text)
+	for i := 0; i+4 <= len(b); i += 4 {
+		slices.Reverse(b[i : i+4])
+	}
+	ip, ok := netip.AddrFromSlice(b)
+	n, wrong := strconv.ParseUint(port, 16, 16)
+	if err != nil || wrong != nil || !ok {
 		return s
 	}
-	if len(b) == 16 {
-		return fmt.Sprintf("[::]:%d", n)
-	}
-	return fmt.Sprintf("%d.%d.%d.%d:%d", b[3], b[2], b[1], b[0], n)
+	return netip.AddrPortFrom(ip, uint16(n)).String()
 }

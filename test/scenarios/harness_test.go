@@ -3,7 +3,8 @@
 // loopback, which fail at points that are armed over HTTP. A server that ends
 // is started again five seconds later. Everything is checked by what HTTP says.
 //
-// S1, S2, S6 and S16 are played always; all of them with BERTH_LONG=1.
+// S1, S2, S6 and S16 are played always; all of them with BERTH_LONG=1, and some
+// more beside them.
 package scenarios
 
 import (
@@ -21,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/failpoint"
 	"berth/internal/freeport"
 	"berth/test/record"
 )
@@ -100,6 +102,7 @@ type options struct {
 	server string            // more of the servers' configuration
 	meta   map[string]string // tags of nodes by name, in place of those of n1 and n2
 	memory int               // of each node, in MB; 0 is 2000
+	slow   bool              // the disks of servers can be made slow
 }
 
 // newCluster starts a cluster and waits until all of it is there.
@@ -119,6 +122,9 @@ func newCluster(t *testing.T, o options) *cluster {
 	}
 	for _, a := range c.servers {
 		a.configure(fmt.Sprintf(serverConfig, strings.Join(serfs, ", "), o.server))
+		if o.slow {
+			a.points = filepath.Join(c.dir, a.name+".points")
+		}
 		a.launch()
 	}
 	tags := map[string]string{"n1": "ssd,rack-a", "n2": "ssd,rack-a"}
@@ -258,6 +264,7 @@ type agent struct {
 	server          bool
 	http, rpc, serf int
 	file            string
+	points          string // a file of failpoints that it follows, "" if it follows none
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd // nil while it does not run
@@ -294,6 +301,9 @@ func (a *agent) launch() {
 	defer out.Close()
 	cmd, done := exec.Command(binary(), "agent", "-config", a.file), make(chan struct{})
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.c.dir, "TMPDIR=" + a.c.dir, markVar + "=" + a.c.mark}
+	if a.points != "" {
+		cmd.Env = append(cmd.Env, failpoint.Env+"=@"+a.points)
+	}
 	cmd.Dir, cmd.Stdout, cmd.Stderr = a.c.dir, out, out
 	if err := cmd.Start(); err != nil {
 		a.c.Error(err)

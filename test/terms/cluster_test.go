@@ -26,6 +26,7 @@ import (
 	_ "berth/internal/onethread"
 	"berth/op"
 	"berth/server"
+	"berth/state"
 )
 
 // bubbled runs a test in virtual time. Libraries keep timers for use again,
@@ -183,7 +184,7 @@ func newRegion(t testing.TB, region, network string, n int, seed uint64, w *wire
 		}
 		c.list, c.servers = append(c.list, x), append(c.servers, x.addr)
 		p.list = append(p.list, gossip.Member{
-			Name: fmt.Sprintf("s%d.%s", i+1, region), ID: id, Region: region, Datacenter: "dc1", RPC: x.addr, Status: gossip.Alive, Expect: n, Voter: true,
+			Name: fmt.Sprintf("s%d.%s", i+1, region), ID: id, Region: region, Datacenter: "dc1", RPC: x.addr, Status: gossip.Alive, Expect: n, Voter: true, LogDialect: state.Dialect,
 		})
 	}
 	p.mu.Unlock()

@@ -22,8 +22,7 @@ type chaos struct {
 	*streams
 	dice *rand.Rand
 	// alone says that one of the jobs wants a node for itself. Then nothing is left
-	// to itself, for there would be an end to such nodes, and the others go anywhere,
-	// for it could get what they have a right to.
+	// to itself, for there would be an end to such nodes.
 	alone bool
 }
 
@@ -39,9 +38,6 @@ func (c *chaos) ask(method, path, body string) { c.do(c.any(), method, path, bod
 func (c *chaos) job() string {
 	text := telemetry(`"Width":3`, fmt.Sprint(`"Width":`, 1+c.dice.IntN(4)),
 		`"Timeout":300000000000`, `"Timeout":300000000000,"Recovery":"`+pick(c, "recreate", "recreate", "resume")+`","InterruptedUpdate":"`+pick(c, "recreate", "resume")+`"`)
-	if c.alone {
-		text = strings.ReplaceAll(text, `"Pool":"edge",`, "")
-	}
 	if c.alone && c.chance(30) {
 		return `{"Job":{"ID":"alone","Type":"stream","Datacenters":["dc1"],"Stream":{"HostPools":[{"Name":"own","Tags":["ssd"],"Size":1,"Mode":"exclusive"}]},
 			"TaskGroups":[{"Name":"g","Stream":{"Placement":{"Pool":"own"}},"Tasks":[

@@ -151,58 +151,58 @@ func TestAFollowersWorkerDies(t *testing.T) {
 		bubbled(t, func(t *testing.T) {
 			s := newStreams(t, 45, 4)
 			dies := (s.leader() + 1) % len(s.list)
-			for range 40 { // which workers get what is chance
-				s.here(dies, leader.PlanAlloc, when, failpoint.Exit)
-				first := s.register()
-				row := s.submitted(telemetryKey, 5, 1)
-				s.recovered(row, first, 0)
-				if n := len(s.told().Placed(first.Text('j'))); n != 5 {
-					t.Errorf("%d were placed", n)
+			for i := range s.list {
+				if i != dies {
+					s.rests(i)
 				}
-				if s.deaths > 0 {
-					return
-				}
-				s.remove("propagation=foreground")
-				s.wait("it is gone", func(now *state.Snapshot) bool { return now.Job(telemetryKey) == nil })
 			}
-			t.Error("it never had an evaluation")
+			s.here(dies, leader.PlanAlloc, when, failpoint.Exit)
+			first := s.register()
+			row := s.submitted(telemetryKey, 5, 1)
+			s.recovered(row, first, 0)
+			if n := len(s.told().Placed(first.Text('j'))); n != 5 {
+				t.Errorf("%d were placed", n)
+			}
+			if s.deaths != 1 {
+				t.Errorf("%d servers died", s.deaths)
+			}
 		})
 	}
 }
 
-// inAFollowersHands submits the job until a worker of a server that does not
-// lead hangs before it hands in a plan for it. Which workers get what is chance.
+// rests has the workers of a server decide nothing until it is started again.
+func (s *streams) rests(i int) {
+	s.t.Helper()
+	if code, text := s.do(s.list[i], http.MethodPut, "/v1/agent/schedulers/config", `{"num_schedulers":0}`); code != http.StatusOK {
+		s.t.Fatalf("%d %s", code, text)
+	}
+	s.pass(11 * time.Second) // what a worker asks the leader for is asked for ten
+}
+
+// inAFollowersHands submits the job and has a worker of a server that does not
+// lead hang before it hands in a plan for it.
 func (s *streams) inAFollowersHands(lead int) (first berth.UID, hang []int) {
 	s.t.Helper()
-	for range 30 {
-		for i := range s.list {
-			if i != lead {
-				s.here(i, leader.PlanAlloc, failpoint.Before, failpoint.Hang)
-			}
+	s.rests(lead)
+	for i := range s.list {
+		if i != lead {
+			s.here(i, leader.PlanAlloc, failpoint.Before, failpoint.Hang)
 		}
-		first = s.register()
-		s.wait("it is submitted, or hangs", func(now *state.Snapshot) bool {
-			hang = nil
-			for i := range s.list {
-				if s.sets[i].Held(leader.PlanAlloc, failpoint.Before) != nil {
-					hang = append(hang, i)
-				}
-			}
-			row := now.StreamOf(telemetryKey)
-			return len(hang) > 0 || row != nil && row.Phase == berth.PhaseSubmitted
-		})
-		if len(hang) > 0 {
-			for i := range s.list {
-				if i != lead && !slices.Contains(hang, i) {
-					s.here(i, leader.PlanAlloc, failpoint.Before, failpoint.Off)
-				}
-			}
-			s.pass(2 * time.Second)
-			return first, hang
-		}
-		s.remove("propagation=foreground")
-		s.wait("it is gone", func(now *state.Snapshot) bool { return now.Job(telemetryKey) == nil })
 	}
-	s.t.Fatal("no worker but the leader's ever had an evaluation")
-	return first, nil
+	first = s.register()
+	s.wait("a plan hangs", func(*state.Snapshot) bool {
+		for i := range s.list {
+			if s.sets[i].Held(leader.PlanAlloc, failpoint.Before) != nil {
+				hang = append(hang, i)
+			}
+		}
+		return len(hang) > 0
+	})
+	for i := range s.list {
+		if i != lead && !slices.Contains(hang, i) {
+			s.here(i, leader.PlanAlloc, failpoint.Before, failpoint.Off)
+		}
+	}
+	s.pass(2 * time.Second)
+	return first, hang
 }
