@@ -133,7 +133,13 @@ func (l *loader) next() error {
 	l.records++
 	head := append([]byte{kind}, binary.AppendUvarint(nil, n)...)
 	l.sum = crc32.Update(crc32.Update(l.sum, castagnoli, head), castagnoli, l.buf)
-	if l.verifies {
+	if (kind == recHead) != (l.records == 1) {
+		return errors.New("the head is not where it should be")
+	}
+	switch {
+	case kind == recHead:
+		return l.head(r)
+	case l.verifies:
 		return nil
 	}
 	if err := l.row(kind, r); r.err == nil {
@@ -142,18 +148,27 @@ func (l *loader) next() error {
 	return r.err // what was read after the damage says nothing
 }
 
+// head reads what is there once. It is as long as its version has it, so that
+// the version is what was saved: the checksum does not have that.
+func (l *loader) head(r *reader) error {
+	s := &Snapshot{}
+	if !l.verifies {
+		s = l.tx.Snapshot
+	}
+	s.Index, s.Term, s.TermIndex = r.uint(), r.uint(), r.uint()
+	s.Dialect = dialectOfSaved(l.format)
+	for t := range tablesOf(l.format) {
+		l.changed[t] = r.uint()
+	}
+	if r.err == nil && len(r.buf) > 0 {
+		return fmt.Errorf("the head is longer than that of version %d", l.format)
+	}
+	return r.err
+}
+
 func (l *loader) row(kind byte, r *reader) error {
 	tx := l.tx
-	if (kind == recHead) != (l.records == 1) {
-		return errors.New("the head is not where it should be")
-	}
 	switch kind {
-	case recHead:
-		tx.Index, tx.Term, tx.TermIndex = r.uint(), r.uint(), r.uint()
-		tx.Dialect = dialectOfSaved(l.format)
-		for t := range tablesOf(l.format) {
-			l.changed[t] = r.uint()
-		}
 	case recNamespace:
 		n := load[berth.Namespace](r)
 		if tx.Namespace(n.Name) != nil {
