@@ -76,8 +76,8 @@ func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, ctx) }
 
 // run is Run, which takes nothing more in hand when taking ends, and returns nil
 // once it is done with what it has.
-func (w *Worker) run(ctx, taking context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
+func (w *Worker) run(life, taking context.Context) error {
+	g, ctx := errgroup.WithContext(life)
 	flight := make(chan struct{}, inFlight)
 	defer w.join()()
 	until, end := context.WithCancel(ctx)
@@ -109,7 +109,10 @@ func (w *Worker) run(ctx, taking context.Context) error {
 			})
 		}
 	})
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return life.Err() // which taking may have ended with
 }
 
 // next returns evaluations to decide, nil if none are to be taken any more.
