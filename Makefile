@@ -25,8 +25,8 @@ FAULT       ?=
 
 # Packages whose tests start processes run one after the other; in those of
 # test/terms there are none.
-PROCESSES = $$($(GO) list ./agent/... ./test/... | grep -v -e '^berth/test/terms')
-UNITS     = $$($(GO) list ./... | grep -v -e '^berth/agent' -e '^berth/test') ./test/terms
+PROCESSES = $$($(GO) list ./internal/agent/... ./test/... | grep -v -e '^berth/test/terms' -e '^berth/test/histories')
+UNITS     = $$($(GO) list ./... | grep -v -e '^berth/internal/agent' -e '^berth/test') ./test/terms ./test/histories
 
 export CGO_ENABLED ?= 1
 
@@ -88,7 +88,7 @@ processes:
 
 .PHONY: soak
 soak:
-	BERTH_LONG=1 $(GO) test -race -p 1 -count=1 -timeout 6h ./consensus/... ./sim/... ./test/terms $(PROCESSES)
+	BERTH_LONG=1 $(GO) test -race -p 1 -count=1 -timeout 6h ./internal/consensus/... ./test/histories ./test/terms $(PROCESSES)
 
 # The whole output is in bin/scenarios.log.
 .PHONY: scenarios
@@ -108,17 +108,17 @@ faults: deps build
 .PHONY: bench
 bench:
 	$(GO) run ./bench -runs $(RUNS) $(BENCH)
-	$(GO) test -run '^$$' -bench . -benchmem ./state ./schedule ./schedule/place ./worker ./consensus ./wire ./events ./internal/cow
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/state ./internal/schedule ./internal/schedule/place ./internal/worker ./internal/consensus ./internal/wire ./internal/events ./internal/cow
 
 # What meets bytes from outside: job files in HCL and JSON, bodies, log entries,
 # snapshots, frames; then everything else that parses.
 FUZZ = \
 	./jobspec:FuzzHCL ./jobspec:FuzzJSON ./jobspec:FuzzExpression .:FuzzDecodeJob \
-	./state:FuzzDecodeEntry ./state:FuzzLoad ./wire:FuzzFrame ./wire:FuzzStream ./wire:FuzzAnswer \
-	./consensus/logstore:FuzzDecodeRecord ./consensus/logstore:FuzzDecodeBody ./consensus/logstore:FuzzDecodeMeta \
-	./api:FuzzRequests ./events:FuzzFilter ./client:FuzzAnswer ./client:FuzzAddress ./config:FuzzConfig .:FuzzUnpack \
-	./agent/fingerprint:FuzzDefaultRoute ./agent/task:FuzzReplace ./agent/local:FuzzRecord ./agent/local:FuzzFile \
-	./agent/supervise:FuzzFrame ./agent/supervise:FuzzState ./agent/supervise:FuzzProcStat ./internal/saferoot:FuzzPathsStayInside
+	./internal/state:FuzzDecodeEntry ./internal/state:FuzzLoad ./internal/wire:FuzzFrame ./internal/wire:FuzzStream ./internal/wire:FuzzAnswer \
+	./internal/consensus/logstore:FuzzDecodeRecord ./internal/consensus/logstore:FuzzDecodeBody ./internal/consensus/logstore:FuzzDecodeMeta \
+	./internal/api:FuzzRequests ./internal/events:FuzzFilter ./client:FuzzAnswer ./client:FuzzAddress ./internal/config:FuzzConfig .:FuzzUnpack \
+	./internal/agent/fingerprint:FuzzDefaultRoute ./internal/agent/task:FuzzReplace ./internal/agent/local:FuzzRecord ./internal/agent/local:FuzzFile \
+	./internal/agent/supervise:FuzzFrame ./internal/agent/supervise:FuzzState ./internal/agent/supervise:FuzzProcStat ./internal/saferoot:FuzzPathsStayInside
 
 .PHONY: fuzz
 fuzz:

@@ -20,7 +20,7 @@ var (
 func TestEvaluationsNamesWhatIsThere(t *testing.T) {
 	text := read(t, "docs/evaluations.md")
 	stories := map[string]bool{} // those of package worker; true if a row has it
-	for _, m := range aStory.FindAllStringSubmatch(read(t, "worker/rows_test.go"), -1) {
+	for _, m := range aStory.FindAllStringSubmatch(read(t, "internal/worker/rows_test.go"), -1) {
 		stories[m[1]] = false
 	}
 	named := 0
@@ -46,11 +46,11 @@ func TestEvaluationsNamesWhatIsThere(t *testing.T) {
 						t.Errorf("line %d: package %q has no test %s", n+1, dir, test[2])
 					}
 				case strings.HasSuffix(name, ".txtar"):
-					if _, err := os.Stat(name); err != nil {
+					if _, err := os.Stat(folder(name)); err != nil {
 						t.Errorf("line %d: %v", n+1, err)
 					}
 				default:
-					if found, _ := filepath.Glob(filepath.Join(name, "*_test.go")); len(found) == 0 {
+					if found, _ := filepath.Glob(filepath.Join(folder(name), "*_test.go")); len(found) == 0 {
 						t.Errorf("line %d: %q is no story, no test, no script, and no package with tests", n+1, name)
 					}
 				}
@@ -68,10 +68,21 @@ func TestEvaluationsNamesWhatIsThere(t *testing.T) {
 	}
 }
 
+// folder returns where a path of ours is. Docs leave out internal/, as most
+// packages are below it.
+func folder(name string) string {
+	if inside := filepath.Join("internal", name); name != "" {
+		if _, err := os.Stat(inside); err == nil {
+			return inside
+		}
+	}
+	return name
+}
+
 // declared says whether a package has a test of that name.
 func declared(t *testing.T, dir, test string) bool {
 	t.Helper()
-	files, _ := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	files, _ := filepath.Glob(filepath.Join(folder(dir), "*_test.go"))
 	for _, f := range files {
 		if strings.Contains(read(t, f), "\nfunc "+test+"(") {
 			return true

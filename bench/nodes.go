@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"berth"
-	"berth/api"
+	"berth/internal/api"
+	"berth/internal/wire"
 	"berth/op"
-	"berth/wire"
 
 	"golang.org/x/sync/errgroup"
 )

@@ -16,10 +16,10 @@ import (
 	"runtime"
 	"time"
 
-	"berth/api"
+	"berth/internal/api"
+	"berth/internal/server"
+	"berth/internal/state"
 	"berth/op"
-	"berth/server"
-	"berth/state"
 
 	"golang.org/x/sync/errgroup"
 )

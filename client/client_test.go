@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"berth"
-	"berth/acl"
-	"berth/api"
 	"berth/client"
+	"berth/internal/acl"
+	"berth/internal/api"
+	"berth/internal/state"
 	"berth/op"
-	"berth/state"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"berth"
-	"berth/wire/certs"
+	"berth/internal/wire/certs"
 )
 
 // TLS is how the two sides of https prove who they are. Files are PEM.

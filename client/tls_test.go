@@ -12,9 +12,9 @@ import (
 
 	"berth"
 	"berth/client"
+	"berth/internal/wire/certs"
+	"berth/internal/wire/certs/certstest"
 	"berth/op"
-	"berth/wire/certs"
-	"berth/wire/certs/certstest"
 )
 
 // Who is believed, by whom, and what is said if nobody is.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // AgentSelf is what an agent tells of itself.

@@ -2,7 +2,7 @@ package op
 
 import (
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // Alloc is an allocation as the API shows it, and as agents get it: with its

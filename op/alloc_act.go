@@ -2,7 +2,7 @@ package op
 
 import (
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // StopAlloc asks for an allocation to be stopped and placed anew.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // Duration is a length of time that the API writes as text, such as "200ms".

@@ -2,8 +2,8 @@ package op
 
 import (
 	"berth"
-	"berth/acl"
-	"berth/stream"
+	"berth/internal/acl"
+	"berth/internal/stream"
 )
 
 // ConnectivityQuery asks what a processing element of a stream job, of which

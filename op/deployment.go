@@ -2,7 +2,7 @@ package op
 
 import (
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // DeploymentRef names a deployment.

@@ -2,7 +2,7 @@ package op
 
 import (
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // ForcePeriodic asks for a periodic job to be launched now, whatever is due and

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // Eval is an evaluation as the API shows it.

@@ -2,7 +2,7 @@ package op
 
 import (
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // EventQuery asks for events. Index, of Query, is the first that is wanted: 0

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // What has no counterpart in Nomad's API: the lineage of a job's evaluations,

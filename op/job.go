@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // Job is a job as the API shows it.

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"berth"
-	"berth/acl"
-	"berth/diff"
+	"berth/internal/acl"
+	"berth/internal/diff"
 )
 
 // PlanJob asks what would become of a job if it were registered now. Nothing

@@ -2,8 +2,8 @@ package op
 
 import (
 	"berth"
-	"berth/acl"
-	"berth/diff"
+	"berth/internal/acl"
+	"berth/internal/diff"
 )
 
 // JobVersionsQuery asks for the kept versions of a job. With Diffs each is

@@ -1,6 +1,6 @@
 package op
 
-import "berth/acl"
+import "berth/internal/acl"
 
 // Members answers ListMembers: all servers of all regions, and which of them
 // was asked.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // Node is a node as the API shows it.

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // NodePool is a node pool as the API shows it.

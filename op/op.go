@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // Op is one operation. Path segments in braces of the route, and parameters

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/acl"
+	"berth/internal/acl"
 	"berth/op"
 )
 

@@ -1,6 +1,6 @@
 package op
 
-import "berth/acl"
+import "berth/internal/acl"
 
 // RaftServer is a server that agrees on the state, as the log says.
 type RaftServer struct {

@@ -2,7 +2,7 @@ package op
 
 import (
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // Deletion says how an object is being deleted.

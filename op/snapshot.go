@@ -1,6 +1,6 @@
 package op
 
-import "berth/acl"
+import "berth/internal/acl"
 
 // RestoreSnapshot asks for the state of the cluster to be replaced by that of a
 // snapshot, which is the body.

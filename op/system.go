@@ -2,7 +2,7 @@ package op
 
 import (
 	"berth"
-	"berth/acl"
+	"berth/internal/acl"
 )
 
 // SystemGC asks for all to be deleted that nothing needs any more, however

@@ -20,7 +20,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"berth/consensus"
+	"berth/internal/consensus"
 )
 
 func main() {

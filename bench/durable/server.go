@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"berth"
-	"berth/consensus"
-	"berth/state"
-	"berth/state/statetest"
+	"berth/internal/consensus"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
 
 	"github.com/hashicorp/raft"
 )

@@ -24,9 +24,9 @@ import (
 	"text/tabwriter"
 
 	"berth"
-	"berth/schedule/place"
-	"berth/state"
-	"berth/state/statetest"
+	"berth/internal/schedule/place"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
 )
 
 func main() {

@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"berth/cli"
+	"berth/internal/cli"
 )
 
 func main() { os.Exit(cli.Main(os.Args)) }

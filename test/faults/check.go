@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"berth"
-	"berth/consensus"
-	"berth/invariant"
+	"berth/internal/consensus"
+	"berth/internal/invariant"
+	"berth/internal/state"
 	"berth/op"
-	"berth/state"
 )
 
 // What must be so after a fault has ended: first all is well again, within a

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"berth/consensus/logstore"
+	"berth/internal/consensus/logstore"
 	"berth/internal/rest"
 )
 

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"berth/consensus/logstore"
+	"berth/internal/consensus/logstore"
 	"berth/internal/rest"
-	"berth/state"
+	"berth/internal/state"
 
 	"github.com/hashicorp/raft"
 )

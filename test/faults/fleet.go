@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/agent"
+	"berth/internal/agent"
 	"berth/internal/rest"
 	"berth/op"
 )

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/wire"
 	"berth/op"
-	"berth/wire"
 )
 
 // agent is a node's agent that runs whatever it is given, with whatever server

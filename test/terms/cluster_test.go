@@ -21,12 +21,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"berth/consensus/consensustest"
-	"berth/gossip"
+	"berth/internal/consensus/consensustest"
+	"berth/internal/gossip"
 	_ "berth/internal/onethread"
+	"berth/internal/server"
+	"berth/internal/state"
 	"berth/op"
-	"berth/server"
-	"berth/state"
 )
 
 // bubbled runs a test in virtual time. Libraries keep timers for use again,

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/state"
+	"berth/internal/state"
 )
 
 // now returns the state of the leader.

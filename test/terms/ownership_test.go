@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"berth"
-	"berth/consensus"
+	"berth/internal/consensus"
 	"berth/internal/failpoint"
+	"berth/internal/server"
+	"berth/internal/state"
 	"berth/op"
-	"berth/server"
-	"berth/state"
 
 	"github.com/hashicorp/raft"
 )

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/state"
+	"berth/internal/state"
 	"berth/test/record"
 )
 

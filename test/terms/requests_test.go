@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"berth"
-	"berth/state"
-	"berth/wire"
-	"berth/worker"
+	"berth/internal/state"
+	"berth/internal/wire"
+	"berth/internal/worker"
 )
 
 // follower returns a server that runs and does not lead.

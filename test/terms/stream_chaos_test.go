@@ -12,8 +12,8 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
-	"berth/leader"
-	"berth/state"
+	"berth/internal/leader"
+	"berth/internal/state"
 )
 
 // chaos is a cluster to which users, leaders and nodes do whatever comes to their

@@ -13,10 +13,10 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
-	"berth/invariant"
-	"berth/leader"
-	"berth/server"
-	"berth/state"
+	"berth/internal/invariant"
+	"berth/internal/leader"
+	"berth/internal/server"
+	"berth/internal/state"
 	"berth/test/record"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"berth"
-	"berth/leader/submit"
-	"berth/state"
+	"berth/internal/leader/submit"
+	"berth/internal/state"
 )
 
 // A job of so many processing elements is registered, in real time, with three

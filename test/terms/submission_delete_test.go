@@ -13,8 +13,8 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
+	"berth/internal/state"
 	"berth/op"
-	"berth/state"
 )
 
 // marked waits until the job is marked to begin anew.

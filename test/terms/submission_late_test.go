@@ -10,9 +10,9 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
-	"berth/leader"
+	"berth/internal/leader"
+	"berth/internal/state"
 	"berth/op"
-	"berth/state"
 )
 
 // S11: a leader that is cut off with a placement in hand. When it is back, what

@@ -14,10 +14,10 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
-	"berth/leader/submit"
+	"berth/internal/leader/submit"
+	"berth/internal/state"
+	"berth/internal/stream"
 	"berth/op"
-	"berth/state"
-	"berth/stream"
 )
 
 // pe returns a processing element of the job by the end of its name.

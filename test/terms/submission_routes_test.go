@@ -12,8 +12,8 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
+	"berth/internal/state"
 	"berth/op"
-	"berth/state"
 )
 
 // alerts is the job of the specification's part 2.2 that imports what telemetry

@@ -9,9 +9,9 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
-	"berth/leader"
-	"berth/leader/submit"
-	"berth/state"
+	"berth/internal/leader"
+	"berth/internal/leader/submit"
+	"berth/internal/state"
 )
 
 // S1: a plain submission goes through its states in order, and is whole.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"berth"
-	"berth/invariant"
-	"berth/state"
+	"berth/internal/invariant"
+	"berth/internal/state"
 )
 
 // job is the text of a service job.
@@ -155,7 +155,7 @@ func services() map[string]int {
 	text := make([]byte, 1<<22)
 	text = text[:runtime.Stack(text, true)]
 	out := map[string]int{}
-	for _, m := range regexp.MustCompile(`created by (berth/(?:leader|worker|consensus)\S*|berth/server\.\(\*Server\)\.lead\S*) in`).FindAllSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`created by (berth/internal/(?:leader|worker|consensus)\S*|berth/internal/server\.\(\*Server\)\.lead\S*) in`).FindAllSubmatch(text, -1) {
 		out[string(m[1])]++
 	}
 	return out

@@ -1,0 +1,433 @@
+// Package agent is one machine's life in the cluster: it tells servers what the
+// machine is and that it lives, asks them what it shall run, runs that, and
+// reports how it fares. It sees servers through one small interface and nothing
+// else of them.
+//
+// What it keeps true: it runs what servers want of its node and nothing else;
+// it never acts on an answer older than one it has acted on, and stops nothing
+// unless it was told to or it is gone from an answer newer than itself; what
+// happened to an allocation is reported until servers have taken it; and to
+// restart the agent, or to kill it anywhere, disturbs no task and loses nothing
+// of this. Its parts stand in the packages below; here they are put together.
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"berth"
+	"berth/internal/agent/alloc"
+	"berth/internal/agent/driver"
+	"berth/internal/agent/driver/mock"
+	"berth/internal/agent/driver/raw"
+	"berth/internal/agent/fingerprint"
+	"berth/internal/agent/local"
+	"berth/internal/agent/task"
+	"berth/internal/saferoot"
+	"berth/op"
+)
+
+// Servers are the servers as an agent sees them. Each call returns when it is
+// answered, has failed, or ctx ends. Errors have their kinds: NotFound of
+// Register and Beat means that the servers do not know the node.
+type Servers interface {
+	Register(context.Context, *op.RegisterNode) (*op.NodeAnswer, error)
+	Beat(context.Context, *op.BeatNode) (*op.NodeAnswer, error)
+	// Pull waits until something newer than MinQueryIndex is there, or for
+	// MaxQueryTime.
+	Pull(context.Context, *op.NodeAllocIndexes) (*op.NodeAllocIndexesAnswer, error)
+	Fetch(context.Context, *op.GetAllocs) (*op.GetAllocsAnswer, error)
+	Report(context.Context, *op.ReportAllocs) (*op.WriteAnswer, error)
+	UpsertServices(context.Context, *op.UpsertServices) error
+	RemoveService(context.Context, *op.DeleteServiceByID) error
+	// Connectivity waits until a processing element is to be told something
+	// else than what Have marks, or for MaxQueryTime.
+	Connectivity(context.Context, *op.ConnectivityQuery) (*op.ConnectivityAnswer, error)
+	ReportConnectivity(context.Context, *op.ReportConnectivity) error
+}
+
+// Config is what an agent is told. Zero values are the defaults, except for
+// Servers and DataDir.
+type Config struct {
+	Servers  Servers
+	DataDir  string // AllocDir and StateDir are made in it unless they are set
+	AllocDir string // of the allocations' directories
+	StateDir string // of what the agent must know after a restart
+	// Folders are AllocDir and StateDir, held, which New takes over; nil: New
+	// holds them.
+	Folders *Folders
+
+	Region     string // berth.DefaultRegion
+	Datacenter string // dc1
+	Name       string // of the node; the host's
+	NodeClass  string
+	NodePool   string // berth.DefaultNodePool
+	Meta       map[string]string
+	HTTPAddr   string // where the agent's HTTP API is reached, as the node tells it
+	TLSEnabled bool   // whether by https
+	Version    string // of this program
+	Compatible string // what ${attr.nomad.version} says
+
+	NetworkInterface string // see fingerprint.Config
+	LoopbackOnly     bool   // ports are given on 127.0.0.1
+	CPUTotalCompute  int    // MHz; 0 is what is found, as are the two below
+	MemoryTotalMB    int
+	DiskTotalMB      int
+	Reserved         berth.NodeReservedResources
+	ReservableCores  []uint16 // nil is all
+	HostVolumes      map[string]berth.HostVolumeInfo
+	HostNetworks     map[string]berth.HostNetworkInfo
+	MinDynamicPort   int
+	MaxDynamicPort   int
+	CgroupParent     string // berth.slice; "-" is none
+
+	RawExec    bool // the driver raw_exec may start tasks
+	MockDriver bool // and mock_driver
+
+	// StopTasksOnExit ends all tasks when Run ends, as a development agent
+	// does. Otherwise they stay.
+	StopTasksOnExit bool
+	// MaxKillTimeout bounds how long a task may take to end, whatever its job
+	// says; 0 is no bound.
+	MaxKillTimeout time.Duration
+	// MaxDeadAllocs is how many directories of ended allocations are kept for
+	// people to look into; 0 is 50. The oldest go first.
+	MaxDeadAllocs int
+
+	Supervisor []string // command of a supervisor; nil is this executable with the argument supervise
+	Log        *slog.Logger
+}
+
+// defaultCgroup is the parent of the tasks' cgroups.
+const defaultCgroup = "berth.slice"
+
+func (c *Config) complete() error {
+	if c.Servers == nil {
+		return berth.Errorf(berth.Invalid, "agent: no servers are given")
+	}
+	if c.DataDir == "" && (c.AllocDir == "" || c.StateDir == "") {
+		return berth.Errorf(berth.Invalid, "agent: data_dir is missing")
+	}
+	for name, dir := range map[string]*string{"alloc": &c.AllocDir, "client": &c.StateDir} {
+		*dir = cmp.Or(*dir, filepath.Join(c.DataDir, name))
+		if !filepath.IsAbs(*dir) {
+			return berth.Errorf(berth.Invalid, "agent: %q must be an absolute path", *dir)
+		}
+	}
+	low, high := cmp.Or(c.MinDynamicPort, berth.MinDynamicPort), cmp.Or(c.MaxDynamicPort, berth.MaxDynamicPort)
+	if low < 1 || high > berth.MaxPort || low > high {
+		return berth.Errorf(berth.Invalid, "agent: dynamic ports from %d to %d; allowed are ranges within 1 to %d", low, high, berth.MaxPort)
+	}
+	c.Region = cmp.Or(c.Region, berth.DefaultRegion)
+	c.MaxDeadAllocs = cmp.Or(c.MaxDeadAllocs, 50)
+	switch c.CgroupParent {
+	case "":
+		c.CgroupParent = defaultCgroup
+	case "-":
+		c.CgroupParent = ""
+	}
+	if c.CgroupParent != "" {
+		if err := saferoot.Name(c.CgroupParent); err != nil {
+			return fmt.Errorf("agent: cgroup_parent: %w", err)
+		}
+	}
+	c.Log = cmp.Or(c.Log, slog.Default())
+	return nil
+}
+
+// Agent is one agent. New makes it, Run runs it once; the other methods may be
+// called from anywhere at any time.
+type Agent struct {
+	c       Config
+	log     *slog.Logger
+	drivers map[string]driver.Driver
+	id      berth.NodeID
+	secret  string
+
+	dirs    *saferoot.Root // of the allocations
+	db      *local.DB      // from Run on
+	reports *reporter
+
+	services *registry
+
+	registered chan struct{} // closed when servers know the node
+	heard      chan struct{} // closed when their word was acted on once
+
+	lives context.Context // of the allocations' runners: ends after Run's own
+	wait  sync.WaitGroup  // for the runners, and what clears up after them
+
+	contact atomic.Pointer[time.Time] // when the last call was sent that servers answered; never nil from Run on
+
+	mu         sync.Mutex
+	node       *berth.Node
+	allocs     map[string]*held
+	acted      uint64          // the highest index of an answer acted on
+	waiting    map[string]bool // allocations that wait for those evicted for them
+	ttl        time.Duration   // of the last heartbeat
+	contactTTL time.Duration   // of the last contact, also of an earlier agent's; 0 is not known
+	beaten     time.Time       // when servers last heard us
+	change     chan struct{}   // closed and replaced when node was
+}
+
+// held is an allocation that the agent has.
+type held struct {
+	alloc   *op.Alloc     // as last received
+	runner  *alloc.Runner // nil if it had ended before it came here
+	removed bool          // on its way out
+	ended   time.Time
+	cleared bool // its directory is gone
+}
+
+// New reads the node's identity, which it makes if need be, and describes the
+// machine. It has its directories to itself until Run has returned.
+func New(c Config) (*Agent, error) {
+	err := c.complete()
+	if err == nil && c.Folders == nil {
+		c.Folders, err = Hold(c.StateDir, c.AllocDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{
+		c: c, log: c.Log, allocs: map[string]*held{}, waiting: map[string]bool{}, reports: newReporter(), services: newRegistry(),
+		registered: make(chan struct{}), heard: make(chan struct{}), change: make(chan struct{}),
+		drivers: map[string]driver.Driver{raw.Name: raw.New(c.RawExec), mock.Name: mock.New(c.MockDriver)},
+	}
+	if a.id, a.secret, err = local.Identity(c.StateDir, a.log); err != nil {
+		err = fmt.Errorf("identity of the node: %w", err)
+	} else {
+		a.dirs, err = saferoot.Open(c.AllocDir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Folders.Close())
+	}
+	a.node = a.describe(context.Background())
+	if c, ok := c.Servers.(*Cluster); ok {
+		c.attach(a)
+	}
+	return a, nil
+}
+
+// describe looks at the machine.
+func (a *Agent) describe(ctx context.Context) *berth.Node {
+	c := &a.c
+	return fingerprint.Node(ctx, &fingerprint.Config{
+		ID: a.id, Secret: a.secret, Name: c.Name, Datacenter: c.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
+		HTTPAddr: c.HTTPAddr, TLSEnabled: c.TLSEnabled, Version: c.Version, NomadVersion: c.Compatible, CgroupParent: c.CgroupParent,
+		Interface: c.NetworkInterface, Loopback: c.LoopbackOnly,
+		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, Reserved: c.Reserved,
+		ReservableCores: c.ReservableCores, HostVolumes: c.HostVolumes, HostNetworks: c.HostNetworks,
+		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
+	}, a.dirs, a.drivers, a.log)
+}
+
+// NodeID returns the node's ID.
+func (a *Agent) NodeID() berth.NodeID { return a.id }
+
+// Node returns the node as it is told to servers. It must not be changed.
+func (a *Agent) Node() *berth.Node {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.node
+}
+
+// Run runs the agent until ctx ends, or the state directory cannot be used.
+// Tasks stay, unless StopTasksOnExit is set.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.c.Folders.Close()
+	defer a.dirs.Close()
+	if c, ok := a.c.Servers.(*Cluster); ok {
+		defer c.close()
+	}
+	db, records, damage, err := local.Open(a.c.StateDir, a.log)
+	if err != nil {
+		return fmt.Errorf("agent state: %w", err)
+	}
+	defer db.Close()
+	a.db = db
+	for _, d := range damage {
+		a.log.Warn("the agent's record of an allocation is damaged and was set aside", "alloc", d.ID, "error", d.Err)
+	}
+	lives, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer a.wait.Wait()
+	defer end()
+	a.lives = lives
+	a.loadContact()
+	a.restore(records)
+
+	g, gctx := errgroup.WithContext(ctx)
+	for _, f := range []func(context.Context) error{a.beat, a.pull, a.report, a.registerServices, a.watch, a.tidy} {
+		g.Go(func() error { return f(gctx) })
+	}
+	err = g.Wait()
+	if a.c.StopTasksOnExit {
+		a.stopAll(lives)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// restore takes up the allocations that an earlier agent ran.
+func (a *Agent) restore(records []local.Record) {
+	var all []*held
+	for _, r := range records {
+		if err := alloc.Check(r.Alloc); err != nil {
+			a.log.Warn("an allocation's record is not whole", "error", err)
+			continue
+		}
+		a.mu.Lock()
+		a.acted = max(a.acted, r.Alloc.ModifyIndex)
+		a.mu.Unlock()
+		if r.Alloc.ClientStatus != berth.ClientUnknown { // else it may be that they were not told again
+			a.reports.taken(r.ID, r.Reported)
+		}
+		all = append(all, a.enter(r.Alloc, r.Tasks))
+	}
+	for _, h := range all { // once all are known: one may wait for another
+		a.run(h)
+	}
+}
+
+// enter makes an allocation's runner. restored is nil for one that is new.
+func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
+	id := al.ID.String()
+	h := &held{alloc: al, runner: alloc.New(alloc.Config{
+		Dirs: a.dirs, Drivers: a.drivers, Command: a.c.Supervisor, Restored: restored, Heard: a.heard,
+		Place: func(dir string) *task.Place {
+			return &task.Place{AllocDir: dir, Node: a.Node(), Region: a.c.Region, Host: hostEnv(), Cgroup: a.c.CgroupParent, MaxKill: a.c.MaxKillTimeout}
+		},
+		Save:    func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
+		Report:  func(n *op.AllocReport) { a.reports.put(n) },
+		Evicted: a.evicted, Contact: func() time.Time { return *a.contact.Load() },
+		Chance: rand.Float64, Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
+	}, al)}
+	a.mu.Lock()
+	a.allocs[id] = h
+	a.mu.Unlock()
+	return h
+}
+
+// run has an allocation's runner run.
+func (a *Agent) run(h *held) {
+	a.wait.Go(func() {
+		_ = h.runner.Run(a.lives) // nil, or the context's own error
+		a.mu.Lock()
+		h.ended = time.Now()
+		a.mu.Unlock()
+		a.admitWaiting()
+	})
+}
+
+// hostEnv is the part of this process's environment that tasks see.
+var hostEnv = sync.OnceValue(task.OwnEnv)
+
+// stopAll ends every task and waits until they have, for at most as long as
+// the slowest may take.
+func (a *Agent) stopAll(ctx context.Context) {
+	longest := 5 * time.Second
+	var all []*alloc.Runner
+	a.mu.Lock()
+	for _, h := range a.allocs {
+		if h.runner == nil {
+			continue
+		}
+		all = append(all, h.runner)
+		for _, t := range h.alloc.Job.Group(h.alloc.TaskGroup).Tasks {
+			longest = max(longest, t.KillTimeout)
+		}
+	}
+	a.mu.Unlock()
+	for _, r := range all {
+		r.Stop("the agent ends", true)
+	}
+	ctx, cancel := context.WithTimeout(ctx, longest+10*time.Second)
+	defer cancel()
+	for _, r := range all {
+		select {
+		case <-r.Done():
+		case <-ctx.Done():
+			a.log.Warn("tasks did not end in time and stay", "node", a.id)
+			return
+		}
+	}
+}
+
+// Has says whether the agent holds an allocation.
+func (a *Agent) Has(id string) bool {
+	_, _, err := a.find(id)
+	return err == nil
+}
+
+// find returns an allocation and its runner, which is nil if it had ended
+// before it came here.
+func (a *Agent) find(id string) (*op.Alloc, *alloc.Runner, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.allocs[id]
+	if h == nil {
+		return nil, nil, berth.Errorf(berth.NotFound, "allocation %q is not on this node", id)
+	}
+	return h.alloc, h.runner, nil
+}
+
+// Held is an allocation of the agent, for those who watch it.
+type Held struct {
+	ID          string
+	ModifyIndex uint64 // of the version that the agent acts by
+	Status      berth.ClientStatus
+	Description string
+}
+
+// View is how an agent stands.
+type View struct {
+	Node       berth.NodeID
+	Index      uint64        // highest of the answers acted on; never falls
+	Heartbeat  time.Duration // the TTL last handed out
+	LastHeard  time.Time     // of the last heartbeat that was answered
+	Unreported int           // allocations whose news servers have not taken
+	Allocs     []Held        // in order of ID
+}
+
+// Alive returns nil if servers have heard the node within its TTL, else why
+// not, in a sentence.
+func (a *Agent) Alive() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.beaten.IsZero():
+		return errors.New("no server has been heard yet")
+	case time.Since(a.beaten) > a.ttl:
+		return fmt.Errorf("no server has been heard for %v, and the heartbeat's time is %v", time.Since(a.beaten).Round(time.Second), a.ttl)
+	}
+	return nil
+}
+
+// backoff waits before the nth try in a row: longer each time, up to most, and
+// never at the same moment as other agents. It returns ctx's error if that
+// ends first.
+func backoff(ctx context.Context, n int, first, most time.Duration) error {
+	d := most
+	if n < 20 {
+		d = min(most, first<<n)
+	}
+	timer := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,70 @@
+package alloc
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"berth"
+	"berth/internal/agent/task"
+)
+
+// restartReason is what the history of a task says of a restart by hand.
+const restartReason = "User requested task to restart"
+
+// Restart starts a task anew, "" being all that run. all asks for those too
+// that have ended, which cannot be: then nothing is restarted. It returns when
+// the order is given, not when the tasks run again.
+func (r *Runner) Restart(name string, all bool) error {
+	tasks, err := r.running(name, all)
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		t.Restart(restartReason)
+	}
+	return nil
+}
+
+// Signal sends a signal, by its name, to a task, "" being all that run.
+func (r *Runner) Signal(name, signal string) error {
+	signal = strings.ToUpper(signal)
+	if unix.SignalNum(signal) == 0 {
+		return berth.Errorf(berth.Invalid, "Signal: %.64q is not a signal of this machine; SIGHUP would be", signal)
+	}
+	tasks, err := r.running(name, false)
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		t.Signal(signal, "User requested that the task be signalled")
+	}
+	return nil
+}
+
+// running returns the task of that name, which must run or be about to, or all
+// that do. With all, none may have ended.
+func (r *Runner) running(name string, all bool) (out []*task.Runner, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := false
+	for i, t := range r.tasks {
+		if name != "" && r.names[i] != name {
+			continue
+		}
+		found = true
+		switch s := t.State(); {
+		case s.Phase == task.Running || s.Phase == task.Waiting:
+			out = append(out, t)
+		case name != "" || all && s.Phase == task.Dead:
+			return nil, berth.Errorf(berth.Invalid, "Task not running: task %q of allocation %s is %s", r.names[i], r.id, s.Task.State)
+		}
+	}
+	switch {
+	case name != "" && !found:
+		return nil, berth.Errorf(berth.NotFound, "Could not find task %.150q in allocation %s", name, r.id)
+	case len(out) == 0:
+		return nil, berth.Errorf(berth.Invalid, "Task not running: no task of allocation %s runs", r.id)
+	}
+	return out, nil
+}

@@ -1,0 +1,364 @@
+package alloc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/internal/agent/connect"
+	"berth/internal/agent/driver"
+	"berth/internal/agent/supervise"
+	"berth/internal/agent/task"
+	"berth/internal/saferoot"
+	"berth/op"
+)
+
+// Config is what a Runner needs.
+type Config struct {
+	Dirs    *saferoot.Root // holds the directories of all allocations
+	Drivers map[string]driver.Driver
+	Place   func(allocDir string) *task.Place
+	Command []string // see supervise.OpenDir
+
+	Restored map[string][]byte // what Save was last given for each task; nil for a new allocation
+	Heard    <-chan struct{}   // see task.Config
+
+	// Evicted returns those allocations whose room this one was given that
+	// have not ended here yet, and whether it may start: not before all of them
+	// have. It is asked again after each [Runner.Nudge]. nil lets it start.
+	Evicted func(*op.Alloc) (rest []berth.AllocID, ok bool)
+	// Contact returns when servers were last reached; nil is always. It must
+	// not call the Runner.
+	Contact func() time.Time
+
+	Save   func(task string, state []byte) error
+	Report func(*op.AllocReport) // called when there is news; must not block
+	Chance func() float64
+
+	Registry Registry // nil: services are not registered
+	// Stream is who an allocation of a stream job learns its connections from;
+	// nil: it is run without.
+	Stream connect.Servers
+	Log    *slog.Logger
+}
+
+// Runner runs one allocation. Its Run owns it; the other methods may be called
+// from anywhere.
+type Runner struct {
+	c  Config
+	id string
+
+	mu      sync.Mutex
+	alloc   *op.Alloc
+	tasks   []*task.Runner // in the group's order; nil before Run
+	names   []string
+	broken  error           // nothing can be run
+	stop    *task.Kill      // everything shall end
+	stopAt  time.Time       // when the group's shutdown delay is over
+	waits   bool            // for allocations that were evicted for it
+	told    map[string]bool // tasks whose history says so
+	checks  checks
+	served  bool            // it has, or had, services; Run's alone
+	refused map[string]bool // IDs of services that were found wanting; Run's alone
+	health  *health         // nil if nobody wants to know it, or before Run
+	stream  *connections    // nil unless it is of a stream job, or before Run
+
+	ready chan struct{} // closed when tasks may be started
+	wake  chan struct{}
+	done  chan struct{} // closed when Run has returned
+}
+
+// New returns a Runner. The allocation must be whole; see [Check].
+func New(c Config, a *op.Alloc) *Runner {
+	r := &Runner{c: c, id: a.ID.String(), ready: make(chan struct{}), told: map[string]bool{}, refused: map[string]bool{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	r.Update(a)
+	return r
+}
+
+// Check refuses an allocation that lacks what running it takes.
+func Check(a *op.Alloc) error {
+	if a.ID.IsZero() || a.Job == nil {
+		return berth.Errorf(berth.Invalid, "allocation %q comes without an ID or a job", a.ID)
+	}
+	g := a.Job.Group(a.TaskGroup)
+	if g == nil || len(g.Tasks) == 0 {
+		return berth.Errorf(berth.Invalid, "job %q of allocation %s has no tasks in a group %q", a.Job.ID, a.ID, a.TaskGroup)
+	}
+	for _, t := range g.Tasks {
+		if t == nil || t.Resources == nil || t.RestartPolicy == nil || t.LogConfig == nil {
+			return berth.Errorf(berth.Invalid, "a task in group %q of allocation %s lacks resources, restart policy or logs", a.TaskGroup, a.ID)
+		}
+	}
+	return nil
+}
+
+// Update gives the allocation a newer version: it may say that all shall end.
+// A version that changed the tasks themselves would be another allocation; what
+// it says of tasks that are not there, or no more, is not looked at.
+func (r *Runner) Update(a *op.Alloc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.alloc != nil {
+		for _, n := range r.names {
+			if a.Job.Group(a.TaskGroup).Task(n) == nil {
+				a = withGroup(a, r.alloc)
+				break
+			}
+		}
+	}
+	r.alloc = a
+	for _, t := range r.tasks {
+		t.Update(a)
+	}
+	switch {
+	case a.DesiredStatus != berth.DesiredRun:
+		why := a.DesiredDescription
+		if why == "" {
+			why = "the servers want it to " + a.DesiredStatus.String()
+		}
+		more := a.DesiredTransition.NoShutdownDelay
+		r.order(task.Kill{Reason: why, NoDelay: more != nil && *more})
+	case a.ClientStatus == berth.ClientLost:
+		r.order(task.Kill{Reason: "the servers have given it up as lost"})
+	}
+	r.nudge()
+}
+
+// withGroup returns a with the job of old, as far as tasks are concerned.
+func withGroup(a, old *op.Alloc) *op.Alloc {
+	b := *a
+	b.Job, b.TaskGroup = old.Job, old.TaskGroup
+	return &b
+}
+
+// Stop ends all tasks, for good.
+func (r *Runner) Stop(reason string, noDelay bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.order(task.Kill{Reason: reason, NoDelay: noDelay})
+	r.nudge()
+}
+
+// order is called with mu held. A second order can only make it sooner.
+func (r *Runner) order(k task.Kill) {
+	if r.stop != nil && (r.stop.NoDelay || !k.NoDelay) {
+		return
+	}
+	r.stop, r.stopAt = &k, time.Now()
+	if !k.NoDelay {
+		r.stopAt = r.stopAt.Add(r.alloc.Job.Group(r.alloc.TaskGroup).ShutdownDelay)
+	}
+}
+
+// Nudge has the Runner look again at what it waits for.
+func (r *Runner) Nudge() { r.nudge() }
+
+func (r *Runner) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Done is closed when Run has returned.
+func (r *Runner) Done() <-chan struct{} { return r.done }
+
+// Ended says whether all tasks are dead.
+func (r *Runner) Ended() bool {
+	s, _ := Status(r.states())
+	return s.Ended()
+}
+
+// TaskDead says whether the task will write no more; so does one that is not
+// there.
+func (r *Runner) TaskDead(name string) bool {
+	s := r.states()[name]
+	return s == nil || s.State == berth.TaskDead
+}
+
+// Usage sums what the tasks use of the machine.
+func (r *Runner) Usage(ctx context.Context) (sum driver.Usage, err error) {
+	r.mu.Lock()
+	tasks := r.tasks
+	r.mu.Unlock()
+	for _, t := range tasks {
+		u, e := t.Usage(ctx)
+		err = errors.Join(err, e)
+		sum.Processes += u.Processes
+		sum.Memory += u.Memory
+		sum.CPU += u.CPU
+	}
+	return sum, err
+}
+
+// states returns how each task fares, also before Run and if nothing can run.
+func (r *Runner) states() map[string]*berth.TaskState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]*berth.TaskState{}
+	for i, t := range r.tasks {
+		s := t.State().Task
+		out[r.names[i]] = &s
+	}
+	if r.tasks != nil {
+		return out
+	}
+	for _, t := range r.alloc.Job.Group(r.alloc.TaskGroup).Tasks {
+		s := &berth.TaskState{State: berth.TaskPending}
+		if r.broken != nil {
+			e := berth.NewTaskEvent(berth.EventSetupFailure, time.Now())
+			e.DisplayMessage = r.broken.Error()
+			s = &berth.TaskState{State: berth.TaskDead, Failed: true, FinishedAt: time.Now(), Events: []berth.TaskEvent{e}}
+		}
+		out[t.Name] = s
+	}
+	return out
+}
+
+// News returns how the allocation fares now.
+func (r *Runner) News() *op.AllocReport {
+	states := r.states()
+	r.mu.Lock()
+	a, verdict := r.alloc, r.verdict()
+	r.mu.Unlock()
+	n := &op.AllocReport{ID: a.ID, NodeID: a.NodeID, Namespace: a.Namespace, JobID: a.JobID, TaskStates: states, DeploymentStatus: verdict}
+	n.ClientStatus, n.ClientDescription = Status(states)
+	if why := r.because(n.ClientStatus); why != "" {
+		n.ClientDescription = why
+	}
+	return n
+}
+
+// Known says whether what News tells is how the tasks fare: before Run has
+// taken them up it is not.
+func (r *Runner) Known() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tasks != nil || r.broken != nil
+}
+
+// Run runs the allocation until all its tasks are dead, and then returns nil;
+// or until ctx ends, and leaves the tasks as they are.
+func (r *Runner) Run(ctx context.Context) error {
+	defer close(r.done)
+	dir, sup, adopt, err := r.open()
+	if err != nil {
+		r.c.Log.Warn("an allocation cannot be run", "alloc", r.id, "error", err)
+		r.mu.Lock()
+		r.broken = err
+		r.mu.Unlock()
+		r.c.Report(r.News())
+		return nil
+	}
+	defer dir.Close()
+	defer sup.Close()
+	r.build(dir, sup, adopt)
+	r.restoreHealth()
+	ended := false
+	disconnect := r.connect(ctx, dir)
+	defer func() { disconnect(ended) }()
+	defer func() { r.endServices(ended) }()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, t := range r.tasks {
+		wg.Go(func() { _ = t.Run(ctx) }) // nil, or ctx's own error
+	}
+	for {
+		rewire := r.rewire(time.Now())
+		r.admit()
+		again := r.act()
+		r.serve(ctx, dir.Path())
+		if at := r.watchHealth(time.Now()); !at.IsZero() {
+			again = sooner(again, at)
+		}
+		if !rewire.IsZero() {
+			again = sooner(again, rewire)
+		}
+		n := r.News()
+		r.c.Report(n)
+		if n.ClientStatus.Ended() { // as reported: it may end just now
+			ended = true
+			wg.Wait()
+			sup.Dismiss(ctx) // a task that was stopped as it started has left it idle
+			return nil
+		}
+		var alarm <-chan time.Time
+		if !again.IsZero() {
+			alarm = time.After(time.Until(again))
+		}
+		select {
+		case <-r.wake:
+		case <-alarm:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// open opens the allocation's directory. adopt says that it was there before.
+func (r *Runner) open() (dir *saferoot.Root, sup *supervise.Dir, adopt bool, err error) {
+	if err := r.c.Dirs.Mkdir(r.id, 0o711); err != nil {
+		return nil, nil, false, err
+	}
+	if dir, err = r.c.Dirs.Sub(r.id); err != nil {
+		return nil, nil, false, err
+	}
+	adopt = supervise.Exists(dir)
+	if sup, err = supervise.OpenDir(dir, r.id, r.c.Command); err != nil {
+		_ = dir.Close()
+		return nil, nil, false, fmt.Errorf("control directory: %w", err)
+	}
+	if err := r.join(dir); err != nil {
+		_ = errors.Join(sup.Close(), dir.Close())
+		return nil, nil, false, fmt.Errorf("connections: %w", err)
+	}
+	return dir, sup, adopt, nil
+}
+
+func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	place := func() *task.Place {
+		p := r.c.Place(dir.Path())
+		p.Stream = r.stream.env()
+		return p
+	}
+	for _, t := range r.alloc.Job.Group(r.alloc.TaskGroup).Tasks {
+		r.names = append(r.names, t.Name)
+		r.tasks = append(r.tasks, task.New(task.Config{
+			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place,
+			Restored: r.c.Restored[t.Name], Adopt: adopt, Heard: r.c.Heard, Ready: r.ready,
+			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.nudge, Chance: r.c.Chance,
+			Log: r.c.Log.With("alloc", r.id),
+		}, r.alloc))
+	}
+}
+
+// act gives the orders that the rules ask for now, and returns when to look
+// again; zero is when something changes.
+func (r *Runner) act() (again time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	again = r.limits(now)
+	stop := r.stop
+	if stop != nil && now.Before(r.stopAt) {
+		stop, again = nil, sooner(again, r.stopAt)
+	}
+	g := r.alloc.Job.Group(r.alloc.TaskGroup)
+	var members []member
+	for i, t := range r.tasks {
+		members = append(members, member{r.names[i], g.Task(r.names[i]).Leader, t.State()})
+	}
+	kills := orders(members, stop)
+	for i, t := range r.tasks {
+		if k, ok := kills[r.names[i]]; ok {
+			t.Kill(k)
+		}
+	}
+	return again
+}

@@ -1,0 +1,375 @@
+package alloc
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/internal/agent/check"
+	"berth/internal/agent/task"
+	"berth/op"
+)
+
+// The services of an allocation: each is registered while the task that it is
+// about runs and shall go on, and its checks are made then. One of the group is
+// about all of its tasks unless it names one.
+
+// Registry makes servers know the services of allocations.
+type Registry interface {
+	// Services says which registrations an allocation has from now on. gone are
+	// the IDs of those that it has not, of which servers may still know.
+	Services(alloc string, have []*berth.ServiceRegistration, gone []string)
+}
+
+// service is one of an allocation as it is now.
+type service struct {
+	reg    *berth.ServiceRegistration
+	checks []checkOf
+	up     bool // what it is about runs
+}
+
+// checkOf is a check of a service as it is now.
+type checkOf struct {
+	id     string
+	spec   check.Spec
+	status op.CheckStatus // what does not change
+	counts bool           // for the allocation's health
+	task   string         // to be restarted; "" is none
+	up     bool
+}
+
+// watched is a check that is being made.
+type watched struct {
+	spec   check.Spec
+	cancel context.CancelFunc
+	state  check.State
+}
+
+// checks are those of an allocation that are being made.
+type checks struct {
+	mu      sync.Mutex
+	running map[string]*watched // by ID
+	known   []checkOf           // all there are
+	wait    sync.WaitGroup
+}
+
+// hasServices says whether anything here has to do with an allocation.
+func hasServices(g *berth.TaskGroup) bool {
+	return len(g.Services) > 0 || slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool { return len(t.Services) > 0 })
+}
+
+// serve registers the services that are up, and makes their checks. Only Run's
+// goroutine calls it.
+func (r *Runner) serve(ctx context.Context, dir string) {
+	r.mu.Lock()
+	a, stopped := r.alloc, r.stop != nil
+	phases := map[string]task.State{}
+	for i, t := range r.tasks {
+		phases[r.names[i]] = t.State()
+	}
+	r.mu.Unlock()
+	g := a.Job.Group(a.TaskGroup)
+	if !hasServices(g) && !r.served {
+		return
+	}
+	r.served = true
+	place := r.c.Place(dir)
+	up := func(name string) bool {
+		s := phases[name]
+		return !stopped && s.Phase == task.Running && s.Kill == nil
+	}
+	var have []*berth.ServiceRegistration
+	var gone []string
+	var all []checkOf
+	for _, s := range servicesOf(a, place, up) {
+		if err := validService(s.reg); err != nil && !r.refused[s.reg.ID] {
+			r.refused[s.reg.ID] = true
+			r.c.Log.Warn("a service cannot be registered", "alloc", r.id, "error", err)
+		} else if err == nil && s.up {
+			have = append(have, s.reg)
+		}
+		if !s.up {
+			gone = append(gone, s.reg.ID)
+		}
+		all = append(all, s.checks...)
+	}
+	if r.c.Registry != nil {
+		if r.c.Restored == nil {
+			gone = nil // what this agent did not register, nobody has
+		}
+		r.c.Registry.Services(r.id, have, gone)
+	}
+	r.watch(ctx, all)
+}
+
+func validService(reg *berth.ServiceRegistration) error {
+	if !berth.ServiceName(reg.ServiceName) {
+		return berth.Errorf(berth.Invalid, "service name %.64q: allowed are 1 to %d letters, digits and hyphens", reg.ServiceName, berth.MaxServiceNameLen)
+	}
+	return nil
+}
+
+// servicesOf returns the services of an allocation, names replaced, and whether
+// each is up.
+func servicesOf(a *op.Alloc, p *task.Place, up func(task string) bool) (out []service) {
+	g := a.Job.Group(a.TaskGroup)
+	mains := func() bool {
+		for _, t := range g.Tasks {
+			if !vitalOf(t, nil).once && !up(t.Name) {
+				return false
+			}
+		}
+		return true
+	}
+	isUp := func(name string) bool {
+		if name == "" {
+			return mains()
+		}
+		return up(name)
+	}
+	add := func(t *berth.Task, list []berth.Service) {
+		if len(list) == 0 {
+			return
+		}
+		names := task.ServiceNames(a, t, p)
+		for i := range list {
+			out = append(out, serviceOf(a, g, t, &list[i], names, p, isUp))
+		}
+	}
+	add(nil, g.Services)
+	for _, t := range g.Tasks {
+		add(t, t.Services)
+	}
+	return out
+}
+
+func serviceOf(a *op.Alloc, g *berth.TaskGroup, t *berth.Task, s *berth.Service, names *task.Names, p *task.Place, isUp func(string) bool) service {
+	tags, meta := s.Tags, s.Meta
+	if a.DeploymentStatus != nil && a.DeploymentStatus.Canary {
+		if len(s.CanaryTags) > 0 {
+			tags = s.CanaryTags
+		}
+		if len(s.CanaryMeta) > 0 {
+			meta = maps.Clone(s.Meta)
+			if meta == nil {
+				meta = map[string]string{}
+			}
+			maps.Copy(meta, s.CanaryMeta)
+		}
+	}
+	whose := "group-" + g.Name
+	if t != nil {
+		whose = t.Name
+	}
+	name, label := names.Replace(s.Name), names.Replace(s.PortLabel)
+	host, port := hostPort(a, p, label)
+	if s.Address != "" {
+		host = names.Replace(s.Address)
+	}
+	out := service{up: isUp(s.TaskName), reg: &berth.ServiceRegistration{
+		ID:          "_nomad-task-" + strings.Join([]string{a.ID.String(), whose, name, label}, "-"),
+		ServiceName: name, Namespace: a.Namespace, NodeID: p.Node.ID, Datacenter: p.Node.Datacenter, JobID: a.JobID, AllocID: a.ID,
+		Address: host, Port: port,
+	}}
+	for _, tag := range tags {
+		out.reg.Tags = append(out.reg.Tags, names.Replace(tag))
+	}
+	for k, v := range meta {
+		if out.reg.Meta == nil {
+			out.reg.Meta = map[string]string{}
+		}
+		out.reg.Meta[names.Replace(k)] = names.Replace(v)
+	}
+	for i := range s.Checks {
+		c := checkSpec(a, p, &s.Checks[i], names)
+		id := sha256.Sum256(fmt.Appendf(nil, "%s/%d/%s", out.reg.ID, i, c.status.Check))
+		c.id = hex.EncodeToString(id[:16])
+		c.status.ID, c.status.Service, c.status.Group = c.id, name, a.Name
+		c.up = isUp(s.Checks[i].TaskName)
+		if c.task = s.Checks[i].TaskName; c.task == "" && len(g.Tasks) == 1 {
+			c.task = g.Tasks[0].Name
+		}
+		if t != nil {
+			c.status.Task = t.Name
+		}
+		out.checks = append(out.checks, c)
+	}
+	return out
+}
+
+// hostPort returns where a port of the allocation is: that of a label, or a
+// number on the node's own address.
+func hostPort(a *op.Alloc, p *task.Place, label string) (host string, port int) {
+	if a.AllocatedResources != nil {
+		for _, m := range a.AllocatedResources.Shared.Ports {
+			if m.Label == label && label != "" {
+				if host = m.HostIP; host == "" {
+					host = p.Node.HostAddress()
+				}
+				return host, m.Value
+			}
+		}
+	}
+	port, _ = strconv.Atoi(label)
+	return p.Node.HostAddress(), port
+}
+
+func checkSpec(a *op.Alloc, p *task.Place, c *berth.ServiceCheck, names *task.Names) checkOf {
+	host, port := hostPort(a, p, names.Replace(c.PortLabel))
+	out := checkOf{
+		counts: c.OnUpdate != berth.OnUpdateIgnore,
+		status: op.CheckStatus{Check: names.Replace(c.Name), Mode: "healthiness", Status: check.Pending},
+		spec: check.Spec{
+			Type: c.Type, Address: net.JoinHostPort(host, strconv.Itoa(port)), Protocol: c.Protocol, Path: names.Replace(c.Path), Method: strings.ToUpper(c.Method),
+			Body: names.Replace(c.Body), TLSServerName: names.Replace(c.TLSServerName), TLSSkipVerify: c.TLSSkipVerify,
+			Interval: max(c.Interval, time.Second), Timeout: max(c.Timeout, time.Second),
+			SuccessesWanted: c.SuccessBeforePassing, FailuresWanted: c.FailuresBeforeCritical,
+		},
+	}
+	if !out.counts {
+		out.status.Mode = "readiness"
+	}
+	for k, values := range c.Header {
+		if out.spec.Header == nil {
+			out.spec.Header = map[string][]string{}
+		}
+		for _, v := range values {
+			out.spec.Header[k] = append(out.spec.Header[k], names.Replace(v))
+		}
+	}
+	if r := c.CheckRestart; r != nil {
+		out.spec.RestartLimit, out.spec.RestartGrace = r.Limit, r.Grace
+	}
+	return out
+}
+
+// watch makes the checks that are up, and no others.
+func (r *Runner) watch(ctx context.Context, all []checkOf) {
+	k := &r.checks
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.known = all
+	wanted := map[string]*checkOf{}
+	for i := range all {
+		if all[i].up {
+			wanted[all[i].id] = &all[i]
+		}
+	}
+	for id, w := range k.running {
+		if c := wanted[id]; c == nil || !c.spec.Equal(&w.spec) {
+			w.cancel()
+			delete(k.running, id)
+		}
+	}
+	for id, c := range wanted {
+		if k.running[id] != nil {
+			continue
+		}
+		w := &watched{spec: c.spec, state: check.State{Status: check.Pending}}
+		own, cancel := context.WithCancel(ctx)
+		w.cancel = cancel
+		if k.running == nil {
+			k.running = map[string]*watched{}
+		}
+		k.running[id] = w
+		whose, name := c.task, c.status.Check
+		k.wait.Go(func() {
+			check.Run(own, &w.spec, func(st check.State, restart bool) { r.looked(w, st, restart, whose, name) })
+		})
+	}
+}
+
+// looked takes over what a check found.
+func (r *Runner) looked(w *watched, st check.State, restart bool, whose, name string) {
+	k := &r.checks
+	k.mu.Lock()
+	changed := w.state.Status != st.Status
+	w.state = st
+	k.mu.Unlock()
+	if restart {
+		r.mu.Lock()
+		for i, t := range r.tasks {
+			if r.names[i] == whose {
+				t.Fail(fmt.Sprintf("healthcheck: check %q unhealthy: it failed %d times in a row", name, w.spec.RestartLimit))
+			}
+		}
+		r.mu.Unlock()
+	}
+	if changed {
+		r.nudge()
+	}
+}
+
+// endServices ends the checks. The registrations of an allocation that has
+// ended are taken back; those of one whose agent ends stay.
+func (r *Runner) endServices(ended bool) {
+	k := &r.checks
+	k.mu.Lock()
+	for id, w := range k.running {
+		w.cancel()
+		delete(k.running, id)
+	}
+	if ended {
+		k.known = nil
+	}
+	k.mu.Unlock()
+	k.wait.Wait()
+	if ended && r.served && r.c.Registry != nil {
+		r.c.Registry.Services(r.id, nil, nil)
+	}
+}
+
+// checksPass returns since when all checks that count pass, zero if not all of
+// them do; nil if there are none.
+func (r *Runner) checksPass() *time.Time {
+	k := &r.checks
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var since time.Time
+	count := 0
+	for i := range k.known {
+		if !k.known[i].counts {
+			continue
+		}
+		count++
+		w := k.running[k.known[i].id]
+		if w == nil || w.state.Status != check.Success {
+			return &time.Time{}
+		}
+		if w.state.Since.After(since) {
+			since = w.state.Since
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	return &since
+}
+
+// Checks returns how the checks of the allocation's services last went, by ID.
+func (r *Runner) Checks() map[string]op.CheckStatus {
+	k := &r.checks
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := map[string]op.CheckStatus{}
+	for i := range k.known {
+		s := k.known[i].status
+		if w := k.running[s.ID]; w != nil {
+			s.Status, s.Output, s.StatusCode = w.state.Status, w.state.Last.Output, w.state.Last.Code
+			if !w.state.At.IsZero() {
+				s.Timestamp = w.state.At.Unix()
+			}
+		}
+		out[s.ID] = s
+	}
+	return out
+}

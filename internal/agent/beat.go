@@ -1,0 +1,188 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/internal/agent/fingerprint"
+	"berth/internal/failpoint"
+	"berth/internal/rest"
+	"berth/op"
+)
+
+const (
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+	watchEvery = 15 * time.Second // for drivers that change
+)
+
+// beat registers the node, again whenever servers do not know it or it has
+// changed, and sends its heartbeats.
+func (a *Agent) beat(ctx context.Context) error {
+	for {
+		changed, err := a.register(ctx)
+		if err != nil {
+			return err
+		}
+		if err := a.heartbeats(ctx, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// register tells servers of the node until they have taken it. What it returns
+// is closed when the node is not what was told any more.
+func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err error) {
+	for n := 0; ; n++ {
+		a.mu.Lock()
+		node := *a.node
+		changed = a.change
+		a.mu.Unlock()
+		node.Status = berth.NodeInit
+		in := &op.RegisterNode{Node: &node, Write: a.write()}
+		sent := time.Now()
+		answer, err := a.c.Servers.Register(ctx, in)
+		if err == nil {
+			a.reached(sent, answer)
+			a.log.Info("the node is registered", "node", a.id, "name", node.Name, "ttl", answer.HeartbeatTTL)
+			return changed, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		level := slog.LevelWarn
+		if n == 0 && berth.KindOf(err) == berth.NoLeader {
+			level = slog.LevelDebug // a server that starts beside the agent takes a moment
+		}
+		a.log.Log(ctx, level, "servers do not take the node; trying again", "node", a.id, "error", err)
+		if err := backoff(ctx, n, firstRetry, lastRetry); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// heartbeats returns nil when the node must be registered anew.
+func (a *Agent) heartbeats(ctx context.Context, changed <-chan struct{}) error {
+	failures := 0
+	for {
+		// The first makes the node ready.
+		in := &op.BeatNode{NodeID: a.id, Status: berth.NodeReady, UpdatedAt: time.Now().Unix(), SecretID: a.secret, Write: a.write()}
+		err := failpoint.Hit("agent/beat")
+		var answer *op.NodeAnswer
+		sent := time.Now()
+		if err == nil {
+			answer, err = a.c.Servers.Beat(ctx, in)
+		}
+		a.mu.Lock()
+		ttl := a.ttl
+		a.mu.Unlock()
+		var wait time.Duration
+		switch {
+		case err == nil:
+			failures = 0
+			a.reached(sent, answer)
+			a.knows(answer)
+			wait = interval(answer.HeartbeatTTL)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case unknownNode(err):
+			a.log.Warn("servers do not know the node; it registers again", "node", a.id)
+			a.tellAgain() // they may have forgotten more than the node
+			if err := backoff(ctx, 0, firstRetry, firstRetry); err != nil {
+				return err
+			}
+			return nil
+		default:
+			a.log.Warn("a heartbeat failed; trying again", "node", a.id, "error", err)
+			if err := backoff(ctx, failures, min(firstRetry, interval(ttl)), max(firstRetry, interval(ttl))); err != nil {
+				return err
+			}
+			failures++
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-changed:
+			timer.Stop()
+			return nil
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// interval is the time to the next heartbeat: well within the TTL, and not the
+// same for all agents.
+func interval(ttl time.Duration) time.Duration {
+	ttl = max(ttl, 100*time.Millisecond)
+	return ttl/2 + rand.N(ttl/4)
+}
+
+// unknownNode says whether servers do not know the node. Those of other makes
+// send no kind with it.
+func unknownNode(err error) bool {
+	return berth.KindOf(err) == berth.NotFound || strings.Contains(err.Error(), "node not found")
+}
+
+// knows lets the allocations be asked for: servers know the node.
+func (a *Agent) knows(*op.NodeAnswer) {
+	select {
+	case <-a.registered:
+	default:
+		close(a.registered) // only this goroutine does
+	}
+}
+
+// write is what goes with every write of this node.
+func (a *Agent) write() op.Write { return op.Write{Region: a.c.Region, AuthToken: a.secret} }
+
+// query is what goes with every read.
+func (a *Agent) query() op.Query {
+	return op.Query{Region: a.c.Region, AuthToken: a.secret, AllowStale: true}
+}
+
+// watch looks after the drivers and has the node registered anew when one has
+// changed.
+func (a *Agent) watch(ctx context.Context) error {
+	for {
+		if err := rest.For(ctx, watchEvery); err != nil {
+			return err
+		}
+		a.look(ctx)
+	}
+}
+
+// look asks the drivers how they are.
+func (a *Agent) look(ctx context.Context) {
+	drivers := fingerprint.Drivers(ctx, a.drivers)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if reflect.DeepEqual(drivers, a.node.Drivers) {
+		return
+	}
+	n := *a.node
+	n.Attributes = maps.Clone(n.Attributes)
+	for name, old := range n.Drivers {
+		for k := range old.Attributes {
+			delete(n.Attributes, k)
+		}
+		if now := drivers[name]; now.Healthy != old.Healthy {
+			a.log.Info("a driver has changed", "driver", name, "healthy", now.Healthy, "why", now.HealthDescription)
+		}
+	}
+	for _, d := range drivers {
+		maps.Copy(n.Attributes, d.Attributes)
+	}
+	n.Drivers = drivers
+	a.node = &n
+	close(a.change)
+	a.change = make(chan struct{})
+}

@@ -1,0 +1,296 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/internal/wire"
+	"berth/op"
+)
+
+// Cluster is the servers over the wire: it keeps a session to one of them and
+// goes to another when that one fails. Over the session servers can call the
+// agent in return. It implements [Servers].
+type Cluster struct {
+	seeds    []string // of the configuration; always worth a try
+	log      *slog.Logger
+	handlers *wire.Server
+	dialer   wire.Dialer
+
+	dialing sync.Mutex // one session at a time
+
+	mu      sync.Mutex
+	addrs   []string // in the order to try them
+	session *wire.Session
+	at      string // its address
+	closed  bool
+}
+
+// answerTime is how long a server may take to answer what does not wait for
+// news. It holds a call for 5 s when no leader is known. One that takes longer
+// is stuck, and the node would be taken for lost if it had only that one.
+const answerTime = 8 * time.Second
+
+// dialTime bounds the search for one server.
+const dialTime = 5 * time.Second
+
+// NewCluster returns the servers of the region that can be found at the
+// addresses, host and port, or that those name. secure is for TLS; nil: none.
+func NewCluster(addrs []string, region string, secure *tls.Config, log *slog.Logger) *Cluster {
+	handlers := wire.New(wire.Config{Log: log, Region: region})
+	c := &Cluster{
+		seeds: slices.Clone(addrs), log: log, handlers: handlers, addrs: slices.Clone(addrs),
+		dialer: wire.Dialer{Handlers: handlers, TLS: secure},
+	}
+	rand.Shuffle(len(c.addrs), func(i, j int) { c.addrs[i], c.addrs[j] = c.addrs[j], c.addrs[i] })
+	return c
+}
+
+// attach lets servers call the agent: for the output of tasks, and to restart
+// and signal them.
+func (c *Cluster) attach(a *Agent) {
+	c.handlers.Handle(op.ChecksRPC, func(ctx context.Context, call *wire.Call) (any, error) {
+		var in op.AllocRef
+		if err := call.Decode(&in); err != nil {
+			return nil, err
+		}
+		out, err := a.Checks(ctx, a.id, in.AllocID)
+		return &op.Checks{Results: out}, err
+	})
+	c.handlers.Handle(op.AllocRestartRPC, func(ctx context.Context, call *wire.Call) (any, error) {
+		var in op.RestartAlloc
+		if err := call.Decode(&in); err != nil {
+			return nil, err
+		}
+		return &op.Nothing{}, a.Restart(ctx, a.id, &in)
+	})
+	c.handlers.Handle(op.AllocSignalRPC, func(ctx context.Context, call *wire.Call) (any, error) {
+		var in op.SignalAlloc
+		if err := call.Decode(&in); err != nil {
+			return nil, err
+		}
+		return &op.Nothing{}, a.Signal(ctx, a.id, &in)
+	})
+	c.handlers.HandleStream(op.ReadLogs.RPC, func(ctx context.Context, call *wire.Call, st *wire.Stream) error {
+		var q op.LogsQuery
+		if err := call.Decode(&q); err != nil {
+			return err
+		}
+		return a.Logs(ctx, a.id, &q, func(f *op.StreamFrame) error {
+			b, err := json.Marshal(f)
+			if err != nil {
+				return err
+			}
+			return st.Send(b)
+		})
+	})
+}
+
+// Register implements [Servers].
+func (c *Cluster) Register(ctx context.Context, in *op.RegisterNode) (*op.NodeAnswer, error) {
+	out := new(op.NodeAnswer)
+	err := c.call(ctx, op.NodeRegister.RPC, in, out)
+	c.learn(out.Servers)
+	return out, err
+}
+
+// Beat implements [Servers].
+func (c *Cluster) Beat(ctx context.Context, in *op.BeatNode) (*op.NodeAnswer, error) {
+	out := new(op.NodeAnswer)
+	err := c.call(ctx, op.NodeBeat.RPC, in, out)
+	c.learn(out.Servers)
+	return out, err
+}
+
+// Pull implements [Servers].
+func (c *Cluster) Pull(ctx context.Context, in *op.NodeAllocIndexes) (*op.NodeAllocIndexesAnswer, error) {
+	out := new(op.NodeAllocIndexesAnswer)
+	return out, c.call(ctx, op.NodePull.RPC, in, out)
+}
+
+// Fetch implements [Servers].
+func (c *Cluster) Fetch(ctx context.Context, in *op.GetAllocs) (*op.GetAllocsAnswer, error) {
+	out := new(op.GetAllocsAnswer)
+	return out, c.call(ctx, op.AllocFetch.RPC, in, out)
+}
+
+// Report implements [Servers].
+func (c *Cluster) Report(ctx context.Context, in *op.ReportAllocs) (*op.WriteAnswer, error) {
+	out := new(op.WriteAnswer)
+	return out, c.call(ctx, op.AllocReporter.RPC, in, out)
+}
+
+// UpsertServices implements [Servers].
+func (c *Cluster) UpsertServices(ctx context.Context, in *op.UpsertServices) error {
+	return c.call(ctx, op.ServiceUpsert.RPC, in, new(op.WriteAnswer))
+}
+
+// RemoveService implements [Servers].
+func (c *Cluster) RemoveService(ctx context.Context, in *op.DeleteServiceByID) error {
+	return c.call(ctx, op.ServiceRemove.RPC, in, new(op.WriteAnswer))
+}
+
+// Connectivity implements [Servers].
+func (c *Cluster) Connectivity(ctx context.Context, in *op.ConnectivityQuery) (*op.ConnectivityAnswer, error) {
+	out := new(op.ConnectivityAnswer)
+	return out, c.call(ctx, op.PullConnectivity.RPC, in, out)
+}
+
+// ReportConnectivity implements [Servers].
+func (c *Cluster) ReportConnectivity(ctx context.Context, in *op.ReportConnectivity) error {
+	return c.call(ctx, op.TellConnectivity.RPC, in, new(op.Nothing))
+}
+
+// Tunnel opens a way to the HTTP API of a server, for what people ask this
+// agent and it cannot answer itself. The connection outlives ctx.
+func (c *Cluster) Tunnel(ctx context.Context) (net.Conn, error) {
+	s, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st, err := s.Stream(context.WithoutCancel(ctx), op.TunnelRPC, &op.Nothing{})
+	if err != nil {
+		return nil, err
+	}
+	return st.Conn(), nil
+}
+
+// call calls a method, at another server if one cannot be reached: every call
+// of an agent may be repeated. Each server is tried once.
+func (c *Cluster) call(ctx context.Context, method string, in, out any) error {
+	c.mu.Lock()
+	tries := max(1, len(c.addrs))
+	c.mu.Unlock()
+	var errs []error
+	for range tries {
+		s, err := c.connect(ctx)
+		if err == nil {
+			if err = ask(ctx, s, method, in, out); err == nil {
+				return nil
+			}
+		}
+		// A server without a leader may be cut off from one that others know.
+		k := berth.KindOf(err)
+		if ctx.Err() != nil || k != berth.Unavailable && (k != berth.NoLeader || tries == 1) {
+			return err
+		}
+		errs = append(errs, err)
+		c.leave(s)
+	}
+	return errors.Join(errs...)
+}
+
+// ask calls a method at one server, and takes one that does not answer in time
+// for one that cannot be reached.
+func ask(ctx context.Context, s *wire.Session, method string, in, out any) error {
+	if q, ok := in.(interface{ Opts() *op.Query }); ok && q.Opts().MinQueryIndex > 0 {
+		return s.Call(ctx, method, in, out)
+	}
+	within, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err := s.Call(within, method, in, out)
+	if within.Err() != nil && ctx.Err() == nil && err != nil {
+		return berth.Errorf(berth.Unavailable, "%s: the server has not answered for %v", method, answerTime)
+	}
+	return err
+}
+
+// connect returns the session, or opens one to the next server.
+func (c *Cluster) connect(ctx context.Context) (*wire.Session, error) {
+	c.dialing.Lock()
+	defer c.dialing.Unlock()
+	c.mu.Lock()
+	s, closed := c.session, c.closed
+	var addr string
+	if len(c.addrs) > 0 {
+		addr = c.addrs[0]
+	}
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return nil, berth.Errorf(berth.Unavailable, "the agent ends")
+	case s != nil:
+		return s, nil
+	case addr == "":
+		return nil, berth.Errorf(berth.Unavailable, "no server is known")
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	s, err := c.dialer.Dial(ctx, addr)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.last(addr)
+		return nil, berth.Errorf(berth.Unavailable, "%w", err)
+	}
+	c.session, c.at = s, addr
+	return s, nil
+}
+
+// last puts an address behind the others. The caller holds mu.
+func (c *Cluster) last(addr string) {
+	if i := slices.Index(c.addrs, addr); i >= 0 {
+		c.addrs = append(slices.Delete(c.addrs, i, i+1), addr)
+	}
+}
+
+// leave gives up a session that failed, unless another caller has.
+func (c *Cluster) leave(s *wire.Session) {
+	if s == nil {
+		return
+	}
+	c.mu.Lock()
+	if c.session == s {
+		c.last(c.at)
+		c.session = nil
+	}
+	c.mu.Unlock()
+	_ = s.Close()
+}
+
+// learn takes over the servers that one has named.
+func (c *Cluster) learn(servers []op.ServerAddr) {
+	if len(servers) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var wanted []string
+	for _, s := range servers {
+		if s.RPCAdvertiseAddr != "" && !slices.Contains(wanted, s.RPCAdvertiseAddr) {
+			wanted = append(wanted, s.RPCAdvertiseAddr)
+		}
+	}
+	for _, s := range c.seeds {
+		if !slices.Contains(wanted, s) {
+			wanted = append(wanted, s)
+		}
+	}
+	kept := slices.DeleteFunc(slices.Clone(c.addrs), func(a string) bool { return !slices.Contains(wanted, a) })
+	for _, a := range wanted {
+		if !slices.Contains(kept, a) {
+			kept = append(kept, a)
+		}
+	}
+	c.addrs = kept
+}
+
+// close ends the session for good.
+func (c *Cluster) close() {
+	c.mu.Lock()
+	s := c.session
+	c.session, c.closed = nil, true
+	c.mu.Unlock()
+	if s != nil {
+		_ = s.Close()
+	}
+}

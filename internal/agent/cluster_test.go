@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"berth"
+	"berth/internal/wire"
+	"berth/op"
+)
+
+// server is a server that answers heartbeats, or refuses them.
+type server struct {
+	addr  string
+	calls atomic.Int64
+	fail  atomic.Pointer[error]
+	stop  func()
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := new(server)
+	w := wire.New(wire.Config{Log: quiet})
+	w.Handle(op.NodeBeat.RPC, func(context.Context, *wire.Call) (any, error) {
+		s.calls.Add(1)
+		if err := s.fail.Load(); err != nil {
+			return nil, *err
+		}
+		return &op.NodeAnswer{HeartbeatTTL: time.Second, Servers: []op.ServerAddr{{RPCAdvertiseAddr: s.addr}}}, nil
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addr = l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Serve(ctx, l) }()
+	ended := false
+	s.stop = func() {
+		if !ended {
+			ended = true
+			cancel()
+			<-done
+		}
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+func TestAnotherServerIsAskedWhenOneFails(t *testing.T) {
+	one, two := newServer(t), newServer(t)
+	c := NewCluster([]string{one.addr, two.addr}, "", nil, quiet)
+	defer c.close()
+	c.addrs = []string{one.addr, two.addr}
+	beat := func() error {
+		_, err := c.Beat(t.Context(), &op.BeatNode{})
+		return err
+	}
+	if err := beat(); err != nil || one.calls.Load() != 1 {
+		t.Fatalf("%v, %d calls", err, one.calls.Load())
+	}
+	noLeader := berth.Errorf(berth.NoLeader, "No cluster leader")
+	one.fail.Store(&noLeader)
+	if err := beat(); err != nil || two.calls.Load() != 1 {
+		t.Fatalf("without a leader: %v, %d calls of the other", err, two.calls.Load())
+	}
+	two.stop()
+	one.fail.Store(nil)
+	if err := beat(); err != nil {
+		t.Fatalf("the other has gone: %v", err)
+	}
+	denied := berth.Errorf(berth.Denied, "Permission denied")
+	one.fail.Store(&denied)
+	before := one.calls.Load()
+	if err := beat(); berth.KindOf(err) != berth.Denied || one.calls.Load() != before+1 {
+		t.Errorf("an answer is an answer: %v", err)
+	}
+	one.stop()
+	if err := beat(); berth.KindOf(err) != berth.Unavailable {
+		t.Errorf("nobody is there: %v", err)
+	}
+}
+
+func TestServersThatAreNamedAreLearnt(t *testing.T) {
+	c := NewCluster([]string{"seed:1"}, "", nil, quiet)
+	c.learn([]op.ServerAddr{{RPCAdvertiseAddr: "a:1"}, {RPCAdvertiseAddr: "b:1"}, {RPCAdvertiseAddr: ""}, {RPCAdvertiseAddr: "a:1"}})
+	if got := slices.Sorted(slices.Values(c.addrs)); !slices.Equal(got, []string{"a:1", "b:1", "seed:1"}) {
+		t.Error(got)
+	}
+	c.learn([]op.ServerAddr{{RPCAdvertiseAddr: "b:1"}})
+	c.learn(nil)
+	if got := slices.Sorted(slices.Values(c.addrs)); !slices.Equal(got, []string{"b:1", "seed:1"}) {
+		t.Error(got)
+	}
+	c.close()
+	if _, err := c.Pull(t.Context(), &op.NodeAllocIndexes{}); berth.KindOf(err) != berth.Unavailable {
+		t.Error(err)
+	}
+}

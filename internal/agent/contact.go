@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"time"
+
+	"berth"
+	"berth/internal/agent/alloc"
+	"berth/internal/agent/local"
+	"berth/op"
+)
+
+// What the agent owes to servers that could not be reached for a while, and to
+// allocations that wait for others.
+
+// reached notes that servers answered a call that was sent at that time: they
+// heard the node then or later. Whoever counts from it never believes to be
+// heard for longer than it was.
+//
+// Servers that did not hear a node within its TTL take its allocations for
+// lost, or do not know how they are. So they are told again of all that live.
+func (a *Agent) reached(sent time.Time, answer *op.NodeAnswer) {
+	a.mu.Lock()
+	missed := a.contactTTL > 0 && sent.Sub(*a.contact.Load()) > a.contactTTL
+	if answer.HeartbeatTTL > 0 {
+		a.ttl, a.contactTTL = answer.HeartbeatTTL, answer.HeartbeatTTL
+	}
+	ttl := a.contactTTL
+	a.beaten = time.Now()
+	a.mu.Unlock()
+	a.contact.Store(&sent)
+	if err := local.PutContact(a.c.StateDir, local.Contact{At: sent, TTL: ttl}); err != nil {
+		a.log.Debug("when servers were last reached cannot be recorded", "error", err)
+	}
+	if missed {
+		a.tellAgain()
+	}
+}
+
+// loadContact takes over when an earlier agent last reached servers.
+func (a *Agent) loadContact() {
+	now := time.Now()
+	a.contact.Store(&now)
+	c, err := local.GetContact(a.c.StateDir)
+	if err != nil {
+		a.log.Warn("when servers were last reached is not known; it counts from now", "error", err)
+	}
+	if c.At.IsZero() || c.At.After(now) {
+		return
+	}
+	a.contact.Store(&c.At)
+	a.mu.Lock()
+	a.contactTTL = c.TTL
+	a.mu.Unlock()
+}
+
+// tellAgain reports every allocation that lives, also where servers took the
+// same report before.
+func (a *Agent) tellAgain() {
+	a.services.again()
+	a.mu.Lock()
+	live := map[string]*held{}
+	for id, h := range a.allocs {
+		if h.runner != nil && !h.removed {
+			live[id] = h
+		}
+	}
+	a.mu.Unlock()
+	n := 0
+	for id, h := range live {
+		if h.runner.Ended() {
+			continue
+		}
+		n++
+		a.retell(id, h)
+	}
+	if n > 0 {
+		a.log.Info("servers are told again how allocations fare", "node", a.id, "allocs", n)
+	}
+}
+
+// retell reports one allocation, also if servers took the same report before.
+func (a *Agent) retell(id string, h *held) {
+	a.reports.forget(id)
+	if h.runner.Known() { // else it reports itself when it is
+		a.reports.again(h.runner.News())
+	}
+}
+
+// evicted returns those of the allocations evicted for one that have not ended
+// on this node, and whether it may start. What this agent does not know has
+// ended, or it would run here; but an agent that was just started does not know
+// everything before servers were heard.
+func (a *Agent) evicted(al *op.Alloc) (rest []berth.AllocID, ok bool) {
+	select {
+	case <-a.heard:
+		ok = true
+	default:
+	}
+	runners := map[berth.AllocID]*alloc.Runner{}
+	a.mu.Lock()
+	for _, id := range al.PreemptedAllocations {
+		if h := a.allocs[id.String()]; h != nil && h.runner != nil {
+			runners[id] = h.runner
+		}
+	}
+	// Entered before it is asked who has ended: an end in between is told.
+	a.waiting[al.ID.String()] = true
+	a.mu.Unlock()
+	for _, id := range al.PreemptedAllocations {
+		if r := runners[id]; r != nil && !r.Ended() {
+			rest = append(rest, id)
+		}
+	}
+	if ok = ok && len(rest) == 0; ok {
+		a.mu.Lock()
+		delete(a.waiting, al.ID.String())
+		a.mu.Unlock()
+	}
+	return rest, ok
+}
+
+// admitWaiting has allocations that wait for others look again.
+func (a *Agent) admitWaiting() {
+	var all []*alloc.Runner
+	a.mu.Lock()
+	for id := range a.waiting {
+		if h := a.allocs[id]; h != nil && h.runner != nil {
+			all = append(all, h.runner)
+		} else {
+			delete(a.waiting, id)
+		}
+	}
+	a.mu.Unlock()
+	for _, r := range all {
+		r.Nudge()
+	}
+}

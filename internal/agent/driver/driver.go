@@ -1,0 +1,111 @@
+// Package driver says what the agent wants of a task driver: to start a task,
+// to find it again after the agent was restarted, to wait for its end, to
+// signal and stop it. Restart policies, directories, environment and reports
+// are not a driver's business. Package drivertest is this contract in
+// executable form; a new driver is done when it passes.
+package driver
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"berth"
+	"berth/internal/agent/supervise"
+	"berth/internal/saferoot"
+)
+
+// Driver starts tasks of one kind. It is safe for concurrent use.
+type Driver interface {
+	Name() string
+
+	// Fingerprint tells whether the driver can be used on this machine, and
+	// works now.
+	Fingerprint(ctx context.Context) berth.DriverInfo
+
+	// Start starts a task. If it returns an error nothing of the task runs;
+	// that holds when ctx ends in the middle too, unless it is [Detaching].
+	// [IsRecoverable] tells whether to try again can help.
+	Start(ctx context.Context, t *Task) (Handle, error)
+
+	// Recover finds a task that an earlier agent started, or was about to:
+	// state is what Handle.State said, nil if that was never recorded. A
+	// t.Launch of 0 means the newest that there is. ErrUnknown says that the
+	// launch never ran, ErrLost that it ran and cannot be watched any more and
+	// that nothing of it is left, ErrReboot that the machine was restarted.
+	Recover(ctx context.Context, t *Task, state []byte) (Handle, error)
+}
+
+// Handle is a running task, or one that has ended and is not released.
+type Handle interface {
+	// Launch is the number it was started by.
+	Launch() uint64
+
+	// State is what Recover needs to find the task again.
+	State() []byte
+
+	// Wait returns when the task and all its processes have ended, or ctx has.
+	// Once it has returned an exit it returns the same again. ErrLost as of
+	// Recover.
+	Wait(ctx context.Context) (*Exit, error)
+
+	// Signal signals the task.
+	Signal(ctx context.Context, sig syscall.Signal) error
+
+	// Stop asks the task to end by sig and sees to it that it is killed after
+	// the timeout, even if the agent is gone by then. It does not wait.
+	Stop(ctx context.Context, sig syscall.Signal, timeout time.Duration) error
+
+	// Release says that the exit is recorded and can be forgotten.
+	Release(ctx context.Context) error
+
+	// Usage tells what the task uses of the machine now.
+	Usage(ctx context.Context) (Usage, error)
+}
+
+// Usage is what a task uses of the machine.
+type Usage = supervise.Usage
+
+// Exit is how a task ended.
+type Exit = supervise.Exit
+
+// What became of a launch that Recover or Wait cannot find.
+var (
+	ErrUnknown = supervise.ErrUnknown
+	ErrLost    = supervise.ErrLost
+	ErrReboot  = supervise.ErrReboot
+)
+
+// Task is what a driver is told of a task. All of it is interpolated.
+type Task struct {
+	AllocID string
+	Name    string
+	Launch  uint64 // grows with each start of the task; with the two above it names the launch
+
+	Config map[string]any
+	Env    []string // name=value, complete
+	User   string   // "" is the agent's own
+
+	AllocDir   *saferoot.Root // the allocation's directory
+	Dir        string         // the task's, absolute
+	Supervisor *supervise.Dir
+	Logs       supervise.Logs
+	Cores      []uint16      // that are the task's own; nil if it has none
+	Cgroup     string        // name of the parent of the task's cgroup; "" for none
+	Grace      time.Duration // for what is left of a task whose supervisor was killed
+}
+
+// recoverable is an error that may be gone at the next try.
+type recoverable struct{ error }
+
+func (e recoverable) Unwrap() error { return e.error }
+
+// Recoverable marks err as one that may be gone at the next try.
+func Recoverable(err error) error { return recoverable{err} }
+
+// IsRecoverable says whether err, or a cause of it, was marked.
+func IsRecoverable(err error) bool {
+	_, ok := errors.AsType[recoverable](err)
+	return ok
+}

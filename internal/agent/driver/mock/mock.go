@@ -1,0 +1,228 @@
+// Package mock is the driver mock_driver: its tasks run nothing and do what
+// their config says, at the times it says: end, fail, refuse to start, print.
+// It is off unless the agent's configuration enables it.
+//
+// A task is a list of times, counted from its start. So an agent that was
+// restarted needs to remember only when that was: what should have happened
+// meanwhile has.
+package mock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth"
+	"berth/internal/agent/driver"
+	"berth/internal/agent/logs"
+)
+
+// Name is what jobs call the driver.
+const Name = "mock_driver"
+
+// Driver implements [driver.Driver].
+type Driver struct{ enabled bool }
+
+// New returns the driver. enabled is what the agent's configuration says.
+func New(enabled bool) *Driver { return &Driver{enabled} }
+
+// Name implements [driver.Driver].
+func (*Driver) Name() string { return Name }
+
+// Fingerprint implements [driver.Driver].
+func (d *Driver) Fingerprint(context.Context) berth.DriverInfo {
+	if !d.enabled {
+		return berth.DriverInfo{HealthDescription: "disabled"}
+	}
+	return berth.DriverInfo{
+		Attributes: map[string]string{"driver." + Name: "1"}, Detected: true, Healthy: true, HealthDescription: "Healthy",
+	}
+}
+
+// script is what a task's config says.
+type script struct {
+	runFor     time.Duration // how long it runs unless it is stopped
+	exitCode   int
+	exitSignal int
+	exitErr    string
+
+	startError       string
+	startRecoverable bool
+	startBlock       time.Duration
+
+	killAfter time.Duration // how long it takes to end once it is asked to
+	signalErr string
+
+	output [2]printed // stdout, stderr
+}
+
+// printed is a text that is printed some times, a while apart.
+type printed struct {
+	text  string
+	times int64
+	every time.Duration
+}
+
+func read(config map[string]any) (*script, error) {
+	s := driver.Read(Name, config)
+	p := &script{
+		runFor: s.Duration("run_for"), exitCode: int(s.Number("exit_code", 0, 255)),
+		exitSignal: int(s.Number("exit_signal", 0, 64)), exitErr: s.Text("exit_err_msg"),
+		startError: s.Text("start_error"), startRecoverable: s.Bool("start_error_recoverable"), startBlock: s.Duration("start_block_for"),
+		killAfter: s.Duration("kill_after"), signalErr: s.Text("signal_error"),
+	}
+	for i, stream := range []string{logs.Stdout, logs.Stderr} {
+		p.output[i] = printed{s.Text(stream + "_string"), s.Number(stream+"_repeat", 0, 1_000_000), s.Duration(stream + "_repeat_duration")}
+	}
+	return p, s.Err()
+}
+
+// Start implements [driver.Driver].
+func (d *Driver) Start(ctx context.Context, t *driver.Task) (driver.Handle, error) {
+	if !d.enabled {
+		return nil, berth.Errorf(berth.Denied, "driver %s is not enabled in this agent's configuration", Name)
+	}
+	s, err := read(t.Config)
+	if err != nil {
+		return nil, err
+	}
+	if s.startBlock > 0 {
+		select {
+		case <-time.After(s.startBlock):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if s.startError != "" {
+		if err = errors.New(s.startError); s.startRecoverable {
+			err = driver.Recoverable(err)
+		}
+		return nil, err
+	}
+	return newHandle(t, s, memory{Launch: t.Launch, StartedAt: time.Now()}, true), nil
+}
+
+// memory is what is kept of a task.
+type memory struct {
+	Launch    uint64
+	StartedAt time.Time
+}
+
+// Recover implements [driver.Driver].
+func (d *Driver) Recover(_ context.Context, t *driver.Task, state []byte) (driver.Handle, error) {
+	var m memory
+	if state == nil {
+		return nil, driver.ErrUnknown
+	}
+	if err := json.Unmarshal(state, &m); err != nil {
+		return nil, fmt.Errorf("%w: what is kept of it is damaged: %w", driver.ErrLost, err)
+	}
+	if t.Launch != 0 && m.Launch != t.Launch {
+		return nil, driver.ErrUnknown
+	}
+	s, err := read(t.Config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrLost, err)
+	}
+	return newHandle(t, s, m, false), nil
+}
+
+type handle struct {
+	t *driver.Task
+	s *script
+	memory
+	since time.Time // output due before was printed by an earlier agent
+
+	waiting sync.Mutex
+	printed [2]int64 // how often each stream was
+
+	mu      sync.Mutex
+	end     time.Time
+	exit    driver.Exit // at end
+	changed chan struct{}
+}
+
+func newHandle(t *driver.Task, s *script, m memory, fresh bool) *handle {
+	h := &handle{t: t, s: s, memory: m, end: m.StartedAt.Add(s.runFor), changed: make(chan struct{})}
+	h.exit = driver.Exit{Code: s.exitCode, Signal: s.exitSignal, Err: s.exitErr, At: h.end}
+	if s.exitSignal != 0 && s.exitCode == 0 {
+		h.exit.Code = 128 + s.exitSignal
+	}
+	if !fresh {
+		h.since = time.Now()
+	}
+	return h
+}
+
+func (h *handle) Launch() uint64 { return h.memory.Launch }
+
+func (h *handle) State() []byte {
+	b, _ := json.Marshal(h.memory) // plain values: no error
+	return b
+}
+
+// Wait plays the task to its end, printing what it prints.
+func (h *handle) Wait(ctx context.Context) (*driver.Exit, error) {
+	h.waiting.Lock() // one plays at a time
+	defer h.waiting.Unlock()
+	out, err := h.open()
+	if err != nil {
+		return nil, err
+	}
+	defer out.close()
+	for {
+		h.mu.Lock()
+		end, exit, changed := h.end, h.exit, h.changed
+		h.mu.Unlock()
+		next := out.print(time.Now(), end)
+		now := time.Now()
+		if !now.Before(end) {
+			return &exit, nil
+		}
+		if next.IsZero() || next.After(end) {
+			next = end
+		}
+		timer := time.NewTimer(next.Sub(now))
+		select {
+		case <-timer.C:
+		case <-changed:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (h *handle) Signal(_ context.Context, sig syscall.Signal) error {
+	if h.s.signalErr != "" {
+		return errors.New(h.s.signalErr)
+	}
+	return nil
+}
+
+// Stop ends the task after kill_after, or by a kill after the timeout.
+func (h *handle) Stop(_ context.Context, sig syscall.Signal, timeout time.Duration) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	end, exit := now.Add(h.s.killAfter), driver.Exit{}
+	if h.s.killAfter > timeout || sig == syscall.SIGKILL {
+		end, exit = now.Add(min(timeout, h.s.killAfter)), driver.Exit{Code: 128 + int(syscall.SIGKILL), Signal: int(syscall.SIGKILL)}
+	}
+	if end.Before(h.end) {
+		exit.At = end
+		h.end, h.exit = end, exit
+		close(h.changed)
+		h.changed = make(chan struct{})
+	}
+	return nil
+}
+
+func (h *handle) Release(context.Context) error { return nil }
+
+func (h *handle) Usage(context.Context) (driver.Usage, error) { return driver.Usage{}, nil }

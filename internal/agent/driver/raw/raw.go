@@ -1,0 +1,254 @@
+// Package raw is the driver raw_exec: a task is a command of the host, without
+// any isolation. It is off unless the agent's own configuration enables it,
+// and that is asked again at each start, whatever a server sent.
+//
+// Tasks run under the supervisor of their allocation (package supervise), in a
+// session and, where the machine lets us, a cgroup of their own, by which all
+// of a task is ended; neither limits it.
+package raw
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"berth"
+	"berth/internal/agent/driver"
+	"berth/internal/agent/supervise"
+	"berth/internal/saferoot"
+)
+
+// Name is what jobs call the driver.
+const Name = "raw_exec"
+
+// Driver implements [driver.Driver].
+type Driver struct{ enabled atomic.Bool }
+
+// New returns the driver. enabled is what the agent's configuration says.
+func New(enabled bool) *Driver {
+	d := new(Driver)
+	d.enabled.Store(enabled)
+	return d
+}
+
+// Name implements [driver.Driver].
+func (*Driver) Name() string { return Name }
+
+// Fingerprint implements [driver.Driver].
+func (d *Driver) Fingerprint(context.Context) berth.DriverInfo {
+	if !d.enabled.Load() {
+		return berth.DriverInfo{HealthDescription: "disabled"}
+	}
+	return berth.DriverInfo{
+		Attributes: map[string]string{"driver." + Name: "1"}, Detected: true, Healthy: true, HealthDescription: "Healthy",
+	}
+}
+
+// Start implements [driver.Driver].
+func (d *Driver) Start(ctx context.Context, t *driver.Task) (driver.Handle, error) {
+	if !d.enabled.Load() {
+		return nil, berth.Errorf(berth.Denied, "driver %s is not enabled in this agent's configuration", Name)
+	}
+	st, err := plan(t)
+	if err != nil {
+		return nil, err
+	}
+	l, err := t.Supervisor.Start(ctx, t.Name, t.Launch, *st)
+	if err == nil {
+		return &handle{t, *l}, nil
+	}
+	if berth.KindOf(err) == berth.Invalid || driver.Detaching(ctx) {
+		return nil, err // the command cannot be run; or the next agent looks what came of it
+	}
+	// The supervisor may have started it and the answer was lost.
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if l, e := t.Supervisor.Find(late, t.Name, t.Launch, t.Grace); e == nil {
+		h := &handle{t, *l}
+		if ctx.Err() == nil {
+			return h, nil
+		}
+		err = errors.Join(err, h.Stop(late, syscall.SIGKILL, 0))
+		_, e := h.Wait(late)
+		err = errors.Join(err, e, h.Release(late))
+	}
+	return nil, driver.Recoverable(err)
+}
+
+// plan turns a task into a start.
+func plan(t *driver.Task) (*supervise.Start, error) {
+	s := driver.Read(Name, t.Config)
+	command, args, dir := s.Text("command"), s.Texts("args"), s.Text("work_dir")
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	if command == "" {
+		return nil, berth.Errorf(berth.Invalid, "config.command: is missing; the driver %s needs it", Name)
+	}
+	for _, a := range append([]string{command, dir}, args...) {
+		if strings.ContainsRune(a, 0) {
+			return nil, berth.Errorf(berth.Invalid, "config: %q has a zero byte", a)
+		}
+	}
+	switch {
+	case dir == "":
+		dir = t.Dir
+	case !filepath.IsAbs(dir):
+		return nil, berth.Errorf(berth.Invalid, "config.work_dir: %q must be an absolute path", dir)
+	}
+	path, err := lookup(t, command)
+	if err != nil {
+		return nil, err
+	}
+	who, err := credential(t.User)
+	if err != nil {
+		return nil, err
+	}
+	return &supervise.Start{Command: path, Args: args, Env: t.Env, Dir: dir, User: who, Logs: t.Logs, Cgroup: t.Cgroup, Cores: t.Cores}, nil
+}
+
+// lookup finds the command: an absolute path is the host's, another one is
+// looked for in the task's own directories, then in its PATH.
+func lookup(t *driver.Task, command string) (string, error) {
+	if filepath.IsAbs(command) {
+		return command, executable(command)
+	}
+	root, err := saferoot.Open(t.Dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	clean := strings.TrimPrefix(command, "./")
+	for _, p := range []string{"local/" + clean, clean} {
+		if st, err := root.Lstat(p); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+			return filepath.Join(t.Dir, p), nil
+		}
+	}
+	if !strings.Contains(command, "/") {
+		for _, e := range t.Env {
+			list, ok := strings.CutPrefix(e, "PATH=")
+			if !ok {
+				continue
+			}
+			for _, dir := range filepath.SplitList(list) {
+				if p := filepath.Join(dir, command); filepath.IsAbs(p) && executable(p) == nil {
+					return p, nil
+				}
+			}
+		}
+	}
+	return "", berth.Errorf(berth.Invalid, "config.command: %q is neither in the task's directory nor in its PATH", command)
+}
+
+func executable(p string) error {
+	st, err := os.Stat(p)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "config.command: %w", err)
+	}
+	if st.IsDir() || st.Mode()&0o111 == 0 {
+		return berth.Errorf(berth.Invalid, "config.command: %q cannot be executed", p)
+	}
+	return nil
+}
+
+// credential looks up a user by name or number. The agent's own is nil.
+func credential(name string) (*supervise.User, error) {
+	if name == "" {
+		return nil, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		var byID error
+		if u, byID = user.LookupId(name); byID != nil {
+			return nil, berth.Errorf(berth.Invalid, "user: %w", err)
+		}
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "user %q: %w", name, err)
+	}
+	if int(uid) == os.Geteuid() {
+		return nil, nil
+	}
+	if os.Geteuid() != 0 {
+		return nil, berth.Errorf(berth.Denied, "user: the agent does not run as root and cannot start tasks as %q", name)
+	}
+	who := &supervise.User{UID: uint32(uid)}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "user %q: %w", name, err)
+	}
+	who.GID = uint32(gid)
+	groups, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("groups of user %q: %w", name, err)
+	}
+	for _, g := range groups {
+		if id, err := strconv.ParseUint(g, 10, 32); err == nil {
+			who.Groups = append(who.Groups, uint32(id))
+		}
+	}
+	return who, nil
+}
+
+// Recover implements [driver.Driver]. It works when the driver has been
+// disabled since: what runs must be watched and stopped.
+func (d *Driver) Recover(ctx context.Context, t *driver.Task, _ []byte) (driver.Handle, error) {
+	l, err := t.Supervisor.Find(ctx, t.Name, t.Launch, t.Grace)
+	if err != nil {
+		return nil, err
+	}
+	return &handle{t, *l}, nil
+}
+
+type handle struct {
+	t *driver.Task
+	l supervise.Launch
+}
+
+func (h *handle) Launch() uint64 { return h.l.Number }
+
+// State is for people who look into the agent's database; the supervisor knows
+// the rest.
+func (h *handle) State() []byte {
+	b, _ := json.Marshal(struct { // plain values: no error
+		PID       int
+		StartTime uint64
+	}{h.l.PID, h.l.StartTime})
+	return b
+}
+
+func (h *handle) Wait(ctx context.Context) (*driver.Exit, error) {
+	if h.l.Exit != nil {
+		return h.l.Exit, nil
+	}
+	return h.t.Supervisor.Wait(ctx, h.t.Name, h.l.Number, h.t.Grace)
+}
+
+func (h *handle) Signal(ctx context.Context, sig syscall.Signal) error {
+	return h.t.Supervisor.Signal(ctx, h.t.Name, h.l.Number, sig)
+}
+
+func (h *handle) Stop(ctx context.Context, sig syscall.Signal, timeout time.Duration) error {
+	if h.l.Exit != nil {
+		return nil
+	}
+	return h.t.Supervisor.Stop(ctx, h.t.Name, h.l.Number, sig, timeout)
+}
+
+func (h *handle) Release(ctx context.Context) error {
+	return h.t.Supervisor.Release(ctx, h.t.Name, h.l.Number)
+}
+
+func (h *handle) Usage(context.Context) (driver.Usage, error) {
+	return h.t.Supervisor.Usage(&h.l), nil
+}

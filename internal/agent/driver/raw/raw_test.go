@@ -1,0 +1,148 @@
+package raw
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth"
+	"berth/internal/agent/driver"
+	"berth/internal/agent/driver/drivertest"
+	"berth/internal/agent/supervise"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "supervise" {
+		os.Exit(supervise.Main(os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
+
+func sh(script string) map[string]any {
+	return map[string]any{"command": "/bin/sh", "args": []any{"-c", script}}
+}
+
+func suite() drivertest.Driver {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return drivertest.Driver{
+		New:      func() driver.Driver { return New(true) },
+		Disabled: func() driver.Driver { return New(false) },
+		Runs:     sh("exec sleep 1000"),
+		Deaf:     sh("trap '' TERM; printf deaf; while :; do sleep 0.01; done"),
+		DeafSays: "deaf",
+		Ends:     func(code int) map[string]any { return sh(fmt.Sprint("exit ", code)) },
+		Prints: func(out, err string) map[string]any {
+			return sh(fmt.Sprintf("printf '%s'; printf '%s' >&2", out, err))
+		},
+		Refused: []map[string]any{
+			nil, {"command": ""}, {"command": 5}, {"command": "/bin/sh", "args": "x"}, {"command": "/bin/sh", "args": []any{1}},
+			{"command": "/nowhere"}, {"command": "/etc/passwd"}, {"command": "/etc"}, {"command": "no-such-command"},
+			{"command": "../../bin/sh"}, {"command": "/bin/sh", "work_dir": "relative"}, {"command": "/bin/sh", "work_dir": "/nowhere"},
+			{"command": "/bin/sh", "args": []any{"a\x00b"}}, {"command": "/bin/sh\x00"},
+		},
+		Supervisor: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", exe, "supervise"},
+	}
+}
+
+func TestContract(t *testing.T) { drivertest.Run(t, suite()) }
+
+func TestCommandsAreLookedForInTheTaskThenInItsPath(t *testing.T) {
+	d := suite()
+	task := d.Alloc(t)(1, nil)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.WriteFile(filepath.Join(task.Dir, "local", "mine"), nil, 0o755))
+	must(os.WriteFile(filepath.Join(task.Dir, "local", "sh"), nil, 0o644)) // not executable
+	must(os.WriteFile(filepath.Join(task.Dir, "top"), nil, 0o755))
+	must(os.Symlink("/bin/sh", filepath.Join(task.Dir, "local", "mylink")))
+	for command, want := range map[string]string{
+		"mine": task.Dir + "/local/mine", "local/mine": task.Dir + "/local/mine", "./top": task.Dir + "/top",
+		"sh": "/usr/bin/sh", "/bin/sh": "/bin/sh",
+	} {
+		if got, err := lookup(task, command); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", command, got, err, want)
+		}
+	}
+	for _, command := range []string{"mylink", "local/mylink", "..", "../task/top", "local", "nothing"} {
+		if got, err := lookup(task, command); berth.KindOf(err) != berth.Invalid {
+			t.Errorf("%s: %s, %v", command, got, err)
+		}
+	}
+}
+
+func TestTasksRunAsTheUserTheyAskFor(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if _, err := credential("root"); berth.KindOf(err) != berth.Denied {
+			t.Errorf("an agent without rights: %v", err)
+		}
+		return
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := suite()
+	task := d.Alloc(t)(1, sh("test $(id -u) = "+nobody.Uid))
+	task.User = "nobody"
+	task.Config["work_dir"] = "/"
+	h, err := New(true).Start(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := h.Wait(t.Context()); err != nil || !e.Success() {
+		t.Errorf("%+v, %v", e, err)
+	}
+	for name, want := range map[string]berth.Kind{"no-such-user": berth.Invalid, "4294967295": berth.Invalid, "": ""} {
+		if _, err := credential(name); berth.KindOf(err) != want {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestUsageCountsAllProcessesOfATask(t *testing.T) {
+	d := suite()
+	h, err := New(true).Start(t.Context(), d.Alloc(t)(1, sh("sleep 1000 & sleep 1000 & wait")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; {
+		u, err := h.Usage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Processes == 3 && u.Memory > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v", u)
+		}
+	}
+}
+
+func TestAdvisory_C42_DisabledIsAskedAtEachStart(t *testing.T) {
+	d := suite()
+	task := d.Alloc(t)
+	drv := New(true)
+	h, err := drv.Start(t.Context(), task(1, sh("exit 0")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	drv.enabled.Store(false)
+	if _, err := drv.Start(t.Context(), task(2, sh("exit 0"))); err == nil || !strings.Contains(err.Error(), "not enabled") {
+		t.Errorf("%v", err)
+	}
+}

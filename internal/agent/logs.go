@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"berth"
+	"berth/internal/agent/logs"
+	"berth/internal/rest"
+	"berth/op"
+)
+
+// Logs hands a task's output to send, in frames; see [logs.Stream]. node must
+// be this one.
+func (a *Agent) Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, send func(*op.StreamFrame) error) error {
+	if node != a.id {
+		return berth.Errorf(berth.NotFound, "node %s is not this one, %s", node, a.id)
+	}
+	al, runner, err := a.find(q.AllocID)
+	if err != nil {
+		return err
+	}
+	t := taskOf(al, q.Task)
+	if t == nil {
+		return berth.Errorf(berth.NotFound, "allocation %s has no task %q", al.ID, q.Task)
+	}
+	if t.LogConfig != nil && t.LogConfig.Disabled {
+		return berth.Errorf(berth.NotFound, "the logs of task %q are disabled", q.Task)
+	}
+	dead := func() bool { return runner == nil || runner.TaskDead(q.Task) }
+	for {
+		// One directory after the other, none through a link: a task could put
+		// a link to another's secrets there.
+		dir, err := a.dirs.Sub(q.AllocID + "/" + logs.Dir)
+		if err == nil {
+			defer dir.Close()
+			return logs.Stream(ctx, dir, logs.Request{
+				Task: q.Task, Stream: q.Type, Origin: q.Origin, Offset: q.Offset, Follow: q.Follow, Ended: dead,
+			}, send)
+		}
+		switch {
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		case dead():
+			return berth.Errorf(berth.NotFound, "nothing is kept of the logs of allocation %s", al.ID)
+		case !q.Follow:
+			return nil // it is on its way, and has written nothing
+		}
+		if err := rest.For(ctx, 200*time.Millisecond); err != nil {
+			return nil // the reader has gone
+		}
+	}
+}
+
+func taskOf(al *op.Alloc, name string) *berth.Task {
+	if al.Job == nil {
+		return nil
+	}
+	if g := al.Job.Group(al.TaskGroup); g != nil {
+		return g.Task(name)
+	}
+	return nil
+}
+
+// View tells how the agent stands, for those who watch it.
+func (a *Agent) View() *View {
+	a.mu.Lock()
+	v := &View{Node: a.id, Index: a.acted, Heartbeat: a.ttl, LastHeard: a.beaten, Unreported: a.reports.unsent()}
+	all := maps.Clone(a.allocs)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		v.Allocs = append(v.Allocs, Held{ID: id, ModifyIndex: all[id].alloc.ModifyIndex, Status: all[id].alloc.ClientStatus})
+	}
+	a.mu.Unlock()
+	for i := range v.Allocs {
+		if r := all[v.Allocs[i].ID].runner; r != nil {
+			n := r.News()
+			v.Allocs[i].Status, v.Allocs[i].Description = n.ClientStatus, n.ClientDescription
+		}
+	}
+	return v
+}
+
+// Stats are figures for /v1/agent/self, in the shape it has there.
+func (a *Agent) Stats() map[string]string {
+	v := a.View()
+	running := 0
+	for _, h := range v.Allocs {
+		if h.Status == berth.ClientRunning {
+			running++
+		}
+	}
+	out := map[string]string{
+		"node_id": v.Node.String(), "num_allocations": strconv.Itoa(len(v.Allocs)), "running_allocations": strconv.Itoa(running),
+		"heartbeat_ttl": v.Heartbeat.String(), "acted_index": strconv.FormatUint(v.Index, 10), "unreported_allocations": strconv.Itoa(v.Unreported),
+	}
+	if !v.LastHeard.IsZero() {
+		out["last_heartbeat"] = time.Since(v.LastHeard).Round(time.Millisecond).String()
+	}
+	return out
+}

@@ -1,0 +1,417 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"berth"
+	"berth/internal/agent/alloc"
+	"berth/internal/agent/supervise"
+	"berth/internal/failpoint"
+	"berth/internal/rest"
+	"berth/op"
+)
+
+const (
+	pullTime   = 5 * time.Minute // the longest that servers let a read wait
+	fetchBatch = 64              // allocations of one answer, each with its job
+)
+
+// known is what matters of an allocation that the agent has.
+type known struct {
+	version uint64 // its AllocModifyIndex
+	changed uint64 // its ModifyIndex
+	removed bool
+}
+
+// steps says what an answer asks for.
+type steps struct {
+	stale  bool     // nothing: the answer is older than one acted on
+	fetch  []string // these are new or have changed
+	remove []string // these are gone
+}
+
+// decide compares what the agent has with what servers say it should have.
+// acted is the highest index of an answer acted on before. An allocation that
+// is missing from an answer is gone only if the answer is newer than what is
+// known of it: a server that lags has not heard of the newest. So is one that
+// is there in an older version than is known: an older state was restored.
+func decide(have map[string]known, acted uint64, ans *op.NodeAllocIndexesAnswer) (s steps) {
+	if ans.Index < acted {
+		return steps{stale: true}
+	}
+	for id, version := range ans.Allocs {
+		if k, ok := have[id]; !ok || version > k.version || version < k.version && ans.Index > max(k.changed, k.version) {
+			s.fetch = append(s.fetch, id)
+		}
+	}
+	for id, k := range have {
+		if _, ok := ans.Allocs[id]; !ok && !k.removed && ans.Index > max(k.changed, k.version) {
+			s.remove = append(s.remove, id)
+		}
+	}
+	slices.Sort(s.fetch)
+	slices.Sort(s.remove)
+	return s
+}
+
+// anew is decide for a state in which the versions that are known mean
+// nothing.
+func anew(have map[string]known, ans *op.NodeAllocIndexesAnswer) steps {
+	forgotten := make(map[string]known, len(have))
+	for id, k := range have {
+		forgotten[id] = known{removed: k.removed}
+	}
+	newest := *ans
+	newest.Index = max(1, ans.Index)
+	return decide(forgotten, 0, &newest)
+}
+
+// epoch notices that servers were given an older state on purpose: a backup
+// was restored, or the cluster begun anew. Then their index falls, which
+// otherwise means that a server lags. It is believed when the leader has said
+// the same twice, a while apart.
+type epoch struct {
+	first map[string]uint64 // what the leader said
+	at    time.Time
+	low   bool // an answer was too old
+}
+
+const epochDoubt = 10 * time.Second
+
+func (e *epoch) suspected() bool { return e.low }
+
+// over takes an answer that is too old, and says whether a new epoch has begun.
+func (e *epoch) over(ans *op.NodeAllocIndexesAnswer, fromLeader bool, now time.Time) bool {
+	e.low = true
+	switch {
+	case !fromLeader:
+	case e.first == nil || !maps.Equal(e.first, ans.Allocs):
+		e.first, e.at = maps.Clone(ans.Allocs), now
+		if e.first == nil {
+			e.first = map[string]uint64{}
+		}
+	default:
+		return now.Sub(e.at) >= epochDoubt
+	}
+	return false
+}
+
+// pull asks servers again and again what shall run here, and sees to it.
+func (a *Agent) pull(ctx context.Context) error {
+	select {
+	case <-a.registered:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var from uint64 // index of the last answer that was acted on wholly
+	var past epoch
+	for failures := 0; ; {
+		index, err := a.pullOnce(ctx, from, &past)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			a.log.Warn("servers do not say what shall run here; asking again", "error", err)
+			if err := backoff(ctx, failures, firstRetry, lastRetry/2); err != nil {
+				return err
+			}
+			failures++
+		case index == 0: // not wholly: a server lags
+			if err := backoff(ctx, failures, 50*time.Millisecond, lastRetry/2); err != nil {
+				return err
+			}
+			failures++
+		default:
+			from, failures = index, 0
+			a.listen()
+		}
+	}
+}
+
+// pullOnce acts on one answer. It returns its index, or 0 if some of it is
+// still to be done.
+func (a *Agent) pullOnce(ctx context.Context, from uint64, past *epoch) (uint64, error) {
+	q := &op.NodeAllocIndexes{NodeID: a.id, SecretID: a.secret, Query: a.query()}
+	q.MinQueryIndex, q.MaxQueryTime = from, pullTime
+	if past.suspected() {
+		q.MinQueryIndex, q.AllowStale = 0, false // what the leader says, at once
+	}
+	if err := failpoint.Hit("agent/pull"); err != nil {
+		return 0, err
+	}
+	ans, err := a.c.Servers.Pull(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	have, acted := a.inventory()
+	s := decide(have, acted, ans)
+	if s.stale {
+		if !past.over(ans, !q.AllowStale, time.Now()) {
+			a.log.Debug("an answer is older than one acted on", "index", ans.Index, "acted", acted)
+			return 0, nil
+		}
+		a.log.Warn("the servers' state is older than what was acted on: it was restored or begun anew; going by it", "index", ans.Index, "acted", acted)
+		a.mu.Lock()
+		a.acted = ans.Index
+		a.mu.Unlock()
+		s = anew(have, ans)
+	}
+	*past = epoch{}
+	_ = failpoint.Hit("agent/pulled")
+	whole := true
+	for batch := range slices.Chunk(s.fetch, fetchBatch) {
+		all, err := a.fetch(ctx, batch, ans.Allocs)
+		if err != nil {
+			return 0, err
+		}
+		whole = whole && all
+	}
+	a.mu.Lock()
+	a.acted = max(a.acted, ans.Index)
+	a.mu.Unlock()
+	for _, id := range s.remove {
+		a.remove(id)
+	}
+	if !whole {
+		return 0, nil
+	}
+	return max(1, ans.Index), nil
+}
+
+func (a *Agent) inventory() (map[string]known, uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	have := make(map[string]known, len(a.allocs))
+	for id, h := range a.allocs {
+		have[id] = known{h.alloc.AllocModifyIndex, h.alloc.ModifyIndex, h.removed}
+	}
+	return have, a.acted
+}
+
+// fetch gets allocations as a whole and takes them over. It returns false if
+// the server that was asked did not have all in the versions wanted.
+func (a *Agent) fetch(ctx context.Context, ids []string, versions map[string]uint64) (bool, error) {
+	q := &op.GetAllocs{AllocIDs: ids, SecretID: a.secret, Query: a.query()}
+	newest := uint64(0)
+	for _, id := range ids {
+		newest = max(newest, versions[id])
+	}
+	// A server may wait until it is at this index, or past it.
+	q.MinQueryIndex = max(newest, 1) - 1
+	ans, err := a.c.Servers.Fetch(ctx, q)
+	if err != nil {
+		return false, err
+	}
+	got := map[string]bool{}
+	for _, al := range ans.Allocs {
+		if al == nil || !slices.Contains(ids, al.ID.String()) {
+			continue
+		}
+		id := al.ID.String()
+		if al.AllocModifyIndex < versions[id] {
+			continue // of a server that lags
+		}
+		got[id] = true
+		if err := a.take(al); err != nil {
+			return false, err
+		}
+	}
+	return len(got) == len(ids), nil
+}
+
+// take takes over an allocation that is new or has changed.
+func (a *Agent) take(al *op.Alloc) error {
+	if al.NodeID != a.id {
+		a.log.Warn("servers sent an allocation of another node; it is left alone", "alloc", al.ID, "node", al.NodeID)
+		a.hold(al)
+		return nil
+	}
+	if err := alloc.Check(al); err != nil {
+		a.log.Warn("an allocation cannot be run", "error", err)
+		a.hold(al)
+		a.reports.again(&op.AllocReport{ID: al.ID, NodeID: a.id, Namespace: al.Namespace, JobID: al.JobID,
+			ClientStatus: berth.ClientFailed, ClientDescription: err.Error()})
+		return nil
+	}
+	a.mu.Lock()
+	h := a.allocs[al.ID.String()]
+	a.mu.Unlock()
+	if h == nil && al.ClientStatus.Ended() {
+		// It ended here before the agent lost its records, or was given up
+		// for lost. It is not run again; what is left of it is ended.
+		a.hold(al)
+		a.end(al.ID.String())
+		return nil
+	}
+	// Recorded first: it must be known after a crash whose processes run.
+	if err := a.db.PutAlloc(al); err != nil {
+		return err
+	}
+	_ = failpoint.Hit("agent/taken")
+	switch {
+	case h == nil:
+		a.run(a.enter(al, nil))
+	default:
+		a.mu.Lock()
+		// A state that was restored has older versions, or ones that did not
+		// change since.
+		restored := al.AllocModifyIndex < h.alloc.AllocModifyIndex || al.AllocModifyIndex > al.ModifyIndex
+		h.alloc = al
+		a.mu.Unlock()
+		if h.runner != nil {
+			h.runner.Update(al)
+			// Servers did not hear the node, or forgot what they heard since.
+			if al.ClientStatus == berth.ClientUnknown || restored || h.runner.Ended() && !al.ClientStatus.Ended() {
+				a.retell(al.ID.String(), h)
+			}
+		}
+	}
+	return nil
+}
+
+// hold remembers an allocation that is not run.
+func (a *Agent) hold(al *op.Alloc) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h := a.allocs[al.ID.String()]; h != nil {
+		h.alloc = al
+		return
+	}
+	a.allocs[al.ID.String()] = &held{alloc: al, ended: time.Now()}
+}
+
+// remove ends an allocation that servers have forgotten and forgets it too.
+func (a *Agent) remove(id string) {
+	a.mu.Lock()
+	h := a.allocs[id]
+	h.removed = true
+	a.mu.Unlock()
+	if h.runner != nil {
+		h.runner.Stop("the servers do not know the allocation any more", true)
+	}
+	a.wait.Go(func() {
+		if h.runner != nil {
+			select {
+			case <-h.runner.Done():
+			case <-a.lives.Done():
+				return
+			}
+			if !h.runner.Ended() {
+				return // the agent ends; the next one removes it
+			}
+		}
+		if err := a.dirs.RemoveAll(id); err != nil {
+			a.log.Warn("the directory of an allocation cannot be removed", "alloc", id, "error", err)
+		}
+		if err := a.db.Delete(id); err != nil {
+			a.log.Warn("the record of an allocation cannot be removed", "alloc", id, "error", err)
+		}
+		a.reports.drop(id)
+		a.mu.Lock()
+		delete(a.allocs, id)
+		a.mu.Unlock()
+	})
+}
+
+// listen lets restored tasks be started: servers have said what shall run. What
+// is here and shall not is ended.
+func (a *Agent) listen() {
+	select {
+	case <-a.heard:
+		return
+	default:
+		close(a.heard) // only this goroutine does
+	}
+	a.admitWaiting()
+	entries, err := a.dirs.ReadDir(".")
+	if err != nil {
+		a.log.Warn("the directory of allocations cannot be read", "error", err)
+		return
+	}
+	for _, e := range entries {
+		id, err := berth.ParseID[berth.Alloc](e.Name())
+		a.mu.Lock()
+		h := a.allocs[e.Name()]
+		a.mu.Unlock()
+		if err != nil || id.IsZero() || !e.IsDir() || h != nil {
+			continue
+		}
+		a.log.Info("an allocation that is not known is removed", "alloc", e.Name())
+		a.wait.Go(func() {
+			a.endProcesses(e.Name())
+			if err := a.dirs.RemoveAll(e.Name()); err != nil {
+				a.log.Warn("the directory of an allocation cannot be removed", "alloc", e.Name(), "error", err)
+			}
+		})
+	}
+}
+
+// end ends what may be left of an allocation that has no runner.
+func (a *Agent) end(id string) {
+	a.wait.Go(func() { a.endProcesses(id) })
+}
+
+func (a *Agent) endProcesses(id string) {
+	dir, err := a.dirs.Sub(id)
+	if err != nil {
+		return // it has no directory, so nothing of it ever ran
+	}
+	defer dir.Close()
+	if !supervise.Exists(dir) {
+		return
+	}
+	sup, err := supervise.OpenDir(dir, id, a.c.Supervisor)
+	if err == nil {
+		defer sup.Close()
+		err = sup.EndAll(a.lives, 5*time.Second)
+	}
+	if err != nil {
+		a.log.Warn("what is left of an allocation cannot be ended", "alloc", id, "error", err)
+	}
+}
+
+// tidy clears away what has ended: supervisors, and the oldest directories of
+// ended allocations when there are too many.
+func (a *Agent) tidy(ctx context.Context) error {
+	for {
+		if err := rest.For(ctx, 10*time.Second); err != nil {
+			return err
+		}
+		supervise.Reap()
+		for _, id := range a.excess() {
+			if err := a.dirs.RemoveAll(id); err != nil {
+				a.log.Warn("the directory of an allocation cannot be removed", "alloc", id, "error", err)
+			}
+		}
+	}
+}
+
+// excess picks directories to remove, and marks them as gone.
+func (a *Agent) excess() (out []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var dead []string
+	for _, id := range slices.Sorted(maps.Keys(a.allocs)) {
+		h := a.allocs[id]
+		done := h.runner == nil
+		if h.runner != nil {
+			select {
+			case <-h.runner.Done():
+				done = h.runner.Ended()
+			default:
+			}
+		}
+		if done && !h.removed && !h.cleared {
+			dead = append(dead, id)
+		}
+	}
+	slices.SortStableFunc(dead, func(x, y string) int { return a.allocs[x].ended.Compare(a.allocs[y].ended) })
+	for len(dead) > a.c.MaxDeadAllocs {
+		a.allocs[dead[0]].cleared = true
+		out, dead = append(out, dead[0]), dead[1:]
+	}
+	return out
+}

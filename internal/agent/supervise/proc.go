@@ -1,0 +1,306 @@
+package supervise
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth"
+	"berth/internal/agent/logs"
+	"berth/internal/cpuset"
+	"berth/internal/failpoint"
+)
+
+// proc is a launch that has not ended. The server's mu guards it.
+type proc struct {
+	s      *server
+	launch Launch // as it was when it started
+	group  *cgroup
+	pipes  sync.WaitGroup // those that copy its output
+	reads  []*os.File     // the pipes' ends that they read
+	reaped bool
+	kill   *time.Timer // set while it is being stopped
+	killAt time.Time
+	done   chan struct{} // closed when its exit is in the state
+}
+
+// start starts a launch, or says how it goes if it was started before. The
+// caller holds mu.
+func (s *server) start(req *request) (*Launch, error) {
+	if l := s.state.find(req.Task, req.Launch); l != nil {
+		c := *l
+		return &c, nil
+	}
+	if s.ending {
+		return nil, berth.Errorf(berth.Unavailable, "the supervisor ends")
+	}
+	if p := s.live[req.Task]; p != nil {
+		return nil, berth.Errorf(berth.Conflict, "launch %d of task %q still runs", p.launch.Number, req.Task)
+	}
+	if l := s.state.find(req.Task, 0); l != nil && l.Number > req.Launch {
+		return nil, berth.Errorf(berth.Conflict, "launch %d of task %q is older than the last, %d", req.Launch, req.Task, l.Number)
+	}
+	before := slices.Clone(s.state.Launches)
+	// A later launch says that the agent knows how the earlier ended.
+	s.state.Launches = slices.DeleteFunc(s.state.Launches, func(l Launch) bool { return l.Task == req.Task })
+	p := &proc{s: s, launch: Launch{Task: req.Task, Number: req.Launch, StartedAt: time.Now()}, done: make(chan struct{})}
+	s.used = true
+	// Written first: whoever finds this launch after we were killed in between
+	// looks for its process by its marks.
+	s.state.Launches = append(s.state.Launches, p.launch)
+	err := s.save()
+	if err == nil {
+		err = failpoint.Hit("supervise/start")
+	}
+	if err == nil {
+		err = p.fork(req.Start)
+	}
+	if err != nil {
+		s.state.Launches = before
+		_ = s.save()
+		return nil, err
+	}
+	s.live[req.Task] = p
+	*s.state.find(req.Task, req.Launch) = p.launch
+	_ = s.save()
+	l := p.launch
+	return &l, nil
+}
+
+// fork makes the task's process.
+func (p *proc) fork(st *Start) (err error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	outputs := []*os.File{null, null}
+	if !st.Logs.Disabled {
+		if outputs, err = p.openLogs(&st.Logs); err != nil {
+			return err
+		}
+		defer outputs[0].Close()
+		defer outputs[1].Close()
+	}
+	attr := &syscall.ProcAttr{
+		Dir:   st.Dir,
+		Env:   markedEnv(st.Env, p.s.state.Alloc, p.launch.Task),
+		Files: []uintptr{null.Fd(), outputs[0].Fd(), outputs[1].Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	if u := st.User; u != nil {
+		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
+	}
+	if st.Cgroup != "" {
+		p.group = newCgroup(st.Cgroup, p.s.state.Alloc+"."+p.launch.Task, p.s.cgroups)
+		if err := p.group.setCores(st.Cores); err != nil {
+			p.s.log.Warn("the task is not kept to its cores", "task", p.launch.Task, "cores", cpuset.Format(st.Cores), "error", err)
+		}
+	}
+	pid, err := p.group.fork(attr.Sys, func() (int, error) {
+		return syscall.ForkExec(st.Command, append([]string{st.Command}, st.Args...), attr)
+	})
+	if err != nil {
+		if p.group != nil {
+			p.group.remove()
+		}
+		for _, r := range p.reads {
+			_ = r.Close()
+		}
+		return berth.Errorf(berth.Invalid, "start %q in %q: %w", st.Command, st.Dir, err)
+	}
+	p.launch.PID = pid
+	if p.group != nil {
+		p.launch.Cgroup = p.group.dir
+	}
+	if me, ok := readProcess(pid); ok { // there even if it has ended: we have not reaped it
+		p.launch.StartTime = me.start
+	}
+	return nil
+}
+
+// markedEnv makes sure that the marks are there and are ours.
+func markedEnv(env []string, alloc, task string) []string {
+	out := make([]string, 0, len(env)+2)
+	for _, v := range env {
+		if name, _, _ := strings.Cut(v, "="); name != Mark && name != TaskMark {
+			out = append(out, v)
+		}
+	}
+	return append(out, Mark+"="+alloc, TaskMark+"="+task)
+}
+
+// openLogs makes a pipe for each stream, and copies what comes through it to
+// the log's files. A disk that is slow makes the task wait.
+func (p *proc) openLogs(l *Logs) (writes []*os.File, err error) {
+	dir, err := p.s.alloc.Sub(logs.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = dir.Close()
+			for _, f := range append(writes, p.reads...) {
+				_ = f.Close()
+			}
+		}
+	}()
+	var writers []*logs.Writer
+	for _, stream := range []string{logs.Stdout, logs.Stderr} {
+		w, err := logs.NewWriter(dir, p.launch.Task, stream, l.MaxFiles, l.MaxSize)
+		if err != nil {
+			return writes, err
+		}
+		writers = append(writers, w)
+		in, out, err := os.Pipe()
+		if err != nil {
+			return writes, err
+		}
+		p.reads, writes = append(p.reads, in), append(writes, out)
+	}
+	var open sync.WaitGroup
+	for i, in := range p.reads {
+		open.Add(1)
+		p.pipes.Go(func() {
+			defer open.Done()
+			_, _ = io.Copy(slow{writers[i]}, in)
+			_ = writers[i].Close()
+			_ = in.Close()
+		})
+	}
+	go func() { // as long as the two above
+		open.Wait()
+		_ = dir.Close()
+	}()
+	return writes, nil
+}
+
+// slow is a writer that a test can make slow.
+type slow struct{ w io.Writer }
+
+func (s slow) Write(b []byte) (int, error) {
+	_ = failpoint.Hit("supervise/log-write")
+	return s.w.Write(b)
+}
+
+func (p *proc) signal(sig syscall.Signal) error {
+	if p.reaped {
+		return berth.Errorf(berth.Conflict, "task %q has ended", p.launch.Task)
+	}
+	return unix.Kill(p.launch.PID, sig)
+}
+
+// stop asks the task to end and kills it after the timeout. A second stop can
+// only bring the end forward. The caller holds mu.
+func (p *proc) stop(sig syscall.Signal, timeout time.Duration) {
+	if p.reaped {
+		return
+	}
+	at := time.Now().Add(timeout)
+	if p.kill != nil && !at.Before(p.killAt) {
+		return
+	}
+	_ = unix.Kill(p.launch.PID, sig)
+	if p.kill != nil {
+		p.kill.Stop()
+	}
+	p.killAt = at
+	p.kill = time.AfterFunc(timeout, func() {
+		p.s.mu.Lock()
+		defer p.s.mu.Unlock()
+		if !p.reaped {
+			// The rest of the task follows in ended.
+			_ = unix.Kill(-p.launch.PID, unix.SIGKILL)
+		}
+	})
+}
+
+// ended is called when the task's own process was reaped. What else there is
+// of the task ends now too; then the exit can be told.
+func (p *proc) ended(status unix.WaitStatus) {
+	p.reaped = true
+	if p.kill != nil {
+		p.kill.Stop()
+	}
+	exit := &Exit{At: time.Now()}
+	switch {
+	case status.Exited():
+		exit.Code = status.ExitStatus()
+	case status.Signaled():
+		exit.Signal = int(status.Signal())
+		exit.Code = 128 + exit.Signal
+	default:
+		exit.Err = fmt.Sprintf("ended with status %#x", uint32(status))
+	}
+	go p.finish(exit) // its end is what run waits for: until then p is live
+}
+
+func (p *proc) finish(exit *Exit) {
+	_ = failpoint.Hit("supervise/finish")
+	if p.group != nil {
+		if err := p.group.kill(); err != nil {
+			p.s.log.Warn("cannot kill a task's cgroup", "task", p.launch.Task, "error", err)
+		}
+		p.group.remove()
+	}
+	if err := endAll(p.rest, 0, 10*time.Second); err != nil {
+		p.s.log.Warn("cannot kill all of a task", "task", p.launch.Task, "error", err)
+	}
+	drained := make(chan struct{})
+	go func() { // ends at the latest when the pipes are closed below
+		p.pipes.Wait()
+		close(drained)
+	}()
+	// A process that hid from us may hold a pipe open.
+	timer := time.NewTimer(drainTime)
+	select {
+	case <-drained:
+	case <-timer.C:
+		for _, r := range p.reads {
+			_ = r.SetReadDeadline(time.Now())
+		}
+		<-drained
+	}
+	timer.Stop()
+
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	delete(p.s.live, p.launch.Task)
+	if l := p.s.state.find(p.launch.Task, p.launch.Number); l != nil {
+		l.Exit = exit
+	}
+	_ = p.s.save()
+	close(p.done)
+	p.s.endIfIdle()
+}
+
+// rest finds processes of the task that are not its first: those in its
+// session, those that bear its marks, and, if no other task runs, every child
+// of ours.
+func (p *proc) rest() (out []process) {
+	me := os.Getpid()
+	var left []process // children of ours that say nothing of whose they are
+	for _, q := range processes() {
+		switch {
+		case q.dead() || q.pid == me || q.pid == p.launch.PID:
+		case q.session == p.launch.PID && q.start >= p.launch.StartTime, marked(q.pid, p.s.state.Alloc, p.launch.Task):
+			out = append(out, q)
+		case q.parent == me:
+			left = append(left, q)
+		}
+	}
+	// Asked after the look: a task that was started meanwhile is known now.
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if len(p.s.live) == 1 {
+		out = append(out, left...)
+	}
+	return out
+}

@@ -1,0 +1,264 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"berth"
+	"berth/internal/agent/driver"
+	"berth/internal/agent/logs"
+	"berth/internal/agent/supervise"
+	"berth/internal/saferoot"
+	"berth/op"
+)
+
+// hooks are what is done before a task starts, in this order, every time. A
+// hook that fails ends the attempt; [driver.Recoverable] errors are worth
+// another. What they do can be done again: the agent may be killed in between.
+var hooks = []struct {
+	name string
+	run  func(context.Context, *attempt) error
+}{
+	{"names", checkNames},
+	{"blocks", checkBuilt},
+	{"granted", checkGranted},
+	{"environment", makeEnv},
+	{"user", checkUser},
+	{"directories", makeDirs},
+	{"payload", writePayload},
+	{"config", makeConfig},
+	{"logs", makeLogs},
+}
+
+// attempt is one start on its way.
+type attempt struct {
+	alloc  *op.Alloc
+	task   *berth.Task
+	place  *Place
+	driver driver.Driver // nil if the agent has none of that name
+
+	names Names
+	out   *driver.Task
+}
+
+// prepare runs the hooks and returns what the driver is to start.
+func (at *attempt) prepare(ctx context.Context) error {
+	for _, h := range hooks {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := h.run(ctx, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNames refuses names that would be other directories than they seem
+// (S-24). Servers refuse them too; this agent does not take their word for it.
+func checkNames(_ context.Context, at *attempt) error {
+	seen := map[string]string{}
+	for _, t := range at.alloc.Job.Group(at.alloc.TaskGroup).Tasks {
+		if err := CheckName(t.Name); err != nil {
+			return err
+		}
+		folded := strings.ToLower(t.Name)
+		if other, ok := seen[folded]; ok {
+			return berth.Errorf(berth.Invalid, "tasks %q and %q of a group differ only in case", other, t.Name)
+		}
+		seen[folded] = t.Name
+	}
+	return nil
+}
+
+// reservedNames are the other directories of an allocation.
+var reservedNames = []string{"alloc", supervise.ControlDir, ".", ".."}
+
+// CheckName refuses what cannot be a task's name.
+func CheckName(s string) error {
+	if err := saferoot.Name(s); err != nil {
+		return berth.Errorf(berth.Invalid, "task name: %w", err)
+	}
+	if len(s) > berth.MaxNameLen {
+		return berth.Errorf(berth.Invalid, "task name: %d bytes are too long; allowed are %d", len(s), berth.MaxNameLen)
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) || strings.TrimSpace(s) != s {
+		return berth.Errorf(berth.Invalid, "task name %q is not plain ASCII, or begins or ends with a space", s)
+	}
+	for _, r := range reservedNames {
+		if strings.EqualFold(s, r) {
+			return berth.Errorf(berth.Invalid, "task name %q is reserved", s)
+		}
+	}
+	return nil
+}
+
+// checkBuilt refuses by name what this agent would otherwise leave out.
+func checkBuilt(_ context.Context, at *attempt) error {
+	if at.driver == nil {
+		return berth.Errorf(berth.Invalid, "driver %q is not one of this agent's", at.task.Driver)
+	}
+	t := at.task
+	var ps berth.Problems
+	for name, present := range map[string]bool{
+		"artifact": len(t.Artifacts) > 0, "template": len(t.Templates) > 0, "vault": t.Vault != nil, "consul": t.Consul != nil,
+		"secret": len(t.Secrets) > 0, "identity": t.Identity != nil || len(t.Identities) > 0,
+		"lifecycle": t.Lifecycle != nil, "csi_plugin": t.CSIPluginConfig != nil,
+		"schedule": t.Schedule != nil,
+	} {
+		if present {
+			ps.Addf("task["+t.Name+"]."+name, "is not built yet in this agent")
+		}
+	}
+	group := at.alloc.Job.Group(at.alloc.TaskGroup)
+	for _, n := range group.Networks {
+		if n.Mode != "" && n.Mode != berth.NetworkHost {
+			ps.Addf("group["+group.Name+"].network.mode", "%q is not built yet in this agent; allowed is host", n.Mode)
+		}
+	}
+	return ps.Err()
+}
+
+// checkGranted refuses a task whose node cannot give it what servers say that
+// it has of it.
+func checkGranted(_ context.Context, at *attempt) error {
+	var ps berth.Problems
+	t, group := at.task, at.alloc.Job.Group(at.alloc.TaskGroup)
+	where := "task[" + t.Name + "]."
+	if len(t.Resources.Devices) > 0 {
+		ps.Addf(where+"resources.device", "%q is wanted, and this agent has no devices", t.Resources.Devices[0].Name)
+	}
+	if n := len(at.out.Cores); t.Resources.Cores > 0 && n != t.Resources.Cores {
+		ps.Addf(where+"resources.cores", "%d are wanted, and servers gave the task %d", t.Resources.Cores, n)
+	}
+	for _, m := range t.VolumeMounts {
+		ps.Addf(where+"volume_mount", "%q cannot be mounted: the driver %s mounts no volumes", m.Volume, t.Driver)
+	}
+	for _, name := range slices.Sorted(maps.Keys(group.Volumes)) {
+		v, at2 := group.Volumes[name], "group["+group.Name+"].volume["+name+"]"
+		switch has, ok := at.place.Node.HostVolumes[v.Source]; {
+		case v.Type != "" && v.Type != "host":
+			ps.Addf(at2+".type", "%q is not built yet in this agent; allowed is host", v.Type)
+		case !ok:
+			ps.Addf(at2+".source", "there is no host volume %q on this node", v.Source)
+		case has.ReadOnly && !v.ReadOnly:
+			ps.Addf(at2+".read_only", "must be true: the host volume %q is read-only on this node", v.Source)
+		}
+	}
+	return ps.Err()
+}
+
+// makeDirs makes the task's directories. A task with a user of its own owns
+// them; one without runs as the agent.
+func makeDirs(_ context.Context, at *attempt) error {
+	root, name := at.out.AllocDir, at.task.Name
+	if err := MakeAllocDirs(root); err != nil {
+		return disk(err)
+	}
+	if err := root.Mkdir(name, 0o711); err != nil {
+		return disk(err)
+	}
+	uid, gid, other := lookupUser(at.out.User)
+	for _, d := range []struct {
+		name string
+		perm fs.FileMode
+	}{{"local", 0o755}, {"secrets", 0o700}, {"tmp", 0o700}} {
+		p := name + "/" + d.name
+		if err := root.Mkdir(p, d.perm); err != nil {
+			return disk(err)
+		}
+		if other {
+			if err := root.Chown(p, uid, gid); err != nil {
+				return disk(err)
+			}
+		}
+	}
+	return nil
+}
+
+// MakeAllocDirs makes the directories that an allocation's tasks share.
+func MakeAllocDirs(root *saferoot.Root) error {
+	return errors.Join(
+		root.Mkdir("alloc", 0o755),
+		root.Mkdir("alloc/data", 0o777),
+		root.Mkdir(logs.Dir, 0o755),
+		root.Mkdir("alloc/tmp", 0o777|fs.ModeSticky),
+	)
+}
+
+// disk marks errors that may pass: a full disk is emptied.
+func disk(err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EIO) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return driver.Recoverable(err)
+	}
+	return err
+}
+
+// lookupUser returns whom the task's directories are given to, if the agent
+// can give them away.
+func lookupUser(name string) (uid, gid int, ok bool) {
+	if name == "" || os.Geteuid() != 0 {
+		return 0, 0, false
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		if u, err = user.LookupId(name); err != nil {
+			return 0, 0, false // the driver says so
+		}
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	return uid, gid, err1 == nil && err2 == nil && uid != 0
+}
+
+func makeEnv(_ context.Context, at *attempt) error {
+	env := Environment(at.alloc, at.task, at.place)
+	for k, v := range env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
+			return berth.Errorf(berth.Invalid, "env: %q cannot be an environment variable", k)
+		}
+	}
+	at.names.Env = env
+	at.out.Env = list(env)
+	return nil
+}
+
+func checkUser(_ context.Context, at *attempt) error {
+	u := at.names.Replace(at.task.User)
+	if len(u) > berth.MaxNameLen || strings.Contains(u, "${") || strings.ContainsFunc(u, func(r rune) bool { return r <= ' ' || r > '~' || r == ':' || r == '/' }) {
+		return berth.Errorf(berth.Invalid, "user: %q is not the name or number of a user", u)
+	}
+	at.out.User = u
+	if who, err := user.Lookup(u); u != "" && err == nil {
+		// The agent's own would lead the task to a directory it cannot read.
+		for k, v := range map[string]string{"USER": who.Username, "LOGNAME": who.Username, "HOME": who.HomeDir} {
+			if _, ok := at.task.Env[k]; !ok {
+				at.names.Env[k] = v
+			}
+		}
+		at.out.Env = list(at.names.Env)
+	}
+	return nil
+}
+
+// makeConfig interpolates the driver's config. The driver reads it strictly,
+// so what interpolation made of it is checked again (C37).
+func makeConfig(_ context.Context, at *attempt) error {
+	at.out.Config, _ = at.names.Value(at.task.Config).(map[string]any)
+	return nil
+}
+
+func makeLogs(_ context.Context, at *attempt) error {
+	l := at.task.LogConfig
+	at.out.Logs = supervise.Logs{Disabled: l.Disabled, MaxFiles: max(1, l.MaxFiles), MaxSize: int64(max(1, l.MaxFileSizeMB)) << 20}
+	return nil
+}

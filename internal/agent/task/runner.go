@@ -1,0 +1,462 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/internal/agent/driver"
+	"berth/internal/agent/supervise"
+	"berth/internal/failpoint"
+	"berth/internal/saferoot"
+	"berth/op"
+)
+
+// Config is what a Runner needs. All of it is set but where said.
+type Config struct {
+	Name   string
+	Driver driver.Driver // nil if the agent has none of the name that the task asks for
+
+	AllocDir   *saferoot.Root
+	Supervisor *supervise.Dir
+	Place      func() *Place
+
+	Restored []byte          // what Save was last given, nil for a new task
+	Adopt    bool            // of a new task: something of it may run already
+	Heard    <-chan struct{} // closed when servers were heard; before, a restored task is not started
+	Ready    <-chan struct{} // closed when the task may be started; nil is at once
+
+	Save    func(state []byte) error // records the state; returns when it is safe
+	Changed func()                   // called after each change; must not block
+	Chance  func() float64           // from 0 up to 1
+	Log     *slog.Logger
+}
+
+// Runner runs one task. Its Run owns the task; the other methods may be called
+// from anywhere, also before and after.
+type Runner struct {
+	c Config
+
+	mu     sync.Mutex
+	alloc  *op.Alloc // the newest version; the task runs by the one it was started with
+	state  State
+	inbox  []Event
+	handle driver.Handle
+
+	wake chan struct{} // has one element when inbox has any
+}
+
+// New returns a Runner of a task of the allocation.
+func New(c Config, a *op.Alloc) *Runner {
+	r := &Runner{c: c, alloc: a, wake: make(chan struct{}, 1)}
+	if c.Restored != nil {
+		if err := json.Unmarshal(c.Restored, &r.state); err != nil {
+			// Its checksum was right, so another release wrote it. The task is
+			// taken for new, and what runs of it for ours.
+			c.Log.Warn("what is recorded of a task cannot be read", "alloc", a.ID, "task", c.Name, "error", err)
+			r.state, r.c.Restored, r.c.Adopt = State{}, nil, true
+		}
+	}
+	if r.state.Task.State == "" {
+		r.state.Task.State = berth.TaskPending
+	}
+	return r
+}
+
+// State returns how the task stands.
+func (r *Runner) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
+}
+
+// Update gives the task a newer version of its allocation. What is running is
+// not disturbed; the next start goes by it.
+func (r *Runner) Update(a *op.Alloc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.alloc = a
+}
+
+// Kill orders the task to end.
+func (r *Runner) Kill(k Kill) { r.post(Order{k}) }
+
+// Restart orders the task to start anew.
+func (r *Runner) Restart(reason string) { r.post(Again{Reason: reason}) }
+
+// Fail stops a task that runs and does not work, and has it started again as
+// after a failure of its own.
+func (r *Runner) Fail(reason string) { r.post(Again{Reason: reason, Failed: true}) }
+
+// Note adds an event to the history of a task that was not started yet.
+func (r *Runner) Note(typ, message string) { r.post(Note{typ, message}) }
+
+// Signal sends the task a signal, by its name.
+func (r *Runner) Signal(name, reason string) { r.post(Signal{name, reason}) }
+
+// Found says whether what was last started of the task can be signalled: after
+// a restart of the agent it cannot before it is found again.
+func (r *Runner) Found() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.handle != nil
+}
+
+// Usage tells what the task uses of the machine; nothing if it does not run.
+func (r *Runner) Usage(ctx context.Context) (driver.Usage, error) {
+	r.mu.Lock()
+	h := r.handle
+	r.mu.Unlock()
+	if h == nil {
+		return driver.Usage{}, nil
+	}
+	return h.Usage(ctx)
+}
+
+func (r *Runner) post(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inbox = append(r.inbox, e)
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Runner) take() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := r.inbox
+	r.inbox = nil
+	return events
+}
+
+// spec returns the words of the newest version that matter to Step.
+func (r *Runner) spec() (*op.Alloc, *berth.Task, *Spec) {
+	r.mu.Lock()
+	a := r.alloc
+	r.mu.Unlock()
+	t := a.Job.Group(a.TaskGroup).Task(r.c.Name)
+	return a, t, &Spec{
+		JobType: a.Job.Type, Restart: *t.RestartPolicy, KillSignal: t.KillSignal, KillTimeout: r.c.Place().killTimeout(t), ShutdownDelay: t.ShutdownDelay,
+	}
+}
+
+// Run runs the task until it is dead, and then returns nil; or until ctx ends,
+// and leaves the task as it is for the next Run of it.
+func (r *Runner) Run(ctx context.Context) error {
+	l := &loop{Runner: r}
+	defer l.end()
+	l.ctx, l.detach = context.WithCancelCause(context.WithoutCancel(ctx))
+	if r.c.Restored == nil {
+		r.post(Begin{Adopt: r.c.Adopt})
+	} else {
+		r.post(Restore{})
+	}
+	for {
+		for _, e := range r.take() {
+			l.step(e)
+		}
+		if r.State().Phase == Dead && l.saved {
+			l.wait.Wait() // for the release
+			return nil
+		}
+		select {
+		case <-r.wake:
+		case <-l.alarm():
+			r.post(Alarm{})
+		case <-l.retry():
+			l.save()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// loop is one Run.
+type loop struct {
+	*Runner
+	ctx    context.Context // of what is under way; ends with driver.ErrDetach
+	detach context.CancelCauseFunc
+	wait   sync.WaitGroup
+
+	cancel context.CancelFunc // lets go of preparing or starting
+	due    time.Time          // of the alarm; zero for none
+	out    *driver.Task       // what the hooks made
+	saved  bool               // the state is recorded
+}
+
+// end lets go of what is under way. The task itself goes on.
+func (l *loop) end() {
+	l.detach(driver.ErrDetach)
+	l.wait.Wait()
+}
+
+func (l *loop) alarm() <-chan time.Time {
+	if l.due.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(l.due))
+}
+
+// retry tries again to record the state that the disk did not take.
+func (l *loop) retry() <-chan time.Time {
+	if l.saved {
+		return nil
+	}
+	return time.After(time.Second)
+}
+
+// step takes an event: decide, record, act.
+func (l *loop) step(e Event) {
+	_, _, spec := l.spec()
+	before := l.State()
+	next, do := Step(spec, before, e, time.Now(), l.c.Chance())
+	if _, ok := e.(Alarm); ok {
+		l.due = time.Time{}
+	}
+	l.mu.Lock()
+	l.state = next
+	l.mu.Unlock()
+	err := l.save()
+	_ = failpoint.Hit("task/recorded")
+	for _, a := range do {
+		if start, ok := a.(DoStart); ok && err != nil {
+			// A start that is not recorded could be done twice.
+			l.post(StartFailed{Why: "the agent cannot record the start of launch: " + err.Error(), Recoverable: true})
+			l.c.Log.Warn("a start is put off", "task", l.c.Name, "launch", start.Launch, "error", err)
+			continue
+		}
+		l.do(a)
+	}
+	l.c.Changed()
+}
+
+func (l *loop) save() error {
+	b, err := json.Marshal(l.State())
+	if err == nil {
+		err = l.c.Save(b)
+	}
+	if err != nil && l.saved {
+		l.c.Log.Warn("the state of a task cannot be recorded; trying again", "task", l.c.Name, "error", err)
+	}
+	l.saved = err == nil
+	return err
+}
+
+// do begins what is to be done. Nothing here blocks the loop.
+func (l *loop) do(a Action) {
+	switch a := a.(type) {
+	case DoAlarm:
+		l.due = a.At
+	case DoCancel:
+		if l.cancel != nil {
+			l.cancel()
+		}
+	case DoLook:
+		l.background(l.look)
+	case DoPrepare:
+		l.cancelable(l.prepare)
+	case DoStart:
+		l.cancelable(func(ctx context.Context) { l.start(ctx, a.Launch) })
+	case DoWait:
+		h := l.current()
+		l.background(func(ctx context.Context) { l.await(ctx, h) })
+	case DoStop:
+		// A restored task may be ordered to end before it is found. Found says
+		// it again then.
+		if h := l.current(); h != nil {
+			l.background(func(ctx context.Context) { l.stop(ctx, h, a) })
+		}
+	case DoSignal:
+		h := l.current()
+		if h == nil {
+			l.c.Log.Warn("a task cannot be signalled before it is found again", "task", l.c.Name, "signal", a.Signal)
+			return
+		}
+		l.background(func(ctx context.Context) {
+			if err := h.Signal(ctx, a.Signal); err != nil {
+				l.c.Log.Warn("a task cannot be signalled", "task", l.c.Name, "signal", a.Signal, "error", err)
+			}
+		})
+	case DoRelease:
+		h := l.current()
+		l.background(func(ctx context.Context) { l.release(ctx, h, a.Launch) })
+	}
+}
+
+func (l *loop) current() driver.Handle {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.handle
+}
+
+func (l *loop) background(f func(context.Context)) {
+	l.wait.Go(func() { f(l.ctx) })
+}
+
+func (l *loop) cancelable(f func(context.Context)) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	l.cancel = cancel
+	l.wait.Go(func() {
+		defer cancel()
+		f(ctx)
+	})
+}
+
+// attempt begins a start.
+func (l *loop) attempt() *attempt {
+	a, t, _ := l.spec()
+	place := l.c.Place()
+	return &attempt{
+		alloc: a, task: t, place: place, driver: l.c.Driver,
+		names: Names{Node: place.Node, Region: place.Region},
+		out: &driver.Task{
+			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,
+			Cores: grantedCores(a, t.Name), Cgroup: place.Cgroup, Grace: place.killTimeout(t),
+		},
+	}
+}
+
+func (l *loop) prepare(ctx context.Context) {
+	if l.c.Restored != nil || l.c.Adopt {
+		select {
+		case <-l.c.Heard: // what is to be stopped by now must not be started
+		case <-ctx.Done():
+		}
+	}
+	if l.c.Ready != nil {
+		select {
+		case <-l.c.Ready:
+		case <-ctx.Done():
+		}
+	}
+	at := l.attempt()
+	if err := at.prepare(ctx); err != nil {
+		if !driver.Detaching(ctx) {
+			l.post(PrepareFailed{Why: err.Error(), Recoverable: driver.IsRecoverable(err)})
+		}
+		return
+	}
+	l.mu.Lock()
+	l.out = at.out
+	l.mu.Unlock()
+	l.post(Prepared{})
+}
+
+func (l *loop) start(ctx context.Context, launch uint64) {
+	_ = failpoint.Hit("task/start")
+	l.mu.Lock()
+	t := *l.out
+	l.mu.Unlock()
+	t.Launch = launch
+	h, err := l.c.Driver.Start(ctx, &t)
+	_ = failpoint.Hit("task/started")
+	switch {
+	case err == nil:
+		l.hold(h)
+		l.post(Started{h.State()})
+	case !driver.Detaching(ctx):
+		l.post(StartFailed{Why: err.Error(), Recoverable: driver.IsRecoverable(err)})
+	}
+}
+
+func (l *loop) hold(h driver.Handle) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.handle = h
+}
+
+// look asks the driver for the newest launch.
+func (l *loop) look(ctx context.Context) {
+	if l.c.Driver == nil {
+		l.post(NotFound{})
+		return
+	}
+	h, err := l.recover(ctx)
+	if err == nil {
+		l.hold(h)
+		l.post(Found{h.Launch(), h.State()})
+		return
+	}
+	l.gone(ctx, err, l.look)
+}
+
+// recover tells the driver what it needs of the task.
+func (l *loop) recover(ctx context.Context) (driver.Handle, error) {
+	at := l.attempt()
+	for _, h := range hooks { // those that only work out values; errors show when it is started again
+		switch h.name {
+		case "environment", "user", "config", "logs":
+			_ = h.run(ctx, at)
+		}
+	}
+	return l.c.Driver.Recover(ctx, at.out, l.State().Handle)
+}
+
+// gone tells of a launch that cannot be found, or tries again.
+func (l *loop) gone(ctx context.Context, err error, again func(context.Context)) {
+	switch {
+	case driver.Detaching(ctx):
+	case errors.Is(err, driver.ErrReboot):
+		l.post(Lost{Why: err.Error(), Reboot: true})
+	case errors.Is(err, driver.ErrLost):
+		l.post(Lost{Why: err.Error()})
+	case errors.Is(err, driver.ErrUnknown):
+		l.post(NotFound{})
+	default:
+		l.c.Log.Warn("what became of a task cannot be found out; trying again", "task", l.c.Name, "error", err)
+		select {
+		case <-time.After(time.Second):
+			again(ctx)
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (l *loop) await(ctx context.Context, h driver.Handle) {
+	x, err := h.Wait(ctx)
+	if err == nil {
+		l.post(Exited{*x})
+		return
+	}
+	l.gone(ctx, err, func(ctx context.Context) { l.await(ctx, h) })
+}
+
+// stop asks until the driver has understood.
+func (l *loop) stop(ctx context.Context, h driver.Handle, a DoStop) {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := h.Stop(ctx, a.Signal, a.Timeout)
+		if err == nil || ctx.Err() != nil || l.State().Phase != Stopping {
+			return
+		}
+		l.c.Log.Warn("a task cannot be stopped; trying again", "task", l.c.Name, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// release may fail: then the supervisor stays a little longer, and the next
+// start or agent releases it.
+func (l *loop) release(ctx context.Context, h driver.Handle, launch uint64) {
+	if h == nil && l.c.Driver != nil {
+		found, err := l.recover(ctx)
+		if err != nil || found.Launch() != launch {
+			return
+		}
+		h = found
+	}
+	if h == nil || h.Launch() != launch {
+		return
+	}
+	if err := h.Release(ctx); err != nil {
+		l.c.Log.Debug("an exit cannot be released", "task", l.c.Name, "error", err)
+	}
+}

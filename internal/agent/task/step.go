@@ -1,0 +1,442 @@
+// Package task runs one task of an allocation. What happens to it is decided by
+// a step function, [Step]: from what is known of the task and an event to what
+// is known then and what is to be done about it. The [Runner] does it: it
+// records the state first and acts then, so an agent that is killed anywhere
+// goes on from where it was. What has to be done before a start (directories,
+// environment, interpolation) is an ordered list of small hooks, run anew at
+// every start.
+//
+// Allocations (leader, siblings, the group's shutdown delay) are package
+// alloc's business; processes are the driver's.
+package task
+
+import (
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth"
+	"berth/internal/agent/driver"
+)
+
+// Phase is where a task stands. [berth.TaskState] shows less of it.
+type Phase string
+
+// The phases.
+const (
+	Pending   Phase = ""          // nothing was done yet
+	Looking   Phase = "looking"   // nothing is known; the driver is asked what runs
+	Preparing Phase = "preparing" // the hooks run
+	Starting  Phase = "starting"  // the driver starts it
+	Running   Phase = "running"   //
+	Delaying  Phase = "delaying"  // it is to be stopped when its shutdown delay is over
+	Stopping  Phase = "stopping"  // it has been asked to end
+	Waiting   Phase = "waiting"   // for its restart
+	Dead      Phase = "dead"      // it never runs again
+)
+
+// State is all that must be known of a task after a restart of the agent. A
+// State never changes; Step returns another.
+type State struct {
+	Phase  Phase
+	Task   berth.TaskState
+	Launch uint64    // number of the newest start
+	Handle []byte    `json:",omitempty"` // what the driver wants to know to find it again
+	Window Window    // of restarts
+	Until  time.Time `json:",omitzero"`  // end of Delaying or Waiting
+	Kill   *Kill     `json:",omitempty"` // the order to end; nil while it should run
+	Again  bool      `json:",omitempty"` // it is stopped in order to be started anew
+	Unfit  bool      `json:",omitempty"` // it is stopped because it does not work, which counts as its failure
+	Begun  time.Time `json:",omitzero"`  // when the agent took it up; kept over restarts
+}
+
+// Kill is an order to end a task.
+type Kill struct {
+	Reason  string // a sentence for the operator
+	Event   string `json:",omitempty"` // type of an event that says why, besides Killing; "" for none
+	NoDelay bool   `json:",omitempty"` // without the shutdown delay
+}
+
+// Spec is what a task's job says that matters here.
+type Spec struct {
+	JobType       string
+	Restart       berth.RestartPolicy
+	KillSignal    string // "" is SIGINT
+	KillTimeout   time.Duration
+	ShutdownDelay time.Duration
+}
+
+// Step is what an event makes of a task. chance, from 0 up to 1, spreads
+// restarts in time. An event that means nothing in a phase changes nothing.
+func Step(spec *Spec, s State, e Event, now time.Time, chance float64) (State, []Action) {
+	st := step{spec: spec, State: s, now: now, chance: chance}
+	st.Task.Events = st.Task.Events[:len(st.Task.Events):len(st.Task.Events)] // s keeps its own
+	switch e := e.(type) {
+	case Begin:
+		st.begin(e)
+	case Restore:
+		st.restore()
+	case Found:
+		st.found(e)
+	case NotFound:
+		st.notFound()
+	case Lost:
+		st.lost(e)
+	case Prepared:
+		st.prepared()
+	case PrepareFailed:
+		if st.Phase == Preparing {
+			st.failed(berth.EventSetupFailure, e.Why, e.Recoverable)
+		}
+	case Started:
+		if st.Phase == Starting {
+			st.started(e.Handle, now)
+		}
+	case StartFailed:
+		if st.Phase == Starting {
+			st.failed(berth.EventDriverFailure, e.Why, e.Recoverable)
+		}
+	case Exited:
+		st.exited(&e.Exit)
+	case Alarm:
+		st.alarm()
+	case Order:
+		st.order(e.Kill)
+	case Again:
+		st.again(e)
+	case Signal:
+		st.signal(e)
+	case Note:
+		st.tell(e)
+	}
+	return st.State, st.actions
+}
+
+type step struct {
+	State
+	spec    *Spec
+	now     time.Time
+	chance  float64
+	actions []Action
+}
+
+func (s *step) do(a Action) { s.actions = append(s.actions, a) }
+
+func (s *step) begin(e Begin) {
+	if s.Phase != Pending {
+		return
+	}
+	s.Task.State, s.Begun = berth.TaskPending, s.now
+	s.note(berth.NewTaskEvent(berth.EventReceived, s.now))
+	if e.Adopt {
+		s.Phase = Looking
+		s.do(DoLook{})
+		return
+	}
+	s.prepare(true)
+}
+
+// prepare runs the hooks. It is told before the first launch only, as people
+// know it from Nomad: few events are kept, and of a task that fails again and
+// again those that say why count. Again after a restart of the agent, it is
+// not told either.
+func (s *step) prepare(tell bool) {
+	s.Phase, s.Until = Preparing, time.Time{}
+	if tell && s.Launch == 0 {
+		s.note(berth.NewTaskEvent(berth.EventTaskSetup, s.now))
+	}
+	s.do(DoPrepare{})
+}
+
+func (s *step) prepared() {
+	switch {
+	case s.Phase != Preparing:
+	case s.Kill != nil:
+		s.killed()
+	default:
+		s.Phase = Starting
+		s.Launch++
+		s.Handle = nil
+		s.do(DoStart{s.Launch})
+	}
+}
+
+func (s *step) started(handle []byte, at time.Time) {
+	s.Phase, s.Handle = Running, handle
+	s.Task.State, s.Task.StartedAt, s.Task.FinishedAt = berth.TaskRunning, at, time.Time{}
+	s.note(berth.NewTaskEvent(berth.EventStarted, s.now))
+	s.do(DoWait{})
+	if s.Kill != nil {
+		s.stop(s.Kill.NoDelay)
+	}
+}
+
+// restore goes on after a restart of the agent.
+func (s *step) restore() {
+	if s.Begun.IsZero() && s.Phase != Pending { // recorded by a release that did not keep it
+		if s.Begun = s.Task.StartedAt; s.Begun.IsZero() {
+			s.Begun = s.now
+		}
+	}
+	switch s.Phase {
+	case Pending:
+		s.begin(Begin{Adopt: true})
+	case Preparing:
+		if s.Kill != nil {
+			s.killed()
+			return
+		}
+		s.release() // of the launch before
+		s.prepare(false)
+	case Looking, Starting, Running, Delaying, Stopping:
+		s.do(DoLook{})
+	case Waiting:
+		s.release()
+		s.do(DoAlarm{s.Until})
+	case Dead:
+		s.release()
+	}
+}
+
+// release says again what the last agent may not have come to say.
+func (s *step) release() {
+	if s.Launch > 0 {
+		s.do(DoRelease{s.Launch})
+	}
+}
+
+func (s *step) found(e Found) {
+	// The driver's newest may be one before that which we wanted to start.
+	if e.Launch < s.Launch {
+		s.notFound()
+		return
+	}
+	switch s.Phase {
+	case Looking, Starting:
+		s.Launch = e.Launch
+		s.started(e.Handle, s.now)
+	case Running, Delaying, Stopping:
+		s.Launch, s.Handle = e.Launch, e.Handle
+		s.do(DoWait{})
+		switch s.Phase {
+		case Delaying:
+			s.do(DoAlarm{s.Until})
+		case Stopping:
+			s.askToEnd()
+		}
+	}
+}
+
+func (s *step) notFound() {
+	switch s.Phase {
+	case Looking, Starting: // it never ran
+		if s.Kill != nil {
+			s.killed()
+			return
+		}
+		s.prepare(s.Phase == Looking)
+	case Running, Delaying, Stopping:
+		s.lost(Lost{Why: "the driver knows nothing of it"})
+	}
+}
+
+func (s *step) lost(e Lost) {
+	switch s.Phase {
+	case Looking, Starting, Running, Delaying, Stopping:
+	default:
+		return
+	}
+	s.note(lostEvent(s.now, e.Why))
+	switch {
+	case s.Kill != nil:
+		s.killed()
+	case e.Reboot:
+		s.restartNow("the machine was restarted")
+	default:
+		// It is not started again here: it may have been told to the servers
+		// as lost, and have been replaced.
+		s.note(notRestartingEvent(s.now, e.Why))
+		s.dead(true)
+	}
+}
+
+func (s *step) exited(x *driver.Exit) {
+	switch s.Phase {
+	case Running, Delaying, Stopping:
+	default:
+		return
+	}
+	s.note(terminatedEvent(s.now, x))
+	s.do(DoRelease{s.Launch})
+	// Tasks of these may end: of a stream job, servers decide whether it is
+	// launched again.
+	ends := s.spec.JobType == berth.TypeBatch || s.spec.JobType == berth.TypeSysbatch || s.spec.JobType == berth.TypeStream
+	switch {
+	case s.Kill != nil:
+		s.killed()
+	case s.State.Again:
+		s.restartNow("asked for")
+	case s.Unfit:
+		s.Unfit = false
+		s.restart()
+	case x.Success() && ends:
+		s.dead(false)
+	default:
+		s.restart()
+	}
+}
+
+// failed is a start that did not come to be.
+func (s *step) failed(typ, why string, recoverable bool) {
+	if s.Kill != nil {
+		s.killed()
+		return
+	}
+	s.note(failureEvent(typ, s.now, why))
+	if !recoverable {
+		s.note(notRestartingEvent(s.now, "the failure would only repeat"))
+		s.dead(true)
+		return
+	}
+	s.restart()
+}
+
+// restart starts the task again if its policy lets it.
+func (s *step) restart() {
+	window, delay, ok, why := s.Window.Next(&s.spec.Restart, s.now, s.chance)
+	if !ok {
+		s.note(notRestartingEvent(s.now, why))
+		s.dead(true)
+		return
+	}
+	s.Window = window
+	s.Phase, s.Until = Waiting, s.now.Add(delay)
+	s.Task.State, s.Task.LastRestart = berth.TaskPending, s.now
+	s.Task.Restarts++
+	s.note(restartingEvent(s.now, delay, why))
+	s.do(DoAlarm{s.Until})
+}
+
+// restartNow starts the task again without counting it against its policy.
+func (s *step) restartNow(why string) {
+	s.State.Again = false
+	s.Task.State, s.Task.LastRestart = berth.TaskPending, s.now
+	s.Task.Restarts++
+	s.note(restartingEvent(s.now, 0, why))
+	s.prepare(true)
+}
+
+func (s *step) alarm() {
+	if s.now.Before(s.Until) {
+		if s.Phase == Delaying || s.Phase == Waiting {
+			s.do(DoAlarm{s.Until})
+		}
+		return
+	}
+	switch s.Phase {
+	case Waiting:
+		s.prepare(true)
+	case Delaying:
+		s.Phase, s.Until = Stopping, time.Time{}
+		s.askToEnd()
+	}
+}
+
+// order begins the end of the task. A second order can only make it sooner.
+func (s *step) order(k Kill) {
+	if s.Phase == Dead {
+		return
+	}
+	if s.Kill != nil {
+		if k.NoDelay && s.Phase == Delaying {
+			s.Phase, s.Until = Stopping, time.Time{}
+			s.askToEnd()
+		}
+		return
+	}
+	s.Kill, s.State.Again, s.Unfit = &k, false, false
+	if k.Event != "" {
+		s.note(becauseEvent(k.Event, s.now, k.Reason))
+	}
+	s.note(killingEvent(s.now, k.Reason, s.spec.KillTimeout))
+	switch s.Phase {
+	case Pending, Waiting:
+		s.killed()
+	case Preparing, Starting:
+		s.do(DoCancel{}) // and see what comes back
+	case Running:
+		s.stop(k.NoDelay)
+	}
+}
+
+func (s *step) stop(noDelay bool) {
+	if s.spec.ShutdownDelay > 0 && !noDelay {
+		s.Phase, s.Until = Delaying, s.now.Add(s.spec.ShutdownDelay)
+		s.do(DoAlarm{s.Until})
+		return
+	}
+	s.Phase = Stopping
+	s.askToEnd()
+}
+
+func (s *step) askToEnd() { s.do(DoStop{SignalNumber(s.spec.KillSignal), s.spec.KillTimeout}) }
+
+func (s *step) again(e Again) {
+	if s.Kill != nil {
+		return
+	}
+	switch s.Phase {
+	case Running:
+		s.State.Again, s.Unfit = !e.Failed, e.Failed
+		s.note(becauseEvent(berth.EventRestartSignaled, s.now, e.Reason))
+		s.Phase = Stopping
+		s.askToEnd()
+	case Waiting:
+		if e.Failed {
+			return // it is about to
+		}
+		s.note(becauseEvent(berth.EventRestartSignaled, s.now, e.Reason))
+		s.prepare(true)
+	}
+}
+
+// tell adds an event, unless it is the last one already: an agent that was
+// restarted tells the same again.
+func (s *step) tell(e Note) {
+	if s.Launch > 0 || s.Phase == Dead || s.Kill != nil {
+		return
+	}
+	if n := len(s.Task.Events); n == 0 || s.Task.Events[n-1].Type != e.Type {
+		s.note(event(e.Type, s.now, e.Message))
+	}
+}
+
+func (s *step) signal(e Signal) {
+	if s.Phase == Running {
+		s.note(signalingEvent(s.now, e.Name, e.Reason))
+		s.do(DoSignal{SignalNumber(e.Name)})
+	}
+}
+
+// killed ends a task that was ordered to.
+func (s *step) killed() {
+	s.note(berth.NewTaskEvent(berth.EventKilled, s.now))
+	s.dead(false)
+}
+
+func (s *step) dead(failed bool) {
+	s.Phase, s.Until, s.Handle, s.State.Again, s.Unfit = Dead, time.Time{}, nil, false, false
+	s.Task.State, s.Task.FinishedAt = berth.TaskDead, s.now
+	s.Task.Failed = failed
+}
+
+// SignalNumber returns the signal of that name. "" and what is no signal on
+// this machine are SIGINT, the default of kill_signal.
+func SignalNumber(name string) syscall.Signal {
+	if sig := unix.SignalNum(strings.ToUpper(name)); sig != 0 {
+		return sig
+	}
+	return syscall.SIGINT
+}

@@ -1,0 +1,113 @@
+package task
+
+import (
+	"syscall"
+	"time"
+
+	"berth/internal/agent/driver"
+)
+
+// Event is something that happens to a task.
+type Event interface{ event() }
+
+// The events.
+type (
+	// Begin is the first event of a task. Adopt says that something of it may
+	// run already: the allocation was here before and its record was lost.
+	Begin struct{ Adopt bool }
+	// Restore is the first event after a restart of the agent.
+	Restore struct{}
+
+	// Found says that the driver has a launch, running or ended.
+	Found struct {
+		Launch uint64
+		Handle []byte
+	}
+	// NotFound says that the driver has none.
+	NotFound struct{}
+	// Lost says that how the task ends, or ended, cannot be known; nothing of
+	// it runs any more.
+	Lost struct {
+		Why    string
+		Reboot bool // because the machine was restarted
+	}
+
+	// Prepared says that the hooks are done.
+	Prepared struct{}
+	// PrepareFailed says that one failed.
+	PrepareFailed struct {
+		Why         string
+		Recoverable bool
+	}
+	// Started says that the task runs.
+	Started struct{ Handle []byte }
+	// StartFailed says that nothing of it does.
+	StartFailed struct {
+		Why         string
+		Recoverable bool
+	}
+	// Exited says that it has ended.
+	Exited struct{ driver.Exit }
+
+	// Alarm says that State.Until may be over.
+	Alarm struct{}
+	// Order tells the task to end.
+	Order struct{ Kill }
+	// Again tells it to start anew; of one that Failed, as its restart policy
+	// has it.
+	Again struct {
+		Reason string
+		Failed bool
+	}
+	// Note adds to its history, before it is started for the first time.
+	Note struct{ Type, Message string }
+	// Signal tells it to be signalled.
+	Signal struct{ Name, Reason string }
+)
+
+func (Begin) event()         {}
+func (Restore) event()       {}
+func (Found) event()         {}
+func (NotFound) event()      {}
+func (Lost) event()          {}
+func (Prepared) event()      {}
+func (PrepareFailed) event() {}
+func (Started) event()       {}
+func (StartFailed) event()   {}
+func (Exited) event()        {}
+func (Alarm) event()         {}
+func (Order) event()         {}
+func (Again) event()         {}
+func (Signal) event()        {}
+func (Note) event()          {}
+
+// Action is something to be done about a task. Each of the first four is
+// answered by an event.
+type Action interface{ action() }
+
+// The actions.
+type (
+	DoLook    struct{}                // Found, NotFound or Lost
+	DoPrepare struct{}                // Prepared or PrepareFailed
+	DoStart   struct{ Launch uint64 } // Started or StartFailed
+	DoWait    struct{}                // Exited or Lost: wait for the end of what was started or found
+
+	DoCancel struct{} // let go of preparing or starting
+	DoStop   struct {
+		Signal  syscall.Signal
+		Timeout time.Duration
+	}
+	DoSignal  struct{ Signal syscall.Signal }
+	DoAlarm   struct{ At time.Time }
+	DoRelease struct{ Launch uint64 } // tell the driver that the exit is recorded
+)
+
+func (DoLook) action()    {}
+func (DoPrepare) action() {}
+func (DoStart) action()   {}
+func (DoWait) action()    {}
+func (DoCancel) action()  {}
+func (DoStop) action()    {}
+func (DoSignal) action()  {}
+func (DoAlarm) action()   {}
+func (DoRelease) action() {}

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// LogStreamer streams the output of a task, wherever it runs: frames are given
+// to send until there are no more, or the context ends.
+type LogStreamer interface {
+	Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, send func(*op.StreamFrame) error) error
+}
+
+func (s *Server) allocs() {
+	read(s, op.ListAllocs, listAllocs)
+	read(s, op.ReadAlloc, readAlloc)
+	s.logs()
+	write(s, op.HaltAlloc, stopAlloc)
+	write(s, op.RestartTask, s.restartAlloc)
+	write(s, op.SignalTask, s.signalAlloc)
+}
+
+func listAllocs(r *Read, in *op.AllocsQuery) ([]op.AllocStub, error) {
+	r.Table(state.Allocs)
+	states := in.TaskStates == nil || *in.TaskStates
+	rows, sorted := r.Allocs(), byTime(r.Query, func(a *berth.Alloc) (uint64, string) { return a.CreateIndex, a.ID.String() })
+	if r.Query.Reverse {
+		rows = r.AllocsBack()
+	}
+	if r.Query.Prefix != "" {
+		p, err := berth.ParseIDPrefix(r.Query.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		rows, sorted = turned(r.Query, r.AllocsFrom(p), byID(func(a *berth.Alloc) string { return a.ID.String() }))
+	}
+	return page(r, rows, sorted, func(a *berth.Alloc) bool { return r.visible(op.ListAllocs.Need, a.Job.Namespace) },
+		func(a *berth.Alloc) op.AllocStub { return allocStub(r.Snapshot, a, states, in.Resources) })
+}
+
+// alloc returns the allocation that a request names, to those who have the
+// right.
+func (r *Read) alloc(id string, need acl.Capability) (*berth.Alloc, error) {
+	full, err := berth.ParseID[berth.Alloc](id)
+	if err != nil {
+		return nil, err
+	}
+	a := r.Alloc(full)
+	if a == nil {
+		if err := r.may(need, r.Space()); err != nil {
+			return nil, err
+		}
+		return nil, berth.Errorf(berth.NotFound, "alloc not found: %s", id)
+	}
+	return a, r.may(need, a.Job.Namespace)
+}
+
+func readAlloc(r *Read, in *op.AllocRef) (op.Alloc, error) {
+	a, err := r.alloc(in.AllocID, op.ReadAlloc.Need)
+	if err != nil {
+		return op.Alloc{}, err
+	}
+	r.At(a.ModifyIndex, state.OnAlloc(a.ID))
+	if a.Rest().PE != nil && a.Client == berth.ClientFailed { // the next launch may make it a zombie
+		r.At(max(a.ModifyIndex, r.LastOfStreams(a.Key())), state.OnAlloc(a.ID), state.OnResourcesOf(a.Key()))
+	}
+	return allocView(r.Snapshot, a), nil
+}
+
+// allocView shows an allocation with all that follows from its row.
+func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
+	m := a.Rest()
+	v := op.Alloc{
+		ID: a.ID, Namespace: a.Job.Namespace, EvalID: a.EvalID, Name: a.Name(), NodeID: a.NodeID, JobID: a.Job.ID, Job: a.Job,
+		TaskGroup: a.Group.Name, DesiredStatus: a.Desired, DesiredDescription: m.DesiredDescription,
+		ClientStatus: a.Client, ClientDescription: m.ClientDescription, TaskStates: a.States(),
+		DeploymentID: m.DeploymentID, DeploymentStatus: m.DeploymentStatus, FollowupEvalID: m.FollowupEval,
+		PreviousAllocation: m.Previous, NextAllocation: m.Next, NetworkStatus: m.Network,
+		PreemptedAllocations: m.Evicted, PreemptedByAllocation: m.EvictedBy,
+		UnknownSince: m.UnknownSince, UID: a.UID().Text('a'), OwnerUID: a.Job.UID.Text('j'), OwnerRefs: a.Owners(), PE: peRef(s, a),
+		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, AllocModifyIndex: a.AllocModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
+	}
+	if m.NoShutdownDelay {
+		v.DesiredTransition.NoShutdownDelay = &m.NoShutdownDelay
+	}
+	if m.Migrate {
+		v.DesiredTransition.Migrate = &m.Migrate
+	}
+	if m.Relocate {
+		v.DesiredTransition.Migrate = &m.Relocate
+	}
+	n := s.Node(a.NodeID)
+	if n != nil {
+		v.NodeName = n.Name
+	}
+	v.AllocatedResources = allocated(a, n)
+	v.Metrics = metrics(s, a)
+	v.RescheduleTracker = tracker(s, a)
+	v.TaskResources = map[string]*berth.Resources{}
+	for _, t := range a.Group.Tasks {
+		v.TaskResources[t.Name] = t.Resources
+	}
+	v.Resources = totalResources(a, v.AllocatedResources)
+	return v
+}
+
+// metrics is why the allocation is where it is. Its own score is in its row;
+// what was looked at is kept once for its evaluation.
+func metrics(s *state.Snapshot, a *berth.Alloc) *berth.AllocMetric {
+	m := berth.AllocMetric{}
+	if x := s.Explanation(a.EvalID); x != nil && x.Groups[a.Group.Name] != nil {
+		m = *x.Groups[a.Group.Name]
+	}
+	for _, sc := range m.ScoreMetaData {
+		if sc.NodeID == a.NodeID {
+			return &m
+		}
+	}
+	own := berth.NodeScore{NodeID: a.NodeID, Scores: map[string]float64{}, NormScore: float64(a.Score)}
+	m.ScoreMetaData = append([]berth.NodeScore{own}, m.ScoreMetaData...)
+	return &m
+}
+
+func tracker(s *state.Snapshot, a *berth.Alloc) *op.RescheduleTracker {
+	r := s.Reschedules(a.Job.UID, a.Group.Name, a.Index)
+	if r == nil {
+		return nil
+	}
+	t := &op.RescheduleTracker{}
+	for _, e := range r.Events {
+		if e.RescheduleTime <= a.CreateTime { // later ones are those of its successors
+			t.Events = append(t.Events, e)
+		}
+	}
+	if len(t.Events) == 0 {
+		return nil
+	}
+	return t
+}
+
+func allocStub(s *state.Snapshot, a *berth.Alloc, states, resources bool) op.AllocStub {
+	m := a.Rest()
+	v := op.AllocStub{
+		ID: a.ID, EvalID: a.EvalID, Name: a.Name(), Namespace: a.Job.Namespace, NodeID: a.NodeID, JobID: a.Job.ID, JobType: a.Job.Type,
+		JobVersion: a.Job.Version, TaskGroup: a.Group.Name, DesiredStatus: a.Desired, DesiredDescription: m.DesiredDescription,
+		ClientStatus: a.Client, ClientDescription: m.ClientDescription, DeploymentStatus: m.DeploymentStatus,
+		FollowupEvalID: m.FollowupEval, NextAllocation: m.Next, RescheduleTracker: tracker(s, a),
+		PreemptedAllocations: m.Evicted, PreemptedByAllocation: m.EvictedBy,
+		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
+	}
+	if ref := m.PE; ref != nil {
+		v.OwnerRefs, v.PE = a.Owners(), &op.PERef{Name: v.Name, UID: ref.UID.Text('p'), LaunchCount: ref.Launch}
+	}
+	n := s.Node(a.NodeID)
+	if n != nil {
+		v.NodeName = n.Name
+	}
+	if states {
+		v.TaskStates = a.States()
+	}
+	if resources {
+		v.AllocatedResources = allocated(a, n)
+	}
+	return v
+}
+
+func sortAllocs(list []op.AllocStub) {
+	slices.SortFunc(list, func(a, b op.AllocStub) int {
+		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.Name, b.Name), strings.Compare(a.ID.String(), b.ID.String()))
+	})
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/state"
+	"berth/op"
+)
+
+func stopAlloc(w *Write, in *op.StopAlloc) (out op.AllocStopped, err error) {
+	a, err := w.alloc(in.AllocID, op.HaltAlloc.Need)
+	if err != nil {
+		return out, err
+	}
+	return haltAlloc(w, a, in.NoShutdownDelay)
+}
+
+// haltAlloc stops an allocation. Of an orphan no evaluation comes: nothing
+// replaces it.
+func haltAlloc(w *Write, a *berth.Alloc, noDelay bool) (out op.AllocStopped, err error) {
+	c := &state.StopAlloc{ID: a.ID, NoShutdownDelay: noDelay, Eval: seed(w, berth.TriggerAllocStop, 0), Now: w.Now.UnixNano()}
+	index, err := w.Do(c)
+	if err != nil {
+		return out, err
+	}
+	out = op.AllocStopped{EvalID: c.Eval.ID, Index: index}
+	if now := w.server.Store.Snapshot().Alloc(a.ID); now != nil && now.Orphaned {
+		out.EvalID = berth.EvalID{}
+	}
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out, nil
+}
+
+// alloc returns the allocation that a request names, to those who have the
+// right.
+func (w *Write) alloc(id string, need acl.Capability) (*berth.Alloc, error) {
+	r := &Read{Snapshot: w.Snapshot, Query: &op.Query{Namespace: w.Space()}, Caller: w.Caller, server: w.server}
+	return r.alloc(id, need)
+}
+
+// TaskControl restarts and signals tasks, wherever they run. It returns when
+// the agent of the node has taken the order.
+type TaskControl interface {
+	Restart(ctx context.Context, node berth.NodeID, in *op.RestartAlloc) error
+	Signal(ctx context.Context, node berth.NodeID, in *op.SignalAlloc) error
+}
+
+// actTime is how long an agent may take to answer.
+const actTime = 30 * time.Second
+
+// restartAlloc starts tasks anew where they are. What a processing element does
+// anew is another launch of it: so its peers learn of it, and what it said of its
+// connections counts no more.
+func (s *Server) restartAlloc(w *Write, in *op.RestartAlloc) (out op.Nothing, err error) {
+	a, err := w.alloc(in.AllocID, op.RestartTask.Need)
+	if err != nil {
+		return out, err
+	}
+	if ref := a.Rest().PE; ref != nil {
+		return out, berth.Errorf(berth.Invalid, "allocation %s is launch %d of processing element %s, whose launches are counted; stop it, and another one follows",
+			a.ID.Short(), ref.Launch, a.Name())
+	}
+	return out, s.act(w, in.AllocID, in.TaskName, op.RestartTask.Need, func(ctx context.Context, a *berth.Alloc) error {
+		return s.Tasks.Restart(ctx, a.NodeID, &op.RestartAlloc{AllocID: a.ID.String(), TaskName: in.TaskName, AllTasks: in.AllTasks})
+	})
+}
+
+func (s *Server) signalAlloc(w *Write, in *op.SignalAlloc) (out op.Nothing, err error) {
+	if in.Signal == "" {
+		return out, berth.Errorf(berth.Invalid, "Signal: the name of a signal is wanted, such as SIGHUP")
+	}
+	return out, s.act(w, in.AllocID, in.Task, op.SignalTask.Need, func(ctx context.Context, a *berth.Alloc) error {
+		return s.Tasks.Signal(ctx, a.NodeID, &op.SignalAlloc{AllocID: a.ID.String(), Task: in.Task, Signal: in.Signal})
+	})
+}
+
+// act has the agent of an allocation do something to its tasks; nothing is
+// changed in the state.
+func (s *Server) act(w *Write, id, task string, need acl.Capability, do func(context.Context, *berth.Alloc) error) error {
+	a, err := w.alloc(id, need)
+	switch {
+	case err != nil:
+		return err
+	case task != "" && a.Group.Task(task) == nil:
+		return berth.Errorf(berth.NotFound, "Could not find task named: %q in allocation %s", clip(task), a.ID.Short())
+	case !a.Live():
+		return berth.Errorf(berth.Invalid, "Task not running: allocation %s is to %s and is %s", a.ID.Short(), a.Desired, a.Client)
+	case s.Tasks == nil:
+		return berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, actTime)
+	defer cancel()
+	return do(ctx, a)
+}

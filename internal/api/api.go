@@ -1,0 +1,289 @@
+// Package api serves the operations: over HTTP to people and their tools, over
+// RPC to agents. What every operation has in common is written once, in read
+// and write: decoding, limits, who may do it, blocking, consistency, paging,
+// errors and headers. The rest of the package is one file a noun, and each
+// handler in it is a function of a snapshot.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/events"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// Cluster is what the API asks of the server it is part of.
+type Cluster interface {
+	// Leader returns the log that takes commands now, or an error that wraps
+	// state.ErrLost.
+	Leader() (Leader, error)
+	// Address is where this server's RPC port is reached.
+	Address() string
+}
+
+// Leader is what the API asks of the term it writes in.
+type Leader interface {
+	state.Log
+	// Beat notes that a node was heard and returns the time within which it
+	// must be heard again.
+	Beat(berth.NodeID) time.Duration
+	// Quasi returns where an open evaluation is, which its row does not say.
+	Quasi(berth.EvalID) (status string, t berth.Timeline)
+	// Acked returns when the worker of an evaluation that ended said that it is
+	// done, ns since 1970; 0 if that is not known.
+	Acked(berth.EvalID) int64
+}
+
+// Config is what a Server serves with.
+type Config struct {
+	Store   *state.Store
+	Cluster Cluster
+	// Others are the other servers; nil: there are none, ever.
+	Others Others
+	Region string
+	Logger *slog.Logger
+	// Authorize says whether a caller may do something; nil is the check of a
+	// cluster without access control.
+	Authorize func(Caller, acl.Capability, string) error
+	// Proved is told when a caller proved that it is a node's agent, so that it
+	// can be called back over the same connection.
+	Proved func(berth.NodeID, RPC)
+	// Logs streams the output of a task, wherever it runs.
+	Logs LogStreamer
+	// Tasks restarts and signals tasks, wherever they run.
+	Tasks TaskControl
+	// Self describes this agent, for /v1/agent/self.
+	Self func() op.AgentSelf
+	// Health returns the health of this agent's sides.
+	Health func() op.AgentHealth
+	// Events is what the event stream is read from; nil: there is none.
+	Events *events.Buffer
+	// Operator is this server's part in the cluster; nil: it has none.
+	Operator Operator
+	// Members is the gossip of this server; nil: it does not gossip.
+	Members Members
+	// Servers is where the node in this agent looks for servers; nil: there is
+	// no node in it.
+	Servers ServerList
+	// Metrics serves /v1/metrics; nil: there are none.
+	Metrics MetricsSource
+	// Schedulers are the workers of this server; nil: there are none.
+	Schedulers SchedulerSource
+}
+
+// Caller is who makes a request.
+type Caller struct {
+	Token  string
+	Remote string
+	Conn   RPC // the call, if an agent makes it
+}
+
+// Server answers requests from a store, and writes through the leader's log.
+type Server struct {
+	Config
+	routes routes
+	rpc    map[string]rpcHandler
+	served map[string]bool // names of operations that have a handler
+
+	waiting waiting
+	hashing sync.Mutex             // held while a state is hashed: one is enough work
+	proxy   *httputil.ReverseProxy // to other servers
+}
+
+// New returns a server of every operation.
+func New(c Config) *Server {
+	s := empty(c)
+	s.jobs()
+	s.versions()
+	s.scaling()
+	s.evals()
+	s.explanations()
+	s.deployments()
+	s.allocs()
+	s.nodes()
+	s.pools()
+	s.services()
+	s.resources()
+	s.streams()
+	s.agent()
+	s.members()
+	s.servers(c.Servers)
+	s.system()
+	s.operator()
+	s.raft()
+	s.autopilot()
+	s.snapshots()
+	s.events()
+	return s
+}
+
+// empty returns a server of no operation yet.
+func empty(c Config) *Server {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Authorize == nil {
+		c.Authorize = func(Caller, acl.Capability, string) error { return nil }
+	}
+	s := &Server{Config: c, rpc: map[string]rpcHandler{}, served: map[string]bool{}, waiting: waiting{count: map[string]int{}}}
+	if c.Others != nil {
+		s.proxy = newProxy(c.Others)
+	}
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.rescue(w, r)
+	h, values, err := s.routes.match(r)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	h(w, r, values)
+}
+
+// rescue answers a request whose handler broke a promise of ours, and tells of
+// it: net/http would only cut the connection.
+func (s *Server) rescue(w http.ResponseWriter, r *http.Request) {
+	switch p := recover(); p {
+	case nil:
+	case http.ErrAbortHandler: // not a fault: the way to end a stream that failed
+		panic(p)
+	default:
+		s.Logger.Error("a handler panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+		s.fail(w, berth.Errorf("", "internal error; the log of this agent says more"))
+	}
+}
+
+// Served returns the names of the operations that have a handler.
+func (s *Server) Served() map[string]bool { return s.served }
+
+// read registers an operation that is a function of a snapshot.
+func read[In, Out any](s *Server, o op.Op[In, Out], f func(*Read, *In) (Out, error)) {
+	s.served[o.Name] = true
+	if o.Path != "" {
+		s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
+			in, q, err := decodeQuery[In](r, path, s.Region)
+			if err != nil {
+				s.fail(w, err)
+				return
+			}
+			if s.passOn(w, r, o.Info, o.Leader && !q.AllowStale) {
+				return
+			}
+			out, meta, err := answer(r.Context(), s, o.Info, caller(r, q.AuthToken), q, func(rd *Read) (Out, error) { return f(rd, in) })
+			if err != nil {
+				s.fail(w, err)
+				return
+			}
+			s.reply(w, r, out, &meta)
+		})
+	}
+	if o.RPC != "" {
+		s.rpc[o.RPC] = func(ctx context.Context, c RPC) (any, error) {
+			in := new(In)
+			if err := c.Decode(in); err != nil {
+				return nil, err
+			}
+			q := queryOf(in)
+			if q == nil {
+				q = &op.Query{}
+			}
+			if s.Others != nil && s.away(q.Region) {
+				return s.passCallAway(ctx, q.Region, c, o.RPC)
+			}
+			out, meta, err := answer(ctx, s, o.Info, Caller{q.AuthToken, c.Remote(), c}, q, func(rd *Read) (Out, error) { return f(rd, in) })
+			if err != nil {
+				return nil, err
+			}
+			return withMeta(&out, meta), nil
+		}
+	}
+}
+
+// write registers an operation that becomes commands.
+func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Out, error)) {
+	s.served[o.Name] = true
+	if o.Path != "" {
+		s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
+			err := s.insist(r.Context(), func() error {
+				if s.passOn(w, r, o.Info, true) {
+					return nil
+				}
+				in, opts, err := decodeBody[In](w, r, path, o.Info, s.Region)
+				if err != nil {
+					return err
+				}
+				if s.Others != nil && s.away(opts.Region) {
+					s.passAway(w, r, o.Info, opts.Region)
+					return nil
+				}
+				out, index, err := change(r.Context(), s, o.Info, caller(r, opts.AuthToken), opts, func(wr *Write) (Out, error) { return f(wr, in) })
+				if err == nil {
+					s.reply(w, r, out, &op.Meta{Index: index})
+				}
+				return err
+			})
+			if err != nil {
+				s.fail(w, err)
+			}
+		})
+	}
+	if o.RPC != "" {
+		s.rpc[o.RPC] = func(ctx context.Context, c RPC) (reply any, err error) {
+			err = s.insist(ctx, func() error {
+				var here bool
+				if reply, here, err = s.passCall(ctx, c, o.RPC, new(In)); !here {
+					return err
+				}
+				in := new(In)
+				if err := c.Decode(in); err != nil {
+					return err
+				}
+				opts := writeOf(in)
+				if opts == nil {
+					opts = &op.Write{}
+				}
+				if s.Others != nil && s.away(opts.Region) {
+					reply, err = s.passCallAway(ctx, opts.Region, c, o.RPC)
+					return err
+				}
+				out, index, err := change(ctx, s, o.Info, Caller{opts.AuthToken, c.Remote(), c}, opts, func(wr *Write) (Out, error) { return f(wr, in) })
+				if err == nil {
+					reply = withMeta(&out, op.Meta{Index: index, KnownLeader: true})
+				}
+				return err
+			})
+			return reply, err
+		}
+	}
+}
+
+// RPC is one call of an agent.
+type RPC interface {
+	Decode(in any) error
+	Remote() string
+}
+
+type rpcHandler func(ctx context.Context, c RPC) (any, error)
+
+// RPC returns the handlers of what agents call, by name.
+func (s *Server) RPC() map[string]func(context.Context, RPC) (any, error) {
+	out := make(map[string]func(context.Context, RPC) (any, error), len(s.rpc))
+	for name, h := range s.rpc {
+		out[name] = h
+	}
+	return out
+}
+
+func caller(r *http.Request, token string) Caller { return Caller{Token: token, Remote: r.RemoteAddr} }

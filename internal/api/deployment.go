@@ -1,0 +1,186 @@
+package api
+
+import (
+	"cmp"
+	"slices"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/state"
+	"berth/op"
+)
+
+func (s *Server) deployments() {
+	read(s, op.ListDeployments, listDeployments)
+	read(s, op.ReadDeployment, readDeployment)
+	read(s, op.DeploymentAllocs, deploymentAllocs)
+	read(s, op.JobDeployments, jobDeployments)
+	read(s, op.JobLastDeployment, jobLastDeployment)
+	write(s, op.Fail, failDeployment)
+	write(s, op.Pause, pauseDeployment)
+	write(s, op.Promote, promoteDeployment)
+	write(s, op.SetHealth, setAllocHealth)
+	write(s, op.Unblock, unblockDeployment)
+}
+
+func listDeployments(r *Read, in *op.Query) ([]*berth.Deployment, error) {
+	r.Table(state.Deployments)
+	rows, sorted := r.Deployments(), byID(func(d *berth.Deployment) string { return d.ID.String() })
+	if r.Query.Prefix != "" {
+		p, err := berth.ParseIDPrefix(r.Query.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		rows = r.DeploymentsFrom(p)
+	}
+	rows, sorted = turned(r.Query, rows, sorted)
+	keep := func(d *berth.Deployment) bool { return r.visible(op.ListDeployments.Need, d.Namespace) }
+	return page(r, rows, sorted, keep, func(d *berth.Deployment) *berth.Deployment { return d })
+}
+
+// deployment returns the deployment that a request names, to those who have the
+// right.
+func (r *Read) deployment(id string, need acl.Capability) (*berth.Deployment, error) {
+	full, err := berth.ParseID[berth.Deployment](id)
+	if err != nil {
+		return nil, err
+	}
+	d := r.Deployment(full)
+	if d == nil {
+		if err := r.may(need, r.Space()); err != nil {
+			return nil, err
+		}
+		return nil, berth.Errorf(berth.NotFound, "deployment not found: %s", id)
+	}
+	return d, r.may(need, d.Namespace)
+}
+
+func (w *Write) deployment(id string, need acl.Capability) (*berth.Deployment, error) {
+	r := &Read{Snapshot: w.Snapshot, Query: &op.Query{Namespace: w.Space()}, Caller: w.Caller, server: w.server}
+	return r.deployment(id, need)
+}
+
+func readDeployment(r *Read, in *op.DeploymentRef) (*berth.Deployment, error) {
+	d, err := r.deployment(in.DeploymentID, op.ReadDeployment.Need)
+	if err != nil {
+		return nil, err
+	}
+	r.At(d.ModifyIndex, state.OnDeployment(d.ID))
+	return d, nil
+}
+
+func deploymentAllocs(r *Read, in *op.DeploymentRef) ([]op.AllocStub, error) {
+	d, err := r.deployment(in.DeploymentID, op.DeploymentAllocs.Need)
+	if err != nil {
+		return nil, err
+	}
+	index, out := d.ModifyIndex, []op.AllocStub{}
+	for a := range r.AllocsOf(d.Key()) {
+		if a.Rest().DeploymentID == d.ID {
+			index = max(index, a.ModifyIndex)
+			out = append(out, allocStub(r.Snapshot, a, true, false))
+		}
+	}
+	r.At(index, state.OnAllocsOf(d.Key()), state.OnDeployment(d.ID))
+	sortAllocs(out)
+	return out, nil
+}
+
+// deploymentsOf returns the deployments of a job, newest first, and watches
+// them. Without all, those of the job as it is alone count.
+func (r *Read) deploymentsOf(job string, all bool) []*berth.Deployment {
+	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(job)}
+	j := r.Job(k)
+	index, out := uint64(0), []*berth.Deployment{}
+	for d := range r.DeploymentsOf(k) {
+		index = max(index, d.ModifyIndex)
+		if all || j == nil || d.JobUID == j.UID {
+			out = append(out, d)
+		}
+	}
+	if index == 0 {
+		index = r.LastChange(state.Deployments)
+	}
+	r.At(index, state.OnDeploymentsOf(k))
+	slices.SortFunc(out, func(a, b *berth.Deployment) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
+	return out
+}
+
+func jobDeployments(r *Read, in *op.JobDeploymentsQuery) ([]*berth.Deployment, error) {
+	return r.deploymentsOf(in.JobID, in.All), nil
+}
+
+// jobLastDeployment answers null for a job without a deployment.
+func jobLastDeployment(r *Read, in *op.JobRef) (*berth.Deployment, error) {
+	if list := r.deploymentsOf(in.JobID, false); len(list) > 0 {
+		return list[0], nil
+	}
+	return nil, nil
+}
+
+func failDeployment(w *Write, in *op.FailDeployment) (out op.DeploymentUpdated, err error) {
+	d, err := w.deployment(in.DeploymentID, op.Fail.Need)
+	if err != nil {
+		return out, err
+	}
+	c := &state.FailDeployment{ID: d.ID, Description: berth.DeploymentUserFailed, Now: w.Now.UnixNano()}
+	index, err := w.Do(c)
+	return deploymentUpdated(index, c.Eval, c.Reverted), err
+}
+
+func pauseDeployment(w *Write, in *op.PauseDeployment) (out op.DeploymentUpdated, err error) {
+	d, err := w.deployment(in.DeploymentID, op.Pause.Need)
+	if err != nil {
+		return out, err
+	}
+	c := &state.SetDeploymentStatus{ID: d.ID, Status: berth.DeploymentRunning, Now: w.Now.UnixNano()}
+	if in.Pause {
+		c.Status = berth.DeploymentPaused
+	}
+	index, err := w.Do(c)
+	return deploymentUpdated(index, c.Eval, nil), err
+}
+
+func promoteDeployment(w *Write, in *op.PromoteDeployment) (out op.DeploymentUpdated, err error) {
+	d, err := w.deployment(in.DeploymentID, op.Promote.Need)
+	switch {
+	case err != nil:
+		return out, err
+	case in.All == (len(in.Groups) > 0):
+		return out, berth.Errorf(berth.Invalid, "Groups: either All or some groups are to be promoted, not both and not none")
+	}
+	c := &state.PromoteDeployment{ID: d.ID, Groups: in.Groups, Now: w.Now.UnixNano()}
+	index, err := w.Do(c)
+	return deploymentUpdated(index, c.Eval, nil), err
+}
+
+func setAllocHealth(w *Write, in *op.SetAllocHealth) (out op.DeploymentUpdated, err error) {
+	d, err := w.deployment(in.DeploymentID, op.SetHealth.Need)
+	if err != nil {
+		return out, err
+	}
+	c := &state.SetAllocHealth{
+		ID: d.ID, Healthy: in.HealthyAllocationIDs, Unhealthy: in.UnhealthyAllocationIDs, Fail: true, Now: w.Now.UnixNano(),
+	}
+	index, err := w.Do(c)
+	return deploymentUpdated(index, c.Eval, c.Reverted), err
+}
+
+// unblockDeployment refuses: a deployment waits for other regions only if its
+// job is of several, and none is.
+func unblockDeployment(w *Write, in *op.UnblockDeployment) (out op.DeploymentUpdated, err error) {
+	d, err := w.deployment(in.DeploymentID, op.Unblock.Need)
+	if err != nil {
+		return out, err
+	}
+	return out, berth.Errorf(berth.Invalid, "deployment %s is not of a multiregion job, so nothing blocks it; multiregion is not built yet", d.ID)
+}
+
+func deploymentUpdated(index uint64, eval berth.EvalID, reverted *uint64) op.DeploymentUpdated {
+	out := op.DeploymentUpdated{EvalID: eval, DeploymentModifyIndex: index, RevertedJobVersion: reverted}
+	if !eval.IsZero() {
+		out.EvalCreateIndex = index
+	}
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out
+}

@@ -1,0 +1,56 @@
+package api
+
+import (
+	"crypto/rand"
+	"time"
+
+	"berth"
+	"berth/internal/state"
+	"berth/op"
+)
+
+const (
+	// mostDrain is the longest time that a drain can be given: its deadline must
+	// be one that JSON can say.
+	mostDrain = 100 * 365 * 24 * time.Hour
+	// mostMeta bounds what an operator notes of a drain, of names and values
+	// together.
+	mostMeta = 4 << 10
+)
+
+func drainNode(w *Write, in *op.UpdateDrain) (out op.EligibilitySet, err error) {
+	id, err := berth.ParseID[berth.Node](in.NodeID)
+	if err != nil {
+		return out, err
+	}
+	if err := checkDrain(in); err != nil {
+		return out, err
+	}
+	c := &state.UpdateDrain{ID: id, Spec: in.DrainSpec, MarkEligible: in.MarkEligible, Meta: in.Meta, Now: w.Now.UnixNano()}
+	rand.Read(c.Seed[:])
+	index, err := w.Do(c)
+	if err != nil {
+		return out, err
+	}
+	out = op.EligibilitySet{NodeModifyIndex: index, EvalIDs: c.Evals}
+	if len(c.Evals) > 0 {
+		out.EvalCreateIndex = index
+	}
+	return out, nil
+}
+
+// checkDrain refuses what no drain can be. MarkEligible beside a DrainSpec is
+// what clients send that say the same of both; it means nothing then.
+func checkDrain(in *op.UpdateDrain) error {
+	if s := in.DrainSpec; s != nil && s.Deadline > mostDrain {
+		return berth.Errorf(berth.Invalid, "DrainSpec.Deadline: %s is too long; allowed are up to %s, 0 for no deadline and less than 0 for at once", s.Deadline, mostDrain)
+	}
+	size := 0
+	for k, v := range in.Meta {
+		size += len(k) + len(v)
+	}
+	if size > mostMeta {
+		return berth.Errorf(berth.Invalid, "Meta: %d bytes are too many; allowed are %d", size, mostMeta)
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/events"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// heartbeat is how often something is sent on an event stream.
+const heartbeat = 10 * time.Second
+
+// events serves the stream of what changes.
+func (s *Server) events() {
+	s.served[op.StreamEvents.Name] = true
+	s.routes.add(op.StreamEvents.Info, func(w http.ResponseWriter, r *http.Request, path values) {
+		in, q, err := decodeQuery[op.EventQuery](r, path, s.Region)
+		if err == nil && s.Others != nil && s.away(q.Region) {
+			s.passAway(w, r, op.StreamEvents.Info, q.Region)
+			return
+		}
+		if err == nil {
+			err = s.streamEvents(w, r, in, q)
+		}
+		if err != nil {
+			s.fail(w, err)
+		}
+	})
+}
+
+// streamEvents returns an error only while nothing has been sent.
+func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *op.EventQuery, q *op.Query) error {
+	who := caller(r, q.AuthToken)
+	if err := s.admit(r.Context(), op.StreamEvents.Info, who, q); err != nil {
+		return err
+	}
+	filter, err := events.ParseFilter(in.Topics, q.Namespace)
+	if err != nil {
+		return err
+	}
+	rights := rights{s, who, nil}
+	if err := rights.subscribe(filter, q.Namespace); err != nil {
+		return err
+	}
+	if s.Events == nil {
+		return berth.Errorf(berth.Unavailable, "this agent keeps no events")
+	}
+	if err := s.waiting.enter(who); err != nil {
+		return err
+	}
+	defer s.waiting.exit(who)
+	reader, err := s.Events.From(q.MinQueryIndex)
+	if err == nil {
+		defer reader.Close()
+	} else if _, gap := errors.AsType[*events.Gap](err); !gap {
+		return berth.Errorf(berth.Unavailable, "%w", err)
+	}
+	out := newEventWriter(w)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err != nil {
+		out.end(err)
+		return nil
+	}
+	out.run(r.Context(), reader, filter, rights)
+	return nil
+}
+
+// rights are what a caller may see of events. They are asked for anew with
+// every batch, so that a stream does not outlive its caller's rights.
+type rights struct {
+	server *Server
+	caller Caller
+	known  map[right]bool
+}
+
+type right struct {
+	need      acl.Capability
+	namespace string
+}
+
+// subscribe says whether a subscription may begin: with a right to each topic
+// that it names, or, where topics or namespaces are left open, to anything of
+// what they hold.
+func (x *rights) subscribe(f *events.Filter, namespace string) error {
+	rows := f.Open()
+	for _, t := range f.Topics() {
+		need := needOf(t)
+		if need == op.StreamEvents.Need {
+			rows = true
+		} else if err := x.server.Authorize(x.caller, need, ""); err != nil {
+			return err
+		}
+	}
+	if !rows {
+		return nil
+	}
+	if namespace != berth.AllNamespaces {
+		return x.server.Authorize(x.caller, op.StreamEvents.Need, namespace)
+	}
+	var err error
+	for ns := range x.server.Store.Snapshot().Namespaces() {
+		if err = x.server.Authorize(x.caller, op.StreamEvents.Need, ns.Name); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// see says whether the caller may see an event.
+func (x *rights) see(e *events.Event) bool {
+	r := right{needOf(e.Topic), e.Namespace()}
+	ok, known := x.known[r]
+	if !known {
+		ok = x.server.Authorize(x.caller, r.need, r.namespace) == nil
+		if x.known == nil {
+			x.known = map[right]bool{}
+		}
+		x.known[r] = ok
+	}
+	return ok
+}
+
+// needOf is the right to the events of a topic.
+func needOf(t events.Topic) acl.Capability {
+	switch t {
+	case events.Node:
+		return acl.NodeRead
+	case events.NodePool:
+		return acl.NodePoolRead
+	}
+	return op.StreamEvents.Need
+}
+
+// eventWriter writes the stream. The caller must take each piece in time; what
+// it is slow to take is not held here, beyond one buffer.
+type eventWriter struct {
+	w     http.ResponseWriter
+	flush *http.ResponseController
+	buf   *bufio.Writer
+}
+
+// newEventWriter begins an answer.
+func newEventWriter(w http.ResponseWriter) *eventWriter {
+	o := &eventWriter{w: w, flush: http.NewResponseController(w)}
+	o.buf = bufio.NewWriterSize(o, 16<<10)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	o.send() // so that the client learns that it is subscribed
+	return o
+}
+
+// Write implements io.Writer.
+func (o *eventWriter) Write(b []byte) (int, error) {
+	o.flush.SetWriteDeadline(time.Now().Add(writeTimeout))
+	return o.w.Write(b)
+}
+
+// send makes what was written reach the caller.
+func (o *eventWriter) send() error {
+	if err := o.buf.Flush(); err != nil {
+		return err
+	}
+	o.flush.SetWriteDeadline(time.Now().Add(writeTimeout))
+	return o.flush.Flush()
+}
+
+// run streams until the caller, the server or the reader ends.
+func (o *eventWriter) run(ctx context.Context, reader *events.Reader, filter *events.Filter, rights rights) {
+	beat := time.Now().Add(heartbeat)
+	for {
+		wait, cancel := context.WithDeadline(ctx, beat)
+		sets, err := reader.Next(wait)
+		cancel()
+		if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
+			o.end(err)
+			return
+		}
+		rights.known = nil
+		said := false
+		for _, set := range sets {
+			wrote, err := o.set(set, reader, filter, &rights)
+			if err != nil {
+				return
+			}
+			said = said || wrote
+		}
+		if !said {
+			if time.Now().Before(beat) {
+				continue // nothing for this caller
+			}
+			o.buf.WriteString("{}\n")
+		}
+		if o.send() != nil {
+			return
+		}
+		beat = time.Now().Add(heartbeat)
+	}
+}
+
+// set writes what the caller wants and may see of a set, if there is any.
+func (o *eventWriter) set(s *events.Set, reader *events.Reader, filter *events.Filter, rights *rights) (wrote bool, err error) {
+	for i := range s.Events {
+		e := &s.Events[i]
+		if !filter.Wants(e) || !rights.see(e) {
+			continue
+		}
+		text, err := reader.Encoded(s, e, rights.server.encodeEvent)
+		if err != nil {
+			rights.server.Logger.Error("an event could not be encoded", "topic", e.Topic, "key", e.Key(), "index", s.Index, "error", err)
+			return wrote, err
+		}
+		if wrote {
+			o.buf.WriteByte(',')
+		} else {
+			o.buf.WriteString(`{"Index":`)
+			o.buf.WriteString(strconv.FormatUint(s.Index, 10))
+			o.buf.WriteString(`,"Events":[`)
+		}
+		wrote = true
+		if _, err := o.buf.Write(text); err != nil {
+			return wrote, err
+		}
+	}
+	if wrote {
+		_, err = o.buf.WriteString("]}\n")
+	}
+	return wrote, err
+}
+
+// end writes why the stream ends, if the caller must know: that something is
+// missing. A server that stops, or a caller that left, is the end and no more.
+func (o *eventWriter) end(err error) {
+	gap, ok := errors.AsType[*events.Gap](err)
+	if !ok {
+		return
+	}
+	json.NewEncoder(o.buf).Encode(op.Events{Error: gap.Error(), Err: gap.Error(), Oldest: gap.Oldest})
+	o.send()
+}
+
+// encodeEvent returns an event as JSON.
+func (s *Server) encodeEvent(set *events.Set, e *events.Event) ([]byte, error) {
+	v := op.Event{
+		Topic: string(e.Topic), Type: e.Type, Key: e.Key(), Namespace: e.Namespace(), FilterKeys: e.FilterKeys(), Index: set.Index,
+		Payload: eventPayload(s.Store.Snapshot(), e),
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// eventPayload shows the row of an event. What stands beside the row (the name
+// of its node, why it was placed there) is taken from a newer state: it does
+// not change while the row is there.
+func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
+	p := op.EventPayload{Deleted: e.Deleted}
+	if e.Topic == events.Resource {
+		p.Resource = resourceEvent(e)
+		return p
+	}
+	switch row := e.Row.(type) {
+	case *berth.Job:
+		v := op.Job{Job: row, UID: row.UID.Text('j'), Status: berth.JobDead}
+		if e.Summary != nil {
+			v = jobView(row, e.Summary)
+		}
+		p.Job = &v
+	case *berth.Eval:
+		// The event tells of the row: where the evaluation is by now in the
+		// leader's queues is not part of it.
+		v := (&Read{Snapshot: snap, server: &Server{Config: Config{Cluster: noCluster{}}}}).evalView(row)
+		p.Evaluation = &v
+	case *berth.Alloc:
+		v := allocView(snap, row)
+		v.Job = nil
+		p.Allocation = &v
+	case *berth.Deployment:
+		p.Deployment = row
+	case *berth.Node:
+		p.Node = &op.Node{Node: row}
+	case *berth.ServiceRegistration:
+		v := serviceView(row)
+		p.Service = &v
+	case *berth.NodePool:
+		p.NodePool = row // its duration is a number here: the Go client of Nomad reads no text in events
+	}
+	return p
+}
+
+// resourceEvent shows an object as it was when the event came about.
+func resourceEvent(e *events.Event) *op.ResourceEvent {
+	v := &op.ResourceEvent{Cause: e.Cause(), Deleting: e.Deletes()}
+	v.Kind, v.Name, v.UID, v.OwnerUID = e.Object()
+	submission := e.Stream
+	switch row := e.Row.(type) {
+	case *berth.Resource:
+		v.JobID, v.Generation = row.Job.ID, row.Generation
+		if row.PE != nil {
+			v.LaunchCount, v.Connectivity = row.PE.Launch, row.PE.Connectivity
+		}
+	case *berth.StreamJob:
+		v.JobID, submission = row.Key.ID, row
+	case *berth.Job:
+		v.JobID = row.ID
+	}
+	if submission != nil {
+		v.Generation, v.Phase = submission.Generation, submission.Phase
+	}
+	return v
+}

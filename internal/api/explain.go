@@ -1,0 +1,129 @@
+package api
+
+import (
+	"time"
+
+	"berth"
+	"berth/internal/schedule/explain"
+	"berth/internal/state"
+	"berth/op"
+)
+
+func (s *Server) explanations() {
+	read(s, op.TraceJob, traceJob)
+	read(s, op.TraceEval, traceEval)
+	read(s, op.ExplainJob, explainJob)
+	read(s, op.ExplainEval, explainEval)
+}
+
+func traceJob(r *Read, in *op.JobTraceQuery) (op.Trace, error) {
+	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(in.JobID)}
+	j := r.Job(k)
+	if j == nil && !r.remembers(k) {
+		return op.Trace{}, berth.Errorf(berth.NotFound, "job not found: %s", k)
+	}
+	var uid *berth.UID
+	if j != nil && !in.All {
+		uid = &j.UID
+	}
+	return r.trace(k, uid), nil
+}
+
+// remembers says whether there is an evaluation or an allocation of a job that
+// is gone.
+func (r *Read) remembers(k berth.JobKey) bool {
+	for range r.EvalsOf(k) {
+		return true
+	}
+	for range r.AllocsOf(k) {
+		return true
+	}
+	return false
+}
+
+func traceEval(r *Read, in *op.EvalRef) (op.Trace, error) {
+	e, err := r.eval(in.EvalID)
+	if err != nil {
+		return op.Trace{}, err
+	}
+	return r.trace(e.Key(), &e.JobUID), nil
+}
+
+// trace shows the evaluations of a job. An answer changes with any of them and
+// with any allocation of the job.
+func (r *Read) trace(k berth.JobKey, uid *berth.UID) op.Trace {
+	index := max(r.LastChange(state.Evals), r.LastChange(state.Allocs))
+	if sum := r.Summary(k); sum != nil {
+		index = max(sum.Evals, sum.Allocs, sum.Created)
+	}
+	r.At(index, state.OnEvalsOf(k), state.OnAllocsOf(k), state.OnJob(k))
+	out := op.Trace{Namespace: k.Namespace, JobID: k.ID, Evals: []op.TracedEval{}}
+	if r.Waits() {
+		return out
+	}
+	if uid != nil {
+		out.JobUID = uid.Text('j')
+	}
+	if j := r.Job(k); j != nil && (uid == nil || j.UID == *uid) {
+		out.JobStatus, _ = r.Summary(k).Status(j)
+	}
+	for _, s := range explain.Trace(r.Snapshot, k, uid) {
+		if !r.visible(op.TraceJob.Need, s.Eval.Namespace) {
+			continue
+		}
+		out.Evals = append(out.Evals, op.TracedEval{
+			Eval: r.evalView(s.Eval), JobUID: s.Eval.JobUID.Text('j'), Depth: s.Depth, Parent: s.Parent, Link: s.Link,
+			Placed: r.traced(s.Placed), Updated: r.traced(s.Updated), Stopped: r.traced(s.Stopped),
+		})
+	}
+	return out
+}
+
+func (r *Read) traced(list []*berth.Alloc) []op.TracedAlloc {
+	out := []op.TracedAlloc{}
+	for _, a := range list {
+		v := op.TracedAlloc{ID: a.ID, Name: a.Name(), NodeID: a.NodeID, ClientStatus: a.Client, Why: a.Rest().DesiredDescription}
+		if n := r.Node(a.NodeID); n != nil {
+			v.NodeName = n.Name
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func explainJob(r *Read, in *op.JobRef) (op.Explanation, error) {
+	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(in.JobID)}
+	if r.Job(k) == nil && !r.remembers(k) {
+		return op.Explanation{}, berth.Errorf(berth.NotFound, "job not found: %s", k)
+	}
+	r.anything()
+	return *explain.Job(r.Snapshot, k, r.where, time.Now()), nil
+}
+
+func explainEval(r *Read, in *op.EvalRef) (op.Explanation, error) {
+	e, err := r.eval(in.EvalID)
+	if err != nil {
+		return op.Explanation{}, err
+	}
+	r.anything()
+	return *explain.Eval(r.Snapshot, e, r.where, time.Now()), nil
+}
+
+// anything says that the answer can change with whatever a scheduler looks at.
+// So nobody waits for the next one: it would come at once and cost as much.
+func (r *Read) anything() {
+	var index uint64
+	for _, t := range []state.Table{state.Nodes, state.Jobs, state.Evals, state.Allocs} {
+		index = max(index, r.LastChange(t))
+	}
+	r.At(index)
+}
+
+// where returns the quasi-status of an open evaluation, as the leader has it.
+func (r *Read) where(id berth.EvalID) string {
+	if l, err := r.server.Cluster.Leader(); err == nil {
+		quasi, _ := l.Quasi(id)
+		return quasi
+	}
+	return ""
+}

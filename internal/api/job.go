@@ -1,0 +1,365 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/state"
+	"berth/jobspec"
+	"berth/op"
+)
+
+func (s *Server) jobs() {
+	read(s, op.ListJobs, listJobs)
+	read(s, op.ReadJob, readJob)
+	read(s, op.ReadSummary, readSummary)
+	read(s, op.JobAllocs, jobAllocs)
+	read(s, op.JobEvals, jobEvals)
+	write(s, op.Register, s.registerJob)
+	write(s, op.RegisterNamed, s.registerJob)
+	write(s, op.Stop, stopJob)
+	write(s, op.Evaluate, evaluateJob)
+	write(s, op.Force, forcePeriodic)
+	write(s, op.Dispatch, s.dispatchJob)
+	write(s, op.Parse, parseJob)
+	write(s, op.Validate, validateJob)
+	write(s, op.Plan, s.planJob)
+}
+
+func listJobs(r *Read, in *op.JobsQuery) ([]op.JobStub, error) {
+	return jobsOf(r, op.ListJobs.Need, nil, in.Meta, 0)
+}
+
+// jobsOf lists the jobs that keep accepts, nil for all, and to which the
+// caller has the right that is needed. The list changes with any job, and with
+// what else is watched, which was last changed at index.
+func jobsOf(r *Read, need acl.Capability, keep func(*berth.Job) bool, meta bool, index uint64, more ...state.WatchKey) ([]op.JobStub, error) {
+	r.At(max(index, r.LastChange(state.Jobs), r.LastChange(state.Summaries)), append(more, state.OnTable(state.Jobs), state.OnTable(state.Summaries))...)
+	jobs := r.Jobs(r.Space(), r.Query.Prefix)
+	sorted := order[berth.Job]{
+		func(j *berth.Job) string { return j.Namespace + "." + string(j.ID) },
+		func(j *berth.Job, token string) bool {
+			namespace, id, _ := strings.Cut(token, ".") // which no namespace has in its name
+			return cmp.Or(strings.Compare(j.Namespace, namespace), strings.Compare(string(j.ID), id)) >= 0
+		},
+	}
+	jobs, sorted = turned(r.Query, jobs, sorted)
+	return page(r, jobs, sorted,
+		func(j *berth.Job) bool { return (keep == nil || keep(j)) && r.visible(need, j.Namespace) },
+		func(j *berth.Job) op.JobStub { return jobStub(r.Snapshot, j, meta) })
+}
+
+func jobStub(s *state.Snapshot, j *berth.Job, meta bool) op.JobStub {
+	sum := s.Summary(j.Key())
+	stub := op.JobStub{
+		ID: j.ID, ParentID: j.ParentID, Name: j.Name, Namespace: j.Namespace, Datacenters: j.Datacenters, NodePool: j.NodePool,
+		Type: j.Type, Priority: j.Priority, Periodic: j.Periodic != nil, ParameterizedJob: j.ParameterizedJob != nil, Stop: j.Stop,
+		CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex, JobModifyIndex: j.JobModifyIndex, SubmitTime: j.SubmitTime, Version: j.Version,
+	}
+	stub.Status, stub.StatusDescription = sum.Status(j)
+	summary := jobSummary(j, sum)
+	stub.JobSummary = &summary
+	if meta {
+		stub.Meta = j.Meta
+	}
+	return stub
+}
+
+// jobSummary lists the groups of the job, those included that nothing is
+// counted of yet.
+func jobSummary(j *berth.Job, s *state.Summary) op.JobSummary {
+	out := op.JobSummary{
+		JobID: j.ID, Namespace: j.Namespace, Summary: map[string]op.GroupSummary{},
+		Children: &op.ChildrenSummary{
+			Pending: int64(s.Children.Pending), Running: int64(s.Children.Running), Dead: int64(s.Children.Dead),
+		},
+		CreateIndex: s.Created, ModifyIndex: s.Changed,
+	}
+	for _, g := range j.TaskGroups {
+		out.Summary[g.Name] = op.GroupSummary{}
+	}
+	for _, g := range s.Groups {
+		out.Summary[g.Group] = op.GroupSummary{
+			Queued: g.Queued, Complete: g.Complete, Failed: g.Failed, Running: g.Running, Starting: g.Starting, Lost: g.Lost, Unknown: g.Unknown,
+		}
+	}
+	return out
+}
+
+// job returns the job that a request names.
+func (r *Read) job(id string) (*berth.Job, *state.Summary, error) {
+	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(id)}
+	j := r.Job(k)
+	if j == nil {
+		return nil, nil, berth.Errorf(berth.NotFound, "job not found: %s", k)
+	}
+	return j, r.Summary(k), nil
+}
+
+func readJob(r *Read, in *op.JobRef) (op.Job, error) {
+	j, sum, err := r.job(in.JobID)
+	if err != nil {
+		return op.Job{}, err
+	}
+	r.At(max(j.ModifyIndex, sum.Changed), state.OnJob(j.Key()))
+	if in.Version != nil {
+		return readVersion(r, j, sum, *in.Version)
+	}
+	v := jobView(j, sum)
+	v.Deletion = deletionView(r.Snapshot, r.Deletion(j.Key()))
+	if j.Type == berth.TypeStream {
+		r.ofStream(j.Key(), j.UID)
+		streamView(r.Snapshot, &v)
+	}
+	return v, nil
+}
+
+func jobView(j *berth.Job, sum *state.Summary) op.Job {
+	v := op.Job{Job: j, UID: j.UID.Text('j')}
+	v.Status, v.StatusDescription = sum.Status(j)
+	return v
+}
+
+func readSummary(r *Read, in *op.JobRef) (op.JobSummary, error) {
+	j, sum, err := r.job(in.JobID)
+	if err != nil {
+		return op.JobSummary{}, err
+	}
+	r.At(sum.Changed, state.OnJob(j.Key()))
+	return jobSummary(j, sum), nil
+}
+
+// jobAllocs answers for jobs that were purged, too: their allocations outlive
+// them for a while.
+func jobAllocs(r *Read, in *op.JobAllocsQuery) ([]op.AllocStub, error) {
+	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(in.JobID)}
+	j := r.Job(k)
+	index := r.LastChange(state.Allocs)
+	if sum := r.Summary(k); sum != nil {
+		index = max(sum.Allocs, sum.Created)
+	}
+	r.At(index, state.OnAllocsOf(k))
+	out := []op.AllocStub{}
+	for a := range r.AllocsOf(k) {
+		if in.All || j == nil || a.Job.UID == j.UID {
+			out = append(out, allocStub(r.Snapshot, a, true, false))
+		}
+	}
+	sortAllocs(out)
+	return out, nil
+}
+
+func jobEvals(r *Read, in *op.JobRef) ([]op.Eval, error) {
+	out := []op.Eval{}
+	for _, e := range r.evalsOf(in.JobID) {
+		out = append(out, r.evalView(e))
+	}
+	return out, nil
+}
+
+// registerJob makes a job or changes it.
+func (s *Server) registerJob(w *Write, in *op.RegisterJob) (op.JobRegistered, error) {
+	j, err := s.jobIn(w, in.Job, in.JobID, op.Register.Need)
+	if err != nil {
+		return op.JobRegistered{}, err
+	}
+	if err := checkPriority("EvalPriority", in.EvalPriority); err != nil {
+		return op.JobRegistered{}, err
+	}
+	c := &state.RegisterJob{
+		Job: j, Submission: submission(in.Submission), Enforce: in.EnforceIndex, Index: in.JobModifyIndex,
+		PreserveCounts: in.PreserveCounts, PreserveResources: in.PreserveResources, Now: w.Now.UnixNano(),
+	}
+	if looksAt(j) {
+		c.Eval = seed(w, berth.TriggerJobRegister, in.EvalPriority)
+	}
+	index, err := w.Do(c)
+	if err != nil {
+		return op.JobRegistered{}, err
+	}
+	out := op.JobRegistered{EvalID: c.Eval.ID, JobModifyIndex: index, Warnings: strings.Join(j.Warnings(), "\n")}
+	if !out.EvalID.IsZero() {
+		out.EvalCreateIndex = index
+	}
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out, nil
+}
+
+// looksAt says whether an evaluation looks at a job when it is registered. What
+// becomes of a stream job is decided by its submission.
+func looksAt(j *berth.Job) bool { return j == nil || j.Schedulable() && j.Type != berth.TypeStream }
+
+// jobIn is decodeJob for a job that is to run here. id is the one that the path
+// names, "" if it names none.
+func (s *Server) jobIn(w *Write, tree berth.RawTree, id string, need acl.Capability) (*berth.Job, error) {
+	j, err := decodeJob(w, tree, need)
+	switch {
+	case err != nil:
+		return nil, err
+	case id != "" && id != string(j.ID):
+		return nil, berth.Errorf(berth.Invalid, "Job ID does not match name: the path names %q, the body %q", id, j.ID)
+	case j.Region != s.Region:
+		return nil, berth.Errorf(berth.Invalid, "job.region: %q is not this region, %q", j.Region, s.Region)
+	}
+	return j, nil
+}
+
+// checkPriority returns what is wrong with the priority of an evaluation; 0 is
+// that of its job.
+func checkPriority(name string, n int) error {
+	if n != 0 && (n < berth.MinPriority || n > berth.MaxPriority) {
+		return berth.Errorf(berth.Invalid, "%s: %d is out of range; allowed are %d to %d", name, n, berth.MinPriority, berth.MaxPriority)
+	}
+	return nil
+}
+
+// seed is an evaluation that a user raises.
+func seed(w *Write, trigger string, priority int) state.EvalSeed {
+	s := state.EvalSeed{TriggeredBy: trigger, Priority: priority, Cause: berth.Cause{Kind: berth.CauseUser}}
+	rand.Read(s.ID[:])
+	return s
+}
+
+// decodeJob passes a job through the one door, and drops what only servers
+// set. The namespace of the request is the job's, unless the job says its own:
+// then that is the one in which the caller needs the right, and a request that
+// names another is a mistake.
+func decodeJob(w *Write, tree berth.RawTree, need acl.Capability) (*berth.Job, error) {
+	if tree == nil {
+		return nil, berth.Errorf(berth.Invalid, "body.job: a job is wanted")
+	}
+	name := spelling(tree, "Namespace")
+	ns, ok := tree[name].(string)
+	if tree[name] == nil || ok && ns == "" {
+		tree[name], ok = w.Space(), true
+	}
+	if ns, _ = tree[name].(string); !ok {
+		ns = w.Space() // what stands there is no text, as decoding will say
+	}
+	if err := w.server.Authorize(w.Caller, need, ns); err != nil {
+		return nil, err
+	}
+	if w.said != "" && w.said != ns {
+		return nil, berth.Errorf(berth.Invalid, "job.namespace: the job says %q, the request %q; they must agree", clip(ns), clip(w.said))
+	}
+	j, err := berth.DecodeJob(berth.Tree(tree), berth.FromJSON)
+	if err != nil {
+		return nil, err
+	}
+	j.Stop, j.Stable, j.Version, j.VersionTag, j.SubmitTime = false, false, 0, nil, 0
+	j.CreateIndex, j.ModifyIndex, j.JobModifyIndex, j.UID = 0, 0, 0, berth.UID{}
+	j.ParentID, j.Dispatched, j.DispatchIdempotencyToken, j.Payload = "", false, "", nil
+	return j, nil
+}
+
+// spelling returns the name by which a tree has a field, whatever its case.
+func spelling(tree berth.RawTree, field string) string {
+	for name := range tree {
+		if strings.EqualFold(name, field) {
+			return name
+		}
+	}
+	return field
+}
+
+// maxSource is the most text that is kept of what a job was made from.
+const maxSource = 1 << 20
+
+func submission(sub *berth.JobSubmission) *berth.JobSubmission {
+	if sub == nil || sub.Source == "" || len(sub.Source)+len(sub.Variables) > maxSource {
+		return nil
+	}
+	return sub
+}
+
+// stopJob ends a job.
+func stopJob(w *Write, in *op.StopJob) (op.JobStopped, error) {
+	if err := checkPriority("eval_priority", in.EvalPriority); err != nil {
+		return op.JobStopped{}, err
+	}
+	switch {
+	case in.Purge:
+		return deleteJob(w, in)
+	case in.Propagation != "":
+		return op.JobStopped{}, berth.Errorf(berth.Invalid, "propagation: it says how a job is deleted; give purge=true, too")
+	case in.Wait != "":
+		return op.JobStopped{}, berth.Errorf(berth.Invalid, "wait: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
+	case in.Force:
+		return op.JobStopped{}, berth.Errorf(berth.Invalid, "force: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
+	}
+	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+	c := &state.StopJob{Key: k, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano()}
+	if in.UID != "" {
+		if err := c.UID.UnmarshalText([]byte(in.UID)); err != nil {
+			return op.JobStopped{}, err
+		}
+	}
+	if j := w.Job(k); j == nil || j.Schedulable() {
+		c.Eval = seed(w, berth.TriggerJobDeregister, in.EvalPriority)
+	}
+	index, err := w.Do(c)
+	if err != nil {
+		return op.JobStopped{}, err
+	}
+	out := op.JobStopped{EvalID: c.Eval.ID, EvalCreateIndex: index, JobModifyIndex: index}
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out, nil
+}
+
+// evaluateJob has a job looked at again.
+func evaluateJob(w *Write, in *op.EvaluateJob) (op.JobRegistered, error) {
+	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+	c := &state.EvaluateJob{Key: k, Force: in.EvalOptions.ForceReschedule, Eval: seed(w, berth.TriggerJobRegister, 0), Now: w.Now.UnixNano()}
+	index, err := w.Do(c)
+	if err != nil {
+		return op.JobRegistered{}, err
+	}
+	out := op.JobRegistered{EvalID: c.Eval.ID, EvalCreateIndex: index}
+	if e := w.server.Store.Snapshot().Eval(c.Eval.ID); e != nil { // none if it was collected already
+		out.JobModifyIndex = e.JobModifyIndex
+	}
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out, nil
+}
+
+// parseTime is how long a caller's job file may keep a processor busy.
+const parseTime = time.Second
+
+// parseJob turns a job file into a job; nothing is changed.
+func parseJob(w *Write, in *op.ParseJob) (op.Job, error) {
+	if in.JobHCL == "" {
+		return op.Job{}, berth.Errorf(berth.Invalid, "JobHCL: the text of a job file is wanted")
+	}
+	o := jobspec.Options{}
+	if in.Variables != "" {
+		o.VarFiles = []jobspec.File{{Name: "variables", Text: []byte(in.Variables)}}
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, parseTime)
+	defer cancel()
+	j, err := jobspec.Parse(ctx, jobspec.File{Name: "job", Text: []byte(in.JobHCL)}, o)
+	if err != nil {
+		return op.Job{}, berth.Errorf(berth.Invalid, "%w", err)
+	}
+	return op.Job{Job: j}, nil
+}
+
+// validateJob says what is wrong with a job; nothing is changed.
+func validateJob(w *Write, in *op.ValidateJob) (op.JobValidated, error) {
+	out := op.JobValidated{DriverConfigValidated: true}
+	j, err := decodeJob(w, in.Job, op.Validate.Need)
+	if k := berth.KindOf(err); err != nil && k != berth.Invalid {
+		return op.JobValidated{}, err
+	}
+	if err != nil {
+		out.Error = err.Error()
+		out.ValidationErrors = problems(err)
+		return out, nil
+	}
+	out.Warnings = strings.Join(j.Warnings(), "\n")
+	return out, nil
+}

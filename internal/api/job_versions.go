@@ -1,0 +1,164 @@
+package api
+
+import (
+	"slices"
+
+	"berth"
+	"berth/internal/diff"
+	"berth/internal/state"
+	"berth/op"
+)
+
+func (s *Server) versions() {
+	read(s, op.ListVersions, listVersions)
+	read(s, op.ReadSubmission, readSubmission)
+	write(s, op.Revert, revertJob)
+	write(s, op.Stability, setStability)
+	write(s, op.TagVersion, tagVersion)
+	write(s, op.UntagVersion, untagVersion)
+}
+
+func listVersions(r *Read, in *op.JobVersionsQuery) (out op.JobVersions, err error) {
+	j, sum, err := r.job(in.JobID)
+	if err != nil {
+		return out, err
+	}
+	r.At(max(j.ModifyIndex, sum.Changed), state.OnJob(j.Key()))
+	list := slices.Collect(r.JobVersions(j.Key()))
+	slices.Reverse(list)
+	for _, v := range list {
+		out.Versions = append(out.Versions, versionView(j, v, sum))
+	}
+	if !in.Diffs {
+		return out, nil
+	}
+	base, err := baseOf(list, in)
+	if err != nil {
+		return out, err
+	}
+	for i, v := range list {
+		switch {
+		case base != nil:
+			out.Diffs = append(out.Diffs, diff.Jobs(base, v))
+		case i+1 < len(list):
+			out.Diffs = append(out.Diffs, diff.Jobs(list[i+1], v))
+		}
+	}
+	return out, nil
+}
+
+// baseOf returns the version that all others are compared with, nil if each is
+// with the one before it.
+func baseOf(list []*berth.Job, in *op.JobVersionsQuery) (*berth.Job, error) {
+	switch {
+	case in.DiffTag != "" && in.DiffVersion != nil:
+		return nil, berth.Errorf(berth.Invalid, "diff_tag and diff_version cannot both be given")
+	case in.DiffTag == "" && in.DiffVersion == nil:
+		return nil, nil
+	}
+	for _, v := range list {
+		if in.DiffVersion != nil && v.Version == *in.DiffVersion || in.DiffTag != "" && v.VersionTag != nil && v.VersionTag.Name == in.DiffTag {
+			return v, nil
+		}
+	}
+	if in.DiffTag != "" {
+		return nil, berth.Errorf(berth.NotFound, "diff_tag: no version of job %q has the tag %q", in.JobID, clip(in.DiffTag))
+	}
+	return nil, berth.Errorf(berth.NotFound, "diff_version: job %q has no version %d, or it is not kept any more", in.JobID, *in.DiffVersion)
+}
+
+// versionView shows a version of a job. How the job fares is said of the
+// newest alone; of the others nothing is counted.
+func versionView(cur, v *berth.Job, sum *state.Summary) op.Job {
+	if v.Version == cur.Version {
+		return jobView(v, sum)
+	}
+	return op.Job{Job: v, UID: v.UID.Text('j'), Status: berth.JobDead, StatusDescription: "there is a newer version of the job"}
+}
+
+// readVersion shows one kept version of a job.
+func readVersion(r *Read, cur *berth.Job, sum *state.Summary, version uint64) (op.Job, error) {
+	v := r.JobVersion(cur.Key(), version)
+	if v == nil {
+		return op.Job{}, berth.Errorf(berth.NotFound, "job %q has no version %d, or it is not kept any more", cur.Key(), version)
+	}
+	return versionView(cur, v, sum), nil
+}
+
+func readSubmission(r *Read, in *op.SubmissionQuery) (out berth.JobSubmission, err error) {
+	if in.Version == nil {
+		return out, berth.Errorf(berth.Invalid, "version: the number of a version is wanted")
+	}
+	j, _, err := r.job(in.JobID)
+	if err != nil {
+		return out, err
+	}
+	r.At(j.ModifyIndex, state.OnJob(j.Key()))
+	sub := r.Submission(j.Key(), *in.Version)
+	if sub == nil {
+		return out, berth.Errorf(berth.NotFound, "job source not found: nothing is kept of what version %d of job %q was made from", *in.Version, in.JobID)
+	}
+	return sub.JobSubmission, nil
+}
+
+func revertJob(w *Write, in *op.RevertJob) (out op.JobRegistered, err error) {
+	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+	c := &state.RevertJob{Key: k, Version: in.JobVersion, Now: w.Now.UnixNano()}
+	if in.EnforcePriorVersion != nil {
+		c.Enforce, c.Prior = true, *in.EnforcePriorVersion
+	}
+	if looksAt(w.JobVersion(k, in.JobVersion)) {
+		c.Eval = seed(w, berth.TriggerJobRegister, 0)
+	}
+	index, err := w.Do(c)
+	if err != nil {
+		return out, err
+	}
+	return registered(c.Eval.ID, index), nil
+}
+
+// registered answers a write that changed a job and raised an evaluation, none
+// if eval is zero.
+func registered(eval berth.EvalID, index uint64) op.JobRegistered {
+	out := op.JobRegistered{EvalID: eval, JobModifyIndex: index}
+	if !eval.IsZero() {
+		out.EvalCreateIndex = index
+	}
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out
+}
+
+func setStability(w *Write, in *op.SetStability) (out op.StabilitySet, err error) {
+	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+	index, err := w.Do(&state.SetJobStability{Key: k, Version: in.JobVersion, Stable: in.Stable})
+	if err != nil {
+		return out, err
+	}
+	out.JobModifyIndex = index
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out, nil
+}
+
+func tagVersion(w *Write, in *op.TagJobVersion) (out op.VersionTagged, err error) {
+	return tag(w, in.JobID, &state.TagVersion{
+		Name: in.TagName, Description: in.Description, Version: in.Version, Latest: in.Latest && in.Version == 0,
+	})
+}
+
+func untagVersion(w *Write, in *op.UntagJobVersion) (op.VersionTagged, error) {
+	return tag(w, in.JobID, &state.TagVersion{Name: in.TagName, Remove: true})
+}
+
+func tag(w *Write, job string, c *state.TagVersion) (out op.VersionTagged, err error) {
+	c.Key = berth.JobKey{Namespace: w.Space(), ID: berth.JobID(job)}
+	c.Now = w.Now.UnixNano()
+	index, err := w.Do(c)
+	if err != nil {
+		return out, err
+	}
+	if !c.Remove {
+		out.Name, out.Description, out.TaggedTime = c.Name, c.Description, c.Now
+	}
+	out.Meta = op.Meta{Index: index, KnownLeader: true}
+	return out, nil
+}

@@ -1,0 +1,203 @@
+package api
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/internal/gossip"
+	"berth/op"
+)
+
+// Members is what the API asks of the gossip of this server.
+type Members interface {
+	Members() []gossip.Member
+	Join(ctx context.Context, addrs []string) (int, error)
+	ForceLeave(name string, prune bool) error
+	Keys() (gossip.KeyAnswer, error)
+	InstallKey(key string) (gossip.KeyAnswer, error)
+	UseKey(key string) (gossip.KeyAnswer, error)
+	RemoveKey(key string) (gossip.KeyAnswer, error)
+}
+
+// ServerList is where the node in this agent looks for servers.
+type ServerList interface {
+	Addrs() []string
+	SetAddrs(addrs []string)
+}
+
+func (s *Server) members() {
+	read(s, op.ListMembers, s.listMembers)
+	act(s, op.Join, s.join)
+	act(s, op.LeaveByForce, s.forceLeave)
+	read(s, op.ListKeys, func(*Read, *op.Query) (op.Keyring, error) {
+		return s.keyring(Members.Keys)
+	})
+	for o, do := range map[op.Op[op.GossipKey, op.Keyring]]func(Members, string) (gossip.KeyAnswer, error){
+		op.InstallKey: Members.InstallKey, op.UseKey: Members.UseKey, op.RemoveKey: Members.RemoveKey,
+	} {
+		act(s, o, func(_ context.Context, in *op.GossipKey) (op.Keyring, error) {
+			if in.Key == "" {
+				return op.Keyring{}, berth.Errorf(berth.Invalid, "Key: is missing")
+			}
+			return s.keyring(func(m Members) (gossip.KeyAnswer, error) { return do(m, in.Key) })
+		})
+	}
+}
+
+// act registers an operation that changes something of this agent, and so
+// nothing that is replicated.
+func act[In, Out any](s *Server, o op.Op[In, Out], f func(context.Context, *In) (Out, error)) {
+	s.served[o.Name] = true
+	s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
+		in, opts, err := decodeBody[In](w, r, path, o.Info, s.Region)
+		if err == nil {
+			err = s.region(opts.Region)
+		}
+		if err == nil {
+			err = s.allow(o.Info, caller(r, opts.AuthToken), opts.Namespace)
+		}
+		var out Out
+		if err == nil {
+			out, err = f(r.Context(), in)
+		}
+		if err != nil {
+			s.fail(w, err)
+			return
+		}
+		s.reply(w, r, out, &op.Meta{KnownLeader: true})
+	})
+}
+
+func (s *Server) listMembers(*Read, *op.Query) (op.Members, error) {
+	var self op.AgentMember
+	if s.Self != nil {
+		self = s.Self().Member
+	}
+	out := op.Members{ServerName: strings.TrimSuffix(self.Name, "."+s.Region), ServerRegion: s.Region, ServerDC: self.Tags["dc"]}
+	if s.Members == nil { // it is alone
+		out.Members = []op.AgentMember{self}
+		return out, nil
+	}
+	for _, m := range s.Members.Members() {
+		out.Members = append(out.Members, memberView(m))
+	}
+	return out, nil
+}
+
+// memberView is a member as the API shows it. To those who look for servers
+// the role is what Nomad's servers have; between servers it is another.
+func memberView(m gossip.Member) op.AgentMember {
+	tags := maps.Clone(m.Tags)
+	if tags["role"] != "" {
+		tags["role"] = "nomad"
+	}
+	return op.AgentMember{
+		Name: m.Name, Addr: m.Addr, Port: m.Port, Tags: tags, Status: string(m.Status),
+		ProtocolMin: m.ProtocolMin, ProtocolMax: m.ProtocolMax, ProtocolCur: m.ProtocolCur,
+		DelegateMin: m.DelegateMin, DelegateMax: m.DelegateMax, DelegateCur: m.DelegateCur,
+	}
+}
+
+// gossips returns the gossip of this server.
+func (s *Server) gossips() (Members, error) {
+	if s.Members == nil {
+		return nil, berth.Errorf(berth.Invalid, "this server does not gossip: it is alone")
+	}
+	return s.Members, nil
+}
+
+// maxJoin bounds how many addresses one request may have tried.
+const maxJoin = 100
+
+func (s *Server) join(ctx context.Context, in *op.JoinServers) (out op.ServersJoined, err error) {
+	if err := addresses(in.Addresses); err != nil {
+		return out, err
+	}
+	m, err := s.gossips()
+	if err != nil {
+		return out, err
+	}
+	n, err := m.Join(ctx, in.Addresses)
+	out.NumJoined = n
+	if err != nil {
+		out.Error = err.Error()
+	}
+	return out, nil
+}
+
+func addresses(list []string) error {
+	switch {
+	case len(list) == 0:
+		return berth.Errorf(berth.Invalid, "address: is missing")
+	case len(list) > maxJoin:
+		return berth.Errorf(berth.Invalid, "address: %d are too many; allowed are %d", len(list), maxJoin)
+	}
+	for _, a := range list {
+		if _, err := gossip.HostPort(a, 1); err != nil {
+			return berth.Errorf(berth.Invalid, "address: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *Server) forceLeave(_ context.Context, in *op.ForceLeave) (op.Nothing, error) {
+	if in.Node == "" {
+		return op.Nothing{}, berth.Errorf(berth.Invalid, "node: is missing: the name of a server")
+	}
+	m, err := s.gossips()
+	if err != nil {
+		return op.Nothing{}, err
+	}
+	return op.Nothing{}, m.ForceLeave(in.Node, in.Prune)
+}
+
+func (s *Server) keyring(do func(Members) (gossip.KeyAnswer, error)) (out op.Keyring, err error) {
+	m, err := s.gossips()
+	if err != nil {
+		return out, err
+	}
+	a, err := do(m)
+	if err != nil && len(a.Messages) > 0 { // some could not do it: their words say why
+		var said []string
+		for name, text := range a.Messages {
+			said = append(said, name+": "+text)
+		}
+		return out, berth.Errorf(berth.KindOf(err), "%w (%s)", err, strings.Join(slices.Sorted(slices.Values(said)), "; "))
+	}
+	return op.Keyring{Messages: a.Messages, Keys: a.Keys, PrimaryKeys: a.Primary, NumNodes: a.Nodes}, err
+}
+
+// servers serves where the node in this agent looks for servers.
+func (s *Server) servers(list ServerList) {
+	missing := func() error {
+		if list == nil {
+			return berth.Errorf(berth.Invalid, "there is no node in this agent")
+		}
+		return nil
+	}
+	read(s, op.AgentServers, func(*Read, *op.Query) ([]string, error) {
+		if err := missing(); err != nil {
+			return nil, err
+		}
+		return slices.Sorted(slices.Values(list.Addrs())), nil
+	})
+	act(s, op.ChangeServers, func(_ context.Context, in *op.SetServers) (op.Nothing, error) {
+		err := missing()
+		if err == nil {
+			err = addresses(in.Addresses)
+		}
+		if err != nil {
+			return op.Nothing{}, err
+		}
+		addrs := make([]string, len(in.Addresses))
+		for i, a := range in.Addresses {
+			addrs[i], _ = gossip.HostPort(a, 4647)
+		}
+		list.SetAddrs(addrs)
+		return op.Nothing{}, nil
+	})
+}

@@ -1,0 +1,324 @@
+package api
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+
+	"berth"
+	"berth/internal/state"
+	"berth/op"
+)
+
+func (s *Server) nodes() {
+	read(s, op.ListNodes, listNodes)
+	read(s, op.ReadNode, readNode)
+	read(s, op.NodeAllocs, nodeAllocs)
+	write(s, op.DrainNode, drainNode)
+	write(s, op.NodeRegister, s.registerNode)
+	write(s, op.NodeBeat, s.beatNode)
+	read(s, op.NodePull, pullAllocs)
+	read(s, op.AllocFetch, fetchAllocs)
+	write(s, op.AllocReporter, reportAllocs)
+	write(s, op.NodeEvents, emitEvents)
+	read(s, op.PullConnectivity, pullConnectivity)
+	write(s, op.TellConnectivity, tellConnectivity)
+}
+
+func listNodes(r *Read, in *op.NodesQuery) ([]op.NodeStub, error) {
+	return nodesOf(r, nil, in.Resources, in.OS, 0)
+}
+
+// nodesOf lists the nodes that keep accepts, nil for all. The list changes
+// with any node, and with what else is watched, which was last changed at
+// index.
+func nodesOf(r *Read, keep func(*berth.Node) bool, resources, os bool, index uint64, more ...state.WatchKey) ([]op.NodeStub, error) {
+	r.At(max(index, r.LastChange(state.Nodes)), append(more, state.OnTable(state.Nodes))...)
+	rows := r.Nodes()
+	if r.Query.Prefix != "" {
+		p, err := berth.ParseIDPrefix(r.Query.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		rows = r.NodesFrom(p)
+	}
+	rows, sorted := turned(r.Query, rows, byID(func(n *berth.Node) string { return n.ID.String() }))
+	return page(r, rows, sorted, keep, func(n *berth.Node) op.NodeStub {
+		v := op.NodeStub{
+			Address: host(n.HTTPAddr), ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass, NodePool: n.NodePool,
+			Version: n.Attributes["nomad.version"], SchedulingEligibility: n.SchedulingEligibility, Status: n.Status,
+			StatusDescription: n.StatusDescription, Drivers: n.Drivers, Drain: n.Draining(), LastDrain: n.LastDrain,
+			CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
+		}
+		if resources {
+			v.NodeResources, v.ReservedResources = n.NodeResources, n.ReservedResources
+		}
+		if os {
+			v.Attributes = map[string]string{"os.name": n.Attributes["os.name"]}
+		}
+		return v
+	})
+}
+
+// host is the part of an address before the port.
+func host(addr string) string {
+	for i := len(addr) - 1; i >= 0; i-- {
+		if addr[i] == ':' {
+			return addr[:i]
+		}
+	}
+	return addr
+}
+
+// node returns the node that a request names.
+func (r *Read) node(id string) (*berth.Node, error) {
+	full, err := berth.ParseID[berth.Node](id)
+	if err != nil {
+		return nil, err
+	}
+	n := r.Node(full)
+	if n == nil {
+		return nil, berth.Errorf(berth.NotFound, "node not found: %s", id)
+	}
+	return n, nil
+}
+
+func readNode(r *Read, in *op.NodeRef) (op.Node, error) {
+	n, err := r.node(in.NodeID)
+	if err != nil {
+		return op.Node{}, err
+	}
+	r.At(n.ModifyIndex, state.OnNode(n.ID))
+	return op.Node{Node: n, Drain: n.Draining()}, nil
+}
+
+func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {
+	n, err := r.node(in.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	index := n.ModifyIndex
+	out := []op.Alloc{}
+	for a := range r.AllocsOn(n.ID) {
+		index = max(index, a.ModifyIndex)
+		if r.may(op.ReadAlloc.Need, a.Job.Namespace) == nil {
+			out = append(out, allocView(r.Snapshot, a))
+		}
+	}
+	r.At(index, state.OnTable(state.Allocs), state.OnNode(n.ID))
+	return out, nil
+}
+
+// prove returns the node if the secret is its own. An unknown node and a wrong
+// secret are told apart: an agent registers again after the first.
+func prove(s *state.Snapshot, id berth.NodeID, secrets ...string) (*berth.Node, error) {
+	n := s.Node(id)
+	if n == nil {
+		return nil, berth.Errorf(berth.NotFound, "node not found: %s", id)
+	}
+	for _, secret := range secrets {
+		if secret != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(n.SecretID)) == 1 {
+			return n, nil
+		}
+	}
+	return nil, berth.Errorf(berth.Denied, "Permission denied: this is not the secret of node %s", id)
+}
+
+func (s *Server) registerNode(w *Write, in *op.RegisterNode) (op.NodeAnswer, error) {
+	if err := checkNode(in.Node); err != nil {
+		return op.NodeAnswer{}, err
+	}
+	n := *in.Node
+	if n.NodePool == "" {
+		n.NodePool = berth.DefaultNodePool
+	}
+	if n.Status == "" {
+		n.Status = berth.NodeInit
+	}
+	n.SchedulingEligibility = ""
+	c := &state.RegisterNode{Node: &n, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
+	rand.Read(c.Seed[:])
+	old := w.Node(n.ID)
+	if old != nil {
+		if _, err := prove(w.Snapshot, n.ID, n.SecretID); err != nil {
+			return op.NodeAnswer{}, err // Apply says so, too; what is wrong need not be in the log
+		}
+	}
+	// Registering again with nothing new is what agents do to be heard; it
+	// need not be in the log.
+	if old != nil && sameNode(old, &n) && in.NodeEvent == nil {
+		return s.nodeAnswer(w, &n, nil, old.ModifyIndex), nil
+	}
+	index, err := w.Do(c)
+	if err != nil {
+		return op.NodeAnswer{}, err
+	}
+	return s.nodeAnswer(w, &n, c.Evals, index), nil
+}
+
+func (s *Server) beatNode(w *Write, in *op.BeatNode) (op.NodeAnswer, error) {
+	n, err := prove(w.Snapshot, in.NodeID, in.SecretID, w.Options.AuthToken)
+	if err != nil {
+		return op.NodeAnswer{}, err
+	}
+	if in.Status == "" || in.Status == n.Status && in.NodeEvent == nil {
+		return s.nodeAnswer(w, n, nil, n.ModifyIndex), nil
+	}
+	if in.Status != berth.NodeReady && in.Status != berth.NodeInit && in.Status != berth.NodeDown {
+		return op.NodeAnswer{}, berth.Errorf(berth.Invalid, "Status: an agent cannot report %q; allowed are initializing, ready, down", clip(in.Status))
+	}
+	c := &state.SetNodeStatus{ID: n.ID, Status: in.Status, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
+	rand.Read(c.Seed[:])
+	index, err := w.Do(c)
+	if err != nil {
+		return op.NodeAnswer{}, err
+	}
+	return s.nodeAnswer(w, n, c.Evals, index), nil
+}
+
+// heard remembers of which node's agent a connection is. Whatever the agent
+// calls first on a new one will do: it can be called back from then on.
+func (s *Server) heard(id berth.NodeID, c RPC) {
+	if s.Proved != nil && c != nil {
+		s.Proved(id, c)
+	}
+}
+
+// nodeAnswer says that a node was heard.
+func (s *Server) nodeAnswer(w *Write, n *berth.Node, evals []berth.EvalID, index uint64) op.NodeAnswer {
+	s.heard(n.ID, w.Caller.Conn)
+	newest := s.Store.Snapshot()
+	out := op.NodeAnswer{
+		HeartbeatTTL: w.Leader.Beat(n.ID), EvalIDs: evals, NodeModifyIndex: index,
+		LeaderRPCAddr: s.Cluster.Address(), NumNodes: int32(newest.Count(state.Nodes)), SchedulingEligibility: berth.NodeEligible,
+	}
+	if s.Others != nil {
+		out.Servers = s.Others.Servers()
+	}
+	if len(out.Servers) == 0 {
+		out.Servers = []op.ServerAddr{{RPCAdvertiseAddr: s.Cluster.Address(), Datacenter: n.Datacenter}}
+	}
+	if len(evals) > 0 {
+		out.EvalCreateIndex = index
+	}
+	if now := newest.Node(n.ID); now != nil {
+		out.SchedulingEligibility = now.SchedulingEligibility
+	}
+	return out
+}
+
+// pullAllocs tells a node which allocations it has, when there is something
+// new.
+func pullAllocs(r *Read, in *op.NodeAllocIndexes) (op.NodeAllocIndexesAnswer, error) {
+	n, err := prove(r.Snapshot, in.NodeID, in.SecretID, r.Query.AuthToken)
+	if err != nil {
+		return op.NodeAllocIndexesAnswer{}, err
+	}
+	r.server.heard(n.ID, r.Caller.Conn)
+	index := r.Usage(n.Number).Changed
+	r.At(index, state.OnAllocsOn(n.ID))
+	if r.Waits() {
+		return op.NodeAllocIndexesAnswer{}, nil
+	}
+	out := op.NodeAllocIndexesAnswer{Allocs: map[string]uint64{}}
+	for a := range r.AllocsOn(n.ID) {
+		out.Allocs[a.ID.String()] = versionFor(r.Snapshot, a)
+	}
+	return out, nil
+}
+
+// versionFor returns the AllocModifyIndex of an allocation as agents are told
+// it. A state that was restored holds what an agent may have seen, and ended,
+// before: all of it is new to them.
+func versionFor(s *state.Snapshot, a *berth.Alloc) uint64 { return max(a.AllocModifyIndex, s.Restored) }
+
+// fetchAllocs gives a node its allocations as a whole.
+func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
+	const most = 10_000
+	if len(in.AllocIDs) > most {
+		return op.GetAllocsAnswer{}, berth.Errorf(berth.Invalid, "AllocIDs: %d are too many; allowed are %d", len(in.AllocIDs), most)
+	}
+	// MinQueryIndex is one that the agent heard of: this server may not be there
+	// yet, and the answer waits until it is.
+	r.At(r.LastChange(state.Allocs), state.OnTable(state.Allocs))
+	if r.Index >= r.Query.MinQueryIndex {
+		r.Ready()
+	}
+	var out op.GetAllocsAnswer
+	var proved *berth.Node
+	for _, text := range in.AllocIDs {
+		id, err := berth.ParseID[berth.Alloc](text)
+		if err != nil {
+			return out, err
+		}
+		a := r.Alloc(id)
+		if a == nil {
+			continue
+		}
+		if proved == nil || proved.ID != a.NodeID {
+			if proved, err = prove(r.Snapshot, a.NodeID, in.SecretID, r.Query.AuthToken); err != nil {
+				return op.GetAllocsAnswer{}, err
+			}
+		}
+		v := allocView(r.Snapshot, a)
+		v.OwnerRefs = nil // nothing to its agent, which does what the desired status says
+		v.AllocModifyIndex = versionFor(r.Snapshot, a)
+		out.Allocs = append(out.Allocs, &v)
+	}
+	return out, nil
+}
+
+func reportAllocs(w *Write, in *op.ReportAllocs) (op.WriteAnswer, error) {
+	if len(in.Alloc) == 0 || in.Alloc[0] == nil {
+		return op.WriteAnswer{}, nil
+	}
+	c := &state.ReportAllocs{Node: in.Alloc[0].NodeID, Now: w.Now.UnixNano()}
+	if _, err := prove(w.Snapshot, c.Node, w.Options.AuthToken); err != nil {
+		return op.WriteAnswer{}, err
+	}
+	for _, a := range in.Alloc {
+		if a == nil {
+			continue
+		}
+		if a.NodeID != c.Node {
+			return op.WriteAnswer{}, berth.Errorf(berth.Denied, "Permission denied: the report of node %s speaks for node %s", c.Node, a.NodeID)
+		}
+		known := w.Alloc(a.ID)
+		if known == nil || a.ClientStatus == berth.ClientUnknown {
+			continue // it is gone: a late report changes nothing; nor does one that says nothing
+		}
+		c.Updates = append(c.Updates, state.AllocUpdate{
+			ID: a.ID, Client: a.ClientStatus, Description: cut(a.ClientDescription, maxSentence),
+			Tasks: berth.PackTaskStates(boundStates(a.TaskStates, known.Group)), Deployment: a.DeploymentStatus, Network: boundNetwork(a.NetworkStatus),
+		})
+	}
+	if len(c.Updates) == 0 {
+		return op.WriteAnswer{}, nil
+	}
+	_, err := w.Do(c)
+	return op.WriteAnswer{}, err
+}
+
+func emitEvents(w *Write, in *op.EmitEvents) (op.WriteAnswer, error) {
+	var cmds []state.Command
+	for text, events := range in.NodeEvents {
+		id, err := berth.ParseID[berth.Node](text)
+		if err != nil {
+			return op.WriteAnswer{}, err
+		}
+		if _, err := prove(w.Snapshot, id, w.Options.AuthToken); err != nil {
+			return op.WriteAnswer{}, err
+		}
+		c := &state.AddNodeEvents{ID: id}
+		cmds = append(cmds, c)
+		for _, e := range events[:min(len(events), berth.NodeEventsKept)] {
+			if e != nil {
+				c.Events = append(c.Events, *boundEvent(e))
+			}
+		}
+	}
+	if len(cmds) == 0 {
+		return op.WriteAnswer{}, nil
+	}
+	_, err := w.Do(cmds...)
+	return op.WriteAnswer{}, err
+}

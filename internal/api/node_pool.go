@@ -1,0 +1,113 @@
+package api
+
+import (
+	"crypto/rand"
+	"strings"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/state"
+	"berth/op"
+)
+
+func (s *Server) pools() {
+	read(s, op.ListPools, listPools)
+	read(s, op.ReadPool, readPool)
+	read(s, op.PoolNodes, poolNodes)
+	read(s, op.PoolJobs, poolJobs)
+	write(s, op.WritePool, writePool)
+	write(s, op.UpdatePool, writePool)
+	write(s, op.RemovePool, removePool)
+	write(s, op.Eligibility, setEligibility)
+}
+
+func poolView(p *berth.NodePool) op.NodePool {
+	return op.NodePool{NodePool: p, NodeIdentityTTL: p.NodeIdentityTTL.String()}
+}
+
+func listPools(r *Read, _ *op.Query) ([]op.NodePool, error) {
+	r.Table(state.NodePools)
+	rows, sorted := turned(r.Query, r.NodePools(), byID(func(p *berth.NodePool) string { return p.Name }))
+	return page(r, rows, sorted, func(p *berth.NodePool) bool { return strings.HasPrefix(p.Name, r.Query.Prefix) }, poolView)
+}
+
+// pool returns the node pool that a request names.
+func (r *Read) pool(name string) (*berth.NodePool, error) {
+	p := r.NodePool(name)
+	if p == nil {
+		return nil, berth.Errorf(berth.NotFound, "node pool not found: %s", clip(name))
+	}
+	return p, nil
+}
+
+func readPool(r *Read, in *op.PoolRef) (op.NodePool, error) {
+	p, err := r.pool(in.PoolName)
+	if err != nil {
+		return op.NodePool{}, err
+	}
+	r.At(p.ModifyIndex, state.OnNodePool(p.Name))
+	return poolView(p), nil
+}
+
+// readable looks for a pool that a list is about, and whether the caller may
+// see it as well as what the operation lists.
+func (r *Read) readable(name string) (*berth.NodePool, error) {
+	if err := r.may(acl.NodePoolRead, ""); err != nil {
+		return nil, err
+	}
+	return r.pool(name)
+}
+
+func poolNodes(r *Read, in *op.PoolNodesQuery) ([]op.NodeStub, error) {
+	p, err := r.readable(in.PoolName)
+	if err != nil {
+		return nil, err
+	}
+	return nodesOf(r, func(n *berth.Node) bool { return berth.InPool(n.NodePool, p.Name) }, in.Resources, in.OS, p.ModifyIndex, state.OnNodePool(p.Name))
+}
+
+func poolJobs(r *Read, in *op.PoolJobsQuery) ([]op.JobStub, error) {
+	p, err := r.readable(in.PoolName)
+	if err != nil {
+		return nil, err
+	}
+	return jobsOf(r, op.PoolJobs.Need, func(j *berth.Job) bool { return j.NodePool == p.Name }, in.Meta, p.ModifyIndex, state.OnNodePool(p.Name))
+}
+
+func writePool(w *Write, in *op.WriteNodePool) (op.WriteAnswer, error) {
+	p := in.NodePool
+	switch {
+	case p.Name == "":
+		p.Name = in.PoolName
+	case in.PoolName != "" && in.PoolName != p.Name:
+		return op.WriteAnswer{}, berth.Errorf(berth.Invalid, "Name: %q is not the pool that the path names, %q", clip(p.Name), clip(in.PoolName))
+	}
+	if err := p.Validate(); err != nil { // Apply says so, too; what is wrong need not be in the log
+		return op.WriteAnswer{}, err
+	}
+	_, err := w.Do(&state.UpsertNodePools{Pools: []*berth.NodePool{&p}})
+	return op.WriteAnswer{}, err
+}
+
+func removePool(w *Write, in *op.DeleteNodePool) (op.WriteAnswer, error) {
+	_, err := w.Do(&state.DeleteNodePools{Names: []string{in.PoolName}})
+	return op.WriteAnswer{}, err
+}
+
+func setEligibility(w *Write, in *op.SetEligibility) (out op.EligibilitySet, err error) {
+	id, err := berth.ParseID[berth.Node](in.NodeID)
+	if err != nil {
+		return out, err
+	}
+	c := &state.SetNodeEligibility{ID: id, Eligibility: in.Eligibility, Now: w.Now.UnixNano()}
+	rand.Read(c.Seed[:])
+	index, err := w.Do(c)
+	if err != nil {
+		return out, err
+	}
+	out = op.EligibilitySet{NodeModifyIndex: index, EvalIDs: c.Evals}
+	if len(c.Evals) > 0 {
+		out.EvalCreateIndex = index
+	}
+	return out, nil
+}

@@ -1,0 +1,221 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// Read is a request for what is in a snapshot.
+type Read struct {
+	*state.Snapshot
+	Query  *op.Query
+	Caller Caller
+	server *Server
+
+	index uint64
+	keys  []state.WatchKey
+	next  string
+	ready bool
+	waits bool
+
+	running map[berth.JobKey]map[berth.PERef]*berth.Alloc // of stream jobs that were looked at
+}
+
+// Ready says that the answer is wanted as it is, whatever the caller's index.
+func (r *Read) Ready() { r.ready = true }
+
+// Waits says that, with the index that At was told, this answer will not be
+// used: the caller waits for something newer. A handler may then return
+// nothing.
+func (r *Read) Waits() bool { return r.waits && !r.fresh() }
+
+// fresh says whether the answer is one that the caller does not have.
+func (r *Read) fresh() bool {
+	return r.ready || r.Query.MinQueryIndex == 0 || r.index > r.Query.MinQueryIndex || len(r.keys) == 0
+}
+
+// Space returns the namespace that the request is about.
+func (r *Read) Space() string { return r.Query.Namespace }
+
+// At says at which index what is answered last changed, and what to watch for
+// its next change. Every handler calls it.
+func (r *Read) At(index uint64, keys ...state.WatchKey) {
+	// Who has a row from before the whole state was replaced must learn of that,
+	// though the row is as old again. Clients take 0 for "unknown".
+	r.index = max(index, r.Restored, 1)
+	r.keys = keys
+}
+
+// Table says that the answer changes with any row of a table.
+func (r *Read) Table(t state.Table) { r.At(r.LastChange(t), state.OnTable(t)) }
+
+// answer runs a read: at once, or, if the caller has an index, when there is
+// something newer or the wait is over.
+func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, q *op.Query, f func(*Read) (Out, error)) (out Out, meta op.Meta, err error) {
+	if err := s.admit(ctx, info, who, q); err != nil {
+		return out, meta, err
+	}
+	run := func(waits bool) (done bool, keys []state.WatchKey) {
+		r := &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: who, server: s, waits: waits}
+		out, err = f(r)
+		meta = op.Meta{Index: r.index, KnownLeader: true, NextToken: r.next}
+		if q.AllowStale {
+			s.contact(&meta)
+		}
+		return err != nil || !waits || r.fresh(), r.keys
+	}
+	done, keys := run(q.MinQueryIndex > 0)
+	if done {
+		return out, meta, err
+	}
+	if info.Need != acl.Node { // each of those has its own session, whose calls are counted
+		if err := s.waiting.enter(who); err != nil {
+			return out, meta, err
+		}
+		defer s.waiting.exit(who)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience(q.MaxQueryTime))
+	defer cancel()
+	// What is watched is fixed by the first look; a change between that look
+	// and here is seen by the second.
+	watch := s.Store.Watch(keys...)
+	defer watch.Stop()
+	for {
+		if done, _ := run(true); done {
+			return out, meta, err
+		}
+		if watch.Wait(ctx) != nil {
+			run(false) // nothing newer: the same answer again
+			return out, meta, err
+		}
+	}
+}
+
+// patience is how long a query waits: as asked within the limit, and a little
+// longer by chance, so that callers that began together do not come back
+// together.
+func patience(asked time.Duration) time.Duration {
+	if asked <= 0 || asked > op.MaxWait {
+		asked = op.MaxWait
+	}
+	return asked + rand.N(asked/16+1)
+}
+
+// admit says whether a read may go on. Unless it may be stale it returns when
+// this server knows all that was answered before.
+func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Query) error {
+	if err := s.region(q.Region); err != nil {
+		return err
+	}
+	if q.Namespace == "" {
+		q.Namespace = berth.DefaultNamespace
+	}
+	if err := s.allow(info, who, q.Namespace); err != nil {
+		return err
+	}
+	if info.Local || q.AllowStale || info.Need == acl.Open {
+		return nil
+	}
+	// Without a leader the state may be old, and only who says so gets it.
+	return s.sync(ctx)
+}
+
+// allow asks whether the caller has the right that an operation needs, unless
+// only its handler can: what proves a node's agent is the node's secret, what
+// an ID names or a body says has its own namespace (see Read.may and
+// decodeJob), and a list across namespaces holds what the caller may see of
+// each (see Read.visible).
+func (s *Server) allow(info *op.Info, who Caller, namespace string) error {
+	switch {
+	case info.Need == acl.Open || info.Need == acl.Node:
+		return nil
+	case info.Space == acl.NoSpace || info.Space == acl.NodeSpace:
+		return s.Authorize(who, info.Need, "")
+	case info.Space == acl.QuerySpace && namespace != berth.AllNamespaces:
+		return s.Authorize(who, info.Need, namespace)
+	}
+	return nil
+}
+
+// may asks for a right in the namespace of something that the request names;
+// of what is not there, in that of the request, so that only those who could
+// see it learn that it is not.
+func (r *Read) may(need acl.Capability, namespace string) error {
+	return r.server.Authorize(r.Caller, need, namespace)
+}
+
+// visible says whether a row of the namespace belongs in the answer. Rows of
+// the namespace that was asked for were allowed at the door.
+func (r *Read) visible(need acl.Capability, namespace string) bool {
+	return r.Space() == namespace || r.Space() == berth.AllNamespaces && r.may(need, namespace) == nil
+}
+
+func (s *Server) region(name string) error {
+	if name != "" && name != s.Region {
+		return berth.Errorf(berth.Invalid, "No path to region: %q; this is region %q", name, s.Region)
+	}
+	return nil
+}
+
+// Write is a request to change something.
+type Write struct {
+	*state.Snapshot
+	Options *op.Write
+	Caller  Caller
+	Now     time.Time
+	Leader  Leader
+	server  *Server
+	ctx     context.Context
+	index   uint64
+	said    string // the namespace that the request named, "" if it named none
+	began   bool   // something was proposed, or may have been
+}
+
+// Space returns the namespace that the request is about.
+func (w *Write) Space() string { return w.Options.Namespace }
+
+// Do proposes commands as one change and waits until they are safe. It returns
+// the state index of the last.
+func (w *Write) Do(cmds ...state.Command) (uint64, error) {
+	results, err := w.Leader.Propose(w.ctx, cmds...)
+	if err != nil && !w.began && errors.Is(err, state.ErrLost) && !errors.Is(err, state.ErrUnknown) {
+		return 0, &termOver{err}
+	}
+	w.began = true
+	if err != nil {
+		return 0, err
+	}
+	w.index = results[len(results)-1].Index
+	return w.index, nil
+}
+
+// change runs a write on the leader.
+func change[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, opts *op.Write, f func(*Write) (Out, error)) (out Out, index uint64, err error) {
+	if err := s.region(opts.Region); err != nil {
+		return out, 0, err
+	}
+	said := opts.Namespace
+	if opts.Namespace == "" {
+		opts.Namespace = berth.DefaultNamespace
+	}
+	if opts.Namespace == berth.AllNamespaces && info.Space == acl.QuerySpace {
+		return out, 0, berth.Errorf(berth.Invalid, "namespace: %q is for reading; what is written stands in one namespace", opts.Namespace)
+	}
+	if err := s.allow(info, who, opts.Namespace); err != nil {
+		return out, 0, err
+	}
+	leader, err := s.Cluster.Leader()
+	if err != nil {
+		return out, 0, &termOver{err}
+	}
+	w := &Write{Snapshot: s.Store.Snapshot(), Options: opts, Caller: who, Now: time.Now(), Leader: leader, server: s, ctx: ctx, said: said}
+	out, err = f(w)
+	return out, w.index, err
+}

@@ -1,0 +1,158 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/internal/state"
+	"berth/op"
+)
+
+func (s *Server) scaling() {
+	write(s, op.Scale, scaleJob)
+	read(s, op.ReadScale, readScale)
+	read(s, op.ListPolicies, listPolicies)
+	read(s, op.ReadPolicy, readPolicy)
+}
+
+func scaleJob(w *Write, in *op.ScaleJob) (out op.JobRegistered, err error) {
+	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+	if err := scalesHere(w, in); err != nil {
+		return out, err
+	}
+	c := &state.ScaleJob{
+		Key: k, Group: in.Target[berth.TargetGroup], Message: in.Message, Error: in.Error, Meta: in.Meta, Index: in.JobModifyIndex,
+		Now: w.Now.UnixNano(),
+	}
+	if in.Count != nil {
+		c.Change, c.Count = true, *in.Count
+		if looksAt(w.Job(k)) {
+			c.Eval = seed(w, berth.TriggerJobScaling, 0)
+		}
+	}
+	index, err := w.Do(c)
+	if err != nil {
+		return out, err
+	}
+	out = registered(c.Eval.ID, index)
+	if j := w.server.Store.Snapshot().Job(k); !c.Change && j != nil {
+		out.JobModifyIndex = j.JobModifyIndex
+	}
+	return out, nil
+}
+
+// scalesHere refuses a target that is not a group of the job in the path.
+func scalesHere(w *Write, in *op.ScaleJob) error {
+	var ps berth.Problems
+	for name, value := range in.Target {
+		switch name {
+		case berth.TargetGroup:
+		case berth.TargetJob:
+			if value != "" && value != in.JobID {
+				ps.Addf("Target.Job", "%q is not the job that the path names, %q", clip(value), clip(in.JobID))
+			}
+		case berth.TargetNamespace:
+			if value != "" && value != w.Space() {
+				ps.Addf("Target.Namespace", "%q is not the namespace of the request, %q", clip(value), w.Space())
+			}
+		default:
+			ps.Addf("Target", "%q is not known; allowed are Group, Job and Namespace", clip(name))
+		}
+	}
+	if in.Target[berth.TargetGroup] == "" {
+		ps.Addf("Target.Group", "is missing: the group to scale")
+	}
+	return ps.Err()
+}
+
+func readScale(r *Read, in *op.JobRef) (out op.JobScale, err error) {
+	j, sum, err := r.job(in.JobID)
+	if err != nil {
+		return out, err
+	}
+	r.At(max(j.ModifyIndex, sum.Changed, sum.Allocs), state.OnJob(j.Key()), state.OnAllocsOf(j.Key()))
+	out = op.JobScale{
+		JobID: j.ID, Namespace: j.Namespace, JobCreateIndex: j.CreateIndex, JobModifyIndex: j.ModifyIndex, JobStopped: j.Stop,
+		TaskGroups: map[string]op.GroupScale{},
+	}
+	groups := map[string]*op.GroupScale{}
+	events := r.ScalingEvents(j.Key())
+	for _, g := range j.TaskGroups {
+		groups[g.Name] = &op.GroupScale{Desired: g.Count, Events: scalingEvents(events.Groups[g.Name])}
+	}
+	for a := range r.AllocsOf(j.Key()) {
+		if g := groups[a.Group.Name]; g != nil && a.Job.UID == j.UID && a.Live() {
+			countScale(g, a)
+		}
+	}
+	for name, g := range groups {
+		out.TaskGroups[name] = *g
+	}
+	return out, nil
+}
+
+func countScale(g *op.GroupScale, a *berth.Alloc) {
+	g.Placed++
+	if a.Client == berth.ClientRunning {
+		g.Running++
+	}
+	if d := a.Rest().DeploymentStatus; d != nil && d.Healthy != nil {
+		if *d.Healthy {
+			g.Healthy++
+		} else {
+			g.Unhealthy++
+		}
+	}
+}
+
+func scalingEvents(list []berth.ScalingEvent) []op.ScalingEvent {
+	out := make([]op.ScalingEvent, 0, len(list))
+	for i := range list {
+		e := &list[i]
+		v := op.ScalingEvent{
+			Time: uint64(e.Time), Count: e.Count, PreviousCount: e.PreviousCount, Error: e.Error, Message: e.Message, Meta: e.Meta,
+			CreateIndex: e.CreateIndex,
+		}
+		if !e.EvalID.IsZero() {
+			v.EvalID = &e.EvalID
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func listPolicies(r *Read, in *op.PoliciesQuery) ([]op.PolicyStub, error) {
+	r.Table(state.Jobs)
+	var list []*berth.ScalingPolicy
+	for j := range r.ScaledJobs() {
+		if in.Job != "" && string(j.ID) != in.Job || !r.visible(op.ListPolicies.Need, j.Namespace) {
+			continue
+		}
+		for _, p := range j.Policies {
+			if strings.HasPrefix(p.Type, in.Type) && strings.HasPrefix(p.ID, r.Query.Prefix) {
+				list = append(list, p)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b *berth.ScalingPolicy) int { return strings.Compare(a.ID, b.ID) })
+	rows, sorted := turned(r.Query, slices.Values(list), byID(func(p *berth.ScalingPolicy) string { return p.ID }))
+	return page(r, rows, sorted, func(*berth.ScalingPolicy) bool { return true }, func(p *berth.ScalingPolicy) op.PolicyStub {
+		return op.PolicyStub{ID: p.ID, Enabled: p.Enabled, Type: p.Type, Target: p.Target, CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex}
+	})
+}
+
+func readPolicy(r *Read, in *op.PolicyRef) (berth.ScalingPolicy, error) {
+	r.Table(state.Jobs)
+	for j := range r.ScaledJobs() {
+		for _, p := range j.Policies {
+			if p.ID == in.PolicyID {
+				return *p, r.may(op.ReadPolicy.Need, j.Namespace)
+			}
+		}
+	}
+	if err := r.may(op.ReadPolicy.Need, r.Space()); err != nil {
+		return berth.ScalingPolicy{}, err
+	}
+	return berth.ScalingPolicy{}, berth.Errorf(berth.NotFound, "policy not found: %s", clip(in.PolicyID))
+}

@@ -1,0 +1,226 @@
+package api
+
+import (
+	"cmp"
+	"hash/fnv"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/internal/state"
+	"berth/op"
+)
+
+func (s *Server) services() {
+	read(s, op.ListServices, listServices)
+	read(s, op.ReadService, readService)
+	read(s, op.AllocServices, allocServices)
+	read(s, op.JobServices, jobServices)
+	write(s, op.RemoveService, removeService)
+	write(s, op.ServiceUpsert, upsertServices)
+	write(s, op.ServiceRemove, removeOwnService)
+	s.checks()
+}
+
+// named is a service in the list, before it is shown in its namespace.
+type namedService struct {
+	key  berth.ServiceKey
+	stub op.ServiceStub
+}
+
+// listServices shows the services by namespace. A page counts services.
+func listServices(r *Read, _ *op.Query) ([]op.ServiceList, error) {
+	r.Table(state.Services)
+	sorted := byID(func(n *namedService) string { return n.key.Namespace + "." + n.key.Name })
+	rows, sorted := turned(r.Query, servicesByName(r), sorted)
+	keep := func(n *namedService) bool {
+		return r.visible(op.ListServices.Need, n.key.Namespace) && strings.HasPrefix(n.key.Name, r.Query.Prefix)
+	}
+	type shown struct {
+		Namespace string
+		op.ServiceStub
+	}
+	list, err := page(r, rows, sorted, keep, func(n *namedService) shown { return shown{n.key.Namespace, n.stub} })
+	if err != nil {
+		return nil, err
+	}
+	out := []op.ServiceList{}
+	for _, v := range list {
+		if n := len(out); n == 0 || out[n-1].Namespace != v.Namespace {
+			out = append(out, op.ServiceList{Namespace: v.Namespace})
+		}
+		last := &out[len(out)-1]
+		last.Services = append(last.Services, v.ServiceStub)
+	}
+	return out, nil
+}
+
+// servicesByName gathers the registrations of each service.
+func servicesByName(r *Read) iter.Seq[*namedService] {
+	return func(yield func(*namedService) bool) {
+		var now *namedService
+		for reg := range r.Services() {
+			if now == nil || now.key != reg.Key() {
+				if now != nil && !yield(now) {
+					return
+				}
+				now = &namedService{reg.Key(), op.ServiceStub{ServiceName: reg.ServiceName, Tags: []string{}}}
+			}
+			for _, t := range reg.Tags {
+				if i, ok := slices.BinarySearch(now.stub.Tags, t); !ok {
+					now.stub.Tags = slices.Insert(now.stub.Tags, i, t)
+				}
+			}
+		}
+		if now != nil {
+			yield(now)
+		}
+	}
+}
+
+func serviceView(r *berth.ServiceRegistration) berth.ServiceRegistration {
+	v := *r
+	if v.Tags == nil {
+		v.Tags = []string{}
+	}
+	return v
+}
+
+func serviceID(r *berth.ServiceRegistration) string { return r.ID }
+
+func readService(r *Read, in *op.ServiceQuery) ([]berth.ServiceRegistration, error) {
+	k := berth.ServiceKey{Namespace: r.Space(), Name: in.ServiceName}
+	rows := r.ServicesNamed(k)
+	if k.Namespace == berth.AllNamespaces {
+		r.Table(state.Services)
+		rows = r.Services()
+	} else {
+		r.At(r.LastChange(state.Services), state.OnService(k))
+	}
+	keep := func(reg *berth.ServiceRegistration) bool {
+		return reg.ServiceName == in.ServiceName && r.visible(op.ReadService.Need, reg.Namespace)
+	}
+	if in.Choose != "" {
+		n, key, err := parseChoose(in.Choose)
+		if err != nil {
+			return nil, err
+		}
+		q := *r.Query // of all that are there, not of a page of them
+		q.PerPage, q.NextToken, q.Reverse = 0, "", false
+		whole := *r
+		whole.Query = &q
+		all, err := page(&whole, rows, byID(serviceID), keep, serviceView)
+		return choose(all, n, key), err
+	}
+	rows, sorted := turned(r.Query, rows, byID(func(reg *berth.ServiceRegistration) string { return reg.Namespace + "." + reg.ID }))
+	return page(r, rows, sorted, keep, serviceView)
+}
+
+func parseChoose(text string) (n int, key string, err error) {
+	number, key, ok := strings.Cut(text, "|")
+	if n, err = strconv.Atoi(number); !ok || err != nil || n < 1 || key == "" {
+		return 0, "", berth.Errorf(berth.Invalid, "choose: %q; it must be <number>|<key>, such as 2|%s", clip(text), "web-1")
+	}
+	return n, key, nil
+}
+
+// choose picks n instances for a key by rendezvous hashing: the same key gets
+// the same ones while they are there, and when one goes or comes, no key loses
+// another.
+func choose(all []berth.ServiceRegistration, n int, key string) []berth.ServiceRegistration {
+	weight := func(r *berth.ServiceRegistration) uint64 {
+		h := fnv.New64a()
+		h.Write([]byte(r.ID))
+		h.Write([]byte{0})
+		h.Write([]byte(key))
+		x := h.Sum64() // its last bytes barely reach the highest bits, by which is sorted
+		x ^= x >> 33
+		x *= 0xff51afd7ed558ccd
+		return x ^ x>>33
+	}
+	slices.SortFunc(all, func(a, b berth.ServiceRegistration) int {
+		return cmp.Or(cmp.Compare(weight(&b), weight(&a)), cmp.Compare(a.ID, b.ID))
+	})
+	return all[:min(n, len(all))]
+}
+
+// inOrder returns registrations in order of namespace, service and ID.
+func inOrder(rows iter.Seq[*berth.ServiceRegistration]) []berth.ServiceRegistration {
+	out := []berth.ServiceRegistration{}
+	for reg := range rows {
+		out = append(out, serviceView(reg))
+	}
+	slices.SortFunc(out, func(a, b berth.ServiceRegistration) int {
+		return cmp.Or(cmp.Compare(a.ServiceName, b.ServiceName), cmp.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+func allocServices(r *Read, in *op.AllocRef) ([]berth.ServiceRegistration, error) {
+	a, err := r.alloc(in.AllocID, op.AllocServices.Need)
+	if err != nil {
+		return nil, err
+	}
+	r.At(r.LastChange(state.Services), state.OnServicesOf(a.ID))
+	return inOrder(r.ServicesOf(a.ID)), nil
+}
+
+func jobServices(r *Read, in *op.JobServicesQuery) ([]berth.ServiceRegistration, error) {
+	j, _, err := r.job(string(in.JobID))
+	if err != nil {
+		return nil, err
+	}
+	k := j.Key()
+	r.Table(state.Services)
+	return inOrder(func(yield func(*berth.ServiceRegistration) bool) {
+		for a := range r.AllocsOf(k) {
+			if a.Ended() {
+				continue
+			}
+			for reg := range r.ServicesOf(a.ID) {
+				if !yield(reg) {
+					return
+				}
+			}
+		}
+	}), nil
+}
+
+func removeService(w *Write, in *op.DeleteService) (op.WriteAnswer, error) {
+	_, err := w.Do(&state.DeleteServices{Namespace: w.Space(), Name: in.ServiceName, IDs: []string{in.ServiceID}})
+	return op.WriteAnswer{}, err
+}
+
+func upsertServices(w *Write, in *op.UpsertServices) (op.WriteAnswer, error) {
+	if len(in.Services) == 0 || in.Services[0] == nil {
+		return op.WriteAnswer{}, nil
+	}
+	n, err := prove(w.Snapshot, in.Services[0].NodeID, w.Options.AuthToken)
+	if err != nil {
+		return op.WriteAnswer{}, err
+	}
+	for _, r := range in.Services { // Apply says so, too; what is wrong need not be in the log
+		if err := state.CheckService(r); err != nil {
+			return op.WriteAnswer{}, err
+		}
+	}
+	_, err = w.Do(&state.UpsertServices{Node: n.ID, Services: in.Services})
+	return op.WriteAnswer{}, err
+}
+
+// removeOwnService takes out what a node's agent does not want any more. The
+// call names no node, so the registration does.
+func removeOwnService(w *Write, in *op.DeleteServiceByID) (op.WriteAnswer, error) {
+	r := w.Service(in.ID)
+	if r == nil {
+		return op.WriteAnswer{}, nil // somebody did, or its allocation has ended
+	}
+	n, err := prove(w.Snapshot, r.NodeID, w.Options.AuthToken)
+	if err != nil {
+		return op.WriteAnswer{}, err
+	}
+	_, err = w.Do(&state.DeleteServices{Node: n.ID, IDs: []string{in.ID}})
+	return op.WriteAnswer{}, err
+}

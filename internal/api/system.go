@@ -1,0 +1,123 @@
+package api
+
+import (
+	"cmp"
+	"crypto/rand"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/internal/state"
+	"berth/op"
+)
+
+func (s *Server) system() {
+	write(s, op.CollectGarbage, collectGarbage)
+	write(s, op.EvalDelete, deleteEvals)
+}
+
+// collectGarbage raises the evaluation that deletes what nothing needs, and
+// does not wait for it.
+func collectGarbage(w *Write, _ *op.SystemGC) (out op.SystemGCRaised, err error) {
+	c := &state.RaiseCore{Force: true, Cause: berth.Cause{Kind: berth.CauseUser}, Now: w.Now.UnixNano()}
+	rand.Read(c.ID[:])
+	_, err = w.Do(c)
+	return op.SystemGCRaised{EvalID: c.ID}, err
+}
+
+// deleteEvals forgets evaluations with their allocations. What is needed stays:
+// named, it refuses the request; met by a filter, it is left out.
+func deleteEvals(w *Write, in *op.DeleteEvals) (out op.EvalsDeleted, err error) {
+	named := len(in.EvalIDs) > 0
+	if named == (in.Filter != "") {
+		return out, berth.Errorf(berth.Invalid, "evaluations to delete are named by EvalIDs or by a Filter, one of them")
+	}
+	var evals []*berth.Eval
+	if named {
+		evals, err = w.evalsNamed(in.EvalIDs)
+	} else {
+		evals, err = w.evalsMeeting(in.Filter)
+	}
+	if err != nil {
+		return out, err
+	}
+	// One that leads to another goes before it.
+	slices.SortFunc(evals, func(a, b *berth.Eval) int {
+		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.ID.String(), b.ID.String()))
+	})
+	sweep := state.NewSweep(w.Snapshot)
+	c := &state.DeleteRows{}
+	var cmds []*state.DeleteRows
+	for _, e := range slices.Compact(evals) {
+		// If an allocation of it stays, so does the evaluation, and it says why.
+		for a := range w.AllocsBy(e.ID) {
+			if sweep.Alloc(a) == "" {
+				if c.Len() == state.MaxDeletes {
+					cmds, c = append(cmds, c), &state.DeleteRows{}
+				}
+				c.Allocs = append(c.Allocs, a.ID)
+			}
+		}
+		if why := sweep.Eval(e); why != "" {
+			if named {
+				return out, berth.Errorf(berth.Conflict, "evaluation %s cannot be deleted: %s", e.ID, why)
+			}
+			continue
+		}
+		if c.Len() == state.MaxDeletes {
+			cmds, c = append(cmds, c), &state.DeleteRows{}
+		}
+		c.Evals = append(c.Evals, e.ID)
+	}
+	if c.Len() > 0 {
+		cmds = append(cmds, c)
+	}
+	for _, c := range cmds {
+		if _, err := w.Do(c); err != nil {
+			return out, err
+		}
+		out.Count += len(c.Evals)
+	}
+	return out, nil
+}
+
+func (w *Write) evalsNamed(ids []string) (out []*berth.Eval, err error) {
+	if len(ids) > state.MaxDeletes {
+		return nil, berth.Errorf(berth.Invalid, "EvalIDs: %d are too many; allowed are %d", len(ids), state.MaxDeletes)
+	}
+	for _, text := range ids {
+		id, err := berth.ParseID[berth.Eval](text)
+		if err != nil {
+			return nil, err
+		}
+		e := w.Eval(id)
+		if e == nil {
+			return nil, berth.Errorf(berth.NotFound, "eval not found: %s", text)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// evalsMeeting returns the evaluations of the request's namespace that meet an
+// expression and have ended.
+func (w *Write) evalsMeeting(text string) (out []*berth.Eval, err error) {
+	wanted, err := newFilter(text)
+	if err != nil {
+		return nil, err
+	}
+	r := &Read{Snapshot: w.Snapshot, Query: &op.Query{Namespace: w.Space()}, Caller: w.Caller, server: w.server}
+	for e := range w.Evals() {
+		if !e.Terminal() || w.Space() != berth.AllNamespaces && w.Space() != e.Namespace {
+			continue
+		}
+		ok, err := wanted.accepts(r.evalView(e))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"berth/internal/diff"
+)
+
+// entry is a line of a difference, with the lines below it.
+type entry struct {
+	kind  string // of package diff
+	text  string
+	below []entry
+	ends  bool // a brace closes it
+}
+
+// diffLines shows what differs between two versions of a job: + is new, - is
+// gone, +/- is another now. Of a job, group or task that is new or gone only
+// the name is shown, unless all is wanted.
+func diffLines(d *diff.JobDiff, verbose bool) []string {
+	top := []entry{{kind: d.Type, text: fmt.Sprintf("Job: %q", d.ID)}}
+	if shown(d.Type, verbose) {
+		top = append(top, blocks(d.Fields, d.Objects)...)
+	}
+	first := len(top)
+	for _, g := range d.TaskGroups {
+		top = append(top, groupEntry(g, verbose))
+	}
+	var out []string
+	width := widest(top)
+	for i, e := range top {
+		if i > first {
+			out = append(out, "")
+		}
+		out = e.lines(out, 0, width)
+	}
+	return out
+}
+
+// shown says whether what a job, group or task holds is told.
+func shown(kind string, verbose bool) bool {
+	return verbose || kind == diff.Edited || kind == diff.None
+}
+
+func groupEntry(g *diff.GroupDiff, verbose bool) entry {
+	e := entry{kind: g.Type, text: fmt.Sprintf("Task Group: %q", g.Name)}
+	var updates []string
+	for _, what := range slices.Sorted(maps.Keys(g.Updates)) {
+		updates = append(updates, fmt.Sprintf("%d %s", g.Updates[what], what))
+	}
+	e.text += remark(updates)
+	if shown(g.Type, verbose) {
+		e.below = blocks(g.Fields, g.Objects)
+	}
+	for _, t := range g.Tasks {
+		task := entry{kind: t.Type, text: fmt.Sprintf("Task: %q", t.Name) + remark(t.Annotations)}
+		if shown(t.Type, verbose) {
+			task.below = blocks(t.Fields, t.Objects)
+		}
+		e.below = append(e.below, task)
+	}
+	return e
+}
+
+func remark(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(list, ", ") + ")"
+}
+
+// blocks are the fields, with their values below each other, and the objects
+// of a block.
+func blocks(fields []*diff.FieldDiff, objects []*diff.ObjectDiff) (out []entry) {
+	width := 0
+	for _, f := range fields {
+		width = max(width, utf8.RuneCountInString(f.Name))
+	}
+	for _, f := range fields {
+		value := fmt.Sprintf("%q", f.New)
+		switch f.Type {
+		case diff.Deleted:
+			value = fmt.Sprintf("%q", f.Old)
+		case diff.Edited:
+			value = fmt.Sprintf("%q => %q", f.Old, f.New)
+		}
+		out = append(out, entry{kind: f.Type, text: pad(f.Name+":", width+1) + " " + value + remark(f.Annotations)})
+	}
+	for _, o := range objects {
+		out = append(out, entry{kind: o.Type, text: o.Name + " {", below: blocks(o.Fields, o.Objects), ends: true})
+	}
+	return out
+}
+
+var marks = map[string]string{diff.Added: "+", diff.Deleted: "-", diff.Edited: "+/-"}
+
+func widest(list []entry) (width int) {
+	for _, e := range list {
+		width = max(width, len(marks[e.kind]))
+	}
+	return width
+}
+
+// lines appends the entry and what is below it. The marks of entries side by
+// side take the same width.
+func (e *entry) lines(out []string, indent, width int) []string {
+	mark, text := marks[e.kind], indent
+	if width > 0 {
+		text += width + 1
+	}
+	out = append(out, strings.Repeat(" ", indent)+pad(mark, text-indent)+e.text)
+	below := text
+	switch e.kind {
+	case diff.Edited:
+		below = indent + 2
+	case diff.None:
+		below = text + 2
+	}
+	inner := widest(e.below)
+	for _, b := range e.below {
+		out = b.lines(out, below, inner)
+	}
+	if e.ends {
+		out = append(out, strings.Repeat(" ", text)+"}")
+	}
+	return out
+}

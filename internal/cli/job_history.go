@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"berth"
+	"berth/client"
+	"berth/internal/diff"
+	"berth/op"
+)
+
+func jobHistoryCommand() *command {
+	return &command{
+		name: "job history", args: "<job>", synopsis: "List the versions of a job, and what changed between them", min: 1, max: 1,
+		help: `Lists the versions of a job that are kept, the newest first: when each was submitted, whether it is stable, and the tag
+it has. A job keeps its newest six versions, and those with a tag besides.
+
+With -p each version is compared with the one before it, or all with the one that -diff-tag or -diff-version names.`,
+		setup: func(f *flags) action {
+			h := jobHistory{
+				data:        f.data(),
+				diff:        f.Bool("p", "Show what differs between versions."),
+				full:        f.Bool("full", "Show the whole job of each version, as JSON."),
+				version:     f.String("version", "Show this `version` alone."),
+				diffTag:     f.String("diff-tag", "With -p: compare all with the version that has this `tag`."),
+				diffVersion: f.String("diff-version", "With -p: compare all with this `version`."),
+			}
+			return h.run
+		},
+	}
+}
+
+type jobHistory struct {
+	data                          dataFlags
+	diff, full                    *bool
+	version, diffTag, diffVersion *string
+}
+
+func (h jobHistory) run(ctx context.Context, c *call) error {
+	if err := h.check(c); err != nil {
+		return err
+	}
+	only, err := versionNumber(c, "version", *h.version)
+	if err != nil {
+		return err
+	}
+	base, err := versionNumber(c, "diff-version", *h.diffVersion)
+	if err != nil {
+		return err
+	}
+	j, _, err := c.findJob(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	out, _, err := client.Call(ctx, c.client, op.ListVersions, op.JobVersionsQuery{
+		JobID: string(j.ID), Diffs: *h.diff, DiffTag: *h.diffTag, DiffVersion: base, Query: of(&j),
+	})
+	if err != nil {
+		return err
+	}
+	if only != nil {
+		if out, err = one(out, &j, *only); err != nil {
+			return err
+		}
+	}
+	switch {
+	case h.data.wanted() && only != nil:
+		return h.data.write(c, out.Versions[0])
+	case h.data.wanted():
+		return h.data.write(c, out.Versions)
+	case *h.full && only != nil:
+		return c.json(out.Versions[0])
+	case *h.full:
+		return c.json(out.Versions)
+	}
+	return h.show(c, &out)
+}
+
+func (h jobHistory) check(c *call) error {
+	switch {
+	case *h.diff && (*h.full || h.data.wanted()):
+		return c.usagef("-p shows text; it cannot be given with -full, -json or -t")
+	case !*h.diff && (*h.diffTag != "" || *h.diffVersion != ""):
+		return c.usagef("-diff-tag and -diff-version say what -p compares with; give -p, too")
+	case *h.diffTag != "" && *h.diffVersion != "":
+		return c.usagef("-diff-tag and -diff-version cannot both be given")
+	}
+	return h.data.check(c)
+}
+
+// versionNumber is the number that a flag gives, nil if it is not given.
+func versionNumber(c *call, flag, text string) (*uint64, error) {
+	if text == "" {
+		return nil, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return nil, c.usagef("-%s: %q is not the number of a version", flag, text)
+	}
+	return &n, nil
+}
+
+// one leaves one version of the list, and its difference.
+func one(all op.JobVersions, j *op.Job, number uint64) (out op.JobVersions, err error) {
+	for i, v := range all.Versions {
+		if v.Version != number {
+			continue
+		}
+		out.Versions = all.Versions[i : i+1]
+		if i < len(all.Diffs) {
+			out.Diffs = all.Diffs[i : i+1]
+		}
+		return out, nil
+	}
+	return out, berth.Errorf(berth.NotFound, "job %q has no version %d, or it is not kept any more", j.ID, number)
+}
+
+func (h jobHistory) show(c *call, out *op.JobVersions) error {
+	p := c.page()
+	for i := range out.Versions {
+		var d *diff.JobDiff
+		if i < len(out.Diffs) {
+			d = out.Diffs[i]
+		}
+		p.gap()
+		p.pairs(versionPairs(&out.Versions[i])...)
+		if d != nil && d.Type != diff.None {
+			p.linef("Diff        =")
+			for _, line := range diffLines(d, false) {
+				p.linef("%s", line)
+			}
+		}
+	}
+	return c.show(p)
+}
+
+func versionPairs(v *op.Job) []string {
+	kv := []string{"Version", strconv.FormatUint(v.Version, 10), "Stable", strconv.FormatBool(v.Stable), "Submit Date", at(v.SubmitTime)}
+	if v.Stop {
+		kv = append(kv, "Stopped", "true")
+	}
+	if t := v.VersionTag; t != nil {
+		kv = append(kv, "Tag Name", t.Name)
+		if t.Description != "" {
+			kv = append(kv, "Tag Description", t.Description)
+		}
+	}
+	return kv
+}

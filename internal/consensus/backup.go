@@ -1,0 +1,202 @@
+package consensus
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth"
+	"berth/internal/state"
+
+	"github.com/hashicorp/raft"
+)
+
+// An operator's snapshot is a line that says what it is, a line of JSON that
+// says what is in it, the checksum of that line, and the saved state, which has
+// its own version and checksum.
+
+const (
+	backupMagic   = "berth operator snapshot 1\n"
+	backupHeadMax = 4 << 10
+)
+
+// Backup says what an operator's snapshot holds.
+type Backup struct {
+	Created   time.Time
+	Server    string // ID of the server that wrote it
+	Index     uint64 // state index
+	Term      uint64
+	RaftIndex uint64         // of the log, at least the entry that led to the state
+	Version   int            // of the saved state
+	Rows      map[string]int // by table
+}
+
+// SaveTo writes the committed state of this server as an operator's snapshot.
+// Who wants the newest waits for the read index before.
+func (s *Server) SaveTo(w io.Writer) (Backup, error) {
+	raftIndex := s.fsm.applied.Load() // before the state is looked at: it is this far, or further
+	snap := s.store.Snapshot()
+	b := Backup{
+		Created: time.Now().UTC(), Server: s.config.ID, Index: snap.Index, Term: snap.Term, RaftIndex: raftIndex,
+		Version: snap.SavedVersion(), Rows: rowsOf(snap),
+	}
+	head, err := json.Marshal(b)
+	if err != nil {
+		return b, err
+	}
+	if _, err := fmt.Fprintf(w, "%s%s\n%s", backupMagic, head, headSum(head)); err != nil {
+		return b, fmt.Errorf("save a snapshot: %w", err)
+	}
+	if err := snap.Save(w); err != nil {
+		return b, fmt.Errorf("save a snapshot: %w", err)
+	}
+	return b, nil
+}
+
+func headSum(head []byte) string {
+	return fmt.Sprintf("crc32c %08x\n", crc32.Checksum(head, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+func rowsOf(snap *state.Snapshot) map[string]int {
+	rows := map[string]int{}
+	for t := range state.Table(255) {
+		name, ok := state.TableName(t)
+		if !ok {
+			break
+		}
+		rows[name] = snap.Count(t)
+	}
+	return rows
+}
+
+// ReadBackup reads an operator's snapshot in full and checks it. One that is
+// damaged, cut short, of a newer version, or none at all is berth.Invalid.
+func ReadBackup(r io.Reader) (Backup, *state.Snapshot, error) {
+	in := bufio.NewReaderSize(r, backupHeadMax)
+	var b Backup
+	magic, err := in.ReadString('\n')
+	if err != nil || magic != backupMagic {
+		return b, nil, berth.Errorf(berth.Invalid, "this is not a snapshot that a server saved")
+	}
+	line, err := in.ReadSlice('\n') // no more than the buffer holds
+	if err != nil {
+		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's head is damaged: %w", err)
+	}
+	head := bytes.Clone(line[:len(line)-1])
+	if line, err = in.ReadSlice('\n'); err != nil || string(line) != headSum(head) {
+		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's head is damaged: its checksum is wrong")
+	}
+	if err := json.Unmarshal(head, &b); err != nil {
+		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's head is damaged: %w", err)
+	}
+	snap, err := state.Load(in)
+	if err != nil {
+		return b, nil, berth.Errorf(berth.Invalid, "the snapshot cannot be used: %w", err)
+	}
+	if snap.Index != b.Index || snap.Term != b.Term {
+		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's head says index %d of term %d, and its state is index %d of term %d", b.Index, b.Term, snap.Index, snap.Term)
+	}
+	return b, snap, nil
+}
+
+// restore is a state that is to take the place of the present one.
+type restore struct {
+	ctx  context.Context
+	snap *state.Snapshot
+	done chan error
+}
+
+// RestoreFrom replaces the state of the cluster with that of an operator's
+// snapshot. It is read in full and checked before anything changes; then the
+// term ends, the state is replaced on all servers, and a new term begins.
+// Indexes go on: they are higher than any before. Only the leader can do it.
+func (s *Server) RestoreFrom(ctx context.Context, r io.Reader) (Backup, error) {
+	b, snap, err := ReadBackup(r)
+	if err != nil {
+		return b, err
+	}
+	if !s.Leader() {
+		return b, state.ErrLost
+	}
+	req := &restore{ctx, snap, make(chan error, 1)}
+	select {
+	case s.restores <- req:
+	case <-ctx.Done():
+		return b, ctx.Err()
+	}
+	select {
+	case err = <-req.done:
+	case <-ctx.Done():
+		err = fmt.Errorf("%w: %w", state.ErrUnknown, ctx.Err())
+	}
+	return b, err
+}
+
+// errRestore ends a term whose state is to be replaced.
+var errRestore = fmt.Errorf("%w for a moment: the state is replaced by that of a snapshot", state.ErrLost)
+
+// restoreTemp is the name of the file in which a state waits to take the place
+// of the present one.
+const restoreTemp = "restore-*.tmp"
+
+// removeRemains removes what a server that crashed in a restore may have left.
+func (s *Server) removeRemains() {
+	left, _ := filepath.Glob(s.path(restoreTemp))
+	for _, path := range left {
+		if err := os.Remove(path); err != nil {
+			s.config.Logger.Warn("what a restore left cannot be removed; the next start will try again", "file", path, "error", err)
+		}
+	}
+}
+
+// restore replaces the state between two terms, when no proposer is there.
+func (s *Server) restore(n *node, req *restore) error {
+	if err := req.ctx.Err(); err != nil {
+		return err
+	}
+	if n.raft.State() != raft.Leader {
+		return state.ErrLost
+	}
+	// Nothing that was proposed on the present state may come after it.
+	if err := await(req.ctx, func() error { return n.raft.Barrier(s.config.Patience).Error() }); err != nil {
+		return lost(err)
+	}
+	f, err := os.CreateTemp(s.config.Dir, restoreTemp)
+	if err != nil {
+		return fmt.Errorf("restore a snapshot: %w", err)
+	}
+	defer f.Close()
+	if err := os.Remove(f.Name()); err != nil { // so that a crash leaves nothing of its size
+		return fmt.Errorf("restore a snapshot: %w", err)
+	}
+	now := s.store.Snapshot()
+	raised := req.snap.Raised(now)
+	if s.config.Allow != nil && raised.Dialect > now.Dialect {
+		if err := s.config.Allow("what the snapshot holds", raised.Dialect); err != nil {
+			return err
+		}
+	}
+	if err := raised.Save(f); err != nil {
+		return fmt.Errorf("restore a snapshot: %w", err)
+	}
+	size, err := f.Seek(0, io.SeekCurrent)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("restore a snapshot: %w", err)
+	}
+	err = n.raft.Restore(&raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Size: size}, f, s.config.Patience)
+	if err != nil {
+		return fmt.Errorf("restore a snapshot: %w: %w", lost(err), state.ErrUnknown)
+	}
+	s.config.Logger.Warn("the state was replaced by that of a snapshot", "snapshot_index", req.snap.Index, "index", raised.Index)
+	return nil
+}

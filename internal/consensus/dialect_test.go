@@ -1,0 +1,220 @@
+package consensus_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth"
+	"berth/internal/consensus"
+	"berth/internal/consensus/consensustest"
+	"berth/internal/consensus/logstore"
+	"berth/internal/consensus/snapstore"
+	"berth/internal/state"
+
+	"github.com/hashicorp/raft"
+)
+
+// errBehind is why a cluster takes nothing of a newer dialect.
+var errBehind = &berth.Error{Kind: berth.Unavailable, Err: fmt.Errorf("s3 is of an older build: %w", state.ErrDialect)}
+
+// mixed makes a cluster in which some server knows less, until it is told
+// otherwise.
+func mixed(t testing.TB) (c *cluster, behind *atomic.Bool, asked *atomic.Int64) {
+	behind, asked = new(atomic.Bool), new(atomic.Int64)
+	behind.Store(true)
+	c = newCluster(t, func(conf *consensus.Config) {
+		conf.CompareEvery = time.Minute
+		conf.Mixed = behind.Load
+		conf.Allow = func(string, int) error {
+			asked.Add(1)
+			if behind.Load() {
+				return errBehind
+			}
+			return nil
+		}
+	})
+	return c, behind, asked
+}
+
+// A term begins though not all servers know the ID of a cluster; the next one
+// gives it once they do. A command that not all know is refused with nothing in
+// the log, and what is proposed with it is taken. Nothing asks again what the
+// log holds already.
+func TestDialects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, behind, asked := mixed(t)
+		defer c.close()
+		c.boot(3)
+		leader := c.leader()
+		log := leader.leading().Log
+		if err := c.propose(t.Context(), log); err != nil {
+			t.Fatal(err)
+		}
+		before := leader.store.Snapshot()
+		if !before.Cluster.IsZero() || before.Dialect != 1 || asked.Load() != 1 {
+			t.Errorf("cluster %s, dialect %d, asked %d times", before.Cluster, before.Dialect, asked.Load())
+		}
+		left := &state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: state.EvalSeed{ID: berth.EvalID{1}}, Left: true}}}
+		results, err := log.Propose(t.Context(), left, &state.CheckHash{})
+		if !errors.Is(err, state.ErrDialect) || berth.KindOf(err) != berth.Unavailable || results[1].Err != nil {
+			t.Errorf("%v, %v", results, err)
+		}
+		if now := leader.store.Snapshot(); now.Index != before.Index+1 || now.Dialect != 1 {
+			t.Errorf("the state went from index %d to %d, of dialect %d", before.Index, now.Index, now.Dialect)
+		}
+		behind.Store(false)
+		if err := leader.Transfer(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		c.within(time.Minute, "the cluster has an ID on all servers", func() bool {
+			for _, id := range c.running() {
+				if s := c.at(id).store.Snapshot(); s.Cluster.IsZero() || s.Dialect != 2 {
+					return false
+				}
+			}
+			return true
+		})
+		was := asked.Load()
+		behind.Store(true)
+		if _, err := c.leader().leading().Log.Propose(t.Context(), left); err != nil || asked.Load() != was {
+			t.Errorf("of what the log holds already: %v, asked %d times", err, asked.Load()-was)
+		}
+		c.converge()
+		for _, id := range c.running() { // from the log, and from a saved state
+			if err := c.at(id).Save(); err != nil {
+				t.Fatal(err)
+			}
+			c.halt(id)
+			c.leader()
+			if s := c.start(id).store.Snapshot(); s.Dialect != 2 {
+				t.Errorf("%s: the state that was saved is of dialect %d", id, s.Dialect)
+			}
+		}
+		c.converge()
+	})
+}
+
+// States are compared only among servers of one dialect: others have hashes of
+// their own.
+func TestMixedServersDoNotCompare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, behind, _ := mixed(t)
+		defer c.close()
+		c.boot(3)
+		leader := c.leader()
+		c.converge()
+		id := "s1"
+		if leader.id == id {
+			id = "s2"
+		}
+		other := c.at(id)
+		c.part(id)
+		time.Sleep(time.Hour)
+		select {
+		case err := <-other.ended:
+			t.Fatalf("it ended: %v", err)
+		default:
+		}
+		if check := leader.store.Snapshot().Check(); check != nil {
+			t.Errorf("there was a check: %+v", check)
+		}
+		behind.Store(false)
+		if err := <-other.ended; !errors.Is(err, consensus.ErrDiffers) {
+			t.Error(err)
+		}
+		c.mu.Lock()
+		delete(c.servers, id)
+		c.mu.Unlock()
+	})
+}
+
+// What not all servers know does not come in with a snapshot either.
+func TestRestoreOfANewerDialect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		newer := newCluster(t, nil)
+		defer newer.close()
+		newer.boot(1)
+		var saved bytes.Buffer
+		if b, err := newer.leader().SaveTo(&saved); err != nil || b.Version != 4 {
+			t.Fatal(b, err)
+		}
+		c, behind, _ := mixed(t)
+		defer c.close()
+		c.boot(3)
+		leader := c.leader()
+		if b, err := leader.SaveTo(io.Discard); err != nil || b.Version != 3 {
+			t.Errorf("saved is version %d, %v", b.Version, err)
+		}
+		before := leader.store.Snapshot().Restored
+		if _, err := leader.RestoreFrom(t.Context(), bytes.NewReader(saved.Bytes())); !errors.Is(err, state.ErrDialect) {
+			t.Errorf("restored: %v", err)
+		}
+		leader = c.leader() // the term ended for it
+		if s := leader.store.Snapshot(); s.Restored != before || s.Dialect != 1 {
+			t.Error("the state was replaced")
+		}
+		behind.Store(false)
+		if _, err := leader.RestoreFrom(t.Context(), bytes.NewReader(saved.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+		c.converge()
+	})
+}
+
+// A server that is started with a build older than what its log or its saved
+// state needs does not start, and says so.
+func TestOlderBuildsDoNotStart(t *testing.T) {
+	open := func(dir string) error {
+		s, err := consensus.Open(consensus.Config{
+			Dir: dir, ID: "s1", Transport: consensustest.NewNetwork().Transport("s1"), Logger: slog.New(slog.DiscardHandler),
+		}, state.New())
+		if err == nil {
+			t.Cleanup(func() { s.Raft().Shutdown() })
+		}
+		return err
+	}
+	dir := t.TempDir()
+	log, err := logstore.Open(filepath.Join(dir, "log"), logstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := state.EncodeEntryOn(1, state.Dialect+1, state.AppendCommand(nil, &state.BeginTerm{Term: 1}))
+	if err := log.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogCommand, Data: data}); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(dir); err == nil || !strings.Contains(err.Error(), "it is of log dialect 3, and this build knows 1 to 2; it was written by a newer one") {
+		t.Errorf("a newer log: %v", err)
+	}
+
+	dir = t.TempDir()
+	snaps, err := snapstore.Open(filepath.Join(dir, "snapshots"), 2, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, transport := raft.NewInmemTransport("s1")
+	sink, err := snaps.Create(raft.SnapshotVersionMax, 7, 1, raft.Configuration{Servers: []raft.Server{{ID: "s1", Address: "s1"}}}, 1, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(sink, "berth snapshot %d\n", state.SnapshotVersion+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(dir); err == nil || !strings.Contains(err.Error(), "the snapshot has version 5; this build reads 1 to 4") {
+		t.Errorf("a newer saved state: %v", err)
+	}
+}

@@ -1,0 +1,185 @@
+package consensus
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"berth/internal/consensus/logstore"
+
+	"github.com/hashicorp/raft"
+)
+
+// ErrDiffers ends a server whose state is not the leader's.
+var ErrDiffers = errors.New("the state of this server differs from that of the cluster")
+
+// A server that found its state to differ begins anew: at its next start its
+// log and snapshots are set aside, and the leader fills it. What it forgot in
+// this way it had answered for, so until all of that is back it neither votes
+// nor campaigns: a majority that counts on it could lose what was committed.
+// Its term and vote it keeps.
+
+// refill is the file of that name: it is there from the moment that a server
+// is to be filled anew until it has all back.
+type refill struct {
+	Reason string
+	Until  uint64 // the last entry that it had; 0: its data is not set aside yet
+}
+
+const (
+	refillName = "refill.json"
+	asideName  = "differs" // the folder in which the data of before lies
+)
+
+// stableKeys are what raft keeps in its stable store.
+var stableKeys = []string{"CurrentTerm", "LastVoteTerm", "LastVoteCand"}
+
+func (s *Server) path(names ...string) string {
+	return filepath.Join(append([]string{s.config.Dir}, names...)...)
+}
+
+// mustRefill notes on disk that this server is to be filled anew.
+func (s *Server) mustRefill(reason error) error {
+	if err := os.RemoveAll(s.path(asideName)); err != nil {
+		return err
+	}
+	return s.putRefill(refill{Reason: reason.Error()})
+}
+
+func (s *Server) putRefill(r refill) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return replaceFile(s.path(refillName), append(b, '\n'))
+}
+
+// beginRefill sets the data aside if the file says so. It may be called again
+// after a crash in its middle.
+func (s *Server) beginRefill() error {
+	b, err := os.ReadFile(s.path(refillName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var r refill
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err == nil && !s.shared {
+		err = errors.New("there are no other servers to fill this one from")
+	}
+	if err == nil && r.Until == 0 {
+		err = s.setAside(&r)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.path(refillName), err)
+	}
+	s.config.Logger.Warn("this server is filled anew from the leader; until then it does not vote", "reason", r.Reason, "until", r.Until, "aside", s.path(asideName))
+	s.until.Store(r.Until)
+	s.link.votes.Store(false)
+	s.link.still.Store(true)
+	return nil
+}
+
+// setAside moves the data away and makes an empty log that has the term and
+// the vote of the one before.
+func (s *Server) setAside(r *refill) error {
+	if err := os.MkdirAll(s.path(asideName), 0o700); err != nil {
+		return err
+	}
+	for _, name := range []string{"log", "snapshots"} {
+		if _, err := os.Stat(s.path(asideName, name)); err == nil { // an earlier try came this far
+			if err := os.RemoveAll(s.path(name)); err != nil {
+				return err
+			}
+		} else if err := os.Rename(s.path(name), s.path(asideName, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	keys, last, err := s.keysAside()
+	if err != nil {
+		return err
+	}
+	log, err := logstore.Open(s.path("log"), logstore.Options{Logger: s.config.Logger})
+	if err != nil {
+		return err
+	}
+	for k, v := range keys {
+		err = errors.Join(err, log.Set([]byte(k), v))
+	}
+	if err := errors.Join(err, log.Close()); err != nil {
+		return err
+	}
+	r.Until = last
+	return s.putRefill(*r)
+}
+
+// keysAside reads what must be kept of the log that was set aside, and how far
+// it went.
+func (s *Server) keysAside() (keys map[string][]byte, last uint64, err error) {
+	log, err := logstore.Open(s.path(asideName, "log"), logstore.Options{Logger: s.config.Logger})
+	if err != nil {
+		return nil, 0, err
+	}
+	keys = map[string][]byte{}
+	for _, k := range stableKeys {
+		v, getErr := log.Get([]byte(k))
+		if err = errors.Join(err, getErr); len(v) > 0 {
+			keys[k] = v
+		}
+	}
+	last, lastErr := log.LastIndex()
+	if err = errors.Join(err, lastErr, log.Close()); err != nil {
+		return nil, 0, err
+	}
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(s.path(asideName, "snapshots"), snapshotsKept, logger(s.config.Logger))
+	if err != nil {
+		return nil, 0, err
+	}
+	all, err := snaps.List()
+	for _, m := range all {
+		last = max(last, m.Index)
+	}
+	return keys, max(last, 1), err
+}
+
+// endRefill lets this server vote again once all is back: its log goes as far
+// as before. Each entry came from a leader of this term or a later one, so what
+// was committed with its help is among them.
+func (s *Server) endRefill() {
+	until := s.until.Load()
+	r := s.raft()
+	if until == 0 || r.LastIndex() < until || r.State() != raft.Follower {
+		return
+	}
+	if err := os.Remove(s.path(refillName)); err != nil {
+		s.config.Logger.Warn("that this server has all back cannot be noted", "error", err)
+		return
+	}
+	s.until.Store(0)
+	s.link.votes.Store(true)
+	s.config.Logger.Info("this server has all back, and votes again", "entry", until)
+}
+
+// replaceFile puts a file on disk in place of the old one, or leaves that.
+func replaceFile(path string, b []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,93 @@
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"berth/internal/consensus/snapstore"
+	"berth/internal/state"
+
+	"github.com/hashicorp/raft"
+)
+
+// snapshots are the snapshot store as raft is given it. It takes none for which
+// there is no room, and none that could not be read again: raft restores one
+// that the leader sends after it took the place of an older one.
+type snapshots struct {
+	*snapstore.Store
+	guard *guard
+	link  *link
+}
+
+// errHeld refuses a snapshot that was overtaken between the link and raft; the
+// leader sends it again, and the link tells it then.
+var errHeld = errors.New("all that is in the snapshot is here already")
+
+// Create implements raft.SnapshotStore.
+func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, cIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	if index == s.link.installing.Load() && s.link.holds(index, term) {
+		return nil, errHeld
+	}
+	size := int64(0)
+	if all, err := s.List(); err == nil && len(all) > 0 {
+		size = all[0].Size + all[0].Size/4
+	}
+	if err := s.guard.admit(size); err != nil {
+		return nil, err
+	}
+	sink, err := s.Store.Create(version, index, term, c, cIndex, t)
+	if err != nil {
+		return nil, err
+	}
+	r, w := io.Pipe()
+	v := &verified{SnapshotSink: sink, check: w, verdict: make(chan error, 1)}
+	go func() {
+		err := state.Verify(r)
+		r.CloseWithError(err) // a writer is not held up by what is wrong already
+		v.verdict <- err
+	}()
+	return v, nil
+}
+
+// verified is a snapshot that is read while it is written.
+type verified struct {
+	raft.SnapshotSink
+	check   *io.PipeWriter
+	verdict chan error
+	judged  bool // it was closed or cancelled; raft does so twice
+	err     error
+}
+
+// judge returns what the reader found.
+func (v *verified) judge() error {
+	if !v.judged {
+		v.check.Close()
+		v.judged, v.err = true, <-v.verdict
+	}
+	return v.err
+}
+
+// Write implements io.Writer.
+func (v *verified) Write(b []byte) (int, error) {
+	n, err := v.SnapshotSink.Write(b)
+	if err == nil {
+		_, _ = v.check.Write(b) // what it finds is said at the end
+	}
+	return n, err
+}
+
+// Close finishes the snapshot if it is whole, and drops it otherwise.
+func (v *verified) Close() error {
+	if err := v.judge(); err != nil {
+		v.SnapshotSink.Cancel()
+		return fmt.Errorf("the snapshot is not whole: %w", err)
+	}
+	return v.SnapshotSink.Close()
+}
+
+// Cancel drops the snapshot.
+func (v *verified) Cancel() error {
+	v.judge()
+	return v.SnapshotSink.Cancel()
+}

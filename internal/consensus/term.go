@@ -1,0 +1,151 @@
+package consensus
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+
+	"berth/internal/state"
+)
+
+// A Term is this server's leadership, from its beginning to its end.
+type Term struct {
+	Number uint64
+	Log    state.Log
+}
+
+// errHung ends the term of a leader whose disk does not answer.
+var errHung = fmt.Errorf("%w: a write to the disk takes longer than %s", state.ErrLost, hangs)
+
+// term leads from the moment that leadership is gained until it is lost.
+func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, Term) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s.end.Store(&end)
+	defer s.end.Store(nil)
+	stop := make(chan struct{})
+	var req *restore
+	var watch sync.WaitGroup
+	defer func() {
+		close(stop)
+		watch.Wait()
+		if req != nil {
+			req.done <- s.restore(n, req)
+		}
+	}()
+	watch.Go(func() { // the term ends with the leadership, the disk, or the server
+		select {
+		case <-n.lost(stop):
+			end(state.ErrLost)
+		case <-n.log.Failed():
+			end(n.log.Err())
+		case <-s.fsm.broken:
+			end(s.fsm.failure())
+		case req = <-s.restores:
+			end(errRestore)
+		case <-stop:
+		}
+	})
+	// Everything of former terms is applied before anything is decided.
+	if err := await(ctx, func() error { return n.raft.Barrier(s.config.Patience).Error() }); err != nil {
+		s.config.Logger.Warn("leadership was lost before it began", "error", err)
+		return s.endOf(n, nil)
+	}
+	base := s.store.Snapshot()
+	number := max(n.raft.CurrentTerm(), base.Term+1) // two of ours can be one of raft's
+	p := newProposer(n.raft, s.fsm, &s.config, base)
+	if s.shared {
+		tell := s.newNoticer(n.raft)
+		defer tell.close()
+		p.landed = tell.notice
+	}
+	done := make(chan error, 1)
+	go func() { done <- p.run(ctx) }()
+	err := s.begin(ctx, n, p, number, lead)
+	s.leads.Store(0)
+	end(err)
+	<-done
+	s.fsm.forget()
+	if errors.Is(err, context.Canceled) || errors.Is(context.Cause(ctx), state.ErrLost) {
+		err = nil // the loop above sees whether the server is to end
+	}
+	return s.endOf(n, err)
+}
+
+// endOf returns why the server itself must end, if it must.
+func (s *Server) endOf(n *node, err error) error {
+	if cause := n.log.Err(); cause != nil {
+		return cause
+	}
+	if cause := s.fsm.failure(); cause != nil {
+		return cause
+	}
+	return err
+}
+
+func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64, lead func(context.Context, Term) error) error {
+	first := &state.BeginTerm{Term: number}
+	if s.store.Snapshot().Cluster.IsZero() {
+		rand.Read(first.Cluster[:])
+	}
+	_, err := p.Propose(ctx, first)
+	if errors.Is(err, state.ErrDialect) { // a later term gives the ID
+		first = &state.BeginTerm{Term: number}
+		_, err = p.Propose(ctx, first)
+	}
+	if err != nil {
+		return err
+	}
+	s.leads.Store(number)
+	s.config.Logger.Info("this server leads", "term", number)
+	if s.shared {
+		if err := s.correctAddress(ctx); err != nil {
+			s.config.Logger.Warn("the address of this server in the configuration is another, and could not be corrected", "error", err)
+		}
+		compares, stop := context.WithCancel(ctx)
+		var compare sync.WaitGroup
+		compare.Go(func() { s.proposeChecks(compares, Term{number, p}) })
+		defer compare.Wait()
+		defer stop()
+	}
+	return lead(ctx, Term{number, p})
+}
+
+// correctAddress makes the configuration say where this server is. A log from
+// the time when it was alone has a name in place of its address.
+func (s *Server) correctAddress(ctx context.Context) error {
+	peers, err := s.Peers()
+	if err != nil {
+		return err
+	}
+	here := string(s.link.LocalAddr())
+	for _, p := range peers {
+		if p.ID == s.config.ID && p.Address != here {
+			s.config.Logger.Info("the address of this server changes", "from", p.Address, "to", here)
+			return s.AddVoter(ctx, Peer{ID: p.ID, Address: here})
+		}
+	}
+	return nil
+}
+
+// lost is closed when leadership is lost. News that it was gained again is
+// kept for the loop in Run.
+func (n *node) lost(stop <-chan struct{}) <-chan struct{} {
+	out := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case leads := <-n.notify:
+				if !leads {
+					close(out)
+					return
+				}
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return out
+}

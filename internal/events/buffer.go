@@ -1,0 +1,269 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"sync"
+
+	"berth/internal/state"
+)
+
+// Limits bound what a buffer keeps. What was kept longest goes first.
+type Limits struct {
+	Sets  int // commands whose events are kept
+	Bytes int // about what they weigh, shared encodings included
+}
+
+// DefaultLimits keep some minutes of a busy cluster.
+var DefaultLimits = Limits{Sets: 16384, Bytes: 64 << 20}
+
+// Buffer holds the newest events of a store.
+type Buffer struct {
+	store  *state.Store
+	limits Limits
+	start  *state.Commit // where Run begins, so that no commit after New is missed
+
+	mu      sync.Mutex
+	sets    []*Set
+	first   uint64 // how many sets went before sets[0]
+	since   uint64 // events of all later indexes are here; of this one and earlier ones some are gone
+	weight  int
+	readers int
+	more    chan struct{} // closed when there is something new; nil while nobody waits
+	closed  bool
+}
+
+// New returns a buffer of what a store commits from now on. Zero limits are
+// the defaults.
+func New(store *state.Store, l Limits) *Buffer {
+	l.Sets, l.Bytes = cmp.Or(l.Sets, DefaultLimits.Sets), cmp.Or(l.Bytes, DefaultLimits.Bytes)
+	b := &Buffer{store: store, limits: l, start: store.Commit()}
+	b.since = begins(b.start)
+	return b
+}
+
+// begins is the index up to which the events before a commit's successor are
+// unknown. A state that no command has changed had none.
+func begins(c *state.Commit) uint64 {
+	if c.Index <= 1 {
+		return 0
+	}
+	return c.Index
+}
+
+// Run follows the store's commits until ctx ends; then every reader ends, too.
+func (b *Buffer) Run(ctx context.Context) error {
+	defer b.close()
+	c := b.start
+	b.start = nil // or all later commits would be kept
+	for {
+		next, err := c.Next(ctx)
+		if err != nil {
+			return err
+		}
+		b.follow(next)
+		c = next
+	}
+}
+
+// follow adds what a commit changed.
+func (b *Buffer) follow(c *state.Commit) {
+	if c.Reset {
+		b.reset(c)
+		return
+	}
+	if s := sets(c); len(s) > 0 {
+		b.add(s)
+	}
+}
+
+func (b *Buffer) add(sets []*Set) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range sets {
+		s.number = b.first + uint64(len(b.sets))
+		b.sets = append(b.sets, s)
+		b.weight += s.weight
+	}
+	b.trim()
+	b.wake()
+}
+
+// trim lets go of the oldest, but never of the newest.
+func (b *Buffer) trim() {
+	for len(b.sets) > 1 && (len(b.sets) > b.limits.Sets || b.weight > b.limits.Bytes) {
+		s := b.sets[0]
+		b.sets[0] = nil
+		b.sets = b.sets[1:]
+		b.first++
+		b.since = s.Index
+		b.weight -= s.weight
+	}
+}
+
+// reset forgets everything: the state was replaced, and no events lead to it.
+func (b *Buffer) reset(c *state.Commit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.first += uint64(len(b.sets)) + 1 // one more, so that those who had read all see the gap as well
+	b.sets, b.weight, b.since = nil, 0, begins(c)
+	b.wake()
+}
+
+func (b *Buffer) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.sets, b.weight = nil, 0
+	b.wake()
+}
+
+func (b *Buffer) wake() {
+	if b.more != nil {
+		close(b.more)
+		b.more = nil
+	}
+}
+
+// ErrClosed says that the buffer follows no more.
+var ErrClosed = errors.New("this server is stopping")
+
+// Gap is the error of a reader that wants events which are gone.
+type Gap struct {
+	Wanted uint64 // an index, or 0 for a reader that fell behind
+	Oldest uint64 // the index from which on everything is there
+}
+
+func (g *Gap) Error() string {
+	if g.Wanted == 0 {
+		return fmt.Sprintf("this reader fell behind: events before index %d are gone, and it had not read all of them", g.Oldest)
+	}
+	return fmt.Sprintf("events from index %d on were asked for, and those before index %d are gone", g.Wanted, g.Oldest)
+}
+
+// From returns a reader of all events with that index or a later one, or a
+// *Gap if some of them are gone. Index 0 is whatever is there; an index that
+// has not come yet is what comes from now on. Close must be called.
+func (b *Buffer) From(index uint64) (*Reader, error) {
+	// The buffer may be behind the store; what it has yet to take in and the
+	// caller has seen is then passed over by index.
+	index = min(index, b.store.Snapshot().Index+1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := &Reader{buffer: b, from: index, next: b.first}
+	switch {
+	case b.closed:
+		return nil, ErrClosed
+	case index > 0 && index <= b.since:
+		return nil, &Gap{index, b.since + 1}
+	case index > 0:
+		r.next += uint64(sort.Search(len(b.sets), func(i int) bool { return b.sets[i].Index >= index }))
+	}
+	b.readers++
+	return r, nil
+}
+
+// Reader reads events in order. It belongs to one goroutine.
+type Reader struct {
+	buffer *Buffer
+	from   uint64 // sets of earlier indexes are passed over
+	next   uint64 // the set to read next, counted from the first ever
+}
+
+// readMost is how many sets a reader takes at a time: it holds no more of what
+// the buffer let go.
+const readMost = 16
+
+// Next waits for events. What it returns is empty or in order, and nothing is
+// between it and what was returned before. The error is a *Gap, ErrClosed or
+// that of ctx.
+func (r *Reader) Next(ctx context.Context) ([]*Set, error) {
+	for {
+		sets, more, err := r.take()
+		if err != nil || len(sets) > 0 {
+			return sets, err
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// take returns what there is to read, or a channel that says when there is
+// something.
+func (r *Reader) take() (out []*Set, more <-chan struct{}, err error) {
+	b := r.buffer
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return nil, nil, ErrClosed
+	case r.next < b.first:
+		return nil, nil, &Gap{0, b.since + 1}
+	}
+	for at := r.next - b.first; at < uint64(len(b.sets)) && len(out) < readMost; at++ {
+		r.next++
+		if s := b.sets[at]; s.Index >= r.from {
+			out = append(out, s)
+		}
+	}
+	if len(out) > 0 {
+		return out, nil, nil
+	}
+	if b.more == nil {
+		b.more = make(chan struct{})
+	}
+	return nil, b.more, nil
+}
+
+// Encoded returns the encoding of an event of s, which the reader was given.
+// What encode returns is kept for other readers, if there are any: so it must
+// be the same for all.
+func (r *Reader) Encoded(s *Set, e *Event, encode func(*Set, *Event) ([]byte, error)) ([]byte, error) {
+	if p := e.encoded.Load(); p != nil {
+		return *p, nil
+	}
+	p, err := encode(s, e)
+	if err == nil {
+		r.buffer.keep(s, e, p)
+	}
+	return p, err
+}
+
+// keep remembers an encoding, if it is of use to another reader, as long as
+// its set is there.
+func (b *Buffer) keep(s *Set, e *Event, p []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.readers < 2 || s.number < b.first || b.closed || !e.encoded.CompareAndSwap(nil, &p) {
+		return
+	}
+	s.weight += len(p)
+	b.weight += len(p)
+	b.trim()
+}
+
+// Close ends the reader.
+func (r *Reader) Close() {
+	r.buffer.mu.Lock()
+	defer r.buffer.mu.Unlock()
+	r.buffer.readers--
+}
+
+// Stats are figures of a buffer.
+type Stats struct {
+	Sets, Bytes, Readers int
+	Since                uint64
+}
+
+// Stats returns how much the buffer holds.
+func (b *Buffer) Stats() Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Stats{len(b.sets), b.weight, b.readers, b.since}
+}

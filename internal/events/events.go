@@ -1,0 +1,388 @@
+// Package events keeps the newest changes of the state as events, for those
+// who want to hear of each. A Buffer follows the commits of a store at its own
+// pace, so nothing here slows a commit. It holds events in order of state
+// index, without a hole, as far back as its limits allow; a Reader walks them
+// from an index on, and is told so if what it wants next is gone.
+//
+// What an event shows of its row, who may see it, and the stream over HTTP are
+// the business of package api.
+package events
+
+import (
+	"sync/atomic"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// Topic is the kind of row that an event is about, in the words of Nomad's
+// event stream.
+type Topic string
+
+// The topics.
+const (
+	Job        Topic = "Job"
+	Evaluation Topic = "Evaluation"
+	Allocation Topic = "Allocation"
+	Deployment Topic = "Deployment"
+	Node       Topic = "Node"
+	NodePool   Topic = "NodePool"
+	Service    Topic = "Service"
+	Resource   Topic = "Resource"
+)
+
+// Topics are all there are.
+var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource}
+
+// The types of events, as Nomad documents them. Those that end in Deleted,
+// which it does not have, tell of rows that were cleared away: without them
+// nobody could keep a copy of the state by its events.
+const (
+	JobRegistered                 = "JobRegistered"
+	JobDeregistered               = "JobDeregistered" // stopped, or with Deleted gone
+	JobDeleting                   = "JobDeleting"     // to be gone when all that it runs has ended; Nomad does not have it
+	EvaluationUpdated             = "EvaluationUpdated"
+	EvaluationDeleted             = "EvaluationDeleted"
+	AllocationCreated             = "AllocationCreated"             // by another command than a plan
+	AllocationUpdated             = "AllocationUpdated"             // its agent reported
+	AllocationUpdateDesiredStatus = "AllocationUpdateDesiredStatus" // servers want something else of it
+	AllocationDeleted             = "AllocationDeleted"
+	PlanResult                    = "PlanResult" // of an allocation or a deployment
+	DeploymentStatusUpdate        = "DeploymentStatusUpdate"
+	DeploymentPromotion           = "DeploymentPromotion"
+	DeploymentAllocHealth         = "DeploymentAllocHealth"
+	DeploymentDeleted             = "DeploymentDeleted"
+	NodeRegistration              = "NodeRegistration"
+	NodeDeregistration            = "NodeDeregistration"
+	NodeEligibility               = "NodeEligibility"
+	NodeEvent                     = "NodeEvent" // also a change of its status
+	NodePoolUpserted              = "NodePoolUpserted"
+	NodePoolDeleted               = "NodePoolDeleted"
+	ServiceRegistration           = "ServiceRegistration"
+	ServiceDeregistration         = "ServiceDeregistration"
+)
+
+// A Set is the events of one command, which share its state index.
+type Set struct {
+	Index  uint64
+	Events []Event
+
+	number uint64 // counted from the buffer's first ever
+	weight int    // about what it keeps from being freed; its buffer's to change
+}
+
+// Event is one change of one row.
+type Event struct {
+	Topic   Topic
+	Type    string
+	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration; of Resource *berth.Job, *berth.StreamJob or *berth.Resource
+	Deleted bool // Row is what the row was
+	// Summary is what was counted of a job with this change, for its status;
+	// nil for other topics, and of a job of which nothing is counted any more.
+	Summary *state.Summary
+	// Stream is how far the submission of a stream job was, of the topic
+	// Resource; nil if that is not known any more.
+	Stream *berth.StreamJob
+
+	by      state.Number // the command, of the topic Resource
+	encoded atomic.Pointer[[]byte]
+}
+
+// Key names the row.
+func (e *Event) Key() string {
+	if e.Topic == Resource {
+		_, _, uid, _ := e.Object()
+		return uid
+	}
+	switch v := e.Row.(type) {
+	case *berth.Job:
+		return string(v.ID)
+	case *berth.Eval:
+		return v.ID.String()
+	case *berth.Alloc:
+		return v.ID.String()
+	case *berth.Deployment:
+		return v.ID.String()
+	case *berth.Node:
+		return v.ID.String()
+	case *berth.NodePool:
+		return v.Name
+	case *berth.ServiceRegistration:
+		return v.ID
+	}
+	return ""
+}
+
+// Namespace is where the row stands; "" for nodes and their pools.
+func (e *Event) Namespace() string {
+	if e.Topic == Resource {
+		_, _, _, _, job := e.object()
+		return job.Namespace
+	}
+	switch v := e.Row.(type) {
+	case *berth.Job:
+		return v.Namespace
+	case *berth.Eval:
+		return v.Namespace
+	case *berth.Alloc:
+		return v.Job.Namespace
+	case *berth.Deployment:
+		return v.Namespace
+	case *berth.ServiceRegistration:
+		return v.Namespace
+	}
+	return ""
+}
+
+// FilterKeys are the names of what the row belongs to, by which it can be
+// asked for as well as by its own: the job first.
+func (e *Event) FilterKeys() []string {
+	keys := []string{}
+	add := func(names ...string) {
+		for _, k := range names {
+			if k != "" {
+				keys = append(keys, k)
+			}
+		}
+	}
+	if e.Topic == Resource {
+		_, name, _, owner := e.Object()
+		_, _, _, _, job := e.object()
+		add(string(job.ID), name, owner)
+		return keys
+	}
+	switch v := e.Row.(type) {
+	case *berth.Job:
+		add(string(v.ParentID))
+	case *berth.Eval:
+		add(string(v.JobID), v.DeploymentID.String(), v.NodeID.String())
+	case *berth.Alloc:
+		add(string(v.Job.ID), v.Rest().DeploymentID.String(), v.EvalID.String(), v.NodeID.String())
+	case *berth.Deployment:
+		add(string(v.JobID))
+	case *berth.ServiceRegistration:
+		add(string(v.JobID), v.ServiceName, v.AllocID.String(), v.NodeID.String())
+	}
+	return keys
+}
+
+// Commands by which the type of an event is told.
+var (
+	registerJob  = state.NumberOf(&state.RegisterJob{})
+	registerNode = state.NumberOf(&state.RegisterNode{})
+	applyPlan    = state.NumberOf(&state.ApplyPlan{})
+	reportAllocs = state.NumberOf(&state.ReportAllocs{})
+	promote      = state.NumberOf(&state.PromoteDeployment{})
+	setHealth    = state.NumberOf(&state.SetAllocHealth{})
+	deleteJob    = state.NumberOf(&state.DeleteJob{})
+)
+
+// tells says whether there are events of a table's rows.
+func tells(t state.Table) bool {
+	switch t {
+	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes, state.NodePools, state.Services:
+		return true
+	}
+	return false
+}
+
+// describe makes an event of a change, all but the summary of a job.
+func describe(e *Event, c *state.Change) {
+	e.Row, e.Deleted = c.New, c.New == nil
+	if e.Deleted {
+		e.Row = c.Old
+	}
+	switch row := e.Row.(type) {
+	case *berth.Job:
+		e.Topic, e.Type = Job, JobRegistered
+		switch {
+		case !e.Deleted && c.By == deleteJob:
+			e.Type = JobDeleting
+		case e.Deleted || row.Stop && c.By != registerJob:
+			e.Type = JobDeregistered
+		}
+	case *berth.Eval:
+		e.Topic, e.Type = Evaluation, either(e.Deleted, EvaluationDeleted, EvaluationUpdated)
+	case *berth.Alloc:
+		e.Topic, e.Type = Allocation, allocType(c)
+	case *berth.Deployment:
+		e.Topic, e.Type = Deployment, deploymentType(c)
+	case *berth.Node:
+		e.Topic, e.Type = Node, nodeType(c)
+	case *berth.NodePool:
+		e.Topic, e.Type = NodePool, either(e.Deleted, NodePoolDeleted, NodePoolUpserted)
+	case *berth.ServiceRegistration:
+		e.Topic, e.Type = Service, either(e.Deleted, ServiceDeregistration, ServiceRegistration)
+	}
+}
+
+func allocType(c *state.Change) string {
+	switch {
+	case c.New == nil:
+		return AllocationDeleted
+	case c.By == applyPlan:
+		return PlanResult
+	case c.By == reportAllocs, leftAlone(c):
+		return AllocationUpdated
+	case c.Old == nil:
+		return AllocationCreated
+	}
+	return AllocationUpdateDesiredStatus
+}
+
+// leftAlone says whether an allocation lost its job and runs on.
+func leftAlone(c *state.Change) bool {
+	old, _ := c.Old.(*berth.Alloc)
+	return old != nil && !old.Orphaned && c.New.(*berth.Alloc).Orphaned
+}
+
+func deploymentType(c *state.Change) string {
+	d, _ := c.New.(*berth.Deployment)
+	switch {
+	case d == nil:
+		return DeploymentDeleted
+	case c.By == applyPlan:
+		return PlanResult
+	case c.By == promote:
+		return DeploymentPromotion
+	case (c.By == reportAllocs || c.By == setHealth) && d.Active():
+		return DeploymentAllocHealth
+	}
+	return DeploymentStatusUpdate
+}
+
+func nodeType(c *state.Change) string {
+	if c.New == nil {
+		return NodeDeregistration
+	}
+	if c.Old == nil || c.By == registerNode {
+		return NodeRegistration
+	}
+	if c.Old.(*berth.Node).SchedulingEligibility != c.New.(*berth.Node).SchedulingEligibility {
+		return NodeEligibility
+	}
+	return NodeEvent
+}
+
+func either(is bool, a, b string) string {
+	if is {
+		return a
+	}
+	return b
+}
+
+// sets groups the changes of a commit by command, and leaves out what is not
+// told of.
+func sets(c *state.Commit) (out []*Set) {
+	for rest := c.Changes; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].Index == rest[0].Index {
+			n++
+		}
+		if s := newSet(c.Snapshot, rest[:n]); s != nil {
+			out = append(out, s)
+		}
+		rest = rest[n:]
+	}
+	return out
+}
+
+// newSet makes events of the changes of one command, nil if there are none.
+func newSet(snap *state.Snapshot, changes []state.Change) *Set {
+	told := 0
+	for i := range changes {
+		if tells(changes[i].Table) {
+			told++
+		}
+		if ofResource(&changes[i]) {
+			told++
+		}
+	}
+	if told == 0 {
+		return nil
+	}
+	s := &Set{Index: changes[0].Index, Events: make([]Event, told)}
+	n := 0
+	for i := range changes {
+		c := &changes[i]
+		if c.Table == state.Jobs && c.New != nil && removed(changes[i+1:], c.New) {
+			continue // a purge puts the stopped job before it removes it: one event tells of both
+		}
+		if tells(c.Table) {
+			e := &s.Events[n]
+			describe(e, c)
+			if j, ok := e.Row.(*berth.Job); ok {
+				e.Summary = summary(snap, changes, j.Key())
+			}
+			n++
+		}
+		if ofResource(c) {
+			describeResource(&s.Events[n], snap, changes, c)
+			n++
+		}
+	}
+	s.Events = s.Events[:n]
+	for i := range s.Events {
+		s.weight += weight(s.Events[i].Row)
+	}
+	return s
+}
+
+// removed says whether a row is removed by one of the changes.
+func removed(changes []state.Change, row any) bool {
+	for i := range changes {
+		if changes[i].New == nil && changes[i].Old == row {
+			return true
+		}
+	}
+	return false
+}
+
+// summary is what was counted of a job when a command was applied: what the
+// command itself changed of it, else what the commit came to.
+func summary(snap *state.Snapshot, changes []state.Change, k berth.JobKey) *state.Summary {
+	for i := len(changes) - 1; i >= 0; i-- {
+		if s, _ := changes[i].New.(*state.Summary); s != nil && s.Key == k {
+			return s
+		}
+	}
+	return snap.Summary(k)
+}
+
+// weight is about how many bytes a row keeps from being freed.
+func weight(row any) int {
+	const event = 160
+	switch v := row.(type) {
+	case *berth.Job:
+		n := 2 << 10
+		for _, g := range v.TaskGroups {
+			n += 2<<10 + len(g.Tasks)<<10
+		}
+		return event + n
+	case *berth.Eval:
+		return event + 512 + 1024*len(v.FailedTGAllocs)
+	case *berth.Alloc:
+		n := event + 256 + len(v.Tasks)
+		if v.More != nil {
+			n += 256
+		}
+		return n
+	case *berth.Deployment:
+		return event + 512 + 256*len(v.TaskGroups)
+	case *berth.NodePool:
+		return event + 512 + 96*len(v.Meta)
+	case *berth.StreamJob:
+		n := event + 512
+		if v.Plan != nil {
+			n += 256 * len(v.Plan.Objects)
+		}
+		return n
+	case *berth.Resource:
+		return event + 512
+	case *berth.ServiceRegistration:
+		return event + 512 + 64*len(v.Tags) + 96*len(v.Meta)
+	case *berth.Node:
+		return event + 2<<10 + 96*(len(v.Attributes)+len(v.Meta)) + 512*len(v.Events)
+	}
+	return event
+}

@@ -1,0 +1,128 @@
+package events
+
+import (
+	"berth"
+	"berth/internal/state"
+)
+
+// The types of the topic Resource, which tells of stream jobs and of what they
+// own as of objects with owners. Nomad does not have it. Their allocations have
+// a topic of their own.
+const (
+	ResourceAdded    = "Added"
+	ResourceModified = "Modified"
+	ResourceDeleted  = "Deleted"
+)
+
+// causes say of commands why they changed a resource.
+var causes = map[state.Number]string{
+	state.NumberOf(&state.RegisterJob{}):        "register",
+	state.NumberOf(&state.RevertJob{}):          "revert",
+	state.NumberOf(&state.ScaleJob{}):           "scale",
+	state.NumberOf(&state.StopJob{}):            "stop",
+	state.NumberOf(&state.DeleteJob{}):          "delete",
+	state.NumberOf(&state.DeleteResource{}):     "user",
+	state.NumberOf(&state.SetExport{}):          "user",
+	state.NumberOf(&state.SetImport{}):          "user",
+	state.NumberOf(&state.FinalizeDeletions{}):  "finalize",
+	state.NumberOf(&state.PlanSubmission{}):     "plan",
+	state.NumberOf(&state.EnsureResources{}):    "submission",
+	state.NumberOf(&state.LaunchPE{}):           "launch",
+	state.NumberOf(&state.CompleteSubmission{}): "complete",
+	state.NumberOf(&state.FailSubmission{}):     "fail",
+	state.NumberOf(&state.RecoverJobs{}):        "recover",
+	state.NumberOf(&state.CollectResources{}):   "gc",
+	state.NumberOf(&state.SetConnectivity{}):    "report",
+	state.NumberOf(&state.SetJobStability{}):    "stability",
+	state.NumberOf(&state.TagVersion{}):         "tag",
+	state.NumberOf(&state.DeleteRows{}):         "gc",
+}
+
+var recoverJobs = state.NumberOf(&state.RecoverJobs{})
+
+// Deletes says whether the event is that of a stream job which from now on is
+// being deleted in the foreground.
+func (e *Event) Deletes() bool {
+	j, ok := e.Row.(*berth.Job)
+	return ok && e.Topic == Resource && !e.Deleted && j.Stop && (e.by == deleteJob || e.by == recoverJobs || e.by == registerJob)
+}
+
+// Cause says why a resource was changed, "" of other topics.
+func (e *Event) Cause() string {
+	if e.Topic != Resource {
+		return ""
+	}
+	return causes[e.by]
+}
+
+// ofResource says whether a change is told of under the topic Resource: of a
+// stream job, of how far its submission is while it is there, or of what it
+// owns.
+func ofResource(c *state.Change) bool {
+	switch c.Table {
+	case state.Resources:
+		return true
+	case state.Streams:
+		return c.Old != nil && c.New != nil
+	case state.Jobs:
+		row, _ := c.New.(*berth.Job)
+		if row == nil {
+			row, _ = c.Old.(*berth.Job)
+		}
+		return row != nil && row.Type == berth.TypeStream
+	}
+	return false
+}
+
+// describeResource makes an event of the topic Resource of a change.
+func describeResource(e *Event, snap *state.Snapshot, changes []state.Change, c *state.Change) {
+	e.Topic, e.Row, e.Deleted, e.by = Resource, c.New, c.New == nil, c.By
+	switch {
+	case e.Deleted:
+		e.Row, e.Type = c.Old, ResourceDeleted
+	case c.Old == nil:
+		e.Type = ResourceAdded
+	default:
+		e.Type = ResourceModified
+	}
+	if j, ok := e.Row.(*berth.Job); ok {
+		e.Stream = submission(snap, changes, j.UID)
+	}
+}
+
+// submission is how far the submission of a job was when a command was applied:
+// what the command itself changed of it, else what the commit came to.
+func submission(snap *state.Snapshot, changes []state.Change, uid berth.UID) *berth.StreamJob {
+	for i := len(changes) - 1; i >= 0; i-- {
+		for _, v := range []any{changes[i].New, changes[i].Old} {
+			if s, _ := v.(*berth.StreamJob); s != nil && s.UID == uid {
+				return s
+			}
+		}
+	}
+	return snap.StreamJob(uid)
+}
+
+// object is what an event of the topic Resource is about.
+func (e *Event) object() (kind, name string, uid, owner berth.UID, job berth.JobKey) {
+	switch v := e.Row.(type) {
+	case *berth.Job:
+		return berth.KindJob, string(v.ID), v.UID, berth.UID{}, v.Key()
+	case *berth.StreamJob:
+		return berth.KindJob, string(v.Key.ID), v.UID, berth.UID{}, v.Key
+	case *berth.Resource:
+		return v.Kind, v.Name, v.UID, v.Owner, v.Job
+	}
+	return "", "", berth.UID{}, berth.UID{}, berth.JobKey{}
+}
+
+// Object returns what an event of the topic Resource is about: its kind, its
+// name, its UID and that of its owner, "" if it has none.
+func (e *Event) Object() (kind, name, uid, owner string) {
+	kind, name, u, o, _ := e.object()
+	uid = u.Text(berth.KindLetter(kind))
+	if !o.IsZero() {
+		owner = o.Text('j')
+	}
+	return kind, name, uid, owner
+}

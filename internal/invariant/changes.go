@@ -1,0 +1,372 @@
+package invariant
+
+import (
+	"fmt"
+	"path"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// Changed returns what the changes of a commit must not have been, command by
+// command, where base is the state before the first of them. It sees what lies
+// between two snapshots, and which command did it: see the table of the
+// package. It costs what changed, not what there is.
+func Changed(base *state.Snapshot, changes []state.Change) []Violation {
+	f := &follower{
+		base: base, jobs: map[berth.JobKey]*berth.Job{}, nodes: map[berth.NodeID]*berth.Node{}, evals: map[berth.EvalID]*berth.Eval{},
+		allocs: map[berth.AllocID]*berth.Alloc{}, wants: map[uint64]want{}, placed: map[placed]bool{}, newAllocs: map[berth.JobKey]bool{}, robbed: map[robbed]bool{},
+		past: map[berth.JobKey][]*berth.Job{}, succeeded: map[version]bool{}, grew: map[berth.JobKey]uint64{}, deleted: map[uint64]int{}, owners: map[uint64]*berth.Job{},
+		resources: map[berth.UID]*berth.Resource{}, intents: map[berth.JobKey]string{}, absent: map[berth.JobKey]uint64{},
+	}
+	for i := range changes {
+		f.change(&changes[i])
+	}
+	f.leftAlone()
+	f.away()
+	for index, w := range f.wants {
+		f.addf("I-02", "job %s changed at index %d without an evaluation", w.key, index)
+	}
+	f.deletions()
+	for r := range f.robbed {
+		f.addf("I-13", "something of job %s was evicted at index %d without an evaluation", r.key, r.index)
+	}
+	return f.found
+}
+
+// follower goes through changes, and knows the rows as each of them met them.
+type follower struct {
+	base   *state.Snapshot
+	jobs   map[berth.JobKey]*berth.Job // nil: removed meanwhile
+	nodes  map[berth.NodeID]*berth.Node
+	evals  map[berth.EvalID]*berth.Eval
+	allocs map[berth.AllocID]*berth.Alloc
+	wants  map[uint64]want // by index: the evaluation that its command must raise
+	placed map[placed]bool
+	robbed map[robbed]bool // jobs whose evaluation is still to come
+	// newAllocs are the jobs that got allocations.
+	newAllocs map[berth.JobKey]bool
+
+	past      map[berth.JobKey][]*berth.Job // versions that the changes met
+	succeeded map[version]bool              // of which a deployment was successful
+	grew      map[berth.JobKey]uint64       // the index of the last new version
+	deleted   map[uint64]int                // by index: rows that were chosen to be deleted
+	dropped   []*berth.Deployment           // that went while they went on
+	owners    map[uint64]*berth.Job         // by index: jobs removed because they were deleted
+	resources map[berth.UID]*berth.Resource
+	intents   map[berth.JobKey]string // why jobs are being deleted by now, "" if they are not
+	absent    map[berth.JobKey]uint64 // jobs that are to begin anew, and went
+	found     []Violation
+}
+
+type want struct {
+	key      berth.JobKey
+	modified uint64
+}
+
+type placed struct {
+	index uint64
+	eval  berth.EvalID
+	name  string
+	node  berth.NodeID // of a job that runs on every node
+}
+
+func (f *follower) addf(id, format string, args ...any) {
+	f.found = append(f.found, Violation{id, fmt.Sprintf(format, args...)})
+}
+
+func now[K comparable, T any](rows map[K]*T, k K, base func(K) *T) *T {
+	if r, ok := rows[k]; ok {
+		return r
+	}
+	return base(k)
+}
+
+func (f *follower) job(k berth.JobKey) *berth.Job    { return now(f.jobs, k, f.base.Job) }
+func (f *follower) node(id berth.NodeID) *berth.Node { return now(f.nodes, id, f.base.Node) }
+func (f *follower) eval(id berth.EvalID) *berth.Eval { return now(f.evals, id, f.base.Eval) }
+func (f *follower) alloc(id berth.AllocID) *berth.Alloc {
+	return now(f.allocs, id, f.base.Alloc)
+}
+
+func (f *follower) change(c *state.Change) {
+	switch c.Table {
+	case state.Jobs:
+		old, _ := c.Old.(*berth.Job)
+		new, _ := c.New.(*berth.Job)
+		f.changedJob(c, old, new)
+	case state.Nodes:
+		old, _ := c.Old.(*berth.Node)
+		new, _ := c.New.(*berth.Node)
+		f.changedNode(c, old, new)
+	case state.Evals:
+		old, _ := c.Old.(*berth.Eval)
+		new, _ := c.New.(*berth.Eval)
+		f.changedEval(c, old, new)
+	case state.Deployments:
+		old, _ := c.Old.(*berth.Deployment)
+		new, _ := c.New.(*berth.Deployment)
+		f.changedDeployment(c, old, new)
+	case state.Summaries:
+		old, _ := c.Old.(*state.Summary)
+		new, _ := c.New.(*state.Summary)
+		f.changedLaunch(c, old, new)
+	case state.Resources:
+		old, _ := c.Old.(*berth.Resource)
+		new, _ := c.New.(*berth.Resource)
+		f.changedResource(c, old, new)
+	case state.Streams:
+		old, _ := c.Old.(*berth.StreamJob)
+		new, _ := c.New.(*berth.StreamJob)
+		f.changedStream(c, old, new)
+	case state.Allocs:
+		old, _ := c.Old.(*berth.Alloc)
+		new, _ := c.New.(*berth.Alloc)
+		f.changedAlloc(c, old, new)
+	}
+}
+
+var (
+	byRegister = state.NumberOf(&state.RegisterJob{})
+	byStop     = state.NumberOf(&state.StopJob{})
+	byRevert   = state.NumberOf(&state.RevertJob{})
+	byScale    = state.NumberOf(&state.ScaleJob{})
+	byPlan     = state.NumberOf(&state.ApplyPlan{})
+	byFailing  = state.NumberOf(&state.FailEval{})
+	byHand     = state.NumberOf(&state.SetJobStability{})
+	byLaunch   = state.NumberOf(&state.LaunchPeriodic{})
+	byFailed   = state.NumberOf(&state.FailDeployment{})
+	byHealth   = state.NumberOf(&state.SetAllocHealth{})
+	byDeletion = state.NumberOf(&state.DeleteRows{})
+	byDelete   = state.NumberOf(&state.DeleteJob{})
+	byReport   = state.NumberOf(&state.ReportAllocs{})
+	byFinalize = state.NumberOf(&state.FinalizeDeletions{})
+)
+
+func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
+	j := new
+	if j == nil {
+		j = old
+	}
+	f.jobs[j.Key()] = new
+	// A job that runs nothing itself has nothing to look at.
+	silent := j.Type == berth.TypeStream && c.By != byStop // what is to be made is decided from its submission
+	if (c.By == byRegister || c.By == byStop || c.By == byRevert || c.By == byScale) && j.Schedulable() && !silent {
+		f.wants[c.Index] = want{j.Key(), j.JobModifyIndex}
+		for _, e := range f.evals {
+			f.raised(e)
+		}
+	}
+	if c.By == byDelete || c.By == byFinalize {
+		f.ownerGoes(c, old, new)
+	}
+	if j.Type == berth.TypeStream {
+		f.successor(c, old, new)
+	}
+	if new == nil {
+		f.counted(c)
+		return
+	}
+	f.changedVersion(c, old, new)
+}
+
+// raised notes that a command raised an evaluation.
+func (f *follower) raised(e *berth.Eval) {
+	if e == nil {
+		return
+	}
+	if w, ok := f.wants[e.CreateIndex]; ok && w == (want{e.Key(), e.JobModifyIndex}) {
+		delete(f.wants, e.CreateIndex)
+	}
+}
+
+func (f *follower) changedEval(c *state.Change, old, new *berth.Eval) {
+	if new == nil {
+		f.evals[old.ID] = nil
+		f.deletedEval(c, old)
+		return
+	}
+	f.evals[new.ID] = new
+	if old == nil {
+		f.bornEval(new)
+		return
+	}
+	switch {
+	case old.Status == berth.EvalComplete || old.Status == berth.EvalCanceled:
+		f.addf("I-01", "evaluation %s, which is %s, was changed", old.ID, old.Status)
+	case old.Status != new.Status && !follows(old.Status, new.Status):
+		f.addf("I-01", "evaluation %s went from %s to %s", old.ID, old.Status, new.Status)
+	}
+	if c.By == byFailing && new.Status == berth.EvalFailed {
+		f.givenUp(new)
+	}
+}
+
+// givenUp checks that an evaluation which could not be delivered has a
+// follow-up if it leaves something to do, and else none.
+func (f *follower) givenUp(e *berth.Eval) {
+	j := f.job(e.Key())
+	wanted := j != nil && j.UID == e.JobUID && !j.Stop
+	switch {
+	case wanted && e.NextEval.IsZero():
+		f.addf("I-07", "evaluation %s was given up and has no follow-up", e.ID)
+	case !wanted && !e.NextEval.IsZero() && !f.left(e):
+		f.addf("I-07", "evaluation %s has a follow-up, and there is nothing left to do", e.ID)
+	}
+}
+
+// left says whether there are allocations that an evaluation of a job which is
+// not wanted can stop.
+func (f *follower) left(e *berth.Eval) bool {
+	for a := range f.base.AllocsOf(e.Key()) {
+		if !a.Ended() {
+			return true
+		}
+	}
+	return f.newAllocs[e.Key()]
+}
+
+// follows says whether an evaluation may go from one status to the other.
+func follows(from, to string) bool {
+	switch from {
+	case berth.EvalPending:
+		return to == berth.EvalComplete || to == berth.EvalFailed || to == berth.EvalCanceled
+	case berth.EvalBlocked:
+		return to == berth.EvalPending || to == berth.EvalComplete || to == berth.EvalFailed || to == berth.EvalCanceled
+	}
+	return false
+}
+
+func (f *follower) bornEval(e *berth.Eval) {
+	f.raised(e)
+	delete(f.robbed, robbed{e.Key(), e.CreateIndex})
+	if e.Status != berth.EvalPending && e.Status != berth.EvalBlocked {
+		f.addf("I-01", "evaluation %s is born %s", e.ID, e.Status)
+	}
+	if descends(e) {
+		if p := f.eval(e.PreviousEval); p == nil || p.ModifyIndex != e.CreateIndex {
+			f.addf("I-11", "evaluation %s comes of %s and was not made together with its end", e.ID, e.PreviousEval)
+		}
+	}
+}
+
+// descends says whether an evaluation always comes of another one, to which
+// that one points.
+func descends(e *berth.Eval) bool {
+	switch e.TriggeredBy {
+	case berth.TriggerQueuedAllocs, berth.TriggerMaxPlanAttempts, berth.TriggerFailedFollowUp, berth.TriggerRollingUpdate:
+		return true
+	}
+	return false
+}
+
+func (f *follower) changedAlloc(c *state.Change, old, new *berth.Alloc) {
+	if new == nil {
+		f.allocs[old.ID] = nil
+	} else {
+		f.allocs[new.ID] = new
+	}
+	switch {
+	case new == nil:
+		f.deletedAlloc(c, old)
+	case old == nil:
+		f.bornAlloc(c, new)
+	case old.Desired != berth.DesiredRun && new.Desired == berth.DesiredRun:
+		f.addf("I-18", "allocation %s should run again", new.ID)
+	case old.Ended() && new.Client != old.Client:
+		f.addf("I-18", "allocation %s went from %s to %s", new.ID, old.Client, new.Client)
+	case new.Client == berth.ClientUnknown && old.Client != new.Client:
+		if n := f.node(new.NodeID); c.By != byPlan || n == nil || n.Status != berth.NodeDisconnected {
+			f.addf("I-18", "allocation %s is unknown, and its node not disconnected by then", new.ID)
+		}
+	case new.Client == berth.ClientLost && old.Client != new.Client:
+		f.lost(c, new)
+	}
+}
+
+// lost checks I-18 of an allocation that is lost now: its agent says so, or is not
+// heard, or the job is deleted by force. Nothing else is taken for ended that may
+// run, least of all to run it anew.
+func (f *follower) lost(c *state.Change, a *berth.Alloc) {
+	n, j := f.node(a.NodeID), f.job(a.Key())
+	switch {
+	case c.By == byReport, n == nil || n.Status == berth.NodeDown || n.Status == berth.NodeDisconnected:
+	case c.By == byDelete && (j == nil || j.UID != a.Job.UID || j.Stop):
+	default:
+		f.addf("I-18", "allocation %s is lost, its node is %s, and job %s is not deleted", a.ID, n.Status, a.Key())
+	}
+}
+
+func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
+	at := placed{index: c.Index, eval: a.EvalID, name: a.Name()}
+	if s := a.Rest().DeploymentStatus; s != nil && s.Canary {
+		at.name += " as a canary"
+	}
+	if a.Job.PerNode() {
+		at.node = a.NodeID
+	}
+	if f.placed[at] {
+		f.addf("I-05", "evaluation %s placed %s twice", a.EvalID, a.Name())
+	}
+	f.placed[at], f.newAllocs[a.Key()] = true, true
+	if e := f.eval(a.EvalID); e == nil || e.Terminal() && e.ModifyIndex != c.Index {
+		f.addf("I-11", "allocation %s was placed by evaluation %s, which is not open", a.ID, a.EvalID)
+	}
+	if p := f.alloc(a.Rest().Previous); p != nil && p.Live() && p.Client != berth.ClientUnknown && !canary(a) && !f.outlasts(p, a) {
+		f.addf("I-15", "allocation %s replaces %s, which is %s and shall run", a.ID, p.ID, p.Client)
+	}
+	f.bornElement(a)
+	f.evicts(a)
+	if why := f.unmet(a, f.node(a.NodeID)); why != "" {
+		f.addf("I-10", "allocation %s was put on node %s: %s", a.ID, a.NodeID, why)
+	}
+}
+
+// outlasts says whether an allocation leaves its node when the one that replaces
+// it is up, and not before: as the newest version of the job says, whichever
+// version it is of itself.
+func (f *follower) outlasts(p, a *berth.Alloc) bool {
+	if !p.Rest().Migrate {
+		return false
+	}
+	if j := f.job(a.Key()); j != nil && j.UID == a.Job.UID {
+		if g := j.Group(a.Group.Name); g != nil && g.Migration().StartFirst {
+			return true
+		}
+	}
+	return p.Group.Migration().StartFirst || a.Group.Migration().StartFirst
+}
+
+// canary says whether an allocation runs beside the one that it may replace.
+func canary(a *berth.Alloc) bool {
+	d := a.Rest().DeploymentStatus
+	return d != nil && d.Canary
+}
+
+// unmet returns what of a job's first conditions a node does not meet. What
+// constraints say is the business of package place.
+func (f *follower) unmet(a *berth.Alloc, n *berth.Node) string {
+	if n == nil {
+		return "it is gone"
+	}
+	if !n.Ready() {
+		return "it is " + n.Status + ", " + n.SchedulingEligibility
+	}
+	if a.Job.NodePool != berth.AllNodePool && a.Job.NodePool != n.NodePool {
+		return "it is in pool " + n.NodePool
+	}
+	wanted := false
+	for _, glob := range a.Job.Datacenters {
+		ok, _ := path.Match(glob, n.Datacenter)
+		wanted = wanted || ok || glob == "*"
+	}
+	if !wanted {
+		return "it is in datacenter " + n.Datacenter
+	}
+	for _, t := range a.Group.Tasks {
+		if d := n.Drivers[t.Driver]; d == nil || !d.Detected || !d.Healthy {
+			return "its driver " + t.Driver + " does not work"
+		}
+	}
+	return ""
+}

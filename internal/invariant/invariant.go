@@ -1,0 +1,49 @@
+package invariant
+
+import (
+	"fmt"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// Violation is an invariant that does not hold.
+type Violation struct {
+	ID   string // I-08
+	Text string
+}
+
+func (v Violation) String() string { return v.ID + ": " + v.Text }
+
+// checker collects violations of one snapshot.
+type checker struct {
+	*state.Snapshot
+	found []Violation
+	// members counts the allocations of each deployment, by group: placed,
+	// healthy and unhealthy ones.
+	members map[berth.DeploymentID]map[string]*[3]int
+}
+
+func (c *checker) addf(id, format string, args ...any) {
+	c.found = append(c.found, Violation{id, fmt.Sprintf(format, args...)})
+}
+
+// Check returns what does not hold of the snapshot; nil if all is well.
+func Check(s *state.Snapshot) []Violation {
+	c := &checker{Snapshot: s, members: map[berth.DeploymentID]map[string]*[3]int{}}
+	c.evals()
+	c.capacity()
+	c.allocs()
+	c.jobs()
+	c.orphans()
+	c.lists()
+	c.nodes()
+	c.pools()
+	c.services()
+	c.evictions()
+	c.children()
+	c.deployments()
+	c.deletions()
+	c.streams()
+	return c.found
+}

@@ -1,0 +1,105 @@
+package invariant
+
+import (
+	"berth"
+	"berth/internal/state"
+)
+
+// jobs checks I-20 and I-21 (versions), I-22 (no job without its history) and
+// I-24 (counts are what a recount finds).
+func (c *checker) jobs() {
+	for j := range c.Jobs(berth.AllNamespaces, "") {
+		if c.Namespace(j.Namespace) == nil {
+			c.addf("I-22", "job %s is in a namespace that is not there", j.Key())
+		}
+		c.versions(j)
+		c.counts(j)
+	}
+}
+
+// versions checks the history of a job: it is of this incarnation alone, its
+// newest version is the job, and no more is kept than may be.
+func (c *checker) versions(j *berth.Job) {
+	var last *berth.Job
+	plain, tags := 0, map[string]uint64{}
+	row := c.StreamOf(j.Key())
+	for v := range c.JobVersions(j.Key()) {
+		if v.UID != j.UID || v.CreateIndex != j.CreateIndex {
+			c.addf("I-21", "the history of job %s holds version %d of another job", j.Key(), v.Version)
+		}
+		if last != nil && v.Version <= last.Version {
+			c.addf("I-20", "in the history of job %s version %d follows %d", j.Key(), v.Version, last.Version)
+		}
+		last = v
+		if v.VersionTag == nil {
+			if row == nil || row.Plan == nil || row.Version != v.Version { // which is placed
+				plain++
+			}
+			continue
+		}
+		if other, ok := tags[v.VersionTag.Name]; ok {
+			c.addf("I-21", "versions %d and %d of job %s have the tag %q", other, v.Version, j.Key(), v.VersionTag.Name)
+		}
+		tags[v.VersionTag.Name] = v.Version
+	}
+	switch {
+	case last == nil:
+		c.addf("I-20", "job %s has no history", j.Key())
+	case last.Version != j.Version:
+		c.addf("I-20", "job %s is at version %d, its history at %d", j.Key(), j.Version, last.Version)
+	case last.ModifyIndex != j.ModifyIndex || last.Stable != j.Stable || last.Stop != j.Stop:
+		c.addf("I-20", "job %s is not what its history says of version %d", j.Key(), j.Version)
+	}
+	if _, most := c.TrackedVersions(); plain > most || len(tags) > state.MaxTags {
+		c.addf("I-21", "job %s keeps %d versions and %d with tags; allowed are %d and %d", j.Key(), plain, len(tags), most, state.MaxTags)
+	}
+}
+
+func (c *checker) counts(j *berth.Job) {
+	s := c.Summary(j.Key())
+	if s == nil || s.UID != j.UID {
+		c.addf("I-24", "job %s has no counts of its own", j.Key())
+		return
+	}
+	counts := map[string]*state.GroupCount{}
+	live, open := 0, 0
+	for a := range c.AllocsOf(j.Key()) {
+		if a.Job.UID != j.UID {
+			continue
+		}
+		g := counts[a.Group.Name]
+		if g == nil {
+			g = &state.GroupCount{Group: a.Group.Name}
+			counts[a.Group.Name] = g
+		}
+		*g.Of(a.Client)++
+		if a.Live() {
+			live++
+		}
+	}
+	for e := range c.EvalsOf(j.Key()) {
+		if e.JobUID == j.UID && !e.Terminal() {
+			open++
+		}
+	}
+	if live != s.Live || open != s.Open {
+		c.addf("I-24", "job %s counts %d live and %d open; they are %d and %d", j.Key(), s.Live, s.Open, live, open)
+	}
+	for _, g := range s.Groups {
+		want := counts[g.Group]
+		if want == nil {
+			want = &state.GroupCount{Group: g.Group}
+		}
+		delete(counts, g.Group)
+		want.Queued = g.Queued // follows from the last evaluation, not from rows
+		if *want != g || g.Queued < 0 {
+			c.addf("I-24", "job %s counts %+v; they are %+v", j.Key(), g, *want)
+		}
+		if j.Stop && g.Queued > 0 {
+			c.addf("I-24", "job %s was stopped, and %d of its group %q wait for a place", j.Key(), g.Queued, g.Group)
+		}
+	}
+	for g := range counts {
+		c.addf("I-24", "job %s does not count its group %q", j.Key(), g)
+	}
+}

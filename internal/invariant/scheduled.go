@@ -1,0 +1,151 @@
+package invariant
+
+import (
+	"time"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// Scheduled returns what does not hold of a snapshot of which the schedulers
+// made every plan; nil if all is well. A log takes plans from nobody else, but it
+// does not look at what they are good for, so tests that draw plans at random
+// ask [Check] alone. It checks I-16 and the rest of I-25 (what is too much has an
+// evaluation that will look), the rest of I-17 (policies are kept over whole
+// chains), the rest of I-19 (what finished is not run again) and I-27.
+// Servers' clocks are taken to agree.
+func Scheduled(s *state.Snapshot) []Violation {
+	c := &scheduled{checker: checker{Snapshot: s}, open: map[berth.JobKey]bool{}, steps: map[step]int{}, done: map[run]*berth.Alloc{}}
+	for _, status := range []string{berth.EvalPending, berth.EvalBlocked} {
+		for e := range s.OpenEvals(status) {
+			c.open[e.Key()] = true
+		}
+	}
+	for a := range s.Allocs() { // the older ones first
+		c.surplus(a)
+		c.unproven(a)
+		c.again(a)
+	}
+	for d := range s.Deployments() {
+		c.goesOn(d)
+	}
+	for r := range s.AllReschedules() {
+		c.attempts(r)
+	}
+	return c.found
+}
+
+type scheduled struct {
+	checker
+	// open are the jobs with an evaluation which is pending or blocked. It looks
+	// at what is left of earlier jobs of the name, too.
+	open  map[berth.JobKey]bool
+	steps map[step]int         // the allocations that have yet to prove themselves
+	done  map[run]*berth.Alloc // the first that finished
+}
+
+type step struct {
+	id    berth.DeploymentID
+	group string
+}
+
+// run is an instance of one version of a batch job.
+type run struct {
+	version
+	group string
+	index uint32
+	node  berth.NodeID // of a job that runs on every node
+}
+
+// surplus checks I-16: an allocation that should run is of an instance that its
+// job has now, or an evaluation of the job will look.
+func (c *scheduled) surplus(a *berth.Alloc) {
+	if !a.Live() || a.Orphaned || c.open[a.Key()] {
+		return
+	}
+	j := c.Job(a.Key())
+	switch {
+	case j == nil || j.UID != a.Job.UID || j.Stop:
+		c.addf("I-16", "allocation %s of job %s should run, which is stopped or gone, and nothing will look", a.ID, a.Key())
+	case j.Group(a.Group.Name) == nil || int(a.Index) >= j.Group(a.Group.Name).Count:
+		c.addf("I-16", "allocation %s should run, its job has no %s any more, and nothing will look", a.ID, a.Name())
+	}
+}
+
+// unproven checks I-27: of what a deployment placed where an older version ran,
+// no more than max_parallel of a group is unproven at a time. Canaries, and what
+// was placed for other reasons, come on top; so does what an earlier version had
+// stopped and found no room for, which can be only where there was one between.
+func (c *scheduled) unproven(a *berth.Alloc) {
+	m := a.Rest()
+	if !a.Live() || m.DeploymentID.IsZero() || a.Job.PerNode() || m.DeploymentStatus != nil && (m.DeploymentStatus.Canary || m.DeploymentStatus.Healthy != nil) {
+		return
+	}
+	d, p := c.Deployment(m.DeploymentID), c.Alloc(m.Previous)
+	if d == nil || !d.Active() || p == nil || a.CreateIndex < d.CreateIndex || p.Rest().DesiredDescription != berth.StopReplaced || p.Job.Version+1 < d.JobVersion {
+		return
+	}
+	k := step{d.ID, a.Group.Name}
+	c.steps[k]++
+	if u := a.Group.Update; u != nil && u.MaxParallel > 0 && c.steps[k] == u.MaxParallel+1 {
+		c.addf("I-27", "deployment %s replaced more of group %q than the %d that may be unproven at a time", d.ID, a.Group.Name, u.MaxParallel)
+	}
+}
+
+// again checks of I-19 that what finished is not run again for its version. One
+// that was changed since may have run beside it, and finished later.
+func (c *scheduled) again(a *berth.Alloc) {
+	if a.Job.Type != berth.TypeBatch && a.Job.Type != berth.TypeSysbatch || a.Orphaned {
+		return
+	}
+	k := run{version{a.Job.UID, a.Job.Version}, a.Group.Name, a.Index, berth.NodeID{}}
+	if a.Job.PerNode() {
+		k.node = a.NodeID
+	}
+	if b := c.done[k]; b != nil && b.ModifyIndex <= a.CreateIndex {
+		c.addf("I-19", "allocation %s runs %s of version %d again, which %s finished", a.ID, a.Name(), a.Job.Version, b.ID)
+	}
+	if a.Wanted() && a.Client == berth.ClientComplete && c.done[k] == nil {
+		c.done[k] = a
+	}
+}
+
+// goesOn checks of I-25 that a deployment which goes on is for the newest
+// version of a job that is wanted, or that an evaluation of the job will end it.
+func (c *scheduled) goesOn(d *berth.Deployment) {
+	j := c.Job(d.Key())
+	if !d.Active() || j == nil || c.open[d.Key()] {
+		return
+	}
+	if j.Stop || j.Version != d.JobVersion {
+		c.addf("I-25", "deployment %s is %s for version %d of job %s, which is stopped or at version %d, and nothing will look", d.ID, d.Status, d.JobVersion, d.Key(), j.Version)
+	}
+}
+
+// attempts checks of I-17 that an instance which failed was replaced no more
+// often than its policy allows within any interval, however long the chain is.
+// Replacements under an earlier version went by another policy; one that a user
+// or a deployment wanted goes by none, and for one whose allocation was collected
+// nobody can tell.
+func (c *scheduled) attempts(r *state.Reschedules) {
+	j := c.Job(r.Job)
+	if j == nil || j.UID != r.UID || j.Group(r.Group) == nil {
+		return
+	}
+	p := j.Group(r.Group).ReschedulePolicy
+	if !p.Enabled() || p.Unlimited {
+		return
+	}
+	var at []int64
+	for _, e := range r.Events {
+		prev := c.Alloc(e.PrevAllocID)
+		if e.RescheduleTime <= j.SubmitTime || prev == nil || prev.Rest().ForceReschedule || prev.Rest().Reschedule {
+			continue
+		}
+		at = append(at, e.RescheduleTime)
+		if n := len(at) - p.Attempts - 1; n >= 0 && time.Duration(e.RescheduleTime-at[n]) < p.Interval {
+			c.addf("I-17", "%s was replaced more than %d times within %s", berth.AllocName(r.Job.ID, r.Group, r.Index), p.Attempts, p.Interval)
+			return
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package invariant
+
+import (
+	"berth"
+	"berth/internal/state"
+)
+
+// What changes stream jobs and what they own, command by command.
+
+var (
+	byRecover  = state.NumberOf(&state.RecoverJobs{})
+	byPEs      = state.NumberOf(&state.LaunchPE{})
+	byCollect  = state.NumberOf(&state.CollectResources{})
+	byComplete = state.NumberOf(&state.CompleteSubmission{})
+)
+
+func (f *follower) resource(uid berth.UID) *berth.Resource {
+	return now(f.resources, uid, f.base.Resource)
+}
+
+// changedResource checks I-45 (nothing is made or launched for a job that ends)
+// and I-49 (launches are counted one by one, and a launch has no connections
+// yet).
+func (f *follower) changedResource(c *state.Change, old, new *berth.Resource) {
+	if new == nil {
+		f.resources[old.UID] = nil
+		f.removedResource(c, old)
+		return
+	}
+	f.resources[new.UID] = new
+	j := f.job(new.Job)
+	wanted := j != nil && j.UID == new.Owner && !j.Stop
+	switch {
+	case old == nil && !wanted:
+		f.addf("I-45", "%s %q was made for job %s, %s, which is gone or ends", new.Kind, new.Name, new.Job, new.Owner.Text('j'))
+	case old == nil && new.PE != nil && new.PE.Launch > 0 && new.PE.Before.IsZero():
+		f.addf("I-49", "%s was made as launched %d times", new.Name, new.PE.Launch)
+	case old == nil || new.PE == nil || old.PE == nil || new.PE.Launch == old.PE.Launch:
+	case new.PE.Launch != old.PE.Launch+1 || c.By != byPEs || new.PE.Connectivity != berth.ConnectivityNone || new.PE.LaunchIndex != c.Index:
+		f.addf("I-49", "%s went from %d launches to %d", new.Name, old.PE.Launch, new.PE.Launch)
+	case !wanted:
+		f.addf("I-45", "%s was launched for job %s, %s, which is gone or ends", new.Name, new.Job, new.Owner.Text('j'))
+	}
+}
+
+// removedResource checks the rest of I-46: what a processing element runs has
+// ended before that is collected, and is to end if a user deletes it.
+func (f *follower) removedResource(c *state.Change, r *berth.Resource) {
+	if r.PE == nil {
+		return
+	}
+	look := func(a *berth.Alloc) {
+		if ref := a.Rest().PE; ref != nil && ref.UID == r.UID && (a.Live() || a.Occupies() && c.By == byCollect) {
+			f.addf("I-46", "%s, %s, is removed, and its allocation %s is %s", r.Name, r.UID.Text('p'), a.ID, a.Client)
+		}
+	}
+	for a := range f.base.AllocsOf(r.Job) {
+		if now := f.alloc(a.ID); now != nil {
+			look(now)
+		}
+	}
+	for id, a := range f.allocs {
+		if a != nil && a.Key() == r.Job && f.base.Alloc(id) == nil {
+			look(a)
+		}
+	}
+}
+
+// emptyHanded checks I-46: what was deleted in the foreground goes after all
+// that it owned.
+func (f *follower) emptyHanded(j *berth.Job) {
+	for r := range f.base.ResourcesOf(j.UID, "") {
+		if now := f.resource(r.UID); now != nil && now.Owner == j.UID {
+			f.addf("I-46", "job %s, %s, is gone, and its %s %q is there", j.Key(), j.UID.Text('j'), r.Kind, r.Name)
+		}
+	}
+	for uid, r := range f.resources {
+		if r != nil && r.Owner == j.UID && f.base.Resource(uid) == nil {
+			f.addf("I-46", "job %s, %s, is gone, and its %s %q is there", j.Key(), j.UID.Text('j'), r.Kind, r.Name)
+		}
+	}
+}
+
+// changedStream checks that phases follow one another as they can.
+func (f *follower) changedStream(c *state.Change, old, new *berth.StreamJob) {
+	if old == nil || new == nil || old.Phase == new.Phase {
+		return
+	}
+	ok := false
+	switch new.Phase {
+	case berth.PhaseSubmitted:
+		ok = old.Phase == berth.PhaseSubmission && c.By == byComplete
+	case berth.PhaseSubmission:
+		ok = old.Phase == berth.PhaseSubmitted && new.Generation == old.Generation+1
+	case berth.PhaseFailed:
+		ok = old.Phase == berth.PhaseSubmission && new.LastError != ""
+	case berth.PhaseStopped:
+		ok = c.By == byStop
+	}
+	if !ok {
+		f.addf("I-50", "job %s went from %s of generation %d to %s of %d", new.Key, old.Phase, old.Generation, new.Phase, new.Generation)
+	}
+}
+
+// successor checks I-51 (nobody but its user makes a job that a user deleted)
+// and I-52 (a job that begins anew is never away): what follows a job is made by
+// the command that removes it, and by no other.
+func (f *follower) successor(c *state.Change, old, new *berth.Job) {
+	k := keyOf(old, new)
+	if _, ok := f.intents[k]; !ok {
+		f.intents[k] = ""
+		if d := f.base.Deletion(k); d != nil {
+			f.intents[k] = d.Deletion.Intent
+		}
+	}
+	begins := f.intents[k] == berth.IntentRecover || f.intents[k] == berth.IntentReplace
+	switch {
+	case c.By == byFinalize && new == nil:
+		if begins {
+			f.absent[k] = c.Index
+		}
+		f.emptyHanded(old)
+		if !begins {
+			f.intents[k] = ""
+		}
+	case c.By == byFinalize && old == nil:
+		if at, ok := f.absent[k]; !ok || at != c.Index {
+			f.addf("I-51", "job %s, which a user deleted, is there again as %s", k, new.UID.Text('j'))
+		}
+		delete(f.absent, k)
+		f.intents[k] = ""
+	case new == nil, c.By == byStop && begins:
+		f.intents[k] = ""
+	case c.By == byDelete:
+		f.intents[k] = berth.IntentUser
+	case c.By == byRecover:
+		f.intents[k] = berth.IntentRecover
+		f.mustLook(c.Index, new)
+	case c.By == byRegister && new.Stop && f.intents[k] == "":
+		f.intents[k] = berth.IntentReplace
+	}
+}
+
+func keyOf(old, new *berth.Job) berth.JobKey {
+	if new != nil {
+		return new.Key()
+	}
+	return old.Key()
+}
+
+// away checks the rest of I-52.
+func (f *follower) away() {
+	for k, index := range f.absent {
+		f.addf("I-52", "job %s was to begin anew, and is gone since index %d", k, index)
+	}
+}
+
+// bornElement checks I-45 and I-49 of the allocation of a processing element.
+func (f *follower) bornElement(a *berth.Alloc) {
+	ref := a.Rest().PE
+	if a.Job.Type != berth.TypeStream || ref == nil {
+		return
+	}
+	pe, j := f.resource(ref.UID), f.job(a.Key())
+	switch {
+	case j == nil || j.UID != a.Job.UID || j.Stop:
+		f.addf("I-45", "allocation %s was placed for job %s, %s, which is gone or ends", a.ID, a.Key(), a.Job.UID.Text('j'))
+	case pe == nil || pe.PE == nil || pe.PE.Launch != ref.Launch || pe.Owner != j.UID:
+		f.addf("I-49", "allocation %s was placed for launch %d of %s, which is not the present one", a.ID, ref.Launch, a.Name())
+	}
+}

@@ -1,0 +1,122 @@
+package invariant
+
+import (
+	"fmt"
+	"slices"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// thing is what one allocation alone may hold of a node: a port of an address,
+// a core, or a device.
+type thing struct {
+	kind string // port, core or device
+	of   string // the address of a port, or the group of a device
+	name string
+}
+
+func (x thing) String() string { return x.kind + " " + x.name + " of " + x.of }
+
+// takes is what an allocation takes of its node's shared room.
+func takes(n *berth.Node, a *berth.Alloc) berth.Ask {
+	ask := a.Group.Ask()
+	for _, c := range n.Cores() {
+		for _, id := range a.Rest().Cores {
+			if c.ID == id {
+				ask.CPU += c.MHz
+			}
+		}
+	}
+	return ask
+}
+
+// held returns what an allocation holds alone. Ports that may collide are not
+// among it.
+func held(n *berth.Node, a *berth.Alloc) (out []thing) {
+	next := 0
+	for i := range a.Group.Networks {
+		nw := &a.Group.Networks[i]
+		for _, p := range nw.ReservedPorts {
+			if !p.IgnoreCollision {
+				out = append(out, portThings(n, p.Network(), uint16(p.Value))...)
+			}
+		}
+		for _, p := range nw.DynamicPorts {
+			if next < len(a.Ports) {
+				out = append(out, portThings(n, p.Network(), a.Ports[next])...)
+				next++
+			}
+		}
+	}
+	for ; next < len(a.Ports); next++ { // more than it has labels
+		out = append(out, portThings(n, berth.DefaultHostNetwork, a.Ports[next])...)
+	}
+	for _, c := range a.Rest().Cores {
+		out = append(out, thing{"core", "the node", fmt.Sprint(c)})
+	}
+	for _, d := range a.Rest().Devices {
+		for _, id := range d.IDs {
+			out = append(out, thing{"device", d.Vendor + "/" + d.Type + "/" + d.Name, id})
+		}
+	}
+	return out
+}
+
+// portThings returns a port on each address of a host network.
+func portThings(n *berth.Node, network string, port uint16) (out []thing) {
+	for _, address := range addresses(n, network) {
+		out = append(out, thing{"port", address, fmt.Sprint(port)})
+	}
+	return out
+}
+
+// addresses returns the addresses of a host network of a node. The default
+// network's first is the node's own, however the agent came by it.
+func addresses(n *berth.Node, network string) (out []string) {
+	if network == berth.DefaultHostNetwork {
+		out = append(out, n.HostAddress())
+	}
+	for _, nw := range n.NodeResources.NodeNetworks {
+		for _, a := range nw.Addresses {
+			if a.Alias == network && a.Address != "" && !slices.Contains(out, a.Address) {
+				out = append(out, a.Address)
+			}
+		}
+	}
+	return out
+}
+
+// columns checks that a node's line knows what is held, and says no more of
+// cores and devices.
+func (c *checker) columns(n *berth.Node, u *state.Usage, holder map[thing]berth.AllocID) {
+	byDefault, ports, cores, devices := addresses(n, berth.DefaultHostNetwork), 0, 0, 0
+	for x, id := range holder {
+		ok := true
+		switch x.kind {
+		case "port":
+			var p uint16
+			fmt.Sscan(x.name, &p)
+			ports++
+			ok = !slices.Contains(byDefault, x.of) || u.Ports.Has(p)
+		case "core":
+			cores++
+		case "device":
+			devices++
+		}
+		if !ok {
+			c.addf("I-09", "the columns do not know that %s of node %s is held by %s", x, n.ID, id)
+		}
+	}
+	for a := range c.AllocsOn(n.ID) { // ports that may collide are held too
+		for i := range a.Group.Networks {
+			ports += len(a.Group.Networks[i].ReservedPorts)
+		}
+	}
+	if want := ports + u.Reserved.Len(); u.Ports.Len() > want {
+		c.addf("I-09", "the columns say %d ports of node %s are held; at most %d are", u.Ports.Len(), n.ID, want)
+	}
+	if saidCores, saidDevices := u.Named(); saidCores > cores || saidDevices > devices {
+		c.addf("I-09", "the columns say %d cores and %d devices of node %s are held; %d and %d are", saidCores, saidDevices, n.ID, cores, devices)
+	}
+}

@@ -1,0 +1,426 @@
+// Package broker holds the evaluations that wait: for a worker, for a time, or
+// for Room in the cluster. It is built from the state when a term begins and
+// follows the commits from there, so what is pending in the state is in the
+// broker, and nothing else is. Workers take evaluations from it and say what
+// became of them; those that cannot be delivered it ends itself.
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/internal/diff"
+	"berth/internal/state"
+)
+
+// Broker is the evaluations of one term. Run must be running for its other
+// methods to do anything.
+type Broker struct {
+	Logger *slog.Logger // may be set before Run; slog.Default() if not
+
+	term   uint64
+	store  *state.Store
+	log    state.Log
+	limits Limits
+
+	mu      sync.Mutex
+	queue   *Queue
+	blocked *Blocked
+	changed chan struct{} // closed when something may be ready
+	poke    chan struct{} // wakes Run
+	closed  bool
+	paused  bool // by an operator: nothing is handed out
+	evict   bool // more jobs may evict others since the last look at what is blocked
+	recent  *recent
+	// unready is the newest index at which a node ceased to take allocations.
+	unready uint64
+
+	// Told, if set before Run, hears of each evaluation that ended, once. It is
+	// called with the broker locked: it must be quick and not call back.
+	Told func(Ended)
+}
+
+// New returns the broker of a term.
+func New(term uint64, store *state.Store, log state.Log, limits Limits) *Broker {
+	return &Broker{
+		Logger: slog.Default(), term: term, store: store, log: log, limits: limits,
+		queue: NewQueue(limits), blocked: NewBlocked(),
+		changed: make(chan struct{}), poke: make(chan struct{}, 1), recent: newRecent(),
+	}
+}
+
+// Run follows the state until ctx ends or the log is lost.
+func (b *Broker) Run(ctx context.Context) error {
+	defer b.close()
+	at := b.store.Commit()
+	b.mu.Lock()
+	b.rebuild(at.Snapshot)
+	b.mu.Unlock()
+	for {
+		again := b.tick(time.Now())
+		if err := b.reap(); err != nil {
+			return err
+		}
+		if again.IsZero() {
+			again = time.Now().Add(time.Hour)
+		}
+		alarm := time.NewTimer(time.Until(again))
+		select {
+		case <-at.Ready():
+			at = b.follow(at)
+		case <-alarm.C:
+		case <-b.poke:
+		case <-ctx.Done():
+			alarm.Stop()
+			return ctx.Err()
+		}
+		alarm.Stop()
+	}
+}
+
+// close wakes who waits for an evaluation: none will come.
+func (b *Broker) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.wake()
+}
+
+// wake tells workers to look again. b.mu is held.
+func (b *Broker) wake() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// rebuild fills the broker from a state. b.mu is held.
+func (b *Broker) rebuild(s *state.Snapshot) {
+	b.queue, b.blocked = NewQueue(b.limits), NewBlocked()
+	b.paused = s.SchedulerConfig().PauseEvalBroker
+	now := time.Now()
+	for e := range s.OpenEvals(berth.EvalPending) {
+		b.queue.Add(e, now)
+	}
+	for e := range s.OpenEvals(berth.EvalBlocked) {
+		b.queue.Add(e, now) // what it waited for may have come while nobody watched
+	}
+	b.wake()
+}
+
+// follow takes in all commits after at, and returns the last.
+func (b *Broker) follow(at *state.Commit) *state.Commit {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for next := at.TryNext(); next != nil; next = at.TryNext() {
+		before := at.Snapshot.Index
+		at = next
+		if at.Reset {
+			b.rebuild(at.Snapshot)
+			continue
+		}
+		freed := map[string]Room{}
+		var freedOn map[berth.NodeID]Room // nil if no job runs on every node
+		if at.Snapshot.AnyPerNode() {
+			freedOn = map[berth.NodeID]Room{}
+		}
+		for i := range at.Changes {
+			if n, r := b.take(at.Snapshot, before, &at.Changes[i], now); r != 0 {
+				freed[n.Class] |= r
+				if freedOn != nil {
+					freedOn[n.ID] |= r
+				}
+			}
+			for _, n := range opened(at.Snapshot, &at.Changes[i]) {
+				freed[n.Class] |= RoomPool
+			}
+		}
+		if b.evict {
+			b.evict = false
+			for _, e := range b.blocked.FreedAll(at.Snapshot.Index) {
+				b.queue.Add(e, now)
+			}
+		}
+		for id, r := range freedOn {
+			for _, e := range b.blocked.FreedOn(id, r, at.Snapshot.Index) {
+				b.queue.Add(e, now)
+			}
+		}
+		for class, r := range freed {
+			for _, e := range b.blocked.Freed(class, r, at.Snapshot.Index) {
+				b.queue.Add(e, now)
+			}
+		}
+		b.waitOn(at.Snapshot) // before the next commit, which can be for them
+	}
+	b.wake()
+	return at
+}
+
+// take takes in one change of the state, which had an index before. If a node got room by it, it is
+// returned, and what kinds of room.
+func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now time.Time) (on *berth.Node, freed Room) {
+	switch c.Table {
+	case state.SchedulerConfigs:
+		b.paused = s.SchedulerConfig().PauseEvalBroker
+		old, _ := c.Old.(*berth.SchedulerConfig)
+		b.evict = b.evict || evictsMore(old, s.SchedulerConfig())
+	case state.Evals:
+		if e, ok := c.New.(*berth.Eval); ok {
+			old, _ := c.Old.(*berth.Eval)
+			b.eval(s, old, e, now)
+		} else if e, ok := c.Old.(*berth.Eval); ok {
+			b.queue.Drop(e.ID)
+			b.blocked.Remove(e.ID)
+		}
+	case state.Nodes:
+		n, _ := c.New.(*berth.Node)
+		old, _ := c.Old.(*berth.Node)
+		if n != nil && n.Ready() && (old == nil || !old.Ready() || !sameForScheduling(old, n)) {
+			return n, RoomAll
+		}
+		if old != nil && old.Ready() {
+			b.unready = max(b.unready, c.Index)
+		}
+		if old != nil && n != nil && (awaitedInVain(s, old, n) || staysUpdated(s, old, n)) {
+			return n, RoomAll
+		}
+	case state.Allocs:
+		old, _ := c.Old.(*berth.Alloc)
+		if old == nil || !old.Occupies() {
+			return nil, 0
+		}
+		a, _ := c.New.(*berth.Alloc)
+		r := roomMade(s, old, a)
+		if r == 0 {
+			return nil, 0
+		}
+		n := s.Node(old.NodeID)
+		if n != nil && (n.Ready() || n.ModifyIndex > before && !old.Wanted()) {
+			return n, r // if the node took something until now, its job may have waited for that: see awaitedInVain
+		}
+	}
+	return nil, 0
+}
+
+// sameForScheduling says whether nothing changed about a node that placement
+// looks at: its class, what is unique to it, its room and its ports.
+func sameForScheduling(a, b *berth.Node) bool {
+	return a.Class == b.Class && a.Name == b.Name &&
+		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) && maps.Equal(a.HostNetworks, b.HostNetworks) &&
+		(a.NodeResources == b.NodeResources || diff.Equal(*a.NodeResources, *b.NodeResources)) &&
+		(a.ReservedResources == b.ReservedResources || diff.Equal(a.ReservedResources, b.ReservedResources))
+}
+
+func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
+	if e.Terminal() {
+		b.tell(b.recent.end(e))
+	}
+	if berth.PerNode(e.Type) && decided(old, e) {
+		b.queue.Drop(e.ID)
+		b.waitOn(s) // some may be left to it by the same commit
+		// Others of its job that wait for a node were left to it. What came
+		// after the state that it was decided on is theirs to look at.
+		for x := range s.OpenEvalsOf(e.Key(), berth.EvalBlocked) {
+			if x.ID != e.ID && b.blocked.missedSince(x.ID, e.SnapshotIndex) {
+				b.blocked.Remove(x.ID)
+				b.queue.Add(x, now)
+			}
+		}
+	}
+	if e.Status != berth.EvalBlocked {
+		b.blocked.Remove(e.ID)
+		b.queue.Add(e, now)
+		return
+	}
+	b.queue.Drop(e.ID)
+	if !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) || b.unready > e.SnapshotIndex && waitsInVain(s, e) {
+		b.blocked.Remove(e.ID)
+		b.queue.Add(e, now)
+	}
+}
+
+// decided says whether an evaluation is what a worker made of it just now: then
+// its timeline is another. Whether the worker has it still says nothing, for it
+// can be done before its plan is heard of here. old is nil if the evaluation is
+// new.
+func decided(old, e *berth.Eval) bool {
+	return e.Status == berth.EvalComplete || e.Status == berth.EvalBlocked && old != nil && old.Timeline != e.Timeline
+}
+
+func (b *Broker) tick(now time.Time) (again time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	due, again := b.blocked.Due(now)
+	for _, e := range due {
+		b.queue.Add(e, now)
+	}
+	if next := b.queue.Tick(now); again.IsZero() || !next.IsZero() && next.Before(again) {
+		again = next
+	}
+	b.wake()
+	return again
+}
+
+// waitOn puts back those that wait for a node and need not be looked at. b.mu is
+// held.
+func (b *Broker) waitOn(s *state.Snapshot) {
+	for _, e := range b.queue.Waiters() {
+		if _, again := b.queue.Quasi(e.ID); again {
+			continue // something happened for it meanwhile
+		}
+		switch now := s.Eval(e.ID); {
+		case now == nil || now.Status != berth.EvalBlocked:
+		case b.queue.Busy(now.Key()):
+			b.blocked.Keep(now)
+		case !b.blocked.Add(now, time.Now().Add(b.limits.FollowUpAfter)): // the newer one is gone
+			b.queue.Add(now, time.Now())
+		}
+	}
+}
+
+// reap ends evaluations that newer ones made needless, and those that could
+// not be delivered. It does not wait until that is safe: what becomes of it
+// comes back with the commits.
+func (b *Broker) reap() error {
+	b.mu.Lock()
+	dropped, failed := b.queue.Dropped(), b.queue.Failed()
+	b.waitOn(b.store.Snapshot())
+	timelines := make([]berth.Timeline, len(failed)) // the command that ends an evaluation writes it down
+	for i, e := range failed {
+		q, _ := b.queue.Quasi(e.ID)
+		timelines[i] = q.Timeline
+	}
+	b.mu.Unlock()
+	var cmds []state.Command
+	now := time.Now()
+	for _, d := range dropped {
+		c := &state.CancelEvals{IDs: []berth.EvalID{d.Old}, Why: "superseded by evaluation " + d.New.String(), Now: now.UnixNano()}
+		c.Stamp(b.term)
+		cmds = append(cmds, c)
+	}
+	for i, e := range failed {
+		c := &state.FailEval{
+			ID: e.ID, Why: "it was delivered to workers too often without being decided", Timeline: timelines[i],
+			Wait: now.Add(b.limits.FollowUpAfter).UnixNano(), Now: now.UnixNano(),
+		}
+		rand.Read(c.FollowUp[:])
+		c.Stamp(b.term)
+		cmds = append(cmds, c)
+		b.Logger.Warn("an evaluation failed", "eval", e.ID, "job", e.Key().String(), "reason", c.Why)
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	_, err := b.log.Stage(cmds...)
+	return err
+}
+
+// ErrClosed says that the term is over.
+var ErrClosed = errors.New("the evaluation broker's term is over")
+
+// Next waits for evaluations of the given types, and hands out up to most of
+// them. Who asks with a context that has ended gets none.
+func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err // one handed to a worker that is gone would be lost for a while
+		}
+		b.mu.Lock()
+		if b.closed {
+			b.mu.Unlock()
+			return nil, ErrClosed
+		}
+		var out []berth.Delivery
+		if !b.paused {
+			out = b.queue.Next(types, most, time.Now())
+		}
+		changed := b.changed
+		for i := range out {
+			b.recent.open(out[i].Eval.ID)
+		}
+		b.mu.Unlock()
+		if len(out) > 0 {
+			b.rouse() // their time can run out
+			return out, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// rouse makes Run look at its times again.
+func (b *Broker) rouse() {
+	select {
+	case b.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Holds says whether the token is that of the last delivery of an evaluation
+// which its worker still holds.
+func (b *Broker) Holds(id berth.EvalID, token berth.Token) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue.Holds(id, token)
+}
+
+// Extend says that a worker is still at it; applying, that its plan is on its
+// way.
+func (b *Broker) Extend(id berth.EvalID, token berth.Token, applying bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue.Extend(id, token, applying, time.Now())
+}
+
+// Ack says that a worker is done with an evaluation.
+func (b *Broker) Ack(id berth.EvalID, token berth.Token) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.queue.Ack(id, token)
+	if err == nil {
+		b.tell(b.recent.ack(id, time.Now()))
+	}
+	b.wake()
+	return err
+}
+
+// tell passes on that an evaluation ended. b.mu is held.
+func (b *Broker) tell(e Ended, ok bool) {
+	if ok && b.Told != nil {
+		b.Told(e)
+	}
+}
+
+// Nack says that a worker could not decide an evaluation.
+func (b *Broker) Nack(id berth.EvalID, token berth.Token) error {
+	b.mu.Lock()
+	err := b.queue.Nack(id, token, time.Now())
+	b.mu.Unlock()
+	b.rouse()
+	return err
+}
+
+// Quasi returns where an open evaluation is, not ok if it is not in the queue.
+func (b *Broker) Quasi(id berth.EvalID) (Quasi, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue.Quasi(id)
+}
+
+// Stats counts what waits.
+func (b *Broker) Stats() Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.queue.Stats()
+	s.Blocked = b.blocked.Len()
+	return s
+}

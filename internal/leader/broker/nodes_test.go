@@ -1,0 +1,259 @@
+package broker_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"berth"
+	"berth/internal/leader/broker"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
+)
+
+// What waits for one node is woken by that node alone; the others stay.
+func TestNodesAreWokenOneByOne(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(4)
+		free := statetest.AddNode(2, 8000, 4000)
+		b.do(free)
+		d := b.next()
+		if d.Eval.NodeID != free.Node.ID || d.Eval.Status != berth.EvalBlocked {
+			t.Fatalf("handed out is %s for node %s", d.Eval.TriggeredBy, d.Eval.NodeID)
+		}
+		b.nothing()
+		if s := b.Stats(); s.Blocked != 3 || s.Held != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// everywhere registers a job that runs on every node, which waits for room on
+// each of n of them.
+func (b *term) everywhere(n int) {
+	b.t.Helper()
+	end := &state.EvalEnd{Status: berth.EvalComplete}
+	for i := range n {
+		b.do(node(i + 1))
+		end.Nodes = append(end.Nodes, state.NodeWait{
+			Nodes: []berth.NodeID{statetest.ID[berth.Node](i + 1)}, Queued: map[string]int{"g": 1},
+			Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU}},
+		})
+	}
+	b.do(statetest.Register(statetest.Job(b.t, `{"ID":"log","Type":"system","TaskGroups":[{"Name":"g","Resources":{"CPU":3000,"MemoryMB":100}}]}`), 1))
+	d := b.next()
+	end.SnapshotIndex = b.store.Snapshot().Index
+	b.do(&state.ApplyPlan{Eval: d.Eval.ID, End: end})
+	if s := b.Stats(); s.Blocked != n {
+		b.t.Fatalf("%+v", s)
+	}
+}
+
+// Those of one job that were woken together and are looked at by the newest
+// alone go on waiting: none is canceled, and room wakes each of them again.
+func TestWhoNeedNotBeLookedAtWaitsOn(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(3)
+		b.do(statetest.AddNode(1, 4500, 4000), statetest.AddNode(2, 4500, 4000), statetest.AddNode(3, 4500, 4000))
+		first := b.next()
+		b.nothing()
+		if s := b.Stats(); s.Blocked != 2 || s.Held != 1 || s.Waiting != 0 {
+			t.Errorf("%+v", s)
+		}
+		open := 0
+		for range b.store.Snapshot().OpenEvals(berth.EvalBlocked) {
+			open++
+		}
+		if open != 3 {
+			t.Errorf("%d are blocked by the state", open)
+		}
+		// It decides, still without room: what it says leaves all as they are.
+		stays := &state.ApplyPlan{Eval: first.Eval.ID, End: &state.EvalEnd{
+			Status: berth.EvalBlocked, SnapshotIndex: b.store.Snapshot().Index, Queued: map[string]int{"g": 1},
+			Failed: first.Eval.FailedTGAllocs, Missed: first.Eval.Missed,
+		}}
+		for n := range 3 {
+			if id := statetest.ID[berth.Node](n + 1); id != first.Eval.NodeID {
+				stays.End.Nodes = append(stays.End.Nodes, state.NodeWait{
+					Nodes: []berth.NodeID{id}, Queued: map[string]int{"g": 1}, Failed: first.Eval.FailedTGAllocs, Missed: first.Eval.Missed,
+				})
+			}
+		}
+		b.do(stays)
+		if err := b.Ack(first.Eval.ID, first.Token); err != nil {
+			t.Error(err)
+		}
+		b.nothing()
+		if s := b.Stats(); s.Blocked != 3 || s.Held != 0 {
+			t.Errorf("%+v", s)
+		}
+		for n := range 3 {
+			b.do(statetest.AddNode(n+1, 9000, 4000))
+			d := b.next()
+			if d.Eval.NodeID != statetest.ID[berth.Node](n+1) {
+				t.Errorf("node %d wakes who waits for %s", n+1, d.Eval.NodeID)
+			}
+			if err := b.Nack(d.Eval.ID, d.Token); err != nil {
+				t.Error(err)
+			}
+			b.pass(broker.DefaultLimits.NackTimeout)
+			again := b.next()
+			b.do(&state.CancelEvals{IDs: []berth.EvalID{again.Eval.ID}, Why: "drawn"})
+		}
+		b.nothing()
+	})
+}
+
+// Room that came after the state on which the newest of a job was decided, and
+// that woke those that need not be looked at because of it, is not missed: that
+// one did not see it.
+func TestRoomThatTheNewestDidNotSee(t *testing.T) {
+	for _, seen := range []bool{false, true} {
+		inTerm(t, func(b *term) {
+			b.everywhere(2)
+			b.do(&state.CreateEvals{Evals: []state.EvalFor{{
+				EvalSeed: state.EvalSeed{ID: statetest.ID[berth.Eval](9), Cause: berth.Cause{Kind: berth.CauseUser}},
+				Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: "log"},
+			}}})
+			on := b.store.Snapshot().Index
+			b.do(statetest.AddNode(2, 9000, 4000))
+			if seen {
+				on = b.store.Snapshot().Index
+			}
+			newest := b.next()
+			if number(newest.Eval) != 9 {
+				t.Fatalf("handed out is %s", newest.Eval.TriggeredBy)
+			}
+			end := &state.EvalEnd{Status: berth.EvalComplete, SnapshotIndex: on}
+			for n := range 2 {
+				end.Nodes = append(end.Nodes, state.NodeWait{
+					Nodes: []berth.NodeID{statetest.ID[berth.Node](n + 1)}, Queued: map[string]int{"g": 1},
+					Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU}},
+				})
+			}
+			b.do(&state.ApplyPlan{Eval: newest.Eval.ID, End: end})
+			if err := b.Ack(newest.Eval.ID, newest.Token); err != nil {
+				t.Error(err)
+			}
+			if seen {
+				b.nothing()
+			} else if d := b.next(); d.Eval.NodeID != statetest.ID[berth.Node](2) {
+				t.Errorf("handed out is what waits for %s", d.Eval.NodeID)
+			}
+		})
+	}
+}
+
+// What waits for a node is left to another of its job that is woken after it.
+// If that did not see the room which woke it, it is looked at, though the worker
+// was done before the broker heard what it decided.
+func TestWhoIsDoneBeforeTheBrokerHears(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(2)
+		b.do(statetest.AddNode(1, 4500, 4000))
+		first, on := b.next(), b.store.Snapshot().Index
+		b.do(statetest.AddNode(2, 9000, 4000))
+		if err := b.Nack(first.Eval.ID, first.Token); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(broker.DefaultLimits.FirstNackDelay)
+		first = b.next()
+		if first.Count != 2 {
+			t.Fatalf("handed out is what waits for %s", first.Eval.NodeID)
+		}
+		stays := &state.ApplyPlan{Eval: first.Eval.ID, End: &state.EvalEnd{
+			Status: berth.EvalBlocked, SnapshotIndex: on, Queued: map[string]int{"g": 1}, Failed: first.Eval.FailedTGAllocs, Missed: first.Eval.Missed,
+			Timeline: berth.Timeline{Deliveries: 2},
+			Nodes: []state.NodeWait{{
+				Nodes: []berth.NodeID{statetest.ID[berth.Node](2)}, Queued: map[string]int{"g": 1}, Failed: first.Eval.FailedTGAllocs, Missed: first.Eval.Missed,
+			}},
+		}}
+		b.log.Hold()
+		if _, err := b.log.Stage(stays); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Ack(first.Eval.ID, first.Token); err != nil {
+			t.Error(err)
+		}
+		b.log.Release()
+		synctest.Wait()
+		if d := b.next(); d.Eval.NodeID != statetest.ID[berth.Node](2) {
+			t.Errorf("handed out is what waits for %s", d.Eval.NodeID)
+		}
+	})
+}
+
+// What a plan says of an evaluation that waits for a node, and of the one that it
+// is the plan of, comes with one commit. Room that the plan did not see is not
+// missed, though the latter was taken from its worker meanwhile and waits for
+// another one, so that the former was left to it.
+func TestRoomThatAPlanOnItsWayDidNotSee(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(2)
+		b.do(&state.CreateEvals{Evals: []state.EvalFor{{
+			EvalSeed: state.EvalSeed{ID: statetest.ID[berth.Eval](9), Cause: berth.Cause{Kind: berth.CauseUser}},
+			Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: "log"},
+		}}})
+		on := b.store.Snapshot().Index
+		if d := b.next(); number(d.Eval) != 9 {
+			t.Fatalf("handed out is %s", d.Eval.TriggeredBy)
+		}
+		b.do(statetest.AddNode(2, 9000, 4000))
+		b.log.Hold()
+		if _, err := b.log.Stage(&state.ApplyPlan{Eval: statetest.ID[berth.Eval](9), End: &state.EvalEnd{
+			Status: berth.EvalComplete, SnapshotIndex: on, Nodes: []state.NodeWait{{
+				Nodes: []berth.NodeID{statetest.ID[berth.Node](1), statetest.ID[berth.Node](2)}, Queued: map[string]int{"g": 1},
+				Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU, state.DimMemory}},
+			}},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(broker.DefaultLimits.NackTimeout + broker.DefaultLimits.FirstNackDelay)
+		b.log.Release()
+		synctest.Wait()
+		if d := b.next(); d.Eval.NodeID != statetest.ID[berth.Node](2) {
+			t.Errorf("handed out is what waits for %s", d.Eval.NodeID)
+		}
+	})
+}
+
+// What waits for a node and was left to a newer one of its job is looked at after
+// all if that one is canceled with the commit that brought it: it looks at nothing.
+func TestTheNewerOneIsGoneAtOnce(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(2)
+		b.do(statetest.AddNode(2, 9000, 4000)) // wakes one, which nobody asks for yet
+		b.do(&state.CreateEvals{Evals: []state.EvalFor{{
+			EvalSeed: state.EvalSeed{ID: statetest.ID[berth.Eval](9), Cause: berth.Cause{Kind: berth.CauseUser}},
+			Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: "log"},
+		}}}, &state.CancelEvals{IDs: []berth.EvalID{statetest.ID[berth.Eval](9)}, Why: "drawn"})
+		if d := b.next(); d.Eval.NodeID != statetest.ID[berth.Node](2) {
+			t.Errorf("handed out is what waits for %s", d.Eval.NodeID)
+		}
+		b.nothing()
+	})
+}
+
+// Several that wait for nodes get room that the newest of their job did not see.
+// What its plan says of them brings each of them back, one after another, and each
+// is in one place then: one is to be looked at, the other waits.
+func TestEachIsInOnePlace(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.everywhere(2)
+		b.do(&state.CreateEvals{Evals: []state.EvalFor{{
+			EvalSeed: state.EvalSeed{ID: statetest.ID[berth.Eval](9), Cause: berth.Cause{Kind: berth.CauseUser}},
+			Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: "log"},
+		}}})
+		on := b.store.Snapshot().Index
+		b.next()
+		b.do(statetest.AddNode(1, 9000, 4000), statetest.AddNode(2, 9000, 4000))
+		b.do(&state.ApplyPlan{Eval: statetest.ID[berth.Eval](9), End: &state.EvalEnd{
+			Status: berth.EvalComplete, SnapshotIndex: on, Nodes: []state.NodeWait{{
+				Nodes: []berth.NodeID{statetest.ID[berth.Node](1), statetest.ID[berth.Node](2)}, Queued: map[string]int{"g": 1},
+				Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU, state.DimMemory}},
+			}},
+		}})
+		if s := b.Stats(); s.Blocked != 1 || s.Ready[berth.TypeSystem] != 1 || s.Waiting != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

@@ -1,0 +1,349 @@
+// Package deploy brings deployments to their ends. It asks for the next step
+// when something was heard of a deployment's allocations, promotes canaries
+// where the job says so, and fails what does not get on in time. It places and
+// stops nothing itself: what a step is, and when the last was made, the
+// scheduler decides; what health is, the agents.
+//
+// One controller watches all deployments. What it knows of them it can learn
+// again from the state, which holds every deadline, so a new leader goes on
+// where the one before it was. A look costs what changed: it goes through the
+// deployments that were changed since the last one and those whose time has
+// come.
+package deploy
+
+import (
+	"container/heap"
+	"maps"
+	"slices"
+	"time"
+
+	"berth"
+	"berth/internal/state"
+)
+
+const (
+	// pace is how far apart two steps of one deployment are at least, so that
+	// what is heard meanwhile is looked at together.
+	pace = 250 * time.Millisecond
+	// retry is when a deployment is looked at again after a command about it,
+	// should that be refused.
+	retry = time.Second
+	// net is how long nobody looks at a deployment of which nothing is heard.
+	net = 5 * time.Minute
+	// patience is how long a scheduler has to cancel a deployment that its job
+	// left behind.
+	patience = time.Minute
+	// grace is how much longer than its healthy deadline an allocation may be
+	// silent: its agent starts to count when it hears of it.
+	grace = time.Minute
+)
+
+// Controller watches the deployments that go on.
+type Controller struct {
+	seen    uint64 // state index up to which changes were looked at
+	watches map[berth.DeploymentID]*watch
+	alarms  alarms
+}
+
+// watch is what is remembered of one deployment.
+type watch struct {
+	id      berth.DeploymentID
+	at      time.Time // when it is looked at again, whatever happens
+	place   int       // in alarms
+	stepped time.Time // when its last step was asked for
+	silence time.Time // when its allocations are next searched for silent ones
+	left    time.Time // since when its job is seen to have left it behind; zero if it has not
+}
+
+// New returns the controller of a term.
+func New() *Controller { return &Controller{watches: map[berth.DeploymentID]*watch{}} }
+
+// Step implements leader.Controller.
+func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
+	l := &look{Snapshot: snap, now: now}
+	for d := range snap.ActiveDeployments(c.seen) {
+		c.look(l, d)
+	}
+	c.seen = snap.Index
+	for len(c.alarms) > 0 && !c.alarms[0].at.After(now) {
+		w := c.alarms[0]
+		if d := snap.Deployment(w.id); d != nil && d.Active() {
+			c.look(l, d)
+			continue
+		}
+		heap.Pop(&c.alarms)
+		delete(c.watches, w.id)
+	}
+	if len(l.steps) > 0 {
+		l.do = append(l.do, &state.StepDeployments{IDs: l.steps, Now: now.UnixNano()})
+	}
+	if len(c.alarms) > 0 {
+		again = c.alarms[0].at
+	}
+	return l.do, again
+}
+
+// look looks at one deployment and sets its alarm, which lies ahead.
+func (c *Controller) look(l *look, d *berth.Deployment) {
+	w := c.watches[d.ID]
+	if w == nil {
+		w = &watch{id: d.ID, at: l.now.Add(net)}
+		c.watches[d.ID] = w
+		heap.Push(&c.alarms, w)
+	}
+	l.again = l.now.Add(net)
+	l.deployment(w, d)
+	w.at = l.again
+	heap.Fix(&c.alarms, w.place)
+}
+
+// look is one look at some deployments.
+type look struct {
+	*state.Snapshot
+	now   time.Time
+	do    []state.Command
+	steps []berth.DeploymentID
+	again time.Time // of the deployment in hand
+}
+
+// wake says that the deployment in hand is to be looked at by then.
+func (l *look) wake(at time.Time) {
+	if at.After(l.now) && at.Before(l.again) {
+		l.again = at
+	}
+}
+
+func (l *look) propose(c state.Command) {
+	l.do = append(l.do, c)
+	l.wake(l.now.Add(retry))
+}
+
+// deployment decides about one deployment.
+func (l *look) deployment(w *watch, d *berth.Deployment) {
+	j := l.Job(d.Key())
+	if why := left(j, d); why != "" {
+		l.abandoned(w, d, why)
+		return
+	}
+	w.left = time.Time{}
+	switch {
+	case d.Status != berth.DeploymentRunning:
+	case l.fails(d, j):
+	case l.promotes(d):
+	default:
+		l.silent(w, d, j)
+		l.step(w, d)
+	}
+}
+
+// left says why a job has no more use for a deployment, "" if it has.
+func left(j *berth.Job, d *berth.Deployment) string {
+	switch {
+	case j == nil || j.UID != d.JobUID || j.Stop:
+		return berth.DeploymentJobStopped
+	case j.Version != d.JobVersion:
+		return berth.DeploymentJobReplaced
+	}
+	return ""
+}
+
+// abandoned cancels a deployment that its job left behind, if its scheduler
+// does not.
+func (l *look) abandoned(w *watch, d *berth.Deployment, why string) {
+	if w.left.IsZero() {
+		w.left = l.now
+	}
+	if due := w.left.Add(patience); l.now.Before(due) {
+		l.wake(due)
+		return
+	}
+	l.propose(&state.SetDeploymentStatus{ID: d.ID, Status: berth.DeploymentCancelled, Description: why, Now: l.now.UnixNano()})
+}
+
+// fails fails a deployment of which a group did not get on in time, or has an
+// unhealthy allocation and no time at all.
+func (l *look) fails(d *berth.Deployment, j *berth.Job) bool {
+	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
+		s, why := d.TaskGroups[name], ""
+		switch {
+		case s.ProgressDeadline == 0:
+			if s.UnhealthyAllocs > 0 {
+				why = berth.DeploymentUnhealthy
+			}
+		case s.PlacedAllocs == 0 && !j.PerNode() || l.ready(d, name): // nothing is there yet, or all that can be
+		case l.now.Before(progressBy(j, name, s)):
+			l.wake(progressBy(j, name, s))
+		case !l.complete(d, name):
+			why = berth.DeploymentNoProgress
+		}
+		if why != "" {
+			l.propose(&state.FailDeployment{ID: d.ID, Description: why, Now: l.now.UnixNano()})
+			return true
+		}
+	}
+	return false
+}
+
+// progressBy is when a group must have come further. The next batch of a system
+// job begins when stagger has passed, however the one before it fares.
+func progressBy(j *berth.Job, group string, s *berth.DeploymentState) time.Time {
+	if g := j.Group(group); j.PerNode() && s.Past() && g != nil && g.Update != nil {
+		return s.RequireProgressBy.Add(g.Update.Stagger)
+	}
+	return s.RequireProgressBy
+}
+
+// ready says whether the canaries of a group are there and healthy, and wait to
+// be promoted. For that there is no deadline.
+func (l *look) ready(d *berth.Deployment, group string) bool {
+	s := d.TaskGroups[group]
+	return !s.Past() && s.HealthyAllocs >= s.DesiredCanaries && l.HealthyCanaries(d, group) >= s.DesiredCanaries
+}
+
+// complete says whether all instances of a group are of the deployment and
+// healthy.
+func (l *look) complete(d *berth.Deployment, group string) bool {
+	s := d.TaskGroups[group]
+	if !s.Past() || s.HealthyAllocs < s.DesiredTotal { // the counts include what has ended
+		return false
+	}
+	n := 0
+	for a := range l.AllocsOf(d.Key()) {
+		if a.Job.PerNode() && !l.takes(a.NodeID) {
+			continue // nor does the total count it
+		}
+		if m := a.Rest(); m.DeploymentID == d.ID && a.Live() && a.Group.Name == group && m.DeploymentStatus != nil {
+			if ok := m.DeploymentStatus.Healthy; ok != nil && *ok {
+				n++
+			}
+		}
+	}
+	return n >= s.DesiredTotal
+}
+
+// takes says whether a node takes allocations.
+func (l *look) takes(id berth.NodeID) bool {
+	n := l.Node(id)
+	return n != nil && n.Ready()
+}
+
+// promotes promotes the groups that want that without being asked, when all
+// canaries of all of them are healthy.
+func (l *look) promotes(d *berth.Deployment) bool {
+	var groups []string
+	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
+		switch s := d.TaskGroups[name]; {
+		case s.Past() || !s.AutoPromote:
+		case l.ready(d, name):
+			groups = append(groups, name)
+		default:
+			return false
+		}
+	}
+	if len(groups) == 0 {
+		return false
+	}
+	l.propose(&state.PromoteDeployment{ID: d.ID, Groups: groups, Now: l.now.UnixNano()})
+	return true
+}
+
+// step asks for the next step if something was heard since the last.
+func (l *look) step(w *watch, d *berth.Deployment) {
+	if d.StepIndex >= d.HealthIndex {
+		return
+	}
+	if due := w.stepped.Add(pace); l.now.Before(due) {
+		l.wake(due)
+		return
+	}
+	w.stepped = l.now
+	l.steps = append(l.steps, d.ID)
+	l.wake(l.now.Add(retry))
+}
+
+// silent takes allocations for unhealthy of which nothing is heard for too
+// long: their agents would have said so, had they been able to. It also finds
+// those that nobody will hear of any more.
+func (l *look) silent(w *watch, d *berth.Deployment, j *berth.Job) {
+	if w.silence.IsZero() {
+		w.silence = time.Unix(0, d.CreateTime).Add(longest(j))
+	}
+	if l.now.Before(w.silence) {
+		l.wake(w.silence)
+		return
+	}
+	w.silence = l.now.Add(longest(j))
+	var unhealthy []berth.AllocID
+	fail := false
+	for a := range l.AllocsOf(d.Key()) {
+		if l.gaveUp(d, j, a) {
+			l.propose(&state.FailDeployment{ID: d.ID, Description: berth.DeploymentUnhealthy, Now: l.now.UnixNano()})
+			return
+		}
+		u := a.Group.Update
+		if m := a.Rest(); m.DeploymentID != d.ID || !a.Live() || u == nil || u.HealthCheck == berth.HealthManual || m.DeploymentStatus != nil && m.DeploymentStatus.Healthy != nil {
+			continue
+		}
+		due := time.Unix(0, max(a.CreateTime, d.CreateTime)).Add(u.HealthyDeadline + grace)
+		if !l.now.Before(due) {
+			unhealthy = append(unhealthy, a.ID)
+			fail = fail || u.ProgressDeadline == 0
+		} else if due.Before(w.silence) {
+			w.silence = due
+		}
+	}
+	l.wake(w.silence)
+	if len(unhealthy) > 0 {
+		l.propose(&state.SetAllocHealth{ID: d.ID, Unhealthy: unhealthy, Silent: true, Fail: fail, Now: l.now.UnixNano()})
+	}
+}
+
+// gaveUp says whether an allocation holds up a deployment that has no progress
+// deadline to end it: it failed for good, though it may have been healthy before,
+// and nothing will take its place. Of a system job that can be one of an earlier
+// version, too; of a service such a one is replaced in its turn.
+func (l *look) gaveUp(d *berth.Deployment, j *berth.Job, a *berth.Alloc) bool {
+	s, g := d.TaskGroups[a.Group.Name], j.Group(a.Group.Name)
+	switch {
+	case a.Client != berth.ClientFailed || !a.Wanted() || a.Orphaned || a.Job.UID != d.JobUID:
+		return false
+	case s == nil || s.ProgressDeadline > 0 || g == nil || int64(a.Index) >= int64(g.Count):
+		return false
+	case a.Rest().DeploymentID != d.ID && !(j.PerNode() && s.Past()), j.PerNode() && !l.takes(a.NodeID):
+		return false
+	}
+	for e := range l.EvalsOf(d.Key()) {
+		if !e.Terminal() {
+			return false // it may replace it
+		}
+	}
+	return true
+}
+
+// longest is how long an allocation of any group of a job may be silent.
+func longest(j *berth.Job) time.Duration {
+	var d time.Duration
+	for _, g := range j.TaskGroups {
+		if g.Update != nil {
+			d = max(d, g.Update.HealthyDeadline)
+		}
+	}
+	return d + grace
+}
+
+// alarms is a heap of watches by the time at which they are due.
+type alarms []*watch
+
+func (a alarms) Len() int           { return len(a) }
+func (a alarms) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
+func (a alarms) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].place, a[j].place = i, j
+}
+func (a *alarms) Push(x any) { w := x.(*watch); w.place = len(*a); *a = append(*a, w) }
+func (a *alarms) Pop() any {
+	old := *a
+	w := old[len(old)-1]
+	*a = old[:len(old)-1]
+	return w
+}

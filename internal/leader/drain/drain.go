@@ -1,0 +1,360 @@
+// Package drain empties nodes that an operator wants free. It decides which
+// allocations leave next, and when a node is done; the scheduler finds their
+// new places, the agents start and stop them.
+//
+// Services leave by their group's migrate block: so many at a time, over all
+// nodes, and the next when the replacements are healthy. What is meant to end
+// runs on until the drain's deadline, and system jobs go when all others have
+// gone. At the deadline everything goes. A node is done when its agent has
+// confirmed every end.
+package drain
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// Controller drives the drains of one term. All that it decides follows from
+// the snapshot: what it keeps is only what it found last, so that a step costs
+// what changed.
+type Controller struct {
+	chance *rand.ChaCha8
+	nodes  map[berth.NodeID]*node
+	order  []*node // those of the last step, as the snapshot orders them
+	jobs   map[incarnation]*job
+	all    []*job // the same, in any order
+}
+
+// New returns the controller of a term. IDs come from the seed.
+func New(seed [32]byte) *Controller {
+	return &Controller{chance: rand.NewChaCha8(seed), nodes: map[berth.NodeID]*node{}, jobs: map[incarnation]*job{}}
+}
+
+// Watched are the keys whose change a step looks at.
+func Watched() []state.WatchKey {
+	return []state.WatchKey{state.OnTable(state.Nodes), state.OnTable(state.Allocs), state.OnTable(state.Jobs)}
+}
+
+// incarnation names a job that is not one of the same name made later.
+type incarnation struct {
+	key berth.JobKey
+	uid berth.UID
+}
+
+// node is what was found of a draining node.
+type node struct {
+	*berth.Node
+	touched uint64 // when an allocation of it last changed
+	forced  bool
+	// moves are the allocations of services that are there, and leave by their
+	// migrate block.
+	moves  map[incarnation][]*berth.Alloc
+	system []*berth.Alloc // of system jobs
+	left   int            // how many others keep it from being done
+}
+
+// job is what was found of a job that has something on draining nodes.
+type job struct {
+	incarnation
+	nodes map[berth.NodeID]*node // that have something of it
+	slot  state.JobSlot          // where it was, if there is one
+
+	allocs, modified uint64    // when an allocation of it, and the job itself, last changed
+	again            time.Time // when time alone changes what was found
+	changed          bool      // something on a draining node is new
+}
+
+// now returns the job as it is now and its counts, nil if it is gone.
+func (j *job) now(snap *state.Snapshot) (*berth.Job, *state.Summary) {
+	row, sum := snap.JobAt(j.slot)
+	if row != nil && sum != nil && row.UID == j.uid && row.ID == j.key.ID && row.Namespace == j.key.Namespace {
+		return row, sum
+	}
+	at, ok := snap.JobSlot(j.key)
+	if !ok {
+		return nil, nil
+	}
+	j.slot = at
+	if row, sum = snap.JobAt(at); row.UID != j.uid {
+		return nil, nil
+	}
+	return row, sum
+}
+
+// Step implements leader.Controller.
+func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
+	s := step{c: c, snap: snap, now: now}
+	draining := make([]*node, 0, len(c.order))
+	for n := range snap.Draining() {
+		draining = append(draining, s.look(n, len(draining)))
+	}
+	if len(draining) < len(c.nodes) {
+		s.forget(draining)
+	}
+	c.order = draining
+	for _, j := range s.pending() {
+		s.judge(j)
+	}
+	s.emit(draining)
+	return s.do, s.again
+}
+
+// step is one step under way.
+type step struct {
+	c     *Controller
+	snap  *state.Snapshot
+	now   time.Time
+	do    []state.Command
+	again time.Time
+
+	leave map[berth.NodeID]*leaving
+}
+
+// leaving is what is to leave a node now.
+type leaving struct {
+	mark, stop []berth.AllocID
+	freed      int // of those that are stopped, are not waited for
+	done       bool
+}
+
+func (s *step) leaveFrom(id berth.NodeID) *leaving {
+	if s.leave == nil {
+		s.leave = map[berth.NodeID]*leaving{}
+	}
+	l := s.leave[id]
+	if l == nil {
+		l = &leaving{}
+		s.leave[id] = l
+	}
+	return l
+}
+
+// wake asks for a step at a time, if it comes before what was asked for.
+func (s *step) wake(at time.Time) {
+	if at.After(s.now) && (s.again.IsZero() || at.Before(s.again)) {
+		s.again = at
+	}
+}
+
+// forget drops what was found of nodes that are not drained any more. The jobs
+// that had something there are looked at anew.
+func (s *step) forget(draining []*node) {
+	there := make(map[*node]bool, len(draining))
+	for _, d := range draining {
+		there[d] = true
+	}
+	for id, n := range s.c.nodes {
+		if there[n] {
+			continue
+		}
+		for in := range n.moves {
+			j := s.c.jobs[in]
+			j.changed = true
+			delete(j.nodes, id)
+		}
+		delete(s.c.nodes, id)
+	}
+}
+
+// look finds out what is on a draining node, the nth, unless nothing happened
+// there since it was last looked at.
+func (s *step) look(n *berth.Node, nth int) *node {
+	touched, forced := s.snap.Usage(n.Number).Touched, n.DrainStrategy.Forced(s.now)
+	if !forced {
+		s.wake(n.DrainStrategy.ForceDeadline)
+	}
+	var old *node
+	if nth < len(s.c.order) && s.c.order[nth].ID == n.ID { // as nearly always
+		old = s.c.order[nth]
+	} else {
+		old = s.c.nodes[n.ID]
+	}
+	if old != nil && old.touched == touched && old.ModifyIndex == n.ModifyIndex && old.forced == forced {
+		return old
+	}
+	d := &node{Node: n, touched: touched, forced: forced, moves: map[incarnation][]*berth.Alloc{}}
+	s.c.nodes[n.ID] = d
+	s.visit(d)
+	if old == nil {
+		old = &node{}
+	}
+	for in := range old.moves {
+		if d.moves[in] == nil {
+			j := s.c.jobs[in]
+			j.changed = true
+			delete(j.nodes, n.ID)
+		}
+	}
+	for in, list := range d.moves {
+		j := s.c.job(in)
+		j.nodes[n.ID] = d
+		if old.forced != forced || !slices.Equal(old.moves[in], list) {
+			j.changed = true
+		}
+	}
+	return d
+}
+
+// job returns what was found of a job, nothing if it is new.
+func (c *Controller) job(in incarnation) *job {
+	j := c.jobs[in]
+	if j == nil {
+		j = &job{incarnation: in, nodes: map[berth.NodeID]*node{}, changed: true}
+		c.jobs[in] = j
+		c.all = append(c.all, j)
+	}
+	return j
+}
+
+// visit looks at each allocation of a node that keeps it from being done.
+func (s *step) visit(d *node) {
+	var all []*berth.Alloc
+	for a := range s.snap.AllocsOn(d.ID) {
+		if d.DrainStrategy.Holds(a) {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, byAge)
+	for _, a := range all {
+		if a.Job.Type == berth.TypeSystem {
+			d.system = append(d.system, a)
+			continue
+		}
+		d.left++
+		if a.Live() { // else it stops
+			s.visitOne(d, a)
+		}
+	}
+}
+
+// visitOne decides about one allocation that is not of a system job, or leaves
+// it to its job.
+func (s *step) visitOne(d *node, a *berth.Alloc) {
+	in := incarnation{a.Key(), a.Job.UID}
+	known := s.c.jobs[in]
+	if known == nil {
+		known = &job{incarnation: in}
+	}
+	row, _ := known.now(s.snap)
+	gone := a.Orphaned || row == nil
+	service := a.Job.Type == berth.TypeService || a.Job.Type == berth.TypeStream
+	switch {
+	case gone && (d.forced || service && a.Orphaned):
+		s.send(d, a, true)
+	case gone: // an orphan that is to end, or the scheduler stops it
+	case service:
+		d.moves[in] = append(d.moves[in], a)
+	case d.forced && !a.Rest().Migrate:
+		s.send(d, a, false)
+	}
+}
+
+// settle lets system jobs leave a node that has nothing else any more, and says
+// that one without anything is done.
+func (s *step) settle(d *node) {
+	left := d.left
+	if l := s.leave[d.ID]; l != nil {
+		left -= l.freed
+	}
+	if left == 0 && len(d.system) == 0 {
+		s.leaveFrom(d.ID).done = true
+	}
+	if left > 0 && !d.forced {
+		return
+	}
+	for _, a := range d.system {
+		if a.Live() && !a.Rest().Migrate {
+			s.send(d, a, a.Orphaned)
+		}
+	}
+}
+
+// send lets an allocation leave: for the scheduler to stop, or stopped at once.
+func (s *step) send(d *node, a *berth.Alloc, stop bool) {
+	l := s.leaveFrom(d.ID)
+	if !stop {
+		l.mark = append(l.mark, a.ID)
+		return
+	}
+	l.stop = append(l.stop, a.ID)
+	if a.Client == berth.ClientUnknown && a.Job.Type != berth.TypeSystem {
+		l.freed++
+	}
+}
+
+func byAge(a, b *berth.Alloc) int {
+	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
+}
+
+// pending returns the jobs to be judged now, in order: those that changed, and
+// those whose time has come.
+func (s *step) pending() (out []*job) {
+	left := s.c.all[:0]
+	for _, j := range s.c.all {
+		if len(j.nodes) == 0 {
+			delete(s.c.jobs, j.incarnation)
+			continue
+		}
+		left = append(left, j)
+		allocs, modified := uint64(0), uint64(0)
+		if row, sum := j.now(s.snap); row != nil {
+			modified, allocs = row.ModifyIndex, sum.Allocs
+		}
+		due := !j.again.IsZero() && !s.now.Before(j.again)
+		if !j.changed && !due && j.allocs == allocs && j.modified == modified {
+			s.wake(j.again)
+			continue
+		}
+		j.allocs, j.modified, j.again, j.changed = allocs, modified, time.Time{}, false
+		out = append(out, j)
+	}
+	clear(s.c.all[len(left):])
+	s.c.all = left
+	slices.SortFunc(out, func(a, b *job) int {
+		return cmp.Or(strings.Compare(a.key.Namespace, b.key.Namespace), strings.Compare(string(a.key.ID), string(b.key.ID)),
+			cmp.Compare(a.uid.Index, b.uid.Index), cmp.Compare(a.uid.Ordinal, b.uid.Ordinal))
+	})
+	return out
+}
+
+// anew is an index at which nothing changes.
+const anew = 1<<64 - 1
+
+// mostAllocs bounds the allocations of one command.
+const mostAllocs = 1000
+
+// emit makes commands of what was decided.
+func (s *step) emit(draining []*node) {
+	for _, d := range draining {
+		if s.leave == nil && d.left > 0 && !d.forced {
+			continue // as nearly always
+		}
+		s.settle(d)
+		l := s.leave[d.ID]
+		if l == nil {
+			continue
+		}
+		d.touched = anew // should this be refused, it is decided again
+		for part := range slices.Chunk(l.stop, mostAllocs) {
+			s.migrate(d, part, true)
+		}
+		for part := range slices.Chunk(l.mark, mostAllocs) {
+			s.migrate(d, part, false)
+		}
+		if l.done {
+			s.do = append(s.do, &state.FinishDrain{ID: d.ID, Now: s.now.UnixNano()})
+		}
+	}
+}
+
+func (s *step) migrate(d *node, ids []berth.AllocID, stop bool) {
+	c := &state.MigrateAllocs{Node: d.ID, Allocs: ids, Stop: stop, Now: s.now.UnixNano()}
+	s.c.chance.Read(c.Seed[:])
+	s.do = append(s.do, c)
+}

@@ -1,0 +1,134 @@
+package heartbeat_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
+)
+
+// many registers n nodes, each of which is there when the term begins.
+func many(n int) (out []state.Command) {
+	for i := range n {
+		out = append(out, statetest.AddNode(i+1, 1000, 1000))
+	}
+	return out
+}
+
+// keep lets the nodes from first to last be heard for a while.
+func (m *term) keep(first, last int, d time.Duration) {
+	for ; d > 0; d -= 5 * time.Second {
+		for n := first; n <= last; n++ {
+			m.Beat(statetest.ID[berth.Node](n))
+		}
+		m.pass(min(d, 5*time.Second))
+	}
+}
+
+func (m *term) down() (n int) {
+	for x := range m.store.Snapshot().Nodes() {
+		if x.Status == berth.NodeDown {
+			n++
+		}
+	}
+	return n
+}
+
+// A node now and then is given up as soon as its time is up, a quarter of the
+// nodes at once are, too.
+func TestAFewNodesAreGivenUpAtOnce(t *testing.T) {
+	for _, c := range []struct{ nodes, silent int }{{1, 1}, {2, 2}, {3, 2}, {8, 2}, {20, 5}, {100, 10}} {
+		t.Run(fmt.Sprintf("%d of %d", c.silent, c.nodes), func(t *testing.T) {
+			inTerm(t, defaults, func(m *term) {
+				m.keep(c.silent+1, c.nodes, 2*time.Minute)
+				if held, alarms := m.Silent(); m.down() != c.silent || held+alarms > 0 {
+					t.Errorf("%d are down, %d held, %d alarms", m.down(), held, alarms)
+				}
+			}, many(c.nodes)...)
+		})
+	}
+}
+
+// More are given up one in ten seconds, and an alarm is raised once. Those that
+// are heard again stay as they are.
+func TestManyNodesAreGivenUpSlowly(t *testing.T) {
+	for _, c := range []struct{ nodes, silent int }{{10, 4}, {30, 9}, {200, 12}} {
+		t.Run(fmt.Sprintf("%d of %d", c.silent, c.nodes), func(t *testing.T) {
+			inTerm(t, defaults, func(m *term) {
+				m.keep(c.silent+1, c.nodes, 59*time.Second) // all had a minute when the term began
+				if m.down() != 0 {
+					t.Fatalf("%d are down before their time", m.down())
+				}
+				m.keep(c.silent+1, c.nodes, 2*time.Second)
+				for n := 1; n < c.silent; n++ {
+					if held, alarms := m.Silent(); m.down() != n || held != c.silent-n || alarms != 1 {
+						t.Fatalf("%d are down, %d held, %d alarms; wanted %d down, %d held", m.down(), held, alarms, n, c.silent-n)
+					}
+					if n == 2 { // all others come back
+						m.keep(1, c.nodes, time.Minute)
+						break
+					}
+					m.keep(c.silent+1, c.nodes, 10*time.Second)
+				}
+				if held, _ := m.Silent(); m.down() != 2 || held != 0 {
+					t.Errorf("at the end %d are down, %d held", m.down(), held)
+				}
+				for n := 1; n <= c.silent; n++ {
+					if m.node(n).Status == berth.NodeReady && m.downs(n) != 1 { // that it was held, once
+						t.Errorf("node %d was told %d times", n, m.downs(n))
+					}
+				}
+			}, many(c.nodes)...)
+		})
+	}
+}
+
+// Those that stay away are all given up in the end, none faster than the
+// others, also when it is long since that they fell silent.
+func TestTheBrakeStaysOnUntilAllAreGivenUp(t *testing.T) {
+	inTerm(t, defaults, func(m *term) {
+		m.keep(13, 40, 61*time.Second)
+		for n := 1; n <= 12; n++ {
+			if m.down() != n {
+				t.Fatalf("%d are down, not %d", m.down(), n)
+			}
+			m.keep(13, 40, 10*time.Second)
+		}
+		if held, alarms := m.Silent(); held != 0 || alarms != 1 {
+			t.Errorf("%d are held, %d alarms", held, alarms)
+		}
+	}, many(40)...)
+}
+
+// While no node is heard, none is given up; when they come back, nothing
+// happened to them.
+func TestNobodyIsGivenUpWhileNobodyIsHeard(t *testing.T) {
+	inTerm(t, defaults, func(m *term) {
+		m.pass(time.Hour)
+		if held, alarms := m.Silent(); m.down() != 0 || held != 20 || alarms != 1 {
+			t.Fatalf("%d are down, %d held, %d alarms", m.down(), held, alarms)
+		}
+		m.keep(1, 20, 10*time.Minute)
+		if held, _ := m.Silent(); m.down() != 0 || held != 0 {
+			t.Errorf("when they are back, %d are down, %d held", m.down(), held)
+		}
+		for e := range m.store.Snapshot().Evals() {
+			t.Errorf("evaluation %s was raised", e.TriggeredBy)
+		}
+	}, many(20)...)
+}
+
+// Without a brake all are given up at once.
+func TestTheBrakeCanBeOff(t *testing.T) {
+	o := defaults
+	o.Brake.Nodes, o.Brake.Share = 0, 0
+	inTerm(t, o, func(m *term) {
+		m.pass(2 * time.Minute)
+		if m.down() != 20 {
+			t.Errorf("%d are down", m.down())
+		}
+	}, many(20)...)
+}

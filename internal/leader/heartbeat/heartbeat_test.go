@@ -1,0 +1,222 @@
+package heartbeat_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth"
+	"berth/internal/leader/heartbeat"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
+)
+
+// term is a monitor that runs on a store.
+type term struct {
+	*heartbeat.Monitor
+	t     *testing.T
+	store *state.Store
+	log   *statetest.Log
+}
+
+// inTerm runs f beside a monitor, in virtual time.
+func inTerm(t *testing.T, o heartbeat.Options, f func(m *term), before ...state.Command) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store, log := statetest.New(t, append([]state.Command{&state.BeginTerm{Term: 1}}, before...)...)
+		ctx, stop := context.WithCancel(t.Context())
+		m := &term{heartbeat.New(1, store, log, o), t, store, log}
+		m.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+		ended := make(chan error)
+		go func() { ended <- m.Run(ctx) }()
+		defer func() {
+			stop()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		f(m)
+	})
+}
+
+func (m *term) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (m *term) node(n int) *berth.Node { return m.store.Snapshot().Node(statetest.ID[berth.Node](n)) }
+
+func (m *term) wants(n int, status string) {
+	m.t.Helper()
+	if got := m.node(n).Status; got != status {
+		m.t.Fatalf("node %d is %s, not %s", n, got, status)
+	}
+}
+
+// downs counts how often the node was set down.
+func (m *term) downs(n int) (count int) {
+	for _, e := range m.node(n).Events {
+		if e.Subsystem == berth.NodeEventHeartbeat {
+			count++
+		}
+	}
+	return count
+}
+
+var defaults = heartbeat.DefaultOptions
+
+// A node that is not heard is down when its TTL and the grace are over, not
+// before, and is told so once.
+func TestSilentNodeIsDownOnce(t *testing.T) {
+	inTerm(t, defaults, func(m *term) {
+		ttl := m.Beat(statetest.ID[berth.Node](1))
+		if ttl < defaults.MinTTL || ttl >= 2*defaults.MinTTL {
+			t.Errorf("the TTL is %v", ttl)
+		}
+		m.pass(ttl + defaults.Grace - time.Nanosecond)
+		m.wants(1, berth.NodeReady)
+		m.pass(time.Nanosecond)
+		m.wants(1, berth.NodeDown)
+		index := m.store.Snapshot().Index
+		m.pass(time.Hour)
+		if m.downs(1) != 1 || m.store.Snapshot().Index != index {
+			t.Errorf("it was set down %d times, by %d commands more", m.downs(1), m.store.Snapshot().Index-index)
+		}
+		// It comes back, and goes again.
+		m.log.Must(t, &state.SetNodeStatus{ID: statetest.ID[berth.Node](1), Status: berth.NodeReady})
+		ttl = m.Beat(statetest.ID[berth.Node](1))
+		m.pass(ttl + defaults.Grace)
+		m.wants(1, berth.NodeDown)
+		if m.downs(1) != 2 {
+			t.Errorf("it went twice and was set down %d times", m.downs(1))
+		}
+	}, statetest.AddNode(1, 4000, 4000))
+}
+
+// A node that goes down leaves an evaluation for each job on it.
+func TestDownRaisesEvaluations(t *testing.T) {
+	job := statetest.Job(t, `{"ID":"web","TaskGroups":[{"Name":"g"}]}`)
+	inTerm(t, defaults, func(m *term) {
+		m.pass(defaults.FailoverTTL)
+		m.wants(1, berth.NodeDown)
+		for e := range m.store.Snapshot().OpenEvals(berth.EvalPending) {
+			if e.JobID == "web" && e.TriggeredBy == berth.TriggerNodeUpdate && e.NodeID == statetest.ID[berth.Node](1) {
+				return
+			}
+		}
+		t.Error("nobody looks after the job")
+	}, statetest.AddNode(1, 4000, 4000), statetest.Register(job, 1), &state.ApplyPlan{
+		Eval: statetest.ID[berth.Eval](1), Place: []berth.Placement{{NodeID: statetest.ID[berth.Node](1)}},
+		End: &state.EvalEnd{Status: berth.EvalComplete},
+	})
+}
+
+func TestBeatsKeepANodeUp(t *testing.T) {
+	inTerm(t, defaults, func(m *term) {
+		for range 100 {
+			ttl := m.Beat(statetest.ID[berth.Node](1))
+			m.Beat(statetest.ID[berth.Node](9)) // of whom nobody knows
+			m.pass(ttl + defaults.Grace - time.Nanosecond)
+			m.wants(1, berth.NodeReady)
+		}
+		m.wants(2, berth.NodeDown) // which nobody heard
+		if m.downs(1) != 0 || m.downs(2) != 1 {
+			t.Errorf("set down: %d and %d times", m.downs(1), m.downs(2))
+		}
+	}, statetest.AddNode(1, 4000, 4000), statetest.AddNode(2, 4000, 4000))
+}
+
+// When a term begins, nodes have the time to find the new leader; those that
+// are down stay so.
+func TestNewTermIsPatient(t *testing.T) {
+	inTerm(t, defaults, func(m *term) {
+		m.pass(defaults.FailoverTTL - time.Nanosecond)
+		m.wants(1, berth.NodeReady)
+		m.pass(time.Nanosecond)
+		m.wants(1, berth.NodeDown)
+		if m.downs(1) != 1 || m.downs(2) != 0 {
+			t.Errorf("set down: %d and %d times", m.downs(1), m.downs(2))
+		}
+	}, statetest.AddNode(1, 4000, 4000), statetest.AddNode(2, 4000, 4000),
+		&state.SetNodeStatus{ID: statetest.ID[berth.Node](2), Status: berth.NodeDown})
+}
+
+// However long the time was that a node was given by the leader before, it has
+// all of it (invariant I-30).
+func TestNewTermKeepsWhatWasGiven(t *testing.T) {
+	busy := defaults
+	busy.MaxPerSec = 0.2 // the TTL of 20 nodes is 100 s and more
+	nodes := make([]state.Command, 20)
+	for i := range nodes {
+		nodes[i] = statetest.AddNode(i+1, 4000, 4000)
+	}
+	for range 20 {
+		inTerm(t, busy, func(m *term) {
+			before := m.Beat(statetest.ID[berth.Node](1))
+			ctx, stop := context.WithCancel(m.t.Context())
+			defer stop()
+			next := heartbeat.New(1, m.store, m.log, busy)
+			next.Logger = m.Logger
+			go next.Run(ctx)
+			synctest.Wait()
+			m.pass(before - time.Second)
+			m.wants(1, berth.NodeReady)
+			m.Beat(statetest.ID[berth.Node](1))
+			if ttl := next.Beat(statetest.ID[berth.Node](1)); ttl < 100*time.Second {
+				t.Errorf("twenty nodes at one beat in five seconds are given %v", ttl)
+			}
+			stop()
+			synctest.Wait()
+		}, nodes...)
+	}
+}
+
+// Beats are spread: nodes that registered together do not beat together.
+func TestBeatsAreSpread(t *testing.T) {
+	inTerm(t, defaults, func(m *term) {
+		given := map[time.Duration]int{}
+		for n := range 100 {
+			given[m.Beat(statetest.ID[berth.Node](n)).Truncate(time.Second)]++
+		}
+		for at, n := range given {
+			if n > 40 {
+				t.Errorf("%d of 100 nodes beat again within the second after %v", n, at)
+			}
+		}
+	})
+}
+
+// A monitor of a term that is over changes nothing, and its Run says so when
+// the log is lost.
+func TestEndOfTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, log := statetest.New(t, &state.BeginTerm{Term: 1}, statetest.AddNode(1, 4000, 4000))
+		m := heartbeat.New(1, store, log, defaults)
+		var told bytes.Buffer
+		m.Logger = slog.New(slog.NewTextHandler(&told, nil))
+		ended := make(chan error)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { ended <- m.Run(ctx) }()
+		synctest.Wait()
+		log.Must(t, &state.BeginTerm{Term: 2})
+		time.Sleep(time.Hour)
+		if s := store.Snapshot().Node(statetest.ID[berth.Node](1)).Status; s != berth.NodeReady {
+			t.Errorf("a leader of an older term set the node %s", s)
+		}
+		m.Beat(statetest.ID[berth.Node](1))
+		log.Lose()
+		if err := <-ended; err == nil || berth.KindOf(err) != "" {
+			t.Errorf("the log is lost: %v", err)
+		}
+		if !strings.Contains(told.String(), "a node is not heard") {
+			t.Errorf("its log says: %s", told.String())
+		}
+	})
+}

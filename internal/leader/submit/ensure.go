@@ -1,0 +1,308 @@
+package submit
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/internal/schedule"
+	"berth/internal/state"
+)
+
+// poolRest is how often a pool is tried for which there are nodes that cannot be
+// had now: others have them, or they are down.
+const poolRest = 5 * time.Second
+
+// ensure makes what is planned and not there as planned, of the first kind that
+// lacks any. It says whether it found such a kind.
+func (l *look) ensure() bool {
+	for kind, lack := range lacking(l.snap, l.row) {
+		if kind != berth.KindConfig && kind != berth.KindEndpoint && l.row.Phase == berth.PhaseSubmission {
+			if why := impossible(l.snap, l.job); why != "" {
+				l.fail("%s", why)
+				return true
+			}
+		}
+		c := &state.EnsureResources{Key: l.row.Key, UID: l.row.UID, Generation: l.row.Generation, Kind: kind, Now: l.now.UnixNano()}
+		for _, o := range lack[:min(len(lack), state.MaxResources)] {
+			c.Names = append(c.Names, o.Name)
+		}
+		if kind == berth.KindHostPool && !l.findNodes(c, lack) {
+			return true
+		}
+		l.add(c)
+		return true
+	}
+	return false
+}
+
+// lacking returns the planned objects that are not there as planned, kind by
+// kind in the order in which they are made.
+func lacking(snap *state.Snapshot, row *berth.StreamJob) func(func(string, []*berth.StreamObject) bool) {
+	return func(yield func(string, []*berth.StreamObject) bool) {
+		if row.Plan == nil {
+			return
+		}
+		for _, kind := range berth.StreamKinds {
+			var lack []*berth.StreamObject
+			for o, r := range beside(snap, row, kind) {
+				if o != nil && !asPlanned(row, o, r) {
+					lack = append(lack, o)
+				}
+			}
+			if len(lack) > 0 && !yield(kind, lack) {
+				return
+			}
+		}
+	}
+}
+
+// asPlanned says whether what is there of a planned object, nil if nothing is,
+// is as it is to be.
+func asPlanned(row *berth.StreamJob, o *berth.StreamObject, r *berth.Resource) bool {
+	return r != nil && r.Hash == o.Hash && r.Generation == row.Generation
+}
+
+// beside goes through what is planned of a kind and what is there of it, side by
+// side in order of name: one of the two is nil if there is only the other. Both
+// are in that order already, so nothing is looked up.
+func beside(snap *state.Snapshot, row *berth.StreamJob, kind string) iter.Seq2[*berth.StreamObject, *berth.Resource] {
+	return func(yield func(*berth.StreamObject, *berth.Resource) bool) {
+		planned := row.Plan.Of(kind)
+		for r := range snap.ResourcesOf(row.UID, kind) {
+			for len(planned) > 0 && planned[0].Name < r.Name {
+				if !yield(&planned[0], nil) {
+					return
+				}
+				planned = planned[1:]
+			}
+			var o *berth.StreamObject
+			if len(planned) > 0 && planned[0].Name == r.Name {
+				o, planned = &planned[0], planned[1:]
+			}
+			if !yield(o, r) {
+				return
+			}
+		}
+		for i := range planned {
+			if !yield(&planned[i], nil) {
+				return
+			}
+		}
+	}
+}
+
+// findNodes finds the nodes of the pools that a command is to make. It says
+// whether all are found; else the submission is given up if they cannot be, or
+// looked at again later if others have them.
+func (l *look) findNodes(c *state.EnsureResources, lack []*berth.StreamObject) bool {
+	given := map[berth.NodeID][]claim{} // to pools of this command
+	for _, o := range lack[:len(c.Names)] {
+		if r := l.snap.ResourceNamed(l.row.UID, o.Kind, o.Name); r != nil && r.Hash == o.Hash {
+			c.Nodes = append(c.Nodes, r.Nodes) // it is only brought to this generation
+			continue
+		}
+		p := &pooling{snap: l.snap, job: l.job, row: l.row, spec: o.Pool, given: []map[berth.NodeID][]claim{l.given, given}}
+		nodes, why, wait := p.find()
+		switch {
+		case why != "" && wait || why != "" && l.row.Phase != berth.PhaseSubmission:
+			l.wake(l.now.Add(poolRest))
+			return false
+		case why != "":
+			l.fail("%s", why)
+			return false
+		}
+		for _, id := range nodes {
+			given[id] = append(given[id], claim{l.row.UID, o.Pool.Mode == berth.PoolExclusive})
+		}
+		c.Nodes = append(c.Nodes, nodes)
+	}
+	for id, list := range given { // only now: who waits leaves them to others
+		l.given[id] = append(l.given[id], list...)
+	}
+	return true
+}
+
+// claim is what a job gets of a node in this step.
+type claim struct {
+	owner berth.UID
+	alone bool
+}
+
+// pooling finds the nodes of one host pool.
+type pooling struct {
+	snap  *state.Snapshot
+	job   *berth.Job
+	row   *berth.StreamJob
+	spec  *berth.HostPoolSpec
+	given []map[berth.NodeID][]claim // in this step
+}
+
+// find returns the pool's nodes, in order; nil if it is all nodes that have its
+// tags, whenever that is asked. Otherwise it says why it has none, and whether
+// to wait: there are such nodes, and others have them, or they are down.
+func (p *pooling) find() (nodes []berth.NodeID, why string, wait bool) {
+	match, why := p.matching()
+	if why != "" {
+		return nil, why, false
+	}
+	alone := p.spec.Mode == berth.PoolExclusive
+	if len(p.spec.Hosts) == 0 && p.spec.Size == 0 && !alone {
+		return nil, "", false
+	}
+	var free []*berth.Node
+	up, others := 0, ""
+	for _, n := range match {
+		if len(p.spec.Hosts) == 0 && n.Status == berth.NodeDown { // it may come back
+			continue
+		}
+		up++
+		if why := p.held(n, alone); why == "" {
+			free = append(free, n)
+		} else if others == "" {
+			others = "; node " + n.Name + " " + why
+		}
+	}
+	want := p.spec.Size
+	if want == 0 {
+		want = max(up, 1)
+	}
+	if len(match) < want {
+		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d nodes match", p.spec.Name, want, len(match)), false
+	}
+	if len(free) < want {
+		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d of the %d nodes that match are up and free%s", p.spec.Name, want, len(free), len(match), others), true
+	}
+	for _, n := range p.ownFirst(free)[:want] {
+		nodes = append(nodes, n.ID)
+	}
+	return nodes, "", false
+}
+
+// matching returns the nodes that the pool can have: the hosts that it names, in
+// that order, or the nodes with its tags by name.
+func (p *pooling) matching() (out []*berth.Node, why string) {
+	if len(p.spec.Hosts) > 0 {
+		for _, h := range p.spec.Hosts {
+			n := host(p.snap, h)
+			if n == nil {
+				return nil, fmt.Sprintf("host pool %q: there is no node with the name or address %q", p.spec.Name, h)
+			}
+			if !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+		return out, ""
+	}
+	for n := range p.snap.Nodes() {
+		if schedule.Serves(p.job, n) && schedule.Tagged(n, p.spec.Tags) {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, func(a, b *berth.Node) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return slices.Compare(a.ID[:], b.ID[:])
+	})
+	return out, ""
+}
+
+// host returns the node with a name or an address, nil if there is none.
+func host(snap *state.Snapshot, name string) *berth.Node {
+	for n := range snap.Nodes() {
+		if schedule.IsHost(n, name) {
+			return n
+		}
+	}
+	return nil
+}
+
+// held says why a node is not to be had now, "" if it is. What is in an exclusive
+// pool is in no other job's pool that was given nodes, whichever was first: else a
+// job could not be launched any more where it was placed.
+func (p *pooling) held(n *berth.Node, alone bool) string {
+	h := p.snap.Holder(n.ID)
+	if h != nil && (h.Owner != p.row.UID || alone && h.Name != p.spec.Name) {
+		return fmt.Sprintf("is in the exclusive pool %q of job %q", h.Name, h.Job.ID)
+	}
+	for _, given := range p.given {
+		for _, c := range given[n.ID] {
+			if mine := c.owner == p.row.UID; mine && alone && c.alone || !mine && (alone || c.alone) {
+				return "is being given to another pool"
+			}
+		}
+	}
+	if !alone || h != nil {
+		return ""
+	}
+	if r := p.snap.GivenTo(n.ID, p.row.UID); r != nil {
+		return fmt.Sprintf("is in the pool %q of job %q", r.Name, r.Job.ID)
+	}
+	for a := range p.snap.AllocsOn(n.ID) {
+		if a.Rest().PE != nil && a.Occupies() && a.Job.UID != p.row.UID {
+			return "runs " + a.Name()
+		}
+	}
+	return ""
+}
+
+// noNodes says which host pool of the job gets no nodes, "" if that is not what
+// is waited for.
+func (l *look) noNodes() string {
+	for kind, lack := range lacking(l.snap, l.row) {
+		if kind != berth.KindHostPool {
+			continue
+		}
+		for _, o := range lack {
+			p := &pooling{snap: l.snap, job: l.job, row: l.row, spec: o.Pool}
+			if _, why, _ := p.find(); why != "" {
+				return "; " + why
+			}
+		}
+	}
+	return ""
+}
+
+// ownFirst puts nodes on which the job runs already before the others: a pool
+// that is made again gets back what it had. Hosts stay in the order in which
+// they are named.
+func (p *pooling) ownFirst(nodes []*berth.Node) []*berth.Node {
+	if len(p.spec.Hosts) > 0 {
+		return nodes
+	}
+	own := map[berth.NodeID]bool{}
+	for a := range p.snap.AllocsOf(p.row.Key) {
+		if a.Job.UID == p.row.UID && a.Occupies() {
+			own[a.NodeID] = true
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b *berth.Node) int {
+		switch {
+		case own[a.ID] == own[b.ID]:
+			return 0
+		case own[a.ID]:
+			return -1
+		}
+		return 1
+	})
+	return nodes
+}
+
+// impossible says why a processing element can never be placed, "" if it may be:
+// there is no node of the name that it asks for. What contradicts itself was
+// refused when the job was registered; nodes that are full may have room one day.
+func impossible(snap *state.Snapshot, job *berth.Job) string {
+	for _, g := range job.TaskGroups {
+		if g.Stream == nil {
+			continue
+		}
+		if h := g.Stream.Placement.Host; h != "" && host(snap, h) == nil {
+			return fmt.Sprintf("group %q: placement host: there is no node with the name or address %q", g.Name, h)
+		}
+	}
+	return ""
+}

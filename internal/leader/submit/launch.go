@@ -1,0 +1,193 @@
+package submit
+
+import (
+	"slices"
+	"time"
+
+	"berth"
+	"berth/internal/schedule"
+	"berth/internal/state"
+)
+
+// due is a processing element that is to be launched.
+type due struct {
+	pe    *berth.Resource
+	group *berth.TaskGroup
+	why   string
+}
+
+// Why processing elements are launched.
+const (
+	whySubmission = "submission"
+	whyRestored   = "restored" // it stands for one that a user deleted
+	whyContent    = "content"  // its configuration is another one
+	whyFailed     = "failed"
+	whyCompleted  = "completed"
+	whyUser       = "user" // who stopped its allocation
+	whyDrain      = "drain"
+	whyLost       = "lost"
+	whyEvicted    = "evicted"
+)
+
+// launchNext launches the next processing element of a submission: the one with
+// most conditions, when that before it was looked at. What ran already and ended
+// waits for no other. It says whether any is to be launched, or is looked at.
+func (l *look) launchNext() bool {
+	list := l.due()
+	if len(list) == 0 {
+		return false
+	}
+	for e := range l.snap.OpenEvalsOf(l.row.Key, berth.EvalPending) {
+		if e.JobUID == l.row.UID && e.TriggeredBy == berth.TriggerPELaunch {
+			for _, d := range list {
+				if !slices.Contains([]string{whySubmission, whyRestored, whyContent}, d.why) {
+					l.launch(d)
+				}
+			}
+			return true
+		}
+	}
+	l.launch(list[0])
+	return true
+}
+
+// launchAll launches what is to be launched of a job that is submitted.
+func (l *look) launchAll() {
+	for _, d := range l.due() {
+		l.launch(d)
+	}
+}
+
+func (l *look) launch(d due) {
+	l.add(&state.LaunchPE{
+		PE: d.pe.UID, Expect: d.pe.PE.Launch, Generation: l.row.Generation, Why: d.why, Eval: l.newEval(), Now: l.now.UnixNano(),
+	})
+}
+
+// due returns the processing elements that are to be launched, those with most
+// conditions first.
+func (l *look) due() (out []due) {
+	l.runs = map[berth.PERef]*berth.Alloc{}
+	for a := range l.snap.AllocsOf(l.row.Key) {
+		if ref := a.Rest().PE; ref != nil {
+			l.runs[*ref] = a
+		}
+	}
+	for pe := range l.snap.ResourcesOf(l.row.UID, berth.KindPE) {
+		g := l.job.Group(pe.Object.PE.Group)
+		if g == nil || pe.Generation != l.row.Generation {
+			continue
+		}
+		if why := l.why(pe, g); why != "" {
+			out = append(out, due{pe, g, why})
+		}
+	}
+	slices.SortFunc(out, func(a, b due) int { return schedule.MostConstrained(a.pe, a.group, b.pe, b.group) })
+	return out
+}
+
+// why says why a processing element is to be launched, "" if it is not to be.
+func (l *look) why(pe *berth.Resource, g *berth.TaskGroup) string {
+	switch s := pe.PE; {
+	case s.LaunchIndex == 0 && s.Launch > 0:
+		return whyRestored
+	case s.LaunchIndex == 0:
+		return whySubmission
+	case s.ContentID != pe.Object.PE.ContentID:
+		return whyContent
+	}
+	a := l.runs[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]
+	if a == nil { // it waits for a place
+		return ""
+	}
+	why := ended(a, g.Stream.Policy)
+	if why != whyFailed && why != whyCompleted {
+		return why
+	}
+	if at := rested(a, pe.PE.Launch); l.now.Before(at) {
+		l.wake(at)
+		return ""
+	}
+	return why
+}
+
+// ended says why what an allocation ran is to be launched anew, "" if it is not:
+// it runs, or its end is what the policy lets stand.
+func ended(a *berth.Alloc, p berth.PEPolicy) string {
+	pick := func(on bool, why string) string {
+		if on {
+			return why
+		}
+		return ""
+	}
+	m := a.Rest()
+	switch {
+	case a.Live():
+		return ""
+	case a.Client == berth.ClientLost, m.DesiredDescription == berth.StopNodeLost, m.DesiredDescription == berth.StopAway:
+		return whyLost
+	case a.Desired == berth.DesiredEvict:
+		return whyEvicted
+	case m.DesiredDescription == berth.StopMigrated:
+		return whyDrain
+	case !a.Wanted() || m.Relocate:
+		return pick(p.RestartDeleted, whyUser)
+	case a.Client == berth.ClientFailed:
+		return pick(p.RestartFailed, whyFailed)
+	}
+	return pick(p.RestartCompleted, whyCompleted)
+}
+
+const (
+	soon    = 10 * time.Second // what ended sooner after it began is not launched at once
+	restMin = time.Second
+	restMax = time.Minute
+)
+
+// rested returns when what ended may be launched again. What ends as soon as it
+// begins rests, longer with each launch: else it would do nothing but be
+// launched.
+func rested(a *berth.Alloc, launches uint64) time.Time {
+	ran, at := a.Ran()
+	if ran >= soon {
+		return at
+	}
+	return at.Add(min(restMin<<min(launches-1, 10), restMax))
+}
+
+// placing sees that an evaluation looks for a place for what was launched. It
+// says whether anything waits for one, or does not run as it is to.
+func (l *look) placing() bool {
+	waits := false
+	for pe := range l.snap.ResourcesOf(l.row.UID, berth.KindPE) {
+		if a := l.runs[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]; pe.Generation == l.row.Generation && (a == nil || !a.Live()) {
+			waits = true
+		}
+	}
+	if !waits {
+		return false
+	}
+	if list := schedule.UnplacedPEs(l.snap, l.row.UID); len(list) > 0 {
+		var since uint64
+		for _, u := range list {
+			since = max(since, u.Since)
+		}
+		l.evaluate(berth.TriggerPELaunch, berth.Cause{Kind: berth.CausePE, ID: list[0].PE.UID.Text('p')}, since)
+	}
+	return true
+}
+
+// evaluate raises an evaluation of the job unless one is pending, or one is blocked
+// that was decided on a state after the index.
+func (l *look) evaluate(trigger string, cause berth.Cause, since uint64) {
+	for _, status := range [2]string{berth.EvalPending, berth.EvalBlocked} {
+		for e := range l.snap.OpenEvalsOf(l.row.Key, status) {
+			if e.JobUID == l.row.UID && (status == berth.EvalPending || e.SnapshotIndex >= since) {
+				return
+			}
+		}
+	}
+	s := l.newEval()
+	s.TriggeredBy, s.Cause = trigger, cause
+	l.add(&state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: s, Key: l.row.Key}}, Now: l.now.UnixNano()})
+}

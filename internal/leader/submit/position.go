@@ -1,0 +1,147 @@
+package submit
+
+import (
+	"berth"
+	"berth/internal/state"
+)
+
+// The states of a submission, in the order in which it goes through them.
+const (
+	StatePlan           = "plan"
+	StateWaitConfigs    = "wait-configs"
+	StateWaitEndpoints  = "wait-endpoints"
+	StateWaitHostPools  = "wait-hostpools"
+	StateWaitExports    = "wait-exports"
+	StateWaitImports    = "wait-imports"
+	StateWaitRegions    = "wait-regions"
+	StateWaitPEs        = "wait-pes"
+	StateWaitAllocs     = "wait-allocs"
+	StateSweepPEs       = "sweep-pes"
+	StateSweepImports   = "sweep-imports"
+	StateSweepExports   = "sweep-exports"
+	StateSweepEndpoints = "sweep-endpoints"
+	StateSweepConfigs   = "sweep-configs"
+	StateSweepRegions   = "sweep-regions"
+	StateSweepHostPools = "sweep-hostpools"
+	StateSubmitted      = "submitted"
+	StateFailed         = "failed"
+	StateStopped        = "stopped"
+)
+
+var waits = map[string]string{
+	berth.KindConfig: StateWaitConfigs, berth.KindEndpoint: StateWaitEndpoints, berth.KindHostPool: StateWaitHostPools,
+	berth.KindExport: StateWaitExports, berth.KindImport: StateWaitImports, berth.KindRegion: StateWaitRegions, berth.KindPE: StateWaitPEs,
+}
+
+var goes = map[string]string{
+	berth.KindConfig: StateSweepConfigs, berth.KindEndpoint: StateSweepEndpoints, berth.KindHostPool: StateSweepHostPools,
+	berth.KindExport: StateSweepExports, berth.KindImport: StateSweepImports, berth.KindRegion: StateSweepRegions, berth.KindPE: StateSweepPEs,
+}
+
+// Standing is where a stream job stands, which is counted and never kept.
+type Standing struct {
+	State    string         // the first condition that does not hold
+	Expected map[string]int // by kind: how many are planned; allocations, too
+	Observed map[string]int // by kind: how many of them are there as planned
+	Missing  []string       // what is planned and not there, "kind name"
+	Stale    []string       // what is there of an older generation
+	Ready    bool           // all processing elements run and have all their connections
+}
+
+// Position counts where a stream job stands.
+func Position(snap *state.Snapshot, row *berth.StreamJob) Standing {
+	s := Standing{Expected: map[string]int{}, Observed: map[string]int{}, Missing: []string{}, Stale: []string{}}
+	if row.Plan == nil {
+		s.State = StatePlan
+		s.over(row)
+		return s
+	}
+	lacks := map[string]bool{}
+	var left []string // of an older generation, and not planned
+	stale := map[string]bool{}
+	for _, kind := range berth.StreamKinds {
+		if n := len(row.Plan.Of(kind)); n > 0 {
+			s.Expected[kind] = n
+		}
+		for o, r := range beside(snap, row, kind) {
+			switch {
+			case o == nil:
+				left = append(left, kind+" "+r.Name)
+				lacks[goes[kind]] = true
+			case asPlanned(row, o, r):
+				s.Observed[kind]++
+				continue
+			case r == nil:
+				s.Missing = append(s.Missing, kind+" "+o.Name)
+				lacks[waits[kind]] = true
+				continue
+			default:
+				s.Stale = append(s.Stale, kind+" "+o.Name)
+				lacks[waits[kind]] = true
+			}
+			if kind == berth.KindPE {
+				stale[r.Name] = true
+			}
+		}
+	}
+	s.Stale = append(s.Stale, left...)
+	s.allocs(snap, row, stale, lacks)
+	s.State = StateSubmitted
+	for _, kind := range berth.StreamKinds {
+		s.fall(lacks, waits[kind])
+	}
+	s.fall(lacks, StateWaitAllocs)
+	for _, kind := range sweeps {
+		s.fall(lacks, goes[kind])
+	}
+	s.over(row)
+	return s
+}
+
+// fall makes a state the one that is shown, if it does not hold and none before
+// it is shown.
+func (s *Standing) fall(lacks map[string]bool, at string) {
+	if s.State == StateSubmitted && lacks[at] {
+		s.State = at
+	}
+}
+
+// over shows a submission that goes on no more.
+func (s *Standing) over(row *berth.StreamJob) {
+	switch row.Phase {
+	case berth.PhaseFailed:
+		s.State = StateFailed
+	case berth.PhaseStopped:
+		s.State = StateStopped
+	}
+}
+
+// allocs counts the allocations, and what runs with all its connections; stale
+// names the processing elements of an older generation, which have none.
+func (s *Standing) allocs(snap *state.Snapshot, row *berth.StreamJob, stale, lacks map[string]bool) {
+	runs := map[berth.PERef]*berth.Alloc{}
+	for a := range snap.AllocsOf(row.Key) {
+		if ref := a.Rest().PE; ref != nil && a.Live() {
+			runs[*ref] = a
+		}
+	}
+	s.Expected[berth.KindAlloc] = s.Expected[berth.KindPE]
+	ready := 0
+	for pe := range snap.ResourcesOf(row.UID, berth.KindPE) {
+		a := runs[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]
+		switch {
+		case stale[pe.Name]:
+		case a == nil:
+			s.Missing = append(s.Missing, berth.KindAlloc+" "+pe.Name)
+		case pe.PE.ContentID != pe.Object.PE.ContentID:
+			s.Stale = append(s.Stale, berth.KindAlloc+" "+pe.Name)
+		default:
+			s.Observed[berth.KindAlloc]++
+			if a.Client == berth.ClientRunning && pe.PE.Connectivity == berth.ConnectivityFull {
+				ready++
+			}
+		}
+	}
+	lacks[StateWaitAllocs] = s.Observed[berth.KindAlloc] < s.Expected[berth.KindAlloc]
+	s.Ready = ready == s.Expected[berth.KindPE] && ready > 0
+}

@@ -1,0 +1,287 @@
+// Package submit brings stream jobs into being, and keeps what they consist of
+// there. A job is expanded into a plan, and what is planned is made kind by kind,
+// each in a command of its own that follows on the one before; then its
+// processing elements are launched one after another, those with most conditions
+// first. When all of it is there, and nothing of an older generation is left, the
+// job is submitted. From then on it is looked after: what was deleted is made
+// again, what ended is launched again as its policy says, and a newer version of
+// the job is planned as the next generation.
+//
+// If the leader is lost in the middle of the first submission, the next one does
+// not try to go on: the job is deleted in the foreground, and begins anew when
+// all of it has gone, unless it says recovery = "resume". Whether that is so
+// follows from where in the log the plan stands and where the term began. An
+// update of a job that runs is gone on with.
+//
+// What jobs leave that are gone, being deleted, stopped or given up is collected
+// here, too. The mark of a deleted job is the business of package finalize, and
+// what runs that of the scheduler.
+//
+// Nothing is remembered but until where in the log jobs were looked at: where a
+// submission stands is counted each time. So a Step does one thing for each job that has
+// something to do, and the next step follows on its success; it is silent when
+// nothing is left to do.
+package submit
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"berth"
+	"berth/internal/state"
+	"berth/internal/stream"
+)
+
+// Controller submits stream jobs.
+type Controller struct {
+	chance  *rand.ChaCha8
+	index   uint64    // of the state that was looked at last
+	audited time.Time // when all jobs were looked at
+	// open are the jobs to look at although nothing happened to them: when. One
+	// that had something to do is looked at again at once, since what is to be
+	// done may be refused, and then nothing changes.
+	open map[berth.UID]time.Time
+	// given is what the jobs that the present step looked at get of nodes: what
+	// one gets another does not, before that can be seen in the state.
+	given map[berth.NodeID][]claim
+}
+
+// audit is how long it is from one look at all jobs to the next: should a change
+// ever be missed, it is found then.
+const audit = 10 * time.Minute
+
+// New returns the controller of a term. IDs come from the seed.
+func New(seed [32]byte) *Controller {
+	return &Controller{chance: rand.NewChaCha8(seed), open: map[berth.UID]time.Time{}}
+}
+
+// Watched is what can give the controller something to do.
+func Watched() []state.WatchKey {
+	return []state.WatchKey{
+		state.OnTable(state.Streams), state.OnTable(state.Resources), state.OnTable(state.Jobs), state.OnTable(state.Evals), state.OnTable(state.Allocs),
+	}
+}
+
+// Step implements leader.Controller.
+func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
+	c.given = map[berth.NodeID][]claim{}
+	for _, row := range c.due(snap, now) {
+		l := &look{Controller: c, snap: snap, row: row, now: now}
+		l.decide()
+		switch {
+		case len(l.do) > 0:
+			c.open[row.UID] = time.Time{}
+		case l.at.IsZero():
+			delete(c.open, row.UID)
+		default:
+			c.open[row.UID] = l.at
+		}
+		do = append(do, l.do...)
+	}
+	if snap.Count(state.Streams) > 0 {
+		again = c.audited.Add(audit)
+	}
+	for _, at := range c.open {
+		if !at.IsZero() && (again.IsZero() || at.Before(again)) {
+			again = at
+		}
+	}
+	return do, again
+}
+
+// due returns the jobs to look at, the oldest first: those to which something
+// happened, and those whose time has come.
+func (c *Controller) due(snap *state.Snapshot, now time.Time) []*berth.StreamJob {
+	since := c.index
+	if since < snap.TermIndex || since < snap.Restored || !now.Before(c.audited.Add(audit)) {
+		since, c.audited = 0, now
+	}
+	c.index = snap.Index
+	list := snap.StreamJobsSince(since)
+	for uid, at := range c.open {
+		row := snap.StreamJob(uid)
+		switch {
+		case row == nil:
+			delete(c.open, uid)
+		case !now.Before(at):
+			list = append(list, row)
+		}
+	}
+	slices.SortFunc(list, func(a, b *berth.StreamJob) int {
+		return cmp.Or(cmp.Compare(a.UID.Index, b.UID.Index), cmp.Compare(a.UID.Ordinal, b.UID.Ordinal))
+	})
+	return slices.Compact(list)
+}
+
+// look is one look at one job.
+type look struct {
+	*Controller
+	snap *state.Snapshot
+	row  *berth.StreamJob
+	job  *berth.Job // the version that the plan is of
+	now  time.Time
+	runs map[berth.PERef]*berth.Alloc // by launch
+	do   []state.Command
+	at   time.Time
+}
+
+// decide finds what is to be done for the job next.
+func (l *look) decide() {
+	switch {
+	case !l.snap.AliveStream(l.row):
+		l.cleanUp()
+	case l.interrupted():
+		l.beginAnew(state.RecoverInterrupted)
+	default:
+		l.job = l.snap.PlannedJob(l.row)
+		if l.row.Phase == berth.PhaseSubmission {
+			l.submit()
+		} else {
+			l.lookAfter()
+		}
+	}
+}
+
+// interrupted says whether the submission was begun by another leader and is not
+// gone on with: the plan stands before the term in the log.
+func (l *look) interrupted() bool {
+	if l.row.Phase != berth.PhaseSubmission || l.row.Plan == nil || l.row.PlanIndex > l.snap.TermIndex {
+		return false
+	}
+	p := l.snap.PlannedJob(l.row).Stream.Submission
+	if l.row.Generation == 0 {
+		return p.Recovery != berth.InterruptResume
+	}
+	return p.InterruptedUpdate == berth.InterruptRecreate
+}
+
+// Interrupted returns what a term begins with: the commands that let those jobs
+// begin anew whose submission was interrupted. A Step would do the same; but
+// until then a scheduler would go on with them.
+func Interrupted(snap *state.Snapshot, now time.Time) (do []state.Command) {
+	var all []state.JobRef
+	for row := range snap.StreamJobs() {
+		if l := (&look{snap: snap, row: row}); snap.AliveStream(row) && l.interrupted() {
+			all = append(all, state.JobRef{Key: row.Key, UID: row.UID})
+		}
+	}
+	for list := range slices.Chunk(all, state.MaxRecover) {
+		do = append(do, &state.RecoverJobs{Jobs: list, Cause: state.RecoverInterrupted, Now: now.UnixNano()})
+	}
+	return do
+}
+
+// beginAnew lets the job begin anew.
+func (l *look) beginAnew(cause string) {
+	l.add(&state.RecoverJobs{Jobs: []state.JobRef{{Key: l.row.Key, UID: l.row.UID}}, Cause: cause, Now: l.now.UnixNano()})
+}
+
+// fail gives the submission up.
+func (l *look) fail(format string, args ...any) {
+	why := fmt.Sprintf(format, args...)
+	if len(why) > state.MaxStreamError {
+		why = why[:state.MaxStreamError-4] + "…"
+	}
+	l.add(&state.FailSubmission{Key: l.row.Key, UID: l.row.UID, Error: why, Now: l.now.UnixNano()})
+}
+
+func (l *look) add(c state.Command) { l.do = append(l.do, c) }
+
+// wake has the job looked at again at a time.
+func (l *look) wake(at time.Time) {
+	if l.at.IsZero() || at.Before(l.at) {
+		l.at = at
+	}
+}
+
+// submit does what comes next of a submission.
+func (l *look) submit() {
+	if l.row.Plan == nil {
+		l.plan()
+		return
+	}
+	if d := l.row.Deadline; d > 0 {
+		at := time.Unix(0, d)
+		if !l.now.Before(at) {
+			l.timeout()
+			return
+		}
+		l.wake(at)
+	}
+	if l.ensure() || l.launchNext() || l.placing() || l.sweep() {
+		return
+	}
+	l.add(&state.CompleteSubmission{Key: l.row.Key, UID: l.row.UID, Generation: l.row.Generation, Now: l.now.UnixNano()})
+}
+
+// lookAfter keeps a job that is submitted as it is planned.
+func (l *look) lookAfter() {
+	if newest := l.snap.Job(l.row.Key); newest.Version > l.row.Version {
+		l.plan()
+		return
+	}
+	if l.ensure() {
+		return
+	}
+	l.launchAll()
+	l.placing()
+}
+
+// plan expands the newest version of the job into its next generation.
+func (l *look) plan() {
+	newest := l.snap.Job(l.row.Key)
+	plan, err := stream.Expand(newest, l.row.Plan)
+	if err != nil {
+		if l.row.Phase == berth.PhaseSubmission {
+			l.fail("version %d cannot be expanded: %v", newest.Version, err)
+		}
+		return
+	}
+	c := &state.PlanSubmission{Key: l.row.Key, UID: l.row.UID, Plan: plan, Now: l.now.UnixNano()}
+	if t := newest.Stream.Submission.Timeout; t > 0 {
+		c.Deadline = l.now.Add(t).UnixNano()
+	}
+	l.add(c)
+}
+
+// timeout ends an attempt whose time is up.
+func (l *look) timeout() {
+	p := l.job.Stream.Submission
+	if p.OnTimeout != berth.OnTimeoutFail && l.row.Retries < p.MaxRetries {
+		l.beginAnew(state.RecoverTimeout)
+		return
+	}
+	s := Position(l.snap, l.row)
+	why := fmt.Sprintf("the job was not submitted within %s: state %s", p.Timeout, s.State)
+	if len(s.Missing) > 0 {
+		why += fmt.Sprintf(", missing %s and %d more", s.Missing[0], len(s.Missing)-1)
+	}
+	if l.row.Retries > 0 {
+		why += fmt.Sprintf("; it was tried %d times", l.row.Retries+1)
+	}
+	l.fail("%s%s", why, l.noNodes()+l.noPlace())
+}
+
+// noPlace says why something of the job has no place, "" if nothing says.
+func (l *look) noPlace() string {
+	for e := range l.snap.OpenEvalsOf(l.row.Key, berth.EvalBlocked) {
+		for group, m := range e.FailedTGAllocs {
+			for _, s := range m.Shortages {
+				return fmt.Sprintf("; there is no place for group %s: %s, %d wanted, at most %d free", group, s.Dimension, s.Wanted, s.Free)
+			}
+			for why := range m.ConstraintFiltered {
+				return fmt.Sprintf("; there is no place for group %s: %s", group, why)
+			}
+			return fmt.Sprintf("; there is no place for group %s", group)
+		}
+	}
+	return ""
+}
+
+func (c *Controller) newEval() (s state.EvalSeed) {
+	c.chance.Read(s.ID[:])
+	return s
+}

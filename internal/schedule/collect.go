@@ -1,0 +1,263 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// Ages say how long what has ended is kept for people to look at. Names and
+// defaults are those of Nomad's configuration.
+type Ages struct {
+	Evals       time.Duration // and the allocations of services
+	BatchEvals  time.Duration // and the allocations of batch jobs
+	Jobs        time.Duration // dead, with all that belongs to them
+	Nodes       time.Duration // down
+	Deployments time.Duration
+}
+
+// DefaultAges are those of a server.
+var DefaultAges = Ages{Evals: time.Hour, BatchEvals: 24 * time.Hour, Jobs: 4 * time.Hour, Nodes: 24 * time.Hour, Deployments: time.Hour}
+
+// Collected is what a core evaluation leads to.
+type Collected struct {
+	// Delete is what to delete, in this order: rows of a later command can hold
+	// on to those of an earlier one.
+	Delete []*state.DeleteRows
+	// More says that there was more than was asked for.
+	More bool
+}
+
+// Collect decides what a core evaluation deletes: what ended longer ago than
+// its age and is of no use, or all that is of no use if forced. The core
+// evaluations themselves always keep their age, so that they can be looked at.
+// It goes through all rows once; no more than about most are chosen, a job and
+// what belongs to it never in part.
+func Collect(snap *state.Snapshot, ages Ages, force bool, now time.Time, most int) Collected {
+	c := newCollector(snap, ages, force, now, most)
+	for _, step := range []func() bool{c.jobs, c.allocs, c.evals, c.deployments, c.nodes} {
+		if !step() {
+			return Collected{c.cut(), true}
+		}
+	}
+	return Collected{Delete: c.cut()}
+}
+
+// Collectable says whether a core evaluation would delete anything but older
+// core evaluations: those alone are no reason to make another.
+func Collectable(snap *state.Snapshot, ages Ages, now time.Time) bool {
+	c := newCollector(snap, ages, false, now, 1)
+	c.idle = true
+	for _, step := range []func() bool{c.jobs, c.allocs, c.evals, c.deployments, c.nodes} {
+		if !step() || c.chosen > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+type collector struct {
+	sweep  *state.Sweep
+	ages   Ages
+	force  bool
+	idle   bool // core evaluations are left alone
+	now    int64
+	most   int
+	chosen int
+	parcel []parcel
+}
+
+// parcel is rows that go together if one command can hold them.
+type parcel []func(*state.DeleteRows)
+
+func newCollector(snap *state.Snapshot, ages Ages, force bool, now time.Time, most int) *collector {
+	return &collector{sweep: state.NewSweep(snap), ages: ages, force: force, now: now.UnixNano(), most: most}
+}
+
+// old says whether something that ended at that time is old enough.
+func (c *collector) old(ended int64, age time.Duration) bool {
+	return c.force || ended <= c.now-int64(age)
+}
+
+func (c *collector) add(p parcel) {
+	c.chosen += len(p)
+	c.parcel = append(c.parcel, p)
+}
+
+func (c *collector) full() bool { return c.chosen >= c.most }
+
+// age is how long what came of a job of the type is kept.
+func (c *collector) age(typ string) time.Duration {
+	if typ == berth.TypeBatch || typ == berth.TypeSysbatch {
+		return c.ages.BatchEvals
+	}
+	return c.ages.Evals
+}
+
+func (c *collector) jobs() bool {
+	for j := range c.sweep.Jobs(berth.AllNamespaces, "") {
+		// The cheap questions first: most jobs are not dead.
+		if !c.old(j.SubmitTime, c.ages.Jobs) || c.sweep.Summary(j.Key()).Live > 0 || !c.old(c.died(j), c.ages.Jobs) || c.sweep.Job(j) != "" {
+			continue
+		}
+		c.add(c.whole(j))
+		if c.full() {
+			return false
+		}
+	}
+	return true
+}
+
+// died is when the last thing happened to a job that is dead.
+func (c *collector) died(j *berth.Job) int64 {
+	at := j.SubmitTime
+	for a := range c.sweep.AllocsOf(j.Key()) {
+		at = max(at, a.ModifyTime)
+	}
+	for e := range c.sweep.EvalsOf(j.Key()) {
+		at = max(at, e.ModifyTime)
+	}
+	return at
+}
+
+// whole is a job with all that belongs to it.
+func (c *collector) whole(j *berth.Job) parcel {
+	p := parcel{func(d *state.DeleteRows) { d.Jobs = append(d.Jobs, state.JobRef{Key: j.Key(), UID: j.UID}) }}
+	for _, a := range slices.SortedFunc(c.sweep.AllocsOf(j.Key()), func(a, b *berth.Alloc) int {
+		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
+	}) {
+		if a.Job.UID == j.UID && c.sweep.Alloc(a) == "" {
+			p = append(p, c.alloc(a))
+		}
+	}
+	for _, e := range slices.SortedFunc(c.sweep.EvalsOf(j.Key()), olderEval) {
+		if e.JobUID == j.UID && c.sweep.Eval(e) == "" {
+			p = append(p, c.eval(e))
+		}
+	}
+	for d := range c.sweep.DeploymentsOf(j.Key()) {
+		if d.JobUID == j.UID && c.sweep.Deployment(d) == "" {
+			p = append(p, c.deployment(d))
+		}
+	}
+	return p
+}
+
+func olderEval(a, b *berth.Eval) int {
+	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(string(a.ID[:]), string(b.ID[:])))
+}
+
+func (c *collector) alloc(a *berth.Alloc) func(*state.DeleteRows) {
+	return func(d *state.DeleteRows) { d.Allocs = append(d.Allocs, a.ID) }
+}
+
+func (c *collector) eval(e *berth.Eval) func(*state.DeleteRows) {
+	return func(d *state.DeleteRows) { d.Evals = append(d.Evals, e.ID) }
+}
+
+func (c *collector) deployment(x *berth.Deployment) func(*state.DeleteRows) {
+	return func(d *state.DeleteRows) { d.Deployments = append(d.Deployments, x.ID) }
+}
+
+// each chooses rows that are old and free, one by one, until there are enough.
+func each[T any](c *collector, rows iter.Seq[*T], old func(*T) bool, free func(*T) string, row func(*T) func(*state.DeleteRows)) bool {
+	for r := range rows {
+		if !old(r) || free(r) != "" {
+			continue
+		}
+		c.add(parcel{row(r)})
+		if c.full() {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *collector) allocs() bool {
+	return each(c, c.sweep.Allocs(), func(a *berth.Alloc) bool {
+		return a.Ended() && c.old(a.ModifyTime, c.age(a.Job.Type)) && !c.sweep.Took(a.ID)
+	}, c.sweep.Alloc, c.alloc)
+}
+
+func (c *collector) evals() bool {
+	return each(c, c.sweep.Evals(), func(e *berth.Eval) bool {
+		switch {
+		case !e.Terminal() || c.sweep.TookEval(e.ID):
+			return false
+		case e.Type == berth.TypeCore:
+			return !c.idle && e.ModifyTime <= c.now-int64(c.ages.Evals)
+		}
+		return c.old(e.ModifyTime, c.age(e.Type))
+	}, c.sweep.Eval, c.eval)
+}
+
+func (c *collector) deployments() bool {
+	return each(c, c.sweep.Deployments(), func(d *berth.Deployment) bool {
+		return !d.Active() && c.old(d.ModifyTime, c.ages.Deployments) && !c.sweep.TookDeployment(d.ID)
+	}, c.sweep.Deployment, c.deployment)
+}
+
+func (c *collector) nodes() bool {
+	return each(c, c.sweep.Nodes(), func(n *berth.Node) bool {
+		return n.Status == berth.NodeDown && c.old(n.StatusUpdatedAt*int64(time.Second), c.ages.Nodes)
+	}, c.sweep.Node, func(n *berth.Node) func(*state.DeleteRows) {
+		return func(d *state.DeleteRows) { d.Nodes = append(d.Nodes, n.ID) }
+	})
+}
+
+// cut makes commands of what was chosen, each no longer than it may be.
+func (c *collector) cut() (out []*state.DeleteRows) {
+	var d *state.DeleteRows
+	for _, p := range c.parcel {
+		for i, row := range p {
+			whole := i == 0 && len(p) <= state.MaxDeletes && d != nil && d.Len()+len(p) > state.MaxDeletes
+			if d == nil || whole || d.Len() == state.MaxDeletes {
+				d = &state.DeleteRows{}
+				out = append(out, d)
+			}
+			row(d)
+		}
+	}
+	return out
+}
+
+// Tally counts rows that were deleted.
+type Tally struct{ Jobs, Allocs, Evals, Deployments, Nodes int }
+
+// Add counts the rows of a command.
+func (t *Tally) Add(d *state.DeleteRows) {
+	t.Jobs += len(d.Jobs)
+	t.Allocs += len(d.Allocs)
+	t.Evals += len(d.Evals)
+	t.Deployments += len(d.Deployments)
+	t.Nodes += len(d.Nodes)
+}
+
+// String says what was deleted, as the description of a core evaluation.
+func (t Tally) String() string {
+	var parts []string
+	for _, x := range []struct {
+		n         int
+		one, many string
+	}{
+		{t.Jobs, "job", "jobs"}, {t.Allocs, "allocation", "allocations"}, {t.Evals, "evaluation", "evaluations"},
+		{t.Deployments, "deployment", "deployments"}, {t.Nodes, "node", "nodes"},
+	} {
+		switch {
+		case x.n == 1:
+			parts = append(parts, "1 "+x.one)
+		case x.n > 1:
+			parts = append(parts, fmt.Sprint(x.n, " ", x.many))
+		}
+	}
+	if parts == nil {
+		return "found nothing to delete"
+	}
+	return "deleted " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,421 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/internal/schedule/place"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// finder looks for what would place a group's missing instances. Every answer
+// was tried: made in a copy of the state, and the job decided there.
+type finder struct {
+	world // after all was placed that has a place as it is
+	job   *berth.Job
+	index int // of the group
+	group *berth.TaskGroup
+	// queued is what has no place as it is, by group: no answer may make it
+	// worse for the other groups.
+	queued map[string]int
+	out    []costed
+}
+
+// costed is a change with how much it asks of people; less is better. A part of
+// a resource is the part that is given up; the rest says what is the smaller
+// favour to ask.
+type costed struct {
+	cost float64
+	op.Change
+}
+
+const (
+	costPort    = 0.3
+	costDynamic = 0.35
+	costPlace   = 0.4 // another datacenter or pool
+	costNode    = 0.45
+	costDrop    = 0.5
+)
+
+const (
+	changesKept = 5
+	nearestKept = 3
+	portsTried  = 8
+	nodesTried  = 64 // more than so many are not tried, only counted; of conditions, left out
+)
+
+// search fills in what would help.
+func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
+	if _, queued, ends, ok := f.settle(); ok && queued[f.group.Name] == 0 && ends > 0 {
+		f.add(0, op.Change{Stopping: ends})
+	}
+	f.less(x)
+	f.conditions(x, s)
+	f.ports(s)
+	if !f.job.PerNode() { // others are no help to a node
+		f.nodes(x, s)
+	}
+	slices.SortStableFunc(f.out, func(a, b costed) int { return cmp.Compare(a.cost, b.cost) })
+	for _, c := range f.out[:min(len(f.out), changesKept)] {
+		x.Changes = append(x.Changes, c.Change)
+	}
+}
+
+// survey fills in what is wrong with each node. It returns all, the nearest
+// first.
+func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
+	x.Conditions = map[string]int{}
+	short := map[string]berth.Shortage{}
+	here := map[berth.NodeID]int{} // how many a node has of a job that runs on every node
+	for a := range f.snap.AllocsOf(f.job.Key()) {
+		if f.job.PerNode() && a.Live() && a.Group.Name == f.group.Name {
+			here[a.NodeID]++
+		}
+	}
+	for v := range place.New(f.snap, f.job, nil, 0).Survey(f.index) {
+		if n := here[v.Node.ID]; n > 0 && n >= f.group.Count {
+			continue
+		}
+		all = append(all, v)
+		x.Nodes++
+		if len(v.Unmet) > 0 {
+			x.Filtered++
+		} else if len(v.Short) > 0 {
+			x.Exhausted++
+		}
+		for _, u := range v.Unmet {
+			x.Conditions[u]++
+		}
+		if len(v.Unmet) > 0 {
+			continue
+		}
+		for _, s := range v.Short {
+			have, ok := short[s.Dimension]
+			if !ok {
+				short[s.Dimension] = s
+				continue
+			}
+			have.Nodes++
+			have.Free = max(have.Free, s.Free)
+			short[s.Dimension] = have
+		}
+	}
+	x.Shortages = slices.SortedFunc(maps.Values(short), func(a, b berth.Shortage) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), strings.Compare(a.Dimension, b.Dimension))
+	})
+	slices.SortStableFunc(all, func(a, b place.Verdict) int {
+		return cmp.Or(cmp.Compare(len(a.Unmet), len(b.Unmet)), cmp.Compare(lack(a), lack(b)), strings.Compare(a.Node.Name, b.Node.Name))
+	})
+	for _, v := range all[:min(len(all), nearestKept)] {
+		x.Nearest = append(x.Nearest, op.NodeVerdict{
+			NodeID: v.Node.ID, Name: v.Node.Name, NodeClass: v.Node.NodeClass, Unmet: v.Unmet, Shortages: v.Short, Score: v.Score,
+		})
+	}
+	return all
+}
+
+// lack is how far a node is from having room: the parts of what is wanted that
+// it lacks, added up.
+func lack(v place.Verdict) (sum float64) {
+	for _, s := range v.Short {
+		sum += float64(s.Wanted-s.Free) / float64(max(s.Wanted, 1))
+	}
+	return sum
+}
+
+// works says whether all of the group that has no place gets one after
+// commands, and no other group is worse off.
+func (f *finder) works(cmds ...state.Command) bool {
+	w, ok := f.with(cmds...)
+	if !ok {
+		return false
+	}
+	for w.luck = range lucks {
+		_, queued, _, ok := w.settle()
+		if !ok || queued[f.group.Name] > 0 {
+			return false
+		}
+		for g, n := range queued {
+			if n > f.queued[g] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// lucks is how many ways to break ties a change must work with.
+const lucks = 3
+
+func (f *finder) add(cost float64, c op.Change) {
+	c.Text = text(&c)
+	f.out = append(f.out, costed{cost, c})
+}
+
+func (f *finder) register(j *berth.Job) state.Command {
+	return &state.RegisterJob{Job: j, Now: f.now.UnixNano()}
+}
+
+// edited returns a copy of the job whose group may be changed, with all that
+// hangs on it.
+func (f *finder) edited() (*berth.Job, *berth.TaskGroup) {
+	j, g := *f.job, *f.group
+	j.TaskGroups = slices.Clone(j.TaskGroups)
+	j.TaskGroups[f.index] = &g
+	j.Constraints, g.Constraints = slices.Clone(j.Constraints), slices.Clone(g.Constraints)
+	g.Tasks = slices.Clone(g.Tasks)
+	for i, t := range g.Tasks {
+		nt, r := *t, *t.Resources
+		nt.Resources, nt.Constraints = &r, slices.Clone(t.Constraints)
+		g.Tasks[i] = &nt
+	}
+	if g.EphemeralDisk != nil {
+		d := *g.EphemeralDisk
+		g.EphemeralDisk = &d
+	}
+	g.Networks = slices.Clone(g.Networks)
+	return &j, &g
+}
+
+// less looks for the least that the group must ask less of one dimension.
+func (f *finder) less(x *op.GroupExplanation) {
+	for _, s := range x.Shortages {
+		if s.Unit == "" { // ports
+			continue
+		}
+		from := s.Wanted
+		most := from - f.floor(s.Dimension)
+		try := func(amount int64) bool {
+			j, _ := f.lessened(s.Dimension, amount)
+			return f.works(f.register(j))
+		}
+		if most <= 0 || !try(most) {
+			continue
+		}
+		low, high := int64(0), most // low does not help, high does
+		for high-low > 1 {
+			if mid := low + (high-low)/2; try(mid) {
+				high = mid
+			} else {
+				low = mid
+			}
+		}
+		_, tasks := f.lessened(s.Dimension, high)
+		f.add(float64(high)/float64(from), op.Change{Less: &op.Less{
+			Dimension: s.Dimension, Unit: s.Unit, Amount: high, From: from, To: from - high, Tasks: tasks,
+		}})
+	}
+}
+
+// What a task must at least ask for, so that a job passes the door.
+const (
+	leastCPU    = 1
+	leastMemory = 10
+	leastDisk   = 10
+)
+
+// floor is the least that the group can ask of a dimension.
+func (f *finder) floor(dim string) (sum int64) {
+	if dim == state.DimDisk { // it must hold more than the logs
+		for _, t := range f.group.Tasks {
+			sum += int64(t.LogConfig.MaxFiles) * int64(t.LogConfig.MaxFileSizeMB)
+		}
+		return max(leastDisk, sum+1)
+	}
+	for _, t := range f.group.Tasks {
+		_, least := dimension(t, dim)
+		sum += least
+	}
+	return sum
+}
+
+// dimension returns what a task asks of a dimension, and the least it can.
+func dimension(t *berth.Task, dim string) (asks *int, least int64) {
+	if dim == state.DimCPU {
+		return &t.Resources.CPU, leastCPU
+	}
+	return &t.Resources.MemoryMB, leastMemory
+}
+
+// lessened returns the job with a group that asks less of a dimension: the
+// task that asks for most gives most.
+func (f *finder) lessened(dim string, amount int64) (*berth.Job, map[string]int64) {
+	j, g := f.edited()
+	if dim == state.DimDisk {
+		g.EphemeralDisk.SizeMB -= int(amount)
+		return j, nil
+	}
+	tasks := slices.Clone(g.Tasks)
+	slices.SortStableFunc(tasks, func(a, b *berth.Task) int {
+		x, _ := dimension(a, dim)
+		y, _ := dimension(b, dim)
+		return cmp.Compare(*y, *x)
+	})
+	asks := map[string]int64{}
+	for _, t := range tasks {
+		have, least := dimension(t, dim)
+		give := max(0, min(amount, int64(*have)-least))
+		*have -= int(give)
+		if amount -= give; give > 0 {
+			asks[t.Name] = int64(*have)
+		}
+	}
+	return j, asks
+}
+
+// conditions looks for one condition without which there is a place.
+func (f *finder) conditions(x *op.GroupExplanation, all []place.Verdict) {
+	for i, c := range f.constraints() {
+		text := c.String()
+		if i < nodesTried && x.Conditions[text] > 0 && f.works(f.register(f.without(text))) {
+			f.add(costDrop, op.Change{Drop: []string{text}})
+		}
+	}
+	tried := map[string]bool{}
+	for _, v := range all {
+		dc, pool := v.Node.Datacenter, v.Node.NodePool
+		if j, _ := f.edited(); !tried["dc "+dc] && len(tried) < nodesTried {
+			tried["dc "+dc] = true
+			j.Datacenters = append(slices.Clone(j.Datacenters), dc)
+			if x.Conditions["datacenter "+dc+" is not in "+strings.Join(f.job.Datacenters, ", ")] > 0 && f.works(f.register(j)) {
+				f.add(costPlace, op.Change{Datacenter: dc})
+			}
+		}
+		if j, _ := f.edited(); !tried["pool "+pool] && len(tried) < nodesTried {
+			tried["pool "+pool] = true
+			j.NodePool = pool
+			if x.Conditions["node pool "+pool+" is not "+f.job.NodePool] > 0 && f.works(f.register(j)) {
+				f.add(costPlace, op.Change{NodePool: pool})
+			}
+		}
+	}
+}
+
+// constraints are those that the group must meet, each once.
+func (f *finder) constraints() (out []berth.Constraint) {
+	add := func(list []berth.Constraint) {
+		for _, c := range list {
+			if !slices.Contains(out, c) {
+				out = append(out, c)
+			}
+		}
+	}
+	add(f.job.Constraints)
+	add(f.group.Constraints)
+	for _, t := range f.group.Tasks {
+		add(t.Constraints)
+	}
+	return out
+}
+
+// without returns the job without some of its constraints.
+func (f *finder) without(texts ...string) *berth.Job {
+	j, g := f.edited()
+	drop := func(c berth.Constraint) bool { return slices.Contains(texts, c.String()) }
+	j.Constraints, g.Constraints = slices.DeleteFunc(j.Constraints, drop), slices.DeleteFunc(g.Constraints, drop)
+	for _, t := range g.Tasks {
+		t.Constraints = slices.DeleteFunc(t.Constraints, drop)
+	}
+	return j
+}
+
+// ports looks for a static port that would help if it were free, or if any
+// other would do.
+func (f *finder) ports(all []place.Verdict) {
+	tried, wanted := 0, map[int]bool{}
+	for _, v := range all {
+		if len(v.Unmet) > 0 || tried == portsTried {
+			break
+		}
+		for _, s := range v.Short {
+			number, err := strconv.Atoi(strings.TrimPrefix(s.Dimension, state.DimPort))
+			if err != nil {
+				continue
+			}
+			wanted[number] = true
+			a := place.Holder(f.snap, v.Node, uint16(number))
+			if a == nil || a.Key() == f.job.Key() { // its own instances would take it again
+				continue
+			}
+			tried++
+			if f.works(ended(a, f.now)) {
+				f.add(costPort, op.Change{Port: &op.FreePort{
+					Port: number, NodeID: v.Node.ID, NodeName: v.Node.Name, Holder: a.Name(), AllocID: a.ID, JobID: a.Job.ID,
+				}})
+			}
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(wanted)) {
+		if f.works(f.register(f.dynamic(number))) {
+			f.add(costDynamic, op.Change{Port: &op.FreePort{Port: number, Dynamic: true}})
+		}
+	}
+}
+
+// dynamic returns the job with a dynamic port in place of a static one.
+func (f *finder) dynamic(number int) *berth.Job {
+	j, g := f.edited()
+	for i := range g.Networks {
+		nw := &g.Networks[i]
+		nw.DynamicPorts = slices.Clone(nw.DynamicPorts)
+		nw.ReservedPorts = slices.DeleteFunc(slices.Clone(nw.ReservedPorts), func(p berth.Port) bool {
+			if p.Value != number {
+				return false
+			}
+			p.Value = 0
+			nw.DynamicPorts = append(nw.DynamicPorts, p)
+			return true
+		})
+	}
+	return j
+}
+
+// text says a change as a part of a sentence.
+func text(c *op.Change) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if c.Stopping > 0 {
+		add("nothing but time: %s that %s being stopped still %s the room", count(c.Stopping, "allocation"), verb(c.Stopping, "is", "are"), verb(c.Stopping, "holds", "hold"))
+	}
+	if l := c.Less; l != nil {
+		add("%d %s less %s (%d instead of %d)", l.Amount, l.Unit, l.Dimension, l.To, l.From)
+	}
+	for _, d := range c.Drop {
+		add("without the constraint %q", d)
+	}
+	if c.Datacenter != "" {
+		add("datacenter %q among the job's", c.Datacenter)
+	}
+	if c.NodePool != "" {
+		add("node pool %q instead of the job's", c.NodePool)
+	}
+	if p := c.Port; p != nil && p.Dynamic {
+		add("a dynamic port instead of %d", p.Port)
+	} else if p != nil {
+		add("port %d of node %s, if %s gave it up", p.Port, p.NodeName, p.Holder)
+	}
+	if c.Nodes != nil {
+		parts = append(parts, nodesText(c.Nodes))
+	}
+	return strings.Join(parts, ", and ")
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}

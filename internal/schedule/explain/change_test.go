@@ -1,0 +1,91 @@
+package explain_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"berth"
+	"berth/internal/schedule/explain"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
+	"berth/op"
+)
+
+// What is proposed in which plight, the smallest change first.
+func TestProposals(t *testing.T) {
+	job := func(more, group string) state.Command {
+		return statetest.Register(statetest.Job(t, `{"ID":"web",`+more+`"TaskGroups":[{"Name":"g",`+group+`}]}`), 1)
+	}
+	node := func(n int, cpu, mem int64, change ...func(*berth.Node)) state.Command {
+		return statetest.AddNode(n, cpu, mem, change...)
+	}
+	class := func(name string) func(*berth.Node) { return func(n *berth.Node) { n.NodeClass = name } }
+	const room = ", with at least 100 MHz, 300 MiB of memory and 300 MiB of disk free"
+	for _, c := range []struct {
+		name string
+		cmds []state.Command
+		want []string
+	}{
+		{"a little memory too much", []state.Command{node(1, 4000, 1000, class("c2")), job("", `"Count":1,"Resources":{"CPU":100,"MemoryMB":1256}`)}, []string{
+			"256 MiB less memory (1000 instead of 1256)",
+			"one more node, larger than those of class c2, with at least 100 MHz, 1256 MiB of memory and 300 MiB of disk free",
+		}},
+		{"of several instances some have a place", []state.Command{node(1, 4000, 1000), job("", `"Count":3,"Resources":{"CPU":100,"MemoryMB":400}`)}, []string{
+			"67 MiB less memory (333 instead of 400)", // when the two that run have made way for smaller ones
+			"one more node like n1, with at least 100 MHz, 400 MiB of memory and 300 MiB of disk free",
+		}},
+		{"two tasks", []state.Command{node(1, 1000, 1000), job("", `"Count":1,"Tasks":[
+			{"Name":"big","Driver":"mock_driver","Resources":{"CPU":900,"MemoryMB":100}},{"Name":"small","Driver":"mock_driver","Resources":{"CPU":200,"MemoryMB":100}}]`)}, []string{
+			"100 MHz less cpu (1000 instead of 1100)",
+			"one more node, larger than n1, with at least 1100 MHz, 200 MiB of memory and 300 MiB of disk free",
+		}},
+		{"another datacenter", []state.Command{node(1, 4000, 1000), job(`"Datacenters":["dc2"],`, `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
+			`datacenter "dc1" among the job's`,
+			"one more node like n1 in datacenter dc2" + room,
+		}},
+		{"another pool", []state.Command{node(1, 4000, 1000), &state.UpsertNodePools{Pools: []*berth.NodePool{{Name: "gpu"}}}, job(`"NodePool":"gpu",`, `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
+			`node pool "default" instead of the job's`,
+			"one more node like n1 in node pool gpu" + room,
+		}},
+		{"a driver that nobody has", []state.Command{
+			node(1, 4000, 1000, func(n *berth.Node) { delete(n.Drivers, "raw_exec") }),
+			job("", `"Count":1,"Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"/bin/true"},"Resources":{"CPU":100,"MemoryMB":300}}]`),
+		}, []string{
+			"one more node like n1, with the driver raw_exec" + room,
+		}},
+		{"no node at all", []state.Command{job("", `"Count":1,"Constraints":[{"LTarget":"${attr.version}","Operand":"version","RTarget":">= 1.2, < 2"}],"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
+			"one more node in datacenter dc1, with the driver mock_driver, with ${attr.version} = 1.2" + room,
+		}},
+		{"hosts must differ", []state.Command{node(1, 4000, 1000), job("", `"Count":2,"Constraints":[{"Operand":"distinct_hosts"}],"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
+			"one more node like n1" + room,
+			`without the constraint "distinct_hosts"`,
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newCluster(t, c.cmds...)
+			k.decide()
+			x := explain.Job(k.snap(), key("web"), nowhere, k.now)
+			var got []string
+			for _, ch := range x.Groups[0].Changes {
+				got = append(got, ch.Text)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("proposed are\n  %s\nand should be\n  %s", strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
+			}
+		})
+	}
+}
+
+// Of what runs is said why it is where it is, and what came next.
+func TestWhyThere(t *testing.T) {
+	c := newCluster(t, statetest.AddNode(1, 1000, 1000), statetest.AddNode(2, 4000, 4000), statetest.Register(web(t, 1, 600, 5e9), 1))
+	c.decide()
+	x := explain.Job(c.snap(), key("web"), nowhere, c.now)
+	a := x.Groups[0].Allocs[0]
+	want := fmt.Sprintf("the best of 2 nodes looked at: score %.3f (binpack %.3f); next came n2 with %.3f", a.Score, a.Score, a.RunnerUpScore)
+	if x.Verdict != op.WhyRuns || a.NodeName != "n1" || a.RunnerUpName != "n2" || a.Score <= a.RunnerUpScore || a.Text != want {
+		t.Errorf("%s: %+v", x.Verdict, a)
+	}
+}

@@ -1,0 +1,234 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// Eval explains how an evaluation ended, or why it has not.
+func Eval(snap *state.Snapshot, e *berth.Eval, where Where, now time.Time) *op.Explanation {
+	j := snap.Job(e.Key())
+	same := j != nil && j.UID == e.JobUID
+	x := &op.Explanation{Namespace: e.Namespace, JobID: e.JobID, SnapshotIndex: snap.Index, Waits: []op.Wait{}, Groups: []op.GroupExplanation{}}
+	if same {
+		x = Job(snap, e.Key(), where, now)
+	}
+	x.EvalID = e.ID
+	for _, s := range Trace(snap, e.Key(), &e.JobUID) {
+		if s.Eval.ID == e.ID {
+			x.Placed, x.Updated, x.Stopped = len(s.Placed), len(s.Updated), len(s.Stopped)
+		}
+	}
+	x.Failed = e.FailedTGAllocs
+	gone := ""
+	if e.Type == berth.TypeCore {
+		gone = ". It was the system's own upkeep"
+	} else if !same {
+		gone = ". The job it was about is gone"
+	} else if j.Stop {
+		gone = ". Its job was stopped since"
+	}
+	id := e.ID.Short()
+	say := func(verdict, format string, args ...any) {
+		x.Verdict, x.Summary = verdict, fmt.Sprintf("Evaluation %s ", id)+fmt.Sprintf(format, args...)
+	}
+	asItIs := x.Summary
+	switch e.Status {
+	case berth.EvalCanceled:
+		say(op.WhyCanceled, "was canceled: %s%s", cmp.Or(e.StatusDescription, "something newer does its work"), gone)
+	case berth.EvalFailed:
+		say(op.WhyFailed, "failed: %s. It was given to a scheduler %s%s%s", cmp.Or(e.StatusDescription, "no reason was noted"), times(e.Timeline.Deliveries), goesOn(snap, e), gone)
+	case berth.EvalComplete:
+		completed(x, snap, e, gone, say)
+	default:
+		if e.Type == berth.TypeCore {
+			w := wait(snap, e, nil, where, now)
+			say(op.WhyScheduler, "is the system's own upkeep, which deletes what is of no use any more: %s", w.Why)
+			break
+		}
+		if !same {
+			say(op.WhyScheduler, "waits for a scheduler, which will find that the job is gone and stop what is left of it")
+			break
+		}
+		w := wait(snap, e, j, where, now)
+		switch {
+		case !w.Until.IsZero():
+			say(op.WhyTime, "is %s until %s: %s", e.Status, w.Until.Format(time.RFC3339), w.Why)
+		case e.Status == berth.EvalBlocked:
+			say(cmp.Or(x.Verdict, op.WhyRoom), "is blocked: %s. %s", w.Why, asItIs)
+		default:
+			say(op.WhyScheduler, "is open: %s. Decided now: %s", w.Why, asItIs)
+		}
+	}
+	return x
+}
+
+// completed says what an evaluation did, and what is left of what it could not
+// do.
+func completed(x *op.Explanation, snap *state.Snapshot, e *berth.Eval, gone string, say func(string, string, ...any)) {
+	var did []string
+	for _, d := range []struct {
+		n    int
+		what string
+	}{{x.Placed, "placed"}, {x.Updated, "updated in place"}, {x.Stopped, "stopped"}} {
+		if d.n > 0 {
+			did = append(did, fmt.Sprintf("%s %d", d.what, d.n))
+		}
+	}
+	failed := 0
+	for _, m := range e.FailedTGAllocs {
+		failed += m.CoalescedFailures + 1
+	}
+	later := laterText(snap, e)
+	switch {
+	case len(did) == 0 && failed == 0 && later != "":
+		say(op.WhyDone, "is complete: what failed is replaced later, not now%s%s", later, gone)
+		return
+	case len(did) == 0 && failed == 0:
+		say(op.WhyNothing, "is complete: it found nothing to do%s", cmp.Or(gone, ". "+x.Summary))
+		return
+	case failed == 0:
+		say(op.WhyDone, "is complete: it %s, and left nothing%s%s", strings.Join(did, ", "), later, gone)
+		return
+	}
+	text := fmt.Sprintf("is complete: it %s; %s found no place", cmp.Or(strings.Join(did, ", "), "placed nothing"), count(failed, "allocation"))
+	b := snap.Eval(e.BlockedEval)
+	switch {
+	case gone != "":
+		say(op.WhyDone, "%s%s", text, gone)
+	case b != nil && !b.Terminal():
+		verdict := x.Verdict
+		if verdict != op.WhyRoom && verdict != op.WhyStop {
+			verdict = op.WhyScheduler // room came, and is about to be taken
+		}
+		say(verdict, "%s. Evaluation %s waits for that. %s", text, b.ID.Short(), x.Summary)
+	default:
+		say(op.WhyDone, "%s. Later evaluations looked at that. %s", text, x.Summary)
+	}
+}
+
+// laterText names the evaluations that do what an evaluation left for later.
+func laterText(snap *state.Snapshot, e *berth.Eval) string {
+	for x := range snap.EvalsOf(e.Key()) {
+		if x.PreviousEval == e.ID && x.WaitUntil > 0 && !x.Terminal() {
+			return fmt.Sprintf(". Evaluation %s follows at %s", x.ID.Short(), stamp(x.WaitUntil))
+		}
+	}
+	return ""
+}
+
+// goesOn names what takes up where a failed evaluation ended.
+func goesOn(snap *state.Snapshot, e *berth.Eval) string {
+	for _, id := range []berth.EvalID{e.NextEval, e.BlockedEval} {
+		switch x := snap.Eval(id); {
+		case x == nil:
+		case x.Terminal():
+			return fmt.Sprintf(". Evaluation %s took it up and is %s", id.Short(), x.Status)
+		case x.WaitUntil > 0:
+			return fmt.Sprintf(". Evaluation %s takes it up at %s", id.Short(), stamp(x.WaitUntil))
+		default:
+			return fmt.Sprintf(". Evaluation %s takes it up", id.Short())
+		}
+	}
+	return ". Nothing takes it up"
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// waits lists the evaluations of a job's newest incarnation, or of all that
+// bore its name if it is gone, that are open.
+func waits(x *op.Explanation, snap *state.Snapshot, key berth.JobKey, j *berth.Job, where Where, now time.Time) {
+	var open []*berth.Eval
+	for e := range snap.EvalsOf(key) {
+		if !e.Terminal() && (j == nil || e.JobUID == j.UID) {
+			open = append(open, e)
+		}
+	}
+	byAge(open)
+	for _, e := range open {
+		x.Waits = append(x.Waits, wait(snap, e, j, where, now))
+	}
+}
+
+// wait says what an open evaluation waits for.
+func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now time.Time) op.Wait {
+	w := op.Wait{EvalID: e.ID, TriggeredBy: e.TriggeredBy, Status: e.Status, QuasiStatus: where(e.ID)}
+	if e.WaitUntil > now.UnixNano() {
+		w.Until = time.Unix(0, e.WaitUntil).UTC()
+	}
+	previous := snap.Eval(e.PreviousEval)
+	switch {
+	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerAllocFailure:
+		w.Why = replaces(snap, e, j)
+	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerFailedFollowUp && previous != nil:
+		w.Why = fmt.Sprintf("it takes up evaluation %s, which failed: %s", previous.ID.Short(), previous.StatusDescription)
+	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerRollingUpdate:
+		w.Why = "it goes on with the update then: so many nodes at a time, as the update block has it"
+	case !w.Until.IsZero():
+		w.Why = "it was raised for that time"
+	case w.QuasiStatus == "applying":
+		w.Why = "its plan is being written"
+	case w.QuasiStatus == "scheduling":
+		w.Why = "a scheduler has it in hand"
+	case w.QuasiStatus == "delayed":
+		w.Why = "a scheduler gave it back; it is delivered again after a while"
+	case e.Status == berth.EvalBlocked && e.TriggeredBy == berth.TriggerMaxPlanAttempts:
+		w.Why = "plans were refused too often; it is tried again after a while, or when a node changes"
+	case e.Status == berth.EvalBlocked:
+		w.Why = "it waits until a node comes, changes or has room again"
+		if !e.NodeID.IsZero() {
+			w.Why = "it waits until node " + nodeName(snap, e.NodeID) + " changes or has room again"
+		}
+		if e.Missed != nil && len(e.Missed.Dimensions) > 0 {
+			w.Why += "; what ran out is " + strings.Join(slices.Sorted(slices.Values(e.Missed.Dimensions)), ", ")
+		}
+	default:
+		w.Why = "it waits for a scheduler"
+	}
+	return w
+}
+
+// replaces says which failed allocations an evaluation is there to replace,
+// and by which policy only then.
+func replaces(snap *state.Snapshot, e *berth.Eval, j *berth.Job) string {
+	var names []string
+	policy := ""
+	for a := range snap.AllocsOf(e.Key()) {
+		if a.Rest().FollowupEval != e.ID {
+			continue
+		}
+		names = append(names, a.Name())
+		if j == nil {
+			continue
+		}
+		g := j.Group(a.Group.Name)
+		if g == nil || g.ReschedulePolicy == nil {
+			continue
+		}
+		attempt := 1
+		if r := snap.Reschedules(j.UID, g.Name, a.Index); r != nil {
+			attempt = r.Count + 1
+		}
+		policy = fmt.Sprintf("; by its reschedule policy (delay %s, %s) attempt %d waits", g.ReschedulePolicy.Delay, g.ReschedulePolicy.DelayFunction, attempt)
+	}
+	slices.Sort(names)
+	switch {
+	case len(names) == 0:
+		return "it was to replace failed allocations, which no longer wait for it"
+	case len(names) > 3:
+		return fmt.Sprintf("it replaces %s and %d more, which failed%s", names[0], len(names)-1, policy)
+	}
+	return fmt.Sprintf("it replaces %s, which failed%s", strings.Join(names, ", "), policy)
+}

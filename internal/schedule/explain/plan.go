@@ -1,0 +1,210 @@
+package explain
+
+import (
+	"slices"
+	"time"
+
+	"berth"
+	"berth/internal/diff"
+	"berth/internal/schedule"
+	"berth/internal/schedule/reconcile"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// DryRun is what would become of a job if it were registered now.
+type DryRun struct {
+	Old, New *berth.Job // the job as it is, nil if there is none, and as it would be
+	Failed   map[string]*berth.AllocMetric
+	Desired  map[string]*op.DesiredUpdates
+	Changes  map[string]op.GroupChanges
+	Evicted  []*berth.Alloc // of other jobs, to make room; as they are now
+	Evals    []*berth.Eval  // that the first decision leads to
+}
+
+// Plan registers a job in a copy of the state and decides about it there as a
+// scheduler would: what a registration in this state does first, if ties
+// between nodes are broken alike. It refuses what a registration refuses.
+func Plan(snap *state.Snapshot, j *berth.Job, now time.Time) (*DryRun, error) {
+	return plan(snap, j, probe(snap.Index), now)
+}
+
+func plan(snap *state.Snapshot, j *berth.Job, id berth.EvalID, now time.Time) (*DryRun, error) {
+	c := &state.RegisterJob{Job: j, Now: now.UnixNano()}
+	if j.Schedulable() {
+		c.Eval = state.EvalSeed{ID: id, TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}}
+	}
+	tx := state.Begin(snap)
+	if r := tx.Apply(c); r.Err != nil {
+		return nil, r.Err
+	}
+	key := j.Key()
+	d := &DryRun{Old: snap.Job(key), New: tx.Job(key), Desired: map[string]*op.DesiredUpdates{}, Changes: map[string]op.GroupChanges{}}
+	switch {
+	case j.Stream != nil:
+		return d, d.elements(snap, j)
+	case c.Eval.ID.IsZero(): // it runs nothing itself
+		return d, nil
+	}
+	decision := schedule.Decide(tx.Seal(), tx.Eval(id), 0, now)
+	p := decision.Plan
+	if r := tx.Apply(p); r.Err != nil {
+		return nil, r.Err
+	}
+	if len(p.Refused) > 0 {
+		return nil, berth.Errorf(berth.Unavailable, "the plan does not hold in the state it was made for: %s", p.Refused[0].Reason)
+	}
+	d.Failed = p.End.Failed
+	after := tx.Seal()
+	d.changes(snap, after, key)
+	for group, c := range decision.Counts {
+		d.Desired[group] = desired(c)
+		ch := d.Changes[group]
+		ch.Migrated, ch.Queued = min(c.Migrate, ch.Destroyed), p.End.Queued[group]
+		d.Changes[group] = ch
+	}
+	d.evicted(snap, p)
+	for e := range after.EvalsOf(key) {
+		if e.PreviousEval == id {
+			d.Evals = append(d.Evals, e)
+		}
+	}
+	slices.SortFunc(d.Evals, func(a, b *berth.Eval) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	return d, nil
+}
+
+// desired turns the scheduler's counts, in which a replacement is a stop and a
+// placement, into those of the API, in which it is one thing.
+func desired(c *reconcile.Counts) *op.DesiredUpdates {
+	less := func(n, part int) uint64 { return uint64(max(0, n-part)) }
+	return &op.DesiredUpdates{
+		Ignore: uint64(c.Ignore), Place: less(c.Place, c.Replace+c.Migrate+c.Canary), Stop: less(c.Stop, c.Replace+c.Migrate),
+		Migrate: uint64(c.Migrate), Canary: uint64(c.Canary), InPlaceUpdate: uint64(c.Update), DestructiveUpdate: uint64(c.Replace),
+		RescheduleLater: uint64(c.Later),
+	}
+}
+
+// changes counts what became of the job's allocations. A group without any is
+// listed as long as the job has it.
+func (d *DryRun) changes(before, after *state.Snapshot, key berth.JobKey) {
+	for _, g := range d.New.TaskGroups {
+		d.Changes[g.Name] = op.GroupChanges{}
+	}
+	for a := range after.AllocsOf(key) {
+		ch, was := d.Changes[a.Group.Name], before.Alloc(a.ID)
+		switch {
+		case was == nil:
+			ch.Created++
+		case was.Live() && !a.Live():
+			ch.Destroyed++
+		case !a.Live():
+			continue
+		case was.Job != a.Job:
+			ch.Updated++
+		default:
+			ch.Kept++
+		}
+		d.Changes[a.Group.Name] = ch
+	}
+}
+
+// evicted notes which allocations make room, and counts them for the groups
+// that they make room for.
+func (d *DryRun) evicted(before *state.Snapshot, p *state.ApplyPlan) {
+	for _, place := range p.Place {
+		if len(place.Evict) == 0 {
+			continue
+		}
+		group := d.New.TaskGroups[place.Group].Name
+		ch := d.Changes[group]
+		ch.Evicted += len(place.Evict)
+		d.Changes[group] = ch
+		if u := d.Desired[group]; u != nil {
+			u.Preemptions += uint64(len(place.Evict))
+		}
+		for _, id := range place.Evict {
+			if a := before.Alloc(id); a != nil {
+				d.Evicted = append(d.Evicted, a)
+			}
+		}
+	}
+}
+
+// Diff says what differs between the job as it is and as it would be, and what
+// follows from it.
+func (d *DryRun) Diff() *diff.JobDiff {
+	out := diff.Jobs(d.Old, d.New)
+	for _, g := range out.TaskGroups {
+		if u := d.Desired[g.Name]; u != nil {
+			g.Updates = updates(u)
+		}
+		for _, f := range g.Fields {
+			if f.Name == "Count" {
+				f.Annotations = countForces(f)
+			}
+		}
+		for _, t := range g.Tasks {
+			if why := d.taskForces(g, t); why != "" {
+				t.Annotations = []string{why}
+			}
+		}
+	}
+	return out
+}
+
+// What follows from a difference.
+const (
+	forcesCreate  = "forces create"
+	forcesDestroy = "forces destroy"
+	forcesReplace = "forces create/destroy update"
+	forcesInPlace = "forces in-place update"
+)
+
+// countForces says what follows from another count.
+func countForces(f *diff.FieldDiff) []string {
+	old, new := number(f.Old), number(f.New)
+	switch {
+	case new > old:
+		return []string{forcesCreate}
+	case new < old:
+		return []string{forcesDestroy}
+	}
+	return nil
+}
+
+func number(s string) (n int) {
+	for _, c := range s {
+		n = 10*n + int(c-'0') // counts are written by us, and are not below 0
+	}
+	return n
+}
+
+func (d *DryRun) taskForces(g *diff.GroupDiff, t *diff.TaskDiff) string {
+	switch {
+	case t.Type == diff.None:
+		return ""
+	case g.Type == diff.Added:
+		return forcesCreate
+	case g.Type == diff.Deleted:
+		return forcesDestroy
+	case t.Type != diff.Edited:
+		return forcesReplace
+	case reconcile.Replaces(d.Old.Group(g.Name).Task(t.Name), d.New.Group(g.Name).Task(t.Name)):
+		return forcesReplace
+	}
+	return forcesInPlace
+}
+
+// updates are the counts of a group by the words that people read.
+func updates(u *op.DesiredUpdates) map[string]uint64 {
+	out := map[string]uint64{}
+	for name, n := range map[string]uint64{
+		"ignore": u.Ignore, "create": u.Place, "destroy": u.Stop, "migrate": u.Migrate, "canary": u.Canary,
+		"in-place update": u.InPlaceUpdate, "create/destroy update": u.DestructiveUpdate, "preempt": u.Preemptions,
+	} {
+		if n > 0 {
+			out[name] = n
+		}
+	}
+	return out
+}

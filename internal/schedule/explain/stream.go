@@ -1,0 +1,63 @@
+package explain
+
+import (
+	"berth"
+	"berth/internal/state"
+	"berth/internal/stream"
+	"berth/op"
+)
+
+// elements counts what becomes of the processing elements of a stream job that
+// is registered as next: those whose configuration changes are launched anew,
+// each when its turn comes, and only then is a place looked for.
+func (d *DryRun) elements(snap *state.Snapshot, next *berth.Job) error {
+	d.New = next
+	var was *berth.StreamPlan
+	if row := snap.StreamOf(next.Key()); row != nil && snap.AliveStream(row) {
+		was = row.Plan
+	}
+	will, err := stream.Expand(next, was)
+	if err != nil {
+		return err
+	}
+	for _, g := range next.TaskGroups {
+		d.Desired[g.Name], d.Changes[g.Name] = &op.DesiredUpdates{}, op.GroupChanges{}
+	}
+	for _, o := range will.Of(berth.KindPE) {
+		u, ch := d.Desired[o.PE.Group], d.Changes[o.PE.Group]
+		var old *berth.StreamObject
+		if was != nil {
+			old = was.Object(berth.KindPE, o.Name)
+		}
+		switch {
+		case old == nil:
+			u.Place++
+			ch.Created++
+		case old.PE.ContentID != o.PE.ContentID:
+			u.DestructiveUpdate++
+			ch.Created++
+			ch.Destroyed++
+		default:
+			u.Ignore++
+			ch.Kept++
+		}
+		d.Changes[o.PE.Group] = ch
+	}
+	if was == nil {
+		return nil
+	}
+	for _, o := range was.Of(berth.KindPE) {
+		if will.Object(berth.KindPE, o.Name) != nil {
+			continue
+		}
+		u, ch := d.Desired[o.PE.Group], d.Changes[o.PE.Group]
+		if u == nil {
+			u = &op.DesiredUpdates{}
+			d.Desired[o.PE.Group] = u
+		}
+		u.Stop++
+		ch.Destroyed++
+		d.Changes[o.PE.Group] = ch
+	}
+	return nil
+}

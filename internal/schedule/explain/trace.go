@@ -1,0 +1,223 @@
+package explain
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// Step is one evaluation in the story of a job.
+type Step struct {
+	Eval                     *berth.Eval
+	Depth                    int
+	Parent                   berth.EvalID
+	Link                     string // how Parent is known, see op.TracedEval
+	Placed, Updated, Stopped []*berth.Alloc
+}
+
+// Trace returns the evaluations of a job as a tree, each behind the one it came
+// from. uid says of which incarnation, nil of all that bore the name. What led
+// there from other jobs, and what it led to there, is part of the tree.
+func Trace(snap *state.Snapshot, key berth.JobKey, uid *berth.UID) []Step {
+	t := &tree{snap: snap, evals: map[berth.EvalID]*berth.Eval{}, parent: map[berth.EvalID]berth.EvalID{}, link: map[berth.EvalID]string{}, below: map[berth.EvalID][]*berth.Eval{}}
+	for e := range snap.EvalsOf(key) {
+		if uid == nil || e.JobUID == *uid {
+			t.add(e)
+		}
+	}
+	t.join()
+	t.deeds()
+	var roots []*berth.Eval
+	for id, e := range t.evals {
+		if p := t.parent[id]; t.evals[p] == nil {
+			roots = append(roots, e)
+		} else {
+			t.below[p] = append(t.below[p], e)
+		}
+	}
+	t.walk(roots, 0)
+	return t.steps
+}
+
+type tree struct {
+	snap   *state.Snapshot
+	evals  map[berth.EvalID]*berth.Eval
+	parent map[berth.EvalID]berth.EvalID
+	link   map[berth.EvalID]string
+	below  map[berth.EvalID][]*berth.Eval
+	did    map[berth.EvalID]*Step
+	steps  []Step
+}
+
+// add takes in an evaluation and what it is linked with in other jobs.
+func (t *tree) add(e *berth.Eval) {
+	if e == nil || t.evals[e.ID] != nil {
+		return
+	}
+	t.evals[e.ID] = e
+	if id, _ := origin(t.snap, e); !id.IsZero() {
+		t.add(t.snap.Eval(id))
+	}
+	for _, id := range []berth.EvalID{e.NextEval, e.BlockedEval} {
+		if !id.IsZero() {
+			t.add(t.snap.Eval(id))
+		}
+	}
+}
+
+// origin returns the evaluation that another one came from, as its own row
+// tells: by its pointer, or by its cause where there is none.
+func origin(snap *state.Snapshot, e *berth.Eval) (id berth.EvalID, link string) {
+	switch {
+	case !e.PreviousEval.IsZero():
+		return e.PreviousEval, "previous"
+	case e.Cause.Kind == berth.CauseEval:
+		if id, err := berth.ParseID[berth.Eval](e.Cause.ID); err == nil {
+			return id, berth.CauseEval
+		}
+	case e.Cause.Kind == berth.CauseAlloc:
+		id, err := berth.ParseID[berth.Alloc](e.Cause.ID)
+		if err != nil {
+			break
+		}
+		a := snap.Alloc(id)
+		if a == nil {
+			break
+		}
+		// The one that placed it, or carried it over in place since, is older
+		// than what came of the allocation; if not, it is another story.
+		if by := snap.Eval(a.EvalID); by != nil && by.ID != e.ID && by.CreateIndex < e.CreateIndex {
+			return by.ID, berth.CauseAlloc
+		}
+	}
+	return berth.EvalID{}, ""
+}
+
+// join says of every evaluation where it came from. Pointers that lead to it
+// count where it has none that leads back. An evaluation comes only from an
+// older one, so the tree is one.
+func (t *tree) join() {
+	for id, e := range t.evals {
+		if p, link := origin(t.snap, e); !p.IsZero() {
+			if from := t.snap.Eval(p); from == nil || from.CreateIndex < e.CreateIndex {
+				t.parent[id], t.link[id] = p, link
+			}
+		}
+	}
+	for id, e := range t.evals {
+		for _, forward := range []struct {
+			to   berth.EvalID
+			link string
+		}{{e.NextEval, "next"}, {e.BlockedEval, "blocked"}} {
+			child := t.evals[forward.to]
+			if child != nil && t.parent[child.ID].IsZero() && child.CreateIndex > e.CreateIndex {
+				t.parent[child.ID], t.link[child.ID] = id, forward.link
+			}
+		}
+	}
+}
+
+// deeds finds out what each evaluation did. A row of an allocation does not say
+// who stopped it, and forgets who placed it when it is carried over in place;
+// but a plan has an index of its own, which the evaluation that it ended and
+// all that it changed have in common.
+func (t *tree) deeds() {
+	t.did = map[berth.EvalID]*Step{}
+	at := map[uint64]*berth.Eval{}
+	keys := map[berth.JobKey]bool{}
+	for id, e := range t.evals {
+		t.did[id] = &Step{Eval: e}
+		keys[e.Key()] = true
+		if e.Status != berth.EvalPending {
+			at[e.ModifyIndex] = e
+		}
+	}
+	for k := range keys {
+		for a := range t.snap.AllocsOf(k) {
+			placed := t.who(at, a.CreateIndex, a.EvalID)
+			if s := t.did[placed]; s != nil {
+				s.Placed = append(s.Placed, a)
+			}
+			if s := t.did[a.EvalID]; s != nil && a.EvalID != placed {
+				s.Updated = append(s.Updated, a)
+			}
+			if !a.Wanted() {
+				if s := t.did[t.who(at, a.AllocModifyIndex, berth.EvalID{})]; s != nil {
+					s.Stopped = append(s.Stopped, a)
+				}
+			}
+		}
+	}
+	for _, s := range t.did {
+		for _, list := range [][]*berth.Alloc{s.Placed, s.Updated, s.Stopped} {
+			slices.SortFunc(list, func(a, b *berth.Alloc) int {
+				return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
+			})
+		}
+	}
+}
+
+// who returns the evaluation whose plan had an index: the one that it ended,
+// or, of a plan that was refused in part, the one that was then in hand. said
+// is what the allocation's row tells.
+func (t *tree) who(at map[uint64]*berth.Eval, index uint64, said berth.EvalID) berth.EvalID {
+	if e := at[index]; e != nil {
+		return e.ID
+	}
+	open := func(e *berth.Eval) bool {
+		return e != nil && e.CreateIndex < index && (index < e.ModifyIndex || !e.Terminal())
+	}
+	if e := t.evals[said]; open(e) {
+		return said
+	}
+	var found berth.EvalID
+	for id, e := range t.evals {
+		if open(e) && (e.Timeline.Refused > 0 || e.Status == berth.EvalPending) {
+			if !found.IsZero() {
+				return berth.EvalID{} // nobody can tell
+			}
+			found = id
+		}
+	}
+	return found
+}
+
+func (t *tree) walk(list []*berth.Eval, depth int) {
+	byAge(list)
+	for _, e := range list {
+		s := *t.did[e.ID]
+		s.Depth, s.Parent, s.Link = depth, t.parent[e.ID], t.link[e.ID]
+		if !s.Parent.IsZero() && t.snap.Eval(s.Parent) == nil {
+			s.Link = "gone"
+		}
+		t.steps = append(t.steps, s)
+		t.walk(t.below[e.ID], depth+1)
+	}
+}
+
+func byAge(list []*berth.Eval) {
+	slices.SortFunc(list, func(a, b *berth.Eval) int {
+		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.ID.String(), b.ID.String()))
+	})
+}
+
+// Related returns the evaluations that are reached from one by the pointers to
+// previous, next and blocked evaluations, oldest first, without itself.
+func Related(snap *state.Snapshot, e *berth.Eval) (out []*berth.Eval) {
+	seen := map[berth.EvalID]bool{e.ID: true}
+	for list := []*berth.Eval{e}; len(list) > 0; {
+		at := list[0]
+		list = list[1:]
+		for _, id := range []berth.EvalID{at.PreviousEval, at.NextEval, at.BlockedEval} {
+			if x := snap.Eval(id); x != nil && !seen[id] {
+				seen[id] = true
+				out, list = append(out, x), append(list, x)
+			}
+		}
+	}
+	byAge(out)
+	return out
+}

@@ -1,0 +1,106 @@
+package explain
+
+import (
+	"encoding/binary"
+	"time"
+
+	"berth"
+	"berth/internal/schedule"
+	"berth/internal/state"
+)
+
+// world is a copy of the state in which something is tried. It costs what is
+// changed in it; the state itself stays as it is.
+type world struct {
+	snap *state.Snapshot
+	key  berth.JobKey
+	now  time.Time
+	luck int // how ties are broken
+}
+
+// with returns the world after commands, not ok if one was refused.
+func (w world) with(cmds ...state.Command) (world, bool) {
+	tx := state.Begin(w.snap)
+	for _, c := range cmds {
+		if r := tx.Apply(c); r.Err != nil {
+			return w, false
+		}
+	}
+	w.snap = tx.Seal()
+	return w, true
+}
+
+// decide decides about the job as the scheduler would now, and returns the
+// world after that.
+func (w world) decide() (world, schedule.Decision, bool) {
+	tx := state.Begin(w.snap)
+	seed := state.EvalSeed{ID: probe(w.snap.Index), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseSystem}}
+	r := tx.Apply(&state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: seed, Key: w.key}}, Now: w.now.UnixNano()})
+	e := tx.Eval(seed.ID)
+	if r.Err != nil || e == nil {
+		return w, schedule.Decision{}, false
+	}
+	d := schedule.Decide(tx.Snapshot, e, w.luck, w.now)
+	if r := tx.Apply(d.Plan); r.Err != nil || len(d.Plan.Refused) > 0 {
+		return w, d, false
+	}
+	w.snap = tx.Seal()
+	return w, d, true
+}
+
+// probe is the ID of an evaluation that no state but a world ever sees.
+func probe(index uint64) (id berth.EvalID) {
+	copy(id[:], "explain")
+	binary.BigEndian.PutUint64(id[8:], index)
+	return id
+}
+
+// rounds is how often a world waits for what is being stopped.
+const rounds = 4
+
+// settle decides about the job until nothing more can be placed, and lets what
+// is stopped on the way give its room back. It returns what is still without a
+// place then, by group, and for how many ends of allocations it waited.
+func (w world) settle() (after world, queued map[string]int, ends int, ok bool) {
+	for range rounds {
+		next, d, ok := w.decide()
+		if !ok {
+			return w, nil, ends, false
+		}
+		w, queued = next, d.Plan.End.Queued
+		if len(queued) == 0 {
+			break
+		}
+		n := w.confirm()
+		if n == 0 {
+			break
+		}
+		ends += n
+	}
+	return w, queued, ends, true
+}
+
+// confirm ends what of the job is being stopped, and returns how many that
+// were.
+func (w *world) confirm() (n int) {
+	var cmds []state.Command
+	for a := range w.snap.AllocsOf(w.key) {
+		if !a.Wanted() && !a.Ended() {
+			cmds = append(cmds, ended(a, w.now))
+		}
+	}
+	next, ok := w.with(cmds...)
+	if !ok || len(cmds) == 0 {
+		return 0
+	}
+	*w = next
+	return len(cmds)
+}
+
+// ended is the report that an allocation has stopped.
+func ended(a *berth.Alloc, now time.Time) state.Command {
+	return &state.ReportAllocs{
+		Node: a.NodeID, Now: now.UnixNano(),
+		Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientComplete, Tasks: a.Tasks}},
+	}
+}

@@ -1,0 +1,56 @@
+package place
+
+import (
+	"math"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// affinities is the weighted preference of a group for nodes.
+type affinities struct {
+	list   []berth.Affinity
+	total  float64
+	single bool // each node must be asked, beside its class
+	known  []float64
+	asked  []bool
+}
+
+func newAffinities(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup) *affinities {
+	a := &affinities{}
+	add := func(list []berth.Affinity) {
+		for _, x := range list {
+			a.list = append(a.list, x)
+			a.total += math.Abs(float64(x.Weight))
+			a.single = a.single || unique(x.LTarget) || unique(x.RTarget)
+		}
+	}
+	add(job.Affinities)
+	add(group.Affinities)
+	for _, t := range group.Tasks {
+		add(t.Affinities)
+	}
+	if len(a.list) > 0 {
+		a.known, a.asked = make([]float64, snap.Classes()), make([]bool, snap.Classes())
+	}
+	return a
+}
+
+// of returns the preference for a node, between -1 and 1.
+func (a *affinities) of(class uint32, n *berth.Node) float64 {
+	if len(a.list) == 0 {
+		return 0
+	}
+	if !a.single && a.asked[class] {
+		return a.known[class]
+	}
+	sum := 0.0
+	for _, x := range a.list {
+		if holds(x.LTarget, x.Operand, x.RTarget, n) {
+			sum += float64(x.Weight)
+		}
+	}
+	sum /= a.total
+	a.known[class], a.asked[class] = sum, true
+	return sum
+}

@@ -1,0 +1,271 @@
+package place
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// filter says which nodes meet the conditions of one group, without regard to
+// room, and why others do not. Nodes of one class answer alike but for what is
+// unique to each, so a class is asked once.
+type filter struct {
+	snap    *state.Snapshot
+	job     *berth.Job
+	group   *berth.TaskGroup
+	peers   []peer             // of the job, when the group's turn comes
+	shared  []berth.Constraint // of the job, the group and its tasks, that classes answer
+	single  []berth.Constraint // that each node must answer
+	drivers []string
+	things  *things  // networks, volumes and kinds of device; nil for most
+	index   uint32   // of the instance that is asked for, where that matters
+	verdict []string // by class number: "" not asked, "+" meets all, else what it does not meet
+
+	distinctHosts map[berth.NodeID]bool // nodes taken, nil without such a constraint
+	distinct      []*distinct
+	bars          func(*berth.Node) string // see Placer.One; nil: no node is barred
+}
+
+// distinct is one distinct_property constraint: at most limit allocations for
+// each value of an attribute.
+type distinct struct {
+	constraint berth.Constraint
+	limit      int
+	used       map[string]int
+}
+
+const meetsAll = "+"
+
+func newFilter(p *Placer, group *berth.TaskGroup) *filter {
+	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, verdict: make([]string, p.snap.Classes())}
+	f.things = thingsOf(group)
+	f.sort(p.job.Constraints, true)
+	f.sort(group.Constraints, false)
+	for _, t := range group.Tasks {
+		f.sort(t.Constraints, false)
+		if !slices.Contains(f.drivers, t.Driver) {
+			f.drivers = append(f.drivers, t.Driver)
+		}
+	}
+	return f
+}
+
+// sort puts constraints where they are asked.
+func (f *filter) sort(list []berth.Constraint, ofJob bool) {
+	for _, c := range list {
+		switch c.Operand {
+		case berth.OpDistinctHosts:
+			if c.RTarget != "false" {
+				f.takeHosts(ofJob)
+			}
+		case berth.OpDistinctProperty:
+			f.distinct = append(f.distinct, f.newDistinct(c, ofJob))
+		default:
+			if unique(c.LTarget) || unique(c.RTarget) {
+				f.single = append(f.single, c)
+			} else {
+				f.shared = append(f.shared, c)
+			}
+		}
+	}
+}
+
+// counts says whether a distinct constraint, of the job or of the group, looks
+// at an instance.
+func (f *filter) counts(p peer, ofJob bool) bool { return ofJob || p.group.Name == f.group.Name }
+
+func (f *filter) takeHosts(ofJob bool) {
+	if f.distinctHosts == nil {
+		f.distinctHosts = map[berth.NodeID]bool{}
+	}
+	for _, p := range f.peers {
+		if f.counts(p, ofJob) {
+			f.distinctHosts[p.node.ID] = true
+		}
+	}
+}
+
+func (f *filter) newDistinct(c berth.Constraint, ofJob bool) *distinct {
+	d := &distinct{constraint: c, limit: 1, used: map[string]int{}}
+	if n, err := strconv.Atoi(c.RTarget); err == nil {
+		d.limit = n
+	}
+	for _, p := range f.peers {
+		if v, ok := resolve(c.LTarget, p.node); ok && f.counts(p, ofJob) {
+			d.used[v]++
+		}
+	}
+	return d
+}
+
+// class returns "+" if the nodes of a class meet what is shared, else the
+// first condition they do not meet.
+func (f *filter) class(number uint32) string {
+	v := f.verdict[number]
+	if v == "" {
+		v = f.ask(f.snap.SomeNodeOf(number))
+		f.verdict[number] = v
+	}
+	return v
+}
+
+// ask returns "+" if a node meets all that classes answer, else what it does
+// not meet.
+func (f *filter) ask(n *berth.Node) string {
+	if n == nil {
+		return "gone"
+	}
+	if why := f.away(n); why != "" {
+		return why
+	}
+	if why := f.otherPool(n); why != "" {
+		return why
+	}
+	for _, d := range f.drivers {
+		if why := lacksDriver(n, d); why != "" {
+			return why
+		}
+	}
+	for _, c := range f.shared {
+		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
+			return c.String()
+		}
+	}
+	if lacking := f.things.lacking(n, f.index); len(lacking) > 0 {
+		return lacking[0]
+	}
+	return meetsAll
+}
+
+// away says that a node is in a datacenter that the job does not want, "" if
+// it wants it.
+func (f *filter) away(n *berth.Node) string {
+	if inDatacenters(f.job.Datacenters, n.Datacenter) {
+		return ""
+	}
+	return "datacenter " + n.Datacenter + " is not in " + strings.Join(f.job.Datacenters, ", ")
+}
+
+// otherPool says that a node is in another pool than the job wants, "" if not.
+func (f *filter) otherPool(n *berth.Node) string {
+	if f.job.NodePool == berth.AllNodePool || n.NodePool == f.job.NodePool {
+		return ""
+	}
+	return "node pool " + n.NodePool + " is not " + f.job.NodePool
+}
+
+// How conditions on drivers begin when they are not met.
+const (
+	missingDriver   = "missing drivers: "
+	unhealthyDriver = "unhealthy drivers: "
+)
+
+// lacksDriver says that a node cannot run tasks of a driver, "" if it can.
+func lacksDriver(n *berth.Node, driver string) string {
+	info := n.Drivers[driver]
+	switch {
+	case info == nil || !info.Detected:
+		return missingDriver + driver
+	case !info.Healthy:
+		return unhealthyDriver + driver
+	}
+	return ""
+}
+
+// node returns "+" if a node whose class meets all may be used, else what it
+// does not meet.
+func (f *filter) node(n *berth.Node) string {
+	if f.bars != nil {
+		if why := f.bars(n); why != "" {
+			return why
+		}
+	}
+	for _, c := range f.single {
+		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
+			return c.String()
+		}
+	}
+	if f.distinctHosts[n.ID] {
+		return berth.OpDistinctHosts
+	}
+	for _, d := range f.distinct {
+		v, ok := resolve(d.constraint.LTarget, n)
+		switch {
+		case !ok:
+			return d.constraint.LTarget + " is not set"
+		case d.used[v] >= d.limit:
+			return fmt.Sprintf("%s: %s=%s used by %d allocs", berth.OpDistinctProperty, d.constraint.LTarget, v, d.used[v])
+		}
+	}
+	return meetsAll
+}
+
+// perNode says whether each node must be asked, beside its class.
+func (f *filter) perNode() bool {
+	return len(f.single) > 0 || f.distinctHosts != nil || len(f.distinct) > 0 || f.bars != nil
+}
+
+// taken notes that an allocation of the group was put on a node.
+func (f *filter) taken(n *berth.Node) {
+	if f.distinctHosts != nil {
+		f.distinctHosts[n.ID] = true
+	}
+	for _, d := range f.distinct {
+		if v, ok := resolve(d.constraint.LTarget, n); ok {
+			d.used[v]++
+		}
+	}
+}
+
+func holds(left, operand, right string, n *berth.Node) bool {
+	l, hasL := resolve(left, n)
+	r, hasR := resolve(right, n)
+	return berth.Meets(operand, l, hasL, r, hasR)
+}
+
+func inDatacenters(globs []string, dc string) bool {
+	for _, g := range globs {
+		if g == "*" || g == dc {
+			return true
+		}
+		if ok, _ := path.Match(g, dc); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Serves says whether a job runs on a node at all, as far as that follows from
+// the node's datacenter and pool.
+func Serves(j *berth.Job, n *berth.Node) bool {
+	return (j.NodePool == berth.AllNodePool || n.NodePool == j.NodePool) && inDatacenters(j.Datacenters, n.Datacenter)
+}
+
+// Feasible says whether a node meets the conditions of a group, whatever room
+// it has. Conditions that keep allocations apart do not count: one that runs
+// already meets them.
+func Feasible(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, n *berth.Node) bool {
+	f := &filter{snap: snap, job: job, group: group}
+	if !perAlloc(group) { // one that runs has the volume of its own
+		f.things = thingsOf(group)
+	}
+	keep := func(list []berth.Constraint) {
+		for _, c := range list {
+			if c.Operand != berth.OpDistinctHosts && c.Operand != berth.OpDistinctProperty {
+				f.shared = append(f.shared, c)
+			}
+		}
+	}
+	keep(job.Constraints)
+	keep(group.Constraints)
+	for _, t := range group.Tasks {
+		keep(t.Constraints)
+		f.drivers = append(f.drivers, t.Driver)
+	}
+	return f.ask(n) == meetsAll
+}

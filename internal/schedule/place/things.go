@@ -1,0 +1,119 @@
+package place
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// things is what a group needs its node to have at all, whatever of it is
+// taken: networks, volumes and kinds of device. It is nil for most groups.
+type things struct {
+	group *berth.TaskGroup
+	modes []string // of network, but for host
+	nets  []string // host networks, but for the default
+}
+
+func thingsOf(g *berth.TaskGroup) *things {
+	t := &things{group: g}
+	for i := range g.Networks {
+		nw := &g.Networks[i]
+		if nw.Mode != "" && nw.Mode != berth.NetworkHost {
+			t.modes = append(t.modes, nw.Mode)
+		}
+		for _, ports := range [2][]berth.Port{nw.ReservedPorts, nw.DynamicPorts} {
+			for _, p := range ports {
+				if name := p.Network(); name != berth.DefaultHostNetwork && !slices.Contains(t.nets, name) {
+					t.nets = append(t.nets, name)
+				}
+			}
+		}
+	}
+	devices := slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool { return len(t.Resources.Devices) > 0 })
+	if len(t.modes)+len(t.nets)+len(g.Volumes) == 0 && !devices {
+		return nil
+	}
+	return t
+}
+
+// lacking returns what a node does not have of it for the instance of that
+// index, one reason for each thing.
+func (t *things) lacking(n *berth.Node, index uint32) (out []string) {
+	if t == nil {
+		return nil
+	}
+	for _, mode := range t.modes {
+		if !hasNetwork(n, mode) {
+			out = append(out, "missing network: "+mode)
+		}
+	}
+	for _, name := range t.nets {
+		if n.AddressOn(name) == "" {
+			out = append(out, "missing host network: "+name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.group.Volumes)) {
+		v := t.group.Volumes[name]
+		if why := lacksVolume(n, v.SourceFor(index), v.ReadOnly); why != "" {
+			out = append(out, why)
+		}
+	}
+	for _, task := range t.group.Tasks {
+		if name := state.MissingDevices(task, n); name != "" {
+			out = append(out, "missing devices: "+name)
+		}
+	}
+	return out
+}
+
+// hasNetwork says whether a node can give allocations networks of a mode: the
+// agent says so of bridges by a network of that mode, and of the networks of
+// CNI by an attribute for each.
+func hasNetwork(n *berth.Node, mode string) bool {
+	if name, isCNI := strings.CutPrefix(mode, berth.NetworkCNI); isCNI {
+		if _, ok := n.Attributes["plugins.cni.config."+name]; ok {
+			return true
+		}
+	}
+	return slices.ContainsFunc(n.NodeResources.NodeNetworks, func(nw berth.NodeNetwork) bool { return nw.Mode == mode })
+}
+
+// lacksVolume returns why a node cannot offer a host volume, "" if it can.
+func lacksVolume(n *berth.Node, source string, readOnly bool) string {
+	v, ok := n.HostVolumes[source]
+	switch {
+	case !ok:
+		return "missing host volume: " + source
+	case v.ReadOnly && !readOnly:
+		return fmt.Sprintf("host volume %s is read-only", source)
+	}
+	return ""
+}
+
+// perAlloc says whether instances of a group want different nodes: each has
+// volumes of its own.
+func perAlloc(g *berth.TaskGroup) bool {
+	for _, v := range g.Volumes {
+		if v.PerAlloc {
+			return true
+		}
+	}
+	return false
+}
+
+// join adds to what would help one instance what would help another.
+func join(all, one *berth.Missed) {
+	all.Escaped = all.Escaped || one.Escaped
+	for class, helps := range one.Classes {
+		all.Classes[class] = all.Classes[class] || helps
+	}
+	for _, d := range one.Dimensions {
+		if !slices.Contains(all.Dimensions, d) {
+			all.Dimensions = append(all.Dimensions, d)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package place
+
+import (
+	"berth"
+	"berth/internal/state"
+)
+
+// Vacate treats what leaves, and what of the job has not ended yet, as if it
+// had: what it holds is free for what is placed from here on, and nothing more
+// is evicted. So one learns what would have a place later; none of that can be
+// committed now.
+func (p *Placer) Vacate() {
+	for a := range p.snap.AllocsOf(p.job.Key()) {
+		if !a.Occupies() || a.Wanted() && !p.leaving[a.ID] {
+			continue
+		}
+		if n := p.snap.Node(a.NodeID); n != nil {
+			w := state.WantOf(a.Group)
+			p.own(n.Number).Release(p.edit, &w, a.Grant())
+		}
+	}
+	p.prey = &prey{byNode: map[uint32][]*berth.Alloc{}}
+}

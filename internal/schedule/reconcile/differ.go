@@ -1,0 +1,41 @@
+package reconcile
+
+import (
+	"berth"
+	"berth/internal/diff"
+)
+
+// What a running task does not notice, or its agent applies while it runs, is
+// carried over in place. Everything else replaces the allocation.
+
+var groupInPlace = map[string]bool{
+	"Count": true, "Constraints": true, "Affinities": true, "Spreads": true, "RestartPolicy": true, "ReschedulePolicy": true,
+	"Disconnect": true, "Update": true, "Migrate": true, "Services": true, "ShutdownDelay": true, "MaxRunDuration": true, "Scaling": true,
+	"StopAfterClientDisconnect": true, "MaxClientDisconnect": true, "PreventRescheduleOnLost": true,
+}
+
+var taskInPlace = map[string]bool{
+	"Constraints": true, "Affinities": true, "Services": true, "RestartPolicy": true, "KillTimeout": true, "KillSignal": true,
+	"ShutdownDelay": true, "ScalingPolicies": true, "Actions": true,
+}
+
+// mustReplace says whether an allocation of one version of a group cannot
+// become one of the other without its tasks being started anew.
+func mustReplace(oldJob *berth.Job, old *berth.TaskGroup, newJob *berth.Job, new *berth.TaskGroup) bool {
+	if oldJob.Name != newJob.Name || !diff.Equal(oldJob.Meta, newJob.Meta) || !diff.Equal(oldJob.Payload, newJob.Payload) {
+		return true // tasks see these in their environment
+	}
+	for _, c := range diff.Between(*old, *new) {
+		switch {
+		case c.Path[0] != "Tasks":
+			if !groupInPlace[c.Path[0]] {
+				return true
+			}
+		case len(c.Path) < 3: // a task came or went
+			return true
+		case !taskInPlace[c.Path[2]]:
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,272 @@
+// Package schedule turns an evaluation into a decision: what to change, in one
+// plan, and how the evaluation ends. It is a function of a snapshot, the
+// evaluation and the time: package reconcile says what should change, package
+// place says where, and the decision is one command that commits both
+// together with the end of the evaluation and those it leads to.
+//
+// Queues, retries and the planner are the worker's business.
+package schedule
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"berth"
+	"berth/internal/schedule/place"
+	"berth/internal/schedule/reconcile"
+	"berth/internal/state"
+)
+
+// Decision is what a scheduler decided.
+type Decision struct {
+	// Plan commits everything. Its End says how the evaluation ends if the
+	// plan is not refused in part.
+	Plan *state.ApplyPlan
+	// Nothing says that no allocation changes.
+	Nothing bool
+	Counts  map[string]*reconcile.Counts
+}
+
+// Decide returns what an evaluation leads to. The attempt counts how often the
+// evaluation was decided before; it gives each its own tie-breaks and IDs.
+// Whoever asks must see that snap is not older than the evaluation.
+func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) Decision {
+	d := &decider{snap: snap, eval: eval, now: now, chance: newChance(eval.ID, snap.Index, attempt)}
+	d.plan = &state.ApplyPlan{Eval: eval.ID, Now: now.UnixNano()}
+	d.end = &state.EvalEnd{Status: berth.EvalComplete, SnapshotIndex: snap.Index}
+	d.plan.End = d.end
+	switch eval.Type {
+	case berth.TypeService, berth.TypeBatch:
+		return d.service()
+	case berth.TypeSystem, berth.TypeSysbatch:
+		return d.perNode()
+	case berth.TypeStream:
+		return d.stream()
+	}
+	d.end.Status, d.end.Description = berth.EvalFailed, "there is no scheduler for the type "+eval.Type
+	return Decision{Plan: d.plan, Nothing: true}
+}
+
+type decider struct {
+	snap   *state.Snapshot
+	eval   *berth.Eval
+	now    time.Time
+	chance *rand.ChaCha8
+	job    *berth.Job // nil if it was purged or is another incarnation now
+	plan   *state.ApplyPlan
+	end    *state.EvalEnd
+}
+
+// newChance returns the generator of a decision's IDs and tie-breaks.
+func newChance(eval berth.EvalID, index uint64, attempt int) *rand.ChaCha8 {
+	var seed [32]byte
+	copy(seed[:], eval[:])
+	binary.BigEndian.PutUint64(seed[16:], index)
+	binary.BigEndian.PutUint64(seed[24:], uint64(attempt))
+	return rand.NewChaCha8(seed)
+}
+
+// service decides about a service or batch job.
+func (d *decider) service() Decision {
+	key := d.eval.Key()
+	if j := d.snap.Job(key); j != nil && j.UID == d.eval.JobUID {
+		d.job = j
+	}
+	r := reconcile.Compare(d.input(key))
+	d.plan.Stop, d.plan.Update = r.Stop, r.Update
+	if d.job != nil {
+		d.plan.JobVersion = d.job.Version
+	}
+	d.deploy(r.Deploy, r.Deployed)
+	d.place(r.Missing)
+	d.later(r.Later)
+	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0 && r.Deploy == nil && r.Deployed == nil
+	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}
+}
+
+func (d *decider) input(key berth.JobKey) reconcile.Input {
+	in := reconcile.Input{
+		Job: d.job, UID: d.eval.JobUID, Eval: d.eval.ID, Now: d.now, Node: d.snap.Node, Deployment: d.newestDeployment(key),
+		Feasible: func(g int, n *berth.Node) bool { return place.Feasible(d.snap, d.job, d.job.TaskGroups[g], n) },
+		Replaced: func(group string, index uint32) (int, []berth.RescheduleEvent) {
+			if r := d.snap.Reschedules(d.eval.JobUID, group, index); r != nil {
+				return r.Count, r.Events
+			}
+			return 0, nil
+		},
+		Waiting: func(id berth.EvalID) bool {
+			e := d.snap.Eval(id)
+			return e != nil && !e.Terminal() && e.WaitUntil > d.now.UnixNano()
+		},
+	}
+	for a := range d.snap.AllocsOf(key) {
+		if d.mine(a) {
+			in.Allocs = append(in.Allocs, a)
+		}
+	}
+	return in
+}
+
+// newestDeployment returns the newest deployment of the evaluation's
+// incarnation of the job, nil if there is none.
+func (d *decider) newestDeployment(key berth.JobKey) (newest *berth.Deployment) {
+	for x := range d.snap.DeploymentsOf(key) {
+		if x.JobUID == d.eval.JobUID && (newest == nil || x.CreateIndex > newest.CreateIndex) {
+			newest = x
+		}
+	}
+	return newest
+}
+
+// deploy lets the plan make or end the job's deployment.
+func (d *decider) deploy(made *berth.Deployment, changed *reconcile.DeploymentChange) {
+	if made != nil {
+		d.chance.Read(made.ID[:])
+		d.plan.Deploy = made
+	}
+	if c := changed; c != nil {
+		d.plan.Deployed = &state.DeploymentChange{ID: c.ID, Status: c.Status, Description: c.Description, Sizes: c.Sizes}
+	}
+}
+
+// mine says whether the evaluation decides about an allocation: those of its
+// own incarnation, and leftovers of older ones. An evaluation of a job that
+// was purged leaves those of its successor alone.
+func (d *decider) mine(a *berth.Alloc) bool {
+	return d.job != nil || a.Job.UID.Index <= d.eval.JobUID.Index
+}
+
+// place finds places for what is missing. What is spared keeps its room, so who
+// waited for that rather than evict others is looked at once more without it.
+func (d *decider) place(missing []reconcile.Missing) {
+	if len(missing) == 0 {
+		return
+	}
+	seed, stops := d.chance.Uint64(), d.plan.Stop
+	if again := d.placeGroups(missing, seed, d.spare); again {
+		d.placeGroups(missing, seed, nil)
+		d.stopReplaced(stops)
+	}
+	if d.end.Failed == nil {
+		return
+	}
+	if d.eval.Status == berth.EvalBlocked { // it waits on; no new one is made
+		d.end.Status = berth.EvalBlocked
+		return
+	}
+	d.end.Blocked = &state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerQueuedAllocs}
+}
+
+// placeGroups finds places for what is missing, group by group. If some has none,
+// spare is asked what the plan need not stop; again says that it stops less now,
+// and that somebody could evict others instead.
+func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare func(*place.Placer, []reconcile.Missing) bool) (again bool) {
+	p := place.New(d.snap, d.job, d.plan.Stop, seed)
+	defer p.Close()
+	failed := map[string]*berth.AllocMetric{}
+	missed := &berth.Missed{Classes: map[string]bool{}}
+	d.plan.Place, d.plan.Explain = nil, map[string]*berth.AllocMetric{}
+	d.end.Queued, d.end.Failed, d.end.Missed = map[string]int{}, nil, nil
+	all := missing
+	for len(missing) > 0 {
+		n := 1
+		for n < len(missing) && alike(missing[n], missing[0]) {
+			n++
+		}
+		group := d.job.TaskGroups[missing[0].Group].Name
+		out := d.placeAlike(p, missing[:n])
+		d.plan.Place = append(d.plan.Place, out.Placed...)
+		if len(out.Placed) > 0 && out.Failed == 0 && failed[group] == nil {
+			d.plan.Explain[group] = out.Why
+		}
+		if out.Failed > 0 {
+			if first := failed[group]; first != nil {
+				out.Why.CoalescedFailures += first.CoalescedFailures + 1
+			}
+			failed[group] = out.Why
+			d.end.Queued[group] += out.Failed
+			merge(missed, out.Missed)
+		}
+		missing = missing[n:]
+	}
+	if len(failed) == 0 {
+		d.end.Queued = nil
+		return false
+	}
+	d.end.Failed, d.end.Missed = failed, missed
+	return spare != nil && spare(p, all) && p.Evicts()
+}
+
+// alike says whether two missing instances are placed as ones of one group: of
+// the same version, and both canaries or not.
+func alike(a, b reconcile.Missing) bool {
+	return a.Group == b.Group && a.Canary == b.Canary && a.Before == b.Before && (!a.Before || a.Previous.Job == b.Previous.Job)
+}
+
+// placeAlike places instances of one group.
+func (d *decider) placeAlike(p *place.Placer, missing []reconcile.Missing) (out place.Outcome) {
+	first := missing[0]
+	if !first.Before {
+		out = p.Group(first.Group, instances(missing))
+	} else {
+		version := first.Previous.Job
+		number := slices.Index(version.TaskGroups, first.Previous.Group)
+		out = p.GroupOf(version, number, instances(missing))
+	}
+	if first.Before || first.Canary {
+		for i := range out.Placed {
+			x := &out.Placed[i]
+			x.Group, x.Before, x.Canary = first.Group, first.Before, first.Canary
+		}
+	}
+	return out
+}
+
+func instances(missing []reconcile.Missing) []place.Instance {
+	out := make([]place.Instance, len(missing))
+	for i, m := range missing {
+		out[i] = place.Instance{Index: m.Index, Failed: m.Failed}
+		if m.Previous != nil {
+			out[i].Previous = m.Previous.ID
+			if m.Failed {
+				out[i].Avoid = m.Previous.NodeID
+			}
+		}
+	}
+	return out
+}
+
+// merge adds what another group missed.
+func merge(all, one *berth.Missed) {
+	all.Escaped = all.Escaped || one.Escaped
+	for class, ok := range one.Classes {
+		all.Classes[class] = all.Classes[class] || ok
+	}
+	for _, dim := range one.Dimensions {
+		known := false
+		for _, have := range all.Dimensions {
+			known = known || have == dim
+		}
+		if !known {
+			all.Dimensions = append(all.Dimensions, dim)
+		}
+	}
+}
+
+// later raises evaluations for the times at which allocations are due.
+func (d *decider) later(list []reconcile.Later) {
+	for _, l := range list {
+		id := d.newID()
+		d.end.Later = append(d.end.Later, state.NewEval{ID: id, TriggeredBy: l.Trigger, WaitUntil: l.At.UnixNano()})
+		for _, a := range l.Allocs {
+			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a, FollowupEval: id})
+		}
+	}
+}
+
+func (d *decider) newID() (id berth.EvalID) {
+	d.chance.Read(id[:])
+	return id
+}

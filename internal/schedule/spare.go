@@ -1,0 +1,72 @@
+package schedule
+
+import (
+	"slices"
+
+	"berth"
+	"berth/internal/schedule/place"
+	"berth/internal/schedule/reconcile"
+)
+
+// spare lets run what the plan would stop for a new version that has no place
+// even when all that leaves has ended: better the old version than none. Where
+// the end of the old makes the room it is stopped, and the new waits for that.
+// missing is all that wanted a place; those that got one are in the plan. It says
+// whether it spared any.
+func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
+	stops := map[berth.AllocID]int{}
+	for i, s := range d.plan.Stop {
+		if s.Description == berth.StopReplaced {
+			stops[s.ID] = i
+		}
+	}
+	placed := map[[2]int]bool{}
+	for _, x := range d.plan.Place {
+		placed[[2]int{x.Group, int(x.Index)}] = true
+	}
+	failed := slices.DeleteFunc(slices.Clone(missing), func(m reconcile.Missing) bool {
+		return m.Canary || placed[[2]int{m.Group, int(m.Index)}]
+	})
+	if len(stops) == 0 || len(failed) == 0 {
+		return false
+	}
+	p.Vacate()
+	var spared []berth.AllocID
+	for len(failed) > 0 {
+		n := 1
+		for n < len(failed) && alike(failed[n], failed[0]) {
+			n++
+		}
+		out := d.placeAlike(p, failed[:n])
+		for _, m := range failed[len(out.Placed):n] {
+			if m.Previous == nil {
+				continue
+			}
+			if _, ok := stops[m.Previous.ID]; ok && m.Previous.Live() {
+				spared = append(spared, m.Previous.ID)
+			}
+		}
+		failed = failed[n:]
+	}
+	if len(spared) == 0 {
+		return false
+	}
+	d.plan.Stop = slices.DeleteFunc(slices.Clone(d.plan.Stop), func(s berth.AllocStop) bool { return slices.Contains(spared, s.ID) })
+	return true
+}
+
+// stopReplaced stops all the same what was spared at first and whose replacement
+// found a place after all. stops is what the plan was to stop, in its order.
+func (d *decider) stopReplaced(stops []berth.AllocStop) {
+	stays := map[berth.AllocID]bool{}
+	for _, s := range stops {
+		stays[s.ID] = true
+	}
+	for _, s := range d.plan.Stop {
+		delete(stays, s.ID)
+	}
+	for _, x := range d.plan.Place {
+		delete(stays, x.Previous)
+	}
+	d.plan.Stop = slices.DeleteFunc(slices.Clone(stops), func(s berth.AllocStop) bool { return stays[s.ID] })
+}

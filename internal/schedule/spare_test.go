@@ -1,0 +1,122 @@
+package schedule_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"berth"
+	"berth/internal/schedule"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
+)
+
+// update is a cluster on which the first version of a job runs, as many
+// instances as have room, and the decision about the second.
+func update(t *testing.T, first, second string, nodes ...*state.RegisterNode) (*state.Store, schedule.Decision) {
+	t.Helper()
+	store, log := statetest.New(t)
+	for _, n := range nodes {
+		log.Must(t, n)
+	}
+	decide := func(text string, eval int) schedule.Decision {
+		log.Must(t, statetest.Register(statetest.Job(t, text), eval))
+		s := store.Snapshot()
+		return schedule.Decide(s, s.Eval(statetest.ID[berth.Eval](eval)), 0, time.Unix(9, 0))
+	}
+	log.Must(t, decide(first, 1).Plan)
+	for a := range store.Snapshot().Allocs() {
+		log.Must(t, &state.ReportAllocs{Node: a.NodeID, Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientRunning}}, Now: 2})
+	}
+	return store, decide(second, 2)
+}
+
+func sized(cpu, count int) string {
+	return fmt.Sprintf(`{"ID":"web","TaskGroups":[{"Name":"g","Count":%d,"Resources":{"CPU":%d,"MemoryMB":100}}]}`, count, cpu)
+}
+
+// A version that has no place anywhere, whatever ends, leaves the old one
+// alone: it runs on, and the evaluation waits for room.
+func TestAVersionWithoutAPlaceStopsNothing(t *testing.T) {
+	_, d := update(t, sized(800, 2), sized(5000, 2), statetest.AddNode(1, 2000, 4000))
+	if len(d.Plan.Stop) != 0 || len(d.Plan.Place) != 0 {
+		t.Errorf("stops %v, places %v", d.Plan.Stop, d.Plan.Place)
+	}
+	if d.Plan.End.Blocked == nil || d.Plan.End.Queued["g"] != 2 {
+		t.Errorf("%+v", d.Plan.End)
+	}
+}
+
+// Where the end of the old version makes the room that the new one needs, the
+// old one is stopped, and the new one waits for that.
+func TestAVersionThatWaitsForTheOldOneToEnd(t *testing.T) {
+	_, d := update(t, sized(1500, 1), sized(1800, 1), statetest.AddNode(1, 2000, 4000))
+	if len(d.Plan.Stop) != 1 || len(d.Plan.Place) != 0 || d.Plan.End.Blocked == nil {
+		t.Errorf("stops %v, places %v, ends %+v", d.Plan.Stop, d.Plan.Place, d.Plan.End)
+	}
+}
+
+// Of several instances as many are stopped as the new version has room for
+// when they have ended.
+func TestAsManyAreStoppedAsHaveAPlace(t *testing.T) {
+	_, d := update(t, sized(1000, 4), sized(1500, 4), statetest.AddNode(1, 2000, 4000), statetest.AddNode(2, 2000, 4000))
+	if len(d.Plan.Stop) != 2 || len(d.Plan.Place) != 0 || d.Plan.End.Queued["g"] != 4 {
+		t.Errorf("stops %v, places %v, ends %+v", d.Plan.Stop, d.Plan.Place, d.Plan.End)
+	}
+}
+
+// evicting is a cluster in which service jobs may evict others, and what decides
+// about a job there.
+func evicting(t *testing.T, nodes ...state.Command) (log *statetest.Log, decide func(text string, eval int) schedule.Decision) {
+	t.Helper()
+	_, log = statetest.New(t, nodes...)
+	log.Must(t, &state.SetSchedulerConfig{Config: berth.SchedulerConfig{PreemptionConfig: berth.PreemptionConfig{ServiceSchedulerEnabled: true}}})
+	return log, func(text string, eval int) schedule.Decision {
+		t.Helper()
+		log.Must(t, statetest.Register(statetest.Job(t, text), eval))
+		s := log.Tip()
+		return schedule.Decide(s, s.Eval(statetest.ID[berth.Eval](eval)), 0, time.Unix(9, 0))
+	}
+}
+
+// What is spared keeps its room. Another group that would have waited for that
+// room evicts others instead: nothing it could wait for comes.
+func TestNobodyWaitsForWhatIsSpared(t *testing.T) {
+	log, decide := evicting(t, statetest.AddNode(1, 1000, 4000), statetest.AddNode(2, 1000, 4000))
+	log.Must(t, decide(sized(900, 1), 1).Plan)
+	log.Must(t, decide(`{"ID":"low","Priority":10,"TaskGroups":[{"Name":"l","Resources":{"CPU":900,"MemoryMB":100}}]}`, 2).Plan)
+	var low berth.AllocID
+	for a := range log.Tip().Allocs() {
+		if a.Job.ID == "low" {
+			low = a.ID
+		}
+	}
+	d := decide(`{"ID":"web","TaskGroups":[{"Name":"g","Resources":{"CPU":5000,"MemoryMB":100}},{"Name":"h","Resources":{"CPU":800,"MemoryMB":100}}]}`, 3)
+	if len(d.Plan.Stop) != 0 || d.Plan.End.Queued["g"] != 1 || d.Plan.End.Blocked == nil {
+		t.Errorf("stops %v, ends %+v", d.Plan.Stop, d.Plan.End)
+	}
+	if len(d.Plan.Place) != 1 || !slices.Equal(d.Plan.Place[0].Evict, []berth.AllocID{low}) {
+		t.Errorf("places %+v", d.Plan.Place)
+	}
+}
+
+// Two instances that would both wait for the room that the old ones give up: only
+// one has a place there, so one is spared at first, and then neither has. Both
+// evict others, and what they replace is stopped.
+func TestWhatIsSparedAtFirstMayEvictAllTheSame(t *testing.T) {
+	const two = `{"ID":"web","TaskGroups":[{"Name":"g","Resources":{"CPU":%[1]d,"MemoryMB":100}},{"Name":"h","Resources":{"CPU":%[1]d,"MemoryMB":100}}]}`
+	log, decide := evicting(t, statetest.AddNode(1, 1000, 4000))
+	log.Must(t, decide(fmt.Sprintf(two, 500), 1).Plan)
+	log.Must(t, statetest.AddNode(2, 2000, 4000))
+	log.Must(t, decide(`{"ID":"low","Priority":10,"TaskGroups":[{"Name":"l","Count":2,"Resources":{"CPU":900,"MemoryMB":100}}]}`, 2).Plan)
+	d := decide(fmt.Sprintf(two, 900), 3)
+	if len(d.Plan.Stop) != 2 || len(d.Plan.Place) != 2 || d.Plan.End.Blocked != nil {
+		t.Fatalf("stops %v, places %+v, ends %+v", d.Plan.Stop, d.Plan.Place, d.Plan.End)
+	}
+	for _, p := range d.Plan.Place {
+		if len(p.Evict) != 1 || p.Previous.IsZero() {
+			t.Errorf("places %+v", p)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	"berth"
+	"berth/internal/schedule/place"
+	"berth/internal/schedule/reconcile"
+	"berth/internal/state"
+)
+
+// stream decides about a stream job. It stops what nothing wants any more, and
+// places every processing element that was launched and waits for a place. It
+// replaces nothing by itself: whether something runs again is for who launches
+// it to say.
+func (d *decider) stream() Decision {
+	key := d.eval.Key()
+	if j := d.snap.Job(key); j != nil && j.UID == d.eval.JobUID {
+		d.job = j
+	}
+	v := viewStream(d.snap, d.eval.JobUID)
+	if v.job != nil {
+		d.plan.JobVersion = v.job.Version
+	}
+	counts := map[string]*reconcile.Counts{}
+	d.stopStream(v, counts)
+	if v.alive {
+		d.placeStream(v, counts)
+	}
+	return Decision{Plan: d.plan, Nothing: len(d.plan.Place)+len(d.plan.Stop) == 0, Counts: counts}
+}
+
+// stopStream stops what is of another incarnation, of a processing element that
+// is gone, or of a launch before the last; what is to leave its node, and all if
+// the job is not to run. What is on nodes that cannot be heard is lost.
+func (d *decider) stopStream(v *streamView, counts map[string]*reconcile.Counts) {
+	var all []*berth.Alloc
+	for a := range d.snap.AllocsOf(d.eval.Key()) {
+		if d.mine(a) && !a.Orphaned && !a.Ended() {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, func(a, b *berth.Alloc) int {
+		return cmp.Or(cmp.Compare(a.Group.Name, b.Group.Name), cmp.Compare(a.Index, b.Index), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
+	})
+	for _, a := range all {
+		c := counts[a.Group.Name]
+		if c == nil {
+			c = &reconcile.Counts{}
+			counts[a.Group.Name] = c
+		}
+		why, lost := d.unwanted(v, a)
+		switch {
+		case lost:
+			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a.ID, Description: why, Client: berth.ClientLost})
+			c.Stop++
+		case !a.Wanted():
+		case why != "":
+			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a.ID, Description: why})
+			c.Stop++
+		default:
+			v.stays(a)
+			c.Ignore++
+		}
+	}
+}
+
+// unwanted returns why an allocation that has not ended is to stop, "" if it is
+// not; lost says that it did already, with its node.
+func (d *decider) unwanted(v *streamView, a *berth.Alloc) (why string, lost bool) {
+	n := d.snap.Node(a.NodeID)
+	switch {
+	case n == nil || n.Status == berth.NodeDown:
+		return berth.StopNodeLost, true
+	case n.Status == berth.NodeDisconnected: // stream jobs wait for nobody
+		return berth.StopAway, true
+	case d.job != nil && a.Job.UID != d.job.UID:
+		return berth.StopOldJob, false
+	case !v.alive:
+		return berth.StopJobEnded, false
+	}
+	ref := a.Rest().PE
+	if ref == nil {
+		return berth.StopPEGone, false
+	}
+	pe := v.byUID[ref.UID]
+	switch {
+	case pe == nil:
+		return berth.StopPEGone, false
+	case !v.planned[pe.Name]:
+		return berth.StopSurplus, false
+	case ref.Launch < pe.PE.Launch:
+		return berth.StopPELaunch, false
+	case a.Rest().Relocate:
+		return berth.StopWanted, false
+	case a.Rest().Migrate && n.Draining():
+		return berth.StopMigrated, false
+	}
+	return "", false
+}
+
+// placeStream finds a node for each processing element that waits for one, those
+// with most conditions first. What finds none is left to a blocked evaluation.
+func (d *decider) placeStream(v *streamView, counts map[string]*reconcile.Counts) {
+	list := v.unplaced()
+	if len(list) == 0 {
+		return
+	}
+	p := place.New(d.snap, v.job, d.plan.Stop, d.chance.Uint64())
+	defer p.Close()
+	s := newSiting(d.snap, v)
+	failed, missed := map[string]*berth.AllocMetric{}, &berth.Missed{Classes: map[string]bool{}}
+	d.plan.Explain, d.end.Queued = map[string]*berth.AllocMetric{}, map[string]int{}
+	for _, w := range list {
+		name := w.group.Name
+		out := p.One(w.number, place.Instance{Index: w.pe.Object.PE.Index, Previous: w.previous}, s.bars(w))
+		if c := counts[name]; c != nil {
+			c.Place++
+		} else {
+			counts[name] = &reconcile.Counts{Place: 1}
+		}
+		if out.Failed == 0 {
+			d.plan.Place = append(d.plan.Place, out.Placed...)
+			if d.plan.Explain[name] == nil {
+				d.plan.Explain[name] = out.Why
+			}
+			s.placed(w, out.Placed[0].NodeID)
+			continue
+		}
+		if first := failed[name]; first != nil {
+			first.CoalescedFailures++
+		} else {
+			failed[name] = out.Why
+		}
+		d.end.Queued[name]++
+		merge(missed, out.Missed)
+	}
+	if len(failed) == 0 {
+		d.end.Queued = nil
+		return
+	}
+	d.end.Failed, d.end.Missed = failed, missed
+	for name := range failed {
+		delete(d.plan.Explain, name)
+	}
+	if d.eval.Status == berth.EvalBlocked { // it waits on; no new one is made
+		d.end.Status = berth.EvalBlocked
+		return
+	}
+	d.end.Blocked = &state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerQueuedAllocs}
+}

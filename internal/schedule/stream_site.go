@@ -1,0 +1,160 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/internal/schedule/place"
+	"berth/internal/state"
+)
+
+// siting says which nodes the processing elements of a stream job may be on. Its
+// conditions are hard, and hold when something is placed.
+type siting struct {
+	snap  *state.Snapshot
+	view  *streamView
+	pools map[string]map[berth.NodeID]int // the job's pools with nodes of their own: their places in it
+	peers []peer
+}
+
+// peer is a processing element that has a node.
+type peer struct {
+	name  string
+	place *berth.PEPlacement
+	node  berth.NodeID
+}
+
+func newSiting(snap *state.Snapshot, v *streamView) *siting {
+	s := &siting{snap: snap, view: v, pools: map[string]map[berth.NodeID]int{}}
+	for r := range snap.ResourcesOf(v.row.UID, berth.KindHostPool) {
+		if r.Nodes != nil {
+			at := map[berth.NodeID]int{}
+			for i, id := range r.Nodes {
+				at[id] = i
+			}
+			s.pools[r.Name] = at
+		}
+	}
+	for _, a := range v.live {
+		s.peers = append(s.peers, peer{a.Name(), placementOf(a.Group), a.NodeID})
+	}
+	return s
+}
+
+func placementOf(g *berth.TaskGroup) *berth.PEPlacement {
+	if g.Stream == nil {
+		return &berth.PEPlacement{}
+	}
+	return &g.Stream.Placement
+}
+
+// placed notes where a processing element was put.
+func (s *siting) placed(w waiting, node berth.NodeID) {
+	s.peers = append(s.peers, peer{w.pe.Name, w.placement(), node})
+}
+
+// bars returns what says why a node may not be used for a processing element, ""
+// if it may.
+func (s *siting) bars(w waiting) func(*berth.Node) string {
+	p := w.placement()
+	alone := p.Isolated && len(s.peers) > 0
+	var apart []peer // from these it is kept
+	var with []peer  // it goes where these are
+	for _, x := range s.peers {
+		switch {
+		case share(p.Colocate, x.place.Colocate):
+			with = append(with, x)
+		case alone, x.place.Isolated, share(p.Exlocate, x.place.Exlocate):
+			apart = append(apart, x)
+		}
+	}
+	return func(n *berth.Node) string {
+		if p.Host != "" && !IsHost(n, p.Host) {
+			return "it is not the host " + p.Host
+		}
+		if why := s.outside(p, n); why != "" {
+			return why
+		}
+		if h := s.snap.Holder(n.ID); h != nil && h.Owner != s.view.row.UID {
+			return fmt.Sprintf("host pool %s of job %s has it alone", h.Name, h.Job.ID)
+		}
+		for _, x := range with {
+			if x.node != n.ID {
+				return "to be where " + x.name + " is"
+			}
+		}
+		for _, x := range apart {
+			if x.node == n.ID {
+				return "to be apart from " + x.name
+			}
+		}
+		return ""
+	}
+}
+
+// outside says that a node is not in the pool that a processing element is to be
+// on, or not the one of it, "" if it is.
+func (s *siting) outside(p *berth.PEPlacement, n *berth.Node) string {
+	if p.Pool == "" {
+		return ""
+	}
+	at, fixed := s.pools[p.Pool]
+	if !fixed {
+		spec := pool(s.view.job, p.Pool)
+		if spec == nil || !Tagged(n, spec.Tags) {
+			return "it is not in host pool " + p.Pool
+		}
+		return ""
+	}
+	i, in := at[n.ID]
+	switch {
+	case !in:
+		return "it is not in host pool " + p.Pool
+	case p.PoolHost != nil && *p.PoolHost != i:
+		return fmt.Sprintf("it is not host %d of host pool %s", *p.PoolHost, p.Pool)
+	}
+	return ""
+}
+
+func pool(j *berth.Job, name string) *berth.HostPoolSpec {
+	if j.Stream == nil {
+		return nil
+	}
+	for i := range j.Stream.HostPools {
+		if p := &j.Stream.HostPools[i]; p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func share(a, b []string) bool {
+	return slices.ContainsFunc(a, func(t string) bool { return slices.Contains(b, t) })
+}
+
+// TagsKey is the key of a node's meta under which its tags stand, with commas
+// between.
+const TagsKey = "tags"
+
+// Tagged says whether a node has all the tags.
+func Tagged(n *berth.Node, tags []string) bool {
+	if len(tags) == 0 {
+		return true
+	}
+	has := strings.Split(n.Meta[TagsKey], ",")
+	for i := range has {
+		has[i] = strings.TrimSpace(has[i])
+	}
+	return !slices.ContainsFunc(tags, func(t string) bool { return !slices.Contains(has, t) })
+}
+
+// IsHost says whether a node has a name or an address.
+func IsHost(n *berth.Node, host string) bool {
+	return n.Name == host || n.HostAddress() == host || n.Attributes["unique.network.ip-address"] == host
+}
+
+// Serves says whether a job runs on a node at all: that is in its datacenters
+// and its node pool.
+func Serves(j *berth.Job, n *berth.Node) bool { return place.Serves(j, n) }

@@ -1,0 +1,233 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"berth"
+	"berth/internal/schedule/place"
+	"berth/internal/schedule/reconcile"
+	"berth/internal/state"
+)
+
+// perNode decides about a job that runs on every node. It looks at all of them,
+// whichever the evaluation names: of several evaluations of a job that wait,
+// only the newest is decided.
+func (d *decider) perNode() Decision {
+	key := d.eval.Key()
+	if j := d.snap.Job(key); j != nil && j.UID == d.eval.JobUID {
+		d.job = j
+		d.plan.JobVersion = j.Version
+	}
+	in := reconcile.PerNodeInput{Input: d.input(key), Again: d.again, Placed: d.placed}
+	if d.job != nil && !d.job.Stop {
+		nodes := place.NewNodes(d.snap, d.job)
+		in.Nodes, in.Feasible, in.Keeps, in.Rolling = nodes.Ready(), nodes.Meets, nodes.Keeps, d.rolling()
+	}
+	r := reconcile.ComparePerNode(in)
+	d.plan.Stop, d.plan.Update = r.Stop, r.Update
+	d.deploy(r.Deploy, r.Deployed)
+	if !r.Next.IsZero() {
+		d.end.Later = append(d.end.Later, state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerRollingUpdate, WaitUntil: r.Next.UnixNano()})
+	}
+	if d.job != nil && !d.job.Stop {
+		d.wait(d.each(&r))
+	}
+	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0 && r.Deploy == nil && r.Deployed == nil
+	d.later(r.Later)
+	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}
+}
+
+// again says whether an allocation that failed for good on its node is tried
+// again there: if a user wants it, by registering the job since or by an
+// evaluation, and for a system job if its node has changed since, or went away
+// and came back. The reschedule policy is for jobs that can go elsewhere.
+func (d *decider) again(a *berth.Alloc) bool {
+	if d.eval.Cause.Kind == berth.CauseUser || a.ModifyIndex < d.job.JobModifyIndex {
+		return true
+	}
+	n := d.snap.Node(a.NodeID)
+	return d.job.Type == berth.TypeSystem && n != nil && a.ModifyIndex < n.ModifyIndex
+}
+
+// placed says whether this evaluation placed an allocation already, with a plan
+// that was refused in part.
+func (d *decider) placed(a *berth.Alloc) bool {
+	return a.EvalID == d.eval.ID && a.CreateIndex > d.eval.CreateIndex
+}
+
+// rolling says whether an evaluation waits that begins the next batch of the
+// update to the job's newest version.
+func (d *decider) rolling() bool {
+	for e := range d.snap.OpenEvalsOf(d.eval.Key(), berth.EvalPending) {
+		if e.TriggeredBy == berth.TriggerRollingUpdate && e.ID != d.eval.ID && e.JobUID == d.job.UID &&
+			e.WaitUntil > d.now.UnixNano() && e.CreateIndex > d.job.JobModifyIndex {
+			return true
+		}
+	}
+	return false
+}
+
+// each places what nodes lack, group by group, and returns what they are short
+// of, in order of group.
+func (d *decider) each(r *reconcile.PerNodeResult) (short [][]place.Short) {
+	p := place.New(d.snap, d.job, d.plan.Stop, d.chance.Uint64())
+	defer p.Close()
+	d.plan.Explain, d.end.Queued, d.end.Failed = map[string]*berth.AllocMetric{}, map[string]int{}, map[string]*berth.AllocMetric{}
+	short = make([][]place.Short, len(d.job.TaskGroups))
+	missing := r.Missing
+	for i, g := range d.job.TaskGroups {
+		n := 0
+		for n < len(missing) && missing[n].Group == i {
+			n++
+		}
+		list := missing[:n]
+		missing = missing[n:]
+		switch c := r.Counts[g.Name]; {
+		case len(list) > 0:
+			out := d.eachOf(p, i, list)
+			d.plan.Place = append(d.plan.Place, out.Placed...)
+			short[i] = out.Short
+			queued := 0
+			for _, s := range out.Short {
+				queued += s.Count
+			}
+			if queued > 0 {
+				out.Why.CoalescedFailures = queued - 1
+				d.end.Failed[g.Name], d.end.Queued[g.Name] = out.Why, queued
+			} else if len(out.Placed) > 0 {
+				d.plan.Explain[g.Name] = out.Why
+			} else if nowhere(c) {
+				d.end.Failed[g.Name] = p.NoNode(i)
+			}
+		case g.Count > 0 && nowhere(c):
+			d.end.Failed[g.Name] = p.NoNode(i)
+		}
+	}
+	return short
+}
+
+// eachOf places instances of a group, those apart that are to be of an earlier
+// version.
+func (d *decider) eachOf(p *place.Placer, group int, list []reconcile.OnNode) place.EachOutcome {
+	var newest []place.OnNode
+	var canaries []bool // of newest
+	older := map[*berth.Job][]place.OnNode{}
+	var versions []*berth.Job
+	for _, m := range list {
+		o := place.OnNode{Index: m.Index, Node: m.Node}
+		if m.Previous != nil {
+			o.Previous = m.Previous.ID
+		}
+		if !m.Before {
+			newest, canaries = append(newest, o), append(canaries, m.Canary)
+			continue
+		}
+		version := m.Previous.Job
+		if older[version] == nil {
+			versions = append(versions, version)
+		}
+		older[version] = append(older[version], o)
+	}
+	out := p.Each(group, newest)
+	markCanaries(out.Placed, newest, canaries)
+	for _, version := range versions {
+		number := slices.IndexFunc(version.TaskGroups, func(g *berth.TaskGroup) bool { return g.Name == d.job.TaskGroups[group].Name })
+		old := p.EachOf(version, number, older[version])
+		for i := range old.Placed {
+			old.Placed[i].Group, old.Placed[i].Before = group, true
+		}
+		out.Placed, out.Short = append(out.Placed, old.Placed...), append(out.Short, old.Short...)
+		if len(newest) == 0 {
+			out.Why = old.Why
+		}
+	}
+	return out
+}
+
+// markCanaries marks the placements of canaries. They are in the order of what
+// was asked for, some of which found no room.
+func markCanaries(placed []berth.Placement, asked []place.OnNode, canaries []bool) {
+	i := 0
+	for k := range placed {
+		for asked[i].Node.ID != placed[k].NodeID || asked[i].Index != placed[k].Index {
+			i++
+		}
+		placed[k].Canary = canaries[i]
+	}
+}
+
+// nowhere says whether a group runs on no node, and was not done on any.
+func nowhere(c *reconcile.Counts) bool { return c.Ignore+c.Update+c.Later == 0 }
+
+// wait says on which nodes the job waits for room, and for what.
+func (d *decider) wait(short [][]place.Short) {
+	if len(d.end.Queued) == 0 {
+		d.end.Queued = nil
+	}
+	if len(d.end.Failed) == 0 {
+		d.end.Failed = nil
+	}
+	var waits []*state.NodeWait // one a node
+	at := map[berth.NodeID]*state.NodeWait{}
+	for i, list := range short {
+		g := d.job.TaskGroups[i].Name
+		for _, s := range list {
+			w := at[s.Node.ID]
+			if w == nil {
+				w = &state.NodeWait{
+					Nodes: []berth.NodeID{s.Node.ID}, Failed: map[string]*berth.AllocMetric{}, Queued: map[string]int{},
+					Missed: &berth.Missed{Classes: map[string]bool{}},
+				}
+				at[s.Node.ID] = w
+				waits = append(waits, w)
+			}
+			w.Failed[g], w.Queued[g] = s.Why, s.Count
+			merge(w.Missed, s.Missed)
+		}
+	}
+	// An evaluation that waits for a node goes on waiting for it, unless the
+	// next batch of an update comes of it: that comes of none that is open.
+	if d.eval.Status == berth.EvalBlocked && len(d.end.Later) == 0 {
+		if w := at[d.eval.NodeID]; w != nil {
+			d.end.Status, d.end.Failed, d.end.Queued, d.end.Missed = berth.EvalBlocked, w.Failed, w.Queued, w.Missed
+			waits = slices.DeleteFunc(waits, func(x *state.NodeWait) bool { return x == w })
+		}
+	}
+	d.end.Nodes = together(waits)
+}
+
+// waitsApart is how many nodes that lack room are told apart by how much of it
+// they have. Beyond it those that lack the same go together.
+const waitsApart = 1000
+
+// together joins nodes that are equally short: most clusters have few kinds.
+func together(waits []*state.NodeWait) (out []state.NodeWait) {
+	first := map[string]int{}
+	var key strings.Builder
+	for _, w := range waits {
+		key.Reset()
+		for _, g := range slices.Sorted(maps.Keys(w.Failed)) {
+			fmt.Fprint(&key, g, w.Queued[g])
+			for _, s := range w.Failed[g].Shortages {
+				fmt.Fprint(&key, " ", s.Dimension)
+				if len(waits) <= waitsApart {
+					fmt.Fprint(&key, " ", s.Free, s.Holder)
+				}
+			}
+		}
+		for c := range w.Missed.Classes { // that of the one node
+			key.WriteString(c)
+		}
+		i, ok := first[key.String()]
+		if !ok {
+			first[key.String()] = len(out)
+			out = append(out, *w)
+			continue
+		}
+		out[i].Nodes = append(out[i].Nodes, w.Nodes...)
+	}
+	return out
+}

@@ -1,0 +1,130 @@
+package server_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	nomad "github.com/hashicorp/nomad/api"
+)
+
+// While one of three servers knows less of the log than the others, plain jobs
+// are as ever, and what it does not know is refused and says whom to upgrade:
+// whoever leads, also while that server is away, and of one that nobody saw.
+// When it is upgraded all is taken.
+func TestWhatOneServerDoesNotKnowIsRefused(t *testing.T) {
+	var told shared
+	c := &several{t: t, pool: &pool{}, knows: map[int]int{2: 1}, told: &told}
+	c.start(3)
+	const old = 2
+	some := func() *running { return c.list[c.leaderless()] }
+	some().node(1)
+
+	streams, forward := c.refused(some)
+	const lacks = `server "s2.global" runs build 0.1.0, which does not know `
+	streams(lacks + "jobs of type stream (log dialect 1, 2 is needed): upgrade it first")
+	forward(lacks + "deletion of jobs with propagation foreground (log dialect 1, 2 is needed): upgrade it first")
+	for i, r := range c.list {
+		if s := r.server.Store().Snapshot(); s.Dialect != 1 || !s.Cluster.IsZero() {
+			t.Errorf("the state of server %d is of dialect %d, of cluster %s", i, s.Dialect, s.Cluster)
+		}
+	}
+
+	// The one that knows less leads.
+	if lead := c.list[c.leader()]; c.leader() != old {
+		if err := lead.server.TransferLeadership(t.Context(), c.list[old].server.ID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	some().until("the server that knows less leads", func() bool { return c.list[old].server.Leads() })
+	streams(lacks + "jobs of type stream (log dialect 1, 2 is needed): upgrade it first")
+
+	// It goes, and counts as it was; then as if nobody had ever seen it.
+	rpc, id := c.list[old].rpc, c.list[old].server.ID()
+	c.stop(old)
+	c.leader()
+	streams(lacks + "jobs of type stream (log dialect 1, 2 is needed): upgrade it first")
+	c.pool.mu.Lock()
+	c.pool.members[old].ID = ""
+	c.pool.mu.Unlock()
+	streams("server " + id + " at " + rpc + " was not seen since this one started, so it is not known whether it knows jobs of type stream (log dialect 2): start it, or remove it from the Raft configuration")
+
+	// It is upgraded.
+	delete(c.knows, old)
+	c.add(old, 3, rpc)
+	some().example("telemetry")
+	some().good("DELETE", "/v1/job/stays?purge=true&propagation=foreground", nil)
+	some().until("all have a state of the newer dialect", func() bool {
+		for _, r := range c.list {
+			if r.server.Store().Snapshot().Dialect != 2 {
+				return false
+			}
+		}
+		return true
+	})
+
+	// The next term names the cluster. What knows less is no part of it from here on.
+	c.stop(c.leader())
+	c.leader()
+	some().until("the cluster has an ID", func() bool { return !some().server.Store().Snapshot().Cluster.IsZero() })
+	c.knows[3] = 1
+	c.dirs = append(c.dirs, t.TempDir())
+	late := c.add(3, 0, "127.0.0.1:0")
+	const refused = "a server is not taken in: its build does not know all that the log holds"
+	some().until("it is told that a server is not taken in", func() bool { return told.count(refused) > 0 })
+	delete(c.knows, 3)
+	rpc = late.rpc
+	c.stop(3)
+	c.add(3, 0, rpc)
+	some().until("it is taken in", func() bool { return c.list[3].server.Store().Snapshot().Dialect == 2 })
+	if n := told.count(refused); n != 1 {
+		t.Errorf("it is told %d times that a server was not taken in", n)
+	}
+}
+
+// refused returns what asks for a stream job, and for a deletion that not all
+// know, and expects a refusal with a text. Plain jobs are taken meanwhile.
+func (c *several) refused(some func() *running) (streams, deletions func(want string)) {
+	c.t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "stream", "telemetry.berth.hcl"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	job := map[string]any{}
+	some().put("/v1/jobs/parse", map[string]any{"JobHCL": string(text)}, &job)
+	plain := func() {
+		for _, name := range []string{"stays", "goes"} {
+			must[*nomad.JobRegisterResponse, *nomad.WriteMeta](c.t)(some().api.Jobs().Register(napper(name, 1), nil))
+		}
+		some().good("DELETE", "/v1/job/goes?purge=true", nil)
+		some().until("a plain job was purged, and another is placed", func() bool {
+			list, _, err := some().api.Jobs().Allocations("stays", false, nil)
+			gone, _, _ := some().call("GET", "/v1/job/goes", nil)
+			return err == nil && len(list) == 1 && gone == http.StatusNotFound
+		})
+	}
+	streams = func(want string) {
+		c.t.Helper()
+		code, text := some().sends("PUT", "/v1/jobs", map[string]any{"Job": job}, nil)
+		if code != http.StatusServiceUnavailable || text != want {
+			c.t.Errorf("%d %s\nwanted: %s", code, text, want)
+		}
+		if code, _, _ := some().call("GET", "/v1/job/"+job["ID"].(string), nil); code != http.StatusNotFound {
+			c.t.Errorf("the refused job answers %d", code)
+		}
+		plain()
+	}
+	deletions = func(want string) {
+		c.t.Helper()
+		for _, how := range []string{"foreground", "orphan"} {
+			code, _, text := some().call("DELETE", "/v1/job/stays?purge=true&propagation="+how, nil)
+			if code != http.StatusServiceUnavailable || text != strings.Replace(want, "foreground", how, 1) {
+				c.t.Errorf("%d %s\nwanted: %s", code, text, want)
+			}
+		}
+		plain()
+	}
+	return streams, deletions
+}

@@ -1,0 +1,301 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+
+	"berth"
+	"berth/internal/api"
+	"berth/internal/leader/broker"
+	"berth/internal/rest"
+	"berth/internal/state"
+	"berth/internal/wire"
+	"berth/internal/worker"
+)
+
+// What workers of other servers call on the leader.
+
+// handed is what those were handed and have not settled. When the connection
+// of a server ends, or its workers begin anew, others get its evaluations at
+// once: an answer that nobody got holds nothing.
+type handed struct {
+	mu     sync.Mutex
+	byPeer map[*wire.Session]*held
+}
+
+// held is what the workers of one server hold, in one life of theirs.
+type held struct {
+	life  uint64
+	evals map[berth.EvalID]given
+}
+
+type given struct {
+	term  *term
+	token berth.Token
+}
+
+func (s *Server) handleWorkers() {
+	s.wire.HandleServers(worker.DequeueRPC, s.dequeue)
+	s.wire.HandleServers(worker.AckRPC, func(_ context.Context, c *wire.Call) (any, error) {
+		return s.settle(c, (*broker.Broker).Ack)
+	})
+	s.wire.HandleServers(worker.NackRPC, func(_ context.Context, c *wire.Call) (any, error) {
+		return s.settle(c, (*broker.Broker).Nack)
+	})
+	s.wire.HandleServers(worker.SubmitRPC, s.submit)
+}
+
+const mostHanded = 64 // evaluations to one call
+
+func (s *Server) dequeue(ctx context.Context, c *wire.Call) (any, error) {
+	in := new(worker.Dequeue)
+	if err := c.Decode(in); err != nil {
+		return nil, err
+	}
+	t := s.term.Load()
+	if t == nil {
+		return nil, api.ErrUnled
+	}
+	if sess := c.Peer.Session(); sess != nil { // of a connection that is no session nobody hears when it ends
+		s.handed.begin(sess, in.Life)
+	}
+	ctx, cancel := context.WithTimeout(ctx, in.MaxQueryTime)
+	defer cancel()
+	list, err := t.broker.Next(ctx, in.Schedulers, max(1, min(in.Most, mostHanded)))
+	out := &worker.Dequeued{Term: t.number, Index: s.store.Snapshot().Index}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return out, nil
+	case errors.Is(err, broker.ErrClosed):
+		return nil, api.ErrUnled
+	case err != nil:
+		return nil, err
+	}
+	s.handed.add(c.Peer.Session(), in.Life, t, list)
+	for _, d := range list {
+		out.Evals = append(out.Evals, worker.Handed{EvalID: d.Eval.ID, Token: d.Token, Enqueued: d.Enqueued, Dequeued: d.Dequeued, Count: d.Count})
+	}
+	return out, nil
+}
+
+// begin says that workers of a server ask in a life of theirs. What they were
+// handed in another one is given back. It watches the server's session, once.
+func (h *handed) begin(sess *wire.Session, life uint64) {
+	h.mu.Lock()
+	before := h.byPeer[sess]
+	if before != nil && before.life == life {
+		h.mu.Unlock()
+		return
+	}
+	if h.byPeer == nil {
+		h.byPeer = map[*wire.Session]*held{}
+	}
+	h.byPeer[sess] = &held{life, map[berth.EvalID]given{}}
+	h.mu.Unlock()
+	if before != nil {
+		before.giveBack()
+		return
+	}
+	go func() { // ends with the session, which ends with wire.Serve
+		<-sess.Done()
+		h.mu.Lock()
+		last := h.byPeer[sess]
+		delete(h.byPeer, sess)
+		h.mu.Unlock()
+		last.giveBack()
+	}()
+}
+
+// add notes what a server was handed. If its workers began anew meanwhile, or
+// it is gone, that is given back.
+func (h *handed) add(sess *wire.Session, life uint64, t *term, list []berth.Delivery) {
+	if sess == nil {
+		return
+	}
+	evals := map[berth.EvalID]given{}
+	for _, d := range list {
+		evals[d.Eval.ID] = given{t, d.Token}
+	}
+	h.mu.Lock()
+	now := h.byPeer[sess]
+	if now != nil && now.life == life {
+		maps.Copy(now.evals, evals)
+		evals = nil
+	}
+	h.mu.Unlock()
+	(&held{evals: evals}).giveBack()
+}
+
+func (h *handed) drop(sess *wire.Session, id berth.EvalID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := h.byPeer[sess]; now != nil {
+		delete(now.evals, id)
+	}
+}
+
+// giveBack has others work on what a server does not hold any more.
+func (h *held) giveBack() {
+	for id, g := range h.evals {
+		_ = g.term.broker.Nack(id, g.token) // it was settled, or the term is over
+	}
+}
+
+// settle ends a delivery.
+func (s *Server) settle(c *wire.Call, how func(*broker.Broker, berth.EvalID, berth.Token) error) (any, error) {
+	in := new(worker.Settle)
+	if err := c.Decode(in); err != nil {
+		return nil, err
+	}
+	t := s.term.Load()
+	if t == nil || t.number != in.Term {
+		return nil, api.ErrUnled
+	}
+	s.handed.drop(c.Peer.Session(), in.EvalID)
+	return &struct{}{}, how(t.broker, in.EvalID, in.Token)
+}
+
+// submit judges a plan, and answers when what it changed is safe.
+func (s *Server) submit(ctx context.Context, c *wire.Call) (any, error) {
+	in := new(worker.Submit)
+	if err := c.Decode(in); err != nil {
+		return nil, err
+	}
+	return s.judge(ctx, in)
+}
+
+// judge has the planner of the term in which a plan was decided judge it.
+func (s *Server) judge(ctx context.Context, in *worker.Submit) (*worker.Submitted, error) {
+	t := s.term.Load()
+	switch {
+	case t == nil:
+		return nil, api.ErrUnled
+	case t.number != in.Term: // whoever decided it has lost its leader
+		s.refused.Note(berth.CodeStaleEpoch)
+		return nil, api.ErrUnled
+	}
+	plan, err := state.Unship(in.Plan)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Eval != in.EvalID {
+		return nil, berth.Errorf(berth.Invalid, "plan: it is for evaluation %s, not %s", plan.Eval, in.EvalID)
+	}
+	pending, err := t.planner.Submit(&berth.Delivery{Eval: &berth.Eval{ID: in.EvalID}, Token: in.Token}, plan)
+	if err != nil && berth.KindOf(err) == "" {
+		return nil, err
+	}
+	out := &worker.Submitted{Refused: plan.Refused}
+	if err != nil {
+		out.Kind, out.Error = berth.KindOf(err), err.Error()
+	}
+	out.Index = s.store.Snapshot().Index
+	if pending != nil { // a refusal, too, counts once the state that it met is safe
+		if err := pending.Wait(ctx); err != nil {
+			return nil, err
+		}
+		out.Index = pending.Results[0].Index
+	}
+	return out, nil
+}
+
+// following is the work that this server's workers do for another that leads.
+type following struct {
+	mu    sync.Mutex
+	leads bool
+	stop  context.CancelFunc // of the work in hand, nil if there is none
+	idle  *sync.Cond
+}
+
+func newFollowing() *following {
+	f := &following{}
+	f.idle = sync.NewCond(&f.mu)
+	return f
+}
+
+// begin says whether there may be work, which is over when end is called.
+func (f *following) begin(stop context.CancelFunc) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.leads {
+		return false
+	}
+	f.stop = stop
+	return true
+}
+
+func (f *following) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stop()
+	f.stop = nil
+	f.idle.Broadcast()
+}
+
+// lead ends the work and keeps it from beginning, until follow is called.
+func (f *following) lead() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leads = true
+	for f.stop != nil {
+		f.stop()
+		f.idle.Wait()
+	}
+}
+
+func (f *following) follow() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leads = false
+}
+
+// follow has workers work for whoever leads, until ctx ends.
+func (s *Server) follow(ctx context.Context) error {
+	for {
+		if now := s.leading.current(); now.addr != "" && now.addr != s.config.Advertise {
+			s.workFor(ctx, now)
+		}
+		if err := rest.For(ctx, 5*look); err != nil {
+			return err
+		}
+	}
+}
+
+// workFor works until the leader, or its term, is lost.
+func (s *Server) workFor(ctx context.Context, leader lease) {
+	ctx, stop := context.WithCancel(ctx)
+	defer context.AfterFunc(leader.life, stop)()
+	if !s.following.begin(stop) {
+		stop()
+		return
+	}
+	defer s.following.end()
+	f := worker.NewFollower(caller{s, leader.addr}, s.store)
+	f.Roster, f.Logger = &s.workers, s.config.Logger
+	err := f.Run(ctx, s.crew)
+	s.config.Logger.Debug("workers lost the leader", "address", leader.addr, "error", err)
+}
+
+// caller calls the server at an address.
+type caller struct {
+	server *Server
+	addr   string
+}
+
+// Call implements worker.Caller.
+func (c caller) Call(ctx context.Context, method string, in, out any) error {
+	if plan, ok := in.(*worker.Submit); ok && c.server.config.Failpoints.Armed() {
+		return c.failing(ctx, plan, out)
+	}
+	return c.call(ctx, method, in, out)
+}
+
+func (c caller) call(ctx context.Context, method string, in, out any) error {
+	sess, err := c.server.links.to(ctx, c.addr)
+	if err != nil {
+		return err
+	}
+	return sess.Call(ctx, method, in, out)
+}

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"berth"
+	"berth/internal/failpoint"
+	"berth/internal/leader"
+	"berth/internal/rest"
+	"berth/internal/state"
+	"berth/internal/worker"
+	"berth/op"
+)
+
+// fail does what a failpoint says.
+func (s *Server) fail(action string) {
+	switch action {
+	case failpoint.StepDown:
+		s.late.Go(s.stepDown) // who is at the point waits until the term ends
+	case failpoint.Exit:
+		if s.config.Exit == nil {
+			os.Exit(failpoint.ExitCode)
+		}
+		s.config.Exit()
+	}
+}
+
+// stepDown hands leadership over. The others may have to catch up first.
+func (s *Server) stepDown() {
+	for s.consensus.Leader() {
+		err := s.consensus.Transfer(s.late.ctx, "")
+		if err == nil || rest.For(s.late.ctx, 5*look) != nil {
+			return
+		}
+		s.config.Logger.Warn("a failpoint could not hand over leadership; trying again", "error", err)
+	}
+}
+
+// late is what hung at failpoints when its time was over, and comes late.
+type late struct {
+	ctx context.Context // of Run
+	sync.WaitGroup
+}
+
+// hold has something that hung at a point until its term ended happen when the
+// point is taken back. What is refused then is told in the log.
+func (s *Server) hold(name, when string, do func(context.Context) error) {
+	free := s.config.Failpoints.Held(name, when)
+	s.late.Go(func() {
+		if free != nil {
+			select {
+			case <-free:
+			case <-s.late.ctx.Done():
+				return
+			}
+		}
+		s.config.Logger.Warn("what hung at a failpoint went on when its term was over", "point", when+" "+name, "refused", do(s.late.ctx))
+	})
+}
+
+// failing hands in a plan past the points of that.
+func (c caller) failing(ctx context.Context, in *worker.Submit, out any) error {
+	n := c.server.launches(in)
+	if n == 0 {
+		return c.call(ctx, worker.SubmitRPC, in, out)
+	}
+	if action, err := c.server.passPlan(ctx, failpoint.Before, n); err != nil {
+		if action == failpoint.Hang {
+			c.server.hold(leader.PlanAlloc, failpoint.Before, func(ctx context.Context) error { return c.server.handLate(ctx, in) })
+		}
+		return err
+	}
+	if err := c.call(ctx, worker.SubmitRPC, in, out); err != nil {
+		return err
+	}
+	_, err := c.server.passPlan(ctx, failpoint.After, n)
+	return err
+}
+
+// launches says how many launches of processing elements a plan has.
+func (s *Server) launches(in *worker.Submit) int {
+	plan, err := state.Unship(in.Plan)
+	if err != nil {
+		return 0
+	}
+	if e := s.store.Snapshot().Eval(plan.Eval); e == nil || e.Type != berth.TypeStream {
+		return 0
+	}
+	return len(plan.Place)
+}
+
+// passPlan passes the points of a plan with n launches. An error says that its
+// worker is not to go on.
+func (s *Server) passPlan(ctx context.Context, when string, n int) (action string, err error) {
+	action = s.config.Failpoints.Pass(ctx, leader.PlanAlloc, when, n)
+	if action == failpoint.Exit { // there is no leadership here to step down from
+		s.fail(action)
+		<-ctx.Done()
+	}
+	return action, ctx.Err()
+}
+
+// handLate hands in a plan at whoever leads by now.
+func (s *Server) handLate(ctx context.Context, in *worker.Submit) error {
+	addr, err := s.Route(ctx, false)
+	switch {
+	case err != nil:
+		return err
+	case addr == "":
+		_, err = s.judge(ctx, in)
+		return err
+	}
+	return caller{s, addr}.call(ctx, worker.SubmitRPC, in, new(worker.Submitted))
+}
+
+// Failpoints implements api.Operator.
+func (s *Server) Failpoints() (*failpoint.Set, error) {
+	if s.config.Failpoints == nil {
+		return nil, errFailpointsOff
+	}
+	return s.config.Failpoints, nil
+}
+
+var errFailpointsOff = berth.Errorf(berth.Denied, "failpoints are off: this server's configuration does not say server.failpoints = true")
+
+// entries are the commands that can be proposed by name: those of the leader,
+// and of workers and agents, that are about stream jobs.
+var entries = map[string]func() state.Command{
+	"EnsureResources":    func() state.Command { return &state.EnsureResources{} },
+	"LaunchPE":           func() state.Command { return &state.LaunchPE{} },
+	"CompleteSubmission": func() state.Command { return &state.CompleteSubmission{} },
+	"FailSubmission":     func() state.Command { return &state.FailSubmission{} },
+	"CollectResources":   func() state.Command { return &state.CollectResources{} },
+	"RecoverJobs":        func() state.Command { return &state.RecoverJobs{} },
+	"FinalizeDeletions":  func() state.Command { return &state.FinalizeDeletions{} },
+	"ApplyPlan":          func() state.Command { return &state.ApplyPlan{} },
+	"SetConnectivity":    func() state.Command { return &state.SetConnectivity{} },
+}
+
+// ProposeEntry implements api.Operator. The command says itself of which term it
+// is.
+func (s *Server) ProposeEntry(ctx context.Context, in *op.LogEntry) (index uint64, err error) {
+	if s.config.Failpoints == nil {
+		return 0, errFailpointsOff
+	}
+	blank, known := entries[in.Command]
+	if !known {
+		return 0, berth.Errorf(berth.Invalid, "Command %.64q: allowed are %s", in.Command, strings.Join(slices.Sorted(maps.Keys(entries)), ", "))
+	}
+	c := blank()
+	if err := berth.Fill(c, berth.Tree(in.Fields), "Fields").Err(); err != nil {
+		return 0, err
+	}
+	t := s.term.Load()
+	if t == nil {
+		return 0, state.ErrLost
+	}
+	results, err := t.Propose(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	return results[0].Index, nil
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/internal/leader/broker"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// intervals is how long evaluations stay in each part of their lives, counted
+// while this server leads. An evaluation counts once, when it has ended.
+type intervals struct {
+	histogram *prometheus.HistogramVec
+
+	mu  sync.Mutex
+	sum [len(intervalNames)]sample
+}
+
+// intervalNames are the parts of an evaluation's life, in order.
+var intervalNames = [...]string{"created-enqueued", "enqueued-dequeued", "dequeued-planned", "planned-applied", "applied-acked"}
+
+const (
+	intervalMetric = "nomad_nomad_eval_interval_seconds"
+	intervalJSON   = "nomad.nomad.eval.interval" // in ms, as all samples of this form are
+)
+
+// sample is what can be said of values without keeping them.
+type sample struct {
+	n                  int
+	sum, squares       float64
+	smallest, greatest float64
+}
+
+func newIntervals() *intervals {
+	v := &intervals{histogram: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    intervalMetric,
+		Help:    "Seconds that evaluations spent between two stations of their lives.",
+		Buckets: prometheus.ExponentialBuckets(10e-6, 4, 12), // 10 µs to 42 s
+	}, []string{"interval"})}
+	for _, name := range intervalNames {
+		v.histogram.WithLabelValues(name) // there from the start, so that rates can be worked out
+	}
+	return v
+}
+
+// observe counts an evaluation that ended. What it did not pass is not counted,
+// nor is the time that it had to wait anyhow: for room, or until it was due.
+func (v *intervals) observe(e broker.Ended) {
+	t := e.Timeline
+	created, ready := e.CreateTime, t.Enqueued
+	if e.TriggeredBy == berth.TriggerQueuedAllocs || e.TriggeredBy == berth.TriggerMaxPlanAttempts {
+		created = 0 // it was born blocked
+	}
+	if ready > 0 {
+		ready = max(ready, e.WaitUntil)
+	}
+	for i, part := range [len(intervalNames)][2]int64{{created, t.Enqueued}, {ready, t.Dequeued}, {t.Dequeued, t.Planned}, {t.Planned, t.Applied}, {t.Applied, e.Acked}} {
+		if part[0] > 0 && part[1] > 0 {
+			v.add(i, time.Duration(max(0, part[1]-part[0]))) // clocks of two servers may differ
+		}
+	}
+}
+
+func (v *intervals) add(i int, d time.Duration) {
+	v.histogram.WithLabelValues(intervalNames[i]).Observe(d.Seconds())
+	ms := float64(d) / float64(time.Millisecond)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := &v.sum[i]
+	if s.n == 0 || ms < s.smallest {
+		s.smallest = ms
+	}
+	s.greatest = max(s.greatest, ms)
+	s.n++
+	s.sum += ms
+	s.squares += ms * ms
+}
+
+// samples is the same in the shape of the JSON metrics.
+func (v *intervals) samples() []jsonCounter {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := []jsonCounter{}
+	for i, s := range v.sum {
+		c := jsonCounter{Name: intervalJSON, Count: s.n, Sum: s.sum, Min: s.smallest, Max: s.greatest, Labels: map[string]string{"interval": intervalNames[i]}}
+		if n := float64(s.n); n > 0 {
+			c.Mean = s.sum / n
+			c.Stddev = math.Sqrt(max(0, s.squares/n-c.Mean*c.Mean))
+		}
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,228 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/rest"
+	"berth/internal/state"
+)
+
+// leading is who leads, as this server knows. It changes its mind only when it
+// hears of another leader, so that what waits for an answer of one that is
+// silent for a moment goes on waiting.
+type leading struct {
+	mu  sync.Mutex
+	now lease
+}
+
+// lease is the time for which one server leads.
+type lease struct {
+	addr string          // "": none was heard of yet
+	life context.Context // ends when another one leads
+	end  context.CancelFunc
+}
+
+// look is how often a server asks itself who leads: the answer is in memory.
+const look = 20 * time.Millisecond
+
+func newLeading() *leading {
+	l := &leading{}
+	l.now.life, l.now.end = context.WithCancel(context.Background())
+	return l
+}
+
+// watchLeader keeps up with who leads until ctx ends.
+func (s *Server) watchLeader(ctx context.Context) error {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	defer s.leading.set("")
+	for {
+		if _, addr := s.consensus.LeaderAddress(); addr != "" && addr != s.leading.current().addr {
+			s.leading.set(addr)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *leading) current() lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+func (l *leading) set(addr string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now.end()
+	l.now.addr = addr
+	l.now.life, l.now.end = context.WithCancel(context.Background())
+}
+
+// Route implements api.Others.
+func (s *Server) Route(ctx context.Context, passed bool) (string, error) {
+	for {
+		now := s.leading.current()
+		switch {
+		case s.term.Load() != nil:
+			return "", nil
+		case passed && !s.consensus.Leader():
+			return "", api.ErrUnled
+		case !passed && now.addr != "" && now.addr != s.config.Advertise:
+			if _, known := s.consensus.Contact(); known {
+				return now.addr, nil
+			}
+		}
+		if err := rest.For(ctx, look); err != nil {
+			if ctx.Err() == context.Canceled {
+				return "", err
+			}
+			return "", state.ErrLost
+		}
+	}
+}
+
+// While implements api.Others.
+func (s *Server) While(ctx context.Context, addr string) (context.Context, context.CancelFunc) {
+	now := s.leading.current()
+	life, end := context.WithCancel(ctx)
+	if now.addr != addr {
+		end()
+		return life, end
+	}
+	stop := context.AfterFunc(now.life, end)
+	return life, func() { stop(); end() }
+}
+
+// reads are the reads that wait until this server knows what was answered
+// before them. All that come while one question is on its way to the leader
+// share the next.
+type reads struct {
+	mu   sync.Mutex
+	next *question
+	wake chan struct{}
+	over chan struct{} // closed when nobody answers any more
+}
+
+type question struct {
+	done  chan struct{}
+	index uint64
+	err   error
+}
+
+func newReads() *reads { return &reads{wake: make(chan struct{}, 1), over: make(chan struct{})} }
+
+// Sync implements api.Others.
+func (s *Server) Sync(ctx context.Context) error {
+	index, err := s.safeIndex(ctx)
+	if err != nil || s.store.Snapshot().Index >= index {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, api.Hold)
+	defer cancel()
+	if _, err := s.store.Await(ctx, index); err != nil {
+		return fmt.Errorf("%w: this server lags behind the leader, at state index %d of %d", state.ErrLost, s.store.Snapshot().Index, index)
+	}
+	return nil
+}
+
+// safeIndex returns how far this server must have come to answer.
+func (s *Server) safeIndex(ctx context.Context) (uint64, error) {
+	if s.term.Load() != nil {
+		if index, err := s.consensus.ReadIndex(ctx); err == nil {
+			return index, nil
+		}
+		// It does not lead any more, or cannot tell: the others may know.
+	}
+	return s.reads.ask(ctx)
+}
+
+func (r *reads) ask(ctx context.Context) (uint64, error) {
+	r.mu.Lock()
+	if r.next == nil {
+		r.next = &question{done: make(chan struct{})}
+	}
+	q := r.next
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-q.done:
+		return q.index, q.err
+	case <-r.over:
+		return 0, state.ErrLost
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// answerReads asks the leader for who waits in Sync, until ctx ends.
+func (s *Server) answerReads(ctx context.Context) error {
+	defer close(s.reads.over)
+	for {
+		select {
+		case <-s.reads.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		s.reads.mu.Lock()
+		q := s.reads.next
+		s.reads.next = nil
+		s.reads.mu.Unlock()
+		if q == nil {
+			continue
+		}
+		q.index, q.err = s.readIndex(ctx)
+		close(q.done)
+	}
+}
+
+// readIndexRPC asks the leader how far a server must have come to answer.
+const readIndexRPC = "Raft.ReadIndex"
+
+// ReadIndex is the answer to readIndexRPC.
+type readIndexAnswer struct{ Index uint64 }
+
+// readIndex asks the leader, whoever that is, within the hold time.
+func (s *Server) readIndex(ctx context.Context) (index uint64, err error) {
+	hold, cancel := context.WithTimeout(ctx, api.Hold)
+	defer cancel()
+	for {
+		addr, err := s.Route(hold, false)
+		if err != nil {
+			return 0, err
+		}
+		if addr == "" {
+			index, err = s.consensus.ReadIndex(hold)
+		} else {
+			index, err = s.askReadIndex(hold, addr)
+		}
+		if err == nil {
+			return index, nil
+		}
+		if rest.For(hold, look) != nil {
+			return 0, fmt.Errorf("%w: %v", state.ErrLost, err)
+		}
+	}
+}
+
+func (s *Server) askReadIndex(ctx context.Context, addr string) (uint64, error) {
+	ctx, end := s.While(ctx, addr)
+	defer end()
+	sess, err := s.links.to(ctx, addr)
+	if err != nil {
+		return 0, err
+	}
+	var out readIndexAnswer
+	err = sess.Call(ctx, readIndexRPC, &struct{}{}, &out)
+	return out.Index, err
+}

@@ -1,0 +1,235 @@
+package server
+
+import (
+	"net/http"
+	"runtime"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/internal/api"
+	"berth/internal/state"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// metrics are the figures of a server, read when somebody asks for them. Where
+// a figure means the same as one of Nomad's it has that one's name, so that
+// dashboards go on working.
+type metrics struct {
+	server    *Server
+	registry  *prometheus.Registry
+	intervals *intervals // nil if this is no server
+}
+
+func newMetrics(s *Server) *metrics {
+	m := processMetrics()
+	m.server, m.intervals = s, newIntervals()
+	m.registry.MustRegister(m, m.intervals.histogram)
+	return m
+}
+
+func processMetrics() *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// ProcessMetrics are the metrics of an agent that is no server: those of its
+// process.
+func ProcessMetrics() api.MetricsSource { return processMetrics() }
+
+// figure is one metric of ours.
+type figure struct {
+	desc   *prometheus.Desc
+	labels []string
+}
+
+// dotted are the names that figures have in JSON, by those that they have for
+// Prometheus: which of the underscores stand for dots cannot be told from these.
+var dotted = map[string]string{}
+
+func gauge(name, help string, labels ...string) figure {
+	name = "nomad." + name
+	flat := strings.ReplaceAll(name, ".", "_")
+	dotted[flat] = name
+	return figure{prometheus.NewDesc(flat, help, labels, nil), labels}
+}
+
+var (
+	stateIndex    = gauge("state.snapshotIndex", "Index of the newest committed state.")
+	raftTerm      = gauge("raft.term", "Term of the raft log.")
+	raftLast      = gauge("raft.lastIndex", "Last index of the raft log.")
+	raftApplied   = gauge("raft.appliedIndex", "Last index of the raft log that is applied.")
+	raftBytes     = gauge("raft.log.bytes_appended", "Bytes handed to the raft log since the start.")
+	raftDisk      = gauge("raft.log.bytes_on_disk", "Bytes of the raft log's files.")
+	isLeader      = gauge("raft.leader", "1 if this server leads.")
+	rowCount      = gauge("state.rows", "Rows of a table of the state.", "table")
+	brokerReady   = gauge("nomad.broker.total_ready", "Evaluations ready for a worker.")
+	brokerPending = gauge("nomad.broker.total_pending", "Evaluations behind another of their job.")
+	brokerUnacked = gauge("nomad.broker.total_unacked", "Evaluations that a worker holds.")
+	brokerWaiting = gauge("nomad.broker.total_waiting", "Evaluations that wait for a time.")
+	blockedTotal  = gauge("nomad.blocked_evals.total_blocked", "Evaluations that wait for room.")
+	nodesHeld     = gauge("heartbeat.held", "Nodes that are silent and not given up yet, because many fell silent at once.")
+	nodeAlarms    = gauge("heartbeat.alarms", "How often in this term many nodes fell silent at once.")
+	planCount     = gauge("nomad.plan.submitted", "Plans handed in during this term.")
+	planRefused   = gauge("nomad.plan.node_rejected", "Placements refused during this term, by node and kind of reason.", "node_id", "reason")
+	streamRefused = gauge("stream.refused", "Commands about stream jobs and deletions refused since the server started, by code: what came too late.", "code")
+	uptime        = gauge("uptime", "Seconds since the server started.")
+)
+
+// How the allocations of a job's group fare.
+var (
+	jobQueued   = summary("queued")
+	jobComplete = summary("complete")
+	jobFailed   = summary("failed")
+	jobRunning  = summary("running")
+	jobStarting = summary("starting")
+	jobLost     = summary("lost")
+	jobUnknown  = summary("unknown")
+)
+
+func summary(status string) figure {
+	return gauge("nomad.job_summary."+status, "Allocations of a job's group that are "+status+".", "job", "namespace", "task_group")
+}
+
+// Describe implements prometheus.Collector: what there is depends on the state.
+func (m *metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	put := func(f figure, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, v, labels...)
+	}
+	s := m.server
+	snap, raft := s.store.Snapshot(), s.consensus.Stats()
+	put(stateIndex, float64(snap.Index))
+	put(raftTerm, float64(raft.Term))
+	put(raftLast, float64(raft.LastIndex))
+	put(raftApplied, float64(raft.AppliedIndex))
+	put(raftBytes, float64(raft.Appended))
+	put(raftDisk, float64(raft.OnDisk))
+	put(uptime, time.Since(s.started).Seconds())
+	for _, t := range []state.Table{state.Namespaces, state.Nodes, state.Jobs, state.Evals, state.Allocs, state.Deployments} {
+		put(rowCount, float64(snap.Count(t)), t.String())
+	}
+	for code, n := range s.refused.Count() {
+		ch <- prometheus.MustNewConstMetric(streamRefused.desc, prometheus.CounterValue, float64(n), code)
+	}
+	m.jobs(snap, put)
+	t := s.term.Load()
+	if t == nil {
+		put(isLeader, 0)
+		return
+	}
+	put(isLeader, 1)
+	b := t.broker.Stats()
+	ready := 0
+	for _, n := range b.Ready {
+		ready += n
+	}
+	put(brokerReady, float64(ready))
+	put(brokerPending, float64(b.Waiting))
+	put(brokerUnacked, float64(b.Held))
+	put(brokerWaiting, float64(b.Delayed))
+	put(blockedTotal, float64(b.Blocked))
+	held, alarms := t.heartbeat.Silent()
+	put(nodesHeld, float64(held))
+	put(nodeAlarms, float64(alarms))
+	plans, refused := t.planner.Stats()
+	put(planCount, float64(plans))
+	for node, kinds := range refused {
+		for kind, n := range kinds {
+			put(planRefused, float64(n), node.String(), kind)
+		}
+	}
+}
+
+// maxJobSeries bounds the series that jobs make: with more jobs than this only
+// the first of them are listed.
+const maxJobSeries = 1000
+
+func (m *metrics) jobs(snap *state.Snapshot, put func(figure, float64, ...string)) {
+	n := 0
+	for j := range snap.Jobs(berth.AllNamespaces, "") {
+		if n++; n > maxJobSeries {
+			return
+		}
+		for _, g := range snap.Summary(j.Key()).Groups {
+			for _, c := range []struct {
+				f figure
+				n int
+			}{{jobQueued, g.Queued}, {jobComplete, g.Complete}, {jobFailed, g.Failed}, {jobRunning, g.Running}, {jobStarting, g.Starting}, {jobLost, g.Lost}, {jobUnknown, g.Unknown}} {
+				put(c.f, float64(c.n), string(j.ID), j.Namespace, g.Group)
+			}
+		}
+	}
+}
+
+// ServePrometheus implements api.MetricsSource.
+func (m *metrics) ServePrometheus(w http.ResponseWriter, r *http.Request) {
+	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// jsonMetrics is the shape in which Nomad's clients read metrics.
+type jsonMetrics struct {
+	Timestamp string
+	Gauges    []jsonGauge
+	Points    []jsonGauge // none
+	Counters  []jsonCounter
+	Samples   []jsonCounter // none
+}
+
+type jsonGauge struct {
+	Name   string
+	Value  float64
+	Labels map[string]string
+}
+
+// jsonCounter is a counter, or what is known of samples, since the process
+// started.
+type jsonCounter struct {
+	Name                              string
+	Count                             int
+	Rate, Sum, Min, Max, Mean, Stddev float64
+	Labels                            map[string]string
+}
+
+// ServeJSON implements api.MetricsSource.
+func (m *metrics) ServeJSON() any {
+	out := jsonMetrics{
+		Timestamp: time.Now().UTC().Format("2006-01-02 15:04:05 +0000 UTC"),
+		Gauges:    []jsonGauge{}, Points: []jsonGauge{}, Counters: []jsonCounter{}, Samples: []jsonCounter{},
+	}
+	// What could be gathered is told though something else could not.
+	families, _ := m.registry.Gather()
+	for _, f := range families {
+		name := dotted[f.GetName()]
+		if name == "" {
+			name = strings.ReplaceAll(f.GetName(), "_", ".")
+		}
+		for _, x := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range x.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			switch f.GetType() {
+			case dto.MetricType_GAUGE:
+				out.Gauges = append(out.Gauges, jsonGauge{name, x.GetGauge().GetValue(), labels})
+			case dto.MetricType_COUNTER:
+				v := x.GetCounter().GetValue()
+				out.Counters = append(out.Counters, jsonCounter{Name: name, Count: int(v), Sum: v, Labels: labels})
+			}
+		}
+	}
+	if m.intervals != nil {
+		out.Samples = m.intervals.samples()
+	}
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	out.Gauges = append(out.Gauges, jsonGauge{"nomad.runtime.alloc_bytes", float64(mem.Alloc), map[string]string{}})
+	return out
+}

@@ -1,0 +1,279 @@
+package state_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"berth"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
+)
+
+// The shape of a dialect is what it has to say: the commands by number, and the
+// fields of all that they and saved snapshots hold.
+func shapeOfDialect(t *testing.T, dialect int) string {
+	var out strings.Builder
+	types := map[reflect.Type]bool{}
+	for n := state.Number(1); n <= state.LastNumber; n++ {
+		c := state.NewCommand(n)
+		if c == nil {
+			continue
+		}
+		if state.Needs(c) <= dialect {
+			fmt.Fprintf(&out, "%d %s\n", n, reflect.TypeOf(c).Elem().Name())
+		}
+		reach(reflect.TypeOf(c), types)
+	}
+	for _, row := range state.RowTypes {
+		reach(row, types)
+	}
+	if dialect < state.Dialect { // its fields cannot be told from those that came later
+		return out.String()
+	}
+	var list []string
+	for s := range types {
+		list = append(list, fields(s))
+	}
+	slices.Sort(list)
+	return out.String() + strings.Join(list, "")
+}
+
+// reach adds the structs that a type holds.
+func reach(t reflect.Type, to map[reflect.Type]bool) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		reach(t.Elem(), to)
+	case reflect.Map:
+		reach(t.Key(), to)
+		reach(t.Elem(), to)
+	case reflect.Struct:
+		if to[t] || !strings.HasPrefix(t.PkgPath(), "berth") {
+			return
+		}
+		to[t] = true
+		for i := range t.NumField() {
+			if inLog(t.Field(i)) {
+				reach(t.Field(i).Type, to)
+			}
+		}
+	}
+}
+
+// inLog says whether a field is in the log or in a saved snapshot.
+func inLog(f reflect.StructField) bool {
+	return (f.IsExported() || f.Anonymous) && f.Tag.Get("msgpack") != "-"
+}
+
+func fields(t reflect.Type) string {
+	var out strings.Builder
+	for i := range t.NumField() {
+		if f := t.Field(i); inLog(f) {
+			fmt.Fprintf(&out, "%s.%s %s\n", t, f.Name, f.Type)
+		}
+	}
+	return out.String()
+}
+
+var updateDialects = flag.Bool("update-dialects", false, "write the shape of the newest dialect anew")
+
+// What a dialect has to say never changes once servers speak it: those of a
+// cluster that is being upgraded would part. Whoever adds a number or a field
+// makes the next dialect.
+func TestDialectsStayAsTheyAre(t *testing.T) {
+	for d := 1; d <= state.Dialect; d++ {
+		path := fmt.Sprintf("testdata/dialect%d.txt", d)
+		got := shapeOfDialect(t, d)
+		if *updateDialects && d == state.Dialect {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		was, _, _ := strings.Cut(string(want), "berth.") // of older dialects the commands alone are compared
+		if d == state.Dialect {
+			was = string(want)
+		}
+		if got != was {
+			t.Errorf("log dialect %d has changed:\n%s"+`
+A server that does not know what is new would part from the others while they are upgraded. So, in state/dialect.go:
+ 1. raise Dialect by one, and give lastNumbers and savedSince an entry for it;
+ 2. of a new field in a command of an older number, have the command's method needs return the new dialect where the field is set;
+ 3. in Feature, say in an operator's words what it is;
+ 4. run this test with -args -update-dialects, which writes testdata/dialect%d.txt; the older files stay as they are.
+If log dialect %d was never part of a release, 2 to 4 are enough.`, d, changes(was, got), state.Dialect+1, d)
+		}
+	}
+}
+
+// changes are the lines that one of two texts has and the other has not.
+func changes(was, is string) string {
+	var out strings.Builder
+	a, b := strings.SplitAfter(was, "\n"), strings.SplitAfter(is, "\n")
+	for _, l := range a {
+		if !slices.Contains(b, l) {
+			out.WriteString("- " + l)
+		}
+	}
+	for _, l := range b {
+		if !slices.Contains(a, l) {
+			out.WriteString("+ " + l)
+		}
+	}
+	return out.String()
+}
+
+// Every number has a dialect, and no dialect has numbers that are not there.
+func TestEveryNumberHasADialect(t *testing.T) {
+	last := map[int]state.Number{}
+	for n := state.Number(1); n <= state.LastNumber; n++ {
+		if c := state.NewCommand(n); c != nil {
+			last[state.Needs(c)] = n
+		}
+	}
+	if want := (map[int]state.Number{1: 43, 2: 56}); !reflect.DeepEqual(last, want) {
+		t.Errorf("the last numbers of dialects are %v, not %v", last, want)
+	}
+	if state.LastNumber != state.LastOfDialect(state.Dialect) {
+		t.Errorf("the last number is %d, and dialect %d ends with %d", state.LastNumber, state.Dialect, state.LastOfDialect(state.Dialect))
+	}
+}
+
+// Where the number does not say it, the fields do.
+func TestFieldsNeedADialect(t *testing.T) {
+	stream := newFlow(t).registers(1, 100, "")
+	for _, x := range []struct {
+		c    state.Command
+		want int
+	}{
+		{statetest.Register(sized(t, 2, ""), 1), 1},
+		{stream, 2},
+		{&state.BeginTerm{Term: 3}, 1},
+		{&state.BeginTerm{Term: 3, Cluster: state.ClusterID{1}}, 2},
+		{&state.CreateEvals{Evals: []state.EvalFor{{}, {}}}, 1},
+		{&state.CreateEvals{Evals: []state.EvalFor{{}, {Left: true}}}, 2},
+		{&state.StopJob{Purge: true}, 1},
+		{&state.DeleteJob{Policy: berth.Background}, 2},
+		{&state.ApplyPlan{}, 1},
+		{&state.ReportAllocs{}, 1},
+	} {
+		if got := state.Needs(x.c); got != x.want {
+			t.Errorf("%T needs dialect %d, not %d", x.c, got, x.want)
+		}
+	}
+}
+
+// Who proposes is asked before the first command of a dialect, and, refused,
+// nothing has happened; what was allowed once is not asked for again.
+func TestTheFirstCommandOfADialectIsAskedFor(t *testing.T) {
+	store, _ := statetest.New(t, statetest.AddNode(1, 1000, 1000))
+	plain := store.Snapshot()
+	asked, refusal := 0, errors.New("not yet")
+	tx := state.BeginAllowed(plain, func(state.Command, int) error { asked++; return refusal })
+	if r := tx.Apply(statetest.Register(sized(t, 2, ""), 1)); r.Err != nil || asked != 0 {
+		t.Fatalf("a plain job: %v, asked %d times", r.Err, asked)
+	}
+	before := tx.Seal()
+	if r := tx.Apply(&state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}); r.Err != refusal || r.Index != before.Index || asked != 1 {
+		t.Errorf("refused as %v at %d, asked %d times", r.Err, r.Index, asked)
+	}
+	if got := tx.Seal(); got.Hash() != before.Hash() || got.Dialect != 1 {
+		t.Error("what was refused left a trace")
+	}
+	refusal = nil
+	for term := range uint64(3) {
+		if r := tx.Apply(&state.BeginTerm{Term: 9 + term, Cluster: state.ClusterID{1}}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	tx.Undo()
+	if r := tx.Apply(&state.BeginTerm{Term: 20, Cluster: state.ClusterID{1}}); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	b := tx.End()
+	if asked != 2 || b.Dialect != 2 || b.Needs != 2 {
+		t.Errorf("asked %d times; the state is of dialect %d, its commands of %d", asked, b.Dialect, b.Needs)
+	}
+	next := state.Begin(b.Snapshot)
+	next.Apply(&state.BeginTerm{Term: 30})
+	if b := next.End(); b.Dialect != 2 || b.Needs != 1 {
+		t.Errorf("then the state is of dialect %d, its commands of %d", b.Dialect, b.Needs)
+	}
+}
+
+// A state is saved in the version that the least knowing of the servers that
+// agree on it can read.
+func TestTheOldestVersionIsSaved(t *testing.T) {
+	store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000), statetest.Register(sized(t, 2, ""), 1))
+	for i, version := range []string{"3", "4"} {
+		dialect := i + 1
+		if dialect == 2 {
+			if _, err := log.Propose(t.Context(), &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var saved bytes.Buffer
+		s := store.Snapshot()
+		if err := s.Save(&saved); err != nil {
+			t.Fatal(err)
+		}
+		line, _, _ := bytes.Cut(saved.Bytes(), []byte("\n"))
+		if want := "berth snapshot " + version; string(line) != want {
+			t.Errorf("dialect %d: the file begins %q, not %q", dialect, line, want)
+		}
+		loaded, err := state.Load(&saved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if loaded.Dialect != dialect || loaded.Hash() != s.Hash() {
+			t.Errorf("dialect %d: loaded it is of dialect %d\n%s", dialect, loaded.Dialect, diff(s, loaded))
+		}
+		if up := loaded.Raised(s); up.Dialect != dialect {
+			t.Errorf("dialect %d: restored it is of dialect %d", dialect, up.Dialect)
+		}
+	}
+}
+
+// An entry says what a server must know to read it, unless the first dialect is
+// enough. One that says more than this build knows is refused, though it knows
+// each number.
+func TestEntriesSayWhatTheyNeed(t *testing.T) {
+	cmds := state.AppendCommand(nil, &state.BeginTerm{Term: 3})
+	for dialect, version := range map[int]byte{1: 2, 2: 3} {
+		b := state.EncodeEntryOn(77, dialect, cmds)
+		base, ok := state.EntryBase(b)
+		if got, err := state.DecodeEntry(b); err != nil || len(got) != 1 || b[0] != version || base != 77 || !ok {
+			t.Errorf("dialect %d: %v of version %d on %d, %v", dialect, got, b[0], base, err)
+		}
+	}
+	_, err := state.DecodeEntry(state.EncodeEntryOn(77, state.Dialect+1, cmds))
+	if want := fmt.Sprintf("log entry: it is of log dialect %d, and this build knows 1 to %d; it was written by a newer one", state.Dialect+1, state.Dialect); err == nil || err.Error() != want {
+		t.Errorf("%v\nwanted: %s", err, want)
+	}
+	for _, b := range [][]byte{{3, 0, 1}, {3, 0, 1, 0}, {3, 0, 1, 0xff}} {
+		if _, err := state.DecodeEntry(b); err == nil {
+			t.Errorf("%v is taken for an entry", b)
+		}
+	}
+}
+
+// To ask for a dialect costs the commands of which there are most nothing.
+func BenchmarkNeeds(b *testing.B) {
+	for _, c := range []state.Command{&state.ApplyPlan{}, &state.ReportAllocs{}, &state.RegisterJob{Job: &berth.Job{}}} {
+		b.Run(fmt.Sprintf("%T", c), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				state.Needs(c)
+			}
+		})
+	}
+}

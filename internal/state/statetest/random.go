@@ -1,0 +1,466 @@
+package statetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"berth"
+	"berth/internal/state"
+
+	"pgregory.net/rapid"
+)
+
+// Random draws commands that a cluster could see: good ones, stale ones, and
+// ones that must be refused.
+type Random struct {
+	First int // IDs are numbered from here on
+	next  int
+	now   int64
+}
+
+// Command draws a command that looks at the state it will meet.
+func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
+	r.now += int64(rapid.IntRange(1, int(time.Minute)).Draw(t, "time"))
+	switch rapid.IntRange(0, 44).Draw(t, "kind") {
+	case 0, 1:
+		return r.node(t, s)
+	case 2:
+		return r.status(t, s)
+	case 3, 4, 5:
+		return r.register(t, s)
+	case 6:
+		return r.stop(t, s)
+	case 7, 8, 9, 10, 11, 12:
+		return r.plan(t, s)
+	case 13, 14, 15, 16:
+		return r.report(t, s)
+	case 17:
+		if e := r.eval(t, s); e != nil {
+			return &state.FailEval{ID: e.ID, Why: "drawn", FollowUp: r.id(), Wait: r.now + 5, Now: r.now}
+		}
+	case 18:
+		if e := r.eval(t, s); e != nil {
+			return &state.CancelEvals{IDs: []berth.EvalID{e.ID}, Why: "drawn", Now: r.now}
+		}
+	case 19, 20, 21:
+		return r.deletion(t, s)
+	case 22:
+		return &state.RaiseCore{ID: r.id(), Force: rapid.Bool().Draw(t, "force"), Cause: berth.Cause{Kind: berth.CauseSystem}, Now: r.now}
+	case 23:
+		return r.pool(t)
+	case 24:
+		return &state.SetNodeEligibility{
+			ID:          ID[berth.Node](rapid.IntRange(1, 7).Draw(t, "node")),
+			Eligibility: rapid.SampledFrom([]string{berth.NodeEligible, berth.NodeEligible, berth.NodeIneligible, "odd"}).Draw(t, "eligibility"),
+			Seed:        r.id(), Now: r.now,
+		}
+	case 27, 28:
+		return r.version(t, s)
+	case 29, 30, 31:
+		return r.service(t, s)
+	case 32:
+		return r.drain(t, s)
+	case 33, 34:
+		return r.deployment(t, s)
+	case 35, 36:
+		return r.family(t, s)
+	case 37, 38:
+		return r.delete(t, s)
+	case 39:
+		return r.finalize(t, s)
+	case 40, 41, 42, 43, 44:
+		return r.Stream(t, s)
+	case 25:
+		return &state.EvaluateJob{
+			Key: berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)}, Force: rapid.IntRange(0, 3).Draw(t, "force") > 0, Now: r.now,
+			Eval: state.EvalSeed{ID: r.id(), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}},
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "operator") == 0 {
+		c := &state.SetSchedulerConfig{Enforce: rapid.Bool().Draw(t, "enforce"), Index: s.SchedulerConfig().ModifyIndex}
+		c.Config.PauseEvalBroker = rapid.Bool().Draw(t, "pause")
+		if rapid.IntRange(0, 3).Draw(t, "preempt") == 0 {
+			c.Config.PreemptionConfig.BatchSchedulerEnabled = true
+			c.Config.SchedulerAlgorithm = rapid.SampledFrom([]string{"", berth.AlgorithmSpread, "odd"}).Draw(t, "algorithm") // the last is refused
+		}
+		if rapid.IntRange(0, 3).Draw(t, "autopilot") == 0 {
+			a := &state.SetAutopilotConfig{Config: berth.DefaultAutopilotConfig, Enforce: c.Enforce, Index: s.AutopilotConfig().ModifyIndex}
+			a.Config.MinQuorum = uint(rapid.IntRange(0, 3).Draw(t, "quorum"))
+			a.Config.LastContactThreshold *= time.Duration(rapid.IntRange(0, 2).Draw(t, "contact")) // 0 is refused
+			return a
+		}
+		return c
+	}
+	return &state.CreateEvals{Now: r.now, Evals: []state.EvalFor{{
+		EvalSeed: state.EvalSeed{ID: r.id(), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}},
+		Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)}, WaitUntil: r.now,
+	}}}
+}
+
+func (r *Random) pool(t *rapid.T) state.Command {
+	name := rapid.SampledFrom([]string{berth.DefaultNodePool, "dev", "prod", "spare", "no name"}).Draw(t, "pool")
+	if rapid.IntRange(0, 2).Draw(t, "delete") == 0 {
+		return &state.DeleteNodePools{Names: []string{name}}
+	}
+	p := &berth.NodePool{Name: name, Description: rapid.SampledFrom([]string{"", "some"}).Draw(t, "description")}
+	if rapid.Bool().Draw(t, "own") {
+		over := rapid.Bool().Draw(t, "oversubscribe")
+		p.SchedulerConfiguration = &berth.PoolSchedulerConfig{SchedulerAlgorithm: berth.AlgorithmSpread, MemoryOversubscriptionEnabled: &over}
+	}
+	return &state.UpsertNodePools{Pools: []*berth.NodePool{p}}
+}
+
+func (r *Random) id() berth.EvalID {
+	r.next++
+	return ID[berth.Eval](r.First + r.next)
+}
+
+func jobName(t *rapid.T) berth.JobID {
+	return berth.JobID(fmt.Sprint("job", rapid.IntRange(0, 4).Draw(t, "job")))
+}
+
+func (r *Random) node(t *rapid.T, _ *state.Snapshot) state.Command {
+	n := rapid.IntRange(1, 6).Draw(t, "node")
+	// A node does not shrink here: what runs on one that does is over its room,
+	// and nobody's fault.
+	c := AddNode(n, int64(n%4+1)*1000, 4000, func(n *berth.Node) {
+		n.Meta = map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")}
+		n.Status = rapid.SampledFrom([]string{berth.NodeInit, berth.NodeReady}).Draw(t, "status")
+		if n.ID == ID[berth.Node](6) {
+			n.NodePool = rapid.SampledFrom([]string{"dev", "prod", "", berth.AllNodePool}).Draw(t, "pool") // the last is refused
+		}
+		if rapid.Bool().Draw(t, "reserves") {
+			n.ReservedResources.Networks.ReservedHostPorts = "22,80-90"
+		}
+	})
+	if rapid.IntRange(0, 9).Draw(t, "impostor") == 0 {
+		c.Node.SecretID = "guessed"
+	}
+	c.Seed, c.Now = r.id(), r.now
+	return c
+}
+
+func (r *Random) status(t *rapid.T, _ *state.Snapshot) state.Command {
+	return &state.SetNodeStatus{
+		ID:     ID[berth.Node](rapid.IntRange(1, 7).Draw(t, "node")),
+		Status: rapid.SampledFrom([]string{berth.NodeReady, berth.NodeDown, "odd"}).Draw(t, "status"),
+		Seed:   r.id(), Now: r.now,
+	}
+}
+
+func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
+	j := &berth.Job{
+		Region: berth.DefaultRegion, Namespace: berth.DefaultNamespace, ID: jobName(t), Name: "a job",
+		Type:     rapid.SampledFrom([]string{berth.TypeService, berth.TypeBatch, berth.TypeService, berth.TypeBatch, berth.TypeSystem, berth.TypeSysbatch}).Draw(t, "type"),
+		Priority: rapid.IntRange(1, 100).Draw(t, "priority"), Datacenters: []string{"*"}, NodePool: berth.DefaultNodePool,
+	}
+	if rapid.IntRange(0, 9).Draw(t, "lost namespace") == 0 {
+		j.Namespace = "nowhere"
+	}
+	if rapid.IntRange(0, 9).Draw(t, "elsewhere") == 0 {
+		j.NodePool = rapid.SampledFrom([]string{"dev", berth.AllNodePool, "spare"}).Draw(t, "pool")
+	}
+	for g := range rapid.IntRange(1, 3).Draw(t, "groups") {
+		restart := berth.RestartPolicy{Attempts: 2, Interval: time.Minute, Mode: berth.RestartFail}
+		group := &berth.TaskGroup{
+			Name: fmt.Sprint("g", g), Count: rapid.IntRange(0, 4).Draw(t, "count"), RestartPolicy: &restart,
+			ReschedulePolicy: policy(t), Constraints: constraints(t), Affinities: affinities(t),
+			EphemeralDisk: &berth.EphemeralDisk{SizeMB: 100},
+			Tasks: []*berth.Task{{
+				Name: "task", Driver: "mock_driver", RestartPolicy: &restart, LogConfig: &berth.LogConfig{MaxFiles: 1, MaxFileSizeMB: 1},
+				Config:    map[string]any{"exit_code": int64(rapid.IntRange(0, 500).Draw(t, "exit"))},
+				Resources: &berth.Resources{CPU: rapid.IntRange(1, 20).Draw(t, "cpu") * 100, MemoryMB: 100},
+			}},
+		}
+		if rapid.Bool().Draw(t, "ports") {
+			group.Networks = []berth.NetworkResource{{Mode: "host", DynamicPorts: []berth.Port{{Label: "http"}}}}
+			if rapid.Bool().Draw(t, "two") {
+				group.Networks[0].DynamicPorts = rapid.Permutation([]berth.Port{{Label: "http"}, {Label: "rpc"}}).Draw(t, "order")
+			}
+			if rapid.Bool().Draw(t, "static") {
+				group.Networks[0].ReservedPorts = []berth.Port{{Label: "admin", Value: rapid.IntRange(80, 95).Draw(t, "port")}}
+			}
+		}
+		if !j.PerNode() && rapid.IntRange(0, 3).Draw(t, "scaling") == 0 {
+			group.Scaling = &berth.ScalingPolicy{Max: int64(rapid.IntRange(4, 5).Draw(t, "max")), Type: berth.ScalingHorizontal, Enabled: true}
+		}
+		if j.Type == berth.TypeService {
+			group.Update = update(t)
+		}
+		if j.PerNode() { // as the door lets it in
+			group.Affinities, group.ReschedulePolicy = nil, nil
+			if j.Type == berth.TypeSystem {
+				group.Count = min(group.Count, 1)
+				if n := rapid.IntRange(0, 2).Draw(t, "parallel"); n > 0 {
+					group.Update = &berth.UpdateStrategy{MaxParallel: n, Stagger: 30 * time.Second}
+				}
+			}
+		}
+		j.TaskGroups = append(j.TaskGroups, group)
+	}
+	c := &state.RegisterJob{Job: j, Now: r.now, Eval: state.EvalSeed{
+		ID: r.id(), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser},
+	}}
+	c.PreserveCounts = rapid.Bool().Draw(t, "preserve counts")
+	if rapid.Bool().Draw(t, "enforce") {
+		c.Enforce = true
+		if old := s.Job(j.Key()); old != nil && rapid.Bool().Draw(t, "at index") {
+			c.Index = old.JobModifyIndex
+		}
+	}
+	if rapid.Bool().Draw(t, "submission") {
+		c.Submission = &berth.JobSubmission{Source: "job {}", Format: "hcl2"}
+	}
+	return c
+}
+
+func policy(t *rapid.T) *berth.ReschedulePolicy {
+	p := &berth.ReschedulePolicy{
+		Delay: 5 * time.Second, MaxDelay: time.Hour, Unlimited: rapid.Bool().Draw(t, "unlimited"),
+		DelayFunction: rapid.SampledFrom([]string{berth.DelayConstant, berth.DelayExponential, berth.DelayFibonacci}).Draw(t, "function"),
+	}
+	if !p.Unlimited {
+		p.Attempts, p.Interval = rapid.IntRange(0, 3).Draw(t, "attempts"), time.Hour
+	}
+	return p
+}
+
+func constraints(t *rapid.T) []berth.Constraint {
+	return rapid.SampledFrom([][]berth.Constraint{
+		nil, nil, nil, {{LTarget: "${meta.rack}", Operand: berth.OpEqual, RTarget: "r1"}}, {{Operand: berth.OpDistinctHosts}},
+		{{LTarget: "${meta.rack}", Operand: berth.OpDistinctProperty, RTarget: "2"}},
+		{{LTarget: "${attr.unique.hostname}", Operand: berth.OpRegexp, RTarget: "n[1-4]"}},
+	}).Draw(t, "constraints")
+}
+
+func affinities(t *rapid.T) []berth.Affinity {
+	return rapid.SampledFrom([][]berth.Affinity{
+		nil, nil, {{LTarget: "${meta.rack}", Operand: berth.OpEqual, RTarget: "r2", Weight: 50}},
+		{{LTarget: "${node.unique.name}", Operand: berth.OpEqual, RTarget: "n1", Weight: -100}},
+	}).Draw(t, "affinities")
+}
+
+func (r *Random) stop(t *rapid.T, _ *state.Snapshot) state.Command {
+	return &state.StopJob{
+		Key:   berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)},
+		Purge: rapid.Bool().Draw(t, "purge"), NoShutdownDelay: rapid.Bool().Draw(t, "no delay"), Now: r.now,
+		Eval: state.EvalSeed{ID: r.id(), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser}},
+	}
+}
+
+// eval draws an evaluation, mostly one that is open.
+func (r *Random) eval(t *rapid.T, s *state.Snapshot) *berth.Eval {
+	var all []*berth.Eval
+	for e := range s.Evals() {
+		if !e.Terminal() || len(all) < 3 {
+			all = append(all, e)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(all).Draw(t, "eval")
+}
+
+func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
+	e := r.eval(t, s)
+	if e == nil {
+		return &state.BeginTerm{Term: s.Term + 1, Cluster: ID[state.Store](int(s.Term) + 1)}
+	}
+	c := &state.ApplyPlan{Eval: e.ID, Now: r.now}
+	c.Stamp(s.Term)
+	var later []berth.AllocID
+	if j := s.Job(e.Key()); j != nil {
+		c.JobVersion = j.Version
+		if j.Type == berth.TypeService && rapid.IntRange(0, 2).Draw(t, "deploys") == 0 {
+			r.deploys(t, s, j, c)
+		}
+		for range rapid.IntRange(0, 6).Draw(t, "places") {
+			g := rapid.IntRange(0, len(j.TaskGroups)-1).Draw(t, "group")
+			group := j.TaskGroups[g]
+			p := berth.Placement{
+				Group: g, Index: uint32(rapid.IntRange(0, max(group.Count-1, 0)).Draw(t, "index")),
+				NodeID: ID[berth.Node](rapid.IntRange(1, 7).Draw(t, "node")),
+				Score:  rapid.Float32Range(-1, 1).Draw(t, "score"),
+			}
+			for range state.WantOf(group).Dynamic {
+				p.Ports = append(p.Ports, uint16(rapid.IntRange(20000, 20010).Draw(t, "port")))
+			}
+			for a := range s.AllocsOf(j.Key()) {
+				if a.Group.Name == group.Name && a.Index == p.Index && rapid.Bool().Draw(t, "replaces") {
+					p.Previous, p.Resched = a.ID, rapid.Bool().Draw(t, "failed")
+				}
+			}
+			if rapid.IntRange(0, 2).Draw(t, "evicts") == 0 {
+				for a := range s.AllocsOn(p.NodeID) {
+					if rapid.Bool().Draw(t, "evict") && (s.Evictable(a, j) == "" || rapid.IntRange(0, 5).Draw(t, "whatever") == 0) {
+						p.Evict = append(p.Evict, a.ID)
+					}
+				}
+			}
+			if group.Update != nil && group.Update.Canary > 0 {
+				p.Canary = rapid.Bool().Draw(t, "is a canary")
+			}
+			if n := s.Node(p.NodeID); n != nil && !berth.InPool(n.NodePool, j.NodePool) {
+				continue // no scheduler does that, and no server looks
+			}
+			if group.Count > 0 {
+				c.Place = append(c.Place, p)
+			}
+		}
+		for a := range s.AllocsOf(j.Key()) {
+			switch rapid.IntRange(0, 7).Draw(t, "stop") {
+			case 0:
+				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, Description: berth.StopSurplus})
+			case 1:
+				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, Description: "something else", Client: berth.ClientLost})
+			case 2: // most of these refuse the plan
+				if rapid.Bool().Draw(t, "as it is") || carries(j, a) {
+					c.Update = append(c.Update, a.ID)
+				}
+			case 3:
+				later = append(later, a.ID)
+			}
+		}
+	}
+	if rapid.Bool().Draw(t, "ends") {
+		c.End = r.end(t, e)
+		if rapid.IntRange(0, 3).Draw(t, "old") > 0 {
+			c.End.SnapshotIndex = s.Index
+		}
+		for _, id := range later {
+			n := state.NewEval{ID: r.id(), TriggeredBy: berth.TriggerAllocFailure, WaitUntil: r.now + int64(time.Minute)}
+			c.End.Later = append(c.End.Later, n)
+			c.Stop = append(c.Stop, berth.AllocStop{ID: id, FollowupEval: n.ID})
+		}
+	}
+	if rapid.Bool().Draw(t, "explains") {
+		c.Explain = map[string]*berth.AllocMetric{"g0": {NodesEvaluated: 3, NodesAvailable: map[string]int{"dc1": 3}}}
+	}
+	return c
+}
+
+// carries says whether an allocation could become one of the job's newest
+// version in place.
+func carries(j *berth.Job, a *berth.Alloc) bool {
+	now := j.Group(a.Group.Name)
+	if now == nil {
+		return false
+	}
+	was, is := state.WantOf(a.Group), state.WantOf(now)
+	return was.Ask == is.Ask && was.Dynamic == is.Dynamic && slices.Equal(was.Static, is.Static) && int(a.Index) < now.Count
+}
+
+func (r *Random) end(t *rapid.T, e *berth.Eval) *state.EvalEnd {
+	end := &state.EvalEnd{
+		Status: berth.EvalComplete, SnapshotIndex: 7,
+		Timeline: berth.Timeline{Enqueued: r.now - 5, Dequeued: r.now - 3, Deliveries: 1},
+	}
+	if berth.PerNode(e.Type) {
+		r.waits(t, e, end)
+		return end
+	}
+	if rapid.Bool().Draw(t, "misses") {
+		end.Failed = map[string]*berth.AllocMetric{"g0": {NodesExhausted: 1, DimensionExhausted: map[string]int{"cpu": 1}}}
+		end.Queued = map[string]int{"g0": 1}
+		end.Missed = &berth.Missed{Classes: map[string]bool{"v1:1": true}, Dimensions: []string{"cpu"}}
+		if e.Status == berth.EvalBlocked {
+			end.Status = berth.EvalBlocked
+		} else {
+			end.Blocked = &state.NewEval{ID: r.id(), TriggeredBy: berth.TriggerQueuedAllocs}
+		}
+	}
+	return end
+}
+
+// waits draws what a job that runs on every node lacks room for.
+func (r *Random) waits(t *rapid.T, e *berth.Eval, end *state.EvalEnd) {
+	why := map[string]*berth.AllocMetric{"g0": {NodesExhausted: 1, DimensionExhausted: map[string]int{"cpu": 1}}}
+	dims := rapid.SampledFrom([][]string{{"cpu"}, {"cpu", "memory"}}).Draw(t, "lacks")
+	w := state.NodeWait{Failed: why, Queued: map[string]int{"g0": 1}, Missed: &berth.Missed{Dimensions: dims}}
+	for n := range 4 {
+		id := ID[berth.Node](n + 1)
+		switch {
+		case !rapid.Bool().Draw(t, "lacks room"):
+		case e.Status == berth.EvalBlocked && e.NodeID == id:
+			end.Status, end.Failed, end.Queued, end.Missed = berth.EvalBlocked, why, w.Queued, w.Missed
+		default:
+			w.Nodes = append(w.Nodes, id)
+		}
+	}
+	if len(w.Nodes) > 0 {
+		end.Nodes = []state.NodeWait{w}
+	}
+	if end.Status != berth.EvalBlocked && rapid.IntRange(0, 3).Draw(t, "rolls") == 0 {
+		end.Later = append(end.Later, state.NewEval{ID: r.id(), TriggeredBy: berth.TriggerRollingUpdate, WaitUntil: r.now + int64(time.Minute)})
+	}
+}
+
+func (r *Random) report(t *rapid.T, s *state.Snapshot) state.Command {
+	c := &state.ReportAllocs{Node: ID[berth.Node](rapid.IntRange(1, 6).Draw(t, "node")), Now: r.now}
+	for a := range s.AllocsOn(c.Node) {
+		if rapid.Bool().Draw(t, "report") {
+			continue
+		}
+		at := time.Unix(0, r.now)
+		u := state.AllocUpdate{ID: a.ID, Client: berth.ClientStatus(rapid.IntRange(0, 5).Draw(t, "client"))}
+		u.Tasks = berth.PackTaskStates(map[string]*berth.TaskState{"task": {
+			State: berth.TaskRunning, StartedAt: at, Events: []berth.TaskEvent{berth.NewTaskEvent(berth.EventStarted, at)},
+		}})
+		if rapid.Bool().Draw(t, "described") {
+			u.Description = "as drawn"
+		}
+		if rapid.IntRange(0, 3).Draw(t, "feels") == 0 {
+			healthy := rapid.IntRange(0, 3).Draw(t, "healthy") > 0
+			u.Deployment = &berth.AllocDeploymentStatus{Healthy: &healthy, Timestamp: at.UTC()}
+		}
+		c.Updates = append(c.Updates, u)
+	}
+	if rapid.IntRange(0, 9).Draw(t, "another's") == 0 {
+		for a := range s.Allocs() {
+			c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID})
+			break
+		}
+	}
+	return c
+}
+
+// deletion draws rows to delete: mostly all that are free, sometimes with some
+// that are not, or without some that others need gone.
+func (r *Random) deletion(t *rapid.T, s *state.Snapshot) state.Command {
+	c, w := &state.DeleteRows{}, state.NewSweep(s)
+	c.Stamp(s.Term)
+	reckless := rapid.IntRange(0, 4).Draw(t, "reckless") == 0
+	take := func(why string) bool {
+		return rapid.IntRange(0, 7).Draw(t, "leave out") > 0 && (why == "" || reckless && rapid.IntRange(0, 3).Draw(t, "dare") == 0)
+	}
+	if rapid.Bool().Draw(t, "jobs") {
+		for j := range s.Jobs(berth.AllNamespaces, "") {
+			if take(w.Job(j)) {
+				c.Jobs = append(c.Jobs, state.JobRef{Key: j.Key(), UID: j.UID})
+			}
+		}
+	}
+	for a := range s.Allocs() {
+		if take(w.Alloc(a)) {
+			c.Allocs = append(c.Allocs, a.ID)
+		}
+	}
+	for e := range s.Evals() {
+		if take(w.Eval(e)) {
+			c.Evals = append(c.Evals, e.ID)
+		}
+	}
+	for d := range s.Deployments() {
+		if take(w.Deployment(d)) {
+			c.Deployments = append(c.Deployments, d.ID)
+		}
+	}
+	for n := range s.Nodes() {
+		if take(w.Node(n)) {
+			c.Nodes = append(c.Nodes, n.ID)
+		}
+	}
+	return c
+}

@@ -1,0 +1,202 @@
+// Package statetest makes a whole cluster's state easy to have in a test: a
+// store, a log of one that applies at once, and values that pass the one door.
+package statetest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"berth"
+	"berth/internal/state"
+)
+
+// Log is a replicated log of one server: what is staged is published when it
+// is asked for, in order. It is safe for use by many.
+type Log struct {
+	Store *state.Store
+
+	mu   sync.Mutex
+	tip  *state.Snapshot
+	held []*held // staged while Hold was set
+	hold bool
+	lost error
+}
+
+type held struct {
+	batch *state.Batch
+	p     *state.Pending
+}
+
+// New returns a store with cmds applied, and its log. When the test ends, no
+// stored value may have been changed in place.
+func New(t testing.TB, cmds ...state.Command) (*state.Store, *Log) {
+	t.Helper()
+	l := &Log{Store: state.New()}
+	l.tip = l.Store.Snapshot()
+	l.Must(t, cmds...)
+	t.Cleanup(func() {
+		if err := state.CheckFrozen(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Store, l
+}
+
+// Must applies commands that are not refused.
+func (l *Log) Must(t testing.TB, cmds ...state.Command) {
+	t.Helper()
+	if _, err := l.Propose(context.Background(), cmds...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Propose implements state.Log.
+func (l *Log) Propose(ctx context.Context, cmds ...state.Command) ([]state.Result, error) {
+	p, err := l.Stage(cmds...)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Wait(ctx); err != nil {
+		return nil, err
+	}
+	return p.Results, state.FirstRefusal(p.Results)
+}
+
+// Stage implements state.Log.
+func (l *Log) Stage(cmds ...state.Command) (*state.Pending, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost != nil {
+		return nil, l.lost
+	}
+	tx := state.Begin(l.tip)
+	var results []state.Result
+	for _, c := range cmds {
+		results = append(results, tx.Apply(c))
+	}
+	h := &held{tx.End(), state.NewPending(results)}
+	l.tip = h.batch.Snapshot
+	l.held = append(l.held, h)
+	if !l.hold {
+		l.release()
+	}
+	p := h.p
+	return p, nil
+}
+
+// Tip implements state.Log.
+func (l *Log) Tip() *state.Snapshot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tip
+}
+
+// Hold keeps what is staged from being committed until Release.
+func (l *Log) Hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hold = true
+}
+
+// Release commits what was held.
+func (l *Log) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hold = false
+	l.release()
+}
+
+func (l *Log) release() {
+	for _, h := range l.held {
+		l.Store.Publish(h.batch)
+		h.p.Resolve(nil)
+	}
+	l.held = nil
+}
+
+// Lose drops what is held, as a leader does that is deposed; later calls fail.
+func (l *Log) Lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = errors.New("leadership lost")
+	for _, h := range l.held {
+		h.p.Resolve(l.lost)
+	}
+	l.held = nil
+	l.tip = l.Store.Snapshot()
+}
+
+// ID returns an ID that names n and is easy to read.
+func ID[T any](n int) (id berth.ID[T]) {
+	binary.BigEndian.PutUint32(id[:], uint32(n))
+	id[15] = 1
+	return id
+}
+
+// Node returns a ready node with room for cpu MHz and mem MiB, and plenty of
+// disk.
+func Node(n int, cpu, mem int64, change ...func(*berth.Node)) *berth.Node {
+	node := &berth.Node{
+		ID: ID[berth.Node](n), SecretID: fmt.Sprintf("secret-%d", n), Name: fmt.Sprintf("n%d", n),
+		Datacenter: "dc1", NodePool: berth.DefaultNodePool, Status: berth.NodeReady, SchedulingEligibility: berth.NodeEligible,
+		Attributes: map[string]string{"kernel.name": "linux", "unique.hostname": fmt.Sprintf("n%d", n)},
+		NodeResources: &berth.NodeResources{
+			Cpu: berth.NodeCpuResources{CpuShares: cpu}, Memory: berth.NodeMemoryResources{MemoryMB: mem},
+			Disk: berth.NodeDiskResources{DiskMB: 1 << 20},
+		},
+		ReservedResources: &berth.NodeReservedResources{},
+		Drivers: map[string]*berth.DriverInfo{
+			"raw_exec":    {Detected: true, Healthy: true},
+			"mock_driver": {Detected: true, Healthy: true},
+		},
+	}
+	for _, f := range change {
+		f(node)
+	}
+	return node
+}
+
+// AddNode registers a node made by Node.
+func AddNode(n int, cpu, mem int64, change ...func(*berth.Node)) *state.RegisterNode {
+	return &state.RegisterNode{Node: Node(n, cpu, mem, change...), Now: 1}
+}
+
+// Job decodes a job from JSON. A group that names no task gets one of the mock
+// driver, named "task". A service that says nothing of updates is updated all
+// at once: most tests are about something else than its deployments.
+func Job(t testing.TB, text string) *berth.Job {
+	t.Helper()
+	tree, err := berth.ParseJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, _ := tree["TaskGroups"].([]any)
+	silent := (tree["Type"] == nil || tree["Type"] == berth.TypeService) && tree["Update"] == nil
+	for _, g := range groups {
+		group := g.(berth.Tree)
+		silent = silent && group["Update"] == nil
+		if group["Tasks"] == nil {
+			group["Tasks"] = []any{berth.Tree{"Name": "task", "Driver": "mock_driver", "Resources": group["Resources"]}}
+			delete(group, "Resources")
+		}
+	}
+	if silent {
+		tree["Update"] = berth.Tree{"MaxParallel": berth.Number("0")}
+	}
+	j, err := berth.DecodeJob(tree, berth.FromJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// Register registers a job with an evaluation of that number.
+func Register(j *berth.Job, eval int) *state.RegisterJob {
+	return &state.RegisterJob{Job: j, Now: 1, Eval: state.EvalSeed{
+		ID: ID[berth.Eval](eval), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser},
+	}}
+}

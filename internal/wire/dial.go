@@ -1,0 +1,207 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth/internal/wire/certs"
+)
+
+// Dialer opens connections to servers. It may be copied, and used by many
+// goroutines.
+type Dialer struct {
+	// Handlers holds the methods that the far end may call in return; nil:
+	// none. Its configuration says of which region the dialler itself is.
+	Handlers *Server
+
+	// Region is that of the servers which are dialled; "" is the own. With TLS
+	// they must show that they are its servers.
+	Region string
+
+	TLS *tls.Config // of the material's Dial; nil: no TLS
+
+	// Server says that the dialler is a server, which matters without TLS: it
+	// says so, and proves it with the first of Keys, if there are any, as the
+	// far end then must in return.
+	Server bool
+	Keys   func() [][]byte
+
+	// Connect replaces the network; nil is TCP.
+	Connect func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Dial opens a session to the server at addr without TLS. handlers holds the
+// methods that the far end may call in return; nil: none. ctx bounds the
+// dialling alone. The session must be closed.
+func Dial(ctx context.Context, addr string, handlers *Server) (*Session, error) {
+	return (&Dialer{Handlers: handlers}).Dial(ctx, addr)
+}
+
+// Dial opens a session to the server at addr. ctx bounds the dialling alone.
+// The session must be closed.
+func (d *Dialer) Dial(ctx context.Context, addr string) (*Session, error) {
+	conn, peer, err := d.open(ctx, addr, firstMux)
+	if err != nil {
+		return nil, err
+	}
+	handlers := d.handlers()
+	stop := unblock(ctx, conn)
+	s, err := newSession(conn, handlers, peer, nil, true)
+	if err == nil && d.TLS != nil {
+		// Whether the far end takes our certificate we hear with its first bytes.
+		if _, err = s.mux.Ping(); err != nil {
+			err = cmp.Or(s.below.failure(), err)
+			s.mux.Close()
+		}
+	}
+	if !stop() && err == nil {
+		s.mux.Close()
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, d.broken(ctx, addr, peer, err)
+	}
+	conn.SetReadDeadline(time.Time{}) // those for writing are set anew
+	life, end := context.WithCancel(context.Background())
+	go func() {
+		defer end()
+		if err := s.serve(life); err != nil {
+			handlers.complain(s.peer.Addr, err)
+		}
+	}()
+	return s, nil
+}
+
+// Raft opens a connection for Raft's traffic to the server at addr, which has
+// agreed to it. ctx bounds the dialling alone.
+func (d *Dialer) Raft(ctx context.Context, addr string) (net.Conn, error) {
+	conn, peer, err := d.open(ctx, addr, firstRaft)
+	if err != nil {
+		return nil, err
+	}
+	stop := unblock(ctx, conn)
+	welcome := [1]byte{0xff}
+	_, err = io.ReadFull(conn, welcome[:])
+	if err == nil && welcome[0] != raftWelcome {
+		err = fmt.Errorf("it answers 0x%02x", welcome[0])
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		if err == io.EOF && d.TLS == nil {
+			err = errors.New("it takes no Raft traffic from here; its log says why")
+		}
+		return nil, d.broken(ctx, addr, peer, err)
+	}
+	conn.SetDeadline(time.Time{})
+	return conn, nil
+}
+
+func (d *Dialer) handlers() *Server {
+	if d.Handlers == nil {
+		return nobody
+	}
+	return d.Handlers
+}
+
+// open connects, finds out who is there, says who calls, and what follows. The
+// connection keeps the deadline that this had.
+func (d *Dialer) open(ctx context.Context, addr string, first byte) (conn net.Conn, peer *Peer, err error) {
+	handlers := d.handlers()
+	peer = &Peer{role: RoleClient | RoleServer}
+	if d.Connect != nil {
+		conn, err = d.Connect(ctx, addr)
+	} else {
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
+	if err != nil {
+		return nil, nil, broken(ctx, "dial "+addr, err)
+	}
+	plain := conn
+	defer func() {
+		if err != nil {
+			plain.Close()
+			err = d.broken(ctx, addr, peer, err)
+		}
+	}()
+	peer.Addr = conn.RemoteAddr()
+	stop := unblock(ctx, plain)
+	plain.SetDeadline(time.Now().Add(handlers.cfg.Handshake))
+	region := cmp.Or(d.Region, handlers.cfg.Region)
+	switch {
+	case d.TLS != nil:
+		conn, err = d.secure(ctx, plain, region)
+		peer.proved = true
+	case d.Server:
+		own := region
+		if d.Handlers != nil {
+			own = handlers.cfg.Region
+		}
+		var keys [][]byte
+		if d.Keys != nil {
+			keys = d.Keys()
+		}
+		err = prove(plain, own, keys)
+		peer.proved = true
+	}
+	if err == nil {
+		_, err = conn.Write([]byte{first})
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if peer.proved {
+		if peer.role = RoleServer; region != handlers.cfg.Region {
+			peer.role = RoleForeign
+		}
+	}
+	return conn, peer, err
+}
+
+// secure begins TLS with a server of the region.
+func (d *Dialer) secure(ctx context.Context, conn net.Conn, region string) (net.Conn, error) {
+	if _, err := conn.Write([]byte{firstTLS}); err != nil {
+		return conn, err
+	}
+	cfg := d.TLS.Clone()
+	cfg.ServerName = certs.ServerName(region)
+	secure := tls.Client(conn, cfg)
+	return secure, secure.HandshakeContext(ctx)
+}
+
+// broken says why a server could not be dialled.
+func (d *Dialer) broken(ctx context.Context, addr string, peer *Peer, err error) error {
+	switch {
+	case d.TLS == nil || ctx.Err() != nil:
+	case strings.HasPrefix(err.Error(), "remote error: tls:"):
+		err = fmt.Errorf("the server refuses our certificate: %w%s; its log says why", err, d.own())
+	case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) && peer.proved:
+		err = fmt.Errorf("the server closes the connection: it may speak no TLS (tls.rpc), or refuse our certificate%s; its log says why", d.own())
+	default:
+		err = fmt.Errorf("TLS: %w", err)
+	}
+	return broken(ctx, "dial "+addr, err)
+}
+
+// own describes the dialler's own certificate.
+func (d *Dialer) own() string {
+	if d.TLS.GetClientCertificate == nil {
+		return ""
+	}
+	c, err := d.TLS.GetClientCertificate(new(tls.CertificateRequestInfo))
+	if err != nil || c.Leaf == nil {
+		return ""
+	}
+	return ": it is " + certs.Describe(c.Leaf)
+}

@@ -1,0 +1,452 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"berth"
+	"berth/internal/wire/certs/certstest"
+)
+
+// everything is a server with a method of each kind. What comes by Raft is
+// echoed.
+func everything(c Config) *Server {
+	c.Raft = func(conn net.Conn, _ *Peer) {
+		go func() {
+			io.Copy(conn, conn)
+			conn.Close()
+		}()
+	}
+	s := New(c)
+	ok := func(context.Context, *Call) (any, error) { return nil, nil }
+	stream := func(_ context.Context, _ *Call, st *Stream) error { return st.Accept() }
+	s.Handle("Agents", ok)
+	s.HandleServers("Servers", ok)
+	s.Handle("Regions", ok)
+	s.HandleStream("Agents", stream)
+	s.HandleStreamServers("Servers", stream)
+	s.HandleStream("Regions", stream)
+	s.Between("Regions")
+	return s
+}
+
+// may says what a dialler reaches: each letter is a method, a stream or Raft
+// that it is let to.
+func may(t *testing.T, d *Dialer, addr string) string {
+	t.Helper()
+	var out strings.Builder
+	tell := func(letter string, err error) {
+		switch {
+		case err == nil:
+			out.WriteString(letter)
+		case berth.KindOf(err) == berth.Denied && err.Error() != "Permission denied":
+			t.Errorf("a refusal says more than it should: %v", err)
+		case berth.KindOf(err) != berth.Denied && berth.KindOf(err) != berth.Unavailable:
+			t.Errorf("refused by %v", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := d.Dial(ctx, addr)
+	tell("D", err)
+	if err == nil {
+		defer s.Close()
+		for _, name := range []string{"Agents", "Servers", "Regions"} {
+			tell(strings.ToLower(name[:1]), s.Call(ctx, name, map[string]any{}, nil))
+			st, err := s.Stream(ctx, name, map[string]any{})
+			tell(name[:1], err)
+			if err == nil {
+				st.Close()
+			}
+		}
+	}
+	conn, err := d.Raft(ctx, addr)
+	tell("!", err)
+	if err == nil {
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := conn.Write(bytes.Repeat([]byte("raft"), 1<<20)); err != nil {
+			t.Error(err)
+		}
+		if got, err := io.ReadAll(io.LimitReader(conn, 4<<20)); err != nil || string(got[:4]) != "raft" {
+			t.Errorf("%q %v", got[:min(4, len(got))], err)
+		}
+	}
+	return out.String()
+}
+
+const all = "DaAsSrR!"
+
+func fixed(keys ...string) func() [][]byte {
+	var out [][]byte
+	for _, k := range keys {
+		out = append(out, []byte(k))
+	}
+	return func() [][]byte { return out }
+}
+
+// Who a peer is without TLS depends on the key of the servers.
+func TestProofs(t *testing.T) {
+	eu := New(Config{Log: silent, Region: "eu"})
+	own := New(Config{Log: silent})
+	for _, c := range []struct {
+		name     string
+		acceptor func() [][]byte
+		dialler  Dialer
+		want     string
+	}{
+		{"no key, an agent", nil, Dialer{}, all},
+		{"no key, a server", nil, Dialer{Server: true, Handlers: own}, all},
+		{"no key, a server of another region", nil, Dialer{Server: true, Handlers: eu, Region: "global"}, "DrR"},
+		{"an agent", fixed("one"), Dialer{}, "DaArR"},
+		{"a server", fixed("one"), Dialer{Server: true, Handlers: own, Keys: fixed("one")}, all},
+		{"a server of another region", fixed("one"), Dialer{Server: true, Handlers: eu, Region: "global", Keys: fixed("one")}, "DrR"},
+		{"a server with the old key", fixed("two", "one"), Dialer{Server: true, Handlers: own, Keys: fixed("one")}, all},
+		{"a server with another key", fixed("one"), Dialer{Server: true, Handlers: own, Keys: fixed("other")}, ""},
+		{"a server without a key", fixed("one"), Dialer{Server: true, Handlers: own}, ""},
+		{"a server with a key, where there is none", nil, Dialer{Server: true, Handlers: own, Keys: fixed("one")}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			addr := start(t, everything(Config{Log: silent, Keys: c.acceptor}))
+			if got := may(t, &c.dialler, addr); got != c.want {
+				t.Errorf("may %s, not %s", got, c.want)
+			}
+		})
+	}
+}
+
+// The dialler, too, learns whether the far end knows the key.
+func TestAnImpostorIsFound(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		b := make([]byte, 3+len("global")+nonceSize)
+		io.ReadFull(conn, b)
+		conn.Write(append([]byte{1}, make([]byte, nonceSize)...))
+		io.ReadFull(conn, make([]byte, 32))
+		conn.Write(make([]byte, 33)) // whatever it is, it is taken
+		io.Copy(io.Discard, conn)
+	}()
+	_, err = (&Dialer{Server: true, Keys: fixed("one")}).Dial(t.Context(), ln.Addr().String())
+	if err == nil || !strings.Contains(err.Error(), "does not know the key of this cluster") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A proof is worth nothing on another connection, and none when it is sent
+// back.
+func TestProofsAreOfOneConnection(t *testing.T) {
+	a, b := newNonce(), newNonce()
+	key := []byte("one")
+	proof := mac(key, "dialler", "global", a, b)
+	for name, other := range map[string][]byte{
+		"another nonce": mac(key, "dialler", "global", a, newNonce()), "sent back": mac(key, "acceptor", "global", a, b),
+		"another region": mac(key, "dialler", "eu", a, b), "nonces swapped": mac(key, "dialler", "global", b, a),
+	} {
+		if bytes.Equal(proof, other) {
+			t.Errorf("%s: the same proof", name)
+		}
+	}
+	if keyOf([][]byte{[]byte("two"), key}, proof, "global", a, b) == nil || keyOf([][]byte{[]byte("two")}, proof, "global", a, b) != nil {
+		t.Error("the key is not told from others")
+	}
+}
+
+// secured is a server with TLS.
+func secured(t *testing.T, ca *certstest.CA, c Config) string {
+	c.TLS = ca.Issue("server.global.nomad").Material(t).Accept()
+	c.OnlyTLS = true
+	return start(t, everything(c))
+}
+
+// What a certificate opens.
+func TestCertificates(t *testing.T) {
+	ca := certstest.New(t)
+	addr := secured(t, ca, Config{Log: silent})
+	for name, want := range map[string]string{
+		"server.global.nomad": all, "client.global.nomad": "DaArR", "server.eu.nomad": "DrR", "client.eu.nomad": "", "cli.global.nomad": "", "db.example": "",
+	} {
+		d := &Dialer{TLS: ca.Issue(name).Material(t).Dial()}
+		if got := may(t, d, addr); got != want {
+			t.Errorf("%s may %s, not %s", name, got, want)
+		}
+	}
+	// Without TLS nobody may anything, whatever they claim.
+	for _, d := range []*Dialer{{}, {Server: true}} {
+		if got := may(t, d, addr); got != "" && got != "D" { // an agent dials before it hears anything
+			t.Errorf("without TLS: %s", got)
+		}
+	}
+}
+
+// While TLS is introduced, both ways are open.
+func TestUpgradeMode(t *testing.T) {
+	ca := certstest.New(t)
+	s := everything(Config{Log: silent, TLS: ca.Issue("server.global.nomad").Material(t).Accept()})
+	addr := start(t, s)
+	if got := may(t, &Dialer{}, addr); got != all {
+		t.Errorf("without TLS: %s", got)
+	}
+	if got := may(t, &Dialer{TLS: ca.Issue("client.global.nomad").Material(t).Dial()}, addr); got != "DaArR" {
+		t.Errorf("an agent with TLS: %s", got)
+	}
+}
+
+// Certificates without the names of roles serve where names are not checked;
+// those with such a name are held to it.
+func TestUnnamedCertificates(t *testing.T) {
+	ca := certstest.New(t)
+	addr := secured(t, ca, Config{Log: silent, Unnamed: true})
+	for name, want := range map[string]string{"db.example": all, "client.global.nomad": "DaArR", "cli.global.nomad": ""} {
+		if got := may(t, &Dialer{TLS: ca.Issue(name).Material(t).Dial()}, addr); got != want {
+			t.Errorf("%s may %s, not %s", name, got, want)
+		}
+	}
+}
+
+// What a dialler is told, and what the log of the server says.
+func TestWhatIsSaidOfCertificates(t *testing.T) {
+	ca := certstest.New(t)
+	var mu sync.Mutex
+	var text strings.Builder
+	log := textLog(writer(func(b []byte) (int, error) { mu.Lock(); defer mu.Unlock(); return text.Write(b) }))
+	addr := secured(t, ca, Config{Log: log})
+	_, err := (&Dialer{TLS: ca.Issue("cli.global.nomad").Material(t).Dial()}).Dial(t.Context(), addr)
+	for _, want := range []string{"dial " + addr, `it is "cli.global.nomad", which has the names cli.global.nomad, localhost, 127.0.0.1`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("not said: %s: %v", want, err)
+		}
+	}
+	_, err = (&Dialer{TLS: certstest.New(t).Issue("server.global.nomad").Material(t).Dial()}).Dial(t.Context(), addr)
+	if err == nil || !strings.Contains(err.Error(), "which is none of the authorities in") {
+		t.Errorf("%v", err)
+	}
+	_, err = (&Dialer{Region: "eu", TLS: ca.Issue("server.global.nomad").Material(t).Dial()}).Dial(t.Context(), addr)
+	if err == nil || !strings.Contains(err.Error(), "wanted is server.eu.nomad") {
+		t.Errorf("%v", err)
+	}
+	plain := start(t, New(Config{Log: silent}))
+	_, err = (&Dialer{TLS: ca.Issue("server.global.nomad").Material(t).Dial()}).Dial(t.Context(), plain)
+	if err == nil || !strings.Contains(err.Error(), "it may speak no TLS (tls.rpc), or refuse our certificate") {
+		t.Errorf("%v", err)
+	}
+	waitFor(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Contains(text.String(), `names neither a server nor an agent of this region`) &&
+			strings.Contains(text.String(), `wanted is server.global.nomad or client.global.nomad`)
+	})
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+// The silent, and those within TLS who are, are dropped as all others are.
+func TestTheSilentAreDroppedWithTLS(t *testing.T) {
+	ca := certstest.New(t)
+	material := ca.Issue("server.global.nomad").Material(t)
+	s := everything(Config{Log: silent, TLS: material.Accept(), OnlyTLS: true, Handshake: 100 * time.Millisecond})
+	addr := start(t, s)
+	for name, begin := range map[string][]byte{"after the byte": {firstTLS}, "in the handshake": {firstTLS, 0x16, 3, 1, 1, 0}} {
+		conn := connect(t, addr)
+		conn.Write(begin)
+		if _, err := io.ReadAll(conn); isTimeout(err) {
+			t.Errorf("%s: not dropped", name)
+		}
+	}
+	d := &Dialer{TLS: material.Dial()}
+	plain, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	conn, err := d.secure(t.Context(), plain, "global")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.ReadAll(conn); isTimeout(err) {
+		t.Error("after the handshake: not dropped")
+	}
+	// Neither TLS nor a proof comes twice.
+	for _, first := range []byte{firstTLS, firstProof} {
+		plain, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer plain.Close()
+		if conn, err = d.secure(t.Context(), plain, "global"); err != nil {
+			t.Fatal(err)
+		}
+		plain.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.Write([]byte{first})
+		if b, err := io.ReadAll(conn); len(b) > 0 || isTimeout(err) {
+			t.Errorf("0x%02x again: %q %v", first, b, err)
+		}
+	}
+}
+
+// Servers come in though their address has all the connections that others may
+// have.
+func TestServersAreNotShutOutByTheirNeighbours(t *testing.T) {
+	ca := certstest.New(t)
+	secure := ca.Issue("server.global.nomad").Material(t)
+	agent := ca.Issue("client.global.nomad").Material(t)
+	for name, c := range map[string]struct {
+		config        Config
+		agent, server Dialer
+	}{
+		"with a key": {Config{Keys: fixed("one")}, Dialer{}, Dialer{Server: true, Keys: fixed("one")}},
+		"with TLS":   {Config{TLS: secure.Accept(), OnlyTLS: true}, Dialer{TLS: agent.Dial()}, Dialer{TLS: secure.Dial()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.config.Log, c.config.MaxConns = silent, 3
+			addr := start(t, everything(c.config))
+			sessionOf := func(d Dialer) error {
+				s, err := d.Dial(t.Context(), addr)
+				if err != nil {
+					return err
+				}
+				t.Cleanup(func() { s.Close() })
+				return s.Call(t.Context(), "Agents", map[string]any{}, nil)
+			}
+			for i := range 4 {
+				if err := sessionOf(c.agent); (err == nil) != (i < 3) {
+					t.Errorf("agent %d: %v", i+1, err)
+				}
+			}
+			for i := range 3 * serversMost {
+				var err error
+				if i%2 == 0 {
+					err = sessionOf(c.server)
+				} else if conn, e := c.server.Raft(t.Context(), addr); e == nil {
+					t.Cleanup(func() { conn.Close() })
+				} else {
+					err = e
+				}
+				if err != nil {
+					t.Fatalf("server's connection %d: %v", i+1, err)
+				}
+			}
+			if err := sessionOf(c.server); err == nil {
+				t.Error("servers may have any number")
+			}
+		})
+	}
+}
+
+// A connection that was given away ends with the server, and counts until it
+// is closed.
+func TestRaftConnectionsEndWithTheServer(t *testing.T) {
+	given := make(chan net.Conn, 1)
+	s := New(Config{Log: silent, MaxConns: 1, Raft: func(conn net.Conn, p *Peer) {
+		if !p.Server() {
+			t.Error("the peer is no server")
+		}
+		given <- conn
+	}})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, ln) }()
+	d := &Dialer{Server: true}
+	near, err := d.Raft(t.Context(), ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far := <-given
+	s.guests.mu.Lock()
+	if g := s.guests.conns[hostOf(near.LocalAddr())]; g.servers != 1 || g.conns != 0 {
+		t.Errorf("counted are %d and %d", g.servers, g.conns)
+	}
+	s.guests.mu.Unlock()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := far.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is open")
+	}
+	if len(s.guests.conns) != 0 {
+		t.Error("the address is remembered")
+	}
+}
+
+// A call is passed on as it came, and its answer back.
+func TestCallsArePassedOn(t *testing.T) {
+	s := New(Config{Log: silent})
+	s.Handle("Node.UpdateStatus", beat)
+	s.Handle("Fails", func(context.Context, *Call) (any, error) {
+		return nil, fmt.Errorf("write: %w", errors.New("No cluster leader"))
+	})
+	var far *Session
+	relay := New(Config{Log: silent})
+	pass := func(ctx context.Context, c *Call) (any, error) { return far.CallRaw(ctx, c.Method, c.Raw()) }
+	relay.Handle("Node.UpdateStatus", pass)
+	relay.Handle("Fails", pass)
+	first, second := start(t, s), start(t, relay)
+	far = dial(t, first, nil)
+	near := dial(t, second, nil)
+	direct, err := far.CallRaw(t.Context(), "Node.UpdateStatus", encoded(t, aBeat))
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed, err := near.CallRaw(t.Context(), "Node.UpdateStatus", encoded(t, aBeat))
+	if err != nil || !bytes.Equal(direct, passed) || len(direct) < 20 {
+		t.Errorf("%x is not %x: %v", passed, direct, err)
+	}
+	if _, err := near.CallRaw(t.Context(), "Fails", nil); berth.KindOf(err) != berth.NoLeader || !strings.HasPrefix(err.Error(), "No cluster leader") {
+		t.Errorf("%v", err)
+	}
+}
+
+func encoded(t *testing.T, v any) Raw {
+	b, err := plain.append(nil, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// FuzzProof sends bytes to a server as a connection that begins with a proof,
+// and reads bytes as a dialler does: they cost little, and open nothing.
+func FuzzProof(f *testing.F) {
+	f.Add([]byte{proofVersion, 6, 'g', 'l', 'o', 'b', 'a', 'l'})
+	f.Add(append([]byte{proofVersion, 1, 'x'}, make([]byte, 200)...))
+	f.Add(bytes.Repeat([]byte{1}, 300))
+	s := everything(Config{Log: slog.New(slog.DiscardHandler), Keys: fixed("one")})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		within(t, len(b), func() {
+			peer := &Peer{}
+			if _, err := s.challenge(&choppy{rest: b, most: 7, r: rand.New(rand.NewPCG(1, 1))}, peer); err == nil || peer.Server() || peer.proved {
+				t.Errorf("%x proves something", b)
+			}
+			if err := prove(&choppy{rest: b, most: 7, r: rand.New(rand.NewPCG(1, 1))}, "global", [][]byte{[]byte("one")}); err == nil {
+				t.Errorf("%x proves something to who dials", b)
+			}
+		})
+	})
+}

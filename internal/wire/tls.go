@@ -1,0 +1,98 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"berth/internal/wire/certs"
+)
+
+// shake serves the handshake of TLS, which the first byte announced, and reads
+// the byte that follows it. The peer is then who its certificate says; one that
+// says nothing of use here is sent away, and not told why.
+func (s *Server) shake(ctx context.Context, conn net.Conn, peer *Peer) (_ net.Conn, first byte, err error) {
+	secure := tls.Server(conn, s.cfg.TLS)
+	defer func() {
+		if err != nil {
+			part(secure, conn)
+		}
+	}()
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, 0, refusal{"connection refused: no TLS with the peer", err}
+	}
+	shown := secure.ConnectionState().PeerCertificates
+	if len(shown) == 0 {
+		return nil, 0, refusal{"connection refused: the peer shows no certificate", nil}
+	}
+	peer.role = certs.RoleOf(shown[0], s.cfg.Region, s.cfg.Unnamed)
+	peer.proved = peer.role&(RoleServer|RoleForeign) != 0
+	if peer.role == RoleNone {
+		return nil, 0, refusal{"connection refused: the peer's certificate names neither a server nor an agent of this region",
+			fmt.Errorf("the certificate is %s: wanted is %s or %s", certs.Describe(shown[0]), certs.ServerName(s.cfg.Region), certs.ClientName(s.cfg.Region))}
+	}
+	first, err = readFirst(secure)
+	if err == nil && (first == firstTLS || first == firstProof) {
+		err = refusal{"connection refused: TLS within TLS", nil}
+	}
+	return secure, first, err
+}
+
+// part ends a connection so that the peer can read what was said last, that its
+// certificate is refused: what it sent in the meantime would cut that off.
+func part(secure *tls.Conn, conn net.Conn) {
+	half, ok := conn.(interface{ CloseWrite() error })
+	if !ok {
+		return
+	}
+	conn.SetDeadline(time.Now().Add(time.Second))
+	secure.CloseWrite() // fails before the handshake is done
+	half.CloseWrite()
+	io.CopyN(io.Discard, conn, 64<<10)
+}
+
+// refusal is why a connection is refused: a constant message, and what differs.
+type refusal struct {
+	msg string
+	err error
+}
+
+func (r refusal) Error() string {
+	if r.err == nil {
+		return r.msg
+	}
+	return r.msg + ": " + r.err.Error()
+}
+
+func (r refusal) Unwrap() error { return r.err }
+
+// serveRaft hands a connection over to those who speak Raft, and returns when
+// they have closed it, or ctx ends. One byte before tells the far end that it
+// is welcome: a connection that was refused would look like one that broke.
+func (s *Server) serveRaft(ctx context.Context, conn net.Conn, peer *Peer) error {
+	switch {
+	case s.cfg.Raft == nil:
+		return refusal{"connection refused: raft traffic is not taken here", nil}
+	case !peer.Server():
+		return refusal{"connection refused: raft traffic is taken from servers of this region only", fmt.Errorf("the peer is %v", peer.Role())}
+	}
+	conn.SetWriteDeadline(time.Now().Add(s.cfg.Handshake))
+	if _, err := conn.Write([]byte{raftWelcome}); err != nil {
+		return err
+	}
+	conn.SetDeadline(time.Time{})
+	given := &owned{Conn: conn, closed: make(chan struct{})}
+	s.cfg.Raft(given, peer)
+	select {
+	case <-given.closed:
+	case <-ctx.Done():
+		given.Close()
+	}
+	return nil
+}
+
+// raftWelcome is what a server says before it speaks Raft.
+const raftWelcome = 0x00

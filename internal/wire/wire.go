@@ -1,0 +1,274 @@
+// Package wire speaks the protocol between agents and servers on one TCP port:
+// RPC, streaming RPC, and yamux sessions over which either end calls the
+// other. It is the protocol of Nomad's client agents, so that they can join.
+//
+// What it keeps true: bytes from outside cost memory only in proportion to
+// those that arrived, and never more than a limit; every call has a deadline,
+// also those that wait; a peer that is slow, silent or never reads is dropped;
+// no goroutine outlives the Serve or the Session it belongs to. What a method
+// means, who may call it, and what becomes of a session that broke, is for
+// others: handlers check tokens, agents dial again.
+//
+// The first byte of a connection says what follows: 0x01 one RPC stream, 0x05
+// one streaming RPC, 0x06 a yamux session whose every stream begins with 0x01
+// or 0x05 in turn, 0x02 what servers say to each other to agree (Raft), which
+// is handed over as it is, 0x03 TLS, after which the rule begins again, once.
+// 0x42 is our own: a server that proves itself where there is no TLS, after
+// which the rule begins again, too.
+//
+// Who is at the far end, [Peer.Role], decides which methods it may call. With
+// TLS its certificate says it, whatever else it claims. Without, a server is
+// who knows the key that the servers share; and if they share none, everybody:
+// such a cluster trusts its network.
+package wire
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"berth"
+	"berth/internal/wire/certs"
+)
+
+// The first bytes.
+const (
+	firstRPC    = 0x01
+	firstRaft   = 0x02
+	firstTLS    = 0x03
+	firstStream = 0x05
+	firstMux    = 0x06
+)
+
+// Role is who a peer is. See [Peer.Role].
+type Role = certs.Role
+
+// The roles.
+const (
+	RoleNone    = certs.None
+	RoleClient  = certs.Client
+	RoleServer  = certs.Server
+	RoleForeign = certs.Foreign
+)
+
+// Limits of frames. What a server reads is bounded by S-27; what it sends, and
+// an agent reads from the server it chose, may hold many jobs.
+const (
+	MaxFrame  = 8 << 20
+	MaxReply  = 64 << 20
+	maxHeader = 4 << 10
+)
+
+// Config bounds what a Server gives to whoever connects. The zero value is
+// what a production server wants.
+type Config struct {
+	Log       *slog.Logger  // nil: slog.Default
+	MaxConns  int           // from one client address at a time (an IPv6 /64 is one); 0: 100
+	MaxCalls  int           // of one method at a time; 0: 16384. See [Server.Limit].
+	Handshake time.Duration // from the connection to the first whole request, or the first bytes of yamux; 0: 5 s
+	CallTime  time.Duration // for a call, beyond what its query may wait; 0: 60 s
+	FrameTime time.Duration // for a frame that has begun to arrive, and for each piece of one to be taken; 0: 30 s
+	Once      []Memo        // what answers hold again and again
+
+	Region  string          // whose servers and agents these are; "": global
+	TLS     *tls.Config     // what follows byte 0x03, which must ask for certificates and check them; nil: refused
+	OnlyTLS bool            // whether everything else than TLS is refused
+	Unnamed bool            // whether a certificate that names no role is a server's
+	Keys    func() [][]byte // what servers prove themselves by where there is no TLS, the newest first; nil or none: by nothing
+
+	// Raft takes over connections of servers of the region that begin with
+	// byte 0x02, and closes them. Their bytes are bounded by nobody here. It
+	// must return at once. nil: they are refused.
+	Raft func(conn net.Conn, p *Peer)
+}
+
+func (c *Config) fill() {
+	c.Log = cmp.Or(c.Log, slog.Default())
+	c.MaxConns = cmp.Or(c.MaxConns, 100)
+	c.MaxCalls = cmp.Or(c.MaxCalls, 16384)
+	c.Handshake = cmp.Or(c.Handshake, 5*time.Second)
+	c.CallTime = cmp.Or(c.CallTime, 60*time.Second)
+	c.FrameTime = cmp.Or(c.FrameTime, 30*time.Second)
+	c.Region = cmp.Or(c.Region, "global")
+}
+
+// What a peer may send is less until a handler has remembered who it is: the
+// streams that its session may have open at a time, and the bytes of an
+// argument.
+const (
+	streamsStranger = 32
+	streamsKnown    = 512
+	argStranger     = 1 << 20
+)
+
+// A Handler answers one method. The context ends when the answer is no longer
+// wanted, or its time is up, and the handler must end with it. An error
+// travels as its text and kind.
+type Handler func(ctx context.Context, c *Call) (reply any, err error)
+
+// A StreamHandler serves one streaming method. What it sends first, or nil
+// returned, accepts; an error before that refuses; an error after it ends the
+// stream. The stream is closed when the handler returns.
+type StreamHandler func(ctx context.Context, c *Call, s *Stream) error
+
+// Call is one request.
+type Call struct {
+	Method string
+	Peer   *Peer
+	arg    []byte
+}
+
+// Decode reads the argument into in, a pointer to a struct. Unknown keys are
+// passed over. It must be called by the handler before it returns, if at all.
+func (c *Call) Decode(in any) error { return decode(c.arg, in) }
+
+// Raw returns a copy of the argument as it came, to be passed on by
+// [Session.CallRaw].
+func (c *Call) Raw() Raw { return append(Raw(nil), c.arg...) }
+
+// Peer is who is at the far end of a connection.
+type Peer struct {
+	Addr    net.Addr
+	role    Role
+	proved  bool // a server, by its certificate or a proof; also without a key
+	session *Session
+	value   atomic.Pointer[any]
+}
+
+// Role returns what the peer has shown to be: by its certificate, or without
+// TLS by the key of the servers. Without either everybody is server and agent.
+func (p *Peer) Role() Role { return p.role }
+
+// Server says whether the peer is a server of this region.
+func (p *Peer) Server() bool { return p.role.Is(RoleServer) }
+
+// known says whether the limits of strangers are lifted.
+func (p *Peer) known() bool { return p.proved || p.value.Load() != nil }
+
+// Session returns the session the peer is at the end of, over which it can be
+// called, or nil if it did not open one.
+func (p *Peer) Session() *Session { return p.session }
+
+// Remember keeps v, such as a node's identity once it is proved, for the
+// other calls of this connection. It also lifts the limits that a stranger
+// has, and servers have not: 32 streams, and 1 MiB for an argument.
+func (p *Peer) Remember(v any) { p.value.Store(&v) }
+
+// Value returns what was last remembered, or nil.
+func (p *Peer) Value() any {
+	if v := p.value.Load(); v != nil {
+		return *v
+	}
+	return nil
+}
+
+// Server knows the methods that a far end may call. Methods are added before
+// it serves.
+type Server struct {
+	cfg     Config
+	encode  *encoder
+	methods map[string]*method
+	streams map[string]*method
+	guests  guests
+	warn    throttle
+}
+
+type method struct {
+	name      string
+	allowed   Role // one of these is enough
+	handle    Handler
+	stream    StreamHandler
+	maxCalls  int64
+	maxArg    int
+	inProcess atomic.Int64
+}
+
+// limitFor returns how large an argument of the peer may be. m is nil for a
+// method that is not there.
+func limitFor(m *method, p *Peer) int {
+	switch {
+	case m == nil:
+		return argStranger
+	case !p.known():
+		return min(m.maxArg, argStranger)
+	}
+	return m.maxArg
+}
+
+// New returns a Server without methods.
+func New(cfg Config) *Server {
+	cfg.fill()
+	return &Server{
+		cfg:     cfg,
+		encode:  newEncoder(cfg.Once),
+		methods: map[string]*method{},
+		streams: map[string]*method{},
+		warn:    throttle{log: cfg.Log},
+	}
+}
+
+// Handle adds a method that agents and servers of this region may call, such
+// as "Node.Register".
+func (s *Server) Handle(name string, h Handler) {
+	s.methods[name] = s.method(name, RoleClient|RoleServer)
+	s.methods[name].handle = h
+}
+
+// HandleServers adds a method that only servers of this region may call.
+func (s *Server) HandleServers(name string, h Handler) {
+	s.methods[name] = s.method(name, RoleServer)
+	s.methods[name].handle = h
+}
+
+// HandleStream adds a streaming method that agents and servers of this region
+// may call. RPC and streaming methods are named apart.
+func (s *Server) HandleStream(name string, h StreamHandler) {
+	s.streams[name] = s.method(name, RoleClient|RoleServer)
+	s.streams[name].stream = h
+}
+
+// HandleStreamServers adds a streaming method that only servers of this region
+// may call.
+func (s *Server) HandleStreamServers(name string, h StreamHandler) {
+	s.streams[name] = s.method(name, RoleServer)
+	s.streams[name].stream = h
+}
+
+func (s *Server) method(name string, allowed Role) *method {
+	return &method{name: name, allowed: allowed, maxCalls: int64(s.cfg.MaxCalls), maxArg: MaxFrame}
+}
+
+// Between lets servers of other regions call methods that were added, too.
+func (s *Server) Between(names ...string) {
+	for _, name := range names {
+		for _, m := range []*method{s.methods[name], s.streams[name]} {
+			if m != nil {
+				m.allowed |= RoleForeign
+			}
+		}
+	}
+}
+
+// refuses returns the error of a peer that may not call the method.
+func (m *method) refuses(p *Peer) error {
+	if p.role&m.allowed != 0 {
+		return nil
+	}
+	return berth.Errorf(berth.Denied, "Permission denied")
+}
+
+// Limit sets how many calls of a method that was added may be in progress at a
+// time, and how many bytes its argument may have, up to MaxFrame; 0 leaves a
+// limit as it is.
+func (s *Server) Limit(name string, calls, argBytes int) {
+	for _, m := range []*method{s.methods[name], s.streams[name]} {
+		if m != nil {
+			m.maxCalls = cmp.Or(int64(calls), m.maxCalls)
+			m.maxArg = min(cmp.Or(argBytes, m.maxArg), MaxFrame)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth"
+	_ "berth/internal/onethread"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
+)
+
+// slowLeader hands out one evaluation at an index that the follower does not
+// have yet, and notes what is said of it.
+type slowLeader struct {
+	index uint64
+
+	mu     sync.Mutex
+	asked  int
+	nacked []berth.EvalID
+}
+
+func (l *slowLeader) Call(ctx context.Context, method string, in, out any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch method {
+	case DequeueRPC:
+		l.asked++
+		*out.(*Dequeued) = Dequeued{Term: 1, Index: l.index, Evals: []Handed{{EvalID: statetest.ID[berth.Eval](1), Token: 1, Count: 1}}}
+		return nil
+	case NackRPC:
+		l.nacked = append(l.nacked, in.(*Settle).EvalID)
+		return nil
+	}
+	return errors.New("not expected: " + method)
+}
+
+func (l *slowLeader) seen() (asked, nacked int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked, len(l.nacked)
+}
+
+// A server whose state is far behind gives back what it was handed, so that
+// another decides it, and asks for more only when it has caught up.
+func TestWhoLagsHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, log := statetest.New(t, statetest.AddNode(1, 4000, 4000))
+		leader := &slowLeader{index: store.Snapshot().Index + 1}
+		f := NewFollower(leader, store)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f.ctx = ctx
+		got := make(chan []berth.Delivery, 1)
+		go func() {
+			list, err := f.Next(ctx, Types, 1)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- list
+		}()
+		time.Sleep(lagTime - time.Millisecond)
+		if asked, nacked := leader.seen(); asked != 1 || nacked != 0 {
+			t.Fatalf("at first: asked %d times, given back %d", asked, nacked)
+		}
+		time.Sleep(time.Hour)
+		if asked, nacked := leader.seen(); asked != 1 || nacked != 1 {
+			t.Fatalf("asked %d times, given back %d", asked, nacked)
+		}
+		log.Must(t, &state.AddNodeEvents{ID: statetest.ID[berth.Node](1), Events: []berth.NodeEvent{{Message: "hello"}}})
+		list := <-got
+		if asked, nacked := leader.seen(); len(list) != 1 || asked != 2 || nacked != 1 {
+			t.Fatalf("%v: asked %d times, given back %d", list, asked, nacked)
+		}
+	})
+}

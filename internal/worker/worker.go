@@ -1,0 +1,285 @@
+// Package worker is where evaluations are decided: a worker takes them from
+// the broker, asks package schedule, hands in the plans, and says that it is
+// done. If part of a plan is refused it decides again on a newer state, a
+// bounded number of times.
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"time"
+
+	"berth"
+	"berth/internal/schedule"
+	"berth/internal/state"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Queue is where evaluations come from.
+type Queue interface {
+	Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error)
+	Ack(id berth.EvalID, token berth.Token) error
+	Nack(id berth.EvalID, token berth.Token) error
+}
+
+// Planner is where plans go.
+type Planner interface {
+	Tip() *state.Snapshot
+	// Submit says at once what of a plan was refused; an error with a kind
+	// refuses it as a whole, one without means that the term is over.
+	Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error)
+}
+
+// Types are the evaluations that a worker can decide.
+var Types = berth.JobTypes
+
+const (
+	batch    = 64 // evaluations decided before the first of them is waited for
+	inFlight = 8  // batches whose plans are on their way
+)
+
+// attempts is how often an evaluation is decided while its plans are refused
+// and nothing is placed.
+func attempts(typ string) int {
+	if typ == berth.TypeBatch || typ == berth.TypeSysbatch {
+		return 2
+	}
+	return 5
+}
+
+// Worker decides evaluations, one at a time, without waiting for the plans of
+// one to be safe before it decides the next: it decides on a state that has
+// them applied.
+type Worker struct {
+	Logger *slog.Logger // may be set before Run; slog.Default() if not
+
+	queue   Queue
+	planner Planner
+	types   []string
+	batch   int
+	far     bool // the queue is on another server
+	membership
+}
+
+// New returns a worker for the given types.
+func New(queue Queue, planner Planner, types []string) *Worker {
+	return &Worker{Logger: slog.Default(), queue: queue, planner: planner, types: types, batch: batch}
+}
+
+// Run works until ctx ends or the term is over.
+func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, ctx) }
+
+// run is Run, which takes nothing more in hand when taking ends, and returns nil
+// once it is done with what it has.
+func (w *Worker) run(life, taking context.Context) error {
+	g, ctx := errgroup.WithContext(life)
+	flight := make(chan struct{}, inFlight)
+	defer w.join()()
+	until, end := context.WithCancel(ctx)
+	defer end()
+	if !w.far { // else what is on its way from the leader would be nobody's
+		defer context.AfterFunc(taking, end)()
+	}
+	g.Go(func() error {
+		for {
+			w.does(toDequeue)
+			list, err := w.next(ctx, until, taking)
+			if err != nil || list == nil {
+				return err
+			}
+			w.does(toDecide)
+			done := make([]outcome, len(list))
+			for i := range list {
+				done[i] = w.decide(w.planner, &list[i])
+			}
+			w.does(toSubmit)
+			select {
+			case flight <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			g.Go(func() error {
+				defer func() { <-flight }()
+				return w.settle(ctx, list, done)
+			})
+		}
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return life.Err() // which taking may have ended with
+}
+
+// next returns evaluations to decide, nil if none are to be taken any more.
+// They are waited for until a context of its own ends.
+func (w *Worker) next(ctx, until, taking context.Context) ([]berth.Delivery, error) {
+	if taking.Err() != nil {
+		return nil, ctx.Err()
+	}
+	list, err := w.queue.Next(until, w.types, w.batch)
+	if err != nil && taking.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil, ctx.Err()
+	}
+	return list, err
+}
+
+// outcome is what became of a delivery: plans on their way, or an error.
+type outcome struct {
+	plans []*state.Pending
+	err   error
+}
+
+// hasty is a planner that can be wrong about what of a plan was refused. What
+// it returns as pending then fails with a kind.
+type hasty interface {
+	// Sure returns a planner which is not, and takes its time.
+	Sure() Planner
+}
+
+// wait returns nil when all plans are safe.
+func (o *outcome) wait(ctx context.Context) error {
+	for _, p := range o.plans {
+		if err := p.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle waits until what was decided is safe, and says so to the queue.
+func (w *Worker) settle(ctx context.Context, list []berth.Delivery, done []outcome) error {
+	for i := range list {
+		d, o := &list[i], done[i]
+		err := o.wait(ctx)
+		if h, ok := w.planner.(hasty); ok && berth.KindOf(err) != "" {
+			o = w.decide(h.Sure(), d)
+			err = o.wait(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case o.err == nil:
+			err = w.queue.Ack(d.Eval.ID, d.Token)
+		case berth.KindOf(o.err) == "":
+			return o.err
+		default:
+			w.Logger.Warn("an evaluation could not be decided", "eval", d.Eval.ID, "job", d.Eval.Key().String(), "error", o.err)
+			err = w.queue.Nack(d.Eval.ID, d.Token)
+		}
+		if err != nil {
+			w.Logger.Info("an evaluation was taken from its worker", "eval", d.Eval.ID, "error", err)
+		}
+	}
+	return nil
+}
+
+// decide works on one evaluation until its plan is on its way as a whole, or
+// it ends in another way.
+func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
+	defer func() {
+		if r := recover(); r != nil { // a job that trips the scheduler must not stop the others
+			o.err = berth.Errorf(berth.Unavailable, "the scheduler broke down: %v\n%s", r, debug.Stack())
+		}
+	}()
+	refused, tries := 0, 0
+	var planned int64
+	for attempt := 0; ; attempt++ {
+		snap := planner.Tip()
+		eval := snap.Eval(d.Eval.ID)
+		if eval == nil || eval.Terminal() {
+			return o // it ended meanwhile: canceled, or decided by another's plan
+		}
+		plan := schedule.Decide(snap, eval, attempt, clock(d)).Plan
+		if planned == 0 {
+			planned = time.Now().UnixNano()
+		}
+		plan.End.Timeline = timeline(d, planned, refused)
+		if tries >= attempts(eval.Type) {
+			plan = w.giveUp(snap, eval, plan)
+		}
+		pending, err := planner.Submit(d, plan)
+		if pending != nil {
+			o.plans = append(o.plans, pending)
+		}
+		switch {
+		case err != nil && berth.KindOf(err) == berth.Conflict:
+			// The job changed, or the evaluation ended, between the state
+			// decided on and the log. Look again; the next state shows which.
+			if tries++; tries > attempts(eval.Type) {
+				o.err = err
+				return o
+			}
+			continue
+		case err != nil:
+			o.err = err
+			return o
+		case len(plan.Refused) == 0:
+			return o
+		}
+		refused++
+		if len(plan.Refused) < len(plan.Place) {
+			tries = 0 // progress
+		} else {
+			tries++
+		}
+	}
+}
+
+// clock is the time to decide at. It is not before the time at which the
+// leader handed the evaluation out: what was due by its clock is due by this
+// one.
+func clock(d *berth.Delivery) time.Time {
+	now := time.Now()
+	if handed := time.Unix(0, d.Dequeued); handed.After(now) {
+		return handed
+	}
+	return now
+}
+
+// giveUp ends an evaluation whose plans are refused again and again, and
+// leaves the rest to a blocked one. Nobody knows what would help it, so it is
+// tried again after a while whatever happens.
+func (w *Worker) giveUp(snap *state.Snapshot, eval *berth.Eval, plan *state.ApplyPlan) *state.ApplyPlan {
+	end := &state.EvalEnd{
+		Status: berth.EvalFailed, Description: "its plans were refused too often", Failed: plan.End.Failed, Queued: waiting(snap, eval, plan),
+		SnapshotIndex: plan.End.SnapshotIndex, Timeline: plan.End.Timeline, Missed: &berth.Missed{Escaped: true},
+	}
+	if eval.Status == berth.EvalBlocked { // it waits on; no new one is made
+		end.Status = berth.EvalBlocked
+		if len(end.Failed) == 0 {
+			end.Failed = eval.FailedTGAllocs
+		}
+	} else {
+		end.Blocked = &state.NewEval{TriggeredBy: berth.TriggerMaxPlanAttempts}
+		rand.Read(end.Blocked.ID[:])
+	}
+	return &state.ApplyPlan{Eval: eval.ID, Now: plan.Now, End: end}
+}
+
+// waiting counts by group what a plan that is not handed in leaves without a
+// place.
+func waiting(snap *state.Snapshot, eval *berth.Eval, plan *state.ApplyPlan) map[string]int {
+	queued := map[string]int{}
+	maps.Copy(queued, plan.End.Queued)
+	if job := snap.Job(eval.Key()); job != nil {
+		for _, p := range plan.Place {
+			queued[job.TaskGroups[p.Group].Name]++
+		}
+	}
+	return queued
+}
+
+// timeline is what is known of an evaluation when its last plan is handed in;
+// planned is when the first one was.
+func timeline(d *berth.Delivery, planned int64, refused int) berth.Timeline {
+	return berth.Timeline{
+		Enqueued: d.Enqueued, Dequeued: d.Dequeued, Planned: planned, Applied: time.Now().UnixNano(),
+		Deliveries: d.Count, Refused: refused,
+	}
+}
