@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,6 +37,7 @@ internal/api client
 internal/agent/...
 internal/agent
 internal/config internal/server
+internal/daemon
 internal/cli
 cmd/berth
 bench/... test/... examples/...
@@ -44,6 +46,10 @@ bench/... test/... examples/...
 // agentSees is what the agent may import of ours, beside its own packages and the
 // helpers in internal that no line of the map names.
 var agentSees = []string{"berth", "op", "client", "internal/wire", "internal/saferoot"}
+
+// cliSees is what the command line may import of ours, beside the helpers in
+// internal that no line of the map names.
+var cliSees = []string{"berth", "client", "op", "jobspec", "internal/config", "internal/daemon", "internal/diff", "internal/wire/certs"}
 
 // TestFloors keeps the map true.
 func TestFloors(t *testing.T) {
@@ -77,6 +83,9 @@ func TestFloors(t *testing.T) {
 				t.Errorf("%s: %s imports %s, which does not stand above it", f.path, f.pkg, imp)
 			}
 			helper := below == "internal/..."
+			if f.pkg == "internal/cli" && !helper && !slices.Contains(cliSees, imp) {
+				t.Errorf("%s: the command line imports %s; it sees %s only", f.path, imp, strings.Join(cliSees, ", "))
+			}
 			if agentsHouse(f.pkg) && !agentsHouse(imp) && !helper && !seen(imp) {
 				t.Errorf("%s: the agent imports %s; it sees %s only", f.path, imp, strings.Join(agentSees, ", "))
 			}

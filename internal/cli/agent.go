@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"berth/internal/config"
+	"berth/internal/daemon"
 )
 
 // agentFlag is a flag that says what a key of the configuration says, and wins
@@ -144,21 +145,21 @@ func (c *call) agent(ctx context.Context, paths []string, over config.Overrides)
 	if conf.TempData {
 		defer os.RemoveAll(conf.DataDir)
 	}
-	a, err := newAgentProcess(conf, agentLog(c, conf))
+	log := agentLog(c, conf)
+	d, err := daemon.New(daemon.Config{Config: conf, Log: log, Version: Version, NomadVersion: NomadVersion})
 	if err != nil {
 		return err
 	}
-	c.banner(a)
+	c.banner(conf, d)
 	for _, w := range conf.Warnings {
-		a.log.Warn(w)
+		log.Warn(w)
 	}
-	defer a.onHangup()()
-	return a.run(ctx)
+	return d.Run(ctx)
 }
 
 // banner tells the person who started the agent what it is.
-func (c *call) banner(a *agentProcess) {
-	conf, p := a.conf, c.page()
+func (c *call) banner(conf *config.Config, d *daemon.Daemon) {
+	p := c.page()
 	if len(conf.Files) > 0 {
 		p.linef("==> Loaded configuration from %s", strings.Join(conf.Files, ", "))
 	}
@@ -166,18 +167,18 @@ func (c *call) banner(a *agentProcess) {
 	p.gap()
 	rows := [][2]string{
 		{"Version", Version},
-		{"HTTP", a.httpAddr()},
+		{"HTTP", d.HTTPAddr()},
 		{"Region", conf.Region + " (DC: " + conf.Datacenter + ")"},
 		{"Server", strconv.FormatBool(conf.Server.Enabled)},
 		{"Client", strconv.FormatBool(conf.Client.Enabled)},
 		{"Data dir", conf.DataDir},
 		{"Log level", strings.ToUpper(conf.LogLevel.String())},
 	}
-	if a.server != nil {
-		rows = slices.Insert(rows, 2, [2]string{"RPC", a.rpcAddr()})
+	if conf.Server.Enabled {
+		rows = slices.Insert(rows, 2, [2]string{"RPC", d.RPCAddr()})
 	}
-	if a.agent != nil {
-		rows = append(rows, [2]string{"Node ID", a.agent.NodeID().String()})
+	if conf.Client.Enabled {
+		rows = append(rows, [2]string{"Node ID", d.NodeID().String()})
 	}
 	for _, r := range rows {
 		p.linef("    %9s: %s", r[0], r[1])

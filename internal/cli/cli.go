@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/daemon"
+
 	"golang.org/x/term"
 )
 
@@ -56,10 +58,29 @@ func Main(args []string) int {
 	if c := find(commands(), p.Args).exact; c != nil && c.raw != nil {
 		return c.raw(p.Args[len(strings.Fields(c.name)):])
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
-	context.AfterFunc(ctx, stop)
 	return p.Run(ctx)
+}
+
+// untilSignal returns a context that the first interrupt or SIGTERM ends, with
+// a daemon.Signal as the cause. The second one kills the process.
+func untilSignal() (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case s := <-signals:
+			signal.Stop(signals)
+			cancel(daemon.Signal{Signal: s})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
 }
 
 // programName is how the program was called. Under another name than nomad it

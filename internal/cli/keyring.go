@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"berth/client"
-	"berth/internal/gossip"
+	"berth/internal/daemon"
 	"berth/op"
 )
 
@@ -18,7 +18,7 @@ func keyringGenerateCommand() *command {
 		setup: func(*flags) action {
 			return func(_ context.Context, c *call) error {
 				p := c.page()
-				p.linef("%s", gossip.NewKey())
+				p.linef("%s", daemon.NewGossipKey())
 				return c.show(p)
 			}
 		},

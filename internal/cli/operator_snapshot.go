@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +11,7 @@ import (
 
 	"berth"
 	"berth/client"
-	"berth/internal/consensus"
-	"berth/internal/invariant"
-	"berth/internal/state"
+	"berth/internal/daemon"
 	"berth/op"
 )
 
@@ -94,20 +91,6 @@ func operatorSnapshotRestoreCommand() *command {
 	}
 }
 
-// snapshotInfo is what is said of a snapshot.
-type snapshotInfo struct {
-	Created string
-	ID      string
-	Size    int64 // bytes
-	Index   uint64
-	Term    uint64
-	Version int
-	Server  string // ID of the server that saved it
-	Types   []state.Content
-	Hash    string
-	Faults  []string `json:",omitempty"` // invariants that do not hold
-}
-
 func operatorSnapshotInspectCommand() *command {
 	return &command{
 		name: "operator snapshot inspect", args: "<file>", synopsis: "Show what is in a snapshot", min: 1, max: 1, local: true,
@@ -120,14 +103,19 @@ func operatorSnapshotInspectCommand() *command {
 				if err := data.check(c); err != nil {
 					return err
 				}
-				info, err := c.inspectSnapshot(*check)
+				file, err := os.Open(c.path(c.args[0]))
 				if err != nil {
-					return err
+					return berth.Errorf(berth.Invalid, "cannot read the snapshot: %w", err)
+				}
+				defer file.Close()
+				info, err := daemon.InspectSnapshot(file, *check)
+				if err != nil {
+					return berth.Errorf(berth.Invalid, "%s: %w", c.args[0], err)
 				}
 				if data.wanted() {
 					err = data.write(c, info)
 				} else {
-					err = c.show(info.page(c, *check))
+					err = c.show(snapshotPage(c, info, *check))
 				}
 				if err == nil && len(info.Faults) > 0 {
 					err = exit(exitError)
@@ -138,40 +126,14 @@ func operatorSnapshotInspectCommand() *command {
 	}
 }
 
-func (c *call) inspectSnapshot(check bool) (*snapshotInfo, error) {
-	f, err := os.Open(c.path(c.args[0]))
-	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "the snapshot cannot be read: %w", err)
-	}
-	defer f.Close()
-	size, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	b, snap, err := consensus.ReadBackup(bufio.NewReaderSize(f, 256<<10))
-	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "%s: %w", c.args[0], err)
-	}
-	info := &snapshotInfo{
-		Created: stamp(b.Created), ID: fmt.Sprintf("%d-%d-%d", b.Term, b.Index, b.Created.UnixMilli()), Size: size.Size(),
-		Index: b.Index, Term: b.Term, Version: b.Version, Server: b.Server, Types: snap.Contents(), Hash: fmt.Sprintf("%016x", snap.Hash()),
-	}
-	if check {
-		for _, v := range invariant.Check(snap) {
-			info.Faults = append(info.Faults, v.String())
-		}
-	}
-	return info, nil
-}
-
-func (s *snapshotInfo) page(c *call, checked bool) *page {
+func snapshotPage(c *call, s *daemon.SnapshotInfo, checked bool) *page {
 	p := c.page()
 	p.pairs(
 		"Created", s.Created, "ID", s.ID, "Size", strconv.FormatInt(s.Size, 10)+" B", "Index", strconv.FormatUint(s.Index, 10),
 		"Term", strconv.FormatUint(s.Term, 10), "Version", strconv.Itoa(s.Version), "Server", s.Server, "Hash", s.Hash,
 	)
 	p.gap()
-	rows, total := [][]string{{"Type", "Count", "Bytes"}}, state.Content{Name: "Total"}
+	rows, total := [][]string{{"Type", "Count", "Bytes"}}, daemon.Content{Name: "Total"}
 	for _, t := range s.Types {
 		rows = append(rows, contentRow(t))
 		total.Count += t.Count
@@ -188,6 +150,6 @@ func (s *snapshotInfo) page(c *call, checked bool) *page {
 	return p
 }
 
-func contentRow(c state.Content) []string {
+func contentRow(c daemon.Content) []string {
 	return []string{c.Name, strconv.Itoa(c.Count), strconv.FormatInt(c.Bytes, 10)}
 }

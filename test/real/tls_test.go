@@ -141,7 +141,7 @@ func TestTLSEverywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until("the certificate is read again", func() string {
-		if text := server.output(); !strings.Contains(text, "the certificates were read again") || !strings.Contains(text, "global-server-nomad.pem expires at") {
+		if text := server.output(); !strings.Contains(text, "certificates reloaded") || !strings.Contains(text, "global-server-nomad.pem expires at") {
 			return text
 		}
 		return ""

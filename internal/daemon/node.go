@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"berth"
+	"berth/internal/agent"
+	"berth/internal/config"
+)
+
+func (d *Daemon) newNode() (err error) {
+	c := &d.conf.Client
+	servers := c.Servers
+	if len(servers) == 0 {
+		servers = []string{d.RPCAddr()}
+	}
+	d.cluster = agent.NewCluster(servers, d.conf.Region, d.serverTLS().Dial, d.log)
+	d.agent, err = agent.New(agent.Config{
+		Servers: d.cluster, DataDir: d.conf.DataDir, AllocDir: c.AllocDir, StateDir: c.StateDir, Folders: d.folders,
+		Region: d.conf.Region, Datacenter: d.conf.Datacenter, Name: d.conf.Name, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
+		HTTPAddr: d.advertisedHTTP(), TLSEnabled: d.conf.TLS.HTTP, Version: d.conf.Version, Compatible: d.conf.NomadVersion,
+		NetworkInterface: c.NetworkInterface, LoopbackOnly: d.conf.Dev && c.NetworkInterface == "",
+		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB,
+		Reserved: berth.NodeReservedResources{
+			Cpu:      berth.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU), ReservedCpuCores: c.Reserved.Cores},
+			Memory:   berth.NodeReservedMemoryResources{MemoryMB: uint64(c.Reserved.MemoryMB)},
+			Disk:     berth.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)},
+			Networks: berth.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
+		},
+		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c),
+		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent,
+		RawExec: d.conf.Plugins.RawExec, MockDriver: d.conf.Plugins.MockDriver,
+		StopTasksOnExit: d.conf.Dev, MaxDeadAllocs: c.GCMaxAllocs, MaxKillTimeout: c.MaxKillTimeout, Log: d.log,
+	})
+	return err
+}
+
+// advertisedHTTP is the address at which others reach this agent's HTTP API.
+func (d *Daemon) advertisedHTTP() string {
+	if adv := d.conf.HTTP.Advertise; adv != "" {
+		return adv
+	}
+	return d.http.Addr().String()
+}
+
+func hostVolumes(c *config.Client) map[string]berth.HostVolumeInfo {
+	out := map[string]berth.HostVolumeInfo{}
+	for name, v := range c.HostVolumes {
+		out[name] = berth.HostVolumeInfo{Path: v.Path, ReadOnly: v.ReadOnly}
+	}
+	return out
+}
+
+func hostNetworks(c *config.Client) map[string]berth.HostNetworkInfo {
+	out := map[string]berth.HostNetworkInfo{}
+	for name, n := range c.HostNetworks {
+		out[name] = berth.HostNetworkInfo{Name: name, CIDR: n.CIDR, Interface: n.Interface, ReservedPorts: n.ReservedPorts}
+	}
+	return out
+}

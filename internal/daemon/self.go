@@ -1,0 +1,71 @@
+package daemon
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"berth/internal/state"
+	"berth/op"
+)
+
+// health is the health of the server and of the node.
+func (d *Daemon) health() op.AgentHealth {
+	var h op.AgentHealth
+	if d.server != nil {
+		h.Server = &op.Health{Ok: true, Message: "ok"}
+		if !d.server.KnowsLeader() {
+			h.Server = &op.Health{Message: "No cluster leader"}
+		}
+	}
+	if d.agent != nil {
+		h.Client = &op.Health{Ok: true, Message: "ok"}
+		if err := d.agent.Alive(); err != nil {
+			h.Client = &op.Health{Message: err.Error()}
+		}
+	}
+	return h
+}
+
+// self describes this agent: its configuration, its member entry and its stats.
+func (d *Daemon) self() op.AgentSelf {
+	c := d.conf
+	s := op.AgentSelf{
+		Config: c.Public(),
+		Member: op.AgentMember{
+			Name: c.Name + "." + c.Region, Addr: c.RPC.Addr, Port: uint16(c.Serf.Port), Status: "alive",
+			Tags: map[string]string{
+				"role": "nomad", "region": c.Region, "dc": c.Datacenter, "build": c.NomadVersion, "berth": c.Version, "raft_vsn": "3",
+				"log_dialect": strconv.Itoa(state.Dialect), "expect": strconv.Itoa(c.Server.BootstrapExpect),
+			},
+			ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
+		},
+		Stats: map[string]map[string]string{"runtime": d.runtimeStats()},
+	}
+	s.Config["Version"] = map[string]any{"Version": c.NomadVersion, "Berth": c.Version}
+	if d.server != nil {
+		_, port, _ := net.SplitHostPort(d.RPCAddr())
+		s.Member.Tags["port"] = port
+		s.Stats["nomad"] = map[string]string{
+			"server": "true", "leader": strconv.FormatBool(d.server.Leads()), "leader_addr": d.server.Leading(),
+			"bootstrap": strconv.FormatBool(c.Server.BootstrapExpect == 1), "known_regions": strconv.Itoa(len(d.server.Regions())),
+		}
+	}
+	if d.pool != nil {
+		s.Stats["raft"] = d.server.RaftStats()
+	}
+	if d.agent != nil {
+		s.Stats["client"] = d.agent.Stats()
+	}
+	return s
+}
+
+func (d *Daemon) runtimeStats() map[string]string {
+	return map[string]string{
+		"kernel.name": runtime.GOOS, "arch": runtime.GOARCH, "version": runtime.Version(), "max_procs": strconv.Itoa(runtime.GOMAXPROCS(0)),
+		"cpu_count": strconv.Itoa(runtime.NumCPU()), "goroutines": strconv.Itoa(runtime.NumGoroutine()), "pid": strconv.Itoa(os.Getpid()),
+		"uptime": time.Since(d.started).Round(time.Second).String(),
+	}
+}

@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"berth/internal/consensus"
+	"berth/internal/events"
+	"berth/internal/failpoint"
+	"berth/internal/leader"
+	"berth/internal/leader/collector"
+	"berth/internal/leader/heartbeat"
+	"berth/internal/schedule"
+	"berth/internal/server"
+)
+
+func (d *Daemon) newServer() (err error) {
+	s := &d.conf.Server
+	c := server.Config{
+		Region: d.conf.Region, Datacenter: d.conf.Datacenter, DataDir: s.DataDir, Folder: d.folder, RPC: d.rpc, Advertise: d.conf.RPC.Advertise, TLS: d.serverTLS(),
+		MaxConns: d.conf.Limits.RPCMaxConns, Handshake: d.conf.Limits.RPCHandshake, Workers: s.NumSchedulers, FollowerWorkers: s.NumSchedulers, Schedulers: s.Schedulers,
+		Heartbeat: heartbeat.Options{
+			MinTTL: s.MinHeartbeatTTL, MaxPerSec: s.MaxHeartbeatsPerSec, Grace: s.HeartbeatGrace, FailoverTTL: s.FailoverHeartbeatTTL,
+			Brake: heartbeat.Brake{
+				Nodes: s.SilenceBrakeNodes, Share: float64(s.SilenceBrakePercent) / 100, Window: heartbeat.DefaultBrake.Window, Pace: s.SilenceBrakePace,
+			},
+		},
+		Collect: collector.Options{Interval: s.JobGCInterval, Ages: schedule.Ages{
+			Evals: s.EvalGCThreshold, BatchEvals: s.BatchEvalGCThreshold, Jobs: s.JobGCThreshold, Nodes: s.NodeGCThreshold,
+			Deployments: s.DeploymentGCThreshold,
+		}},
+		Consensus: consensus.Config{
+			Timing: consensus.Multiplied(s.RaftMultiplier), SnapshotEvery: uint64(s.RaftSnapshotThreshold),
+			SnapshotInterval: s.RaftSnapshotInterval, TrailingLogs: uint64(s.RaftTrailingLogs),
+		},
+		Events: events.Limits{Sets: s.EventBufferSize}, Scheduler: s.Scheduler, Autopilot: &s.Autopilot, TrackedVersions: s.TrackedVersions,
+		Logger: d.log, Self: d.self, Health: d.health,
+	}
+	if d.agent != nil {
+		c.Local, c.LocalTasks, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent.NodeID, d.cluster
+	}
+	if s.Failpoints {
+		c.Failpoints = failpoint.NewSet(leader.FailpointNames)
+	}
+	if c.Cluster, err = d.openGossip(); err != nil {
+		return err
+	}
+	if d.server, err = server.New(c); err != nil {
+		return err
+	}
+	if d.pool != nil { // the others may see this server only once its data has been read
+		err = d.pool.Start()
+	}
+	return err
+}
