@@ -211,8 +211,22 @@ func read[In, Out any](s *Server, o op.Op[In, Out], f func(*Read, *In) (Out, err
 	}
 }
 
+// local does a write on this server. If this server does not lead, or its term
+// ended before anything was proposed, the error is a *termOver: nothing
+// happened, and another server may be asked. Anything else is the answer. It
+// leaves its input as it is, so it may be called again with the same.
+type local[In, Out any] func(ctx context.Context, who Caller, opts *op.Write, in *In) (out Out, index uint64, err error)
+
 // write registers an operation that becomes commands.
 func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Out, error)) {
+	onLeader(s, o, func(ctx context.Context, who Caller, opts *op.Write, in *In) (Out, uint64, error) {
+		return runWrite(ctx, s, o.Info, who, opts, in, f)
+	})
+}
+
+// onLeader registers an operation that the leader does: here, by do, or on the
+// server that leads.
+func onLeader[In, Out any](s *Server, o op.Op[In, Out], do local[In, Out]) {
 	s.served[o.Name] = true
 	if o.Path != "" {
 		s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
@@ -228,7 +242,7 @@ func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Out, e
 					s.passAway(w, r, o.Info, opts.Region)
 					return nil
 				}
-				out, index, err := change(r.Context(), s, o.Info, caller(r, opts.AuthToken), opts, func(wr *Write) (Out, error) { return f(wr, in) })
+				out, index, err := do(r.Context(), caller(r, opts.AuthToken), opts, in)
 				if err == nil {
 					s.reply(w, r, out, &op.Meta{Index: index})
 				}
@@ -258,7 +272,7 @@ func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Out, e
 					reply, err = s.passCallAway(ctx, opts.Region, c, o.RPC)
 					return err
 				}
-				out, index, err := change(ctx, s, o.Info, Caller{opts.AuthToken, c.Remote(), c}, opts, func(wr *Write) (Out, error) { return f(wr, in) })
+				out, index, err := do(ctx, Caller{opts.AuthToken, c.Remote(), c}, opts, in)
 				if err == nil {
 					reply = withMeta(&out, op.Meta{Index: index, KnownLeader: true})
 				}

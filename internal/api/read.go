@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -162,60 +161,4 @@ func (s *Server) region(name string) error {
 		return berth.Errorf(berth.Invalid, "No path to region: %q; this is region %q", name, s.Region)
 	}
 	return nil
-}
-
-// Write is a request to change something.
-type Write struct {
-	*state.Snapshot
-	Options *op.Write
-	Caller  Caller
-	Now     time.Time
-	Leader  Leader
-	server  *Server
-	ctx     context.Context
-	index   uint64
-	said    string // the namespace that the request named, "" if it named none
-	began   bool   // something was proposed, or may have been
-}
-
-// Space returns the namespace that the request is about.
-func (w *Write) Space() string { return w.Options.Namespace }
-
-// Do proposes commands as one change and waits until they are safe. It returns
-// the state index of the last.
-func (w *Write) Do(cmds ...state.Command) (uint64, error) {
-	results, err := w.Leader.Propose(w.ctx, cmds...)
-	if err != nil && !w.began && errors.Is(err, state.ErrLost) && !errors.Is(err, state.ErrUnknown) {
-		return 0, &termOver{err}
-	}
-	w.began = true
-	if err != nil {
-		return 0, err
-	}
-	w.index = results[len(results)-1].Index
-	return w.index, nil
-}
-
-// change runs a write on the leader.
-func change[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, opts *op.Write, f func(*Write) (Out, error)) (out Out, index uint64, err error) {
-	if err := s.region(opts.Region); err != nil {
-		return out, 0, err
-	}
-	said := opts.Namespace
-	if opts.Namespace == "" {
-		opts.Namespace = berth.DefaultNamespace
-	}
-	if opts.Namespace == berth.AllNamespaces && info.Space == acl.QuerySpace {
-		return out, 0, berth.Errorf(berth.Invalid, "namespace: %q is for reading; what is written stands in one namespace", opts.Namespace)
-	}
-	if err := s.allow(info, who, opts.Namespace); err != nil {
-		return out, 0, err
-	}
-	leader, err := s.Cluster.Leader()
-	if err != nil {
-		return out, 0, &termOver{err}
-	}
-	w := &Write{Snapshot: s.Store.Snapshot(), Options: opts, Caller: who, Now: time.Now(), Leader: leader, server: s, ctx: ctx, said: said}
-	out, err = f(w)
-	return out, w.index, err
 }

@@ -295,7 +295,7 @@ func (w *Write) removeJob(in *op.DeleteResource, uid berth.UID) (out op.AllocSto
 		return out, err
 	}
 	of := *w
-	of.Options = &op.Write{Namespace: j.Namespace}
+	of.Options = op.Write{Namespace: j.Namespace}
 	gone, err := deleteJob(&of, &op.StopJob{JobID: string(j.ID), Purge: true, UID: in.UID, Propagation: in.Propagation})
 	w.index, w.began = of.index, of.began
 	return op.AllocStopped{EvalID: gone.EvalID, Index: gone.JobModifyIndex, Meta: gone.Meta}, err

@@ -90,7 +90,7 @@ func (s *Server) writeSnapshot(w http.ResponseWriter, r *http.Request, path valu
 		s.fail(w, err)
 		return
 	}
-	out, index, err := change(r.Context(), s, info, caller(r, opts.AuthToken), opts, func(wr *Write) (out op.SnapshotRestored, err error) {
+	out, index, err := runWrite(r.Context(), s, info, caller(r, opts.AuthToken), opts, &op.RestoreSnapshot{}, func(wr *Write, _ *op.RestoreSnapshot) (out op.SnapshotRestored, err error) {
 		if s.Operator == nil {
 			return out, errNoOperator
 		}
