@@ -6,7 +6,6 @@ import (
 	"berth"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 	"berth/op"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,8 +14,8 @@ import (
 // placed returns the allocation of a job on a node, both told as in stories.
 func placed(t *testing.T, config berth.SchedulerConfig, node, job string) (*state.Snapshot, *berth.Alloc) {
 	store, log := statetest.New(t, &state.SetSchedulerConfig{Config: config})
-	n := statetest.NodesOf(t, story.Lines(t, node)[0])[0]
-	j := statetest.JobOf(t, story.Lines(t, job)[0])
+	n := statetest.NodesOf(t, statetest.Lines(t, node)[0])[0]
+	j := statetest.JobOf(t, statetest.Lines(t, job)[0])
 	log.Must(t, &state.RegisterNode{Node: n, Now: 1}, statetest.Register(j, 1))
 	snap := store.Snapshot()
 	want := state.WantOf(snap.Job(j.Key()).TaskGroups[0])

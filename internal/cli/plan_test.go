@@ -12,7 +12,6 @@ import (
 	dry "berth/internal/schedule/explain"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 	"berth/jobspec"
 	"berth/op"
 )
@@ -23,9 +22,9 @@ import (
 // only a line "nothing" is no job. A line "show everything" before a job asks
 // for -verbose.
 func TestPlanStories(t *testing.T) {
-	story.Run(t, "testdata/plan/*.txt", 35, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/plan/*.txt", func(t *testing.T) func(input string) string {
 		snap, first := planCluster(t), true
-		s.Play(t, func(input string) string {
+		return func(input string) string {
 			text, verbose := strings.CutPrefix(input, "show everything\n")
 			if first {
 				first = false
@@ -35,7 +34,7 @@ func TestPlanStories(t *testing.T) {
 				return ""
 			}
 			return planText(t, snap, jobOf(t, text), verbose)
-		})
+		}
 	})
 }
 

@@ -13,7 +13,8 @@ import (
 	"testing"
 
 	"berth"
-	"berth/internal/story"
+
+	"github.com/cockroachdb/datadriven"
 )
 
 // TestStories plays testdata: above the dashes are files, each after a line
@@ -21,10 +22,13 @@ import (
 // "-bind bind_addr=0.0.0.0"; -dev is a line of its own. Below are the fields
 // that are not as they are by default, and the warnings, or the problems.
 func TestStories(t *testing.T) {
-	story.Run(t, "testdata/*.txt", 40, func(t *testing.T, s *story.Story) {
-		s.Play(t, func(input string) string {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd != "story" {
+				d.Fatalf(t, "unknown directive %q: want story", d.Cmd)
+			}
 			dir := t.TempDir()
-			paths, flags := stage(t, dir, input)
+			paths, flags := stage(t, dir, d.Input+"\n")
 			c, err := Load(paths, flags)
 			if c != nil && c.TempData {
 				t.Cleanup(func() { os.RemoveAll(c.DataDir) })
@@ -127,7 +131,7 @@ func diff(out *strings.Builder, path string, a, b reflect.Value) {
 		return
 	}
 	if a.Kind() != reflect.Struct {
-		fmt.Fprintf(out, "%s: %v\n", path, b)
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%s: %v", path, b), " "))
 		return
 	}
 	for i := range a.NumField() {

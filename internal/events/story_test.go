@@ -8,7 +8,6 @@ import (
 	"berth"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 )
 
 // teller plays what happens and tells which events come of it.
@@ -22,17 +21,17 @@ type teller struct {
 }
 
 func TestStories(t *testing.T) {
-	story.Run(t, "testdata/*.txt", 8, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/*.txt", func(t *testing.T) func(input string) string {
 		store, log := statetest.New(t)
 		x := &teller{t: t, store: store, log: log, seen: store.Commit()}
-		s.Play(t, x.play)
+		return x.play
 	})
 }
 
 func (x *teller) play(input string) string {
 	var cmds []state.Command
 	together := false
-	for _, l := range story.Lines(x.t, input) {
+	for _, l := range statetest.Lines(x.t, input) {
 		if l.Verb == "together" { // the lines after it are one commit
 			together = true
 			continue
@@ -49,7 +48,7 @@ func (x *teller) play(input string) string {
 	return x.told()
 }
 
-func (x *teller) command(l *story.Line) state.Command {
+func (x *teller) command(l *statetest.Line) state.Command {
 	x.now++
 	snap := x.log.Tip()
 	switch l.Verb {

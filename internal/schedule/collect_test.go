@@ -13,7 +13,6 @@ import (
 	"berth/internal/schedule/reconcile"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -32,16 +31,16 @@ import (
 //	fail web                          an evaluation of it fails, and is followed up in three hours
 //	gc [force]                        collects; shows what went, and why ended rows stay
 func TestCollectStories(t *testing.T) {
-	story.Run(t, "testdata/collect.txt", 18, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/collect.txt", func(t *testing.T) func(input string) string {
 		w := &gcWorld{t: t, now: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC), names: map[any]string{}}
 		w.snap = state.New().Snapshot()
-		s.Play(t, func(input string) string {
+		return func(input string) string {
 			var out strings.Builder
-			for _, l := range story.Lines(t, input) {
+			for _, l := range statetest.Lines(t, input) {
 				w.line(l, &out)
 			}
 			return out.String()
-		})
+		}
 	})
 }
 
@@ -94,7 +93,7 @@ func (w *gcWorld) seed(trigger string) state.EvalSeed {
 	return state.EvalSeed{ID: statetest.ID[berth.Eval](w.next), TriggeredBy: trigger, Cause: berth.Cause{Kind: berth.CauseUser}}
 }
 
-func (w *gcWorld) line(l *story.Line, out *strings.Builder) {
+func (w *gcWorld) line(l *statetest.Line, out *strings.Builder) {
 	now := w.now.UnixNano()
 	key := berth.JobKey{Namespace: berth.DefaultNamespace, ID: berth.JobID(l.Word(0))}
 	switch l.Verb {

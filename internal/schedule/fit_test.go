@@ -10,7 +10,6 @@ import (
 	"berth/internal/schedule"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 
 	"pgregory.net/rapid"
 )
@@ -63,7 +62,7 @@ func TestEveryFitIsAgreedOn(t *testing.T) {
 			},
 		}})
 		for n := range rapid.IntRange(1, 5).Draw(r, "nodes") {
-			for _, l := range story.Lines(t, drawFitNode(r, n+1)) {
+			for _, l := range statetest.Lines(t, drawFitNode(r, n+1)) {
 				for _, node := range statetest.NodesOf(t, l) {
 					apply(&state.RegisterNode{Node: node, Now: 1})
 				}
@@ -71,7 +70,7 @@ func TestEveryFitIsAgreedOn(t *testing.T) {
 		}
 		snap := tx.Seal()
 		for i := range rapid.IntRange(1, 6).Draw(r, "jobs") {
-			lines := story.Lines(t, drawFitJob(r, i))
+			lines := statetest.Lines(t, drawFitJob(r, i))
 			job := statetest.JobOf(t, lines[0])
 			drawNetwork(r, job)
 			tx := state.Begin(snap)

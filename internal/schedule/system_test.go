@@ -13,7 +13,6 @@ import (
 	"berth/internal/schedule"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 
 	"pgregory.net/rapid"
 )
@@ -34,16 +33,16 @@ import (
 //	late                              the next plan meets a node that changed since
 //	show log                          what there is of it
 func TestPerNodeStories(t *testing.T) {
-	story.Run(t, "testdata/system.txt", 50, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/system.txt", func(t *testing.T) func(input string) string {
 		w := &nodeWorld{gcWorld: gcWorld{t: t, now: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC), names: map[any]string{}}}
 		w.snap = state.New().Snapshot()
-		s.Play(t, func(input string) string {
+		return func(input string) string {
 			w.out.Reset()
-			for _, l := range story.Lines(t, input) {
+			for _, l := range statetest.Lines(t, input) {
 				w.line(l)
 			}
 			return w.out.String()
-		})
+		}
 	})
 }
 
@@ -53,7 +52,7 @@ type nodeWorld struct {
 	late bool
 }
 
-func (w *nodeWorld) line(l *story.Line) {
+func (w *nodeWorld) line(l *statetest.Line) {
 	key := berth.JobKey{Namespace: berth.DefaultNamespace, ID: berth.JobID(l.Word(0))}
 	now := w.now.UnixNano()
 	switch l.Verb {

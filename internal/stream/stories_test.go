@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"berth"
-	"berth/internal/story"
+	"berth/internal/state/statetest"
 	"berth/internal/stream"
 )
 
@@ -29,15 +29,15 @@ import (
 //
 // A block that is there is replaced, in its place.
 func TestStories(t *testing.T) {
-	story.Run(t, "testdata/*.txt", 15, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/*.txt", func(t *testing.T) func(input string) string {
 		w := &world{t: t, jobs: map[string]*work{}}
-		s.Play(t, func(input string) string {
+		return func(input string) string {
 			w.out.Reset()
-			for _, l := range story.Lines(t, input) {
+			for _, l := range statetest.Lines(t, input) {
 				w.line(l)
 			}
 			return w.out.String()
-		})
+		}
 	})
 }
 
@@ -58,7 +58,7 @@ type work struct {
 	uid    berth.UID
 }
 
-func (w *world) line(l *story.Line) {
+func (w *world) line(l *statetest.Line) {
 	if l.Verb == "job" {
 		w.begin(l)
 		l.Done(w.t)
@@ -90,7 +90,7 @@ func (w *world) line(l *story.Line) {
 	l.Done(w.t)
 }
 
-func (w *world) begin(l *story.Line) {
+func (w *world) begin(l *statetest.Line) {
 	name := l.Word(0)
 	if w.jobs[name] == nil {
 		s := berth.Tree{}
@@ -117,7 +117,7 @@ func (j *work) place(verb string) (berth.Tree, string) {
 	return j.stream, strings.ToUpper(verb[:1]) + verb[1:] + "s"
 }
 
-func (w *world) block(l *story.Line) berth.Tree {
+func (w *world) block(l *statetest.Line) berth.Tree {
 	text := func(name string) string { return l.Text(name, "") }
 	switch l.Verb {
 	case "group":
@@ -151,7 +151,7 @@ func (w *world) block(l *story.Line) berth.Tree {
 	return nil
 }
 
-func (w *world) group(l *story.Line) berth.Tree {
+func (w *world) group(l *statetest.Line) berth.Tree {
 	s := berth.Tree{"LiveRewire": l.Has("live"), "Policy": berth.Tree{"RestartFailed": !l.Has("no-restart")}}
 	var ports, in, out []any
 	for _, name := range l.List("in") {

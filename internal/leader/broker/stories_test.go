@@ -13,7 +13,6 @@ import (
 	"berth/internal/leader/broker"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 )
 
 // teller plays stories about a queue and about what is blocked. Its lines are
@@ -42,24 +41,24 @@ type teller struct {
 }
 
 func TestStories(t *testing.T) {
-	story.Run(t, "testdata/*.txt", 20, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/*.txt", func(t *testing.T) func(input string) string {
 		tl := &teller{
 			t: t, now: time.Unix(1000, 0), queue: broker.NewQueue(broker.DefaultLimits), blocked: broker.NewBlocked(),
 			tokens: map[string][]berth.Token{},
 		}
-		s.Play(t, func(input string) string {
+		return func(input string) string {
 			var out strings.Builder
-			for _, l := range story.Lines(t, input) {
+			for _, l := range statetest.Lines(t, input) {
 				out.WriteString(tl.do(l))
 				l.Done(t)
 			}
 			out.WriteString(tl.leavers())
 			return out.String()
-		})
+		}
 	})
 }
 
-func (tl *teller) do(l *story.Line) string {
+func (tl *teller) do(l *statetest.Line) string {
 	id := func() berth.EvalID { return evalID(tl.t, l.Word(0)) }
 	token := func() berth.Token {
 		list := tl.tokens[l.Word(0)]
@@ -141,7 +140,7 @@ func names(list []*berth.Eval) string {
 	return strings.Join(out, " ")
 }
 
-func (tl *teller) eval(l *story.Line) *berth.Eval {
+func (tl *teller) eval(l *statetest.Line) *berth.Eval {
 	tl.added++
 	tl.evals = append(tl.evals, l.Word(0))
 	e := &berth.Eval{
@@ -158,7 +157,7 @@ func (tl *teller) eval(l *story.Line) *berth.Eval {
 	return e
 }
 
-func (tl *teller) blockedEval(l *story.Line) *berth.Eval {
+func (tl *teller) blockedEval(l *statetest.Line) *berth.Eval {
 	e := &berth.Eval{
 		ID: evalID(tl.t, l.Word(0)), Namespace: berth.DefaultNamespace, JobID: "web", Type: l.Text("type", berth.TypeService), Status: berth.EvalBlocked,
 		SnapshotIndex: uint64(l.Int(tl.t, "decided", 0)), Missed: &berth.Missed{Escaped: l.Has("escaped"), Classes: map[string]bool{}},
@@ -188,7 +187,7 @@ func (tl *teller) blockedEval(l *story.Line) *berth.Eval {
 }
 
 // room is what kinds of room come free: all if it does not say.
-func (tl *teller) room(l *story.Line) (r broker.Room) {
+func (tl *teller) room(l *statetest.Line) (r broker.Room) {
 	kinds := map[string]broker.Room{
 		"cpu": broker.RoomCPU, "memory": broker.RoomMemory, "disk": broker.RoomDisk, "ports": broker.RoomPorts, "node": broker.RoomNode,
 		"cores": broker.RoomCores, "devices": broker.RoomDevices, "pool": broker.RoomPool,
@@ -199,7 +198,7 @@ func (tl *teller) room(l *story.Line) (r broker.Room) {
 	return cmp.Or(r, broker.RoomAll)
 }
 
-func (tl *teller) next(l *story.Line) string {
+func (tl *teller) next(l *statetest.Line) string {
 	most := 1
 	if w := l.Word(0); w != "" {
 		most, _ = strconv.Atoi(w)
@@ -224,7 +223,7 @@ func (tl *teller) next(l *story.Line) string {
 	return strings.Join(out, " ") + "\n"
 }
 
-func (tl *teller) after(l *story.Line) string {
+func (tl *teller) after(l *statetest.Line) string {
 	d, err := time.ParseDuration(l.Word(0))
 	if err != nil {
 		tl.t.Fatalf("%s: %v", l, err)

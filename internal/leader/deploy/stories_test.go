@@ -10,7 +10,6 @@ import (
 	"berth/internal/leader/deploy"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 )
 
 // The stories in testdata tell how deployments go on. Each step ends with how
@@ -27,22 +26,22 @@ import (
 //	stop | purge | scale N
 //	leader                    another server leads
 func TestStories(t *testing.T) {
-	story.Run(t, "testdata/*.txt", 12, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/*.txt", func(t *testing.T) func(input string) string {
 		w := newWorld(t)
-		s.Play(t, func(input string) string {
+		return func(input string) string {
 			var said strings.Builder
-			for _, l := range story.Lines(t, input) {
+			for _, l := range statetest.Lines(t, input) {
 				if err := w.line(t, l); err != nil {
 					fmt.Fprintf(&said, "refused: %v\n", err)
 				}
 			}
 			w.agree()
 			return said.String() + w.show("web")
-		})
+		}
 	})
 }
 
-func (w *world) line(t *testing.T, l *story.Line) error {
+func (w *world) line(t *testing.T, l *statetest.Line) error {
 	web := berth.JobKey{Namespace: berth.DefaultNamespace, ID: "web"}
 	arg := func(n int) string {
 		if n < len(l.Words) {

@@ -12,7 +12,6 @@ import (
 	"berth/internal/leader/drain"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 )
 
 // A story says what happens in a cluster and shows what the controller does
@@ -33,14 +32,14 @@ import (
 //	after 10s                      time passes
 //	restart                        another leader begins, who knows the state alone
 func TestStories(t *testing.T) {
-	story.Run(t, "testdata/*.txt", 25, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/*.txt", func(t *testing.T) func(input string) string {
 		w := newWorld(t)
-		s.Play(t, func(input string) string {
-			for _, l := range story.Lines(t, input) {
+		return func(input string) string {
+			for _, l := range statetest.Lines(t, input) {
 				w.line(l)
 			}
 			return w.step()
-		})
+		}
 	})
 }
 
@@ -62,7 +61,7 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, store: store, log: log, c: drain.New([32]byte{1}), now: noon, allocs: map[string]berth.AllocID{}}
 }
 
-func (w *world) line(l *story.Line) {
+func (w *world) line(l *statetest.Line) {
 	w.t.Helper()
 	id := func() berth.NodeID { return statetest.ID[berth.Node](statetest.NodeNumber(w.t, l.Word(0))) }
 	switch {
@@ -128,7 +127,7 @@ func (w *world) do(c state.Command) {
 }
 
 // place makes an allocation, as a scheduler's plan would.
-func (w *world) place(l *story.Line) {
+func (w *world) place(l *statetest.Line) {
 	w.t.Helper()
 	j := w.store.Snapshot().Job(key(l.Word(0)))
 	group, index := "", uint32(0)

@@ -11,7 +11,6 @@ import (
 	"berth/internal/leader/submit"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 )
 
 // A story says what users and nodes do, lets all go on until nothing is left to
@@ -27,10 +26,10 @@ import (
 //	after 10s                      time passes, when nothing is left to do
 //	leader                         another leader begins
 func TestStories(t *testing.T) {
-	story.Run(t, "testdata/*.txt", 8, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/*.txt", func(t *testing.T) func(input string) string {
 		w := newWorld(t, 0)
-		s.Play(t, func(input string) string {
-			for _, l := range story.Lines(t, input) {
+		return func(input string) string {
+			for _, l := range statetest.Lines(t, input) {
 				w.line(l)
 			}
 			for range 3 { // what waits for room gets it
@@ -41,11 +40,11 @@ func TestStories(t *testing.T) {
 				t.Error(v)
 			}
 			return w.stand()
-		})
+		}
 	})
 }
 
-func (w *world) line(l *story.Line) {
+func (w *world) line(l *statetest.Line) {
 	w.Helper()
 	k := berth.JobKey{Namespace: berth.DefaultNamespace, ID: berth.JobID(l.Word(0))}
 	switch {
@@ -91,7 +90,7 @@ func (w *world) line(l *story.Line) {
 }
 
 // pooled is a job of one group, which is placed in a pool if it has one.
-func pooled(t testing.TB, l *story.Line) string {
+func pooled(t testing.TB, l *statetest.Line) string {
 	quoted := func(list []string) string { return `["` + strings.Join(list, `", "`) + `"]` }
 	pool, place := "", ""
 	if tags, hosts := l.List("tags"), l.List("hosts"); tags != nil || hosts != nil {

@@ -12,7 +12,6 @@ import (
 	"berth/internal/schedule/place"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 )
 
 // A story makes a cluster and shows where instances are placed and why.
@@ -33,16 +32,16 @@ import (
 // What is placed is not committed: each "place" begins with the cluster as the
 // lines made it.
 func TestStories(t *testing.T) {
-	story.Run(t, "testdata/*.txt", 40, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/*.txt", func(t *testing.T) func(input string) string {
 		w := &world{t: t, seed: 1}
 		w.store, w.log = statetest.New(t)
-		s.Play(t, func(input string) string {
+		return func(input string) string {
 			var out strings.Builder
-			for _, l := range story.Lines(t, input) {
+			for _, l := range statetest.Lines(t, input) {
 				w.line(&out, l)
 			}
 			return out.String()
-		})
+		}
 	})
 }
 
@@ -54,7 +53,7 @@ type world struct {
 	evals int
 }
 
-func (w *world) line(out *strings.Builder, l *story.Line) {
+func (w *world) line(out *strings.Builder, l *statetest.Line) {
 	w.t.Helper()
 	switch l.Verb {
 	case "node", "nodes":
@@ -98,7 +97,7 @@ func (w *world) line(out *strings.Builder, l *story.Line) {
 	}
 }
 
-func (w *world) register(l *story.Line) *berth.Job {
+func (w *world) register(l *statetest.Line) *berth.Job {
 	w.t.Helper()
 	w.evals++
 	w.log.Must(w.t, statetest.Register(statetest.JobOf(w.t, l), w.evals))
@@ -106,7 +105,7 @@ func (w *world) register(l *story.Line) *berth.Job {
 }
 
 // preempt lets jobs of the types named evict others, and of no others.
-func (w *world) preempt(l *story.Line) {
+func (w *world) preempt(l *statetest.Line) {
 	c := *w.store.Snapshot().SchedulerConfig()
 	has := func(typ string) bool { return slices.Contains(l.Words, typ) }
 	c.PreemptionConfig = berth.PreemptionConfig{
@@ -117,7 +116,7 @@ func (w *world) preempt(l *story.Line) {
 }
 
 // algorithm chooses one for the cluster or for a pool.
-func (w *world) algorithm(l *story.Line) {
+func (w *world) algorithm(l *statetest.Line) {
 	w.t.Helper()
 	if pool := l.Text("pool", ""); pool != "" {
 		w.log.Must(w.t, &state.UpsertNodePools{Pools: []*berth.NodePool{{
@@ -132,7 +131,7 @@ func (w *world) algorithm(l *story.Line) {
 
 // share places all that is missing and says how many instances of each group
 // are then on nodes with each value of an attribute, those before included.
-func (w *world) share(out *strings.Builder, l *story.Line) {
+func (w *world) share(out *strings.Builder, l *statetest.Line) {
 	w.t.Helper()
 	j, snap := w.job(l.Word(0)), w.store.Snapshot()
 	p := place.New(snap, j, nil, w.seed)
@@ -223,7 +222,7 @@ func (w *world) runs(j *berth.Job, group string, index uint32) *berth.Alloc {
 	return nil
 }
 
-func (w *world) place(out *strings.Builder, l *story.Line) {
+func (w *world) place(out *strings.Builder, l *statetest.Line) {
 	w.t.Helper()
 	j := w.job(l.Word(0))
 	var leaving []berth.AllocStop

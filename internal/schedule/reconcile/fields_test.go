@@ -7,21 +7,21 @@ import (
 	"testing"
 
 	"berth"
-	"berth/internal/story"
+
+	"github.com/cockroachdb/datadriven"
 )
 
 // What becomes of a running allocation when one field of its job, group or
 // task changes is listed in testdata, so that a new field shows up in the
 // difference and is decided on.
 func TestEveryField(t *testing.T) {
-	story.Run(t, "testdata/fields.golden", 3, func(t *testing.T, s *story.Story) {
-		s.Play(t, func(input string) string {
-			var out strings.Builder
-			for _, l := range story.Lines(t, input) {
-				fieldsOf(&out, l.Word(0))
-			}
-			return out.String()
-		})
+	datadriven.RunTest(t, "testdata/fields.golden", func(t *testing.T, d *datadriven.TestData) string {
+		if d.Cmd != "fields" || len(d.CmdArgs) != 1 {
+			d.Fatalf(t, "unknown directive: want fields job, group or task")
+		}
+		var out strings.Builder
+		fieldsOf(&out, d.CmdArgs[0].Key)
+		return out.String()
 	})
 }
 

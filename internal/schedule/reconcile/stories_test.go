@@ -12,7 +12,6 @@ import (
 	"berth"
 	"berth/internal/schedule/reconcile"
 	"berth/internal/state/statetest"
-	"berth/internal/story"
 )
 
 // A story says what there is and shows what Compare wants changed.
@@ -35,14 +34,14 @@ import (
 //
 // The world grows from step to step.
 func TestStories(t *testing.T) {
-	story.Run(t, "testdata/*.txt", 190, func(t *testing.T, s *story.Story) {
+	statetest.Stories(t, "testdata/*.txt", func(t *testing.T) func(input string) string {
 		w := newWorld(t)
-		s.Play(t, func(input string) string {
-			for _, l := range story.Lines(t, input) {
+		return func(input string) string {
+			for _, l := range statetest.Lines(t, input) {
 				w.line(l)
 			}
 			return w.show(reconcile.Compare(w.input()))
-		})
+		}
 	})
 }
 
@@ -61,7 +60,7 @@ type history struct {
 
 type world struct {
 	t          *testing.T
-	lines      []*story.Line // of the versions
+	lines      []*statetest.Line // of the versions
 	versions   []*berth.Job
 	job        string // "", stopped, purged or anew
 	allocs     map[berth.AllocID]*berth.Alloc
@@ -80,7 +79,7 @@ func newWorld(t *testing.T) *world {
 	}
 }
 
-func (w *world) line(l *story.Line) {
+func (w *world) line(l *statetest.Line) {
 	switch {
 	case l.Verb == "job":
 		w.job = l.Word(0)
@@ -111,7 +110,7 @@ func (w *world) line(l *story.Line) {
 	l.Done(w.t)
 }
 
-func (w *world) version(l *story.Line) {
+func (w *world) version(l *statetest.Line) {
 	w.t.Helper()
 	if l.Verb != fmt.Sprintf("v%d", len(w.versions)) {
 		w.t.Fatalf("%s: the next version is %d", l, len(w.versions))
@@ -137,7 +136,7 @@ func disconnectOf(t *testing.T, text string) *berth.DisconnectStrategy {
 	if text == "" {
 		return nil
 	}
-	l := story.Lines(t, "disconnect "+text)[0]
+	l := statetest.Lines(t, "disconnect "+text)[0]
 	d := &berth.DisconnectStrategy{
 		LostAfter: l.Duration(t, "lost_after", 0), Replace: l.Text("replace", "true") == "true", Reconcile: l.Text("reconcile", berth.KeepBestScore),
 	}
@@ -149,7 +148,7 @@ func updateOf(t *testing.T, text string) *berth.UpdateStrategy {
 	if text == "" {
 		return nil
 	}
-	l := story.Lines(t, "update "+text)[0]
+	l := statetest.Lines(t, "update "+text)[0]
 	u := &berth.UpdateStrategy{
 		MaxParallel: l.Int(t, "max_parallel", 1), Canary: l.Int(t, "canary", 0), AutoPromote: l.Has("auto_promote"),
 		ProgressDeadline: l.Duration(t, "deadline", 10*time.Minute),
@@ -158,7 +157,7 @@ func updateOf(t *testing.T, text string) *berth.UpdateStrategy {
 	return u
 }
 
-func (w *world) deploy(l *story.Line) {
+func (w *world) deploy(l *statetest.Line) {
 	w.t.Helper()
 	j := w.versionOf(l, l.Word(1))
 	d := &berth.Deployment{
@@ -172,7 +171,7 @@ func (w *world) deploy(l *story.Line) {
 }
 
 // versionOf returns the job's version of a name such as v1.
-func (w *world) versionOf(l *story.Line, name string) *berth.Job {
+func (w *world) versionOf(l *statetest.Line, name string) *berth.Job {
 	w.t.Helper()
 	version := 0
 	if _, err := fmt.Sscanf(name, "v%d", &version); err != nil || version >= len(w.versions) {
@@ -181,7 +180,7 @@ func (w *world) versionOf(l *story.Line, name string) *berth.Job {
 	return w.versions[version]
 }
 
-func (w *world) alloc(l *story.Line) {
+func (w *world) alloc(l *statetest.Line) {
 	w.t.Helper()
 	in := w.instance(l.Word(0))
 	number := 0
@@ -237,7 +236,7 @@ func (w *world) alloc(l *story.Line) {
 }
 
 // more is what few allocations have.
-func (w *world) more(l *story.Line) berth.AllocMore {
+func (w *world) more(l *statetest.Line) berth.AllocMore {
 	more := berth.AllocMore{Migrate: l.Has("migrate"), Reschedule: l.Has("reschedule"), ForceReschedule: l.Has("force"), Relocate: l.Has("relocate")}
 	if since := l.Duration(w.t, "unknown", 0); since != 0 {
 		more.UnknownSince = noon.Add(since).UnixNano()

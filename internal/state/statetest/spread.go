@@ -5,13 +5,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"berth/internal/story"
 )
 
 // spreads sets the spread blocks that a line says under a name: an attribute,
 // perhaps a weight, and targets as value=percent.
-func spreads(t testing.TB, l *story.Line, tree map[string]any, group, name string) {
+func spreads(t testing.TB, l *Line, tree map[string]any, group, name string) {
 	t.Helper()
 	var out []any
 	for _, prefix := range slices.Compact([]string{"", group}) {

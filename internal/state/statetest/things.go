@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"berth"
-	"berth/internal/story"
 )
 
 // A node's line can also say
@@ -34,7 +33,7 @@ import (
 
 // things gives a node what its line says of cores, devices, volumes and
 // networks.
-func things(t testing.TB, l *story.Line, n *berth.Node, pick func(string) string) {
+func things(t testing.TB, l *Line, n *berth.Node, pick func(string) string) {
 	t.Helper()
 	coresOf(t, l, n, pick(l.Text("cores", "")))
 	for i := 1; ; i++ {
@@ -75,7 +74,7 @@ func things(t testing.TB, l *story.Line, n *berth.Node, pick func(string) string
 	}
 }
 
-func coresOf(t testing.TB, l *story.Line, n *berth.Node, text string) {
+func coresOf(t testing.TB, l *Line, n *berth.Node, text string) {
 	t.Helper()
 	numa := l.Int(t, "numa", 1)
 	kept := l.List("keep.cores")
@@ -113,7 +112,7 @@ func coresOf(t testing.TB, l *story.Line, n *berth.Node, text string) {
 	}
 }
 
-func deviceOf(t testing.TB, l *story.Line, n *berth.Node, text string) berth.NodeDeviceResource {
+func deviceOf(t testing.TB, l *Line, n *berth.Node, text string) berth.NodeDeviceResource {
 	t.Helper()
 	words := strings.Fields(text)
 	id := strings.Split(words[0], "/")
@@ -159,7 +158,7 @@ func attributeOf(v string) map[string]any {
 }
 
 // resourcesOf returns what a group's line says of its task's resources.
-func resourcesOf(t testing.TB, l *story.Line, group string) map[string]any {
+func resourcesOf(t testing.TB, l *Line, group string) map[string]any {
 	t.Helper()
 	text := func(key, def string) string { return l.Text(group+"."+key, l.Text(key, def)) }
 	number := func(key string, def int) int { return l.Int(t, group+"."+key, l.Int(t, key, def)) }
@@ -215,7 +214,7 @@ func listOf(texts []string) (out []any) {
 }
 
 // volumesOf returns the volumes of a group's line.
-func volumesOf(l *story.Line, group string) map[string]any {
+func volumesOf(l *Line, group string) map[string]any {
 	var out map[string]any
 	for _, prefix := range []string{"volume", group + ".volume"} {
 		values, names := l.Under(prefix)

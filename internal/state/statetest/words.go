@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"berth"
-	"berth/internal/story"
 )
 
 // Stories of several packages name nodes and jobs by lines of text:
@@ -21,7 +20,7 @@ import (
 
 // NodesOf returns the nodes of a line: one of "node n7 …", several of
 // "nodes 3 …" or of "nodes 3 from=4 …", where values parted by | take turns.
-func NodesOf(t testing.TB, l *story.Line) (out []*berth.Node) {
+func NodesOf(t testing.TB, l *Line) (out []*berth.Node) {
 	t.Helper()
 	if l.Verb == "node" {
 		return []*berth.Node{nodeOf(t, l, NodeNumber(t, l.Word(0)), 0)}
@@ -47,7 +46,7 @@ func NodeNumber(t testing.TB, name string) int {
 	return n
 }
 
-func nodeOf(t testing.TB, l *story.Line, number, turn int) *berth.Node {
+func nodeOf(t testing.TB, l *Line, number, turn int) *berth.Node {
 	t.Helper()
 	pick := func(v string) string {
 		parts := strings.Split(v, "|")
@@ -116,13 +115,13 @@ func nodeOf(t testing.TB, l *story.Line, number, turn int) *berth.Node {
 //
 // where FIELD is a field's name and its value JSON or plain text. A second
 // constraint or affinity is called constraint.2 and so on.
-func JobOf(t testing.TB, l *story.Line) *berth.Job {
+func JobOf(t testing.TB, l *Line) *berth.Job {
 	t.Helper()
 	return Job(t, JobText(t, l))
 }
 
 // JobText returns the job of a line as JSON.
-func JobText(t testing.TB, l *story.Line) string {
+func JobText(t testing.TB, l *Line) string {
 	t.Helper()
 	job := map[string]any{"ID": l.Word(0)}
 	for field, name := range map[string]string{"Type": "type", "Namespace": "ns", "NodePool": "pool"} {
@@ -155,7 +154,7 @@ func JobText(t testing.TB, l *story.Line) string {
 	return string(text)
 }
 
-func groupOf(t testing.TB, l *story.Line, name string) map[string]any {
+func groupOf(t testing.TB, l *Line, name string) map[string]any {
 	t.Helper()
 	text := func(key, def string) string { return l.Text(name+"."+key, l.Text(key, def)) }
 	number := func(key string, def int) int { return l.Int(t, name+"."+key, l.Int(t, key, def)) }
@@ -189,7 +188,7 @@ func groupOf(t testing.TB, l *story.Line, name string) map[string]any {
 }
 
 // fields sets what the line says under prefix.
-func fields(l *story.Line, tree map[string]any, prefix string) {
+func fields(l *Line, tree map[string]any, prefix string) {
 	values, _ := l.Under(prefix)
 	for k, v := range values {
 		var x any
@@ -200,7 +199,7 @@ func fields(l *story.Line, tree map[string]any, prefix string) {
 	}
 }
 
-func portsOf(t testing.TB, l *story.Line, group string) (out []any) {
+func portsOf(t testing.TB, l *Line, group string) (out []any) {
 	t.Helper()
 	for _, prefix := range []string{"port", group + ".port"} {
 		values, names := l.Under(prefix)
@@ -227,7 +226,7 @@ func portsOf(t testing.TB, l *story.Line, group string) (out []any) {
 // "unlimited delay=…" or "never".
 func policyOf(t testing.TB, text string) map[string]any {
 	t.Helper()
-	l := story.Lines(t, "policy "+text)[0]
+	l := Lines(t, "policy "+text)[0]
 	if l.Has("never") {
 		return map[string]any{"Attempts": 0, "Unlimited": false}
 	}
@@ -239,7 +238,7 @@ func policyOf(t testing.TB, text string) map[string]any {
 	return p
 }
 
-func conditions(t testing.TB, l *story.Line, tree map[string]any, group, constraint, affinity string) {
+func conditions(t testing.TB, l *Line, tree map[string]any, group, constraint, affinity string) {
 	t.Helper()
 	var cons, affs []any
 	for _, prefix := range slices.Compact([]string{"", group}) {
@@ -272,7 +271,7 @@ func conditions(t testing.TB, l *story.Line, tree map[string]any, group, constra
 	spreads(t, l, tree, group, strings.Replace(affinity, "affinity", "spread", 1))
 }
 
-func named(l *story.Line, prefix, name string, i int) string {
+func named(l *Line, prefix, name string, i int) string {
 	if prefix != "" {
 		name = prefix + "." + name
 	}

@@ -1,44 +1,9 @@
-package story
+package statetest
 
 import (
-	"strings"
 	"testing"
 	"time"
 )
-
-const two = `# The first story.
-# It has two steps.
-add 1
-----
-1
-
-# not a story: the second word is missing
-add 2 more="a b" {"x": [1, 2]}
-----
-3
-`
-
-func TestParseAndPrintAgree(t *testing.T) {
-	text := strings.ReplaceAll(two, "# not a story: the second word is missing\n", "")
-	stories, err := parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(stories) != 1 || stories[0].Name != "The first story" || len(stories[0].steps) != 2 {
-		t.Fatalf("%+v", stories)
-	}
-	if got := print(stories); got != text {
-		t.Errorf("printed as\n%s", got)
-	}
-}
-
-func TestStoriesNeedNamesAndSteps(t *testing.T) {
-	for _, text := range []string{"add 1\n", "# a.\n", "# a.\nadd\n\n# a.\nadd\n"} {
-		if _, err := parse(text); err == nil {
-			t.Errorf("%q is accepted", text)
-		}
-	}
-}
 
 func TestLine(t *testing.T) {
 	l := Lines(t, `node n1 up cpu=4000 meta.rack="r 1" for=1m list=a,b tail={"a": 1} # a remark`)[0]

@@ -1,6 +1,7 @@
-package story
+package statetest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,7 @@ import (
 	"time"
 )
 
-// Line is a line of a step: a verb, words, and values with a name.
+// Line is one line of a story: a verb, plain words and named values.
 //
 //	node n1 cpu=4000 meta.rack="r 1"
 type Line struct {
@@ -22,7 +23,7 @@ type Line struct {
 	read  map[string]bool
 }
 
-// Lines returns the lines of an input. What follows " #" is a remark.
+// Lines parses the lines of a step. A comment starts with " #".
 func Lines(t testing.TB, input string) []*Line {
 	t.Helper()
 	var out []*Line
@@ -40,7 +41,7 @@ func Lines(t testing.TB, input string) []*Line {
 	return out
 }
 
-// String returns the line as it was written.
+// String returns the line as written, without its comment.
 func (l *Line) String() string { return l.text }
 
 func parseLine(text string) (*Line, error) {
@@ -57,7 +58,7 @@ func parseLine(text string) (*Line, error) {
 			continue
 		}
 		if _, twice := l.named[k]; twice {
-			return nil, fmt.Errorf("%s is there twice", k)
+			return nil, fmt.Errorf("%s is given twice", k)
 		}
 		l.named[k] = unquote(v)
 		l.order = append(l.order, k)
@@ -71,7 +72,7 @@ func isName(s string) bool {
 	})
 }
 
-// split cuts at spaces that are not in quotes, braces or brackets.
+// split splits at spaces outside quotes, braces and brackets.
 func split(text string) (out []string, err error) {
 	var word strings.Builder
 	depth, quoted, any := 0, false, false
@@ -101,7 +102,7 @@ func split(text string) (out []string, err error) {
 	}
 	flush()
 	if quoted || depth != 0 {
-		return nil, fmt.Errorf("a quote or bracket is not closed")
+		return nil, errors.New("unclosed quote or bracket")
 	}
 	return out, nil
 }
@@ -121,10 +122,10 @@ func (l *Line) Word(i int) string {
 	return ""
 }
 
-// Has says whether a word is among the words.
+// Has reports whether word is among the plain words.
 func (l *Line) Has(word string) bool { return slices.Contains(l.Words, word) }
 
-// Text returns a named value, def if it is not there.
+// Text returns a named value, or def if there is none.
 func (l *Line) Text(name, def string) string {
 	v, ok := l.named[name]
 	if !ok {
@@ -134,7 +135,7 @@ func (l *Line) Text(name, def string) string {
 	return v
 }
 
-// Int returns a named number, def if it is not there.
+// Int returns a named number, or def if there is none.
 func (l *Line) Int(t testing.TB, name string, def int) int {
 	t.Helper()
 	v, ok := l.named[name]
@@ -149,7 +150,7 @@ func (l *Line) Int(t testing.TB, name string, def int) int {
 	return n
 }
 
-// Duration returns a named duration, def if it is not there.
+// Duration returns a named duration, or def if there is none.
 func (l *Line) Duration(t testing.TB, name string, def time.Duration) time.Duration {
 	t.Helper()
 	v, ok := l.named[name]
@@ -164,7 +165,7 @@ func (l *Line) Duration(t testing.TB, name string, def time.Duration) time.Durat
 	return d
 }
 
-// List returns a named value cut at commas, nil if it is not there.
+// List returns a named value split at commas, or nil if there is none.
 func (l *Line) List(name string) []string {
 	v, ok := l.named[name]
 	if !ok {
@@ -174,8 +175,8 @@ func (l *Line) List(name string) []string {
 	return strings.Split(v, ",")
 }
 
-// Under returns the named values whose names begin with prefix and a dot, by
-// the rest of their names, and those names in the order in which they stand.
+// Under returns the values named prefix.NAME by NAME, and these names in the
+// order of the line.
 func (l *Line) Under(prefix string) (values map[string]string, names []string) {
 	values = map[string]string{}
 	for _, k := range l.order {
@@ -188,7 +189,7 @@ func (l *Line) Under(prefix string) (values map[string]string, names []string) {
 	return values, names
 }
 
-// Names returns the names of values that nobody has asked for yet.
+// Names returns the names of values that were not read yet.
 func (l *Line) Names() []string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(l.named)) {
@@ -199,17 +200,16 @@ func (l *Line) Names() []string {
 	return out
 }
 
-// Done fails the test if a value was not asked for: what a story says must
-// mean something.
+// Done fails the test if a value of the line was never read, so that a
+// misspelled name in a story does not go unnoticed.
 func (l *Line) Done(t testing.TB) {
 	t.Helper()
 	if names := l.Names(); len(names) > 0 {
-		t.Fatalf("%s: nothing is called %s here", l, strings.Join(names, ", "))
+		t.Fatalf("%s: unknown name %s", l, strings.Join(names, ", "))
 	}
 }
 
-// Over returns the line with what base says of all that it does not say
-// itself.
+// Over returns the line with the named values of base as defaults.
 func (l *Line) Over(base *Line) *Line {
 	out := *l
 	out.named, out.read = maps.Clone(base.named), map[string]bool{}
