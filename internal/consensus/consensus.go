@@ -129,6 +129,7 @@ type Server struct {
 	guard  *guard
 	rounds rounds
 	now    atomic.Pointer[node]
+	news   chan struct{} // holds a token after a change of leadership
 
 	leads atomic.Uint64                           // the term that this server leads; 0: none, or it has not begun
 	end   atomic.Pointer[context.CancelCauseFunc] // of the term in hand
@@ -165,7 +166,7 @@ func Open(c Config, store *state.Store) (*Server, error) {
 	c.TrailingLogs = max(c.TrailingLogs, c.SnapshotEvery)
 	c.Patience = cmp.Or(c.Patience, patience)
 	c.CompareEvery = cmp.Or(c.CompareEvery, compareEvery)
-	s := &Server{config: c, shared: c.Transport != nil, store: store, opened: time.Now(), restores: make(chan *restore)}
+	s := &Server{config: c, shared: c.Transport != nil, store: store, opened: time.Now(), restores: make(chan *restore), news: make(chan struct{}, 1)}
 	s.guard = &guard{dir: c.Dir, reserve: c.Reserve, ask: c.Room, start: time.Now()}
 	if c.Room == nil {
 		s.guard.ask = diskRoom
@@ -208,6 +209,7 @@ func (s *Server) open() error {
 	has, member := n.has, func() bool { is, _ := s.Member(); return is }
 	s.link.has.Store(&has)
 	s.now.Store(n)
+	s.observe(n.raft)
 	s.link.member.Store(&member)
 	s.link.ended.Store(false)
 	return nil

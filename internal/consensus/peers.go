@@ -200,6 +200,30 @@ func (s *Server) LeaderAddress() (id, address string) {
 	return string(i), string(a)
 }
 
+// Leadership holds a token after this server has heard of another leader, or of
+// none, or has begun or ceased to lead. It is for one reader.
+func (s *Server) Leadership() <-chan struct{} { return s.news }
+
+// observe has raft tell of leadership. Observers are called with raft's locks
+// held, so this one leaves a token and looks at nothing.
+func (s *Server) observe(r *raft.Raft) {
+	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		switch o.Data.(type) {
+		case raft.LeaderObservation, raft.RaftState:
+			s.tellLeadership()
+		}
+		return false
+	}))
+	s.tellLeadership() // of what was before it observed
+}
+
+func (s *Server) tellLeadership() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
 // Contact returns how long ago this server heard the leader, 0 on the leader
 // itself, and whether it knows of one. A server that never heard one counts
 // from when it was opened.

@@ -9,7 +9,6 @@ import (
 	"berth"
 	"berth/internal/api"
 	"berth/internal/leader/broker"
-	"berth/internal/rest"
 	"berth/internal/state"
 	"berth/internal/wire"
 	"berth/internal/worker"
@@ -254,11 +253,18 @@ func (f *following) follow() {
 // follow has workers work for whoever leads, until ctx ends.
 func (s *Server) follow(ctx context.Context) error {
 	for {
+		changed := s.leading.changed()
 		if now := s.leading.current(); now.addr != "" && now.addr != s.config.Advertise {
 			s.workFor(ctx, now)
+			if err := await(ctx, changed, 2*retryPause); err != nil { // it could not be reached, or its term is over
+				return err
+			}
+			continue
 		}
-		if err := rest.For(ctx, 5*look); err != nil {
-			return err
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (s *Server) fail(action string) {
 func (s *Server) stepDown() {
 	for s.consensus.Leader() {
 		err := s.consensus.Transfer(s.late.ctx, "")
-		if err == nil || rest.For(s.late.ctx, 5*look) != nil {
+		if err == nil || rest.For(s.late.ctx, 2*retryPause) != nil {
 			return
 		}
 		s.config.Logger.Warn("a failpoint could not hand over leadership; trying again", "error", err)

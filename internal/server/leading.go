@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/rest"
 	"berth/internal/state"
 )
 
@@ -15,8 +14,9 @@ import (
 // hears of another leader, so that what waits for an answer of one that is
 // silent for a moment goes on waiting.
 type leading struct {
-	mu  sync.Mutex
-	now lease
+	mu   sync.Mutex
+	now  lease
+	news chan struct{} // closed, and replaced, when anything that Route looks at changed
 }
 
 // lease is the time for which one server leads.
@@ -26,26 +26,26 @@ type lease struct {
 	end  context.CancelFunc
 }
 
-// look is how often a server asks itself who leads: the answer is in memory.
-const look = 20 * time.Millisecond
+// retryPause is how long a server waits before it tries again what another
+// could not do, unless it hears of a change of leadership before that.
+const retryPause = 50 * time.Millisecond
 
 func newLeading() *leading {
-	l := &leading{}
+	l := &leading{news: make(chan struct{})}
 	l.now.life, l.now.end = context.WithCancel(context.Background())
 	return l
 }
 
 // watchLeader keeps up with who leads until ctx ends.
 func (s *Server) watchLeader(ctx context.Context) error {
-	tick := time.NewTicker(look)
-	defer tick.Stop()
 	defer s.leading.set("")
 	for {
 		if _, addr := s.consensus.LeaderAddress(); addr != "" && addr != s.leading.current().addr {
 			s.leading.set(addr)
 		}
+		s.leading.tell()
 		select {
-		case <-tick.C:
+		case <-s.consensus.Leadership():
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -56,6 +56,34 @@ func (l *leading) current() lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now
+}
+
+// changed returns a channel that is closed at the next change. Who waits for one
+// takes it before looking at what is now.
+func (l *leading) changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.news
+}
+
+// tell wakes those who wait for a change.
+func (l *leading) tell() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.news)
+	l.news = make(chan struct{})
+}
+
+// await returns after a change, or after d, or with ctx's error when that ends.
+func await(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-changed:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 func (l *leading) set(addr string) {
@@ -69,7 +97,7 @@ func (l *leading) set(addr string) {
 // Route implements api.Others.
 func (s *Server) Route(ctx context.Context, passed bool) (string, error) {
 	for {
-		now := s.leading.current()
+		changed, now := s.leading.changed(), s.leading.current()
 		switch {
 		case s.term.Load() != nil:
 			return "", nil
@@ -80,8 +108,10 @@ func (s *Server) Route(ctx context.Context, passed bool) (string, error) {
 				return now.addr, nil
 			}
 		}
-		if err := rest.For(ctx, look); err != nil {
-			if ctx.Err() == context.Canceled {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if err := ctx.Err(); err == context.Canceled {
 				return "", err
 			}
 			return "", state.ErrLost
@@ -197,6 +227,7 @@ func (s *Server) readIndex(ctx context.Context) (index uint64, err error) {
 	hold, cancel := context.WithTimeout(ctx, api.Hold)
 	defer cancel()
 	for {
+		changed := s.leading.changed()
 		addr, err := s.Route(hold, false)
 		if err != nil {
 			return 0, err
@@ -209,7 +240,7 @@ func (s *Server) readIndex(ctx context.Context) (index uint64, err error) {
 		if err == nil {
 			return index, nil
 		}
-		if rest.For(hold, look) != nil {
+		if await(hold, changed, retryPause) != nil {
 			return 0, fmt.Errorf("%w: %v", state.ErrLost, err)
 		}
 	}

@@ -362,7 +362,7 @@ func (s *Server) Leave(ctx context.Context) error {
 		if them, err := s.acquaint(step, leader); err == nil && !slices.Contains(them.Peers, s.id) {
 			return nil
 		}
-		if rest.For(step, look) != nil {
+		if rest.For(step, retryPause) != nil {
 			return nil // the others were told; they let it go when they can
 		}
 	}

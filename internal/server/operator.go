@@ -16,7 +16,6 @@ import (
 	"berth"
 	"berth/internal/api"
 	"berth/internal/consensus"
-	"berth/internal/rest"
 	"berth/internal/state"
 	"berth/op"
 
@@ -199,9 +198,11 @@ func (s *Server) RestoreSnapshot(ctx context.Context, from io.Reader) (saved, no
 	now = s.store.Snapshot().Index
 	ctx, cancel := context.WithTimeout(ctx, restoredTime)
 	defer cancel()
-	for !s.Leads() && s.consensus.Leader() {
-		if rest.For(ctx, look) != nil {
-			break
+	for changed := s.leading.changed(); !s.Leads() && s.consensus.Leader(); changed = s.leading.changed() {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return b.Index, now, nil
 		}
 	}
 	return b.Index, now, nil

@@ -6,7 +6,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -27,15 +26,8 @@ import (
 	"berth/internal/events"
 	"berth/internal/failpoint"
 	"berth/internal/leader"
-	"berth/internal/leader/broker"
 	"berth/internal/leader/collector"
-	"berth/internal/leader/deploy"
-	"berth/internal/leader/drain"
-	"berth/internal/leader/finalize"
 	"berth/internal/leader/heartbeat"
-	"berth/internal/leader/periodic"
-	"berth/internal/leader/planner"
-	"berth/internal/leader/submit"
 	"berth/internal/state"
 	"berth/internal/wire"
 	"berth/internal/worker"
@@ -244,6 +236,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.late.Wait()
 	g.Go(func() error { return s.consensus.Run(ctx, s.lead) })
 	g.Go(func() error { return s.events.Run(ctx) })
+	g.Go(func() error { return s.watchLeader(ctx) })
 	g.Go(func() error {
 		err := s.wire.Serve(ctx, s.config.RPC)
 		if err == nil {
@@ -253,167 +246,12 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	if s.config.Cluster != nil {
 		defer s.links.close()
-		for _, run := range []func(context.Context) error{s.watchLeader, s.answerReads, s.meet, s.follow} {
+		for _, run := range []func(context.Context) error{s.answerReads, s.meet, s.follow} {
 			g.Go(func() error { return run(ctx) })
 		}
 		defer context.AfterFunc(ctx, s.links.close)() // who waits for another server ends
 	}
 	return g.Wait()
-}
-
-// term is what runs while this server leads.
-type term struct {
-	state.Log
-	number    uint64
-	broker    *broker.Broker
-	planner   *planner.Planner
-	heartbeat *heartbeat.Monitor
-}
-
-// Beat implements api.Leader.
-func (t *term) Beat(id berth.NodeID) time.Duration { return t.heartbeat.Beat(id) }
-
-// Quasi implements api.Leader.
-func (t *term) Quasi(id berth.EvalID) (string, berth.Timeline) {
-	q, _ := t.broker.Quasi(id)
-	return q.Status, q.Timeline
-}
-
-// Acked implements api.Leader.
-func (t *term) Acked(id berth.EvalID) int64 { return t.broker.Acked(id) }
-
-// lead runs the services of a term until it ends.
-func (s *Server) lead(ctx context.Context, c consensus.Term) error {
-	c.Log = s.refused.Counting(c.Log)
-	if s.config.Failpoints != nil {
-		f := leader.NewFailing(ctx, c.Log, s.config.Failpoints, s.fail)
-		f.Held = s.hold
-		c.Log = f
-	}
-	t := &term{Log: c.Log, number: c.Number}
-	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
-	t.broker.Told = s.metrics.intervals.observe
-	t.planner = planner.New(c.Number, c.Log, t.broker)
-	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
-	t.broker.Logger, t.planner.Logger, t.heartbeat.Logger = s.config.Logger, s.config.Logger, s.config.Logger
-	if err := s.firstSchedulerConfig(ctx, c.Log); err != nil {
-		return err
-	}
-	if err := s.trackVersions(ctx, c.Log); err != nil {
-		return err
-	}
-	if err := s.firstAutopilotConfig(ctx, c.Log); err != nil {
-		return err
-	}
-	if err := s.recoverSubmissions(ctx, c); err != nil {
-		return err
-	}
-	s.following.lead()
-	defer s.following.follow()
-	s.term.Store(t)
-	defer s.term.Store(nil)
-	g, ctx := errgroup.WithContext(ctx)
-	if s.config.Cluster != nil {
-		g.Go(func() error { return s.autopilot(ctx) })
-	}
-	g.Go(func() error { return t.broker.Run(ctx) })
-	g.Go(func() error { return t.heartbeat.Run(ctx) })
-	g.Go(func() error {
-		var seed [32]byte
-		rand.Read(seed[:])
-		return leader.Run(ctx, collector.NewTimer(s.config.Collect, seed), c.Number, s.store, c.Log)
-	})
-	g.Go(func() error {
-		var seed [32]byte
-		rand.Read(seed[:])
-		return leader.Run(ctx, drain.New(seed), c.Number, s.store, c.Log, drain.Watched()...)
-	})
-	g.Go(func() error {
-		var seed [32]byte
-		rand.Read(seed[:])
-		return leader.Run(ctx, periodic.New(seed), c.Number, s.store, c.Log, state.OnTable(state.Jobs))
-	})
-	g.Go(func() error {
-		var seed [32]byte
-		rand.Read(seed[:])
-		return leader.Run(ctx, finalize.New(seed), c.Number, s.store, c.Log, finalize.Watched()...)
-	})
-	g.Go(func() error {
-		var seed [32]byte
-		rand.Read(seed[:])
-		return leader.Run(ctx, submit.New(seed), c.Number, s.store, c.Log, submit.Watched()...)
-	})
-	g.Go(func() error {
-		return leader.Run(ctx, deploy.New(), c.Number, s.store, c.Log, state.OnTable(state.Deployments))
-	})
-	g.Go(func() error {
-		w := collector.NewWorker(c.Number, c.Log, t.broker, t.planner, s.config.Collect)
-		w.Logger = s.config.Logger
-		return w.Run(ctx)
-	})
-	g.Go(func() error {
-		return s.crew.Lead(ctx, func(types []string) *worker.Worker {
-			w := worker.New(t.broker, t.planner, types).On(&s.workers)
-			w.Logger = s.config.Logger
-			return w
-		})
-	})
-	err := g.Wait()
-	if errors.Is(err, broker.ErrClosed) || errors.Is(err, state.ErrLost) {
-		err = context.Cause(ctx)
-	}
-	return err
-}
-
-// firstSchedulerConfig says how the cluster is scheduled if nobody ever did,
-// before anything is. An operator's word stands, whatever the file says later.
-func (s *Server) firstSchedulerConfig(ctx context.Context, log state.Log) error {
-	if s.config.Scheduler == nil || s.store.Snapshot().SchedulerConfig().ModifyIndex > 0 {
-		return nil
-	}
-	_, err := log.Propose(ctx, &state.SetSchedulerConfig{Config: *s.config.Scheduler, Enforce: true})
-	if berth.KindOf(err) == berth.Conflict { // it was said in the meantime
-		return nil
-	}
-	return err
-}
-
-// trackVersions says how many versions of each job are kept, if that is not
-// what the leader before said.
-func (s *Server) trackVersions(ctx context.Context, log state.Log) error {
-	want := s.config.TrackedVersions
-	if kept, _ := s.store.Snapshot().TrackedVersions(); want == 0 || want == kept {
-		return nil
-	}
-	_, err := log.Propose(ctx, &state.SetTrackedVersions{Number: want})
-	return err
-}
-
-// recoverSubmissions lets stream jobs begin anew whose submission the leader
-// before did not finish, before anybody goes on with them.
-func (s *Server) recoverSubmissions(ctx context.Context, c consensus.Term) error {
-	do := submit.Interrupted(s.store.Snapshot(), time.Now())
-	if len(do) == 0 {
-		return nil
-	}
-	leader.Stamp(c.Number, do...)
-	if _, err := c.Log.Propose(ctx, do...); berth.KindOf(err) == "" {
-		return err
-	}
-	return nil // a user was faster
-}
-
-// firstAutopilotConfig does the same for what looks after servers.
-func (s *Server) firstAutopilotConfig(ctx context.Context, log state.Log) error {
-	first := s.config.Autopilot
-	if s.config.Cluster == nil || first == nil || *first == berth.DefaultAutopilotConfig || s.store.Snapshot().AutopilotConfig().ModifyIndex > 0 {
-		return nil
-	}
-	_, err := log.Propose(ctx, &state.SetAutopilotConfig{Config: *first, Enforce: true})
-	if berth.KindOf(err) == berth.Conflict {
-		return nil
-	}
-	return err
 }
 
 // Leader implements api.Cluster.

@@ -1,0 +1,201 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"berth"
+	"berth/internal/consensus"
+	"berth/internal/leader"
+	"berth/internal/leader/broker"
+	"berth/internal/leader/collector"
+	"berth/internal/leader/deploy"
+	"berth/internal/leader/drain"
+	"berth/internal/leader/finalize"
+	"berth/internal/leader/heartbeat"
+	"berth/internal/leader/periodic"
+	"berth/internal/leader/planner"
+	"berth/internal/leader/submit"
+	"berth/internal/state"
+	"berth/internal/worker"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// term is what runs while this server leads.
+type term struct {
+	state.Log
+	number    uint64
+	broker    *broker.Broker
+	planner   *planner.Planner
+	heartbeat *heartbeat.Monitor
+}
+
+// Beat implements api.Leader.
+func (t *term) Beat(id berth.NodeID) time.Duration { return t.heartbeat.Beat(id) }
+
+// Quasi implements api.Leader.
+func (t *term) Quasi(id berth.EvalID) (string, berth.Timeline) {
+	q, _ := t.broker.Quasi(id)
+	return q.Status, q.Timeline
+}
+
+// Acked implements api.Leader.
+func (t *term) Acked(id berth.EvalID) int64 { return t.broker.Acked(id) }
+
+// lead runs the services of a term until it ends.
+func (s *Server) lead(ctx context.Context, c consensus.Term) error {
+	c.Log = s.refused.Counting(c.Log)
+	if s.config.Failpoints != nil {
+		f := leader.NewFailing(ctx, c.Log, s.config.Failpoints, s.fail)
+		f.Held = s.hold
+		c.Log = f
+	}
+	t := &term{Log: c.Log, number: c.Number}
+	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
+	t.broker.Told = s.metrics.intervals.observe
+	t.planner = planner.New(c.Number, c.Log, t.broker)
+	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
+	t.broker.Logger, t.planner.Logger, t.heartbeat.Logger = s.config.Logger, s.config.Logger, s.config.Logger
+	// What the first leader of a cluster says, and what the leader before left
+	// undone, comes before anything is scheduled or answered.
+	for _, first := range []func(context.Context, consensus.Term) error{
+		s.firstSchedulerConfig, s.trackVersions, s.firstAutopilotConfig, s.recoverSubmissions,
+	} {
+		if err := first(ctx, c); err != nil {
+			return err
+		}
+	}
+	s.following.lead()
+	defer s.following.follow()
+	s.setTerm(t)
+	defer s.setTerm(nil)
+	g, ctx := errgroup.WithContext(ctx)
+	for _, x := range s.services(t, c) {
+		g.Go(func() error {
+			err := x.run(ctx)
+			if err != nil && ctx.Err() == nil {
+				err = fmt.Errorf("%s: %w", x.name, err)
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	if errors.Is(err, broker.ErrClosed) || errors.Is(err, state.ErrLost) {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// setTerm makes a term the one that requests are answered in; nil: there is
+// none.
+func (s *Server) setTerm(t *term) {
+	s.term.Store(t)
+	s.leading.tell()
+}
+
+// service is something that runs while this server leads. When one ends, so
+// does the term.
+type service struct {
+	name string
+	run  func(context.Context) error
+}
+
+// services returns all services of a term.
+func (s *Server) services(t *term, c consensus.Term) []service {
+	controller := func(name string, step leader.Controller, watched ...state.WatchKey) service {
+		return service{name, func(ctx context.Context) error { return leader.Run(ctx, step, c.Number, s.store, c.Log, watched...) }}
+	}
+	all := []service{
+		{"broker", t.broker.Run},
+		{"heartbeat", t.heartbeat.Run},
+		controller("collector", collector.NewTimer(s.config.Collect, seed())),
+		controller("drain", drain.New(seed()), drain.Watched()...),
+		controller("periodic", periodic.New(seed()), state.OnTable(state.Jobs)),
+		controller("finalize", finalize.New(seed()), finalize.Watched()...),
+		controller("submit", submit.New(seed()), submit.Watched()...),
+		controller("deploy", deploy.New(), state.OnTable(state.Deployments)),
+		{"core worker", s.coreWorker(t, c).Run},
+		{"workers", func(ctx context.Context) error { return s.crew.Lead(ctx, s.newWorker(t)) }},
+	}
+	if s.config.Cluster != nil {
+		all = append(all, service{"autopilot", s.autopilot})
+	}
+	return all
+}
+
+// seed returns what a controller draws its IDs from.
+func seed() (b [32]byte) {
+	rand.Read(b[:])
+	return b
+}
+
+// coreWorker returns what decides the system's own evaluations.
+func (s *Server) coreWorker(t *term, c consensus.Term) *collector.Worker {
+	w := collector.NewWorker(c.Number, c.Log, t.broker, t.planner, s.config.Collect)
+	w.Logger = s.config.Logger
+	return w
+}
+
+// newWorker returns how workers for the types of evaluations are made.
+func (s *Server) newWorker(t *term) func(types []string) *worker.Worker {
+	return func(types []string) *worker.Worker {
+		w := worker.New(t.broker, t.planner, types).On(&s.workers)
+		w.Logger = s.config.Logger
+		return w
+	}
+}
+
+// firstSchedulerConfig says how the cluster is scheduled if nobody ever did,
+// before anything is. An operator's word stands, whatever the file says later.
+func (s *Server) firstSchedulerConfig(ctx context.Context, c consensus.Term) error {
+	if s.config.Scheduler == nil || s.store.Snapshot().SchedulerConfig().ModifyIndex > 0 {
+		return nil
+	}
+	_, err := c.Log.Propose(ctx, &state.SetSchedulerConfig{Config: *s.config.Scheduler, Enforce: true})
+	if berth.KindOf(err) == berth.Conflict { // it was said in the meantime
+		return nil
+	}
+	return err
+}
+
+// trackVersions says how many versions of each job are kept, if that is not
+// what the leader before said.
+func (s *Server) trackVersions(ctx context.Context, c consensus.Term) error {
+	want := s.config.TrackedVersions
+	if kept, _ := s.store.Snapshot().TrackedVersions(); want == 0 || want == kept {
+		return nil
+	}
+	_, err := c.Log.Propose(ctx, &state.SetTrackedVersions{Number: want})
+	return err
+}
+
+// recoverSubmissions lets stream jobs begin anew whose submission the leader
+// before did not finish, before anybody goes on with them.
+func (s *Server) recoverSubmissions(ctx context.Context, c consensus.Term) error {
+	do := submit.Interrupted(s.store.Snapshot(), time.Now())
+	if len(do) == 0 {
+		return nil
+	}
+	leader.Stamp(c.Number, do...)
+	if _, err := c.Log.Propose(ctx, do...); berth.KindOf(err) == "" {
+		return err
+	}
+	return nil // a user was faster
+}
+
+// firstAutopilotConfig does the same for what looks after servers.
+func (s *Server) firstAutopilotConfig(ctx context.Context, c consensus.Term) error {
+	first := s.config.Autopilot
+	if s.config.Cluster == nil || first == nil || *first == berth.DefaultAutopilotConfig || s.store.Snapshot().AutopilotConfig().ModifyIndex > 0 {
+		return nil
+	}
+	_, err := c.Log.Propose(ctx, &state.SetAutopilotConfig{Config: *first, Enforce: true})
+	if berth.KindOf(err) == berth.Conflict {
+		return nil
+	}
+	return err
+}
