@@ -33,6 +33,7 @@ import (
 	"berth/internal/agent/fingerprint"
 	"berth/internal/agent/local"
 	"berth/internal/agent/task"
+	"berth/internal/claim"
 	"berth/internal/saferoot"
 	"berth/op"
 )
@@ -193,7 +194,7 @@ type held struct {
 func New(c Config) (*Agent, error) {
 	err := c.complete()
 	if err == nil && c.Folders == nil {
-		c.Folders, err = Hold(c.StateDir, c.AllocDir)
+		c.Folders, err = Hold(c.StateDir, c.AllocDir, claim.ForRestart(c.Log))
 	}
 	if err != nil {
 		return nil, err

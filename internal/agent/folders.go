@@ -14,9 +14,10 @@ import (
 type Folders struct{ claims []*claim.Claim }
 
 // Hold holds the state directory and that of the allocations, and makes them
-// if need be. The error is a *claim.HeldError if another agent uses one.
-func Hold(stateDir, allocDir string) (*Folders, error) {
-	state, err := local.Hold(stateDir)
+// if need be. The error is a *claim.HeldError if another agent still uses one
+// after the wait.
+func Hold(stateDir, allocDir string, wait claim.Wait) (*Folders, error) {
+	state, err := local.Hold(stateDir, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +26,7 @@ func Hold(stateDir, allocDir string) (*Folders, error) {
 	if err := os.MkdirAll(allocDir, 0o711); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	allocs, err := claim.TakeDir(allocDir)
+	allocs, err := claim.TakeDir(allocDir, wait)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -33,7 +34,7 @@ func Hold(stateDir, allocDir string) (*Folders, error) {
 	return f, nil
 }
 
-// Close lets others use the directories. To do so again does nothing.
+// Close lets others use the directories. Closing them again does nothing.
 func (f *Folders) Close() error {
 	var errs []error
 	for _, c := range f.claims {

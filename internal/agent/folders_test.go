@@ -14,18 +14,18 @@ import (
 func TestHold(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	first, err := Hold(in("client"), in("alloc"))
+	first, err := Hold(in("client"), in("alloc"), claim.Wait{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range [][2]string{{"client", "alloc"}, {"client", "alloc2"}, {"client2", "alloc"}} {
-		_, err := Hold(in(c[0]), in(c[1]))
+		_, err := Hold(in(c[0]), in(c[1]), claim.Wait{})
 		held, ok := errors.AsType[*claim.HeldError](err)
 		if !ok || held.Dir != in("client") && held.Dir != in("alloc") {
 			t.Errorf("%s and %s: %v", c[0], c[1], err)
 		}
 	}
-	second, err := Hold(in("client2"), in("alloc2"))
+	second, err := Hold(in("client2"), in("alloc2"), claim.Wait{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestHold(t *testing.T) {
 	if st, err := os.Stat(in("alloc")); err != nil || st.Mode().Perm() != 0o711 {
 		t.Errorf("tasks of other users cannot pass: %v, %v", st, err)
 	}
-	if again, err := Hold(in("client"), in("alloc2")); err != nil {
+	if again, err := Hold(in("client"), in("alloc2"), claim.Wait{}); err != nil {
 		t.Errorf("what was given up cannot be had: %v", err)
 	} else {
 		again.Close()

@@ -1,17 +1,26 @@
-// Package claim keeps a folder to one process: whoever starts an agent twice
-// by mistake is told so before the second one touches anything. A claim ends
-// with the process, however that ends.
+// Package claim keeps a folder to one process: starting an agent twice by
+// mistake fails before the second one touches anything. A claim ends with the
+// process, however that ends.
+//
+// It may end a moment later than the process seems to. A process that was
+// killed holds its files until the kernel has torn it down, and a child that it
+// was just starting shares them until the child executes its own program. So an
+// agent that is restarted waits for the claim ([ForRestart]).
 package claim
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/failpoint"
 )
 
 // HeldError says that another process has the folder.
@@ -28,56 +37,91 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("another agent, process %d, uses the folder %s; each needs its own", e.PID, e.Dir)
 }
 
+// Wait bounds how long a claim waits for another process to give up the folder.
+// The zero Wait does not wait.
+type Wait struct {
+	Most time.Duration
+	Log  *slog.Logger // is told once that it waits; nil: nobody is
+}
+
+const (
+	restartWait = 10 * time.Second      // for what is left of the last agent to be gone
+	lookEvery   = 20 * time.Millisecond // while waiting: a blocked flock could not be bounded
+)
+
+// ForRestart is how long an agent waits for its folders. It may have been
+// started right after the last one was killed.
+func ForRestart(log *slog.Logger) Wait {
+	if failpoint.Hit("claim/no-wait") != nil {
+		return Wait{}
+	}
+	return Wait{Most: restartWait, Log: log}
+}
+
 // Claim is a folder that other processes cannot claim by the same file.
 type Claim struct{ file *os.File }
 
-// Take claims the folder that the file is in, and which is there. It waits for
-// nobody: if another process has it, the error is a *HeldError. A claim is one
-// of the open file, so a process cannot take it twice either.
-func Take(path string) (*Claim, error) {
+// Take claims the folder that the file is in, and which exists. The error is a
+// *HeldError if another process still has it after the wait. A claim belongs to
+// the open file, so a process cannot take it twice either.
+//
+// No program that this process starts inherits the claim: Go opens all files
+// with O_CLOEXEC.
+func Take(path string, w Wait) (*Claim, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(f, filepath.Dir(path)); err != nil {
+	if err := lock(f, filepath.Dir(path), w); err != nil {
 		if held, ok := errors.AsType[*HeldError](err); ok {
 			held.PID = holder(f)
 		}
 		return nil, errors.Join(err, f.Close())
 	}
-	// Who has it is for people to read. A full disk must not keep an agent from
-	// starting, so what is there is written over, and nothing depends on it.
+	// The process number is for people to read. A full disk must not keep an
+	// agent from starting, so the old number is written over, and nothing
+	// depends on it.
 	_, _ = f.WriteAt(fmt.Appendf(nil, "%-*d\n", pidWidth, os.Getpid()), 0)
 	return &Claim{f}, nil
 }
 
-// TakeDir claims a folder without a file in it, for one that people list. Who
-// has it is not told then.
-func TakeDir(dir string) (*Claim, error) {
+// TakeDir claims a folder without a file in it, for one that people list. A
+// HeldError of such a folder has no PID.
+func TakeDir(dir string, w Wait) (*Claim, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(f, dir); err != nil {
+	if err := lock(f, dir, w); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &Claim{f}, nil
 }
 
-func lock(f *os.File, dir string) error {
-	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return &HeldError{Dir: dir}
-	case err != nil:
-		return fmt.Errorf("lock %s: %w", f.Name(), err)
+func lock(f *os.File, dir string, w Wait) error {
+	for end, logged := time.Now().Add(w.Most), false; ; time.Sleep(lookEvery) {
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+		if !time.Now().Before(end) {
+			return &HeldError{Dir: dir}
+		}
+		if !logged && w.Log != nil {
+			w.Log.Info("another process still uses the folder; waiting for it to end", "folder", dir, "wait", w.Most)
+		}
+		logged = true
 	}
-	return nil
 }
 
-// pidWidth has every text be as long as the one before it.
+// pidWidth makes every text as long as the one before it.
 const pidWidth = 10
 
-// holder reads who has the claim. It may be about to write that.
+// holder reads who has the claim. The holder may be about to write that.
 func holder(f *os.File) int {
 	b := make([]byte, pidWidth+1)
 	n, _ := f.ReadAt(b, 0)
@@ -85,7 +129,7 @@ func holder(f *os.File) int {
 	return max(pid, 0)
 }
 
-// Close gives the folder up. To do so again does nothing.
+// Close gives the folder up. Closing it again does nothing.
 func (c *Claim) Close() error {
 	if err := c.file.Close(); !errors.Is(err, os.ErrClosed) {
 		return err

@@ -17,6 +17,7 @@ import (
 	"berth/internal/agent"
 	"berth/internal/agent/supervise"
 	"berth/internal/api"
+	"berth/internal/claim"
 	"berth/internal/config"
 	"berth/internal/gossip"
 	"berth/internal/server"
@@ -72,12 +73,12 @@ func (d *Daemon) open() (err error) {
 		return err
 	}
 	if conf.Server.Enabled {
-		if d.folder, err = server.Hold(conf.Server.DataDir); err != nil {
+		if d.folder, err = server.Hold(conf.Server.DataDir, claim.ForRestart(d.log)); err != nil {
 			return err
 		}
 	}
 	if conf.Client.Enabled {
-		if d.folders, err = agent.Hold(conf.Client.StateDir, conf.Client.AllocDir); err != nil {
+		if d.folders, err = agent.Hold(conf.Client.StateDir, conf.Client.AllocDir, claim.ForRestart(d.log)); err != nil {
 			return err
 		}
 	}

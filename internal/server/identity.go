@@ -25,12 +25,12 @@ type Folder struct {
 // Hold holds a folder, which it makes if need be. It is to be held before
 // anything of the server is opened that others can see: one that is started
 // twice by mistake must not be heard of. The error is a *claim.HeldError if
-// another process holds it.
-func Hold(dir string) (*Folder, error) {
+// another process still holds it after the wait.
+func Hold(dir string, wait claim.Wait) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	c, err := claim.Take(filepath.Join(dir, "server.lock"))
+	c, err := claim.Take(filepath.Join(dir, "server.lock"), wait)
 	if err != nil {
 		return nil, err
 	}

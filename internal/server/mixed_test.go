@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"berth/internal/claim"
 	"berth/internal/gossip"
 	"berth/internal/server"
 	"berth/internal/state"
@@ -32,7 +33,7 @@ func startGossiping(t *testing.T, name, dir string, expect int, told io.Writer) 
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(told, nil))
-	folder, err := server.Hold(dir)
+	folder, err := server.Hold(dir, claim.Wait{})
 	if err != nil {
 		t.Fatal(err)
 	}

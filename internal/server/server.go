@@ -22,6 +22,7 @@ import (
 	"berth"
 	"berth/internal/acl"
 	"berth/internal/api"
+	"berth/internal/claim"
 	"berth/internal/consensus"
 	"berth/internal/events"
 	"berth/internal/failpoint"
@@ -165,7 +166,7 @@ func (c Config) complete() (Config, error) {
 	}
 	var err error
 	if c.Folder == nil {
-		c.Folder, err = Hold(c.DataDir)
+		c.Folder, err = Hold(c.DataDir, claim.ForRestart(c.Logger))
 	}
 	return c, err
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"berth/internal/failpoint"
 )
 
 // What is unknown, or would protect something and is not built, refuses to
@@ -60,25 +62,26 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 func TestASecondAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	atOnce := []string{failpoint.Env + "=claim/no-wait=error(x)*"} // instead of waiting for the other to end
 	server := w.agent("server", "server { enabled = true }")
 	node := w.agent("node", "client {\n  enabled = true\n  servers = [\""+server.rpc+"\"]\n}")
 	for a, folder := range map[*agent]string{server: "server", node: "client", w.agent("both", both): "server"} {
 		told := fmt.Sprintf("Error: another agent, process %d, uses the folder %s; each needs its own\n", a.cmd.Process.Pid, filepath.Join(a.dataDir, folder))
 		for _, ports := range []string{"", "ports {\n  http = 0\n  rpc = 0\n  serf = 0\n}"} {
-			s := w.command("berth", nil, append(a.args, "-config", w.file("other.hcl", ports))...)
+			s := w.command("berth", atOnce, append(a.args, "-config", w.file("other.hcl", ports))...)
 			if s.code != 1 || s.err != told || s.out != "" {
 				t.Errorf("the same folder as %s, ports %q: %v\nwant %s", a.name, ports, s, told)
 			}
 		}
 		if a != node {
-			s := w.command("berth", nil, append(a.args, "-data-dir", filepath.Join(w.dir, "second"))...)
+			s := w.command("berth", atOnce, append(a.args, "-data-dir", filepath.Join(w.dir, "second"))...)
 			if s.code != 1 || !strings.HasPrefix(s.err, "Error: ports.rpc: ") || !strings.Contains(s.err, "address already in use") {
 				t.Errorf("the same port as %s: %v", a.name, s)
 			}
 		}
 		a.joined()
 	}
-	s := w.command("berth", nil, append(node.args, "-data-dir", filepath.Join(w.dir, "third"), "-alloc-dir", filepath.Join(node.dataDir, "alloc"))...)
+	s := w.command("berth", atOnce, append(node.args, "-data-dir", filepath.Join(w.dir, "third"), "-alloc-dir", filepath.Join(node.dataDir, "alloc"))...)
 	if s.code != 1 || !strings.HasPrefix(s.err, "Error: another agent uses the folder "+filepath.Join(node.dataDir, "alloc")+";") {
 		t.Errorf("the allocations of another: %v", s)
 	}

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -107,11 +108,14 @@ func (w *world) end() {
 		time.Sleep(5 * time.Millisecond)
 	}
 	for _, dir := range cgroups(w.mark) {
-		children, _ := filepath.Glob(dir + "/*/cgroup.procs")
-		for _, c := range children {
-			_ = os.Remove(filepath.Dir(c))
+		// The kernel calls a group busy for a moment after the last process in it
+		// is gone from every list.
+		err := removeGroups(dir)
+		for errors.Is(err, syscall.EBUSY) && time.Now().Before(end) {
+			time.Sleep(5 * time.Millisecond)
+			err = removeGroups(dir)
 		}
-		if err := os.Remove(dir); err != nil {
+		if err != nil {
 			w.t.Error(err)
 		}
 	}
@@ -120,6 +124,15 @@ func (w *world) end() {
 		report, _ := os.ReadFile(name)
 		w.t.Errorf("a data race:\n%s", report)
 	}
+}
+
+// removeGroups removes a cgroup and those of the tasks below it.
+func removeGroups(dir string) error {
+	children, _ := filepath.Glob(dir + "/*/cgroup.procs")
+	for _, c := range children {
+		_ = os.Remove(filepath.Dir(c))
+	}
+	return os.Remove(dir)
 }
 
 // env is the environment of every process that a test starts.

@@ -283,7 +283,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		if n.ClientStatus.Ended() { // as reported: it may end just now
 			ended = true
 			wg.Wait()
-			sup.Dismiss(ctx) // a task that was stopped as it started has left it idle
+			sup.StopIfIdle(ctx) // a task that was stopped as it started has left it idle
 			return nil
 		}
 		var alarm <-chan time.Time

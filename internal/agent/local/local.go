@@ -66,12 +66,13 @@ type Damage struct {
 }
 
 // Hold holds the directory, which it makes if need be: no other agent uses it
-// until the claim is closed. The error is a *claim.HeldError if one does.
-func Hold(dir string) (*claim.Claim, error) {
+// until the claim is closed. The error is a *claim.HeldError if one still does
+// after the wait.
+func Hold(dir string, wait claim.Wait) (*claim.Claim, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	return claim.Take(filepath.Join(dir, fileLock))
+	return claim.Take(filepath.Join(dir, fileLock), wait)
 }
 
 // DB is the database. It is safe for concurrent use; Open's caller closes it.

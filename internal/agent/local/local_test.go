@@ -100,13 +100,13 @@ func TestWhatIsPutIsThereAfterARestart(t *testing.T) {
 
 func TestTwoAgentsCannotShareADirectory(t *testing.T) {
 	dir := t.TempDir()
-	held, err := Hold(dir)
+	held, err := Hold(dir, claim.Wait{})
 	must(t, err)
-	if _, err := Hold(dir); !errors.As(err, new(*claim.HeldError)) || !strings.Contains(err.Error(), dir) {
+	if _, err := Hold(dir, claim.Wait{}); !errors.As(err, new(*claim.HeldError)) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("%v", err)
 	}
 	must(t, held.Close())
-	held, err = Hold(dir)
+	held, err = Hold(dir, claim.Wait{})
 	must(t, err)
 	must(t, held.Close())
 }

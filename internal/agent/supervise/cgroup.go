@@ -168,8 +168,8 @@ func (c *cgroup) pids() (out []int) {
 	return out
 }
 
-// kill kills every process in the group and waits, for a while, until it is
-// empty.
+// kill kills every process in the group and waits, for a while, until none is
+// listed.
 func (c *cgroup) kill() error {
 	for wait := time.Millisecond; ; wait *= 2 {
 		err := c.killOnce()
@@ -196,15 +196,48 @@ func (c *cgroup) killOnce() error {
 		defer func() { _ = os.WriteFile(state, []byte("THAWED"), 0) }()
 	}
 	for _, pid := range c.pids() {
-		_ = unix.Kill(pid, unix.SIGKILL)
+		// Version 1 lists us while a thread of ours is on its way out (fork).
+		if pid != os.Getpid() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
 	}
 	return nil
 }
 
-// remove takes the empty group away.
-func (c *cgroup) remove() {
+// remove removes the group, in which nothing lives any more, and the groups
+// that the task may have made in it. The kernel calls a group busy until it is
+// done with each thread that was in it, and that is later than it stops to list
+// the process. Nothing tells when, so remove tries again until then; after
+// removeTime it gives up and returns the error.
+func (c *cgroup) remove() error {
 	if c.fd != nil {
 		_ = c.fd.Close()
 	}
-	_ = os.Remove(c.dir)
+	for end, wait := time.Now().Add(removeTime), time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		err := removeGroup(c.dir)
+		if !errors.Is(err, unix.EBUSY) || !time.Now().Before(end) {
+			return err
+		}
+		time.Sleep(wait)
+	}
+}
+
+const removeTime = 10 * time.Second
+
+// removeGroup removes a group and those below it. One that is gone is no error.
+func removeGroup(dir string) error {
+	err := unix.Rmdir(dir)
+	if err == nil || err == unix.ENOENT {
+		return nil
+	}
+	below, _ := os.ReadDir(dir)
+	for _, e := range below {
+		if e.IsDir() {
+			_ = removeGroup(filepath.Join(dir, e.Name()))
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
+		return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
+	}
+	return nil
 }

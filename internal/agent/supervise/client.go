@@ -149,21 +149,24 @@ func (d *Dir) sweep(task string, grace time.Duration) error {
 // endOrphans stops what is left of a launch whose supervisor is dead.
 func (d *Dir) endOrphans(l Launch, grace time.Duration) error {
 	err := endAll(d.orphans(l), grace, grace+10*time.Second)
-	if l.Cgroup != "" {
-		_ = os.Remove(l.Cgroup)
-	}
 	if err != nil {
 		return fmt.Errorf("%w, and %w", ErrLost, err)
+	}
+	if d.owns(l.Cgroup) {
+		_ = (&cgroup{dir: l.Cgroup}).remove() // one that stays is empty, and keeps nobody
 	}
 	return ErrLost
 }
 
-// orphans finds the processes of a launch, orphaned or not, by its cgroup, its session and the
-// marks in their environment. Task "" is every task of the allocation.
+// owns reports whether a recorded cgroup is one of the allocation's.
+func (d *Dir) owns(cgroup string) bool { return strings.Contains(cgroup, d.alloc) }
+
+// orphans finds the processes of a launch, orphaned or not, by its cgroup, its
+// session and the marks in their environment. Task "" is every task of the allocation.
 func (d *Dir) orphans(l Launch) func() []process {
 	return func() (out []process) {
 		inGroup := map[int]bool{}
-		if strings.Contains(l.Cgroup, d.alloc) {
+		if d.owns(l.Cgroup) {
 			for _, pid := range (&cgroup{dir: l.Cgroup}).pids() {
 				inGroup[pid] = true
 			}
@@ -240,7 +243,7 @@ func (d *Dir) Release(ctx context.Context, task string, number uint64) error {
 	return err
 }
 
-// Alive says whether there is a supervisor.
+// Alive reports whether there is a supervisor.
 func (d *Dir) Alive() bool {
 	lock, err := takeLock(d.control)
 	if err == nil {
@@ -249,9 +252,9 @@ func (d *Dir) Alive() bool {
 	return err != nil
 }
 
-// Dismiss ends a supervisor that was never given a task: the one it was started
-// for is not wanted any more. Another one ends by itself.
-func (d *Dir) Dismiss(ctx context.Context) {
+// StopIfIdle stops a supervisor that was never given a task: the one it was
+// started for is not wanted any more. Any other ends by itself.
+func (d *Dir) StopIfIdle(ctx context.Context) {
 	if resp, err := d.call(ctx, request{Call: callHello}); err == nil && len(resp.Launches) == 0 {
 		_, _ = d.call(ctx, request{Call: callEnd}) // without, it gives up by itself after a while
 	}
@@ -425,7 +428,7 @@ func Reap() {
 	children.pids = kept
 }
 
-// Exists says whether an allocation's directory has a control directory.
+// Exists reports whether an allocation's directory has a control directory.
 func Exists(allocDir *saferoot.Root) bool {
 	st, err := allocDir.Lstat(ControlDir)
 	return err == nil && st.IsDir() || err != nil && !errors.Is(err, fs.ErrNotExist)

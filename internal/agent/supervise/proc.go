@@ -108,9 +108,7 @@ func (p *proc) fork(st *Start) (err error) {
 		return syscall.ForkExec(st.Command, append([]string{st.Command}, st.Args...), attr)
 	})
 	if err != nil {
-		if p.group != nil {
-			p.group.remove()
-		}
+		p.removeGroup()
 		for _, r := range p.reads {
 			_ = r.Close()
 		}
@@ -248,11 +246,12 @@ func (p *proc) finish(exit *Exit) {
 		if err := p.group.kill(); err != nil {
 			p.s.log.Warn("cannot kill a task's cgroup", "task", p.launch.Task, "error", err)
 		}
-		p.group.remove()
 	}
 	if err := endAll(p.rest, 0, 10*time.Second); err != nil {
 		p.s.log.Warn("cannot kill all of a task", "task", p.launch.Task, "error", err)
 	}
+	// Before the exit is told: the task's next launch has a group of this name.
+	p.removeGroup()
 	drained := make(chan struct{})
 	go func() { // ends at the latest when the pipes are closed below
 		p.pipes.Wait()
@@ -279,6 +278,15 @@ func (p *proc) finish(exit *Exit) {
 	_ = p.s.save()
 	close(p.done)
 	p.s.endIfIdle()
+}
+
+func (p *proc) removeGroup() {
+	if p.group == nil {
+		return
+	}
+	if err := p.group.remove(); err != nil {
+		p.s.log.Warn("cannot remove a task's cgroup", "task", p.launch.Task, "error", err)
+	}
 }
 
 // rest finds processes of the task that are not its first: those in its

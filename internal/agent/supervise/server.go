@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,13 +9,11 @@ import (
 	"os/signal"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
-	"berth"
 	"berth/internal/failpoint"
 	"berth/internal/saferoot"
 )
@@ -227,65 +224,6 @@ func (s *server) run() error {
 	}
 }
 
-// endIfIdle ends the supervisor if no task runs and every exit is recorded, or
-// nobody came for one for a while. The caller holds mu.
-func (s *server) endIfIdle() {
-	if s.ending || !s.used || len(s.live) > 0 || s.calls > 0 {
-		return
-	}
-	for _, l := range s.state.Launches {
-		if !l.Released && !s.quit {
-			s.lull()
-			return
-		}
-	}
-	s.ending = true
-	close(s.end)
-}
-
-// lull begins to wait for an agent. The caller holds mu.
-func (s *server) lull() {
-	patience := idleAtLast
-	if failpoint.Hit("supervise/no-patience") != nil {
-		patience = 10 * time.Millisecond
-	}
-	if s.idle != nil {
-		s.idle.Stop()
-	}
-	s.idle = time.AfterFunc(patience, s.leave)
-}
-
-// leave ends the supervisor though exits wait for the agent, if it has not come
-// meanwhile: its successor finds them in the state. If they cannot be written
-// it stays, unless nobody can ask any more because the allocation's directory
-// is gone.
-func (s *server) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ending || len(s.live) > 0 || s.calls > 0 {
-		return
-	}
-	var here unix.Stat_t
-	gone := unix.Stat(".", &here) == nil && here.Nlink == 0
-	if !gone && s.save() != nil {
-		s.lull()
-		return
-	}
-	s.quit = true
-	s.endIfIdle()
-}
-
-// terminate stops all tasks: somebody wants the supervisor itself to end.
-func (s *server) terminate() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.quit, s.used = true, true
-	for _, p := range s.live {
-		p.stop(unix.SIGTERM, terminateMax)
-	}
-	s.endIfIdle()
-}
-
 // reap takes the status of every child that ended. A task is killed with all
 // its processes before its own number is free for others.
 func (s *server) reap() {
@@ -337,192 +275,4 @@ func (s *server) save() error {
 		s.log.Warn("cannot write its state", "error", err)
 	}
 	return err
-}
-
-// accept serves connections.
-func (s *server) accept(wg *sync.WaitGroup) {
-	for {
-		conn, err := s.sock.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(10 * time.Millisecond) // out of files; some will be closed
-			continue
-		}
-		s.mu.Lock()
-		full := s.calls >= maxCalls
-		if !full {
-			s.calls++
-		}
-		s.mu.Unlock()
-		if full {
-			_ = conn.Close()
-			continue
-		}
-		wg.Go(func() {
-			s.serve(conn)
-			_ = conn.Close()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.calls--
-			s.endIfIdle()
-		})
-	}
-}
-
-// serve answers the one request of a connection.
-func (s *server) serve(conn *net.UnixConn) {
-	if err := checkPeer(conn); err != nil {
-		s.log.Warn("refused a caller", "error", err)
-		return
-	}
-	_ = conn.SetDeadline(time.Now().Add(requestTime))
-	var req request
-	err := readFrame(conn, &req)
-	if err == nil {
-		err = req.check()
-	}
-	var resp response
-	if err == nil {
-		resp, err = s.answer(conn, &req)
-	}
-	resp.V = version
-	if err != nil {
-		resp.Kind, resp.Err = berth.KindOf(err), err.Error()
-		if errors.Is(err, ErrUnknown) {
-			resp.Kind = berth.NotFound
-		}
-	}
-	_ = conn.SetDeadline(time.Now().Add(requestTime))
-	_ = writeFrame(conn, &resp)
-}
-
-// checkPeer lets in the user that the supervisor runs as, and root.
-func checkPeer(conn *net.UnixConn) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var inner error
-	err = raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, inner); err != nil {
-		return err
-	}
-	if cred.Uid != 0 && int(cred.Uid) != os.Geteuid() {
-		return fmt.Errorf("process %d of user %d", cred.Pid, cred.Uid)
-	}
-	return nil
-}
-
-// callerGone says whether the caller has hung up. The start that it asked for is
-// nobody's then: the next to ask, an agent that took its place or the same one
-// with other orders, may have been told already that the launch is not known.
-func callerGone(conn *net.UnixConn) bool {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return true
-	}
-	gone := true
-	err = raw.Control(func(fd uintptr) {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		n, err := unix.Poll(p, 0)
-		for err == unix.EINTR {
-			n, err = unix.Poll(p, 0)
-		}
-		gone = err != nil || n > 0
-	})
-	return gone || err != nil
-}
-
-func (s *server) answer(conn *net.UnixConn, req *request) (resp response, err error) {
-	if req.Call == callWait {
-		return s.wait(conn, req)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch req.Call {
-	case callHello:
-		if s.ending { // what it knows is in its state, soon to be read there
-			return resp, berth.Errorf(berth.Unavailable, "the supervisor ends")
-		}
-		resp.Launches = append(resp.Launches, s.state.Launches...)
-		return resp, nil
-	case callStart:
-		if callerGone(conn) {
-			return resp, berth.Errorf(berth.Unavailable, "the caller is gone")
-		}
-		resp.Launch, err = s.start(req)
-		return resp, err
-	case callEnd:
-		if len(s.live) > 0 {
-			return resp, berth.Errorf(berth.Conflict, "%d tasks run", len(s.live))
-		}
-		s.used, s.state.Launches = true, nil
-		return resp, s.save()
-	}
-	l := s.state.find(req.Task, req.Launch)
-	if l == nil {
-		return resp, ErrUnknown
-	}
-	p := s.live[l.Task]
-	switch req.Call {
-	case callSignal:
-		if p == nil || p.launch.Number != l.Number {
-			return resp, berth.Errorf(berth.Conflict, "task %q has ended", l.Task)
-		}
-		return resp, p.signal(syscall.Signal(req.Signal))
-	case callStop:
-		if p != nil && p.launch.Number == l.Number {
-			p.stop(syscall.Signal(req.Signal), req.Timeout)
-		}
-		return resp, nil
-	case callRelease:
-		if l.Exit == nil {
-			return resp, berth.Errorf(berth.Conflict, "task %q still runs", l.Task)
-		}
-		l.Released = true
-		return resp, s.save()
-	}
-	return resp, berth.Errorf(berth.Invalid, "there is no call %q", req.Call)
-}
-
-// wait answers when the launch has ended. It gives up when the caller does.
-func (s *server) wait(conn *net.UnixConn, req *request) (resp response, err error) {
-	s.mu.Lock()
-	l := s.state.find(req.Task, req.Launch)
-	var done <-chan struct{}
-	if l != nil && l.Exit == nil {
-		done = s.live[l.Task].done
-	}
-	s.mu.Unlock()
-	if l == nil {
-		return resp, ErrUnknown
-	}
-	if done != nil {
-		_ = conn.SetDeadline(time.Time{})
-		gone, stop := context.WithCancel(context.Background())
-		defer stop()
-		go func() { // ends with the connection, which our caller closes
-			var b [1]byte
-			_, _ = conn.Read(b[:])
-			stop()
-		}()
-		select {
-		case <-done:
-		case <-gone.Done():
-			return resp, errors.New("the caller went away")
-		case <-s.end:
-			return resp, berth.Errorf(berth.Unavailable, "the supervisor ends")
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l = s.state.find(req.Task, req.Launch); l == nil {
-		return resp, ErrUnknown
-	}
-	c := *l
-	resp.Launch = &c
-	return resp, nil
 }
