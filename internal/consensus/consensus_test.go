@@ -20,8 +20,14 @@ import (
 // led runs a server on a folder and calls f while it leads.
 func led(t *testing.T, dir string, f func(store *state.Store, s *consensus.Server, term consensus.Term)) *state.Store {
 	t.Helper()
+	return ledAs(t, dir, "s1", f)
+}
+
+// ledAs is led with the server's ID.
+func ledAs(t *testing.T, dir, id string, f func(store *state.Store, s *consensus.Server, term consensus.Term)) *state.Store {
+	t.Helper()
 	store := state.New()
-	s, err := consensus.Open(consensus.Config{Dir: dir, ID: "s1", SnapshotEvery: 50}, store)
+	s, err := consensus.Open(consensus.Config{Dir: dir, ID: id, SnapshotEvery: 50}, store)
 	if err != nil {
 		t.Fatal(err)
 	}
