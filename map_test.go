@@ -24,6 +24,7 @@ internal/...
 berth
 internal/acl internal/diff jobspec internal/stream internal/saferoot
 op
+internal/fit
 internal/state
 internal/state/statetest internal/invariant
 internal/schedule/place internal/schedule/reconcile

@@ -168,7 +168,7 @@ func placer(algorithm string) packer {
 		for _, run := range tx.Seal().UsageColumns() {
 			for i := range run {
 				if run[i].Allocs > 0 {
-					used = used.Add(run[i].Room)
+					used = used.Add(run[i].Capacity)
 				}
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 	"berth/op"
@@ -18,13 +19,13 @@ func placed(t *testing.T, config berth.SchedulerConfig, node, job string) (*stat
 	j := statetest.JobOf(t, statetest.Lines(t, job)[0])
 	log.Must(t, &state.RegisterNode{Node: n, Now: 1}, statetest.Register(j, 1))
 	snap := store.Snapshot()
-	want := state.WantOf(snap.Job(j.Key()).TaskGroups[0])
-	line := *snap.Usage(snap.Node(n.ID).Number)
-	if !want.Fits(&line) {
-		t.Fatal(want.Short(&line))
+	want := fit.RequestOf(snap.Job(j.Key()).TaskGroups[0])
+	line := snap.Usage(snap.Node(n.ID).Number).Draft()
+	if !want.Fits(&line.Usage) {
+		t.Fatal(want.Shortfall(&line.Usage))
 	}
 	plan := &state.ApplyPlan{Eval: statetest.ID[berth.Eval](1), Now: 1, Place: []berth.Placement{{
-		NodeID: n.ID, Grant: line.Place(state.NewEdit(), &want, 0),
+		NodeID: n.ID, Grant: line.Place(&want, 0),
 	}}}
 	log.Must(t, plan)
 	if len(plan.Refused) > 0 {

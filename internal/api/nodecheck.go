@@ -7,6 +7,7 @@ import (
 
 	"berth"
 	"berth/internal/diff"
+	"berth/internal/fit"
 	"berth/internal/state"
 )
 
@@ -101,7 +102,7 @@ func checkRoom(ps *berth.Problems, n *berth.Node) {
 		if max(k.Cpu.CpuShares, k.Memory.MemoryMB, k.Disk.DiskMB) > maxNodeRoom {
 			ps.Addf("Node.ReservedResources", "more is reserved than any node has")
 		}
-		if _, err := state.ReservedPorts(k.Networks.ReservedHostPorts); err != nil {
+		if _, err := fit.ReservedPorts(k.Networks.ReservedHostPorts); err != nil {
 			ps.Addf("Node.ReservedResources.Networks.ReservedHostPorts", "%v", err)
 		}
 	}

@@ -1,6 +1,8 @@
 package invariant
 
-import "berth"
+import (
+	"berth"
+)
 
 // nodes checks I-28 (legal statuses, and a node that is drained takes nothing)
 // and I-29 (one whose drain is done was empty).
@@ -20,7 +22,7 @@ func (c *checker) nodes() {
 			c.addf("I-28", "nodes %s and %s have the number %d", other, n.ID, n.Number)
 		}
 		numbers[n.Number] = n.ID
-		if u := c.Usage(n.Number); u.Ready != n.Ready() || u.Room != n.Room() {
+		if u := c.Usage(n.Number); u.Ready != n.Ready() || u.Capacity != n.Room() {
 			c.addf("I-28", "the columns do not say of node %s what its row says", n.ID)
 		}
 	}

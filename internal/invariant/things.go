@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"berth"
-	"berth/internal/state"
+	"berth/internal/fit"
 )
 
 // thing is what one allocation alone may hold of a node: a port of an address,
@@ -89,7 +89,7 @@ func addresses(n *berth.Node, network string) (out []string) {
 
 // columns checks that a node's line knows what is held, and says no more of
 // cores and devices.
-func (c *checker) columns(n *berth.Node, u *state.Usage, holder map[thing]berth.AllocID) {
+func (c *checker) columns(n *berth.Node, u *fit.Usage, holder map[thing]berth.AllocID) {
 	byDefault, ports, cores, devices := addresses(n, berth.DefaultHostNetwork), 0, 0, 0
 	for x, id := range holder {
 		ok := true

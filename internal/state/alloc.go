@@ -5,6 +5,7 @@ import (
 
 	"berth"
 	"berth/internal/cow"
+	"berth/internal/fit"
 )
 
 // allocTable holds the allocations: there can be millions, so an index is a
@@ -63,17 +64,17 @@ func (s *Snapshot) AllocsBy(id berth.EvalID) iter.Seq[*berth.Alloc] {
 	return of(&s.allocs.rows, &s.allocs.byEval, hi, func(a *berth.Alloc) bool { return a.EvalID == id })
 }
 
-// newAlloc stores a new allocation, which asks for w, on the node with that
+// newAlloc stores a new allocation, which asks for r, on the node with that
 // number.
-func (tx *Tx) newAlloc(a *berth.Alloc, node uint32, w *Want) {
+func (tx *Tx) newAlloc(a *berth.Alloc, node uint32, r *fit.Request) {
 	a.ModifyIndex = tx.Index
 	tx.allocs.link(tx, a)
 	u := tx.nodes.usage.Edit(tx.edit, node)
 	u.Changed, u.Touched = tx.Index, tx.Index
 	if len(a.Rest().Evicted) > 0 {
-		u.ClaimOver(tx.edit, w, a.Grant(), tx.evicted(a))
+		tx.fit.ClaimOver(u, r, a.Grant(), tx.preempted(a))
 	} else {
-		u.Claim(tx.edit, w, a.Grant())
+		tx.fit.Claim(u, r, a.Grant())
 	}
 	tx.countAlloc(nil, a)
 	tx.note(Allocs, nil, a)
@@ -116,7 +117,7 @@ func (tx *Tx) changeAlloc(old, a *berth.Alloc) {
 }
 
 // account moves the usage of a node from what old holds to what a does.
-func (tx *Tx) account(old, a *berth.Alloc, u *Usage) {
+func (tx *Tx) account(old, a *berth.Alloc, u *fit.Usage) {
 	u.Touched = tx.Index
 	if a.AllocModifyIndex == tx.Index {
 		u.Changed = tx.Index
@@ -126,17 +127,17 @@ func (tx *Tx) account(old, a *berth.Alloc, u *Usage) {
 		return
 	}
 	if f, ok := tx.familyOf(a); ok {
-		f.as(old).release(tx.edit, u)
-		f.claim(tx.edit, u)
+		tx.fit.ReleaseFamily(u, f.With(old))
+		tx.fit.ClaimFamily(u, f)
 		return
 	}
 	if held && (!holds || old.Group != a.Group) {
-		w := WantOf(old.Group)
-		u.Release(tx.edit, &w, old.Grant())
+		r := fit.RequestOf(old.Group)
+		tx.fit.Release(u, &r, old.Grant())
 	}
 	if holds && (!held || old.Group != a.Group) {
-		w := WantOf(a.Group)
-		u.Claim(tx.edit, &w, a.Grant())
+		r := fit.RequestOf(a.Group)
+		tx.fit.Claim(u, &r, a.Grant())
 	}
 }
 

@@ -1,6 +1,9 @@
 package state
 
-import "berth"
+import (
+	"berth"
+	"berth/internal/fit"
+)
 
 // MaxDeletes is how many rows one command deletes at most: while it is applied
 // nothing else is (known bug class N24).
@@ -164,7 +167,7 @@ func (tx *Tx) removeNode(n *berth.Node) {
 	}
 	t.byID.Remove(tx.edit, id, n.Number)
 	t.rows.Set(tx.edit, n.Number, nil)
-	*t.usage.Edit(tx.edit, n.Number) = Usage{}
+	*t.usage.Edit(tx.edit, n.Number) = fit.Usage{}
 	t.giveNumber(tx, n.Number)
 	t.count--
 	t.changed = tx.Index

@@ -75,7 +75,9 @@ func fields(t reflect.Type) string {
 	var out strings.Builder
 	for i := range t.NumField() {
 		if f := t.Field(i); inLog(f) {
-			fmt.Fprintf(&out, "%s.%s %s\n", t, f.Name, f.Type)
+			// Where a package lies is not part of what is logged.
+			name := strings.ReplaceAll(f.Type.String(), "berth/internal/", "berth/")
+			fmt.Fprintf(&out, "%s.%s %s\n", t, f.Name, name)
 		}
 	}
 	return out.String()

@@ -246,8 +246,8 @@ func TestFamiliesAreCountedRight(t *testing.T) {
 				}
 			}
 			e.place(name, rapid.IntRange(0, 2).Draw(r, "index"), evict...)
-			if u := e.store.Snapshot().Usage(0); u.Used.CPU > u.Room.CPU {
-				r.Fatalf("%d used of %d", u.Used.CPU, u.Room.CPU)
+			if u := e.store.Snapshot().Usage(0); u.Used.CPU > u.Capacity.CPU {
+				r.Fatalf("%d used of %d", u.Used.CPU, u.Capacity.CPU)
 			}
 		}
 	})

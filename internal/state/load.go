@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"berth"
+	"berth/internal/fit"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -337,9 +338,9 @@ func (l *loader) node(r *reader) error {
 	hi, _ := n.ID.Words()
 	t.byID.Add(tx.edit, hi, n.Number)
 	u := t.usage.Edit(tx.edit, n.Number)
-	*u = Usage{Changed: changed, Touched: tx.Index}
+	*u = fit.Usage{Changed: changed, Touched: tx.Index}
 	tx.recount(u, n)
-	tx.describe(u, n)
+	u.Describe(n)
 	if n.Draining() {
 		t.listDrain(tx, n.Number, true)
 	}
@@ -421,8 +422,8 @@ func (l *loader) alloc(r *reader) error {
 	l.prev = a
 	l.tx.allocs.link(l.tx, a)
 	if n := l.tx.Node(a.NodeID); n != nil && a.Occupies() {
-		w := WantOf(a.Group)
-		l.tx.nodes.usage.Edit(l.tx.edit, n.Number).Claim(l.tx.edit, &w, a.Grant())
+		r := fit.RequestOf(a.Group)
+		l.tx.fit.Claim(l.tx.nodes.usage.Edit(l.tx.edit, n.Number), &r, a.Grant())
 		if len(a.Rest().Evicted) > 0 {
 			l.evictors = append(l.evictors, n)
 		}

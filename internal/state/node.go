@@ -10,6 +10,7 @@ import (
 
 	"berth"
 	"berth/internal/cow"
+	"berth/internal/fit"
 )
 
 // nodeTable holds nodes by number: a node's slot is its number, which the log
@@ -21,7 +22,7 @@ type nodeTable struct {
 	numbers uint32           // numbers from here on were never used
 	count   int
 	changed uint64
-	usage   cow.Vec[Usage]
+	usage   cow.Vec[fit.Usage]
 	classes classTable
 	drains  cow.Tree[uint32] // numbers of nodes that are drained
 }
@@ -190,7 +191,7 @@ func (tx *Tx) putNode(old, n *berth.Node) {
 	}
 	u := t.usage.Edit(tx.edit, n.Number)
 	if old == nil {
-		*u = Usage{Changed: tx.Index}
+		*u = fit.Usage{Changed: tx.Index}
 	}
 	if old == nil || old.Class != n.Class {
 		if old != nil {
@@ -201,7 +202,7 @@ func (tx *Tx) putNode(old, n *berth.Node) {
 	if old == nil || old.NodeResources != n.NodeResources || old.ReservedResources != n.ReservedResources || !maps.Equal(old.HostNetworks, n.HostNetworks) {
 		tx.recount(u, n)
 	}
-	tx.describe(u, n)
+	u.Describe(n)
 	if was := old != nil && old.Draining(); was != n.Draining() {
 		t.listDrain(tx, n.Number, n.Draining())
 	}
@@ -227,31 +228,18 @@ func (t *nodeTable) takeNumber(tx *Tx) uint32 {
 	return t.numbers - 1
 }
 
-// recount makes anew what a node's line holds by name: what it reserves, and what
-// its allocations hold.
-func (tx *Tx) recount(u *Usage, n *berth.Node) {
-	u.Ports, u.Reserved, u.More = PortSet{}, PortSet{}, nil
-	if l := layoutOf(n); l != nil {
-		u.More = l.empty(tx.edit)
-	}
-	if u.More != nil && len(u.More.reserved) > 0 {
-		u.Reserved, u.Ports = u.More.reserved[0], u.More.reserved[0]
-	} else if r := n.ReservedResources; r != nil {
-		ports, _ := ReservedPorts(r.Networks.ReservedHostPorts) // checked when the node registered
-		for _, p := range ports {
-			u.Reserved.add(tx.edit, p)
-			u.Ports.add(tx.edit, p)
-		}
-	}
-	u.Used, u.Allocs = berth.Ask{}, 0
+// recount counts again what is taken of a node: what it reserves, and what its
+// allocations hold.
+func (tx *Tx) recount(u *fit.Usage, n *berth.Node) {
+	tx.fit.Empty(u, n)
 	for a := range tx.AllocsOn(n.ID) {
 		f, ok := tx.familyOf(a)
 		switch {
-		case ok && f.head.ID == a.ID:
-			f.claim(tx.edit, u)
+		case ok && f.Head.ID == a.ID:
+			tx.fit.ClaimFamily(u, f)
 		case !ok && a.Occupies():
-			w := WantOf(a.Group)
-			u.Claim(tx.edit, &w, a.Grant())
+			r := fit.RequestOf(a.Group)
+			tx.fit.Claim(u, &r, a.Grant())
 		}
 	}
 }
@@ -277,4 +265,18 @@ func (tx *Tx) leaveClass(slot uint32) {
 		return
 	}
 	t.set(tx, slot, &c)
+}
+
+// Usage returns a node's usage, by the node's number.
+func (s *Snapshot) Usage(number uint32) *fit.Usage {
+	if u := s.nodes.usage.At(number); u != nil {
+		return u
+	}
+	return &fit.Usage{}
+}
+
+// UsageColumns returns the usage of all nodes in runs, each with the number of
+// its first. A number that no node has stands for one that is not Ready.
+func (s *Snapshot) UsageColumns() iter.Seq2[uint32, []fit.Usage] {
+	return s.nodes.usage.Runs(s.nodes.numbers)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/fit"
 )
 
 // RegisterNode makes a node known or tells what it has now. It is the node's
@@ -91,7 +92,7 @@ func whole(n *berth.Node) error {
 		}
 	}
 	if r := n.ReservedResources; r != nil {
-		if _, err := ReservedPorts(r.Networks.ReservedHostPorts); err != nil {
+		if _, err := fit.ReservedPorts(r.Networks.ReservedHostPorts); err != nil {
 			return err
 		}
 	}
@@ -118,7 +119,7 @@ func CheckNetworks(n *berth.Node) error {
 	}
 	slices.Sort(lists)
 	for _, list := range slices.Compact(lists) {
-		if _, err := ReservedPorts(list); err != nil {
+		if _, err := fit.ReservedPorts(list); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/fit"
 )
 
 // ApplyPlan makes the changes that a plan asks for, as far as they still fit,
@@ -171,7 +172,7 @@ func (tx *Tx) leaveTo(stops []berth.AllocStop, now int64) {
 func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 	names, away := tx.liveNames(job)
 	pes := tx.streamsOf(job)
-	wants := make([]*Want, len(job.TaskGroups))
+	requests := make([]*fit.Request, len(job.TaskGroups))
 	if !c.fromLog {
 		c.nodes = make([]uint32, len(c.Place))
 	}
@@ -183,25 +184,25 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		} else {
 			n = tx.Node(p.NodeID)
 		}
-		version, want := tx.versionFor(p, job), wants[p.Group]
+		version, request := tx.versionFor(p, job), requests[p.Group]
 		switch {
 		case version.job != job:
-			w := WantOf(version.group)
-			want = &w
-		case want == nil:
-			w := WantOf(version.group)
-			want, wants[p.Group] = &w, &w
+			r := fit.RequestOf(version.group)
+			request = &r
+		case request == nil:
+			r := fit.RequestOf(version.group)
+			request, requests[p.Group] = &r, &r
 		}
 		name := instance{group: p.Group, index: p.Index, canary: p.Canary && !job.PerNode()}
 		if job.PerNode() && n != nil {
 			name.node = n.Number + 1
 		}
 		taken := names[name] || away.holds(name, p.Previous)
-		why := tx.refuse(n, want, p, taken, nil)
+		why := tx.refuse(n, request, p, taken, nil)
 		var evicted []*berth.Alloc
 		if why != "" && len(p.Evict) > 0 && n != nil { // else there is room without that
 			if evicted, why = tx.evictedFor(p, version.job, n); why == "" {
-				why = tx.refuse(n, want, p, taken, evicted)
+				why = tx.refuse(n, request, p, taken, evicted)
 			}
 		}
 		if why == "" {
@@ -231,7 +232,7 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		if pe != nil {
 			pes.placed(pe)
 		}
-		tx.placeOne(c, version, p, n, want, uint32(i), evicted, pe)
+		tx.placeOne(c, version, p, n, request, uint32(i), evicted, pe)
 	}
 }
 
@@ -285,7 +286,7 @@ func (tx *Tx) instanceOf(group int, a *berth.Alloc) instance {
 }
 
 // refuse returns why a placement cannot be made, "" if it can.
-func (tx *Tx) refuse(n *berth.Node, w *Want, p *berth.Placement, nameTaken bool, evicted []*berth.Alloc) string {
+func (tx *Tx) refuse(n *berth.Node, r *fit.Request, p *berth.Placement, nameTaken bool, evicted []*berth.Alloc) string {
 	switch {
 	case n == nil:
 		return "the node is gone"
@@ -296,9 +297,9 @@ func (tx *Tx) refuse(n *berth.Node, w *Want, p *berth.Placement, nameTaken bool,
 	}
 	u := tx.Usage(n.Number)
 	if len(evicted) > 0 {
-		u = u.Without(evicted...)
+		u = &u.Without(evicted...).Usage
 	}
-	return w.refuses(u, &p.Grant)
+	return r.Refusal(u, &p.Grant)
 }
 
 // refusePrevious returns why a placement cannot replace what it says, "" if it
@@ -322,7 +323,7 @@ func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job, n *berth.Node) 
 	return ""
 }
 
-func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, w *Want, ordinal uint32, evicted []*berth.Alloc, pe *berth.Resource) {
+func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, r *fit.Request, ordinal uint32, evicted []*berth.Alloc, pe *berth.Resource) {
 	a := &berth.Alloc{
 		ID: tx.newID(c.Eval), NodeID: n.ID, EvalID: c.Eval, Job: of.job, Group: of.group,
 		Index: p.Index, Ordinal: ordinal, Score: keptScore(p.Score), Ports: p.Ports,
@@ -345,8 +346,8 @@ func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.No
 		more.PE = &berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}
 		a.More = more
 	}
-	if w.More != nil {
-		tx.giveNamed(a, n, w.More, &p.Grant)
+	if r.HasNamed() {
+		tx.giveNamed(a, n, r, &p.Grant)
 	}
 	if len(evicted) > 0 {
 		_, more := a.With()
@@ -354,7 +355,18 @@ func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.No
 		c.evict(tx, a, evicted)
 	}
 	c.joins.add(a, p.Canary, c.Now)
-	tx.newAlloc(a, n.Number, w)
+	tx.newAlloc(a, n.Number, r)
+}
+
+// giveNamed notes on a new allocation what few are given.
+func (tx *Tx) giveNamed(a *berth.Alloc, n *berth.Node, r *fit.Request, g *berth.Grant) {
+	max := r.UsesMemoryMax() && tx.SchedulerConfigFor(n.NodePool).MemoryOversubscriptionEnabled
+	if len(g.Cores) == 0 && len(g.Devices) == 0 && !max {
+		return
+	}
+	_, more := a.With()
+	more.Cores, more.Devices, more.MemoryMax = g.Cores, g.Devices, max
+	a.More = more
 }
 
 // noteReschedule remembers that an instance was replaced because it failed.

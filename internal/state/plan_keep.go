@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"berth"
+	"berth/internal/fit"
 )
 
 // carriedOver returns the allocation and the group of the job's newest version
@@ -24,13 +25,8 @@ func (tx *Tx) carriedOver(id berth.AllocID, job *berth.Job) (*berth.Alloc, *bert
 // the names that there are, when it becomes one of another version of its
 // group.
 func fitsInPlace(a *berth.Alloc, g *berth.TaskGroup) bool {
-	was, is := WantOf(a.Group), WantOf(g)
-	if int64(a.Index) >= int64(g.Count) || was.Ask != is.Ask || was.Dynamic != is.Dynamic || !was.More.same(is.More) {
-		return false
-	}
-	slices.Sort(was.Static)
-	slices.Sort(is.Static)
-	return slices.Equal(was.Static, is.Static)
+	was, is := fit.RequestOf(a.Group), fit.RequestOf(g)
+	return int64(a.Index) < int64(g.Count) && was.Same(&is)
 }
 
 // carryOver makes an allocation one of the job's newest version, in place.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"berth"
+	"berth/internal/fit"
 )
 
 // A Tx applies commands one after another to a state of its own, which starts
@@ -16,7 +17,8 @@ type Tx struct {
 	*Snapshot // as changed so far
 
 	base    *Snapshot
-	edit    uint64 // owns the blocks made since the last snapshot was taken
+	edit    uint64     // owns the blocks made since the last snapshot was taken
+	fit     fit.Writer // of the usage of nodes; as old as edit
 	changes []Change
 	applied []Command                          // to do again if one of their successors panics
 	allow   func(c Command, dialect int) error // asked before the first command of a dialect, if it is not nil
@@ -116,7 +118,7 @@ func copyOf(c Command) Command {
 // Seal returns the state as changed so far. The transaction may go on.
 func (tx *Tx) Seal() *Snapshot {
 	s := *tx.Snapshot
-	tx.edit = edits.Add(1)
+	tx.edit, tx.fit = edits.Add(1), fit.Writer{}
 	return &s
 }
 

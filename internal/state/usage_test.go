@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/invariant"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
@@ -187,12 +188,12 @@ func (w *world) try(t *rapid.T, p berth.Placement) string {
 func (w *world) place(t *rapid.T) {
 	number := rapid.IntRange(1, 2).Draw(t, "node")
 	group := rapid.IntRange(0, 2).Draw(t, "group")
-	want := state.WantOf(w.job.TaskGroups[group])
+	want := fit.RequestOf(w.job.TaskGroups[group])
 	n := w.s.Node(statetest.ID[berth.Node](number))
-	line := *w.s.Usage(n.Number)
+	line := w.s.Usage(n.Number).Draft()
 	p := berth.Placement{Group: group, Index: w.index, NodeID: n.ID}
-	short := want.Short(&line)
-	if fits := want.Fits(&line); fits != (len(short) == 0) {
+	short := want.Shortfall(&line.Usage)
+	if fits := want.Fits(&line.Usage); fits != (len(short) == 0) {
 		t.Fatalf("fits: %v, short of %+v", fits, short)
 	}
 	for _, s := range short {
@@ -203,15 +204,14 @@ func (w *world) place(t *rapid.T) {
 	if len(short) > 0 {
 		return
 	}
-	before := w.probe(&line)
-	edit := state.NewEdit()
-	p.Grant = line.Place(edit, &want, rapid.Uint32().Draw(t, "at"))
+	before := w.probe(&line.Usage)
+	p.Grant = line.Place(&want, rapid.Uint32().Draw(t, "at"))
 	ask, used := want.AskOn(w.s.Usage(n.Number)), line.Used.Sub(w.s.Usage(n.Number).Used)
 	if ask != used {
 		t.Fatalf("%+v was asked, and %+v was taken", ask, used)
 	}
-	line.Release(edit, &want, p.Grant)
-	if after := w.probe(&line); after != before {
+	line.Release(&want, p.Grant)
+	if after := w.probe(&line.Usage); after != before {
 		t.Fatalf("claimed and released, the line says\n%s, not\n%s", after, before)
 	}
 	if s := want.DeviceAffinity(w.s.Usage(n.Number)); s < -1 || s > 1 {
@@ -297,12 +297,12 @@ func (w *world) reload(t *rapid.T) {
 }
 
 // probe says all that can be found out about a line by asking it.
-func (w *world) probe(u *state.Usage) string {
+func (w *world) probe(u *fit.Usage) string {
 	cores, devices := u.Named()
 	text := fmt.Sprint(u.Used, u.Allocs, u.Ports.Len(), cores, devices)
 	for _, network := range []string{"", "public", "private"} {
 		for _, port := range []int{80, 443, 20000, 20001, 20002, 20003, 20004, 20005, 20006} {
-			want := state.WantOf(&berth.TaskGroup{Networks: []berth.NetworkResource{{ReservedPorts: []berth.Port{{Label: "x", Value: port, HostNetwork: network}}}}})
+			want := fit.RequestOf(&berth.TaskGroup{Networks: []berth.NetworkResource{{ReservedPorts: []berth.Port{{Label: "x", Value: port, HostNetwork: network}}}}})
 			if want.Fits(u) {
 				text += fmt.Sprint(" ", port, network)
 			}

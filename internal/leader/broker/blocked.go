@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/state"
+	"berth/internal/fit"
 )
 
 // Blocked holds evaluations that wait for Room, and says which of them a
@@ -47,7 +47,7 @@ const (
 
 // roomOf is what an allocation that ends gives back.
 func roomOf(a *berth.Alloc) (r Room) {
-	w := state.WantOf(a.Group)
+	w := fit.RequestOf(a.Group)
 	g := a.Grant()
 	for _, x := range []struct {
 		has  bool
@@ -68,15 +68,15 @@ func wanted(m *berth.Missed) Room {
 	r := RoomNode | RoomPool
 	for _, d := range m.Dimensions {
 		switch {
-		case d == state.DimCPU:
+		case d == fit.DimCPU:
 			r |= RoomCPU
-		case d == state.DimMemory:
+		case d == fit.DimMemory:
 			r |= RoomMemory
-		case d == state.DimDisk:
+		case d == fit.DimDisk:
 			r |= RoomDisk
-		case strings.HasPrefix(d, state.DimCores):
+		case strings.HasPrefix(d, fit.DimCores):
 			r |= RoomCores
-		case strings.HasPrefix(d, state.DimDevices):
+		case strings.HasPrefix(d, fit.DimDevices):
 			r |= RoomDevices
 		default:
 			r |= RoomPorts

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/leader/broker"
 	_ "berth/internal/onethread"
 	"berth/internal/state"
@@ -103,7 +104,7 @@ func ends(n int, change ...func(*state.ApplyPlan)) state.Command {
 func blocks(eval int, class string, on uint64) func(*state.ApplyPlan) {
 	return func(c *state.ApplyPlan) {
 		c.End.Failed = map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}
-		c.End.Missed, c.End.SnapshotIndex = &berth.Missed{Classes: map[string]bool{class: true, "other": false}, Dimensions: []string{state.DimCPU}}, on
+		c.End.Missed, c.End.SnapshotIndex = &berth.Missed{Classes: map[string]bool{class: true, "other": false}, Dimensions: []string{fit.DimCPU}}, on
 		c.End.Blocked = &state.NewEval{ID: statetest.ID[berth.Eval](eval), TriggeredBy: berth.TriggerQueuedAllocs}
 	}
 }

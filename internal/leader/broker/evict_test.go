@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 )
@@ -113,7 +114,7 @@ func TestItsVictimsHaveEnded(t *testing.T) {
 		b.runs(2, 1, victim.ID)
 		b.wakesAfterEviction("low")
 		b.do(urgent(t, "web", 50, 3, ""))
-		b.waits(3, 4, func(c *state.ApplyPlan) { c.End.Missed.Dimensions = []string{state.DimDynamic} })
+		b.waits(3, 4, func(c *state.ApplyPlan) { c.End.Missed.Dimensions = []string{fit.DimDynamic} })
 		b.do(&state.ReportAllocs{Node: victim.NodeID, Updates: []state.AllocUpdate{{ID: victim.ID, Client: berth.ClientComplete}}})
 		b.wakes(4)
 	})

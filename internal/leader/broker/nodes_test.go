@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/leader/broker"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
@@ -36,7 +37,7 @@ func (b *term) everywhere(n int) {
 		b.do(node(i + 1))
 		end.Nodes = append(end.Nodes, state.NodeWait{
 			Nodes: []berth.NodeID{statetest.ID[berth.Node](i + 1)}, Queued: map[string]int{"g": 1},
-			Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU}},
+			Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{fit.DimCPU}},
 		})
 	}
 	b.do(statetest.Register(statetest.Job(b.t, `{"ID":"log","Type":"system","TaskGroups":[{"Name":"g","Resources":{"CPU":3000,"MemoryMB":100}}]}`), 1))
@@ -127,7 +128,7 @@ func TestRoomThatTheNewestDidNotSee(t *testing.T) {
 			for n := range 2 {
 				end.Nodes = append(end.Nodes, state.NodeWait{
 					Nodes: []berth.NodeID{statetest.ID[berth.Node](n + 1)}, Queued: map[string]int{"g": 1},
-					Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU}},
+					Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{fit.DimCPU}},
 				})
 			}
 			b.do(&state.ApplyPlan{Eval: newest.Eval.ID, End: end})
@@ -202,7 +203,7 @@ func TestRoomThatAPlanOnItsWayDidNotSee(t *testing.T) {
 		if _, err := b.log.Stage(&state.ApplyPlan{Eval: statetest.ID[berth.Eval](9), End: &state.EvalEnd{
 			Status: berth.EvalComplete, SnapshotIndex: on, Nodes: []state.NodeWait{{
 				Nodes: []berth.NodeID{statetest.ID[berth.Node](1), statetest.ID[berth.Node](2)}, Queued: map[string]int{"g": 1},
-				Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU, state.DimMemory}},
+				Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{fit.DimCPU, fit.DimMemory}},
 			}},
 		}}); err != nil {
 			t.Fatal(err)
@@ -249,7 +250,7 @@ func TestEachIsInOnePlace(t *testing.T) {
 		b.do(&state.ApplyPlan{Eval: statetest.ID[berth.Eval](9), End: &state.EvalEnd{
 			Status: berth.EvalComplete, SnapshotIndex: on, Nodes: []state.NodeWait{{
 				Nodes: []berth.NodeID{statetest.ID[berth.Node](1), statetest.ID[berth.Node](2)}, Queued: map[string]int{"g": 1},
-				Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{state.DimCPU, state.DimMemory}},
+				Failed: map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}, Missed: &berth.Missed{Dimensions: []string{fit.DimCPU, fit.DimMemory}},
 			}},
 		}})
 		if s := b.Stats(); s.Blocked != 1 || s.Ready[berth.TypeSystem] != 1 || s.Waiting != 0 {

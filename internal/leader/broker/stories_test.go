@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/leader/broker"
-	"berth/internal/state"
 	"berth/internal/state/statetest"
 )
 
@@ -171,7 +171,7 @@ func (tl *teller) blockedEval(l *statetest.Line) *berth.Eval {
 	}
 	for _, d := range lacks {
 		if d == "ports" {
-			d = state.DimDynamic
+			d = fit.DimDynamic
 		}
 		if d != "none" {
 			e.Missed.Dimensions = append(e.Missed.Dimensions, d)

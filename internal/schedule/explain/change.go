@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/schedule/place"
 	"berth/internal/state"
 	"berth/op"
@@ -222,7 +223,7 @@ const (
 
 // floor is the least that the group can ask of a dimension.
 func (f *finder) floor(dim string) (sum int64) {
-	if dim == state.DimDisk { // it must hold more than the logs
+	if dim == fit.DimDisk { // it must hold more than the logs
 		for _, t := range f.group.Tasks {
 			sum += int64(t.LogConfig.MaxFiles) * int64(t.LogConfig.MaxFileSizeMB)
 		}
@@ -237,7 +238,7 @@ func (f *finder) floor(dim string) (sum int64) {
 
 // dimension returns what a task asks of a dimension, and the least it can.
 func dimension(t *berth.Task, dim string) (asks *int, least int64) {
-	if dim == state.DimCPU {
+	if dim == fit.DimCPU {
 		return &t.Resources.CPU, leastCPU
 	}
 	return &t.Resources.MemoryMB, leastMemory
@@ -247,7 +248,7 @@ func dimension(t *berth.Task, dim string) (asks *int, least int64) {
 // task that asks for most gives most.
 func (f *finder) lessened(dim string, amount int64) (*berth.Job, map[string]int64) {
 	j, g := f.edited()
-	if dim == state.DimDisk {
+	if dim == fit.DimDisk {
 		g.EphemeralDisk.SizeMB -= int(amount)
 		return j, nil
 	}
@@ -334,7 +335,7 @@ func (f *finder) ports(all []place.Verdict) {
 			break
 		}
 		for _, s := range v.Short {
-			number, err := strconv.Atoi(strings.TrimPrefix(s.Dimension, state.DimPort))
+			number, err := strconv.Atoi(strings.TrimPrefix(s.Dimension, fit.DimPort))
 			if err != nil {
 				continue
 			}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/schedule/place"
 	"berth/internal/state"
 	"berth/op"
@@ -47,7 +48,7 @@ func (f *finder) joined(x *op.GroupExplanation, all []place.Verdict, drop []stri
 	for _, v := range f.templates(all) {
 		shape := f.shape(v, drop)
 		per := f.perNode(v, x.Missing)
-		ask := state.WantOf(f.group).Ask
+		ask := fit.RequestOf(f.group).Ask
 		shape.Room = berth.Ask{CPU: ask.CPU * int64(per), MemoryMB: ask.MemoryMB * int64(per), DiskMB: ask.DiskMB * int64(per)}
 		if v.Node != nil {
 			room := v.Node.Room()
@@ -106,7 +107,7 @@ func (f *finder) templates(all []place.Verdict) (out []place.Verdict) {
 
 // perNode is how many instances one such node takes, if it is empty.
 func (f *finder) perNode(v place.Verdict, missing int) int {
-	w := state.WantOf(f.group)
+	w := fit.RequestOf(f.group)
 	if v.Node == nil || len(w.Static) > 0 {
 		return 1
 	}
@@ -144,7 +145,7 @@ func (f *finder) shape(v place.Verdict, drop []string) op.MoreNodes {
 		}
 		s.Elsewhere, s.OtherPool = s.Datacenter != n.Datacenter, s.NodePool != n.NodePool
 	}
-	for _, port := range state.WantOf(f.group).Static {
+	for _, port := range fit.RequestOf(f.group).Static {
 		if n.NodeResources != nil && f.snap.Usage(n.Number).Reserved.Has(port) {
 			s.Ports = append(s.Ports, int(port))
 		}
@@ -321,7 +322,7 @@ func Build(snap *state.Snapshot, m *op.MoreNodes, i int) *berth.Node {
 func freed(r *berth.NodeReservedResources, ports []int) *berth.NodeReservedResources {
 	own := *r
 	var keep []string
-	all, _ := state.ReservedPorts(own.Networks.ReservedHostPorts) // it was checked when the node joined
+	all, _ := fit.ReservedPorts(own.Networks.ReservedHostPorts) // it was checked when the node joined
 	for _, p := range all {
 		if !slices.Contains(ports, int(p)) {
 			keep = append(keep, strconv.Itoa(int(p)))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/schedule"
 	"berth/internal/schedule/explain"
 	"berth/internal/state"
@@ -209,7 +210,7 @@ func changed(old *berth.Job, group string, c *op.Change) *berth.Job {
 			task, r := *ot, *ot.Resources
 			task.Constraints, task.Resources = drop(task.Constraints), &r
 			if l := c.Less; l != nil {
-				if to, ok := l.Tasks[task.Name]; ok && l.Dimension == state.DimCPU {
+				if to, ok := l.Tasks[task.Name]; ok && l.Dimension == fit.DimCPU {
 					r.CPU = int(to)
 				} else if ok {
 					r.MemoryMB = int(to)
@@ -217,7 +218,7 @@ func changed(old *berth.Job, group string, c *op.Change) *berth.Job {
 			}
 			g.Tasks = append(g.Tasks, &task)
 		}
-		if l := c.Less; l != nil && l.Dimension == state.DimDisk {
+		if l := c.Less; l != nil && l.Dimension == fit.DimDisk {
 			g.EphemeralDisk = &berth.EphemeralDisk{SizeMB: int(l.To)}
 		}
 		if p := c.Port; p != nil && p.Dynamic {

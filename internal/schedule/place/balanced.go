@@ -1,6 +1,8 @@
 package place
 
-import "berth/internal/state"
+import (
+	"berth/internal/fit"
+)
 
 // The balanced algorithm packs as binpack does, but looks at what a placement
 // strands: memory that nobody can use because the node's cpu is gone, or the
@@ -25,8 +27,8 @@ const (
 
 // balance returns the fit of a node by the balanced algorithm, given that by
 // binpack, between -1 and 1: binpack less what is stranded.
-func (g *gauge) balance(u *state.Usage, binpack float64) float64 {
-	if u.Room.CPU <= 0 || u.Room.MemoryMB <= 0 {
+func (g *gauge) balance(u *fit.Usage, binpack float64) float64 {
+	if u.Capacity.CPU <= 0 || u.Capacity.MemoryMB <= 0 {
 		return binpack // there is nothing to be lopsided
 	}
 	cpu := 1 - float64(u.Used.CPU)*g.perCPU - g.cpuShare

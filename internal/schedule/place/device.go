@@ -2,7 +2,7 @@ package place
 
 import (
 	"berth"
-	"berth/internal/state"
+	"berth/internal/fit"
 )
 
 // prefersDevices says whether a group prefers some devices over others.
@@ -21,4 +21,4 @@ func prefersDevices(g *berth.TaskGroup) bool {
 // that the devices have which it would be given on the node, in proportion to
 // all it prefers. Between -1 and 1; 0 says nothing. To be asked if the
 // group [prefersDevices] alone: it works out what would be given.
-func deviceScore(w *state.Want, u *state.Usage) float64 { return w.DeviceAffinity(u) }
+func deviceScore(w *fit.Request, u *fit.Usage) float64 { return w.DeviceAffinity(u) }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/state"
 )
 
@@ -184,10 +185,10 @@ func mostShort(short map[string]berth.Shortage) []berth.Shortage {
 // port that is given back may be the one.
 func waitsFor(dimension string) string {
 	switch {
-	case strings.HasPrefix(dimension, state.DimPort), strings.HasPrefix(dimension, state.DimDynamic):
-		return state.DimDynamic
-	case dimension == state.DimNUMA:
-		return state.DimCores
+	case strings.HasPrefix(dimension, fit.DimPort), strings.HasPrefix(dimension, fit.DimDynamic):
+		return fit.DimDynamic
+	case dimension == fit.DimNUMA:
+		return fit.DimCores
 	}
 	return dimension
 }

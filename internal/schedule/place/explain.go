@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"berth"
-	"berth/internal/state"
+	"berth/internal/fit"
 )
 
 // A decision about a group is explained once: a success by how the best nodes
@@ -118,7 +118,7 @@ func bound(m *berth.AllocMetric, keep int) (size int) {
 	return size
 }
 
-func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortage, n *berth.Node, u *state.Usage) {
+func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortage, n *berth.Node, u *fit.Usage) {
 	if r.job.NodePool == berth.AllNodePool || r.job.NodePool == n.NodePool {
 		m.NodesInPool++
 	}
@@ -135,7 +135,7 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 		}
 		return
 	}
-	lacks := r.want.Short(u)
+	lacks := r.want.Shortfall(u)
 	if len(lacks) == 0 {
 		return
 	}
@@ -159,7 +159,7 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 
 // holder names the instance that has a static port of a node.
 func (r *round) holder(n *berth.Node, dimension string) string {
-	text, ok := strings.CutPrefix(dimension, state.DimPort)
+	text, ok := strings.CutPrefix(dimension, fit.DimPort)
 	if !ok {
 		return ""
 	}

@@ -7,6 +7,7 @@ package place
 
 import (
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/state"
 )
 
@@ -26,7 +27,6 @@ type Placer struct {
 	job    *berth.Job
 	config berth.SchedulerConfig // of the job's node pool
 	seed   uint64
-	edit   uint64
 	starts map[uint32]uint // by node number: placed there, if there is a cap
 	*sheet
 
@@ -49,7 +49,7 @@ type peer struct {
 // confirmed. Ties between nodes are broken by the seed.
 func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed uint64) *Placer {
 	p := &Placer{
-		snap: snap, job: job, config: snap.SchedulerConfigFor(job.NodePool), seed: seed, edit: state.NewEdit(), sheet: sheets.Get().(*sheet),
+		snap: snap, job: job, config: snap.SchedulerConfigFor(job.NodePool), seed: seed, sheet: sheets.Get().(*sheet),
 	}
 	if p.config.MaxStartsPerNode > 0 {
 		p.starts = map[uint32]uint{}
@@ -127,20 +127,20 @@ func (p *Placer) oneByOne(number int, instances []Instance) (all Outcome) {
 }
 
 // line returns the usage of a node with what was placed so far.
-func (p *Placer) line(number uint32) *state.Usage {
-	if u := p.taken[number]; u != nil {
-		return u
+func (p *Placer) line(number uint32) *fit.Usage {
+	if d := p.taken[number]; d != nil {
+		return &d.Usage
 	}
 	return p.snap.Usage(number)
 }
 
 // own returns the usage of a node to be changed.
-func (p *Placer) own(number uint32) *state.Usage {
-	u := p.taken[number]
-	if u == nil {
-		u = p.newLine()
-		*u = *p.snap.Usage(number)
-		p.taken[number] = u
+func (p *Placer) own(number uint32) *fit.Draft {
+	d := p.taken[number]
+	if d == nil {
+		d = p.newLine()
+		d.Begin(p.snap.Usage(number))
+		p.taken[number] = d
 	}
-	return u
+	return d
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/state"
 )
 
@@ -50,7 +51,7 @@ func (a *eviction) compare(b *eviction) int {
 type prey struct {
 	byNode  map[uint32][]*berth.Alloc
 	evicted map[berth.AllocID]bool // by this placer already
-	wants   map[*berth.TaskGroup]*state.Want
+	wants   map[*berth.TaskGroup]*fit.Request
 }
 
 // mayEvict says whether operators let jobs of a type evict others.
@@ -77,7 +78,7 @@ func (p *Placer) hunt() *prey {
 	if p.prey != nil {
 		return p.prey
 	}
-	p.prey = &prey{byNode: map[uint32][]*berth.Alloc{}, evicted: map[berth.AllocID]bool{}, wants: map[*berth.TaskGroup]*state.Want{}}
+	p.prey = &prey{byNode: map[uint32][]*berth.Alloc{}, evicted: map[berth.AllocID]bool{}, wants: map[*berth.TaskGroup]*fit.Request{}}
 	if !p.Evicts() {
 		return p.prey
 	}
@@ -118,22 +119,22 @@ func (y *prey) left(number uint32) (out []*berth.Alloc) {
 // victims returns what must go from a line so that w fits: nothing of a higher
 // priority than must be, and of that nothing that could stay. None if it would
 // not fit whatever went.
-func (y *prey) victims(u *state.Usage, w *state.Want, list []*berth.Alloc) (gone []*berth.Alloc) {
-	line, edit, n := *u, state.NewEdit(), 0
-	for !w.Fits(&line) {
+func (y *prey) victims(u *fit.Usage, w *fit.Request, list []*berth.Alloc) (gone []*berth.Alloc) {
+	line, n := u.Draft(), 0
+	for !w.Fits(&line.Usage) {
 		if n == len(list) {
 			return nil
 		}
 		// All of one priority at once: which of them, the next step says.
 		for tier := list[n].Job.Priority; n < len(list) && list[n].Job.Priority == tier; n++ {
-			line.Release(edit, y.want(list[n].Group), list[n].Grant())
+			line.Release(y.want(list[n].Group), list[n].Grant())
 		}
 	}
 	for i := n - 1; i >= 0; i-- {
 		a := list[i]
-		line.Claim(edit, y.want(a.Group), a.Grant())
-		if !w.Fits(&line) {
-			line.Release(edit, y.want(a.Group), a.Grant())
+		line.Claim(y.want(a.Group), a.Grant())
+		if !w.Fits(&line.Usage) {
+			line.Release(y.want(a.Group), a.Grant())
 			gone = append(gone, a)
 		}
 	}
@@ -141,10 +142,10 @@ func (y *prey) victims(u *state.Usage, w *state.Want, list []*berth.Alloc) (gone
 }
 
 // want returns what an allocation of a group asks for; most are of few groups.
-func (y *prey) want(g *berth.TaskGroup) *state.Want {
+func (y *prey) want(g *berth.TaskGroup) *fit.Request {
 	w := y.wants[g]
 	if w == nil {
-		v := state.WantOf(g)
+		v := fit.RequestOf(g)
 		w = &v
 		y.wants[g] = w
 	}
@@ -189,7 +190,7 @@ func (r *round) eviction(number uint32) *eviction {
 
 // evicting returns what the scorers say of a node after an eviction.
 func (r *round) evicting(e *eviction) parts {
-	p := r.score(e.number, r.line(e.number).Without(e.victims...))
+	p := r.score(e.number, &r.line(e.number).Without(e.victims...).Usage)
 	p.say(byEviction, e.kept())
 	return p
 }
@@ -271,12 +272,12 @@ func (r *round) comeFree(only *uint32) (n int) {
 		if r.filter.class(r.snap.Usage(number).Class) != meetsAll || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
 			continue
 		}
-		line, edit := r.line(number).Without(list...), state.NewEdit()
+		line := r.line(number).Without(list...)
 		for range list { // one takes the place of each
-			if !r.want.Fits(line) {
+			if !r.want.Fits(&line.Usage) {
 				break
 			}
-			line.Place(edit, &r.want, 0)
+			line.Place(&r.want, 0)
 			n++
 		}
 	}

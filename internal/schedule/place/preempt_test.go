@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/invariant"
 	"berth/internal/schedule/place"
 	"berth/internal/state"
@@ -49,7 +50,7 @@ func crowd(t *testing.T, r *rapid.T) (*state.Store, *statetest.Log, *berth.Job) 
 // returns the least of what the highest priority in it can be; 0 if nothing
 // need go, and the largest number if nothing helps.
 func leastHighest(s *state.Snapshot, job *berth.Job) int {
-	least, w := math.MaxInt, state.WantOf(job.TaskGroups[0])
+	least, w := math.MaxInt, fit.RequestOf(job.TaskGroups[0])
 	for n := range s.Nodes() {
 		var prey []*berth.Alloc
 		for a := range s.AllocsOn(n.ID) {
@@ -65,7 +66,7 @@ func leastHighest(s *state.Snapshot, job *berth.Job) int {
 					gone, highest = append(gone, a), max(highest, a.Job.Priority)
 				}
 			}
-			if highest < least && w.Fits(s.Usage(n.Number).Without(gone...)) {
+			if highest < least && w.Fits(&s.Usage(n.Number).Without(gone...).Usage) {
 				least = highest
 			}
 		}
@@ -78,7 +79,7 @@ func leastHighest(s *state.Snapshot, job *berth.Job) int {
 func TestEvictsTheLeastUrgentAndNoMore(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		store, log, job := crowd(t, r)
-		w := state.WantOf(job.TaskGroups[0])
+		w := fit.RequestOf(job.TaskGroups[0])
 		for index := range uint32(job.TaskGroups[0].Count) {
 			s := store.Snapshot()
 			want := leastHighest(s, job)
@@ -102,7 +103,7 @@ func TestEvictsTheLeastUrgentAndNoMore(t *testing.T) {
 			u := s.Usage(s.Node(p.NodeID).Number)
 			for i := range gone {
 				rest := append(append([]*berth.Alloc{}, gone[:i]...), gone[i+1:]...)
-				if w.Fits(u.Without(rest...)) {
+				if w.Fits(&u.Without(rest...).Usage) {
 					r.Fatalf("%s need not have gone", gone[i].Name())
 				}
 			}

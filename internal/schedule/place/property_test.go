@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/state"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,8 +21,7 @@ type plain struct {
 	snap  *state.Snapshot
 	job   *berth.Job
 	seed  uint64
-	edit  uint64
-	usage map[uint32]*state.Usage
+	usage map[uint32]*fit.Draft
 	there []spot // the job's instances
 
 	starts map[berth.NodeID]uint
@@ -35,10 +35,9 @@ type spot struct {
 }
 
 func newPlain(snap *state.Snapshot, job *berth.Job, leaving map[berth.AllocID]bool, seed uint64) *plain {
-	p := &plain{snap: snap, job: job, seed: seed, edit: state.NewEdit(), usage: map[uint32]*state.Usage{}, starts: map[berth.NodeID]uint{}}
+	p := &plain{snap: snap, job: job, seed: seed, usage: map[uint32]*fit.Draft{}, starts: map[berth.NodeID]uint{}}
 	for n := range snap.Nodes() {
-		u := *snap.Usage(n.Number)
-		p.usage[n.Number] = &u
+		p.usage[n.Number] = snap.Usage(n.Number).Draft()
 	}
 	for a := range snap.AllocsOf(job.Key()) {
 		if a.Wanted() && !a.Ended() && !leaving[a.ID] {
@@ -65,8 +64,8 @@ func (p *plain) check(t *rapid.T, number int, instances []Instance, placed []ber
 		}
 		got := placed[i]
 		n := p.snap.Node(got.NodeID)
-		want := state.WantOf(g)
-		if !some || !p.allowed(g, n) || !want.Fits(p.usage[n.Number]) {
+		want := fit.RequestOf(g)
+		if !some || !p.allowed(g, n) || !want.Fits(&p.usage[n.Number].Usage) {
 			t.Fatalf("%s[%d] cannot be on %s", g.Name, in.Index, n.Name)
 		}
 		if score := p.score(g, n, in.Avoid); math.Abs(score-float64(got.Score)) > 1e-6 {
@@ -77,7 +76,7 @@ func (p *plain) check(t *rapid.T, number int, instances []Instance, placed []ber
 		} else if !p.close && best.score == o.score && tie != p.tie(n) {
 			t.Fatalf("%s[%d] is on %s, another of that score comes first", g.Name, in.Index, n.Name)
 		}
-		grant := p.usage[n.Number].Place(p.edit, &want, uint32(p.tie(n)>>33))
+		grant := p.usage[n.Number].Place(&want, uint32(p.tie(n)>>33))
 		wanted := berth.Placement{
 			Group: number, Index: in.Index, NodeID: n.ID, Grant: grant, Score: got.Score, Previous: in.Previous, Resched: in.Failed,
 		}
@@ -106,16 +105,16 @@ func (p *plain) offer(g *berth.TaskGroup, n *berth.Node, avoid berth.NodeID) off
 
 // best returns the best offer there is, and the lowest tie of those as good.
 func (p *plain) best(g *berth.TaskGroup, avoid berth.NodeID) (best offer, tie uint64, some bool) {
-	want := state.WantOf(g)
+	want := fit.RequestOf(g)
 	p.close = false
-	var first *state.Usage
+	var first *fit.Usage
 	for n := range p.snap.Nodes() {
-		if !p.allowed(g, n) || !want.Fits(p.usage[n.Number]) {
+		if !p.allowed(g, n) || !want.Fits(&p.usage[n.Number].Usage) {
 			continue
 		}
 		o := p.offer(g, n, avoid)
-		u := p.usage[n.Number]
-		if some && o.capped == best.capped && math.Abs(o.score-best.score) < 1e-9 && (u.Room != first.Room || u.Used != first.Used) {
+		u := &p.usage[n.Number].Usage
+		if some && o.capped == best.capped && math.Abs(o.score-best.score) < 1e-9 && (u.Capacity != first.Capacity || u.Used != first.Used) {
 			p.close = true // which of them comes first is a matter of rounding
 		}
 		switch {
@@ -131,10 +130,10 @@ func (p *plain) best(g *berth.TaskGroup, avoid berth.NodeID) (best offer, tie ui
 // begin notes which values nodes have that could take an instance now: spread
 // blocks share out over them.
 func (p *plain) begin(g *berth.TaskGroup) {
-	want := state.WantOf(g)
+	want := fit.RequestOf(g)
 	p.open = nil
 	for n := range p.snap.Nodes() {
-		if p.allowed(g, n) && want.Fits(p.usage[n.Number]) {
+		if p.allowed(g, n) && want.Fits(&p.usage[n.Number].Usage) {
 			p.open = append(p.open, n)
 		}
 	}
@@ -249,14 +248,14 @@ func (p *plain) fit(g *berth.TaskGroup, n *berth.Node) float64 {
 		}
 		return 1 - float64(used)/float64(room)
 	}
-	cpu, memory := free(u.Room.CPU, u.Used.CPU+ask.CPU), free(u.Room.MemoryMB, u.Used.MemoryMB+ask.MemoryMB)
+	cpu, memory := free(u.Capacity.CPU, u.Used.CPU+ask.CPU), free(u.Capacity.MemoryMB, u.Used.MemoryMB+ask.MemoryMB)
 	powers := math.Pow(10, cpu) + math.Pow(10, memory)
 	switch p.snap.SchedulerConfigFor(p.job.NodePool).SchedulerAlgorithm {
 	case berth.AlgorithmSpread:
 		return (powers - 2) / 18
 	case berth.AlgorithmBalanced:
 		binpack := (20 - powers) / 18
-		if u.Room.CPU == 0 || u.Room.MemoryMB == 0 {
+		if u.Capacity.CPU == 0 || u.Capacity.MemoryMB == 0 {
 			return binpack
 		}
 		return max(-1, binpack-1.8*math.Pow(math.Abs(cpu-memory)/(cpu+memory+0.02), 2))
@@ -441,7 +440,7 @@ func drawCluster(t *rapid.T) (*state.Snapshot, *berth.Job) {
 				Group: g, Index: uint32(rapid.IntRange(0, j.TaskGroups[g].Count-1).Draw(t, "index")),
 				NodeID: berth.NodeID{byte(rapid.IntRange(1, 10).Draw(t, "node"))},
 			}
-			for i := range state.WantOf(j.TaskGroups[g]).Dynamic {
+			for i := range fit.RequestOf(j.TaskGroups[g]).Dynamic {
 				p.Ports = append(p.Ports, uint16(20000+i+rapid.IntRange(0, 1).Draw(t, "port")*2))
 			}
 			apply(t, s, &state.ApplyPlan{Eval: eval, Place: []berth.Placement{p}, Now: 1})

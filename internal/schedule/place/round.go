@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"berth"
-	"berth/internal/state"
+	"berth/internal/fit"
 )
 
 // round places the instances of one group.
@@ -13,7 +13,7 @@ type round struct {
 	*Placer
 	number   int
 	group    *berth.TaskGroup
-	want     state.Want
+	want     fit.Request
 	filter   *filter
 	gauge    gauge
 	affinity *affinities
@@ -41,7 +41,7 @@ type classView struct {
 func (p *Placer) round(number int) *round {
 	g := p.job.TaskGroups[number]
 	r := &round{
-		Placer: p, number: number, group: g, want: state.WantOf(g), filter: newFilter(p, g),
+		Placer: p, number: number, group: g, want: fit.RequestOf(g), filter: newFilter(p, g),
 		affinity: newAffinities(p.snap, p.job, g), spread: newSpreads(p, g),
 	}
 	p.begin()
@@ -102,7 +102,7 @@ func (r *round) look() {
 			r.odd.add(r.peers[i].node.Number)
 		}
 	}
-	alone := len(r.filter.single)+len(r.filter.distinct) > 0 || r.filter.bars != nil || r.affinity.single || r.spread != nil && r.spread.single || r.want.More != nil
+	alone := len(r.filter.single)+len(r.filter.distinct) > 0 || r.filter.bars != nil || r.affinity.single || r.spread != nil && r.spread.single || r.want.HasNamed()
 	for first, run := range r.snap.UsageColumns() {
 		for i := range run {
 			u := &run[i]
@@ -123,10 +123,10 @@ func (r *round) look() {
 				continue
 			}
 			// A node without room for what all ask for would score above 1.
-			if u.Used.CPU+r.want.CPU > u.Room.CPU || u.Used.MemoryMB+r.want.MemoryMB > u.Room.MemoryMB {
+			if u.Used.CPU+r.want.CPU > u.Capacity.CPU || u.Used.MemoryMB+r.want.MemoryMB > u.Capacity.MemoryMB {
 				continue
 			}
-			if r.gauge.cpuRoom != u.Room.CPU || r.gauge.memoryRoom != u.Room.MemoryMB {
+			if r.gauge.cpuRoom != u.Capacity.CPU || r.gauge.memoryRoom != u.Capacity.MemoryMB {
 				r.gauge.turn(u)
 			}
 			score := r.gauge.plain(u)
@@ -200,7 +200,7 @@ func (r *round) full(number uint32) bool {
 }
 
 // candidate scores a node for the shelf on which it belongs.
-func (r *round) candidate(number uint32, u *state.Usage) (shelf int32, c candidate) {
+func (r *round) candidate(number uint32, u *fit.Usage) (shelf int32, c candidate) {
 	p := r.score(number, u)
 	c = candidate{tie: uint32(r.tie(number) >> 32), number: number}
 	if r.spread == nil {
@@ -377,12 +377,12 @@ func (r *round) put(in *Instance, number uint32, p parts, evict []*berth.Alloc) 
 }
 
 // grant takes the room for an instance out of a node's line.
-func (r *round) grant(u *state.Usage, number uint32, evict []*berth.Alloc) berth.Grant {
+func (r *round) grant(u *fit.Draft, number uint32, evict []*berth.Alloc) berth.Grant {
 	at := uint32(r.tie(number) >> 33)
 	if len(evict) > 0 {
-		return u.PlaceOver(r.edit, &r.want, at, evict)
+		return u.PlaceOver(&r.want, at, evict)
 	}
-	return u.Place(r.edit, &r.want, at)
+	return u.Place(&r.want, at)
 }
 
 // respread puts the shelves of a combination where they belong now.

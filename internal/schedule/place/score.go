@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"berth"
-	"berth/internal/state"
+	"berth/internal/fit"
 )
 
 // A scorer has one kind of reason for or against a node. Scores are those that
@@ -70,15 +70,15 @@ func (p *parts) named() map[string]float64 {
 }
 
 // scoreOf returns the whole score of a node.
-func (r *round) scoreOf(number uint32, u *state.Usage) float64 {
+func (r *round) scoreOf(number uint32, u *fit.Usage) float64 {
 	p := r.score(number, u)
 	return p.mean()
 }
 
 // score returns what the scorers say of a node, but for penalties, which are
 // about single instances.
-func (r *round) score(number uint32, u *state.Usage) (p parts) {
-	if r.want.More != nil {
+func (r *round) score(number uint32, u *fit.Usage) (p parts) {
+	if r.want.HasNamed() {
 		g := newGauge(r.gauge.algorithm, r.want.AskOn(u)) // whole cores differ from node to node
 		p.say(byFit, g.of(u))
 		if r.devices {
@@ -136,8 +136,8 @@ func newGauge(algorithm string, ask berth.Ask) gauge {
 //     empty one (BestFit v3).
 //   - spread: (10^free(cpu) + 10^free(memory) - 2) / 18: the other way round.
 //   - balanced: see balance.
-func (g *gauge) of(u *state.Usage) float64 {
-	if g.cpuRoom != u.Room.CPU || g.memoryRoom != u.Room.MemoryMB {
+func (g *gauge) of(u *fit.Usage) float64 {
+	if g.cpuRoom != u.Capacity.CPU || g.memoryRoom != u.Capacity.MemoryMB {
 		g.turn(u)
 	}
 	if g.balanced {
@@ -148,15 +148,15 @@ func (g *gauge) of(u *state.Usage) float64 {
 
 // plain is the fit by the two algorithms that look at the powers alone, of a
 // node of the size that was turned to.
-func (g *gauge) plain(u *state.Usage) float64 {
+func (g *gauge) plain(u *fit.Usage) float64 {
 	return (g.base + g.sign*(u.PowCPU*g.cpu+u.PowMemory*g.memory)) / 18
 }
 
 // turn prepares for nodes of another size.
-func (g *gauge) turn(u *state.Usage) {
-	g.cpuRoom, g.memoryRoom = u.Room.CPU, u.Room.MemoryMB
-	g.cpu, g.cpuShare, g.perCPU = share(u.Room.CPU, g.ask.CPU)
-	g.memory, g.memShare, g.perMemory = share(u.Room.MemoryMB, g.ask.MemoryMB)
+func (g *gauge) turn(u *fit.Usage) {
+	g.cpuRoom, g.memoryRoom = u.Capacity.CPU, u.Capacity.MemoryMB
+	g.cpu, g.cpuShare, g.perCPU = share(u.Capacity.CPU, g.ask.CPU)
+	g.memory, g.memShare, g.perMemory = share(u.Capacity.MemoryMB, g.ask.MemoryMB)
 }
 
 func share(room, ask int64) (power, whole, one float64) {

@@ -4,15 +4,15 @@ import (
 	"slices"
 	"sync"
 
-	"berth/internal/state"
+	"berth/internal/fit"
 )
 
 // sheet is what a placer writes on. Sheets are used again: made anew for each
 // decision they would be most of what it allocates.
 type sheet struct {
-	taken  map[uint32]*state.Usage // by node number: lines changed by what was placed
-	blocks [][]state.Usage         // where these lie
-	lines  int                     // how many there are
+	taken  map[uint32]*fit.Draft // by node number: lines changed by what was placed
+	blocks [][]fit.Draft         // where these lie
+	lines  int                   // how many there are
 	peers  []peer
 
 	// Of the group that is placed.
@@ -22,7 +22,7 @@ type sheet struct {
 }
 
 var sheets = sync.Pool{New: func() any {
-	return &sheet{taken: map[uint32]*state.Usage{}, siblings: map[uint32]int{}}
+	return &sheet{taken: map[uint32]*fit.Draft{}, siblings: map[uint32]int{}}
 }}
 
 // linesPerBlock is how many lines are made at a time.
@@ -32,10 +32,10 @@ const linesPerBlock = 32
 const linesKept = 2048
 
 // newLine returns a line to write on.
-func (s *sheet) newLine() *state.Usage {
+func (s *sheet) newLine() *fit.Draft {
 	block, at := s.lines/linesPerBlock, s.lines%linesPerBlock
 	if block == len(s.blocks) {
-		s.blocks = append(s.blocks, make([]state.Usage, linesPerBlock))
+		s.blocks = append(s.blocks, make([]fit.Draft, linesPerBlock))
 	}
 	s.lines++
 	return &s.blocks[block][at]

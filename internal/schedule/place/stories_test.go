@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/schedule/place"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
@@ -198,10 +199,10 @@ func (w *world) run(j *berth.Job, group int, index uint32, node string, ports []
 		eval = e
 	}
 	grant := berth.Grant{Ports: ports}
-	if want := state.WantOf(j.TaskGroups[group]); want.More != nil {
+	if want := fit.RequestOf(j.TaskGroups[group]); want.HasNamed() {
 		snap := w.store.Snapshot()
-		line := *snap.Usage(snap.Node(statetest.ID[berth.Node](statetest.NodeNumber(w.t, node))).Number)
-		grant = line.Place(state.NewEdit(), &want, 0)
+		line := snap.Usage(snap.Node(statetest.ID[berth.Node](statetest.NodeNumber(w.t, node))).Number).Draft()
+		grant = line.Place(&want, 0)
 	}
 	p := &state.ApplyPlan{Eval: eval.ID, JobVersion: j.Version, Now: 1, Place: []berth.Placement{{
 		Group: group, Index: index, NodeID: statetest.ID[berth.Node](statetest.NodeNumber(w.t, node)), Grant: grant,

@@ -33,7 +33,7 @@ func (p *Placer) Survey(number int) iter.Seq[Verdict] {
 				}
 				number := first + uint32(i)
 				n, u := r.snap.NodeByNumber(number), r.line(number)
-				v := Verdict{Node: n, Unmet: r.filter.unmet(n), Short: r.want.Short(u), Score: r.scoreOf(number, u)}
+				v := Verdict{Node: n, Unmet: r.filter.unmet(n), Short: r.want.Shortfall(u), Score: r.scoreOf(number, u)}
 				for i := range v.Short {
 					v.Short[i].Holder = r.holder(n, v.Short[i].Dimension)
 				}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"berth"
-	"berth/internal/state"
+	"berth/internal/fit"
 )
 
 // things is what a group needs its node to have at all, whatever of it is
@@ -63,7 +63,7 @@ func (t *things) lacking(n *berth.Node, index uint32) (out []string) {
 		}
 	}
 	for _, task := range t.group.Tasks {
-		if name := state.MissingDevices(task, n); name != "" {
+		if name := fit.MissingDevices(task, n); name != "" {
 			out = append(out, "missing devices: "+name)
 		}
 	}

@@ -2,7 +2,7 @@ package place
 
 import (
 	"berth"
-	"berth/internal/state"
+	"berth/internal/fit"
 )
 
 // Vacate treats what leaves, and what of the job has not ended yet, as if it
@@ -15,8 +15,8 @@ func (p *Placer) Vacate() {
 			continue
 		}
 		if n := p.snap.Node(a.NodeID); n != nil {
-			w := state.WantOf(a.Group)
-			p.own(n.Number).Release(p.edit, &w, a.Grant())
+			w := fit.RequestOf(a.Group)
+			p.own(n.Number).Release(&w, a.Grant())
 		}
 	}
 	p.prey = &prey{byNode: map[uint32][]*berth.Alloc{}}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/fit"
 	"berth/internal/state"
 
 	"pgregory.net/rapid"
@@ -284,7 +285,7 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 				NodeID: ID[berth.Node](rapid.IntRange(1, 7).Draw(t, "node")),
 				Score:  rapid.Float32Range(-1, 1).Draw(t, "score"),
 			}
-			for range state.WantOf(group).Dynamic {
+			for range fit.RequestOf(group).Dynamic {
 				p.Ports = append(p.Ports, uint16(rapid.IntRange(20000, 20010).Draw(t, "port")))
 			}
 			for a := range s.AllocsOf(j.Key()) {
@@ -348,7 +349,7 @@ func carries(j *berth.Job, a *berth.Alloc) bool {
 	if now == nil {
 		return false
 	}
-	was, is := state.WantOf(a.Group), state.WantOf(now)
+	was, is := fit.RequestOf(a.Group), fit.RequestOf(now)
 	return was.Ask == is.Ask && was.Dynamic == is.Dynamic && slices.Equal(was.Static, is.Static) && int(a.Index) < now.Count
 }
 

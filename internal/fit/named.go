@@ -1,4 +1,4 @@
-package state
+package fit
 
 import (
 	"cmp"
@@ -8,20 +8,20 @@ import (
 	"berth"
 )
 
-// UsageMore is the part of a node's line for things that are counted by name:
+// named is the part of a node's usage for things that are counted by name:
 // cores, devices, and ports of host networks other than the default. It is
-// copied when it is changed, so lines that are copied may share it.
-type UsageMore struct {
+// copied before it is changed, so copies of a usage may share it.
+type named struct {
 	*layout
-	edit    uint64
+	owner   uint64    // the edit of the Writer that may change it in place
 	cores   bitset    // taken, by place in layout.cores
 	devices bitset    // taken, by place in layout.instances
 	spaces  []PortSet // taken, by space; the first is the line's own Ports and not used
 	shared  []sharedPort
 }
 
-// layout is what of a line follows from the node alone. It never changes: a
-// node that registers anew gets a new one.
+// layout is what follows from the node alone. It never changes: a node that
+// registers again gets a new one.
 type layout struct {
 	cores     []berth.NodeCore // that can be reserved, in order of ID
 	numa      []numaNode       // that have such cores
@@ -223,35 +223,35 @@ func (l *layout) reserve(n *berth.Node, kept []string) {
 	if r := n.ReservedResources; r != nil {
 		all = r.Networks.ReservedHostPorts
 	}
-	edit := NewEdit()
+	var by Writer
 	for _, list := range kept {
 		var set PortSet
 		ports, _ := ReservedPorts(all + "," + list) // checked when the node registered
 		for _, p := range ports {
-			set.add(edit, p)
+			set.add(&by, p)
 		}
 		l.reserved = append(l.reserved, set)
 	}
 }
 
-// empty returns a line's part on which nothing is taken, nil for a node that
-// has none.
-func (l *layout) empty(edit uint64) *UsageMore {
+// empty returns the named part with nothing taken, nil for a node that has no
+// such things.
+func (l *layout) empty(by *Writer) *named {
 	if l == nil {
 		return nil
 	}
-	m := &UsageMore{layout: l, edit: edit, cores: newBitset(len(l.cores)), devices: newBitset(len(l.instances))}
+	m := &named{layout: l, owner: by.edit(), cores: newBitset(len(l.cores)), devices: newBitset(len(l.instances))}
 	m.spaces = slices.Clone(l.reserved)
 	return m
 }
 
-// own returns a part of the line that may be changed within this edit.
-func (u *Usage) own(edit uint64) *UsageMore {
-	m := u.More
+// own returns the named part of u for a Writer to change.
+func (u *Usage) own(by *Writer) *named {
+	m := u.named
 	switch {
 	case m == nil:
-		m = &UsageMore{layout: noLayout}
-	case m.edit == edit:
+		m = &named{layout: noLayout}
+	case m.owner == by.edit():
 		return m
 	default:
 		c := *m
@@ -259,8 +259,8 @@ func (u *Usage) own(edit uint64) *UsageMore {
 		c.spaces, c.shared = slices.Clone(m.spaces), slices.Clone(m.shared)
 		m = &c
 	}
-	m.edit = edit
-	u.More = m
+	m.owner = by.edit()
+	u.named = m
 	return m
 }
 
@@ -288,10 +288,10 @@ func (u *Usage) space(network string) (int, bool) {
 	if network == berth.DefaultHostNetwork {
 		return 0, true
 	}
-	if u.More == nil {
+	if u.named == nil {
 		return 0, false
 	}
-	at, ok := u.More.networks[network]
+	at, ok := u.named.networks[network]
 	return at, ok
 }
 
@@ -300,18 +300,18 @@ func (u *Usage) taken(space int) *PortSet {
 	if space == 0 {
 		return &u.Ports
 	}
-	return &u.More.spaces[space]
+	return &u.named.spaces[space]
 }
 
-// Named counts the cores and devices of a line that are held.
+// Named counts the cores and devices that are held.
 func (u *Usage) Named() (cores, devices int) {
-	if u.More == nil {
+	if u.named == nil {
 		return 0, 0
 	}
-	for _, w := range u.More.cores {
+	for _, w := range u.named.cores {
 		cores += bits.OnesCount64(w)
 	}
-	for _, w := range u.More.devices {
+	for _, w := range u.named.devices {
 		devices += bits.OnesCount64(w)
 	}
 	return cores, devices

@@ -1,4 +1,4 @@
-package state
+package fit
 
 import (
 	"fmt"
@@ -8,25 +8,25 @@ import (
 	"berth"
 )
 
-// refuses returns why a node cannot give an allocation what was picked for it,
+// Refusal returns why a node cannot give an allocation what was picked for it,
 // "" if it can. It looks at what was picked and looks for nothing better.
-func (w *Want) refuses(u *Usage, g *berth.Grant) string {
-	if len(g.Ports) != w.Dynamic {
-		return fmt.Sprintf("%d dynamic ports are wanted, not %d", w.Dynamic, len(g.Ports))
+func (r *Request) Refusal(u *Usage, g *berth.Grant) string {
+	if len(g.Ports) != r.Dynamic {
+		return fmt.Sprintf("%d dynamic ports are wanted, not %d", r.Dynamic, len(g.Ports))
 	}
-	if w.More != nil {
-		return w.refusesMore(u, g)
+	if r.named != nil {
+		return r.refusalNamed(u, g)
 	}
 	switch {
 	case len(g.Cores) > 0:
 		return "cores are given that nobody asked for"
 	case len(g.Devices) > 0:
 		return "devices are given that nobody asked for"
-	case !w.Fits(u):
-		return lacks(w.Short(u)[0])
+	case !r.Fits(u):
+		return lacks(r.Shortfall(u)[0])
 	}
 	for i, port := range g.Ports {
-		if u.Ports.Has(port) || slices.Contains(g.Ports[:i], port) || slices.Contains(w.Static, port) {
+		if u.Ports.Has(port) || slices.Contains(g.Ports[:i], port) || slices.Contains(r.Static, port) {
 			return portInUse(port)
 		}
 	}
@@ -39,31 +39,31 @@ func lacks(s berth.Shortage) string {
 
 func portInUse(port uint16) string { return DimPort + strconv.Itoa(int(port)) + " is in use" }
 
-// refusesMore is refuses for groups that ask for things by name.
-func (w *Want) refusesMore(u *Usage, g *berth.Grant) string {
-	for _, check := range []func(u *Usage, g *berth.Grant) string{w.refusesPorts, w.More.refusesCores, w.More.refusesDevices} {
+// refusalNamed is Refusal for groups that ask for things by name.
+func (r *Request) refusalNamed(u *Usage, g *berth.Grant) string {
+	for _, check := range []func(u *Usage, g *berth.Grant) string{r.refusalPorts, r.named.refusalCores, r.named.refusalDevices} {
 		if why := check(u, g); why != "" {
 			return why
 		}
 	}
-	plain := Want{Ask: w.Ask}
+	plain := Request{Ask: r.Ask}
 	for _, id := range g.Cores {
-		at, _ := u.More.core(id)
-		plain.CPU += u.More.layout.cores[at].MHz
+		at, _ := u.named.core(id)
+		plain.CPU += u.named.layout.cores[at].MHz
 	}
 	if !plain.Fits(u) {
-		return lacks(plain.Short(u)[0])
+		return lacks(plain.Shortfall(u)[0])
 	}
 	return ""
 }
 
-func (w *Want) refusesPorts(u *Usage, g *berth.Grant) (why string) {
-	m := w.More
+func (r *Request) refusalPorts(u *Usage, g *berth.Grant) (why string) {
+	m := r.named
 	if m.ports == nil {
-		plain := Want{Static: w.Static, Dynamic: w.Dynamic}
-		return plain.refuses(u, &berth.Grant{Ports: g.Ports})
+		plain := Request{Static: r.Static, Dynamic: r.Dynamic}
+		return plain.Refusal(u, &berth.Grant{Ports: g.Ports})
 	}
-	own, ok := m.static(u, func(p *portWant, known bool) {
+	own, ok := m.static(u, func(p *portRequest, known bool) {
 		if known {
 			why = portInUse(p.port)
 		} else {
@@ -90,9 +90,9 @@ func (w *Want) refusesPorts(u *Usage, g *berth.Grant) (why string) {
 	return ""
 }
 
-// refusesCores says whether each task has as many cores as it asks for, free
+// refusalCores reports whether each task has as many cores as it asks for, free
 // ones, and where it must of one NUMA node.
-func (m *WantMore) refusesCores(u *Usage, g *berth.Grant) string {
+func (m *namedRequest) refusalCores(u *Usage, g *berth.Grant) string {
 	if len(g.Cores) != m.cores {
 		return fmt.Sprintf("%d cores are wanted, not %d", m.cores, len(g.Cores))
 	}
@@ -101,42 +101,42 @@ func (m *WantMore) refusesCores(u *Usage, g *berth.Grant) string {
 		numa := -1
 		for _, id := range g.Cores[next : next+t.count] {
 			at, ok := 0, false
-			if u.More != nil {
-				at, ok = u.More.core(id)
+			if u.named != nil {
+				at, ok = u.named.core(id)
 			}
 			switch {
 			case !ok:
 				return fmt.Sprintf("core %d is not one that can be reserved", id)
-			case u.More.cores.has(at) || slices.Contains(g.Cores[:next], id):
+			case u.named.cores.has(at) || slices.Contains(g.Cores[:next], id):
 				return fmt.Sprintf("core %d is in use", id)
 			case t.affinity != berth.NUMARequire:
-			case numa >= 0 && numa != int(u.More.layout.cores[at].NUMA):
+			case numa >= 0 && numa != int(u.named.layout.cores[at].NUMA):
 				return fmt.Sprintf("core %d is of another NUMA node than others of task %q", id, t.task)
 			}
-			numa = int(u.More.layout.cores[at].NUMA)
+			numa = int(u.named.layout.cores[at].NUMA)
 			next++
 		}
 	}
 	return ""
 }
 
-// refusesDevices says whether each request has what it asks for, of devices
+// refusalDevices reports whether each request has what it asks for, of devices
 // that are healthy and free.
-func (m *WantMore) refusesDevices(u *Usage, g *berth.Grant) string {
+func (m *namedRequest) refusalDevices(u *Usage, g *berth.Grant) string {
 	if len(g.Devices) != len(m.devices) {
 		return fmt.Sprintf("devices for %d requests are wanted, not for %d", len(m.devices), len(g.Devices))
 	}
 	if len(m.devices) == 0 {
 		return ""
 	}
-	if u.More == nil {
+	if u.named == nil {
 		return "the node has no devices"
 	}
 	bound := m.boundTo(u, g)
-	taken := newBitset(len(u.More.instances))
+	taken := newBitset(len(u.named.instances))
 	for i := range m.devices {
 		d, given := &m.devices[i], &g.Devices[i]
-		group := u.More.groupOf(given)
+		group := u.named.groupOf(given)
 		switch {
 		case given.Task != d.task || uint64(len(given.IDs)) != d.Count:
 			return fmt.Sprintf("%d devices %s are wanted for task %q, not %d for %q", d.Count, d.Name, d.task, len(given.IDs), given.Task)
@@ -144,13 +144,13 @@ func (m *WantMore) refusesDevices(u *Usage, g *berth.Grant) string {
 			return fmt.Sprintf("%s/%s/%s is not what %s asks for", given.Vendor, given.Type, given.Name, d.Name)
 		}
 		for _, id := range given.IDs {
-			at := u.More.device(given, id)
+			at := u.named.device(given, id)
 			switch {
-			case at < 0 || !u.More.instances[at].healthy || !d.accepts(id, group.NodeDeviceResource):
+			case at < 0 || !u.named.instances[at].healthy || !d.accepts(id, group.NodeDeviceResource):
 				return fmt.Sprintf("device %q cannot be given to %s", id, d.Name)
-			case u.More.devices.has(at) || taken.has(at):
+			case u.named.devices.has(at) || taken.has(at):
 				return fmt.Sprintf("device %q is in use", id)
-			case bound[i] >= 0 && u.More.instances[at].numa >= 0 && u.More.instances[at].numa != bound[i]:
+			case bound[i] >= 0 && u.named.instances[at].numa >= 0 && u.named.instances[at].numa != bound[i]:
 				return fmt.Sprintf("device %q is of another NUMA node than the cores of task %q", id, d.task)
 			}
 			taken.add(at)
@@ -161,16 +161,16 @@ func (m *WantMore) refusesDevices(u *Usage, g *berth.Grant) string {
 
 // boundTo returns, by request for devices, the NUMA node that the cores of its
 // task are of, if they must be of the same; else -1.
-func (m *WantMore) boundTo(u *Usage, g *berth.Grant) []int {
+func (m *namedRequest) boundTo(u *Usage, g *berth.Grant) []int {
 	bound := make([]int, len(m.devices))
 	for i := range bound {
 		bound[i] = -1
 	}
 	next := 0
 	for _, t := range m.tasks {
-		at, _ := u.More.core(g.Cores[next])
+		at, _ := u.named.core(g.Cores[next])
 		for _, d := range t.bound {
-			bound[d] = slices.IndexFunc(u.More.numa, func(k numaNode) bool { return k.cores.has(at) })
+			bound[d] = slices.IndexFunc(u.named.numa, func(k numaNode) bool { return k.cores.has(at) })
 		}
 		next += t.count
 	}

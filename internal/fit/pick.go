@@ -1,4 +1,4 @@
-package state
+package fit
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 // the devices that must be there, then the other devices. Any other cores will
 // do for the rest.
 type picker struct {
-	want    *WantMore
+	request *namedRequest
 	l       *layout
 	cores   bitset  // taken, with what was picked
 	devices bitset  // likewise
@@ -40,12 +40,12 @@ type step struct{ task, device int }
 // devices in a hundred ways; then the node counts as full.
 const mostTries = 10_000
 
-func (m *WantMore) picker(u *Usage) *picker {
-	if u.More == nil {
+func (m *namedRequest) picker(u *Usage) *picker {
+	if u.named == nil {
 		return nil
 	}
 	p := &picker{
-		want: m, l: u.More.layout, cores: slices.Clone(u.More.cores), devices: slices.Clone(u.More.devices),
+		request: m, l: u.named.layout, cores: slices.Clone(u.named.cores), devices: slices.Clone(u.named.devices),
 		given: make([][]int, len(m.tasks)), numa: make([]int, len(m.devices)), found: make([]found, len(m.devices)), left: mostTries,
 	}
 	for i := range p.numa {
@@ -57,7 +57,7 @@ func (m *WantMore) picker(u *Usage) *picker {
 
 // order puts what is hardest to find first.
 func (p *picker) order() {
-	m := p.want
+	m := p.request
 	var require []int
 	for i, t := range m.tasks {
 		if t.affinity == berth.NUMARequire {
@@ -85,8 +85,8 @@ func (p *picker) order() {
 	}
 }
 
-// narrow says how few devices a request can be met with, roughly.
-func (d *deviceWant) narrow() (n int) {
+// narrow reports roughly how few devices a request can be met with.
+func (d *deviceRequest) narrow() (n int) {
 	n = len(d.Constraints)
 	for _, c := range d.Constraints {
 		if aboutIDs(c.LTarget, c.RTarget) {
@@ -108,7 +108,7 @@ func aboutIDs(left, right string) bool {
 
 // pick returns what is picked for one more allocation, nil if there is not
 // enough.
-func (m *WantMore) pick(u *Usage) *picker {
+func (m *namedRequest) pick(u *Usage) *picker {
 	p := m.picker(u)
 	if p == nil || p.free() < m.cores || !p.solve(0) {
 		return nil
@@ -145,7 +145,7 @@ func (p *picker) solve(i int) bool {
 	}
 	s := p.steps[i]
 	if s.task >= 0 {
-		for _, k := range p.numaNodes(p.want.tasks[s.task].count) {
+		for _, k := range p.numaNodes(p.request.tasks[s.task].count) {
 			if p.left--; p.left < 0 {
 				return false
 			}
@@ -186,8 +186,8 @@ func (p *picker) numaNodes(count int) (out []int) {
 
 // takeOf takes all cores of a task from one NUMA node.
 func (p *picker) takeOf(task, numa int) {
-	p.take(task, numa, p.want.tasks[task].count)
-	for _, d := range p.want.tasks[task].bound {
+	p.take(task, numa, p.request.tasks[task].count)
+	for _, d := range p.request.tasks[task].bound {
 		p.numa[d] = numa
 	}
 }
@@ -216,7 +216,7 @@ func (p *picker) giveBack(task int) {
 // that prefers them close together gets them where the distances between them
 // are least; else those NUMA nodes are emptied first that have the fewest left.
 func (p *picker) takeAny(task int) {
-	t := p.want.tasks[task]
+	t := p.request.tasks[task]
 	var seeds []int
 	if t.affinity == berth.NUMAPrefer {
 		if one := p.numaNodes(t.count); len(one) > 0 {
@@ -268,7 +268,7 @@ func (p *picker) takeDevices(request int, f found) {
 // options returns the groups of devices that a request can be met with, the
 // best first: the most preferred, then the one with the fewest devices left.
 func (p *picker) options(request int) (out []found) {
-	d := &p.want.devices[request]
+	d := &p.request.devices[request]
 	left := map[int]int{}
 	for g := range p.l.devices {
 		at, affinity, ok := p.candidates(request, g)
@@ -288,7 +288,7 @@ func (p *picker) options(request int) (out []found) {
 // preferred ones first, and how much of what it prefers the group has; not ok
 // if the group is not what the request names.
 func (p *picker) candidates(request, group int) (at []int, affinity float64, ok bool) {
-	d, g := &p.want.devices[request], &p.l.devices[group]
+	d, g := &p.request.devices[request], &p.l.devices[group]
 	if !d.matches(g.NodeDeviceResource) {
 		return nil, 0, false
 	}
@@ -334,9 +334,9 @@ func (p *picker) candidates(request, group int) (at []int, affinity float64, ok 
 	return at, affinity, true
 }
 
-// matches says whether a group of devices is what a request names and meets
+// matches reports whether a group of devices is what a request names and meets
 // its constraints.
-func (d *deviceWant) matches(g *berth.NodeDeviceResource) bool {
+func (d *deviceRequest) matches(g *berth.NodeDeviceResource) bool {
 	if !g.Offers(d.Name) {
 		return false
 	}
@@ -348,8 +348,8 @@ func (d *deviceWant) matches(g *berth.NodeDeviceResource) bool {
 	return true
 }
 
-// accepts says whether a request can be met with one device of a group.
-func (d *deviceWant) accepts(id string, g *berth.NodeDeviceResource) bool {
+// accepts reports whether a request can be met with one device of a group.
+func (d *deviceRequest) accepts(id string, g *berth.NodeDeviceResource) bool {
 	for _, c := range d.Constraints {
 		if !g.MeetsWith(id, c.LTarget, c.Operand, c.RTarget) {
 			return false
@@ -377,7 +377,7 @@ func (p *picker) grant() (cores []uint16, devices []berth.DeviceGrant) {
 	}
 	for i, f := range p.found {
 		g := &p.l.devices[f.group]
-		d := berth.DeviceGrant{Task: p.want.devices[i].task, Vendor: g.Vendor, Type: g.Type, Name: g.Name}
+		d := berth.DeviceGrant{Task: p.request.devices[i].task, Vendor: g.Vendor, Type: g.Type, Name: g.Name}
 		for _, at := range f.at {
 			d.IDs = append(d.IDs, p.l.instances[at].id)
 		}
@@ -390,7 +390,7 @@ func (p *picker) grant() (cores []uint16, devices []berth.DeviceGrant) {
 // devices of a node answer, whatever of them is taken; "" if each is answered.
 func MissingDevices(t *berth.Task, n *berth.Node) string {
 	for i := range t.Resources.Devices {
-		d := deviceWant{t.Name, &t.Resources.Devices[i]}
+		d := deviceRequest{t.Name, &t.Resources.Devices[i]}
 		answers := func(g berth.NodeDeviceResource) bool { return d.matches(&g) }
 		if !slices.ContainsFunc(n.NodeResources.Devices, answers) {
 			return d.Name

@@ -1,4 +1,4 @@
-package state
+package fit
 
 import (
 	"cmp"
@@ -7,38 +7,38 @@ import (
 	"berth"
 )
 
-// WantMore is what few groups ask for: things that are counted by name.
-type WantMore struct {
-	tasks     []coreWant   // those that ask for whole cores, in order
-	cores     int          // that they ask for together
-	devices   []deviceWant // in order of the tasks and of what each requests
-	ports     []portWant   // nil unless one is on a named host network, or may be shared
-	memoryMax bool         // a task may use more memory than it is given
+// namedRequest is what few groups ask for: things that are counted by name.
+type namedRequest struct {
+	tasks     []coreRequest   // those that ask for whole cores, in order
+	cores     int             // that they ask for together
+	devices   []deviceRequest // in order of the tasks and of what each requests
+	ports     []portRequest   // nil unless one is on a named host network, or may be shared
+	memoryMax bool            // a task may use more memory than it is given
 }
 
-// coreWant is the whole cores of one task.
-type coreWant struct {
+// coreRequest is the whole cores of one task.
+type coreRequest struct {
 	task     string
 	count    int
 	affinity string
-	bound    []int // places in WantMore.devices of what must be on the same NUMA node
+	bound    []int // places in namedRequest.devices of what must be on the same NUMA node
 }
 
-// deviceWant is one request for devices.
-type deviceWant struct {
+// deviceRequest is one request for devices.
+type deviceRequest struct {
 	task string
 	*berth.RequestedDevice
 }
 
-// portWant is one port of the group: the static ones of a network first.
-type portWant struct {
+// portRequest is one port of the group: the static ones of a network first.
+type portRequest struct {
 	label, network string
 	port           uint16 // 0: any of the dynamic range
 	shared         bool   // others may hold it too
 }
 
 // moreOf returns what a group asks for beyond the plain, nil for most.
-func moreOf(g *berth.TaskGroup) *WantMore {
+func namedOf(g *berth.TaskGroup) *namedRequest {
 	tasks, ports := false, false
 	for _, t := range g.Tasks {
 		r := t.Resources
@@ -50,7 +50,7 @@ func moreOf(g *berth.TaskGroup) *WantMore {
 	if !tasks && !ports {
 		return nil
 	}
-	m := &WantMore{}
+	m := &namedRequest{}
 	for _, t := range g.Tasks {
 		m.addTask(t)
 	}
@@ -62,7 +62,7 @@ func moreOf(g *berth.TaskGroup) *WantMore {
 	return m
 }
 
-// namesNetworks says whether a port is on a named host network, or may be
+// namesNetworks reports whether a port is on a named host network, or may be
 // shared.
 func namesNetworks(ports []berth.Port) bool {
 	for i := range ports {
@@ -73,22 +73,22 @@ func namesNetworks(ports []berth.Port) bool {
 	return false
 }
 
-func (m *WantMore) addPorts(nw *berth.NetworkResource) {
+func (m *namedRequest) addPorts(nw *berth.NetworkResource) {
 	for _, p := range nw.ReservedPorts {
-		m.ports = append(m.ports, portWant{p.Label, p.Network(), uint16(p.Value), p.IgnoreCollision})
+		m.ports = append(m.ports, portRequest{p.Label, p.Network(), uint16(p.Value), p.IgnoreCollision})
 	}
 	for _, p := range nw.DynamicPorts {
-		m.ports = append(m.ports, portWant{label: p.Label, network: p.Network()})
+		m.ports = append(m.ports, portRequest{label: p.Label, network: p.Network()})
 	}
 }
 
-func (m *WantMore) addTask(t *berth.Task) {
+func (m *namedRequest) addTask(t *berth.Task) {
 	r := t.Resources
 	m.memoryMax = m.memoryMax || r.MemoryMaxMB > 0
 	if r.Cores <= 0 && len(r.Devices) == 0 {
 		return
 	}
-	c := coreWant{task: t.Name, count: r.Cores, affinity: berth.NUMANone}
+	c := coreRequest{task: t.Name, count: r.Cores, affinity: berth.NUMANone}
 	if r.NUMA != nil {
 		c.affinity = r.NUMA.Affinity
 	}
@@ -96,7 +96,7 @@ func (m *WantMore) addTask(t *berth.Task) {
 		if c.affinity == berth.NUMARequire && slices.Contains(r.NUMA.Devices, r.Devices[i].Name) {
 			c.bound = append(c.bound, len(m.devices))
 		}
-		m.devices = append(m.devices, deviceWant{t.Name, &r.Devices[i]})
+		m.devices = append(m.devices, deviceRequest{t.Name, &r.Devices[i]})
 	}
 	if c.count > 0 {
 		m.tasks = append(m.tasks, c)
@@ -104,34 +104,34 @@ func (m *WantMore) addTask(t *berth.Task) {
 	}
 }
 
-// same says whether two versions of a group ask for the same, so that what one
+// same reports whether two versions of a group ask for the same, so that what one
 // was given is right for the other.
-func (m *WantMore) same(o *WantMore) bool {
+func (m *namedRequest) same(o *namedRequest) bool {
 	switch {
 	case m == nil || o == nil:
 		return m == o
 	case m.memoryMax != o.memoryMax:
 		return false
 	}
-	byLabel := func(list []portWant) []portWant {
-		return slices.SortedFunc(slices.Values(list), func(a, b portWant) int { return cmp.Compare(a.label, b.label) })
+	byLabel := func(list []portRequest) []portRequest {
+		return slices.SortedFunc(slices.Values(list), func(a, b portRequest) int { return cmp.Compare(a.label, b.label) })
 	}
 	return slices.Equal(byLabel(m.ports), byLabel(o.ports)) &&
-		slices.EqualFunc(m.tasks, o.tasks, func(a, b coreWant) bool {
+		slices.EqualFunc(m.tasks, o.tasks, func(a, b coreRequest) bool {
 			return a.task == b.task && a.count == b.count && a.affinity == b.affinity && slices.Equal(a.bound, b.bound)
 		}) &&
-		slices.EqualFunc(m.devices, o.devices, func(a, b deviceWant) bool {
+		slices.EqualFunc(m.devices, o.devices, func(a, b deviceRequest) bool {
 			return a.task == b.task && a.Name == b.Name && a.Count == b.Count && slices.Equal(a.Constraints, b.Constraints)
 		})
 }
 
 // AskOn returns what one more allocation takes of the node's shared room: with
-// whole cores, their processor time is part of it. It is w.Ask for all others,
+// whole cores, their processor time is part of it. It is r.Ask for all others,
 // and where there are not enough cores.
-func (w *Want) AskOn(u *Usage) berth.Ask {
-	a := w.Ask
-	if w.More != nil && w.More.cores > 0 {
-		if p := w.More.pick(u); p != nil {
+func (r *Request) AskOn(u *Usage) berth.Ask {
+	a := r.Ask
+	if r.named != nil && r.named.cores > 0 {
+		if p := r.named.pick(u); p != nil {
 			a.CPU += p.mhz()
 		}
 	}
@@ -141,12 +141,12 @@ func (w *Want) AskOn(u *Usage) berth.Ask {
 // DeviceAffinity returns how much of what a group prefers of devices those
 // have that it would be given on the node: between -1 and 1, and 0 if nothing
 // is preferred or there are not enough.
-func (w *Want) DeviceAffinity(u *Usage) float64 {
-	if w.More == nil {
+func (r *Request) DeviceAffinity(u *Usage) float64 {
+	if r.named == nil {
 		return 0
 	}
 	total := 0.0
-	for _, d := range w.More.devices {
+	for _, d := range r.named.devices {
 		for _, a := range d.Affinities {
 			total += max(float64(a.Weight), -float64(a.Weight))
 		}
@@ -154,7 +154,7 @@ func (w *Want) DeviceAffinity(u *Usage) float64 {
 	if total == 0 {
 		return 0
 	}
-	p := w.More.pick(u)
+	p := r.named.pick(u)
 	if p == nil {
 		return 0
 	}
@@ -165,12 +165,12 @@ func (w *Want) DeviceAffinity(u *Usage) float64 {
 	return sum / total
 }
 
-// fitsMore says whether the node has room but for cpu, memory and disk that are
+// fitsNamed reports whether the node has room but for cpu, memory and disk that are
 // shared.
-func (w *Want) fitsMore(u *Usage) bool {
-	m := w.More
+func (r *Request) fitsNamed(u *Usage) bool {
+	m := r.named
 	if m.ports == nil {
-		if !w.fitsPorts(u) {
+		if !r.fitsPorts(u) {
 			return false
 		}
 	} else if _, ok := m.pickPorts(u, 0); !ok {
@@ -180,14 +180,14 @@ func (w *Want) fitsMore(u *Usage) bool {
 		return true
 	}
 	p := m.pick(u)
-	return p != nil && u.Used.CPU+w.CPU+p.mhz() <= u.Room.CPU
+	return p != nil && u.Used.CPU+r.CPU+p.mhz() <= u.Capacity.CPU
 }
 
-// placeMore picks what the group asks for by name, on a node where it fits.
-func (u *Usage) placeMore(edit uint64, w *Want, at uint32) (g berth.Grant) {
-	m := w.More
+// pickNamed picks what the group asks for by name, on a node where it fits.
+func (u *Usage) pickNamed(r *Request, at uint32) (g berth.Grant) {
+	m := r.named
 	if m.ports == nil {
-		g.Ports = u.dynamicPorts(w, at)
+		g.Ports = u.dynamicPorts(r, at)
 	} else {
 		g.Ports, _ = m.pickPorts(u, at)
 	}
@@ -196,17 +196,16 @@ func (u *Usage) placeMore(edit uint64, w *Want, at uint32) (g berth.Grant) {
 			g.Cores, g.Devices = p.grant()
 		}
 	}
-	u.Claim(edit, w, g)
 	return g
 }
 
 // moveNamed takes or gives back cores and devices. Those that the node does
 // not have, or has no longer, are nobody's.
-func (u *Usage) moveNamed(edit uint64, g *berth.Grant, sign int64) {
-	if u.More == nil {
+func (u *Usage) moveNamed(by *Writer, g *berth.Grant, sign int64) {
+	if u.named == nil {
 		return
 	}
-	m := u.own(edit)
+	m := u.own(by)
 	mark := func(set bitset, at int) {
 		if sign > 0 {
 			set.add(at)
@@ -231,13 +230,13 @@ func (u *Usage) moveNamed(edit uint64, g *berth.Grant, sign int64) {
 
 // shortNamed notes the cores and devices that the node cannot give: what is
 // missing when everything else that can be had is given first.
-func (m *WantMore) shortNamed(u *Usage, add func(dim string, wanted, free int64)) {
+func (m *namedRequest) shortNamed(u *Usage, add func(dim string, wanted, free int64)) {
 	if m.cores == 0 && len(m.devices) == 0 || m.pick(u) != nil {
 		return
 	}
 	p := m.picker(u)
 	if p == nil {
-		p = m.picker(&Usage{More: noLayout.empty(0)})
+		p = m.picker(&Usage{named: noLayout.empty(new(Writer))})
 	}
 	told := false
 	tell := func(dim string, wanted, free int64) {
@@ -262,7 +261,7 @@ func (m *WantMore) shortNamed(u *Usage, add func(dim string, wanted, free int64)
 }
 
 func (p *picker) shortNUMA(task int, add func(dim string, wanted, free int64)) {
-	count := p.want.tasks[task].count
+	count := p.request.tasks[task].count
 	if nodes := p.numaNodes(count); len(nodes) > 0 {
 		p.takeOf(task, nodes[0])
 		return
@@ -279,7 +278,7 @@ func (p *picker) shortDevices(request int, add func(dim string, wanted, free int
 		p.takeDevices(request, options[0])
 		return
 	}
-	d, most := &p.want.devices[request], 0
+	d, most := &p.request.devices[request], 0
 	for g := range p.l.devices {
 		at, _, _ := p.candidates(request, g)
 		most = max(most, len(at))
@@ -289,15 +288,4 @@ func (p *picker) shortDevices(request int, add func(dim string, wanted, free int
 		dim += " on the NUMA node of the cores"
 	}
 	add(dim, int64(min(d.Count, 1<<31)), int64(most))
-}
-
-// giveNamed notes on a new allocation what few are given.
-func (tx *Tx) giveNamed(a *berth.Alloc, n *berth.Node, w *WantMore, g *berth.Grant) {
-	max := w.memoryMax && tx.SchedulerConfigFor(n.NodePool).MemoryOversubscriptionEnabled
-	if len(g.Cores) == 0 && len(g.Devices) == 0 && !max {
-		return
-	}
-	_, more := a.With()
-	more.Cores, more.Devices, more.MemoryMax = g.Cores, g.Devices, max
-	a.More = more
 }

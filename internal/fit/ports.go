@@ -1,4 +1,4 @@
-package state
+package fit
 
 import (
 	"math/bits"
@@ -6,14 +6,14 @@ import (
 	"berth/internal/cow"
 )
 
-// PortSet is a set of ports of one node. It is copied with its node's usage
-// and shares what did not change. The zero PortSet is empty.
+// PortSet is a set of ports of one node. Copies share what did not change. The
+// zero PortSet is empty.
 type PortSet struct {
 	words cow.Vec[uint64]
 	count int
 }
 
-// Has says whether the port is in the set.
+// Has reports whether the port is in the set.
 func (p *PortSet) Has(port uint16) bool {
 	return p.words.Get(uint32(port)/64)&(1<<(port%64)) != 0
 }
@@ -21,16 +21,16 @@ func (p *PortSet) Has(port uint16) bool {
 // Len returns the number of ports in the set.
 func (p *PortSet) Len() int { return p.count }
 
-func (p *PortSet) add(edit uint64, port uint16) {
-	w := p.words.Edit(edit, uint32(port)/64)
+func (p *PortSet) add(by *Writer, port uint16) {
+	w := p.words.Edit(by.edit(), uint32(port)/64)
 	if *w&(1<<(port%64)) == 0 {
 		*w |= 1 << (port % 64)
 		p.count++
 	}
 }
 
-func (p *PortSet) remove(edit uint64, port uint16) {
-	w := p.words.Edit(edit, uint32(port)/64)
+func (p *PortSet) remove(by *Writer, port uint16) {
+	w := p.words.Edit(by.edit(), uint32(port)/64)
 	if *w&(1<<(port%64)) != 0 {
 		*w &^= 1 << (port % 64)
 		p.count--

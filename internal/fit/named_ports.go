@@ -1,4 +1,4 @@
-package state
+package fit
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ type held struct {
 // pickPorts returns the dynamic ports for one more allocation, in the order of
 // the group's labels; not ok if a port that it must have is taken, or there
 // are too few.
-func (m *WantMore) pickPorts(u *Usage, at uint32) (ports []uint16, ok bool) {
+func (m *namedRequest) pickPorts(u *Usage, at uint32) (ports []uint16, ok bool) {
 	own, ok := m.static(u, nil)
 	if !ok {
 		return nil, false
@@ -50,7 +50,7 @@ func (m *WantMore) pickPorts(u *Usage, at uint32) (ports []uint16, ok bool) {
 // static returns the static ports of the group, each in its space. It is not
 // ok, and fail is told of each, if there is one that cannot be had, or a host
 // network that the node does not have.
-func (m *WantMore) static(u *Usage, fail func(p *portWant, known bool)) (own []held, ok bool) {
+func (m *namedRequest) static(u *Usage, fail func(p *portRequest, known bool)) (own []held, ok bool) {
 	ok = true
 	for i := range m.ports {
 		p := &m.ports[i]
@@ -93,7 +93,7 @@ func (u *Usage) dynamicPort(space int, own []held, at uint32) (uint16, bool) {
 }
 
 // on names a host network in a shortage.
-func (p *portWant) on() string {
+func (p *portRequest) on() string {
 	if p.network == berth.DefaultHostNetwork {
 		return ""
 	}
@@ -101,9 +101,9 @@ func (p *portWant) on() string {
 }
 
 // short notes the ports that the node cannot give.
-func (m *WantMore) shortPorts(u *Usage, add func(dim string, wanted, free int64)) {
+func (m *namedRequest) shortPorts(u *Usage, add func(dim string, wanted, free int64)) {
 	missing := map[string]bool{}
-	own, _ := m.static(u, func(p *portWant, known bool) {
+	own, _ := m.static(u, func(p *portRequest, known bool) {
 		switch {
 		case known:
 			add(DimPort+strconv.Itoa(int(p.port))+p.on(), 1, 0)
@@ -113,7 +113,7 @@ func (m *WantMore) shortPorts(u *Usage, add func(dim string, wanted, free int64)
 		}
 	})
 	wanted := map[string]int64{}
-	var order []*portWant
+	var order []*portRequest
 	for i := range m.ports {
 		if p := &m.ports[i]; p.port == 0 && !missing[p.network] {
 			if wanted[p.network] == 0 {
@@ -139,7 +139,7 @@ func (m *WantMore) shortPorts(u *Usage, add func(dim string, wanted, free int64)
 // movePorts takes or gives back the ports of a group of which one is on a named
 // host network or may be shared. A network that the node does not have, or has
 // no longer, has no ports to take.
-func (u *Usage) movePorts(edit uint64, m *WantMore, ports []uint16, sign int64) {
+func (u *Usage) movePorts(by *Writer, m *namedRequest, ports []uint16, sign int64) {
 	for i := range m.ports {
 		p := &m.ports[i]
 		port := p.port
@@ -153,47 +153,47 @@ func (u *Usage) movePorts(edit uint64, m *WantMore, ports []uint16, sign int64) 
 		switch {
 		case !known:
 		case p.shared:
-			u.share(edit, space, port, int(sign))
+			u.share(by, space, port, int(sign))
 		case sign > 0:
-			u.hold(edit, space, port)
+			u.hold(by, space, port)
 		default:
-			u.drop(edit, space, port)
+			u.drop(by, space, port)
 		}
 	}
 }
 
 // hold takes a port for one allocation.
-func (u *Usage) hold(edit uint64, space int, port uint16) {
-	u.portSet(edit, space).add(edit, port)
+func (u *Usage) hold(by *Writer, space int, port uint16) {
+	u.portSet(by, space).add(by, port)
 	if i, ok := u.sharedAt(space, port); ok {
-		u.own(edit).shared[i].owned = true
+		u.own(by).shared[i].owned = true
 	}
 }
 
 // drop gives a port back.
-func (u *Usage) drop(edit uint64, space int, port uint16) {
+func (u *Usage) drop(by *Writer, space int, port uint16) {
 	if i, ok := u.sharedAt(space, port); ok {
-		u.own(edit).shared[i].owned = false
+		u.own(by).shared[i].owned = false
 		return
 	}
 	if !u.keptBack(space, port) {
-		u.portSet(edit, space).remove(edit, port)
+		u.portSet(by, space).remove(by, port)
 	}
 }
 
 // share adds a holder who does not mind others, or with -1 takes one away.
-func (u *Usage) share(edit uint64, space int, port uint16, more int) {
+func (u *Usage) share(by *Writer, space int, port uint16, more int) {
 	i, ok := u.sharedAt(space, port)
 	if !ok {
 		if more < 0 {
 			return
 		}
 		owned := u.taken(space).Has(port) && !u.keptBack(space, port)
-		m := u.own(edit)
+		m := u.own(by)
 		m.shared = slices.Insert(m.shared, i, sharedPort{space, port, 0, owned})
-		u.portSet(edit, space).add(edit, port)
+		u.portSet(by, space).add(by, port)
 	}
-	m := u.own(edit)
+	m := u.own(by)
 	s := &m.shared[i]
 	if s.holders += more; s.holders > 0 {
 		return
@@ -201,39 +201,39 @@ func (u *Usage) share(edit uint64, space int, port uint16, more int) {
 	owned := s.owned
 	m.shared = slices.Delete(m.shared, i, i+1)
 	if !owned && !u.keptBack(space, port) {
-		u.portSet(edit, space).remove(edit, port)
+		u.portSet(by, space).remove(by, port)
 	}
 	if len(m.shared) == 0 && m.layout == noLayout {
-		u.More = nil // as it was before
+		u.named = nil // as it was before
 	}
 }
 
 func (u *Usage) sharedAt(space int, port uint16) (int, bool) {
-	if u.More == nil {
+	if u.named == nil {
 		return 0, false
 	}
-	return slices.BinarySearchFunc(u.More.shared, held{space, port, false}, func(s sharedPort, h held) int {
+	return slices.BinarySearchFunc(u.named.shared, held{space, port, false}, func(s sharedPort, h held) int {
 		return cmp.Or(cmp.Compare(s.space, h.space), cmp.Compare(s.port, h.port))
 	})
 }
 
-// keptBack says whether the node itself keeps a port.
+// keptBack reports whether the node itself keeps a port.
 func (u *Usage) keptBack(space int, port uint16) bool {
 	if space == 0 {
 		return u.Reserved.Has(port)
 	}
-	return u.More.reserved[space].Has(port)
+	return u.named.reserved[space].Has(port)
 }
 
 // portSet returns the ports of a space that are held, for changing.
-func (u *Usage) portSet(edit uint64, space int) *PortSet {
+func (u *Usage) portSet(by *Writer, space int) *PortSet {
 	if space == 0 {
 		return &u.Ports
 	}
-	return &u.own(edit).spaces[space]
+	return &u.own(by).spaces[space]
 }
 
-// Holds says whether an allocation of the node, by its group and its dynamic
+// Holds reports whether an allocation of the node, by its group and its dynamic
 // ports, holds a port of a host network.
 func (u *Usage) Holds(g *berth.TaskGroup, dynamic []uint16, network string, port uint16) bool {
 	space, known := u.space(network)
@@ -257,7 +257,7 @@ func (u *Usage) Holds(g *berth.TaskGroup, dynamic []uint16, network string, port
 	return false
 }
 
-// Keeps says whether the node itself keeps a port of a host network back.
+// Keeps reports whether the node itself keeps a port of a host network back.
 func (u *Usage) Keeps(network string, port uint16) bool {
 	space, known := u.space(network)
 	return known && u.keptBack(space, port)

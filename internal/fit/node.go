@@ -1,0 +1,72 @@
+package fit
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth"
+)
+
+// Describe sets what follows from the node alone: its capacity, whether it is
+// ready and its range of dynamic ports.
+func (u *Usage) Describe(n *berth.Node) {
+	u.Capacity, u.Ready = n.Room(), n.Ready()
+	u.weigh()
+	u.MinDynamic, u.MaxDynamic = berth.MinDynamicPort, berth.MaxDynamicPort
+	if r := n.NodeResources; r.MinDynamicPort > 0 && r.MaxDynamicPort >= r.MinDynamicPort {
+		u.MinDynamic, u.MaxDynamic = uint16(r.MinDynamicPort), uint16(r.MaxDynamicPort)
+	}
+}
+
+// Empty sets what u holds to what the node reserves for itself. Its allocations
+// are to be claimed after that.
+func (by *Writer) Empty(u *Usage, n *berth.Node) {
+	u.Ports, u.Reserved, u.named = PortSet{}, PortSet{}, nil
+	if l := layoutOf(n); l != nil {
+		u.named = l.empty(by)
+	}
+	if u.named != nil && len(u.named.reserved) > 0 {
+		u.Reserved, u.Ports = u.named.reserved[0], u.named.reserved[0]
+	} else if r := n.ReservedResources; r != nil {
+		ports, _ := ReservedPorts(r.Networks.ReservedHostPorts) // checked when the node registered
+		for _, p := range ports {
+			u.Reserved.add(by, p)
+			u.Ports.add(by, p)
+		}
+	}
+	u.Used, u.Allocs = berth.Ask{}, 0
+}
+
+// ReservedPorts reads a node's list of ports kept back: "22,80,8000-8100".
+func ReservedPorts(list string) ([]uint16, error) {
+	type span struct{ from, to uint64 }
+	var spans []span
+	for part := range strings.SplitSeq(list, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		lo, hi, ranged := strings.Cut(part, "-")
+		if !ranged {
+			hi = lo
+		}
+		a, err1 := strconv.ParseUint(strings.TrimSpace(lo), 10, 16)
+		b, err2 := strconv.ParseUint(strings.TrimSpace(hi), 10, 16)
+		if err1 != nil || err2 != nil || a > b || a == 0 {
+			return nil, berth.Errorf(berth.Invalid, "reserved ports: %q is not a port or a range of ports", part)
+		}
+		spans = append(spans, span{a, b})
+	}
+	// A list can say the same ports over and over; each is taken once.
+	slices.SortFunc(spans, func(x, y span) int { return cmp.Compare(x.from, y.from) })
+	var out []uint16
+	next := uint64(1)
+	for _, s := range spans {
+		for next = max(next, s.from); next <= s.to; next++ {
+			out = append(out, uint16(next))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,50 @@
+package fit
+
+import (
+	"slices"
+
+	"berth"
+)
+
+// Request is what one allocation asks of a node, worked out once for a group.
+type Request struct {
+	berth.Ask
+	Static  []uint16      // ports it must have to itself on the default host network
+	Dynamic int           // ports it takes wherever they are free, on all its networks
+	named   *namedRequest // nil for most
+}
+
+// RequestOf returns what an allocation of the group asks for.
+func RequestOf(g *berth.TaskGroup) Request {
+	r := Request{Ask: g.Ask()}
+	for i := range g.Networks {
+		for _, p := range g.Networks[i].ReservedPorts {
+			if !p.IgnoreCollision && p.Network() == berth.DefaultHostNetwork {
+				r.Static = append(r.Static, uint16(p.Value))
+			}
+		}
+		r.Dynamic += len(g.Networks[i].DynamicPorts)
+	}
+	r.named = namedOf(g)
+	return r
+}
+
+// HasPorts reports whether r takes any port of its node.
+func (r *Request) HasPorts() bool {
+	return len(r.Static) > 0 || r.Dynamic > 0 || r.named != nil && len(r.named.ports) > 0
+}
+
+// HasNamed reports whether r asks for anything that is counted by name: cores,
+// devices, ports of a named host network or ports that may be shared. What it
+// takes then differs from node to node.
+func (r *Request) HasNamed() bool { return r.named != nil }
+
+// UsesMemoryMax reports whether a task may use more memory than it is given.
+func (r *Request) UsesMemoryMax() bool { return r.named != nil && r.named.memoryMax }
+
+// Same reports whether r and o ask for the same, so that what one was given is
+// right for the other.
+func (r *Request) Same(o *Request) bool {
+	return r.Ask == o.Ask && r.Dynamic == o.Dynamic && r.named.same(o.named) &&
+		slices.Equal(slices.Sorted(slices.Values(r.Static)), slices.Sorted(slices.Values(o.Static)))
+}
