@@ -29,6 +29,7 @@ import (
 	"berth/internal/leader"
 	"berth/internal/leader/collector"
 	"berth/internal/leader/heartbeat"
+	"berth/internal/msgpack"
 	"berth/internal/state"
 	"berth/internal/wire"
 	"berth/internal/worker"
@@ -179,7 +180,7 @@ func newServer(c Config) (*Server, error) {
 	}
 	s.events = events.New(s.store, c.Events) // before anything is applied
 	wired := wire.Config{
-		Log: c.Logger, MaxConns: c.MaxConns, Handshake: c.Handshake, Once: []wire.Memo{wire.Once[berth.Job]()},
+		Log: c.Logger, MaxConns: c.MaxConns, Handshake: c.Handshake, Once: []msgpack.Memo{msgpack.Once[berth.Job]()},
 		Region: c.Region, TLS: c.TLS.Accept, OnlyTLS: c.TLS.Only, Unnamed: c.TLS.Unnamed,
 	}
 	var others api.Others

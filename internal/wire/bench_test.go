@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/go-msgpack/v2/codec"
 
 	"berth"
+	"berth/internal/msgpack"
 	"berth/op"
 )
 
@@ -42,21 +43,21 @@ func BenchmarkCallParallel(b *testing.B) {
 // The answer with 50 allocations, the job encoded in each, and once.
 func BenchmarkEncodeAllocs(b *testing.B) {
 	a := fifty(b)
-	run := func(e *encoder) func(b *testing.B) {
+	run := func(e *msgpack.Codec) func(b *testing.B) {
 		return func(b *testing.B) {
 			var buf []byte
 			var err error
 			b.ReportAllocs()
 			for b.Loop() {
-				if buf, err = e.append(buf[:0], a); err != nil {
+				if buf, err = e.Append(buf[:0], a); err != nil {
 					b.Fatal(err)
 				}
 			}
 			b.SetBytes(int64(len(buf)))
 		}
 	}
-	b.Run("each", run(newEncoder(nil)))
-	b.Run("once", run(newEncoder([]Memo{Once[berth.Job]()})))
+	b.Run("each", run(msgpack.NewProtocol()))
+	b.Run("once", run(msgpack.NewProtocol(msgpack.Once[berth.Job]())))
 	b.Run("go-msgpack", func(b *testing.B) {
 		var buf []byte
 		e := codec.NewEncoderBytes(&buf, theirs(false))
@@ -71,16 +72,16 @@ func BenchmarkEncodeAllocs(b *testing.B) {
 }
 
 func BenchmarkDecodeAllocs(b *testing.B) {
-	buf, err := plain.append(nil, fifty(b))
+	buf, err := msgpack.Append(nil, fifty(b))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(len(buf)))
 	b.Run("scan", func(b *testing.B) {
-		var s scanner
+		var s msgpack.Scanner
 		for b.Loop() {
-			s.reset()
-			if n, err := s.scan(buf, MaxFrame); n != len(buf) {
+			s.Reset()
+			if n, err := s.Scan(buf, MaxFrame); n != len(buf) {
 				b.Fatal(n, err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
+	"berth/internal/msgpack"
 	"berth/op"
 )
 
@@ -163,7 +164,7 @@ func (st *rpcStream) call(s *Session, method string, in, out any) (again bool, e
 		b = append(b, firstRPC)
 	}
 	seq := s.seq.Add(1)
-	b, err = plain.append(appendRequest(b, method, seq), in)
+	b, err = msgpack.Append(appendRequest(b, method, seq), in)
 	if err != nil {
 		return st.used, answered{berth.Errorf(berth.Invalid, "%s: encode %T: %w", method, in, err)}
 	}

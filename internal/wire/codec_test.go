@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"reflect"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth"
+	"berth/internal/msgpack"
 	"berth/op"
 )
 
@@ -151,7 +151,7 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 				for _, kind := range slices.Repeat(m[:], 4) {
 					in := reflect.New(reflect.TypeOf(kind))
 					fill(in.Elem(), r, 0)
-					ours, err := plain.append(nil, in.Interface())
+					ours, err := msgpack.Append(nil, in.Interface())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -179,8 +179,8 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 
 // roundTrip scans and decodes b as it would arrive.
 func roundTrip(t *rapid.T, what string, b []byte, in reflect.Value) {
-	var s scanner
-	if n, err := s.scan(b, MaxReply); n != len(b) || err != nil {
+	var s msgpack.Scanner
+	if n, err := s.Scan(b, MaxReply); n != len(b) || err != nil {
 		t.Fatalf("%s of %d bytes is %d bytes long: %v", what, len(b), n, err)
 	}
 	out := reflect.New(in.Type().Elem())
@@ -203,82 +203,23 @@ func tree(t *rapid.T, b []byte) (v any) {
 // checkTokens holds that only the old form is spoken.
 func checkTokens(t *rapid.T, b []byte) {
 	for len(b) > 0 {
-		head, body, _, err := token(b)
-		if err != nil || head == 0 {
-			t.Fatalf("%x: %v", b, err)
+		head, body, _, kind := token(b)
+		if kind == "" {
+			t.Fatalf("no value begins with %x", b)
 		}
 		if c := b[0]; c >= 0xc4 && c <= 0xc9 || c >= 0xd4 && c <= 0xd9 {
 			t.Fatalf("the byte 0x%02x is of the new form", c)
 		}
-		b = b[head+int(body):]
+		b = b[head+body:]
 	}
 }
 
-func TestFields(t *testing.T) {
-	type inner struct{ A, B int }
-	type Shadow struct{ A, C int }
-	type outer struct {
-		*inner
-		Shadow
-		B      string
-		Secret string `json:"-"`
-		Raw    Raw
-		Any    any
-		Bytes  []byte
-	}
-	type deep struct {
-		Name string
-		Down []deep
-	}
-	for _, c := range []struct {
-		in   any
-		want string
-	}{
-		{nil, "<nil>"},
-		{(*outer)(nil), "<nil>"},
-		{outer{Shadow: Shadow{C: 3}, B: "b", Secret: "s"}, "map[Any:<nil> B:b Bytes:<nil> C:3 Raw:<nil> Secret:s]"}, // two A of equal depth: neither, as in Go
-		{outer{Raw: Raw{0x81, 0xa1, 'x', 0x07}, Any: Raw{0xc3}, Bytes: []byte{}}, "map[Any:true B: Bytes: C:0 Raw:map[x:7] Secret:]"},
-		{deep{Name: "a", Down: []deep{{Name: "b"}}}, "map[Down:[map[Down:<nil> Name:b]] Name:a]"},
-		{op.Node{}, ""},
-		{map[berth.NodeID]int8{{1}: -3}, "map[01000000-0000-0000-0000-000000000000:-3]"},
-		{[]any{int8(-128), int16(-32768), int32(-1 << 31), int64(-1 << 63), uint64(1<<64 - 1), float32(1.5), -32, -33}, "[-128 -32768 -2147483648 -9223372036854775808 18446744073709551615 1.5 -32 -33]"},
-	} {
-		b, err := plain.append(nil, c.in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got any
-		if err := decode(b, &got); err != nil {
-			t.Fatal(err)
-		}
-		if c.want != "" && fmt.Sprint(got) != c.want {
-			t.Errorf("%+v is sent as %v, not %v", c.in, got, c.want)
-		}
-	}
-	// What is taken as it comes can be read later, or passed on.
-	var late struct{ Job Raw }
-	b, _ := plain.append(nil, map[string]any{"Job": map[string]any{"ID": "web"}})
-	if err := decode(b, &late); err != nil {
-		t.Fatal(err)
-	}
-	var job berth.Job
-	if err := late.Job.Decode(&job); err != nil || job.ID != "web" {
-		t.Errorf("%x is read as %+v, %v", late.Job, job, err)
-	}
-	for _, bad := range []any{make(chan int), map[string]any{"f": func() {}}, []float64{nan()}, struct{ C complex64 }{}} {
-		if _, err := plain.append(nil, bad); err == nil {
-			t.Errorf("%v can be sent", bad)
-		}
-	}
-}
-
-func nan() float64 { var zero float64; return zero / zero }
-
+// Values of a type that is encoded once are encoded as others are.
 func TestAValueIsEncodedOnce(t *testing.T) {
-	e := newEncoder([]Memo{Once[berth.Job]()})
+	c := msgpack.NewProtocol(msgpack.Once[berth.Job]())
 	answer := fifty(t)
 	for range 2 {
-		b, err := e.append(nil, answer)
+		b, err := c.Append(nil, answer)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,18 +228,6 @@ func TestAValueIsEncodedOnce(t *testing.T) {
 			t.Fatalf("it is encoded otherwise: %v", err)
 		}
 	}
-	m := e.memos[reflect.TypeFor[*berth.Job]()]
-	if len(m.bytes) != 1 || m.size == 0 {
-		t.Errorf("%d jobs are kept in %d bytes", len(m.bytes), m.size)
-	}
-	// When the job is gone, so are its bytes.
-	answer = nil
-	waitFor(t, func() bool {
-		runtime.GC()
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return len(m.bytes) == 0 && m.size == 0
-	})
 }
 
 // A frame is the same in however many pieces it arrives.
@@ -306,7 +235,7 @@ func TestFramesInPieces(t *testing.T) {
 	var all []byte
 	var want [][]byte
 	for _, v := range []any{fifty(t).Allocs[:3], nil, aBeat, "", bytes.Repeat([]byte{1}, 20_000), []int{}, map[string]any{}, 7} {
-		b, err := plain.append(nil, v)
+		b, err := msgpack.Append(nil, v)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,7 +289,7 @@ func (c *choppy) Close() error                     { return nil }
 func (c *choppy) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
 func TestFramesThatEndTooEarly(t *testing.T) {
-	b, err := plain.append(nil, aBeat)
+	b, err := msgpack.Append(nil, aBeat)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,29 +304,6 @@ func TestFramesThatEndTooEarly(t *testing.T) {
 		}
 		if _, err := fr.next(n-1, true); n > 0 && err == io.EOF {
 			t.Errorf("after %d bytes, in a request: %v", n, err)
-		}
-	}
-}
-
-func TestNumbersOfHeaders(t *testing.T) {
-	for _, c := range []struct {
-		value []byte
-		want  uint64
-		ok    bool
-	}{
-		{[]byte{0x05}, 5, true},
-		{[]byte{0xcc, 0xff}, 255, true},
-		{[]byte{0xcd, 1, 0}, 256, true},
-		{[]byte{0xd1, 1, 0}, 256, true},
-		{[]byte{0xd3, 0, 0, 0, 0, 0, 0, 1, 0}, 256, true},
-		{[]byte{0xcf, 255, 255, 255, 255, 255, 255, 255, 255}, 1<<64 - 1, true},
-		{[]byte{0xff}, 0, false},
-		{[]byte{0xd0, 0x80}, 0, false},
-		{[]byte{0xa1, '1'}, 0, false},
-		{nil, 0, false},
-	} {
-		if got, ok := wholeOf(c.value); ok != c.ok || ok && got != c.want {
-			t.Errorf("%x is %d, %v", c.value, got, ok)
 		}
 	}
 }

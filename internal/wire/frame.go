@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/msgpack"
 
 	"github.com/hashicorp/yamux"
 )
@@ -28,7 +29,7 @@ type frameReader struct {
 	buf   []byte // buf[off:] has arrived and is not used yet
 	off   int
 	armed bool // the connection has a read deadline
-	scan  scanner
+	scan  msgpack.Scanner
 }
 
 // next returns the next frame, which is valid until the following call. A
@@ -37,11 +38,11 @@ type frameReader struct {
 // deadline from before. At the end of the stream, between frames, the error is
 // io.EOF.
 func (r *frameReader) next(limit int, begun bool) ([]byte, error) {
-	r.scan.reset()
+	r.scan.Reset()
 	for {
-		size, err := r.scan.scan(r.buf[r.off:], limit)
+		size, err := r.scan.Scan(r.buf[r.off:], limit)
 		if err != nil {
-			return nil, err
+			return nil, frameError(err)
 		}
 		if size > 0 {
 			frame := r.buf[r.off : r.off+size : r.off+size]

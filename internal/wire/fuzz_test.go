@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"berth/internal/msgpack"
 )
 
 // seeds adds the golden questions and the bombs that begin with the byte.
@@ -38,8 +40,8 @@ var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
 func warm() {
 	for _, m := range messages {
 		for _, kind := range m {
-			readPlans.of(reflect.TypeOf(kind))
-			plain.plans.of(reflect.TypeOf(kind))
+			msgpack.Append(nil, kind)
+			msgpack.Decode([]byte{0xc0}, reflect.New(reflect.TypeOf(kind)).Interface())
 		}
 	}
 }
@@ -74,7 +76,7 @@ func FuzzFrame(f *testing.F) {
 			if err := c.Decode(&x); err != nil {
 				return last, err
 			}
-			b, err := plain.append(nil, x)
+			b, err := msgpack.Append(nil, x)
 			if err != nil {
 				t := reflect.TypeOf(x)
 				panic("what was decoded cannot be encoded: " + t.String())

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/msgpack"
 	"berth/op"
 )
 
@@ -119,7 +120,7 @@ type exchange struct {
 func TestTheBytesOfTheProtocol(t *testing.T) {
 	for name, x := range exchanges(t) {
 		t.Run(name, func(t *testing.T) {
-			question, err := plain.append(appendRequest([]byte{firstRPC}, name, 5), x.in)
+			question, err := msgpack.Append(appendRequest([]byte{firstRPC}, name, 5), x.in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,24 +193,27 @@ func explainBytes(way string, b []byte) string {
 	}
 	var open []int // values to come, of each container
 	for len(b) > 0 {
-		head, body, items, err := token(b)
-		if err != nil {
-			panic(err)
-		}
-		one := b[:head+int(body)]
-		what := kindOf(one[0])
-		n, whole := wholeOf(one)
-		text, isText := textOf(one)
-		switch f, _, isFloat := floatOf(one); {
-		case isContainer(one[0]):
-			what = fmt.Sprintf("%s of %d", strings.TrimPrefix(what, "a "), items>>mapBit(one[0]))
-		case whole:
-			what = fmt.Sprint(n)
-		case isFloat:
-			what = fmt.Sprint(f)
-		case one[0] == 0xc2, one[0] == 0xc3:
+		head, body, items, kind := token(b)
+		one := b[:head+body]
+		what := kind
+		switch kind {
+		case "":
+			panic(fmt.Sprintf("no value begins with %x", b))
+		case "map":
+			what = fmt.Sprintf("map of %d", items/2)
+		case "list":
+			what = fmt.Sprintf("list of %d", items)
+		case "integer":
+			what = "an integer below 0"
+			if n, ok := msgpack.Uint(one); ok {
+				what = fmt.Sprint(n)
+			}
+		case "float":
+			what = fmt.Sprint(floatOf(one))
+		case "bool":
 			what = fmt.Sprint(one[0] == 0xc3)
-		case one[0] != 0xc0 && isText:
+		case "string":
+			text := one[head:]
 			what = fmt.Sprintf("%q", text)
 			var at time.Time
 			if len(text) == 15 && at.UnmarshalBinary(text) == nil {
@@ -219,7 +223,7 @@ func explainBytes(way string, b []byte) string {
 		fmt.Fprintf(&out, "%s %s  # %s%s\n", way, strings.TrimSpace(fmt.Sprintf("% x", one[:head])+" "+hex.EncodeToString(one[head:])), strings.Repeat("  ", len(open)), what)
 		b = b[len(one):]
 		if items > 0 {
-			open = append(open, int(items))
+			open = append(open, items)
 			continue
 		}
 		for len(open) > 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"berth"
+	"berth/internal/msgpack"
 	_ "berth/internal/onethread"
 	"berth/op"
 )
@@ -32,7 +33,7 @@ func call(arg ...byte) []byte {
 func length(first byte, n uint32) []byte { return binary.BigEndian.AppendUint32([]byte{first}, n) }
 
 func field(name string, value ...byte) []byte {
-	return append(appendString([]byte{0x81}, name), value...)
+	return append(msgpack.AppendString([]byte{0x81}, name), value...)
 }
 
 var bombs = map[string][]byte{
@@ -276,7 +277,7 @@ func TestAPeerThatNeverReads(t *testing.T) {
 		return start(t, s)
 	}
 	calls := bytes.Repeat(append(appendRequest(nil, "Large", 1), 0x80), 100)
-	stream := append(field("Method", appendString(nil, "Large")...), 0x80)
+	stream := append(field("Method", msgpack.AppendString(nil, "Large")...), 0x80)
 	for name, b := range map[string][]byte{
 		"calls":    append([]byte{firstRPC}, calls...),
 		"a stream": append([]byte{firstStream}, stream...),
@@ -518,7 +519,7 @@ func TestDeadlinesOfHandlers(t *testing.T) {
 			{&op.Query{MinQueryIndex: 5, MaxQueryTime: time.Hour}, 6 * time.Minute, 379 * time.Second},
 			{&op.Query{MinQueryIndex: 5, MaxQueryTime: -1}, 6 * time.Minute, 379 * time.Second},
 		} {
-			b, err := plain.append(appendRequest(nil, "Wait", 1), c.in)
+			b, err := msgpack.Append(appendRequest(nil, "Wait", 1), c.in)
 			if err != nil {
 				t.Fatal(err)
 			}

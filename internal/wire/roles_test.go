@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/msgpack"
 	"berth/internal/wire/certs/certstest"
 )
 
@@ -424,7 +425,7 @@ func TestCallsArePassedOn(t *testing.T) {
 }
 
 func encoded(t *testing.T, v any) Raw {
-	b, err := plain.append(nil, v)
+	b, err := msgpack.Append(nil, v)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/msgpack"
 	"berth/op"
 )
 
@@ -25,7 +26,7 @@ type header struct {
 // costs no memory.
 func readHeader(frame []byte, known func(name []byte) *method) (h header, m *method, err error) {
 	err = fields(frame, func(key, value []byte) error {
-		text, isText := textOf(value)
+		text, isText := msgpack.Text(value)
 		ok := isText
 		switch string(key) {
 		case "ServiceMethod", "Method":
@@ -37,7 +38,7 @@ func readHeader(frame []byte, known func(name []byte) *method) (h header, m *met
 			}
 			h.method = string(text)
 		case "Seq":
-			h.seq, ok = wholeOf(value)
+			h.seq, ok = msgpack.Uint(value)
 		case "Error":
 			if isText {
 				h.err = string(text)
@@ -59,12 +60,12 @@ func readHeader(frame []byte, known func(name []byte) *method) (h header, m *met
 
 // errorIn reads an error that is a map with a Message.
 func errorIn(value []byte) (text string, ok bool) {
-	if len(value) == 0 || !isContainer(value[0]) || mapBit(value[0]) == 0 {
+	if !msgpack.IsMap(value) {
 		return "", false
 	}
 	text = "unknown error"
 	err := fields(value, func(key, value []byte) error {
-		if t, isText := textOf(value); isText && string(key) == "Message" {
+		if t, isText := msgpack.Text(value); isText && string(key) == "Message" {
 			text = string(t)
 		}
 		return nil
@@ -73,9 +74,9 @@ func errorIn(value []byte) (text string, ok bool) {
 }
 
 func appendRequest(b []byte, method string, seq uint64) []byte {
-	b = appendString(append(b, 0x82), "ServiceMethod")
-	b = appendString(appendString(b, method), "Seq")
-	return appendUint(b, seq)
+	b = msgpack.AppendString(append(b, 0x82), "ServiceMethod")
+	b = msgpack.AppendString(msgpack.AppendString(b, method), "Seq")
+	return msgpack.AppendUint(b, seq)
 }
 
 func appendResponse(b []byte, h *header) []byte {
@@ -83,12 +84,12 @@ func appendResponse(b []byte, h *header) []byte {
 	if h.kind != "" {
 		n++
 	}
-	b = appendString(append(b, n), "ServiceMethod")
-	b = appendString(appendString(b, h.method), "Seq")
-	b = appendString(appendUint(b, h.seq), "Error")
-	b = appendString(b, h.err)
+	b = msgpack.AppendString(append(b, n), "ServiceMethod")
+	b = msgpack.AppendString(msgpack.AppendString(b, h.method), "Seq")
+	b = msgpack.AppendString(msgpack.AppendUint(b, h.seq), "Error")
+	b = msgpack.AppendString(b, h.err)
 	if h.kind != "" {
-		b = appendString(appendString(b, "Kind"), string(h.kind))
+		b = msgpack.AppendString(msgpack.AppendString(b, "Kind"), string(h.kind))
 	}
 	return b
 }
@@ -209,7 +210,7 @@ func (s *Server) reply(r *frameReader, h header, reply any, failed error) error 
 	if failed == nil {
 		b = appendResponse(b[:0], &h)
 		at := len(b)
-		b, failed = s.encode.append(b, reply)
+		b, failed = s.codec.Append(b, reply)
 		if failed == nil && len(b)-at > MaxReply {
 			failed = berth.Errorf(berth.TooLarge, "%s: the answer has %d bytes; allowed are %d: ask for less at a time", h.method, len(b)-at, MaxReply)
 		}
@@ -229,17 +230,17 @@ func (s *Server) reply(r *frameReader, h header, reply any, failed error) error 
 // new, and whether it does at all. Up to a sixteenth is added, so that queries
 // that began together do not all end together.
 func waitOf(arg []byte) (wait time.Duration, waits bool) {
-	if len(arg) == 0 || !isContainer(arg[0]) || mapBit(arg[0]) == 0 {
+	if !msgpack.IsMap(arg) {
 		return 0, false
 	}
 	var most uint64
 	err := fields(arg, func(key, value []byte) error {
 		switch string(key) {
 		case "MinQueryIndex":
-			n, _ := wholeOf(value)
+			n, _ := msgpack.Uint(value)
 			waits = n > 0
 		case "MaxQueryTime":
-			most, _ = wholeOf(value)
+			most, _ = msgpack.Uint(value)
 		}
 		return nil
 	})

@@ -418,7 +418,7 @@ func TestWhatCannotBeSentIsTheCallersFault(t *testing.T) {
 	if err := sess.Call(t.Context(), "Odd", make(chan int), nil); berth.KindOf(err) != berth.Invalid {
 		t.Errorf("a channel: %v", err)
 	}
-	if err := sess.Call(t.Context(), "Odd", nil, nil); err == nil || !strings.Contains(err.Error(), "func() cannot be sent") {
-		t.Errorf("a reply that cannot be sent: %v", err)
+	if err := sess.Call(t.Context(), "Odd", nil, nil); err == nil || !strings.Contains(err.Error(), "cannot encode a func()") {
+		t.Errorf("a reply that cannot be encoded: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"berth"
+	"berth/internal/msgpack"
 )
 
 // Stream is one streaming RPC: frames of bytes both ways. One goroutine may
@@ -37,8 +38,8 @@ type Stream struct {
 // Stream opens a streaming RPC at the far end. It ends with ctx, or when it is
 // closed, which the caller must do.
 func (s *Session) Stream(ctx context.Context, method string, in any) (*Stream, error) {
-	b := append(appendString(append([]byte{firstStream}, 0x81), "Method"), appendString(nil, method)...)
-	b, err := plain.append(b, in)
+	b := append(msgpack.AppendString(append([]byte{firstStream}, 0x81), "Method"), msgpack.AppendString(nil, method)...)
+	b, err := msgpack.Append(b, in)
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "%s: encode %T: %w", method, in, err)
 	}
@@ -101,8 +102,8 @@ func (s *Stream) send(payload []byte, text string, kind berth.Kind) error {
 	case text != "":
 		b = appendEnd(b, text, kind)
 	case payload != nil:
-		b = appendString(append(b, 0x82), "Error")
-		b = appendRawHead(appendString(append(b, 0xc0), "Payload"), len(payload))
+		b = msgpack.AppendString(append(b, 0x82), "Error")
+		b = msgpack.AppendRawHead(msgpack.AppendString(append(b, 0xc0), "Payload"), len(payload))
 		b = append(b, payload...)
 	}
 	if cap(b) <= smallBuffer {
@@ -145,7 +146,7 @@ func (s *Stream) Recv() ([]byte, error) {
 		if err == nil {
 			err = fields(frame, func(key, value []byte) error {
 				if string(key) == "Payload" {
-					payload, _ = textOf(value)
+					payload, _ = msgpack.Text(value)
 				}
 				return nil
 			})
@@ -286,11 +287,11 @@ func (s *Stream) finish(failed error) error {
 // nil, which reads as an absent one and as an empty text alike.
 func appendEnd(b []byte, text string, kind berth.Kind) []byte {
 	if text == "" {
-		return append(appendString(append(b, 0x81), "Error"), 0xc0)
+		return append(msgpack.AppendString(append(b, 0x81), "Error"), 0xc0)
 	}
 	if kind == "" {
-		return appendString(appendString(append(b, 0x81), "Error"), text)
+		return msgpack.AppendString(msgpack.AppendString(append(b, 0x81), "Error"), text)
 	}
-	b = appendString(appendString(append(b, 0x82), "Error"), text)
-	return appendString(appendString(b, "Kind"), string(kind))
+	b = msgpack.AppendString(msgpack.AppendString(append(b, 0x82), "Error"), text)
+	return msgpack.AppendString(msgpack.AppendString(b, "Kind"), string(kind))
 }

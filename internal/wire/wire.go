@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/msgpack"
 	"berth/internal/wire/certs"
 )
 
@@ -66,13 +67,13 @@ const (
 // Config bounds what a Server gives to whoever connects. The zero value is
 // what a production server wants.
 type Config struct {
-	Log       *slog.Logger  // nil: slog.Default
-	MaxConns  int           // from one client address at a time (an IPv6 /64 is one); 0: 100
-	MaxCalls  int           // of one method at a time; 0: 16384. See [Server.Limit].
-	Handshake time.Duration // from the connection to the first whole request, or the first bytes of yamux; 0: 5 s
-	CallTime  time.Duration // for a call, beyond what its query may wait; 0: 60 s
-	FrameTime time.Duration // for a frame that has begun to arrive, and for each piece of one to be taken; 0: 30 s
-	Once      []Memo        // what answers hold again and again
+	Log       *slog.Logger   // nil: slog.Default
+	MaxConns  int            // from one client address at a time (an IPv6 /64 is one); 0: 100
+	MaxCalls  int            // of one method at a time; 0: 16384. See [Server.Limit].
+	Handshake time.Duration  // from the connection to the first whole request, or the first bytes of yamux; 0: 5 s
+	CallTime  time.Duration  // for a call, beyond what its query may wait; 0: 60 s
+	FrameTime time.Duration  // for a frame that has begun to arrive, and for each piece of one to be taken; 0: 30 s
+	Once      []msgpack.Memo // what answers hold again and again
 
 	Region  string          // whose servers and agents these are; "": global
 	TLS     *tls.Config     // what follows byte 0x03, which must ask for certificates and check them; nil: refused
@@ -170,7 +171,7 @@ func (p *Peer) Value() any {
 // it serves.
 type Server struct {
 	cfg     Config
-	encode  *encoder
+	codec   *msgpack.Codec
 	methods map[string]*method
 	streams map[string]*method
 	guests  guests
@@ -204,7 +205,7 @@ func New(cfg Config) *Server {
 	cfg.fill()
 	return &Server{
 		cfg:     cfg,
-		encode:  newEncoder(cfg.Once),
+		codec:   msgpack.NewProtocol(cfg.Once...),
 		methods: map[string]*method{},
 		streams: map[string]*method{},
 		warn:    throttle{log: cfg.Log},

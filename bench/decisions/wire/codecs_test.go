@@ -10,24 +10,14 @@ import (
 	"runtime"
 	"testing"
 	"time"
-	"unsafe"
 
 	"berth"
-	"berth/internal/wire"
+	"berth/internal/msgpack"
 	"berth/op"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
-	"github.com/vmihailenco/msgpack/v5"
+	v5 "github.com/vmihailenco/msgpack/v5"
 )
-
-// Package wire shows its decoder (Raw.Decode) and hides its encoder, which
-// only servers need. These two names reach it, for this measurement alone.
-
-//go:linkname newEncoder berth/internal/wire.newEncoder
-func newEncoder([]wire.Memo) unsafe.Pointer
-
-//go:linkname appendValue berth/internal/wire.(*encoder).append
-func appendValue(e unsafe.Pointer, b []byte, v any) ([]byte, error)
 
 // theirs is go-msgpack as Nomad's protocol wants it: field names as they are,
 // the old form of msgpack.
@@ -87,18 +77,17 @@ var codecs = []struct {
 	encode func() func(buf []byte, v any) ([]byte, error)
 	decode func(buf []byte, v any) error
 }{
-	{"wire", func() func([]byte, any) ([]byte, error) { return ours(nil) }, decodeOurs},
-	{"wire-once", func() func([]byte, any) ([]byte, error) { return ours([]wire.Memo{wire.Once[berth.Job]()}) }, decodeOurs},
+	{"wire", func() func([]byte, any) ([]byte, error) { return ours(msgpack.NewProtocol()) }, decodeOurs},
+	{"wire-once", func() func([]byte, any) ([]byte, error) { return ours(msgpack.NewProtocol(msgpack.Once[berth.Job]())) }, decodeOurs},
 	{"go-msgpack", encodeTheirs, decodeTheirs},
-	{"vmihailenco", encodeV5, msgpack.Unmarshal},
+	{"vmihailenco", encodeV5, v5.Unmarshal},
 }
 
-func ours(memos []wire.Memo) func([]byte, any) ([]byte, error) {
-	e := newEncoder(memos)
-	return func(buf []byte, v any) ([]byte, error) { return appendValue(e, buf[:0], v) }
+func ours(c *msgpack.Codec) func([]byte, any) ([]byte, error) {
+	return func(buf []byte, v any) ([]byte, error) { return c.Append(buf[:0], v) }
 }
 
-func decodeOurs(buf []byte, v any) error { return wire.Raw(buf).Decode(v) }
+func decodeOurs(buf []byte, v any) error { return msgpack.Decode(buf, v) }
 
 func encodeTheirs() func([]byte, any) ([]byte, error) {
 	e := codec.NewEncoderBytes(new([]byte), theirs())
@@ -116,7 +105,7 @@ func decodeTheirs(buf []byte, v any) error { return codec.NewDecoderBytes(buf, h
 
 func encodeV5() func([]byte, any) ([]byte, error) {
 	var out bytes.Buffer
-	e := msgpack.NewEncoder(&out)
+	e := v5.NewEncoder(&out)
 	e.UseCompactInts(true)
 	return func(buf []byte, v any) ([]byte, error) {
 		out.Reset()

@@ -1,8 +1,7 @@
-package wire
+package msgpack
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 )
 
@@ -18,21 +17,30 @@ func readHead(b []byte, isMap uint64, want string) (items int, rest []byte, err 
 	return int(n >> isMap), b[head:], nil
 }
 
-// roomAtFirst is how many bytes a list gets before its first elements are
-// found to fit.
-const roomAtFirst = 4 << 10
+// firstAlloc is how many bytes a list gets before its first elements are found
+// to fit.
+const firstAlloc = 4 << 10
 
-// A list may have so many values, and more only if they take so many bytes
-// each on the wire: a byte there can be an empty string here.
+// A byte of input can be an empty string in memory. So a list of the protocol
+// may have more than freeElements only if they take minElement bytes each.
 const (
-	smallFree = 16 << 10
-	smallSize = 4
+	freeElements = 16 << 10
+	minElement   = 4
 )
 
-func readSlice(t reflect.Type) readPlan {
-	elem := readPlans.part(t.Elem())
+// tooDense returns an error if n elements in size bytes are more than the
+// protocol allows.
+func (c *Codec) tooDense(n, size int) error {
+	if c.storage || n < freeElements || size >= minElement*n {
+		return nil
+	}
+	return fmt.Errorf("%d values in %d bytes are too many", n, size)
+}
+
+func (c *Codec) readSlice(t reflect.Type) readPlan {
+	elem := c.reads.part(t.Elem())
 	bytes := t.Elem().Kind() == reflect.Uint8
-	first := max(1, roomAtFirst/max(1, int(t.Elem().Size())))
+	first := max(1, firstAlloc/max(1, int(t.Elem().Size())))
 	return func(b []byte, v reflect.Value) ([]byte, error) {
 		if bytes && len(b) > 0 && !isContainer(b[0]) { // a list of small numbers is bytes too
 			text, rest, err := readText(b)
@@ -50,8 +58,8 @@ func readSlice(t reflect.Type) readPlan {
 		begin := len(rest)
 		for i := range n {
 			if i == v.Len() {
-				if i >= smallFree && begin-len(rest) < smallSize*i {
-					return nil, fmt.Errorf("%d values in %d bytes are too many", i, begin-len(rest))
+				if err := c.tooDense(i, begin-len(rest)); err != nil {
+					return nil, err
 				}
 				v.Grow(min(i, n-i))
 				v.SetLen(min(v.Cap(), n))
@@ -64,9 +72,9 @@ func readSlice(t reflect.Type) readPlan {
 	}
 }
 
-func readMap(t reflect.Type) readPlan {
-	key, elem := readPlans.part(t.Key()), readPlans.part(t.Elem())
-	first := max(1, roomAtFirst/max(1, int(t.Key().Size()+t.Elem().Size())))
+func (c *Codec) readMap(t reflect.Type) readPlan {
+	key, elem := c.reads.part(t.Key()), c.reads.part(t.Elem())
+	first := max(1, firstAlloc/max(1, int(t.Key().Size()+t.Elem().Size())))
 	return func(b []byte, v reflect.Value) ([]byte, error) {
 		n, rest, err := readHead(b, 1, "a map")
 		if err != nil {
@@ -92,7 +100,7 @@ func readMap(t reflect.Type) readPlan {
 	}
 }
 
-func readStruct(t reflect.Type) readPlan {
+func (c *Codec) readStruct(t reflect.Type) readPlan {
 	type field struct {
 		name  string
 		index []int
@@ -100,8 +108,8 @@ func readStruct(t reflect.Type) readPlan {
 	}
 	var all []field
 	byName := map[string]int{}
-	for i, f := range fieldsOf(t) {
-		all = append(all, field{f.Name, f.Index, readPlans.part(f.Type)})
+	for i, f := range c.fieldsOf(t) {
+		all = append(all, field{f.Name, f.Index, c.reads.part(f.Type)})
 		byName[f.Name] = i
 	}
 	return func(b []byte, v reflect.Value) ([]byte, error) {
@@ -112,7 +120,7 @@ func readStruct(t reflect.Type) readPlan {
 		next := 0 // fields mostly come in order
 		for range n {
 			value, after := cut(rest)
-			name, ok := textOf(value)
+			name, ok := Text(value)
 			rest = after
 			i := next
 			if !ok || i >= len(all) || all[i].name != string(name) {
@@ -153,74 +161,4 @@ func embedded(v reflect.Value, index []int) reflect.Value {
 		v = v.Field(n)
 	}
 	return v
-}
-
-func readAny(b []byte, v reflect.Value) ([]byte, error) {
-	x, rest, err := anyOf(b)
-	if err == nil && x != nil {
-		v.Set(reflect.ValueOf(x))
-	}
-	return rest, err
-}
-
-// anyOf reads a value without a type: bool, int64, uint64 if it has to be,
-// float64, string, []any or map[string]any.
-func anyOf(b []byte) (x any, rest []byte, err error) {
-	if len(b) == 0 {
-		return nil, nil, mismatch(b, "a value")
-	}
-	switch c := b[0]; kindOf(c) {
-	case "nil":
-		return nil, b[1:], nil
-	case "a bool":
-		return c == 0xc3, b[1:], nil
-	case "a whole number":
-		n, neg, rest, err := readWhole(b)
-		if neg || n <= math.MaxInt64 {
-			return int64(n), rest, err
-		}
-		return n, rest, err
-	case "a number with a fraction":
-		if f, rest, ok := floatOf(b); ok {
-			return f, rest, nil
-		}
-	case "a string":
-		text, rest, err := readText(b)
-		return string(text), rest, err
-	case "a list":
-		n, rest, err := readHead(b, 0, "a list")
-		if err != nil {
-			return nil, nil, err
-		}
-		list := make([]any, 0, min(n, roomAtFirst/16))
-		begin := len(rest)
-		for i := range n {
-			if i >= smallFree && begin-len(rest) < smallSize*i {
-				return nil, nil, fmt.Errorf("%d values in %d bytes are too many", i, begin-len(rest))
-			}
-			if x, rest, err = anyOf(rest); err != nil {
-				return nil, nil, err
-			}
-			list = append(list, x)
-		}
-		return list, rest, nil
-	case "a map":
-		n, rest, err := readHead(b, 1, "a map")
-		if err != nil {
-			return nil, nil, err
-		}
-		m := make(map[string]any, min(n, roomAtFirst/64))
-		for range n {
-			var key []byte
-			if key, rest, err = readText(rest); err != nil {
-				return nil, nil, fmt.Errorf("key: %w", err)
-			}
-			if x, rest, err = anyOf(rest); err != nil {
-				return nil, nil, err
-			}
-			m[string(key)] = x
-		}
-		return m, rest, nil
-	}
-	return nil, nil, mismatch(b, "a value")
 }

@@ -1,4 +1,4 @@
-package wire
+package msgpack
 
 import (
 	"encoding"
@@ -6,55 +6,30 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-
-	"berth"
 )
-
-// decode reads one frame, which a scanner has walked before, into v, a pointer
-// to a zero value. It accepts both forms of msgpack; nil is the zero value of
-// anything; keys that a struct does not have are passed over. What does not
-// fit its type is an Invalid error that names the place.
-//
-// Memory is taken as values are found to fit, so a frame costs at most what
-// the values of its types take, whatever it claims to hold. Nothing decoded
-// points into the frame or to anything else decoded: go-msgpack 2.1.5 was
-// found to let the values of one map share their pointers.
-func decode(frame []byte, v any) error {
-	to := reflect.ValueOf(v)
-	if to.Kind() != reflect.Pointer || to.IsNil() {
-		return fmt.Errorf("decode into %T: a pointer is wanted", v)
-	}
-	rest, err := (*readPlans.of(to.Type().Elem()))(frame, to.Elem())
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%d bytes follow the value", len(rest))
-	}
-	if err != nil {
-		return berth.Errorf(berth.Invalid, "decode %v: %w", to.Type().Elem(), err)
-	}
-	return nil
-}
 
 // readPlan reads the first value of b into v, and returns what follows it.
 type readPlan func(b []byte, v reflect.Value) (rest []byte, err error)
 
-var readPlans planner[readPlan]
-
-func init() { readPlans.build = buildRead }
-
 var unmarshalType = reflect.TypeFor[encoding.BinaryUnmarshaler]()
 
-func buildRead(t reflect.Type) readPlan {
+func (c *Codec) buildRead(t reflect.Type) readPlan {
 	var read readPlan
+	custom, isCustom := c.custom[t]
 	switch {
 	case t == rawType:
 		return readRaw
+	case isCustom:
+		read = custom.read
+	case c.storage && t == timeType:
+		read = readTime
 	case reflect.PointerTo(t).Implements(unmarshalType):
 		read = readUnmarshaler
 	default:
-		read = readKind(t)
+		read = c.readKind(t)
 	}
 	return func(b []byte, v reflect.Value) ([]byte, error) {
-		if len(b) > 0 && b[0] == 0xc0 {
+		if len(b) > 0 && b[0] == codeNil {
 			v.SetZero()
 			return b[1:], nil
 		}
@@ -62,7 +37,7 @@ func buildRead(t reflect.Type) readPlan {
 	}
 }
 
-func readKind(t reflect.Type) readPlan {
+func (c *Codec) readKind(t reflect.Type) readPlan {
 	switch t.Kind() {
 	case reflect.Bool:
 		return readBool
@@ -75,43 +50,48 @@ func readKind(t reflect.Type) readPlan {
 	case reflect.String:
 		return readString
 	case reflect.Pointer:
-		elem := readPlans.part(t.Elem())
+		elem := c.reads.part(t.Elem())
 		return func(b []byte, v reflect.Value) ([]byte, error) {
 			v.Set(reflect.New(t.Elem()))
 			return (*elem)(b, v.Elem())
 		}
 	case reflect.Slice:
-		return readSlice(t)
+		return c.readSlice(t)
 	case reflect.Map:
-		return readMap(t)
+		return c.readMap(t)
 	case reflect.Struct:
-		return readStruct(t)
+		return c.readStruct(t)
+	case reflect.Array:
+		if c.storage && t.Elem().Kind() == reflect.Uint8 {
+			return readByteArray
+		}
 	case reflect.Interface:
 		if t.NumMethod() == 0 {
-			return readAny
+			return c.readAny
 		}
 	}
-	return func([]byte, reflect.Value) ([]byte, error) { return nil, fmt.Errorf("a %v cannot be received", t) }
+	return func([]byte, reflect.Value) ([]byte, error) { return nil, fmt.Errorf("cannot decode a %v", t) }
 }
 
-// mismatch says that a value is not what is wanted.
+// mismatch returns the error of a value that is not what its type wants.
 func mismatch(b []byte, want string) error {
 	if len(b) == 0 {
-		return fmt.Errorf("%s is wanted, and nothing is there", want)
+		return fmt.Errorf("want %s, got nothing", want)
 	}
-	return fmt.Errorf("%s is wanted, not %s", want, kindOf(b[0]))
+	return fmt.Errorf("want %s, got %s", want, kindOf(b[0]))
 }
 
+// kindOf names the kind of value that begins with c.
 func kindOf(c byte) string {
 	switch {
-	case c == 0xc0:
+	case c == codeNil:
 		return "nil"
-	case c == 0xc2, c == 0xc3:
+	case c == codeFalse, c == codeTrue:
 		return "a bool"
 	case c == 0xca, c == 0xcb:
-		return "a number with a fraction"
+		return "a float"
 	case c <= 0x7f, c >= 0xcc && c <= 0xd3, c >= 0xe0:
-		return "a whole number"
+		return "an integer"
 	case isContainer(c) && mapBit(c) == 1:
 		return "a map"
 	case isContainer(c):
@@ -133,7 +113,7 @@ func readRaw(b []byte, v reflect.Value) ([]byte, error) {
 
 func readUnmarshaler(b []byte, v reflect.Value) ([]byte, error) {
 	value, rest := cut(b)
-	text, ok := textOf(value)
+	text, ok := Text(value)
 	if !ok {
 		return nil, mismatch(b, fmt.Sprintf("the text of a %v", v.Type()))
 	}
@@ -141,18 +121,18 @@ func readUnmarshaler(b []byte, v reflect.Value) ([]byte, error) {
 }
 
 func readBool(b []byte, v reflect.Value) ([]byte, error) {
-	if len(b) == 0 || b[0] != 0xc2 && b[0] != 0xc3 {
+	if len(b) == 0 || b[0] != codeFalse && b[0] != codeTrue {
 		return nil, mismatch(b, "a bool")
 	}
-	v.SetBool(b[0] == 0xc3)
+	v.SetBool(b[0] == codeTrue)
 	return b[1:], nil
 }
 
-// readWhole reads a whole number. If it is below 0, neg is set and n is its
-// two's complement.
-func readWhole(b []byte) (n uint64, neg bool, rest []byte, err error) {
+// readInteger reads an integer. If it is below 0, neg is set and n is its two's
+// complement.
+func readInteger(b []byte) (n uint64, neg bool, rest []byte, err error) {
 	value, rest := cut(b)
-	if n, ok := wholeOf(value); ok {
+	if n, ok := Uint(value); ok {
 		return n, false, rest, nil
 	}
 	if len(value) > 0 {
@@ -169,11 +149,11 @@ func readWhole(b []byte) (n uint64, neg bool, rest []byte, err error) {
 			return binary.BigEndian.Uint64(value[1:]), true, rest, nil
 		}
 	}
-	return 0, false, nil, mismatch(b, "a whole number")
+	return 0, false, nil, mismatch(b, "an integer")
 }
 
 func readInt(b []byte, v reflect.Value) ([]byte, error) {
-	n, neg, rest, err := readWhole(b)
+	n, neg, rest, err := readInteger(b)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +165,7 @@ func readInt(b []byte, v reflect.Value) ([]byte, error) {
 }
 
 func readUint(b []byte, v reflect.Value) ([]byte, error) {
-	n, neg, rest, err := readWhole(b)
+	n, neg, rest, err := readInteger(b)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +186,7 @@ func outOfRange(n uint64, neg bool, v reflect.Value) error {
 func readFloat(b []byte, v reflect.Value) ([]byte, error) {
 	f, rest, ok := floatOf(b)
 	if !ok {
-		n, neg, rest, err := readWhole(b)
+		n, neg, rest, err := readInteger(b)
 		if err != nil {
 			return nil, mismatch(b, "a number")
 		}
@@ -245,9 +225,21 @@ func readText(b []byte) (text, rest []byte, err error) {
 		return b[1:n], b[n:], nil
 	}
 	value, rest := cut(b)
-	text, ok := textOf(value)
+	text, ok := Text(value)
 	if !ok {
 		return nil, nil, mismatch(b, "a string")
 	}
 	return text, rest, nil
+}
+
+func readByteArray(b []byte, v reflect.Value) ([]byte, error) {
+	text, rest, err := readText(b)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > v.Len() {
+		return nil, fmt.Errorf("want %d bytes, got %d", v.Len(), len(text))
+	}
+	reflect.Copy(v, reflect.ValueOf(text))
+	return rest, nil
 }

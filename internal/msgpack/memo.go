@@ -1,4 +1,4 @@
-package wire
+package msgpack
 
 import (
 	"reflect"
@@ -8,17 +8,16 @@ import (
 	"weak"
 )
 
-// Memo names a type whose values never change once they are sent, and are
-// sent often: they are encoded once. See [Once].
+// Memo names a type whose values are encoded once. See [Once].
 type Memo struct {
 	of   reflect.Type
 	make func() *memo
 }
 
-// Once returns the Memo of *T: a server that has it in its Config encodes
-// each *T once and keeps the bytes for as long as the value lives. It is for
-// stored values, such as job versions, which are immutable; a *T that were
-// changed would go on to travel as it was.
+// Once returns the Memo of *T: a codec that has it encodes each *T once and
+// keeps the bytes for as long as the value lives. It is for values that are
+// encoded often and never change, such as job versions; a *T that changed
+// would still be encoded as it was.
 func Once[T any]() Memo {
 	return Memo{reflect.TypeFor[*T](), func() *memo {
 		m := &memo{bytes: map[any][]byte{}}
@@ -28,8 +27,8 @@ func Once[T any]() Memo {
 	}}
 }
 
-// memoMost is how many bytes a memo keeps. Past it, it starts over.
-const memoMost = 64 << 20
+// memoLimit is how many bytes a memo keeps. Beyond it, it starts over.
+const memoLimit = 64 << 20
 
 type memo struct {
 	key    func(p any) any
@@ -56,7 +55,7 @@ func (m *memo) append(b []byte, p any, encode func([]byte) ([]byte, error)) ([]b
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.bytes[key] == nil {
-		if m.size > memoMost {
+		if m.size > memoLimit {
 			clear(m.bytes)
 			m.size = 0
 		}
