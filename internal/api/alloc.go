@@ -23,8 +23,8 @@ func (s *Server) allocs() {
 	read(s, op.ReadAlloc, readAlloc)
 	s.logs()
 	write(s, op.HaltAlloc, stopAlloc)
-	write(s, op.RestartTask, s.restartAlloc)
-	write(s, op.SignalTask, s.signalAlloc)
+	effect(s, op.RestartTask, s.restartAlloc)
+	effect(s, op.SignalTask, s.signalAlloc)
 }
 
 func listAllocs(r *Read, in *op.AllocsQuery) ([]op.AllocStub, error) {

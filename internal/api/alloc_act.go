@@ -10,35 +10,25 @@ import (
 	"berth/op"
 )
 
-func stopAlloc(w *Write, in *op.StopAlloc) (out op.AllocStopped, err error) {
-	a, err := w.alloc(in.AllocID, op.HaltAlloc.Need)
+func stopAlloc(w *Write, in *op.StopAlloc) (ch Change[op.AllocStopped], err error) {
+	a, err := w.read().alloc(in.AllocID, op.HaltAlloc.Need)
 	if err != nil {
-		return out, err
+		return ch, err
 	}
-	return haltAlloc(w, a, in.NoShutdownDelay)
+	return haltAlloc(w, a, in.NoShutdownDelay), nil
 }
 
 // haltAlloc stops an allocation. Of an orphan no evaluation comes: nothing
 // replaces it.
-func haltAlloc(w *Write, a *berth.Alloc, noDelay bool) (out op.AllocStopped, err error) {
-	c := &state.StopAlloc{ID: a.ID, NoShutdownDelay: noDelay, Eval: seed(w, berth.TriggerAllocStop, 0), Now: w.Now.UnixNano()}
-	index, err := w.Do(c)
-	if err != nil {
-		return out, err
-	}
-	out = op.AllocStopped{EvalID: c.Eval.ID, Index: index}
-	if now := w.server.Store.Snapshot().Alloc(a.ID); now != nil && now.Orphaned {
-		out.EvalID = berth.EvalID{}
-	}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
-}
-
-// alloc returns the allocation that a request names, to those who have the
-// right.
-func (w *Write) alloc(id string, need acl.Capability) (*berth.Alloc, error) {
-	r := &Read{Snapshot: w.Snapshot, Query: &op.Query{Namespace: w.Space()}, Caller: w.Caller, server: w.server}
-	return r.alloc(id, need)
+func haltAlloc(w *Write, a *berth.Alloc, noDelay bool) Change[op.AllocStopped] {
+	c := &state.StopAlloc{ID: a.ID, NoShutdownDelay: noDelay, Eval: w.seed(berth.TriggerAllocStop, 0), Now: w.Now.UnixNano()}
+	return propose(c, func(o *Outcome) op.AllocStopped {
+		out := op.AllocStopped{EvalID: c.Eval.ID, Index: o.Index, Meta: o.Meta()}
+		if now := o.After.Alloc(c.ID); now != nil && now.Orphaned {
+			out.EvalID = berth.EvalID{}
+		}
+		return out
+	})
 }
 
 // TaskControl restarts and signals tasks, wherever they run. It returns when
@@ -54,8 +44,8 @@ const actTime = 30 * time.Second
 // restartAlloc starts tasks anew where they are. What a processing element does
 // anew is another launch of it: so its peers learn of it, and what it said of its
 // connections counts no more.
-func (s *Server) restartAlloc(w *Write, in *op.RestartAlloc) (out op.Nothing, err error) {
-	a, err := w.alloc(in.AllocID, op.RestartTask.Need)
+func (s *Server) restartAlloc(ctx context.Context, w *Write, in *op.RestartAlloc) (out op.Nothing, err error) {
+	a, err := w.read().alloc(in.AllocID, op.RestartTask.Need)
 	if err != nil {
 		return out, err
 	}
@@ -63,24 +53,24 @@ func (s *Server) restartAlloc(w *Write, in *op.RestartAlloc) (out op.Nothing, er
 		return out, berth.Errorf(berth.Invalid, "allocation %s is launch %d of processing element %s, whose launches are counted; stop it, and another one follows",
 			a.ID.Short(), ref.Launch, a.Name())
 	}
-	return out, s.act(w, in.AllocID, in.TaskName, op.RestartTask.Need, func(ctx context.Context, a *berth.Alloc) error {
+	return out, s.act(ctx, w, in.AllocID, in.TaskName, op.RestartTask.Need, func(ctx context.Context, a *berth.Alloc) error {
 		return s.Tasks.Restart(ctx, a.NodeID, &op.RestartAlloc{AllocID: a.ID.String(), TaskName: in.TaskName, AllTasks: in.AllTasks})
 	})
 }
 
-func (s *Server) signalAlloc(w *Write, in *op.SignalAlloc) (out op.Nothing, err error) {
+func (s *Server) signalAlloc(ctx context.Context, w *Write, in *op.SignalAlloc) (out op.Nothing, err error) {
 	if in.Signal == "" {
 		return out, berth.Errorf(berth.Invalid, "Signal: the name of a signal is wanted, such as SIGHUP")
 	}
-	return out, s.act(w, in.AllocID, in.Task, op.SignalTask.Need, func(ctx context.Context, a *berth.Alloc) error {
+	return out, s.act(ctx, w, in.AllocID, in.Task, op.SignalTask.Need, func(ctx context.Context, a *berth.Alloc) error {
 		return s.Tasks.Signal(ctx, a.NodeID, &op.SignalAlloc{AllocID: a.ID.String(), Task: in.Task, Signal: in.Signal})
 	})
 }
 
 // act has the agent of an allocation do something to its tasks; nothing is
 // changed in the state.
-func (s *Server) act(w *Write, id, task string, need acl.Capability, do func(context.Context, *berth.Alloc) error) error {
-	a, err := w.alloc(id, need)
+func (s *Server) act(ctx context.Context, w *Write, id, task string, need acl.Capability, do func(context.Context, *berth.Alloc) error) error {
+	a, err := w.read().alloc(id, need)
 	switch {
 	case err != nil:
 		return err
@@ -91,7 +81,7 @@ func (s *Server) act(w *Write, id, task string, need acl.Capability, do func(con
 	case s.Tasks == nil:
 		return berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
 	}
-	ctx, cancel := context.WithTimeout(w.ctx, actTime)
+	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
 	return do(ctx, a)
 }

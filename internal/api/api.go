@@ -7,6 +7,8 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -33,9 +35,14 @@ type Cluster interface {
 // Leader is what the API asks of the term it writes in.
 type Leader interface {
 	state.Log
+	phases
 	// Beat notes that a node was heard and returns the time within which it
 	// must be heard again.
 	Beat(berth.NodeID) time.Duration
+}
+
+// phases is what the leader knows about evaluations beyond their rows.
+type phases interface {
 	// Quasi returns where an open evaluation is, which its row does not say.
 	Quasi(berth.EvalID) (status string, t berth.Timeline)
 	// Acked returns when the worker of an evaluation that ended said that it is
@@ -51,6 +58,8 @@ type Config struct {
 	Others Others
 	Region string
 	Logger *slog.Logger
+	// Rand is where random IDs come from; nil: from the operating system.
+	Rand io.Reader
 	// Authorize says whether a caller may do something; nil is the check of a
 	// cluster without access control.
 	Authorize func(Caller, acl.Capability, string) error
@@ -130,6 +139,9 @@ func New(c Config) *Server {
 func empty(c Config) *Server {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
 	}
 	if c.Authorize == nil {
 		c.Authorize = func(Caller, acl.Capability, string) error { return nil }
@@ -218,9 +230,9 @@ func read[In, Out any](s *Server, o op.Op[In, Out], f func(*Read, *In) (Out, err
 type local[In, Out any] func(ctx context.Context, who Caller, opts *op.Write, in *In) (out Out, index uint64, err error)
 
 // write registers an operation that becomes commands.
-func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Out, error)) {
+func write[In, Out any](s *Server, o op.Op[In, Out], decide func(*Write, *In) (Change[Out], error)) {
 	onLeader(s, o, func(ctx context.Context, who Caller, opts *op.Write, in *In) (Out, uint64, error) {
-		return runWrite(ctx, s, o.Info, who, opts, in, f)
+		return runWrite(ctx, s, o.Info, who, opts, in, decide)
 	})
 }
 

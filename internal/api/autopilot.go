@@ -3,7 +3,6 @@ package api
 import (
 	"net/http"
 
-	"berth"
 	"berth/internal/state"
 	"berth/op"
 )
@@ -25,16 +24,14 @@ func readAutopilot(r *Read, _ *op.Query) (op.AutopilotConfig, error) {
 }
 
 // writeAutopilot answers whether the configuration was changed.
-func writeAutopilot(w *Write, in *op.SetAutopilot) (bool, error) {
+func writeAutopilot(_ *Write, in *op.SetAutopilot) (Change[bool], error) {
 	c := &state.SetAutopilotConfig{Config: in.AutopilotConfig}
+	ch := propose(c, func(*Outcome) bool { return true })
 	if in.CAS != nil {
 		c.Enforce, c.Index = true, *in.CAS
+		ch.Refused = unlessConflict[bool]
 	}
-	_, err := w.Do(c)
-	if c.Enforce && berth.KindOf(err) == berth.Conflict {
-		return false, nil
-	}
-	return err == nil, err
+	return ch, nil
 }
 
 // autopilotHealth answers 429 if a server is not healthy, as probes expect.

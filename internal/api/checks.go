@@ -40,7 +40,7 @@ func (s *Server) readChecks(r *http.Request, in *op.AllocRef, q *op.Query) (map[
 	if err := s.admit(r.Context(), op.AllocChecks.Info, who, q); err != nil {
 		return nil, err
 	}
-	rd := &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: who, server: s}
+	rd := s.newRead(who, q)
 	a, err := rd.alloc(in.AllocID, op.AllocChecks.Need)
 	if err != nil {
 		return nil, err

@@ -72,25 +72,24 @@ func launchOn(s *state.Snapshot, node berth.NodeID, id berth.AllocID) (*berth.Al
 }
 
 // tellConnectivity notes which of its connections a processing element has.
-func tellConnectivity(w *Write, in *op.ReportConnectivity) (op.Nothing, error) {
+func tellConnectivity(w *Write, in *op.ReportConnectivity) (ch Change[op.Nothing], err error) {
 	n, err := prove(w.Snapshot, in.NodeID, in.SecretID, w.Options.AuthToken)
 	if err != nil {
-		return op.Nothing{}, err
+		return ch, err
 	}
 	c := &state.SetConnectivity{Alloc: in.AllocID, Launch: in.Launch, State: in.State, Now: w.Now.UnixNano()}
 	if c.PE, err = uidOf("PE", in.PE, 'p'); err != nil {
-		return op.Nothing{}, err
+		return ch, err
 	}
 	a := w.Alloc(in.AllocID)
 	if a != nil && a.NodeID != n.ID {
-		return op.Nothing{}, berth.Errorf(berth.Denied, "Permission denied: allocation %s is not of node %s", in.AllocID, n.ID)
+		return ch, berth.Errorf(berth.Denied, "Permission denied: allocation %s is not of node %s", in.AllocID, n.ID)
 	}
 	if pe := w.Resource(c.PE); a != nil && !a.Ended() && pe != nil && pe.PE != nil && pe.PE.Connectivity == in.State && pe.PE.Launch == in.Launch &&
 		a.Rest().PE != nil && *a.Rest().PE == (berth.PERef{UID: c.PE, Launch: c.Launch}) {
-		return op.Nothing{}, nil // what is known need not be in the log
+		return ch, nil // what is known need not be in the log
 	}
-	_, err = w.Do(c)
-	return op.Nothing{}, err
+	return propose[op.Nothing](c, nil), nil
 }
 
 // connections works out the connections of a processing element, and notes what

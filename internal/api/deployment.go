@@ -55,11 +55,6 @@ func (r *Read) deployment(id string, need acl.Capability) (*berth.Deployment, er
 	return d, r.may(need, d.Namespace)
 }
 
-func (w *Write) deployment(id string, need acl.Capability) (*berth.Deployment, error) {
-	r := &Read{Snapshot: w.Snapshot, Query: &op.Query{Namespace: w.Space()}, Caller: w.Caller, server: w.server}
-	return r.deployment(id, need)
-}
-
 func readDeployment(r *Read, in *op.DeploymentRef) (*berth.Deployment, error) {
 	d, err := r.deployment(in.DeploymentID, op.ReadDeployment.Need)
 	if err != nil {
@@ -118,69 +113,66 @@ func jobLastDeployment(r *Read, in *op.JobRef) (*berth.Deployment, error) {
 	return nil, nil
 }
 
-func failDeployment(w *Write, in *op.FailDeployment) (out op.DeploymentUpdated, err error) {
-	d, err := w.deployment(in.DeploymentID, op.Fail.Need)
+func failDeployment(w *Write, in *op.FailDeployment) (ch Change[op.DeploymentUpdated], err error) {
+	d, err := w.read().deployment(in.DeploymentID, op.Fail.Need)
 	if err != nil {
-		return out, err
+		return ch, err
 	}
 	c := &state.FailDeployment{ID: d.ID, Description: berth.DeploymentUserFailed, Now: w.Now.UnixNano()}
-	index, err := w.Do(c)
-	return deploymentUpdated(index, c.Eval, c.Reverted), err
+	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, c.Reverted) }), nil
 }
 
-func pauseDeployment(w *Write, in *op.PauseDeployment) (out op.DeploymentUpdated, err error) {
-	d, err := w.deployment(in.DeploymentID, op.Pause.Need)
+func pauseDeployment(w *Write, in *op.PauseDeployment) (ch Change[op.DeploymentUpdated], err error) {
+	d, err := w.read().deployment(in.DeploymentID, op.Pause.Need)
 	if err != nil {
-		return out, err
+		return ch, err
 	}
 	c := &state.SetDeploymentStatus{ID: d.ID, Status: berth.DeploymentRunning, Now: w.Now.UnixNano()}
 	if in.Pause {
 		c.Status = berth.DeploymentPaused
 	}
-	index, err := w.Do(c)
-	return deploymentUpdated(index, c.Eval, nil), err
+	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, nil) }), nil
 }
 
-func promoteDeployment(w *Write, in *op.PromoteDeployment) (out op.DeploymentUpdated, err error) {
-	d, err := w.deployment(in.DeploymentID, op.Promote.Need)
+func promoteDeployment(w *Write, in *op.PromoteDeployment) (ch Change[op.DeploymentUpdated], err error) {
+	d, err := w.read().deployment(in.DeploymentID, op.Promote.Need)
 	switch {
 	case err != nil:
-		return out, err
+		return ch, err
 	case in.All == (len(in.Groups) > 0):
-		return out, berth.Errorf(berth.Invalid, "Groups: either All or some groups are to be promoted, not both and not none")
+		return ch, berth.Errorf(berth.Invalid, "Groups: either All or some groups are to be promoted, not both and not none")
 	}
 	c := &state.PromoteDeployment{ID: d.ID, Groups: in.Groups, Now: w.Now.UnixNano()}
-	index, err := w.Do(c)
-	return deploymentUpdated(index, c.Eval, nil), err
+	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, nil) }), nil
 }
 
-func setAllocHealth(w *Write, in *op.SetAllocHealth) (out op.DeploymentUpdated, err error) {
-	d, err := w.deployment(in.DeploymentID, op.SetHealth.Need)
+func setAllocHealth(w *Write, in *op.SetAllocHealth) (ch Change[op.DeploymentUpdated], err error) {
+	d, err := w.read().deployment(in.DeploymentID, op.SetHealth.Need)
 	if err != nil {
-		return out, err
+		return ch, err
 	}
 	c := &state.SetAllocHealth{
 		ID: d.ID, Healthy: in.HealthyAllocationIDs, Unhealthy: in.UnhealthyAllocationIDs, Fail: true, Now: w.Now.UnixNano(),
 	}
-	index, err := w.Do(c)
-	return deploymentUpdated(index, c.Eval, c.Reverted), err
+	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, c.Reverted) }), nil
 }
 
 // unblockDeployment refuses: a deployment waits for other regions only if its
 // job is of several, and none is.
-func unblockDeployment(w *Write, in *op.UnblockDeployment) (out op.DeploymentUpdated, err error) {
-	d, err := w.deployment(in.DeploymentID, op.Unblock.Need)
+func unblockDeployment(w *Write, in *op.UnblockDeployment) (ch Change[op.DeploymentUpdated], err error) {
+	d, err := w.read().deployment(in.DeploymentID, op.Unblock.Need)
 	if err != nil {
-		return out, err
+		return ch, err
 	}
-	return out, berth.Errorf(berth.Invalid, "deployment %s is not of a multiregion job, so nothing blocks it; multiregion is not built yet", d.ID)
+	return ch, berth.Errorf(berth.Invalid, "deployment %s is not of a multiregion job, so nothing blocks it; multiregion is not built yet", d.ID)
 }
 
-func deploymentUpdated(index uint64, eval berth.EvalID, reverted *uint64) op.DeploymentUpdated {
-	out := op.DeploymentUpdated{EvalID: eval, DeploymentModifyIndex: index, RevertedJobVersion: reverted}
+// deploymentUpdated answers a change of a deployment that raised an evaluation,
+// none if eval is zero.
+func deploymentUpdated(o *Outcome, eval berth.EvalID, reverted *uint64) op.DeploymentUpdated {
+	out := op.DeploymentUpdated{EvalID: eval, DeploymentModifyIndex: o.Index, RevertedJobVersion: reverted, Meta: o.Meta()}
 	if !eval.IsZero() {
-		out.EvalCreateIndex = index
+		out.EvalCreateIndex = o.Index
 	}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
 	return out
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"crypto/rand"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -14,17 +13,12 @@ import (
 )
 
 // forcePeriodic launches a child of a periodic job now.
-func forcePeriodic(w *Write, in *op.ForcePeriodic) (op.PeriodicForced, error) {
-	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+func forcePeriodic(w *Write, in *op.ForcePeriodic) (Change[op.PeriodicForced], error) {
 	now := w.Now.UnixNano()
-	c := &state.LaunchPeriodic{Key: k, Due: now, Force: true, Eval: seed(w, berth.TriggerPeriodicJob, 0), Now: now}
-	index, err := w.Do(c)
-	if err != nil {
-		return op.PeriodicForced{}, err
-	}
-	out := op.PeriodicForced{EvalID: c.Eval.ID, EvalCreateIndex: index, LaunchedJobID: berth.PeriodicID(k.ID, w.Now)}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
+	c := &state.LaunchPeriodic{Key: w.job(in.JobID), Due: now, Force: true, Eval: w.seed(berth.TriggerPeriodicJob, 0), Now: now}
+	return propose(c, func(o *Outcome) op.PeriodicForced {
+		return op.PeriodicForced{EvalID: c.Eval.ID, EvalCreateIndex: o.Index, LaunchedJobID: berth.PeriodicID(c.Key.ID, w.Now), Meta: o.Meta()}
+	}), nil
 }
 
 // Limits of what names a child.
@@ -34,38 +28,32 @@ const (
 )
 
 // dispatchJob makes a child of a parameterized job.
-func (s *Server) dispatchJob(w *Write, in *op.DispatchJob) (op.JobDispatched, error) {
+func dispatchJob(w *Write, in *op.DispatchJob) (ch Change[op.JobDispatched], err error) {
 	if err := checkDispatch(w, in); err != nil {
-		return op.JobDispatched{}, err
+		return ch, err
 	}
-	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+	k := w.job(in.JobID)
 	c := &state.DispatchJob{
-		Key: k, Child: childID(k.ID, in.IdPrefixTemplate, w.Now.Unix()), Payload: in.Payload, Meta: in.Meta,
-		Token: w.Options.IdempotencyToken, Priority: in.Priority, Eval: seed(w, berth.TriggerJobRegister, 0), Now: w.Now.UnixNano(),
+		Key: k, Child: childID(w, k.ID, in.IdPrefixTemplate), Payload: in.Payload, Meta: in.Meta,
+		Token: w.Options.IdempotencyToken, Priority: in.Priority, Eval: w.seed(berth.TriggerJobRegister, 0), Now: w.Now.UnixNano(),
 	}
-	index, err := w.Do(c)
-	if err != nil {
-		return op.JobDispatched{}, err
-	}
-	out := op.JobDispatched{DispatchedJobID: c.Child, EvalID: c.Eval.ID, EvalCreateIndex: index, JobCreateIndex: index}
-	if c.Token != "" {
-		out = dispatched(s.Store.Snapshot(), k, c.Token, out)
-	}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
+	return propose(c, func(o *Outcome) op.JobDispatched { return dispatched(c, o) }), nil
 }
 
-// dispatched is the answer to a dispatch with a token: the child that bears it,
-// and the evaluation it began with. What is gone meanwhile is as it was
-// answered.
-func dispatched(snap *state.Snapshot, parent berth.JobKey, token string, out op.JobDispatched) op.JobDispatched {
-	child := snap.ChildByToken(parent, token)
-	if child == nil || child.ID == out.DispatchedJobID {
-		return out
+// dispatched is the answer to a dispatch: the child, and the evaluation it began
+// with. The token may be that of a child that was there before; what is gone of
+// it by now is left out.
+func dispatched(c *state.DispatchJob, o *Outcome) op.JobDispatched {
+	var before *berth.Job
+	if c.Token != "" {
+		before = o.After.ChildByToken(c.Key, c.Token)
 	}
-	out = op.JobDispatched{DispatchedJobID: child.ID, JobCreateIndex: child.CreateIndex}
-	for e := range snap.EvalsOf(child.Key()) {
-		if e.CreateIndex == child.CreateIndex {
+	if before == nil || before.ID == c.Child {
+		return op.JobDispatched{DispatchedJobID: c.Child, EvalID: c.Eval.ID, EvalCreateIndex: o.Index, JobCreateIndex: o.Index, Meta: o.Meta()}
+	}
+	out := op.JobDispatched{DispatchedJobID: before.ID, JobCreateIndex: before.CreateIndex, Meta: o.Meta()}
+	for e := range o.After.EvalsOf(before.Key()) {
+		if e.CreateIndex == before.CreateIndex {
 			out.EvalID, out.EvalCreateIndex = e.ID, e.CreateIndex
 		}
 	}
@@ -97,11 +85,11 @@ func checkDispatch(w *Write, in *op.DispatchJob) error {
 
 // childID is the ID of a child that is dispatched now. Chance makes it unique;
 // the log refuses one that is there.
-func childID(parent berth.JobID, prefix string, now int64) berth.JobID {
+func childID(w *Write, parent berth.JobID, prefix string) berth.JobID {
 	var b [4]byte
-	rand.Read(b[:])
+	w.random(b[:])
 	if prefix != "" {
 		prefix += "-"
 	}
-	return parent + berth.JobID(fmt.Sprintf("%s%s%d-%s", berth.DispatchInfix, prefix, now, hex.EncodeToString(b[:])))
+	return parent + berth.JobID(fmt.Sprintf("%s%s%d-%s", berth.DispatchInfix, prefix, w.Now.Unix(), hex.EncodeToString(b[:])))
 }

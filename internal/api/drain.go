@@ -1,7 +1,6 @@
 package api
 
 import (
-	"crypto/rand"
 	"time"
 
 	"berth"
@@ -18,25 +17,27 @@ const (
 	mostMeta = 4 << 10
 )
 
-func drainNode(w *Write, in *op.UpdateDrain) (out op.EligibilitySet, err error) {
+func drainNode(w *Write, in *op.UpdateDrain) (ch Change[op.EligibilitySet], err error) {
 	id, err := berth.ParseID[berth.Node](in.NodeID)
 	if err != nil {
-		return out, err
+		return ch, err
 	}
 	if err := checkDrain(in); err != nil {
-		return out, err
+		return ch, err
 	}
 	c := &state.UpdateDrain{ID: id, Spec: in.DrainSpec, MarkEligible: in.MarkEligible, Meta: in.Meta, Now: w.Now.UnixNano()}
-	rand.Read(c.Seed[:])
-	index, err := w.Do(c)
-	if err != nil {
-		return out, err
+	w.random(c.Seed[:])
+	return propose(c, func(o *Outcome) op.EligibilitySet { return eligibilitySet(o, c.Evals) }), nil
+}
+
+// eligibilitySet answers a change of what may be placed on a node, and which
+// evaluations it raised.
+func eligibilitySet(o *Outcome, evals []berth.EvalID) op.EligibilitySet {
+	out := op.EligibilitySet{NodeModifyIndex: o.Index, EvalIDs: evals}
+	if len(evals) > 0 {
+		out.EvalCreateIndex = o.Index
 	}
-	out = op.EligibilitySet{NodeModifyIndex: index, EvalIDs: c.Evals}
-	if len(c.Evals) > 0 {
-		out.EvalCreateIndex = index
-	}
-	return out, nil
+	return out
 }
 
 // checkDrain refuses what no drain can be. MarkEligible beside a DrainSpec is

@@ -127,9 +127,9 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 	if m := e.Missed; m != nil {
 		v.ClassEligibility, v.EscapedComputedClass = m.Classes, m.Escaped
 	}
-	l, err := r.server.Cluster.Leader()
+	l := r.leader()
 	switch {
-	case err != nil:
+	case l == nil:
 	case e.Terminal():
 		v.Timeline.Acked = l.Acked(e.ID)
 	default:

@@ -283,7 +283,7 @@ func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 	case *berth.Eval:
 		// The event tells of the row: where the evaluation is by now in the
 		// leader's queues is not part of it.
-		v := (&Read{Snapshot: snap, server: &Server{Config: Config{Cluster: noCluster{}}}}).evalView(row)
+		v := (&Read{Snapshot: snap}).evalView(row)
 		p.Evaluation = &v
 	case *berth.Alloc:
 		v := allocView(snap, row)

@@ -121,7 +121,7 @@ func (r *Read) anything() {
 
 // where returns the quasi-status of an open evaluation, as the leader has it.
 func (r *Read) where(id berth.EvalID) string {
-	if l, err := r.server.Cluster.Leader(); err == nil {
+	if l := r.leader(); l != nil {
 		quasi, _ := l.Quasi(id)
 		return quasi
 	}

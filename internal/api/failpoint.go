@@ -10,14 +10,16 @@ import (
 
 // failpoints serves how tests have servers fail on purpose.
 func (s *Server) failpoints() {
-	write(s, op.WriteFailpoint, func(_ *Write, in *op.ArmFailpoint) (op.ArmedFailpoints, error) { return s.arm(&in.Point) })
+	effect(s, op.WriteFailpoint, func(_ context.Context, _ *Write, in *op.ArmFailpoint) (op.ArmedFailpoints, error) {
+		return s.arm(&in.Point)
+	})
 	act(s, op.WriteFailpointHere, func(_ context.Context, in *op.ArmFailpoint) (op.ArmedFailpoints, error) { return s.arm(&in.Point) })
 	read(s, op.ReadFailpoints, func(*Read, *op.Query) (op.ArmedFailpoints, error) { return s.arm(nil) })
-	write(s, op.WriteEntry, func(w *Write, in *op.LogEntry) (out op.EntryMade, err error) {
+	effect(s, op.WriteEntry, func(ctx context.Context, _ *Write, in *op.LogEntry) (out op.EntryMade, err error) {
 		if s.Operator == nil {
 			return out, errNoOperator
 		}
-		out.EntryIndex, err = s.Operator.ProposeEntry(w.ctx, in)
+		out.EntryIndex, err = s.Operator.ProposeEntry(ctx, in)
 		return out, err
 	})
 }

@@ -3,7 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	"maps"
 	"strings"
 	"time"
 
@@ -20,15 +20,15 @@ func (s *Server) jobs() {
 	read(s, op.ReadSummary, readSummary)
 	read(s, op.JobAllocs, jobAllocs)
 	read(s, op.JobEvals, jobEvals)
-	write(s, op.Register, s.registerJob)
-	write(s, op.RegisterNamed, s.registerJob)
+	write(s, op.Register, registerJob)
+	write(s, op.RegisterNamed, registerJob)
 	write(s, op.Stop, stopJob)
 	write(s, op.Evaluate, evaluateJob)
 	write(s, op.Force, forcePeriodic)
-	write(s, op.Dispatch, s.dispatchJob)
-	write(s, op.Parse, parseJob)
+	write(s, op.Dispatch, dispatchJob)
+	effect(s, op.Parse, parseJob)
 	write(s, op.Validate, validateJob)
-	write(s, op.Plan, s.planJob)
+	write(s, op.Plan, planJob)
 }
 
 func listJobs(r *Read, in *op.JobsQuery) ([]op.JobStub, error) {
@@ -163,51 +163,48 @@ func jobEvals(r *Read, in *op.JobRef) ([]op.Eval, error) {
 }
 
 // registerJob makes a job or changes it.
-func (s *Server) registerJob(w *Write, in *op.RegisterJob) (op.JobRegistered, error) {
-	j, err := s.jobIn(w, in.Job, in.JobID, op.Register.Need)
+func registerJob(w *Write, in *op.RegisterJob) (ch Change[op.JobRegistered], err error) {
+	c, err := registration(w, in.Job, in.JobID, op.Register.Need)
 	if err != nil {
-		return op.JobRegistered{}, err
+		return ch, err
 	}
 	if err := checkPriority("EvalPriority", in.EvalPriority); err != nil {
-		return op.JobRegistered{}, err
+		return ch, err
 	}
-	c := &state.RegisterJob{
-		Job: j, Submission: submission(in.Submission), Enforce: in.EnforceIndex, Index: in.JobModifyIndex,
-		PreserveCounts: in.PreserveCounts, PreserveResources: in.PreserveResources, Now: w.Now.UnixNano(),
+	c.Submission, c.Enforce, c.Index = submission(in.Submission), in.EnforceIndex, in.JobModifyIndex
+	c.PreserveCounts, c.PreserveResources = in.PreserveCounts, in.PreserveResources
+	if !c.Eval.ID.IsZero() {
+		c.Eval.Priority = in.EvalPriority
 	}
-	if looksAt(j) {
-		c.Eval = seed(w, berth.TriggerJobRegister, in.EvalPriority)
-	}
-	index, err := w.Do(c)
-	if err != nil {
-		return op.JobRegistered{}, err
-	}
-	out := op.JobRegistered{EvalID: c.Eval.ID, JobModifyIndex: index, Warnings: strings.Join(j.Warnings(), "\n")}
-	if !out.EvalID.IsZero() {
-		out.EvalCreateIndex = index
-	}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
+	return propose(c, func(o *Outcome) op.JobRegistered {
+		out := registered(c.Eval.ID, o)
+		out.Warnings = strings.Join(c.Job.Warnings(), "\n")
+		return out
+	}), nil
 }
 
-// looksAt says whether an evaluation looks at a job when it is registered. What
-// becomes of a stream job is decided by its submission.
-func looksAt(j *berth.Job) bool { return j == nil || j.Schedulable() && j.Type != berth.TypeStream }
-
-// jobIn is decodeJob for a job that is to run here. id is the one that the path
-// names, "" if it names none.
-func (s *Server) jobIn(w *Write, tree berth.RawTree, id string, need acl.Capability) (*berth.Job, error) {
+// registration is the command that registers a job as a request has it. id is
+// the one that the path names, "" if it names none.
+func registration(w *Write, tree berth.RawTree, id string, need acl.Capability) (*state.RegisterJob, error) {
 	j, err := decodeJob(w, tree, need)
 	switch {
 	case err != nil:
 		return nil, err
 	case id != "" && id != string(j.ID):
 		return nil, berth.Errorf(berth.Invalid, "Job ID does not match name: the path names %q, the body %q", id, j.ID)
-	case j.Region != s.Region:
-		return nil, berth.Errorf(berth.Invalid, "job.region: %q is not this region, %q", j.Region, s.Region)
+	case j.Region != w.Region:
+		return nil, berth.Errorf(berth.Invalid, "job.region: %q is not this region, %q", j.Region, w.Region)
 	}
-	return j, nil
+	c := &state.RegisterJob{Job: j, Now: w.Now.UnixNano()}
+	if looksAt(j) {
+		c.Eval = w.seed(berth.TriggerJobRegister, 0)
+	}
+	return c, nil
 }
+
+// looksAt says whether an evaluation looks at a job when it is registered. What
+// becomes of a stream job is decided by its submission.
+func looksAt(j *berth.Job) bool { return j == nil || j.Schedulable() && j.Type != berth.TypeStream }
 
 // checkPriority returns what is wrong with the priority of an evaluation; 0 is
 // that of its job.
@@ -216,13 +213,6 @@ func checkPriority(name string, n int) error {
 		return berth.Errorf(berth.Invalid, "%s: %d is out of range; allowed are %d to %d", name, n, berth.MinPriority, berth.MaxPriority)
 	}
 	return nil
-}
-
-// seed is an evaluation that a user raises.
-func seed(w *Write, trigger string, priority int) state.EvalSeed {
-	s := state.EvalSeed{TriggeredBy: trigger, Priority: priority, Cause: berth.Cause{Kind: berth.CauseUser}}
-	rand.Read(s.ID[:])
-	return s
 }
 
 // decodeJob passes a job through the one door, and drops what only servers
@@ -236,16 +226,17 @@ func decodeJob(w *Write, tree berth.RawTree, need acl.Capability) (*berth.Job, e
 	name := spelling(tree, "Namespace")
 	ns, ok := tree[name].(string)
 	if tree[name] == nil || ok && ns == "" {
+		tree = maps.Clone(tree)
 		tree[name], ok = w.Space(), true
 	}
 	if ns, _ = tree[name].(string); !ok {
 		ns = w.Space() // what stands there is no text, as decoding will say
 	}
-	if err := w.server.Authorize(w.Caller, need, ns); err != nil {
+	if err := w.may(need, ns); err != nil {
 		return nil, err
 	}
-	if w.said != "" && w.said != ns {
-		return nil, berth.Errorf(berth.Invalid, "job.namespace: the job says %q, the request %q; they must agree", clip(ns), clip(w.said))
+	if w.named != "" && w.named != ns {
+		return nil, berth.Errorf(berth.Invalid, "job.namespace: the job says %q, the request %q; they must agree", clip(ns), clip(w.named))
 	}
 	j, err := berth.DecodeJob(berth.Tree(tree), berth.FromJSON)
 	if err != nil {
@@ -278,60 +269,53 @@ func submission(sub *berth.JobSubmission) *berth.JobSubmission {
 }
 
 // stopJob ends a job.
-func stopJob(w *Write, in *op.StopJob) (op.JobStopped, error) {
+func stopJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 	if err := checkPriority("eval_priority", in.EvalPriority); err != nil {
-		return op.JobStopped{}, err
+		return ch, err
 	}
 	switch {
 	case in.Purge:
 		return deleteJob(w, in)
 	case in.Propagation != "":
-		return op.JobStopped{}, berth.Errorf(berth.Invalid, "propagation: it says how a job is deleted; give purge=true, too")
+		return ch, berth.Errorf(berth.Invalid, "propagation: it says how a job is deleted; give purge=true, too")
 	case in.Wait != "":
-		return op.JobStopped{}, berth.Errorf(berth.Invalid, "wait: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
+		return ch, berth.Errorf(berth.Invalid, "wait: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
 	case in.Force:
-		return op.JobStopped{}, berth.Errorf(berth.Invalid, "force: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
+		return ch, berth.Errorf(berth.Invalid, "force: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
 	}
-	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
-	c := &state.StopJob{Key: k, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano()}
+	c := &state.StopJob{Key: w.job(in.JobID), NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano()}
 	if in.UID != "" {
 		if err := c.UID.UnmarshalText([]byte(in.UID)); err != nil {
-			return op.JobStopped{}, err
+			return ch, err
 		}
 	}
-	if j := w.Job(k); j == nil || j.Schedulable() {
-		c.Eval = seed(w, berth.TriggerJobDeregister, in.EvalPriority)
+	if j := w.Job(c.Key); j == nil || j.Schedulable() {
+		c.Eval = w.seed(berth.TriggerJobDeregister, in.EvalPriority)
 	}
-	index, err := w.Do(c)
-	if err != nil {
-		return op.JobStopped{}, err
-	}
-	out := op.JobStopped{EvalID: c.Eval.ID, EvalCreateIndex: index, JobModifyIndex: index}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
+	return propose(c, func(o *Outcome) op.JobStopped {
+		return op.JobStopped{EvalID: c.Eval.ID, EvalCreateIndex: o.Index, JobModifyIndex: o.Index, Meta: o.Meta()}
+	}), nil
 }
 
 // evaluateJob has a job looked at again.
-func evaluateJob(w *Write, in *op.EvaluateJob) (op.JobRegistered, error) {
-	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
-	c := &state.EvaluateJob{Key: k, Force: in.EvalOptions.ForceReschedule, Eval: seed(w, berth.TriggerJobRegister, 0), Now: w.Now.UnixNano()}
-	index, err := w.Do(c)
-	if err != nil {
-		return op.JobRegistered{}, err
+func evaluateJob(w *Write, in *op.EvaluateJob) (Change[op.JobRegistered], error) {
+	c := &state.EvaluateJob{
+		Key: w.job(in.JobID), Force: in.EvalOptions.ForceReschedule, Eval: w.seed(berth.TriggerJobRegister, 0), Now: w.Now.UnixNano(),
 	}
-	out := op.JobRegistered{EvalID: c.Eval.ID, EvalCreateIndex: index}
-	if e := w.server.Store.Snapshot().Eval(c.Eval.ID); e != nil { // none if it was collected already
-		out.JobModifyIndex = e.JobModifyIndex
-	}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
+	return propose(c, func(o *Outcome) op.JobRegistered {
+		out := op.JobRegistered{EvalID: c.Eval.ID, EvalCreateIndex: o.Index, Meta: o.Meta()}
+		if e := o.After.Eval(c.Eval.ID); e != nil { // nil if it was collected already
+			out.JobModifyIndex = e.JobModifyIndex
+		}
+		return out
+	}), nil
 }
 
 // parseTime is how long a caller's job file may keep a processor busy.
 const parseTime = time.Second
 
 // parseJob turns a job file into a job; nothing is changed.
-func parseJob(w *Write, in *op.ParseJob) (op.Job, error) {
+func parseJob(ctx context.Context, _ *Write, in *op.ParseJob) (op.Job, error) {
 	if in.JobHCL == "" {
 		return op.Job{}, berth.Errorf(berth.Invalid, "JobHCL: the text of a job file is wanted")
 	}
@@ -339,7 +323,7 @@ func parseJob(w *Write, in *op.ParseJob) (op.Job, error) {
 	if in.Variables != "" {
 		o.VarFiles = []jobspec.File{{Name: "variables", Text: []byte(in.Variables)}}
 	}
-	ctx, cancel := context.WithTimeout(w.ctx, parseTime)
+	ctx, cancel := context.WithTimeout(ctx, parseTime)
 	defer cancel()
 	j, err := jobspec.Parse(ctx, jobspec.File{Name: "job", Text: []byte(in.JobHCL)}, o)
 	if err != nil {
@@ -349,17 +333,16 @@ func parseJob(w *Write, in *op.ParseJob) (op.Job, error) {
 }
 
 // validateJob says what is wrong with a job; nothing is changed.
-func validateJob(w *Write, in *op.ValidateJob) (op.JobValidated, error) {
+func validateJob(w *Write, in *op.ValidateJob) (ch Change[op.JobValidated], err error) {
 	out := op.JobValidated{DriverConfigValidated: true}
 	j, err := decodeJob(w, in.Job, op.Validate.Need)
-	if k := berth.KindOf(err); err != nil && k != berth.Invalid {
-		return op.JobValidated{}, err
+	switch {
+	case err == nil:
+		out.Warnings = strings.Join(j.Warnings(), "\n")
+	case berth.KindOf(err) == berth.Invalid:
+		out.Error, out.ValidationErrors = err.Error(), problems(err)
+	default:
+		return ch, err
 	}
-	if err != nil {
-		out.Error = err.Error()
-		out.ValidationErrors = problems(err)
-		return out, nil
-	}
-	out.Warnings = strings.Join(j.Warnings(), "\n")
-	return out, nil
+	return unchanged(out), nil
 }

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"berth"
@@ -19,56 +17,56 @@ func deletionView(s *state.Snapshot, d *state.JobDeletion) *op.Deletion {
 }
 
 // deleteJob deletes a job with what it owns, or leaves that to itself.
-func deleteJob(w *Write, in *op.StopJob) (out op.JobStopped, err error) {
+func deleteJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 	c := &state.DeleteJob{
-		Key: berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}, Intent: berth.IntentUser, Force: in.Force,
-		NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano(),
+		Key: w.job(in.JobID), Intent: berth.IntentUser, Force: in.Force, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano(),
 	}
 	if in.Force {
-		if err := w.server.Authorize(w.Caller, acl.Management, ""); err != nil {
-			return out, err
+		if err := w.may(acl.Management, ""); err != nil {
+			return ch, err
 		}
 	}
 	if c.Policy, err = berth.ParsePropagation("propagation", in.Propagation); err != nil {
-		return out, err
+		return ch, err
 	}
 	if c.UID, err = uidOf("uid", in.UID, 'j'); err != nil {
-		return out, err
+		return ch, err
 	}
 	wait, err := waitFor(in.Wait, c.Policy)
 	if err != nil {
-		return out, err
+		return ch, err
 	}
 	if j := w.Job(c.Key); c.Policy != berth.Orphan && (j == nil || j.Schedulable()) {
-		c.Eval = seed(w, berth.TriggerJobDeregister, in.EvalPriority)
+		c.Eval = w.seed(berth.TriggerJobDeregister, in.EvalPriority)
 	}
-	index, err := w.Do(c)
-	if errors.Is(err, state.ErrDialect) && c.Policy == berth.Background { // servers that are not upgraded yet have another word for this one
-		index, err = w.Do(&state.StopJob{Key: c.Key, UID: c.UID, Purge: true, NoShutdownDelay: c.NoShutdownDelay, Eval: c.Eval, Now: c.Now})
-	}
-	switch {
-	case err == nil:
-		out = op.JobStopped{EvalID: c.Eval.ID, JobModifyIndex: index}
+	ch = propose(c, func(o *Outcome) op.JobStopped {
+		out := op.JobStopped{EvalID: c.Eval.ID, JobModifyIndex: o.Index, Meta: o.Meta()}
 		if !out.EvalID.IsZero() {
-			out.EvalCreateIndex = index
+			out.EvalCreateIndex = o.Index
 		}
-	case berth.KindOf(err) != berth.Conflict:
+		return out
+	})
+	ch.Refused = func(o *Outcome, err error) (op.JobStopped, error) { return alreadyDeleting(c, o, err) }
+	switch c.Policy {
+	case berth.Background:
+		ch.Older = []state.Command{&state.StopJob{
+			Key: c.Key, UID: c.UID, Purge: true, NoShutdownDelay: c.NoShutdownDelay, Eval: c.Eval, Now: c.Now,
+		}}
+	case berth.Foreground:
+		ch.Follow = &Follow[op.JobStopped]{For: wait, Keys: []state.WatchKey{state.OnJob(c.Key)}, Look: whileDeleting(c.Key)}
+	}
+	return ch, nil
+}
+
+// alreadyDeleting answers a deletion that was refused: to ask again for what is
+// under way changes nothing.
+func alreadyDeleting(c *state.DeleteJob, o *Outcome, err error) (out op.JobStopped, _ error) {
+	d := o.After.Deletion(c.Key)
+	if berth.KindOf(err) != berth.Conflict || d == nil || d.Deletion.Policy != c.Policy || !c.UID.IsZero() && c.UID != d.UID {
 		return out, err
-	default: // to ask again for what is under way changes nothing
-		d := w.server.Store.Snapshot().Deletion(c.Key)
-		if d == nil || d.Deletion.Policy != c.Policy || !c.UID.IsZero() && c.UID != d.UID {
-			return out, err
-		}
-		index = d.Deletion.RequestIndex
-		out = op.JobStopped{JobModifyIndex: index}
 	}
-	if c.Policy == berth.Foreground {
-		if out.Deletion, err = w.whileDeleting(c.Key, wait); err != nil {
-			return out, err
-		}
-	}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
+	index := d.Deletion.RequestIndex
+	return op.JobStopped{JobModifyIndex: index, Meta: op.Meta{Index: index, KnownLeader: true}}, nil
 }
 
 // waitFor reads how long a caller wants to wait for a job to go.
@@ -86,35 +84,13 @@ func waitFor(s string, policy berth.Propagation) (time.Duration, error) {
 	return min(d, op.MaxWait), nil
 }
 
-// whileDeleting waits until a job that is being deleted has gone, and returns
-// how far it is, nil if it has.
-func (w *Write) whileDeleting(k berth.JobKey, wait time.Duration) (*op.Deletion, error) {
-	store := w.server.Store
-	marked := store.Snapshot().Deletion(k)
-	if marked == nil {
-		return nil, nil
-	}
-	now := func() *op.Deletion {
-		s := store.Snapshot()
-		if d := s.Deletion(k); d != nil && d.UID == marked.UID {
-			return deletionView(s, d)
+// whileDeleting shows how far the deletion of a job is, nothing once it is over.
+func whileDeleting(k berth.JobKey) func(after, now *state.Snapshot, out *op.JobStopped) (done bool) {
+	return func(after, now *state.Snapshot, out *op.JobStopped) bool {
+		out.Deletion = nil
+		if marked, d := after.Deletion(k), now.Deletion(k); marked != nil && d != nil && d.UID == marked.UID {
+			out.Deletion = deletionView(now, d)
 		}
-		return nil
-	}
-	if wait == 0 {
-		return now(), nil
-	}
-	if err := w.server.waiting.enter(w.Caller); err != nil {
-		return nil, err
-	}
-	defer w.server.waiting.exit(w.Caller)
-	ctx, cancel := context.WithTimeout(w.ctx, wait)
-	defer cancel()
-	watch := store.Watch(state.OnJob(k))
-	defer watch.Stop()
-	for {
-		if d := now(); d == nil || watch.Wait(ctx) != nil {
-			return d, nil
-		}
+		return out.Deletion == nil
 	}
 }

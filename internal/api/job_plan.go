@@ -7,17 +7,19 @@ import (
 	"berth/op"
 )
 
-// planJob says what would become of a job if it were registered now. It costs
-// a decision, on a snapshot; nothing is written.
-func (s *Server) planJob(w *Write, in *op.PlanJob) (op.JobPlanned, error) {
-	j, err := s.jobIn(w, in.Job, in.JobID, op.Plan.Need)
+// planJob says what would become of a job if it were registered now: it makes
+// the command of a registration, and has it applied and decided about in a copy
+// of the snapshot.
+func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
+	c, err := registration(w, in.Job, in.JobID, op.Plan.Need)
 	if err != nil {
-		return op.JobPlanned{}, err
+		return ch, err
 	}
-	d, err := explain.Plan(w.Snapshot, j, w.Now)
+	d, err := explain.Plan(w.Snapshot, c, w.Now)
 	if err != nil {
-		return op.JobPlanned{}, err
+		return ch, err
 	}
+	j := c.Job
 	out := op.JobPlanned{
 		FailedTGAllocs: d.Failed, Changes: d.Changes, Warnings: strings.Join(j.Warnings(), "\n"),
 		Annotations: &op.PlanAnnotations{DesiredTGUpdates: d.Desired},
@@ -36,11 +38,12 @@ func (s *Server) planJob(w *Write, in *op.PlanJob) (op.JobPlanned, error) {
 	for _, a := range d.Evicted {
 		out.Annotations.PreemptedAllocs = append(out.Annotations.PreemptedAllocs, allocStub(w.Snapshot, a, false, false))
 	}
-	r := &Read{Snapshot: w.Snapshot, server: s}
+	r := w.read()
 	for _, e := range d.Evals {
 		out.CreatedEvals = append(out.CreatedEvals, r.evalView(e))
 	}
-	w.index = w.Snapshot.Index
-	out.Meta = op.Meta{Index: w.index, KnownLeader: true}
-	return out, nil
+	out.Meta = op.Meta{Index: w.Index, KnownLeader: true}
+	ch = unchanged(out)
+	ch.Index = w.Index
+	return ch, nil
 }

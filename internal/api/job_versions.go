@@ -101,64 +101,43 @@ func readSubmission(r *Read, in *op.SubmissionQuery) (out berth.JobSubmission, e
 	return sub.JobSubmission, nil
 }
 
-func revertJob(w *Write, in *op.RevertJob) (out op.JobRegistered, err error) {
-	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
-	c := &state.RevertJob{Key: k, Version: in.JobVersion, Now: w.Now.UnixNano()}
+func revertJob(w *Write, in *op.RevertJob) (Change[op.JobRegistered], error) {
+	c := &state.RevertJob{Key: w.job(in.JobID), Version: in.JobVersion, Now: w.Now.UnixNano()}
 	if in.EnforcePriorVersion != nil {
 		c.Enforce, c.Prior = true, *in.EnforcePriorVersion
 	}
-	if looksAt(w.JobVersion(k, in.JobVersion)) {
-		c.Eval = seed(w, berth.TriggerJobRegister, 0)
+	if looksAt(w.JobVersion(c.Key, in.JobVersion)) {
+		c.Eval = w.seed(berth.TriggerJobRegister, 0)
 	}
-	index, err := w.Do(c)
-	if err != nil {
-		return out, err
-	}
-	return registered(c.Eval.ID, index), nil
+	return propose(c, func(o *Outcome) op.JobRegistered { return registered(c.Eval.ID, o) }), nil
 }
 
 // registered answers a write that changed a job and raised an evaluation, none
 // if eval is zero.
-func registered(eval berth.EvalID, index uint64) op.JobRegistered {
-	out := op.JobRegistered{EvalID: eval, JobModifyIndex: index}
+func registered(eval berth.EvalID, o *Outcome) op.JobRegistered {
+	out := op.JobRegistered{EvalID: eval, JobModifyIndex: o.Index, Meta: o.Meta()}
 	if !eval.IsZero() {
-		out.EvalCreateIndex = index
+		out.EvalCreateIndex = o.Index
 	}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
 	return out
 }
 
-func setStability(w *Write, in *op.SetStability) (out op.StabilitySet, err error) {
-	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
-	index, err := w.Do(&state.SetJobStability{Key: k, Version: in.JobVersion, Stable: in.Stable})
-	if err != nil {
-		return out, err
-	}
-	out.JobModifyIndex = index
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
+func setStability(w *Write, in *op.SetStability) (Change[op.StabilitySet], error) {
+	c := &state.SetJobStability{Key: w.job(in.JobID), Version: in.JobVersion, Stable: in.Stable}
+	return propose(c, func(o *Outcome) op.StabilitySet { return op.StabilitySet{JobModifyIndex: o.Index, Meta: o.Meta()} }), nil
 }
 
-func tagVersion(w *Write, in *op.TagJobVersion) (out op.VersionTagged, err error) {
-	return tag(w, in.JobID, &state.TagVersion{
-		Name: in.TagName, Description: in.Description, Version: in.Version, Latest: in.Latest && in.Version == 0,
-	})
+func tagVersion(w *Write, in *op.TagJobVersion) (Change[op.VersionTagged], error) {
+	c := &state.TagVersion{
+		Key: w.job(in.JobID), Name: in.TagName, Description: in.Description, Version: in.Version, Latest: in.Latest && in.Version == 0,
+		Now: w.Now.UnixNano(),
+	}
+	return propose(c, func(o *Outcome) op.VersionTagged {
+		return op.VersionTagged{Name: c.Name, Description: c.Description, TaggedTime: c.Now, Meta: o.Meta()}
+	}), nil
 }
 
-func untagVersion(w *Write, in *op.UntagJobVersion) (op.VersionTagged, error) {
-	return tag(w, in.JobID, &state.TagVersion{Name: in.TagName, Remove: true})
-}
-
-func tag(w *Write, job string, c *state.TagVersion) (out op.VersionTagged, err error) {
-	c.Key = berth.JobKey{Namespace: w.Space(), ID: berth.JobID(job)}
-	c.Now = w.Now.UnixNano()
-	index, err := w.Do(c)
-	if err != nil {
-		return out, err
-	}
-	if !c.Remove {
-		out.Name, out.Description, out.TaggedTime = c.Name, c.Description, c.Now
-	}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
+func untagVersion(w *Write, in *op.UntagJobVersion) (Change[op.VersionTagged], error) {
+	c := &state.TagVersion{Key: w.job(in.JobID), Name: in.TagName, Remove: true, Now: w.Now.UnixNano()}
+	return propose(c, func(o *Outcome) op.VersionTagged { return op.VersionTagged{Meta: o.Meta()} }), nil
 }

@@ -36,7 +36,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, in *op.LogsQ
 	if err := s.admit(r.Context(), op.ReadLogs.Info, who, q); err != nil {
 		return err
 	}
-	rd := &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: who, server: s}
+	rd := s.newRead(who, q)
 	a, err := rd.alloc(in.AllocID, op.ReadLogs.Need)
 	if err != nil {
 		return err

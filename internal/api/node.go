@@ -1,7 +1,6 @@
 package api
 
 import (
-	"crypto/rand"
 	"crypto/subtle"
 
 	"berth"
@@ -14,8 +13,8 @@ func (s *Server) nodes() {
 	read(s, op.ReadNode, readNode)
 	read(s, op.NodeAllocs, nodeAllocs)
 	write(s, op.DrainNode, drainNode)
-	write(s, op.NodeRegister, s.registerNode)
-	write(s, op.NodeBeat, s.beatNode)
+	write(s, op.NodeRegister, registerNode)
+	write(s, op.NodeBeat, beatNode)
 	read(s, op.NodePull, pullAllocs)
 	read(s, op.AllocFetch, fetchAllocs)
 	write(s, op.AllocReporter, reportAllocs)
@@ -123,9 +122,9 @@ func prove(s *state.Snapshot, id berth.NodeID, secrets ...string) (*berth.Node, 
 	return nil, berth.Errorf(berth.Denied, "Permission denied: this is not the secret of node %s", id)
 }
 
-func (s *Server) registerNode(w *Write, in *op.RegisterNode) (op.NodeAnswer, error) {
+func registerNode(w *Write, in *op.RegisterNode) (ch Change[op.NodeAnswer], err error) {
 	if err := checkNode(in.Node); err != nil {
-		return op.NodeAnswer{}, err
+		return ch, err
 	}
 	n := *in.Node
 	if n.NodePool == "" {
@@ -135,44 +134,46 @@ func (s *Server) registerNode(w *Write, in *op.RegisterNode) (op.NodeAnswer, err
 		n.Status = berth.NodeInit
 	}
 	n.SchedulingEligibility = ""
-	c := &state.RegisterNode{Node: &n, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
-	rand.Read(c.Seed[:])
 	old := w.Node(n.ID)
 	if old != nil {
 		if _, err := prove(w.Snapshot, n.ID, n.SecretID); err != nil {
-			return op.NodeAnswer{}, err // Apply says so, too; what is wrong need not be in the log
+			return ch, err // Apply says so, too; what is wrong need not be in the log
 		}
 	}
 	// Registering again with nothing new is what agents do to be heard; it
 	// need not be in the log.
 	if old != nil && sameNode(old, &n) && in.NodeEvent == nil {
-		return s.nodeAnswer(w, &n, nil, old.ModifyIndex), nil
+		return justHeard(&n, old.ModifyIndex), nil
 	}
-	index, err := w.Do(c)
-	if err != nil {
-		return op.NodeAnswer{}, err
-	}
-	return s.nodeAnswer(w, &n, c.Evals, index), nil
+	c := &state.RegisterNode{Node: &n, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
+	w.random(c.Seed[:])
+	ch = propose(c, func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, &n, c.Evals, o.Index) })
+	ch.Agent = n.ID
+	return ch, nil
 }
 
-func (s *Server) beatNode(w *Write, in *op.BeatNode) (op.NodeAnswer, error) {
+func beatNode(w *Write, in *op.BeatNode) (ch Change[op.NodeAnswer], err error) {
 	n, err := prove(w.Snapshot, in.NodeID, in.SecretID, w.Options.AuthToken)
 	if err != nil {
-		return op.NodeAnswer{}, err
+		return ch, err
 	}
 	if in.Status == "" || in.Status == n.Status && in.NodeEvent == nil {
-		return s.nodeAnswer(w, n, nil, n.ModifyIndex), nil
+		return justHeard(n, n.ModifyIndex), nil
 	}
 	if in.Status != berth.NodeReady && in.Status != berth.NodeInit && in.Status != berth.NodeDown {
-		return op.NodeAnswer{}, berth.Errorf(berth.Invalid, "Status: an agent cannot report %q; allowed are initializing, ready, down", clip(in.Status))
+		return ch, berth.Errorf(berth.Invalid, "Status: an agent cannot report %q; allowed are initializing, ready, down", clip(in.Status))
 	}
 	c := &state.SetNodeStatus{ID: n.ID, Status: in.Status, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
-	rand.Read(c.Seed[:])
-	index, err := w.Do(c)
-	if err != nil {
-		return op.NodeAnswer{}, err
-	}
-	return s.nodeAnswer(w, n, c.Evals, index), nil
+	w.random(c.Seed[:])
+	ch = propose(c, func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, n, c.Evals, o.Index) })
+	ch.Agent = n.ID
+	return ch, nil
+}
+
+// justHeard is the change that a call makes that brings no news of a node. index
+// is that of the node's last change.
+func justHeard(n *berth.Node, index uint64) Change[op.NodeAnswer] {
+	return Change[op.NodeAnswer]{Agent: n.ID, Answer: func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, n, nil, index) }}
 }
 
 // heard remembers of which node's agent a connection is. Whatever the agent
@@ -183,24 +184,19 @@ func (s *Server) heard(id berth.NodeID, c RPC) {
 	}
 }
 
-// nodeAnswer says that a node was heard.
-func (s *Server) nodeAnswer(w *Write, n *berth.Node, evals []berth.EvalID, index uint64) op.NodeAnswer {
-	s.heard(n.ID, w.Caller.Conn)
-	newest := s.Store.Snapshot()
+// nodeAnswer tells a node's agent when to be heard again, and by whom.
+func nodeAnswer(o *Outcome, n *berth.Node, evals []berth.EvalID, index uint64) op.NodeAnswer {
 	out := op.NodeAnswer{
-		HeartbeatTTL: w.Leader.Beat(n.ID), EvalIDs: evals, NodeModifyIndex: index,
-		LeaderRPCAddr: s.Cluster.Address(), NumNodes: int32(newest.Count(state.Nodes)), SchedulingEligibility: berth.NodeEligible,
-	}
-	if s.Others != nil {
-		out.Servers = s.Others.Servers()
+		HeartbeatTTL: o.TTL, EvalIDs: evals, NodeModifyIndex: index, LeaderRPCAddr: o.Leader, Servers: o.Servers,
+		NumNodes: int32(o.After.Count(state.Nodes)), SchedulingEligibility: berth.NodeEligible,
 	}
 	if len(out.Servers) == 0 {
-		out.Servers = []op.ServerAddr{{RPCAdvertiseAddr: s.Cluster.Address(), Datacenter: n.Datacenter}}
+		out.Servers = []op.ServerAddr{{RPCAdvertiseAddr: o.Leader, Datacenter: n.Datacenter}}
 	}
 	if len(evals) > 0 {
 		out.EvalCreateIndex = index
 	}
-	if now := newest.Node(n.ID); now != nil {
+	if now := o.After.Node(n.ID); now != nil {
 		out.SchedulingEligibility = now.SchedulingEligibility
 	}
 	return out
@@ -267,20 +263,20 @@ func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
 	return out, nil
 }
 
-func reportAllocs(w *Write, in *op.ReportAllocs) (op.WriteAnswer, error) {
+func reportAllocs(w *Write, in *op.ReportAllocs) (ch Change[op.WriteAnswer], err error) {
 	if len(in.Alloc) == 0 || in.Alloc[0] == nil {
-		return op.WriteAnswer{}, nil
+		return ch, nil
 	}
 	c := &state.ReportAllocs{Node: in.Alloc[0].NodeID, Now: w.Now.UnixNano()}
 	if _, err := prove(w.Snapshot, c.Node, w.Options.AuthToken); err != nil {
-		return op.WriteAnswer{}, err
+		return ch, err
 	}
 	for _, a := range in.Alloc {
 		if a == nil {
 			continue
 		}
 		if a.NodeID != c.Node {
-			return op.WriteAnswer{}, berth.Errorf(berth.Denied, "Permission denied: the report of node %s speaks for node %s", c.Node, a.NodeID)
+			return ch, berth.Errorf(berth.Denied, "Permission denied: the report of node %s speaks for node %s", c.Node, a.NodeID)
 		}
 		known := w.Alloc(a.ID)
 		if known == nil || a.ClientStatus == berth.ClientUnknown {
@@ -292,33 +288,27 @@ func reportAllocs(w *Write, in *op.ReportAllocs) (op.WriteAnswer, error) {
 		})
 	}
 	if len(c.Updates) == 0 {
-		return op.WriteAnswer{}, nil
+		return ch, nil
 	}
-	_, err := w.Do(c)
-	return op.WriteAnswer{}, err
+	return propose[op.WriteAnswer](c, nil), nil
 }
 
-func emitEvents(w *Write, in *op.EmitEvents) (op.WriteAnswer, error) {
-	var cmds []state.Command
+func emitEvents(w *Write, in *op.EmitEvents) (ch Change[op.WriteAnswer], err error) {
 	for text, events := range in.NodeEvents {
 		id, err := berth.ParseID[berth.Node](text)
 		if err != nil {
-			return op.WriteAnswer{}, err
+			return ch, err
 		}
 		if _, err := prove(w.Snapshot, id, w.Options.AuthToken); err != nil {
-			return op.WriteAnswer{}, err
+			return ch, err
 		}
 		c := &state.AddNodeEvents{ID: id}
-		cmds = append(cmds, c)
 		for _, e := range events[:min(len(events), berth.NodeEventsKept)] {
 			if e != nil {
 				c.Events = append(c.Events, *boundEvent(e))
 			}
 		}
+		ch.Commands = append(ch.Commands, c)
 	}
-	if len(cmds) == 0 {
-		return op.WriteAnswer{}, nil
-	}
-	_, err := w.Do(cmds...)
-	return op.WriteAnswer{}, err
+	return ch, nil
 }

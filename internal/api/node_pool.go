@@ -1,7 +1,6 @@
 package api
 
 import (
-	"crypto/rand"
 	"strings"
 
 	"berth"
@@ -74,40 +73,30 @@ func poolJobs(r *Read, in *op.PoolJobsQuery) ([]op.JobStub, error) {
 	return jobsOf(r, op.PoolJobs.Need, func(j *berth.Job) bool { return j.NodePool == p.Name }, in.Meta, p.ModifyIndex, state.OnNodePool(p.Name))
 }
 
-func writePool(w *Write, in *op.WriteNodePool) (op.WriteAnswer, error) {
+func writePool(_ *Write, in *op.WriteNodePool) (ch Change[op.WriteAnswer], err error) {
 	p := in.NodePool
 	switch {
 	case p.Name == "":
 		p.Name = in.PoolName
 	case in.PoolName != "" && in.PoolName != p.Name:
-		return op.WriteAnswer{}, berth.Errorf(berth.Invalid, "Name: %q is not the pool that the path names, %q", clip(p.Name), clip(in.PoolName))
+		return ch, berth.Errorf(berth.Invalid, "Name: %q is not the pool that the path names, %q", clip(p.Name), clip(in.PoolName))
 	}
 	if err := p.Validate(); err != nil { // Apply says so, too; what is wrong need not be in the log
-		return op.WriteAnswer{}, err
+		return ch, err
 	}
-	_, err := w.Do(&state.UpsertNodePools{Pools: []*berth.NodePool{&p}})
-	return op.WriteAnswer{}, err
+	return propose[op.WriteAnswer](&state.UpsertNodePools{Pools: []*berth.NodePool{&p}}, nil), nil
 }
 
-func removePool(w *Write, in *op.DeleteNodePool) (op.WriteAnswer, error) {
-	_, err := w.Do(&state.DeleteNodePools{Names: []string{in.PoolName}})
-	return op.WriteAnswer{}, err
+func removePool(_ *Write, in *op.DeleteNodePool) (Change[op.WriteAnswer], error) {
+	return propose[op.WriteAnswer](&state.DeleteNodePools{Names: []string{in.PoolName}}, nil), nil
 }
 
-func setEligibility(w *Write, in *op.SetEligibility) (out op.EligibilitySet, err error) {
+func setEligibility(w *Write, in *op.SetEligibility) (ch Change[op.EligibilitySet], err error) {
 	id, err := berth.ParseID[berth.Node](in.NodeID)
 	if err != nil {
-		return out, err
+		return ch, err
 	}
 	c := &state.SetNodeEligibility{ID: id, Eligibility: in.Eligibility, Now: w.Now.UnixNano()}
-	rand.Read(c.Seed[:])
-	index, err := w.Do(c)
-	if err != nil {
-		return out, err
-	}
-	out = op.EligibilitySet{NodeModifyIndex: index, EvalIDs: c.Evals}
-	if len(c.Evals) > 0 {
-		out.EvalCreateIndex = index
-	}
-	return out, nil
+	w.random(c.Seed[:])
+	return propose(c, func(o *Outcome) op.EligibilitySet { return eligibilitySet(o, c.Evals) }), nil
 }

@@ -17,14 +17,21 @@ func readScheduler(r *Read, _ *op.Query) (op.SchedulerConfig, error) {
 	return op.SchedulerConfig{SchedulerConfig: c}, nil
 }
 
-func writeScheduler(w *Write, in *op.SetScheduler) (out op.SchedulerSet, err error) {
+func writeScheduler(_ *Write, in *op.SetScheduler) (Change[op.SchedulerSet], error) {
 	c := &state.SetSchedulerConfig{Config: in.SchedulerConfig}
+	ch := propose(c, func(*Outcome) op.SchedulerSet { return op.SchedulerSet{Updated: true} })
 	if in.CAS != nil {
 		c.Enforce, c.Index = true, *in.CAS
+		ch.Refused = unlessConflict[op.SchedulerSet]
 	}
-	_, err = w.Do(c)
-	if c.Enforce && berth.KindOf(err) == berth.Conflict {
+	return ch, nil
+}
+
+// unlessConflict answers a check-and-set: that something else was there is an
+// answer, the zero one, and any other refusal an error.
+func unlessConflict[Out any](_ *Outcome, err error) (out Out, _ error) {
+	if berth.KindOf(err) == berth.Conflict {
 		return out, nil
 	}
-	return op.SchedulerSet{Updated: err == nil}, err
+	return out, err
 }

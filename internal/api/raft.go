@@ -52,14 +52,14 @@ func (s *Server) raft() {
 		return out, nil
 	})
 	s.failpoints()
-	write(s, op.RemoveRaftPeer, func(w *Write, in *op.RaftPeer) (out op.RaftPeerRemoved, err error) {
+	effect(s, op.RemoveRaftPeer, func(ctx context.Context, _ *Write, in *op.RaftPeer) (out op.RaftPeerRemoved, err error) {
 		_, peer, err := s.raftPeer(in)
 		if err != nil {
 			return out, err
 		}
-		return op.RaftPeerRemoved{ID: peer.ID, Address: peer.Address}, s.Operator.RemoveRaftServer(w.ctx, peer.ID)
+		return op.RaftPeerRemoved{ID: peer.ID, Address: peer.Address}, s.Operator.RemoveRaftServer(ctx, peer.ID)
 	})
-	write(s, op.TransferLeadership, func(w *Write, in *op.RaftPeer) (out op.LeadershipTransfer, err error) {
+	effect(s, op.TransferLeadership, func(ctx context.Context, _ *Write, in *op.RaftPeer) (out op.LeadershipTransfer, err error) {
 		all, peer, err := s.raftPeer(in)
 		if err != nil {
 			return out, err
@@ -72,7 +72,7 @@ func (s *Server) raft() {
 			out.Noop = true
 			return out, nil
 		}
-		if err := s.Operator.TransferLeadership(w.ctx, peer.ID); err != nil {
+		if err := s.Operator.TransferLeadership(ctx, peer.ID); err != nil {
 			return out, err
 		}
 		out.From.Leader, out.To.Leader = false, true

@@ -16,7 +16,10 @@ type Read struct {
 	*state.Snapshot
 	Query  *op.Query
 	Caller Caller
-	server *Server
+
+	authorize func(Caller, acl.Capability, string) error
+	server    *Server // nil if a write looks something up
+	phases    phases  // nil: those of the server
 
 	index uint64
 	keys  []state.WatchKey
@@ -55,6 +58,24 @@ func (r *Read) At(index uint64, keys ...state.WatchKey) {
 // Table says that the answer changes with any row of a table.
 func (r *Read) Table(t state.Table) { r.At(r.LastChange(t), state.OnTable(t)) }
 
+// newRead returns a read of the newest snapshot.
+func (s *Server) newRead(who Caller, q *op.Query) *Read {
+	return &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: who, authorize: s.Authorize, server: s}
+}
+
+// leader returns what the leader knows of evaluations, nil if this server does
+// not lead.
+func (r *Read) leader() phases {
+	if r.phases != nil || r.server == nil {
+		return r.phases
+	}
+	l, err := r.server.Cluster.Leader()
+	if err != nil {
+		return nil
+	}
+	return l
+}
+
 // answer runs a read: at once, or, if the caller has an index, when there is
 // something newer or the wait is over.
 func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, q *op.Query, f func(*Read) (Out, error)) (out Out, meta op.Meta, err error) {
@@ -62,7 +83,8 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 		return out, meta, err
 	}
 	run := func(waits bool) (done bool, keys []state.WatchKey) {
-		r := &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: who, server: s, waits: waits}
+		r := s.newRead(who, q)
+		r.waits = waits
 		out, err = f(r)
 		meta = op.Meta{Index: r.index, KnownLeader: true, NextToken: r.next}
 		if q.AllowStale {
@@ -147,7 +169,7 @@ func (s *Server) allow(info *op.Info, who Caller, namespace string) error {
 // of what is not there, in that of the request, so that only those who could
 // see it learn that it is not.
 func (r *Read) may(need acl.Capability, namespace string) error {
-	return r.server.Authorize(r.Caller, need, namespace)
+	return r.authorize(r.Caller, need, namespace)
 }
 
 // visible says whether a row of the namespace belongs in the answer. Rows of

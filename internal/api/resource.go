@@ -252,19 +252,19 @@ func jobByUID(s *state.Snapshot, uid berth.UID) *berth.Job {
 // owns, which it may have made again, or an allocation, which is stopped. The
 // allocations of other jobs are their business, unless they were left to
 // themselves.
-func removeResource(w *Write, in *op.DeleteResource) (out op.AllocStopped, err error) {
+func removeResource(w *Write, in *op.DeleteResource) (ch Change[op.AllocStopped], err error) {
 	letter := byte('?')
 	if len(in.UID) > 2 && in.UID[1] == '-' {
 		letter = in.UID[0]
 	}
 	policy, err := berth.ParsePropagation("propagation", in.Propagation)
 	if err != nil {
-		return out, err
+		return ch, err
 	}
 	uid, err := uidOf("UID", in.UID, letter)
 	switch {
 	case err != nil:
-		return out, err
+		return ch, err
 	case letter == 'j':
 		return w.removeJob(in, uid)
 	}
@@ -273,42 +273,51 @@ func removeResource(w *Write, in *op.DeleteResource) (out op.AllocStopped, err e
 	}
 	o := w.Resource(uid)
 	if o == nil || letter != '?' && letter != berth.KindLetter(o.Kind) {
-		return out, berth.Errorf(berth.NotFound, "resource not found: %s", clip(in.UID))
+		return ch, berth.Errorf(berth.NotFound, "resource not found: %s", clip(in.UID))
 	}
-	if err := w.server.Authorize(w.Caller, op.RemoveResource.Need, o.Job.Namespace); err != nil {
-		return out, err
+	if err := w.may(op.RemoveResource.Need, o.Job.Namespace); err != nil {
+		return ch, err
 	}
-	index, err := w.Do(&state.DeleteResource{UID: uid, Propagation: policy, Now: w.Now.UnixNano()})
-	if err != nil {
-		return out, err
-	}
-	return op.AllocStopped{Index: index, Meta: op.Meta{Index: index, KnownLeader: true}}, nil
+	c := &state.DeleteResource{UID: uid, Propagation: policy, Now: w.Now.UnixNano()}
+	return propose(c, func(o *Outcome) op.AllocStopped { return op.AllocStopped{Index: o.Index, Meta: o.Meta()} }), nil
 }
 
 // removeJob deletes the job of a UID.
-func (w *Write) removeJob(in *op.DeleteResource, uid berth.UID) (out op.AllocStopped, err error) {
+func (w *Write) removeJob(in *op.DeleteResource, uid berth.UID) (ch Change[op.AllocStopped], err error) {
 	j := jobByUID(w.Snapshot, uid)
 	if j == nil {
-		return out, berth.Errorf(berth.NotFound, "resource not found: %s", clip(in.UID))
+		return ch, berth.Errorf(berth.NotFound, "resource not found: %s", clip(in.UID))
 	}
-	if err := w.server.Authorize(w.Caller, op.Stop.Need, j.Namespace); err != nil {
-		return out, err
+	if err := w.may(op.Stop.Need, j.Namespace); err != nil {
+		return ch, err
 	}
 	of := *w
-	of.Options = op.Write{Namespace: j.Namespace}
-	gone, err := deleteJob(&of, &op.StopJob{JobID: string(j.ID), Purge: true, UID: in.UID, Propagation: in.Propagation})
-	w.index, w.began = of.index, of.began
-	return op.AllocStopped{EvalID: gone.EvalID, Index: gone.JobModifyIndex, Meta: gone.Meta}, err
+	of.Options.Namespace = j.Namespace
+	c, err := deleteJob(&of, &op.StopJob{JobID: string(j.ID), Purge: true, UID: in.UID, Propagation: in.Propagation})
+	if err != nil {
+		return ch, err
+	}
+	as := func(gone op.JobStopped) op.AllocStopped {
+		return op.AllocStopped{EvalID: gone.EvalID, Index: gone.JobModifyIndex, Meta: gone.Meta}
+	}
+	return Change[op.AllocStopped]{
+		Commands: c.Commands, Older: c.Older,
+		Answer: func(o *Outcome) op.AllocStopped { return as(c.Answer(o)) },
+		Refused: func(o *Outcome, err error) (op.AllocStopped, error) {
+			gone, err := c.Refused(o, err)
+			return as(gone), err
+		},
+	}, nil
 }
 
 // removeAlloc stops an allocation.
-func (w *Write) removeAlloc(a *berth.Alloc) (out op.AllocStopped, err error) {
-	if _, err := w.alloc(a.ID.String(), op.RemoveResource.Need); err != nil {
-		return out, err
+func (w *Write) removeAlloc(a *berth.Alloc) (ch Change[op.AllocStopped], err error) {
+	if err := w.may(op.RemoveResource.Need, a.Job.Namespace); err != nil {
+		return ch, err
 	}
 	if !a.Orphaned && a.Rest().PE == nil {
-		return out, berth.Errorf(berth.Conflict, "allocation %s is owned by job %q, %s, which decides about it; stop the allocation, or delete the job",
+		return ch, berth.Errorf(berth.Conflict, "allocation %s is owned by job %q, %s, which decides about it; stop the allocation, or delete the job",
 			a.ID, a.Key(), a.Job.UID.Text('j'))
 	}
-	return haltAlloc(w, a, false)
+	return haltAlloc(w, a, false), nil
 }

@@ -16,30 +16,27 @@ func (s *Server) scaling() {
 	read(s, op.ReadPolicy, readPolicy)
 }
 
-func scaleJob(w *Write, in *op.ScaleJob) (out op.JobRegistered, err error) {
-	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+func scaleJob(w *Write, in *op.ScaleJob) (ch Change[op.JobRegistered], err error) {
 	if err := scalesHere(w, in); err != nil {
-		return out, err
+		return ch, err
 	}
 	c := &state.ScaleJob{
-		Key: k, Group: in.Target[berth.TargetGroup], Message: in.Message, Error: in.Error, Meta: in.Meta, Index: in.JobModifyIndex,
+		Key: w.job(in.JobID), Group: in.Target[berth.TargetGroup], Message: in.Message, Error: in.Error, Meta: in.Meta, Index: in.JobModifyIndex,
 		Now: w.Now.UnixNano(),
 	}
 	if in.Count != nil {
 		c.Change, c.Count = true, *in.Count
-		if looksAt(w.Job(k)) {
-			c.Eval = seed(w, berth.TriggerJobScaling, 0)
+		if looksAt(w.Job(c.Key)) {
+			c.Eval = w.seed(berth.TriggerJobScaling, 0)
 		}
 	}
-	index, err := w.Do(c)
-	if err != nil {
-		return out, err
-	}
-	out = registered(c.Eval.ID, index)
-	if j := w.server.Store.Snapshot().Job(k); !c.Change && j != nil {
-		out.JobModifyIndex = j.JobModifyIndex
-	}
-	return out, nil
+	return propose(c, func(o *Outcome) op.JobRegistered {
+		out := registered(c.Eval.ID, o)
+		if j := o.After.Job(c.Key); !c.Change && j != nil {
+			out.JobModifyIndex = j.JobModifyIndex
+		}
+		return out
+	}), nil
 }
 
 // scalesHere refuses a target that is not a group of the job in the path.

@@ -188,39 +188,36 @@ func jobServices(r *Read, in *op.JobServicesQuery) ([]berth.ServiceRegistration,
 	}), nil
 }
 
-func removeService(w *Write, in *op.DeleteService) (op.WriteAnswer, error) {
-	_, err := w.Do(&state.DeleteServices{Namespace: w.Space(), Name: in.ServiceName, IDs: []string{in.ServiceID}})
-	return op.WriteAnswer{}, err
+func removeService(w *Write, in *op.DeleteService) (Change[op.WriteAnswer], error) {
+	return propose[op.WriteAnswer](&state.DeleteServices{Namespace: w.Space(), Name: in.ServiceName, IDs: []string{in.ServiceID}}, nil), nil
 }
 
-func upsertServices(w *Write, in *op.UpsertServices) (op.WriteAnswer, error) {
+func upsertServices(w *Write, in *op.UpsertServices) (ch Change[op.WriteAnswer], err error) {
 	if len(in.Services) == 0 || in.Services[0] == nil {
-		return op.WriteAnswer{}, nil
+		return ch, nil
 	}
 	n, err := prove(w.Snapshot, in.Services[0].NodeID, w.Options.AuthToken)
 	if err != nil {
-		return op.WriteAnswer{}, err
+		return ch, err
 	}
 	for _, r := range in.Services { // Apply says so, too; what is wrong need not be in the log
 		if err := state.CheckService(r); err != nil {
-			return op.WriteAnswer{}, err
+			return ch, err
 		}
 	}
-	_, err = w.Do(&state.UpsertServices{Node: n.ID, Services: in.Services})
-	return op.WriteAnswer{}, err
+	return propose[op.WriteAnswer](&state.UpsertServices{Node: n.ID, Services: in.Services}, nil), nil
 }
 
 // removeOwnService takes out what a node's agent does not want any more. The
 // call names no node, so the registration does.
-func removeOwnService(w *Write, in *op.DeleteServiceByID) (op.WriteAnswer, error) {
+func removeOwnService(w *Write, in *op.DeleteServiceByID) (ch Change[op.WriteAnswer], err error) {
 	r := w.Service(in.ID)
 	if r == nil {
-		return op.WriteAnswer{}, nil // somebody did, or its allocation has ended
+		return ch, nil // somebody did, or its allocation has ended
 	}
 	n, err := prove(w.Snapshot, r.NodeID, w.Options.AuthToken)
 	if err != nil {
-		return op.WriteAnswer{}, err
+		return ch, err
 	}
-	_, err = w.Do(&state.DeleteServices{Node: n.ID, IDs: []string{in.ID}})
-	return op.WriteAnswer{}, err
+	return propose[op.WriteAnswer](&state.DeleteServices{Node: n.ID, IDs: []string{in.ID}}, nil), nil
 }

@@ -90,19 +90,19 @@ func (s *Server) writeSnapshot(w http.ResponseWriter, r *http.Request, path valu
 		s.fail(w, err)
 		return
 	}
-	out, index, err := runWrite(r.Context(), s, info, caller(r, opts.AuthToken), opts, &op.RestoreSnapshot{}, func(wr *Write, _ *op.RestoreSnapshot) (out op.SnapshotRestored, err error) {
-		if s.Operator == nil {
-			return out, errNoOperator
-		}
-		out.SnapshotIndex, wr.index, err = s.Operator.RestoreSnapshot(wr.ctx, body)
-		out.Meta = op.Meta{Index: wr.index, KnownLeader: true}
-		return out, err
-	})
+	if _, _, err = s.admitWrite(info, caller(r, opts.AuthToken), opts); err == nil && s.Operator == nil {
+		err = errNoOperator
+	}
+	var out op.SnapshotRestored
+	if err == nil {
+		out.SnapshotIndex, out.Index, err = s.Operator.RestoreSnapshot(r.Context(), body)
+	}
 	if err != nil {
 		s.fail(w, err)
 		return
 	}
-	s.reply(w, r, out, &op.Meta{Index: index, KnownLeader: true})
+	out.KnownLeader = true
+	s.reply(w, r, out, &out.Meta)
 }
 
 // upload is a body of any size: each piece must come in time, not the whole.

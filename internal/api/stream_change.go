@@ -10,35 +10,32 @@ import (
 // is like the newest but for that. A job that is in a submission is brought to
 // the newest version when that is over, so that of several changes the last
 // counts; one that is to begin anew begins with it.
-func writeRegion(w *Write, in *op.SetRegion) (out op.RegionSet, err error) {
-	k := berth.JobKey{Namespace: w.Space(), ID: berth.JobID(in.JobID)}
+func writeRegion(w *Write, in *op.SetRegion) (ch Change[op.RegionSet], err error) {
+	k := w.job(in.JobID)
 	j := w.Job(k)
 	if j == nil {
-		return out, berth.Errorf(berth.NotFound, "job not found: %s", k)
+		return ch, berth.Errorf(berth.NotFound, "job not found: %s", k)
 	}
 	if err := w.widens(j, in); err != nil {
-		return out, err
+		return ch, err
 	}
 	wanted := wantedJob(w.Snapshot, j)
 	if regionOf(wanted, in.Region) == nil {
-		return out, noRegion(wanted, in.Region)
+		return ch, noRegion(wanted, in.Region)
 	}
 	n := state.Widened(wanted, in.Region, in.Width)
 	if err := n.Validate().Err(); err != nil {
-		return out, err
+		return ch, err
 	}
 	// What was looked at is changed, and nothing else.
-	index, err := w.Do(&state.RegisterJob{Job: n, Enforce: true, Index: j.JobModifyIndex, Now: w.Now.UnixNano()})
-	if err != nil {
-		return out, err
-	}
-	out = op.RegionSet{Width: in.Width, JobModifyIndex: index}
-	now := w.server.Store.Snapshot()
-	if j := now.Job(k); j != nil {
-		out.JobVersion, out.JobModifyIndex = wantedJob(now, j).Version, j.JobModifyIndex
-	}
-	out.Meta = op.Meta{Index: index, KnownLeader: true}
-	return out, nil
+	c := &state.RegisterJob{Job: n, Enforce: true, Index: j.JobModifyIndex, Now: w.Now.UnixNano()}
+	return propose(c, func(o *Outcome) op.RegionSet {
+		out := op.RegionSet{Width: in.Width, JobModifyIndex: o.Index, Meta: o.Meta()}
+		if j := o.After.Job(k); j != nil {
+			out.JobVersion, out.JobModifyIndex = wantedJob(o.After, j).Version, j.JobModifyIndex
+		}
+		return out
+	}), nil
 }
 
 // widens refuses a job whose regions cannot have another width.
@@ -64,51 +61,41 @@ func (w *Write) widens(j *berth.Job, in *op.SetRegion) error {
 	return nil
 }
 
-// object returns the resource that a request names.
-func (w *Write) object(kind, text string, info *op.Info) (*berth.Resource, error) {
-	r := &Read{Snapshot: w.Snapshot, Query: &op.Query{Namespace: w.Space()}, Caller: w.Caller, server: w.server}
-	o, err := r.object(kind, text)
+// changeObject makes one change of the object of a kind that a request names,
+// for those who have the right.
+func changeObject(w *Write, kind, text string, info *op.Info, change func(uid berth.UID, now int64) state.Command) (ch Change[op.Changed], err error) {
+	o, err := w.read().object(kind, text)
 	if err != nil {
-		return nil, err
+		return ch, err
 	}
-	return o, w.server.Authorize(w.Caller, info.Need, o.Job.Namespace)
+	if err := w.may(info.Need, o.Job.Namespace); err != nil {
+		return ch, err
+	}
+	return propose(change(o.UID, w.Now.UnixNano()), func(o *Outcome) op.Changed {
+		return op.Changed{Index: o.Index, Meta: o.Meta()}
+	}), nil
 }
 
-// changed makes one change of an object.
-func (w *Write) changed(c state.Command) (out op.Changed, err error) {
-	index, err := w.Do(c)
-	if err != nil {
-		return out, err
-	}
-	return op.Changed{Index: index, Meta: op.Meta{Index: index, KnownLeader: true}}, nil
+func writeProperties(w *Write, in *op.SetExport) (Change[op.Changed], error) {
+	return changeObject(w, berth.KindExport, in.Export, op.WriteProperties.Info, func(uid berth.UID, now int64) state.Command {
+		return &state.SetExport{UID: uid, Properties: in.Properties, Now: now}
+	})
 }
 
-func writeProperties(w *Write, in *op.SetExport) (out op.Changed, err error) {
-	o, err := w.object(berth.KindExport, in.Export, op.WriteProperties.Info)
-	if err != nil {
-		return out, err
-	}
-	return w.changed(&state.SetExport{UID: o.UID, Properties: in.Properties, Now: w.Now.UnixNano()})
-}
-
-func writeFilter(w *Write, in *op.SetFilter) (out op.Changed, err error) {
+func writeFilter(w *Write, in *op.SetFilter) (ch Change[op.Changed], err error) {
 	if in.Filter == nil {
-		return out, berth.Errorf(berth.Invalid, "Filter: is missing; \"\" is none, which lets everything through")
+		return ch, berth.Errorf(berth.Invalid, "Filter: is missing; \"\" is none, which lets everything through")
 	}
-	o, err := w.object(berth.KindImport, in.Import, op.WriteFilter.Info)
-	if err != nil {
-		return out, err
-	}
-	return w.changed(&state.SetImport{UID: o.UID, Filter: in.Filter, Now: w.Now.UnixNano()})
+	return changeObject(w, berth.KindImport, in.Import, op.WriteFilter.Info, func(uid berth.UID, now int64) state.Command {
+		return &state.SetImport{UID: uid, Filter: in.Filter, Now: now}
+	})
 }
 
-func writeSubscription(w *Write, in *op.SetSubscription) (out op.Changed, err error) {
+func writeSubscription(w *Write, in *op.SetSubscription) (ch Change[op.Changed], err error) {
 	if in.Subscription == nil {
-		return out, berth.Errorf(berth.Invalid, "Subscription: is missing; \"\" is none")
+		return ch, berth.Errorf(berth.Invalid, "Subscription: is missing; \"\" is none")
 	}
-	o, err := w.object(berth.KindImport, in.Import, op.WriteSubscribed.Info)
-	if err != nil {
-		return out, err
-	}
-	return w.changed(&state.SetImport{UID: o.UID, Subscription: in.Subscription, Now: w.Now.UnixNano()})
+	return changeObject(w, berth.KindImport, in.Import, op.WriteSubscribed.Info, func(uid berth.UID, now int64) state.Command {
+		return &state.SetImport{UID: uid, Subscription: in.Subscription, Now: now}
+	})
 }

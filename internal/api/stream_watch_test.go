@@ -88,7 +88,8 @@ func TestReadsOfStreamsAreWatched(t *testing.T) {
 			s := store.Snapshot()
 			aboutUIDs(all, s)
 			for name, f := range all {
-				r := &Read{Snapshot: s, Query: &op.Query{Namespace: berth.DefaultNamespace}, server: server}
+				r := server.newRead(Caller{}, &op.Query{Namespace: berth.DefaultNamespace})
+				r.Snapshot = s
 				v, err := f(r)
 				x := have[name]
 				if x == nil && err != nil {

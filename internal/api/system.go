@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"crypto/rand"
 	"slices"
 	"strings"
 
@@ -18,19 +17,18 @@ func (s *Server) system() {
 
 // collectGarbage raises the evaluation that deletes what nothing needs, and
 // does not wait for it.
-func collectGarbage(w *Write, _ *op.SystemGC) (out op.SystemGCRaised, err error) {
+func collectGarbage(w *Write, _ *op.SystemGC) (Change[op.SystemGCRaised], error) {
 	c := &state.RaiseCore{Force: true, Cause: berth.Cause{Kind: berth.CauseUser}, Now: w.Now.UnixNano()}
-	rand.Read(c.ID[:])
-	_, err = w.Do(c)
-	return op.SystemGCRaised{EvalID: c.ID}, err
+	w.random(c.ID[:])
+	return propose(c, func(*Outcome) op.SystemGCRaised { return op.SystemGCRaised{EvalID: c.ID} }), nil
 }
 
 // deleteEvals forgets evaluations with their allocations. What is needed stays:
 // named, it refuses the request; met by a filter, it is left out.
-func deleteEvals(w *Write, in *op.DeleteEvals) (out op.EvalsDeleted, err error) {
+func deleteEvals(w *Write, in *op.DeleteEvals) (ch Change[op.EvalsDeleted], err error) {
 	named := len(in.EvalIDs) > 0
 	if named == (in.Filter != "") {
-		return out, berth.Errorf(berth.Invalid, "evaluations to delete are named by EvalIDs or by a Filter, one of them")
+		return ch, berth.Errorf(berth.Invalid, "evaluations to delete are named by EvalIDs or by a Filter, one of them")
 	}
 	var evals []*berth.Eval
 	if named {
@@ -39,7 +37,7 @@ func deleteEvals(w *Write, in *op.DeleteEvals) (out op.EvalsDeleted, err error) 
 		evals, err = w.evalsMeeting(in.Filter)
 	}
 	if err != nil {
-		return out, err
+		return ch, err
 	}
 	// One that leads to another goes before it.
 	slices.SortFunc(evals, func(a, b *berth.Eval) int {
@@ -47,38 +45,35 @@ func deleteEvals(w *Write, in *op.DeleteEvals) (out op.EvalsDeleted, err error) 
 	})
 	sweep := state.NewSweep(w.Snapshot)
 	c := &state.DeleteRows{}
-	var cmds []*state.DeleteRows
+	count := 0
 	for _, e := range slices.Compact(evals) {
 		// If an allocation of it stays, so does the evaluation, and it says why.
 		for a := range w.AllocsBy(e.ID) {
 			if sweep.Alloc(a) == "" {
 				if c.Len() == state.MaxDeletes {
-					cmds, c = append(cmds, c), &state.DeleteRows{}
+					ch.Commands, c = append(ch.Commands, c), &state.DeleteRows{}
 				}
 				c.Allocs = append(c.Allocs, a.ID)
 			}
 		}
 		if why := sweep.Eval(e); why != "" {
 			if named {
-				return out, berth.Errorf(berth.Conflict, "evaluation %s cannot be deleted: %s", e.ID, why)
+				return ch, berth.Errorf(berth.Conflict, "evaluation %s cannot be deleted: %s", e.ID, why)
 			}
 			continue
 		}
 		if c.Len() == state.MaxDeletes {
-			cmds, c = append(cmds, c), &state.DeleteRows{}
+			ch.Commands, c = append(ch.Commands, c), &state.DeleteRows{}
 		}
 		c.Evals = append(c.Evals, e.ID)
+		count++
 	}
 	if c.Len() > 0 {
-		cmds = append(cmds, c)
+		ch.Commands = append(ch.Commands, c)
 	}
-	for _, c := range cmds {
-		if _, err := w.Do(c); err != nil {
-			return out, err
-		}
-		out.Count += len(c.Evals)
-	}
-	return out, nil
+	ch.Apart = true
+	ch.Answer = func(*Outcome) op.EvalsDeleted { return op.EvalsDeleted{Count: count} }
+	return ch, nil
 }
 
 func (w *Write) evalsNamed(ids []string) (out []*berth.Eval, err error) {
@@ -106,7 +101,7 @@ func (w *Write) evalsMeeting(text string) (out []*berth.Eval, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Read{Snapshot: w.Snapshot, Query: &op.Query{Namespace: w.Space()}, Caller: w.Caller, server: w.server}
+	r := w.read()
 	for e := range w.Evals() {
 		if !e.Terminal() || w.Space() != berth.AllNamespaces && w.Space() != e.Namespace {
 			continue

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"berth"
@@ -11,67 +12,249 @@ import (
 	"berth/op"
 )
 
-// Write is a request to change something.
+// Write is what a write handler decides from: one snapshot, who asks, the time
+// and a source of chance. Handlers are functions of it and of their input. They
+// propose nothing, wait for nothing and leave their input as it is, so that
+// they can decide again on a newer snapshot.
 type Write struct {
 	*state.Snapshot
+	Region  string // of this server
 	Options op.Write
 	Caller  Caller
 	Now     time.Time
-	Leader  Leader
-	server  *Server
-	ctx     context.Context
-	index   uint64
-	said    string // the namespace that the request named, "" if it named none
-	began   bool   // something was proposed, or may have been
+	Rand    io.Reader
+
+	named     string // the namespace that the request names, "" if it names none
+	authorize func(Caller, acl.Capability, string) error
+	phases    phases
 }
 
 // Space returns the namespace that the request is about.
 func (w *Write) Space() string { return w.Options.Namespace }
 
-// Do proposes commands as one change and waits until they are safe. It returns
-// the state index of the last.
-func (w *Write) Do(cmds ...state.Command) (uint64, error) {
-	results, err := w.Leader.Propose(w.ctx, cmds...)
-	if err != nil && !w.began && errors.Is(err, state.ErrLost) && !errors.Is(err, state.ErrUnknown) {
-		return 0, &termOver{err}
+// job returns the key of the job that a request names.
+func (w *Write) job(id string) berth.JobKey {
+	return berth.JobKey{Namespace: w.Space(), ID: berth.JobID(id)}
+}
+
+// may asks for a right of the caller in a namespace.
+func (w *Write) may(need acl.Capability, namespace string) error {
+	return w.authorize(w.Caller, need, namespace)
+}
+
+// read returns a read of the same snapshot for the same caller, to look things
+// up as read handlers do.
+func (w *Write) read() *Read {
+	return &Read{
+		Snapshot: w.Snapshot, Query: &op.Query{Namespace: w.Space()}, Caller: w.Caller, authorize: w.authorize, phases: w.phases,
 	}
-	w.began = true
-	if err != nil {
-		return 0, err
+}
+
+// random fills b with random bytes.
+func (w *Write) random(b []byte) {
+	if _, err := io.ReadFull(w.Rand, b); err != nil {
+		panic(err) // crypto/rand never fails, and tests give an endless source
 	}
-	w.index = results[len(results)-1].Index
-	return w.index, nil
+}
+
+// seed returns the seed of an evaluation that a user raises.
+func (w *Write) seed(trigger string, priority int) state.EvalSeed {
+	s := state.EvalSeed{TriggeredBy: trigger, Priority: priority, Cause: berth.Cause{Kind: berth.CauseUser}}
+	w.random(s.ID[:])
+	return s
+}
+
+// Change is what a write handler decided: the commands to propose, and how the
+// answer follows from what becomes of them. Its functions are as pure as the
+// handler itself.
+type Change[Out any] struct {
+	// Commands are proposed as one change; none: nothing changes.
+	Commands []state.Command
+	// Apart proposes the commands one after the other until one is refused: in
+	// one log entry they would be too many.
+	Apart bool
+	// Older is proposed instead if some server is too old to know Commands.
+	Older []state.Command
+	// Agent is the node whose agent made the call, once it has proved that: the
+	// change counts as a heartbeat, and the answer is made with a Contact.
+	Agent berth.NodeID
+	// Index is the state index of the answer if nothing changes; 0: none is told.
+	Index uint64
+	// Answer makes the answer once the commands are safe; nil: an empty one.
+	Answer func(*Outcome) Out
+	// Refused answers when the log refused a command; nil: with the refusal.
+	Refused func(*Outcome, error) (Out, error)
+	// Follow holds the answer back for what follows from the change; nil: nothing.
+	Follow *Follow[Out]
+}
+
+// Outcome is what became of a Change.
+type Outcome struct {
+	// Index is the state index of the last command, or that of the Change if it
+	// has no commands; 0 after a refusal.
+	Index uint64
+	// After is a committed state with the commands in it.
+	After *state.Snapshot
+	// Contact is set for changes of a node's agent.
+	Contact
+}
+
+// Meta returns the metadata of an answer.
+func (o *Outcome) Meta() op.Meta { return op.Meta{Index: o.Index, KnownLeader: true} }
+
+// Contact is what a node's agent is told whenever it makes itself heard.
+type Contact struct {
+	TTL     time.Duration // it must be heard again within this
+	Leader  string        // RPC address of the leader
+	Servers []op.ServerAddr
+}
+
+// Follow waits for what follows from a change, and adds that to its answer.
+type Follow[Out any] struct {
+	For  time.Duration // how long at most; 0: it looks once
+	Keys []state.WatchKey
+	// Look adds to the answer what a snapshot says, of which after is the first,
+	// and reports whether there is nothing more to wait for.
+	Look func(after, now *state.Snapshot, out *Out) (done bool)
+}
+
+// propose returns the change that one command makes.
+func propose[Out any](c state.Command, answer func(*Outcome) Out) Change[Out] {
+	return Change[Out]{Commands: []state.Command{c}, Answer: answer}
+}
+
+// unchanged returns the change that changes nothing, and its answer.
+func unchanged[Out any](out Out) Change[Out] {
+	return Change[Out]{Answer: func(*Outcome) Out { return out }}
 }
 
 // runWrite does a write on this server, if it leads; see local.
-func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Caller, opts *op.Write, in *In, f func(*Write, *In) (Out, error)) (out Out, index uint64, err error) {
-	w, err := s.admitWrite(ctx, info, who, opts)
+func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Caller, opts *op.Write, in *In, decide func(*Write, *In) (Change[Out], error)) (out Out, index uint64, err error) {
+	w, leader, err := s.admitWrite(info, who, opts)
 	if err != nil {
 		return out, 0, err
 	}
-	out, err = f(w, in)
-	return out, w.index, err
+	c, err := decide(w, in)
+	if err != nil {
+		return out, 0, err
+	}
+	o := Outcome{Index: c.Index}
+	if len(c.Commands) > 0 {
+		o.Index, err = commit(ctx, leader, c.Commands, c.Apart)
+		if c.Older != nil && errors.Is(err, state.ErrDialect) {
+			o.Index, err = commit(ctx, leader, c.Older, false)
+		}
+	}
+	o.After = s.Store.Snapshot()
+	switch {
+	case err == nil:
+		if !c.Agent.IsZero() {
+			s.heard(c.Agent, who.Conn)
+			o.Contact = s.contactOf(leader, c.Agent)
+		}
+		if c.Answer != nil {
+			out = c.Answer(&o)
+		}
+	case c.Refused == nil || berth.KindOf(err) == "" || errors.Is(err, state.ErrLost):
+		return out, 0, err
+	default:
+		if out, err = c.Refused(&o, err); err != nil {
+			return out, 0, err
+		}
+	}
+	if c.Follow != nil {
+		err = follow(ctx, s, who, c.Follow, o.After, &out)
+	}
+	return out, o.Index, err
 }
 
-// admitWrite checks that a write may be made here, and by this caller.
-func (s *Server) admitWrite(ctx context.Context, info *op.Info, who Caller, opts *op.Write) (*Write, error) {
+// admitWrite checks that a write may be made here, and by this caller. It
+// returns what a handler decides from, and the log that takes its commands.
+func (s *Server) admitWrite(info *op.Info, who Caller, opts *op.Write) (*Write, Leader, error) {
 	if err := s.region(opts.Region); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	w := &Write{Options: *opts, Caller: who, Now: time.Now(), server: s, ctx: ctx, said: opts.Namespace}
-	if w.said == "" {
+	w := &Write{
+		Region: s.Region, Options: *opts, Caller: who, Now: time.Now(), Rand: s.Rand, named: opts.Namespace, authorize: s.Authorize,
+	}
+	if w.named == "" {
 		w.Options.Namespace = berth.DefaultNamespace
 	}
-	if w.said == berth.AllNamespaces && info.Space == acl.QuerySpace {
-		return nil, berth.Errorf(berth.Invalid, "namespace: %q is for reading; what is written stands in one namespace", w.said)
+	if w.named == berth.AllNamespaces && info.Space == acl.QuerySpace {
+		return nil, nil, berth.Errorf(berth.Invalid, "namespace: %q is for reading; what is written stands in one namespace", w.named)
 	}
 	if err := s.allow(info, who, w.Space()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var err error
-	if w.Leader, err = s.Cluster.Leader(); err != nil {
-		return nil, &termOver{err}
+	leader, err := s.Cluster.Leader()
+	if err != nil {
+		return nil, nil, &termOver{err}
 	}
-	w.Snapshot = s.Store.Snapshot()
-	return w, nil
+	w.Snapshot, w.phases = s.Store.Snapshot(), leader
+	return w, leader, nil
+}
+
+// commit proposes commands, together or apart, and returns the state index of
+// the last once they are safe. The error is a *termOver if nothing was proposed.
+func commit(ctx context.Context, log state.Log, cmds []state.Command, apart bool) (index uint64, err error) {
+	step := len(cmds)
+	if apart {
+		step = 1
+	}
+	for i := 0; i < len(cmds); i += step {
+		results, err := log.Propose(ctx, cmds[i:i+step]...)
+		switch {
+		case err == nil:
+			index = results[len(results)-1].Index
+		case i == 0 && errors.Is(err, state.ErrLost) && !errors.Is(err, state.ErrUnknown):
+			return 0, &termOver{err}
+		default:
+			return 0, err
+		}
+	}
+	return index, nil
+}
+
+// contactOf notes that a node's agent was heard, and returns what it is told.
+func (s *Server) contactOf(leader Leader, id berth.NodeID) Contact {
+	c := Contact{TTL: leader.Beat(id), Leader: s.Cluster.Address()}
+	if s.Others != nil {
+		c.Servers = s.Others.Servers()
+	}
+	return c
+}
+
+// follow waits until f has seen all that it waits for, or its time is over.
+func follow[Out any](ctx context.Context, s *Server, who Caller, f *Follow[Out], after *state.Snapshot, out *Out) error {
+	if f.Look(after, after, out) || f.For == 0 {
+		return nil
+	}
+	if err := s.waiting.enter(who); err != nil {
+		return err
+	}
+	defer s.waiting.exit(who)
+	ctx, cancel := context.WithTimeout(ctx, f.For)
+	defer cancel()
+	watch := s.Store.Watch(f.Keys...)
+	defer watch.Stop()
+	for !f.Look(after, s.Store.Snapshot(), out) {
+		if watch.Wait(ctx) != nil {
+			break
+		}
+	}
+	return nil
+}
+
+// effect registers an operation that is no change of the state: the leader
+// carries it out itself, on its tasks, its peers or its processor. Once f is
+// called it is not called again for the same request.
+func effect[In, Out any](s *Server, o op.Op[In, Out], f func(context.Context, *Write, *In) (Out, error)) {
+	onLeader(s, o, func(ctx context.Context, who Caller, opts *op.Write, in *In) (out Out, _ uint64, err error) {
+		w, _, err := s.admitWrite(o.Info, who, opts)
+		if err != nil {
+			return out, 0, err
+		}
+		out, err = f(ctx, w, in)
+		return out, 0, err
+	})
 }

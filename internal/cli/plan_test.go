@@ -74,7 +74,12 @@ func jobOf(t *testing.T, text string) *berth.Job {
 
 func planText(t *testing.T, snap *state.Snapshot, j *berth.Job, verbose bool) string {
 	t.Helper()
-	d, err := dry.Plan(snap, j, time.Unix(2000, 0))
+	now := time.Unix(2000, 0)
+	c := &state.RegisterJob{Job: j, Now: now.UnixNano()}
+	if j.Schedulable() {
+		c.Eval = state.EvalSeed{ID: statetest.ID[berth.Eval](1 << 20), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}}
+	}
+	d, err := dry.Plan(snap, c, now)
 	if err != nil {
 		return "refused: " + err.Error()
 	}

@@ -22,28 +22,30 @@ type DryRun struct {
 	Evals    []*berth.Eval  // that the first decision leads to
 }
 
-// Plan registers a job in a copy of the state and decides about it there as a
-// scheduler would: what a registration in this state does first, if ties
-// between nodes are broken alike. It refuses what a registration refuses.
-func Plan(snap *state.Snapshot, j *berth.Job, now time.Time) (*DryRun, error) {
-	return plan(snap, j, probe(snap.Index), now)
+// Plan applies a registration to a copy of the state and decides about the job
+// there as a scheduler would: what the registration in this state does first,
+// if ties between nodes are broken alike. It refuses what a registration
+// refuses. The evaluation has another ID, which follows from the state alone, so
+// that two plans of one state break ties alike.
+func Plan(snap *state.Snapshot, c *state.RegisterJob, now time.Time) (*DryRun, error) {
+	again := *c
+	if !again.Eval.ID.IsZero() {
+		again.Eval.ID = probe(snap.Index)
+	}
+	return plan(snap, &again, now)
 }
 
-func plan(snap *state.Snapshot, j *berth.Job, id berth.EvalID, now time.Time) (*DryRun, error) {
-	c := &state.RegisterJob{Job: j, Now: now.UnixNano()}
-	if j.Schedulable() {
-		c.Eval = state.EvalSeed{ID: id, TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}}
-	}
+func plan(snap *state.Snapshot, c *state.RegisterJob, now time.Time) (*DryRun, error) {
 	tx := state.Begin(snap)
 	if r := tx.Apply(c); r.Err != nil {
 		return nil, r.Err
 	}
-	key := j.Key()
+	j, id, key := c.Job, c.Eval.ID, c.Job.Key()
 	d := &DryRun{Old: snap.Job(key), New: tx.Job(key), Desired: map[string]*op.DesiredUpdates{}, Changes: map[string]op.GroupChanges{}}
 	switch {
 	case j.Stream != nil:
 		return d, d.elements(snap, j)
-	case c.Eval.ID.IsZero(): // it runs nothing itself
+	case id.IsZero(): // it runs nothing itself
 		return d, nil
 	}
 	decision := schedule.Decide(tx.Seal(), tx.Eval(id), 0, now)

@@ -131,11 +131,20 @@ func TestThePlanIsWhatHappens(t *testing.T) {
 	}
 }
 
+// registers returns the registration of a job.
+func registers(j *berth.Job, id berth.EvalID, now time.Time) *state.RegisterJob {
+	c := &state.RegisterJob{Job: j, Now: now.UnixNano()}
+	if j.Schedulable() {
+		c.Eval = state.EvalSeed{ID: id, TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}}
+	}
+	return c
+}
+
 func registered(t *rapid.T, snap *state.Snapshot, j *berth.Job, seen map[string]int) {
 	t.Helper()
 	id, now := statetest.ID[berth.Eval](1<<20), time.Unix(2000, 0)
 	hash := snap.Hash()
-	d, err := plan(snap, j, id, now)
+	d, err := plan(snap, registers(j, id, now), now)
 	if snap.Hash() != hash {
 		t.Fatal("a plan changed the state it looked at")
 	}
@@ -245,11 +254,12 @@ func TestThePlanDoesNotHangOnChance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		snap, j := drawn(t)
 		j.TaskGroups = j.TaskGroups[:1]
-		one, err := plan(snap, j, statetest.ID[berth.Eval](1<<20), time.Unix(2000, 0))
+		now := time.Unix(2000, 0)
+		one, err := plan(snap, registers(j, statetest.ID[berth.Eval](1<<20), now), now)
 		if err != nil {
 			return
 		}
-		two, err := plan(snap, j, statetest.ID[berth.Eval](1<<21), time.Unix(2000, 0))
+		two, err := plan(snap, registers(j, statetest.ID[berth.Eval](1<<21), now), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -297,7 +307,7 @@ func BenchmarkPlan(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				d, err := Plan(snap, j, time.Unix(2000, 0))
+				d, err := Plan(snap, statetest.Register(j, 1<<20), time.Unix(2000, 0))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -17,7 +17,7 @@ func TestElementsOfAPlan(t *testing.T) {
 	job := func(width, cpu int) *berth.Job { return statetest.Job(t, statetest.StreamText("flow", width, cpu, "")) }
 	want := func(what string, j *berth.Job, src, work op.GroupChanges) {
 		t.Helper()
-		d, err := Plan(store.Snapshot(), j, time.Unix(9, 0))
+		d, err := Plan(store.Snapshot(), &state.RegisterJob{Job: j, Now: time.Unix(9, 0).UnixNano()}, time.Unix(9, 0))
 		if err != nil {
 			t.Fatal(what, err)
 		}

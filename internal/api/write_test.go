@@ -1,0 +1,185 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
+	"berth/op"
+)
+
+// decider is a write handler whatever its types: it decodes a body, decides,
+// and returns how the answer is made.
+type decider func(t *testing.T, w *Write, body string) (cmds []state.Command, answer func(*Outcome, error) (any, error), err error)
+
+func deciderOf[In, Out any](decide func(*Write, *In) (Change[Out], error)) decider {
+	return func(t *testing.T, w *Write, body string) ([]state.Command, func(*Outcome, error) (any, error), error) {
+		tree, err := berth.ParseJSON([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := new(In)
+		if s, ok := any(in).(interface{ Shape(berth.Tree) berth.Tree }); ok {
+			tree = s.Shape(tree)
+		}
+		if err := berth.Fill(in, tree, "body").Err(); err != nil {
+			t.Fatal(err)
+		}
+		before := text(in)
+		c, err := decide(w, in)
+		if after := text(in); after != before {
+			t.Errorf("the handler changed its input from %s to %s", before, after)
+		}
+		return c.Commands, func(o *Outcome, err error) (out any, _ error) {
+			switch {
+			case err != nil && c.Refused != nil:
+				return c.Refused(o, err)
+			case err != nil:
+				return nil, err
+			case c.Answer == nil:
+				return out, nil
+			}
+			o.Index = max(o.Index, c.Index)
+			return c.Answer(o), nil
+		}, err
+	}
+}
+
+var deciders = map[string]decider{
+	"register": deciderOf(registerJob), "validate": deciderOf(validateJob), "plan": deciderOf(planJob), "stop": deciderOf(stopJob),
+	"dispatch": deciderOf(dispatchJob), "scale": deciderOf(scaleJob), "revert": deciderOf(revertJob), "tag": deciderOf(tagVersion),
+	"drain": deciderOf(drainNode), "eligibility": deciderOf(setEligibility), "scheduler": deciderOf(writeScheduler),
+	"report": deciderOf(reportAllocs), "node-register": deciderOf(registerNode), "node-beat": deciderOf(beatNode),
+	"delete-evals": deciderOf(deleteEvals), "gc": deciderOf(collectGarbage),
+}
+
+// Write handlers, told as text: what a request is decided to, at a fixed time
+// and with a fixed seed, what the log makes of that, and the answer. Each
+// handler decides twice, as when a term ends, and must decide the same.
+func TestWriteHandlers(t *testing.T) {
+	datadriven.Walk(t, "testdata/write", func(t *testing.T, path string) {
+		store, log := statetest.New(t, statetest.AddNode(1, 4000, 4000), statetest.AddNode(2, 4000, 4000))
+		now := time.Unix(1_000_000, 0)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			now = now.Add(time.Second)
+			snap := store.Snapshot()
+			hash := snap.Hash()
+			w := func() *Write {
+				w := &Write{
+					Snapshot: snap, Region: "global", Options: op.Write{Namespace: berth.DefaultNamespace}, Now: now,
+					Rand: rand.NewChaCha8([32]byte{byte(snap.Index)}), authorize: func(Caller, acl.Capability, string) error { return nil },
+				}
+				d.MaybeScanArgs(t, "token", &w.Options.IdempotencyToken)
+				d.MaybeScanArgs(t, "secret", &w.Options.AuthToken)
+				return w
+			}
+			decide := deciders[d.Cmd]
+			if decide == nil {
+				t.Fatalf("%s: no handler %q", d.Pos, d.Cmd)
+			}
+			first, _, _ := decide(t, w(), d.Input)
+			cmds, answer, err := decide(t, w(), d.Input)
+			if !reflect.DeepEqual(first, cmds) {
+				t.Errorf("%s: the handler decides %s once, and then %s", d.Pos, shown(first), shown(cmds))
+			}
+			if snap.Hash() != hash {
+				t.Errorf("%s: the handler changed the snapshot", d.Pos)
+			}
+			if err != nil {
+				return problem(err)
+			}
+			out := shown(cmds)
+			o := &Outcome{Contact: Contact{TTL: time.Second, Leader: "10.0.0.1:4647"}}
+			if len(cmds) > 0 {
+				var results []state.Result
+				if results, err = log.Propose(t.Context(), cmds...); err == nil {
+					o.Index = results[len(results)-1].Index
+				}
+			}
+			o.After = store.Snapshot()
+			v, err := answer(o, err)
+			if err != nil {
+				return out + problem(err)
+			}
+			return out + "answer " + brief(v) + "\n"
+		})
+	})
+}
+
+func problem(err error) string { return fmt.Sprintf("%s: %v\n", berth.KindOf(err), err) }
+
+// shown returns one line a command.
+func shown(cmds []state.Command) string {
+	var b strings.Builder
+	for _, c := range cmds {
+		fmt.Fprintf(&b, "%s %s\n", reflect.TypeOf(c).Elem().Name(), brief(c))
+	}
+	return b.String()
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// brief returns a value as JSON without what is empty in it; of a job or a node
+// its name is enough.
+func brief(v any) string {
+	var tree any
+	if err := json.Unmarshal([]byte(text(v)), &tree); err != nil {
+		return err.Error()
+	}
+	return text(pruned(tree))
+}
+
+func pruned(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, x := range v {
+			if x = pruned(x); x != nil {
+				out[k] = x
+			}
+			if whole, ok := x.(map[string]any); ok && (k == "Job" || k == "Node") && whole["Name"] != nil {
+				out[k] = whole["Name"]
+			}
+		}
+		if len(out) > 0 {
+			return out
+		}
+	case []any:
+		var out []any
+		for _, x := range v {
+			out = append(out, pruned(x))
+		}
+		if len(out) > 0 {
+			return out
+		}
+	case string:
+		if strings.Trim(v, "0-") != "" {
+			return v
+		}
+	case float64:
+		if v != 0 {
+			return v
+		}
+	case bool:
+		if v {
+			return v
+		}
+	}
+	return nil
+}
