@@ -13,6 +13,7 @@ import (
 	"berth"
 	"berth/internal/acl"
 	"berth/internal/api"
+	"berth/internal/eventually"
 	"berth/internal/gossip"
 
 	nomad "github.com/hashicorp/nomad/api"
@@ -105,7 +106,7 @@ func TestServersJoinAndLeave(t *testing.T) {
 	if err := b.Leave(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	late := time.After(20 * time.Second)
+	late := time.After(eventually.Limit)
 	for !slices.Equal(list(), []string{"a.global alive", "b.global left"}) {
 		select {
 		case <-a.Changed():

@@ -13,6 +13,7 @@ import (
 
 	"berth"
 	"berth/internal/api"
+	"berth/internal/eventually"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 	"berth/op"
@@ -121,7 +122,7 @@ func TestTheHundredAndFirstConnection(t *testing.T) {
 		}
 	}
 	conns[7].Close()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(eventually.Limit); ; {
 		code, _, err := get()
 		if code == http.StatusOK {
 			break

@@ -18,6 +18,7 @@ import (
 	"berth/client"
 	"berth/internal/agent/logs"
 	"berth/internal/api"
+	"berth/internal/eventually"
 	"berth/internal/saferoot"
 	"berth/internal/server"
 	"berth/internal/wire"
@@ -103,7 +104,7 @@ func (c *cluster) agentSelf() op.AgentSelf {
 
 // poll asks until the answer is yes.
 func poll(ok func() (bool, error)) error {
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(eventually.Limit); ; time.Sleep(2 * time.Millisecond) {
 		if yes, err := ok(); yes || err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/internal/state"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -189,7 +190,7 @@ func programTo(ts *testscript.TestScript, name string, args []string, out io.Wri
 		}
 		p.Args[i] = a
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)
 	defer cancel()
 	var e strings.Builder
 	p.Out, p.Err = out, &e

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/eventually"
 	"berth/internal/gossip"
 	"berth/internal/state"
 	"berth/op"
@@ -106,7 +107,7 @@ Key                                           Servers  Primary
 		t.Fatal(err)
 	}
 	run(0, "server force-leave -prune b.global")
-	for late := time.Now().Add(20 * time.Second); strings.Contains(run(0, "server members"), "b.global"); {
+	for late := time.Now().Add(eventually.Limit); strings.Contains(run(0, "server members"), "b.global"); {
 		if time.Now().After(late) {
 			t.Fatal("b is still there")
 		}

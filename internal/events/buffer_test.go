@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 	_ "berth/internal/onethread"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
@@ -430,7 +431,7 @@ func TestNothingIsHeld(t *testing.T) {
 	for range 20 {
 		commit()
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(eventually.Limit); ; time.Sleep(time.Millisecond) {
 		runtime.GC()
 		select {
 		case <-freed:

@@ -327,9 +327,9 @@ func (p *Pool) Leave(ctx context.Context) error {
 	return p.call(ctx, func() error { return p.serf.Load().Leave() })
 }
 
-// ForceLeave says of a member that failed that it left; with prune it is
-// forgotten at once as well. A member that is alive after all contradicts. The
-// region may be left out of the name of a server of this one.
+// ForceLeave declares that a failed member has left; with prune all members also
+// forget it at once. A member that is alive refutes it. The region may be left
+// out of the name of a server of this region.
 func (p *Pool) ForceLeave(name string, prune bool) error {
 	m, ok := p.find(name)
 	switch {
@@ -338,9 +338,26 @@ func (p *Pool) ForceLeave(name string, prune bool) error {
 	case m.Name == p.self:
 		return berth.Errorf(berth.Invalid, "%s is this server itself; only another can be made to leave", m.Name)
 	case prune:
-		return p.serf.Load().RemoveFailedNodePrune(m.Name)
+		return p.prune(m.Name)
 	}
 	return p.serf.Load().RemoveFailedNode(m.Name)
+}
+
+// prune makes all members forget one. A member ignores news with a Lamport time
+// that is not later than the one it knows, and serf adds one to that time
+// whenever two members exchange their whole state. So any of the others may be
+// ahead of this member, by as many steps as there are others. Each time the news
+// is sent its Lamport time is one later; it is sent until it is ahead of all.
+func (p *Pool) prune(name string) error {
+	for _, m := range p.Members() {
+		if m.Status != Alive {
+			continue
+		}
+		if err := p.serf.Load().RemoveFailedNodePrune(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *Pool) find(name string) (found Member, ok bool) {

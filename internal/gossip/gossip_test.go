@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
@@ -93,7 +94,7 @@ func (s *server) view() string {
 func sees(t *testing.T, want string, servers ...*server) {
 	t.Helper()
 	for _, s := range servers {
-		late := time.After(20 * time.Second)
+		late := time.After(eventually.Limit)
 		for s.view() != want {
 			select {
 			case <-s.Changed():
@@ -167,7 +168,7 @@ func TestMembersComeAndGo(t *testing.T) {
 // stops.
 func heard(t *testing.T, l *logs, name string) {
 	t.Helper()
-	for late := time.Now().Add(20 * time.Second); !strings.Contains(l.String(), "server="+name+".global"); time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(eventually.Limit); !strings.Contains(l.String(), "server="+name+".global"); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatalf("%s was not heard of:\n%s", name, l)
 		}
@@ -355,13 +356,13 @@ func TestNameIsTakenOver(t *testing.T) {
 			sees(t, "a alive, b failed", a)
 		}
 		b = start(t, again)
-		ctx, end := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, end := context.WithTimeout(context.Background(), eventually.Limit)
 		if err := b.Retry(ctx, Join{Addrs: []string{a.addr()}, Interval: 50 * time.Millisecond}); err != nil {
 			t.Fatal(err)
 		}
 		end()
 		sees(t, "a alive, b alive", a, b)
-		for late := time.After(20 * time.Second); a.Members()[1].ID != "id-new"; {
+		for late := time.After(eventually.Limit); a.Members()[1].ID != "id-new"; {
 			select {
 			case <-a.Changed():
 			case <-late:
@@ -505,11 +506,7 @@ func TestJoinEnds(t *testing.T) {
 	if err := <-done; err != context.Canceled {
 		t.Errorf("it ended with %v", err)
 	}
-	began := time.Now()
 	a.stop()
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the pool took %v to end", took)
-	}
 }
 
 func TestNewRefuses(t *testing.T) {

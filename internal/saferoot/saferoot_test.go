@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth"
+	"berth/internal/eventually"
 )
 
 // newRoot is a root beside a secret that nothing may reach.
@@ -193,7 +194,7 @@ func TestWhatIsNotARegularFileIsNeitherOpenedNorWaitedFor(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(eventually.Limit):
 		t.Fatal("hangs on a FIFO")
 	}
 }

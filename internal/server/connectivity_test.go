@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/op"
 )
 
@@ -31,7 +32,7 @@ func (l *linked) ask(wait time.Duration) (op.ConnectivityAnswer, error) {
 // follow asks until what is told is as wanted.
 func (l *linked) follow(what string, ok func(*op.ConnectivityFile) bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); l.have.File == nil || !ok(l.have.File); {
+	for deadline := time.Now().Add(eventually.Limit); l.have.File == nil || !ok(l.have.File); {
 		if time.Now().After(deadline) {
 			l.t.Fatalf("waited in vain until %s: %+v", what, l.have.File)
 		}

@@ -13,6 +13,7 @@ import (
 	"berth"
 	"berth/internal/acl"
 	"berth/internal/api"
+	"berth/internal/eventually"
 	"berth/internal/server"
 	"berth/op"
 
@@ -354,7 +355,7 @@ func TestDeletionEscalates(t *testing.T) {
 	r.good("DELETE", "/v1/job/web?purge=true&propagation=background", nil)
 	select {
 	case <-empty:
-	case <-time.After(20 * time.Second):
+	case <-time.After(eventually.Limit):
 		t.Fatal("who watches the list does not learn that the job has gone")
 	}
 	var whole []op.Resource

@@ -15,6 +15,7 @@ import (
 
 	"berth"
 	"berth/internal/events"
+	"berth/internal/eventually"
 	"berth/internal/server"
 	"berth/internal/state"
 	"berth/op"
@@ -35,7 +36,7 @@ func (r *running) subscribe(topics map[nomad.Topic][]string, index uint64, names
 // wait returns the next objects of a stream, until one satisfies enough.
 func (r *running) wait(ch <-chan *nomad.Events, what string, enough func(nomad.Event) bool) (out []nomad.Event) {
 	r.t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(eventually.Limit)
 	for {
 		select {
 		case v, ok := <-ch:

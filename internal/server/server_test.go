@@ -12,6 +12,7 @@ import (
 
 	"berth"
 	"berth/internal/api"
+	"berth/internal/eventually"
 	"berth/internal/invariant"
 	"berth/internal/server"
 	"berth/internal/wire"
@@ -88,7 +89,7 @@ func startWith(t *testing.T, dir string, change func(*server.Config)) *running {
 // until waits for a condition.
 func (r *running) until(what string, ok func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(eventually.Limit); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("waited in vain until %s", what)
 		}

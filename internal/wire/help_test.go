@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/op"
 )
 
@@ -38,7 +39,7 @@ func start(t testing.TB, s *Server) string {
 			if err != nil {
 				t.Errorf("Serve: %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(eventually.Limit):
 			t.Errorf("Serve does not return")
 		}
 		goleak.VerifyNone(t, leaks)

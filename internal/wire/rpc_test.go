@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/op"
 )
 
@@ -120,7 +121,7 @@ func connect(t testing.TB, addr string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(eventually.Limit))
 	return conn
 }
 
@@ -141,7 +142,7 @@ func openMux(t testing.TB, addr string) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st.SetDeadline(time.Now().Add(20 * time.Second))
+	st.SetDeadline(time.Now().Add(eventually.Limit))
 	return st
 }
 

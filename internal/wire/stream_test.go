@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-msgpack/v2/codec"
 
 	"berth"
+	"berth/internal/eventually"
 )
 
 func TestFramesGoBothWays(t *testing.T) {
@@ -128,7 +129,7 @@ func TestAHandlerThatOnlySendsEndsWithItsCaller(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: the handler got %v", name, err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(eventually.Limit):
 			t.Fatalf("%s: the handler goes on", name)
 		}
 		if _, err := st.Recv(); err == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/internal/leader/broker"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
@@ -64,7 +65,7 @@ func burst(t testing.TB, evals int) (most int, heap uint64) {
 		return q.Held == 0 && q.Waiting == 0 && q.Ready[berth.TypeService] == 0
 	}
 	wait := func(what string) {
-		for deadline := time.Now().Add(2 * time.Minute); !settled(); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(eventually.Limit); !settled(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("waited in vain until %s: %+v", what, b.Stats())
 			}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"berth/internal/eventually"
 )
 
 // agent is what Berth's agent is to one processing element.
@@ -63,7 +65,7 @@ func (a *agent) last() string {
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(eventually.Limit); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain until %s", what)
 		}
@@ -113,7 +115,7 @@ func TestTuplesFindTheirWay(t *testing.T) {
 			if seq != want {
 				t.Errorf("tuple %d came, and should be %d", seq, want)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(eventually.Limit):
 			t.Fatal("no tuple comes")
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
@@ -336,7 +337,7 @@ func TestDeletedEntriesFreeRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(eventually.Limit)
 	for {
 		_, onDisk, err := s.Bytes()
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/eventually"
+
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -72,10 +74,10 @@ func startServer(t testing.TB, dir string, bootstrap bool) *server {
 	}
 	select {
 	case <-r.LeaderCh():
-	case <-time.After(20 * time.Second):
+	case <-time.After(eventually.Limit):
 		t.Fatal("no leader")
 	}
-	if err := r.Barrier(10 * time.Second).Error(); err != nil {
+	if err := r.Barrier(eventually.Limit).Error(); err != nil {
 		t.Fatal(err)
 	}
 	return &server{r, fsm, s}

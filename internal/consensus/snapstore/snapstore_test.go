@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 
 	"github.com/hashicorp/raft"
 )
@@ -225,7 +226,7 @@ func TestFullDiskCostsOnlyTheNewSnapshot(t *testing.T) {
 	}
 	defer func() { // it can be unmounted once nothing in it is open any more
 		err := syscall.Unmount(disk, 0)
-		for end := time.Now().Add(10 * time.Second); err == syscall.EBUSY && time.Now().Before(end); err = syscall.Unmount(disk, 0) {
+		for end := time.Now().Add(eventually.Limit); err == syscall.EBUSY && time.Now().Before(end); err = syscall.Unmount(disk, 0) {
 			runtime.Gosched()
 		}
 		if err != nil {

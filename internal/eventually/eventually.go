@@ -1,0 +1,23 @@
+// Package eventually helps tests to wait for what another goroutine or process
+// does. A test watches for the event itself; Limit only ends a test that hangs.
+package eventually
+
+import (
+	"testing"
+	"time"
+)
+
+// Limit is how long a test waits before it reports a hang. It is far more than
+// a busy machine needs, so that no result depends on how fast the machine is.
+const Limit = 3 * time.Minute
+
+// True waits until cond holds and fails the test after Limit. what completes the
+// sentence "still waiting until ...".
+func True(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Limit); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after %v still waiting until %s", Limit, what)
+		}
+	}
+}
