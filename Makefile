@@ -9,6 +9,7 @@
 #   make demo-cluster  starts three servers and three nodes, kills the server that leads
 #   make demo-stream   the same with a stream application in the middle of its submission
 #   make check   what needs no test to be found wrong: format, vet, staticcheck, go.mod
+#   make flaky   the tests N times, also under LOAD: which of them fail sometimes
 #   make bench   the workloads over the real wire, and the small benchmarks
 #   make fuzz    every fuzz target, FUZZTIME each (10m)
 #   make soak    the long forms of the tests that kill processes
@@ -30,12 +31,8 @@ UNITS     = $$($(GO) list ./... | grep -v -e '^berth/internal/agent' -e '^berth/
 
 export CGO_ENABLED ?= 1
 
-# What failed is said once more at the end of a long output: which tests, and
-# which were running when the time was up.
 SHELL       = /bin/bash
 .SHELLFLAGS = -o pipefail -c
-FAILURES    = 2>&1 | tee bin/$@.log || { printf '\nWhat failed:\n'; \
-	grep -aE '^ *--- FAIL|^FAIL|^panic:|running tests:|^\t+Test|DATA RACE|ThreadSanitizer|^SIG[A-Z]+:|^fatal error:|^ +[a-z0-9_]+_test\.go:[0-9]+:' bin/$@.log | tail -n 60; exit 1; }
 
 .PHONY: build
 build:
@@ -60,8 +57,22 @@ demo-stream: build
 	@$(GO) build -o bin/demo ./test/demo
 	@bin/demo -stream
 
+# All parts run even if one fails. The end of the output lists what failed; the
+# output of each part is in bin/PART.log.
+PARTS ?= check unit processes demo demo-cluster demo-stream
+
 .PHONY: test
-test: deps check unit processes demo demo-cluster demo-stream
+test: deps
+	@mkdir -p bin; failed=""; \
+	for part in $(PARTS); do \
+		printf '\n==== make %s\n' $$part; \
+		$(MAKE) --no-print-directory $$part 2>&1 | tee bin/$$part.log || failed="$$failed $$part"; \
+	done; \
+	for part in $$failed; do \
+		printf '\n==== make %s failed:\n' $$part; \
+		grep -aE '^ *--- FAIL|^FAIL|^panic:|running tests:|^\t+Test|DATA RACE|ThreadSanitizer|^SIG[A-Z]+:|^fatal error:|^ +[a-z0-9_]+_test\.go:[0-9]+:' bin/$$part.log | tail -n 60 || tail -n 30 bin/$$part.log; \
+	done; \
+	if [ -n "$$failed" ]; then printf '\nFailed:%s\n' "$$failed"; exit 1; fi; printf '\nAll passed: %s\n' "$(PARTS)"
 
 # The race detector needs a C compiler; the fault runner needs ip, for networks.
 .PHONY: deps
@@ -78,13 +89,24 @@ check:
 
 .PHONY: unit
 unit:
-	@mkdir -p bin
-	$(GO) test -race -timeout 10m $(UNITS) $(FAILURES)
+	$(GO) test -race -timeout 20m $(UNITS)
 
 .PHONY: processes
 processes:
-	@mkdir -p bin
-	$(GO) test -race -p 1 -timeout 15m $(PROCESSES) $(FAILURES)
+	$(GO) test -race -p 1 -timeout 20m $(PROCESSES)
+
+# Each package of PROCESSES alone and each part of the tests, N times: make flaky
+# N=20 LOAD=20 FLAKY="./test/real unit" RUN=TestStorm. It prints a table of what
+# failed; logs are in bin/flaky.
+N     ?= 5
+LOAD  ?= 0
+RUN   ?=
+FLAKY ?= $(patsubst berth/%,./%,$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./internal/agent/... ./test/...)) $(PARTS)
+
+.PHONY: flaky
+flaky: deps build
+	@$(GO) build -o bin/flakytests ./test/flaky
+	@bin/flakytests -n $(N) -load $(LOAD) -run '$(RUN)' $(FLAKY)
 
 .PHONY: soak
 soak:
