@@ -32,7 +32,7 @@ internal/schedule
 internal/schedule/explain
 internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/finalize internal/leader/periodic internal/leader/submit
 internal/consensus/... internal/gossip internal/wire/...
-internal/consensus
+internal/consensus internal/peer
 internal/events
 internal/api client
 internal/agent/...
@@ -46,7 +46,7 @@ bench/... test/... examples/...
 
 // agentSees is what the agent may import of ours, beside its own packages and the
 // helpers in internal that no line of the map names.
-var agentSees = []string{"berth", "op", "client", "internal/wire", "internal/saferoot"}
+var agentSees = []string{"berth", "op", "client", "internal/wire", "internal/peer", "internal/saferoot"}
 
 // cliSees is what the command line may import of ours, beside the helpers in
 // internal that no line of the map names.

@@ -170,5 +170,5 @@ type StreamFrame struct {
 var (
 	ListAllocs = define[AllocsQuery, []AllocStub]("alloc.list", "GET /v1/allocations", "", acl.ReadJob, acl.QuerySpace)
 	ReadAlloc  = define[AllocRef, Alloc]("alloc.read", "GET /v1/allocation/{AllocID}", "", acl.ReadJob, acl.AllocSpace)
-	ReadLogs   = define[LogsQuery, StreamFrame]("alloc.logs", "GET /v1/client/fs/logs/{AllocID}", "FileSystem.Logs", acl.ReadLogs, acl.AllocSpace, local)
+	ReadLogs   = define[LogsQuery, StreamFrame]("alloc.logs", "GET /v1/client/fs/logs/{AllocID}", "", acl.ReadLogs, acl.AllocSpace, local)
 )

@@ -45,9 +45,3 @@ var (
 	RestartTask = define[RestartAlloc, Nothing]("alloc.restart", "PUT /v1/client/allocation/{AllocID}/restart", "", acl.AllocLifecycle, acl.AllocSpace)
 	SignalTask  = define[SignalAlloc, Nothing]("alloc.signal", "PUT /v1/client/allocation/{AllocID}/signal", "", acl.AllocLifecycle, acl.AllocSpace)
 )
-
-// What a server calls of an agent that is to restart or signal tasks.
-const (
-	AllocRestartRPC = "ClientAllocations.Restart"
-	AllocSignalRPC  = "ClientAllocations.Signal"
-)

@@ -10,6 +10,8 @@ package op
 
 import (
 	"cmp"
+	"context"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -27,7 +29,7 @@ type Info struct {
 	Name    string // for metrics, errors and the capability table: "job.read"
 	Method  string // GET for a read; PUT for a write, where POST does as well; or DELETE. RPC alone has one, too
 	Path    string // "/v1/job/{JobID}/allocations"; "" if it is not served over HTTP
-	RPC     string // "Node.Register"; "" if agents do not call it
+	RPC     string // "Node.Register"; "" if it is called over HTTP alone
 	Need    acl.Capability
 	Space   acl.Space
 	MaxBody int64 // bytes of body that are read, and no more; 0: a stream, of which each piece is used and let go
@@ -36,6 +38,9 @@ type Info struct {
 	Body    bool  // a DELETE that says in its body what to delete
 	Bytes   bool  // the body, or of a read the answer, is bytes of any number and not JSON
 	Also    int   // an HTTP status with which it answers as well as with 200; 0: none
+	Deposes bool  // the server that answers it may not lead any more when it does
+	Servers bool  // its RPC is for other servers alone
+	Agents  bool  // its RPC is served by agents, and called by servers
 
 	In, Out reflect.Type
 }
@@ -89,8 +94,33 @@ func also(status int) func(*Info) { return func(i *Info) { i.Also = status } }
 // withBody marks a DELETE whose input is in its body.
 func withBody(i *Info) { i.Body = true }
 
+// deposes marks an operation that ends the term in which it is done.
+func deposes(i *Info) { i.Deposes = true }
+
+// servers marks an operation that only servers call, by RPC.
+func servers(i *Info) { i.Servers = true }
+
+// agents marks an operation whose RPC agents serve.
+func agents(i *Info) { i.Agents = true }
+
 // write marks an operation without a route as one that changes state.
 func write(i *Info) { i.Method = "PUT" }
+
+// Caller calls a method at the far end of a connection and reads the answer
+// into out, a pointer.
+type Caller interface {
+	Call(ctx context.Context, method string, in, out any) error
+}
+
+// Call calls an operation that has an RPC name over a connection. An error of
+// the far end has the kind that it has there.
+func Call[In, Out any](ctx context.Context, c Caller, o Op[In, Out], in *In) (*Out, error) {
+	out := new(Out)
+	if err := c.Call(ctx, o.RPC, in, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 // Query is what every read may say besides what it asks for. Over HTTP it is
 // parameters and headers, over RPC it is fields of the argument.
@@ -110,6 +140,20 @@ type Query struct {
 
 // Opts returns q, so that whoever embeds Query can be asked for it.
 func (q *Query) Opts() *Query { return q }
+
+// Wait returns how long the query may wait for something newer than
+// MinQueryIndex; 0 if it does not wait. Up to a sixteenth is added by chance, so
+// that queries that began together do not all end together.
+func (q *Query) Wait() time.Duration {
+	if q.MinQueryIndex == 0 {
+		return 0
+	}
+	d := q.MaxQueryTime
+	if d <= 0 || d > MaxWait {
+		d = MaxWait
+	}
+	return d + rand.N(d/16+1)
+}
 
 // Write is what every write may say besides what it changes.
 type Write struct {

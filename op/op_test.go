@@ -28,6 +28,12 @@ func TestTheTableOfOperations(t *testing.T) {
 		if i.Leader {
 			local = " leader"
 		}
+		if i.Servers {
+			local = " for servers"
+		}
+		if i.Agents {
+			local = " by agents"
+		}
 		body := fmt.Sprintf("%d KiB", i.MaxBody>>10)
 		if i.MaxBody == 0 {
 			body = "stream"
@@ -140,7 +146,7 @@ func TestInputsCarryTheSharedFields(t *testing.T) {
 		if !i.IsRead() {
 			want = "Write"
 		}
-		if i.In == nothing || i.In == query {
+		if i.In == nothing || i.In == query || i.Servers {
 			continue
 		}
 		if f, ok := i.In.FieldByName(want); !ok || !f.Anonymous {

@@ -40,6 +40,6 @@ type LeadershipTransfer struct {
 // The operations on the servers that agree on the state.
 var (
 	ReadRaft           = define[Query, RaftConfiguration]("raft.read", "GET /v1/operator/raft/configuration", "", acl.Management, acl.NoSpace, leader)
-	RemoveRaftPeer     = define[RaftPeer, RaftPeerRemoved]("raft.remove_peer", "DELETE /v1/operator/raft/peer", "", acl.Management, acl.NoSpace)
-	TransferLeadership = define[RaftPeer, LeadershipTransfer]("raft.transfer", "PUT /v1/operator/raft/transfer-leadership", "", acl.Management, acl.NoSpace)
+	RemoveRaftPeer     = define[RaftPeer, RaftPeerRemoved]("raft.remove_peer", "DELETE /v1/operator/raft/peer", "", acl.Management, acl.NoSpace, deposes)
+	TransferLeadership = define[RaftPeer, LeadershipTransfer]("raft.transfer", "PUT /v1/operator/raft/transfer-leadership", "", acl.Management, acl.NoSpace, deposes)
 )

@@ -48,9 +48,6 @@ var (
 	AllocChecks   = define[AllocRef, map[string]CheckStatus]("alloc.checks", "GET /v1/client/allocation/{AllocID}/checks", "", acl.ReadJob, acl.AllocSpace, local)
 )
 
-// ChecksRPC is what a server asks an agent by.
-const ChecksRPC = "ClientAllocations.Checks"
-
 // Checks is how the checks of an allocation last went, by ID, as an agent
 // answers a server.
 type Checks struct{ Results map[string]CheckStatus }

@@ -13,6 +13,7 @@ type Capability string
 const (
 	Open      Capability = "open"       // anybody, without a token
 	Node      Capability = "node"       // a node's agent, by the node's secret
+	Server    Capability = "server"     // another server, by its certificate or the key that servers share
 	ListJobs  Capability = "list-jobs"  // in a namespace
 	ParseJob  Capability = "parse-job"  // in a namespace
 	ReadJob   Capability = "read-job"   // in a namespace
@@ -52,7 +53,7 @@ func (c Capability) Namespaced() bool {
 // Known says whether the capability is one of those above.
 func (c Capability) Known() bool {
 	switch c {
-	case Open, Node, NodeRead, NodeWrite, NodePoolRead, NodePoolWrite, NodePoolDelete, AgentRead, AgentWrite, OperatorRead, OperatorWrite, Management:
+	case Open, Node, Server, NodeRead, NodeWrite, NodePoolRead, NodePoolWrite, NodePoolDelete, AgentRead, AgentWrite, OperatorRead, OperatorWrite, Management:
 		return true
 	}
 	return c.Namespaced()

@@ -38,23 +38,16 @@ import (
 	"berth/op"
 )
 
-// Servers are the servers as an agent sees them. Each call returns when it is
+// Servers are the servers as an agent sees them. A call returns when it is
 // answered, has failed, or ctx ends. Errors have their kinds: NotFound of
-// Register and Beat means that the servers do not know the node.
+// op.NodeRegister and op.NodeBeat means that the servers do not know the node.
 type Servers interface {
-	Register(context.Context, *op.RegisterNode) (*op.NodeAnswer, error)
-	Beat(context.Context, *op.BeatNode) (*op.NodeAnswer, error)
-	// Pull waits until something newer than MinQueryIndex is there, or for
-	// MaxQueryTime.
-	Pull(context.Context, *op.NodeAllocIndexes) (*op.NodeAllocIndexesAnswer, error)
-	Fetch(context.Context, *op.GetAllocs) (*op.GetAllocsAnswer, error)
-	Report(context.Context, *op.ReportAllocs) (*op.WriteAnswer, error)
-	UpsertServices(context.Context, *op.UpsertServices) error
-	RemoveService(context.Context, *op.DeleteServiceByID) error
-	// Connectivity waits until a processing element is to be told something
-	// else than what Have marks, or for MaxQueryTime.
-	Connectivity(context.Context, *op.ConnectivityQuery) (*op.ConnectivityAnswer, error)
-	ReportConnectivity(context.Context, *op.ReportConnectivity) error
+	op.Caller
+	// Attach lets servers call the agent in return: for the output of tasks, and
+	// to restart and signal them.
+	Attach(*Agent)
+	// Close ends all calls for good.
+	Close()
 }
 
 // Config is what an agent is told. Zero values are the defaults, except for
@@ -213,9 +206,7 @@ func New(c Config) (*Agent, error) {
 		return nil, errors.Join(err, c.Folders.Close())
 	}
 	a.node = a.describe(context.Background())
-	if c, ok := c.Servers.(*Cluster); ok {
-		c.attach(a)
-	}
+	c.Servers.Attach(a)
 	return a, nil
 }
 
@@ -247,9 +238,7 @@ func (a *Agent) Node() *berth.Node {
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.c.Folders.Close()
 	defer a.dirs.Close()
-	if c, ok := a.c.Servers.(*Cluster); ok {
-		defer c.close()
-	}
+	defer a.c.Servers.Close()
 	db, records, damage, err := local.Open(a.c.StateDir, a.log)
 	if err != nil {
 		return fmt.Errorf("agent state: %w", err)

@@ -399,16 +399,20 @@ type refuser struct {
 	off bool
 }
 
-func (r *refuser) Report(ctx context.Context, in *op.ReportAllocs) (*op.WriteAnswer, error) {
+func (r *refuser) Call(ctx context.Context, method string, in, out any) error {
+	report, ok := in.(*op.ReportAllocs)
+	if !ok {
+		return r.cluster.Call(ctx, method, in, out)
+	}
 	r.mu.Lock()
 	off := r.off
 	r.mu.Unlock()
-	for _, n := range in.Alloc {
+	for _, n := range report.Alloc {
 		if n.ID.String() == r.id && !off {
-			return nil, berth.Errorf(berth.Invalid, "the launch of allocation %s is not current", r.id)
+			return berth.Errorf(berth.Invalid, "the launch of allocation %s is not current", r.id)
 		}
 	}
-	return r.cluster.Report(ctx, in)
+	return r.cluster.Call(ctx, method, in, out)
 }
 
 // I-35, with tasks that need no process: what happened while no agent looked

@@ -47,7 +47,7 @@ func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err erro
 		node.Status = berth.NodeInit
 		in := &op.RegisterNode{Node: &node, Write: a.write()}
 		sent := time.Now()
-		answer, err := a.c.Servers.Register(ctx, in)
+		answer, err := op.Call(ctx, a.c.Servers, op.NodeRegister, in)
 		if err == nil {
 			a.reached(sent, answer)
 			a.log.Info("the node is registered", "node", a.id, "name", node.Name, "ttl", answer.HeartbeatTTL)
@@ -77,7 +77,7 @@ func (a *Agent) heartbeats(ctx context.Context, changed <-chan struct{}) error {
 		var answer *op.NodeAnswer
 		sent := time.Now()
 		if err == nil {
-			answer, err = a.c.Servers.Beat(ctx, in)
+			answer, err = op.Call(ctx, a.c.Servers, op.NodeBeat, in)
 		}
 		a.mu.Lock()
 		ttl := a.ttl

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/peer"
 	"berth/internal/wire"
 	"berth/op"
 )
@@ -55,37 +56,20 @@ func NewCluster(addrs []string, region string, secure *tls.Config, log *slog.Log
 	return c
 }
 
-// attach lets servers call the agent: for the output of tasks, and to restart
-// and signal them.
-func (c *Cluster) attach(a *Agent) {
-	c.handlers.Handle(op.ChecksRPC, func(ctx context.Context, call *wire.Call) (any, error) {
-		var in op.AllocRef
-		if err := call.Decode(&in); err != nil {
-			return nil, err
-		}
+// Attach implements [Servers].
+func (c *Cluster) Attach(a *Agent) {
+	peer.Handle(c.handlers, op.AgentChecks, func(ctx context.Context, _ *wire.Call, in *op.AllocRef) (*op.Checks, error) {
 		out, err := a.Checks(ctx, a.id, in.AllocID)
 		return &op.Checks{Results: out}, err
 	})
-	c.handlers.Handle(op.AllocRestartRPC, func(ctx context.Context, call *wire.Call) (any, error) {
-		var in op.RestartAlloc
-		if err := call.Decode(&in); err != nil {
-			return nil, err
-		}
-		return &op.Nothing{}, a.Restart(ctx, a.id, &in)
+	peer.Handle(c.handlers, op.AgentRestartTask, func(ctx context.Context, _ *wire.Call, in *op.RestartAlloc) (*op.Nothing, error) {
+		return &op.Nothing{}, a.Restart(ctx, a.id, in)
 	})
-	c.handlers.Handle(op.AllocSignalRPC, func(ctx context.Context, call *wire.Call) (any, error) {
-		var in op.SignalAlloc
-		if err := call.Decode(&in); err != nil {
-			return nil, err
-		}
-		return &op.Nothing{}, a.Signal(ctx, a.id, &in)
+	peer.Handle(c.handlers, op.AgentSignalTask, func(ctx context.Context, _ *wire.Call, in *op.SignalAlloc) (*op.Nothing, error) {
+		return &op.Nothing{}, a.Signal(ctx, a.id, in)
 	})
-	c.handlers.HandleStream(op.ReadLogs.RPC, func(ctx context.Context, call *wire.Call, st *wire.Stream) error {
-		var q op.LogsQuery
-		if err := call.Decode(&q); err != nil {
-			return err
-		}
-		return a.Logs(ctx, a.id, &q, func(f *op.StreamFrame) error {
+	peer.HandleStream(c.handlers, op.AgentLogs, func(ctx context.Context, _ *wire.Call, in *op.LogsQuery, st *wire.Stream) error {
+		return a.Logs(ctx, a.id, in, func(f *op.StreamFrame) error {
 			b, err := json.Marshal(f)
 			if err != nil {
 				return err
@@ -93,61 +77,6 @@ func (c *Cluster) attach(a *Agent) {
 			return st.Send(b)
 		})
 	})
-}
-
-// Register implements [Servers].
-func (c *Cluster) Register(ctx context.Context, in *op.RegisterNode) (*op.NodeAnswer, error) {
-	out := new(op.NodeAnswer)
-	err := c.call(ctx, op.NodeRegister.RPC, in, out)
-	c.learn(out.Servers)
-	return out, err
-}
-
-// Beat implements [Servers].
-func (c *Cluster) Beat(ctx context.Context, in *op.BeatNode) (*op.NodeAnswer, error) {
-	out := new(op.NodeAnswer)
-	err := c.call(ctx, op.NodeBeat.RPC, in, out)
-	c.learn(out.Servers)
-	return out, err
-}
-
-// Pull implements [Servers].
-func (c *Cluster) Pull(ctx context.Context, in *op.NodeAllocIndexes) (*op.NodeAllocIndexesAnswer, error) {
-	out := new(op.NodeAllocIndexesAnswer)
-	return out, c.call(ctx, op.NodePull.RPC, in, out)
-}
-
-// Fetch implements [Servers].
-func (c *Cluster) Fetch(ctx context.Context, in *op.GetAllocs) (*op.GetAllocsAnswer, error) {
-	out := new(op.GetAllocsAnswer)
-	return out, c.call(ctx, op.AllocFetch.RPC, in, out)
-}
-
-// Report implements [Servers].
-func (c *Cluster) Report(ctx context.Context, in *op.ReportAllocs) (*op.WriteAnswer, error) {
-	out := new(op.WriteAnswer)
-	return out, c.call(ctx, op.AllocReporter.RPC, in, out)
-}
-
-// UpsertServices implements [Servers].
-func (c *Cluster) UpsertServices(ctx context.Context, in *op.UpsertServices) error {
-	return c.call(ctx, op.ServiceUpsert.RPC, in, new(op.WriteAnswer))
-}
-
-// RemoveService implements [Servers].
-func (c *Cluster) RemoveService(ctx context.Context, in *op.DeleteServiceByID) error {
-	return c.call(ctx, op.ServiceRemove.RPC, in, new(op.WriteAnswer))
-}
-
-// Connectivity implements [Servers].
-func (c *Cluster) Connectivity(ctx context.Context, in *op.ConnectivityQuery) (*op.ConnectivityAnswer, error) {
-	out := new(op.ConnectivityAnswer)
-	return out, c.call(ctx, op.PullConnectivity.RPC, in, out)
-}
-
-// ReportConnectivity implements [Servers].
-func (c *Cluster) ReportConnectivity(ctx context.Context, in *op.ReportConnectivity) error {
-	return c.call(ctx, op.TellConnectivity.RPC, in, new(op.Nothing))
 }
 
 // Tunnel opens a way to the HTTP API of a server, for what people ask this
@@ -164,9 +93,9 @@ func (c *Cluster) Tunnel(ctx context.Context) (net.Conn, error) {
 	return st.Conn(), nil
 }
 
-// call calls a method, at another server if one cannot be reached: every call
-// of an agent may be repeated. Each server is tried once.
-func (c *Cluster) call(ctx context.Context, method string, in, out any) error {
+// Call implements [Servers]. It asks another server if one cannot be reached:
+// every call of an agent may be repeated. Each server is tried once.
+func (c *Cluster) Call(ctx context.Context, method string, in, out any) error {
 	c.mu.Lock()
 	tries := max(1, len(c.addrs))
 	c.mu.Unlock()
@@ -175,6 +104,9 @@ func (c *Cluster) call(ctx context.Context, method string, in, out any) error {
 		s, err := c.connect(ctx)
 		if err == nil {
 			if err = ask(ctx, s, method, in, out); err == nil {
+				if a, ok := out.(*op.NodeAnswer); ok {
+					c.learn(a.Servers)
+				}
 				return nil
 			}
 		}
@@ -192,7 +124,7 @@ func (c *Cluster) call(ctx context.Context, method string, in, out any) error {
 // ask calls a method at one server, and takes one that does not answer in time
 // for one that cannot be reached.
 func ask(ctx context.Context, s *wire.Session, method string, in, out any) error {
-	if q, ok := in.(interface{ Opts() *op.Query }); ok && q.Opts().MinQueryIndex > 0 {
+	if w, ok := in.(wire.Waiter); ok && w.Wait() > 0 {
 		return s.Call(ctx, method, in, out)
 	}
 	within, cancel := context.WithTimeout(ctx, answerTime)
@@ -284,8 +216,8 @@ func (c *Cluster) learn(servers []op.ServerAddr) {
 	c.addrs = kept
 }
 
-// close ends the session for good.
-func (c *Cluster) close() {
+// Close implements [Servers].
+func (c *Cluster) Close() {
 	c.mu.Lock()
 	s := c.session
 	c.session, c.closed = nil, true

@@ -55,10 +55,10 @@ func newServer(t *testing.T) *server {
 func TestAnotherServerIsAskedWhenOneFails(t *testing.T) {
 	one, two := newServer(t), newServer(t)
 	c := NewCluster([]string{one.addr, two.addr}, "", nil, quiet)
-	defer c.close()
+	defer c.Close()
 	c.addrs = []string{one.addr, two.addr}
 	beat := func() error {
-		_, err := c.Beat(t.Context(), &op.BeatNode{})
+		_, err := op.Call(t.Context(), c, op.NodeBeat, &op.BeatNode{})
 		return err
 	}
 	if err := beat(); err != nil || one.calls.Load() != 1 {
@@ -97,8 +97,8 @@ func TestServersThatAreNamedAreLearnt(t *testing.T) {
 	if got := slices.Sorted(slices.Values(c.addrs)); !slices.Equal(got, []string{"b:1", "seed:1"}) {
 		t.Error(got)
 	}
-	c.close()
-	if _, err := c.Pull(t.Context(), &op.NodeAllocIndexes{}); berth.KindOf(err) != berth.Unavailable {
+	c.Close()
+	if _, err := op.Call(t.Context(), c, op.NodePull, &op.NodeAllocIndexes{}); berth.KindOf(err) != berth.Unavailable {
 		t.Error(err)
 	}
 }

@@ -80,6 +80,48 @@ func (c *cluster) enter(call string) error {
 	return nil
 }
 
+func (c *cluster) Attach(*Agent) {}
+func (c *cluster) Close()        {}
+
+// Call implements Servers.
+func (c *cluster) Call(ctx context.Context, method string, in, out any) error {
+	switch in := in.(type) {
+	case *op.RegisterNode:
+		a, err := c.Register(ctx, in)
+		return into(out, a, err)
+	case *op.BeatNode:
+		a, err := c.Beat(ctx, in)
+		return into(out, a, err)
+	case *op.NodeAllocIndexes:
+		a, err := c.Pull(ctx, in)
+		return into(out, a, err)
+	case *op.GetAllocs:
+		a, err := c.Fetch(ctx, in)
+		return into(out, a, err)
+	case *op.ReportAllocs:
+		a, err := c.Report(ctx, in)
+		return into(out, a, err)
+	case *op.UpsertServices:
+		return c.UpsertServices(ctx, in)
+	case *op.DeleteServiceByID:
+		return c.RemoveService(ctx, in)
+	case *op.ConnectivityQuery:
+		a, err := c.Connectivity(ctx, in)
+		return into(out, a, err)
+	case *op.ReportConnectivity:
+		return c.ReportConnectivity(ctx, in)
+	}
+	return berth.Errorf(berth.Invalid, "%s: the agent should not call it", method)
+}
+
+// into sets out to an answer, if there is one.
+func into[T any](out any, answer *T, err error) error {
+	if answer != nil {
+		*out.(*T) = *answer
+	}
+	return err
+}
+
 func (c *cluster) Register(_ context.Context, in *op.RegisterNode) (*op.NodeAnswer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

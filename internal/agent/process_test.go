@@ -481,7 +481,7 @@ func TestServersReadLogsOverTheAgentsSession(t *testing.T) {
 	peer := m.peer
 	m.mu.Unlock()
 	read := func(q *op.LogsQuery) (string, error) {
-		st, err := peer.Stream(t.Context(), op.ReadLogs.RPC, q)
+		st, err := peer.Stream(t.Context(), op.AgentLogs.RPC, q)
 		if err != nil {
 			return "", err
 		}

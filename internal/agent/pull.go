@@ -142,7 +142,7 @@ func (a *Agent) pullOnce(ctx context.Context, from uint64, past *epoch) (uint64,
 	if err := failpoint.Hit("agent/pull"); err != nil {
 		return 0, err
 	}
-	ans, err := a.c.Servers.Pull(ctx, q)
+	ans, err := op.Call(ctx, a.c.Servers, op.NodePull, q)
 	if err != nil {
 		return 0, err
 	}
@@ -201,7 +201,7 @@ func (a *Agent) fetch(ctx context.Context, ids []string, versions map[string]uin
 	}
 	// A server may wait until it is at this index, or past it.
 	q.MinQueryIndex = max(newest, 1) - 1
-	ans, err := a.c.Servers.Fetch(ctx, q)
+	ans, err := op.Call(ctx, a.c.Servers, op.AllocFetch, q)
 	if err != nil {
 		return false, err
 	}

@@ -172,7 +172,7 @@ func (a *Agent) send(ctx context.Context, batch []*op.AllocReport) error {
 	if err := failpoint.Hit("agent/report-before"); err != nil {
 		return err
 	}
-	_, err := a.c.Servers.Report(ctx, &op.ReportAllocs{Alloc: batch, Write: a.write()})
+	_, err := op.Call(ctx, a.c.Servers, op.AllocReporter, &op.ReportAllocs{Alloc: batch, Write: a.write()})
 	if err == nil {
 		_ = failpoint.Hit("agent/report-after")
 		if err := a.db.PutReported(a.reports.accepted(batch)); err != nil {

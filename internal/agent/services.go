@@ -149,7 +149,8 @@ func (a *Agent) registerServices(ctx context.Context) error {
 // tellServices tells servers of changes: first what is not there any more.
 func (a *Agent) tellServices(ctx context.Context, put []*berth.ServiceRegistration, gone []string) error {
 	for _, id := range gone {
-		if err := a.settle(id, a.c.Servers.RemoveService(ctx, &op.DeleteServiceByID{ID: id, Write: a.write()})); err != nil {
+		_, err := op.Call(ctx, a.c.Servers, op.ServiceRemove, &op.DeleteServiceByID{ID: id, Write: a.write()})
+		if err := a.settle(id, err); err != nil {
 			return err
 		}
 		a.services.forgot(id)
@@ -157,7 +158,7 @@ func (a *Agent) tellServices(ctx context.Context, put []*berth.ServiceRegistrati
 	if len(put) == 0 {
 		return nil
 	}
-	err := a.c.Servers.UpsertServices(ctx, &op.UpsertServices{Services: put, Write: a.write()})
+	_, err := op.Call(ctx, a.c.Servers, op.ServiceUpsert, &op.UpsertServices{Services: put, Write: a.write()})
 	if err == nil {
 		a.services.took(put)
 		return nil

@@ -24,12 +24,13 @@ func (p peers) Connectivity(ctx context.Context, have string, index uint64, lead
 	}
 	q := &op.ConnectivityQuery{NodeID: p.a.id, SecretID: p.a.secret, AllocID: p.id, Have: have, Query: p.a.query()}
 	q.MinQueryIndex, q.MaxQueryTime, q.AllowStale = index, pullTime, !leader
-	return p.a.c.Servers.Connectivity(ctx, q)
+	return op.Call(ctx, p.a.c.Servers, op.PullConnectivity, q)
 }
 
 // ReportConnectivity implements connect.Servers.
 func (p peers) ReportConnectivity(ctx context.Context, pe string, launch uint64, state string) error {
-	return p.a.c.Servers.ReportConnectivity(ctx, &op.ReportConnectivity{
+	_, err := op.Call(ctx, p.a.c.Servers, op.TellConnectivity, &op.ReportConnectivity{
 		NodeID: p.a.id, SecretID: p.a.secret, AllocID: p.id, PE: pe, Launch: launch, State: state, Write: p.a.write(),
 	})
+	return err
 }

@@ -158,9 +158,9 @@ func (c *cluster) addNode(name string, nth int, o options) (*simNode, error) {
 	}}
 	n.ID = berth.NodeID{0xab, 0xcd, 0xef, byte(nth), 15: byte(nth)}
 	handlers := wire.New(wire.Config{})
-	handlers.HandleStream(op.ReadLogs.RPC, n.logs)
-	handlers.Handle(op.AllocRestartRPC, n.restart)
-	handlers.Handle(op.ChecksRPC, n.checked)
+	handlers.HandleStream(op.AgentLogs.RPC, n.logs)
+	handlers.Handle(op.AgentRestartTask.RPC, n.restart)
+	handlers.Handle(op.AgentChecks.RPC, n.checked)
 	ctx, cancel := context.WithCancel(context.Background())
 	var err error
 	if n.session, err = wire.Dial(ctx, c.rpc, handlers); err != nil {

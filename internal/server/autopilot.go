@@ -7,32 +7,22 @@ import (
 
 	"berth/internal/consensus"
 	"berth/internal/gossip"
-	"berth/internal/wire"
+	"berth/op"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	autopilot "github.com/hashicorp/raft-autopilot"
 )
 
-// raftStatsRPC asks a server how far its log is.
-const raftStatsRPC = "Status.RaftStats"
-
-// RaftStats is how far a server is.
-type raftStats struct {
-	LastContact         time.Duration
-	LastTerm, LastIndex uint64
-}
-
-func (s *Server) handleStats(context.Context, *wire.Call) (any, error) { return s.raftStats(), nil }
-
-func (s *Server) raftStats() *raftStats {
+// logPosition returns how far this server's log is.
+func (s *Server) logPosition() *op.LogPosition {
 	last, known := s.consensus.Contact()
 	if !known {
-		last = max(last, time.Hour) // who knows no leader is not healthy
+		last = max(last, time.Hour) // a server that knows no leader is not healthy
 	}
 	r := s.consensus.Raft()
 	term, _ := strconv.ParseUint(r.Stats()["last_log_term"], 10, 64)
-	return &raftStats{LastContact: last, LastTerm: term, LastIndex: r.LastIndex()}
+	return &op.LogPosition{LastContact: last, LastTerm: term, LastIndex: r.LastIndex()}
 }
 
 // autopilot makes servers that are stable voters and removes those that are
@@ -114,17 +104,17 @@ func known(x consensus.Peer) *autopilot.Server {
 func (p *pilot) FetchServerStats(ctx context.Context, servers map[raft.ServerID]*autopilot.Server) map[raft.ServerID]*autopilot.ServerStats {
 	type got struct {
 		id raft.ServerID
-		*raftStats
+		*op.LogPosition
 	}
 	answers := make(chan got, len(servers))
 	for id, x := range servers {
-		go func() { answers <- got{id, p.stats(ctx, string(x.ID), string(x.Address))} }() // ends with ctx
+		go func() { answers <- got{id, p.position(ctx, string(x.ID), string(x.Address))} }() // ends with ctx
 	}
 	out := map[raft.ServerID]*autopilot.ServerStats{}
 	for range servers {
 		select {
 		case a := <-answers:
-			if a.raftStats != nil {
+			if a.LogPosition != nil {
 				out[a.id] = &autopilot.ServerStats{LastContact: a.LastContact, LastTerm: a.LastTerm, LastIndex: a.LastIndex}
 			}
 		case <-ctx.Done():
@@ -134,16 +124,12 @@ func (p *pilot) FetchServerStats(ctx context.Context, servers map[raft.ServerID]
 	return out
 }
 
-func (p *pilot) stats(ctx context.Context, id, addr string) *raftStats {
+func (p *pilot) position(ctx context.Context, id, addr string) *op.LogPosition {
 	if id == p.server.id {
-		return p.server.raftStats()
+		return p.server.logPosition()
 	}
-	sess, err := p.server.links.to(ctx, addr)
+	out, err := op.Call(ctx, caller{p.server, addr}, op.ReadLogPosition, &op.Nothing{})
 	if err != nil {
-		return nil
-	}
-	out := new(raftStats)
-	if sess.Call(ctx, raftStatsRPC, &struct{}{}, out) != nil {
 		return nil
 	}
 	return out

@@ -14,8 +14,8 @@ func (s *Server) Checks(ctx context.Context, node berth.NodeID, alloc string) (m
 	if local, ok := s.config.Local.(api.CheckReader); ok && s.config.LocalNode() == node {
 		return local.Checks(ctx, node, alloc)
 	}
-	out := new(op.Checks)
-	if err := s.ask(ctx, node, op.ChecksRPC, &op.AllocRef{AllocID: alloc}, out); err != nil {
+	out, err := op.Call(ctx, agentOf{s, node}, op.AgentChecks, &op.AllocRef{AllocID: alloc})
+	if err != nil {
 		return nil, err
 	}
 	if out.Results == nil {

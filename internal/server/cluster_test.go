@@ -351,13 +351,13 @@ func TestRelays(t *testing.T) {
 	at := c.follower()
 	handlers := wire.New(wire.Config{})
 	asked := make(chan string, 8)
-	handlers.Handle(op.AllocRestartRPC, func(_ context.Context, call *wire.Call) (any, error) {
+	handlers.Handle(op.AgentRestartTask.RPC, func(_ context.Context, call *wire.Call) (any, error) {
 		var in op.RestartAlloc
 		err := call.Decode(&in)
 		asked <- in.AllocID
 		return &op.Nothing{}, err
 	})
-	handlers.HandleStream(op.ReadLogs.RPC, func(_ context.Context, _ *wire.Call, st *wire.Stream) error {
+	handlers.HandleStream(op.AgentLogs.RPC, func(_ context.Context, _ *wire.Call, st *wire.Stream) error {
 		return st.Send([]byte(`{"Data":"aGVsbG8=","File":"f"}`))
 	})
 	n := c.list[at].nodeWith(1, handlers)

@@ -9,9 +9,11 @@ import (
 	"berth"
 	"berth/internal/api"
 	"berth/internal/leader/broker"
+	"berth/internal/peer"
 	"berth/internal/state"
 	"berth/internal/wire"
 	"berth/internal/worker"
+	"berth/op"
 )
 
 // What workers of other servers call on the leader.
@@ -36,23 +38,17 @@ type given struct {
 }
 
 func (s *Server) handleWorkers() {
-	s.wire.HandleServers(worker.DequeueRPC, s.dequeue)
-	s.wire.HandleServers(worker.AckRPC, func(_ context.Context, c *wire.Call) (any, error) {
-		return s.settle(c, (*broker.Broker).Ack)
+	peer.Handle(s.wire, op.EvalDequeue, s.dequeue)
+	peer.Handle(s.wire, op.EvalAck, s.settle((*broker.Broker).Ack))
+	peer.Handle(s.wire, op.EvalNack, s.settle((*broker.Broker).Nack))
+	peer.Handle(s.wire, op.PlanSubmit, func(ctx context.Context, _ *wire.Call, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
+		return s.judge(ctx, in)
 	})
-	s.wire.HandleServers(worker.NackRPC, func(_ context.Context, c *wire.Call) (any, error) {
-		return s.settle(c, (*broker.Broker).Nack)
-	})
-	s.wire.HandleServers(worker.SubmitRPC, s.submit)
 }
 
 const mostHanded = 64 // evaluations to one call
 
-func (s *Server) dequeue(ctx context.Context, c *wire.Call) (any, error) {
-	in := new(worker.Dequeue)
-	if err := c.Decode(in); err != nil {
-		return nil, err
-	}
+func (s *Server) dequeue(ctx context.Context, c *wire.Call, in *op.DequeueEvals) (*op.DequeuedEvals, error) {
 	t := s.term.Load()
 	if t == nil {
 		return nil, api.ErrUnled
@@ -63,7 +59,7 @@ func (s *Server) dequeue(ctx context.Context, c *wire.Call) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, in.MaxQueryTime)
 	defer cancel()
 	list, err := t.broker.Next(ctx, in.Schedulers, max(1, min(in.Most, mostHanded)))
-	out := &worker.Dequeued{Term: t.number, Index: s.store.Snapshot().Index}
+	out := &op.DequeuedEvals{Term: t.number, Index: s.store.Snapshot().Index}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return out, nil
@@ -74,7 +70,7 @@ func (s *Server) dequeue(ctx context.Context, c *wire.Call) (any, error) {
 	}
 	s.handed.add(c.Peer.Session(), in.Life, t, list)
 	for _, d := range list {
-		out.Evals = append(out.Evals, worker.Handed{EvalID: d.Eval.ID, Token: d.Token, Enqueued: d.Enqueued, Dequeued: d.Dequeued, Count: d.Count})
+		out.Evals = append(out.Evals, op.DequeuedEval{EvalID: d.Eval.ID, Token: d.Token, Enqueued: d.Enqueued, Dequeued: d.Dequeued, Count: d.Count})
 	}
 	return out, nil
 }
@@ -142,31 +138,21 @@ func (h *held) giveBack() {
 	}
 }
 
-// settle ends a delivery.
-func (s *Server) settle(c *wire.Call, how func(*broker.Broker, berth.EvalID, berth.Token) error) (any, error) {
-	in := new(worker.Settle)
-	if err := c.Decode(in); err != nil {
-		return nil, err
+// settle returns a handler that ends a delivery.
+func (s *Server) settle(how func(*broker.Broker, berth.EvalID, berth.Token) error) func(context.Context, *wire.Call, *op.SettleEval) (*op.Nothing, error) {
+	return func(_ context.Context, c *wire.Call, in *op.SettleEval) (*op.Nothing, error) {
+		t := s.term.Load()
+		if t == nil || t.number != in.Term {
+			return nil, api.ErrUnled
+		}
+		s.handed.drop(c.Peer.Session(), in.EvalID)
+		return &op.Nothing{}, how(t.broker, in.EvalID, in.Token)
 	}
-	t := s.term.Load()
-	if t == nil || t.number != in.Term {
-		return nil, api.ErrUnled
-	}
-	s.handed.drop(c.Peer.Session(), in.EvalID)
-	return &struct{}{}, how(t.broker, in.EvalID, in.Token)
 }
 
-// submit judges a plan, and answers when what it changed is safe.
-func (s *Server) submit(ctx context.Context, c *wire.Call) (any, error) {
-	in := new(worker.Submit)
-	if err := c.Decode(in); err != nil {
-		return nil, err
-	}
-	return s.judge(ctx, in)
-}
-
-// judge has the planner of the term in which a plan was decided judge it.
-func (s *Server) judge(ctx context.Context, in *worker.Submit) (*worker.Submitted, error) {
+// judge has the planner of the term in which a plan was decided judge it. It
+// returns when what the plan changed is safe.
+func (s *Server) judge(ctx context.Context, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
 	t := s.term.Load()
 	switch {
 	case t == nil:
@@ -186,7 +172,7 @@ func (s *Server) judge(ctx context.Context, in *worker.Submit) (*worker.Submitte
 	if err != nil && berth.KindOf(err) == "" {
 		return nil, err
 	}
-	out := &worker.Submitted{Refused: plan.Refused}
+	out := &op.PlanSubmitted{Refused: plan.Refused}
 	if err != nil {
 		out.Kind, out.Error = berth.KindOf(err), err.Error()
 	}
@@ -290,9 +276,9 @@ type caller struct {
 	addr   string
 }
 
-// Call implements worker.Caller.
+// Call implements op.Caller.
 func (c caller) Call(ctx context.Context, method string, in, out any) error {
-	if plan, ok := in.(*worker.Submit); ok && c.server.config.Failpoints.Armed() {
+	if plan, ok := in.(*op.SubmitPlan); ok && c.server.config.Failpoints.Armed() {
 		return c.failing(ctx, plan, out)
 	}
 	return c.call(ctx, method, in, out)

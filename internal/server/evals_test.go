@@ -6,7 +6,6 @@ import (
 
 	"berth"
 	"berth/internal/wire"
-	"berth/internal/worker"
 	"berth/op"
 
 	nomad "github.com/hashicorp/nomad/api"
@@ -25,10 +24,10 @@ func TestWorkersThatBeganAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sess.Close()
-	ask := func(life uint64, wait time.Duration) (out worker.Dequeued) {
+	ask := func(life uint64, wait time.Duration) (out op.DequeuedEvals) {
 		t.Helper()
-		in := &worker.Dequeue{Query: op.Query{MinQueryIndex: 1, MaxQueryTime: wait}, Schedulers: []string{berth.TypeService, berth.TypeBatch}, Most: 8, Life: life}
-		if err := sess.Call(t.Context(), worker.DequeueRPC, in, &out); err != nil {
+		in := &op.DequeueEvals{Query: op.Query{MinQueryIndex: 1, MaxQueryTime: wait}, Schedulers: []string{berth.TypeService, berth.TypeBatch}, Most: 8, Life: life}
+		if err := sess.Call(t.Context(), op.EvalDequeue.RPC, in, &out); err != nil {
 			t.Fatal(err)
 		}
 		return out

@@ -13,7 +13,6 @@ import (
 	"berth/internal/leader"
 	"berth/internal/rest"
 	"berth/internal/state"
-	"berth/internal/worker"
 	"berth/op"
 )
 
@@ -64,10 +63,10 @@ func (s *Server) hold(name, when string, do func(context.Context) error) {
 }
 
 // failing hands in a plan past the points of that.
-func (c caller) failing(ctx context.Context, in *worker.Submit, out any) error {
+func (c caller) failing(ctx context.Context, in *op.SubmitPlan, out any) error {
 	n := c.server.launches(in)
 	if n == 0 {
-		return c.call(ctx, worker.SubmitRPC, in, out)
+		return c.call(ctx, op.PlanSubmit.RPC, in, out)
 	}
 	if action, err := c.server.passPlan(ctx, failpoint.Before, n); err != nil {
 		if action == failpoint.Hang {
@@ -75,7 +74,7 @@ func (c caller) failing(ctx context.Context, in *worker.Submit, out any) error {
 		}
 		return err
 	}
-	if err := c.call(ctx, worker.SubmitRPC, in, out); err != nil {
+	if err := c.call(ctx, op.PlanSubmit.RPC, in, out); err != nil {
 		return err
 	}
 	_, err := c.server.passPlan(ctx, failpoint.After, n)
@@ -83,7 +82,7 @@ func (c caller) failing(ctx context.Context, in *worker.Submit, out any) error {
 }
 
 // launches says how many launches of processing elements a plan has.
-func (s *Server) launches(in *worker.Submit) int {
+func (s *Server) launches(in *op.SubmitPlan) int {
 	plan, err := state.Unship(in.Plan)
 	if err != nil {
 		return 0
@@ -106,7 +105,7 @@ func (s *Server) passPlan(ctx context.Context, when string, n int) (action strin
 }
 
 // handLate hands in a plan at whoever leads by now.
-func (s *Server) handLate(ctx context.Context, in *worker.Submit) error {
+func (s *Server) handLate(ctx context.Context, in *op.SubmitPlan) error {
 	addr, err := s.Route(ctx, false)
 	switch {
 	case err != nil:
@@ -115,7 +114,7 @@ func (s *Server) handLate(ctx context.Context, in *worker.Submit) error {
 		_, err = s.judge(ctx, in)
 		return err
 	}
-	return caller{s, addr}.call(ctx, worker.SubmitRPC, in, new(worker.Submitted))
+	return caller{s, addr}.call(ctx, op.PlanSubmit.RPC, in, new(op.PlanSubmitted))
 }
 
 // Failpoints implements api.Operator.

@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/state"
+	"berth/op"
 )
 
 // leading is who leads, as this server knows. It changes its mind only when it
@@ -216,12 +217,6 @@ func (s *Server) answerReads(ctx context.Context) error {
 	}
 }
 
-// readIndexRPC asks the leader how far a server must have come to answer.
-const readIndexRPC = "Raft.ReadIndex"
-
-// ReadIndex is the answer to readIndexRPC.
-type readIndexAnswer struct{ Index uint64 }
-
 // readIndex asks the leader, whoever that is, within the hold time.
 func (s *Server) readIndex(ctx context.Context) (index uint64, err error) {
 	hold, cancel := context.WithTimeout(ctx, api.Hold)
@@ -249,11 +244,9 @@ func (s *Server) readIndex(ctx context.Context) (index uint64, err error) {
 func (s *Server) askReadIndex(ctx context.Context, addr string) (uint64, error) {
 	ctx, end := s.While(ctx, addr)
 	defer end()
-	sess, err := s.links.to(ctx, addr)
+	out, err := op.Call(ctx, caller{s, addr}, op.ReadIndex, &op.Nothing{})
 	if err != nil {
 		return 0, err
 	}
-	var out readIndexAnswer
-	err = sess.Call(ctx, readIndexRPC, &struct{}{}, &out)
-	return out.Index, err
+	return out.Index, nil
 }

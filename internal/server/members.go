@@ -11,8 +11,10 @@ import (
 	"berth/internal/api"
 	"berth/internal/consensus"
 	"berth/internal/gossip"
+	"berth/internal/peer"
 	"berth/internal/rest"
 	"berth/internal/wire"
+	"berth/op"
 
 	"github.com/hashicorp/raft"
 )
@@ -83,28 +85,19 @@ func (s *Server) handleServers() {
 	}
 	s.wire.HandleStreamServers(passRPC, s.passed)
 	s.wire.Between(append(between, passRPC)...)
-	s.wire.HandleServers(readIndexRPC, func(ctx context.Context, _ *wire.Call) (any, error) {
+	peer.Handle(s.wire, op.ReadIndex, func(ctx context.Context, _ *wire.Call, _ *op.Nothing) (*op.Safe, error) {
 		if s.term.Load() == nil {
 			return nil, api.ErrUnled
 		}
 		index, err := s.consensus.ReadIndex(ctx)
-		return &readIndexAnswer{index}, err
+		return &op.Safe{Index: index}, err
 	})
-	s.wire.HandleServers(bootstrapRPC, s.handleAcquaintance)
-	s.wire.HandleServers(raftStatsRPC, s.handleStats)
+	peer.Handle(s.wire, op.ReadBootstrap, s.bootstrapStatus)
+	peer.Handle(s.wire, op.ReadLogPosition, func(context.Context, *wire.Call, *op.Nothing) (*op.LogPosition, error) {
+		return s.logPosition(), nil
+	})
 	s.handleWorkers()
 	s.handleRelays()
-}
-
-// The calls by which servers come to know each other.
-const bootstrapRPC = "Status.Bootstrapped"
-
-// acquaintance is what a server tells of itself before there is a cluster.
-type acquaintance struct {
-	ID           string
-	Bootstrapped bool     // it has a log: there is a cluster, or there was one
-	Founders     []string // IDs of whom it makes up a cluster, in order; none if it sees too few, or somebody has led
-	Peers        []string // IDs in its newest Raft configuration, in order
 }
 
 // bootstrapEvery is how often a server that waits for a cluster asks the
@@ -194,7 +187,7 @@ func (s *Server) bootstrap(ctx context.Context) {
 		if m.ID == s.id {
 			continue
 		}
-		them, err := s.acquaint(ctx, m.RPC)
+		them, err := s.askBootstrap(ctx, m.RPC)
 		founder := slices.Contains(ids, m.ID)
 		switch {
 		case err != nil && founder:
@@ -214,19 +207,15 @@ func (s *Server) bootstrap(ctx context.Context) {
 	s.config.Logger.Info("a cluster was made up", "servers", len(peers))
 }
 
-func (s *Server) acquaint(ctx context.Context, addr string) (*acquaintance, error) {
+// askBootstrap asks the server at an address what it knows of a cluster.
+func (s *Server) askBootstrap(ctx context.Context, addr string) (*op.BootstrapStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	sess, err := s.links.to(ctx, addr)
-	if err != nil {
-		return nil, err
-	}
-	out := new(acquaintance)
-	return out, sess.Call(ctx, bootstrapRPC, &struct{}{}, out)
+	return op.Call(ctx, caller{s, addr}, op.ReadBootstrap, &op.Nothing{})
 }
 
-func (s *Server) handleAcquaintance(_ context.Context, _ *wire.Call) (any, error) {
-	out := &acquaintance{ID: s.id, Bootstrapped: s.consensus.Bootstrapped()}
+func (s *Server) bootstrapStatus(context.Context, *wire.Call, *op.Nothing) (*op.BootstrapStatus, error) {
+	out := &op.BootstrapStatus{ID: s.id, Bootstrapped: s.consensus.Bootstrapped()}
 	peers, err := s.consensus.Peers()
 	if err != nil {
 		return nil, err
@@ -359,7 +348,7 @@ func (s *Server) Leave(ctx context.Context) error {
 	defer cancel()
 	for {
 		leader := s.leading.current().addr
-		if them, err := s.acquaint(step, leader); err == nil && !slices.Contains(them.Peers, s.id) {
+		if them, err := s.askBootstrap(step, leader); err == nil && !slices.Contains(them.Peers, s.id) {
 			return nil
 		}
 		if rest.For(step, retryPause) != nil {

@@ -131,7 +131,7 @@ func serverHealth(id raft.ServerID, x *autopilot.ServerState) op.ServerHealth {
 
 // ownHealth is that of a server that is alone for ever.
 func (s *Server) ownHealth() op.AutopilotHealth {
-	leads, stats := s.Leads(), s.raftStats()
+	leads, stats := s.Leads(), s.logPosition()
 	self := op.ServerHealth{
 		ID: s.id, Name: cmp.Or(s.name(), op.UnknownNode), Address: s.config.Advertise, SerfStatus: string(autopilot.NodeAlive), Leader: leads,
 		LastContact: op.Duration(stats.LastContact), LastTerm: stats.LastTerm, LastIndex: stats.LastIndex, Healthy: leads, Voter: true, StableSince: s.started.UTC(),

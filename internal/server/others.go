@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"berth"
 	"berth/internal/api"
 	"berth/internal/gossip"
 	"berth/internal/wire"
@@ -130,11 +129,11 @@ func (s *Server) Call(ctx context.Context, addr, method string, c api.RPC) (any,
 	if err != nil {
 		return nil, err
 	}
-	call, ok := c.(interface{ Raw() wire.Raw })
-	if !ok {
-		return nil, berth.Errorf(berth.Unavailable, "%s: this call cannot be passed on", method)
+	var in, out wire.Raw
+	if err := c.Decode(&in); err != nil {
+		return nil, err
 	}
-	out, err := sess.CallRaw(ctx, method, call.Raw())
+	err = sess.Call(ctx, method, in, &out)
 	switch {
 	case err == nil:
 		return out, nil

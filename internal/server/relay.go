@@ -6,69 +6,38 @@ import (
 	"io"
 
 	"berth"
+	"berth/internal/msgpack"
+	"berth/internal/peer"
 	"berth/internal/wire"
 	"berth/op"
 )
 
-// A node's agent is called back over the session that it opened, which stands
-// at one of the servers. The others ask that one.
-const (
-	connectedRPC   = "Node.Connected"
-	relayRPC       = "Node.Relay"
-	relayStreamRPC = "Node.RelayStream"
-)
-
-// relayed is a call of an agent by way of the server that it is connected to.
-type relayed struct {
-	NodeID berth.NodeID
-	Method string
-	Arg    wire.Raw
-}
-
-// relaying is the same before it is sent.
-type relaying struct {
-	NodeID berth.NodeID
-	Method string
-	Arg    any
-}
-
-type nodeRef struct{ NodeID berth.NodeID }
-
-type connected struct{ Connected bool }
+// A node's agent is called over the session that it opened, which ends at one
+// of the servers. The others ask that one.
 
 func notConnected(id berth.NodeID) error {
 	return berth.Errorf(berth.NotFound, "the agent of node %s is not connected to any server that can be reached", id)
 }
 
 func (s *Server) handleRelays() {
-	s.wire.HandleServers(connectedRPC, func(_ context.Context, c *wire.Call) (any, error) {
-		var in nodeRef
-		if err := c.Decode(&in); err != nil {
-			return nil, err
-		}
-		return &connected{s.sessions.of(in.NodeID) != nil}, nil
+	peer.Handle(s.wire, op.NodeConnected, func(_ context.Context, _ *wire.Call, in *op.NodeID) (*op.Connected, error) {
+		return &op.Connected{Connected: s.sessions.of(in.NodeID) != nil}, nil
 	})
-	s.wire.HandleServers(relayRPC, func(ctx context.Context, c *wire.Call) (any, error) {
-		var in relayed
-		if err := c.Decode(&in); err != nil {
-			return nil, err
-		}
+	peer.Handle(s.wire, op.RelayCall, func(ctx context.Context, _ *wire.Call, in *op.Relay) (*op.Relayed, error) {
 		sess := s.sessions.of(in.NodeID)
 		if sess == nil {
 			return nil, notConnected(in.NodeID)
 		}
-		return sess.CallRaw(ctx, in.Method, in.Arg)
+		var out wire.Raw
+		err := sess.Call(ctx, in.Method, wire.Raw(in.Arg), &out)
+		return &op.Relayed{Answer: out}, err
 	})
-	s.wire.HandleStreamServers(relayStreamRPC, func(ctx context.Context, c *wire.Call, st *wire.Stream) error {
-		var in relayed
-		if err := c.Decode(&in); err != nil {
-			return err
-		}
+	peer.HandleStream(s.wire, op.RelayStream, func(ctx context.Context, _ *wire.Call, in *op.Relay, st *wire.Stream) error {
 		sess := s.sessions.of(in.NodeID)
 		if sess == nil {
 			return notConnected(in.NodeID)
 		}
-		from, err := sess.Stream(ctx, in.Method, in.Arg)
+		from, err := sess.Stream(ctx, in.Method, wire.Raw(in.Arg))
 		if err != nil {
 			return err
 		}
@@ -131,36 +100,57 @@ func (s *Server) find(ctx context.Context, id berth.NodeID) (*wire.Session, erro
 
 func (s *Server) askConnected(ctx context.Context, addr string, id berth.NodeID) *wire.Session {
 	sess, err := s.links.to(ctx, addr)
-	var out connected
-	if err == nil {
-		err = sess.Call(ctx, connectedRPC, &nodeRef{id}, &out)
+	if err != nil {
+		return nil
 	}
+	out, err := op.Call(ctx, sess, op.NodeConnected, &op.NodeID{NodeID: id})
 	if err != nil || !out.Connected {
 		return nil
 	}
 	return sess
 }
 
-// ask calls the agent of a node, wherever it is connected.
-func (s *Server) ask(ctx context.Context, node berth.NodeID, method string, in, out any) error {
-	if sess := s.sessions.of(node); sess != nil {
+// agentOf calls the agent of a node, wherever it is connected.
+type agentOf struct {
+	server *Server
+	node   berth.NodeID
+}
+
+// Call implements op.Caller.
+func (a agentOf) Call(ctx context.Context, method string, in, out any) error {
+	if sess := a.server.sessions.of(a.node); sess != nil {
 		return sess.Call(ctx, method, in, out)
 	}
-	via, err := s.find(ctx, node)
+	via, relay, err := a.via(ctx, method, in)
 	if err != nil {
 		return err
 	}
-	return via.Call(ctx, relayRPC, &relaying{node, method, in}, out)
+	relayed, err := op.Call(ctx, via, op.RelayCall, relay)
+	if err != nil {
+		return err
+	}
+	return wire.Raw(relayed.Answer).Decode(out)
 }
 
-// stream opens a stream at the agent of a node, wherever it is connected.
-func (s *Server) stream(ctx context.Context, node berth.NodeID, in *op.LogsQuery) (*wire.Stream, error) {
-	if sess := s.sessions.of(node); sess != nil {
-		return sess.Stream(ctx, op.ReadLogs.RPC, in)
+// stream opens a stream at the agent.
+func (a agentOf) stream(ctx context.Context, in *op.LogsQuery) (*wire.Stream, error) {
+	if sess := a.server.sessions.of(a.node); sess != nil {
+		return sess.Stream(ctx, op.AgentLogs.RPC, in)
 	}
-	via, err := s.find(ctx, node)
+	via, relay, err := a.via(ctx, op.AgentLogs.RPC, in)
 	if err != nil {
 		return nil, err
 	}
-	return via.Stream(ctx, relayStreamRPC, &relaying{node, op.ReadLogs.RPC, in})
+	return via.Stream(ctx, op.RelayStream.RPC, relay)
+}
+
+// via returns the session of another server that the agent is connected to, and
+// what to ask of it.
+func (a agentOf) via(ctx context.Context, method string, in any) (*wire.Session, *op.Relay, error) {
+	sess, err := a.server.find(ctx, a.node)
+	if err != nil {
+		return nil, nil, err
+	}
+	arg, err := msgpack.Append(nil, in)
+	return sess, &op.Relay{NodeID: a.node, Method: method, Arg: arg}, err
 }

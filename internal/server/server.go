@@ -224,7 +224,13 @@ func (s *Server) Handler() http.Handler { return s.api }
 // Served returns the names of the operations that have a handler, in HTTP or on
 // the wire.
 func (s *Server) Served() []string {
-	return append(slices.Collect(maps.Keys(s.api.Served())), op.Tunnel.Name)
+	served := maps.Clone(s.api.Served())
+	for _, i := range op.All() {
+		if i.RPC != "" && s.wire.Serves(i.RPC) {
+			served[i.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(served))
 }
 
 // Store is the server's state, for those that run beside it in its process.

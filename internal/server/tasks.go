@@ -13,7 +13,8 @@ func (s *Server) Restart(ctx context.Context, node berth.NodeID, in *op.RestartA
 	if s.config.LocalTasks != nil && s.config.LocalNode() == node {
 		return s.config.LocalTasks.Restart(ctx, node, in)
 	}
-	return s.ask(ctx, node, op.AllocRestartRPC, in, nil)
+	_, err := op.Call(ctx, agentOf{s, node}, op.AgentRestartTask, in)
+	return err
 }
 
 // Signal implements api.TaskControl.
@@ -21,5 +22,6 @@ func (s *Server) Signal(ctx context.Context, node berth.NodeID, in *op.SignalAll
 	if s.config.LocalTasks != nil && s.config.LocalNode() == node {
 		return s.config.LocalTasks.Signal(ctx, node, in)
 	}
-	return s.ask(ctx, node, op.AllocSignalRPC, in, nil)
+	_, err := op.Call(ctx, agentOf{s, node}, op.AgentSignalTask, in)
+	return err
 }

@@ -13,7 +13,6 @@ import (
 	"berth"
 	"berth/internal/failpoint"
 	"berth/internal/msgpack"
-	"berth/op"
 )
 
 // rpcStream is a stream that calls are made on, one after the other.
@@ -36,9 +35,9 @@ func (s *Session) Call(ctx context.Context, method string, in, out any) error {
 		return s.callOnce(ctx, method, in, out)
 	}
 	// A network may deliver what was sent twice, and answers late. What waits
-	// for something new, or takes work that somebody else then lacks, does not
-	// come twice: its first answer would be lost, which is another matter.
-	if patience(in) == 0 && method != "Eval.Dequeue" && failpoint.Hit("wire/twice") != nil {
+	// for something new does not come twice: its first answer would be lost,
+	// which is another matter.
+	if patience(in) == 0 && failpoint.Hit("wire/twice") != nil {
 		_ = s.callOnce(ctx, method, in, nil)
 	}
 	err := s.callOnce(ctx, method, in, out)
@@ -49,7 +48,7 @@ func (s *Session) Call(ctx context.Context, method string, in, out any) error {
 func (s *Session) callOnce(ctx context.Context, method string, in, out any) error {
 	st, err := s.take()
 	if err != nil {
-		return broken(ctx, method, err)
+		return fmt.Errorf("%w: %w", ErrUnsent, broken(ctx, method, err))
 	}
 	stop := s.bound(ctx, st.conn, in)
 	s.hold(st.conn)
@@ -97,31 +96,12 @@ func (s *Session) bound(ctx context.Context, conn net.Conn, in any) (stop func()
 	}
 }
 
-// CallRaw calls a method with an argument that is msgpack already, such as
-// that of a call which is passed on, and returns the reply as it came. An empty
-// argument is an empty map. The time that a call may take is that of Call.
-func (s *Session) CallRaw(ctx context.Context, method string, arg Raw) (Raw, error) {
-	if len(arg) == 0 {
-		arg = Raw{0x80}
-	}
-	var out Raw
-	if err := s.Call(ctx, method, arg, &out); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// patience returns how long a query may wait for something new.
+// patience returns how long a call may wait for something new.
 func patience(in any) time.Duration {
-	if raw, ok := in.(Raw); ok {
-		wait, _ := waitOf(raw)
-		return wait
+	if w, ok := in.(Waiter); ok {
+		return w.Wait()
 	}
-	q, ok := in.(interface{ Opts() *op.Query })
-	if !ok || q.Opts().MinQueryIndex == 0 {
-		return 0
-	}
-	return boundWait(q.Opts().MaxQueryTime)
+	return 0
 }
 
 func (s *Session) take() (*rpcStream, error) {

@@ -13,6 +13,9 @@ import (
 // key that other clients pass over; what comes from another server has its
 // kind guessed from the beginnings that the protocol gives a meaning.
 
+// ErrUnsent is in the error of a call of which nothing was sent.
+var ErrUnsent = errors.New("nothing was sent")
+
 // beginnings are texts that clients act on, and the kinds they stand for. An
 // error of one of the first two kinds is given its beginning if it lacks it.
 var beginnings = []struct {

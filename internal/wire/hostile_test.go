@@ -500,6 +500,9 @@ func TestDeadlinesOfHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{Log: quiet(t).Log})
 		s.Handle("Wait", func(ctx context.Context, c *Call) (any, error) {
+			if err := c.Decode(new(op.Query)); err != nil {
+				return nil, err
+			}
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})

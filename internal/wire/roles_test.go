@@ -409,21 +409,28 @@ func TestCallsArePassedOn(t *testing.T) {
 	})
 	var far *Session
 	relay := New(Config{Log: silent})
-	pass := func(ctx context.Context, c *Call) (any, error) { return far.CallRaw(ctx, c.Method, c.Raw()) }
+	pass := func(ctx context.Context, c *Call) (any, error) {
+		var in Raw
+		if err := c.Decode(&in); err != nil {
+			return nil, err
+		}
+		var out Raw
+		err := far.Call(ctx, c.Method, in, &out)
+		return out, err
+	}
 	relay.Handle("Node.UpdateStatus", pass)
 	relay.Handle("Fails", pass)
 	first, second := start(t, s), start(t, relay)
 	far = dial(t, first, nil)
 	near := dial(t, second, nil)
-	direct, err := far.CallRaw(t.Context(), "Node.UpdateStatus", encoded(t, aBeat))
-	if err != nil {
+	var direct, passed Raw
+	if err := far.Call(t.Context(), "Node.UpdateStatus", encoded(t, aBeat), &direct); err != nil {
 		t.Fatal(err)
 	}
-	passed, err := near.CallRaw(t.Context(), "Node.UpdateStatus", encoded(t, aBeat))
-	if err != nil || !bytes.Equal(direct, passed) || len(direct) < 20 {
+	if err := near.Call(t.Context(), "Node.UpdateStatus", encoded(t, aBeat), &passed); err != nil || !bytes.Equal(direct, passed) || len(direct) < 20 {
 		t.Errorf("%x is not %x: %v", passed, direct, err)
 	}
-	if _, err := near.CallRaw(t.Context(), "Fails", nil); berth.KindOf(err) != berth.NoLeader || !strings.HasPrefix(err.Error(), "No cluster leader") {
+	if err := near.Call(t.Context(), "Fails", nil, nil); berth.KindOf(err) != berth.NoLeader || !strings.HasPrefix(err.Error(), "No cluster leader") {
 		t.Errorf("%v", err)
 	}
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"berth"
 	"berth/internal/msgpack"
-	"berth/op"
 )
 
 // header is what precedes an argument or a reply.
@@ -134,26 +132,29 @@ func errNoMethod(name string) error {
 
 // serveCall answers one call.
 func (s *Server) serveCall(ctx context.Context, m *method, h header, r *frameReader, arg []byte, peer *Peer) error {
-	wait, waits := waitOf(arg)
-	ctx, cancel := context.WithTimeout(ctx, wait+s.cfg.CallTime)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(s.cfg.CallTime, func() { cancel(context.DeadlineExceeded) })
+	defer late.Stop()
 
 	// A call that waits is given up when the caller is gone, which only a read
 	// can tell. The reader belongs to the watcher until it has spoken.
 	var next chan error
-	if waits {
+	c := &Call{Method: m.name, Peer: peer, arg: arg}
+	c.waits = func(d time.Duration) {
+		late.Reset(d + s.cfg.CallTime)
 		next = make(chan error, 1)
 		go func() {
 			err := r.peek()
 			if err != nil {
-				cancel()
+				cancel(nil)
 			}
 			next <- err
 		}()
 	}
-	reply, err := s.run(ctx, m, &Call{Method: m.name, Peer: peer, arg: arg})
+	reply, err := s.run(ctx, m, c)
 	err = s.reply(r, h, reply, err)
-	if waits {
+	if next != nil {
 		if err != nil {
 			r.conn.SetReadDeadline(longAgo) // so that the watcher ends too
 		}
@@ -224,36 +225,4 @@ func (s *Server) reply(r *frameReader, h header, reply any, failed error) error 
 	}
 	*buf = b
 	return writeAll(r.conn, b, s.cfg.FrameTime)
-}
-
-// waitOf reads from an argument how long its query may wait for something
-// new, and whether it does at all. Up to a sixteenth is added, so that queries
-// that began together do not all end together.
-func waitOf(arg []byte) (wait time.Duration, waits bool) {
-	if !msgpack.IsMap(arg) {
-		return 0, false
-	}
-	var most uint64
-	err := fields(arg, func(key, value []byte) error {
-		switch string(key) {
-		case "MinQueryIndex":
-			n, _ := msgpack.Uint(value)
-			waits = n > 0
-		case "MaxQueryTime":
-			most, _ = msgpack.Uint(value)
-		}
-		return nil
-	})
-	if err != nil || !waits {
-		return 0, false
-	}
-	return boundWait(time.Duration(min(most, uint64(op.MaxWait)))), true
-}
-
-// boundWait returns how long a query that asks for d may take.
-func boundWait(d time.Duration) time.Duration {
-	if d <= 0 || d > op.MaxWait {
-		d = op.MaxWait
-	}
-	return d + rand.N(d/16+1)
 }

@@ -247,6 +247,9 @@ func TestAnAgentThatServesNothingRefuses(t *testing.T) {
 func waiter(s *Server) (began chan struct{}, ended chan error) {
 	began, ended = make(chan struct{}, 100), make(chan error, 100)
 	s.Handle("Wait", func(ctx context.Context, c *Call) (any, error) {
+		if err := c.Decode(new(op.Query)); err != nil {
+			return nil, err
+		}
 		began <- struct{}{}
 		<-ctx.Done()
 		ended <- ctx.Err()

@@ -121,15 +121,32 @@ type Call struct {
 	Method string
 	Peer   *Peer
 	arg    []byte
+	waits  func(time.Duration) // gives the call more time; nil of a stream, and once it was called
 }
 
-// Decode reads the argument into in, a pointer to a struct. Unknown keys are
-// passed over. It must be called by the handler before it returns, if at all.
-func (c *Call) Decode(in any) error { return decode(c.arg, in) }
+// A Waiter is an argument that says how long its call may wait for something
+// new; 0 if it does not. The call has that much more time, and ends when its
+// caller is gone.
+type Waiter interface{ Wait() time.Duration }
 
-// Raw returns a copy of the argument as it came, to be passed on by
-// [Session.CallRaw].
-func (c *Call) Raw() Raw { return append(Raw(nil), c.arg...) }
+// Decode reads the argument into in, a pointer to a struct. Unknown keys are
+// ignored. The handler must call it before it returns, if at all. If in is a
+// [Waiter] the handler's context lasts as long as that wants.
+func (c *Call) Decode(in any) error {
+	if err := decode(c.arg, in); err != nil {
+		return err
+	}
+	if w, ok := in.(Waiter); ok && c.waits != nil {
+		if d := w.Wait(); d > 0 {
+			c.waits(d)
+			c.waits = nil
+		}
+	}
+	return nil
+}
+
+// Remote is the address of the caller.
+func (c *Call) Remote() string { return c.Peer.Addr.String() }
 
 // Peer is who is at the far end of a connection.
 type Peer struct {
@@ -238,6 +255,9 @@ func (s *Server) HandleStreamServers(name string, h StreamHandler) {
 	s.streams[name] = s.method(name, RoleServer)
 	s.streams[name].stream = h
 }
+
+// Serves reports whether there is a method of that name.
+func (s *Server) Serves(name string) bool { return s.methods[name] != nil || s.streams[name] != nil }
 
 func (s *Server) method(name string, allowed Role) *method {
 	return &method{name: name, allowed: allowed, maxCalls: int64(s.cfg.MaxCalls), maxArg: MaxFrame}

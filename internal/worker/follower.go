@@ -14,69 +14,6 @@ import (
 	"berth/op"
 )
 
-// The calls that workers on other servers make to the leader.
-const (
-	DequeueRPC = "Eval.Dequeue"
-	AckRPC     = "Eval.Ack"
-	NackRPC    = "Eval.Nack"
-	SubmitRPC  = "Plan.Submit"
-)
-
-// Dequeue asks for evaluations. As a blocking query it waits for some.
-type Dequeue struct {
-	op.Query
-	Schedulers []string // the types that the worker can decide
-	Most       int
-	// Life is one run of the workers of a server. Who calls in another life holds
-	// nothing of what was handed out in those before it, whether the answers came
-	// or not.
-	Life uint64
-}
-
-// Dequeued is what a worker gets. It must not decide on a state before Index.
-type Dequeued struct {
-	Term  uint64
-	Index uint64
-	Evals []Handed
-}
-
-// Handed is an evaluation that was handed out. The row is in the state.
-type Handed struct {
-	EvalID             berth.EvalID
-	Token              berth.Token
-	Enqueued, Dequeued int64 // ns since 1970, by the leader's clock
-	Count              int
-}
-
-// Settle says of an evaluation that its worker is done with it, or could not
-// decide it.
-type Settle struct {
-	Term   uint64
-	EvalID berth.EvalID
-	Token  berth.Token
-}
-
-// Submit hands in a plan, which ApplyPlan.Ship made bytes of.
-type Submit struct {
-	Settle
-	Plan []byte
-}
-
-// Submitted is what became of a plan, once that is safe. Who decides the next
-// on the same evaluation does so on a state that is not before Index.
-type Submitted struct {
-	Index   uint64
-	Refused []berth.Refusal // placements that did not fit
-	Kind    berth.Kind      // of the error that refused the plan as a whole, "" if none did
-	Error   string
-}
-
-// Caller calls a method of the leader. An error means that what became of the
-// call is not known, or that the leader is not the leader any more.
-type Caller interface {
-	Call(ctx context.Context, method string, in, out any) error
-}
-
 const (
 	followerBatch = 8 // evaluations that a worker on a follower takes at once
 	dequeueWait   = 10 * time.Second
@@ -91,7 +28,7 @@ const (
 // that are on their way. The leader has the word; where it refuses what the
 // guess allowed, the evaluation is decided again, and then the worker waits.
 type Follower struct {
-	leader Caller
+	leader op.Caller
 	store  *state.Store
 
 	ctx   context.Context // of Run
@@ -117,8 +54,9 @@ type flight struct {
 }
 
 // NewFollower returns the queue and planner for workers of a server with that
-// store.
-func NewFollower(leader Caller, store *state.Store) *Follower {
+// store. An error of leader means that what became of a call is not known, or
+// that the leader leads no more.
+func NewFollower(leader op.Caller, store *state.Store) *Follower {
 	return &Follower{Logger: slog.Default(), leader: leader, store: store, life: rand.Uint64()}
 }
 
@@ -139,10 +77,10 @@ func (f *Follower) Run(ctx context.Context, crew *Crew) error {
 // Next implements Queue. It returns when this server has the state to decide
 // on.
 func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error) {
-	in := &Dequeue{Query: op.Query{MinQueryIndex: 1, MaxQueryTime: dequeueWait}, Schedulers: types, Most: most, Life: f.life}
+	in := &op.DequeueEvals{Query: op.Query{MinQueryIndex: 1, MaxQueryTime: dequeueWait}, Schedulers: types, Most: most, Life: f.life}
 	for {
-		var out Dequeued
-		if err := f.leader.Call(ctx, DequeueRPC, in, &out); err != nil {
+		out, err := op.Call(ctx, f.leader, op.EvalDequeue, in)
+		if err != nil {
 			return nil, f.lost(err)
 		}
 		if err := f.serve(out.Term); err != nil {
@@ -151,7 +89,7 @@ func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.
 		if len(out.Evals) == 0 {
 			continue
 		}
-		if late, err := f.late(ctx, &out); late || err != nil {
+		if late, err := f.late(ctx, out); late || err != nil {
 			if err != nil {
 				return nil, err
 			}
@@ -172,7 +110,7 @@ func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.
 
 // late waits until this server has the state to decide on. If that takes too
 // long it gives back what was handed out, and returns, as late, when it has.
-func (f *Follower) late(ctx context.Context, out *Dequeued) (late bool, err error) {
+func (f *Follower) late(ctx context.Context, out *op.DequeuedEvals) (late bool, err error) {
 	short, cancel := context.WithTimeout(ctx, lagTime)
 	defer cancel()
 	if err := f.catchUp(short, out.Index); err == nil || ctx.Err() != nil {
@@ -209,18 +147,20 @@ func (f *Follower) lost(err error) error {
 
 // Ack implements Queue.
 func (f *Follower) Ack(id berth.EvalID, token berth.Token) error {
-	return f.leader.Call(f.ctx, AckRPC, f.settle(id, token), nil)
+	_, err := op.Call(f.ctx, f.leader, op.EvalAck, f.settle(id, token))
+	return err
 }
 
 // Nack implements Queue.
 func (f *Follower) Nack(id berth.EvalID, token berth.Token) error {
-	return f.leader.Call(f.ctx, NackRPC, f.settle(id, token), nil)
+	_, err := op.Call(f.ctx, f.leader, op.EvalNack, f.settle(id, token))
+	return err
 }
 
-func (f *Follower) settle(id berth.EvalID, token berth.Token) *Settle {
+func (f *Follower) settle(id berth.EvalID, token berth.Token) *op.SettleEval {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &Settle{Term: f.term, EvalID: id, Token: token}
+	return &op.SettleEval{Term: f.term, EvalID: id, Token: token}
 }
 
 // catchUp waits for a state, and begins the guess anew on what there is then.
@@ -286,10 +226,10 @@ func (f *Follower) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pend
 }
 
 // pack makes the call of a plan, before the plan is applied to the guess.
-func (f *Follower) pack(d *berth.Delivery, plan *state.ApplyPlan) *Submit {
+func (f *Follower) pack(d *berth.Delivery, plan *state.ApplyPlan) *op.SubmitPlan {
 	s := f.settle(d.Eval.ID, d.Token)
 	plan.Stamp(s.Term)
-	return &Submit{*s, plan.Ship()}
+	return &op.SubmitPlan{SettleEval: *s, Plan: plan.Ship()}
 }
 
 // apply applies a plan to the guess.
@@ -311,21 +251,21 @@ func (f *Follower) apply(plan *state.ApplyPlan) (*flight, state.Result) {
 }
 
 // hand brings a plan to the leader. An error has no kind: the term is lost.
-func (f *Follower) hand(x *flight, in *Submit) (*Submitted, error) {
-	out := new(Submitted)
-	err := f.leader.Call(f.ctx, SubmitRPC, in, out)
+func (f *Follower) hand(x *flight, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
+	out, err := op.Call(f.ctx, f.leader, op.PlanSubmit, in)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x.index, x.lost = out.Index, err != nil || out.Kind != ""
 	if err != nil {
+		x.lost = true
 		return nil, f.lost(err)
 	}
+	x.index, x.lost = out.Index, out.Kind != ""
 	return out, nil
 }
 
 // wait brings a plan to the leader, and returns when its word is in the plan
 // and in this server's state. pending is resolved by then.
-func (f *Follower) wait(x *flight, in *Submit, plan *state.ApplyPlan, pending *state.Pending) error {
+func (f *Follower) wait(x *flight, in *op.SubmitPlan, plan *state.ApplyPlan, pending *state.Pending) error {
 	out, err := f.hand(x, in)
 	if err == nil {
 		err = f.catchUp(f.ctx, out.Index)

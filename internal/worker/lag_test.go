@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"berth/op"
 	"context"
 	"errors"
 	"sync"
@@ -28,12 +29,12 @@ func (l *slowLeader) Call(ctx context.Context, method string, in, out any) error
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch method {
-	case DequeueRPC:
+	case op.EvalDequeue.RPC:
 		l.asked++
-		*out.(*Dequeued) = Dequeued{Term: 1, Index: l.index, Evals: []Handed{{EvalID: statetest.ID[berth.Eval](1), Token: 1, Count: 1}}}
+		*out.(*op.DequeuedEvals) = op.DequeuedEvals{Term: 1, Index: l.index, Evals: []op.DequeuedEval{{EvalID: statetest.ID[berth.Eval](1), Token: 1, Count: 1}}}
 		return nil
-	case NackRPC:
-		l.nacked = append(l.nacked, in.(*Settle).EvalID)
+	case op.EvalNack.RPC:
+		l.nacked = append(l.nacked, in.(*op.SettleEval).EvalID)
 		return nil
 	}
 	return errors.New("not expected: " + method)

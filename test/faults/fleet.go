@@ -111,10 +111,10 @@ func (n *simulated) run(ctx context.Context) {
 }
 
 func (n *simulated) register(ctx context.Context) error {
-	if _, err := n.servers.Register(ctx, &op.RegisterNode{Node: n.Node}); err != nil {
+	if _, err := op.Call(ctx, n.servers, op.NodeRegister, &op.RegisterNode{Node: n.Node}); err != nil {
 		return err
 	}
-	_, err := n.servers.Beat(ctx, &op.BeatNode{NodeID: n.ID, SecretID: n.SecretID, Status: berth.NodeReady})
+	_, err := op.Call(ctx, n.servers, op.NodeBeat, &op.BeatNode{NodeID: n.ID, SecretID: n.SecretID, Status: berth.NodeReady})
 	if err == nil {
 		n.registered.Store(time.Now().UnixNano())
 	}
@@ -134,7 +134,7 @@ func (n *simulated) beat(ctx context.Context) {
 			}
 		case <-time.After(wait):
 			var out *op.NodeAnswer
-			if out, err = n.servers.Beat(ctx, &op.BeatNode{NodeID: n.ID, SecretID: n.SecretID, Status: berth.NodeReady}); err == nil {
+			if out, err = op.Call(ctx, n.servers, op.NodeBeat, &op.BeatNode{NodeID: n.ID, SecretID: n.SecretID, Status: berth.NodeReady}); err == nil {
 				wait = out.HeartbeatTTL/2 + rand.N(out.HeartbeatTTL/8+1)
 			}
 		}
@@ -147,7 +147,7 @@ func (n *simulated) beat(ctx context.Context) {
 func (n *simulated) pull(ctx context.Context) {
 	var index uint64
 	for ctx.Err() == nil {
-		out, err := n.servers.Pull(ctx, &op.NodeAllocIndexes{
+		out, err := op.Call(ctx, n.servers, op.NodePull, &op.NodeAllocIndexes{
 			NodeID: n.ID, SecretID: n.SecretID, Query: op.Query{MinQueryIndex: index, MaxQueryTime: op.MaxWait, AllowStale: true},
 		})
 		if err == nil && out.Index >= index {
@@ -172,7 +172,7 @@ func (n *simulated) report(ctx context.Context, out *op.NodeAllocIndexesAnswer) 
 	if len(ids) == 0 {
 		return nil
 	}
-	got, err := n.servers.Fetch(ctx, &op.GetAllocs{AllocIDs: ids, Query: op.Query{MinQueryIndex: out.Index, AuthToken: n.SecretID, AllowStale: true}})
+	got, err := op.Call(ctx, n.servers, op.AllocFetch, &op.GetAllocs{AllocIDs: ids, Query: op.Query{MinQueryIndex: out.Index, AuthToken: n.SecretID, AllowStale: true}})
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (n *simulated) report(ctx context.Context, out *op.NodeAllocIndexesAnswer) 
 		}
 		in.Alloc = append(in.Alloc, r)
 	}
-	if _, err := n.servers.Report(ctx, in); err != nil {
+	if _, err := op.Call(ctx, n.servers, op.AllocReporter, in); err != nil {
 		return err
 	}
 	for _, id := range ids {

@@ -1,6 +1,7 @@
 package terms
 
 import (
+	"berth/op"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"berth"
 	"berth/internal/state"
 	"berth/internal/wire"
-	"berth/internal/worker"
 )
 
 // follower returns a server that runs and does not lead.
@@ -129,9 +129,9 @@ func TestAPlanOfADeposedTermIsRefused(t *testing.T) {
 			plan := &state.ApplyPlan{}
 			plan.Eval[0] = 1
 			plan.Stamp(term)
-			in := &worker.Submit{Settle: worker.Settle{Term: term, EvalID: plan.Eval}, Plan: plan.Ship()}
-			out := new(worker.Submitted)
-			if err := s.Call(t.Context(), worker.SubmitRPC, in, out); err != nil || out.Kind == "" {
+			in := &op.SubmitPlan{SettleEval: op.SettleEval{Term: term, EvalID: plan.Eval}, Plan: plan.Ship()}
+			out := new(op.PlanSubmitted)
+			if err := s.Call(t.Context(), op.PlanSubmit.RPC, in, out); err != nil || out.Kind == "" {
 				return err
 			}
 			return berth.Errorf(out.Kind, "%s", out.Error)
