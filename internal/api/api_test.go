@@ -40,7 +40,7 @@ func (figures) ServePrometheus(w http.ResponseWriter, _ *http.Request) { io.Writ
 type figures struct{}
 
 // serve returns the API over a state in memory.
-func serve(t *testing.T, change func(*api.Config), cmds ...state.Command) (*api.Server, *statetest.Log) {
+func serve(t testing.TB, change func(*api.Config), cmds ...state.Command) (*api.Server, *statetest.Log) {
 	store, log := statetest.New(t, cmds...)
 	c := api.Config{
 		Store: store, Cluster: leader{log}, Region: "global", Logger: slog.New(slog.DiscardHandler), Self: self, Health: healthy, Metrics: figures{},
