@@ -12,49 +12,49 @@ import (
 	"berth/internal/daemon"
 )
 
-// agentFlag is a flag that says what a key of the configuration says, and wins
-// over it.
+// agentFlag is a flag that sets a key of the configuration and overrides its
+// value from files.
 type agentFlag struct {
 	name, key, kind, usage string
 }
 
 var agentFlags = []agentFlag{
-	{"server", "server.enabled", "bool", "Be a server: keep the state of the cluster and decide what runs where."},
-	{"client", "client.enabled", "bool", "Be a node: run what servers place on this machine."},
-	{"bind", "bind_addr", "text", "The `address` to listen at; 127.0.0.1 if nothing says otherwise."},
-	{"data-dir", "data_dir", "text", "The `folder` for everything that lasts, as an absolute path."},
-	{"dc", "datacenter", "text", "The `name` of the datacenter this agent is in; dc1 if nothing says otherwise."},
-	{"region", "region", "text", "The `name` of the region; global if nothing says otherwise."},
-	{"node", "name", "text", "The `name` of this agent; that of the host if nothing says otherwise."},
-	{"log-level", "log_level", "text", "The least `level` that is logged: trace, debug, info, warn or error."},
-	{"log-json", "log_json", "bool", "Write the log as JSON, one object a line."},
-	{"bootstrap-expect", "server.bootstrap_expect", "whole", "The `number` of servers that begin a new cluster together; 0 if this one only joins others."},
-	{"encrypt", "server.encrypt", "text", "The `key` by which servers encrypt what they tell each other; operator gossip keyring generate makes one. All who see the processes of this machine see it."},
-	{"join", "server.server_join.start_join", "list", "The `address` of another server to join once, host or host:port; may be given many times."},
-	{"retry-join", "server.server_join.retry_join", "list", "The `address` of another server to join, host or host:port, again and again until one answers; may be given many times."},
-	{"retry-max", "server.server_join.retry_max", "whole", "After this `number` of attempts of -retry-join the agent ends; 0 is no end."},
-	{"retry-interval", "server.server_join.retry_interval", "text", "The `time` between two attempts of -retry-join; 30s if nothing says otherwise."},
-	{"rejoin", "server.rejoin_after_leave", "bool", "Find the other servers again though this one left them."},
-	{"servers", "client.servers", "list", "The `addresses` of servers, host:port, with commas between; may be given many times."},
-	{"state-dir", "client.state_dir", "text", "The `folder` of what the node must know after a restart."},
-	{"alloc-dir", "client.alloc_dir", "text", "The `folder` of the directories of allocations."},
-	{"node-class", "client.node_class", "text", "The `class` of the node, for constraints."},
-	{"node-pool", "client.node_pool", "text", "The `pool` that the node is in."},
-	{"network-interface", "client.network_interface", "text", "The network `interface` whose address tasks are given ports on."},
-	{"meta", "client.meta", "map", "A `key=value` of the node's meta; may be given many times."},
+	{"server", "server.enabled", "bool", "Run a server: keep the cluster state and schedule jobs."},
+	{"client", "client.enabled", "bool", "Run a node: execute the allocations that servers place on this machine."},
+	{"bind", "bind_addr", "string", "The `address` to listen on. Defaults to 127.0.0.1."},
+	{"data-dir", "data_dir", "string", "The absolute path of the `directory` for all persistent data."},
+	{"dc", "datacenter", "string", "The `name` of this agent's datacenter. Defaults to dc1."},
+	{"region", "region", "string", "The `name` of this agent's region. Defaults to global."},
+	{"node", "name", "string", "The `name` of this agent. Defaults to the host name."},
+	{"log-level", "log_level", "string", "The lowest `level` to log: trace, debug, info, warn or error."},
+	{"log-json", "log_json", "bool", "Write the log as JSON, one object per line."},
+	{"bootstrap-expect", "server.bootstrap_expect", "int", "The `number` of servers that bootstrap a new cluster together. 0 means that this server only joins existing ones."},
+	{"encrypt", "server.encrypt", "string", "The `key` that encrypts gossip between servers, as made by \"operator gossip keyring generate\". Other users of this machine can see it in the process list."},
+	{"join", "server.server_join.start_join", "list", "The `address` of another server to join once at startup, as host or host:port. Can be repeated."},
+	{"retry-join", "server.server_join.retry_join", "list", "The `address` of another server to join, as host or host:port, retrying until one answers. Can be repeated."},
+	{"retry-max", "server.server_join.retry_max", "int", "The `number` of -retry-join attempts after which the agent exits. 0 is unlimited."},
+	{"retry-interval", "server.server_join.retry_interval", "string", "The `duration` between -retry-join attempts. Defaults to 30s."},
+	{"rejoin", "server.rejoin_after_leave", "bool", "Rejoin the cluster even if this server left it before."},
+	{"servers", "client.servers", "list", "A comma-separated list of server `addresses` as host:port. Can be repeated."},
+	{"state-dir", "client.state_dir", "string", "The `directory` for the node's own state."},
+	{"alloc-dir", "client.alloc_dir", "string", "The `directory` for allocation directories."},
+	{"node-class", "client.node_class", "string", "The `class` of the node, for use in constraints."},
+	{"node-pool", "client.node_pool", "string", "The node `pool` of the node."},
+	{"network-interface", "client.network_interface", "string", "The network `interface` whose address is used for task ports."},
+	{"meta", "client.meta", "map", "A `key=value` pair of node metadata. Can be repeated."},
 }
 
-// agentUnbuilt are the other flags of Nomad's agent. Those of the second list
-// take no value.
+// agentUnsupported are the other flags of Nomad's agent. Those in the second
+// list take no value.
 var (
-	agentUnbuilt = strings.Fields(`acl-replication-token alloc-mounts-dir client-intro-token
+	agentUnsupported = strings.Fields(`acl-replication-token alloc-mounts-dir client-intro-token
 		consul-address consul-auth consul-ca-file consul-cert-file consul-client-failures-before-critical consul-client-failures-before-warning
 		consul-client-http-check-name consul-client-service-name consul-key-file consul-server-failures-before-critical
 		consul-server-failures-before-warning consul-server-http-check-name consul-server-rpc-check-name consul-server-serf-check-name
 		consul-server-service-name consul-token eventlog-level host-volume-plugin-dir host-volumes-dir network-speed plugin-dir
 		preferred-address-family raft-protocol vault-address vault-ca-file vault-ca-path vault-cert-file
 		vault-create-from-role vault-key-file vault-namespace vault-tls-server-name`)
-	agentUnbuiltBool = strings.Fields(`acl-enabled consul-auto-advertise consul-checks-use-advertise consul-client-auto-join consul-server-auto-join
+	agentUnsupportedBool = strings.Fields(`acl-enabled consul-auto-advertise consul-checks-use-advertise consul-client-auto-join consul-server-auto-join
 		consul-ssl consul-verify-ssl dev-connect dev-consul dev-vault eventlog log-include-location vault-enabled vault-tls-skip-verify`)
 )
 
@@ -62,20 +62,21 @@ var (
 func agentCommand() *command {
 	return &command{
 		name: "agent", synopsis: "Run a server, a node, or both", local: true,
-		help: `Runs the agent until it is interrupted: a server, a node, or both in one process, as -config, the flags or -dev say. Keys of the
-			configuration are those of Nomad; what is unknown or not built yet refuses to start. Nothing listens beyond this machine unless bind_addr
-			or addresses say so.
+		example: "agent -config /etc/berth.d",
+		help: `Runs an agent until it is interrupted: a server, a node, or both in one process. The configuration comes from -config files and
+			flags; flags win. Configuration keys are those of Nomad. An unknown or unsupported key is an error. The agent listens on 127.0.0.1
+			unless bind_addr or addresses say otherwise.
 
-			Tasks outlive the agent: it takes them up again when it is started with the same data_dir. With -dev they end with it.`,
+			Tasks survive a restart of the agent: started with the same data_dir, it picks them up again. With -dev, tasks end with the agent.`,
 		setup: func(f *flags) action {
-			dev := f.Bool("dev", "Be server and node at once, for one person's machine: on loopback, in a temporary folder, with the drivers raw_exec and mock_driver. Nothing lasts.")
-			paths := f.List("config", "A `file` of configuration, in HCL or JSON, or a folder of them; may be given many times, later ones win.")
+			dev := f.Bool("dev", "Run a server and a node together for local development: on loopback, in a temporary directory, with the drivers raw_exec and mock_driver. Nothing is kept.")
+			paths := f.List("config", "A configuration `file` in HCL or JSON, or a directory of such files. Can be repeated; later files win.")
 			var lay []func() (config.Flag, bool)
 			for _, a := range agentFlags {
 				lay = append(lay, a.declare(f))
 			}
-			f.Unbuilt(agentUnbuilt...)
-			f.UnbuiltBool(agentUnbuiltBool...)
+			f.Unsupported(agentUnsupported...)
+			f.UnsupportedBool(agentUnsupportedBool...)
 			return func(ctx context.Context, c *call) error {
 				over := config.Overrides{Dev: *dev}
 				for _, read := range lay {
@@ -92,15 +93,15 @@ func agentCommand() *command {
 	}
 }
 
-// declare declares the flag. What it returns tells what it was set to, and
-// whether.
+// declare declares the flag. The function it returns reports the flag's value
+// and whether it was given.
 func (a agentFlag) declare(f *flags) func() (config.Flag, bool) {
 	var value func() any
 	switch a.kind {
 	case "bool":
 		b := f.Bool(a.name, a.usage)
 		value = func() any { return *b }
-	case "whole":
+	case "int":
 		n := f.Int(a.name, 0, a.usage)
 		value = func() any { return *n }
 	case "list":
@@ -136,7 +137,7 @@ func keysAndValues(all []string) map[string]string {
 	return out
 }
 
-// agent runs an agent until it is told to end.
+// agent runs an agent until ctx ends.
 func (c *call) agent(ctx context.Context, paths []string, over config.Overrides) error {
 	conf, err := config.Load(paths, over)
 	if err != nil {
@@ -157,7 +158,7 @@ func (c *call) agent(ctx context.Context, paths []string, over config.Overrides)
 	return d.Run(ctx)
 }
 
-// banner tells the person who started the agent what it is.
+// banner prints how the agent is configured.
 func (c *call) banner(conf *config.Config, d *daemon.Daemon) {
 	p := c.page()
 	if len(conf.Files) > 0 {
@@ -189,7 +190,7 @@ func (c *call) banner(conf *config.Config, d *daemon.Daemon) {
 	_ = c.show(p)
 }
 
-// agentLog is the log of an agent, on the same stream as its banner.
+// agentLog is the agent's log. It shares the stream of the banner.
 func agentLog(c *call, conf *config.Config) *slog.Logger {
 	o := &slog.HandlerOptions{Level: conf.LogLevel}
 	if conf.LogJSON {

@@ -11,8 +11,9 @@ import (
 
 func agentInfoCommand() *command {
 	return &command{
-		name: "agent-info", synopsis: "Show figures of an agent",
-		help: "Shows what the agent that is asked tells of itself: figures of its sides and of its process.",
+		name: "agent-info", synopsis: "Show an agent's runtime information",
+		example: "agent-info -json",
+		help:    "Shows the statistics that an agent reports about itself: its server and node parts, Raft and the Go runtime.",
 		setup: func(f *flags) action {
 			data := f.data()
 			return func(ctx context.Context, c *call) error {
@@ -41,20 +42,21 @@ func agentInfoCommand() *command {
 
 func nodeConfigCommand() *command {
 	return &command{
-		name: "node config", args: "[<addr>...]", synopsis: "Look at or change where a node finds servers", max: -1,
-		help: `Looks at, or changes until it is started anew, where the agent that is asked finds servers. Agents learn of servers by
-			themselves; this is for those that no server of theirs can reach any more.`,
+		name: "node config", args: "[<addr>...]", synopsis: "Show or change the servers a node uses", max: -1,
+		example: "node config -servers",
+		help: `Shows or changes the servers that the agent's node connects to. A change lasts until the agent restarts. Nodes normally learn
+			about servers by themselves; use this command if none of a node's known servers is reachable any more.`,
 		setup: func(f *flags) action {
-			list := f.Bool("servers", "List the addresses of servers.")
-			update := f.Bool("update-servers", "Replace the addresses of servers with those of the command line: host, or host:port.")
+			list := f.Bool("servers", "List the server addresses.")
+			update := f.Bool("update-servers", "Replace the server addresses with those given as arguments: host or host:port.")
 			return func(ctx context.Context, c *call) error {
 				switch {
 				case *list == *update:
-					return c.usagef("one of -servers and -update-servers is wanted")
+					return c.usagef("one of -servers and -update-servers is required")
 				case *list && len(c.args) > 0:
 					return c.usagef("-servers takes no arguments")
 				case *update && len(c.args) == 0:
-					return c.usagef("-update-servers wants addresses")
+					return c.usagef("-update-servers requires addresses")
 				case *update:
 					_, _, err := client.Call(ctx, c.client, op.ChangeServers, op.SetServers{Addresses: c.args})
 					return err

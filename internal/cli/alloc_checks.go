@@ -15,12 +15,13 @@ import (
 
 func allocChecksCommand() *command {
 	return &command{
-		name: "alloc checks", args: "<allocation>", synopsis: "Show how the checks of an instance's services go", min: 1, max: 1,
-		help: `Shows how each check of an allocation's services last went, as the agent of its node knows it. The allocation is named by its ID
-or the beginning of it.`,
+		name: "alloc checks", args: "<allocation>", synopsis: "Show the health checks of an allocation's services", min: 1, max: 1,
+		example: "alloc checks 0af996ed",
+		help: `Shows the latest result of each health check of an allocation's services, as reported by its node. The allocation is given by ID
+			or prefix.`,
 		setup: func(f *flags) action {
 			data := f.data()
-			f.Bool("verbose", "Of no effect: all is shown.")
+			f.Bool("verbose", "No effect: the full output is always shown.")
 			return func(ctx context.Context, c *call) error {
 				if err := data.check(c); err != nil {
 					return err

@@ -20,24 +20,24 @@ import (
 func allocLogsCommand() *command {
 	return &command{
 		name: "alloc logs", args: "<allocation> [task]", synopsis: "Show the output of a task", max: 2,
-		help: `Writes the output of a task. The allocation is named by its ID or the beginning of it, or with -job any of the job's
-allocations is taken, one that runs if there is one. The task may be left out where the allocation has just one; -task goes before
-the argument.
+		example: "alloc logs -f 0af996ed web",
+		help: `Prints the output of a task. The allocation is given by ID or prefix. With -job, the command picks one of the job's allocations
+			instead, preferably a running one. The task can be omitted if the allocation has only one. -task overrides the argument.
 
-Standard output is shown, or with -stderr standard error. With -f both are followed unless one of the flags is given, until the
-task has ended and all was read. The output is written as it is: what is in it can do to a terminal whatever the task likes.`,
+			Prints standard output, or standard error with -stderr. With -f and neither flag, follows both until the task has ended. The
+			output is printed unchanged, so terminal control sequences in it take effect.`,
 		setup: func(f *flags) action {
 			l := allocLogs{
-				stdout:  f.Bool("stdout", "Show standard output; that is so anyway, except with -f."),
+				stdout:  f.Bool("stdout", "Show standard output. This is the default except with -f."),
 				stderr:  f.Bool("stderr", "Show standard error."),
-				follow:  f.Bool("f", "Go on as more is written."),
-				tail:    f.Bool("tail", "Show the end of the output: the last 10 lines, or what -n or -c say."),
-				lines:   f.Int("n", 0, "The `number` of lines to show of the end. Implies -tail."),
-				bytes:   f.FlagSet.Int64("c", 0, "The `number` of bytes to show of the end. Implies -tail."),
-				job:     f.String("job", "Take an allocation of this `job`, or of the one job whose ID begins so."),
-				group:   f.String("group", "With -job: only one of this `group`."),
-				task:    f.String("task", "The name of the `task`."),
-				verbose: f.Bool("verbose", "Say on standard error whose output it is, and when a log file was cut off or removed."),
+				follow:  f.Bool("f", "Follow the output as it is written."),
+				tail:    f.Bool("tail", "Show the last 10 lines, or as much as -n or -c say."),
+				lines:   f.Int("n", 0, "Show the last `number` of lines. Implies -tail."),
+				bytes:   f.FlagSet.Int64("c", 0, "Show the last `number` of bytes. Implies -tail."),
+				job:     f.String("job", "Pick an allocation of this `job`, given by ID or unique prefix."),
+				group:   f.String("group", "With -job: pick an allocation of this `group`."),
+				task:    f.String("task", "The `task` whose output to show."),
+				verbose: f.Bool("verbose", "Print the allocation and task, and any truncated or removed log file, to standard error."),
 			}
 			return l.run
 		},
@@ -87,20 +87,20 @@ func (l allocLogs) run(ctx context.Context, c *call) error {
 func (l allocLogs) check(c *call) error {
 	switch {
 	case *l.lines < 0 || *l.bytes < 0:
-		return c.usagef("-n and -c count what to show; they cannot be below 0")
+		return c.usagef("-n and -c must be at least 0")
 	case c.flags.given("n") && c.flags.given("c"):
-		return c.usagef("-n and -c cannot both be given")
+		return c.usagef("-n and -c cannot be used together")
 	case *l.job == "" && len(c.args) == 0:
-		return c.usagef("an allocation is missing, or -job: %s alloc logs <allocation> [task]", c.Name)
+		return c.usagef("missing argument: give an allocation or -job, usage: %s alloc logs <allocation> [task]", c.Name)
 	case *l.job != "" && len(c.args) > 1:
-		return c.usagef("with -job the one argument is the task; %q is too much", c.args[1])
+		return c.usagef("unexpected argument %q: with -job, the only argument is the task", c.args[1])
 	case *l.group != "" && *l.job == "":
-		return c.usagef("-group goes with -job: an allocation is of one group anyway")
+		return c.usagef("-group requires -job")
 	}
 	return nil
 }
 
-// alloc finds the allocation whose output is wanted.
+// alloc finds the allocation whose output to show.
 func (l allocLogs) alloc(ctx context.Context, c *call) (a op.Alloc, err error) {
 	if *l.job == "" {
 		return c.findAlloc(ctx, c.args[0])
@@ -118,7 +118,7 @@ func (l allocLogs) alloc(ctx context.Context, c *call) (a op.Alloc, err error) {
 	}
 	list = slices.DeleteFunc(list, func(s op.AllocStub) bool { return *l.group != "" && s.TaskGroup != *l.group })
 	if len(list) == 0 {
-		return a, berth.Errorf(berth.NotFound, "job %q has no allocations yet; \"%s job status %s\" says why", j.ID, c.Name, j.ID)
+		return a, berth.Errorf(berth.NotFound, "job %q has no allocations; \"%s job status %s\" shows why", j.ID, c.Name, j.ID)
 	}
 	slices.SortStableFunc(list, func(a, b op.AllocStub) int {
 		ra, rb := a.ClientStatus == berth.ClientRunning, b.ClientStatus == berth.ClientRunning
@@ -133,7 +133,7 @@ func (l allocLogs) alloc(ctx context.Context, c *call) (a op.Alloc, err error) {
 	return c.findAlloc(ctx, list[0].ID.String())
 }
 
-// taskOf returns the task whose output is wanted.
+// taskOf returns the task whose output to show.
 func (l allocLogs) taskOf(c *call, a *op.Alloc) (string, error) {
 	tasks := tasksOf(a)
 	name := *l.task
@@ -149,14 +149,14 @@ func (l allocLogs) taskOf(c *call, a *op.Alloc) (string, error) {
 	case name == "" && len(tasks) == 1:
 		return tasks[0], nil
 	case name == "":
-		return "", c.usagef("allocation %s has several tasks; name one of %s", a.ID.Short(), strings.Join(tasks, ", "))
+		return "", c.usagef("allocation %s has several tasks: choose one of %s", a.ID.Short(), strings.Join(tasks, ", "))
 	case !slices.Contains(tasks, name):
-		return "", berth.Errorf(berth.NotFound, "allocation %s has no task %q; it has %s", a.ID.Short(), name, strings.Join(tasks, ", "))
+		return "", berth.Errorf(berth.NotFound, "allocation %s has no task %q: want one of %s", a.ID.Short(), name, strings.Join(tasks, ", "))
 	}
 	return name, nil
 }
 
-// stream writes one of a task's two outputs.
+// stream prints one of a task's two outputs.
 func (l allocLogs) stream(ctx context.Context, t *tailing) error {
 	t.query.Origin = "start"
 	switch {
@@ -180,7 +180,7 @@ func (l allocLogs) stream(ctx context.Context, t *tailing) error {
 	return t.copy(ctx)
 }
 
-// shared is where two streams write, whole frames at a time.
+// shared lets two streams write to one output, a frame at a time.
 type shared struct {
 	mu       sync.Mutex
 	out, err io.Writer
@@ -207,7 +207,7 @@ type tailing struct {
 	query   op.LogsQuery
 }
 
-// copy writes the output as it comes.
+// copy prints the output as it arrives.
 func (t *tailing) copy(ctx context.Context) error {
 	for f, err := range client.Stream(ctx, t.client, op.ReadLogs, t.query) {
 		if err != nil {
@@ -223,14 +223,14 @@ func (t *tailing) copy(ctx context.Context) error {
 	return nil
 }
 
-// Guesses at how much the last lines take, and the most that is read for
-// them.
+// An estimate of the length of a line, and the most that is read to find the
+// last lines, in bytes.
 const (
 	lineGuess = 120
 	maxTail   = 64 << 20
 )
 
-// lastLines returns the last n lines: it reads from the end, and further back
+// lastLines returns the last n lines. It reads from the end, and further back
 // if that was not enough.
 func (t *tailing) lastLines(ctx context.Context, n int) ([]byte, error) {
 	q := t.query
@@ -250,9 +250,9 @@ func (t *tailing) lastLines(ctx context.Context, n int) ([]byte, error) {
 	}
 }
 
-// cutLines returns the last n lines of text, and whether it has more than
-// those: only then is the first of them whole.
-func cutLines(text []byte, n int) (end []byte, whole bool) {
+// cutLines returns the last n lines of text. complete reports that the text has
+// more than these; otherwise the first one may be cut off.
+func cutLines(text []byte, n int) (end []byte, complete bool) {
 	at := len(text)
 	if at > 0 && text[at-1] == '\n' {
 		at--

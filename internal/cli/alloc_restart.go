@@ -10,13 +10,14 @@ import (
 
 func allocRestartCommand() *command {
 	return &command{
-		name: "alloc restart", args: "<allocation> [task]", synopsis: "Start tasks of an allocation anew where they are", min: 1, max: 2,
-		help: `Ends tasks of an allocation and starts them again on the same node: one, or all that run. The allocation stays what it is,
-and its restart policy does not count it.`,
+		name: "alloc restart", args: "<allocation> [task]", synopsis: "Restart the tasks of an allocation in place", min: 1, max: 2,
+		example: "alloc restart 0af996ed web",
+		help: `Restarts tasks of an allocation on the same node: one task, or all running ones. The allocation keeps its ID, and the restart does
+			not count towards its restart policy.`,
 		setup: func(f *flags) action {
 			r := allocRestart{
-				task:    f.String("task", "Restart this `task` alone."),
-				all:     f.Bool("all-tasks", "Restart all tasks; refused while one of them has ended."),
+				task:    f.String("task", "Restart only this `task`."),
+				all:     f.Bool("all-tasks", "Restart all tasks. Fails if one of them has ended."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
 			return r.run
@@ -35,7 +36,7 @@ func (r allocRestart) run(ctx context.Context, c *call) error {
 		return err
 	}
 	if task != "" && *r.all {
-		return c.usagef("-all-tasks and a task cannot both be given")
+		return c.usagef("-all-tasks cannot be used with a task")
 	}
 	a, err := c.findAlloc(ctx, c.args[0])
 	if err != nil {
@@ -45,7 +46,7 @@ func (r allocRestart) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	what := "all its tasks that run"
+	what := "all running tasks"
 	if task != "" {
 		what = fmt.Sprintf("task %q", clean(task))
 	}
@@ -53,13 +54,14 @@ func (r allocRestart) run(ctx context.Context, c *call) error {
 	return err
 }
 
-// taskWord is the task that a flag names, or the word behind the allocation.
+// taskWord is the task from the flag, or from the argument after the
+// allocation.
 func (c *call) taskWord(flag string) (string, error) {
 	switch {
 	case len(c.args) < 2:
 		return flag, nil
 	case flag != "" && flag != c.args[1]:
-		return "", c.usagef("-task says %q, the argument %q; give one of the two", flag, c.args[1])
+		return "", c.usagef("-task is %q but the argument is %q: give only one", flag, c.args[1])
 	}
 	return c.args[1], nil
 }
@@ -67,11 +69,12 @@ func (c *call) taskWord(flag string) (string, error) {
 func allocSignalCommand() *command {
 	return &command{
 		name: "alloc signal", args: "<allocation> [task]", synopsis: "Send a signal to tasks of an allocation", min: 1, max: 2,
-		help: "Sends a signal to a task of an allocation, or to all that run.",
+		example: "alloc signal -s SIGHUP 0af996ed web",
+		help:    "Sends a signal to one task of an allocation, or to all running ones.",
 		setup: func(f *flags) action {
 			s := allocSignal{
 				signal:  f.FlagSet.String("s", "SIGKILL", "The `signal` to send."),
-				task:    f.String("task", "Signal this `task` alone."),
+				task:    f.String("task", "Signal only this `task`."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
 			return s.run

@@ -17,16 +17,17 @@ import (
 
 func allocStatusCommand() *command {
 	return &command{
-		name: "alloc status", args: "<allocation>", synopsis: "Show how one instance of a job fares, and what happened to it", min: 1, max: 1,
-		help: `Shows an allocation, named by its ID or the beginning of it: where it is and why it is there, its addresses, and for each
-of its tasks what it was given, how it fares, and what happened to it, newest first.`,
+		name: "alloc status", args: "<allocation>", synopsis: "Show an allocation: its state, tasks and events", min: 1, max: 1,
+		example: "alloc status 0af996ed",
+		help: `Shows an allocation, given by ID or prefix: its node and why it was placed there, its addresses, and for each task its resources,
+			state and events, newest first.`,
 		setup: func(f *flags) action {
 			s := allocStatus{
 				data:    f.data(),
-				short:   f.Bool("short", "Show of each task its newest event alone."),
-				verbose: f.Bool("verbose", "Show IDs in full, times instead of ages, and how nodes were compared when it was placed."),
+				short:   f.Bool("short", "Show only the latest event of each task."),
+				verbose: f.Bool("verbose", "Show full IDs, absolute times, and the scores of the nodes considered at placement."),
 			}
-			f.UnbuiltBool("stats", "ui")
+			f.UnsupportedBool("stats", "ui")
 			return s.run
 		},
 	}
@@ -57,7 +58,7 @@ func (s allocStatus) run(ctx context.Context, c *call) error {
 	}
 	p := c.page()
 	s.overview(c, p, &a, eligible)
-	s.evictions(ctx, c, p, &a)
+	s.preemptions(ctx, c, p, &a)
 	if *s.short {
 		s.tasksShort(p, &a)
 		return c.show(p)
@@ -124,8 +125,8 @@ func (s allocStatus) overview(c *call, p *page, a *op.Alloc, eligible time.Time)
 	p.pairs(kv...)
 }
 
-// replacing is what the allocation replaces and is replaced by, and when that
-// will be.
+// replacing shows what the allocation replaces, what replaces it, and when it
+// will be replaced.
 func (s allocStatus) replacing(c *call, a *op.Alloc, eligible time.Time) (kv []string) {
 	if !a.PreviousAllocation.IsZero() {
 		kv = append(kv, "Previous Alloc ID", short(a.PreviousAllocation.String(), *s.verbose))
@@ -139,7 +140,7 @@ func (s allocStatus) replacing(c *call, a *op.Alloc, eligible time.Time) (kv []s
 	switch {
 	case !eligible.After(c.Now()):
 	case a.ClientStatus == berth.ClientUnknown:
-		kv = append(kv, "Lost Unless Heard", c.ago(eligible))
+		kv = append(kv, "Lost Unless Reconnected", c.ago(eligible))
 	default:
 		kv = append(kv, "Reschedule Eligibility", c.ago(eligible))
 	}
@@ -160,8 +161,8 @@ func (s allocStatus) replacing(c *call, a *op.Alloc, eligible time.Time) (kv []s
 	return append(kv, "Reschedule Attempts", attempts)
 }
 
-// tasksOf are the tasks of the allocation's group in the order of the job, or
-// those that its agent reported.
+// tasksOf are the tasks of the allocation's group in job order, or else those
+// that its agent reported.
 func tasksOf(a *op.Alloc) (names []string) {
 	if a.Job != nil {
 		if g := a.Job.Group(a.TaskGroup); g != nil {
@@ -195,7 +196,7 @@ func (s allocStatus) tasksShort(p *page, a *op.Alloc) {
 	p.table(rows)
 }
 
-// addresses lists the ports of the allocation. A star marks those of the
+// addresses lists the ports of the allocation. A star marks ports of the
 // group's network.
 func (s allocStatus) addresses(p *page, a *op.Alloc) {
 	if a.AllocatedResources == nil || len(a.AllocatedResources.Shared.Ports) == 0 {
@@ -247,7 +248,7 @@ func (s allocStatus) task(p *page, a *op.Alloc, name string) {
 	p.gap()
 	p.linef("Recent Events:")
 	if len(st.Events) == 0 {
-		p.linef("No events: the agent of its node has not reported yet")
+		p.linef("No events: the node's agent has not reported yet")
 		return
 	}
 	rows := [][]string{{"Time", "Type", "Description"}}
@@ -257,7 +258,7 @@ func (s allocStatus) task(p *page, a *op.Alloc, name string) {
 	p.table(rows)
 }
 
-// placement compares the nodes that were looked at, best first.
+// placement compares the nodes that were considered, best first.
 func (s allocStatus) placement(p *page, a *op.Alloc) {
 	if a.Metrics == nil || len(a.Metrics.ScoreMetaData) == 0 {
 		return

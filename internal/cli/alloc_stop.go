@@ -10,13 +10,14 @@ import (
 
 func allocStopCommand() *command {
 	return &command{
-		name: "alloc stop", args: "<allocation>", synopsis: "Stop an allocation and place it anew", min: 1, max: 1,
-		help: `Stops an allocation and has the scheduler place its instance anew, on whatever node suits, and follows the evaluation until
-the new one runs. "job stop" stops a job for good, "job scale" changes how many instances it has. An allocation that its job left to itself
-is stopped, and nothing replaces it.`,
+		name: "alloc stop", args: "<allocation>", synopsis: "Stop an allocation and reschedule it", min: 1, max: 1,
+		example: "alloc stop 0af996ed",
+		help: `Stops an allocation and lets the scheduler place a replacement on any suitable node, then monitors the evaluation until the
+			replacement runs. To stop a job for good, use "job stop"; to change its number of instances, use "job scale". An orphaned
+			allocation is stopped without a replacement.`,
 		setup: func(f *flags) action {
 			s := allocStop{
-				detach:  f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				detach:  f.Bool("detach", "Print the evaluation ID and return without monitoring."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 				noDelay: f.Bool("no-shutdown-delay", "Do not wait for the shutdown_delay of the group and its tasks."),
 			}
@@ -36,8 +37,8 @@ func (s allocStop) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if out.EvalID.IsZero() { // it was left to itself: no scheduler looks
-		_, err := fmt.Fprintf(c.Out, "Allocation %q is to stop; it has no job, so nothing replaces it\n", short(a.ID.String(), *s.verbose))
+	if out.EvalID.IsZero() { // an orphan: there is nothing to evaluate
+		_, err := fmt.Fprintf(c.Out, "Allocation %q is being stopped; it has no job, so nothing replaces it\n", short(a.ID.String(), *s.verbose))
 		return err
 	}
 	return c.raised(ctx, &op.Job{Job: a.Job}, out.EvalID, *s.detach, *s.verbose)

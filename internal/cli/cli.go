@@ -1,11 +1,13 @@
-// Package cli is the command line: one file a command, each a function from
-// flags and arguments to calls of package client and text for a person.
+// Package cli is the command line. Each command has a file: a function that
+// turns flags and arguments into calls of package client, and the results into
+// text.
 //
-// Names, flags, environment, columns and exit codes are those of Nomad's public
-// command line, so that people and scripts keep what they have learnt: 0 is
-// good, 1 is an error, and 2 is an evaluation that ended without a place for
-// everything. What has no behaviour yet is refused by name. Beside the words of
-// Nomad, outputs say why something waits, with numbers.
+// Names, flags, environment variables, columns and exit codes are those of
+// Nomad's public command line, so that people and scripts need not relearn
+// them: 0 is success, 1 is an error, and 2 is an evaluation that completed
+// without placing everything. Commands and flags of Nomad that Berth lacks are
+// rejected by name. Beyond what Nomad prints, outputs explain why something is
+// waiting, with numbers.
 package cli
 
 import (
@@ -17,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,26 +29,26 @@ import (
 	"golang.org/x/term"
 )
 
-// Program is one run of the program: all that a command sees of the world
-// beside the agent that it calls.
+// Program is one run of the program: everything a command sees of its
+// environment, apart from the agent that it calls.
 type Program struct {
-	Name string // that it was called by; shown in help
+	Name string // berth or nomad, as it was called; shown in help
 	Args []string
 	Env  []string // KEY=value, as os.Environ has it
-	Dir  string   // that relative paths start from; "" is the process's own
+	Dir  string   // base of relative paths; "" is the process's own
 	In   io.Reader
 	Out  io.Writer
 	Err  io.Writer
-	// Terminal says that a person reads Out and can answer on In. Width is
-	// that of the terminal, 0 if it is unknown.
+	// Terminal reports that a person reads Out and can answer on In. Width is
+	// the width of the terminal in columns, 0 if unknown.
 	Terminal bool
 	Width    int
 	Now      func() time.Time
 }
 
 // Main runs the program with the arguments and the environment of the process,
-// and returns its exit code. The first interrupt ends what runs in order, the
-// second at once.
+// and returns its exit code. The first interrupt shuts down in order, the second
+// kills the process.
 func Main(args []string) int {
 	p := &Program{
 		Name: programName(args), Args: args[min(1, len(args)):], Env: os.Environ(),
@@ -83,8 +86,8 @@ func untilSignal() (_ context.Context, stop func()) {
 	}
 }
 
-// programName is how the program was called. Under another name than nomad it
-// is berth.
+// programName is the name for help and errors: nomad if the program was called
+// by that name, otherwise berth.
 func programName(args []string) string {
 	if len(args) > 0 && strings.TrimSuffix(filepath.Base(args[0]), ".exe") == nomadName {
 		return nomadName
@@ -98,20 +101,20 @@ const nomadName = "nomad"
 const (
 	exitGood     = 0
 	exitError    = 1
-	exitChanges  = 1   // of job plan: an allocation would be created or destroyed
-	exitUnplaced = 2   // an evaluation ended, and something found no place
+	exitChanges  = 1   // job plan: an allocation would be created or destroyed
+	exitUnplaced = 2   // an evaluation completed without placing everything
 	exitNothing  = 127 // no command was given
-	exitNoPlan   = 255 // of job plan: an error
+	exitNoPlan   = 255 // job plan: an error
 )
 
-// exit is the error of a command that has said all there is to say, and ends
+// exit is the error of a command that has already printed everything and ends
 // with this code.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // Run runs the command that the arguments name and returns its exit code. It
-// returns when everything the command started has ended.
+// returns once everything the command started has ended.
 func (p *Program) Run(ctx context.Context) int {
 	err := p.dispatch(ctx)
 	if err == nil {
@@ -137,17 +140,36 @@ func (p *Program) dispatch(ctx context.Context) error {
 		return p.run(ctx, found.exact, p.Args[found.taken:])
 	case wantsVersion(p.Args):
 		return p.run(ctx, versionCommand(), nil)
+	case len(p.Args) > 0 && p.Args[0] == "help":
+		return p.help(all, p.Args[1:])
 	case len(found.group) > 0 || len(p.Args) == 0 || asksForHelp(p.Args[0]):
 		return p.showGroup(all, strings.Join(p.Args[:found.taken], " "), p.Args[found.taken:])
 	}
-	return p.unknown(all, "", p.Args[0])
+	return p.unknown(all, "", p.Args)
 }
 
-// showGroup lists the commands of a group: on Out if somebody asked for it, on
-// Err if a command is missing.
+// help runs "help" and "help job run".
+func (p *Program) help(all []*command, words []string) error {
+	words = slices.DeleteFunc(slices.Clone(words), asksForHelp)
+	found := find(all, words)
+	text := ""
+	switch {
+	case found.exact != nil:
+		text = p.commandHelp(found.exact)
+	case found.taken == len(words):
+		text = p.groupHelp(all, found.group)
+	default:
+		return p.unknown(all, found.group, words[found.taken:])
+	}
+	_, err := io.WriteString(p.Out, text)
+	return err
+}
+
+// showGroup lists the commands of a group: on Out if help was asked for, on Err
+// if the command is missing.
 func (p *Program) showGroup(all []*command, group string, rest []string) error {
 	if len(rest) > 0 && !asksForHelp(rest[0]) {
-		return p.unknown(all, group, rest[0])
+		return p.unknown(all, group, rest)
 	}
 	text := p.groupHelp(all, group)
 	switch {
@@ -168,7 +190,7 @@ func wantsVersion(args []string) bool {
 	return len(args) > 0 && (args[0] == "-v" || args[0] == "-version" || args[0] == "--version")
 }
 
-// ask asks the person at the terminal; anything but y is no.
+// ask asks the person at the terminal; anything but y or yes is a no.
 func (p *Program) ask(question string) (bool, error) {
 	fmt.Fprint(p.Out, question+" [y/N] ")
 	answer, err := bufio.NewReader(p.In).ReadString('\n')
@@ -179,7 +201,7 @@ func (p *Program) ask(question string) (bool, error) {
 	return a == "y" || a == "yes", nil
 }
 
-// path returns a file name seen from Dir.
+// path returns the file name relative to Dir.
 func (p *Program) path(name string) string {
 	if p.Dir == "" || filepath.IsAbs(name) {
 		return name
@@ -187,13 +209,13 @@ func (p *Program) path(name string) string {
 	return filepath.Join(p.Dir, name)
 }
 
-// env returns the value of BERTH_name, or of NOMAD_name, and which of them it
-// is.
+// env returns the value of BERTH_name or else of NOMAD_name, and the name of the
+// variable that had it.
 func (p *Program) env(name string) (value, from string) {
 	for _, prefix := range []string{"BERTH_", "NOMAD_"} {
 		for _, kv := range p.Env {
 			if v, ok := strings.CutPrefix(kv, prefix+name+"="); ok && v != "" {
-				value = v // the last one counts, as in a process
+				value = v // the last one wins, as in a process
 				from = prefix + name
 			}
 		}

@@ -12,33 +12,33 @@ import (
 	"berth/client"
 )
 
-// command is one command of the tree. It stands in a file of its own, and by
-// its constructor in the list of commands.go.
+// command is one command of the tree. Its constructor is listed in commands.go.
 type command struct {
 	name     string // its place in the tree: "job run"
-	args     string // as its usage shows them: "<path>"
+	args     string // as shown in its usage: "<path>"
 	synopsis string // one line, for lists
-	help     string // paragraphs: what it does, and how it ends
-	min, max int    // arguments; max below 0 is no limit
-	hidden   bool   // in no list: for the program itself, or an old spelling
-	local    bool   // calls no agent and has none of the flags for that
+	help     string // paragraphs: what it does, and its exit codes
+	example  string // one command line without the program's name: "job run web.hcl"
+	min, max int    // number of arguments; max below 0 is no limit
+	hidden   bool   // not listed: for the program itself, or an old spelling
+	local    bool   // calls no agent, so it has no connection flags
 	failure  int    // the exit code of an error; 0 is exitError
 
-	// setup declares the command's flags and returns what it does. It is
-	// called anew for each run.
+	// setup declares the command's flags and returns its action. It is called
+	// once for each run.
 	setup func(*flags) action
 
-	// raw, if set, takes the arguments as they are and returns the exit code,
-	// before the program touches signals, files or memory.
+	// raw, if set, takes the arguments unparsed and returns the exit code. It
+	// runs before the program touches signals, files or memory.
 	raw func(args []string) int
 }
 
-// usage is how a command is called.
+// usage is the command line in short form.
 func (c *command) usage(program string) string {
 	return strings.TrimSpace(program + " " + c.name + " " + c.args)
 }
 
-// action does what a command is for.
+// action is what a command does.
 type action func(context.Context, *call) error
 
 // call is one run of a command.
@@ -47,7 +47,7 @@ type call struct {
 	command *command
 	args    []string
 	flags   *flags
-	client  *client.Client // nil for a local command
+	client  *client.Client // nil for local commands
 	config  clientConfig
 	bold    bool
 }
@@ -61,18 +61,18 @@ func newFlags() *flags {
 	return f
 }
 
-// Bool declares a flag that is there or not.
+// Bool declares a flag without a value.
 func (f *flags) Bool(name, usage string) *bool { return f.FlagSet.Bool(name, false, usage) }
 
-// String declares a flag with a value; `name` in usage is the value's.
+// String declares a flag with a value. `name` in usage names the value.
 func (f *flags) String(name, usage string) *string { return f.FlagSet.String(name, "", usage) }
 
-// Int declares a flag with a number.
+// Int declares a flag whose value is an integer.
 func (f *flags) Int(name string, value int, usage string) *int {
 	return f.FlagSet.Int(name, value, usage)
 }
 
-// List declares a flag that may be given many times.
+// List declares a flag that can be repeated.
 func (f *flags) List(name, usage string) *[]string {
 	l := new(list)
 	f.Var(l, name, usage)
@@ -84,42 +84,39 @@ type list []string
 func (l *list) String() string     { return strings.Join(*l, ", ") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
-// given says whether a flag was on the command line.
+// given reports whether a flag was on the command line.
 func (f *flags) given(name string) (yes bool) {
 	f.Visit(func(g *flag.Flag) { yes = yes || g.Name == name })
 	return yes
 }
 
-// Unbuilt declares flags with a value that Nomad has and this build refuses by
-// name.
-func (f *flags) Unbuilt(names ...string) {
+// Unsupported declares flags of Nomad, with a value, that Berth rejects by name.
+func (f *flags) Unsupported(names ...string) {
 	for _, n := range names {
-		f.Var(unbuilt{}, n, notBuilt)
+		f.Var(unsupported{}, n, "")
 	}
 }
 
-// notBuilt begins the description of a flag that is refused.
-const notBuilt = "Not built yet: refused."
-
-// UnbuiltBool is Unbuilt for flags that take no value.
-func (f *flags) UnbuiltBool(names ...string) {
+// UnsupportedBool is Unsupported for flags without a value.
+func (f *flags) UnsupportedBool(names ...string) {
 	for _, n := range names {
-		f.Var(unbuilt{boolean: true}, n, notBuilt)
+		f.Var(unsupported{boolean: true}, n, "")
 	}
 }
 
-type unbuilt struct{ boolean bool }
+// unsupported is the value of a flag that is rejected unless it is set to false.
+type unsupported struct{ boolean bool }
 
-func (u unbuilt) String() string   { return "" }
-func (u unbuilt) IsBoolFlag() bool { return u.boolean }
-func (u unbuilt) Set(s string) error {
+func (u unsupported) String() string   { return "" }
+func (u unsupported) IsBoolFlag() bool { return u.boolean }
+func (u unsupported) Set(s string) error {
 	if s == "false" {
 		return nil
 	}
-	return fmt.Errorf("is not built yet")
+	return fmt.Errorf("is not supported")
 }
 
-// usageError is a fault in how a command was called.
+// usageError is a mistake in the command line.
 type usageError struct {
 	command string
 	err     error
@@ -128,14 +125,14 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// usagef says what is wrong with how the command was called.
+// usagef returns an error about the command line.
 func (c *call) usagef(format string, args ...any) error {
 	return &usageError{c.command.name, berth.Errorf(berth.Invalid, format, args...)}
 }
 
-// parse sets flags from the command line, wherever they stand in it, and
-// returns the other arguments. After -- nothing is a flag. help says that help
-// was asked for.
+// parse sets the flags on the command line, in any position, and returns the
+// other arguments. After -- nothing is a flag. help reports that help was asked
+// for.
 func (f *flags) parse(line []string) (args []string, help bool, err error) {
 	for i := 0; i < len(line); i++ {
 		arg := line[i]
@@ -152,45 +149,55 @@ func (f *flags) parse(line []string) (args []string, help bool, err error) {
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
 		g := f.Lookup(name)
 		if g == nil {
-			return nil, false, berth.Errorf(berth.Invalid, "there is no flag -%s%s", name, meant("-", name, f.names()))
+			return nil, false, berth.Errorf(berth.Invalid, "unknown flag -%s%s", name, suggestion("-", name, f.names()))
 		}
-		if b, ok := g.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() && !hasValue {
+		if !hasValue && isBool(g) {
 			value, hasValue = "true", true
 		}
 		if !hasValue {
 			if i++; i == len(line) {
-				return nil, false, berth.Errorf(berth.Invalid, "the flag -%s wants a value", name)
+				return nil, false, berth.Errorf(berth.Invalid, "flag -%s needs a value", name)
 			}
 			value = line[i]
 		}
 		if err := f.Set(name, value); err != nil {
-			if _, no := g.Value.(unbuilt); no {
-				return nil, false, berth.Errorf(berth.Invalid, "the flag -%s %w", name, err)
+			if _, no := g.Value.(unsupported); no {
+				return nil, false, berth.Errorf(berth.Invalid, "flag -%s %w", name, err)
 			}
-			return nil, false, berth.Errorf(berth.Invalid, "the flag -%s: %q is not %s", name, value, wanted(g))
+			return nil, false, berth.Errorf(berth.Invalid, "flag -%s must be %s, got %q", name, kindOf(g), value)
 		}
 	}
 	return args, false, nil
 }
 
+// names returns the flags that can be suggested.
 func (f *flags) names() (out []string) {
-	f.VisitAll(func(g *flag.Flag) { out = append(out, g.Name) })
+	f.VisitAll(func(g *flag.Flag) {
+		if _, no := g.Value.(unsupported); !no {
+			out = append(out, g.Name)
+		}
+	})
 	return out
 }
 
-// wanted is what values a flag takes.
-func wanted(g *flag.Flag) string {
+func isBool(g *flag.Flag) bool {
+	b, ok := g.Value.(interface{ IsBoolFlag() bool })
+	return ok && b.IsBoolFlag()
+}
+
+// kindOf describes the values that a flag takes.
+func kindOf(g *flag.Flag) string {
 	if v, ok := g.Value.(flag.Getter); ok {
 		switch v.Get().(type) {
 		case bool:
 			return "true or false"
 		case int, int64, uint, uint64:
-			return "a whole number"
+			return "an integer"
 		case time.Duration:
 			return "a duration such as 30s"
 		}
 	}
-	return "allowed"
+	return "valid"
 }
 
 // run runs one command.
@@ -218,9 +225,9 @@ func (p *Program) runCommand(ctx context.Context, cmd *command, line []string) e
 	case err != nil:
 		return &usageError{cmd.name, err}
 	case len(args) < cmd.min:
-		return c.usagef("an argument is missing: %s", cmd.usage(p.Name))
+		return c.usagef("missing argument, usage: %s", cmd.usage(p.Name))
 	case cmd.max >= 0 && len(args) > cmd.max:
-		return c.usagef("%q is an argument too many: %s", args[cmd.max], cmd.usage(p.Name))
+		return c.usagef("unexpected argument %q, usage: %s", args[cmd.max], cmd.usage(p.Name))
 	}
 	c.args = args
 	if cmd.local {
@@ -240,7 +247,7 @@ func (p *Program) runCommand(ctx context.Context, cmd *command, line []string) e
 	return nil
 }
 
-// failed is the error of a command whose failure has an exit code of its own.
+// failed is the error of a command that fails with an exit code of its own.
 type failed struct {
 	code int
 	err  error
@@ -249,7 +256,7 @@ type failed struct {
 func (e *failed) Error() string { return e.err.Error() }
 func (e *failed) Unwrap() error { return e.err }
 
-// explain is the sentence for an error.
+// explain is the text of an error.
 func (p *Program) explain(ctx context.Context, err error) string {
 	text := err.Error()
 	if ctx.Err() != nil && err == context.Cause(ctx) {

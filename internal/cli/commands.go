@@ -1,20 +1,28 @@
 package cli
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// commands is the tree. A new command is one file with one constructor, and
-// one line here.
+// commands is the tree. A new command is a file with a constructor, and a line
+// here.
 func commands() []*command {
-	all := []*command{
-		agentCommand(),
-		agentInfoCommand(),
-		deploymentFailCommand(),
-		deploymentListCommand(),
-		deploymentPauseCommand(),
-		deploymentPromoteCommand(),
-		deploymentResumeCommand(),
-		deploymentStatusCommand(),
-		deploymentUnblockCommand(),
+	all := slices.Concat(jobCommands(), workCommands(), nodeCommands(), operatorCommands(), otherCommands())
+	for _, c := range all[:len(all):len(all)] {
+		for _, a := range aliases {
+			if a.of == c.name {
+				alias := *c
+				alias.name, alias.hidden = a.name, true
+				all = append(all, &alias)
+			}
+		}
+	}
+	return all
+}
+
+func jobCommands() []*command {
+	return []*command{
 		jobDeploymentsCommand(),
 		jobDispatchCommand(),
 		jobEvalCommand(),
@@ -35,17 +43,20 @@ func commands() []*command {
 		jobTagUnsetCommand(),
 		jobTreeCommand(),
 		jobValidateCommand(),
-		nodeConfigCommand(),
-		nodeDrainCommand(),
-		nodeEligibilityCommand(),
-		nodePoolApplyCommand(),
-		nodePoolDeleteCommand(),
-		nodePoolInfoCommand(),
-		nodePoolInitCommand(),
-		nodePoolJobsCommand(),
-		nodePoolListCommand(),
-		nodePoolNodesCommand(),
-		nodeStatusCommand(),
+	}
+}
+
+// workCommands are about what becomes of jobs: allocations, evaluations and
+// deployments.
+func workCommands() []*command {
+	return []*command{
+		deploymentFailCommand(),
+		deploymentListCommand(),
+		deploymentPauseCommand(),
+		deploymentPromoteCommand(),
+		deploymentResumeCommand(),
+		deploymentStatusCommand(),
+		deploymentUnblockCommand(),
 		allocStatusCommand(),
 		allocChecksCommand(),
 		allocLogsCommand(),
@@ -57,6 +68,28 @@ func commands() []*command {
 		evalListCommand(),
 		evalStatusCommand(),
 		evalTraceCommand(),
+	}
+}
+
+func nodeCommands() []*command {
+	return []*command{
+		nodeConfigCommand(),
+		nodeDrainCommand(),
+		nodeEligibilityCommand(),
+		nodePoolApplyCommand(),
+		nodePoolDeleteCommand(),
+		nodePoolInfoCommand(),
+		nodePoolInitCommand(),
+		nodePoolJobsCommand(),
+		nodePoolListCommand(),
+		nodePoolNodesCommand(),
+		nodeStatusCommand(),
+	}
+}
+
+// operatorCommands are about the servers.
+func operatorCommands() []*command {
+	return []*command{
 		keyringGenerateCommand(),
 		keyringInstallCommand(),
 		keyringListCommand(),
@@ -73,13 +106,25 @@ func commands() []*command {
 		operatorSnapshotInspectCommand(),
 		operatorSnapshotRestoreCommand(),
 		operatorSnapshotSaveCommand(),
+		serverForceLeaveCommand(),
+		serverJoinCommand(),
+		serverMembersCommand(),
+		systemGCCommand(),
+		tlsCACreateCommand(),
+		tlsCAInfoCommand(),
+		tlsCertCreateCommand(),
+		tlsCertInfoCommand(),
+	}
+}
+
+func otherCommands() []*command {
+	return []*command{
+		agentCommand(),
+		agentInfoCommand(),
 		resourceDeleteCommand(),
 		resourceListCommand(),
 		scalingPolicyInfoCommand(),
 		scalingPolicyListCommand(),
-		serverForceLeaveCommand(),
-		serverJoinCommand(),
-		serverMembersCommand(),
 		serviceDeleteCommand(),
 		serviceInfoCommand(),
 		serviceListCommand(),
@@ -88,65 +133,51 @@ func commands() []*command {
 		streamRegionCommand(),
 		streamRoutesCommand(),
 		streamStatusCommand(),
-		systemGCCommand(),
-		tlsCACreateCommand(),
-		tlsCAInfoCommand(),
-		tlsCertCreateCommand(),
-		tlsCertInfoCommand(),
 		versionCommand(),
 		superviseCommand(),
 	}
-	for _, c := range all[:len(all):len(all)] {
-		for _, a := range aliases {
-			if a.of == c.name {
-				alias := *c
-				alias.name, alias.hidden = a.name, true
-				all = append(all, &alias)
-			}
-		}
-	}
-	return all
 }
 
-// groups say what the commands of a group are about.
+// groups describes the groups of commands.
 var groups = map[string]string{
-	"alloc":                   "Look at single instances of jobs",
-	"deployment":              "Look at how jobs go from one version to the next, and change that",
-	"eval":                    "Look at what is being decided about jobs",
-	"job":                     "Run and stop jobs, and look at them",
-	"job tag":                 "Name versions of jobs",
-	"job periodic":            "Launch jobs that the clock launches",
-	"node":                    "Look at the machines that run jobs",
-	"node pool":               "Group nodes, and look at their groups",
-	"service":                 "Look at where services are",
-	"scaling":                 "Look at how jobs may be scaled",
-	"scaling policy":          "Look at the scaling policies of jobs",
-	"operator":                "Look after the cluster",
-	"operator autopilot":      "Look at how the cluster looks after its servers, and change that",
-	"operator raft":           "Look after the servers that agree on the state",
-	"operator snapshot":       "Save the state of the cluster, and put it back",
-	"tls":                     "Make and show certificates of agents",
-	"resource":                "Look at objects with their owners, and delete them",
-	"stream":                  "Look at stream jobs, and change them",
-	"server":                  "Look at the servers, and let them join and leave",
-	"operator gossip":         "Look after how servers tell each other who they are",
-	"operator gossip keyring": "Look at and change the keys of the gossip",
-	"tls ca":                  "Make and show authorities",
-	"tls cert":                "Make and show certificates",
-	"operator scheduler":      "Look at and change how the cluster is scheduled",
+	"alloc":                   "Inspect and control allocations",
+	"deployment":              "Inspect and control deployments",
+	"eval":                    "Inspect evaluations",
+	"job":                     "Run, inspect and stop jobs",
+	"job periodic":            "Launch periodic jobs",
+	"job tag":                 "Name versions of a job",
+	"node":                    "Inspect and manage nodes",
+	"node pool":               "Manage node pools",
+	"operator":                "Maintain the cluster",
+	"operator autopilot":      "Inspect and configure the automatic management of servers",
+	"operator gossip":         "Manage gossip between servers",
+	"operator gossip keyring": "Manage the gossip encryption keys",
+	"operator raft":           "Inspect and manage the Raft peers",
+	"operator scheduler":      "Show and change the scheduler configuration",
+	"operator snapshot":       "Save, restore and inspect snapshots of the cluster state",
+	"resource":                "List and delete objects by owner and UID",
+	"scaling":                 "Inspect how jobs can be scaled",
+	"scaling policy":          "Inspect scaling policies",
+	"server":                  "List servers and manage their membership",
+	"service":                 "Inspect and delete service registrations",
+	"stream":                  "Inspect and change stream jobs",
+	"system":                  "Run cluster-wide maintenance",
+	"tls":                     "Create and inspect TLS certificates",
+	"tls ca":                  "Create and inspect certificate authorities",
+	"tls cert":                "Create and inspect certificates",
 }
 
-// aliases are the short and the old spellings that Nomad accepts.
+// aliases are short and old spellings that Nomad accepts.
 var aliases = []struct{ name, of string }{
 	{"inspect", "job inspect"}, {"plan", "job plan"}, {"run", "job run"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"},
 	{"alloc-status", "alloc status"}, {"eval-status", "eval status"}, {"node-status", "node status"}, {"node-drain", "node drain"},
 	{"server-members", "server members"}, {"server-join", "server join"}, {"server-force-leave", "server force-leave"}, {"client-config", "node config"},
 }
 
-// unbuiltCommands are those of Nomad's commands that this build refuses by
-// name. Building a command removes its word.
-var unbuiltCommands = unbuiltList(map[string]string{
-	"":                  "action agent check debug exec fmt fs init login start ui",
+// unsupportedCommands are the commands and groups of Nomad that Berth lacks.
+// Adding a command removes its word here.
+var unsupportedCommands = unsupportedList(map[string]string{
+	"":                  "action check debug exec fmt fs init login start ui",
 	"acl":               "auth-method binding-rule bootstrap policy role token",
 	"alloc":             "exec fs pause",
 	"config":            "validate",
@@ -169,8 +200,13 @@ var unbuiltCommands = unbuiltList(map[string]string{
 	"volume":            "claim create delete deregister detach init register snapshot status",
 })
 
-func unbuiltList(groups map[string]string) (out []string) {
-	for group, words := range groups {
+// unsupportedList joins each group with its words. A group that Berth lacks
+// altogether is a name of its own.
+func unsupportedList(missing map[string]string) (out []string) {
+	for group, words := range missing {
+		if _, partly := groups[group]; group != "" && !partly {
+			out = append(out, group)
+		}
 		for _, w := range strings.Fields(words) {
 			out = append(out, strings.TrimSpace(group+" "+w))
 		}

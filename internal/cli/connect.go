@@ -3,12 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"berth"
 	"berth/client"
 )
 
-// clientFlags are the flags of every command that calls an agent.
+// clientFlags are the flags of all commands that call an agent.
 type clientFlags struct {
 	address, region, namespace, token *string
 	noColor, forceColor               *bool
@@ -16,23 +17,23 @@ type clientFlags struct {
 }
 
 func (c *clientFlags) declare(f *flags) {
-	c.address = f.String("address", "The `address` of the agent: http://host:port, https://host:port or unix:///path. Otherwise BERTH_ADDR or NOMAD_ADDR say it; it is "+client.DefaultAddress+" if they do not.")
-	c.region = f.String("region", "The `region` to ask. Otherwise BERTH_REGION or NOMAD_REGION say it; it is the agent's own if they do not.")
-	c.namespace = f.String("namespace", "The `namespace` to look in; '*' is all of them, where something is only looked up. Otherwise BERTH_NAMESPACE or NOMAD_NAMESPACE say it; it is \"default\" if they do not.")
-	c.token = f.String("token", "The secret `token` to send. Otherwise BERTH_TOKEN or NOMAD_TOKEN say it.")
-	c.noColor = f.Bool("no-color", "Write plain text. BERTH_CLI_NO_COLOR and NOMAD_CLI_NO_COLOR do the same.")
-	c.forceColor = f.Bool("force-color", "Write headings in bold though no terminal is seen, unless -no-color is given. BERTH_CLI_FORCE_COLOR and NOMAD_CLI_FORCE_COLOR do the same.")
+	c.address = f.String("address", "The `address` of the agent: [http://]host:port, https://host:port or unix:///path. Defaults to $BERTH_ADDR, then $NOMAD_ADDR, then "+client.DefaultAddress+".")
+	c.region = f.String("region", "The `region` to send requests to. Defaults to $BERTH_REGION, then $NOMAD_REGION, then the agent's region.")
+	c.namespace = f.String("namespace", "The `namespace` of the command. Commands that only read accept '*' for all namespaces. Defaults to $BERTH_NAMESPACE, then $NOMAD_NAMESPACE, then \"default\".")
+	c.token = f.String("token", "The secret ID of the `token` to send. Defaults to $BERTH_TOKEN, then $NOMAD_TOKEN.")
+	c.noColor = f.Bool("no-color", "Disable bold and colored output. Setting $BERTH_CLI_NO_COLOR or $NOMAD_CLI_NO_COLOR does the same.")
+	c.forceColor = f.Bool("force-color", "Print headings in bold even if the output is not a terminal. -no-color takes precedence. Setting $BERTH_CLI_FORCE_COLOR or $NOMAD_CLI_FORCE_COLOR does the same.")
 	c.tls = declareTLS(f)
 }
 
-// clientConfig is which agent a command calls, as whom, and who said so.
+// clientConfig is how a command calls its agent.
 type clientConfig struct {
 	client.Config
-	addressFrom string // the flag or variable; "" is the default
+	addressFrom string // the flag or variable that set the address; "" is the default
 	color       bool
 }
 
-// config puts flags over the environment.
+// config merges flags and environment; flags win.
 func (c *clientFlags) config(p *Program) (out clientConfig, err error) {
 	pick := func(flag, env string) (string, string) {
 		if flag != "" {
@@ -44,6 +45,7 @@ func (c *clientFlags) config(p *Program) (out clientConfig, err error) {
 	if out.addressFrom == "flag" {
 		out.addressFrom = "-address"
 	}
+	out.Address = withScheme(out.Address)
 	out.Region, _ = pick(*c.region, "REGION")
 	out.Namespace, _ = pick(*c.namespace, "NAMESPACE")
 	out.Token, _ = pick(*c.token, "TOKEN")
@@ -55,19 +57,26 @@ func (c *clientFlags) config(p *Program) (out clientConfig, err error) {
 	return out, err
 }
 
-// advise adds to an error what the user can do about the connection.
+// withScheme completes an address that is just host:port.
+func withScheme(addr string) string {
+	if addr == "" || strings.Contains(addr, "://") {
+		return addr
+	}
+	return "http://" + addr
+}
+
+// advise adds to a connection error where the address came from.
 func (c *clientConfig) advise(err error) error {
 	if _, ok := errors.AsType[*client.Unreachable](err); !ok {
 		return err
 	}
 	if c.addressFrom == "" {
-		return fmt.Errorf("%w (this is the default address; the flag -address or the variable BERTH_ADDR sets another)", err)
+		return fmt.Errorf("%w (the default address; set another with -address or $BERTH_ADDR)", err)
 	}
 	return fmt.Errorf("%w (the address comes from %s)", err, c.addressFrom)
 }
 
-// space is the namespace that was asked for, or the one that counts if none
-// was.
+// space is the namespace of the command, or the default one.
 func (c *clientConfig) space() string {
 	if c.Namespace == "" {
 		return berth.DefaultNamespace
@@ -75,8 +84,8 @@ func (c *clientConfig) space() string {
 	return c.Namespace
 }
 
-// anySpace is where things are looked up whose IDs are unique anyway: all
-// namespaces, unless one was asked for.
+// anySpace is where objects with unique IDs are looked up: all namespaces, unless
+// one was given.
 func (c *clientConfig) anySpace() string {
 	if c.Namespace == "" {
 		return berth.AllNamespaces

@@ -8,7 +8,7 @@ import (
 	"berth/client"
 )
 
-// tlsFlags are the flags of a command about https.
+// tlsFlags are the flags for HTTPS.
 type tlsFlags struct {
 	caCert, caPath, clientCert, clientKey, serverName *string
 	insecure, skipVerify                              *bool
@@ -16,18 +16,18 @@ type tlsFlags struct {
 
 func declareTLS(f *flags) *tlsFlags {
 	return &tlsFlags{
-		caCert:     f.String("ca-cert", "The `file` of the authorities, in PEM, that sign the certificates of agents. Otherwise BERTH_CACERT or NOMAD_CACERT say it; the system's are believed if they do not."),
-		caPath:     f.String("ca-path", "A `folder` of such files, which counts if there is no -ca-cert. Otherwise BERTH_CAPATH or NOMAD_CAPATH say it."),
-		clientCert: f.String("client-cert", "The `file` of the certificate to show to the agent. Otherwise BERTH_CLIENT_CERT or NOMAD_CLIENT_CERT say it."),
-		clientKey:  f.String("client-key", "The `file` of its key, without a password. Otherwise BERTH_CLIENT_KEY or NOMAD_CLIENT_KEY say it."),
-		serverName: f.String("tls-server-name", "The `name` that the agent's certificate must have, if it is not the host of the address. Otherwise BERTH_TLS_SERVER_NAME or NOMAD_TLS_SERVER_NAME say it."),
-		skipVerify: f.Bool("tls-skip-verify", "Believe whoever answers, which protects from nobody who stands between. BERTH_SKIP_VERIFY and NOMAD_SKIP_VERIFY do the same."),
-		insecure:   f.Bool("insecure", "The same as -tls-skip-verify."),
+		caCert:     f.String("ca-cert", "A PEM `file` of CA certificates that verify the agent's certificate. Defaults to $BERTH_CACERT, then $NOMAD_CACERT, then the system's CAs."),
+		caPath:     f.String("ca-path", "A `directory` of such files, used if -ca-cert is not set. Defaults to $BERTH_CAPATH, then $NOMAD_CAPATH."),
+		clientCert: f.String("client-cert", "A PEM `file` with the client certificate to present to the agent. Defaults to $BERTH_CLIENT_CERT, then $NOMAD_CLIENT_CERT."),
+		clientKey:  f.String("client-key", "A PEM `file` with the unencrypted key of the client certificate. Defaults to $BERTH_CLIENT_KEY, then $NOMAD_CLIENT_KEY."),
+		serverName: f.String("tls-server-name", "The `name` to expect in the agent's certificate, if it differs from the host of the address. Defaults to $BERTH_TLS_SERVER_NAME, then $NOMAD_TLS_SERVER_NAME."),
+		skipVerify: f.Bool("tls-skip-verify", "Skip TLS certificate verification (insecure). Setting $BERTH_SKIP_VERIFY or $NOMAD_SKIP_VERIFY to true does the same."),
+		insecure:   f.Bool("insecure", "Alias of -tls-skip-verify."),
 	}
 }
 
-// config puts flags over the environment. What the environment says is about
-// https, and says nothing about a connection without.
+// config merges flags and environment; flags win. The environment is ignored if
+// the address is not HTTPS.
 func (t *tlsFlags) config(p *Program, address string) (out client.TLS, err error) {
 	out.SkipVerify = *t.skipVerify || *t.insecure
 	secure := strings.HasPrefix(address, "https:")
@@ -51,7 +51,7 @@ func (t *tlsFlags) config(p *Program, address string) (out client.TLS, err error
 	if value, from := p.env("SKIP_VERIFY"); secure && value != "" {
 		skip, err := strconv.ParseBool(value)
 		if err != nil {
-			return out, berth.Errorf(berth.Invalid, "%s: %.40q is neither true nor false", from, value)
+			return out, berth.Errorf(berth.Invalid, "%s must be true or false, got %.40q", from, value)
 		}
 		out.SkipVerify = out.SkipVerify || skip
 	}

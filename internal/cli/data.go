@@ -14,7 +14,7 @@ import (
 	"berth"
 )
 
-// dataFlags are the flags of commands that show data to programs.
+// dataFlags are the flags for machine-readable output.
 type dataFlags struct {
 	json     *bool
 	template *string
@@ -22,23 +22,23 @@ type dataFlags struct {
 
 func (f *flags) data() dataFlags {
 	return dataFlags{
-		f.Bool("json", "Write what the API says, as JSON."),
-		f.String("t", "Write what a Go `template` makes of what the API says, by the names that -json shows."),
+		f.Bool("json", "Print the API response as JSON."),
+		f.String("t", "Format the API response with this Go `template`. Field names are those of -json."),
 	}
 }
 
-// wanted says whether data is wanted instead of text.
+// wanted reports whether data was asked for instead of text.
 func (d dataFlags) wanted() bool { return *d.json || *d.template != "" }
 
-// check refuses to do both.
+// check rejects -json together with -t.
 func (d dataFlags) check(c *call) error {
 	if *d.json && *d.template != "" {
-		return c.usagef("-json and -t cannot both be given")
+		return c.usagef("-json and -t cannot be used together")
 	}
 	return nil
 }
 
-// write writes v as was asked.
+// write prints v in the format that was asked for.
 func (d dataFlags) write(c *call, v any) error {
 	if *d.json {
 		return c.json(v)
@@ -55,7 +55,7 @@ func (d dataFlags) write(c *call, v any) error {
 	return err
 }
 
-// json writes a value as indented JSON.
+// json prints a value as indented JSON.
 func (c *call) json(v any) error {
 	enc := json.NewEncoder(c.Out)
 	enc.SetEscapeHTML(false)
@@ -65,19 +65,19 @@ func (c *call) json(v any) error {
 
 var noField = regexp.MustCompile(`can't evaluate field (\w+)`)
 
-// templateFault is what is wrong with a template. The library would show the
-// whole type of what has no such field.
+// templateFault describes an error in a template. The text of the library would
+// print the whole type that lacks a field.
 func templateFault(err error) string {
 	if m := noField.FindStringSubmatch(err.Error()); m != nil {
-		return fmt.Sprintf("there is no field %q here; -json shows those there are", m[1])
+		return fmt.Sprintf("unknown field %q; -json shows the available fields", m[1])
 	}
 	return strings.TrimPrefix(err.Error(), "template: ")
 }
 
-// plain returns v as templates that were written for Nomad's command line
-// expect it: IDs and statuses are strings, which they compare with strings;
-// times and durations are Go's; numbers are int64 or float64. Structs stay
-// structs, so that a field that does not exist is an error.
+// plain returns v in the form that templates written for Nomad's command line
+// expect: IDs and statuses are strings, because templates compare them with
+// strings; times and durations are Go's; numbers are int64 or float64. Structs
+// stay structs, so that an unknown field is an error.
 func plain(v reflect.Value) any {
 	if !v.IsValid() {
 		return nil
@@ -124,7 +124,7 @@ func plain(v reflect.Value) any {
 }
 
 func plainMap(v reflect.Value) any {
-	if v.Type().Elem().Kind() == reflect.String { // a key that is not there is then ""
+	if v.Type().Elem().Kind() == reflect.String { // a missing key then reads as ""
 		return v.Interface()
 	}
 	out := make(map[string]any, v.Len())
@@ -136,7 +136,7 @@ func plainMap(v reflect.Value) any {
 
 var plainTypes sync.Map // reflect.Type → reflect.Type
 
-// plainStruct copies a struct into one of the same fields that hold anything.
+// plainStruct copies a struct into one with the same field names, of type any.
 func plainStruct(v reflect.Value) any {
 	fields := visible(v.Type())
 	t, ok := plainTypes.Load(v.Type())
@@ -151,7 +151,7 @@ func plainStruct(v reflect.Value) any {
 	for i, f := range fields {
 		x, err := v.FieldByIndexErr(f.Index)
 		if err != nil {
-			continue // below a nil pointer
+			continue // promoted from a nil pointer
 		}
 		if p := plain(x); p != nil {
 			out.Field(i).Set(reflect.ValueOf(p))
@@ -160,7 +160,7 @@ func plainStruct(v reflect.Value) any {
 	return out.Interface()
 }
 
-// visible are the fields of a struct that JSON shows.
+// visible are the fields of a struct that JSON includes.
 func visible(t reflect.Type) (out []reflect.StructField) {
 	seen := map[string]bool{}
 	for _, f := range reflect.VisibleFields(t) {

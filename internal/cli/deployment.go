@@ -40,7 +40,7 @@ func (c *call) deploymentsWith(ctx context.Context, prefix string) ([]*berth.Dep
 	return found, err
 }
 
-// deploymentRows lists deployments.
+// deploymentRows is a table of deployments.
 func deploymentRows(list []*berth.Deployment, id func(berth.DeploymentID) string) [][]string {
 	rows := [][]string{{"ID", "Job ID", "Job Version", "Status", "Description"}}
 	for _, d := range list {
@@ -49,8 +49,8 @@ func deploymentRows(list []*berth.Deployment, id func(berth.DeploymentID) string
 	return rows
 }
 
-// deployed shows how far each group of a deployment is. Columns of what no
-// group has are left out.
+// deployed shows the progress of each group of a deployment. Columns that no
+// group uses are left out.
 func deployed(d *berth.Deployment) [][]string {
 	revert, canaries := false, false
 	for _, s := range d.TaskGroups {
@@ -77,7 +77,7 @@ func deployed(d *berth.Deployment) [][]string {
 		if s.DesiredCanaries == 0 {
 			promoted = notYet
 		}
-		if s.PlacedAllocs == 0 { // it begins with the first
+		if s.PlacedAllocs == 0 { // the deadline starts with the first placement
 			by = notYet
 		}
 		rows = append(rows, line(name, strconv.FormatBool(s.AutoRevert), promoted, strconv.Itoa(s.DesiredTotal), strconv.Itoa(s.DesiredCanaries),

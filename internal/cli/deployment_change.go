@@ -9,13 +9,13 @@ import (
 	"berth/op"
 )
 
-// deploymentChange is what the commands that change a deployment have in
-// common: a deployment is found, changed, and what follows is followed.
+// deploymentChange is what the commands that change a deployment share: find
+// the deployment, change it, and monitor the evaluation.
 type deploymentChange struct {
 	detach, verbose *bool
 	groups          *[]string
 	ask             func(context.Context, *call, *berth.Deployment) (op.DeploymentUpdated, error)
-	done            string // what became of it
+	done            string // the past participle for the output: "paused"
 }
 
 func (x deploymentChange) run(ctx context.Context, c *call) error {
@@ -33,7 +33,7 @@ func (x deploymentChange) change(ctx context.Context, c *call, d *berth.Deployme
 	}
 	fmt.Fprintf(c.Out, "Deployment %q %s\n", short(d.ID.String(), *x.verbose), x.done)
 	if out.RevertedJobVersion != nil {
-		fmt.Fprintf(c.Out, "The job goes back to version %d\n", *out.RevertedJobVersion)
+		fmt.Fprintf(c.Out, "The job is being reverted to version %d\n", *out.RevertedJobVersion)
 	}
 	if out.EvalID.IsZero() {
 		return nil
@@ -46,13 +46,14 @@ func (x deploymentChange) change(ctx context.Context, c *call, d *berth.Deployme
 	return c.monitor(ctx, out.EvalID, monitorOptions{verbose: *x.verbose, settle: x.done != "failed", job: d.JobID, namespace: d.Namespace})
 }
 
-const detachHelp = "Print the ID of the evaluation and follow nothing."
+const detachHelp = "Print the evaluation ID and return without monitoring."
 
 func deploymentFailCommand() *command {
 	return &command{
-		name: "deployment fail", args: "<deployment>", synopsis: "Fail a deployment by hand", min: 1, max: 1,
-		help: `Fails a deployment, which is named by its ID or the beginning of it: nothing more is replaced, and its canaries go. If a
-group of it has auto_revert, the job goes back to the newest version that was stable.`,
+		name: "deployment fail", args: "<deployment>", synopsis: "Fail a deployment", min: 1, max: 1,
+		example: "deployment fail 3b6f1f2c",
+		help: `Fails a deployment, given by ID or prefix: no more allocations are replaced, and its canaries are stopped. If one of its groups
+			has auto_revert, the job is reverted to its latest stable version.`,
 		setup: func(f *flags) action {
 			x := deploymentChange{detach: f.Bool("detach", detachHelp), verbose: f.Bool("verbose", "Show IDs in full."), done: "failed"}
 			x.ask = func(ctx context.Context, c *call, d *berth.Deployment) (op.DeploymentUpdated, error) {
@@ -74,8 +75,9 @@ func pausing(pause bool) func(context.Context, *call, *berth.Deployment) (op.Dep
 func deploymentPauseCommand() *command {
 	return &command{
 		name: "deployment pause", args: "<deployment>", synopsis: "Pause a deployment", min: 1, max: 1,
-		help: `Pauses a deployment, which is named by its ID or the beginning of it: nothing new of it is placed until it is resumed. The
-time of the pause does not count towards its progress deadline.`,
+		example: "deployment pause 3b6f1f2c",
+		help: `Pauses a deployment, given by ID or prefix: it places nothing more until it is resumed. The pause does not count towards its
+			progress deadline.`,
 		setup: func(f *flags) action {
 			x := deploymentChange{detach: new(bool), verbose: f.Bool("verbose", "Show IDs in full."), ask: pausing(true), done: "paused"}
 			return x.run
@@ -85,8 +87,9 @@ time of the pause does not count towards its progress deadline.`,
 
 func deploymentResumeCommand() *command {
 	return &command{
-		name: "deployment resume", args: "<deployment>", synopsis: "Let a paused deployment go on", min: 1, max: 1,
-		help: `Lets a paused deployment, which is named by its ID or the beginning of it, go on, and follows it.`,
+		name: "deployment resume", args: "<deployment>", synopsis: "Resume a paused deployment", min: 1, max: 1,
+		example: "deployment resume 3b6f1f2c",
+		help:    "Resumes a paused deployment, given by ID or prefix, and monitors it.",
 		setup: func(f *flags) action {
 			x := deploymentChange{detach: f.Bool("detach", detachHelp), verbose: f.Bool("verbose", "Show IDs in full."), ask: pausing(false), done: "resumed"}
 			return x.run
@@ -94,11 +97,11 @@ func deploymentResumeCommand() *command {
 	}
 }
 
-// promotion promotes the canaries of the groups that are named, or of all.
+// promotion promotes the canaries of the given groups, or of all groups.
 func promotion(f *flags) deploymentChange {
 	x := deploymentChange{
 		detach: f.Bool("detach", detachHelp), verbose: f.Bool("verbose", "Show IDs in full."),
-		groups: f.List("group", "Promote this `group` alone; may be given many times."), done: "promoted",
+		groups: f.List("group", "Promote only this `group`. Can be repeated."), done: "promoted",
 	}
 	x.ask = func(ctx context.Context, c *call, d *berth.Deployment) (op.DeploymentUpdated, error) {
 		in := op.PromoteDeployment{DeploymentID: d.ID.String(), All: len(*x.groups) == 0, Groups: *x.groups}
@@ -111,16 +114,19 @@ func promotion(f *flags) deploymentChange {
 func deploymentPromoteCommand() *command {
 	return &command{
 		name: "deployment promote", args: "<deployment>", synopsis: "Promote the canaries of a deployment", min: 1, max: 1,
-		help: `Promotes the canaries of a deployment, which is named by its ID or the beginning of it: they take the names of what they ran
-beside, and the rest of their groups follows, max_parallel at a time. All canaries of a group must be healthy.`,
+		example: "deployment promote -group api 3b6f1f2c",
+		help: `Promotes the canaries of a deployment, given by ID or prefix. The canaries become regular allocations, and the rest of their
+			groups is updated, max_parallel at a time. All canaries of a group must be healthy.`,
 		setup: func(f *flags) action { return promotion(f).run },
 	}
 }
 
 func deploymentUnblockCommand() *command {
 	return &command{
-		name: "deployment unblock", args: "<deployment>", synopsis: "Let a deployment go on that waits for other regions", min: 1, max: 1,
-		help: `Lets a deployment of a multiregion job go on without waiting for other regions. Such jobs are not built yet, so this is refused.`,
+		name: "deployment unblock", args: "<deployment>", synopsis: "Unblock a deployment that waits for other regions", min: 1, max: 1,
+		example: "deployment unblock 3b6f1f2c",
+		help: `Unblocks the deployment of a multiregion job, so that it does not wait for other regions. Multiregion jobs are not supported, so
+			this always fails.`,
 		setup: func(f *flags) action {
 			x := deploymentChange{detach: f.Bool("detach", detachHelp), verbose: f.Bool("verbose", "Show IDs in full."), done: "unblocked"}
 			x.ask = func(ctx context.Context, c *call, d *berth.Deployment) (op.DeploymentUpdated, error) {

@@ -11,11 +11,12 @@ import (
 func deploymentListCommand() *command {
 	return &command{
 		name: "deployment list", synopsis: "List deployments", max: 0,
-		help: `Lists the deployments that there are: how jobs go, or went, from one version to the next.`,
+		example: `deployment list -filter 'Status == "running"'`,
+		help:    "Lists all deployments: the rollouts of new job versions, past and present.",
 		setup: func(f *flags) action {
 			l := deploymentList{
 				data:    f.data(),
-				filter:  f.String("filter", "Only those that meet this `expression` over the fields that -json shows, such as 'Status == \"running\"'."),
+				filter:  f.String("filter", "List only deployments that match this `expression` over the fields shown by -json, such as 'Status == \"running\"'."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
 			return l.run
@@ -40,7 +41,7 @@ func (l deploymentList) run(ctx context.Context, c *call) error {
 	return c.showDeployments(list, l.data, *l.verbose)
 }
 
-// showDeployments shows deployments, the newest first.
+// showDeployments shows deployments, newest first.
 func (c *call) showDeployments(list []*berth.Deployment, data dataFlags, verbose bool) error {
 	newestDeployments(list)
 	if data.wanted() {

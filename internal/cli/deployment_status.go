@@ -14,21 +14,22 @@ import (
 
 func deploymentStatusCommand() *command {
 	return &command{
-		name: "deployment status", args: "<deployment>", synopsis: "Show how far a deployment is", max: 1,
-		help: `Shows a deployment, which is named by its ID or the beginning of it: how many instances of each group are to become
-healthy, and how many are. Without an argument, lists all deployments.
+		name: "deployment status", args: "<deployment>", synopsis: "Show the progress of a deployment", max: 1,
+		example: "deployment status -monitor 3b6f1f2c",
+		help: `Shows a deployment, given by ID or prefix: how many allocations of each group are placed and healthy. Without an argument, lists
+			all deployments.
 
-With -monitor it is followed until it ends, also while it is paused or waits to be promoted, and then shown. If it fails
-and the job goes back to an earlier version, the deployment of that is followed, too. The exit code of -monitor is 0 if
-the deployment itself was successful, and 1 for any other end.`,
+			With -monitor, follows the deployment until it ends, even while it is paused or waits for promotion, and then shows it. If it
+			fails and the job is reverted, the deployment of the revert is followed as well. With -monitor the exit code is 0 if the
+			deployment succeeded, and 1 otherwise.`,
 		setup: func(f *flags) action {
 			s := deploymentStatus{
 				data:    f.data(),
 				monitor: f.Bool("monitor", "Follow the deployment until it ends."),
-				wait:    f.FlagSet.String("wait", "", "With -monitor: look again after this `duration`, such as 2s. Without, each change is shown when it comes."),
-				verbose: f.Bool("verbose", "Show IDs in full, and the allocations of the deployment."),
+				wait:    f.FlagSet.String("wait", "", "With -monitor: the `duration` between updates, such as 2s. By default each change is shown immediately."),
+				verbose: f.Bool("verbose", "Show full IDs and the allocations of the deployment."),
 			}
-			f.UnbuiltBool("ui")
+			f.UnsupportedBool("ui")
 			return s.run
 		},
 	}
@@ -67,22 +68,22 @@ func (s deploymentStatus) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
-// pace is how long to wait between two looks; 0 is until something changes.
+// pace is the time between two updates; 0 means at each change.
 func (s deploymentStatus) pace(c *call) (time.Duration, error) {
 	if *s.wait == "" {
 		return 0, nil
 	}
 	if !*s.monitor {
-		return 0, c.usagef("-wait goes with -monitor")
+		return 0, c.usagef("-wait requires -monitor")
 	}
 	d, err := time.ParseDuration(*s.wait)
 	if err != nil || d <= 0 {
-		return 0, c.usagef("-wait %q: a duration above 0, such as 2s, is wanted", *s.wait)
+		return 0, c.usagef("-wait must be a duration above 0, such as 2s, got %q", *s.wait)
 	}
 	return d, nil
 }
 
-// deploymentPage shows a deployment, and with verbose its allocations.
+// deploymentPage shows a deployment, with verbose including its allocations.
 func (c *call) deploymentPage(ctx context.Context, d *berth.Deployment, verbose bool) (*page, error) {
 	p := c.page()
 	p.pairs("ID", short(d.ID.String(), verbose), "Job ID", string(d.JobID), "Job Version", strconv.FormatUint(d.JobVersion, 10),

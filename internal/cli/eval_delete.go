@@ -11,18 +11,19 @@ import (
 
 func evalDeleteCommand() *command {
 	return &command{
-		name: "eval delete", args: "<evaluation>", synopsis: "Delete evaluations that have ended", max: 1,
-		help: `Deletes an evaluation, named by its ID or the beginning of it, or with -filter all that meet an expression, together with
-their allocations. Servers do so by themselves after a while; this is for those who cannot wait.
+		name: "eval delete", args: "<evaluation>", synopsis: "Delete evaluations that have completed", max: 1,
+		example: `eval delete -yes -filter 'Status == "complete"'`,
+		help: `Deletes an evaluation, given by ID or prefix, or with -filter all that match an expression, together with their allocations.
+			Servers do this by themselves after some time; this command does it now.
 
-Only what has ended and is of no use any more is deleted. One that is named and is still needed is refused with the reason;
-of those that meet an expression it is left out.
+			Only evaluations that have completed and are no longer needed are deleted. Naming one that is still needed is an error; -filter
+			skips such evaluations.
 
-A person at a terminal is asked first. Without a terminal, part of an ID, and -filter, are refused unless -yes is given.`,
+			Asks for confirmation on a terminal. Without a terminal, an ID prefix and -filter require -yes.`,
 		setup: func(f *flags) action {
 			d := evalDelete{
-				filter: f.String("filter", "Delete all that meet this `expression` over the fields that \"eval list -json\" shows."),
-				yes:    f.Bool("yes", "Do not ask."),
+				filter: f.String("filter", "Delete all that match this `expression` over the fields shown by \"eval list -json\"."),
+				yes:    f.Bool("yes", "Do not ask for confirmation."),
 			}
 			return d.run
 		},
@@ -40,9 +41,9 @@ func (d *evalDelete) run(ctx context.Context, c *call) error {
 	exact := false
 	switch filtered := *d.filter != ""; {
 	case filtered == (len(c.args) == 1):
-		return c.usagef("name an evaluation, or give -filter, one of them")
+		return c.usagef("give either an evaluation or -filter")
 	case filtered:
-		in.Filter, what = *d.filter, "all evaluations that meet the expression"
+		in.Filter, what = *d.filter, "all evaluations that match the expression"
 	default:
 		e, err := c.findEval(ctx, c.args[0])
 		if err != nil {
@@ -65,13 +66,13 @@ func (d *evalDelete) run(ctx context.Context, c *call) error {
 	return err
 }
 
-// confirm asks before something is deleted that may not be meant.
+// confirm asks before deleting something that may not be meant.
 func (d *evalDelete) confirm(c *call, what string, exact bool) error {
 	if *d.yes || exact && !c.Terminal {
 		return nil
 	}
 	if !c.Terminal {
-		return berth.Errorf(berth.Invalid, "what is to be deleted is not named by a whole ID; give it in full, or -yes")
+		return berth.Errorf(berth.Invalid, "a prefix or -filter requires -yes without a terminal")
 	}
 	yes, err := c.ask("Are you sure you want to delete " + what + "?")
 	if err == nil && !yes {

@@ -11,16 +11,17 @@ import (
 func evalListCommand() *command {
 	return &command{
 		name: "eval list", synopsis: "List evaluations", max: 0,
-		help: `Lists evaluations, newest first: the notes by which the servers remember that something about a job has to be decided.
-The status of one that is open is followed by where it is: delayed, scheduling or applying.`,
+		example: "eval list -job web -status blocked",
+		help: `Lists evaluations, newest first. An evaluation is a request to the scheduler to decide something about a job. The status of an
+			open evaluation is followed by its phase: delayed, scheduling or applying.`,
 		setup: func(f *flags) action {
 			l := evalList{
 				listFlags: f.list(),
-				job:       f.String("job", "Only those of this `job`."),
-				status:    f.String("status", "Only those of this `status`: pending, blocked, complete, failed or canceled."),
+				job:       f.String("job", "List only evaluations of this `job`."),
+				status:    f.String("status", "List only evaluations with this `status`: pending, blocked, complete, failed or canceled."),
 				verbose:   f.Bool("verbose", "Show IDs in full."),
 			}
-			f.UnbuiltBool("ui")
+			f.UnsupportedBool("ui")
 			return l.run
 		},
 	}
@@ -39,7 +40,7 @@ func (l evalList) run(ctx context.Context, c *call) error {
 	})
 }
 
-// evalRows lists evaluations.
+// evalRows is a table of evaluations.
 func evalRows(list []op.Eval, id func(berth.EvalID) string) [][]string {
 	rows := [][]string{{"ID", "Priority", "Triggered By", "Job ID", "Status", "Placement Failures"}}
 	for i := range list {
@@ -49,7 +50,7 @@ func evalRows(list []op.Eval, id func(berth.EvalID) string) [][]string {
 	return rows
 }
 
-// evalState is the status of an evaluation, and where it is while it is open.
+// evalState is the status of an evaluation, with its phase while it is open.
 func evalState(e *op.Eval) string {
 	if e.QuasiStatus == "" {
 		return e.Status
@@ -57,8 +58,7 @@ func evalState(e *op.Eval) string {
 	return e.Status + " (" + e.QuasiStatus + ")"
 }
 
-// placementFailures says whether an evaluation left something without a
-// place.
+// placementFailures reports whether an evaluation failed to place something.
 func placementFailures(e *op.Eval) string {
 	if !terminal(e.Status) {
 		return "N/A - In Progress"

@@ -12,19 +12,20 @@ import (
 
 func evalStatusCommand() *command {
 	return &command{
-		name: "eval status", args: "<evaluation>", synopsis: "Show what was decided about a job, when, and what found no place", min: 1, max: 1,
-		help: `Shows an evaluation, named by its ID or the beginning of it: why it exists, how far it is, how long each step took,
-which evaluations belong to it, what it placed, and what found no place and why.
+		name: "eval status", args: "<evaluation>", synopsis: "Show an evaluation: its status, timing and placements", min: 1, max: 1,
+		example: "eval status -monitor 5c1e33a6",
+		help: `Shows an evaluation, given by ID or prefix: what triggered it, its status, how long each phase took, the related evaluations, what
+			it placed, and what it failed to place and why.
 
-With -monitor, follows it until it has ended; then the exit code is 0 if all went well, 2 if something found no place, and 1
-for anything else.`,
+			With -monitor, follows the evaluation until it completes. The exit code is then 0 on success, 2 if something could not be placed,
+			and 1 on any other error.`,
 		setup: func(f *flags) action {
 			s := evalStatus{
 				data:    f.data(),
-				monitor: f.Bool("monitor", "Follow the evaluation until it has ended."),
-				verbose: f.Bool("verbose", "Show IDs in full and times instead of ages."),
+				monitor: f.Bool("monitor", "Follow the evaluation until it completes."),
+				verbose: f.Bool("verbose", "Show full IDs and absolute times."),
 			}
-			f.UnbuiltBool("ui")
+			f.UnsupportedBool("ui")
 			return s.run
 		},
 	}
@@ -44,7 +45,7 @@ func (s evalStatus) run(ctx context.Context, c *call) error {
 	case err != nil:
 		return err
 	case *s.monitor && s.data.wanted():
-		return c.usagef("-monitor shows no data; leave out -json and -t")
+		return c.usagef("-monitor cannot be used with -json or -t")
 	case *s.monitor:
 		return c.monitor(ctx, e.ID, monitorOptions{verbose: *s.verbose, job: e.JobID, namespace: e.Namespace})
 	case s.data.wanted():
@@ -101,8 +102,8 @@ func (s evalStatus) overview(c *call, p *page, e *op.Eval) {
 	p.pairs(kv...)
 }
 
-// cause is the thing that an evaluation came from. IDs are shortened, names
-// are not.
+// cause is the object that caused the evaluation. IDs are shortened, names are
+// not.
 func (s evalStatus) cause(c berth.Cause) string {
 	if _, err := berth.ParseID[struct{}](c.ID); err == nil {
 		c.ID = short(c.ID, *s.verbose)
@@ -110,8 +111,7 @@ func (s evalStatus) cause(c berth.Cause) string {
 	return or(c.String(), none)
 }
 
-// timeline shows each step that was begun, and how long it took, or has taken
-// if it goes on.
+// timeline shows how long each phase took so far.
 func (s evalStatus) timeline(p *page, e *op.Eval) {
 	steps := steps(e)
 	if len(steps) == 0 {
@@ -124,7 +124,7 @@ func (s evalStatus) timeline(p *page, e *op.Eval) {
 	p.heading("Timeline")
 	p.table(rows)
 	if t := e.Timeline; t.Deliveries > 1 || t.Refused > 0 {
-		p.linef("Given to a scheduler %s; %s refused in part or whole", times(t.Deliveries), plural(t.Refused, "plan"))
+		p.linef("Delivered to a scheduler %s; %s rejected in part or in full", times(t.Deliveries), plural(t.Refused, "plan"))
 	}
 }
 
@@ -135,14 +135,14 @@ func times(n int) string {
 	return strconv.Itoa(n) + " times"
 }
 
-// step is a part of an evaluation's life; to is 0 while it goes on.
+// step is a phase of an evaluation; to is 0 while it is in progress.
 type step struct {
 	name     string
 	from, to int64 // ns since 1970
-	last     bool  // the end, which takes no time
+	last     bool  // the end, which has no duration
 }
 
-// took says how long a step took.
+// took is the duration of a step.
 func (s step) took() string {
 	switch {
 	case s.last:
@@ -150,7 +150,7 @@ func (s step) took() string {
 	case s.to > 0:
 		return took(time.Duration(s.to - s.from))
 	}
-	return "goes on"
+	return "in progress"
 }
 
 type station struct {
@@ -158,7 +158,7 @@ type station struct {
 	at   int64
 }
 
-// steps cuts an evaluation's life at the stations that it has passed.
+// steps are the phases that an evaluation has gone through.
 func steps(e *op.Eval) (out []step) {
 	t := e.Timeline
 	end := int64(0)
@@ -166,23 +166,23 @@ func steps(e *op.Eval) (out []step) {
 		end = e.ModifyTime
 	}
 	if t.Acked > 0 {
-		end = t.Acked // the end was written in the plan, so this is the later one
+		end = t.Acked // the plan already wrote the end, so this is later
 	}
 	first := "created"
 	if e.TriggeredBy == berth.TriggerQueuedAllocs || e.TriggeredBy == berth.TriggerMaxPlanAttempts {
-		first = "blocked" // it was born so
+		first = "blocked" // it was created blocked
 	}
 	stations := []station{{first, e.CreateTime}, {"queued", t.Enqueued}, {"scheduling", t.Dequeued}, {"again", t.Planned}, {"applying", t.Applied}, {"", end}}
-	if e.Status == berth.EvalBlocked && e.QuasiStatus == "" { // the rest is of the last time that somebody looked
+	if e.Status == berth.EvalBlocked && e.QuasiStatus == "" { // what follows is from its previous run
 		stations = stations[:1]
 		stations[0].name = "blocked"
 	}
 	for _, s := range stations {
 		if s.at <= 0 || s.name == "again" && t.Refused == 0 || s.name == "applying" && end > 0 && end <= s.at {
-			continue // it was not there, or was over at once
+			continue // skipped, or too short to measure
 		}
 		if n := len(out); n > 0 {
-			out[n-1].to = max(s.at, out[n-1].from) // clocks of two servers may differ
+			out[n-1].to = max(s.at, out[n-1].from) // the clocks of two servers may differ
 		}
 		if s.name != "" {
 			out = append(out, step{name: s.name, from: s.at})

@@ -13,14 +13,15 @@ import (
 
 func evalTraceCommand() *command {
 	return &command{
-		name: "eval trace", args: "<evaluation|job>", synopsis: "Draw how the evaluations of a job came of one another", min: 1, max: 1,
-		help: `Draws the evaluations of a job as a tree: each stands below the one it came from, with what caused it, its status, the
-evaluations that it points to, when it passed each station, and what it placed and stopped. A job is named by its ID or the
-beginning of it; any of its evaluations names it too, also if the job was purged.`,
+		name: "eval trace", args: "<evaluation|job>", synopsis: "Show the evaluations of a job as a tree", min: 1, max: 1,
+		example: "eval trace web",
+		help: `Shows the evaluations of a job as a tree. Each stands below the evaluation that caused it, with its trigger, status, related
+			evaluations, timing, and what it placed and stopped. A job is given by ID or prefix; any of its evaluations works too, even if the
+			job has been purged.`,
 		setup: func(f *flags) action {
 			t := evalTrace{
 				data:    f.data(),
-				all:     f.Bool("all", "Of a job: the evaluations of earlier jobs of the same ID, too."),
+				all:     f.Bool("all", "With a job: include the evaluations of earlier jobs with the same ID."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
 			return t.run
@@ -49,7 +50,7 @@ func (t evalTrace) run(ctx context.Context, c *call) error {
 	p.linef("Evaluations of job %q (%s)", trace.JobID, state)
 	if len(trace.Evals) == 0 {
 		p.gap()
-		p.linef("There are none")
+		p.linef("None")
 	}
 	for i := range trace.Evals {
 		if trace.Evals[i].Depth == 0 {
@@ -60,7 +61,7 @@ func (t evalTrace) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
-// load finds out what was named: an evaluation, a job, or a job that is gone.
+// load finds what was named: an evaluation, a job, or a purged job.
 func (t evalTrace) load(ctx context.Context, c *call, text string) (out op.Trace, err error) {
 	if hexIDs(text) {
 		list, err := c.evalsWith(ctx, text)
@@ -88,8 +89,8 @@ func (t evalTrace) load(ctx context.Context, c *call, text string) (out op.Trace
 	return out, gone
 }
 
-// draw writes one evaluation of the tree, with the branches that pass by it on
-// its left.
+// draw writes one evaluation of the tree. The branches that pass it are on its
+// left.
 func (t evalTrace) draw(c *call, p *page, all []op.TracedEval, i int) {
 	e := &all[i]
 	head, left := t.branches(all, i)
@@ -99,8 +100,8 @@ func (t evalTrace) draw(c *call, p *page, all []op.TracedEval, i int) {
 	}
 }
 
-// branches returns what stands left of an evaluation's name, and of the lines
-// below it.
+// branches returns what stands to the left of an evaluation's name, and of the
+// lines below it.
 func (t evalTrace) branches(all []op.TracedEval, i int) (head, left string) {
 	for depth := 1; depth <= all[i].Depth; depth++ {
 		goes := more(all, i, depth)
@@ -121,8 +122,8 @@ func (t evalTrace) branches(all []op.TracedEval, i int) (head, left string) {
 	return head, left + "   "
 }
 
-// more says whether another branch of that depth follows the ith, before the
-// tree turns back to below it.
+// more reports whether another branch of that depth follows the ith evaluation
+// before the tree returns to a smaller depth.
 func more(all []op.TracedEval, i, depth int) bool {
 	for _, e := range all[i+1:] {
 		if e.Depth <= depth {
@@ -132,7 +133,7 @@ func more(all []op.TracedEval, i, depth int) bool {
 	return false
 }
 
-// lines are what is told of an evaluation: a word and what it is about.
+// lines describe an evaluation: a label and a text each.
 func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
 	add := func(word, format string, args ...any) {
 		out = append(out, [2]string{word, strings.TrimRight(fmt.Sprintf(format, args...), " ")})
@@ -140,7 +141,7 @@ func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
 	s := evalStatus{verbose: t.verbose}
 	cause := s.cause(e.Cause)
 	if e.Link == "gone" {
-		cause += fmt.Sprintf(" (evaluation %s, which was deleted)", short(e.Parent.String(), *t.verbose))
+		cause += fmt.Sprintf("(evaluation %s, deleted)", short(e.Parent.String(), *t.verbose))
 	} else if e.Link == berth.CauseAlloc {
 		cause += fmt.Sprintf(", placed or updated by %s", short(e.Parent.String(), *t.verbose))
 	}
@@ -167,7 +168,7 @@ func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
 		add(st.name, "%s  %s", time.Unix(0, st.from).Local().Format(milli), st.took())
 	}
 	if d := e.Timeline; d.Deliveries > 1 || d.Refused > 0 {
-		add("tries", "given to a scheduler %s, %s refused in part or whole", times(d.Deliveries), plural(d.Refused, "plan"))
+		add("tries", "delivered to a scheduler %s, %s rejected in part or in full", times(d.Deliveries), plural(d.Refused, "plan"))
 	}
 	for _, x := range []struct {
 		word string
@@ -177,13 +178,13 @@ func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
 	}
 	for _, g := range failedGroups(&e.Eval) {
 		for _, l := range g.lines {
-			add("no place", "%s: %s", g.name, strings.TrimPrefix(l, "* "))
+			add("unplaced", "%s: %s", g.name, strings.TrimPrefix(l, "* "))
 		}
 	}
 	return out
 }
 
-// tracedKept is how many allocations of an evaluation are drawn one by one.
+// tracedKept is how many allocations of an evaluation are listed.
 const tracedKept = 8
 
 func (t evalTrace) allocs(add func(string, string, ...any), word string, list []op.TracedAlloc) {

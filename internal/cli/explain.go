@@ -12,9 +12,11 @@ import (
 
 func evalExplainCommand() *command {
 	return &command{
-		name: "eval explain", args: "<evaluation>", synopsis: "Say why an evaluation waits, or why it ended as it did", min: 1, max: 1,
-		help: `Says why an evaluation has not ended, or why it ended as it did; and, of what found no place, what was found of every node
-and the smallest change that would place it. What is proposed was tried on a copy of the servers' state as it is now.`,
+		name: "eval explain", args: "<evaluation>", synopsis: "Explain why an evaluation is open, or why it ended as it did", min: 1, max: 1,
+		example: "eval explain 5c1e33a6",
+		help: `Explains why an evaluation has not completed, or why it ended as it did. For allocations that could not be placed, it shows what
+			each node lacks and the smallest change that would place them. Suggested changes have been tried on a copy of the current cluster
+			state.`,
 		setup: func(f *flags) action {
 			x := explain{data: f.data(), verbose: f.Bool("verbose", "Show IDs in full.")}
 			return x.eval
@@ -24,10 +26,11 @@ and the smallest change that would place it. What is proposed was tried on a cop
 
 func jobExplainCommand() *command {
 	return &command{
-		name: "job explain", args: "<job>", synopsis: "Say why a job waits or runs where it does, and what would help", min: 1, max: 1,
-		help: `Says why the allocations of a job wait, run where they run, or are not there: of each group, what was found of every node,
-who holds a port that it wants, and the smallest change that would place what has no place. What is proposed was tried on a copy
-of the servers' state as it is now.`,
+		name: "job explain", args: "<job>", synopsis: "Explain why a job is pending or placed where it is, and what would help", min: 1, max: 1,
+		example: "job explain web",
+		help: `Explains why the allocations of a job are pending, why they run where they do, or why they are missing. For each group it shows
+			what each node lacks, which allocation holds a port that the group needs, and the smallest change that would place it. Suggested
+			changes have been tried on a copy of the current cluster state.`,
 		setup: func(f *flags) action {
 			x := explain{data: f.data(), verbose: f.Bool("verbose", "Show IDs in full.")}
 			return x.job
@@ -55,7 +58,7 @@ func (x explain) eval(ctx context.Context, c *call) error {
 	return x.show(c, &out)
 }
 
-// job explains a job; one that was purged is known by its whole ID.
+// job explains a job. A purged job is found by its full ID.
 func (x explain) job(ctx context.Context, c *call) error {
 	if err := x.data.check(c); err != nil {
 		return err
@@ -98,8 +101,8 @@ func (x explain) show(c *call, e *op.Explanation) error {
 	return c.show(p)
 }
 
-// group shows one group: what was found of the nodes, what would help, and why
-// what lives is where it is.
+// group explains one group: what the nodes lack, what would help, and why
+// running allocations are where they are.
 func (x explain) group(p *page, g *op.GroupExplanation) {
 	p.heading(fmt.Sprintf("Task Group %q", g.Group))
 	p.linef("%s", g.Summary)
@@ -121,7 +124,7 @@ func (x explain) group(p *page, g *op.GroupExplanation) {
 }
 
 func (x explain) missing(p *page, g *op.GroupExplanation) {
-	p.linef("Of %s, %d %s out by conditions, and %d %s no room:", plural(g.Nodes, "ready node"), g.Filtered, wasWere(g.Filtered), g.Exhausted, hasHave(g.Exhausted))
+	p.linef("Of %s, %d did not meet the constraints and %d lacked capacity:", plural(g.Nodes, "ready node"), g.Filtered, g.Exhausted)
 	for _, s := range g.Shortages {
 		p.linef("  * %s: %s", plural(s.Nodes, "node"), shortage(s))
 	}
@@ -129,16 +132,16 @@ func (x explain) missing(p *page, g *op.GroupExplanation) {
 		p.linef("  * %s: %s", plural(g.Conditions[cond], "node"), cond)
 	}
 	if g.Nodes == 0 {
-		p.linef("  * there is no node that is ready")
+		p.linef("  * no node is ready")
 	}
 	if len(g.Nearest) > 0 {
-		rows := [][]string{{"Nearest Node", "Class", "Score", "What It Lacks"}}
+		rows := [][]string{{"Nearest Node", "Class", "Score", "Missing"}}
 		for _, n := range g.Nearest {
 			var lacks []string
 			for _, s := range n.Shortages {
 				lacks = append(lacks, shortage(s))
 			}
-			rows = append(rows, []string{n.Name, or(n.NodeClass, none), fmt.Sprintf("%.3f", n.Score), or(strings.Join(append(n.Unmet, lacks...), "; "), "nothing for one more")})
+			rows = append(rows, []string{n.Name, or(n.NodeClass, none), fmt.Sprintf("%.3f", n.Score), or(strings.Join(append(n.Unmet, lacks...), "; "), "nothing: one more fits")})
 		}
 		p.gap()
 		p.table(rows)
@@ -146,28 +149,14 @@ func (x explain) missing(p *page, g *op.GroupExplanation) {
 	p.gap()
 	switch len(g.Changes) {
 	case 0:
-		p.linef("No change was found, or looked for after so many groups, that would place %s", plural(g.Missing, "allocation"))
+		p.linef("Found no change that would place %s (the search is limited)", plural(g.Missing, "allocation"))
 		return
 	case 1:
-		p.linef("What would place %s:", plural(g.Missing, "allocation"))
+		p.linef("This would place %s:", plural(g.Missing, "allocation"))
 	default:
-		p.linef("What would place %s, the smallest change first; one of them is enough:", plural(g.Missing, "allocation"))
+		p.linef("Any one of these would place %s, smallest change first:", plural(g.Missing, "allocation"))
 	}
 	for i, ch := range g.Changes {
 		p.linef("  %d. %s", i+1, ch.Text)
 	}
-}
-
-func wasWere(n int) string {
-	if n == 1 {
-		return "was ruled"
-	}
-	return "were ruled"
-}
-
-func hasHave(n int) string {
-	if n == 1 {
-		return "has"
-	}
-	return "have"
 }

@@ -12,10 +12,11 @@ import (
 	"berth/op"
 )
 
-// Why something found no place, in lines that a person reads from top to
-// bottom: numbers first, then what was ruled out before numbers counted.
+// Explanations of failed placements, to be read from top to bottom: numbers
+// first, then what filtered nodes out.
 
-// failedGroups explains each group of an evaluation that found no place.
+// failedGroups explains each group of an evaluation that could not be placed in
+// full.
 func failedGroups(e *op.Eval) (out []failedGroup) {
 	for _, name := range slices.Sorted(maps.Keys(e.FailedTGAllocs)) {
 		m := e.FailedTGAllocs[name]
@@ -36,7 +37,7 @@ type failedGroup struct {
 	lines      []string
 }
 
-// reasons says what was missing where.
+// reasons lists why nodes were unsuitable.
 func reasons(m *berth.AllocMetric) (out []string) {
 	add := func(format string, args ...any) { out = append(out, "* "+fmt.Sprintf(format, args...)) }
 	for _, s := range m.Shortages {
@@ -60,18 +61,18 @@ func reasons(m *berth.AllocMetric) (out []string) {
 	return out
 }
 
-// shortage is what ran out, with the numbers.
+// shortage describes a resource that ran out, with numbers.
 func shortage(s berth.Shortage) string {
 	if s.Holder != "" {
-		return fmt.Sprintf("%s wanted, held by %s", s.Dimension, s.Holder)
+		return fmt.Sprintf("%s requested, held by %s", s.Dimension, s.Holder)
 	}
 	if s.Unit == "" {
-		return fmt.Sprintf("%s %d wanted, %d free", s.Dimension, s.Wanted, s.Free)
+		return fmt.Sprintf("%s %d requested, %d free", s.Dimension, s.Wanted, s.Free)
 	}
-	return fmt.Sprintf("%s %d %s wanted, %d free", s.Dimension, s.Wanted, s.Unit, s.Free)
+	return fmt.Sprintf("%s %d %s requested, %d free", s.Dimension, s.Wanted, s.Unit, s.Free)
 }
 
-// noNodes says why there was nothing to look at.
+// noNodes explains why no node was considered.
 func noNodes(m *berth.AllocMetric) string {
 	ready := 0
 	for _, n := range m.NodesAvailable {
@@ -82,19 +83,19 @@ func noNodes(m *berth.AllocMetric) string {
 	case ready == 0:
 		return "No nodes were eligible for evaluation: none is ready"
 	case m.NodesInPool == 0:
-		return fmt.Sprintf("No nodes were eligible for evaluation: none of the %d that are ready is in node pool %q", ready, pool)
+		return fmt.Sprintf("No nodes were eligible for evaluation: none of the %d ready nodes is in node pool %q", ready, pool)
 	}
-	return fmt.Sprintf("No nodes were eligible for evaluation, of %d that are ready", ready)
+	return fmt.Sprintf("No nodes were eligible for evaluation out of %d ready nodes", ready)
 }
 
-// most are the keys of counts, the largest count first.
+// most returns the keys of counts, largest count first.
 func most(counts map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
 	})
 }
 
-// helps says which change would let something be placed.
+// helps describes the change that would let something be placed.
 func helps(e *op.Eval) string {
 	room, fit := false, false
 	for _, m := range e.FailedTGAllocs {
@@ -106,25 +107,26 @@ func helps(e *op.Eval) string {
 	}
 	switch {
 	case room && fit:
-		return "when a node has room again, or one joins or changes so that it meets the constraints"
+		return "when capacity frees up on a node, or when a node joins or changes so that it meets the constraints"
 	case room:
-		return "when a node has room again, or another joins"
+		return "when capacity frees up on a node or another node joins"
 	case fit:
 		return "when a node joins or changes so that it meets the constraints"
 	}
 	return "when a node is ready"
 }
 
-// waiting says why an open evaluation has not ended, and until when.
+// waiting explains why an open evaluation has not completed, and until when it
+// waits.
 func (c *call) waiting(e *op.Eval, verbose bool) string {
 	id, since := short(e.ID.String(), verbose), c.ago(time.Unix(0, e.CreateTime))
 	switch {
 	case e.Status == berth.EvalBlocked:
-		return fmt.Sprintf("Evaluation %q waiting for additional capacity to place remainder, created %s: tried again %s", id, since, helps(e))
+		return fmt.Sprintf("Evaluation %q waiting for additional capacity to place remainder, created %s: retried %s", id, since, helps(e))
 	case !e.WaitUntil.IsZero() && e.WaitUntil.After(c.Now()):
 		return fmt.Sprintf("Evaluation %q (%s) delayed until %s, %s", id, e.TriggeredBy, stamp(e.WaitUntil), c.ago(e.WaitUntil))
 	case e.QuasiStatus != "":
 		return fmt.Sprintf("Evaluation %q (%s) is %s, created %s", id, e.TriggeredBy, e.QuasiStatus, since)
 	}
-	return fmt.Sprintf("Evaluation %q (%s) waits for a scheduler, created %s", id, e.TriggeredBy, since)
+	return fmt.Sprintf("Evaluation %q (%s) is waiting for a scheduler, created %s", id, e.TriggeredBy, since)
 }

@@ -12,10 +12,10 @@ import (
 	"berth/op"
 )
 
-// runsShown is how many of the next runs of a periodic job are shown.
+// runsShown is how many upcoming runs of a periodic job are shown.
 const runsShown = 5
 
-// nextRuns lists when a periodic job is due, with how far that is.
+// nextRuns lists when a periodic job is due.
 func (c *call) nextRuns(p *berth.PeriodicConfig) (out []string) {
 	times, err := p.Schedule()
 	if err != nil || !p.Enabled {
@@ -27,7 +27,7 @@ func (c *call) nextRuns(p *berth.PeriodicConfig) (out []string) {
 	return out
 }
 
-// nextLaunch says when a periodic job is launched next.
+// nextLaunch is the time of a periodic job's next launch.
 func (c *call) nextLaunch(j *op.Job) string {
 	switch {
 	case j.Stop:
@@ -51,7 +51,7 @@ func (c *call) loadChildren(ctx context.Context, j *op.Job) ([]op.JobStub, error
 	return slices.DeleteFunc(list, func(s op.JobStub) bool { return s.ParentID != j.ID }), err
 }
 
-// family shows what there is to know of a job that runs nothing itself.
+// family shows the children of a periodic or parameterized job.
 func (c *call) family(p *page, j *op.Job, sum *op.JobSummary, children []op.JobStub, verbose bool) {
 	if j.Periodic != nil {
 		if runs := c.nextRuns(j.Periodic); len(runs) > 0 && !j.Stop {

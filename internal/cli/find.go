@@ -13,17 +13,16 @@ import (
 	"berth/op"
 )
 
-// Things are named by the whole of their ID or by the beginning of it, as long
-// as one thing alone begins so.
+// Objects are named by their full ID or by a unique prefix of it.
 
-// fullID is the length of an ID.
+// fullID is the length of a full ID.
 const fullID = 36
 
-// candidates is how many of those that match are listed.
+// candidates is how many matches are listed.
 const candidates = 50
 
-// ambiguous is the error of a beginning that several things share: a sentence
-// and the list of them.
+// ambiguous is the error for a prefix that several objects share. It lists
+// them.
 func ambiguous(what, prefix string, rows [][]string) error {
 	more := ""
 	if n := len(rows) - 1; n > candidates {
@@ -33,8 +32,8 @@ func ambiguous(what, prefix string, rows [][]string) error {
 	return berth.Errorf(berth.Invalid, "Prefix matched multiple %s: %q\n\n%s%s", what, prefix, align(rows), more)
 }
 
-// telling is how many characters of IDs that share a beginning tell them
-// apart in a list.
+// telling shortens an ID in a list of IDs that share a prefix, as far as they
+// stay distinct.
 func telling(prefix, id string) string {
 	if len(prefix) >= shortID {
 		return id
@@ -42,10 +41,10 @@ func telling(prefix, id string) string {
 	return short(id, false)
 }
 
-// prefixOf checks the beginning of an ID.
+// prefixOf checks the prefix of an ID.
 func prefixOf(what, text string) error {
 	if _, err := berth.ParseIDPrefix(text); err != nil {
-		return berth.Errorf(berth.Invalid, "%q is not the ID of an %s, nor the beginning of one: IDs are hexadecimal digits, with dashes after the 8th, 12th, 16th and 20th", text, what)
+		return berth.Errorf(berth.Invalid, "%q is not an ID or prefix of an %s: IDs are hexadecimal digits with dashes after the 8th, 12th, 16th and 20th", text, what)
 	}
 	return nil
 }
@@ -134,8 +133,8 @@ func (c *call) evalsWith(ctx context.Context, prefix string) ([]op.Eval, error) 
 	return found, err
 }
 
-// findNode returns the node whose ID is or begins with text, or that is called
-// so.
+// findNode returns the node whose ID is or begins with text, or whose name is
+// text.
 func (c *call) findNode(ctx context.Context, text string) (n op.Node, err error) {
 	if len(text) != fullID {
 		found, err := c.nodesWith(ctx, text)
@@ -167,8 +166,8 @@ func (c *call) findNode(ctx context.Context, text string) (n op.Node, err error)
 	return n, err
 }
 
-// nodesWith returns the nodes whose IDs begin with prefix, none if no ID
-// can.
+// nodesWith returns the nodes whose IDs begin with prefix: none if prefix
+// cannot begin an ID.
 func (c *call) nodesWith(ctx context.Context, prefix string) ([]op.NodeStub, error) {
 	if _, err := berth.ParseIDPrefix(prefix); err != nil {
 		return nil, nil
@@ -177,11 +176,11 @@ func (c *call) nodesWith(ctx context.Context, prefix string) ([]op.NodeStub, err
 	return found, err
 }
 
-// findJob returns the job whose ID is or begins with text. exact says that it
-// is the whole ID.
+// findJob returns the job whose ID is or begins with text. exact reports that
+// text is the full ID.
 func (c *call) findJob(ctx context.Context, text string) (j op.Job, exact bool, err error) {
 	if text == "" {
-		return j, false, berth.Errorf(berth.Invalid, "the ID of the job is empty; see %q", c.Name+" job status")
+		return j, false, berth.Errorf(berth.Invalid, "the job ID is empty; see %q", c.Name+" job status")
 	}
 	found, err := c.jobsWith(ctx, text)
 	if err != nil {
@@ -210,7 +209,7 @@ func (c *call) findJob(ctx context.Context, text string) (j op.Job, exact bool, 
 func (c *call) jobsWith(ctx context.Context, prefix string) ([]op.JobStub, error) {
 	q := op.Query{Prefix: prefix, PerPage: candidates + 1}
 	if c.config.space() == berth.AllNamespaces {
-		q.PerPage = 0 // the job of just this ID may come late in the list
+		q.PerPage = 0 // the job with exactly this ID may be late in the list
 	}
 	found, _, err := client.Call(ctx, c.client, op.ListJobs, op.JobsQuery{Query: q})
 	return found, err
@@ -223,10 +222,10 @@ func spaceName(ns string) string {
 	return "namespace " + strconv.Quote(ns)
 }
 
-// of is the query for things of a job.
+// of is the query for objects of a job.
 func of(j *op.Job) op.Query { return op.Query{Namespace: j.Namespace} }
 
-// paged says on a page how to get the next one.
+// paged prints how to get the next page.
 func (c *call) paged(p *page, token string) {
 	if token == "" {
 		return
@@ -241,7 +240,7 @@ func (c *call) paged(p *page, token string) {
 	p.linef("%s %s%s -page-token %s%s", c.Name, c.command.name, c.again("page-token", "token"), token, args)
 }
 
-// again is how the command was called, without some of its flags.
+// again is the command line of this call without some of its flags.
 func (c *call) again(without ...string) string {
 	var b strings.Builder
 	c.flags.Visit(func(g *flag.Flag) {
@@ -256,7 +255,7 @@ func (c *call) again(without ...string) string {
 	return b.String()
 }
 
-// quoted is a word as a shell takes it.
+// quoted is a word quoted for the shell.
 func quoted(s string) string {
 	plain := strings.IndexFunc(s, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+,=", r)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// none stands for what is not there.
+// none stands for a missing value.
 const none = "<none>"
 
 // notYet stands for a time that has not come.
@@ -22,7 +22,7 @@ func short(id string, verbose bool) string {
 
 const shortID = 8
 
-// shortOr is short with a word for no ID.
+// shortOr is short, with a default for no ID.
 func shortOr(id string, verbose bool, otherwise string) string {
 	if id == "" {
 		return otherwise
@@ -30,7 +30,7 @@ func shortOr(id string, verbose bool, otherwise string) string {
 	return short(id, verbose)
 }
 
-// or returns s, or another text if it is empty.
+// or returns s, or otherwise if s is empty.
 func or(s, otherwise string) string {
 	if s == "" {
 		return otherwise
@@ -38,7 +38,7 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// at is a point in time, in ns since 1970.
+// at formats a time in ns since 1970.
 func at(ns int64) string {
 	if ns <= 0 {
 		return notYet
@@ -53,8 +53,7 @@ func stamp(t time.Time) string {
 	return t.Local().Format(time.RFC3339)
 }
 
-// when is a point in time as lists show it: how long ago, or with verbose the
-// time itself.
+// when formats a time for lists: its age, or with verbose the time itself.
 func (c *call) when(ns int64, verbose bool) string {
 	if verbose || ns <= 0 {
 		return at(ns)
@@ -62,7 +61,7 @@ func (c *call) when(ns int64, verbose bool) string {
 	return c.ago(time.Unix(0, ns))
 }
 
-// ago is how long ago something was, or how far ahead it is.
+// ago formats the distance from now to a time.
 func (c *call) ago(t time.Time) string {
 	if d := c.Now().Sub(t); d >= 0 || d > -time.Second {
 		return span(max(0, d)) + " ago"
@@ -70,7 +69,7 @@ func (c *call) ago(t time.Time) string {
 	return span(t.Sub(c.Now())) + " from now"
 }
 
-// span is a length of time in its two largest units.
+// span formats a duration in its two largest units.
 func span(d time.Duration) string {
 	units := []struct {
 		name string
@@ -93,7 +92,7 @@ func span(d time.Duration) string {
 	return "0s"
 }
 
-// took is a short length of time, to three digits.
+// took formats a short duration to three digits.
 func took(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -108,7 +107,7 @@ func took(d time.Duration) string {
 	return d.Round(10 * time.Nanosecond).String()
 }
 
-// mib is an amount of memory or disk, given in MiB.
+// mib formats an amount of memory or disk given in MiB.
 func mib(n int64) string {
 	f, unit := float64(n), "MiB"
 	for _, u := range []string{"GiB", "TiB"} {
@@ -131,5 +130,5 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// milli is how the stations of an evaluation show time.
+// milli is the time format for the phases of an evaluation.
 const milli = "2006-01-02T15:04:05.000Z07:00"

@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// helpWidth is how long lines of help get.
+// helpWidth is the width of help text in columns.
 const helpWidth = 80
 
-// commandHelp is what -h shows of a command.
+// commandHelp is what -h prints for a command: its usage, what it does, its
+// flags and an example.
 func (p *Program) commandHelp(cmd *command) string {
 	var b strings.Builder
 	options := " [options]"
@@ -32,29 +33,29 @@ func (p *Program) commandHelp(cmd *command) string {
 		refused = append(refused, writeFlags(&b, "General options", shared)...)
 	}
 	if len(refused) > 0 {
-		b.WriteString("Not built yet, and refused:\n\n" + wrap(strings.Join(refused, " "), "  "))
+		b.WriteString("Not supported:\n\n" + wrap(strings.Join(refused, " "), "  ") + "\n")
 	}
+	fmt.Fprintf(&b, "Example:\n\n  $ %s %s\n", p.Name, cmd.example)
 	return b.String()
 }
 
-// writeFlags describes flags. It returns the names of those that are refused.
+// writeFlags describes flags. It returns those that are not supported.
 func writeFlags(b *strings.Builder, heading string, f *flags) (refused []string) {
-	var told bool
+	var begun bool
 	f.VisitAll(func(g *flag.Flag) {
-		if strings.HasPrefix(g.Usage, notBuilt) {
+		if _, no := g.Value.(unsupported); no {
 			refused = append(refused, "-"+g.Name)
 			return
 		}
-		if !told {
+		if !begun {
 			b.WriteString(heading + ":\n\n")
-			told = true
+			begun = true
 		}
 		value, usage := flag.UnquoteUsage(g)
-		if v, ok := g.Value.(interface{ IsBoolFlag() bool }); ok && v.IsBoolFlag() {
-			value = ""
-		}
-		if value != "" {
+		if value != "" && !isBool(g) {
 			value = " <" + value + ">"
+		} else {
+			value = ""
 		}
 		fmt.Fprintf(b, "  -%s%s\n%s\n", g.Name, value, wrap(usage, "      "))
 	})
@@ -66,31 +67,29 @@ func (p *Program) groupHelp(all []*command, group string) string {
 	var b strings.Builder
 	usage := strings.TrimSpace(p.Name + " " + group)
 	fmt.Fprintf(&b, "Usage: %s <command> [options] [arguments]\n\n", usage)
+	about := groups[group] + "."
 	if group == "" {
-		b.WriteString(wrap("Berth runs jobs on machines. A job is registered with \"job run\"; \"job status\" says how it fares, \"eval status\" what is being decided about it and why it waits, \"alloc status\" and \"alloc logs\" what became of each instance.", "  ") + "\n")
+		about = `Berth runs jobs on a cluster of machines. "job run" registers a job and "job status" shows its state. ` +
+			`"eval status" explains a scheduling decision; "alloc status" and "alloc logs" show a single instance.`
 	}
-	if g := groups[group]; g != "" {
-		b.WriteString("  " + g + ".\n\n")
-	}
-	b.WriteString("Commands:\n\n")
+	b.WriteString(wrap(about, "  ") + "\nCommands:\n\n")
 	var rows [][]string
 	for _, word := range below(all, group) {
-		full := strings.TrimSpace(group + " " + word)
-		rows = append(rows, []string{"  " + word, synopsis(all, full)})
+		rows = append(rows, []string{"  " + word, synopsis(all, strings.TrimSpace(group+" "+word))})
 	}
 	b.WriteString(alignWith("    ", rows) + "\n\n")
-	fmt.Fprintf(&b, "%s <command> -h says more of each.\n", usage)
+	fmt.Fprintf(&b, "Run \"%s\" for help on a command.\n", strings.TrimSpace(p.Name+" help "+group)+" <command>")
 	return b.String()
 }
 
-// synopsis is the line of a command, or of a group the names in it.
+// synopsis is the line that describes a command or a group.
 func synopsis(all []*command, name string) string {
 	for _, c := range all {
 		if c.name == name {
 			return c.synopsis
 		}
 	}
-	return groups[name] + ": " + strings.Join(below(all, name), ", ")
+	return groups[name]
 }
 
 // wrap breaks text into indented lines.

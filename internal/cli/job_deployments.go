@@ -11,12 +11,13 @@ import (
 func jobDeploymentsCommand() *command {
 	return &command{
 		name: "job deployments", args: "<job>", synopsis: "List the deployments of a job", min: 1, max: 1,
-		help: `Lists the deployments of a job, which is named by its ID or the beginning of it, the newest first.`,
+		example: "job deployments -latest web",
+		help:    "Lists the deployments of a job, given by ID or prefix, newest first.",
 		setup: func(f *flags) action {
 			l := jobDeployments{
 				data:    f.data(),
-				latest:  f.Bool("latest", "Show the newest alone, and how far its groups are."),
-				all:     f.Bool("all", "Those too of earlier jobs of the same ID."),
+				latest:  f.Bool("latest", "Show only the latest deployment, with the progress of its groups."),
+				all:     f.Bool("all", "Include deployments of earlier jobs with the same ID."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
 			return l.run
@@ -60,9 +61,9 @@ func (l jobDeployments) run(ctx context.Context, c *call) error {
 
 func jobPromoteCommand() *command {
 	return &command{
-		name: "job promote", args: "<job>", synopsis: "Promote the canaries of a job's newest deployment", min: 1, max: 1,
-		help: `Promotes the canaries of the newest deployment of a job, which is named by its ID or the beginning of it, as "deployment
-promote" does.`,
+		name: "job promote", args: "<job>", synopsis: "Promote the canaries of a job's latest deployment", min: 1, max: 1,
+		example: "job promote web",
+		help:    "Promotes the canaries of the latest deployment of a job, given by ID or prefix. See \"deployment promote\".",
 		setup: func(f *flags) action {
 			x := promotion(f)
 			return func(ctx context.Context, c *call) error {

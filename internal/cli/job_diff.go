@@ -10,17 +10,17 @@ import (
 	"berth/internal/diff"
 )
 
-// entry is a line of a difference, with the lines below it.
+// entry is a line of a diff, with the lines below it.
 type entry struct {
-	kind  string // of package diff
+	kind  string // one of the kinds of package diff
 	text  string
 	below []entry
-	ends  bool // a brace closes it
+	ends  bool // ends with a closing brace
 }
 
-// diffLines shows what differs between two versions of a job: + is new, - is
-// gone, +/- is another now. Of a job, group or task that is new or gone only
-// the name is shown, unless all is wanted.
+// diffLines formats the difference between two versions of a job: + is added, -
+// is deleted, +/- is changed. An added or deleted job, group or task is shown
+// only by name, unless verbose.
 func diffLines(d *diff.JobDiff, verbose bool) []string {
 	top := []entry{{kind: d.Type, text: fmt.Sprintf("Job: %q", d.ID)}}
 	if shown(d.Type, verbose) {
@@ -41,7 +41,7 @@ func diffLines(d *diff.JobDiff, verbose bool) []string {
 	return out
 }
 
-// shown says whether what a job, group or task holds is told.
+// shown reports whether the contents of a job, group or task are shown.
 func shown(kind string, verbose bool) bool {
 	return verbose || kind == diff.Edited || kind == diff.None
 }
@@ -73,8 +73,8 @@ func remark(list []string) string {
 	return " (" + strings.Join(list, ", ") + ")"
 }
 
-// blocks are the fields, with their values below each other, and the objects
-// of a block.
+// blocks formats the fields, with their values aligned, and the objects of a
+// block.
 func blocks(fields []*diff.FieldDiff, objects []*diff.ObjectDiff) (out []entry) {
 	width := 0
 	for _, f := range fields {
@@ -105,8 +105,8 @@ func widest(list []entry) (width int) {
 	return width
 }
 
-// lines appends the entry and what is below it. The marks of entries side by
-// side take the same width.
+// lines appends the entry and what is below it. width is that of the widest
+// mark among its siblings.
 func (e *entry) lines(out []string, indent, width int) []string {
 	mark, text := marks[e.kind], indent
 	if width > 0 {

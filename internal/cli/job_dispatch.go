@@ -12,27 +12,28 @@ import (
 
 func jobDispatchCommand() *command {
 	return &command{
-		name: "job dispatch", args: "<parameterized job> [input]", synopsis: "Run a parameterized job with a payload and metadata", min: 1, max: 2,
-		help: `Makes a child of a parameterized job and follows its evaluation until its tasks were started. The input is a file whose
-content is the payload, or - for standard input; a payload has 16384 bytes at most.
+		name: "job dispatch", args: "<parameterized job> [input]", synopsis: "Dispatch an instance of a parameterized job", min: 1, max: 2,
+		example: "job dispatch -meta customer=42 report payload.json",
+		help: `Creates a child of a parameterized job and monitors its evaluation until the tasks have started. The input is a file with the
+			payload, or "-" for standard input. A payload can have up to 16384 bytes.
 
-With -idempotency-token a second dispatch with the same token makes no other child: it names the first, as long as that is
-there.
+			With -idempotency-token, dispatching again with the same token creates no second child: it reports the first one, as long as that
+			exists.
 
-The exit code is 0 if all went well, 2 if something found no place, and 1 for anything else. With -wait the child is
-followed until it has ended, also while something of it waits for a place; then 1 says that something of it failed for
-good, or that it was stopped.`,
+			The exit code is 0 on success, 2 if something could not be placed, and 1 on any other error. With -wait, the command follows the
+			child until it has ended, even if part of it is still waiting for capacity; the exit code is then 1 if an allocation failed for
+			good or the child was stopped.`,
 		setup: func(f *flags) action {
 			d := jobDispatch{
-				meta:     f.List("meta", "Metadata for the child, as `key=value`. May be given many times."),
-				token:    f.String("idempotency-token", "A `token` of which there is one child at most."),
-				prefix:   f.String("id-prefix-template", "A `text` that stands in the ID of the child."),
-				priority: f.Int("priority", 0, "The `priority` of the child, 1 to 100; 0 is the job's."),
-				detach:   f.Bool("detach", "Print the IDs of the child and of its evaluation and follow nothing."),
-				wait:     f.Bool("wait", "Follow the child until it has ended."),
+				meta:     f.List("meta", "Metadata for the child as `key=value`. Can be repeated."),
+				token:    f.String("idempotency-token", "Idempotency `token`: at most one child is created per token."),
+				prefix:   f.String("id-prefix-template", "A `text` to include in the child's ID."),
+				priority: f.Int("priority", 0, "The `priority` of the child, 1 to 100. Defaults to the priority of the job."),
+				detach:   f.Bool("detach", "Print the IDs of the child and its evaluation and return without monitoring."),
+				wait:     f.Bool("wait", "Wait until the child has ended."),
 				verbose:  f.Bool("verbose", "Show IDs in full."),
 			}
-			f.UnbuiltBool("ui")
+			f.UnsupportedBool("ui")
 			return d.run
 		},
 	}
@@ -48,13 +49,13 @@ type jobDispatch struct {
 
 func (d jobDispatch) run(ctx context.Context, c *call) error {
 	if *d.wait && *d.detach {
-		return c.usagef("-detach and -wait ask for two things; give one of them")
+		return c.usagef("-detach and -wait cannot be used together")
 	}
 	in := op.DispatchJob{IdPrefixTemplate: *d.prefix, Priority: *d.priority, Meta: map[string]string{}}
 	for _, text := range *d.meta {
 		key, value, ok := strings.Cut(text, "=")
 		if !ok || key == "" {
-			return c.usagef("-meta %q: key=value is wanted", text)
+			return c.usagef("-meta must be key=value, got %q", text)
 		}
 		in.Meta[key] = value
 	}
@@ -64,7 +65,7 @@ func (d jobDispatch) run(ctx context.Context, c *call) error {
 			return err
 		}
 		if n := len(file.Text); n > berth.MaxPayload {
-			return berth.Errorf(berth.TooLarge, "the payload %s has %d bytes; allowed are %d", file.Name, n, berth.MaxPayload)
+			return berth.Errorf(berth.TooLarge, "the payload %s has %d bytes: at most %d are allowed", file.Name, n, berth.MaxPayload)
 		}
 		in.Payload = file.Text
 	}
@@ -80,7 +81,7 @@ func (d jobDispatch) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if out.JobCreateIndex < out.Index { // an earlier dispatch made the child
+	if out.JobCreateIndex < out.Index { // an earlier dispatch created the child
 		fmt.Fprintf(c.Out, "Job %q already dispatched with idempotency token %q.\n", out.DispatchedJobID, *d.token)
 		if !*d.wait || out.EvalID.IsZero() {
 			return nil

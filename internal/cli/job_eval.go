@@ -10,18 +10,19 @@ import (
 
 func jobEvalCommand() *command {
 	return &command{
-		name: "job eval", args: "<job>", synopsis: "Have a job looked at again by its scheduler", min: 1, max: 1,
-		help: `Raises an evaluation of a job, which is named by its ID or the beginning of it, and follows it as "job run" does.
+		name: "job eval", args: "<job>", synopsis: "Force an evaluation of a job", min: 1, max: 1,
+		example: "job eval -force-reschedule web",
+		help: `Creates an evaluation of a job, given by ID or prefix, and monitors it like "job run".
 
-What failed is replaced as the reschedule policy of its group has it: not before its time, and not more often than that
-allows. With -force-reschedule it is replaced at once, unless the group has rescheduling switched off. Instances of
-system and sysbatch jobs that failed are tried again on their nodes in any case.
+			Failed allocations are replaced according to the reschedule policy of their group: its delays and limits apply. With
+			-force-reschedule they are replaced immediately, unless rescheduling is disabled for the group. Failed allocations of system and
+			sysbatch jobs are always retried on their nodes.
 
-The exit code is 0 if all went well, 2 if something found no place, and 1 for anything else.`,
+			The exit code is 0 on success, 2 if something could not be placed, and 1 on any other error.`,
 		setup: func(f *flags) action {
 			e := jobEval{
-				force:   f.Bool("force-reschedule", "Replace what failed at once, whatever its attempts and delays."),
-				detach:  f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				force:   f.Bool("force-reschedule", "Replace failed allocations immediately, ignoring limits and delays."),
+				detach:  f.Bool("detach", "Print the evaluation ID and return without monitoring."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
 			return e.run

@@ -12,19 +12,20 @@ import (
 
 func jobHistoryCommand() *command {
 	return &command{
-		name: "job history", args: "<job>", synopsis: "List the versions of a job, and what changed between them", min: 1, max: 1,
-		help: `Lists the versions of a job that are kept, the newest first: when each was submitted, whether it is stable, and the tag
-it has. A job keeps its newest six versions, and those with a tag besides.
+		name: "job history", args: "<job>", synopsis: "List the versions of a job and what changed in them", min: 1, max: 1,
+		example: "job history -p web",
+		help: `Lists the stored versions of a job, newest first, with submit time, stability and tag. The six newest versions are kept, and all
+			tagged ones.
 
-With -p each version is compared with the one before it, or all with the one that -diff-tag or -diff-version names.`,
+			With -p, each version is compared with its predecessor, or with the version given by -diff-tag or -diff-version.`,
 		setup: func(f *flags) action {
 			h := jobHistory{
 				data:        f.data(),
-				diff:        f.Bool("p", "Show what differs between versions."),
-				full:        f.Bool("full", "Show the whole job of each version, as JSON."),
-				version:     f.String("version", "Show this `version` alone."),
-				diffTag:     f.String("diff-tag", "With -p: compare all with the version that has this `tag`."),
-				diffVersion: f.String("diff-version", "With -p: compare all with this `version`."),
+				diff:        f.Bool("p", "Show the differences between versions."),
+				full:        f.Bool("full", "Show the full job of each version as JSON."),
+				version:     f.String("version", "Show only this `version`."),
+				diffTag:     f.String("diff-tag", "With -p: compare with the version that has this `tag`."),
+				diffVersion: f.String("diff-version", "With -p: compare with this `version`."),
 			}
 			return h.run
 		},
@@ -80,28 +81,28 @@ func (h jobHistory) run(ctx context.Context, c *call) error {
 func (h jobHistory) check(c *call) error {
 	switch {
 	case *h.diff && (*h.full || h.data.wanted()):
-		return c.usagef("-p shows text; it cannot be given with -full, -json or -t")
+		return c.usagef("-p cannot be used with -full, -json or -t")
 	case !*h.diff && (*h.diffTag != "" || *h.diffVersion != ""):
-		return c.usagef("-diff-tag and -diff-version say what -p compares with; give -p, too")
+		return c.usagef("-diff-tag and -diff-version require -p")
 	case *h.diffTag != "" && *h.diffVersion != "":
-		return c.usagef("-diff-tag and -diff-version cannot both be given")
+		return c.usagef("-diff-tag and -diff-version cannot be used together")
 	}
 	return h.data.check(c)
 }
 
-// versionNumber is the number that a flag gives, nil if it is not given.
+// versionNumber is the number given by a flag, or nil without it.
 func versionNumber(c *call, flag, text string) (*uint64, error) {
 	if text == "" {
 		return nil, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return nil, c.usagef("-%s: %q is not the number of a version", flag, text)
+		return nil, c.usagef("-%s must be a version number, got %q", flag, text)
 	}
 	return &n, nil
 }
 
-// one leaves one version of the list, and its difference.
+// one reduces the list to one version and its difference.
 func one(all op.JobVersions, j *op.Job, number uint64) (out op.JobVersions, err error) {
 	for i, v := range all.Versions {
 		if v.Version != number {
@@ -113,7 +114,7 @@ func one(all op.JobVersions, j *op.Job, number uint64) (out op.JobVersions, err 
 		}
 		return out, nil
 	}
-	return out, berth.Errorf(berth.NotFound, "job %q has no version %d, or it is not kept any more", j.ID, number)
+	return out, berth.Errorf(berth.NotFound, "job %q has no version %d, or the version is no longer stored", j.ID, number)
 }
 
 func (h jobHistory) show(c *call, out *op.JobVersions) error {

@@ -14,15 +14,16 @@ import (
 
 func jobInspectCommand() *command {
 	return &command{
-		name: "job inspect", args: "<job>", synopsis: "Show a job as the servers have it", min: 1, max: 1,
-		help: `Writes a job as JSON, as the servers have it: what its file leaves out is filled in. With -hcl it writes the text that the
-job was made from, as far as that is kept.`,
+		name: "job inspect", args: "<job>", synopsis: "Print the definition of a job", min: 1, max: 1,
+		example: "job inspect -hcl web",
+		help: `Prints a job as JSON as the servers store it, including defaults. With -hcl, prints the source that was submitted, if it is still
+			stored.`,
 		setup: func(f *flags) action {
 			i := jobInspect{
 				data:     f.data(),
-				hcl:      f.Bool("hcl", "Write the text that the job was made from."),
-				withVars: f.Bool("with-vars", "With -hcl: write the variables that were given with it, too."),
-				version:  f.String("version", "Show this `version` instead of the newest."),
+				hcl:      f.Bool("hcl", "Print the submitted source."),
+				withVars: f.Bool("with-vars", "With -hcl: include the variables that were submitted with it."),
+				version:  f.String("version", "Print this `version` instead of the latest."),
 			}
 			return i.run
 		},
@@ -38,9 +39,9 @@ type jobInspect struct {
 func (i jobInspect) run(ctx context.Context, c *call) error {
 	switch {
 	case *i.hcl && i.data.wanted():
-		return c.usagef("-hcl cannot be given with -json or -t")
+		return c.usagef("-hcl cannot be used with -json or -t")
 	case *i.withVars && !*i.hcl:
-		return c.usagef("-with-vars is for -hcl")
+		return c.usagef("-with-vars requires -hcl")
 	}
 	if err := i.data.check(c); err != nil {
 		return err
@@ -70,14 +71,14 @@ func (i jobInspect) run(ctx context.Context, c *call) error {
 	return i.source(ctx, c, &j, *version)
 }
 
-// source writes the text that a version was made from.
+// source prints the source that a version was submitted as.
 func (i jobInspect) source(ctx context.Context, c *call, j *op.Job, version uint64) error {
 	sub, _, err := client.Call(ctx, c.client, op.ReadSubmission, op.SubmissionQuery{JobID: string(j.ID), Version: &version, Query: of(j)})
 	if err != nil {
 		return err
 	}
 	if sub.Format == "json" {
-		return berth.Errorf(berth.Invalid, "version %d of job %q was made from JSON; leave out -hcl", version, j.ID)
+		return berth.Errorf(berth.Invalid, "version %d of job %q was submitted as JSON: omit -hcl", version, j.ID)
 	}
 	var b strings.Builder
 	if *i.withVars {

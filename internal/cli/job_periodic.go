@@ -11,13 +11,14 @@ import (
 func jobPeriodicForceCommand() *command {
 	return &command{
 		name: "job periodic force", args: "<job>", synopsis: "Launch a periodic job now", min: 1, max: 1,
-		help: `Launches a child of a periodic job at once, also if the job prohibits overlap and another child is still running, and follows
-its evaluation until its tasks were started. When the job is due next does not change.
+		example: "job periodic force backup",
+		help: `Launches a child of a periodic job immediately, even if the job prohibits overlap and another child is still running, and monitors
+			its evaluation until the tasks have started. The regular schedule of the job is unaffected.
 
-The exit code is 0 if all went well, 2 if something found no place, and 1 for anything else.`,
+			The exit code is 0 on success, 2 if something could not be placed, and 1 on any other error.`,
 		setup: func(f *flags) action {
 			p := jobPeriodicForce{
-				detach:  f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				detach:  f.Bool("detach", "Print the evaluation ID and return without monitoring."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
 			return p.run

@@ -17,27 +17,27 @@ import (
 
 func jobPlanCommand() *command {
 	return &command{
-		name: "job plan", args: "<path>", synopsis: "Show what registering a job would change, and change nothing", min: 1, max: 1, failure: exitNoPlan,
-		help: `Reads a job file, "-" being standard input, and asks the servers what would become of the job if it were registered now.
-It shows what differs from the job as it is, what a scheduler would do about it, how many allocations that makes and ends,
-and what would find no place and why. Nothing is changed.
+		name: "job plan", args: "<path>", synopsis: "Dry-run a job registration and show its effects", min: 1, max: 1, failure: exitNoPlan,
+		example: "job plan web.nomad.hcl",
+		help: `Reads a job file, or standard input with "-", and asks the servers what registering the job would do. Shows the differences from
+			the registered job, what the scheduler would do, how many allocations it would create and destroy, and what could not be placed
+			and why. Nothing is changed.
 
-The job modify index that it shows can be given to "job run" with -check-index: then the job is registered only if nobody
-else has changed it since.
+			Pass the printed job modify index to "job run" with -check-index to register the job only if nobody has changed it since.
 
-The exit code is 0 if no allocation would be created or destroyed, 1 if some would, and 255 if that could not be found out.`,
+			The exit code is 0 if no allocation would be created or destroyed, 1 if some would be, and 255 on error.`,
 		setup: func(f *flags) action {
 			p := jobPlan{
 				file:    f.jobFile(),
-				diff:    f.FlagSet.Bool("diff", true, "Show what differs from the job as it is; -diff=false leaves it out."),
-				verbose: f.Bool("verbose", "Show all of what is added or removed, and IDs in full."),
+				diff:    f.FlagSet.Bool("diff", true, "Show the differences from the registered job. Use -diff=false to omit them."),
+				verbose: f.Bool("verbose", "Show added and removed objects in full, and full IDs."),
 				data: dataFlags{
-					f.Bool("json-output", "Write what the API says, as JSON."),
-					f.String("t", "Write what a Go `template` makes of what the API says, by the names that -json-output shows."),
+					f.Bool("json-output", "Print the API response as JSON."),
+					f.String("t", "Format the API response with this Go `template`. Field names are those of -json-output."),
 				},
 			}
-			f.Unbuilt("vault-namespace")
-			f.UnbuiltBool("policy-override")
+			f.Unsupported("vault-namespace")
+			f.UnsupportedBool("policy-override")
 			return p.run
 		},
 	}
@@ -52,7 +52,7 @@ type jobPlan struct {
 
 func (j jobPlan) run(ctx context.Context, c *call) error {
 	if *j.data.json && *j.data.template != "" {
-		return c.usagef("-json-output and -t cannot both be given")
+		return c.usagef("-json-output and -t cannot be used together")
 	}
 	f, err := j.file.read(ctx, c, c.args[0])
 	if err != nil {
@@ -80,8 +80,8 @@ func (j jobPlan) run(ctx context.Context, c *call) error {
 	return err
 }
 
-// changesAllocs says whether an allocation is to be created or destroyed, now
-// or when there is room.
+// changesAllocs reports whether an allocation would be created or destroyed,
+// now or once there is capacity.
 func changesAllocs(out *op.JobPlanned) bool {
 	if out.Annotations == nil {
 		return false
@@ -122,7 +122,7 @@ func (j jobPlan) page(c *call, out *op.JobPlanned) *page {
 		p.linef("* %s", strings.ReplaceAll(out.Warnings, "\n", "\n* "))
 	}
 	p.heading(fmt.Sprintf("Job Modify Index: %d", out.JobModifyIndex))
-	p.linef("To register the job as planned here, and only if nobody changed it since, run:")
+	p.linef("To register the job as planned, unless someone has changed it since, run:")
 	p.gap()
 	p.linef("%s", j.runAs(c, out.JobModifyIndex))
 	return p
@@ -150,7 +150,7 @@ func (j jobPlan) dryRun(c *call, p *page, out *op.JobPlanned) {
 	}
 }
 
-// changesText adds up what is done to the allocations of all groups.
+// changesText sums up what would be done to the allocations of all groups.
 func changesText(groups map[string]op.GroupChanges) string {
 	var n op.GroupChanges
 	for _, g := range groups {
@@ -164,20 +164,20 @@ func changesText(groups map[string]op.GroupChanges) string {
 	}
 	s := fmt.Sprintf("%d created, %d destroyed, %d updated in place, %d migrated, %d kept", n.Created, n.Destroyed, n.Updated, n.Migrated, n.Kept)
 	if n.Queued > 0 {
-		s += fmt.Sprintf(", %d without a place", n.Queued)
+		s += fmt.Sprintf(", %d not placed", n.Queued)
 	}
 	if n.Evicted > 0 {
-		s += fmt.Sprintf(", %d of other jobs evicted", n.Evicted)
+		s += fmt.Sprintf(", %d preempted", n.Evicted)
 	}
 	return s
 }
 
-// manyPreempted is from how many on preempted allocations are counted by job,
-// and jobs by type.
+// manyPreempted is the number of preempted allocations from which on they are
+// counted by job, and of jobs from which on these are counted by type.
 const manyPreempted = 10
 
-// preemptions lists the allocations of other jobs that make room; if they are
-// many, their jobs with how many of each.
+// preemptions lists the allocations of other jobs that would be preempted, or
+// counts them if there are many.
 func preemptions(list []op.AllocStub, verbose bool) [][]string {
 	if len(list) < manyPreempted || verbose {
 		rows := [][]string{{"Alloc ID", "Job ID", "Task Group"}}
@@ -208,7 +208,7 @@ func counted(head []string, n map[[3]string]int) [][]string {
 	return rows
 }
 
-// runAs is the command line that registers what was planned.
+// runAs is the command line that registers the planned job.
 func (j jobPlan) runAs(c *call, index uint64) string {
 	words := []string{c.Name, "job run -check-index", strconv.FormatUint(index, 10)}
 	for _, name := range []string{"address", "region", "namespace", "json", "hcl2-strict", "var-file", "var"} {
@@ -233,7 +233,7 @@ func flagWord(g *flag.Flag) string {
 	return shellWord("-" + g.Name + "=" + g.Value.String())
 }
 
-// shellWord is a word as a shell takes it for one.
+// shellWord quotes a word for the shell.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
 		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_./=:,+@%", r)

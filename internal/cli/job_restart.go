@@ -16,25 +16,26 @@ import (
 
 func jobRestartCommand() *command {
 	return &command{
-		name: "job restart", args: "<job>", synopsis: "Restart the tasks of a job, a few allocations at a time", min: 1, max: 1,
-		help: `Restarts the tasks of a job's running allocations in place, batch after batch: the next batch begins when the tasks of the
-one before run again. With -reschedule the allocations are stopped instead and placed anew, and the next batch begins when
-their replacements run.
+		name: "job restart", args: "<job>", synopsis: "Restart the tasks of a job in batches", min: 1, max: 1,
+		example: "job restart -batch-size 25% -batch-wait 30s web",
+		help: `Restarts the tasks of a job's running allocations in place, batch by batch. The next batch starts when the tasks of the previous
+			one are running again. With -reschedule, the allocations are stopped and rescheduled instead, and the next batch starts when their
+			replacements are running.
 
-If something goes wrong a person at a terminal is asked whether to go on; without a terminal the command ends there. What
-was not reached is left as it is. The command ends as well if the job changes meanwhile.`,
+			On an error, asks on a terminal whether to continue; without a terminal, the command stops. Allocations it has not reached stay as
+			they are. The command also stops if the job changes meanwhile.`,
 		setup: func(f *flags) action {
 			r := jobRestart{
-				all:        f.Bool("all-tasks", "Restart all tasks; refused while one of them has ended."),
-				yes:        f.Bool("yes", "Do not ask: go on after errors, and between batches."),
-				size:       f.FlagSet.String("batch-size", "1", "How many allocations at a time: a `number`, or a part such as 25%."),
-				wait:       f.FlagSet.String("batch-wait", "0s", "How long to wait between batches: a `duration`, or \"ask\"."),
-				onError:    f.FlagSet.String("on-error", "ask", "What to do when something goes wrong: \"ask\" or \"fail\" (`how`)."),
+				all:        f.Bool("all-tasks", "Restart all tasks. Fails if one of them has ended."),
+				yes:        f.Bool("yes", "Do not ask for confirmation; continue after errors and between batches."),
+				size:       f.FlagSet.String("batch-size", "1", "The `size` of a batch: a number of allocations, or a percentage such as 25%."),
+				wait:       f.FlagSet.String("batch-wait", "0s", "The `duration` to wait between batches, or \"ask\"."),
+				onError:    f.FlagSet.String("on-error", "ask", "What to do on an `error`: \"ask\" or \"fail\"."),
 				noDelay:    f.Bool("no-shutdown-delay", "With -reschedule: do not wait for the shutdown_delay of groups and tasks."),
-				reschedule: f.Bool("reschedule", "Stop the allocations and place them anew."),
+				reschedule: f.Bool("reschedule", "Stop and reschedule the allocations instead of restarting their tasks."),
 				verbose:    f.Bool("verbose", "Show IDs in full."),
-				groups:     f.List("group", "Restart allocations of this `group` alone; may be given many times."),
-				tasks:      f.List("task", "Restart this `task` alone; may be given many times."),
+				groups:     f.List("group", "Restart only allocations of this `group`. Can be repeated."),
+				tasks:      f.List("task", "Restart only this `task`. Can be repeated."),
 			}
 			return r.run
 		},
@@ -64,7 +65,7 @@ func (r jobRestart) run(ctx context.Context, c *call) error {
 	if *r.wait == "ask" {
 		x.pause = -1
 	} else if x.pause, err = time.ParseDuration(*r.wait); err != nil || x.pause < 0 {
-		return c.usagef("-batch-wait: %q is neither a duration such as 30s nor \"ask\"", *r.wait)
+		return c.usagef("-batch-wait must be a duration such as 30s, or \"ask\", got %q", *r.wait)
 	}
 	var exact bool
 	if x.job, exact, err = c.findJob(ctx, c.args[0]); err != nil {
@@ -87,24 +88,24 @@ func (r jobRestart) run(ctx context.Context, c *call) error {
 func (r jobRestart) check(c *call) error {
 	switch {
 	case *r.all && len(*r.tasks) > 0:
-		return c.usagef("-all-tasks and -task cannot both be given")
+		return c.usagef("-all-tasks and -task cannot be used together")
 	case *r.reschedule && (*r.all || len(*r.tasks) > 0):
-		return c.usagef("-reschedule places whole allocations anew; it cannot be given with -task or -all-tasks")
+		return c.usagef("-reschedule replaces whole allocations: it cannot be used with -task or -all-tasks")
 	case *r.noDelay && !*r.reschedule:
-		return c.usagef("-no-shutdown-delay is for -reschedule")
+		return c.usagef("-no-shutdown-delay requires -reschedule")
 	case *r.onError != "ask" && *r.onError != "fail":
-		return c.usagef("-on-error: %q is not allowed; allowed are ask and fail", *r.onError)
+		return c.usagef("-on-error must be ask or fail, got %q", *r.onError)
 	}
 	return nil
 }
 
-// batchSize is how many of all a batch has.
+// batchSize is how many of all allocations make a batch.
 func batchSize(c *call, text string, all int) (int, error) {
 	number, part := strings.CutSuffix(text, "%")
 	n, err := strconv.Atoi(number)
 	switch {
 	case err != nil || n < 1 || part && n > 100:
-		return 0, c.usagef("-batch-size: %q is neither a number from 1 on nor a part from 1%% to 100%%", text)
+		return 0, c.usagef("-batch-size must be an integer of at least 1 or a percentage from 1%% to 100%%, got %q", text)
 	case part:
 		return max(1, (all*n+99)/100), nil
 	}
@@ -114,7 +115,7 @@ func batchSize(c *call, text string, all int) (int, error) {
 func (x *restarting) confirm(exact bool) error {
 	switch {
 	case x.job.Stop:
-		return berth.Errorf(berth.Invalid, "job %q is stopped, so nothing of it runs", x.job.ID)
+		return berth.Errorf(berth.Invalid, "job %q is stopped and has nothing to restart", x.job.ID)
 	case exact || *x.yes:
 		return nil
 	case !x.Terminal:
@@ -122,12 +123,12 @@ func (x *restarting) confirm(exact bool) error {
 	}
 	yes, err := x.ask(fmt.Sprintf("Are you sure you want to restart job %q in namespace %q?", clean(string(x.job.ID)), clean(x.job.Namespace)))
 	if err == nil && !yes {
-		err = berth.Errorf(berth.Invalid, "job %q is left as it is", x.job.ID)
+		err = berth.Errorf(berth.Invalid, "job %q was not restarted", x.job.ID)
 	}
 	return err
 }
 
-// allocs are those that run and are meant.
+// allocs are the selected allocations that are running.
 func (x *restarting) allocs(ctx context.Context) (out []op.AllocStub, err error) {
 	for _, g := range *x.groups {
 		if x.job.Group(g) == nil {
@@ -153,7 +154,7 @@ func (x *restarting) allocs(ctx context.Context) (out []op.AllocStub, err error)
 	return out, nil
 }
 
-// running are the tasks of an allocation that run and are meant.
+// running are the selected tasks of an allocation that are running.
 func (x *restarting) running(a *op.AllocStub) (out []string) {
 	for name, s := range a.TaskStates {
 		if s.State == berth.TaskRunning && (len(*x.tasks) == 0 || slices.Contains(*x.tasks, name)) {
@@ -189,22 +190,22 @@ func (x *restarting) batches(ctx context.Context, list []op.AllocStub, size int)
 		done += len(batch)
 	}
 	if failed > 0 {
-		return berth.Errorf(berth.Unavailable, "%s went wrong", plural(failed, "batch"))
+		return berth.Errorf(berth.Unavailable, "%s failed", plural(failed, "batch"))
 	}
-	x.say("==> ", "All allocations were restarted")
+	x.say("==> ", "All allocations have been restarted")
 	return nil
 }
 
-// between waits between two batches, and sees whether the job is what it was.
+// between waits between two batches and checks that the job has not changed.
 func (x *restarting) between(ctx context.Context, left int) error {
 	switch {
 	case x.pause < 0 && !*x.yes:
 		if !x.Terminal {
-			return berth.Errorf(berth.Invalid, "-batch-wait ask: nobody can be asked without a terminal; %s left as they are", plural(left, "allocation"))
+			return berth.Errorf(berth.Invalid, "-batch-wait=ask needs a terminal; %s not restarted", plural(left, "allocation"))
 		}
-		yes, err := x.ask(fmt.Sprintf("Go on with the next batch? %s left.", plural(left, "allocation")))
+		yes, err := x.ask(fmt.Sprintf("Continue with the next batch? %s left.", plural(left, "allocation")))
 		if err == nil && !yes {
-			err = berth.Errorf(berth.Invalid, "%s left as they are", plural(left, "allocation"))
+			err = berth.Errorf(berth.Invalid, "%s not restarted", plural(left, "allocation"))
 		}
 		if err != nil {
 			return err
@@ -221,15 +222,15 @@ func (x *restarting) between(ctx context.Context, left int) error {
 	}
 	now, _, err := client.Call(ctx, x.client, op.ReadJob, op.JobRef{JobID: string(x.job.ID), Query: of(&x.job)})
 	if err == nil && (now.UID != x.job.UID || now.Version != x.job.Version) {
-		err = berth.Errorf(berth.Conflict, "job %q changed meanwhile; %s left as they are", x.job.ID, plural(left, "allocation"))
+		err = berth.Errorf(berth.Conflict, "job %q has changed meanwhile; %s not restarted", x.job.ID, plural(left, "allocation"))
 	}
 	return err
 }
 
-// failed decides whether to go on after an error.
+// failed decides whether to continue after an error.
 func (x *restarting) failed(err error, left int) error {
 	if code := exit(0); errors.As(err, &code) {
-		err = berth.Errorf(berth.Unavailable, "a replacement found no place or does not run")
+		err = berth.Errorf(berth.Unavailable, "a replacement could not be placed or is not running")
 	}
 	switch {
 	case *x.onError == "fail" && (!*x.yes || x.flags.given("on-error")):
@@ -241,7 +242,7 @@ func (x *restarting) failed(err error, left int) error {
 		return err
 	default:
 		fmt.Fprintln(x.Err, "Error: "+clean(err.Error()))
-		yes, askErr := x.ask(fmt.Sprintf("Go on with the other batches? %s left.", plural(left, "allocation")))
+		yes, askErr := x.ask(fmt.Sprintf("Continue with the remaining batches? %s left.", plural(left, "allocation")))
 		if askErr != nil || !yes {
 			return errors.Join(err, askErr)
 		}
@@ -251,7 +252,8 @@ func (x *restarting) failed(err error, left int) error {
 	return nil
 }
 
-// batch restarts some allocations, and waits until their tasks run again.
+// batch restarts some allocations and waits until their tasks are running
+// again.
 func (x *restarting) batch(ctx context.Context, list []op.AllocStub) error {
 	if *x.reschedule {
 		return x.replace(ctx, list)
@@ -288,7 +290,7 @@ func (x *restarting) restart(ctx context.Context, a *op.AllocStub) error {
 	return nil
 }
 
-// again waits until the tasks of an allocation run that were restarted.
+// again waits until the restarted tasks of an allocation are running.
 func (x *restarting) again(ctx context.Context, before *op.AllocStub) error {
 	tasks := x.running(before)
 	var index uint64
@@ -300,7 +302,7 @@ func (x *restarting) again(ctx context.Context, before *op.AllocStub) error {
 			return err
 		}
 		if a.DesiredStatus != berth.DesiredRun || a.ClientStatus.Ended() {
-			return berth.Errorf(berth.Unavailable, "allocation %s is %s now and does not run again", short(a.ID.String(), *x.verbose), a.ClientStatus)
+			return berth.Errorf(berth.Unavailable, "allocation %s is now %s and not running again", short(a.ID.String(), *x.verbose), a.ClientStatus)
 		}
 		index = meta.Index
 		if !slices.ContainsFunc(tasks, func(t string) bool {
@@ -312,7 +314,8 @@ func (x *restarting) again(ctx context.Context, before *op.AllocStub) error {
 	}
 }
 
-// replace stops some allocations, and waits until what replaces them runs.
+// replace stops some allocations and waits until their replacements are
+// running.
 func (x *restarting) replace(ctx context.Context, list []op.AllocStub) error {
 	var evals []berth.EvalID
 	for i := range list {

@@ -12,15 +12,16 @@ import (
 
 func jobRevertCommand() *command {
 	return &command{
-		name: "job revert", args: "<job> <version|tag>", synopsis: "Make a job what an earlier version of it was", min: 2, max: 2,
-		help: `Gives a job the specification of one of its earlier versions, named by its number or its tag, as a new version, and follows
-the evaluation until its allocations run. "job history" lists the versions there are.`,
+		name: "job revert", args: "<job> <version|tag>", synopsis: "Revert a job to an earlier version", min: 2, max: 2,
+		example: "job revert web 3",
+		help: `Reverts a job to one of its earlier versions, given by number or tag, and monitors the evaluation until its allocations run. The
+			revert is stored as a new version. "job history" lists the versions.`,
 		setup: func(f *flags) action {
 			r := jobRevert{
-				detach:  f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				detach:  f.Bool("detach", "Print the evaluation ID and return without monitoring."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
-			f.Unbuilt("consul-token", "vault-token")
+			f.Unsupported("consul-token", "vault-token")
 			return r.run
 		},
 	}
@@ -49,13 +50,12 @@ func (r jobRevert) run(ctx context.Context, c *call) error {
 	return c.raised(ctx, &j, out.EvalID, *r.detach, *r.verbose)
 }
 
-// notWhole refuses a part of a job's ID where something is changed.
+// notWhole rejects a prefix of a job ID in commands that change the job.
 func notWhole(c *call, j *op.Job) error {
-	return berth.Errorf(berth.Invalid, "%q is not the whole ID of job %q; give it in full", c.args[0], j.ID)
+	return berth.Errorf(berth.Invalid, "%q is not the full ID of job %q: give the full ID", c.args[0], j.ID)
 }
 
-// versionOf returns the number of the version that text names: by its number,
-// or by its tag.
+// versionOf returns the version with the given number or tag.
 func (c *call) versionOf(ctx context.Context, j *op.Job, text string) (uint64, error) {
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return n, nil
@@ -72,12 +72,12 @@ func (c *call) versionOf(ctx context.Context, j *op.Job, text string) (uint64, e
 	return 0, berth.Errorf(berth.NotFound, "no version of job %q has the tag %q; see %q", j.ID, text, c.Name+" job history")
 }
 
-// raised tells of an evaluation that a change of a job raised, and follows it
-// unless that is not wanted.
+// raised prints the evaluation that a change of a job created, and monitors it
+// unless detach.
 func (c *call) raised(ctx context.Context, j *op.Job, eval berth.EvalID, detach, verbose bool) error {
 	switch {
 	case eval.IsZero():
-		_, err := fmt.Fprintf(c.Out, "Job %q is changed; it runs nothing itself.\n", j.ID)
+		_, err := fmt.Fprintf(c.Out, "Job %q has been changed; it runs no allocations itself.\n", j.ID)
 		return err
 	case detach:
 		_, err := fmt.Fprintln(c.Out, "Evaluation ID: "+eval.String())

@@ -13,32 +13,32 @@ import (
 
 func jobRunCommand() *command {
 	return &command{
-		name: "job run", args: "<path>", synopsis: "Register a job, or a change of it, and follow what becomes of it", min: 1, max: 1,
-		help: `Reads a job file, "-" being standard input, and registers the job with the servers. Then it follows the evaluation of
-the job: which allocations were made, on which nodes, and for a service until all of them run, for a batch job until all of them
-were started. What finds no place is told by group, with what was missing on how many nodes.
+		name: "job run", args: "<path>", synopsis: "Register or update a job and monitor it", min: 1, max: 1,
+		example: "job run -var image=web:1.4 web.nomad.hcl",
+		help: `Reads a job file, or standard input with "-", registers the job, and monitors its evaluation: the allocations that are placed and
+			their nodes. For a service, it waits until all of them run; for a batch job, until all have started. If a group cannot be placed,
+			it reports what the nodes lack.
 
-The exit code is 0 if all went well, 2 if something found no place, and 1 for anything else. What found no place waits
-in an evaluation of its own and is placed as soon as there is room; the monitor names it.
+			The exit code is 0 on success, 2 if something could not be placed, and 1 on any other error. What could not be placed waits in a
+			blocked evaluation, whose ID is printed, and is placed as soon as there is capacity.
 
-Of a stream job it follows the submission until all that the job consists of is there and each of its processing elements has
-an allocation, or until the submission is given up.
+			For a stream job, it follows the submission until all parts of the job exist and each processing element has an allocation, or
+			until the submission fails.
 
-Variables of the job file come from the environment (BERTH_VAR_name or NOMAD_VAR_name), from -var-file and from -var,
-the last winning.`,
+			Job file variables come from the environment (BERTH_VAR_name or NOMAD_VAR_name), from -var-file and from -var. Later sources win.`,
 		setup: func(f *flags) action {
 			r := jobRun{
 				file:      f.jobFile(),
-				detach:    f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				detach:    f.Bool("detach", "Print the evaluation ID and return without monitoring."),
 				verbose:   f.Bool("verbose", "Show IDs in full."),
-				output:    f.Bool("output", "Print the job as JSON, as it would be sent, and send nothing."),
-				counts:    f.Bool("preserve-counts", "Keep the counts of groups that the job has already."),
-				resources: f.Bool("preserve-resources", "Keep the resources of tasks that the job has already."),
-				priority:  f.Int("eval-priority", 0, "The `priority` of the evaluation, 1 to 100; 0 is the job's."),
+				output:    f.Bool("output", "Print the job as the JSON that would be submitted, and exit."),
+				counts:    f.Bool("preserve-counts", "Keep the current counts of existing groups."),
+				resources: f.Bool("preserve-resources", "Keep the current resources of existing tasks."),
+				priority:  f.Int("eval-priority", 0, "The `priority` of the evaluation, 1 to 100. Defaults to the priority of the job."),
 			}
-			r.index = f.String("check-index", "Register only if the job is at this modify `index`; 0 only if there is no such job.")
-			f.Unbuilt("consul-namespace", "vault-namespace")
-			f.UnbuiltBool("policy-override", "ui", "hcl1")
+			r.index = f.String("check-index", "Register only if the job's current modify `index` is this. 0 means that the job must not exist.")
+			f.Unsupported("consul-namespace", "vault-namespace")
+			f.UnsupportedBool("policy-override", "ui", "hcl1")
 			return r.run
 		},
 	}
@@ -102,8 +102,8 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 	})
 }
 
-// register registers the job, and waits first until one of its ID that is being
-// deleted has gone.
+// register registers the job. If a job with its ID is being deleted, it waits
+// until that one is gone.
 func (r *jobRun) register(ctx context.Context, c *call, id berth.JobID, in *op.RegisterJob) (op.JobRegistered, error) {
 	for told := false; ; told = true {
 		out, _, err := client.Call(ctx, c.client, op.Register, *in)
@@ -111,7 +111,7 @@ func (r *jobRun) register(ctx context.Context, c *call, id berth.JobID, in *op.R
 			return out, err
 		}
 		if !told {
-			fmt.Fprintf(c.Out, "==> %s: Waiting until job %q, which is being deleted, has gone\n", stamp(c.Now()), clean(string(id)))
+			fmt.Fprintf(c.Out, "==> %s: Waiting for the deletion of job %q\n", stamp(c.Now()), clean(string(id)))
 		}
 		if err := pauseFor(retryPause)(ctx); err != nil {
 			return out, err
@@ -119,14 +119,14 @@ func (r *jobRun) register(ctx context.Context, c *call, id berth.JobID, in *op.R
 	}
 }
 
-// enforce reads -check-index.
+// enforce applies -check-index.
 func (r *jobRun) enforce(c *call, in *op.RegisterJob) error {
 	if !c.flags.given("check-index") {
 		return nil
 	}
 	var n uint64
 	if _, err := fmt.Sscanf(*r.index, "%d", &n); err != nil || fmt.Sprint(n) != *r.index || n == math.MaxUint64 {
-		return c.usagef("the flag -check-index: %q is not an index, a whole number that is not below 0", *r.index)
+		return c.usagef("flag -check-index must be an integer of at least 0, got %q", *r.index)
 	}
 	in.EnforceIndex, in.JobModifyIndex = true, n
 	return nil

@@ -13,15 +13,16 @@ import (
 
 func jobScaleCommand() *command {
 	return &command{
-		name: "job scale", args: "<job> [group] <count>", synopsis: "Change how many instances of a group run", min: 2, max: 3,
-		help: `Changes the count of a group, as a new version of the job, and follows the evaluation until its allocations run. A job with
-one group needs no group named. A scaling block bounds the count. Of a stream job it is the width of a parallel region that
-is changed, which is named instead of a group.`,
+		name: "job scale", args: "<job> [group] <count>", synopsis: "Change the count of a job's group", min: 2, max: 3,
+		example: "job scale web api 5",
+		help: `Changes the count of a group, which creates a new version of the job, and monitors the evaluation until its allocations run. The
+			group can be omitted if the job has only one. The count must be within the limits of the group's scaling block. For a stream job,
+			name a parallel region instead of a group: its width is changed.`,
 		setup: func(f *flags) action {
 			s := jobScale{
-				detach:  f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				detach:  f.Bool("detach", "Print the evaluation ID and return without monitoring."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
-				index:   f.Uint64("check-index", 0, "Scale only if the job's modify `index` is this; 0 is any."),
+				index:   f.Uint64("check-index", 0, "Scale only if the job's modify `index` is this. 0 is any."),
 			}
 			return s.run
 		},
@@ -37,7 +38,7 @@ func (s jobScale) run(ctx context.Context, c *call) error {
 	text := c.args[len(c.args)-1]
 	count, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return c.usagef("%q is not a count: %s", text, c.command.usage(c.Name))
+		return c.usagef("the count must be an integer, got %q, usage: %s", text, c.command.usage(c.Name))
 	}
 	j, exact, err := c.findJob(ctx, c.args[0])
 	if err == nil && !exact {
@@ -63,8 +64,8 @@ func (s jobScale) run(ctx context.Context, c *call) error {
 	return c.raised(ctx, &j, out.EvalID, *s.detach, *s.verbose)
 }
 
-// region gives a parallel region of a stream job another width: the one that is
-// named, or that a group is in which is named, or the only one.
+// region changes the width of a parallel region: the given one, the one of the
+// given group, or the only one.
 func (s jobScale) region(ctx context.Context, c *call, j *op.Job, width int) error {
 	var names []string
 	var name string
@@ -77,16 +78,16 @@ func (s jobScale) region(ctx context.Context, c *call, j *op.Job, width int) err
 	switch {
 	case name != "":
 	case len(c.args) == 3:
-		return berth.Errorf(berth.Invalid, "job %q has no parallel region %q; it has: %s", j.ID, c.args[1], or(strings.Join(names, ", "), "none"))
+		return berth.Errorf(berth.Invalid, "job %q has no parallel region %q (regions: %s)", j.ID, c.args[1], or(strings.Join(names, ", "), "none"))
 	case len(names) != 1:
-		return berth.Errorf(berth.Invalid, "job %q has %d parallel regions; name one of: %s", j.ID, len(names), or(strings.Join(names, ", "), "none"))
+		return berth.Errorf(berth.Invalid, "job %q has %d parallel regions: choose one of %s", j.ID, len(names), or(strings.Join(names, ", "), "none"))
 	default:
 		name = names[0]
 	}
 	return c.widen(ctx, j, op.SetRegion{Region: name, Width: width, JobModifyIndex: *s.index}, *s.detach, *s.verbose)
 }
 
-// group is the group that is named, or the only one.
+// group is the given group, or the only one.
 func (s jobScale) group(c *call, j *op.Job) (string, error) {
 	if len(c.args) == 3 {
 		return c.args[1], nil
@@ -98,5 +99,5 @@ func (s jobScale) group(c *call, j *op.Job) (string, error) {
 	for _, g := range j.TaskGroups {
 		names = append(names, g.Name)
 	}
-	return "", berth.Errorf(berth.Invalid, "job %q has %d groups; name one of %s", j.ID, len(names), strings.Join(names, ", "))
+	return "", berth.Errorf(berth.Invalid, "job %q has %d groups: choose one of %s", j.ID, len(names), strings.Join(names, ", "))
 }

@@ -12,11 +12,12 @@ import (
 
 func jobScalingEventsCommand() *command {
 	return &command{
-		name: "job scaling-events", args: "<job>", synopsis: "List what was done to the counts of a job's groups", min: 1, max: 1,
-		help: `Lists the scaling events of a job, the newest first: changes of counts, and what an autoscaler had to say. The newest 20 of
-each group are kept.`,
+		name: "job scaling-events", args: "<job>", synopsis: "List recent scaling events of a job", min: 1, max: 1,
+		example: "job scaling-events web",
+		help: `Lists the scaling events of a job, newest first: changes of counts and messages from autoscalers. The newest 20 of each group are
+			kept.`,
 		setup: func(f *flags) action {
-			s := jobScalingEvents{verbose: f.Bool("verbose", "Show IDs in full, and times instead of ages.")}
+			s := jobScalingEvents{verbose: f.Bool("verbose", "Show full IDs and absolute times.")}
 			return s.run
 		},
 	}

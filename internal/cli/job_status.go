@@ -15,18 +15,19 @@ import (
 
 func jobStatusCommand() *command {
 	return &command{
-		name: "job status", args: "[job]", synopsis: "List jobs, or show how one fares and why it waits", max: 1,
-		help: `Without an argument, lists all jobs. With the ID of a job or the beginning of one, shows the job: how the allocations of each
-group fare, what found no place and why, what it waits for and since when, and its allocations.`,
+		name: "job status", args: "[job]", synopsis: "List jobs, or show the status of one", max: 1,
+		example: "job status web",
+		help: `Without an argument, lists all jobs. With a job's ID or prefix, shows the job: the state of each group, what could not be placed
+			and why, what it is waiting for, and its allocations.`,
 		setup: func(f *flags) action {
 			s := jobStatus{
 				data:      f.data(),
-				short:     f.Bool("short", "Show the job alone, without what belongs to it."),
-				evals:     f.Bool("evals", "Show the job's evaluations, too."),
-				allAllocs: f.Bool("all-allocs", "Show allocations of earlier jobs of the same ID, too."),
-				verbose:   f.Bool("verbose", "Show IDs in full and times instead of ages."),
+				short:     f.Bool("short", "Show only the job itself."),
+				evals:     f.Bool("evals", "Show the job's evaluations as well."),
+				allAllocs: f.Bool("all-allocs", "Include allocations of earlier jobs with the same ID."),
+				verbose:   f.Bool("verbose", "Show full IDs and absolute times."),
 			}
-			f.UnbuiltBool("ui")
+			f.UnsupportedBool("ui")
 			return s.run
 		},
 	}
@@ -43,9 +44,9 @@ type jobData struct {
 	Summary     op.JobSummary
 	Allocations []op.AllocStub
 	Evaluations []op.Eval
-	Deployment  *berth.Deployment // the newest
+	Deployment  *berth.Deployment // the latest
 
-	children []op.JobStub // of a job that runs nothing itself
+	children []op.JobStub // of a periodic or parameterized job
 }
 
 func (s jobStatus) run(ctx context.Context, c *call) error {
@@ -103,7 +104,7 @@ func (s jobStatus) load(ctx context.Context, c *call, d *jobData) (err error) {
 	return err
 }
 
-// stream shows how far the submission of a stream job is.
+// stream shows the progress of a stream job's submission.
 func (s jobStatus) stream(ctx context.Context, c *call, p *page, j *op.Job) error {
 	if j.Type != berth.TypeStream {
 		return nil
@@ -113,7 +114,7 @@ func (s jobStatus) stream(ctx context.Context, c *call, p *page, j *op.Job) erro
 		return err
 	}
 	p.heading("Submission")
-	v.Deletion = nil // it stands above
+	v.Deletion = nil // already shown above
 	p.pairs(standingPairs(&v)...)
 	lacking(p, "Missing", v.Missing)
 	return nil
@@ -136,7 +137,7 @@ func (s jobStatus) list(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
-// jobRows lists jobs, with their namespaces if they may differ.
+// jobRows is a table of jobs, with namespaces if they can differ.
 func (c *call) jobRows(list []op.JobStub) [][]string {
 	everywhere := c.config.space() == berth.AllNamespaces
 	rows := [][]string{{"ID", "Type", "Priority", "Status", "Submit Date"}}
@@ -202,7 +203,7 @@ func (s jobStatus) rest(c *call, p *page, d *jobData) {
 		} else {
 			rows := evalRows(d.Evaluations, func(id berth.EvalID) string { return short(id.String(), *s.verbose) })
 			for i := range rows {
-				rows[i] = slices.Delete(rows[i], 3, 4) // the job
+				rows[i] = slices.Delete(rows[i], 3, 4) // the job's column
 			}
 			p.table(rows)
 		}
@@ -231,8 +232,8 @@ func summaryRows(sum *op.JobSummary) [][]string {
 	return rows
 }
 
-// failure shows what found no place at the last decision, and every evaluation
-// that is still open. Evaluations are newest first.
+// failure shows what the latest decision could not place, and all open
+// evaluations. d.evals is newest first.
 func (s jobStatus) failure(c *call, p *page, d *jobData) {
 	if f := lastFailure(d.Evaluations); f != nil {
 		p.heading("Placement Failure")
@@ -258,8 +259,8 @@ func (s jobStatus) failure(c *call, p *page, d *jobData) {
 	}
 }
 
-// lastFailure is the evaluation whose failures are those of the job as it
-// is: the blocked one, or else the newest that ended. Nil if that placed
+// lastFailure is the evaluation with the current placement failures: the
+// blocked one, or else the newest that has ended. It is nil if that one placed
 // everything.
 func lastFailure(evals []op.Eval) *op.Eval {
 	for i := range evals {
@@ -278,7 +279,8 @@ func lastFailure(evals []op.Eval) *op.Eval {
 	return nil
 }
 
-// follows says whether an evaluation waits to replace an allocation.
+// follows reports whether an evaluation waits to replace one of the
+// allocations.
 func follows(e *op.Eval, list []op.AllocStub) bool {
 	return slices.ContainsFunc(list, func(a op.AllocStub) bool { return a.FollowupEvalID == e.ID })
 }
@@ -307,7 +309,7 @@ func (s jobStatus) rescheduling(c *call, p *page, d *jobData) {
 	}
 }
 
-// jobAllocRows lists allocations, newest first.
+// jobAllocRows is a table of allocations, newest first.
 func (c *call) jobAllocRows(list []op.AllocStub, verbose bool) [][]string {
 	slices.SortStableFunc(list, func(a, b op.AllocStub) int {
 		return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), strings.Compare(a.Name, b.Name))

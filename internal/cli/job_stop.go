@@ -12,38 +12,36 @@ import (
 
 func jobStopCommand() *command {
 	return &command{
-		name: "job stop", args: "<job>...", synopsis: "Stop jobs, and forget them if asked to", min: 1, max: -1,
-		help: `Stops jobs, each named by its ID or the beginning of it, and follows the evaluation until it has been decided which
-allocations stop. The agents then stop them; "job status" shows how far they are.
+		name: "job stop", args: "<job>...", synopsis: "Stop jobs, and optionally purge them", min: 1, max: -1,
+		example: "job stop -purge web",
+		help: `Stops jobs, each given by ID or prefix, and monitors the evaluation until the scheduler has decided which allocations to stop. The
+			agents then stop them; "job status" shows their state.
 
-A stopped job can still be looked at. With -purge it is forgotten at once, and only if it is still the job that this
-command found: one that was registered anew under the same ID in the meantime is left alone. Of one that -uid names, that
-one alone is stopped.
+			A stopped job can still be inspected. With -purge it is deleted at once, but only if it is still the job that this command found:
+			a job registered meanwhile under the same ID is left alone. With -uid, only the job with that UID is stopped.
 
-What becomes of what a job that is forgotten runs is for -propagation to say. With background, which is the default, the
-job is gone at once, and what it runs is stopped then. With foreground the job stays until all of that has ended, and
-nothing can be registered under its ID before; it can be watched until it has gone, and "job tree" shows what holds it.
-With orphan the job is gone at once and what it runs is left to itself: it runs on, nothing replaces it, and "alloc stop"
-stops it.
+			-propagation decides what happens to the allocations of a purged job. With background, the default, the job is deleted at once and
+			its allocations are stopped afterwards. With foreground, the job stays until all of them have ended, and its ID cannot be reused
+			before; the command follows the deletion, and "job tree" shows what blocks it. With orphan, the job is deleted at once and its
+			allocations keep running without being replaced; stop them with "alloc stop".
 
-With foreground, -force waits for nothing: whatever of the job has not ended is taken for lost, also on a node that is
-well, and its room is given to others. It is for nodes that cannot be reached, and tasks that do not end. What runs all
-the same is stopped when its node is heard. Where there are roles, it takes a management token.
+			With foreground, -force does not wait: allocations that have not ended are marked lost, even on a healthy node, and their
+			resources are freed. Use it for unreachable nodes and for tasks that do not end. An allocation that is still running is stopped
+			when its node reconnects. With ACLs enabled, -force needs a management token.
 
-A person at a terminal is asked first if a job is named by a part of its ID or is to be forgotten. Without a terminal,
-part of an ID is refused unless -yes is given.`,
+			Asks for confirmation on a terminal if a job is given by prefix or is purged. Without a terminal, a prefix requires -yes.`,
 		setup: func(f *flags) action {
 			s := jobStop{
-				detach:   f.Bool("detach", "Print the ID of the evaluation and follow nothing."),
+				detach:   f.Bool("detach", "Print the evaluation ID and return without monitoring."),
 				verbose:  f.Bool("verbose", "Show IDs in full."),
-				purge:    f.Bool("purge", "Forget the job, too."),
-				yes:      f.Bool("yes", "Do not ask."),
-				how:      f.String("propagation", "With -purge: what becomes of what the job runs, by this `policy`: background, foreground or orphan."),
-				force:    f.Bool("force", "With -propagation=foreground: wait for nothing; what has not ended is taken for lost."),
-				uid:      f.String("uid", "Stop the job only if it has this `UID`, as \"job status -verbose\" shows it."),
-				global:   f.Bool("global", "Stop a job of several regions in all of them. Of no effect on a job of one region."),
+				purge:    f.Bool("purge", "Delete the job as well."),
+				yes:      f.Bool("yes", "Do not ask for confirmation."),
+				how:      f.String("propagation", "With -purge: the `policy` for the job's allocations: background, foreground or orphan."),
+				force:    f.Bool("force", "With -propagation=foreground: do not wait; mark allocations that have not ended as lost."),
+				uid:      f.String("uid", "Stop the job only if it has this `UID`, as shown by \"job status -verbose\"."),
+				global:   f.Bool("global", "Stop a multiregion job in all its regions. No effect on other jobs."),
 				noDelay:  f.Bool("no-shutdown-delay", "Do not wait for the shutdown_delay of groups and tasks."),
-				priority: f.Int("eval-priority", 0, "The `priority` of the evaluation, 1 to 100; 0 is the job's."),
+				priority: f.Int("eval-priority", 0, "The `priority` of the evaluation, 1 to 100. Defaults to the priority of the job."),
 			}
 			return s.run
 		},
@@ -56,16 +54,16 @@ type jobStop struct {
 	priority                                            *int
 }
 
-// run stops one job after the other, and goes on with the next if one cannot
-// be stopped.
+// run stops one job after another. It continues if one of them cannot be
+// stopped.
 func (s *jobStop) run(ctx context.Context, c *call) error {
 	switch {
 	case *s.how != "" && !*s.purge:
-		return c.usagef("-propagation says how a job is forgotten; give -purge, too")
+		return c.usagef("-propagation requires -purge")
 	case *s.force && *s.how != string(berth.Foreground):
-		return c.usagef("-force is for a job that is forgotten in the foreground; give -purge and -propagation=foreground, too")
+		return c.usagef("-force requires -purge and -propagation=foreground")
 	case *s.uid != "" && len(c.args) > 1:
-		return c.usagef("-uid names one job, and there are %d arguments", len(c.args))
+		return c.usagef("-uid works with one job, got %d", len(c.args))
 	}
 	if _, err := berth.ParsePropagation("-propagation", *s.how); err != nil {
 		return c.usagef("%v", err)
@@ -98,7 +96,7 @@ func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 		UID: *s.uid, Propagation: *s.how, Force: *s.force, Write: op.Write{Namespace: j.Namespace},
 	}
 	if *s.purge && in.UID == "" {
-		in.UID = j.UID // what was seen is forgotten, and nothing else
+		in.UID = j.UID // purge only the job that was found
 	}
 	out, _, err := client.Call(ctx, c.client, op.Stop, in)
 	if err != nil {
@@ -120,7 +118,7 @@ func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 	return c.untilGone(ctx, &j, o)
 }
 
-// untilGone shows what holds a job that is being deleted, until it has gone.
+// untilGone follows the deletion of a job until it is gone.
 func (c *call) untilGone(ctx context.Context, j *op.Job, o monitorOptions) error {
 	m := &monitor{call: c, options: o, began: c.Now(), progress: &progress{out: c.Out, terminal: c.Terminal, width: c.Width}}
 	defer m.progress.erase()
@@ -137,24 +135,24 @@ func (c *call) untilGone(ctx context.Context, j *op.Job, o monitorOptions) error
 		})
 		switch {
 		case berth.KindOf(err) == berth.NotFound || err == nil && (now.UID != j.UID || now.Deletion == nil):
-			m.head("Job %q has gone", j.ID)
+			m.head("Job %q is gone", j.ID)
 			return nil
 		case err != nil && ctx.Err() != nil:
-			fmt.Fprintf(c.Err, "Interrupted. The job goes without being watched; \"%s job tree%s %s\" shows what holds it.\n", c.Name, nonDefault(j.Namespace), quoted(clean(string(j.ID))))
+			fmt.Fprintf(c.Err, "Interrupted. The deletion continues in the background; \"%s job tree%s %s\" shows what blocks it.\n", c.Name, nonDefault(j.Namespace), quoted(clean(string(j.ID))))
 			return exit(exitError)
 		case err != nil:
 			return err
 		}
 		if n := now.Deletion.Blocking; n != told && n > 0 {
 			told = n
-			m.line("Job %q is being deleted; it waits for the end of %s", j.ID, plural(n, held(&now)))
+			m.line("Job %q is being deleted; waiting for %s to end", j.ID, plural(n, held(&now)))
 		}
 		index = meta.Index
 	}
 }
 
-// held is what holds a job that is being deleted: of a stream job not only its
-// allocations.
+// held is the noun for what blocks the deletion of a job. For a stream job that
+// is more than allocations.
 func held(j *op.Job) string {
 	if j.Type == berth.TypeStream {
 		return "object"
@@ -162,24 +160,24 @@ func held(j *op.Job) string {
 	return "allocation"
 }
 
-// confirm asks before something is stopped that may not be meant.
+// confirm asks before stopping something that may not be meant.
 func (s *jobStop) confirm(c *call, j *op.Job, text string, exact bool) error {
 	if *s.yes || exact && !(*s.purge && c.Terminal) {
 		return nil
 	}
 	if !c.Terminal {
-		return berth.Errorf(berth.Invalid, "%q is not the whole ID of job %q; give it in full, or -yes", text, j.ID)
+		return berth.Errorf(berth.Invalid, "%q is not the full ID of job %q: give the full ID or use -yes", text, j.ID)
 	}
 	deed := "stop"
 	if *s.purge {
-		deed = "stop and forget"
+		deed = "stop and purge"
 	}
 	if *s.force {
-		deed = "stop and, by force, forget"
+		deed = "stop and forcibly purge"
 	}
 	yes, err := c.ask(fmt.Sprintf("Are you sure you want to %s job %q in namespace %q?", deed, clean(string(j.ID)), clean(j.Namespace)))
 	if err == nil && !yes {
-		err = berth.Errorf(berth.Invalid, "job %q is left as it is", j.ID)
+		err = berth.Errorf(berth.Invalid, "job %q was not stopped", j.ID)
 	}
 	return err
 }

@@ -10,14 +10,15 @@ import (
 
 func jobTagApplyCommand() *command {
 	return &command{
-		name: "job tag apply", args: "<job>", synopsis: "Name a version of a job, so that it is kept", min: 1, max: 1,
-		help: `Gives a version of a job a tag: the newest, or the one that -version names. A version with a tag is kept however many come
-after it, and "job revert" finds it by its tag. A tag that the version has already is given anew, with its description.`,
+		name: "job tag apply", args: "<job>", synopsis: "Tag a version of a job, so that it is kept", min: 1, max: 1,
+		example: "job tag apply -name golden web",
+		help: `Tags a version of a job: the latest one, or the one given by -version. A tagged version is kept regardless of newer versions, and
+			"job revert" accepts its tag. Applying a tag again replaces its description.`,
 		setup: func(f *flags) action {
 			t := jobTag{
-				name:        f.String("name", "The `name` of the tag; it must be given."),
-				description: f.String("description", "What is `said` of it."),
-				version:     f.String("version", "The `version` to name; the newest if it is not given."),
+				name:        f.String("name", "The `name` of the tag. Required."),
+				description: f.String("description", "A `description` of the tag."),
+				version:     f.String("version", "The `version` to tag. Defaults to the latest."),
 			}
 			return t.apply
 		},
@@ -26,10 +27,11 @@ after it, and "job revert" finds it by its tag. A tag that the version has alrea
 
 func jobTagUnsetCommand() *command {
 	return &command{
-		name: "job tag unset", args: "<job>", synopsis: "Take a tag from a version of a job", min: 1, max: 1,
-		help: "Takes a tag away. The version that had it is forgotten if it is not among the newest that are kept anyway.",
+		name: "job tag unset", args: "<job>", synopsis: "Remove a tag from a version of a job", min: 1, max: 1,
+		example: "job tag unset -name golden web",
+		help:    "Removes a tag. The version that had it is deleted if it is not among the newest, which are always kept.",
 		setup: func(f *flags) action {
-			t := jobTag{name: f.String("name", "The `name` of the tag; it must be given.")}
+			t := jobTag{name: f.String("name", "The `name` of the tag. Required.")}
 			return t.unset
 		},
 	}
@@ -77,7 +79,7 @@ func (t jobTag) unset(ctx context.Context, c *call) error {
 
 func (t jobTag) job(ctx context.Context, c *call) (j op.Job, err error) {
 	if *t.name == "" {
-		return j, c.usagef("-name must be given")
+		return j, c.usagef("-name is required")
 	}
 	j, exact, err := c.findJob(ctx, c.args[0])
 	if err == nil && !exact {

@@ -12,13 +12,13 @@ import (
 
 func jobTreeCommand() *command {
 	return &command{
-		name: "job tree", args: "<job>", synopsis: "Show what a job owns, and what holds it while it is deleted", min: 1, max: 1,
-		help: `Shows a job, named by its ID or the beginning of it, with the allocations that it owns and that have not ended, and the UIDs
-of all. Of a stream job it shows all that the job consists of, and the allocations below their processing elements. A UID names one object for ever, where an ID or a name can be given again.
+		name: "job tree", args: "<job>", synopsis: "Show what a job owns and what blocks its deletion", min: 1, max: 1,
+		example: "job tree web",
+		help: `Shows a job, given by ID or prefix, with its running allocations and the UIDs of all. For a stream job, it shows all its objects,
+			and the allocations below their processing elements. A UID identifies one object forever, while IDs and names can be reused.
 
-Of a job that is being deleted it shows which allocations must end before it goes. Allocations of an earlier job of the
-same ID stand below it: those that are about to be stopped, and those that were left to themselves and run on. They are
-shown of a job that is gone, too, if its ID is given in full.`,
+			For a job that is being deleted, it shows which allocations must end first. Allocations of an earlier job with the same ID stand
+			below: those about to be stopped, and orphans, which keep running. They are shown for a deleted job too, if its full ID is given.`,
 		setup: func(f *flags) action {
 			t := jobTree{data: f.data(), verbose: f.Bool("verbose", "Show IDs in full.")}
 			return t.run
@@ -58,12 +58,12 @@ func (t jobTree) run(ctx context.Context, c *call) error {
 			t.job(p, &r, list)
 		}
 	}
-	t.left(p, "Left behind, and about to be stopped", list, func(r *op.Resource) bool { return !r.Orphaned && !ownedBy(r, list) })
-	t.left(p, "Left to themselves", list, func(r *op.Resource) bool { return r.Orphaned })
+	t.left(p, "Left over, about to be stopped", list, func(r *op.Resource) bool { return !r.Orphaned && !ownedBy(r, list) })
+	t.left(p, "Orphaned", list, func(r *op.Resource) bool { return r.Orphaned })
 	return c.show(p)
 }
 
-// job shows a job and below it what it owns.
+// job shows a job and what it owns.
 func (t jobTree) job(p *page, j *op.Resource, list []op.Resource) {
 	p.gap()
 	status := resourceStatus(j)
@@ -74,7 +74,7 @@ func (t jobTree) job(p *page, j *op.Resource, list []op.Resource) {
 	t.below(p, j, list, "", j.Deletion != nil)
 }
 
-// below shows what an object owns, and below that what those own.
+// below shows what an object owns, recursively.
 func (t jobTree) below(p *page, owner *op.Resource, list []op.Resource, indent string, deleting bool) {
 	owned := slices.DeleteFunc(slices.Clone(list), func(r op.Resource) bool { return !owns(owner, &r) })
 	for i := range owned {
@@ -85,14 +85,14 @@ func (t jobTree) below(p *page, owner *op.Resource, list []op.Resource, indent s
 		}
 		holds := ""
 		if deleting {
-			holds = ", holds the job"
+			holds = ", blocks deletion"
 		}
 		p.linef("%s%s %s%s", indent, branch, t.line(r), holds)
 		t.below(p, r, list, indent+next, deleting)
 	}
 }
 
-// line is one object that is owned.
+// line describes one owned object.
 func (t jobTree) line(r *op.Resource) string {
 	if r.Kind == berth.KindAlloc {
 		of := "version" // of its job
@@ -129,7 +129,7 @@ func (t jobTree) left(p *page, heading string, list []op.Resource, which func(*o
 	}
 }
 
-// owns says whether an object has an owner of that UID.
+// owns reports whether owner owns r.
 func owns(owner, r *op.Resource) bool {
 	return slices.ContainsFunc(r.OwnerRefs, func(o berth.OwnerRef) bool { return o.UID == owner.UID })
 }

@@ -13,13 +13,14 @@ import (
 func jobValidateCommand() *command {
 	return &command{
 		name: "job validate", args: "<path>", synopsis: "Check a job file without registering the job", min: 1, max: 1,
-		help: `Reads a job file, "-" being standard input, and says all that is wrong with it, each with its place. A file that is
-good here is then sent to a server, which checks it again as it would be checked if it were run.
+		example: "job validate web.nomad.hcl",
+		help: `Reads a job file, or standard input with "-", and reports all errors in it with their positions. If there are none, a server
+			checks the job as it would on registration.
 
-The exit code is 0 if the job is valid, and 1 if it is not or if no server could be asked.`,
+			The exit code is 0 if the job is valid, and 1 if it is not or if no server can be reached.`,
 		setup: func(f *flags) action {
 			file := f.jobFile()
-			f.Unbuilt("vault-namespace")
+			f.Unsupported("vault-namespace")
 			return func(ctx context.Context, c *call) error { return validateJob(ctx, c, file) }
 		},
 	}
@@ -32,13 +33,13 @@ func validateJob(ctx context.Context, c *call, file jobFileFlags) error {
 	}
 	out, _, err := client.Call(ctx, c.client, op.Validate, op.ValidateJob{Job: f.tree, Write: op.Write{Namespace: f.job.Namespace}})
 	if _, away := errors.AsType[*client.Unreachable](err); away {
-		return fmt.Errorf("the job file is good as far as can be told without a server, but %w", err)
+		return fmt.Errorf("the job file passes all local checks, but %w", err)
 	}
 	if err != nil {
 		return err
 	}
 	if out.Error != "" {
-		return berth.Errorf(berth.Invalid, "the server refuses the job: %s", out.Error)
+		return berth.Errorf(berth.Invalid, "the server rejects the job: %s", out.Error)
 	}
 	p := c.page()
 	if out.Warnings != "" {

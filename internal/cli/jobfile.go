@@ -15,7 +15,7 @@ import (
 	"berth/jobspec"
 )
 
-// jobFileFlags say how a job file is read.
+// jobFileFlags control how a job file is read.
 type jobFileFlags struct {
 	json, strict   *bool
 	vars, varFiles *[]string
@@ -23,17 +23,17 @@ type jobFileFlags struct {
 
 func (f *flags) jobFile() jobFileFlags {
 	return jobFileFlags{
-		json:     f.Bool("json", "The job file is JSON. It is recognised without, too; this refuses anything else."),
-		strict:   f.FlagSet.Bool("hcl2-strict", true, "Refuse a value for a variable that the job does not declare; -hcl2-strict=false takes no notice of it."),
-		vars:     f.List("var", "A variable of the job file, as `name=value`. May be given many times."),
-		varFiles: f.List("var-file", "A `path` of a file with variables of the job file. May be given many times."),
+		json:     f.Bool("json", "Require JSON. Without this flag, HCL and JSON are both accepted."),
+		strict:   f.FlagSet.Bool("hcl2-strict", true, "Reject values for variables that the job file does not declare. Use -hcl2-strict=false to ignore such values."),
+		vars:     f.List("var", "Set a job file variable as `name=value`. Can be repeated."),
+		varFiles: f.List("var-file", "Read job file variables from the file at `path`. Can be repeated."),
 	}
 }
 
-// jobFile is a job and what it was made from.
+// jobFile is a job and the source it was made from.
 type jobFile struct {
 	job        *berth.Job
-	tree       berth.RawTree // as it is sent
+	tree       berth.RawTree // what is submitted
 	submission *berth.JobSubmission
 }
 
@@ -55,7 +55,7 @@ func (f jobFileFlags) read(ctx context.Context, c *call, name string) (*jobFile,
 	}
 	isJSON := looksLikeJSON(file.Text)
 	if *f.json && !isJSON {
-		return nil, berth.Errorf(berth.Invalid, "%s: with -json an object in JSON is wanted", file.Name)
+		return nil, berth.Errorf(berth.Invalid, "%s: -json requires a JSON object", file.Name)
 	}
 	j, err := jobspec.Parse(ctx, file, o)
 	if err != nil {
@@ -70,13 +70,13 @@ func (f jobFileFlags) read(ctx context.Context, c *call, name string) (*jobFile,
 	return out, out.address(ctx, c, file, o)
 }
 
-// looksLikeJSON says whether a text can only be an object in JSON.
+// looksLikeJSON reports whether a text can only be a JSON object.
 func looksLikeJSON(text []byte) bool {
 	return strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(string(text), "\ufeff"), " \t\r\n"), "{")
 }
 
-// address makes the tree that is sent. Where the file does not say the region
-// or the namespace, the flags and the environment do, or else the server.
+// address makes the tree to submit. Region and namespace come from the file, or
+// else from flags and environment, or else from the server.
 func (f *jobFile) address(ctx context.Context, c *call, file jobspec.File, o jobspec.Options) error {
 	said, err := jobspec.ParseTree(ctx, file, o)
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *jobFile) address(ctx context.Context, c *call, file jobspec.File, o job
 		switch {
 		case says(said, x.name):
 		case x.ours == berth.AllNamespaces:
-			return c.usagef("a job has one namespace; '*' is for looking things up")
+			return c.usagef("a job has exactly one namespace: '*' is only for queries")
 		case x.ours != "":
 			f.tree[x.name] = x.ours
 			*x.field = x.ours
@@ -113,7 +113,7 @@ func says(tree berth.Tree, name string) bool {
 	return false
 }
 
-// flagMap are the variables of the command line, by name.
+// flagMap returns the variables on the command line by name.
 func (f jobFileFlags) flagMap() map[string]string {
 	if len(*f.vars) == 0 {
 		return nil
@@ -126,11 +126,11 @@ func (f jobFileFlags) flagMap() map[string]string {
 	return m
 }
 
-// readFile reads a file, no more of it than a job file may have, and the
-// folder that it is in.
+// readFile reads a file, up to the maximum size of a job file, and returns its
+// directory.
 func (c *call) readFile(name, what string) (f jobspec.File, dir string, err error) {
 	if strings.Contains(name, "://") || strings.Contains(name, "::") {
-		return f, "", berth.Errorf(berth.Invalid, "%q: a %s is read from disk or, as \"-\", from standard input; fetch it first: curl -fsS URL | %s %s -",
+		return f, "", berth.Errorf(berth.Invalid, "%q: a %s is read from disk or, with \"-\", from standard input; to use a URL: curl -fsS URL | %s %s -",
 			name, what, c.Name, c.command.name)
 	}
 	in, shown := c.In, "standard input"
@@ -139,17 +139,17 @@ func (c *call) readFile(name, what string) (f jobspec.File, dir string, err erro
 		opened, err := os.Open(c.path(name))
 		if err != nil {
 			if e, ok := errors.AsType[*fs.PathError](err); ok {
-				err = e.Err // the name is said already
+				err = e.Err // the message below has the name
 			}
 			return f, "", berth.Errorf(berth.Invalid, "read %s %s: %w", what, name, err)
 		}
 		defer opened.Close()
 		if st, err := opened.Stat(); err == nil && st.IsDir() {
-			return f, "", berth.Errorf(berth.Invalid, "read %s %s: it is a folder", what, name)
+			return f, "", berth.Errorf(berth.Invalid, "read %s %s: is a directory", what, name)
 		}
 		in, shown, dir = opened, name, filepath.Dir(c.path(name))
 	}
-	text, err := io.ReadAll(io.LimitReader(in, jobspec.MaxText+1)) // one more: then the parser says how much is allowed
+	text, err := io.ReadAll(io.LimitReader(in, jobspec.MaxText+1)) // one byte more, so that the parser reports the limit
 	if err != nil {
 		return f, "", fmt.Errorf("read %s %s: %w", what, shown, err)
 	}

@@ -13,8 +13,9 @@ import (
 
 func keyringGenerateCommand() *command {
 	return &command{
-		name: "operator gossip keyring generate", synopsis: "Make a key for the gossip", local: true,
-		help: "Makes a new key, by which servers encrypt what they tell each other: the value of encrypt in the server block.",
+		name: "operator gossip keyring generate", synopsis: "Generate a gossip encryption key", local: true,
+		example: "operator gossip keyring generate",
+		help:    "Prints a new key for the encryption of gossip between servers, for use as encrypt in the server block.",
 		setup: func(*flags) action {
 			return func(_ context.Context, c *call) error {
 				p := c.page()
@@ -27,8 +28,10 @@ func keyringGenerateCommand() *command {
 
 func keyringListCommand() *command {
 	return &command{
-		name: "operator gossip keyring list", synopsis: "List the keys of the gossip",
-		help: "Lists the keys that servers hold, how many servers hold each, and how many send with it. It fails if a server does not answer.",
+		name: "operator gossip keyring list", synopsis: "List the gossip encryption keys",
+		example: "operator gossip keyring list",
+		help: `Lists the keys that servers have installed, with the number of servers that have each key and that use it as primary. Fails if a
+			server does not answer.`,
 		setup: func(*flags) action {
 			return func(ctx context.Context, c *call) error {
 				out, _, err := client.Call(ctx, c.client, op.ListKeys, op.Query{})
@@ -50,24 +53,25 @@ func keyringListCommand() *command {
 }
 
 func keyringInstallCommand() *command {
-	return keyringChange("operator gossip keyring install", "Let servers read with a new key", "Installing new gossip encryption key...", op.InstallKey,
-		"Gives all servers a key, so that they can read what is encrypted with it. They go on to send with the key they have.")
+	return keyringChange("operator gossip keyring install", "Install a gossip encryption key", "Installing new gossip encryption key...", op.InstallKey,
+		"Installs a key on all servers, so that they can decrypt messages that use it. They keep encrypting with their primary key.")
 }
 
 func keyringUseCommand() *command {
-	return keyringChange("operator gossip keyring use", "Let servers send with a key", "Changing primary gossip encryption key...", op.UseKey,
-		"Lets all servers send with a key. It must be installed on all of them.")
+	return keyringChange("operator gossip keyring use", "Make a gossip encryption key the primary one", "Changing primary gossip encryption key...", op.UseKey,
+		"Makes all servers encrypt with a key. It must be installed on all of them.")
 }
 
 func keyringRemoveCommand() *command {
-	return keyringChange("operator gossip keyring remove", "Let servers forget a key", "Removing gossip encryption key...", op.RemoveKey,
-		"Lets all servers forget a key. It must not be the one that they send with.")
+	return keyringChange("operator gossip keyring remove", "Remove a gossip encryption key", "Removing gossip encryption key...", op.RemoveKey,
+		"Removes a key from all servers. It must not be the primary key.")
 }
 
 func keyringChange(name, synopsis, says string, o op.Op[op.GossipKey, op.Keyring], help string) *command {
 	return &command{
 		name: name, args: "<key>", synopsis: synopsis, min: 1, max: 1,
-		help: help + " It fails if a server cannot do it, or does not answer.",
+		example: name + ` "$KEY"`,
+		help:    help + " Fails if a server cannot do so or does not answer.",
 		setup: func(*flags) action {
 			return func(ctx context.Context, c *call) error {
 				p := c.page()

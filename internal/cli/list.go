@@ -7,7 +7,7 @@ import (
 	"berth/op"
 )
 
-// listFlags are the flags of lists that can be long.
+// listFlags are the flags of commands that print long lists.
 type listFlags struct {
 	data dataFlags
 	page pageFlags
@@ -15,8 +15,8 @@ type listFlags struct {
 
 func (f *flags) list() listFlags { return listFlags{f.data(), f.paging()} }
 
-// showList answers a command that lists what o reads: to programs as they asked, to
-// people by show, or by the words for none.
+// showList prints the list that o returns: as data if that was asked for, else
+// with show, or the text none if it is empty.
 func showList[In, Row any](ctx context.Context, c *call, f listFlags, o op.Op[In, []Row], in *In, q *op.Query, none string, show func(p *page, list []Row)) error {
 	if err := f.data.check(c); err != nil {
 		return err
@@ -41,7 +41,7 @@ func showList[In, Row any](ctx context.Context, c *call, f listFlags, o op.Op[In
 	return c.show(p)
 }
 
-// pageFlags are the flags of long lists.
+// pageFlags are the flags for pagination.
 type pageFlags struct {
 	filter, token *string
 	perPage       *int
@@ -49,16 +49,16 @@ type pageFlags struct {
 
 func (f *flags) paging() pageFlags {
 	return pageFlags{
-		filter:  f.String("filter", "Only those that meet this `expression` over the fields that -json shows, such as 'Status == \"ready\"'."),
-		token:   f.String("page-token", "The `token` that the page before named."),
-		perPage: f.Int("per-page", 0, "The `number` of rows on a page; 0 is all."),
+		filter:  f.String("filter", "List only objects that match this `expression` over the fields shown by -json, such as 'Status == \"ready\"'."),
+		token:   f.String("page-token", "The `token` of the page, as printed below the previous page."),
+		perPage: f.Int("per-page", 0, "The `number` of rows per page. 0 is all."),
 	}
 }
 
-// query puts the flags into a query.
+// query copies the flags to a query.
 func (f pageFlags) query(c *call, q *op.Query) error {
 	if *f.perPage < 0 || *f.perPage > op.MaxPage {
-		return c.usagef("the flag -per-page: %d is out of range; allowed are 0 to %d", *f.perPage, op.MaxPage)
+		return c.usagef("flag -per-page must be between 0 and %[2]d, got %[1]d", *f.perPage, op.MaxPage)
 	}
 	q.Filter, q.NextToken, q.PerPage = *f.filter, *f.token, int32(*f.perPage)
 	return nil

@@ -10,27 +10,27 @@ import (
 	"berth/op"
 )
 
-// monitorOptions say what a monitor waits for beside the end of the
+// monitorOptions control what a monitor waits for besides the end of the
 // evaluation.
 type monitorOptions struct {
 	verbose   bool
-	settle    bool          // wait until what was placed runs, or for a batch job was started
+	settle    bool          // wait until placed allocations run or, for a batch job, have started
 	toEnd     bool          // wait until the job, or the deployment, has ended
-	pace      time.Duration // between two looks at a deployment; 0 is until it changes
+	pace      time.Duration // between two updates of a deployment; 0 is at each change
 	job       berth.JobID
 	namespace string
 }
 
-// patience is how long a monitor goes on asking while nobody can answer: a
-// leader is being elected, or the agent starts again.
+// patience is how long a monitor retries while no server can answer: during an
+// election, or while the agent restarts.
 const (
 	patience   = 60 * time.Second
 	retryPause = time.Second
 	longPoll   = 60 * time.Second
-	eachLook   = time.Second // on a terminal, where the line below is kept fresh
+	eachLook   = time.Second // on a terminal, to refresh the status line
 )
 
-// monitor follows an evaluation and those that come of it.
+// monitor follows an evaluation and the ones it leads to.
 type monitor struct {
 	*call
 	options  monitorOptions
@@ -39,8 +39,8 @@ type monitor struct {
 	began    time.Time
 }
 
-// monitor shows what becomes of an evaluation until there is nothing more to
-// wait for. It returns exit(exitUnplaced) if something found no place.
+// monitor shows the progress of an evaluation until there is nothing left to
+// wait for. It returns exit(exitUnplaced) if something could not be placed.
 func (c *call) monitor(ctx context.Context, id berth.EvalID, o monitorOptions) error {
 	m := &monitor{
 		call: c, options: o, seen: newWatched(o.verbose), began: c.Now(),
@@ -49,7 +49,7 @@ func (c *call) monitor(ctx context.Context, id berth.EvalID, o monitorOptions) e
 	err := m.run(ctx, id)
 	m.progress.erase()
 	if err != nil && ctx.Err() != nil {
-		fmt.Fprintf(c.Err, "Interrupted. The evaluation goes on without being watched; \"%s eval status -monitor %s\" follows it again", c.Name, id.Short())
+		fmt.Fprintf(c.Err, "Interrupted. The evaluation continues in the background; \"%s eval status -monitor %s\" monitors it again", c.Name, id.Short())
 		if o.job != "" {
 			fmt.Fprintf(c.Err, ", \"%s job status%s %s\" shows the job", c.Name, nonDefault(o.namespace), quoted(clean(string(o.job))))
 		}
@@ -59,7 +59,7 @@ func (c *call) monitor(ctx context.Context, id berth.EvalID, o monitorOptions) e
 	return err
 }
 
-// nonDefault is the flag for a namespace that needs to be said.
+// nonDefault is the flag for a namespace other than the default one.
 func nonDefault(namespace string) string {
 	if namespace == "" || namespace == berth.DefaultNamespace {
 		return ""
@@ -100,7 +100,7 @@ func (m *monitor) run(ctx context.Context, id berth.EvalID) error {
 	return nil
 }
 
-// follow watches one evaluation until it has ended.
+// follow watches one evaluation until it completes.
 func (m *monitor) follow(ctx context.Context, id berth.EvalID) (*op.Eval, error) {
 	m.head("Monitoring evaluation %q", short(id.String(), m.options.verbose))
 	var index uint64
@@ -108,7 +108,7 @@ func (m *monitor) follow(ctx context.Context, id berth.EvalID) (*op.Eval, error)
 	var e op.Eval
 	m.progress.status = func() string { return m.stage(&e) }
 	for {
-		var got op.Eval // e itself is read for the line below meanwhile
+		var got op.Eval // not e, which the status line reads meanwhile
 		var meta op.Meta
 		err := m.ask(ctx, func(ctx context.Context) (err error) {
 			in := op.EvalQuery{EvalID: id.String(), Query: op.Query{MinQueryIndex: index, MaxQueryTime: m.poll()}}
@@ -142,8 +142,8 @@ func (m *monitor) follow(ctx context.Context, id berth.EvalID) (*op.Eval, error)
 	return &e, nil
 }
 
-// beforeEnd is what is said of an evaluation that goes on. The last change is
-// told after what was placed.
+// beforeEnd returns the news of an evaluation that is in progress. The final
+// change is reported after its placements.
 func (m *monitor) beforeEnd(e *op.Eval) []string {
 	if !terminal(e.Status) {
 		return m.seen.sawEval(e)
@@ -158,7 +158,7 @@ func terminal(status string) bool {
 	return status == berth.EvalComplete || status == berth.EvalFailed || status == berth.EvalCanceled
 }
 
-// finished tells how an evaluation ended and returns the exit code for it.
+// finished reports how an evaluation ended and returns its exit code.
 func (m *monitor) finished(e *op.Eval) int {
 	head := fmt.Sprintf("Evaluation %q finished with status %q", short(e.ID.String(), m.options.verbose), e.Status)
 	failed := failedGroups(e)
@@ -191,8 +191,8 @@ func (m *monitor) verdict(e *op.Eval) int {
 	return exitGood
 }
 
-// settle waits until what was placed runs. It returns the evaluation that has
-// the last word: the blocked one, if it found room meanwhile.
+// settle waits until what was placed runs. It returns the evaluation with the
+// final result: the blocked one, if it was placed meanwhile.
 func (m *monitor) settle(ctx context.Context, e *op.Eval) (*op.Eval, error) {
 	for {
 		t, err := m.settleAllocs(ctx)
@@ -210,7 +210,7 @@ func (m *monitor) settle(ctx context.Context, e *op.Eval) (*op.Eval, error) {
 	}
 }
 
-// settleAllocs waits until none of the job's allocations is on its way.
+// settleAllocs waits until none of the job's allocations is pending.
 func (m *monitor) settleAllocs(ctx context.Context) (t tally, err error) {
 	var index uint64
 	m.progress.status = func() string { return fmt.Sprintf("%s (%s)", t, span(m.Now().Sub(m.began))) }
@@ -233,8 +233,8 @@ func (m *monitor) settleAllocs(ctx context.Context) (t tally, err error) {
 	}
 }
 
-// unblocked looks whether the rest of e was placed meanwhile; nil if it waits
-// on, or if there is no rest.
+// unblocked returns the blocked evaluation of e if it was placed meanwhile;
+// otherwise nil.
 func (m *monitor) unblocked(ctx context.Context, e *op.Eval) (*op.Eval, error) {
 	if e.BlockedEval.IsZero() {
 		return nil, nil
@@ -254,13 +254,13 @@ func (m *monitor) unblocked(ctx context.Context, e *op.Eval) (*op.Eval, error) {
 	return ended, err
 }
 
-// closing says how the job's allocations fare in the end. A service of which
-// something failed has not come up.
+// closing reports the final state of the job's allocations. A service with a
+// failed allocation has not come up.
 func (m *monitor) closing(t tally) error {
 	if !m.seen.service || t.failed == 0 {
 		return nil
 	}
-	m.head("%s failed: %s; \"%s alloc status %s\" says why", plural(t.failed, "allocation"), t, m.Name, t.failing[0])
+	m.head("%s failed: %s; \"%s alloc status %s\" shows why", plural(t.failed, "allocation"), t, m.Name, t.failing[0])
 	return exit(exitError)
 }
 
@@ -268,7 +268,7 @@ func (m *monitor) closing(t tally) error {
 func (m *monitor) stage(e *op.Eval) string {
 	what := or(e.QuasiStatus, or(e.Status, berth.EvalPending))
 	if e.Status == berth.EvalBlocked {
-		what = "blocked, tried again " + helps(e)
+		what = "blocked, retried " + helps(e)
 	}
 	return fmt.Sprintf("Evaluation %s (%s)", what, span(m.Now().Sub(m.began)))
 }
@@ -281,8 +281,7 @@ func (m *monitor) poll() time.Duration {
 	return longPoll
 }
 
-// ask asks the server, and again while nobody there can answer, which it
-// says.
+// ask calls f, and retries with a notice while no server can answer.
 func (m *monitor) ask(ctx context.Context, f func(context.Context) error) error {
 	var since time.Time
 	for {
@@ -293,7 +292,7 @@ func (m *monitor) ask(ctx context.Context, f func(context.Context) error) error 
 		}
 		if since.IsZero() {
 			since = m.Now()
-			m.line("No answer: %v; asking again for %s", err, span(patience))
+			m.line("No answer: %v; retrying for %s", err, span(patience))
 		}
 		if m.Now().Sub(since) > patience {
 			return err
@@ -304,7 +303,7 @@ func (m *monitor) ask(ctx context.Context, f func(context.Context) error) error 
 	}
 }
 
-// pauseFor waits for a time, or until ctx ends.
+// pauseFor waits for a duration or until ctx ends.
 func pauseFor(d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		t := time.NewTimer(d)
@@ -318,12 +317,12 @@ func pauseFor(d time.Duration) func(context.Context) error {
 	}
 }
 
-// head writes a line that begins a part.
+// head prints the first line of a section.
 func (m *monitor) head(format string, args ...any) {
 	m.progress.line(fmt.Sprintf("==> %s: %s", stamp(m.Now()), clean(fmt.Sprintf(format, args...))))
 }
 
-// line writes a line of the part that was begun.
+// line prints a line of the current section.
 func (m *monitor) line(format string, args ...any) {
 	m.progress.line(fmt.Sprintf("    %s: %s", stamp(m.Now()), clean(fmt.Sprintf(format, args...))))
 }

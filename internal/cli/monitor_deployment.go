@@ -13,9 +13,9 @@ import (
 	"berth/op"
 )
 
-// monitorDeployment follows a deployment until it has ended, shows it, and
-// goes on with that by which the job goes back, if it does. It looks when
-// something changes, or if pace is not 0 each time that it has passed.
+// monitorDeployment follows a deployment until it ends, shows it, and continues
+// with the deployment of the revert, if there is one. It updates at each
+// change, or if pace is not 0, after each pace.
 func (c *call) monitorDeployment(ctx context.Context, d *berth.Deployment, verbose bool, pace time.Duration) error {
 	m := &monitor{
 		call: c, options: monitorOptions{verbose: verbose, job: d.JobID, namespace: d.Namespace, toEnd: true, pace: pace}, seen: newWatched(verbose), began: c.Now(),
@@ -51,8 +51,8 @@ func (c *call) monitorDeployment(ctx context.Context, d *berth.Deployment, verbo
 	return first
 }
 
-// rollback returns the deployment by which a job goes back because one failed,
-// nil if it does not, or goes back without one.
+// rollback returns the deployment by which a failed one is reverted, or nil if
+// there is none.
 func (m *monitor) rollback(ctx context.Context, d *berth.Deployment) (next *berth.Deployment, err error) {
 	reverts := slices.ContainsFunc(slices.Collect(maps.Values(d.TaskGroups)), func(s *berth.DeploymentState) bool { return s.AutoRevert })
 	if d.Status != berth.DeploymentFailed || !reverts {
@@ -75,14 +75,14 @@ func (m *monitor) rollback(ctx context.Context, d *berth.Deployment) (next *bert
 		case next != nil && next.CreateIndex > d.CreateIndex:
 			return next, nil
 		case !slices.ContainsFunc(evals, func(e op.Eval) bool { return e.Status == berth.EvalPending }):
-			return nil, nil // what the failure raised has been decided
+			return nil, nil // the evaluation of the failure has ended
 		}
 		index = meta.Index
 	}
 }
 
-// deploys returns the deployment by which the job goes on after an evaluation
-// that placed everything, nil if there is none, or nobody wants to see it.
+// deploys returns the deployment to follow after an evaluation that placed
+// everything, or nil.
 func (m *monitor) deploys(ctx context.Context, e *op.Eval, code int) (d *berth.Deployment, err error) {
 	if !m.options.settle || code != exitGood || e.Type != berth.TypeService {
 		return nil, nil
@@ -97,9 +97,9 @@ func (m *monitor) deploys(ctx context.Context, e *op.Eval, code int) (d *berth.D
 	return d, nil
 }
 
-// deployment follows a deployment until it has ended, or unless it is followed
-// to its end waits for somebody to promote it. It returns how the deployment is
-// then, and exit(exitError) if that has not ended well.
+// deployment follows a deployment until it ends or, unless o.toEnd, waits for
+// promotion. It returns the deployment as it is then, and exit(exitError) if it
+// did not succeed.
 func (m *monitor) deployment(ctx context.Context, d *berth.Deployment) (*berth.Deployment, error) {
 	id := short(d.ID.String(), m.options.verbose)
 	m.head("Monitoring deployment %q", id)
@@ -126,7 +126,7 @@ func (m *monitor) deployment(ctx context.Context, d *berth.Deployment) (*berth.D
 		case !d.Active():
 			return d, m.deploymentEnded(id, d)
 		case now && !waits:
-			m.head("Deployment %q waits to be promoted; \"%s deployment promote %s\" does that", id, m.Name, id)
+			m.head("Deployment %q is waiting for promotion: \"%s deployment promote %s\"", id, m.Name, id)
 			if !m.options.toEnd {
 				return d, nil
 			}
@@ -151,7 +151,7 @@ func (m *monitor) deploymentEnded(id string, d *berth.Deployment) error {
 	return nil
 }
 
-// reached is how far the groups of a deployment are, on one line.
+// reached is the progress of a deployment's groups on one line.
 func reached(d *berth.Deployment) string {
 	parts := []string{}
 	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
@@ -168,8 +168,7 @@ func reached(d *berth.Deployment) string {
 	return "Deployment " + d.Status + ": " + strings.Join(parts, "; ")
 }
 
-// promotable says whether a deployment has nothing else to wait for than to be
-// promoted.
+// promotable reports whether a deployment only waits for its promotion.
 func promotable(d *berth.Deployment) bool {
 	waits := false
 	for _, s := range d.TaskGroups {

@@ -9,9 +9,9 @@ import (
 	"berth/op"
 )
 
-// untilEnd follows the job that is watched until nothing of it runs any more
-// and nothing is to be placed. It returns exit(exitError) if something of it
-// failed for good, or if the job was stopped before.
+// untilEnd follows the job until nothing of it runs and nothing is left to
+// place. It returns exit(exitError) if an allocation failed for good, or if the
+// job was stopped.
 func (m *monitor) untilEnd(ctx context.Context) error {
 	var t tally
 	m.progress.status = func() string { return fmt.Sprintf("%s (%s)", t, span(m.Now().Sub(m.began))) }
@@ -43,13 +43,13 @@ func (m *monitor) untilEnd(ctx context.Context) error {
 	}
 }
 
-// over says how a job ended.
+// over reports how a job ended.
 func (m *monitor) over(j *op.Job, t tally) error {
 	switch {
 	case j.Stop:
 		m.head("Job %q was stopped", j.ID)
 	case t.failed > 0:
-		m.head("Job %q failed: %s; \"%s alloc status %s\" says why", j.ID, t, m.Name, t.failing[0])
+		m.head("Job %q failed: %s; \"%s alloc status %s\" shows why", j.ID, t, m.Name, t.failing[0])
 	default:
 		m.head("Job %q has ended: %s", j.ID, t)
 		return nil
@@ -57,7 +57,7 @@ func (m *monitor) over(j *op.Job, t tally) error {
 	return exit(exitError)
 }
 
-// came returns what was placed since, by evaluations that were not followed.
+// came returns what was placed since by evaluations that were not followed.
 func (w *watched) came(list []op.AllocStub) (lines []string) {
 	for i := range list {
 		a := &list[i]

@@ -10,9 +10,9 @@ import (
 	"berth/op"
 )
 
-// monitorSubmission follows the submission of a stream job until the newest
-// version of the job is submitted, or was given up: then it returns
-// exit(exitError). A submission that begins anew is followed on.
+// monitorSubmission follows the submission of a stream job until the latest
+// version of the job is submitted or has failed: then it returns
+// exit(exitError). A submission that starts over is followed further.
 func (c *call) monitorSubmission(ctx context.Context, job berth.JobID, namespace string, verbose bool) error {
 	m := &monitor{
 		call: c, options: monitorOptions{verbose: verbose, job: job, namespace: namespace}, began: c.Now(),
@@ -23,7 +23,7 @@ func (c *call) monitorSubmission(ctx context.Context, job berth.JobID, namespace
 	err := m.submission(ctx)
 	if err != nil && ctx.Err() != nil {
 		m.progress.erase()
-		fmt.Fprintf(c.Err, "Interrupted. The submission goes on without being watched; \"%s stream status%s %s\" shows how far it is.\n", c.Name, nonDefault(namespace), quoted(clean(string(job))))
+		fmt.Fprintf(c.Err, "Interrupted. The submission continues in the background; \"%s stream status%s %s\" shows its progress.\n", c.Name, nonDefault(namespace), quoted(clean(string(job))))
 		return exit(exitError)
 	}
 	return err
@@ -52,7 +52,7 @@ func (m *monitor) submission(ctx context.Context) error {
 		v, index = got, meta.Index
 		if uid != v.UID {
 			if uid != "" {
-				m.line("The submission begins anew as %s", v.UID)
+				m.line("The submission is starting over as %s", v.UID)
 			}
 			uid = v.UID
 		}
@@ -64,7 +64,7 @@ func (m *monitor) submission(ctx context.Context) error {
 			return err
 		}
 		switch {
-		case v.Deletion != nil: // it begins anew, or is going to be gone
+		case v.Deletion != nil: // it starts over, or will be gone
 		case v.Phase == berth.PhaseSubmitted && v.Version >= v.Newest:
 			m.head("Job %q is submitted: %s at generation %d", v.JobID, plural(v.Observed[berth.KindPE], "processing element"), v.Generation)
 			return nil
@@ -78,8 +78,8 @@ func (m *monitor) submission(ctx context.Context) error {
 	}
 }
 
-// unplaced says what of a submission found no place and waits for one, and why:
-// of each evaluation once.
+// unplaced reports what a submission could not place, and why, once for each
+// evaluation.
 func (m *monitor) unplaced(ctx context.Context, v *op.StreamStanding, told map[berth.EvalID]bool) error {
 	if v.Phase != berth.PhaseSubmission || v.Deletion != nil || v.Expected[berth.KindPE] > v.Observed[berth.KindPE] {
 		return nil // nothing is placed yet
@@ -98,7 +98,7 @@ func (m *monitor) unplaced(ctx context.Context, v *op.StreamStanding, told map[b
 			continue
 		}
 		told[e.ID] = true
-		m.line("Evaluation %q waits for additional capacity:", short(e.ID.String(), m.options.verbose))
+		m.line("Evaluation %q is waiting for additional capacity:", short(e.ID.String(), m.options.verbose))
 		for _, g := range failedGroups(e) {
 			m.line("%s", g.head)
 			for _, l := range g.lines {
@@ -109,7 +109,7 @@ func (m *monitor) unplaced(ctx context.Context, v *op.StreamStanding, told map[b
 	return nil
 }
 
-// howFar is how far a submission is, on one line.
+// howFar is the progress of a submission on one line.
 func howFar(v *op.StreamStanding) string {
 	switch {
 	case v.UID == "":
@@ -121,8 +121,8 @@ func howFar(v *op.StreamStanding) string {
 	}
 	text := fmt.Sprintf("Generation %d: %s", v.Generation, v.State)
 	for _, kind := range slices.Concat(berth.StreamKinds, []string{berth.KindAlloc}) {
-		if n := v.Expected[kind]; n > v.Observed[kind] { // kind follows kind: the first is what is waited for
-			return fmt.Sprintf("%s, %d of %d there", text, v.Observed[kind], n)
+		if n := v.Expected[kind]; n > v.Observed[kind] { // kinds are created in order: this is the current one
+			return fmt.Sprintf("%s, %d of %d created", text, v.Observed[kind], n)
 		}
 	}
 	if n := len(v.Stale); n > 0 && v.Phase == berth.PhaseSubmission {

@@ -13,36 +13,37 @@ import (
 	"berth/op"
 )
 
-// drainTime is how long a drain may take if nothing is said of it.
+// drainTime is the default deadline of a drain.
 const drainTime = time.Hour
 
 func nodeDrainCommand() *command {
 	return &command{
-		name: "node drain", args: "[node]", synopsis: "Move everything off a node, or end that", max: 1,
-		help: `Empties a node: it takes no new work, and what runs there leaves. Services leave as their migrate blocks say, batch jobs
-when they have ended, system jobs last; after the deadline, an hour if not said, everything leaves at once, and batch jobs are not placed anew. The command follows that until the
-node's agent has confirmed that nothing runs there any more. Interrupting it does not end the drain; -disable does.
+		name: "node drain", args: "[node]", synopsis: "Drain a node, or stop draining it", max: 1,
+		example: "node drain -enable -deadline 30m 4d2ba53b",
+		help: `Drains a node: it takes no new work, and its allocations move elsewhere. Services move as their migrate blocks allow, batch jobs
+			may finish, and system jobs stop last. At the deadline, one hour by default, everything left is stopped, and stopped batch
+			allocations are not rescheduled. The command monitors the drain until the node's agent confirms that nothing runs there any more.
+			Interrupting it does not end the drain; -disable does.
 
-The node is named by its ID, the beginning of one, or its name. Before several nodes are drained, "node eligibility -disable"
-on all of them keeps what leaves one from going to the next.
+			The node is given by ID, prefix or name. Before draining several nodes, run "node eligibility -disable" on all of them, so that
+			allocations do not move from one to the next.
 
-A person at a terminal is asked first if a node that is to be drained is named by a part of its ID. Without a terminal,
-part of an ID is refused unless -yes is given.`,
+			Asks for confirmation on a terminal if a node to drain is given by prefix. Without a terminal, a prefix requires -yes.`,
 		setup: func(f *flags) action {
 			d := nodeDrain{
 				enable:     f.Bool("enable", "Drain the node."),
-				disable:    f.Bool("disable", "End the drain of the node, which takes new work then."),
-				deadline:   f.String("deadline", "The `time` after which everything left is stopped, such as 30m; an hour if not said."),
-				force:      f.Bool("force", "Stop everything at once."),
-				noDeadline: f.Bool("no-deadline", "Let everything take the time that it needs."),
-				ignore:     f.Bool("ignore-system", "Let system jobs stay."),
-				keep:       f.Bool("keep-ineligible", "With -disable: the node takes no new work afterwards."),
-				message:    f.String("m", "A `text` to remember with the drain."),
-				meta:       f.List("meta", "A `key=value` to remember with the drain; can be given again."),
-				self:       f.Bool("self", "The node is that of the agent that is asked."),
-				detach:     f.Bool("detach", "Follow nothing."),
-				monitor:    f.Bool("monitor", "Follow a drain that is under way, and change nothing."),
-				yes:        f.Bool("yes", "Do not ask."),
+				disable:    f.Bool("disable", "Stop draining the node and make it eligible for new work."),
+				deadline:   f.String("deadline", "The `duration` after which everything left is stopped, such as 30m. Defaults to one hour."),
+				force:      f.Bool("force", "Stop everything immediately."),
+				noDeadline: f.Bool("no-deadline", "Drain without a deadline."),
+				ignore:     f.Bool("ignore-system", "Leave system jobs on the node."),
+				keep:       f.Bool("keep-ineligible", "With -disable: keep the node ineligible for new work."),
+				message:    f.String("m", "A `message` to store with the drain."),
+				meta:       f.List("meta", "A `key=value` pair to store with the drain. Can be repeated."),
+				self:       f.Bool("self", "Use the node of the agent that is called."),
+				detach:     f.Bool("detach", "Return without monitoring."),
+				monitor:    f.Bool("monitor", "Monitor a drain in progress without changing anything."),
+				yes:        f.Bool("yes", "Do not ask for confirmation."),
 			}
 			return d.run
 		},
@@ -86,7 +87,7 @@ func (d *nodeDrain) run(ctx context.Context, c *call) error {
 	return c.followDrain(ctx, &n, out.NodeModifyIndex)
 }
 
-// request checks the flags and makes of them what is asked for.
+// request builds the request from the flags.
 func (d *nodeDrain) request(c *call) (*op.UpdateDrain, error) {
 	deeds, deadlines := 0, 0
 	for _, given := range []bool{*d.enable, *d.disable, *d.monitor} {
@@ -97,17 +98,17 @@ func (d *nodeDrain) request(c *call) (*op.UpdateDrain, error) {
 	}
 	switch {
 	case deeds != 1:
-		return nil, c.usagef("one of -enable, -disable and -monitor is wanted")
+		return nil, c.usagef("exactly one of -enable, -disable and -monitor is required")
 	case *d.self == (len(c.args) > 0):
-		return nil, c.usagef("a node or -self is wanted, one of them")
+		return nil, c.usagef("give either a node or -self")
 	case deadlines > 1:
-		return nil, c.usagef("of -deadline, -force and -no-deadline only one can be given")
+		return nil, c.usagef("only one of -deadline, -force and -no-deadline can be used")
 	case !*d.enable && (deadlines > 0 || *d.ignore):
-		return nil, c.usagef("-deadline, -force, -no-deadline and -ignore-system are for -enable")
+		return nil, c.usagef("-deadline, -force, -no-deadline and -ignore-system require -enable")
 	case !*d.disable && *d.keep:
-		return nil, c.usagef("-keep-ineligible is for -disable")
+		return nil, c.usagef("-keep-ineligible requires -disable")
 	case *d.monitor && (*d.detach || *d.message != "" || len(*d.meta) > 0):
-		return nil, c.usagef("-monitor changes nothing, so -detach, -m and -meta cannot be given with it")
+		return nil, c.usagef("-monitor cannot be used with -detach, -m or -meta")
 	}
 	in := &op.UpdateDrain{MarkEligible: *d.disable && !*d.keep}
 	var err error
@@ -123,7 +124,7 @@ func (d *nodeDrain) request(c *call) (*op.UpdateDrain, error) {
 	case *d.deadline != "":
 		t, err := time.ParseDuration(*d.deadline)
 		if err != nil || t <= 0 {
-			return nil, c.usagef("-deadline: %q is not a time above 0, such as 30m; see also -force and -no-deadline", *d.deadline)
+			return nil, c.usagef("-deadline must be a duration above 0, such as 30m, got %q; see also -force and -no-deadline", *d.deadline)
 		}
 		in.DrainSpec.Deadline = t
 	}
@@ -137,7 +138,7 @@ func count(b bool) int {
 	return 0
 }
 
-// notes is what is to be remembered with the drain.
+// notes is the metadata to store with the drain.
 func (d *nodeDrain) notes(c *call) (map[string]string, error) {
 	if *d.message == "" && len(*d.meta) == 0 {
 		return nil, nil
@@ -146,7 +147,7 @@ func (d *nodeDrain) notes(c *call) (map[string]string, error) {
 	for _, kv := range *d.meta {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok || k == "" {
-			return nil, c.usagef("-meta: %q is not key=value", kv)
+			return nil, c.usagef("-meta must be key=value, got %q", kv)
 		}
 		out[k] = v
 	}
@@ -160,18 +161,18 @@ func (d *nodeDrain) notes(c *call) (map[string]string, error) {
 	return out, nil
 }
 
-// confirm asks before a node is emptied that may not be meant.
+// confirm asks before draining a node that may not be meant.
 func (d *nodeDrain) confirm(c *call, n *op.Node) error {
 	exact := *d.self || c.args[0] == n.ID.String() || c.args[0] == n.Name
 	if *d.disable || *d.yes || exact {
 		return nil
 	}
 	if !c.Terminal {
-		return berth.Errorf(berth.Invalid, "%q is not the whole ID of node %s, %q; give it in full, or -yes", c.args[0], n.ID, n.Name)
+		return berth.Errorf(berth.Invalid, "%q is not the full ID of node %s (%q): give the full ID or use -yes", c.args[0], n.ID, n.Name)
 	}
 	yes, err := c.ask(fmt.Sprintf("Are you sure you want to drain node %s, %q?", n.ID, clean(n.Name)))
 	if err == nil && !yes {
-		err = berth.Errorf(berth.Invalid, "node %s is left as it is", n.ID)
+		err = berth.Errorf(berth.Invalid, "node %s was not drained", n.ID)
 	}
 	return err
 }
@@ -181,12 +182,11 @@ type drainWatch struct {
 	*monitor
 	node  berth.NodeID
 	known map[berth.AllocID]op.Alloc
-	began bool // allocations were seen
+	began bool // the first list of allocations has been read
 	last  *berth.DrainStrategy
 }
 
-// followDrain shows what leaves a node until nothing is left, or the drain was
-// ended.
+// followDrain shows the progress of a drain until it completes or is canceled.
 func (c *call) followDrain(ctx context.Context, n *op.Node, index uint64) error {
 	m := &monitor{call: c, began: c.Now(), progress: &progress{out: c.Out, terminal: c.Terminal, width: c.Width}}
 	w := &drainWatch{monitor: m, node: n.ID, known: map[berth.AllocID]op.Alloc{}}
@@ -194,13 +194,13 @@ func (c *call) followDrain(ctx context.Context, n *op.Node, index uint64) error 
 	err := w.run(ctx, index)
 	m.progress.erase()
 	if err != nil && ctx.Err() != nil {
-		fmt.Fprintf(c.Err, "Interrupted. The drain goes on; \"%s node drain -monitor %s\" follows it again, -disable ends it.\n", c.Name, n.ID.Short())
+		fmt.Fprintf(c.Err, "Interrupted. The drain continues in the background; \"%s node drain -monitor %s\" monitors it again, -disable ends it.\n", c.Name, n.ID.Short())
 		return exit(exitError)
 	}
 	return err
 }
 
-// say writes a line as it is.
+// say prints a line as it is.
 func (w *drainWatch) say(format string, args ...any) {
 	w.progress.line(fmt.Sprintf("%s: %s", stamp(w.Now()), clean(fmt.Sprintf(format, args...))))
 }
@@ -210,7 +210,7 @@ func (w *drainWatch) run(ctx context.Context, index uint64) error {
 	w.progress.status = func() string {
 		return strconv.Itoa(left) + " left to stop (" + span(w.Now().Sub(w.monitor.began)) + ")"
 	}
-	var seen uint64 // what the list of allocations was read at
+	var seen uint64 // index of the list of allocations
 	for {
 		var n op.Node
 		var list []op.Alloc
@@ -228,7 +228,7 @@ func (w *drainWatch) run(ctx context.Context, index uint64) error {
 		seen = max(meta.Index, 1)
 		w.changes(list)
 		left = w.left(&n, list)
-		if n.ModifyIndex < index { // a server that does not know of the drain yet
+		if n.ModifyIndex < index { // this server has not applied the drain yet
 			continue
 		}
 		if over, err := w.over(&n, left); over || err != nil {
@@ -237,7 +237,7 @@ func (w *drainWatch) run(ctx context.Context, index uint64) error {
 	}
 }
 
-// over tells what became of the drain, and whether that is the end of it.
+// over reports changes of the drain, and whether it has ended.
 func (w *drainWatch) over(n *op.Node, left int) (bool, error) {
 	switch {
 	case n.DrainStrategy != nil:
@@ -250,7 +250,7 @@ func (w *drainWatch) over(n *op.Node, left int) (bool, error) {
 		w.say("Node %q drain was canceled; %s left", w.node, plural(left, "allocation"))
 		return true, exit(exitError)
 	case n.LastDrain == nil:
-		return true, berth.Errorf(berth.Invalid, "node %s is not drained", w.node)
+		return true, berth.Errorf(berth.Invalid, "node %s is not being drained", w.node)
 	}
 	w.say("Drain complete for node %s", w.node)
 	if left == 0 {
@@ -259,8 +259,8 @@ func (w *drainWatch) over(n *op.Node, left int) (bool, error) {
 	return true, nil
 }
 
-// changes tells of the allocations that are not what they were. What was there
-// when this began is not told of.
+// changes reports the allocations that have changed. Those of the first list
+// are not reported.
 func (w *drainWatch) changes(list []op.Alloc) {
 	for _, a := range list {
 		old, ok := w.known[a.ID]
@@ -288,8 +288,8 @@ func migrates(a *op.Alloc) bool {
 	return m != nil && *m
 }
 
-// left counts the allocations that have not ended; of system jobs only if they
-// are to leave, too.
+// left counts the allocations that have not ended. System jobs count only if
+// they are drained too.
 func (w *drainWatch) left(n *op.Node, list []op.Alloc) (left int) {
 	d := n.DrainStrategy
 	if d == nil {
@@ -304,7 +304,7 @@ func (w *drainWatch) left(n *op.Node, list []op.Alloc) (left int) {
 	return left
 }
 
-// drainText says in a few words how a node is drained.
+// drainText describes a drain strategy.
 func drainText(d *berth.DrainStrategy, now time.Time) string {
 	text := "no deadline"
 	switch {
@@ -322,7 +322,7 @@ func drainText(d *berth.DrainStrategy, now time.Time) string {
 	return text
 }
 
-// drainPairs says what is remembered of a node's drain.
+// drainPairs are the rows about a node's drain.
 func drainPairs(n *op.Node, now time.Time) []string {
 	kv := []string{"Drain", strconv.FormatBool(n.Drain)}
 	if n.DrainStrategy != nil {

@@ -11,18 +11,19 @@ import (
 
 func nodeEligibilityCommand() *command {
 	return &command{
-		name: "node eligibility", args: "[node]", synopsis: "Let a node take new work, or no more", max: 1,
-		help: `Says whether a node takes new work. What runs on it stays. The node is named by its ID, the beginning of one, or its name.`,
+		name: "node eligibility", args: "[node]", synopsis: "Set whether a node takes new work", max: 1,
+		example: "node eligibility -disable 4d2ba53b",
+		help:    `Makes a node eligible or ineligible for new allocations. Running allocations stay. The node is given by ID, prefix or name.`,
 		setup: func(f *flags) action {
-			enable := f.Bool("enable", "Let the node take new work.")
-			disable := f.Bool("disable", "Give the node no new work.")
-			self := f.Bool("self", "The node is that of the agent that is asked.")
+			enable := f.Bool("enable", "Make the node eligible for new work.")
+			disable := f.Bool("disable", "Make the node ineligible for new work.")
+			self := f.Bool("self", "Use the node of the agent that is called.")
 			return func(ctx context.Context, c *call) error {
 				switch {
 				case *enable == *disable:
-					return c.usagef("one of -enable and -disable is wanted")
+					return c.usagef("one of -enable and -disable is required")
 				case *self == (len(c.args) > 0):
-					return c.usagef("a node or -self is wanted, one of them")
+					return c.usagef("give either a node or -self")
 				}
 				find := nodeStatus{self: self}
 				n, err := find.find(ctx, c)

@@ -18,8 +18,9 @@ import (
 
 func nodePoolListCommand() *command {
 	return &command{
-		name: "node pool list", synopsis: "List the node pools",
-		help: "Lists all node pools, among them those that are built in: default, and all, which has the nodes of every pool.",
+		name: "node pool list", synopsis: "List node pools",
+		example: "node pool list",
+		help:    "Lists all node pools, including the built-in ones: default, and all, which contains every node.",
 		setup: func(f *flags) action {
 			l := f.list()
 			return func(ctx context.Context, c *call) error {
@@ -39,7 +40,8 @@ func nodePoolListCommand() *command {
 func nodePoolInfoCommand() *command {
 	return &command{
 		name: "node pool info", args: "<node-pool>", synopsis: "Show a node pool", min: 1, max: 1,
-		help: "Shows a node pool: what it is for, its meta data, and how it is scheduled where that differs from the cluster.",
+		example: "node pool info gpu",
+		help:    "Shows a node pool: its description, its metadata, and how its scheduling differs from that of the cluster.",
 		setup: func(f *flags) action {
 			data := f.data()
 			return func(ctx context.Context, c *call) error {
@@ -112,7 +114,8 @@ func (c *call) findPool(ctx context.Context, text string) (n op.NodePool, err er
 func nodePoolNodesCommand() *command {
 	return &command{
 		name: "node pool nodes", args: "<node-pool>", synopsis: "List the nodes of a node pool", min: 1, max: 1,
-		help: "Lists the nodes of a node pool. The pool all has the nodes of every pool.",
+		example: "node pool nodes gpu",
+		help:    "Lists the nodes of a node pool. The pool all contains every node.",
 		setup: func(f *flags) action {
 			l := f.list()
 			verbose := f.Bool("verbose", "Show IDs in full.")
@@ -125,7 +128,7 @@ func nodePoolNodesCommand() *command {
 				return showList(ctx, c, l, op.PoolNodes, &in, &in.Query, "No nodes found", func(p *page, list []op.NodeStub) {
 					rows := [][]string{{"ID", "DC", "Name", "Class", "Drain", "Eligibility", "Status"}}
 					for _, n := range list {
-						rows = append(rows, slices.Delete(nodeRow(n, short(n.ID.String(), *verbose)), 1, 2)) // without its pool
+						rows = append(rows, slices.Delete(nodeRow(n, short(n.ID.String(), *verbose)), 1, 2)) // without the pool's column
 					}
 					p.table(rows)
 				})
@@ -137,7 +140,8 @@ func nodePoolNodesCommand() *command {
 func nodePoolJobsCommand() *command {
 	return &command{
 		name: "node pool jobs", args: "<node-pool>", synopsis: "List the jobs of a node pool", min: 1, max: 1,
-		help: "Lists the jobs that name a node pool. Those of the pool all are the jobs that name it, not those of every pool.",
+		example: "node pool jobs gpu",
+		help:    `Lists the jobs whose node_pool is the given one. For the pool all, these are the jobs that name it, not the jobs of every pool.`,
 		setup: func(f *flags) action {
 			l := f.list()
 			return func(ctx context.Context, c *call) error {
@@ -154,18 +158,19 @@ func nodePoolJobsCommand() *command {
 
 func nodePoolApplyCommand() *command {
 	return &command{
-		name: "node pool apply", args: "<path>", synopsis: "Make a node pool, or change one", min: 1, max: 1,
-		help: `Reads the specification of a node pool, "-" being standard input, and makes the pool or changes it to be so: what the file
-leaves out is as if it never was said. "node pool init" writes an example.`,
+		name: "node pool apply", args: "<path>", synopsis: "Create or update a node pool", min: 1, max: 1,
+		example: "node pool apply pool.nomad.hcl",
+		help: `Reads a node pool specification, or standard input with "-", and creates the pool or replaces it: settings that the file omits are
+			reset. "node pool init" writes an example.`,
 		setup: func(f *flags) action {
-			isJSON := f.Bool("json", "The specification is JSON. It is recognised without, too; this refuses anything else.")
+			isJSON := f.Bool("json", "Require JSON. Without this flag, HCL and JSON are both accepted.")
 			return func(ctx context.Context, c *call) error {
 				file, _, err := c.readFile(c.args[0], "node pool specification")
 				if err != nil {
 					return err
 				}
 				if *isJSON && !looksLikeJSON(file.Text) {
-					return berth.Errorf(berth.Invalid, "%s: with -json an object in JSON is wanted", file.Name)
+					return berth.Errorf(berth.Invalid, "%s: -json requires a JSON object", file.Name)
 				}
 				pool, err := jobspec.ParsePool(file)
 				if err != nil {
@@ -186,9 +191,10 @@ leaves out is as if it never was said. "node pool init" writes an example.`,
 
 func nodePoolDeleteCommand() *command {
 	return &command{
-		name: "node pool delete", args: "<node-pool>", synopsis: "Delete a node pool that nothing uses", min: 1, max: 1,
-		help: `Deletes a node pool. One that has nodes, or jobs that are not over, is left as it is, and so are those that are built in. The
-name is wanted in full.`,
+		name: "node pool delete", args: "<node-pool>", synopsis: "Delete an unused node pool", min: 1, max: 1,
+		example: "node pool delete gpu",
+		help: `Deletes a node pool, given by its full name. A pool that has nodes or unfinished jobs cannot be deleted, nor can the built-in
+			pools.`,
 		setup: func(*flags) action {
 			return func(ctx context.Context, c *call) error {
 				name := c.args[0]
@@ -204,16 +210,17 @@ name is wanted in full.`,
 
 func nodePoolInitCommand() *command {
 	return &command{
-		name: "node pool init", args: "[filename]", synopsis: "Write an example of a node pool specification", max: 1, local: true,
-		help: `Writes an example to begin with, to pool.nomad.hcl or pool.nomad.json unless a filename is given. A file that is there is left
-as it is.`,
+		name: "node pool init", args: "[filename]", synopsis: "Write an example node pool specification", max: 1, local: true,
+		example: "node pool init gpu.nomad.hcl",
+		help: `Writes an example specification to pool.nomad.hcl or pool.nomad.json, unless a file name is given. An existing file is not
+			overwritten.`,
 		setup: func(f *flags) action {
 			out := f.FlagSet.String("out", "hcl", "The `format`: hcl or json.")
-			quiet := f.Bool("quiet", "Say nothing.")
+			quiet := f.Bool("quiet", "Print nothing.")
 			return func(_ context.Context, c *call) error {
 				text, ok := examplePools[*out]
 				if !ok {
-					return c.usagef("the flag -out: %q is no format; allowed are hcl and json", *out)
+					return c.usagef("flag -out must be hcl or json, got %q", *out)
 				}
 				name := "pool.nomad." + *out
 				if len(c.args) == 1 {
@@ -232,7 +239,7 @@ as it is.`,
 	}
 }
 
-// writeNew writes a file that must not be there yet.
+// writeNew creates a file. It fails if the file exists.
 func writeNew(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err == nil {
@@ -240,7 +247,7 @@ func writeNew(path, text string) error {
 		err = errors.Join(err, f.Close())
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err // the name is said already
+		return e.Err // the caller adds the name
 	}
 	return err
 }
@@ -249,17 +256,17 @@ var examplePools = map[string]string{
 	"hcl": `node_pool "example" {
   description = "Example node pool"
 
-  # For people and their tools; placement does not look at it.
+  # For people and tools; it does not affect placement.
   meta {
     environment = "prod"
     owner       = "sre"
   }
 
-  # How long the identities of its nodes last.
+  # How long the identities of the pool's nodes are valid.
   # node_identity_ttl = "24h"
 
-  # How the pool is scheduled, where that differs from the cluster (see
-  # "operator scheduler set-config"). What is left out is the cluster's.
+  # Scheduler settings that differ from those of the cluster (see
+  # "operator scheduler set-config"). Omitted settings are the cluster's.
   # scheduler_config {
   #   scheduler_algorithm             = "spread" # or binpack, balanced
   #   memory_oversubscription_enabled = true

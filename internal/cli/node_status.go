@@ -16,21 +16,22 @@ import (
 
 func nodeStatusCommand() *command {
 	return &command{
-		name: "node status", args: "[node]", synopsis: "List the machines that run jobs, or show one of them", max: 1,
-		help: `Without an argument, lists all nodes. With the ID of a node, the beginning of one, or a node's name, shows the node: its
-drivers, what happened to it, what of its resources is given out, and its allocations.`,
+		name: "node status", args: "[node]", synopsis: "List nodes, or show the status of one", max: 1,
+		example: "node status -allocs",
+		help: `Without an argument, lists all nodes. With a node's ID, prefix or name, shows the node: its drivers, events, allocated resources
+			and allocations.`,
 		setup: func(f *flags) action {
 			s := nodeStatus{
 				data:    f.data(),
 				page:    f.paging(),
-				self:    f.Bool("self", "Show the node of the agent that is asked."),
-				allocs:  f.Bool("allocs", "List how many allocations run on each node, too."),
-				os:      f.Bool("os", "List the operating system of each node, too."),
-				short:   f.Bool("short", "Show of a node its allocations alone."),
-				quiet:   f.Bool("quiet", "List IDs alone, in full."),
-				verbose: f.Bool("verbose", "Show IDs in full, times instead of ages, and all attributes of a node."),
+				self:    f.Bool("self", "Show the node of the agent that is called."),
+				allocs:  f.Bool("allocs", "Include the number of running allocations in the list."),
+				os:      f.Bool("os", "Include the operating system in the list."),
+				short:   f.Bool("short", "Show only the allocations of a node."),
+				quiet:   f.Bool("quiet", "List only full IDs."),
+				verbose: f.Bool("verbose", "Show full IDs, absolute times, and all attributes of a node."),
 			}
-			f.UnbuiltBool("stats", "ui")
+			f.UnsupportedBool("stats", "ui")
 			return s.run
 		},
 	}
@@ -47,13 +48,13 @@ func (s nodeStatus) run(ctx context.Context, c *call) error {
 		return err
 	}
 	if *s.quiet && (*s.verbose || s.data.wanted()) {
-		return c.usagef("-quiet cannot be given with -verbose, -json or -t")
+		return c.usagef("-quiet cannot be used with -verbose, -json or -t")
 	}
 	switch {
 	case len(c.args) == 0 && !*s.self:
 		return s.list(ctx, c)
 	case len(c.args) > 0 && *s.self:
-		return c.usagef("-self and a node cannot both be given")
+		return c.usagef("-self cannot be used with a node")
 	}
 	n, err := s.find(ctx, c)
 	if err != nil {
@@ -99,7 +100,7 @@ func (s nodeStatus) find(ctx context.Context, c *call) (n op.Node, err error) {
 	}
 	id := self.Stats["client"]["node_id"]
 	if id == "" {
-		return n, berth.Errorf(berth.NotFound, "the agent at %s runs no jobs, so it is no node; leave out -self to list the nodes", c.client.Address())
+		return n, berth.Errorf(berth.NotFound, "the agent at %s is not a node; omit -self to list the nodes", c.client.Address())
 	}
 	return c.findNode(ctx, id)
 }
@@ -150,7 +151,7 @@ func (s nodeStatus) list(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
-// insert adds a column to rows; the first row names the columns.
+// insert adds a column to rows, whose first row has the names of the columns.
 func insert(rows [][]string, at int, name string, value func(i int) string) {
 	rows[0] = slices.Insert(rows[0], at, name)
 	for i := range rows[1:] {
@@ -219,7 +220,7 @@ func (s nodeStatus) details(c *call, p *page, n *op.Node, allocs []op.Alloc) {
 	}
 }
 
-// offers lists what a node offers by name: directories and networks.
+// offers lists the host volumes and host networks of a node.
 func (s nodeStatus) offers(p *page, n *op.Node) {
 	if len(n.HostVolumes) > 0 {
 		p.heading("Host Volumes")
@@ -241,7 +242,7 @@ func (s nodeStatus) offers(p *page, n *op.Node) {
 	}
 }
 
-// events lists what happened to a node, newest first.
+// events lists the events of a node, newest first.
 func (s nodeStatus) events(p *page, n *op.Node) {
 	p.heading("Node Events")
 	if len(n.Events) == 0 {
@@ -278,8 +279,8 @@ func details(m map[string]string) string {
 	return strings.Join(out, ", ")
 }
 
-// allocatedRows sums what a node's allocations were given, until their end is
-// confirmed, against what the node has for them.
+// allocatedRows sums up the resources of a node's allocations that have not
+// ended, against the node's capacity.
 func allocatedRows(n *berth.Node, allocs []op.Alloc) [][]string {
 	var used berth.Ask
 	for _, a := range allocs {
@@ -299,7 +300,7 @@ func allocatedRows(n *berth.Node, allocs []op.Alloc) [][]string {
 	}
 }
 
-// allocRows lists a node's allocations, newest first.
+// allocRows is a table of a node's allocations, newest first.
 func (s nodeStatus) allocRows(list []op.Alloc) [][]string {
 	slices.SortStableFunc(list, func(a, b op.Alloc) int {
 		return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), strings.Compare(a.Name, b.Name))

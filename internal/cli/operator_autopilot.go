@@ -13,8 +13,9 @@ import (
 
 func operatorAutopilotGetCommand() *command {
 	return &command{
-		name: "operator autopilot get-config", synopsis: "Show how the cluster looks after its servers",
-		help: "Shows how the cluster looks after its servers: the configuration of autopilot, which is the same on all of them.",
+		name: "operator autopilot get-config", synopsis: "Show the autopilot configuration",
+		example: "operator autopilot get-config",
+		help:    "Shows the configuration of autopilot, which manages the servers of the cluster. It is the same on all servers.",
 		setup: func(f *flags) action {
 			data := f.data()
 			return func(ctx context.Context, c *call) error {
@@ -45,16 +46,17 @@ func operatorAutopilotGetCommand() *command {
 
 func operatorAutopilotSetCommand() *command {
 	return &command{
-		name: "operator autopilot set-config", synopsis: "Change how the cluster looks after its servers",
-		help: `Changes what the flags say of the configuration of autopilot, and leaves the rest as it is. If somebody else changes it in the
-			same moment, nothing is changed.`,
+		name: "operator autopilot set-config", synopsis: "Change the autopilot configuration",
+		example: "operator autopilot set-config -min-quorum 3",
+		help: `Changes the given settings of autopilot and keeps the others. If someone else changes the configuration at the same time, nothing
+			is changed.`,
 		setup: func(f *flags) action {
-			cleanup := f.Bool("cleanup-dead-servers", "Remove servers that failed, as long as most remain.")
-			contact := f.Duration("last-contact-threshold", 0, "A server that heard the leader longer ago than this `duration` is not healthy.")
-			trailing := f.Uint64("max-trailing-logs", 0, "Nor is one that lacks more than this `number` of entries of the log.")
-			quorum := f.Uint("min-quorum", 0, "Remove no server if fewer than this `number` of voters would remain.")
-			stable := f.Duration("server-stabilization-time", 0, "A new server must be healthy for this `duration` before it votes.")
-			f.UnbuiltBool("disable-upgrade-migration", "enable-custom-upgrades", "enable-redundancy-zones")
+			cleanup := f.Bool("cleanup-dead-servers", "Remove failed servers automatically, as long as a majority remains.")
+			contact := f.Duration("last-contact-threshold", 0, "A server is unhealthy if its last contact with the leader is older than this `duration`.")
+			trailing := f.Uint64("max-trailing-logs", 0, "A server is unhealthy if its log lags by more than this `number` of entries.")
+			quorum := f.Uint("min-quorum", 0, "Remove a server only if at least this `number` of voters remains.")
+			stable := f.Duration("server-stabilization-time", 0, "The `duration` for which a new server must be healthy before it becomes a voter.")
+			f.UnsupportedBool("disable-upgrade-migration", "enable-custom-upgrades", "enable-redundancy-zones")
 			return func(ctx context.Context, c *call) error {
 				a, _, err := client.Call(ctx, c.client, op.ReadAutopilot, op.Query{})
 				if err != nil {
@@ -80,7 +82,7 @@ func operatorAutopilotSetCommand() *command {
 					return err
 				}
 				if !done {
-					return berth.Errorf(berth.Conflict, "the autopilot configuration was not changed: it is not as it was at index %d any more", *in.CAS)
+					return berth.Errorf(berth.Conflict, "the autopilot configuration was not changed: it has been modified since index %d", *in.CAS)
 				}
 				_, err = fmt.Fprintln(c.Out, "Configuration updated!")
 				return err
@@ -91,8 +93,10 @@ func operatorAutopilotSetCommand() *command {
 
 func operatorAutopilotHealthCommand() *command {
 	return &command{
-		name: "operator autopilot health", synopsis: "Show how the servers are",
-		help: "Shows how the servers are as the leader sees them, and how many may be lost before nothing can be written. It ends with 1 if one is not healthy.",
+		name: "operator autopilot health", synopsis: "Show the health of the servers",
+		example: "operator autopilot health",
+		help: `Shows the health of the servers as the leader sees it, and how many of them can fail before the cluster becomes unavailable. The
+			exit code is 1 if a server is unhealthy.`,
 		setup: func(f *flags) action {
 			data := f.data()
 			return func(ctx context.Context, c *call) error {

@@ -10,11 +10,12 @@ import (
 
 func operatorRaftListCommand() *command {
 	return &command{
-		name: "operator raft list-peers", synopsis: "List the servers that agree on the state",
-		help: `Lists the servers that agree on the state, as the log says, which of them leads, and which count for majorities. A server that the
-			gossip does not know is "(unknown)".`,
+		name: "operator raft list-peers", synopsis: "List the Raft peers",
+		example: "operator raft list-peers",
+		help: `Lists the servers in the Raft configuration, which of them is the leader, and which are voters. A server that is unknown to gossip
+			is shown as "(unknown)".`,
 		setup: func(f *flags) action {
-			stale := f.Bool("stale", "Take the answer of any server, though no server leads.")
+			stale := f.Bool("stale", "Accept the answer of any server, even without a leader.")
 			data := f.data()
 			return func(ctx context.Context, c *call) error {
 				if err := data.check(c); err != nil {
@@ -43,23 +44,23 @@ func operatorRaftListCommand() *command {
 	}
 }
 
-// raftPeerFlags name a server in one of two ways.
+// raftPeerFlags identify a server by ID or address.
 type raftPeerFlags struct{ id, address *string }
 
 func (f *flags) raftPeer() raftPeerFlags {
 	return raftPeerFlags{
-		f.String("peer-id", "The `ID` of the server, as \"operator raft list-peers\" shows it."),
-		f.String("peer-address", "The `address` of the server, host:port, instead."),
+		f.String("peer-id", "The `ID` of the server, as shown by \"operator raft list-peers\"."),
+		f.String("peer-address", "The `address` of the server as host:port, instead of its ID."),
 	}
 }
 
-// peer returns the server as a request names it, and as a person is told.
+// peer returns the server for the request and for messages.
 func (r raftPeerFlags) peer(c *call) (in op.RaftPeer, name string, err error) {
 	switch {
 	case *r.id == "" && *r.address == "":
-		return in, "", c.usagef("-peer-id or -peer-address must say which server")
+		return in, "", c.usagef("-peer-id or -peer-address is required")
 	case *r.id != "" && *r.address != "":
-		return in, "", c.usagef("-peer-id and -peer-address cannot both be given")
+		return in, "", c.usagef("-peer-id and -peer-address cannot be used together")
 	case *r.id != "":
 		return op.RaftPeer{ID: *r.id}, "id " + strconv.Quote(*r.id), nil
 	}
@@ -68,9 +69,10 @@ func (r raftPeerFlags) peer(c *call) (in op.RaftPeer, name string, err error) {
 
 func operatorRaftRemoveCommand() *command {
 	return &command{
-		name: "operator raft remove-peer", synopsis: "Take a server out of those that agree on the state",
-		help: `Takes a server out of those that agree on the state, for one that is gone for good and was left behind. A server that still shows in
-			"server members" is better taken out with "server force-leave"; one that runs is taken in again.`,
+		name: "operator raft remove-peer", synopsis: "Remove a server from the Raft peers",
+		example: "operator raft remove-peer -peer-address 10.0.0.7:4647",
+		help: `Removes a server from the Raft configuration. Use it for a server that is gone for good but is still listed. For one that still
+			shows in "server members", prefer "server force-leave"; a server that is running is added again.`,
 		setup: func(f *flags) action {
 			which := f.raftPeer()
 			return func(ctx context.Context, c *call) error {
@@ -91,8 +93,10 @@ func operatorRaftRemoveCommand() *command {
 
 func operatorRaftTransferCommand() *command {
 	return &command{
-		name: "operator raft transfer-leadership", synopsis: "Let another server lead",
-		help: "Hands leadership over to another server, which must be a voter. What is on its way is finished first; if it fails, the leader leads on.",
+		name: "operator raft transfer-leadership", synopsis: "Transfer leadership to another server",
+		example: "operator raft transfer-leadership -peer-address 10.0.0.8:4647",
+		help: `Transfers leadership to another server, which must be a voter. Writes in progress complete first. If the transfer fails, the
+			leader stays.`,
 		setup: func(f *flags) action {
 			which := f.raftPeer()
 			return func(ctx context.Context, c *call) error {
@@ -106,7 +110,7 @@ func operatorRaftTransferCommand() *command {
 				}
 				p := c.page()
 				if out.Noop {
-					p.linef("The peer with %s leads already", name)
+					p.linef("The peer with %s is already the leader", name)
 				} else {
 					p.linef("Transferred leadership to peer with %s", name)
 				}

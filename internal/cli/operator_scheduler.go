@@ -12,8 +12,9 @@ import (
 
 func operatorSchedulerGetCommand() *command {
 	return &command{
-		name: "operator scheduler get-config", synopsis: "Show how the cluster is scheduled",
-		help: "Shows the configuration of the schedulers, which is the same on all servers.",
+		name: "operator scheduler get-config", synopsis: "Show the scheduler configuration",
+		example: "operator scheduler get-config",
+		help:    "Shows the configuration of the schedulers, which is the same on all servers.",
 		setup: func(f *flags) action {
 			data := f.data()
 			return func(ctx context.Context, c *call) error {
@@ -38,7 +39,7 @@ func operatorSchedulerGetCommand() *command {
 					"Preemption Batch Scheduler", strconv.FormatBool(s.PreemptionConfig.BatchSchedulerEnabled),
 					"Preemption SysBatch Scheduler", strconv.FormatBool(s.PreemptionConfig.SysBatchSchedulerEnabled),
 				}
-				if s.MaxStartsPerNode > 0 { // which Nomad does not have
+				if s.MaxStartsPerNode > 0 { // not in Nomad
 					kv = append(kv, "Max Starts Per Node", strconv.FormatUint(uint64(s.MaxStartsPerNode), 10))
 				}
 				p.pairs(append(kv, "Modify Index", strconv.FormatUint(s.ModifyIndex, 10))...)
@@ -50,27 +51,28 @@ func operatorSchedulerGetCommand() *command {
 
 func operatorSchedulerSetCommand() *command {
 	return &command{
-		name: "operator scheduler set-config", synopsis: "Change how the cluster is scheduled",
-		help: `Changes what the flags say of the configuration of the schedulers, and leaves the rest as it is. If somebody else changes
-it in the same moment, nothing is changed.`,
+		name: "operator scheduler set-config", synopsis: "Change the scheduler configuration",
+		example: "operator scheduler set-config -scheduler-algorithm spread",
+		help: `Changes the given settings of the schedulers and keeps the others. If someone else changes the configuration at the same time,
+			nothing is changed.`,
 		setup: func(f *flags) action {
 			s := operatorScheduler{
-				check:     f.String("check-index", "Change the configuration only if it was last changed at this `index`."),
-				algorithm: f.String("scheduler-algorithm", "How nodes are preferred. The `algorithm` is binpack, which fills one before the next, spread, which prefers those with the most room, or balanced, which keeps what is left of cpu and memory in proportion."),
-				starts:    f.Int("max-starts-per-node", 0, "Start at most this `number` of allocations of one plan on one node while others can take them; 0 is no limit."),
-				limit:     f.Int("node-limit-for-feasibility-checks", 0, "Kept and shown, but without effect: every node is looked at, at no more cost. A `number` of nodes."),
+				check:     f.String("check-index", "Change the configuration only if its modify `index` is this."),
+				algorithm: f.String("scheduler-algorithm", "The placement `algorithm`: binpack fills one node before the next, spread prefers the emptiest node, and balanced keeps the remaining CPU and memory in proportion."),
+				starts:    f.Int("max-starts-per-node", 0, "Start at most this `number` of allocations per plan on one node, as long as other nodes can take the rest. 0 is unlimited."),
+				limit:     f.Int("node-limit-for-feasibility-checks", 0, "A `number` of nodes. Stored and shown, but without effect: all nodes are considered, at no extra cost."),
 			}
 			for _, b := range []struct {
 				name, usage string
 				of          func(*berth.SchedulerConfig) *bool
 			}{
-				{"pause-eval-broker", "Give no evaluation to a scheduler until this is false again.", func(c *berth.SchedulerConfig) *bool { return &c.PauseEvalBroker }},
-				{"reject-job-registration", "Let no job be registered until this is false again.", func(c *berth.SchedulerConfig) *bool { return &c.RejectJobRegistration }},
-				{"memory-oversubscription", "Let tasks use more memory than they are given, up to their memory_max.", func(c *berth.SchedulerConfig) *bool { return &c.MemoryOversubscriptionEnabled }},
-				{"preempt-system-scheduler", "Let system jobs take the place of less urgent ones.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled }},
-				{"preempt-service-scheduler", "Let services do so.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled }},
-				{"preempt-batch-scheduler", "Let batch jobs do so.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled }},
-				{"preempt-sysbatch-scheduler", "Let sysbatch jobs do so.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled }},
+				{"pause-eval-broker", "Stop delivering evaluations to schedulers until set to false.", func(c *berth.SchedulerConfig) *bool { return &c.PauseEvalBroker }},
+				{"reject-job-registration", "Reject job registrations until set to false.", func(c *berth.SchedulerConfig) *bool { return &c.RejectJobRegistration }},
+				{"memory-oversubscription", "Let tasks use more memory than they reserve, up to memory_max.", func(c *berth.SchedulerConfig) *bool { return &c.MemoryOversubscriptionEnabled }},
+				{"preempt-system-scheduler", "Let system jobs preempt jobs of lower priority.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled }},
+				{"preempt-service-scheduler", "Let service jobs preempt jobs of lower priority.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled }},
+				{"preempt-batch-scheduler", "Let batch jobs preempt jobs of lower priority.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled }},
+				{"preempt-sysbatch-scheduler", "Let sysbatch jobs preempt jobs of lower priority.", func(c *berth.SchedulerConfig) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled }},
 			} {
 				value := f.Bool(b.name, b.usage)
 				s.change = append(s.change, func(c *berth.SchedulerConfig) {
@@ -99,7 +101,7 @@ func (s *operatorScheduler) run(ctx context.Context, c *call) error {
 	if c.flags.given("check-index") {
 		index, err := strconv.ParseUint(*s.check, 10, 64)
 		if err != nil {
-			return c.usagef("the flag -check-index: %q is not an index", *s.check)
+			return c.usagef("flag -check-index must be an integer of at least 0, got %q", *s.check)
 		}
 		in.CAS = &index
 	}
@@ -112,7 +114,7 @@ func (s *operatorScheduler) run(ctx context.Context, c *call) error {
 		{"max-starts-per-node", *s.starts, &in.MaxStartsPerNode},
 	} {
 		if n.value < 0 {
-			return c.usagef("the flag -%s: %d is below 0", n.flag, n.value)
+			return c.usagef("flag -%s must be at least 0, got %d", n.flag, n.value)
 		}
 		if c.flags.given(n.flag) {
 			*n.to = uint(n.value)
@@ -129,10 +131,10 @@ func (s *operatorScheduler) run(ctx context.Context, c *call) error {
 		return err
 	}
 	if !out.Updated {
-		return berth.Errorf(berth.Conflict, "the scheduler configuration was not changed: it is not as it was at index %d any more", *in.CAS)
+		return berth.Errorf(berth.Conflict, "the scheduler configuration was not changed: it has been modified since index %d", *in.CAS)
 	}
 	if *s.limit > 0 {
-		fmt.Fprintln(c.Err, "Note: -node-limit-for-feasibility-checks has no effect: every node is looked at.")
+		fmt.Fprintln(c.Err, "Note: -node-limit-for-feasibility-checks has no effect: all nodes are considered.")
 	}
 	_, err = fmt.Fprintln(c.Out, "Scheduler configuration updated!")
 	return err

@@ -17,16 +17,17 @@ import (
 
 func operatorSnapshotSaveCommand() *command {
 	return &command{
-		name: "operator snapshot save", args: "<file>", synopsis: "Save the state of the cluster to a file", min: 1, max: 1,
-		help: `Saves the state of the cluster to a file, which must not be there yet: jobs, nodes, allocations and all else that the servers agree on,
-			but no data of tasks. The file holds the secrets of nodes. It is there only once all of it has come and was checked.`,
+		name: "operator snapshot save", args: "<file>", synopsis: "Save a snapshot of the cluster state", min: 1, max: 1,
+		example: "operator snapshot save backup.snap",
+		help: `Saves the cluster state to a new file: jobs, nodes, allocations and everything else in the Raft state, but no task data. The file
+			contains the secrets of nodes. It is created only after the whole snapshot has been received and verified.`,
 		setup: func(f *flags) action {
-			stale := f.Bool("stale", "Take the state of any server, though it be a little older, or though no server leads.")
-			f.UnbuiltBool("redact")
+			stale := f.Bool("stale", "Accept the state of any server, even if it is slightly old or there is no leader.")
+			f.UnsupportedBool("redact")
 			return func(ctx context.Context, c *call) error {
 				path := c.path(c.args[0])
 				if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-					return berth.Errorf(berth.Conflict, "%s is there already", c.args[0])
+					return berth.Errorf(berth.Conflict, "%s already exists", c.args[0])
 				}
 				if err := c.saveSnapshot(ctx, path, *stale); err != nil {
 					return err
@@ -39,11 +40,11 @@ func operatorSnapshotSaveCommand() *command {
 	}
 }
 
-// saveSnapshot gives the file its name when all of it is on disk.
+// saveSnapshot writes a temporary file and renames it once it is complete.
 func (c *call) saveSnapshot(ctx context.Context, path string, stale bool) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // for its owner alone
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // readable only by its owner
 	if err != nil {
-		return berth.Errorf(berth.Invalid, "the snapshot cannot be written: %w", err)
+		return berth.Errorf(berth.Invalid, "cannot write the snapshot: %w", err)
 	}
 	defer func() {
 		f.Close()
@@ -57,8 +58,8 @@ func (c *call) saveSnapshot(ctx context.Context, path string, stale bool) (err e
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("write the snapshot: %w", err)
 	}
-	if err := os.Link(f.Name(), path); err != nil { // which takes no file's place, as a rename would
-		return berth.Errorf(berth.Conflict, "the snapshot cannot be given its name: %w", err)
+	if err := os.Link(f.Name(), path); err != nil { // unlike a rename, never replaces a file
+		return berth.Errorf(berth.Conflict, "cannot create the snapshot file: %w", err)
 	}
 	os.Remove(f.Name())
 	return nil
@@ -66,19 +67,20 @@ func (c *call) saveSnapshot(ctx context.Context, path string, stale bool) (err e
 
 func operatorSnapshotRestoreCommand() *command {
 	return &command{
-		name: "operator snapshot restore", args: "<file>", synopsis: "Replace the state of the cluster by that of a file", min: 1, max: 1,
-		help: `Replaces the state of the cluster by that of a snapshot: what came after it is gone. The file is checked before anything changes. Agents
-			stop what they run and the snapshot does not know, and start what it says.`,
+		name: "operator snapshot restore", args: "<file>", synopsis: "Restore the cluster state from a snapshot", min: 1, max: 1,
+		example: "operator snapshot restore backup.snap",
+		help: `Replaces the cluster state with that of a snapshot; later changes are lost. The file is verified before anything changes. Agents
+			stop allocations that the snapshot does not contain, and start those it does.`,
 		setup: func(*flags) action {
 			return func(ctx context.Context, c *call) error {
 				f, err := os.Open(c.path(c.args[0]))
 				if err != nil {
-					return berth.Errorf(berth.Invalid, "the snapshot cannot be read: %w", err)
+					return berth.Errorf(berth.Invalid, "cannot read the snapshot: %w", err)
 				}
 				defer f.Close()
 				info, err := f.Stat()
 				if err != nil || !info.Mode().IsRegular() {
-					return berth.Errorf(berth.Invalid, "%s is no file", c.args[0])
+					return berth.Errorf(berth.Invalid, "%s is not a regular file", c.args[0])
 				}
 				if _, _, err := client.Upload(ctx, c.client, op.WriteSnapshot, op.RestoreSnapshot{}, f, info.Size()); err != nil {
 					return err
@@ -93,12 +95,13 @@ func operatorSnapshotRestoreCommand() *command {
 
 func operatorSnapshotInspectCommand() *command {
 	return &command{
-		name: "operator snapshot inspect", args: "<file>", synopsis: "Show what is in a snapshot", min: 1, max: 1, local: true,
-		help: `Reads a snapshot in full and checks that nothing in it is damaged; shows when it was saved, and how much of what is in it. With -check
-			it also looks whether what must hold of every state holds of this one, and ends with 1 if it does not.`,
+		name: "operator snapshot inspect", args: "<file>", synopsis: "Inspect a snapshot", min: 1, max: 1, local: true,
+		example: "operator snapshot inspect -check backup.snap",
+		help: `Reads and verifies a snapshot, and shows when it was saved and what it contains. With -check, also verifies the invariants of the
+			state; the exit code is then 1 if one is violated.`,
 		setup: func(f *flags) action {
 			data := f.data()
-			check := f.Bool("check", "Look whether what must hold of every state holds.")
+			check := f.Bool("check", "Verify the invariants of the state.")
 			return func(_ context.Context, c *call) error {
 				if err := data.check(c); err != nil {
 					return err
@@ -142,7 +145,7 @@ func snapshotPage(c *call, s *daemon.SnapshotInfo, checked bool) *page {
 	p.table(append(rows, contentRow(total)))
 	if checked {
 		p.gap()
-		p.linef("%d invariants do not hold", len(s.Faults))
+		p.linef("%d invariants violated", len(s.Faults))
 		for _, f := range s.Faults {
 			p.linef("  %s", f)
 		}

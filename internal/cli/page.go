@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// page gathers what a command shows, section after section, so that it is
-// written at once and only if nothing went wrong on the way.
+// page collects the output of a command, so that it is written in one go, and
+// only if the command succeeds.
 type page struct {
 	text strings.Builder
 	bold bool
@@ -16,7 +16,7 @@ type page struct {
 
 func (c *call) page() *page { return &page{bold: c.bold} }
 
-// show writes what was gathered.
+// show writes the page.
 func (c *call) show(p *page) error {
 	_, err := fmt.Fprint(c.Out, p.text.String())
 	return err
@@ -32,23 +32,22 @@ func (p *page) heading(s string) {
 	p.text.WriteString(s + "\n")
 }
 
-// gap leaves a line empty, unless nothing stands before it.
+// gap adds an empty line, except at the top.
 func (p *page) gap() {
 	if p.text.Len() > 0 {
 		p.text.WriteString("\n")
 	}
 }
 
-// linef writes one line.
+// linef adds one line.
 func (p *page) linef(format string, args ...any) {
 	p.text.WriteString(clean(fmt.Sprintf(format, args...)) + "\n")
 }
 
-// table writes rows in columns, the first row being their names.
+// table adds rows in columns; the first row has the names of the columns.
 func (p *page) table(rows [][]string) { p.text.WriteString(align(rows) + "\n") }
 
-// pairs writes names and values, two by two, with the values below each
-// other.
+// pairs adds lines of name and value, with aligned values.
 func (p *page) pairs(kv ...string) {
 	width := 0
 	for i := 0; i < len(kv); i += 2 {
@@ -95,9 +94,8 @@ func cell(s string) string {
 	return clean(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " "))
 }
 
-// clean takes from text what would make a terminal do things: names and
-// messages come from jobs and tasks, and nobody should be able to write on the
-// reader's screen by them.
+// clean removes control characters. Names and messages come from jobs and
+// tasks, which must not control the reader's terminal.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r)) {

@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// progress writes lines that stay, and on a terminal one below them that shows
-// what goes on and is written over.
+// progress prints permanent lines and, on a terminal, a status line below them
+// that it overwrites.
 type progress struct {
 	out      io.Writer
 	terminal bool
 	width    int
-	status   func() string // the line below; nil is none
+	status   func() string // the status line; nil is none
 	drawn    bool
 	turn     int
 }
@@ -24,7 +24,7 @@ const redrawTime = 200 * time.Millisecond
 
 var spinner = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-// line writes a line that stays.
+// line prints a permanent line.
 func (p *progress) line(s string) {
 	p.erase()
 	fmt.Fprintln(p.out, s)
@@ -44,15 +44,14 @@ func (p *progress) draw() {
 	}
 	p.erase()
 	text := fmt.Sprintf("  %c %s", spinner[p.turn%len(spinner)], clean(p.status()))
-	if w := p.width; w > 0 && utf8.RuneCountInString(text) >= w { // a line that wraps could not be written over
+	if w := p.width; w > 0 && utf8.RuneCountInString(text) >= w { // a line that wraps could not be overwritten
 		text = string([]rune(text)[:w-1])
 	}
 	io.WriteString(p.out, strings.ReplaceAll(text, "\n", " "))
 	p.drawn = true
 }
 
-// wait runs f and meanwhile keeps the line below moving. It returns when f
-// has.
+// wait runs f and refreshes the status line meanwhile. It returns when f does.
 func (p *progress) wait(ctx context.Context, f func(context.Context) error) error {
 	if !p.terminal {
 		return f(ctx)

@@ -12,13 +12,14 @@ import (
 func resourceDeleteCommand() *command {
 	return &command{
 		name: "resource delete", args: "<UID>", synopsis: "Delete an object by its UID", min: 1, max: 1,
-		help: `Deletes the object of a UID: a job, what a stream job owns, an allocation of a stream job, or one that was left to itself.
-A UID names one object for ever, so nothing else is deleted by mistake.
+		example: "resource delete j-9f86d081884c7d65-2f",
+		help: `Deletes the object with a UID: a job, an object of a stream job, an allocation of a stream job, or an orphaned allocation. A UID
+			identifies one object forever, so nothing else can be deleted by mistake.
 
-What a stream job is to have is made again, as another object with another UID; a processing element goes on counting its
-launches. The allocations of a processing element are stopped with it.`,
+			An object that its stream job still needs is created again, with a new UID; a processing element keeps its launch count. Deleting
+			a processing element stops its allocations.`,
 		setup: func(f *flags) action {
-			r := resourceDelete{how: f.String("propagation", "What becomes of what the object owns, by this `policy`: background, foreground or orphan.")}
+			r := resourceDelete{how: f.String("propagation", "The `policy` for what the object owns: background, foreground or orphan.")}
 			return r.run
 		},
 	}

@@ -11,20 +11,21 @@ import (
 
 func resourceListCommand() *command {
 	return &command{
-		name: "resource list", synopsis: "List objects with their owners",
-		help: `Lists jobs, what stream jobs own, and allocations as objects with UIDs and owners: all of a namespace, those of a kind or
-of a job, what an owner owns, or what was left to itself. An owner is named by its UID and can be gone: then what is listed is
-what it left and has not been removed yet.`,
+		name: "resource list", synopsis: "List objects and their owners",
+		example: "resource list -kind ProcessingElement -job wordcount",
+		help: `Lists jobs, objects of stream jobs, and allocations, with their UIDs and owners. The list can be limited to a kind, a job, the
+			objects of an owner, or orphans. The owner is given by UID and may be deleted already: then the list shows what is left of its
+			objects.`,
 		setup: func(f *flags) action {
 			r := resourceList{
 				data:      f.data(),
-				kind:      f.String("kind", "List objects of this `kind` alone: Job, Allocation, Config, Endpoint, HostPool, Export, Import, ParallelRegion or ProcessingElement."),
-				job:       f.String("job", "List what belongs to jobs of this `ID`."),
-				owner:     f.String("owner", "List what the object of this `UID` owns."),
-				recursive: f.Bool("recursive", "With -owner: also what those own."),
-				orphaned:  f.Bool("orphaned", "List what was left to itself."),
-				perPage:   f.Int("per-page", 0, "Show this `many` at a time; 0 is all."),
-				token:     f.String("page-token", "Show the page that begins with this `token`."),
+				kind:      f.String("kind", "List only objects of this `kind`: Job, Allocation, Config, Endpoint, HostPool, Export, Import, ParallelRegion or ProcessingElement."),
+				job:       f.String("job", "List only objects that belong to jobs with this `ID`."),
+				owner:     f.String("owner", "List only objects owned by the object with this `UID`."),
+				recursive: f.Bool("recursive", "With -owner: include indirectly owned objects."),
+				orphaned:  f.Bool("orphaned", "List only orphans."),
+				perPage:   f.Int("per-page", 0, "The `number` of rows per page. 0 is all."),
+				token:     f.String("page-token", "The `token` of the page, as printed below the previous page."),
 			}
 			return r.run
 		},
@@ -71,7 +72,7 @@ func (r resourceList) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
-// resourceStatus is how an object fares, in a word or some.
+// resourceStatus describes the state of an object.
 func resourceStatus(v *op.Resource) string {
 	s := v.Status
 	switch {

@@ -15,13 +15,14 @@ import (
 func scalingPolicyListCommand() *command {
 	return &command{
 		name: "scaling policy list", synopsis: "List the scaling policies of jobs",
-		help: "Lists the scaling policies of the jobs that are not stopped: of all, of one job, or of one type.",
+		example: "scaling policy list -job web",
+		help:    "Lists the scaling policies of jobs that are not stopped, optionally of one job or type.",
 		setup: func(f *flags) action {
 			s := scalingPolicyList{
 				data:    f.data(),
 				verbose: f.Bool("verbose", "Show IDs in full."),
-				job:     f.String("job", "List the policies of this `job` alone."),
-				kind:    f.String("type", "List the policies of this `type` alone, or of those that begin so."),
+				job:     f.String("job", "List only the policies of this `job`."),
+				kind:    f.String("type", "List only the policies whose `type` has this prefix."),
 			}
 			return s.run
 		},
@@ -73,7 +74,8 @@ func targetText(target map[string]string) string {
 func scalingPolicyInfoCommand() *command {
 	return &command{
 		name: "scaling policy info", args: "<policy_id>", synopsis: "Show a scaling policy", min: 1, max: 1,
-		help: "Shows a scaling policy, named by its ID or the beginning of it.",
+		example: "scaling policy info 74a4ac1b",
+		help:    "Shows a scaling policy, given by ID or prefix.",
 		setup: func(f *flags) action {
 			s := scalingPolicyInfo{data: f.data(), verbose: f.Bool("verbose", "Show IDs in full.")}
 			return s.run

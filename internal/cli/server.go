@@ -16,12 +16,13 @@ import (
 func serverMembersCommand() *command {
 	return &command{
 		name: "server members", synopsis: "List the servers",
-		help: "Lists the servers of all regions as the server that is asked knows them from the gossip, and which of them leads its region.",
+		example: "server members",
+		help:    "Lists the servers of all regions, as known by gossip to the server that answers, and the leader of each region.",
 		setup: func(f *flags) action {
 			data := f.data()
-			verbose := f.Bool("verbose", "Show the protocol and the tags of each server as well.")
-			detailed := f.Bool("detailed", "An older spelling of -verbose.")
-			f.UnbuiltBool("ui")
+			verbose := f.Bool("verbose", "Include the protocol versions and tags of each server.")
+			detailed := f.Bool("detailed", "Old spelling of -verbose.")
+			f.UnsupportedBool("ui")
 			return func(ctx context.Context, c *call) error {
 				if err := data.check(c); err != nil {
 					return err
@@ -47,7 +48,7 @@ func serverMembersCommand() *command {
 				if len(silent) > 0 {
 					p.gap()
 					for _, region := range slices.Sorted(maps.Keys(silent)) {
-						p.linef("The leader of region %s is not known: %v", region, silent[region])
+						p.linef("The leader of region %s is unknown: %v", region, silent[region])
 					}
 				}
 				return c.show(p)
@@ -56,8 +57,8 @@ func serverMembersCommand() *command {
 	}
 }
 
-// leaders returns the address of the leader of each region, and why that of
-// some is not known.
+// leaders returns the address of each region's leader, and the errors of
+// regions where it is unknown.
 func (c *call) leaders(ctx context.Context, members []op.AgentMember) (leaders map[string]string, silent map[string]error) {
 	leaders, silent = map[string]string{}, map[string]error{}
 	for _, m := range members {
@@ -106,9 +107,10 @@ func memberRows(members []op.AgentMember, leaders map[string]string, verbose boo
 
 func serverJoinCommand() *command {
 	return &command{
-		name: "server join", args: "<addr> [<addr>...]", synopsis: "Let a server join others", min: 1, max: -1,
-		help: `Lets the server that is asked join the gossip of servers at other addresses: host, or host:port if they gossip at another port than
-			4648. It is enough that one of them answers: it knows the others.`,
+		name: "server join", args: "<addr> [<addr>...]", synopsis: "Join a server to other servers", min: 1, max: -1,
+		example: "server join 10.0.0.7",
+		help: `Makes the server that is called join the gossip pool of servers at other addresses: host, or host:port if their gossip port is not
+			4648. It is enough if one of them answers.`,
 		setup: func(*flags) action {
 			return func(ctx context.Context, c *call) error {
 				out, _, err := client.Call(ctx, c.client, op.Join, op.JoinServers{Addresses: c.args})
@@ -128,11 +130,12 @@ func serverJoinCommand() *command {
 
 func serverForceLeaveCommand() *command {
 	return &command{
-		name: "server force-leave", args: "<node>", synopsis: "Take a server that failed for one that left", min: 1, max: 1,
-		help: `Takes a server that failed for one that left, so that the others no longer wait for it to come back. It is named as
-			"server members" names it. If it is alive after all, it joins again.`,
+		name: "server force-leave", args: "<node>", synopsis: "Mark a failed server as left", min: 1, max: 1,
+		example: "server force-leave server-3.global",
+		help: `Marks a failed server as left, so that the other servers stop waiting for it. It is given by its name in "server members". If it
+			is alive after all, it joins again.`,
 		setup: func(f *flags) action {
-			prune := f.Bool("prune", "Forget the server at once, instead of listing it as one that left.")
+			prune := f.Bool("prune", "Remove the server from the list immediately, instead of listing it as left.")
 			return func(ctx context.Context, c *call) error {
 				_, _, err := client.Call(ctx, c.client, op.LeaveByForce, op.ForceLeave{Node: c.args[0], Prune: *prune})
 				return err

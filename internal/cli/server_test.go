@@ -84,7 +84,7 @@ Name      Address    Port   Status  Leader  Raft Version  Build  Datacenter  Reg
 a.global  127.0.0.1  PORT  alive   false   3             2.0.5  dc1         global
 b.global  127.0.0.1  PORT  alive   false   3             2.0.5  dc1         global
 
-The leader of region global is not known: No cluster leader`)
+The leader of region global is unknown: No cluster leader`)
 	if got := run(1, "server join 127.0.0.1:1"); !strings.Contains(got, "no server was joined: 127.0.0.1:1: ") || !strings.Contains(got, "refused") {
 		t.Errorf("nobody is there: %s", got)
 	}

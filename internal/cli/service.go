@@ -14,11 +14,12 @@ import (
 
 func serviceListCommand() *command {
 	return &command{
-		name: "service list", synopsis: "List the services that are registered",
-		help: "Lists the services that have an instance, with the tags that any of their instances has.",
+		name: "service list", synopsis: "List registered services",
+		example: "service list",
+		help:    "Lists the services that have an instance, with the tags of all their instances.",
 		setup: func(f *flags) action {
 			data := f.data()
-			name := f.String("name", "Only the service of this `name`.")
+			name := f.String("name", "List only the service with this `name`.")
 			return func(ctx context.Context, c *call) error {
 				if err := data.check(c); err != nil {
 					return err
@@ -60,7 +61,7 @@ func serviceListCommand() *command {
 	}
 }
 
-// onlyService keeps of a list the service of that name.
+// onlyService keeps only the service of that name.
 func onlyService(list []op.ServiceList, name string) []op.ServiceList {
 	out := []op.ServiceList{}
 	for _, ns := range list {
@@ -75,11 +76,12 @@ func onlyService(list []op.ServiceList, name string) []op.ServiceList {
 
 func serviceInfoCommand() *command {
 	return &command{
-		name: "service info", args: "<service>", synopsis: "Show where a service is", min: 1, max: 1,
-		help: "Lists the instances of a service: where each is, and the job and the node that it belongs to.",
+		name: "service info", args: "<service>", synopsis: "Show the instances of a service", min: 1, max: 1,
+		example: "service info web",
+		help:    "Lists the instances of a service with their address, job and node.",
 		setup: func(f *flags) action {
 			l := f.list()
-			verbose := f.Bool("verbose", "Show IDs in full, and all that is known of each instance.")
+			verbose := f.Bool("verbose", "Show full IDs and all details of each instance.")
 			return func(ctx context.Context, c *call) error {
 				in := op.ServiceQuery{ServiceName: c.args[0]}
 				return showList(ctx, c, l, op.ReadService, &in, &in.Query, "No service registrations found", func(p *page, list []berth.ServiceRegistration) {
@@ -116,9 +118,10 @@ func serviceDetails(p *page, r *berth.ServiceRegistration) {
 
 func serviceDeleteCommand() *command {
 	return &command{
-		name: "service delete", args: "<service> <id>", synopsis: "Take out the registration of a service", min: 2, max: 2,
-		help: `Takes out one instance of a service, by the ID that "service info -verbose" shows. It is for those whose agent cannot: one whose
-task runs is registered again when its agent next has something to say of it.`,
+		name: "service delete", args: "<service> <id>", synopsis: "Delete a service registration", min: 2, max: 2,
+		example: "service delete web _nomad-task-0af996ed-web",
+		help: `Deletes one instance of a service, by the ID shown by "service info -verbose". Use it for instances whose agent is gone: an agent
+			that is alive registers its running tasks again at its next update.`,
 		setup: func(*flags) action {
 			return func(ctx context.Context, c *call) error {
 				if _, _, err := client.Call(ctx, c.client, op.RemoveService, op.DeleteService{ServiceName: c.args[0], ServiceID: c.args[1]}); err != nil {

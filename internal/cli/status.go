@@ -10,18 +10,19 @@ import (
 
 func statusCommand() *command {
 	return &command{
-		name: "status", args: "[id]", synopsis: "Show whatever has this ID: a job, an allocation, a node, an evaluation or a deployment", max: 1,
-		help: `Finds the evaluation, allocation, node, job or deployment whose ID is given, or begins with what is given, and shows it as
-the "status" command of its kind does. Without an argument, lists all jobs.`,
+		name: "status", args: "[id]", synopsis: "Show the object with the given ID", max: 1,
+		example: "status 0af996ed",
+		help: `Finds the evaluation, allocation, node, job or deployment with the given ID or prefix and shows it like the "status" command of
+			its kind. Without an argument, lists all jobs.`,
 		setup: func(f *flags) action {
-			verbose := f.Bool("verbose", "Show IDs in full and times instead of ages.")
-			f.UnbuiltBool("ui")
+			verbose := f.Bool("verbose", "Show full IDs and absolute times.")
+			f.UnsupportedBool("ui")
 			return func(ctx context.Context, c *call) error { return anyStatus(ctx, c, *verbose) }
 		},
 	}
 }
 
-// kind is a kind of thing that an ID can name.
+// kind is a kind of object that an ID can name.
 type kind struct {
 	heading string
 	command *command
@@ -53,7 +54,7 @@ func anyStatus(ctx context.Context, c *call, verbose bool) error {
 			return err
 		}
 		for _, id := range ids {
-			if id == text { // the whole of an ID leaves no doubt
+			if id == text { // a full ID is unambiguous
 				return c.as(ctx, k.command, id, verbose)
 			}
 		}
@@ -97,7 +98,7 @@ func jobIDs(ctx context.Context, c *call, prefix string) (out []string, err erro
 	return out, err
 }
 
-// hexIDs asks for IDs only if what was given can be the beginning of one.
+// hexIDs reports whether a prefix can begin a hexadecimal ID.
 func hexIDs(prefix string) bool {
 	_, err := berth.ParseIDPrefix(prefix)
 	return err == nil

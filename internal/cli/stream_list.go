@@ -7,13 +7,13 @@ import (
 	"berth/op"
 )
 
-// streamList lists what there is of something in stream jobs: in all of a
-// namespace, or in the job that an argument names.
+// streamList lists objects of stream jobs: all of a namespace, or those of the
+// job in the argument.
 type streamList[In, Row any] struct {
 	data  dataFlags
 	op    op.Op[In, []Row]
 	of    func(job string, q op.Query) In
-	none  string // said of an empty list
+	none  string // printed for an empty list
 	table func([]Row) [][]string
 }
 

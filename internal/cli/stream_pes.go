@@ -11,13 +11,14 @@ import (
 
 func streamPEsCommand() *command {
 	return &command{
-		name: "stream pes", args: "[job]", synopsis: "List processing elements, or those of a job", max: 1,
-		help: `Lists the processing elements of stream jobs: one instance of a group each, which keeps its ID and its UID from one
-allocation to the next. Launch is how many allocations were asked for, Connectivity which of its connections the processing
-element says to have: none, partial or full. Below one whose group says delete_failed = false stand the allocations that
-failed and were followed by another launch, with the status zombie.`,
+		name: "stream pes", args: "[job]", synopsis: "List processing elements", max: 1,
+		example: "stream pes wordcount",
+		help: `Lists the processing elements of all stream jobs, or of one. A processing element is one instance of a group; it keeps its ID and
+			UID across allocations. Launch counts its allocations so far. Connectivity is how many of its connections the processing element
+			reports as established: none, partial or full. With delete_failed = false in its group, failed allocations that were replaced are
+			listed below it with the status zombie.`,
 		setup: func(f *flags) action {
-			verbose := f.Bool("verbose", "Show IDs in full, and UIDs.")
+			verbose := f.Bool("verbose", "Show full IDs and the UIDs.")
 			return streamList[op.PEsQuery, op.PE]{
 				data: f.data(), op: op.ListPEs, none: "No processing elements",
 				of:    func(job string, q op.Query) op.PEsQuery { return op.PEsQuery{Job: job, Query: q} },
@@ -27,7 +28,7 @@ failed and were followed by another launch, with the status zombie.`,
 	}
 }
 
-// pesOf returns the processing elements of a job, or with "" of a namespace.
+// pesOf returns the processing elements of a job or, with "", of a namespace.
 func (c *call) pesOf(ctx context.Context, job, namespace string) ([]op.PE, error) {
 	list, _, err := client.Call(ctx, c.client, op.ListPEs, op.PEsQuery{Job: job, Query: op.Query{Namespace: namespace}})
 	return list, err

@@ -11,18 +11,19 @@ import (
 
 func streamRegionCommand() *command {
 	return &command{
-		name: "stream region", args: "<job> <region> [width]", synopsis: "Show a parallel region of a stream job, or change its width", min: 2, max: 3,
-		help: `Shows a parallel region: its groups, how wide it is to be, and how wide it is planned. With a width, gives it that one, as
-a new version of the job, and follows the submission until it is over. Channels that stay keep their processing elements; those
-that have other neighbours then are launched anew.
+		name: "stream region", args: "<job> <region> [width]", synopsis: "Show or change the width of a parallel region", min: 2, max: 3,
+		example: "stream region wordcount count 4",
+		help: `Shows a parallel region: its groups, its requested width and its planned width. With a width, changes it, which creates a new
+			version of the job, and monitors the submission. Channels that stay keep their processing elements, but those whose neighbors
+			change are relaunched.
 
-A change while another is under way waits for that; of several, the last one counts.`,
+			If another change is in progress, this one waits for it. Of several waiting changes, the last one wins.`,
 		setup: func(f *flags) action {
 			s := streamRegion{
 				data:    f.data(),
-				detach:  f.Bool("detach", "Follow nothing."),
+				detach:  f.Bool("detach", "Return without monitoring."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
-				index:   f.Uint64("check-index", 0, "Change it only if the job's modify `index` is this; 0 is any."),
+				index:   f.Uint64("check-index", 0, "Change the width only if the job's modify `index` is this. 0 is any."),
 			}
 			return s.run
 		},
@@ -46,7 +47,7 @@ func (s streamRegion) run(ctx context.Context, c *call) error {
 	if len(c.args) == 3 {
 		width, err := strconv.Atoi(c.args[2])
 		if err != nil {
-			return c.usagef("%q is not a width: %s", c.args[2], c.command.usage(c.Name))
+			return c.usagef("the width must be an integer, got %q, usage: %s", c.args[2], c.command.usage(c.Name))
 		}
 		return c.widen(ctx, &j, op.SetRegion{Region: c.args[1], Width: width, JobModifyIndex: *s.index}, *s.detach, *s.verbose)
 	}
@@ -67,8 +68,8 @@ func (s streamRegion) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
-// widen gives a parallel region another width, of the job that was seen and no
-// other, and follows what becomes of it.
+// widen changes the width of a parallel region, provided that the job is still
+// the one that was read, and monitors the submission.
 func (c *call) widen(ctx context.Context, j *op.Job, in op.SetRegion, detach, verbose bool) error {
 	in.JobID, in.UID, in.Write = string(j.ID), j.UID, op.Write{Namespace: j.Namespace}
 	out, _, err := client.Call(ctx, c.client, op.WriteRegion, in)
@@ -77,7 +78,7 @@ func (c *call) widen(ctx context.Context, j *op.Job, in op.SetRegion, detach, ve
 	}
 	if detach {
 		p := c.page()
-		p.linef("Parallel region %q of job %q is to be %d wide, from version %d of the job on", in.Region, j.ID, out.Width, out.JobVersion)
+		p.linef("Parallel region %q of job %q changes to width %d with version %d of the job", in.Region, j.ID, out.Width, out.JobVersion)
 		return c.show(p)
 	}
 	return c.monitorSubmission(ctx, j.ID, j.Namespace, verbose)

@@ -4,12 +4,13 @@ import "berth/op"
 
 func streamRoutesCommand() *command {
 	return &command{
-		name: "stream routes", args: "[job]", synopsis: "List which exports feed which imports", max: 1,
-		help: `Lists the connections between the exports and the imports of stream jobs: all of the namespace, those that begin or end
-at a job, or with -pe at a processing element. They follow from what is exported and imported and are not stored. An export is
-found by its name or by its properties; a filter is evaluated by the exporting process.`,
+		name: "stream routes", args: "[job]", synopsis: "List the connections between exports and imports", max: 1,
+		example: "stream routes wordcount",
+		help: `Lists the connections between exports and imports of stream jobs: all of the namespace, those of one job, or with -pe those of a
+			processing element. Routes are computed from exports and imports; they are not stored. An import selects exports by name or by
+			properties; filters are evaluated by the exporting process.`,
 		setup: func(f *flags) action {
-			pe := f.String("pe", "List the routes of this processing `element` alone, by its name or UID.")
+			pe := f.String("pe", "List only the routes of this processing `element`, given by name or UID.")
 			return streamList[op.RoutesQuery, op.StreamRoute]{
 				data: f.data(), op: op.ListRoutes, none: "No routes", table: routeRows,
 				of: func(job string, q op.Query) op.RoutesQuery { return op.RoutesQuery{Job: job, PE: *pe, Query: q} },

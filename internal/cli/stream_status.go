@@ -13,12 +13,13 @@ import (
 
 func streamStatusCommand() *command {
 	return &command{
-		name: "stream status", args: "[job]", synopsis: "Show how far the submission of a stream job is", max: 1,
-		help: `Without an argument, lists the jobs of type stream. With the ID of one or the beginning of it, shows its phase, what its
-submission waits for, how many objects of each kind are planned and there, what is missing, and its processing elements with
-how often each was launched and which of its connections it has.
+		name: "stream status", args: "[job]", synopsis: "Show the submission status of a stream job", max: 1,
+		example: "stream status wordcount",
+		help: `Without an argument, lists the jobs of type stream. With a job's ID or prefix, shows its phase, what its submission is waiting
+			for, how many objects of each kind are planned and exist, what is missing, and its processing elements with their launch counts
+			and connectivity.
 
-A job is ready when it is submitted and every processing element runs and has all its connections.`,
+			A job is ready when it has been submitted and every processing element is running with all its connections established.`,
 		setup: func(f *flags) action {
 			s := streamStatus{data: f.data(), verbose: f.Bool("verbose", "Show IDs in full.")}
 			return s.run
@@ -70,7 +71,7 @@ func (s streamStatus) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
-// list shows the stream jobs there are.
+// list lists all stream jobs.
 func (s streamStatus) list(ctx context.Context, c *call) error {
 	jobs, _, err := client.Call(ctx, c.client, op.ListJobs, op.JobsQuery{Query: op.Query{Filter: `Type == "` + berth.TypeStream + `"`}})
 	if err != nil {
@@ -80,7 +81,7 @@ func (s streamStatus) list(ctx context.Context, c *call) error {
 	for _, j := range jobs {
 		v, _, err := client.Call(ctx, c.client, op.ReadStreamJob, op.StreamJobRef{JobID: string(j.ID), Query: op.Query{Namespace: j.Namespace}})
 		switch {
-		case berth.KindOf(err) == berth.NotFound: // it went meanwhile
+		case berth.KindOf(err) == berth.NotFound: // deleted meanwhile
 		case err != nil:
 			return err
 		default:
@@ -108,12 +109,12 @@ func (s streamStatus) list(ctx context.Context, c *call) error {
 func (c *call) findStreamJob(ctx context.Context, text string) (op.Job, error) {
 	j, _, err := c.findJob(ctx, text)
 	if err == nil && j.Type != berth.TypeStream {
-		err = berth.Errorf(berth.Invalid, "job %q is of type %s; this is about jobs of type %s", j.ID, j.Type, berth.TypeStream)
+		err = berth.Errorf(berth.Invalid, "job %q has type %s: this command requires type %s", j.ID, j.Type, berth.TypeStream)
 	}
 	return j, err
 }
 
-// standsAt is what a submission waits for, which a deletion makes moot.
+// standsAt is the state of a submission, unless the job is being deleted.
 func standsAt(v *op.StreamStanding) string {
 	if v.Deletion != nil {
 		return "deleting"
@@ -129,20 +130,20 @@ func (s streamStatus) overview(p *page, v *op.StreamStanding) {
 	p.pairs(append(kv, standingPairs(v)...)...)
 }
 
-// standingPairs are the lines that say how far a submission is.
+// standingPairs are the rows about the progress of a submission.
 func standingPairs(v *op.StreamStanding) []string {
 	kv := []string{
 		"Phase", v.Phase, "State", standsAt(v), "Generation", fmt.Sprintf("%d, of version %d", v.Generation, v.Version),
 		"Ready", strconv.FormatBool(v.Ready),
 	}
 	if v.Newest > v.Version && v.StreamID > 0 {
-		kv = append(kv, "Next", fmt.Sprintf("version %d, when this one is submitted", v.Newest))
+		kv = append(kv, "Next", fmt.Sprintf("version %d, after this one is submitted", v.Newest))
 	}
 	if v.Deadline > 0 {
 		kv = append(kv, "Deadline", at(v.Deadline))
 	}
 	if v.Recovery != nil && v.Recovery.Count > 0 {
-		kv = append(kv, "Recoveries", fmt.Sprintf("%d, the last because of %s; before it was %s",
+		kv = append(kv, "Recoveries", fmt.Sprintf("%d, the last one caused by %s; its predecessor was %s",
 			v.Recovery.Count, v.Recovery.LastCause, v.Recovery.Predecessors[len(v.Recovery.Predecessors)-1]))
 	}
 	if v.LastError != "" {
@@ -154,12 +155,12 @@ func standingPairs(v *op.StreamStanding) []string {
 	return kv
 }
 
-// deletionLine says how a job is being deleted, and what it waits for.
+// deletionLine describes a deletion and what it is waiting for.
 func deletionLine(d *op.Deletion, noun string) string {
-	return fmt.Sprintf("%s, by %s; waits for the end of %s", d.Policy, d.Intent, plural(d.Blocking, noun))
+	return fmt.Sprintf("%s, by %s; waiting for %s to end", d.Policy, d.Intent, plural(d.Blocking, noun))
 }
 
-// objects shows what is planned, what of it is there, and what is not.
+// objects shows what is planned, what exists, and what is missing.
 func objects(p *page, v *op.StreamStanding) {
 	rows := [][]string{{"Kind", "Planned", "There"}}
 	for _, kind := range slices.Concat(berth.StreamKinds, []string{berth.KindAlloc}) {
@@ -175,7 +176,7 @@ func objects(p *page, v *op.StreamStanding) {
 	lacking(p, "Of Another Generation", v.Stale)
 }
 
-// mostLacking is how many objects are named that a submission waits for.
+// mostLacking is how many missing objects are listed.
 const mostLacking = 10
 
 func lacking(p *page, heading string, list []string) {

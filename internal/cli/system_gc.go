@@ -12,17 +12,18 @@ import (
 
 func systemGCCommand() *command {
 	return &command{
-		name: "system gc", synopsis: "Delete what nothing needs any more",
-		help: `Deletes evaluations, allocations, jobs, deployments and nodes that have ended and that nothing needs any more, without
-waiting until they are as old as the servers keep them, and says how many. What is running is never touched; nor is what
-the servers need to know of it, such as which instances of a batch job are finished.`,
+		name: "system gc", synopsis: "Run garbage collection now",
+		example: "system gc",
+		help: `Deletes evaluations, allocations, jobs, deployments and nodes that have ended and are no longer needed, without waiting for the
+			usual age thresholds, and prints how many were deleted. Nothing that is running is affected, nor is the state that it depends on,
+			such as which allocations of a batch job have finished.`,
 		setup: func(*flags) action { return systemGC },
 	}
 }
 
 func systemGC(ctx context.Context, c *call) error {
 	out, meta, err := client.Call(ctx, c.client, op.CollectGarbage, op.SystemGC{})
-	if err != nil || out.EvalID.IsZero() { // Nomad's servers name no evaluation
+	if err != nil || out.EvalID.IsZero() { // Nomad's servers return no evaluation
 		return err
 	}
 	e, err := c.ended(ctx, out.EvalID, meta.Index)

@@ -13,28 +13,30 @@ import (
 	"berth/internal/wire/certs"
 )
 
-// lifeMost is how many days a certificate may be good for.
+// lifeMost is the longest validity of a certificate in days.
 const lifeMost = 100 * 365
 
-// tlsCACreateCommand makes an authority for the certificates of agents.
+// tlsCACreateCommand creates a CA for the certificates of agents.
 func tlsCACreateCommand() *command {
 	return &command{
-		name: "tls ca create", synopsis: "Make an authority for the certificates of agents", local: true,
-		help: `Makes an authority that signs itself, with a new key (ECDSA P-256), and writes nomad-agent-ca.pem and nomad-agent-ca-key.pem to the
-			folder it is called in, or files named for another -domain. Files that are there are left as they are. Every agent needs the first; whoever has the second can be any agent and any server, so keep it off them.`,
+		name: "tls ca create", synopsis: "Create a certificate authority for agents", local: true,
+		example: "tls ca create -days 3650",
+		help: `Creates a self-signed CA with a new ECDSA P-256 key, and writes nomad-agent-ca.pem and nomad-agent-ca-key.pem to the current
+			directory. With -domain, the files are named after the domain. Existing files are not overwritten. Every agent needs the
+			certificate. Do not copy the key to agents: anyone who has it can impersonate any agent or server.`,
 		setup: func(f *flags) action {
-			days := f.Int("days", 1825, "How many `days` the authority is good for.")
-			domain := f.FlagSet.String("domain", "nomad", "The `domain` that files are named for and, with -name-constraint, all names end with.")
-			constrain := f.Bool("name-constraint", "Let the authority sign for names in the domain, in those of -additional-domain, and localhost alone.")
-			domains := f.List("additional-domain", "Another `domain` that names may end with; may be given many times, with -name-constraint.")
-			name := f.FlagSet.String("common-name", "Berth Agent CA", "The `name` of the authority. Its serial number is put behind it.")
+			days := f.Int("days", 1825, "The number of `days` for which the CA is valid.")
+			domain := f.FlagSet.String("domain", "nomad", "The `domain` after which the files are named. With -name-constraint, all names must end with it.")
+			constrain := f.Bool("name-constraint", "Restrict the CA to names in the domain, in -additional-domain, and to localhost.")
+			domains := f.List("additional-domain", "Another `domain` that names may end with. Requires -name-constraint. Can be repeated.")
+			name := f.FlagSet.String("common-name", "Berth Agent CA", "The common `name` of the CA. Its serial number is appended.")
 			var subject [7]*string
 			for i, n := range []string{"country", "postal-code", "province", "locality", "street-address", "organization", "organizational-unit"} {
-				subject[i] = f.String(n, "The `"+strings.ReplaceAll(n, "-", " ")+"` of whoever runs the authority.")
+				subject[i] = f.String(n, "The `"+strings.ReplaceAll(n, "-", " ")+"` in the CA's subject.")
 			}
 			return func(_ context.Context, c *call) error {
 				if len(*domains) > 0 && !*constrain {
-					return c.usagef("the flag -additional-domain needs -name-constraint")
+					return c.usagef("-additional-domain requires -name-constraint")
 				}
 				if err := c.checkDays(*days); err != nil {
 					return err
@@ -45,7 +47,7 @@ func tlsCACreateCommand() *command {
 				}
 				for _, d := range append([]string{*domain}, *domains...) {
 					if !isDomain(d) {
-						return c.usagef("%.100q is not a domain", d)
+						return c.usagef("%.100q is not a valid domain", d)
 					}
 				}
 				some := func(i int) []string {
@@ -69,12 +71,13 @@ func tlsCACreateCommand() *command {
 
 func (c *call) checkDays(n int) error {
 	if n < 1 || n > lifeMost {
-		return c.usagef("the flag -days: %d is out of range; allowed are 1 to %d", n, lifeMost)
+		return c.usagef("flag -days must be between 1 and %[2]d, got %[1]d", n, lifeMost)
 	}
 	return nil
 }
 
-// isDomain says whether s can be part of a name in a certificate, and of a file.
+// isDomain reports whether s can be part of a certificate's name and of a file
+// name.
 func isDomain(s string) bool {
 	for _, label := range strings.Split(s, ".") {
 		if label == "" || len(label) > 63 || strings.Trim(strings.ToLower(label), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
@@ -84,7 +87,7 @@ func isDomain(s string) bool {
 	return len(s) <= 200
 }
 
-// saveCert writes a certificate and its key, neither over a file that is there.
+// saveCert writes a certificate and its key to new files.
 func (c *call) saveCert(what, name string, cert, key []byte) error {
 	files := []struct {
 		name, what string
@@ -93,7 +96,7 @@ func (c *call) saveCert(what, name string, cert, key []byte) error {
 	}{{name + "-key.pem", what + " key", key, 0o600}, {name + ".pem", what, cert, 0o644}}
 	for _, f := range files {
 		if _, err := os.Lstat(c.path(f.name)); err == nil {
-			return berth.Errorf(berth.Invalid, "%s is there already; nothing was written", f.name)
+			return berth.Errorf(berth.Invalid, "%s already exists; nothing was written", f.name)
 		}
 	}
 	for _, f := range files {
@@ -116,11 +119,12 @@ func writeNewMode(path string, text []byte, mode os.FileMode) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// tlsCAInfoCommand shows an authority.
+// tlsCAInfoCommand shows a CA.
 func tlsCAInfoCommand() *command {
 	return &command{
-		name: "tls ca info", args: "<CA file>", synopsis: "Show an authority", min: 1, max: 1, local: true,
-		help: "Shows what the certificate of an authority says.",
+		name: "tls ca info", args: "<CA file>", synopsis: "Show a certificate authority", min: 1, max: 1, local: true,
+		example: "tls ca info nomad-agent-ca.pem",
+		help:    "Shows the certificate of a CA.",
 		setup: func(*flags) action {
 			return func(_ context.Context, c *call) error {
 				cert, err := c.readCert(c.args[0])
@@ -128,7 +132,7 @@ func tlsCAInfoCommand() *command {
 					return err
 				}
 				if !cert.IsCA {
-					return berth.Errorf(berth.Invalid, "%s is not the certificate of an authority: see tls cert info", c.args[0])
+					return berth.Errorf(berth.Invalid, "%s is not a CA certificate: see \"tls cert info\"", c.args[0])
 				}
 				return c.showCert(cert, "Permitted DNS Domains", fmt.Sprint(cert.PermittedDNSDomains))
 			}
@@ -148,7 +152,7 @@ func (c *call) readCert(name string) (*x509.Certificate, error) {
 	return all[0], nil
 }
 
-// showCert shows what certificates have in common, and more.
+// showCert shows what all certificates have in common, and more.
 func (c *call) showCert(cert *x509.Certificate, more ...string) error {
 	p := c.page()
 	p.pairs(append([]string{

@@ -12,42 +12,44 @@ import (
 	"berth/internal/wire/certs"
 )
 
-// tlsCertCreateCommand makes the certificate of an agent or a person.
+// tlsCertCreateCommand creates the certificate of an agent or a user.
 func tlsCertCreateCommand() *command {
 	return &command{
-		name: "tls cert create", synopsis: "Make the certificate of a server, an agent or a person", local: true,
-		help: `Makes a key (ECDSA P-256) and a certificate for it, signed by the authority that "tls ca create" made, and writes them to the folder it is
-			called in: global-server-nomad.pem and global-server-nomad-key.pem with -server, and the like with -client and -cli. Files that are there are left as they are.
+		name: "tls cert create", synopsis: "Create a certificate for a server, client or user", local: true,
+		example: "tls cert create -server -region global",
+		help: `Creates an ECDSA P-256 key and a certificate signed by the CA of "tls ca create", and writes them to the current directory: with
+			-server to global-server-nomad.pem and global-server-nomad-key.pem, and similarly with -client and -cli. Existing files are not
+			overwritten.
 
-			The name in a certificate says who its holder is: server.<region>.nomad may be a server of the region, client.<region>.nomad an agent that runs jobs, cli.<region>.nomad
-			a person who calls the HTTP API.`,
+			The name in a certificate determines its role: server.<region>.nomad is a server of the region, client.<region>.nomad an agent
+			that runs jobs, and cli.<region>.nomad a user of the HTTP API.`,
 		setup: func(f *flags) action {
-			server := f.Bool("server", "Make the certificate of a server.")
-			client := f.Bool("client", "Make the certificate of an agent that runs jobs.")
-			person := f.Bool("cli", "Make the certificate of a person.")
-			region := f.String("region", "The `region` of whoever holds the certificate; global if nothing is said.")
-			cluster := f.String("cluster-region", "The `region`, as -region says it.")
-			domain := f.FlagSet.String("domain", "nomad", "The `domain` that the name ends with, and the authority's files are named for. Agents go by names that end with nomad.")
-			days := f.Int("days", 365, "How many `days` the certificate is good for.")
-			names := f.List("additional-dnsname", "Another `name` of the certificate; may be given many times. localhost is always there.")
-			addrs := f.List("additional-ipaddress", "An `address` of the certificate; may be given many times. 127.0.0.1 is always there, except with -cli.")
-			ca := f.String("ca", "The `file` of the authority; <domain>-agent-ca.pem if nothing is said.")
-			key := f.String("key", "The `file` of the authority's key; <domain>-agent-ca-key.pem if nothing is said.")
+			server := f.Bool("server", "Create a server certificate.")
+			client := f.Bool("client", "Create a certificate for an agent that runs jobs.")
+			person := f.Bool("cli", "Create a certificate for a user.")
+			region := f.String("region", "The `region` of the certificate. Defaults to global.")
+			cluster := f.String("cluster-region", "Alias of -region, naming the same `region`.")
+			domain := f.FlagSet.String("domain", "nomad", "The `domain` that the name ends with and after which the CA's files are named. Agents only accept names that end with nomad.")
+			days := f.Int("days", 365, "The number of `days` for which the certificate is valid.")
+			names := f.List("additional-dnsname", "Another DNS `name` for the certificate. localhost is always included. Can be repeated.")
+			addrs := f.List("additional-ipaddress", "An IP `address` for the certificate. 127.0.0.1 is always included, except with -cli. Can be repeated.")
+			ca := f.String("ca", "The CA certificate `file`. Defaults to <domain>-agent-ca.pem.")
+			key := f.String("key", "The CA key `file`. Defaults to <domain>-agent-ca-key.pem.")
 			return func(_ context.Context, c *call) error {
 				r := certRequest{domain: *domain, region: *region, days: *days, names: *names, addrs: *addrs, ca: *ca, key: *key}
 				for role, chosen := range map[string]bool{"server": *server, "client": *client, "cli": *person} {
 					switch {
 					case chosen && r.role != "":
-						return c.usagef("one of -server, -client and -cli is wanted, not more")
+						return c.usagef("only one of -server, -client and -cli can be used")
 					case chosen:
 						r.role = role
 					}
 				}
 				switch {
 				case r.role == "":
-					return c.usagef("one of -server, -client and -cli is wanted")
+					return c.usagef("one of -server, -client and -cli is required")
 				case r.region != "" && *cluster != "" && r.region != *cluster:
-					return c.usagef("the flags -region and -cluster-region say different things")
+					return c.usagef("-region and -cluster-region differ")
 				case r.region == "":
 					r.region = *cluster
 				}
@@ -60,7 +62,7 @@ func tlsCertCreateCommand() *command {
 	}
 }
 
-// certRequest is what somebody asks of a certificate.
+// certRequest is what the flags ask for.
 type certRequest struct {
 	role, region, domain string
 	days                 int
@@ -68,14 +70,14 @@ type certRequest struct {
 	ca, key              string
 }
 
-// issue turns it into what an authority needs.
+// issue turns the flags into a request to the CA.
 func (r *certRequest) issue(c *call) (out certs.Request, err error) {
 	if err := c.checkDays(r.days); err != nil {
 		return out, err
 	}
 	for _, n := range append([]string{r.region, r.domain}, r.names...) {
 		if !isDomain(strings.TrimPrefix(n, "*.")) {
-			return out, c.usagef("%.100q is not a name that a certificate can have", n)
+			return out, c.usagef("%.100q is not a valid name for a certificate", n)
 		}
 	}
 	out = certs.Request{
@@ -90,7 +92,7 @@ func (r *certRequest) issue(c *call) (out certs.Request, err error) {
 	for _, a := range r.addrs {
 		ip := net.ParseIP(a)
 		if ip == nil {
-			return out, c.usagef("the flag -additional-ipaddress: %.60q is not an IP address", a)
+			return out, c.usagef("flag -additional-ipaddress must be an IP address, got %.60q", a)
 		}
 		out.IPs = append(out.IPs, ip)
 	}
@@ -113,18 +115,18 @@ func (c *call) createCert(r *certRequest) error {
 		return err
 	}
 	if wanted.Life.To.After(a.Cert.NotAfter) {
-		return berth.Errorf(berth.Invalid, "the authority in %s is good until %s, which is before the certificate ends; ask for fewer -days",
+		return berth.Errorf(berth.Invalid, "the CA in %s expires on %s, before the certificate would: use fewer -days",
 			r.ca, a.Cert.NotAfter.UTC().Format("2006-01-02"))
 	}
 	cert, key, err := a.Issue(wanted)
 	if err != nil {
-		return berth.Errorf(berth.Invalid, "the authority in %s: %w", r.ca, err)
+		return berth.Errorf(berth.Invalid, "the CA in %s: %w", r.ca, err)
 	}
 	if r.role == "server" {
-		fmt.Fprintln(c.Err, "==> WARNING: whoever has a server's certificate can read and change everything in the cluster. Keep it on servers.")
+		fmt.Fprintln(c.Err, "==> WARNING: anyone who has a server certificate can read and change everything in the cluster. Keep it on servers.")
 	}
 	if r.domain != "nomad" {
-		fmt.Fprintf(c.Err, "==> WARNING: agents go by names that end with nomad; %s is none of them.\n", wanted.Name)
+		fmt.Fprintf(c.Err, "==> WARNING: agents only accept names that end with nomad, and %s does not.\n", wanted.Name)
 	}
 	fmt.Fprintf(c.Out, "==> Using CA file %s and CA key %s\n", r.ca, r.key)
 	what := map[string]string{"server": "Server Certificate", "client": "Client Certificate", "cli": "Cli Certificate"}[r.role]
@@ -134,11 +136,11 @@ func (c *call) createCert(r *certRequest) error {
 func (c *call) readAuthority(ca, key string) (*certs.Authority, error) {
 	cert, err := os.ReadFile(c.path(ca))
 	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "%w (the flag -ca names another; \"tls ca create\" makes one)", err)
+		return nil, berth.Errorf(berth.Invalid, "%w (set the file with -ca, or create a CA with \"tls ca create\")", err)
 	}
 	secret, err := os.ReadFile(c.path(key))
 	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "%w (the flag -key names another)", err)
+		return nil, berth.Errorf(berth.Invalid, "%w (set the file with -key)", err)
 	}
 	a, err := certs.ReadAuthority(cert, secret)
 	if err != nil {
@@ -151,7 +153,8 @@ func (c *call) readAuthority(ca, key string) (*certs.Authority, error) {
 func tlsCertInfoCommand() *command {
 	return &command{
 		name: "tls cert info", args: "<certificate file>", synopsis: "Show a certificate", min: 1, max: 1, local: true,
-		help: "Shows what the certificate of a server, an agent or a person says.",
+		example: "tls cert info global-server-nomad.pem",
+		help:    "Shows the certificate of a server, an agent or a user.",
 		setup: func(*flags) action {
 			return func(_ context.Context, c *call) error {
 				cert, err := c.readCert(c.args[0])

@@ -5,18 +5,16 @@ import (
 	"strings"
 
 	"berth"
-
-	"github.com/agext/levenshtein"
 )
 
-// found is what a command line begins with.
+// found is the result of find.
 type found struct {
 	exact *command
-	group string // with no command in it named
-	taken int    // words of the line that were used
+	group string // the innermost group, if exact is nil
+	taken int    // how many words the command or group has
 }
 
-// find follows the words of a line down the tree as far as they go.
+// find matches the first words of a command line to a command or a group.
 func find(all []*command, line []string) (f found) {
 	for n := range line {
 		if strings.HasPrefix(line[n], "-") {
@@ -38,8 +36,8 @@ func find(all []*command, line []string) (f found) {
 	return f
 }
 
-// below returns the names that follow a group, in order, those of deeper
-// groups and hidden ones left out.
+// below returns the commands and groups directly in a group, sorted and without
+// hidden ones.
 func below(all []*command, group string) (out []string) {
 	if group != "" {
 		group += " "
@@ -58,38 +56,37 @@ func below(all []*command, group string) (out []string) {
 	return out
 }
 
-// unknown says that there is no such command, and what there is instead.
-func (p *Program) unknown(all []*command, group, word string) error {
-	full := strings.TrimSpace(group + " " + word)
-	if strings.HasPrefix(word, "-") {
-		return &usageError{group, berth.Errorf(berth.Invalid, "the flag %s must follow a command", word)}
+// unknown is the error of a command that does not exist. words are what follows
+// the group.
+func (p *Program) unknown(all []*command, group string, words []string) error {
+	if strings.HasPrefix(words[0], "-") {
+		return &usageError{group, berth.Errorf(berth.Invalid, "flag %s must follow a command", words[0])}
 	}
-	for n := len(p.Args); n > 0; n-- {
-		name := strings.Join(p.Args[:n], " ")
-		if slices.ContainsFunc(unbuiltCommands, func(u string) bool { return u == name || strings.HasPrefix(u, name+" ") }) {
-			return &usageError{group, berth.Errorf(berth.Invalid, "the command %q is not built yet", name)}
+	for n := len(words); n > 0; n-- {
+		name := strings.TrimSpace(group + " " + strings.Join(words[:n], " "))
+		if slices.Contains(unsupportedCommands, name) {
+			return &usageError{group, berth.Errorf(berth.Invalid, "command %q is not supported", name)}
 		}
 	}
 	names := below(all, group)
-	if group == "" { // old spellings are worth a guess, too
+	if group == "" { // suggest old spellings too
 		for _, c := range all {
 			if !strings.Contains(c.name, " ") && c.raw == nil {
 				names = append(names, c.name)
 			}
 		}
 	}
-	return &usageError{group, berth.Errorf(berth.Invalid, "there is no command %q%s", full, meant(strings.TrimLeft(group+" ", " "), word, names))}
+	prefix := strings.TrimLeft(group+" ", " ")
+	return &usageError{group, berth.Errorf(berth.Invalid, "unknown command %q%s", prefix+words[0], suggestion(prefix, words[0], names))}
 }
 
-// meant returns "; did you mean x?" if one of the names is near to what was
-// typed.
-func meant(prefix, typed string, names []string) string {
-	best, least := "", 3 // differences that still look like a slip
-	if len(typed) < 3 {
-		least = 2
-	}
+// suggestion returns "; did you mean x?" if one of the names looks like a typo
+// of what was typed. One edit in three letters still does, and never more than
+// two: foo is not job.
+func suggestion(prefix, typed string, names []string) string {
+	best, least := "", min(2, max(1, len(typed)/3))+1
 	for _, n := range names {
-		if d := levenshtein.Distance(strings.ToLower(typed), n, nil); d < least {
+		if d := edits(strings.ToLower(typed), n); d < least {
 			best, least = n, d
 		}
 	}
@@ -97,4 +94,30 @@ func meant(prefix, typed string, names []string) string {
 		return ""
 	}
 	return "; did you mean " + prefix + best + "?"
+}
+
+// edits counts the insertions, deletions, replacements and swaps of neighbours
+// that turn a into b.
+func edits(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+		for j := 1; j <= len(b); j++ {
+			if i == 0 {
+				rows[0][j] = j
+				continue
+			}
+			replaced := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			d := min(rows[i-1][j]+1, rows[i][j-1]+1, replaced)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
+		}
+	}
+	return rows[len(a)][len(b)]
 }

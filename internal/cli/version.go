@@ -2,26 +2,28 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"runtime"
 	"runtime/debug"
 )
 
-// Version is the version of this program, and NomadVersion that of the release
-// of Nomad whose interfaces it serves: what a job that asks for
-// ${attr.nomad.version} is answered.
+// Version is the version of Berth. NomadVersion is the Nomad release whose
+// interfaces it serves; ${attr.nomad.version} in a job evaluates to it.
 const (
 	Version      = "0.1.0-dev"
 	NomadVersion = "2.0.5"
 )
 
-// versionCommand tells the version. Called as nomad, its first lines are in
-// the form that scripts which parse "nomad version" expect, with the version
-// of Nomad that this program stands in for; the last line says what it is.
+// versionCommand prints the version. Called as nomad, it first prints the Nomad
+// version in the form that scripts which parse "nomad version" expect, and
+// Berth's own version last.
 func versionCommand() *command {
 	return &command{
-		name: "version", synopsis: "Show the version of this program", local: true,
-		help: "Shows the version of the program, and the date and revision of the source it was built from where the build knows them. Called as nomad, the first line names the release of Nomad whose commands and API it offers, as scripts that look there expect, and the last line its own version.",
-		setup: func(*flags) action {
+		name: "version", synopsis: "Show the version", local: true,
+		example: "version -verbose",
+		help: `Prints the version, and the date and revision of the source if the build recorded them. Called as nomad, the first line is the
+			version of Nomad whose commands and API the program provides, as scripts expect, and the last line is its own version.`,
+		setup: func(f *flags) action {
+			verbose := f.Bool("verbose", "Print the Go version and the platform as well.")
 			return func(_ context.Context, c *call) error {
 				p := c.page()
 				own := "Berth v" + Version
@@ -37,6 +39,9 @@ func versionCommand() *command {
 				if revision != "" {
 					p.linef("Revision %s", revision)
 				}
+				if *verbose {
+					p.linef("Go %s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				}
 				if c.Name == nomadName {
 					p.linef("%s, not Nomad", own)
 				}
@@ -46,13 +51,14 @@ func versionCommand() *command {
 	}
 }
 
-// source is what the program was built from, as far as the build recorded it.
+// source is the revision and date of the source, as far as the build recorded
+// them.
 func source() (revision, date string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "", ""
 	}
-	changed := false
+	modified := false
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -60,11 +66,11 @@ func source() (revision, date string) {
 		case "vcs.time":
 			date = s.Value
 		case "vcs.modified":
-			changed = s.Value == "true"
+			modified = s.Value == "true"
 		}
 	}
-	if changed && revision != "" {
-		revision = fmt.Sprint(revision, "+CHANGES")
+	if modified && revision != "" {
+		revision += "+CHANGES"
 	}
 	return revision, date
 }

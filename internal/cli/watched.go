@@ -9,21 +9,21 @@ import (
 	"berth/op"
 )
 
-// watched is what a monitor has seen so far of a job's evaluations and their
-// allocations. It decides what is new and how that reads; somebody else asks
-// the server and writes.
+// watched is what a monitor has seen so far of a job's evaluations and
+// allocations. It decides what is new and how to say it; the monitor calls the
+// server and prints.
 type watched struct {
 	verbose bool
-	service bool // the job is to run on, so all of it must come up
+	service bool // a long-running job, so all allocations must come up
 
 	status map[berth.EvalID]string
 	allocs map[berth.AllocID]seen
-	told   map[berth.AllocID]string // by allocation: the event last told
+	told   map[berth.AllocID]string // the last event reported, by allocation
 }
 
 type seen struct {
 	stub   op.AllocStub
-	client berth.ClientStatus // that was told
+	client berth.ClientStatus // the status last reported
 }
 
 func newWatched(verbose bool) *watched {
@@ -33,11 +33,11 @@ func newWatched(verbose bool) *watched {
 	}
 }
 
-// crowd is how many allocations of a group are told of one by one; more are
+// crowd is how many allocations of a group are reported one by one; more are
 // counted.
 const crowd = 12
 
-// sawEval returns what is new of an evaluation.
+// sawEval returns the news of an evaluation.
 func (w *watched) sawEval(e *op.Eval) (lines []string) {
 	was, known := w.status[e.ID]
 	if !known {
@@ -55,7 +55,7 @@ func (w *watched) sawEval(e *op.Eval) (lines []string) {
 	return lines
 }
 
-// began is the status that an evaluation was made with.
+// began is the status that an evaluation was created with.
 func began(e *op.Eval) string {
 	if e.TriggeredBy == berth.TriggerQueuedAllocs || e.TriggeredBy == berth.TriggerMaxPlanAttempts {
 		return berth.EvalBlocked
@@ -63,7 +63,7 @@ func began(e *op.Eval) string {
 	return berth.EvalPending
 }
 
-// placed returns what is new of what an evaluation placed or changed.
+// placed returns the news of what an evaluation placed or changed.
 func (w *watched) placed(e *op.Eval, list []op.AllocStub) (lines []string) {
 	type deed struct{ group, verb string }
 	fresh := map[deed][]op.AllocStub{}
@@ -73,7 +73,7 @@ func (w *watched) placed(e *op.Eval, list []op.AllocStub) (lines []string) {
 			continue
 		}
 		d, was := deed{a.TaskGroup, "created"}, berth.ClientPending
-		if a.CreateIndex < e.CreateIndex { // it ran before: no news
+		if a.CreateIndex < e.CreateIndex { // an earlier one, updated in place
 			d.verb, was = "modified", a.ClientStatus
 		}
 		w.allocs[a.ID] = seen{a, was}
@@ -103,7 +103,7 @@ func nodesOf(list []op.AllocStub) int {
 	return len(nodes)
 }
 
-// fared returns what is new of how those allocations fare.
+// fared returns the news of those allocations.
 func (w *watched) fared(list []op.AllocStub) (lines []string) {
 	type change struct {
 		group    string
@@ -146,8 +146,8 @@ func (w *watched) fared(list []op.AllocStub) (lines []string) {
 	return lines
 }
 
-// trouble is the newest event of an allocation's tasks that says that
-// something does not work, or "".
+// trouble is the newest event of an allocation's tasks that reports a problem,
+// or "".
 func trouble(a *op.AllocStub) string {
 	var newest *berth.TaskEvent
 	var of string
@@ -169,23 +169,23 @@ func trouble(a *op.AllocStub) string {
 
 var bad = []string{berth.EventSetupFailure, berth.EventDriverFailure, berth.EventTerminated, berth.EventNotRestarting}
 
-// failedExit says whether a task ended in failure, as its agent wrote it.
+// failedExit reports whether a task ended in failure, according to its agent.
 func failedExit(e *berth.TaskEvent) bool {
 	code := e.Details["exit_code"]
 	signal := e.Details["signal"]
 	return code != "" && code != "0" || signal != "" && signal != "0"
 }
 
-// eventText is what a task event says.
+// eventText is the text of a task event.
 func eventText(e *berth.TaskEvent) string { return or(e.DisplayMessage, or(e.Message, none)) }
 
 // tally counts a job's allocations that should run.
 type tally struct {
 	running, pending, failed, done int
-	failing                        []string // those that failed and belong to what is watched
+	failing                        []string // failed ones among those watched
 }
 
-// count counts how allocations that should run fare.
+// count counts the states of the allocations that should run.
 func (w *watched) count(list []op.AllocStub) (t tally) {
 	for _, a := range list {
 		_, ours := w.allocs[a.ID]
@@ -207,7 +207,7 @@ func (w *watched) count(list []op.AllocStub) (t tally) {
 	return t
 }
 
-// settled says whether nothing is on its way any more.
+// settled reports whether no allocation is pending.
 func (t tally) settled() bool { return t.pending == 0 }
 
 func (t tally) String() string {

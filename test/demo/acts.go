@@ -232,7 +232,7 @@ func (s *stage) runTooBig() error {
 		return err
 	}
 	out, err := s.showCode(2, "job", "run", path)
-	if err == nil && !strings.Contains(out, "memory 100000000 MiB wanted") {
+	if err == nil && !strings.Contains(out, "memory 100000000 MiB requested") {
 		err = errors.New("it does not say what is missing")
 	}
 	if err != nil {

@@ -40,16 +40,16 @@ func TestADeletionTakesItsTime(t *testing.T) {
 	a.good("job", "stop", "-purge", "-propagation=orphan", "left")
 	w.until("its task was asked to stop", func() string { return missing(a.berth("alloc", "logs", id, "main").out, "asked\n") })
 	a.again()
-	w.holds(a.good("job", "tree", "slow"), "being deleted (foreground, by user)", id[:8], "holds the job")
+	w.holds(a.good("job", "tree", "slow"), "being deleted (foreground, by user)", id[:8], "blocks deletion")
 	w.file("may", "")
-	w.holds(a.good("job", "stop", "-purge", "-propagation=foreground", "slow"), `Job "slow" has gone`)
+	w.holds(a.good("job", "stop", "-purge", "-propagation=foreground", "slow"), `Job "slow" is gone`)
 	w.holds(a.berth("job", "tree", "slow").String(), "exit code 1", `No job with ID or prefix "slow"`)
 	w.holds(a.berth("alloc", "logs", id, "main").out, "done\n")
 	if pids := w.tasks()[id]; len(pids) > 0 {
 		t.Errorf("the job has gone, and %v run", pids)
 	}
 
-	w.holds(a.good("job", "tree", "left"), "Left to themselves")
+	w.holds(a.good("job", "tree", "left"), "Orphaned")
 	for id, pids := range left {
 		if now := w.tasks()[id]; fmt.Sprint(now) != fmt.Sprint(pids) {
 			t.Errorf("left to itself ran %v, and now %v", pids, now)
@@ -101,8 +101,8 @@ func TestADeletionIsForced(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = n.cmd.Process.Signal(syscall.SIGCONT) })
 	s.good("job", "stop", "-purge", "-propagation=foreground", "-detach", "web")
-	w.holds(s.good("job", "tree", "web"), "being deleted (foreground, by user)", id[:8], "holds the job")
-	w.holds(s.good("job", "stop", "-purge", "-propagation=foreground", "-force", "web"), `Job "web" has gone`)
+	w.holds(s.good("job", "tree", "web"), "being deleted (foreground, by user)", id[:8], "blocks deletion")
+	w.holds(s.good("job", "stop", "-purge", "-propagation=foreground", "-force", "web"), `Job "web" is gone`)
 	w.holds(s.good("alloc", "status", id), "= lost", "its job was deleted by force")
 	w.holds(s.good("node", "status"), "ready")
 	if pids := w.tasks()[id]; len(pids) != 1 {

@@ -175,7 +175,7 @@ func evicts(f *fleet) {
 	if !f.raised("preemption") {
 		f.w.t.Error("the batch job had no evaluation for what it lost")
 	}
-	f.w.holds(f.good("job", "status", "calc"), "tried again when a node has room again")
+	f.w.holds(f.good("job", "status", "calc"), "retried when capacity frees up on a node")
 	f.good("job", "stop", "shop")
 	f.w.until("the batch job has all its instances again", func() string { return f.once("calc", "running") })
 	f.good("job", "stop", "calc")

@@ -40,9 +40,9 @@ func TestANodeJoinsDiesAndComesBack(t *testing.T) {
 	if s.code != 2 {
 		t.Errorf("%v", s)
 	}
-	w.holds(s.out, `Task Group "memory" (failed to place 1 allocation):`, "* 1 node: memory 4096 MiB wanted, 1024 free",
-		`Task Group "processor" (failed to place 1 allocation):`, "* 1 node: cpu 15000 MHz wanted, 10000 free", "waiting for additional capacity")
-	w.holds(small.good("job", "status", "big"), "Status        = pending", "memory 4096 MiB wanted", "tried again when a node has room again, or another joins")
+	w.holds(s.out, `Task Group "memory" (failed to place 1 allocation):`, "* 1 node: memory 4096 MiB requested, 1024 free",
+		`Task Group "processor" (failed to place 1 allocation):`, "* 1 node: cpu 15000 MHz requested, 10000 free", "waiting for additional capacity")
+	w.holds(small.good("job", "status", "big"), "Status        = pending", "memory 4096 MiB requested", "retried when capacity frees up on a node or another node joins")
 	if n := len(small.evalsOf("queued-allocs", "blocked")); n != 1 {
 		t.Errorf("%d evaluations are blocked", n)
 	}
@@ -95,7 +95,7 @@ func TestANodeJoinsDiesAndComesBack(t *testing.T) {
 		lost := small.good("job", "status", "big")
 		web := small.allocs("web")
 		if len(web) == 2 && web[0].ClientStatus == "lost" && web[1].ClientStatus == "running" && web[1].NodeID == small.nodeID &&
-			len(small.evalsOf("node-update", "pending")) == 0 && strings.Contains(lost, "memory 4096 MiB wanted") {
+			len(small.evalsOf("node-update", "pending")) == 0 && strings.Contains(lost, "memory 4096 MiB requested") {
 			return ""
 		}
 		return fmt.Sprint(lost, web)

@@ -36,7 +36,7 @@ job "again" {
 	w.holds(a.berth("alloc", "restart", first, "none").String(), "exit code 1", "Could not find task")
 
 	w.until("the servers know", func() string { return missing(a.good("job", "status", "-json", "again"), `"Running": 2`) })
-	w.holds(a.good("job", "restart", "again"), "Restarting 2 allocations in batches of 1", "All allocations were restarted")
+	w.holds(a.good("job", "restart", "again"), "Restarting 2 allocations in batches of 1", "All allocations have been restarted")
 	for _, al := range all {
 		ups := strings.Count(logs(al.ID), "up\n") - strings.Count(logs(al.ID), "hup\n")
 		want := 2

@@ -56,5 +56,5 @@ func TestARestoredState(t *testing.T) {
 	if out := a.berth("job", "status", "comes"); out.code != 1 {
 		t.Error(out)
 	}
-	w.holds(a.good("operator", "snapshot", "inspect", "-check", file), "0 invariants do not hold")
+	w.holds(a.good("operator", "snapshot", "inspect", "-check", file), "0 invariants violated")
 }

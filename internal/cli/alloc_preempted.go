@@ -9,9 +9,9 @@ import (
 	"berth/op"
 )
 
-// evictions shows who made room for an allocation, and whom it made room for.
-// Allocations that are gone are shown by their ID alone.
-func (s allocStatus) evictions(ctx context.Context, c *call, p *page, a *op.Alloc) {
+// preemptions shows which allocation preempted this one and which ones it
+// preempted. Allocations that are gone are shown only by ID.
+func (s allocStatus) preemptions(ctx context.Context, c *call, p *page, a *op.Alloc) {
 	if !a.PreemptedByAllocation.IsZero() {
 		p.heading("Preempted By")
 		p.table(s.parties(ctx, c, a.PreemptedByAllocation))
