@@ -431,13 +431,18 @@ func (d *decoder) exposed() {
 	c := d.to
 	var open []string
 	if lacks := c.TLS.httpLacks(); lacks != "" && !c.HTTP.Loopback() {
-		open = append(open, fmt.Sprintf("the HTTP API at %s (%s: whoever reaches it may run jobs)", c.HTTP.Listen(), lacks))
+		open = append(open, fmt.Sprintf("the HTTP API at %s (%s: anyone who reaches it can run jobs)", c.HTTP.Listen(), lacks))
 	}
 	if c.Server.Enabled && !c.RPC.Loopback() && (!c.TLS.RPC || c.TLS.UpgradeMode) {
-		open = append(open, fmt.Sprintf("the RPC port at %s (no TLS: whoever reaches it may register as a node, and hears what agents say)", c.RPC.Listen()))
+		why := "no TLS"
+		if c.TLS.RPC {
+			why = "tls.rpc_upgrade_mode also accepts connections without TLS"
+		}
+		open = append(open, fmt.Sprintf("the RPC port at %s (%s: anyone who reaches it can act as a node and as a server, and so read and change everything; server.encrypt does not protect it)",
+			c.RPC.Listen(), why))
 	}
 	if c.Server.Enabled && !c.Serf.Loopback() && c.Server.EncryptKey == nil {
-		open = append(open, fmt.Sprintf("the gossip port at %s (no server.encrypt: whoever reaches it may join as a server)", c.Serf.Listen()))
+		open = append(open, fmt.Sprintf("the gossip port at %s (no server.encrypt: anyone who reaches it can join as a server)", c.Serf.Listen()))
 	}
 	if len(open) > 0 {
 		d.warnf("unprotected beyond this machine: %s", strings.Join(open, "; "))

@@ -38,7 +38,7 @@ func (d *Daemon) openGossip() (_ *server.Cluster, err error) {
 	if d.pool, err = gossip.Listen(c); err != nil {
 		return nil, err
 	}
-	return &server.Cluster{Members: d.pool, Expect: s.BootstrapExpect, Keys: d.pool.Secrets, NonVoter: s.NonVoting}, nil
+	return &server.Cluster{Members: d.pool, Expect: s.BootstrapExpect, NonVoter: s.NonVoting}, nil
 }
 
 // advertisedRPC is the address at which other servers reach this one.

@@ -93,7 +93,7 @@ func New(c Config) (*Pool, error) {
 
 // Listen returns a pool that has its address and its keys, and is silent: until
 // Start nobody hears of this server. Start or Close must follow; of the other
-// methods only Members and Secrets may be called before.
+// methods only Members may be called before.
 func Listen(c Config) (*Pool, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()

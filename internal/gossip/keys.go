@@ -111,15 +111,6 @@ func writeKeyring(file string, keys [][]byte) error {
 	return nil
 }
 
-// Secrets returns the keys that this server holds, the one it sends with
-// first: what only servers of the pool know. None if it is not encrypted.
-func (p *Pool) Secrets() [][]byte {
-	if p.ring == nil {
-		return nil
-	}
-	return p.ring.GetKeys()
-}
-
 // KeyAnswer is what the servers said when they were asked about keys.
 type KeyAnswer struct {
 	Nodes    int               // servers that were asked

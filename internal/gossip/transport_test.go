@@ -158,8 +158,8 @@ func TestListenIsSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Secrets()) != 1 || p.Members() != nil {
-		t.Errorf("it knows %d keys, and members %v", len(p.Secrets()), p.Members())
+	if len(p.ring.GetKeys()) != 1 || p.Members() != nil {
+		t.Errorf("it knows %d keys, and members %v", len(p.ring.GetKeys()), p.Members())
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)

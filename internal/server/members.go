@@ -27,9 +27,6 @@ type Cluster struct {
 	// Expect is how many servers make up a new cluster (bootstrap_expect): each
 	// waits until it sees so many. 1: this server alone; 0: it joins others.
 	Expect int
-	// Keys are what servers prove themselves by where there is no TLS, newest
-	// first; nil: every peer can be one.
-	Keys func() [][]byte
 	// Connect replaces the network, for tests; nil is TCP.
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
 	// Transport is what Raft speaks over instead of the one port, for tests.
@@ -44,7 +41,7 @@ func (s *Server) agree() (err error) {
 	cluster := s.config.Cluster
 	if cluster != nil {
 		c.Allow, c.Mixed = s.allow, s.mixed
-		s.links.dialer = wire.Dialer{Handlers: s.wire, TLS: s.config.TLS.Dial, Server: true, Keys: cluster.Keys, Connect: cluster.Connect}
+		s.links.dialer = wire.Dialer{Handlers: s.wire, TLS: s.config.TLS.Dial, Server: true, Connect: cluster.Connect}
 		s.links.region = s.regionOf
 		c.Transport = cluster.Transport
 		if cluster.Timing != (consensus.Timing{}) {

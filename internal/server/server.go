@@ -186,7 +186,7 @@ func newServer(c Config) (*Server, error) {
 	var others api.Others
 	if c.Cluster != nil {
 		others = s
-		wired.Keys, wired.Raft = c.Cluster.Keys, s.takeRaft
+		wired.Raft = s.takeRaft
 	}
 	s.wire = wire.New(wired)
 	if err := s.agree(); err != nil {

@@ -28,11 +28,9 @@ type Dialer struct {
 
 	TLS *tls.Config // of the material's Dial; nil: no TLS
 
-	// Server says that the dialler is a server, which matters without TLS: it
-	// says so, and proves it with the first of Keys, if there are any, as the
-	// far end then must in return.
+	// Server says that the dialler is a server. Without TLS it tells the far
+	// end, which lifts the limits of strangers; with TLS its certificate does.
 	Server bool
-	Keys   func() [][]byte
 
 	// Connect replaces the network; nil is TCP.
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
@@ -138,33 +136,23 @@ func (d *Dialer) open(ctx context.Context, addr string, first byte) (conn net.Co
 	peer.Addr = conn.RemoteAddr()
 	stop := unblock(ctx, plain)
 	plain.SetDeadline(time.Now().Add(handlers.cfg.Handshake))
-	region := cmp.Or(d.Region, handlers.cfg.Region)
+	region, begin := cmp.Or(d.Region, handlers.cfg.Region), []byte{first}
 	switch {
 	case d.TLS != nil:
 		conn, err = d.secure(ctx, plain, region)
-		peer.proved = true
-	case d.Server:
-		own := region
-		if d.Handlers != nil {
-			own = handlers.cfg.Region
-		}
-		var keys [][]byte
-		if d.Keys != nil {
-			keys = d.Keys()
-		}
-		err = prove(plain, own, keys)
-		peer.proved = true
-	}
-	if err == nil {
-		_, err = conn.Write([]byte{first})
-	}
-	if !stop() && err == nil {
-		err = ctx.Err()
-	}
-	if peer.proved {
+		peer.trusted = true
 		if peer.role = RoleServer; region != handlers.cfg.Region {
 			peer.role = RoleForeign
 		}
+	case d.Server:
+		begin = []byte{firstServer, first}
+		peer.trusted = true
+	}
+	if err == nil {
+		_, err = conn.Write(begin)
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
 	}
 	return conn, peer, err
 }
@@ -180,13 +168,18 @@ func (d *Dialer) secure(ctx context.Context, conn net.Conn, region string) (net.
 	return secure, secure.HandshakeContext(ctx)
 }
 
+// unblock ends reads and writes of a connection when ctx ends.
+func unblock(ctx context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { conn.SetDeadline(longAgo) })
+}
+
 // broken says why a server could not be dialled.
 func (d *Dialer) broken(ctx context.Context, addr string, peer *Peer, err error) error {
 	switch {
 	case d.TLS == nil || ctx.Err() != nil:
 	case strings.HasPrefix(err.Error(), "remote error: tls:"):
 		err = fmt.Errorf("the server refuses our certificate: %w%s; its log says why", err, d.own())
-	case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) && peer.proved:
+	case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) && peer.trusted:
 		err = fmt.Errorf("the server closes the connection: it may speak no TLS (tls.rpc), or refuse our certificate%s; its log says why", d.own())
 	default:
 		err = fmt.Errorf("TLS: %w", err)

@@ -209,7 +209,7 @@ func TestTheHundredAndFirstConnectionIsRefused(t *testing.T) {
 		}
 		all = append(all, sess)
 	}
-	// The 101st may say who it is, and is no server: it does not prove it.
+	// The 101st may say who it is, and does not say that it is a server.
 	last := connect(t, addr)
 	last.Write([]byte{firstMux})
 	if n, err := last.Read(make([]byte, 1)); n > 0 || isTimeout(err) {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -89,86 +87,28 @@ func may(t *testing.T, d *Dialer, addr string) string {
 
 const all = "DaAsSrR!"
 
-func fixed(keys ...string) func() [][]byte {
-	var out [][]byte
-	for _, k := range keys {
-		out = append(out, []byte(k))
-	}
-	return func() [][]byte { return out }
-}
-
-// Who a peer is without TLS depends on the key of the servers.
-func TestProofs(t *testing.T) {
-	eu := New(Config{Log: silent, Region: "eu"})
-	own := New(Config{Log: silent})
-	for _, c := range []struct {
-		name     string
-		acceptor func() [][]byte
-		dialler  Dialer
-		want     string
-	}{
-		{"no key, an agent", nil, Dialer{}, all},
-		{"no key, a server", nil, Dialer{Server: true, Handlers: own}, all},
-		{"no key, a server of another region", nil, Dialer{Server: true, Handlers: eu, Region: "global"}, "DrR"},
-		{"an agent", fixed("one"), Dialer{}, "DaArR"},
-		{"a server", fixed("one"), Dialer{Server: true, Handlers: own, Keys: fixed("one")}, all},
-		{"a server of another region", fixed("one"), Dialer{Server: true, Handlers: eu, Region: "global", Keys: fixed("one")}, "DrR"},
-		{"a server with the old key", fixed("two", "one"), Dialer{Server: true, Handlers: own, Keys: fixed("one")}, all},
-		{"a server with another key", fixed("one"), Dialer{Server: true, Handlers: own, Keys: fixed("other")}, ""},
-		{"a server without a key", fixed("one"), Dialer{Server: true, Handlers: own}, ""},
-		{"a server with a key, where there is none", nil, Dialer{Server: true, Handlers: own, Keys: fixed("one")}, ""},
+// Without TLS everyone who reaches the port may do what servers may.
+func TestWithoutTLSNothingIsChecked(t *testing.T) {
+	own, eu := New(Config{Log: silent}), New(Config{Log: silent, Region: "eu"})
+	addr := start(t, everything(Config{Log: silent}))
+	for name, d := range map[string]*Dialer{
+		"an agent": {}, "a server": {Server: true, Handlers: own}, "a server of another region": {Server: true, Handlers: eu, Region: "global"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			addr := start(t, everything(Config{Log: silent, Keys: c.acceptor}))
-			if got := may(t, &c.dialler, addr); got != c.want {
-				t.Errorf("may %s, not %s", got, c.want)
-			}
-		})
-	}
-}
-
-// The dialler, too, learns whether the far end knows the key.
-func TestAnImpostorIsFound(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	go func() {
-		conn, err := ln.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		b := make([]byte, 3+len("global")+nonceSize)
-		io.ReadFull(conn, b)
-		conn.Write(append([]byte{1}, make([]byte, nonceSize)...))
-		io.ReadFull(conn, make([]byte, 32))
-		conn.Write(make([]byte, 33)) // whatever it is, it is taken
-		io.Copy(io.Discard, conn)
-	}()
-	_, err = (&Dialer{Server: true, Keys: fixed("one")}).Dial(t.Context(), ln.Addr().String())
-	if err == nil || !strings.Contains(err.Error(), "does not know the key of this cluster") {
-		t.Errorf("%v", err)
-	}
-}
-
-// A proof is worth nothing on another connection, and none when it is sent
-// back.
-func TestProofsAreOfOneConnection(t *testing.T) {
-	a, b := newNonce(), newNonce()
-	key := []byte("one")
-	proof := mac(key, "dialler", "global", a, b)
-	for name, other := range map[string][]byte{
-		"another nonce": mac(key, "dialler", "global", a, newNonce()), "sent back": mac(key, "acceptor", "global", a, b),
-		"another region": mac(key, "dialler", "eu", a, b), "nonces swapped": mac(key, "dialler", "global", b, a),
-	} {
-		if bytes.Equal(proof, other) {
-			t.Errorf("%s: the same proof", name)
+		if got := may(t, d, addr); got != all {
+			t.Errorf("%s may %s, not %s", name, got, all)
 		}
 	}
-	if keyOf([][]byte{[]byte("two"), key}, proof, "global", a, b) == nil || keyOf([][]byte{[]byte("two")}, proof, "global", a, b) != nil {
-		t.Error("the key is not told from others")
+}
+
+// A server says so once, and what follows is neither TLS nor unknown.
+func TestAServerSaysSoOnce(t *testing.T) {
+	addr := start(t, everything(Config{Log: silent}))
+	for _, second := range []byte{firstServer, firstTLS, 0x42} {
+		conn := connect(t, addr)
+		conn.Write([]byte{firstServer, second})
+		if b, err := io.ReadAll(conn); len(b) > 0 || isTimeout(err) {
+			t.Errorf("0x%02x after it: %q %v", second, b, err)
+		}
 	}
 }
 
@@ -292,8 +232,8 @@ func TestTheSilentAreDroppedWithTLS(t *testing.T) {
 	if _, err := io.ReadAll(conn); isTimeout(err) {
 		t.Error("after the handshake: not dropped")
 	}
-	// Neither TLS nor a proof comes twice.
-	for _, first := range []byte{firstTLS, firstProof} {
+	// TLS comes once, and a server says nothing more within it.
+	for _, first := range []byte{firstTLS, firstServer} {
 		plain, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
@@ -320,8 +260,8 @@ func TestServersAreNotShutOutByTheirNeighbours(t *testing.T) {
 		config        Config
 		agent, server Dialer
 	}{
-		"with a key": {Config{Keys: fixed("one")}, Dialer{}, Dialer{Server: true, Keys: fixed("one")}},
-		"with TLS":   {Config{TLS: secure.Accept(), OnlyTLS: true}, Dialer{TLS: agent.Dial()}, Dialer{TLS: secure.Dial()}},
+		"without TLS": {Config{}, Dialer{}, Dialer{Server: true}},
+		"with TLS":    {Config{TLS: secure.Accept(), OnlyTLS: true}, Dialer{TLS: agent.Dial()}, Dialer{TLS: secure.Dial()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.Log, c.config.MaxConns = silent, 3
@@ -441,24 +381,4 @@ func encoded(t *testing.T, v any) Raw {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// FuzzProof sends bytes to a server as a connection that begins with a proof,
-// and reads bytes as a dialler does: they cost little, and open nothing.
-func FuzzProof(f *testing.F) {
-	f.Add([]byte{proofVersion, 6, 'g', 'l', 'o', 'b', 'a', 'l'})
-	f.Add(append([]byte{proofVersion, 1, 'x'}, make([]byte, 200)...))
-	f.Add(bytes.Repeat([]byte{1}, 300))
-	s := everything(Config{Log: slog.New(slog.DiscardHandler), Keys: fixed("one")})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		within(t, len(b), func() {
-			peer := &Peer{}
-			if _, err := s.challenge(&choppy{rest: b, most: 7, r: rand.New(rand.NewPCG(1, 1))}, peer); err == nil || peer.Server() || peer.proved {
-				t.Errorf("%x proves something", b)
-			}
-			if err := prove(&choppy{rest: b, most: 7, r: rand.New(rand.NewPCG(1, 1))}, "global", [][]byte{[]byte("one")}); err == nil {
-				t.Errorf("%x proves something to who dials", b)
-			}
-		})
-	})
 }

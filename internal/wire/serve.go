@@ -67,7 +67,7 @@ func (s *Server) serveConn(ctx context.Context, conn net.Conn, in *visit) error 
 	if err != nil {
 		return err
 	}
-	if peer.proved && !in.trust(s.cfg.MaxConns) || !peer.proved && in.trial {
+	if peer.trusted && !in.trust(s.cfg.MaxConns) || !peer.trusted && in.trial {
 		return refusal{msgTooMany, fmt.Errorf("allowed are %d", s.cfg.MaxConns)}
 	}
 	conn.SetWriteDeadline(time.Time{})
@@ -97,11 +97,12 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, peer *Peer) (net.Conn
 	case s.cfg.OnlyTLS:
 		return nil, 0, refusal{"connection refused: the peer does not speak TLS (tls.rpc), which is wanted here", nil}
 	}
-	peer.role = RoleClient
-	if first == firstProof {
-		first, err = s.challenge(conn, peer)
-	} else if len(s.keys()) == 0 {
-		peer.role |= RoleServer
+	peer.role = RoleClient | RoleServer
+	if first == firstServer {
+		peer.trusted = true
+		if first, err = readFirst(conn); err == nil && (first == firstTLS || first == firstServer) {
+			err = refusal{"connection refused: a server says so once, and without TLS", nil}
+		}
 	}
 	return conn, first, err
 }

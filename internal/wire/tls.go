@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"berth/internal/wire/certs"
@@ -29,13 +30,13 @@ func (s *Server) shake(ctx context.Context, conn net.Conn, peer *Peer) (_ net.Co
 		return nil, 0, refusal{"connection refused: the peer shows no certificate", nil}
 	}
 	peer.role = certs.RoleOf(shown[0], s.cfg.Region, s.cfg.Unnamed)
-	peer.proved = peer.role&(RoleServer|RoleForeign) != 0
+	peer.trusted = peer.role&(RoleServer|RoleForeign) != 0
 	if peer.role == RoleNone {
 		return nil, 0, refusal{"connection refused: the peer's certificate names neither a server nor an agent of this region",
 			fmt.Errorf("the certificate is %s: wanted is %s or %s", certs.Describe(shown[0]), certs.ServerName(s.cfg.Region), certs.ClientName(s.cfg.Region))}
 	}
 	first, err = readFirst(secure)
-	if err == nil && (first == firstTLS || first == firstProof) {
+	if err == nil && (first == firstTLS || first == firstServer) {
 		err = refusal{"connection refused: TLS within TLS", nil}
 	}
 	return secure, first, err
@@ -92,6 +93,20 @@ func (s *Server) serveRaft(ctx context.Context, conn net.Conn, peer *Peer) error
 		given.Close()
 	}
 	return nil
+}
+
+// owned is a connection that was given away. closed tells when it is closed.
+type owned struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Close implements net.Conn.
+func (c *owned) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { close(c.closed) })
+	return err
 }
 
 // raftWelcome is what a server says before it speaks Raft.

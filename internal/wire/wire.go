@@ -13,13 +13,13 @@
 // one streaming RPC, 0x06 a yamux session whose every stream begins with 0x01
 // or 0x05 in turn, 0x02 what servers say to each other to agree (Raft), which
 // is handed over as it is, 0x03 TLS, after which the rule begins again, once.
-// 0x42 is our own: a server that proves itself where there is no TLS, after
-// which the rule begins again, too.
+// 0x43 is our own: a server that says so where there is no TLS, which frees it
+// from the limits of strangers; the rule begins again, too.
 //
 // Who is at the far end, [Peer.Role], decides which methods it may call. With
-// TLS its certificate says it, whatever else it claims. Without, a server is
-// who knows the key that the servers share; and if they share none, everybody:
-// such a cluster trusts its network.
+// TLS its certificate says it, whatever else it claims. Without TLS nothing is
+// checked: everyone who reaches the port may do what servers may, and the
+// network has to keep others out.
 package wire
 
 import (
@@ -43,6 +43,7 @@ const (
 	firstTLS    = 0x03
 	firstStream = 0x05
 	firstMux    = 0x06
+	firstServer = 0x43
 )
 
 // Role is who a peer is. See [Peer.Role].
@@ -75,11 +76,10 @@ type Config struct {
 	FrameTime time.Duration  // for a frame that has begun to arrive, and for each piece of one to be taken; 0: 30 s
 	Once      []msgpack.Memo // what answers hold again and again
 
-	Region  string          // whose servers and agents these are; "": global
-	TLS     *tls.Config     // what follows byte 0x03, which must ask for certificates and check them; nil: refused
-	OnlyTLS bool            // whether everything else than TLS is refused
-	Unnamed bool            // whether a certificate that names no role is a server's
-	Keys    func() [][]byte // what servers prove themselves by where there is no TLS, the newest first; nil or none: by nothing
+	Region  string      // whose servers and agents these are; "": global
+	TLS     *tls.Config // what follows byte 0x03, which must ask for certificates and check them; nil: refused
+	OnlyTLS bool        // whether everything else than TLS is refused
+	Unnamed bool        // whether a certificate that names no role is a server's
 
 	// Raft takes over connections of servers of the region that begin with
 	// byte 0x02, and closes them. Their bytes are bounded by nobody here. It
@@ -152,20 +152,20 @@ func (c *Call) Remote() string { return c.Peer.Addr.String() }
 type Peer struct {
 	Addr    net.Addr
 	role    Role
-	proved  bool // a server, by its certificate or a proof; also without a key
+	trusted bool // a server, by its certificate, or by its word where there is no TLS
 	session *Session
 	value   atomic.Pointer[any]
 }
 
-// Role returns what the peer has shown to be: by its certificate, or without
-// TLS by the key of the servers. Without either everybody is server and agent.
+// Role returns what the peer is by its certificate. Without TLS every peer is
+// server and agent.
 func (p *Peer) Role() Role { return p.role }
 
-// Server says whether the peer is a server of this region.
+// Server reports whether the peer may do what servers of this region may.
 func (p *Peer) Server() bool { return p.role.Is(RoleServer) }
 
-// known says whether the limits of strangers are lifted.
-func (p *Peer) known() bool { return p.proved || p.value.Load() != nil }
+// known reports whether the limits of strangers are lifted.
+func (p *Peer) known() bool { return p.trusted || p.value.Load() != nil }
 
 // Session returns the session the peer is at the end of, over which it can be
 // called, or nil if it did not open one.
