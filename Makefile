@@ -135,7 +135,7 @@ bench:
 # What meets bytes from outside: job files in HCL and JSON, bodies, log entries,
 # snapshots, frames; then everything else that parses.
 FUZZ = \
-	./jobspec:FuzzHCL ./jobspec:FuzzJSON ./jobspec:FuzzExpression .:FuzzDecodeJob \
+	./jobspec:FuzzHCL ./jobspec:FuzzJSON ./jobspec:FuzzExpression ./internal/admit:FuzzDecodeJob \
 	./internal/state:FuzzDecodeEntry ./internal/state:FuzzLoad ./internal/wire:FuzzFrame ./internal/wire:FuzzStream ./internal/wire:FuzzAnswer \
 	./internal/consensus/logstore:FuzzDecodeRecord ./internal/consensus/logstore:FuzzDecodeBody ./internal/consensus/logstore:FuzzDecodeMeta \
 	./internal/api:FuzzRequests ./internal/events:FuzzFilter ./client:FuzzAnswer ./client:FuzzAddress ./internal/config:FuzzConfig .:FuzzUnpack \

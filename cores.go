@@ -45,7 +45,7 @@ func (n *Node) Cores() []NodeCore {
 		if c.Disable || slices.Contains(kept, id) {
 			continue
 		}
-		mhz := int64(min(cmp.Or(c.BaseSpeed, c.GuessSpeed, c.MaxSpeed), maxCPU))
+		mhz := int64(min(cmp.Or(c.BaseSpeed, c.GuessSpeed, c.MaxSpeed), MaxCPU))
 		if override || mhz == 0 {
 			mhz = r.Cpu.CpuShares / int64(total)
 		}

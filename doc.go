@@ -8,7 +8,7 @@
 // follow the public HTTP API of Nomad (its Go client's types are the
 // contract), so that existing clients read and write them unchanged.
 //
-// A job enters through one door, [DecodeJob], which fills defaults from the
+// Jobs enter through package internal/admit, which fills defaults from the
 // parents down and leaves every value complete: inside the system no field
 // means "unset, look elsewhere", and a nil pointer means only that a block is
 // absent. Stored values never change; whoever wants a change copies the one

@@ -3,7 +3,10 @@ package berth
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Kind classifies an error for the caller: what went wrong, not where.
@@ -75,6 +78,16 @@ func (ps *Problems) Addf(path, format string, args ...any) {
 	*ps = append(*ps, Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
+// CheckMeta notes keys of meta that cannot be used, and values that are not
+// valid UTF-8.
+func (ps *Problems) CheckMeta(path string, meta map[string]string) {
+	for _, k := range slices.Sorted(maps.Keys(meta)) {
+		if k == "" || strings.ContainsRune(k, 0) || !utf8.ValidString(k) || !utf8.ValidString(meta[k]) {
+			ps.Addf(path, "%q is not a usable key, or its value is not valid UTF-8", Clip(k, 64))
+		}
+	}
+}
+
 // Err returns nil if there are no problems, else an Invalid error with one
 // line for each.
 func (ps Problems) Err() error {
@@ -99,4 +112,12 @@ func (ps Problems) Error() string {
 		return lines[0]
 	}
 	return fmt.Sprintf("%d problems:\n  * %s", len(ps), strings.Join(lines, "\n  * "))
+}
+
+// Clip shortens s to at most n bytes for an error message.
+func Clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "…"
 }

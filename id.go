@@ -92,7 +92,7 @@ func ParseID[T any](s string) (id ID[T], err error) {
 		return id, nil
 	}
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return id, Errorf(Invalid, "%q is not a UUID (8-4-4-4-12 hexadecimal digits)", clip(s, 64))
+		return id, Errorf(Invalid, "%q is not a UUID (8-4-4-4-12 hexadecimal digits)", Clip(s, 64))
 	}
 	var digits [32]byte
 	n := 0
@@ -103,7 +103,7 @@ func ParseID[T any](s string) (id ID[T], err error) {
 		}
 	}
 	if _, err := hex.Decode(id[:], digits[:]); err != nil || n != len(digits) {
-		return ID[T]{}, Errorf(Invalid, "%q is not a UUID (8-4-4-4-12 hexadecimal digits)", clip(s, 64))
+		return ID[T]{}, Errorf(Invalid, "%q is not a UUID (8-4-4-4-12 hexadecimal digits)", Clip(s, 64))
 	}
 	return id, nil
 }
@@ -117,7 +117,7 @@ type IDPrefix struct {
 // ParseIDPrefix reads the beginning of a UUID.
 func ParseIDPrefix(s string) (IDPrefix, error) {
 	if s == "" || len(s) > 36 {
-		return IDPrefix{}, Errorf(Invalid, "%q is not the beginning of a UUID", clip(s, 64))
+		return IDPrefix{}, Errorf(Invalid, "%q is not the beginning of a UUID", Clip(s, 64))
 	}
 	lower := []byte(s)
 	for i, c := range lower {
@@ -127,7 +127,7 @@ func ParseIDPrefix(s string) (IDPrefix, error) {
 		case !dash && c >= 'A' && c <= 'F':
 			lower[i] = c - 'A' + 'a'
 		default:
-			return IDPrefix{}, Errorf(Invalid, "%q is not the beginning of a UUID", clip(s, 64))
+			return IDPrefix{}, Errorf(Invalid, "%q is not the beginning of a UUID", Clip(s, 64))
 		}
 	}
 	return IDPrefix{string(lower)}, nil
@@ -189,7 +189,7 @@ func (u *UID) UnmarshalText(b []byte) error {
 	i, err1 := strconv.ParseUint(index, 16, 64)
 	o, err2 := strconv.ParseUint(ordinal, 16, 32)
 	if err1 != nil || err2 != nil || len(index) != 16 {
-		return Errorf(Invalid, "%q is not a UID", clip(string(b), 64))
+		return Errorf(Invalid, "%q is not a UID", Clip(string(b), 64))
 	}
 	*u = UID{i, uint32(o)}
 	return nil
@@ -198,12 +198,4 @@ func (u *UID) UnmarshalText(b []byte) error {
 // Words returns the two halves of an ID as ordered words.
 func (id ID[T]) Words() (hi, lo uint64) {
 	return binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
-}
-
-// clip shortens s for an error message.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
 }

@@ -175,3 +175,10 @@ func TestEnums(t *testing.T) {
 		t.Errorf("a status that is none prints %q", got)
 	}
 }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -22,6 +22,8 @@ import (
 const floors = `
 internal/...
 berth
+internal/decode internal/cron internal/condition
+internal/admit
 internal/acl internal/diff jobspec internal/stream internal/saferoot
 op
 internal/fit
@@ -50,7 +52,7 @@ var agentSees = []string{"berth", "op", "client", "internal/wire", "internal/pee
 
 // cliSees is what the command line may import of ours, beside the helpers in
 // internal that no line of the map names.
-var cliSees = []string{"berth", "client", "op", "jobspec", "internal/config", "internal/daemon", "internal/diff", "internal/wire/certs"}
+var cliSees = []string{"berth", "client", "op", "jobspec", "internal/config", "internal/cron", "internal/daemon", "internal/decode", "internal/diff", "internal/wire/certs"}
 
 // TestFloors keeps the map true.
 func TestFloors(t *testing.T) {

@@ -73,20 +73,20 @@ func (p *NodePool) Validate() error {
 	if p.NodeIdentityTTL == 0 {
 		p.NodeIdentityTTL = DefaultNodeIdentityTTL
 	}
-	c := checker{}
-	checkPoolName(&c.problems, "Name", p.Name)
+	var ps Problems
+	checkPoolName(&ps, "Name", p.Name)
 	if BuiltIn(p.Name) {
-		c.addf("Name", "%q is built in and cannot be changed", p.Name)
+		ps.Addf("Name", "%q is built in and cannot be changed", p.Name)
 	}
 	if len(p.Description) > MaxPoolDescription || !utf8.ValidString(p.Description) {
-		c.addf("Description", "is not text of at most %d bytes", MaxPoolDescription)
+		ps.Addf("Description", "is not text of at most %d bytes", MaxPoolDescription)
 	}
-	c.texts("Meta", p.Meta)
+	ps.CheckMeta("Meta", p.Meta)
 	if p.NodeIdentityTTL < 0 {
-		c.addf("NodeIdentityTTL", "%v is below 0", p.NodeIdentityTTL)
+		ps.Addf("NodeIdentityTTL", "%v is below 0", p.NodeIdentityTTL)
 	}
 	if s := p.SchedulerConfiguration; s != nil && s.SchedulerAlgorithm != "" {
-		checkAlgorithm(&c.problems, "SchedulerConfiguration.SchedulerAlgorithm", s.SchedulerAlgorithm)
+		checkAlgorithm(&ps, "SchedulerConfiguration.SchedulerAlgorithm", s.SchedulerAlgorithm)
 	}
-	return c.problems.Err()
+	return ps.Err()
 }

@@ -38,7 +38,7 @@ func ParsePropagation(name, s string) (Propagation, error) {
 		}
 		all = append(all, string(p))
 	}
-	return "", Errorf(Invalid, "%s: %q is none; allowed are %s", name, clip(s, 64), strings.Join(all, ", "))
+	return "", Errorf(Invalid, "%s: %q is none; allowed are %s", name, Clip(s, 64), strings.Join(all, ", "))
 }
 
 // Intents say why an object is deleted. An intent is recorded with the mark, so

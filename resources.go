@@ -1,6 +1,9 @@
 package berth
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Resources is what a task asks of its node.
 type Resources struct {
@@ -197,4 +200,20 @@ type DriverInfo struct {
 	Healthy           bool // and works now
 	HealthDescription string
 	UpdateTime        time.Time
+}
+
+// ID returns vendor/type/name of a group of devices.
+func (d *NodeDeviceResource) ID() string { return d.Vendor + "/" + d.Type + "/" + d.Name }
+
+// Offers says whether the group of devices is what a request names: a type, a
+// vendor and type, or a vendor, type and name.
+func (d *NodeDeviceResource) Offers(request string) bool {
+	switch parts := strings.SplitN(request, "/", 3); len(parts) {
+	case 1:
+		return parts[0] == d.Type
+	case 2:
+		return parts[0] == d.Vendor && parts[1] == d.Type
+	default:
+		return parts[0] == d.Vendor && parts[1] == d.Type && parts[2] == d.Name
+	}
 }

@@ -1,6 +1,9 @@
 package berth
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Who keeps the registrations of a service. There is no Consul here.
 const ServiceNomad = "nomad"
@@ -18,8 +21,6 @@ const (
 	OnUpdateIgnoreWarnings = "ignore_warnings"
 	OnUpdateIgnore         = "ignore" // nothing
 )
-
-var onUpdates = []string{OnUpdateRequireHealthy, OnUpdateIgnoreWarnings, OnUpdateIgnore}
 
 // The types of checks.
 const (
@@ -118,3 +119,13 @@ type ServiceKey struct{ Namespace, Name string }
 
 // Key returns the name of the registration's service.
 func (r *ServiceRegistration) Key() ServiceKey { return ServiceKey{r.Namespace, r.ServiceName} }
+
+// ServiceName reports whether a text can be the name of a service.
+func ServiceName(s string) bool {
+	if s == "" || len(s) > MaxServiceNameLen || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+}

@@ -15,6 +15,13 @@ type UpdateStrategy struct {
 	AutoPromote      bool
 }
 
+// The ways in which an allocation of a deployment becomes healthy.
+const (
+	HealthChecks     = "checks"      // its tasks run and all its checks pass; without checks its tasks alone count
+	HealthTaskStates = "task_states" // its tasks run
+	HealthManual     = "manual"      // somebody says so
+)
+
 // MigrateStrategy says how allocations leave a draining node.
 type MigrateStrategy struct {
 	MaxParallel     int    // that leave at a time, wherever they are; 0: none before the drain's deadline
@@ -29,7 +36,7 @@ func (g *TaskGroup) Migration() MigrateStrategy {
 	if g.Migrate != nil {
 		return *g.Migrate
 	}
-	return defaultMigrate()
+	return DefaultMigrate()
 }
 
 // RestartPolicy says how often an agent starts a failed task again in place.
@@ -137,7 +144,7 @@ func (g *TaskGroup) Away() (lostAfter time.Duration, replace bool, keep string) 
 		lostAfter, replace, keep = d.LostAfter, d.Replace, d.Reconcile
 	}
 	if lostAfter == 0 && !replace {
-		lostAfter = maxDuration
+		lostAfter = MaxDuration
 	}
 	return lostAfter, replace, keep
 }
@@ -151,35 +158,7 @@ func (g *TaskGroup) StopAway() time.Duration {
 	return g.StopAfterClientDisconnect
 }
 
-// The defaults, by job type. Figures are those of Nomad's job specification.
-
-func defaultRestart(jobType string) RestartPolicy {
-	switch jobType {
-	case TypeBatch, TypeSysbatch:
-		return RestartPolicy{Attempts: 3, Interval: 24 * time.Hour, Delay: 15 * time.Second, Mode: RestartFail}
-	case TypeStream:
-		return RestartPolicy{Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: RestartFail}
-	}
-	return RestartPolicy{Attempts: 2, Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: RestartFail}
-}
-
-func defaultReschedule(jobType string) *ReschedulePolicy {
-	switch jobType {
-	case TypeService:
-		return &ReschedulePolicy{Delay: 30 * time.Second, DelayFunction: DelayExponential, MaxDelay: time.Hour, Unlimited: true}
-	case TypeBatch:
-		return &ReschedulePolicy{Attempts: 1, Interval: 24 * time.Hour, Delay: 5 * time.Second, DelayFunction: DelayConstant}
-	}
-	return nil
-}
-
-func defaultUpdate() UpdateStrategy {
-	return UpdateStrategy{
-		Stagger: 30 * time.Second, MaxParallel: 1, HealthCheck: "checks",
-		MinHealthyTime: 10 * time.Second, HealthyDeadline: 5 * time.Minute, ProgressDeadline: 10 * time.Minute,
-	}
-}
-
-func defaultMigrate() MigrateStrategy {
+// DefaultMigrate is how allocations leave draining nodes when a job does not say.
+func DefaultMigrate() MigrateStrategy {
 	return MigrateStrategy{MaxParallel: 1, HealthCheck: "checks", MinHealthyTime: 10 * time.Second, HealthyDeadline: 5 * time.Minute}
 }

@@ -4,8 +4,6 @@ import (
 	"math"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestRescheduleWait(t *testing.T) {
@@ -87,54 +85,15 @@ func TestAway(t *testing.T) {
 		{"nothing said", TaskGroup{}, 0, true, KeepBestScore, 0},
 		{"an empty block", TaskGroup{Disconnect: &DisconnectStrategy{Replace: true, Reconcile: KeepBestScore}}, 0, true, KeepBestScore, 0},
 		{"a block", TaskGroup{Disconnect: &DisconnectStrategy{LostAfter: time.Hour, Reconcile: KeepOriginal}}, time.Hour, false, KeepOriginal, 0},
-		{"neither lost nor replaced", TaskGroup{Disconnect: &DisconnectStrategy{StopOnClientAfter: &stop, Reconcile: KeepOriginal}}, maxDuration, false, KeepOriginal, stop},
+		{"neither lost nor replaced", TaskGroup{Disconnect: &DisconnectStrategy{StopOnClientAfter: &stop, Reconcile: KeepOriginal}}, MaxDuration, false, KeepOriginal, stop},
 		{"before the block", TaskGroup{MaxClientDisconnect: time.Hour}, time.Hour, true, KeepBestScore, 0},
 		{"before the block, not replaced", TaskGroup{MaxClientDisconnect: time.Hour, PreventRescheduleOnLost: true}, time.Hour, false, KeepBestScore, 0},
-		{"before the block, without end", TaskGroup{PreventRescheduleOnLost: true}, maxDuration, false, KeepBestScore, 0},
+		{"before the block, without end", TaskGroup{PreventRescheduleOnLost: true}, MaxDuration, false, KeepBestScore, 0},
 		{"before the block, stopped", TaskGroup{StopAfterClientDisconnect: stop}, 0, true, KeepBestScore, stop},
 	} {
 		lost, replace, keep := tt.g.Away()
 		if lost != tt.lost || replace != tt.replace || keep != tt.keep || tt.g.StopAway() != tt.stop {
 			t.Errorf("%s: %v, %v, %s, %v", tt.name, lost, replace, keep, tt.g.StopAway())
-		}
-	}
-}
-
-// A service that says nothing of updates is updated one by one, like a system
-// job; however it came in, and whatever other groups say. All at once is said
-// with max_parallel = 0, for all groups or for one.
-func TestDefaultUpdate(t *testing.T) {
-	one, three := defaultUpdate(), defaultUpdate()
-	three.MaxParallel = 3
-	none := defaultUpdate()
-	none.MaxParallel = 0
-	for _, tt := range []struct {
-		name, kind string
-		job, first any // what the job and its first group say; the second says nothing
-		of, a, b   *UpdateStrategy
-	}{
-		{"nothing said", TypeService, nil, nil, &one, &one, &one},
-		{"nothing said, no type", "", nil, nil, &one, &one, &one},
-		{"an empty block", TypeService, Tree{}, nil, &one, &one, &one},
-		{"one group says something", TypeService, nil, Tree{"MaxParallel": Number("3")}, &one, &three, &one},
-		{"one group is updated at once", TypeService, nil, Tree{"MaxParallel": Number("0")}, &one, &none, &one},
-		{"all are updated at once", TypeService, Tree{"MaxParallel": Number("0")}, nil, &none, &none, &none},
-		{"all but one are updated at once", TypeService, Tree{"MaxParallel": Number("0")}, Tree{"MaxParallel": Number("3")}, &none, &three, &none},
-		{"system", TypeSystem, nil, nil, &one, &one, &one},
-		{"batch", TypeBatch, nil, nil, nil, nil, nil},
-		{"sysbatch", TypeSysbatch, nil, nil, nil, nil, nil},
-	} {
-		for _, from := range []Source{FromJSON, FromHCL} {
-			task := []any{Tree{"Name": "t", "Driver": "mock_driver"}}
-			j, err := DecodeJob(Tree{"ID": "j", "Type": tt.kind, "Update": tt.job, "TaskGroups": []any{
-				Tree{"Name": "a", "Update": tt.first, "Tasks": task}, Tree{"Name": "b", "Tasks": task},
-			}}, from)
-			if err != nil {
-				t.Fatalf("%s: %v", tt.name, err)
-			}
-			if diff := cmp.Diff([]*UpdateStrategy{tt.of, tt.a, tt.b}, []*UpdateStrategy{j.Update, j.TaskGroups[0].Update, j.TaskGroups[1].Update}); diff != "" {
-				t.Errorf("%s, source %d: -want +got\n%s", tt.name, from, diff)
-			}
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/decode"
 	"berth/op"
 )
 
@@ -212,9 +213,9 @@ func plain(v reflect.Value) (string, error) {
 // numbers; what is no tree it leaves alone.
 func jsonable(v any) any {
 	switch v := v.(type) {
-	case berth.RawTree:
-		return jsonable(berth.Tree(v))
-	case berth.Tree:
+	case decode.RawTree:
+		return jsonable(decode.Tree(v))
+	case decode.Tree:
 		out := make(map[string]any, len(v))
 		for k, x := range v {
 			out[k] = jsonable(x)
@@ -226,7 +227,7 @@ func jsonable(v any) any {
 			out[i] = jsonable(x)
 		}
 		return out
-	case berth.Number:
+	case decode.Number:
 		return json.Number(v)
 	}
 	return v

@@ -18,6 +18,7 @@ import (
 	"berth/client"
 	"berth/internal/acl"
 	"berth/internal/api"
+	"berth/internal/decode"
 	"berth/internal/state"
 	"berth/op"
 
@@ -96,7 +97,7 @@ func TestRequests(t *testing.T) {
 			request{Line: "DELETE /v1/job/web?eval_priority=60&namespace=team&purge=true&region=eu&uid=j-1", Token: "secret"},
 		},
 		"numbers of a tree stay numbers": {
-			seen(t, client.Config{}, op.Validate, op.ValidateJob{Job: berth.RawTree{"Priority": berth.Number("50"), "TaskGroups": []any{berth.Tree{"Count": berth.Number("2")}}}}),
+			seen(t, client.Config{}, op.Validate, op.ValidateJob{Job: decode.RawTree{"Priority": decode.Number("50"), "TaskGroups": []any{decode.Tree{"Count": decode.Number("2")}}}}),
 			request{Line: "PUT /v1/validate/job", Body: `{"Job":{"Priority":50,"TaskGroups":[{"Count":2}]}}`},
 		},
 		"a path's field is not in the body": {

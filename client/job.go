@@ -4,25 +4,27 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"berth/internal/decode"
+
 	"berth"
 )
 
 // JobTree returns a job as [op.RegisterJob] and [op.ValidateJob] take it. What
 // only servers set is left out, and so is each block that the job lacks, so
 // that the server decodes the same job.
-func JobTree(j *berth.Job) (berth.RawTree, error) {
+func JobTree(j *berth.Job) (decode.RawTree, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return nil, fmt.Errorf("job %q: %w", j.ID, err)
 	}
-	tree, err := berth.ParseJSON(text)
+	tree, err := decode.ParseJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("job %q: %w", j.ID, err)
 	}
 	for _, name := range serverSet {
 		delete(tree, name)
 	}
-	return berth.RawTree(tree), nil
+	return decode.RawTree(tree), nil
 }
 
 // serverSet are the fields of a job that servers set in Apply.
@@ -31,4 +33,4 @@ var serverSet = []string{
 }
 
 // EncodeTree returns a tree as JSON, its numbers as they were written.
-func EncodeTree(t berth.RawTree) (json.RawMessage, error) { return json.Marshal(jsonable(t)) }
+func EncodeTree(t decode.RawTree) (json.RawMessage, error) { return json.Marshal(jsonable(t)) }

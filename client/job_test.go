@@ -8,6 +8,8 @@ import (
 
 	"berth"
 	"berth/client"
+	"berth/internal/admit"
+	"berth/internal/decode"
 	"berth/jobspec"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,7 +44,7 @@ func TestJobTree(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			got, err := berth.DecodeJob(berth.Tree(tree), berth.FromJSON)
+			got, err := admit.DecodeJob(decode.Tree(tree), admit.FromJSON)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue

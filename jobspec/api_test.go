@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/admit"
+	"berth/internal/decode"
+
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/tools/txtar"
 
@@ -90,7 +93,7 @@ func TestClientJobReads(t *testing.T) {
 	tree := treeFrom(t, theirs)
 
 	var ours berth.Job
-	for _, p := range berth.Fill(&ours, tree, "job") {
+	for _, p := range admit.Fill(&ours, tree, "job") {
 		t.Error(p)
 	}
 	back := treeFrom(t, ours)
@@ -103,8 +106,8 @@ var obsolete = map[string]bool{"Status": true, "StatusDescription": true, "Nomad
 // same wants all that theirs says in ours.
 func same(t *testing.T, path string, theirs, ours any) {
 	switch a := theirs.(type) {
-	case berth.Tree:
-		b, _ := ours.(berth.Tree)
+	case decode.Tree:
+		b, _ := ours.(decode.Tree)
 		for k, v := range a {
 			if !obsolete[k] {
 				same(t, path+"."+k, v, b[k])
@@ -126,13 +129,13 @@ func same(t *testing.T, path string, theirs, ours any) {
 	}
 }
 
-func treeFrom(t *testing.T, v any) berth.Tree {
+func treeFrom(t *testing.T, v any) decode.Tree {
 	t.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := berth.ParseJSON(b)
+	tree, err := decode.ParseJSON(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,14 +207,14 @@ func TestOurJobReadsInClient(t *testing.T) {
 }
 
 // nonZero leaves out what is zero: the client omits some of it.
-func nonZero(tree berth.Tree) berth.Tree {
+func nonZero(tree decode.Tree) decode.Tree {
 	for k, v := range tree {
 		switch v := v.(type) {
-		case berth.Tree:
+		case decode.Tree:
 			nonZero(v)
 		case []any:
 			for _, x := range v {
-				if inner, is := x.(berth.Tree); is {
+				if inner, is := x.(decode.Tree); is {
 					nonZero(inner)
 				}
 			}
@@ -228,7 +231,7 @@ func nonZero(tree berth.Tree) berth.Tree {
 			if !v {
 				delete(tree, k)
 			}
-		case berth.Number:
+		case decode.Number:
 			if v == "0" {
 				delete(tree, k)
 			}
@@ -249,7 +252,7 @@ func TestClientBuiltJob(t *testing.T) {
 		group.Networks = []*api.NetworkResource{{DynamicPorts: []api.Port{{Label: "http", To: 80}}}}
 		return api.NewServiceJob("web", "web", "global", 60).AddDatacenter("dc1").AddTaskGroup(group)
 	}
-	job, err := berth.DecodeJob(treeFrom(t, build()), berth.FromJSON)
+	job, err := admit.DecodeJob(treeFrom(t, build()), admit.FromJSON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +264,7 @@ func TestClientBuiltJob(t *testing.T) {
 
 	canonical := build()
 	canonical.Canonicalize()
-	_, err = berth.DecodeJob(treeFrom(t, canonical), berth.FromJSON)
+	_, err = admit.DecodeJob(treeFrom(t, canonical), admit.FromJSON)
 	ps, _ := errors.AsType[berth.Problems](err)
 	for _, p := range ps {
 		if !strings.HasSuffix(p.Path, ".update") && !strings.HasSuffix(p.Path, ".migrate") {

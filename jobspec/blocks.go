@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 
+	"berth/internal/decode"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
@@ -16,8 +18,8 @@ import (
 // public job specification has these.
 
 // job reads the job block.
-func (w *walker) job(b *hclsyntax.Block, ctx *hcl.EvalContext) (berth.Tree, *place) {
-	tree, at := berth.Tree{}, newPlace(b.DefRange())
+func (w *walker) job(b *hclsyntax.Block, ctx *hcl.EvalContext) (decode.Tree, *place) {
+	tree, at := decode.Tree{}, newPlace(b.DefRange())
 	w.m.block(b.DefRange())
 	if len(b.Labels) == 1 {
 		tree["ID"] = b.Labels[0]
@@ -32,7 +34,7 @@ func (w *walker) job(b *hclsyntax.Block, ctx *hcl.EvalContext) (berth.Tree, *pla
 }
 
 // fill reads a block of the given type into tree.
-func (w *walker) fill(in instance, t reflect.Type, tree berth.Tree, at *place, path string) {
+func (w *walker) fill(in instance, t reflect.Type, tree decode.Tree, at *place, path string) {
 	b, s := in.body, shapeOf(t)
 	switch t {
 	case reflect.TypeFor[berth.Job]():
@@ -49,7 +51,7 @@ func (w *walker) fill(in instance, t reflect.Type, tree berth.Tree, at *place, p
 
 // levels reads a job or a group, which may hold vault and consul blocks for all
 // the tasks in it, and a job also tasks that are groups of their own.
-func (w *walker) levels(in instance, s *shape, tree berth.Tree, at *place, path string, isJob bool) {
+func (w *walker) levels(in instance, s *shape, tree decode.Tree, at *place, path string, isJob bool) {
 	extra := &shape{fields: maps.Clone(s.fields), names: s.names, label: s.label}
 	vault := &slot{key: "Vault", form: oneBlock, elem: reflect.TypeFor[berth.Vault]()}
 	extra.fields["vault"] = vault
@@ -72,12 +74,12 @@ func (w *walker) levels(in instance, s *shape, tree berth.Tree, at *place, path 
 }
 
 // tasksAsGroups makes each task of the job's own a group of its name.
-func tasksAsGroups(tree berth.Tree, at *place) {
+func tasksAsGroups(tree decode.Tree, at *place) {
 	groups, _ := tree["TaskGroups"].([]any)
 	for i, task := range items(tree["Tasks"]) {
 		it := at.fields["task"].items[i]
 		name, _ := task["Name"].(string)
-		groups = append(groups, berth.Tree{"Name": name, "Tasks": []any{task}})
+		groups = append(groups, decode.Tree{"Name": name, "Tasks": []any{task}})
 		g := newPlace(it.at.rng)
 		g.field("task", it.at.rng).items = []item{it}
 		all := at.field("group", it.at.rng)
@@ -91,7 +93,7 @@ func tasksAsGroups(tree berth.Tree, at *place) {
 
 // inherit moves a block of the parent to those of its children that have none
 // of their own.
-func inherit(tree berth.Tree, at *place, key, name, children, childName string) {
+func inherit(tree decode.Tree, at *place, key, name, children, childName string) {
 	block := tree[key]
 	if block == nil {
 		return
@@ -111,11 +113,11 @@ func inherit(tree berth.Tree, at *place, key, name, children, childName string) 
 }
 
 // items returns the objects of a list.
-func items(v any) []berth.Tree {
+func items(v any) []decode.Tree {
 	list, _ := v.([]any)
-	out := make([]berth.Tree, 0, len(list))
+	out := make([]decode.Tree, 0, len(list))
 	for _, x := range list {
-		out = append(out, x.(berth.Tree))
+		out = append(out, x.(decode.Tree))
 	}
 	return out
 }
@@ -129,7 +131,7 @@ var shorthands = []string{
 
 // condition reads the shorthands of a constraint or affinity, regexp = "…" for
 // operator = "regexp" and value = "…", and returns the body without them.
-func (w *walker) condition(in instance, s *shape, tree berth.Tree, at *place, path string, isConstraint bool) *hclsyntax.Body {
+func (w *walker) condition(in instance, s *shape, tree decode.Tree, at *place, path string, isConstraint bool) *hclsyntax.Body {
 	rest := *in.body
 	rest.Attributes = maps.Clone(in.body.Attributes)
 	first := ""
@@ -167,7 +169,7 @@ func (w *walker) condition(in instance, s *shape, tree berth.Tree, at *place, pa
 }
 
 // shorthand puts the value of a shorthand where its operator wants it.
-func (w *walker) shorthand(a *hclsyntax.Attribute, v any, tree berth.Tree, at *place, path string) {
+func (w *walker) shorthand(a *hclsyntax.Attribute, v any, tree decode.Tree, at *place, path string) {
 	switch a.Name {
 	case berth.OpDistinctProperty:
 		tree["LTarget"] = v // and value = "3" may stand beside it

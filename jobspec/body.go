@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 
+	"berth/internal/decode"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
@@ -27,7 +29,7 @@ type instance struct {
 }
 
 // body reads what a struct's block says into out, and where it says so into at.
-func (w *walker) body(b *hclsyntax.Body, s *shape, ctx *hcl.EvalContext, out berth.Tree, at *place, path string) {
+func (w *walker) body(b *hclsyntax.Body, s *shape, ctx *hcl.EvalContext, out decode.Tree, at *place, path string) {
 	for _, a := range inOrder(b.Attributes) {
 		w.attribute(a, s, ctx, out, at, path)
 	}
@@ -45,7 +47,7 @@ func (w *walker) body(b *hclsyntax.Body, s *shape, ctx *hcl.EvalContext, out ber
 	})
 }
 
-func (w *walker) attribute(a *hclsyntax.Attribute, s *shape, ctx *hcl.EvalContext, out berth.Tree, at *place, path string) {
+func (w *walker) attribute(a *hclsyntax.Attribute, s *shape, ctx *hcl.EvalContext, out decode.Tree, at *place, path string) {
 	field, ok := s.fields[a.Name]
 	here := join(path, a.Name)
 	switch {
@@ -96,7 +98,7 @@ func (w *walker) value(e hclsyntax.Expression, ctx *hcl.EvalContext, path string
 }
 
 // block reads a block into the field it belongs to.
-func (w *walker) block(in instance, f *slot, out berth.Tree, at *place, path string) {
+func (w *walker) block(in instance, f *slot, out decode.Tree, at *place, path string) {
 	w.m.block(in.rng)
 	out = f.home(out)
 	here := join(path, in.kind)
@@ -105,7 +107,7 @@ func (w *walker) block(in instance, f *slot, out berth.Tree, at *place, path str
 		return
 	}
 	s := shapeOf(f.elem)
-	tree := berth.Tree{}
+	tree := decode.Tree{}
 	if !w.label(in, f, s, tree, here) {
 		at.fault(in.kind, in.rng)
 		return
@@ -119,9 +121,9 @@ func (w *walker) block(in instance, f *slot, out berth.Tree, at *place, path str
 		out[f.key] = tree
 		w.fill(in, f.elem, tree, at.field(in.kind, in.rng), here)
 	case labeledBlocks:
-		all, _ := out[f.key].(berth.Tree)
+		all, _ := out[f.key].(decode.Tree)
 		if all == nil {
-			all = berth.Tree{}
+			all = decode.Tree{}
 			out[f.key] = all
 		}
 		key := in.labels[0]
@@ -147,7 +149,7 @@ func (w *walker) block(in instance, f *slot, out berth.Tree, at *place, path str
 }
 
 // itemName is the name that paths give to an item of a list.
-func itemName(tree berth.Tree) string {
+func itemName(tree decode.Tree) string {
 	for _, key := range []string{"Name", "Label"} {
 		if s, ok := tree[key].(string); ok && s != "" {
 			return s
@@ -157,7 +159,7 @@ func itemName(tree berth.Tree) string {
 }
 
 // label checks a block's label and puts it where it belongs.
-func (w *walker) label(in instance, f *slot, s *shape, tree berth.Tree, path string) bool {
+func (w *walker) label(in instance, f *slot, s *shape, tree decode.Tree, path string) bool {
 	want := 0
 	if s.label != nil || f.form == labeledBlocks {
 		want = 1
@@ -193,7 +195,7 @@ func labelsWanted(kind string, want, have int) string {
 }
 
 // mapBlock reads a block of free keys.
-func (w *walker) mapBlock(in instance, f *slot, out berth.Tree, at *place, path string) {
+func (w *walker) mapBlock(in instance, f *slot, out decode.Tree, at *place, path string) {
 	if len(in.labels) > 0 {
 		w.problems.add(in.rng, path, labelsWanted(in.kind, 0, len(in.labels)))
 		at.fault(in.kind, in.rng)
@@ -208,7 +210,7 @@ func (w *walker) mapBlock(in instance, f *slot, out berth.Tree, at *place, path 
 		out[f.key] = w.free(in, p, path)
 		return
 	}
-	tree := berth.Tree{}
+	tree := decode.Tree{}
 	for _, a := range inOrder(in.body.Attributes) {
 		v, ok := w.value(a.Expr, in.ctx, join(path, a.Name))
 		kp := p.field(a.Name, a.NameRange)
@@ -226,8 +228,8 @@ func (w *walker) mapBlock(in instance, f *slot, out berth.Tree, at *place, path 
 // free reads a body that only someone else understands, such as a driver's
 // config. Blocks become lists of objects, one level of them for each label, as
 // the API has them.
-func (w *walker) free(in instance, at *place, path string) berth.Tree {
-	tree := berth.Tree{}
+func (w *walker) free(in instance, at *place, path string) decode.Tree {
+	tree := decode.Tree{}
 	for _, a := range inOrder(in.body.Attributes) {
 		v, ok := w.value(a.Expr, in.ctx, join(path, a.Name))
 		kp := at.field(a.Name, a.NameRange)
@@ -247,7 +249,7 @@ func (w *walker) free(in instance, at *place, path string) berth.Tree {
 		p := newPlace(inner.rng)
 		var v any = w.free(inner, p, here)
 		for _, label := range slices.Backward(inner.labels) {
-			v = berth.Tree{label: []any{v}}
+			v = decode.Tree{label: []any{v}}
 		}
 		tree[inner.kind] = append(list, v)
 		group := at.field(inner.kind, inner.rng)

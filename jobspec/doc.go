@@ -1,6 +1,6 @@
 // Package jobspec turns job files into jobs. It reads HCL2 and JSON, fills in
 // variables, locals, functions and dynamic blocks, and leaves a tree in the
-// words of the API, which [berth.DecodeJob] turns into a job: defaults and
+// words of the API, which [admit.DecodeJob] turns into a job: defaults and
 // validation are that package's, and there is no second set of structs.
 //
 // The syntax is that of Nomad's public job specification. What only an agent

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 
+	"berth/internal/decode"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
-
-	"berth"
 )
 
 // iteratorOf is the name that a dynamic block gives to the current element.
@@ -114,7 +114,7 @@ func (w *walker) dynamicLabels(b *hclsyntax.Block, ctx *hcl.EvalContext, path st
 		switch x := x.(type) {
 		case string:
 			labels = append(labels, x)
-		case berth.Number:
+		case decode.Number:
 			labels = append(labels, string(x))
 		default:
 			ok = false

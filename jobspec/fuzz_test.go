@@ -9,6 +9,8 @@ import (
 	"testing/fstest"
 	"time"
 
+	"berth/internal/admit"
+
 	"golang.org/x/sys/unix"
 	"golang.org/x/tools/txtar"
 
@@ -53,7 +55,7 @@ func fuzz(t *testing.T, text []byte) {
 		}
 		return
 	}
-	if ps := job.Validate(); len(ps) > 0 {
+	if ps := admit.Validate(job); len(ps) > 0 {
 		t.Errorf("a parsed job is not valid: %v", ps)
 	}
 }

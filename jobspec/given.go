@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
+	"berth/internal/decode"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
-
-	"berth"
 )
 
 // given is a value from outside, the last one given.
@@ -89,7 +89,7 @@ func (s *scope) giveFile(f File, strict bool) {
 			s.problems.addf(f.Name, "", "the text has %d words and signs; allowed are %d", n, maxSigns)
 			return
 		}
-		tree, err := berth.ParseJSON(f.Text)
+		tree, err := decode.ParseJSON(f.Text)
 		if err != nil {
 			s.problems.addf(f.Name, "", "%v", err)
 			return

@@ -11,6 +11,8 @@ import (
 	"testing/fstest"
 	"time"
 
+	"berth/internal/decode"
+
 	"berth"
 	"berth/internal/cputime"
 )
@@ -257,7 +259,7 @@ func TestLocalFiles(t *testing.T) {
 			t.Errorf("%s: %v", e, err)
 			continue
 		}
-		if got := tree["Meta"].(berth.Tree)["x"]; got != want {
+		if got := tree["Meta"].(decode.Tree)["x"]; got != want {
 			t.Errorf("%s is %v, want %v", e, got, want)
 		}
 	}

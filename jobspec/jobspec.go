@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"strings"
 
+	"berth/internal/admit"
+	"berth/internal/decode"
+
 	"github.com/hashicorp/hcl/v2"
 
 	"berth"
@@ -49,7 +52,7 @@ func Parse(ctx context.Context, file File, o Options) (job *berth.Job, err error
 		if err := doc.read(ctx, file, o); err != nil {
 			return err
 		}
-		job, err = berth.DecodeJob(doc.tree, doc.source)
+		job, err = admit.DecodeJob(doc.tree, doc.source)
 		doc.problems.adopt(err, file.Name, doc.place)
 		return nil
 	})
@@ -60,8 +63,8 @@ func Parse(ctx context.Context, file File, o Options) (job *berth.Job, err error
 }
 
 // ParseTree is Parse before defaults and validation: the tree that
-// [berth.DecodeJob] takes, which says only what the file says.
-func ParseTree(ctx context.Context, file File, o Options) (berth.Tree, error) {
+// [admit.DecodeJob] takes, which says only what the file says.
+func ParseTree(ctx context.Context, file File, o Options) (decode.Tree, error) {
 	doc := &document{}
 	if err := doc.look(file.Name, func() error { return doc.read(ctx, file, o) }); err != nil {
 		return nil, err
@@ -71,8 +74,8 @@ func ParseTree(ctx context.Context, file File, o Options) (berth.Tree, error) {
 
 // document is a file that is being read, with the problems found so far.
 type document struct {
-	tree     berth.Tree
-	source   berth.Source
+	tree     decode.Tree
+	source   admit.Source
 	place    *place // of the job; nil for JSON
 	problems problems
 }
@@ -116,13 +119,13 @@ func isJSON(text []byte) bool {
 }
 
 func (d *document) readJSON(file File, o Options) error {
-	tree, err := berth.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff")))
+	tree, err := decode.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff")))
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "%s: %w", file.Name, err)
 	}
-	d.tree, d.source = tree, berth.FromJSON
+	d.tree, d.source = tree, admit.FromJSON
 	for _, key := range keys(tree) {
-		inner, is := tree[key].(berth.Tree)
+		inner, is := tree[key].(decode.Tree)
 		if !is || !strings.EqualFold(key, "Job") {
 			continue
 		}
@@ -148,7 +151,7 @@ func (d *document) readJSON(file File, o Options) error {
 }
 
 func (d *document) readHCL(m *meter, file File, o Options) error {
-	d.source = berth.FromHCL
+	d.source = admit.FromHCL
 	body, ok := parseBody(file, &d.problems)
 	if !ok {
 		return d.problems.err()

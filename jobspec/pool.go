@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"strconv"
 
+	"berth/internal/admit"
+	"berth/internal/decode"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
@@ -20,16 +23,16 @@ func ParsePool(file File) (pool *berth.NodePool, err error) {
 		if err := checkSize(file); err != nil {
 			return err
 		}
-		var tree berth.Tree
+		var tree decode.Tree
 		if isJSON(file.Text) {
-			if tree, err = berth.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff"))); err != nil {
+			if tree, err = decode.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff"))); err != nil {
 				return berth.Errorf(berth.Invalid, "%s: %w", file.Name, err)
 			}
 		} else if tree, err = poolHCL(file, &doc.problems); err != nil {
 			return err
 		}
 		pool = &berth.NodePool{}
-		doc.problems.adopt(berth.Fill(pool, tree, "node_pool").Err(), file.Name, nil)
+		doc.problems.adopt(admit.Fill(pool, tree, "node_pool").Err(), file.Name, nil)
 		return nil
 	})
 	if err != nil {
@@ -47,7 +50,7 @@ var configNames = map[string]string{
 	"scheduler_algorithm": "SchedulerAlgorithm", "memory_oversubscription_enabled": "MemoryOversubscriptionEnabled",
 }
 
-func poolHCL(file File, ps *problems) (berth.Tree, error) {
+func poolHCL(file File, ps *problems) (decode.Tree, error) {
 	body, ok := parseBody(file, ps)
 	if !ok {
 		return nil, ps.err()
@@ -81,8 +84,8 @@ func poolHCL(file File, ps *problems) (berth.Tree, error) {
 
 // poolBlock reads a block whose names are known. Meta is a map, as a block or
 // as an attribute; other blocks are scheduler_config.
-func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string]string) berth.Tree {
-	tree := berth.Tree{}
+func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string]string) decode.Tree {
+	tree := decode.Tree{}
 	known := keys(names)
 	for _, a := range inOrder(body.Attributes) {
 		here := join(path, a.Name)
@@ -107,7 +110,7 @@ func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string
 		case tree[field] != nil:
 			ps.add(b.TypeRange, here, "is there twice")
 		case b.Type == "meta":
-			meta := berth.Tree{}
+			meta := decode.Tree{}
 			for _, a := range inOrder(b.Body.Attributes) {
 				meta[a.Name] = plainValue(ps, a.Expr, join(here, a.Name), true)
 			}
@@ -151,10 +154,10 @@ func plainTree(ps *problems, v cty.Value, rng hcl.Range, path string, texts bool
 		if text := v.AsBigFloat().Text('f', -1); texts {
 			return text
 		} else {
-			return berth.Number(text)
+			return decode.Number(text)
 		}
 	case t.IsObjectType():
-		tree := berth.Tree{}
+		tree := decode.Tree{}
 		for k, x := range v.AsValueMap() {
 			tree[k] = plainTree(ps, x, rng, join(path, k), texts)
 		}

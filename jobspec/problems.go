@@ -90,7 +90,7 @@ func diagText(d *hcl.Diagnostic) string {
 	return text
 }
 
-// adopt takes over what [berth.DecodeJob] found and finds its place in the
+// adopt takes over what [admit.DecodeJob] found and finds its place in the
 // file. What follows only from a fault that was noted already is left out.
 func (ps *problems) adopt(err error, file string, root *place) {
 	found, ok := errors.AsType[berth.Problems](err)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"berth"
+	"berth/internal/decode"
 )
 
 // shape is what the body of a block may hold, read off the struct it fills.
@@ -25,13 +25,13 @@ type slot struct {
 }
 
 // home returns the object that the field is put in.
-func (f *slot) home(tree berth.Tree) berth.Tree {
+func (f *slot) home(tree decode.Tree) decode.Tree {
 	if f.within == "" {
 		return tree
 	}
-	in, _ := tree[f.within].(berth.Tree)
+	in, _ := tree[f.within].(decode.Tree)
 	if in == nil {
-		in = berth.Tree{}
+		in = decode.Tree{}
 		tree[f.within] = in
 	}
 	return in
@@ -57,8 +57,8 @@ func shapeOf(t reflect.Type) *shape {
 	}
 	s := &shape{fields: map[string]*slot{}}
 	for _, f := range reflect.VisibleFields(t) {
-		name, isLabel := berth.FileName(f)
-		if berth.Inline(f) {
+		name, isLabel := decode.FileName(f)
+		if decode.Inline(f) {
 			s.include(f)
 			continue
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"berth/internal/decode"
+
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
@@ -141,13 +143,13 @@ func outcome(t *testing.T, file File, o Options, tree bool) []byte {
 
 func numbersAsNumbers(v any) any {
 	switch v := v.(type) {
-	case berth.Number:
+	case decode.Number:
 		return json.Number(v)
 	case []any:
 		for i := range v {
 			v[i] = numbersAsNumbers(v[i])
 		}
-	case berth.Tree:
+	case decode.Tree:
 		for k := range v {
 			v[k] = numbersAsNumbers(v[k])
 		}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/zclconf/go-cty/cty"
+	"berth/internal/decode"
 
-	"berth"
+	"github.com/zclconf/go-cty/cty"
 )
 
 // treeOf turns the value of an expression into what a tree holds. ok is false
@@ -28,7 +28,7 @@ func treeOf(v cty.Value) (tree any, ok bool) {
 	case t == cty.Bool:
 		return v.True(), true
 	case t == cty.Number:
-		return berth.Number(numberText(v.AsBigFloat())), true
+		return decode.Number(numberText(v.AsBigFloat())), true
 	case t.IsListType(), t.IsSetType(), t.IsTupleType():
 		out := make([]any, 0, v.LengthInt())
 		for it := v.ElementIterator(); it.Next(); {
@@ -41,7 +41,7 @@ func treeOf(v cty.Value) (tree any, ok bool) {
 		}
 		return out, true
 	case t.IsMapType(), t.IsObjectType():
-		out := make(berth.Tree, v.LengthInt())
+		out := make(decode.Tree, v.LengthInt())
 		for it := v.ElementIterator(); it.Next(); {
 			k, x := it.Element()
 			item, ok := treeOf(x)
@@ -72,7 +72,7 @@ func valueOf(tree any) cty.Value {
 		return cty.StringVal(v)
 	case bool:
 		return cty.BoolVal(v)
-	case berth.Number:
+	case decode.Number:
 		n, err := cty.ParseNumberVal(string(v))
 		if err != nil {
 			return cty.StringVal(string(v))
@@ -84,7 +84,7 @@ func valueOf(tree any) cty.Value {
 			out[i] = valueOf(v[i])
 		}
 		return cty.TupleVal(slices.Clip(out))
-	case berth.Tree:
+	case decode.Tree:
 		out := make(map[string]cty.Value, len(v))
 		for k, x := range v {
 			out[k] = valueOf(x)

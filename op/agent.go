@@ -6,6 +6,7 @@ import (
 
 	"berth"
 	"berth/internal/acl"
+	"berth/internal/decode"
 )
 
 // AgentSelf is what an agent tells of itself.
@@ -72,8 +73,8 @@ type ChangeWorkers struct {
 
 // Shape gives the fields of a body, which are spelt as in its answer, their own
 // names. Who sends an answer back says which server it was of.
-func (*ChangeWorkers) Shape(body berth.Tree) berth.Tree {
-	out := berth.Tree{}
+func (*ChangeWorkers) Shape(body decode.Tree) decode.Tree {
+	out := decode.Tree{}
 	for name, v := range body {
 		switch name {
 		case "num_schedulers":

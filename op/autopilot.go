@@ -6,6 +6,7 @@ import (
 
 	"berth"
 	"berth/internal/acl"
+	"berth/internal/decode"
 )
 
 // Duration is a length of time that the API writes as text, such as "200ms".
@@ -45,7 +46,7 @@ type SetAutopilot struct {
 }
 
 // Shape has what the body leaves out be the default.
-func (s *SetAutopilot) Shape(body berth.Tree) berth.Tree {
+func (s *SetAutopilot) Shape(body decode.Tree) decode.Tree {
 	s.AutopilotConfig = berth.DefaultAutopilotConfig
 	return body
 }

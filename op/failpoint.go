@@ -1,8 +1,8 @@
 package op
 
 import (
-	"berth"
 	"berth/internal/acl"
+	"berth/internal/decode"
 	"berth/internal/failpoint"
 )
 
@@ -25,8 +25,8 @@ type ArmedFailpoints struct {
 // tests can have the log refuse what no leader proposes. Servers that refuse
 // failpoints refuse it.
 type LogEntry struct {
-	Command string        // by its name, as LaunchPE
-	Fields  berth.RawTree // of the command
+	Command string         // by its name, as LaunchPE
+	Fields  decode.RawTree // of the command
 	Write
 }
 

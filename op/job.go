@@ -5,6 +5,7 @@ import (
 
 	"berth"
 	"berth/internal/acl"
+	"berth/internal/decode"
 )
 
 // Job is a job as the API shows it.
@@ -95,10 +96,10 @@ type JobAllocsQuery struct {
 }
 
 // RegisterJob asks for a job to be made or changed. Job is the text as it
-// came; the API turns it into a job through berth.DecodeJob.
+// came; the API turns it into a job through admit.DecodeJob.
 type RegisterJob struct {
 	JobID             string // over HTTP: of the path, "" on /v1/jobs
-	Job               berth.RawTree
+	Job               decode.RawTree
 	Submission        *berth.JobSubmission
 	EnforceIndex      bool
 	JobModifyIndex    uint64 // with EnforceIndex: register only if the job is at this index; 0: only if there is none
@@ -111,12 +112,12 @@ type RegisterJob struct {
 
 // Shape puts a body that is a job where one that holds a job is wanted: job
 // files in JSON have both forms, and people send both.
-func (*RegisterJob) Shape(body berth.Tree) berth.Tree { return holding(body) }
+func (*RegisterJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 
 // Shape does what that of RegisterJob does.
-func (*ValidateJob) Shape(body berth.Tree) berth.Tree { return holding(body) }
+func (*ValidateJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 
-func holding(body berth.Tree) berth.Tree {
+func holding(body decode.Tree) decode.Tree {
 	job := false
 	for name := range body {
 		if strings.EqualFold(name, "Job") {
@@ -127,7 +128,7 @@ func holding(body berth.Tree) berth.Tree {
 	if !job {
 		return body
 	}
-	return berth.Tree{"Job": body}
+	return decode.Tree{"Job": body}
 }
 
 // JobRegistered answers RegisterJob and EvaluateJob.
@@ -184,7 +185,7 @@ type ParseJob struct {
 
 // ValidateJob asks what is wrong with a job.
 type ValidateJob struct {
-	Job berth.RawTree
+	Job decode.RawTree
 	Write
 }
 

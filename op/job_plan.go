@@ -5,6 +5,7 @@ import (
 
 	"berth"
 	"berth/internal/acl"
+	"berth/internal/decode"
 	"berth/internal/diff"
 )
 
@@ -12,14 +13,14 @@ import (
 // is written. Job is the text as it came, as in RegisterJob.
 type PlanJob struct {
 	JobID          string
-	Job            berth.RawTree
+	Job            decode.RawTree
 	Diff           bool // say what differs from the job as it is
 	PolicyOverride bool
 	Write
 }
 
 // Shape does what that of RegisterJob does.
-func (*PlanJob) Shape(body berth.Tree) berth.Tree { return holding(body) }
+func (*PlanJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 
 // JobPlanned answers PlanJob.
 type JobPlanned struct {

@@ -5,6 +5,7 @@ import (
 
 	"berth"
 	"berth/internal/acl"
+	"berth/internal/decode"
 )
 
 // NodePool is a node pool as the API shows it.
@@ -45,7 +46,7 @@ type WriteNodePool struct {
 
 // Shape leaves out a NodeIdentityTTL without text: that is how Nomad's clients
 // say that they say nothing of it.
-func (*WriteNodePool) Shape(body berth.Tree) berth.Tree {
+func (*WriteNodePool) Shape(body decode.Tree) decode.Tree {
 	for name, v := range body {
 		if strings.EqualFold(name, "NodeIdentityTTL") && v == "" {
 			delete(body, name)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/admit"
 	"berth/internal/consensus"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
@@ -128,8 +129,8 @@ func (s *server) fill(ctx context.Context, jobs, nodes int) error {
 		}
 	}
 	for j := range jobs {
-		job, err := decode(fmt.Sprintf(`{"ID":"job-%d","Type":"batch","Datacenters":["dc1"],"TaskGroups":[{"Name":"g","Count":1000,
-			"Tasks":[{"Name":"task","Driver":"mock_driver","Resources":{"CPU":100,"MemoryMB":100}}]}]}`, j))
+		job, err := admit.ParseJob([]byte(fmt.Sprintf(`{"ID":"job-%d","Type":"batch","Datacenters":["dc1"],"TaskGroups":[{"Name":"g","Count":1000,
+			"Tasks":[{"Name":"task","Driver":"mock_driver","Resources":{"CPU":100,"MemoryMB":100}}]}]}`, j)))
 		if err != nil {
 			return err
 		}
@@ -152,14 +153,6 @@ func (s *server) fill(ctx context.Context, jobs, nodes int) error {
 		}
 	}
 	return nil
-}
-
-func decode(text string) (*berth.Job, error) {
-	tree, err := berth.ParseJSON([]byte(text))
-	if err != nil {
-		return nil, err
-	}
-	return berth.DecodeJob(tree, berth.FromJSON)
 }
 
 // plan spreads a job over the nodes, as schedulers would.

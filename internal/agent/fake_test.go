@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/admit"
 	"berth/internal/agent/supervise"
 	"berth/op"
 )
@@ -366,11 +367,7 @@ var allocs struct {
 // newAlloc makes an allocation of a job with these tasks, in JSON.
 func newAlloc(t testing.TB, jobType, tasks string, more ...string) *op.Alloc {
 	t.Helper()
-	tree, err := berth.ParseJSON([]byte(fmt.Sprintf(`{"ID":"job","Type":%q,"TaskGroups":[{"Name":"g","Tasks":[%s]%s}]}`, jobType, tasks, strings.Join(more, ""))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	job, err := berth.DecodeJob(tree, berth.FromJSON)
+	job, err := admit.ParseJob([]byte(fmt.Sprintf(`{"ID":"job","Type":%q,"TaskGroups":[{"Name":"g","Tasks":[%s]%s}]}`, jobType, tasks, strings.Join(more, ""))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth"
+	"berth/internal/admit"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 	"berth/op"
@@ -35,11 +36,7 @@ func drawn(t *rapid.T, draw *statetest.Random, s *state.Snapshot) state.Command 
 		if j := s.Job(k); j != nil && j.Type != berth.TypeStream {
 			return &state.StopJob{Key: k, Purge: true, Now: 1}
 		}
-		tree, err := berth.ParseJSON([]byte(`{"ID": "` + string(k.ID) + `", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "mock_driver"}]}]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		j, err := berth.DecodeJob(tree, berth.FromJSON)
+		j, err := admit.ParseJob([]byte(`{"ID": "` + string(k.ID) + `", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "mock_driver"}]}]}`))
 		if err != nil {
 			t.Fatal(err)
 		}

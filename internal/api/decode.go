@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/admit"
+	"berth/internal/decode"
 	"berth/op"
 )
 
@@ -90,10 +92,10 @@ func decodeBody[In any](w http.ResponseWriter, r *http.Request, path values, inf
 		if err != nil {
 			return nil, nil, err
 		}
-		if s, ok := any(in).(interface{ Shape(berth.Tree) berth.Tree }); ok {
+		if s, ok := any(in).(interface{ Shape(decode.Tree) decode.Tree }); ok {
 			tree = s.Shape(tree)
 		}
-		ps = berth.Fill(in, tree, "body")
+		ps = admit.Fill(in, tree, "body")
 	}
 	params(&ps, reflect.ValueOf(in).Elem(), r, path)
 	opts := writeOf(in)
@@ -114,15 +116,15 @@ func decodeBody[In any](w http.ResponseWriter, r *http.Request, path values, inf
 }
 
 // readJSON reads a body of at most that many bytes. No body is an empty object.
-func readJSON(w http.ResponseWriter, r *http.Request, most int64) (berth.Tree, error) {
+func readJSON(w http.ResponseWriter, r *http.Request, most int64) (decode.Tree, error) {
 	data, err := readBody(w, r, most)
 	if err != nil {
 		return nil, err
 	}
 	if len(data) == 0 {
-		return berth.Tree{}, nil
+		return decode.Tree{}, nil
 	}
-	return berth.ParseJSON(data)
+	return decode.ParseJSON(data)
 }
 
 // readBody reads a body of at most that many bytes. It can be read again: who

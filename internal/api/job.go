@@ -9,6 +9,8 @@ import (
 
 	"berth"
 	"berth/internal/acl"
+	"berth/internal/admit"
+	"berth/internal/decode"
 	"berth/internal/state"
 	"berth/jobspec"
 	"berth/op"
@@ -178,14 +180,14 @@ func registerJob(w *Write, in *op.RegisterJob) (ch Change[op.JobRegistered], err
 	}
 	return propose(c, func(o *Outcome) op.JobRegistered {
 		out := registered(c.Eval.ID, o)
-		out.Warnings = strings.Join(c.Job.Warnings(), "\n")
+		out.Warnings = strings.Join(admit.Warnings(c.Job), "\n")
 		return out
 	}), nil
 }
 
 // registration is the command that registers a job as a request has it. id is
 // the one that the path names, "" if it names none.
-func registration(w *Write, tree berth.RawTree, id string, need acl.Capability) (*state.RegisterJob, error) {
+func registration(w *Write, tree decode.RawTree, id string, need acl.Capability) (*state.RegisterJob, error) {
 	j, err := decodeJob(w, tree, need)
 	switch {
 	case err != nil:
@@ -219,7 +221,7 @@ func checkPriority(name string, n int) error {
 // set. The namespace of the request is the job's, unless the job says its own:
 // then that is the one in which the caller needs the right, and a request that
 // names another is a mistake.
-func decodeJob(w *Write, tree berth.RawTree, need acl.Capability) (*berth.Job, error) {
+func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, error) {
 	if tree == nil {
 		return nil, berth.Errorf(berth.Invalid, "body.job: a job is wanted")
 	}
@@ -238,7 +240,7 @@ func decodeJob(w *Write, tree berth.RawTree, need acl.Capability) (*berth.Job, e
 	if w.named != "" && w.named != ns {
 		return nil, berth.Errorf(berth.Invalid, "job.namespace: the job says %q, the request %q; they must agree", clip(ns), clip(w.named))
 	}
-	j, err := berth.DecodeJob(berth.Tree(tree), berth.FromJSON)
+	j, err := admit.DecodeJob(decode.Tree(tree), admit.FromJSON)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +251,7 @@ func decodeJob(w *Write, tree berth.RawTree, need acl.Capability) (*berth.Job, e
 }
 
 // spelling returns the name by which a tree has a field, whatever its case.
-func spelling(tree berth.RawTree, field string) string {
+func spelling(tree decode.RawTree, field string) string {
 	for name := range tree {
 		if strings.EqualFold(name, field) {
 			return name
@@ -338,7 +340,7 @@ func validateJob(w *Write, in *op.ValidateJob) (ch Change[op.JobValidated], err 
 	j, err := decodeJob(w, in.Job, op.Validate.Need)
 	switch {
 	case err == nil:
-		out.Warnings = strings.Join(j.Warnings(), "\n")
+		out.Warnings = strings.Join(admit.Warnings(j), "\n")
 	case berth.KindOf(err) == berth.Invalid:
 		out.Error, out.ValidationErrors = err.Error(), problems(err)
 	default:

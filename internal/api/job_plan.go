@@ -3,6 +3,8 @@ package api
 import (
 	"strings"
 
+	"berth/internal/admit"
+	"berth/internal/cron"
 	"berth/internal/schedule/explain"
 	"berth/op"
 )
@@ -21,14 +23,14 @@ func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	}
 	j := c.Job
 	out := op.JobPlanned{
-		FailedTGAllocs: d.Failed, Changes: d.Changes, Warnings: strings.Join(j.Warnings(), "\n"),
+		FailedTGAllocs: d.Failed, Changes: d.Changes, Warnings: strings.Join(admit.Warnings(j), "\n"),
 		Annotations: &op.PlanAnnotations{DesiredTGUpdates: d.Desired},
 	}
 	if d.Old != nil {
 		out.JobModifyIndex = d.Old.JobModifyIndex
 	}
 	if p := j.Periodic; p != nil && p.Enabled {
-		if times, err := p.Schedule(); err == nil {
+		if times, err := cron.New(p); err == nil {
 			out.NextPeriodicLaunch = times.Next(w.Now)
 		}
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"berth"
+	"berth/internal/admit"
 	"berth/internal/state"
 	"berth/op"
 )
@@ -24,7 +25,7 @@ func writeRegion(w *Write, in *op.SetRegion) (ch Change[op.RegionSet], err error
 		return ch, noRegion(wanted, in.Region)
 	}
 	n := state.Widened(wanted, in.Region, in.Width)
-	if err := n.Validate().Err(); err != nil {
+	if err := admit.Validate(n).Err(); err != nil {
 		return ch, err
 	}
 	// What was looked at is changed, and nothing else.

@@ -13,6 +13,8 @@ import (
 
 	"berth"
 	"berth/internal/acl"
+	"berth/internal/admit"
+	"berth/internal/decode"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 	"berth/op"
@@ -24,15 +26,15 @@ type decider func(t *testing.T, w *Write, body string) (cmds []state.Command, an
 
 func deciderOf[In, Out any](decide func(*Write, *In) (Change[Out], error)) decider {
 	return func(t *testing.T, w *Write, body string) ([]state.Command, func(*Outcome, error) (any, error), error) {
-		tree, err := berth.ParseJSON([]byte(body))
+		tree, err := decode.ParseJSON([]byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		in := new(In)
-		if s, ok := any(in).(interface{ Shape(berth.Tree) berth.Tree }); ok {
+		if s, ok := any(in).(interface{ Shape(decode.Tree) decode.Tree }); ok {
 			tree = s.Shape(tree)
 		}
-		if err := berth.Fill(in, tree, "body").Err(); err != nil {
+		if err := admit.Fill(in, tree, "body").Err(); err != nil {
 			t.Fatal(err)
 		}
 		before := text(in)

@@ -9,6 +9,7 @@ import (
 
 	"berth"
 	"berth/client"
+	"berth/internal/cron"
 	"berth/op"
 )
 
@@ -17,7 +18,7 @@ const runsShown = 5
 
 // nextRuns lists when a periodic job is due.
 func (c *call) nextRuns(p *berth.PeriodicConfig) (out []string) {
-	times, err := p.Schedule()
+	times, err := cron.New(p)
 	if err != nil || !p.Enabled {
 		return nil
 	}

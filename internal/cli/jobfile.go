@@ -12,6 +12,7 @@ import (
 
 	"berth"
 	"berth/client"
+	"berth/internal/decode"
 	"berth/jobspec"
 )
 
@@ -33,7 +34,7 @@ func (f *flags) jobFile() jobFileFlags {
 // jobFile is a job and the source it was made from.
 type jobFile struct {
 	job        *berth.Job
-	tree       berth.RawTree // what is submitted
+	tree       decode.RawTree // what is submitted
 	submission *berth.JobSubmission
 }
 
@@ -104,7 +105,7 @@ func (f *jobFile) address(ctx context.Context, c *call, file jobspec.File, o job
 }
 
 // says reports whether a tree has a value of that name.
-func says(tree berth.Tree, name string) bool {
+func says(tree decode.Tree, name string) bool {
 	for k, v := range tree {
 		if s, _ := v.(string); strings.EqualFold(k, name) && s != "" {
 			return true

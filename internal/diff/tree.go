@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"berth/internal/decode"
+
 	"berth"
 )
 
@@ -193,7 +195,7 @@ func (b *block) structure(t reflect.Type, old, new reflect.Value) {
 			continue
 		}
 		x, y := at2(old, i), at2(new, i)
-		if berth.Inline(f) {
+		if decode.Inline(f) {
 			if x, y = there(x), there(y); x.IsValid() || y.IsValid() {
 				b.structure(f.Type.Elem(), x, y)
 			}

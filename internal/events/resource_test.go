@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/admit"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 	"berth/internal/stream"
@@ -37,11 +38,7 @@ func flow(t *testing.T) (*state.Store, *statetest.Log, *berth.StreamJob) {
 
 func flowJob(t *testing.T) *berth.Job {
 	t.Helper()
-	tree, err := berth.ParseJSON([]byte(statetest.StreamText("flow", 1, 100, "")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, err := berth.DecodeJob(tree, berth.FromJSON)
+	j, err := admit.ParseJob([]byte(statetest.StreamText("flow", 1, 100, "")))
 	if err != nil {
 		t.Fatal(err)
 	}

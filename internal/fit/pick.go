@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"berth/internal/condition"
+
 	"berth"
 )
 
@@ -305,19 +307,19 @@ func (p *picker) candidates(request, group int) (at []int, affinity float64, ok 
 		at = append(at, i)
 	}
 	for _, c := range d.Constraints {
-		if !berth.MeetsIDs(ids, c.LTarget, c.Operand, c.RTarget) {
+		if !condition.MeetsIDs(ids, c.LTarget, c.Operand, c.RTarget) {
 			return nil, 0, true
 		}
 	}
 	for _, a := range d.Affinities {
-		if !g.Meets(a.LTarget, a.Operand, a.RTarget) {
+		if !condition.DeviceMeets(g.NodeDeviceResource, a.LTarget, a.Operand, a.RTarget) {
 			continue
 		}
 		if !aboutIDs(a.LTarget, a.RTarget) {
 			affinity += float64(a.Weight)
 			continue
 		}
-		named := func(i int) bool { return g.MeetsWith(p.l.instances[i].id, a.LTarget, a.Operand, a.RTarget) }
+		named := func(i int) bool { return condition.InstanceMeets(p.l.instances[i].id, a.LTarget, a.Operand, a.RTarget) }
 		slices.SortStableFunc(at, func(x, y int) int {
 			switch wanted := a.Weight > 0; {
 			case named(x) == named(y):
@@ -341,7 +343,7 @@ func (d *deviceRequest) matches(g *berth.NodeDeviceResource) bool {
 		return false
 	}
 	for _, c := range d.Constraints {
-		if !g.Meets(c.LTarget, c.Operand, c.RTarget) {
+		if !condition.DeviceMeets(g, c.LTarget, c.Operand, c.RTarget) {
 			return false
 		}
 	}
@@ -351,7 +353,7 @@ func (d *deviceRequest) matches(g *berth.NodeDeviceResource) bool {
 // accepts reports whether a request can be met with one device of a group.
 func (d *deviceRequest) accepts(id string, g *berth.NodeDeviceResource) bool {
 	for _, c := range d.Constraints {
-		if !g.MeetsWith(id, c.LTarget, c.Operand, c.RTarget) {
+		if !condition.InstanceMeets(id, c.LTarget, c.Operand, c.RTarget) {
 			return false
 		}
 	}

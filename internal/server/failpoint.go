@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"berth"
+	"berth/internal/admit"
+	"berth/internal/decode"
 	"berth/internal/failpoint"
 	"berth/internal/leader"
 	"berth/internal/rest"
@@ -152,7 +154,7 @@ func (s *Server) ProposeEntry(ctx context.Context, in *op.LogEntry) (index uint6
 		return 0, berth.Errorf(berth.Invalid, "Command %.64q: allowed are %s", in.Command, strings.Join(slices.Sorted(maps.Keys(entries)), ", "))
 	}
 	c := blank()
-	if err := berth.Fill(c, berth.Tree(in.Fields), "Fields").Err(); err != nil {
+	if err := admit.Fill(c, decode.Tree(in.Fields), "Fields").Err(); err != nil {
 		return 0, err
 	}
 	t := s.term.Load()

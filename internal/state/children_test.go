@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/admit"
 	"berth/internal/invariant"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
@@ -313,11 +314,7 @@ func TestFamilies(t *testing.T) {
 }
 
 func familyJob(t *rapid.T, id, more string) *berth.Job {
-	tree, err := berth.ParseJSON([]byte(fmt.Sprintf(`{"ID": %q, "Type": "batch", %s, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "app", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}]}]}`, id, more)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, err := berth.DecodeJob(tree, berth.FromJSON)
+	j, err := admit.ParseJob([]byte(fmt.Sprintf(`{"ID": %q, "Type": "batch", %s, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "app", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}]}]}`, id, more)))
 	if err != nil {
 		t.Fatal(err)
 	}

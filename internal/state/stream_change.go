@@ -3,6 +3,8 @@ package state
 import (
 	"reflect"
 
+	"berth/internal/admit"
+
 	"berth"
 )
 
@@ -25,7 +27,7 @@ func (c *SetExport) Apply(tx *Tx) error {
 		return err
 	}
 	was := r.Object.Export
-	ps := berth.CheckProperties("Properties", c.Properties)
+	ps := admit.CheckProperties("Properties", c.Properties)
 	switch {
 	case was.Spec.StreamID != "":
 		ps.Addf("Properties", "%s is exported by name, as %q; an export has a name or properties", r.Name, was.Spec.StreamID)
@@ -63,11 +65,11 @@ func (c *SetImport) Apply(tx *Tx) error {
 	var ps berth.Problems
 	if c.Filter != nil {
 		o.Spec.Filter = *c.Filter
-		ps = append(ps, berth.CheckExpression("Filter", o.Spec.Filter)...)
+		ps = append(ps, admit.CheckExpression("Filter", o.Spec.Filter)...)
 	}
 	if c.Subscription != nil {
 		o.Spec.Subscription = *c.Subscription
-		ps = append(ps, berth.CheckExpression("Subscription", o.Spec.Subscription)...)
+		ps = append(ps, admit.CheckExpression("Subscription", o.Spec.Subscription)...)
 		if o.Spec.Subscription == "" && o.Spec.StreamID == "" {
 			ps.Addf("Subscription", "is missing: %s imports by nothing else", r.Name)
 		}

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strconv"
 
+	"berth/internal/admit"
+	"berth/internal/decode"
+
 	"pgregory.net/rapid"
 
 	"berth"
@@ -103,7 +106,7 @@ func drawExport(t *rapid.T, port string) crossing {
 		c.id = rapid.SampledFrom(ids).Draw(t, "id")
 		return c
 	}
-	c.prop = map[string]any{"n": berth.Number(strconv.Itoa(rapid.IntRange(0, 2).Draw(t, "n")))}
+	c.prop = map[string]any{"n": decode.Number(strconv.Itoa(rapid.IntRange(0, 2).Draw(t, "n")))}
 	if rapid.Bool().Draw(t, "more") {
 		c.prop["kind"], c.prop["flag"] = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "kind"), rapid.Bool().Draw(t, "flag")
 		c.prop["list"] = []any{"eu", "us"}
@@ -176,57 +179,57 @@ func (d *draft) job(t rapid.TB, id string, shuffle func([]any)) *berth.Job {
 	for _, r := range d.regions {
 		names := list(r.groups)
 		shuffle(names)
-		regions = append(regions, berth.Tree{"Name": r.name, "Width": berth.Number(strconv.Itoa(r.width)), "Groups": names})
+		regions = append(regions, decode.Tree{"Name": r.name, "Width": decode.Number(strconv.Itoa(r.width)), "Groups": names})
 	}
 	for i, e := range d.streams {
-		streams = append(streams, berth.Tree{"Name": "s" + strconv.Itoa(i), "From": e.from, "To": []any{e.to}})
+		streams = append(streams, decode.Tree{"Name": "s" + strconv.Itoa(i), "From": e.from, "To": []any{e.to}})
 	}
 	for i, c := range d.exports {
-		exports = append(exports, berth.Tree{"Name": "e" + strconv.Itoa(i), "From": c.port, "StreamID": c.id, "Properties": berth.Tree(c.prop), "AllowFilter": !c.flag})
+		exports = append(exports, decode.Tree{"Name": "e" + strconv.Itoa(i), "From": c.port, "StreamID": c.id, "Properties": decode.Tree(c.prop), "AllowFilter": !c.flag})
 	}
 	for i, c := range d.imports {
 		filter := ""
 		if c.flag {
 			filter = "x > 1"
 		}
-		imports = append(imports, berth.Tree{"Name": "i" + strconv.Itoa(i), "Into": c.port, "StreamID": c.id, "Subscription": c.sub, "Application": c.app, "Filter": filter})
+		imports = append(imports, decode.Tree{"Name": "i" + strconv.Itoa(i), "Into": c.port, "StreamID": c.id, "Subscription": c.sub, "Application": c.app, "Filter": filter})
 	}
 	for _, p := range d.pools {
 		tags := []any{"a", "b"}
 		shuffle(tags)
-		pools = append(pools, berth.Tree{"Name": p, "Tags": tags})
+		pools = append(pools, decode.Tree{"Name": p, "Tags": tags})
 	}
 	for _, l := range [][]any{regions, streams, exports, imports, pools} {
 		shuffle(l)
 	}
-	j, err := berth.DecodeJob(berth.Tree{
-		"ID": id, "Type": berth.TypeStream, "TaskGroups": groups, "Stream": berth.Tree{
-			"Application": berth.Tree{"Name": "app"}, "Regions": regions, "Streams": streams, "Exports": exports, "Imports": imports, "HostPools": pools,
+	j, err := admit.DecodeJob(decode.Tree{
+		"ID": id, "Type": berth.TypeStream, "TaskGroups": groups, "Stream": decode.Tree{
+			"Application": decode.Tree{"Name": "app"}, "Regions": regions, "Streams": streams, "Exports": exports, "Imports": imports, "HostPools": pools,
 		},
-	}, berth.FromJSON)
+	}, admit.FromJSON)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return j
 }
 
-func (g *group) tree(shuffle func([]any)) berth.Tree {
+func (g *group) tree(shuffle func([]any)) decode.Tree {
 	var ports, in, out []any
 	for i := range g.in {
 		name := "i" + strconv.Itoa(i)
-		ports = append(ports, berth.Tree{"Label": name})
-		in = append(in, berth.Tree{"Name": name, "Port": name})
+		ports = append(ports, decode.Tree{"Label": name})
+		in = append(in, decode.Tree{"Name": name, "Port": name})
 	}
 	for i := range g.out {
-		out = append(out, berth.Tree{"Name": "o" + strconv.Itoa(i)})
+		out = append(out, decode.Tree{"Name": "o" + strconv.Itoa(i)})
 	}
 	shuffle(in)
 	shuffle(out)
-	cons := []any{berth.Tree{"LTarget": "${attr.a}", "RTarget": "1"}, berth.Tree{"LTarget": "${attr.b}", "RTarget": "2"}}
+	cons := []any{decode.Tree{"LTarget": "${attr.a}", "RTarget": "1"}, decode.Tree{"LTarget": "${attr.b}", "RTarget": "2"}}
 	shuffle(cons)
-	return berth.Tree{
-		"Name": g.name, "Networks": []any{berth.Tree{"DynamicPorts": ports}}, "Constraints": cons,
-		"Stream": berth.Tree{"Inputs": in, "Outputs": out, "LiveRewire": g.live, "Placement": berth.Tree{"Pool": g.pool, "Isolated": g.isolated}},
-		"Tasks":  []any{berth.Tree{"Name": "t", "Driver": "mock_driver", "Env": berth.Tree{"V": g.env, "W": "w"}}},
+	return decode.Tree{
+		"Name": g.name, "Networks": []any{decode.Tree{"DynamicPorts": ports}}, "Constraints": cons,
+		"Stream": decode.Tree{"Inputs": in, "Outputs": out, "LiveRewire": g.live, "Placement": decode.Tree{"Pool": g.pool, "Isolated": g.isolated}},
+		"Tasks":  []any{decode.Tree{"Name": "t", "Driver": "mock_driver", "Env": decode.Tree{"V": g.env, "W": "w"}}},
 	}
 }

@@ -20,8 +20,7 @@ import (
 // Streams join every channel of a group with every channel of another one; two
 // groups of the same parallel region are joined channel by channel.
 //
-// An error is of kind Invalid: the job is none that [berth.Job.Validate]
-// accepts.
+// An error is of kind Invalid: package admit would have refused the job.
 func Expand(job *berth.Job, before *berth.StreamPlan) (*berth.StreamPlan, error) {
 	if job.Stream == nil {
 		return nil, berth.Errorf(berth.Invalid, "job %q is no stream job", job.ID)

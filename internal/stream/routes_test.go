@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth"
+	"berth/internal/decode"
 	"berth/internal/expr"
 	"berth/internal/stream"
 )
@@ -93,7 +94,7 @@ func plainRoutes(exports, imports []*berth.Resource) (out []string) {
 
 // A subscription that is none, which no door lets in, matches nothing.
 func TestBrokenSubscriptionMatchesNothing(t *testing.T) {
-	d := &draft{groups: []group{{name: "a", in: 1, out: 1}}, exports: []crossing{{port: "a.o0", prop: map[string]any{"n": berth.Number("1")}}}, imports: []crossing{{port: "a.i0", sub: "true"}}}
+	d := &draft{groups: []group{{name: "a", in: 1, out: 1}}, exports: []crossing{{port: "a.o0", prop: map[string]any{"n": decode.Number("1")}}}, imports: []crossing{{port: "a.i0", sub: "true"}}}
 	j := d.job(t, "j", nil)
 	plan := expand(t, j, nil)
 	exports, imports := resources(j, plan, berth.UID{Index: 1}, berth.KindExport), resources(j, plan, berth.UID{Index: 1}, berth.KindImport)
@@ -113,7 +114,7 @@ func crowd(b *testing.B, n int, named bool) (exports, imports []*berth.Resource)
 		if named {
 			x.id, m.id = "s"+strconv.Itoa(i), "s"+strconv.Itoa(i)
 		} else {
-			x.prop = map[string]any{"n": berth.Number(strconv.Itoa(i)), "kind": "raw", "regions": []any{"eu", "us"}}
+			x.prop = map[string]any{"n": decode.Number(strconv.Itoa(i)), "kind": "raw", "regions": []any{"eu", "us"}}
 			m.sub = fmt.Sprintf(`kind == "raw" && n == %d && "eu" in regions`, i)
 		}
 		d := &draft{groups: []group{{name: "a", out: 1}, {name: "b", in: 1}}, exports: []crossing{x}, imports: []crossing{m}}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/admit"
+	"berth/internal/decode"
 	"berth/internal/state/statetest"
 	"berth/internal/stream"
 )
@@ -51,8 +53,8 @@ type world struct {
 
 // work is a job as it is written, and what it came to.
 type work struct {
-	tree   berth.Tree
-	stream berth.Tree
+	tree   decode.Tree
+	stream decode.Tree
 	job    *berth.Job
 	plan   *berth.StreamPlan
 	uid    berth.UID
@@ -71,17 +73,17 @@ func (w *world) line(l *statetest.Line) {
 		w.routes()
 	case "memory":
 		for _, g := range w.job.tree["TaskGroups"].([]any) {
-			g.(berth.Tree)["Tasks"].([]any)[0].(berth.Tree)["Resources"] = berth.Tree{"MemoryMB": berth.Number(l.Word(0))}
+			g.(decode.Tree)["Tasks"].([]any)[0].(decode.Tree)["Resources"] = decode.Tree{"MemoryMB": decode.Number(l.Word(0))}
 		}
 	case "without":
 		in, key := w.job.place(l.Word(0))
-		in[key] = slices.DeleteFunc(in[key].([]any), func(x any) bool { return x.(berth.Tree)["Name"] == l.Word(1) })
+		in[key] = slices.DeleteFunc(in[key].([]any), func(x any) bool { return x.(decode.Tree)["Name"] == l.Word(1) })
 	default:
 		tree := w.block(l)
 		tree["Name"] = l.Word(0)
 		in, key := w.job.place(l.Verb)
 		list, _ := in[key].([]any)
-		if i := slices.IndexFunc(list, func(x any) bool { return x.(berth.Tree)["Name"] == l.Word(0) }); i >= 0 {
+		if i := slices.IndexFunc(list, func(x any) bool { return x.(decode.Tree)["Name"] == l.Word(0) }); i >= 0 {
 			list[i] = tree
 		} else {
 			in[key] = append(list, tree)
@@ -93,9 +95,9 @@ func (w *world) line(l *statetest.Line) {
 func (w *world) begin(l *statetest.Line) {
 	name := l.Word(0)
 	if w.jobs[name] == nil {
-		s := berth.Tree{}
+		s := decode.Tree{}
 		j := &work{stream: s, uid: berth.UID{Index: uint64(len(w.all) + 1)}}
-		j.tree = berth.Tree{"ID": name, "Type": berth.TypeStream, "Stream": s}
+		j.tree = decode.Tree{"ID": name, "Type": berth.TypeStream, "Stream": s}
 		w.jobs[name] = j
 		w.all = append(w.all, j)
 	}
@@ -103,11 +105,11 @@ func (w *world) begin(l *statetest.Line) {
 	if ns := l.Text("namespace", ""); ns != "" {
 		w.job.tree["Namespace"] = ns
 	}
-	w.job.stream["Application"] = berth.Tree{"Name": l.Text("app", ""), "Scope": l.Text("scope", "")}
+	w.job.stream["Application"] = decode.Tree{"Name": l.Text("app", ""), "Scope": l.Text("scope", "")}
 }
 
 // place returns where blocks of a kind stand.
-func (j *work) place(verb string) (berth.Tree, string) {
+func (j *work) place(verb string) (decode.Tree, string) {
 	switch verb {
 	case "group":
 		return j.tree, "TaskGroups"
@@ -117,32 +119,32 @@ func (j *work) place(verb string) (berth.Tree, string) {
 	return j.stream, strings.ToUpper(verb[:1]) + verb[1:] + "s"
 }
 
-func (w *world) block(l *statetest.Line) berth.Tree {
+func (w *world) block(l *statetest.Line) decode.Tree {
 	text := func(name string) string { return l.Text(name, "") }
 	switch l.Verb {
 	case "group":
 		return w.group(l)
 	case "region":
-		return berth.Tree{"Width": berth.Number(text("width")), "Groups": list(l.List("groups"))}
+		return decode.Tree{"Width": decode.Number(text("width")), "Groups": list(l.List("groups"))}
 	case "pool":
-		p := berth.Tree{"Tags": list(l.List("tags")), "Hosts": list(l.List("hosts")), "Size": berth.Number(l.Text("size", "0"))}
+		p := decode.Tree{"Tags": list(l.List("tags")), "Hosts": list(l.List("hosts")), "Size": decode.Number(l.Text("size", "0"))}
 		if l.Has("exclusive") {
 			p["Mode"] = berth.PoolExclusive
 		}
 		return p
 	case "stream":
-		return berth.Tree{"From": text("from"), "To": list(l.List("to")), "Distribution": text("distribution")}
+		return decode.Tree{"From": text("from"), "To": list(l.List("to")), "Distribution": text("distribution")}
 	case "export":
-		x := berth.Tree{"From": text("from"), "StreamID": text("id"), "AllowFilter": !l.Has("no-filter"), "Properties": berth.Tree{}}
+		x := decode.Tree{"From": text("from"), "StreamID": text("id"), "AllowFilter": !l.Has("no-filter"), "Properties": decode.Tree{}}
 		if l.Has("drop") {
 			x["Congestion"] = berth.CongestionDrop
 		}
 		for _, name := range l.Names() {
-			x["Properties"].(berth.Tree)[name] = value(l.List(name))
+			x["Properties"].(decode.Tree)[name] = value(l.List(name))
 		}
 		return x
 	case "import":
-		return berth.Tree{
+		return decode.Tree{
 			"Into": text("into"), "StreamID": text("id"), "Application": text("app"), "Scope": text("scope"),
 			"Subscription": text("sub"), "Filter": text("filter"),
 		}
@@ -151,23 +153,23 @@ func (w *world) block(l *statetest.Line) berth.Tree {
 	return nil
 }
 
-func (w *world) group(l *statetest.Line) berth.Tree {
-	s := berth.Tree{"LiveRewire": l.Has("live"), "Policy": berth.Tree{"RestartFailed": !l.Has("no-restart")}}
+func (w *world) group(l *statetest.Line) decode.Tree {
+	s := decode.Tree{"LiveRewire": l.Has("live"), "Policy": decode.Tree{"RestartFailed": !l.Has("no-restart")}}
 	var ports, in, out []any
 	for _, name := range l.List("in") {
-		in = append(in, berth.Tree{"Name": name, "Port": name})
+		in = append(in, decode.Tree{"Name": name, "Port": name})
 	}
 	for _, name := range slices.Sorted(slices.Values(l.List("in"))) {
-		ports = append(ports, berth.Tree{"Label": name}) // their order is part of what a group is
+		ports = append(ports, decode.Tree{"Label": name}) // their order is part of what a group is
 	}
 	for _, name := range l.List("out") {
-		out = append(out, berth.Tree{"Name": name})
+		out = append(out, decode.Tree{"Name": name})
 	}
 	s["Inputs"], s["Outputs"] = in, out
-	s["Placement"] = berth.Tree{"Pool": l.Text("pool", ""), "Colocate": list(l.List("colocate")), "Exlocate": list(l.List("exlocate"))}
-	g := berth.Tree{
-		"Stream": s, "Networks": []any{berth.Tree{"DynamicPorts": ports}},
-		"Tasks": []any{berth.Tree{"Name": "t", "Driver": "mock_driver", "Env": berth.Tree{"V": l.Text("env", "1")}}},
+	s["Placement"] = decode.Tree{"Pool": l.Text("pool", ""), "Colocate": list(l.List("colocate")), "Exlocate": list(l.List("exlocate"))}
+	g := decode.Tree{
+		"Stream": s, "Networks": []any{decode.Tree{"DynamicPorts": ports}},
+		"Tasks": []any{decode.Tree{"Name": "t", "Driver": "mock_driver", "Env": decode.Tree{"V": l.Text("env", "1")}}},
 	}
 	return g
 }
@@ -184,7 +186,7 @@ func list(words []string) []any {
 func value(words []string) any {
 	one := func(s string) any {
 		if _, err := strconv.ParseFloat(s, 64); err == nil {
-			return berth.Number(s)
+			return decode.Number(s)
 		}
 		if s == "true" || s == "false" {
 			return s == "true"
@@ -204,7 +206,7 @@ func value(words []string) any {
 // plan shows the plan, and of each processing element what became of it.
 func (w *world) plan() {
 	j := w.job
-	job, err := berth.DecodeJob(j.tree, berth.FromJSON)
+	job, err := admit.DecodeJob(j.tree, admit.FromJSON)
 	if err != nil {
 		fmt.Fprintln(&w.out, err)
 		return

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"berth"
+	"berth/internal/admit"
 	"berth/internal/eventually"
 	"berth/op"
 )
@@ -75,17 +76,10 @@ var aBeat = &op.BeatNode{NodeID: berth.NodeID{1, 2}, Status: berth.NodeReady, Wr
 
 // job returns a job as a user might have written it.
 func job(t testing.TB) *berth.Job {
-	j, err := berth.DecodeJob(berth.Tree{
-		"ID": "web", "Meta": berth.Tree{"team": "red"},
-		"TaskGroups": []any{berth.Tree{
-			"Name": "g", "Count": berth.Number("50"),
-			"Networks": []any{berth.Tree{"DynamicPorts": []any{berth.Tree{"Label": "http"}}}},
-			"Tasks": []any{berth.Tree{
-				"Name": "t", "Driver": "raw_exec", "Env": berth.Tree{"A": "b"},
-				"Config": berth.Tree{"command": "/bin/sh", "args": []any{"-c", "exec httpd -p $NOMAD_PORT_http"}},
-			}},
-		}},
-	}, berth.FromJSON)
+	j, err := admit.ParseJob([]byte(`{"ID": "web", "Meta": {"team": "red"}, "TaskGroups": [{
+		"Name": "g", "Count": 50, "Networks": [{"DynamicPorts": [{"Label": "http"}]}],
+		"Tasks": [{"Name": "t", "Driver": "raw_exec", "Env": {"A": "b"}, "Config": {"command": "/bin/sh", "args": ["-c", "exec httpd -p $NOMAD_PORT_http"]}}]
+	}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/cron"
 	_ "berth/internal/onethread"
 	"berth/internal/state"
 )
@@ -478,7 +479,7 @@ func (h *history) launched(b *state.Batch, j *berth.Job) {
 		h.failf("%s does not say when it was due: %v", j.ID, err)
 		return
 	}
-	every, err := (&berth.PeriodicConfig{Spec: spec, TimeZone: "UTC"}).Schedule()
+	every, err := cron.New(&berth.PeriodicConfig{Spec: spec, TimeZone: "UTC"})
 	if err != nil {
 		h.failf("%s: %v", spec, err)
 		return
@@ -501,7 +502,7 @@ func (h *history) countLaunch(s *state.Summary, old, new *state.Launch) {
 	if old.Due == new.Due || old.From != new.From || !h.steady.Load() {
 		return
 	}
-	every, err := (&berth.PeriodicConfig{Spec: crons[s.Key.ID], TimeZone: "UTC"}).Schedule()
+	every, err := cron.New(&berth.PeriodicConfig{Spec: crons[s.Key.ID], TimeZone: "UTC"})
 	if err == nil && !every.Next(old.Base()).Equal(time.Unix(0, new.Due)) {
 		h.failf("%s was decided for %s, and before that for %s", s.Key.ID, time.Unix(0, new.Due).UTC(), old.Base().UTC())
 	}

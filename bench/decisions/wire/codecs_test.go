@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/admit"
+	"berth/internal/decode"
 	"berth/internal/msgpack"
 	"berth/op"
 
@@ -32,17 +34,17 @@ func theirs() *codec.MsgpackHandle {
 
 // job is a small job as a user writes it.
 func job(t testing.TB) *berth.Job {
-	j, err := berth.DecodeJob(berth.Tree{
-		"ID": "web", "Meta": berth.Tree{"team": "red"},
-		"TaskGroups": []any{berth.Tree{
-			"Name": "g", "Count": berth.Number("50"),
-			"Networks": []any{berth.Tree{"DynamicPorts": []any{berth.Tree{"Label": "http"}}}},
-			"Tasks": []any{berth.Tree{
-				"Name": "t", "Driver": "raw_exec", "Env": berth.Tree{"A": "b"},
-				"Config": berth.Tree{"command": "/bin/sh", "args": []any{"-c", "exec httpd -p $NOMAD_PORT_http"}},
+	j, err := admit.DecodeJob(decode.Tree{
+		"ID": "web", "Meta": decode.Tree{"team": "red"},
+		"TaskGroups": []any{decode.Tree{
+			"Name": "g", "Count": decode.Number("50"),
+			"Networks": []any{decode.Tree{"DynamicPorts": []any{decode.Tree{"Label": "http"}}}},
+			"Tasks": []any{decode.Tree{
+				"Name": "t", "Driver": "raw_exec", "Env": decode.Tree{"A": "b"},
+				"Config": decode.Tree{"command": "/bin/sh", "args": []any{"-c", "exec httpd -p $NOMAD_PORT_http"}},
 			}},
 		}},
-	}, berth.FromJSON)
+	}, admit.FromJSON)
 	if err != nil {
 		t.Fatal(err)
 	}

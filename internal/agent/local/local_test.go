@@ -19,7 +19,9 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"berth"
+	"berth/internal/admit"
 	"berth/internal/claim"
+	"berth/internal/decode"
 	"berth/op"
 )
 
@@ -42,11 +44,11 @@ func open(t testing.TB, dir string) (*DB, []Record, []Damage) {
 // sample is an allocation as a server sends it.
 func sample(t testing.TB, n int) *op.Alloc {
 	t.Helper()
-	tree, err := berth.ParseJSON([]byte(`{"ID":"web","Meta":{"a":"b"},"TaskGroups":[{"Name":"g","Count":3,
+	tree, err := decode.ParseJSON([]byte(`{"ID":"web","Meta":{"a":"b"},"TaskGroups":[{"Name":"g","Count":3,
 		"Networks":[{"DynamicPorts":[{"Label":"http"}]}],
 		"Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"/bin/sh","args":["-c","exit 3"]},"Env":{"X":"y"}}]}]}`))
 	must(t, err)
-	job, err := berth.DecodeJob(tree, berth.FromJSON)
+	job, err := admit.DecodeJob(tree, admit.FromJSON)
 	must(t, err)
 	var id berth.AllocID
 	id[0], id[1] = byte(n>>8), byte(n)

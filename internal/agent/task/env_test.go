@@ -11,23 +11,25 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/admit"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/mock"
 	"berth/internal/agent/driver/raw"
+	"berth/internal/decode"
 	"berth/internal/saferoot"
 	"berth/op"
 )
 
 func sampleAlloc(t testing.TB, tasks string) *op.Alloc {
 	t.Helper()
-	tree, err := berth.ParseJSON([]byte(`{"ID":"web-job","Name":"Web","Meta":{"owner":"job","a.b":"dotted"},"TaskGroups":[{"Name":"g","Count":5,
+	tree, err := decode.ParseJSON([]byte(`{"ID":"web-job","Name":"Web","Meta":{"owner":"job","a.b":"dotted"},"TaskGroups":[{"Name":"g","Count":5,
 		"Meta":{"owner":"group","dc":"in ${node.datacenter}"},
 		"Networks":[{"DynamicPorts":[{"Label":"http"},{"Label":"my-port"}]}],
 		"Tasks":[` + tasks + `]}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, err := berth.DecodeJob(tree, berth.FromJSON)
+	job, err := admit.DecodeJob(tree, admit.FromJSON)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/cron"
 	"berth/internal/failpoint"
 	"berth/internal/state"
 )
@@ -37,7 +38,7 @@ type Controller struct {
 type entry struct {
 	key      berth.JobKey
 	uid      berth.UID
-	schedule *berth.Schedule
+	schedule *cron.Schedule
 	launch   state.Launch
 	base     time.Time // times after this one count
 	next     time.Time
@@ -96,7 +97,7 @@ func (c *Controller) learn(j *berth.Job, s *state.Summary, now time.Time) {
 	}
 	e.uid, e.launch = j.UID, *s.Launch
 	var err error
-	if e.schedule, err = j.Periodic.Schedule(); err != nil || j.Stop || !j.Periodic.Enabled {
+	if e.schedule, err = cron.New(j.Periodic); err != nil || j.Stop || !j.Periodic.Enabled {
 		c.forget(e)
 		return
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/admit"
+	"berth/internal/cron"
 	"berth/internal/invariant"
 	"berth/internal/leader"
 	"berth/internal/leader/periodic"
@@ -283,17 +285,13 @@ func TestOncePerTime(t *testing.T) {
 	zones := []string{"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe"}
 	crons := []string{"30 2 * * *", "*/20 * * * *", "15 1,2,3 * * *", "*/30 1-3 * * *"}
 	rapid.Check(t, func(t *rapid.T) {
-		zone, cron := rapid.SampledFrom(zones).Draw(t, "zone"), rapid.SampledFrom(crons).Draw(t, "cron")
+		zone, spec := rapid.SampledFrom(zones).Draw(t, "zone"), rapid.SampledFrom(crons).Draw(t, "cron")
 		overlap := rapid.Bool().Draw(t, "prohibit overlap")
-		tree, err := berth.ParseJSON([]byte(fmt.Sprintf(`{"ID": "n", "Type": "batch", "Periodic": {"Spec": %q, "TimeZone": %q, "ProhibitOverlap": %v}, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "app", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}]}]}`, cron, zone, overlap)))
+		j, err := admit.ParseJob([]byte(fmt.Sprintf(`{"ID": "n", "Type": "batch", "Periodic": {"Spec": %q, "TimeZone": %q, "ProhibitOverlap": %v}, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "app", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}]}]}`, spec, zone, overlap)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		j, err := berth.DecodeJob(tree, berth.FromJSON)
-		if err != nil {
-			t.Fatal(err)
-		}
-		times, err := j.Periodic.Schedule()
+		times, err := cron.New(j.Periodic)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +341,7 @@ func TestOncePerTime(t *testing.T) {
 			}
 			due, err := time.Parse(time.RFC3339, e.Cause.ID)
 			if err != nil || !times.Next(due.Add(-time.Second)).Equal(due) {
-				t.Fatalf("%s is no time of %q in %s (%v)", e.Cause.ID, cron, zone, err)
+				t.Fatalf("%s is no time of %q in %s (%v)", e.Cause.ID, spec, zone, err)
 			}
 		}
 		for _, v := range invariant.Check(s) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/condition"
 	"berth/internal/state"
 )
 
@@ -225,7 +226,7 @@ func (f *filter) taken(n *berth.Node) {
 func holds(left, operand, right string, n *berth.Node) bool {
 	l, hasL := resolve(left, n)
 	r, hasR := resolve(right, n)
-	return berth.Meets(operand, l, hasL, r, hasR)
+	return condition.Meets(operand, l, hasL, r, hasR)
 }
 
 func inDatacenters(globs []string, dc string) bool {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/admit"
+	"berth/internal/decode"
 	"berth/internal/state"
 )
 
@@ -170,24 +172,24 @@ func AddNode(n int, cpu, mem int64, change ...func(*berth.Node)) *state.Register
 // at once: most tests are about something else than its deployments.
 func Job(t testing.TB, text string) *berth.Job {
 	t.Helper()
-	tree, err := berth.ParseJSON([]byte(text))
+	tree, err := decode.ParseJSON([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	groups, _ := tree["TaskGroups"].([]any)
 	silent := (tree["Type"] == nil || tree["Type"] == berth.TypeService) && tree["Update"] == nil
 	for _, g := range groups {
-		group := g.(berth.Tree)
+		group := g.(decode.Tree)
 		silent = silent && group["Update"] == nil
 		if group["Tasks"] == nil {
-			group["Tasks"] = []any{berth.Tree{"Name": "task", "Driver": "mock_driver", "Resources": group["Resources"]}}
+			group["Tasks"] = []any{decode.Tree{"Name": "task", "Driver": "mock_driver", "Resources": group["Resources"]}}
 			delete(group, "Resources")
 		}
 	}
 	if silent {
-		tree["Update"] = berth.Tree{"MaxParallel": berth.Number("0")}
+		tree["Update"] = decode.Tree{"MaxParallel": decode.Number("0")}
 	}
-	j, err := berth.DecodeJob(tree, berth.FromJSON)
+	j, err := admit.DecodeJob(tree, admit.FromJSON)
 	if err != nil {
 		t.Fatal(err)
 	}

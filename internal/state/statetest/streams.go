@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"berth"
+	"berth/internal/admit"
 	"berth/internal/state"
 	"berth/internal/stream"
 
@@ -121,11 +122,7 @@ func (r *Random) term(t *rapid.T, s *state.Snapshot) uint64 {
 func (r *Random) registerStream(t *rapid.T, s *state.Snapshot) state.Command {
 	k := streamKey(t)
 	text := StreamText(string(k.ID), rapid.IntRange(1, 3).Draw(t, "width"), rapid.IntRange(1, 2).Draw(t, "cpu")*100, rapid.SampledFrom(pools).Draw(t, "pool"))
-	tree, err := berth.ParseJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, err := berth.DecodeJob(tree, berth.FromJSON)
+	j, err := admit.ParseJob([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

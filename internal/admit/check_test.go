@@ -1,0 +1,611 @@
+package admit
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth"
+	"berth/internal/decode"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// validJob is a small job that Validate has nothing against.
+func validJob(t testing.TB) *berth.Job {
+	return mustDecode(t, `{"ID": "j", "TaskGroups": [{"Name": "g", "Networks": [{"DynamicPorts": [{"Label": "http"}, {"Label": "admin", "Value": 8080}]}],
+		"Tasks": [{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}, {"Name": "u", "Driver": "mock_driver"}]}]}`)
+}
+
+// Each rule by a job that breaks it alone, and all that is said of it.
+func TestValidate(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	tests := []struct {
+		name  string
+		spoil func(j *berth.Job, g *berth.TaskGroup, t *berth.Task)
+		want  string
+	}{
+		{"nothing", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {}, ""},
+
+		{"no ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "" }, `job.id: a job needs an ID`},
+		{"long ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = berth.JobID(long) }, `job.id: 300 bytes are too long; allowed are 255`},
+		{"ID with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a b" }, `job.id: "a b" has a space or a character that cannot be printed`},
+		{"ID with a NUL", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a\x00" }, `job.id: "a\x00" has a space or a character that cannot be printed`},
+		{"ID not UTF-8", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a\xff" }, `job.id: is not valid UTF-8`},
+		{"long name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Name = long }, `job.name: 300 bytes are too long; allowed are 255`},
+		{"name of two lines", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Name = "a\nb" }, `job.name: "a\nb" has a character that cannot be printed`},
+		{"all namespaces", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Namespace = "*" }, `job.namespace: "*" names all namespaces; a job lives in one`},
+		{"long namespace", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Namespace = long }, `job.namespace: 300 bytes are too long; allowed are 128`},
+		{"long region", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Region = long }, `job.region: 300 bytes are too long; allowed are 128`},
+		{"long pool", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.NodePool = long }, `job.node_pool: 300 bytes are too long; allowed are 128`},
+		{"unknown type", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type = "cron" }, `job.type: "cron" is not allowed; allowed are service, batch, system, sysbatch, stream`},
+		{"core jobs are not for users", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type = berth.TypeCore }, `job.type: "core" is not allowed; allowed are service, batch, system, sysbatch, stream`},
+		{"low priority", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Priority = 0 }, `job.priority: 0 is out of range; allowed are 1 to 100`},
+		{"high priority", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Priority = 101 }, `job.priority: 101 is out of range; allowed are 1 to 100`},
+		{"bad glob", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Datacenters = []string{"a["} }, `job.datacenters: "a[" is not a datacenter or a glob`},
+		{"empty datacenter", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Datacenters = []string{""} }, `job.datacenters: "" is not a datacenter or a glob`},
+		{"empty meta key", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Meta = map[string]string{"": "x"} }, `job.meta: "" is not a usable key, or its value is not valid UTF-8`},
+		{"meta not UTF-8", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Meta = map[string]string{"a": "\xff"} }, `job.meta: "a" is not a usable key, or its value is not valid UTF-8`},
+
+		{"no group", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.TaskGroups = nil }, `job.group: a job needs at least one group`},
+		{"too many groups", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.TaskGroups = slices.Repeat(j.TaskGroups, berth.MaxGroups+1)
+		}, `job.group: 1001 groups are too many; allowed are 1000`},
+		{"group twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.TaskGroups = append(j.TaskGroups, g) }, `job.group[g]: is there twice`},
+		{"groups that look alike", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			h := *g
+			h.Name = "G"
+			j.TaskGroups = append(j.TaskGroups, &h)
+		}, `job.group[G]: differs from "g" only in case`},
+		{"group without a name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Name = "" }, `job.group[].name: a name is wanted`},
+		{"group with a slash", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Name = "a/b" }, `job.group[a/b].name: "a/b" has a slash or a character that is not plain ASCII`},
+		{"negative count", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Count = -1 }, `job.group[g].count: -1 is out of range; allowed are 0 to 50000`},
+		{"huge count", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Count = 1e9 }, `job.group[g].count: 1000000000 is out of range; allowed are 0 to 50000`},
+		{"group meta", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Meta = map[string]string{"a\x00": ""} }, `job.group[g].meta: "a\x00" is not a usable key, or its value is not valid UTF-8`},
+		{"scaling without a top", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Scaling = &berth.ScalingPolicy{Min: 1, Type: berth.ScalingHorizontal}
+		}, `job.group[g].scaling.max: 0 is below min, 1`},
+		{"count beyond its scaling", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Scaling = &berth.ScalingPolicy{Min: 2, Max: 5, Type: berth.ScalingHorizontal}
+		}, `job.group[g].scaling: the count of the group, 1, is out of range; allowed are 2 to 5`},
+		{"scaling of a group by its memory", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Scaling = &berth.ScalingPolicy{Max: 5, Type: berth.ScalingMemory}
+		}, `job.group[g].scaling.type: "vertical_mem" is not allowed; allowed are horizontal`},
+		{"scaling of a task by its count", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.ScalingPolicies = []berth.ScalingPolicy{{Max: 5, Type: berth.ScalingHorizontal}}
+		}, `job.group[g].task[t].scaling.type: "horizontal" is not allowed; allowed are vertical_cpu, vertical_mem`},
+		{"negative delay of the end", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ShutdownDelay = -1 }, `job.group[g].shutdown_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"longest run of a batch job", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Type, g.MaxRunDuration = berth.TypeBatch, time.Hour
+		}, ""},
+		{"longest run of a service", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.MaxRunDuration = time.Hour }, `job.group[g].max_run_duration: is not allowed in a job of type service; allowed are batch and sysbatch`},
+		{"negative longest run", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type, g.MaxRunDuration = berth.TypeBatch, -1 }, `job.group[g].max_run_duration: -1ns is out of range; allowed are 1ns to 876000h0m0s`},
+		{"small disk", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.EphemeralDisk = &berth.EphemeralDisk{SizeMB: 1}
+		}, `job.group[g].ephemeral_disk.size: 1 is out of range; allowed are 10 to 1099511627776`},
+		{"disk smaller than logs", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.EphemeralDisk = &berth.EphemeralDisk{SizeMB: 100}
+		}, `job.group[g].ephemeral_disk.size: 100 MiB do not hold the logs of the tasks, 200 MiB`},
+
+		{"restart mode", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Mode = "x" }, `job.group[g].restart.mode: "x" is not allowed; allowed are delay, fail`},
+		{"restart attempts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Attempts = -1 }, `job.group[g].restart.attempts: -1 is out of range; allowed are 0 to 1000000`},
+		{"restart interval", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			*g.RestartPolicy = berth.RestartPolicy{Interval: 1, Mode: berth.RestartFail}
+		}, `job.group[g].restart.interval: 1ns is out of range; allowed are 5s to 876000h0m0s`},
+		{"restart delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Delay = -1 }, `job.group[g].restart.delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"restarts that do not fit", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Attempts = 1000 }, `job.group[g].restart: 1000 restarts with a delay of 15s do not fit in an interval of 30m0s`},
+		{"restart of a task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			p := *t.RestartPolicy
+			p.Mode = "x"
+			t.RestartPolicy = &p
+		}, `job.group[g].task[t].restart.mode: "x" is not allowed; allowed are delay, fail`},
+
+		{"all of a disconnect block", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Disconnect = &berth.DisconnectStrategy{LostAfter: time.Hour, Reconcile: berth.KeepLongestRunning}
+		}, ``},
+		{"negative lost_after", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Disconnect = &berth.DisconnectStrategy{LostAfter: -1, Reconcile: berth.KeepOriginal}
+		}, `job.group[g].disconnect.lost_after: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"stop on client after nothing", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Disconnect = &berth.DisconnectStrategy{StopOnClientAfter: new(time.Duration), Reconcile: berth.KeepReplacement}
+		}, `job.group[g].disconnect.stop_on_client_after: 0s is out of range; allowed are 1ns to 876000h0m0s`},
+		{"lost and stopped on the client", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			d := time.Minute
+			g.Disconnect = &berth.DisconnectStrategy{LostAfter: time.Hour, StopOnClientAfter: &d, Reconcile: berth.KeepBestScore}
+		}, `job.group[g].disconnect.stop_on_client_after: is there beside lost_after; allowed is one of them`},
+		{"who stays", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Disconnect = &berth.DisconnectStrategy{LostAfter: time.Hour, Replace: true, Reconcile: "both"}
+		}, `job.group[g].disconnect.reconcile: "both" is not allowed; allowed are best_score, keep_original, keep_replacement, longest_running`},
+		{"disconnect before the block", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.MaxClientDisconnect, g.PreventRescheduleOnLost = time.Hour, true
+		}, ``},
+		{"disconnect said twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.MaxClientDisconnect = time.Hour
+			g.Disconnect = &berth.DisconnectStrategy{LostAfter: time.Hour, Replace: true, Reconcile: berth.KeepBestScore}
+		}, `job.group[g].disconnect: is there beside max_client_disconnect, which says the same; allowed is one of them`},
+		{"negative max_client_disconnect", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.MaxClientDisconnect = -1 }, `job.group[g].max_client_disconnect: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"negative stop_after_client_disconnect", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.StopAfterClientDisconnect = -1
+		}, `job.group[g].stop_after_client_disconnect: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"both before the block", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.MaxClientDisconnect, g.StopAfterClientDisconnect = time.Hour, time.Minute
+		}, `job.group[g].stop_after_client_disconnect: is there beside max_client_disconnect; allowed is one of them`},
+		{"reschedule of a job", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Reschedule = &berth.ReschedulePolicy{Unlimited: true, DelayFunction: "x", Delay: time.Minute, MaxDelay: time.Hour}
+			g.ReschedulePolicy = j.Reschedule
+		}, `job.reschedule.delay_function: "x" is not allowed; allowed are constant, exponential, fibonacci`},
+		{"reschedule delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ReschedulePolicy.Delay = 1 }, `job.group[g].reschedule.delay: 1ns is out of range; allowed are 5s to 876000h0m0s`},
+		{"reschedule max delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ReschedulePolicy.MaxDelay = 6 * time.Second }, `job.group[g].reschedule.max_delay: 6s is below the delay, 30s`},
+		{"reschedule negative max delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			*g.ReschedulePolicy = berth.ReschedulePolicy{Unlimited: true, DelayFunction: berth.DelayConstant, Delay: time.Minute, MaxDelay: -1}
+		}, `job.group[g].reschedule.max_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"reschedule both ways", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ReschedulePolicy.Attempts = 1 }, `job.group[g].reschedule.unlimited: is true, so attempts cannot be 1 too`},
+		{"reschedule attempts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			*g.ReschedulePolicy = berth.ReschedulePolicy{Attempts: -1}
+		}, `job.group[g].reschedule.attempts: -1 is out of range; allowed are 0 to 1000000`},
+		{"reschedule without time", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			*g.ReschedulePolicy = berth.ReschedulePolicy{Attempts: 2}
+		}, `job.group[g].reschedule.interval: 0s leaves no room for 2 attempts`},
+		{"reschedule interval", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			*g.ReschedulePolicy = berth.ReschedulePolicy{Interval: -1}
+		}, `job.group[g].reschedule.interval: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+
+		{"two networks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Networks = append(g.Networks, berth.NetworkResource{Mode: "host"})
+		}, `job.group[g].network: is there 2 times; allowed is once`},
+		{"too many ports", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Networks[0].DynamicPorts = make([]berth.Port, MaxPorts+1)
+		}, `job.group[g].network.port: 202 ports are too many; allowed are 200`},
+		{"port label", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].DynamicPorts[0].Label = "a b" }, `job.group[g].network.port[a b]: the label must be letters, digits, - and _, up to 64`},
+		{"port twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].DynamicPorts[0].Label = "ADMIN" }, `job.group[g].network.port[ADMIN]: is there twice`},
+		{"static port", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].ReservedPorts[0].Value = 65536 }, `job.group[g].network.port[admin].static: 65536 is out of range; allowed are 1 to 65535`},
+		{"static port twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Networks[0].ReservedPorts = append(g.Networks[0].ReservedPorts, berth.Port{Label: "x", Value: 8080})
+		}, `job.group[g].network.port[x].static: 8080 is the static port of "admin" too`},
+		{"port to", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].DynamicPorts[0].To = -2 }, `job.group[g].network.port[http].to: -2 is out of range; allowed are -1 to 65535`},
+
+		{"no task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks = nil }, `job.group[g].task: a group needs at least one task`},
+		{"too many tasks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks = slices.Repeat(g.Tasks, MaxTasks) }, `job.group[g].task: 200 tasks are too many; allowed are 100`},
+		{"task twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks[1].Name = "t" }, `job.group[g].task[t]: is there twice`},
+		{"task with a reserved name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = "Alloc" }, `job.group[g].task[Alloc].name: "Alloc" is reserved`},
+		{"task that climbs", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = ".." }, `job.group[g].task[..].name: ".." is reserved`},
+		{"task with a long name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = long }, `job.group[g].task[` + long[:64] + `…].name: 300 bytes are too long; allowed are 128`},
+		{"task that ends with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = "t " }, `job.group[g].task[t ].name: "t " begins or ends with a space`},
+		{"two leaders", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Tasks[0].Leader, g.Tasks[1].Leader = true, true
+		}, `job.group[g].task: 2 tasks are leader; allowed is one`},
+		{"user of two lines", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.User = "a\nb" }, `job.group[g].task[t].user: "a\nb" has a character that cannot be printed`},
+		{"env name with =", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Env = map[string]string{"a=b": ""} }, `job.group[g].task[t].env: "a=b" cannot be an environment variable`},
+		{"env value with a NUL", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Env = map[string]string{"a": "\x00"} }, `job.group[g].task[t].env: "a" cannot be an environment variable`},
+		{"task meta", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Meta = map[string]string{"": ""} }, `job.group[g].task[t].meta: "" is not a usable key, or its value is not valid UTF-8`},
+		{"kill timeout", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.KillTimeout = -1 }, `job.group[g].task[t].kill_timeout: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"shutdown delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.ShutdownDelay = -1 }, `job.group[g].task[t].shutdown_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		{"kill signal", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.KillSignal = "SIGNOPE" }, `job.group[g].task[t].kill_signal: "SIGNOPE" is not a signal; allowed are ` + strings.Join(signals, ", ")},
+		{"log files", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.LogConfig.MaxFiles = 0 }, `job.group[g].task[t].logs.max_files: 0 is out of range; allowed are 1 to 10000`},
+		{"log size", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.LogConfig.MaxFileSizeMB = 0 }, `job.group[g].task[t].logs.max_file_size: 0 is out of range; allowed are 1 to 1073741824`},
+		{"no cpu", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.CPU = 0 }, `job.group[g].task[t].resources.cpu: 0 is out of range; allowed are 1 to 10000000`},
+		{"negative memory", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMB = -5 }, `job.group[g].task[t].resources.memory: -5 is out of range; allowed are 10 to 1073741824`},
+
+		{"cores", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.CPU, t.Resources.Cores = 0, 2 }, ``},
+		{"cores and cpu", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.Cores = 2 }, `job.group[g].task[t].resources.cpu: 100 is there beside 2 cores; a task asks for cpu or for cores`},
+		{"negative cores", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.CPU, t.Resources.Cores = 0, -1 }, `job.group[g].task[t].resources.cores: -1 is out of range; allowed are 1 to 10000`},
+		{"memory_max", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = 400 }, ``},
+		{"memory_max below memory", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = 299 }, `job.group[g].task[t].resources.memory_max: 299 is out of range; allowed are 300 to 1073741824`},
+		{"memory_max without bound", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = -1 }, `job.group[g].task[t].resources.memory_max: -1 is out of range; allowed are 300 to 1073741824`},
+		{"numa", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.CPU, t.Resources.Cores = 0, 2
+			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1}}
+			t.Resources.NUMA = &berth.NUMAResource{Affinity: berth.NUMARequire, Devices: []string{"gpu"}}
+		}, ``},
+		{"numa without cores", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.NUMA = &berth.NUMAResource{Affinity: berth.NUMAPrefer}
+		}, `job.group[g].task[t].resources.numa: is about whole cores; ask for cores instead of cpu`},
+		{"numa affinity", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.CPU, t.Resources.Cores, t.Resources.NUMA = 0, 2, &berth.NUMAResource{Affinity: "near"}
+		}, `job.group[g].task[t].resources.numa.affinity: "near" is not allowed; allowed are none, prefer, require`},
+		{"numa device", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.CPU, t.Resources.Cores, t.Resources.NUMA = 0, 2, &berth.NUMAResource{Affinity: berth.NUMARequire, Devices: []string{"gpu"}}
+		}, `job.group[g].task[t].resources.numa.devices: "gpu" is not the name of a device that the task asks for`},
+		{"device", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Devices = []berth.RequestedDevice{{Name: "nvidia/gpu/t4", Count: 2, Constraints: []berth.Constraint{{LTarget: "${device.attr.memory}", RTarget: "4 GiB", Operand: ">="}, {LTarget: "${device.ids}", RTarget: "a,b", Operand: berth.OpSetContainsAny}},
+				Affinities: []berth.Affinity{{LTarget: "${device.model}", RTarget: "t4", Operand: "=", Weight: 50}}}}
+		}, ``},
+		{"device of no type", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Devices = []berth.RequestedDevice{{Name: "nvidia//t4", Count: 1}}
+		}, `job.group[g].task[t].resources.device[nvidia//t4]: the name must be a type, a vendor/type or a vendor/type/name`},
+		{"device of four parts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Devices = []berth.RequestedDevice{{Name: "a/b/c/d", Count: 1}}
+		}, `job.group[g].task[t].resources.device[a/b/c/d]: the name must be a type, a vendor/type or a vendor/type/name`},
+		{"no devices", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu"}}
+		}, `job.group[g].task[t].resources.device[gpu].count: 0 is out of range; allowed are 1 to 10000`},
+		{"device twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1}, {Name: "gpu", Count: 1}}
+		}, `job.group[g].task[t].resources.device[gpu]: is there twice; count says how many`},
+		{"device and its node", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1, Constraints: []berth.Constraint{{LTarget: "${attr.kernel.name}", RTarget: "linux", Operand: "="}}}}
+		}, `job.group[g].task[t].resources.device[gpu].constraint[0].attribute: "${attr.kernel.name}" is not known; allowed here are ${device.attr.…}, ${device.vendor}, ${device.type}, ${device.model} and ${device.ids}`},
+		{"device property", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1, Constraints: []berth.Constraint{{LTarget: "${device.colour}", RTarget: "red", Operand: "="}}}}
+		}, `job.group[g].task[t].resources.device[gpu].constraint[0].attribute: "colour" is not allowed; allowed are vendor, type, model, ids`},
+		{"distinct devices", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1, Constraints: []berth.Constraint{{LTarget: "${device.model}", RTarget: "2", Operand: berth.OpDistinctProperty}}}}
+		}, `job.group[g].task[t].resources.device[gpu].constraint[0].operator: distinct_property is not for devices`},
+
+		{"bridge", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = berth.NetworkBridge }, ``},
+		{"cni", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "cni/my.net" }, ``},
+		{"cni of no name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "cni/" }, `job.group[g].network.mode: "cni/" names no CNI network`},
+		{"network mode none", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = berth.NetworkNone }, `job.group[g].network.mode: "none" is not built yet; allowed are host, bridge and cni/…`},
+		{"unknown network mode", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "lan" }, `job.group[g].network.mode: "lan" is not allowed; allowed are host, bridge, none, cni/…`},
+		{"one port on two host networks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Networks[0].ReservedPorts = append(g.Networks[0].ReservedPorts, berth.Port{Label: "x", Value: 8080, HostNetwork: "public"})
+		}, ``},
+		{"collisions of a dynamic port", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Networks[0].DynamicPorts[0].IgnoreCollision = true
+		}, `job.group[g].network.port[http].ignore_collision: is for static ports in mode host alone`},
+		{"collisions behind a bridge", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Networks[0].Mode, g.Networks[0].ReservedPorts[0].IgnoreCollision = berth.NetworkBridge, true
+		}, `job.group[g].network.port[admin].ignore_collision: is for static ports in mode host alone`},
+
+		{"host volume", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost, Source: "ssd", ReadOnly: true}}
+		}, ``},
+		{"volume of no type", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Source: "ssd"}}
+		}, `job.group[g].volume[data].type: "" is not allowed; allowed are host, csi`},
+		{"volume without a source", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost}}
+		}, `job.group[g].volume[data].source: is missing`},
+		{"csi volume", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd"}}
+		}, `job.group[g].volume[data].type: "csi" is not built yet; allowed is host`},
+		{"volume of each instance", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Type, j.Reschedule, g.ReschedulePolicy = berth.TypeSysbatch, nil, nil
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost, Source: "ssd", PerAlloc: true}}
+		}, `job.group[g].volume[data].per_alloc: is not for sysbatch jobs`},
+
+		{"too many constraints", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = make([]berth.Constraint, MaxConditions+1)
+		}, `job: 201 constraints or affinities are too many; allowed are 200`},
+		{"operator", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "${attr.a}", RTarget: "b", Operand: "~"}}
+		}, `job.constraint[0].operator: "~" is not allowed; allowed are ` + strings.Join(operators, ", ")},
+		{"no attribute", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Constraints = []berth.Constraint{{LTarget: "", RTarget: "b", Operand: "="}}
+		}, `job.group[g].constraint[0].attribute: is missing`},
+		{"distinct_hosts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "", RTarget: "x", Operand: berth.OpDistinctHosts}}
+		}, `job.constraint[0].value: "x" is not allowed; allowed are , true, false`},
+		{"distinct_property of none", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: "0", Operand: berth.OpDistinctProperty}}
+		}, `job.constraint[0].value: "0" is not a count of at least 1`},
+		{"distinct_property of half a number", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: "3x", Operand: berth.OpDistinctProperty}}
+		}, `job.constraint[0].value: "3x" is not a count of at least 1`},
+		{"regexp", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: "(", Operand: berth.OpRegexp}}
+		}, "job.group[g].task[t].constraint[0].value: is not a regexp: error parsing regexp: missing closing ): `(`"},
+		{"long regexp", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: strings.Repeat("a", 1001), Operand: berth.OpRegexp}}
+		}, `job.constraint[0].value: 1001 bytes are too long for a regexp; allowed are 1000`},
+		{"version", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: "new", Operand: berth.OpVersion}}
+		}, `job.constraint[0].value: "new" is not a version constraint such as ">= 1.2, < 2"`},
+		{"set", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: "", Operand: berth.OpSetContainsAny}}
+		}, `job.constraint[0].value: a comma-separated list is wanted`},
+		{"target without its brace", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "${meta.a", RTarget: "b", Operand: "="}}
+		}, `job.constraint[0].attribute: "${meta.a" lacks its closing brace`},
+		{"target of nothing", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "${meta.}", RTarget: "b", Operand: "="}}
+		}, `job.constraint[0].attribute: "${meta.}" names nothing`},
+		{"target of the task's own", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "${NOMAD_PORT_x}", RTarget: "b", Operand: "="}}
+		}, `job.constraint[0].attribute: "${NOMAD_PORT_x}" is not known; allowed are ${node.…}, ${attr.…} and ${meta.…}`},
+		{"unknown property", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Constraints = []berth.Constraint{{LTarget: "a", RTarget: "${node.clas}", Operand: "="}}
+		}, `job.constraint[0].value: "clas" is not allowed; allowed are unique.id, unique.name, datacenter, class, pool, region`},
+		{"affinity for other hosts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Affinities = []berth.Affinity{{LTarget: "", RTarget: "", Operand: berth.OpDistinctHosts, Weight: 50}}
+		}, `job.affinity[0].operator: distinct_hosts is for constraints only`},
+		{"affinity without weight", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Affinities = []berth.Affinity{{LTarget: "${meta.a}", RTarget: "b", Operand: "=", Weight: 0}}
+		}, `job.affinity[0].weight: 0 is out of range; allowed are -100 to 100, except 0`},
+		{"affinity of too much weight", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Affinities = []berth.Affinity{{LTarget: "${meta.a}", RTarget: "b", Operand: "=", Weight: -101}}
+		}, `job.affinity[0].weight: -101 is out of range; allowed are -100 to 100, except 0`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := validJob(t)
+			j.Update, j.TaskGroups[0].Update = nil, nil // which depends on the type
+			tt.spoil(j, j.TaskGroups[0], j.TaskGroups[0].Tasks[0])
+			got := Validate(j)
+			if strings.HasPrefix(tt.name, "too many ports") || tt.name == "too many groups" || tt.name == "too many tasks" {
+				got = got[:min(1, len(got))]
+			}
+			if diff := cmp.Diff(tt.want, joined(got)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// What a driver's config may say.
+func TestDriverConfig(t *testing.T) {
+	list := func(v ...any) []any { return v }
+	tests := []struct {
+		driver string
+		config map[string]any
+		want   string
+	}{
+		{"raw_exec", map[string]any{"command": "/bin/true"}, ""},
+		{"raw_exec", map[string]any{"command": "${NOMAD_TASK_DIR}/x", "args": list("a", "${NOMAD_PORT_x}"), "work_dir": "/"}, ""},
+		{"raw_exec", nil, `config.command: is missing; the driver raw_exec needs it`},
+		{"raw_exec", map[string]any{"command": ""}, `config.command: is missing; the driver raw_exec needs it`},
+		{"raw_exec", map[string]any{"command": nil}, `config.command: is missing; the driver raw_exec needs it`},
+		{"raw_exec", map[string]any{"command": int64(1)}, `config.command: a string is wanted, not 1`},
+		{"raw_exec", map[string]any{"command": "x", "args": "a"}, `config.args: a list of strings is wanted`},
+		{"raw_exec", map[string]any{"command": "x", "args": list("a", int64(1))}, `config.args: a list of strings is wanted`},
+		{"raw_exec", map[string]any{"command": "x", "args": list()}, ``},
+		{"raw_exec", map[string]any{"command": "x", "args": nil, "work_dir": nil}, ``},
+		{"raw_exec", map[string]any{"command": "x", "image": "y"}, `config.image: the driver raw_exec has no such setting`},
+		{"mock_driver", nil, ""},
+		{"mock_driver", map[string]any{"run_for": "10s", "exit_code": int64(3), "start_error_recoverable": true, "kill_after": int64(5)}, ""},
+		{"mock_driver", map[string]any{"run_for": "${NOMAD_META_time}", "exit_code": "${meta.code}", "start_error_recoverable": "${meta.x}"}, ""},
+		{"mock_driver", map[string]any{"exit_code": "3", "start_error_recoverable": "true"}, ""},
+		{"mock_driver", map[string]any{"run_for": "soon"}, `config.run_for: a duration (such as "90s") is wanted, not soon`},
+		{"mock_driver", map[string]any{"exit_code": "x"}, `config.exit_code: a whole number is wanted, not x`},
+		{"mock_driver", map[string]any{"exit_code": 1.5}, `config.exit_code: a whole number is wanted, not 1.5`},
+		{"mock_driver", map[string]any{"start_error_recoverable": int64(1)}, `config.start_error_recoverable: true or false is wanted, not 1`},
+		{"docker", nil, `driver: "docker" is not a driver of this build; allowed are mock_driver, raw_exec`},
+		{"", nil, `driver: "" is missing; allowed are mock_driver, raw_exec`},
+	}
+	for _, tt := range tests {
+		j := validJob(t)
+		task := j.TaskGroups[0].Tasks[0]
+		task.Driver, task.Config = tt.driver, tt.config
+		want := tt.want
+		if want != "" {
+			want = "job.group[g].task[t]." + want
+		}
+		if got := joined(Validate(j)); got != want {
+			t.Errorf("%s %v:\n got %s\nwant %s", tt.driver, tt.config, got, want)
+		}
+	}
+}
+
+// built is every field of a job that means something today: another test shows
+// what. All others are refused by name when they are set; nothing that a user
+// writes is ignored. Building a block moves its line here.
+var built = strings.Fields(`
+	job.region job.namespace job.id job.name job.type job.priority job.datacenters job.node_pool
+	job.constraint.attribute job.constraint.value job.constraint.operator
+	job.all_at_once
+	job.affinity.attribute job.affinity.value job.affinity.operator job.affinity.weight
+	job.reschedule.attempts job.reschedule.interval job.reschedule.delay job.reschedule.delay_function
+	job.reschedule.max_delay job.reschedule.unlimited
+	job.meta job.ui.description job.ui.link.label job.ui.link.url
+	job.periodic.enabled job.periodic.cron job.periodic.crons job.periodic.prohibit_overlap job.periodic.time_zone
+	job.parameterized.payload job.parameterized.meta_required job.parameterized.meta_optional
+	job.group.task.dispatch_payload.file
+	job.update.max_parallel job.update.stagger job.update.health_check job.update.min_healthy_time job.update.healthy_deadline job.update.progress_deadline job.update.canary job.update.auto_revert job.update.auto_promote
+	job.group.update.max_parallel job.group.update.stagger job.group.update.health_check job.group.update.min_healthy_time job.group.update.healthy_deadline job.group.update.progress_deadline job.group.update.canary job.group.update.auto_revert job.group.update.auto_promote
+	job.group.name job.group.count
+	job.group.constraint.attribute job.group.constraint.value job.group.constraint.operator
+	job.group.affinity.attribute job.group.affinity.value job.group.affinity.operator job.group.affinity.weight
+	job.group.restart.attempts job.group.restart.interval job.group.restart.delay job.group.restart.mode
+	job.group.reschedule.attempts job.group.reschedule.interval job.group.reschedule.delay job.group.reschedule.delay_function
+	job.group.reschedule.max_delay job.group.reschedule.unlimited
+	job.group.ephemeral_disk.size job.group.volume
+	job.group.network.mode job.group.network.port.host_network job.group.network.port.ignore_collision
+	job.group.network.reserved_ports.host_network job.group.network.reserved_ports.ignore_collision
+	job.group.network.port.name job.group.network.port.static job.group.network.port.to
+	job.group.network.reserved_ports.name job.group.network.reserved_ports.static job.group.network.reserved_ports.to
+	job.group.disconnect.lost_after job.group.disconnect.stop_on_client_after job.group.disconnect.replace job.group.disconnect.reconcile
+	job.migrate.max_parallel job.migrate.health_check job.migrate.min_healthy_time job.migrate.healthy_deadline job.migrate.start_first
+	job.group.migrate.max_parallel job.group.migrate.health_check job.group.migrate.min_healthy_time job.group.migrate.healthy_deadline job.group.migrate.start_first
+	job.group.max_run_duration job.group.max_client_disconnect job.group.stop_after_client_disconnect job.group.prevent_reschedule_on_lost
+	job.group.scaling.enabled job.group.scaling.max job.group.scaling.min job.group.scaling.policy job.group.scaling.type
+	job.group.task.scaling.enabled job.group.task.scaling.max job.group.task.scaling.min job.group.task.scaling.policy job.group.task.scaling.type
+	job.group.meta job.group.shutdown_delay
+	job.group.spread.attribute job.group.spread.weight job.group.spread.target.name job.group.spread.target.percent
+	job.spread.attribute job.spread.weight job.spread.target.name job.spread.target.percent
+	job.group.task.name job.group.task.driver job.group.task.user job.group.task.config
+	job.group.task.constraint.attribute job.group.task.constraint.value job.group.task.constraint.operator
+	job.group.task.affinity.attribute job.group.task.affinity.value job.group.task.affinity.operator job.group.task.affinity.weight
+	job.group.task.env job.group.task.meta job.group.task.leader
+	job.group.task.connectivity.change_mode job.group.task.connectivity.change_signal
+	job.group.task.resources.cpu job.group.task.resources.memory job.group.task.resources.cores job.group.task.resources.memory_max
+	job.group.task.resources.numa.affinity job.group.task.resources.numa.devices
+	job.group.task.resources.device.name job.group.task.resources.device.count
+	job.group.task.resources.device.constraint.attribute job.group.task.resources.device.constraint.operator job.group.task.resources.device.constraint.value
+	job.group.task.resources.device.affinity.attribute job.group.task.resources.device.affinity.operator job.group.task.resources.device.affinity.value
+	job.group.task.resources.device.affinity.weight
+	job.group.task.restart.attempts job.group.task.restart.interval job.group.task.restart.delay job.group.task.restart.mode
+	job.group.task.kill_timeout job.group.task.kill_signal job.group.task.shutdown_delay
+	job.group.task.logs.max_files job.group.task.logs.max_file_size job.group.task.logs.disabled job.group.task.logs.enabled
+`)
+
+// ofServices are the fields of services, of a group or of a task. Those that are
+// for Consul alone are refused with these words.
+var ofServices = strings.Fields(`
+	address address_mode canary_meta canary_tags meta name on_update port tags task check_restart.grace check_restart.ignore_warnings check_restart.limit
+	cluster connect enable_tag_override kind tagged_addresses weights.passing weights.warning
+	identity.aud identity.change_mode identity.change_signal identity.env identity.extra_claims identity.file identity.filepath identity.name
+	identity.service_name identity.ttl
+	check.address_mode check.body check.check_restart.grace check.check_restart.ignore_warnings check.check_restart.limit
+	check.failures_before_critical check.header check.interval check.method check.name check.on_update check.path check.port check.protocol
+	check.success_before_passing check.task check.timeout check.tls_server_name check.tls_skip_verify check.type
+	check.advertise check.args check.command check.expose check.failures_before_warning check.grpc_service check.grpc_use_tls
+	check.initial_status check.notes
+`)
+
+// warned are fields without effect that old files still set; Warnings names
+// them.
+var warned = strings.Fields(`job.group.network.mbits job.group.task.resources.disk job.group.task.resources.iops`)
+
+// Walking the structs, every field a job file can set is built or refused.
+func TestEveryFieldIsBuiltOrRefused(t *testing.T) {
+	var taken []string
+	var walk func(typ reflect.Type, path, shown string, reach func(*berth.Job) reflect.Value)
+	walk = func(typ reflect.Type, path, shown string, reach func(*berth.Job) reflect.Value) {
+		for f := range typ.Fields() {
+			name, label := decode.FileName(f)
+			if name == "-" || !f.IsExported() {
+				continue
+			}
+			if label {
+				name = "name"
+			}
+			at := path + "." + name
+			j := validJob(t)
+			filled(reach(j).FieldByIndex(f.Index))
+			if refused(j, shown+"."+name) {
+				continue
+			}
+			inner := f.Type
+			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
+				inner = inner.Elem()
+			}
+			if inner.Kind() != reflect.Struct || inner == reflect.TypeFor[time.Time]() {
+				taken = append(taken, at)
+				continue
+			}
+			walk(inner, at, shown+"."+name, func(j *berth.Job) reflect.Value {
+				v := reach(j).FieldByIndex(f.Index)
+				for v.Kind() != reflect.Struct {
+					switch v.Kind() {
+					case reflect.Slice:
+						if v.Len() == 0 {
+							v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+							if def, ok := blockDefaults[inner]; ok {
+								v.Index(0).Set(reflect.ValueOf(def))
+							}
+						}
+						v = v.Index(0)
+					case reflect.Pointer:
+						fresh := reflect.New(v.Type().Elem())
+						if !v.IsNil() {
+							fresh.Elem().Set(v.Elem())
+						}
+						v.Set(fresh)
+						v = fresh.Elem()
+					}
+				}
+				return v
+			})
+		}
+	}
+	walk(reflect.TypeFor[berth.Job](), "job", "job", func(j *berth.Job) reflect.Value { return reflect.ValueOf(j).Elem() })
+	slices.Sort(taken)
+	want := slices.Concat(built, warned)
+	for _, f := range ofServices {
+		want = append(want, "job.group.service."+f, "job.group.task.service."+f)
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, slices.Compact(taken)); diff != "" {
+		t.Errorf("-built +neither built nor refused\n%s", diff)
+	}
+}
+
+// filled gives a field, and all in it, a value that is not zero.
+func filled(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64, reflect.Int32:
+		v.SetInt(7)
+	case reflect.Uint64, reflect.Uint8:
+		v.SetUint(7)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		filled(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		filled(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		e := reflect.New(v.Type().Elem()).Elem()
+		filled(e)
+		v.SetMapIndex(reflect.ValueOf("x").Convert(v.Type().Key()), e)
+	case reflect.Interface:
+		v.Set(reflect.ValueOf("x"))
+	case reflect.Struct:
+		for f := range v.Type().Fields() {
+			if f.IsExported() && f.Type != reflect.TypeFor[*berth.TaskGroup]() {
+				filled(v.FieldByIndex(f.Index))
+			}
+		}
+	default:
+		panic(fmt.Sprintf("no sample of %v", v.Type()))
+	}
+}
+
+// refused reports whether Validate refuses the block or field at the path, as such
+// and not what is in it.
+func refused(j *berth.Job, path string) bool {
+	path = strings.ReplaceAll(path, "reserved_ports", "port") // problems speak of both as ports
+	for _, p := range Validate(j) {
+		bare := brackets.Replace(p.Path)
+		if strings.Contains(p.Text, "is not built yet") && plainPath(bare) == path {
+			return true
+		}
+	}
+	return false
+}
+
+var brackets = strings.NewReplacer("[", "\x00", "]", "\x01")
+
+// plainPath drops what stands in brackets.
+func plainPath(s string) string {
+	var b strings.Builder
+	depth := 0
+	for _, r := range s {
+		switch r {
+		case 0:
+			depth++
+		case 1:
+			depth--
+		default:
+			if depth == 0 {
+				b.WriteRune(r)
+			}
+		}
+	}
+	return b.String()
+}
+
+func TestWarnings(t *testing.T) {
+	j := validJob(t)
+	if w := Warnings(j); len(w) > 0 {
+		t.Errorf("a fine job is warned of: %q", w)
+	}
+	j.TaskGroups[0].Count = 0
+	j.TaskGroups[0].Networks[0].MBits = 10
+	j.TaskGroups[0].Tasks[0].Resources.DiskMB = 10
+	j.TaskGroups[0].Tasks[1].Resources.IOPS = 10
+	want := []string{
+		`group "g": network.mbits has no effect; bandwidth is not scheduled`,
+		`group "g": count is 0, so nothing of it will run`,
+		`group "g", task "t": resources.disk has no effect; the group's ephemeral_disk does`,
+		`group "g", task "u": resources.iops has no effect`,
+	}
+	if diff := cmp.Diff(want, Warnings(j)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func joined(ps berth.Problems) string {
+	var out []string
+	for _, p := range ps {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,111 @@
+package admit
+
+import (
+	"fmt"
+	"math"
+
+	"berth"
+	"berth/internal/decode"
+)
+
+func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGroup {
+	restart := defaultRestart(j.Type)
+	g := &berth.TaskGroup{
+		Count:            1,
+		RestartPolicy:    &restart,
+		ReschedulePolicy: j.Reschedule,
+		EphemeralDisk:    &berth.EphemeralDisk{SizeMB: 300},
+		Update:           j.Update,
+		Migrate:          j.Migrate,
+	}
+	if g.ReschedulePolicy == nil {
+		g.ReschedulePolicy = defaultReschedule(j.Type)
+	}
+	if s, ok := decode.Lookup(tree, "Scaling").(decode.Tree); ok && decode.Lookup(tree, "Count") == nil {
+		if n, ok := d.Integer(decode.Lookup(s, "Min")); ok {
+			g.Count = int(n)
+		}
+	}
+	if j.Type == berth.TypeStream {
+		d.streamGroup(j, g, tree, at)
+	} else {
+		d.Fill(g, tree, at, "Tasks")
+	}
+	if g.Scaling != nil {
+		p := g.Scaling.Plain()
+		if !writes(tree, "Scaling", "Min") {
+			p.Min = int64(g.Count)
+		}
+		orDefault(&p.Type, berth.ScalingHorizontal)
+		g.Scaling = p
+	}
+	for i := range g.Networks {
+		sortPorts(&g.Networks[i])
+	}
+	g.Meta = normalMap(g.Meta)
+	d.Objects(decode.Lookup(tree, "Tasks"), at+".task", func(src decode.Tree, at string) {
+		g.Tasks = append(g.Tasks, d.task(g, src, at))
+	})
+	completeServices(j, g, nil, g.Services)
+	for _, t := range g.Tasks {
+		completeServices(j, g, t, t.Services)
+	}
+	return g
+}
+
+// group checks a group. Blocks that it took over from the job are the same
+// pointers and were checked there; so it is with tasks.
+func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
+	c.name(at+".name", g.Name)
+	c.between(at+".count", int64(g.Count), 0, berth.MaxCount)
+	c.strings(at+".meta", g.Meta)
+	c.conditions(at, g.Constraints, g.Affinities)
+	c.spreads(at, g.Spreads)
+	c.restart(at+".restart", g.RestartPolicy)
+	if g.ReschedulePolicy != nil && g.ReschedulePolicy != j.Reschedule {
+		c.reschedule(at+".reschedule", g.ReschedulePolicy)
+	}
+	if g.EphemeralDisk != nil {
+		c.between(at+".ephemeral_disk.size", int64(g.EphemeralDisk.SizeMB), minDiskMB, maxDiskMB)
+	}
+	c.duration(at+".shutdown_delay", g.ShutdownDelay, 0)
+	c.maxRun(at+".max_run_duration", j, g.MaxRunDuration)
+	c.disconnect(at, j, g)
+	if g.Update != j.Update {
+		c.update(at+".update", j, g.Update)
+	}
+	if g.Migrate != j.Migrate {
+		c.migrate(at+".migrate", j, g.Migrate)
+	}
+	c.networks(at, g.Networks)
+	c.volumes(at, j, g)
+	c.scaling(at+".scaling", j, g)
+	c.groupServices(at, g)
+	c.unsupportedGroup(at, j, g)
+
+	switch n := len(g.Tasks); {
+	case n == 0:
+		c.addf(at+".task", "a group needs at least one task")
+	case n > MaxTasks:
+		c.addf(at+".task", "%d tasks are too many; allowed are %d", n, MaxTasks)
+		return
+	}
+	c.duplicates(at+".task", len(g.Tasks), func(i int) string { return g.Tasks[i].Name })
+	logs, leaders := 0, 0
+	for _, t := range g.Tasks {
+		c.dispatchPayload(fmt.Sprintf("%s.task[%s].dispatch_payload", at, berth.Clip(t.Name, 64)), j, t.DispatchPayload)
+		c.task(fmt.Sprintf("%s.task[%s]", at, berth.Clip(t.Name, 64)), g, t)
+		if !t.LogConfig.Disabled {
+			logs += min(t.LogConfig.MaxFiles, math.MaxInt32) * min(t.LogConfig.MaxFileSizeMB, math.MaxInt32) * 2
+		}
+		if t.Leader {
+			leaders++
+		}
+	}
+	if leaders > 1 {
+		c.addf(at+".task", "%d tasks are leader; allowed is one", leaders)
+	}
+	if disk := g.EphemeralDisk; disk != nil && logs/2 >= disk.SizeMB && len(c.problems) == 0 {
+		c.addf(at+".ephemeral_disk.size", "%d MiB do not hold the logs of the tasks, %d MiB", disk.SizeMB, logs/2)
+	}
+}

@@ -1,0 +1,170 @@
+package admit
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"berth"
+	"berth/internal/decode"
+)
+
+// decoder decodes a job, group by group and task by task.
+type decoder struct{ decode.Decoder }
+
+func newDecoder(from Source) *decoder {
+	return &decoder{decode.Decoder{Loose: from == FromHCL, Defaults: blockDefaults, Ignored: obsolete}}
+}
+
+func (d *decoder) job(tree decode.Tree) *berth.Job {
+	j := &berth.Job{
+		Region:      berth.DefaultRegion,
+		Namespace:   berth.DefaultNamespace,
+		Type:        berth.TypeService,
+		Priority:    berth.DefaultPriority,
+		Datacenters: []string{"*"},
+		NodePool:    berth.DefaultNodePool,
+	}
+	if s, ok := decode.Lookup(tree, "Type").(string); ok && s != "" {
+		j.Type = s // the defaults of blocks depend on it
+	}
+	if (j.Type == berth.TypeService || j.Type == berth.TypeSystem) && decode.Lookup(tree, "Update") == nil {
+		u := defaultUpdate() // nothing said is not all at once: that is max_parallel = 0
+		j.Update = &u
+	}
+	const name = "job"
+	if decode.Lookup(tree, "Reschedule") != nil {
+		j.Reschedule = defaultReschedule(j.Type)
+	}
+	if j.Type == berth.TypeStream {
+		s := defaultStream()
+		j.Stream = &s
+	}
+	d.Fill(j, tree, name, "TaskGroups")
+	completeJob(j)
+	d.Objects(decode.Lookup(tree, "TaskGroups"), name+".group", func(src decode.Tree, at string) {
+		j.TaskGroups = append(j.TaskGroups, d.group(j, src, at))
+	})
+	return j
+}
+
+// complete mends what an empty text stands for.
+func completeJob(j *berth.Job) {
+	orDefault(&j.Region, berth.DefaultRegion)
+	orDefault(&j.Namespace, berth.DefaultNamespace)
+	orDefault(&j.Type, berth.TypeService)
+	orDefault(&j.NodePool, berth.DefaultNodePool)
+	orDefault(&j.Name, string(j.ID))
+	if len(j.Datacenters) == 0 {
+		j.Datacenters = []string{"*"}
+	}
+	if j.Stream != nil {
+		completeStream(j.Stream, j.ID)
+	}
+}
+
+func (c *checker) job(j *berth.Job) {
+	const at = "job"
+	c.jobID(at+".id", string(j.ID))
+	c.line(at+".name", j.Name, berth.MaxJobIDLen)
+	c.line(at+".namespace", j.Namespace, berth.MaxNameLen)
+	if j.Namespace == berth.AllNamespaces {
+		c.addf(at+".namespace", "%q names all namespaces; a job lives in one", j.Namespace)
+	}
+	c.line(at+".region", j.Region, berth.MaxNameLen)
+	c.line(at+".node_pool", j.NodePool, berth.MaxNameLen)
+	c.oneOf(at+".type", j.Type, berth.JobTypes...)
+	c.between(at+".priority", int64(j.Priority), berth.MinPriority, berth.MaxPriority)
+	for _, dc := range j.Datacenters {
+		if _, err := path.Match(dc, ""); err != nil || dc == "" {
+			c.addf(at+".datacenters", "%q is not a datacenter or a glob", berth.Clip(dc, 64))
+		}
+	}
+	c.strings(at+".meta", j.Meta)
+	c.conditions(at, j.Constraints, j.Affinities)
+	c.spreads(at, j.Spreads)
+	if j.Reschedule != nil {
+		c.reschedule(at+".reschedule", j.Reschedule)
+	}
+	c.migrate(at+".migrate", j, j.Migrate)
+	c.update(at+".update", j, j.Update)
+	if j.PerNode() {
+		c.perNode(at, j)
+	}
+	c.launchers(at, j)
+	c.unsupportedJob(at, j)
+
+	switch n := len(j.TaskGroups); {
+	case n == 0:
+		c.addf(at+".group", "a job needs at least one group")
+	case n > berth.MaxGroups:
+		c.addf(at+".group", "%d groups are too many; allowed are %d", n, berth.MaxGroups)
+		return
+	}
+	c.duplicates(at+".group", len(j.TaskGroups), func(i int) string { return j.TaskGroups[i].Name })
+	for _, g := range j.TaskGroups {
+		c.group(fmt.Sprintf("%s.group[%s]", at, berth.Clip(g.Name, 64)), j, g)
+	}
+	c.stream(at, j)
+}
+
+func (c *checker) jobID(at, id string) {
+	switch {
+	case id == "":
+		c.addf(at, "a job needs an ID")
+	case len(id) > berth.MaxJobIDLen:
+		c.addf(at, "%d bytes are too long; allowed are %d", len(id), berth.MaxJobIDLen)
+	case !utf8.ValidString(id):
+		c.addf(at, "is not valid UTF-8")
+	case strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
+		c.addf(at, "%q has a space or a character that cannot be printed", id)
+	}
+}
+
+// perNode checks what a job that runs on every node may not say: it chooses no
+// nodes, and its instances go nowhere else.
+func (c *checker) perNode(at string, j *berth.Job) {
+	const why = "is not for jobs of type %s, which run on every node that meets their conditions"
+	no := func(present bool, at string) {
+		if present {
+			c.addf(at, why, j.Type)
+		}
+	}
+	no(len(j.Affinities) > 0, at+".affinity")
+	no(len(j.Spreads) > 0, at+".spread")
+	no(j.Reschedule.Enabled(), at+".reschedule")
+	no(j.Migrate != nil, at+".migrate")
+	c.perNodeUpdate(at+".update", j, j.Update)
+	for _, g := range j.TaskGroups {
+		gat := fmt.Sprintf("%s.group[%s]", at, berth.Clip(g.Name, 64))
+		if g.Count > 1 && j.Type == berth.TypeSystem {
+			c.addf(gat+".count", "%d is too many for a job of type system, which runs one on every node; allowed are 0 and 1", g.Count)
+		}
+		no(len(g.Affinities) > 0, gat+".affinity")
+		no(len(g.Spreads) > 0, gat+".spread")
+		no(g.ReschedulePolicy != j.Reschedule && g.ReschedulePolicy.Enabled(), gat+".reschedule")
+		no(g.Migrate != nil && g.Migrate != j.Migrate, gat+".migrate")
+		if g.Update != j.Update {
+			c.perNodeUpdate(gat+".update", j, g.Update)
+		}
+		for _, t := range g.Tasks {
+			no(len(t.Affinities) > 0, fmt.Sprintf("%s.task[%s].affinity", gat, berth.Clip(t.Name, 64)))
+		}
+	}
+}
+
+func (c *checker) perNodeUpdate(at string, j *berth.Job, u *berth.UpdateStrategy) {
+	switch {
+	case u == nil:
+	case j.Type == berth.TypeSysbatch:
+		c.addf(at, "is not for jobs of type sysbatch: each node runs them once")
+	default:
+		c.between(at+".max_parallel", int64(u.MaxParallel), 0, berth.MaxCount)
+		if u.MaxParallel > 0 {
+			c.duration(at+".stagger", u.Stagger, time.Millisecond)
+		}
+	}
+}

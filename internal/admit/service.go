@@ -1,0 +1,204 @@
+package admit
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth"
+)
+
+// Limits of services.
+const (
+	MaxServices       = 100 // of a group, those of its tasks included
+	MaxServiceChecks  = 50  // of a service
+	MaxServiceNameLen = 63
+	MaxServiceTags    = 100
+	MaxServiceTagLen  = 255
+	maxCheckBody      = 64 << 10
+	maxCheckHeaders   = 100
+	maxThreshold      = 1_000_000
+	minCheckPeriod    = time.Second
+	defaultGrace      = time.Second
+)
+
+var onUpdates = []string{berth.OnUpdateRequireHealthy, berth.OnUpdateIgnoreWarnings, berth.OnUpdateIgnore}
+
+// services completes the services of a group, or of one of its tasks.
+func completeServices(j *berth.Job, g *berth.TaskGroup, t *berth.Task, list []berth.Service) {
+	for i := range list {
+		s := &list[i]
+		if t != nil {
+			orDefault(&s.Name, j.Name+"-"+g.Name+"-"+t.Name)
+			orDefault(&s.TaskName, t.Name)
+		}
+		orDefault(&s.Name, j.Name+"-"+g.Name)
+		orDefault(&s.AddressMode, berth.AddressAuto)
+		orDefault(&s.OnUpdate, berth.OnUpdateRequireHealthy)
+		s.Meta, s.CanaryMeta, s.TaggedAddresses = normalMap(s.Meta), normalMap(s.CanaryMeta), normalMap(s.TaggedAddresses)
+		for k := range s.Checks {
+			c := &s.Checks[k]
+			orDefault(&c.OnUpdate, s.OnUpdate)
+			orDefault(&c.PortLabel, s.PortLabel)
+			orDefault(&c.TaskName, s.TaskName)
+			orDefault(&c.Name, fmt.Sprintf("service: %q check", s.Name))
+			if c.Type == berth.CheckHTTP {
+				orDefault(&c.Protocol, "http")
+				orDefault(&c.Method, "GET")
+			}
+			c.CheckRestart = mergeCheckRestart(s.CheckRestart, c.CheckRestart)
+		}
+	}
+}
+
+// with returns what a check says of its restarts over what its service says.
+func mergeCheckRestart(r, own *berth.CheckRestart) *berth.CheckRestart {
+	switch {
+	case r == nil:
+		return own
+	case own == nil:
+		return r
+	}
+	n := *own
+	if n.Limit == 0 {
+		n.Limit = r.Limit
+	}
+	if n.Grace == defaultGrace { // most likely not said
+		n.Grace = r.Grace
+	}
+	n.IgnoreWarnings = n.IgnoreWarnings || r.IgnoreWarnings
+	return &n
+}
+
+// groupServices checks the services of a group and of its tasks.
+func (c *checker) groupServices(at string, g *berth.TaskGroup) {
+	seen := map[string]bool{}
+	n := len(g.Services)
+	for i := range g.Services {
+		c.service(at, g, nil, &g.Services[i], seen)
+	}
+	for _, t := range g.Tasks {
+		if n += len(t.Services); n > MaxServices {
+			break
+		}
+		for i := range t.Services {
+			c.service(fmt.Sprintf("%s.task[%s]", at, berth.Clip(t.Name, 64)), g, t, &t.Services[i], seen)
+		}
+	}
+	if n > MaxServices {
+		c.addf(at+".service", "%d services are too many for a group; allowed are %d", n, MaxServices)
+	}
+}
+
+func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth.Service, seen map[string]bool) {
+	at = fmt.Sprintf("%s.service[%s]", at, berth.Clip(s.Name, 64))
+	if !strings.Contains(s.Name, "${") && !berth.ServiceName(s.Name) {
+		c.addf(at+".name", "%q is not the name of a service; allowed are 1 to %d letters, digits and hyphens, no hyphen at the ends", berth.Clip(s.Name, 64), berth.MaxServiceNameLen)
+	}
+	id := s.Name + " " + s.PortLabel + " " + s.TaskName
+	if seen[id] {
+		c.addf(at, "is there twice for the same task with the port %q", berth.Clip(s.PortLabel, 64))
+	}
+	seen[id] = true
+	switch s.Provider {
+	case berth.ServiceNomad:
+	case "":
+		c.addf(at+".provider", "is missing, which means consul; this build has no Consul: set provider = %q", berth.ServiceNomad)
+	default:
+		c.addf(at+".provider", "%q is not built yet; allowed is %q", berth.Clip(s.Provider, 64), berth.ServiceNomad)
+	}
+	c.consulOnly(at, s)
+	c.oneOf(at+".on_update", s.OnUpdate, onUpdates...)
+	if len(s.Tags) > berth.MaxServiceTags || len(s.CanaryTags) > berth.MaxServiceTags {
+		c.addf(at+".tags", "%d are too many; allowed are %d", max(len(s.Tags), len(s.CanaryTags)), berth.MaxServiceTags)
+	}
+	for _, tag := range slices.Concat(s.Tags, s.CanaryTags) {
+		c.line(at+".tags", tag, berth.MaxServiceTagLen)
+	}
+	c.strings(at+".meta", s.Meta)
+	c.strings(at+".canary_meta", s.CanaryMeta)
+	c.address(at, s)
+	c.port(at+".port", g, s.PortLabel)
+	c.ofTask(at+".task", g, t, s.TaskName)
+	if len(s.Checks) > MaxServiceChecks {
+		c.addf(at+".check", "%d are too many; allowed are %d", len(s.Checks), MaxServiceChecks)
+		return
+	}
+	for i := range s.Checks {
+		k := &s.Checks[i]
+		c.check(fmt.Sprintf("%s.check[%s]", at, berth.Clip(k.Name, 64)), g, t, k)
+	}
+	if s.CheckRestart != nil && len(s.Checks) == 0 {
+		c.checkRestart(at+".check_restart", g, t, s.TaskName, s.CheckRestart)
+	}
+}
+
+// consulOnly refuses what only a service in Consul can have.
+func (c *checker) consulOnly(at string, s *berth.Service) {
+	for _, f := range []struct {
+		name    string
+		present bool
+	}{
+		{"cluster", s.Cluster != "" && s.Cluster != "default"}, {"connect", s.Connect != nil}, {"enable_tag_override", s.EnableTagOverride},
+		{"identity", s.Identity != nil}, {"kind", s.Kind != ""}, {"tagged_addresses", len(s.TaggedAddresses) > 0}, {"weights", s.Weights != nil},
+	} {
+		if f.present {
+			c.addf(at+"."+f.name, "is for services in Consul, not for those with provider = %q", berth.ServiceNomad)
+		}
+	}
+}
+
+// address checks where a service says that it is.
+func (c *checker) address(at string, s *berth.Service) {
+	switch s.AddressMode {
+	case berth.AddressAuto:
+	case berth.AddressHost:
+		if s.Address != "" {
+			c.addf(at+".address", "is there beside address_mode = %q; allowed is %q", s.AddressMode, berth.AddressAuto)
+		}
+	case "alloc", "driver":
+		c.addf(at+".address_mode", "%q is not built yet: allocations have no network of their own; allowed are auto and host", s.AddressMode)
+	default:
+		c.oneOf(at+".address_mode", s.AddressMode, berth.AddressAuto, berth.AddressHost)
+	}
+	if s.Address == "" || strings.Contains(s.Address, "${") {
+		return
+	}
+	if _, err := netip.ParseAddr(s.Address); err != nil && (len(s.Address) > berth.MaxJobIDLen || strings.ContainsAny(s.Address, " /:\t\n")) {
+		c.addf(at+".address", "%q is not an IP address or the name of a host", berth.Clip(s.Address, 64))
+	}
+}
+
+// port checks a port: one of the group's labels, or a number.
+func (c *checker) port(at string, g *berth.TaskGroup, label string) {
+	if label == "" {
+		return
+	}
+	if n, err := strconv.Atoi(label); err == nil {
+		c.between(at, int64(n), 1, berth.MaxPort)
+		return
+	}
+	if !hasPort(g, label) {
+		c.addf(at, "the group's networks have no port %q", berth.Clip(label, 64))
+	}
+}
+
+func hasPort(g *berth.TaskGroup, label string) bool {
+	is := func(p berth.Port) bool { return p.Label == label }
+	return slices.ContainsFunc(g.Networks, func(n berth.NetworkResource) bool {
+		return slices.ContainsFunc(n.ReservedPorts, is) || slices.ContainsFunc(n.DynamicPorts, is)
+	})
+}
+
+// ofTask checks the task that a service of a group, or a check, is about.
+func (c *checker) ofTask(at string, g *berth.TaskGroup, t *berth.Task, name string) {
+	switch {
+	case t != nil && name != t.Name:
+		c.addf(at, "%q is not the task that the service belongs to, %q", berth.Clip(name, 64), t.Name)
+	case t == nil && name != "" && g.Task(name) == nil:
+		c.addf(at, "the group has no task %q", berth.Clip(name, 64))
+	}
+}

@@ -1,0 +1,87 @@
+package admit
+
+import (
+	"slices"
+	"strings"
+
+	"berth"
+)
+
+func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.ServiceCheck) {
+	switch k.Type {
+	case berth.CheckHTTP:
+		c.httpCheck(at, k)
+	case berth.CheckTCP:
+		for name, present := range map[string]bool{"path": k.Path != "", "method": k.Method != "", "header": len(k.Header) > 0, "body": k.Body != "", "protocol": k.Protocol != ""} {
+			if present {
+				c.addf(at+"."+name, "is for checks of type %s", berth.CheckHTTP)
+			}
+		}
+	case "":
+		c.addf(at+".type", "is missing; allowed are %s, %s", berth.CheckHTTP, berth.CheckTCP)
+	default:
+		c.addf(at+".type", "%q is not for services with provider = %q; allowed are %s, %s", berth.Clip(k.Type, 64), berth.ServiceNomad, berth.CheckHTTP, berth.CheckTCP)
+	}
+	for _, f := range []struct {
+		name    string
+		present bool
+	}{
+		{"advertise", k.Advertise != ""}, {"args", len(k.Args) > 0}, {"command", k.Command != ""}, {"expose", k.Expose},
+		{"failures_before_warning", k.FailuresBeforeWarning != 0}, {"grpc_service", k.GRPCService != ""}, {"grpc_use_tls", k.GRPCUseTLS},
+		{"initial_status", k.InitialStatus != ""}, {"notes", k.Notes != ""},
+	} {
+		if f.present {
+			c.addf(at+"."+f.name, "is for checks that Consul makes, not for those with provider = %q", berth.ServiceNomad)
+		}
+	}
+	c.line(at+".name", k.Name, 4*berth.MaxNameLen)
+	if k.AddressMode != "" {
+		c.oneOf(at+".address_mode", k.AddressMode, berth.AddressAuto, berth.AddressHost)
+	}
+	if k.PortLabel == "" {
+		c.addf(at+".port", "is missing; the check, or its service, must name one")
+	}
+	c.port(at+".port", g, k.PortLabel)
+	c.ofTask(at+".task", g, t, k.TaskName)
+	c.duration(at+".interval", k.Interval, minCheckPeriod)
+	c.duration(at+".timeout", k.Timeout, minCheckPeriod)
+	c.between(at+".success_before_passing", int64(k.SuccessBeforePassing), 0, maxThreshold)
+	c.between(at+".failures_before_critical", int64(k.FailuresBeforeCritical), 0, maxThreshold)
+	c.oneOf(at+".on_update", k.OnUpdate, onUpdates...)
+	if k.CheckRestart != nil {
+		c.checkRestart(at+".check_restart", g, t, k.TaskName, k.CheckRestart)
+	}
+}
+
+func (c *checker) httpCheck(at string, k *berth.ServiceCheck) {
+	c.oneOf(at+".protocol", k.Protocol, "http", "https")
+	if !strings.HasPrefix(k.Path, "/") || strings.ContainsFunc(k.Path, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		c.addf(at+".path", "%q does not begin with a slash, or has a space in it", berth.Clip(k.Path, 64))
+	}
+	if k.Method == "" || strings.ContainsFunc(k.Method, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') }) {
+		c.addf(at+".method", "%q is not a method of HTTP", berth.Clip(k.Method, 64))
+	}
+	if len(k.Body) > maxCheckBody {
+		c.addf(at+".body", "%d bytes are too long; allowed are %d", len(k.Body), maxCheckBody)
+	}
+	if len(k.Header) > maxCheckHeaders {
+		c.addf(at+".header", "%d are too many; allowed are %d", len(k.Header), maxCheckHeaders)
+	}
+	for name, values := range k.Header {
+		bad := func(s string) bool { return strings.ContainsAny(s, "\r\n\x00") }
+		if name == "" || strings.ContainsAny(name, " :\t\r\n\x00") || slices.ContainsFunc(values, bad) {
+			c.addf(at+".header", "%q cannot be the name of a header, or its value has a line break", berth.Clip(name, 64))
+		}
+	}
+	if k.Protocol != "https" && (k.TLSServerName != "" || k.TLSSkipVerify) {
+		c.addf(at+".protocol", "%q has no TLS, which tls_server_name and tls_skip_verify are about; allowed is https", berth.Clip(k.Protocol, 64))
+	}
+}
+
+func (c *checker) checkRestart(at string, g *berth.TaskGroup, t *berth.Task, task string, r *berth.CheckRestart) {
+	c.between(at+".limit", int64(r.Limit), 0, maxThreshold)
+	c.duration(at+".grace", r.Grace, 0)
+	if t == nil && task == "" && len(g.Tasks) > 1 {
+		c.addf(at, "does not say which of the group's tasks is to be restarted; set task in the service or the check")
+	}
+}

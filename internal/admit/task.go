@@ -1,0 +1,68 @@
+package admit
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"berth"
+	"berth/internal/decode"
+)
+
+func (d *decoder) task(g *berth.TaskGroup, tree decode.Tree, at string) *berth.Task {
+	t := &berth.Task{
+		KillTimeout:   5 * time.Second,
+		RestartPolicy: g.RestartPolicy,
+		Resources:     &berth.Resources{CPU: 100, MemoryMB: 300},
+		LogConfig:     &berth.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10},
+	}
+	d.Fill(t, tree, at)
+	for i := range t.ScalingPolicies {
+		t.ScalingPolicies[i] = *t.ScalingPolicies[i].Plain()
+	}
+	if e := t.LogConfig.Enabled; e != nil {
+		logs := *t.LogConfig
+		logs.Disabled, logs.Enabled = !*e, nil
+		t.LogConfig = &logs
+	}
+	if t.Resources.Cores > 0 && !writes(tree, "Resources", "CPU") {
+		r := *t.Resources
+		r.CPU = 0 // cores stand instead of shares
+		t.Resources = &r
+	}
+	return t
+}
+
+func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
+	c.name(at+".name", t.Name)
+	c.driver(at, t)
+	c.line(at+".user", t.User, berth.MaxNameLen)
+	c.strings(at+".meta", t.Meta)
+	for _, k := range slices.Sorted(maps.Keys(t.Env)) {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(t.Env[k], 0) || !utf8.ValidString(k+t.Env[k]) {
+			c.addf(at+".env", "%q cannot be an environment variable", berth.Clip(k, 64))
+		}
+	}
+	c.conditions(at, t.Constraints, t.Affinities)
+	c.resources(at+".resources", t.Resources)
+	if t.RestartPolicy != g.RestartPolicy {
+		c.restart(at+".restart", t.RestartPolicy)
+	}
+	c.duration(at+".kill_timeout", t.KillTimeout, 0)
+	c.duration(at+".shutdown_delay", t.ShutdownDelay, 0)
+	if t.KillSignal != "" && !slices.Contains(signals, strings.ToUpper(t.KillSignal)) {
+		c.addf(at+".kill_signal", "%q is not a signal; allowed are %s", berth.Clip(t.KillSignal, 64), strings.Join(signals, ", "))
+	}
+	c.between(at+".logs.max_files", int64(t.LogConfig.MaxFiles), 1, 10_000)
+	c.between(at+".logs.max_file_size", int64(t.LogConfig.MaxFileSizeMB), 1, maxMemoryMB)
+	c.taskScaling(at+".scaling", t)
+	c.unsupportedTask(at, t)
+}
+
+// signals are those a task may be asked to end with.
+var signals = []string{
+	"SIGABRT", "SIGALRM", "SIGCONT", "SIGHUP", "SIGINT", "SIGKILL", "SIGQUIT", "SIGTERM", "SIGTRAP",
+	"SIGTSTP", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGIO", "SIGPIPE", "SIGPROF", "SIGSTOP", "SIGTTIN", "SIGTTOU",
+}

@@ -1,0 +1,178 @@
+// Package condition evaluates constraints and affinities: whether the value of an
+// attribute, of a node or of a device, meets an operator and a second value.
+package condition
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"berth"
+
+	"github.com/hashicorp/go-version"
+)
+
+// Meets reports whether a condition holds for the values of its two sides. An
+// attribute that is absent meets only != and is_not_set.
+func Meets(operand, left string, hasLeft bool, right string, hasRight bool) bool {
+	switch operand {
+	case berth.OpIsSet:
+		return hasLeft
+	case berth.OpIsNotSet:
+		return !hasLeft
+	case berth.OpNotEqual, "not":
+		return hasLeft != hasRight || left != right
+	}
+	if !hasLeft || !hasRight {
+		return false
+	}
+	switch operand {
+	case berth.OpEqual, "==", "is":
+		return left == right
+	case berth.OpLess, berth.OpLessEqual, berth.OpGreater, berth.OpGreaterEqual:
+		return ordered(operand, compare(left, right))
+	case berth.OpRegexp:
+		re := compiled(right)
+		return re != nil && re.MatchString(left)
+	case berth.OpVersion:
+		return inVersions(left, right)
+	case berth.OpSemver:
+		return inSemver(left, right)
+	case berth.OpSetContains, berth.OpSetContainsAll:
+		return containsSet(left, right, true)
+	case berth.OpSetContainsAny:
+		return containsSet(left, right, false)
+	}
+	return false
+}
+
+func ordered(operand string, c int) bool {
+	switch operand {
+	case berth.OpLess:
+		return c < 0
+	case berth.OpLessEqual:
+		return c <= 0
+	case berth.OpGreater:
+		return c > 0
+	}
+	return c >= 0
+}
+
+// compare orders two values: as whole numbers if both are, else as numbers if
+// both are, else as text.
+func compare(a, b string) int {
+	if x, err := strconv.ParseInt(a, 10, 64); err == nil {
+		if y, err := strconv.ParseInt(b, 10, 64); err == nil {
+			return sign(x < y, x > y)
+		}
+	}
+	if x, err := strconv.ParseFloat(a, 64); err == nil {
+		if y, err := strconv.ParseFloat(b, 64); err == nil {
+			return sign(x < y, x > y)
+		}
+	}
+	return strings.Compare(a, b)
+}
+
+func sign(less, greater bool) int {
+	switch {
+	case less:
+		return -1
+	case greater:
+		return 1
+	}
+	return 0
+}
+
+func containsSet(left, right string, all bool) bool {
+	have := splitSet(left)
+	for _, want := range splitSet(right) {
+		if slices.Contains(have, want) != all {
+			return !all
+		}
+	}
+	return all
+}
+
+func splitSet(s string) []string {
+	out := strings.Split(s, ",")
+	for i := range out {
+		out[i] = strings.TrimSpace(out[i])
+	}
+	return out
+}
+
+// inVersions reports whether a version is in a range of them, as package managers
+// mean it: a prerelease is in no range that does not name one.
+func inVersions(left, right string) bool {
+	v, err := version.NewVersion(left)
+	if err != nil {
+		return false
+	}
+	c, err := version.NewConstraint(right)
+	return err == nil && c.Check(v)
+}
+
+// CheckVersions reports whether text is a list of comparisons that the operators
+// for versions can read.
+func CheckVersions(text string) error {
+	_, err := version.NewConstraint(text)
+	return err
+}
+
+// inSemver reports whether a version meets every comparison of a list, such as
+// ">= 1.6, < 2", by the order of Semantic Versioning 2.0: a prerelease is below
+// its release and above what came before, nothing more.
+func inSemver(left, right string) bool {
+	v, err := version.NewSemver(left)
+	if err != nil {
+		return false
+	}
+	for part := range strings.SplitSeq(right, ",") {
+		part = strings.TrimSpace(part)
+		number := strings.TrimLeft(part, "<>=!~")
+		w, err := version.NewSemver(strings.TrimSpace(number))
+		if err != nil || !compares(part[:len(part)-len(number)], v.Compare(w)) {
+			return false
+		}
+	}
+	return true
+}
+
+// compares reports whether an operator accepts the outcome of a comparison.
+func compares(operand string, c int) bool {
+	switch operand {
+	case "", berth.OpEqual:
+		return c == 0
+	case berth.OpNotEqual:
+		return c != 0
+	case berth.OpLess, berth.OpLessEqual, berth.OpGreater, berth.OpGreaterEqual:
+		return ordered(operand, c)
+	}
+	return false
+}
+
+// regexps keeps compiled expressions: jobs come again and again with the same.
+var regexps = struct {
+	sync.Mutex
+	byText map[string]*regexp.Regexp
+}{byText: map[string]*regexp.Regexp{}}
+
+const mostRegexps = 1000
+
+// compiled returns the expression, nil if it is none.
+func compiled(text string) *regexp.Regexp {
+	regexps.Lock()
+	defer regexps.Unlock()
+	re, ok := regexps.byText[text]
+	if !ok {
+		if len(regexps.byText) >= mostRegexps {
+			clear(regexps.byText)
+		}
+		re, _ = regexp.Compile(text)
+		regexps.byText[text] = re
+	}
+	return re
+}

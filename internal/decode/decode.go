@@ -1,0 +1,217 @@
+// Package decode turns text and trees into values. [ParseJSON] reads a JSON
+// object into a [Tree]; a [Decoder] fills Go values from trees and collects
+// everything that does not fit, each problem with its path, so that a writer can
+// fix all of it at once. It knows nothing of jobs: package admit has their
+// defaults and rules.
+package decode
+
+import (
+	"encoding"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth"
+)
+
+// Tree is an object as a parser leaves it: values are nil, bool, string,
+// Number, []any and Tree. Job files and request bodies of every syntax become
+// trees, and a [Decoder] turns trees into values.
+type Tree = map[string]any
+
+// RawTree is a field type for an object that is kept as it came, to be decoded
+// later.
+type RawTree Tree
+
+// Number is a number as it was written.
+type Number string
+
+// Decoder fills values from trees. The zero Decoder takes types as they are
+// written and knows no defaults.
+type Decoder struct {
+	Loose    bool                 // convert between strings, numbers and bools, as HCL does
+	Defaults map[reflect.Type]any // what a block of a type starts from when the tree has one
+	Ignored  map[string]bool      // names, in lower case, that are accepted and dropped where no field has them
+	Problems berth.Problems       // everything that did not fit so far
+}
+
+// Fill decodes src over what dst points to and adds all that does not fit to
+// the problems, each with its path. Absent and null leave what dst holds, which
+// is how defaults and the values of a parent come in; zero is zero. Field names
+// match without regard to case. path names dst in problems, in job-file words.
+// Fields named in skip are left alone.
+//
+// A name that dst has no field for is a problem unless its value is empty:
+// newer clients send null, false, 0, "" and empty objects and lists for fields
+// that we do not have.
+func (d *Decoder) Fill(dst any, src Tree, path string, skip ...string) {
+	d.object(reflect.ValueOf(dst).Elem(), src, path, skip...)
+}
+
+func (d *Decoder) object(dst reflect.Value, src Tree, path string, skip ...string) {
+	known := fields(dst.Type())
+	spelt := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(src)) {
+		v := src[name]
+		lower := strings.ToLower(name)
+		if other, twice := spelt[lower]; twice && known[lower].index != nil {
+			d.Problems.Addf(join(path, known[lower].file), "is there twice, as %q and %q", other, name)
+			continue
+		}
+		spelt[lower] = name
+		if v == nil || slices.ContainsFunc(skip, func(s string) bool { return strings.EqualFold(s, name) }) {
+			continue
+		}
+		f, ok := known[lower]
+		switch {
+		case ok && f.inline:
+			d.value(dst.FieldByIndex(f.index), v, path)
+		case ok:
+			d.value(dst.FieldByIndex(f.index), v, join(path, f.file))
+		case !isEmpty(v) && !d.Ignored[lower]:
+			d.Problems.Addf(join(path, berth.Clip(name, 64)), "there is no such field")
+		}
+	}
+}
+
+// isEmpty reports whether a value carries no meaning.
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case string:
+		return v == ""
+	case Number:
+		f, err := strconv.ParseFloat(string(v), 64)
+		return err == nil && f == 0
+	case []any:
+		return len(v) == 0
+	case Tree:
+		for _, x := range v {
+			if !isEmpty(x) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+func (d *Decoder) value(dst reflect.Value, src any, path string) {
+	if src == nil {
+		return
+	}
+	t := dst.Type()
+	switch {
+	case t == reflect.TypeFor[RawTree]():
+		if tree, ok := src.(Tree); ok {
+			dst.Set(reflect.ValueOf(RawTree(tree)))
+		} else {
+			d.mismatch(path, "an object", src)
+		}
+		return
+	case t == reflect.TypeFor[time.Duration]():
+		d.duration(dst, src, path)
+		return
+	case t.Kind() == reflect.Pointer:
+		d.pointer(dst, src, path)
+		return
+	case dst.CanAddr() && dst.Addr().Type().Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		s, ok := d.text(src, path)
+		if ok {
+			if err := dst.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s)); err != nil {
+				d.Problems.Addf(path, "%v", err)
+			}
+		}
+		return
+	}
+	switch t.Kind() {
+	case reflect.String:
+		if s, ok := d.text(src, path); ok {
+			dst.SetString(s)
+		}
+	case reflect.Bool:
+		d.boolean(dst, src, path)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		if n, ok := d.integer(src, path); ok {
+			if dst.OverflowInt(n) {
+				d.Problems.Addf(path, "%d is out of range", n)
+				return
+			}
+			dst.SetInt(n)
+		}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		d.unsigned(dst, src, path)
+	case reflect.Float64:
+		if n, ok := src.(Number); ok {
+			f, _ := strconv.ParseFloat(string(n), 64)
+			dst.SetFloat(f)
+			return
+		}
+		d.mismatch(path, "a number", src)
+	case reflect.Slice:
+		d.list(dst, src, path)
+	case reflect.Map:
+		d.mapping(dst, src, path)
+	case reflect.Struct:
+		if tree, ok := src.(Tree); ok {
+			d.object(dst, tree, path)
+			return
+		}
+		d.mismatch(path, "an object", src)
+	case reflect.Interface:
+		dst.Set(reflect.ValueOf(plain(src)))
+	default:
+		panic("decode: no rule for " + t.String())
+	}
+}
+
+// Objects calls each for every object of a list, with its path; what is no
+// list of objects is a problem.
+func (d *Decoder) Objects(src any, path string, each func(Tree, string)) {
+	if src == nil {
+		return
+	}
+	items, ok := src.([]any)
+	if !ok {
+		d.mismatch(path, "a list", src)
+		return
+	}
+	for i, item := range items {
+		at := fmt.Sprintf("%s[%s]", path, itemName(item, i))
+		tree, ok := item.(Tree)
+		if !ok {
+			d.mismatch(at, "an object", item)
+			continue
+		}
+		each(tree, at)
+	}
+}
+
+// Lookup returns the value of a field, matching its name without regard to case;
+// nil if the tree does not have it.
+func Lookup(tree Tree, name string) any {
+	if v, ok := tree[name]; ok {
+		return v
+	}
+	for k, v := range tree {
+		if strings.EqualFold(k, name) {
+			return v
+		}
+	}
+	return nil
+}
+
+// join appends a name to a path.
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
