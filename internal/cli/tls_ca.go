@@ -63,7 +63,7 @@ func tlsCACreateCommand() *command {
 				if err != nil {
 					return err
 				}
-				return c.saveCert("CA Certificate", *domain+"-agent-ca", cert, key)
+				return c.saveCerts(keyPair{"CA Certificate", *domain + "-agent-ca", cert, key})
 			}
 		},
 	}
@@ -87,27 +87,41 @@ func isDomain(s string) bool {
 	return len(s) <= 200
 }
 
-// saveCert writes a certificate and its key to new files.
-func (c *call) saveCert(what, name string, cert, key []byte) error {
-	files := []struct {
-		name, what string
-		text       []byte
-		mode       os.FileMode
-	}{{name + "-key.pem", what + " key", key, 0o600}, {name + ".pem", what, cert, 0o644}}
-	for _, f := range files {
-		if _, err := os.Lstat(c.path(f.name)); err == nil {
-			return berth.Errorf(berth.Invalid, "%s already exists; nothing was written", f.name)
+// keyPair is a certificate and its key, in PEM.
+type keyPair struct {
+	title, file string
+	cert, key   []byte
+}
+
+// saveCerts writes certificates and their keys to new files, or nothing if one
+// of the files exists.
+func (c *call) saveCerts(pairs ...keyPair) error {
+	for _, p := range pairs {
+		for _, name := range []string{p.file + "-key.pem", p.file + ".pem"} {
+			if _, err := os.Lstat(c.path(name)); err == nil {
+				return berth.Errorf(berth.Invalid, "%s already exists; nothing was written", name)
+			}
 		}
 	}
-	for _, f := range files {
-		if err := writeNewMode(c.path(f.name), f.text, f.mode); err != nil {
-			return berth.Errorf(berth.Invalid, "write %s: %w", f.name, err)
+	out := c.page()
+	for _, p := range pairs {
+		if err := c.saveNew(p.file+"-key.pem", p.key, 0o600); err != nil {
+			return err
 		}
+		if err := c.saveNew(p.file+".pem", p.cert, 0o644); err != nil {
+			return err
+		}
+		out.linef("==> %s saved to: %s.pem", p.title, p.file)
+		out.linef("==> %s key saved to: %s-key.pem", p.title, p.file)
 	}
-	p := c.page()
-	p.linef("==> %s saved to: %s", files[1].what, files[1].name)
-	p.linef("==> %s saved to: %s", files[0].what, files[0].name)
-	return c.show(p)
+	return c.show(out)
+}
+
+func (c *call) saveNew(name string, text []byte, mode os.FileMode) error {
+	if err := writeNewMode(c.path(name), text, mode); err != nil {
+		return berth.Errorf(berth.Invalid, "write %s: %w", name, err)
+	}
+	return nil
 }
 
 func writeNewMode(path string, text []byte, mode os.FileMode) error {

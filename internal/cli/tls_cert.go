@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -15,11 +16,11 @@ import (
 // tlsCertCreateCommand creates the certificate of an agent or a user.
 func tlsCertCreateCommand() *command {
 	return &command{
-		name: "tls cert create", synopsis: "Create a certificate for a server, client or user", local: true,
-		example: "tls cert create -server -region global",
+		name: "tls cert create", synopsis: "Create certificates for servers, clients and users", local: true,
+		example: "tls cert create -server -client -cli",
 		help: `Creates an ECDSA P-256 key and a certificate signed by the CA of "tls ca create", and writes them to the current directory: with
-			-server to global-server-nomad.pem and global-server-nomad-key.pem, and similarly with -client and -cli. Existing files are not
-			overwritten.
+			-server to global-server-nomad.pem and global-server-nomad-key.pem, and similarly with -client and -cli, which can be combined.
+			Existing files are not overwritten. The output ends with the agent configuration and the environment that use the files.
 
 			The name in a certificate determines its role: server.<region>.nomad is a server of the region, client.<region>.nomad an agent
 			that runs jobs, and cli.<region>.nomad a user of the HTTP API.`,
@@ -37,17 +38,14 @@ func tlsCertCreateCommand() *command {
 			key := f.String("key", "The CA key `file`. Defaults to <domain>-agent-ca-key.pem.")
 			return func(_ context.Context, c *call) error {
 				r := certRequest{domain: *domain, region: *region, days: *days, names: *names, addrs: *addrs, ca: *ca, key: *key}
-				for role, chosen := range map[string]bool{"server": *server, "client": *client, "cli": *person} {
-					switch {
-					case chosen && r.role != "":
-						return c.usagef("only one of -server, -client and -cli can be used")
-					case chosen:
-						r.role = role
+				for i, chosen := range []bool{*server, *client, *person} {
+					if chosen {
+						r.roles = append(r.roles, certRoles[i])
 					}
 				}
 				switch {
-				case r.role == "":
-					return c.usagef("one of -server, -client and -cli is required")
+				case len(r.roles) == 0:
+					return c.usagef("at least one of -server, -client and -cli is required")
 				case r.region != "" && *cluster != "" && r.region != *cluster:
 					return c.usagef("-region and -cluster-region differ")
 				case r.region == "":
@@ -56,22 +54,32 @@ func tlsCertCreateCommand() *command {
 				if r.region == "" {
 					r.region = "global"
 				}
-				return c.createCert(&r)
+				return c.createCerts(&r)
 			}
 		},
 	}
 }
 
+// certRole is a role that a certificate can have.
+type certRole struct{ name, title string }
+
+// certRoles are those of the flags -server, -client and -cli.
+var certRoles = []certRole{{"server", "Server Certificate"}, {"client", "Client Certificate"}, {"cli", "Cli Certificate"}}
+
 // certRequest is what the flags ask for.
 type certRequest struct {
-	role, region, domain string
-	days                 int
-	names, addrs         []string
-	ca, key              string
+	roles          []certRole
+	region, domain string
+	days           int
+	names, addrs   []string
+	ca, key        string
 }
 
-// issue turns the flags into a request to the CA.
-func (r *certRequest) issue(c *call) (out certs.Request, err error) {
+// file returns the name of a role's certificate, without its ending.
+func (r *certRequest) file(role certRole) string { return r.region + "-" + role.name + "-" + r.domain }
+
+// issue turns the flags into a request to the CA for one of the roles.
+func (r *certRequest) issue(c *call, role certRole) (out certs.Request, err error) {
 	if err := c.checkDays(r.days); err != nil {
 		return out, err
 	}
@@ -81,10 +89,10 @@ func (r *certRequest) issue(c *call) (out certs.Request, err error) {
 		}
 	}
 	out = certs.Request{
-		Name: r.role + "." + r.region + "." + r.domain, Names: append([]string{"localhost"}, r.names...), Life: certs.Days(c.Now(), r.days),
+		Name: role.name + "." + r.region + "." + r.domain, Names: append([]string{"localhost"}, r.names...), Life: certs.Days(c.Now(), r.days),
 		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	if r.role == "cli" {
+	if role.name == "cli" {
 		out.Usages = out.Usages[1:]
 	} else {
 		out.IPs = []net.IP{net.IPv4(127, 0, 0, 1)}
@@ -99,38 +107,76 @@ func (r *certRequest) issue(c *call) (out certs.Request, err error) {
 	return out, nil
 }
 
-func (c *call) createCert(r *certRequest) error {
-	wanted, err := r.issue(c)
-	if err != nil {
-		return err
-	}
-	if r.ca == "" {
-		r.ca = r.domain + "-agent-ca.pem"
-	}
-	if r.key == "" {
-		r.key = r.domain + "-agent-ca-key.pem"
+// createCerts creates the certificates of all roles, or none.
+func (c *call) createCerts(r *certRequest) error {
+	r.ca = cmp.Or(r.ca, r.domain+"-agent-ca.pem")
+	r.key = cmp.Or(r.key, r.domain+"-agent-ca-key.pem")
+	var requests []certs.Request
+	for _, role := range r.roles {
+		request, err := r.issue(c, role)
+		if err != nil {
+			return err
+		}
+		requests = append(requests, request)
 	}
 	a, err := c.readAuthority(r.ca, r.key)
 	if err != nil {
 		return err
 	}
-	if wanted.Life.To.After(a.Cert.NotAfter) {
-		return berth.Errorf(berth.Invalid, "the CA in %s expires on %s, before the certificate would: use fewer -days",
-			r.ca, a.Cert.NotAfter.UTC().Format("2006-01-02"))
-	}
-	cert, key, err := a.Issue(wanted)
-	if err != nil {
-		return berth.Errorf(berth.Invalid, "the CA in %s: %w", r.ca, err)
-	}
-	if r.role == "server" {
-		fmt.Fprintln(c.Err, "==> WARNING: anyone who has a server certificate can read and change everything in the cluster. Keep it on servers.")
-	}
-	if r.domain != "nomad" {
-		fmt.Fprintf(c.Err, "==> WARNING: agents only accept names that end with nomad, and %s does not.\n", wanted.Name)
+	var out []keyPair
+	for i, role := range r.roles {
+		if requests[i].Life.To.After(a.Cert.NotAfter) {
+			return berth.Errorf(berth.Invalid, "the CA in %s expires on %s, before the certificate would: use fewer -days",
+				r.ca, a.Cert.NotAfter.UTC().Format("2006-01-02"))
+		}
+		cert, key, err := a.Issue(requests[i])
+		if err != nil {
+			return berth.Errorf(berth.Invalid, "the CA in %s: %w", r.ca, err)
+		}
+		out = append(out, keyPair{role.title, r.file(role), cert, key})
+		if role.name == "server" {
+			fmt.Fprintln(c.Err, "==> WARNING: anyone who has a server certificate can read and change everything in the cluster. Keep it on servers.")
+		}
+		if r.domain != "nomad" {
+			fmt.Fprintf(c.Err, "==> WARNING: agents only accept names that end with nomad, and %s does not.\n", requests[i].Name)
+		}
 	}
 	fmt.Fprintf(c.Out, "==> Using CA file %s and CA key %s\n", r.ca, r.key)
-	what := map[string]string{"server": "Server Certificate", "client": "Client Certificate", "cli": "Cli Certificate"}[r.role]
-	return c.saveCert(what, r.region+"-"+r.role+"-"+r.domain, cert, key)
+	if err := c.saveCerts(out...); err != nil {
+		return err
+	}
+	if r.domain != "nomad" {
+		return nil
+	}
+	return c.showUse(r)
+}
+
+// showUse shows how each of the certificates is used.
+func (c *call) showUse(r *certRequest) error {
+	p := c.page()
+	ca := c.path(r.ca)
+	for _, role := range r.roles {
+		file := c.path(r.file(role))
+		p.linef("")
+		if role.name == "cli" {
+			p.linef("# Environment of a user:")
+			p.linef("export BERTH_ADDR=https://127.0.0.1:4646")
+			p.linef("export BERTH_CACERT=%s", ca)
+			p.linef("export BERTH_CLIENT_CERT=%s.pem", file)
+			p.linef("export BERTH_CLIENT_KEY=%s-key.pem", file)
+			continue
+		}
+		p.linef("# Agent configuration of a %s:", role.name)
+		p.linef("tls {")
+		p.linef("  http                = true")
+		p.linef("  rpc                 = true")
+		p.linef("  ca_file             = %q", ca)
+		p.linef("  cert_file           = %q", file+".pem")
+		p.linef("  key_file            = %q", file+"-key.pem")
+		p.linef("  verify_https_client = true")
+		p.linef("}")
+	}
+	return c.show(p)
 }
 
 func (c *call) readAuthority(ca, key string) (*certs.Authority, error) {

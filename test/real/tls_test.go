@@ -26,20 +26,32 @@ func secured(cert string) string {
 func TestTLSEverywhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, args := range []string{
-		"ca create", "cert create -server", "cert create -client", "cert create -cli", "cert create -client -region eu",
+	var printed string // what the second of the two commands of docs/tls.md shows
+	for i, args := range []string{
+		"ca create", "cert create -server -client -cli", "cert create -client -region eu",
 		"ca create -domain stranger", "cert create -cli -region stranger -ca stranger-agent-ca.pem -key stranger-agent-ca-key.pem",
 		"cert create -client -domain nomad -region global2 -ca stranger-agent-ca.pem -key stranger-agent-ca-key.pem",
 	} {
-		if s := w.command("berth", nil, append([]string{"tls"}, strings.Fields(args)...)...); s.code != 0 {
+		s := w.command("berth", nil, append([]string{"tls"}, strings.Fields(args)...)...)
+		if s.code != 0 {
 			t.Fatalf("tls %s: %v", args, s)
 		}
+		if i == 1 {
+			printed = s.out
+		}
 	}
-	server := w.agent("server", "server { enabled = true }", secured("global-server-nomad"))
+	use := func(of string) string {
+		_, text, ok := strings.Cut(printed, "\n# "+of+":\n")
+		if text, _, _ = strings.Cut(text, "\n\n"); !ok {
+			t.Fatalf("no %s is printed:\n%s", of, printed)
+		}
+		return text
+	}
+	server := w.agent("server", "server { enabled = true }", use("Agent configuration of a server"))
 	node := w.agent("node", `client {
 		enabled = true
 		servers = ["`+server.rpc+`"]
-	}`, secured("global-client-nomad"))
+	}`, use("Agent configuration of a client"))
 	if !strings.HasPrefix(server.addr, "https://") || !strings.HasPrefix(node.addr, "https://") {
 		t.Fatalf("they are at %s and %s", server.addr, node.addr)
 	}
@@ -49,7 +61,12 @@ func TestTLSEverywhere(t *testing.T) {
 	call := func(a *agent, env []string, args ...string) said {
 		return w.command("berth", append([]string{"BERTH_ADDR=" + a.addr}, env...), args...)
 	}
-	person := shows("global-cli-nomad")
+	var person []string
+	for _, line := range strings.Split(strings.TrimSpace(use("Environment of a user")), "\n") {
+		if variable := strings.TrimPrefix(line, "export "); !strings.HasPrefix(variable, "BERTH_ADDR=") {
+			person = append(person, variable)
+		}
+	}
 	until := func(what, text string, a *agent, args ...string) (s said) {
 		t.Helper()
 		w.until(what, func() string {
