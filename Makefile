@@ -26,8 +26,8 @@ FAULT       ?=
 
 # Packages whose tests start processes run one after the other; in those of
 # test/terms there are none.
-PROCESSES = $$($(GO) list ./internal/agent/... ./test/... | grep -v -e '^berth/test/terms' -e '^berth/test/histories')
-UNITS     = $$($(GO) list ./... | grep -v -e '^berth/internal/agent' -e '^berth/test') ./test/terms ./test/histories
+PROCESSES = $$($(GO) list -tags faults ./internal/agent/... ./test/... | grep -v -e '^berth/test/terms' -e '^berth/test/histories')
+UNITS     = $$($(GO) list -tags faults ./... | grep -v -e '^berth/internal/agent' -e '^berth/test') ./test/terms ./test/histories
 
 export CGO_ENABLED ?= 1
 
@@ -85,15 +85,17 @@ check:
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 	$(GO) mod tidy -diff
 	$(GO) vet ./...
+	$(GO) vet -tags faults ./...
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(STATICCHECK) -tags faults ./...
 
 .PHONY: unit
 unit:
-	$(GO) test -race -timeout 20m $(UNITS)
+	$(GO) test -race -tags faults -timeout 20m $(UNITS)
 
 .PHONY: processes
 processes:
-	$(GO) test -race -p 1 -timeout 20m $(PROCESSES)
+	$(GO) test -race -tags faults -p 1 -timeout 20m $(PROCESSES)
 
 # Each package of PROCESSES alone and each part of the tests, N times: make flaky
 # N=20 LOAD=20 FLAKY="./test/real unit" RUN=TestStorm. It prints a table of what
@@ -101,7 +103,7 @@ processes:
 N     ?= 5
 LOAD  ?= 0
 RUN   ?=
-FLAKY ?= $(patsubst berth/%,./%,$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./internal/agent/... ./test/...)) $(PARTS)
+FLAKY ?= $(patsubst berth/%,./%,$(shell $(GO) list -tags faults -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./internal/agent/... ./test/...)) $(PARTS)
 
 .PHONY: flaky
 flaky: deps build
@@ -110,19 +112,20 @@ flaky: deps build
 
 .PHONY: soak
 soak:
-	BERTH_LONG=1 $(GO) test -race -p 1 -count=1 -timeout 6h ./internal/consensus/... ./test/histories ./test/terms $(PROCESSES)
+	BERTH_LONG=1 $(GO) test -race -tags faults -p 1 -count=1 -timeout 6h ./internal/consensus/... ./test/histories ./test/terms $(PROCESSES)
 
 # The whole output is in bin/scenarios.log.
 .PHONY: scenarios
 scenarios:
 	@mkdir -p bin
-	@BERTH_LONG=1 $(GO) test -count=1 -timeout 60m -v -run '^Test(S[0-9]+|Resume|SlowDeletion)$$' ./test/scenarios 2>&1 | tee bin/$@.log | grep --line-buffered -aE '^(--- |FAIL|ok)' || \
+	@BERTH_LONG=1 $(GO) test -tags faults -count=1 -timeout 60m -v -run '^Test(S[0-9]+|Resume|SlowDeletion)$$' ./test/scenarios 2>&1 | tee bin/$@.log | grep --line-buffered -aE '^(--- |FAIL|ok)' || \
 		{ printf '\nWhat failed:\n'; grep -aE '^ +[a-z]+_test\.go:[0-9]+:|^panic:|processes are left' bin/$@.log | grep -av 'harness_test.go.*log of' | head -n 100; exit 1; }
 
 # It needs root and takes some two hours: all faults, then the defects that the
 # checks must find. FAULT=F-01,F-08 plays those alone.
 .PHONY: faults
-faults: deps build
+faults: deps
+	$(GO) build -tags faults -o bin/berth-faults ./cmd/berth
 	$(GO) build -o bin/faults ./test/faults
 	bin/faults -rounds $(ROUNDS) -fault "$(FAULT)"
 	bin/faults -planted all

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"berth"
-	"berth/internal/failpoint"
 	"berth/op"
 )
 
@@ -27,11 +26,6 @@ type Operator interface {
 	// RestoreSnapshot replaces the state of the cluster, on the leader, and
 	// returns at which index the snapshot was saved, and that of the state now.
 	RestoreSnapshot(ctx context.Context, from io.Reader) (saved, now uint64, err error)
-	// Failpoints returns the points at which this server can be had to fail, if
-	// its configuration lets that be.
-	Failpoints() (*failpoint.Set, error)
-	// ProposeEntry proposes one command as it stands, on the leader.
-	ProposeEntry(ctx context.Context, in *op.LogEntry) (index uint64, err error)
 }
 
 // Snapshot is a saved state. Who got it closes it.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"runtime/debug"
+
+	"berth/internal/failpoint"
 )
 
 // Version is the version of Berth. NomadVersion is the Nomad release whose
@@ -41,6 +43,9 @@ func versionCommand() *command {
 				}
 				if *verbose {
 					p.linef("Go %s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				}
+				if failpoint.Enabled {
+					p.linef("This build has fault points: it is for tests only")
 				}
 				if c.Name == nomadName {
 					p.linef("%s, not Nomad", own)

@@ -140,9 +140,6 @@ type Server struct {
 	RaftTrailingLogs      int                   // entries that are kept behind a saved state
 	Autopilot             berth.AutopilotConfig // of a cluster of which no operator ever said it
 	TrackedVersions       int                   // of each job, without those that have a tag; the leader's counts
-	// Failpoints lets operators have this server end, hang or step down at points
-	// of a submission while it leads: for tests, never for a cluster in use.
-	Failpoints bool
 	// Scheduler is how a cluster of which no operator ever said it is scheduled;
 	// nil is as by default.
 	Scheduler *berth.SchedulerConfig

@@ -86,7 +86,6 @@ var serverKeys = table{
 	"eval_gc_threshold":         span(func(c *Config) *duration { return &c.Server.EvalGCThreshold }),
 	"batch_eval_gc_threshold":   span(func(c *Config) *duration { return &c.Server.BatchEvalGCThreshold }),
 	"deployment_gc_threshold":   span(func(c *Config) *duration { return &c.Server.DeploymentGCThreshold }),
-	"failpoints":                flag(func(c *Config) *bool { return &c.Server.Failpoints }),
 	"job_tracked_versions":      whole(func(c *Config) *int { return &c.Server.TrackedVersions }),
 	"default_scheduler_config":  block(schedulerKeys),
 	"encrypt":                   encrypt,

@@ -202,7 +202,7 @@ func (s *Server) open() error {
 		return err
 	}
 	n := &node{log: log, notify: make(chan bool, 16)}
-	n.disk = &disk{Store: log, guard: s.guard, point: "consensus/append/" + s.config.ID, closing: make(chan struct{})}
+	n.disk = &disk{Store: log, guard: s.guard, id: s.config.ID, closing: make(chan struct{})}
 	if err := s.start(n); err != nil {
 		return errors.Join(err, log.Close())
 	}

@@ -8,9 +8,11 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"berth"
@@ -19,6 +21,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/claim"
 	"berth/internal/config"
+	"berth/internal/failpoint"
 	"berth/internal/gossip"
 	"berth/internal/server"
 	"berth/internal/wire/certs"
@@ -56,6 +59,9 @@ type Daemon struct {
 // New opens everything that can fail: directories, listeners, the Raft log. The
 // caller must call Run, which closes them.
 func New(conf Config) (*Daemon, error) {
+	if err := failpoint.Check(); err != nil {
+		return nil, err
+	}
 	d := &Daemon{conf: conf, log: conf.Log, started: time.Now()}
 	if err := d.open(); err != nil {
 		d.close()
@@ -200,4 +206,10 @@ func (d *Daemon) NodeID() berth.NodeID {
 
 // Supervise is the process that agents start for each allocation. It takes the
 // allocation's ID and returns the exit status of the process.
-func Supervise(args []string) int { return supervise.Main(args) }
+func Supervise(args []string) int {
+	if err := failpoint.Check(); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		return 1
+	}
+	return supervise.Main(args)
+}

@@ -3,8 +3,6 @@ package daemon
 import (
 	"berth/internal/consensus"
 	"berth/internal/events"
-	"berth/internal/failpoint"
-	"berth/internal/leader"
 	"berth/internal/leader/collector"
 	"berth/internal/leader/heartbeat"
 	"berth/internal/schedule"
@@ -35,9 +33,6 @@ func (d *Daemon) newServer() (err error) {
 	}
 	if d.agent != nil {
 		c.Local, c.LocalTasks, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent.NodeID, d.cluster
-	}
-	if s.Failpoints {
-		c.Failpoints = failpoint.NewSet(leader.FailpointNames)
 	}
 	if c.Cluster, err = d.openGossip(); err != nil {
 		return err

@@ -1,222 +1,24 @@
-// Package failpoint lets a test make the program fail at a named point: end,
-// hang, return an error or wait, at the nth pass or at every one. The points
-// are compiled in always, so that what is tested is what is shipped; they are
-// off, and cost one atomic load, unless the environment variable
-// BERTH_FAILPOINTS or a call of [Enable] switches them on.
+// Package failpoint lets a test make the program fail at a named point: exit,
+// hang, return an error or wait, at the nth pass or at every one.
 //
+// Points exist only in builds with the tag "faults". In every other build
+// [Hit] and [On] are empty and the compiler removes them together with the
+// names of the points, so that nothing in the environment can make the program
+// that people install lose data. Such a build refuses to start when
+// BERTH_FAILPOINTS is set ([Check]): whoever set it expects faults.
+//
+//	go build -tags faults ./cmd/berth
 //	BERTH_FAILPOINTS="agent/report-before=exit@3;local/put=error(disk full)*"
 //
 // A value that begins with @ names a file that holds such a list. It is read
-// again and again, so that who runs the process can set points while it runs,
-// and take them back by emptying the file.
+// again and again, so that a test can set points while the process runs, and
+// clear them by emptying the file.
 //
 //	BERTH_FAILPOINTS="@/tmp/points"
 package failpoint
-
-import (
-	"errors"
-	"fmt"
-	"maps"
-	"math/rand/v2"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
-)
 
 // Env is the environment variable that is read when the process starts.
 const Env = "BERTH_FAILPOINTS"
 
 // ExitCode is the status that the exit action ends the process with.
 const ExitCode = 86
-
-// ErrInjected is in the chain of every error that a point returns.
-var ErrInjected = errors.New("failpoint")
-
-type point struct {
-	action string  // exit, hang, error or delay
-	arg    string  // text of the error, length of the delay
-	nth    int     // the pass it acts at
-	every  bool    // and at every later one
-	chance float64 // of those, the part at which it acts; 0 is all
-	passes int
-}
-
-var (
-	on atomic.Bool // whether any point is set
-
-	mu     sync.Mutex
-	points = map[string]*point{}
-	freed  chan struct{} // closed by Reset: ends hangs; nil while nobody hangs
-)
-
-func init() {
-	spec := os.Getenv(Env)
-	if spec == "" {
-		return
-	}
-	if name, ok := strings.CutPrefix(spec, "@"); ok {
-		was := read(name, "") // what begins with the process must not wait
-		go follow(name, was)
-		return
-	}
-	if err := Enable(spec); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", Env, err)
-		os.Exit(2)
-	}
-}
-
-// followEvery is how often the file of the points is read.
-const followEvery = 20 * time.Millisecond
-
-// follow keeps the points as the file says, for as long as the process runs. A
-// list that is wrong changes nothing, and is told once.
-func follow(name, was string) {
-	for {
-		time.Sleep(followEvery)
-		was = read(name, was)
-	}
-}
-
-// read sets the points of a file that is not as it was, and returns what it
-// holds.
-func read(name, was string) string {
-	text, err := os.ReadFile(name)
-	if err != nil || string(text) == was {
-		return was
-	}
-	if err := replace(string(text)); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %s: %v\n", Env, name, err)
-	}
-	return string(text)
-}
-
-// replace sets these points and takes all others back.
-func replace(spec string) error {
-	if _, err := parseAll(spec); err != nil {
-		return err
-	}
-	Reset()
-	return Enable(spec)
-}
-
-// On says whether any point is set, for those whose name costs something to
-// make up.
-func On() bool { return on.Load() }
-
-// Hit passes the point. It returns an error only if the point is told to.
-func Hit(name string) error {
-	if !on.Load() {
-		return nil
-	}
-	return hit(name)
-}
-
-func hit(name string) error {
-	mu.Lock()
-	p := points[name]
-	if p == nil {
-		mu.Unlock()
-		return nil
-	}
-	p.passes++
-	act := p.passes == p.nth || p.every && p.passes > p.nth
-	act = act && (p.chance == 0 || rand.Float64() < p.chance)
-	if act && p.action == "hang" && freed == nil {
-		freed = make(chan struct{})
-	}
-	hang := freed
-	mu.Unlock()
-	if !act {
-		return nil
-	}
-	switch p.action {
-	case "exit":
-		os.Exit(ExitCode)
-	case "hang":
-		<-hang
-	case "delay":
-		d, _ := time.ParseDuration(p.arg) // checked by parse
-		time.Sleep(d)
-	case "error":
-		return fmt.Errorf("%w %s: %s", ErrInjected, name, p.arg)
-	}
-	return nil
-}
-
-// Enable sets points, beside those that are set. spec is a list, separated by
-// semicolons, of name=action with an optional argument in parentheses, then @n
-// for the nth pass (the first by default) and * for every later pass too; then
-// ~ and a number from 0 to 1 lets chance pick that part of those passes.
-func Enable(spec string) error {
-	set, err := parseAll(spec)
-	if err != nil {
-		return err
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	maps.Copy(points, set)
-	on.Store(len(points) > 0)
-	return nil
-}
-
-func parseAll(spec string) (map[string]*point, error) {
-	set := map[string]*point{}
-	for s := range strings.SplitSeq(spec, ";") {
-		if s = strings.TrimSpace(s); s == "" {
-			continue
-		}
-		name, p, err := parse(s)
-		if err != nil {
-			return nil, err
-		}
-		set[name] = p
-	}
-	return set, nil
-}
-
-// Reset takes all points back and lets go of whoever hangs at one.
-func Reset() {
-	mu.Lock()
-	defer mu.Unlock()
-	clear(points)
-	on.Store(false)
-	if freed != nil {
-		close(freed)
-		freed = nil
-	}
-}
-
-func parse(s string) (name string, p *point, err error) {
-	name, rest, ok := strings.Cut(s, "=")
-	if !ok || name == "" {
-		return "", nil, fmt.Errorf("failpoint %q: name=action is wanted", s)
-	}
-	p = &point{nth: 1}
-	if i := strings.LastIndexByte(rest, '~'); i >= 0 && !strings.HasSuffix(rest, ")") {
-		if p.chance, err = strconv.ParseFloat(rest[i+1:], 64); err != nil || !(p.chance > 0 && p.chance <= 1) {
-			return "", nil, fmt.Errorf("failpoint %q: ~%s is not a chance, which is above 0 and at most 1", s, rest[i+1:])
-		}
-		rest = rest[:i]
-	}
-	rest, p.every = strings.CutSuffix(rest, "*")
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 && !strings.HasSuffix(rest, ")") {
-		if p.nth, err = strconv.Atoi(rest[i+1:]); err != nil || p.nth < 1 {
-			return "", nil, fmt.Errorf("failpoint %q: @%s is not a pass, which count from 1", s, rest[i+1:])
-		}
-		rest = rest[:i]
-	}
-	p.action, p.arg, _ = strings.Cut(strings.TrimSuffix(rest, ")"), "(")
-	if !slices.Contains([]string{"exit", "hang", "error", "delay"}, p.action) {
-		return "", nil, fmt.Errorf("failpoint %q: %q is not an action; allowed are exit, hang, error, delay", s, p.action)
-	}
-	if p.action == "delay" {
-		if _, err := time.ParseDuration(p.arg); err != nil {
-			return "", nil, fmt.Errorf("failpoint %q: %q is not a duration", s, p.arg)
-		}
-	}
-	return name, p, nil
-}

@@ -278,8 +278,8 @@ type caller struct {
 
 // Call implements op.Caller.
 func (c caller) Call(ctx context.Context, method string, in, out any) error {
-	if plan, ok := in.(*op.SubmitPlan); ok && c.server.config.Failpoints.Armed() {
-		return c.failing(ctx, plan, out)
+	if plan, ok := in.(*op.SubmitPlan); ok {
+		return c.submitWithFaults(ctx, plan, out)
 	}
 	return c.call(ctx, method, in, out)
 }

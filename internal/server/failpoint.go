@@ -1,3 +1,5 @@
+//go:build faults
+
 package server
 
 import (
@@ -18,24 +20,55 @@ import (
 	"berth/op"
 )
 
+// Faults is what tests decide about the fault points of a server. The points
+// exist in any case; the zero value has a set of its own.
+type Faults struct {
+	Points *failpoint.Set
+	Exit   func() // ends the process at a point; nil is an exit with failpoint.ExitCode
+}
+
+// faults is what a server keeps for its fault points.
+type faults struct{ late late }
+
+// openFaults prepares the points for a run of the server. The function that it
+// returns waits for what hung at one and went on late.
+func (s *Server) openFaults(ctx context.Context) (wait func()) {
+	s.faults.late.ctx = ctx
+	return s.faults.late.Wait
+}
+
+// withFaults returns a log for a term whose commands pass the fault points.
+func (s *Server) withFaults(ctx context.Context, log state.Log) state.Log {
+	f := leader.NewFailing(ctx, log, s.config.Faults.Points, s.fail)
+	f.Held = s.hold
+	return f
+}
+
+// newFaults gives a server points if its configuration has none.
+func newFaults(c *Config) {
+	if c.Faults.Points == nil {
+		c.Faults.Points = failpoint.NewSet(leader.FailpointNames)
+	}
+}
+
 // fail does what a failpoint says.
 func (s *Server) fail(action string) {
 	switch action {
 	case failpoint.StepDown:
-		s.late.Go(s.stepDown) // who is at the point waits until the term ends
+		s.faults.late.Go(s.stepDown) // who is at the point waits until the term ends
 	case failpoint.Exit:
-		if s.config.Exit == nil {
+		if s.config.Faults.Exit == nil {
 			os.Exit(failpoint.ExitCode)
 		}
-		s.config.Exit()
+		s.config.Faults.Exit()
 	}
 }
 
 // stepDown hands leadership over. The others may have to catch up first.
 func (s *Server) stepDown() {
 	for s.consensus.Leader() {
-		err := s.consensus.Transfer(s.late.ctx, "")
-		if err == nil || rest.For(s.late.ctx, 2*retryPause) != nil {
+		err := s.consensus.Transfer(s.faults.late.ctx, "")
+		if err == nil || rest.For(s.faults.late.ctx, 2*retryPause) != nil {
 			return
 		}
 		s.config.Logger.Warn("a failpoint could not hand over leadership; trying again", "error", err)
@@ -51,21 +84,24 @@ type late struct {
 // hold has something that hung at a point until its term ended happen when the
 // point is taken back. What is refused then is told in the log.
 func (s *Server) hold(name, when string, do func(context.Context) error) {
-	free := s.config.Failpoints.Held(name, when)
-	s.late.Go(func() {
+	free := s.config.Faults.Points.Held(name, when)
+	s.faults.late.Go(func() {
 		if free != nil {
 			select {
 			case <-free:
-			case <-s.late.ctx.Done():
+			case <-s.faults.late.ctx.Done():
 				return
 			}
 		}
-		s.config.Logger.Warn("what hung at a failpoint went on when its term was over", "point", when+" "+name, "refused", do(s.late.ctx))
+		s.config.Logger.Warn("what hung at a failpoint went on when its term was over", "point", when+" "+name, "refused", do(s.faults.late.ctx))
 	})
 }
 
-// failing hands in a plan past the points of that.
-func (c caller) failing(ctx context.Context, in *op.SubmitPlan, out any) error {
+// submitWithFaults hands in a plan, past the points that a plan passes.
+func (c caller) submitWithFaults(ctx context.Context, in *op.SubmitPlan, out any) error {
+	if !c.server.config.Faults.Points.Armed() {
+		return c.call(ctx, op.PlanSubmit.RPC, in, out)
+	}
 	n := c.server.launches(in)
 	if n == 0 {
 		return c.call(ctx, op.PlanSubmit.RPC, in, out)
@@ -98,7 +134,7 @@ func (s *Server) launches(in *op.SubmitPlan) int {
 // passPlan passes the points of a plan with n launches. An error says that its
 // worker is not to go on.
 func (s *Server) passPlan(ctx context.Context, when string, n int) (action string, err error) {
-	action = s.config.Failpoints.Pass(ctx, leader.PlanAlloc, when, n)
+	action = s.config.Faults.Points.Pass(ctx, leader.PlanAlloc, when, n)
 	if action == failpoint.Exit { // there is no leadership here to step down from
 		s.fail(action)
 		<-ctx.Done()
@@ -119,15 +155,8 @@ func (s *Server) handLate(ctx context.Context, in *op.SubmitPlan) error {
 	return caller{s, addr}.call(ctx, op.PlanSubmit.RPC, in, new(op.PlanSubmitted))
 }
 
-// Failpoints implements api.Operator.
-func (s *Server) Failpoints() (*failpoint.Set, error) {
-	if s.config.Failpoints == nil {
-		return nil, errFailpointsOff
-	}
-	return s.config.Failpoints, nil
-}
-
-var errFailpointsOff = berth.Errorf(berth.Denied, "failpoints are off: this server's configuration does not say server.failpoints = true")
+// Failpoints returns the points of this server, for the API.
+func (s *Server) Failpoints() *failpoint.Set { return s.config.Faults.Points }
 
 // entries are the commands that can be proposed by name: those of the leader,
 // and of workers and agents, that are about stream jobs.
@@ -143,15 +172,12 @@ var entries = map[string]func() state.Command{
 	"SetConnectivity":    func() state.Command { return &state.SetConnectivity{} },
 }
 
-// ProposeEntry implements api.Operator. The command says itself of which term it
-// is.
+// ProposeEntry proposes a command as it stands, for the API. The command itself
+// says which term it belongs to.
 func (s *Server) ProposeEntry(ctx context.Context, in *op.LogEntry) (index uint64, err error) {
-	if s.config.Failpoints == nil {
-		return 0, errFailpointsOff
-	}
 	blank, known := entries[in.Command]
 	if !known {
-		return 0, berth.Errorf(berth.Invalid, "Command %.64q: allowed are %s", in.Command, strings.Join(slices.Sorted(maps.Keys(entries)), ", "))
+		return 0, berth.Errorf(berth.Invalid, "unknown Command %.64q: want one of %s", in.Command, strings.Join(slices.Sorted(maps.Keys(entries)), ", "))
 	}
 	c := blank()
 	if err := admit.Fill(c, decode.Tree(in.Fields), "Fields").Err(); err != nil {

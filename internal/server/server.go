@@ -25,7 +25,6 @@ import (
 	"berth/internal/claim"
 	"berth/internal/consensus"
 	"berth/internal/events"
-	"berth/internal/failpoint"
 	"berth/internal/leader"
 	"berth/internal/leader/collector"
 	"berth/internal/leader/heartbeat"
@@ -78,10 +77,7 @@ type Config struct {
 	// TrackedVersions is how many versions of each job are kept beside those with
 	// a tag, while this server leads; 0 is the default.
 	TrackedVersions int
-	// Failpoints lets operators have this server fail on purpose while it leads;
-	// nil: they cannot, and nothing looks for points.
-	Failpoints *failpoint.Set
-	Exit       func() // ends the process at a failpoint; nil is an exit with failpoint.ExitCode
+	Faults          Faults // empty, but for builds with fault points
 }
 
 // TLS is how servers and agents prove who they are to each other. The zero
@@ -105,7 +101,7 @@ type Server struct {
 	wire      *wire.Server
 	term      atomic.Pointer[term]
 	sessions  sessions
-	late      late
+	faults    faults
 	metrics   *metrics
 	refused   leader.Refusals
 	events    *events.Buffer
@@ -147,6 +143,7 @@ func (c Config) complete() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	newFaults(&c)
 	if c.Heartbeat == (heartbeat.Options{}) {
 		c.Heartbeat = heartbeat.DefaultOptions
 	}
@@ -240,8 +237,7 @@ func (s *Server) Store() *state.Store { return s.store }
 func (s *Server) Run(ctx context.Context) error {
 	defer s.folder.Close()
 	g, ctx := errgroup.WithContext(ctx)
-	s.late.ctx = ctx
-	defer s.late.Wait()
+	defer s.openFaults(ctx)()
 	g.Go(func() error { return s.consensus.Run(ctx, s.lead) })
 	g.Go(func() error { return s.events.Run(ctx) })
 	g.Go(func() error { return s.watchLeader(ctx) })

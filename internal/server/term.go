@@ -48,12 +48,7 @@ func (t *term) Acked(id berth.EvalID) int64 { return t.broker.Acked(id) }
 
 // lead runs the services of a term until it ends.
 func (s *Server) lead(ctx context.Context, c consensus.Term) error {
-	c.Log = s.refused.Counting(c.Log)
-	if s.config.Failpoints != nil {
-		f := leader.NewFailing(ctx, c.Log, s.config.Failpoints, s.fail)
-		f.Held = s.hold
-		c.Log = f
-	}
+	c.Log = s.withFaults(ctx, s.refused.Counting(c.Log))
 	t := &term{Log: c.Log, number: c.Number}
 	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
 	t.broker.Told = s.metrics.intervals.observe

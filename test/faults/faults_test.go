@@ -38,7 +38,7 @@ func testMain(m *testing.M) (int, error) {
 		}
 		defer os.RemoveAll(dir)
 		binary := filepath.Join(dir, "berth")
-		if out, err := exec.Command("go", "build", "-o", binary, "berth/cmd/berth").CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-tags", "faults", "-o", binary, "berth/cmd/berth").CombinedOutput(); err != nil {
 			return 1, fmt.Errorf("%w\n%s", err, out)
 		}
 		if err := os.Setenv(binaryVar, binary); err != nil {

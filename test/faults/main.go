@@ -39,7 +39,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.faults, "fault", "", "faults to run, as F-01,F-08; by default all")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "where chance begins")
 	f.StringVar(&o.out, "out", "faults.out", "folder for report.html and report.json, and for the logs of rounds that fail")
-	f.StringVar(&o.berth, "berth", "bin/berth", "the program under test")
+	f.StringVar(&o.berth, "berth", "bin/berth-faults", "the program under test, built with -tags faults")
 	f.IntVar(&o.nodes, "nodes", 50, "simulated nodes beside the real ones; F-28 has ten times as many")
 	f.StringVar(&o.planted, "planted", "", "plant defects and have the checks find them: all, or "+strings.Join(defectNames(), ","))
 }

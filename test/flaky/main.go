@@ -144,13 +144,13 @@ type item struct {
 
 // build builds the test binary of a package.
 func (x *item) build(ctx context.Context, o options) error {
-	dir, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", x.name).Output()
+	dir, err := exec.CommandContext(ctx, "go", "list", "-tags", "faults", "-f", "{{.Dir}}", x.name).Output()
 	if err != nil {
 		return fmt.Errorf("package %s: %w", x.name, err)
 	}
 	x.dir = strings.TrimSpace(string(dir))
 	x.bin = filepath.Join(o.out, strings.ReplaceAll(strings.Trim(x.name, "./"), "/", "-")+".test")
-	args := []string{"test", "-c", "-o", x.bin}
+	args := []string{"test", "-c", "-tags", "faults", "-o", x.bin}
 	if o.race {
 		args = append(args, "-race")
 	}

@@ -57,7 +57,7 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(run.dir)
 	run.mark = filepath.Base(run.dir)
-	build := exec.Command("go", "build", "-race", "-o", program("berth"), "berth/cmd/berth")
+	build := exec.Command("go", "build", "-race", "-tags", "faults", "-o", program("berth"), "berth/cmd/berth")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fail(fmt.Errorf("%w\n%s", err, out))
 	}

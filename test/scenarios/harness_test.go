@@ -1,3 +1,5 @@
+//go:build faults
+
 // Package scenarios plays the acceptance scenarios of stream jobs, S1 to S28,
 // on real processes: three servers and three nodes, each the real binary on
 // loopback, which fail at points that are armed over HTTP. A server that ends
@@ -59,7 +61,7 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(run.dir)
 	run.mark = filepath.Base(run.dir)
-	build := exec.Command("go", "build", "-o", binary(), "berth/cmd/berth")
+	build := exec.Command("go", "build", "-tags", "faults", "-o", binary(), "berth/cmd/berth")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fail(fmt.Errorf("%w\n%s", err, out))
 	}
@@ -168,7 +170,6 @@ func newCluster(t *testing.T, o options) *cluster {
 const serverConfig = `
 server {
   enabled          = true
-  failpoints       = true
   raft_multiplier  = 3 # no server but those that end is taken for lost on a busy machine
   bootstrap_expect = 3
   server_join {

@@ -1,3 +1,5 @@
+//go:build faults
+
 // Package terms tests what holds across changes of leader: real servers with
 // real Raft, in one process and in virtual time, over networks in memory that
 // can be cut. A minute of a cluster's life takes a moment here, so terms can
