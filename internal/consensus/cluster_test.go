@@ -288,3 +288,16 @@ func (n named) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raf
 }
 
 func (n named) Close() error { return n.Transport.(raft.WithClose).Close() }
+
+// leadersFor returns who led at some moment within a while.
+func (c *cluster) leadersFor(d time.Duration) map[string]bool {
+	seen := map[string]bool{}
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for _, id := range c.running() {
+			if c.at(id).Leader() {
+				seen[id] = true
+			}
+		}
+	}
+	return seen
+}

@@ -42,19 +42,6 @@ func newDisks(n int) disks {
 	return d
 }
 
-// leadersFor returns who led at some moment within a while.
-func (c *cluster) leadersFor(d time.Duration) map[string]bool {
-	seen := map[string]bool{}
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		for _, id := range c.running() {
-			if c.at(id).Leader() {
-				seen[id] = true
-			}
-		}
-	}
-	return seen
-}
-
 // A leader that runs short of room hands over at once and does not lead again
 // before there is room, even if the others are gone; then it can.
 func TestShortOfRoom(t *testing.T) {
