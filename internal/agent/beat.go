@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
-	"strings"
 	"time"
 
 	"berth"
@@ -91,7 +90,7 @@ func (a *Agent) heartbeats(ctx context.Context, changed <-chan struct{}) error {
 			wait = interval(answer.HeartbeatTTL)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case unknownNode(err):
+		case berth.KindOf(err) == berth.NotFound:
 			a.log.Warn("servers do not know the node; it registers again", "node", a.id)
 			a.tellAgain() // they may have forgotten more than the node
 			if err := backoff(ctx, 0, firstRetry, firstRetry); err != nil {
@@ -124,12 +123,6 @@ func (a *Agent) heartbeats(ctx context.Context, changed <-chan struct{}) error {
 func interval(ttl time.Duration) time.Duration {
 	ttl = max(ttl, 100*time.Millisecond)
 	return ttl/2 + rand.N(ttl/4)
-}
-
-// unknownNode says whether servers do not know the node. Those of other makes
-// send no kind with it.
-func unknownNode(err error) bool {
-	return berth.KindOf(err) == berth.NotFound || strings.Contains(err.Error(), "node not found")
 }
 
 // knows lets the allocations be asked for: servers know the node.

@@ -387,7 +387,7 @@ func TestWithoutItsRecordsTheAgentFindsWhatRuns(t *testing.T) {
 		return len(m.pids(wanted, "main"))+len(m.pids(unwanted, "main"))+len(m.pids(lost, "main")) == 3
 	})
 	a.kill()
-	if err := os.Remove(filepath.Join(m.dir, "client", "client.db")); err != nil {
+	if err := os.RemoveAll(filepath.Join(m.dir, "client", "allocs")); err != nil {
 		t.Fatal(err)
 	}
 	m.forget(unwanted)

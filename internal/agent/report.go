@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -23,20 +24,26 @@ const (
 )
 
 // reporter holds the news of allocations until servers have taken them. Of one
-// allocation only the newest counts.
+// allocation only the newest counts. Reports are not changed once they are here.
 type reporter struct {
-	mu   sync.Mutex
-	news map[string]*op.AllocReport
-	rest map[string]time.Time // of a refused report, by allocation: not before
-	sent map[string]string    // mark of what servers last took
 	wake chan struct{}
+
+	mu    sync.Mutex
+	news  map[string]*op.AllocReport
+	rest  map[string]time.Time       // of a refused report, by allocation: not before
+	sent  map[string]*op.AllocReport // what servers last took
+	marks map[string]string          // of what they took of an earlier agent; where sent has nothing
 }
 
 func newReporter() *reporter {
-	return &reporter{news: map[string]*op.AllocReport{}, rest: map[string]time.Time{}, sent: map[string]string{}, wake: make(chan struct{}, 1)}
+	return &reporter{
+		wake: make(chan struct{}, 1),
+		news: map[string]*op.AllocReport{}, rest: map[string]time.Time{}, sent: map[string]*op.AllocReport{}, marks: map[string]string{},
+	}
 }
 
-// mark names what a report says, to tell it from another.
+// mark identifies what a report says for the next agent, which does not have
+// the report itself any more.
 func mark(n *op.AllocReport) string {
 	b, err := json.Marshal(n)
 	if err != nil {
@@ -46,21 +53,52 @@ func mark(n *op.AllocReport) string {
 	return base64.RawStdEncoding.EncodeToString(h[:12])
 }
 
-// taken says what servers took of an allocation before this agent began.
+// same reports whether two reports of an allocation say the same.
+func same(a, b *op.AllocReport) bool {
+	return a.ID == b.ID && a.NodeID == b.NodeID && a.Namespace == b.Namespace && a.JobID == b.JobID &&
+		a.ClientStatus == b.ClientStatus && a.ClientDescription == b.ClientDescription &&
+		maps.EqualFunc(a.TaskStates, b.TaskStates, sameTask) &&
+		reflect.DeepEqual(a.DeploymentStatus, b.DeploymentStatus) && reflect.DeepEqual(a.NetworkStatus, b.NetworkStatus)
+}
+
+func sameTask(a, b *berth.TaskState) bool {
+	return a.State == b.State && a.Failed == b.Failed && a.Restarts == b.Restarts &&
+		a.LastRestart.Equal(b.LastRestart) && a.StartedAt.Equal(b.StartedAt) && a.FinishedAt.Equal(b.FinishedAt) &&
+		slices.EqualFunc(a.Events, b.Events, sameEvent)
+}
+
+func sameEvent(a, b berth.TaskEvent) bool {
+	return a.Type == b.Type && a.Time == b.Time && a.DisplayMessage == b.DisplayMessage && a.Message == b.Message && maps.Equal(a.Details, b.Details)
+}
+
+// taken notes what servers took of an allocation before this agent started.
 func (r *reporter) taken(id, mark string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if mark != "" {
-		r.sent[id] = mark
+		r.marks[id] = mark
 	}
+}
+
+// known reports whether servers took just this report. The caller holds mu.
+func (r *reporter) known(id string, n *op.AllocReport) bool {
+	if sent := r.sent[id]; sent != nil {
+		return same(sent, n)
+	}
+	if m := r.marks[id]; m == "" || m != mark(n) {
+		return false
+	}
+	r.sent[id] = n
+	delete(r.marks, id)
+	return true
 }
 
 // put adds news, unless servers know them.
 func (r *reporter) put(n *op.AllocReport) {
-	id, m := n.ID.String(), mark(n)
+	id := n.ID.String()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.sent[id] == m {
+	if r.known(id, n) {
 		delete(r.news, id)
 		return
 	}
@@ -78,6 +116,7 @@ func (r *reporter) again(n *op.AllocReport) {
 	id := n.ID.String()
 	r.mu.Lock()
 	delete(r.sent, id)
+	delete(r.marks, id)
 	r.news[id] = n // another than any that is on its way, which does not count
 	delete(r.rest, id)
 	r.mu.Unlock()
@@ -92,6 +131,7 @@ func (r *reporter) forget(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.sent, id)
+	delete(r.marks, id)
 }
 
 // drop forgets an allocation.
@@ -101,6 +141,7 @@ func (r *reporter) drop(id string) {
 	delete(r.news, id)
 	delete(r.rest, id)
 	delete(r.sent, id)
+	delete(r.marks, id)
 }
 
 // unsent returns how many allocations have news.
@@ -137,7 +178,8 @@ func (r *reporter) accepted(batch []*op.AllocReport) map[string]string {
 	for _, n := range batch {
 		id := n.ID.String()
 		out[id] = mark(n)
-		r.sent[id] = out[id]
+		r.sent[id] = n
+		delete(r.marks, id)
 		if r.news[id] == n { // else there are newer already
 			delete(r.news, id)
 		}
@@ -171,6 +213,15 @@ func (a *Agent) report(ctx context.Context) error {
 func (a *Agent) send(ctx context.Context, batch []*op.AllocReport) error {
 	if err := failpoint.Hit("agent/report-before"); err != nil {
 		return err
+	}
+	ids := make([]string, len(batch))
+	for i, n := range batch {
+		ids[i] = n.ID.String()
+	}
+	// What servers are told must be known here after a crash of the machine, or
+	// what has ended would be run again.
+	if err := a.db.Sync(ids...); err != nil {
+		a.log.Warn("what is reported cannot be brought to disk", "error", err)
 	}
 	_, err := op.Call(ctx, a.c.Servers, op.AllocReporter, &op.ReportAllocs{Alloc: batch, Write: a.write()})
 	if err == nil {

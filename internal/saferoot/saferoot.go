@@ -212,8 +212,37 @@ func (r *Root) ReadFile(p string, most int64) ([]byte, error) {
 }
 
 // Replace puts a file in place of what is there, wholly or not at all, even if
-// the process is killed meanwhile.
+// the process is killed meanwhile. It does not wait for the disk.
 func (r *Root) Replace(p string, data []byte, perm fs.FileMode) error {
+	return r.replace(p, data, perm, false)
+}
+
+// ReplaceSync is Replace for what must also outlive a crash of the machine. It
+// returns when the file and its name are on disk.
+func (r *Root) ReplaceSync(p string, data []byte, perm fs.FileMode) error {
+	return r.replace(p, data, perm, true)
+}
+
+// Sync returns when the names in a directory are on disk; "." is the root
+// itself.
+func (r *Root) Sync(p string) error {
+	names, err := split(p)
+	if err != nil {
+		return err
+	}
+	return r.walk(names, syncDir)
+}
+
+func syncDir(dir int) error {
+	fd, err := openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fsync(fd)
+}
+
+func (r *Root) replace(p string, data []byte, perm fs.FileMode, sync bool) error {
 	return r.at("replace", p, func(dir int, base string) error {
 		tmp := base + ".new"
 		if err := unix.Unlinkat(dir, tmp, 0); err != nil && err != unix.ENOENT {
@@ -226,11 +255,18 @@ func (r *Root) Replace(p string, data []byte, perm fs.FileMode) error {
 		f := os.NewFile(uintptr(fd), tmp)
 		_, err = f.Write(data)
 		err = errors.Join(err, f.Chmod(perm.Perm())) // whatever the umask
+		if sync && err == nil {
+			err = f.Sync()
+		}
 		if err = errors.Join(err, f.Close()); err == nil {
 			err = unix.Renameat(dir, tmp, dir, base)
 		}
 		if err != nil {
 			_ = unix.Unlinkat(dir, tmp, 0)
+			return err
+		}
+		if sync {
+			err = syncDir(dir)
 		}
 		return err
 	})

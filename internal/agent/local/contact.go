@@ -1,13 +1,14 @@
 package local
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"berth/internal/agent/record"
 )
 
 const fileContact = "last-contact"
@@ -19,9 +20,9 @@ type Contact struct {
 }
 
 // PutContact records a contact in dir. It is written often, so it does not wait
-// for the disk: what a crash of the machine takes is the last few.
+// for the disk: a crash of the machine loses the last few.
 func PutContact(dir string, c Contact) error {
-	b, err := json.Marshal(c)
+	b, err := record.Append(nil, "last contact", c)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func PutContact(dir string, c Contact) error {
 }
 
 // GetContact returns what was recorded last, and the zero Contact if nothing
-// was. A damaged record is that with an error.
+// was. Of a damaged record it returns the zero Contact and an error.
 func GetContact(dir string) (c Contact, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, fileContact))
 	switch {
@@ -42,8 +43,8 @@ func GetContact(dir string) (c Contact, err error) {
 	case err != nil:
 		return c, err
 	}
-	if err := json.Unmarshal(b, &c); err != nil {
-		return Contact{}, fmt.Errorf("the file %s is damaged: %w", fileContact, err)
+	if err := record.Decode(b, "last contact", &c); err != nil {
+		return Contact{}, fmt.Errorf("the file %s: %w", fileContact, err)
 	}
 	return c, nil
 }

@@ -22,7 +22,7 @@ func TestAContactIsReadBack(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
 		t.Errorf("files %v", left)
 	}
-	must(t, os.WriteFile(filepath.Join(dir, fileContact), []byte(`{"At":`), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, fileContact), []byte("damaged"), 0o600))
 	if c, err := GetContact(dir); err == nil || !c.At.IsZero() {
 		t.Errorf("of a damaged file: %+v, %v", c, err)
 	}

@@ -1,14 +1,10 @@
 package supervise
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"hash/crc32"
 	"io/fs"
-	"strings"
 
-	"berth"
+	"berth/internal/agent/record"
 	"berth/internal/saferoot"
 )
 
@@ -30,29 +26,13 @@ type state struct {
 
 const maxState = 4 << 20
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// encode writes the state as a line with a checksum and a line of JSON.
-func (s *state) encode() ([]byte, error) {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Appendf(nil, "berth supervisor 1 %08x\n%s\n", crc32.Checksum(b, castagnoli), b), nil
-}
-
+// decodeState reads what encode wrote.
 func decodeState(b []byte) (*state, error) {
-	head, body, ok := strings.Cut(string(b), "\n")
-	body = strings.TrimSuffix(body, "\n")
-	if !ok || head != fmt.Sprintf("berth supervisor 1 %08x", crc32.Checksum([]byte(body), castagnoli)) {
-		return nil, berth.Errorf(berth.Invalid, "the supervisor's state is damaged")
-	}
 	s := new(state)
-	if err := json.Unmarshal([]byte(body), s); err != nil {
-		return nil, berth.Errorf(berth.Invalid, "the supervisor's state: %w", err)
-	}
-	return s, nil
+	return s, record.Decode(b, "supervisor", s)
 }
+
+func (s *state) encode() ([]byte, error) { return record.Append(nil, "supervisor", s) }
 
 // readState returns an empty state if there is none.
 func readState(control *saferoot.Root) (*state, error) {

@@ -217,7 +217,7 @@ type handle struct {
 
 func (h *handle) Launch() uint64 { return h.l.Number }
 
-// State is for people who look into the agent's database; the supervisor knows
+// State is for people who look into the agent's records; the supervisor knows
 // the rest.
 func (h *handle) State() []byte {
 	b, _ := json.Marshal(struct { // plain values: no error

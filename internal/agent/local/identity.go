@@ -1,0 +1,61 @@
+package local
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth"
+	"berth/internal/saferoot"
+)
+
+// Identity returns the node's ID and secret, which are made once and kept in
+// dir. Files that hold neither are replaced: the node is a new one then.
+func Identity(dir string, log *slog.Logger) (id berth.NodeID, secret string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return id, "", err
+	}
+	root, err := saferoot.Open(dir)
+	if err != nil {
+		return id, "", err
+	}
+	defer root.Close()
+	text, err := identity(root, "client-id", log)
+	if err != nil {
+		return id, "", err
+	}
+	if secret, err = identity(root, "secret-id", log); err != nil {
+		return id, "", err
+	}
+	id, err = berth.ParseID[berth.Node](text)
+	return id, secret, err
+}
+
+func identity(dir *saferoot.Root, name string, log *slog.Logger) (string, error) {
+	path := filepath.Join(dir.Path(), name)
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	text := strings.TrimSpace(string(b))
+	if id, e := berth.ParseID[berth.Node](text); e == nil && !id.IsZero() {
+		return id.String(), os.Chmod(path, 0o600)
+	}
+	if err == nil {
+		log.Warn("a file of the node's identity is damaged; the node gets a new one", "file", path)
+	}
+	text = newUUID()
+	return text, dir.ReplaceSync(name, []byte(text), 0o600)
+}
+
+func newUUID() string {
+	var id berth.NodeID
+	_, _ = rand.Read(id[:]) // never fails
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return id.String()
+}
