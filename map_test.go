@@ -22,7 +22,7 @@ import (
 const floors = `
 internal/...
 berth
-internal/decode internal/cron internal/condition
+internal/decode internal/cron internal/condition internal/driverconfig
 internal/admit
 internal/acl internal/diff jobspec internal/stream internal/saferoot
 op
@@ -48,7 +48,7 @@ bench/... test/... examples/...
 
 // agentSees is what the agent may import of ours, beside its own packages and the
 // helpers in internal that no line of the map names.
-var agentSees = []string{"berth", "op", "client", "internal/wire", "internal/peer", "internal/saferoot"}
+var agentSees = []string{"berth", "internal/driverconfig", "op", "client", "internal/wire", "internal/peer", "internal/saferoot"}
 
 // cliSees is what the command line may import of ours, beside the helpers in
 // internal that no line of the map names.

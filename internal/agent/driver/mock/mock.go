@@ -19,10 +19,11 @@ import (
 	"berth"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/logs"
+	"berth/internal/driverconfig"
 )
 
 // Name is what jobs call the driver.
-const Name = "mock_driver"
+var Name = driverconfig.Mock.Driver
 
 // Driver implements [driver.Driver].
 type Driver struct{ enabled bool }
@@ -68,17 +69,20 @@ type printed struct {
 }
 
 func read(config map[string]any) (*script, error) {
-	s := driver.Read(Name, config)
+	c, err := driverconfig.Mock.Read(config)
+	if err != nil {
+		return nil, err
+	}
 	p := &script{
-		runFor: s.Duration("run_for"), exitCode: int(s.Number("exit_code", 0, 255)),
-		exitSignal: int(s.Number("exit_signal", 0, 64)), exitErr: s.Text("exit_err_msg"),
-		startError: s.Text("start_error"), startRecoverable: s.Bool("start_error_recoverable"), startBlock: s.Duration("start_block_for"),
-		killAfter: s.Duration("kill_after"), signalErr: s.Text("signal_error"),
+		runFor: c.Duration("run_for"), exitCode: int(c.Integer("exit_code")),
+		exitSignal: int(c.Integer("exit_signal")), exitErr: c.String("exit_err_msg"),
+		startError: c.String("start_error"), startRecoverable: c.Bool("start_error_recoverable"), startBlock: c.Duration("start_block_for"),
+		killAfter: c.Duration("kill_after"), signalErr: c.String("signal_error"),
 	}
 	for i, stream := range []string{logs.Stdout, logs.Stderr} {
-		p.output[i] = printed{s.Text(stream + "_string"), s.Number(stream+"_repeat", 0, 1_000_000), s.Duration(stream + "_repeat_duration")}
+		p.output[i] = printed{c.String(stream + "_string"), c.Integer(stream + "_repeat"), c.Duration(stream + "_repeat_duration")}
 	}
-	return p, s.Err()
+	return p, nil
 }
 
 // Start implements [driver.Driver].

@@ -24,11 +24,12 @@ import (
 	"berth"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/supervise"
+	"berth/internal/driverconfig"
 	"berth/internal/saferoot"
 )
 
 // Name is what jobs call the driver.
-const Name = "raw_exec"
+var Name = driverconfig.RawExec.Driver
 
 // Driver implements [driver.Driver].
 type Driver struct{ enabled atomic.Bool }
@@ -86,14 +87,11 @@ func (d *Driver) Start(ctx context.Context, t *driver.Task) (driver.Handle, erro
 
 // plan turns a task into a start.
 func plan(t *driver.Task) (*supervise.Start, error) {
-	s := driver.Read(Name, t.Config)
-	command, args, dir := s.Text("command"), s.Texts("args"), s.Text("work_dir")
-	if err := s.Err(); err != nil {
+	config, err := driverconfig.RawExec.Read(t.Config)
+	if err != nil {
 		return nil, err
 	}
-	if command == "" {
-		return nil, berth.Errorf(berth.Invalid, "config.command: is missing; the driver %s needs it", Name)
-	}
+	command, args, dir := config.String("command"), config.Strings("args"), config.String("work_dir")
 	for _, a := range append([]string{command, dir}, args...) {
 		if strings.ContainsRune(a, 0) {
 			return nil, berth.Errorf(berth.Invalid, "config: %q has a zero byte", a)

@@ -1,0 +1,130 @@
+// Package driverconfig declares what the config block of a task may hold for
+// each driver. Registration refuses a job by these declarations, the agent's
+// drivers read their config by them, and docs/drivers.md lists them: what
+// registration accepts, the driver understands.
+package driverconfig
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"berth"
+)
+
+// Schema declares the config of one driver.
+type Schema struct {
+	Driver   string
+	Settings []Setting
+}
+
+// Setting is one key of a driver's config.
+type Setting struct {
+	Key      string
+	Kind     Kind
+	Required bool  // it must be there, and not be empty
+	High     int64 // the largest value of an Integer; the smallest is 0
+	Doc      string
+}
+
+// RawExec is the config of raw_exec, which runs a command of the host without
+// isolation.
+var RawExec = &Schema{"raw_exec", []Setting{
+	{Key: "command", Kind: String, Required: true, Doc: "Program to run: an absolute path on the host, a path below the task's directory, or a name in `PATH`."},
+	{Key: "args", Kind: Strings, Doc: "Arguments of the command."},
+	{Key: "work_dir", Kind: String, Doc: "Absolute path of the working directory. Default: the task's directory."},
+}}
+
+// Mock is the config of mock_driver, which pretends to run a task. It is for
+// tests, and an agent has it only if its configuration enables it.
+var Mock = &Schema{"mock_driver", []Setting{
+	{Key: "run_for", Kind: Duration, Doc: "How long the task runs. Default: it ends at once."},
+	{Key: "exit_code", Kind: Integer, High: 255, Doc: "Exit code of the task."},
+	{Key: "exit_signal", Kind: Integer, High: 64, Doc: "Signal that the task ends with."},
+	{Key: "exit_err_msg", Kind: String, Doc: "Error that the task ends with."},
+	{Key: "start_error", Kind: String, Doc: "Error that the start fails with."},
+	{Key: "start_error_recoverable", Kind: Bool, Doc: "Whether the start may be tried again after `start_error`."},
+	{Key: "start_block_for", Kind: Duration, Doc: "How long the start takes."},
+	{Key: "kill_after", Kind: Duration, Doc: "How long the task takes to end once it is asked to."},
+	{Key: "signal_error", Kind: String, Doc: "Error that a signal fails with."},
+	{Key: "stdout_string", Kind: String, Doc: "Text that the task prints to stdout."},
+	{Key: "stdout_repeat", Kind: Integer, High: 1_000_000, Doc: "How often it prints the text again."},
+	{Key: "stdout_repeat_duration", Kind: Duration, Doc: "How long it waits in between."},
+	{Key: "stderr_string", Kind: String, Doc: "As `stdout_string`, for stderr."},
+	{Key: "stderr_repeat", Kind: Integer, High: 1_000_000, Doc: "As `stdout_repeat`, for stderr."},
+	{Key: "stderr_repeat_duration", Kind: Duration, Doc: "As `stdout_repeat_duration`, for stderr."},
+}}
+
+var schemas = []*Schema{Mock, RawExec}
+
+// Drivers returns the names of the drivers that have a schema, in order.
+func Drivers() []string {
+	var names []string
+	for _, s := range schemas {
+		names = append(names, s.Driver)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Of returns the schema of a driver, nil if it has none.
+func Of(driver string) *Schema {
+	for _, s := range schemas {
+		if s.Driver == driver {
+			return s
+		}
+	}
+	return nil
+}
+
+// setting returns the declaration of a key, nil if there is none.
+func (s *Schema) setting(key string) *Setting {
+	for i := range s.Settings {
+		if s.Settings[i].Key == key {
+			return &s.Settings[i]
+		}
+	}
+	return nil
+}
+
+// Check returns what is wrong with the config of a job that is registered. A
+// string with ${ in it passes for anything, since it is interpolated when the
+// task starts. path names the config.
+func (s *Schema) Check(path string, config map[string]any) berth.Problems {
+	_, problems := s.values(path, config, true)
+	return problems
+}
+
+// Read returns the values of a config whose strings are interpolated, or an
+// Invalid error that names everything wrong with it.
+func (s *Schema) Read(config map[string]any) (Values, error) {
+	v, problems := s.values("config", config, false)
+	return v, problems.Err()
+}
+
+func (s *Schema) values(path string, config map[string]any, raw bool) (Values, berth.Problems) {
+	var problems berth.Problems
+	values := Values{s, map[string]any{}}
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		v, at := config[key], path+"."+berth.Clip(key, 64)
+		set := s.setting(key)
+		switch {
+		case v == nil: // as good as absent
+		case set == nil:
+			problems.Addf(at, "the driver %s has no such setting", s.Driver)
+		default:
+			if text, ok := v.(string); raw && ok && strings.Contains(text, "${") {
+				continue
+			}
+			values.by[key] = set.read(&problems, at, v)
+		}
+	}
+	for _, set := range slices.SortedFunc(slices.Values(s.Settings), func(a, b Setting) int { return cmp.Compare(a.Key, b.Key) }) {
+		v := config[set.Key]
+		if t, ok := text(v); set.Required && (v == nil || ok && t == "") {
+			problems.Addf(path+"."+set.Key, "is missing; the driver %s needs it", s.Driver)
+		}
+	}
+	return values, problems
+}

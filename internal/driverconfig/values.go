@@ -1,0 +1,169 @@
+package driverconfig
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"berth"
+)
+
+// Kind is what values of a setting are.
+type Kind uint8
+
+// The kinds of setting. Integers, durations and bools may be written as strings,
+// because interpolation makes them so.
+const (
+	String Kind = iota
+	Strings
+	Integer
+	Bool
+	Duration // text such as "90s", or nanoseconds; at least 0
+)
+
+var kindNames = []string{String: "string", Strings: "list of strings", Integer: "integer", Bool: "bool", Duration: "duration"}
+
+// String returns the name of the kind as docs have it.
+func (k Kind) String() string { return kindNames[k] }
+
+// Values are the values of a driver's config by key, each of the kind that is
+// declared. To read a key that is not declared, or as another kind, panics.
+type Values struct {
+	schema *Schema
+	by     map[string]any
+}
+
+func get[T any](v Values, key string, kind Kind) (value T) {
+	if set := v.schema.setting(key); set == nil || set.Kind != kind {
+		panic(fmt.Sprintf("driverconfig: %s declares no %s %q", v.schema.Driver, kind, key))
+	}
+	value, _ = v.by[key].(T)
+	return value
+}
+
+// String returns a string, "" if it is absent.
+func (v Values) String(key string) string { return get[string](v, key, String) }
+
+// Strings returns a list of strings, nil if it is absent.
+func (v Values) Strings(key string) []string { return get[[]string](v, key, Strings) }
+
+// Integer returns an integer, 0 if it is absent.
+func (v Values) Integer(key string) int64 { return get[int64](v, key, Integer) }
+
+// Bool returns a bool, false if it is absent.
+func (v Values) Bool(key string) bool { return get[bool](v, key, Bool) }
+
+// Duration returns a duration, 0 if it is absent.
+func (v Values) Duration(key string) time.Duration { return get[time.Duration](v, key, Duration) }
+
+// read turns what JSON, msgpack or interpolation made of a value into one of
+// the setting's kind, and notes what is wrong with it.
+func (set *Setting) read(problems *berth.Problems, at string, v any) any {
+	switch set.Kind {
+	case String:
+		if s, ok := text(v); ok {
+			return s
+		}
+		problems.Addf(at, "must be a string, got %v", v)
+	case Strings:
+		return texts(problems, at, v)
+	case Integer:
+		n, ok := integer(v)
+		switch {
+		case !ok:
+			problems.Addf(at, "must be an integer, got %v", v)
+		case n < 0 || n > set.High:
+			problems.Addf(at, "must be 0 to %d, got %d", set.High, n)
+		}
+		return n
+	case Bool:
+		if b, ok := v.(bool); ok {
+			return b
+		}
+		s, _ := text(v)
+		b, err := strconv.ParseBool(s)
+		if err != nil {
+			problems.Addf(at, "must be true or false, got %v", v)
+		}
+		return b
+	case Duration:
+		d, ok := duration(v)
+		if !ok {
+			problems.Addf(at, "must be a duration such as \"90s\", got %v", v)
+		}
+		return d
+	}
+	return nil
+}
+
+// text reads what a codec makes of a string: the old msgpack form does not tell
+// strings from bytes.
+func text(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case []byte:
+		return string(v), true
+	}
+	return "", false
+}
+
+func texts(problems *berth.Problems, at string, v any) (out []string) {
+	switch v := v.(type) {
+	case []string:
+		return v
+	case []any:
+		for i, x := range v {
+			s, ok := text(x)
+			if !ok {
+				problems.Addf(at+"["+strconv.Itoa(i)+"]", "must be a string, got %v", x)
+			}
+			out = append(out, s)
+		}
+	default:
+		problems.Addf(at, "must be a list of strings, got %v", v)
+	}
+	return out
+}
+
+func duration(v any) (time.Duration, bool) {
+	if s, ok := text(v); ok {
+		d, err := time.ParseDuration(s)
+		return d, err == nil && d >= 0
+	}
+	n, ok := integer(v)
+	return time.Duration(n), ok && n >= 0
+}
+
+// integer reads what codecs make of an integer.
+func integer(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int:
+		return int64(v), true
+	case int8:
+		return int64(v), true
+	case int16:
+		return int64(v), true
+	case int32:
+		return int64(v), true
+	case int64:
+		return v, true
+	case uint8:
+		return int64(v), true
+	case uint16:
+		return int64(v), true
+	case uint32:
+		return int64(v), true
+	case uint64:
+		return int64(v), v <= math.MaxInt64
+	case float64:
+		return int64(v), v == math.Trunc(v) && math.Abs(v) < 1<<53
+	}
+	s, ok := text(v)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil
+}
