@@ -26,7 +26,7 @@ internal/decode internal/cron internal/condition internal/driverconfig
 internal/admit
 internal/acl internal/diff jobspec internal/stream internal/saferoot
 op
-internal/fit
+internal/fit internal/state/codec
 internal/state
 internal/state/statetest internal/invariant
 internal/schedule/place internal/schedule/reconcile

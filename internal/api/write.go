@@ -141,7 +141,7 @@ func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 	o := Outcome{Index: c.Index}
 	if len(c.Commands) > 0 {
 		o.Index, err = commit(ctx, leader, c.Commands, c.Apart)
-		if c.Older != nil && errors.Is(err, state.ErrDialect) {
+		if c.Older != nil && errors.Is(err, state.ErrLogVersion) {
 			o.Index, err = commit(ctx, leader, c.Older, false)
 		}
 	}

@@ -178,8 +178,8 @@ func (s *Server) restore(n *node, req *restore) error {
 	}
 	now := s.store.Snapshot()
 	raised := req.snap.Raised(now)
-	if s.config.Allow != nil && raised.Dialect > now.Dialect {
-		if err := s.config.Allow("what the snapshot holds", raised.Dialect); err != nil {
+	if s.config.Allow != nil && raised.LogVersion > now.LogVersion {
+		if err := s.config.Allow("what the snapshot holds", raised.LogVersion); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"berth/internal/consensus/logstore"
 	"berth/internal/consensus/snapstore"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -74,7 +75,7 @@ type Config struct {
 
 	// Allow is asked before the first command of a dialect is proposed, of which
 	// what says what it is of: an error, which has a kind and wraps
-	// state.ErrDialect, says which server does not know it. It is called while the
+	// state.ErrLogVersion, says which server does not know it. It is called while the
 	// log is locked, and must ask nothing of it. nil: all know what this build
 	// knows.
 	Allow func(what string, dialect int) error
@@ -244,7 +245,7 @@ func (s *Server) start(n *node) error {
 	}
 	// The library would take an older one, or say that none can be loaded.
 	if line := n.snaps.FirstLine(); line != "" {
-		if _, err := state.ReadableVersion(line); berth.KindOf(err) == berth.Unavailable {
+		if _, err := codec.ReadableVersion(line); berth.KindOf(err) == berth.Unavailable {
 			return fmt.Errorf("the newest saved state in %s was written by a newer build: %w", filepath.Join(s.config.Dir, "snapshots"), err)
 		}
 	}

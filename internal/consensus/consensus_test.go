@@ -14,6 +14,7 @@ import (
 	"berth/internal/consensus"
 	"berth/internal/invariant"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 )
 
@@ -113,7 +114,7 @@ func TestRefusals(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	dir := t.TempDir()
 	large := statetest.Job(t, `{"ID":"large","TaskGroups":[{"Name":"g"}]}`)
-	large.Meta = map[string]string{"text": strings.Repeat("x", state.MaxCommand)}
+	large.Meta = map[string]string{"text": strings.Repeat("x", codec.MaxCommand)}
 	small := statetest.Job(t, `{"ID":"small","TaskGroups":[{"Name":"g"}]}`)
 	var want uint64
 	led(t, dir, func(store *state.Store, _ *consensus.Server, term consensus.Term) {

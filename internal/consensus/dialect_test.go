@@ -19,12 +19,13 @@ import (
 	"berth/internal/consensus/logstore"
 	"berth/internal/consensus/snapstore"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 
 	"github.com/hashicorp/raft"
 )
 
 // errBehind is why a cluster takes nothing of a newer dialect.
-var errBehind = &berth.Error{Kind: berth.Unavailable, Err: fmt.Errorf("s3 is of an older build: %w", state.ErrDialect)}
+var errBehind = &berth.Error{Kind: berth.Unavailable, Err: fmt.Errorf("s3 is of an older build: %w", state.ErrLogVersion)}
 
 // mixed makes a cluster in which some server knows less, until it is told
 // otherwise.
@@ -60,16 +61,16 @@ func TestDialects(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := leader.store.Snapshot()
-		if !before.Cluster.IsZero() || before.Dialect != 1 || asked.Load() != 1 {
-			t.Errorf("cluster %s, dialect %d, asked %d times", before.Cluster, before.Dialect, asked.Load())
+		if !before.Cluster.IsZero() || before.LogVersion != 1 || asked.Load() != 1 {
+			t.Errorf("cluster %s, dialect %d, asked %d times", before.Cluster, before.LogVersion, asked.Load())
 		}
 		left := &state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: state.EvalSeed{ID: berth.EvalID{1}}, Left: true}}}
 		results, err := log.Propose(t.Context(), left, &state.CheckHash{})
-		if !errors.Is(err, state.ErrDialect) || berth.KindOf(err) != berth.Unavailable || results[1].Err != nil {
+		if !errors.Is(err, state.ErrLogVersion) || berth.KindOf(err) != berth.Unavailable || results[1].Err != nil {
 			t.Errorf("%v, %v", results, err)
 		}
-		if now := leader.store.Snapshot(); now.Index != before.Index+1 || now.Dialect != 1 {
-			t.Errorf("the state went from index %d to %d, of dialect %d", before.Index, now.Index, now.Dialect)
+		if now := leader.store.Snapshot(); now.Index != before.Index+1 || now.LogVersion != 1 {
+			t.Errorf("the state went from index %d to %d, of dialect %d", before.Index, now.Index, now.LogVersion)
 		}
 		behind.Store(false)
 		if err := leader.Transfer(t.Context(), ""); err != nil {
@@ -77,7 +78,7 @@ func TestDialects(t *testing.T) {
 		}
 		c.within(time.Minute, "the cluster has an ID on all servers", func() bool {
 			for _, id := range c.running() {
-				if s := c.at(id).store.Snapshot(); s.Cluster.IsZero() || s.Dialect != 2 {
+				if s := c.at(id).store.Snapshot(); s.Cluster.IsZero() || s.LogVersion != 2 {
 					return false
 				}
 			}
@@ -95,8 +96,8 @@ func TestDialects(t *testing.T) {
 			}
 			c.halt(id)
 			c.leader()
-			if s := c.start(id).store.Snapshot(); s.Dialect != 2 {
-				t.Errorf("%s: the state that was saved is of dialect %d", id, s.Dialect)
+			if s := c.start(id).store.Snapshot(); s.LogVersion != 2 {
+				t.Errorf("%s: the state that was saved is of dialect %d", id, s.LogVersion)
 			}
 		}
 		c.converge()
@@ -155,11 +156,11 @@ func TestRestoreOfANewerDialect(t *testing.T) {
 			t.Errorf("saved is version %d, %v", b.Version, err)
 		}
 		before := leader.store.Snapshot().Restored
-		if _, err := leader.RestoreFrom(t.Context(), bytes.NewReader(saved.Bytes())); !errors.Is(err, state.ErrDialect) {
+		if _, err := leader.RestoreFrom(t.Context(), bytes.NewReader(saved.Bytes())); !errors.Is(err, state.ErrLogVersion) {
 			t.Errorf("restored: %v", err)
 		}
 		leader = c.leader() // the term ended for it
-		if s := leader.store.Snapshot(); s.Restored != before || s.Dialect != 1 {
+		if s := leader.store.Snapshot(); s.Restored != before || s.LogVersion != 1 {
 			t.Error("the state was replaced")
 		}
 		behind.Store(false)
@@ -187,14 +188,14 @@ func TestOlderBuildsDoNotStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := state.EncodeEntryOn(1, state.Dialect+1, state.AppendCommand(nil, &state.BeginTerm{Term: 1}))
+	data := codec.EncodeEntryOn(1, codec.LogVersion+1, state.AppendCommand(nil, &state.BeginTerm{Term: 1}))
 	if err := log.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogCommand, Data: data}); err != nil {
 		t.Fatal(err)
 	}
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(dir); err == nil || !strings.Contains(err.Error(), "it is of log dialect 3, and this build knows 1 to 2; it was written by a newer one") {
+	if err := open(dir); err == nil || !strings.Contains(err.Error(), "it has log version 3, written by a newer build; this build knows 1 to 2") {
 		t.Errorf("a newer log: %v", err)
 	}
 
@@ -208,7 +209,7 @@ func TestOlderBuildsDoNotStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(sink, "berth snapshot %d\n", state.SnapshotVersion+1); err != nil {
+	if _, err := fmt.Fprintf(sink, "berth snapshot %d\n", codec.SnapshotVersion+1); err != nil {
 		t.Fatal(err)
 	}
 	if err := sink.Close(); err != nil {

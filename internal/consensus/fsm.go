@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/failpoint"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 
 	"github.com/hashicorp/raft"
 )
@@ -104,7 +105,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 		return f.fail(fmt.Errorf("raft log entry %d: %w", l.Index, err))
 	}
 	now := f.store.Snapshot()
-	if base, ok := state.EntryBase(l.Data); ok && base != now.Index {
+	if base, ok := codec.EntryBase(l.Data); ok && base != now.Index {
 		return f.misplaced(l, base, now.Index)
 	}
 	tx := state.Begin(now)

@@ -10,6 +10,7 @@ import (
 	"berth"
 	"berth/internal/failpoint"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 
 	"github.com/hashicorp/raft"
 )
@@ -66,7 +67,7 @@ func (p *proposer) Stage(cmds ...state.Command) (*state.Pending, error) {
 	}
 	results := make([]state.Result, len(cmds))
 	for i, c := range cmds {
-		if len(p.open.cmds) >= state.MaxEntry {
+		if len(p.open.cmds) >= codec.MaxEntry {
 			p.seal()
 		}
 		results[i] = p.apply(c)
@@ -87,10 +88,10 @@ func (p *proposer) apply(c state.Command) state.Result {
 		return r
 	}
 	cmds := state.AppendCommand(g.cmds, c)
-	if n := len(cmds) - len(g.cmds); n > state.MaxCommand {
+	if n := len(cmds) - len(g.cmds); n > codec.MaxCommand {
 		g.tx.Undo()
 		return state.Result{Index: g.tx.Index, Err: berth.Errorf(berth.TooLarge,
-			"the change takes %d bytes in the log; at most %d are allowed", n, state.MaxCommand)}
+			"the change takes %d bytes in the log; at most %d are allowed", n, codec.MaxCommand)}
 	}
 	g.cmds, p.tip = cmds, nil
 	return r
@@ -193,7 +194,7 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 		}
 		f := flight{group: g}
 		if g.batch != nil {
-			data := state.EncodeEntryOn(g.base.Index, g.batch.Needs, g.cmds)
+			data := codec.EncodeEntryOn(g.base.Index, g.batch.Needs, g.cmds)
 			g.cmds = nil
 			p.fsm.expect(&entry{data, g.batch})
 			failpoint.Hit("consensus/propose-before")

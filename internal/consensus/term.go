@@ -91,7 +91,7 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 		rand.Read(first.Cluster[:])
 	}
 	_, err := p.Propose(ctx, first)
-	if errors.Is(err, state.ErrDialect) { // a later term gives the ID
+	if errors.Is(err, state.ErrLogVersion) { // a later term gives the ID
 		first = &state.BeginTerm{Term: number}
 		_, err = p.Propose(ctx, first)
 	}

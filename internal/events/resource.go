@@ -14,30 +14,6 @@ const (
 	ResourceDeleted  = "Deleted"
 )
 
-// causes say of commands why they changed a resource.
-var causes = map[state.Number]string{
-	state.NumberOf(&state.RegisterJob{}):        "register",
-	state.NumberOf(&state.RevertJob{}):          "revert",
-	state.NumberOf(&state.ScaleJob{}):           "scale",
-	state.NumberOf(&state.StopJob{}):            "stop",
-	state.NumberOf(&state.DeleteJob{}):          "delete",
-	state.NumberOf(&state.DeleteResource{}):     "user",
-	state.NumberOf(&state.SetExport{}):          "user",
-	state.NumberOf(&state.SetImport{}):          "user",
-	state.NumberOf(&state.FinalizeDeletions{}):  "finalize",
-	state.NumberOf(&state.PlanSubmission{}):     "plan",
-	state.NumberOf(&state.EnsureResources{}):    "submission",
-	state.NumberOf(&state.LaunchPE{}):           "launch",
-	state.NumberOf(&state.CompleteSubmission{}): "complete",
-	state.NumberOf(&state.FailSubmission{}):     "fail",
-	state.NumberOf(&state.RecoverJobs{}):        "recover",
-	state.NumberOf(&state.CollectResources{}):   "gc",
-	state.NumberOf(&state.SetConnectivity{}):    "report",
-	state.NumberOf(&state.SetJobStability{}):    "stability",
-	state.NumberOf(&state.TagVersion{}):         "tag",
-	state.NumberOf(&state.DeleteRows{}):         "gc",
-}
-
 var recoverJobs = state.NumberOf(&state.RecoverJobs{})
 
 // Deletes says whether the event is that of a stream job which from now on is
@@ -52,7 +28,7 @@ func (e *Event) Cause() string {
 	if e.Topic != Resource {
 		return ""
 	}
-	return causes[e.by]
+	return e.by.Cause()
 }
 
 // ofResource says whether a change is told of under the topic Resource: of a

@@ -26,13 +26,14 @@ type Usage struct {
 	Ports    PortSet // what allocations hold and the node reserves
 	Reserved PortSet // what the node reserves
 	Allocs   uint32  // that have not ended
+
+	MinDynamic, MaxDynamic uint16 // the range of dynamic ports
+
 	// Changed is the index of the last change that the node's agent must see.
 	Changed uint64
 	// Touched is the index of the last change of any of its allocations. It is
 	// this server's own: a state that is loaded begins at its index.
 	Touched uint64
-
-	MinDynamic, MaxDynamic uint16 // the range of dynamic ports
 
 	named *named // cores, devices and named host networks; nil if it has none
 }

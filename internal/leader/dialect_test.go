@@ -28,7 +28,7 @@ func (b *behind) Propose(ctx context.Context, cmds ...state.Command) ([]state.Re
 		return b.Log.Propose(ctx, cmds...)
 	}
 	b.refused.Add(1)
-	err := &berth.Error{Kind: berth.Unavailable, Err: state.ErrDialect}
+	err := &berth.Error{Kind: berth.Unavailable, Err: state.ErrLogVersion}
 	return []state.Result{{Err: err}}, err
 }
 

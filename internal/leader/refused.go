@@ -29,7 +29,7 @@ func (r *Refusals) Count() map[string]uint64 {
 
 func (r *Refusals) note(cmds []state.Command, results []state.Result) {
 	for i := range results {
-		if results[i].Err == nil || !counted(cmds[i]) {
+		if results[i].Err == nil || !state.NumberOf(cmds[i]).Counted() {
 			continue
 		}
 		if code := berth.CodeOf(results[i].Err); code != "" {
@@ -46,16 +46,6 @@ func (r *Refusals) Note(code string) {
 		r.codes = map[string]uint64{}
 	}
 	r.codes[code]++
-}
-
-// counted says whether the refusal of a command counts.
-func counted(c state.Command) bool {
-	switch c.(type) {
-	case *state.PlanSubmission, *state.EnsureResources, *state.LaunchPE, *state.CompleteSubmission, *state.FailSubmission, *state.CollectResources,
-		*state.RecoverJobs, *state.FinalizeDeletions, *state.ApplyPlan, *state.SetConnectivity:
-		return true
-	}
-	return false
 }
 
 type counting struct {

@@ -19,7 +19,7 @@ import (
 	"berth/internal/consensus"
 	"berth/internal/gossip"
 	"berth/internal/server"
-	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/wire"
 	"berth/op"
 
@@ -131,7 +131,7 @@ func (c *several) add(i, expect int, listen string) *running {
 		c.t.Fatal(err)
 	}
 	m := gossip.Member{
-		Name: fmt.Sprintf("s%d.global", i), ID: s.ID(), Region: "global", Datacenter: "dc1", RPC: rpc.Addr().String(), Status: gossip.Alive, Expect: expect, Voter: true, LogDialect: state.Dialect,
+		Name: fmt.Sprintf("s%d.global", i), ID: s.ID(), Region: "global", Datacenter: "dc1", RPC: rpc.Addr().String(), Status: gossip.Alive, Expect: expect, Voter: true, LogDialect: codec.LogVersion,
 	}
 	if d := c.knows[i]; d != 0 {
 		m.LogDialect, m.Build = d, fmt.Sprintf("0.%d.0", d)

@@ -10,6 +10,7 @@ import (
 	"berth/internal/consensus"
 	"berth/internal/gossip"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 )
 
 // While servers are upgraded one after another, they are of several builds. The
@@ -48,7 +49,7 @@ func (s *Server) knowers() ([]knower, error) {
 		if m, ok := byID[p.ID]; ok {
 			k.name, k.build, k.dialect, k.seen = m.Name, cmp.Or(m.Berth, m.Build), max(m.LogDialect, 1), true
 		} else if p.ID == s.id {
-			k.name, k.dialect, k.seen = s.name(), state.Dialect, true // gossip has not come so far
+			k.name, k.dialect, k.seen = s.name(), codec.LogVersion, true // gossip has not come so far
 		}
 		out = append(out, k)
 	}
@@ -97,20 +98,20 @@ type notKnown string
 // Error implements error.
 func (n notKnown) Error() string { return string(n) }
 
-// Is lets errors.Is find state.ErrDialect.
-func (n notKnown) Is(target error) bool { return target == state.ErrDialect }
+// Is lets errors.Is find state.ErrLogVersion.
+func (n notKnown) Is(target error) bool { return target == state.ErrLogVersion }
 
 // mixed says whether a server of the cluster knows another dialect than this
 // one. One that was never seen has no state that could be compared.
 func (s *Server) mixed() bool {
 	list, err := s.knowers()
-	return err != nil || slices.ContainsFunc(list, func(k knower) bool { return k.seen && k.dialect != state.Dialect })
+	return err != nil || slices.ContainsFunc(list, func(k knower) bool { return k.seen && k.dialect != codec.LogVersion })
 }
 
 // lags says whether a server that wants to join does not know what the log
 // holds: it would end as soon as it is sent that. It is told once.
 func (s *Server) lags(m gossip.Member) bool {
-	need := s.store.Snapshot().Dialect
+	need := s.store.Snapshot().LogVersion
 	if max(m.LogDialect, 1) >= need {
 		delete(s.lagging, m.ID)
 		return false

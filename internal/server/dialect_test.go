@@ -27,8 +27,8 @@ func TestWhatOneServerDoesNotKnowIsRefused(t *testing.T) {
 	streams(lacks + "jobs of type stream (log dialect 1, 2 is needed): upgrade it first")
 	forward(lacks + "deletion of jobs with propagation foreground (log dialect 1, 2 is needed): upgrade it first")
 	for i, r := range c.list {
-		if s := r.server.Store().Snapshot(); s.Dialect != 1 || !s.Cluster.IsZero() {
-			t.Errorf("the state of server %d is of dialect %d, of cluster %s", i, s.Dialect, s.Cluster)
+		if s := r.server.Store().Snapshot(); s.LogVersion != 1 || !s.Cluster.IsZero() {
+			t.Errorf("the state of server %d is of dialect %d, of cluster %s", i, s.LogVersion, s.Cluster)
 		}
 	}
 
@@ -58,7 +58,7 @@ func TestWhatOneServerDoesNotKnowIsRefused(t *testing.T) {
 	some().good("DELETE", "/v1/job/stays?purge=true&propagation=foreground", nil)
 	some().until("all have a state of the newer dialect", func() bool {
 		for _, r := range c.list {
-			if r.server.Store().Snapshot().Dialect != 2 {
+			if r.server.Store().Snapshot().LogVersion != 2 {
 				return false
 			}
 		}
@@ -78,7 +78,7 @@ func TestWhatOneServerDoesNotKnowIsRefused(t *testing.T) {
 	rpc = late.rpc
 	c.stop(3)
 	c.add(3, 0, rpc)
-	some().until("it is taken in", func() bool { return c.list[3].server.Store().Snapshot().Dialect == 2 })
+	some().until("it is taken in", func() bool { return c.list[3].server.Store().Snapshot().LogVersion == 2 })
 	if n := told.count(refused); n != 1 {
 		t.Errorf("it is told %d times that a server was not taken in", n)
 	}

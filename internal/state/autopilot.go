@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // AutopilotConfig returns how the cluster looks after its own servers; of a
 // configuration that never was set the indexes are 0.

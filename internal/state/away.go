@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // A client that may be away is disconnected when it is not heard, and what it
 // runs for groups that wait for it is unknown: it is taken to run, and keeps its

@@ -11,6 +11,7 @@ import (
 
 	"berth"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 )
 
@@ -158,7 +159,7 @@ func BenchmarkRegisterJob(b *testing.B) {
 				mustApply(tx, c)
 				tx.End()
 			}))
-			b.ReportMetric(float64(len(state.EncodeEntry(state.AppendCommand(nil, c)))), "logB/job")
+			b.ReportMetric(float64(len(codec.EncodeEntry(state.AppendCommand(nil, c)))), "logB/job")
 		})
 	}
 }
@@ -288,7 +289,7 @@ func BenchmarkPlanCodec(b *testing.B) {
 		plan := benchPlan(1, count)
 		mustApply(tx, plan) // which learns the numbers of nodes
 		cmds := state.AppendCommand(nil, plan)
-		entry := state.EncodeEntry(cmds)
+		entry := codec.EncodeEntry(cmds)
 		b.Run(fmt.Sprintf("pack/place=%d", count), func(b *testing.B) {
 			buf := make([]byte, 0, 2*len(cmds))
 			per(b, "placement", count, counted(b, func() { buf = state.AppendCommand(buf[:0], plan) }))

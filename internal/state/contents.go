@@ -1,12 +1,11 @@
 package state
 
 import (
-	"bufio"
 	"cmp"
-	"io"
 	"slices"
 
 	"berth"
+	"berth/internal/state/codec"
 )
 
 // Content is how much of one kind a state holds.
@@ -16,20 +15,20 @@ type Content struct {
 	Bytes int64 // as saved, before compression
 }
 
-var contentNames = map[byte]string{
-	recNamespace: "namespaces", recNode: "nodes", recJobVersion: "job_versions", recJob: "jobs", recHistory: "job_history", recSubmission: "job_submissions",
-	recEval: "evals", recAlloc: "allocs", recDeployment: "deployments", recReschedules: "reschedules", recExplanation: "explanations",
-	recScheduler: "scheduler_config", recNodePool: "node_pools", recScaling: "scaling_events", recService: "services", recAutopilot: "autopilot_config",
-	recTrackedVersions: "tracked_versions", recDeletion: "deletions", recStream: "streams", recResource: "resources",
+var contentNames = map[codec.Kind]string{
+	codec.Namespace: "namespaces", codec.Node: "nodes", codec.JobVersion: "job_versions", codec.Job: "jobs", codec.History: "job_history", codec.Submission: "job_submissions",
+	codec.Eval: "evals", codec.Alloc: "allocs", codec.Deployment: "deployments", codec.Reschedules: "reschedules", codec.Explanation: "explanations",
+	codec.Scheduler: "scheduler_config", codec.NodePool: "node_pools", codec.Scaling: "scaling_events", codec.Service: "services", codec.Autopilot: "autopilot_config",
+	codec.TrackedVersions: "tracked_versions", codec.Deletion: "deletions", codec.Stream: "streams", codec.Resource: "resources",
 }
 
 // Contents returns how much of each kind the state holds, of what there is
 // any, the most bytes first.
 func (s *Snapshot) Contents() []Content {
-	sv := &saver{out: bufio.NewWriter(io.Discard), jobs: map[*berth.Job]uint64{}, tables: tablesOf(s.SavedVersion()), kinds: map[byte]*Content{}}
+	sv := &saver{SnapshotWriter: codec.NewSnapshotSum(), jobs: map[*berth.Job]uint64{}, tables: tablesOf(s.SavedVersion())}
 	sv.all(s)
 	var out []Content
-	for kind, c := range sv.kinds {
+	for kind, c := range sv.Sizes() {
 		if name, ok := contentNames[kind]; ok { // else it is no row
 			out = append(out, Content{name, c.Count, c.Bytes})
 		}

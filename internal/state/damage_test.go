@@ -12,13 +12,14 @@ import (
 
 	"berth"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 )
 
 // registration returns a log entry that registers a job with these fields.
 func registration(fields string) []byte {
 	inner := append(binary.AppendUvarint(nil, uint64(len(fields))), fields...)
-	b := []byte{state.EntryVersion, 0, 1, 1, 2} // on state 1, of dialect 1, command 2
+	b := []byte{codec.EntryVersion, 0, 1, 1, 2} // on state 1, of log version 1, command 2
 	b = binary.AppendUvarint(b, uint64(len(inner)))
 	return append(b, inner...)
 }
@@ -156,7 +157,7 @@ func TestScoresThatAreNone(t *testing.T) {
 			}
 			entry = state.AppendCommand(entry, c)
 		}
-		cmds, err := state.DecodeEntry(state.EncodeEntry(entry))
+		cmds, err := state.DecodeEntry(codec.EncodeEntry(entry))
 		if err != nil {
 			t.Fatal(err)
 		}

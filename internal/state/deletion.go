@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"slices"
 
@@ -98,31 +97,6 @@ func deleting(d *JobDeletion) error {
 		berth.ErrDeleting, d.Key, d.UID.Text('j'), d.Deletion.RequestIndex)
 }
 
-// deletion reads a mark, of a job that was read before.
-func (l *loader) deletion(d *JobDeletion) error {
-	switch j := l.tx.Job(d.Key); {
-	case l.tx.Deletion(d.Key) != nil:
-		return again("deletion of job", d.Key)
-	case j == nil || j.UID != d.UID || !j.Stop:
-		return fmt.Errorf("job %q, %s, is said to be deleted, and is not there or not stopped", d.Key, d.UID.Text('j'))
-	case d.begins() && j.Type != berth.TypeStream || d.Successor != nil && !d.begins():
-		return fmt.Errorf("job %q, %s, has a successor, and cannot have one", d.Key, d.UID.Text('j'))
-	}
-	if d.Successor != nil {
-		if d.Successor.Job == nil {
-			return fmt.Errorf("job %q, %s, has a successor that says nothing", d.Key, d.UID.Text('j'))
-		}
-		if err := d.Successor.Job.Whole(); err != nil {
-			return err
-		}
-		if d.Successor.Job.Key() != d.Key || d.Successor.Job.Type != berth.TypeStream {
-			return fmt.Errorf("job %q, %s, has a successor that is another job, %q", d.Key, d.UID.Text('j'), d.Successor.Job.Key())
-		}
-	}
-	l.tx.mark(d)
-	return nil
-}
-
 // DeleteJob deletes a job with what it owns, or leaves that to itself.
 type DeleteJob struct {
 	Key    berth.JobKey
@@ -188,6 +162,8 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 	tx.removeJob(j)
 	return nil
 }
+
+func (c *DeleteJob) feature() string { return "deletion of jobs with propagation " + string(c.Policy) }
 
 // deletion returns how the job is deleted from now on; marked is how it was
 // until now, nil if it was not.

@@ -10,6 +10,7 @@ import (
 	"berth"
 	"berth/internal/invariant"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 
 	"pgregory.net/rapid"
@@ -257,7 +258,7 @@ func TestDeletionsAgainstAModel(t *testing.T) {
 			if r.Err != nil {
 				continue
 			}
-			entry := state.EncodeEntry(state.AppendCommand(nil, c))
+			entry := codec.EncodeEntry(state.AppendCommand(nil, c))
 			before := one
 			batch := tx.End()
 			one = batch.Snapshot

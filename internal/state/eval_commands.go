@@ -55,6 +55,15 @@ func (c *CreateEvals) Apply(tx *Tx) error {
 	return nil
 }
 
+func (c *CreateEvals) needs() int {
+	for i := range c.Evals {
+		if c.Evals[i].Left {
+			return 2
+		}
+	}
+	return 1
+}
+
 // leftBy returns the last job of a name that left something which is to run, as
 // that was placed; nil if none did. What was left to itself is nobody's.
 func (tx *Tx) leftBy(k berth.JobKey) (last *berth.Job) {

@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // EvaluateJob raises an evaluation of a job that a user wants looked at again.
 // A job that was stopped can be, too: what is left of it is stopped.

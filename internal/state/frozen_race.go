@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 	"weak"
+
+	"berth/internal/state/codec"
 )
 
 // Stored values never change. Under the race detector each is remembered with
@@ -74,6 +76,6 @@ func CheckFrozen() error {
 // hashValue returns a hash of all that v holds.
 func hashValue(v any) uint64 {
 	f := fnv.New64a()
-	f.Write(canonical(v))
+	f.Write(codec.Canonical(v))
 	return f.Sum64()
 }

@@ -13,6 +13,7 @@ import (
 	"berth"
 	"berth/internal/invariant"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 
 	"github.com/klauspost/compress/s2"
@@ -40,7 +41,7 @@ var histories = sync.OnceValue(func() (out []history) {
 					cmds = state.AppendCommand(cmds, c)
 				}
 			}
-			h.entries = append(h.entries, state.EncodeEntry(cmds))
+			h.entries = append(h.entries, codec.EncodeEntry(cmds))
 			h.end = tx.Seal()
 		}
 		return h
@@ -69,7 +70,7 @@ func encodeAll(cmds []state.Command) []byte {
 	for _, c := range cmds {
 		b = state.AppendCommand(b, c)
 	}
-	return state.EncodeEntry(b)
+	return codec.EncodeEntry(b)
 }
 
 // What a server wrote is read and written again to the last bit.
@@ -98,15 +99,15 @@ func FuzzDecodeEntry(f *testing.F) {
 		}
 	}
 	f.Add(registration("\x81\xa3Job\x81\xabConstraints\xdd\x00\x40\x00\x00"))
-	f.Add([]byte{state.EntryVersion + 1, 0})
-	f.Add(state.EncodeEntryOn(1, state.Dialect, state.AppendCommand(nil, &state.BeginTerm{Term: 2, Cluster: state.ClusterID{1}})))
+	f.Add([]byte{codec.EntryVersion + 1, 0})
+	f.Add(codec.EncodeEntryOn(1, codec.LogVersion, state.AppendCommand(nil, &state.BeginTerm{Term: 2, Cluster: state.ClusterID{1}})))
 	world := histories()[0].end
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var cmds []state.Command
 		var err error
 		size := len(data)
 		if len(data) > 2 && data[1] != 0 {
-			if n, err := s2.DecodedLen(data[2:]); err == nil && n <= state.MaxEntry+state.MaxCommand {
+			if n, err := s2.DecodedLen(data[2:]); err == nil && n <= codec.MaxEntry+codec.MaxCommand {
 				size += n
 			}
 		}
@@ -140,7 +141,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	})
 }
 
-var headLine = fmt.Sprintf("berth snapshot %d\n", state.SnapshotVersion)
+var headLine = fmt.Sprintf("berth snapshot %d\n", codec.SnapshotVersion)
 
 var (
 	zip   = must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest)))
@@ -167,7 +168,7 @@ func file(records []byte) []byte {
 func records(t testing.TB, s *state.Snapshot) (saved, records []byte) {
 	var out bytes.Buffer
 	newest := *s
-	newest.Dialect = state.Dialect // so that all tables are in it
+	newest.LogVersion = codec.LogVersion // so that all tables are in it
 	if err := newest.Save(&out); err != nil {
 		t.Fatal(err)
 	}

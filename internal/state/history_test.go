@@ -6,6 +6,7 @@ import (
 
 	"berth/internal/invariant"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 
 	"pgregory.net/rapid"
@@ -44,7 +45,7 @@ func TestHistories(t *testing.T) {
 			if before.Hash() != hash {
 				t.Fatal("a snapshot changed")
 			}
-			reader = replay(t, reader, state.EncodeEntry(entry))
+			reader = replay(t, reader, codec.EncodeEntry(entry))
 			if writer.Hash() != reader.Hash() {
 				t.Fatalf("the reader of the log has another state:\n%s", diff(writer, reader))
 			}

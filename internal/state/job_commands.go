@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"berth"
+	"berth/internal/state/codec"
 )
 
 // RegisterJob makes a job or gives it a new version, and raises the evaluation
@@ -70,15 +71,22 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	return nil
 }
 
+func (c *RegisterJob) needs() int {
+	if c.Job != nil && c.Job.Type == berth.TypeStream {
+		return 2
+	}
+	return 1
+}
+
 // fixedType says whether a job of this type was always one, and stays one.
 func fixedType(j *berth.Job) bool { return j.PerNode() || j.Type == berth.TypeStream }
 
-func (c *RegisterJob) pack(w *writer) { w.value((*registerFields)(c)) }
+func (c *RegisterJob) pack(w *codec.Writer) { w.Value((*registerFields)(c)) }
 
-func (c *RegisterJob) unpack(r *reader) {
-	r.value((*registerFields)(c))
-	if r.err == nil && c.Job == nil {
-		r.fail("no job")
+func (c *RegisterJob) unpack(r *codec.Reader) {
+	r.Value((*registerFields)(c))
+	if r.Err() == nil && c.Job == nil {
+		r.Damaged("no job")
 	}
 }
 
@@ -148,7 +156,7 @@ func (tx *Tx) unusedSeed(s EvalSeed) error {
 
 // sameSpec says whether two versions of a job ask for the same.
 func sameSpec(a, b *berth.Job) bool {
-	return bytes.Equal(canonical(spec(a)), canonical(spec(b)))
+	return bytes.Equal(codec.Canonical(spec(a)), codec.Canonical(spec(b)))
 }
 
 // spec returns the job without what servers set.

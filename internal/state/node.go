@@ -11,6 +11,7 @@ import (
 	"berth"
 	"berth/internal/cow"
 	"berth/internal/fit"
+	"berth/internal/state/codec"
 )
 
 // nodeTable holds nodes by number: a node's slot is its number, which the log
@@ -127,33 +128,33 @@ func (s *Snapshot) Classes() uint32 { return s.nodes.classes.next }
 // nodeClass hashes all of a node that scheduling may look at, but for what is
 // unique to it.
 func nodeClass(n *berth.Node) string {
-	h := hasher{}
-	h.text(n.Datacenter)
-	h.text(n.NodePool)
-	h.text(n.NodeClass)
+	var h codec.Writer
+	h.Text(n.Datacenter)
+	h.Text(n.NodePool)
+	h.Text(n.NodeClass)
 	for _, m := range []map[string]string{n.Attributes, n.Meta} {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			if !UniqueKey(k) {
-				h.text(k)
-				h.text(m[k])
+				h.Text(k)
+				h.Text(m[k])
 			}
 		}
-		h.word(0)
+		h.Uint(0)
 	}
 	for _, k := range slices.Sorted(maps.Keys(n.Drivers)) {
 		d := n.Drivers[k]
-		h.text(fmt.Sprint(k, d.Detected, d.Healthy))
+		h.Text(fmt.Sprint(k, d.Detected, d.Healthy))
 	}
-	h.things(n)
-	return fmt.Sprintf("v1:%x", sha256.Sum256(h.buf))[:35]
+	writeThings(&h, n)
+	return fmt.Sprintf("v1:%x", sha256.Sum256(h.Buf()))[:35]
 }
 
-// things adds what a node has beside processors, memory and disk: its volumes,
+// writeThings adds what a node has beside processors, memory and disk: its volumes,
 // networks and groups of devices. How many there are is not in it, nor which:
 // that is counted.
-func (h *hasher) things(n *berth.Node) {
+func writeThings(h *codec.Writer, n *berth.Node) {
 	for _, name := range slices.Sorted(maps.Keys(n.HostVolumes)) {
-		h.text(fmt.Sprint("volume ", n.HostVolumes[name].ReadOnly, " ", name))
+		h.Text(fmt.Sprint("volume ", n.HostVolumes[name].ReadOnly, " ", name))
 	}
 	var nets []string
 	for _, nw := range n.NodeResources.NodeNetworks {
@@ -164,12 +165,12 @@ func (h *hasher) things(n *berth.Node) {
 	}
 	slices.Sort(nets)
 	for _, s := range slices.Compact(nets) {
-		h.text(s)
+		h.Text(s)
 	}
 	for i := range n.NodeResources.Devices {
 		d := &n.NodeResources.Devices[i]
-		h.text("device " + d.ID())
-		h.buf = append(h.buf, canonical(d.Attributes)...)
+		h.Text("device " + d.ID())
+		h.Raw(codec.Canonical(d.Attributes))
 	}
 }
 

@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // SetNodeEligibility says whether a node takes new work. What runs there stays.
 // A node that takes work again raises evaluations: jobs that run on every node

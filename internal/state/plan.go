@@ -8,6 +8,7 @@ import (
 
 	"berth"
 	"berth/internal/fit"
+	"berth/internal/state/codec"
 )
 
 // ApplyPlan makes the changes that a plan asks for, as far as they still fit,
@@ -326,7 +327,7 @@ func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job, n *berth.Node) 
 func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, r *fit.Request, ordinal uint32, evicted []*berth.Alloc, pe *berth.Resource) {
 	a := &berth.Alloc{
 		ID: tx.newID(c.Eval), NodeID: n.ID, EvalID: c.Eval, Job: of.job, Group: of.group,
-		Index: p.Index, Ordinal: ordinal, Score: keptScore(p.Score), Ports: p.Ports,
+		Index: p.Index, Ordinal: ordinal, Score: codec.KeptScore(p.Score), Ports: p.Ports,
 		CreateIndex: tx.Index, AllocModifyIndex: tx.Index, CreateTime: c.Now, ModifyTime: c.Now,
 	}
 	if prev := tx.Alloc(p.Previous); prev != nil {

@@ -9,6 +9,7 @@ import (
 	"berth"
 	"berth/internal/invariant"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 )
 
@@ -37,7 +38,7 @@ func (w *rollout) do(c state.Command) error {
 		return r.Err
 	}
 	batch := tx.End()
-	cmds, err := state.DecodeEntry(state.EncodeEntry(state.AppendCommand(nil, c)))
+	cmds, err := state.DecodeEntry(codec.EncodeEntry(state.AppendCommand(nil, c)))
 	if err != nil {
 		w.t.Fatal(err)
 	}

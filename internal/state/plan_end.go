@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // EvalEnd is how an evaluation ends.
 type EvalEnd struct {

@@ -1,9 +1,8 @@
 package state
 
 import (
-	"fmt"
-
 	"berth"
+	"berth/internal/state/codec"
 )
 
 // Ship returns a plan as another server's worker hands it to the leader: the
@@ -25,32 +24,23 @@ func (c *ApplyPlan) Ship() []byte {
 		}
 		own.nodes[i] = at
 	}
-	var w writer
-	w.uint(uint64(len(list)))
-	for _, id := range list {
-		w.id(id)
-	}
+	var w codec.Writer
+	codec.WriteIDs(&w, list)
 	own.pack(&w)
-	return w.buf
+	return w.Buf()
 }
 
 // Unship returns the plan that Ship made bytes of. Bytes that it did not make
 // are an Invalid error, never a panic.
 func Unship(b []byte) (*ApplyPlan, error) {
-	r := reader{buf: b}
-	nodes := make([]berth.NodeID, r.length(16))
-	for i := range nodes {
-		nodes[i] = r.id()
-	}
+	r := codec.NewReader(b)
+	nodes := codec.ReadIDs[berth.Node](r)
 	c := &ApplyPlan{}
-	if r.err == nil {
-		c.unpack(&r)
+	if r.Err() == nil {
+		c.unpack(r)
 	}
-	if r.err == nil && len(r.buf) > 0 {
-		r.fail(fmt.Sprintf("%d bytes are left over", len(r.buf)))
-	}
-	if r.err != nil {
-		return nil, berth.Errorf(berth.Invalid, "plan: %w", r.err)
+	if err := r.End(); err != nil {
+		return nil, berth.Errorf(berth.Invalid, "plan: %w", err)
 	}
 	for i, at := range c.nodes {
 		if int64(at) >= int64(len(nodes)) {

@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // fitsWhole says whether every placement of a plan fits. It tries the plan on
 // a state of its own, so that of a job whose plans are made whole or not at all

@@ -2,7 +2,6 @@ package state
 
 import (
 	"encoding/binary"
-	"fmt"
 	"iter"
 
 	"berth"
@@ -271,18 +270,4 @@ func (tx *Tx) emptied(row *berth.StreamJob) {
 		tx.putStream(row, &n)
 		tx.forgetVersions(row.Key)
 	}
-}
-
-// resource reads what a job owns, whose submission was read before.
-func (l *loader) resource(r *berth.Resource) error {
-	switch {
-	case r.UID.IsZero() || r.Name == "" || l.tx.Resource(r.UID) != nil || l.tx.ResourceNamed(r.Owner, r.Kind, r.Name) != nil:
-		return again("resource", r.Name)
-	case r.Kind != r.Object.Kind || r.Name != r.Object.Name || (r.PE != nil) != (r.Kind == berth.KindPE):
-		return fmt.Errorf("resource %q of kind %q is not what it says", r.Name, r.Kind)
-	case !r.Owner.IsZero() && l.tx.StreamJob(r.Owner) == nil:
-		return fmt.Errorf("resource %q is owned by a job that is not there, %s", r.Name, r.Owner.Text('j'))
-	}
-	l.tx.resources.link(l.tx, r)
-	return checkObject(&r.Object)
 }

@@ -10,7 +10,7 @@ func (s *Snapshot) Raised(over *Snapshot) *Snapshot {
 	n.Index = max(s.Index, over.Index) + 1
 	n.Restored = n.Index
 	n.Term = max(s.Term, over.Term)
-	n.Dialect = max(s.Dialect, over.Dialect)
+	n.LogVersion = max(s.LogVersion, over.LogVersion)
 	if !over.Cluster.IsZero() {
 		n.Cluster = over.Cluster
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"berth"
+	"berth/internal/state/codec"
 )
 
 // Limits of scaling events.
@@ -75,7 +76,7 @@ func (tx *Tx) adoptPolicies(old, j *berth.Job) {
 			return
 		}
 		p.CreateIndex = was.CreateIndex
-		if string(canonical(was.Plain())) == string(canonical(p.Plain())) {
+		if string(codec.Canonical(was.Plain())) == string(codec.Canonical(p.Plain())) {
 			p.ModifyIndex = was.ModifyIndex
 		}
 	})

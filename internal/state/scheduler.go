@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // SchedulerConfig returns how operators want the cluster scheduled; of one
 // that never was set the indexes are 0. It must not be changed.

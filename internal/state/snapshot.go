@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // A Snapshot is the whole state at one index. It never changes; reading it
 // needs no lock. Values it returns must not be changed either.
@@ -16,10 +18,10 @@ type Snapshot struct {
 	// Cluster names those who agree on this state, for ever. It is zero until
 	// the first term that says it, as logs of older builds may not.
 	Cluster ClusterID
-	// Dialect is the dialect of the log that who agrees on this state knows, all
-	// of them: the greatest that a command on the way here needed. It is no part
-	// of what is compared.
-	Dialect int
+	// LogVersion is the log version that all servers know which agree on this
+	// state: the greatest that a command on the way here needed. It is no part of
+	// what is compared.
+	LogVersion int
 
 	namespaces   namespaceTable
 	nodes        nodeTable
@@ -51,7 +53,7 @@ type ClusterID = berth.ID[Store]
 // emptySnapshot is the state that every log starts from. It is at index 1, so
 // that no answer has the index 0, which clients take for "unknown".
 func emptySnapshot() *Snapshot {
-	tx := Begin(&Snapshot{Index: 1, Dialect: 1})
+	tx := Begin(&Snapshot{Index: 1, LogVersion: 1})
 	tx.putNamespace(nil, &berth.Namespace{
 		Name: berth.DefaultNamespace, Description: "Default shared namespace", CreateIndex: 1, ModifyIndex: 1,
 	})

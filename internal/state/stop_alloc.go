@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // StopAlloc has an allocation stopped and placed anew, and raises the
 // evaluation that does it. One that has ended, or is to end anyway, is left as

@@ -213,7 +213,7 @@ func TableName(t Table) (name string, ok bool) {
 type Batch struct {
 	Base    *Snapshot
 	Changes []Change
-	Needs   int // the dialect that a server must know to read its commands
+	Needs   int // the log version that a server must know to read its commands
 	*Snapshot
 }
 

@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -193,23 +192,4 @@ func (tx *Tx) leaveStream(j *berth.Job) {
 	default:
 		tx.removeStream(row)
 	}
-}
-
-// stream reads a submission.
-func (l *loader) stream(v *berth.StreamJob) error {
-	phases := []string{berth.PhaseSubmission, berth.PhaseSubmitted, berth.PhaseFailed, berth.PhaseStopped}
-	switch {
-	case v.UID.IsZero() || l.tx.StreamJob(v.UID) != nil:
-		return again("submission of job", v.Key)
-	case !slices.Contains(phases, v.Phase):
-		return fmt.Errorf("the submission of job %q is in phase %q", v.Key, v.Phase)
-	}
-	if v.Plan != nil {
-		if err := checkPlan(v.Plan); err != nil {
-			return err
-		}
-	}
-	t := &l.tx.streams
-	t.byUID.Add(l.tx.edit, v.UID.Index, t.insert(l.tx, v))
-	return nil
 }

@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // LaunchPE launches a processing element, the only way that it starts or
 // starts again: what runs of it is stopped, it counts one more, and has no

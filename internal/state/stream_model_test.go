@@ -9,6 +9,7 @@ import (
 	"berth"
 	"berth/internal/invariant"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 
 	"pgregory.net/rapid"
@@ -34,7 +35,7 @@ func TestStreamsAgainstAModel(t *testing.T) {
 				}
 				return false
 			}
-			entry := state.EncodeEntry(state.AppendCommand(nil, c))
+			entry := codec.EncodeEntry(state.AppendCommand(nil, c))
 			before, batch := one, tx.End()
 			one, two = batch.Snapshot, replay(t, two, entry)
 			if rapid.IntRange(0, 19).Draw(t, "restart") == 0 {
@@ -125,7 +126,7 @@ func oldest(a, b *berth.StreamJob) int { return cmp.Compare(a.UID.Index, b.UID.I
 
 // again returns a command as the log has it.
 func again(t *rapid.T, c state.Command) state.Command {
-	cmds, err := state.DecodeEntry(state.EncodeEntry(state.AppendCommand(nil, c)))
+	cmds, err := state.DecodeEntry(codec.EncodeEntry(state.AppendCommand(nil, c)))
 	if err != nil {
 		t.Fatal(err)
 	}

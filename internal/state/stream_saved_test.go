@@ -7,6 +7,7 @@ import (
 	"berth"
 	"berth/internal/invariant"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 )
 
@@ -34,7 +35,7 @@ func TestStreamsAreSaved(t *testing.T) {
 		t.Error(v)
 	}
 	for _, kind := range []byte{22, 23} { // resources without owners, and owners with nothing
-		if _, err := state.Load(bytes.NewReader(before(t, recs, state.SnapshotVersion, 0, kind))); (err == nil) != (kind == 23) {
+		if _, err := state.Load(bytes.NewReader(before(t, recs, codec.SnapshotVersion, 0, kind))); (err == nil) != (kind == 23) {
 			t.Errorf("without records of kind %d: %v", kind, err)
 		}
 	}

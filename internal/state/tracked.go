@@ -1,6 +1,8 @@
 package state
 
-import "berth"
+import (
+	"berth"
+)
 
 // Versions of each job that are kept unless a configuration says otherwise, and
 // the most that one can say: each change of a job looks at all of them.

@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -20,10 +21,10 @@ type Tx struct {
 	edit    uint64     // owns the blocks made since the last snapshot was taken
 	fit     fit.Writer // of the usage of nodes; as old as edit
 	changes []Change
-	applied []Command                          // to do again if one of their successors panics
-	allow   func(c Command, dialect int) error // asked before the first command of a dialect, if it is not nil
+	applied []Command                             // to do again if one of their successors panics
+	allow   func(c Command, logVersion int) error // asked before the first command of a log version, if it is not nil
 
-	needs int // the greatest dialect of a command that was applied
+	needs int // the greatest log version of a command that was applied
 
 	// Of the command in hand:
 
@@ -35,10 +36,23 @@ type Tx struct {
 // edits numbers edits over all stores of the process.
 var edits atomic.Uint64
 
+// ErrLogVersion is in every error that refuses a command because a server of the
+// cluster does not know its log version. It can be asked for again when that is
+// upgraded.
+var ErrLogVersion = errors.New("not every server knows it")
+
 // Begin starts a transaction on a snapshot.
 func Begin(base *Snapshot) *Tx {
 	own := *base
 	return &Tx{Snapshot: &own, base: base, edit: edits.Add(1)}
+}
+
+// BeginAllowed starts a transaction that asks allow before it applies a command
+// of a log version beyond that of all before it. An error refuses the command.
+func BeginAllowed(base *Snapshot, allow func(c Command, logVersion int) error) *Tx {
+	tx := Begin(base)
+	tx.allow = allow
+	return tx
 }
 
 // Apply applies one command. The result's index is the command's own if it was
@@ -70,8 +84,8 @@ func (tx *Tx) try(c Command) (err error) {
 func (tx *Tx) step(c Command) error {
 	tx.Index++
 	tx.ids, tx.by = nil, NumberOf(c)
-	dialect := needs(c, tx.by)
-	err := tx.allowed(c, dialect)
+	logVersion := needs(c, tx.by)
+	err := tx.allowed(c, logVersion)
 	if err == nil {
 		err = c.Apply(tx)
 	}
@@ -79,9 +93,18 @@ func (tx *Tx) step(c Command) error {
 		tx.Index--
 		return err
 	}
-	tx.needs, tx.Dialect = max(tx.needs, dialect), max(tx.Dialect, dialect)
+	tx.needs, tx.LogVersion = max(tx.needs, logVersion), max(tx.LogVersion, logVersion)
 	tx.storeCounts()
 	return nil
+}
+
+// allowed refuses a command that needs more than the log holds, if who
+// proposes it says so.
+func (tx *Tx) allowed(c Command, logVersion int) error {
+	if logVersion <= tx.LogVersion || tx.allow == nil {
+		return nil
+	}
+	return tx.allow(c, logVersion)
 }
 
 // Undo takes back the command that was applied last. It costs as much as to
@@ -178,4 +201,11 @@ func (c *BeginTerm) Apply(tx *Tx) error {
 		tx.Cluster = c.Cluster
 	}
 	return nil
+}
+
+func (c *BeginTerm) needs() int {
+	if !c.Cluster.IsZero() {
+		return 2
+	}
+	return 1
 }

@@ -10,6 +10,7 @@ import (
 	"berth/internal/fit"
 	"berth/internal/invariant"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 
 	"pgregory.net/rapid"
@@ -158,7 +159,7 @@ func (w *world) apply(t *rapid.T, c state.Command) {
 		t.Fatal(r.Err)
 	}
 	if plan, isPlan := c.(*state.ApplyPlan); isPlan {
-		logged, err := state.DecodeEntry(state.EncodeEntry(state.AppendCommand(nil, plan)))
+		logged, err := state.DecodeEntry(codec.EncodeEntry(state.AppendCommand(nil, plan)))
 		if err != nil {
 			t.Fatal(err)
 		}

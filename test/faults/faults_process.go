@@ -14,7 +14,7 @@ import (
 
 	"berth/internal/consensus/logstore"
 	"berth/internal/rest"
-	"berth/internal/state"
+	"berth/internal/state/codec"
 
 	"github.com/hashicorp/raft"
 )
@@ -248,7 +248,7 @@ func addUnknownEntry(dir string) error {
 	if err := s.GetLog(last, &l); err != nil {
 		return err
 	}
-	return s.StoreLog(&raft.Log{Index: last + 1, Term: l.Term, Type: raft.LogCommand, Data: state.EncodeEntryOn(1<<30, 1, []byte{0xe0, 0xd4, 0x03, 0})}) // 60000, no fields
+	return s.StoreLog(&raft.Log{Index: last + 1, Term: l.Term, Type: raft.LogCommand, Data: codec.EncodeEntryOn(1<<30, 1, []byte{0xe0, 0xd4, 0x03, 0})}) // 60000, no fields
 }
 
 // raiseFormat has a log say that a later release wrote it.

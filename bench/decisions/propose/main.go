@@ -23,6 +23,7 @@ import (
 	"berth/internal/consensus"
 	"berth/internal/consensus/logstore"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -171,7 +172,7 @@ func (u usual) run(dir string, f func(func(state.Command) error, func() (uint64,
 		time.Sleep(time.Millisecond)
 	}
 	f(func(c state.Command) error {
-		future := r.Apply(state.EncodeEntry(state.AppendCommand(nil, c)), 30*time.Second)
+		future := r.Apply(codec.EncodeEntry(state.AppendCommand(nil, c)), 30*time.Second)
 		if err := future.Error(); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"berth/internal/leader/deploy"
 	"berth/internal/schedule"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 )
 
@@ -53,7 +54,7 @@ func (w *world) try(c state.Command) error {
 		w.t.Fatalf("%T: %s", c, v)
 	}
 	w.snap = batch.Snapshot
-	cmds, err := state.DecodeEntry(state.EncodeEntry(state.AppendCommand(nil, c)))
+	cmds, err := state.DecodeEntry(codec.EncodeEntry(state.AppendCommand(nil, c)))
 	if err != nil {
 		w.t.Fatalf("%T: %v", c, err)
 	}

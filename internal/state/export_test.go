@@ -1,26 +1,21 @@
 package state
 
 import (
-	"maps"
 	"reflect"
-	"slices"
 
 	"berth"
 )
 
 // LastNumber is the greatest number of a command.
-var LastNumber = Number(slices.Max(slices.Collect(maps.Keys(commands))))
+var LastNumber = Number(len(kinds) - 1)
 
 // NewCommand returns an empty command of a number, nil if there is none.
 func NewCommand(n Number) Command {
-	if f := commands[uint64(n)]; f != nil {
+	if f := kinds[n].make; f != nil {
 		return f()
 	}
 	return nil
 }
-
-// LastOfDialect is the greatest number of a dialect.
-func LastOfDialect(d int) Number { return lastNumbers[d] }
 
 // RowTypes are the types of what saved snapshots hold.
 var RowTypes = []reflect.Type{

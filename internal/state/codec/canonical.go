@@ -1,4 +1,4 @@
-package state
+package codec
 
 import (
 	"encoding/binary"
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// canonical returns bytes that two values share if and only if they say the
+// Canonical returns bytes that two values share if and only if they say the
 // same: a nil list or map says the same as an empty one.
-func canonical(v any) []byte {
+func Canonical(v any) []byte {
 	h := hasher{seen: map[uintptr]bool{}}
 	h.value(reflect.ValueOf(v))
 	return h.buf
@@ -80,7 +80,7 @@ func (h *hasher) value(v reflect.Value) {
 	case reflect.Float32, reflect.Float64:
 		h.word(math.Float64bits(v.Float()))
 	default:
-		panic("state: no hash of a " + v.Type().String())
+		panic("codec: no hash of a " + v.Type().String())
 	}
 }
 

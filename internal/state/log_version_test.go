@@ -13,12 +13,13 @@ import (
 
 	"berth"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 )
 
-// The shape of a dialect is what it has to say: the commands by number, and the
+// The shape of a log version is what it has to say: the commands by number, and the
 // fields of all that they and saved snapshots hold.
-func shapeOfDialect(t *testing.T, dialect int) string {
+func shapeOfLogVersion(t *testing.T, logVersion int) string {
 	var out strings.Builder
 	types := map[reflect.Type]bool{}
 	for n := state.Number(1); n <= state.LastNumber; n++ {
@@ -26,7 +27,7 @@ func shapeOfDialect(t *testing.T, dialect int) string {
 		if c == nil {
 			continue
 		}
-		if state.Needs(c) <= dialect {
+		if state.Needs(c) <= logVersion {
 			fmt.Fprintf(&out, "%d %s\n", n, reflect.TypeOf(c).Elem().Name())
 		}
 		reach(reflect.TypeOf(c), types)
@@ -34,7 +35,7 @@ func shapeOfDialect(t *testing.T, dialect int) string {
 	for _, row := range state.RowTypes {
 		reach(row, types)
 	}
-	if dialect < state.Dialect { // its fields cannot be told from those that came later
+	if logVersion < codec.LogVersion { // its fields cannot be told from those that came later
 		return out.String()
 	}
 	var list []string
@@ -83,16 +84,16 @@ func fields(t reflect.Type) string {
 	return out.String()
 }
 
-var updateDialects = flag.Bool("update-dialects", false, "write the shape of the newest dialect anew")
+var updateLogVersions = flag.Bool("update-log-versions", false, "rewrite the shape of the newest log version")
 
-// What a dialect has to say never changes once servers speak it: those of a
+// What a log version has to say never changes once servers speak it: those of a
 // cluster that is being upgraded would part. Whoever adds a number or a field
-// makes the next dialect.
-func TestDialectsStayAsTheyAre(t *testing.T) {
-	for d := 1; d <= state.Dialect; d++ {
-		path := fmt.Sprintf("testdata/dialect%d.txt", d)
-		got := shapeOfDialect(t, d)
-		if *updateDialects && d == state.Dialect {
+// makes the next log version.
+func TestLogVersionsStayAsTheyAre(t *testing.T) {
+	for d := 1; d <= codec.LogVersion; d++ {
+		path := fmt.Sprintf("testdata/logversion%d.txt", d)
+		got := shapeOfLogVersion(t, d)
+		if *updateLogVersions && d == codec.LogVersion {
 			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -101,18 +102,18 @@ func TestDialectsStayAsTheyAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		was, _, _ := strings.Cut(string(want), "berth.") // of older dialects the commands alone are compared
-		if d == state.Dialect {
+		was, _, _ := strings.Cut(string(want), "berth.") // of older log versions the commands alone are compared
+		if d == codec.LogVersion {
 			was = string(want)
 		}
 		if got != was {
-			t.Errorf("log dialect %d has changed:\n%s"+`
-A server that does not know what is new would part from the others while they are upgraded. So, in state/dialect.go:
- 1. raise Dialect by one, and give lastNumbers and savedSince an entry for it;
- 2. of a new field in a command of an older number, have the command's method needs return the new dialect where the field is set;
- 3. in Feature, say in an operator's words what it is;
- 4. run this test with -args -update-dialects, which writes testdata/dialect%d.txt; the older files stay as they are.
-If log dialect %d was never part of a release, 2 to 4 are enough.`, d, changes(was, got), state.Dialect+1, d)
+			t.Errorf("log version %d has changed:\n%s"+`
+A server that does not know what is new would part from the others while they are upgraded. So, in state:
+ 1. raise codec.LogVersion by one, and give savedSince an entry for it;
+ 2. of a new field in a command of an older number, have the command's method needs return the new log version where the field is set;
+ 3. in the command's entry in kinds, say in an operator's words what its feature is;
+ 4. run this test with -args -update-log-versions, which writes testdata/logversion%d.txt; the older files stay as they are.
+If log version %d was never part of a release, 2 to 4 are enough.`, d, changes(was, got), codec.LogVersion+1, d)
 		}
 	}
 }
@@ -134,8 +135,8 @@ func changes(was, is string) string {
 	return out.String()
 }
 
-// Every number has a dialect, and no dialect has numbers that are not there.
-func TestEveryNumberHasADialect(t *testing.T) {
+// Every number has a log version, and no log version has numbers that are not there.
+func TestEveryNumberHasALogVersion(t *testing.T) {
 	last := map[int]state.Number{}
 	for n := state.Number(1); n <= state.LastNumber; n++ {
 		if c := state.NewCommand(n); c != nil {
@@ -143,15 +144,12 @@ func TestEveryNumberHasADialect(t *testing.T) {
 		}
 	}
 	if want := (map[int]state.Number{1: 43, 2: 56}); !reflect.DeepEqual(last, want) {
-		t.Errorf("the last numbers of dialects are %v, not %v", last, want)
-	}
-	if state.LastNumber != state.LastOfDialect(state.Dialect) {
-		t.Errorf("the last number is %d, and dialect %d ends with %d", state.LastNumber, state.Dialect, state.LastOfDialect(state.Dialect))
+		t.Errorf("the last numbers of log versions are %v, not %v", last, want)
 	}
 }
 
 // Where the number does not say it, the fields do.
-func TestFieldsNeedADialect(t *testing.T) {
+func TestFieldsNeedALogVersion(t *testing.T) {
 	stream := newFlow(t).registers(1, 100, "")
 	for _, x := range []struct {
 		c    state.Command
@@ -169,14 +167,14 @@ func TestFieldsNeedADialect(t *testing.T) {
 		{&state.ReportAllocs{}, 1},
 	} {
 		if got := state.Needs(x.c); got != x.want {
-			t.Errorf("%T needs dialect %d, not %d", x.c, got, x.want)
+			t.Errorf("%T needs log version %d, not %d", x.c, got, x.want)
 		}
 	}
 }
 
-// Who proposes is asked before the first command of a dialect, and, refused,
+// Who proposes is asked before the first command of a log version, and, refused,
 // nothing has happened; what was allowed once is not asked for again.
-func TestTheFirstCommandOfADialectIsAskedFor(t *testing.T) {
+func TestTheFirstCommandOfALogVersionIsAskedFor(t *testing.T) {
 	store, _ := statetest.New(t, statetest.AddNode(1, 1000, 1000))
 	plain := store.Snapshot()
 	asked, refusal := 0, errors.New("not yet")
@@ -188,7 +186,7 @@ func TestTheFirstCommandOfADialectIsAskedFor(t *testing.T) {
 	if r := tx.Apply(&state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}); r.Err != refusal || r.Index != before.Index || asked != 1 {
 		t.Errorf("refused as %v at %d, asked %d times", r.Err, r.Index, asked)
 	}
-	if got := tx.Seal(); got.Hash() != before.Hash() || got.Dialect != 1 {
+	if got := tx.Seal(); got.Hash() != before.Hash() || got.LogVersion != 1 {
 		t.Error("what was refused left a trace")
 	}
 	refusal = nil
@@ -202,13 +200,13 @@ func TestTheFirstCommandOfADialectIsAskedFor(t *testing.T) {
 		t.Fatal(r.Err)
 	}
 	b := tx.End()
-	if asked != 2 || b.Dialect != 2 || b.Needs != 2 {
-		t.Errorf("asked %d times; the state is of dialect %d, its commands of %d", asked, b.Dialect, b.Needs)
+	if asked != 2 || b.LogVersion != 2 || b.Needs != 2 {
+		t.Errorf("asked %d times; the state is of log version %d, its commands of %d", asked, b.LogVersion, b.Needs)
 	}
 	next := state.Begin(b.Snapshot)
 	next.Apply(&state.BeginTerm{Term: 30})
-	if b := next.End(); b.Dialect != 2 || b.Needs != 1 {
-		t.Errorf("then the state is of dialect %d, its commands of %d", b.Dialect, b.Needs)
+	if b := next.End(); b.LogVersion != 2 || b.Needs != 1 {
+		t.Errorf("then the state is of log version %d, its commands of %d", b.LogVersion, b.Needs)
 	}
 }
 
@@ -217,8 +215,8 @@ func TestTheFirstCommandOfADialectIsAskedFor(t *testing.T) {
 func TestTheOldestVersionIsSaved(t *testing.T) {
 	store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000), statetest.Register(sized(t, 2, ""), 1))
 	for i, version := range []string{"3", "4"} {
-		dialect := i + 1
-		if dialect == 2 {
+		logVersion := i + 1
+		if logVersion == 2 {
 			if _, err := log.Propose(t.Context(), &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}); err != nil {
 				t.Fatal(err)
 			}
@@ -230,35 +228,35 @@ func TestTheOldestVersionIsSaved(t *testing.T) {
 		}
 		line, _, _ := bytes.Cut(saved.Bytes(), []byte("\n"))
 		if want := "berth snapshot " + version; string(line) != want {
-			t.Errorf("dialect %d: the file begins %q, not %q", dialect, line, want)
+			t.Errorf("log version %d: the file begins %q, not %q", logVersion, line, want)
 		}
 		loaded, err := state.Load(&saved)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if loaded.Dialect != dialect || loaded.Hash() != s.Hash() {
-			t.Errorf("dialect %d: loaded it is of dialect %d\n%s", dialect, loaded.Dialect, diff(s, loaded))
+		if loaded.LogVersion != logVersion || loaded.Hash() != s.Hash() {
+			t.Errorf("log version %d: loaded it is of log version %d\n%s", logVersion, loaded.LogVersion, diff(s, loaded))
 		}
-		if up := loaded.Raised(s); up.Dialect != dialect {
-			t.Errorf("dialect %d: restored it is of dialect %d", dialect, up.Dialect)
+		if up := loaded.Raised(s); up.LogVersion != logVersion {
+			t.Errorf("log version %d: restored it is of log version %d", logVersion, up.LogVersion)
 		}
 	}
 }
 
-// An entry says what a server must know to read it, unless the first dialect is
+// An entry says what a server must know to read it, unless the first log version is
 // enough. One that says more than this build knows is refused, though it knows
 // each number.
 func TestEntriesSayWhatTheyNeed(t *testing.T) {
 	cmds := state.AppendCommand(nil, &state.BeginTerm{Term: 3})
-	for dialect, version := range map[int]byte{1: 2, 2: 3} {
-		b := state.EncodeEntryOn(77, dialect, cmds)
-		base, ok := state.EntryBase(b)
+	for logVersion, version := range map[int]byte{1: 2, 2: 3} {
+		b := codec.EncodeEntryOn(77, logVersion, cmds)
+		base, ok := codec.EntryBase(b)
 		if got, err := state.DecodeEntry(b); err != nil || len(got) != 1 || b[0] != version || base != 77 || !ok {
-			t.Errorf("dialect %d: %v of version %d on %d, %v", dialect, got, b[0], base, err)
+			t.Errorf("log version %d: %v of version %d on %d, %v", logVersion, got, b[0], base, err)
 		}
 	}
-	_, err := state.DecodeEntry(state.EncodeEntryOn(77, state.Dialect+1, cmds))
-	if want := fmt.Sprintf("log entry: it is of log dialect %d, and this build knows 1 to %d; it was written by a newer one", state.Dialect+1, state.Dialect); err == nil || err.Error() != want {
+	_, err := state.DecodeEntry(codec.EncodeEntryOn(77, codec.LogVersion+1, cmds))
+	if want := fmt.Sprintf("log entry: it has log version %d, written by a newer build; this build knows 1 to %d", codec.LogVersion+1, codec.LogVersion); err == nil || err.Error() != want {
 		t.Errorf("%v\nwanted: %s", err, want)
 	}
 	for _, b := range [][]byte{{3, 0, 1}, {3, 0, 1, 0}, {3, 0, 1, 0xff}} {
@@ -268,7 +266,7 @@ func TestEntriesSayWhatTheyNeed(t *testing.T) {
 	}
 }
 
-// To ask for a dialect costs the commands of which there are most nothing.
+// To ask for a log version costs the commands of which there are most nothing.
 func BenchmarkNeeds(b *testing.B) {
 	for _, c := range []state.Command{&state.ApplyPlan{}, &state.ReportAllocs{}, &state.RegisterJob{Job: &berth.Job{}}} {
 		b.Run(fmt.Sprintf("%T", c), func(b *testing.B) {

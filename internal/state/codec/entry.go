@@ -1,0 +1,154 @@
+package codec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"berth"
+
+	"github.com/klauspost/compress/s2"
+)
+
+// The log carries a command as its number and its fields. Numbers are never
+// used for anything else again, and a server that meets one it does not know
+// refuses to start: it must not go on without a change that others made. What a
+// server must know beyond numbers is in version.go.
+
+// EntryVersion is the newest version of log entries that this build writes and
+// reads. It reads older ones, and writes the oldest that can say what there is.
+const EntryVersion = entryWithLogVersion
+
+// The versions of entries.
+const (
+	entryWithoutBase    = iota + 1 // it does not say on which state it was made
+	entryWithBase                  // it says that
+	entryWithLogVersion            // it also says what a server must know to read it
+)
+
+// Flags of an entry.
+const entryCompressed = 1
+
+// MaxEntry is the most bytes of commands that are gathered into one entry
+// (known bug class N24). One command may be larger, up to MaxCommand.
+const (
+	MaxEntry   = 512 << 10
+	MaxCommand = 8 << 20
+)
+
+// AppendCommand appends a command's number and fields as entries hold them.
+func AppendCommand(b []byte, number uint64, fields []byte) []byte {
+	w := Writer{b}
+	w.Uint(number)
+	w.Bytes(fields)
+	return w.buf
+}
+
+// EncodeEntry makes an entry of commands that AppendCommand appended. It can be
+// applied to any state.
+func EncodeEntry(cmds []byte) []byte { return encodeEntry([]byte{entryWithoutBase, 0}, cmds) }
+
+// EncodeEntryOn makes an entry of commands that were applied to the state with
+// the index base, which EntryBase returns, and need a log version. A server that
+// does not know the log version refuses the entry, though it may know all
+// numbers.
+func EncodeEntryOn(base uint64, logVersion int, cmds []byte) []byte {
+	if logVersion == 1 {
+		return encodeEntry(binary.AppendUvarint([]byte{entryWithBase, 0}, base), cmds)
+	}
+	head := binary.AppendUvarint([]byte{entryWithLogVersion, 0}, base)
+	return encodeEntry(binary.AppendUvarint(head, uint64(logVersion)), cmds)
+}
+
+func encodeEntry(head, cmds []byte) []byte {
+	const worthwhile = 256
+	if len(cmds) >= worthwhile {
+		out := make([]byte, len(head), len(head)+s2.MaxEncodedLen(len(cmds)))
+		copy(out, head)
+		out[1] |= entryCompressed
+		out = append(out, s2.EncodeBetter(nil, cmds)...)
+		if len(out) < len(cmds) {
+			return out
+		}
+	}
+	return append(head, cmds...)
+}
+
+// EntryBase returns the index of the state that an entry's commands were
+// applied to, if the entry says it.
+func EntryBase(b []byte) (index uint64, ok bool) {
+	if len(b) < 3 || b[0] < entryWithBase || b[0] > EntryVersion {
+		return 0, false
+	}
+	index, n := binary.Uvarint(b[2:])
+	return index, n > 0
+}
+
+// DecodeEntry calls each for the commands of an entry, in order, until one
+// fails. An entry of a newer build is an error of kind Unavailable.
+func DecodeEntry(b []byte, each func(number uint64, fields []byte) error) error {
+	body, err := entryBody(b)
+	if err != nil {
+		return err
+	}
+	r := Reader{buf: body}
+	for len(r.buf) > 0 && r.err == nil {
+		n := r.Uint()
+		fields := r.Take(r.Length(1))
+		if r.err != nil {
+			break
+		}
+		if err := each(n, fields); err != nil {
+			return err
+		}
+	}
+	if r.err != nil {
+		return fmt.Errorf("log entry: %w", r.err)
+	}
+	return nil
+}
+
+// entryBody returns the commands of an entry, without its head.
+func entryBody(b []byte) ([]byte, error) {
+	if len(b) < 2 {
+		return nil, fmt.Errorf("log entry: %d bytes are too few", len(b))
+	}
+	if b[0] == 0 || b[0] > EntryVersion {
+		return nil, fmt.Errorf("log entry: version %d; this build knows 1 to %d", b[0], EntryVersion)
+	}
+	body := b[2:]
+	if b[0] > entryWithoutBase {
+		_, n := binary.Uvarint(body)
+		if n <= 0 {
+			return nil, errors.New("log entry: the index of its base is missing")
+		}
+		body = body[n:]
+	}
+	if b[0] >= entryWithLogVersion {
+		version, n := binary.Uvarint(body)
+		switch {
+		case n <= 0 || version < 1:
+			return nil, errors.New("log entry: its log version is missing")
+		case version > LogVersion:
+			return nil, berth.Errorf(berth.Unavailable, "log entry: it has log version %d, written by a newer build; this build knows 1 to %d", version, LogVersion)
+		}
+		body = body[n:]
+	}
+	switch b[1] {
+	case 0:
+		return body, nil
+	case entryCompressed:
+		n, err := s2.DecodedLen(body)
+		if err == nil && n > MaxEntry+MaxCommand {
+			err = fmt.Errorf("%d bytes", n)
+		}
+		if err == nil {
+			body, err = s2.Decode(nil, body)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("log entry: %w", err)
+		}
+		return body, nil
+	}
+	return nil, fmt.Errorf("log entry: unknown flags %d", b[1])
+}

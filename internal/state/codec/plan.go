@@ -1,0 +1,264 @@
+package codec
+
+import (
+	"math"
+
+	"berth"
+)
+
+// What there is one of per allocation, or nearly so, is written field by field:
+// a placement takes some ten bytes. Nodes go by number; the IDs of new
+// allocations follow from the evaluation's and are not written at all.
+
+// Flag returns f if it is on, else 0.
+func Flag(f byte, on bool) byte {
+	if on {
+		return f
+	}
+	return 0
+}
+
+// WriteIDs writes a list of IDs.
+func WriteIDs[T any](w *Writer, list []berth.ID[T]) {
+	w.Uint(uint64(len(list)))
+	for _, id := range list {
+		w.ID(id)
+	}
+}
+
+// ReadIDs reads a list of IDs.
+func ReadIDs[T any](r *Reader) []berth.ID[T] {
+	list := make([]berth.ID[T], r.Length(16))
+	for i := range list {
+		list[i] = r.ID()
+	}
+	return list
+}
+
+// scoreUnit is the step in which the log keeps scores: they lie between -1 and
+// 1, and four digits are shown.
+const scoreUnit = 1 << 14
+
+// logged returns a score as the log holds it. One that is out of range is
+// written as the nearest: an entry that cannot be read again would be worse.
+func logged(s float32) int64 {
+	if s != s {
+		return 0
+	}
+	return int64(math.Round(max(-1, min(1, float64(s))) * scoreUnit))
+}
+
+// KeptScore rounds a score to what the log can hold, so that the server that
+// wrote the log keeps what those do that read it.
+func KeptScore(s float32) float32 { return float32(logged(s)) / scoreUnit }
+
+// Score writes a score.
+func (w *Writer) Score(s float32) { w.Int(logged(s)) }
+
+// Score reads a score.
+func (r *Reader) Score() float32 {
+	s := r.Int()
+	if s < -scoreUnit || s > scoreUnit {
+		r.Damaged("score")
+		return 0
+	}
+	return float32(s) / scoreUnit
+}
+
+// Flags of a placement.
+const (
+	placePorts    = 1 << 0
+	placePrevious = 1 << 1
+	placeResched  = 1 << 2
+	placeGroup    = 1 << 3 // another group than the one before
+	placeSkip     = 1 << 4 // the index is not the one before plus one
+	placeNamed    = 1 << 5 // cores or devices
+	placeRare     = 1 << 6 // another byte of flags follows
+	placeEvict    = 1 << 7
+)
+
+// The other flags of a placement.
+const (
+	rareCanary = 1 << 0
+	rareBefore = 1 << 1
+)
+
+// Placements writes placements with the numbers of their nodes.
+func (w *Writer) Placements(list []berth.Placement, nodes []uint32) {
+	w.Uint(uint64(len(list)))
+	group, index := 0, uint32(math.MaxUint32)
+	for i := range list {
+		p := &list[i]
+		w.Byte(Flag(placePorts, len(p.Ports) > 0) | Flag(placePrevious, !p.Previous.IsZero()) | Flag(placeResched, p.Resched) |
+			Flag(placeNamed, len(p.Cores)+len(p.Devices) > 0) |
+			Flag(placeRare, p.Canary || p.Before) | Flag(placeEvict, len(p.Evict) > 0) | Flag(placeGroup, p.Group != group) | Flag(placeSkip, p.Index != index+1))
+		if p.Group != group {
+			w.Uint(uint64(p.Group))
+		}
+		if p.Index != index+1 {
+			w.Uint(uint64(p.Index))
+		}
+		group, index = p.Group, p.Index
+		w.Uint(uint64(nodes[i]))
+		w.Score(p.Score)
+		if len(p.Ports) > 0 {
+			w.Ports(p.Ports)
+		}
+		if len(p.Cores)+len(p.Devices) > 0 {
+			w.Ports(p.Cores)
+			w.Value(p.Devices)
+		}
+		if !p.Previous.IsZero() {
+			w.ID(p.Previous)
+		}
+		if p.Canary || p.Before {
+			w.Byte(Flag(rareCanary, p.Canary) | Flag(rareBefore, p.Before))
+		}
+		if len(p.Evict) > 0 {
+			WriteIDs(w, p.Evict)
+		}
+	}
+}
+
+// Placements reads placements, and the numbers of their nodes.
+func (r *Reader) Placements() (list []berth.Placement, nodes []uint32) {
+	n := r.Length(3)
+	group, index := 0, uint32(math.MaxUint32)
+	list, nodes = make([]berth.Placement, n), make([]uint32, n)
+	for i := range list {
+		p := &list[i]
+		flags := r.Byte()
+		index++
+		if flags&placeGroup != 0 {
+			group = int(r.Below(berth.MaxGroups, "group"))
+		}
+		if flags&placeSkip != 0 {
+			index = uint32(r.Below(math.MaxUint32, "index"))
+		}
+		p.Group, p.Index = group, index
+		nodes[i] = uint32(r.Below(math.MaxUint32+1, "node"))
+		p.Score = r.Score()
+		if flags&placePorts != 0 {
+			p.Ports = r.Ports()
+		}
+		if flags&placeNamed != 0 {
+			p.Cores = r.Ports()
+			r.Value(&p.Devices)
+		}
+		if flags&placePrevious != 0 {
+			p.Previous = r.ID()
+		}
+		if flags&placeRare != 0 {
+			rare := r.Byte()
+			p.Canary, p.Before = rare&rareCanary != 0, rare&rareBefore != 0
+		}
+		if flags&placeEvict != 0 {
+			p.Evict = ReadIDs[berth.Alloc](r)
+		}
+		p.Resched = flags&placeResched != 0
+	}
+	return list, nodes
+}
+
+// Stops writes which allocations are to be stopped.
+func (w *Writer) Stops(list []berth.AllocStop) {
+	w.Uint(uint64(len(list)))
+	for _, s := range list {
+		w.ID(s.ID)
+		w.Byte(byte(s.Client))
+		w.Optional(s.FollowupEval)
+		w.Reason(s.Description)
+	}
+}
+
+// Stops reads which allocations are to be stopped.
+func (r *Reader) Stops() []berth.AllocStop {
+	list := make([]berth.AllocStop, r.Length(19))
+	for i := range list {
+		s := &list[i]
+		s.ID = r.ID()
+		s.Client = berth.ClientStatus(r.Below(uint64(berth.ClientUnknown)+1, "client status"))
+		s.FollowupEval = r.Optional()
+		s.Description = r.Reason()
+	}
+	return list
+}
+
+// Ports writes numbers of ports, or of cores.
+func (w *Writer) Ports(list []uint16) {
+	w.Uint(uint64(len(list)))
+	for _, p := range list {
+		w.Byte(byte(p >> 8))
+		w.Byte(byte(p))
+	}
+}
+
+// Ports reads numbers of ports, or of cores.
+func (r *Reader) Ports() []uint16 {
+	list := make([]uint16, r.Length(2))
+	for i := range list {
+		list[i] = uint16(r.Byte())<<8 | uint16(r.Byte())
+	}
+	return list
+}
+
+// reasons are the descriptions that the log writes as a number: append, never
+// reorder.
+var reasons = []string{
+	"", berth.StopSurplus, berth.StopReplaced, berth.StopNodeLost, berth.StopFailed, berth.StopGroupGone,
+	berth.StopJobEnded, berth.StopOldJob, berth.StopUnfit, berth.StopNotMet,
+	berth.StopMigrated, berth.StopAway, berth.StopRejoined, berth.StopCanary, berth.StopDone, berth.UnknownAway,
+}
+
+// Reason writes why an allocation was stopped.
+func (w *Writer) Reason(s string) {
+	for i, known := range reasons {
+		if s == known {
+			w.Byte(byte(i))
+			return
+		}
+	}
+	w.Byte(math.MaxUint8)
+	w.Text(s)
+}
+
+// Reason reads why an allocation was stopped.
+func (r *Reader) Reason() string {
+	switch i := r.Byte(); {
+	case i == math.MaxUint8:
+		return r.Text()
+	case int(i) < len(reasons):
+		return reasons[i]
+	default:
+		r.Damaged("description")
+		return ""
+	}
+}
+
+// Timeline writes times as differences to now.
+func (w *Writer) Timeline(t berth.Timeline, now int64) {
+	for _, at := range []int64{t.Enqueued, t.Dequeued, t.Planned, t.Applied} {
+		if at == 0 {
+			w.Uint(0)
+		} else {
+			w.Uint(1 + zigzag(now-at))
+		}
+	}
+	w.Uint(uint64(t.Deliveries))
+	w.Uint(uint64(t.Refused))
+}
+
+// Timeline reads times written as differences to now.
+func (r *Reader) Timeline(now int64) (t berth.Timeline) {
+	for _, at := range []*int64{&t.Enqueued, &t.Dequeued, &t.Planned, &t.Applied} {
+		if z := r.Uint(); z != 0 {
+			*at = now - unzigzag(z-1)
+		}
+	}
+	t.Deliveries = int(r.Below(math.MaxInt32, "deliveries"))
+	t.Refused = int(r.Below(math.MaxInt32, "refused plans"))
+	return t
+}
+
+func zigzag(v int64) uint64   { return uint64(v<<1) ^ uint64(v>>63) }
+func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }

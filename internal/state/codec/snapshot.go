@@ -1,0 +1,255 @@
+package codec
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"berth"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A saved snapshot is a line that says what it is and its version, then one
+// zstd stream of records: what kind, how long, the bytes. The last record
+// holds the checksum of all before it. Records come in an order in which each
+// refers only to those before, and rows of a table in an order that all
+// servers agree on.
+
+const snapshotMagic = "berth snapshot "
+
+// Kind is the kind of a record.
+type Kind byte
+
+// The kinds of record, which are never renumbered.
+const (
+	Head Kind = iota + 1
+	Namespace
+	Node
+	JobVersion // a version of a job, numbered by its place among these
+	Job        // a job that exists: its newest version and its counts
+	History    // a version that the history keeps
+	Submission
+	Eval
+	Alloc
+	Deployment
+	Reschedules
+	Explanation
+	end // the checksum
+	Scheduler
+	NodePool
+	Scaling // scaling events of the job before it
+	Service
+	Autopilot
+	TrackedVersions
+	Restored
+	Deletion
+	Stream
+	Resource
+	StreamIDs
+	Cluster
+)
+
+// maxRecord bounds a record: a job, or an explanation.
+const maxRecord = MaxCommand * 2
+
+// maxWindow bounds how far back a saved snapshot may refer, and so what a few
+// damaged bytes can make the decoder set aside. Writing needs 8 MiB.
+const maxWindow = 32 << 20
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Size is how much of a kind of record was written.
+type Size struct {
+	Count int
+	Bytes int64 // before compression
+}
+
+// SnapshotWriter writes the records of a snapshot. The fields of a record are
+// written first, then Record ends it.
+type SnapshotWriter struct {
+	Writer // of the record in hand
+	out    *bufio.Writer
+	zip    *zstd.Encoder // nil if nothing is saved
+	sum    uint32
+	err    error
+	sizes  map[Kind]*Size // if they are counted
+}
+
+// NewSnapshotWriter returns a writer of a snapshot of a version.
+func NewSnapshotWriter(to io.Writer, version int) (*SnapshotWriter, error) {
+	if _, err := fmt.Fprintf(to, "%s%d\n", snapshotMagic, version); err != nil {
+		return nil, err
+	}
+	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	return &SnapshotWriter{out: bufio.NewWriter(z), zip: z}, nil
+}
+
+// NewSnapshotSum returns a writer that keeps nothing of what is written but its
+// checksum and sizes.
+func NewSnapshotSum() *SnapshotWriter {
+	return &SnapshotWriter{out: bufio.NewWriter(io.Discard), sizes: map[Kind]*Size{}}
+}
+
+// Record ends the record in hand.
+func (s *SnapshotWriter) Record(kind Kind) {
+	if s.err != nil {
+		return
+	}
+	var head [1 + binary.MaxVarintLen64]byte
+	head[0] = byte(kind)
+	n := 1 + binary.PutUvarint(head[1:], uint64(len(s.buf)))
+	for _, b := range [][]byte{head[:n], s.buf} {
+		s.sum = crc32.Update(s.sum, castagnoli, b)
+		if _, err := s.out.Write(b); err != nil {
+			s.err = err
+		}
+	}
+	if s.sizes != nil {
+		c := s.sizes[kind]
+		if c == nil {
+			c = &Size{}
+			s.sizes[kind] = c
+		}
+		c.Count++
+		c.Bytes += int64(n + len(s.buf))
+	}
+	s.Reset()
+}
+
+// Before writes a record ahead of the one in hand, whose fields so far are
+// kept.
+func (s *SnapshotWriter) Before(write func()) {
+	keep := s.buf
+	s.buf = nil
+	write()
+	s.buf = keep
+}
+
+// Sum returns the checksum of the records so far.
+func (s *SnapshotWriter) Sum() uint32 { return s.sum }
+
+// Sizes returns how much was written of each kind, if the writer keeps nothing
+// else.
+func (s *SnapshotWriter) Sizes() map[Kind]*Size { return s.sizes }
+
+// Close writes the checksum and ends the snapshot. It returns the first fault
+// of all writing.
+func (s *SnapshotWriter) Close() error {
+	s.Uint(uint64(s.sum))
+	s.Record(end)
+	if s.err == nil {
+		s.err = s.out.Flush()
+	}
+	if err := s.zip.Close(); s.err == nil {
+		s.err = err
+	}
+	return s.err
+}
+
+var errNoSnapshot = errors.New("this is not a saved snapshot")
+
+// ReadableVersion returns the version of a saved snapshot that begins with a
+// line. One that this build cannot read is an error of kind Unavailable.
+func ReadableVersion(line string) (version int, err error) {
+	if len(line) > 64 {
+		return 0, errNoSnapshot
+	}
+	if _, err := fmt.Sscanf(line, snapshotMagic+"%d\n", &version); err != nil {
+		return 0, errNoSnapshot
+	}
+	if version < 1 || version > SnapshotVersion {
+		return 0, berth.Errorf(berth.Unavailable, "the snapshot has version %d; this build reads 1 to %d", version, SnapshotVersion)
+	}
+	return version, nil
+}
+
+// ReadSnapshot calls each for the records of a saved snapshot, in order, until
+// one fails. That all records are there, bit for bit, is only known when it
+// returns nil. version is that of the snapshot; the reader is valid during the
+// call alone.
+func ReadSnapshot(from io.Reader, each func(version int, kind Kind, r *Reader) error) error {
+	in := bufio.NewReader(from)
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return errNoSnapshot
+	}
+	version, err := ReadableVersion(line)
+	if err != nil {
+		return err
+	}
+	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	s := snapshotReader{in: bufio.NewReader(z)}
+	for {
+		kind, b, err := s.next()
+		if err == nil && kind == end {
+			break
+		}
+		if err == nil {
+			err = each(version, kind, &Reader{buf: b})
+		}
+		if err != nil {
+			return fmt.Errorf("snapshot: record %d: %w", s.records, err)
+		}
+	}
+	if _, err := s.in.ReadByte(); err != io.EOF {
+		return errors.New("snapshot: more follows its end")
+	}
+	return nil
+}
+
+// snapshotReader reads records and sums them up.
+type snapshotReader struct {
+	in      *bufio.Reader
+	sum     uint32
+	records int
+	buf     []byte
+}
+
+// next returns the next record. The last is of the kind end, after its checksum
+// was found right.
+func (s *snapshotReader) next() (Kind, []byte, error) {
+	first, err := s.in.ReadByte()
+	if err != nil {
+		return 0, nil, fmt.Errorf("it ends in the middle: %w", err)
+	}
+	kind := Kind(first)
+	n, err := binary.ReadUvarint(s.in)
+	if err != nil {
+		return 0, nil, err
+	}
+	if n > maxRecord {
+		return 0, nil, fmt.Errorf("%d bytes are too long", n)
+	}
+	if uint64(cap(s.buf)) < n {
+		s.buf = make([]byte, n, n+n/2)
+	}
+	s.buf = s.buf[:n]
+	if _, err := io.ReadFull(s.in, s.buf); err != nil {
+		return 0, nil, err
+	}
+	if kind == end {
+		r := Reader{buf: s.buf}
+		if sum := r.Uint(); r.err != nil || sum != uint64(s.sum) {
+			return 0, nil, fmt.Errorf("the checksum is %08x, not %08x", s.sum, sum)
+		}
+		return end, nil, nil
+	}
+	s.records++
+	head := append([]byte{first}, binary.AppendUvarint(nil, n)...)
+	s.sum = crc32.Update(crc32.Update(s.sum, castagnoli, head), castagnoli, s.buf)
+	if (kind == Head) != (s.records == 1) {
+		return 0, nil, errors.New("the head is not where it should be")
+	}
+	return kind, s.buf, nil
+}

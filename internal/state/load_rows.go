@@ -1,0 +1,358 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"berth"
+	"berth/internal/fit"
+	"berth/internal/state/codec"
+)
+
+func loadNamespace(l *loader, r *codec.Reader) error {
+	n, tx := read[berth.Namespace](r), l.tx
+	if tx.Namespace(n.Name) != nil {
+		return again("namespace", n.Name)
+	}
+	t := &tx.namespaces
+	t.byName.Add(tx.edit, n.Name, t.insert(tx, n))
+	return nil
+}
+
+func loadJobVersion(l *loader, r *codec.Reader) error {
+	j := read[berth.Job](r)
+	if r.Err() == nil {
+		r.Fail(j.Whole())
+	}
+	l.versions = append(l.versions, j)
+	return nil
+}
+
+// version reads the number of a version of a job, nil if it is damaged.
+func (l *loader) version(r *codec.Reader) *berth.Job {
+	n := r.Below(uint64(len(l.versions)), "version of a job")
+	if r.Err() != nil {
+		return nil
+	}
+	return l.versions[n]
+}
+
+func loadScaling(l *loader, r *codec.Reader) error {
+	j, tx := l.version(r), l.tx
+	if j == nil {
+		return nil
+	}
+	slot, ok := tx.jobs.byKey.First(jobKey(j.Key()))
+	if !ok || tx.jobs.vec.Get(slot) != j {
+		return fmt.Errorf("there are scaling events of %q, which is no job", j.Key())
+	}
+	tx.jobs.scalings.Set(tx.edit, slot, read[ScalingEvents](r))
+	return nil
+}
+
+func loadHistory(l *loader, r *codec.Reader) error {
+	j, tx := l.version(r), l.tx
+	if j == nil {
+		return nil
+	}
+	if tx.JobVersion(j.Key(), j.Version) != nil {
+		return again("version of the job", j.Key())
+	}
+	t := &tx.jobs
+	t.byVersion.Add(tx.edit, versionKey(j.Key(), j.Version), t.versions.insert(tx, j))
+	return nil
+}
+
+func loadSubmission(l *loader, r *codec.Reader) error {
+	l.tx.putSubmission(read[Submission](r))
+	return nil
+}
+
+func loadEval(l *loader, r *codec.Reader) error {
+	e, tx := read[berth.Eval](r), l.tx
+	if e.ID.IsZero() || tx.Eval(e.ID) != nil {
+		return again("evaluation", e.ID)
+	}
+	slot := tx.evals.link(tx, e)
+	if ix := tx.evals.openIn(e.Status); ix != nil {
+		ix.Add(tx.edit, keyHash(e.Key()), slot)
+	}
+	return nil
+}
+
+func loadDeployment(l *loader, r *codec.Reader) error {
+	d := read[berth.Deployment](r)
+	if d.ID.IsZero() || l.tx.Deployment(d.ID) != nil {
+		return again("deployment", d.ID)
+	}
+	l.tx.deployments.link(l.tx, d)
+	return nil
+}
+
+func loadReschedules(l *loader, r *codec.Reader) error {
+	l.tx.putReschedules(read[Reschedules](r))
+	return nil
+}
+
+func loadExplanation(l *loader, r *codec.Reader) error {
+	l.tx.putExplanation(read[Explanation](r))
+	return nil
+}
+
+func loadScheduler(l *loader, r *codec.Reader) error {
+	if l.tx.scheduler != nil {
+		return again("scheduler configuration", "")
+	}
+	l.tx.putSchedulerConfig(read[berth.SchedulerConfig](r))
+	return nil
+}
+
+func loadAutopilot(l *loader, r *codec.Reader) error {
+	if l.tx.autopilot != nil {
+		return again("autopilot configuration", "")
+	}
+	l.tx.putAutopilotConfig(read[berth.AutopilotConfig](r))
+	return nil
+}
+
+func loadTrackedVersions(l *loader, r *codec.Reader) error {
+	v := read[versionLimit](r)
+	if l.tx.limit != nil {
+		return again("number of tracked versions", "")
+	}
+	if r.Err() == nil && (v.Kept < 1 || v.Most < max(v.Kept, TrackedVersions) || v.Most > MaxTrackedVersions) {
+		return fmt.Errorf("of each job %d versions are kept, %d at most", v.Kept, v.Most)
+	}
+	l.tx.limit = v
+	return nil
+}
+
+func loadStreamIDs(l *loader, r *codec.Reader) error {
+	l.tx.streamIDs = r.Uint()
+	return nil
+}
+
+func loadRestored(l *loader, r *codec.Reader) error {
+	tx := l.tx
+	if tx.Restored = r.Uint(); r.Err() == nil && (tx.Restored == 0 || tx.Restored > tx.Index) {
+		return fmt.Errorf("it is said to be restored at index %d, and is at index %d", tx.Restored, tx.Index)
+	}
+	return nil
+}
+
+func loadCluster(l *loader, r *codec.Reader) error {
+	tx := l.tx
+	if !tx.Cluster.IsZero() || r.Left() != len(tx.Cluster) {
+		return again("ID of the cluster", tx.Cluster)
+	}
+	if tx.Cluster = ClusterID(r.ID()); tx.Cluster.IsZero() {
+		return errors.New("the ID of the cluster is empty")
+	}
+	return nil
+}
+
+func loadService(l *loader, r *codec.Reader) error {
+	v := read[berth.ServiceRegistration](r)
+	if r.Err() != nil {
+		return nil
+	}
+	if v.ID == "" || l.tx.Service(v.ID) != nil {
+		return again("service registration", v.ID)
+	}
+	l.tx.putService(v)
+	return nil
+}
+
+func loadNodePool(l *loader, r *codec.Reader) error {
+	p := read[berth.NodePool](r)
+	if r.Err() != nil {
+		return nil
+	}
+	if p.Name == "" || l.tx.NodePool(p.Name) != nil {
+		return again("node pool", p.Name)
+	}
+	l.tx.putNodePool(nil, p)
+	return nil
+}
+
+func loadNode(l *loader, r *codec.Reader) error {
+	changed := r.Uint()
+	n := read[berth.Node](r)
+	if r.Err() != nil {
+		return nil
+	}
+	t, tx := &l.tx.nodes, l.tx
+	if err := whole(n); err != nil {
+		return err
+	}
+	if n.Number < t.numbers || n.Number > mostNodes || tx.Node(n.ID) != nil {
+		return fmt.Errorf("node %s, number %d, does not follow number %d", n.ID, n.Number, t.numbers)
+	}
+	if gap := n.Number - t.numbers; gap > 0 {
+		t.gaps.Add(tx.edit, t.numbers, gap-1)
+	}
+	t.numbers = n.Number + 1
+	t.count++
+	hi, _ := n.ID.Words()
+	t.byID.Add(tx.edit, hi, n.Number)
+	u := t.usage.Edit(tx.edit, n.Number)
+	*u = fit.Usage{Changed: changed, Touched: tx.Index}
+	tx.recount(u, n)
+	u.Describe(n)
+	if n.Draining() {
+		t.listDrain(tx, n.Number, true)
+	}
+	n.Class = nodeClass(n) // an older build can have looked at less of it
+	u.Class = tx.joinClass(n)
+	freeze(n)
+	t.rows.Set(tx.edit, n.Number, n)
+	return nil
+}
+
+func loadJob(l *loader, r *codec.Reader) error {
+	j := l.version(r)
+	s := read[Summary](r)
+	if r.Err() != nil {
+		return nil
+	}
+	t := &l.tx.jobs
+	if _, ok := t.byKey.First(jobKey(j.Key())); ok {
+		return again("job", j.Key())
+	}
+	slot := t.insert(l.tx, j)
+	t.byKey.Add(l.tx.edit, jobKey(j.Key()), slot)
+	if j.PerNode() {
+		t.perNode.Add(l.tx.edit, jobKey(j.Key()), slot)
+	}
+	l.tx.listScaled(nil, j, slot)
+	l.tx.relate(j, slot, s)
+	t.summaries.Set(l.tx.edit, slot, s)
+	return nil
+}
+
+func loadAlloc(l *loader, r *codec.Reader) error {
+	flags, status := r.Byte(), r.Byte()
+	a := &berth.Alloc{
+		Orphaned: flags&allocOrphaned != 0,
+		Desired:  berth.DesiredStatus(status >> 4), Client: berth.ClientStatus(status & 0xf),
+		ID: r.ID(), NodeID: r.ID(),
+	}
+	if a.Desired > berth.DesiredEvict || a.Client > berth.ClientUnknown {
+		return errors.New("status")
+	}
+	if p := l.prev; flags&allocSameEval != 0 {
+		if p == nil {
+			return errors.New("the first allocation refers to one before")
+		}
+		a.EvalID, a.Job, a.Group, a.CreateIndex, a.CreateTime = p.EvalID, p.Job, p.Group, p.CreateIndex, p.CreateTime
+	} else {
+		a.EvalID = r.ID()
+		a.Job = l.version(r)
+		group := r.Text()
+		a.CreateIndex, a.CreateTime = r.Uint(), r.Int()
+		if r.Err() != nil {
+			return nil
+		}
+		if a.Group = a.Job.Group(group); a.Group == nil {
+			return fmt.Errorf("job %q has no group %q", a.Job.ID, group)
+		}
+	}
+	a.Index, a.Ordinal = uint32(r.Uint()), uint32(r.Uint())
+	a.Score = r.Score()
+	a.ModifyIndex = a.CreateIndex + uint64(r.Int())
+	a.AllocModifyIndex = a.CreateIndex + uint64(r.Int())
+	a.ModifyTime = a.CreateTime + r.Int()
+	if flags&allocPorts != 0 {
+		a.Ports = r.Ports()
+	}
+	if flags&allocTasks != 0 {
+		a.Tasks = berth.TaskStatesPack(r.Text())
+	}
+	if flags&allocMore != 0 {
+		a.More = read[berth.AllocMore](r)
+	}
+	if r.Err() != nil {
+		return nil
+	}
+	if a.ID.IsZero() || l.tx.Alloc(a.ID) != nil {
+		return again("allocation", a.ID)
+	}
+	l.prev = a
+	l.tx.allocs.link(l.tx, a)
+	if n := l.tx.Node(a.NodeID); n != nil && a.Occupies() {
+		r := fit.RequestOf(a.Group)
+		l.tx.fit.Claim(l.tx.nodes.usage.Edit(l.tx.edit, n.Number), &r, a.Grant())
+		if len(a.Rest().Evicted) > 0 {
+			l.preemptors = append(l.preemptors, n)
+		}
+	}
+	return nil
+}
+
+func loadDeletion(l *loader, r *codec.Reader) error {
+	d := read[JobDeletion](r)
+	if r.Err() != nil {
+		return nil
+	}
+	switch j := l.tx.Job(d.Key); {
+	case l.tx.Deletion(d.Key) != nil:
+		return again("deletion of job", d.Key)
+	case j == nil || j.UID != d.UID || !j.Stop:
+		return fmt.Errorf("job %q, %s, is said to be deleted, and is not there or not stopped", d.Key, d.UID.Text('j'))
+	case d.begins() && j.Type != berth.TypeStream || d.Successor != nil && !d.begins():
+		return fmt.Errorf("job %q, %s, has a successor, and cannot have one", d.Key, d.UID.Text('j'))
+	}
+	if d.Successor != nil {
+		if d.Successor.Job == nil {
+			return fmt.Errorf("job %q, %s, has a successor that says nothing", d.Key, d.UID.Text('j'))
+		}
+		if err := d.Successor.Job.Whole(); err != nil {
+			return err
+		}
+		if d.Successor.Job.Key() != d.Key || d.Successor.Job.Type != berth.TypeStream {
+			return fmt.Errorf("job %q, %s, has a successor that is another job, %q", d.Key, d.UID.Text('j'), d.Successor.Job.Key())
+		}
+	}
+	l.tx.mark(d)
+	return nil
+}
+
+func loadStream(l *loader, r *codec.Reader) error {
+	v := read[berth.StreamJob](r)
+	if r.Err() != nil {
+		return nil
+	}
+	phases := []string{berth.PhaseSubmission, berth.PhaseSubmitted, berth.PhaseFailed, berth.PhaseStopped}
+	switch {
+	case v.UID.IsZero() || l.tx.StreamJob(v.UID) != nil:
+		return again("submission of job", v.Key)
+	case !slices.Contains(phases, v.Phase):
+		return fmt.Errorf("the submission of job %q is in phase %q", v.Key, v.Phase)
+	}
+	if v.Plan != nil {
+		if err := checkPlan(v.Plan); err != nil {
+			return err
+		}
+	}
+	t := &l.tx.streams
+	t.byUID.Add(l.tx.edit, v.UID.Index, t.insert(l.tx, v))
+	return nil
+}
+
+func loadResource(l *loader, r *codec.Reader) error {
+	v := read[berth.Resource](r)
+	if r.Err() != nil {
+		return nil
+	}
+	switch {
+	case v.UID.IsZero() || v.Name == "" || l.tx.Resource(v.UID) != nil || l.tx.ResourceNamed(v.Owner, v.Kind, v.Name) != nil:
+		return again("resource", v.Name)
+	case v.Kind != v.Object.Kind || v.Name != v.Object.Name || (v.PE != nil) != (v.Kind == berth.KindPE):
+		return fmt.Errorf("resource %q of kind %q is not what it says", v.Name, v.Kind)
+	case !v.Owner.IsZero() && l.tx.StreamJob(v.Owner) == nil:
+		return fmt.Errorf("resource %q is owned by a job that is not there, %s", v.Name, v.Owner.Text('j'))
+	}
+	l.tx.resources.link(l.tx, v)
+	return checkObject(&v.Object)
+}
