@@ -15,7 +15,7 @@ import (
 	"berth/op"
 )
 
-// complete checks what was said and fills in what follows from it.
+// complete validates the settings and derives others from them.
 func (d *decoder) complete(dev bool) {
 	c := d.to
 	d.names()
@@ -31,7 +31,7 @@ func (d *decoder) complete(dev bool) {
 		d.client()
 	}
 	if !c.Server.Enabled && !c.Client.Enabled {
-		d.fail("", "there is nothing to run: server.enabled and client.enabled are both false")
+		d.fail("", "nothing to run: server.enabled and client.enabled are both false")
 	}
 	d.dataDirs(dev)
 	d.drivers(dev)
@@ -49,7 +49,7 @@ func (d *decoder) names() {
 	if c.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			d.fail("name", "is missing, and the host's name cannot be read: %v", err)
+			d.fail("name", "is missing, and the host name cannot be read: %v", err)
 			return
 		}
 		c.Name = host
@@ -61,11 +61,11 @@ func (d *decoder) names() {
 
 func (d *decoder) name(path, s string) {
 	if !nameForm.MatchString(s) {
-		d.fail(path, "%.140q is not a name: letters, digits, dots, dashes and underscores, at most 128, and a letter or digit at both ends", s)
+		d.fail(path, "%.140q is not a valid name: want up to 128 letters, digits, dots, dashes and underscores, with a letter or digit at both ends", s)
 	}
 }
 
-// addresses resolves where to listen and what to tell others.
+// addresses resolves the addresses to listen on and to advertise.
 func (d *decoder) addresses() {
 	c := d.to
 	d.ip("bind_addr", &c.BindAddr, "127.0.0.1")
@@ -76,12 +76,12 @@ func (d *decoder) addresses() {
 		d.ip("addresses."+e.name, &e.to.Addr, c.BindAddr)
 		d.port("ports."+e.name, e.to.Port)
 		if host, _, err := net.SplitHostPort(c.RPC.Advertise); err == nil && e.to == &c.Serf && c.Serf.Advertise == "" && net.ParseIP(c.Serf.Addr).IsUnspecified() {
-			c.Serf.Advertise = host // where RPC is reached, gossip is
+			c.Serf.Advertise = host // gossip is reachable where RPC is
 		}
 		d.advertise("advertise."+e.name, e.to)
 	}
 	if c.HTTP.Port == c.RPC.Port && c.HTTP.Port != 0 && overlap(c.HTTP.Addr, c.RPC.Addr) {
-		d.fail("ports.rpc", "%d is the port of ports.http too", c.RPC.Port)
+		d.fail("ports.rpc", "%d is also the port of ports.http", c.RPC.Port)
 	}
 	d.otherKind()
 	for _, e := range []struct {
@@ -89,13 +89,13 @@ func (d *decoder) addresses() {
 		of   Endpoint
 	}{{"http", c.HTTP}, {"rpc", c.RPC}} {
 		if c.Server.Enabled && c.Serf.Port == e.of.Port && c.Serf.Port != 0 && overlap(c.Serf.Addr, e.of.Addr) {
-			d.fail("ports.serf", "%d is the port of ports.%s too", c.Serf.Port, e.name)
+			d.fail("ports.serf", "%d is also the port of ports.%s", c.Serf.Port, e.name)
 		}
 	}
 }
 
-// otherKind warns of addresses of IPv6 that others are told and that nothing
-// listens at. Something in between may, so it is no mistake for certain.
+// otherKind warns about advertised IPv6 addresses on which nothing listens. A
+// proxy in between may, so it is not necessarily a mistake.
 func (d *decoder) otherKind() {
 	c := d.to
 	var told []string
@@ -110,7 +110,7 @@ func (d *decoder) otherKind() {
 		}
 	}
 	if len(told) > 0 {
-		d.warnf("%s: 0.0.0.0, where the agent listens, is every address of IPv4 and none of IPv6; \"::\" is every address of both", strings.Join(told, ", "))
+		d.warnf("%s: the agent listens on 0.0.0.0, which covers IPv4 only; use \"::\" for IPv4 and IPv6", strings.Join(told, ", "))
 	}
 }
 
@@ -125,12 +125,12 @@ func (d *decoder) ip(path string, addr *string, otherwise string) {
 	case *addr == "localhost":
 		*addr = "127.0.0.1"
 	case strings.Contains(*addr, "{{"):
-		d.fail(path, "a template is not built yet; allowed is an IP address")
+		d.fail(path, "templates are not supported: use an IP address")
 		*addr = otherwise
 	default:
 		ip := net.ParseIP(bare(*addr))
 		if ip == nil {
-			d.fail(path, "%.60q is not an IP address (a port stands in ports)", *addr)
+			d.fail(path, "%.60q is not an IP address (set the port in ports)", *addr)
 			*addr = otherwise
 			return
 		}
@@ -138,7 +138,7 @@ func (d *decoder) ip(path string, addr *string, otherwise string) {
 	}
 }
 
-// bare takes the brackets off that an address of IPv6 may stand in.
+// bare removes the brackets around an IPv6 address.
 func bare(s string) string {
 	if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
 		return strings.TrimSuffix(inner, "]")
@@ -146,42 +146,42 @@ func bare(s string) string {
 	return s
 }
 
-// port passes 0, which is any free port.
+// port accepts 0, which is any free port.
 func (d *decoder) port(path string, n int) { d.between(path, n, 0, 65535) }
 
 func (d *decoder) between(path string, n, low, high int) {
 	if n < low || n > high {
-		d.fail(path, "%d is out of range; allowed are %d to %d", n, low, high)
+		d.fail(path, "must be between %[2]d and %[3]d, got %[1]d", n, low, high)
 	}
 }
 
 func (d *decoder) period(path string, v, low, high time.Duration) {
 	if v < low || v > high {
-		d.fail(path, "%v is out of range; allowed are %v to %v", v, low, high)
+		d.fail(path, "must be between %[2]v and %[3]v, got %[1]v", v, low, high)
 	}
 }
 
-// advertise completes the address that others are told.
+// advertise completes the address that others are given.
 func (d *decoder) advertise(path string, e *Endpoint) {
 	host, port := e.Addr, e.Port
 	switch said := e.Advertise; {
 	case strings.Contains(said, "{{"):
-		d.fail(path, "a template is not built yet; allowed is an address")
+		d.fail(path, "templates are not supported: use an address")
 		return
 	case said != "":
 		var ok bool
 		if host, port, ok = hostPort(said, port); !ok {
-			d.fail(path, "%.60q is not an address, nor one with a port", said)
+			d.fail(path, "%.60q is not an address with an optional port", said)
 			return
 		}
 		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-			d.fail(path, "%s is every address; nobody can be told to call it", host)
+			d.fail(path, "%s is a wildcard address, which others cannot connect to", host)
 			return
 		}
 	case net.ParseIP(host).IsUnspecified():
-		addrs, _ := net.InterfaceAddrs() // none, as far as can be seen
+		addrs, _ := net.InterfaceAddrs() // on error, none
 		if host = privateIP(addrs, net.ParseIP(host).To4() == nil); host == "" {
-			d.fail(path, "is missing: the agent listens at %s, and this machine has no private address among those", e.Addr)
+			d.fail(path, "is missing: the agent listens on %s, and this machine has no private address to advertise", e.Addr)
 			return
 		}
 	}
@@ -190,7 +190,7 @@ func (d *decoder) advertise(path string, e *Endpoint) {
 	}
 }
 
-// hostPort splits an address that may lack a port.
+// hostPort splits an address with an optional port.
 func hostPort(s string, otherwise int) (host string, port int, ok bool) {
 	if ip := net.ParseIP(bare(s)); ip != nil {
 		return ip.String(), otherwise, true
@@ -201,15 +201,15 @@ func hostPort(s string, otherwise int) (host string, port int, ok bool) {
 	}
 	port, err = strconv.Atoi(p)
 	ip := net.ParseIP(host)
-	if ip != nil { // there are many ways to write one of IPv6
+	if ip != nil { // IPv6 addresses have several spellings
 		host = ip.String()
 	}
 	ok = err == nil && port > 0 && port <= 65535 && (ip != nil || hostForm.MatchString(host))
 	return host, port, ok
 }
 
-// privateIP returns the first private address of IPv4; if there is none and
-// both kinds are listened at, the first of IPv6; or "".
+// privateIP returns the first private IPv4 address. If there is none and both
+// is set, it returns the first private IPv6 address, or "".
 func privateIP(addrs []net.Addr, both bool) (found string) {
 	for _, a := range addrs {
 		n, ok := a.(*net.IPNet)
@@ -233,21 +233,21 @@ func (d *decoder) limits() {
 		d.between(x.path, *x.n, 0, 1_000_000)
 		if *x.n == 0 {
 			*x.n = NoLimit
-			d.warnf("%s is 0: one client can take all connections there are", x.path)
+			d.warnf("%s is 0: one client can use up all connections", x.path)
 		}
 	}
-	// 0 would be a handshake without an end, which is not built.
+	// 0 would mean no timeout, which is not supported.
 	d.period("limits.https_handshake_timeout", l.HTTPHandshake, 100*time.Millisecond, 10*time.Minute)
 	d.period("limits.rpc_handshake_timeout", l.RPCHandshake, 100*time.Millisecond, 10*time.Minute)
 	d.period("telemetry.collection_interval", d.to.Telemetry.CollectionInterval, 100*time.Millisecond, time.Hour)
 }
 
-// longestAge is how long what has ended can be kept at most.
+// longestAge is the longest time for which ended objects can be kept.
 const longestAge = 10 * 365 * 24 * time.Hour
 
 func (d *decoder) server() {
 	s := &d.to.Server
-	if d.said["server.num_schedulers"] != "" {
+	if d.setAt["server.num_schedulers"] != "" {
 		d.between("server.num_schedulers", s.NumSchedulers, 0, op.MostWorkers)
 		if s.NumSchedulers == 0 {
 			s.NumSchedulers = NoSchedulers
@@ -273,7 +273,7 @@ func (d *decoder) server() {
 	d.between("server.event_buffer_size", s.EventBufferSize, 1, 1<<20)
 	d.schedulerConfig()
 	if s.MaxHeartbeatsPerSec <= 0 || s.MaxHeartbeatsPerSec > 1e6 {
-		d.fail("server.max_heartbeats_per_second", "%v is out of range; allowed are numbers above 0, up to 1,000,000", s.MaxHeartbeatsPerSec)
+		d.fail("server.max_heartbeats_per_second", "must be above 0 and at most 1,000,000, got %v", s.MaxHeartbeatsPerSec)
 	}
 }
 
@@ -293,9 +293,9 @@ func (d *decoder) client() {
 	}
 	for k, v := range c.Meta {
 		if path := join("client.meta", clip(k)); !metaForm.MatchString(k) {
-			d.fail(path, "is not a key: letters, digits, dots, dashes, slashes and underscores, at most 128")
+			d.fail(path, "is not a valid key: want up to 128 letters, digits, dots, dashes, slashes and underscores")
 		} else if len(v) > 4096 {
-			d.fail(path, "%d bytes are too many; allowed are 4096", len(v))
+			d.fail(path, "is too long: %d bytes, at most 4096 are allowed", len(v))
 		}
 	}
 	const most = 1 << 40
@@ -314,16 +314,16 @@ func (d *decoder) client() {
 		{"client.reserved.disk", c.Reserved.DiskMB, c.DiskTotalMB},
 	} {
 		if x.of > 0 && x.kept > x.of {
-			d.fail(x.path, "%d is more than the %d that there are", x.kept, x.of)
+			d.fail(x.path, "%d is more than the total of %d", x.kept, x.of)
 		}
 	}
 	d.between("client.min_dynamic_port", c.MinDynamicPort, 1, 65535)
 	d.between("client.max_dynamic_port", c.MaxDynamicPort, 1, 65535)
 	if c.MinDynamicPort > c.MaxDynamicPort {
-		d.fail("client.min_dynamic_port", "%d is above client.max_dynamic_port, %d", c.MinDynamicPort, c.MaxDynamicPort)
+		d.fail("client.min_dynamic_port", "%d is above client.max_dynamic_port (%d)", c.MinDynamicPort, c.MaxDynamicPort)
 	}
 	if bad := badPorts(c.Reserved.Ports); bad != "" {
-		d.fail("client.reserved.reserved_ports", "%.40q is not a port, nor a range such as 8000-8100", bad)
+		d.fail("client.reserved.reserved_ports", "%.40q is not a port or a range such as 8000-8100", bad)
 	}
 	d.cores()
 	d.hostVolumes()
@@ -336,20 +336,20 @@ func (d *decoder) client() {
 func (d *decoder) servers() {
 	c := d.to
 	path := "client.servers"
-	if d.said[path] == "" && d.said["client.server_join.retry_join"] != "" {
+	if d.setAt[path] == "" && d.setAt["client.server_join.retry_join"] != "" {
 		path = "client.server_join.retry_join"
 	}
 	for i, s := range c.Client.Servers {
 		host, port, ok := hostPort(s, 4647)
 		if !ok {
-			d.fail(path, "%.60q is not an address, nor one with a port", s)
+			d.fail(path, "%.60q is not an address with an optional port", s)
 			continue
 		}
 		c.Client.Servers[i] = net.JoinHostPort(host, strconv.Itoa(port))
 	}
 	switch {
 	case len(c.Client.Servers) > 0:
-	case c.Server.Enabled && c.RPC.Port == 0: // whoever listens knows
+	case c.Server.Enabled && c.RPC.Port == 0: // only the listener knows the port
 	case c.Server.Enabled: // itself
 		host := c.RPC.Addr
 		if ip := net.ParseIP(host); ip.IsUnspecified() {
@@ -360,11 +360,11 @@ func (d *decoder) servers() {
 		}
 		c.Client.Servers = []string{net.JoinHostPort(host, strconv.Itoa(c.RPC.Port))}
 	default:
-		d.fail("client.servers", "is missing: an agent that is no server must know one")
+		d.fail("client.servers", "is missing: an agent without a server needs the address of one")
 	}
 }
 
-// badPorts returns the first part of a list of ports that is none.
+// badPorts returns the first invalid part of a list of ports.
 func badPorts(list string) string {
 	if strings.TrimSpace(list) == "" {
 		return ""
@@ -398,20 +398,20 @@ func (d *decoder) dataDirs(dev bool) {
 	case dev:
 		c.TempData = true
 	default:
-		d.fail("data_dir", "is missing: the folder for everything that lasts")
+		d.fail("data_dir", "is missing: set the directory for persistent data")
 	}
 }
 
-// drivers decides what a development agent may run unasked: raw_exec as long
-// as only this machine reaches it, for whoever reaches the API runs commands
-// by it.
+// drivers decides which drivers -dev enables by default: raw_exec only if no
+// other machine can reach the agent, because it lets anyone who can reach the
+// API run commands.
 func (d *decoder) drivers(dev bool) {
 	c := d.to
 	if !dev {
 		return
 	}
 	said := func(name string) bool {
-		return d.said["plugin."+name+".config.enabled"] != "" || name == "raw_exec" && d.said["client.options.driver.raw_exec.enable"] != ""
+		return d.setAt["plugin."+name+".config.enabled"] != "" || name == "raw_exec" && d.setAt["client.options.driver.raw_exec.enable"] != ""
 	}
 	if !said("mock_driver") {
 		c.Plugins.MockDriver = true
@@ -423,28 +423,28 @@ func (d *decoder) drivers(dev bool) {
 		c.Plugins.RawExec = true
 		return
 	}
-	d.warnf("raw_exec is off: others than this machine reach the agent; plugin \"raw_exec\" { config { enabled = true } } turns it on all the same")
+	d.warnf("raw_exec is disabled because other machines can reach the agent; enable it with plugin \"raw_exec\" { config { enabled = true } }")
 }
 
-// exposed warns of what others can reach that is not protected.
+// exposed warns about what other machines can reach without protection.
 func (d *decoder) exposed() {
 	c := d.to
 	var open []string
 	if lacks := c.TLS.httpLacks(); lacks != "" && !c.HTTP.Loopback() {
-		open = append(open, fmt.Sprintf("the HTTP API at %s (%s: anyone who reaches it can run jobs)", c.HTTP.Listen(), lacks))
+		open = append(open, fmt.Sprintf("the HTTP API on %s (%s: anyone who reaches it can run jobs)", c.HTTP.Listen(), lacks))
 	}
 	if c.Server.Enabled && !c.RPC.Loopback() && (!c.TLS.RPC || c.TLS.UpgradeMode) {
 		why := "no TLS"
 		if c.TLS.RPC {
 			why = "tls.rpc_upgrade_mode also accepts connections without TLS"
 		}
-		open = append(open, fmt.Sprintf("the RPC port at %s (%s: anyone who reaches it can act as a node and as a server, and so read and change everything; server.encrypt does not protect it)",
+		open = append(open, fmt.Sprintf("the RPC port on %s (%s: anyone who reaches it can act as a node and as a server, and so read and change everything; server.encrypt does not protect it)",
 			c.RPC.Listen(), why))
 	}
 	if c.Server.Enabled && !c.Serf.Loopback() && c.Server.EncryptKey == nil {
-		open = append(open, fmt.Sprintf("the gossip port at %s (no server.encrypt: anyone who reaches it can join as a server)", c.Serf.Listen()))
+		open = append(open, fmt.Sprintf("the gossip port on %s (no server.encrypt: anyone who reaches it can join as a server)", c.Serf.Listen()))
 	}
 	if len(open) > 0 {
-		d.warnf("unprotected beyond this machine: %s", strings.Join(open, "; "))
+		d.warnf("open to other machines without protection: %s", strings.Join(open, "; "))
 	}
 }

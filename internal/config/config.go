@@ -1,18 +1,17 @@
-// Package config reads how an agent is to be: files in HCL or JSON with the
-// keys of Nomad's agent configuration, flags, and defaults, into one complete
-// value.
+// Package config reads the configuration of an agent: files in HCL or JSON with
+// the keys of Nomad's agent configuration, flags, and defaults, merged into one
+// complete value.
 //
-// What it keeps true: nothing that is written is ignored. An unknown key
-// refuses, and so does every key whose behaviour is not built (unbuilt.go)
-// unless its value asks for nothing. All problems are told at once, each with
-// its file and line. Nothing listens beyond this machine unless the
-// configuration says so, and then [Config.Warnings] says what is unprotected.
+// No setting is silently ignored. An unknown key is an error, and so is a key
+// that Berth does not support (unsupported.go), unless its value asks for
+// nothing. All problems are reported together, each with its file and line. The
+// agent listens only on loopback unless the configuration says otherwise; then
+// [Config.Warnings] says what is unprotected.
 //
-// Files are merged in the order they are named, those of a folder by name:
-// later scalars and lists replace earlier ones, blocks and maps merge by key,
-// a plugin block replaces the earlier one of the same plugin. A later false or
-// 0 counts, unlike with Nomad, where it could not take back what an earlier
-// file said.
+// Files are merged in the given order, those of a directory by name. Later
+// scalars and lists replace earlier ones, blocks and maps merge by key, and a
+// plugin block replaces an earlier one of the same plugin. Unlike in Nomad, a
+// later false or 0 overrides an earlier value.
 package config
 
 import (
@@ -27,23 +26,23 @@ import (
 	"berth/internal/cpuset"
 )
 
-// Config is how an agent is to be. It is complete: no field stands for a
-// default that others would have to know, unless it says so.
+// Config is the configuration of an agent. It is complete: no field stands for
+// a default that others would have to know, unless its comment says so.
 type Config struct {
-	Dev        bool // everything for one person's machine; data does not outlive the agent
+	Dev        bool // local development; data ends with the agent
 	Region     string
 	Datacenter string
-	Name       string // of this agent; the host's name
+	Name       string // of this agent; defaults to the host name
 	DataDir    string // absolute
-	TempData   bool   // DataDir was made for this run; whoever ends it removes it
+	TempData   bool   // DataDir was created for this run; the caller removes it
 
 	BindAddr  string
 	HTTP      Endpoint
 	RPC       Endpoint
-	Serf      Endpoint // of the gossip; only of a server
+	Serf      Endpoint // gossip; servers only
 	LogLevel  slog.Level
 	LogJSON   bool
-	LogTrace  bool // the level was "trace", which logs as debug does
+	LogTrace  bool // the level was "trace", which logs like debug
 	Telemetry Telemetry
 	Limits    Limits
 	TLS       TLS
@@ -55,30 +54,29 @@ type Config struct {
 	Client  Client
 	Plugins Plugins
 
-	// Warnings say what an operator should know of a configuration that is
-	// obeyed.
+	// Warnings are what an operator should know about a valid configuration.
 	Warnings []string
-	// Files are those that were read, in order.
+	// Files are the files that were read, in order.
 	Files []string
 }
 
-// Endpoint is one address that the agent listens at.
+// Endpoint is one listening address of the agent.
 type Endpoint struct {
 	Addr      string // an IP address
-	Port      int    // 0: any that is free
-	Advertise string // host:port that others are told; "" with a Port of 0: that of the listener
+	Port      int    // 0: any free port
+	Advertise string // host:port given to others; "" with Port 0: that of the listener
 }
 
-// Listen returns host:port to listen at.
+// Listen returns the host:port to listen on.
 func (e Endpoint) Listen() string { return net.JoinHostPort(e.Addr, strconv.Itoa(e.Port)) }
 
-// Loopback says whether only this machine reaches the endpoint.
+// Loopback reports whether only this machine can reach the endpoint.
 func (e Endpoint) Loopback() bool { return net.ParseIP(e.Addr).IsLoopback() }
 
-// NoLimit is what a limit that was switched off is.
+// NoLimit is the value of a disabled limit.
 const NoLimit = 1<<31 - 1
 
-// Limits bound what one client address may do.
+// Limits apply to each client address.
 type Limits struct {
 	HTTPMaxConns  int
 	RPCMaxConns   int
@@ -86,23 +84,23 @@ type Limits struct {
 	RPCHandshake  time.Duration
 }
 
-// TLS is how the agent and those who call it prove who they are. Files are PEM.
+// TLS is the TLS configuration. Files are PEM.
 type TLS struct {
-	HTTP                 bool // of the HTTP API
+	HTTP                 bool // for the HTTP API
 	RPC                  bool // between agents
-	UpgradeMode          bool // with RPC: connections without TLS are taken all the same
-	VerifyServerHostname bool // whether a certificate must say what its holder is, here and there
-	VerifyHTTPSClient    bool // whether people must show a certificate
+	UpgradeMode          bool // with RPC: also accept connections without TLS
+	VerifyServerHostname bool // require certificates with a role name, on both sides
+	VerifyHTTPSClient    bool // require client certificates for the HTTP API
 	CAFile               string
 	CertFile             string
 	KeyFile              string
-	MinHTTPS             uint16 // the least version over HTTP, of crypto/tls; between agents it is 1.3
+	MinHTTPS             uint16 // lowest version for HTTP, from crypto/tls; between agents it is 1.3
 }
 
-// Enabled says whether there is any.
+// Enabled reports whether TLS is used anywhere.
 func (t *TLS) Enabled() bool { return t.HTTP || t.RPC }
 
-// Telemetry is about metrics. Both formats are always served.
+// Telemetry configures metrics. Both formats are always served.
 type Telemetry struct {
 	PrometheusMetrics  bool
 	CollectionInterval time.Duration
@@ -110,41 +108,42 @@ type Telemetry struct {
 	UseNodeName        bool
 }
 
-// NoSchedulers is how many workers a server has that leaves decisions to others.
+// NoSchedulers is the number of workers of a server that runs none.
 const NoSchedulers = -1
 
-// Server is how the server in this agent is to be.
+// Server configures the server in this agent.
 type Server struct {
 	Enabled              bool
 	DataDir              string
-	BootstrapExpect      int      // servers that make up a new cluster together; 1 is this alone, 0 is that it joins one
+	BootstrapExpect      int      // servers that bootstrap a new cluster; 1: this one alone, 0: join one
 	NumSchedulers        int      // 0: the server chooses; or NoSchedulers
-	Schedulers           []string // the types of evaluations that are decided here; nil is all
+	Schedulers           []string // types of evaluations processed here; nil: all
 	HeartbeatGrace       time.Duration
 	MinHeartbeatTTL      time.Duration
 	MaxHeartbeatsPerSec  float64
 	FailoverHeartbeatTTL time.Duration
-	// When more nodes than so many, or more than this part of all, fall silent
-	// within a minute, they are given up one by one, at this pace. 0 of both: never.
+	// If more nodes than this number, or than this share of all nodes, stop
+	// sending heartbeats within a minute, they are marked down one by one at
+	// this pace. If both are 0, never.
 	SilenceBrakeNodes     int
 	SilenceBrakePercent   int
 	SilenceBrakePace      time.Duration
-	EventBufferSize       int    // changes whose events are kept, within a bound of bytes
-	EncryptKey            []byte // of the gossip; nil: it is not encrypted
+	EventBufferSize       int    // changes whose events are kept; there is a limit in bytes too
+	EncryptKey            []byte // for gossip; nil: not encrypted
 	Join                  Join
-	RejoinAfterLeave      bool // find the others again though this server left
+	RejoinAfterLeave      bool // rejoin the others even if this server left
 	NonVoting             bool
-	RaftMultiplier        int                   // how much more patient servers are with each other than by default
-	RaftSnapshotThreshold int                   // entries that may gather before the state is saved
-	RaftSnapshotInterval  time.Duration         // how often it is seen whether so many have
-	RaftTrailingLogs      int                   // entries that are kept behind a saved state
-	Autopilot             berth.AutopilotConfig // of a cluster of which no operator ever said it
-	TrackedVersions       int                   // of each job, without those that have a tag; the leader's counts
-	// Scheduler is how a cluster of which no operator ever said it is scheduled;
-	// nil is as by default.
+	RaftMultiplier        int                   // scales the timeouts between servers
+	RaftSnapshotThreshold int                   // log entries between snapshots
+	RaftSnapshotInterval  time.Duration         // how often the threshold is checked
+	RaftTrailingLogs      int                   // log entries kept after a snapshot
+	Autopilot             berth.AutopilotConfig // until an operator changes it
+	TrackedVersions       int                   // stored versions per job, not counting tagged ones; the leader's setting applies
+	// Scheduler is the scheduler configuration until an operator changes it;
+	// nil: the default.
 	Scheduler *berth.SchedulerConfig
 
-	// How long what has ended is kept, and how often it is looked for.
+	// How long ended objects are kept, and how often they are collected.
 
 	NodeGCThreshold       time.Duration
 	JobGCInterval         time.Duration
@@ -154,46 +153,46 @@ type Server struct {
 	DeploymentGCThreshold time.Duration
 }
 
-// Client is how the node in this agent is to be.
+// Client configures the node in this agent.
 type Client struct {
 	Enabled           bool
-	Servers           []string // host:port; by default that of the server in this agent, none if its Port is 0
+	Servers           []string // host:port; defaults to the server in this agent, empty if its Port is 0
 	StateDir          string
 	AllocDir          string
 	NodeClass         string
 	NodePool          string
 	Meta              map[string]string
 	Reserved          Reserved
-	CPUTotalCompute   int // MHz; 0 is what is found, as are the two below
+	CPUTotalCompute   int // MHz; 0: as detected, like the two below
 	MemoryTotalMB     int
 	DiskTotalMB       int
 	MinDynamicPort    int
 	MaxDynamicPort    int
-	NetworkInterface  string // "" is that of the default route; in development the loopback
+	NetworkInterface  string // "": that of the default route, or loopback with -dev
 	MaxKillTimeout    time.Duration
 	GCMaxAllocs       int // directories of ended allocations kept
 	CgroupParent      string
 	DisableRemoteExec bool
-	ReservableCores   []uint16               // cores that tasks may have for themselves; nil is all that there are
-	HostVolumes       map[string]HostVolume  // by name; nil if there are none, as below
+	ReservableCores   []uint16               // cores that tasks can reserve; nil: all
+	HostVolumes       map[string]HostVolume  // by name; nil if none, as below
 	HostNetworks      map[string]HostNetwork // by name
 }
 
-// HostVolume is a directory of the host that jobs may ask for by its name.
+// HostVolume is a directory of the host that jobs can request by name.
 type HostVolume struct {
-	Path     string // absolute; it exists
+	Path     string // absolute, exists
 	ReadOnly bool
 }
 
-// HostNetwork names addresses of the host, those of an interface, in a network
-// or both, so that jobs can ask for ports on them.
+// HostNetwork names addresses of the host, by interface, network or both, so
+// that jobs can request ports on them.
 type HostNetwork struct {
-	CIDR          string // "203.0.113.0/24"; "" is every address
-	Interface     string // "" is every interface
-	ReservedPorts string // "22,80": kept back on these addresses
+	CIDR          string // "203.0.113.0/24"; "": every address
+	Interface     string // "": every interface
+	ReservedPorts string // "22,80": not available on these addresses
 }
 
-// Reserved is what is kept back from allocations.
+// Reserved is what allocations cannot use.
 type Reserved struct {
 	CPU      int // MHz
 	MemoryMB int
@@ -202,20 +201,20 @@ type Reserved struct {
 	Cores    []uint16
 }
 
-// Plugins says which drivers may run tasks.
+// Plugins are the enabled drivers.
 type Plugins struct {
 	RawExec    bool
 	MockDriver bool
 }
 
-// mostTrackedVersions is what the servers' state allows.
+// mostTrackedVersions is the limit of the servers' state.
 const mostTrackedVersions = 1000
 
-// defaults returns what holds where nothing is said. Figures are those of
-// Nomad's documentation, with two exceptions. Nothing listens beyond this
-// machine unasked. And after a restart a node has a minute to be heard, not
-// five: agents try again within half a minute, and until it is given up nothing
-// replaces what a dead node ran.
+// defaults returns the default configuration. Values are those of Nomad's
+// documentation, with two exceptions. The agent listens only on loopback. And
+// after a restart of the servers, a node has one minute to send a heartbeat,
+// not five: agents retry within half a minute, and until a dead node is marked
+// down, nothing replaces its allocations.
 func defaults(dev bool) *Config {
 	return &Config{
 		Dev:        dev,
@@ -246,8 +245,9 @@ func defaults(dev bool) *Config {
 	}
 }
 
-// Public returns the configuration as /v1/agent/self shows it. There are no
-// secrets in it: none are built, and those that are not are never kept.
+// Public returns the configuration as /v1/agent/self shows it. It contains no
+// secrets: the encryption key is left out, and values of unsupported keys are
+// never kept.
 func (c *Config) Public() map[string]any {
 	endpoints := func(of func(Endpoint) any) map[string]any {
 		return map[string]any{"HTTP": of(c.HTTP), "RPC": of(c.RPC), "Serf": of(c.Serf)}

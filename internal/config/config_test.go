@@ -141,9 +141,9 @@ func diff(out *strings.Builder, path string, a, b reflect.Value) {
 
 // Every key that refuses does so by its name and place, and never shows its
 // value: it may be a secret.
-func TestUnbuiltKeysRefuseByName(t *testing.T) {
+func TestUnsupportedKeysRefuseByName(t *testing.T) {
 	const secret = "hunter2"
-	for path, t2 := range map[string]table{"": unbuilt, "telemetry": unbuiltTelemetry, "server": unbuiltServer, "client": unbuiltClient} {
+	for path, t2 := range map[string]table{"": unsupported, "telemetry": unsupportedTelemetry, "server": unsupportedServer, "client": unsupportedClient} {
 		for key := range t2 {
 			at := join(path, key)
 			t.Run(at, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestUnbuiltKeysRefuseByName(t *testing.T) {
 						t.Errorf("%s: the value is shown: %v", v, err)
 					}
 					if strings.Contains(err.Error(), at) && strings.Contains(err.Error(), "a.hcl:") {
-						refused = refused || strings.Contains(err.Error(), "not built yet")
+						refused = refused || strings.Contains(err.Error(), "not supported")
 					}
 				}
 				if _, harmless := harmless[at]; refused == harmless {
@@ -172,7 +172,7 @@ func TestUnbuiltKeysRefuseByName(t *testing.T) {
 	}
 }
 
-// harmless are keys among the unbuilt that pass with any value, or whose own
+// harmless are keys among the unsupported that pass with any value, or whose own
 // keys the test does not know.
 var harmless = map[string]bool{
 	"server.client_introduction": true,
@@ -229,7 +229,7 @@ func TestFlagsOfAllKinds(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	_, err = Load(nil, Overrides{Dev: true, Flags: []Flag{{"-bind", "bind_addr", "nowhere"}, {"-servers", "client.servers", true}}})
-	if err == nil || !strings.Contains(err.Error(), "-servers: client.servers: a list of strings is wanted, not a bool") {
+	if err == nil || !strings.Contains(err.Error(), "-servers: client.servers: must be a list of strings, got a bool") {
 		t.Errorf("flags that are wrong: %v", err)
 	}
 }
@@ -241,7 +241,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Load([]string{filepath.Join(dir, "missing.hcl"), huge}, Overrides{})
-	for _, want := range []string{"missing.hcl: no such file or directory", "bytes are too many; allowed are 1048576"} {
+	for _, want := range []string{"missing.hcl: no such file or directory", "bytes, at most 1048576 are allowed"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
@@ -251,13 +251,13 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		deep.WriteString("a { ")
 	}
 	for _, text := range []string{deep.String(), strings.Repeat("[", 200_000), "{" + strings.Repeat(`"a":{`, 100_000)} {
-		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), "nest deeper than 50") {
+		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), "nested deeper than 50") {
 			t.Errorf("%.10s…: %v", text, err)
 		}
 	}
 }
 
-// The example of Nomad's documentation, but for what is not built.
+// The example of Nomad's documentation, but for what is not supported.
 func TestPublicTellsWhatIs(t *testing.T) {
 	c, err := load(t, `
 		name = "n1"

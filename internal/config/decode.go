@@ -14,25 +14,27 @@ import (
 	"berth"
 )
 
-// A setting is what becomes of one key.
+// A setting reads the value of one key.
 type setting func(d *decoder, path string, n *node)
 
-// table holds the settings of a block.
+// table holds the settings of a block by key.
 type table map[string]setting
 
-// decoder turns nodes into a Config. It notes problems and goes on.
+// decoder turns nodes into a Config. It collects problems and continues.
 type decoder struct {
 	to       *Config
 	problems *berth.Problems
-	said     map[string]string // where what is said was said, by path
+	setAt    map[string]string // position of each key that is set, by path
 }
 
 func (d *decoder) addf(pos, path, format string, args ...any) {
 	*d.problems = append(*d.problems, berth.Problem{Pos: pos, Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
-// fail notes a problem with the value at path, wherever that was said.
-func (d *decoder) fail(path, format string, args ...any) { d.addf(d.said[path], path, format, args...) }
+// fail adds a problem with the value at path.
+func (d *decoder) fail(path, format string, args ...any) {
+	d.addf(d.setAt[path], path, format, args...)
+}
 
 func (d *decoder) warnf(format string, args ...any) {
 	d.to.Warnings = append(d.to.Warnings, fmt.Sprintf(format, args...))
@@ -42,12 +44,12 @@ func (d *decoder) warnf(format string, args ...any) {
 func (d *decoder) block(path string, n *node, t table) {
 	o, ok := n.value.(object)
 	if !ok {
-		d.addf(n.pos, path, "a block is wanted, not %s", kind(n.value))
+		d.addf(n.pos, path, "must be a block, got %s", kind(n.value))
 		return
 	}
 	for _, k := range o.keys() {
 		at := join(path, k)
-		d.said[at] = o[k].pos
+		d.setAt[at] = o[k].pos
 		if s, ok := t[k]; ok {
 			s(d, at, o[k])
 		} else {
@@ -56,8 +58,7 @@ func (d *decoder) block(path string, n *node, t table) {
 	}
 }
 
-// unknown refuses a key that is not in the table, and names one that was
-// perhaps meant.
+// unknown rejects a key that is not in the table, and suggests a similar one.
 func (d *decoder) unknown(pos, path string, known []string) {
 	key := path[strings.LastIndexByte(path, '.')+1:]
 	best, least := "", max(2, len(key)/3)+1
@@ -68,10 +69,10 @@ func (d *decoder) unknown(pos, path string, known []string) {
 		}
 	}
 	if best == "" {
-		d.addf(pos, clip(path), "there is no such key")
+		d.addf(pos, clip(path), "unknown key")
 		return
 	}
-	d.addf(pos, clip(path), "there is no such key; did you mean %s?", best)
+	d.addf(pos, clip(path), "unknown key; did you mean %s?", best)
 }
 
 func clip(s string) string {
@@ -95,8 +96,8 @@ func kind(v any) string {
 	return "a block"
 }
 
-// The readers of values. Texts convert to numbers and bools and back, as they
-// do with Nomad.
+// The readers of values. Strings convert to numbers and bools and back, as with
+// Nomad.
 
 func (d *decoder) text(path string, n *node) (string, bool) {
 	switch v := n.value.(type) {
@@ -105,15 +106,15 @@ func (d *decoder) text(path string, n *node) (string, bool) {
 	case bool, int64, float64:
 		return fmt.Sprint(v), true
 	}
-	d.addf(n.pos, path, "a string is wanted, not %s", kind(n.value))
+	d.addf(n.pos, path, "must be a string, got %s", kind(n.value))
 	return "", false
 }
 
-// line reads a text of one line: none of ours that name something has more.
+// line reads a string without control characters. No name has any.
 func (d *decoder) line(path string, n *node) (string, bool) {
 	s, ok := d.text(path, n)
 	if ok && strings.ContainsFunc(s, unicode.IsControl) {
-		d.addf(n.pos, path, "%.60q holds a line break or another control character", s)
+		d.addf(n.pos, path, "%.60q contains a line break or another control character", s)
 		return "", false
 	}
 	return s, ok
@@ -128,7 +129,7 @@ func (d *decoder) flag(path string, n *node) (bool, bool) {
 			return v == "true", true
 		}
 	}
-	d.addf(n.pos, path, "true or false is wanted, not %s", kind(n.value))
+	d.addf(n.pos, path, "must be true or false, got %s", kind(n.value))
 	return false, false
 }
 
@@ -142,10 +143,10 @@ func (d *decoder) whole(path string, n *node) (int, bool) {
 		}
 	}
 	if f, ok := n.value.(float64); ok {
-		d.addf(n.pos, path, "a whole number is wanted, not %v", f)
+		d.addf(n.pos, path, "must be an integer, got %v", f)
 		return 0, false
 	}
-	d.addf(n.pos, path, "a whole number is wanted, not %s", kind(n.value))
+	d.addf(n.pos, path, "must be an integer, got %s", kind(n.value))
 	return 0, false
 }
 
@@ -163,19 +164,19 @@ func (d *decoder) number(path string, n *node) (float64, bool) {
 			return float64(i), true
 		}
 	}
-	d.addf(n.pos, path, "a number is wanted, not %s", kind(n.value))
+	d.addf(n.pos, path, "must be a number, got %s", kind(n.value))
 	return 0, false
 }
 
 func (d *decoder) span(path string, n *node) (time.Duration, bool) {
 	s, ok := n.value.(string)
 	if !ok {
-		d.addf(n.pos, path, "a duration with its unit is wanted, such as \"30s\", not %s", kind(n.value))
+		d.addf(n.pos, path, "must be a duration with a unit such as \"30s\", got %s", kind(n.value))
 		return 0, false
 	}
 	v, err := time.ParseDuration(s)
 	if err != nil {
-		d.addf(n.pos, path, "%.40q is not a duration; write it with a unit, such as \"30s\"", s)
+		d.addf(n.pos, path, "invalid duration %.40q: use a unit, such as \"30s\"", s)
 		return 0, false
 	}
 	return v, true
@@ -185,9 +186,9 @@ func (d *decoder) texts(path string, n *node) (out []string, ok bool) {
 	list, ok := n.value.([]*node)
 	if !ok {
 		if s, is := n.value.(string); is {
-			return []string{s}, true // one is a list of one
+			return []string{s}, true // a single value is a list of one
 		}
-		d.addf(n.pos, path, "a list of strings is wanted, not %s", kind(n.value))
+		d.addf(n.pos, path, "must be a list of strings, got %s", kind(n.value))
 		return nil, false
 	}
 	for _, e := range list {
@@ -203,12 +204,12 @@ func (d *decoder) texts(path string, n *node) (out []string, ok bool) {
 func (d *decoder) dict(path string, n *node) (map[string]string, bool) {
 	o, ok := n.value.(object)
 	if !ok {
-		d.addf(n.pos, path, "a block of keys and strings is wanted, not %s", kind(n.value))
+		d.addf(n.pos, path, "must be a block of keys and strings, got %s", kind(n.value))
 		return nil, false
 	}
 	out := map[string]string{}
 	for _, k := range o.keys() {
-		d.said[join(path, k)] = o[k].pos
+		d.setAt[join(path, k)] = o[k].pos
 		s, ok := d.text(join(path, k), o[k])
 		if !ok {
 			return nil, false
@@ -218,7 +219,7 @@ func (d *decoder) dict(path string, n *node) (map[string]string, bool) {
 	return out, true
 }
 
-// The settings of keys that are built, by where their value goes.
+// The settings of supported keys, by the type of their field.
 
 func into[T any](read func(*decoder, string, *node) (T, bool), field func(*Config) *T) setting {
 	return func(d *decoder, path string, n *node) {
@@ -242,6 +243,5 @@ func block(t table) setting {
 	return func(d *decoder, path string, n *node) { d.block(path, n, t) }
 }
 
-// either passes a bool and keeps nothing: both of its values ask for what
-// there is.
-func either(d *decoder, path string, n *node) { d.flag(path, n) }
+// anyBool accepts a bool and ignores it: both values ask for what Berth does.
+func anyBool(d *decoder, path string, n *node) { d.flag(path, n) }

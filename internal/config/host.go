@@ -11,8 +11,8 @@ import (
 	"berth/internal/cpuset"
 )
 
-// What a machine offers to jobs by name (directories, networks), and which of
-// its cores.
+// What a machine offers to jobs by name (directories and networks), and which
+// of its cores.
 
 // cores reads a set of cores, such as "0-2,5".
 func cores(field func(*Config) *[]uint16) setting {
@@ -49,20 +49,19 @@ func hostNetworks(d *decoder, path string, n *node) {
 	})
 }
 
-// named reads blocks that have a name each, by keys of which each block's own
-// table says where they go.
+// named reads blocks with a name each. keys returns the table of one block.
 func named[T any](d *decoder, path string, n *node, keys func(v *T) table) map[string]T {
 	o, ok := n.value.(object)
 	if !ok {
-		d.addf(n.pos, path, "a block with a name is wanted, not %s", kind(n.value))
+		d.addf(n.pos, path, "must be a block with a name, got %s", kind(n.value))
 		return nil
 	}
 	var out map[string]T
 	for _, name := range o.keys() {
 		at := join(path, name)
-		d.said[at] = o[name].pos
+		d.setAt[at] = o[name].pos
 		if _, ok := o[name].value.(object); !ok {
-			d.addf(o[name].pos, clip(at), "a block with a name is wanted, as %s \"name\" { }", path[strings.LastIndexByte(path, '.')+1:])
+			d.addf(o[name].pos, clip(at), "must be a block with a name: %s \"name\" { }", path[strings.LastIndexByte(path, '.')+1:])
 			continue
 		}
 		var v T
@@ -80,12 +79,12 @@ func flagInto(to *bool) setting   { return flag(func(*Config) *bool { return to 
 
 func (d *decoder) cores() {
 	c := &d.to.Client
-	if d.said["client.reservable_cores"] == "" || len(c.ReservableCores) == 0 {
+	if d.setAt["client.reservable_cores"] == "" || len(c.ReservableCores) == 0 {
 		c.ReservableCores = nil
 		return
 	}
 	if left := cpuset.Minus(c.ReservableCores, c.Reserved.Cores); len(left) == 0 {
-		d.fail("client.reservable_cores", "all of %s are in client.reserved.cores, so none is left for tasks", cpuset.Format(c.ReservableCores))
+		d.fail("client.reservable_cores", "all of %s are in client.reserved.cores, which leaves none for tasks", cpuset.Format(c.ReservableCores))
 	}
 }
 
@@ -95,7 +94,7 @@ func (d *decoder) hostVolumes() {
 		d.name(path, name)
 		switch info, err := os.Stat(v.Path); {
 		case v.Path == "":
-			d.fail(path, "path is missing: the directory that the volume is")
+			d.fail(path, "path is missing: set the directory of the volume")
 		case !filepath.IsAbs(v.Path):
 			d.fail(path+".path", "%.200q is not an absolute path", v.Path)
 		case err != nil:
@@ -112,17 +111,17 @@ func (d *decoder) hostNetworks() {
 		d.name(path, name)
 		switch _, err := netip.ParsePrefix(v.CIDR); {
 		case v.CIDR == "" && v.Interface == "":
-			d.fail(path, "cidr and interface are missing; one of them says which addresses these are")
+			d.fail(path, "cidr and interface are both missing: set at least one of them")
 		case strings.Contains(v.CIDR, "{{"):
-			d.fail(path+".cidr", "a template is not built yet; allowed is a network such as 203.0.113.0/24")
+			d.fail(path+".cidr", "templates are not supported: use a network such as 203.0.113.0/24")
 		case v.CIDR != "" && err != nil:
 			d.fail(path+".cidr", "%.60q is not a network such as 203.0.113.0/24", v.CIDR)
 		}
 		if strings.Contains(v.Interface, "{{") {
-			d.fail(path+".interface", "a template is not built yet; allowed is the name of an interface")
+			d.fail(path+".interface", "templates are not supported: use the name of an interface")
 		}
 		if bad := badPorts(v.ReservedPorts); bad != "" {
-			d.fail(path+".reserved_ports", "%.40q is not a port, nor a range such as 8000-8100", bad)
+			d.fail(path+".reserved_ports", "%.40q is not a port or a range such as 8000-8100", bad)
 		}
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"berth/op"
 )
 
-// built holds the keys that have a behaviour, and with those of unbuilt.go all
-// keys there are. Names and meanings are those of Nomad's documentation.
-var built = table{
+// supported are the keys that Berth supports. Together with those of
+// unsupported.go these are all keys. Names and meanings are those of Nomad's
+// documentation.
+var supported = table{
 	"region":             text(func(c *Config) *string { return &c.Region }),
 	"datacenter":         text(func(c *Config) *string { return &c.Datacenter }),
 	"name":               text(func(c *Config) *string { return &c.Name }),
@@ -21,8 +22,8 @@ var built = table{
 	"leave_on_interrupt": flag(func(c *Config) *bool { return &c.LeaveOnInterrupt }),
 	"leave_on_terminate": flag(func(c *Config) *bool { return &c.LeaveOnTerminate }),
 
-	"disable_update_check":        either, // there is no update check
-	"disable_anonymous_signature": either,
+	"disable_update_check":        anyBool, // there is no update check
+	"disable_anonymous_signature": anyBool,
 
 	"addresses": block(table{
 		"http": text(func(c *Config) *string { return &c.HTTP.Addr }),
@@ -59,11 +60,11 @@ var telemetryKeys = table{
 	"collection_interval":                    span(func(c *Config) *duration { return &c.Telemetry.CollectionInterval }),
 	"disable_hostname":                       flag(func(c *Config) *bool { return &c.Telemetry.DisableHostname }),
 	"use_node_name":                          flag(func(c *Config) *bool { return &c.Telemetry.UseNodeName }),
-	"publish_allocation_metrics":             idle("metrics of allocations are not built yet"),
-	"publish_node_metrics":                   idle("metrics of nodes are not built yet"),
-	"disable_dispatched_job_summary_metrics": either, // there are no dispatched jobs
-	"disable_allocation_hook_metrics":        either,
-	"include_alloc_metadata_in_metrics":      idle("metrics of allocations are not built yet"),
+	"publish_allocation_metrics":             noEffect("per-allocation metrics are not supported"),
+	"publish_node_metrics":                   noEffect("per-node metrics are not supported"),
+	"disable_dispatched_job_summary_metrics": anyBool, // there are no such metrics
+	"disable_allocation_hook_metrics":        anyBool,
+	"include_alloc_metadata_in_metrics":      noEffect("per-allocation metrics are not supported"),
 }
 
 var serverKeys = table{
@@ -134,18 +135,18 @@ var clientKeys = table{
 	"server_join": block(clientJoin),
 
 	"disable_remote_exec":   flag(func(c *Config) *bool { return &c.Client.DisableRemoteExec }),
-	"cpu_disable_dmidecode": either, // nothing runs dmidecode
-	"gc_volumes_on_node_gc": either, // there are no volumes
-	"network_speed":         idle("bandwidth is not scheduled"),
-	"gc_interval":           idle("directories of ended allocations go one by one, when there are more than gc_max_allocs"),
-	"gc_disk_usage_threshold": idle(
-		"directories of ended allocations go when there are more than gc_max_allocs, however full the disk is"),
-	"gc_inode_usage_threshold": idle(
-		"directories of ended allocations go when there are more than gc_max_allocs, however full the disk is"),
-	"gc_parallel_destroys": idle("directories of ended allocations go one by one"),
+	"cpu_disable_dmidecode": anyBool, // nothing runs dmidecode
+	"gc_volumes_on_node_gc": anyBool, // there are no volumes
+	"network_speed":         noEffect("bandwidth is not scheduled"),
+	"gc_interval":           noEffect("directories of ended allocations are removed one by one, once there are more than gc_max_allocs"),
+	"gc_disk_usage_threshold": noEffect(
+		"directories of ended allocations are removed once there are more than gc_max_allocs, regardless of disk usage"),
+	"gc_inode_usage_threshold": noEffect(
+		"directories of ended allocations are removed once there are more than gc_max_allocs, regardless of inode usage"),
+	"gc_parallel_destroys": noEffect("directories of ended allocations are removed one by one"),
 }
 
-// clientJoin is how an agent finds servers: an agent tries for ever.
+// clientJoin configures how a node finds servers. It retries forever.
 var clientJoin = table{
 	"retry_join": func(d *decoder, path string, n *node) {
 		addrs, ok := d.texts(path, n)
@@ -154,18 +155,18 @@ var clientJoin = table{
 		}
 		for _, a := range addrs {
 			if byProvider(a) {
-				d.addf(n.pos, path, "finding servers with a cloud provider or a command is not built yet; allowed are addresses")
+				d.addf(n.pos, path, "server discovery by cloud provider or command is not supported: use addresses")
 				return
 			}
 		}
 		d.to.Client.Servers = append(slices.Clip(d.to.Client.Servers), addrs...)
 	},
-	"retry_interval": idle("an agent waits longer from try to try by itself"),
-	"retry_max":      idle("an agent tries for ever"),
+	"retry_interval": noEffect("the agent chooses its own retry intervals"),
+	"retry_max":      noEffect("the agent retries forever"),
 	"start_join":     only(),
 }
 
-// plugins are the drivers.
+// plugins reads the plugin blocks, which configure drivers.
 func plugins(d *decoder, path string, n *node) {
 	enabled := func(field func(*Config) *bool) setting {
 		return block(table{"config": block(table{
@@ -179,21 +180,21 @@ func plugins(d *decoder, path string, n *node) {
 	d.block(path, n, table{
 		"raw_exec":    enabled(func(c *Config) *bool { return &c.Plugins.RawExec }),
 		"mock_driver": enabled(func(c *Config) *bool { return &c.Plugins.MockDriver }),
-		"docker":      block(table{"config": unbuiltDriver, "args": unbuiltDriver}),
-		"exec":        block(table{"config": unbuiltDriver, "args": unbuiltDriver}),
-		"java":        block(table{"config": unbuiltDriver, "args": unbuiltDriver}),
-		"qemu":        block(table{"config": unbuiltDriver, "args": unbuiltDriver}),
+		"docker":      block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
+		"exec":        block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
+		"java":        block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
+		"qemu":        block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
 	})
 }
 
-func unbuiltDriver(d *decoder, path string, n *node) {
-	if !says(n) {
+func unsupportedDriver(d *decoder, path string, n *node) {
+	if !isSet(n) {
 		return
 	}
-	d.addf(n.pos, path, "this driver is not built yet; there are raw_exec and mock_driver")
+	d.addf(n.pos, path, "this driver is not supported: use raw_exec or mock_driver")
 }
 
-// options are settings from before there were plugin blocks.
+// options reads the settings that predate plugin blocks.
 func options(d *decoder, path string, n *node) {
 	opts, ok := d.dict(path, n)
 	if !ok {
@@ -207,9 +208,9 @@ func options(d *decoder, path string, n *node) {
 		case k == "driver.raw_exec.enable" && (v == "0" || v == "false" || v == ""):
 			d.to.Plugins.RawExec = false
 		case k == "driver.raw_exec.enable":
-			d.fail(at, "true or false is wanted")
+			d.fail(at, "must be true or false")
 		case v != "":
-			d.fail(at, "is not built yet; allowed is driver.raw_exec.enable")
+			d.fail(at, "is not supported: only driver.raw_exec.enable is")
 		}
 	}
 }
@@ -221,13 +222,13 @@ func logLevel(d *decoder, path string, n *node) {
 	}
 	level, known := levels[strings.ToLower(s)]
 	if !known {
-		d.addf(n.pos, path, "%.40q is not allowed; allowed are trace, debug, info, warn, error", s)
+		d.addf(n.pos, path, "unknown log level %.40q: want trace, debug, info, warn or error", s)
 		return
 	}
 	d.to.LogLevel, d.to.LogTrace = level, strings.EqualFold(s, "trace")
 }
 
-// schedulers reads which types of evaluations a server decides.
+// schedulers reads the types of evaluations that a server processes.
 func schedulers(d *decoder, path string, n *node) {
 	list, ok := d.texts(path, n)
 	if !ok || len(list) == 0 {
@@ -235,7 +236,7 @@ func schedulers(d *decoder, path string, n *node) {
 	}
 	types, unknown := op.Schedulers(list)
 	if unknown != "" {
-		d.addf(n.pos, path, "%.40q is not a scheduler; there are %s", unknown, strings.Join(berth.JobTypes, ", "))
+		d.addf(n.pos, path, "unknown scheduler %.40q: want any of %s", unknown, strings.Join(berth.JobTypes, ", "))
 		return
 	}
 	d.to.Server.Schedulers = types

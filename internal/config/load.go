@@ -13,27 +13,28 @@ import (
 	"berth"
 )
 
-// Overrides are what the command line says. It is laid over the files.
+// Overrides are the flags of the command line. They take precedence over files.
 type Overrides struct {
 	Dev   bool
 	Flags []Flag
 }
 
-// Flag is one flag of the command line, in the words of the files:
+// Flag is one flag of the command line, with its configuration key:
 // {"-node-class", "client.node_class", "large"}.
 type Flag struct {
 	Name  string // as the user typed it, for messages
-	Key   string // with a dot before each inner key
+	Key   string // nested keys are separated by dots
 	Value any    // string, bool, int, []string or map[string]string
 }
 
-// maxFiles is how many files of one folder are read.
+// maxFiles is how many files of one directory are read.
 const maxFiles = 1000
 
-// Load reads files and folders in order, of folders the files that end in .hcl
-// or .json by name, and lays flags over them. Everything wrong is returned at
-// once, as berth.Problems of the kind Invalid. With Dev the data directory is
-// a new temporary folder unless one is named; see Config.TempData.
+// Load reads files and directories in order and applies flags to the result. Of
+// a directory it reads the files that end in .hcl or .json, by name. All
+// problems are returned together, as berth.Problems of the kind Invalid. With
+// Dev, the data directory is a new temporary directory unless one is given; see
+// Config.TempData.
 func Load(paths []string, flags Overrides) (*Config, error) {
 	var ps berth.Problems
 	all, files := object{}, []string{}
@@ -50,9 +51,9 @@ func Load(paths []string, flags Overrides) (*Config, error) {
 	}
 	c := defaults(flags.Dev)
 	c.Files = files
-	d := &decoder{to: c, problems: &ps, said: map[string]string{}}
-	d.block("", &node{value: all}, built)
-	if len(ps) == 0 { // else figures may be missing that others depend on
+	d := &decoder{to: c, problems: &ps, setAt: map[string]string{}}
+	d.block("", &node{value: all}, supported)
+	if len(ps) == 0 { // otherwise values that others depend on may be missing
 		d.complete(flags.Dev)
 	}
 	if len(ps) > 0 {
@@ -65,22 +66,22 @@ func Load(paths []string, flags Overrides) (*Config, error) {
 	return c, nil
 }
 
-// makeTemp makes the data directory of a development agent, once nothing else
-// is wrong.
+// makeTemp creates the data directory of a -dev agent, once nothing else is
+// wrong.
 func (c *Config) makeTemp() error {
 	if !c.TempData {
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "berth-dev-")
 	if err != nil {
-		return fmt.Errorf("make a data directory for development: %w", err)
+		return fmt.Errorf("create a data directory for -dev: %w", err)
 	}
 	c.DataDir = dir
 	c.dirs()
 	return nil
 }
 
-// dirs fills in the directories below the data directory.
+// dirs sets the directories below the data directory.
 func (c *Config) dirs() {
 	for _, d := range []struct {
 		dir  *string
@@ -121,7 +122,7 @@ func (f Flag) node(v any) *node {
 	return &node{f.Name, v}
 }
 
-// filesOf returns the file, or the files of the folder.
+// filesOf returns the file, or the files of the directory.
 func filesOf(path string, ps *berth.Problems) []string {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -131,7 +132,7 @@ func filesOf(path string, ps *berth.Problems) []string {
 	if !info.IsDir() {
 		return []string{path}
 	}
-	entries, err := os.ReadDir(path) // in order of name
+	entries, err := os.ReadDir(path) // sorted by name
 	if err != nil {
 		*ps = append(*ps, berth.Problem{Pos: path, Text: cause(err)})
 		return nil
@@ -164,7 +165,8 @@ func readFile(path string, ps *berth.Problems) (text []byte, ok bool) {
 	return text, true
 }
 
-// cause leaves out the path, which stands before it.
+// cause is the text of an error without the path, which the problem has
+// already.
 func cause(err error) string {
 	if e, ok := err.(*os.PathError); ok {
 		err = e.Err
@@ -172,7 +174,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// sortProblems orders problems as the files and their lines are.
+// sortProblems orders problems by file and line.
 func sortProblems(ps berth.Problems, files []string) {
 	place := func(p berth.Problem) (file, line int) {
 		cut := strings.LastIndexByte(p.Pos, ':')

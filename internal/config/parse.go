@@ -18,17 +18,17 @@ import (
 	"berth"
 )
 
-// A node is one value of a file: a string, a bool, an int64, a float64, a list
-// or an object. The grammar is the first version of HCL, as Nomad's agent
-// reads it: quoted keys, "block { }" and "block = { }" alike.
+// A node is one value of a file. The grammar is HCL version 1, as in Nomad's
+// agent configuration: quoted keys, "block { }" and "block = { }" are
+// equivalent.
 type node struct {
 	pos   string // file:line
 	value any    // string, bool, int64, float64, []*node or object
 }
 
-// object holds values by key. A label is a key of its own: plugin "raw_exec"
-// { } is an object raw_exec in an object plugin. A block that stands in a file
-// several times is one object.
+// object holds values by key. A label is a nested key: plugin "raw_exec" { } is
+// an object raw_exec in an object plugin. Repeated blocks of a file are one
+// object.
 type object map[string]*node
 
 // Limits of one file.
@@ -37,7 +37,7 @@ const (
 	maxNesting = 50
 )
 
-// reader reads one file. It notes problems and goes on where it can.
+// reader reads one file. It collects problems and continues where it can.
 type reader struct {
 	file     string
 	problems *berth.Problems
@@ -49,17 +49,18 @@ func (r *reader) addf(pos, path, format string, args ...any) {
 
 func (r *reader) at(line int) string { return r.file + ":" + strconv.Itoa(max(1, line)) }
 
-// parse reads a file, recognised by its content: JSON begins with a brace.
+// parse reads a file. The format is recognized by content: JSON begins with a
+// brace.
 func parse(file string, text []byte, problems *berth.Problems) object {
 	r := &reader{file, problems}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	switch at, ok := badUTF8(text); {
 	case len(text) > maxFile:
-		r.addf(file, "", "%d bytes are too many; allowed are %d", len(text), maxFile)
+		r.addf(file, "", "is too large: %d bytes, at most %d are allowed", len(text), maxFile)
 	case !ok:
-		r.addf(r.at(lineOf(text, at)), "", "the byte 0x%02x is not UTF-8 text", text[at])
+		r.addf(r.at(lineOf(text, at)), "", "invalid UTF-8: byte 0x%02x", text[at])
 	case deep(text):
-		r.addf(file, "", "braces and brackets nest deeper than %d", maxNesting)
+		r.addf(file, "", "braces and brackets are nested deeper than %d levels", maxNesting)
 	case bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")):
 		return r.json(text)
 	default:
@@ -83,8 +84,8 @@ func lineOf(text []byte, at int) int {
 	return bytes.Count(text[:min(at, len(text))], []byte{'\n'}) + 1
 }
 
-// deep says whether brackets nest further than any configuration does; parsers
-// recurse. Those inside texts count too, where they come in pairs.
+// deep reports whether brackets are nested too deeply for the parsers, which
+// recurse. Brackets inside strings count too.
 func deep(text []byte) bool {
 	depth := 0
 	for _, c := range text {
@@ -105,7 +106,7 @@ func (r *reader) hcl(text []byte) (out object) {
 	out = object{}
 	defer func() { // the library panics on some texts that are not HCL
 		if p := recover(); p != nil {
-			r.addf(r.file, "", "this is not HCL: %v", p)
+			r.addf(r.file, "", "invalid HCL: %v", p)
 		}
 	}()
 	f, err := parser.Parse(text)
@@ -114,7 +115,7 @@ func (r *reader) hcl(text []byte) (out object) {
 		if e, ok := errors.AsType[*parser.PosError](err); ok {
 			pos, err = r.at(e.Pos.Line), e.Err
 		}
-		r.addf(pos, "", "this is not HCL: %v", err)
+		r.addf(pos, "", "invalid HCL: %v", err)
 		return out
 	}
 	if list, ok := f.Node.(*ast.ObjectList); ok {
@@ -130,10 +131,10 @@ func (r *reader) items(out object, path string, list *ast.ObjectList) {
 			key, _ := k.Token.Value().(string)
 			pos := r.at(k.Token.Pos.Line)
 			if key == "" {
-				r.addf(pos, at, "a key is empty")
+				r.addf(pos, at, "empty key")
 				break
 			}
-			if i < len(item.Keys)-1 { // what follows is its label
+			if i < len(item.Keys)-1 { // what follows is a label
 				inner := object{}
 				r.put(to, at, key, &node{pos, inner})
 				if have, ok := to[key].value.(object); ok {
@@ -149,7 +150,7 @@ func (r *reader) items(out object, path string, list *ast.ObjectList) {
 	}
 }
 
-// put sets a key, or merges with what a block of the same name has.
+// put sets a key, or merges the value into an existing block.
 func (r *reader) put(to object, path, key string, n *node) {
 	n = r.fold(join(path, key), n)
 	have := to[key]
@@ -160,7 +161,7 @@ func (r *reader) put(to object, path, key string, n *node) {
 	old, isObject := have.value.(object)
 	add, also := n.value.(object)
 	if !isObject || !also {
-		r.addf(n.pos, join(path, key), "is set twice; first at %s", have.pos)
+		r.addf(n.pos, join(path, key), "is set twice, first at %s", have.pos)
 		return
 	}
 	for k, inner := range add {
@@ -168,8 +169,8 @@ func (r *reader) put(to object, path, key string, n *node) {
 	}
 }
 
-// fold makes a list of objects the one object they are together: JSON has
-// repeated blocks so.
+// fold merges a list of objects into one object: JSON writes repeated blocks as
+// a list.
 func (r *reader) fold(path string, n *node) *node {
 	list, ok := n.value.([]*node)
 	if !ok || len(list) == 0 {
@@ -220,13 +221,13 @@ func (r *reader) literal(path string, t token.Token) *node {
 		v = t.Value()
 	}
 	if v == nil {
-		r.addf(pos, path, "%.40q is not a value", t.Text)
+		r.addf(pos, path, "invalid value %.40q", t.Text)
 		return nil
 	}
 	return &node{pos, v}
 }
 
-// number reads a number, or returns nil if it is none that fits.
+// number parses a number. It returns nil if s is not a number or does not fit.
 func number(s string) any {
 	if n, err := strconv.ParseInt(s, 0, 64); err == nil {
 		return n
@@ -246,7 +247,7 @@ func (r *reader) json(text []byte) object {
 	n, err := r.jsonValue(d, text, "")
 	if err == nil {
 		if _, e := d.ReadToken(); e != io.EOF {
-			err = errors.New("more text follows the object")
+			err = errors.New("unexpected text after the object")
 		}
 	}
 	if err != nil {
@@ -255,9 +256,9 @@ func (r *reader) json(text []byte) object {
 			at, err = int(e.ByteOffset), e.Err
 		}
 		if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
-			err = errors.New("the text ends in the middle")
+			err = errors.New("unexpected end of text")
 		}
-		r.addf(r.at(lineOf(text, at)), "", "this is not JSON: %v", err)
+		r.addf(r.at(lineOf(text, at)), "", "invalid JSON: %v", err)
 		return object{}
 	}
 	out, _ := n.value.(object)
@@ -293,7 +294,7 @@ func (r *reader) jsonValue(d *jsontext.Decoder, text []byte, path string) (*node
 			if err != nil {
 				return nil, err
 			}
-			if v != nil { // null says nothing
+			if v != nil { // null is the same as no key
 				o[key] = r.fold(join(path, key), v)
 			}
 		}
@@ -320,7 +321,7 @@ func (r *reader) jsonValue(d *jsontext.Decoder, text []byte, path string) (*node
 	return n, nil
 }
 
-// merge lays b over a: see the package.
+// merge merges b into a, as the package comment describes.
 func merge(a, b object, path string) {
 	for k, n := range b {
 		if old := a[k]; old != nil && path != "plugin" {

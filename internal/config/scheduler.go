@@ -7,9 +7,10 @@ import (
 	"berth"
 )
 
-// How a new cluster is scheduled, until an operator says otherwise. What a file
-// leaves out is as it is by default, not off as over the API: a file that only
-// chooses an algorithm takes nothing from system jobs.
+// The scheduler configuration of a new cluster, until an operator changes it. A
+// key that a file omits has its default, unlike over the API, where it would be
+// off: a file that only sets the algorithm must not disable preemption for
+// system jobs.
 
 const schedulerPath = "server.default_scheduler_config"
 
@@ -28,8 +29,7 @@ var schedulerKeys = table{
 	}),
 }
 
-// scheduler is the configuration that is being read, which begins as the
-// default one.
+// scheduler is the configuration being read. It starts as the default one.
 func scheduler(c *Config) *berth.SchedulerConfig {
 	if c.Server.Scheduler == nil {
 		s := berth.DefaultSchedulerConfig
@@ -38,21 +38,21 @@ func scheduler(c *Config) *berth.SchedulerConfig {
 	return c.Server.Scheduler
 }
 
-// count reads a whole number that is not below 0.
+// count reads an integer of at least 0.
 func count(field func(*Config) *uint) setting {
 	return func(d *decoder, path string, n *node) {
 		v, ok := d.whole(path, n)
 		switch {
 		case !ok:
 		case v < 0 || v > math.MaxInt32:
-			d.addf(n.pos, path, "%d is out of range; allowed are 0 to %d", v, math.MaxInt32)
+			d.addf(n.pos, path, "must be between 0 and %[2]d, got %[1]d", v, math.MaxInt32)
 		default:
 			*field(d.to) = uint(v)
 		}
 	}
 }
 
-// schedulerConfig checks what was read as an operator's word is checked.
+// schedulerConfig validates the settings like those of an operator.
 func (d *decoder) schedulerConfig() {
 	s := d.to.Server.Scheduler
 	if s == nil {

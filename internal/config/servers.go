@@ -11,21 +11,21 @@ import (
 	"berth/internal/gossip"
 )
 
-// How servers find each other, and how they look after each other.
+// How servers find each other, and autopilot.
 
-// Join is whom a server asks for the others. Addresses are host:port.
+// Join lists the servers to contact in order to find the others, as host:port.
 type Join struct {
-	Retry    []string      // asked again and again until one answers
-	Start    []string      // asked once
-	Max      int           // attempts of Retry; 0 is no end
+	Retry    []string      // retried until one answers
+	Start    []string      // tried once
+	Max      int           // attempts of Retry; 0: unlimited
 	Interval time.Duration // between them
 }
 
-// Any says whether there is anybody to ask.
+// Any reports whether there is a server to contact.
 func (j *Join) Any() bool { return len(j.Retry) > 0 || len(j.Start) > 0 }
 
-// joinKeys are those of server_join, and on their own in the block of the
-// server, as older files have them.
+// joinKeys are the keys of server_join. Older files have them directly in the
+// server block.
 var joinKeys = table{
 	"retry_join":     texts(func(c *Config) *[]string { return &c.Server.Join.Retry }),
 	"start_join":     texts(func(c *Config) *[]string { return &c.Server.Join.Start }),
@@ -33,7 +33,7 @@ var joinKeys = table{
 	"retry_interval": joinInterval,
 }
 
-// joinInterval reads a duration, or 0, which is the default.
+// joinInterval reads a duration. 0 is the default.
 func joinInterval(d *decoder, path string, n *node) {
 	if n.value == int64(0) || n.value == "" || n.value == "0" {
 		return
@@ -43,11 +43,11 @@ func joinInterval(d *decoder, path string, n *node) {
 	}
 }
 
-// encrypt reads the key of the gossip. Nothing repeats it.
+// encrypt reads the gossip key. No message repeats its value.
 func encrypt(d *decoder, path string, n *node) {
 	s, ok := n.value.(string)
 	if !ok {
-		d.addf(n.pos, path, "a string is wanted, not %s", kind(n.value))
+		d.addf(n.pos, path, "must be a string, got %s", kind(n.value))
 		return
 	}
 	if s == "" {
@@ -55,14 +55,14 @@ func encrypt(d *decoder, path string, n *node) {
 	}
 	key, err := gossip.ParseKey(s)
 	if err != nil {
-		d.addf(n.pos, path, "%v; operator gossip keyring generate makes one", err)
+		d.addf(n.pos, path, "%v; \"operator gossip keyring generate\" makes a key", err)
 		return
 	}
 	d.to.Server.EncryptKey = key
 }
 
-// autopilotKeys say how a new cluster looks after its servers, until an
-// operator says otherwise.
+// autopilotKeys configure the autopilot of a new cluster, until an operator
+// changes it.
 var autopilotKeys = table{
 	"cleanup_dead_servers":      flag(func(c *Config) *bool { return &c.Server.Autopilot.CleanupDeadServers }),
 	"last_contact_threshold":    span(func(c *Config) *duration { return &c.Server.Autopilot.LastContactThreshold }),
@@ -80,34 +80,34 @@ var autopilotKeys = table{
 		}
 	},
 	"enable_redundancy_zones":   only(false),
-	"disable_upgrade_migration": either, // there is no upgrade migration
+	"disable_upgrade_migration": anyBool, // there is no upgrade migration
 	"enable_custom_upgrades":    only(false),
 }
 
-// maxServers bounds how many servers can be asked to begin together.
+// maxServers limits bootstrap_expect.
 const maxServers = 100
 
-// serfPort is the port of the gossip: one that is free where nobody has to find
-// it, so that two agents can be on one machine.
+// serfPort chooses the default gossip port: any free one if no other server
+// needs to find it, so that two agents can run on one machine.
 func (d *decoder) serfPort(dev bool) {
-	if c := d.to; d.said["ports.serf"] == "" && (dev || c.RPC.Port == 0) {
+	if c := d.to; d.setAt["ports.serf"] == "" && (dev || c.RPC.Port == 0) {
 		c.Serf.Port = 0
 	}
 }
 
-// cluster checks how a server finds the others.
+// cluster validates how a server finds the others.
 func (d *decoder) cluster(dev bool) {
 	s := &d.to.Server
 	for key := range joinKeys {
-		if old, is := "server."+key, "server.server_join."+key; d.said[old] != "" && d.said[is] != "" {
-			d.fail(old, "is said in server.server_join as well, at %s; say it there alone", d.said[is])
+		if old, is := "server."+key, "server.server_join."+key; d.setAt[old] != "" && d.setAt[is] != "" {
+			d.fail(old, "is also set in server.server_join, at %s: set it only there", d.setAt[is])
 		}
 	}
 	retry, start := d.joinPath("retry_join"), d.joinPath("start_join")
 	d.joinAddrs(retry, s.Join.Retry)
 	d.joinAddrs(start, s.Join.Start)
 	if len(s.Join.Retry) > 0 && len(s.Join.Start) > 0 {
-		d.fail(start, "cannot be used with retry_join; leave one of them out")
+		d.fail(start, "cannot be used together with retry_join")
 	}
 	d.between(d.joinPath("retry_max"), s.Join.Max, 0, 1_000_000)
 	d.period(d.joinPath("retry_interval"), s.Join.Interval, 100*time.Millisecond, 24*time.Hour)
@@ -118,34 +118,34 @@ func (d *decoder) cluster(dev bool) {
 	d.period("autopilot.server_stabilization_time", a.ServerStabilizationTime, 0, 24*time.Hour)
 }
 
-// expect decides with whom a server makes up a new cluster, and warns of what
-// an operator may not mean.
+// expect decides how many servers bootstrap a new cluster, and warns about
+// settings that are likely mistakes.
 func (d *decoder) expect(dev bool) {
 	s := &d.to.Server
-	said := d.said["server.bootstrap_expect"] != ""
+	said := d.setAt["server.bootstrap_expect"] != ""
 	switch n := s.BootstrapExpect; {
 	case dev && n > 1:
-		d.fail("server.bootstrap_expect", "%d servers cannot begin together in development; allowed is 1", n)
-	case !said && s.Join.Any(): // it is told to join, not to begin
+		d.fail("server.bootstrap_expect", "must be 1 with -dev, got %d", n)
+	case !said && s.Join.Any(): // it should join, not bootstrap
 		s.BootstrapExpect = 0
 	case n == 0 && !s.Join.Any():
-		d.warnf("server.bootstrap_expect is 0 and no server is named to join: this server does nothing until another joins it")
+		d.warnf("server.bootstrap_expect is 0 and there is no server to join: this server waits until another one joins it")
 	case n == 1 && s.Join.Any():
-		d.warnf("server.bootstrap_expect is 1: without data this server begins a cluster of its own, whatever it joins")
+		d.warnf("server.bootstrap_expect is 1: without data, this server bootstraps a cluster of its own, regardless of the servers it joins")
 	case n > 1 && n%2 == 0:
-		d.warnf("server.bootstrap_expect is %d: so many servers can lose no more of them than %d can; %d or %d is better", n, n-1, n-1, n+1)
+		d.warnf("server.bootstrap_expect is %d: such a cluster tolerates no more failed servers than one of %d; use %d or %d", n, n-1, n-1, n+1)
 	}
 	if s.NonVoting && s.BootstrapExpect > 0 {
 		if said {
-			d.fail("server.non_voting_server", "a server that never votes cannot begin a cluster; server.bootstrap_expect must be 0")
+			d.fail("server.non_voting_server", "a non-voting server cannot bootstrap a cluster: server.bootstrap_expect must be 0")
 		}
 		s.BootstrapExpect = 0
 	}
 }
 
-// joinPath is where a key of server_join was said.
+// joinPath is the path at which a key of server_join was set.
 func (d *decoder) joinPath(key string) string {
-	if d.said["server."+key] != "" {
+	if d.setAt["server."+key] != "" {
 		return "server." + key
 	}
 	return "server.server_join." + key
@@ -155,12 +155,12 @@ func (d *decoder) joinPath(key string) string {
 func (d *decoder) joinAddrs(path string, addrs []string) {
 	for i, a := range addrs {
 		if byProvider(a) {
-			d.fail(path, "finding servers with a cloud provider or a command is not built yet; allowed are addresses")
+			d.fail(path, "server discovery by cloud provider or command is not supported: use addresses")
 			return
 		}
 		host, port, ok := hostPort(a, gossip.DefaultPort)
 		if !ok {
-			d.fail(path, "%.60q is not an address, nor one with a port", a)
+			d.fail(path, "%.60q is not an address with an optional port", a)
 			continue
 		}
 		addrs[i] = net.JoinHostPort(host, strconv.Itoa(port))
@@ -169,7 +169,7 @@ func (d *decoder) joinAddrs(path string, addrs []string) {
 
 func byProvider(addr string) bool { return strings.Contains(addr, "=") }
 
-// defaultAutopilot and defaultJoin are what holds where nothing is said.
+// defaultAutopilot and defaultJoin are the defaults.
 var (
 	defaultAutopilot = berth.DefaultAutopilotConfig
 	defaultJoin      = Join{Interval: 30 * time.Second}

@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// TLS, by the keys of Nomad's tls block. Two things are stricter here. Between
-// agents there is TLS 1.3 alone. And certificates must say what their holders
-// are unless verify_server_hostname is false: with Nomad that is so only if it
-// is true, and otherwise whoever has a certificate of the authority, such as
-// any agent, can pass for a server.
+// The keys of Nomad's tls block. Berth is stricter in two ways. Between agents
+// only TLS 1.3 is allowed. And certificates must have a role name unless
+// verify_server_hostname is false. In Nomad its default is false, and then any
+// certificate of the CA, such as that of any agent, can pass for a server.
 
 var tlsKeys = table{
 	"http":                            flag(func(c *Config) *bool { return &c.TLS.HTTP }),
@@ -22,8 +21,8 @@ var tlsKeys = table{
 	"cert_file":                       text(func(c *Config) *string { return &c.TLS.CertFile }),
 	"key_file":                        text(func(c *Config) *string { return &c.TLS.KeyFile }),
 	"tls_min_version":                 tlsMinVersion,
-	"tls_cipher_suites":               idle("those of TLS 1.3 cannot be chosen, and of 1.2 only the safe ones are there"),
-	"tls_prefer_server_cipher_suites": either,
+	"tls_cipher_suites":               noEffect("TLS 1.3 cipher suites cannot be chosen, and for 1.2 only the safe ones are available"),
+	"tls_prefer_server_cipher_suites": anyBool,
 }
 
 var tlsVersions = map[string]uint16{"tls12": tls.VersionTLS12, "tls13": tls.VersionTLS13}
@@ -37,8 +36,8 @@ func tlsVersion(v uint16) string {
 	return ""
 }
 
-// tlsMinVersion reads the least version. What Nomad's files say of 1.2 is
-// obeyed where people call; between agents nobody needs it.
+// tlsMinVersion reads the lowest TLS version. 1.2 applies only to the HTTP API;
+// agents do not need it between each other.
 func tlsMinVersion(d *decoder, path string, n *node) {
 	s, ok := d.line(path, n)
 	if !ok || s == "" {
@@ -46,7 +45,7 @@ func tlsMinVersion(d *decoder, path string, n *node) {
 	}
 	v, ok := tlsVersions[s]
 	if !ok {
-		d.addf(n.pos, path, "%.40q is no version of TLS that is taken; allowed are %q, for the HTTP API alone, and %q", s,
+		d.addf(n.pos, path, "unsupported TLS version %.40q: want %q (HTTP API only) or %q", s,
 			slices.Sorted(maps.Keys(tlsVersions))[0], slices.Sorted(maps.Keys(tlsVersions))[1])
 		return
 	}
@@ -64,24 +63,25 @@ func (d *decoder) tls() {
 	}{
 		{"cert_file", t.CertFile, "the agent's certificate", true},
 		{"key_file", t.KeyFile, "the key of the agent's certificate", true},
-		{"ca_file", t.CAFile, "the authority that signs the certificates of others", t.RPC || t.VerifyHTTPSClient},
+		{"ca_file", t.CAFile, "the CA that signs the certificates of other agents", t.RPC || t.VerifyHTTPSClient},
 	} {
 		if f.wanted && f.file == "" {
-			d.addf(d.said["tls"], "tls."+f.key, "is missing: %s", f.what)
+			d.addf(d.setAt["tls"], "tls."+f.key, "is missing: %s", f.what)
 		}
 	}
 	if t.MinHTTPS < tls.VersionTLS13 && t.RPC {
-		d.warnf("tls.tls_min_version: TLS 1.2 is taken by the HTTP API alone; between agents it is 1.3")
+		d.warnf("tls.tls_min_version: TLS 1.2 applies only to the HTTP API; between agents it is 1.3")
 	}
 	if t.RPC && !t.VerifyServerHostname {
-		d.warnf("tls.verify_server_hostname is false: whoever has a certificate of the authority that names no role can pass for a server")
+		d.warnf("tls.verify_server_hostname is false: anyone who has a certificate of the CA without a role name can pass for a server")
 	}
 	if t.RPC && t.UpgradeMode {
-		d.warnf("tls.rpc_upgrade_mode: connections without TLS are taken; leave it out once all agents have TLS")
+		d.warnf("tls.rpc_upgrade_mode: connections without TLS are accepted; remove it once all agents use TLS")
 	}
 }
 
-// httpLacks says what does not protect the HTTP API, or nothing.
+// httpLacks describes what does not protect the HTTP API; "" if nothing is
+// missing.
 func (t *TLS) httpLacks() string {
 	switch {
 	case !t.HTTP:

@@ -23,19 +23,19 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 	w := newWorld(t)
 	w.file("plain.hcl", "data_dir = \""+w.dir+"/never\"\nserver { enabled = true }\nports {\n http = 0\n rpc = 0\n}\n")
 	for _, c := range []struct{ config, want string }{
-		{`bind_adr = "127.0.0.1"`, "c.hcl:1: bind_adr: there is no such key; did you mean bind_addr?"},
-		{"acl {\n enabled = true\n}", "c.hcl:2: acl.enabled: access control is not built yet"},
+		{`bind_adr = "127.0.0.1"`, "c.hcl:1: bind_adr: unknown key; did you mean bind_addr?"},
+		{"acl {\n enabled = true\n}", "c.hcl:2: acl.enabled: access control is not supported"},
 		{"tls {\n http = true\n rpc = true\n}", "c.hcl:1: tls.ca_file: is missing: the authority that signs the certificates of others"},
 		{"tls {\n http = true\n cert_file = \"absent.pem\"\n key_file = \"absent.pem\"\n}", "tls: cert_file: open absent.pem: no such file or directory"},
-		{"tls {\n rpc = true\n tls_min_version = \"tls11\"\n}", `c.hcl:3: tls.tls_min_version: "tls11" is no version of TLS that is taken; allowed are "tls12", for the HTTP API alone, and "tls13"`},
+		{"tls {\n rpc = true\n tls_min_version = \"tls11\"\n}", `c.hcl:3: tls.tls_min_version: unsupported TLS version "tls11": want "tls12" (HTTP API only) or "tls13"`},
 		{"server {\n encrypt = \"c2VjcmV0\"\n}", "c.hcl:2: server.encrypt: a key is wanted: 16, 24 or 32 bytes in base64"},
-		{"vault {\n enabled = true\n}", "c.hcl:2: vault.enabled: Vault is not built yet"},
-		{"consul {\n address = \"127.0.0.1:8500\"\n}", "c.hcl:1: consul: Consul is not built yet"},
-		{`{"acl": {"enabled": true}}`, "c.hcl:1: acl.enabled: access control is not built yet"},
-		{"server {\n bootstrap_expect = 300\n}", "c.hcl:2: server.bootstrap_expect: 300 is out of range; allowed are 0 to 100"},
-		{"client {\n enabled = \"perhaps\"\n}", "c.hcl:2: client.enabled: true or false is wanted"},
+		{"vault {\n enabled = true\n}", "c.hcl:2: vault.enabled: Vault is not supported"},
+		{"consul {\n address = \"127.0.0.1:8500\"\n}", "c.hcl:1: consul: Consul is not supported"},
+		{`{"acl": {"enabled": true}}`, "c.hcl:1: acl.enabled: access control is not supported"},
+		{"server {\n bootstrap_expect = 300\n}", "c.hcl:2: server.bootstrap_expect: must be between 0 and 100, got 300"},
+		{"client {\n enabled = \"perhaps\"\n}", "c.hcl:2: client.enabled: must be true or false"},
 		{"ports {\n http = 70000\n}", "c.hcl:2: ports.http: 70000 is out of range"},
-		{"plugin \"docker\" {\n config {\n  volumes {\n   enabled = true\n  }\n }\n}", "plugin.docker.config: this driver is not built yet"},
+		{"plugin \"docker\" {\n config {\n  volumes {\n   enabled = true\n  }\n }\n}", "plugin.docker.config: this driver is not supported"},
 		{"server {", "c.hcl:1"},
 	} {
 		w.file("c.hcl", c.config)
@@ -182,7 +182,7 @@ func TestClosedByDefault(t *testing.T) {
 	if n := strings.Count(open.output(), "level=WARN"); n != 1 {
 		t.Errorf("%d warnings:\n%s", n, open.output())
 	}
-	w.holds(open.output(), "unprotected beyond this machine", "the HTTP API at 0.0.0.0:14646 (no access control, no TLS", "the RPC port at 0.0.0.0:14647 (no TLS", "the gossip port at 0.0.0.0:14648 (no server.encrypt")
+	w.holds(open.output(), "open to other machines without protection", "the HTTP API on 0.0.0.0:14646 (no access control, no TLS", "the RPC port on 0.0.0.0:14647 (no TLS", "the gossip port on 0.0.0.0:14648 (no server.encrypt")
 }
 
 // network keeps a process in a network of its own, without even a loopback.

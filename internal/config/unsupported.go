@@ -9,28 +9,27 @@ import (
 	"time"
 )
 
-// What Nomad's agent can be told and this one cannot do yet is refused here,
-// by name. Building a key removes its line. Values are never printed: some of
-// them are secrets.
+// The keys of Nomad's agent configuration that Berth does not support. Setting
+// one is an error that names it. To support a key, remove its line. Values are
+// never printed: some are secrets.
 //
-// Three kinds of line:
+// Kinds of lines:
 //
-//   - only(values…): the key may be empty, or have one of the values, which
-//     are those that it has anyway: the documented default, or what this agent
-//     does.
-//   - off(on, keys…): a block that is switched on by a key. While none of
-//     those is true it may say what it likes, in keys that exist.
-//   - silent: a block that is on by what it says: it may be empty, or say
-//     false to everything.
+//   - only(values…): the key may be empty or have one of the values, which ask
+//     for what the agent does anyway.
+//   - off(on, keys…): a block that the key on enables. Unless it is true, the
+//     block may contain anything in its known keys.
+//   - empty: a block that takes effect by its contents. It may be empty or
+//     contain only false.
 
 func init() {
-	maps.Copy(built, unbuilt)
-	maps.Copy(telemetryKeys, unbuiltTelemetry)
-	maps.Copy(serverKeys, unbuiltServer)
-	maps.Copy(clientKeys, unbuiltClient)
+	maps.Copy(supported, unsupported)
+	maps.Copy(telemetryKeys, unsupportedTelemetry)
+	maps.Copy(serverKeys, unsupportedServer)
+	maps.Copy(clientKeys, unsupportedClient)
 }
 
-var unbuilt = table{
+var unsupported = table{
 	"acl": off("access control", []string{"enabled"},
 		"token_ttl", "policy_ttl", "role_ttl", "replication_token", "token_min_expiration_ttl", "token_max_expiration_ttl"),
 	"vault": off("Vault", []string{"enabled"},
@@ -40,36 +39,36 @@ var unbuilt = table{
 	"audit": off("the audit log", []string{"enabled"}, "sink", "filter"),
 	"ui":    off("the web UI", []string{"enabled"}, "consul", "vault", "label", "content_security_policy", "show_cli_hints"),
 
-	"consul":    silent("Consul"),
-	"sentinel":  silent("Sentinel"),
-	"keyring":   silent("a keyring"),
-	"reporting": silent("reporting"),
-	"eventlog":  silent("the Windows event log"),
+	"consul":    empty("Consul"),
+	"sentinel":  empty("Sentinel"),
+	"keyring":   empty("the keyring"),
+	"reporting": empty("reporting"),
+	"eventlog":  empty("the Windows event log"),
 
 	"enable_debug":              only(false),
 	"enable_syslog":             only(false),
-	"syslog_facility":           idle("nothing is written to syslog"),
+	"syslog_facility":           noEffect("nothing is written to syslog"),
 	"log_file":                  only(),
 	"log_include_location":      only(false),
-	"log_rotate_bytes":          idle("there is no log file to rotate"),
-	"log_rotate_duration":       idle("there is no log file to rotate"),
-	"log_rotate_max_files":      idle("there is no log file to rotate"),
-	"http_api_response_headers": silent("to set headers of answers"),
+	"log_rotate_bytes":          noEffect("there is no log file to rotate"),
+	"log_rotate_duration":       noEffect("there is no log file to rotate"),
+	"log_rotate_max_files":      noEffect("there is no log file to rotate"),
+	"http_api_response_headers": empty("custom response headers"),
 	"plugin_dir":                only(),
 	"common_plugin_dir":         only(),
 }
 
-var unbuiltTelemetry = table{
+var unsupportedTelemetry = table{
 	"filter_default":                         only(true),
 	"prefix_filter":                          only(),
-	"in_memory_retention_period":             idle("/v1/metrics shows what is now"),
-	"in_memory_collection_interval":          idle("/v1/metrics shows what is now"),
+	"in_memory_retention_period":             noEffect("/v1/metrics only shows current values"),
+	"in_memory_collection_interval":          noEffect("/v1/metrics only shows current values"),
 	"statsite_address":                       only(),
 	"statsd_address":                         only(),
 	"datadog_address":                        only(),
 	"datadog_tags":                           only(),
-	"disable_quota_utilization_metrics":      either,
-	"disable_rpc_rate_metrics_labels":        either,
+	"disable_quota_utilization_metrics":      anyBool,
+	"disable_rpc_rate_metrics_labels":        anyBool,
 	"circonus_api_token":                     only(),
 	"circonus_api_app":                       only("nomad"),
 	"circonus_api_url":                       only("https://api.circonus.com/v2"),
@@ -85,7 +84,7 @@ var unbuiltTelemetry = table{
 	"circonus_broker_select_tag":             only(),
 }
 
-var unbuiltServer = table{
+var unsupportedServer = table{
 	"authoritative_region":          only(),
 	"redundancy_zone":               only(),
 	"upgrade_version":               only(),
@@ -101,14 +100,14 @@ var unbuiltServer = table{
 	"root_key_gc_threshold":         only(time.Hour),
 	"root_key_rotation_threshold":   only(720 * time.Hour),
 	"raft_protocol":                 only(3),
-	"raft_boltdb":                   silent("a choice of the log's store"),
-	"raft_logstore":                 silent("a choice of the log's store"),
+	"raft_boltdb":                   empty("choosing the log store"),
+	"raft_logstore":                 empty("choosing the log store"),
 	"start_timeout":                 only(30 * time.Second),
 	"job_max_priority":              only(100),
 	"job_default_priority":          only(50),
 	"job_max_count":                 only(50000),
 	"job_max_source_size":           only("1M"),
-	"search":                        silent("a choice of search limits"),
+	"search":                        empty("changing search limits"),
 	"plan_rejection_tracker":        off("the plan rejection tracker", []string{"enabled"}, "node_threshold", "node_window"),
 	"client_introduction": block(table{
 		"enforcement":          only("none", "warn"),
@@ -117,16 +116,16 @@ var unbuiltServer = table{
 	}),
 }
 
-var unbuiltClient = table{
+var unsupportedClient = table{
 	"alloc_mounts_dir":                   only(),
 	"host_volumes_dir":                   only(),
 	"host_volume_plugin_dir":             only(),
-	"chroot_env":                         silent("a chroot"),
-	"template":                           silent("a choice for templates"),
-	"artifact":                           silent("a choice for artifacts"),
-	"users":                              silent("a choice of users"),
-	"fingerprint":                        silent("a choice of fingerprints"),
-	"drain_on_shutdown":                  present("a drain on shutdown"),
+	"chroot_env":                         empty("a custom chroot"),
+	"template":                           empty("configuring templates"),
+	"artifact":                           empty("configuring artifacts"),
+	"users":                              empty("configuring users"),
+	"fingerprint":                        empty("configuring fingerprints"),
+	"drain_on_shutdown":                  absent("draining on shutdown"),
 	"no_host_uuid":                       only(true),
 	"cni_path":                           only("/opt/cni/bin"),
 	"cni_config_dir":                     only("/opt/cni/config"),
@@ -140,10 +139,10 @@ var unbuiltClient = table{
 	"preferred_address_family":           only(),
 }
 
-// only passes a key that is empty or has one of the values.
+// only accepts a key that is empty or has one of the values.
 func only(values ...any) setting {
 	return func(d *decoder, path string, n *node) {
-		if !says(n) && !slices.Contains(values, any(true)) {
+		if !isSet(n) && !slices.Contains(values, any(true)) {
 			return
 		}
 		for _, v := range values {
@@ -153,17 +152,17 @@ func only(values ...any) setting {
 		}
 		switch _, isBool := n.value.(bool); {
 		case len(values) == 0:
-			d.addf(n.pos, path, "is not built yet; leave it out")
+			d.addf(n.pos, path, "is not supported: remove it")
 		case isBool && len(values) == 1:
-			d.addf(n.pos, path, "is not built yet; allowed is %s", list(values))
+			d.addf(n.pos, path, "is not supported: must be %s", list(values))
 		default:
-			d.addf(n.pos, path, "another value is not built yet; allowed is %s", list(values))
+			d.addf(n.pos, path, "other values are not supported: must be %s", list(values))
 		}
 	}
 }
 
-// same compares what a file says with a value: durations however they are
-// written, numbers and bools also as texts.
+// same compares the value in a file with v: durations by length, numbers and
+// bools also as strings.
 func same(said, v any) bool {
 	switch v := v.(type) {
 	case time.Duration:
@@ -190,8 +189,8 @@ func list(values []any) string {
 	return strings.Join(out, " or ")
 }
 
-// says says whether a value asks for anything: all but false, 0, nothing.
-func says(n *node) bool {
+// isSet reports whether a value asks for anything: it is not false, 0 or empty.
+func isSet(n *node) bool {
 	switch v := n.value.(type) {
 	case bool:
 		return v
@@ -202,10 +201,10 @@ func says(n *node) bool {
 	case float64:
 		return v != 0
 	case []*node:
-		return slices.ContainsFunc(v, says)
+		return slices.ContainsFunc(v, isSet)
 	case object:
 		for _, inner := range v {
-			if says(inner) {
+			if isSet(inner) {
 				return true
 			}
 		}
@@ -213,12 +212,12 @@ func says(n *node) bool {
 	return false
 }
 
-// off is the setting of a block that one of some keys switches on.
+// off is the setting of a block that one of the keys in on enables.
 func off(what string, on []string, others ...string) setting {
 	return func(d *decoder, path string, n *node) {
 		o, ok := n.value.(object)
 		if !ok {
-			d.addf(n.pos, path, "a block is wanted, not %s", kind(n.value))
+			d.addf(n.pos, path, "must be a block, got %s", kind(n.value))
 			return
 		}
 		known := append(slices.Clone(on), others...)
@@ -228,37 +227,37 @@ func off(what string, on []string, others ...string) setting {
 				d.unknown(o[k].pos, at, known)
 			case slices.Contains(on, k):
 				if on, ok := d.flag(at, o[k]); ok && on {
-					d.addf(o[k].pos, at, "%s is not built yet; allowed is false", what)
+					d.addf(o[k].pos, at, "%s is not supported: must be false", what)
 				}
 			}
 		}
 	}
 }
 
-// silent is the setting of a block that does something by what it says.
-func silent(what string) setting {
+// empty is the setting of a block that takes effect by its contents.
+func empty(what string) setting {
 	return func(d *decoder, path string, n *node) {
 		if _, ok := n.value.(object); !ok {
-			d.addf(n.pos, path, "a block is wanted, not %s", kind(n.value))
+			d.addf(n.pos, path, "must be a block, got %s", kind(n.value))
 			return
 		}
-		if says(n) {
-			d.addf(n.pos, path, "%s is not built yet; leave the block out", what)
+		if isSet(n) {
+			d.addf(n.pos, path, "%s is not supported: remove the block", what)
 		}
 	}
 }
 
-// present is the setting of a block that does something by being there.
-func present(what string) setting {
+// absent is the setting of a block that takes effect by its presence.
+func absent(what string) setting {
 	return func(d *decoder, path string, n *node) {
-		d.addf(n.pos, path, "%s is not built yet; leave the block out", what)
+		d.addf(n.pos, path, "%s is not supported: remove the block", what)
 	}
 }
 
-// idle passes a key that has no effect, and warns if it asks for one.
-func idle(why string) setting {
+// noEffect accepts a key without effect, and warns if it is set.
+func noEffect(why string) setting {
 	return func(d *decoder, path string, n *node) {
-		if says(n) {
+		if isSet(n) {
 			d.warnf("%s: %s has no effect: %s", n.pos, path, why)
 		}
 	}
