@@ -45,7 +45,7 @@ func listAllocs(r *Read, in *op.AllocsQuery) ([]op.AllocStub, error) {
 		func(a *berth.Alloc) op.AllocStub { return allocStub(r.Snapshot, a, states, in.Resources) })
 }
 
-// alloc returns the allocation that a request names, to those who have the
+// alloc returns the allocation that a request names, if the caller has the
 // right.
 func (r *Read) alloc(id string, need acl.Capability) (*berth.Alloc, error) {
 	full, err := berth.ParseID[berth.Alloc](id)

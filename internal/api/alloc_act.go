@@ -18,7 +18,7 @@ func stopAlloc(w *Write, in *op.StopAlloc) (ch Change[op.AllocStopped], err erro
 	return haltAlloc(w, a, in.NoShutdownDelay), nil
 }
 
-// haltAlloc stops an allocation. Of an orphan no evaluation comes: nothing
+// haltAlloc stops an allocation. An orphan gets no evaluation, because nothing
 // replaces it.
 func haltAlloc(w *Write, a *berth.Alloc, noDelay bool) Change[op.AllocStopped] {
 	c := &state.StopAlloc{ID: a.ID, NoShutdownDelay: noDelay, Eval: w.seed(berth.TriggerAllocStop, 0), Now: w.Now.UnixNano()}
@@ -31,8 +31,8 @@ func haltAlloc(w *Write, a *berth.Alloc, noDelay bool) Change[op.AllocStopped] {
 	})
 }
 
-// TaskControl restarts and signals tasks, wherever they run. It returns when
-// the agent of the node has taken the order.
+// TaskControl restarts and signals tasks, wherever they run. It returns once the
+// agent of the node has accepted the order.
 type TaskControl interface {
 	Restart(ctx context.Context, node berth.NodeID, in *op.RestartAlloc) error
 	Signal(ctx context.Context, node berth.NodeID, in *op.SignalAlloc) error
@@ -41,16 +41,15 @@ type TaskControl interface {
 // actTime is how long an agent may take to answer.
 const actTime = 30 * time.Second
 
-// restartAlloc starts tasks anew where they are. What a processing element does
-// anew is another launch of it: so its peers learn of it, and what it said of its
-// connections counts no more.
+// restartAlloc restarts tasks in place. It refuses processing elements: their
+// peers know them by launch, so only a new allocation may start them again.
 func (s *Server) restartAlloc(ctx context.Context, w *Write, in *op.RestartAlloc) (out op.Nothing, err error) {
 	a, err := w.read().alloc(in.AllocID, op.RestartTask.Need)
 	if err != nil {
 		return out, err
 	}
 	if ref := a.Rest().PE; ref != nil {
-		return out, berth.Errorf(berth.Invalid, "allocation %s is launch %d of processing element %s, whose launches are counted; stop it, and another one follows",
+		return out, berth.Errorf(berth.Invalid, "allocation %s is launch %d of processing element %s, and a restart in place would not count as a launch: stop the allocation to have it launched again",
 			a.ID.Short(), ref.Launch, a.Name())
 	}
 	return out, s.act(ctx, w, in.AllocID, in.TaskName, op.RestartTask.Need, func(ctx context.Context, a *berth.Alloc) error {
@@ -60,15 +59,15 @@ func (s *Server) restartAlloc(ctx context.Context, w *Write, in *op.RestartAlloc
 
 func (s *Server) signalAlloc(ctx context.Context, w *Write, in *op.SignalAlloc) (out op.Nothing, err error) {
 	if in.Signal == "" {
-		return out, berth.Errorf(berth.Invalid, "Signal: the name of a signal is wanted, such as SIGHUP")
+		return out, berth.Errorf(berth.Invalid, "Signal: missing: want a signal name such as SIGHUP")
 	}
 	return out, s.act(ctx, w, in.AllocID, in.Task, op.SignalTask.Need, func(ctx context.Context, a *berth.Alloc) error {
 		return s.Tasks.Signal(ctx, a.NodeID, &op.SignalAlloc{AllocID: a.ID.String(), Task: in.Task, Signal: in.Signal})
 	})
 }
 
-// act has the agent of an allocation do something to its tasks; nothing is
-// changed in the state.
+// act has the agent of an allocation do something to its tasks. It leaves the
+// state alone.
 func (s *Server) act(ctx context.Context, w *Write, id, task string, need acl.Capability, do func(context.Context, *berth.Alloc) error) error {
 	a, err := w.read().alloc(id, need)
 	switch {
@@ -77,7 +76,7 @@ func (s *Server) act(ctx context.Context, w *Write, id, task string, need acl.Ca
 	case task != "" && a.Group.Task(task) == nil:
 		return berth.Errorf(berth.NotFound, "Could not find task named: %q in allocation %s", clip(task), a.ID.Short())
 	case !a.Live():
-		return berth.Errorf(berth.Invalid, "Task not running: allocation %s is to %s and is %s", a.ID.Short(), a.Desired, a.Client)
+		return berth.Errorf(berth.Invalid, "Task not running: the desired status of allocation %s is %s, its client status %s", a.ID.Short(), a.Desired, a.Client)
 	case s.Tasks == nil:
 		return berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
 	}

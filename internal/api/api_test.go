@@ -193,7 +193,7 @@ func TestRightsAreOfANamespace(t *testing.T) {
 	}
 	deny = false
 	w := ask(s, "PUT", "/v1/jobs?namespace=b", job(`, "Namespace": "a"`))
-	if w.Code != 400 || w.Body.String() != `job.namespace: the job says "a", the request "b"; they must agree` {
+	if w.Code != 400 || w.Body.String() != `job.namespace: "a" in the job differs from "b" in the request` {
 		t.Errorf("two namespaces: %d %s", w.Code, w.Body)
 	}
 	if w := ask(s, "DELETE", "/v1/job/web?namespace=*", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "one namespace") {

@@ -59,19 +59,19 @@ func launchOn(s *state.Snapshot, node berth.NodeID, id berth.AllocID) (*berth.Al
 	}
 	ref := a.Rest().PE
 	if ref == nil {
-		return nil, nil, berth.Errorf(berth.Invalid, "allocation %s is of no stream job, and has no connections", id)
+		return nil, nil, berth.Errorf(berth.Invalid, "allocation %s does not belong to a stream job and has no connections", id)
 	}
 	pe := s.Resource(ref.UID)
 	switch {
 	case pe == nil || pe.PE == nil:
-		return nil, nil, berth.Errorf(berth.Conflict, "owner-missing: processing element %s of allocation %s is not there any more", ref.UID.Text('p'), id)
+		return nil, nil, berth.Errorf(berth.Conflict, "owner-missing: processing element %s of allocation %s no longer exists", ref.UID.Text('p'), id)
 	case pe.PE.Launch != ref.Launch:
-		return nil, nil, berth.Errorf(berth.Conflict, "stale-launch: allocation %s is of launch %d of %s, %s, which is at launch %d", id, ref.Launch, pe.Name, ref.UID.Text('p'), pe.PE.Launch)
+		return nil, nil, berth.Errorf(berth.Conflict, "stale-launch: allocation %s is launch %d of %s, %s, which is at launch %d", id, ref.Launch, pe.Name, ref.UID.Text('p'), pe.PE.Launch)
 	}
 	return a, pe, nil
 }
 
-// tellConnectivity notes which of its connections a processing element has.
+// tellConnectivity records which connections a processing element has.
 func tellConnectivity(w *Write, in *op.ReportConnectivity) (ch Change[op.Nothing], err error) {
 	n, err := prove(w.Snapshot, in.NodeID, in.SecretID, w.Options.AuthToken)
 	if err != nil {
@@ -83,11 +83,11 @@ func tellConnectivity(w *Write, in *op.ReportConnectivity) (ch Change[op.Nothing
 	}
 	a := w.Alloc(in.AllocID)
 	if a != nil && a.NodeID != n.ID {
-		return ch, berth.Errorf(berth.Denied, "Permission denied: allocation %s is not of node %s", in.AllocID, n.ID)
+		return ch, berth.Errorf(berth.Denied, "Permission denied: allocation %s is not on node %s", in.AllocID, n.ID)
 	}
 	if pe := w.Resource(c.PE); a != nil && !a.Ended() && pe != nil && pe.PE != nil && pe.PE.Connectivity == in.State && pe.PE.Launch == in.Launch &&
 		a.Rest().PE != nil && *a.Rest().PE == (berth.PERef{UID: c.PE, Launch: c.Launch}) {
-		return ch, nil // what is known need not be in the log
+		return ch, nil // already known
 	}
 	return propose[op.Nothing](c, nil), nil
 }
@@ -136,7 +136,7 @@ func (v *connections) node(id berth.NodeID) *berth.Node {
 func (v *connections) document() (*streams.Document, error) {
 	row := v.StreamJob(v.pe.Owner)
 	if row == nil {
-		return nil, berth.Errorf(berth.Conflict, "owner-missing: %s, %s, was left to itself, and its connections stay as they are", v.pe.Name, v.pe.UID.Text('p'))
+		return nil, berth.Errorf(berth.Conflict, "owner-missing: %s, %s, is orphaned, and its connections no longer change", v.pe.Name, v.pe.UID.Text('p'))
 	}
 	config := v.ResourceNamed(v.pe.Owner, berth.KindConfig, v.pe.Name)
 	if config == nil {

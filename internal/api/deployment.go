@@ -38,7 +38,7 @@ func listDeployments(r *Read, in *op.Query) ([]*berth.Deployment, error) {
 	return page(r, rows, sorted, keep, func(d *berth.Deployment) *berth.Deployment { return d })
 }
 
-// deployment returns the deployment that a request names, to those who have the
+// deployment returns the deployment that a request names, if the caller has the
 // right.
 func (r *Read) deployment(id string, need acl.Capability) (*berth.Deployment, error) {
 	full, err := berth.ParseID[berth.Deployment](id)
@@ -140,7 +140,7 @@ func promoteDeployment(w *Write, in *op.PromoteDeployment) (ch Change[op.Deploym
 	case err != nil:
 		return ch, err
 	case in.All == (len(in.Groups) > 0):
-		return ch, berth.Errorf(berth.Invalid, "Groups: either All or some groups are to be promoted, not both and not none")
+		return ch, berth.Errorf(berth.Invalid, "Groups: want either All or a list of groups to promote, not both")
 	}
 	c := &state.PromoteDeployment{ID: d.ID, Groups: in.Groups, Now: w.Now.UnixNano()}
 	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, nil) }), nil
@@ -157,14 +157,14 @@ func setAllocHealth(w *Write, in *op.SetAllocHealth) (ch Change[op.DeploymentUpd
 	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, c.Reverted) }), nil
 }
 
-// unblockDeployment refuses: a deployment waits for other regions only if its
-// job is of several, and none is.
+// unblockDeployment always refuses: only deployments of multiregion jobs wait for
+// other regions, and multiregion is not supported.
 func unblockDeployment(w *Write, in *op.UnblockDeployment) (ch Change[op.DeploymentUpdated], err error) {
 	d, err := w.read().deployment(in.DeploymentID, op.Unblock.Need)
 	if err != nil {
 		return ch, err
 	}
-	return ch, berth.Errorf(berth.Invalid, "deployment %s is not of a multiregion job, so nothing blocks it; multiregion is not built yet", d.ID)
+	return ch, berth.Errorf(berth.Invalid, "deployment %s is not blocked: its job is not a multiregion job, and multiregion is not supported", d.ID)
 }
 
 // deploymentUpdated answers a change of a deployment that raised an evaluation,

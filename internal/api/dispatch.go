@@ -21,13 +21,13 @@ func forcePeriodic(w *Write, in *op.ForcePeriodic) (Change[op.PeriodicForced], e
 	}), nil
 }
 
-// Limits of what names a child.
+// Limits on what names a child, in bytes.
 const (
 	maxIDPrefix = 128
 	maxToken    = 255
 )
 
-// dispatchJob makes a child of a parameterized job.
+// dispatchJob creates a child of a parameterized job.
 func dispatchJob(w *Write, in *op.DispatchJob) (ch Change[op.JobDispatched], err error) {
 	if err := checkDispatch(w, in); err != nil {
 		return ch, err
@@ -40,9 +40,9 @@ func dispatchJob(w *Write, in *op.DispatchJob) (ch Change[op.JobDispatched], err
 	return propose(c, func(o *Outcome) op.JobDispatched { return dispatched(c, o) }), nil
 }
 
-// dispatched is the answer to a dispatch: the child, and the evaluation it began
-// with. The token may be that of a child that was there before; what is gone of
-// it by now is left out.
+// dispatched answers a dispatch with the child and its first evaluation. If an
+// earlier dispatch had the same token, that is the earlier child; what no longer
+// exists of it is left out.
 func dispatched(c *state.DispatchJob, o *Outcome) op.JobDispatched {
 	var before *berth.Job
 	if c.Token != "" {
@@ -68,23 +68,23 @@ func checkDispatch(w *Write, in *op.DispatchJob) error {
 	bad := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	switch p := in.IdPrefixTemplate; {
 	case len(p) > maxIDPrefix:
-		ps.Addf("IdPrefixTemplate", "%d bytes are too long; allowed are %d", len(p), maxIDPrefix)
+		ps.Addf("IdPrefixTemplate", "%d bytes is too long: the limit is %d", len(p), maxIDPrefix)
 	case !utf8.ValidString(p) || strings.ContainsFunc(p, bad):
-		ps.Addf("IdPrefixTemplate", "%q has a space or a character that cannot be printed", clip(p))
+		ps.Addf("IdPrefixTemplate", "%q contains a space or a non-printable character", clip(p))
 	}
 	if n := len(w.Options.IdempotencyToken); n > maxToken {
-		ps.Addf("idempotency_token", "%d bytes are too long; allowed are %d", n, maxToken)
+		ps.Addf("idempotency_token", "%d bytes is too long: the limit is %d", n, maxToken)
 	}
 	for key, v := range in.Meta {
 		if key == "" || strings.ContainsRune(key+v, 0) || !utf8.ValidString(key+v) {
-			ps.Addf("Meta", "%q is not a usable key, or its value is not valid UTF-8", clip(key))
+			ps.Addf("Meta", "key %q or its value is empty, contains a NUL byte or is not valid UTF-8", clip(key))
 		}
 	}
 	return ps.Err()
 }
 
-// childID is the ID of a child that is dispatched now. Chance makes it unique;
-// the log refuses one that is there.
+// childID is the ID of a child that is dispatched now. Its random part makes it
+// unique; the log refuses one that exists.
 func childID(w *Write, parent berth.JobID, prefix string) berth.JobID {
 	var b [4]byte
 	w.random(b[:])

@@ -9,11 +9,10 @@ import (
 )
 
 const (
-	// mostDrain is the longest time that a drain can be given: its deadline must
-	// be one that JSON can say.
+	// mostDrain is the longest deadline of a drain: the time at which it ends must
+	// fit into JSON.
 	mostDrain = 100 * 365 * 24 * time.Hour
-	// mostMeta bounds what an operator notes of a drain, of names and values
-	// together.
+	// mostMeta limits the metadata of a drain: the bytes of all keys and values.
 	mostMeta = 4 << 10
 )
 
@@ -30,8 +29,8 @@ func drainNode(w *Write, in *op.UpdateDrain) (ch Change[op.EligibilitySet], err 
 	return propose(c, func(o *Outcome) op.EligibilitySet { return eligibilitySet(o, c.Evals) }), nil
 }
 
-// eligibilitySet answers a change of what may be placed on a node, and which
-// evaluations it raised.
+// eligibilitySet answers a change of a node's eligibility that raised
+// evaluations.
 func eligibilitySet(o *Outcome, evals []berth.EvalID) op.EligibilitySet {
 	out := op.EligibilitySet{NodeModifyIndex: o.Index, EvalIDs: evals}
 	if len(evals) > 0 {
@@ -40,18 +39,18 @@ func eligibilitySet(o *Outcome, evals []berth.EvalID) op.EligibilitySet {
 	return out
 }
 
-// checkDrain refuses what no drain can be. MarkEligible beside a DrainSpec is
-// what clients send that say the same of both; it means nothing then.
+// checkDrain refuses an impossible drain. MarkEligible beside a DrainSpec is
+// ignored: some clients always send both.
 func checkDrain(in *op.UpdateDrain) error {
 	if s := in.DrainSpec; s != nil && s.Deadline > mostDrain {
-		return berth.Errorf(berth.Invalid, "DrainSpec.Deadline: %s is too long; allowed are up to %s, 0 for no deadline and less than 0 for at once", s.Deadline, mostDrain)
+		return berth.Errorf(berth.Invalid, "DrainSpec.Deadline: %s is too long: want at most %s, 0 for no deadline, or a negative value to drain at once", s.Deadline, mostDrain)
 	}
 	size := 0
 	for k, v := range in.Meta {
 		size += len(k) + len(v)
 	}
 	if size > mostMeta {
-		return berth.Errorf(berth.Invalid, "Meta: %d bytes are too many; allowed are %d", size, mostMeta)
+		return berth.Errorf(berth.Invalid, "Meta: %d bytes is too long: the limit is %d", size, mostMeta)
 	}
 	return nil
 }

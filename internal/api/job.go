@@ -164,7 +164,7 @@ func jobEvals(r *Read, in *op.JobRef) ([]op.Eval, error) {
 	return out, nil
 }
 
-// registerJob makes a job or changes it.
+// registerJob creates or updates a job.
 func registerJob(w *Write, in *op.RegisterJob) (ch Change[op.JobRegistered], err error) {
 	c, err := registration(w, in.Job, in.JobID, op.Register.Need)
 	if err != nil {
@@ -185,8 +185,8 @@ func registerJob(w *Write, in *op.RegisterJob) (ch Change[op.JobRegistered], err
 	}), nil
 }
 
-// registration is the command that registers a job as a request has it. id is
-// the one that the path names, "" if it names none.
+// registration returns the command that registers the job of a request. id is
+// the job ID in the path, "" if there is none.
 func registration(w *Write, tree decode.RawTree, id string, need acl.Capability) (*state.RegisterJob, error) {
 	j, err := decodeJob(w, tree, need)
 	switch {
@@ -204,26 +204,25 @@ func registration(w *Write, tree decode.RawTree, id string, need acl.Capability)
 	return c, nil
 }
 
-// looksAt says whether an evaluation looks at a job when it is registered. What
-// becomes of a stream job is decided by its submission.
+// looksAt reports whether registering a job raises an evaluation. A stream job
+// gets its evaluations from its submission.
 func looksAt(j *berth.Job) bool { return j == nil || j.Schedulable() && j.Type != berth.TypeStream }
 
-// checkPriority returns what is wrong with the priority of an evaluation; 0 is
+// checkPriority returns what is wrong with the priority of an evaluation; 0 means
 // that of its job.
 func checkPriority(name string, n int) error {
 	if n != 0 && (n < berth.MinPriority || n > berth.MaxPriority) {
-		return berth.Errorf(berth.Invalid, "%s: %d is out of range; allowed are %d to %d", name, n, berth.MinPriority, berth.MaxPriority)
+		return berth.Errorf(berth.Invalid, "%s: must be from %d to %d, got %d", name, berth.MinPriority, berth.MaxPriority, n)
 	}
 	return nil
 }
 
-// decodeJob passes a job through the one door, and drops what only servers
-// set. The namespace of the request is the job's, unless the job says its own:
-// then that is the one in which the caller needs the right, and a request that
-// names another is a mistake.
+// decodeJob decodes and validates a job, and drops what only servers set. A job
+// without a namespace gets that of the request. The caller needs the right in the
+// namespace of the job, and a request that names another one is refused.
 func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, error) {
 	if tree == nil {
-		return nil, berth.Errorf(berth.Invalid, "body.job: a job is wanted")
+		return nil, berth.Errorf(berth.Invalid, "body.job: is missing")
 	}
 	name := spelling(tree, "Namespace")
 	ns, ok := tree[name].(string)
@@ -232,13 +231,13 @@ func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, 
 		tree[name], ok = w.Space(), true
 	}
 	if ns, _ = tree[name].(string); !ok {
-		ns = w.Space() // what stands there is no text, as decoding will say
+		ns = w.Space() // it is not a string, which decoding refuses
 	}
 	if err := w.may(need, ns); err != nil {
 		return nil, err
 	}
 	if w.named != "" && w.named != ns {
-		return nil, berth.Errorf(berth.Invalid, "job.namespace: the job says %q, the request %q; they must agree", clip(ns), clip(w.named))
+		return nil, berth.Errorf(berth.Invalid, "job.namespace: %q in the job differs from %q in the request", clip(ns), clip(w.named))
 	}
 	j, err := admit.DecodeJob(decode.Tree(tree), admit.FromJSON)
 	if err != nil {
@@ -260,7 +259,7 @@ func spelling(tree decode.RawTree, field string) string {
 	return field
 }
 
-// maxSource is the most text that is kept of what a job was made from.
+// maxSource is the largest source of a job that is kept, in bytes.
 const maxSource = 1 << 20
 
 func submission(sub *berth.JobSubmission) *berth.JobSubmission {
@@ -279,11 +278,11 @@ func stopJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 	case in.Purge:
 		return deleteJob(w, in)
 	case in.Propagation != "":
-		return ch, berth.Errorf(berth.Invalid, "propagation: it says how a job is deleted; give purge=true, too")
+		return ch, berth.Errorf(berth.Invalid, "propagation: applies to deletions only; set purge=true as well")
 	case in.Wait != "":
-		return ch, berth.Errorf(berth.Invalid, "wait: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
+		return ch, berth.Errorf(berth.Invalid, "wait: applies to foreground deletions only; set purge=true and propagation=foreground as well")
 	case in.Force:
-		return ch, berth.Errorf(berth.Invalid, "force: it is for a job that is deleted in the foreground; give purge=true and propagation=foreground, too")
+		return ch, berth.Errorf(berth.Invalid, "force: applies to foreground deletions only; set purge=true and propagation=foreground as well")
 	}
 	c := &state.StopJob{Key: w.job(in.JobID), NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano()}
 	if in.UID != "" {
@@ -299,7 +298,7 @@ func stopJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 	}), nil
 }
 
-// evaluateJob has a job looked at again.
+// evaluateJob has the scheduler look at a job again.
 func evaluateJob(w *Write, in *op.EvaluateJob) (Change[op.JobRegistered], error) {
 	c := &state.EvaluateJob{
 		Key: w.job(in.JobID), Force: in.EvalOptions.ForceReschedule, Eval: w.seed(berth.TriggerJobRegister, 0), Now: w.Now.UnixNano(),
@@ -313,13 +312,13 @@ func evaluateJob(w *Write, in *op.EvaluateJob) (Change[op.JobRegistered], error)
 	}), nil
 }
 
-// parseTime is how long a caller's job file may keep a processor busy.
+// parseTime limits the processor time that a job file may take.
 const parseTime = time.Second
 
-// parseJob turns a job file into a job; nothing is changed.
+// parseJob turns a job file into a job. It leaves the state alone.
 func parseJob(ctx context.Context, _ *Write, in *op.ParseJob) (op.Job, error) {
 	if in.JobHCL == "" {
-		return op.Job{}, berth.Errorf(berth.Invalid, "JobHCL: the text of a job file is wanted")
+		return op.Job{}, berth.Errorf(berth.Invalid, "JobHCL: is missing: want the text of a job file")
 	}
 	o := jobspec.Options{}
 	if in.Variables != "" {
@@ -334,7 +333,7 @@ func parseJob(ctx context.Context, _ *Write, in *op.ParseJob) (op.Job, error) {
 	return op.Job{Job: j}, nil
 }
 
-// validateJob says what is wrong with a job; nothing is changed.
+// validateJob reports what is wrong with a job. It leaves the state alone.
 func validateJob(w *Write, in *op.ValidateJob) (ch Change[op.JobValidated], err error) {
 	out := op.JobValidated{DriverConfigValidated: true}
 	j, err := decodeJob(w, in.Job, op.Validate.Need)

@@ -16,7 +16,7 @@ func deletionView(s *state.Snapshot, d *state.JobDeletion) *op.Deletion {
 	return &op.Deletion{Deletion: d.Deletion, Blocking: s.Blocking(d.Key, d.UID) + s.Dependents(d.UID)}
 }
 
-// deleteJob deletes a job with what it owns, or leaves that to itself.
+// deleteJob deletes a job, and what it owns unless that is to be orphaned.
 func deleteJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 	c := &state.DeleteJob{
 		Key: w.job(in.JobID), Intent: berth.IntentUser, Force: in.Force, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano(),
@@ -58,8 +58,8 @@ func deleteJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 	return ch, nil
 }
 
-// alreadyDeleting answers a deletion that was refused: to ask again for what is
-// under way changes nothing.
+// alreadyDeleting answers a deletion that was refused: asking again for a deletion
+// that is under way succeeds and changes nothing.
 func alreadyDeleting(c *state.DeleteJob, o *Outcome, err error) (out op.JobStopped, _ error) {
 	d := o.After.Deletion(c.Key)
 	if berth.KindOf(err) != berth.Conflict || d == nil || d.Deletion.Policy != c.Policy || !c.UID.IsZero() && c.UID != d.UID {
@@ -69,7 +69,7 @@ func alreadyDeleting(c *state.DeleteJob, o *Outcome, err error) (out op.JobStopp
 	return op.JobStopped{JobModifyIndex: index, Meta: op.Meta{Index: index, KnownLeader: true}}, nil
 }
 
-// waitFor reads how long a caller wants to wait for a job to go.
+// waitFor parses how long a caller wants to wait for a job to be gone.
 func waitFor(s string, policy berth.Propagation) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -79,12 +79,13 @@ func waitFor(s string, policy berth.Propagation) (time.Duration, error) {
 	case err != nil || d < 0:
 		return 0, berth.Errorf(berth.Invalid, "wait: %q is not a duration such as 30s", clip(s))
 	case policy != berth.Foreground:
-		return 0, berth.Errorf(berth.Invalid, "wait: a job that is deleted with propagation %s is gone at once; there is nothing to wait for", policy)
+		return 0, berth.Errorf(berth.Invalid, "wait: applies to foreground deletions only; with propagation %s the job is gone at once", policy)
 	}
 	return min(d, op.MaxWait), nil
 }
 
-// whileDeleting shows how far the deletion of a job is, nothing once it is over.
+// whileDeleting adds the progress of a deletion to its answer until the job is
+// gone.
 func whileDeleting(k berth.JobKey) func(after, now *state.Snapshot, out *op.JobStopped) (done bool) {
 	return func(after, now *state.Snapshot, out *op.JobStopped) bool {
 		out.Deletion = nil

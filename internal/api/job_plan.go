@@ -9,9 +9,8 @@ import (
 	"berth/op"
 )
 
-// planJob says what would become of a job if it were registered now: it makes
-// the command of a registration, and has it applied and decided about in a copy
-// of the snapshot.
+// planJob reports what registering a job now would do: it applies the command of
+// the registration to a copy of the snapshot, and has the scheduler decide there.
 func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	c, err := registration(w, in.Job, in.JobID, op.Plan.Need)
 	if err != nil {

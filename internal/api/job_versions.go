@@ -64,7 +64,7 @@ func baseOf(list []*berth.Job, in *op.JobVersionsQuery) (*berth.Job, error) {
 	if in.DiffTag != "" {
 		return nil, berth.Errorf(berth.NotFound, "diff_tag: no version of job %q has the tag %q", in.JobID, clip(in.DiffTag))
 	}
-	return nil, berth.Errorf(berth.NotFound, "diff_version: job %q has no version %d, or it is not kept any more", in.JobID, *in.DiffVersion)
+	return nil, berth.Errorf(berth.NotFound, "diff_version: job %q has no version %d, or it is no longer kept", in.JobID, *in.DiffVersion)
 }
 
 // versionView shows a version of a job. How the job fares is said of the
@@ -80,14 +80,14 @@ func versionView(cur, v *berth.Job, sum *state.Summary) op.Job {
 func readVersion(r *Read, cur *berth.Job, sum *state.Summary, version uint64) (op.Job, error) {
 	v := r.JobVersion(cur.Key(), version)
 	if v == nil {
-		return op.Job{}, berth.Errorf(berth.NotFound, "job %q has no version %d, or it is not kept any more", cur.Key(), version)
+		return op.Job{}, berth.Errorf(berth.NotFound, "job %q has no version %d, or it is no longer kept", cur.Key(), version)
 	}
 	return versionView(cur, v, sum), nil
 }
 
 func readSubmission(r *Read, in *op.SubmissionQuery) (out berth.JobSubmission, err error) {
 	if in.Version == nil {
-		return out, berth.Errorf(berth.Invalid, "version: the number of a version is wanted")
+		return out, berth.Errorf(berth.Invalid, "version: is missing: want a version number")
 	}
 	j, _, err := r.job(in.JobID)
 	if err != nil {
@@ -96,7 +96,7 @@ func readSubmission(r *Read, in *op.SubmissionQuery) (out berth.JobSubmission, e
 	r.At(j.ModifyIndex, state.OnJob(j.Key()))
 	sub := r.Submission(j.Key(), *in.Version)
 	if sub == nil {
-		return out, berth.Errorf(berth.NotFound, "job source not found: nothing is kept of what version %d of job %q was made from", *in.Version, in.JobID)
+		return out, berth.Errorf(berth.NotFound, "job source not found: the source of version %d of job %q is not kept", *in.Version, in.JobID)
 	}
 	return sub.JobSubmission, nil
 }
@@ -112,8 +112,8 @@ func revertJob(w *Write, in *op.RevertJob) (Change[op.JobRegistered], error) {
 	return propose(c, func(o *Outcome) op.JobRegistered { return registered(c.Eval.ID, o) }), nil
 }
 
-// registered answers a write that changed a job and raised an evaluation, none
-// if eval is zero.
+// registered answers a write that changed a job. eval is the evaluation that it
+// raised, zero if it raised none.
 func registered(eval berth.EvalID, o *Outcome) op.JobRegistered {
 	out := op.JobRegistered{EvalID: eval, JobModifyIndex: o.Index, Meta: o.Meta()}
 	if !eval.IsZero() {

@@ -107,8 +107,8 @@ func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {
 	return out, nil
 }
 
-// prove returns the node if the secret is its own. An unknown node and a wrong
-// secret are told apart: an agent registers again after the first.
+// prove returns the node if one of the secrets is its own. It tells an unknown
+// node from a wrong secret, because an agent whose node is unknown registers again.
 func prove(s *state.Snapshot, id berth.NodeID, secrets ...string) (*berth.Node, error) {
 	n := s.Node(id)
 	if n == nil {
@@ -137,11 +137,11 @@ func registerNode(w *Write, in *op.RegisterNode) (ch Change[op.NodeAnswer], err 
 	old := w.Node(n.ID)
 	if old != nil {
 		if _, err := prove(w.Snapshot, n.ID, n.SecretID); err != nil {
-			return ch, err // Apply says so, too; what is wrong need not be in the log
+			return ch, err // Apply checks it as well; this keeps it out of the log
 		}
 	}
-	// Registering again with nothing new is what agents do to be heard; it
-	// need not be in the log.
+	// Agents register again to show that they are alive; without news that need
+	// not be in the log.
 	if old != nil && sameNode(old, &n) && in.NodeEvent == nil {
 		return justHeard(&n, old.ModifyIndex), nil
 	}
@@ -161,7 +161,7 @@ func beatNode(w *Write, in *op.BeatNode) (ch Change[op.NodeAnswer], err error) {
 		return justHeard(n, n.ModifyIndex), nil
 	}
 	if in.Status != berth.NodeReady && in.Status != berth.NodeInit && in.Status != berth.NodeDown {
-		return ch, berth.Errorf(berth.Invalid, "Status: an agent cannot report %q; allowed are initializing, ready, down", clip(in.Status))
+		return ch, berth.Errorf(berth.Invalid, "Status: an agent cannot report %q: want initializing, ready or down", clip(in.Status))
 	}
 	c := &state.SetNodeStatus{ID: n.ID, Status: in.Status, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
 	w.random(c.Seed[:])
@@ -170,21 +170,22 @@ func beatNode(w *Write, in *op.BeatNode) (ch Change[op.NodeAnswer], err error) {
 	return ch, nil
 }
 
-// justHeard is the change that a call makes that brings no news of a node. index
-// is that of the node's last change.
+// justHeard answers a heartbeat without news, which changes nothing. index is that
+// of the node's last change.
 func justHeard(n *berth.Node, index uint64) Change[op.NodeAnswer] {
 	return Change[op.NodeAnswer]{Agent: n.ID, Answer: func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, n, nil, index) }}
 }
 
-// heard remembers of which node's agent a connection is. Whatever the agent
-// calls first on a new one will do: it can be called back from then on.
+// heard remembers which node's agent a connection belongs to, so that the agent
+// can be called back over it. Any authenticated call will do.
 func (s *Server) heard(id berth.NodeID, c RPC) {
 	if s.Proved != nil && c != nil {
 		s.Proved(id, c)
 	}
 }
 
-// nodeAnswer tells a node's agent when to be heard again, and by whom.
+// nodeAnswer tells a node's agent when its next heartbeat is due, and which
+// servers there are.
 func nodeAnswer(o *Outcome, n *berth.Node, evals []berth.EvalID, index uint64) op.NodeAnswer {
 	out := op.NodeAnswer{
 		HeartbeatTTL: o.TTL, EvalIDs: evals, NodeModifyIndex: index, LeaderRPCAddr: o.Leader, Servers: o.Servers,
@@ -202,8 +203,7 @@ func nodeAnswer(o *Outcome, n *berth.Node, evals []berth.EvalID, index uint64) o
 	return out
 }
 
-// pullAllocs tells a node which allocations it has, when there is something
-// new.
+// pullAllocs tells a node which allocations it has, once there is something new.
 func pullAllocs(r *Read, in *op.NodeAllocIndexes) (op.NodeAllocIndexesAnswer, error) {
 	n, err := prove(r.Snapshot, in.NodeID, in.SecretID, r.Query.AuthToken)
 	if err != nil {
@@ -222,19 +222,19 @@ func pullAllocs(r *Read, in *op.NodeAllocIndexes) (op.NodeAllocIndexesAnswer, er
 	return out, nil
 }
 
-// versionFor returns the AllocModifyIndex of an allocation as agents are told
-// it. A state that was restored holds what an agent may have seen, and ended,
-// before: all of it is new to them.
+// versionFor returns the AllocModifyIndex of an allocation as agents see it. After
+// a restore, agents may know later versions of what is in the state, so
+// everything counts as new.
 func versionFor(s *state.Snapshot, a *berth.Alloc) uint64 { return max(a.AllocModifyIndex, s.Restored) }
 
-// fetchAllocs gives a node its allocations as a whole.
+// fetchAllocs returns allocations of a node in full.
 func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
 	const most = 10_000
 	if len(in.AllocIDs) > most {
-		return op.GetAllocsAnswer{}, berth.Errorf(berth.Invalid, "AllocIDs: %d are too many; allowed are %d", len(in.AllocIDs), most)
+		return op.GetAllocsAnswer{}, berth.Errorf(berth.Invalid, "AllocIDs: %d IDs is too many: the limit is %d", len(in.AllocIDs), most)
 	}
-	// MinQueryIndex is one that the agent heard of: this server may not be there
-	// yet, and the answer waits until it is.
+	// The agent was told MinQueryIndex by some server; this one may lag behind it,
+	// and then waits.
 	r.At(r.LastChange(state.Allocs), state.OnTable(state.Allocs))
 	if r.Index >= r.Query.MinQueryIndex {
 		r.Ready()
@@ -256,7 +256,7 @@ func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
 			}
 		}
 		v := allocView(r.Snapshot, a)
-		v.OwnerRefs = nil // nothing to its agent, which does what the desired status says
+		v.OwnerRefs = nil // agents follow the desired status alone
 		v.AllocModifyIndex = versionFor(r.Snapshot, a)
 		out.Allocs = append(out.Allocs, &v)
 	}
@@ -276,11 +276,11 @@ func reportAllocs(w *Write, in *op.ReportAllocs) (ch Change[op.WriteAnswer], err
 			continue
 		}
 		if a.NodeID != c.Node {
-			return ch, berth.Errorf(berth.Denied, "Permission denied: the report of node %s speaks for node %s", c.Node, a.NodeID)
+			return ch, berth.Errorf(berth.Denied, "Permission denied: the report of node %s names an allocation of node %s", c.Node, a.NodeID)
 		}
 		known := w.Alloc(a.ID)
 		if known == nil || a.ClientStatus == berth.ClientUnknown {
-			continue // it is gone: a late report changes nothing; nor does one that says nothing
+			continue // the allocation is gone, or the report says nothing
 		}
 		c.Updates = append(c.Updates, state.AllocUpdate{
 			ID: a.ID, Client: a.ClientStatus, Description: cut(a.ClientDescription, maxSentence),

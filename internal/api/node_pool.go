@@ -79,9 +79,9 @@ func writePool(_ *Write, in *op.WriteNodePool) (ch Change[op.WriteAnswer], err e
 	case p.Name == "":
 		p.Name = in.PoolName
 	case in.PoolName != "" && in.PoolName != p.Name:
-		return ch, berth.Errorf(berth.Invalid, "Name: %q is not the pool that the path names, %q", clip(p.Name), clip(in.PoolName))
+		return ch, berth.Errorf(berth.Invalid, "Name: %q in the body differs from %q in the path", clip(p.Name), clip(in.PoolName))
 	}
-	if err := p.Validate(); err != nil { // Apply says so, too; what is wrong need not be in the log
+	if err := p.Validate(); err != nil { // Apply checks it as well; this keeps it out of the log
 		return ch, err
 	}
 	return propose[op.WriteAnswer](&state.UpsertNodePools{Pools: []*berth.NodePool{&p}}, nil), nil

@@ -37,7 +37,7 @@ func checkNode(n *berth.Node) error {
 		{"Datacenter", n.Datacenter}, {"Name", n.Name}, {"NodeClass", n.NodeClass}, {"NodePool", n.NodePool}, {"HTTPAddr", n.HTTPAddr},
 	} {
 		if len(f.value) > maxNodeText {
-			ps.Addf("Node."+f.name, "%d bytes are too long; allowed are %d", len(f.value), maxNodeText)
+			ps.Addf("Node."+f.name, "%d bytes is too long: the limit is %d", len(f.value), maxNodeText)
 		}
 	}
 	if n.NodePool != "" {
@@ -57,7 +57,7 @@ func checkNode(n *berth.Node) error {
 	switch n.Status {
 	case "", berth.NodeInit, berth.NodeReady, berth.NodeDown:
 	default:
-		ps.Addf("Node.Status", "%q; allowed are initializing, ready, down", clip(n.Status))
+		ps.Addf("Node.Status", "must be initializing, ready or down, got %q", clip(n.Status))
 	}
 	if n.HTTPAddr != "" {
 		if _, _, err := net.SplitHostPort(n.HTTPAddr); err != nil {
@@ -82,7 +82,7 @@ func checkRoom(ps *berth.Problems, n *berth.Node) {
 		value int64
 	}{{"Cpu.CpuShares", r.Cpu.CpuShares}, {"Memory.MemoryMB", r.Memory.MemoryMB}, {"Disk.DiskMB", r.Disk.DiskMB}} {
 		if f.value < 0 || f.value > maxNodeRoom {
-			ps.Addf("Node.NodeResources."+f.name, "%d is out of range; allowed are 0 to %d", f.value, int64(maxNodeRoom))
+			ps.Addf("Node.NodeResources."+f.name, "must be from 0 to %d, got %d", int64(maxNodeRoom), f.value)
 		}
 	}
 	if lo, hi := r.MinDynamicPort, r.MaxDynamicPort; (lo != 0 || hi != 0) && (lo < 1 || hi > berth.MaxPort || lo > hi) {
@@ -96,11 +96,11 @@ func checkRoom(ps *berth.Problems, n *berth.Node) {
 		devices += len(d.Instances)
 	}
 	if devices > maxNodeDevices {
-		ps.Addf("Node.NodeResources.Devices", "%d devices; allowed are %d", devices, maxNodeDevices)
+		ps.Addf("Node.NodeResources.Devices", "%d devices is too many: the limit is %d", devices, maxNodeDevices)
 	}
 	if k := n.ReservedResources; k != nil {
 		if max(k.Cpu.CpuShares, k.Memory.MemoryMB, k.Disk.DiskMB) > maxNodeRoom {
-			ps.Addf("Node.ReservedResources", "more is reserved than any node has")
+			ps.Addf("Node.ReservedResources", "more is reserved than any node can have")
 		}
 		if _, err := fit.ReservedPorts(k.Networks.ReservedHostPorts); err != nil {
 			ps.Addf("Node.ReservedResources.Networks.ReservedHostPorts", "%v", err)
@@ -121,7 +121,7 @@ func compute(t *berth.Topology) (mhz int64) {
 	return mhz
 }
 
-// sameNode says whether a node says nothing new of itself: the times at which
+// sameNode reports whether a node brings no news of itself: the times at which
 // its drivers were looked at do not count.
 func sameNode(old, new *berth.Node) bool {
 	return diff.Equal(said(old), said(new))

@@ -27,8 +27,8 @@ func writeScheduler(_ *Write, in *op.SetScheduler) (Change[op.SchedulerSet], err
 	return ch, nil
 }
 
-// unlessConflict answers a check-and-set: that something else was there is an
-// answer, the zero one, and any other refusal an error.
+// unlessConflict answers a refused check-and-set. A conflict is a valid answer,
+// the zero value; any other refusal is an error.
 func unlessConflict[Out any](_ *Outcome, err error) (out Out, _ error) {
 	if berth.KindOf(err) == berth.Conflict {
 		return out, nil

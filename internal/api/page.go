@@ -21,9 +21,9 @@ import (
 type order[Row any] struct {
 	// key is the token of a page that begins with the row: its full place.
 	key func(*Row) string
-	// reached says whether the row stands at or behind the place of a token,
-	// whose own row may be gone. Of several rows at one place, as far as the
-	// token can tell, all are at it.
+	// reached reports whether the row stands at or after the place of a token,
+	// whose own row may be gone. If the token cannot tell several rows apart, it
+	// reaches all of them.
 	reached func(row *Row, token string) bool
 }
 
@@ -127,7 +127,7 @@ func newFilter(text string) (filter, error) {
 		return filter{}, nil
 	}
 	if len(text) > maxFilter {
-		return filter{}, berth.Errorf(berth.Invalid, "filter: %d bytes are too long; allowed are %d", len(text), maxFilter)
+		return filter{}, berth.Errorf(berth.Invalid, "filter: %d bytes is too long: the limit is %d", len(text), maxFilter)
 	}
 	e, err := bexpr.CreateEvaluator(text, bexpr.WithMaxExpressions(maxSteps))
 	if err != nil {
@@ -136,7 +136,7 @@ func newFilter(text string) (filter, error) {
 	return filter{e}, nil
 }
 
-// accepts says whether a view meets the expression, which sees it as the API
+// accepts reports whether a view matches the expression, which sees it as the API
 // shows it.
 func (f filter) accepts(v any) (bool, error) {
 	if f.eval == nil {

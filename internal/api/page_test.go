@@ -156,7 +156,7 @@ func TestBadQueries(t *testing.T) {
 		"filter=" + url.QueryEscape(`Priority == "high"`):         "filter: ",
 		"filter=" + url.QueryEscape(`ID matches "(("`):            "filter: ",
 		"filter=" + url.QueryEscape(deep):                         "failed to read filter expression",
-		"filter=" + url.QueryEscape(strings.Repeat("not ", 1000)): "filter: 4000 bytes are too long; allowed are 2048",
+		"filter=" + url.QueryEscape(strings.Repeat("not ", 1000)): "filter: 4000 bytes is too long: the limit is 2048",
 		"filter=%ff%fe":                 "failed to read filter expression",
 		"per_page=-1":                   `per_page: "-1" is not a count; allowed are 0 to 1000`,
 		"per_page=x":                    `per_page: "x" is not a count`,

@@ -9,9 +9,9 @@ import (
 	"berth/op"
 )
 
-// Operator is what the API asks of this server's part in the cluster, for
-// those who look after it. Of calls that only the leader can do the others'
-// error wraps state.ErrLost.
+// Operator is what the API asks of this server's part in the cluster on behalf of
+// operators. What only the leader can do fails elsewhere with an error that wraps
+// state.ErrLost.
 type Operator interface {
 	// RaftServers returns the servers that agree on the state, in order of ID.
 	RaftServers() ([]op.RaftServer, error)
@@ -28,7 +28,7 @@ type Operator interface {
 	RestoreSnapshot(ctx context.Context, from io.Reader) (saved, now uint64, err error)
 }
 
-// Snapshot is a saved state. Who got it closes it.
+// Snapshot is a saved state. The caller closes it.
 type Snapshot struct {
 	io.ReadCloser
 	Size   int64
@@ -87,9 +87,9 @@ var errNoOperator = berth.Errorf(berth.Unavailable, "this agent has no part in t
 func (s *Server) raftPeer(in *op.RaftPeer) (all []op.RaftServer, peer op.RaftServer, err error) {
 	switch {
 	case in.ID == "" && in.Address == "":
-		return nil, peer, berth.Errorf(berth.Invalid, "id, address: both are missing; one of them says which server")
+		return nil, peer, berth.Errorf(berth.Invalid, "id, address: both are missing: set one of them to name the server")
 	case in.ID != "" && in.Address != "":
-		return nil, peer, berth.Errorf(berth.Invalid, "id, address: both are there; one of them says which server")
+		return nil, peer, berth.Errorf(berth.Invalid, "id, address: both are set: set one of them to name the server")
 	}
 	if all, err = s.raftServers(); err != nil {
 		return nil, peer, err

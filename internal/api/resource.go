@@ -18,11 +18,11 @@ func (s *Server) resources() {
 	write(s, op.RemoveResource, removeResource)
 }
 
-// uidOf reads a UID that a request says; "" is none. It may have the letter of
-// its kind, and no other.
+// uidOf parses a UID of a request; "" is no UID. It may begin with the letter of
+// its kind, and with no other.
 func uidOf(name, s string, kind byte) (uid berth.UID, err error) {
 	if len(s) > 2 && s[1] == '-' && s[0] != kind {
-		return uid, berth.Errorf(berth.Invalid, "%s: %q does not begin with %c-, as it should", name, clip(s), kind)
+		return uid, berth.Errorf(berth.Invalid, "%s: %q must begin with %c-", name, clip(s), kind)
 	}
 	if err := uid.UnmarshalText([]byte(s)); err != nil {
 		return uid, berth.Errorf(berth.Invalid, "%s: %w", name, err)
@@ -79,10 +79,10 @@ var resourceOrder = order[resource]{
 func listResources(r *Read, in *op.ResourcesQuery) ([]op.Resource, error) {
 	r.ofStreamsOf(in.Job)
 	if in.Kind != "" && !slices.Contains(resourceKinds, in.Kind) {
-		return nil, berth.Errorf(berth.Invalid, "kind: there is no %q; allowed are %s", clip(in.Kind), strings.Join(resourceKinds, ", "))
+		return nil, berth.Errorf(berth.Invalid, "kind: unknown kind %q: want one of %s", clip(in.Kind), strings.Join(resourceKinds, ", "))
 	}
 	if in.Recursive && in.Owner == "" {
-		return nil, berth.Errorf(berth.Invalid, "recursive: it is about what an owner owns; give owner, too")
+		return nil, berth.Errorf(berth.Invalid, "recursive: applies together with owner only; set owner as well")
 	}
 	var owner berth.UID
 	if in.Owner != "" {
@@ -143,8 +143,8 @@ func owns(owner string) byte {
 	return 0
 }
 
-// owned says whether an allocation has an owner of that UID, or with recursive
-// belongs to what it owns.
+// owned reports whether the owner of an allocation has that UID or, if recursive,
+// whether the allocation belongs to something that the owner owns.
 func owned(a *berth.Alloc, owner berth.UID, recursive bool) bool {
 	pe := a.Rest().PE
 	switch {
@@ -194,9 +194,8 @@ func (r *Read) jobsByAge(id string) (out []*berth.Job) {
 	return out
 }
 
-// allocsFor returns the allocations among which those are that are wanted: of a
-// job that is named, or that is there and has the UID, or else all. The older
-// ones come first.
+// allocsFor returns the allocations to search, oldest first: those of the job
+// that is named or that has the UID, or else all.
 func (r *Read) allocsFor(id string, owner berth.UID) iter.Seq[*berth.Alloc] {
 	key, known := r.keyOfOwner(owner)
 	if id != "" && r.Space() != berth.AllNamespaces {
@@ -248,10 +247,9 @@ func jobByUID(s *state.Snapshot, uid berth.UID) *berth.Job {
 	return nil
 }
 
-// removeResource deletes an object: a job as if by its ID, what a stream job
-// owns, which it may have made again, or an allocation, which is stopped. The
-// allocations of other jobs are their business, unless they were left to
-// themselves.
+// removeResource deletes an object: a job as if by its ID; what a stream job owns,
+// which the job may create again; or an allocation, which is stopped. Allocations
+// of other jobs can be deleted only if they are orphaned.
 func removeResource(w *Write, in *op.DeleteResource) (ch Change[op.AllocStopped], err error) {
 	letter := byte('?')
 	if len(in.UID) > 2 && in.UID[1] == '-' {
@@ -316,7 +314,7 @@ func (w *Write) removeAlloc(a *berth.Alloc) (ch Change[op.AllocStopped], err err
 		return ch, err
 	}
 	if !a.Orphaned && a.Rest().PE == nil {
-		return ch, berth.Errorf(berth.Conflict, "allocation %s is owned by job %q, %s, which decides about it; stop the allocation, or delete the job",
+		return ch, berth.Errorf(berth.Conflict, "allocation %s is owned by job %q, %s, and cannot be deleted by itself: stop the allocation, or delete the job",
 			a.ID, a.Key(), a.Job.UID.Text('j'))
 	}
 	return haltAlloc(w, a, false), nil

@@ -47,18 +47,18 @@ func scalesHere(w *Write, in *op.ScaleJob) error {
 		case berth.TargetGroup:
 		case berth.TargetJob:
 			if value != "" && value != in.JobID {
-				ps.Addf("Target.Job", "%q is not the job that the path names, %q", clip(value), clip(in.JobID))
+				ps.Addf("Target.Job", "%q differs from job %q in the path", clip(value), clip(in.JobID))
 			}
 		case berth.TargetNamespace:
 			if value != "" && value != w.Space() {
-				ps.Addf("Target.Namespace", "%q is not the namespace of the request, %q", clip(value), w.Space())
+				ps.Addf("Target.Namespace", "%q differs from namespace %q of the request", clip(value), w.Space())
 			}
 		default:
-			ps.Addf("Target", "%q is not known; allowed are Group, Job and Namespace", clip(name))
+			ps.Addf("Target", "unknown key %q: want Group, Job or Namespace", clip(name))
 		}
 	}
 	if in.Target[berth.TargetGroup] == "" {
-		ps.Addf("Target.Group", "is missing: the group to scale")
+		ps.Addf("Target.Group", "is missing: want the group to scale")
 	}
 	return ps.Err()
 }

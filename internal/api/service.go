@@ -121,7 +121,7 @@ func readService(r *Read, in *op.ServiceQuery) ([]berth.ServiceRegistration, err
 func parseChoose(text string) (n int, key string, err error) {
 	number, key, ok := strings.Cut(text, "|")
 	if n, err = strconv.Atoi(number); !ok || err != nil || n < 1 || key == "" {
-		return 0, "", berth.Errorf(berth.Invalid, "choose: %q; it must be <number>|<key>, such as 2|%s", clip(text), "web-1")
+		return 0, "", berth.Errorf(berth.Invalid, "choose: must be <number>|<key> such as 2|%[2]s, got %[1]q", clip(text), "web-1")
 	}
 	return n, key, nil
 }
@@ -200,7 +200,7 @@ func upsertServices(w *Write, in *op.UpsertServices) (ch Change[op.WriteAnswer],
 	if err != nil {
 		return ch, err
 	}
-	for _, r := range in.Services { // Apply says so, too; what is wrong need not be in the log
+	for _, r := range in.Services { // Apply checks them as well; this keeps bad ones out of the log
 		if err := state.CheckService(r); err != nil {
 			return ch, err
 		}
@@ -208,12 +208,12 @@ func upsertServices(w *Write, in *op.UpsertServices) (ch Change[op.WriteAnswer],
 	return propose[op.WriteAnswer](&state.UpsertServices{Node: n.ID, Services: in.Services}, nil), nil
 }
 
-// removeOwnService takes out what a node's agent does not want any more. The
-// call names no node, so the registration does.
+// removeOwnService removes a registration for the agent of its node. The call
+// does not name the node, so the registration says which one it is.
 func removeOwnService(w *Write, in *op.DeleteServiceByID) (ch Change[op.WriteAnswer], err error) {
 	r := w.Service(in.ID)
 	if r == nil {
-		return ch, nil // somebody did, or its allocation has ended
+		return ch, nil // already removed, or its allocation has ended
 	}
 	n, err := prove(w.Snapshot, r.NodeID, w.Options.AuthToken)
 	if err != nil {

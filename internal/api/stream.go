@@ -36,7 +36,7 @@ func (r *Read) streamJob(id string) (*berth.Job, *berth.StreamJob, error) {
 	}
 	row := r.StreamOf(j.Key())
 	if row == nil {
-		return nil, nil, berth.Errorf(berth.NotFound, "job %s is of type %s; this is of jobs of type %s", j.Key(), j.Type, berth.TypeStream)
+		return nil, nil, berth.Errorf(berth.NotFound, "job %s is of type %s: want a job of type %s", j.Key(), j.Type, berth.TypeStream)
 	}
 	return j, row, nil
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // writeRegion gives a parallel region another width: a version of the job that
-// is like the newest but for that. A job that is in a submission is brought to
-// the newest version when that is over, so that of several changes the last
-// counts; one that is to begin anew begins with it.
+// differs from the newest in that alone. A job that is being submitted moves to
+// the newest version once the submission is over, so the last of several changes
+// wins; a job that is being replaced starts with it.
 func writeRegion(w *Write, in *op.SetRegion) (ch Change[op.RegionSet], err error) {
 	k := w.job(in.JobID)
 	j := w.Job(k)
@@ -28,7 +28,7 @@ func writeRegion(w *Write, in *op.SetRegion) (ch Change[op.RegionSet], err error
 	if err := admit.Validate(n).Err(); err != nil {
 		return ch, err
 	}
-	// What was looked at is changed, and nothing else.
+	// Only the version that was looked at may be changed.
 	c := &state.RegisterJob{Job: n, Enforce: true, Index: j.JobModifyIndex, Now: w.Now.UnixNano()}
 	return propose(c, func(o *Outcome) op.RegionSet {
 		out := op.RegionSet{Width: in.Width, JobModifyIndex: o.Index, Meta: o.Meta()}
@@ -39,7 +39,7 @@ func writeRegion(w *Write, in *op.SetRegion) (ch Change[op.RegionSet], err error
 	}), nil
 }
 
-// widens refuses a job whose regions cannot have another width.
+// widens refuses a job whose regions cannot change their width.
 func (w *Write) widens(j *berth.Job, in *op.SetRegion) error {
 	d, row := w.Deletion(j.Key()), w.StreamOf(j.Key())
 	uid, err := uidOf("UID", in.UID, 'j')
@@ -47,23 +47,23 @@ func (w *Write) widens(j *berth.Job, in *op.SetRegion) error {
 	case err != nil:
 		return err
 	case row == nil:
-		return berth.Errorf(berth.Invalid, "job %q is of type %s; parallel regions are of jobs of type %s", j.ID, j.Type, berth.TypeStream)
+		return berth.Errorf(berth.Invalid, "job %q is of type %s: only jobs of type %s have parallel regions", j.ID, j.Type, berth.TypeStream)
 	case !uid.IsZero() && uid != j.UID:
 		return berth.Errorf(berth.Conflict, "uid-mismatch: job %q is %s now", j.ID, j.UID.Text('j'))
 	case in.Width < 1 || in.Width > berth.MaxWidth:
-		return berth.Errorf(berth.Invalid, "Width: %d is out of range; allowed are 1 to %d", in.Width, berth.MaxWidth)
+		return berth.Errorf(berth.Invalid, "Width: must be from 1 to %d, got %d", berth.MaxWidth, in.Width)
 	case in.JobModifyIndex != 0 && in.JobModifyIndex != j.JobModifyIndex:
 		return berth.Errorf(berth.Conflict, "JobModifyIndex: job %q is at index %d, not %d", j.ID, j.JobModifyIndex, in.JobModifyIndex)
 	case d != nil && d.Deletion.Intent == berth.IntentUser:
 		return berth.Errorf(berth.Conflict, "%w: job %q, %s, is being deleted since index %d", berth.ErrDeleting, j.ID, j.UID.Text('j'), d.Deletion.RequestIndex)
 	case d == nil && (row.Phase == berth.PhaseStopped || row.Phase == berth.PhaseFailed):
-		return berth.Errorf(berth.Invalid, "job %q is %s; run it before its regions are changed", j.ID, row.Phase)
+		return berth.Errorf(berth.Invalid, "job %q is %s: run it before changing its regions", j.ID, row.Phase)
 	}
 	return nil
 }
 
-// changeObject makes one change of the object of a kind that a request names,
-// for those who have the right.
+// changeObject changes the object that a request names, if the caller has the
+// right.
 func changeObject(w *Write, kind, text string, info *op.Info, change func(uid berth.UID, now int64) state.Command) (ch Change[op.Changed], err error) {
 	o, err := w.read().object(kind, text)
 	if err != nil {
@@ -85,7 +85,7 @@ func writeProperties(w *Write, in *op.SetExport) (Change[op.Changed], error) {
 
 func writeFilter(w *Write, in *op.SetFilter) (ch Change[op.Changed], err error) {
 	if in.Filter == nil {
-		return ch, berth.Errorf(berth.Invalid, "Filter: is missing; \"\" is none, which lets everything through")
+		return ch, berth.Errorf(berth.Invalid, "Filter: is missing: set \"\" to let everything through")
 	}
 	return changeObject(w, berth.KindImport, in.Import, op.WriteFilter.Info, func(uid berth.UID, now int64) state.Command {
 		return &state.SetImport{UID: uid, Filter: in.Filter, Now: now}
@@ -94,7 +94,7 @@ func writeFilter(w *Write, in *op.SetFilter) (ch Change[op.Changed], err error) 
 
 func writeSubscription(w *Write, in *op.SetSubscription) (ch Change[op.Changed], err error) {
 	if in.Subscription == nil {
-		return ch, berth.Errorf(berth.Invalid, "Subscription: is missing; \"\" is none")
+		return ch, berth.Errorf(berth.Invalid, "Subscription: is missing: set \"\" to subscribe to nothing")
 	}
 	return changeObject(w, berth.KindImport, in.Import, op.WriteSubscribed.Info, func(uid berth.UID, now int64) state.Command {
 		return &state.SetImport{UID: uid, Subscription: in.Subscription, Now: now}

@@ -118,7 +118,7 @@ func TestARecoveryIsShown(t *testing.T) {
 		t.Errorf("at first it stands at %+v", v)
 	}
 	f.bad("PUT", "/v1/stream/job/telemetry/region/score", `{"Width": 4, "UID": "j-0000000000000001-00"}`, 409, "uid-mismatch")
-	f.bad("PUT", "/v1/stream/job/telemetry/region/score", `{"Width": 1001}`, 400, "allowed are 1 to 1000")
+	f.bad("PUT", "/v1/stream/job/telemetry/region/score", `{"Width": 1001}`, 400, "must be from 1 to 1000")
 	f.bad("PUT", "/v1/stream/job/telemetry/region/none", `{"Width": 4}`, 404, "it has: score")
 
 	f.interrupt()

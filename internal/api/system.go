@@ -15,7 +15,7 @@ func (s *Server) system() {
 	write(s, op.EvalDelete, deleteEvals)
 }
 
-// collectGarbage raises the evaluation that deletes what nothing needs, and
+// collectGarbage raises the evaluation that deletes what is no longer needed. It
 // does not wait for it.
 func collectGarbage(w *Write, _ *op.SystemGC) (Change[op.SystemGCRaised], error) {
 	c := &state.RaiseCore{Force: true, Cause: berth.Cause{Kind: berth.CauseUser}, Now: w.Now.UnixNano()}
@@ -23,12 +23,13 @@ func collectGarbage(w *Write, _ *op.SystemGC) (Change[op.SystemGCRaised], error)
 	return propose(c, func(*Outcome) op.SystemGCRaised { return op.SystemGCRaised{EvalID: c.ID} }), nil
 }
 
-// deleteEvals forgets evaluations with their allocations. What is needed stays:
-// named, it refuses the request; met by a filter, it is left out.
+// deleteEvals deletes evaluations with their allocations. What is still needed
+// stays: an evaluation that is named refuses the request, one that a filter
+// matches is skipped.
 func deleteEvals(w *Write, in *op.DeleteEvals) (ch Change[op.EvalsDeleted], err error) {
 	named := len(in.EvalIDs) > 0
 	if named == (in.Filter != "") {
-		return ch, berth.Errorf(berth.Invalid, "evaluations to delete are named by EvalIDs or by a Filter, one of them")
+		return ch, berth.Errorf(berth.Invalid, "EvalIDs, Filter: want exactly one of them to name the evaluations to delete")
 	}
 	var evals []*berth.Eval
 	if named {
@@ -39,7 +40,7 @@ func deleteEvals(w *Write, in *op.DeleteEvals) (ch Change[op.EvalsDeleted], err 
 	if err != nil {
 		return ch, err
 	}
-	// One that leads to another goes before it.
+	// An evaluation goes before those that follow from it.
 	slices.SortFunc(evals, func(a, b *berth.Eval) int {
 		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.ID.String(), b.ID.String()))
 	})
@@ -47,7 +48,7 @@ func deleteEvals(w *Write, in *op.DeleteEvals) (ch Change[op.EvalsDeleted], err 
 	c := &state.DeleteRows{}
 	count := 0
 	for _, e := range slices.Compact(evals) {
-		// If an allocation of it stays, so does the evaluation, and it says why.
+		// If one of its allocations stays, Eval returns why the evaluation stays too.
 		for a := range w.AllocsBy(e.ID) {
 			if sweep.Alloc(a) == "" {
 				if c.Len() == state.MaxDeletes {
@@ -78,7 +79,7 @@ func deleteEvals(w *Write, in *op.DeleteEvals) (ch Change[op.EvalsDeleted], err 
 
 func (w *Write) evalsNamed(ids []string) (out []*berth.Eval, err error) {
 	if len(ids) > state.MaxDeletes {
-		return nil, berth.Errorf(berth.Invalid, "EvalIDs: %d are too many; allowed are %d", len(ids), state.MaxDeletes)
+		return nil, berth.Errorf(berth.Invalid, "EvalIDs: %d IDs is too many: the limit is %d", len(ids), state.MaxDeletes)
 	}
 	for _, text := range ids {
 		id, err := berth.ParseID[berth.Eval](text)
@@ -94,8 +95,8 @@ func (w *Write) evalsNamed(ids []string) (out []*berth.Eval, err error) {
 	return out, nil
 }
 
-// evalsMeeting returns the evaluations of the request's namespace that meet an
-// expression and have ended.
+// evalsMeeting returns the evaluations in the namespace of the request that have
+// ended and match an expression.
 func (w *Write) evalsMeeting(text string) (out []*berth.Eval, err error) {
 	wanted, err := newFilter(text)
 	if err != nil {

@@ -23,7 +23,7 @@ func (w *waiting) enter(c Caller) error {
 	defer w.mu.Unlock()
 	k := waiter(c)
 	if w.count[k] >= maxWaits {
-		return berth.Errorf(berth.Limited, "%d blocking queries of this caller wait already; more are not taken", maxWaits)
+		return berth.Errorf(berth.Limited, "this caller already has %d blocking queries, which is the limit", maxWaits)
 	}
 	w.count[k]++
 	return nil

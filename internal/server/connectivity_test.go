@@ -199,7 +199,7 @@ func TestAgentsTellConnectivity(t *testing.T) {
 		"what is no element": {tell(x.node, x.SecretID, func(in *op.ReportConnectivity) { in.PE = "j-0000000000000001-00" }), berth.Invalid, "PE: "},
 		"no state":           {tell(x.node, x.SecretID, func(in *op.ReportConnectivity) { in.State = "half" }), berth.Invalid, `State: "half" is none; allowed are none, partial, full`},
 		"another's question": {second((&linked{node: thief, alloc: one.alloc}).ask(0)), berth.NotFound, "has no allocation"},
-		"an ordinary job":    {second((&linked{node: x.node, alloc: ordinary[0].ID}).ask(0)), berth.Invalid, "is of no stream job"},
+		"an ordinary job":    {second((&linked{node: x.node, alloc: ordinary[0].ID}).ask(0)), berth.Invalid, "does not belong to a stream job"},
 	} {
 		if berth.KindOf(c.err) != c.kind || !strings.Contains(fmt.Sprint(c.err), c.text) {
 			t.Errorf("%s: %v; wanted are %s and %q", what, c.err, c.kind, c.text)

@@ -89,11 +89,11 @@ func TestForegroundAndBackground(t *testing.T) {
 	uid := r.up("web", 3)
 	x.stubborn(true)
 
-	r.bad("DELETE", "/v1/job/web?propagation=foreground", 400, "give purge=true, too")
+	r.bad("DELETE", "/v1/job/web?propagation=foreground", 400, "set purge=true as well")
 	r.bad("DELETE", "/v1/job/web?purge=true&propagation=upwards", 400, "allowed are background, foreground, orphan")
-	r.bad("DELETE", "/v1/job/web?purge=true&wait=5s", 400, "there is nothing to wait for")
+	r.bad("DELETE", "/v1/job/web?purge=true&wait=5s", 400, "the job is gone at once")
 	r.bad("DELETE", "/v1/job/web?purge=true&propagation=foreground&wait=soon", 400, "not a duration")
-	r.bad("DELETE", "/v1/job/web?purge=true&uid=a-0000000000000001-00", 400, "does not begin with j-")
+	r.bad("DELETE", "/v1/job/web?purge=true&uid=a-0000000000000001-00", 400, "must begin with j-")
 	var out, again op.JobStopped
 	r.good("DELETE", "/v1/job/web?purge=true&propagation=foreground&wait=20ms&uid="+uid, &out)
 	if d := out.Deletion; out.EvalID.IsZero() || d == nil || d.Blocking != 3 || d.Policy != berth.Foreground || d.Intent != berth.IntentUser || d.RequestIndex != out.JobModifyIndex {
@@ -176,7 +176,7 @@ func TestDeletionByForce(t *testing.T) {
 	x := r.puppet(1)
 	uid := r.up("web", 2)
 	x.stubborn(true)
-	r.bad("DELETE", "/v1/job/web?force=true", 400, "give purge=true and propagation=foreground, too")
+	r.bad("DELETE", "/v1/job/web?force=true", 400, "set purge=true and propagation=foreground as well")
 	r.bad("DELETE", "/v1/job/web?purge=true&force=true", 400, "deleted with propagation background is gone at once")
 	manages = false
 	r.bad("DELETE", "/v1/job/web?purge=true&propagation=foreground&force=true", 403, "Permission denied")
@@ -375,7 +375,7 @@ func TestDeletionEscalates(t *testing.T) {
 	if len(whole) != 2 || whole[0].UID == whole[1].UID {
 		t.Errorf("page by page there are %+v", whole)
 	}
-	r.bad("GET", "/v1/resources?kind=Pod", 400, "allowed are Job, Config,")
+	r.bad("GET", "/v1/resources?kind=Pod", 400, "want one of Job, Config,")
 	r.bad("GET", "/v1/resources?owner=web", 400, "is not a UID")
 }
 

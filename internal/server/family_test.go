@@ -151,8 +151,8 @@ func TestDispatchedJob(t *testing.T) {
 		{"x", "", "Meta: the job requires day", nil, 0},
 		{"x", "", "Meta: hour: the job does not take them; allowed are day", map[string]string{"day": "1", "hour": "2"}, 0},
 		{strings.Repeat("x", 16385), "", "Payload: 16385 bytes are too many; allowed are 16384", map[string]string{"day": "1"}, 0},
-		{"x", "a b", `IdPrefixTemplate: "a b" has a space or a character that cannot be printed`, map[string]string{"day": "1"}, 0},
-		{"x", "", "Priority: 101 is out of range; allowed are 1 to 100", map[string]string{"day": "1"}, 101},
+		{"x", "a b", `IdPrefixTemplate: "a b" contains a space or a non-printable character`, map[string]string{"day": "1"}, 0},
+		{"x", "", "Priority: must be from 1 to 100, got 101", map[string]string{"day": "1"}, 101},
 	} {
 		_, _, err := r.api.Jobs().DispatchOpts(&nomad.DispatchOptions{JobID: "encode", Meta: c.meta, Payload: []byte(c.payload), IdPrefixTemplate: c.prefix, Priority: c.priority}, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "400") {

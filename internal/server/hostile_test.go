@@ -50,14 +50,14 @@ func TestBrokenBodies(t *testing.T) {
 		{"wrong content", "job \"web\" {\n  group \"g\" {}\n}\n", 400, `line 1, column 1`},
 		{"a list", `[1, 2]`, 400, `an object is wanted, not a list`},
 		{"text after the object", `{"Job": {"ID": "web"}} {}`, 400, `more text follows`},
-		{"nothing", "", 400, `^body\.job: a job is wanted`},
+		{"nothing", "", 400, `^body\.job: is missing`},
 		{"null", "null", 400, `an object is wanted, not null`},
-		{"a job that is null", `{"Job": null}`, 400, `^body\.job: a job is wanted`},
+		{"a job that is null", `{"Job": null}`, 400, `^body\.job: is missing`},
 		{"a job of nothing", `{"Job": {}}`, 400, `job\.id`},
 		{"another region", strings.Replace(body("", ""), `"ID"`, `"Region": "moon", "ID"`, 1), 400, `job\.region: "moon" is not this region`},
 		{"another namespace", strings.Replace(body("", ""), `"ID"`, `"Namespace": "moon", "ID"`, 1), 400, `job\.namespace: there is no namespace "moon"`},
 		{"a namespace that is a number", strings.Replace(body("", ""), `"ID"`, `"Namespace": 7, "ID"`, 1), 400, `job\.namespace: .* not 7`},
-		{"a priority out of range", strings.Replace(body("", ""), `"Job"`, `"EvalPriority": 101, "Job"`, 1), 400, `^EvalPriority: 101 is out of range`},
+		{"a priority out of range", strings.Replace(body("", ""), `"Job"`, `"EvalPriority": 101, "Job"`, 1), 400, `^EvalPriority: must be from 1 to 100`},
 		{"a flag that is a text", strings.Replace(body("", ""), `"Job"`, `"EnforceIndex": "yes", "Job"`, 1), 400, `^body\.enforce_index: `},
 	} {
 		for _, path := range []string{"/v1/jobs", "/v1/job/web"} {
@@ -109,7 +109,7 @@ func TestBrokenBodiesElsewhere(t *testing.T) {
 		code       int
 		want       string
 	}{
-		{"/v1/jobs/parse", `{}`, 400, "JobHCL: the text of a job file is wanted"},
+		{"/v1/jobs/parse", `{}`, 400, "JobHCL: is missing: want the text of a job file"},
 		{"/v1/jobs/parse", `{"JobHCL": 7}`, 400, "body.job_hcl"},
 		{"/v1/jobs/parse", `{"JobHCL": "job \"web\" {"}`, 400, "job:1"},
 		{"/v1/jobs/parse", `{"JobHCL": "job \"web\" { priority = var.x }"}`, 400, "job:1"},

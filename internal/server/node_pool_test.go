@@ -142,7 +142,7 @@ func TestNodePoolRoutes(t *testing.T) {
 		{"POST", "/v1/node/pools", `{"Name":"prod","NodeIdentityTTL":3600000000000}`, 200, ""},
 		{"GET", "/v1/node/pool/dev", "", 200, `"Description":"e"`},
 		{"GET", "/v1/node/pool/prod", "", 200, `"NodeIdentityTTL":"1h0m0s"`},
-		{"PUT", "/v1/node/pool/dev", `{"Name":"prod"}`, 400, `Name: "prod" is not the pool that the path names, "dev"`},
+		{"PUT", "/v1/node/pool/dev", `{"Name":"prod"}`, 400, `Name: "prod" in the body differs from "dev" in the path`},
 		{"PUT", "/v1/node/pools", `{}`, 400, "Name: "},
 		{"PUT", "/v1/node/pools", `{"Name":"x","NodeIdentityTTL":"soon"}`, 400, `"soon" is not a duration`},
 		{"DELETE", "/v1/node/pool/dev", "", 200, ""},

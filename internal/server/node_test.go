@@ -128,15 +128,15 @@ func TestBadRegistrations(t *testing.T) {
 	}
 	before := r.server.Store().Snapshot().Hash()
 	for want, n := range map[string]*berth.Node{
-		"Node: is missing":       nil,
-		"Node.ID: is missing":    change(func(n *berth.Node) { n.ID = berth.NodeID{} }),
-		"Node.SecretID":          change(func(n *berth.Node) { n.SecretID = "" }),
-		"Node.Name":              change(func(n *berth.Node) { n.Name = strings.Repeat("x", 10_000) }),
-		"Node.Datacenter":        change(func(n *berth.Node) { n.Datacenter = "" }),
-		"Node.HTTPAddr":          change(func(n *berth.Node) { n.HTTPAddr = "nowhere" }),
-		`Node.Status: "party"`:   change(func(n *berth.Node) { n.Status = "party" }),
-		"Node.NodeResources: is": change(func(n *berth.Node) { n.NodeResources = nil }),
-		"Memory.MemoryMB: -1 is": change(func(n *berth.Node) {
+		"Node: is missing":                  nil,
+		"Node.ID: is missing":               change(func(n *berth.Node) { n.ID = berth.NodeID{} }),
+		"Node.SecretID":                     change(func(n *berth.Node) { n.SecretID = "" }),
+		"Node.Name":                         change(func(n *berth.Node) { n.Name = strings.Repeat("x", 10_000) }),
+		"Node.Datacenter":                   change(func(n *berth.Node) { n.Datacenter = "" }),
+		"Node.HTTPAddr":                     change(func(n *berth.Node) { n.HTTPAddr = "nowhere" }),
+		`Node.Status: must be initializing`: change(func(n *berth.Node) { n.Status = "party" }),
+		"Node.NodeResources: is":            change(func(n *berth.Node) { n.NodeResources = nil }),
+		"Memory.MemoryMB: must be from 0 to": change(func(n *berth.Node) {
 			n.NodeResources = &berth.NodeResources{Memory: berth.NodeMemoryResources{MemoryMB: -1}}
 		}),
 		"2 problems": &berth.Node{ID: berth.NodeID{7}, SecretID: "s", NodeResources: &berth.NodeResources{}},
@@ -154,7 +154,7 @@ func TestBadRegistrations(t *testing.T) {
 		t.Errorf("a node that nobody knows: %v", err)
 	}
 	err = good.session.Call(t.Context(), "Alloc.GetAllocs", &op.GetAllocs{AllocIDs: make([]string, 10_001), SecretID: good.SecretID}, &op.GetAllocsAnswer{})
-	if berth.KindOf(err) != berth.Invalid || !strings.Contains(err.Error(), "10001 are too many; allowed are 10000") {
+	if berth.KindOf(err) != berth.Invalid || !strings.Contains(err.Error(), "10001 IDs is too many: the limit is 10000") {
 		t.Errorf("too many allocations at once: %v", err)
 	}
 	if r.server.Store().Snapshot().Hash() != before {

@@ -217,8 +217,8 @@ func TestAStreamJobIsShown(t *testing.T) {
 	if len(stubs) != 5 || stubs[0].PE == nil || stubs[0].PE.Name != stubs[0].Name || stubs[0].PE.LaunchCount != 1 || stubs[0].OwnerRefs[0].UID != stubs[0].PE.UID {
 		t.Errorf("its allocations are listed as %+v", stubs)
 	}
-	r.bad("GET", "/v1/resources?kind=Pod", 400, "allowed are Job, Config")
-	r.bad("GET", "/v1/resources?recursive", 400, "give owner, too")
+	r.bad("GET", "/v1/resources?kind=Pod", 400, "want one of Job, Config")
+	r.bad("GET", "/v1/resources?recursive", 400, "set owner as well")
 
 	x.stubborn(true)
 	var out op.JobStopped
@@ -341,7 +341,7 @@ func TestStreamJobLeftToItself(t *testing.T) {
 		return pe.LaunchCount == 2 && pe.UID == pes[0].UID && pe.Allocation != nil && pe.Allocation.ID != pes[0].Allocation.ID
 	})
 	r.submitted("telemetry", 0)
-	r.refuses("/v1/client/allocation/"+pes[1].Allocation.ID.String()+"/restart", map[string]any{}, 400, "whose launches are counted")
+	r.refuses("/v1/client/allocation/"+pes[1].Allocation.ID.String()+"/restart", map[string]any{}, 400, "would not count as a launch")
 
 	r.good("DELETE", "/v1/resource/"+v.UID+"?propagation=orphan", nil)
 	r.bad("GET", "/v1/job/telemetry", 404, "job not found")

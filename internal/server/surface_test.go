@@ -150,7 +150,7 @@ func TestTheLifeOfAJob(t *testing.T) {
 		}
 	}
 	_, _, err = jobs.DeregisterOpts("web", &nomad.DeregisterOptions{EvalPriority: 1000}, nil)
-	refused(t, "a priority that is none", err, http.StatusBadRequest, "eval_priority: 1000 is out of range; allowed are 1 to 100")
+	refused(t, "a priority that is none", err, http.StatusBadRequest, "eval_priority: must be from 1 to 100, got 1000")
 	if id, _, err = jobs.Deregister("web", true, nil); err != nil {
 		t.Fatal(err)
 	}

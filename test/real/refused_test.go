@@ -117,7 +117,7 @@ func TestBrokenBodies(t *testing.T) {
 		"the middle":      {`{"Job": {"ID": "broken"`, 400, "JSON: line 1, column 24 at /Job: the text ends in the middle"},
 		"more":            {in("") + "}", 400, "JSON: line 1, column "},
 		"no object":       {`"job"`, 400, "JSON: an object is wanted, not a string"},
-		"no job":          {`{"Job": null}`, 400, "body.job: a job is wanted"},
+		"no job":          {`{"Job": null}`, 400, "body.job: is missing"},
 		"no name":         {`{"Job": {"ID": 5}}`, 400, "job.id: a string is wanted, not 5"},
 	} {
 		_, err := a.try("PUT", "/v1/jobs", c.body, nil)
