@@ -121,27 +121,6 @@ func (a *Alloc) Live() bool { return a.Wanted() && !a.Ended() }
 // is confirmed, also while it is being stopped.
 func (a *Alloc) Occupies() bool { return !a.Client.Ended() }
 
-// Ran returns for how long the tasks of an allocation that has ended ran, and
-// when the last of them ended: when it was last heard of if none says.
-func (a *Alloc) Ran() (ran time.Duration, ended time.Time) {
-	var started time.Time
-	for _, s := range a.States() {
-		if !s.StartedAt.IsZero() && (started.IsZero() || s.StartedAt.Before(started)) {
-			started = s.StartedAt
-		}
-		if s.FinishedAt.After(ended) {
-			ended = s.FinishedAt
-		}
-	}
-	if ended.IsZero() {
-		ended = time.Unix(0, a.ModifyTime)
-	}
-	if started.IsZero() || ended.Before(started) {
-		return 0, ended
-	}
-	return ended.Sub(started), ended
-}
-
 // PortMappings returns the ports of the allocation, static ones included, with
 // the addresses that they are on if its node, which may be nil, is known.
 func (a *Alloc) PortMappings(n *Node) []PortMapping {

@@ -166,7 +166,7 @@ func plan(eval, nodes int, now int64) *state.ApplyPlan {
 
 // runs is the report of an agent that started a task.
 func runs(id berth.AllocID, at time.Time) state.AllocUpdate {
-	return state.AllocUpdate{ID: id, Client: berth.ClientRunning, Tasks: berth.PackTaskStates(map[string]*berth.TaskState{"task": {
+	return state.AllocUpdate{ID: id, Client: berth.ClientRunning, Tasks: state.PackTaskStates(map[string]*berth.TaskState{"task": {
 		State: berth.TaskRunning, StartedAt: at,
 		Events: []berth.TaskEvent{berth.NewTaskEvent(berth.EventReceived, at), berth.NewTaskEvent(berth.EventStarted, at)},
 	}})}

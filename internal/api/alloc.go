@@ -80,7 +80,7 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 	v := op.Alloc{
 		ID: a.ID, Namespace: a.Job.Namespace, EvalID: a.EvalID, Name: a.Name(), NodeID: a.NodeID, JobID: a.Job.ID, Job: a.Job,
 		TaskGroup: a.Group.Name, DesiredStatus: a.Desired, DesiredDescription: m.DesiredDescription,
-		ClientStatus: a.Client, ClientDescription: m.ClientDescription, TaskStates: a.States(),
+		ClientStatus: a.Client, ClientDescription: m.ClientDescription, TaskStates: state.TaskStates(a),
 		DeploymentID: m.DeploymentID, DeploymentStatus: m.DeploymentStatus, FollowupEvalID: m.FollowupEval,
 		PreviousAllocation: m.Previous, NextAllocation: m.Next, NetworkStatus: m.Network,
 		PreemptedAllocations: m.Evicted, PreemptedByAllocation: m.EvictedBy,
@@ -163,7 +163,7 @@ func allocStub(s *state.Snapshot, a *berth.Alloc, states, resources bool) op.All
 		v.NodeName = n.Name
 	}
 	if states {
-		v.TaskStates = a.States()
+		v.TaskStates = state.TaskStates(a)
 	}
 	if resources {
 		v.AllocatedResources = allocated(a, n)

@@ -284,7 +284,7 @@ func reportAllocs(w *Write, in *op.ReportAllocs) (ch Change[op.WriteAnswer], err
 		}
 		c.Updates = append(c.Updates, state.AllocUpdate{
 			ID: a.ID, Client: a.ClientStatus, Description: cut(a.ClientDescription, maxSentence),
-			Tasks: berth.PackTaskStates(boundStates(a.TaskStates, known.Group)), Deployment: a.DeploymentStatus, Network: boundNetwork(a.NetworkStatus),
+			Tasks: state.PackTaskStates(boundStates(a.TaskStates, known.Group)), Deployment: a.DeploymentStatus, Network: boundNetwork(a.NetworkStatus),
 		})
 	}
 	if len(c.Updates) == 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/state"
 	"berth/internal/wire"
 	"berth/op"
 )
@@ -180,7 +181,7 @@ func TestLongReportsAreCut(t *testing.T) {
 	}}}, &op.WriteAnswer{})
 	n.call("Node.EmitEvents", &op.EmitEvents{Write: op.Write{AuthToken: n.SecretID}, NodeEvents: map[string][]*berth.NodeEvent{n.ID.String(): {nil, {Message: long, Subsystem: long, Details: map[string]string{"a": long}}}}}, &op.WriteAnswer{})
 	a := r.server.Store().Snapshot().Alloc(id)
-	got := a.States()
+	got := state.TaskStates(a)
 	if a.Client != berth.ClientRunning || len(got) != 1 || got["app"] == nil || len(got["app"].Events) != 1 || len(got["app"].Events[0].Message) > 1024 {
 		t.Errorf("the allocation is %v with states %.500v", a.Client, got)
 	}

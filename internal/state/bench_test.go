@@ -82,7 +82,7 @@ var hundredThousand = sync.OnceValue(func() *state.Snapshot { return filled(&tes
 // runs is the report of an agent that started a task.
 func runs(id berth.AllocID) state.AllocUpdate {
 	at := time.Unix(0, benchNow)
-	return state.AllocUpdate{ID: id, Client: berth.ClientRunning, Tasks: berth.PackTaskStates(map[string]*berth.TaskState{"task": {
+	return state.AllocUpdate{ID: id, Client: berth.ClientRunning, Tasks: state.PackTaskStates(map[string]*berth.TaskState{"task": {
 		State: berth.TaskRunning, StartedAt: at,
 		Events: []berth.TaskEvent{berth.NewTaskEvent(berth.EventReceived, at), berth.NewTaskEvent(berth.EventStarted, at)},
 	}})}

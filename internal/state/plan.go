@@ -380,7 +380,7 @@ func (tx *Tx) noteReschedule(job *berth.Job, g *berth.TaskGroup, prev *berth.All
 	var delay time.Duration
 	if p := g.ReschedulePolicy; p != nil {
 		keep = max(keep, min(p.Attempts, berth.MaxCount))
-		ran, _ := prev.Ran()
+		ran, _ := Ran(prev)
 		r.Count = p.Streak(r.Count, ran)
 		delay = p.Wait(r.Count)
 	}

@@ -45,7 +45,7 @@ func (c *ReportAllocs) Apply(tx *Tx) error {
 		if a := tx.Alloc(c.Updates[i].ID); a != nil && a.NodeID != n.ID {
 			return berth.Errorf(berth.Denied, "Permission denied: allocation %s is not on node %s", a.ID, n.ID)
 		}
-		if _, err := c.Updates[i].Tasks.Unpack(); err != nil {
+		if _, err := UnpackTaskStates(c.Updates[i].Tasks); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,7 @@ func BenchmarkStep(b *testing.B) {
 			for b.Loop() {
 				node := statetest.ID[berth.Node](n%size.draining + 1)
 				for a := range snap.AllocsOn(node) {
-					apply(&state.ReportAllocs{Node: node, Now: now.UnixNano(), Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientRunning, Tasks: berth.PackTaskStates(map[string]*berth.TaskState{
+					apply(&state.ReportAllocs{Node: node, Now: now.UnixNano(), Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientRunning, Tasks: state.PackTaskStates(map[string]*berth.TaskState{
 						"task": {State: berth.TaskRunning, Restarts: uint64(n) + 1, StartedAt: now},
 					})}}})
 					break

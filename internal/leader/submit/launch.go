@@ -148,7 +148,7 @@ const (
 // begins rests, longer with each launch: else it would do nothing but be
 // launched.
 func rested(a *berth.Alloc, launches uint64) time.Time {
-	ran, at := a.Ran()
+	ran, at := state.Ran(a)
 	if ran >= soon {
 		return at
 	}

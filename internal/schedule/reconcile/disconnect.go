@@ -3,6 +3,8 @@ package reconcile
 import (
 	"time"
 
+	"berth/internal/state"
+
 	"berth"
 )
 
@@ -137,7 +139,7 @@ func (g *group) prefers(young, old *berth.Alloc) bool {
 // runsSince returns since when all of an allocation's tasks that run have run,
 // the zero time if none does.
 func runsSince(a *berth.Alloc) (since time.Time) {
-	for _, s := range a.States() {
+	for _, s := range state.TaskStates(a) {
 		if s.State != berth.TaskRunning {
 			continue
 		}

@@ -3,6 +3,8 @@ package reconcile
 import (
 	"time"
 
+	"berth/internal/state"
+
 	"berth"
 )
 
@@ -61,7 +63,7 @@ func (g *group) due(a *berth.Alloc) (at time.Time, ok bool) {
 		return at, false
 	}
 	streak, events := g.Replaced(g.spec.Name, a.Index)
-	ran, ended := a.Ran()
+	ran, ended := state.Ran(a)
 	if !p.Unlimited {
 		// Counted when it failed: else what was given up would be wanted again
 		// later, without anything happening, and nothing would look.

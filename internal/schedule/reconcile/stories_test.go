@@ -11,6 +11,7 @@ import (
 
 	"berth"
 	"berth/internal/schedule/reconcile"
+	"berth/internal/state"
 	"berth/internal/state/statetest"
 )
 
@@ -206,12 +207,12 @@ func (w *world) alloc(l *statetest.Line) {
 	ended := noon.Add(l.Duration(w.t, "ended", 0))
 	a.ModifyTime = ended.UnixNano()
 	if ran := l.Duration(w.t, "ran", 0); ran > 0 {
-		a.Tasks = berth.PackTaskStates(map[string]*berth.TaskState{"task": {
+		a.Tasks = state.PackTaskStates(map[string]*berth.TaskState{"task": {
 			State: berth.TaskDead, Failed: true, StartedAt: ended.Add(-ran), FinishedAt: ended,
 		}})
 	}
 	if since := l.Duration(w.t, "since", 0); since < 0 {
-		a.Tasks = berth.PackTaskStates(map[string]*berth.TaskState{"task": {State: berth.TaskRunning, StartedAt: noon.Add(since)}})
+		a.Tasks = state.PackTaskStates(map[string]*berth.TaskState{"task": {State: berth.TaskRunning, StartedAt: noon.Add(since)}})
 	}
 	if _, err := fmt.Sscan(l.Text("score", "0"), &a.Score); err != nil {
 		w.t.Fatalf("%s: score: %v", l, err)

@@ -406,7 +406,7 @@ func (r *Random) report(t *rapid.T, s *state.Snapshot) state.Command {
 		}
 		at := time.Unix(0, r.now)
 		u := state.AllocUpdate{ID: a.ID, Client: berth.ClientStatus(rapid.IntRange(0, 5).Draw(t, "client"))}
-		u.Tasks = berth.PackTaskStates(map[string]*berth.TaskState{"task": {
+		u.Tasks = state.PackTaskStates(map[string]*berth.TaskState{"task": {
 			State: berth.TaskRunning, StartedAt: at, Events: []berth.TaskEvent{berth.NewTaskEvent(berth.EventStarted, at)},
 		}})
 		if rapid.Bool().Draw(t, "described") {

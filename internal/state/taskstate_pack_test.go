@@ -1,4 +1,4 @@
-package berth
+package state
 
 import (
 	"encoding/binary"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -23,13 +25,13 @@ func drawTime(t *rapid.T, name string) time.Time {
 // apart than a difference of nanoseconds can say cannot be packed.
 const ages = 1<<62 - 1
 
-func drawEvent(t *rapid.T) TaskEvent {
-	e := TaskEvent{
+func drawEvent(t *rapid.T) berth.TaskEvent {
+	e := berth.TaskEvent{
 		Type: rapid.SampledFrom(append([]string{"Own Type", ""}, taskEventTypes...)).Draw(t, "type"),
 		Time: rapid.Int64Range(-ages, ages).Draw(t, "time"),
 	}
 	if rapid.Bool().Draw(t, "usual") {
-		e.DisplayMessage = usualMessages[e.Type]
+		e.DisplayMessage = berth.UsualMessage(e.Type)
 	} else {
 		e.DisplayMessage = rapid.String().Draw(t, "display")
 	}
@@ -40,16 +42,16 @@ func drawEvent(t *rapid.T) TaskEvent {
 	return e
 }
 
-func drawStates(t *rapid.T) map[string]*TaskState {
-	return rapid.MapOfN(rapid.String(), rapid.Custom(func(t *rapid.T) *TaskState {
-		return &TaskState{
+func drawStates(t *rapid.T) map[string]*berth.TaskState {
+	return rapid.MapOfN(rapid.String(), rapid.Custom(func(t *rapid.T) *berth.TaskState {
+		return &berth.TaskState{
 			State:       rapid.SampledFrom(taskStates).Draw(t, "state"),
 			Failed:      rapid.Bool().Draw(t, "failed"),
 			Restarts:    rapid.Uint64().Draw(t, "restarts"),
 			LastRestart: drawTime(t, "last restart"),
 			StartedAt:   drawTime(t, "started"),
 			FinishedAt:  drawTime(t, "finished"),
-			Events:      rapid.SliceOfN(rapid.Custom(drawEvent), 0, TaskEventsKept+3).Draw(t, "events"),
+			Events:      rapid.SliceOfN(rapid.Custom(drawEvent), 0, berth.TaskEventsKept+3).Draw(t, "events"),
 		}
 	}), 0, 4).Draw(t, "states")
 }
@@ -59,12 +61,12 @@ func TestTaskStatesPack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		states := drawStates(t)
 		pack := PackTaskStates(states)
-		got, err := pack.Unpack()
+		got, err := UnpackTaskStates(pack)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range states {
-			s.Events = s.Events[max(0, len(s.Events)-TaskEventsKept):]
+			s.Events = s.Events[max(0, len(s.Events)-berth.TaskEventsKept):]
 		}
 		if diff := cmp.Diff(states, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("-packed +unpacked\n%s", diff)
@@ -76,12 +78,12 @@ func TestTaskStatesPack(t *testing.T) {
 }
 
 func TestPackLeavesOutNil(t *testing.T) {
-	pack := PackTaskStates(map[string]*TaskState{"a": nil, "b": {State: TaskRunning}})
-	got, err := pack.Unpack()
-	if err != nil || len(got) != 1 || got["b"].State != TaskRunning {
+	pack := PackTaskStates(map[string]*berth.TaskState{"a": nil, "b": {State: berth.TaskRunning}})
+	got, err := UnpackTaskStates(pack)
+	if err != nil || len(got) != 1 || got["b"].State != berth.TaskRunning {
 		t.Errorf("%v, %v", got, err)
 	}
-	if p := PackTaskStates(map[string]*TaskState{"a": nil}); p != "" {
+	if p := PackTaskStates(map[string]*berth.TaskState{"a": nil}); p != "" {
 		t.Errorf("a pack of nothing is %x", p)
 	}
 }
@@ -90,25 +92,25 @@ func TestPackLeavesOutNil(t *testing.T) {
 // have, take a few dozen bytes.
 func TestPackIsSmall(t *testing.T) {
 	now := time.Unix(1_700_000_000, 123456789)
-	s := &TaskState{State: TaskRunning, StartedAt: now.Add(800 * time.Millisecond)}
-	for i, typ := range []string{EventReceived, EventTaskSetup, EventStarted} {
-		s.Events = append(s.Events, NewTaskEvent(typ, now.Add(time.Duration(i)*400*time.Millisecond)))
+	s := &berth.TaskState{State: berth.TaskRunning, StartedAt: now.Add(800 * time.Millisecond)}
+	for i, typ := range []string{berth.EventReceived, berth.EventTaskSetup, berth.EventStarted} {
+		s.Events = append(s.Events, berth.NewTaskEvent(typ, now.Add(time.Duration(i)*400*time.Millisecond)))
 	}
-	if n := len(PackTaskStates(map[string]*TaskState{"app": s})); n > 48 {
+	if n := len(PackTaskStates(map[string]*berth.TaskState{"app": s})); n > 48 {
 		t.Errorf("%d bytes", n)
 	}
 }
 
 func TestUnpackDamaged(t *testing.T) {
-	good := PackTaskStates(map[string]*TaskState{"app": {
-		State: TaskDead, Failed: true, Restarts: 3, FinishedAt: time.Unix(5, 0),
-		Events: []TaskEvent{{Type: "Own", Time: 7, Message: "m", DisplayMessage: "d", Details: map[string]string{"a": "b"}}},
+	good := PackTaskStates(map[string]*berth.TaskState{"app": {
+		State: berth.TaskDead, Failed: true, Restarts: 3, FinishedAt: time.Unix(5, 0),
+		Events: []berth.TaskEvent{{Type: "Own", Time: 7, Message: "m", DisplayMessage: "d", Details: map[string]string{"a": "b"}}},
 	}})
 	for n := 1; n < len(good); n++ {
-		if s, err := good[:n].Unpack(); err == nil {
+		if s, err := UnpackTaskStates(good[:n]); err == nil {
 			t.Errorf("the first %d of %d bytes are states: %v", n, len(good), s)
-		} else if KindOf(err) != Invalid {
-			t.Errorf("kind %q", KindOf(err))
+		} else if berth.KindOf(err) != berth.Invalid {
+			t.Errorf("kind %q", berth.KindOf(err))
 		}
 	}
 	for name, pack := range map[string]string{
@@ -120,12 +122,12 @@ func TestUnpackDamaged(t *testing.T) {
 		"endless number":     strings.Repeat("\xff", 20),
 		"details beyond end": "\x01a\x00\x00\x01\x00\x00\x04\xff\xff\xff\xff\x0f",
 	} {
-		if s, err := TaskStatesPack(pack).Unpack(); err == nil {
+		if s, err := UnpackTaskStates(berth.TaskStatesPack(pack)); err == nil {
 			t.Errorf("%s: %v", name, s)
 		}
 	}
-	a := Alloc{Tasks: "\x05a"}
-	if a.States() != nil {
+	a := berth.Alloc{Tasks: "\x05a"}
+	if TaskStates(&a) != nil {
 		t.Error("a damaged pack has states")
 	}
 }
@@ -140,7 +142,7 @@ func TestUnpackAllocatesInProportion(t *testing.T) {
 	b = append(b, strings.Repeat("\xff", size-len(b))...)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := TaskStatesPack(b).Unpack(); err == nil {
+	if _, err := UnpackTaskStates(berth.TaskStatesPack(b)); err == nil {
 		t.Error("a claim is states")
 	}
 	runtime.ReadMemStats(&after)
@@ -150,18 +152,18 @@ func TestUnpackAllocatesInProportion(t *testing.T) {
 }
 
 func FuzzUnpack(f *testing.F) {
-	f.Add([]byte(PackTaskStates(map[string]*TaskState{"a": {State: TaskRunning, StartedAt: time.Unix(1, 2), Events: []TaskEvent{NewTaskEvent(EventStarted, time.Unix(1, 2))}}})))
+	f.Add([]byte(PackTaskStates(map[string]*berth.TaskState{"a": {State: berth.TaskRunning, StartedAt: time.Unix(1, 2), Events: []berth.TaskEvent{berth.NewTaskEvent(berth.EventStarted, time.Unix(1, 2))}}})))
 	f.Add([]byte("\x01a\x00\x00\x01\x00\x00\x04\xff\xff\xff\xff\x0f"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		states, err := TaskStatesPack(b).Unpack()
+		states, err := UnpackTaskStates(berth.TaskStatesPack(b))
 		if err != nil {
-			if KindOf(err) != Invalid {
-				t.Errorf("kind %q of %v", KindOf(err), err)
+			if berth.KindOf(err) != berth.Invalid {
+				t.Errorf("kind %q of %v", berth.KindOf(err), err)
 			}
 			return
 		}
 		// What unpacks is states: packed again and unpacked it is the same.
-		again, err := PackTaskStates(states).Unpack()
+		again, err := UnpackTaskStates(PackTaskStates(states))
 		if err != nil {
 			t.Fatal(err)
 		}

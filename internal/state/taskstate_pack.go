@@ -1,0 +1,318 @@
+package state
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"berth"
+)
+
+// The states of an allocation's tasks are kept packed: there are millions of them,
+// and each was a line in the log.
+
+// taskEventTypes and taskStates are numbered in the packed form: append, never
+// reorder.
+var (
+	taskEventTypes = []string{
+		berth.EventReceived, berth.EventTaskSetup, berth.EventSetupFailure, berth.EventDriverFailure, berth.EventDriver, berth.EventStarted,
+		berth.EventTerminated, berth.EventRestarting, berth.EventNotRestarting, berth.EventKilling, berth.EventKilled, berth.EventSignaling,
+		berth.EventRestartSignaled, berth.EventSiblingFailed, berth.EventLeaderDead, berth.EventReconnected,
+		berth.EventWaiting, berth.EventMaxRunDuration, berth.EventCutOff,
+	}
+	taskStates = []string{berth.TaskPending, berth.TaskRunning, berth.TaskDead}
+)
+
+// The packed form is, for each task in order of name: name, flags and state,
+// restarts, then the times and events, each time as the difference to the one
+// before.
+const (
+	packFailed = 1 << 2 // the two bits below are the state
+	packLong   = 1 << 3 // has restarts, LastRestart and FinishedAt
+	packBits   = 0b1111
+
+	packOtherType = 0xff // event type follows as text
+	eventMessage  = 1 << 0
+	eventDisplay  = 1 << 1 // DisplayMessage is not the usual one
+	eventDetails  = 1 << 2
+)
+
+// PackTaskStates packs states; nil states are left out. Times are kept to the
+// nanosecond.
+func PackTaskStates(states map[string]*berth.TaskState) berth.TaskStatesPack {
+	if len(states) == 0 {
+		return ""
+	}
+	b := make([]byte, 0, 64)
+	var clock int64
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		if s := states[name]; s != nil {
+			b, clock = packTaskState(appendText(b, name), s, clock)
+		}
+	}
+	return berth.TaskStatesPack(b)
+}
+
+func packTaskState(b []byte, s *berth.TaskState, clock int64) ([]byte, int64) {
+	flags := byte(max(0, slices.Index(taskStates, s.State)))
+	if s.Failed {
+		flags |= packFailed
+	}
+	long := s.Restarts > 0 || !s.LastRestart.IsZero() || !s.FinishedAt.IsZero()
+	if long {
+		flags |= packLong
+	}
+	b = append(b, flags)
+	if long {
+		b = binary.AppendUvarint(b, s.Restarts)
+		b, clock = appendTime(b, s.LastRestart, clock)
+		b, clock = appendTime(b, s.FinishedAt, clock)
+	}
+	b, clock = appendTime(b, s.StartedAt, clock)
+	events := s.Events[max(0, len(s.Events)-berth.TaskEventsKept):]
+	b = append(b, byte(len(events)))
+	for i := range events {
+		b, clock = packTaskEvent(b, &events[i], clock)
+	}
+	return b, clock
+}
+
+func packTaskEvent(b []byte, e *berth.TaskEvent, clock int64) ([]byte, int64) {
+	if i := slices.Index(taskEventTypes, e.Type); i >= 0 {
+		b = append(b, byte(i))
+	} else {
+		b = appendText(append(b, packOtherType), e.Type)
+	}
+	b = binary.AppendVarint(b, e.Time-clock)
+	var has byte
+	if e.Message != "" {
+		has |= eventMessage
+	}
+	if e.DisplayMessage != berth.UsualMessage(e.Type) {
+		has |= eventDisplay
+	}
+	if len(e.Details) > 0 {
+		has |= eventDetails
+	}
+	b = append(b, has)
+	if has&eventMessage != 0 {
+		b = appendText(b, e.Message)
+	}
+	if has&eventDisplay != 0 {
+		b = appendText(b, e.DisplayMessage)
+	}
+	if has&eventDetails != 0 {
+		b = binary.AppendUvarint(b, uint64(len(e.Details)))
+		for _, k := range slices.Sorted(maps.Keys(e.Details)) {
+			b = appendText(appendText(b, k), e.Details[k])
+		}
+	}
+	return b, e.Time
+}
+
+// UnpackTaskStates returns the states, nil if there are none. Bytes that
+// PackTaskStates never writes are an Invalid error: they can come from a damaged
+// log.
+func UnpackTaskStates(p berth.TaskStatesPack) (map[string]*berth.TaskState, error) {
+	if p == "" {
+		return nil, nil
+	}
+	out := map[string]*berth.TaskState{}
+	r := taskReader{rest: string(p)}
+	for r.rest != "" && !r.bad {
+		name := r.text()
+		out[name] = r.state()
+	}
+	if r.bad {
+		return nil, berth.Errorf(berth.Invalid, "task states: damaged after %d of %d bytes", len(p)-len(r.rest), len(p))
+	}
+	return out, nil
+}
+
+// TaskStates returns the states of an allocation's tasks, nil if none was
+// reported or, which Apply never lets in, the pack is damaged.
+func TaskStates(a *berth.Alloc) map[string]*berth.TaskState {
+	s, err := UnpackTaskStates(a.Tasks)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// Ran returns for how long the tasks of an allocation that has ended ran, and
+// when the last of them ended: when it was last heard of if none says.
+func Ran(a *berth.Alloc) (ran time.Duration, ended time.Time) {
+	var started time.Time
+	for _, s := range TaskStates(a) {
+		if !s.StartedAt.IsZero() && (started.IsZero() || s.StartedAt.Before(started)) {
+			started = s.StartedAt
+		}
+		if s.FinishedAt.After(ended) {
+			ended = s.FinishedAt
+		}
+	}
+	if ended.IsZero() {
+		ended = time.Unix(0, a.ModifyTime)
+	}
+	if started.IsZero() || ended.Before(started) {
+		return 0, ended
+	}
+	return ended.Sub(started), ended
+}
+
+// taskReader reads a pack; after a fault it is bad and reads zeros.
+type taskReader struct {
+	rest  string
+	clock int64
+	bad   bool
+}
+
+func (r *taskReader) fail() {
+	r.bad = true
+}
+
+func (r *taskReader) byte() byte {
+	if r.rest == "" {
+		r.fail()
+		return 0
+	}
+	c := r.rest[0]
+	r.rest = r.rest[1:]
+	return c
+}
+
+func (r *taskReader) uvarint() uint64 {
+	var v uint64
+	for shift := 0; shift < 64; shift += 7 {
+		c := r.byte()
+		if r.bad {
+			return 0
+		}
+		v |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return v
+		}
+	}
+	r.fail()
+	return 0
+}
+
+func (r *taskReader) varint() int64 {
+	u := r.uvarint()
+	v := int64(u >> 1)
+	if u&1 != 0 {
+		v = ^v
+	}
+	return v
+}
+
+func (r *taskReader) text() string {
+	n := r.uvarint()
+	if n > uint64(len(r.rest)) {
+		r.fail()
+		return ""
+	}
+	s := r.rest[:n]
+	r.rest = r.rest[n:]
+	return strings.Clone(s)
+}
+
+// time reads what appendTime wrote.
+func (r *taskReader) time() time.Time {
+	u := r.uvarint()
+	if u == 0 {
+		return time.Time{}
+	}
+	u--
+	d := int64(u >> 1)
+	if u&1 != 0 {
+		d = ^d
+	}
+	r.clock += d
+	return time.Unix(0, r.clock).UTC()
+}
+
+func (r *taskReader) state() *berth.TaskState {
+	flags := r.byte()
+	if int(flags&0b11) >= len(taskStates) || flags&^packBits != 0 {
+		r.fail()
+		return nil
+	}
+	s := &berth.TaskState{State: taskStates[flags&0b11], Failed: flags&packFailed != 0}
+	if flags&packLong != 0 {
+		s.Restarts = r.uvarint()
+		s.LastRestart = r.time()
+		s.FinishedAt = r.time()
+	}
+	s.StartedAt = r.time()
+	n := int(r.byte())
+	if n > berth.TaskEventsKept {
+		r.fail()
+		return nil
+	}
+	for range n {
+		s.Events = append(s.Events, r.event())
+	}
+	return s
+}
+
+func (r *taskReader) event() (e berth.TaskEvent) {
+	switch t := r.byte(); {
+	case t == packOtherType:
+		e.Type = r.text()
+	case int(t) < len(taskEventTypes):
+		e.Type = taskEventTypes[t]
+	default:
+		r.fail()
+		return e
+	}
+	r.clock += r.varint()
+	e.Time = r.clock
+	has := r.byte()
+	if has&eventMessage != 0 {
+		e.Message = r.text()
+	}
+	if has&eventDisplay != 0 {
+		e.DisplayMessage = r.text()
+	} else {
+		e.DisplayMessage = berth.UsualMessage(e.Type)
+	}
+	if has&eventDetails != 0 {
+		n := r.uvarint()
+		if n > uint64(len(r.rest)/2) { // a pair takes at least two bytes
+			r.fail()
+			return e
+		}
+		e.Details = make(map[string]string, min(n, 8)) // n is a claim so far
+		for range n {
+			k := r.text()
+			v := r.text()
+			if r.bad {
+				return e
+			}
+			e.Details[k] = v
+		}
+	}
+	return e
+}
+
+func appendText(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+// appendTime writes 0 for the zero time, else 1 + the zigzag difference to
+// clock, which it moves.
+func appendTime(b []byte, t time.Time, clock int64) ([]byte, int64) {
+	if t.IsZero() {
+		return append(b, 0), clock
+	}
+	d := t.UnixNano() - clock
+	z := uint64(d<<1) ^ uint64(d>>63)
+	if z == 1<<64-1 { // no such difference between two times of this age
+		z--
+	}
+	return binary.AppendUvarint(b, z+1), t.UnixNano()
+}
