@@ -30,15 +30,15 @@ type Read struct {
 	running map[berth.JobKey]map[berth.PERef]*berth.Alloc // of stream jobs that were looked at
 }
 
-// Ready says that the answer is wanted as it is, whatever the caller's index.
+// Ready has the answer sent as it is, whatever the index of the caller.
 func (r *Read) Ready() { r.ready = true }
 
-// Waits says that, with the index that At was told, this answer will not be
-// used: the caller waits for something newer. A handler may then return
+// Waits reports whether this answer will be thrown away, because the caller waits
+// for something newer than the index given to At. The handler may then return
 // nothing.
 func (r *Read) Waits() bool { return r.waits && !r.fresh() }
 
-// fresh says whether the answer is one that the caller does not have.
+// fresh reports whether the answer is newer than what the caller has.
 func (r *Read) fresh() bool {
 	return r.ready || r.Query.MinQueryIndex == 0 || r.index > r.Query.MinQueryIndex || len(r.keys) == 0
 }
@@ -46,16 +46,16 @@ func (r *Read) fresh() bool {
 // Space returns the namespace that the request is about.
 func (r *Read) Space() string { return r.Query.Namespace }
 
-// At says at which index what is answered last changed, and what to watch for
-// its next change. Every handler calls it.
+// At sets the index at which the answer last changed, and what to watch for its
+// next change. Every handler calls it.
 func (r *Read) At(index uint64, keys ...state.WatchKey) {
-	// Who has a row from before the whole state was replaced must learn of that,
-	// though the row is as old again. Clients take 0 for "unknown".
+	// A caller with a row from before a restore must learn of the restore, even if
+	// the restored row is older. Clients take 0 for "unknown".
 	r.index = max(index, r.Restored, 1)
 	r.keys = keys
 }
 
-// Table says that the answer changes with any row of a table.
+// Table makes the answer change with any row of a table.
 func (r *Read) Table(t state.Table) { r.At(r.LastChange(t), state.OnTable(t)) }
 
 // newRead returns a read of the newest snapshot.
@@ -144,7 +144,7 @@ func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Que
 	if info.Local || q.AllowStale || info.Need == acl.Open {
 		return nil
 	}
-	// Without a leader the state may be old, and only who says so gets it.
+	// Without a leader the state may be old; only stale reads accept that.
 	return s.sync(ctx)
 }
 
@@ -166,14 +166,14 @@ func (s *Server) allow(info *op.Info, who Caller, namespace string) error {
 }
 
 // may asks for a right in the namespace of something that the request names;
-// of what is not there, in that of the request, so that only those who could
-// see it learn that it is not.
+// if that does not exist, in the namespace of the request, so that only those who
+// could see it learn that it does not exist.
 func (r *Read) may(need acl.Capability, namespace string) error {
 	return r.authorize(r.Caller, need, namespace)
 }
 
-// visible says whether a row of the namespace belongs in the answer. Rows of
-// the namespace that was asked for were allowed at the door.
+// visible reports whether a row of the namespace belongs in the answer. admit has
+// already checked the namespace that was asked for.
 func (r *Read) visible(need acl.Capability, namespace string) bool {
 	return r.Space() == namespace || r.Space() == berth.AllNamespaces && r.may(need, namespace) == nil
 }

@@ -12,9 +12,9 @@ import (
 	"berth/op"
 )
 
-// Write is what a write handler decides from: one snapshot, who asks, the time
-// and a source of chance. Handlers are functions of it and of their input. They
-// propose nothing, wait for nothing and leave their input as it is, so that
+// Write is what a write handler decides from: a snapshot, the caller, the time
+// and a source of random bytes. Handlers are functions of it and of their input.
+// They propose nothing, wait for nothing and leave their input as it is, so that
 // they can decide again on a newer snapshot.
 type Write struct {
 	*state.Snapshot
@@ -37,7 +37,7 @@ func (w *Write) job(id string) berth.JobKey {
 	return berth.JobKey{Namespace: w.Space(), ID: berth.JobID(id)}
 }
 
-// may asks for a right of the caller in a namespace.
+// may returns an error unless the caller has a right in a namespace.
 func (w *Write) may(need acl.Capability, namespace string) error {
 	return w.authorize(w.Caller, need, namespace)
 }
@@ -53,7 +53,7 @@ func (w *Write) read() *Read {
 // random fills b with random bytes.
 func (w *Write) random(b []byte) {
 	if _, err := io.ReadFull(w.Rand, b); err != nil {
-		panic(err) // crypto/rand never fails, and tests give an endless source
+		panic(err) // crypto/rand does not fail, and neither do the sources of tests
 	}
 }
 
@@ -68,23 +68,23 @@ func (w *Write) seed(trigger string, priority int) state.EvalSeed {
 // answer follows from what becomes of them. Its functions are as pure as the
 // handler itself.
 type Change[Out any] struct {
-	// Commands are proposed as one change; none: nothing changes.
+	// Commands are proposed together. Without any, nothing changes.
 	Commands []state.Command
-	// Apart proposes the commands one after the other until one is refused: in
-	// one log entry they would be too many.
+	// Apart proposes the commands one by one, up to the first that is refused,
+	// because together they are too large for one log entry.
 	Apart bool
 	// Older is proposed instead if some server is too old to know Commands.
 	Older []state.Command
-	// Agent is the node whose agent made the call, once it has proved that: the
-	// change counts as a heartbeat, and the answer is made with a Contact.
+	// Agent is the node whose agent made the call and proved it, if one did. The
+	// call counts as a heartbeat, and Outcome has a Contact.
 	Agent berth.NodeID
-	// Index is the state index of the answer if nothing changes; 0: none is told.
+	// Index is the state index of an answer without commands, 0 for none.
 	Index uint64
-	// Answer makes the answer once the commands are safe; nil: an empty one.
+	// Answer makes the answer once the commands are committed; nil: a zero Out.
 	Answer func(*Outcome) Out
-	// Refused answers when the log refused a command; nil: with the refusal.
+	// Refused answers if a command is refused; nil: the refusal is the answer.
 	Refused func(*Outcome, error) (Out, error)
-	// Follow holds the answer back for what follows from the change; nil: nothing.
+	// Follow delays the answer until the consequences of the change are known.
 	Follow *Follow[Out]
 }
 
@@ -102,28 +102,28 @@ type Outcome struct {
 // Meta returns the metadata of an answer.
 func (o *Outcome) Meta() op.Meta { return op.Meta{Index: o.Index, KnownLeader: true} }
 
-// Contact is what a node's agent is told whenever it makes itself heard.
+// Contact is what the agent of a node is told on each heartbeat.
 type Contact struct {
-	TTL     time.Duration // it must be heard again within this
+	TTL     time.Duration // time until the next heartbeat is due
 	Leader  string        // RPC address of the leader
 	Servers []op.ServerAddr
 }
 
-// Follow waits for what follows from a change, and adds that to its answer.
+// Follow waits for the consequences of a change, and adds them to the answer.
 type Follow[Out any] struct {
-	For  time.Duration // how long at most; 0: it looks once
+	For  time.Duration // how long to wait at most; 0: look once
 	Keys []state.WatchKey
-	// Look adds to the answer what a snapshot says, of which after is the first,
-	// and reports whether there is nothing more to wait for.
+	// Look brings the answer up to date and reports whether the wait is over.
+	// after is the first snapshot with the change, now the newest.
 	Look func(after, now *state.Snapshot, out *Out) (done bool)
 }
 
-// propose returns the change that one command makes.
+// propose returns the Change of one command.
 func propose[Out any](c state.Command, answer func(*Outcome) Out) Change[Out] {
 	return Change[Out]{Commands: []state.Command{c}, Answer: answer}
 }
 
-// unchanged returns the change that changes nothing, and its answer.
+// unchanged returns the Change that has no commands, with its answer.
 func unchanged[Out any](out Out) Change[Out] {
 	return Change[Out]{Answer: func(*Outcome) Out { return out }}
 }
@@ -168,8 +168,8 @@ func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 	return out, o.Index, err
 }
 
-// admitWrite checks that a write may be made here, and by this caller. It
-// returns what a handler decides from, and the log that takes its commands.
+// admitWrite checks that this server may make a write, and for this caller. It
+// returns what the handler decides from, and the log for its commands.
 func (s *Server) admitWrite(info *op.Info, who Caller, opts *op.Write) (*Write, Leader, error) {
 	if err := s.region(opts.Region); err != nil {
 		return nil, nil, err
@@ -181,7 +181,7 @@ func (s *Server) admitWrite(info *op.Info, who Caller, opts *op.Write) (*Write, 
 		w.Options.Namespace = berth.DefaultNamespace
 	}
 	if w.named == berth.AllNamespaces && info.Space == acl.QuerySpace {
-		return nil, nil, berth.Errorf(berth.Invalid, "namespace: %q is for reading; what is written stands in one namespace", w.named)
+		return nil, nil, berth.Errorf(berth.Invalid, "namespace: %q is for reads only: a write needs one namespace", w.named)
 	}
 	if err := s.allow(info, who, w.Space()); err != nil {
 		return nil, nil, err
@@ -194,8 +194,8 @@ func (s *Server) admitWrite(info *op.Info, who Caller, opts *op.Write) (*Write, 
 	return w, leader, nil
 }
 
-// commit proposes commands, together or apart, and returns the state index of
-// the last once they are safe. The error is a *termOver if nothing was proposed.
+// commit proposes commands, together or one by one, and returns the state index of
+// the last once they are committed. The error is a *termOver if nothing was proposed.
 func commit(ctx context.Context, log state.Log, cmds []state.Command, apart bool) (index uint64, err error) {
 	step := len(cmds)
 	if apart {
@@ -224,7 +224,7 @@ func (s *Server) contactOf(leader Leader, id berth.NodeID) Contact {
 	return c
 }
 
-// follow waits until f has seen all that it waits for, or its time is over.
+// follow runs f until it is done or its time is over.
 func follow[Out any](ctx context.Context, s *Server, who Caller, f *Follow[Out], after *state.Snapshot, out *Out) error {
 	if f.Look(after, after, out) || f.For == 0 {
 		return nil
@@ -245,9 +245,9 @@ func follow[Out any](ctx context.Context, s *Server, who Caller, f *Follow[Out],
 	return nil
 }
 
-// effect registers an operation that is no change of the state: the leader
-// carries it out itself, on its tasks, its peers or its processor. Once f is
-// called it is not called again for the same request.
+// effect registers an operation that the leader carries out without changing the
+// state, such as restarting a task or removing a server. f is called at most once
+// for a request.
 func effect[In, Out any](s *Server, o op.Op[In, Out], f func(context.Context, *Write, *In) (Out, error)) {
 	onLeader(s, o, func(ctx context.Context, who Caller, opts *op.Write, in *In) (out Out, _ uint64, err error) {
 		w, _, err := s.admitWrite(o.Info, who, opts)

@@ -1,10 +1,13 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,4 +187,48 @@ func pruned(v any) any {
 		}
 	}
 	return nil
+}
+
+// scripted is a log that answers each proposal with the next of some errors.
+type scripted struct {
+	state.Log
+	errs     []error
+	proposed []int // how many commands each proposal had
+}
+
+func (l *scripted) Propose(_ context.Context, cmds ...state.Command) ([]state.Result, error) {
+	err := l.errs[len(l.proposed)]
+	l.proposed = append(l.proposed, len(cmds))
+	return []state.Result{{Index: uint64(10 * len(l.proposed))}}, err
+}
+
+// A write may be tried again only if nothing of it can be in the log.
+func TestWhatIsCertainlyNotProposed(t *testing.T) {
+	lost := fmt.Errorf("%w: the term is over", state.ErrLost)
+	unknown := fmt.Errorf("%w: %w", state.ErrLost, state.ErrUnknown)
+	refused := berth.Errorf(berth.Conflict, "no")
+	three := []state.Command{&state.DeleteRows{}, &state.DeleteRows{}, &state.DeleteRows{}}
+	for _, c := range []struct {
+		name     string
+		apart    bool
+		errs     []error
+		index    uint64
+		err      error
+		again    bool
+		proposed []int
+	}{
+		{"together", false, []error{nil}, 10, nil, false, []int{3}},
+		{"apart", true, []error{nil, nil, nil}, 30, nil, false, []int{1, 1, 1}},
+		{"the term was over", false, []error{lost}, 0, lost, true, []int{3}},
+		{"it may have been proposed", false, []error{unknown}, 0, unknown, false, []int{3}},
+		{"it was refused", true, []error{refused}, 0, refused, false, []int{1}},
+		{"the term ended after the first", true, []error{nil, lost}, 0, lost, false, []int{1, 1}},
+	} {
+		log := &scripted{errs: c.errs}
+		index, err := commit(t.Context(), log, three, c.apart)
+		_, again := errors.AsType[*termOver](err)
+		if index != c.index || !errors.Is(err, c.err) || again != c.again || !slices.Equal(log.proposed, c.proposed) {
+			t.Errorf("%s: index %d, again %v, proposals of %v commands, %v", c.name, index, again, log.proposed, err)
+		}
+	}
 }
