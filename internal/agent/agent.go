@@ -120,7 +120,7 @@ func (c *Config) complete() error {
 	}
 	low, high := cmp.Or(c.MinDynamicPort, berth.MinDynamicPort), cmp.Or(c.MaxDynamicPort, berth.MaxDynamicPort)
 	if low < 1 || high > berth.MaxPort || low > high {
-		return berth.Errorf(berth.Invalid, "agent: dynamic ports from %d to %d; allowed are ranges within 1 to %d", low, high, berth.MaxPort)
+		return berth.Errorf(berth.Invalid, "agent: dynamic ports %d to %d: want a range within 1 to %d", low, high, berth.MaxPort)
 	}
 	c.Region = cmp.Or(c.Region, berth.DefaultRegion)
 	c.MaxDeadAllocs = cmp.Or(c.MaxDeadAllocs, 50)
@@ -155,22 +155,22 @@ type Agent struct {
 	services *registry
 
 	registered chan struct{} // closed when servers know the node
-	heard      chan struct{} // closed when their word was acted on once
+	contacted  chan struct{} // closed when one of their answers was acted on
 
 	lives context.Context // of the allocations' runners: ends after Run's own
 	wait  sync.WaitGroup  // for the runners, and what clears up after them
 
 	contact atomic.Pointer[time.Time] // when the last call was sent that servers answered; never nil from Run on
 
-	mu         sync.Mutex
-	node       *berth.Node
-	allocs     map[string]*held
-	acted      uint64          // the highest index of an answer acted on
-	waiting    map[string]bool // allocations that wait for those evicted for them
-	ttl        time.Duration   // of the last heartbeat
-	contactTTL time.Duration   // of the last contact, also of an earlier agent's; 0 is not known
-	beaten     time.Time       // when servers last heard us
-	change     chan struct{}   // closed and replaced when node was
+	mu            sync.Mutex
+	node          *berth.Node
+	allocs        map[string]*held
+	acted         uint64          // the highest index of an answer acted on
+	waiting       map[string]bool // allocations that wait for those preempted for them
+	ttl           time.Duration   // of the last heartbeat
+	contactTTL    time.Duration   // of the last contact, also of an earlier agent's; 0 is not known
+	lastHeartbeat time.Time       // when servers last answered
+	change        chan struct{}   // closed and replaced when node was
 }
 
 // held is an allocation that the agent has.
@@ -194,7 +194,7 @@ func New(c Config) (*Agent, error) {
 	}
 	a := &Agent{
 		c: c, log: c.Log, allocs: map[string]*held{}, waiting: map[string]bool{}, reports: newReporter(), services: newRegistry(),
-		registered: make(chan struct{}), heard: make(chan struct{}), change: make(chan struct{}),
+		registered: make(chan struct{}), contacted: make(chan struct{}), change: make(chan struct{}),
 		drivers: map[string]driver.Driver{raw.Name: raw.New(c.RawExec), mock.Name: mock.New(c.MockDriver)},
 	}
 	if a.id, a.secret, err = local.Identity(c.StateDir, a.log); err != nil {
@@ -256,7 +256,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.restore(records)
 
 	g, gctx := errgroup.WithContext(ctx)
-	for _, f := range []func(context.Context) error{a.beat, a.pull, a.report, a.registerServices, a.watch, a.tidy} {
+	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.tidy} {
 		g.Go(func() error { return f(gctx) })
 	}
 	err = g.Wait()
@@ -294,13 +294,13 @@ func (a *Agent) restore(records []local.Record) {
 func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 	id := al.ID.String()
 	h := &held{alloc: al, runner: alloc.New(alloc.Config{
-		Dirs: a.dirs, Drivers: a.drivers, Command: a.c.Supervisor, Restored: restored, Heard: a.heard,
+		Dirs: a.dirs, Drivers: a.drivers, Command: a.c.Supervisor, Restored: restored, Contacted: a.contacted,
 		Place: func(dir string) *task.Place {
 			return &task.Place{AllocDir: dir, Node: a.Node(), Region: a.c.Region, Host: hostEnv(), Cgroup: a.c.CgroupParent, MaxKill: a.c.MaxKillTimeout}
 		},
-		Save:    func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
-		Report:  func(n *op.AllocReport) { a.reports.put(n) },
-		Evicted: a.evicted, Contact: func() time.Time { return *a.contact.Load() },
+		Save:      func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
+		Report:    func(n *op.AllocReport) { a.reports.put(n) },
+		Preempted: a.preempted, Contact: func() time.Time { return *a.contact.Load() },
 		Chance: rand.Float64, Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
 	}, al)}
 	a.mu.Lock()
@@ -354,7 +354,7 @@ func (a *Agent) stopAll(ctx context.Context) {
 	}
 }
 
-// Has says whether the agent holds an allocation.
+// Has reports whether the agent holds an allocation.
 func (a *Agent) Has(id string) bool {
 	_, _, err := a.find(id)
 	return err == nil
@@ -382,24 +382,24 @@ type Held struct {
 
 // View is how an agent stands.
 type View struct {
-	Node       berth.NodeID
-	Index      uint64        // highest of the answers acted on; never falls
-	Heartbeat  time.Duration // the TTL last handed out
-	LastHeard  time.Time     // of the last heartbeat that was answered
-	Unreported int           // allocations whose news servers have not taken
-	Allocs     []Held        // in order of ID
+	Node          berth.NodeID
+	Index         uint64        // highest of the answers acted on; never falls
+	Heartbeat     time.Duration // the TTL last handed out
+	LastHeartbeat time.Time     // of the last heartbeat that was answered
+	Unreported    int           // allocations whose news servers have not taken
+	Allocs        []Held        // in order of ID
 }
 
-// Alive returns nil if servers have heard the node within its TTL, else why
+// Alive returns nil if a server has answered within the heartbeat TTL, else why
 // not, in a sentence.
 func (a *Agent) Alive() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.beaten.IsZero():
-		return errors.New("no server has been heard yet")
-	case time.Since(a.beaten) > a.ttl:
-		return fmt.Errorf("no server has been heard for %v, and the heartbeat's time is %v", time.Since(a.beaten).Round(time.Second), a.ttl)
+	case a.lastHeartbeat.IsZero():
+		return errors.New("no server has answered yet")
+	case time.Since(a.lastHeartbeat) > a.ttl:
+		return fmt.Errorf("no server has answered for %v, and the heartbeat TTL is %v", time.Since(a.lastHeartbeat).Round(time.Second), a.ttl)
 	}
 	return nil
 }

@@ -214,7 +214,7 @@ func TestStaleAnswersStopAndStartNothing(t *testing.T) {
 	})
 }
 
-// The servers were restored from an old backup, or begun anew (F-35).
+// The servers were restored from an old backup, or started from nothing (F-35).
 func TestAnOlderStateIsBelievedAfterAWhile(t *testing.T) {
 	w := newWorld(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestAnOlderStateIsBelievedAfterAWhile(t *testing.T) {
 		if len(a.View().Allocs) != 2 {
 			t.Errorf("acted too soon: %+v", a.View())
 		}
-		pause(pullTime + time.Minute)
+		pause(watchTime + time.Minute)
 		v := a.View()
 		if len(v.Allocs) != 1 || v.Allocs[0].ID != kept || v.Allocs[0].Status != berth.ClientRunning || v.Index > 100 {
 			t.Errorf("%+v", v)

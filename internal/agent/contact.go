@@ -25,14 +25,14 @@ func (a *Agent) reached(sent time.Time, answer *op.NodeAnswer) {
 		a.ttl, a.contactTTL = answer.HeartbeatTTL, answer.HeartbeatTTL
 	}
 	ttl := a.contactTTL
-	a.beaten = time.Now()
+	a.lastHeartbeat = time.Now()
 	a.mu.Unlock()
 	a.contact.Store(&sent)
 	if err := local.PutContact(a.c.StateDir, local.Contact{At: sent, TTL: ttl}); err != nil {
 		a.log.Debug("when servers were last reached cannot be recorded", "error", err)
 	}
 	if missed {
-		a.tellAgain()
+		a.reportAgain()
 	}
 }
 
@@ -53,9 +53,9 @@ func (a *Agent) loadContact() {
 	a.mu.Unlock()
 }
 
-// tellAgain reports every allocation that lives, also where servers took the
+// reportAgain reports every allocation that lives, also where servers took the
 // same report before.
-func (a *Agent) tellAgain() {
+func (a *Agent) reportAgain() {
 	a.services.again()
 	a.mu.Lock()
 	live := map[string]*held{}
@@ -71,28 +71,29 @@ func (a *Agent) tellAgain() {
 			continue
 		}
 		n++
-		a.retell(id, h)
+		a.reportAllocAgain(id, h)
 	}
 	if n > 0 {
 		a.log.Info("servers are told again how allocations fare", "node", a.id, "allocs", n)
 	}
 }
 
-// retell reports one allocation, also if servers took the same report before.
-func (a *Agent) retell(id string, h *held) {
+// reportAllocAgain reports one allocation, also if servers took the same report
+// before.
+func (a *Agent) reportAllocAgain(id string, h *held) {
 	a.reports.forget(id)
 	if h.runner.Known() { // else it reports itself when it is
 		a.reports.again(h.runner.News())
 	}
 }
 
-// evicted returns those of the allocations evicted for one that have not ended
-// on this node, and whether it may start. What this agent does not know has
-// ended, or it would run here; but an agent that was just started does not know
-// everything before servers were heard.
-func (a *Agent) evicted(al *op.Alloc) (rest []berth.AllocID, ok bool) {
+// preempted returns those of the allocations preempted for al that have not
+// ended on this node, and reports whether al may start. What this agent does not
+// know has ended, or it would run here; but an agent that was just started does
+// not know everything before it has contacted servers.
+func (a *Agent) preempted(al *op.Alloc) (rest []berth.AllocID, ok bool) {
 	select {
-	case <-a.heard:
+	case <-a.contacted:
 		ok = true
 	default:
 	}

@@ -184,7 +184,7 @@ func (c *cluster) evict(id string) {
 	c.want(id, func(a *op.Alloc) { a.DesiredStatus, a.DesiredDescription = berth.DesiredEvict, "evicted" })
 }
 
-func TestAnAllocationWaitsForWhatWasEvictedForIt(t *testing.T) {
+func TestAnAllocationWaitsForWhatWasPreemptedForIt(t *testing.T) {
 	w := newWorld(t)
 	synctest.Test(t, func(t *testing.T) {
 		a, end := w.agent(t)
@@ -229,7 +229,7 @@ func TestAnAllocationWaitsForWhatWasEvictedForIt(t *testing.T) {
 	})
 }
 
-func TestWaitingForTheEvictedSurvivesARestart(t *testing.T) {
+func TestWaitingForThePreemptedSurvivesARestart(t *testing.T) {
 	w := newWorld(t)
 	synctest.Test(t, func(t *testing.T) {
 		_, end := w.agent(t)
@@ -361,7 +361,7 @@ func TestATaskWithDevicesFailsCleanly(t *testing.T) {
 			t.Fatal(w.status(id))
 		}
 		for _, e := range w.alloc(id).TaskStates["main"].Events {
-			if e.Type == berth.EventSetupFailure && strings.Contains(e.DisplayMessage, `task[main].resources.device: "nvidia/gpu" is wanted, and this agent has no devices`) {
+			if e.Type == berth.EventSetupFailure && strings.Contains(e.DisplayMessage, `task[main].resources.device: the task needs "nvidia/gpu", and this agent has no devices`) {
 				end()
 				return
 			}

@@ -96,7 +96,7 @@ func TestHealthOfAMove(t *testing.T) {
 	})
 }
 
-// An agent that is started anew goes on waiting where the last one was, and
+// An agent that is started again goes on waiting where the last one was, and
 // what was decided stays decided, whatever happens to the tasks.
 func TestHealthOverARestartOfTheAgent(t *testing.T) {
 	w := newWorld(t)
@@ -129,7 +129,7 @@ func TestHealthOverARestartOfTheAgent(t *testing.T) {
 }
 
 // A version that came in place belongs to the next deployment, and is watched
-// anew from when it came.
+// again from when it came.
 func TestHealthOfTheNextDeployment(t *testing.T) {
 	w := newWorld(t)
 	synctest.Test(t, func(t *testing.T) {

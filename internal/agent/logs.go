@@ -70,7 +70,7 @@ func taskOf(al *op.Alloc, name string) *berth.Task {
 // View tells how the agent stands, for those who watch it.
 func (a *Agent) View() *View {
 	a.mu.Lock()
-	v := &View{Node: a.id, Index: a.acted, Heartbeat: a.ttl, LastHeard: a.beaten, Unreported: a.reports.unsent()}
+	v := &View{Node: a.id, Index: a.acted, Heartbeat: a.ttl, LastHeartbeat: a.lastHeartbeat, Unreported: a.reports.unsent()}
 	all := maps.Clone(a.allocs)
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		v.Allocs = append(v.Allocs, Held{ID: id, ModifyIndex: all[id].alloc.ModifyIndex, Status: all[id].alloc.ClientStatus})
@@ -98,8 +98,8 @@ func (a *Agent) Stats() map[string]string {
 		"node_id": v.Node.String(), "num_allocations": strconv.Itoa(len(v.Allocs)), "running_allocations": strconv.Itoa(running),
 		"heartbeat_ttl": v.Heartbeat.String(), "acted_index": strconv.FormatUint(v.Index, 10), "unreported_allocations": strconv.Itoa(v.Unreported),
 	}
-	if !v.LastHeard.IsZero() {
-		out["last_heartbeat"] = time.Since(v.LastHeard).Round(time.Millisecond).String()
+	if !v.LastHeartbeat.IsZero() {
+		out["last_heartbeat"] = time.Since(v.LastHeartbeat).Round(time.Millisecond).String()
 	}
 	return out
 }

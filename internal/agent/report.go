@@ -199,12 +199,12 @@ func (r *reporter) refused(n *op.AllocReport, until time.Time) {
 // report sends news until ctx ends. What it has not sent by then is found
 // again by the next agent: it compares what it knows with what was taken.
 func (a *Agent) report(ctx context.Context) error {
-	return a.keepTold(ctx, a.reports.wake, func(now time.Time) news {
+	return a.keepReporting(ctx, a.reports.wake, func(now time.Time) outgoing {
 		batch, again := a.reports.next(now)
 		if len(batch) == 0 {
-			return news{next: again}
+			return outgoing{next: again}
 		}
-		return news{what: "reports", many: len(batch), tell: func(ctx context.Context) error { return a.send(ctx, batch) }}
+		return outgoing{what: "reports", count: len(batch), send: func(ctx context.Context) error { return a.send(ctx, batch) }}
 	})
 }
 

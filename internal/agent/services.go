@@ -18,17 +18,17 @@ const registryBatch = 128
 // registry holds which services servers should know of this node, and what they
 // took. It implements [alloc.Registry].
 type registry struct {
-	mu   sync.Mutex
-	want map[string]*berth.ServiceRegistration // by ID; nil: it shall not be there
-	told map[string]*berth.ServiceRegistration // by ID: what servers took
-	of   map[string][]string                   // IDs that are wanted, by allocation
-	rest map[string]time.Time                  // of one that servers refuse: not before
-	wake chan struct{}
+	mu    sync.Mutex
+	want  map[string]*berth.ServiceRegistration // by ID; nil: to be removed
+	taken map[string]*berth.ServiceRegistration // by ID: what servers took
+	of    map[string][]string                   // IDs in want, by allocation
+	rest  map[string]time.Time                  // of one that servers refuse: not before
+	wake  chan struct{}
 }
 
 func newRegistry() *registry {
 	return &registry{
-		want: map[string]*berth.ServiceRegistration{}, told: map[string]*berth.ServiceRegistration{}, of: map[string][]string{},
+		want: map[string]*berth.ServiceRegistration{}, taken: map[string]*berth.ServiceRegistration{}, of: map[string][]string{},
 		rest: map[string]time.Time{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -74,7 +74,7 @@ func (r *registry) Services(alloc string, have []*berth.ServiceRegistration, gon
 func (r *registry) again() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.told)
+	clear(r.taken)
 	if len(r.want) > 0 {
 		r.nudge()
 	}
@@ -87,7 +87,7 @@ func (r *registry) next(now time.Time) (put []*berth.ServiceRegistration, gone [
 	defer r.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(r.want)) {
 		reg := r.want[id]
-		if reg != nil && r.told[id] != nil && reflect.DeepEqual(r.told[id], reg) {
+		if reg != nil && r.taken[id] != nil && reflect.DeepEqual(r.taken[id], reg) {
 			continue
 		}
 		if until := r.rest[id]; now.Before(until) {
@@ -111,7 +111,7 @@ func (r *registry) took(put []*berth.ServiceRegistration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, reg := range put {
-		r.told[reg.ID] = reg
+		r.taken[reg.ID] = reg
 		delete(r.rest, reg.ID)
 	}
 }
@@ -120,7 +120,7 @@ func (r *registry) took(put []*berth.ServiceRegistration) {
 func (r *registry) forgot(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.told, id)
+	delete(r.taken, id)
 	delete(r.rest, id)
 	if reg, there := r.want[id]; there && reg == nil {
 		delete(r.want, id)
@@ -134,20 +134,21 @@ func (r *registry) refused(id string, until time.Time) {
 	r.rest[id] = until
 }
 
-// register keeps servers told of the node's services until ctx ends. What they
-// are not told by then ends with its allocation, or is told by the next agent.
+// registerServices keeps the servers' list of the node's services up to date until
+// ctx ends. What is not sent by then ends with its allocation, or is sent by the
+// next agent.
 func (a *Agent) registerServices(ctx context.Context) error {
-	return a.keepTold(ctx, a.services.wake, func(now time.Time) news {
+	return a.keepReporting(ctx, a.services.wake, func(now time.Time) outgoing {
 		put, gone, again := a.services.next(now)
 		if len(put)+len(gone) == 0 {
-			return news{next: again}
+			return outgoing{next: again}
 		}
-		return news{what: "services", many: len(put) + len(gone), tell: func(ctx context.Context) error { return a.tellServices(ctx, put, gone) }}
+		return outgoing{what: "services", count: len(put) + len(gone), send: func(ctx context.Context) error { return a.reportServices(ctx, put, gone) }}
 	})
 }
 
-// tellServices tells servers of changes: first what is not there any more.
-func (a *Agent) tellServices(ctx context.Context, put []*berth.ServiceRegistration, gone []string) error {
+// reportServices tells servers of changes: first what is not there any more.
+func (a *Agent) reportServices(ctx context.Context, put []*berth.ServiceRegistration, gone []string) error {
 	for _, id := range gone {
 		_, err := op.Call(ctx, a.c.Servers, op.ServiceRemove, &op.DeleteServiceByID{ID: id, Write: a.write()})
 		if err := a.settle(id, err); err != nil {
@@ -165,7 +166,7 @@ func (a *Agent) tellServices(ctx context.Context, put []*berth.ServiceRegistrati
 	}
 	if len(put) > 1 && forItself(err) { // one by one, so that one that servers refuse holds up no other
 		for _, reg := range put {
-			if err := a.tellServices(ctx, []*berth.ServiceRegistration{reg}, nil); err != nil {
+			if err := a.reportServices(ctx, []*berth.ServiceRegistration{reg}, nil); err != nil {
 				return err
 			}
 		}
@@ -174,7 +175,7 @@ func (a *Agent) tellServices(ctx context.Context, put []*berth.ServiceRegistrati
 	return a.settle(put[0].ID, err)
 }
 
-// forItself says whether an error is about what was said, not about the way to
+// forItself reports whether an error is about what was said, not about the way to
 // servers or the node as a whole.
 func forItself(err error) bool {
 	switch berth.KindOf(err) {

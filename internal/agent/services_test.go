@@ -119,7 +119,7 @@ func TestAServiceOfTheGroup(t *testing.T) {
 }
 
 // Servers that fail are told when they are back, those that were not reached
-// for long are told all again, and an agent that is started anew takes back
+// for long are told all again, and an agent that is started again takes back
 // what ended meanwhile.
 func TestRegistrationsAreRepeatedUntilTheyAreTaken(t *testing.T) {
 	w := newWorld(t)

@@ -23,7 +23,7 @@ func (p peers) Connectivity(ctx context.Context, have string, index uint64, lead
 		return nil, ctx.Err()
 	}
 	q := &op.ConnectivityQuery{NodeID: p.a.id, SecretID: p.a.secret, AllocID: p.id, Have: have, Query: p.a.query()}
-	q.MinQueryIndex, q.MaxQueryTime, q.AllowStale = index, pullTime, !leader
+	q.MinQueryIndex, q.MaxQueryTime, q.AllowStale = index, watchTime, !leader
 	return op.Call(ctx, p.a.c.Servers, op.PullConnectivity, q)
 }
 

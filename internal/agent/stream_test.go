@@ -269,7 +269,7 @@ func TestAProcessingElementReportsItsConnections(t *testing.T) {
 	m.mu.Lock()
 	m.fail = func(call string) error {
 		if call == "linked" {
-			return berth.Errorf(berth.Conflict, "stale-launch: it was launched anew")
+			return berth.Errorf(berth.Conflict, "stale-launch: it was launched again")
 		}
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"berth/op"
 )
 
-// Restart starts tasks of an allocation anew where they are, as if they had
+// Restart starts tasks of an allocation again where they are, as if they had
 // ended, but by no count of their restart policies. node must be this one.
 func (a *Agent) Restart(_ context.Context, node berth.NodeID, in *op.RestartAlloc) error {
 	r, err := a.runner(node, in.AllocID)

@@ -73,7 +73,7 @@ func vitalOf(t *berth.Task, s *berth.TaskState) vital {
 	return v
 }
 
-// judge says whether an allocation that is watched since a time is healthy:
+// judge reports whether an allocation that is watched since a time is healthy:
 // nil if that is not known yet, and when to look again then; zero is when
 // something changes. passing is since when all checks pass without a break,
 // zero if they do not; nil if they do not count.
@@ -163,7 +163,7 @@ func (r *Runner) taken(now time.Time) time.Time {
 }
 
 // keepHealth records what is known of the health. If the disk does not take
-// it, it is known until the agent ends, and found anew by the next.
+// it, it is known until the agent ends, and found again by the next.
 func (r *Runner) keepHealth(h *health) {
 	b, err := json.Marshal(h)
 	if err == nil {

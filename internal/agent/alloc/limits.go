@@ -78,9 +78,9 @@ func (r *Runner) admit() {
 	a := r.alloc
 	r.mu.Unlock()
 	var rest []berth.AllocID
-	ok := len(a.PreemptedAllocations) == 0 || r.c.Evicted == nil
+	ok := len(a.PreemptedAllocations) == 0 || r.c.Preempted == nil
 	if !ok {
-		rest, ok = r.c.Evicted(a)
+		rest, ok = r.c.Preempted(a)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

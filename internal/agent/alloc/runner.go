@@ -24,13 +24,13 @@ type Config struct {
 	Place   func(allocDir string) *task.Place
 	Command []string // see supervise.OpenDir
 
-	Restored map[string][]byte // what Save was last given for each task; nil for a new allocation
-	Heard    <-chan struct{}   // see task.Config
+	Restored  map[string][]byte // what Save was last given for each task; nil for a new allocation
+	Contacted <-chan struct{}   // see task.Config
 
-	// Evicted returns those allocations whose room this one was given that
+	// Preempted returns those allocations whose room this one was given that
 	// have not ended here yet, and whether it may start: not before all of them
 	// have. It is asked again after each [Runner.Nudge]. nil lets it start.
-	Evicted func(*op.Alloc) (rest []berth.AllocID, ok bool)
+	Preempted func(*op.Alloc) (rest []berth.AllocID, ok bool)
 	// Contact returns when servers were last reached; nil is always. It must
 	// not call the Runner.
 	Contact func() time.Time
@@ -167,13 +167,13 @@ func (r *Runner) nudge() {
 // Done is closed when Run has returned.
 func (r *Runner) Done() <-chan struct{} { return r.done }
 
-// Ended says whether all tasks are dead.
+// Ended reports whether all tasks are dead.
 func (r *Runner) Ended() bool {
 	s, _ := Status(r.states())
 	return s.Ended()
 }
 
-// TaskDead says whether the task will write no more; so does one that is not
+// TaskDead reports whether the task will write no more; so does one that is not
 // there.
 func (r *Runner) TaskDead(name string) bool {
 	s := r.states()[name]
@@ -233,7 +233,7 @@ func (r *Runner) News() *op.AllocReport {
 	return n
 }
 
-// Known says whether what News tells is how the tasks fare: before Run has
+// Known reports whether what News tells is how the tasks fare: before Run has
 // taken them up it is not.
 func (r *Runner) Known() bool {
 	r.mu.Lock()
@@ -331,7 +331,7 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 		r.names = append(r.names, t.Name)
 		r.tasks = append(r.tasks, task.New(task.Config{
 			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place,
-			Restored: r.c.Restored[t.Name], Adopt: adopt, Heard: r.c.Heard, Ready: r.ready,
+			Restored: r.c.Restored[t.Name], Adopt: adopt, Contacted: r.c.Contacted, Ready: r.ready,
 			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.nudge, Chance: r.c.Chance,
 			Log: r.c.Log.With("alloc", r.id),
 		}, r.alloc))

@@ -62,7 +62,7 @@ type checks struct {
 	wait    sync.WaitGroup
 }
 
-// hasServices says whether anything here has to do with an allocation.
+// hasServices reports whether anything here has to do with an allocation.
 func hasServices(g *berth.TaskGroup) bool {
 	return len(g.Services) > 0 || slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool { return len(t.Services) > 0 })
 }
@@ -113,7 +113,7 @@ func (r *Runner) serve(ctx context.Context, dir string) {
 
 func validService(reg *berth.ServiceRegistration) error {
 	if !berth.ServiceName(reg.ServiceName) {
-		return berth.Errorf(berth.Invalid, "service name %.64q: allowed are 1 to %d letters, digits and hyphens", reg.ServiceName, berth.MaxServiceNameLen)
+		return berth.Errorf(berth.Invalid, "service name %.64q: must be 1 to %d letters, digits and hyphens", reg.ServiceName, berth.MaxServiceNameLen)
 	}
 	return nil
 }

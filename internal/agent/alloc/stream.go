@@ -30,7 +30,7 @@ type connections struct {
 	told   map[string]uint64 // version by task; Run's alone
 }
 
-// known says whether tasks may start, as far as connections go.
+// known reports whether tasks may start, as far as connections go.
 func (c *connections) known() bool { return c == nil || c.keeper.Version() > 0 }
 
 func (c *connections) env() map[string]string {

@@ -44,7 +44,7 @@ type Spec struct {
 	RestartGrace time.Duration // from the begin, in which failures do not count for that
 }
 
-// Equal says whether two checks are the same.
+// Equal reports whether two checks are the same.
 func (s *Spec) Equal(o *Spec) bool { return reflect.DeepEqual(s, o) }
 
 // Outcome is what one look found.

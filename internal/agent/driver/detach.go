@@ -9,5 +9,5 @@ import (
 // away and its tasks stay: then what was started is left to the next agent.
 var ErrDetach = errors.New("the agent goes away")
 
-// Detaching says whether ctx ended with ErrDetach.
+// Detaching reports whether ctx ended with ErrDetach.
 func Detaching(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrDetach) }

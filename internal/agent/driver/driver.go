@@ -104,7 +104,7 @@ func (e recoverable) Unwrap() error { return e.error }
 // Recoverable marks err as one that may be gone at the next try.
 func Recoverable(err error) error { return recoverable{err} }
 
-// IsRecoverable says whether err, or a cause of it, was marked.
+// IsRecoverable reports whether err, or a cause of it, was marked.
 func IsRecoverable(err error) bool {
 	_, ok := errors.AsType[recoverable](err)
 	return ok

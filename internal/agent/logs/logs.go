@@ -73,7 +73,7 @@ func checkStream(task, stream string) error {
 		return err
 	}
 	if stream != Stdout && stream != Stderr {
-		return berth.Errorf(berth.Invalid, "type %q is not a stream of a task; allowed are stdout, stderr", stream)
+		return berth.Errorf(berth.Invalid, "unknown log type %q: want stdout or stderr", stream)
 	}
 	return nil
 }

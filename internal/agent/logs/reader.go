@@ -121,7 +121,7 @@ func (r *reader) seek() error {
 	case FromEnd:
 		skip = total - skip
 	default:
-		return berth.Errorf(berth.Invalid, "origin %q is not known; allowed are start, end", r.req.Origin)
+		return berth.Errorf(berth.Invalid, "unknown origin %q: want start or end", r.req.Origin)
 	}
 	for i, f := range all {
 		if skip < f.size || i == len(all)-1 {

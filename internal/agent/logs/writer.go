@@ -30,7 +30,7 @@ func NewWriter(dir *saferoot.Root, task, stream string, maxFiles int, maxSize in
 		return nil, err
 	}
 	if maxFiles < 1 || maxSize < 1 {
-		return nil, berth.Errorf(berth.Invalid, "logs: %d files of %d bytes; at least one of each is wanted", maxFiles, maxSize)
+		return nil, berth.Errorf(berth.Invalid, "logs: %d files of %d bytes: must be at least one of each", maxFiles, maxSize)
 	}
 	w := &Writer{dir: dir, task: task, stream: stream, maxFiles: maxFiles, maxSize: maxSize}
 	files, err := list(dir, task, stream)

@@ -53,7 +53,7 @@ func writeFrame(w io.Writer, v any) error {
 		return err
 	}
 	if len(b) > maxFrame {
-		return berth.Errorf(berth.TooLarge, "a frame of %d bytes is too long; allowed are %d", len(b), maxFrame)
+		return berth.Errorf(berth.TooLarge, "a frame of %d bytes is too long: at most %d", len(b), maxFrame)
 	}
 	_, err = w.Write(append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(b)), uint32(len(b))), b...))
 	return err
@@ -68,7 +68,7 @@ func readFrame(r io.Reader, v any) error {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n > maxFrame {
-		return berth.Errorf(berth.TooLarge, "a frame of %d bytes is too long; allowed are %d", n, maxFrame)
+		return berth.Errorf(berth.TooLarge, "a frame of %d bytes is too long: at most %d", n, maxFrame)
 	}
 	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
 	if err != nil {
@@ -85,11 +85,11 @@ func readFrame(r io.Reader, v any) error {
 
 func (r *request) check() error {
 	if r.V != version {
-		return berth.Errorf(berth.Invalid, "version %d of the supervisor's protocol is not spoken here; allowed is %d", r.V, version)
+		return berth.Errorf(berth.Invalid, "unsupported version %d of the supervisor's protocol: want %d", r.V, version)
 	}
 	if r.Call == callStart {
 		if r.Start == nil || r.Task == "" || r.Launch == 0 {
-			return berth.Errorf(berth.Invalid, "start: a task, a launch and what to start are wanted")
+			return berth.Errorf(berth.Invalid, "start: must name a task, a launch and what to start")
 		}
 		return r.Start.check()
 	}

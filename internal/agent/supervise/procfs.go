@@ -79,7 +79,7 @@ func processes() []process {
 	return out
 }
 
-// marked says whether the process has the marks of the allocation and, unless
+// marked reports whether the process has the marks of the allocation and, unless
 // it is "", the task in its environment.
 func marked(pid int, alloc, task string) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")

@@ -35,14 +35,14 @@ const (
 	TaskMark = "NOMAD_TASK_NAME"
 )
 
-// Errors that say what became of a launch. All are final.
+// Errors that say what became of a launch. They are final.
 var (
 	// ErrUnknown says that the launch never started a process.
 	ErrUnknown = errors.New("the supervisor does not know this launch")
 	// ErrLost says that the supervisor was killed; what was left of the task
 	// has been stopped, and how it would have ended is not known.
 	ErrLost = errors.New("the task's supervisor was killed")
-	// ErrReboot says that the machine was started anew since.
+	// ErrReboot says that the machine was restarted since.
 	ErrReboot = errors.New("the machine was restarted")
 )
 
@@ -94,18 +94,18 @@ type Exit struct {
 	At     time.Time
 }
 
-// Success says whether the task ended well.
+// Success reports whether the task ended well.
 func (e *Exit) Success() bool { return e.Code == 0 && e.Signal == 0 && e.Err == "" }
 
 // check refuses a start that could not be meant.
 func (s *Start) check() error {
 	switch {
 	case s.Command == "":
-		return berth.Errorf(berth.Invalid, "start: a command is wanted")
+		return berth.Errorf(berth.Invalid, "start: no command")
 	case s.Dir == "":
-		return berth.Errorf(berth.Invalid, "start: a working directory is wanted")
+		return berth.Errorf(berth.Invalid, "start: no working directory")
 	case !s.Logs.Disabled && (s.Logs.MaxFiles < 1 || s.Logs.MaxSize < 1):
-		return berth.Errorf(berth.Invalid, "start: logs of %d files of %d bytes; at least one of each is wanted", s.Logs.MaxFiles, s.Logs.MaxSize)
+		return berth.Errorf(berth.Invalid, "start: logs of %d files of %d bytes: must be at least one of each", s.Logs.MaxFiles, s.Logs.MaxSize)
 	}
 	return nil
 }

@@ -46,8 +46,8 @@ func TestWhatTheNodeCannotGiveIsRefused(t *testing.T) {
 		{"devices", func(_ *berth.TaskGroup, t *berth.Task) {
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1}}
 		},
-			`task[app].resources.device: "gpu" is wanted, and this agent has no devices`},
-		{"cores", func(_ *berth.TaskGroup, t *berth.Task) { t.Resources.Cores = 2 }, `task[app].resources.cores: 2 are wanted, and servers gave the task 0`},
+			`task[app].resources.device: the task needs "gpu", and this agent has no devices`},
+		{"cores", func(_ *berth.TaskGroup, t *berth.Task) { t.Resources.Cores = 2 }, `task[app].resources.cores: the task needs 2, and servers gave it 0`},
 		{"a mount", func(_ *berth.TaskGroup, t *berth.Task) { t.VolumeMounts = []berth.VolumeMount{{Volume: "certs"}} },
 			`task[app].volume_mount: "certs" cannot be mounted: the driver mock_driver mounts no volumes`},
 		{"a volume of the host", func(g *berth.TaskGroup, _ *berth.Task) {

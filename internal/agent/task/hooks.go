@@ -89,7 +89,7 @@ func CheckName(s string) error {
 		return berth.Errorf(berth.Invalid, "task name: %w", err)
 	}
 	if len(s) > berth.MaxNameLen {
-		return berth.Errorf(berth.Invalid, "task name: %d bytes are too long; allowed are %d", len(s), berth.MaxNameLen)
+		return berth.Errorf(berth.Invalid, "task name: %d bytes are too long: at most %d", len(s), berth.MaxNameLen)
 	}
 	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) || strings.TrimSpace(s) != s {
 		return berth.Errorf(berth.Invalid, "task name %q is not plain ASCII, or begins or ends with a space", s)
@@ -135,10 +135,10 @@ func checkGranted(_ context.Context, at *attempt) error {
 	t, group := at.task, at.alloc.Job.Group(at.alloc.TaskGroup)
 	where := "task[" + t.Name + "]."
 	if len(t.Resources.Devices) > 0 {
-		ps.Addf(where+"resources.device", "%q is wanted, and this agent has no devices", t.Resources.Devices[0].Name)
+		ps.Addf(where+"resources.device", "the task needs %q, and this agent has no devices", t.Resources.Devices[0].Name)
 	}
 	if n := len(at.out.Cores); t.Resources.Cores > 0 && n != t.Resources.Cores {
-		ps.Addf(where+"resources.cores", "%d are wanted, and servers gave the task %d", t.Resources.Cores, n)
+		ps.Addf(where+"resources.cores", "the task needs %d, and servers gave it %d", t.Resources.Cores, n)
 	}
 	for _, m := range t.VolumeMounts {
 		ps.Addf(where+"volume_mount", "%q cannot be mounted: the driver %s mounts no volumes", m.Volume, t.Driver)

@@ -19,7 +19,7 @@ func writePayload(_ context.Context, at *attempt) error {
 		return berth.Errorf(berth.Invalid, "dispatch_payload.file: %.64q is not the path of a file below the task's local directory", d.File)
 	}
 	if len(data) > berth.MaxPayload {
-		return berth.Errorf(berth.Invalid, "the payload has %d bytes; allowed are %d", len(data), berth.MaxPayload)
+		return berth.Errorf(berth.Invalid, "the payload has %d bytes: at most %d are allowed", len(data), berth.MaxPayload)
 	}
 	root, p := at.out.AllocDir, at.task.Name+"/local/"+d.File
 	if dir := path.Dir(d.File); dir != "." {

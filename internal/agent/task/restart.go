@@ -14,7 +14,7 @@ type Window struct {
 	Count int       `json:",omitempty"`
 }
 
-// Next says whether a task that failed now may be started again, after which
+// Next reports whether a task that failed now may be started again, after which
 // delay, and why or why not.
 func (w Window) Next(p *berth.RestartPolicy, now time.Time, chance float64) (next Window, delay time.Duration, ok bool, why string) {
 	// A clock that was set back does not make the interval longer than it is.

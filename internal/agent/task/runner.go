@@ -25,10 +25,10 @@ type Config struct {
 	Supervisor *supervise.Dir
 	Place      func() *Place
 
-	Restored []byte          // what Save was last given, nil for a new task
-	Adopt    bool            // of a new task: something of it may run already
-	Heard    <-chan struct{} // closed when servers were heard; before, a restored task is not started
-	Ready    <-chan struct{} // closed when the task may be started; nil is at once
+	Restored  []byte          // what Save was last given, nil for a new task
+	Adopt     bool            // of a new task: something of it may run already
+	Contacted <-chan struct{} // closed when servers were contacted; before, a restored task is not started
+	Ready     <-chan struct{} // closed when the task may be started; nil is at once
 
 	Save    func(state []byte) error // records the state; returns when it is safe
 	Changed func()                   // called after each change; must not block
@@ -85,7 +85,7 @@ func (r *Runner) Update(a *op.Alloc) {
 // Kill orders the task to end.
 func (r *Runner) Kill(k Kill) { r.post(Order{k}) }
 
-// Restart orders the task to start anew.
+// Restart orders the task to start again.
 func (r *Runner) Restart(reason string) { r.post(Again{Reason: reason}) }
 
 // Fail stops a task that runs and does not work, and has it started again as
@@ -98,7 +98,7 @@ func (r *Runner) Note(typ, message string) { r.post(Note{typ, message}) }
 // Signal sends the task a signal, by its name.
 func (r *Runner) Signal(name, reason string) { r.post(Signal{name, reason}) }
 
-// Found says whether what was last started of the task can be signalled: after
+// Found reports whether what was last started of the task can be signalled: after
 // a restart of the agent it cannot before it is found again.
 func (r *Runner) Found() bool {
 	r.mu.Lock()
@@ -325,7 +325,7 @@ func (l *loop) attempt() *attempt {
 func (l *loop) prepare(ctx context.Context) {
 	if l.c.Restored != nil || l.c.Adopt {
 		select {
-		case <-l.c.Heard: // what is to be stopped by now must not be started
+		case <-l.c.Contacted: // what is to be stopped by now must not be started
 		case <-ctx.Done():
 		}
 	}

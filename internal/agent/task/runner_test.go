@@ -37,10 +37,10 @@ type bench struct {
 	c     Config
 	path  string
 
-	mu      sync.Mutex
-	record  []byte
-	saveErr error
-	heard   chan struct{}
+	mu        sync.Mutex
+	record    []byte
+	saveErr   error
+	contacted chan struct{}
 }
 
 func newBench(t *testing.T, task string) *bench {
@@ -88,7 +88,7 @@ func (b *bench) agent(t *testing.T) (r *Runner, end func() error) {
 	b.mu.Lock()
 	b.c.Restored = b.record
 	b.mu.Unlock()
-	b.c.Heard = b.heard
+	b.c.Contacted = b.contacted
 	r = New(b.c, b.alloc)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -107,7 +107,7 @@ func history(s State) string {
 func TestARunnerTakesATaskThroughItsLife(t *testing.T) {
 	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"1m","exit_code":1},"RestartPolicy":{"Attempts":1,"Interval":"1h","Delay":"10s","Mode":"fail"}}`)
 	synctest.Test(t, func(t *testing.T) {
-		b.heard = make(chan struct{})
+		b.contacted = make(chan struct{})
 		from := time.Now()
 		r, end := b.agent(t)
 		time.Sleep(30 * time.Second)
@@ -135,7 +135,7 @@ func TestARunnerTakesATaskThroughItsLife(t *testing.T) {
 func TestARunnerGoesOnWhereTheLastWasKilled(t *testing.T) {
 	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"1m","exit_code":3},"RestartPolicy":{"Attempts":0,"Interval":"1h","Delay":"10s","Mode":"fail"}}`)
 	synctest.Test(t, func(t *testing.T) {
-		b.heard = make(chan struct{})
+		b.contacted = make(chan struct{})
 		from := time.Now()
 		_, end := b.agent(t)
 		time.Sleep(20 * time.Second)
@@ -161,27 +161,27 @@ func TestARunnerGoesOnWhereTheLastWasKilled(t *testing.T) {
 	})
 }
 
-// Until servers were heard a restored task is not started: it may be meant to
+// Until servers were contacted a restored task is not started: it may be meant to
 // be stopped. What runs is watched nevertheless.
 func TestARestoredTaskWaitsForServersBeforeItStarts(t *testing.T) {
 	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"1m"},"RestartPolicy":{"Attempts":5,"Interval":"1h","Delay":"1s","Mode":"fail"}}`)
 	synctest.Test(t, func(t *testing.T) {
-		b.heard = make(chan struct{})
+		b.contacted = make(chan struct{})
 		_, end := b.agent(t)
 		time.Sleep(20 * time.Second)
 		_ = end()
 		r, end := b.agent(t)
 		time.Sleep(time.Hour)
 		if s := r.State(); s.Phase != Preparing || s.Launch != 1 || s.Task.Restarts != 1 {
-			t.Errorf("not heard: %+v", s)
+			t.Errorf("not contacted: %+v", s)
 		}
-		close(b.heard)
+		close(b.contacted)
 		time.Sleep(2 * time.Second)
 		if s := r.State(); s.Phase != Running || s.Launch != 2 {
-			t.Errorf("heard: %+v", s)
+			t.Errorf("contacted: %+v", s)
 		}
 		_ = end()
-		b.heard = make(chan struct{})
+		b.contacted = make(chan struct{})
 		r, end = b.agent(t)
 		time.Sleep(2 * time.Minute) // it ends, and waits to be prepared
 		r.Kill(Kill{Reason: "told so"})
@@ -287,8 +287,8 @@ func TestWhatIsLostIsToldOnceAndNotStartedAgain(t *testing.T) {
 	}{{driver.ErrLost, Dead}, {driver.ErrUnknown, Dead}, {driver.ErrReboot, Running}} {
 		b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"10h"}}`)
 		synctest.Test(t, func(t *testing.T) {
-			b.heard = make(chan struct{})
-			close(b.heard)
+			b.contacted = make(chan struct{})
+			close(b.contacted)
 			d := &lossy{Driver: mock.New(true), err: c.err}
 			b.c.Driver = d
 			_, end := b.agent(t)
@@ -317,8 +317,8 @@ func TestARecordOfAnotherReleaseIsNoObstacle(t *testing.T) {
 	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"10h"}}`)
 	b.record = []byte(`{"Phase":5}`)
 	synctest.Test(t, func(t *testing.T) {
-		b.heard = make(chan struct{})
-		close(b.heard)
+		b.contacted = make(chan struct{})
+		close(b.contacted)
 		r, end := b.agent(t)
 		time.Sleep(time.Second)
 		if s := r.State(); s.Phase != Running {

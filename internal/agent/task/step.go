@@ -3,7 +3,7 @@
 // is known then and what is to be done about it. The [Runner] does it: it
 // records the state first and acts then, so an agent that is killed anywhere
 // goes on from where it was. What has to be done before a start (directories,
-// environment, interpolation) is an ordered list of small hooks, run anew at
+// environment, interpolation) is an ordered list of small hooks, run again at
 // every start.
 //
 // Allocations (leader, siblings, the group's shutdown delay) are package
@@ -47,7 +47,7 @@ type State struct {
 	Window Window    // of restarts
 	Until  time.Time `json:",omitzero"`  // end of Delaying or Waiting
 	Kill   *Kill     `json:",omitempty"` // the order to end; nil while it should run
-	Again  bool      `json:",omitempty"` // it is stopped in order to be started anew
+	Again  bool      `json:",omitempty"` // it is stopped in order to be started again
 	Unfit  bool      `json:",omitempty"` // it is stopped because it does not work, which counts as its failure
 	Begun  time.Time `json:",omitzero"`  // when the agent took it up; kept over restarts
 }

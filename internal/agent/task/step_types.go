@@ -53,7 +53,7 @@ type (
 	Alarm struct{}
 	// Order tells the task to end.
 	Order struct{ Kill }
-	// Again tells it to start anew; of one that Failed, as its restart policy
+	// Again tells it to start again; of one that Failed, as its restart policy
 	// has it.
 	Again struct {
 		Reason string

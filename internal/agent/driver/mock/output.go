@@ -48,7 +48,7 @@ func (h *handle) open() (*output, error) {
 	return out, nil
 }
 
-// due says whether anything is left to print: the text once, and as often
+// due reports whether anything is left to print: the text once, and as often
 // again as it is to be repeated.
 func (s *stream) due() bool { return *s.next <= s.times }
 

@@ -12,7 +12,7 @@ import (
 // restartReason is what the history of a task says of a restart by hand.
 const restartReason = "User requested task to restart"
 
-// Restart starts a task anew, "" being all that run. all asks for those too
+// Restart starts a task again, "" being all that run. all asks for those too
 // that have ended, which cannot be: then nothing is restarted. It returns when
 // the order is given, not when the tasks run again.
 func (r *Runner) Restart(name string, all bool) error {

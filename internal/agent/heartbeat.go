@@ -21,15 +21,15 @@ const (
 	watchEvery = 15 * time.Second // for drivers that change
 )
 
-// beat registers the node, again whenever servers do not know it or it has
-// changed, and sends its heartbeats.
-func (a *Agent) beat(ctx context.Context) error {
+// keepRegistered registers the node, again whenever servers do not know it or it
+// has changed, and sends its heartbeats.
+func (a *Agent) keepRegistered(ctx context.Context) error {
 	for {
 		changed, err := a.register(ctx)
 		if err != nil {
 			return err
 		}
-		if err := a.heartbeats(ctx, changed); err != nil {
+		if err := a.sendHeartbeats(ctx, changed); err != nil {
 			return err
 		}
 	}
@@ -66,8 +66,8 @@ func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err erro
 	}
 }
 
-// heartbeats returns nil when the node must be registered anew.
-func (a *Agent) heartbeats(ctx context.Context, changed <-chan struct{}) error {
+// sendHeartbeats returns nil when the node must be registered again.
+func (a *Agent) sendHeartbeats(ctx context.Context, changed <-chan struct{}) error {
 	failures := 0
 	for {
 		// The first makes the node ready.
@@ -86,13 +86,13 @@ func (a *Agent) heartbeats(ctx context.Context, changed <-chan struct{}) error {
 		case err == nil:
 			failures = 0
 			a.reached(sent, answer)
-			a.knows(answer)
+			a.markRegistered()
 			wait = interval(answer.HeartbeatTTL)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case berth.KindOf(err) == berth.NotFound:
 			a.log.Warn("servers do not know the node; it registers again", "node", a.id)
-			a.tellAgain() // they may have forgotten more than the node
+			a.reportAgain() // they may have forgotten more than the node
 			if err := backoff(ctx, 0, firstRetry, firstRetry); err != nil {
 				return err
 			}
@@ -125,8 +125,8 @@ func interval(ttl time.Duration) time.Duration {
 	return ttl/2 + rand.N(ttl/4)
 }
 
-// knows lets the allocations be asked for: servers know the node.
-func (a *Agent) knows(*op.NodeAnswer) {
+// markRegistered lets the allocations be asked for: servers know the node.
+func (a *Agent) markRegistered() {
 	select {
 	case <-a.registered:
 	default:
@@ -142,19 +142,19 @@ func (a *Agent) query() op.Query {
 	return op.Query{Region: a.c.Region, AuthToken: a.secret, AllowStale: true}
 }
 
-// watch looks after the drivers and has the node registered anew when one has
+// watchDrivers checks the drivers and has the node registered again when one has
 // changed.
-func (a *Agent) watch(ctx context.Context) error {
+func (a *Agent) watchDrivers(ctx context.Context) error {
 	for {
 		if err := rest.For(ctx, watchEvery); err != nil {
 			return err
 		}
-		a.look(ctx)
+		a.checkDrivers(ctx)
 	}
 }
 
-// look asks the drivers how they are.
-func (a *Agent) look(ctx context.Context) {
+// checkDrivers asks the drivers how they are.
+func (a *Agent) checkDrivers(ctx context.Context) {
 	drivers := fingerprint.Drivers(ctx, a.drivers)
 	a.mu.Lock()
 	defer a.mu.Unlock()

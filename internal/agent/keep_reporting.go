@@ -7,18 +7,18 @@ import (
 	"berth/internal/rest"
 )
 
-// news is what servers are to be told next.
-type news struct {
-	tell func(context.Context) error // nil: nothing now
-	what string                      // for the log, with how many there are
-	many int
-	next time.Time // without tell: when there may be something, zero if only a wake says so
+// outgoing is what to send to servers next.
+type outgoing struct {
+	send  func(context.Context) error // nil: nothing now
+	what  string                      // for the log, with how many there are
+	count int
+	next  time.Time // without send: when there may be something, zero if only a wake says so
 }
 
-// keepTold tells servers what next returns, until ctx ends: it looks when it is
-// woken, when next said so and after everything that was told, and tries again
-// for ever, more and more seldom.
-func (a *Agent) keepTold(ctx context.Context, wake <-chan struct{}, next func(now time.Time) news) error {
+// keepReporting sends servers what next returns, until ctx ends. It calls next
+// when it is woken, at the time that next gave, and after everything that was
+// sent. What fails is tried again for ever, at growing intervals.
+func (a *Agent) keepReporting(ctx context.Context, wake <-chan struct{}, next func(now time.Time) outgoing) error {
 	select { // before, servers would not know whose they are
 	case <-a.registered:
 	case <-ctx.Done():
@@ -26,18 +26,18 @@ func (a *Agent) keepTold(ctx context.Context, wake <-chan struct{}, next func(no
 	}
 	for failures := 0; ; {
 		n := next(time.Now())
-		if n.tell == nil {
+		if n.send == nil {
 			if err := await(ctx, wake, n.next); err != nil {
 				return err
 			}
 			continue
 		}
-		err := n.tell(ctx)
+		err := n.send(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			a.log.Warn("servers do not take "+n.what+"; trying again", n.what, n.many, "error", err)
+			a.log.Warn("servers do not take "+n.what+"; trying again", n.what, n.count, "error", err)
 			if err := backoff(ctx, failures, firstRetry, lastRetry); err != nil {
 				return err
 			}

@@ -2,105 +2,22 @@ package agent
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
 	"berth"
 	"berth/internal/agent/alloc"
-	"berth/internal/agent/supervise"
 	"berth/internal/failpoint"
-	"berth/internal/rest"
 	"berth/op"
 )
 
 const (
-	pullTime   = 5 * time.Minute // the longest that servers let a read wait
+	watchTime  = 5 * time.Minute // the longest that servers let a read wait
 	fetchBatch = 64              // allocations of one answer, each with its job
 )
 
-// known is what matters of an allocation that the agent has.
-type known struct {
-	version uint64 // its AllocModifyIndex
-	changed uint64 // its ModifyIndex
-	removed bool
-}
-
-// steps says what an answer asks for.
-type steps struct {
-	stale  bool     // nothing: the answer is older than one acted on
-	fetch  []string // these are new or have changed
-	remove []string // these are gone
-}
-
-// decide compares what the agent has with what servers say it should have.
-// acted is the highest index of an answer acted on before. An allocation that
-// is missing from an answer is gone only if the answer is newer than what is
-// known of it: a server that lags has not heard of the newest. So is one that
-// is there in an older version than is known: an older state was restored.
-func decide(have map[string]known, acted uint64, ans *op.NodeAllocIndexesAnswer) (s steps) {
-	if ans.Index < acted {
-		return steps{stale: true}
-	}
-	for id, version := range ans.Allocs {
-		if k, ok := have[id]; !ok || version > k.version || version < k.version && ans.Index > max(k.changed, k.version) {
-			s.fetch = append(s.fetch, id)
-		}
-	}
-	for id, k := range have {
-		if _, ok := ans.Allocs[id]; !ok && !k.removed && ans.Index > max(k.changed, k.version) {
-			s.remove = append(s.remove, id)
-		}
-	}
-	slices.Sort(s.fetch)
-	slices.Sort(s.remove)
-	return s
-}
-
-// anew is decide for a state in which the versions that are known mean
-// nothing.
-func anew(have map[string]known, ans *op.NodeAllocIndexesAnswer) steps {
-	forgotten := make(map[string]known, len(have))
-	for id, k := range have {
-		forgotten[id] = known{removed: k.removed}
-	}
-	newest := *ans
-	newest.Index = max(1, ans.Index)
-	return decide(forgotten, 0, &newest)
-}
-
-// epoch notices that servers were given an older state on purpose: a backup
-// was restored, or the cluster begun anew. Then their index falls, which
-// otherwise means that a server lags. It is believed when the leader has said
-// the same twice, a while apart.
-type epoch struct {
-	first map[string]uint64 // what the leader said
-	at    time.Time
-	low   bool // an answer was too old
-}
-
-const epochDoubt = 10 * time.Second
-
-func (e *epoch) suspected() bool { return e.low }
-
-// over takes an answer that is too old, and says whether a new epoch has begun.
-func (e *epoch) over(ans *op.NodeAllocIndexesAnswer, fromLeader bool, now time.Time) bool {
-	e.low = true
-	switch {
-	case !fromLeader:
-	case e.first == nil || !maps.Equal(e.first, ans.Allocs):
-		e.first, e.at = maps.Clone(ans.Allocs), now
-		if e.first == nil {
-			e.first = map[string]uint64{}
-		}
-	default:
-		return now.Sub(e.at) >= epochDoubt
-	}
-	return false
-}
-
-// pull asks servers again and again what shall run here, and sees to it.
-func (a *Agent) pull(ctx context.Context) error {
+// watchAllocs asks servers again and again what should run here, and does it.
+func (a *Agent) watchAllocs(ctx context.Context) error {
 	select {
 	case <-a.registered:
 	case <-ctx.Done():
@@ -109,7 +26,7 @@ func (a *Agent) pull(ctx context.Context) error {
 	var from uint64 // index of the last answer that was acted on wholly
 	var past epoch
 	for failures := 0; ; {
-		index, err := a.pullOnce(ctx, from, &past)
+		index, err := a.updateAllocs(ctx, from, &past)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -126,16 +43,16 @@ func (a *Agent) pull(ctx context.Context) error {
 			failures++
 		default:
 			from, failures = index, 0
-			a.listen()
+			a.markContacted()
 		}
 	}
 }
 
-// pullOnce acts on one answer. It returns its index, or 0 if some of it is
+// updateAllocs acts on one answer. It returns its index, or 0 if some of it is
 // still to be done.
-func (a *Agent) pullOnce(ctx context.Context, from uint64, past *epoch) (uint64, error) {
+func (a *Agent) updateAllocs(ctx context.Context, from uint64, past *epoch) (uint64, error) {
 	q := &op.NodeAllocIndexes{NodeID: a.id, SecretID: a.secret, Query: a.query()}
-	q.MinQueryIndex, q.MaxQueryTime = from, pullTime
+	q.MinQueryIndex, q.MaxQueryTime = from, watchTime
 	if past.suspected() {
 		q.MinQueryIndex, q.AllowStale = 0, false // what the leader says, at once
 	}
@@ -153,11 +70,11 @@ func (a *Agent) pullOnce(ctx context.Context, from uint64, past *epoch) (uint64,
 			a.log.Debug("an answer is older than one acted on", "index", ans.Index, "acted", acted)
 			return 0, nil
 		}
-		a.log.Warn("the servers' state is older than what was acted on: it was restored or begun anew; going by it", "index", ans.Index, "acted", acted)
+		a.log.Warn("the servers' state is older than what was acted on: it was restored or started from nothing; going by it", "index", ans.Index, "acted", acted)
 		a.mu.Lock()
 		a.acted = ans.Index
 		a.mu.Unlock()
-		s = anew(have, ans)
+		s = decideAfterReset(have, ans)
 	}
 	*past = epoch{}
 	_ = failpoint.Hit("agent/pulled")
@@ -265,7 +182,7 @@ func (a *Agent) take(al *op.Alloc) error {
 			h.runner.Update(al)
 			// Servers did not hear the node, or forgot what they heard since.
 			if al.ClientStatus == berth.ClientUnknown || restored || h.runner.Ended() && !al.ClientStatus.Ended() {
-				a.retell(al.ID.String(), h)
+				a.reportAllocAgain(al.ID.String(), h)
 			}
 		}
 	}
@@ -316,14 +233,14 @@ func (a *Agent) remove(id string) {
 	})
 }
 
-// listen lets restored tasks be started: servers have said what shall run. What
-// is here and shall not is ended.
-func (a *Agent) listen() {
+// markContacted lets restored tasks be started: servers have said what should
+// run. What is here and should not is ended.
+func (a *Agent) markContacted() {
 	select {
-	case <-a.heard:
+	case <-a.contacted:
 		return
 	default:
-		close(a.heard) // only this goroutine does
+		close(a.contacted) // only this goroutine does
 	}
 	a.admitWaiting()
 	entries, err := a.dirs.ReadDir(".")
@@ -347,71 +264,4 @@ func (a *Agent) listen() {
 			}
 		})
 	}
-}
-
-// end ends what may be left of an allocation that has no runner.
-func (a *Agent) end(id string) {
-	a.wait.Go(func() { a.endProcesses(id) })
-}
-
-func (a *Agent) endProcesses(id string) {
-	dir, err := a.dirs.Sub(id)
-	if err != nil {
-		return // it has no directory, so nothing of it ever ran
-	}
-	defer dir.Close()
-	if !supervise.Exists(dir) {
-		return
-	}
-	sup, err := supervise.OpenDir(dir, id, a.c.Supervisor)
-	if err == nil {
-		defer sup.Close()
-		err = sup.EndAll(a.lives, 5*time.Second)
-	}
-	if err != nil {
-		a.log.Warn("what is left of an allocation cannot be ended", "alloc", id, "error", err)
-	}
-}
-
-// tidy clears away what has ended: supervisors, and the oldest directories of
-// ended allocations when there are too many.
-func (a *Agent) tidy(ctx context.Context) error {
-	for {
-		if err := rest.For(ctx, 10*time.Second); err != nil {
-			return err
-		}
-		supervise.Reap()
-		for _, id := range a.excess() {
-			if err := a.dirs.RemoveAll(id); err != nil {
-				a.log.Warn("the directory of an allocation cannot be removed", "alloc", id, "error", err)
-			}
-		}
-	}
-}
-
-// excess picks directories to remove, and marks them as gone.
-func (a *Agent) excess() (out []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var dead []string
-	for _, id := range slices.Sorted(maps.Keys(a.allocs)) {
-		h := a.allocs[id]
-		done := h.runner == nil
-		if h.runner != nil {
-			select {
-			case <-h.runner.Done():
-				done = h.runner.Ended()
-			default:
-			}
-		}
-		if done && !h.removed && !h.cleared {
-			dead = append(dead, id)
-		}
-	}
-	slices.SortStableFunc(dead, func(x, y string) int { return a.allocs[x].ended.Compare(a.allocs[y].ended) })
-	for len(dead) > a.c.MaxDeadAllocs {
-		a.allocs[dead[0]].cleared = true
-		out, dead = append(out, dead[0]), dead[1:]
-	}
-	return out
 }
