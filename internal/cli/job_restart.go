@@ -30,7 +30,7 @@ func jobRestartCommand() *command {
 				yes:        f.Bool("yes", "Do not ask for confirmation; continue after errors and between batches."),
 				size:       f.FlagSet.String("batch-size", "1", "The `size` of a batch: a number of allocations, or a percentage such as 25%."),
 				wait:       f.FlagSet.String("batch-wait", "0s", "The `duration` to wait between batches, or \"ask\"."),
-				onError:    f.FlagSet.String("on-error", "ask", "What to do on an `error`: \"ask\" or \"fail\"."),
+				onError:    f.FlagSet.String("on-error", "ask", "The `action` on an error: \"ask\" or \"fail\"."),
 				noDelay:    f.Bool("no-shutdown-delay", "With -reschedule: do not wait for the shutdown_delay of groups and tasks."),
 				reschedule: f.Bool("reschedule", "Stop and reschedule the allocations instead of restarting their tasks."),
 				verbose:    f.Bool("verbose", "Show IDs in full."),

@@ -134,8 +134,9 @@ func owns(owner, r *op.Resource) bool {
 	return slices.ContainsFunc(r.OwnerRefs, func(o berth.OwnerRef) bool { return o.UID == owner.UID })
 }
 
+// ownedBy reports whether a job of the list owns r, directly or not.
 func ownedBy(r *op.Resource, list []op.Resource) bool {
 	return slices.ContainsFunc(list, func(o op.Resource) bool {
-		return (o.Kind == berth.KindJob || !o.Orphaned && ownedBy(&o, list)) && owns(&o, r)
+		return owns(&o, r) && (o.Kind == berth.KindJob || !o.Orphaned && ownedBy(&o, list))
 	})
 }
