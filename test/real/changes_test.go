@@ -1,9 +1,9 @@
 package real
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"os/exec"
@@ -13,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"berth/internal/eventually"
+	"berth/test/bed"
 )
 
 // placed is an allocation with what its deployment knows of it.
@@ -256,7 +259,7 @@ func TestACanaryAndABadVersion(t *testing.T) {
 
 // greeter is the program of a small HTTP service, built once for all tests.
 var greeter = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(run.dir, "hello")
+	path := filepath.Join(bed.SuiteDir(), "hello")
 	if out, err := exec.Command("go", "build", "-o", path, "berth/examples/hello").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
@@ -316,15 +319,13 @@ func (a *agent) visit(service string) *visitor {
 
 // ask wants one page.
 func ask(url string) error {
-	resp, err := web.Get(url)
-	if err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)
+	defer cancel()
+	page, err := bed.Call(ctx, http.MethodGet, url, "")
+	if err == nil && (page.Code != http.StatusOK || !strings.HasPrefix(page.Text, "Hello from ")) {
+		err = fmt.Errorf("%s: %d, %q", url, page.Code, page.Text)
 	}
-	defer resp.Body.Close()
-	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !strings.HasPrefix(string(text), "Hello from ") {
-		return fmt.Errorf("%s: %d, %q, %v", url, resp.StatusCode, text, err)
-	}
-	return nil
+	return err
 }
 
 // leave ends the visit.
@@ -461,7 +462,7 @@ func TestAJobIsScaledAndReverted(t *testing.T) {
 	logs := func(word string, ids map[string][]int) {
 		t.Helper()
 		for id := range ids {
-			w.until("it says "+word, func() string { return missing(a.berth("alloc", "logs", id, "main").out, word+"\n") })
+			w.until("it says "+word, func() string { return missing(a.berth("alloc", "logs", id, "main").Out, word+"\n") })
 		}
 	}
 	a.good("job", "run", "-detach", file("one"))

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/eventually"
 )
 
 // member is how a server is one of three, the gossip of which is at these
@@ -59,7 +61,7 @@ func leads(servers []*agent) *agent {
 	said := map[string]bool{}
 	for _, s := range servers {
 		var at string
-		if s.ended() {
+		if !s.Running() {
 			continue
 		}
 		if _, err := s.try("GET", "/v1/status/leader", "", &at); err != nil || at == "" {
@@ -68,7 +70,7 @@ func leads(servers []*agent) *agent {
 		said[at] = true
 	}
 	for _, s := range servers {
-		if len(said) == 1 && said[s.rpc] && !s.ended() {
+		if len(said) == 1 && said[s.rpc] && s.Running() {
 			return s
 		}
 	}
@@ -77,7 +79,7 @@ func leads(servers []*agent) *agent {
 
 func lived(servers []*agent) (out []*agent) {
 	for _, s := range servers {
-		if !s.ended() {
+		if s.Running() {
 			out = append(out, s)
 		}
 	}
@@ -137,13 +139,13 @@ job "web" {
 				n := 0
 				for _, al := range s.allocs("web") {
 					if al.ClientStatus == "running" && al.DesiredStatus == "run" {
-						if strings.Contains(s.berth("alloc", "logs", al.ID, "main").out, "version "+version) {
+						if strings.Contains(s.berth("alloc", "logs", al.ID, "main").Out, "version "+version) {
 							n++
 						}
 					}
 				}
 				if n != 2 {
-					return fmt.Sprintf("%d of 2, says %s", n, s.name)
+					return fmt.Sprintf("%d of 2, says %s", n, s.Name)
 				}
 			}
 			return ""
@@ -162,7 +164,7 @@ job "web" {
 				var self struct{ Stats map[string]map[string]string }
 				s.get("/v1/agent/self", &self)
 				if c := self.Stats["raft"]["latest_configuration"]; strings.Count(c, "Suffrage:Voter") != 3 {
-					return s.name + ": " + c
+					return s.Name + ": " + c
 				}
 			}
 			return ""
@@ -173,7 +175,7 @@ job "web" {
 		}
 		var before struct{ ModifyIndex uint64 }
 		old.get("/v1/job/web", &before)
-		old.kill()
+		old.Kill()
 		began := time.Now()
 		for i, s := range lived(servers) {
 			version := fmt.Sprintf("2.%d.%d", round, i)
@@ -225,9 +227,6 @@ type updater struct {
 	failed  error // of a request that no server took in time
 }
 
-// whole is how long a request may take with all of its repeats.
-const whole = 20 * time.Second
-
 // run writes at each tick until over is closed.
 func (x *updater) run(over <-chan struct{}, every time.Duration) {
 	tick := time.NewTicker(every)
@@ -248,7 +247,7 @@ func (x *updater) run(over <-chan struct{}, every time.Duration) {
 				break
 			}
 			var no *refused
-			if errors.As(err, &no) && no.code/100 != 5 || time.Since(began) > whole {
+			if errors.As(err, &no) && no.code/100 != 5 || time.Since(began) > eventually.Limit {
 				x.failed = fmt.Errorf("version %d of %s, after %v: %w", version, x.job, time.Since(began), err)
 				return
 			}
@@ -328,7 +327,7 @@ job "stays" {
 	for i, s := range servers {
 		leads := leads(servers) == s
 		if code := s.signal(syscall.SIGTERM); code != 0 {
-			t.Errorf("%s ended with exit code %d", s.name, code)
+			t.Errorf("%s ended with exit code %d", s.Name, code)
 		}
 		s.start()
 		s.joined()
@@ -349,14 +348,14 @@ job "stays" {
 			var job struct{ Meta map[string]string }
 			s.get("/v1/job/"+x.job, &job)
 			if job.Meta["version"] != fmt.Sprint(x.acked) {
-				t.Errorf("%s has version %s of %s, of which %d was acknowledged", s.name, job.Meta["version"], x.job, x.acked)
+				t.Errorf("%s has version %s of %s, of which %d was acknowledged", s.Name, job.Meta["version"], x.job, x.acked)
 			}
 		}
 	}
 	t.Logf("%d writes in %v, %d were brought to another server, the longest took %v", writes, took.Round(time.Millisecond), repeats, longest.Round(time.Millisecond))
 	for _, s := range servers {
 		if after := tasks(s); !slices.Equal(after, before) {
-			t.Errorf("%s says of the tasks\n%v\nbefore they were\n%v", s.name, after, before)
+			t.Errorf("%s says of the tasks\n%v\nbefore they were\n%v", s.Name, after, before)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.file("plain.hcl", "data_dir = \""+w.dir+"/never\"\nserver { enabled = true }\nports {\n http = 0\n rpc = 0\n}\n")
+	w.file("plain.hcl", "data_dir = \""+w.Dir+"/never\"\nserver { enabled = true }\nports {\n http = 0\n rpc = 0\n}\n")
 	for _, c := range []struct{ config, want string }{
 		{`bind_adr = "127.0.0.1"`, "c.hcl:1: bind_adr: unknown key; did you mean bind_addr?"},
 		{"acl {\n enabled = true\n}", "c.hcl:2: acl.enabled: access control is not supported"},
@@ -40,17 +40,17 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 	} {
 		w.file("c.hcl", c.config)
 		s := w.command("berth", nil, "agent", "-config", "plain.hcl", "-config", "c.hcl")
-		if s.code != 1 || !strings.Contains(s.err, c.want) {
+		if s.Code != 1 || !strings.Contains(s.Err, c.want) {
 			t.Errorf("%s\ngave %v\nwant %q", c.config, s, c.want)
 		}
 		if strings.Contains(s.String(), "c2VjcmV0") {
 			t.Errorf("a secret is shown: %v", s)
 		}
 	}
-	if s := w.command("berth", nil, "agent", "-config", "plain.hcl", "-encrypt", "c2VjcmV0"); s.code != 1 || !strings.Contains(s.err, "-encrypt: server.encrypt: a key is wanted") {
+	if s := w.command("berth", nil, "agent", "-config", "plain.hcl", "-encrypt", "c2VjcmV0"); s.Code != 1 || !strings.Contains(s.Err, "-encrypt: server.encrypt: a key is wanted") {
 		t.Errorf("%v", s)
 	}
-	if _, err := os.Stat(filepath.Join(w.dir, "never")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(w.Dir, "never")); !os.IsNotExist(err) {
 		t.Errorf("an agent that refused to start has made its folder: %v", err)
 	}
 }
@@ -66,23 +66,23 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	server := w.agent("server", "server { enabled = true }")
 	node := w.agent("node", "client {\n  enabled = true\n  servers = [\""+server.rpc+"\"]\n}")
 	for a, folder := range map[*agent]string{server: "server", node: "client", w.agent("both", both): "server"} {
-		told := fmt.Sprintf("Error: another agent, process %d, uses the folder %s; each needs its own\n", a.cmd.Process.Pid, filepath.Join(a.dataDir, folder))
+		told := fmt.Sprintf("Error: another agent, process %d, uses the folder %s; each needs its own\n", a.PID(), filepath.Join(a.dataDir, folder))
 		for _, ports := range []string{"", "ports {\n  http = 0\n  rpc = 0\n  serf = 0\n}"} {
-			s := w.command("berth", atOnce, append(a.args, "-config", w.file("other.hcl", ports))...)
-			if s.code != 1 || s.err != told || s.out != "" {
-				t.Errorf("the same folder as %s, ports %q: %v\nwant %s", a.name, ports, s, told)
+			s := w.command("berth", atOnce, a.argv("-config", w.file("other.hcl", ports))...)
+			if s.Code != 1 || s.Err != told || s.Out != "" {
+				t.Errorf("the same folder as %s, ports %q: %v\nwant %s", a.Name, ports, s, told)
 			}
 		}
 		if a != node {
-			s := w.command("berth", atOnce, append(a.args, "-data-dir", filepath.Join(w.dir, "second"))...)
-			if s.code != 1 || !strings.HasPrefix(s.err, "Error: ports.rpc: ") || !strings.Contains(s.err, "address already in use") {
-				t.Errorf("the same port as %s: %v", a.name, s)
+			s := w.command("berth", atOnce, a.argv("-data-dir", filepath.Join(w.Dir, "second"))...)
+			if s.Code != 1 || !strings.HasPrefix(s.Err, "Error: ports.rpc: ") || !strings.Contains(s.Err, "address already in use") {
+				t.Errorf("the same port as %s: %v", a.Name, s)
 			}
 		}
 		a.joined()
 	}
-	s := w.command("berth", atOnce, append(node.args, "-data-dir", filepath.Join(w.dir, "third"), "-alloc-dir", filepath.Join(node.dataDir, "alloc"))...)
-	if s.code != 1 || !strings.HasPrefix(s.err, "Error: another agent uses the folder "+filepath.Join(node.dataDir, "alloc")+";") {
+	s := w.command("berth", atOnce, node.argv("-data-dir", filepath.Join(w.Dir, "third"), "-alloc-dir", filepath.Join(node.dataDir, "alloc"))...)
+	if s.Code != 1 || !strings.HasPrefix(s.Err, "Error: another agent uses the folder "+filepath.Join(node.dataDir, "alloc")+";") {
 		t.Errorf("the allocations of another: %v", s)
 	}
 	node.joined()
@@ -95,14 +95,14 @@ func TestTheOthersDoNotHearOfADamagedServer(t *testing.T) {
 	w := newWorld(t)
 	servers := w.cluster(3)
 	broken, others := servers[0], servers[1:]
-	broken.kill()
+	broken.Kill()
 	said := func(s *agent, what string) int {
-		return strings.Count(s.output(), `msg="a server `+what+`" server=`+broken.name+".")
+		return strings.Count(s.Said(), `msg="a server `+what+`" server=`+broken.Name+".")
 	}
 	for _, s := range others {
-		w.until(s.name+" misses it", func() string {
+		w.until(s.Name+" misses it", func() string {
 			if said(s, "fell silent") == 0 {
-				return s.output()
+				return s.Said()
 			}
 			return ""
 		})
@@ -117,14 +117,14 @@ func TestTheOthersDoNotHearOfADamagedServer(t *testing.T) {
 		}
 	}
 	for range 5 {
-		s := w.command("berth", nil, broken.args...)
-		if s.code != 1 || !strings.HasPrefix(s.err, "Error: server: the raft log is damaged: ") || s.out != "" {
+		s := w.command("berth", nil, broken.argv()...)
+		if s.Code != 1 || !strings.HasPrefix(s.Err, "Error: server: the raft log is damaged: ") || s.Out != "" {
 			t.Fatalf("it ended with %v", s)
 		}
 	}
 	for _, s := range others {
 		if n := said(s, "joined"); n != 1 {
-			t.Errorf("%s heard %d times that it joined:\n%s", s.name, n, s.output())
+			t.Errorf("%s heard %d times that it joined:\n%s", s.Name, n, s.Said())
 		}
 		s.joined()
 	}
@@ -145,14 +145,14 @@ func TestClosedByDefault(t *testing.T) {
 	if n := len(a.listens()); n != 4 { // HTTP, RPC, and gossip by TCP and UDP
 		t.Errorf("it listens at %v", a.listens())
 	}
-	if out := a.output(); strings.Contains(out, "level=WARN") {
+	if out := a.Said(); strings.Contains(out, "level=WARN") {
 		t.Errorf("it warns:\n%s", out)
 	}
 
 	// The one that listens everywhere does so in a network of its own, which
 	// nobody is in.
-	open := &agent{w: w, name: "open", apart: true, args: []string{"agent", "-config", w.file("open.hcl", `
-		data_dir  = "`+w.dir+`/open"
+	open := &agent{w: w, Agent: w.Agent("open", "-config", w.file("open.hcl", `
+		data_dir  = "`+w.Dir+`/open"
 		bind_addr = "0.0.0.0"
 		server { enabled = true }
 		ports {
@@ -163,10 +163,11 @@ func TestClosedByDefault(t *testing.T) {
 		advertise {
 		  http = "127.0.0.1"
 		  rpc  = "127.0.0.1"
-		}`)}}
+		}`))}
+	open.Prepare = network
 	open.start()
 	w.until("it has warned", func() string {
-		if out := open.output(); !strings.Contains(out, "level=WARN") {
+		if out := open.Said(); !strings.Contains(out, "level=WARN") {
 			return out
 		}
 		return ""
@@ -179,10 +180,10 @@ func TestClosedByDefault(t *testing.T) {
 	if code := open.signal(syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if n := strings.Count(open.output(), "level=WARN"); n != 1 {
-		t.Errorf("%d warnings:\n%s", n, open.output())
+	if n := strings.Count(open.Said(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings:\n%s", n, open.Said())
 	}
-	w.holds(open.output(), "open to other machines without protection", "the HTTP API on 0.0.0.0:14646 (no access control, no TLS", "the RPC port on 0.0.0.0:14647 (no TLS", "the gossip port on 0.0.0.0:14648 (no server.encrypt")
+	w.holds(open.Said(), "open to other machines without protection", "the HTTP API on 0.0.0.0:14646 (no access control, no TLS", "the RPC port on 0.0.0.0:14647 (no TLS", "the gossip port on 0.0.0.0:14648 (no server.encrypt")
 }
 
 // network keeps a process in a network of its own, without even a loopback.
@@ -198,7 +199,7 @@ func network(cmd *exec.Cmd) {
 // listens lists the addresses that an agent's process listens at.
 func (a *agent) listens() (out []string) {
 	a.w.t.Helper()
-	proc := fmt.Sprintf("/proc/%d/", a.cmd.Process.Pid)
+	proc := fmt.Sprintf("/proc/%d/", a.PID())
 	own := map[string]bool{} // inodes of its sockets
 	fds, _ := filepath.Glob(proc + "fd/*")
 	for _, fd := range fds {

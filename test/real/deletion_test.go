@@ -16,7 +16,7 @@ func TestADeletionTakesItsTime(t *testing.T) {
 	a := w.agent("one", both)
 	a.joined()
 	a.good("job", "run", "-detach", w.file("slow.nomad", group("service", "slow", `update { max_parallel = 0 }`,
-		sh(`trap 'echo asked; until [ -e `+filepath.Join(w.dir, "may")+` ]; do sleep 0.1; done; echo done; exit 0' TERM INT; echo up; while :; do sleep 0.1; done`,
+		sh(`trap 'echo asked; until [ -e `+filepath.Join(w.Dir, "may")+` ]; do sleep 0.1; done; echo done; exit 0' TERM INT; echo up; while :; do sleep 0.1; done`,
 			`kill_timeout = "60s"`))))
 	a.good("job", "run", "-detach", w.file("left.nomad", group("service", "left", `update { max_parallel = 0 }`, sh("exec sleep 1000"))))
 	w.until("both are placed", func() string {
@@ -34,17 +34,27 @@ func TestADeletionTakesItsTime(t *testing.T) {
 		}
 		return ""
 	})
-	w.until("it is up", func() string { return missing(a.berth("alloc", "logs", id, "main").out, "up\n") })
+	w.until("it is up", func() string { return missing(a.berth("alloc", "logs", id, "main").Out, "up\n") })
 
 	a.good("job", "stop", "-purge", "-propagation=foreground", "-detach", "slow")
 	a.good("job", "stop", "-purge", "-propagation=orphan", "left")
-	w.until("its task was asked to stop", func() string { return missing(a.berth("alloc", "logs", id, "main").out, "asked\n") })
+	w.until("its task was asked to stop", func() string { return missing(a.berth("alloc", "logs", id, "main").Out, "asked\n") })
 	a.again()
 	w.holds(a.good("job", "tree", "slow"), "being deleted (foreground, by user)", id[:8], "blocks deletion")
+	// The command must watch before the task may end.
+	watch, err := w.Command(t.Context(), w.Binary, []string{"BERTH_ADDR=" + a.addr}, "job", "stop", "-purge", "-propagation=foreground", "slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until("the deletion is watched", func() string { return missing(watch.Out(), "waiting for 1 allocation to end") })
 	w.file("may", "")
-	w.holds(a.good("job", "stop", "-purge", "-propagation=foreground", "slow"), `Job "slow" is gone`)
+	watched, err := watch.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.holds(watched.String(), "exit code 0", `Job "slow" is gone`)
 	w.holds(a.berth("job", "tree", "slow").String(), "exit code 1", `No job with ID or prefix "slow"`)
-	w.holds(a.berth("alloc", "logs", id, "main").out, "done\n")
+	w.holds(a.berth("alloc", "logs", id, "main").Out, "done\n")
 	if pids := w.tasks()[id]; len(pids) > 0 {
 		t.Errorf("the job has gone, and %v run", pids)
 	}
@@ -63,8 +73,8 @@ func TestADeletionTakesItsTime(t *testing.T) {
 		})
 	}
 	w.until("nothing is left", func() string {
-		if s := a.berth("job", "tree", "left"); s.code == 0 {
-			return s.out
+		if s := a.berth("job", "tree", "left"); s.Code == 0 {
+			return s.Out
 		}
 		return ""
 	})
@@ -96,10 +106,10 @@ func TestADeletionIsForced(t *testing.T) {
 		}
 		return ""
 	})
-	if err := n.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := n.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = n.cmd.Process.Signal(syscall.SIGCONT) })
+	t.Cleanup(func() { _ = n.Signal(syscall.SIGCONT) })
 	s.good("job", "stop", "-purge", "-propagation=foreground", "-detach", "web")
 	w.holds(s.good("job", "tree", "web"), "being deleted (foreground, by user)", id[:8], "blocks deletion")
 	w.holds(s.good("job", "stop", "-purge", "-propagation=foreground", "-force", "web"), `Job "web" is gone`)
@@ -108,7 +118,7 @@ func TestADeletionIsForced(t *testing.T) {
 	if pids := w.tasks()[id]; len(pids) != 1 {
 		t.Errorf("its agent is stopped, and it runs %v", pids)
 	}
-	if err := n.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := n.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	w.until("its task has ended", func() string {

@@ -53,7 +53,7 @@ func TestPeriodicAndDispatchedJobs(t *testing.T) {
 	a.again()
 	w.holds(dispatch(), child)
 	w.until("the words are counted", func() string {
-		return missing(a.berth("alloc", "logs", "-job", child).out, "poem: 7 words")
+		return missing(a.berth("alloc", "logs", "-job", child).Out, "poem: 7 words")
 	})
 	if all := a.allocs(url.PathEscape(child)); len(all) != 1 {
 		t.Errorf("it was dispatched once, and ran as %+v", all)

@@ -65,7 +65,7 @@ func (f *fleet) once(job, status string) string {
 	on := f.on(job, status)
 	for _, n := range f.nodes {
 		if on[n.nodeID] != 1 {
-			return fmt.Sprintf("%s has %d of %s that are %s", n.name, on[n.nodeID], job, status)
+			return fmt.Sprintf("%s has %d of %s that are %s", n.Name, on[n.nodeID], job, status)
 		}
 	}
 	return ""
@@ -201,7 +201,7 @@ func goesAway(f *fleet) {
 	at := slices.IndexFunc(f.nodes, func(n *agent) bool { return n.nodeID == was.NodeID })
 	away := f.nodes[at]
 	pids := f.w.tasks()[was.ID]
-	if err := away.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := away.Signal(syscall.SIGSTOP); err != nil {
 		f.w.t.Fatal(err)
 	}
 	f.w.until("it is unknown, and replaced", func() string {
@@ -213,7 +213,7 @@ func goesAway(f *fleet) {
 	})
 	f.w.holds(f.good("node", "status"), "disconnected")
 	f.w.holds(f.good("alloc", "status", was.ID), "= unknown")
-	if err := away.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := away.Signal(syscall.SIGCONT); err != nil {
 		f.w.t.Fatal(err)
 	}
 	f.w.until("it is back, and its replacement gone", func() string {

@@ -1,196 +1,106 @@
-// Package real tests the real binary: real agents in processes of their own,
-// killed as real ones are, with real tasks, called over loopback and by the
-// command line as people call them.
-//
-// What it keeps true of itself: each test has a folder, a cgroup and a mark of
-// its own, which everything that it starts carries; it ends all of it, and the
-// run fails if anything is left, or if any process saw a data race.
+// Package real tests the real binary: real agents in their own processes, killed
+// as real ones are, with real tasks, called over loopback and through the command
+// line as people do it. Package bed ends all that a test starts, and fails the run
+// if anything is left or any process saw a data race.
 package real
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
+	"berth/internal/eventually"
 	"berth/internal/freeport"
+	"berth/test/bed"
 )
 
-// patience is how long a test waits for what must come.
-const patience = 60 * time.Second
-
-// run is what all tests of this run share.
-var run struct {
-	dir  string // with the binary, as berth and as nomad
-	mark string // begins the mark of every test
-	last atomic.Int32
-}
-
-// markVar is the variable that marks what a test has started. Agents hand
-// nothing of their environment to tasks but a few variables, and those of the
-// locale are among them.
-const markVar = "LC_BERTH_REAL"
-
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	fail := func(err error) int {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	var err error
-	if run.dir, err = os.MkdirTemp("", "berth-real-"); err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(run.dir)
-	run.mark = filepath.Base(run.dir)
-	build := exec.Command("go", "build", "-race", "-tags", "faults", "-o", program("berth"), "berth/cmd/berth")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fail(fmt.Errorf("%w\n%s", err, out))
-	}
-	if err := os.Symlink("berth", program("nomad")); err != nil {
-		return fail(err)
-	}
-	code := m.Run()
-	if left := processes(run.mark, run.dir); len(left) > 0 {
-		code = fail(fmt.Errorf("processes are left: %v", left))
-		kill(left)
-	}
-	if left := cgroups(run.mark); len(left) > 0 {
-		code = fail(fmt.Errorf("cgroups are left: %v", left))
-	}
-	return code
-}
-
-// program returns the path of the binary by one of its names.
-func program(name string) string { return filepath.Join(run.dir, name) }
+func TestMain(m *testing.M) { os.Exit(bed.Main(m, "-race")) }
 
 // world is everything that one test starts.
 type world struct {
-	t    *testing.T
-	dir  string
-	mark string
+	*bed.Bed
+	t *testing.T
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), mark: fmt.Sprintf("%s.%d.", run.mark, run.last.Add(1))}
-	t.Cleanup(w.end)
-	return w
-}
-
-// end kills what still runs, and looks for what went wrong unseen.
-func (w *world) end() {
-	end := time.Now().Add(patience)
-	for {
-		left := processes(w.mark, w.dir)
-		if len(left) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			w.t.Errorf("these cannot be killed: %v", left)
-			break
-		}
-		kill(left)
-		time.Sleep(5 * time.Millisecond)
-	}
-	for _, dir := range cgroups(w.mark) {
-		// The kernel calls a group busy for a moment after the last process in it
-		// is gone from every list.
-		err := removeGroups(dir)
-		for errors.Is(err, syscall.EBUSY) && time.Now().Before(end) {
-			time.Sleep(5 * time.Millisecond)
-			err = removeGroups(dir)
-		}
-		if err != nil {
-			w.t.Error(err)
-		}
-	}
-	races, _ := filepath.Glob(filepath.Join(w.dir, "race.*"))
-	for _, name := range races {
-		report, _ := os.ReadFile(name)
-		w.t.Errorf("a data race:\n%s", report)
-	}
-}
-
-// removeGroups removes a cgroup and those of the tasks below it.
-func removeGroups(dir string) error {
-	children, _ := filepath.Glob(dir + "/*/cgroup.procs")
-	for _, c := range children {
-		_ = os.Remove(filepath.Dir(c))
-	}
-	return os.Remove(dir)
-}
-
-// env is the environment of every process that a test starts.
-func (w *world) env(more ...string) []string {
-	return append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + w.dir, markVar + "=" + w.mark,
-		"GORACE=atexit_sleep_ms=0 log_path=" + filepath.Join(w.dir, "race"),
-	}, more...)
+	return &world{bed.ForTest(t), t}
 }
 
 // file writes a file of the test and returns its path.
 func (w *world) file(name, text string) string {
 	w.t.Helper()
-	path := filepath.Join(w.dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	path, err := w.File(name, text)
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	return path
 }
 
-// until waits until cond returns "". Anything else is what is amiss.
-func (w *world) until(what string, cond func() string) {
+// until waits until amiss returns "". Anything else is what is still missing.
+func (w *world) until(what string, amiss func() string) {
 	w.t.Helper()
-	w.within(patience, what, cond)
+	if err := bed.Until(w.t.Context(), what, amiss); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
-// within is until with a time that is promised.
-func (w *world) within(limit time.Duration, what string, cond func() string) {
-	w.t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		amiss := cond()
-		if amiss == "" {
-			return
-		}
-		if time.Now().After(end) {
-			w.t.Fatalf("waited in vain until %s: %s", what, amiss)
-		}
+// countdown ends after a number of events, at a moment that does not depend on how
+// busy the machine is.
+type countdown struct {
+	left atomic.Int64
+	over chan struct{} // closed then
+}
+
+func newCountdown(n int) *countdown {
+	c := &countdown{over: make(chan struct{})}
+	c.left.Store(int64(n))
+	return c
+}
+
+func (c *countdown) tick() {
+	if c.left.Add(-1) == 0 {
+		close(c.over)
 	}
+}
+
+// tasks returns the processes of the test's tasks, by allocation.
+func (w *world) tasks() map[string][]int { return bed.Tasks(w.Processes()) }
+
+// supervisors returns the process of each allocation's supervisor.
+func (w *world) supervisors() map[string]int { return bed.Supervisors(w.Processes()) }
+
+// same says how two pictures of the tasks differ, "" if they do not.
+func same(was, is map[string][]int) string {
+	if maps.EqualFunc(was, is, slices.Equal[[]int]) {
+		return ""
+	}
+	return fmt.Sprintf("processes by allocation were %v and are %v", was, is)
 }
 
 // agent is one agent, which may be killed and started again.
 type agent struct {
+	*bed.Agent
 	w       *world
-	name    string
-	args    []string
-	apart   bool   // it gets a network of its own, in which nothing is
-	log     string // the file with what it prints
-	cmd     *exec.Cmd
-	done    chan struct{} // closed when it has ended
-	mu      sync.Mutex    // guards addr: others call an agent while it starts again
-	addr    string        // of its HTTP API, as http://…
-	rpc     string        // host:port; "" if it is no server
-	nodeID  string        // "" if it is no node
+	mu      sync.Mutex // guards addr: others call an agent while it starts again
+	addr    string     // of its HTTP API, as http://…
+	rpc     string     // host:port; "" if it is not a server
+	nodeID  string     // "" if it is not a node
 	dataDir string
 }
 
-// common is what all agents are told: ports that are free, and a cgroup that
-// can be told from those of others.
+// common is the configuration of all agents: free ports, and a cgroup of the
+// test's own.
 const common = `
 name     = "NAME"
 data_dir = "DIR/NAME"
@@ -204,7 +114,7 @@ client {
   cgroup_parent     = "CGROUP"
   memory_total_mb   = 2048
   cpu_total_compute = 10000
-  disk_total_mb     = 100000 # whatever room this machine has
+  disk_total_mb     = 100000 # whatever this machine has
 }
 plugin "raw_exec" {
   config { enabled = true }
@@ -224,14 +134,20 @@ client { enabled = true }
 // texts win.
 func (w *world) agent(name string, more ...string) *agent {
 	w.t.Helper()
-	words := strings.NewReplacer("NAME", name, "DIR", w.dir, "CGROUP", w.mark+"slice", "RPC", fmt.Sprint(freePort(w.t)), "SERF", fmt.Sprint(freePort(w.t)))
+	a := w.unstarted(name, more...)
+	a.start()
+	return a
+}
+
+// unstarted configures an agent.
+func (w *world) unstarted(name string, more ...string) *agent {
+	w.t.Helper()
+	words := strings.NewReplacer("NAME", name, "DIR", w.Dir, "CGROUP", w.CgroupParent(), "RPC", fmt.Sprint(freePort(w.t)), "SERF", fmt.Sprint(freePort(w.t)))
 	var args []string
 	for i, text := range append([]string{common}, more...) {
 		args = append(args, "-config", w.file(fmt.Sprintf("%s.%d.hcl", name, i), words.Replace(text)))
 	}
-	a := &agent{w: w, name: name, args: append([]string{"agent"}, args...)}
-	a.start()
-	return a
+	return &agent{w: w, Agent: w.Agent(name, args...)}
 }
 
 func freePort(t *testing.T) int {
@@ -246,109 +162,43 @@ func freePort(t *testing.T) int {
 // start starts the agent and waits until it has said what it is.
 func (a *agent) start(env ...string) {
 	a.w.t.Helper()
-	a.launch(env...)
-	a.w.until(a.name+" has started", func() string {
-		text := a.output()
-		if strings.Contains(text, "agent started!") {
-			return ""
-		}
-		if a.ended() {
-			a.w.t.Fatalf("%s has ended:\n%s", a.name, text)
-		}
-		return "it has said " + text
-	})
-	banner := func(name string) string {
-		if m := regexp.MustCompile(`(?m)^ +` + name + `: (.*)$`).FindStringSubmatch(a.output()); m != nil {
-			return m[1]
-		}
-		return ""
+	if err := a.Start(env...); err != nil {
+		a.w.t.Fatal(err)
+	}
+	if err := a.Await(a.w.t.Context()); err != nil {
+		a.w.t.Fatal(err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.addr, a.rpc, a.nodeID, a.dataDir = banner("HTTP"), banner("RPC"), banner("Node ID"), banner("Data dir")
+	a.addr, a.rpc, a.nodeID, a.dataDir = a.Banner("HTTP"), a.Banner("RPC"), a.Banner("Node ID"), a.Banner("Data dir")
 }
 
-// launch starts the agent's process.
-func (a *agent) launch(env ...string) {
-	a.w.t.Helper()
-	a.log = filepath.Join(a.w.dir, fmt.Sprintf("%s.%d.log", a.name, time.Now().UnixNano()))
-	out, err := os.Create(a.log)
-	if err != nil {
-		a.w.t.Fatal(err)
-	}
-	defer out.Close()
-	cmd, done := exec.Command(program("berth"), a.args...), make(chan struct{})
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = a.w.env(env...), a.w.dir, out, out
-	if a.apart {
-		network(cmd)
-	}
-	if err := cmd.Start(); err != nil {
-		a.w.t.Fatal(err)
-	}
-	a.cmd, a.done = cmd, done
-	go func() { defer close(done); _ = cmd.Wait() }()
-	log := a.log
-	a.w.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-done
-		text, _ := os.ReadFile(log)
-		if strings.Contains(string(text), "DATA RACE") || strings.Contains(string(text), "panic:") {
-			a.w.t.Errorf("%s:\n%s", a.name, text)
-		} else if a.w.t.Failed() {
-			a.w.t.Logf("log of %s:\n%s", a.name, text[max(0, len(text)-3000):])
-		}
-	})
-}
+// argv is the command line of the agent, and more.
+func (a *agent) argv(more ...string) []string { return slices.Concat([]string{"agent"}, a.Args, more) }
 
-func (a *agent) ended() bool {
-	select {
-	case <-a.done:
-		return true
-	default:
-		return false
-	}
-}
-
-func (a *agent) output() string {
-	text, err := os.ReadFile(a.log)
-	if err != nil {
-		a.w.t.Error(err)
-	}
-	return string(text)
-}
-
-// kill kills the agent as a crash does.
-func (a *agent) kill() {
-	_ = a.cmd.Process.Kill()
-	<-a.done
-}
-
-// signal asks the agent to end, and returns its exit code.
+// signal sends a signal that ends the agent, and returns its exit code.
 func (a *agent) signal(sig syscall.Signal) int {
 	a.w.t.Helper()
-	_ = a.cmd.Process.Signal(sig)
-	a.w.until(a.name+" has ended", func() string {
-		if a.ended() {
-			return ""
-		}
-		return "it has said " + a.output()
-	})
-	return a.cmd.ProcessState.ExitCode()
+	code, err := a.End(sig)
+	if err != nil {
+		a.w.t.Fatal(err)
+	}
+	return code
 }
 
 // again kills the agent, starts it with the same folder, and waits until it
 // has joined.
 func (a *agent) again() {
 	a.w.t.Helper()
-	a.kill()
+	a.Kill()
 	a.start()
 	a.joined()
 }
 
-// joined waits until the agent is well, and what it is known to the servers.
+// joined waits until the agent is healthy and the servers know its node as ready.
 func (a *agent) joined() {
 	a.w.t.Helper()
-	a.w.until(a.name+" is well", func() string {
+	a.w.until(a.Name+" is well", func() string {
 		if _, err := a.try("GET", "/v1/agent/health", "", nil); err != nil {
 			return err.Error()
 		}
@@ -363,10 +213,6 @@ func (a *agent) joined() {
 	})
 }
 
-// web is what tests call agents with. Connections are not kept: an agent that
-// was killed has others.
-var web = &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-
 // refused is an answer that is not 2xx.
 type refused struct {
 	code int
@@ -377,31 +223,21 @@ func (r *refused) Error() string { return fmt.Sprintf("%d: %s", r.code, r.text) 
 
 // try calls the agent's HTTP API and returns the headers of the answer.
 func (a *agent) try(method, path, body string, into any) (http.Header, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)
 	defer cancel()
 	a.mu.Lock()
 	addr := a.addr
 	a.mu.Unlock()
-	r, err := http.NewRequestWithContext(ctx, method, addr+path, strings.NewReader(body))
-	if err != nil {
+	answer, err := bed.Call(ctx, method, addr+path, body)
+	switch {
+	case err != nil:
 		return nil, err
+	case !answer.Good():
+		return answer.Header, &refused{answer.Code, answer.Text}
+	case into == nil:
+		return answer.Header, nil
 	}
-	resp, err := web.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode/100 != 2 {
-		return resp.Header, &refused{resp.StatusCode, string(text)}
-	}
-	if into == nil {
-		return resp.Header, nil
-	}
-	return resp.Header, json.Unmarshal(text, into)
+	return answer.Header, json.Unmarshal([]byte(answer.Text), into)
 }
 
 // get reads from the agent's HTTP API.
@@ -412,16 +248,8 @@ func (a *agent) get(path string, into any) {
 	}
 }
 
-// said is what a command said.
-type said struct {
-	code     int
-	out, err string
-}
-
-func (s said) String() string { return fmt.Sprintf("exit code %d\n%s%s", s.code, s.out, s.err) }
-
 // berth runs a command against the agent.
-func (a *agent) berth(args ...string) said {
+func (a *agent) berth(args ...string) bed.Result {
 	a.w.t.Helper()
 	return a.w.command("berth", []string{"BERTH_ADDR=" + a.addr}, args...)
 }
@@ -430,25 +258,26 @@ func (a *agent) berth(args ...string) said {
 func (a *agent) good(args ...string) string {
 	a.w.t.Helper()
 	s := a.berth(args...)
-	if s.code != 0 {
+	if s.Code != 0 {
 		a.w.t.Fatalf("berth %s: %v", strings.Join(args, " "), s)
 	}
-	return s.out
+	return s.Out
 }
 
 // command runs the binary by one of its names.
-func (w *world) command(name string, env []string, args ...string) said {
+func (w *world) command(name string, env []string, args ...string) bed.Result {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program(name), args...)
-	var out, errs bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = w.dir, w.env(env...), &out, &errs
-	err := cmd.Run()
-	if _, ok := err.(*exec.ExitError); err != nil && !ok {
-		w.t.Fatalf("%s %v: %v", name, args, err)
+	program := filepath.Join(bed.SuiteDir(), name)
+	if name != "berth" {
+		if err := os.Symlink("berth", program); err != nil && !os.IsExist(err) {
+			w.t.Fatal(err)
+		}
 	}
-	return said{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+	r, err := w.Run(context.Background(), program, env, args...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
 }
 
 // holds fails the test unless the text holds all of these.

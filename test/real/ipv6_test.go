@@ -65,7 +65,7 @@ func TestIPv6(t *testing.T) {
 		s.joined()
 		for _, addr := range append(s.listens(), strings.TrimPrefix(s.addr, "http://"), s.rpc) {
 			if !strings.HasPrefix(addr, "[::1]:") {
-				t.Errorf("%s is at %s", s.name, addr)
+				t.Errorf("%s is at %s", s.Name, addr)
 			}
 		}
 	}
@@ -83,7 +83,7 @@ client {
 
 	first := servers[0]
 	for i, s := range servers {
-		w.holds(first.good("server", "members"), s.name+".global  ::1      "+fmt.Sprint(ports[i]))
+		w.holds(first.good("server", "members"), s.Name+".global  ::1      "+fmt.Sprint(ports[i]))
 		w.holds(first.good("operator", "raft", "list-peers"), s.rpc)
 	}
 	if out := first.good("server", "join", fmt.Sprintf("[::1]:%d", ports[1])); !strings.Contains(out, "Joined 1 servers") {
@@ -123,7 +123,7 @@ job "six" {
 	w.holds(out, "1 of 1 healthy")
 	for _, a := range []*agent{servers[1], node} { // one passes it on, the other has it
 		if out := a.good("alloc", "logs", "-job", "six"); out != "at [::1]:"+web+"\n" {
-			t.Errorf("%s shows %q", a.name, out)
+			t.Errorf("%s shows %q", a.Name, out)
 		}
 		w.holds(a.good("service", "info", "six"), "[::1]:"+web)
 	}
@@ -138,7 +138,7 @@ job "six" {
 	if leader == nil {
 		t.Fatal("the servers do not agree on who leads")
 	}
-	leader.kill()
+	leader.Kill()
 	w.until("another leads", func() string {
 		if now := leads(servers); now == nil || now == leader {
 			return "nobody leads"

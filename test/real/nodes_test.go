@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // quick is a server that gives nodes up soon.
@@ -37,10 +39,10 @@ func TestANodeJoinsDiesAndComesBack(t *testing.T) {
 	big := w.file("big.nomad", fmt.Sprintf("job \"big\" {\n group \"memory\" {\n%s\n}\n group \"processor\" {\n%s\n}\n}", huge(50, 4096), huge(15000, 32)))
 
 	s := small.berth("job", "run", big)
-	if s.code != 2 {
+	if s.Code != 2 {
 		t.Errorf("%v", s)
 	}
-	w.holds(s.out, `Task Group "memory" (failed to place 1 allocation):`, "* 1 node: memory 4096 MiB requested, 1024 free",
+	w.holds(s.Out, `Task Group "memory" (failed to place 1 allocation):`, "* 1 node: memory 4096 MiB requested, 1024 free",
 		`Task Group "processor" (failed to place 1 allocation):`, "* 1 node: cpu 15000 MHz requested, 10000 free", "waiting for additional capacity")
 	w.holds(small.good("job", "status", "big"), "Status        = pending", "memory 4096 MiB requested", "retried when capacity frees up on a node or another node joins")
 	if n := len(small.evalsOf("queued-allocs", "blocked")); n != 1 {
@@ -83,7 +85,7 @@ func TestANodeJoinsDiesAndComesBack(t *testing.T) {
 	if amiss := same(was, small.settled("big", 2)) + same(web, small.settled("web", 1)); amiss != "" {
 		t.Error(amiss)
 	}
-	large.kill()
+	large.Kill()
 	w.until("the node is given up", func() string {
 		out := small.good("node", "status")
 		if strings.Contains(out, "down") {
@@ -106,7 +108,7 @@ func TestANodeJoinsDiesAndComesBack(t *testing.T) {
 		}
 	}
 	for id, pids := range was {
-		if !alive(pids[0]) {
+		if !bed.Alive(pids[0]) {
 			t.Errorf("%s ended with the agent", id)
 		}
 	}
@@ -117,7 +119,7 @@ func TestANodeJoinsDiesAndComesBack(t *testing.T) {
 	small.settled("web", 1)
 	for _, pids := range []map[string][]int{was, web} {
 		for id, p := range pids {
-			if alive(p[0]) || now[id] != nil {
+			if bed.Alive(p[0]) || now[id] != nil {
 				t.Errorf("%s, which was given up, runs", id)
 			}
 		}
@@ -145,13 +147,13 @@ func clientOnly(t *testing.T, server, client *agent) {
 		for job, want := range map[string]string{"web": "here\n", "there": "there\n"} {
 			w.until("the logs of "+job+" are there", func() string {
 				if out := a.good("alloc", "logs", "-job", job); out != want {
-					return fmt.Sprintf("%s: %q", a.name, out)
+					return fmt.Sprintf("%s: %q", a.Name, out)
 				}
 				return ""
 			})
 		}
 		if out := a.good("alloc", "logs", "-stderr", "-job", "there"); out != "oops\n" {
-			t.Errorf("%s: %q", a.name, out)
+			t.Errorf("%s: %q", a.Name, out)
 		}
 	}
 	// Writes and waiting reads go through, too.

@@ -51,12 +51,12 @@ func TestBrokenJobFiles(t *testing.T) {
 	} {
 		path := w.file("broken.nomad", c.text)
 		s := a.berth("job", "run", "broken.nomad")
-		if s.code != 1 || s.out != "" || !strings.HasPrefix(s.err, "Error: ") || len(s.err) > 2000 {
+		if s.Code != 1 || s.Out != "" || !strings.HasPrefix(s.Err, "Error: ") || len(s.Err) > 2000 {
 			t.Errorf("%s: %v", name, s)
 		}
 		for _, want := range c.want {
-			if !strings.Contains(s.err, want) {
-				t.Errorf("%s: %q is not in %s", name, want, s.err)
+			if !strings.Contains(s.Err, want) {
+				t.Errorf("%s: %q is not in %s", name, want, s.Err)
 			}
 		}
 		if err := os.Remove(path); err != nil {
@@ -80,8 +80,8 @@ func (w *world) unharmed(a *agent) {
 		}
 		return ""
 	})
-	if a.ended() {
-		w.t.Errorf("the agent has ended:\n%s", a.output())
+	if !a.Running() {
+		w.t.Errorf("the agent has ended:\n%s", a.Said())
 	}
 }
 
@@ -160,23 +160,23 @@ func TestCalledAsNomad(t *testing.T) {
 	at, not := "NOMAD_ADDR="+a.addr, "NOMAD_ADDR="+nobody
 
 	s := w.command("nomad", []string{at}, "job", "run", job)
-	if s.code != 0 {
+	if s.Code != 0 {
 		t.Errorf("%v", s)
 	}
-	w.holds(s.out, "==> ", `Monitoring evaluation "`, `finished with status "complete"`)
+	w.holds(s.Out, "==> ", `Monitoring evaluation "`, `finished with status "complete"`)
 	version := w.command("nomad", []string{at}, "version")
-	first, _, _ := strings.Cut(version.out, "\n")
-	if number, ok := strings.CutPrefix(first, "Nomad v"); !ok || version.code != 0 {
+	first, _, _ := strings.Cut(version.Out, "\n")
+	if number, ok := strings.CutPrefix(first, "Nomad v"); !ok || version.Code != 0 {
 		t.Errorf("%v", version)
 	} else {
 		w.until("the job has said its version", func() string {
-			if s := w.command("nomad", []string{at}, "alloc", "logs", "-job", "job"); s.out != number+"\n" {
+			if s := w.command("nomad", []string{at}, "alloc", "logs", "-job", "job"); s.Out != number+"\n" {
 				return s.String()
 			}
 			return ""
 		})
 	}
-	w.holds(w.command("berth", nil, "version").out, "Berth v")
+	w.holds(w.command("berth", nil, "version").Out, "Berth v")
 
 	for _, c := range []struct {
 		name string
@@ -191,12 +191,12 @@ func TestCalledAsNomad(t *testing.T) {
 		{"berth", []string{not}, 1, "the address comes from NOMAD_ADDR"},
 	} {
 		s := w.command(c.name, c.env, "job", "status", "job")
-		if s.code != c.code || !strings.Contains(s.err, c.from) || c.code != 0 && !strings.Contains(s.err, nobody) {
+		if s.Code != c.code || !strings.Contains(s.Err, c.from) || c.code != 0 && !strings.Contains(s.Err, nobody) {
 			t.Errorf("%s with %v: %v", c.name, c.env, s)
 		}
 	}
-	if s := w.command("nomad", []string{not}, "job", "status", "-address", a.addr, "job"); s.code != 0 {
+	if s := w.command("nomad", []string{not}, "job", "status", "-address", a.addr, "job"); s.Code != 0 {
 		t.Errorf("%v", s)
 	}
-	w.holds(w.command("nomad", nil, "job", "run").err, "See: nomad job run -h")
+	w.holds(w.command("nomad", nil, "job", "run").Err, "See: nomad job run -h")
 }

@@ -22,7 +22,7 @@ job "again" {
   }
 }`)
 	a.good("job", "run", file)
-	logs := func(id string) string { return a.berth("alloc", "logs", id, "main").out }
+	logs := func(id string) string { return a.berth("alloc", "logs", id, "main").Out }
 	all := a.allocs("again")
 	if len(all) != 2 {
 		t.Fatalf("%+v", all)

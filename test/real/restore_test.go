@@ -37,7 +37,7 @@ var (
 // saves has a server save its state, which is another one afterwards.
 func saves(a *agent) keeper {
 	a.w.t.Helper()
-	k := keeper{a, filepath.Join(a.w.dir, "state.snap")}
+	k := keeper{a, filepath.Join(a.w.Dir, "state.snap")}
 	a.registers("stays")
 	a.registers("ended")
 	a.good("operator", "snapshot", "save", k.file)
@@ -67,7 +67,7 @@ func (k keeper) whole(want []string) {
 	if is := k.jobs(); !slices.Equal(is, want) {
 		k.w.t.Errorf("it has the jobs %q, want %q", is, want)
 	}
-	after := filepath.Join(k.w.dir, "after.snap")
+	after := filepath.Join(k.w.Dir, "after.snap")
 	k.good("operator", "snapshot", "save", after)
 	k.w.holds(k.good("operator", "snapshot", "inspect", "-check", after), "0 invariants violated")
 	k.registers("next")
@@ -99,7 +99,7 @@ func TestAnUploadIsCutShort(t *testing.T) {
 	if is := k.jobs(); !slices.Equal(is, oldJobs) { // it serves others meanwhile
 		t.Errorf("it has the jobs %q", is)
 	}
-	k.kill()
+	k.Kill()
 	k.whole(oldJobs)
 }
 
@@ -115,18 +115,18 @@ func TestARestoreIsCutShort(t *testing.T) {
 			w := newWorld(t)
 			a := w.agent("one", "server { enabled = true }")
 			k := saves(a)
-			a.kill()
+			a.Kill()
 			a.start(failpoint.Env + "=" + point + "=exit")
 			a.joined()
 			out := a.berth("operator", "snapshot", "restore", k.file)
 			w.until("it has ended", func() string {
-				if !a.ended() {
+				if a.Running() {
 					return "it runs"
 				}
 				return ""
 			})
-			if out.code == 0 || a.cmd.ProcessState.ExitCode() != failpoint.ExitCode {
-				t.Errorf("restored: %v; it ended with %v", out, a.cmd.ProcessState)
+			if out.Code == 0 || a.ExitCode() != failpoint.ExitCode {
+				t.Errorf("restored: %v; it ended with %d", out, a.ExitCode())
 			}
 			k.whole(want)
 		})

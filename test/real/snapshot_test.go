@@ -19,7 +19,7 @@ func TestARestoredState(t *testing.T) {
 	a.good("job", "run", job("ends"))
 	a.good("job", "run", job("stays"))
 	ended, stays := a.settled("ends", 2), a.settled("stays", 2)
-	file := filepath.Join(w.dir, "one.snap")
+	file := filepath.Join(w.Dir, "one.snap")
 	a.good("operator", "snapshot", "save", file)
 
 	a.good("job", "run", job("comes"))
@@ -28,7 +28,7 @@ func TestARestoredState(t *testing.T) {
 	a.settled("ends", 0)
 
 	// One byte is wrong: nothing happens.
-	if out := a.berth("operator", "snapshot", "restore", w.file("bad.snap", "berth operator snapshot 1\n{}\n")); out.code != 1 || !strings.Contains(out.err, "damaged") {
+	if out := a.berth("operator", "snapshot", "restore", w.file("bad.snap", "berth operator snapshot 1\n{}\n")); out.Code != 1 || !strings.Contains(out.Err, "damaged") {
 		t.Error(out)
 	}
 	if amiss := same(came, a.settled("comes", 2)); amiss != "" {
@@ -53,7 +53,7 @@ func TestARestoredState(t *testing.T) {
 	if amiss := same(stays, a.settled("stays", 2)); amiss != "" {
 		t.Error(amiss)
 	}
-	if out := a.berth("job", "status", "comes"); out.code != 1 {
+	if out := a.berth("job", "status", "comes"); out.Code != 1 {
 		t.Error(out)
 	}
 	w.holds(a.good("operator", "snapshot", "inspect", "-check", file), "0 invariants violated")

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 )
 
 // A server is killed again and again while clients register jobs. Whatever was
@@ -34,17 +33,17 @@ func TestKilledInAStormOfRegistrations(t *testing.T) {
 	}
 	answered := 0
 	for round := range kills {
-		ctx := make(chan struct{})
+		ctx, enough := make(chan struct{}), newCountdown(10+rand.N(100))
 		var g sync.WaitGroup
 		for i := range writers {
-			g.Go(func() { writers[i].write(ctx) })
+			g.Go(func() { writers[i].write(ctx, enough) })
 		}
-		select { // a moment that nobody chose
-		case <-time.After(rand.N(400 * time.Millisecond)):
-		case <-server.done:
-			t.Errorf("the server ended by itself:\n%s", server.output())
+		select { // a random moment
+		case <-enough.over:
+		case <-server.Done():
+			t.Errorf("the server ended by itself:\n%s", server.Said())
 		}
-		server.kill()
+		server.Kill()
 		close(ctx)
 		g.Wait()
 		server.start()
@@ -115,7 +114,7 @@ type registered struct {
 const jobsOfWriter = 15
 
 // write registers until the server is gone.
-func (w *writer) write(stop <-chan struct{}) {
+func (w *writer) write(stop <-chan struct{}, answered *countdown) {
 	for {
 		select {
 		case <-stop:
@@ -137,6 +136,7 @@ func (w *writer) write(stop <-chan struct{}) {
 				w.jobs[id] = j
 			}
 			j.word, j.evals[answer.EvalID], w.open = word, word, nil
+			answered.tick()
 		case errors.As(err, &no): // nothing is wrong with these jobs, and the dead say nothing
 			w.server.w.t.Errorf("registration of %s: %v", id, err)
 			return

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // A job by hand: run, looked at, changed, stopped and purged; and the same with
@@ -18,7 +20,7 @@ func TestAJobByHand(t *testing.T) {
 		"undisturbed": func(*agent) {},
 		"killed between all steps": func(a *agent) {
 			was, pids := a.history(), a.w.tasks()
-			a.kill()
+			a.Kill()
 			if amiss := same(pids, a.w.tasks()); amiss != "" {
 				a.w.t.Errorf("the agent is dead: %s", amiss)
 			}
@@ -121,18 +123,18 @@ func byHand(t *testing.T, between func(*agent)) {
 
 	a.good("job", "stop", "-purge", "web")
 	a.settled("web", 0)
-	if s := a.berth("job", "status", "web"); s.code != 1 || !strings.Contains(s.err, `No job with ID or prefix "web"`) {
+	if s := a.berth("job", "status", "web"); s.Code != 1 || !strings.Contains(s.Err, `No job with ID or prefix "web"`) {
 		t.Errorf("after the purge: %v", s)
 	}
 	between(a)
 	w.until("no process is left but the agent", func() string {
-		if all := processes(w.mark, w.dir); len(all) != 1 {
+		if all := w.Processes(); len(all) != 1 {
 			return fmt.Sprint(all)
 		}
 		return ""
 	})
 	w.until("no cgroup is left of a task", func() string {
-		for _, dir := range cgroups(w.mark) {
+		for _, dir := range bed.Cgroups(w.Mark) {
 			if left, _ := filepath.Glob(dir + "/*/cgroup.procs"); len(left) > 0 {
 				return fmt.Sprint(left)
 			}
@@ -270,7 +272,7 @@ func TestWhatEndedWhileTheAgentWasDead(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent("one", both)
 	a.joined()
-	gate := filepath.Join(w.dir, "gate")
+	gate := filepath.Join(w.Dir, "gate")
 	a.good("job", "run", "-detach", w.file("ends.nomad", group("batch", "ends", `
 		restart {
 		  attempts = 0
@@ -300,7 +302,7 @@ func TestWhatEndedWhileTheAgentWasDead(t *testing.T) {
 	ends, orphan := a.allocs("ends")[0].ID, a.allocs("orphan")[0].ID
 	orphans := w.tasks()[orphan]
 
-	a.kill()
+	a.Kill()
 	if err := syscall.Kill(w.supervisors()[orphan], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +314,7 @@ func TestWhatEndedWhileTheAgentWasDead(t *testing.T) {
 		return ""
 	})
 	for _, pid := range orphans {
-		if !alive(pid) {
+		if !bed.Alive(pid) {
 			t.Errorf("process %d ended with its supervisor", pid)
 		}
 	}
@@ -341,7 +343,7 @@ func TestWhatEndedWhileTheAgentWasDead(t *testing.T) {
 		return ""
 	})
 	for _, pid := range orphans {
-		if alive(pid) {
+		if bed.Alive(pid) {
 			t.Errorf("process %d still runs", pid)
 		}
 	}
@@ -419,7 +421,7 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 
-	dev := &agent{w: w, name: "dev", args: []string{"agent", "-dev", "-config", w.file("ports.hcl", "ports {\n http = 0\n rpc = 0\n}\nclient { cgroup_parent = \""+w.mark+"slice\" }")}}
+	dev := &agent{w: w, Agent: w.Agent("dev", "-dev", "-config", w.file("ports.hcl", "ports {\n http = 0\n rpc = 0\n}\nclient { cgroup_parent = \""+w.CgroupParent()+"\" }"))}
 	dev.start()
 	dev.joined()
 	dev.good("job", "run", job)
@@ -431,7 +433,7 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("the folder %q is still there: %v", dev.dataDir, err)
 	}
 	w.until("nothing runs any more", func() string {
-		if left := processes(w.mark, w.dir); len(left) > 0 {
+		if left := w.Processes(); len(left) > 0 {
 			return fmt.Sprint(left)
 		}
 		return ""

@@ -132,7 +132,7 @@ func TestHowTasksAreEnded(t *testing.T) {
 		a.running(name)
 		w.until(name+" is ready", func() string {
 			s := a.berth("alloc", "logs", "-job", name)
-			if s.out == "ready\n" {
+			if s.Out == "ready\n" {
 				return ""
 			}
 			return s.String()
@@ -178,14 +178,14 @@ func TestLogsAreRotated(t *testing.T) {
 	a := w.agent("one", both)
 	a.joined()
 	const lines = 60_000 // of 64 bytes: 3.7 MiB
-	gate := filepath.Join(w.dir, "gate")
+	gate := filepath.Join(w.Dir, "gate")
 	a.good("job", "run", "-detach", w.file("talks.nomad", group("batch", "talks", sh(
 		fmt.Sprintf(`awk 'BEGIN { for (i = 1; i <= %d; i++) printf "%%063d\n", i }'; while ! [ -e %s ]; do sleep 0.02; done; echo last`, lines, gate), `logs {
 		  max_files     = 2
 		  max_file_size = 1
 		}`))))
 	a.running("talks")
-	a.kill() // the supervisor rotates
+	a.Kill() // the supervisor rotates
 	id := ""
 	for alloc := range w.tasks() {
 		id = alloc

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // secured is TLS everywhere, with the certificate that is named.
@@ -33,11 +35,11 @@ func TestTLSEverywhere(t *testing.T) {
 		"cert create -client -domain nomad -region global2 -ca stranger-agent-ca.pem -key stranger-agent-ca-key.pem",
 	} {
 		s := w.command("berth", nil, append([]string{"tls"}, strings.Fields(args)...)...)
-		if s.code != 0 {
+		if s.Code != 0 {
 			t.Fatalf("tls %s: %v", args, s)
 		}
 		if i == 1 {
-			printed = s.out
+			printed = s.Out
 		}
 	}
 	use := func(of string) string {
@@ -58,7 +60,7 @@ func TestTLSEverywhere(t *testing.T) {
 	shows := func(cert string) []string {
 		return []string{"BERTH_CACERT=nomad-agent-ca.pem", "BERTH_CLIENT_CERT=" + cert + ".pem", "BERTH_CLIENT_KEY=" + cert + "-key.pem"}
 	}
-	call := func(a *agent, env []string, args ...string) said {
+	call := func(a *agent, env []string, args ...string) bed.Result {
 		return w.command("berth", append([]string{"BERTH_ADDR=" + a.addr}, env...), args...)
 	}
 	var person []string
@@ -67,10 +69,10 @@ func TestTLSEverywhere(t *testing.T) {
 			person = append(person, variable)
 		}
 	}
-	until := func(what, text string, a *agent, args ...string) (s said) {
+	until := func(what, text string, a *agent, args ...string) (s bed.Result) {
 		t.Helper()
 		w.until(what, func() string {
-			if s = call(a, person, args...); s.code == 0 && strings.Contains(s.out, text) {
+			if s = call(a, person, args...); s.Code == 0 && strings.Contains(s.Out, text) {
 				return ""
 			}
 			return s.String()
@@ -92,7 +94,7 @@ func TestTLSEverywhere(t *testing.T) {
 	}`)
 	// Asked of the agent, which passes it on to the server; and the output of a
 	// task of the server, which asks the agent.
-	if s := call(node, person, "job", "run", "-detach", job); s.code != 0 {
+	if s := call(node, person, "job", "run", "-detach", job); s.Code != 0 {
 		t.Fatalf("%v", s)
 	}
 	for _, a := range []*agent{node, server} {
@@ -108,12 +110,12 @@ func TestTLSEverywhere(t *testing.T) {
 		{person[:1], "wants a certificate"},
 		{shows("stranger-cli-nomad"), "takes no calls with this certificate"},
 	} {
-		if s := call(server, c.env, "job", "status"); s.code != 1 || !strings.Contains(s.err, c.want) {
+		if s := call(server, c.env, "job", "status"); s.Code != 1 || !strings.Contains(s.Err, c.want) {
 			t.Errorf("with %q: %v\nwant %q", c.env, s, c.want)
 		}
 	}
 	plain := &agent{w: w, addr: strings.Replace(server.addr, "https:", "http:", 1)}
-	if s := call(plain, nil, "job", "status"); s.code != 1 || !strings.Contains(s.err, "HTTP request to an HTTPS server") {
+	if s := call(plain, nil, "job", "status"); s.Code != 1 || !strings.Contains(s.Err, "HTTP request to an HTTPS server") {
 		t.Errorf("%v", s)
 	}
 
@@ -124,9 +126,9 @@ func TestTLSEverywhere(t *testing.T) {
 		"global-cli-nomad":     "wanted is client.global.nomad",
 		"global2-client-nomad": "it is signed by",
 	} {
-		words := strings.NewReplacer("DIR", w.dir).Replace(secured(cert))
-		s := w.command("berth", nil, "agent", "-data-dir", w.dir+"/never", "-client", "-servers", server.rpc, "-config", w.file(cert+".hcl", words))
-		if s.code != 1 || !strings.Contains(s.err, want) || !strings.Contains(s.err, "tls: ") {
+		words := strings.NewReplacer("DIR", w.Dir).Replace(secured(cert))
+		s := w.command("berth", nil, "agent", "-data-dir", w.Dir+"/never", "-client", "-servers", server.rpc, "-config", w.file(cert+".hcl", words))
+		if s.Code != 1 || !strings.Contains(s.Err, want) || !strings.Contains(s.Err, "tls: ") {
 			t.Errorf("%s: %v\nwant %q", cert, s, want)
 		}
 	}
@@ -138,27 +140,27 @@ func TestTLSEverywhere(t *testing.T) {
 		"DIR/nomad-agent-ca.pem", "DIR/stranger-agent-ca.pem", "verify_server_hostname = true", "verify_server_hostname = false",
 	).Replace(secured("global2-client-nomad")))
 	w.until("the stranger says why it finds no server", func() string {
-		if text := stranger.output(); !strings.Contains(text, "which is none of the authorities in") {
+		if text := stranger.Said(); !strings.Contains(text, "which is none of the authorities in") {
 			return text
 		}
 		return ""
 	})
-	stranger.kill()
+	stranger.Kill()
 
 	// A certificate is replaced while the server runs.
 	for _, name := range []string{"global-server-nomad.pem", "global-server-nomad-key.pem"} {
-		if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
+		if err := os.Remove(filepath.Join(w.Dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s := w.command("berth", nil, "tls", "cert", "create", "-server", "-days", "5"); s.code != 0 {
+	if s := w.command("berth", nil, "tls", "cert", "create", "-server", "-days", "5"); s.Code != 0 {
 		t.Fatal(s)
 	}
-	if err := server.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+	if err := server.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 	w.until("the certificate is read again", func() string {
-		if text := server.output(); !strings.Contains(text, "certificates reloaded") || !strings.Contains(text, "global-server-nomad.pem expires at") {
+		if text := server.Said(); !strings.Contains(text, "certificates reloaded") || !strings.Contains(text, "global-server-nomad.pem expires at") {
 			return text
 		}
 		return ""

@@ -6,55 +6,43 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
+
+	"berth/test/bed"
 )
 
 // callTime is how long one server may take to answer before another is asked.
 const callTime = 5 * time.Second
 
-// web does not keep connections: a server that was killed has others.
-var web = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-
 // ask asks one agent. The code is 0 if it gave no answer.
 func (a *agent) ask(method, path, body string) (code int, text string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, a.addr()+path, strings.NewReader(body))
+	answer, err := bed.Call(ctx, method, a.addr()+path, body)
 	if err != nil {
 		return 0, err.Error()
 	}
-	resp, err := web.Do(r)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer resp.Body.Close()
-	all, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return resp.StatusCode, string(all)
+	return answer.Code, answer.Text
 }
 
 // do asks the servers until one of them answers, with something else than that
 // nobody leads.
 func (c *cluster) do(method, path, body string) (code int, text string) {
 	c.Helper()
-	for end := time.Now().Add(settle); ; time.Sleep(20 * time.Millisecond) {
+	c.until(method+" "+path+" is answered", func() string {
 		for _, a := range c.servers {
-			if !a.runs() {
+			if !a.Running() {
 				continue
 			}
 			if code, text = a.ask(method, path, body); code != 0 && code < 500 {
-				return code, text
+				return ""
 			}
 		}
-		if time.Now().After(end) {
-			c.Fatalf("%s %s: nobody answers; the last said %d %s", method, path, code, text)
-		}
-	}
+		return fmt.Sprintf("the last server said %d %s", code, text)
+	})
+	return code, text
 }
 
 // must is do for what must succeed.
@@ -75,23 +63,11 @@ func (c *cluster) get(path string, into any) {
 	}
 }
 
-// until waits until cond returns "", as long as things take to settle. Anything
-// else is what is amiss.
-func (c *cluster) until(what string, cond func() string) {
+// until waits until amiss returns "". Anything else is what is still missing.
+func (c *cluster) until(what string, amiss func() string) {
 	c.Helper()
-	c.within(settle, what, cond)
-}
-
-func (c *cluster) within(limit time.Duration, what string, cond func() string) {
-	c.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		amiss := cond()
-		if amiss == "" {
-			return
-		}
-		if time.Now().After(end) {
-			c.Fatalf("not within %v: %s: %s", limit, what, amiss)
-		}
+	if err := bed.Until(context.Background(), what, amiss); err != nil {
+		c.Fatal(err)
 	}
 }
 
@@ -113,13 +89,13 @@ func (c *cluster) watch(path string) (stop func()) {
 			case <-tick.C:
 			}
 			for _, a := range c.servers {
-				if !a.runs() {
+				if !a.Running() {
 					continue
 				}
 				code, text := a.ask(http.MethodGet, path, "")
 				if code == http.StatusNotFound {
 					c.mu.Lock()
-					c.missed = append(c.missed, fmt.Sprintf("%s: %s says %d %s", path, a.name, code, text))
+					c.missed = append(c.missed, fmt.Sprintf("%s: %s says %d %s", path, a.Name, code, text))
 					c.mu.Unlock()
 				}
 				if code == http.StatusOK {
@@ -138,7 +114,7 @@ func (c *cluster) leader() (lead *agent) {
 		said := map[string]int{}
 		n := 0
 		for _, a := range c.servers {
-			if !a.runs() {
+			if !a.Running() {
 				continue
 			}
 			n++
@@ -149,7 +125,7 @@ func (c *cluster) leader() (lead *agent) {
 			said[strings.TrimSpace(text)]++
 		}
 		for _, a := range c.servers {
-			if a.runs() && said[fmt.Sprintf("%q", fmt.Sprintf("127.0.0.1:%d", a.rpc))] == n {
+			if a.Running() && said[fmt.Sprintf("%q", fmt.Sprintf("127.0.0.1:%d", a.rpc))] == n {
 				lead = a
 				return ""
 			}
@@ -165,7 +141,7 @@ func (c *cluster) newTerm(old uint64) {
 	c.Helper()
 	c.until("a later term has begun", func() string {
 		if lead := c.leader(); c.term() <= old {
-			return fmt.Sprintf("%s leads in term %d", lead.name, c.term())
+			return fmt.Sprintf("%s leads in term %d", lead.Name, c.term())
 		}
 		return ""
 	})
@@ -188,7 +164,7 @@ func (c *cluster) whole() {
 	c.until("all servers are there", func() string {
 		for _, a := range c.servers {
 			if code, text := a.ask(http.MethodGet, "/v1/agent/health", ""); code != http.StatusOK {
-				return a.name + ": " + text
+				return a.Name + ": " + text
 			}
 		}
 		return ""
@@ -207,7 +183,7 @@ func (c *cluster) here(a *agent, name, when, action string) {
 	c.Helper()
 	code, text := a.ask(http.MethodPut, "/v1/agent/failpoint", fmt.Sprintf(`{"Name":%q,"When":%q,"Action":%q,"Once":true}`, name, when, action))
 	if code != http.StatusOK {
-		c.Fatalf("%s: %d %s", a.name, code, text)
+		c.Fatalf("%s: %d %s", a.Name, code, text)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/eventually"
 )
 
 // stays checks that T is not there for a minute, across a change of leader, and
@@ -73,7 +75,7 @@ func TestS9(t *testing.T) {
 	if code, text := c.remove("propagation=foreground"); code != http.StatusOK {
 		t.Fatalf("%d %s", code, text)
 	}
-	lead.kill()
+	lead.Kill()
 	c.gone(first)
 	c.stays(first)
 }
@@ -327,11 +329,11 @@ func TestS26(t *testing.T) {
 	first := c.register()
 	c.settled(5, 1)
 	away := c.pes("telemetry")["telemetry.sink[0]"]
-	i := slices.IndexFunc(c.nodes, func(a *agent) bool { return a.name == away.Allocation.NodeName })
+	i := slices.IndexFunc(c.nodes, func(a *agent) bool { return a.Name == away.Allocation.NodeName })
 	node := c.nodes[i]
 	at := c.reportsAt(away.Allocation.ID)
-	node.signal(syscall.SIGSTOP)
-	defer node.signal(syscall.SIGCONT)
+	node.Signal(syscall.SIGSTOP)
+	defer node.Signal(syscall.SIGCONT)
 	if code, text := c.remove("propagation=foreground"); code != http.StatusOK {
 		t.Fatalf("%d %s", code, text)
 	}
@@ -368,9 +370,8 @@ func TestS26(t *testing.T) {
 		}
 		late <- code
 	})
-	node.signal(syscall.SIGCONT)
-	// A heartbeat is due every two seconds, and three more may pass.
-	c.within(5*time.Second, "the node is back and has stopped it", func() string {
+	node.Signal(syscall.SIGCONT)
+	c.until("the node is back and has stopped it", func() string {
 		var n struct{ Status string }
 		c.get("/v1/node/"+away.Allocation.NodeID, &n)
 		if n.Status != "ready" {
@@ -386,7 +387,7 @@ func TestS26(t *testing.T) {
 		if code != http.StatusConflict {
 			t.Errorf("its late report was answered %d", code)
 		}
-	case <-time.After(settle):
+	case <-time.After(eventually.Limit):
 		t.Error("its late report was not answered")
 	}
 }

@@ -130,7 +130,7 @@ func TestS16(t *testing.T) {
 // onDisk is the connectivity file that the task of an allocation reads.
 func (c *cluster) onDisk(a *peAlloc) (out file) {
 	c.Helper()
-	found, err := filepath.Glob(filepath.Join(c.dir, a.NodeName, "*", a.ID, "alloc", "connectivity.json"))
+	found, err := filepath.Glob(filepath.Join(c.Dir, a.NodeName, "*", a.ID, "alloc", "connectivity.json"))
 	if err != nil || len(found) != 1 {
 		c.Fatalf("the file is %v, %v", found, err)
 	}
@@ -149,7 +149,7 @@ const theSink = `"Stream":{"Placement":{"Isolated":true},"Inputs":[{"Name":"in",
 func TestS18(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})
-	ends := filepath.Join(c.dir, "ends")
+	ends := filepath.Join(c.Dir, "ends")
 	for _, x := range []struct {
 		code   int
 		policy string

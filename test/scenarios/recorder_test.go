@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"berth/test/bed"
 	"berth/test/record"
 )
 
@@ -36,16 +37,16 @@ func records(c *cluster) *record.Recorder {
 }
 
 func follow(ctx context.Context, r *record.Recorder, a *agent) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, a.addr()+r.Path(a.name), nil)
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, a.addr()+r.Path(a.Name), nil)
 	if err != nil {
 		return
 	}
-	resp, err := web.Do(q)
+	resp, err := bed.HTTP.Do(q)
 	if err != nil {
 		return
 	}
 	defer resp.Body.Close()
-	r.Read(a.name, resp.Body)
+	r.Read(a.Name, resp.Body)
 }
 
 // ordered checks that whatever the incarnation old owned went before it did, that

@@ -43,7 +43,7 @@ func TestResume(t *testing.T) {
 	first := c.register(resume...)
 	c.running(3)
 	before := c.kept()
-	lead.kill()
+	lead.Kill()
 	c.resumed(first)
 	after := c.kept()
 	for name, was := range before {

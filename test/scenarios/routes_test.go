@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // route is one connection from an export to an import.
@@ -88,7 +87,7 @@ func TestS21(t *testing.T) {
 	exports := c.resources("job=telemetry&kind=Export")
 	i := slices.IndexFunc(exports, func(r resource) bool { return strings.HasPrefix(r.Name, source.Name) })
 	c.must(http.MethodPut, "/v1/stream/export/"+exports[i].UID+"/properties", `{"Properties":{"kind":"raw","priority":2,"regions":["eu","us"]}}`)
-	c.within(2*time.Second, "the exporter is told that nobody imports", func() string {
+	c.until("the exporter is told that nobody imports", func() string {
 		if told() {
 			return "it is not"
 		}

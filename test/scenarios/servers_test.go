@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // A leader stands still with a placement in hand, while another one recovers the
@@ -26,19 +26,15 @@ func TestS11(t *testing.T) {
 	c.until("the fourth hangs", func() string { return c.hang(old) })
 	pe := c.pes("telemetry")["telemetry.source[0]"].UID
 	term := c.term()
-	old.signal(syscall.SIGSTOP)
-	defer old.signal(syscall.SIGCONT)
+	old.Signal(syscall.SIGSTOP)
+	defer old.Signal(syscall.SIGCONT)
 	now := c.settled(5, 1)
 	c.recovered(now, first, 1)
-	old.signal(syscall.SIGCONT)
+	old.Signal(syscall.SIGCONT)
 	c.answers(old)
 	c.here(old, "addAlloc", "before", "off")
 	c.until("what hung has gone on", func() string {
-		log, err := os.ReadFile(old.log())
-		if err != nil {
-			return err.Error()
-		}
-		for line := range strings.Lines(string(log)) {
+		for line := range strings.Lines(old.AllSaid()) {
 			if strings.Contains(line, "before addAlloc") && strings.Contains(line, "No cluster leader") {
 				return ""
 			}
@@ -93,7 +89,7 @@ func (c *cluster) counted(codes ...string) {
 func (c *cluster) answers(a *agent) {
 	c.Helper()
 	c.whole()
-	c.until(a.name+" knows what the others know", func() string {
+	c.until(a.Name+" knows what the others know", func() string {
 		said := map[string]bool{}
 		for _, x := range c.servers {
 			_, text := x.ask(http.MethodGet, "/v1/operator/state-hash", "")
@@ -141,15 +137,14 @@ func TestS12(t *testing.T) {
 			made++
 		}
 	}
-	lead.kill()
+	lead.Kill()
 	now := c.settled(5, 1)
 	c.recovered(now, first, 1)
 	c.whole()
 	c.here(late, "planAlloc", "before", "off")
 	c.until("the plan came late", func() string {
 		for _, a := range c.servers {
-			log, _ := os.ReadFile(a.log())
-			for line := range strings.Lines(string(log)) {
+			for line := range strings.Lines(a.AllSaid()) {
 				if strings.Contains(line, "before planAlloc") && strings.Contains(line, "No cluster leader") {
 					return ""
 				}
@@ -183,7 +178,7 @@ func (c *cluster) hang(a *agent) (amiss string) {
 		return text
 	}
 	if len(is.Hanging) == 0 {
-		return "nothing hangs at " + a.name
+		return "nothing hangs at " + a.Name
 	}
 	return ""
 }
@@ -251,7 +246,7 @@ func TestS27(t *testing.T) {
 	before, last := c.everything()
 	for range 5 {
 		lead, term := c.leader(), c.term()
-		lead.kill()
+		lead.Kill()
 		c.newTerm(term)
 		c.whole()
 	}
@@ -345,12 +340,4 @@ func (c *cluster) nothing(uid string) {
 }
 
 // tasks returns the processes of an allocation.
-func (c *cluster) tasks(id string) (pids []int) {
-	for _, pid := range processes(c.mark) {
-		env, _ := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "environ"))
-		if strings.Contains(string(env), "NOMAD_ALLOC_ID="+id) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
+func (c *cluster) tasks(id string) []int { return bed.Tasks(c.Processes())[id] }

@@ -14,6 +14,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"berth/internal/eventually"
+	"berth/test/bed"
 )
 
 // standing is how far the submission of a stream job is.
@@ -272,9 +275,9 @@ func (c *cluster) reportsAt(id string) (at string) {
 
 // tell reports at an agent.
 func tell(ctx context.Context, at, state string) (code int, text string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, settle)
+	ctx, cancel := context.WithTimeout(ctx, eventually.Limit)
 	defer cancel()
-	client := web
+	client := bed.HTTP
 	if socket, ok := strings.CutPrefix(at, "unix://"); ok {
 		at = "http://agent"
 		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

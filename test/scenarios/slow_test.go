@@ -64,7 +64,7 @@ func TestSlowDeletion(t *testing.T) {
 				}
 				return "nothing has"
 			})
-			lead.kill()
+			lead.Kill()
 			if at := c.recorder.Index("Deleted", first); at > 0 {
 				t.Errorf("it was gone at %d, before the leader was killed", at)
 			}

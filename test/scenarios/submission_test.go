@@ -84,7 +84,7 @@ func (c *cluster) halfway(change ...string) (first string) {
 	first = c.register(change...)
 	defer c.watch("/v1/job/telemetry")()
 	c.running(3)
-	lead.kill()
+	lead.Kill()
 	c.died(dead + 1)
 	return first
 }
@@ -107,14 +107,14 @@ func (c *cluster) running(n int) (list []alloc) {
 func TestS2(t *testing.T) {
 	c := newCluster(t, options{})
 	for _, n := range c.nodes {
-		n.signal(syscall.SIGSTOP)
-		defer n.signal(syscall.SIGCONT)
+		n.Signal(syscall.SIGSTOP)
+		defer n.Signal(syscall.SIGCONT)
 	}
 	first := c.interrupted()
 	c.watch("/v1/job/telemetry")
 	c.marked(first)
 	for _, n := range c.nodes {
-		n.signal(syscall.SIGCONT)
+		n.Signal(syscall.SIGCONT)
 	}
 	now := c.settled(5, 1)
 	c.recovered(now, first, 1)
@@ -194,7 +194,7 @@ func TestS3(t *testing.T) {
 			}
 		}
 	}
-	lead.kill()
+	lead.Kill()
 	c.until("another incarnation", func() string {
 		now := c.standing("telemetry")
 		if now.UID != first && now.Deletion == nil && now.State == "wait-allocs" {

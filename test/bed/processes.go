@@ -1,0 +1,160 @@
+package bed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"berth/internal/eventually"
+	"time"
+)
+
+// Process is one that the bed's agents or commands have started, or one of these.
+type Process struct {
+	PID   int
+	Alloc string // "" for agents and commands
+	Task  string // "" for agents, commands and supervisors
+	Args  string
+}
+
+func (p Process) String() string {
+	return fmt.Sprintf("%d (%s %.8s %s)", p.PID, p.Args, p.Alloc, p.Task)
+}
+
+// Processes lists all processes of the bed.
+func (b *Bed) Processes() []Process { return processes(b.Mark, b.Dir, b.Binary) }
+
+// processes lists those with a mark that begins so, and those of the binary, or
+// of one below dir, that work in dir: supervisors get no environment.
+func processes(mark, dir, binary string) (out []Process) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range all {
+		env, _ := os.ReadFile(proc + "/environ")
+		if !bytes.Contains(append([]byte{0}, env...), []byte("\x00"+MarkVar+"="+mark)) {
+			exe, _ := os.Readlink(proc + "/exe")
+			cwd, _ := os.Readlink(proc + "/cwd")
+			if !strings.HasPrefix(cwd+"/", dir+"/") || exe != binary && !strings.HasPrefix(exe, dir+"/") {
+				continue
+			}
+		}
+		if p, ok := look(proc, env); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// AllProcesses lists all processes but the first and this one. It is for those
+// who are alone in a PID namespace.
+func AllProcesses() (out []Process) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range all {
+		env, _ := os.ReadFile(proc + "/environ")
+		if p, ok := look(proc, env); ok && p.PID != 1 && p.PID != os.Getpid() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// look reads about a process. ok is false for one that has ended, reaped or not.
+func look(proc string, env []byte) (p Process, ok bool) {
+	p.PID, _ = strconv.Atoi(filepath.Base(proc))
+	if !Alive(p.PID) {
+		return p, false
+	}
+	args, _ := os.ReadFile(proc + "/cmdline")
+	p.Args = string(bytes.TrimRight(bytes.ReplaceAll(args, []byte{0}, []byte(" ")), " "))
+	for v := range strings.SplitSeq(string(env), "\x00") {
+		switch name, value, _ := strings.Cut(v, "="); name {
+		case "NOMAD_ALLOC_ID":
+			p.Alloc = value
+		case "NOMAD_TASK_NAME":
+			p.Task = value
+		}
+	}
+	if p.Task == "" {
+		p.Alloc = ""
+		if f := strings.Fields(p.Args); len(f) > 2 && f[0] == "/proc/self/exe" && f[1] == "supervise" {
+			p.Alloc = f[2]
+		}
+	}
+	return p, true
+}
+
+// Alive reports whether a process runs.
+func Alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !bytes.Contains(stat, []byte(") Z ")) && !bytes.Contains(stat, []byte(") X "))
+}
+
+// Tasks returns the processes of tasks, by allocation.
+func Tasks(all []Process) map[string][]int {
+	out := map[string][]int{}
+	for _, p := range all {
+		if p.Task != "" {
+			out[p.Alloc] = append(out[p.Alloc], p.PID)
+		}
+	}
+	for _, pids := range out {
+		slices.Sort(pids)
+	}
+	return out
+}
+
+// Supervisors returns the process of each allocation's supervisor.
+func Supervisors(all []Process) map[string]int {
+	out := map[string]int{}
+	for _, p := range all {
+		if p.Alloc != "" && p.Task == "" {
+			out[p.Alloc] = p.PID
+		}
+	}
+	return out
+}
+
+// Cgroups lists the parents of cgroups whose names begin with a mark.
+func Cgroups(mark string) (out []string) {
+	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
+		found, _ := filepath.Glob(pattern + mark + "*slice")
+		out = append(out, found...)
+	}
+	return out
+}
+
+// RemoveCgroups removes them and all below. A cgroup is busy until the kernel is
+// done with its last process.
+func RemoveCgroups(mark string) (err error) {
+	for _, top := range Cgroups(mark) {
+		var dirs []string
+		_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		for _, dir := range slices.Backward(dirs) {
+			err = errors.Join(err, removeCgroup(dir))
+		}
+	}
+	return err
+}
+
+func removeCgroup(dir string) (err error) {
+	for end := time.Now().Add(eventually.Limit); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if err = os.Remove(dir); !errors.Is(err, syscall.EBUSY) {
+			break
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

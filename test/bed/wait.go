@@ -1,0 +1,70 @@
+package bed
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"berth/internal/eventually"
+)
+
+// Until waits until amiss returns "". Anything else is what is still missing. It
+// gives up after eventually.Limit, or when ctx ends.
+func Until(ctx context.Context, what string, amiss func() string) error {
+	ctx, cancel := context.WithTimeout(ctx, eventually.Limit)
+	defer cancel()
+	return Poll(ctx, what, amiss)
+}
+
+// Poll is Until for as long as ctx lasts.
+func Poll(ctx context.Context, what string, amiss func() string) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	began := time.Now()
+	for {
+		missing := amiss()
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("after %v still waiting until %s: %s", time.Since(began).Round(time.Second), what, missing)
+		}
+	}
+}
+
+// Answer is an answer of the HTTP API.
+type Answer struct {
+	Code   int
+	Header http.Header
+	Text   string
+}
+
+// Good reports whether the request succeeded.
+func (a Answer) Good() bool { return a.Code/100 == 2 }
+
+// HTTP is a client that keeps no connections: they would outlive an agent that
+// is killed.
+var HTTP = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// Call sends a request. The error tells that there was no whole answer.
+func Call(ctx context.Context, method, url, body string) (Answer, error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return Answer{}, err
+	}
+	resp, err := HTTP.Do(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return Answer{}, err
+	}
+	return Answer{resp.StatusCode, resp.Header, string(text)}, nil
+}
