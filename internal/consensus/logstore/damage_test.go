@@ -58,10 +58,27 @@ func write(t *testing.T, n int, size func(i int) int) written {
 		}
 		w.logs, w.ends = append(w.logs, l), append(w.ends, info.Size())
 	}
-	if err := os.CopyFS(w.dir, os.DirFS(live)); err != nil { // between two appends nothing is written: a crash
-		t.Fatal(err)
-	}
+	copyLive(t, w.dir, live) // between two appends nothing is written: a crash
 	return w
+}
+
+// copyLive copies the folder of an open store. The engine deletes files that it
+// no longer needs in the background, so one can go between being listed and
+// being read; then the copy starts again.
+func copyLive(t *testing.T, to, from string) {
+	t.Helper()
+	for {
+		err := os.CopyFS(to, os.DirFS(from))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(to); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // scratch returns an empty folder in memory, if the system has one: hundreds of
