@@ -24,19 +24,21 @@ internal/...
 berth
 internal/decode internal/cron internal/condition internal/driverconfig
 internal/admit
-internal/acl internal/diff jobspec internal/stream internal/saferoot
+internal/acl internal/diff jobspec internal/streams internal/saferoot
 op
 internal/fit internal/state/codec
 internal/state
 internal/state/statetest internal/invariant
-internal/schedule/place internal/schedule/reconcile
+internal/schedule/place internal/schedule/reconcile internal/streams/placement
 internal/schedule
 internal/schedule/explain
-internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/finalize internal/leader/periodic internal/leader/submit
+internal/streams/submit
+internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/finalize internal/leader/periodic
 internal/consensus/... internal/gossip internal/wire/...
 internal/consensus internal/peer
 internal/events
 internal/api client
+internal/streams/connect
 internal/agent/...
 internal/agent
 internal/config internal/server
@@ -48,7 +50,9 @@ bench/... test/... examples/...
 
 // agentSees is what the agent may import of ours, beside its own packages and the
 // helpers in internal that no line of the map names.
-var agentSees = []string{"berth", "internal/driverconfig", "op", "client", "internal/wire", "internal/peer", "internal/saferoot"}
+var agentSees = []string{
+	"berth", "internal/driverconfig", "op", "client", "internal/wire", "internal/peer", "internal/saferoot", "internal/streams/connect",
+}
 
 // cliSees is what the command line may import of ours, beside the helpers in
 // internal that no line of the map names.

@@ -3,7 +3,7 @@ package op
 import (
 	"berth"
 	"berth/internal/acl"
-	"berth/internal/stream"
+	"berth/internal/streams"
 )
 
 // ConnectivityQuery asks what a processing element of a stream job, of which
@@ -40,7 +40,7 @@ type ReportConnectivity struct {
 
 // ConnectivityFile is the file in which the tasks of a processing element find
 // its connections.
-type ConnectivityFile = stream.Document
+type ConnectivityFile = streams.Document
 
 // The operations of agents that run processing elements.
 var (

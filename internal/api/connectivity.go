@@ -11,7 +11,7 @@ import (
 
 	"berth"
 	"berth/internal/state"
-	streams "berth/internal/stream"
+	"berth/internal/streams"
 	"berth/op"
 )
 

@@ -6,13 +6,13 @@ import (
 
 	"berth"
 	"berth/internal/state"
-	"berth/internal/stream"
+	"berth/internal/streams"
 	"berth/op"
 )
 
 // routesIn returns the routes of a namespace, or of all: those between exports
 // and imports whose jobs are there and stay.
-func routesIn(s *state.Snapshot, namespace string) []stream.Route {
+func routesIn(s *state.Snapshot, namespace string) []streams.Route {
 	var exports, imports []*berth.Resource
 	for row := range s.StreamJobs() {
 		if namespace != berth.AllNamespaces && row.Key.Namespace != namespace || !s.AliveStream(row) {
@@ -25,7 +25,7 @@ func routesIn(s *state.Snapshot, namespace string) []stream.Route {
 			imports = append(imports, o)
 		}
 	}
-	return stream.Routes(exports, imports)
+	return streams.Routes(exports, imports)
 }
 
 // endsOf is what routes are listed by: the exporter, and then the importer.
@@ -59,10 +59,10 @@ func listRoutes(r *Read, in *op.RoutesQuery) ([]op.StreamRoute, error) {
 // ofRoutes says that the answer changes with the routes of the namespace, and
 // with the processing elements at the ends of those that it is told of. Of all
 // namespaces it changes with any stream job.
-func (r *Read) ofRoutes() (seen func(*stream.Route)) {
+func (r *Read) ofRoutes() (seen func(*streams.Route)) {
 	if r.Space() == berth.AllNamespaces {
 		r.ofStreams(state.Jobs)
-		return func(*stream.Route) {}
+		return func(*streams.Route) {}
 	}
 	known := map[string]bool{}
 	end := func(o *berth.Resource, pe string) {
@@ -76,13 +76,13 @@ func (r *Read) ofRoutes() (seen func(*stream.Route)) {
 		}
 	}
 	r.At(r.LastOfRoutes(r.Space()), state.OnRoutes(r.Space()))
-	return func(route *stream.Route) {
+	return func(route *streams.Route) {
 		end(route.Export, route.Export.Object.Export.PE)
 		end(route.Import, route.Import.Object.Import.PE)
 	}
 }
 
-func routeView(s *state.Snapshot, route *stream.Route) op.StreamRoute {
+func routeView(s *state.Snapshot, route *streams.Route) op.StreamRoute {
 	x, m := route.Export, route.Import
 	end := func(o *berth.Resource, pe, port string) op.RouteEnd {
 		e := op.RouteEnd{JobID: o.Job.ID, JobUID: o.Owner.Text('j'), PE: pe, Port: port, Name: o.Name, UID: textOf(o)}

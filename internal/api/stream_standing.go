@@ -2,7 +2,7 @@ package api
 
 import (
 	"berth"
-	"berth/internal/leader/submit"
+	"berth/internal/streams/submit"
 	"berth/internal/state"
 	"berth/op"
 )

@@ -16,7 +16,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	streams "berth/internal/stream"
+	"berth/internal/streams"
 	"berth/op"
 )
 

@@ -9,7 +9,7 @@ import (
 	"berth/internal/admit"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/stream"
+	"berth/internal/streams"
 )
 
 // flow is a stream job, of which all is there but allocations.
@@ -19,7 +19,7 @@ func flow(t *testing.T) (*state.Store, *statetest.Log, *berth.StreamJob) {
 	j := flowJob(t)
 	log.Must(t, &state.RegisterJob{Job: j, Now: 1})
 	row := log.Tip().StreamOf(j.Key())
-	p, err := stream.Expand(log.Tip().Job(j.Key()), nil)
+	p, err := streams.Expand(log.Tip().Job(j.Key()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

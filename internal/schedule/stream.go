@@ -8,6 +8,7 @@ import (
 	"berth/internal/schedule/place"
 	"berth/internal/schedule/reconcile"
 	"berth/internal/state"
+	"berth/internal/streams/placement"
 )
 
 // stream decides about a stream job. It stops what nothing wants any more, and
@@ -19,13 +20,13 @@ func (d *decider) stream() Decision {
 	if j := d.snap.Job(key); j != nil && j.UID == d.eval.JobUID {
 		d.job = j
 	}
-	v := viewStream(d.snap, d.eval.JobUID)
-	if v.job != nil {
-		d.plan.JobVersion = v.job.Version
+	v := placement.NewView(d.snap, d.eval.JobUID)
+	if v.Job != nil {
+		d.plan.JobVersion = v.Job.Version
 	}
 	counts := map[string]*reconcile.Counts{}
 	d.stopStream(v, counts)
-	if v.alive {
+	if v.Alive {
 		d.placeStream(v, counts)
 	}
 	return Decision{Plan: d.plan, Nothing: len(d.plan.Place)+len(d.plan.Stop) == 0, Counts: counts}
@@ -34,7 +35,7 @@ func (d *decider) stream() Decision {
 // stopStream stops what is of another incarnation, of a processing element that
 // is gone, or of a launch before the last; what is to leave its node, and all if
 // the job is not to run. What is on nodes that cannot be heard is lost.
-func (d *decider) stopStream(v *streamView, counts map[string]*reconcile.Counts) {
+func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Counts) {
 	var all []*berth.Alloc
 	for a := range d.snap.AllocsOf(d.eval.Key()) {
 		if d.mine(a) && !a.Orphaned && !a.Ended() {
@@ -60,7 +61,7 @@ func (d *decider) stopStream(v *streamView, counts map[string]*reconcile.Counts)
 			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a.ID, Description: why})
 			c.Stop++
 		default:
-			v.stays(a)
+			v.Keep(a)
 			c.Ignore++
 		}
 	}
@@ -68,7 +69,7 @@ func (d *decider) stopStream(v *streamView, counts map[string]*reconcile.Counts)
 
 // unwanted returns why an allocation that has not ended is to stop, "" if it is
 // not; lost says that it did already, with its node.
-func (d *decider) unwanted(v *streamView, a *berth.Alloc) (why string, lost bool) {
+func (d *decider) unwanted(v *placement.View, a *berth.Alloc) (why string, lost bool) {
 	n := d.snap.Node(a.NodeID)
 	switch {
 	case n == nil || n.Status == berth.NodeDown:
@@ -77,18 +78,18 @@ func (d *decider) unwanted(v *streamView, a *berth.Alloc) (why string, lost bool
 		return berth.StopAway, true
 	case d.job != nil && a.Job.UID != d.job.UID:
 		return berth.StopOldJob, false
-	case !v.alive:
+	case !v.Alive:
 		return berth.StopJobEnded, false
 	}
 	ref := a.Rest().PE
 	if ref == nil {
 		return berth.StopPEGone, false
 	}
-	pe := v.byUID[ref.UID]
+	pe := v.ByUID[ref.UID]
 	switch {
 	case pe == nil:
 		return berth.StopPEGone, false
-	case !v.planned[pe.Name]:
+	case !v.Planned[pe.Name]:
 		return berth.StopSurplus, false
 	case ref.Launch < pe.PE.Launch:
 		return berth.StopPELaunch, false
@@ -102,19 +103,19 @@ func (d *decider) unwanted(v *streamView, a *berth.Alloc) (why string, lost bool
 
 // placeStream finds a node for each processing element that waits for one, those
 // with most conditions first. What finds none is left to a blocked evaluation.
-func (d *decider) placeStream(v *streamView, counts map[string]*reconcile.Counts) {
-	list := v.unplaced()
+func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Counts) {
+	list := v.Unplaced()
 	if len(list) == 0 {
 		return
 	}
-	p := place.New(d.snap, v.job, d.plan.Stop, d.chance.Uint64())
+	p := place.New(d.snap, v.Job, d.plan.Stop, d.chance.Uint64())
 	defer p.Close()
-	s := newSiting(d.snap, v)
+	s := placement.NewRules(d.snap, v)
 	failed, missed := map[string]*berth.AllocMetric{}, &berth.Missed{Classes: map[string]bool{}}
 	d.plan.Explain, d.end.Queued = map[string]*berth.AllocMetric{}, map[string]int{}
 	for _, w := range list {
-		name := w.group.Name
-		out := p.One(w.number, place.Instance{Index: w.pe.Object.PE.Index, Previous: w.previous}, s.bars(w))
+		name := w.Group.Name
+		out := p.One(w.Number, place.Instance{Index: w.PE.Object.PE.Index, Previous: w.Previous}, s.Bars(w))
 		if c := counts[name]; c != nil {
 			c.Place++
 		} else {
@@ -125,7 +126,7 @@ func (d *decider) placeStream(v *streamView, counts map[string]*reconcile.Counts
 			if d.plan.Explain[name] == nil {
 				d.plan.Explain[name] = out.Why
 			}
-			s.placed(w, out.Placed[0].NodeID)
+			s.Placed(w, out.Placed[0].NodeID)
 			continue
 		}
 		if first := failed[name]; first != nil {

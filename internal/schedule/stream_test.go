@@ -11,7 +11,7 @@ import (
 	"berth/internal/schedule"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
-	"berth/internal/stream"
+	"berth/internal/streams"
 )
 
 // streamWorld is nodes and stream jobs, all of whose processing elements are
@@ -48,7 +48,7 @@ func (w *streamWorld) submit(id, pools string, nodes [][]berth.NodeID, groups ..
 	w.log.Must(w.TB, statetest.Register(j, 1))
 	k := j.Key()
 	uid := w.log.Tip().Job(k).UID
-	plan, err := stream.Expand(w.log.Tip().Job(k), nil)
+	plan, err := streams.Expand(w.log.Tip().Job(k), nil)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"berth"
-	"berth/internal/stream"
+	"berth/internal/streams"
 	"berth/op"
 
 	nomad "github.com/hashicorp/nomad/api"
@@ -177,7 +177,7 @@ func TestAStreamJobIsShown(t *testing.T) {
 	var file op.ConnectivityFile
 	r.until("the source knows where its targets listen", func() bool {
 		r.good("GET", "/v1/stream/pe/telemetry.source[0]/connectivity-file", &file)
-		return len(file.Outputs) == 1 && !slices.ContainsFunc(file.Outputs[0].To, func(to stream.DocumentTarget) bool { return to.Addr == "" })
+		return len(file.Outputs) == 1 && !slices.ContainsFunc(file.Outputs[0].To, func(to streams.DocumentTarget) bool { return to.Addr == "" })
 	})
 	if len(file.Outputs[0].To) != 3 || file.Job.UID != v.UID || file.PE.LaunchCount != 1 {
 		t.Errorf("the file of the source is %+v", file)
@@ -207,7 +207,7 @@ func TestAStreamJobIsShown(t *testing.T) {
 		t.Errorf("there are endpoints %+v", endpoints)
 	}
 	for _, e := range endpoints { // each tells where its processing element listens, as its peers are told
-		at := slices.IndexFunc(file.Outputs[0].To, func(to stream.DocumentTarget) bool { return to.PE == e.Name })
+		at := slices.IndexFunc(file.Outputs[0].To, func(to streams.DocumentTarget) bool { return to.PE == e.Name })
 		if listens := e.Name != "telemetry.source[0]"; listens != (e.Addresses["in"] != "") || at >= 0 && file.Outputs[0].To[at].Addr != e.Addresses["in"] {
 			t.Errorf("the endpoint %s is at %v; its peer is told %+v", e.Name, e.Addresses, file.Outputs[0].To)
 		}

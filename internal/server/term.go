@@ -18,7 +18,7 @@ import (
 	"berth/internal/leader/heartbeat"
 	"berth/internal/leader/periodic"
 	"berth/internal/leader/planner"
-	"berth/internal/leader/submit"
+	"berth/internal/streams/submit"
 	"berth/internal/state"
 	"berth/internal/worker"
 

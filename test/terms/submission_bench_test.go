@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/leader/submit"
+	"berth/internal/streams/submit"
 	"berth/internal/state"
 )
 

@@ -16,9 +16,9 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
-	"berth/internal/leader/submit"
+	"berth/internal/streams/submit"
 	"berth/internal/state"
-	"berth/internal/stream"
+	streamjobs "berth/internal/streams"
 	"berth/op"
 )
 
@@ -142,7 +142,7 @@ func (s *streams) pull(a *agent, name string, have op.ConnectivityAnswer) (out o
 }
 
 // leadsTo returns the end of an answer that is at a processing element.
-func leadsTo(a *op.ConnectivityAnswer, pe string) stream.DocumentTarget {
+func leadsTo(a *op.ConnectivityAnswer, pe string) streamjobs.DocumentTarget {
 	for _, o := range a.File.Outputs {
 		for _, to := range o.To {
 			if to.PE == pe {
@@ -150,7 +150,7 @@ func leadsTo(a *op.ConnectivityAnswer, pe string) stream.DocumentTarget {
 			}
 		}
 	}
-	return stream.DocumentTarget{}
+	return streamjobs.DocumentTarget{}
 }
 
 // S18: what ends is launched again as its policy says; what is drained is,

@@ -12,7 +12,7 @@ import (
 	"berth"
 	"berth/internal/failpoint"
 	"berth/internal/leader"
-	"berth/internal/leader/submit"
+	"berth/internal/streams/submit"
 	"berth/internal/state"
 )
 

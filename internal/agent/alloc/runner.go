@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/agent/connect"
+	"berth/internal/streams/connect"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/supervise"
 	"berth/internal/agent/task"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/agent/connect"
+	"berth/internal/streams/connect"
 	"berth/internal/agent/task"
 	"berth/internal/saferoot"
 )

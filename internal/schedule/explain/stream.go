@@ -3,7 +3,7 @@ package explain
 import (
 	"berth"
 	"berth/internal/state"
-	"berth/internal/stream"
+	"berth/internal/streams"
 	"berth/op"
 )
 
@@ -16,7 +16,7 @@ func (d *DryRun) elements(snap *state.Snapshot, next *berth.Job) error {
 	if row := snap.StreamOf(next.Key()); row != nil && snap.AliveStream(row) {
 		was = row.Plan
 	}
-	will, err := stream.Expand(next, was)
+	will, err := streams.Expand(next, was)
 	if err != nil {
 		return err
 	}

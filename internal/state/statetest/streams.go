@@ -8,7 +8,7 @@ import (
 	"berth"
 	"berth/internal/admit"
 	"berth/internal/state"
-	"berth/internal/stream"
+	"berth/internal/streams"
 
 	"pgregory.net/rapid"
 )
@@ -191,7 +191,7 @@ func Planned(s *state.Snapshot, row *berth.StreamJob) (*berth.StreamPlan, error)
 	if j == nil || j.Stream == nil {
 		return &berth.StreamPlan{}, nil
 	}
-	return stream.Expand(j, row.Plan)
+	return streams.Expand(j, row.Plan)
 }
 
 func (r *Random) planned(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) state.Command {

@@ -1,4 +1,4 @@
-package stream_test
+package streams_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth"
-	"berth/internal/stream"
+	"berth/internal/streams"
 	"berth/jobspec"
 )
 
@@ -55,14 +55,14 @@ func TestDocument(t *testing.T) {
 	telemetry, alerts := run(t, "../../examples/stream/telemetry.berth.hcl", 12, 0xa31), run(t, "../../examples/stream/alerts.berth.hcl", 13, 0xb00)
 	exports, imports := append(telemetry.of(berth.KindExport), alerts.of(berth.KindExport)...), append(telemetry.of(berth.KindImport), alerts.of(berth.KindImport)...)
 	addresses := map[string]string{"telemetry.sink[0]/in": "10.0.0.7:21833", "alerts.ingest[0]/in": "10.0.0.9:25001"}
-	describe := func(p *party, name string) *stream.Document {
+	describe := func(p *party, name string) *streams.Document {
 		for _, r := range p.of(berth.KindPE) {
 			if r.Name != name {
 				continue
 			}
 			r.PE = &berth.PEState{Launch: 1, ContentID: launched(r)}
-			return stream.Describe(&stream.Subject{
-				Version: 7, Job: p.row, PE: r, Config: p.plan.Object(berth.KindConfig, name).Config, Routes: stream.Routes(exports, imports),
+			return streams.Describe(&streams.Subject{
+				Version: 7, Job: p.row, PE: r, Config: p.plan.Object(berth.KindConfig, name).Config, Routes: streams.Routes(exports, imports),
 				Bind: func(label string) string { return "0.0.0.0:23412" },
 				Target: func(owner berth.UID, pe, input string) (string, uint64) {
 					want := telemetry.row.UID
@@ -146,7 +146,7 @@ func TestDocument(t *testing.T) {
 		t.Errorf("it was launched with %s", d.PE.ContentID)
 	}
 	var in, out []string
-	for _, d := range []*stream.Document{describe(alerts, "alerts.ingest[0]"), describe(telemetry, "telemetry.source[0]")} {
+	for _, d := range []*streams.Document{describe(alerts, "alerts.ingest[0]"), describe(telemetry, "telemetry.source[0]")} {
 		for _, i := range d.Inputs {
 			for _, x := range i.From {
 				in = append(in, fmt.Sprint(i.Name, " ", x.Kind, " ", x.PE, ".", x.Output, " ", x.Export))
@@ -189,17 +189,17 @@ func TestDocumentOfALoop(t *testing.T) {
 	p.row = &berth.StreamJob{Key: p.job.Key(), UID: berth.UID{Index: 1}, Plan: p.plan}
 	pe := p.of(berth.KindPE)[0]
 	pe.PE = &berth.PEState{Launch: 2}
-	routes := stream.Routes(p.of(berth.KindExport), p.of(berth.KindImport))
+	routes := streams.Routes(p.of(berth.KindExport), p.of(berth.KindImport))
 	if len(routes) != 1 {
 		t.Fatalf("%d routes", len(routes))
 	}
-	got := stream.Describe(&stream.Subject{
+	got := streams.Describe(&streams.Subject{
 		Job: p.row, PE: pe, Config: p.plan.Object(berth.KindConfig, pe.Name).Config, Routes: append(routes, routes...),
 		Bind:   func(string) string { return "" },
 		Target: func(berth.UID, string, string) (string, uint64) { return "", 2 },
 	})
-	in := []stream.DocumentInput{{Name: "i0", From: []stream.DocumentSource{{Job: "j", PE: "j.a[0]", Output: "o0", Kind: stream.Dynamic, Export: "e0"}}}}
-	out := []stream.DocumentOutput{{Name: "o0", Distribution: "broadcast", To: []stream.DocumentTarget{{Kind: stream.Dynamic, Job: "j", PE: "j.a[0]", Input: "i0", LaunchCount: 2, Import: "i0"}}}}
+	in := []streams.DocumentInput{{Name: "i0", From: []streams.DocumentSource{{Job: "j", PE: "j.a[0]", Output: "o0", Kind: streams.Dynamic, Export: "e0"}}}}
+	out := []streams.DocumentOutput{{Name: "o0", Distribution: "broadcast", To: []streams.DocumentTarget{{Kind: streams.Dynamic, Job: "j", PE: "j.a[0]", Input: "i0", LaunchCount: 2, Import: "i0"}}}}
 	if diff := cmp.Diff(in, got.Inputs) + cmp.Diff(out, got.Outputs); diff != "" {
 		t.Error(diff)
 	}

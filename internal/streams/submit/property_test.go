@@ -8,9 +8,9 @@ import (
 
 	"berth"
 	"berth/internal/invariant"
-	"berth/internal/leader/submit"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
+	"berth/internal/streams/submit"
 
 	"pgregory.net/rapid"
 )

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/schedule"
+	"berth/internal/schedule/place"
 	"berth/internal/state"
+	"berth/internal/streams/placement"
 )
 
 // poolRest is how often a pool is tried for which there are nodes that cannot be
@@ -198,7 +199,7 @@ func (p *pooling) matching() (out []*berth.Node, why string) {
 		return out, ""
 	}
 	for n := range p.snap.Nodes() {
-		if schedule.Serves(p.job, n) && schedule.Tagged(n, p.spec.Tags) {
+		if place.Serves(p.job, n) && placement.Tagged(n, p.spec.Tags) {
 			out = append(out, n)
 		}
 	}
@@ -214,7 +215,7 @@ func (p *pooling) matching() (out []*berth.Node, why string) {
 // host returns the node with a name or an address, nil if there is none.
 func host(snap *state.Snapshot, name string) *berth.Node {
 	for n := range snap.Nodes() {
-		if schedule.IsHost(n, name) {
+		if placement.IsHost(n, name) {
 			return n
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/leader/submit"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
+	"berth/internal/streams/submit"
 )
 
 // What a new leader finds of a job, and what it makes of it: the classes of jobs

@@ -1,4 +1,4 @@
-package schedule
+package placement
 
 import (
 	"fmt"
@@ -6,15 +6,15 @@ import (
 	"strings"
 
 	"berth"
-	"berth/internal/schedule/place"
 	"berth/internal/state"
 )
 
-// siting says which nodes the processing elements of a stream job may be on. Its
-// conditions are hard, and hold when something is placed.
-type siting struct {
+// Rules are the conditions on the nodes of a stream job's processing elements:
+// hosts, host pools, colocation, exlocation and isolation. They are hard, and
+// they are checked when something is placed, not afterwards.
+type Rules struct {
 	snap  *state.Snapshot
-	view  *streamView
+	view  *View
 	pools map[string]map[berth.NodeID]int // the job's pools with nodes of their own: their places in it
 	peers []peer
 }
@@ -26,8 +26,9 @@ type peer struct {
 	node  berth.NodeID
 }
 
-func newSiting(snap *state.Snapshot, v *streamView) *siting {
-	s := &siting{snap: snap, view: v, pools: map[string]map[berth.NodeID]int{}}
+// NewRules returns the rules for what a view still has to place.
+func NewRules(snap *state.Snapshot, v *View) *Rules {
+	s := &Rules{snap: snap, view: v, pools: map[string]map[berth.NodeID]int{}}
 	for r := range snap.ResourcesOf(v.row.UID, berth.KindHostPool) {
 		if r.Nodes != nil {
 			at := map[berth.NodeID]int{}
@@ -50,14 +51,14 @@ func placementOf(g *berth.TaskGroup) *berth.PEPlacement {
 	return &g.Stream.Placement
 }
 
-// placed notes where a processing element was put.
-func (s *siting) placed(w waiting, node berth.NodeID) {
-	s.peers = append(s.peers, peer{w.pe.Name, w.placement(), node})
+// Placed notes where a processing element was put.
+func (s *Rules) Placed(w Waiting, node berth.NodeID) {
+	s.peers = append(s.peers, peer{w.PE.Name, w.placement(), node})
 }
 
-// bars returns what says why a node may not be used for a processing element, ""
-// if it may.
-func (s *siting) bars(w waiting) func(*berth.Node) string {
+// Bars returns a function that says why a node may not be used for a processing
+// element, "" if it may.
+func (s *Rules) Bars(w Waiting) func(*berth.Node) string {
 	p := w.placement()
 	alone := p.Isolated && len(s.peers) > 0
 	var apart []peer // from these it is kept
@@ -96,13 +97,13 @@ func (s *siting) bars(w waiting) func(*berth.Node) string {
 
 // outside says that a node is not in the pool that a processing element is to be
 // on, or not the one of it, "" if it is.
-func (s *siting) outside(p *berth.PEPlacement, n *berth.Node) string {
+func (s *Rules) outside(p *berth.PEPlacement, n *berth.Node) string {
 	if p.Pool == "" {
 		return ""
 	}
 	at, fixed := s.pools[p.Pool]
 	if !fixed {
-		spec := pool(s.view.job, p.Pool)
+		spec := pool(s.view.Job, p.Pool)
 		if spec == nil || !Tagged(n, spec.Tags) {
 			return "it is not in host pool " + p.Pool
 		}
@@ -138,7 +139,7 @@ func share(a, b []string) bool {
 // between.
 const TagsKey = "tags"
 
-// Tagged says whether a node has all the tags.
+// Tagged reports whether a node has all the tags.
 func Tagged(n *berth.Node, tags []string) bool {
 	if len(tags) == 0 {
 		return true
@@ -150,11 +151,7 @@ func Tagged(n *berth.Node, tags []string) bool {
 	return !slices.ContainsFunc(tags, func(t string) bool { return !slices.Contains(has, t) })
 }
 
-// IsHost says whether a node has a name or an address.
+// IsHost reports whether a node has this name or address.
 func IsHost(n *berth.Node, host string) bool {
 	return n.Name == host || n.HostAddress() == host || n.Attributes["unique.network.ip-address"] == host
 }
-
-// Serves says whether a job runs on a node at all: that is in its datacenters
-// and its node pool.
-func Serves(j *berth.Job, n *berth.Node) bool { return place.Serves(j, n) }

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"berth"
-	"berth/internal/leader/submit"
 	"berth/internal/state"
+	"berth/internal/streams/submit"
 )
 
 // Something happens to one of 1,000 jobs: the step after it looks at that one.

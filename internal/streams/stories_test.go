@@ -1,4 +1,4 @@
-package stream_test
+package streams_test
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 	"berth/internal/admit"
 	"berth/internal/decode"
 	"berth/internal/state/statetest"
-	"berth/internal/stream"
+	"berth/internal/streams"
 )
 
 // A story says what stream jobs are, one at a time, and what is changed of them.
@@ -212,7 +212,7 @@ func (w *world) plan() {
 		return
 	}
 	before := j.plan
-	plan, err := stream.Expand(job, before)
+	plan, err := streams.Expand(job, before)
 	if err != nil {
 		fmt.Fprintln(&w.out, err)
 		return
@@ -317,7 +317,7 @@ func resources(job *berth.Job, plan *berth.StreamPlan, owner berth.UID, kind str
 }
 
 func (w *world) routes() {
-	for _, r := range stream.Routes(w.resources(berth.KindExport), w.resources(berth.KindImport)) {
+	for _, r := range streams.Routes(w.resources(berth.KindExport), w.resources(berth.KindImport)) {
 		fmt.Fprintf(&w.out, "%s -> %s by %s", r.Export.Name, r.Import.Name, r.By)
 		if f := r.Filter(); f != "" {
 			fmt.Fprintf(&w.out, ", filter %s", f)

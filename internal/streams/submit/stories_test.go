@@ -8,9 +8,9 @@ import (
 
 	"berth"
 	"berth/internal/invariant"
-	"berth/internal/leader/submit"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
+	"berth/internal/streams/submit"
 )
 
 // A story says what users and nodes do, lets all go on until nothing is left to

@@ -10,10 +10,10 @@ import (
 	"berth"
 	"berth/internal/leader"
 	"berth/internal/leader/finalize"
-	"berth/internal/leader/submit"
 	"berth/internal/schedule"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
+	"berth/internal/streams/submit"
 )
 
 // world is a cluster with a controller, a scheduler and agents that do what they

@@ -1,4 +1,4 @@
-package stream_test
+package streams_test
 
 import (
 	"bytes"
@@ -14,12 +14,12 @@ import (
 	"pgregory.net/rapid"
 
 	"berth"
-	"berth/internal/stream"
+	"berth/internal/streams"
 )
 
 func expand(t rapid.TB, j *berth.Job, before *berth.StreamPlan) *berth.StreamPlan {
 	t.Helper()
-	p, err := stream.Expand(j, before)
+	p, err := streams.Expand(j, before)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +317,7 @@ func TestExpandRefuses(t *testing.T) {
 		s := *j.Stream
 		bad.Stream = &s
 		spoil(&bad)
-		if p, err := stream.Expand(&bad, nil); err == nil || berth.KindOf(err) != berth.Invalid {
+		if p, err := streams.Expand(&bad, nil); err == nil || berth.KindOf(err) != berth.Invalid {
 			t.Errorf("%s: %v, %v", what, p, err)
 		}
 	}

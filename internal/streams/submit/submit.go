@@ -32,7 +32,7 @@ import (
 
 	"berth"
 	"berth/internal/state"
-	"berth/internal/stream"
+	"berth/internal/streams"
 )
 
 // Controller submits stream jobs.
@@ -233,7 +233,7 @@ func (l *look) lookAfter() {
 // plan expands the newest version of the job into its next generation.
 func (l *look) plan() {
 	newest := l.snap.Job(l.row.Key)
-	plan, err := stream.Expand(newest, l.row.Plan)
+	plan, err := streams.Expand(newest, l.row.Plan)
 	if err != nil {
 		if l.row.Phase == berth.PhaseSubmission {
 			l.fail("version %d cannot be expanded: %v", newest.Version, err)

@@ -1,4 +1,4 @@
-package stream_test
+package streams_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"berth"
 	"berth/internal/decode"
 	"berth/internal/expr"
-	"berth/internal/stream"
+	"berth/internal/streams"
 )
 
 // Routes are what a comparison of every export with every import finds, in
@@ -33,7 +33,7 @@ func TestRoutesAreThePlainOnes(t *testing.T) {
 			exports = append(exports, resources(j, plan, owner, berth.KindExport)...)
 			imports = append(imports, resources(j, plan, owner, berth.KindImport)...)
 		}
-		got := tell(stream.Routes(exports, imports))
+		got := tell(streams.Routes(exports, imports))
 		want := plainRoutes(exports, imports)
 		sorted := slices.Sorted(slices.Values(got))
 		if diff := cmp.Diff(want, sorted); diff != "" {
@@ -45,19 +45,19 @@ func TestRoutesAreThePlainOnes(t *testing.T) {
 			}
 			return rapid.Permutation(all).Draw(t, "mixed")
 		}
-		if diff := cmp.Diff(got, tell(stream.Routes(mixed(exports), mixed(imports)))); diff != "" {
+		if diff := cmp.Diff(got, tell(streams.Routes(mixed(exports), mixed(imports)))); diff != "" {
 			t.Fatalf("in another order: %s", diff)
 		}
-		for _, r := range stream.Routes(exports, imports) {
+		for _, r := range streams.Routes(exports, imports) {
 			found[r.By]++
 		}
 	})
-	if found[stream.ByName] == 0 || found[stream.ByProperty] == 0 {
+	if found[streams.ByName] == 0 || found[streams.ByProperty] == 0 {
 		t.Errorf("found: %v", found)
 	}
 }
 
-func tell(routes []stream.Route) (out []string) {
+func tell(routes []streams.Route) (out []string) {
 	for _, r := range routes {
 		out = append(out, fmt.Sprintf("%v %s %v %s %s", r.Export.UID, r.Export.Name, r.Import.UID, r.Import.Name, r.By))
 	}
@@ -74,17 +74,17 @@ func plainRoutes(exports, imports []*berth.Resource) (out []string) {
 			}
 			by := ""
 			if m.StreamID != "" && m.StreamID == x.Spec.StreamID && (m.Application == "" || m.Application == x.App.Name) {
-				by = stream.ByName
+				by = streams.ByName
 			}
 			if m.Subscription != "" && x.Spec.StreamID == "" {
 				e, _ := expr.Parse(m.Subscription)
 				truth, err := e.Eval(func(name string) (any, bool) { v, ok := x.Spec.Properties[name]; return v, ok })
 				if err == nil && truth == expr.True {
-					by = stream.ByProperty
+					by = streams.ByProperty
 				}
 			}
 			if by != "" {
-				out = append(out, tell([]stream.Route{{Export: a, Import: b, By: by}})...)
+				out = append(out, tell([]streams.Route{{Export: a, Import: b, By: by}})...)
 			}
 		}
 	}
@@ -98,11 +98,11 @@ func TestBrokenSubscriptionMatchesNothing(t *testing.T) {
 	j := d.job(t, "j", nil)
 	plan := expand(t, j, nil)
 	exports, imports := resources(j, plan, berth.UID{Index: 1}, berth.KindExport), resources(j, plan, berth.UID{Index: 1}, berth.KindImport)
-	if n := len(stream.Routes(exports, imports)); n != 1 {
+	if n := len(streams.Routes(exports, imports)); n != 1 {
 		t.Fatalf("%d routes", n)
 	}
 	imports[0].Object.Import.Spec.Subscription = "true &&"
-	if n := len(stream.Routes(exports, imports)); n != 0 {
+	if n := len(streams.Routes(exports, imports)); n != 0 {
 		t.Errorf("%d routes", n)
 	}
 }
@@ -128,12 +128,12 @@ func crowd(b *testing.B, n int, named bool) (exports, imports []*berth.Resource)
 
 func BenchmarkRoutes(b *testing.B) {
 	const n = 1000
-	for _, by := range []string{stream.ByName, stream.ByProperty} {
-		exports, imports := crowd(b, n, by == stream.ByName)
+	for _, by := range []string{streams.ByName, streams.ByProperty} {
+		exports, imports := crowd(b, n, by == streams.ByName)
 		b.Run(by, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if got := len(stream.Routes(exports, imports)); got != n {
+				if got := len(streams.Routes(exports, imports)); got != n {
 					b.Fatalf("%d routes", got)
 				}
 			}
@@ -142,7 +142,7 @@ func BenchmarkRoutes(b *testing.B) {
 	exports, imports := crowd(b, n, false)
 	b.Run("one-exporter", func(b *testing.B) {
 		for b.Loop() {
-			if got := len(stream.Routes(exports[:1], imports)); got != 1 {
+			if got := len(streams.Routes(exports[:1], imports)); got != 1 {
 				b.Fatalf("%d routes", got)
 			}
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/schedule"
 	"berth/internal/state"
+	"berth/internal/streams/placement"
 )
 
 // due is a processing element that is to be launched.
@@ -82,7 +82,7 @@ func (l *look) due() (out []due) {
 			out = append(out, due{pe, g, why})
 		}
 	}
-	slices.SortFunc(out, func(a, b due) int { return schedule.MostConstrained(a.pe, a.group, b.pe, b.group) })
+	slices.SortFunc(out, func(a, b due) int { return placement.MostConstrained(a.pe, a.group, b.pe, b.group) })
 	return out
 }
 
@@ -167,7 +167,7 @@ func (l *look) placing() bool {
 	if !waits {
 		return false
 	}
-	if list := schedule.UnplacedPEs(l.snap, l.row.UID); len(list) > 0 {
+	if list := placement.UnplacedPEs(l.snap, l.row.UID); len(list) > 0 {
 		var since uint64
 		for _, u := range list {
 			since = max(since, u.Since)
