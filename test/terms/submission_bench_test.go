@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/streams/submit"
 	"berth/internal/state"
+	"berth/internal/streams/submit"
 )
 
 // A job of so many processing elements is registered, in real time, with three

@@ -16,9 +16,9 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
-	"berth/internal/streams/submit"
 	"berth/internal/state"
 	streamjobs "berth/internal/streams"
+	"berth/internal/streams/submit"
 	"berth/op"
 )
 

@@ -12,8 +12,8 @@ import (
 	"berth"
 	"berth/internal/failpoint"
 	"berth/internal/leader"
-	"berth/internal/streams/submit"
 	"berth/internal/state"
+	"berth/internal/streams/submit"
 )
 
 // S1: a plain submission goes through its states in order, and is whole.
