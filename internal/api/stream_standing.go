@@ -2,8 +2,8 @@ package api
 
 import (
 	"berth"
-	"berth/internal/streams/submit"
 	"berth/internal/state"
+	"berth/internal/streams/submit"
 	"berth/op"
 )
 

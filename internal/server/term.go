@@ -18,8 +18,8 @@ import (
 	"berth/internal/leader/heartbeat"
 	"berth/internal/leader/periodic"
 	"berth/internal/leader/planner"
-	"berth/internal/streams/submit"
 	"berth/internal/state"
+	"berth/internal/streams/submit"
 	"berth/internal/worker"
 
 	"golang.org/x/sync/errgroup"

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/streams/connect"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/supervise"
 	"berth/internal/agent/task"
 	"berth/internal/saferoot"
+	"berth/internal/streams/connect"
 	"berth/op"
 )
 

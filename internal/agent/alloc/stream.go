@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/streams/connect"
 	"berth/internal/agent/task"
 	"berth/internal/saferoot"
+	"berth/internal/streams/connect"
 )
 
 // An allocation of a stream job is an instance of a processing element. Its
