@@ -63,7 +63,7 @@ func TestAnAllocationIsRunAndReported(t *testing.T) {
 		}
 		batch := w.place(newAlloc(t, "batch", mockTask("main", `"run_for":"30s","stdout_string":"hello"`)))
 		service := w.place(newAlloc(t, "service", mockTask("main", `"run_for":"100h"`)))
-		failing := w.place(newAlloc(t, "batch", mockTask("main", `"exit_code":3`, quick)+","+mockTask("other", `"run_for":"100h"`)))
+		failing := w.place(newAlloc(t, "batch", mockTask("main", `"run_for":"1s","exit_code":3`, quick)+","+mockTask("other", `"run_for":"100h"`)))
 		pause(2 * time.Second)
 		if w.status(batch) != "running" || w.status(service) != "running" {
 			t.Errorf("%s, %s", w.status(batch), w.status(service))
