@@ -259,3 +259,13 @@ type RescheduleEvent struct {
 	PrevNodeID     NodeID
 	Delay          time.Duration
 }
+
+// Spent says whether a drain stopped an allocation of a job that ends of
+// itself. Nothing follows on it: it had until the deadline of the drain to end.
+func (a *Alloc) Spent() bool {
+	if a.Wanted() || a.Job.Type != TypeBatch && a.Job.Type != TypeSysbatch {
+		return false
+	}
+	m := a.Rest()
+	return m.DesiredDescription == StopMigrated && m.Next.IsZero()
+}

@@ -297,3 +297,13 @@ type ScalingPolicy struct {
 	CreateIndex uint64            `hcl:"-"`
 	ModifyIndex uint64            `hcl:"-"`
 }
+
+// Namespace is a room for jobs whose names are their own.
+type Namespace struct {
+	Name        string
+	Description string
+	Quota       string
+	Meta        map[string]string
+	CreateIndex uint64
+	ModifyIndex uint64
+}

@@ -113,6 +113,29 @@ func seen(imp string) bool {
 	return false
 }
 
+// TestRootHoldsNounsOnly: everything of ours imports the root package, so it
+// stays small and needs nothing but the standard library.
+func TestRootHoldsNounsOnly(t *testing.T) {
+	const mostFiles, mostLines = 30, 4300
+	files, lines := 0, 0
+	for _, f := range sources(t) {
+		if f.pkg != "berth" {
+			continue
+		}
+		files++
+		lines += strings.Count(read(t, f.path), "\n")
+		for _, spec := range f.file.Imports {
+			imp, _ := strconv.Unquote(spec.Path.Value)
+			if first, _, _ := strings.Cut(imp, "/"); first == "berth" || strings.Contains(first, ".") {
+				t.Errorf("%s imports %s; the root package imports the standard library only", f.path, imp)
+			}
+		}
+	}
+	if files == 0 || files > mostFiles || lines > mostLines {
+		t.Errorf("the root package has %d files with %d lines; allowed are %d and %d", files, lines, mostFiles, mostLines)
+	}
+}
+
 // TestPackageComments: each package opens with its promise.
 func TestPackageComments(t *testing.T) {
 	promise := map[string]bool{}

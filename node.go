@@ -1,6 +1,10 @@
 package berth
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Node is one machine that can run work, as its agent registered it and as
 // servers see it.
@@ -147,4 +151,104 @@ const (
 	NodeEventHeartbeat = "Heartbeat"
 	NodeEventDriver    = "Driver"
 	NodeEventDrain     = "Drain"
+)
+
+// NodeCore is a core of a node that can be given to one allocation alone.
+type NodeCore struct {
+	ID   uint16
+	NUMA uint8 // the NUMA node it is of; 0 where that is not known
+	MHz  int64 // what it takes out of the node's processor time
+}
+
+// Cores returns the cores that can be reserved, in order of ID: those that the
+// agent offers, without those that are kept back. A core's share is its speed,
+// or where no speed is known, or an operator set the total, an equal part of
+// the node's processor time.
+func (n *Node) Cores() []NodeCore {
+	r := n.NodeResources
+	if len(r.Cpu.ReservableCpuCores) == 0 {
+		return nil
+	}
+	var kept []uint16
+	if k := n.ReservedResources; k != nil {
+		kept = k.Cpu.ReservedCpuCores
+	}
+	known, total := map[uint16]Core{}, 0
+	override := false
+	if t := r.Processors.Topology; t != nil {
+		override = t.OverrideTotalCompute > 0
+		for _, c := range t.Cores {
+			known[c.ID] = c
+			if !c.Disable {
+				total++
+			}
+		}
+	}
+	if total == 0 {
+		total = max(int(r.Cpu.TotalCpuCores), len(r.Cpu.ReservableCpuCores))
+	}
+	out := make([]NodeCore, 0, len(r.Cpu.ReservableCpuCores))
+	for _, id := range r.Cpu.ReservableCpuCores {
+		c := known[id]
+		if c.Disable || slices.Contains(kept, id) {
+			continue
+		}
+		mhz := int64(min(cmp.Or(c.BaseSpeed, c.GuessSpeed, c.MaxSpeed), MaxCPU))
+		if override || mhz == 0 {
+			mhz = r.Cpu.CpuShares / int64(total)
+		}
+		out = append(out, NodeCore{id, c.NodeID, mhz})
+	}
+	slices.SortFunc(out, func(a, b NodeCore) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(out, func(a, b NodeCore) bool { return a.ID == b.ID })
+}
+
+// DrainStrategy says how a node is emptied.
+type DrainStrategy struct {
+	DrainSpec
+	ForceDeadline time.Time // when all that is left is stopped; zero is never, or at once
+	StartedAt     time.Time
+}
+
+// DrainSpec is what an operator says of a drain.
+type DrainSpec struct {
+	Deadline         time.Duration // from the time it is said; below 0: at once, 0: never
+	IgnoreSystemJobs bool          // they stay
+}
+
+// Forced says whether all that is left on the node is to be stopped now,
+// whatever its migrate block says.
+func (d *DrainStrategy) Forced(now time.Time) bool {
+	return d.Deadline < 0 || !d.ForceDeadline.IsZero() && !now.Before(d.ForceDeadline)
+}
+
+// Holds says whether an allocation keeps the drain of its node from being done:
+// until its end is confirmed. Allocations of system jobs do not if the operator
+// lets them stay. One that should stop and is on a node that cannot be heard
+// does not either: it ends when its agent hears of it, which may be never.
+func (d *DrainStrategy) Holds(a *Alloc) bool {
+	switch {
+	case a.Ended(), d.IgnoreSystemJobs && a.Job.Type == TypeSystem:
+		return false
+	case a.Client == ClientUnknown:
+		return a.Wanted()
+	}
+	return true
+}
+
+// DrainMetadata is about the drain of a node that is under way, or the last
+// one.
+type DrainMetadata struct {
+	StartedAt  time.Time
+	UpdatedAt  time.Time
+	Status     string
+	AccessorID string            // of the token that was used; none are known yet
+	Meta       map[string]string // what the operator noted
+}
+
+// The statuses of a drain.
+const (
+	DrainUnderWay = "draining"
+	DrainComplete = "complete"
+	DrainCanceled = "canceled"
 )

@@ -141,7 +141,7 @@ func (w *walker) condition(in instance, s *shape, tree decode.Tree, at *place, p
 			continue
 		}
 		delete(rest.Attributes, a.Name)
-		here := join(path, a.Name)
+		here := decode.Join(path, a.Name)
 		switch {
 		case first != "":
 			w.problems.add(a.NameRange, here, "stands beside "+first+"; a condition has one operator")

@@ -39,7 +39,7 @@ func (w *walker) body(b *hclsyntax.Body, s *shape, ctx *hcl.EvalContext, out dec
 		case !ok:
 			w.unknownBlock(in, s, at, path)
 		case field.form == attribute:
-			w.problems.add(in.rng, join(path, in.kind), fmt.Sprintf("is an attribute; write %s = …", in.kind))
+			w.problems.add(in.rng, decode.Join(path, in.kind), fmt.Sprintf("is an attribute; write %s = …", in.kind))
 			at.fault(in.kind, in.rng)
 		default:
 			w.block(in, field, out, at, path)
@@ -49,7 +49,7 @@ func (w *walker) body(b *hclsyntax.Body, s *shape, ctx *hcl.EvalContext, out dec
 
 func (w *walker) attribute(a *hclsyntax.Attribute, s *shape, ctx *hcl.EvalContext, out decode.Tree, at *place, path string) {
 	field, ok := s.fields[a.Name]
-	here := join(path, a.Name)
+	here := decode.Join(path, a.Name)
 	switch {
 	case !ok:
 		w.problems.add(a.NameRange, here, "there is no such attribute"+meant(a.Name, s.names))
@@ -101,7 +101,7 @@ func (w *walker) value(e hclsyntax.Expression, ctx *hcl.EvalContext, path string
 func (w *walker) block(in instance, f *slot, out decode.Tree, at *place, path string) {
 	w.m.block(in.rng)
 	out = f.home(out)
-	here := join(path, in.kind)
+	here := decode.Join(path, in.kind)
 	if f.form == textMap || f.form == freeMap {
 		w.mapBlock(in, f, out, at, here)
 		return
@@ -127,7 +127,7 @@ func (w *walker) block(in instance, f *slot, out decode.Tree, at *place, path st
 			out[f.key] = all
 		}
 		key := in.labels[0]
-		here = fmt.Sprintf("%s[%s]", here, clip(key, 64))
+		here = fmt.Sprintf("%s[%s]", here, berth.Clip(key, 64))
 		if all[key] != nil {
 			w.problems.add(in.rng, here, "is there twice")
 			return
@@ -139,7 +139,7 @@ func (w *walker) block(in instance, f *slot, out decode.Tree, at *place, path st
 		p := newPlace(in.rng)
 		name := fmt.Sprint(len(list))
 		if len(in.labels) > 0 {
-			name = clip(in.labels[0], 64)
+			name = berth.Clip(in.labels[0], 64)
 		}
 		w.fill(in, f.elem, tree, p, fmt.Sprintf("%s[%s]", here, name))
 		out[f.key] = append(list, tree)
@@ -212,7 +212,7 @@ func (w *walker) mapBlock(in instance, f *slot, out decode.Tree, at *place, path
 	}
 	tree := decode.Tree{}
 	for _, a := range inOrder(in.body.Attributes) {
-		v, ok := w.value(a.Expr, in.ctx, join(path, a.Name))
+		v, ok := w.value(a.Expr, in.ctx, decode.Join(path, a.Name))
 		kp := p.field(a.Name, a.NameRange)
 		kp.faulty = !ok
 		if ok && v != nil {
@@ -220,7 +220,7 @@ func (w *walker) mapBlock(in instance, f *slot, out decode.Tree, at *place, path
 		}
 	}
 	w.blocks(in.body, in.ctx, path, func(inner instance) {
-		w.problems.add(inner.rng, join(path, inner.kind), fmt.Sprintf("is no block; write %s = …", inner.kind))
+		w.problems.add(inner.rng, decode.Join(path, inner.kind), fmt.Sprintf("is no block; write %s = …", inner.kind))
 	})
 	out[f.key] = tree
 }
@@ -231,7 +231,7 @@ func (w *walker) mapBlock(in instance, f *slot, out decode.Tree, at *place, path
 func (w *walker) free(in instance, at *place, path string) decode.Tree {
 	tree := decode.Tree{}
 	for _, a := range inOrder(in.body.Attributes) {
-		v, ok := w.value(a.Expr, in.ctx, join(path, a.Name))
+		v, ok := w.value(a.Expr, in.ctx, decode.Join(path, a.Name))
 		kp := at.field(a.Name, a.NameRange)
 		kp.faulty = !ok
 		if ok && v != nil {
@@ -240,7 +240,7 @@ func (w *walker) free(in instance, at *place, path string) decode.Tree {
 	}
 	w.blocks(in.body, in.ctx, path, func(inner instance) {
 		w.m.block(inner.rng)
-		here := join(path, inner.kind)
+		here := decode.Join(path, inner.kind)
 		list, isList := tree[inner.kind].([]any)
 		if tree[inner.kind] != nil && (!isList || at.fields[inner.kind].items == nil) {
 			w.problems.add(inner.rng, here, "is an attribute too; it can be one of the two")
@@ -260,7 +260,7 @@ func (w *walker) free(in instance, at *place, path string) decode.Tree {
 
 func (w *walker) unknownBlock(in instance, s *shape, at *place, path string) {
 	names := append(slices.Clone(s.names), "dynamic")
-	w.problems.add(in.rng, join(path, in.kind), "there is no such block"+meant(in.kind, names))
+	w.problems.add(in.rng, decode.Join(path, in.kind), "there is no such block"+meant(in.kind, names))
 	at.fault(nearest(in.kind, names), in.rng)
 }
 
@@ -275,7 +275,5 @@ func (w *walker) blocks(b *hclsyntax.Body, ctx *hcl.EvalContext, path string, ea
 		each(instance{block.Type, block.Labels, block.Body, ctx, block.DefRange()})
 	}
 }
-
-func join(path, name string) string { return path + "." + clip(name, 64) }
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

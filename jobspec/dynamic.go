@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"berth"
+
 	"berth/internal/decode"
 
 	"github.com/hashicorp/hcl/v2"
@@ -28,11 +30,11 @@ var dynamicAttrs = []string{"for_each", "iterator", "labels"}
 func (w *walker) dynamic(b *hclsyntax.Block, ctx *hcl.EvalContext, path string, each func(instance)) {
 	w.m.block(b.DefRange())
 	if len(b.Labels) != 1 || b.Labels[0] == "" {
-		w.problems.add(b.DefRange(), join(path, "dynamic"), `a dynamic block names the block it makes; write dynamic "name" { … }`)
+		w.problems.add(b.DefRange(), decode.Join(path, "dynamic"), `a dynamic block names the block it makes; write dynamic "name" { … }`)
 		return
 	}
 	kind := b.Labels[0]
-	here := fmt.Sprintf("%s[%s]", join(path, "dynamic"), clip(kind, 64))
+	here := fmt.Sprintf("%s[%s]", decode.Join(path, "dynamic"), berth.Clip(kind, 64))
 	content, ok := w.dynamicContent(b, here)
 	if !ok {
 		return
@@ -74,17 +76,17 @@ func (w *walker) dynamicContent(b *hclsyntax.Block, path string) (content *hclsy
 	}
 	for _, a := range inOrder(b.Body.Attributes) {
 		if !slices.Contains(dynamicAttrs, a.Name) {
-			bad(a.NameRange, join(path, a.Name), "there is no such attribute of a dynamic block"+meant(a.Name, dynamicAttrs))
+			bad(a.NameRange, decode.Join(path, a.Name), "there is no such attribute of a dynamic block"+meant(a.Name, dynamicAttrs))
 		}
 	}
 	for _, inner := range b.Body.Blocks {
 		switch {
 		case inner.Type != "content":
-			bad(inner.DefRange(), join(path, inner.Type), "the only block of a dynamic block is content { … }")
+			bad(inner.DefRange(), decode.Join(path, inner.Type), "the only block of a dynamic block is content { … }")
 		case content != nil:
-			bad(inner.DefRange(), join(path, inner.Type), "is there twice")
+			bad(inner.DefRange(), decode.Join(path, inner.Type), "is there twice")
 		case len(inner.Labels) > 0:
-			bad(inner.DefRange(), join(path, inner.Type), "content takes no label; the attribute labels is for the block it makes")
+			bad(inner.DefRange(), decode.Join(path, inner.Type), "content takes no label; the attribute labels is for the block it makes")
 		default:
 			content = inner
 		}

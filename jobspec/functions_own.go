@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"berth"
+
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
@@ -124,11 +126,11 @@ func (s *scope) home(name string) string {
 func (s *scope) fileName(given string) (string, error) {
 	name := s.home(given)
 	if strings.ContainsRune(name, 0) {
-		return "", fmt.Errorf("%q is not the name of a file", clip(given, 128))
+		return "", fmt.Errorf("%q is not the name of a file", berth.Clip(given, 128))
 	}
 	name = path.Clean(filepath.ToSlash(name))
 	if _, local := s.files.(localFiles); !local && !fs.ValidPath(name) {
-		return "", fmt.Errorf("%q lies outside of the files that can be read here", clip(given, 128))
+		return "", fmt.Errorf("%q lies outside of the files that can be read here", berth.Clip(given, 128))
 	}
 	return name, nil
 }
@@ -148,7 +150,7 @@ func fileFunc(show func([]byte) string, mustBeText bool) func(*scope) function.F
 					return cty.DynamicVal, err
 				}
 				if mustBeText && !utf8.Valid(b) {
-					return cty.DynamicVal, fmt.Errorf("%q is not UTF-8 text; filebase64 reads any file", clip(args[0].AsString(), 128))
+					return cty.DynamicVal, fmt.Errorf("%q is not UTF-8 text; filebase64 reads any file", berth.Clip(args[0].AsString(), 128))
 				}
 				return cty.StringVal(show(b)), nil
 			},
@@ -171,7 +173,7 @@ func (s *scope) readFile(given string) ([]byte, error) {
 		return nil, fileError(given, err)
 	}
 	if len(b) > MaxText {
-		return nil, fmt.Errorf("%q is longer than %d bytes", clip(given, 128), MaxText)
+		return nil, fmt.Errorf("%q is longer than %d bytes", berth.Clip(given, 128), MaxText)
 	}
 	s.m.text(len(b))
 	return b, nil
@@ -183,7 +185,7 @@ func fileError(given string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		cause = e.Err
 	}
-	return fmt.Errorf("%q cannot be read: %w", clip(given, 128), cause)
+	return fmt.Errorf("%q cannot be read: %w", berth.Clip(given, 128), cause)
 }
 
 // escapeTemplate writes a text so that it means itself in a template.
@@ -208,7 +210,7 @@ func fileExists(s *scope) function.Function {
 			case err != nil:
 				return cty.DynamicVal, fileError(given, err)
 			case !info.Mode().IsRegular():
-				return cty.DynamicVal, fmt.Errorf("%q is not a regular file", clip(given, 128))
+				return cty.DynamicVal, fmt.Errorf("%q is not a regular file", berth.Clip(given, 128))
 			}
 			return cty.True, nil
 		},
@@ -232,7 +234,7 @@ func fileSet(s *scope) function.Function {
 				return cty.DynamicVal, fileError(given, err)
 			}
 			if !doublestar.ValidatePattern(pattern) {
-				return cty.DynamicVal, fmt.Errorf("%q is not a pattern", clip(pattern, 128))
+				return cty.DynamicVal, fmt.Errorf("%q is not a pattern", berth.Clip(pattern, 128))
 			}
 			var found []cty.Value
 			err = doublestar.GlobWalk(stepping{files, s.m}, pattern, func(name string, _ fs.DirEntry) error {

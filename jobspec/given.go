@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"berth"
+
 	"berth/internal/decode"
 
 	"github.com/hashicorp/hcl/v2"
@@ -49,7 +51,7 @@ func (s *scope) give(o Options) {
 	size := 0
 	for _, kv := range o.Vars {
 		name, text, ok := strings.Cut(kv, "=")
-		from := "-var " + clip(name, 64)
+		from := "-var " + berth.Clip(name, 64)
 		if size += len(kv); size > MaxText {
 			s.problems.addf("-var", "", "the values are longer than %d bytes together", MaxText)
 			return
@@ -71,7 +73,7 @@ func (s *scope) giveOne(name string, g *given, strict bool, at hcl.Range) {
 	if !strict {
 		return
 	}
-	text := fmt.Sprintf("the job declares no variable %q%s", clip(name, 64), meant(name, keys(s.vars)))
+	text := fmt.Sprintf("the job declares no variable %q%s", berth.Clip(name, 64), meant(name, keys(s.vars)))
 	if at.Filename != "" {
 		s.problems.add(at, "", text)
 		return

@@ -132,7 +132,7 @@ func (d *document) readJSON(file File, o Options) error {
 		d.tree = inner
 		for _, other := range keys(tree) {
 			if other != key {
-				d.problems.addf(file.Name, clip(other, 64), "stands beside the job; a job file holds the job alone")
+				d.problems.addf(file.Name, berth.Clip(other, 64), "stands beside the job; a job file holds the job alone")
 			}
 		}
 		break
@@ -142,7 +142,7 @@ func (d *document) readJSON(file File, o Options) error {
 	}
 	for _, given := range o.Vars {
 		name, _, _ := strings.Cut(given, "=")
-		d.problems.addf("-var "+clip(name, 64), "", "a job in JSON has no variables")
+		d.problems.addf("-var "+berth.Clip(name, 64), "", "a job in JSON has no variables")
 	}
 	for _, f := range o.VarFiles {
 		d.problems.addf(f.Name, "", "a job in JSON has no variables")

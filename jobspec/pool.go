@@ -62,7 +62,7 @@ func poolHCL(file File, ps *problems) (decode.Tree, error) {
 	for _, b := range body.Blocks {
 		switch {
 		case b.Type != "node_pool":
-			ps.add(b.TypeRange, clip(b.Type, 64), "there is no such block; a specification is one node_pool block")
+			ps.add(b.TypeRange, berth.Clip(b.Type, 64), "there is no such block; a specification is one node_pool block")
 		case pool != nil:
 			ps.add(b.TypeRange, "node_pool", "is there twice; a specification is one node_pool block")
 		case len(b.Labels) != 1:
@@ -88,7 +88,7 @@ func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string
 	tree := decode.Tree{}
 	known := keys(names)
 	for _, a := range inOrder(body.Attributes) {
-		here := join(path, a.Name)
+		here := decode.Join(path, a.Name)
 		field, ok := names[a.Name]
 		switch {
 		case !ok:
@@ -100,7 +100,7 @@ func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string
 		}
 	}
 	for _, b := range body.Blocks {
-		here := join(path, b.Type)
+		here := decode.Join(path, b.Type)
 		field, ok := names[b.Type]
 		switch {
 		case !ok || b.Type != "meta" && b.Type != "scheduler_config":
@@ -112,10 +112,10 @@ func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string
 		case b.Type == "meta":
 			meta := decode.Tree{}
 			for _, a := range inOrder(b.Body.Attributes) {
-				meta[a.Name] = plainValue(ps, a.Expr, join(here, a.Name), true)
+				meta[a.Name] = plainValue(ps, a.Expr, decode.Join(here, a.Name), true)
 			}
 			for _, inner := range b.Body.Blocks {
-				ps.add(inner.TypeRange, join(here, inner.Type), "is a block; meta has text alone")
+				ps.add(inner.TypeRange, decode.Join(here, inner.Type), "is a block; meta has text alone")
 			}
 			tree[field] = meta
 		default:
@@ -159,7 +159,7 @@ func plainTree(ps *problems, v cty.Value, rng hcl.Range, path string, texts bool
 	case t.IsObjectType():
 		tree := decode.Tree{}
 		for k, x := range v.AsValueMap() {
-			tree[k] = plainTree(ps, x, rng, join(path, k), texts)
+			tree[k] = plainTree(ps, x, rng, decode.Join(path, k), texts)
 		}
 		return tree
 	}

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"berth"
+	"berth/internal/decode"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
@@ -48,12 +51,12 @@ func (s *scope) prepare(e hclsyntax.Expression, path string, inner *names) (hcls
 // iterator is one more name.
 func (s *scope) prepareBody(b *hclsyntax.Body, path string, inner *names) {
 	for _, a := range b.Attributes {
-		a.Expr, _ = s.prepare(a.Expr, join(path, a.Name), inner)
+		a.Expr, _ = s.prepare(a.Expr, decode.Join(path, a.Name), inner)
 	}
 	for _, block := range b.Blocks {
-		here := join(path, block.Type)
+		here := decode.Join(path, block.Type)
 		if len(block.Labels) > 0 {
-			here += "[" + clip(block.Labels[0], 64) + "]"
+			here += "[" + berth.Clip(block.Labels[0], 64) + "]"
 		}
 		if block.Type != "dynamic" {
 			s.prepareBody(block.Body, here, inner)
@@ -64,9 +67,9 @@ func (s *scope) prepareBody(b *hclsyntax.Body, path string, inner *names) {
 			switch name {
 			case "iterator": // a bare word, read by iteratorOf
 			case "labels":
-				a.Expr, _ = s.prepare(a.Expr, join(here, a.Name), with)
+				a.Expr, _ = s.prepare(a.Expr, decode.Join(here, a.Name), with)
 			default:
-				a.Expr, _ = s.prepare(a.Expr, join(here, a.Name), inner)
+				a.Expr, _ = s.prepare(a.Expr, decode.Join(here, a.Name), inner)
 			}
 		}
 		for _, content := range block.Body.Blocks {
@@ -172,7 +175,7 @@ func (p *preparer) known(e hclsyntax.Expression, in *names, what string) hclsynt
 func (p *preparer) call(e *hclsyntax.FunctionCallExpr, in *names) hclsyntax.Expression {
 	fn, ok := functions[e.Name]
 	if !ok {
-		p.problems.add(e.NameRange, p.path, fmt.Sprintf("there is no function %q%s", clip(e.Name, 64), meant(e.Name, functionNames())))
+		p.problems.add(e.NameRange, p.path, fmt.Sprintf("there is no function %q%s", berth.Clip(e.Name, 64), meant(e.Name, functionNames())))
 		return fixed(cty.DynamicVal, e.Range())
 	}
 	if fn.file && p.files == nil {
@@ -247,16 +250,16 @@ func (p *preparer) missing(u use) string {
 		if p.vars[u.name] != nil {
 			return ""
 		}
-		return fmt.Sprintf("there is no variable %q%s", clip(u.name, 64), meant(u.name, keys(p.vars)))
+		return fmt.Sprintf("there is no variable %q%s", berth.Clip(u.name, 64), meant(u.name, keys(p.vars)))
 	}
 	if p.locals[u.name] != nil {
 		return ""
 	}
-	return fmt.Sprintf("there is no local %q%s", clip(u.name, 64), meant(u.name, keys(p.locals)))
+	return fmt.Sprintf("there is no local %q%s", berth.Clip(u.name, 64), meant(u.name, keys(p.locals)))
 }
 
 func (p *preparer) unknown(t hcl.Traversal) string {
-	root := clip(t.RootName(), 64)
+	root := berth.Clip(t.RootName(), 64)
 	if len(t) == 1 {
 		return fmt.Sprintf("%s is no name here; text stands in quotes, %q", root, root)
 	}

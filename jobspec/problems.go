@@ -74,7 +74,7 @@ func (ps *problems) diags(diags hcl.Diagnostics, path string) {
 		if d.Subject != nil {
 			rng = *d.Subject
 		}
-		ps.add(rng, path, clip(text, 1000))
+		ps.add(rng, path, berth.Clip(text, 1000))
 	}
 }
 
@@ -198,14 +198,14 @@ func (p *place) steps(path string, each func(next *place, rest string)) {
 	}
 	for i, it := range p.items {
 		for _, label := range []string{it.name, strconv.Itoa(i)} {
-			if rest, ok := strings.CutPrefix(path, "["+clip(label, 64)+"]"); ok && label != "" {
+			if rest, ok := strings.CutPrefix(path, "["+berth.Clip(label, 64)+"]"); ok && label != "" {
 				each(it.at, rest)
 				break
 			}
 		}
 	}
 	for name, f := range p.fields { // of a map
-		if rest, ok := strings.CutPrefix(path, "["+clip(name, 64)+"]"); ok {
+		if rest, ok := strings.CutPrefix(path, "["+berth.Clip(name, 64)+"]"); ok {
 			each(f, rest)
 		}
 	}
@@ -252,13 +252,4 @@ func meant(s string, names []string) string {
 		return fmt.Sprintf("; did you mean %q?", n)
 	}
 	return ""
-}
-
-// clip shortens s for an error message as package berth does, on whose paths
-// places are found.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
 }

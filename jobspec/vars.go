@@ -3,6 +3,8 @@ package jobspec
 import (
 	"fmt"
 
+	"berth"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -25,7 +27,7 @@ type variable struct {
 	value    cty.Value
 }
 
-func (v *variable) path() string { return "variable[" + clip(v.name, 64) + "]" }
+func (v *variable) path() string { return "variable[" + berth.Clip(v.name, 64) + "]" }
 
 // rule is a validation block.
 type rule struct {
@@ -41,7 +43,7 @@ var (
 // newVariable notes a name, unless it is taken.
 func (s *scope) newVariable(name string, at hcl.Range) *variable {
 	if !hclsyntax.ValidIdentifier(name) {
-		s.problems.add(at, "variable", fmt.Sprintf("%q is not a name: a letter, then letters, digits, _ and -", clip(name, 64)))
+		s.problems.add(at, "variable", fmt.Sprintf("%q is not a name: a letter, then letters, digits, _ and -", berth.Clip(name, 64)))
 		return nil
 	}
 	if first := s.vars[name]; first != nil {

@@ -83,7 +83,7 @@ func (s *Server) health() {
 	s.routes.add(op.ReadHealth.Info, func(w http.ResponseWriter, r *http.Request, path values) {
 		in, _, err := decodeQuery[op.HealthQuery](r, path, s.Region)
 		if err == nil && in.Type != "" && in.Type != "client" && in.Type != "server" {
-			err = berth.Errorf(berth.Invalid, "type: %q; allowed are client and server", clip(in.Type))
+			err = berth.Errorf(berth.Invalid, "type: %q; allowed are client and server", berth.Clip(in.Type, 64))
 		}
 		if err != nil {
 			s.fail(w, err)
@@ -117,7 +117,7 @@ func (s *Server) metrics() {
 		case in.Format == "":
 			s.reply(w, r, s.Metrics.ServeJSON(), &op.Meta{KnownLeader: true})
 		default:
-			s.fail(w, berth.Errorf(berth.Invalid, "format: %q; allowed is prometheus, or none for JSON", clip(in.Format)))
+			s.fail(w, berth.Errorf(berth.Invalid, "format: %q; allowed is prometheus, or none for JSON", berth.Clip(in.Format, 64)))
 		}
 	})
 }

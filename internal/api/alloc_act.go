@@ -74,7 +74,7 @@ func (s *Server) act(ctx context.Context, w *Write, id, task string, need acl.Ca
 	case err != nil:
 		return err
 	case task != "" && a.Group.Task(task) == nil:
-		return berth.Errorf(berth.NotFound, "Could not find task named: %q in allocation %s", clip(task), a.ID.Short())
+		return berth.Errorf(berth.NotFound, "Could not find task named: %q in allocation %s", berth.Clip(task, 64), a.ID.Short())
 	case !a.Live():
 		return berth.Errorf(berth.Invalid, "Task not running: the desired status of allocation %s is %s, its client status %s", a.ID.Short(), a.Desired, a.Client)
 	case s.Tasks == nil:

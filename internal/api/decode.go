@@ -62,21 +62,21 @@ func decodeQuery[In any](r *http.Request, path values, region string) (*In, *op.
 	if s := get("index"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
-			ps.Addf("index", "%q is not an index", clip(s))
+			ps.Addf("index", "%q is not an index", berth.Clip(s, 64))
 		}
 		q.MinQueryIndex = n
 	}
 	if s := get("wait"); s != "" {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < 0 {
-			ps.Addf("wait", "%q is not a duration such as 30s", clip(s))
+			ps.Addf("wait", "%q is not a duration such as 30s", berth.Clip(s, 64))
 		}
 		q.MaxQueryTime = d
 	}
 	if s := get("per_page"); s != "" {
 		n, err := strconv.ParseInt(s, 10, 32)
 		if err != nil || n < 0 {
-			ps.Addf("per_page", "%q is not a count; allowed are 0 to %d", clip(s), op.MaxPage)
+			ps.Addf("per_page", "%q is not a count; allowed are 0 to %d", berth.Clip(s, 64), op.MaxPage)
 		}
 		q.PerPage = int32(min(n, op.MaxPage))
 	}
@@ -192,7 +192,7 @@ func param(ps *berth.Problems, v reflect.Value, name, s string) {
 		v.SetUint(n)
 	}
 	if err != nil {
-		ps.Addf(name, "%q is not a %s", clip(s), v.Kind())
+		ps.Addf(name, "%q is not a %s", berth.Clip(s, 64), v.Kind())
 	}
 }
 
@@ -204,7 +204,7 @@ func flag(ps *berth.Problems, r *http.Request, name string) bool {
 	}
 	b, err := parseFlag(q.Get(name))
 	if err != nil {
-		ps.Addf(name, "%q is not true or false", clip(q.Get(name)))
+		ps.Addf(name, "%q is not true or false", berth.Clip(q.Get(name), 64))
 	}
 	return b
 }
@@ -228,11 +228,4 @@ func token(r *http.Request) string {
 		return strings.TrimSpace(t)
 	}
 	return ""
-}
-
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
-	}
-	return s
 }

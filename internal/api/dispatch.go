@@ -70,14 +70,14 @@ func checkDispatch(w *Write, in *op.DispatchJob) error {
 	case len(p) > maxIDPrefix:
 		ps.Addf("IdPrefixTemplate", "%d bytes is too long: the limit is %d", len(p), maxIDPrefix)
 	case !utf8.ValidString(p) || strings.ContainsFunc(p, bad):
-		ps.Addf("IdPrefixTemplate", "%q contains a space or a non-printable character", clip(p))
+		ps.Addf("IdPrefixTemplate", "%q contains a space or a non-printable character", berth.Clip(p, 64))
 	}
 	if n := len(w.Options.IdempotencyToken); n > maxToken {
 		ps.Addf("idempotency_token", "%d bytes is too long: the limit is %d", n, maxToken)
 	}
 	for key, v := range in.Meta {
 		if key == "" || strings.ContainsRune(key+v, 0) || !utf8.ValidString(key+v) {
-			ps.Addf("Meta", "key %q or its value is empty, contains a NUL byte or is not valid UTF-8", clip(key))
+			ps.Addf("Meta", "key %q or its value is empty, contains a NUL byte or is not valid UTF-8", berth.Clip(key, 64))
 		}
 	}
 	return ps.Err()

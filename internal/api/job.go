@@ -237,7 +237,7 @@ func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, 
 		return nil, err
 	}
 	if w.named != "" && w.named != ns {
-		return nil, berth.Errorf(berth.Invalid, "job.namespace: %q in the job differs from %q in the request", clip(ns), clip(w.named))
+		return nil, berth.Errorf(berth.Invalid, "job.namespace: %q in the job differs from %q in the request", berth.Clip(ns, 64), berth.Clip(w.named, 64))
 	}
 	j, err := admit.DecodeJob(decode.Tree(tree), admit.FromJSON)
 	if err != nil {

@@ -77,7 +77,7 @@ func waitFor(s string, policy berth.Propagation) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	switch {
 	case err != nil || d < 0:
-		return 0, berth.Errorf(berth.Invalid, "wait: %q is not a duration such as 30s", clip(s))
+		return 0, berth.Errorf(berth.Invalid, "wait: %q is not a duration such as 30s", berth.Clip(s, 64))
 	case policy != berth.Foreground:
 		return 0, berth.Errorf(berth.Invalid, "wait: applies to foreground deletions only; with propagation %s the job is gone at once", policy)
 	}

@@ -62,7 +62,7 @@ func baseOf(list []*berth.Job, in *op.JobVersionsQuery) (*berth.Job, error) {
 		}
 	}
 	if in.DiffTag != "" {
-		return nil, berth.Errorf(berth.NotFound, "diff_tag: no version of job %q has the tag %q", in.JobID, clip(in.DiffTag))
+		return nil, berth.Errorf(berth.NotFound, "diff_tag: no version of job %q has the tag %q", in.JobID, berth.Clip(in.DiffTag, 64))
 	}
 	return nil, berth.Errorf(berth.NotFound, "diff_version: job %q has no version %d, or it is no longer kept", in.JobID, *in.DiffVersion)
 }

@@ -71,13 +71,13 @@ func checkLogs(in *op.LogsQuery) error {
 		ps.Addf("task", "must provide task name")
 	}
 	if in.Type != "stdout" && in.Type != "stderr" {
-		ps.Addf("type", "%q; allowed are stdout and stderr", clip(in.Type))
+		ps.Addf("type", "%q; allowed are stdout and stderr", berth.Clip(in.Type, 64))
 	}
 	if in.Origin == "" {
 		in.Origin = "start"
 	}
 	if in.Origin != "start" && in.Origin != "end" {
-		ps.Addf("origin", "%q; allowed are start and end", clip(in.Origin))
+		ps.Addf("origin", "%q; allowed are start and end", berth.Clip(in.Origin, 64))
 	}
 	if in.Offset < 0 {
 		ps.Addf("offset", "%d is below 0", in.Offset)

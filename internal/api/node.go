@@ -161,7 +161,7 @@ func beatNode(w *Write, in *op.BeatNode) (ch Change[op.NodeAnswer], err error) {
 		return justHeard(n, n.ModifyIndex), nil
 	}
 	if in.Status != berth.NodeReady && in.Status != berth.NodeInit && in.Status != berth.NodeDown {
-		return ch, berth.Errorf(berth.Invalid, "Status: an agent cannot report %q: want initializing, ready or down", clip(in.Status))
+		return ch, berth.Errorf(berth.Invalid, "Status: an agent cannot report %q: want initializing, ready or down", berth.Clip(in.Status, 64))
 	}
 	c := &state.SetNodeStatus{ID: n.ID, Status: in.Status, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
 	w.random(c.Seed[:])

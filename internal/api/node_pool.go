@@ -34,7 +34,7 @@ func listPools(r *Read, _ *op.Query) ([]op.NodePool, error) {
 func (r *Read) pool(name string) (*berth.NodePool, error) {
 	p := r.NodePool(name)
 	if p == nil {
-		return nil, berth.Errorf(berth.NotFound, "node pool not found: %s", clip(name))
+		return nil, berth.Errorf(berth.NotFound, "node pool not found: %s", berth.Clip(name, 64))
 	}
 	return p, nil
 }
@@ -79,7 +79,7 @@ func writePool(_ *Write, in *op.WriteNodePool) (ch Change[op.WriteAnswer], err e
 	case p.Name == "":
 		p.Name = in.PoolName
 	case in.PoolName != "" && in.PoolName != p.Name:
-		return ch, berth.Errorf(berth.Invalid, "Name: %q in the body differs from %q in the path", clip(p.Name), clip(in.PoolName))
+		return ch, berth.Errorf(berth.Invalid, "Name: %q in the body differs from %q in the path", berth.Clip(p.Name, 64), berth.Clip(in.PoolName, 64))
 	}
 	if err := p.Validate(); err != nil { // Apply checks it as well; this keeps it out of the log
 		return ch, err

@@ -57,11 +57,11 @@ func checkNode(n *berth.Node) error {
 	switch n.Status {
 	case "", berth.NodeInit, berth.NodeReady, berth.NodeDown:
 	default:
-		ps.Addf("Node.Status", "must be initializing, ready or down, got %q", clip(n.Status))
+		ps.Addf("Node.Status", "must be initializing, ready or down, got %q", berth.Clip(n.Status, 64))
 	}
 	if n.HTTPAddr != "" {
 		if _, _, err := net.SplitHostPort(n.HTTPAddr); err != nil {
-			ps.Addf("Node.HTTPAddr", "%q is not an address with a port", clip(n.HTTPAddr))
+			ps.Addf("Node.HTTPAddr", "%q is not an address with a port", berth.Clip(n.HTTPAddr, 64))
 		}
 	}
 	checkRoom(&ps, n)

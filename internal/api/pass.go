@@ -88,7 +88,7 @@ func (s *Server) passAway(w http.ResponseWriter, r *http.Request, info *op.Info,
 	case berth.KindOf(err) != "":
 		s.fail(w, err)
 	default:
-		s.fail(w, berth.Errorf(berth.Unavailable, "region %q: %w", clip(region), err))
+		s.fail(w, berth.Errorf(berth.Unavailable, "region %q: %w", berth.Clip(region, 64), err))
 	}
 }
 

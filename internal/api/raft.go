@@ -99,7 +99,7 @@ func (s *Server) raftPeer(in *op.RaftPeer) (all []op.RaftServer, peer op.RaftSer
 	case i >= 0:
 		return all, all[i], nil
 	case in.ID != "":
-		return nil, peer, berth.Errorf(berth.NotFound, "id: no server %q in the Raft configuration", clip(in.ID))
+		return nil, peer, berth.Errorf(berth.NotFound, "id: no server %q in the Raft configuration", berth.Clip(in.ID, 64))
 	}
-	return nil, peer, berth.Errorf(berth.NotFound, "address: no server at %q in the Raft configuration", clip(in.Address))
+	return nil, peer, berth.Errorf(berth.NotFound, "address: no server at %q in the Raft configuration", berth.Clip(in.Address, 64))
 }

@@ -22,7 +22,7 @@ func (s *Server) resources() {
 // its kind, and with no other.
 func uidOf(name, s string, kind byte) (uid berth.UID, err error) {
 	if len(s) > 2 && s[1] == '-' && s[0] != kind {
-		return uid, berth.Errorf(berth.Invalid, "%s: %q must begin with %c-", name, clip(s), kind)
+		return uid, berth.Errorf(berth.Invalid, "%s: %q must begin with %c-", name, berth.Clip(s, 64), kind)
 	}
 	if err := uid.UnmarshalText([]byte(s)); err != nil {
 		return uid, berth.Errorf(berth.Invalid, "%s: %w", name, err)
@@ -79,7 +79,7 @@ var resourceOrder = order[resource]{
 func listResources(r *Read, in *op.ResourcesQuery) ([]op.Resource, error) {
 	r.ofStreamsOf(in.Job)
 	if in.Kind != "" && !slices.Contains(resourceKinds, in.Kind) {
-		return nil, berth.Errorf(berth.Invalid, "kind: unknown kind %q: want one of %s", clip(in.Kind), strings.Join(resourceKinds, ", "))
+		return nil, berth.Errorf(berth.Invalid, "kind: unknown kind %q: want one of %s", berth.Clip(in.Kind, 64), strings.Join(resourceKinds, ", "))
 	}
 	if in.Recursive && in.Owner == "" {
 		return nil, berth.Errorf(berth.Invalid, "recursive: applies together with owner only; set owner as well")
@@ -271,7 +271,7 @@ func removeResource(w *Write, in *op.DeleteResource) (ch Change[op.AllocStopped]
 	}
 	o := w.Resource(uid)
 	if o == nil || letter != '?' && letter != berth.KindLetter(o.Kind) {
-		return ch, berth.Errorf(berth.NotFound, "resource not found: %s", clip(in.UID))
+		return ch, berth.Errorf(berth.NotFound, "resource not found: %s", berth.Clip(in.UID, 64))
 	}
 	if err := w.may(op.RemoveResource.Need, o.Job.Namespace); err != nil {
 		return ch, err
@@ -284,7 +284,7 @@ func removeResource(w *Write, in *op.DeleteResource) (ch Change[op.AllocStopped]
 func (w *Write) removeJob(in *op.DeleteResource, uid berth.UID) (ch Change[op.AllocStopped], err error) {
 	j := jobByUID(w.Snapshot, uid)
 	if j == nil {
-		return ch, berth.Errorf(berth.NotFound, "resource not found: %s", clip(in.UID))
+		return ch, berth.Errorf(berth.NotFound, "resource not found: %s", berth.Clip(in.UID, 64))
 	}
 	if err := w.may(op.Stop.Need, j.Namespace); err != nil {
 		return ch, err

@@ -78,7 +78,7 @@ func (rs *routes) match(r *http.Request) (handler, values, error) {
 	if rs.fallback != nil {
 		return rs.fallback, nil, nil
 	}
-	return nil, nil, berth.Errorf(berth.NotFound, "no such path: %s", clip(r.URL.Path))
+	return nil, nil, berth.Errorf(berth.NotFound, "no such path: %s", berth.Clip(r.URL.Path, 64))
 }
 
 // accepts says whether a method does for a route: PUT and POST are the same.

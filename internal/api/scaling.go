@@ -47,14 +47,14 @@ func scalesHere(w *Write, in *op.ScaleJob) error {
 		case berth.TargetGroup:
 		case berth.TargetJob:
 			if value != "" && value != in.JobID {
-				ps.Addf("Target.Job", "%q differs from job %q in the path", clip(value), clip(in.JobID))
+				ps.Addf("Target.Job", "%q differs from job %q in the path", berth.Clip(value, 64), berth.Clip(in.JobID, 64))
 			}
 		case berth.TargetNamespace:
 			if value != "" && value != w.Space() {
-				ps.Addf("Target.Namespace", "%q differs from namespace %q of the request", clip(value), w.Space())
+				ps.Addf("Target.Namespace", "%q differs from namespace %q of the request", berth.Clip(value, 64), w.Space())
 			}
 		default:
-			ps.Addf("Target", "unknown key %q: want Group, Job or Namespace", clip(name))
+			ps.Addf("Target", "unknown key %q: want Group, Job or Namespace", berth.Clip(name, 64))
 		}
 	}
 	if in.Target[berth.TargetGroup] == "" {
@@ -151,5 +151,5 @@ func readPolicy(r *Read, in *op.PolicyRef) (berth.ScalingPolicy, error) {
 	if err := r.may(op.ReadPolicy.Need, r.Space()); err != nil {
 		return berth.ScalingPolicy{}, err
 	}
-	return berth.ScalingPolicy{}, berth.Errorf(berth.NotFound, "policy not found: %s", clip(in.PolicyID))
+	return berth.ScalingPolicy{}, berth.Errorf(berth.NotFound, "policy not found: %s", berth.Clip(in.PolicyID, 64))
 }

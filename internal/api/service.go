@@ -121,7 +121,7 @@ func readService(r *Read, in *op.ServiceQuery) ([]berth.ServiceRegistration, err
 func parseChoose(text string) (n int, key string, err error) {
 	number, key, ok := strings.Cut(text, "|")
 	if n, err = strconv.Atoi(number); !ok || err != nil || n < 1 || key == "" {
-		return 0, "", berth.Errorf(berth.Invalid, "choose: must be <number>|<key> such as 2|%[2]s, got %[1]q", clip(text), "web-1")
+		return 0, "", berth.Errorf(berth.Invalid, "choose: must be <number>|<key> such as 2|%[2]s, got %[1]q", berth.Clip(text, 64), "web-1")
 	}
 	return n, key, nil
 }

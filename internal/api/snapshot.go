@@ -138,7 +138,7 @@ func (s *Server) passStream(w http.ResponseWriter, r *http.Request, info *op.Inf
 	}
 	if region := r.URL.Query().Get("region"); s.away(region) {
 		if err := s.toRegion(r.Context(), region, hand(passedRegion)); err != nil {
-			s.fail(w, berth.Errorf(or(berth.KindOf(err), berth.Unavailable), "region %q: %w", clip(region), err))
+			s.fail(w, berth.Errorf(or(berth.KindOf(err), berth.Unavailable), "region %q: %w", berth.Clip(region, 64), err))
 		}
 		return true
 	}

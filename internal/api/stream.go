@@ -229,7 +229,7 @@ func (r *Read) object(kind, text string) (*berth.Resource, error) {
 		if err := r.may(need, r.Space()); err != nil {
 			return nil, err
 		}
-		return nil, berth.Errorf(berth.NotFound, "%s not found: %s", kind, clip(text))
+		return nil, berth.Errorf(berth.NotFound, "%s not found: %s", kind, berth.Clip(text, 64))
 	}
 	return o, r.may(need, o.Job.Namespace)
 }
@@ -408,5 +408,5 @@ func noRegion(j *berth.Job, name string) error {
 	for i := range j.Stream.Regions {
 		names = append(names, j.Stream.Regions[i].Name)
 	}
-	return berth.Errorf(berth.NotFound, "job %q has no parallel region %q; it has: %s", j.ID, clip(name), cmp.Or(strings.Join(names, ", "), "none"))
+	return berth.Errorf(berth.NotFound, "job %q has no parallel region %q; it has: %s", j.ID, berth.Clip(name, 64), cmp.Or(strings.Join(names, ", "), "none"))
 }

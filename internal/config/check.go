@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/decode"
 	"berth/op"
 )
 
@@ -292,7 +293,7 @@ func (d *decoder) client() {
 		}
 	}
 	for k, v := range c.Meta {
-		if path := join("client.meta", clip(k)); !metaForm.MatchString(k) {
+		if path := decode.Join("client.meta", berth.Clip(k, 100)); !metaForm.MatchString(k) {
 			d.fail(path, "is not a valid key: want up to 128 letters, digits, dots, dashes, slashes and underscores")
 		} else if len(v) > 4096 {
 			d.fail(path, "is too long: %d bytes, at most 4096 are allowed", len(v))

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/decode"
+
 	"berth"
 
 	"github.com/cockroachdb/datadriven"
@@ -135,7 +137,7 @@ func diff(out *strings.Builder, path string, a, b reflect.Value) {
 		return
 	}
 	for i := range a.NumField() {
-		diff(out, join(path, a.Type().Field(i).Name), a.Field(i), b.Field(i))
+		diff(out, decode.Join(path, a.Type().Field(i).Name), a.Field(i), b.Field(i))
 	}
 }
 
@@ -145,7 +147,7 @@ func TestUnsupportedKeysRefuseByName(t *testing.T) {
 	const secret = "hunter2"
 	for path, t2 := range map[string]table{"": unsupported, "telemetry": unsupportedTelemetry, "server": unsupportedServer, "client": unsupportedClient} {
 		for key := range t2 {
-			at := join(path, key)
+			at := decode.Join(path, key)
 			t.Run(at, func(t *testing.T) {
 				refused := false
 				for _, v := range []string{`"` + secret + `"`, "true", "false", "12345", `{ "x" = "` + secret + `" }`, `{ enabled = true }`, `{ http = true }`} {

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 
+	"berth/internal/decode"
+
 	"github.com/agext/levenshtein"
 
 	"berth"
@@ -48,7 +50,7 @@ func (d *decoder) block(path string, n *node, t table) {
 		return
 	}
 	for _, k := range o.keys() {
-		at := join(path, k)
+		at := decode.Join(path, k)
 		d.setAt[at] = o[k].pos
 		if s, ok := t[k]; ok {
 			s(d, at, o[k])
@@ -69,17 +71,10 @@ func (d *decoder) unknown(pos, path string, known []string) {
 		}
 	}
 	if best == "" {
-		d.addf(pos, clip(path), "unknown key")
+		d.addf(pos, berth.Clip(path, 100), "unknown key")
 		return
 	}
-	d.addf(pos, clip(path), "unknown key; did you mean %s?", best)
-}
-
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
-	}
-	return s
+	d.addf(pos, berth.Clip(path, 100), "unknown key; did you mean %s?", best)
 }
 
 func kind(v any) string {
@@ -209,8 +204,8 @@ func (d *decoder) dict(path string, n *node) (map[string]string, bool) {
 	}
 	out := map[string]string{}
 	for _, k := range o.keys() {
-		d.setAt[join(path, k)] = o[k].pos
-		s, ok := d.text(join(path, k), o[k])
+		d.setAt[decode.Join(path, k)] = o[k].pos
+		s, ok := d.text(decode.Join(path, k), o[k])
 		if !ok {
 			return nil, false
 		}

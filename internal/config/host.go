@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"berth"
+
 	"berth/internal/cpuset"
+	"berth/internal/decode"
 )
 
 // What a machine offers to jobs by name (directories and networks), and which
@@ -58,10 +61,10 @@ func named[T any](d *decoder, path string, n *node, keys func(v *T) table) map[s
 	}
 	var out map[string]T
 	for _, name := range o.keys() {
-		at := join(path, name)
+		at := decode.Join(path, name)
 		d.setAt[at] = o[name].pos
 		if _, ok := o[name].value.(object); !ok {
-			d.addf(o[name].pos, clip(at), "must be a block with a name: %s \"name\" { }", path[strings.LastIndexByte(path, '.')+1:])
+			d.addf(o[name].pos, berth.Clip(at, 100), "must be a block with a name: %s \"name\" { }", path[strings.LastIndexByte(path, '.')+1:])
 			continue
 		}
 		var v T
@@ -90,7 +93,7 @@ func (d *decoder) cores() {
 
 func (d *decoder) hostVolumes() {
 	for _, name := range slices.Sorted(maps.Keys(d.to.Client.HostVolumes)) {
-		v, path := d.to.Client.HostVolumes[name], "client.host_volume."+clip(name)
+		v, path := d.to.Client.HostVolumes[name], "client.host_volume."+berth.Clip(name, 100)
 		d.name(path, name)
 		switch info, err := os.Stat(v.Path); {
 		case v.Path == "":
@@ -107,7 +110,7 @@ func (d *decoder) hostVolumes() {
 
 func (d *decoder) hostNetworks() {
 	for _, name := range slices.Sorted(maps.Keys(d.to.Client.HostNetworks)) {
-		v, path := d.to.Client.HostNetworks[name], "client.host_network."+clip(name)
+		v, path := d.to.Client.HostNetworks[name], "client.host_network."+berth.Clip(name, 100)
 		d.name(path, name)
 		switch _, err := netip.ParsePrefix(v.CIDR); {
 		case v.CIDR == "" && v.Interface == "":

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/decode"
 	"berth/op"
 )
 
@@ -201,7 +202,7 @@ func options(d *decoder, path string, n *node) {
 		return
 	}
 	for _, k := range n.value.(object).keys() {
-		at := join(path, k)
+		at := decode.Join(path, k)
 		switch v := opts[k]; {
 		case k == "driver.raw_exec.enable" && (v == "1" || v == "true"):
 			d.to.Plugins.RawExec = true

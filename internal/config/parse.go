@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"berth/internal/decode"
+
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/hashicorp/hcl/hcl/ast"
 	"github.com/hashicorp/hcl/hcl/parser"
@@ -140,10 +142,10 @@ func (r *reader) items(out object, path string, list *ast.ObjectList) {
 				if have, ok := to[key].value.(object); ok {
 					inner = have
 				}
-				to, at = inner, join(at, key)
+				to, at = inner, decode.Join(at, key)
 				continue
 			}
-			if n := r.value(join(at, key), pos, item.Val); n != nil {
+			if n := r.value(decode.Join(at, key), pos, item.Val); n != nil {
 				r.put(to, at, key, n)
 			}
 		}
@@ -152,7 +154,7 @@ func (r *reader) items(out object, path string, list *ast.ObjectList) {
 
 // put sets a key, or merges the value into an existing block.
 func (r *reader) put(to object, path, key string, n *node) {
-	n = r.fold(join(path, key), n)
+	n = r.fold(decode.Join(path, key), n)
 	have := to[key]
 	if have == nil {
 		to[key] = n
@@ -161,11 +163,11 @@ func (r *reader) put(to object, path, key string, n *node) {
 	old, isObject := have.value.(object)
 	add, also := n.value.(object)
 	if !isObject || !also {
-		r.addf(n.pos, join(path, key), "is set twice, first at %s", have.pos)
+		r.addf(n.pos, decode.Join(path, key), "is set twice, first at %s", have.pos)
 		return
 	}
 	for k, inner := range add {
-		r.put(old, join(path, key), k, inner)
+		r.put(old, decode.Join(path, key), k, inner)
 	}
 }
 
@@ -290,12 +292,12 @@ func (r *reader) jsonValue(d *jsontext.Decoder, text []byte, path string) (*node
 				return nil, err
 			}
 			key := k.String()
-			v, err := r.jsonValue(d, text, join(path, key))
+			v, err := r.jsonValue(d, text, decode.Join(path, key))
 			if err != nil {
 				return nil, err
 			}
 			if v != nil { // null is the same as no key
-				o[key] = r.fold(join(path, key), v)
+				o[key] = r.fold(decode.Join(path, key), v)
 			}
 		}
 		if _, err := d.ReadToken(); err != nil {
@@ -328,19 +330,12 @@ func merge(a, b object, path string) {
 			was, isObject := old.value.(object)
 			is, also := n.value.(object)
 			if isObject && also {
-				merge(was, is, join(path, k))
+				merge(was, is, decode.Join(path, k))
 				continue
 			}
 		}
 		a[k] = n
 	}
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
 }
 
 func (o object) keys() []string {

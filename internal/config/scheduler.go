@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 
+	"berth/internal/decode"
+
 	"berth"
 )
 
@@ -61,7 +63,7 @@ func (d *decoder) schedulerConfig() {
 	keys := map[string]string{"SchedulerAlgorithm": "scheduler_algorithm", "MaxStartsPerNode": "max_starts_per_node"}
 	if found, ok := errors.AsType[berth.Problems](s.Validate()); ok {
 		for _, p := range found {
-			d.fail(join(schedulerPath, keys[p.Path]), "%s", p.Text)
+			d.fail(decode.Join(schedulerPath, keys[p.Path]), "%s", p.Text)
 		}
 	}
 }

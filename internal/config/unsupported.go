@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"berth/internal/decode"
 )
 
 // The keys of Nomad's agent configuration that Berth does not support. Setting
@@ -222,7 +224,7 @@ func off(what string, on []string, others ...string) setting {
 		}
 		known := append(slices.Clone(on), others...)
 		for _, k := range o.keys() {
-			switch at := join(path, k); {
+			switch at := decode.Join(path, k); {
 			case !slices.Contains(known, k):
 				d.unknown(o[k].pos, at, known)
 			case slices.Contains(on, k):

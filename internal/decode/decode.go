@@ -59,7 +59,7 @@ func (d *Decoder) object(dst reflect.Value, src Tree, path string, skip ...strin
 		v := src[name]
 		lower := strings.ToLower(name)
 		if other, twice := spelt[lower]; twice && known[lower].index != nil {
-			d.Problems.Addf(join(path, known[lower].file), "is there twice, as %q and %q", other, name)
+			d.Problems.Addf(Join(path, known[lower].file), "is there twice, as %q and %q", other, name)
 			continue
 		}
 		spelt[lower] = name
@@ -71,9 +71,9 @@ func (d *Decoder) object(dst reflect.Value, src Tree, path string, skip ...strin
 		case ok && f.inline:
 			d.value(dst.FieldByIndex(f.index), v, path)
 		case ok:
-			d.value(dst.FieldByIndex(f.index), v, join(path, f.file))
+			d.value(dst.FieldByIndex(f.index), v, Join(path, f.file))
 		case !isEmpty(v) && !d.Ignored[lower]:
-			d.Problems.Addf(join(path, berth.Clip(name, 64)), "there is no such field")
+			d.Problems.Addf(Join(path, name), "there is no such field")
 		}
 	}
 }
@@ -208,8 +208,9 @@ func Lookup(tree Tree, name string) any {
 	return nil
 }
 
-// join appends a name to a path.
-func join(path, name string) string {
+// Join appends a name to a path, clipped if it is long.
+func Join(path, name string) string {
+	name = berth.Clip(name, 64)
 	if path == "" {
 		return name
 	}

@@ -65,14 +65,14 @@ func (set *Setting) read(problems *berth.Problems, at string, v any) any {
 		if s, ok := text(v); ok {
 			return s
 		}
-		problems.Addf(at, "must be a string, got %v", v)
+		problems.Addf(at, "must be a string, got %s", show(v))
 	case Strings:
 		return texts(problems, at, v)
 	case Integer:
 		n, ok := integer(v)
 		switch {
 		case !ok:
-			problems.Addf(at, "must be an integer, got %v", v)
+			problems.Addf(at, "must be an integer, got %s", show(v))
 		case n < 0 || n > set.High:
 			problems.Addf(at, "must be 0 to %d, got %d", set.High, n)
 		}
@@ -84,17 +84,30 @@ func (set *Setting) read(problems *berth.Problems, at string, v any) any {
 		s, _ := text(v)
 		b, err := strconv.ParseBool(s)
 		if err != nil {
-			problems.Addf(at, "must be true or false, got %v", v)
+			problems.Addf(at, "must be true or false, got %s", show(v))
 		}
 		return b
 	case Duration:
 		d, ok := duration(v)
 		if !ok {
-			problems.Addf(at, "must be a duration such as \"90s\", got %v", v)
+			problems.Addf(at, "must be a duration such as \"90s\", got %s", show(v))
 		}
 		return d
 	}
 	return nil
+}
+
+// show names a value in an error.
+func show(v any) string {
+	switch v := v.(type) {
+	case string:
+		return strconv.Quote(berth.Clip(v, 40))
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "an object"
+	}
+	return berth.Clip(fmt.Sprint(v), 40)
 }
 
 // text reads what a codec makes of a string: the old msgpack form does not tell
@@ -117,12 +130,12 @@ func texts(problems *berth.Problems, at string, v any) (out []string) {
 		for i, x := range v {
 			s, ok := text(x)
 			if !ok {
-				problems.Addf(at+"["+strconv.Itoa(i)+"]", "must be a string, got %v", x)
+				problems.Addf(at+"["+strconv.Itoa(i)+"]", "must be a string, got %s", show(x))
 			}
 			out = append(out, s)
 		}
 	default:
-		problems.Addf(at, "must be a list of strings, got %v", v)
+		problems.Addf(at, "must be a list of strings, got %s", show(v))
 	}
 	return out
 }

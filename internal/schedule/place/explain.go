@@ -129,9 +129,9 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 	}
 	if why != meetsAll {
 		m.NodesFiltered++
-		m.ConstraintFiltered[clip(why)]++
+		m.ConstraintFiltered[berth.Clip(why, reasonLen)]++
 		if n.NodeClass != "" {
-			m.ClassFiltered[clip(n.NodeClass)]++
+			m.ClassFiltered[berth.Clip(n.NodeClass, reasonLen)]++
 		}
 		return
 	}
@@ -141,7 +141,7 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 	}
 	m.NodesExhausted++
 	if n.NodeClass != "" {
-		m.ClassExhausted[clip(n.NodeClass)]++
+		m.ClassExhausted[berth.Clip(n.NodeClass, reasonLen)]++
 	}
 	for _, s := range lacks {
 		m.DimensionExhausted[s.Dimension]++
@@ -181,14 +181,6 @@ func (r *round) holder(n *berth.Node, dimension string) string {
 		return a.Name()
 	}
 	return ""
-}
-
-// clip shortens a reason.
-func clip(s string) string {
-	if len(s) <= reasonLen {
-		return s
-	}
-	return strings.ToValidUTF8(s[:reasonLen], "") + "…"
 }
 
 // keepMost drops all but the most frequent reasons.

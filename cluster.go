@@ -1,5 +1,7 @@
 package berth
 
+import "time"
+
 // SchedulerConfig is how operators want the whole cluster scheduled.
 type SchedulerConfig struct {
 	SchedulerAlgorithm            string // binpack, spread or balanced
@@ -58,4 +60,32 @@ func checkAlgorithm(ps *Problems, at, name string) {
 	default:
 		ps.Addf(at, "%.40q is not known; allowed are %s, %s and %s", name, AlgorithmBinpack, AlgorithmSpread, AlgorithmBalanced)
 	}
+}
+
+// AutopilotConfig is how the cluster looks after its own servers.
+type AutopilotConfig struct {
+	CleanupDeadServers      bool          // servers that failed are removed, as long as most remain
+	LastContactThreshold    time.Duration // a server that heard the leader longer ago is not healthy
+	MaxTrailingLogs         uint64        // nor is one that is more entries behind
+	MinQuorum               uint          // no server is removed if fewer voters would remain; 0: no more than the others can lose
+	ServerStabilizationTime time.Duration // a new server is healthy for so long before it votes
+	CreateIndex             uint64
+	ModifyIndex             uint64
+}
+
+// DefaultAutopilotConfig is what holds until an operator says otherwise.
+var DefaultAutopilotConfig = AutopilotConfig{
+	CleanupDeadServers: true, LastContactThreshold: 200 * time.Millisecond, MaxTrailingLogs: 250, ServerStabilizationTime: 10 * time.Second,
+}
+
+// Validate returns all that is wrong.
+func (c *AutopilotConfig) Validate() error {
+	var ps Problems
+	if c.LastContactThreshold <= 0 {
+		ps.Addf("LastContactThreshold", "%v; it must be above 0", c.LastContactThreshold)
+	}
+	if c.ServerStabilizationTime < 0 {
+		ps.Addf("ServerStabilizationTime", "%v is below 0", c.ServerStabilizationTime)
+	}
+	return ps.Err()
 }
