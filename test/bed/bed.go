@@ -82,9 +82,15 @@ type Result struct {
 
 func (r Result) String() string { return fmt.Sprintf("exit code %d\n%s%s", r.Code, r.Out, r.Err) }
 
-// Run runs a program to its end. An exit code is no error.
+// Run runs a program in the bed's directory to its end. An exit code is not an
+// error.
 func (b *Bed) Run(ctx context.Context, program string, env []string, args ...string) (Result, error) {
-	c, err := b.Command(ctx, program, env, args...)
+	return b.RunIn(ctx, b.Dir, program, env, args...)
+}
+
+// RunIn is Run in another directory.
+func (b *Bed) RunIn(ctx context.Context, dir, program string, env []string, args ...string) (Result, error) {
+	c, err := b.command(ctx, dir, program, env, args...)
 	if err != nil {
 		return Result{}, err
 	}
@@ -102,10 +108,14 @@ type Command struct {
 // Command starts a program, which is killed after eventually.Limit. The caller
 // must call Wait.
 func (b *Bed) Command(ctx context.Context, program string, env []string, args ...string) (*Command, error) {
+	return b.command(ctx, b.Dir, program, env, args...)
+}
+
+func (b *Bed) command(ctx context.Context, dir, program string, env []string, args ...string) (*Command, error) {
 	c := &Command{}
 	c.ctx, c.cancel = context.WithTimeout(ctx, eventually.Limit)
 	c.cmd = exec.CommandContext(c.ctx, program, args...)
-	c.cmd.Dir, c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = b.Dir, b.Environ(env...), &c.out, &c.errs
+	c.cmd.Dir, c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = dir, b.Environ(env...), &c.out, &c.errs
 	if err := c.cmd.Start(); err != nil {
 		c.cancel()
 		return nil, fmt.Errorf("start %s: %w", program, err)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // file is the path of an example, as a person in the repository types it.
@@ -66,7 +65,7 @@ func (s *stage) ask(greeting string) error {
 	s.answers = map[string]string{}
 	for _, addr := range addrs {
 		var body string
-		err := until(10*time.Second, "the service answers", func() (bool, error) {
+		err := until(s.ctx, "the service answers", func() (bool, error) {
 			var err error
 			body, err = fetch(s.ctx, "http://"+addr+"/")
 			return err == nil, nil
@@ -120,7 +119,7 @@ func (s *stage) runBatch() error {
 		return err
 	}
 	var allocs []struct{ ID, Name, ClientStatus string }
-	err := until(30*time.Second, "the batch job is done", func() (bool, error) {
+	err := until(s.ctx, "the batch job is done", func() (bool, error) {
 		if err := s.get("/v1/job/primes/allocations", &allocs); err != nil {
 			return false, err
 		}
@@ -167,11 +166,8 @@ func (s *stage) updateService() error {
 }
 
 func (s *stage) killAgent() error {
-	fmt.Fprintf(s.out, "$ kill -9 %d\n", s.agent.cmd.Process.Pid)
-	if err := s.agent.kill(); err != nil {
-		return err
-	}
-	s.agent = nil
+	fmt.Fprintf(s.out, "$ kill -9 %d\n", s.agent.PID())
+	s.agent.Kill()
 	return s.same()
 }
 
@@ -227,7 +223,7 @@ const tooBig = `job "big" {
 `
 
 func (s *stage) runTooBig() error {
-	path := filepath.Join(s.dir, "big.nomad.hcl")
+	path := filepath.Join(s.Dir, "big.nomad.hcl")
 	if err := os.WriteFile(path, []byte(tooBig), 0o600); err != nil {
 		return err
 	}
@@ -251,7 +247,7 @@ func (s *stage) stopAll() error {
 	if _, err := s.show("status"); err != nil {
 		return err
 	}
-	if err := until(20*time.Second, "every task has ended", func() (bool, error) { return len(s.processes()) == 0, nil }); err != nil {
+	if err := until(s.ctx, "every task has ended", func() (bool, error) { return len(s.tasks()) == 0, nil }); err != nil {
 		return err
 	}
 	fmt.Fprintln(s.out, "No process of a job is left.")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/freeport"
+	"berth/test/bed"
 )
 
 // member is one agent of a cluster, which keeps its ports when it is started
@@ -17,7 +18,8 @@ import (
 type member struct {
 	name string
 	rpc  string // host:port of a server; "" of a node
-	*process
+	addr string // of its HTTP API
+	*bed.Agent
 }
 
 const (
@@ -111,7 +113,7 @@ func (s *stage) startCluster() error {
 	}
 	for i := range clusterServers {
 		m := &member{name: fmt.Sprint("s", i+1), rpc: strings.Trim(rpc[i], `"`)}
-		text := fmt.Sprintf(serverConfig, m.name, filepath.Join(s.dir, m.name), free[3*i], free[3*i+1], free[3*i+2], strings.Join(gossip, ", "))
+		text := fmt.Sprintf(serverConfig, m.name, filepath.Join(s.Dir, m.name), free[3*i], free[3*i+1], free[3*i+2], strings.Join(gossip, ", "))
 		if i == 0 {
 			fmt.Fprintf(s.out, "$ cat s1.hcl\n%s\n", text)
 		}
@@ -122,14 +124,14 @@ func (s *stage) startCluster() error {
 	for i := range clusterNodes {
 		m := &member{name: fmt.Sprint("n", i+1)}
 		from := 21_000 + 1000*i
-		text := fmt.Sprintf(nodeConfig, m.name, filepath.Join(s.dir, m.name), strings.Join(rpc, ", "), from, from+999, s.room)
+		text := fmt.Sprintf(nodeConfig, m.name, filepath.Join(s.Dir, m.name), strings.Join(rpc, ", "), from, from+999, s.room)
 		if err := s.join(m, text); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintln(s.out)
 	s.addr = s.members[0].addr
-	if err := until(30*time.Second, "all servers vote, and all nodes are ready", s.gathered); err != nil {
+	if err := until(s.ctx, "all servers vote, and all nodes are ready", s.gathered); err != nil {
 		return err
 	}
 	return s.look("server members", "operator raft list-peers", "node status")
@@ -137,16 +139,18 @@ func (s *stage) startCluster() error {
 
 // join writes the member's configuration and starts it.
 func (s *stage) join(m *member, text string) error {
-	if err := os.WriteFile(filepath.Join(s.dir, m.name+".hcl"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.Dir, m.name+".hcl"), []byte(text), 0o600); err != nil {
 		return err
 	}
+	m.Agent = s.Agent(m.name, "-config", filepath.Join(s.Dir, m.name+".hcl"))
 	s.members = append(s.members, m)
 	return s.begin(m)
 }
 
-func (s *stage) begin(m *member) (err error) {
+func (s *stage) begin(m *member) error {
 	fmt.Fprintf(s.out, "$ berth agent -config %s.hcl &\n", m.name)
-	m.process, err = s.launch(m.name+".log", "-config", filepath.Join(s.dir, m.name+".hcl"))
+	err := s.launch(m.Agent)
+	m.addr = m.Banner("HTTP")
 	return err
 }
 
@@ -225,12 +229,9 @@ func (s *stage) replaceLeader(meanwhile func() error) error {
 	if old == nil {
 		return errors.New("no server leads")
 	}
-	fmt.Fprintf(s.out, "$ kill -9 %d # %s\n", old.cmd.Process.Pid, old.name)
-	if err := old.kill(); err != nil {
-		return err
-	}
+	fmt.Fprintf(s.out, "$ kill -9 %d # %s\n", old.PID(), old.name)
+	old.Kill()
 	killed := time.Now()
-	old.process = nil
 	for _, m := range s.members {
 		if m.rpc != "" && m != old {
 			s.addr = m.addr
@@ -240,7 +241,7 @@ func (s *stage) replaceLeader(meanwhile func() error) error {
 		return err
 	}
 	var now *member
-	err := until(30*time.Second, "another server leads", func() (bool, error) {
+	err := until(s.ctx, "another server leads", func() (bool, error) {
 		now = s.leader()
 		return now != nil && now != old, nil
 	})
@@ -254,7 +255,7 @@ func (s *stage) replaceLeader(meanwhile func() error) error {
 func (s *stage) bringBack() error {
 	var back *member
 	for _, m := range s.members {
-		if m.process == nil {
+		if !m.Running() {
 			back = m
 		}
 	}
@@ -262,7 +263,7 @@ func (s *stage) bringBack() error {
 		return err
 	}
 	fmt.Fprintln(s.out)
-	if err := until(30*time.Second, "the leader finds all servers healthy", s.healthy); err != nil {
+	if err := until(s.ctx, "the leader finds all servers healthy", s.healthy); err != nil {
 		return err
 	}
 	if err := s.look("server members", "operator autopilot health"); err != nil {
@@ -277,7 +278,7 @@ func (s *stage) compare() error {
 		Index uint64
 		Hash  string
 	}
-	return until(20*time.Second, "all servers have the same state", func() (bool, error) {
+	return until(s.ctx, "all servers have the same state", func() (bool, error) {
 		var first state
 		text := ""
 		for i, m := range s.members[:clusterServers] {
@@ -311,7 +312,7 @@ func (s *stage) stopCluster() error {
 
 // left waits until nothing of any job is left, and ends all agents.
 func (s *stage) left() error {
-	if err := until(20*time.Second, "every task has ended", func() (bool, error) { return len(s.processes()) == 0, nil }); err != nil {
+	if err := until(s.ctx, "every task has ended", func() (bool, error) { return len(s.tasks()) == 0, nil }); err != nil {
 		return err
 	}
 	fmt.Fprintln(s.out, "No process of a job is left.")
@@ -321,10 +322,7 @@ func (s *stage) left() error {
 // interruptMembers ends all agents, nodes first.
 func (s *stage) interruptMembers() (err error) {
 	for i := len(s.members) - 1; i >= 0; i-- {
-		if m := s.members[i]; m.process != nil {
-			err = errors.Join(err, m.interrupt())
-			m.process = nil
-		}
+		err = errors.Join(err, interrupt(s.members[i].Agent))
 	}
 	s.members = nil
 	return err

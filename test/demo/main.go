@@ -62,8 +62,8 @@ func (s *stage) acts() []act {
 	}
 }
 
-// patience bounds a whole demonstration.
-const patience = 5 * time.Minute
+// patience ends a demonstration that hangs.
+const patience = 15 * time.Minute
 
 // run is the whole demonstration.
 func (s *stage) run(acts []act) (err error) {

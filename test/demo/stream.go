@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
+
+	"berth/internal/eventually"
 )
 
 // roomForThree is the processor time of a node on which three processing
@@ -68,7 +69,7 @@ func (s *stage) pes(job string) (out []pe, err error) {
 
 // ready waits until all of a job's connections are there.
 func (s *stage) ready(job string) error {
-	return until(90*time.Second, "job "+job+" is ready", func() (bool, error) {
+	return until(s.ctx, "job "+job+" is ready", func() (bool, error) {
 		now, err := s.standing(job)
 		return now.Ready, err
 	})
@@ -160,7 +161,7 @@ func (s *stage) showTuples() error {
 	if err := s.ready("alerts"); err != nil {
 		return err
 	}
-	err := until(60*time.Second, "there is an alarm", func() (bool, error) {
+	err := until(s.ctx, "there is an alarm", func() (bool, error) {
 		out, err := s.command("alloc", "logs", "-job", "alerts")
 		return strings.Contains(out, "alarm: ") && strings.Contains(out, "raw tuples: "), err
 	})
@@ -184,7 +185,7 @@ func (s *stage) stopChannel() error {
 		return err
 	}
 	var now pe
-	err = until(60*time.Second, "the channel runs again", func() (bool, error) {
+	err = until(s.ctx, "the channel runs again", func() (bool, error) {
 		now, err = s.channel()
 		return now.LaunchCount == 2 && now.Allocation != nil && now.Allocation.ClientStatus == "running" && now.Connectivity == "full", err
 	})
@@ -275,7 +276,7 @@ type change struct {
 // changes reads the event stream from an index on until one of the events is
 // last.
 func (s *stage) changes(from uint64, last func(*change) bool) (out []change, err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, eventually.Limit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/event/stream?topic=Resource&index=%d", s.addr, from), nil)
 	if err != nil {
@@ -399,7 +400,7 @@ func (s *stage) interrupt() error {
 	if err := s.submit("telemetry.berth.hcl", "-detach"); err != nil {
 		return err
 	}
-	err = until(30*time.Second, "a part of it is placed", func() (bool, error) {
+	err = until(s.ctx, "a part of it is placed", func() (bool, error) {
 		if s.half, err = s.standing("telemetry"); err != nil {
 			return false, err
 		}
@@ -423,7 +424,7 @@ func (s *stage) interrupt() error {
 
 func (s *stage) recover() error {
 	var now standing
-	err := until(60*time.Second, "another incarnation has taken its place", func() (bool, error) {
+	err := until(s.ctx, "another incarnation has taken its place", func() (bool, error) {
 		var err error
 		now, err = s.standing("telemetry")
 		return err == nil && now.UID != s.half.UID && now.Observed["Allocation"] > 0, err
