@@ -16,26 +16,14 @@ func agentInfoCommand() *command {
 		help:    "Shows the statistics that an agent reports about itself: its server and node parts, Raft and the Go runtime.",
 		setup: func(f *flags) action {
 			data := f.data()
-			return func(ctx context.Context, c *call) error {
-				if err := data.check(c); err != nil {
-					return err
-				}
-				out, _, err := client.Call(ctx, c.client, op.ReadSelf, op.Nothing{})
-				if err != nil {
-					return err
-				}
-				if data.wanted() {
-					return data.write(c, out)
-				}
-				p := c.page()
+			return answer(data, reading(op.ReadSelf, op.Nothing{}), func(_ *call, p *page, out op.AgentSelf) {
 				for _, part := range slices.Sorted(maps.Keys(out.Stats)) {
 					p.linef("%s", part)
 					for _, k := range slices.Sorted(maps.Keys(out.Stats[part])) {
 						p.linef("  %s = %s", k, out.Stats[part][k])
 					}
 				}
-				return c.show(p)
-			}
+			})
 		},
 	}
 }

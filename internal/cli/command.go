@@ -203,7 +203,7 @@ func kindOf(g *flag.Flag) string {
 // run runs one command.
 func (p *Program) run(ctx context.Context, cmd *command, line []string) error {
 	err := p.runCommand(ctx, cmd, line)
-	if _, said := err.(exit); err != nil && !said && cmd.failure != 0 {
+	if _, silent := err.(exit); err != nil && !silent && cmd.failure != 0 {
 		return &failed{cmd.failure, err}
 	}
 	return err

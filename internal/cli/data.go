@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"berth"
+	"berth/client"
+	"berth/op"
 )
 
 // dataFlags are the flags for machine-readable output.
@@ -53,6 +56,34 @@ func (d dataFlags) write(c *call, v any) error {
 	}
 	_, err = fmt.Fprintln(c.Out, out.String())
 	return err
+}
+
+// answer is the action of a command that prints one value: as data if that was
+// asked for, otherwise with show.
+func answer[T any](data dataFlags, read func(context.Context, *call) (T, error), show func(*call, *page, T)) action {
+	return func(ctx context.Context, c *call) error {
+		if err := data.check(c); err != nil {
+			return err
+		}
+		v, err := read(ctx, c)
+		if err != nil {
+			return err
+		}
+		if data.wanted() {
+			return data.write(c, v)
+		}
+		p := c.page()
+		show(c, p, v)
+		return c.show(p)
+	}
+}
+
+// reading is the read function of an operation whose input is always the same.
+func reading[In, Out any](o op.Op[In, Out], in In) func(context.Context, *call) (Out, error) {
+	return func(ctx context.Context, c *call) (Out, error) {
+		out, _, err := client.Call(ctx, c.client, o, in)
+		return out, err
+	}
 }
 
 // json prints a value as indented JSON.

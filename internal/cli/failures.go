@@ -43,9 +43,9 @@ func reasons(m *berth.AllocMetric) (out []string) {
 	for _, s := range m.Shortages {
 		add("%s: %s", plural(s.Nodes, "node"), shortage(s))
 	}
-	told := len(m.Shortages) > 0
+	reported := len(m.Shortages) > 0
 	for _, d := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
-		if !told {
+		if !reported {
 			add("Dimension %q exhausted on %d nodes", d, m.DimensionExhausted[d])
 		}
 	}
@@ -97,20 +97,20 @@ func most(counts map[string]int) []string {
 
 // helps describes the change that would let something be placed.
 func helps(e *op.Eval) string {
-	room, fit := false, false
+	capacity, constraints := false, false
 	for _, m := range e.FailedTGAllocs {
 		if m == nil {
 			continue
 		}
-		room = room || m.NodesExhausted > 0
-		fit = fit || m.NodesFiltered > 0
+		capacity = capacity || m.NodesExhausted > 0
+		constraints = constraints || m.NodesFiltered > 0
 	}
 	switch {
-	case room && fit:
+	case capacity && constraints:
 		return "when capacity frees up on a node, or when a node joins or changes so that it meets the constraints"
-	case room:
+	case capacity:
 		return "when capacity frees up on a node or another node joins"
-	case fit:
+	case constraints:
 		return "when a node joins or changes so that it meets the constraints"
 	}
 	return "when a node is ready"

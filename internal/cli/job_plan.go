@@ -62,7 +62,7 @@ func (j jobPlan) run(ctx context.Context, c *call) error {
 	in := op.PlanJob{
 		JobID: string(f.job.ID), Job: f.tree, Diff: *j.diff, Write: op.Write{Region: f.job.Region, Namespace: f.job.Namespace},
 	}
-	if _, said := f.tree["Region"]; !said {
+	if _, given := f.tree["Region"]; !given {
 		in.Region = ""
 	}
 	out, _, err := client.Call(ctx, c.client, op.Plan, in)

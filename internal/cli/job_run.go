@@ -67,7 +67,7 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 		Job: f.tree, Submission: f.submission, PreserveCounts: *r.counts, PreserveResources: *r.resources, EvalPriority: *r.priority,
 		Write: op.Write{Region: f.job.Region, Namespace: f.job.Namespace},
 	}
-	if _, said := f.tree["Region"]; !said {
+	if _, given := f.tree["Region"]; !given {
 		in.Region = ""
 	}
 	if err := r.enforce(c, &in); err != nil {
@@ -105,12 +105,12 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 // register registers the job. If a job with its ID is being deleted, it waits
 // until that one is gone.
 func (r *jobRun) register(ctx context.Context, c *call, id berth.JobID, in *op.RegisterJob) (op.JobRegistered, error) {
-	for told := false; ; told = true {
+	for reported := false; ; reported = true {
 		out, _, err := client.Call(ctx, c.client, op.Register, *in)
 		if berth.CodeOf(err) != berth.CodeDeleting {
 			return out, err
 		}
-		if !told {
+		if !reported {
 			fmt.Fprintf(c.Out, "==> %s: Waiting for the deletion of job %q\n", stamp(c.Now()), clean(string(id)))
 		}
 		if err := pauseFor(retryPause)(ctx); err != nil {

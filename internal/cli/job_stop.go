@@ -123,7 +123,7 @@ func (c *call) untilGone(ctx context.Context, j *op.Job, o monitorOptions) error
 	m := &monitor{call: c, options: o, began: c.Now(), progress: &progress{out: c.Out, terminal: c.Terminal, width: c.Width}}
 	defer m.progress.erase()
 	var index uint64
-	told := -1
+	reported := -1
 	for {
 		var now op.Job
 		var meta op.Meta
@@ -143,8 +143,8 @@ func (c *call) untilGone(ctx context.Context, j *op.Job, o monitorOptions) error
 		case err != nil:
 			return err
 		}
-		if n := now.Deletion.Blocking; n != told && n > 0 {
-			told = n
+		if n := now.Deletion.Blocking; n != reported && n > 0 {
+			reported = n
 			m.line("Job %q is being deleted; waiting for %s to end", j.ID, plural(n, held(&now)))
 		}
 		index = meta.Index

@@ -67,7 +67,7 @@ func keyringRemoveCommand() *command {
 		"Removes a key from all servers. It must not be the primary key.")
 }
 
-func keyringChange(name, synopsis, says string, o op.Op[op.GossipKey, op.Keyring], help string) *command {
+func keyringChange(name, synopsis, notice string, o op.Op[op.GossipKey, op.Keyring], help string) *command {
 	return &command{
 		name: name, args: "<key>", synopsis: synopsis, min: 1, max: 1,
 		example: name + ` "$KEY"`,
@@ -75,7 +75,7 @@ func keyringChange(name, synopsis, says string, o op.Op[op.GossipKey, op.Keyring
 		setup: func(*flags) action {
 			return func(ctx context.Context, c *call) error {
 				p := c.page()
-				p.linef("%s", says)
+				p.linef("%s", notice)
 				if err := c.show(p); err != nil {
 					return err
 				}

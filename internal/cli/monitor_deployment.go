@@ -25,7 +25,7 @@ func (c *call) monitorDeployment(ctx context.Context, d *berth.Deployment, verbo
 	var first error
 	for next := d; next != nil; {
 		ended, err := m.deployment(ctx, next)
-		if _, said := err.(exit); err != nil && !said {
+		if _, silent := err.(exit); err != nil && !silent {
 			return err
 		}
 		if next == d {
@@ -105,7 +105,7 @@ func (m *monitor) deployment(ctx context.Context, d *berth.Deployment) (*berth.D
 	m.head("Monitoring deployment %q", id)
 	m.progress.status = func() string { return fmt.Sprintf("Deployment %s (%s)", d.Status, span(m.Now().Sub(m.began))) }
 	var index uint64
-	told, waits := "", false
+	reported, waits := "", false
 	for {
 		var got *berth.Deployment
 		var meta op.Meta
@@ -118,8 +118,8 @@ func (m *monitor) deployment(ctx context.Context, d *berth.Deployment) (*berth.D
 			return d, err
 		}
 		d, index = got, meta.Index
-		if now := reached(d); now != told {
-			told = now
+		if now := reached(d); now != reported {
+			reported = now
 			m.line("%s", now)
 		}
 		switch now := promotable(d); {

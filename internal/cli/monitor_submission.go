@@ -32,7 +32,7 @@ func (c *call) monitorSubmission(ctx context.Context, job berth.JobID, namespace
 func (m *monitor) submission(ctx context.Context) error {
 	var v op.StreamStanding
 	m.progress.status = func() string { return fmt.Sprintf("%s (%s)", howFar(&v), span(m.Now().Sub(m.began))) }
-	told, uid, waits := "", "", map[berth.EvalID]bool{}
+	reported, uid, waits := "", "", map[berth.EvalID]bool{}
 	var index uint64
 	for {
 		var got op.StreamStanding
@@ -56,8 +56,8 @@ func (m *monitor) submission(ctx context.Context) error {
 			}
 			uid = v.UID
 		}
-		if now := howFar(&v); now != told {
-			told = now
+		if now := howFar(&v); now != reported {
+			reported = now
 			m.line("%s", now)
 		}
 		if err := m.unplaced(ctx, &v, waits); err != nil {
@@ -80,7 +80,7 @@ func (m *monitor) submission(ctx context.Context) error {
 
 // unplaced reports what a submission could not place, and why, once for each
 // evaluation.
-func (m *monitor) unplaced(ctx context.Context, v *op.StreamStanding, told map[berth.EvalID]bool) error {
+func (m *monitor) unplaced(ctx context.Context, v *op.StreamStanding, reported map[berth.EvalID]bool) error {
 	if v.Phase != berth.PhaseSubmission || v.Deletion != nil || v.Expected[berth.KindPE] > v.Observed[berth.KindPE] {
 		return nil // nothing is placed yet
 	}
@@ -94,10 +94,10 @@ func (m *monitor) unplaced(ctx context.Context, v *op.StreamStanding, told map[b
 	}
 	for i := range evals {
 		e := &evals[i]
-		if e.Status != berth.EvalBlocked || told[e.ID] {
+		if e.Status != berth.EvalBlocked || reported[e.ID] {
 			continue
 		}
-		told[e.ID] = true
+		reported[e.ID] = true
 		m.line("Evaluation %q is waiting for additional capacity:", short(e.ID.String(), m.options.verbose))
 		for _, g := range failedGroups(e) {
 			m.line("%s", g.head)

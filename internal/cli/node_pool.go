@@ -44,18 +44,8 @@ func nodePoolInfoCommand() *command {
 		help:    "Shows a node pool: its description, its metadata, and how its scheduling differs from that of the cluster.",
 		setup: func(f *flags) action {
 			data := f.data()
-			return func(ctx context.Context, c *call) error {
-				if err := data.check(c); err != nil {
-					return err
-				}
-				n, err := c.findPool(ctx, c.args[0])
-				if err != nil {
-					return err
-				}
-				if data.wanted() {
-					return data.write(c, n)
-				}
-				p := c.page()
+			read := func(ctx context.Context, c *call) (op.NodePool, error) { return c.findPool(ctx, c.args[0]) }
+			return answer(data, read, func(_ *call, p *page, n op.NodePool) {
 				p.pairs("Name", n.Name, "Description", or(n.Description, none), "Node Identity TTL", n.NodeIdentityTTL)
 				p.heading("Metadata")
 				if len(n.Meta) == 0 {
@@ -73,8 +63,7 @@ func nodePoolInfoCommand() *command {
 				} else {
 					p.linef("No scheduler configuration")
 				}
-				return c.show(p)
-			}
+			})
 		},
 	}
 }

@@ -293,10 +293,10 @@ func allocatedRows(n *berth.Node, allocs []op.Alloc) [][]string {
 			used.MemoryMB += t.Memory.MemoryMB
 		}
 	}
-	room := n.Room()
+	capacity := n.Room()
 	return [][]string{
 		{"CPU", "Memory", "Disk"},
-		{fmt.Sprintf("%d/%d MHz", used.CPU, room.CPU), mib(used.MemoryMB) + "/" + mib(room.MemoryMB), mib(used.DiskMB) + "/" + mib(room.DiskMB)},
+		{fmt.Sprintf("%d/%d MHz", used.CPU, capacity.CPU), mib(used.MemoryMB) + "/" + mib(capacity.MemoryMB), mib(used.DiskMB) + "/" + mib(capacity.DiskMB)},
 	}
 }
 

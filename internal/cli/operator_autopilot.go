@@ -18,18 +18,7 @@ func operatorAutopilotGetCommand() *command {
 		help:    "Shows the configuration of autopilot, which manages the servers of the cluster. It is the same on all servers.",
 		setup: func(f *flags) action {
 			data := f.data()
-			return func(ctx context.Context, c *call) error {
-				if err := data.check(c); err != nil {
-					return err
-				}
-				a, _, err := client.Call(ctx, c.client, op.ReadAutopilot, op.Query{})
-				if err != nil {
-					return err
-				}
-				if data.wanted() {
-					return data.write(c, a)
-				}
-				p := c.page()
+			return answer(data, reading(op.ReadAutopilot, op.Query{}), func(_ *call, p *page, a op.AutopilotConfig) {
 				p.linef("CleanupDeadServers = %v", a.CleanupDeadServers)
 				p.linef("LastContactThreshold = %v", time.Duration(a.LastContactThreshold))
 				p.linef("MaxTrailingLogs = %v", a.MaxTrailingLogs)
@@ -38,8 +27,7 @@ func operatorAutopilotGetCommand() *command {
 				p.linef("EnableRedundancyZones = %v", a.EnableRedundancyZones)
 				p.linef("DisableUpgradeMigration = %v", a.DisableUpgradeMigration)
 				p.linef("EnableCustomUpgrades = %v", a.EnableCustomUpgrades)
-				return c.show(p)
-			}
+			})
 		},
 	}
 }

@@ -17,17 +17,11 @@ func operatorRaftListCommand() *command {
 		setup: func(f *flags) action {
 			stale := f.Bool("stale", "Accept the answer of any server, even without a leader.")
 			data := f.data()
-			return func(ctx context.Context, c *call) error {
-				if err := data.check(c); err != nil {
-					return err
-				}
+			read := func(ctx context.Context, c *call) (op.RaftConfiguration, error) {
 				out, _, err := client.Call(ctx, c.client, op.ReadRaft, op.Query{AllowStale: *stale})
-				if err != nil {
-					return err
-				}
-				if data.wanted() {
-					return data.write(c, out)
-				}
+				return out, err
+			}
+			return answer(data, read, func(_ *call, p *page, out op.RaftConfiguration) {
 				rows := [][]string{{"Node", "ID", "Address", "State", "Voter", "RaftProtocol"}}
 				for _, s := range out.Servers {
 					state := "follower"
@@ -36,10 +30,8 @@ func operatorRaftListCommand() *command {
 					}
 					rows = append(rows, []string{s.Node, s.ID, s.Address, state, strconv.FormatBool(s.Voter), s.RaftProtocol})
 				}
-				p := c.page()
 				p.table(rows)
-				return c.show(p)
-			}
+			})
 		},
 	}
 }

@@ -17,18 +17,8 @@ func operatorSchedulerGetCommand() *command {
 		help:    "Shows the configuration of the schedulers, which is the same on all servers.",
 		setup: func(f *flags) action {
 			data := f.data()
-			return func(ctx context.Context, c *call) error {
-				if err := data.check(c); err != nil {
-					return err
-				}
-				out, _, err := client.Call(ctx, c.client, op.ReadScheduler, op.Query{})
-				if err != nil {
-					return err
-				}
-				if data.wanted() {
-					return data.write(c, out)
-				}
-				p, s := c.page(), out.SchedulerConfig
+			return answer(data, reading(op.ReadScheduler, op.Query{}), func(_ *call, p *page, out op.SchedulerConfig) {
+				s := out.SchedulerConfig
 				kv := []string{
 					"Scheduler Algorithm", s.SchedulerAlgorithm,
 					"Memory Oversubscription", strconv.FormatBool(s.MemoryOversubscriptionEnabled),
@@ -43,8 +33,7 @@ func operatorSchedulerGetCommand() *command {
 					kv = append(kv, "Max Starts Per Node", strconv.FormatUint(uint64(s.MaxStartsPerNode), 10))
 				}
 				p.pairs(append(kv, "Modify Index", strconv.FormatUint(s.ModifyIndex, 10))...)
-				return c.show(p)
-			}
+			})
 		},
 	}
 }

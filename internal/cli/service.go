@@ -20,24 +20,17 @@ func serviceListCommand() *command {
 		setup: func(f *flags) action {
 			data := f.data()
 			name := f.String("name", "List only the service with this `name`.")
-			return func(ctx context.Context, c *call) error {
-				if err := data.check(c); err != nil {
-					return err
-				}
+			read := func(ctx context.Context, c *call) ([]op.ServiceList, error) {
 				list, _, err := client.Call(ctx, c.client, op.ListServices, op.Query{})
-				if err != nil {
-					return err
-				}
 				if *name != "" {
 					list = onlyService(list, *name)
 				}
-				if data.wanted() {
-					return data.write(c, list)
-				}
-				p := c.page()
+				return list, err
+			}
+			return answer(data, read, func(_ *call, p *page, list []op.ServiceList) {
 				if len(list) == 0 {
 					p.linef("No service registrations found")
-					return c.show(p)
+					return
 				}
 				every := len(list) > 1
 				head := []string{"Service Name", "Tags"}
@@ -55,8 +48,7 @@ func serviceListCommand() *command {
 					}
 				}
 				p.table(rows)
-				return c.show(p)
-			}
+			})
 		},
 	}
 }

@@ -16,9 +16,9 @@ type watched struct {
 	verbose bool
 	service bool // a long-running job, so all allocations must come up
 
-	status map[berth.EvalID]string
-	allocs map[berth.AllocID]seen
-	told   map[berth.AllocID]string // the last event reported, by allocation
+	status   map[berth.EvalID]string
+	allocs   map[berth.AllocID]seen
+	reported map[berth.AllocID]string // the last event reported, by allocation
 }
 
 type seen struct {
@@ -29,7 +29,7 @@ type seen struct {
 func newWatched(verbose bool) *watched {
 	return &watched{
 		verbose: verbose, status: map[berth.EvalID]string{},
-		allocs: map[berth.AllocID]seen{}, told: map[berth.AllocID]string{},
+		allocs: map[berth.AllocID]seen{}, reported: map[berth.AllocID]string{},
 	}
 }
 
@@ -116,8 +116,8 @@ func (w *watched) fared(list []op.AllocStub) (lines []string) {
 		if !ours {
 			continue
 		}
-		if t := trouble(&a); t != "" && w.told[a.ID] != t && a.ClientStatus != berth.ClientComplete {
-			w.told[a.ID] = t
+		if t := trouble(&a); t != "" && w.reported[a.ID] != t && a.ClientStatus != berth.ClientComplete {
+			w.reported[a.ID] = t
 			lines = append(lines, fmt.Sprintf("Allocation %q: %s", short(a.ID.String(), w.verbose), t))
 		}
 		if was.client != a.ClientStatus {

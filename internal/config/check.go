@@ -99,7 +99,7 @@ func (d *decoder) addresses() {
 // proxy in between may, so it is not necessarily a mistake.
 func (d *decoder) otherKind() {
 	c := d.to
-	var told []string
+	var affected []string
 	for _, e := range []struct {
 		name   string
 		of     Endpoint
@@ -107,11 +107,11 @@ func (d *decoder) otherKind() {
 	}{{"http", c.HTTP, true}, {"rpc", c.RPC, c.Server.Enabled}, {"serf", c.Serf, c.Server.Enabled}} {
 		host, _, err := net.SplitHostPort(e.of.Advertise)
 		if ip := net.ParseIP(host); err == nil && ip != nil && ip.To4() == nil && e.serves && e.of.Addr == "0.0.0.0" {
-			told = append(told, fmt.Sprintf("advertise.%s (%s)", e.name, host))
+			affected = append(affected, fmt.Sprintf("advertise.%s (%s)", e.name, host))
 		}
 	}
-	if len(told) > 0 {
-		d.warnf("%s: the agent listens on 0.0.0.0, which covers IPv4 only; use \"::\" for IPv4 and IPv6", strings.Join(told, ", "))
+	if len(affected) > 0 {
+		d.warnf("%s: the agent listens on 0.0.0.0, which covers IPv4 only; use \"::\" for IPv4 and IPv6", strings.Join(affected, ", "))
 	}
 }
 
@@ -165,14 +165,14 @@ func (d *decoder) period(path string, v, low, high time.Duration) {
 // advertise completes the address that others are given.
 func (d *decoder) advertise(path string, e *Endpoint) {
 	host, port := e.Addr, e.Port
-	switch said := e.Advertise; {
-	case strings.Contains(said, "{{"):
+	switch given := e.Advertise; {
+	case strings.Contains(given, "{{"):
 		d.fail(path, "templates are not supported: use an address")
 		return
-	case said != "":
+	case given != "":
 		var ok bool
-		if host, port, ok = hostPort(said, port); !ok {
-			d.fail(path, "%.60q is not an address with an optional port", said)
+		if host, port, ok = hostPort(given, port); !ok {
+			d.fail(path, "%.60q is not an address with an optional port", given)
 			return
 		}
 		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
@@ -411,13 +411,13 @@ func (d *decoder) drivers(dev bool) {
 	if !dev {
 		return
 	}
-	said := func(name string) bool {
+	isSet := func(name string) bool {
 		return d.setAt["plugin."+name+".config.enabled"] != "" || name == "raw_exec" && d.setAt["client.options.driver.raw_exec.enable"] != ""
 	}
-	if !said("mock_driver") {
+	if !isSet("mock_driver") {
 		c.Plugins.MockDriver = true
 	}
-	if said("raw_exec") {
+	if isSet("raw_exec") {
 		return
 	}
 	if c.HTTP.Loopback() && c.RPC.Loopback() {

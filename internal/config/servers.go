@@ -122,11 +122,11 @@ func (d *decoder) cluster(dev bool) {
 // settings that are likely mistakes.
 func (d *decoder) expect(dev bool) {
 	s := &d.to.Server
-	said := d.setAt["server.bootstrap_expect"] != ""
+	explicit := d.setAt["server.bootstrap_expect"] != ""
 	switch n := s.BootstrapExpect; {
 	case dev && n > 1:
 		d.fail("server.bootstrap_expect", "must be 1 with -dev, got %d", n)
-	case !said && s.Join.Any(): // it should join, not bootstrap
+	case !explicit && s.Join.Any(): // it should join, not bootstrap
 		s.BootstrapExpect = 0
 	case n == 0 && !s.Join.Any():
 		d.warnf("server.bootstrap_expect is 0 and there is no server to join: this server waits until another one joins it")
@@ -136,7 +136,7 @@ func (d *decoder) expect(dev bool) {
 		d.warnf("server.bootstrap_expect is %d: such a cluster tolerates no more failed servers than one of %d; use %d or %d", n, n-1, n-1, n+1)
 	}
 	if s.NonVoting && s.BootstrapExpect > 0 {
-		if said {
+		if explicit {
 			d.fail("server.non_voting_server", "a non-voting server cannot bootstrap a cluster: server.bootstrap_expect must be 0")
 		}
 		s.BootstrapExpect = 0

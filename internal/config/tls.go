@@ -59,13 +59,13 @@ func (d *decoder) tls() {
 	}
 	for _, f := range []struct {
 		key, file, what string
-		wanted          bool
+		required        bool
 	}{
 		{"cert_file", t.CertFile, "the agent's certificate", true},
 		{"key_file", t.KeyFile, "the key of the agent's certificate", true},
 		{"ca_file", t.CAFile, "the CA that signs the certificates of other agents", t.RPC || t.VerifyHTTPSClient},
 	} {
-		if f.wanted && f.file == "" {
+		if f.required && f.file == "" {
 			d.addf(d.setAt["tls"], "tls."+f.key, "is missing: %s", f.what)
 		}
 	}

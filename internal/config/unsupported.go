@@ -165,19 +165,19 @@ func only(values ...any) setting {
 
 // same compares the value in a file with v: durations by length, numbers and
 // bools also as strings.
-func same(said, v any) bool {
+func same(given, v any) bool {
 	switch v := v.(type) {
 	case time.Duration:
-		s, ok := said.(string)
+		s, ok := given.(string)
 		d, err := time.ParseDuration(s)
 		return ok && err == nil && d == v
 	case int:
-		return fmt.Sprint(said) == fmt.Sprint(v)
+		return fmt.Sprint(given) == fmt.Sprint(v)
 	case string:
-		s, ok := said.(string)
+		s, ok := given.(string)
 		return ok && strings.EqualFold(s, v)
 	}
-	return fmt.Sprint(said) == fmt.Sprint(v)
+	return fmt.Sprint(given) == fmt.Sprint(v)
 }
 
 func list(values []any) string {
