@@ -84,7 +84,7 @@ func clusterOf(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	id, err := berth.ParseID[state.Store](strings.TrimSpace(string(text)))
+	id, err := berth.ParseID[state.Cluster](strings.TrimSpace(string(text)))
 	if err != nil || id.IsZero() {
 		return "", fmt.Errorf("%s does not hold the ID of a cluster: %w", path, errors.Join(err, fs.ErrInvalid))
 	}

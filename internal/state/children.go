@@ -4,60 +4,7 @@ import (
 	"iter"
 
 	"berth"
-	"berth/internal/cow"
 )
-
-// A periodic or parameterized job runs nothing itself: it begets children that
-// do. What it is to them stands here.
-
-// relations finds parents and children, by slot.
-type relations struct {
-	children cow.Tree[uint64] // by hash of the parent's key
-	tokens   cow.Tree[uint64] // children with an idempotency token, by hash of it and of the parent's key
-	periodic cow.Tree[uint64] // periodic jobs, by the index at which they or their launches last changed
-}
-
-// Children counts the children of a job by their status.
-type Children struct{ Pending, Running, Dead int }
-
-// Alive is how many of them are not over.
-func (c Children) Alive() int { return c.Pending + c.Running }
-
-func (c *Children) of(status childStatus) *int {
-	switch status {
-	case childPending:
-		return &c.Pending
-	case childRunning:
-		return &c.Running
-	}
-	return &c.Dead
-}
-
-// childStatus is the status of a child as its parent's counts have it.
-type childStatus uint8
-
-const (
-	notCounted childStatus = iota
-	childPending
-	childRunning
-	childDead
-)
-
-func childStatusOf(s *Summary, j *berth.Job) childStatus {
-	switch status, _ := s.Status(j); status {
-	case berth.JobPending:
-		return childPending
-	case berth.JobRunning:
-		return childRunning
-	}
-	return childDead
-}
-
-func parentOf(j *berth.Job) berth.JobKey { return berth.JobKey{Namespace: j.Namespace, ID: j.ParentID} }
-
-func tokenHash(parent berth.JobKey, token string) uint64 {
-	return hash(parent.Namespace, string(parent.ID), token)
-}
 
 // ChildrenOf returns the children of a job, in no order; those of earlier jobs
 // of the same name included.
@@ -180,18 +127,45 @@ func lineage(old, j *berth.Job) error {
 	return nil
 }
 
-// beget makes a child of a job, with the evaluation that looks at it.
-func (tx *Tx) beget(parent *berth.Job, id berth.JobID, seed EvalSeed, now int64, change func(*berth.Job)) *berth.Job {
-	c := *parent
-	c.ID, c.Name, c.ParentID, c.Periodic = id, string(id), parent.ID, nil
-	c.Stop, c.Stable, c.Version, c.VersionTag = false, false, 0, nil
-	c.SubmitTime, c.CreateIndex, c.ModifyIndex, c.JobModifyIndex = now, tx.Index, tx.Index, tx.Index
-	c.UID = berth.UID{Index: tx.Index}
-	if change != nil {
-		change(&c)
+// launched changes what is known of a job's launches.
+func (tx *Tx) launched(j *berth.Job, change func(*Launch)) {
+	slot, ok := tx.jobs.byKey.First(jobKey(j.Key()))
+	if !ok {
+		return
 	}
-	tx.adoptPolicies(nil, &c) // its own, not its parent's
-	tx.putJob(nil, &c)
-	tx.raise(&c, seed, now)
-	return &c
+	tx.count(j.Key(), j.UID, func(s *Summary) {
+		l := &Launch{}
+		if s.Launch != nil {
+			*l = *s.Launch
+			tx.jobs.kin.periodic.Remove(tx.edit, l.Changed, slot)
+		}
+		change(l)
+		l.Changed = tx.Index
+		tx.jobs.kin.periodic.Add(tx.edit, l.Changed, slot)
+		s.Launch = l
+	})
+}
+
+// reschedulePeriodic notes that a periodic job was put. Times count from now
+// if they are other times, or the job was stopped or disabled until now.
+func (tx *Tx) reschedulePeriodic(old, j *berth.Job) {
+	anew := old == nil || old.Stop || old.Periodic == nil || !old.Periodic.Enabled || !sameTimes(old.Periodic, j.Periodic)
+	tx.launched(j, func(l *Launch) {
+		if anew {
+			l.From = j.SubmitTime
+		}
+	})
+}
+
+func sameTimes(a, b *berth.PeriodicConfig) bool {
+	x, y := a.Crons(), b.Crons()
+	if a.TimeZone != b.TimeZone || len(x) != len(y) {
+		return false
+	}
+	for i := range x {
+		if x[i] != y[i] {
+			return false
+		}
+	}
+	return true
 }

@@ -11,7 +11,7 @@ import (
 // The first term that names the cluster names it for ever: later terms do not
 // change it, nor does a snapshot that is restored, and saved states keep it.
 func TestTheClusterKeepsItsID(t *testing.T) {
-	one, two := statetest.ID[state.Store](1), statetest.ID[state.Store](2)
+	one, two := statetest.ID[state.Cluster](1), statetest.ID[state.Cluster](2)
 	store, log := statetest.New(t, &state.BeginTerm{Term: 1}) // as older builds began it
 	if id := store.Snapshot().Cluster; !id.IsZero() {
 		t.Errorf("before anybody named it the cluster is %s", id)

@@ -4,15 +4,7 @@ import (
 	"iter"
 
 	"berth"
-	"berth/internal/cow"
 )
-
-type deploymentTable struct {
-	rows[berth.Deployment]
-	byID   cow.Tree[uint64] // first half of the ID
-	byJob  cow.Tree[uint64] // hash of the job's key
-	active cow.Tree[uint64] // ModifyIndex of those that go on
-}
 
 func (t *deploymentTable) find(id berth.DeploymentID) (slot uint32, d *berth.Deployment) {
 	hi, _ := id.Words()
@@ -121,4 +113,15 @@ func (tx *Tx) dropDeployments(j *berth.Job) {
 	for _, d := range all {
 		tx.removeDeployment(d)
 	}
+}
+
+func (tx *Tx) removeDeployment(d *berth.Deployment) {
+	t := &tx.deployments
+	slot, _ := t.find(d.ID)
+	id, _ := d.ID.Words()
+	t.unlist(tx, d, slot)
+	t.byID.Remove(tx.edit, id, slot)
+	t.byJob.Remove(tx.edit, keyHash(d.Key()), slot)
+	t.remove(tx, slot)
+	tx.note(Deployments, d, nil)
 }

@@ -1,18 +1,12 @@
 package state
 
 import (
-	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"berth"
 )
-
-func sortedIDs[V any](m map[berth.DeploymentID]V) []berth.DeploymentID {
-	return slices.SortedFunc(maps.Keys(m), func(a, b berth.DeploymentID) int { return bytes.Compare(a[:], b[:]) })
-}
 
 // active returns a deployment that goes on, or why there is none.
 func (tx *Tx) active(id berth.DeploymentID) (*berth.Deployment, error) {
@@ -337,17 +331,6 @@ func (tx *Tx) goBack(j, to *berth.Job, now int64) {
 	if source != nil {
 		tx.putSubmission(&Submission{source.JobSubmission, j.Key(), n.Version})
 	}
-}
-
-// succeed marks the version that a deployment brought up as one to go back to.
-func (tx *Tx) succeed(d *berth.Deployment) {
-	cur, v := tx.Job(d.Key()), tx.JobVersion(d.Key(), d.JobVersion)
-	if cur == nil || cur.UID != d.JobUID || v == nil || v.Stable {
-		return
-	}
-	stable := *v
-	stable.Stable = true
-	tx.amend(cur, &stable)
 }
 
 // StepDeployments raises the evaluations that go on with deployments of which

@@ -1,32 +1,11 @@
 package state
 
 import (
-	"iter"
 	"maps"
 	"time"
 
 	"berth"
 )
-
-// Draining returns the nodes that are drained, in order of number.
-func (s *Snapshot) Draining() iter.Seq[*berth.Node] {
-	return func(yield func(*berth.Node) bool) {
-		for number := range s.nodes.drains.All() {
-			if !yield(s.nodes.rows.Get(number)) {
-				return
-			}
-		}
-	}
-}
-
-// listDrain notes that a node is drained, or no longer.
-func (t *nodeTable) listDrain(tx *Tx, number uint32, drains bool) {
-	if drains {
-		t.drains.Add(tx.edit, number, 0)
-	} else {
-		t.drains.Remove(tx.edit, number, 0)
-	}
-}
 
 // UpdateDrain begins to empty a node, changes how, or ends that. A node that is
 // drained takes no new work; whether it does afterwards is for the operator to
@@ -142,12 +121,6 @@ func (tx *Tx) keepOn(id berth.NodeID, now int64) (jobs []*berth.Job) {
 		}
 	}
 	return jobs
-}
-
-// outlasts says whether an allocation that was told to leave its node, and is of
-// a group now, shares its name with its replacement until that is up.
-func outlasts(a *berth.Alloc, g *berth.TaskGroup) bool {
-	return a.More != nil && a.More.Migrate && g.Migration().StartFirst
 }
 
 // newestOf returns the newest version of an allocation's job, nil if the job is

@@ -8,17 +8,6 @@ import (
 	"berth/internal/cow"
 )
 
-type evalTable struct {
-	rows[berth.Eval]
-	byID   cow.Tree[uint64] // first half of the ID
-	byTime cow.Tree[uint64] // CreateIndex
-	byJob  cow.Tree[uint64] // hash of the job's key
-
-	// Those that are open stand in one of these, by hash of the job's key.
-	pending cow.Tree[uint64]
-	blocked cow.Tree[uint64]
-}
-
 // openIn returns the index in which evaluations of that status stand, nil if
 // they have ended.
 func (t *evalTable) openIn(status string) *cow.Tree[uint64] {
@@ -30,8 +19,6 @@ func (t *evalTable) openIn(status string) *cow.Tree[uint64] {
 	}
 	return nil
 }
-
-func keyHash(k berth.JobKey) uint64 { return hash(k.Namespace, string(k.ID)) }
 
 func (t *evalTable) find(id berth.EvalID) (slot uint32, e *berth.Eval) {
 	hi, _ := id.Words()
@@ -109,13 +96,6 @@ func (t *evalTable) link(tx *Tx, e *berth.Eval) uint32 {
 	return slot
 }
 
-func sign(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // EvalSeed is an evaluation as a command carries it: what the command's other
 // fields and its place in the log do not say.
 type EvalSeed struct {
@@ -159,4 +139,70 @@ func (tx *Tx) unusedEvals(ids ...berth.EvalID) error {
 		}
 	}
 	return nil
+}
+
+// removeEval forgets an evaluation that has ended, and what it found.
+func (tx *Tx) removeEval(e *berth.Eval) {
+	t := &tx.evals
+	slot, _ := t.find(e.ID)
+	id, _ := e.ID.Words()
+	t.byID.Remove(tx.edit, id, slot)
+	t.byTime.Remove(tx.edit, e.CreateIndex, slot)
+	t.byJob.Remove(tx.edit, keyHash(e.Key()), slot)
+	t.remove(tx, slot)
+	if slot, x := tx.explanations.find(e.ID); x != nil {
+		tx.explanations.byEval.Remove(tx.edit, id, slot)
+		tx.explanations.remove(tx, slot)
+	}
+	tx.count(e.Key(), e.JobUID, func(s *Summary) { s.Evals = tx.Index })
+	tx.note(Evals, e, nil)
+}
+
+// unusedSeed refuses the ID of an evaluation that is there; zero raises none.
+func (tx *Tx) unusedSeed(s EvalSeed) error {
+	if s.ID.IsZero() {
+		return nil
+	}
+	return tx.unusedEvals(s.ID)
+}
+
+// cancelOpen cancels the blocked evaluations of a job: nothing of it waits for a
+// place any more. Pending ones stay: the broker hands them out one after
+// another, and the last to look finds all.
+func (tx *Tx) cancelOpen(j *berth.Job, why string, now int64) {
+	for _, e := range tx.blockedOf(j) {
+		tx.cancel(e, why, now)
+	}
+	tx.setQueued(j, nil)
+}
+
+// blockedOf returns the blocked evaluations of one incarnation of a job.
+func (tx *Tx) blockedOf(j *berth.Job) (out []*berth.Eval) {
+	for e := range of(&tx.evals.rows, &tx.evals.blocked, keyHash(j.Key()), func(e *berth.Eval) bool { return e.Key() == j.Key() }) {
+		if e.JobUID == j.UID {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (tx *Tx) cancel(old *berth.Eval, why string, now int64) {
+	e := *old
+	e.Status, e.StatusDescription, e.ModifyTime = berth.EvalCanceled, why, now
+	tx.putEval(old, &e)
+}
+
+// MaxStreamError is how long the reason can be for which a submission is given
+// up, in bytes.
+const MaxStreamError = 4 << 10
+
+// seedOf returns what the IDs of a command that is about an object follow from.
+func seedOf(uid berth.UID) (seed [16]byte) {
+	for i := range 8 {
+		seed[i] = byte(uid.Index >> (8 * i))
+	}
+	for i := range 4 {
+		seed[8+i] = byte(uid.Ordinal >> (8 * i))
+	}
+	return seed
 }

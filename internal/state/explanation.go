@@ -2,21 +2,7 @@ package state
 
 import (
 	"berth"
-	"berth/internal/cow"
 )
-
-// explanationTable keeps why the allocations of an evaluation are where they
-// are, one row for all of them.
-type explanationTable struct {
-	rows[Explanation]
-	byEval cow.Tree[uint64]
-}
-
-// Explanation is what a scheduler found when it placed a job's groups.
-type Explanation struct {
-	Eval   berth.EvalID
-	Groups map[string]*berth.AllocMetric
-}
 
 // Explanation returns why the evaluation's allocations are where they are, or
 // nil.

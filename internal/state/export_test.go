@@ -7,7 +7,7 @@ import (
 )
 
 // LastNumber is the greatest number of a command.
-var LastNumber = Number(len(kinds) - 1)
+func LastNumber() Number { return Number(len(kinds) - 1) }
 
 // NewCommand returns an empty command of a number, nil if there is none.
 func NewCommand(n Number) Command {

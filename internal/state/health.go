@@ -38,14 +38,6 @@ func (h healths) store(tx *Tx, now int64) {
 	}
 }
 
-// verdict is what an allocation's row says of its health; nil is nothing.
-func verdict(a *berth.Alloc) *bool {
-	if s := a.Rest().DeploymentStatus; s != nil {
-		return s.Healthy
-	}
-	return nil
-}
-
 // judge notes in more, which belongs to a changed copy of a, that it is healthy
 // or not, and counts that. What was said of it before is taken back.
 func (h *healths) judge(tx *Tx, a *berth.Alloc, more *berth.AllocMore, healthy bool, at time.Time, now int64) {

@@ -1,46 +1,13 @@
 package state
 
 import (
-	"encoding/binary"
+	"bytes"
 	"iter"
 	"strings"
 
 	"berth"
-	"berth/internal/cow"
+	"berth/internal/state/codec"
 )
-
-// jobTable holds the newest version of each job, its earlier versions, and
-// what is counted of its allocations and evaluations.
-type jobTable struct {
-	rows[berth.Job]
-	byKey cow.Tree[string]
-	// perNode holds, as byKey does, those jobs that run on every node.
-	perNode cow.Tree[string]
-	kin     relations
-
-	versions       rows[berth.Job]
-	byVersion      cow.Tree[string]
-	submitted      rows[Submission]
-	bySubmit       cow.Tree[string]
-	summaries      cow.Vec[*Summary] // by the slot of the job
-	scaled         cow.Tree[string]  // as byKey, those that are not stopped and have a scaling policy
-	scalings       cow.Vec[*ScalingEvents]
-	summaryChanged uint64
-}
-
-// Submission is the text a version of a job was made from.
-type Submission struct {
-	berth.JobSubmission
-	Key     berth.JobKey
-	Version uint64
-}
-
-func jobKey(k berth.JobKey) string { return k.Namespace + "\x00" + string(k.ID) }
-
-// versionKey orders the versions of a job by number.
-func versionKey(k berth.JobKey, v uint64) string {
-	return string(binary.BigEndian.AppendUint64([]byte(jobKey(k)+"\x00"), v))
-}
 
 // Job returns the newest version of the job, or nil.
 func (s *Snapshot) Job(k berth.JobKey) *berth.Job {
@@ -86,16 +53,6 @@ func (s *Snapshot) JobsFrom(k berth.JobKey) iter.Seq[*berth.Job] {
 	return rowsOf(&s.jobs.rows, s.jobs.byKey.From(jobKey(k), 0))
 }
 
-func startingWith[T any](r *rows[T], ix *cow.Tree[string], prefix string) iter.Seq[*T] {
-	return func(yield func(*T) bool) {
-		for k, slot := range ix.From(prefix, 0) {
-			if !strings.HasPrefix(k, prefix) || !yield(r.vec.Get(slot)) {
-				return
-			}
-		}
-	}
-}
-
 // JobVersion returns one version of the job, or nil.
 func (s *Snapshot) JobVersion(k berth.JobKey, v uint64) *berth.Job {
 	if slot, ok := s.jobs.byVersion.First(versionKey(k, v)); ok {
@@ -129,117 +86,15 @@ func (s *Snapshot) Submission(k berth.JobKey, v uint64) *Submission {
 	return nil
 }
 
-// putJob stores a job as the newest version; old is the row it replaces, nil
-// if none.
-func (tx *Tx) putJob(old, j *berth.Job) {
-	t := &tx.jobs
-	if old == nil {
-		slot := t.insert(tx, j)
-		t.byKey.Add(tx.edit, jobKey(j.Key()), slot)
-		s := &Summary{Key: j.Key(), UID: j.UID, Created: tx.Index, Changed: tx.Index}
-		t.summaries.Set(tx.edit, slot, s)
-		t.summaryChanged = tx.Index
-		tx.note(Summaries, nil, s)
-		if j.PerNode() {
-			t.perNode.Add(tx.edit, jobKey(j.Key()), slot)
-		}
-		tx.listScaled(nil, j, slot)
-		tx.relate(j, slot, s)
-	} else {
-		slot, _ := t.byKey.First(jobKey(j.Key()))
-		t.set(tx, slot, j)
-		tx.listScaled(old, j, slot)
-	}
-	tx.putVersion(j)
-	tx.mergeIntoDeployment(old, j)
-	tx.relative(old, j)
-	tx.touchStream(j.UID)
-	tx.note(Jobs, anyOrNil(old), j)
+// sameSpec says whether two versions of a job ask for the same.
+func sameSpec(a, b *berth.Job) bool {
+	return bytes.Equal(codec.Canonical(spec(a)), codec.Canonical(spec(b)))
 }
 
-// putVersion keeps j in the history, and drops the oldest version that is not
-// tagged if there are too many.
-func (tx *Tx) putVersion(j *berth.Job) {
-	t := &tx.jobs
-	vk := versionKey(j.Key(), j.Version)
-	if slot, ok := t.byVersion.First(vk); ok {
-		t.versions.set(tx, slot, j)
-		return
-	}
-	t.byVersion.Add(tx.edit, vk, t.versions.insert(tx, j))
-	tx.forgetVersions(j.Key())
-}
-
-// forgetVersions drops the oldest versions of a job that are not tagged, if
-// there are too many.
-func (tx *Tx) forgetVersions(k berth.JobKey) {
-	var plain []*berth.Job
-	row := tx.StreamOf(k)
-	for v := range tx.JobVersions(k) {
-		if v.VersionTag == nil && !(row != nil && row.Plan != nil && v.Version == row.Version) { // which is placed
-			plain = append(plain, v)
-		}
-	}
-	kept, _ := tx.TrackedVersions()
-	for len(plain) > kept {
-		tx.dropVersion(plain[0])
-		plain = plain[1:]
-	}
-}
-
-func (tx *Tx) dropVersion(j *berth.Job) {
-	t, vk := &tx.jobs, versionKey(j.Key(), j.Version)
-	if slot, ok := t.byVersion.First(vk); ok {
-		t.byVersion.Remove(tx.edit, vk, slot)
-		t.versions.remove(tx, slot)
-	}
-	if slot, ok := t.bySubmit.First(vk); ok {
-		t.bySubmit.Remove(tx.edit, vk, slot)
-		t.submitted.remove(tx, slot)
-	}
-}
-
-func (tx *Tx) putSubmission(sub *Submission) {
-	t, vk := &tx.jobs, versionKey(sub.Key, sub.Version)
-	if slot, ok := t.bySubmit.First(vk); ok {
-		t.submitted.set(tx, slot, sub)
-		return
-	}
-	t.bySubmit.Add(tx.edit, vk, t.submitted.insert(tx, sub))
-}
-
-// removeJob forgets a job with all that belongs to it but its allocations and
-// evaluations, which end in their own ways.
-func (tx *Tx) removeJob(j *berth.Job) {
-	tx.trace(j.Key())
-	t := &tx.jobs
-	var versions []*berth.Job
-	for v := range tx.JobVersions(j.Key()) {
-		versions = append(versions, v)
-	}
-	for _, v := range versions {
-		tx.dropVersion(v)
-	}
-	slot, _ := t.byKey.First(jobKey(j.Key()))
-	t.byKey.Remove(tx.edit, jobKey(j.Key()), slot)
-	if j.PerNode() {
-		t.perNode.Remove(tx.edit, jobKey(j.Key()), slot)
-	}
-	tx.listScaled(j, nil, slot)
-	if t.scalings.Get(slot) != nil {
-		t.scalings.Set(tx.edit, slot, nil)
-	}
-	tx.unrelate(j, slot, t.summaries.Get(slot))
-	delete(tx.counting, slot) // of what its children's ends counted
-	tx.note(Summaries, t.summaries.Get(slot), nil)
-	t.summaries.Set(tx.edit, slot, nil)
-	t.summaryChanged = tx.Index
-	t.remove(tx, slot)
-	tx.dropReschedules(j)
-	tx.dropDeployments(j)
-	tx.dropMark(j.Key())
-	tx.note(Jobs, j, nil)
-	if j.Type == berth.TypeStream {
-		tx.leaveStream(j)
-	}
+// spec returns the job without what servers set.
+func spec(j *berth.Job) *berth.Job {
+	s := *j
+	s.Stable, s.Version, s.VersionTag, s.SubmitTime = false, 0, nil, 0
+	s.CreateIndex, s.ModifyIndex, s.JobModifyIndex, s.UID = 0, 0, 0, berth.UID{}
+	return &s
 }

@@ -8,9 +8,6 @@ import (
 	"berth/internal/state/codec"
 )
 
-// mostNodes bounds the numbers of nodes, far above what a cluster can have.
-const mostNodes = 1 << 24
-
 // Load reads what Save wrote. A snapshot that is damaged, or of a newer
 // version, is an error that says so; nothing of it is used.
 func Load(from io.Reader) (*Snapshot, error) {
@@ -39,19 +36,6 @@ func Verify(from io.Reader) error {
 		l := &loader{tx: Begin(&Snapshot{}), format: version}
 		return loadHead(l, r)
 	})
-}
-
-// loader reads records into a transaction.
-type loader struct {
-	tx     *Tx
-	format int // the version of the snapshot
-	// preemptors are nodes on which allocations share capacity with those they
-	// preempted, which is known when all are there.
-	preemptors []*berth.Node
-
-	versions []*berth.Job
-	prev     *berth.Alloc
-	changed  [tableCount]uint64
 }
 
 // loaders read the records of each kind.
@@ -88,19 +72,6 @@ func (l *loader) record(kind codec.Kind, r *codec.Reader) error {
 		return fmt.Errorf("unknown kind %d", kind)
 	}
 	return load(l, r)
-}
-
-// again says that a row is there a second time, or has no name: indexes rely
-// on it that neither can be.
-func again(what string, name any) error {
-	return fmt.Errorf("%s %v is there twice, or has no ID", what, name)
-}
-
-// read reads a row that is written as msgpack.
-func read[T any](r *codec.Reader) *T {
-	v := new(T)
-	r.Value(v)
-	return v
 }
 
 // loadHead reads what is there once. The head is as long as its version has it,

@@ -10,6 +10,44 @@ import (
 	"berth/internal/state/codec"
 )
 
+// loader reads records into a transaction.
+type loader struct {
+	tx     *Tx
+	format int // the version of the snapshot
+	// preemptors are nodes on which allocations share capacity with those they
+	// preempted, which is known when all are there.
+	preemptors []*berth.Node
+
+	versions []*berth.Job
+	prev     *berth.Alloc
+	changed  [tableCount]uint64
+}
+
+// version reads the number of a version of a job, nil if it is damaged.
+func (l *loader) version(r *codec.Reader) *berth.Job {
+	n := r.Below(uint64(len(l.versions)), "version of a job")
+	if r.Err() != nil {
+		return nil
+	}
+	return l.versions[n]
+}
+
+// again says that a row is there a second time, or has no name: indexes rely
+// on it that neither can be.
+func again(what string, name any) error {
+	return fmt.Errorf("%s %v is there twice, or has no ID", what, name)
+}
+
+// read reads a row that is written as msgpack.
+func read[T any](r *codec.Reader) *T {
+	v := new(T)
+	r.Value(v)
+	return v
+}
+
+// mostNodes bounds the numbers of nodes, far above what a cluster can have.
+const mostNodes = 1 << 24
+
 func loadNamespace(l *loader, r *codec.Reader) error {
 	n, tx := read[berth.Namespace](r), l.tx
 	if tx.Namespace(n.Name) != nil {
@@ -27,15 +65,6 @@ func loadJobVersion(l *loader, r *codec.Reader) error {
 	}
 	l.versions = append(l.versions, j)
 	return nil
-}
-
-// version reads the number of a version of a job, nil if it is damaged.
-func (l *loader) version(r *codec.Reader) *berth.Job {
-	n := r.Below(uint64(len(l.versions)), "version of a job")
-	if r.Err() != nil {
-		return nil
-	}
-	return l.versions[n]
 }
 
 func loadScaling(l *loader, r *codec.Reader) error {

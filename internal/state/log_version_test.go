@@ -22,7 +22,7 @@ import (
 func shapeOfLogVersion(t *testing.T, logVersion int) string {
 	var out strings.Builder
 	types := map[reflect.Type]bool{}
-	for n := state.Number(1); n <= state.LastNumber; n++ {
+	for n := state.Number(1); n <= state.LastNumber(); n++ {
 		c := state.NewCommand(n)
 		if c == nil {
 			continue
@@ -138,7 +138,7 @@ func changes(was, is string) string {
 // Every number has a log version, and no log version has numbers that are not there.
 func TestEveryNumberHasALogVersion(t *testing.T) {
 	last := map[int]state.Number{}
-	for n := state.Number(1); n <= state.LastNumber; n++ {
+	for n := state.Number(1); n <= state.LastNumber(); n++ {
 		if c := state.NewCommand(n); c != nil {
 			last[state.Needs(c)] = n
 		}

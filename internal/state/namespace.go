@@ -4,13 +4,7 @@ import (
 	"iter"
 
 	"berth"
-	"berth/internal/cow"
 )
-
-type namespaceTable struct {
-	rows[berth.Namespace]
-	byName cow.Tree[string]
-}
 
 // Namespace returns the namespace, or nil.
 func (s *Snapshot) Namespace(name string) *berth.Namespace {
@@ -38,12 +32,4 @@ func (tx *Tx) putNamespace(old, n *berth.Namespace) {
 		t.set(tx, slot, n)
 	}
 	tx.note(Namespaces, anyOrNil(old), n)
-}
-
-// anyOrNil keeps a nil pointer from becoming an interface that is not nil.
-func anyOrNil[T any](p *T) any {
-	if p == nil {
-		return nil
-	}
-	return p
 }

@@ -1,8 +1,6 @@
 package state
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -171,85 +169,6 @@ func (c *SetNodeStatus) Apply(tx *Tx) error {
 	return nil
 }
 
-// raiseForNode raises one evaluation for each job that has an allocation on
-// the node which has not ended, and if the node takes allocations one for each
-// job that runs on every node and could run there.
-func (tx *Tx) raiseForNode(n *berth.Node, seed [16]byte, now int64) (ids []berth.EvalID) {
-	return tx.raiseEach(n, seed, now, func(*berth.Job) bool { return true })
-}
-
-// raiseForChange raises evaluations of the jobs that run on every node for one
-// that conditions see with other eyes now. Other jobs stay where they are.
-func (tx *Tx) raiseForChange(n *berth.Node, seed [16]byte, now int64) []berth.EvalID {
-	if !tx.AnyPerNode() {
-		return nil
-	}
-	return tx.raiseEach(n, seed, now, (*berth.Job).PerNode)
-}
-
-// raiseEach raises one evaluation for each job that has something on the node.
-// It is one of the job that there is now, which looks at what is left of earlier
-// ones of its name, too; if there is none, of the last one that left something.
-func (tx *Tx) raiseEach(n *berth.Node, seed [16]byte, now int64, keep func(*berth.Job) bool) (ids []berth.EvalID) {
-	newest := map[berth.JobKey]*berth.Job{}
-	for a := range tx.AllocsOn(n.ID) {
-		if a.Ended() || a.Orphaned {
-			continue
-		}
-		k := a.Key()
-		if old := newest[k]; old == nil || cmp.Or(compareIncarnations(old, a.Job), cmp.Compare(old.Version, a.Job.Version)) < 0 {
-			newest[k] = a.Job
-		}
-	}
-	for k, j := range newest {
-		if now := tx.Job(k); now != nil {
-			newest[k], j = now, now
-		}
-		if !keep(j) {
-			delete(newest, k)
-		}
-	}
-	if n.Ready() {
-		for j := range tx.PerNodeJobs() {
-			if wants(j, n) {
-				newest[j.Key()] = j
-			}
-		}
-	}
-	jobs := slices.Collect(maps.Values(newest))
-	return tx.raiseOn(n, jobs, berth.TriggerNodeUpdate, seed, now)
-}
-
-// raiseOn raises an evaluation for each of the jobs, because of a node.
-func (tx *Tx) raiseOn(n *berth.Node, jobs []*berth.Job, trigger string, seed [16]byte, now int64) (ids []berth.EvalID) {
-	// The order decides who gets which ID, so it must be the same everywhere.
-	slices.SortFunc(jobs, compareIncarnations)
-	for _, j := range jobs {
-		e := &berth.Eval{
-			ID: tx.newID(seed), Namespace: j.Namespace, JobID: j.ID, JobUID: j.UID, Type: j.Type, Priority: j.Priority,
-			TriggeredBy: trigger, Cause: berth.Cause{Kind: berth.CauseNode, ID: n.ID.String()},
-			JobModifyIndex: j.JobModifyIndex, NodeID: n.ID, NodeModifyIndex: tx.Index,
-			Status: berth.EvalPending, CreateTime: now, ModifyTime: now,
-		}
-		tx.putEval(nil, e)
-		ids = append(ids, e.ID)
-	}
-	return ids
-}
-
-func compareIncarnations(a, b *berth.Job) int {
-	if c := compareKeys(a.Key(), b.Key()); c != 0 {
-		return c
-	}
-	switch {
-	case a.UID.Index < b.UID.Index:
-		return -1
-	case a.UID.Index > b.UID.Index:
-		return 1
-	}
-	return 0
-}
-
 // AddNodeEvents notes what happened to a node.
 type AddNodeEvents struct {
 	ID     berth.NodeID
@@ -280,4 +199,46 @@ func addEvents(n *berth.Node, index uint64, e berth.NodeEvent) {
 	e.CreateIndex = index
 	keep := n.Events[max(0, len(n.Events)-berth.NodeEventsKept+1):]
 	n.Events = append(slices.Clone(keep), e)
+}
+
+// SetNodeEligibility says whether a node takes new work. What runs there stays.
+// A node that takes work again raises evaluations: jobs that run on every node
+// have something to start there. One that takes none raises evaluations of those
+// of them that are being updated.
+type SetNodeEligibility struct {
+	ID          berth.NodeID
+	Eligibility string
+	Seed        [16]byte // of the evaluations that it raises
+	Now         int64
+
+	Evals []berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+}
+
+// Apply implements Command. A node that is as it should be stays so, and
+// nothing is raised.
+func (c *SetNodeEligibility) Apply(tx *Tx) error {
+	c.Evals = nil
+	old := tx.Node(c.ID)
+	if old == nil {
+		return berth.Errorf(berth.NotFound, "node not found: %s", c.ID)
+	}
+	if c.Eligibility != berth.NodeEligible && c.Eligibility != berth.NodeIneligible {
+		return berth.Errorf(berth.Invalid, "Eligibility: %.40q is not known; allowed are %s and %s", c.Eligibility, berth.NodeEligible, berth.NodeIneligible)
+	}
+	if old.SchedulingEligibility == c.Eligibility {
+		return nil
+	}
+	if old.Draining() {
+		return berth.Errorf(berth.Conflict, "node %s is drained, so it cannot be %s; end its drain first", old.ID, c.Eligibility)
+	}
+	n := *old
+	n.SchedulingEligibility, n.ModifyIndex = c.Eligibility, tx.Index
+	addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node marked as "+c.Eligibility+" for scheduling", c.Now))
+	tx.putNode(old, &n)
+	if n.SchedulingEligibility == berth.NodeEligible {
+		c.Evals = tx.raiseForNode(&n, c.Seed, c.Now)
+	} else {
+		c.Evals = tx.raiseForDeployed(&n, c.Seed, c.Now)
+	}
+	return nil
 }

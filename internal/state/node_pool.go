@@ -7,13 +7,7 @@ import (
 	"strings"
 
 	"berth"
-	"berth/internal/cow"
 )
-
-type poolTable struct {
-	rows[berth.NodePool]
-	byName cow.Tree[string]
-}
 
 // NodePool returns the node pool, or nil.
 func (s *Snapshot) NodePool(name string) *berth.NodePool {

@@ -7,32 +7,6 @@ import (
 	"berth"
 )
 
-// Launch is what is known of the launches of a periodic job: which of the times
-// at which it was due were decided. It makes a launch a matter of the log, not
-// of who leads.
-type Launch struct {
-	From    int64       // ns since 1970: times count from then, which is when somebody last said them
-	Due     int64       // the last time that was decided, 0 if none was
-	Child   berth.JobID // of the last launch, forced ones included
-	Index   uint64      // of the last launch
-	Skipped int64       // the last time at which nothing was launched, because a child was not over
-	Skips   uint64      // how often that was
-	Changed uint64      // index of the last change of the job or of this
-}
-
-// Base is the time after which the job can be due.
-func (l *Launch) Base() time.Time { return time.Unix(0, max(l.From, l.Due)) }
-
-// WrongClock is how far ahead of the clock the last launch must lie for its
-// clock to have been wrong, and not this one: a day, and an hour for those that
-// are set to another zone by hand.
-const WrongClock = 25 * time.Hour
-
-// Ahead says whether the last launch was decided by a clock that was wrong, so
-// that times count from now again. A clock that was put back by less launches
-// nothing until it has caught up, so nothing is launched twice.
-func (l *Launch) Ahead(now int64) bool { return max(l.From, l.Due) > now+int64(WrongClock) }
-
 // PeriodicSince returns the periodic jobs that changed, or whose launches did,
 // after an index, oldest change first.
 func (s *Snapshot) PeriodicSince(index uint64) iter.Seq2[*berth.Job, *Summary] {
@@ -43,49 +17,6 @@ func (s *Snapshot) PeriodicSince(index uint64) iter.Seq2[*berth.Job, *Summary] {
 			}
 		}
 	}
-}
-
-// launched changes what is known of a job's launches.
-func (tx *Tx) launched(j *berth.Job, change func(*Launch)) {
-	slot, ok := tx.jobs.byKey.First(jobKey(j.Key()))
-	if !ok {
-		return
-	}
-	tx.count(j.Key(), j.UID, func(s *Summary) {
-		l := &Launch{}
-		if s.Launch != nil {
-			*l = *s.Launch
-			tx.jobs.kin.periodic.Remove(tx.edit, l.Changed, slot)
-		}
-		change(l)
-		l.Changed = tx.Index
-		tx.jobs.kin.periodic.Add(tx.edit, l.Changed, slot)
-		s.Launch = l
-	})
-}
-
-// reschedulePeriodic notes that a periodic job was put. Times count from now
-// if they are other times, or the job was stopped or disabled until now.
-func (tx *Tx) reschedulePeriodic(old, j *berth.Job) {
-	anew := old == nil || old.Stop || old.Periodic == nil || !old.Periodic.Enabled || !sameTimes(old.Periodic, j.Periodic)
-	tx.launched(j, func(l *Launch) {
-		if anew {
-			l.From = j.SubmitTime
-		}
-	})
-}
-
-func sameTimes(a, b *berth.PeriodicConfig) bool {
-	x, y := a.Crons(), b.Crons()
-	if a.TimeZone != b.TimeZone || len(x) != len(y) {
-		return false
-	}
-	for i := range x {
-		if x[i] != y[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // LaunchPeriodic launches a child of a periodic job for a time at which it is

@@ -11,33 +11,6 @@ import (
 	"berth/internal/state/codec"
 )
 
-// ApplyPlan makes the changes that a plan asks for, as far as they still fit,
-// and ends the plan's evaluation with them. Every placement is checked against
-// the state it meets in the log, so no plan, however old its snapshot,
-// overcommits a node, uses a name twice or places for a job that changed.
-type ApplyPlan struct {
-	ByLeader
-	Eval       berth.EvalID
-	JobVersion uint64 // the version placed
-	Place      []berth.Placement
-	Stop       []berth.AllocStop
-	Update     []berth.AllocID // to carry over to the version in place
-	Explain    map[string]*berth.AllocMetric
-	Deploy     *berth.Deployment // to be made with the plan, which belongs to it
-	Deployed   *DeploymentChange // what becomes of the deployment there was
-	End        *EvalEnd          // nil: the evaluation goes on
-	Now        int64
-
-	// Refused are the placements that did not fit, set by Apply. With any, End
-	// did not happen.
-	Refused []berth.Refusal
-
-	nodes   []uint32 // by placement, its node's number; set by Apply, or read from the log
-	fromLog bool     // nodes says where, not NodeID
-	robbed  []robbed // jobs of which something was evicted; set by Apply
-	joins   *enrolment
-}
-
 // Apply implements Command.
 func (c *ApplyPlan) Apply(tx *Tx) error {
 	eval := tx.Eval(c.Eval)
@@ -237,55 +210,6 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 	}
 }
 
-// instance is one instance of a job: the group's place in the job, and the
-// index of its name; of a job that runs on every node also the number of the
-// node, plus one.
-type instance struct {
-	group int
-	index uint32
-	node  uint32
-	// canary: of a deployment that was not promoted; it runs beside what has the
-	// name. Of a job that runs on every node it takes the place of that.
-	canary bool
-}
-
-// liveNames returns the instances of a job that an allocation holds which
-// should run, those apart whose allocation is unknown.
-func (tx *Tx) liveNames(job *berth.Job) (names map[instance]bool, away unknowns) {
-	names = map[instance]bool{}
-	groups := map[string]int{}
-	for i, g := range job.TaskGroups {
-		groups[g.Name] = i
-	}
-	for a := range tx.AllocsOf(job.Key()) {
-		if a.Live() && a.Job.UID == job.UID {
-			if g, ok := groups[a.Group.Name]; ok {
-				name := tx.instanceOf(g, a)
-				// Of a job that runs on every node, nothing stands in for it.
-				if a.Client == berth.ClientUnknown && !job.PerNode() || outlasts(a, job.TaskGroups[g]) {
-					away.add(name, a)
-					continue
-				}
-				names[name] = true
-			}
-		}
-	}
-	return names, away
-}
-
-func (tx *Tx) instanceOf(group int, a *berth.Alloc) instance {
-	i := instance{group: group, index: a.Index}
-	if s := a.Rest().DeploymentStatus; s != nil {
-		i.canary = s.Canary && !a.Job.PerNode()
-	}
-	if a.Job.PerNode() {
-		if n := tx.Node(a.NodeID); n != nil {
-			i.node = n.Number + 1
-		}
-	}
-	return i
-}
-
 // refuse returns why a placement cannot be made, "" if it can.
 func (tx *Tx) refuse(n *berth.Node, r *fit.Request, p *berth.Placement, nameTaken bool, evicted []*berth.Alloc) string {
 	switch {
@@ -389,4 +313,19 @@ func (tx *Tx) noteReschedule(job *berth.Job, g *berth.TaskGroup, prev *berth.All
 	e.Delay = delay
 	r.Events = append(slices.Clone(r.Events[max(0, len(r.Events)-keep+1):]), e)
 	tx.putReschedules(&r)
+}
+
+// fitsWhole says whether every placement of a plan fits. It tries the plan on
+// a state of its own, so that of a job whose plans are made whole or not at all
+// nothing is changed if one does not: then Refused says which, nothing was
+// stopped or carried over, and the evaluation is decided anew.
+//
+// That is what all_at_once asks for: no part of a plan that met a node which is
+// fuller than it thought. An instance for which there is no room anywhere is
+// not in the plan and waits, as of every job.
+func (c *ApplyPlan) fitsWhole(tx *Tx, job *berth.Job) bool {
+	trial := Begin(tx.Snapshot)
+	trial.by = tx.by
+	c.change(trial, job)
+	return len(c.Refused) == 0
 }

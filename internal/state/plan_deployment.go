@@ -6,14 +6,6 @@ import (
 	"berth"
 )
 
-// DeploymentChange is a new status of a deployment, none if it goes on, and new
-// sizes of its groups. One that has ended stays as it is.
-type DeploymentChange struct {
-	ID                  berth.DeploymentID
-	Status, Description string
-	Sizes               map[string]berth.DeploymentSize // by group; of others they stay
-}
-
 // checkDeployment refuses a deployment that is not of the version placed, that
 // would be the job's second, or that ends as only others may say.
 func (c *ApplyPlan) checkDeployment(tx *Tx, job *berth.Job, eval *berth.Eval) error {
@@ -69,15 +61,6 @@ func (e *DeploymentChange) resize(d *berth.Deployment) {
 	if d.Status == berth.DeploymentRunning {
 		d.StatusDescription = d.Runs()
 	}
-}
-
-// enrolment is the deployment that a plan's placements belong to, with what the
-// plan adds to its counts; nil if there is none.
-type enrolment struct {
-	old, d *berth.Deployment // old is the row before the plan, nil if it makes it
-	// again: a healthy allocation was carried over. Nobody will say again that
-	// it is, so the deployment is to be looked at without that.
-	again bool
 }
 
 // enrol changes deployments as the plan says, and returns the one that its
@@ -181,12 +164,6 @@ func (e *enrolment) store(tx *Tx, now int64) {
 	tx.putDeployment(e.old, e.d)
 }
 
-// version is a group of one version of a job.
-type version struct {
-	job   *berth.Job
-	group *berth.TaskGroup
-}
-
 // versionFor returns what a placement is of: the job's newest version, or that
 // of what it replaces.
 func (tx *Tx) versionFor(p *berth.Placement, job *berth.Job) version {
@@ -239,4 +216,15 @@ func onlyCounts(old, j *berth.Job) bool {
 		same.TaskGroups[i] = &n
 	}
 	return sameSpec(old, &same)
+}
+
+// succeed marks the version that a deployment brought up as one to go back to.
+func (tx *Tx) succeed(d *berth.Deployment) {
+	cur, v := tx.Job(d.Key()), tx.JobVersion(d.Key(), d.JobVersion)
+	if cur == nil || cur.UID != d.JobUID || v == nil || v.Stable {
+		return
+	}
+	stable := *v
+	stable.Stable = true
+	tx.amend(cur, &stable)
 }

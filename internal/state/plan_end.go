@@ -4,30 +4,6 @@ import (
 	"berth"
 )
 
-// EvalEnd is how an evaluation ends.
-type EvalEnd struct {
-	Status        string // complete, failed or canceled; blocked for one that was blocked and stays so
-	Description   string
-	Failed        map[string]*berth.AllocMetric
-	Queued        map[string]int
-	Missed        *berth.Missed
-	SnapshotIndex uint64
-	Timeline      berth.Timeline
-	Blocked       *NewEval  // for what could not be placed
-	Later         []NewEval // for what is to be done later
-	// Nodes are those on which a job that runs on every node lacks room. Each
-	// has a blocked evaluation of its own, but for the node of an evaluation
-	// that stays blocked itself.
-	Nodes []NodeWait
-}
-
-// NewEval is an evaluation that another one leads to.
-type NewEval struct {
-	ID          berth.EvalID
-	TriggeredBy string
-	WaitUntil   int64
-}
-
 // checkEnd refuses an end that would give an ID twice, or leave a blocked
 // evaluation behind that nothing explains or that is the job's second.
 func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
@@ -58,13 +34,6 @@ func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
 		ids = append(ids, n.ID)
 	}
 	return tx.unusedEvals(ids...)
-}
-
-func (e *EvalEnd) news() []NewEval {
-	if e.Blocked == nil {
-		return e.Later
-	}
-	return append([]NewEval{*e.Blocked}, e.Later...)
 }
 
 // end ends an evaluation and raises those it leads to.
@@ -117,18 +86,4 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 		}
 		tx.putEval(nil, next)
 	}
-}
-
-// setQueued notes how many instances of each group wait for a place.
-func (tx *Tx) setQueued(job *berth.Job, queued map[string]int) {
-	tx.count(job.Key(), job.UID, func(s *Summary) {
-		for i := range s.Groups {
-			s.Groups[i].Queued = 0
-		}
-		for _, g := range job.TaskGroups {
-			if n := queued[g.Name]; n > 0 || len(queued) > 0 {
-				s.group(g.Name).Queued = n
-			}
-		}
-	})
 }

@@ -1,8 +1,6 @@
 package state
 
 import (
-	"math"
-
 	"berth"
 	"berth/internal/state/codec"
 )
@@ -102,66 +100,5 @@ func (e *EvalEnd) unpack(r *codec.Reader, now int64) {
 		r.Value(&rest)
 		e.Description, e.Failed, e.Queued = rest.Description, rest.Failed, rest.Queued
 		e.Missed, e.Blocked, e.Later, e.Nodes = rest.Missed, rest.Blocked, rest.Later, rest.Nodes
-	}
-}
-
-// Flags of an update.
-const (
-	updateText = 1 << 4 // the lower bits are the client status
-	updateMore = 1 << 5
-)
-
-func (c *ReportAllocs) pack(w *codec.Writer) {
-	w.Uint(uint64(c.number))
-	if c.number == 0 {
-		w.ID(c.Node)
-	}
-	w.Int(c.Now)
-	w.Uint(uint64(len(c.Updates)))
-	for i := range c.Updates {
-		u := &c.Updates[i]
-		more := updateRest{u.Deployment, u.Network}
-		w.Byte(byte(u.Client) | codec.Flag(updateText, u.Description != "") | codec.Flag(updateMore, more != updateRest{}))
-		w.ID(u.ID)
-		w.Text(string(u.Tasks))
-		if u.Description != "" {
-			w.Text(u.Description)
-		}
-		if more != (updateRest{}) {
-			w.Value(&more)
-		}
-	}
-}
-
-type updateRest struct {
-	Deployment *berth.AllocDeploymentStatus
-	Network    *berth.AllocNetworkStatus
-}
-
-func (c *ReportAllocs) unpack(r *codec.Reader) {
-	c.number = uint32(r.Below(math.MaxUint32, "node"))
-	c.fromLog = c.number != 0
-	if !c.fromLog {
-		c.Node = r.ID()
-	}
-	c.Now = r.Int()
-	c.Updates = make([]AllocUpdate, r.Length(18))
-	for i := range c.Updates {
-		u := &c.Updates[i]
-		flags := r.Byte()
-		u.Client = berth.ClientStatus(flags & 0xf)
-		if u.Client > berth.ClientUnknown {
-			r.Damaged("client status")
-		}
-		u.ID = r.ID()
-		u.Tasks = berth.TaskStatesPack(r.Text())
-		if flags&updateText != 0 {
-			u.Description = r.Text()
-		}
-		if flags&updateMore != 0 {
-			var more updateRest
-			r.Value(&more)
-			u.Deployment, u.Network = more.Deployment, more.Network
-		}
 	}
 }

@@ -1,9 +1,11 @@
 package state
 
 import (
+	"math"
 	"slices"
 
 	"berth"
+	"berth/internal/state/codec"
 )
 
 // ReportAllocs is what a node's agent says of its allocations. An allocation
@@ -18,16 +20,6 @@ type ReportAllocs struct {
 
 	number  uint32 // of the node, plus one; set by Apply, or read from the log
 	fromLog bool   // number says which, not Node
-}
-
-// AllocUpdate is what is said of one allocation.
-type AllocUpdate struct {
-	ID          berth.AllocID
-	Client      berth.ClientStatus
-	Description string
-	Tasks       berth.TaskStatesPack
-	Deployment  *berth.AllocDeploymentStatus
-	Network     *berth.AllocNetworkStatus
 }
 
 // Apply implements Command. Allocations that are gone, or have ended, are
@@ -137,5 +129,66 @@ func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc,
 		}
 		tx.putEval(nil, e)
 		c.Evals = append(c.Evals, e.ID)
+	}
+}
+
+// Flags of an update.
+const (
+	updateText = 1 << 4 // the lower bits are the client status
+	updateMore = 1 << 5
+)
+
+func (c *ReportAllocs) pack(w *codec.Writer) {
+	w.Uint(uint64(c.number))
+	if c.number == 0 {
+		w.ID(c.Node)
+	}
+	w.Int(c.Now)
+	w.Uint(uint64(len(c.Updates)))
+	for i := range c.Updates {
+		u := &c.Updates[i]
+		more := updateRest{u.Deployment, u.Network}
+		w.Byte(byte(u.Client) | codec.Flag(updateText, u.Description != "") | codec.Flag(updateMore, more != updateRest{}))
+		w.ID(u.ID)
+		w.Text(string(u.Tasks))
+		if u.Description != "" {
+			w.Text(u.Description)
+		}
+		if more != (updateRest{}) {
+			w.Value(&more)
+		}
+	}
+}
+
+type updateRest struct {
+	Deployment *berth.AllocDeploymentStatus
+	Network    *berth.AllocNetworkStatus
+}
+
+func (c *ReportAllocs) unpack(r *codec.Reader) {
+	c.number = uint32(r.Below(math.MaxUint32, "node"))
+	c.fromLog = c.number != 0
+	if !c.fromLog {
+		c.Node = r.ID()
+	}
+	c.Now = r.Int()
+	c.Updates = make([]AllocUpdate, r.Length(18))
+	for i := range c.Updates {
+		u := &c.Updates[i]
+		flags := r.Byte()
+		u.Client = berth.ClientStatus(flags & 0xf)
+		if u.Client > berth.ClientUnknown {
+			r.Damaged("client status")
+		}
+		u.ID = r.ID()
+		u.Tasks = berth.TaskStatesPack(r.Text())
+		if flags&updateText != 0 {
+			u.Description = r.Text()
+		}
+		if flags&updateMore != 0 {
+			var more updateRest
+			r.Value(&more)
+			u.Deployment, u.Network = more.Deployment, more.Network
+		}
 	}
 }

@@ -1,36 +1,10 @@
 package state
 
 import (
-	"encoding/binary"
 	"iter"
 
 	"berth"
-	"berth/internal/cow"
 )
-
-// resourceTable holds what stream jobs own.
-type resourceTable struct {
-	rows[berth.Resource]
-	byUID   cow.Tree[uint64] // index of the UID
-	byOwner cow.Tree[string] // owner, kind and name; what has no owner by UID
-	held    cow.Tree[uint64] // first half of a node's ID: the exclusive pool that has it
-	given   cow.Tree[uint64] // the same: the pools that were given it and let others in
-}
-
-// ownerKey orders what an owner has by kind and name.
-func ownerKey(owner berth.UID, kind, name string) string {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 13+len(kind)+len(name)), owner.Index)
-	b = append(binary.BigEndian.AppendUint32(b, owner.Ordinal), kind...)
-	return string(append(append(b, 0), name...))
-}
-
-// keyOf returns the key of a resource. Orphans can have equal names.
-func keyOf(r *berth.Resource) string {
-	if r.Owner.IsZero() {
-		return ownerKey(berth.UID{}, r.Kind, string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, r.UID.Index), r.UID.Ordinal)))
-	}
-	return ownerKey(r.Owner, r.Kind, r.Name)
-}
 
 func (t *resourceTable) find(uid berth.UID) (slot uint32, r *berth.Resource) {
 	if t.count == 0 {
@@ -177,15 +151,6 @@ func (s *Snapshot) GivenTo(id berth.NodeID, owner berth.UID) *berth.Resource {
 	return r
 }
 
-func hasNode(r *berth.Resource, id berth.NodeID) bool {
-	for _, n := range r.Nodes {
-		if n == id {
-			return true
-		}
-	}
-	return false
-}
-
 func exclusive(r *berth.Resource) bool {
 	return r.Object.Pool != nil && r.Object.Pool.Mode == berth.PoolExclusive
 }
@@ -259,15 +224,24 @@ func (tx *Tx) removeResource(r *berth.Resource) {
 	}
 }
 
-// emptied notes that nothing is left of what an incarnation owned.
-func (tx *Tx) emptied(row *berth.StreamJob) {
-	switch j := tx.Job(row.Key); {
-	case j == nil || j.UID != row.UID:
+// leaveStream removes the submission of a job that goes, unless something is
+// left of what it owned.
+func (tx *Tx) leaveStream(j *berth.Job) {
+	slot, row := tx.streams.find(j.UID)
+	switch {
+	case row == nil:
+	case tx.owns(row.UID):
+		tx.streams.touch(tx, slot, gone)
+	default:
 		tx.removeStream(row)
-	case row.Plan != nil && (row.Phase == berth.PhaseStopped || row.Phase == berth.PhaseFailed):
-		n := *row
-		n.Plan, n.PlanIndex, n.Deadline, n.Deleted = nil, 0, 0, nil
-		tx.putStream(row, &n)
-		tx.forgetVersions(row.Key)
+	}
+}
+
+// givenUp stores the submission of a job that was stopped or given up.
+func (tx *Tx) givenUp(j *berth.Job, n, row *berth.StreamJob) {
+	tx.putStream(row, n)
+	tx.count(j.Key(), j.UID, func(s *Summary) { s.GivenUp = true })
+	if !tx.owns(n.UID) {
+		tx.emptied(n)
 	}
 }

@@ -2,27 +2,10 @@ package state
 
 import (
 	"iter"
+	"slices"
 
 	"berth/internal/cow"
 )
-
-// rows holds the rows of one table in slots. Indexes point to slots, so to
-// change a row touches one block however many indexes there are. A slot is
-// used again after its row is gone; nothing but this server's memory knows of
-// slots.
-type rows[T any] struct {
-	vec     cow.Vec[*T]
-	free    *freeSlot
-	next    uint32 // slots from here on were never used
-	count   int
-	changed uint64 // index of the last change of any row
-}
-
-// freeSlot is a list of slots to use again.
-type freeSlot struct {
-	slot uint32
-	rest *freeSlot
-}
 
 func (r *rows[T]) insert(tx *Tx, v *T) uint32 {
 	slot := r.next
@@ -82,14 +65,37 @@ func rowsOf[T any, K any](r *rows[T], pairs iter.Seq2[K, uint32]) iter.Seq[*T] {
 	}
 }
 
-// hash spreads text over 64 bits: FNV-1a.
-func hash(parts ...string) uint64 {
-	h := uint64(14695981039346656037)
-	for _, p := range parts {
-		for i := range len(p) {
-			h = (h ^ uint64(p[i])) * 1099511628211
+func slotsOf[K any](pairs iter.Seq2[K, uint32]) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for _, s := range pairs {
+			if !yield(s) {
+				return
+			}
 		}
-		h = (h ^ 0xff) * 1099511628211 // so that ("ab","c") is not ("a","bc")
 	}
-	return h
+}
+
+// settled returns rows that come in order of an index in an order that does
+// not depend on slots: those of one index are sorted.
+func settled[T any](in iter.Seq[*T], index func(*T) uint64, compare func(a, b *T) int) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		var group []*T
+		flush := func() bool {
+			slices.SortFunc(group, compare)
+			for _, v := range group {
+				if !yield(v) {
+					return false
+				}
+			}
+			group = group[:0]
+			return true
+		}
+		for v := range in {
+			if len(group) > 0 && index(group[0]) != index(v) && !flush() {
+				return
+			}
+			group = append(group, v)
+		}
+		flush()
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"iter"
-	"slices"
 
 	"berth"
 	"berth/internal/state/codec"
@@ -219,41 +217,6 @@ func (s *saver) alloc(a *berth.Alloc) {
 		return
 	}
 	s.Record(codec.Alloc)
-}
-
-func slotsOf[K any](pairs iter.Seq2[K, uint32]) iter.Seq[uint32] {
-	return func(yield func(uint32) bool) {
-		for _, s := range pairs {
-			if !yield(s) {
-				return
-			}
-		}
-	}
-}
-
-// settled returns rows that come in order of an index in an order that does
-// not depend on slots: those of one index are sorted.
-func settled[T any](in iter.Seq[*T], index func(*T) uint64, compare func(a, b *T) int) iter.Seq[*T] {
-	return func(yield func(*T) bool) {
-		var group []*T
-		flush := func() bool {
-			slices.SortFunc(group, compare)
-			for _, v := range group {
-				if !yield(v) {
-					return false
-				}
-			}
-			group = group[:0]
-			return true
-		}
-		for v := range in {
-			if len(group) > 0 && index(group[0]) != index(v) && !flush() {
-				return
-			}
-			group = append(group, v)
-		}
-		flush()
-	}
 }
 
 // Dump writes every row as a line of text, for people who compare states.

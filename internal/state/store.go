@@ -15,90 +15,12 @@ package state
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"berth"
 )
-
-// A Command is one change to the state, as the log carries it. Apply depends
-// on nothing but the command and the transaction: no clock, no chance. It
-// checks everything before it writes; an error, which has a kind, refuses the
-// command and leaves the state as it was.
-type Command interface {
-	Apply(tx *Tx) error
-}
-
-// A Log takes commands to the replicated log.
-type Log interface {
-	// Propose returns once this server has applied the commands and they are
-	// safe, with the state index of each and why it was refused, if it was.
-	// The error is the first refusal or, without a kind, that the log is gone.
-	Propose(ctx context.Context, cmds ...Command) ([]Result, error)
-	// Stage orders the commands and says at once what becomes of them if the
-	// log holds; nothing is safe before Wait has returned.
-	Stage(cmds ...Command) (*Pending, error)
-	// Tip is the newest state with all that was staged applied. Only commands
-	// to this log may be decided on it.
-	Tip() *Snapshot
-}
-
-// ErrLost is in every error that says the log is gone: this server does not
-// lead, or no longer. What was staged and not waited for may or may not be
-// safe. Such an error has no kind; a refusal has one.
-//
-//lint:ignore ST1005 clients look for these words, as they are
-var ErrLost = errors.New("No cluster leader")
-
-// ErrUnknown is in an error that wraps ErrLost if what it is about may have
-// been logged: it may become the state yet. Without it nothing was, and it may
-// be tried again.
-var ErrUnknown = errors.New("it is unknown whether the change was made")
-
-// Result is what became of one command.
-type Result struct {
-	Index uint64 // its state index; of a refused command that of the state it met
-	Err   error
-}
-
-// Pending is a group of staged commands on its way.
-type Pending struct {
-	Results []Result
-	done    chan struct{}
-	err     error
-}
-
-// NewPending returns a group that is not safe yet.
-func NewPending(results []Result) *Pending {
-	return &Pending{Results: results, done: make(chan struct{})}
-}
-
-// Resolve says that the group is safe, or why it is lost. It is called once.
-func (p *Pending) Resolve(err error) {
-	p.err = err
-	close(p.done)
-}
-
-// Wait returns nil once the group is safe and applied here. A context that
-// ends first leaves open what becomes of it.
-func (p *Pending) Wait(ctx context.Context) error {
-	select {
-	case <-p.done:
-		return p.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// FirstRefusal returns the first error among results.
-func FirstRefusal(results []Result) error {
-	for _, r := range results {
-		if r.Err != nil {
-			return r.Err
-		}
-	}
-	return nil
-}
 
 // Store holds the newest committed snapshot and tells who waits when there is
 // a newer one.
@@ -166,57 +88,6 @@ func (c *Commit) Ready() <-chan struct{} { return c.ready }
 // TryNext returns the commit after c, nil if there is none yet.
 func (c *Commit) TryNext() *Commit { return c.next.Load() }
 
-// Change is one row that a commit put or removed. Old is nil for a new row,
-// New for a removed one; both are pointers to the row's type. Changes stand in
-// the order in which they were made.
-type Change struct {
-	Table    Table
-	By       Number // the kind of command that made it
-	Index    uint64 // that command's state index
-	Old, New any
-}
-
-// Table names a table.
-type Table uint8
-
-// The tables.
-const (
-	Namespaces Table = iota
-	Nodes
-	Jobs
-	Evals
-	Allocs
-	Deployments
-	Summaries
-	SchedulerConfigs
-	NodePools
-	Services
-	Streams
-	Resources
-	tableCount
-)
-
-var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources"}
-
-func (t Table) String() string { return tableNames[t] }
-
-// TableName returns the name of a table, if there is one of the number.
-func TableName(t Table) (name string, ok bool) {
-	if t >= tableCount {
-		return "", false
-	}
-	return tableNames[t], true
-}
-
-// Batch is what a transaction came to: the state it began at, the state it
-// leads to, and the changes between.
-type Batch struct {
-	Base    *Snapshot
-	Changes []Change
-	Needs   int // the log version that a server must know to read its commands
-	*Snapshot
-}
-
 // Publish makes the state that a batch leads to the newest, and wakes who waits
 // for its changes. The newest state must be the batch's base.
 func (s *Store) Publish(b *Batch) {
@@ -239,4 +110,38 @@ func (s *Store) publish(c *Commit) {
 	old.next.Store(c)
 	close(old.ready)
 	s.watch.wake(c)
+}
+
+// Raised returns the state as it is restored over one that was at the index
+// over: what it holds is the same, but its index is beyond both, so that
+// indexes never fall, and every table counts as changed there, so that whoever
+// waits for a change learns of this one. The term does not fall either, and the
+// cluster stays the one that it is. The log does not forget what it was said in.
+func (s *Snapshot) Raised(over *Snapshot) *Snapshot {
+	n := *s
+	n.Index = max(s.Index, over.Index) + 1
+	n.Restored = n.Index
+	n.Term = max(s.Term, over.Term)
+	n.LogVersion = max(s.LogVersion, over.LogVersion)
+	if !over.Cluster.IsZero() {
+		n.Cluster = over.Cluster
+	}
+	n.check = nil
+	n.namespaces.changed, n.nodes.changed, n.jobs.changed = n.Index, n.Index, n.Index
+	n.evals.changed, n.allocs.changed, n.deployments.changed = n.Index, n.Index, n.Index
+	n.jobs.summaryChanged, n.pools.changed, n.services.changed = n.Index, n.Index, n.Index
+	n.streams.changed, n.resources.changed = n.Index, n.Index
+	n.streamIDs = max(s.streamIDs, over.streamIDs)
+	return &n
+}
+
+// emptySnapshot is the state that every log starts from. It is at index 1, so
+// that no answer has the index 0, which clients take for "unknown".
+func emptySnapshot() *Snapshot {
+	tx := Begin(&Snapshot{Index: 1, LogVersion: 1})
+	tx.putNamespace(nil, &berth.Namespace{
+		Name: berth.DefaultNamespace, Description: "Default shared namespace", CreateIndex: 1, ModifyIndex: 1,
+	})
+	tx.builtInPools()
+	return tx.Seal()
 }

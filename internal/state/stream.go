@@ -1,31 +1,12 @@
 package state
 
 import (
-	"cmp"
 	"iter"
 	"math"
 	"slices"
 
 	"berth"
-	"berth/internal/cow"
 )
-
-// A stream job has a row beside its own that tells how far its submission has
-// come, one for each incarnation. It is there as long as the job, and longer if
-// the job was deleted in the background: until the last of what the job owned
-// is gone. So whose job is gone is known from the tables alone. Jobs of other
-// types have no such row.
-
-// streamTable holds the submissions of stream jobs.
-type streamTable struct {
-	rows[berth.StreamJob]
-	byUID cow.Tree[uint64] // index of the UID
-
-	// touched orders the rows by when something happened that can matter to
-	// them, at is that of each. It is known to this server alone.
-	touched cow.Tree[uint64]
-	at      cow.Vec[uint64]
-}
 
 // gone stands for when something happened to a job that is gone. Nothing is
 // noted with it any more, so it may be at any time.
@@ -96,10 +77,6 @@ func (s *Snapshot) StreamJobs() iter.Seq[*berth.StreamJob] {
 }
 
 func oldestStream(a, b *berth.StreamJob) int { return compareUIDs(a.UID, b.UID) }
-
-func compareUIDs(a, b berth.UID) int {
-	return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Ordinal, b.Ordinal))
-}
 
 // LastStreamID returns the number that the stream job which was planned last
 // got, 0 if none was ever.
@@ -179,17 +156,4 @@ func (tx *Tx) removeStream(row *berth.StreamJob) {
 // beginStream makes the submission of a new incarnation of a stream job.
 func (tx *Tx) beginStream(j *berth.Job, retries int, r berth.Recovery) {
 	tx.putStream(nil, &berth.StreamJob{Key: j.Key(), UID: j.UID, Phase: berth.PhaseSubmission, Retries: retries, Recovery: r})
-}
-
-// leaveStream removes the submission of a job that goes, unless something is
-// left of what it owned.
-func (tx *Tx) leaveStream(j *berth.Job) {
-	slot, row := tx.streams.find(j.UID)
-	switch {
-	case row == nil:
-	case tx.owns(row.UID):
-		tx.streams.touch(tx, slot, gone)
-	default:
-		tx.removeStream(row)
-	}
 }

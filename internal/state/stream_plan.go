@@ -185,10 +185,6 @@ func (s *Snapshot) Incomplete(row *berth.StreamJob) string {
 	return ""
 }
 
-// MaxStreamError is how long the reason can be for which a submission is given
-// up, in bytes.
-const MaxStreamError = 4 << 10
-
 // FailSubmission gives up the submission of a stream job: what it owns goes,
 // the job stays to be looked at, and can be registered again.
 type FailSubmission struct {
@@ -218,24 +214,4 @@ func (c *FailSubmission) Apply(tx *Tx) error {
 		ID: tx.newID(seedOf(j.UID)), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseSystem, ID: "submission-failed"},
 	}, c.Now)
 	return nil
-}
-
-// givenUp stores the submission of a job that was stopped or given up.
-func (tx *Tx) givenUp(j *berth.Job, n, row *berth.StreamJob) {
-	tx.putStream(row, n)
-	tx.count(j.Key(), j.UID, func(s *Summary) { s.GivenUp = true })
-	if !tx.owns(n.UID) {
-		tx.emptied(n)
-	}
-}
-
-// seedOf returns what the IDs of a command that is about an object follow from.
-func seedOf(uid berth.UID) (seed [16]byte) {
-	for i := range 8 {
-		seed[i] = byte(uid.Index >> (8 * i))
-	}
-	for i := range 4 {
-		seed[8+i] = byte(uid.Ordinal >> (8 * i))
-	}
-	return seed
 }

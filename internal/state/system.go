@@ -9,20 +9,6 @@ import (
 	"berth"
 )
 
-// Jobs of the types system and sysbatch run on every node. What is special
-// about them in the state stands here: they are listed, so that a node that
-// joins finds those that want it without asking all others, and what lacks
-// room waits node by node.
-
-// NodeWait is what a job that runs on every node waits for on some of them,
-// which are equally short.
-type NodeWait struct {
-	Nodes  []berth.NodeID
-	Failed map[string]*berth.AllocMetric // by group, of one node
-	Queued map[string]int                // by group, on one node
-	Missed *berth.Missed
-}
-
 // PerNodeJobs returns the jobs that run on every node, in order of namespace
 // and ID.
 func (s *Snapshot) PerNodeJobs() iter.Seq[*berth.Job] {
@@ -154,20 +140,4 @@ func (tx *Tx) waitAnew(by *berth.Eval, node berth.NodeID, w *NodeWait, end *Eval
 		FailedTGAllocs: w.Failed, QueuedAllocations: w.Queued, Missed: w.Missed, SnapshotIndex: end.SnapshotIndex,
 		CreateTime: now, ModifyTime: now,
 	}
-}
-
-// raiseForDeployed raises evaluations of the jobs that run on every node and
-// have a deployment that goes on, for a node that takes nothing new any more:
-// that need not be waited for.
-func (tx *Tx) raiseForDeployed(n *berth.Node, seed [16]byte, now int64) []berth.EvalID {
-	if tx.CountActiveDeployments() == 0 || !tx.AnyPerNode() {
-		return nil
-	}
-	var jobs []*berth.Job
-	for j := range tx.PerNodeJobs() {
-		if wants(j, n) && tx.activeOf(j.Key(), j.UID) != nil {
-			jobs = append(jobs, j)
-		}
-	}
-	return tx.raiseOn(n, jobs, berth.TriggerNodeUpdate, seed, now)
 }

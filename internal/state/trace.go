@@ -2,25 +2,7 @@ package state
 
 import (
 	"berth"
-	"berth/internal/cow"
 )
-
-// traces say when something last happened to the stream jobs of a name, and when
-// the routes of a namespace may last have changed. Rows tell that of themselves
-// while they are there; what goes leaves nothing but the index of its table,
-// which others raise as well.
-//
-// They are this server's alone. Names share places, so that there is an end to
-// them, and a server that begins with a saved state knows no more than that
-// nothing in it is newer: what is told may be later than it was, never earlier.
-type traces struct {
-	at    cow.Vec[uint64]
-	since uint64 // nothing is told to be older
-}
-
-// tracePlaces is how many places there are: so few names meet in one that it
-// does not matter, and 32 KiB is what all of them take.
-const tracePlaces = 1 << 12
 
 func placeOf(hash uint64) uint32 { return uint32((hash ^ hash>>32) % tracePlaces) }
 
@@ -40,8 +22,6 @@ func (s *Snapshot) LastOfStreams(k berth.JobKey) uint64 { return s.traces.last(k
 // namespace are the same, and those jobs take part that did. It can be later than
 // the last change.
 func (s *Snapshot) LastOfRoutes(namespace string) uint64 { return s.traces.last(routesHash(namespace)) }
-
-func routesHash(namespace string) uint64 { return hash("routes", namespace) }
 
 // reroutes returns the namespace whose routes a change may change: an export or
 // import comes, goes or is another one, or its job ceases to take part, or begins
@@ -69,4 +49,14 @@ func (ch *Change) reroutes() (namespace string, may bool) {
 // parked says whether a job keeps nothing because it was stopped or given up.
 func parked(row *berth.StreamJob) bool {
 	return row.Phase == berth.PhaseFailed || row.Phase == berth.PhaseStopped
+}
+
+// note records a change for those who follow commits.
+func (tx *Tx) note(t Table, old, new any) {
+	tx.changes = append(tx.changes, Change{t, tx.by, tx.Index, old, new})
+	if t == Resources || t == Streams || t == Jobs {
+		if space, may := tx.changes[len(tx.changes)-1].reroutes(); may {
+			tx.traces.note(tx, routesHash(space))
+		}
+	}
 }

@@ -15,50 +15,6 @@ const (
 	MaxTags           = 100 // of one job: a version with a name is kept as long as the job
 )
 
-// following gives j its place in the history of a job that is old now, nil if
-// there is none: as a next version, or, if it asks for the same as old, as old
-// itself. Then there is no new version, but ModifyIndex says that somebody
-// wanted it.
-func (tx *Tx) following(old, j *berth.Job, now int64) {
-	j.Stable, j.VersionTag = false, nil
-	j.SubmitTime, j.ModifyIndex, j.JobModifyIndex = now, tx.Index, tx.Index
-	tx.adoptPolicies(old, j)
-	switch {
-	case old == nil:
-		j.Version, j.CreateIndex, j.UID = 0, tx.Index, berth.UID{Index: tx.Index}
-	case sameSpec(old, j):
-		same := *old
-		same.ModifyIndex, same.JobModifyIndex = tx.Index, tx.Index
-		*j = same
-	default:
-		j.Version, j.CreateIndex, j.UID = old.Version+1, old.CreateIndex, old.UID
-	}
-}
-
-// runnable refuses a job that could not be registered now.
-func (tx *Tx) runnable(j *berth.Job) error {
-	if tx.SchedulerConfig().RejectJobRegistration {
-		return berth.Errorf(berth.Denied, "Job registration, dispatch, and scale are disabled by the scheduler configuration")
-	}
-	if tx.NodePool(j.NodePool) == nil {
-		return berth.Errorf(berth.Invalid, "job.node_pool: there is no node pool %.150q", j.NodePool)
-	}
-	return nil
-}
-
-// versionOf returns a version of the job as it is now, and the job.
-func (tx *Tx) versionOf(k berth.JobKey, version uint64) (cur, v *berth.Job, err error) {
-	cur = tx.Job(k)
-	if cur == nil {
-		return nil, nil, berth.Errorf(berth.NotFound, "job %q not found", k)
-	}
-	v = tx.JobVersion(k, version)
-	if v == nil || v.UID != cur.UID {
-		return nil, nil, berth.Errorf(berth.NotFound, "job %q has no version %d, or it is not kept any more", k, version)
-	}
-	return cur, v, nil
-}
-
 // RevertJob gives a job the specification of one of its earlier versions, as a
 // new version, and raises the evaluation that looks at it.
 type RevertJob struct {
@@ -209,17 +165,4 @@ func (tx *Tx) tagged(k berth.JobKey, name string) (v *berth.Job, tags int) {
 		}
 	}
 	return v, tags
-}
-
-// amend stores what is said of a version and is not its specification. The
-// job's own row changes, too, so that who watches the job sees it.
-func (tx *Tx) amend(cur, v *berth.Job) {
-	n := v
-	if v.Version != cur.Version {
-		tx.putVersion(v)
-		same := *cur
-		n = &same
-	}
-	n.ModifyIndex = tx.Index
-	tx.putJob(cur, n)
 }

@@ -267,7 +267,7 @@ func (r *Random) eval(t *rapid.T, s *state.Snapshot) *berth.Eval {
 func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 	e := r.eval(t, s)
 	if e == nil {
-		return &state.BeginTerm{Term: s.Term + 1, Cluster: ID[state.Store](int(s.Term) + 1)}
+		return &state.BeginTerm{Term: s.Term + 1, Cluster: ID[state.Cluster](int(s.Term) + 1)}
 	}
 	c := &state.ApplyPlan{Eval: e.ID, Now: r.now}
 	c.Stamp(s.Term)

@@ -3,9 +3,8 @@ package state
 import (
 	"reflect"
 
-	"berth/internal/admit"
-
 	"berth"
+	"berth/internal/admit"
 )
 
 // What an export publishes and what an import wants can be changed while they

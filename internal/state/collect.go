@@ -2,7 +2,6 @@ package state
 
 import (
 	"berth"
-	"berth/internal/fit"
 )
 
 // MaxDeletes is how many rows one command deletes at most: while it is applied
@@ -18,12 +17,6 @@ type DeleteRows struct {
 	Evals       []berth.EvalID // the older ones first, where one leads to another
 	Deployments []berth.DeploymentID
 	Nodes       []berth.NodeID
-}
-
-// JobRef names one incarnation of a job.
-type JobRef struct {
-	Key berth.JobKey
-	UID berth.UID
 }
 
 // Len returns how many rows the command names.
@@ -99,105 +92,6 @@ func each[K comparable, T any](keys []K, what string, get func(K) *T, name func(
 		out = append(out, row)
 	}
 	return out, nil
-}
-
-// removeAlloc forgets an allocation that has ended, so that it holds nothing
-// of its node any more.
-func (tx *Tx) removeAlloc(a *berth.Alloc) {
-	t := &tx.allocs
-	slot, _ := t.find(a.ID)
-	id, _ := a.ID.Words()
-	on, _ := a.NodeID.Words()
-	by, _ := a.EvalID.Words()
-	t.byID.Remove(tx.edit, id, slot)
-	t.byTime.Remove(tx.edit, a.CreateIndex, slot)
-	t.byNode.Remove(tx.edit, on, slot)
-	t.byJob.Remove(tx.edit, keyHash(a.Key()), slot)
-	t.byEval.Remove(tx.edit, by, slot)
-	t.remove(tx, slot)
-	if n := tx.Node(a.NodeID); n != nil { // its agent must see that it is gone
-		u := tx.nodes.usage.Edit(tx.edit, n.Number)
-		u.Changed, u.Touched = tx.Index, tx.Index
-	}
-	tx.count(a.Key(), a.Job.UID, func(s *Summary) {
-		*s.group(a.Group.Name).Of(a.Client)--
-		s.Allocs = tx.Index
-	})
-	if tx.streams.count > 0 || a.Rest().PE != nil {
-		tx.trace(a.Key())
-	}
-	tx.note(Allocs, a, nil)
-}
-
-// removeEval forgets an evaluation that has ended, and what it found.
-func (tx *Tx) removeEval(e *berth.Eval) {
-	t := &tx.evals
-	slot, _ := t.find(e.ID)
-	id, _ := e.ID.Words()
-	t.byID.Remove(tx.edit, id, slot)
-	t.byTime.Remove(tx.edit, e.CreateIndex, slot)
-	t.byJob.Remove(tx.edit, keyHash(e.Key()), slot)
-	t.remove(tx, slot)
-	if slot, x := tx.explanations.find(e.ID); x != nil {
-		tx.explanations.byEval.Remove(tx.edit, id, slot)
-		tx.explanations.remove(tx, slot)
-	}
-	tx.count(e.Key(), e.JobUID, func(s *Summary) { s.Evals = tx.Index })
-	tx.note(Evals, e, nil)
-}
-
-func (tx *Tx) removeDeployment(d *berth.Deployment) {
-	t := &tx.deployments
-	slot, _ := t.find(d.ID)
-	id, _ := d.ID.Words()
-	t.unlist(tx, d, slot)
-	t.byID.Remove(tx.edit, id, slot)
-	t.byJob.Remove(tx.edit, keyHash(d.Key()), slot)
-	t.remove(tx, slot)
-	tx.note(Deployments, d, nil)
-}
-
-// removeNode forgets a node without allocations; its number is free again.
-func (tx *Tx) removeNode(n *berth.Node) {
-	t := &tx.nodes
-	id, _ := n.ID.Words()
-	tx.leaveClass(t.usage.At(n.Number).Class)
-	if n.Draining() {
-		t.listDrain(tx, n.Number, false)
-	}
-	t.byID.Remove(tx.edit, id, n.Number)
-	t.rows.Set(tx.edit, n.Number, nil)
-	*t.usage.Edit(tx.edit, n.Number) = fit.Usage{}
-	t.giveNumber(tx, n.Number)
-	t.count--
-	t.changed = tx.Index
-	tx.note(Nodes, n, nil)
-}
-
-// giveNumber takes back a number. Runs of free numbers do not touch each other
-// nor the numbers that were never used, so a server that loads the state has
-// the same ones.
-func (t *nodeTable) giveNumber(tx *Tx, n uint32) {
-	first, more := n, uint32(0)
-	for at, count := range t.gaps.BackFrom(n, 0) { // the run before
-		if at+count+1 == n {
-			t.gaps.Remove(tx.edit, at, count)
-			first, more = at, count+1
-		}
-		break
-	}
-	for at, count := range t.gaps.From(n, 0) { // the run behind
-		if at == n+1 {
-			t.gaps.Remove(tx.edit, at, count)
-			more += count + 1
-		}
-		break
-	}
-	if first+more+1 == t.numbers {
-		t.numbers = first
-		return
-	}
-	t.gaps.Add(tx.edit, first, more)
 }
 
 // RaiseCore raises an evaluation of the system's own upkeep: what is old and

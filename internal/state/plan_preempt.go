@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"slices"
 
 	"berth"
@@ -45,12 +46,6 @@ func (c *ApplyPlan) evict(tx *Tx, by *berth.Alloc, gone []*berth.Alloc) {
 	}
 }
 
-// robbed is a job that lost an allocation, and one that took its room.
-type robbed struct {
-	key berth.JobKey
-	by  berth.AllocID
-}
-
 // raiseForEvicted raises one evaluation for each job of which something was
 // evicted, so that it is placed anew where there is room.
 func (c *ApplyPlan) raiseForEvicted(tx *Tx) {
@@ -64,4 +59,21 @@ func (c *ApplyPlan) raiseForEvicted(tx *Tx) {
 			Cause: berth.Cause{Kind: berth.CauseAlloc, ID: r.by.String()},
 		}, c.Now)
 	}
+}
+
+// Evictable returns why a job cannot preempt an allocation, "" if it can.
+func (s *Snapshot) Evictable(a *berth.Alloc, by *berth.Job) string {
+	switch {
+	case !a.Live():
+		return "it does not run"
+	case a.Orphaned:
+		return "it was left to itself, so nothing would replace it"
+	case a.Job.Priority > by.Priority-PriorityGap:
+		return fmt.Sprintf("its job has the priority %d; allowed is at most %d", a.Job.Priority, by.Priority-PriorityGap)
+	case a.Key() == by.Key():
+		return "it is of the same job"
+	case len(s.preempted(a)) > 0:
+		return "it waits for others to end"
+	}
+	return ""
 }

@@ -1,0 +1,294 @@
+package state
+
+import (
+	"berth"
+	"berth/internal/state/codec"
+)
+
+// putJob stores a job as the newest version; old is the row it replaces, nil
+// if none.
+func (tx *Tx) putJob(old, j *berth.Job) {
+	t := &tx.jobs
+	if old == nil {
+		slot := t.insert(tx, j)
+		t.byKey.Add(tx.edit, jobKey(j.Key()), slot)
+		s := &Summary{Key: j.Key(), UID: j.UID, Created: tx.Index, Changed: tx.Index}
+		t.summaries.Set(tx.edit, slot, s)
+		t.summaryChanged = tx.Index
+		tx.note(Summaries, nil, s)
+		if j.PerNode() {
+			t.perNode.Add(tx.edit, jobKey(j.Key()), slot)
+		}
+		tx.listScaled(nil, j, slot)
+		tx.relate(j, slot, s)
+	} else {
+		slot, _ := t.byKey.First(jobKey(j.Key()))
+		t.set(tx, slot, j)
+		tx.listScaled(old, j, slot)
+	}
+	tx.putVersion(j)
+	tx.mergeIntoDeployment(old, j)
+	tx.relative(old, j)
+	tx.touchStream(j.UID)
+	tx.note(Jobs, anyOrNil(old), j)
+}
+
+// putVersion keeps j in the history, and drops the oldest version that is not
+// tagged if there are too many.
+func (tx *Tx) putVersion(j *berth.Job) {
+	t := &tx.jobs
+	vk := versionKey(j.Key(), j.Version)
+	if slot, ok := t.byVersion.First(vk); ok {
+		t.versions.set(tx, slot, j)
+		return
+	}
+	t.byVersion.Add(tx.edit, vk, t.versions.insert(tx, j))
+	tx.forgetVersions(j.Key())
+}
+
+// forgetVersions drops the oldest versions of a job that are not tagged, if
+// there are too many.
+func (tx *Tx) forgetVersions(k berth.JobKey) {
+	var plain []*berth.Job
+	row := tx.StreamOf(k)
+	for v := range tx.JobVersions(k) {
+		if v.VersionTag == nil && !(row != nil && row.Plan != nil && v.Version == row.Version) { // which is placed
+			plain = append(plain, v)
+		}
+	}
+	kept, _ := tx.TrackedVersions()
+	for len(plain) > kept {
+		tx.dropVersion(plain[0])
+		plain = plain[1:]
+	}
+}
+
+func (tx *Tx) dropVersion(j *berth.Job) {
+	t, vk := &tx.jobs, versionKey(j.Key(), j.Version)
+	if slot, ok := t.byVersion.First(vk); ok {
+		t.byVersion.Remove(tx.edit, vk, slot)
+		t.versions.remove(tx, slot)
+	}
+	if slot, ok := t.bySubmit.First(vk); ok {
+		t.bySubmit.Remove(tx.edit, vk, slot)
+		t.submitted.remove(tx, slot)
+	}
+}
+
+func (tx *Tx) putSubmission(sub *Submission) {
+	t, vk := &tx.jobs, versionKey(sub.Key, sub.Version)
+	if slot, ok := t.bySubmit.First(vk); ok {
+		t.submitted.set(tx, slot, sub)
+		return
+	}
+	t.bySubmit.Add(tx.edit, vk, t.submitted.insert(tx, sub))
+}
+
+// removeJob forgets a job with all that belongs to it but its allocations and
+// evaluations, which end in their own ways.
+func (tx *Tx) removeJob(j *berth.Job) {
+	tx.trace(j.Key())
+	t := &tx.jobs
+	var versions []*berth.Job
+	for v := range tx.JobVersions(j.Key()) {
+		versions = append(versions, v)
+	}
+	for _, v := range versions {
+		tx.dropVersion(v)
+	}
+	slot, _ := t.byKey.First(jobKey(j.Key()))
+	t.byKey.Remove(tx.edit, jobKey(j.Key()), slot)
+	if j.PerNode() {
+		t.perNode.Remove(tx.edit, jobKey(j.Key()), slot)
+	}
+	tx.listScaled(j, nil, slot)
+	if t.scalings.Get(slot) != nil {
+		t.scalings.Set(tx.edit, slot, nil)
+	}
+	tx.unrelate(j, slot, t.summaries.Get(slot))
+	delete(tx.counting, slot) // of what its children's ends counted
+	tx.note(Summaries, t.summaries.Get(slot), nil)
+	t.summaries.Set(tx.edit, slot, nil)
+	t.summaryChanged = tx.Index
+	t.remove(tx, slot)
+	tx.dropReschedules(j)
+	tx.dropDeployments(j)
+	tx.dropMark(j.Key())
+	tx.note(Jobs, j, nil)
+	if j.Type == berth.TypeStream {
+		tx.leaveStream(j)
+	}
+}
+
+// following gives j its place in the history of a job that is old now, nil if
+// there is none: as a next version, or, if it asks for the same as old, as old
+// itself. Then there is no new version, but ModifyIndex says that somebody
+// wanted it.
+func (tx *Tx) following(old, j *berth.Job, now int64) {
+	j.Stable, j.VersionTag = false, nil
+	j.SubmitTime, j.ModifyIndex, j.JobModifyIndex = now, tx.Index, tx.Index
+	tx.adoptPolicies(old, j)
+	switch {
+	case old == nil:
+		j.Version, j.CreateIndex, j.UID = 0, tx.Index, berth.UID{Index: tx.Index}
+	case sameSpec(old, j):
+		same := *old
+		same.ModifyIndex, same.JobModifyIndex = tx.Index, tx.Index
+		*j = same
+	default:
+		j.Version, j.CreateIndex, j.UID = old.Version+1, old.CreateIndex, old.UID
+	}
+}
+
+// beget makes a child of a job, with the evaluation that looks at it.
+func (tx *Tx) beget(parent *berth.Job, id berth.JobID, seed EvalSeed, now int64, change func(*berth.Job)) *berth.Job {
+	c := *parent
+	c.ID, c.Name, c.ParentID, c.Periodic = id, string(id), parent.ID, nil
+	c.Stop, c.Stable, c.Version, c.VersionTag = false, false, 0, nil
+	c.SubmitTime, c.CreateIndex, c.ModifyIndex, c.JobModifyIndex = now, tx.Index, tx.Index, tx.Index
+	c.UID = berth.UID{Index: tx.Index}
+	if change != nil {
+		change(&c)
+	}
+	tx.adoptPolicies(nil, &c) // its own, not its parent's
+	tx.putJob(nil, &c)
+	tx.raise(&c, seed, now)
+	return &c
+}
+
+// incarnation returns the job of the name, which must be the one of the UID if
+// that is set.
+func (tx *Tx) incarnation(k berth.JobKey, uid berth.UID) (*berth.Job, error) {
+	switch j := tx.Job(k); {
+	case j == nil && !uid.IsZero():
+		return nil, berth.Errorf(berth.NotFound, "owner-missing: job %q, %s, is not there any more", k, uid.Text('j'))
+	case j == nil:
+		return nil, berth.Errorf(berth.NotFound, "job %q not found", k)
+	case !uid.IsZero() && uid != j.UID:
+		return nil, berth.Errorf(berth.Conflict, "uid-mismatch: job %q is %s now, not %s", k, j.UID.Text('j'), uid.Text('j'))
+	default:
+		return j, nil
+	}
+}
+
+// ended returns the job as it is to be put when it ends, itself if it was
+// stopped before, and cancels what waits for room on its behalf.
+func (tx *Tx) ended(old *berth.Job, noDelay bool, now int64) *berth.Job {
+	j := old
+	if !old.Stop {
+		stopped := *old
+		stopped.Stop, stopped.Stable, stopped.VersionTag = true, false, nil
+		stopped.Version++
+		stopped.SubmitTime = now
+		stopped.ModifyIndex, stopped.JobModifyIndex = tx.Index, tx.Index
+		j = &stopped
+	}
+	if noDelay {
+		tx.skipDelays(old.Key())
+	}
+	// Open evaluations of what came before have nothing left to do.
+	tx.cancelOpen(j, "the job was stopped", now)
+	return j
+}
+
+// skipDelays marks the job's allocations to stop without delay.
+func (tx *Tx) skipDelays(k berth.JobKey) {
+	var live []*berth.Alloc
+	for a := range tx.AllocsOf(k) {
+		if a.Live() {
+			live = append(live, a)
+		}
+	}
+	for _, old := range live {
+		a, more := old.With()
+		more.NoShutdownDelay = true
+		a.AllocModifyIndex = tx.Index
+		tx.changeAlloc(old, a)
+	}
+}
+
+// identifyPolicies gives the policies of a new incarnation their identity.
+func (tx *Tx) identifyPolicies(j *berth.Job) {
+	j.EachPolicy(func(g *berth.TaskGroup, t *berth.Task, p *berth.ScalingPolicy) {
+		p.Identify(j, g, t)
+		p.CreateIndex, p.ModifyIndex = tx.Index, tx.Index
+	})
+}
+
+// emptied notes that nothing is left of what an incarnation owned.
+func (tx *Tx) emptied(row *berth.StreamJob) {
+	switch j := tx.Job(row.Key); {
+	case j == nil || j.UID != row.UID:
+		tx.removeStream(row)
+	case row.Plan != nil && (row.Phase == berth.PhaseStopped || row.Phase == berth.PhaseFailed):
+		n := *row
+		n.Plan, n.PlanIndex, n.Deadline, n.Deleted = nil, 0, 0, nil
+		tx.putStream(row, &n)
+		tx.forgetVersions(row.Key)
+	}
+}
+
+// adoptPolicies gives the policies of a job that is about to be stored their
+// identity. One that says what it said in old keeps its indexes.
+func (tx *Tx) adoptPolicies(old, j *berth.Job) {
+	if !j.Scaled() {
+		return
+	}
+	before := map[string]*berth.ScalingPolicy{}
+	self := berth.Job{ID: j.ID, Namespace: j.Namespace, UID: berth.UID{Index: tx.Index}}
+	if old != nil {
+		self.UID = old.UID
+		for _, p := range old.Policies {
+			before[p.ID] = p
+		}
+	}
+	j.EachPolicy(func(g *berth.TaskGroup, t *berth.Task, p *berth.ScalingPolicy) {
+		p.Identify(&self, g, t)
+		p.CreateIndex, p.ModifyIndex = tx.Index, tx.Index
+		was := before[p.ID]
+		if was == nil {
+			return
+		}
+		p.CreateIndex = was.CreateIndex
+		if string(codec.Canonical(was.Plain())) == string(codec.Canonical(p.Plain())) {
+			p.ModifyIndex = was.ModifyIndex
+		}
+	})
+}
+
+// runnable refuses a job that could not be registered now.
+func (tx *Tx) runnable(j *berth.Job) error {
+	if tx.SchedulerConfig().RejectJobRegistration {
+		return berth.Errorf(berth.Denied, "Job registration, dispatch, and scale are disabled by the scheduler configuration")
+	}
+	if tx.NodePool(j.NodePool) == nil {
+		return berth.Errorf(berth.Invalid, "job.node_pool: there is no node pool %.150q", j.NodePool)
+	}
+	return nil
+}
+
+// versionOf returns a version of the job as it is now, and the job.
+func (tx *Tx) versionOf(k berth.JobKey, version uint64) (cur, v *berth.Job, err error) {
+	cur = tx.Job(k)
+	if cur == nil {
+		return nil, nil, berth.Errorf(berth.NotFound, "job %q not found", k)
+	}
+	v = tx.JobVersion(k, version)
+	if v == nil || v.UID != cur.UID {
+		return nil, nil, berth.Errorf(berth.NotFound, "job %q has no version %d, or it is not kept any more", k, version)
+	}
+	return cur, v, nil
+}
+
+// amend stores what is said of a version and is not its specification. The
+// job's own row changes, too, so that who watches the job sees it.
+func (tx *Tx) amend(cur, v *berth.Job) {
+	n := v
+	if v.Version != cur.Version {
+		tx.putVersion(v)
+		same := *cur
+		n = &same
+	}
+	n.ModifyIndex = tx.Index
+	tx.putJob(cur, n)
+}

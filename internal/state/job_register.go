@@ -1,0 +1,198 @@
+package state
+
+import (
+	"berth"
+	"berth/internal/state/codec"
+)
+
+// RegisterJob makes a job or gives it a new version, and raises the evaluation
+// that looks at it: the two are never apart.
+type RegisterJob struct {
+	Job        *berth.Job
+	Submission *berth.JobSubmission
+	// Eval is the evaluation to raise; its ID is zero for jobs that run nothing
+	// themselves.
+	Eval EvalSeed
+	// Enforce registers only if the job's JobModifyIndex is Index; 0 means that
+	// there must be no such job.
+	Enforce           bool
+	Index             uint64
+	PreserveCounts    bool // keep the counts of groups that exist, as far as their scaling policies allow
+	PreserveResources bool // keep the resources of tasks that exist
+	Now               int64
+}
+
+// Apply implements Command.
+func (c *RegisterJob) Apply(tx *Tx) error {
+	if err := c.Job.Whole(); err != nil {
+		return err
+	}
+	key := c.Job.Key()
+	if tx.Namespace(key.Namespace) == nil {
+		return berth.Errorf(berth.Invalid, "job.namespace: there is no namespace %q", key.Namespace)
+	}
+	if err := tx.runnable(c.Job); err != nil {
+		return err
+	}
+	old := tx.Job(key)
+	if err := tx.unmarked(key); err != nil && !tx.beginsAnew(old, c.Job) {
+		return err
+	}
+	if err := c.enforce(old); err != nil {
+		return err
+	}
+	if old != nil && old.Type != c.Job.Type && (fixedType(old) || fixedType(c.Job)) {
+		return berth.Errorf(berth.Invalid, "job.type: job %q is of type %s and cannot become one of type %s; purge it first", key, old.Type, c.Job.Type)
+	}
+	if c.Job.Type == berth.TypeStream {
+		return c.stream(tx, old)
+	}
+	j := *c.Job
+	if err := lineage(old, &j); err != nil {
+		return err
+	}
+	if err := tx.unusedSeed(c.Eval); err != nil {
+		return err
+	}
+	if old != nil {
+		c.preserve(&j, old)
+	}
+	j.Stop = false
+	tx.following(old, &j, c.Now)
+	tx.putJob(old, &j)
+	if c.Submission != nil {
+		tx.putSubmission(&Submission{*c.Submission, key, j.Version})
+	}
+	if !c.Eval.ID.IsZero() {
+		tx.raise(&j, c.Eval, c.Now)
+	}
+	return nil
+}
+
+func (c *RegisterJob) needs() int {
+	if c.Job != nil && c.Job.Type == berth.TypeStream {
+		return 2
+	}
+	return 1
+}
+
+// fixedType says whether a job of this type was always one, and stays one.
+func fixedType(j *berth.Job) bool { return j.PerNode() || j.Type == berth.TypeStream }
+
+func (c *RegisterJob) pack(w *codec.Writer) { w.Value((*registerFields)(c)) }
+
+func (c *RegisterJob) unpack(r *codec.Reader) {
+	r.Value((*registerFields)(c))
+	if r.Err() == nil && c.Job == nil {
+		r.Damaged("no job")
+	}
+}
+
+// registerFields is a RegisterJob without its methods.
+type registerFields RegisterJob
+
+func (c *RegisterJob) enforce(old *berth.Job) error {
+	const prefix = "Enforcing job modify index" // clients look for it
+	switch {
+	case !c.Enforce:
+		return nil
+	case old == nil && c.Index != 0:
+		return berth.Errorf(berth.Conflict, "%s %d: job does not exist", prefix, c.Index)
+	case old != nil && c.Index == 0:
+		return berth.Errorf(berth.Conflict, "%s 0: job already exists", prefix)
+	case old != nil && c.Index != old.JobModifyIndex:
+		return berth.Errorf(berth.Conflict, "%s %d: job exists with conflicting job modify index: %d", prefix, c.Index, old.JobModifyIndex)
+	}
+	return nil
+}
+
+// preserve carries counts and resources over from the job as it is now, which
+// only the log's order can say.
+func (c *RegisterJob) preserve(j, old *berth.Job) {
+	if !c.PreserveCounts && !c.PreserveResources {
+		return
+	}
+	if c.PreserveCounts && j.Stream != nil {
+		preserveWidths(j, old)
+	}
+	groups := make([]*berth.TaskGroup, len(j.TaskGroups))
+	for i, g := range j.TaskGroups {
+		groups[i] = g
+		was := old.Group(g.Name)
+		if was == nil {
+			continue
+		}
+		ng := *g
+		if c.PreserveCounts && j.Stream == nil {
+			ng.Count = was.Count
+			if p := g.Scaling; p != nil {
+				ng.Count = int(max(p.Min, min(p.Max, int64(was.Count))))
+			}
+		}
+		if c.PreserveResources {
+			ng.Tasks = make([]*berth.Task, len(g.Tasks))
+			for k, t := range g.Tasks {
+				nt := *t
+				if wt := was.Task(t.Name); wt != nil {
+					nt.Resources = wt.Resources
+				}
+				ng.Tasks[k] = &nt
+			}
+		}
+		groups[i] = &ng
+	}
+	j.TaskGroups = groups
+}
+
+// stream registers a stream job. It raises no evaluation: what is to be made
+// for the job is decided from its submission, and one that is given is not
+// raised.
+func (c *RegisterJob) stream(tx *Tx, old *berth.Job) error {
+	j := *c.Job
+	if err := lineage(old, &j); err != nil {
+		return err
+	}
+	if !j.Schedulable() {
+		return berth.Errorf(berth.Invalid, "job.type: job %q is of type %s, which can be neither periodic nor parameterized", j.ID, j.Type)
+	}
+	j.Stop = false
+	if old == nil {
+		tx.following(nil, &j, c.Now)
+		tx.putJob(nil, &j)
+		c.keepText(tx, &j)
+		tx.beginStream(&j, 0, berth.Recovery{})
+		return nil
+	}
+	c.preserve(&j, old)
+	row, marked := tx.StreamJob(old.UID), tx.Deletion(old.Key())
+	ended := row == nil || row.Phase == berth.PhaseFailed || row.Phase == berth.PhaseStopped
+	if marked == nil && !ended {
+		tx.following(old, &j, c.Now)
+		tx.putJob(old, &j)
+		c.keepText(tx, &j)
+		return nil
+	}
+	// What follows an incarnation that a user did not stop is its next version,
+	// or the same if it asks for nothing else.
+	base := *old
+	base.Stop = row == nil || row.Phase == berth.PhaseStopped
+	tx.following(&base, &j, c.Now)
+	next := &Successor{&j, c.Submission}
+	if marked == nil {
+		tx.markStream(old, berth.IntentReplace, berth.Cause{Kind: berth.CauseUser}, next, c.Now)
+		return nil
+	}
+	touched := *old
+	touched.ModifyIndex, touched.JobModifyIndex = tx.Index, tx.Index
+	tx.putJob(old, &touched)
+	d := *marked
+	d.Successor = next
+	tx.mark(&d)
+	return nil
+}
+
+func (c *RegisterJob) keepText(tx *Tx, j *berth.Job) {
+	if c.Submission != nil {
+		tx.putSubmission(&Submission{*c.Submission, j.Key(), j.Version})
+	}
+}

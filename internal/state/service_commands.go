@@ -1,0 +1,150 @@
+package state
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"berth"
+)
+
+// Limits of registrations.
+const (
+	MaxServiceBatch = 1000 // in one command
+	maxServiceID    = 512  // bytes
+	maxServiceMeta  = 200
+)
+
+// UpsertServices makes registrations of services, or says anew what they are,
+// as the agent of a node does.
+type UpsertServices struct {
+	Node     berth.NodeID
+	Services []*berth.ServiceRegistration
+}
+
+// Apply implements Command. Registrations of allocations that are gone or have
+// ended are passed over, as are those that change nothing: an agent repeats
+// itself. One of another node refuses the whole command.
+func (c *UpsertServices) Apply(tx *Tx) error {
+	n := tx.Node(c.Node)
+	if n == nil {
+		return berth.Errorf(berth.NotFound, "node not found: %s", c.Node)
+	}
+	if k := len(c.Services); k == 0 || k > MaxServiceBatch {
+		return berth.Errorf(berth.Invalid, "services: %d are named; allowed are 1 to %d", k, MaxServiceBatch)
+	}
+	for _, r := range c.Services {
+		if err := CheckService(r); err != nil {
+			return err
+		}
+		if old := tx.Service(r.ID); r.NodeID != n.ID || old != nil && (old.NodeID != n.ID || old.Namespace != r.Namespace) {
+			return berth.Errorf(berth.Denied, "Permission denied: service %.150q is not one of node %s", r.ID, n.ID)
+		}
+		if a := tx.Alloc(r.AllocID); a != nil && (a.NodeID != n.ID || a.Job.Namespace != r.Namespace || a.Job.ID != r.JobID) {
+			return berth.Errorf(berth.Denied, "Permission denied: allocation %s, which service %.150q names, is not on node %s or not of job %.150q in namespace %.150q",
+				r.AllocID, r.ID, n.ID, r.JobID, r.Namespace)
+		}
+	}
+	if n.Status == berth.NodeDown {
+		return nil // its agent tells all again when it is back
+	}
+	for _, r := range c.Services {
+		a := tx.Alloc(r.AllocID)
+		if a == nil || a.Ended() {
+			continue
+		}
+		v := *r
+		v.Datacenter, v.CreateIndex, v.ModifyIndex = n.Datacenter, tx.Index, tx.Index
+		if old := tx.Service(r.ID); old != nil {
+			if v.CreateIndex = old.CreateIndex; sameService(old, &v) {
+				continue
+			}
+		}
+		tx.putService(&v)
+	}
+	return nil
+}
+
+func sameService(a, b *berth.ServiceRegistration) bool {
+	return a.ServiceName == b.ServiceName && a.Namespace == b.Namespace && a.NodeID == b.NodeID && a.Datacenter == b.Datacenter &&
+		a.JobID == b.JobID && a.AllocID == b.AllocID && slices.Equal(a.Tags, b.Tags) && a.Address == b.Address && a.Port == b.Port &&
+		sameTexts(a.Meta, b.Meta)
+}
+
+func sameTexts(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if w, ok := b[k]; !ok || v != w {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckService returns what is wrong with a registration.
+func CheckService(r *berth.ServiceRegistration) error {
+	if r == nil {
+		return berth.Errorf(berth.Invalid, "services: nothing is said of one")
+	}
+	var ps berth.Problems
+	at := "service[" + r.ID[:min(len(r.ID), 64)] + "]."
+	if r.ID == "" || len(r.ID) > maxServiceID || strings.ContainsRune(r.ID, 0) {
+		ps.Addf(at+"ID", "%d bytes; allowed are 1 to %d, none of them zero", len(r.ID), maxServiceID)
+	}
+	if !berth.ServiceName(r.ServiceName) {
+		ps.Addf(at+"ServiceName", "%.64q is not the name of a service", r.ServiceName)
+	}
+	if r.AllocID.IsZero() || r.JobID == "" || r.Namespace == "" {
+		ps.Addf(at+"AllocID", "an allocation, a job and a namespace are wanted")
+	}
+	if _, err := netip.ParseAddr(r.Address); err != nil && (len(r.Address) > berth.MaxJobIDLen || strings.ContainsAny(r.Address, " /\t\r\n\x00")) {
+		ps.Addf(at+"Address", "%.64q is not an IP address or the name of a host", r.Address)
+	}
+	if r.Port < 0 || r.Port > berth.MaxPort {
+		ps.Addf(at+"Port", "%d is out of range; allowed are 0 to %d", r.Port, berth.MaxPort)
+	}
+	if len(r.Tags) > berth.MaxServiceTags || slices.ContainsFunc(r.Tags, func(s string) bool { return len(s) > 2*berth.MaxServiceTagLen }) {
+		ps.Addf(at+"Tags", "%d, or one of them is too long; allowed are %d", len(r.Tags), berth.MaxServiceTags)
+	}
+	bytes := 0
+	for k, v := range r.Meta {
+		bytes += len(k) + len(v)
+	}
+	if len(r.Meta) > maxServiceMeta || bytes > 64<<10 {
+		ps.Addf(at+"Meta", "%d entries of %d bytes are too many", len(r.Meta), bytes)
+	}
+	return ps.Err()
+}
+
+// DeleteServices takes registrations out: those of a node, as its agent wants,
+// or whichever somebody names.
+type DeleteServices struct {
+	Node      berth.NodeID // zero: by hand
+	Namespace string       // by hand: of all of them
+	Name      string       // by hand: the service they are of
+	IDs       []string
+}
+
+// Apply implements Command. Agents may repeat themselves, so what is gone is
+// passed over; by hand it is an error.
+func (c *DeleteServices) Apply(tx *Tx) error {
+	if k := len(c.IDs); k == 0 || k > MaxServiceBatch {
+		return berth.Errorf(berth.Invalid, "services: %d are named; allowed are 1 to %d", k, MaxServiceBatch)
+	}
+	for _, id := range c.IDs {
+		switch r := tx.Service(id); {
+		case c.Node.IsZero() && (r == nil || r.Namespace != c.Namespace || r.ServiceName != c.Name):
+			return berth.Errorf(berth.NotFound, "service registration not found: %.150q of service %.150q", id, c.Name)
+		case !c.Node.IsZero() && r != nil && r.NodeID != c.Node:
+			return berth.Errorf(berth.Denied, "Permission denied: service %.150q is not one of node %s", id, c.Node)
+		}
+	}
+	for _, id := range c.IDs {
+		if r := tx.Service(id); r != nil {
+			tx.removeService(r)
+		}
+	}
+	return nil
+}
