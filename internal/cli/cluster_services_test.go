@@ -30,8 +30,8 @@ func (c *cluster) serves(alloc, service, label, port string, tags []string) erro
 	return n.session.Call(context.Background(), op.ServiceUpsert.RPC, in, &op.WriteAnswer{})
 }
 
-// checks lets the agent of an allocation say how the checks of its services
-// go: a list of them as JSON.
+// checks makes the agent of an allocation report the checks of its services, a
+// list as JSON.
 func (c *cluster) checks(alloc, text string) error {
 	a := c.alloc(alloc)
 	if a == nil {

@@ -25,8 +25,8 @@ import (
 	"berth/op"
 )
 
-// cluster is a real server with an HTTP door, and agents in the protocol that
-// run nothing.
+// cluster is a real server with its HTTP API, and agents that speak the protocol
+// but run nothing.
 type cluster struct {
 	dir    string
 	server *server.Server
@@ -102,19 +102,19 @@ func (c *cluster) agentSelf() op.AgentSelf {
 	return s
 }
 
-// poll asks until the answer is yes.
+// poll calls ok until it returns true.
 func poll(ok func() (bool, error)) error {
 	for deadline := time.Now().Add(eventually.Limit); ; time.Sleep(2 * time.Millisecond) {
 		if yes, err := ok(); yes || err != nil {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return errors.New("waited in vain")
+			return errors.New("timed out")
 		}
 	}
 }
 
-// simNode is a node whose agent says of its allocations what a test wants.
+// simNode is a node whose agent reports what a test wants.
 type simNode struct {
 	*berth.Node
 	session *wire.Session
@@ -137,8 +137,8 @@ func (o options) int(name string, otherwise int64) int64 {
 	return n
 }
 
-// addNode registers a node, the nth of the cluster. One that is not idle says
-// of each allocation that it runs, and of each that should stop that it has.
+// addNode registers a node, the nth of the cluster. Unless it is idle, it reports
+// each allocation as running, and as complete when it should stop.
 func (c *cluster) addNode(name string, nth int, o options) (*simNode, error) {
 	n := &simNode{dir: filepath.Join(c.dir, "node-"+name), ended: map[string]bool{}, checks: map[string]map[string]op.CheckStatus{}, Node: &berth.Node{
 		SecretID: "secret-" + name, Name: name, Datacenter: or(o["dc"], "dc1"), NodePool: o["pool"], NodeClass: o["class"], Status: berth.NodeInit,
@@ -207,7 +207,7 @@ func (n *simNode) beat(ctx context.Context) {
 	}
 }
 
-// work does as an agent does whose tasks never fail.
+// work behaves like an agent whose tasks never fail.
 func (n *simNode) work(ctx context.Context) {
 	var index uint64
 	known := map[string]uint64{}
@@ -256,7 +256,7 @@ func (n *simNode) fetch(ctx context.Context, ids []string, index uint64) ([]*op.
 	return out.Allocs, err
 }
 
-// says is the report that all tasks of an allocation are so.
+// says is the report that all tasks of an allocation have a status.
 func (n *simNode) says(a *op.Alloc, status berth.ClientStatus, why string) *op.AllocReport {
 	began := time.Unix(0, a.CreateTime).UTC()
 	r := &op.AllocReport{
@@ -297,8 +297,7 @@ func (n *simNode) report(ctx context.Context, list []*op.AllocReport) error {
 	return n.session.Call(ctx, "Node.UpdateAlloc", &op.ReportAllocs{Alloc: list, Write: op.Write{AuthToken: n.SecretID}}, &op.WriteAnswer{})
 }
 
-// restart says of the tasks that run of an allocation that they were started
-// anew; of others nothing.
+// restart reports the running tasks of an allocation as restarted.
 func (n *simNode) restart(ctx context.Context, call *wire.Call) (any, error) {
 	var in op.RestartAlloc
 	if err := call.Decode(&in); err != nil {
@@ -372,7 +371,7 @@ func (c *cluster) node(id berth.NodeID) *simNode {
 	return nil
 }
 
-// fare lets the agent of an allocation say how it fares.
+// fare makes the agent of an allocation report a status.
 func (c *cluster) fare(name, status, why string) error {
 	a := c.alloc(name)
 	if a == nil {

@@ -16,11 +16,10 @@ import (
 	"berth/op"
 )
 
-// The stories of testdata/plan show what a change of a job file is told as.
-// The first step of each is the job as it runs; every other one is planned
-// against it, and what "job plan" would say of it stands below. A step that is
-// only a line "nothing" is no job. A line "show everything" before a job asks
-// for -verbose.
+// The stories of testdata/plan show how a change of a job file is reported. The
+// first step of each is the registered job; every other one is planned against
+// it, followed by the output of "job plan". A step that is only a line "nothing"
+// is no job. A line "show everything" before a job asks for -verbose.
 func TestPlanStories(t *testing.T) {
 	statetest.Stories(t, "testdata/plan/*.txt", func(t *testing.T) func(input string) string {
 		snap, first := planCluster(t), true

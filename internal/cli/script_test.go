@@ -29,10 +29,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// The scripts in testdata run commands against a real server. What they see is
-// what a person sees, but for IDs and times, which are replaced by others of
-// the same length: the scripts of testdata are the reference of every output.
-// With BERTH_REWRITE set, expected outputs are rewritten.
+// The scripts in testdata run commands against a real server. They are the
+// reference of every output. Only IDs and times are replaced by others of the
+// same length. With BERTH_REWRITE set, expected outputs are rewritten.
 //
 //	berth ARGS…            runs a command, which must succeed
 //	! berth ARGS…          … which must fail
@@ -42,12 +41,12 @@ func TestMain(m *testing.M) {
 //	                       another command of these, meanwhile; which both must succeed
 //	! once …               … of which the first must fail
 //	node NAME OPTION…      adds a node: cpu=, memory=, disk=, class=, dc=, pool=, idle=yes
-//	fare ALLOC STATUS WHY  lets the agent say how an allocation fares
+//	fare ALLOC STATUS WHY  makes the agent report the status of an allocation
 //	wrote ALLOC TASK STREAM INDEX FILE   puts a file's text into a log file
 //	serves ALLOC SERVICE LABEL PORT TAG…  lets the agent register an instance of a service
 //	damage FILE TO AT      copies a file, with the byte at AT another; below 0 it is counted from the end
 //	cut FILE TO AT         copies a file up to there
-//	checks ALLOC FILE      lets the agent say how the checks of an allocation's services go
+//	checks ALLOC FILE      makes the agent report the checks of an allocation's services
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", UpdateScripts: os.Getenv("BERTH_REWRITE") != "", RequireUniqueNames: true,
@@ -198,7 +197,7 @@ func programTo(ts *testscript.TestScript, name string, args []string, out io.Wri
 	return code, e.String()
 }
 
-// listener keeps what is written, and tells when a text is in it.
+// listener keeps what is written, and signals when it contains a text.
 type listener struct {
 	text string
 	all  strings.Builder

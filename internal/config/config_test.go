@@ -325,7 +325,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// Others are told a private address of a kind that is listened at.
+// The advertised address is private and of a kind that the agent listens on.
 func TestPrivateIP(t *testing.T) {
 	for _, c := range []struct {
 		addrs string

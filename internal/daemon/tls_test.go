@@ -19,8 +19,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// door is a way into a server, tried with a certificate by somebody who
-// believes whatever the server shows. It answers what came back.
+// door is a way into a server, tried by a client that does not verify the
+// server. It returns the server's answer.
 type door func(t *testing.T, conn net.Conn) string
 
 // rpcFor is a call by hand: its header, and an empty argument.
@@ -64,10 +64,10 @@ func throughMux(inner door) door {
 	}
 }
 
-// TestWhoIsLetIn is S-01: whoever calls with whatever certificate, exactly the
-// doors that its row names open. Columns: plain RPC, RPC below yamux and
-// streams, each for methods of agents, of servers, and between regions; Raft;
-// the HTTP API that wants certificates, and the one that does not.
+// TestWhoIsLetIn is S-01: each kind of certificate opens exactly the doors in its
+// row. Columns: plain RPC, RPC inside yamux, and streams, each for methods of
+// agents, of servers, and between regions; Raft; the HTTP API with and without
+// client certificates.
 func TestWhoIsLetIn(t *testing.T) {
 	ca := certstest.New(t)
 	own := ca.Issue("server.global.nomad")
