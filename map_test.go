@@ -136,6 +136,28 @@ func TestRootHoldsNounsOnly(t *testing.T) {
 	}
 }
 
+// doors are modules that one package of ours uses on behalf of all others, so
+// that they can be replaced in one place.
+var doors = map[string]string{
+	"github.com/go-json-experiment/json": "internal/strictjson",
+	"github.com/vmihailenco/msgpack":     "", // internal/msgpack is our own
+	"github.com/hashicorp/go-msgpack":    "internal/gossip",
+}
+
+// TestDoors keeps modules behind their doors.
+func TestDoors(t *testing.T) {
+	for _, f := range sources(t) {
+		for _, spec := range f.file.Imports {
+			imp, _ := strconv.Unquote(spec.Path.Value)
+			for module, door := range doors {
+				if (imp == module || strings.HasPrefix(imp, module+"/")) && f.pkg != door {
+					t.Errorf("%s: %s imports %s: that is for %q alone", f.path, f.pkg, imp, door)
+				}
+			}
+		}
+	}
+}
+
 // TestPackageComments: each package opens with its promise.
 func TestPackageComments(t *testing.T) {
 	promise := map[string]bool{}

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/zclconf/go-cty/cty"
 
 	"berth"
+	"berth/internal/strictjson"
 )
 
 // The guards. Each knows how large a result can get before it is made.
@@ -181,15 +181,10 @@ func guardParse(more func(string) error) func(*meter, []cty.Value) error {
 }
 
 func guardJSON(s string) error {
-	d := jsontext.NewDecoder(strings.NewReader(s), jsontext.AllowDuplicateNames(true))
-	for {
-		if _, err := d.ReadToken(); err != nil {
-			return nil // the end, or a fault that the function itself says better
-		}
-		if d.StackDepth() > berth.MaxNesting {
-			return fmt.Errorf("nested deeper than %d", berth.MaxNesting)
-		}
+	if strictjson.Deeper(s, berth.MaxNesting) { // other faults the function itself says better
+		return fmt.Errorf("nested deeper than %d", berth.MaxNesting)
 	}
+	return nil
 }
 
 // guardYAML refuses what lets a short text stand for an endless value.

@@ -4,20 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 
-	"berth/internal/decode"
-
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/hashicorp/hcl/hcl/ast"
 	"github.com/hashicorp/hcl/hcl/parser"
 	"github.com/hashicorp/hcl/hcl/token"
 
 	"berth"
+	"berth/internal/decode"
+	"berth/internal/strictjson"
 )
 
 // A node is one value of a file. The grammar is HCL version 1, as in Nomad's
@@ -245,29 +243,16 @@ func number(s string) any {
 }
 
 func (r *reader) json(text []byte) object {
-	d := jsontext.NewDecoder(bytes.NewBuffer(text))
-	n, err := r.jsonValue(d, text, "")
-	if err == nil {
-		if _, e := d.ReadToken(); e != io.EOF {
-			err = errors.New("unexpected text after the object")
-		}
-	}
-	if err != nil {
-		at := int(d.InputOffset())
-		if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-			at, err = int(e.ByteOffset), e.Err
-		}
-		if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
-			err = errors.New("unexpected end of text")
-		}
-		r.addf(r.at(lineOf(text, at)), "", "invalid JSON: %v", err)
+	n, fault := strictjson.ReadOne(text, func(d *strictjson.Decoder) (*node, error) { return r.jsonValue(d, text, "") })
+	if fault != nil {
+		r.addf(r.at(fault.Line), "", "invalid JSON: %v", fault)
 		return object{}
 	}
 	out, _ := n.value.(object)
 	return out
 }
 
-func (r *reader) jsonValue(d *jsontext.Decoder, text []byte, path string) (*node, error) {
+func (r *reader) jsonValue(d *strictjson.Decoder, text []byte, path string) (*node, error) {
 	t, err := d.ReadToken()
 	if err != nil {
 		return nil, err

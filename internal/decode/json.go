@@ -1,38 +1,32 @@
 package decode
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"berth"
+	"berth/internal/strictjson"
 )
 
 // ParseJSON reads one JSON object. It refuses what JSON leaves open and
 // parsers settle differently: invalid UTF-8, a name twice in one object,
 // numbers that no float64 holds, text after the object, deep nesting.
 func ParseJSON(data []byte) (Tree, error) {
-	d := jsontext.NewDecoder(bytes.NewBuffer(data))
-	if k := d.PeekKind(); k != '{' && k != 0 {
-		return nil, berth.Errorf(berth.Invalid, "JSON: an object is wanted, not %s", kindName(k))
-	}
-	v, err := parseValue(d)
-	if err == nil {
-		if _, e := d.ReadToken(); e != io.EOF {
-			err = errors.New("more text follows the object")
-		}
-	}
-	if err != nil {
-		return nil, jsonError(data, d.InputOffset(), err)
+	var found strictjson.Kind
+	v, fault := strictjson.ReadOne(data, func(d *strictjson.Decoder) (any, error) {
+		found = d.PeekKind()
+		return parseValue(d)
+	})
+	switch {
+	case found != '{' && found != 0:
+		return nil, berth.Errorf(berth.Invalid, "JSON: an object is wanted, not %s", kindName(found))
+	case fault != nil:
+		return nil, jsonError(fault)
 	}
 	return v.(Tree), nil
 }
 
-func parseValue(d *jsontext.Decoder) (any, error) {
+func parseValue(d *strictjson.Decoder) (any, error) {
 	t, err := d.ReadToken()
 	if err != nil {
 		return nil, err
@@ -86,25 +80,15 @@ func parseValue(d *jsontext.Decoder) (any, error) {
 
 // jsonError names the line and column of a fault, and where it is known the
 // place in the object.
-func jsonError(data []byte, at int64, err error) error {
+func jsonError(f *strictjson.Fault) error {
 	var place string
-	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		at = e.ByteOffset
-		if e.JSONPointer != "" {
-			place = fmt.Sprintf(" at %s", berth.Clip(string(e.JSONPointer), 128))
-		}
-		err = e.Err
+	if f.Pointer != "" {
+		place = fmt.Sprintf(" at %s", berth.Clip(f.Pointer, 128))
 	}
-	if err == io.ErrUnexpectedEOF || err == io.EOF {
-		err = errors.New("the text ends in the middle")
-	}
-	before := data[:min(int(at), len(data))]
-	line := bytes.Count(before, []byte{'\n'}) + 1
-	col := len(before) - bytes.LastIndexByte(before, '\n')
-	return berth.Errorf(berth.Invalid, "JSON: line %d, column %d%s: %w", line, col, place, err)
+	return berth.Errorf(berth.Invalid, "JSON: line %d, column %d%s: %w", f.Line, f.Column, place, f.Err)
 }
 
-func kindName(k jsontext.Kind) string {
+func kindName(k strictjson.Kind) string {
 	switch k {
 	case '[':
 		return "a list"

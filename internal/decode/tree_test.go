@@ -25,15 +25,15 @@ func TestParseJSON(t *testing.T) {
 		{"much too deep", deep(5000), nil, "JSON: line 1, column 70: nested deeper than 64"},
 		{"too deep in objects", strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65), nil, "JSON: line 1, column 322: nested deeper than 64"},
 
-		{"nothing", ``, nil, "JSON: line 1, column 1: the text ends in the middle"},
-		{"spaces", " \n ", nil, "JSON: line 1, column 1: the text ends in the middle"},
+		{"nothing", ``, nil, "JSON: line 1, column 1: unexpected end of text"},
+		{"spaces", " \n ", nil, "JSON: line 1, column 1: unexpected end of text"},
 		{"list", `[1]`, nil, "JSON: an object is wanted, not a list"},
 		{"text", `"x"`, nil, "JSON: an object is wanted, not a string"},
 		{"number", `1`, nil, "JSON: an object is wanted, not a number"},
 		{"null", `null`, nil, "JSON: an object is wanted, not null"},
-		{"cut off", "{\n\"a\": [1,", nil, "JSON: line 2, column 9 at /a: the text ends in the middle"},
-		{"more after it", `{} x`, nil, "JSON: line 1, column 3: more text follows the object"},
-		{"another after it", `{}{}`, nil, "JSON: line 1, column 4: more text follows the object"},
+		{"cut off", "{\n\"a\": [1,", nil, "JSON: line 2, column 9 at /a: unexpected end of text"},
+		{"more after it", `{} x`, nil, "JSON: line 1, column 3: unexpected text after the object"},
+		{"another after it", `{}{}`, nil, "JSON: line 1, column 4: unexpected text after the object"},
 		{"a name twice", `{"a": {"b": 1, "b": 2}}`, nil, "JSON: line 1, column 16 at /a/b: duplicate object member name"},
 		{"not UTF-8", "{\"a\": \"x\xff\"}", nil, "JSON: line 1, column 9 at /a: invalid UTF-8"},
 		{"half a surrogate", `{"a": "\ud800"}`, nil, "JSON: line 1, column 8 at /a: invalid surrogate pair `\\ud800\"}` in string"},
@@ -42,7 +42,7 @@ func TestParseJSON(t *testing.T) {
 		{"too large and long", `{"a": 1` + strings.Repeat("0", 400) + `}`, nil, "JSON: line 1, column 408: number 1" + strings.Repeat("0", 31) + "… is out of range"},
 		{"leading zero", `{"a": 01}`, nil, "JSON: line 1, column 8: invalid character '1' after object value (expecting ',' or '}')"},
 		{"trailing comma", `{"a": 1,}`, nil, "JSON: line 1, column 8: invalid character ',' at start of value"},
-		{"comment", "{} // x", nil, "JSON: line 1, column 3: more text follows the object"},
+		{"comment", "{} // x", nil, "JSON: line 1, column 3: unexpected text after the object"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func TestBrokenBodies(t *testing.T) {
 		{"ten megabytes", `{"Job": {"ID": "` + strings.Repeat("x", 10<<20) + `"}}`, 413, `^the body is larger than 4194304 bytes$`},
 		{"invalid UTF-8", body("", ", \"Meta\": {\"a\": \"\xff\xfe\"}"), 400, `line 1, column \d+ at /Job/TaskGroups/0/Tasks/0/Meta/a.*UTF-8`},
 		{"an unknown driver", strings.Replace(body("", ""), "raw_exec", "warp", 1), 400, `job\.group\[g\]\.task\[app\]\.driver: .*"warp"`},
-		{"truncated JSON", body("", "")[:100], 400, `line 1, column \d+.*the text ends in the middle`},
+		{"truncated JSON", body("", "")[:100], 400, `line 1, column \d+.*unexpected end of text`},
 		{"a duplicate name", body(`, "Count": 1, "Count": 2`, ""), 400, `line 1, column \d+ at /Job/TaskGroups/0/Count.*duplicate`},
 		{"a name in two spellings", body(`, "Count": 1, "count": 2`, ""), 400, `^job\.group\[g\]\.count: is there twice, as "Count" and "count"`},
 		{"two jobs", `{"Job": {"ID": "a"}, "job": {"ID": "b"}}`, 400, `^body\.job: is there twice`},
@@ -49,7 +49,7 @@ func TestBrokenBodies(t *testing.T) {
 		{"very deep nesting", deep(100_000), 400, `nested deeper than 64`},
 		{"wrong content", "job \"web\" {\n  group \"g\" {}\n}\n", 400, `line 1, column 1`},
 		{"a list", `[1, 2]`, 400, `an object is wanted, not a list`},
-		{"text after the object", `{"Job": {"ID": "web"}} {}`, 400, `more text follows`},
+		{"text after the object", `{"Job": {"ID": "web"}} {}`, 400, `unexpected text after the object`},
 		{"nothing", "", 400, `^body\.job: is missing`},
 		{"null", "null", 400, `an object is wanted, not null`},
 		{"a job that is null", `{"Job": null}`, 400, `^body\.job: is missing`},
@@ -117,7 +117,7 @@ func TestBrokenBodiesElsewhere(t *testing.T) {
 		{"/v1/jobs/parse", `{"JobHCL": "job \"web\" { colour = 1 }", "Variables": "x = "}`, 400, ""},
 		{"/v1/jobs/parse", `{"JobHCL": "` + strings.Repeat("x", 5<<20) + `"}`, 413, "larger than 4194304 bytes"},
 		{"/v1/validate/job", `{"Job": 1}`, 400, "body.job: an object is wanted"},
-		{"/v1/validate/job", `{"Job": `, 400, "the text ends in the middle"},
+		{"/v1/validate/job", `{"Job": `, 400, "unexpected end of text"},
 	} {
 		code, _, text := r.send("POST", c.path, strings.NewReader(c.body))
 		if code != c.code || !strings.Contains(text, c.want) {

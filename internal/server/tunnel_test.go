@@ -118,7 +118,7 @@ func TestAnAgentPassesRequestsOn(t *testing.T) {
 		code             int
 	}{
 		{"PUT /v1/jobs", strings.Repeat(" ", 10<<20), "the body is larger than 4194304 bytes", 413},
-		{"PUT /v1/jobs", `{"Job": {"ID": "x"`, "the text ends in the middle", 400},
+		{"PUT /v1/jobs", `{"Job": {"ID": "x"`, "unexpected end of text", 400},
 		{"PATCH /v1/jobs", "", "Invalid method", 405},
 		{"GET /v1/nothing", "", "no such path", 404},
 		{"GET /v1/jobs?filter=((", "", "filter", 400},

@@ -1,8 +1,6 @@
 package streams_test
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,10 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/vmihailenco/msgpack/v5"
 	"pgregory.net/rapid"
 
 	"berth"
+	"berth/internal/msgpack"
 	"berth/internal/streams"
 )
 
@@ -289,16 +287,16 @@ func TestPlansSurviveTheLog(t *testing.T) {
 	})
 }
 
+var storage = msgpack.NewStorage()
+
 // carry takes a value through msgpack, as the replicated log does.
 func carry(t rapid.TB, v, into any) {
 	t.Helper()
-	var b bytes.Buffer
-	e := msgpack.NewEncoder(&b)
-	e.SetOmitEmpty(true)
-	e.UseCompactInts(true)
-	d := msgpack.NewDecoder(&b)
-	d.UseLooseInterfaceDecoding(true)
-	if err := errors.Join(e.Encode(v), d.Decode(into)); err != nil {
+	b, err := storage.Append(nil, v)
+	if err == nil {
+		err = storage.Decode(b, into)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

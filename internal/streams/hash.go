@@ -5,24 +5,15 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"berth"
+	"berth/internal/strictjson"
 )
-
-// canonical is how values are written to be hashed.
-var canonical = json.JoinOptions(json.Deterministic(true), json.OmitZeroStructFields(true),
-	json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, d time.Duration) error {
-		return e.WriteToken(jsontext.Int(int64(d)))
-	})))
 
 // hashOf returns the hash of what a value holds. Fields that hold nothing are
 // not in it, so a field that a later release adds changes no hash.
 func hashOf(v any) (string, error) {
-	text, err := json.Marshal(v, canonical)
+	text, err := strictjson.Canonical(v)
 	if err != nil {
 		return "", berth.Errorf(berth.Invalid, "%T has no hash: %w", v, err)
 	}

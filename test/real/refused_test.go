@@ -114,7 +114,7 @@ func TestBrokenBodies(t *testing.T) {
 		"duplicate key":   {in(`"Count": 1, "Count": 2,`), 400, "at /Job/TaskGroups/0/Count: duplicate object member name"},
 		"deeper and down": {`{"Job":` + strings.Repeat(`{"a":`, 500_000), 400, "JSON: line 1, column "},
 		"deep list":       {strings.Repeat("[", 500_000), 400, "JSON: an object is wanted, not a list"},
-		"the middle":      {`{"Job": {"ID": "broken"`, 400, "JSON: line 1, column 24 at /Job: the text ends in the middle"},
+		"the middle":      {`{"Job": {"ID": "broken"`, 400, "JSON: line 1, column 24 at /Job: unexpected end of text"},
 		"more":            {in("") + "}", 400, "JSON: line 1, column "},
 		"no object":       {`"job"`, 400, "JSON: an object is wanted, not a string"},
 		"no job":          {`{"Job": null}`, 400, "body.job: is missing"},
