@@ -161,15 +161,15 @@ func (s *Scanner) check(c byte, whole []byte) error {
 // complete returns nil if b is one value, which may be dense.
 func complete(b []byte) error {
 	s := Scanner{dense: true, open: make([]uint64, 0, 16)}
-	switch n, err := s.Scan(b, len(b)); err.(type) {
-	case *TooLargeError:
-		return malformed("it claims more than its %d bytes", len(b))
-	case nil:
-		if n == 0 {
-			return malformed("it ends in the middle")
-		}
-		return nil
-	default:
+	n, err := s.Scan(b, len(b))
+	_, claims := err.(*TooLargeError)
+	switch {
+	case claims || err == nil && n == 0:
+		return malformed("%d bytes are less than the value claims to have", len(b))
+	case err != nil:
 		return err
+	case n < len(b):
+		return malformed("%d bytes follow the value", len(b)-n)
 	}
+	return nil
 }

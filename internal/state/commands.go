@@ -1,11 +1,6 @@
 package state
 
-import (
-	"reflect"
-
-	"berth"
-	"berth/internal/state/codec"
-)
+import "reflect"
 
 // init fills the table of commands. A new command is written in its own file
 // and here. Numbers are never used for anything else again.
@@ -65,14 +60,7 @@ func init() {
 	}
 	for n, k := range kinds {
 		if k.make != nil {
-			t := reflect.TypeOf(k.make())
-			numbers[t] = Number(n)
-			codec.Register(t)
+			numbers[reflect.TypeOf(k.make())] = Number(n)
 		}
 	}
-	codec.Register(
-		reflect.TypeFor[berth.Namespace](), reflect.TypeFor[berth.Node](), reflect.TypeFor[berth.Job](), reflect.TypeFor[berth.Eval](),
-		reflect.TypeFor[berth.AllocMore](), reflect.TypeFor[berth.Deployment](), reflect.TypeFor[Summary](), reflect.TypeFor[Submission](),
-		reflect.TypeFor[Reschedules](), reflect.TypeFor[Explanation](), reflect.TypeFor[endRest](), reflect.TypeFor[updateRest](),
-	)
 }
