@@ -53,7 +53,7 @@ func Collect(snap *state.Snapshot, ages Ages, force bool, now time.Time, most in
 // core evaluations: those alone are no reason to make another.
 func Collectable(snap *state.Snapshot, ages Ages, now time.Time) bool {
 	c := newCollector(snap, ages, false, now, 1)
-	c.idle = true
+	c.skipCore = true
 	for _, step := range []func() bool{c.jobs, c.allocs, c.evals, c.deployments, c.nodes} {
 		if !step() || c.chosen > 0 {
 			return true
@@ -63,34 +63,34 @@ func Collectable(snap *state.Snapshot, ages Ages, now time.Time) bool {
 }
 
 type collector struct {
-	sweep  *state.Sweep
-	ages   Ages
-	force  bool
-	idle   bool // core evaluations are left alone
-	now    int64
-	most   int
-	chosen int
-	parcel []parcel
+	sweep    *state.Sweep
+	ages     Ages
+	force    bool
+	skipCore bool // core evaluations are left alone
+	now      int64
+	limit    int
+	chosen   int
+	bundles  []bundle
 }
 
-// parcel is rows that go together if one command can hold them.
-type parcel []func(*state.DeleteRows)
+// bundle is rows that go together if one command can hold them.
+type bundle []func(*state.DeleteRows)
 
 func newCollector(snap *state.Snapshot, ages Ages, force bool, now time.Time, most int) *collector {
-	return &collector{sweep: state.NewSweep(snap), ages: ages, force: force, now: now.UnixNano(), most: most}
+	return &collector{sweep: state.NewSweep(snap), ages: ages, force: force, now: now.UnixNano(), limit: most}
 }
 
-// old says whether something that ended at that time is old enough.
-func (c *collector) old(ended int64, age time.Duration) bool {
+// oldEnough says whether something that ended at that time is old enough.
+func (c *collector) oldEnough(ended int64, age time.Duration) bool {
 	return c.force || ended <= c.now-int64(age)
 }
 
-func (c *collector) add(p parcel) {
+func (c *collector) add(p bundle) {
 	c.chosen += len(p)
-	c.parcel = append(c.parcel, p)
+	c.bundles = append(c.bundles, p)
 }
 
-func (c *collector) full() bool { return c.chosen >= c.most }
+func (c *collector) full() bool { return c.chosen >= c.limit }
 
 // age is how long what came of a job of the type is kept.
 func (c *collector) age(typ string) time.Duration {
@@ -103,10 +103,10 @@ func (c *collector) age(typ string) time.Duration {
 func (c *collector) jobs() bool {
 	for j := range c.sweep.Jobs(berth.AllNamespaces, "") {
 		// The cheap questions first: most jobs are not dead.
-		if !c.old(j.SubmitTime, c.ages.Jobs) || c.sweep.Summary(j.Key()).Live > 0 || !c.old(c.died(j), c.ages.Jobs) || c.sweep.Job(j) != "" {
+		if !c.oldEnough(j.SubmitTime, c.ages.Jobs) || c.sweep.Summary(j.Key()).Live > 0 || !c.oldEnough(c.diedAt(j), c.ages.Jobs) || c.sweep.Job(j) != "" {
 			continue
 		}
-		c.add(c.whole(j))
+		c.add(c.jobBundle(j))
 		if c.full() {
 			return false
 		}
@@ -114,8 +114,8 @@ func (c *collector) jobs() bool {
 	return true
 }
 
-// died is when the last thing happened to a job that is dead.
-func (c *collector) died(j *berth.Job) int64 {
+// diedAt is when the last thing happened to a job that is dead.
+func (c *collector) diedAt(j *berth.Job) int64 {
 	at := j.SubmitTime
 	for a := range c.sweep.AllocsOf(j.Key()) {
 		at = max(at, a.ModifyTime)
@@ -126,9 +126,9 @@ func (c *collector) died(j *berth.Job) int64 {
 	return at
 }
 
-// whole is a job with all that belongs to it.
-func (c *collector) whole(j *berth.Job) parcel {
-	p := parcel{func(d *state.DeleteRows) { d.Jobs = append(d.Jobs, state.JobRef{Key: j.Key(), UID: j.UID}) }}
+// jobBundle is a job with all that belongs to it.
+func (c *collector) jobBundle(j *berth.Job) bundle {
+	p := bundle{func(d *state.DeleteRows) { d.Jobs = append(d.Jobs, state.JobRef{Key: j.Key(), UID: j.UID}) }}
 	for _, a := range slices.SortedFunc(c.sweep.AllocsOf(j.Key()), func(a, b *berth.Alloc) int {
 		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
 	}) {
@@ -165,13 +165,13 @@ func (c *collector) deployment(x *berth.Deployment) func(*state.DeleteRows) {
 	return func(d *state.DeleteRows) { d.Deployments = append(d.Deployments, x.ID) }
 }
 
-// each chooses rows that are old and free, one by one, until there are enough.
-func each[T any](c *collector, rows iter.Seq[*T], old func(*T) bool, free func(*T) string, row func(*T) func(*state.DeleteRows)) bool {
+// choose chooses rows that are old and free, one by one, until there are enough.
+func choose[T any](c *collector, rows iter.Seq[*T], old func(*T) bool, free func(*T) string, row func(*T) func(*state.DeleteRows)) bool {
 	for r := range rows {
 		if !old(r) || free(r) != "" {
 			continue
 		}
-		c.add(parcel{row(r)})
+		c.add(bundle{row(r)})
 		if c.full() {
 			return false
 		}
@@ -180,32 +180,32 @@ func each[T any](c *collector, rows iter.Seq[*T], old func(*T) bool, free func(*
 }
 
 func (c *collector) allocs() bool {
-	return each(c, c.sweep.Allocs(), func(a *berth.Alloc) bool {
-		return a.Ended() && c.old(a.ModifyTime, c.age(a.Job.Type)) && !c.sweep.Took(a.ID)
+	return choose(c, c.sweep.Allocs(), func(a *berth.Alloc) bool {
+		return a.Ended() && c.oldEnough(a.ModifyTime, c.age(a.Job.Type)) && !c.sweep.Took(a.ID)
 	}, c.sweep.Alloc, c.alloc)
 }
 
 func (c *collector) evals() bool {
-	return each(c, c.sweep.Evals(), func(e *berth.Eval) bool {
+	return choose(c, c.sweep.Evals(), func(e *berth.Eval) bool {
 		switch {
 		case !e.Terminal() || c.sweep.TookEval(e.ID):
 			return false
 		case e.Type == berth.TypeCore:
-			return !c.idle && e.ModifyTime <= c.now-int64(c.ages.Evals)
+			return !c.skipCore && e.ModifyTime <= c.now-int64(c.ages.Evals)
 		}
-		return c.old(e.ModifyTime, c.age(e.Type))
+		return c.oldEnough(e.ModifyTime, c.age(e.Type))
 	}, c.sweep.Eval, c.eval)
 }
 
 func (c *collector) deployments() bool {
-	return each(c, c.sweep.Deployments(), func(d *berth.Deployment) bool {
-		return !d.Active() && c.old(d.ModifyTime, c.ages.Deployments) && !c.sweep.TookDeployment(d.ID)
+	return choose(c, c.sweep.Deployments(), func(d *berth.Deployment) bool {
+		return !d.Active() && c.oldEnough(d.ModifyTime, c.ages.Deployments) && !c.sweep.TookDeployment(d.ID)
 	}, c.sweep.Deployment, c.deployment)
 }
 
 func (c *collector) nodes() bool {
-	return each(c, c.sweep.Nodes(), func(n *berth.Node) bool {
-		return n.Status == berth.NodeDown && c.old(n.StatusUpdatedAt*int64(time.Second), c.ages.Nodes)
+	return choose(c, c.sweep.Nodes(), func(n *berth.Node) bool {
+		return n.Status == berth.NodeDown && c.oldEnough(n.StatusUpdatedAt*int64(time.Second), c.ages.Nodes)
 	}, c.sweep.Node, func(n *berth.Node) func(*state.DeleteRows) {
 		return func(d *state.DeleteRows) { d.Nodes = append(d.Nodes, n.ID) }
 	})
@@ -214,7 +214,7 @@ func (c *collector) nodes() bool {
 // cut makes commands of what was chosen, each no longer than it may be.
 func (c *collector) cut() (out []*state.DeleteRows) {
 	var d *state.DeleteRows
-	for _, p := range c.parcel {
+	for _, p := range c.bundles {
 		for i, row := range p {
 			whole := i == 0 && len(p) <= state.MaxDeletes && d != nil && d.Len()+len(p) > state.MaxDeletes
 			if d == nil || whole || d.Len() == state.MaxDeletes {

@@ -33,7 +33,7 @@ type Decision struct {
 // evaluation was decided before; it gives each its own tie-breaks and IDs.
 // Whoever asks must see that snap is not older than the evaluation.
 func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) Decision {
-	d := &decider{snap: snap, eval: eval, now: now, chance: newChance(eval.ID, snap.Index, attempt)}
+	d := &decider{snap: snap, eval: eval, now: now, rand: newRand(eval.ID, snap.Index, attempt)}
 	d.plan = &state.ApplyPlan{Eval: eval.ID, Now: now.UnixNano()}
 	d.end = &state.EvalEnd{Status: berth.EvalComplete, SnapshotIndex: snap.Index}
 	d.plan.End = d.end
@@ -50,17 +50,17 @@ func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) 
 }
 
 type decider struct {
-	snap   *state.Snapshot
-	eval   *berth.Eval
-	now    time.Time
-	chance *rand.ChaCha8
-	job    *berth.Job // nil if it was purged or is another incarnation now
-	plan   *state.ApplyPlan
-	end    *state.EvalEnd
+	snap *state.Snapshot
+	eval *berth.Eval
+	now  time.Time
+	rand *rand.ChaCha8
+	job  *berth.Job // nil if it was purged or is another incarnation now
+	plan *state.ApplyPlan
+	end  *state.EvalEnd
 }
 
-// newChance returns the generator of a decision's IDs and tie-breaks.
-func newChance(eval berth.EvalID, index uint64, attempt int) *rand.ChaCha8 {
+// newRand returns the generator of a decision's IDs and tie-breaks.
+func newRand(eval berth.EvalID, index uint64, attempt int) *rand.ChaCha8 {
 	var seed [32]byte
 	copy(seed[:], eval[:])
 	binary.BigEndian.PutUint64(seed[16:], index)
@@ -81,7 +81,7 @@ func (d *decider) service() Decision {
 	}
 	d.deploy(r.Deploy, r.Deployed)
 	d.place(r.Missing)
-	d.later(r.Later)
+	d.followUps(r.Followups)
 	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0 && r.Deploy == nil && r.Deployed == nil
 	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}
 }
@@ -102,7 +102,7 @@ func (d *decider) input(key berth.JobKey) reconcile.Input {
 		},
 	}
 	for a := range d.snap.AllocsOf(key) {
-		if d.mine(a) {
+		if d.concerns(a) {
 			in.Allocs = append(in.Allocs, a)
 		}
 	}
@@ -123,7 +123,7 @@ func (d *decider) newestDeployment(key berth.JobKey) (newest *berth.Deployment) 
 // deploy lets the plan make or end the job's deployment.
 func (d *decider) deploy(made *berth.Deployment, changed *reconcile.DeploymentChange) {
 	if made != nil {
-		d.chance.Read(made.ID[:])
+		d.rand.Read(made.ID[:])
 		d.plan.Deploy = made
 	}
 	if c := changed; c != nil {
@@ -131,10 +131,10 @@ func (d *decider) deploy(made *berth.Deployment, changed *reconcile.DeploymentCh
 	}
 }
 
-// mine says whether the evaluation decides about an allocation: those of its
+// concerns says whether the evaluation decides about an allocation: those of its
 // own incarnation, and leftovers of older ones. An evaluation of a job that
 // was purged leaves those of its successor alone.
-func (d *decider) mine(a *berth.Alloc) bool {
+func (d *decider) concerns(a *berth.Alloc) bool {
 	return d.job != nil || a.Job.UID.Index <= d.eval.JobUID.Index
 }
 
@@ -144,7 +144,7 @@ func (d *decider) place(missing []reconcile.Missing) {
 	if len(missing) == 0 {
 		return
 	}
-	seed, stops := d.chance.Uint64(), d.plan.Stop
+	seed, stops := d.rand.Uint64(), d.plan.Stop
 	if again := d.placeGroups(missing, seed, d.spare); again {
 		d.placeGroups(missing, seed, nil)
 		d.stopReplaced(stops)
@@ -187,7 +187,7 @@ func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare fu
 			}
 			failed[group] = out.Why
 			d.end.Queued[group] += out.Failed
-			merge(missed, out.Missed)
+			addMissed(missed, out.Missed)
 		}
 		missing = missing[n:]
 	}
@@ -202,23 +202,23 @@ func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare fu
 // alike says whether two missing instances are placed as ones of one group: of
 // the same version, and both canaries or not.
 func alike(a, b reconcile.Missing) bool {
-	return a.Group == b.Group && a.Canary == b.Canary && a.Before == b.Before && (!a.Before || a.Previous.Job == b.Previous.Job)
+	return a.Group == b.Group && a.Canary == b.Canary && a.OldVersion == b.OldVersion && (!a.OldVersion || a.Previous.Job == b.Previous.Job)
 }
 
 // placeAlike places instances of one group.
 func (d *decider) placeAlike(p *place.Placer, missing []reconcile.Missing) (out place.Outcome) {
 	first := missing[0]
-	if !first.Before {
+	if !first.OldVersion {
 		out = p.Group(first.Group, instances(missing))
 	} else {
 		version := first.Previous.Job
 		number := slices.Index(version.TaskGroups, first.Previous.Group)
 		out = p.GroupOf(version, number, instances(missing))
 	}
-	if first.Before || first.Canary {
+	if first.OldVersion || first.Canary {
 		for i := range out.Placed {
 			x := &out.Placed[i]
-			x.Group, x.Before, x.Canary = first.Group, first.Before, first.Canary
+			x.Group, x.Before, x.Canary = first.Group, first.OldVersion, first.Canary
 		}
 	}
 	return out
@@ -238,8 +238,8 @@ func instances(missing []reconcile.Missing) []place.Instance {
 	return out
 }
 
-// merge adds what another group missed.
-func merge(all, one *berth.Missed) {
+// addMissed adds what another group missed.
+func addMissed(all, one *berth.Missed) {
 	all.Escaped = all.Escaped || one.Escaped
 	for class, ok := range one.Classes {
 		all.Classes[class] = all.Classes[class] || ok
@@ -255,8 +255,8 @@ func merge(all, one *berth.Missed) {
 	}
 }
 
-// later raises evaluations for the times at which allocations are due.
-func (d *decider) later(list []reconcile.Later) {
+// followUps raises evaluations for the times at which allocations are due.
+func (d *decider) followUps(list []reconcile.Followup) {
 	for _, l := range list {
 		id := d.newID()
 		d.end.Later = append(d.end.Later, state.NewEval{ID: id, TriggeredBy: l.Trigger, WaitUntil: l.At.UnixNano()})
@@ -267,6 +267,6 @@ func (d *decider) later(list []reconcile.Later) {
 }
 
 func (d *decider) newID() (id berth.EvalID) {
-	d.chance.Read(id[:])
+	d.rand.Read(id[:])
 	return id
 }

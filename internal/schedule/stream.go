@@ -38,7 +38,7 @@ func (d *decider) stream() Decision {
 func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Counts) {
 	var all []*berth.Alloc
 	for a := range d.snap.AllocsOf(d.eval.Key()) {
-		if d.mine(a) && !a.Orphaned && !a.Ended() {
+		if d.concerns(a) && !a.Orphaned && !a.Ended() {
 			all = append(all, a)
 		}
 	}
@@ -51,7 +51,7 @@ func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Cou
 			c = &reconcile.Counts{}
 			counts[a.Group.Name] = c
 		}
-		why, lost := d.unwanted(v, a)
+		why, lost := d.stopReason(v, a)
 		switch {
 		case lost:
 			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a.ID, Description: why, Client: berth.ClientLost})
@@ -67,9 +67,9 @@ func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Cou
 	}
 }
 
-// unwanted returns why an allocation that has not ended is to stop, "" if it is
+// stopReason returns why an allocation that has not ended is to stop, "" if it is
 // not; lost says that it did already, with its node.
-func (d *decider) unwanted(v *placement.View, a *berth.Alloc) (why string, lost bool) {
+func (d *decider) stopReason(v *placement.View, a *berth.Alloc) (why string, lost bool) {
 	n := d.snap.Node(a.NodeID)
 	switch {
 	case n == nil || n.Status == berth.NodeDown:
@@ -108,7 +108,7 @@ func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Co
 	if len(list) == 0 {
 		return
 	}
-	p := place.New(d.snap, v.Job, d.plan.Stop, d.chance.Uint64())
+	p := place.New(d.snap, v.Job, d.plan.Stop, d.rand.Uint64())
 	defer p.Close()
 	s := placement.NewRules(d.snap, v)
 	failed, missed := map[string]*berth.AllocMetric{}, &berth.Missed{Classes: map[string]bool{}}
@@ -135,7 +135,7 @@ func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Co
 			failed[name] = out.Why
 		}
 		d.end.Queued[name]++
-		merge(missed, out.Missed)
+		addMissed(missed, out.Missed)
 	}
 	if len(failed) == 0 {
 		d.end.Queued = nil

@@ -21,10 +21,10 @@ func (d *decider) perNode() Decision {
 		d.job = j
 		d.plan.JobVersion = j.Version
 	}
-	in := reconcile.PerNodeInput{Input: d.input(key), Again: d.again, Placed: d.placed}
+	in := reconcile.PerNodeInput{Input: d.input(key), Retry: d.retry, PlacedByEval: d.placedByEval}
 	if d.job != nil && !d.job.Stop {
 		nodes := place.NewNodes(d.snap, d.job)
-		in.Nodes, in.Feasible, in.Keeps, in.Rolling = nodes.Ready(), nodes.Meets, nodes.Keeps, d.rolling()
+		in.Nodes, in.Feasible, in.Keeps, in.BatchPending = nodes.Ready(), nodes.Meets, nodes.Keeps, d.batchPending()
 	}
 	r := reconcile.ComparePerNode(in)
 	d.plan.Stop, d.plan.Update = r.Stop, r.Update
@@ -33,18 +33,18 @@ func (d *decider) perNode() Decision {
 		d.end.Later = append(d.end.Later, state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerRollingUpdate, WaitUntil: r.Next.UnixNano()})
 	}
 	if d.job != nil && !d.job.Stop {
-		d.wait(d.each(&r))
+		d.waitForNodes(d.placeOnNodes(&r))
 	}
 	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0 && r.Deploy == nil && r.Deployed == nil
-	d.later(r.Later)
+	d.followUps(r.Followups)
 	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}
 }
 
-// again says whether an allocation that failed for good on its node is tried
+// retry says whether an allocation that failed for good on its node is tried
 // again there: if a user wants it, by registering the job since or by an
 // evaluation, and for a system job if its node has changed since, or went away
 // and came back. The reschedule policy is for jobs that can go elsewhere.
-func (d *decider) again(a *berth.Alloc) bool {
+func (d *decider) retry(a *berth.Alloc) bool {
 	if d.eval.Cause.Kind == berth.CauseUser || a.ModifyIndex < d.job.JobModifyIndex {
 		return true
 	}
@@ -52,15 +52,15 @@ func (d *decider) again(a *berth.Alloc) bool {
 	return d.job.Type == berth.TypeSystem && n != nil && a.ModifyIndex < n.ModifyIndex
 }
 
-// placed says whether this evaluation placed an allocation already, with a plan
+// placedByEval says whether this evaluation placed an allocation already, with a plan
 // that was refused in part.
-func (d *decider) placed(a *berth.Alloc) bool {
+func (d *decider) placedByEval(a *berth.Alloc) bool {
 	return a.EvalID == d.eval.ID && a.CreateIndex > d.eval.CreateIndex
 }
 
-// rolling says whether an evaluation waits that begins the next batch of the
+// batchPending says whether an evaluation waits that begins the next batch of the
 // update to the job's newest version.
-func (d *decider) rolling() bool {
+func (d *decider) batchPending() bool {
 	for e := range d.snap.OpenEvalsOf(d.eval.Key(), berth.EvalPending) {
 		if e.TriggeredBy == berth.TriggerRollingUpdate && e.ID != d.eval.ID && e.JobUID == d.job.UID &&
 			e.WaitUntil > d.now.UnixNano() && e.CreateIndex > d.job.JobModifyIndex {
@@ -70,10 +70,10 @@ func (d *decider) rolling() bool {
 	return false
 }
 
-// each places what nodes lack, group by group, and returns what they are short
+// placeOnNodes places what nodes lack, group by group, and returns what they are short
 // of, in order of group.
-func (d *decider) each(r *reconcile.PerNodeResult) (short [][]place.Short) {
-	p := place.New(d.snap, d.job, d.plan.Stop, d.chance.Uint64())
+func (d *decider) placeOnNodes(r *reconcile.PerNodeResult) (short [][]place.Short) {
+	p := place.New(d.snap, d.job, d.plan.Stop, d.rand.Uint64())
 	defer p.Close()
 	d.plan.Explain, d.end.Queued, d.end.Failed = map[string]*berth.AllocMetric{}, map[string]int{}, map[string]*berth.AllocMetric{}
 	short = make([][]place.Short, len(d.job.TaskGroups))
@@ -87,7 +87,7 @@ func (d *decider) each(r *reconcile.PerNodeResult) (short [][]place.Short) {
 		missing = missing[n:]
 		switch c := r.Counts[g.Name]; {
 		case len(list) > 0:
-			out := d.eachOf(p, i, list)
+			out := d.placeGroupOnNodes(p, i, list)
 			d.plan.Place = append(d.plan.Place, out.Placed...)
 			short[i] = out.Short
 			queued := 0
@@ -99,19 +99,19 @@ func (d *decider) each(r *reconcile.PerNodeResult) (short [][]place.Short) {
 				d.end.Failed[g.Name], d.end.Queued[g.Name] = out.Why, queued
 			} else if len(out.Placed) > 0 {
 				d.plan.Explain[g.Name] = out.Why
-			} else if nowhere(c) {
+			} else if runsNowhere(c) {
 				d.end.Failed[g.Name] = p.NoNode(i)
 			}
-		case g.Count > 0 && nowhere(c):
+		case g.Count > 0 && runsNowhere(c):
 			d.end.Failed[g.Name] = p.NoNode(i)
 		}
 	}
 	return short
 }
 
-// eachOf places instances of a group, those apart that are to be of an earlier
+// placeGroupOnNodes places instances of a group, those apart that are to be of an earlier
 // version.
-func (d *decider) eachOf(p *place.Placer, group int, list []reconcile.OnNode) place.EachOutcome {
+func (d *decider) placeGroupOnNodes(p *place.Placer, group int, list []reconcile.OnNode) place.EachOutcome {
 	var newest []place.OnNode
 	var canaries []bool // of newest
 	older := map[*berth.Job][]place.OnNode{}
@@ -121,7 +121,7 @@ func (d *decider) eachOf(p *place.Placer, group int, list []reconcile.OnNode) pl
 		if m.Previous != nil {
 			o.Previous = m.Previous.ID
 		}
-		if !m.Before {
+		if !m.OldVersion {
 			newest, canaries = append(newest, o), append(canaries, m.Canary)
 			continue
 		}
@@ -159,11 +159,11 @@ func markCanaries(placed []berth.Placement, asked []place.OnNode, canaries []boo
 	}
 }
 
-// nowhere says whether a group runs on no node, and was not done on any.
-func nowhere(c *reconcile.Counts) bool { return c.Ignore+c.Update+c.Later == 0 }
+// runsNowhere says whether a group runs on no node, and was not done on any.
+func runsNowhere(c *reconcile.Counts) bool { return c.Ignore+c.Update+c.Later == 0 }
 
-// wait says on which nodes the job waits for room, and for what.
-func (d *decider) wait(short [][]place.Short) {
+// waitForNodes says on which nodes the job waits for room, and for what.
+func (d *decider) waitForNodes(short [][]place.Short) {
 	if len(d.end.Queued) == 0 {
 		d.end.Queued = nil
 	}
@@ -185,7 +185,7 @@ func (d *decider) wait(short [][]place.Short) {
 				waits = append(waits, w)
 			}
 			w.Failed[g], w.Queued[g] = s.Why, s.Count
-			merge(w.Missed, s.Missed)
+			addMissed(w.Missed, s.Missed)
 		}
 	}
 	// An evaluation that waits for a node goes on waiting for it, unless the
@@ -196,15 +196,15 @@ func (d *decider) wait(short [][]place.Short) {
 			waits = slices.DeleteFunc(waits, func(x *state.NodeWait) bool { return x == w })
 		}
 	}
-	d.end.Nodes = together(waits)
+	d.end.Nodes = mergeWaits(waits)
 }
 
-// waitsApart is how many nodes that lack room are told apart by how much of it
+// maxDistinctWaits is how many nodes that lack room are told apart by how much of it
 // they have. Beyond it those that lack the same go together.
-const waitsApart = 1000
+const maxDistinctWaits = 1000
 
-// together joins nodes that are equally short: most clusters have few kinds.
-func together(waits []*state.NodeWait) (out []state.NodeWait) {
+// mergeWaits joins nodes that are equally short: most clusters have few kinds.
+func mergeWaits(waits []*state.NodeWait) (out []state.NodeWait) {
 	first := map[string]int{}
 	var key strings.Builder
 	for _, w := range waits {
@@ -213,7 +213,7 @@ func together(waits []*state.NodeWait) (out []state.NodeWait) {
 			fmt.Fprint(&key, g, w.Queued[g])
 			for _, s := range w.Failed[g].Shortages {
 				fmt.Fprint(&key, " ", s.Dimension)
-				if len(waits) <= waitsApart {
+				if len(waits) <= maxDistinctWaits {
 					fmt.Fprint(&key, " ", s.Free, s.Holder)
 				}
 			}

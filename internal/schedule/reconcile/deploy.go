@@ -19,16 +19,16 @@ type rollout struct {
 	state    *berth.DeploymentState
 }
 
-// waits says whether the old version stays for now.
-func (o *rollout) waits() bool { return o.held || o.canaries > 0 }
+// keepsOld says whether the old version stays for now.
+func (o *rollout) keepsOld() bool { return o.held || o.canaries > 0 }
 
-// failed says whether an allocation is of a deployment that failed: another
+// failedWith says whether an allocation is of a deployment that failed: another
 // like it would fail, too.
-func (o *rollout) failed(a *berth.Alloc) bool { return o.broken && a.Rest().DeploymentID == o.id }
+func (o *rollout) failedWith(a *berth.Alloc) bool { return o.broken && a.Rest().DeploymentID == o.id }
 
-// follow is how a group goes on that follows a deployment, if it has a part in
+// rolloutOf is how a group goes on that follows a deployment, if it has a part in
 // that.
-func follow(d *berth.Deployment, group string) rollout {
+func rolloutOf(d *berth.Deployment, group string) rollout {
 	s := d.TaskGroups[group]
 	if s == nil {
 		return rollout{}
@@ -56,30 +56,30 @@ func (o *rollout) healthy(a *berth.Alloc) bool {
 	return o.member(a) && s != nil && s.Healthy != nil && *s.Healthy
 }
 
-// before says whether what replaces an allocation is to be of its own version:
+// keepsVersion says whether what replaces an allocation is to be of its own version:
 // the newest is not promoted, or not to be placed.
-func (g *group) before(a *berth.Alloc) bool { return g.roll.waits() && g.renewed(a) }
+func (g *group) keepsVersion(a *berth.Alloc) bool { return g.roll.keepsOld() && g.outdated(a) }
 
 // deployments finds out which deployment each group follows. One for another
 // version of the job, or for a job that was stopped, is cancelled; one is made
 // when a service job with an update block has something to do for a version
 // that had none.
 func (r *reconciler) deployments(groups []*group) {
-	r.abandon()
+	r.cancelStale()
 	d := r.Deployment
 	switch {
 	case r.Job == nil || r.Job.Stop || r.Job.Type != berth.TypeService:
 	case d != nil && d.JobUID == r.Job.UID && d.JobVersion == r.Job.Version:
 		for _, g := range groups {
-			g.roll = follow(d, g.spec.Name)
+			g.roll = rolloutOf(d, g.spec.Name)
 		}
 	default:
 		r.deploy(groups)
 	}
 }
 
-// abandon cancels a deployment that its job left behind.
-func (r *reconciler) abandon() {
+// cancelStale cancels a deployment that its job left behind.
+func (r *reconciler) cancelStale() {
 	d := r.Deployment
 	if d != nil && d.Active() {
 		switch {
@@ -95,7 +95,7 @@ func (r *reconciler) abandon() {
 func (r *reconciler) deploy(groups []*group) {
 	begins := false
 	for _, g := range groups {
-		begins = begins || g.gradual() && g.begins()
+		begins = begins || g.gradual() && g.startsVersion()
 	}
 	if !begins {
 		return
@@ -132,9 +132,9 @@ func gradual(g *berth.TaskGroup) bool {
 	return g.Update != nil && g.Update.MaxParallel > 0 && g.Count > 0
 }
 
-// begins says whether a new version has something to do for the group: its
+// startsVersion says whether a new version has something to do for the group: its
 // first instances, or others to replace or carry over.
-func (g *group) begins() bool {
+func (g *group) startsVersion() bool {
 	for _, a := range g.allocs {
 		if a.Wanted() && a.Job.Version != g.Job.Version {
 			return true
@@ -147,9 +147,9 @@ func (g *group) begins() bool {
 // only where something is to be replaced, and no more than instances: each
 // bears a name of the group.
 func (g *group) deploymentState() *berth.DeploymentState {
-	u, s := g.spec.Update, g.begin(g.spec, g.spec.Count)
+	u, s := g.spec.Update, g.newDeploymentState(g.spec, g.spec.Count)
 	for _, a := range g.allocs {
-		if u.Canary > 0 && a.Wanted() && !isCanary(a) && a.Client != berth.ClientComplete && g.renewed(a) {
+		if u.Canary > 0 && a.Wanted() && !isCanary(a) && a.Client != berth.ClientComplete && g.outdated(a) {
 			s.DesiredCanaries = min(u.Canary, g.spec.Count)
 			break
 		}
@@ -157,8 +157,8 @@ func (g *group) deploymentState() *berth.DeploymentState {
 	return s
 }
 
-// begin is where the deployment of so many instances of a group begins.
-func (r *reconciler) begin(g *berth.TaskGroup, total int) *berth.DeploymentState {
+// newDeploymentState is where the deployment of so many instances of a group begins.
+func (r *reconciler) newDeploymentState(g *berth.TaskGroup, total int) *berth.DeploymentState {
 	u := g.Update
 	s := &berth.DeploymentState{
 		AutoRevert: u.AutoRevert, AutoPromote: u.AutoPromote && u.Canary > 0, ProgressDeadline: u.ProgressDeadline, DesiredTotal: total,
@@ -176,9 +176,9 @@ func isCanary(a *berth.Alloc) bool {
 	return s != nil && s.Canary
 }
 
-// split parts the canaries of the deployment that the group follows from what
+// splitCanaries parts the canaries of the deployment that the group follows from what
 // has the names. Those of another deployment, or of one that failed, stop.
-func (g *group) split() (plain, canaries []*berth.Alloc) {
+func (g *group) splitCanaries() (plain, canaries []*berth.Alloc) {
 	if !slices.ContainsFunc(g.allocs, isCanary) {
 		return g.allocs, nil
 	}
@@ -194,9 +194,9 @@ func (g *group) split() (plain, canaries []*berth.Alloc) {
 		case ours && g.roll.stepwise && !g.roll.broken:
 			canaries = append(canaries, a)
 		case a.Live():
-			g.discard(a, berth.StopCanary)
+			g.stopOrLose(a, berth.StopCanary)
 		case !a.Ended() && g.lost(a):
-			g.stop(a, g.whyLost(a), berth.ClientLost)
+			g.stop(a, g.lostReason(a), berth.ClientLost)
 		}
 	}
 	return plain, canaries
@@ -226,9 +226,9 @@ func (g *group) complete() bool {
 		s := &g.slots[i]
 		a := s.keep
 		if a == nil {
-			a = s.leaves
+			a = s.outgoing
 		}
-		if a == nil || s.update || s.later || !g.healthy(a) {
+		if a == nil || s.update || s.delayed || !g.healthy(a) {
 			return false
 		}
 	}

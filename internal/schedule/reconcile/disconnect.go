@@ -25,15 +25,15 @@ func (r *reconciler) lost(a *berth.Alloc) bool {
 	case n.Status != berth.NodeDisconnected:
 		return false // if it is unknown still, its agent is about to say how it fares
 	case a.Client == berth.ClientUnknown:
-		at, ever := giveUp(a, r.Now)
+		at, ever := lostAt(a, r.Now)
 		return ever && !at.After(r.Now)
 	}
 	lostAfter, _, _ := a.Group.Away()
 	return lostAfter <= 0 || a.Client == berth.ClientPending
 }
 
-// away says whether an allocation that should run is waited for.
-func (r *reconciler) away(a *berth.Alloc) bool {
+// disconnected says whether an allocation that should run is waited for.
+func (r *reconciler) disconnected(a *berth.Alloc) bool {
 	if !a.Live() || r.lost(a) {
 		return false
 	}
@@ -44,38 +44,38 @@ func (r *reconciler) away(a *berth.Alloc) bool {
 	return n != nil && n.Status == berth.NodeDisconnected
 }
 
-// whyLost says why an allocation is lost.
-func (r *reconciler) whyLost(a *berth.Alloc) string {
+// lostReason says why an allocation is lost.
+func (r *reconciler) lostReason(a *berth.Alloc) string {
 	if n := r.Node(a.NodeID); n != nil && n.Status != berth.NodeDown {
 		return berth.StopAway
 	}
 	return berth.StopNodeLost
 }
 
-// forEver is how long nobody waits: beyond it times cannot be written.
-const forEver = 100 * 365 * 24 * time.Hour
+// forever is how long nobody waits: beyond it times cannot be written.
+const forever = 100 * 365 * 24 * time.Hour
 
-// giveUp returns when an allocation that is not heard is lost, not ever if it
+// lostAt returns when an allocation that is not heard is lost, not ever if it
 // is waited for without end. The wait begins when it becomes unknown: now, if
 // it is not yet.
-func giveUp(a *berth.Alloc, now time.Time) (at time.Time, ever bool) {
+func lostAt(a *berth.Alloc, now time.Time) (at time.Time, ever bool) {
 	lostAfter, _, _ := a.Group.Away()
 	since := now
 	if u := a.Rest().UnknownSince; u != 0 && a.Client == berth.ClientUnknown {
 		since = time.Unix(0, u)
 	}
-	return since.Add(min(lostAfter, forEver)), lostAfter < forEver
+	return since.Add(min(lostAfter, forever)), lostAfter < forever
 }
 
-// wait lets an allocation be unknown, and be given up at its time.
-func (g *group) wait(a *berth.Alloc) {
+// waitDisconnected lets an allocation be unknown, and be given up at its time.
+func (g *group) waitDisconnected(a *berth.Alloc) {
 	if a.Client != berth.ClientUnknown {
 		g.Stop = append(g.Stop, berth.AllocStop{ID: a.ID, Description: berth.UnknownAway, Client: berth.ClientUnknown})
 	}
 	// A time that is over means that its node is heard again, and its agent
 	// about to report: that is looked at as it comes.
-	if at, ever := giveUp(a, g.Now); ever && at.After(g.Now) {
-		g.later(a, at, berth.TriggerMaxDisconnectTimeout)
+	if at, ever := lostAt(a, g.Now); ever && at.After(g.Now) {
+		g.followUp(a, at, berth.TriggerMaxDisconnectTimeout)
 	}
 }
 
@@ -84,7 +84,7 @@ func (g *group) wait(a *berth.Alloc) {
 // did not fail. When its node is heard again, its agent is about to say how the
 // allocation fares, and that is waited for.
 func (g *group) standIn(s *slot, a *berth.Alloc) {
-	g.wait(a)
+	g.waitDisconnected(a)
 	n := g.Node(a.NodeID)
 	if _, replace, _ := a.Group.Away(); !replace || n != nil && n.Status != berth.NodeDisconnected {
 		s.keep = a
@@ -93,17 +93,17 @@ func (g *group) standIn(s *slot, a *berth.Alloc) {
 	g.replace(s, a)
 }
 
-// related says whether one of two allocations of a name came to stand in for
+// standInPair says whether one of two allocations of a name came to stand in for
 // the other.
-func (g *group) related(a, b *berth.Alloc) bool {
+func (g *group) standInPair(a, b *berth.Alloc) bool {
 	return !a.Rest().Next.IsZero() || !b.Rest().Next.IsZero()
 }
 
-// pick returns which of several allocations that run under one name keeps it.
+// pickHolder returns which of several allocations that run under one name keeps it.
 // Those of the newest version win over those of others. Among what came back
 // and what stood in for it, the disconnect block says; where nothing came back,
 // the oldest stays.
-func (g *group) pick(here []*berth.Alloc) *berth.Alloc {
+func (g *group) pickHolder(here []*berth.Alloc) *berth.Alloc {
 	best := here[0]
 	for _, a := range here[1:] {
 		if g.prefers(a, best) {
@@ -129,16 +129,16 @@ func (g *group) prefers(young, old *berth.Alloc) bool {
 	case berth.KeepReplacement:
 		return true
 	case berth.KeepLongestRunning:
-		y, o := runsSince(young), runsSince(old)
+		y, o := runningSince(young), runningSince(old)
 		return !y.IsZero() && (o.IsZero() || y.Before(o))
 	default:
 		return young.Score > old.Score
 	}
 }
 
-// runsSince returns since when all of an allocation's tasks that run have run,
+// runningSince returns since when all of an allocation's tasks that run have run,
 // the zero time if none does.
-func runsSince(a *berth.Alloc) (since time.Time) {
+func runningSince(a *berth.Alloc) (since time.Time) {
 	for _, s := range state.TaskStates(a) {
 		if s.State != berth.TaskRunning {
 			continue

@@ -19,24 +19,24 @@ type group struct {
 // slot is a name of a group: what bears it, and what is to become of it. At
 // most one of keep, old, done and again is set; none if nothing bears it.
 type slot struct {
-	index  uint32
-	canary bool
-	keep   *berth.Alloc // it has the name, and stays
-	old    *berth.Alloc // it has the name until it is replaced by one of the newest version
-	why    string       // why old is to be replaced
-	done   bool         // a batch instance that finished
-	wants  bool         // again is to be placed now
-	leaves *berth.Alloc // it serves until again is up, which may be long: there can be no room
-	again  Missing
-	last   *berth.Alloc // the newest that had the name
-	update bool         // keep is carried over to the newest version
-	later  bool         // keep is to be replaced at its time
+	index       uint32
+	canary      bool
+	keep        *berth.Alloc // it has the name, and stays
+	old         *berth.Alloc // it has the name until it is replaced by one of the newest version
+	why         string       // why old is to be replaced
+	done        bool         // a batch instance that finished
+	placeNow    bool         // again is to be placed now
+	outgoing    *berth.Alloc // it serves until again is up, which may be long: there can be no room
+	replacement Missing
+	last        *berth.Alloc // the newest that had the name
+	update      bool         // keep is carried over to the newest version
+	delayed     bool         // keep is to be replaced at its time
 }
 
 // reconcile judges the names of the group one by one, and then lets the group
 // go on towards the newest version.
 func (g *group) reconcile() {
-	plain, canaries := g.split()
+	plain, canaries := g.splitCanaries()
 	g.slots = make([]slot, g.spec.Count)
 	for i := range g.slots {
 		s := &g.slots[i]
@@ -50,14 +50,14 @@ func (g *group) reconcile() {
 			plain = plain[n:]
 		}
 	}
-	g.surplus(plain)
+	g.stopSurplus(plain)
 	for len(canaries) > 0 {
 		n := 1
 		for n < len(canaries) && canaries[n].Index == canaries[0].Index {
 			n++
 		}
 		if int(canaries[0].Index) >= g.spec.Count {
-			g.surplus(canaries[:n])
+			g.stopSurplus(canaries[:n])
 		} else {
 			s := slot{index: canaries[0].Index, canary: true}
 			g.judge(&s, canaries[:n])
@@ -69,16 +69,16 @@ func (g *group) reconcile() {
 	g.place()
 }
 
-// surplus stops what has a name that the group does not have any more. Names
+// stopSurplus stops what has a name that the group does not have any more. Names
 // are the indexes below the count, so counting down always stops the highest,
 // whatever state they are in.
-func (g *group) surplus(allocs []*berth.Alloc) {
+func (g *group) stopSurplus(allocs []*berth.Alloc) {
 	for _, a := range allocs {
 		switch {
 		case a.Live():
-			g.discard(a, berth.StopSurplus)
+			g.stopOrLose(a, berth.StopSurplus)
 		case !a.Ended() && g.lost(a):
-			g.stop(a, g.whyLost(a), berth.ClientLost)
+			g.stop(a, g.lostReason(a), berth.ClientLost)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (g *group) surplus(allocs []*berth.Alloc) {
 // the others decides.
 func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 	s.last = allocs[len(allocs)-1]
-	if len(allocs) == 1 && g.plain(s, s.last) {
+	if len(allocs) == 1 && g.keepOnly(s, s.last) {
 		return
 	}
 	var here []*berth.Alloc
@@ -107,16 +107,16 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 			}
 			decides, isSpent = nil, true
 		case lost:
-			g.stop(a, g.whyLost(a), berth.ClientLost)
-			if a.Wanted() || owed(a) {
+			g.stop(a, g.lostReason(a), berth.ClientLost)
+			if a.Wanted() || awaitsReplacement(a) {
 				decides = a
 			}
 		case gone:
-			if owed(a) {
+			if awaitsReplacement(a) {
 				decides = a
 			}
 		case moving:
-			if g.expires(a) {
+			if g.endsWithDrain(a) {
 				g.stop(a, berth.StopMigrated, berth.ClientPending)
 				decides, isSpent = nil, true
 				continue
@@ -125,9 +125,9 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 				outlasts, decides = a, nil // the drain stops it in its time
 				continue
 			}
-			g.stop(a, whyMoves(a), berth.ClientPending)
+			g.stop(a, moveReason(a), berth.ClientPending)
 			decides = a
-		case absent:
+		case unreachable:
 			if a.Rest().Next.IsZero() {
 				waits = a
 			} else {
@@ -144,42 +144,42 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 	case s.done: // while it was not heard, or while what came back was not
 		decides = nil
 		for _, a := range here {
-			g.discard(a, berth.StopDone)
+			g.stopOrLose(a, berth.StopDone)
 		}
 	case len(here) > 0:
 		decides = nil
-		g.hold(s, here)
+		g.chooseHolder(s, here)
 	case decides != nil:
-		g.follow(s, decides)
+		g.decideSuccessor(s, decides)
 	case outlasts != nil:
 		g.replace(s, outlasts)
-		s.leaves = outlasts
+		s.outgoing = outlasts
 	case isSpent:
 		s.done = true
 	}
 	for _, a := range allocs {
 		if a != decides {
-			g.leave(s, a)
+			g.handleOther(s, a)
 		}
 	}
 }
 
-// leave handles one that neither has the name nor decides who gets it.
-func (g *group) leave(s *slot, a *berth.Alloc) {
+// handleOther handles one that neither has the name nor decides who gets it.
+func (g *group) handleOther(s *slot, a *berth.Alloc) {
 	replaced := !a.Rest().Next.IsZero()
 	switch f := g.fate(a); {
-	case f == failed && (replaced || s.old != nil || s.wants): // while it was not heard; or another has its name, or gets it
+	case f == failed && (replaced || s.old != nil || s.placeNow): // while it was not heard; or another has its name, or gets it
 		g.stop(a, berth.StopRejoined, berth.ClientPending)
-	case f == absent && !replaced: // what it stood in for is heard again
+	case f == unreachable && !replaced: // what it stood in for is heard again
 		g.stop(a, berth.StopRejoined, berth.ClientPending)
-	case f == absent:
-		g.wait(a)
+	case f == unreachable:
+		g.waitDisconnected(a)
 	}
 }
 
-// plain handles what is the case for nearly all: one allocation that runs, and
+// keepOnly handles what is the case for nearly all: one allocation that runs, and
 // of the newest version.
-func (g *group) plain(s *slot, a *berth.Alloc) bool {
+func (g *group) keepOnly(s *slot, a *berth.Alloc) bool {
 	if !a.Wanted() || a.Client > berth.ClientRunning || a.Job.Version != g.Job.Version || a.Rest().Relocate {
 		return false
 	}
@@ -194,15 +194,15 @@ func (g *group) plain(s *slot, a *berth.Alloc) bool {
 type fate uint8
 
 const (
-	present  fate = iota // it should run, and is on a node that is heard
-	absent               // it should run, and cannot be heard
-	moving               // it should run elsewhere
-	lost                 // its node is lost, and it with it
-	failed               // it should run, and failed
-	ended                // it should run, and ended well
-	finished             // it was to end well, and did
-	gone                 // it was stopped
-	spent                // a batch instance that a drain stopped: nothing follows
+	present     fate = iota // it should run, and is on a node that is heard
+	unreachable             // it should run, and cannot be heard
+	moving                  // it should run elsewhere
+	lost                    // its node is lost, and it with it
+	failed                  // it should run, and failed
+	ended                   // it should run, and ended well
+	finished                // it was to end well, and did
+	gone                    // it was stopped
+	spent                   // a batch instance that a drain stopped: nothing follows
 )
 
 func (g *group) fate(a *berth.Alloc) fate {
@@ -222,17 +222,17 @@ func (g *group) fate(a *berth.Alloc) fate {
 		return failed
 	case a.Ended():
 		return ended
-	case g.migrates(a):
+	case g.mustMove(a):
 		return moving
-	case g.away(a):
-		return absent
+	case g.disconnected(a):
+		return unreachable
 	}
 	return present
 }
 
-// owed says whether an allocation was stopped to be replaced and was not yet:
+// awaitsReplacement says whether an allocation was stopped to be replaced and was not yet:
 // there was no room.
-func owed(a *berth.Alloc) bool {
+func awaitsReplacement(a *berth.Alloc) bool {
 	if a.Wanted() || !a.Rest().Next.IsZero() {
 		return false
 	}
@@ -246,8 +246,8 @@ func owed(a *berth.Alloc) bool {
 	return false
 }
 
-// migrates says whether an allocation is to leave its node now.
-func (g *group) migrates(a *berth.Alloc) bool {
+// mustMove says whether an allocation is to leave its node now.
+func (g *group) mustMove(a *berth.Alloc) bool {
 	m := a.Rest()
 	if !m.Migrate || m.Relocate {
 		return m.Relocate
@@ -256,50 +256,50 @@ func (g *group) migrates(a *berth.Alloc) bool {
 	return n != nil && n.Draining()
 }
 
-// expires says whether an allocation that is to leave its node is not placed
+// endsWithDrain says whether an allocation that is to leave its node is not placed
 // anew: one that is meant to end had until the drain's deadline. In another
 // version it gets another chance, and so it does if a user wants it elsewhere
 // or if it was replaced before, while it was not heard.
-func (g *group) expires(a *berth.Alloc) bool {
+func (g *group) endsWithDrain(a *berth.Alloc) bool {
 	return g.Job.Type == berth.TypeBatch && !a.Rest().Relocate && a.Rest().Next.IsZero() && !g.differs(a, g.spec)
 }
 
-// whyMoves is why an allocation is stopped to be placed anew.
-func whyMoves(a *berth.Alloc) string {
+// moveReason is why an allocation is stopped to be placed anew.
+func moveReason(a *berth.Alloc) string {
 	if a.Rest().Relocate {
 		return berth.StopWanted
 	}
 	return berth.StopMigrated
 }
 
-// hold lets one of the allocations that run keep the name, and stops the
+// chooseHolder lets one of the allocations that run keep the name, and stops the
 // others.
-func (g *group) hold(s *slot, here []*berth.Alloc) {
+func (g *group) chooseHolder(s *slot, here []*berth.Alloc) {
 	a := here[0]
 	if len(here) > 1 {
-		a = g.pick(here)
+		a = g.pickHolder(here)
 	}
 	for _, x := range here {
 		if x != a {
-			g.discard(x, g.whyNot(x, a))
+			g.stopOrLose(x, g.yieldReason(x, a))
 		}
 	}
-	g.settle(s, a)
+	g.compareVersion(s, a)
 }
 
-// whyNot says why an allocation must give way to another of its name.
-func (g *group) whyNot(a, to *berth.Alloc) string {
+// yieldReason says why an allocation must give way to another of its name.
+func (g *group) yieldReason(a, to *berth.Alloc) string {
 	switch {
 	case g.differs(a, g.spec) && !g.differs(to, g.spec):
 		return berth.StopReplaced
-	case g.related(a, to):
+	case g.standInPair(a, to):
 		return berth.StopRejoined
 	}
 	return berth.StopSurplus
 }
 
-// settle compares an allocation that runs with the job's newest version.
-func (g *group) settle(s *slot, a *berth.Alloc) {
+// compareVersion compares an allocation that runs with the job's newest version.
+func (g *group) compareVersion(s *slot, a *berth.Alloc) {
 	switch {
 	case a.Job.Version == g.Job.Version:
 		s.keep = a
@@ -313,18 +313,18 @@ func (g *group) settle(s *slot, a *berth.Alloc) {
 	}
 }
 
-// follow decides what comes after the newest allocation of a name that no
+// decideSuccessor decides what comes after the newest allocation of a name that no
 // running one has.
-func (g *group) follow(s *slot, a *berth.Alloc) {
+func (g *group) decideSuccessor(s *slot, a *berth.Alloc) {
 	if !a.Wanted() {
-		g.owed(s, a)
+		g.replaceOwed(s, a)
 		return
 	}
 	switch g.fate(a) {
-	case absent:
+	case unreachable:
 		g.standIn(s, a)
 	case failed:
-		g.failed(s, a)
+		g.handleFailed(s, a)
 	case moving:
 		g.replace(s, a)
 		g.counts.Migrate++
@@ -333,16 +333,16 @@ func (g *group) follow(s *slot, a *berth.Alloc) {
 	}
 }
 
-// owed places what an allocation was stopped for and found no room then. It is
+// replaceOwed places what an allocation was stopped for and found no room then. It is
 // a reschedule if it would have been one: a full cluster gives nobody further
 // attempts.
-func (g *group) owed(s *slot, a *berth.Alloc) {
+func (g *group) replaceOwed(s *slot, a *berth.Alloc) {
 	g.replace(s, a)
 	switch a.Rest().DesiredDescription {
 	case berth.StopFailed:
-		s.again.Failed = s.again.Before || !g.renewed(a)
+		s.replacement.Failed = s.replacement.OldVersion || !g.outdated(a)
 	case berth.StopReplaced, berth.StopUnfit:
-		s.again.Before = false // it made room for the newest version
+		s.replacement.OldVersion = false // it made room for the newest version
 	}
 }
 
@@ -350,18 +350,18 @@ func (g *group) owed(s *slot, a *berth.Alloc) {
 // stand-in, which went before it, has its place in the chain taken: then the
 // stand-in says which version is wanted.
 func (g *group) replace(s *slot, a *berth.Alloc) {
-	if !a.Rest().Next.IsZero() && g.roll.waits() && s.last != nil {
+	if !a.Rest().Next.IsZero() && g.roll.keepsOld() && s.last != nil {
 		a = s.last
 	}
-	s.wants = true
-	s.again = Missing{Group: g.index, Index: s.index, Canary: s.canary}
+	s.placeNow = true
+	s.replacement = Missing{Group: g.index, Index: s.index, Canary: s.canary}
 	if a.Rest().Next.IsZero() {
-		s.again.Previous, s.again.Before = a, g.before(a)
+		s.replacement.Previous, s.replacement.OldVersion = a, g.keepsVersion(a)
 	}
 }
 
-// renewed says whether the newest version has other tasks than an allocation.
-func (g *group) renewed(a *berth.Alloc) bool {
+// outdated says whether the newest version has other tasks than an allocation.
+func (g *group) outdated(a *berth.Alloc) bool {
 	return a.Job.Version != g.Job.Version && g.differs(a, g.spec)
 }
 

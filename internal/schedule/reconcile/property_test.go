@@ -223,7 +223,7 @@ func (d *drawn) apply(r reconcile.Result) {
 			d.enrol(a, more, false)
 		})
 	}
-	for i, l := range r.Later {
+	for i, l := range r.Followups {
 		next := statetest.ID[berth.Eval](50 + i)
 		d.waiting[next] = true
 		for _, id := range l.Allocs {
@@ -236,7 +236,7 @@ func (d *drawn) apply(r reconcile.Result) {
 			ID: statetest.ID[berth.Alloc](1000 + d.next), NodeID: d.nodes[0].ID, Job: job, Group: job.TaskGroups[m.Group], Index: m.Index,
 			CreateIndex: uint64(100 + d.next), More: &berth.AllocMore{},
 		}
-		if m.Before {
+		if m.OldVersion {
 			a.Job, a.Group = m.Previous.Job, m.Previous.Group
 		}
 		if m.Previous != nil {
@@ -296,7 +296,7 @@ func (d *drawn) stop(a *berth.Alloc, more *berth.AllocMore, s berth.AllocStop) {
 }
 
 func empty(r reconcile.Result) bool {
-	return len(r.Missing)+len(r.Stop)+len(r.Update)+len(r.Later) == 0 && r.Deploy == nil && r.Deployed == nil
+	return len(r.Missing)+len(r.Stop)+len(r.Update)+len(r.Followups) == 0 && r.Deploy == nil && r.Deployed == nil
 }
 
 // Whatever there is: once what Compare wants is done, it wants nothing more.
@@ -334,7 +334,7 @@ func TestOrphansDoNotMatter(t *testing.T) {
 		everywhere := func(in reconcile.Input) reconcile.PerNodeResult {
 			return reconcile.ComparePerNode(reconcile.PerNodeInput{
 				Input: in, Nodes: slices.DeleteFunc(slices.Clone(d.nodes), func(n *berth.Node) bool { return n == nil || !n.Ready() }),
-				Keeps: in.Feasible, Again: func(*berth.Alloc) bool { return true }, Placed: func(*berth.Alloc) bool { return false },
+				Keeps: in.Feasible, Retry: func(*berth.Alloc) bool { return true }, PlacedByEval: func(*berth.Alloc) bool { return false },
 			})
 		}
 		if diff := cmp.Diff(everywhere(without), everywhere(in)); diff != "" {

@@ -48,13 +48,13 @@ type Missing struct {
 	Previous *berth.Alloc // what it replaces, nil if nothing
 	Failed   bool         // Previous failed: the replacement counts as a reschedule
 	Canary   bool         // it runs beside what has its name, until its deployment is promoted
-	// Before says that the version wanted is that of Previous, not the newest:
+	// OldVersion says that the version wanted is that of Previous, not the newest:
 	// that one was not promoted, or its deployment is paused or has failed.
-	Before bool
+	OldVersion bool
 }
 
-// Later is a time at which allocations are to be looked at again.
-type Later struct {
+// Followup is a time at which allocations are to be looked at again.
+type Followup struct {
 	At      time.Time
 	Trigger string // of the evaluation that looks
 	Allocs  []berth.AllocID
@@ -72,11 +72,11 @@ type Counts struct {
 // index, canaries behind the others of their group; stops and updates in order
 // of group and index of what they are about.
 type Result struct {
-	Missing []Missing
-	Stop    []berth.AllocStop
-	Update  []berth.AllocID
-	Later   []Later
-	Counts  map[string]*Counts // by group
+	Missing   []Missing
+	Stop      []berth.AllocStop
+	Update    []berth.AllocID
+	Followups []Followup
+	Counts    map[string]*Counts // by group
 
 	// Deploy is the deployment to be made with this plan, nil if none. It has
 	// no ID yet.
@@ -100,7 +100,7 @@ func Compare(in Input) Result {
 	r := &reconciler{Input: in, changed: map[versions]bool{}}
 	r.Counts = map[string]*Counts{}
 	allocs := slices.Clone(in.Allocs)
-	slices.SortFunc(allocs, inOrder)
+	slices.SortFunc(allocs, byNameAndAge)
 	var groups []*group
 	var of *group // of the allocation before
 	if in.Job != nil && !in.Job.Stop {
@@ -112,15 +112,15 @@ func Compare(in Input) Result {
 		switch {
 		case a.Orphaned:
 		case in.Job == nil || in.Job.Stop:
-			r.end(a, berth.StopJobEnded)
+			r.stopUnwanted(a, berth.StopJobEnded)
 		case a.Job.UID != in.Job.UID:
-			r.end(a, berth.StopOldJob)
+			r.stopUnwanted(a, berth.StopOldJob)
 		default:
 			if of == nil || of.spec.Name != a.Group.Name {
-				of = named(groups, a.Group.Name)
+				of = groupNamed(groups, a.Group.Name)
 			}
 			if of == nil {
-				r.end(a, berth.StopGroupGone)
+				r.stopUnwanted(a, berth.StopGroupGone)
 			} else {
 				of.allocs = append(of.allocs, a)
 			}
@@ -131,12 +131,12 @@ func Compare(in Input) Result {
 		g.reconcile()
 	}
 	r.succeeded(groups)
-	r.order(allocs)
+	r.sortChanges(allocs)
 	r.mergeLater()
 	return r.Result
 }
 
-func named(groups []*group, name string) *group {
+func groupNamed(groups []*group, name string) *group {
 	for _, g := range groups {
 		if g.spec.Name == name {
 			return g
@@ -145,8 +145,8 @@ func named(groups []*group, name string) *group {
 	return nil
 }
 
-// inOrder sorts allocations by name and age.
-func inOrder(a, b *berth.Alloc) int {
+// byNameAndAge sorts allocations by name and age.
+func byNameAndAge(a, b *berth.Alloc) int {
 	return cmp.Or(cmp.Compare(a.Group.Name, b.Group.Name), cmp.Compare(a.Index, b.Index),
 		cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
 }
@@ -162,12 +162,12 @@ type versions struct {
 	group *berth.TaskGroup // of the new version
 }
 
-// end stops an allocation that no group wants.
-func (r *reconciler) end(a *berth.Alloc, why string) {
+// stopUnwanted stops an allocation that no group wants.
+func (r *reconciler) stopUnwanted(a *berth.Alloc, why string) {
 	switch {
 	case a.Ended():
 	case r.lost(a):
-		r.stop(a, r.whyLost(a), berth.ClientLost)
+		r.stop(a, r.lostReason(a), berth.ClientLost)
 	case a.Wanted():
 		r.stop(a, why, berth.ClientPending)
 	}
@@ -179,11 +179,11 @@ func (r *reconciler) stop(a *berth.Alloc, why string, client berth.ClientStatus)
 	r.counts(a.Group.Name).Stop++
 }
 
-// discard stops an allocation that has no claim to its name: as lost if its
+// stopOrLose stops an allocation that has no claim to its name: as lost if its
 // node is.
-func (r *reconciler) discard(a *berth.Alloc, why string) {
+func (r *reconciler) stopOrLose(a *berth.Alloc, why string) {
 	if r.lost(a) {
-		r.stop(a, r.whyLost(a), berth.ClientLost)
+		r.stop(a, r.lostReason(a), berth.ClientLost)
 	} else {
 		r.stop(a, why, berth.ClientPending)
 	}
@@ -198,9 +198,9 @@ func (r *reconciler) counts(group string) *Counts {
 	return c
 }
 
-// order brings stops and updates into the order of what they are about: what
+// sortChanges brings stops and updates into the order of what they are about: what
 // is stopped for different reasons was found at different times.
-func (r *reconciler) order(allocs []*berth.Alloc) {
+func (r *reconciler) sortChanges(allocs []*berth.Alloc) {
 	if len(r.Stop) < 2 && len(r.Update) < 2 {
 		return
 	}
@@ -227,11 +227,11 @@ const laterWindow = 5 * time.Second
 // them all failed ones are replaced, the last a little early. What is not heard
 // is never given up early, so of such times the last counts.
 func (r *reconciler) mergeLater() {
-	slices.SortStableFunc(r.Later, func(a, b Later) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Trigger, b.Trigger)) })
-	var out []Later
+	slices.SortStableFunc(r.Followups, func(a, b Followup) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Trigger, b.Trigger)) })
+	var out []Followup
 	first := map[string]time.Time{}
 	last := map[string]int{}
-	for _, l := range r.Later {
+	for _, l := range r.Followups {
 		at, ok := first[l.Trigger]
 		if !ok || l.At.Sub(at) >= laterWindow {
 			first[l.Trigger], last[l.Trigger] = l.At, len(out)
@@ -244,5 +244,5 @@ func (r *reconciler) mergeLater() {
 			o.At = l.At
 		}
 	}
-	r.Later = out
+	r.Followups = out
 }

@@ -8,11 +8,11 @@ import (
 	"berth"
 )
 
-// failed handles an allocation that failed for good on its node: it is
+// handleFailed handles an allocation that failed for good on its node: it is
 // replaced now, or later, or stays as it is, as the policy has it. One that an
 // operator or a deployment wants placed anew is, whatever the policy says.
-func (g *group) failed(s *slot, a *berth.Alloc) {
-	if g.renewed(a) && !g.before(a) {
+func (g *group) handleFailed(s *slot, a *berth.Alloc) {
+	if g.outdated(a) && !g.keepsVersion(a) {
 		s.old, s.why = a, berth.StopReplaced // it may do better, so no policy counts
 		return
 	}
@@ -20,24 +20,24 @@ func (g *group) failed(s *slot, a *berth.Alloc) {
 		g.reschedule(s, a)
 		return
 	}
-	due, ok := g.due(a)
+	due, ok := g.rescheduleAt(a)
 	switch {
-	case !ok && g.triesAgain(s, a):
+	case !ok && g.retriesInDeployment(s, a):
 		s.old, s.why = a, berth.StopFailed
 	case !ok: // no replacement: the failed one keeps the name
 		s.keep = a
 	case !due.After(g.Now) || a.Rest().FollowupEval == g.Eval && !g.Eval.IsZero():
 		g.reschedule(s, a)
 	default:
-		s.keep, s.later = a, true
-		g.later(a, due, berth.TriggerAllocFailure)
+		s.keep, s.delayed = a, true
+		g.followUp(a, due, berth.TriggerAllocFailure)
 	}
 }
 
-// triesAgain says whether an allocation that failed for good gets another try:
+// retriesInDeployment says whether an allocation that failed for good gets another try:
 // in the deployment of a version that came after it, which could not succeed
 // without its name. It goes in its turn, like what is of an older version.
-func (g *group) triesAgain(s *slot, a *berth.Alloc) bool {
+func (g *group) retriesInDeployment(s *slot, a *berth.Alloc) bool {
 	return g.roll.stepwise && !g.roll.broken && !s.canary && a.Job.Version != g.Job.Version && !g.member(a)
 }
 
@@ -45,21 +45,21 @@ func (g *group) triesAgain(s *slot, a *berth.Alloc) bool {
 func (g *group) reschedule(s *slot, a *berth.Alloc) {
 	g.stop(a, berth.StopFailed, berth.ClientPending)
 	g.replace(s, a)
-	s.again.Failed = true
+	s.replacement.Failed = true
 }
 
-// later lets an evaluation look at an allocation again, unless one waits that
+// followUp lets an evaluation look at an allocation again, unless one waits that
 // will.
-func (r *reconciler) later(a *berth.Alloc, at time.Time, trigger string) {
+func (r *reconciler) followUp(a *berth.Alloc, at time.Time, trigger string) {
 	if f := a.Rest().FollowupEval; f.IsZero() || !r.Waiting(f) {
-		r.Later = append(r.Later, Later{at, trigger, []berth.AllocID{a.ID}})
+		r.Followups = append(r.Followups, Followup{at, trigger, []berth.AllocID{a.ID}})
 	}
 }
 
-// due returns when a failed allocation is to be replaced; not ok is never.
-func (g *group) due(a *berth.Alloc) (at time.Time, ok bool) {
+// rescheduleAt returns when a failed allocation is to be replaced; not ok is never.
+func (g *group) rescheduleAt(a *berth.Alloc) (at time.Time, ok bool) {
 	p := g.spec.ReschedulePolicy
-	if !p.Enabled() || g.roll.failed(a) {
+	if !p.Enabled() || g.roll.failedWith(a) {
 		return at, false
 	}
 	streak, events := g.Replaced(g.spec.Name, a.Index)

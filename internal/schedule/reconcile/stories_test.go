@@ -313,7 +313,7 @@ func (w *world) show(r reconcile.Result) string {
 		if m.Failed {
 			s += " that failed"
 		}
-		if m.Before {
+		if m.OldVersion {
 			s += fmt.Sprintf(", of v%d", m.Previous.Job.Version)
 		}
 		if m.Canary {
@@ -334,7 +334,7 @@ func (w *world) show(r reconcile.Result) string {
 	for _, u := range r.Update {
 		line("update %s", short("a", u))
 	}
-	for _, l := range r.Later {
+	for _, l := range r.Followups {
 		s := fmt.Sprintf("later %v:", l.At.Sub(noon))
 		if l.Trigger != berth.TriggerAllocFailure {
 			s = fmt.Sprintf("later %v by %s:", l.At.Sub(noon), l.Trigger)

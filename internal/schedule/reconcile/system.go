@@ -18,14 +18,14 @@ type PerNodeInput struct {
 	// Keeps says whether an instance of a group of Job may stay on a node, for
 	// all its conditions say; Feasible whether a new one may come.
 	Keeps func(group int, n *berth.Node) bool
-	// Again says whether a failed allocation is tried again.
-	Again func(*berth.Alloc) bool
-	// Rolling says that an evaluation goes on with the update of this version
+	// Retry says whether a failed allocation is tried again.
+	Retry func(*berth.Alloc) bool
+	// BatchPending says that an evaluation goes on with the update of this version
 	// when its time comes: until then no further batch begins.
-	Rolling bool
-	// Placed says whether the evaluation in hand placed an allocation already,
+	BatchPending bool
+	// PlacedByEval says whether the evaluation in hand placed an allocation already,
 	// when its plan was refused in part: that counts towards its batch.
-	Placed func(*berth.Alloc) bool
+	PlacedByEval func(*berth.Alloc) bool
 }
 
 // OnNode is an instance that a node lacks.
@@ -35,19 +35,19 @@ type OnNode struct {
 	Node     *berth.Node
 	Previous *berth.Alloc // what it replaces there, nil if nothing
 	Canary   bool         // it has to be promoted before the others are replaced
-	// Before says that the version wanted is that of Previous, not the newest:
+	// OldVersion says that the version wanted is that of Previous, not the newest:
 	// that one was not promoted, or its deployment is paused or has failed.
-	Before bool
+	OldVersion bool
 }
 
 // PerNodeResult is what must change. Missing instances are in order of group,
 // node and index; stops and updates in order of group and allocations' nodes,
 // what replaces canaries that nobody promoted before others.
 type PerNodeResult struct {
-	Missing []OnNode
-	Stop    []berth.AllocStop
-	Update  []berth.AllocID
-	Later   []Later
+	Missing   []OnNode
+	Stop      []berth.AllocStop
+	Update    []berth.AllocID
+	Followups []Followup
 	// Next is when the next batch of the update is due, if nothing else sees to
 	// it; zero if the update is done.
 	Next   time.Time
@@ -82,19 +82,19 @@ func ComparePerNode(in PerNodeInput) PerNodeResult {
 		switch {
 		case a.Orphaned:
 		case in.Job == nil || in.Job.Stop:
-			r.end(a, berth.StopJobEnded)
+			r.stopUnwanted(a, berth.StopJobEnded)
 		case a.Job.UID != in.Job.UID:
-			r.end(a, berth.StopOldJob)
+			r.stopUnwanted(a, berth.StopOldJob)
 		case in.Job.Group(a.Group.Name) == nil:
-			r.end(a, berth.StopGroupGone)
+			r.stopUnwanted(a, berth.StopGroupGone)
 		default:
 			groups[a.Group.Name] = append(groups[a.Group.Name], a)
 		}
 	}
-	var all []*spots
+	var all []*nodeGroup
 	if in.Job != nil && !in.Job.Stop {
 		for i, g := range in.Job.TaskGroups {
-			all = append(all, r.look(i, g, groups[g.Name]))
+			all = append(all, r.inspect(i, g, groups[g.Name]))
 		}
 	}
 	r.deployments(all)
@@ -104,7 +104,7 @@ func ComparePerNode(in PerNodeInput) PerNodeResult {
 	r.succeeded(all)
 	r.mergeLater()
 	return PerNodeResult{
-		Missing: r.missing, Stop: r.Stop, Update: r.Update, Later: r.Later, Next: r.next, Counts: r.Counts, Deploy: r.Deploy, Deployed: r.Deployed,
+		Missing: r.missing, Stop: r.Stop, Update: r.Update, Followups: r.Followups, Next: r.next, Counts: r.Counts, Deploy: r.Deploy, Deployed: r.Deployed,
 	}
 }
 
@@ -127,35 +127,35 @@ type spot struct {
 	index uint32
 }
 
-// spots is what is found out about one group.
-type spots struct {
-	number int
-	group  *berth.TaskGroup
-	counts *Counts
-	kept   map[spot]*berth.Alloc // held by what stays, or done for good
-	before map[spot]*berth.Alloc // what was there last and nothing has replaced
-	renew  map[spot]*berth.Alloc // runs with other tasks than the newest version has
-	batch  int                   // of the update that is under way: replaced already, by this evaluation
-	met    []answer              // of Feasible, by place in Nodes; nil if nobody asked
-	begins bool                  // nothing is there yet, or something is of an older version
-	roll   rollout
-	chosen map[berth.AllocID]bool // what canaries replace now
+// nodeGroup is what is found out about one group.
+type nodeGroup struct {
+	number    int
+	group     *berth.TaskGroup
+	counts    *Counts
+	kept      map[spot]*berth.Alloc // held by what stays, or done for good
+	previous  map[spot]*berth.Alloc // what was there last and nothing has replaced
+	outdated  map[spot]*berth.Alloc // runs with other tasks than the newest version has
+	batchUsed int                   // of the update that is under way: replaced already, by this evaluation
+	feasible  []memo                // of Feasible, by place in Nodes; nil if nobody asked
+	begins    bool                  // nothing is there yet, or something is of an older version
+	roll      rollout
+	chosen    map[berth.AllocID]bool // what canaries replace now
 }
 
-// answer is one that is remembered.
-type answer uint8
+// memo is one that is remembered.
+type memo uint8
 
 const (
-	unasked answer = iota
+	unasked memo = iota
 	yes
 	no
 )
 
-// look finds out what there is of a group.
-func (r *perNode) look(number int, g *berth.TaskGroup, allocs []*berth.Alloc) *spots {
-	s := &spots{
-		roll: r.following(g), number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]*berth.Alloc, len(allocs)),
-		before: map[spot]*berth.Alloc{}, renew: map[spot]*berth.Alloc{}, begins: len(allocs) == 0,
+// inspect finds out what there is of a group.
+func (r *perNode) inspect(number int, g *berth.TaskGroup, allocs []*berth.Alloc) *nodeGroup {
+	s := &nodeGroup{
+		roll: r.currentRollout(g), number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]*berth.Alloc, len(allocs)),
+		previous: map[spot]*berth.Alloc{}, outdated: map[spot]*berth.Alloc{}, begins: len(allocs) == 0,
 	}
 	for _, a := range allocs {
 		s.begins = s.begins || a.Wanted() && a.Job.Version != r.Job.Version
@@ -165,21 +165,21 @@ func (r *perNode) look(number int, g *berth.TaskGroup, allocs []*berth.Alloc) *s
 }
 
 // feasible says whether the node at that place meets the group's conditions.
-func (r *perNode) feasible(s *spots, place int) bool {
-	if s.met == nil {
-		s.met = make([]answer, len(r.Nodes))
+func (r *perNode) feasible(s *nodeGroup, place int) bool {
+	if s.feasible == nil {
+		s.feasible = make([]memo, len(r.Nodes))
 	}
-	if s.met[place] == unasked {
-		s.met[place] = no
+	if s.feasible[place] == unasked {
+		s.feasible[place] = no
 		if r.Feasible(s.number, r.Nodes[place]) {
-			s.met[place] = yes
+			s.feasible[place] = yes
 		}
 	}
-	return s.met[place] == yes
+	return s.feasible[place] == yes
 }
 
 // group says what changes of a group.
-func (r *perNode) group(s *spots) {
+func (r *perNode) group(s *nodeGroup) {
 	if s.group.Count > 0 {
 		r.replace(s)
 	}
@@ -187,17 +187,17 @@ func (r *perNode) group(s *spots) {
 		for index := range uint32(s.group.Count) {
 			at := spot{n.ID, index}
 			if s.kept[at] == nil && r.feasible(s, place) {
-				r.miss(s, OnNode{Group: s.number, Index: index, Node: n, Previous: s.before[at]})
+				r.addMissing(s, OnNode{Group: s.number, Index: index, Node: n, Previous: s.previous[at]})
 			}
 		}
 	}
 }
 
-// miss says that a spot wants an instance, and which.
-func (r *perNode) miss(s *spots, o OnNode) {
+// addMissing says that a spot wants an instance, and which.
+func (r *perNode) addMissing(s *nodeGroup, o OnNode) {
 	prev := o.Previous
 	switch {
-	case !s.roll.waits():
+	case !s.roll.keepsOld():
 	case s.canaryFor(prev):
 		o.Canary = true
 		s.counts.Canary++
@@ -206,50 +206,50 @@ func (r *perNode) miss(s *spots, o OnNode) {
 		s.counts.Later++ // the node joined after the deployment began, and gets its instance when that is decided
 		return
 	case prev.Job.Version != r.Job.Version && r.differs(prev, s.group):
-		o.Before = true
+		o.OldVersion = true
 	}
 	r.missing = append(r.missing, o)
 	s.counts.Place++
 }
 
 // judge decides about one allocation. They come in order of age.
-func (r *perNode) judge(s *spots, a *berth.Alloc) {
+func (r *perNode) judge(s *nodeGroup, a *berth.Alloc) {
 	at := spot{a.NodeID, a.Index}
-	if r.in.Placed(a) && !a.Rest().Previous.IsZero() {
-		s.batch++
+	if r.in.PlacedByEval(a) && !a.Rest().Previous.IsZero() {
+		s.batchUsed++
 	}
 	switch {
 	case !a.Wanted():
 		if !a.Ended() && r.lost(a) {
-			r.stop(a, r.whyLost(a), berth.ClientLost)
+			r.stop(a, r.lostReason(a), berth.ClientLost)
 		}
-		r.left(s, at, a)
+		r.stopped(s, at, a)
 	case a.Ended():
 		r.ended(s, at, a)
 	case r.lost(a):
-		r.stop(a, r.whyLost(a), berth.ClientLost)
+		r.stop(a, r.lostReason(a), berth.ClientLost)
 		s.follow(at, a)
 	case a.Rest().Migrate || a.Rest().Relocate: // also if it cannot be heard: what was told to leave is not waited for
-		r.stop(a, whyMoves(a), berth.ClientPending)
+		r.stop(a, moveReason(a), berth.ClientPending)
 		s.counts.Migrate++
 		if a.Rest().Relocate {
 			s.follow(at, a)
 		} else {
 			r.drained(s, at, a)
 		}
-	case r.away(a) && int64(a.Index) < int64(s.group.Count):
-		r.wait(a)
+	case r.disconnected(a) && int64(a.Index) < int64(s.group.Count):
+		r.waitDisconnected(a)
 		s.kept[at] = a
 		s.counts.Ignore++
 	case int64(a.Index) >= int64(s.group.Count) || s.kept[at] != nil:
 		r.stop(a, berth.StopSurplus, berth.ClientPending)
 	default:
-		r.living(s, at, a)
+		r.running(s, at, a)
 	}
 }
 
-// left handles an allocation that was stopped.
-func (r *perNode) left(s *spots, at spot, a *berth.Alloc) {
+// stopped handles an allocation that was stopped.
+func (r *perNode) stopped(s *nodeGroup, at spot, a *berth.Alloc) {
 	if a.Spent() {
 		r.drained(s, at, a)
 	} else {
@@ -260,7 +260,7 @@ func (r *perNode) left(s *spots, at spot, a *berth.Alloc) {
 // drained handles an allocation that a drain stops, or stopped. One that is
 // meant to end had until the deadline: nothing follows on its node, but another
 // version of it. If it was replaced already, its replacement is what counts.
-func (r *perNode) drained(s *spots, at spot, a *berth.Alloc) {
+func (r *perNode) drained(s *nodeGroup, at spot, a *berth.Alloc) {
 	if r.Job.Type == berth.TypeSysbatch && a.Rest().Next.IsZero() && !r.differs(a, s.group) && int64(a.Index) < int64(s.group.Count) {
 		s.kept[at] = a
 	} else {
@@ -269,14 +269,14 @@ func (r *perNode) drained(s *spots, at spot, a *berth.Alloc) {
 }
 
 // follow notes that what is placed on a spot next replaces an allocation.
-func (s *spots) follow(at spot, a *berth.Alloc) {
+func (s *nodeGroup) follow(at spot, a *berth.Alloc) {
 	if a.Rest().Next.IsZero() {
-		s.before[at] = a
+		s.previous[at] = a
 	}
 }
 
 // ended handles an allocation that should run and does not any more.
-func (r *perNode) ended(s *spots, at spot, a *berth.Alloc) {
+func (r *perNode) ended(s *nodeGroup, at spot, a *berth.Alloc) {
 	finishes := r.Job.Type == berth.TypeSysbatch
 	renewed := a.Job.Version != r.Job.Version && r.differs(a, s.group)
 	switch {
@@ -287,10 +287,10 @@ func (r *perNode) ended(s *spots, at spot, a *berth.Alloc) {
 	case a.Client == berth.ClientComplete && finishes:
 	case a.Client != berth.ClientFailed: // lost, or a system job that ended of itself
 		s.follow(at, a)
-	case renewed && !s.roll.waits(): // else what came would be of its own version, and fail as it did
+	case renewed && !s.roll.keepsOld(): // else what came would be of its own version, and fail as it did
 		r.stop(a, berth.StopReplaced, berth.ClientPending)
 		s.follow(at, a)
-	case a.Rest().Reschedule, a.Rest().ForceReschedule, r.in.Again(a):
+	case a.Rest().Reschedule, a.Rest().ForceReschedule, r.in.Retry(a):
 		r.stop(a, berth.StopFailed, berth.ClientPending)
 		s.follow(at, a)
 	default: // what its agent gave up stays as it is
@@ -299,8 +299,8 @@ func (r *perNode) ended(s *spots, at spot, a *berth.Alloc) {
 	}
 }
 
-// living compares an allocation that runs with the job's newest version.
-func (r *perNode) living(s *spots, at spot, a *berth.Alloc) {
+// running compares an allocation that runs with the job's newest version.
+func (r *perNode) running(s *nodeGroup, at spot, a *berth.Alloc) {
 	n := r.Node(a.NodeID)
 	same := a.Job.Version == r.Job.Version
 	switch {
@@ -316,7 +316,7 @@ func (r *perNode) living(s *spots, at spot, a *berth.Alloc) {
 	case !n.Ready(): // nothing could take its place
 		s.counts.Ignore++
 	default:
-		s.renew[at] = a
+		s.outdated[at] = a
 	}
 	s.kept[at] = a
 }
@@ -325,19 +325,19 @@ func (r *perNode) living(s *spots, at spot, a *berth.Alloc) {
 // replaced at a time, those counted that an earlier batch stopped and that
 // found no room yet. Canaries of an earlier version that nobody promoted go
 // first.
-func (r *perNode) replace(s *spots) {
-	if len(s.renew) == 0 {
+func (r *perNode) replace(s *nodeGroup) {
+	if len(s.outdated) == 0 {
 		return
 	}
-	free, stagger := r.free(s)
+	free, stagger := r.replaceable(s)
 	for _, canaries := range []bool{true, false} {
 		for _, n := range r.Nodes {
 			for index := range uint32(s.group.Count) {
 				at := spot{n.ID, index}
-				if a := s.renew[at]; a != nil && isCanary(a) == canaries {
+				if a := s.outdated[at]; a != nil && isCanary(a) == canaries {
 					if free > 0 {
 						free--
-						r.renew(s, at, a)
+						r.replaceOld(s, at, a)
 					} else {
 						s.counts.Later++
 					}
@@ -345,16 +345,16 @@ func (r *perNode) replace(s *spots) {
 			}
 		}
 	}
-	if s.counts.Later > 0 && !r.in.Rolling && !s.roll.waits() {
+	if s.counts.Later > 0 && !r.in.BatchPending && !s.roll.keepsOld() {
 		if at := r.Now.Add(stagger); r.next.IsZero() || at.Before(r.next) {
 			r.next = at
 		}
 	}
 }
 
-// free says how many instances can be replaced now, and how long after these
+// replaceable says how many instances can be replaced now, and how long after these
 // the next can.
-func (r *perNode) free(s *spots) (n int, stagger time.Duration) {
+func (r *perNode) replaceable(s *nodeGroup) (n int, stagger time.Duration) {
 	u := s.group.Update
 	switch {
 	case s.roll.held:
@@ -362,15 +362,15 @@ func (r *perNode) free(s *spots) (n int, stagger time.Duration) {
 	case s.roll.canaries > 0:
 		return r.freeCanaries(s), 0
 	case u == nil || u.MaxParallel == 0:
-		return len(s.renew), 0
-	case r.in.Rolling:
+		return len(s.outdated), 0
+	case r.in.BatchPending:
 		return 0, u.Stagger
 	}
-	return u.MaxParallel - s.batch - r.underWay(s), u.Stagger
+	return u.MaxParallel - s.batchUsed - r.underWay(s), u.Stagger
 }
 
-// renew stops an instance, so that one of the newest version takes its spot.
-func (r *perNode) renew(s *spots, at spot, a *berth.Alloc) {
+// replaceOld stops an instance, so that one of the newest version takes its spot.
+func (r *perNode) replaceOld(s *nodeGroup, at spot, a *berth.Alloc) {
 	r.stop(a, berth.StopReplaced, berth.ClientPending)
 	s.counts.Replace++
 	delete(s.kept, at)
@@ -385,11 +385,11 @@ func (r *perNode) renew(s *spots, at spot, a *berth.Alloc) {
 
 // underWay counts the instances that were stopped to be replaced and are not
 // placed yet.
-func (r *perNode) underWay(s *spots) (n int) {
+func (r *perNode) underWay(s *nodeGroup) (n int) {
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
 			at := spot{node.ID, index}
-			if a := s.before[at]; a != nil && s.kept[at] == nil && a.Rest().DesiredDescription == berth.StopReplaced && r.feasible(s, place) {
+			if a := s.previous[at]; a != nil && s.kept[at] == nil && a.Rest().DesiredDescription == berth.StopReplaced && r.feasible(s, place) {
 				n++
 			}
 		}
@@ -397,13 +397,13 @@ func (r *perNode) underWay(s *spots) (n int) {
 	return n
 }
 
-// wait lets an allocation whose agent is not heard be unknown, and be given up
+// waitDisconnected lets an allocation whose agent is not heard be unknown, and be given up
 // at its time. Nothing stands in for it: no other node could.
-func (r *perNode) wait(a *berth.Alloc) {
+func (r *perNode) waitDisconnected(a *berth.Alloc) {
 	if a.Client != berth.ClientUnknown {
 		r.Stop = append(r.Stop, berth.AllocStop{ID: a.ID, Description: berth.UnknownAway, Client: berth.ClientUnknown})
 	}
-	if at, ever := giveUp(a, r.Now); ever && at.After(r.Now) { // as for other jobs
-		r.later(a, at, berth.TriggerMaxDisconnectTimeout)
+	if at, ever := lostAt(a, r.Now); ever && at.After(r.Now) { // as for other jobs
+		r.followUp(a, at, berth.TriggerMaxDisconnectTimeout)
 	}
 }

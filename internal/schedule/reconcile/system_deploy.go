@@ -8,28 +8,28 @@ import "berth"
 // nodes. Without canaries, and after their promotion, the update goes on by time
 // alone; the deployment notes how it fares.
 
-// follows says whether the newest deployment is that of the job's version.
-func (r *perNode) follows() bool {
+// deploymentCurrent says whether the newest deployment is that of the job's version.
+func (r *perNode) deploymentCurrent() bool {
 	d, j := r.Deployment, r.Job
 	return d != nil && j.Type == berth.TypeSystem && d.JobUID == j.UID && d.JobVersion == j.Version
 }
 
-// following is how a group goes on that follows a deployment which is there.
-func (r *perNode) following(g *berth.TaskGroup) rollout {
-	if !r.follows() {
+// currentRollout is how a group goes on that follows a deployment which is there.
+func (r *perNode) currentRollout(g *berth.TaskGroup) rollout {
+	if !r.deploymentCurrent() {
 		return rollout{}
 	}
-	return follow(r.Deployment, g.Name)
+	return rolloutOf(r.Deployment, g.Name)
 }
 
 // deployments resizes the deployment that the groups follow, and makes one where
 // there is none for the version.
-func (r *perNode) deployments(all []*spots) {
-	r.abandon()
+func (r *perNode) deployments(all []*nodeGroup) {
+	r.cancelStale()
 	d, j := r.Deployment, r.Job
 	switch {
 	case j == nil || j.Stop || j.Type != berth.TypeSystem:
-	case r.follows():
+	case r.deploymentCurrent():
 		if d.Active() {
 			r.resize(all)
 		}
@@ -40,7 +40,7 @@ func (r *perNode) deployments(all []*spots) {
 
 // deploy makes a deployment if any group has something to do for the version,
 // and a node to do it on.
-func (r *perNode) deploy(all []*spots) {
+func (r *perNode) deploy(all []*nodeGroup) {
 	begins := false
 	for _, s := range all {
 		begins = begins || s.begins && gradual(s.group) && r.total(s) > 0
@@ -53,9 +53,9 @@ func (r *perNode) deploy(all []*spots) {
 		if !gradual(s.group) {
 			continue
 		}
-		state := r.begin(s.group, r.total(s))
-		if s.plain() {
-			state.DesiredCanaries = min(r.share(s, state.DesiredTotal), len(s.renew))
+		state := r.newDeploymentState(s.group, r.total(s))
+		if s.replacesPlain() {
+			state.DesiredCanaries = min(r.canaryShare(s, state.DesiredTotal), len(s.outdated))
 		}
 		d.TaskGroups[s.group.Name] = state
 		s.roll = rollout{stepwise: true, canaries: state.DesiredCanaries, state: state}
@@ -66,10 +66,10 @@ func (r *perNode) deploy(all []*spots) {
 	r.Deploy = d
 }
 
-// plain says whether anything is to be replaced but canaries of an earlier
+// replacesPlain says whether anything is to be replaced but canaries of an earlier
 // version. These alone are replaced without others: the job goes back.
-func (s *spots) plain() bool {
-	for _, a := range s.renew {
+func (s *nodeGroup) replacesPlain() bool {
+	for _, a := range s.outdated {
 		if !isCanary(a) {
 			return true
 		}
@@ -77,15 +77,15 @@ func (s *spots) plain() bool {
 	return false
 }
 
-// share is how many canaries so many instances have: canary is a percentage,
+// canaryShare is how many canaries so many instances have: canary is a percentage,
 // and part of an instance is a whole one.
-func (r *perNode) share(s *spots, total int) int {
+func (r *perNode) canaryShare(s *nodeGroup, total int) int {
 	return (s.group.Update.Canary*total + 99) / 100
 }
 
 // total counts the instances that there should be on nodes that can have them
 // now. Those on other nodes stay as they are, and no deployment waits for them.
-func (r *perNode) total(s *spots) (n int) {
+func (r *perNode) total(s *nodeGroup) (n int) {
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
 			if s.kept[spot{node.ID, index}] != nil || r.feasible(s, place) {
@@ -98,7 +98,7 @@ func (r *perNode) total(s *spots) (n int) {
 
 // resize tells the deployment how many instances it is about, and how many
 // canaries there can be of these. Where no node is left, it ends.
-func (r *perNode) resize(all []*spots) {
+func (r *perNode) resize(all []*nodeGroup) {
 	sizes, sum := map[string]berth.DeploymentSize{}, 0
 	for _, s := range all {
 		state := s.roll.state
@@ -108,7 +108,7 @@ func (r *perNode) resize(all []*spots) {
 		size := berth.DeploymentSize{Total: r.total(s), Canaries: state.DesiredCanaries}
 		if s.roll.canaries > 0 {
 			have, unproven, possible := r.canaries(s)
-			size.Canaries = min(size.Canaries, have+unproven+possible, r.share(s, size.Total))
+			size.Canaries = min(size.Canaries, have+unproven+possible, r.canaryShare(s, size.Total))
 			s.roll.canaries = size.Canaries
 		}
 		size.Canaries = min(size.Canaries, size.Total)
@@ -129,7 +129,7 @@ func (r *perNode) resize(all []*spots) {
 }
 
 // canaryFor says whether what replaces an allocation is a canary.
-func (s *spots) canaryFor(prev *berth.Alloc) bool {
+func (s *nodeGroup) canaryFor(prev *berth.Alloc) bool {
 	if s.roll.canaries == 0 || s.roll.broken || prev == nil {
 		return false
 	}
@@ -138,16 +138,16 @@ func (s *spots) canaryFor(prev *berth.Alloc) bool {
 
 // canaries counts the spots of canaries: those proven, those that are not yet or
 // lack theirs, and those where there can be one.
-func (r *perNode) canaries(s *spots) (proven, unproven, possible int) {
+func (r *perNode) canaries(s *nodeGroup) (proven, unproven, possible int) {
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
 			at := spot{node.ID, index}
 			switch a := s.kept[at]; {
 			case a == nil:
-				if prev := s.before[at]; prev != nil && isCanary(prev) && s.roll.member(prev) && r.feasible(s, place) {
+				if prev := s.previous[at]; prev != nil && isCanary(prev) && s.roll.member(prev) && r.feasible(s, place) {
 					unproven++
 				}
-			case s.renew[at] != nil:
+			case s.outdated[at] != nil:
 				possible++
 			case isCanary(a) && s.roll.member(a) && s.roll.healthy(a) && a.Live():
 				proven++
@@ -161,14 +161,14 @@ func (r *perNode) canaries(s *spots) (proven, unproven, possible int) {
 
 // freeCanaries says how many canaries more can be placed now: as many as are to
 // be, and no more than max_parallel of them not yet proven.
-func (r *perNode) freeCanaries(s *spots) int {
+func (r *perNode) freeCanaries(s *nodeGroup) int {
 	proven, unproven, _ := r.canaries(s)
 	return min(s.roll.canaries-proven, s.group.Update.MaxParallel) - unproven
 }
 
 // succeeded ends the deployment as successful if every node that can have
 // instances of its groups has healthy ones of the newest version.
-func (r *perNode) succeeded(all []*spots) {
+func (r *perNode) succeeded(all []*nodeGroup) {
 	d := r.Deployment
 	if d == nil || d.Status != berth.DeploymentRunning || r.Deployed != nil && r.Deployed.Status != "" || r.Job == nil {
 		return
@@ -184,7 +184,7 @@ func (r *perNode) succeeded(all []*spots) {
 	r.Deployed.Status, r.Deployed.Description = berth.DeploymentSuccessful, berth.DeploymentDone
 }
 
-func (r *perNode) complete(s *spots) bool {
+func (r *perNode) complete(s *nodeGroup) bool {
 	if s.roll.canaries > 0 {
 		return false
 	}

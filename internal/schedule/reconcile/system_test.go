@@ -40,10 +40,10 @@ func everywhere(t *rapid.T) (*drawn, func() reconcile.PerNodeInput) {
 	}
 	rolling := rapid.Bool().Draw(t, "rolling")
 	return d, func() reconcile.PerNodeInput {
-		in := reconcile.PerNodeInput{Input: d.input(), Rolling: rolling}
+		in := reconcile.PerNodeInput{Input: d.input(), BatchPending: rolling}
 		in.Keeps = in.Feasible
-		in.Again = func(a *berth.Alloc) bool { return a.Index%2 == 0 }
-		in.Placed = func(a *berth.Alloc) bool { return a.EvalID == in.Eval && a.CreateIndex >= 100 }
+		in.Retry = func(a *berth.Alloc) bool { return a.Index%2 == 0 }
+		in.PlacedByEval = func(a *berth.Alloc) bool { return a.EvalID == in.Eval && a.CreateIndex >= 100 }
 		for _, n := range d.nodes {
 			if n != nil && n.Ready() {
 				in.Nodes = append(in.Nodes, n)
@@ -124,8 +124,8 @@ func TestPerNodeHolds(t *testing.T) {
 			d.done(reconcile.ComparePerNode(input())) // what failed before it, and waited for it, goes now
 		}
 		again := input()
-		again.Rolling = true // what is left of an update has its time
-		if r := reconcile.ComparePerNode(again); len(r.Missing)+len(r.Stop)+len(r.Update)+len(r.Later) > 0 || r.Deploy != nil || r.Deployed != nil {
+		again.BatchPending = true // what is left of an update has its time
+		if r := reconcile.ComparePerNode(again); len(r.Missing)+len(r.Stop)+len(r.Update)+len(r.Followups) > 0 || r.Deploy != nil || r.Deployed != nil {
 			t.Fatalf("there is more to do: %+v", r)
 		}
 	})
@@ -140,14 +140,14 @@ func deref(list []*berth.Alloc) (out []string) {
 
 // done makes the changes, as the state would.
 func (d *drawn) done(r reconcile.PerNodeResult) {
-	d.apply(reconcile.Result{Stop: r.Stop, Update: r.Update, Later: r.Later, Deploy: r.Deploy, Deployed: r.Deployed})
+	d.apply(reconcile.Result{Stop: r.Stop, Update: r.Update, Followups: r.Followups, Deploy: r.Deploy, Deployed: r.Deployed})
 	job := d.versions[len(d.versions)-1]
 	for i, m := range r.Missing {
 		a := &berth.Alloc{
 			ID: statetest.ID[berth.Alloc](1000 + i), NodeID: m.Node.ID, Job: job, Group: job.TaskGroups[m.Group], Index: m.Index,
 			CreateIndex: 100, Ordinal: uint32(i), More: &berth.AllocMore{},
 		}
-		if m.Before {
+		if m.OldVersion {
 			a.Job, a.Group = m.Previous.Job, m.Previous.Group
 		}
 		d.enrol(a, a.More, m.Canary)

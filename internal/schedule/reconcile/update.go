@@ -21,20 +21,20 @@ func (g *group) update() {
 	room := math.MaxInt
 	if g.roll.stepwise {
 		g.addCanaries()
-		room = g.room()
-		slices.SortStableFunc(olds, func(a, b *slot) int { return cmp.Compare(serves(a.old), serves(b.old)) })
+		room = g.replaceable()
+		slices.SortStableFunc(olds, func(a, b *slot) int { return cmp.Compare(usefulness(a.old), usefulness(b.old)) })
 	}
 	for i, s := range olds {
 		if i < room {
-			g.renew(s)
+			g.replaceOld(s)
 		} else {
 			s.keep, s.old = s.old, nil
 		}
 	}
 }
 
-// serves is how much is lost with an allocation.
-func serves(a *berth.Alloc) int {
+// usefulness is how much is lost with an allocation.
+func usefulness(a *berth.Alloc) int {
 	switch {
 	case a.Ended():
 		return 0
@@ -47,10 +47,10 @@ func serves(a *berth.Alloc) int {
 	return 3
 }
 
-// room returns how many of the old version can be replaced now: never are more
+// replaceable returns how many of the old version can be replaced now: never are more
 // than max_parallel of the new one not yet proven.
-func (g *group) room() int {
-	if g.roll.waits() {
+func (g *group) replaceable() int {
+	if g.roll.keepsOld() {
 		return 0
 	}
 	n := g.spec.Update.MaxParallel
@@ -64,8 +64,8 @@ func (g *group) room() int {
 	return max(0, n)
 }
 
-// renew replaces an allocation by one of the newest version.
-func (g *group) renew(s *slot) {
+// replaceOld replaces an allocation by one of the newest version.
+func (g *group) replaceOld(s *slot) {
 	a := s.old
 	g.stop(a, s.why, berth.ClientPending)
 	g.replace(s, a)
@@ -82,11 +82,11 @@ func (g *group) addCanaries() {
 	}
 	taken := map[uint32]bool{}
 	for _, s := range g.canaries {
-		if s.keep != nil || s.wants {
+		if s.keep != nil || s.placeNow {
 			taken[s.index] = true
 		}
 	}
-	g.canaries = slices.DeleteFunc(g.canaries, func(s slot) bool { return s.keep == nil && !s.wants })
+	g.canaries = slices.DeleteFunc(g.canaries, func(s slot) bool { return s.keep == nil && !s.placeNow })
 	for _, old := range []bool{true, false} {
 		for i := range g.slots {
 			s := &g.slots[i]
@@ -97,7 +97,7 @@ func (g *group) addCanaries() {
 				continue
 			}
 			taken[s.index] = true
-			g.canaries = append(g.canaries, slot{index: s.index, canary: true, wants: true, again: Missing{Group: g.index, Index: s.index, Canary: true}})
+			g.canaries = append(g.canaries, slot{index: s.index, canary: true, placeNow: true, replacement: Missing{Group: g.index, Index: s.index, Canary: true}})
 		}
 	}
 	slices.SortFunc(g.canaries, func(a, b slot) int { return cmp.Compare(a.index, b.index) })
@@ -118,22 +118,22 @@ func (g *group) placeSlot(s *slot) {
 	switch {
 	case s.update:
 		c.Update++
-	case s.later:
+	case s.delayed:
 		c.Later++
 	case s.keep != nil || s.done:
 		c.Ignore++
-	case s.wants:
-		g.miss(s.again)
-	case s.canary || s.last == nil && g.roll.waits(): // a new name waits until the new version may come
-	case s.last != nil && g.roll.waits():
+	case s.placeNow:
+		g.addMissing(s.replacement)
+	case s.canary || s.last == nil && g.roll.keepsOld(): // a new name waits until the new version may come
+	case s.last != nil && g.roll.keepsOld():
 		g.replace(s, s.last) // what runs now runs on
-		g.miss(s.again)
+		g.addMissing(s.replacement)
 	default:
-		g.miss(Missing{Group: g.index, Index: s.index})
+		g.addMissing(Missing{Group: g.index, Index: s.index})
 	}
 }
 
-func (g *group) miss(m Missing) {
+func (g *group) addMissing(m Missing) {
 	g.Missing = append(g.Missing, m)
 	g.counts.Place++
 	if m.Canary {
