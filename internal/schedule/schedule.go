@@ -196,7 +196,7 @@ func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare fu
 		return false
 	}
 	d.end.Failed, d.end.Missed = failed, missed
-	return spare != nil && spare(p, all) && p.Evicts()
+	return spare != nil && spare(p, all) && p.Preempts()
 }
 
 // alike says whether two missing instances are placed as ones of one group: of
@@ -213,7 +213,7 @@ func (d *decider) placeAlike(p *place.Placer, missing []reconcile.Missing) (out 
 	} else {
 		version := first.Previous.Job
 		number := slices.Index(version.TaskGroups, first.Previous.Group)
-		out = p.GroupOf(version, number, instances(missing))
+		out = p.GroupOfVersion(version, number, instances(missing))
 	}
 	if first.OldVersion || first.Canary {
 		for i := range out.Placed {

@@ -72,11 +72,11 @@ func (d *decider) batchPending() bool {
 
 // placeOnNodes places what nodes lack, group by group, and returns what they are short
 // of, in order of group.
-func (d *decider) placeOnNodes(r *reconcile.PerNodeResult) (short [][]place.Short) {
+func (d *decider) placeOnNodes(r *reconcile.PerNodeResult) (short [][]place.Shortfall) {
 	p := place.New(d.snap, d.job, d.plan.Stop, d.rand.Uint64())
 	defer p.Close()
 	d.plan.Explain, d.end.Queued, d.end.Failed = map[string]*berth.AllocMetric{}, map[string]int{}, map[string]*berth.AllocMetric{}
-	short = make([][]place.Short, len(d.job.TaskGroups))
+	short = make([][]place.Shortfall, len(d.job.TaskGroups))
 	missing := r.Missing
 	for i, g := range d.job.TaskGroups {
 		n := 0
@@ -89,9 +89,9 @@ func (d *decider) placeOnNodes(r *reconcile.PerNodeResult) (short [][]place.Shor
 		case len(list) > 0:
 			out := d.placeGroupOnNodes(p, i, list)
 			d.plan.Place = append(d.plan.Place, out.Placed...)
-			short[i] = out.Short
+			short[i] = out.Shortfalls
 			queued := 0
-			for _, s := range out.Short {
+			for _, s := range out.Shortfalls {
 				queued += s.Count
 			}
 			if queued > 0 {
@@ -111,7 +111,7 @@ func (d *decider) placeOnNodes(r *reconcile.PerNodeResult) (short [][]place.Shor
 
 // placeGroupOnNodes places instances of a group, those apart that are to be of an earlier
 // version.
-func (d *decider) placeGroupOnNodes(p *place.Placer, group int, list []reconcile.OnNode) place.EachOutcome {
+func (d *decider) placeGroupOnNodes(p *place.Placer, group int, list []reconcile.OnNode) place.OnNodesOutcome {
 	var newest []place.OnNode
 	var canaries []bool // of newest
 	older := map[*berth.Job][]place.OnNode{}
@@ -131,15 +131,15 @@ func (d *decider) placeGroupOnNodes(p *place.Placer, group int, list []reconcile
 		}
 		older[version] = append(older[version], o)
 	}
-	out := p.Each(group, newest)
+	out := p.OnNodes(group, newest)
 	markCanaries(out.Placed, newest, canaries)
 	for _, version := range versions {
 		number := slices.IndexFunc(version.TaskGroups, func(g *berth.TaskGroup) bool { return g.Name == d.job.TaskGroups[group].Name })
-		old := p.EachOf(version, number, older[version])
+		old := p.OnNodesOfVersion(version, number, older[version])
 		for i := range old.Placed {
 			old.Placed[i].Group, old.Placed[i].Before = group, true
 		}
-		out.Placed, out.Short = append(out.Placed, old.Placed...), append(out.Short, old.Short...)
+		out.Placed, out.Shortfalls = append(out.Placed, old.Placed...), append(out.Shortfalls, old.Shortfalls...)
 		if len(newest) == 0 {
 			out.Why = old.Why
 		}
@@ -163,7 +163,7 @@ func markCanaries(placed []berth.Placement, asked []place.OnNode, canaries []boo
 func runsNowhere(c *reconcile.Counts) bool { return c.Ignore+c.Update+c.Later == 0 }
 
 // waitForNodes says on which nodes the job waits for room, and for what.
-func (d *decider) waitForNodes(short [][]place.Short) {
+func (d *decider) waitForNodes(short [][]place.Shortfall) {
 	if len(d.end.Queued) == 0 {
 		d.end.Queued = nil
 	}

@@ -87,7 +87,7 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 		x.Nodes++
 		if len(v.Unmet) > 0 {
 			x.Filtered++
-		} else if len(v.Short) > 0 {
+		} else if len(v.Shortages) > 0 {
 			x.Exhausted++
 		}
 		for _, u := range v.Unmet {
@@ -96,7 +96,7 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 		if len(v.Unmet) > 0 {
 			continue
 		}
-		for _, s := range v.Short {
+		for _, s := range v.Shortages {
 			have, ok := short[s.Dimension]
 			if !ok {
 				short[s.Dimension] = s
@@ -115,7 +115,7 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 	})
 	for _, v := range all[:min(len(all), nearestKept)] {
 		x.Nearest = append(x.Nearest, op.NodeVerdict{
-			NodeID: v.Node.ID, Name: v.Node.Name, NodeClass: v.Node.NodeClass, Unmet: v.Unmet, Shortages: v.Short, Score: v.Score,
+			NodeID: v.Node.ID, Name: v.Node.Name, NodeClass: v.Node.NodeClass, Unmet: v.Unmet, Shortages: v.Shortages, Score: v.Score,
 		})
 	}
 	return all
@@ -124,7 +124,7 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 // lack is how far a node is from having room: the parts of what is wanted that
 // it lacks, added up.
 func lack(v place.Verdict) (sum float64) {
-	for _, s := range v.Short {
+	for _, s := range v.Shortages {
 		sum += float64(s.Wanted-s.Free) / float64(max(s.Wanted, 1))
 	}
 	return sum
@@ -334,7 +334,7 @@ func (f *finder) ports(all []place.Verdict) {
 		if len(v.Unmet) > 0 || tried == portsTried {
 			break
 		}
-		for _, s := range v.Short {
+		for _, s := range v.Shortages {
 			number, err := strconv.Atoi(strings.TrimPrefix(s.Dimension, fit.DimPort))
 			if err != nil {
 				continue

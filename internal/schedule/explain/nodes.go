@@ -164,7 +164,7 @@ func (f *finder) shape(v place.Verdict, drop []string) op.MoreNodes {
 		case !place.Meets(c, n):
 			meet(&s, c)
 		case strings.Contains(c.LTarget, "unique."): // no other node has it by being alike
-			s.Set[c.LTarget], _ = place.Has(c.LTarget, n)
+			s.Set[c.LTarget], _ = place.Resolve(c.LTarget, n)
 		}
 	}
 	return s

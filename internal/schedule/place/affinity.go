@@ -11,8 +11,8 @@ import (
 type affinities struct {
 	list   []berth.Affinity
 	total  float64
-	single bool // each node must be asked, beside its class
-	known  []float64
+	unique bool // each node must be asked, beside its class
+	scores []float64
 	asked  []bool
 }
 
@@ -22,7 +22,7 @@ func newAffinities(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup)
 		for _, x := range list {
 			a.list = append(a.list, x)
 			a.total += math.Abs(float64(x.Weight))
-			a.single = a.single || unique(x.LTarget) || unique(x.RTarget)
+			a.unique = a.unique || unique(x.LTarget) || unique(x.RTarget)
 		}
 	}
 	add(job.Affinities)
@@ -31,18 +31,18 @@ func newAffinities(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup)
 		add(t.Affinities)
 	}
 	if len(a.list) > 0 {
-		a.known, a.asked = make([]float64, snap.Classes()), make([]bool, snap.Classes())
+		a.scores, a.asked = make([]float64, snap.Classes()), make([]bool, snap.Classes())
 	}
 	return a
 }
 
-// of returns the preference for a node, between -1 and 1.
-func (a *affinities) of(class uint32, n *berth.Node) float64 {
+// score returns the preference for a node, between -1 and 1.
+func (a *affinities) score(class uint32, n *berth.Node) float64 {
 	if len(a.list) == 0 {
 		return 0
 	}
-	if !a.single && a.asked[class] {
-		return a.known[class]
+	if !a.unique && a.asked[class] {
+		return a.scores[class]
 	}
 	sum := 0.0
 	for _, x := range a.list {
@@ -51,6 +51,6 @@ func (a *affinities) of(class uint32, n *berth.Node) float64 {
 		}
 	}
 	sum /= a.total
-	a.known[class], a.asked[class] = sum, true
+	a.scores[class], a.asked[class] = sum, true
 	return sum
 }

@@ -27,7 +27,7 @@ const (
 
 // balance returns the fit of a node by the balanced algorithm, given that by
 // binpack, between -1 and 1: binpack less what is stranded.
-func (g *gauge) balance(u *fit.Usage, binpack float64) float64 {
+func (g *fitScorer) balance(u *fit.Usage, binpack float64) float64 {
 	if u.Capacity.CPU <= 0 || u.Capacity.MemoryMB <= 0 {
 		return binpack // there is nothing to be lopsided
 	}

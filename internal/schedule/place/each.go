@@ -23,7 +23,7 @@ type Nodes struct {
 
 // NewNodes returns the nodes of a snapshot as a job sees them.
 func NewNodes(snap *state.Snapshot, job *berth.Job) *Nodes {
-	x, p := &Nodes{snap: snap}, &Placer{snap: snap, job: job, sheet: &sheet{}}
+	x, p := &Nodes{snap: snap}, &Placer{snap: snap, job: job, scratch: &scratch{}}
 	for _, g := range job.TaskGroups {
 		x.filters = append(x.filters, newFilter(p, g))
 	}
@@ -69,27 +69,27 @@ type OnNode struct {
 	Previous berth.AllocID // what it replaces there, if anything
 }
 
-// Short is a node that lacks room for instances of a group that want it.
-type Short struct {
+// Shortfall is a node that lacks room for instances of a group that want it.
+type Shortfall struct {
 	Node   *berth.Node
 	Count  int // instances
 	Why    *berth.AllocMetric
 	Missed *berth.Missed
 }
 
-// EachOutcome is what became of instances that want one node each.
-type EachOutcome struct {
-	Placed []berth.Placement
-	Short  []Short            // in order of the instances
-	Why    *berth.AllocMetric // of all of them; never nil
+// OnNodesOutcome is what became of instances that want one node each.
+type OnNodesOutcome struct {
+	Placed     []berth.Placement
+	Shortfalls []Shortfall        // in order of the instances
+	Why        *berth.AllocMetric // of all of them; never nil
 }
 
-// Each places instances of the group with that number on the nodes that they
+// OnNodes places instances of the group with that number on the nodes that they
 // want, as far as these have room. Nodes that conditions keep instances apart
 // on are passed over: they are not short of anything.
-func (p *Placer) Each(number int, list []OnNode) EachOutcome {
+func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 	r := p.round(number)
-	out := EachOutcome{Why: r.blank()}
+	out := OnNodesOutcome{Why: r.emptyMetric()}
 	short := map[string]berth.Shortage{}
 	for i := range list {
 		o := &list[i]
@@ -97,24 +97,24 @@ func (p *Placer) Each(number int, list []OnNode) EachOutcome {
 			continue
 		}
 		r.evaluated++
-		if r.want.Fits(r.line(o.Node.Number)) {
+		if r.request.Fits(r.usage(o.Node.Number)) {
 			out.Placed = append(out.Placed, r.putOn(o, nil))
 			continue
 		}
-		if evict := r.evictOn(o.Node.Number); len(evict) > 0 {
+		if evict := r.preemptOn(o.Node.Number); len(evict) > 0 {
 			out.Placed = append(out.Placed, r.putOn(o, evict))
 			continue
 		}
-		r.explainNode(out.Why, short, o.Node, r.line(o.Node.Number))
-		if n := len(out.Short); n > 0 && out.Short[n-1].Node == o.Node {
-			out.Short[n-1].Count++
-			out.Short[n-1].Why.CoalescedFailures++
+		r.explainNode(out.Why, short, o.Node, r.usage(o.Node.Number))
+		if n := len(out.Shortfalls); n > 0 && out.Shortfalls[n-1].Node == o.Node {
+			out.Shortfalls[n-1].Count++
+			out.Shortfalls[n-1].Why.CoalescedFailures++
 			continue
 		}
-		out.Short = append(out.Short, r.short(o.Node))
+		out.Shortfalls = append(out.Shortfalls, r.shortfall(o.Node))
 	}
 	out.Why.NodesEvaluated = r.evaluated
-	out.Why.Shortages = mostShort(short)
+	out.Why.Shortages = sortShortages(short)
 	for keep := reasonsKept; keep > 0 && bound(out.Why, keep) > failureLen; keep-- {
 	}
 	return out
@@ -123,17 +123,17 @@ func (p *Placer) Each(number int, list []OnNode) EachOutcome {
 // putOn places an instance on its node, where it fits.
 func (r *round) putOn(o *OnNode, evict []*berth.Alloc) berth.Placement {
 	number := o.Node.Number
-	grant := r.grant(r.own(number), number, evict)
+	grant := r.grant(r.draft(number), number, evict)
 	r.peers = append(r.peers, peer{r.group, o.Index, o.Node, true, grant.Ports})
-	r.filter.taken(o.Node)
+	r.filter.notePlaced(o.Node)
 	return berth.Placement{Group: r.number, Index: o.Index, NodeID: o.Node.ID, Grant: grant, Previous: o.Previous, Evict: ids(evict)}
 }
 
-// short says what a node lacks for an instance.
-func (r *round) short(n *berth.Node) Short {
-	m, lacks := r.blank(), map[string]berth.Shortage{}
-	r.explainNode(m, lacks, n, r.line(n.Number))
-	m.NodesEvaluated, m.Shortages = 1, mostShort(lacks)
+// shortfall says what a node lacks for an instance.
+func (r *round) shortfall(n *berth.Node) Shortfall {
+	m, lacks := r.emptyMetric(), map[string]berth.Shortage{}
+	r.explainNode(m, lacks, n, r.usage(n.Number))
+	m.NodesEvaluated, m.Shortages = 1, sortShortages(lacks)
 	missed := &berth.Missed{Classes: map[string]bool{n.Class: true}}
 	for _, s := range m.Shortages {
 		if d := waitsFor(s.Dimension); !slices.Contains(missed.Dimensions, d) {
@@ -141,14 +141,14 @@ func (r *round) short(n *berth.Node) Short {
 		}
 	}
 	slices.Sort(missed.Dimensions)
-	return Short{Node: n, Count: 1, Why: m, Missed: missed}
+	return Shortfall{Node: n, Count: 1, Why: m, Missed: missed}
 }
 
 // NoNode explains that no node meets the conditions of the group with that
 // number.
 func (p *Placer) NoNode(number int) *berth.AllocMetric {
 	r := p.round(number)
-	m := r.blank()
+	m := r.emptyMetric()
 	for first, run := range r.snap.UsageColumns() {
 		for i := range run {
 			if run[i].Ready {
@@ -163,16 +163,16 @@ func (p *Placer) NoNode(number int) *berth.AllocMetric {
 	return m
 }
 
-// blank is a metric that reasons are to be counted in.
-func (r *round) blank() *berth.AllocMetric {
-	m := r.counted()
+// emptyMetric is a metric that reasons are to be counted in.
+func (r *round) emptyMetric() *berth.AllocMetric {
+	m := r.newMetric()
 	m.NodesAvailable, m.ClassFiltered, m.ConstraintFiltered = map[string]int{}, map[string]int{}, map[string]int{}
 	m.ClassExhausted, m.DimensionExhausted = map[string]int{}, map[string]int{}
 	return m
 }
 
-// mostShort lists shortages, the most frequent first.
-func mostShort(short map[string]berth.Shortage) []berth.Shortage {
+// sortShortages lists shortages, the most frequent first.
+func sortShortages(short map[string]berth.Shortage) []berth.Shortage {
 	return slices.SortedFunc(maps.Values(short), func(a, b berth.Shortage) int {
 		if a.Nodes != b.Nodes {
 			return b.Nodes - a.Nodes

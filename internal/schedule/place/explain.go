@@ -23,10 +23,10 @@ const (
 	classesKept = 256 // classes of node that a blocked evaluation remembers
 )
 
-// chosen explains a success: the node taken for the first instance, and the
+// explainSuccess explains a success: the node taken for the first instance, and the
 // next best. The node to avoid is shown with what speaks against it.
-func (r *round) chosen(number uint32, p parts, avoid berth.NodeID) *berth.AllocMetric {
-	m := r.counted()
+func (r *round) explainSuccess(number uint32, p parts, avoid berth.NodeID) *berth.AllocMetric {
+	m := r.newMetric()
 	add := func(number uint32, p parts) {
 		m.ScoreMetaData = append(m.ScoreMetaData, berth.NodeScore{
 			NodeID: r.snap.NodeByNumber(number).ID, Scores: p.named(), NormScore: p.mean(),
@@ -37,7 +37,7 @@ func (r *round) chosen(number uint32, p parts, avoid berth.NodeID) *berth.AllocM
 		if r.snap.NodeByNumber(c.number).ID == avoid {
 			add(c.number, r.penalized(c.number))
 		} else {
-			add(c.number, r.score(c.number, r.line(c.number)))
+			add(c.number, r.score(c.number, r.usage(c.number)))
 		}
 	}
 	slices.SortStableFunc(m.ScoreMetaData[1:], func(a, b berth.NodeScore) int { return cmp.Compare(b.NormScore, a.NormScore) })
@@ -47,12 +47,12 @@ func (r *round) chosen(number uint32, p parts, avoid berth.NodeID) *berth.AllocM
 // runnersUp returns the best of what is left, without disturbing it.
 func (r *round) runnersUp() []candidate {
 	var top []candidate
-	for i := range r.shelves.all {
-		s := &r.shelves.all[i]
-		term := r.term(s.combo)
+	for i := range r.buckets.all {
+		s := &r.buckets.all[i]
+		term := r.spreadScore(s.combo)
 		for _, c := range s.list {
-			if s.voice != 1 {
-				c.score = (c.score + term) / s.voice
+			if s.divisor != 1 {
+				c.score = (c.score + term) / s.divisor
 			}
 			if len(top) == scoresKept-1 && !c.before(top[len(top)-1]) {
 				continue
@@ -70,16 +70,16 @@ func (r *round) runnersUp() []candidate {
 	return top
 }
 
-// counted returns what is the same for success and failure.
-func (r *round) counted() *berth.AllocMetric {
+// newMetric returns what is the same for success and failure.
+func (r *round) newMetric() *berth.AllocMetric {
 	return &berth.AllocMetric{NodesEvaluated: r.evaluated, NodePool: r.job.NodePool}
 }
 
-// explain says what was wrong with every node, after n instances found none.
+// explainFailure says what was wrong with every node, after n instances found none.
 // It looks at each node again: that is dearer than placing, and only failures
 // pay for it.
-func (r *round) explain(n int) *berth.AllocMetric {
-	m := r.counted()
+func (r *round) explainFailure(n int) *berth.AllocMetric {
+	m := r.newMetric()
 	m.CoalescedFailures = n - 1
 	m.NodesAvailable, m.ClassFiltered, m.ConstraintFiltered = map[string]int{}, map[string]int{}, map[string]int{}
 	m.ClassExhausted, m.DimensionExhausted = map[string]int{}, map[string]int{}
@@ -87,7 +87,7 @@ func (r *round) explain(n int) *berth.AllocMetric {
 	for first, run := range r.snap.UsageColumns() {
 		for i := range run {
 			if number := first + uint32(i); run[i].Ready {
-				r.explainNode(m, short, r.snap.NodeByNumber(number), r.line(number))
+				r.explainNode(m, short, r.snap.NodeByNumber(number), r.usage(number))
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 		}
 		return
 	}
-	lacks := r.want.Shortfall(u)
+	lacks := r.request.Shortfall(u)
 	if len(lacks) == 0 {
 		return
 	}
@@ -168,7 +168,7 @@ func (r *round) holder(n *berth.Node, dimension string) string {
 		network = berth.DefaultHostNetwork
 	}
 	number, _ := strconv.Atoi(text)
-	port, u := uint16(number), r.line(n.Number)
+	port, u := uint16(number), r.usage(n.Number)
 	if u.Keeps(network, port) {
 		return "the node itself"
 	}

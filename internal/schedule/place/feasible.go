@@ -20,10 +20,10 @@ type filter struct {
 	job     *berth.Job
 	group   *berth.TaskGroup
 	peers   []peer             // of the job, when the group's turn comes
-	shared  []berth.Constraint // of the job, the group and its tasks, that classes answer
-	single  []berth.Constraint // that each node must answer
+	byClass []berth.Constraint // of the job, the group and its tasks, that classes answer
+	unique  []berth.Constraint // that each node must answer
 	drivers []string
-	things  *things  // networks, volumes and kinds of device; nil for most
+	needs   *needs   // networks, volumes and kinds of device; nil for most
 	index   uint32   // of the instance that is asked for, where that matters
 	verdict []string // by class number: "" not asked, "+" meets all, else what it does not meet
 
@@ -44,11 +44,11 @@ const meetsAll = "+"
 
 func newFilter(p *Placer, group *berth.TaskGroup) *filter {
 	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, verdict: make([]string, p.snap.Classes())}
-	f.things = thingsOf(group)
-	f.sort(p.job.Constraints, true)
-	f.sort(group.Constraints, false)
+	f.needs = needsOf(group)
+	f.addConstraints(p.job.Constraints, true)
+	f.addConstraints(group.Constraints, false)
 	for _, t := range group.Tasks {
-		f.sort(t.Constraints, false)
+		f.addConstraints(t.Constraints, false)
 		if !slices.Contains(f.drivers, t.Driver) {
 			f.drivers = append(f.drivers, t.Driver)
 		}
@@ -56,8 +56,8 @@ func newFilter(p *Placer, group *berth.TaskGroup) *filter {
 	return f
 }
 
-// sort puts constraints where they are asked.
-func (f *filter) sort(list []berth.Constraint, ofJob bool) {
+// addConstraints puts constraints where they are asked.
+func (f *filter) addConstraints(list []berth.Constraint, ofJob bool) {
 	for _, c := range list {
 		switch c.Operand {
 		case berth.OpDistinctHosts:
@@ -68,24 +68,24 @@ func (f *filter) sort(list []berth.Constraint, ofJob bool) {
 			f.distinct = append(f.distinct, f.newDistinct(c, ofJob))
 		default:
 			if unique(c.LTarget) || unique(c.RTarget) {
-				f.single = append(f.single, c)
+				f.unique = append(f.unique, c)
 			} else {
-				f.shared = append(f.shared, c)
+				f.byClass = append(f.byClass, c)
 			}
 		}
 	}
 }
 
-// counts says whether a distinct constraint, of the job or of the group, looks
+// appliesTo says whether a distinct constraint, of the job or of the group, looks
 // at an instance.
-func (f *filter) counts(p peer, ofJob bool) bool { return ofJob || p.group.Name == f.group.Name }
+func (f *filter) appliesTo(p peer, ofJob bool) bool { return ofJob || p.group.Name == f.group.Name }
 
 func (f *filter) takeHosts(ofJob bool) {
 	if f.distinctHosts == nil {
 		f.distinctHosts = map[berth.NodeID]bool{}
 	}
 	for _, p := range f.peers {
-		if f.counts(p, ofJob) {
+		if f.appliesTo(p, ofJob) {
 			f.distinctHosts[p.node.ID] = true
 		}
 	}
@@ -97,7 +97,7 @@ func (f *filter) newDistinct(c berth.Constraint, ofJob bool) *distinct {
 		d.limit = n
 	}
 	for _, p := range f.peers {
-		if v, ok := resolve(c.LTarget, p.node); ok && f.counts(p, ofJob) {
+		if v, ok := resolve(c.LTarget, p.node); ok && f.appliesTo(p, ofJob) {
 			d.used[v]++
 		}
 	}
@@ -109,19 +109,19 @@ func (f *filter) newDistinct(c berth.Constraint, ofJob bool) *distinct {
 func (f *filter) class(number uint32) string {
 	v := f.verdict[number]
 	if v == "" {
-		v = f.ask(f.snap.SomeNodeOf(number))
+		v = f.check(f.snap.SomeNodeOf(number))
 		f.verdict[number] = v
 	}
 	return v
 }
 
-// ask returns "+" if a node meets all that classes answer, else what it does
+// check returns "+" if a node meets all that classes answer, else what it does
 // not meet.
-func (f *filter) ask(n *berth.Node) string {
+func (f *filter) check(n *berth.Node) string {
 	if n == nil {
 		return "gone"
 	}
-	if why := f.away(n); why != "" {
+	if why := f.otherDatacenter(n); why != "" {
 		return why
 	}
 	if why := f.otherPool(n); why != "" {
@@ -132,20 +132,20 @@ func (f *filter) ask(n *berth.Node) string {
 			return why
 		}
 	}
-	for _, c := range f.shared {
+	for _, c := range f.byClass {
 		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
 			return c.String()
 		}
 	}
-	if lacking := f.things.lacking(n, f.index); len(lacking) > 0 {
+	if lacking := f.needs.lacking(n, f.index); len(lacking) > 0 {
 		return lacking[0]
 	}
 	return meetsAll
 }
 
-// away says that a node is in a datacenter that the job does not want, "" if
+// otherDatacenter says that a node is in a datacenter that the job does not want, "" if
 // it wants it.
-func (f *filter) away(n *berth.Node) string {
+func (f *filter) otherDatacenter(n *berth.Node) string {
 	if inDatacenters(f.job.Datacenters, n.Datacenter) {
 		return ""
 	}
@@ -186,7 +186,7 @@ func (f *filter) node(n *berth.Node) string {
 			return why
 		}
 	}
-	for _, c := range f.single {
+	for _, c := range f.unique {
 		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
 			return c.String()
 		}
@@ -208,11 +208,11 @@ func (f *filter) node(n *berth.Node) string {
 
 // perNode says whether each node must be asked, beside its class.
 func (f *filter) perNode() bool {
-	return len(f.single) > 0 || f.distinctHosts != nil || len(f.distinct) > 0 || f.bars != nil
+	return len(f.unique) > 0 || f.distinctHosts != nil || len(f.distinct) > 0 || f.bars != nil
 }
 
-// taken notes that an allocation of the group was put on a node.
-func (f *filter) taken(n *berth.Node) {
+// notePlaced notes that an allocation of the group was put on a node.
+func (f *filter) notePlaced(n *berth.Node) {
 	if f.distinctHosts != nil {
 		f.distinctHosts[n.ID] = true
 	}
@@ -253,12 +253,12 @@ func Serves(j *berth.Job, n *berth.Node) bool {
 func Feasible(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, n *berth.Node) bool {
 	f := &filter{snap: snap, job: job, group: group}
 	if !perAlloc(group) { // one that runs has the volume of its own
-		f.things = thingsOf(group)
+		f.needs = needsOf(group)
 	}
 	keep := func(list []berth.Constraint) {
 		for _, c := range list {
 			if c.Operand != berth.OpDistinctHosts && c.Operand != berth.OpDistinctProperty {
-				f.shared = append(f.shared, c)
+				f.byClass = append(f.byClass, c)
 			}
 		}
 	}
@@ -268,5 +268,5 @@ func Feasible(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, n *b
 		keep(t.Constraints)
 		f.drivers = append(f.drivers, t.Driver)
 	}
-	return f.ask(n) == meetsAll
+	return f.check(n) == meetsAll
 }

@@ -112,23 +112,23 @@ func middle(a, b, c candidate) candidate {
 	return b
 }
 
-// shelf holds candidates whose scores change together: their order among one
+// bucket holds candidates whose scores change together: their order among one
 // another stays, whatever is placed elsewhere. Without spread blocks there is
 // one. With them there is one for each combination of values and each number
 // of scorers that speak of a node, and scores are sums without the word of the
 // spread scorer, which is the same for all on the shelf.
-type shelf struct {
+type bucket struct {
 	list  candidates
 	floor candidate // while nodes are looked at: what is not before it is not among the best
 
-	combo int32     // the combination of values, see spreads
-	voice float64   // of how many scorers the score is the sum, with the spread's; 1 if it is a mean
-	best  candidate // the first of the list, with its whole score
-	at    int       // place of the shelf in shelves.order
+	combo   int32     // the combination of values, see spreads
+	divisor float64   // of how many scorers the score is the sum, with the spread's; 1 if it is a mean
+	best    candidate // the first of the list, with its whole score
+	at      int       // place of the shelf in shelves.order
 }
 
-// fewKept is how many are rather kept sorted than sorted out.
-const fewKept = 8
+// smallList is how many are rather kept sorted than sorted out.
+const smallList = 8
 
 // insert puts a candidate into a sorted list of at most n, from which the last
 // falls. With a full list it is one that is before the last.
@@ -146,11 +146,11 @@ func (h *candidates) insert(c candidate, n int) {
 }
 
 // offer puts a candidate on the shelf unless keep others are better.
-func (s *shelf) offer(c candidate, keep int) {
+func (s *bucket) offer(c candidate, keep int) {
 	if !c.before(s.floor) {
 		return
 	}
-	if keep <= fewKept {
+	if keep <= smallList {
 		s.list.insert(c, keep)
 		if len(s.list) == keep {
 			s.floor = s.list[keep-1]
@@ -169,54 +169,54 @@ func (s *shelf) offer(c candidate, keep int) {
 	}
 }
 
-// shelves is a heap of shelves, the one with the best candidate first.
-type shelves struct {
-	all   []shelf
+// buckets is a heap of shelves, the one with the best candidate first.
+type buckets struct {
+	all   []bucket
 	order []int32
 }
 
 // add returns the number of a new, empty shelf.
-func (h *shelves) add(combo int32, voice float64) int32 {
+func (h *buckets) add(combo int32, voice float64) int32 {
 	n := len(h.all)
 	if n < cap(h.all) { // its list is used again
 		h.all = h.all[:n+1]
 	} else {
-		h.all = append(h.all, shelf{})
+		h.all = append(h.all, bucket{})
 	}
-	h.all[n] = shelf{list: h.all[n].list[:0], floor: worst, combo: combo, voice: voice}
+	h.all[n] = bucket{list: h.all[n].list[:0], floor: worst, combo: combo, divisor: voice}
 	return int32(n)
 }
 
 // start makes heaps of what lies on the shelves. term is the word of the
 // spread scorer for a combination.
-func (h *shelves) start(term func(combo int32) float64) {
+func (h *buckets) start(term func(combo int32) float64) {
 	h.order = h.order[:0]
 	for i := range h.all {
 		h.all[i].list.init()
 		h.all[i].at = i
 		h.order = append(h.order, int32(i))
-		h.all[i].look(term)
+		h.all[i].setBest(term)
 	}
 	for i := len(h.order)/2 - 1; i >= 0; i-- {
 		h.down(i)
 	}
 }
 
-// look works out the whole score of the first on the shelf.
-func (s *shelf) look(term func(combo int32) float64) {
+// setBest works out the whole score of the first on the shelf.
+func (s *bucket) setBest(term func(combo int32) float64) {
 	if len(s.list) == 0 {
 		s.best = worst
 		return
 	}
 	s.best = s.list[0]
-	if s.voice != 1 {
-		s.best.score = (s.best.score + term(s.combo)) / s.voice
+	if s.divisor != 1 {
+		s.best.score = (s.best.score + term(s.combo)) / s.divisor
 	}
 }
 
 // first returns the shelf with the best candidate; nil if there are none, and
 // an empty one if there are no candidates.
-func (h *shelves) first() *shelf {
+func (h *buckets) first() *bucket {
 	if len(h.order) == 0 {
 		return nil
 	}
@@ -224,29 +224,29 @@ func (h *shelves) first() *shelf {
 }
 
 // enter puts a new shelf in order.
-func (h *shelves) enter(n int32) {
+func (h *buckets) enter(n int32) {
 	h.all[n].at = len(h.order)
 	h.order = append(h.order, n)
 }
 
 // fix restores the order after a shelf changed.
-func (h *shelves) fix(s *shelf, term func(combo int32) float64) {
-	s.look(term)
+func (h *buckets) fix(s *bucket, term func(combo int32) float64) {
+	s.setBest(term)
 	if len(h.order) > 1 && !h.down(s.at) {
 		h.up(s.at)
 	}
 }
 
-func (h *shelves) before(i, j int) bool {
+func (h *buckets) before(i, j int) bool {
 	return h.all[h.order[i]].best.before(h.all[h.order[j]].best)
 }
 
-func (h *shelves) swap(i, j int) {
+func (h *buckets) swap(i, j int) {
 	h.order[i], h.order[j] = h.order[j], h.order[i]
 	h.all[h.order[i]].at, h.all[h.order[j]].at = i, j
 }
 
-func (h *shelves) down(i int) (moved bool) {
+func (h *buckets) down(i int) (moved bool) {
 	for {
 		c := 2*i + 1
 		if c >= len(h.order) {
@@ -263,7 +263,7 @@ func (h *shelves) down(i int) (moved bool) {
 	}
 }
 
-func (h *shelves) up(i int) {
+func (h *buckets) up(i int) {
 	for i > 0 {
 		p := (i - 1) / 2
 		if !h.before(i, p) {
@@ -274,17 +274,17 @@ func (h *shelves) up(i int) {
 	}
 }
 
-// desk is what a group is sorted on. Desks are used again: a list of all nodes
+// rankBuffers is what a group is sorted on. Desks are used again: a list of all nodes
 // for each group that is placed would be most of what a decision allocates.
-type desk struct {
-	shelves shelves
+type rankBuffers struct {
+	buckets buckets
 	odd     bitmap
 }
 
-var desks = sync.Pool{New: func() any { return new(desk) }}
+var rankPool = sync.Pool{New: func() any { return new(rankBuffers) }}
 
-func (d *desk) clear() {
-	d.shelves.all = d.shelves.all[:0]
+func (d *rankBuffers) clear() {
+	d.buckets.all = d.buckets.all[:0]
 	d.odd = d.odd[:0]
 }
 

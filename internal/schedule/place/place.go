@@ -28,10 +28,10 @@ type Placer struct {
 	config berth.SchedulerConfig // of the job's node pool
 	seed   uint64
 	starts map[uint32]uint // by node number: placed there, if there is a cap
-	*sheet
+	*scratch
 
-	leaving map[berth.AllocID]bool // what the plan stops
-	prey    *prey                  // what the job could evict; nil until that is asked
+	leaving     map[berth.AllocID]bool // what the plan stops
+	preemptible *preemptible           // what the job could evict; nil until that is asked
 }
 
 // peer is an instance of the job: one that runs and stays, or one that was
@@ -49,7 +49,7 @@ type peer struct {
 // confirmed. Ties between nodes are broken by the seed.
 func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed uint64) *Placer {
 	p := &Placer{
-		snap: snap, job: job, config: snap.SchedulerConfigFor(job.NodePool), seed: seed, sheet: sheets.Get().(*sheet),
+		snap: snap, job: job, config: snap.SchedulerConfigFor(job.NodePool), seed: seed, scratch: scratchPool.Get().(*scratch),
 	}
 	if p.config.MaxStartsPerNode > 0 {
 		p.starts = map[uint32]uint{}
@@ -114,7 +114,7 @@ func (p *Placer) oneByOne(number int, instances []Instance) (all Outcome) {
 		switch {
 		case out.Failed > 0 && all.Failed > 0:
 			all.Why.CoalescedFailures++
-			join(all.Missed, out.Missed)
+			addMissed(all.Missed, out.Missed)
 		case out.Failed > 0 || all.Why == nil:
 			all.Why, all.Missed = out.Why, out.Missed
 		}
@@ -126,19 +126,19 @@ func (p *Placer) oneByOne(number int, instances []Instance) (all Outcome) {
 	return all
 }
 
-// line returns the usage of a node with what was placed so far.
-func (p *Placer) line(number uint32) *fit.Usage {
+// usage returns the usage of a node with what was placed so far.
+func (p *Placer) usage(number uint32) *fit.Usage {
 	if d := p.taken[number]; d != nil {
 		return &d.Usage
 	}
 	return p.snap.Usage(number)
 }
 
-// own returns the usage of a node to be changed.
-func (p *Placer) own(number uint32) *fit.Draft {
+// draft returns the usage of a node to be changed.
+func (p *Placer) draft(number uint32) *fit.Draft {
 	d := p.taken[number]
 	if d == nil {
-		d = p.newLine()
+		d = p.newDraft()
 		d.Begin(p.snap.Usage(number))
 		p.taken[number] = d
 	}

@@ -29,14 +29,14 @@ func (a loss) compare(b loss) int {
 // lost, and it falls towards 0 with all that is.
 func (a loss) kept() float64 { return 1 / (1 + float64(a.sum)/berth.MaxPriority) }
 
-// eviction is a node that could take an instance after others made room.
-type eviction struct {
+// preemption is a node that could take an instance after others made room.
+type preemption struct {
 	loss
 	candidate
 	victims []*berth.Alloc
 }
 
-func (a *eviction) compare(b *eviction) int {
+func (a *preemption) compare(b *preemption) int {
 	switch c := a.loss.compare(b.loss); {
 	case c != 0:
 		return c
@@ -46,16 +46,16 @@ func (a *eviction) compare(b *eviction) int {
 	return 1
 }
 
-// prey is what a placer's job could evict, by node number: found once, when
+// preemptible is what a placer's job could evict, by node number: found once, when
 // the first instance finds no room.
-type prey struct {
-	byNode  map[uint32][]*berth.Alloc
-	evicted map[berth.AllocID]bool // by this placer already
-	wants   map[*berth.TaskGroup]*fit.Request
+type preemptible struct {
+	byNode    map[uint32][]*berth.Alloc
+	preempted map[berth.AllocID]bool // by this placer already
+	requests  map[*berth.TaskGroup]*fit.Request
 }
 
-// mayEvict says whether operators let jobs of a type evict others.
-func mayEvict(c berth.PreemptionConfig, typ string) bool {
+// mayPreempt says whether operators let jobs of a type evict others.
+func mayPreempt(c berth.PreemptionConfig, typ string) bool {
 	switch typ {
 	case berth.TypeService:
 		return c.ServiceSchedulerEnabled
@@ -69,18 +69,18 @@ func mayEvict(c berth.PreemptionConfig, typ string) bool {
 	return false
 }
 
-// Evicts says whether operators let jobs of the placer's type evict others.
-func (p *Placer) Evicts() bool { return mayEvict(p.config.PreemptionConfig, p.job.Type) }
+// Preempts says whether operators let jobs of the placer's type evict others.
+func (p *Placer) Preempts() bool { return mayPreempt(p.config.PreemptionConfig, p.job.Type) }
 
-// hunt finds what the job could evict. It looks at the allocations of less
+// findPreemptible finds what the job could evict. It looks at the allocations of less
 // urgent jobs only, however many others there are.
-func (p *Placer) hunt() *prey {
-	if p.prey != nil {
-		return p.prey
+func (p *Placer) findPreemptible() *preemptible {
+	if p.preemptible != nil {
+		return p.preemptible
 	}
-	p.prey = &prey{byNode: map[uint32][]*berth.Alloc{}, evicted: map[berth.AllocID]bool{}, wants: map[*berth.TaskGroup]*fit.Request{}}
-	if !p.Evicts() {
-		return p.prey
+	p.preemptible = &preemptible{byNode: map[uint32][]*berth.Alloc{}, preempted: map[berth.AllocID]bool{}, requests: map[*berth.TaskGroup]*fit.Request{}}
+	if !p.Preempts() {
+		return p.preemptible
 	}
 	for j := range p.snap.Jobs(berth.AllNamespaces, "") {
 		if j.Key() == p.job.Key() || j.Priority > p.job.Priority-state.PriorityGap && j.Version == 0 {
@@ -91,11 +91,11 @@ func (p *Placer) hunt() *prey {
 				continue // what is left of an earlier job of the name is about to be stopped
 			}
 			if n := p.snap.Node(a.NodeID); n != nil {
-				p.prey.byNode[n.Number] = append(p.prey.byNode[n.Number], a)
+				p.preemptible.byNode[n.Number] = append(p.preemptible.byNode[n.Number], a)
 			}
 		}
 	}
-	for _, list := range p.prey.byNode {
+	for _, list := range p.preemptible.byNode {
 		// The least urgent first; of equals those that came last, which have
 		// done the least.
 		slices.SortFunc(list, func(a, b *berth.Alloc) int {
@@ -103,13 +103,13 @@ func (p *Placer) hunt() *prey {
 				cmp.Compare(b.Ordinal, a.Ordinal), slices.Compare(a.ID[:], b.ID[:]))
 		})
 	}
-	return p.prey
+	return p.preemptible
 }
 
-// left returns what can still be evicted on a node.
-func (y *prey) left(number uint32) (out []*berth.Alloc) {
+// remaining returns what can still be evicted on a node.
+func (y *preemptible) remaining(number uint32) (out []*berth.Alloc) {
 	for _, a := range y.byNode[number] {
-		if !y.evicted[a.ID] {
+		if !y.preempted[a.ID] {
 			out = append(out, a)
 		}
 	}
@@ -119,7 +119,7 @@ func (y *prey) left(number uint32) (out []*berth.Alloc) {
 // victims returns what must go from a line so that w fits: nothing of a higher
 // priority than must be, and of that nothing that could stay. None if it would
 // not fit whatever went.
-func (y *prey) victims(u *fit.Usage, w *fit.Request, list []*berth.Alloc) (gone []*berth.Alloc) {
+func (y *preemptible) victims(u *fit.Usage, w *fit.Request, list []*berth.Alloc) (gone []*berth.Alloc) {
 	line, n := u.Draft(), 0
 	for !w.Fits(&line.Usage) {
 		if n == len(list) {
@@ -127,88 +127,88 @@ func (y *prey) victims(u *fit.Usage, w *fit.Request, list []*berth.Alloc) (gone 
 		}
 		// All of one priority at once: which of them, the next step says.
 		for tier := list[n].Job.Priority; n < len(list) && list[n].Job.Priority == tier; n++ {
-			line.Release(y.want(list[n].Group), list[n].Grant())
+			line.Release(y.request(list[n].Group), list[n].Grant())
 		}
 	}
 	for i := n - 1; i >= 0; i-- {
 		a := list[i]
-		line.Claim(y.want(a.Group), a.Grant())
+		line.Claim(y.request(a.Group), a.Grant())
 		if !w.Fits(&line.Usage) {
-			line.Release(y.want(a.Group), a.Grant())
+			line.Release(y.request(a.Group), a.Grant())
 			gone = append(gone, a)
 		}
 	}
 	return gone
 }
 
-// want returns what an allocation of a group asks for; most are of few groups.
-func (y *prey) want(g *berth.TaskGroup) *fit.Request {
-	w := y.wants[g]
+// request returns what an allocation of a group asks for; most are of few groups.
+func (y *preemptible) request(g *berth.TaskGroup) *fit.Request {
+	w := y.requests[g]
 	if w == nil {
 		v := fit.RequestOf(g)
 		w = &v
-		y.wants[g] = w
+		y.requests[g] = w
 	}
 	return w
 }
 
-// evictions finds, for every node, what would have to go for an instance, the
+// preemptions finds, for every node, what would have to go for an instance, the
 // node with the least loss first.
-func (r *round) evictions() []*eviction {
-	prey := r.hunt()
-	var out []*eviction
+func (r *round) preemptions() []*preemption {
+	prey := r.findPreemptible()
+	var out []*preemption
 	for _, number := range slices.Sorted(maps.Keys(prey.byNode)) {
-		if e := r.eviction(number); e != nil {
+		if e := r.preemption(number); e != nil {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, (*eviction).compare)
+	slices.SortFunc(out, (*preemption).compare)
 	return out
 }
 
-// eviction returns what would have to go from a node for an instance; nil if
+// preemption returns what would have to go from a node for an instance; nil if
 // nothing would help, or the node is none for the group.
-func (r *round) eviction(number uint32) *eviction {
-	u, n := r.line(number), r.snap.NodeByNumber(number)
+func (r *round) preemption(number uint32) *preemption {
+	u, n := r.usage(number), r.snap.NodeByNumber(number)
 	if n == nil || !u.Ready || r.filter.class(u.Class) != meetsAll || r.filter.perNode() && r.filter.node(n) != meetsAll {
 		return nil
 	}
-	gone := r.prey.victims(u, &r.want, r.prey.left(number))
+	gone := r.preemptible.victims(u, &r.request, r.preemptible.remaining(number))
 	if len(gone) == 0 {
 		return nil
 	}
-	e := &eviction{victims: gone}
+	e := &preemption{victims: gone}
 	for _, a := range gone {
 		e.highest = max(e.highest, a.Job.Priority)
 		e.sum += a.Job.Priority
 	}
 	e.candidate = candidate{tie: uint32(r.tie(number) >> 32), number: number}
-	p := r.evicting(e)
+	p := r.preemptionScore(e)
 	e.score = p.mean()
 	return e
 }
 
-// evicting returns what the scorers say of a node after an eviction.
-func (r *round) evicting(e *eviction) parts {
-	p := r.score(e.number, &r.line(e.number).Without(e.victims...).Usage)
-	p.say(byEviction, e.kept())
+// preemptionScore returns what the scorers say of a node after an eviction.
+func (r *round) preemptionScore(e *preemption) parts {
+	p := r.score(e.number, &r.usage(e.number).Without(e.victims...).Usage)
+	p.set(byPreemption, e.kept())
 	return p
 }
 
-// evict finds the node on which an instance costs the least, which failed on
+// preempt finds the node on which an instance costs the least, which failed on
 // the node to avoid. left is how many instances want a place, this one
 // included: the last of them wait for what the job itself gives up.
-func (r *round) evict(avoid berth.NodeID, left int) (number uint32, p parts, gone []*berth.Alloc, ok bool) {
-	if !r.hunted {
-		r.hunted = true
-		if r.awaited = r.comeFree(nil); r.awaited < left {
-			r.options = r.evictions()
+func (r *round) preempt(avoid berth.NodeID, left int) (number uint32, p parts, gone []*berth.Alloc, ok bool) {
+	if !r.optionsFound {
+		r.optionsFound = true
+		if r.awaited = r.willFree(nil); r.awaited < left {
+			r.options = r.preemptions()
 		}
 	}
 	if left <= r.awaited {
 		return 0, p, nil, false
 	}
-	var avoided *eviction
+	var avoided *preemption
 	for len(r.options) > 0 || avoided != nil {
 		if len(r.options) == 0 { // no other node is left
 			r.options, avoided, avoid = append(r.options, avoided), nil, berth.NodeID{}
@@ -216,7 +216,7 @@ func (r *round) evict(avoid berth.NodeID, left int) (number uint32, p parts, gon
 		e := r.options[0]
 		r.options = r.options[1:]
 		// What was placed since can have changed the node, or what may stand there.
-		now := r.eviction(e.number)
+		now := r.preemption(e.number)
 		switch {
 		case now == nil:
 			continue
@@ -224,41 +224,41 @@ func (r *round) evict(avoid berth.NodeID, left int) (number uint32, p parts, gon
 			avoided = now
 			continue
 		case len(r.options) > 0 && r.options[0].compare(now) < 0:
-			r.insert(now)
+			r.insertOption(now)
 			continue
 		}
-		r.insert(now) // others may be evicted there for the next
+		r.insertOption(now) // others may be evicted there for the next
 		if avoided != nil {
-			r.insert(avoided)
+			r.insertOption(avoided)
 		}
-		return now.number, r.robbing(now), now.victims, true
+		return now.number, r.commitPreemption(now), now.victims, true
 	}
 	return 0, p, nil, false
 }
 
-// robbing notes what is evicted, and returns what the scorers say of the node.
-func (r *round) robbing(e *eviction) parts {
+// commitPreemption notes what is evicted, and returns what the scorers say of the node.
+func (r *round) commitPreemption(e *preemption) parts {
 	for _, a := range e.victims {
-		r.prey.evicted[a.ID] = true
+		r.preemptible.preempted[a.ID] = true
 	}
-	return r.evicting(e)
+	return r.preemptionScore(e)
 }
 
-// evictOn makes room on one node, if that is possible.
-func (r *round) evictOn(number uint32) (gone []*berth.Alloc) {
-	r.hunt()
-	e := r.eviction(number)
-	if e == nil || r.comeFree(&number) > 0 {
+// preemptOn makes room on one node, if that is possible.
+func (r *round) preemptOn(number uint32) (gone []*berth.Alloc) {
+	r.findPreemptible()
+	e := r.preemption(number)
+	if e == nil || r.willFree(&number) > 0 {
 		return nil
 	}
-	r.robbing(e)
+	r.commitPreemption(e)
 	return e.victims
 }
 
-// comeFree counts the instances that would have room on nodes, or on the only
+// willFree counts the instances that would have room on nodes, or on the only
 // one given, when what the job itself gives up, and what of it has not ended
 // yet, has ended: those rather wait for that than evict others.
-func (r *round) comeFree(only *uint32) (n int) {
+func (r *round) willFree(only *uint32) (n int) {
 	byNode := map[uint32][]*berth.Alloc{}
 	for a := range r.snap.AllocsOf(r.job.Key()) {
 		if !a.Occupies() || a.Wanted() && !r.leaving[a.ID] {
@@ -272,21 +272,21 @@ func (r *round) comeFree(only *uint32) (n int) {
 		if r.filter.class(r.snap.Usage(number).Class) != meetsAll || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
 			continue
 		}
-		line := r.line(number).Without(list...)
+		line := r.usage(number).Without(list...)
 		for range list { // one takes the place of each
-			if !r.want.Fits(&line.Usage) {
+			if !r.request.Fits(&line.Usage) {
 				break
 			}
-			line.Place(&r.want, 0)
+			line.Place(&r.request, 0)
 			n++
 		}
 	}
 	return n
 }
 
-// insert puts an option where it belongs.
-func (r *round) insert(e *eviction) {
-	i, _ := slices.BinarySearchFunc(r.options, e, (*eviction).compare)
+// insertOption puts an option where it belongs.
+func (r *round) insertOption(e *preemption) {
+	i, _ := slices.BinarySearchFunc(r.options, e, (*preemption).compare)
 	r.options = slices.Insert(r.options, i, e)
 }
 

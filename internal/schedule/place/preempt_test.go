@@ -190,7 +190,7 @@ func TestAnOlderVersionEvictsByItsOwnPriority(t *testing.T) {
 		if c.newest > 50 {
 			p = place.New(s, s.Job(web), nil, 1)
 		}
-		if n := len(p.GroupOf(old, 0, []place.Instance{{}}).Placed); n != c.evicts {
+		if n := len(p.GroupOfVersion(old, 0, []place.Instance{{}}).Placed); n != c.evicts {
 			t.Errorf("of priority %d, the newest of %d: %d are placed", c.old, c.newest, n)
 		}
 	}

@@ -11,45 +11,45 @@ import (
 // round places the instances of one group.
 type round struct {
 	*Placer
-	number   int
-	group    *berth.TaskGroup
-	want     fit.Request
-	filter   *filter
-	gauge    gauge
-	affinity *affinities
-	apart    bool     // instances of the group repel one another
-	devices  bool     // some are preferred
-	spread   *spreads // nil without spread blocks
-	keep     int      // candidates to keep of each shelf
-	*desk
-	capped    []uint32 // nodes that could take more, but have as many starts as one plan may give them
-	lifted    bool     // none but capped nodes were left, so the cap is off
-	options   []*eviction
-	hunted    bool // options is all there is
-	awaited   int  // instances for which the job itself makes room
-	evaluated int
+	number       int
+	group        *berth.TaskGroup
+	request      fit.Request
+	filter       *filter
+	fitness      fitScorer
+	affinity     *affinities
+	antiAffinity bool     // instances of the group repel one another
+	devices      bool     // some are preferred
+	spread       *spreads // nil without spread blocks
+	keep         int      // candidates to keep of each shelf
+	*rankBuffers
+	capped       []uint32 // nodes that could take more, but have as many starts as one plan may give them
+	capLifted    bool     // none but capped nodes were left, so the cap is off
+	options      []*preemption
+	optionsFound bool // options is all there is
+	awaited      int  // instances for which the job itself makes room
+	evaluated    int
 }
 
 // classView is what nodes of one class have in common for the group.
 type classView struct {
 	asked, meets bool
 	affinity     float64
-	shelf        int32 // where its nodes go, if all that is said of them is their fit and the affinity
+	bucket       int32 // where its nodes go, if all that is said of them is their fit and the affinity
 }
 
 // round prepares to place instances of the group with that number.
 func (p *Placer) round(number int) *round {
 	g := p.job.TaskGroups[number]
 	r := &round{
-		Placer: p, number: number, group: g, want: fit.RequestOf(g), filter: newFilter(p, g),
+		Placer: p, number: number, group: g, request: fit.RequestOf(g), filter: newFilter(p, g),
 		affinity: newAffinities(p.snap, p.job, g), spread: newSpreads(p, g),
 	}
-	p.begin()
-	r.gauge = newGauge(p.config.SchedulerAlgorithm, r.want.Ask)
+	p.resetGroup()
+	r.fitness = newFitScorer(p.config.SchedulerAlgorithm, r.request.Ask)
 	r.devices = prefersDevices(g)
 	// The balanced algorithm is chosen for packing, and nothing is lost with a
 	// node that is not lost with the batch.
-	r.apart = !r.gauge.balanced || p.job.Type != berth.TypeBatch
+	r.antiAffinity = !r.fitness.balanced || p.job.Type != berth.TypeBatch
 	for _, x := range p.peers {
 		if x.group.Name == g.Name {
 			r.siblings[x.node.Number]++
@@ -60,20 +60,20 @@ func (p *Placer) round(number int) *round {
 
 // place places the instances.
 func (r *round) place(instances []Instance) Outcome {
-	r.desk = desks.Get().(*desk)
-	defer func() { r.desk.clear(); desks.Put(r.desk) }()
-	r.keep = r.enough(instances)
-	r.look()
-	return r.run(instances)
+	r.rankBuffers = rankPool.Get().(*rankBuffers)
+	defer func() { r.rankBuffers.clear(); rankPool.Put(r.rankBuffers) }()
+	r.keep = r.candidatesNeeded(instances)
+	r.scoreNodes()
+	return r.placeEach(instances)
 }
 
-// enough is how many of the best nodes are worth keeping. What is placed
+// candidatesNeeded is how many of the best nodes are worth keeping. What is placed
 // changes the scores of the nodes it is placed on and of no others, so n
 // instances never take more than the n best of those that nothing was placed
 // on, and one more for each node that some of them avoid; the explanation of
 // the first has a few more. Only where a placement can make other nodes unusable all
 // must be kept.
-func (r *round) enough(instances []Instance) int {
+func (r *round) candidatesNeeded(instances []Instance) int {
 	if len(r.filter.distinct) > 0 {
 		return math.MaxInt/2 - 16
 	}
@@ -86,10 +86,10 @@ func (r *round) enough(instances []Instance) int {
 	return n
 }
 
-// look scores every node that can take an instance.
-func (r *round) look() {
+// scoreNodes scores every node that can take an instance.
+func (r *round) scoreNodes() {
 	if r.spread == nil {
-		r.shelves.add(0, 1)
+		r.buckets.add(0, 1)
 	}
 	for n := range r.taken {
 		r.odd.add(n)
@@ -102,7 +102,7 @@ func (r *round) look() {
 			r.odd.add(r.peers[i].node.Number)
 		}
 	}
-	alone := len(r.filter.single)+len(r.filter.distinct) > 0 || r.filter.bars != nil || r.affinity.single || r.spread != nil && r.spread.single || r.want.HasNamed()
+	alone := len(r.filter.unique)+len(r.filter.distinct) > 0 || r.filter.bars != nil || r.affinity.unique || r.spread != nil && r.spread.unique || r.request.HasNamed()
 	for first, run := range r.snap.UsageColumns() {
 		for i := range run {
 			u := &run[i]
@@ -113,25 +113,25 @@ func (r *round) look() {
 			number := first + uint32(i)
 			c := &r.classes[u.Class]
 			if !c.asked {
-				r.ask(c, u.Class, number)
+				r.classify(c, u.Class, number)
 			}
 			if !c.meets {
 				continue
 			}
 			if alone || len(r.odd) > 0 && r.odd.has(number) {
-				r.lookAlone(number)
+				r.scoreNode(number)
 				continue
 			}
 			// A node without room for what all ask for would score above 1.
-			if u.Used.CPU+r.want.CPU > u.Capacity.CPU || u.Used.MemoryMB+r.want.MemoryMB > u.Capacity.MemoryMB {
+			if u.Used.CPU+r.request.CPU > u.Capacity.CPU || u.Used.MemoryMB+r.request.MemoryMB > u.Capacity.MemoryMB {
 				continue
 			}
-			if r.gauge.cpuRoom != u.Capacity.CPU || r.gauge.memoryRoom != u.Capacity.MemoryMB {
-				r.gauge.turn(u)
+			if r.fitness.cpuCapacity != u.Capacity.CPU || r.fitness.memoryCapacity != u.Capacity.MemoryMB {
+				r.fitness.setSize(u)
 			}
-			score := r.gauge.plain(u)
-			if r.gauge.balanced {
-				score = r.gauge.balance(u, score)
+			score := r.fitness.powerScore(u)
+			if r.fitness.balanced {
+				score = r.fitness.balance(u, score)
 			}
 			if c.affinity != 0 {
 				score += c.affinity
@@ -139,64 +139,64 @@ func (r *round) look() {
 					score /= 2
 				}
 			}
-			s := &r.shelves.all[c.shelf]
+			s := &r.buckets.all[c.bucket]
 			if score < s.floor.score {
 				continue
 			}
 			x := candidate{score, uint32(r.tie(number) >> 32), number}
-			if !x.before(s.floor) || !r.want.Fits(u) {
+			if !x.before(s.floor) || !r.request.Fits(u) {
 				continue
 			}
 			if r.spread != nil && len(s.list) == 0 {
-				r.spread.see(s.combo)
+				r.spread.noteSeen(s.combo)
 			}
 			s.offer(x, r.keep)
 		}
 	}
 	if r.spread != nil {
-		r.spread.settle()
+		r.spread.setIdeals()
 	}
-	r.shelves.start(r.term)
+	r.buckets.start(r.spreadScore)
 }
 
-// ask works out what holds for all nodes of a class, of which one is given.
-func (r *round) ask(c *classView, class, number uint32) {
+// classify works out what holds for all nodes of a class, of which one is given.
+func (r *round) classify(c *classView, class, number uint32) {
 	c.asked = true
 	if c.meets = r.filter.class(class) == meetsAll; !c.meets {
 		return
 	}
 	voices := 1.0
-	if len(r.affinity.list) > 0 && !r.affinity.single {
-		if c.affinity = r.affinity.of(class, r.snap.NodeByNumber(number)); c.affinity != 0 {
+	if len(r.affinity.list) > 0 && !r.affinity.unique {
+		if c.affinity = r.affinity.score(class, r.snap.NodeByNumber(number)); c.affinity != 0 {
 			voices++
 		}
 	}
-	if r.spread != nil && !r.spread.single {
-		c.shelf = r.shelf(r.spread.comboOn(class, r.snap.NodeByNumber(number)), voices)
+	if r.spread != nil && !r.spread.unique {
+		c.bucket = r.bucketFor(r.spread.comboOn(class, r.snap.NodeByNumber(number)), voices)
 	}
 }
 
-// lookAlone looks at a node that must be asked by itself: for a condition or
+// scoreNode looks at a node that must be asked by itself: for a condition or
 // preference that is not its class's to answer, or for what is there already.
-func (r *round) lookAlone(number uint32) {
-	u := r.line(number)
-	if !r.want.Fits(u) || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
+func (r *round) scoreNode(number uint32) {
+	u := r.usage(number)
+	if !r.request.Fits(u) || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
 		return
 	}
 	if r.spread != nil {
-		r.spread.see(r.spread.comboOn(u.Class, r.snap.NodeByNumber(number)))
+		r.spread.noteSeen(r.spread.comboOn(u.Class, r.snap.NodeByNumber(number)))
 	}
-	if r.full(number) {
+	if r.atStartCap(number) {
 		r.capped = append(r.capped, number)
 		return
 	}
 	n, c := r.candidate(number, u)
-	r.shelves.all[n].offer(c, r.keep)
+	r.buckets.all[n].offer(c, r.keep)
 }
 
-// full says that a node has as many starts as one plan may give it.
-func (r *round) full(number uint32) bool {
-	return r.starts != nil && !r.lifted && r.starts[number] >= r.config.MaxStartsPerNode
+// atStartCap says that a node has as many starts as one plan may give it.
+func (r *round) atStartCap(number uint32) bool {
+	return r.starts != nil && !r.capLifted && r.starts[number] >= r.config.MaxStartsPerNode
 }
 
 // candidate scores a node for the shelf on which it belongs.
@@ -207,28 +207,28 @@ func (r *round) candidate(number uint32, u *fit.Usage) (shelf int32, c candidate
 		c.score = p.mean()
 		return 0, c
 	}
-	p.said &^= 1 << bySpread
+	p.given &^= 1 << bySpread
 	sum, voices := p.sum()
 	c.score = sum
-	return r.shelf(r.spread.comboOn(u.Class, r.snap.NodeByNumber(number)), voices), c
+	return r.bucketFor(r.spread.comboOn(u.Class, r.snap.NodeByNumber(number)), voices), c
 }
 
-// shelf returns the number of the shelf for a combination of values, of nodes
+// bucketFor returns the number of the shelf for a combination of values, of nodes
 // of which so many scorers speak beside that of spread.
-func (r *round) shelf(combo int32, voices float64) int32 {
-	at := &r.spread.combos[combo].shelves[int(voices)]
+func (r *round) bucketFor(combo int32, voices float64) int32 {
+	at := &r.spread.combos[combo].buckets[int(voices)]
 	if *at == 0 {
-		*at = 1 + r.shelves.add(combo, voices+1)
+		*at = 1 + r.buckets.add(combo, voices+1)
 	}
 	return *at - 1
 }
 
-// term returns the word of the spread scorer for a combination of values.
-func (r *round) term(combo int32) float64 {
+// spreadScore returns the word of the spread scorer for a combination of values.
+func (r *round) spreadScore(combo int32) float64 {
 	if r.spread == nil {
 		return 0
 	}
-	return r.spread.term(combo)
+	return r.spread.score(combo)
 }
 
 // tie spreads equal nodes: two evaluations do not rush to the same one.
@@ -241,7 +241,7 @@ func (r *round) tie(number uint32) uint64 {
 	return x ^ x>>31
 }
 
-func (r *round) run(instances []Instance) (out Outcome) {
+func (r *round) placeEach(instances []Instance) (out Outcome) {
 	out.Placed = make([]berth.Placement, 0, len(instances))
 	r.peers = slices.Grow(r.peers, len(instances))
 	for i := range instances {
@@ -249,16 +249,16 @@ func (r *round) run(instances []Instance) (out Outcome) {
 		number, p, ok := r.take(in.Avoid)
 		var evict []*berth.Alloc
 		if !ok {
-			number, p, evict, ok = r.evict(in.Avoid, len(instances)-i)
+			number, p, evict, ok = r.preempt(in.Avoid, len(instances)-i)
 		}
 		if !ok {
 			out.Failed = len(instances) - i // the others would fail for the same reasons
-			out.Why = r.explain(out.Failed)
+			out.Why = r.explainFailure(out.Failed)
 			out.Missed = r.missed(out.Why)
 			return out
 		}
 		if i == 0 {
-			out.Chosen = r.chosen(number, p, in.Avoid)
+			out.Chosen = r.explainSuccess(number, p, in.Avoid)
 			out.Why = out.Chosen
 		}
 		out.Placed = append(out.Placed, r.put(in, number, p, evict))
@@ -276,9 +276,9 @@ func (r *round) take(avoid berth.NodeID) (number uint32, p parts, ok bool) {
 	var penalized *candidate
 	perNode := r.filter.perNode()
 	for {
-		s := r.shelves.first()
+		s := r.buckets.first()
 		if s == nil || len(s.list) == 0 {
-			if penalized != nil || !r.lift() {
+			if penalized != nil || !r.liftCap() {
 				break
 			}
 			continue
@@ -300,9 +300,9 @@ func (r *round) take(avoid berth.NodeID) (number uint32, p parts, ok bool) {
 		}
 		r.drop(s)
 		if penalized != nil {
-			r.push(penalized.number)
+			r.putBack(penalized.number)
 		}
-		return c.number, r.score(c.number, r.line(c.number)), true
+		return c.number, r.score(c.number, r.usage(c.number)), true
 	}
 	if penalized == nil {
 		return 0, p, false
@@ -311,65 +311,65 @@ func (r *round) take(avoid berth.NodeID) (number uint32, p parts, ok bool) {
 }
 
 // drop removes the first from a shelf.
-func (r *round) drop(s *shelf) {
+func (r *round) drop(s *bucket) {
 	s.list.pop()
-	r.shelves.fix(s, r.term)
+	r.buckets.fix(s, r.spreadScore)
 }
 
-// lift takes the cap off when no other nodes are left, and says whether that
+// liftCap takes the cap off when no other nodes are left, and says whether that
 // helps: the cap spreads starts, it never makes a placement fail.
-func (r *round) lift() bool {
-	if r.lifted || len(r.capped) == 0 {
+func (r *round) liftCap() bool {
+	if r.capLifted || len(r.capped) == 0 {
 		return false
 	}
-	r.lifted = true
+	r.capLifted = true
 	for _, n := range r.capped {
-		r.push(n)
+		r.putBack(n)
 	}
 	return true
 }
 
 // penalized returns the score of a node for an instance that failed there.
 func (r *round) penalized(number uint32) parts {
-	p := r.score(number, r.line(number))
-	p.say(byPenalty, -1)
+	p := r.score(number, r.usage(number))
+	p.set(byPenalty, -1)
 	return p
 }
 
-// push puts a node back if another instance fits there.
-func (r *round) push(number uint32) {
-	u := r.line(number)
+// putBack puts a node back if another instance fits there.
+func (r *round) putBack(number uint32) {
+	u := r.usage(number)
 	switch {
-	case !r.want.Fits(u):
-	case r.full(number):
+	case !r.request.Fits(u):
+	case r.atStartCap(number):
 		r.capped = append(r.capped, number)
 	default:
-		known := len(r.shelves.all)
+		known := len(r.buckets.all)
 		n, c := r.candidate(number, u)
-		s := &r.shelves.all[n]
+		s := &r.buckets.all[n]
 		s.list.push(c)
 		if int(n) == known {
-			r.shelves.enter(n)
+			r.buckets.enter(n)
 		}
-		r.shelves.fix(s, r.term)
+		r.buckets.fix(s, r.spreadScore)
 	}
 }
 
 // put places an instance on a node where it fits, if need be after others were
 // evicted.
 func (r *round) put(in *Instance, number uint32, p parts, evict []*berth.Alloc) berth.Placement {
-	u, n := r.own(number), r.snap.NodeByNumber(number)
+	u, n := r.draft(number), r.snap.NodeByNumber(number)
 	grant := r.grant(u, number, evict)
 	if r.starts != nil {
 		r.starts[number]++
 	}
 	r.siblings[number]++
 	r.peers = append(r.peers, peer{r.group, in.Index, n, true, grant.Ports})
-	r.filter.taken(n)
+	r.filter.notePlaced(n)
 	if r.spread != nil {
-		r.spread.add(r.spread.comboOn(u.Class, n), r.respread)
+		r.spread.add(r.spread.comboOn(u.Class, n), r.fixBuckets)
 	}
-	r.push(number)
+	r.putBack(number)
 	return berth.Placement{
 		Group: r.number, Index: in.Index, NodeID: n.ID, Grant: grant, Score: float32(p.mean()),
 		Previous: in.Previous, Resched: in.Failed, Evict: ids(evict),
@@ -380,16 +380,16 @@ func (r *round) put(in *Instance, number uint32, p parts, evict []*berth.Alloc) 
 func (r *round) grant(u *fit.Draft, number uint32, evict []*berth.Alloc) berth.Grant {
 	at := uint32(r.tie(number) >> 33)
 	if len(evict) > 0 {
-		return u.PlaceOver(&r.want, at, evict)
+		return u.PlaceOver(&r.request, at, evict)
 	}
-	return u.Place(&r.want, at)
+	return u.Place(&r.request, at)
 }
 
-// respread puts the shelves of a combination where they belong now.
-func (r *round) respread(combo int32) {
-	for _, at := range r.spread.combos[combo].shelves {
+// fixBuckets puts the shelves of a combination where they belong now.
+func (r *round) fixBuckets(combo int32) {
+	for _, at := range r.spread.combos[combo].buckets {
 		if at > 0 {
-			r.shelves.fix(&r.shelves.all[at-1], r.term)
+			r.buckets.fix(&r.buckets.all[at-1], r.spreadScore)
 		}
 	}
 }

@@ -14,14 +14,14 @@ import (
 type scorer int
 
 const (
-	byFit      scorer = iota // how full the node gets, as the algorithm wants it
-	byAnti                   // instances of the group are there already
-	byPenalty                // an instance that is replaced failed there
-	byAffinity               // affinities of the job, the group and its tasks
-	byDevices                // affinities of the devices that tasks ask for
-	byEviction               // less urgent allocations must make room
-	bySpread                 // spread blocks; the last, see shelf
-	scorers                  // how many there are
+	byFit        scorer = iota // how full the node gets, as the algorithm wants it
+	byAnti                     // instances of the group are there already
+	byPenalty                  // an instance that is replaced failed there
+	byAffinity                 // affinities of the job, the group and its tasks
+	byDevices                  // affinities of the devices that tasks ask for
+	byPreemption               // less urgent allocations must make room
+	bySpread                   // spread blocks; the last, see shelf
+	scorers                    // how many there are
 )
 
 var scorerNames = [scorers]string{
@@ -29,24 +29,24 @@ var scorerNames = [scorers]string{
 	"allocation-spread",
 }
 
-// always are the scorers whose word is shown though they had nothing to say.
-const always = 1<<byFit | 1<<byAnti | 1<<byPenalty | 1<<byAffinity
+// alwaysShown are the scorers whose word is shown though they had nothing to say.
+const alwaysShown = 1<<byFit | 1<<byAnti | 1<<byPenalty | 1<<byAffinity
 
 // parts are what the scorers say of one node.
 type parts struct {
 	value [scorers]float64
-	said  uint16 // bits, by scorer
+	given uint16 // bits, by scorer
 }
 
-func (p *parts) say(s scorer, v float64) {
+func (p *parts) set(s scorer, v float64) {
 	p.value[s] = v
-	p.said |= 1 << s
+	p.given |= 1 << s
 }
 
 // sum returns what was said, and by how many.
 func (p *parts) sum() (sum, voices float64) {
 	for s := range scorers {
-		if p.said>>s&1 != 0 {
+		if p.given>>s&1 != 0 {
 			sum += p.value[s]
 			voices++
 		}
@@ -62,7 +62,7 @@ func (p *parts) mean() float64 {
 func (p *parts) named() map[string]float64 {
 	m := make(map[string]float64, scorers)
 	for s := range scorers {
-		if (p.said|always)>>s&1 != 0 {
+		if (p.given|alwaysShown)>>s&1 != 0 {
 			m[scorerNames[s]] = p.value[s]
 		}
 	}
@@ -78,49 +78,49 @@ func (r *round) scoreOf(number uint32, u *fit.Usage) float64 {
 // score returns what the scorers say of a node, but for penalties, which are
 // about single instances.
 func (r *round) score(number uint32, u *fit.Usage) (p parts) {
-	if r.want.HasNamed() {
-		g := newGauge(r.gauge.algorithm, r.want.AskOn(u)) // whole cores differ from node to node
-		p.say(byFit, g.of(u))
+	if r.request.HasNamed() {
+		g := newFitScorer(r.fitness.algorithm, r.request.AskOn(u)) // whole cores differ from node to node
+		p.set(byFit, g.score(u))
 		if r.devices {
-			if v := deviceScore(&r.want, u); v != 0 {
-				p.say(byDevices, v)
+			if v := deviceScore(&r.request, u); v != 0 {
+				p.set(byDevices, v)
 			}
 		}
 	} else {
-		p.say(byFit, r.gauge.of(u))
+		p.set(byFit, r.fitness.score(u))
 	}
-	if n := r.siblings[number]; n > 0 && r.apart {
-		p.say(byAnti, -float64(n+1)/float64(max(r.group.Count, 1)))
+	if n := r.siblings[number]; n > 0 && r.antiAffinity {
+		p.set(byAnti, -float64(n+1)/float64(max(r.group.Count, 1)))
 	}
 	if len(r.affinity.list) > 0 {
-		if v := r.affinity.of(u.Class, r.snap.NodeByNumber(number)); v != 0 {
-			p.say(byAffinity, v)
+		if v := r.affinity.score(u.Class, r.snap.NodeByNumber(number)); v != 0 {
+			p.set(byAffinity, v)
 		}
 	}
 	if r.spread != nil {
-		p.say(bySpread, r.spread.term(r.spread.comboOn(u.Class, r.snap.NodeByNumber(number))))
+		p.set(bySpread, r.spread.score(r.spread.comboOn(u.Class, r.snap.NodeByNumber(number))))
 	}
 	return p
 }
 
-// gauge says how well nodes suit one ask, by the algorithm that the operator
+// fitScorer says how well nodes suit one ask, by the algorithm that the operator
 // chose. What of the answer depends on a node's size alone is remembered, as
 // nodes that were bought together come one after another.
-type gauge struct {
+type fitScorer struct {
 	algorithm string
 	ask       berth.Ask
 	base      float64 // the score is base and sign times the powers, in eighteenths
 	sign      float64
 	balanced  bool
 
-	cpuRoom, memoryRoom int64   // of the nodes for which the rest holds
-	cpu, memory         float64 // ten to the power of minus the share that the ask takes
-	cpuShare, perCPU    float64 // the share that the ask takes, and what one unit takes
-	memShare, perMemory float64
+	cpuCapacity, memoryCapacity int64   // of the nodes for which the rest holds
+	cpu, memory                 float64 // ten to the power of minus the share that the ask takes
+	cpuShare, perCPU            float64 // the share that the ask takes, and what one unit takes
+	memShare, perMemory         float64
 }
 
-func newGauge(algorithm string, ask berth.Ask) gauge {
-	g := gauge{algorithm: algorithm, ask: ask, base: 20, sign: -1, cpuRoom: -1}
+func newFitScorer(algorithm string, ask berth.Ask) fitScorer {
+	g := fitScorer{algorithm: algorithm, ask: ask, base: 20, sign: -1, cpuCapacity: -1}
 	switch algorithm {
 	case berth.AlgorithmSpread:
 		g.base, g.sign = -2, 1
@@ -130,31 +130,31 @@ func newGauge(algorithm string, ask berth.Ask) gauge {
 	return g
 }
 
-// of returns the fit of a node on which the ask is put, between 0 and 1.
+// score returns the fit of a node on which the ask is put, between 0 and 1.
 //
 //   - binpack: (20 - 10^free(cpu) - 10^free(memory)) / 18: 1 is a full node, 0 an
 //     empty one (BestFit v3).
 //   - spread: (10^free(cpu) + 10^free(memory) - 2) / 18: the other way round.
 //   - balanced: see balance.
-func (g *gauge) of(u *fit.Usage) float64 {
-	if g.cpuRoom != u.Capacity.CPU || g.memoryRoom != u.Capacity.MemoryMB {
-		g.turn(u)
+func (g *fitScorer) score(u *fit.Usage) float64 {
+	if g.cpuCapacity != u.Capacity.CPU || g.memoryCapacity != u.Capacity.MemoryMB {
+		g.setSize(u)
 	}
 	if g.balanced {
-		return g.balance(u, g.plain(u))
+		return g.balance(u, g.powerScore(u))
 	}
-	return g.plain(u)
+	return g.powerScore(u)
 }
 
-// plain is the fit by the two algorithms that look at the powers alone, of a
+// powerScore is the fit by the two algorithms that look at the powers alone, of a
 // node of the size that was turned to.
-func (g *gauge) plain(u *fit.Usage) float64 {
+func (g *fitScorer) powerScore(u *fit.Usage) float64 {
 	return (g.base + g.sign*(u.PowCPU*g.cpu+u.PowMemory*g.memory)) / 18
 }
 
-// turn prepares for nodes of another size.
-func (g *gauge) turn(u *fit.Usage) {
-	g.cpuRoom, g.memoryRoom = u.Capacity.CPU, u.Capacity.MemoryMB
+// setSize prepares for nodes of another size.
+func (g *fitScorer) setSize(u *fit.Usage) {
+	g.cpuCapacity, g.memoryCapacity = u.Capacity.CPU, u.Capacity.MemoryMB
 	g.cpu, g.cpuShare, g.perCPU = share(u.Capacity.CPU, g.ask.CPU)
 	g.memory, g.memShare, g.perMemory = share(u.Capacity.MemoryMB, g.ask.MemoryMB)
 }

@@ -28,7 +28,7 @@ import (
 // The word of the scorer is the mean of the blocks, weighted.
 type spreads struct {
 	blocks  []*block
-	single  bool             // each node must be asked, beside its class
+	unique  bool             // each node must be asked, beside its class
 	combos  []combo          // combinations of values
 	byKey   []int32          // by where the steps end: a combination and one, 0 if there is none
 	steps   map[uint64]int32 // by step, with several blocks: from the values so far by the next
@@ -61,8 +61,8 @@ type value struct {
 // combo is a combination of values, one for each block; -1 is no value.
 type combo struct {
 	values  []int32
-	term    float64
-	shelves [scorers + 1]int32 // by number of scorers: its shelf and one, 0 if there is none yet
+	score   float64
+	buckets [scorers + 1]int32 // by number of scorers: its shelf and one, 0 if there is none yet
 }
 
 // anyOther is a target that stands for all values which no target names.
@@ -81,7 +81,7 @@ func newSpreads(p *Placer, group *berth.TaskGroup) *spreads {
 		for i := range list {
 			if list[i].Weight > 0 {
 				s.blocks = append(s.blocks, s.newBlock(&list[i]))
-				s.single = s.single || unique(list[i].Attribute)
+				s.unique = s.unique || unique(list[i].Attribute)
 				total += float64(list[i].Weight)
 			}
 		}
@@ -107,7 +107,7 @@ func (s *spreads) reset(classes int, group *berth.TaskGroup) {
 	clear(s.byClass)
 	clear(s.byKey)
 	clear(s.steps)
-	s.blocks, s.combos, s.byKey, s.slab, s.single = s.blocks[:0], s.combos[:0], s.byKey[:0], s.slab[:0], false
+	s.blocks, s.combos, s.byKey, s.slab, s.unique = s.blocks[:0], s.combos[:0], s.byKey[:0], s.slab[:0], false
 	s.count = float64(max(group.Count, 1))
 }
 
@@ -151,7 +151,7 @@ func (b *block) value(name string) int32 {
 
 // comboOn returns the combination of a node of that class.
 func (s *spreads) comboOn(class uint32, n *berth.Node) int32 {
-	if s.single {
+	if s.unique {
 		return s.comboOf(n)
 	}
 	if c := s.byClass[class]; c > 0 {
@@ -206,12 +206,12 @@ func (s *spreads) newCombo() int32 {
 			b.values[v].combos = append(b.values[v].combos, c)
 		}
 	}
-	s.reckon(c)
+	s.rescore(c)
 	return c
 }
 
-// see notes that a node with the combination could take an instance.
-func (s *spreads) see(c int32) {
+// noteSeen notes that a node with the combination could take an instance.
+func (s *spreads) noteSeen(c int32) {
 	for i, b := range s.blocks {
 		if v := s.combos[c].values[i]; v >= 0 {
 			b.values[v].seen = true
@@ -219,8 +219,8 @@ func (s *spreads) see(c int32) {
 	}
 }
 
-// settle works out the ideal numbers, once all nodes were looked at.
-func (s *spreads) settle() {
+// setIdeals works out the ideal numbers, once all nodes were looked at.
+func (s *spreads) setIdeals() {
 	for _, b := range s.blocks {
 		others := 0.0
 		for i := range b.values {
@@ -238,23 +238,23 @@ func (s *spreads) settle() {
 		}
 	}
 	for c := range s.combos {
-		s.reckon(int32(c))
+		s.rescore(int32(c))
 	}
 }
 
-// term returns the word of the scorer on nodes with the combination.
-func (s *spreads) term(c int32) float64 { return s.combos[c].term }
+// score returns the word of the scorer on nodes with the combination.
+func (s *spreads) score(c int32) float64 { return s.combos[c].score }
 
-func (s *spreads) reckon(c int32) {
+func (s *spreads) rescore(c int32) {
 	sum := 0.0
 	for i, b := range s.blocks {
-		sum += b.weight * b.word(s.combos[c].values[i])
+		sum += b.weight * b.score(s.combos[c].values[i])
 	}
-	s.combos[c].term = sum
+	s.combos[c].score = sum
 }
 
-// word returns what the block says of nodes with a value.
-func (b *block) word(i int32) float64 {
+// score returns what the block says of nodes with a value.
+func (b *block) score(i int32) float64 {
 	if i < 0 || b.values[i].ideal == 0 {
 		return -1
 	}
@@ -279,7 +279,7 @@ func (s *spreads) add(c int32, changed func(combo int32)) {
 			continue
 		}
 		for _, other := range b.values[v].combos {
-			s.reckon(other)
+			s.rescore(other)
 			changed(other)
 		}
 	}

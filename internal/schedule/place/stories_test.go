@@ -139,7 +139,7 @@ func (w *world) share(out *strings.Builder, l *statetest.Line) {
 	for g, group := range j.TaskGroups {
 		values, failed := map[string]int{}, 0
 		count := func(id berth.NodeID) {
-			v, ok := place.Has(l.Word(1), snap.Node(id))
+			v, ok := place.Resolve(l.Word(1), snap.Node(id))
 			if !ok {
 				v = "(none)"
 			}

@@ -10,10 +10,10 @@ import (
 // Verdict is what speaks against a ready node for one more instance of a
 // group. With neither Unmet nor Short the node would take it.
 type Verdict struct {
-	Node  *berth.Node
-	Unmet []string // every condition it does not meet, as failures name them
-	Short []berth.Shortage
-	Score float64 // what it would score if there were room
+	Node      *berth.Node
+	Unmet     []string // every condition it does not meet, as failures name them
+	Shortages []berth.Shortage
+	Score     float64 // what it would score if there were room
 }
 
 // Survey says it of every ready node, for the group with that number, after
@@ -22,8 +22,8 @@ type Verdict struct {
 func (p *Placer) Survey(number int) iter.Seq[Verdict] {
 	r := p.round(number)
 	if r.spread != nil { // the ideal numbers depend on all nodes
-		r.desk = new(desk)
-		r.look()
+		r.rankBuffers = new(rankBuffers)
+		r.scoreNodes()
 	}
 	return func(yield func(Verdict) bool) {
 		for first, run := range r.snap.UsageColumns() {
@@ -32,10 +32,10 @@ func (p *Placer) Survey(number int) iter.Seq[Verdict] {
 					continue
 				}
 				number := first + uint32(i)
-				n, u := r.snap.NodeByNumber(number), r.line(number)
-				v := Verdict{Node: n, Unmet: r.filter.unmet(n), Short: r.want.Shortfall(u), Score: r.scoreOf(number, u)}
-				for i := range v.Short {
-					v.Short[i].Holder = r.holder(n, v.Short[i].Dimension)
+				n, u := r.snap.NodeByNumber(number), r.usage(number)
+				v := Verdict{Node: n, Unmet: r.filter.unmet(n), Shortages: r.request.Shortfall(u), Score: r.scoreOf(number, u)}
+				for i := range v.Shortages {
+					v.Shortages[i].Holder = r.holder(n, v.Shortages[i].Dimension)
 				}
 				if !yield(v) {
 					return
@@ -47,7 +47,7 @@ func (p *Placer) Survey(number int) iter.Seq[Verdict] {
 
 // unmet returns every condition that a node does not meet.
 func (f *filter) unmet(n *berth.Node) (out []string) {
-	if why := f.away(n); why != "" {
+	if why := f.otherDatacenter(n); why != "" {
 		out = append(out, why)
 	}
 	if why := f.otherPool(n); why != "" {
@@ -58,13 +58,13 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 			out = append(out, why)
 		}
 	}
-	for _, c := range f.shared {
+	for _, c := range f.byClass {
 		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
 			out = append(out, c.String())
 		}
 	}
-	out = append(out, f.things.lacking(n, f.index)...)
-	for _, c := range f.single {
+	out = append(out, f.needs.lacking(n, f.index)...)
+	for _, c := range f.unique {
 		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
 			out = append(out, c.String())
 		}
@@ -100,5 +100,5 @@ func holderOn(snap *state.Snapshot, n *berth.Node, network string, port uint16) 
 // Meets says whether a node meets a constraint that looks at it alone.
 func Meets(c berth.Constraint, n *berth.Node) bool { return holds(c.LTarget, c.Operand, c.RTarget, n) }
 
-// Has returns what a target of a constraint stands for on a node.
-func Has(target string, n *berth.Node) (string, bool) { return resolve(target, n) }
+// Resolve returns what a target of a constraint stands for on a node.
+func Resolve(target string, n *berth.Node) (string, bool) { return resolve(target, n) }

@@ -16,8 +16,8 @@ func (p *Placer) Vacate() {
 		}
 		if n := p.snap.Node(a.NodeID); n != nil {
 			w := fit.RequestOf(a.Group)
-			p.own(n.Number).Release(&w, a.Grant())
+			p.draft(n.Number).Release(&w, a.Grant())
 		}
 	}
-	p.prey = &prey{byNode: map[uint32][]*berth.Alloc{}}
+	p.preemptible = &preemptible{byNode: map[uint32][]*berth.Alloc{}}
 }

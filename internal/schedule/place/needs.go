@@ -10,16 +10,16 @@ import (
 	"berth/internal/fit"
 )
 
-// things is what a group needs its node to have at all, whatever of it is
+// needs is what a group needs its node to have at all, whatever of it is
 // taken: networks, volumes and kinds of device. It is nil for most groups.
-type things struct {
+type needs struct {
 	group *berth.TaskGroup
 	modes []string // of network, but for host
 	nets  []string // host networks, but for the default
 }
 
-func thingsOf(g *berth.TaskGroup) *things {
-	t := &things{group: g}
+func needsOf(g *berth.TaskGroup) *needs {
+	t := &needs{group: g}
 	for i := range g.Networks {
 		nw := &g.Networks[i]
 		if nw.Mode != "" && nw.Mode != berth.NetworkHost {
@@ -42,7 +42,7 @@ func thingsOf(g *berth.TaskGroup) *things {
 
 // lacking returns what a node does not have of it for the instance of that
 // index, one reason for each thing.
-func (t *things) lacking(n *berth.Node, index uint32) (out []string) {
+func (t *needs) lacking(n *berth.Node, index uint32) (out []string) {
 	if t == nil {
 		return nil
 	}
@@ -105,8 +105,8 @@ func perAlloc(g *berth.TaskGroup) bool {
 	return false
 }
 
-// join adds to what would help one instance what would help another.
-func join(all, one *berth.Missed) {
+// addMissed adds to what would help one instance what would help another.
+func addMissed(all, one *berth.Missed) {
 	all.Escaped = all.Escaped || one.Escaped
 	for class, helps := range one.Classes {
 		all.Classes[class] = all.Classes[class] || helps
