@@ -36,7 +36,7 @@ func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	if in.Diff {
 		out.Diff = d.Diff()
 	}
-	for _, a := range d.Evicted {
+	for _, a := range d.Preempted {
 		out.Annotations.PreemptedAllocs = append(out.Annotations.PreemptedAllocs, allocStub(w.Snapshot, a, false, false))
 	}
 	r := w.read()

@@ -18,20 +18,20 @@ import (
 // finder looks for what would place a group's missing instances. Every answer
 // was tried: made in a copy of the state, and the job decided there.
 type finder struct {
-	world // after all was placed that has a place as it is
-	job   *berth.Job
-	index int // of the group
-	group *berth.TaskGroup
+	sandbox // after all was placed that has a place as it is
+	job     *berth.Job
+	index   int // of the group
+	group   *berth.TaskGroup
 	// queued is what has no place as it is, by group: no answer may make it
 	// worse for the other groups.
 	queued map[string]int
-	out    []costed
+	out    []rankedChange
 }
 
-// costed is a change with how much it asks of people; less is better. A part of
+// rankedChange is a change with how much it asks of people; less is better. A part of
 // a resource is the part that is given up; the rest says what is the smaller
 // favour to ask.
-type costed struct {
+type rankedChange struct {
 	cost float64
 	op.Change
 }
@@ -56,13 +56,13 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 	if _, queued, ends, ok := f.settle(); ok && queued[f.group.Name] == 0 && ends > 0 {
 		f.add(0, op.Change{Stopping: ends})
 	}
-	f.less(x)
+	f.asksLess(x)
 	f.conditions(x, s)
 	f.ports(s)
 	if !f.job.PerNode() { // others are no help to a node
 		f.nodes(x, s)
 	}
-	slices.SortStableFunc(f.out, func(a, b costed) int { return cmp.Compare(a.cost, b.cost) })
+	slices.SortStableFunc(f.out, func(a, b rankedChange) int { return cmp.Compare(a.cost, b.cost) })
 	for _, c := range f.out[:min(len(f.out), changesKept)] {
 		x.Changes = append(x.Changes, c.Change)
 	}
@@ -111,7 +111,7 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), strings.Compare(a.Dimension, b.Dimension))
 	})
 	slices.SortStableFunc(all, func(a, b place.Verdict) int {
-		return cmp.Or(cmp.Compare(len(a.Unmet), len(b.Unmet)), cmp.Compare(lack(a), lack(b)), strings.Compare(a.Node.Name, b.Node.Name))
+		return cmp.Or(cmp.Compare(len(a.Unmet), len(b.Unmet)), cmp.Compare(distance(a), distance(b)), strings.Compare(a.Node.Name, b.Node.Name))
 	})
 	for _, v := range all[:min(len(all), nearestKept)] {
 		x.Nearest = append(x.Nearest, op.NodeVerdict{
@@ -121,9 +121,9 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 	return all
 }
 
-// lack is how far a node is from having room: the parts of what is wanted that
+// distance is how far a node is from having room: the parts of what is wanted that
 // it lacks, added up.
-func lack(v place.Verdict) (sum float64) {
+func distance(v place.Verdict) (sum float64) {
 	for _, s := range v.Shortages {
 		sum += float64(s.Wanted-s.Free) / float64(max(s.Wanted, 1))
 	}
@@ -137,7 +137,7 @@ func (f *finder) works(cmds ...state.Command) bool {
 	if !ok {
 		return false
 	}
-	for w.luck = range lucks {
+	for w.attempt = range tieBreaks {
 		_, queued, _, ok := w.settle()
 		if !ok || queued[f.group.Name] > 0 {
 			return false
@@ -151,12 +151,12 @@ func (f *finder) works(cmds ...state.Command) bool {
 	return true
 }
 
-// lucks is how many ways to break ties a change must work with.
-const lucks = 3
+// tieBreaks is how many ways to break ties a change must work with.
+const tieBreaks = 3
 
 func (f *finder) add(cost float64, c op.Change) {
 	c.Text = text(&c)
-	f.out = append(f.out, costed{cost, c})
+	f.out = append(f.out, rankedChange{cost, c})
 }
 
 func (f *finder) register(j *berth.Job) state.Command {
@@ -184,8 +184,8 @@ func (f *finder) edited() (*berth.Job, *berth.TaskGroup) {
 	return &j, &g
 }
 
-// less looks for the least that the group must ask less of one dimension.
-func (f *finder) less(x *op.GroupExplanation) {
+// asksLess looks for the least that the group must ask less of one dimension.
+func (f *finder) asksLess(x *op.GroupExplanation) {
 	for _, s := range x.Shortages {
 		if s.Unit == "" { // ports
 			continue
@@ -193,7 +193,7 @@ func (f *finder) less(x *op.GroupExplanation) {
 		from := s.Wanted
 		most := from - f.floor(s.Dimension)
 		try := func(amount int64) bool {
-			j, _ := f.lessened(s.Dimension, amount)
+			j, _ := f.withSmallerAsk(s.Dimension, amount)
 			return f.works(f.register(j))
 		}
 		if most <= 0 || !try(most) {
@@ -207,7 +207,7 @@ func (f *finder) less(x *op.GroupExplanation) {
 				low = mid
 			}
 		}
-		_, tasks := f.lessened(s.Dimension, high)
+		_, tasks := f.withSmallerAsk(s.Dimension, high)
 		f.add(float64(high)/float64(from), op.Change{Less: &op.Less{
 			Dimension: s.Dimension, Unit: s.Unit, Amount: high, From: from, To: from - high, Tasks: tasks,
 		}})
@@ -244,9 +244,9 @@ func dimension(t *berth.Task, dim string) (asks *int, least int64) {
 	return &t.Resources.MemoryMB, leastMemory
 }
 
-// lessened returns the job with a group that asks less of a dimension: the
+// withSmallerAsk returns the job with a group that asks less of a dimension: the
 // task that asks for most gives most.
-func (f *finder) lessened(dim string, amount int64) (*berth.Job, map[string]int64) {
+func (f *finder) withSmallerAsk(dim string, amount int64) (*berth.Job, map[string]int64) {
 	j, g := f.edited()
 	if dim == fit.DimDisk {
 		g.EphemeralDisk.SizeMB -= int(amount)

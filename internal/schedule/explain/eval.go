@@ -44,7 +44,7 @@ func Eval(snap *state.Snapshot, e *berth.Eval, where Where, now time.Time) *op.E
 	case berth.EvalCanceled:
 		say(op.WhyCanceled, "was canceled: %s%s", cmp.Or(e.StatusDescription, "something newer does its work"), gone)
 	case berth.EvalFailed:
-		say(op.WhyFailed, "failed: %s. It was given to a scheduler %s%s%s", cmp.Or(e.StatusDescription, "no reason was noted"), times(e.Timeline.Deliveries), goesOn(snap, e), gone)
+		say(op.WhyFailed, "failed: %s. It was given to a scheduler %s%s%s", cmp.Or(e.StatusDescription, "no reason was noted"), times(e.Timeline.Deliveries), successorText(snap, e), gone)
 	case berth.EvalComplete:
 		completed(x, snap, e, gone, say)
 	default:
@@ -124,8 +124,8 @@ func laterText(snap *state.Snapshot, e *berth.Eval) string {
 	return ""
 }
 
-// goesOn names what takes up where a failed evaluation ended.
-func goesOn(snap *state.Snapshot, e *berth.Eval) string {
+// successorText names what takes up where a failed evaluation ended.
+func successorText(snap *state.Snapshot, e *berth.Eval) string {
 	for _, id := range []berth.EvalID{e.NextEval, e.BlockedEval} {
 		switch x := snap.Eval(id); {
 		case x == nil:
@@ -171,7 +171,7 @@ func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now ti
 	previous := snap.Eval(e.PreviousEval)
 	switch {
 	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerAllocFailure:
-		w.Why = replaces(snap, e, j)
+		w.Why = replacesText(snap, e, j)
 	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerFailedFollowUp && previous != nil:
 		w.Why = fmt.Sprintf("it takes up evaluation %s, which failed: %s", previous.ID.Short(), previous.StatusDescription)
 	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerRollingUpdate:
@@ -200,9 +200,9 @@ func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now ti
 	return w
 }
 
-// replaces says which failed allocations an evaluation is there to replace,
+// replacesText says which failed allocations an evaluation is there to replace,
 // and by which policy only then.
-func replaces(snap *state.Snapshot, e *berth.Eval, j *berth.Job) string {
+func replacesText(snap *state.Snapshot, e *berth.Eval, j *berth.Job) string {
 	var names []string
 	policy := ""
 	for a := range snap.AllocsOf(e.Key()) {

@@ -30,7 +30,7 @@ func Job(snap *state.Snapshot, key berth.JobKey, where Where, now time.Time) *op
 	j := snap.Job(key)
 	waits(x, snap, key, j, where, now)
 	if j == nil {
-		x.Verdict, x.Summary = op.WhyPurged, purged(snap, key)
+		x.Verdict, x.Summary = op.WhyPurged, purgedText(snap, key)
 		return x
 	}
 	x.JobVersion = j.Version
@@ -38,23 +38,23 @@ func Job(snap *state.Snapshot, key berth.JobKey, where Where, now time.Time) *op
 	switch {
 	case j.Stop:
 		x.Verdict = op.WhyStopped
-		x.Summary = fmt.Sprintf("Job %q was stopped: version %d says so, since %s. %s", key, j.Version, stamp(j.SubmitTime), remains(snap, key))
+		x.Summary = fmt.Sprintf("Job %q was stopped: version %d says so, since %s. %s", key, j.Version, stamp(j.SubmitTime), remainsText(snap, key))
 	case !j.Schedulable():
 		x.Verdict = op.WhyBegets
 		x.Summary = fmt.Sprintf("Job %q runs nothing itself: it is a template of jobs that are launched from it", key)
 	default:
-		(&asker{world: world{snap: snap, key: key, now: now}, job: j, x: x}).groups()
+		(&explainer{sandbox: sandbox{snap: snap, key: key, now: now}, job: j, x: x}).groups()
 	}
 	return x
 }
 
-// purged says what is left of a job that is gone.
-func purged(snap *state.Snapshot, key berth.JobKey) string {
-	return fmt.Sprintf("There is no job %q any more: it was purged. %s", key, remains(snap, key))
+// purgedText says what is left of a job that is gone.
+func purgedText(snap *state.Snapshot, key berth.JobKey) string {
+	return fmt.Sprintf("There is no job %q any more: it was purged. %s", key, remainsText(snap, key))
 }
 
-// remains says what still runs of a job that should not.
-func remains(snap *state.Snapshot, key berth.JobKey) string {
+// remainsText says what still runs of a job that should not.
+func remainsText(snap *state.Snapshot, key berth.JobKey) string {
 	stopping, all := 0, 0
 	for a := range snap.AllocsOf(key) {
 		all++
@@ -75,22 +75,22 @@ func remains(snap *state.Snapshot, key berth.JobKey) string {
 
 func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
 
-// asker explains a job that should run.
-type asker struct {
-	world
-	job   *berth.Job
-	x     *op.Explanation
-	after world // as the scheduler leaves it
-	stops map[berth.AllocID]bool
+// explainer explains a job that should run.
+type explainer struct {
+	sandbox
+	job     *berth.Job
+	x       *op.Explanation
+	decided sandbox // as the scheduler leaves it
+	stops   map[berth.AllocID]bool
 }
 
-func (a *asker) groups() {
+func (a *explainer) groups() {
 	after, d, ok := a.decide()
 	if !ok { // the snapshot breaks a promise; say what is stored
 		a.x.Verdict, a.x.Summary = op.WhyFailed, fmt.Sprintf("Job %q cannot be decided on state %d: its plan does not fit it", a.key, a.snap.Index)
 		return
 	}
-	a.after, a.stops = after, map[berth.AllocID]bool{}
+	a.decided, a.stops = after, map[berth.AllocID]bool{}
 	for _, s := range d.Plan.Stop {
 		a.stops[s.ID] = s.FollowupEval.IsZero()
 	}
@@ -109,7 +109,7 @@ func (a *asker) groups() {
 	for _, l := range d.Plan.End.Later {
 		for _, s := range d.Plan.Stop {
 			if s.FollowupEval == l.ID {
-				a.due(later, a.snap.Alloc(s.ID), l.WaitUntil)
+				a.noteDue(later, a.snap.Alloc(s.ID), l.WaitUntil)
 			}
 		}
 	}
@@ -120,11 +120,11 @@ func (a *asker) groups() {
 		if c := d.Counts[g.Name]; a.job.PerNode() && c != nil { // one on each node that will do, or so many
 			x.Wanted, turns = c.Place+c.Ignore+c.Update+c.Later, c.Later
 			if x.Wanted == 0 && g.Count > 0 {
-				(&finder{world: a.after, job: a.job, index: i, group: g}).survey(&x)
+				(&finder{sandbox: a.decided, job: a.job, index: i, group: g}).survey(&x)
 			}
 		}
 		if x.Missing > 0 {
-			f := &finder{world: a.after, job: a.job, index: i, group: g, queued: queued}
+			f := &finder{sandbox: a.decided, job: a.job, index: i, group: g, queued: queued}
 			if all := f.survey(&x); searched < groupsSearched {
 				searched++
 				f.search(&x, all)
@@ -142,7 +142,7 @@ func (a *asker) groups() {
 	a.conclude(placed, stopping, later)
 }
 
-func (a *asker) due(later map[string]time.Time, al *berth.Alloc, at int64) {
+func (a *explainer) noteDue(later map[string]time.Time, al *berth.Alloc, at int64) {
 	if al == nil {
 		return
 	}
@@ -158,7 +158,7 @@ const groupsSearched = 8
 // allocsKept bounds the allocations of a group that are explained one by one.
 const allocsKept = 10
 
-func (a *asker) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, placed int, later map[string]time.Time) op.GroupExplanation {
+func (a *explainer) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, placed int, later map[string]time.Time) op.GroupExplanation {
 	x := op.GroupExplanation{Group: g.Name, Wanted: g.Count, Missing: missing, Allocs: []op.AllocReason{}}
 	slices.SortFunc(allocs, func(p, q *berth.Alloc) int {
 		return int(int64(q.CreateIndex)-int64(p.CreateIndex))*2 + int(p.Index) - int(q.Index)
@@ -173,9 +173,9 @@ func (a *asker) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, placed
 		case al.Client == berth.ClientComplete && (a.job.Type == berth.TypeBatch || a.job.Type == berth.TypeSysbatch):
 			x.Finished++
 		case al.Client != berth.ClientFailed:
-		case a.waitsFor(al):
+		case a.hasFollowup(al):
 			x.Later++
-			a.due(later, al, a.snap.Eval(al.Rest().FollowupEval).WaitUntil)
+			a.noteDue(later, al, a.snap.Eval(al.Rest().FollowupEval).WaitUntil)
 		case !later[g.Name].IsZero():
 			x.Later++
 		case a.job.PerNode():
@@ -189,9 +189,9 @@ func (a *asker) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, placed
 	return x
 }
 
-// waitsFor says whether an evaluation that is still to come replaces a failed
+// hasFollowup says whether an evaluation that is still to come replaces a failed
 // allocation.
-func (a *asker) waitsFor(al *berth.Alloc) bool {
+func (a *explainer) hasFollowup(al *berth.Alloc) bool {
 	e := a.snap.Eval(al.Rest().FollowupEval)
 	return e != nil && !e.Terminal() && e.WaitUntil > a.now.UnixNano()
 }
@@ -226,7 +226,7 @@ func groupSummary(x *op.GroupExplanation, placed int, later time.Time) string {
 }
 
 // conclude says in a word and a sentence what all groups come to.
-func (a *asker) conclude(placed map[string]int, stopping int, later map[string]time.Time) {
+func (a *explainer) conclude(placed map[string]int, stopping int, later map[string]time.Time) {
 	x := a.x
 	var wanted, live, finished, missing, gaveUp, late, due int
 	for _, g := range x.Groups {
@@ -246,7 +246,7 @@ func (a *asker) conclude(placed map[string]int, stopping int, later map[string]t
 	case missing > 0 && stopping > 0:
 		say(op.WhyStop, "%d of %d wait until what is being stopped has given its room back", missing, wanted)
 	case missing > 0:
-		say(op.WhyRoom, "%d of %d %s no place%s", missing, wanted, verb(missing, "finds", "find"), smallest(x.Groups))
+		say(op.WhyRoom, "%d of %d %s no place%s", missing, wanted, verb(missing, "finds", "find"), suggestion(x.Groups))
 	case due > 0:
 		say(op.WhyScheduler, "there is a place for the %d of %d that %s missing; a scheduler has not looked yet", due, wanted, verb(due, "is", "are"))
 	case late > 0:
@@ -270,8 +270,8 @@ func (a *asker) conclude(placed map[string]int, stopping int, later map[string]t
 	}
 }
 
-// smallest says which change would help the first group that needs one.
-func smallest(groups []op.GroupExplanation) string {
+// suggestion says which change would help the first group that needs one.
+func suggestion(groups []op.GroupExplanation) string {
 	for _, g := range groups {
 		switch {
 		case g.Missing == 0:

@@ -20,7 +20,7 @@ import (
 // that is there already and meets all conditions, or, where none does, the one
 // that comes nearest with what it would need besides.
 func (f *finder) nodes(x *op.GroupExplanation, all []place.Verdict) {
-	if f.joined(x, all, nil) {
+	if f.tryNodes(x, all, nil) {
 		return
 	}
 	// No node could be made that meets everything: give up what none meets.
@@ -30,37 +30,37 @@ func (f *finder) nodes(x *op.GroupExplanation, all []place.Verdict) {
 			drop = append(drop, text)
 		}
 	}
-	if len(drop) == 0 || !f.joined(x, all, drop) {
+	if len(drop) == 0 || !f.tryNodes(x, all, drop) {
 		drop = drop[:0]
 		for _, c := range f.constraints() {
 			drop = append(drop, c.String())
 		}
-		f.joined(x, all, drop)
+		f.tryNodes(x, all, drop)
 	}
 }
 
-// joined looks for nodes to add, with the job's constraints but for some.
-func (f *finder) joined(x *op.GroupExplanation, all []place.Verdict, drop []string) bool {
+// tryNodes looks for nodes to add, with the job's constraints but for some.
+func (f *finder) tryNodes(x *op.GroupExplanation, all []place.Verdict, drop []string) bool {
 	var first []state.Command
 	if len(drop) > 0 {
 		first = append(first, f.register(f.without(drop...)))
 	}
 	for _, v := range f.templates(all) {
-		shape := f.shape(v, drop)
-		per := f.perNode(v, x.Missing)
+		shape := f.nodeShape(v, drop)
+		per := f.instancesPerNode(v, x.Missing)
 		ask := fit.RequestOf(f.group).Ask
 		shape.Room = berth.Ask{CPU: ask.CPU * int64(per), MemoryMB: ask.MemoryMB * int64(per), DiskMB: ask.DiskMB * int64(per)}
 		if v.Node != nil {
 			room := v.Node.Room()
 			shape.Larger = shape.Room.CPU > room.CPU || shape.Room.MemoryMB > room.MemoryMB || shape.Room.DiskMB > room.DiskMB
 		}
-		n := (x.Missing+per-1)/per + f.others()
+		n := (x.Missing+per-1)/per + f.missingElsewhere()
 		if n > nodesTried { // too many to try; what one of them holds is known
 			shape.Count = n
 			f.add(costNode*float64(n)+costDrop*float64(len(drop)), op.Change{Drop: drop, Nodes: &shape})
 			return true
 		}
-		for ; n <= min(nodesTried, 4*(x.Missing+f.others())); n *= 2 {
+		for ; n <= min(nodesTried, 4*(x.Missing+f.missingElsewhere())); n *= 2 {
 			shape.Count = n
 			cmds := slices.Clone(first)
 			for i := range n {
@@ -75,9 +75,9 @@ func (f *finder) joined(x *op.GroupExplanation, all []place.Verdict, drop []stri
 	return false
 }
 
-// others is how many instances of other groups find no place, too: each may
+// missingElsewhere is how many instances of other groups find no place, too: each may
 // spoil one of the new nodes for this group.
-func (f *finder) others() (sum int) {
+func (f *finder) missingElsewhere() (sum int) {
 	for g, n := range f.queued {
 		if g != f.group.Name {
 			sum += n
@@ -105,8 +105,8 @@ func (f *finder) templates(all []place.Verdict) (out []place.Verdict) {
 	return []place.Verdict{{}} // there is none: a node of nothing but what is wanted
 }
 
-// perNode is how many instances one such node takes, if it is empty.
-func (f *finder) perNode(v place.Verdict, missing int) int {
+// instancesPerNode is how many instances one such node takes, if it is empty.
+func (f *finder) instancesPerNode(v place.Verdict, missing int) int {
 	w := fit.RequestOf(f.group)
 	if v.Node == nil || len(w.Static) > 0 {
 		return 1
@@ -125,9 +125,9 @@ func (f *finder) perNode(v place.Verdict, missing int) int {
 	return int(max(n, 1))
 }
 
-// shape says what new nodes must be, with the template's word where that will
+// nodeShape says what new nodes must be, with the template's word where that will
 // do.
-func (f *finder) shape(v place.Verdict, drop []string) op.MoreNodes {
+func (f *finder) nodeShape(v place.Verdict, drop []string) op.MoreNodes {
 	s := op.MoreNodes{Datacenter: f.datacenter(), NodePool: f.job.NodePool, Set: map[string]string{}}
 	if s.NodePool == berth.AllNodePool {
 		s.NodePool = berth.DefaultNodePool

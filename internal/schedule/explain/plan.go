@@ -14,12 +14,12 @@ import (
 
 // DryRun is what would become of a job if it were registered now.
 type DryRun struct {
-	Old, New *berth.Job // the job as it is, nil if there is none, and as it would be
-	Failed   map[string]*berth.AllocMetric
-	Desired  map[string]*op.DesiredUpdates
-	Changes  map[string]op.GroupChanges
-	Evicted  []*berth.Alloc // of other jobs, to make room; as they are now
-	Evals    []*berth.Eval  // that the first decision leads to
+	Old, New  *berth.Job // the job as it is, nil if there is none, and as it would be
+	Failed    map[string]*berth.AllocMetric
+	Desired   map[string]*op.DesiredUpdates
+	Changes   map[string]op.GroupChanges
+	Preempted []*berth.Alloc // of other jobs, to make room; as they are now
+	Evals     []*berth.Eval  // that the first decision leads to
 }
 
 // Plan applies a registration to a copy of the state and decides about the job
@@ -65,7 +65,7 @@ func plan(snap *state.Snapshot, c *state.RegisterJob, now time.Time) (*DryRun, e
 		ch.Migrated, ch.Queued = min(c.Migrate, ch.Destroyed), p.End.Queued[group]
 		d.Changes[group] = ch
 	}
-	d.evicted(snap, p)
+	d.notePreempted(snap, p)
 	for e := range after.EvalsOf(key) {
 		if e.PreviousEval == id {
 			d.Evals = append(d.Evals, e)
@@ -110,9 +110,9 @@ func (d *DryRun) changes(before, after *state.Snapshot, key berth.JobKey) {
 	}
 }
 
-// evicted notes which allocations make room, and counts them for the groups
+// notePreempted notes which allocations make room, and counts them for the groups
 // that they make room for.
-func (d *DryRun) evicted(before *state.Snapshot, p *state.ApplyPlan) {
+func (d *DryRun) notePreempted(before *state.Snapshot, p *state.ApplyPlan) {
 	for _, place := range p.Place {
 		if len(place.Evict) == 0 {
 			continue
@@ -126,7 +126,7 @@ func (d *DryRun) evicted(before *state.Snapshot, p *state.ApplyPlan) {
 		}
 		for _, id := range place.Evict {
 			if a := before.Alloc(id); a != nil {
-				d.Evicted = append(d.Evicted, a)
+				d.Preempted = append(d.Preempted, a)
 			}
 		}
 	}

@@ -9,17 +9,17 @@ import (
 	"berth/internal/state"
 )
 
-// world is a copy of the state in which something is tried. It costs what is
+// sandbox is a copy of the state in which something is tried. It costs what is
 // changed in it; the state itself stays as it is.
-type world struct {
-	snap *state.Snapshot
-	key  berth.JobKey
-	now  time.Time
-	luck int // how ties are broken
+type sandbox struct {
+	snap    *state.Snapshot
+	key     berth.JobKey
+	now     time.Time
+	attempt int // how ties are broken
 }
 
 // with returns the world after commands, not ok if one was refused.
-func (w world) with(cmds ...state.Command) (world, bool) {
+func (w sandbox) with(cmds ...state.Command) (sandbox, bool) {
 	tx := state.Begin(w.snap)
 	for _, c := range cmds {
 		if r := tx.Apply(c); r.Err != nil {
@@ -32,7 +32,7 @@ func (w world) with(cmds ...state.Command) (world, bool) {
 
 // decide decides about the job as the scheduler would now, and returns the
 // world after that.
-func (w world) decide() (world, schedule.Decision, bool) {
+func (w sandbox) decide() (sandbox, schedule.Decision, bool) {
 	tx := state.Begin(w.snap)
 	seed := state.EvalSeed{ID: probe(w.snap.Index), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseSystem}}
 	r := tx.Apply(&state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: seed, Key: w.key}}, Now: w.now.UnixNano()})
@@ -40,7 +40,7 @@ func (w world) decide() (world, schedule.Decision, bool) {
 	if r.Err != nil || e == nil {
 		return w, schedule.Decision{}, false
 	}
-	d := schedule.Decide(tx.Snapshot, e, w.luck, w.now)
+	d := schedule.Decide(tx.Snapshot, e, w.attempt, w.now)
 	if r := tx.Apply(d.Plan); r.Err != nil || len(d.Plan.Refused) > 0 {
 		return w, d, false
 	}
@@ -61,7 +61,7 @@ const rounds = 4
 // settle decides about the job until nothing more can be placed, and lets what
 // is stopped on the way give its room back. It returns what is still without a
 // place then, by group, and for how many ends of allocations it waited.
-func (w world) settle() (after world, queued map[string]int, ends int, ok bool) {
+func (w sandbox) settle() (after sandbox, queued map[string]int, ends int, ok bool) {
 	for range rounds {
 		next, d, ok := w.decide()
 		if !ok {
@@ -71,7 +71,7 @@ func (w world) settle() (after world, queued map[string]int, ends int, ok bool) 
 		if len(queued) == 0 {
 			break
 		}
-		n := w.confirm()
+		n := w.finishStops()
 		if n == 0 {
 			break
 		}
@@ -80,9 +80,9 @@ func (w world) settle() (after world, queued map[string]int, ends int, ok bool) 
 	return w, queued, ends, true
 }
 
-// confirm ends what of the job is being stopped, and returns how many that
+// finishStops ends what of the job is being stopped, and returns how many that
 // were.
-func (w *world) confirm() (n int) {
+func (w *sandbox) finishStops() (n int) {
 	var cmds []state.Command
 	for a := range w.snap.AllocsOf(w.key) {
 		if !a.Wanted() && !a.Ended() {

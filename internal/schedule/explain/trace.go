@@ -22,14 +22,14 @@ type Step struct {
 // from. uid says of which incarnation, nil of all that bore the name. What led
 // there from other jobs, and what it led to there, is part of the tree.
 func Trace(snap *state.Snapshot, key berth.JobKey, uid *berth.UID) []Step {
-	t := &tree{snap: snap, evals: map[berth.EvalID]*berth.Eval{}, parent: map[berth.EvalID]berth.EvalID{}, link: map[berth.EvalID]string{}, below: map[berth.EvalID][]*berth.Eval{}}
+	t := &tracer{snap: snap, evals: map[berth.EvalID]*berth.Eval{}, parent: map[berth.EvalID]berth.EvalID{}, link: map[berth.EvalID]string{}, below: map[berth.EvalID][]*berth.Eval{}}
 	for e := range snap.EvalsOf(key) {
 		if uid == nil || e.JobUID == *uid {
 			t.add(e)
 		}
 	}
-	t.join()
-	t.deeds()
+	t.linkParents()
+	t.findChanges()
 	var roots []*berth.Eval
 	for id, e := range t.evals {
 		if p := t.parent[id]; t.evals[p] == nil {
@@ -42,18 +42,18 @@ func Trace(snap *state.Snapshot, key berth.JobKey, uid *berth.UID) []Step {
 	return t.steps
 }
 
-type tree struct {
-	snap   *state.Snapshot
-	evals  map[berth.EvalID]*berth.Eval
-	parent map[berth.EvalID]berth.EvalID
-	link   map[berth.EvalID]string
-	below  map[berth.EvalID][]*berth.Eval
-	did    map[berth.EvalID]*Step
-	steps  []Step
+type tracer struct {
+	snap    *state.Snapshot
+	evals   map[berth.EvalID]*berth.Eval
+	parent  map[berth.EvalID]berth.EvalID
+	link    map[berth.EvalID]string
+	below   map[berth.EvalID][]*berth.Eval
+	changes map[berth.EvalID]*Step
+	steps   []Step
 }
 
 // add takes in an evaluation and what it is linked with in other jobs.
-func (t *tree) add(e *berth.Eval) {
+func (t *tracer) add(e *berth.Eval) {
 	if e == nil || t.evals[e.ID] != nil {
 		return
 	}
@@ -96,10 +96,10 @@ func origin(snap *state.Snapshot, e *berth.Eval) (id berth.EvalID, link string) 
 	return berth.EvalID{}, ""
 }
 
-// join says of every evaluation where it came from. Pointers that lead to it
+// linkParents says of every evaluation where it came from. Pointers that lead to it
 // count where it has none that leads back. An evaluation comes only from an
 // older one, so the tree is one.
-func (t *tree) join() {
+func (t *tracer) linkParents() {
 	for id, e := range t.evals {
 		if p, link := origin(t.snap, e); !p.IsZero() {
 			if from := t.snap.Eval(p); from == nil || from.CreateIndex < e.CreateIndex {
@@ -120,16 +120,16 @@ func (t *tree) join() {
 	}
 }
 
-// deeds finds out what each evaluation did. A row of an allocation does not say
+// findChanges finds out what each evaluation did. A row of an allocation does not say
 // who stopped it, and forgets who placed it when it is carried over in place;
 // but a plan has an index of its own, which the evaluation that it ended and
 // all that it changed have in common.
-func (t *tree) deeds() {
-	t.did = map[berth.EvalID]*Step{}
+func (t *tracer) findChanges() {
+	t.changes = map[berth.EvalID]*Step{}
 	at := map[uint64]*berth.Eval{}
 	keys := map[berth.JobKey]bool{}
 	for id, e := range t.evals {
-		t.did[id] = &Step{Eval: e}
+		t.changes[id] = &Step{Eval: e}
 		keys[e.Key()] = true
 		if e.Status != berth.EvalPending {
 			at[e.ModifyIndex] = e
@@ -137,21 +137,21 @@ func (t *tree) deeds() {
 	}
 	for k := range keys {
 		for a := range t.snap.AllocsOf(k) {
-			placed := t.who(at, a.CreateIndex, a.EvalID)
-			if s := t.did[placed]; s != nil {
+			placed := t.evalOfPlan(at, a.CreateIndex, a.EvalID)
+			if s := t.changes[placed]; s != nil {
 				s.Placed = append(s.Placed, a)
 			}
-			if s := t.did[a.EvalID]; s != nil && a.EvalID != placed {
+			if s := t.changes[a.EvalID]; s != nil && a.EvalID != placed {
 				s.Updated = append(s.Updated, a)
 			}
 			if !a.Wanted() {
-				if s := t.did[t.who(at, a.AllocModifyIndex, berth.EvalID{})]; s != nil {
+				if s := t.changes[t.evalOfPlan(at, a.AllocModifyIndex, berth.EvalID{})]; s != nil {
 					s.Stopped = append(s.Stopped, a)
 				}
 			}
 		}
 	}
-	for _, s := range t.did {
+	for _, s := range t.changes {
 		for _, list := range [][]*berth.Alloc{s.Placed, s.Updated, s.Stopped} {
 			slices.SortFunc(list, func(a, b *berth.Alloc) int {
 				return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
@@ -160,10 +160,10 @@ func (t *tree) deeds() {
 	}
 }
 
-// who returns the evaluation whose plan had an index: the one that it ended,
+// evalOfPlan returns the evaluation whose plan had an index: the one that it ended,
 // or, of a plan that was refused in part, the one that was then in hand. said
 // is what the allocation's row tells.
-func (t *tree) who(at map[uint64]*berth.Eval, index uint64, said berth.EvalID) berth.EvalID {
+func (t *tracer) evalOfPlan(at map[uint64]*berth.Eval, index uint64, said berth.EvalID) berth.EvalID {
 	if e := at[index]; e != nil {
 		return e.ID
 	}
@@ -185,10 +185,10 @@ func (t *tree) who(at map[uint64]*berth.Eval, index uint64, said berth.EvalID) b
 	return found
 }
 
-func (t *tree) walk(list []*berth.Eval, depth int) {
+func (t *tracer) walk(list []*berth.Eval, depth int) {
 	byAge(list)
 	for _, e := range list {
-		s := *t.did[e.ID]
+		s := *t.changes[e.ID]
 		s.Depth, s.Parent, s.Link = depth, t.parent[e.ID], t.link[e.ID]
 		if !s.Parent.IsZero() && t.snap.Eval(s.Parent) == nil {
 			s.Link = "gone"
