@@ -346,9 +346,9 @@ type ImportObject struct {
 	Spec  ImportSpec
 }
 
-// Resource is one object that a stream job owns. Its name is unique among those
-// of its kind and owner.
-type Resource struct {
+// Object is one thing that a stream job owns: a processing element, a host pool,
+// an export. Its name is unique among those of its kind and owner.
+type Object struct {
 	Kind       string
 	Name       string
 	UID        UID

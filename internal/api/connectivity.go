@@ -52,7 +52,7 @@ func pullConnectivity(r *Read, in *op.ConnectivityQuery) (out op.ConnectivityAns
 
 // launchOn returns an allocation of a node, and the processing element whose
 // present launch it is.
-func launchOn(s *state.Snapshot, node berth.NodeID, id berth.AllocID) (*berth.Alloc, *berth.Resource, error) {
+func launchOn(s *state.Snapshot, node berth.NodeID, id berth.AllocID) (*berth.Alloc, *berth.Object, error) {
 	a := s.Alloc(id)
 	if a == nil || a.NodeID != node {
 		return nil, nil, berth.Errorf(berth.NotFound, "node %s has no allocation %s", node, id)
@@ -96,7 +96,7 @@ func tellConnectivity(w *Write, in *op.ReportConnectivity) (ch Change[op.Nothing
 // they follow from.
 type connections struct {
 	*state.Snapshot
-	pe  *berth.Resource
+	pe  *berth.Object
 	own *berth.Alloc // of its present launch; nil: none, and where it listens is not known
 
 	keys    []state.WatchKey
@@ -106,7 +106,7 @@ type connections struct {
 	running map[berth.JobKey]map[berth.PERef]*berth.Alloc
 }
 
-func newConnections(s *state.Snapshot, pe *berth.Resource, own *berth.Alloc) *connections {
+func newConnections(s *state.Snapshot, pe *berth.Object, own *berth.Alloc) *connections {
 	v := &connections{Snapshot: s, pe: pe, own: own, seen: map[state.WatchKey]bool{}, running: map[berth.JobKey]map[berth.PERef]*berth.Alloc{}}
 	v.watch(state.OnResource(pe.UID), state.OnStreamOf(pe.Job))
 	return v
@@ -169,7 +169,7 @@ func (v *connections) routes(row *berth.StreamJob) []streams.Route {
 	}
 	v.others = v.LastOfRoutes(v.pe.Job.Namespace)
 	v.watch(state.OnRoutes(v.pe.Job.Namespace))
-	var exports, imports []*berth.Resource // its own
+	var exports, imports []*berth.Object // its own
 	for o := range v.ResourcesOf(v.pe.Owner, berth.KindExport) {
 		if o.Object.Export.PE == v.pe.Name {
 			exports = append(exports, o)
@@ -213,7 +213,7 @@ func joins(j *berth.Job, group string) bool {
 
 // managed returns what the jobs of the namespace have of a kind, of those that
 // take part in routes.
-func (v *connections) managed(kind string) (out []*berth.Resource) {
+func (v *connections) managed(kind string) (out []*berth.Object) {
 	for row := range v.StreamJobs() {
 		if row.Key.Namespace != v.pe.Job.Namespace || !v.AliveStream(row) {
 			continue
@@ -285,7 +285,7 @@ func (v *connections) awaits(owner berth.UID) {
 
 // runs returns the allocation of a processing element's present launch, nil if
 // it does not run.
-func (v *connections) runs(pe *berth.Resource) *berth.Alloc {
+func (v *connections) runs(pe *berth.Object) *berth.Alloc {
 	of, ok := v.running[pe.Job]
 	if !ok { // once for all peers of a job
 		of = runningOf(v.Snapshot, pe.Job)

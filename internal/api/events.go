@@ -308,7 +308,7 @@ func resourceEvent(e *events.Event) *op.ResourceEvent {
 	v.Kind, v.Name, v.UID, v.OwnerUID = e.Object()
 	submission := e.Stream
 	switch row := e.Row.(type) {
-	case *berth.Resource:
+	case *berth.Object:
 		v.JobID, v.Generation = row.Job.ID, row.Generation
 		if row.PE != nil {
 			v.LaunchCount, v.Connectivity = row.PE.Launch, row.PE.Connectivity

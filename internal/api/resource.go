@@ -33,7 +33,7 @@ func uidOf(name, s string, kind byte) (uid berth.UID, err error) {
 // resource is a row of the list: one of the three.
 type resource struct {
 	job   *berth.Job
-	owned *berth.Resource
+	owned *berth.Object
 	alloc *berth.Alloc
 }
 
@@ -158,7 +158,7 @@ func owned(a *berth.Alloc, owner berth.UID, recursive bool) bool {
 
 // owned returns the resources of stream jobs that a query asks for, kind by
 // kind, the older ones first.
-func (r *Read) owned(in *op.ResourcesQuery, owner berth.UID) (out []*berth.Resource) {
+func (r *Read) owned(in *op.ResourcesQuery, owner berth.UID) (out []*berth.Object) {
 	all := r.Resources()
 	switch {
 	case in.Kind == berth.KindJob || in.Kind == berth.KindAlloc || in.Owner != "" && owns(in.Owner) != 'j' && owns(in.Owner) != '*':
@@ -176,7 +176,7 @@ func (r *Read) owned(in *op.ResourcesQuery, owner berth.UID) (out []*berth.Resou
 			out = append(out, o)
 		}
 	}
-	slices.SortFunc(out, func(a, b *berth.Resource) int {
+	slices.SortFunc(out, func(a, b *berth.Object) int {
 		return cmp.Or(cmp.Compare(slices.Index(resourceKinds, a.Kind), slices.Index(resourceKinds, b.Kind)),
 			cmp.Compare(a.UID.Index, b.UID.Index), cmp.Compare(a.UID.Ordinal, b.UID.Ordinal))
 	})

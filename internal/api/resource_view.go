@@ -22,7 +22,7 @@ func (r *Read) resourceView(o *resource) op.Resource {
 }
 
 // ownedView shows what a stream job owns.
-func (r *Read) ownedView(o *berth.Resource) op.Resource {
+func (r *Read) ownedView(o *berth.Object) op.Resource {
 	v := op.Resource{
 		Kind: o.Kind, Namespace: o.Job.Namespace, Name: o.Name, UID: textOf(o), OwnerRefs: ownerOf(o), Generation: o.Generation,
 		Nodes: o.Nodes, Orphaned: o.Owner.IsZero(), CreateIndex: o.CreateIndex, ModifyIndex: o.ModifyIndex,
@@ -38,7 +38,7 @@ func (r *Read) ownedView(o *berth.Resource) op.Resource {
 
 // addresses returns where the ports are reached of the processing element that an
 // endpoint has the name of: that of the same owner and no other.
-func (r *Read) addresses(endpoint *berth.Resource) map[string]string {
+func (r *Read) addresses(endpoint *berth.Object) map[string]string {
 	pe := r.ResourceNamed(endpoint.Owner, berth.KindPE, endpoint.Name)
 	if pe == nil {
 		return nil

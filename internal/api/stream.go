@@ -123,20 +123,20 @@ func recoveryView(row *berth.StreamJob) *op.Recovery {
 }
 
 // ownerOf names the owner of a resource, none if it was left to itself.
-func ownerOf(o *berth.Resource) []berth.OwnerRef {
+func ownerOf(o *berth.Object) []berth.OwnerRef {
 	if o.Owner.IsZero() {
 		return []berth.OwnerRef{}
 	}
 	return []berth.OwnerRef{{Kind: berth.KindJob, Name: string(o.Job.ID), UID: o.Owner.Text('j'), Controller: true, Block: true}}
 }
 
-func textOf(o *berth.Resource) string { return o.UID.Text(berth.KindLetter(o.Kind)) }
+func textOf(o *berth.Object) string { return o.UID.Text(berth.KindLetter(o.Kind)) }
 
 // resourcesIn returns the resources of a kind that the request's namespace has:
 // of one job, if it names one, or of all whose IDs begin as it says. Those that
 // jobs of the name left behind are among them.
-func (r *Read) resourcesIn(kind, job string) iter.Seq[*berth.Resource] {
-	return func(yield func(*berth.Resource) bool) {
+func (r *Read) resourcesIn(kind, job string) iter.Seq[*berth.Object] {
+	return func(yield func(*berth.Object) bool) {
 		for o := range r.Resources() {
 			switch {
 			case o.Kind != kind, job != "" && string(o.Job.ID) != job, r.Space() != berth.AllNamespaces && o.Job.Namespace != r.Space():
@@ -152,19 +152,19 @@ func (r *Read) resourcesIn(kind, job string) iter.Seq[*berth.Resource] {
 // two incarnations first.
 var byName = byID(nameOf)
 
-func nameOf(o *berth.Resource) string { return o.Job.Namespace + "." + o.Name + "/" + textOf(o) }
+func nameOf(o *berth.Object) string { return o.Job.Namespace + "." + o.Name + "/" + textOf(o) }
 
 // listOf lists the resources of a kind.
-func listOf[View any](r *Read, info *op.Info, kind, job string, view func(*berth.Resource) View) ([]View, error) {
-	all := slices.SortedFunc(r.resourcesIn(kind, job), func(a, b *berth.Resource) int { return strings.Compare(nameOf(a), nameOf(b)) })
+func listOf[View any](r *Read, info *op.Info, kind, job string, view func(*berth.Object) View) ([]View, error) {
+	all := slices.SortedFunc(r.resourcesIn(kind, job), func(a, b *berth.Object) int { return strings.Compare(nameOf(a), nameOf(b)) })
 	rows, sorted := turned(r.Query, slices.Values(all), byName)
-	return page(r, rows, sorted, func(o *berth.Resource) bool { return r.visible(info.Need, o.Job.Namespace) }, view)
+	return page(r, rows, sorted, func(o *berth.Object) bool { return r.visible(info.Need, o.Job.Namespace) }, view)
 }
 
 func listPEs(r *Read, in *op.PEsQuery) ([]op.PE, error) {
 	r.ofStreamsOf(in.Job)
 	of := r.allocsOfPEs(in.Job)
-	return listOf(r, op.ListPEs.Info, berth.KindPE, in.Job, func(o *berth.Resource) op.PE { return peView(r.Snapshot, o, of[o.UID]) })
+	return listOf(r, op.ListPEs.Info, berth.KindPE, in.Job, func(o *berth.Object) op.PE { return peView(r.Snapshot, o, of[o.UID]) })
 }
 
 // peAllocs are the allocations of a processing element that are shown with it:
@@ -215,7 +215,7 @@ func newer(a, b *berth.Alloc) *berth.Alloc {
 
 // object returns the resource of a kind that a request names, to those who may
 // see it: by UID, or by name, which begins with the ID of its job.
-func (r *Read) object(kind, text string) (*berth.Resource, error) {
+func (r *Read) object(kind, text string) (*berth.Object, error) {
 	need := op.ReadPE.Need
 	o := r.byUID(kind, text)
 	for i := 0; o == nil && i < len(text); i++ {
@@ -234,7 +234,7 @@ func (r *Read) object(kind, text string) (*berth.Resource, error) {
 	return o, r.may(need, o.Job.Namespace)
 }
 
-func (r *Read) byUID(kind, text string) *berth.Resource {
+func (r *Read) byUID(kind, text string) *berth.Object {
 	var uid berth.UID
 	if len(text) < 3 || text[1] != '-' || text[0] != berth.KindLetter(kind) || uid.UnmarshalText([]byte(text)) != nil {
 		return nil
@@ -259,7 +259,7 @@ func readPE(r *Read, in *op.PEQuery) (out op.PE, err error) {
 }
 
 // peView shows a processing element with its allocations.
-func peView(s *state.Snapshot, o *berth.Resource, of peAllocs) op.PE {
+func peView(s *state.Snapshot, o *berth.Object, of peAllocs) op.PE {
 	p := o.Object.PE
 	v := op.PE{
 		Namespace: o.Job.Namespace, JobID: o.Job.ID, Name: o.Name, UID: textOf(o), OwnerRefs: ownerOf(o), ID: p.ID, Group: p.Group, Index: p.Index,
@@ -323,10 +323,10 @@ func peRef(s *state.Snapshot, a *berth.Alloc) *op.PERef {
 
 func listExports(r *Read, in *op.PEsQuery) ([]op.StreamExport, error) {
 	r.ofStreamsOf(in.Job)
-	return listOf(r, op.ListExports.Info, berth.KindExport, in.Job, func(o *berth.Resource) op.StreamExport { return exportView(r.Snapshot, o) })
+	return listOf(r, op.ListExports.Info, berth.KindExport, in.Job, func(o *berth.Object) op.StreamExport { return exportView(r.Snapshot, o) })
 }
 
-func exportView(s *state.Snapshot, o *berth.Resource) op.StreamExport {
+func exportView(s *state.Snapshot, o *berth.Object) op.StreamExport {
 	x := o.Object.Export
 	v := op.StreamExport{
 		Namespace: o.Job.Namespace, JobID: o.Job.ID, Name: o.Name, UID: textOf(o), OwnerRefs: ownerOf(o), PE: x.PE, Output: x.Output,
@@ -339,10 +339,10 @@ func exportView(s *state.Snapshot, o *berth.Resource) op.StreamExport {
 
 func listImports(r *Read, in *op.PEsQuery) ([]op.StreamImport, error) {
 	r.ofStreamsOf(in.Job)
-	return listOf(r, op.ListImports.Info, berth.KindImport, in.Job, func(o *berth.Resource) op.StreamImport { return importView(r.Snapshot, o) })
+	return listOf(r, op.ListImports.Info, berth.KindImport, in.Job, func(o *berth.Object) op.StreamImport { return importView(r.Snapshot, o) })
 }
 
-func importView(s *state.Snapshot, o *berth.Resource) op.StreamImport {
+func importView(s *state.Snapshot, o *berth.Object) op.StreamImport {
 	x := o.Object.Import
 	return op.StreamImport{
 		Namespace: o.Job.Namespace, JobID: o.Job.ID, Name: o.Name, UID: textOf(o), OwnerRefs: ownerOf(o), PE: x.PE, Input: x.Input,
@@ -353,7 +353,7 @@ func importView(s *state.Snapshot, o *berth.Resource) op.StreamImport {
 
 // changed says whether a user changed an object since it was made: then it is
 // not what was planned under its hash.
-func changed(s *state.Snapshot, o *berth.Resource) bool {
+func changed(s *state.Snapshot, o *berth.Object) bool {
 	row := s.StreamJob(o.Owner)
 	if row == nil {
 		return false

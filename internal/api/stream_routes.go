@@ -13,7 +13,7 @@ import (
 // routesIn returns the routes of a namespace, or of all: those between exports
 // and imports whose jobs are there and stay.
 func routesIn(s *state.Snapshot, namespace string) []streams.Route {
-	var exports, imports []*berth.Resource
+	var exports, imports []*berth.Object
 	for row := range s.StreamJobs() {
 		if namespace != berth.AllNamespaces && row.Key.Namespace != namespace || !s.AliveStream(row) {
 			continue
@@ -65,7 +65,7 @@ func (r *Read) ofRoutes() (seen func(*streams.Route)) {
 		return func(*streams.Route) {}
 	}
 	known := map[string]bool{}
-	end := func(o *berth.Resource, pe string) {
+	end := func(o *berth.Object, pe string) {
 		if name := textOf(o) + pe; !known[name] {
 			known[name] = true
 			key := state.OnResourcesOf(o.Job) // it may yet be made
@@ -84,7 +84,7 @@ func (r *Read) ofRoutes() (seen func(*streams.Route)) {
 
 func routeView(s *state.Snapshot, route *streams.Route) op.StreamRoute {
 	x, m := route.Export, route.Import
-	end := func(o *berth.Resource, pe, port string) op.RouteEnd {
+	end := func(o *berth.Object, pe, port string) op.RouteEnd {
 		e := op.RouteEnd{JobID: o.Job.ID, JobUID: o.Owner.Text('j'), PE: pe, Port: port, Name: o.Name, UID: textOf(o)}
 		if p := s.ResourceNamed(o.Owner, berth.KindPE, pe); p != nil {
 			e.PEUID = textOf(p)

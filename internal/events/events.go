@@ -75,7 +75,7 @@ type Set struct {
 type Event struct {
 	Topic   Topic
 	Type    string
-	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration; of Resource *berth.Job, *berth.StreamJob or *berth.Resource
+	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration; of Resource *berth.Job, *berth.StreamJob or *berth.Object
 	Deleted bool // Row is what the row was
 	// Summary is what was counted of a job with this change, for its status;
 	// nil for other topics, and of a job of which nothing is counted any more.
@@ -377,7 +377,7 @@ func weight(row any) int {
 			n += 256 * len(v.Plan.Objects)
 		}
 		return n
-	case *berth.Resource:
+	case *berth.Object:
 		return event + 512
 	case *berth.ServiceRegistration:
 		return event + 512 + 64*len(v.Tags) + 96*len(v.Meta)

@@ -86,7 +86,7 @@ func (e *Event) object() (kind, name string, uid, owner berth.UID, job berth.Job
 		return berth.KindJob, string(v.ID), v.UID, berth.UID{}, v.Key()
 	case *berth.StreamJob:
 		return berth.KindJob, string(v.Key.ID), v.UID, berth.UID{}, v.Key
-	case *berth.Resource:
+	case *berth.Object:
 		return v.Kind, v.Name, v.UID, v.Owner, v.Job
 	}
 	return "", "", berth.UID{}, berth.UID{}, berth.JobKey{}

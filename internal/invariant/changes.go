@@ -17,7 +17,7 @@ func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 		base: base, jobs: map[berth.JobKey]*berth.Job{}, nodes: map[berth.NodeID]*berth.Node{}, evals: map[berth.EvalID]*berth.Eval{},
 		allocs: map[berth.AllocID]*berth.Alloc{}, wants: map[uint64]want{}, placed: map[placed]bool{}, newAllocs: map[berth.JobKey]bool{}, robbed: map[robbed]bool{},
 		past: map[berth.JobKey][]*berth.Job{}, succeeded: map[version]bool{}, grew: map[berth.JobKey]uint64{}, deleted: map[uint64]int{}, owners: map[uint64]*berth.Job{},
-		resources: map[berth.UID]*berth.Resource{}, intents: map[berth.JobKey]string{}, absent: map[berth.JobKey]uint64{},
+		resources: map[berth.UID]*berth.Object{}, intents: map[berth.JobKey]string{}, absent: map[berth.JobKey]uint64{},
 	}
 	for i := range changes {
 		f.change(&changes[i])
@@ -53,7 +53,7 @@ type follower struct {
 	deleted   map[uint64]int                // by index: rows that were chosen to be deleted
 	dropped   []*berth.Deployment           // that went while they went on
 	owners    map[uint64]*berth.Job         // by index: jobs removed because they were deleted
-	resources map[berth.UID]*berth.Resource
+	resources map[berth.UID]*berth.Object
 	intents   map[berth.JobKey]string // why jobs are being deleted by now, "" if they are not
 	absent    map[berth.JobKey]uint64 // jobs that are to begin anew, and went
 	found     []Violation
@@ -112,8 +112,8 @@ func (f *follower) change(c *state.Change) {
 		new, _ := c.New.(*state.Summary)
 		f.changedLaunch(c, old, new)
 	case state.Resources:
-		old, _ := c.Old.(*berth.Resource)
-		new, _ := c.New.(*berth.Resource)
+		old, _ := c.Old.(*berth.Object)
+		new, _ := c.New.(*berth.Object)
 		f.changedResource(c, old, new)
 	case state.Streams:
 		old, _ := c.Old.(*berth.StreamJob)

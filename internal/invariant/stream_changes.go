@@ -14,14 +14,14 @@ var (
 	byComplete = state.NumberOf(&state.CompleteSubmission{})
 )
 
-func (f *follower) resource(uid berth.UID) *berth.Resource {
+func (f *follower) resource(uid berth.UID) *berth.Object {
 	return now(f.resources, uid, f.base.Resource)
 }
 
 // changedResource checks I-45 (nothing is made or launched for a job that ends)
 // and I-49 (launches are counted one by one, and a launch has no connections
 // yet).
-func (f *follower) changedResource(c *state.Change, old, new *berth.Resource) {
+func (f *follower) changedResource(c *state.Change, old, new *berth.Object) {
 	if new == nil {
 		f.resources[old.UID] = nil
 		f.removedResource(c, old)
@@ -45,7 +45,7 @@ func (f *follower) changedResource(c *state.Change, old, new *berth.Resource) {
 
 // removedResource checks the rest of I-46: what a processing element runs has
 // ended before that is collected, and is to end if a user deletes it.
-func (f *follower) removedResource(c *state.Change, r *berth.Resource) {
+func (f *follower) removedResource(c *state.Change, r *berth.Object) {
 	if r.PE == nil {
 		return
 	}

@@ -24,8 +24,8 @@ func (c *checker) streams() {
 			c.addf("I-44", "job %s is of type %s, and has no submission, or one", j.Key(), j.Type)
 		}
 	}
-	held, given := map[berth.NodeID]*berth.Resource{}, map[berth.NodeID][]*berth.Resource{}
-	listed := map[*berth.Resource]bool{}
+	held, given := map[berth.NodeID]*berth.Object{}, map[berth.NodeID][]*berth.Object{}
+	listed := map[*berth.Object]bool{}
 	for row := range c.StreamJobs() {
 		for r := range c.ResourcesOf(row.UID, "") {
 			listed[r] = true
@@ -90,7 +90,7 @@ func (c *checker) owns(uid berth.UID) bool {
 }
 
 // resource checks an object that a stream job owns.
-func (c *checker) resource(r *berth.Resource) {
+func (c *checker) resource(r *berth.Object) {
 	name := r.UID.Text(berth.KindLetter(r.Kind))
 	if (r.PE != nil) != (r.Kind == berth.KindPE) || r.Object.Kind != r.Kind || r.Object.Name != r.Name || r.CreateIndex != r.UID.Index {
 		c.addf("I-44", "%s %q, %s, is not what it says", r.Kind, r.Name, name)
@@ -119,7 +119,7 @@ func (c *checker) resource(r *berth.Resource) {
 }
 
 // elements checks the allocations of processing elements.
-func (c *checker) elements(held map[berth.NodeID]*berth.Resource) {
+func (c *checker) elements(held map[berth.NodeID]*berth.Object) {
 	occupied := map[berth.UID]*berth.Alloc{}
 	for a := range c.Allocs() {
 		ref := a.Rest().PE
@@ -200,7 +200,7 @@ func submitted(old, new *state.Snapshot, addf func(id, format string, args ...an
 			continue
 		}
 		type key struct{ kind, name string }
-		there := map[key]*berth.Resource{}
+		there := map[key]*berth.Object{}
 		for r := range new.ResourcesOf(row.UID, "") {
 			there[key{r.Kind, r.Name}] = r
 		}

@@ -88,7 +88,7 @@ func goes(t *testing.T, s *state.Snapshot, c state.Command) (*state.Snapshot, []
 
 func stream(s *state.Snapshot) *berth.StreamJob { return s.StreamOf(key("web")) }
 
-func has(s *state.Snapshot, kind string) *berth.Resource {
+func has(s *state.Snapshot, kind string) *berth.Object {
 	return slices.Collect(s.ResourcesOf(stream(s).UID, kind))[0]
 }
 
@@ -197,7 +197,7 @@ func TestStepFindsStreams(t *testing.T) {
 func TestChangedFindsStreams(t *testing.T) {
 	_, s, _ := streaming(t)
 	pe := has(s, berth.KindPE)
-	put := func(change func(r *berth.Resource)) state.Change {
+	put := func(change func(r *berth.Object)) state.Change {
 		r, launched := *pe, *pe.PE
 		r.PE = &launched
 		change(&r)
@@ -207,11 +207,11 @@ func TestChangedFindsStreams(t *testing.T) {
 		t.Helper()
 		expect(t, what, id, invariant.Changed(s, c))
 	}
-	changed("a launch counts two", "I-49", put(func(r *berth.Resource) { r.PE.Launch += 2 }))
-	born := put(func(r *berth.Resource) { r.UID.Ordinal += 9 })
+	changed("a launch counts two", "I-49", put(func(r *berth.Object) { r.PE.Launch += 2 }))
+	born := put(func(r *berth.Object) { r.UID.Ordinal += 9 })
 	born.Old = nil
 	changed("it is made as launched", "I-49", born)
-	born = put(func(r *berth.Resource) { r.Owner.Index++ })
+	born = put(func(r *berth.Object) { r.Owner.Index++ })
 	born.Old = nil
 	changed("it is made for a job that is gone", "I-45", born)
 	gone := state.Change{Table: state.Resources, By: state.NumberOf(&state.CollectResources{}), Index: s.Index + 1, Old: pe}

@@ -23,5 +23,5 @@ var RowTypes = []reflect.Type{
 	reflect.TypeFor[Summary](), reflect.TypeFor[ScalingEvents](), reflect.TypeFor[Submission](), reflect.TypeFor[berth.Eval](),
 	reflect.TypeFor[berth.Alloc](), reflect.TypeFor[berth.Deployment](), reflect.TypeFor[Reschedules](), reflect.TypeFor[Explanation](),
 	reflect.TypeFor[berth.ServiceRegistration](), reflect.TypeFor[berth.SchedulerConfig](), reflect.TypeFor[berth.AutopilotConfig](),
-	reflect.TypeFor[versionLimit](), reflect.TypeFor[JobDeletion](), reflect.TypeFor[berth.StreamJob](), reflect.TypeFor[berth.Resource](),
+	reflect.TypeFor[versionLimit](), reflect.TypeFor[JobDeletion](), reflect.TypeFor[berth.StreamJob](), reflect.TypeFor[berth.Object](),
 }

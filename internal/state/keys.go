@@ -133,14 +133,14 @@ func ownerKey(owner berth.UID, kind, name string) string {
 }
 
 // keyOf returns the key of a resource. Orphans can have equal names.
-func keyOf(r *berth.Resource) string {
+func keyOf(r *berth.Object) string {
 	if r.Owner.IsZero() {
 		return ownerKey(berth.UID{}, r.Kind, string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, r.UID.Index), r.UID.Ordinal)))
 	}
 	return ownerKey(r.Owner, r.Kind, r.Name)
 }
 
-func hasNode(r *berth.Resource, id berth.NodeID) bool {
+func hasNode(r *berth.Object, id berth.NodeID) bool {
 	for _, n := range r.Nodes {
 		if n == id {
 			return true

@@ -370,7 +370,7 @@ func loadStream(l *loader, r *codec.Reader) error {
 }
 
 func loadResource(l *loader, r *codec.Reader) error {
-	v := read[berth.Resource](r)
+	v := read[berth.Object](r)
 	if r.Err() != nil {
 		return nil
 	}

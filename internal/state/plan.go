@@ -185,7 +185,7 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		if why == "" && p.Canary {
 			why = c.joins.refuses(version.group.Name)
 		}
-		var pe *berth.Resource
+		var pe *berth.Object
 		if why == "" && pes != nil {
 			pe, why = pes.refuses(tx, p, n)
 		}
@@ -248,7 +248,7 @@ func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job, n *berth.Node) 
 	return ""
 }
 
-func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, r *fit.Request, ordinal uint32, evicted []*berth.Alloc, pe *berth.Resource) {
+func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, r *fit.Request, ordinal uint32, evicted []*berth.Alloc, pe *berth.Object) {
 	a := &berth.Alloc{
 		ID: tx.newID(c.Eval), NodeID: n.ID, EvalID: c.Eval, Job: of.job, Group: of.group,
 		Index: p.Index, Ordinal: ordinal, Score: codec.KeptScore(p.Score), Ports: p.Ports,

@@ -53,7 +53,7 @@ func (c *ApplyPlan) placeable(tx *Tx, job *berth.Job) (*berth.Job, error) {
 
 // refuses returns why a placement is not that of a launch, "" if it is, and the
 // processing element. Without a stream job there is none.
-func (p *peOf) refuses(tx *Tx, place *berth.Placement, n *berth.Node) (pe *berth.Resource, why string) {
+func (p *peOf) refuses(tx *Tx, place *berth.Placement, n *berth.Node) (pe *berth.Object, why string) {
 	g := p.job.TaskGroups[place.Group]
 	name := berth.AllocName(p.job.ID, g.Name, place.Index)
 	pe = tx.ResourceNamed(p.job.UID, berth.KindPE, name)
@@ -95,6 +95,6 @@ func (p *peOf) poolRefuses(tx *Tx, g *berth.TaskGroup, n *berth.Node) string {
 }
 
 // placed notes that a placement was made.
-func (p *peOf) placed(pe *berth.Resource) {
+func (p *peOf) placed(pe *berth.Object) {
 	p.uses[pe.UID] = peUse{true, pe.PE.Launch}
 }

@@ -6,22 +6,22 @@ import (
 	"berth"
 )
 
-func (t *resourceTable) find(uid berth.UID) (slot uint32, r *berth.Resource) {
+func (t *resourceTable) find(uid berth.UID) (slot uint32, r *berth.Object) {
 	if t.count == 0 {
 		return 0, nil
 	}
-	return find(&t.rows, &t.byUID, uid.Index, func(r *berth.Resource) bool { return r.UID == uid })
+	return find(&t.rows, &t.byUID, uid.Index, func(r *berth.Object) bool { return r.UID == uid })
 }
 
 // Resource returns the resource of a UID, nil if there is none.
-func (s *Snapshot) Resource(uid berth.UID) *berth.Resource {
+func (s *Snapshot) Resource(uid berth.UID) *berth.Object {
 	_, r := s.resources.find(uid)
 	return r
 }
 
 // ResourceNamed returns what an incarnation of a job has of a kind and name,
 // nil if it has none.
-func (s *Snapshot) ResourceNamed(owner berth.UID, kind, name string) *berth.Resource {
+func (s *Snapshot) ResourceNamed(owner berth.UID, kind, name string) *berth.Object {
 	if s.resources.count == 0 || owner.IsZero() {
 		return nil
 	}
@@ -33,9 +33,9 @@ func (s *Snapshot) ResourceNamed(owner berth.UID, kind, name string) *berth.Reso
 
 // ResourcesOf returns what an incarnation of a job has of a kind, in order of
 // name; all it has, kind by kind, if kind is "".
-func (s *Snapshot) ResourcesOf(owner berth.UID, kind string) iter.Seq[*berth.Resource] {
+func (s *Snapshot) ResourcesOf(owner berth.UID, kind string) iter.Seq[*berth.Object] {
 	if s.resources.count == 0 || owner.IsZero() {
-		return func(func(*berth.Resource) bool) {}
+		return func(func(*berth.Object) bool) {}
 	}
 	prefix := ownerKey(owner, kind, "")
 	if kind == "" {
@@ -62,20 +62,20 @@ func (s *Snapshot) Dependents(owner berth.UID) (n int) {
 }
 
 // Resources returns all resources, oldest first.
-func (s *Snapshot) Resources() iter.Seq[*berth.Resource] {
+func (s *Snapshot) Resources() iter.Seq[*berth.Object] {
 	return settled(rowsOf(&s.resources.rows, s.resources.byUID.All()),
-		func(r *berth.Resource) uint64 { return r.UID.Index }, func(a, b *berth.Resource) int { return compareUIDs(a.UID, b.UID) })
+		func(r *berth.Object) uint64 { return r.UID.Index }, func(a, b *berth.Object) int { return compareUIDs(a.UID, b.UID) })
 }
 
 // OrphanedResources returns those whose job left them to themselves, kind by
 // kind, oldest first.
-func (s *Snapshot) OrphanedResources() iter.Seq[*berth.Resource] {
+func (s *Snapshot) OrphanedResources() iter.Seq[*berth.Object] {
 	return startingWith(&s.resources.rows, &s.resources.byOwner, string(make([]byte, 12)))
 }
 
 // AllocsOfPE returns the allocations of a processing element, of all its
 // launches, in no order.
-func (s *Snapshot) AllocsOfPE(pe *berth.Resource) iter.Seq[*berth.Alloc] {
+func (s *Snapshot) AllocsOfPE(pe *berth.Object) iter.Seq[*berth.Alloc] {
 	return func(yield func(*berth.Alloc) bool) {
 		for a := range s.AllocsOf(pe.Job) {
 			if ref := a.Rest().PE; ref != nil && ref.UID == pe.UID && !yield(a) {
@@ -118,7 +118,7 @@ func (s *Snapshot) occupies(k berth.JobKey, pe berth.UID) bool {
 // Managed says whether a resource has an owner that may have things made for
 // it: then it is launched, routed and made again. What was left to itself, or
 // is on its way out, is not.
-func (s *Snapshot) Managed(r *berth.Resource) bool {
+func (s *Snapshot) Managed(r *berth.Object) bool {
 	if r.Owner.IsZero() {
 		return false
 	}
@@ -127,12 +127,12 @@ func (s *Snapshot) Managed(r *berth.Resource) bool {
 }
 
 // Holder returns the exclusive pool that has a node, nil if none has.
-func (s *Snapshot) Holder(id berth.NodeID) *berth.Resource {
+func (s *Snapshot) Holder(id berth.NodeID) *berth.Object {
 	if s.resources.held.Len() == 0 {
 		return nil
 	}
 	hi, _ := id.Words()
-	_, r := find(&s.resources.rows, &s.resources.held, hi, func(r *berth.Resource) bool { return hasNode(r, id) })
+	_, r := find(&s.resources.rows, &s.resources.held, hi, func(r *berth.Object) bool { return hasNode(r, id) })
 	return r
 }
 
@@ -140,23 +140,23 @@ func (s *Snapshot) Holder(id berth.NodeID) *berth.Resource {
 // node and lets others in, nil if there is none: no exclusive pool may take the
 // node from it. For one that was left to itself nothing is launched any more, so
 // it keeps nothing.
-func (s *Snapshot) GivenTo(id berth.NodeID, owner berth.UID) *berth.Resource {
+func (s *Snapshot) GivenTo(id berth.NodeID, owner berth.UID) *berth.Object {
 	if s.resources.given.Len() == 0 {
 		return nil
 	}
 	hi, _ := id.Words()
-	_, r := find(&s.resources.rows, &s.resources.given, hi, func(r *berth.Resource) bool {
+	_, r := find(&s.resources.rows, &s.resources.given, hi, func(r *berth.Object) bool {
 		return !r.Owner.IsZero() && r.Owner != owner && hasNode(r, id)
 	})
 	return r
 }
 
-func exclusive(r *berth.Resource) bool {
+func exclusive(r *berth.Object) bool {
 	return r.Object.Pool != nil && r.Object.Pool.Mode == berth.PoolExclusive
 }
 
 // putResource stores a resource; old is the row it replaces, nil if none.
-func (tx *Tx) putResource(old, r *berth.Resource) {
+func (tx *Tx) putResource(old, r *berth.Object) {
 	t := &tx.resources
 	r.ModifyIndex = tx.Index
 	if old == nil {
@@ -178,13 +178,13 @@ func (tx *Tx) putResource(old, r *berth.Resource) {
 
 // changed notes with the job that something of what it owns changed, so that who
 // looks at many jobs finds those of which something did.
-func (tx *Tx) changed(r *berth.Resource) {
+func (tx *Tx) changed(r *berth.Object) {
 	tx.trace(r.Job)
 	tx.count(r.Job, r.Owner, func(*Summary) {})
 }
 
 // link stores a new row with its indexes.
-func (t *resourceTable) link(tx *Tx, r *berth.Resource) uint32 {
+func (t *resourceTable) link(tx *Tx, r *berth.Object) uint32 {
 	slot := t.insert(tx, r)
 	t.byUID.Add(tx.edit, r.UID.Index, slot)
 	t.byOwner.Add(tx.edit, keyOf(r), slot)
@@ -193,7 +193,7 @@ func (t *resourceTable) link(tx *Tx, r *berth.Resource) uint32 {
 }
 
 // hold notes which nodes a pool has, or has no more.
-func (t *resourceTable) hold(tx *Tx, r *berth.Resource, slot uint32, on bool) {
+func (t *resourceTable) hold(tx *Tx, r *berth.Object, slot uint32, on bool) {
 	by := &t.given
 	if exclusive(r) {
 		by = &t.held
@@ -210,7 +210,7 @@ func (t *resourceTable) hold(tx *Tx, r *berth.Resource, slot uint32, on bool) {
 
 // removeResource forgets a resource. If it was the last of a job that is gone,
 // the job's submission goes, too; of one that is stopped or given up, the plan.
-func (tx *Tx) removeResource(r *berth.Resource) {
+func (tx *Tx) removeResource(r *berth.Object) {
 	t := &tx.resources
 	slot, _ := t.find(r.UID)
 	t.byUID.Remove(tx.edit, r.UID.Index, slot)

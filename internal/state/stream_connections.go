@@ -86,7 +86,7 @@ func (c *SetImport) Apply(tx *Tx) error {
 }
 
 // changeable returns a resource of a kind whose job is there and stays.
-func (tx *Tx) changeable(uid berth.UID, kind string) (*berth.Resource, error) {
+func (tx *Tx) changeable(uid berth.UID, kind string) (*berth.Object, error) {
 	letter := berth.KindLetter(kind)
 	r := tx.Resource(uid)
 	switch {

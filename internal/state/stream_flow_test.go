@@ -101,11 +101,11 @@ func (f *flow) ensureAll() {
 	}
 }
 
-func (f *flow) resource(kind, name string) *berth.Resource {
+func (f *flow) resource(kind, name string) *berth.Object {
 	return f.store.Snapshot().ResourceNamed(f.row().UID, kind, name)
 }
 
-func (f *flow) pe(name string) *berth.Resource { return f.resource(berth.KindPE, "flow."+name) }
+func (f *flow) pe(name string) *berth.Object { return f.resource(berth.KindPE, "flow."+name) }
 
 func (f *flow) launches(name string) *state.LaunchPE {
 	f.evals++

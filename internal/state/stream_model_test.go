@@ -94,7 +94,7 @@ func noticed(t *rapid.T, c state.Command, since uint64, changes []state.Change, 
 				changed[v.UID] = true
 			case *berth.Job:
 				changed[v.UID] = true
-			case *berth.Resource:
+			case *berth.Object:
 				changed[v.Owner] = true
 			case *berth.Alloc:
 				changed[v.Job.UID] = true

@@ -59,7 +59,7 @@ func (c *LaunchPE) Apply(tx *Tx) error {
 
 // PEOccupies says whether an allocation of a processing element, or of the one
 // that it stands for, holds a node: nothing is placed for it before.
-func (s *Snapshot) PEOccupies(pe *berth.Resource) bool {
+func (s *Snapshot) PEOccupies(pe *berth.Object) bool {
 	return s.occupies(pe.Job, pe.UID) || s.occupies(pe.Job, pe.PE.Before)
 }
 

@@ -225,7 +225,7 @@ func TestDeletionOfStreams(t *testing.T) {
 	f.must(f.registers(1, 100, ""))
 	f.submit()
 	f.want("Submitted 2.0 version 0; 2 PEs of 9; src[0] 1 run/pending; work[0] 1 run/pending")
-	i := slices.IndexFunc(orphans, func(r *berth.Resource) bool { return r.Name == "flow.src[0]" && r.PE != nil })
+	i := slices.IndexFunc(orphans, func(r *berth.Object) bool { return r.Name == "flow.src[0]" && r.PE != nil })
 	f.refused(&state.CollectResources{UIDs: []berth.UID{orphans[i].UID}}, "owner-missing: ProcessingElement")
 	f.refused(&state.LaunchPE{PE: orphans[i].UID, Expect: 1}, "owner-missing: flow.src[0]")
 	f.must(&state.DeleteResource{UID: orphans[i].UID, Propagation: berth.Background})

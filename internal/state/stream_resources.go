@@ -28,7 +28,7 @@ type EnsureResources struct {
 
 // ensured is what becomes of one name.
 type ensured struct {
-	old, new *berth.Resource
+	old, new *berth.Object
 	restored bool // it stands for a processing element that a user deleted
 }
 
@@ -112,7 +112,7 @@ func (c *EnsureResources) ensure(tx *Tx, row *berth.StreamJob, o *berth.StreamOb
 		e.new = &n
 		return e
 	}
-	e.new = &berth.Resource{
+	e.new = &berth.Object{
 		Kind: c.Kind, Name: o.Name, UID: berth.UID{Index: tx.Index, Ordinal: uint32(i)}, Job: c.Key, Owner: c.UID,
 		Generation: c.Generation, Hash: o.Hash, Object: *o, Nodes: nodes,
 	}
@@ -209,7 +209,7 @@ func (c *DeleteResource) Apply(tx *Tx) error {
 }
 
 // stopPE stops what is to run of a processing element.
-func (tx *Tx) stopPE(pe *berth.Resource, why string, now int64) {
+func (tx *Tx) stopPE(pe *berth.Object, why string, now int64) {
 	for _, old := range tx.liveOf(tx.AllocsOfPE(pe), func(a *berth.Alloc) bool { return a.Wanted() }) {
 		a, more := old.With()
 		a.ModifyTime, a.AllocModifyIndex = now, tx.Index
@@ -231,7 +231,7 @@ func (c *CollectResources) Apply(tx *Tx) error {
 	if n := len(c.UIDs); n == 0 || n > MaxResources {
 		return berth.Errorf(berth.Invalid, "collect: %d resources; allowed are 1 to %d", n, MaxResources)
 	}
-	var gone []*berth.Resource
+	var gone []*berth.Object
 	for i, uid := range c.UIDs {
 		r := tx.Resource(uid)
 		if r == nil || slices.Contains(c.UIDs[:i], uid) {
@@ -252,7 +252,7 @@ func (c *CollectResources) Apply(tx *Tx) error {
 }
 
 // collectable refuses to collect what is to stay.
-func (tx *Tx) collectable(r *berth.Resource) error {
+func (tx *Tx) collectable(r *berth.Object) error {
 	uid := r.UID.Text(berth.KindLetter(r.Kind))
 	if r.Owner.IsZero() {
 		return stale("owner-missing", "%s %q, %s, was left to itself; only a user deletes it", r.Kind, r.Name, uid)
@@ -268,6 +268,6 @@ func (tx *Tx) collectable(r *berth.Resource) error {
 
 // Swept says whether a resource of a job that is alive goes: it is of an older
 // generation, and the plan of the present one does not have it.
-func Swept(row *berth.StreamJob, r *berth.Resource) bool {
+func Swept(row *berth.StreamJob, r *berth.Object) bool {
 	return r.Generation < row.Generation && row.Plan.Object(r.Kind, r.Name) == nil
 }

@@ -277,7 +277,7 @@ type rescheduleTable struct {
 
 // resourceTable holds what stream jobs own.
 type resourceTable struct {
-	rows[berth.Resource]
+	rows[berth.Object]
 	byUID   cow.Tree[uint64] // index of the UID
 	byOwner cow.Tree[string] // owner, kind and name; what has no owner by UID
 	held    cow.Tree[uint64] // first half of a node's ID: the exclusive pool that has it

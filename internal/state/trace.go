@@ -32,7 +32,7 @@ func (ch *Change) reroutes() (namespace string, may bool) {
 		row = ch.Old
 	}
 	switch v := row.(type) {
-	case *berth.Resource:
+	case *berth.Object:
 		return v.Job.Namespace, v.Kind == berth.KindExport || v.Kind == berth.KindImport
 	case *berth.StreamJob:
 		was, _ := ch.Old.(*berth.StreamJob)

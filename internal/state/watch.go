@@ -130,7 +130,7 @@ func (ws *watchers) wake(c *Commit) {
 			ws.one(Services, watchAlloc, halfOf(v.AllocID))
 		case *berth.StreamJob:
 			ws.one(Streams, watchJob, keyHash(v.Key))
-		case *berth.Resource:
+		case *berth.Object:
 			ws.one(Resources, watchOne, uidHash(v.UID))
 			ws.one(Resources, watchJob, keyHash(v.Job))
 		}

@@ -84,7 +84,7 @@ type DocumentTarget struct {
 type Subject struct {
 	Version uint64
 	Job     *berth.StreamJob
-	PE      *berth.Resource // of kind ProcessingElement, not an orphan
+	PE      *berth.Object   // of kind ProcessingElement, not an orphan
 	Config  *berth.PEConfig // of that name and owner
 	// Routes are those that begin or end at the processing element; others are
 	// passed over, and one that is there twice counts once.

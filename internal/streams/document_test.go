@@ -36,13 +36,13 @@ func run(t *testing.T, file string, id, uid uint64, vars ...string) *party {
 	return p
 }
 
-func (p *party) of(kind string) []*berth.Resource {
+func (p *party) of(kind string) []*berth.Object {
 	return resources(p.job, p.plan, p.row.UID, kind)
 }
 
 // launched is the content ID that a processing element was launched with: of the
 // sink another than it is to be launched with next.
-func launched(pe *berth.Resource) string {
+func launched(pe *berth.Object) string {
 	if pe.Object.PE.Group == "sink" {
 		return "sha256:before"
 	}

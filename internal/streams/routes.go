@@ -11,7 +11,7 @@ import (
 
 // Route says that an export feeds an import. Both are resources of those kinds.
 type Route struct {
-	Export, Import *berth.Resource
+	Export, Import *berth.Object
 	By             string // ByName or ByProperty
 }
 
@@ -42,12 +42,12 @@ func (r *Route) Congestion() string { return r.Export.Object.Export.Spec.Congest
 // Exports, and imports, that say the same are compared once. A subscription is
 // evaluated for the exports of its scope; if it wants a property to be equal to a
 // value, only for those that have it.
-func Routes(exports, imports []*berth.Resource) []Route {
+func Routes(exports, imports []*berth.Object) []Route {
 	t := tableOf(exports)
 	var out []Route
 	for _, m := range alike(imports, importKey) {
 		spec := &m.of[0].Object.Import.Spec
-		t.match(m.of[0].Job.Namespace, spec, func(exports []*berth.Resource, by string) {
+		t.match(m.of[0].Job.Namespace, spec, func(exports []*berth.Object, by string) {
 			for _, x := range exports {
 				for _, i := range m.of {
 					out = append(out, Route{x, i, by})
@@ -60,7 +60,7 @@ func Routes(exports, imports []*berth.Resource) []Route {
 }
 
 // order is the order of resources of one kind.
-func order(a, b *berth.Resource) int {
+func order(a, b *berth.Object) int {
 	return cmp.Or(strings.Compare(a.Job.Namespace, b.Job.Namespace), strings.Compare(string(a.Job.ID), string(b.Job.ID)),
 		cmp.Compare(a.Owner.Index, b.Owner.Index), cmp.Compare(a.Owner.Ordinal, b.Owner.Ordinal), strings.Compare(a.Name, b.Name),
 		cmp.Compare(a.UID.Index, b.UID.Index), cmp.Compare(a.UID.Ordinal, b.UID.Ordinal))
@@ -124,10 +124,10 @@ type streamKey struct {
 }
 
 // same are resources that match alike.
-type same struct{ of []*berth.Resource }
+type same struct{ of []*berth.Object }
 
 // alike puts resources together that have equal keys, in order of the first.
-func alike[K comparable](all []*berth.Resource, key func(*berth.Resource) K) []*same {
+func alike[K comparable](all []*berth.Object, key func(*berth.Object) K) []*same {
 	var out []*same
 	at := map[K]*same{}
 	for _, r := range all {
@@ -148,7 +148,7 @@ type importID struct {
 	application, scope, stream, subscription, filter string
 }
 
-func importKey(r *berth.Resource) importID {
+func importKey(r *berth.Object) importID {
 	s := &r.Object.Import.Spec
 	return importID{r.Job.Namespace, s.Application, s.Scope, s.StreamID, s.Subscription, s.Filter}
 }
@@ -162,7 +162,7 @@ type exportID struct {
 	properties string // their hash
 }
 
-func exportKey(r *berth.Resource) exportID {
+func exportKey(r *berth.Object) exportID {
 	x := r.Object.Export
 	k := exportID{r.Job.Namespace, x.App, x.Spec.StreamID, x.Spec.AllowFilter, ""}
 	if len(x.Spec.Properties) > 0 {
@@ -171,7 +171,7 @@ func exportKey(r *berth.Resource) exportID {
 	return k
 }
 
-func tableOf(exports []*berth.Resource) *table {
+func tableOf(exports []*berth.Object) *table {
 	t := &table{named: map[streamKey][]*same{}, propertied: map[scopeKey]*shelf{}}
 	for _, s := range alike(exports, exportKey) {
 		x := s.of[0].Object.Export
@@ -190,7 +190,7 @@ func tableOf(exports []*berth.Resource) *table {
 }
 
 // match calls found with the exports that an import asks for.
-func (t *table) match(namespace string, m *berth.ImportSpec, found func(exports []*berth.Resource, by string)) {
+func (t *table) match(namespace string, m *berth.ImportSpec, found func(exports []*berth.Object, by string)) {
 	in := scopeKey{namespace, cmp.Or(m.Scope, berth.DefaultScope)}
 	if m.StreamID != "" {
 		for _, s := range t.named[streamKey{in, m.StreamID}] {

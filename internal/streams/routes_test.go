@@ -20,7 +20,7 @@ import (
 func TestRoutesAreThePlainOnes(t *testing.T) {
 	found := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		var exports, imports []*berth.Resource
+		var exports, imports []*berth.Object
 		for i := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 			j := drawDraft(t).job(t, "j"+strconv.Itoa(i%3), nil)
 			j.Namespace = rapid.SampledFrom([]string{"default", "apart"}).Draw(t, "namespace")
@@ -39,7 +39,7 @@ func TestRoutesAreThePlainOnes(t *testing.T) {
 		if diff := cmp.Diff(want, sorted); diff != "" {
 			t.Fatalf("-plain +ours: %s", diff)
 		}
-		mixed := func(all []*berth.Resource) []*berth.Resource {
+		mixed := func(all []*berth.Object) []*berth.Object {
 			if len(all) == 0 {
 				return nil
 			}
@@ -65,7 +65,7 @@ func tell(routes []streams.Route) (out []string) {
 }
 
 // plainRoutes is the rule as the contract has it, pair by pair.
-func plainRoutes(exports, imports []*berth.Resource) (out []string) {
+func plainRoutes(exports, imports []*berth.Object) (out []string) {
 	for _, a := range exports {
 		for _, b := range imports {
 			x, m := a.Object.Export, b.Object.Import.Spec
@@ -108,7 +108,7 @@ func TestBrokenSubscriptionMatchesNothing(t *testing.T) {
 }
 
 // crowd are exports and imports of n jobs each.
-func crowd(b *testing.B, n int, named bool) (exports, imports []*berth.Resource) {
+func crowd(b *testing.B, n int, named bool) (exports, imports []*berth.Object) {
 	for i := range n {
 		x, m := crossing{port: "a.o0"}, crossing{port: "b.i0"}
 		if named {

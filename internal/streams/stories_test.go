@@ -299,7 +299,7 @@ func (w *world) kind(kind string, before, plan *berth.StreamPlan) {
 }
 
 // resources are what the plans of all jobs come to, of one kind.
-func (w *world) resources(kind string) (out []*berth.Resource) {
+func (w *world) resources(kind string) (out []*berth.Object) {
 	for _, j := range w.all {
 		out = append(out, resources(j.job, j.plan, j.uid, kind)...)
 	}
@@ -307,9 +307,9 @@ func (w *world) resources(kind string) (out []*berth.Resource) {
 }
 
 // resources are what a plan comes to, of one kind.
-func resources(job *berth.Job, plan *berth.StreamPlan, owner berth.UID, kind string) (out []*berth.Resource) {
+func resources(job *berth.Job, plan *berth.StreamPlan, owner berth.UID, kind string) (out []*berth.Object) {
 	for i, o := range plan.Of(kind) {
-		r := &berth.Resource{Kind: kind, Name: o.Name, Job: job.Key(), Owner: owner, Generation: plan.Generation, Hash: o.Hash, Object: o}
+		r := &berth.Object{Kind: kind, Name: o.Name, Job: job.Key(), Owner: owner, Generation: plan.Generation, Hash: o.Hash, Object: o}
 		r.UID = berth.UID{Index: owner.Index*1000 + uint64(slices.Index(berth.StreamKinds, kind)), Ordinal: uint32(i)}
 		out = append(out, r)
 	}

@@ -360,7 +360,7 @@ func TestS14Orphan(t *testing.T) {
 			}
 		}
 		pes := 0
-		var pe *berth.Resource
+		var pe *berth.Object
 		for r := range now.OrphanedResources() {
 			if r.Kind == berth.KindPE {
 				pes++

@@ -23,7 +23,7 @@ import (
 )
 
 // pe returns a processing element of the job by the end of its name.
-func (s *streams) pe(now *state.Snapshot, name string) *berth.Resource {
+func (s *streams) pe(now *state.Snapshot, name string) *berth.Object {
 	s.t.Helper()
 	row := now.StreamOf(telemetryKey)
 	if row == nil {
@@ -38,7 +38,7 @@ func (s *streams) pe(now *state.Snapshot, name string) *berth.Resource {
 }
 
 // runs returns what a processing element runs, nil if it runs nothing.
-func runs(now *state.Snapshot, pe *berth.Resource) *berth.Alloc {
+func runs(now *state.Snapshot, pe *berth.Object) *berth.Alloc {
 	for a := range now.AllocsOfPE(pe) {
 		if a.Live() {
 			return a
@@ -287,7 +287,7 @@ func TestS19DependentsRestored(t *testing.T) {
 		first := s.register(withImport...)
 		s.submitted(telemetryKey, 5, 1)
 		for _, kind := range berth.StreamKinds {
-			var r *berth.Resource
+			var r *berth.Object
 			for r = range s.now().ResourcesOf(first, kind) {
 				break
 			}

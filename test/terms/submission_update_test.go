@@ -26,7 +26,7 @@ func TestS22WidthChange(t *testing.T) {
 		s := newStreams(t, 22, 6)
 		first := s.register(alone...)
 		s.submitted(telemetryKey, 6, 1)
-		before := map[string]*berth.Resource{}
+		before := map[string]*berth.Object{}
 		for pe := range s.now().ResourcesOf(first, berth.KindPE) {
 			before[pe.Name] = pe
 		}

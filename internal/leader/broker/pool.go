@@ -14,11 +14,11 @@ func opened(s *state.Snapshot, c *state.Change) (out []*berth.Node) {
 	if c.Table != state.Resources {
 		return nil
 	}
-	old, _ := c.Old.(*berth.Resource)
+	old, _ := c.Old.(*berth.Object)
 	if old == nil || !exclusive(old) {
 		return nil
 	}
-	r, _ := c.New.(*berth.Resource)
+	r, _ := c.New.(*berth.Object)
 	for _, id := range old.Nodes {
 		if r != nil && exclusive(r) && slices.Contains(r.Nodes, id) {
 			continue
@@ -30,6 +30,6 @@ func opened(s *state.Snapshot, c *state.Change) (out []*berth.Node) {
 	return out
 }
 
-func exclusive(r *berth.Resource) bool {
+func exclusive(r *berth.Object) bool {
 	return r.Object.Pool != nil && r.Object.Pool.Mode == berth.PoolExclusive
 }

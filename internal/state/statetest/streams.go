@@ -317,7 +317,7 @@ func (r *Random) collects(t *rapid.T, s *state.Snapshot, row *berth.StreamJob, r
 	return c
 }
 
-func (r *Random) resource(t *rapid.T, s *state.Snapshot) *berth.Resource {
+func (r *Random) resource(t *rapid.T, s *state.Snapshot) *berth.Object {
 	all := slices.Collect(s.Resources())
 	if len(all) == 0 {
 		return nil
@@ -327,7 +327,7 @@ func (r *Random) resource(t *rapid.T, s *state.Snapshot) *berth.Resource {
 
 // changes draws that an export publishes, or an import wants, something else;
 // of other kinds it is refused.
-func (r *Random) changes(t *rapid.T, res *berth.Resource) state.Command {
+func (r *Random) changes(t *rapid.T, res *berth.Object) state.Command {
 	if res.Kind == berth.KindImport {
 		filter := rapid.SampledFrom([]string{"", "score > 0.5", "score >"}).Draw(t, "filter") // the last is refused
 		return &state.SetImport{UID: res.UID, Filter: &filter, Now: r.now}

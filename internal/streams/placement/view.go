@@ -15,8 +15,8 @@ type View struct {
 	Job     *berth.Job       // the version that is placed; nil if the incarnation is gone
 	row     *berth.StreamJob // nil if it has none
 	Alive   bool             // it may run something
-	all     []*berth.Resource
-	ByUID   map[berth.UID]*berth.Resource
+	all     []*berth.Object
+	ByUID   map[berth.UID]*berth.Object
 	Planned map[string]bool // processing elements, by name
 	names   map[seat]*tenure
 	live    []*berth.Alloc // that stay
@@ -38,7 +38,7 @@ type tenure struct {
 
 // NewView looks at one incarnation of a stream job.
 func NewView(snap *state.Snapshot, uid berth.UID) *View {
-	v := &View{snap: snap, row: snap.StreamJob(uid), ByUID: map[berth.UID]*berth.Resource{}, Planned: map[string]bool{}}
+	v := &View{snap: snap, row: snap.StreamJob(uid), ByUID: map[berth.UID]*berth.Object{}, Planned: map[string]bool{}}
 	if v.row == nil {
 		return v
 	}
@@ -94,7 +94,7 @@ func older(a, b *berth.Alloc) bool {
 
 // Waiting is a processing element that waits for a node.
 type Waiting struct {
-	PE       *berth.Resource
+	PE       *berth.Object
 	Group    *berth.TaskGroup
 	Number   int           // of the group in the job
 	Previous berth.AllocID // the allocation that it follows, if there is one
@@ -162,7 +162,7 @@ func (w *Waiting) placement() *berth.PEPlacement {
 
 // MostConstrained orders processing elements: those that want a node alone, then
 // those that are to be apart from most others, then by ID.
-func MostConstrained(a *berth.Resource, of *berth.TaskGroup, b *berth.Resource, ofB *berth.TaskGroup) int {
+func MostConstrained(a *berth.Object, of *berth.TaskGroup, b *berth.Object, ofB *berth.TaskGroup) int {
 	alone := func(g *berth.TaskGroup) int {
 		if g.Stream != nil && g.Stream.Placement.Isolated {
 			return 0

@@ -15,7 +15,7 @@ func (l *look) sweep() bool {
 		return false
 	}
 	for _, kind := range sweeps {
-		var old []*berth.Resource
+		var old []*berth.Object
 		for r := range l.snap.ResourcesOf(l.row.UID, kind) {
 			if r.Generation < l.row.Generation {
 				old = append(old, r)
@@ -34,7 +34,7 @@ func (l *look) sweep() bool {
 }
 
 // running says whether something of processing elements is to run.
-func (l *look) running(pes []*berth.Resource) bool {
+func (l *look) running(pes []*berth.Object) bool {
 	for _, pe := range pes {
 		for a := range l.snap.AllocsOfPE(pe) {
 			if a.Live() {
@@ -55,7 +55,7 @@ func (l *look) cleanUp() {
 		{berth.KindExport, berth.KindImport}, {berth.KindPE},
 		{berth.KindEndpoint, berth.KindConfig, berth.KindRegion, berth.KindHostPool},
 	} {
-		var list []*berth.Resource
+		var list []*berth.Object
 		for _, kind := range kinds {
 			for r := range l.snap.ResourcesOf(l.row.UID, kind) {
 				list = append(list, r)
@@ -86,7 +86,7 @@ func (l *look) stray() bool {
 
 // collect removes resources, as many as one command may, but for processing
 // elements that hold a node.
-func (l *look) collect(list []*berth.Resource) {
+func (l *look) collect(list []*berth.Object) {
 	busy := map[berth.UID]bool{}
 	for a := range l.snap.AllocsOf(l.row.Key) {
 		if ref := a.Rest().PE; ref != nil && a.Occupies() {

@@ -63,15 +63,15 @@ func lacking(snap *state.Snapshot, row *berth.StreamJob) func(func(string, []*be
 
 // asPlanned says whether what is there of a planned object, nil if nothing is,
 // is as it is to be.
-func asPlanned(row *berth.StreamJob, o *berth.StreamObject, r *berth.Resource) bool {
+func asPlanned(row *berth.StreamJob, o *berth.StreamObject, r *berth.Object) bool {
 	return r != nil && r.Hash == o.Hash && r.Generation == row.Generation
 }
 
 // beside goes through what is planned of a kind and what is there of it, side by
 // side in order of name: one of the two is nil if there is only the other. Both
 // are in that order already, so nothing is looked up.
-func beside(snap *state.Snapshot, row *berth.StreamJob, kind string) iter.Seq2[*berth.StreamObject, *berth.Resource] {
-	return func(yield func(*berth.StreamObject, *berth.Resource) bool) {
+func beside(snap *state.Snapshot, row *berth.StreamJob, kind string) iter.Seq2[*berth.StreamObject, *berth.Object] {
+	return func(yield func(*berth.StreamObject, *berth.Object) bool) {
 		planned := row.Plan.Of(kind)
 		for r := range snap.ResourcesOf(row.UID, kind) {
 			for len(planned) > 0 && planned[0].Name < r.Name {

@@ -11,7 +11,7 @@ import (
 
 // due is a processing element that is to be launched.
 type due struct {
-	pe    *berth.Resource
+	pe    *berth.Object
 	group *berth.TaskGroup
 	why   string
 }
@@ -87,7 +87,7 @@ func (l *look) due() (out []due) {
 }
 
 // why says why a processing element is to be launched, "" if it is not to be.
-func (l *look) why(pe *berth.Resource, g *berth.TaskGroup) string {
+func (l *look) why(pe *berth.Object, g *berth.TaskGroup) string {
 	switch s := pe.PE; {
 	case s.LaunchIndex == 0 && s.Launch > 0:
 		return whyRestored

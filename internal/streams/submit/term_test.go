@@ -110,7 +110,7 @@ func TestSomethingGoesInTheMiddle(t *testing.T) {
 		for submit.Position(w.tip(), w.row(k)).State != submit.StateWaitAllocs {
 			w.step()
 		}
-		var r *berth.Resource
+		var r *berth.Object
 		for r = range w.tip().ResourcesOf(w.row(k).UID, kind) {
 			break
 		}

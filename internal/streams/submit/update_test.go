@@ -210,7 +210,7 @@ func TestWhatWasDeletedIsMadeAgain(t *testing.T) {
 	k := w.register(telemetry())
 	w.settle()
 	for _, kind := range berth.StreamKinds {
-		var r *berth.Resource
+		var r *berth.Object
 		for r = range w.tip().ResourcesOf(w.row(k).UID, kind) {
 			break
 		}
