@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/decode"
 	"berth/op"
 )
 
@@ -147,7 +146,7 @@ func (b *builder) fill(v reflect.Value) error {
 				b.query.Set(tag, text)
 			}
 		default:
-			b.body[f.Name] = jsonable(x.Interface())
+			b.body[f.Name] = x.Interface()
 		}
 	}
 	return nil
@@ -207,30 +206,6 @@ func plain(v reflect.Value) (string, error) {
 		return string(text), err
 	}
 	return fmt.Sprint(v.Interface()), nil
-}
-
-// jsonable returns v with each tree made so that JSON has its numbers as
-// numbers; what is no tree it leaves alone.
-func jsonable(v any) any {
-	switch v := v.(type) {
-	case decode.RawTree:
-		return jsonable(decode.Tree(v))
-	case decode.Tree:
-		out := make(map[string]any, len(v))
-		for k, x := range v {
-			out[k] = jsonable(x)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, x := range v {
-			out[i] = jsonable(x)
-		}
-		return out
-	case decode.Number:
-		return json.Number(v)
-	}
-	return v
 }
 
 // readMeta reads what headers say of an answer. Those of another program than

@@ -33,4 +33,4 @@ var serverSet = []string{
 }
 
 // EncodeTree returns a tree as JSON, its numbers as they were written.
-func EncodeTree(t decode.RawTree) (json.RawMessage, error) { return json.Marshal(jsonable(t)) }
+func EncodeTree(t decode.RawTree) (json.RawMessage, error) { return json.Marshal(t) }

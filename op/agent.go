@@ -150,19 +150,14 @@ type Worker struct {
 // The operations about agents and their cluster. Metrics answers in two
 // formats; the type here is the JSON one.
 var (
-	ReadSelf          = define[Nothing, AgentSelf]("agent.self", "GET /v1/agent/self", "", acl.AgentRead, acl.NoSpace, local)
+	ReadSelf          = define[Query, AgentSelf]("agent.self", "GET /v1/agent/self", "", acl.AgentRead, acl.NoSpace, local)
 	ReadHealth        = define[HealthQuery, AgentHealth]("agent.health", "GET /v1/agent/health", "", acl.Open, acl.NoSpace, local)
 	ReadLeader        = define[Query, string]("status.leader", "GET /v1/status/leader", "", acl.Open, acl.NoSpace)
 	ReadPeers         = define[Query, []string]("status.peers", "GET /v1/status/peers", "Status.Peers", acl.Open, acl.NoSpace)
 	Ping              = define[Nothing, Nothing]("status.ping", "", "Status.Ping", acl.Open, acl.NoSpace, local)
 	Metrics           = define[MetricsQuery, map[string]any]("agent.metrics", "GET /v1/metrics", "", acl.Open, acl.NoSpace, local)
 	Regions           = define[Query, []string]("region.list", "GET /v1/regions", "", acl.Open, acl.NoSpace)
-	ReadWorkerConfig  = define[Nothing, WorkerConfig]("agent.worker_config", "GET /v1/agent/schedulers/config", "", acl.AgentRead, acl.NoSpace, local)
+	ReadWorkerConfig  = define[Query, WorkerConfig]("agent.worker_config", "GET /v1/agent/schedulers/config", "", acl.AgentRead, acl.NoSpace, local)
 	WriteWorkerConfig = define[ChangeWorkers, WorkerConfig]("agent.set_worker_config", "PUT /v1/agent/schedulers/config", "", acl.AgentWrite, acl.NoSpace, local)
-	ReadWorkers       = define[Nothing, Workers]("agent.workers", "GET /v1/agent/schedulers", "", acl.AgentRead, acl.NoSpace, local)
-	Tunnel            = define[Nothing, Nothing]("agent.tunnel", "", TunnelRPC, acl.Node, acl.NoSpace, local)
+	ReadWorkers       = define[Query, Workers]("agent.workers", "GET /v1/agent/schedulers", "", acl.AgentRead, acl.NoSpace, local)
 )
-
-// TunnelRPC is the streaming method over which an agent that is no server
-// passes HTTP requests on to one. Those are then asked for their own rights.
-const TunnelRPC = "Berth.HTTP"

@@ -60,6 +60,10 @@ type AutopilotHealth struct {
 	Voters           []string
 }
 
+// Also reports whether the answer has the other status that ReadAutopilotHealth
+// declares, as probes expect: whether a server is not healthy.
+func (h *AutopilotHealth) Also() bool { return !h.Healthy }
+
 // ServerHealth is how the leader sees a server.
 type ServerHealth struct {
 	ID          string

@@ -26,21 +26,22 @@ type Op[In, Out any] struct{ *Info }
 
 // Info is what can be said of an operation without its types.
 type Info struct {
-	Name    string // for metrics, errors and the capability table: "job.read"
-	Method  string // GET for a read; PUT for a write, where POST does as well; or DELETE. RPC alone has one, too
-	Path    string // "/v1/job/{JobID}/allocations"; "" if it is not served over HTTP
-	RPC     string // "Node.Register"; "" if it is called over HTTP alone
-	Need    acl.Capability
-	Space   acl.Space
-	MaxBody int64 // bytes of body that are read, and no more; 0: a stream, of which each piece is used and let go
-	Local   bool  // about this agent, not the cluster: never forwarded
-	Leader  bool  // a read of what only the leader knows; a stale one does without
-	Body    bool  // a DELETE that says in its body what to delete
-	Bytes   bool  // the body, or of a read the answer, is bytes of any number and not JSON
-	Also    int   // an HTTP status with which it answers as well as with 200; 0: none
-	Deposes bool  // the server that answers it may not lead any more when it does
-	Servers bool  // its RPC is for other servers alone
-	Agents  bool  // its RPC is served by agents, and called by servers
+	Name     string // for metrics, errors and the capability table: "job.read"
+	Method   string // GET for a read; PUT for a write, where POST does as well; or DELETE. RPC alone has one, too
+	Path     string // "/v1/job/{JobID}/allocations"; "" if it is not served over HTTP
+	RPC      string // "Node.Register"; "" if it is called over HTTP alone
+	Need     acl.Capability
+	Space    acl.Space
+	MaxBody  int64 // bytes of body that are read, and no more; 0: a stream, of which each piece is used and let go
+	Local    bool  // about this agent, not the cluster: never forwarded
+	Leader   bool  // a read of what only the leader knows; a stale one does without
+	Body     bool  // a DELETE that says in its body what to delete
+	Bytes    bool  // the body, or of a read the answer, is bytes of any number and not JSON
+	Also     int   // an HTTP status with which it answers as well as with 200; 0: none
+	Deposes  bool  // the server that answers it may not lead any more when it does
+	Servers  bool  // its RPC is for other servers alone
+	Forwards bool  // its RPC is for agents that forward what they are asked
+	Agents   bool  // its RPC is served by agents, and called by servers
 
 	In, Out reflect.Type
 }
@@ -99,6 +100,9 @@ func deposes(i *Info) { i.Deposes = true }
 
 // servers marks an operation that only servers call, by RPC.
 func servers(i *Info) { i.Servers = true }
+
+// forwards marks an operation that only agents call, for what they are asked.
+func forwards(i *Info) { i.Forwards = true }
 
 // agents marks an operation whose RPC agents serve.
 func agents(i *Info) { i.Agents = true }

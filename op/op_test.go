@@ -146,7 +146,7 @@ func TestInputsCarryTheSharedFields(t *testing.T) {
 		if !i.IsRead() {
 			want = "Write"
 		}
-		if i.In == nothing || i.In == query || i.Servers {
+		if i.In == nothing || i.In == query || i.Servers || i.Forwards {
 			continue
 		}
 		if f, ok := i.In.FieldByName(want); !ok || !f.Anonymous {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -79,18 +78,14 @@ func (c *Cluster) Attach(a *Agent) {
 	})
 }
 
-// Tunnel opens a way to the HTTP API of a server, for what people ask this
-// agent and it cannot answer itself. The connection outlives ctx.
-func (c *Cluster) Tunnel(ctx context.Context) (net.Conn, error) {
+// Connect returns a way to a server for what people ask this agent and it cannot
+// answer itself.
+func (c *Cluster) Connect(ctx context.Context) (peer.Conn, error) {
 	s, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	st, err := s.Stream(context.WithoutCancel(ctx), op.TunnelRPC, &op.Nothing{})
-	if err != nil {
-		return nil, err
-	}
-	return st.Conn(), nil
+	return peer.OfAgent(s), nil
 }
 
 // Call implements [Servers]. It asks another server if one cannot be reached:

@@ -24,7 +24,7 @@ type SchedulerSource interface {
 }
 
 func (s *Server) agent() {
-	read(s, op.ReadWorkerConfig, func(*Read, *op.Nothing) (op.WorkerConfig, error) {
+	read(s, op.ReadWorkerConfig, func(*Read, *op.Query) (op.WorkerConfig, error) {
 		if s.Schedulers == nil {
 			return op.WorkerConfig{}, errNoWorkers
 		}
@@ -41,16 +41,16 @@ func (s *Server) agent() {
 		s.Schedulers.SetSchedulerConfig(in.NumSchedulers, types)
 		return s.Schedulers.SchedulerConfig(), nil
 	})
-	read(s, op.ReadWorkers, func(*Read, *op.Nothing) (op.Workers, error) {
+	read(s, op.ReadWorkers, func(*Read, *op.Query) (op.Workers, error) {
 		if s.Schedulers == nil {
 			return op.Workers{}, errNoWorkers
 		}
 		return s.Schedulers.SchedulerWorkers(), nil
 	})
-	read(s, op.ReadSelf, func(r *Read, _ *op.Nothing) (op.AgentSelf, error) { return s.Self(), nil })
+	read(s, op.ReadSelf, func(r *Read, _ *op.Query) (op.AgentSelf, error) { return s.Self(), nil })
 	read(s, op.ReadLeader, func(r *Read, _ *op.Query) (string, error) {
-		if s.Others != nil {
-			return s.Others.Leading(), nil
+		if s.Peers != nil {
+			return s.Peers.Leading(), nil
 		}
 		if _, err := s.Cluster.Leader(); err != nil {
 			return "", nil
@@ -58,14 +58,14 @@ func (s *Server) agent() {
 		return s.Cluster.Address(), nil
 	})
 	read(s, op.ReadPeers, func(r *Read, _ *op.Query) ([]string, error) {
-		if s.Others != nil {
-			return s.Others.Peers()
+		if s.Peers != nil {
+			return s.Peers.Addresses()
 		}
 		return []string{s.Cluster.Address()}, nil
 	})
 	read(s, op.Regions, func(r *Read, _ *op.Query) ([]string, error) {
-		if s.Others != nil {
-			return s.Others.Regions(), nil
+		if s.Peers != nil {
+			return s.Peers.Regions(), nil
 		}
 		return []string{s.Region}, nil
 	})
@@ -81,7 +81,8 @@ var errNoWorkers = berth.Errorf(berth.Unavailable, "nothing is scheduled here")
 func (s *Server) health() {
 	s.served[op.ReadHealth.Name] = true
 	s.routes.add(op.ReadHealth.Info, func(w http.ResponseWriter, r *http.Request, path values) {
-		in, _, err := decodeQuery[op.HealthQuery](r, path, s.Region)
+		in := new(op.HealthQuery)
+		err := decodeQuery(in, r, path)
 		if err == nil && in.Type != "" && in.Type != "client" && in.Type != "server" {
 			err = berth.Errorf(berth.Invalid, "type: %q; allowed are client and server", berth.Clip(in.Type, 64))
 		}
@@ -95,18 +96,19 @@ func (s *Server) health() {
 		} else if in.Type == "server" {
 			h.Client = nil
 		}
+		a := &answered{Meta: op.Meta{KnownLeader: true}, value: h}
 		if h.Client == nil && h.Server == nil || h.Client != nil && !h.Client.Ok || h.Server != nil && !h.Server.Ok {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusInternalServerError)
+			a.status = http.StatusInternalServerError
 		}
-		s.reply(w, r, h, &op.Meta{KnownLeader: true})
+		s.reply(w, viewOf(r), a)
 	})
 }
 
 func (s *Server) metrics() {
 	s.served[op.Metrics.Name] = true
 	s.routes.add(op.Metrics.Info, func(w http.ResponseWriter, r *http.Request, path values) {
-		in, _, err := decodeQuery[op.MetricsQuery](r, path, s.Region)
+		in := new(op.MetricsQuery)
+		err := decodeQuery(in, r, path)
 		switch {
 		case err != nil:
 			s.fail(w, err)
@@ -115,7 +117,7 @@ func (s *Server) metrics() {
 		case in.Format == "prometheus":
 			s.Metrics.ServePrometheus(w, r)
 		case in.Format == "":
-			s.reply(w, r, s.Metrics.ServeJSON(), &op.Meta{KnownLeader: true})
+			s.reply(w, viewOf(r), &answered{Meta: op.Meta{KnownLeader: true}, value: s.Metrics.ServeJSON()})
 		default:
 			s.fail(w, berth.Errorf(berth.Invalid, "format: %q; allowed is prometheus, or none for JSON", berth.Clip(in.Format, 64)))
 		}

@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httputil"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"berth"
 	"berth/internal/acl"
 	"berth/internal/events"
+	"berth/internal/peer"
 	"berth/internal/state"
 	"berth/op"
 )
@@ -54,8 +54,8 @@ type phases interface {
 type Config struct {
 	Store   *state.Store
 	Cluster Cluster
-	// Others are the other servers; nil: there are none, ever.
-	Others Others
+	// Peers are the other servers; nil: there are none, ever.
+	Peers  Peers
 	Region string
 	Logger *slog.Logger
 	// Rand is where random IDs come from; nil: from the operating system.
@@ -99,18 +99,27 @@ type Caller struct {
 // Server answers requests from a store, and writes through the leader's log.
 type Server struct {
 	Config
-	routes routes
-	rpc    map[string]rpcHandler
-	served map[string]bool // names of operations that have a handler
+	routes     routes
+	operations map[string]*operation // by name
+	rpc        map[string]rpcHandler
+	served     map[string]bool // names of operations that have a handler
+
+	// server returns a way to a server, of an agent that is none; else nil.
+	server func(context.Context) (peer.Conn, error)
 
 	waiting waiting
-	hashing sync.Mutex             // held while a state is hashed: one is enough work
-	proxy   *httputil.ReverseProxy // to other servers
+	hashing sync.Mutex // held while a state is hashed: one is enough work
 }
 
 // New returns a server of every operation.
 func New(c Config) *Server {
 	s := empty(c)
+	s.all()
+	return s
+}
+
+// all registers every operation.
+func (s *Server) all() {
 	s.jobs()
 	s.versions()
 	s.scaling()
@@ -125,14 +134,13 @@ func New(c Config) *Server {
 	s.streams()
 	s.agent()
 	s.members()
-	s.servers(c.Servers)
+	s.servers(s.Servers)
 	s.system()
 	s.operator()
 	s.raft()
 	s.autopilot()
 	s.snapshots()
 	s.events()
-	return s
 }
 
 // empty returns a server of no operation yet.
@@ -146,11 +154,10 @@ func empty(c Config) *Server {
 	if c.Authorize == nil {
 		c.Authorize = func(Caller, acl.Capability, string) error { return nil }
 	}
-	s := &Server{Config: c, rpc: map[string]rpcHandler{}, served: map[string]bool{}, waiting: waiting{count: map[string]int{}}}
-	if c.Others != nil {
-		s.proxy = newProxy(c.Others)
+	return &Server{
+		Config: c, operations: map[string]*operation{}, rpc: map[string]rpcHandler{}, served: map[string]bool{},
+		waiting: waiting{count: map[string]int{}},
 	}
-	return s
 }
 
 // ServeHTTP implements http.Handler.
@@ -181,46 +188,14 @@ func (s *Server) rescue(w http.ResponseWriter, r *http.Request) {
 func (s *Server) Served() map[string]bool { return s.served }
 
 // read registers an operation that is a function of a snapshot.
-func read[In, Out any](s *Server, o op.Op[In, Out], f func(*Read, *In) (Out, error)) {
-	s.served[o.Name] = true
-	if o.Path != "" {
-		s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
-			in, q, err := decodeQuery[In](r, path, s.Region)
-			if err != nil {
-				s.fail(w, err)
-				return
-			}
-			if s.passOn(w, r, o.Info, o.Leader && !q.AllowStale) {
-				return
-			}
-			out, meta, err := answer(r.Context(), s, o.Info, caller(r, q.AuthToken), q, func(rd *Read) (Out, error) { return f(rd, in) })
-			if err != nil {
-				s.fail(w, err)
-				return
-			}
-			s.reply(w, r, out, &meta)
-		})
-	}
-	if o.RPC != "" {
-		s.rpc[o.RPC] = func(ctx context.Context, c RPC) (any, error) {
-			in := new(In)
-			if err := c.Decode(in); err != nil {
-				return nil, err
-			}
-			q := queryOf(in)
-			if q == nil {
-				q = &op.Query{}
-			}
-			if s.Others != nil && s.away(q.Region) {
-				return s.passCallAway(ctx, q.Region, c, o.RPC)
-			}
-			out, meta, err := answer(ctx, s, o.Info, Caller{q.AuthToken, c.Remote(), c}, q, func(rd *Read) (Out, error) { return f(rd, in) })
-			if err != nil {
-				return nil, err
-			}
-			return withMeta(&out, meta), nil
+func read[In, Out any](s *Server, o op.Op[In, Out], f func(*Read, *In) (Out, error)) *operation {
+	return add(s, o, func(ctx context.Context, who Caller, in *In) (Out, op.Meta, error) {
+		q := queryOf(in)
+		if q == nil {
+			q = &op.Query{}
 		}
-	}
+		return answer(ctx, s, o.Info, who, q, func(r *Read) (Out, error) { return f(r, in) })
+	})
 }
 
 // local does a write on this server. If this server does not lead, or its term
@@ -230,69 +205,22 @@ func read[In, Out any](s *Server, o op.Op[In, Out], f func(*Read, *In) (Out, err
 type local[In, Out any] func(ctx context.Context, who Caller, opts *op.Write, in *In) (out Out, index uint64, err error)
 
 // write registers an operation that becomes commands.
-func write[In, Out any](s *Server, o op.Op[In, Out], decide func(*Write, *In) (Change[Out], error)) {
+func write[In, Out any](s *Server, o op.Op[In, Out], f func(*Write, *In) (Change[Out], error)) {
 	onLeader(s, o, func(ctx context.Context, who Caller, opts *op.Write, in *In) (Out, uint64, error) {
-		return runWrite(ctx, s, o.Info, who, opts, in, decide)
+		return runWrite(ctx, s, o.Info, who, opts, in, f)
 	})
 }
 
-// onLeader registers an operation that the leader does: here, by do, or on the
-// server that leads.
+// onLeader registers an operation that the leader does.
 func onLeader[In, Out any](s *Server, o op.Op[In, Out], do local[In, Out]) {
-	s.served[o.Name] = true
-	if o.Path != "" {
-		s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
-			err := s.insist(r.Context(), func() error {
-				if s.passOn(w, r, o.Info, true) {
-					return nil
-				}
-				in, opts, err := decodeBody[In](w, r, path, o.Info, s.Region)
-				if err != nil {
-					return err
-				}
-				if s.Others != nil && s.away(opts.Region) {
-					s.passAway(w, r, o.Info, opts.Region)
-					return nil
-				}
-				out, index, err := do(r.Context(), caller(r, opts.AuthToken), opts, in)
-				if err == nil {
-					s.reply(w, r, out, &op.Meta{Index: index})
-				}
-				return err
-			})
-			if err != nil {
-				s.fail(w, err)
-			}
-		})
-	}
-	if o.RPC != "" {
-		s.rpc[o.RPC] = func(ctx context.Context, c RPC) (reply any, err error) {
-			err = s.insist(ctx, func() error {
-				var here bool
-				if reply, here, err = s.passCall(ctx, c, o.RPC, new(In)); !here {
-					return err
-				}
-				in := new(In)
-				if err := c.Decode(in); err != nil {
-					return err
-				}
-				opts := writeOf(in)
-				if opts == nil {
-					opts = &op.Write{}
-				}
-				if s.Others != nil && s.away(opts.Region) {
-					reply, err = s.passCallAway(ctx, opts.Region, c, o.RPC)
-					return err
-				}
-				out, index, err := do(ctx, Caller{opts.AuthToken, c.Remote(), c}, opts, in)
-				if err == nil {
-					reply = withMeta(&out, op.Meta{Index: index, KnownLeader: true})
-				}
-				return err
-			})
-			return reply, err
+	add(s, o, func(ctx context.Context, who Caller, in *In) (Out, op.Meta, error) {
+		opts := writeOf(in)
+		if opts == nil {
+			opts = &op.Write{}
 		}
-	}
+		out, index, err := do(ctx, who, opts, in)
+		return out, op.Meta{Index: index}, err
+	})
 }
 
 // RPC is one call of an agent.
@@ -311,5 +239,3 @@ func (s *Server) RPC() map[string]func(context.Context, RPC) (any, error) {
 	}
 	return out
 }
-
-func caller(r *http.Request, token string) Caller { return Caller{Token: token, Remote: r.RemoteAddr} }

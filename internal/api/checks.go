@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 
 	"berth"
 	"berth/op"
@@ -16,38 +15,19 @@ type CheckReader interface {
 
 // checks serves how checks go: what the agent of the allocation's node knows.
 func (s *Server) checks() {
-	s.served[op.AllocChecks.Name] = true
-	s.routes.add(op.AllocChecks.Info, func(w http.ResponseWriter, r *http.Request, path values) {
-		in, q, err := decodeQuery[op.AllocRef](r, path, s.Region)
-		var out map[string]op.CheckStatus
-		if err == nil && s.Others != nil && s.away(q.Region) {
-			s.passAway(w, r, op.AllocChecks.Info, q.Region)
-			return
+	add(s, op.AllocChecks, func(ctx context.Context, who Caller, in *op.AllocRef) (out map[string]op.CheckStatus, m op.Meta, err error) {
+		if err := s.admit(ctx, op.AllocChecks.Info, who, in.Opts()); err != nil {
+			return nil, m, err
 		}
-		if err == nil {
-			out, err = s.readChecks(r, in, q)
-		}
+		a, err := s.newRead(who, in.Opts()).alloc(in.AllocID, op.AllocChecks.Need)
 		if err != nil {
-			s.fail(w, err)
-			return
+			return nil, m, err
 		}
-		s.reply(w, r, out, &op.Meta{KnownLeader: true})
-	})
-}
-
-func (s *Server) readChecks(r *http.Request, in *op.AllocRef, q *op.Query) (map[string]op.CheckStatus, error) {
-	who := caller(r, q.AuthToken)
-	if err := s.admit(r.Context(), op.AllocChecks.Info, who, q); err != nil {
-		return nil, err
-	}
-	rd := s.newRead(who, q)
-	a, err := rd.alloc(in.AllocID, op.AllocChecks.Need)
-	if err != nil {
-		return nil, err
-	}
-	from, ok := s.Logs.(CheckReader)
-	if !ok {
-		return nil, berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
-	}
-	return from.Checks(r.Context(), a.NodeID, a.ID.String())
+		from, ok := s.Logs.(CheckReader)
+		if !ok {
+			return nil, m, berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
+		}
+		out, err = from.Checks(ctx, a.NodeID, a.ID.String())
+		return out, op.Meta{KnownLeader: true}, err
+	}).regional = true
 }

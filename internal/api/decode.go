@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"encoding"
 	"errors"
 	"io"
@@ -38,22 +37,43 @@ func writeOf(in any) *op.Write {
 	return nil
 }
 
-// withMeta sets the metadata of an answer that carries it.
-func withMeta[Out any](out *Out, m op.Meta) any {
-	if v, ok := any(out).(interface{ Of() *op.Meta }); ok {
-		*v.Of() = m
+// regionAsked returns the region that a request is for, "" if it names none.
+func regionAsked(in any) string {
+	if q := queryOf(in); q != nil {
+		return q.Region
 	}
-	return out
+	if w := writeOf(in); w != nil {
+		return w.Region
+	}
+	return ""
 }
 
-// decodeQuery makes the input of a read from path, parameters and headers.
-func decodeQuery[In any](r *http.Request, path values, region string) (*In, *op.Query, error) {
-	in := new(In)
+// tokenOf returns the caller's token.
+func tokenOf(in any) string {
+	if q := queryOf(in); q != nil {
+		return q.AuthToken
+	}
+	if w := writeOf(in); w != nil {
+		return w.AuthToken
+	}
+	return ""
+}
+
+// decodeRequest fills the empty input of an operation from a request.
+func decodeRequest(in any, w http.ResponseWriter, r *http.Request, path values, info *op.Info) error {
+	if info.IsRead() {
+		return decodeQuery(in, r, path)
+	}
+	return decodeBody(in, w, r, path, info)
+}
+
+// decodeQuery fills the input of a read from path, parameters and headers.
+func decodeQuery(in any, r *http.Request, path values) error {
 	var ps berth.Problems
 	params(&ps, reflect.ValueOf(in).Elem(), r, path)
 	q := queryOf(in)
 	if q == nil {
-		q = &op.Query{}
+		return ps.Err()
 	}
 	get := r.URL.Query().Get
 	q.Region, q.Namespace, q.AuthToken = get("region"), namespace(r), token(r)
@@ -80,19 +100,18 @@ func decodeQuery[In any](r *http.Request, path values, region string) (*In, *op.
 		}
 		q.PerPage = int32(min(n, op.MaxPage))
 	}
-	return in, q, ps.Err()
+	return ps.Err()
 }
 
-// decodeBody makes the input of a write from its body, path and parameters.
-func decodeBody[In any](w http.ResponseWriter, r *http.Request, path values, info *op.Info, region string) (*In, *op.Write, error) {
-	in := new(In)
+// decodeBody fills the input of a write from its body, path and parameters.
+func decodeBody(in any, w http.ResponseWriter, r *http.Request, path values, info *op.Info) error {
 	var ps berth.Problems
 	if !info.Bytes && (info.Method != http.MethodDelete || info.Body) {
 		tree, err := readJSON(w, r, info.MaxBody)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		if s, ok := any(in).(interface{ Shape(decode.Tree) decode.Tree }); ok {
+		if s, ok := in.(interface{ Shape(decode.Tree) decode.Tree }); ok {
 			tree = s.Shape(tree)
 		}
 		ps = admit.Fill(in, tree, "body")
@@ -100,10 +119,10 @@ func decodeBody[In any](w http.ResponseWriter, r *http.Request, path values, inf
 	params(&ps, reflect.ValueOf(in).Elem(), r, path)
 	opts := writeOf(in)
 	if opts == nil {
-		opts = &op.Write{}
+		return ps.Err()
 	}
-	// What the request line says stands over what the body says: older clients
-	// send the body of an earlier answer.
+	// What the request line says counts for more than what the body says: older
+	// clients send the body of an earlier answer.
 	if s := r.URL.Query().Get("region"); s != "" {
 		opts.Region = s
 	}
@@ -112,7 +131,7 @@ func decodeBody[In any](w http.ResponseWriter, r *http.Request, path values, inf
 	}
 	opts.AuthToken = token(r)
 	opts.IdempotencyToken = r.URL.Query().Get("idempotency_token")
-	return in, opts, ps.Err()
+	return ps.Err()
 }
 
 // readJSON reads a body of at most that many bytes. No body is an empty object.
@@ -127,8 +146,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, most int64) (decode.Tree, 
 	return decode.ParseJSON(data)
 }
 
-// readBody reads a body of at most that many bytes. It can be read again: who
-// finds in it that the request is for others passes it on.
+// readBody reads a body of at most that many bytes.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
@@ -137,7 +155,6 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 		}
 		return nil, berth.Errorf(berth.Invalid, "the body could not be read: %w", err)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(data))
 	return data, nil
 }
 

@@ -21,27 +21,11 @@ import (
 const heartbeat = 10 * time.Second
 
 // events serves the stream of what changes.
-func (s *Server) events() {
-	s.served[op.StreamEvents.Name] = true
-	s.routes.add(op.StreamEvents.Info, func(w http.ResponseWriter, r *http.Request, path values) {
-		in, q, err := decodeQuery[op.EventQuery](r, path, s.Region)
-		if err == nil && s.Others != nil && s.away(q.Region) {
-			s.passAway(w, r, op.StreamEvents.Info, q.Region)
-			return
-		}
-		if err == nil {
-			err = s.streamEvents(w, r, in, q)
-		}
-		if err != nil {
-			s.fail(w, err)
-		}
-	})
-}
+func (s *Server) events() { addStream(s, op.StreamEvents, s.streamEvents) }
 
-// streamEvents returns an error only while nothing has been sent.
-func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *op.EventQuery, q *op.Query) error {
-	who := caller(r, q.AuthToken)
-	if err := s.admit(r.Context(), op.StreamEvents.Info, who, q); err != nil {
+func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery, x *exchange) error {
+	q := in.Opts()
+	if err := s.admit(ctx, op.StreamEvents.Info, who, q); err != nil {
 		return err
 	}
 	filter, err := events.ParseFilter(in.Topics, q.Namespace)
@@ -65,15 +49,15 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, in *op.Eve
 	} else if _, gap := errors.AsType[*events.Gap](err); !gap {
 		return berth.Errorf(berth.Unavailable, "%w", err)
 	}
-	out := newEventWriter(w)
-	if r.Method == http.MethodHead {
+	out := newEventWriter(x.w)
+	if x.view.Head {
 		return nil
 	}
 	if err != nil {
 		out.end(err)
 		return nil
 	}
-	out.run(r.Context(), reader, filter, rights)
+	out.run(ctx, reader, filter, rights)
 	return nil
 }
 

@@ -3,10 +3,7 @@ package api_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,8 +12,12 @@ import (
 
 	"berth"
 	"berth/internal/api"
+	"berth/internal/decode"
+	"berth/internal/msgpack"
+	"berth/internal/peer"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
+	"berth/internal/wire"
 	"berth/op"
 )
 
@@ -37,8 +38,7 @@ func (e *ending) Propose(context.Context, ...state.Command) ([]state.Result, err
 // next leader from then on.
 type deposed struct {
 	*ending
-	dial func() net.Conn
-	api.Others
+	api.Peers
 }
 
 func (d *deposed) Leader() (api.Leader, error) {
@@ -48,24 +48,22 @@ func (d *deposed) Leader() (api.Leader, error) {
 	return d.ending, nil
 }
 
-func (d *deposed) Route(_ context.Context, passed bool) (string, error) {
+func (d *deposed) Route(_ context.Context, asLeader bool) (string, <-chan struct{}, error) {
+	over := make(chan struct{})
 	switch {
 	case d.asked.Load() == 0:
-		return "", nil
-	case passed:
-		return "", api.ErrUnled
+		close(over) // the term ends at once
+		return "", over, nil
+	case asLeader:
+		return "", nil, peer.ErrNotLeader
 	}
-	return "new:1", nil
+	return "new:1", over, nil
 }
 
-func (d *deposed) While(ctx context.Context, _ string) (context.Context, context.CancelFunc) {
-	return context.WithCancel(ctx)
-}
-
-func (d *deposed) Dial(context.Context, string) (net.Conn, error) { return d.dial(), nil }
-
-func (d *deposed) Call(context.Context, string, string, api.RPC) (any, error) {
-	return "from the next", nil
+func (d *deposed) Connect(context.Context, string) (peer.Conn, error) {
+	return answering(func(context.Context, *op.Forwarded) (*op.Answer, error) {
+		return &op.Answer{Body: []byte("from the next")}, nil
+	}), nil
 }
 
 // arg is a call's argument.
@@ -83,10 +81,7 @@ var (
 // a reason.
 func overAt(t *testing.T, err error) (*api.Server, *deposed) {
 	d := &deposed{ending: &ending{err: err}}
-	d.dial = answering(t, func(c net.Conn) {
-		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nfrom the next")
-	})
-	s, log := serve(t, func(c *api.Config) { c.Cluster, c.Others = d, d }, statetest.AddNode(1, 100, 100))
+	s, log := serve(t, func(c *api.Config) { c.Cluster, c.Peers = d, d }, statetest.AddNode(1, 100, 100))
 	d.leader = leader{log}
 	return s, d
 }
@@ -109,7 +104,7 @@ func TestAWriteInTheMomentThatATermEnds(t *testing.T) {
 func TestACallInTheMomentThatATermEnds(t *testing.T) {
 	call := arg{op.BeatNode{NodeID: statetest.Node(1, 100, 100).ID, SecretID: statetest.Node(1, 100, 100).SecretID, Status: berth.NodeDown}}
 	s, d := overAt(t, errOver)
-	if out, err := s.RPC()[op.NodeBeat.RPC](t.Context(), call); err != nil || out != "from the next" || d.asked.Load() != 1 {
+	if out, err := s.RPC()[op.NodeBeat.RPC](t.Context(), call); err != nil || string(out.(wire.Raw)) != "from the next" || d.asked.Load() != 1 {
 		t.Errorf("nothing was proposed: %v %v after %d proposals", out, err, d.asked.Load())
 	}
 	s, d = overAt(t, errPerhaps)
@@ -122,34 +117,38 @@ func TestACallInTheMomentThatATermEnds(t *testing.T) {
 // looks for the next itself.
 func TestAWritePassedOnInTheMomentThatATermEnds(t *testing.T) {
 	s, d := overAt(t, errOver)
-	r := func(h http.Handler) (int, string, string) {
-		r := httptest.NewRequest(http.MethodPut, "/v1/jobs", strings.NewReader(aJob))
-		r.Header.Set("X-Berth-Passed", "leader")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w.Code, w.Header().Get("X-Berth-Unled"), w.Body.String()
+	tree, err := decode.ParseJSON([]byte(aJob))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if code, unled, text := r(s.Passed()); code != http.StatusInternalServerError || unled != "true" || d.asked.Load() != 1 {
-		t.Errorf("nothing was proposed: %d %q %s", code, unled, text)
+	in, err := msgpack.Append(nil, &op.RegisterJob{Job: tree["Job"].(decode.Tree)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forwarded := &op.Forwarded{Name: op.Register.Name, In: in, Scope: op.ScopeLeader}
+	if a := s.Forwarded(t.Context(), forwarded, false); !a.NotLeader || a.Kind != berth.NoLeader || d.asked.Load() != 1 {
+		t.Errorf("nothing was proposed: %+v", a)
 	}
 	s, _ = overAt(t, errPerhaps)
-	if code, unled, text := r(s.Passed()); code != http.StatusInternalServerError || unled != "" || !strings.Contains(text, "unknown whether") {
-		t.Errorf("it may have been proposed: %d %q %s", code, unled, text)
+	if a := s.Forwarded(t.Context(), forwarded, false); a.NotLeader || !strings.Contains(a.Error, "unknown whether") {
+		t.Errorf("it may have been proposed: %+v", a)
 	}
 }
 
 // stuck is a server that believes that it leads, for ever.
 type stuck struct{ *deposed }
 
-func (s stuck) Leader() (api.Leader, error)               { return s.ending, nil }
-func (stuck) Route(context.Context, bool) (string, error) { return "", nil }
+func (s stuck) Leader() (api.Leader, error) { return s.ending, nil }
+func (stuck) Route(context.Context, bool) (string, <-chan struct{}, error) {
+	return "", make(chan struct{}), nil
+}
 
 // If no other server comes to lead, the caller is told so within the time for
 // which requests are held.
 func TestATermThatEndsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deposed{ending: &ending{err: errOver}}
-		s, log := serve(t, func(c *api.Config) { c.Cluster, c.Others = stuck{d}, stuck{d} })
+		s, log := serve(t, func(c *api.Config) { c.Cluster, c.Peers = stuck{d}, stuck{d} })
 		d.leader = leader{log}
 		began := time.Now()
 		w := ask(s, http.MethodPut, "/v1/jobs", aJob)

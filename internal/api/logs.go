@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -11,33 +12,17 @@ import (
 
 // logs serves the output of tasks: as a run of JSON frames, or as bytes.
 func (s *Server) logs() {
-	s.served[op.ReadLogs.Name] = true
-	s.routes.add(op.ReadLogs.Info, func(w http.ResponseWriter, r *http.Request, path values) {
-		in, q, err := decodeQuery[op.LogsQuery](r, path, s.Region)
-		if err == nil && s.Others != nil && s.away(q.Region) {
-			s.passAway(w, r, op.ReadLogs.Info, q.Region)
-			return
-		}
-		if err == nil {
-			err = s.streamLogs(w, r, in, q)
-		}
-		if err != nil {
-			s.fail(w, err)
-		}
-	})
+	addStream(s, op.ReadLogs, s.streamLogs).regional = true
 }
 
-// streamLogs returns an error only while nothing has been sent.
-func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, in *op.LogsQuery, q *op.Query) error {
+func (s *Server) streamLogs(ctx context.Context, who Caller, in *op.LogsQuery, x *exchange) error {
 	if err := checkLogs(in); err != nil {
 		return err
 	}
-	who := caller(r, q.AuthToken)
-	if err := s.admit(r.Context(), op.ReadLogs.Info, who, q); err != nil {
+	if err := s.admit(ctx, op.ReadLogs.Info, who, in.Opts()); err != nil {
 		return err
 	}
-	rd := s.newRead(who, q)
-	a, err := rd.alloc(in.AllocID, op.ReadLogs.Need)
+	a, err := s.newRead(who, in.Opts()).alloc(in.AllocID, op.ReadLogs.Need)
 	if err != nil {
 		return err
 	}
@@ -47,15 +32,15 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, in *op.LogsQ
 	if s.Logs == nil {
 		return berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
 	}
-	return s.send(w, r, in, s.Logs, a.NodeID)
+	return sendLogs(ctx, x.w, in, s.Logs, a.NodeID)
 }
 
-// send streams the output of a task to a caller. It returns an error only
-// while nothing has been sent; later, the end of the stream says that
-// something went wrong.
-func (s *Server) send(w http.ResponseWriter, r *http.Request, in *op.LogsQuery, from LogStreamer, node berth.NodeID) error {
+// sendLogs streams the output of a task to a caller. It returns an error only
+// while nothing has been sent; later, the end of the stream says that something
+// went wrong.
+func sendLogs(ctx context.Context, w http.ResponseWriter, in *op.LogsQuery, from LogStreamer, node berth.NodeID) error {
 	out := &frames{w: w, flush: http.NewResponseController(w), plain: in.Plain}
-	err := from.Logs(r.Context(), node, in, out.send)
+	err := from.Logs(ctx, node, in, out.send)
 	if out.began {
 		return nil
 	}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -50,25 +49,17 @@ func (s *Server) members() {
 
 // act registers an operation that changes something of this agent, and so
 // nothing that is replicated.
-func act[In, Out any](s *Server, o op.Op[In, Out], f func(context.Context, *In) (Out, error)) {
-	s.served[o.Name] = true
-	s.routes.add(o.Info, func(w http.ResponseWriter, r *http.Request, path values) {
-		in, opts, err := decodeBody[In](w, r, path, o.Info, s.Region)
-		if err == nil {
-			err = s.region(opts.Region)
+func act[In, Out any](s *Server, o op.Op[In, Out], f func(context.Context, *In) (Out, error)) *operation {
+	return add(s, o, func(ctx context.Context, who Caller, in *In) (out Out, m op.Meta, err error) {
+		opts := writeOf(in)
+		if err := s.region(opts.Region); err != nil {
+			return out, m, err
 		}
-		if err == nil {
-			err = s.allow(o.Info, caller(r, opts.AuthToken), opts.Namespace)
+		if err := s.allow(o.Info, who, opts.Namespace); err != nil {
+			return out, m, err
 		}
-		var out Out
-		if err == nil {
-			out, err = f(r.Context(), in)
-		}
-		if err != nil {
-			s.fail(w, err)
-			return
-		}
-		s.reply(w, r, out, &op.Meta{KnownLeader: true})
+		out, err = f(ctx, in)
+		return out, op.Meta{KnownLeader: true}, err
 	})
 }
 

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"math/rand/v2"
-	"time"
 
 	"berth"
 	"berth/internal/acl"
@@ -102,7 +100,7 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 		}
 		defer s.waiting.exit(who)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience(q.MaxQueryTime))
+	ctx, cancel := context.WithTimeout(ctx, q.Wait())
 	defer cancel()
 	// What is watched is fixed by the first look; a change between that look
 	// and here is seen by the second.
@@ -117,16 +115,6 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 			return out, meta, err
 		}
 	}
-}
-
-// patience is how long a query waits: as asked within the limit, and a little
-// longer by chance, so that callers that began together do not come back
-// together.
-func patience(asked time.Duration) time.Duration {
-	if asked <= 0 || asked > op.MaxWait {
-		asked = op.MaxWait
-	}
-	return asked + rand.N(asked/16+1)
 }
 
 // admit says whether a read may go on. Unless it may be stale it returns when

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -32,10 +33,9 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 		code = http.StatusMethodNotAllowed
 		w.Header().Set("Allow", e.allowed)
 	}
-	if code == http.StatusInternalServerError && !errors.Is(err, state.ErrLost) {
+	if code == http.StatusInternalServerError && berth.KindOf(err) != berth.NoLeader && !errors.Is(err, state.ErrLost) && !errors.Is(err, context.Canceled) {
 		s.Logger.Error("a request failed", "error", err)
 	}
-	unled(w, err)
 	refusal := berth.CodeOf(err)
 	if refusal != "" {
 		w.Header().Set(op.HeaderCode, refusal)
@@ -61,8 +61,8 @@ const maxKept = 4 << 20
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// reply answers with a value as JSON, and its metadata as headers.
-func (s *Server) reply(w http.ResponseWriter, r *http.Request, v any, m *op.Meta) {
+// reply answers with JSON, and the metadata as headers.
+func (s *Server) reply(w http.ResponseWriter, view op.View, a *answered) {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buf.Cap() <= maxKept {
@@ -70,15 +70,11 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, v any, m *op.Meta
 		}
 	}()
 	buf.Reset()
-	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false)
-	if pretty := r.URL.Query(); pretty.Has("pretty") {
-		enc.SetIndent("", "    ")
-	}
-	if err := enc.Encode(v); err != nil {
+	if err := a.appendJSON(buf, view.Pretty); err != nil {
 		s.fail(w, err)
 		return
 	}
+	m := &a.Meta
 	h := w.Header()
 	if m.Index > 0 {
 		h.Set(op.HeaderIndex, strconv.FormatUint(m.Index, 10))
@@ -92,13 +88,39 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, v any, m *op.Meta
 	h.Set("Vary", "Accept-Encoding")
 	h.Set("X-Content-Type-Options", "nosniff")
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
-	if buf.Len() < worthwhile || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	plain := buf.Len() < worthwhile || !view.Gzip
+	if plain {
 		h.Set("Content-Length", strconv.Itoa(buf.Len()))
+	} else {
+		h.Set("Content-Encoding", "gzip")
+	}
+	if a.status != 0 {
+		w.WriteHeader(a.status)
+	}
+	if plain {
 		w.Write(buf.Bytes())
 		return
 	}
-	h.Set("Content-Encoding", "gzip")
 	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	z.Write(buf.Bytes())
 	z.Close()
+}
+
+const indent = "    "
+
+// appendJSON writes the answer as callers get it.
+func (a *answered) appendJSON(b *bytes.Buffer, pretty bool) error {
+	switch {
+	case a.encoded != nil && pretty:
+		return json.Indent(b, a.encoded, "", indent)
+	case a.encoded != nil:
+		b.Write(a.encoded)
+		return nil
+	}
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	if pretty {
+		enc.SetIndent("", indent)
+	}
+	return enc.Encode(a.value)
 }

@@ -17,8 +17,7 @@ type handler func(http.ResponseWriter, *http.Request, values)
 // escaped slash. An ID whose slashes were not escaped, as some callers send
 // them, is found by what stands around it.
 type routes struct {
-	list     []route
-	fallback handler // for paths that no route matches; nil: there is no such path
+	list []route
 }
 
 type route struct {
@@ -74,9 +73,6 @@ func (rs *routes) match(r *http.Request) (handler, values, error) {
 		if len(allowed) > 0 {
 			return nil, nil, &badMethod{strings.Join(allowed, ", ")}
 		}
-	}
-	if rs.fallback != nil {
-		return rs.fallback, nil, nil
 	}
 	return nil, nil, berth.Errorf(berth.NotFound, "no such path: %s", berth.Clip(r.URL.Path, 64))
 }

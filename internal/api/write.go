@@ -218,8 +218,8 @@ func commit(ctx context.Context, log state.Log, cmds []state.Command, apart bool
 // contactOf notes that a node's agent was heard, and returns what it is told.
 func (s *Server) contactOf(leader Leader, id berth.NodeID) Contact {
 	c := Contact{TTL: leader.Beat(id), Leader: s.Cluster.Address()}
-	if s.Others != nil {
-		c.Servers = s.Others.Servers()
+	if s.Peers != nil {
+		c.Servers = s.Peers.Servers()
 	}
 	return c
 }

@@ -16,7 +16,7 @@ func agentInfoCommand() *command {
 		help:    "Shows the statistics that an agent reports about itself: its server and node parts, Raft and the Go runtime.",
 		setup: func(f *flags) action {
 			data := f.data()
-			return answer(data, reading(op.ReadSelf, op.Nothing{}), func(_ *call, p *page, out op.AgentSelf) {
+			return answer(data, reading(op.ReadSelf, op.Query{}), func(_ *call, p *page, out op.AgentSelf) {
 				for _, part := range slices.Sorted(maps.Keys(out.Stats)) {
 					p.linef("%s", part)
 					for _, k := range slices.Sorted(maps.Keys(out.Stats[part])) {

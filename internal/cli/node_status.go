@@ -94,7 +94,7 @@ func (s nodeStatus) find(ctx context.Context, c *call) (n op.Node, err error) {
 	if !*s.self {
 		return c.findNode(ctx, c.args[0])
 	}
-	self, _, err := client.Call(ctx, c.client, op.ReadSelf, op.Nothing{})
+	self, _, err := client.Call(ctx, c.client, op.ReadSelf, op.Query{})
 	if err != nil {
 		return n, err
 	}

@@ -110,7 +110,7 @@ func (d *Daemon) open() (err error) {
 	}
 	d.handler = api.NewAgent(api.AgentConfig{
 		Region: conf.Region, Logger: d.log, Self: d.self, Health: d.health, Metrics: server.ProcessMetrics(),
-		Has: d.agent.Has, Logs: d.agent, Node: d.agent.NodeID, Dial: d.cluster.Tunnel, Servers: d.cluster,
+		Has: d.agent.Has, Logs: d.agent, Node: d.agent.NodeID, Connect: d.cluster.Connect, Servers: d.cluster,
 	})
 	return nil
 }

@@ -1,12 +1,50 @@
 package decode
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"berth"
 	"berth/internal/strictjson"
 )
+
+// AppendBinary implements encoding.BinaryAppender: between servers a tree travels
+// as JSON, which keeps its numbers as they were written.
+func (t RawTree) AppendBinary(b []byte) ([]byte, error) {
+	if t == nil {
+		return b, nil
+	}
+	text, err := t.MarshalJSON()
+	return append(b, text...), err
+}
+
+// UnmarshalBinary implements encoding.BinaryUnmarshaler.
+func (t *RawTree) UnmarshalBinary(b []byte) error {
+	if len(b) == 0 {
+		*t = nil
+		return nil
+	}
+	tree, err := ParseJSON(b)
+	*t = RawTree(tree)
+	return err
+}
+
+// MarshalJSON implements json.Marshaler. No tree is an empty object.
+func (t RawTree) MarshalJSON() ([]byte, error) {
+	if t == nil {
+		return []byte("{}"), nil
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(Tree(t))
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
 // ParseJSON reads one JSON object. It refuses what JSON leaves open and
 // parsers settle differently: invalid UTF-8, a name twice in one object,

@@ -1,6 +1,10 @@
 // Package peer is how servers and agents ask each other for operations of
 // package op. One that has an RPC name is called by op.Call and served by
-// Handle.
+// Handle. Any other is forwarded, as its name and its input, to the server that
+// answers it, and its answer is handed on as that server encoded it: Conn asks,
+// and package api answers. An error says whether something may have come of what
+// was asked. Only what is a stream goes as a stream of bytes. Who may forward
+// what is for package server to check.
 package peer
 
 import (

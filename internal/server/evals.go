@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"berth"
-	"berth/internal/api"
 	"berth/internal/leader/broker"
 	"berth/internal/peer"
 	"berth/internal/state"
@@ -51,7 +50,7 @@ const mostHanded = 64 // evaluations to one call
 func (s *Server) dequeue(ctx context.Context, c *wire.Call, in *op.DequeueEvals) (*op.DequeuedEvals, error) {
 	t := s.term.Load()
 	if t == nil {
-		return nil, api.ErrUnled
+		return nil, peer.ErrNotLeader
 	}
 	if sess := c.Peer.Session(); sess != nil { // of a connection that is no session nobody hears when it ends
 		s.handed.begin(sess, in.Life)
@@ -64,7 +63,7 @@ func (s *Server) dequeue(ctx context.Context, c *wire.Call, in *op.DequeueEvals)
 	case errors.Is(err, context.DeadlineExceeded):
 		return out, nil
 	case errors.Is(err, broker.ErrClosed):
-		return nil, api.ErrUnled
+		return nil, peer.ErrNotLeader
 	case err != nil:
 		return nil, err
 	}
@@ -143,7 +142,7 @@ func (s *Server) settle(how func(*broker.Broker, berth.EvalID, berth.Token) erro
 	return func(_ context.Context, c *wire.Call, in *op.SettleEval) (*op.Nothing, error) {
 		t := s.term.Load()
 		if t == nil || t.number != in.Term {
-			return nil, api.ErrUnled
+			return nil, peer.ErrNotLeader
 		}
 		s.handed.drop(c.Peer.Session(), in.EvalID)
 		return &op.Nothing{}, how(t.broker, in.EvalID, in.Token)
@@ -156,10 +155,10 @@ func (s *Server) judge(ctx context.Context, in *op.SubmitPlan) (*op.PlanSubmitte
 	t := s.term.Load()
 	switch {
 	case t == nil:
-		return nil, api.ErrUnled
+		return nil, peer.ErrNotLeader
 	case t.number != in.Term: // whoever decided it has lost its leader
 		s.refused.Note(berth.CodeStaleEpoch)
-		return nil, api.ErrUnled
+		return nil, peer.ErrNotLeader
 	}
 	plan, err := state.Unship(in.Plan)
 	if err != nil {
@@ -264,30 +263,20 @@ func (s *Server) workFor(ctx context.Context, leader lease) {
 		return
 	}
 	defer s.following.end()
-	f := worker.NewFollower(caller{s, leader.addr}, s.store)
+	f := worker.NewFollower(submitter{caller{s, leader.addr}}, s.store)
 	f.Roster, f.Logger = &s.workers, s.config.Logger
 	err := f.Run(ctx, s.crew)
 	s.config.Logger.Debug("workers lost the leader", "address", leader.addr, "error", err)
 }
 
-// caller calls the server at an address.
-type caller struct {
-	server *Server
-	addr   string
-}
+// submitter is the leader as workers here call it: with plans past the
+// failpoints, if any is armed.
+type submitter struct{ caller }
 
 // Call implements op.Caller.
-func (c caller) Call(ctx context.Context, method string, in, out any) error {
+func (c submitter) Call(ctx context.Context, method string, in, out any) error {
 	if plan, ok := in.(*op.SubmitPlan); ok {
 		return c.submitWithFaults(ctx, plan, out)
 	}
-	return c.call(ctx, method, in, out)
-}
-
-func (c caller) call(ctx context.Context, method string, in, out any) error {
-	sess, err := c.server.links.to(ctx, c.addr)
-	if err != nil {
-		return err
-	}
-	return sess.Call(ctx, method, in, out)
+	return c.caller.Call(ctx, method, in, out)
 }

@@ -100,11 +100,11 @@ func (s *Server) hold(name, when string, do func(context.Context) error) {
 // submitWithFaults hands in a plan, past the points that a plan passes.
 func (c caller) submitWithFaults(ctx context.Context, in *op.SubmitPlan, out any) error {
 	if !c.server.config.Faults.Points.Armed() {
-		return c.call(ctx, op.PlanSubmit.RPC, in, out)
+		return c.Call(ctx, op.PlanSubmit.RPC, in, out)
 	}
 	n := c.server.launches(in)
 	if n == 0 {
-		return c.call(ctx, op.PlanSubmit.RPC, in, out)
+		return c.Call(ctx, op.PlanSubmit.RPC, in, out)
 	}
 	if action, err := c.server.passPlan(ctx, failpoint.Before, n); err != nil {
 		if action == failpoint.Hang {
@@ -112,7 +112,7 @@ func (c caller) submitWithFaults(ctx context.Context, in *op.SubmitPlan, out any
 		}
 		return err
 	}
-	if err := c.call(ctx, op.PlanSubmit.RPC, in, out); err != nil {
+	if err := c.Call(ctx, op.PlanSubmit.RPC, in, out); err != nil {
 		return err
 	}
 	_, err := c.server.passPlan(ctx, failpoint.After, n)
@@ -144,7 +144,7 @@ func (s *Server) passPlan(ctx context.Context, when string, n int) (action strin
 
 // handLate hands in a plan at whoever leads by now.
 func (s *Server) handLate(ctx context.Context, in *op.SubmitPlan) error {
-	addr, err := s.Route(ctx, false)
+	addr, _, err := s.Route(ctx, false)
 	switch {
 	case err != nil:
 		return err
@@ -152,7 +152,7 @@ func (s *Server) handLate(ctx context.Context, in *op.SubmitPlan) error {
 		_, err = s.judge(ctx, in)
 		return err
 	}
-	return caller{s, addr}.call(ctx, op.PlanSubmit.RPC, in, new(op.PlanSubmitted))
+	return caller{s, addr}.Call(ctx, op.PlanSubmit.RPC, in, new(op.PlanSubmitted))
 }
 
 // Failpoints returns the points of this server, for the API.

@@ -21,5 +21,5 @@ func (s *Server) openFaults(context.Context) (wait func()) { return func() {} }
 func (s *Server) withFaults(_ context.Context, log state.Log) state.Log { return log }
 
 func (c caller) submitWithFaults(ctx context.Context, in *op.SubmitPlan, out any) error {
-	return c.call(ctx, op.PlanSubmit.RPC, in, out)
+	return c.Call(ctx, op.PlanSubmit.RPC, in, out)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/peer"
 	"berth/internal/state"
 	"berth/op"
 )
@@ -95,41 +96,29 @@ func (l *leading) set(addr string) {
 	l.now.life, l.now.end = context.WithCancel(context.Background())
 }
 
-// Route implements api.Others.
-func (s *Server) Route(ctx context.Context, passed bool) (string, error) {
+// Route implements api.Peers.
+func (s *Server) Route(ctx context.Context, asLeader bool) (addr string, over <-chan struct{}, err error) {
 	for {
 		changed, now := s.leading.changed(), s.leading.current()
 		switch {
 		case s.term.Load() != nil:
-			return "", nil
-		case passed && !s.consensus.Leader():
-			return "", api.ErrUnled
-		case !passed && now.addr != "" && now.addr != s.config.Advertise:
+			return "", changed, nil
+		case asLeader && !s.consensus.Leader():
+			return "", nil, peer.ErrNotLeader
+		case !asLeader && now.addr != "" && now.addr != s.config.Advertise:
 			if _, known := s.consensus.Contact(); known {
-				return now.addr, nil
+				return now.addr, now.life.Done(), nil
 			}
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			if err := ctx.Err(); err == context.Canceled {
-				return "", err
+				return "", nil, err
 			}
-			return "", state.ErrLost
+			return "", nil, state.ErrLost
 		}
 	}
-}
-
-// While implements api.Others.
-func (s *Server) While(ctx context.Context, addr string) (context.Context, context.CancelFunc) {
-	now := s.leading.current()
-	life, end := context.WithCancel(ctx)
-	if now.addr != addr {
-		end()
-		return life, end
-	}
-	stop := context.AfterFunc(now.life, end)
-	return life, func() { stop(); end() }
 }
 
 // reads are the reads that wait until this server knows what was answered
@@ -150,7 +139,7 @@ type question struct {
 
 func newReads() *reads { return &reads{wake: make(chan struct{}, 1), over: make(chan struct{})} }
 
-// Sync implements api.Others.
+// Sync implements api.Peers.
 func (s *Server) Sync(ctx context.Context) error {
 	index, err := s.safeIndex(ctx)
 	if err != nil || s.store.Snapshot().Index >= index {
@@ -222,28 +211,35 @@ func (s *Server) readIndex(ctx context.Context) (index uint64, err error) {
 	hold, cancel := context.WithTimeout(ctx, api.Hold)
 	defer cancel()
 	for {
-		changed := s.leading.changed()
-		addr, err := s.Route(hold, false)
+		addr, over, err := s.Route(hold, false)
 		if err != nil {
 			return 0, err
 		}
 		if addr == "" {
 			index, err = s.consensus.ReadIndex(hold)
 		} else {
-			index, err = s.askReadIndex(hold, addr)
+			index, err = s.askReadIndex(hold, addr, over)
 		}
 		if err == nil {
 			return index, nil
 		}
-		if await(hold, changed, retryPause) != nil {
+		if await(hold, over, retryPause) != nil {
 			return 0, fmt.Errorf("%w: %v", state.ErrLost, err)
 		}
 	}
 }
 
-func (s *Server) askReadIndex(ctx context.Context, addr string) (uint64, error) {
-	ctx, end := s.While(ctx, addr)
+// askReadIndex asks the server at addr until it answers or another one leads.
+func (s *Server) askReadIndex(ctx context.Context, addr string, over <-chan struct{}) (uint64, error) {
+	ctx, end := context.WithCancel(ctx)
 	defer end()
+	go func() { // ends with ctx
+		select {
+		case <-over:
+			end()
+		case <-ctx.Done():
+		}
+	}()
 	out, err := op.Call(ctx, caller{s, addr}, op.ReadIndex, &op.Nothing{})
 	if err != nil {
 		return 0, err

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/api"
 	"berth/internal/consensus"
 	"berth/internal/gossip"
 	"berth/internal/peer"
@@ -75,16 +74,9 @@ func (s *Server) handleServers() {
 	if s.config.Cluster == nil {
 		return
 	}
-	var between []string
-	for name, h := range s.api.PassedRPC() {
-		s.wire.HandleServers(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, passedRPC{call}) })
-		between = append(between, name)
-	}
-	s.wire.HandleStreamServers(passRPC, s.passed)
-	s.wire.Between(append(between, passRPC)...)
 	peer.Handle(s.wire, op.ReadIndex, func(ctx context.Context, _ *wire.Call, _ *op.Nothing) (*op.Safe, error) {
 		if s.term.Load() == nil {
-			return nil, api.ErrUnled
+			return nil, peer.ErrNotLeader
 		}
 		index, err := s.consensus.ReadIndex(ctx)
 		return &op.Safe{Index: index}, err

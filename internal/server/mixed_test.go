@@ -135,7 +135,7 @@ func TestTwoClustersDoNotMix(t *testing.T) {
 	}
 	wait.until("c is of the cluster of a", func() bool { return of(c) == of(a) })
 	for x, want := range map[*gossiping]int{a: 2, b: 1} {
-		if peers, err := x.Peers(); err != nil || len(peers) != want {
+		if peers, err := x.Addresses(); err != nil || len(peers) != want {
 			t.Errorf("%s agrees with %v: %v", x.pool.Self().Name, peers, err)
 		}
 	}

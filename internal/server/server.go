@@ -180,9 +180,9 @@ func newServer(c Config) (*Server, error) {
 		Log: c.Logger, MaxConns: c.MaxConns, Handshake: c.Handshake, Once: []msgpack.Memo{msgpack.Once[berth.Job]()},
 		Region: c.Region, TLS: c.TLS.Accept, OnlyTLS: c.TLS.Only, Unnamed: c.TLS.Unnamed,
 	}
-	var others api.Others
+	var peers api.Peers
 	if c.Cluster != nil {
-		others = s
+		peers = s
 		wired.Raft = s.takeRaft
 	}
 	s.wire = wire.New(wired)
@@ -191,29 +191,16 @@ func newServer(c Config) (*Server, error) {
 	}
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
-		Store: s.store, Cluster: s, Others: others, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.proved,
+		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.proved,
 		Logs: s, Tasks: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Members: c.members(), Servers: c.LocalServers,
 	})
 	for name, h := range s.api.RPC() {
-		s.wire.Handle(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, rpc{call}) })
+		s.wire.Handle(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, call) })
 	}
-	s.wire.HandleStream(op.Tunnel.RPC, s.tunnel)
+	s.handleForwards()
 	s.handleServers()
 	return s, nil
 }
-
-// rpc is a call of an agent as the API sees it.
-type rpc struct{ *wire.Call }
-
-// Remote implements api.RPC.
-func (r rpc) Remote() string { return r.Peer.Addr.String() }
-
-// passedRPC is a call that another server passed on. The agent that made it is
-// not at the far end of this connection.
-type passedRPC struct{ *wire.Call }
-
-// Remote implements api.RPC.
-func (r passedRPC) Remote() string { return r.Peer.Addr.String() }
 
 // Handler answers HTTP.
 func (s *Server) Handler() http.Handler { return s.api }
@@ -280,7 +267,7 @@ type sessions struct {
 
 // proved remembers over which connection a node is reached.
 func (s *Server) proved(id berth.NodeID, c api.RPC) {
-	call, ok := c.(rpc)
+	call, ok := c.(*wire.Call)
 	if !ok {
 		return
 	}

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/api"
 	"berth/internal/gossip"
+	"berth/internal/peer"
 	"berth/internal/wire"
 
 	"github.com/hashicorp/raft"
@@ -49,12 +49,12 @@ type sessionTo struct {
 }
 
 // to returns a session to the server at addr. Its error wraps
-// api.ErrUnreached.
+// peer.ErrUnreached.
 func (l *links) to(ctx context.Context, addr string) (*wire.Session, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		return nil, fmt.Errorf("%w: this server ends", api.ErrUnreached)
+		return nil, fmt.Errorf("%w: this server ends", peer.ErrUnreached)
 	}
 	x := l.byAddr[addr]
 	if x == nil || x.over() {
@@ -69,10 +69,10 @@ func (l *links) to(ctx context.Context, addr string) (*wire.Session, error) {
 	select {
 	case <-x.ready:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", api.ErrUnreached, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", peer.ErrUnreached, ctx.Err())
 	}
 	if x.err != nil {
-		return nil, fmt.Errorf("%w: %w", api.ErrUnreached, x.err)
+		return nil, fmt.Errorf("%w: %w", peer.ErrUnreached, x.err)
 	}
 	return x.session, nil
 }

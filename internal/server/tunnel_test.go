@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"berth/internal/acl"
 	"berth/internal/agent"
 	"berth/internal/api"
+	"berth/internal/msgpack"
 	"berth/internal/server"
 	"berth/internal/wire"
 	"berth/op"
@@ -47,7 +47,7 @@ func (r *running) follow() *follower {
 		Region: "global", Logger: log, Metrics: server.ProcessMetrics(),
 		Self:   func() op.AgentSelf { return op.AgentSelf{Member: op.AgentMember{Name: "follower"}} },
 		Health: func() op.AgentHealth { return op.AgentHealth{Client: &op.Health{Ok: true, Message: "ok"}} },
-		Has:    a.Has, Logs: a, Node: a.NodeID, Dial: cluster.Tunnel,
+		Has:    a.Has, Logs: a, Node: a.NodeID, Connect: cluster.Connect,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
@@ -209,24 +209,26 @@ func TestTunnelsAreForAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	open := func(s *wire.Session) (string, error) {
-		st, err := s.Stream(t.Context(), op.Tunnel.RPC, &op.Nothing{})
+	in, err := msgpack.Append(nil, &op.JobsQuery{Query: op.Query{AuthToken: "mine"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(s *wire.Session) (string, error) {
+		// What an agent says of who asks, and of how far it may go, is not believed.
+		a, err := op.Call(t.Context(), s, op.AgentForward, &op.Forwarded{Name: op.ListJobs.Name, In: in, Scope: op.ScopeLeader, Remote: "10.9.8.7:1"})
 		if err != nil {
 			return "", err
 		}
-		conn := st.Conn()
-		defer conn.Close()
-		if _, err := io.WriteString(conn, "GET /v1/jobs HTTP/1.1\r\nHost: x\r\nX-Nomad-Token: mine\r\nConnection: close\r\n\r\n"); err != nil {
-			return "", err
-		}
-		b, err := io.ReadAll(conn)
-		return string(b), err
+		return string(a.Body) + a.Error, nil
 	}
-	if got, err := open(stranger); berth.KindOf(err) != berth.Denied || got != "" {
-		t.Errorf("a stranger's tunnel says %q, %v", got, err)
+	if got, err := list(stranger); berth.KindOf(err) != berth.Denied || got != "" {
+		t.Errorf("a stranger is answered %q, %v", got, err)
 	}
-	if got, err := open(r.node(1).session); err != nil || !strings.HasPrefix(got, "HTTP/1.1 200 OK") {
-		t.Errorf("a node's tunnel says %q, %v", got, err)
+	if _, err := stranger.Stream(t.Context(), op.AgentForwardStream.RPC, &op.Forwarded{Name: op.StreamEvents.Name}); berth.KindOf(err) != berth.Denied {
+		t.Errorf("a stranger's stream ends with %v", err)
+	}
+	if got, err := list(r.node(1).session); err != nil || strings.TrimSpace(got) != "[]" {
+		t.Errorf("a node is answered %q, %v", got, err)
 	}
 }
 

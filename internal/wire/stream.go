@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -45,7 +46,7 @@ func (s *Session) Stream(ctx context.Context, method string, in any) (*Stream, e
 	}
 	conn, err := s.mux.OpenStream()
 	if err != nil {
-		return nil, broken(ctx, method, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnsent, broken(ctx, method, err))
 	}
 	s.hold(conn)
 	st := &Stream{

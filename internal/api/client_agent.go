@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/peer"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// AgentConfig is what the HTTP API of an agent that is no server serves with.
+type AgentConfig struct {
+	Region  string
+	Logger  *slog.Logger
+	Self    func() op.AgentSelf
+	Health  func() op.AgentHealth
+	Metrics MetricsSource
+	// Authorize says whether a caller may be told of this agent; nil is the
+	// check of a cluster without access control.
+	Authorize func(Caller, acl.Capability, string) error
+	// Has says whether this agent holds an allocation; Logs streams the output
+	// of those it holds.
+	Has  func(alloc string) bool
+	Logs LogStreamer
+	Node func() berth.NodeID
+	// Servers is where the node looks for servers.
+	Servers ServerList
+	// Connect returns a way to a server.
+	Connect func(context.Context) (peer.Conn, error)
+}
+
+// NewAgent returns the HTTP API of an agent that is no server: it answers for
+// itself, and has a server answer everything else, with the caller's own rights
+// and no more.
+func NewAgent(c AgentConfig) http.Handler {
+	s := empty(Config{
+		Region: c.Region, Logger: c.Logger, Self: c.Self, Health: c.Health, Metrics: c.Metrics, Servers: c.Servers, Cluster: noCluster{}, Store: state.New(),
+		Authorize: c.Authorize,
+	})
+	s.server = c.Connect
+	s.all()
+	for _, info := range []*op.Info{op.ReadSelf.Info, op.AgentServers.Info, op.ChangeServers.Info} {
+		s.operations[info.Name].own = func(any) bool { return true }
+	}
+	logs := s.operations[op.ReadLogs.Name]
+	logs.own = func(in any) bool { return c.Has(in.(*op.LogsQuery).AllocID) }
+	logs.stream = func(ctx context.Context, _ Caller, in any, x *exchange) error {
+		q := in.(*op.LogsQuery)
+		if err := checkLogs(q); err != nil {
+			return err
+		}
+		return sendLogs(ctx, x.w, q, c.Logs, c.Node())
+	}
+	return s
+}
+
+// noCluster is the cluster of an agent that is no server.
+type noCluster struct{}
+
+// Leader implements Cluster.
+func (noCluster) Leader() (Leader, error) { return nil, state.ErrLost }
+
+// Address implements Cluster.
+func (noCluster) Address() string { return "" }

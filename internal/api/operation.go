@@ -1,0 +1,391 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"berth"
+	"berth/internal/msgpack"
+	"berth/internal/peer"
+	"berth/internal/wire"
+	"berth/op"
+)
+
+// operation is one that this server serves: over HTTP, to agents, and to other
+// servers that forward it. Its input is decoded once, by the server that is
+// asked first; see place for where it is answered.
+type operation struct {
+	info  *op.Info
+	input func() any // a new, empty one
+	// run answers here, and leaves its input as it is. It is nil if the answer is
+	// a stream.
+	run func(ctx context.Context, who Caller, in any) (out any, m op.Meta, err error)
+	// stream answers here with a stream. It returns an error only while nothing
+	// has been sent.
+	stream func(ctx context.Context, who Caller, in any, x *exchange) error
+	// regional is set of what is about an agent, and is answered in the region of
+	// that.
+	regional bool
+	// always is set of a read that only the leader can answer, stale or not.
+	always bool
+	// own reports whether an agent that is no server answers for itself; nil: it
+	// never does.
+	own func(in any) bool
+}
+
+// exchange is a request for a stream, and its answer.
+type exchange struct {
+	w    http.ResponseWriter
+	view op.View
+	body io.Reader
+}
+
+// forLeader reports whether the leader must answer.
+func (x *operation) forLeader(in any) bool {
+	if !x.info.IsRead() || x.always {
+		return true
+	}
+	q := queryOf(in)
+	return x.info.Leader && (q == nil || !q.AllowStale)
+}
+
+// add registers an operation.
+func add[In, Out any](s *Server, o op.Op[In, Out], run func(ctx context.Context, who Caller, in *In) (Out, op.Meta, error)) *operation {
+	x := s.serve(o.Info, func() any { return new(In) })
+	x.run = func(ctx context.Context, who Caller, in any) (any, op.Meta, error) {
+		out, m, err := run(ctx, who, in.(*In))
+		return &out, m, err
+	}
+	return x
+}
+
+// addStream registers an operation whose answer, or the body of whose request,
+// is a stream.
+func addStream[In, Out any](s *Server, o op.Op[In, Out], run func(ctx context.Context, who Caller, in *In, x *exchange) error) *operation {
+	x := s.serve(o.Info, func() any { return new(In) })
+	x.stream = func(ctx context.Context, who Caller, in any, e *exchange) error { return run(ctx, who, in.(*In), e) }
+	return x
+}
+
+// serve opens the ways in to an operation.
+func (s *Server) serve(info *op.Info, input func() any) *operation {
+	x := &operation{info: info, input: input}
+	s.operations[info.Name] = x
+	s.served[info.Name] = true
+	if info.Path != "" {
+		s.routes.add(info, func(w http.ResponseWriter, r *http.Request, path values) {
+			in := x.input()
+			err := decodeRequest(in, w, r, path, info)
+			if err == nil {
+				err = s.serveHTTP(w, r, x, in)
+			}
+			if err != nil {
+				s.fail(w, err)
+			}
+		})
+	}
+	if info.RPC != "" {
+		s.rpc[info.RPC] = func(ctx context.Context, c RPC) (any, error) { return s.serveRPC(ctx, x, c) }
+	}
+	return x
+}
+
+// serveHTTP answers a request over HTTP. It returns an error while nothing has
+// been sent.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, x *operation, in any) error {
+	who := Caller{Token: tokenOf(in), Remote: r.RemoteAddr}
+	view := viewOf(r)
+	if x.stream == nil {
+		a, err := s.do(r.Context(), x, who, in, false)
+		if err != nil {
+			return err
+		}
+		if !a.large {
+			s.reply(w, view, a)
+			return nil
+		}
+	}
+	began := &watched{ResponseWriter: w}
+	err := s.doStream(r.Context(), x, who, in, &exchange{began, view, &upload{from: r.Body, limit: http.NewResponseController(w)}})
+	if err != nil && began.yes {
+		panic(http.ErrAbortHandler) // which tells the caller that something is missing
+	}
+	return err
+}
+
+// serveRPC answers a call of an agent.
+func (s *Server) serveRPC(ctx context.Context, x *operation, c RPC) (any, error) {
+	in := x.input()
+	if err := c.Decode(in); err != nil {
+		return nil, err
+	}
+	a, err := s.do(ctx, x, Caller{tokenOf(in), c.Remote(), c}, in, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.encoded != nil:
+		s.learn(c, in)
+		return wire.Raw(a.encoded), nil
+	}
+	return a.withMeta(), nil
+}
+
+// learn remembers which node's agent a connection belongs to, after another
+// server has taken the agent's call and so found its secret to be right.
+func (s *Server) learn(c RPC, in any) {
+	if region := regionAsked(in); s.Proved == nil || region != "" && region != s.Region {
+		return
+	}
+	switch in := in.(type) {
+	case *op.RegisterNode:
+		if in.Node != nil {
+			s.Proved(in.Node.ID, c)
+		}
+	case *op.BeatNode:
+		s.Proved(in.NodeID, c)
+	}
+}
+
+// answered is the answer to an operation: a value, or, if another server made
+// it, that encoded as its caller wants it.
+type answered struct {
+	op.Meta
+	value   any
+	encoded []byte
+	status  int  // of HTTP; 0 is 200
+	large   bool // it comes as a stream
+}
+
+// withMeta returns the value with its metadata in it, if it has room for that.
+func (a *answered) withMeta() any {
+	if v, ok := a.value.(interface{ Of() *op.Meta }); ok {
+		*v.Of() = a.Meta
+	}
+	return a.value
+}
+
+// do has an operation answered where it must be. asRPC is for an answer to an
+// agent.
+func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC bool) (a *answered, err error) {
+	err = s.place(ctx, x, in, func(ctx context.Context, conn peer.Conn, scope op.Scope) error {
+		if conn == nil {
+			a, err = x.here(ctx, who, in)
+			if err == nil && asRPC && !x.info.IsRead() {
+				a.KnownLeader = true
+			}
+			return err
+		}
+		r, err := x.forwarded(who, in, scope)
+		if err != nil {
+			return err
+		}
+		r.RPC = asRPC
+		got, err := conn.Forward(ctx, r)
+		if err != nil {
+			return err
+		}
+		a = &answered{Meta: got.Meta, encoded: got.Body, large: got.Large}
+		if got.Also {
+			a.status = x.info.Also
+		}
+		return nil
+	})
+	return a, err
+}
+
+// here has an operation answered by this server.
+func (x *operation) here(ctx context.Context, who Caller, in any) (*answered, error) {
+	out, m, err := x.run(ctx, who, in)
+	if err != nil {
+		return nil, err
+	}
+	a := &answered{Meta: m, value: out}
+	if other, ok := out.(interface{ Also() bool }); ok && other.Also() {
+		a.status = x.info.Also
+	}
+	return a, nil
+}
+
+// doStream has an operation answered with a stream where it must be. An
+// operation that is none answers with its JSON.
+func (s *Server) doStream(ctx context.Context, x *operation, who Caller, in any, e *exchange) error {
+	return s.place(ctx, x, in, func(ctx context.Context, conn peer.Conn, scope op.Scope) error {
+		switch {
+		case conn == nil && x.stream != nil:
+			return x.stream(ctx, who, in, e)
+		case conn == nil:
+			a, err := x.here(ctx, who, in)
+			if err == nil {
+				s.reply(e.w, e.view, a)
+			}
+			return err
+		}
+		return x.passStream(ctx, conn, who, in, scope, e)
+	})
+}
+
+// passStream has another server answer with a stream.
+func (x *operation) passStream(ctx context.Context, conn peer.Conn, who Caller, in any, scope op.Scope, e *exchange) error {
+	r, err := x.forwarded(who, in, scope)
+	if err != nil {
+		return err
+	}
+	r.View = e.view
+	from, err := conn.Stream(ctx, r, e.body)
+	if up, ok := e.body.(*upload); ok && up.began && peer.NothingDone(err) {
+		return errUploadLost // the rest of the body is of no use to another server
+	}
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	maps.Copy(e.w.Header(), from.Header)
+	e.w.WriteHeader(from.Status)
+	out := http.NewResponseController(e.w)
+	b := make([]byte, 64<<10)
+	for out.Flush() == nil {
+		n, err := from.Read(b)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return berth.Errorf(berth.Unavailable, "the stream broke off: %w", err)
+		}
+		out.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := e.w.Write(b[:n]); err != nil {
+			return berth.Errorf(berth.Unavailable, "the caller takes no more: %w", err)
+		}
+	}
+	return nil
+}
+
+// forwarded returns what another server is asked.
+func (x *operation) forwarded(who Caller, in any, scope op.Scope) (*op.Forwarded, error) {
+	arg, err := msgpack.Append(nil, in)
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "%s: %w", x.info.Name, err)
+	}
+	return &op.Forwarded{Name: x.info.Name, In: arg, Scope: scope, Remote: who.Remote}, nil
+}
+
+// Forwarded answers an operation that another server forwards, or an agent. What
+// an agent forwards it was asked over HTTP, so nothing else is answered.
+func (s *Server) Forwarded(ctx context.Context, r *op.Forwarded, agent bool) *op.Answer {
+	a, err := s.forwarded(ctx, r, agent)
+	if err != nil {
+		return &op.Answer{Failure: peer.FailureOf(err)}
+	}
+	return a
+}
+
+// maxAnswer is the size from which the answer to a read is a stream between
+// servers: the wire's messages have a bound.
+const maxAnswer = 32 << 20
+
+func (s *Server) forwarded(ctx context.Context, r *op.Forwarded, agent bool) (*op.Answer, error) {
+	x, who, in, err := s.received(r, agent)
+	if err != nil {
+		return nil, err
+	}
+	if x.run == nil {
+		return nil, berth.Errorf(berth.Invalid, "%s is a stream", r.Name)
+	}
+	a, err := s.do(context.WithValue(ctx, scopeKey{}, r.Scope), x, who, in, r.RPC)
+	if err != nil {
+		return nil, err
+	}
+	out := &op.Answer{Meta: a.Meta, Body: a.encoded, Also: a.status != 0, Large: a.large}
+	switch {
+	case out.Body != nil || out.Large:
+	case r.RPC:
+		out.Body, err = msgpack.Append(nil, a.withMeta())
+	default:
+		out.Body, err = encodeJSON(a.value)
+	}
+	if len(out.Body) > maxAnswer && x.info.IsRead() && !r.RPC {
+		out.Body, out.Large = nil, true
+	}
+	return out, err
+}
+
+// ForwardedStream is Forwarded for a stream. It returns an error only while
+// nothing has been sent, or if the stream broke off.
+func (s *Server) ForwardedStream(ctx context.Context, r *op.Forwarded, agent bool, w http.ResponseWriter, body io.Reader) error {
+	x, who, in, err := s.received(r, agent)
+	if err != nil {
+		return err
+	}
+	return s.doStream(context.WithValue(ctx, scopeKey{}, r.Scope), x, who, in, &exchange{w, r.View, body})
+}
+
+// received returns the operation that was forwarded, who calls it, and its input.
+// Nothing is believed of the input that the decoding of a request would not have
+// let through.
+func (s *Server) received(r *op.Forwarded, agent bool) (*operation, Caller, any, error) {
+	x := s.operations[r.Name]
+	if x == nil || agent && x.info.Path == "" {
+		return nil, Caller{}, nil, berth.Errorf(berth.Invalid, "unknown operation %.64q: it was forwarded by a server of another build", r.Name)
+	}
+	if most := x.info.MaxBody + MaxHeader; agent && int64(len(r.In)) > 2*most {
+		return nil, Caller{}, nil, berth.Errorf(berth.TooLarge, "the body is larger than %d bytes", x.info.MaxBody)
+	}
+	in := x.input()
+	if err := msgpack.Decode(r.In, in); err != nil {
+		return nil, Caller{}, nil, berth.Errorf(berth.Invalid, "%s: %w", r.Name, err)
+	}
+	if q := queryOf(in); q != nil {
+		q.PerPage, q.MaxQueryTime = max(0, min(q.PerPage, op.MaxPage)), max(0, q.MaxQueryTime)
+	}
+	for part := range strings.SplitSeq(x.info.Path, "/") {
+		if named(part) && reflect.ValueOf(in).Elem().FieldByName(strings.Trim(part, "{}")).IsZero() {
+			return nil, Caller{}, nil, berth.Errorf(berth.Invalid, "%s: %s is missing", r.Name, part)
+		}
+	}
+	return x, Caller{Token: tokenOf(in), Remote: r.Remote}, in, nil
+}
+
+// encodeJSON returns a value as callers get it.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// viewOf returns how the answer to a request is to look.
+func viewOf(r *http.Request) op.View {
+	return op.View{
+		Pretty: strings.Contains(r.URL.RawQuery, "pretty") && r.URL.Query().Has("pretty"),
+		Gzip:   strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"),
+		Head:   r.Method == http.MethodHead,
+	}
+}
+
+// watched is an answer that knows whether it has begun.
+type watched struct {
+	http.ResponseWriter
+	yes bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *watched) WriteHeader(status int) {
+	w.yes = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *watched) Write(b []byte) (int, error) {
+	w.yes = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }

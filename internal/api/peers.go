@@ -1,0 +1,221 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"berth"
+	"berth/internal/peer"
+	"berth/internal/rest"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// Peers is what the API asks about the other servers.
+type Peers interface {
+	// Sync returns once all that was answered anywhere in the cluster before
+	// the call is in this server's store. Without a leader it waits a while for
+	// one; then the error wraps state.ErrLost.
+	Sync(ctx context.Context) error
+	// Contact returns how long ago this server heard the leader, 0 on the
+	// leader, and whether it knows of one.
+	Contact() (last time.Duration, known bool)
+	// Route says where the leader answers: at an address, or here, which is "".
+	// over is closed when that may have changed: when another server leads, or,
+	// here, at any change. Without a leader it waits until ctx ends; then the
+	// error wraps state.ErrLost. asLeader is for a request that was sent here as
+	// to the leader: it is answered here or by peer.ErrNotLeader.
+	Route(ctx context.Context, asLeader bool) (addr string, over <-chan struct{}, err error)
+	// Connect returns a way to the server at an address. Its error wraps
+	// peer.ErrUnreached.
+	Connect(ctx context.Context, addr string) (peer.Conn, error)
+	// Leading is the address of the leader, "" if none is known; Addresses are the
+	// those of the servers that agree on the state.
+	Leading() string
+	Addresses() ([]string, error)
+	// Servers are the live servers of the region, for agents to choose from.
+	Servers() []op.ServerAddr
+	// Regions are the names of all regions that are known, in order; InRegion
+	// are the addresses of the live servers of one, in no order.
+	Regions() []string
+	InRegion(name string) []string
+}
+
+// Hold is how long a request waits for a leader (rpc_hold_timeout).
+const Hold = 5 * time.Second
+
+// retryPause is how long a request that nobody answered waits before it is tried
+// again, unless leadership changes before that.
+const retryPause = 50 * time.Millisecond
+
+// lastWord is how long a server that has a write, and no longer leads, may take
+// to say what came of it.
+const lastWord = time.Second
+
+type scopeKey struct{}
+
+// scopeOf returns how far a request may be forwarded.
+func scopeOf(ctx context.Context) op.Scope {
+	scope, _ := ctx.Value(scopeKey{}).(op.Scope)
+	return scope
+}
+
+// sync returns when this server knows all that was answered before.
+func (s *Server) sync(ctx context.Context) error {
+	if s.Peers != nil {
+		return s.Peers.Sync(ctx)
+	}
+	_, err := s.Cluster.Leader()
+	return err
+}
+
+// contact says how far this server may be behind, for a stale answer.
+func (s *Server) contact(m *op.Meta) {
+	if s.Peers != nil {
+		m.LastContact, m.KnownLeader = s.Peers.Contact()
+		return
+	}
+	_, err := s.Cluster.Leader()
+	m.KnownLeader = err == nil
+}
+
+// attempt answers a request: over a connection to another server, which may
+// forward it as far as scope says, or, if conn is nil, here.
+type attempt func(ctx context.Context, conn peer.Conn, scope op.Scope) error
+
+// place has try answer a request where it must be answered.
+func (s *Server) place(ctx context.Context, x *operation, in any, try attempt) error {
+	region := regionAsked(in)
+	switch {
+	case s.server != nil && (x.own == nil || !x.own(in)):
+		return s.atServer(ctx, try)
+	case s.Peers == nil || x.info.Local && !x.regional:
+		return try(ctx, nil, "")
+	case region != "" && region != s.Region:
+		return s.inRegion(ctx, region, try)
+	case !x.forLeader(in):
+		return try(ctx, nil, "")
+	}
+	return s.retryUntilLeader(ctx, x.info, try)
+}
+
+// atServer has a server answer what an agent that is none was asked.
+func (s *Server) atServer(ctx context.Context, try attempt) error {
+	conn, err := s.server(ctx)
+	if err == nil {
+		err = try(ctx, conn, op.ScopeAny)
+		if !peer.NothingDone(err) && !errors.Is(err, peer.ErrDropped) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return berth.Errorf(berth.Unavailable, "no server could be reached: %w", err)
+}
+
+// inRegion has a server of another region answer.
+func (s *Server) inRegion(ctx context.Context, region string, try attempt) error {
+	err := s.region(region)
+	if scopeOf(ctx) != op.ScopeAny {
+		return err
+	}
+	for _, addr := range s.Peers.InRegion(region) {
+		var conn peer.Conn
+		if conn, err = s.Peers.Connect(ctx, addr); err == nil {
+			err = try(ctx, conn, op.ScopeRegion)
+		}
+		if !peer.NothingDone(err) {
+			break
+		}
+	}
+	if err != nil && berth.KindOf(err) == "" {
+		err = berth.Errorf(berth.Unavailable, "region %q: %w", berth.Clip(region, 64), err)
+	}
+	return err
+}
+
+// retryUntilLeader has the leader answer, whoever that is by then: it tries until
+// something came of the request, or may have. Without a leader it waits, but not
+// long.
+func (s *Server) retryUntilLeader(ctx context.Context, info *op.Info, try attempt) error {
+	asLeader := scopeOf(ctx) == op.ScopeLeader
+	until := time.Now().Add(Hold)
+	for {
+		wait, cancel := context.WithDeadline(ctx, until)
+		addr, over, err := s.Peers.Route(wait, asLeader)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if addr == "" {
+			err = try(ctx, nil, "")
+		} else {
+			err = s.tryLeader(ctx, info, addr, over, try)
+		}
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case peer.NothingDone(err):
+			if asLeader {
+				return peer.ErrNotLeader // the server that sent it looks for the next leader
+			}
+			if time.Now().After(until) {
+				return err
+			}
+		case !errors.Is(err, peer.ErrDropped):
+			return err
+		case !info.IsRead():
+			return berth.Errorf(berth.NoLeader, "%w: the leader was lost while it had the request, so it is not known what became of it: %v", state.ErrLost, err)
+		default:
+			until = time.Now().Add(Hold)
+		}
+		pause := time.NewTimer(retryPause)
+		select {
+		case <-over:
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+		pause.Stop()
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// tryLeader calls try with a connection to the server at addr, until another one
+// leads. A write that it may have by then is not given up at once: who led says
+// what came of it.
+func (s *Server) tryLeader(ctx context.Context, info *op.Info, addr string, over <-chan struct{}, try attempt) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var sent atomic.Bool
+	go func() { // ends with ctx
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return
+		}
+		if sent.Load() && info.Deposes {
+			return
+		}
+		if !sent.Load() || info.IsRead() || rest.For(ctx, lastWord) == nil {
+			end()
+		}
+	}()
+	conn, err := s.Peers.Connect(ctx, addr)
+	if err != nil {
+		return err
+	}
+	sent.Store(true)
+	return try(ctx, conn, op.ScopeLeader)
+}
+
+// termOver is in the error of a write that found the term over before anything
+// of it was proposed.
+type termOver struct{ error }
+
+// Unwrap returns why.
+func (e *termOver) Unwrap() error { return e.error }
+
+// Is reports that nothing was done, because this server does not lead.
+func (e *termOver) Is(target error) bool { return target == peer.ErrNotLeader }

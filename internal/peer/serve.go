@@ -1,0 +1,119 @@
+package peer
+
+import (
+	"io"
+	"net/http"
+
+	"berth"
+	"berth/internal/msgpack"
+	"berth/internal/wire"
+	"berth/op"
+)
+
+// ServeStream serves a forwarded operation that is a stream: f writes the answer
+// to w, and reads the body of the request if it wants that. An error of f ends
+// the stream, and is its answer if there is none yet.
+func ServeStream(st *wire.Stream, f func(w http.ResponseWriter, body io.Reader) error) error {
+	if err := st.Accept(); err != nil {
+		return err
+	}
+	w := &streamWriter{to: st, header: http.Header{}}
+	err := f(w, &bodyReader{from: st})
+	switch {
+	case err != nil && w.began:
+		return err
+	case err != nil:
+		return send(st, &op.StreamHead{Failure: FailureOf(err)})
+	case !w.began:
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.failed
+}
+
+func send(st *wire.Stream, h *op.StreamHead) error {
+	b, err := msgpack.Append(nil, h)
+	if err != nil {
+		return err
+	}
+	return st.Send(b)
+}
+
+// streamWriter is an http.ResponseWriter whose answer goes to another server.
+// That must take each piece in time: the stream sees to it.
+type streamWriter struct {
+	to     *wire.Stream
+	header http.Header
+	began  bool
+	failed error
+}
+
+// Header implements http.ResponseWriter.
+func (w *streamWriter) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *streamWriter) WriteHeader(status int) {
+	if w.began {
+		return
+	}
+	w.began = true
+	w.failed = send(w.to, &op.StreamHead{Status: status, Header: w.header})
+}
+
+// Write implements http.ResponseWriter. What is written is sent at once.
+func (w *streamWriter) Write(b []byte) (n int, err error) {
+	w.WriteHeader(http.StatusOK)
+	for len(b) > 0 && w.failed == nil {
+		k := min(len(b), pieceSize)
+		if w.failed = w.to.Send(b[:k]); w.failed == nil {
+			n += k
+			b = b[k:]
+		}
+	}
+	return n, w.failed
+}
+
+// FlushError is for http.ResponseController.
+func (w *streamWriter) FlushError() error { return w.failed }
+
+// bodyReader is the body of a request that another server has. It asks for it
+// when it is first read, so that a request that is refused is not read, and can
+// go to another server.
+type bodyReader struct {
+	from  *wire.Stream
+	asked bool
+	over  bool
+	rest  []byte
+}
+
+// Read implements io.Reader.
+func (r *bodyReader) Read(b []byte) (int, error) {
+	if !r.asked {
+		r.asked = true
+		if err := send(r.from, &op.StreamHead{Continue: true}); err != nil {
+			return 0, err
+		}
+	}
+	for len(r.rest) == 0 {
+		if r.over {
+			return 0, io.EOF
+		}
+		frame, err := r.from.Recv()
+		if err == io.EOF { // the other server broke it off
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return 0, err
+		}
+		switch frame[0] {
+		case bodyPiece:
+			r.rest = frame[1:]
+		case bodyEnd:
+			r.over = true
+		default:
+			return 0, berth.Errorf(berth.Invalid, "a body holds a frame of kind 0x%02x", frame[0])
+		}
+	}
+	n := copy(b, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}

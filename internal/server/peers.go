@@ -1,0 +1,189 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"berth"
+	"berth/internal/gossip"
+	"berth/internal/peer"
+	"berth/internal/wire"
+	"berth/op"
+)
+
+// What the API asks of the other servers: see api.Peers.
+
+// Contact implements api.Peers.
+func (s *Server) Contact() (last time.Duration, known bool) { return s.consensus.Contact() }
+
+// Leading implements api.Peers.
+func (s *Server) Leading() string {
+	if s.config.Cluster == nil {
+		return s.config.Advertise
+	}
+	_, addr := s.consensus.LeaderAddress()
+	return addr
+}
+
+// Addresses implements api.Peers.
+func (s *Server) Addresses() ([]string, error) {
+	list, err := s.consensus.Peers()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(list))
+	for i, p := range list {
+		out[i] = p.Address
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// KnowsLeader says whether this server knows of a leader, itself or another.
+func (s *Server) KnowsLeader() bool {
+	if s.config.Cluster == nil {
+		return s.Leads()
+	}
+	_, known := s.consensus.Contact()
+	return known
+}
+
+// RaftStats are figures of this server's part in the log, in the words of the
+// library.
+func (s *Server) RaftStats() map[string]string { return s.consensus.Raft().Stats() }
+
+// alive returns the live members of a region that say where they are reached.
+func (s *Server) alive(region string) (out []gossip.Member) {
+	for _, m := range s.config.Cluster.Members.Members() {
+		if m.Region == region && m.Status == gossip.Alive && m.RPC != "" {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Servers implements api.Peers.
+func (s *Server) Servers() (out []op.ServerAddr) {
+	for _, m := range s.alive(s.config.Region) {
+		out = append(out, op.ServerAddr{RPCAdvertiseAddr: m.RPC, Datacenter: m.Datacenter})
+	}
+	return out
+}
+
+// Regions implements api.Peers.
+func (s *Server) Regions() []string {
+	out := []string{s.config.Region}
+	if s.config.Cluster == nil {
+		return out
+	}
+	for _, m := range s.config.Cluster.Members.Members() {
+		if m.Status == gossip.Alive {
+			out = append(out, m.Region)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// InRegion implements api.Peers.
+func (s *Server) InRegion(name string) (out []string) {
+	for _, m := range s.alive(name) {
+		out = append(out, m.RPC)
+	}
+	return out
+}
+
+// regionOf returns the region of the server at an address, "" if that is the
+// own or not known.
+func (s *Server) regionOf(addr string) string {
+	for _, m := range s.config.Cluster.Members.Members() {
+		if m.RPC == addr && m.Region != s.config.Region {
+			return m.Region
+		}
+	}
+	return ""
+}
+
+// Connect implements api.Peers.
+func (s *Server) Connect(ctx context.Context, addr string) (peer.Conn, error) {
+	sess, err := s.links.to(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	return peer.Server(sess), nil
+}
+
+// caller calls the server at an address.
+type caller struct {
+	server *Server
+	addr   string
+}
+
+// Call implements op.Caller.
+func (c caller) Call(ctx context.Context, method string, in, out any) error {
+	sess, err := c.server.links.to(ctx, c.addr)
+	if err != nil {
+		return err
+	}
+	return sess.Call(ctx, method, in, out)
+}
+
+// handleForwards answers what agents and other servers forward.
+func (s *Server) handleForwards() {
+	peer.Handle(s.wire, op.AgentForward, func(ctx context.Context, c *wire.Call, in *op.Forwarded) (*op.Answer, error) {
+		if err := ofAgent(c, in); err != nil {
+			return nil, err
+		}
+		return s.api.Forwarded(ctx, in, true), nil
+	})
+	peer.HandleStream(s.wire, op.AgentForwardStream, func(ctx context.Context, c *wire.Call, in *op.Forwarded, st *wire.Stream) error {
+		if err := ofAgent(c, in); err != nil {
+			return err
+		}
+		return peer.ServeStream(st, func(w http.ResponseWriter, body io.Reader) error {
+			return s.api.ForwardedStream(ctx, in, true, w, body)
+		})
+	})
+	if s.config.Cluster == nil {
+		return
+	}
+	peer.Handle(s.wire, op.Forward, func(ctx context.Context, c *wire.Call, in *op.Forwarded) (*op.Answer, error) {
+		ofServer(c, in)
+		return s.api.Forwarded(ctx, in, false), nil
+	})
+	peer.HandleStream(s.wire, op.ForwardStream, func(ctx context.Context, c *wire.Call, in *op.Forwarded, st *wire.Stream) error {
+		ofServer(c, in)
+		return peer.ServeStream(st, func(w http.ResponseWriter, body io.Reader) error {
+			return s.api.ForwardedStream(ctx, in, false, w, body)
+		})
+	})
+	s.wire.Between(op.Forward.RPC, op.ForwardStream.RPC)
+	for _, name := range []string{op.Forward.RPC, op.ForwardStream.RPC} {
+		s.wire.Limit(name, forwardsMost, 0)
+	}
+}
+
+// forwardsMost is how many operations that servers forward may be in progress.
+const forwardsMost = 1 << 16
+
+// ofAgent makes of what an agent forwards what may be believed of it: the agent
+// must have proved which node it is of, so that the RPC port opens nothing that
+// the HTTP port does not, and the caller is taken to be where the agent is.
+func ofAgent(c *wire.Call, in *op.Forwarded) error {
+	if _, ok := c.Peer.Value().(berth.NodeID); !ok {
+		return berth.Errorf(berth.Denied, "Permission denied: this connection has not proved that it is a node's agent")
+	}
+	in.Scope, in.Remote, in.RPC = op.ScopeAny, c.Remote(), false
+	return nil
+}
+
+// ofServer does the same for what a server forwards. One of another region does
+// not say who leads here.
+func ofServer(c *wire.Call, in *op.Forwarded) {
+	if !c.Peer.Server() || in.Scope != op.ScopeLeader {
+		in.Scope = op.ScopeRegion
+	}
+}
