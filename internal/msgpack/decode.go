@@ -240,6 +240,6 @@ func readByteArray(b []byte, v reflect.Value) ([]byte, error) {
 	if len(text) > v.Len() {
 		return nil, fmt.Errorf("want %d bytes, got %d", v.Len(), len(text))
 	}
-	reflect.Copy(v, reflect.ValueOf(text))
+	copy(v.Bytes(), text)
 	return rest, nil
 }

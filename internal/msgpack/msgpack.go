@@ -144,7 +144,7 @@ func As16[T ~[16]byte]() Custom {
 			if len(text) != 16 {
 				return nil, fmt.Errorf("want an ID of 16 bytes, got %d", len(text))
 			}
-			reflect.Copy(v, reflect.ValueOf(text))
+			copy(v.Bytes(), text)
 			return rest, nil
 		},
 	}
@@ -176,8 +176,7 @@ func AsPair[T any](split func(T) (x, y uint64), join func(x, y uint64) (T, error
 					return nil, err
 				}
 			}
-			t, err := join(pair[0], pair[1])
-			v.Set(reflect.ValueOf(t))
+			*v.Addr().Interface().(*T), err = join(pair[0], pair[1])
 			return rest, err
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 )
 
 // Bounds of a value.
@@ -158,9 +159,14 @@ func (s *Scanner) check(c byte, whole []byte) error {
 	return nil
 }
 
+// scanners are for complete, which would otherwise allocate for each value.
+var scanners = sync.Pool{New: func() any { return &Scanner{dense: true} }}
+
 // complete returns nil if b is one value, which may be dense.
 func complete(b []byte) error {
-	s := Scanner{dense: true, open: make([]uint64, 0, 16)}
+	s := scanners.Get().(*Scanner)
+	defer scanners.Put(s)
+	s.Reset()
 	n, err := s.Scan(b, len(b))
 	_, claims := err.(*TooLargeError)
 	switch {

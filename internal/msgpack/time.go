@@ -54,6 +54,6 @@ func readTime(b []byte, v reflect.Value) ([]byte, error) {
 	if t.IsZero() {
 		t = t.UTC() // a zero time has no zone
 	}
-	v.Set(reflect.ValueOf(t))
+	*v.Addr().Interface().(*time.Time) = t
 	return rest, nil
 }
