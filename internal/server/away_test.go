@@ -38,7 +38,7 @@ func (x *node) beats() (stop func()) {
 }
 
 // impatient is a server that gives nodes up soon.
-func impatient(t *testing.T) *running {
+func impatient(t testing.TB) *running {
 	return startWith(t, t.TempDir(), func(c *server.Config) {
 		c.Heartbeat = heartbeat.Options{MinTTL: 20 * time.Millisecond, MaxPerSec: 1000, Grace: 500 * time.Millisecond, FailoverTTL: time.Second}
 	})
@@ -89,7 +89,7 @@ func TestRowsOfClientsThatAreAway(t *testing.T) {
 	}
 }
 
-func comesBack(t *testing.T, keep nomad.ReconcileOption) {
+func comesBack(t testing.TB, keep nomad.ReconcileOption) {
 	r := impatient(t)
 	away := r.node(1)
 	stop := away.beats()

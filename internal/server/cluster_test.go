@@ -77,7 +77,7 @@ func (p *pool) wake() {
 // several are servers of one cluster, over loopback.
 type several struct {
 	workers int // of a server that leads, 0: one; below that none
-	t       *testing.T
+	t       testing.TB
 	pool    *pool
 	list    []*running
 	dirs    []string
@@ -89,7 +89,7 @@ type several struct {
 // machine needs.
 var quick = consensus.Timing{Heartbeat: time.Second, Election: time.Second, Lease: 900 * time.Millisecond, Commit: 5 * time.Millisecond}
 
-func startSeveral(t *testing.T, n int) *several {
+func startSeveral(t testing.TB, n int) *several {
 	t.Helper()
 	c := &several{t: t, pool: &pool{}}
 	c.start(n)
@@ -153,7 +153,7 @@ func (c *several) add(i, expect int, listen string) *running {
 	return r
 }
 
-type writer struct{ t *testing.T }
+type writer struct{ t testing.TB }
 
 func (w writer) Write(b []byte) (int, error) {
 	fmt.Print(string(b))

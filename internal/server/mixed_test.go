@@ -26,7 +26,7 @@ type gossiping struct {
 
 // startGossiping starts a server on a folder, which is a cluster of its own if
 // it expects nobody but itself.
-func startGossiping(t *testing.T, name, dir string, expect int, told io.Writer) *gossiping {
+func startGossiping(t testing.TB, name, dir string, expect int, told io.Writer) *gossiping {
 	t.Helper()
 	rpc, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 
 // running is a server with an HTTP door, and clients of both kinds.
 type running struct {
-	t      *testing.T
+	t      testing.TB
 	server *server.Server
 	http   string
 	rpc    string
@@ -32,13 +32,13 @@ type running struct {
 }
 
 // start runs a server on a folder until the test ends, or stop is called.
-func start(t *testing.T, dir string) *running {
+func start(t testing.TB, dir string) *running {
 	t.Helper()
 	return startWith(t, dir, func(*server.Config) {})
 }
 
 // startWith does what start does, with a configuration of one's own.
-func startWith(t *testing.T, dir string, change func(*server.Config)) *running {
+func startWith(t testing.TB, dir string, change func(*server.Config)) *running {
 	t.Helper()
 	rpc, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *running) until(what string, ok func() bool) {
 
 // node is an agent in the protocol, which runs nothing.
 type node struct {
-	t       *testing.T
+	t       testing.TB
 	session *wire.Session
 	*berth.Node
 }

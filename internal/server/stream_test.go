@@ -426,7 +426,7 @@ func TestResourceEvents(t *testing.T) {
 	}
 }
 
-func resourceOf(t *testing.T, e nomad.Event) (o op.ResourceEvent) {
+func resourceOf(t testing.TB, e nomad.Event) (o op.ResourceEvent) {
 	t.Helper()
 	b, err := json.Marshal(e.Payload["Resource"])
 	if err == nil {

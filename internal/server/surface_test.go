@@ -30,7 +30,7 @@ func atOnce(j *nomad.Job) *nomad.Job {
 }
 
 // must returns what a call of the Go client returned, if it went well.
-func must[T, M any](t *testing.T) func(T, M, error) T {
+func must[T, M any](t testing.TB) func(T, M, error) T {
 	return func(v T, _ M, err error) T {
 		t.Helper()
 		if err != nil {
@@ -53,7 +53,7 @@ func (r *running) settled(id string) (e *nomad.Evaluation) {
 
 // refused says whether an error of the Go client is an answer with that code
 // that holds the text.
-func refused(t *testing.T, what string, err error, code int, text string) {
+func refused(t testing.TB, what string, err error, code int, text string) {
 	t.Helper()
 	e, ok := err.(nomad.UnexpectedResponseError)
 	if !ok || e.StatusCode() != code || !strings.Contains(e.Body(), text) {

@@ -113,7 +113,7 @@ func (r *running) runsOn(job string, count int) {
 	}
 }
 
-func contains(t *testing.T, text string, all ...string) {
+func contains(t testing.TB, text string, all ...string) {
 	t.Helper()
 	for _, s := range all {
 		if !strings.Contains(text, s) {

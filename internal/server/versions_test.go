@@ -23,7 +23,7 @@ func (r *running) counts(job string) string {
 	return strings.Join(out, " ")
 }
 
-func wantError(t *testing.T, err error, text string) {
+func wantError(t testing.TB, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
 		t.Errorf("%v; wanted is %q", err, text)
