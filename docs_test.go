@@ -68,6 +68,57 @@ func TestEvaluationsNamesWhatIsThere(t *testing.T) {
 	}
 }
 
+// The layers of docs/architecture.md are those that map_test.go enforces.
+func TestArchitectureShowsTheLayers(t *testing.T) {
+	m := regexp.MustCompile("(?s)```layers\n(.*?)```").FindStringSubmatch(read(t, "docs/architecture.md"))
+	if m == nil || strings.TrimSpace(m[1]) != strings.TrimSpace(layers) {
+		t.Errorf("the layers in docs/architecture.md are not those of map_test.go; they are:\n%s", layers)
+	}
+}
+
+// Links between pages lead somewhere, and paths in backticks exist.
+func TestDocsNameWhatExists(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions, err := filepath.Glob("docs/decisions/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages = append(append(pages, decisions...), "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+	link := regexp.MustCompile(`\]\(([^)#: ]+)(?:#[^)]*)?\)`)
+	path := regexp.MustCompile(`^[a-z_]+(?:/[a-z_]+)*/[a-z_]+(?:\.go|\.md|/)?$`)
+	found := 0
+	for _, page := range pages {
+		text := read(t, page)
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			found++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s: the link to %s leads nowhere", page, m[1])
+			}
+		}
+		for _, m := range code.FindAllStringSubmatch(text, -1) {
+			first, _, _ := strings.Cut(m[1], "/")
+			if !path.MatchString(m[1]) || !isDir(first) && !isDir(filepath.Join("internal", first)) {
+				continue
+			}
+			found++
+			if _, err := os.Stat(folder(m[1])); err != nil {
+				t.Errorf("%s: there is no %s", page, m[1])
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d links and paths were found", found)
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // folder returns where a path of ours is. Docs leave out internal/, as most
 // packages are below it.
 func folder(name string) string {
@@ -79,7 +130,7 @@ func folder(name string) string {
 	return name
 }
 
-// declared says whether a package has a test of that name.
+// declared reports whether a package has a test of that name.
 func declared(t *testing.T, dir, test string) bool {
 	t.Helper()
 	files, _ := filepath.Glob(filepath.Join(folder(dir), "*_test.go"))

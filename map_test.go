@@ -15,11 +15,11 @@ import (
 	"testing"
 )
 
-// floors is the map of the house: a package may import what stands on the
-// lines above its own. Packages on one line do not know of each other. A name
+// layers is the map of the tree: a package may import from the lines above its
+// own. Packages on one line do not know each other. A name
 // that ends in /... stands for all packages below it that are not named
 // themselves; those may know of each other.
-const floors = `
+const layers = `
 internal/...
 berth
 internal/decode internal/cron internal/condition internal/driverconfig
@@ -58,20 +58,20 @@ var agentSees = []string{
 // internal that no line of the map names.
 var cliSees = []string{"berth", "client", "op", "jobspec", "internal/config", "internal/cron", "internal/daemon", "internal/decode", "internal/diff", "internal/wire/certs"}
 
-// TestFloors keeps the map true.
-func TestFloors(t *testing.T) {
-	floor := map[string]int{}
-	for i, line := range strings.Split(strings.TrimSpace(floors), "\n") {
+// TestLayers keeps the map true.
+func TestLayers(t *testing.T) {
+	layer := map[string]int{}
+	for i, line := range strings.Split(strings.TrimSpace(layers), "\n") {
 		for _, pkg := range strings.Fields(line) {
-			floor[pkg] = i
+			layer[pkg] = i
 		}
 	}
 	place := func(pkg string) (string, int, bool) {
-		if i, ok := floor[pkg]; ok {
+		if i, ok := layer[pkg]; ok {
 			return pkg, i, true
 		}
 		for dir := pkg; dir != "."; dir = path.Dir(dir) {
-			if i, ok := floor[dir+"/..."]; ok {
+			if i, ok := layer[dir+"/..."]; ok {
 				return dir + "/...", i, true
 			}
 		}
@@ -93,14 +93,14 @@ func TestFloors(t *testing.T) {
 			if f.pkg == "internal/cli" && !helper && !slices.Contains(cliSees, imp) {
 				t.Errorf("%s: the command line imports %s; it sees %s only", f.path, imp, strings.Join(cliSees, ", "))
 			}
-			if agentsHouse(f.pkg) && !agentsHouse(imp) && !helper && !seen(imp) {
+			if agents(f.pkg) && !agents(imp) && !helper && !seen(imp) {
 				t.Errorf("%s: the agent imports %s; it sees %s only", f.path, imp, strings.Join(agentSees, ", "))
 			}
 		}
 	}
 }
 
-func agentsHouse(pkg string) bool {
+func agents(pkg string) bool {
 	return pkg == "internal/agent" || strings.HasPrefix(pkg, "internal/agent/")
 }
 
@@ -158,7 +158,7 @@ func TestDoors(t *testing.T) {
 	}
 }
 
-// TestPackageComments: each package opens with its promise.
+// TestPackageComments: each package comment says what it promises.
 func TestPackageComments(t *testing.T) {
 	promise := map[string]bool{}
 	for _, f := range sources(t) {
@@ -178,9 +178,9 @@ func TestPackageComments(t *testing.T) {
 // defaultLog finds what is logged to the process's default log.
 var defaultLog = regexp.MustCompile(`\bslog\.(Debug|Info|Warn|Error|Log|LogAttrs)(Context)?\(`)
 
-// TestLogsGoWhereTheyAreTold: nothing logs past the log of its agent, which has
+// TestNothingUsesTheDefaultLog: nothing logs past the log of its agent, which has
 // the level and the form that an operator chose.
-func TestLogsGoWhereTheyAreTold(t *testing.T) {
+func TestNothingUsesTheDefaultLog(t *testing.T) {
 	for _, f := range sources(t) {
 		for n, line := range strings.Split(read(t, f.path), "\n") {
 			if defaultLog.MatchString(line) {
