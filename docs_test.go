@@ -1,12 +1,20 @@
 package berth_test
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"berth/internal/admit"
+	"berth/internal/cli"
+	"berth/internal/config"
 )
+
+var update = flag.Bool("update", false, "write the pages that are made from code")
 
 var (
 	code      = regexp.MustCompile("`([^`]+)`")
@@ -73,6 +81,35 @@ func TestArchitectureShowsTheLayers(t *testing.T) {
 	m := regexp.MustCompile("(?s)```layers\n(.*?)```").FindStringSubmatch(read(t, "docs/architecture.md"))
 	if m == nil || strings.TrimSpace(m[1]) != strings.TrimSpace(layers) {
 		t.Errorf("the layers in docs/architecture.md are not those of map_test.go; they are:\n%s", layers)
+	}
+}
+
+// docs/unsupported.md lists what the tables of admit, config and cli refuse.
+func TestUnsupportedIsListed(t *testing.T) {
+	commands, flags := cli.Unsupported()
+	var b strings.Builder
+	b.WriteString("# What is refused by name\n\nNomad has these, and Berth does not support them yet. Nothing is ignored: each is an error that names it.\n" +
+		"This page is made from the tables that refuse: `go test . -run TestUnsupportedIsListed -update`.\n")
+	for _, part := range []struct {
+		title string
+		names []string
+	}{
+		{"Job files", admit.Unsupported()}, {"Agent configuration, unless the value asks for nothing", config.Unsupported()},
+		{"Commands", commands}, {"Flags", flags},
+	} {
+		fmt.Fprintf(&b, "\n## %s\n\n", part.title)
+		for _, name := range part.names {
+			fmt.Fprintf(&b, "* `%s`\n", name)
+		}
+	}
+	const file = "docs/unsupported.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read(t, file) != b.String() {
+		t.Errorf("%s is not what the code refuses; run this test with -update and read the diff", file)
 	}
 }
 

@@ -238,7 +238,7 @@ func TestValidate(t *testing.T) {
 		{"bridge", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = berth.NetworkBridge }, ``},
 		{"cni", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "cni/my.net" }, ``},
 		{"cni of no name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "cni/" }, `job.group[g].network.mode: "cni/" names no CNI network`},
-		{"network mode none", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = berth.NetworkNone }, `job.group[g].network.mode: "none" is not built yet; allowed are host, bridge and cni/…`},
+		{"network mode none", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = berth.NetworkNone }, `job.group[g].network.mode: is not supported: must be host, bridge or cni/…, got none`},
 		{"unknown network mode", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "lan" }, `job.group[g].network.mode: "lan" is not allowed; allowed are host, bridge, none, cni/…`},
 		{"one port on two host networks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Networks[0].ReservedPorts = append(g.Networks[0].ReservedPorts, berth.Port{Label: "x", Value: 8080, HostNetwork: "public"})
@@ -261,7 +261,7 @@ func TestValidate(t *testing.T) {
 		}, `job.group[g].volume[data].source: is missing`},
 		{"csi volume", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd"}}
-		}, `job.group[g].volume[data].type: "csi" is not built yet; allowed is host`},
+		}, `job.group[g].volume[data].type: is not supported: must be host, got csi`},
 		{"volume of each instance", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Type, j.Reschedule, g.ReschedulePolicy = berth.TypeSysbatch, nil, nil
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost, Source: "ssd", PerAlloc: true}}
@@ -554,7 +554,7 @@ func refused(j *berth.Job, path string) bool {
 	path = strings.ReplaceAll(path, "reserved_ports", "port") // problems speak of both as ports
 	for _, p := range Validate(j) {
 		bare := brackets.Replace(p.Path)
-		if strings.Contains(p.Text, "is not built yet") && plainPath(bare) == path {
+		if strings.Contains(p.Text, "is not supported") && plainPath(bare) == path {
 			return true
 		}
 	}

@@ -81,7 +81,7 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	c.volumes(at, j, g)
 	c.scaling(at+".scaling", j, g)
 	c.groupServices(at, g)
-	c.unsupportedGroup(at, j, g)
+	c.unsupportedGroup(at, g)
 
 	switch n := len(g.Tasks); {
 	case n == 0:

@@ -19,7 +19,7 @@ func (c *checker) launchers(at string, j *berth.Job) {
 		c.parameterized(at+".parameterized", j)
 	}
 	if j.Periodic != nil && j.ParameterizedJob != nil {
-		c.addf(at+".periodic", "is not built yet together with parameterized")
+		c.addf(at+".periodic", "is not supported together with parameterized")
 	}
 }
 

@@ -23,7 +23,7 @@ func TestFamiliesAreChecked(t *testing.T) {
 		{`"Periodic": {"Spec": "@daily", "TimeZone": "Europe/Atlantis"}`, ``, `job.periodic.time_zone: "Europe/Atlantis" is not a time zone; one is wanted such as "UTC" or "Europe/Berlin"`},
 		{`"Periodic": {"Spec": "@daily", "TimeZone": "Local"}`, ``, `job.periodic.time_zone: "Local" is not the same on every server; name a zone such as "Europe/Berlin"`},
 		{`"Periodic": {"Spec": "@daily", "SpecType": "sun"}`, ``, `job.periodic.type: "sun" is not allowed; allowed are cron`},
-		{`"Periodic": {"Spec": "@daily"}, "ParameterizedJob": {}`, ``, `job.periodic: is not built yet together with parameterized`},
+		{`"Periodic": {"Spec": "@daily"}, "ParameterizedJob": {}`, ``, `job.periodic: is not supported together with parameterized`},
 		{`"ParameterizedJob": {}`, `, "DispatchPayload": {"File": "in/input.json"}`, ``},
 		{`"ParameterizedJob": {"Payload": "sometimes"}`, ``, `job.parameterized.payload: "sometimes" is not allowed; allowed are optional, required, forbidden`},
 		{`"ParameterizedJob": {"MetaRequired": ["a"], "MetaOptional": ["b", "a", ""]}`, ``,

@@ -108,7 +108,7 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 	case "":
 		c.addf(at+".provider", "is missing, which means consul; this build has no Consul: set provider = %q", berth.ServiceNomad)
 	default:
-		c.addf(at+".provider", "%q is not built yet; allowed is %q", berth.Clip(s.Provider, 64), berth.ServiceNomad)
+		c.addf(at+".provider", "%q is not supported: must be %q", berth.Clip(s.Provider, 64), berth.ServiceNomad)
 	}
 	c.consulOnly(at, s)
 	c.oneOf(at+".on_update", s.OnUpdate, onUpdates...)
@@ -160,7 +160,7 @@ func (c *checker) address(at string, s *berth.Service) {
 			c.addf(at+".address", "is there beside address_mode = %q; allowed is %q", s.AddressMode, berth.AddressAuto)
 		}
 	case "alloc", "driver":
-		c.addf(at+".address_mode", "%q is not built yet: allocations have no network of their own; allowed are auto and host", s.AddressMode)
+		c.addf(at+".address_mode", "%q is not supported, because allocations have no network of their own: must be auto or host", s.AddressMode)
 	default:
 		c.oneOf(at+".address_mode", s.AddressMode, berth.AddressAuto, berth.AddressHost)
 	}

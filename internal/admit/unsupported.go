@@ -1,78 +1,126 @@
 package admit
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"berth"
 )
 
-// What a job file can say and this build does not support yet is refused here,
-// by name. Supporting a block removes its line.
+// What a job file can say and Berth does not support is refused here, by name.
+// Supporting a key removes its line. docs/unsupported.md is made from these
+// tables.
 
-// What a job file can say and this build cannot do yet is refused here, by
-// name. Building a block removes its line.
+// unsupported is a key that a job may only leave out.
+type unsupported[T any] struct {
+	key     string       // below the block that the table is for
+	used    func(T) bool // reports whether the job asks for something
+	instead string       // what to write instead; "" if there is nothing
+}
 
-// unsupported notes that the block or value at path has no behaviour yet.
+var unsupportedInJob = []unsupported[*berth.Job]{
+	{"multiregion", func(j *berth.Job) bool { return j.Multiregion != nil }, ""},
+	{"consul_namespace", func(j *berth.Job) bool { return j.ConsulNamespace != "" }, ""},
+	{"vault_namespace", func(j *berth.Job) bool { return j.VaultNamespace != "" }, ""},
+}
+
+var unsupportedInGroup = []unsupported[*berth.TaskGroup]{
+	{"consul", func(g *berth.TaskGroup) bool { return g.Consul != nil }, ""},
+	{"ephemeral_disk.sticky", func(g *berth.TaskGroup) bool { return g.EphemeralDisk != nil && g.EphemeralDisk.Sticky }, "must be false"},
+	{"ephemeral_disk.migrate", func(g *berth.TaskGroup) bool { return g.EphemeralDisk != nil && g.EphemeralDisk.Migrate }, "must be false"},
+}
+
+var unsupportedInVolume = []unsupported[*berth.VolumeRequest]{
+	{"type = csi", func(v *berth.VolumeRequest) bool { return v.Type == berth.VolumeCSI }, "must be host"},
+	{"sticky", func(v *berth.VolumeRequest) bool { return v.Sticky }, "must be false"},
+	{"access_mode", func(v *berth.VolumeRequest) bool { return v.AccessMode != "" }, ""},
+	{"attachment_mode", func(v *berth.VolumeRequest) bool { return v.AttachmentMode != "" }, ""},
+}
+
+var unsupportedInNetwork = []unsupported[*berth.NetworkResource]{
+	{"mode = none", func(n *berth.NetworkResource) bool { return n.Mode == berth.NetworkNone }, "must be host, bridge or cni/…"},
+	{"dns", func(n *berth.NetworkResource) bool { return n.DNS != nil }, ""},
+	{"hostname", func(n *berth.NetworkResource) bool { return n.Hostname != "" }, ""},
+	{"cni", func(n *berth.NetworkResource) bool { return n.CNI != nil }, ""},
+	{"device", func(n *berth.NetworkResource) bool { return n.Device != "" }, ""},
+	{"cidr", func(n *berth.NetworkResource) bool { return n.CIDR != "" }, ""},
+	{"ip", func(n *berth.NetworkResource) bool { return n.IP != "" }, ""},
+}
+
+var unsupportedInTask = []unsupported[*berth.Task]{
+	{"lifecycle", func(t *berth.Task) bool { return t.Lifecycle != nil }, ""},
+	{"artifact", func(t *berth.Task) bool { return len(t.Artifacts) > 0 }, ""},
+	{"vault", func(t *berth.Task) bool { return t.Vault != nil }, ""},
+	{"consul", func(t *berth.Task) bool { return t.Consul != nil }, ""},
+	{"template", func(t *berth.Task) bool { return len(t.Templates) > 0 }, ""},
+	{"volume_mount", func(t *berth.Task) bool { return len(t.VolumeMounts) > 0 }, ""},
+	{"csi_plugin", func(t *berth.Task) bool { return t.CSIPluginConfig != nil }, ""},
+	{"kind", func(t *berth.Task) bool { return t.Kind != "" }, ""},
+	{"secret", func(t *berth.Task) bool { return len(t.Secrets) > 0 }, ""},
+	{"identity", func(t *berth.Task) bool { return t.Identity != nil || len(t.Identities) > 0 }, ""},
+	{"action", func(t *berth.Task) bool { return len(t.Actions) > 0 }, ""},
+	{"schedule", func(t *berth.Task) bool { return t.Schedule != nil }, ""},
+	{"resources.secrets", func(t *berth.Task) bool { return t.Resources.SecretsMB != 0 }, ""},
+	{"resources.network", func(t *berth.Task) bool { return len(t.Resources.Networks) > 0 }, "use the network block of the group"},
+}
+
+// Unsupported returns the keys of a job file that are refused by name, in the
+// order of the tables: "group.consul".
+func Unsupported() []string {
+	out := []string{"restart.render_templates"}
+	out = append(out, keysOf("job", unsupportedInJob)...)
+	out = append(out, keysOf("group", unsupportedInGroup)...)
+	out = append(out, keysOf("group.volume", unsupportedInVolume)...)
+	out = append(out, keysOf("group.network", unsupportedInNetwork)...)
+	return append(out, keysOf("task", unsupportedInTask)...)
+}
+
+func keysOf[T any](block string, table []unsupported[T]) (out []string) {
+	for _, k := range table {
+		out = append(out, block+"."+k.key)
+	}
+	return out
+}
+
+// refuseUnsupported notes each key of a table that a value uses.
+func refuseUnsupported[T any](c *checker, at string, table []unsupported[T], v T) {
+	for _, k := range table {
+		key, value, _ := strings.Cut(k.key, " = ")
+		instead := k.instead
+		if value != "" && instead != "" {
+			instead = fmt.Sprintf("%s, got %s", instead, value)
+		}
+		c.unsupported(k.used(v), at+"."+key, instead)
+	}
+}
+
+// unsupported notes that the block or value at a path is not supported.
 func (c *checker) unsupported(present bool, at, instead string) {
 	if present {
 		if instead != "" {
-			instead = "; " + instead
+			instead = ": " + instead
 		}
-		c.addf(at, "is not built yet%s", instead)
+		c.addf(at, "is not supported%s", instead)
 	}
 }
 
 func (c *checker) unsupportedJob(at string, j *berth.Job) {
-	c.unsupported(j.Multiregion != nil, at+".multiregion", "")
-	c.unsupported(j.ConsulNamespace != "", at+".consul_namespace", "")
-	c.unsupported(j.VaultNamespace != "", at+".vault_namespace", "")
+	refuseUnsupported(c, at, unsupportedInJob, j)
 }
 
-func (c *checker) unsupportedGroup(at string, j *berth.Job, g *berth.TaskGroup) {
+func (c *checker) unsupportedGroup(at string, g *berth.TaskGroup) {
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
-		v, vat := g.Volumes[name], at+".volume["+berth.Clip(name, 64)+"]"
-		if v.Type == berth.VolumeCSI {
-			c.addf(vat+".type", "%q is not built yet; allowed is host", v.Type)
-		}
-		c.unsupported(v.Sticky, vat+".sticky", "allowed is false")
-		c.unsupported(v.AccessMode != "", vat+".access_mode", "")
-		c.unsupported(v.AttachmentMode != "", vat+".attachment_mode", "")
+		v := g.Volumes[name]
+		refuseUnsupported(c, fmt.Sprintf("%s.volume[%s]", at, berth.Clip(name, 64)), unsupportedInVolume, &v)
 	}
-	c.unsupported(g.Consul != nil, at+".consul", "")
-	if d := g.EphemeralDisk; d != nil {
-		c.unsupported(d.Sticky, at+".ephemeral_disk.sticky", "allowed is false")
-		c.unsupported(d.Migrate, at+".ephemeral_disk.migrate", "allowed is false")
-	}
+	refuseUnsupported(c, at, unsupportedInGroup, g)
 	for i := range g.Networks {
-		n := &g.Networks[i]
-		nat := at + ".network"
-		if n.Mode == berth.NetworkNone {
-			c.addf(nat+".mode", "%q is not built yet; allowed are host, bridge and cni/…", n.Mode)
-		}
-		c.unsupported(n.DNS != nil, nat+".dns", "")
-		c.unsupported(n.Hostname != "", nat+".hostname", "")
-		c.unsupported(n.CNI != nil, nat+".cni", "")
-		c.unsupported(n.Device != "", nat+".device", "")
-		c.unsupported(n.CIDR != "", nat+".cidr", "")
-		c.unsupported(n.IP != "", nat+".ip", "")
+		refuseUnsupported(c, at+".network", unsupportedInNetwork, &g.Networks[i])
 	}
 }
 
 func (c *checker) unsupportedTask(at string, t *berth.Task) {
-	c.unsupported(t.Lifecycle != nil, at+".lifecycle", "")
-	c.unsupported(len(t.Artifacts) > 0, at+".artifact", "")
-	c.unsupported(t.Vault != nil, at+".vault", "")
-	c.unsupported(t.Consul != nil, at+".consul", "")
-	c.unsupported(len(t.Templates) > 0, at+".template", "")
-	c.unsupported(len(t.VolumeMounts) > 0, at+".volume_mount", "")
-	c.unsupported(t.CSIPluginConfig != nil, at+".csi_plugin", "")
-	c.unsupported(t.Kind != "", at+".kind", "")
-	c.unsupported(len(t.Secrets) > 0, at+".secret", "")
-	c.unsupported(t.Identity != nil || len(t.Identities) > 0, at+".identity", "")
-	c.unsupported(len(t.Actions) > 0, at+".action", "")
-	c.unsupported(t.Schedule != nil, at+".schedule", "")
-	r, rat := t.Resources, at+".resources"
-	c.unsupported(r.SecretsMB != 0, rat+".secrets", "")
-	c.unsupported(len(r.Networks) > 0, rat+".network", "the group's network block has ports for all its tasks")
+	refuseUnsupported(c, at, unsupportedInTask, t)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"flag"
 	"slices"
 	"strings"
 )
@@ -199,6 +200,26 @@ var unsupportedCommands = unsupportedList(map[string]string{
 	"var":               "get init list lock purge put",
 	"volume":            "claim create delete deregister detach init register snapshot status",
 })
+
+// Unsupported returns the commands of Nomad that Berth refuses by name, and
+// those flags of the other commands, both in order: "job run -policy-override".
+func Unsupported() (commandNames, flagNames []string) {
+	commandNames = slices.Sorted(slices.Values(unsupportedCommands))
+	for _, c := range commands() {
+		if c.setup == nil || c.hidden {
+			continue
+		}
+		f := newFlags()
+		c.setup(f)
+		f.VisitAll(func(g *flag.Flag) {
+			if _, no := g.Value.(unsupported); no {
+				flagNames = append(flagNames, c.name+" -"+g.Name)
+			}
+		})
+	}
+	slices.Sort(flagNames)
+	return commandNames, flagNames
+}
 
 // unsupportedList joins each group with its words. A group that Berth lacks
 // altogether is a name of its own.

@@ -31,6 +31,20 @@ func init() {
 	maps.Copy(clientKeys, unsupportedClient)
 }
 
+// Unsupported returns the keys that are refused by name unless their value asks
+// for what the agent does anyway, in order: "client.cni_path".
+func Unsupported() (out []string) {
+	for block, keys := range map[string]table{
+		"": unsupported, "telemetry.": unsupportedTelemetry, "server.": unsupportedServer, "client.": unsupportedClient,
+	} {
+		for key := range keys {
+			out = append(out, block+key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 var unsupported = table{
 	"acl": off("access control", []string{"enabled"},
 		"token_ttl", "policy_ttl", "role_ttl", "replication_token", "token_min_expiration_ttl", "token_max_expiration_ttl"),
