@@ -25,9 +25,20 @@ const (
 	Unavailable Kind = "unavailable" // a part that is needed cannot be reached now
 )
 
-// Error is an error whose kind is part of the API.
+// Known reports whether k is one of the kinds above. A kind that comes from
+// another program may be anything.
+func (k Kind) Known() bool {
+	switch k {
+	case Invalid, Denied, NotFound, Conflict, TooLarge, Limited, NoLeader, Unavailable:
+		return true
+	}
+	return false
+}
+
+// Error is an error whose kind, and code if it has one, are part of the API.
 type Error struct {
 	Kind Kind
+	Code Code // "" for most
 	Err  error
 }
 
@@ -38,7 +49,13 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Errorf returns an error of the given kind. %w keeps a cause.
 func Errorf(k Kind, format string, args ...any) error {
-	return &Error{k, fmt.Errorf(format, args...)}
+	return &Error{Kind: k, Err: fmt.Errorf(format, args...)}
+}
+
+// Refusef returns a Conflict error with a code. Its text begins with the code,
+// for people. %w keeps a cause.
+func Refusef(c Code, format string, args ...any) error {
+	return &Error{Kind: Conflict, Code: c, Err: fmt.Errorf("%s: %w", c, fmt.Errorf(format, args...))}
 }
 
 // KindOf returns the kind of err, or "" if it has none: then the fault is
@@ -48,6 +65,23 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return ""
+}
+
+// ErrNoLeader is in every error that says that no server takes writes now. It
+// has no kind: by that, code that writes to the log tells a log that is lost
+// from a change that was refused. Callers are told PublicKind.
+//
+//lint:ignore ST1005 clients look for these words, as they are
+var ErrNoLeader = errors.New("No cluster leader")
+
+// PublicKind returns the kind of err that other programs are told: KindOf, or
+// NoLeader for an error that wraps ErrNoLeader.
+func PublicKind(err error) Kind {
+	k := KindOf(err)
+	if k == "" && errors.Is(err, ErrNoLeader) {
+		return NoLeader
+	}
+	return k
 }
 
 // Problem is one thing wrong with a value, and its place in job-file words:
@@ -94,7 +128,7 @@ func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil
 	}
-	return &Error{Invalid, ps}
+	return &Error{Kind: Invalid, Err: ps}
 }
 
 // Error implements error.
@@ -125,37 +159,38 @@ func Clip(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// Codes of refusals: why something is refused, for programs. The text of such
-// an error begins with the code and a colon, so it is known wherever errors
-// travel as text.
+// Code says why something is refused, for programs. It is part of the API.
+type Code string
+
+// The codes. docs/stream-jobs.md tells what callers do about them.
 const (
-	CodeOwnerMissing    = "owner-missing"    // the owner is gone, or left it to itself
-	CodeOwnerDeleting   = "owner-deleting"   // the owner is being deleted, was stopped or given up
-	CodeStaleGeneration = "stale-generation" // of another generation than its owner
-	CodeStaleLaunch     = "stale-launch"     // not of the present launch of its processing element
-	CodeStaleEpoch      = "stale-epoch"      // decided in an earlier term of office
-	CodeStaleVersion    = "stale-version"    // about another version of a file than the one there is
-	CodeUIDMismatch     = "uid-mismatch"     // the name is another object's now
-	CodeAlreadyDone     = "already-done"
-	CodeNotEmpty        = "not-empty" // something it owns holds it; wait
-	CodeNodeHeld        = "node-held" // an exclusive pool has the node, or would take it from others
-	CodeDeleting        = "deleting"  // it can be asked for again when what is being deleted has gone
+	CodeOwnerMissing    Code = "owner-missing"    // the owner is gone, or left it to itself
+	CodeOwnerDeleting   Code = "owner-deleting"   // the owner is being deleted, was stopped or given up
+	CodeStaleGeneration Code = "stale-generation" // of another generation than its owner
+	CodeStaleLaunch     Code = "stale-launch"     // not of the present launch of its processing element
+	CodeStaleEpoch      Code = "stale-epoch"      // decided in an earlier term of office
+	CodeStaleVersion    Code = "stale-version"    // about another version of a file than the one there is
+	CodeUIDMismatch     Code = "uid-mismatch"     // the name is another object's now
+	CodeAlreadyDone     Code = "already-done"
+	CodeNotEmpty        Code = "not-empty" // something it owns holds it; wait
+	CodeNodeHeld        Code = "node-held" // an exclusive pool has the node, or would take it from others
+	CodeDeleting        Code = "deleting"  // it can be asked for again when what is being deleted has gone
 )
 
-// Codes are all there are.
-var Codes = []string{
+// Codes are all codes.
+var Codes = []Code{
 	CodeOwnerMissing, CodeOwnerDeleting, CodeStaleGeneration, CodeStaleLaunch, CodeStaleEpoch, CodeStaleVersion, CodeUIDMismatch, CodeAlreadyDone,
 	CodeNotEmpty, CodeNodeHeld, CodeDeleting,
 }
 
-// CodeOf returns the code of a refusal, "" if err is none that has one.
-func CodeOf(err error) string {
-	if KindOf(err) != Conflict {
-		return ""
+// Known reports whether c is one of Codes. A code that comes from another
+// program may be anything.
+func (c Code) Known() bool { return slices.Contains(Codes, c) }
+
+// CodeOf returns the code of err, "" if it has none.
+func CodeOf(err error) Code {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
 	}
-	code, _, ok := strings.Cut(err.Error(), ": ")
-	if !ok || !slices.Contains(Codes, code) {
-		return ""
-	}
-	return code
+	return ""
 }

@@ -1,13 +1,6 @@
 package berth
 
-import (
-	"errors"
-	"strings"
-)
-
-// ErrDeleting is in every error that refuses something because a job is being
-// deleted and has not gone yet; it can be asked for again when it has.
-var ErrDeleting = errors.New("deleting")
+import "strings"
 
 // Propagation says what becomes of what an object owns when it is deleted.
 type Propagation string

@@ -161,17 +161,13 @@ func (e *Unreachable) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Unreachable) Unwrap() error { return e.Err }
 
-// kinds turns the status of an answer into the kind of error that the API made
-// it of: the other way round of the table in package api.
+// kinds turns the status of an answer into the kind of its error, for answers of
+// other programs, which do not name it.
 var kinds = map[int]berth.Kind{
 	http.StatusBadRequest: berth.Invalid, http.StatusMethodNotAllowed: berth.Invalid, http.StatusForbidden: berth.Denied,
 	http.StatusNotFound: berth.NotFound, http.StatusConflict: berth.Conflict, http.StatusRequestEntityTooLarge: berth.TooLarge,
 	http.StatusTooManyRequests: berth.Limited, http.StatusServiceUnavailable: berth.Unavailable,
 }
-
-// noLeader is how servers say that nobody leads. They answer it with the same
-// status as a fault of theirs, as existing clients expect.
-const noLeader = "No cluster leader"
 
 // maxErrorText is how much of an error's text is read.
 const maxErrorText = 64 << 10
@@ -183,15 +179,8 @@ func (c *Client) refused(resp *http.Response) error {
 		return berth.Errorf(berth.Unavailable, "%s answers with a redirect to %s, which is not followed; is it the address of an agent?",
 			c.config.Address, resp.Header.Get("Location"))
 	}
-	kind := kinds[resp.StatusCode]
-	if resp.StatusCode == http.StatusInternalServerError && strings.Contains(text, noLeader) {
-		kind = berth.NoLeader
-	}
 	if text == "" {
 		text = fmt.Sprintf("%s answers %s", c.config.Address, resp.Status)
 	}
-	if kind == "" {
-		return errors.New(text)
-	}
-	return berth.Errorf(kind, "%s", text)
+	return op.ErrorOf(resp.Header, errors.New(text), kinds[resp.StatusCode])
 }

@@ -173,6 +173,10 @@ func TestKindsMirrorTheAPI(t *testing.T) {
 			t.Errorf("kind %q came as %q: %v", kind, got, err)
 		}
 	}
+	refuse = berth.Refusef(berth.CodeStaleLaunch, "because")
+	if _, _, err := client.Call(t.Context(), c, op.ListNodes, op.NodesQuery{}); berth.CodeOf(err) != berth.CodeStaleLaunch || berth.KindOf(err) != berth.Conflict {
+		t.Errorf("code %q, kind %q: %v", berth.CodeOf(err), berth.KindOf(err), err)
+	}
 	refuse = nil
 	if _, _, err := client.Call(t.Context(), c, op.ListNodes, op.NodesQuery{}); berth.KindOf(err) != berth.NoLeader {
 		t.Errorf("without a leader: %q, %v", berth.KindOf(err), err)

@@ -51,6 +51,7 @@ type Answer struct {
 // Failure is why an operation failed; the zero value is that it did not.
 type Failure struct {
 	Kind      berth.Kind // of the error; "" is a fault of the server
+	Code      berth.Code // of the error, "" if it has none
 	Error     string
 	NotLeader bool // it was sent to the leader, and this server does not lead: nothing was done
 }

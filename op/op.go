@@ -192,6 +192,7 @@ const (
 	HeaderLastContact = "X-Nomad-LastContact"
 	HeaderKnownLeader = "X-Nomad-KnownLeader"
 	HeaderNextToken   = "X-Nomad-NextToken"
+	HeaderKind        = "X-Berth-Kind" // of an error: a berth.Kind; Nomad has no such header
 	HeaderCode        = "X-Berth-Code" // of a refusal that has one of berth.Codes; Nomad has no such header
 )
 

@@ -90,6 +90,7 @@ type PlanSubmitted struct {
 	Index   uint64
 	Refused []berth.Refusal // placements that did not fit
 	Kind    berth.Kind      // of the error that refused the plan as a whole, "" if none did
+	Code    berth.Code      // of that error, "" if it has none
 	Error   string
 }
 

@@ -63,7 +63,7 @@ func (c *cluster) ReportConnectivity(_ context.Context, in *op.ReportConnectivit
 	}
 	f := c.files[in.AllocID.String()]
 	if f == nil || in.PE != f.PE.UID || in.Launch != f.PE.LaunchCount || in.SecretID == "" || in.NodeID.IsZero() {
-		return berth.Errorf(berth.Conflict, "stale-launch: %s is not of the present launch", in.AllocID)
+		return berth.Refusef(berth.CodeStaleLaunch, "%s is not of the present launch", in.AllocID)
 	}
 	c.linked = append(c.linked, *in)
 	return nil
@@ -255,10 +255,10 @@ func TestAProcessingElementReportsItsConnections(t *testing.T) {
 	}
 	m.link(id, transform(4, ""))
 	until(t, "there is a second version", func() bool { return m.connectivity(id).Version == 2 })
-	refused := func(body, refusal string) {
+	refused := func(body string, refusal berth.Code) {
 		t.Helper()
 		code, got, text := putAt(t, api, "/v1/stream/pe/self/connectivity", body)
-		if code != 409 || got != refusal || !strings.HasPrefix(text, refusal+": ") {
+		if code != 409 || got != string(refusal) || !strings.HasPrefix(text, string(refusal)+": ") {
 			t.Errorf("%d %q %s; wanted is %q", code, got, text, refusal)
 		}
 	}
@@ -269,7 +269,7 @@ func TestAProcessingElementReportsItsConnections(t *testing.T) {
 	m.mu.Lock()
 	m.fail = func(call string) error {
 		if call == "linked" {
-			return berth.Errorf(berth.Conflict, "stale-launch: it was launched again")
+			return berth.Refusef(berth.CodeStaleLaunch, "it was launched again")
 		}
 		return nil
 	}

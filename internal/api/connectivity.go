@@ -64,9 +64,9 @@ func launchOn(s *state.Snapshot, node berth.NodeID, id berth.AllocID) (*berth.Al
 	pe := s.Resource(ref.UID)
 	switch {
 	case pe == nil || pe.PE == nil:
-		return nil, nil, berth.Errorf(berth.Conflict, "owner-missing: processing element %s of allocation %s no longer exists", ref.UID.Text('p'), id)
+		return nil, nil, berth.Refusef(berth.CodeOwnerMissing, "processing element %s of allocation %s no longer exists", ref.UID.Text('p'), id)
 	case pe.PE.Launch != ref.Launch:
-		return nil, nil, berth.Errorf(berth.Conflict, "stale-launch: allocation %s is launch %d of %s, %s, which is at launch %d", id, ref.Launch, pe.Name, ref.UID.Text('p'), pe.PE.Launch)
+		return nil, nil, berth.Refusef(berth.CodeStaleLaunch, "allocation %s is launch %d of %s, %s, which is at launch %d", id, ref.Launch, pe.Name, ref.UID.Text('p'), pe.PE.Launch)
 	}
 	return a, pe, nil
 }
@@ -136,11 +136,11 @@ func (v *connections) node(id berth.NodeID) *berth.Node {
 func (v *connections) document() (*streams.Document, error) {
 	row := v.StreamJob(v.pe.Owner)
 	if row == nil {
-		return nil, berth.Errorf(berth.Conflict, "owner-missing: %s, %s, is orphaned, and its connections no longer change", v.pe.Name, v.pe.UID.Text('p'))
+		return nil, berth.Refusef(berth.CodeOwnerMissing, "%s, %s, is orphaned, and its connections no longer change", v.pe.Name, v.pe.UID.Text('p'))
 	}
 	config := v.ResourceNamed(v.pe.Owner, berth.KindConfig, v.pe.Name)
 	if config == nil {
-		return nil, berth.Errorf(berth.Conflict, "owner-missing: %s, %s, has no config at the moment", v.pe.Name, v.pe.UID.Text('p'))
+		return nil, berth.Refusef(berth.CodeOwnerMissing, "%s, %s, has no config at the moment", v.pe.Name, v.pe.UID.Text('p'))
 	}
 	v.watch(state.OnResource(config.UID))
 	return streams.Describe(&streams.Subject{

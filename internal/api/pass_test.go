@@ -200,7 +200,7 @@ func direct(s *api.Server) answering {
 	return func(ctx context.Context, r *op.Forwarded) (*op.Answer, error) {
 		a := s.Forwarded(ctx, r, false)
 		if a.Error != "" {
-			return nil, &berth.Error{Kind: a.Kind, Err: errors.New(a.Error)}
+			return nil, &berth.Error{Kind: a.Kind, Code: a.Code, Err: errors.New(a.Error)}
 		}
 		return a, nil
 	}
@@ -217,7 +217,7 @@ func TestARefusalKeepsItsCode(t *testing.T) {
 	}
 	f.connect = func(context.Context, string) (peer.Conn, error) { return direct(leads), nil }
 	w := ask(passing(t, f), "DELETE", "/v1/job/web?purge=true&uid=j-0000000000000001-00", "")
-	if w.Code != http.StatusConflict || w.Header().Get(op.HeaderCode) != berth.CodeUIDMismatch {
+	if w.Code != http.StatusConflict || w.Header().Get(op.HeaderCode) != string(berth.CodeUIDMismatch) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }

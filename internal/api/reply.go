@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/state"
 	"berth/op"
 
 	"github.com/klauspost/compress/gzip"
@@ -33,14 +32,11 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 		code = http.StatusMethodNotAllowed
 		w.Header().Set("Allow", e.allowed)
 	}
-	if code == http.StatusInternalServerError && berth.KindOf(err) != berth.NoLeader && !errors.Is(err, state.ErrLost) && !errors.Is(err, context.Canceled) {
+	if code == http.StatusInternalServerError && berth.PublicKind(err) != berth.NoLeader && !errors.Is(err, context.Canceled) {
 		s.Logger.Error("a request failed", "error", err)
 	}
-	refusal := berth.CodeOf(err)
-	if refusal != "" {
-		w.Header().Set(op.HeaderCode, refusal)
-	}
-	if refusal == berth.CodeDeleting {
+	op.SetError(w.Header(), err)
+	if berth.CodeOf(err) == berth.CodeDeleting {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

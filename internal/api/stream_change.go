@@ -49,13 +49,13 @@ func (w *Write) widens(j *berth.Job, in *op.SetRegion) error {
 	case row == nil:
 		return berth.Errorf(berth.Invalid, "job %q is of type %s: only jobs of type %s have parallel regions", j.ID, j.Type, berth.TypeStream)
 	case !uid.IsZero() && uid != j.UID:
-		return berth.Errorf(berth.Conflict, "uid-mismatch: job %q is %s now", j.ID, j.UID.Text('j'))
+		return berth.Refusef(berth.CodeUIDMismatch, "job %q is %s now", j.ID, j.UID.Text('j'))
 	case in.Width < 1 || in.Width > berth.MaxWidth:
 		return berth.Errorf(berth.Invalid, "Width: must be from 1 to %d, got %d", berth.MaxWidth, in.Width)
 	case in.JobModifyIndex != 0 && in.JobModifyIndex != j.JobModifyIndex:
 		return berth.Errorf(berth.Conflict, "JobModifyIndex: job %q is at index %d, not %d", j.ID, j.JobModifyIndex, in.JobModifyIndex)
 	case d != nil && d.Deletion.Intent == berth.IntentUser:
-		return berth.Errorf(berth.Conflict, "%w: job %q, %s, is being deleted since index %d", berth.ErrDeleting, j.ID, j.UID.Text('j'), d.Deletion.RequestIndex)
+		return berth.Refusef(berth.CodeDeleting, "job %q, %s, is being deleted since index %d", j.ID, j.UID.Text('j'), d.Deletion.RequestIndex)
 	case d == nil && (row.Phase == berth.PhaseStopped || row.Phase == berth.PhaseFailed):
 		return berth.Errorf(berth.Invalid, "job %q is %s: run it before changing its regions", j.ID, row.Phase)
 	}

@@ -226,10 +226,10 @@ func TestRefusalsHaveACode(t *testing.T) {
 	f.leads(&state.EnsureResources{Key: f.key, UID: row.UID, Kind: berth.KindExport, Names: []string{exports[0].Name}, Now: 3})
 	uid := f.log.Tip().ResourceNamed(row.UID, berth.KindExport, exports[0].Name).UID.Text('x')
 	properties := "/v1/stream/export/" + uid + "/properties"
-	refused := func(method, path, body string, status int, code string) {
+	refused := func(method, path, body string, status int, code berth.Code) {
 		t.Helper()
 		w := ask(f, method, path, body)
-		if w.Code != status || w.Header().Get(op.HeaderCode) != code || code != "" && !strings.HasPrefix(w.Body.String(), code+": ") {
+		if w.Code != status || w.Header().Get(op.HeaderCode) != string(code) || code != "" && !strings.HasPrefix(w.Body.String(), string(code)+": ") {
 			t.Errorf("%s %s: %d %q %s; wanted are %d and %q", method, path, w.Code, w.Header().Get(op.HeaderCode), w.Body, status, code)
 		}
 		if again := w.Header().Get("Retry-After") != ""; again != (code == berth.CodeDeleting) {

@@ -14,14 +14,14 @@ import (
 // late. What users want and do not get is not counted.
 type Refusals struct {
 	mu    sync.Mutex
-	codes map[string]uint64
+	codes map[berth.Code]uint64
 }
 
 // Counting returns the log, of which refusals are counted here.
 func (r *Refusals) Counting(log state.Log) state.Log { return &counting{log, r} }
 
 // Count returns how often each code was given.
-func (r *Refusals) Count() map[string]uint64 {
+func (r *Refusals) Count() map[berth.Code]uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.codes)
@@ -39,11 +39,11 @@ func (r *Refusals) note(cmds []state.Command, results []state.Result) {
 }
 
 // Note counts what was refused with a code before it came to the log.
-func (r *Refusals) Note(code string) {
+func (r *Refusals) Note(code berth.Code) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.codes == nil {
-		r.codes = map[string]uint64{}
+		r.codes = map[berth.Code]uint64{}
 	}
 	r.codes[code]++
 }

@@ -31,7 +31,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	if err != nil || len(p.Results) != 3 || p.Results[2].Err == nil {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if got, want := r.Count(), map[string]uint64{berth.CodeStaleEpoch: 1, berth.CodeOwnerMissing: 2, berth.CodeAlreadyDone: 1}; !maps.Equal(got, want) {
+	if got, want := r.Count(), map[berth.Code]uint64{berth.CodeStaleEpoch: 1, berth.CodeOwnerMissing: 2, berth.CodeAlreadyDone: 1}; !maps.Equal(got, want) {
 		t.Errorf("counted are %v; wanted are %v", got, want)
 	}
 	if log.Tip() != base.Tip() {

@@ -83,10 +83,7 @@ func FailureOf(err error) op.Failure {
 	if err == nil {
 		return op.Failure{}
 	}
-	f := op.Failure{Kind: berth.KindOf(err), Error: err.Error(), NotLeader: errors.Is(err, ErrNotLeader)}
-	if f.Kind == "" && errors.Is(err, state.ErrLost) {
-		f.Kind = berth.NoLeader
-	}
+	f := op.Failure{Kind: berth.PublicKind(err), Code: berth.CodeOf(err), Error: err.Error(), NotLeader: errors.Is(err, ErrNotLeader)}
 	if f.Error == "" {
 		f.Error = "unknown error"
 	}
@@ -103,7 +100,7 @@ func errorOf(f *op.Failure) error {
 	case f.Kind == "":
 		return errors.New(f.Error)
 	}
-	return &berth.Error{Kind: f.Kind, Err: errors.New(f.Error)}
+	return &berth.Error{Kind: f.Kind, Code: f.Code, Err: errors.New(f.Error)}
 }
 
 // Stream is the answer to an operation that is a stream.

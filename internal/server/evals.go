@@ -173,7 +173,7 @@ func (s *Server) judge(ctx context.Context, in *op.SubmitPlan) (*op.PlanSubmitte
 	}
 	out := &op.PlanSubmitted{Refused: plan.Refused}
 	if err != nil {
-		out.Kind, out.Error = berth.KindOf(err), err.Error()
+		out.Kind, out.Code, out.Error = berth.KindOf(err), berth.CodeOf(err), err.Error()
 	}
 	out.Index = s.store.Snapshot().Index
 	if pending != nil { // a refusal, too, counts once the state that it met is safe

@@ -117,7 +117,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		put(rowCount, float64(snap.Count(t)), t.String())
 	}
 	for code, n := range s.refused.Count() {
-		ch <- prometheus.MustNewConstMetric(streamRefused.desc, prometheus.CounterValue, float64(n), code)
+		ch <- prometheus.MustNewConstMetric(streamRefused.desc, prometheus.CounterValue, float64(n), string(code))
 	}
 	m.jobs(snap, put)
 	t := s.term.Load()

@@ -33,7 +33,7 @@ func TestRefusalsAreShown(t *testing.T) {
 	r.good("GET", "/v1/metrics", &out)
 	shown := 0
 	for _, c := range out.Counters {
-		if c.Name == "nomad.stream.refused" && c.Labels["code"] == berth.CodeOwnerMissing {
+		if c.Name == "nomad.stream.refused" && c.Labels["code"] == string(berth.CodeOwnerMissing) {
 			shown += c.Count
 		}
 	}

@@ -31,7 +31,7 @@ func (tx *Tx) Apply(c Command) Result {
 
 func (tx *Tx) try(c Command) (err error) {
 	if t, ok := c.(termed); ok && t.term() != 0 && t.term() < tx.Term {
-		return berth.Errorf(berth.Conflict, "stale-epoch: the command is of term %d, the state of term %d", t.term(), tx.Term)
+		return berth.Refusef(berth.CodeStaleEpoch, "the command is of term %d, the state of term %d", t.term(), tx.Term)
 	}
 	defer func() {
 		if r := recover(); r != nil {

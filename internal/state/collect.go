@@ -111,7 +111,7 @@ func (c *RaiseCore) Apply(tx *Tx) error {
 		return err
 	}
 	if e := tx.OpenCore(false); e != nil && !c.Force {
-		return berth.Errorf(berth.Conflict, "already-done: evaluation %s is %s", e.ID, e.Status)
+		return berth.Refusef(berth.CodeAlreadyDone, "evaluation %s is %s", e.ID, e.Status)
 	}
 	k := berth.CoreKey(c.Force)
 	tx.putEval(nil, &berth.Eval{

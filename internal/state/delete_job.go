@@ -40,7 +40,7 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 		case c.Policy == berth.Orphan: // some of what it owned is gone already
 			return deleting(marked)
 		case c.Policy == marked.Deletion.Policy && !marked.begins() && (!c.Force || tx.Blocking(c.Key, old.UID) == 0):
-			return berth.Errorf(berth.Conflict, "already-done: job %q, %s, is being deleted since index %d", c.Key, marked.UID.Text('j'), marked.Deletion.RequestIndex)
+			return berth.Refusef(berth.CodeAlreadyDone, "job %q, %s, is being deleted since index %d", c.Key, marked.UID.Text('j'), marked.Deletion.RequestIndex)
 		}
 	}
 	if c.Policy == berth.Orphan {
@@ -217,15 +217,15 @@ func (c *FinalizeDeletions) Apply(tx *Tx) error {
 			continue
 		}
 		if n := tx.Blocking(r.Key, r.UID); n > 0 {
-			return berth.Errorf(berth.Conflict, "not-empty: job %q, %s, is held by allocations that have not ended: %d", r.Key, r.UID.Text('j'), n)
+			return berth.Refusef(berth.CodeNotEmpty, "job %q, %s, is held by allocations that have not ended: %d", r.Key, r.UID.Text('j'), n)
 		}
 		if tx.owns(r.UID) {
-			return berth.Errorf(berth.Conflict, "not-empty: job %q, %s, is held by resources that it owns: %d", r.Key, r.UID.Text('j'), tx.Dependents(r.UID))
+			return berth.Refusef(berth.CodeNotEmpty, "job %q, %s, is held by resources that it owns: %d", r.Key, r.UID.Text('j'), tx.Dependents(r.UID))
 		}
 		gone = append(gone, tx.Job(r.Key))
 	}
 	if gone == nil {
-		return berth.Errorf(berth.Conflict, "already-done: none of the %d jobs is being deleted", len(c.Jobs))
+		return berth.Refusef(berth.CodeAlreadyDone, "none of the %d jobs is being deleted", len(c.Jobs))
 	}
 	for i, j := range gone {
 		if d := tx.Deletion(j.Key()); d.begins() {

@@ -68,6 +68,6 @@ func (tx *Tx) unmarked(k berth.JobKey) error {
 }
 
 func deleting(d *JobDeletion) error {
-	return berth.Errorf(berth.Conflict, "%w: job %q, %s, is being deleted since index %d and has not gone yet; try again when it has",
-		berth.ErrDeleting, d.Key, d.UID.Text('j'), d.Deletion.RequestIndex)
+	return berth.Refusef(berth.CodeDeleting, "job %q, %s, is being deleted since index %d and has not gone yet; try again when it has",
+		d.Key, d.UID.Text('j'), d.Deletion.RequestIndex)
 }

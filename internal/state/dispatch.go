@@ -40,7 +40,7 @@ func (c *DispatchJob) Apply(tx *Tx) error {
 		return err
 	}
 	if tx.Job(berth.JobKey{Namespace: j.Namespace, ID: c.Child}) != nil {
-		return berth.Errorf(berth.Conflict, "already-done: there is a job %q", c.Child)
+		return berth.Refusef(berth.CodeAlreadyDone, "there is a job %q", c.Child)
 	}
 	if err := tx.unusedEvals(c.Eval.ID); err != nil {
 		return err

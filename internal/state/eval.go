@@ -133,7 +133,7 @@ func (tx *Tx) unusedEvals(ids ...berth.EvalID) error {
 		case id.IsZero():
 			return berth.Errorf(berth.Invalid, "a new evaluation has no ID")
 		case tx.Eval(id) != nil:
-			return berth.Errorf(berth.Conflict, "already-done: there is an evaluation %s", id)
+			return berth.Refusef(berth.CodeAlreadyDone, "there is an evaluation %s", id)
 		case slices.Contains(ids[:i], id):
 			return berth.Errorf(berth.Invalid, "two new evaluations have the ID %s", id)
 		}

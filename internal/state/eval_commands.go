@@ -104,7 +104,7 @@ func (c *FailEval) Apply(tx *Tx) error {
 		return berth.Errorf(berth.NotFound, "eval not found: %s", c.ID)
 	}
 	if old.Terminal() {
-		return berth.Errorf(berth.Conflict, "already-done: evaluation %s is %s", c.ID, old.Status)
+		return berth.Refusef(berth.CodeAlreadyDone, "evaluation %s is %s", c.ID, old.Status)
 	}
 	if !c.FollowUp.IsZero() {
 		if err := tx.unusedEvals(c.FollowUp); err != nil {

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"fmt"
+
 	"berth"
 	"berth/internal/state/codec"
 )
@@ -161,11 +163,12 @@ func (tx *Tx) beget(parent *berth.Job, id berth.JobID, seed EvalSeed, now int64,
 func (tx *Tx) incarnation(k berth.JobKey, uid berth.UID) (*berth.Job, error) {
 	switch j := tx.Job(k); {
 	case j == nil && !uid.IsZero():
-		return nil, berth.Errorf(berth.NotFound, "owner-missing: job %q, %s, is not there any more", k, uid.Text('j'))
+		return nil, &berth.Error{Kind: berth.NotFound, Code: berth.CodeOwnerMissing,
+			Err: fmt.Errorf("owner-missing: job %q, %s, is not there any more", k, uid.Text('j'))}
 	case j == nil:
 		return nil, berth.Errorf(berth.NotFound, "job %q not found", k)
 	case !uid.IsZero() && uid != j.UID:
-		return nil, berth.Errorf(berth.Conflict, "uid-mismatch: job %q is %s now, not %s", k, j.UID.Text('j'), uid.Text('j'))
+		return nil, berth.Refusef(berth.CodeUIDMismatch, "job %q is %s now, not %s", k, j.UID.Text('j'), uid.Text('j'))
 	default:
 		return j, nil
 	}

@@ -3,6 +3,8 @@ package state
 import (
 	"context"
 	"errors"
+
+	"berth"
 )
 
 // A Log takes commands to the replicated log.
@@ -22,9 +24,7 @@ type Log interface {
 // ErrLost is in every error that says the log is gone: this server does not
 // lead, or no longer. What was staged and not waited for may or may not be
 // safe. Such an error has no kind; a refusal has one.
-//
-//lint:ignore ST1005 clients look for these words, as they are
-var ErrLost = errors.New("No cluster leader")
+var ErrLost = berth.ErrNoLeader
 
 // ErrUnknown is in an error that wraps ErrLost if what it is about may have
 // been logged: it may become the state yet. Without it nothing was, and it may

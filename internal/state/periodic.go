@@ -44,7 +44,7 @@ func (c *LaunchPeriodic) Apply(tx *Tx) error {
 	overlaps := !c.Force && j.Periodic.ProhibitOverlap && s.Children.Alive() > 0
 	switch {
 	case there && c.Force:
-		return berth.Errorf(berth.Conflict, "already-done: there is a job %q", id)
+		return berth.Refusef(berth.CodeAlreadyDone, "there is a job %q", id)
 	case there: // forced in the same second, or launched for an earlier job of the name
 		tx.launched(j, func(l *Launch) { l.Due = c.Due })
 		return nil
@@ -70,7 +70,7 @@ func (c *LaunchPeriodic) check(tx *Tx, j *berth.Job) error {
 	case j == nil:
 		return berth.Errorf(berth.NotFound, "job %q not found", c.Key)
 	case !c.UID.IsZero() && c.UID != j.UID:
-		return berth.Errorf(berth.Conflict, "uid-mismatch: job %q is %s now, not %s", c.Key, j.UID.Text('j'), c.UID.Text('j'))
+		return berth.Refusef(berth.CodeUIDMismatch, "job %q is %s now, not %s", c.Key, j.UID.Text('j'), c.UID.Text('j'))
 	case j.Periodic == nil:
 		return berth.Errorf(berth.Invalid, "job %q is not periodic", c.Key)
 	case j.Stop:
@@ -81,7 +81,7 @@ func (c *LaunchPeriodic) check(tx *Tx, j *berth.Job) error {
 		return berth.Errorf(berth.Invalid, "job %q is due at %s, which is yet to come", c.Key, stamp(c.Due))
 	}
 	if l := tx.Summary(c.Key).Launch; !c.Force && l != nil && c.Due <= max(l.From, l.Due) && !l.Ahead(c.Now) {
-		return berth.Errorf(berth.Conflict, "already-done: job %q is launched for times after %s only", c.Key, stamp(max(l.From, l.Due)))
+		return berth.Refusef(berth.CodeAlreadyDone, "job %q is launched for times after %s only", c.Key, stamp(max(l.From, l.Due)))
 	}
 	return tx.unusedEvals(c.Eval.ID)
 }

@@ -18,7 +18,7 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 	case eval == nil:
 		return berth.Errorf(berth.NotFound, "eval not found: %s", c.Eval)
 	case eval.Terminal():
-		return berth.Errorf(berth.Conflict, "already-done: evaluation %s is %s", c.Eval, eval.Status)
+		return berth.Refusef(berth.CodeAlreadyDone, "evaluation %s is %s", c.Eval, eval.Status)
 	}
 	job := tx.Job(eval.Key())
 	placed := job // the version that is placed

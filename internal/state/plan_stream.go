@@ -48,7 +48,7 @@ func (c *ApplyPlan) placeable(tx *Tx, job *berth.Job) (*berth.Job, error) {
 	if v := tx.PlannedJob(row); v.Version == c.JobVersion {
 		return v, nil
 	}
-	return nil, stale("superseded", "job %q has a plan of version %d, what was placed is of %d", job.Key(), row.Version, c.JobVersion)
+	return nil, berth.Errorf(berth.Conflict, "superseded: job %q has a plan of version %d, what was placed is of %d", job.Key(), row.Version, c.JobVersion)
 }
 
 // refuses returns why a placement is not that of a launch, "" if it is, and the

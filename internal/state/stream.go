@@ -112,19 +112,13 @@ func (s *Snapshot) alive(k berth.JobKey, uid berth.UID) (*berth.Job, *berth.Stre
 	j, row := s.Job(k), s.StreamJob(uid)
 	switch {
 	case j == nil || j.UID != uid || row == nil:
-		return nil, nil, stale("owner-missing", "job %q, %s, is not there any more", k, uid.Text('j'))
+		return nil, nil, berth.Refusef(berth.CodeOwnerMissing, "job %q, %s, is not there any more", k, uid.Text('j'))
 	case s.Deletion(k) != nil:
-		return nil, nil, stale("owner-deleting", "job %q, %s, is being deleted since index %d", k, uid.Text('j'), s.Deletion(k).Deletion.RequestIndex)
+		return nil, nil, berth.Refusef(berth.CodeOwnerDeleting, "job %q, %s, is being deleted since index %d", k, uid.Text('j'), s.Deletion(k).Deletion.RequestIndex)
 	case row.Phase == berth.PhaseFailed || row.Phase == berth.PhaseStopped || j.Stop:
-		return nil, nil, stale("owner-deleting", "job %q, %s, is %s, and what it owns is removed", k, uid.Text('j'), row.Phase)
+		return nil, nil, berth.Refusef(berth.CodeOwnerDeleting, "job %q, %s, is %s, and what it owns is removed", k, uid.Text('j'), row.Phase)
 	}
 	return j, row, nil
-}
-
-// stale is the refusal of what was decided on an older state. Its code is for
-// programs.
-func stale(code, format string, args ...any) error {
-	return berth.Errorf(berth.Conflict, code+": "+format, args...)
 }
 
 // putStream stores a submission; old is the row it replaces, nil if none.

@@ -95,7 +95,7 @@ func (tx *Tx) changeable(uid berth.UID, kind string) (*berth.Object, error) {
 	case r.Kind != kind:
 		return nil, berth.Errorf(berth.Invalid, "UID: %s is of kind %s; allowed is %s", uid.Text(berth.KindLetter(r.Kind)), r.Kind, kind)
 	case r.Owner.IsZero():
-		return nil, stale("owner-missing", "%s %q, %s, was left to itself: nothing is routed by it", kind, r.Name, uid.Text(letter))
+		return nil, berth.Refusef(berth.CodeOwnerMissing, "%s %q, %s, was left to itself: nothing is routed by it", kind, r.Name, uid.Text(letter))
 	}
 	_, _, err := tx.alive(r.Job, r.Owner)
 	return r, err

@@ -25,20 +25,20 @@ func (c *LaunchPE) Apply(tx *Tx) error {
 	pe := tx.Resource(c.PE)
 	switch {
 	case pe == nil:
-		return stale("owner-missing", "processing element %s is not there any more", c.PE.Text('p'))
+		return berth.Refusef(berth.CodeOwnerMissing, "processing element %s is not there any more", c.PE.Text('p'))
 	case pe.PE == nil:
 		return berth.Errorf(berth.Invalid, "PE: %s is of kind %s; allowed is %s", c.PE.Text('o'), pe.Kind, berth.KindPE)
 	case pe.Owner.IsZero():
-		return stale("owner-missing", "%s, %s, was left to itself", pe.Name, c.PE.Text('p'))
+		return berth.Refusef(berth.CodeOwnerMissing, "%s, %s, was left to itself", pe.Name, c.PE.Text('p'))
 	}
 	j, row, err := tx.alive(pe.Job, pe.Owner)
 	switch {
 	case err != nil:
 		return err
 	case pe.Generation != row.Generation || c.Generation != row.Generation:
-		return stale("stale-generation", "%s, %s, is of generation %d and was to be launched at %d; its job is at %d", pe.Name, c.PE.Text('p'), pe.Generation, c.Generation, row.Generation)
+		return berth.Refusef(berth.CodeStaleGeneration, "%s, %s, is of generation %d and was to be launched at %d; its job is at %d", pe.Name, c.PE.Text('p'), pe.Generation, c.Generation, row.Generation)
 	case pe.PE.Launch != c.Expect:
-		return stale("stale-launch", "%s, %s, was launched %d times, not %d", pe.Name, c.PE.Text('p'), pe.PE.Launch, c.Expect)
+		return berth.Refusef(berth.CodeStaleLaunch, "%s, %s, was launched %d times, not %d", pe.Name, c.PE.Text('p'), pe.PE.Launch, c.Expect)
 	}
 	if err := tx.unusedSeed(c.Eval); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (c *SetConnectivity) Apply(tx *Tx) error {
 	}
 	pe, a := tx.Resource(c.PE), tx.Alloc(c.Alloc)
 	if pe == nil || pe.PE == nil || pe.PE.Launch != c.Launch || a == nil || a.Ended() || a.Rest().PE == nil || *a.Rest().PE != (berth.PERef{UID: c.PE, Launch: c.Launch}) {
-		return stale("stale-launch", "allocation %s is not of the present launch of processing element %s", c.Alloc, c.PE.Text('p'))
+		return berth.Refusef(berth.CodeStaleLaunch, "allocation %s is not of the present launch of processing element %s", c.Alloc, c.PE.Text('p'))
 	}
 	if pe.PE.Connectivity == c.State {
 		return nil

@@ -40,15 +40,15 @@ func (c *PlanSubmission) Apply(tx *Tx) error {
 	case row.Phase == berth.PhaseSubmitted && j.Version > row.Version:
 		next = row.Generation + 1
 	case p.Generation <= row.Generation:
-		return stale("already-done", "job %q, %s, has a plan of generation %d", c.Key, c.UID.Text('j'), row.Generation)
+		return berth.Refusef(berth.CodeAlreadyDone, "job %q, %s, has a plan of generation %d", c.Key, c.UID.Text('j'), row.Generation)
 	default:
-		return stale("stale-generation", "job %q, %s, is at generation %d of version %d, in phase %s: there is no next one to plan", c.Key, c.UID.Text('j'), row.Generation, row.Version, row.Phase)
+		return berth.Refusef(berth.CodeStaleGeneration, "job %q, %s, is at generation %d of version %d, in phase %s: there is no next one to plan", c.Key, c.UID.Text('j'), row.Generation, row.Version, row.Phase)
 	}
 	switch {
 	case p.Generation != next:
-		return stale("stale-generation", "the plan of job %q, %s, is of generation %d; the next one is %d", c.Key, c.UID.Text('j'), p.Generation, next)
+		return berth.Refusef(berth.CodeStaleGeneration, "the plan of job %q, %s, is of generation %d; the next one is %d", c.Key, c.UID.Text('j'), p.Generation, next)
 	case p.Version != j.Version:
-		return stale("stale-generation", "the plan of job %q, %s, is of version %d; the job is at version %d", c.Key, c.UID.Text('j'), p.Version, j.Version)
+		return berth.Refusef(berth.CodeStaleGeneration, "the plan of job %q, %s, is of version %d; the job is at version %d", c.Key, c.UID.Text('j'), p.Version, j.Version)
 	case row.Plan != nil && p.NextPE < row.Plan.NextPE:
 		return berth.Errorf(berth.Invalid, "plan: the next ID of a processing element is %d; it was %d", p.NextPE, row.Plan.NextPE)
 	}
@@ -137,12 +137,12 @@ func (c *CompleteSubmission) Apply(tx *Tx) error {
 	case err != nil:
 		return err
 	case row.Plan == nil || row.Generation != c.Generation:
-		return stale("stale-generation", "job %q, %s, is at generation %d, not %d, or not planned", c.Key, c.UID.Text('j'), row.Generation, c.Generation)
+		return berth.Refusef(berth.CodeStaleGeneration, "job %q, %s, is at generation %d, not %d, or not planned", c.Key, c.UID.Text('j'), row.Generation, c.Generation)
 	case row.Phase == berth.PhaseSubmitted:
-		return stale("already-done", "job %q, %s, is submitted", c.Key, c.UID.Text('j'))
+		return berth.Refusef(berth.CodeAlreadyDone, "job %q, %s, is submitted", c.Key, c.UID.Text('j'))
 	}
 	if why := tx.Incomplete(row); why != "" {
-		return stale("incomplete", "job %q, %s: %s", c.Key, c.UID.Text('j'), why)
+		return berth.Errorf(berth.Conflict, "incomplete: job %q, %s: %s", c.Key, c.UID.Text('j'), why)
 	}
 	n := *row
 	n.Phase, n.Deadline, n.LastError = berth.PhaseSubmitted, 0, ""
@@ -204,7 +204,7 @@ func (c *FailSubmission) Apply(tx *Tx) error {
 	case c.Error == "" || len(c.Error) > MaxStreamError:
 		return berth.Errorf(berth.Invalid, "Error: %d bytes; allowed are 1 to %d", len(c.Error), MaxStreamError)
 	case row.Phase != berth.PhaseSubmission:
-		return stale("already-done", "job %q, %s, is %s", c.Key, c.UID.Text('j'), row.Phase)
+		return berth.Refusef(berth.CodeAlreadyDone, "job %q, %s, is %s", c.Key, c.UID.Text('j'), row.Phase)
 	}
 	n := *row
 	n.Phase, n.LastError, n.Deadline = berth.PhaseFailed, c.Error, 0

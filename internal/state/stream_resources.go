@@ -58,7 +58,7 @@ func (c *EnsureResources) Apply(tx *Tx) error {
 		do = append(do, e)
 	}
 	if do == nil {
-		return stale("already-done", "job %q, %s, has all %d objects of kind %s", c.Key, c.UID.Text('j'), len(c.Names), c.Kind)
+		return berth.Refusef(berth.CodeAlreadyDone, "job %q, %s, has all %d objects of kind %s", c.Key, c.UID.Text('j'), len(c.Names), c.Kind)
 	}
 	n := *row
 	for _, e := range do {
@@ -76,7 +76,7 @@ func (c *EnsureResources) Apply(tx *Tx) error {
 func (c *EnsureResources) check(row *berth.StreamJob) error {
 	switch n := len(c.Names); {
 	case row.Plan == nil || row.Generation != c.Generation:
-		return stale("stale-generation", "job %q, %s, is at generation %d, not %d, or not planned", c.Key, c.UID.Text('j'), row.Generation, c.Generation)
+		return berth.Refusef(berth.CodeStaleGeneration, "job %q, %s, is at generation %d, not %d, or not planned", c.Key, c.UID.Text('j'), row.Generation, c.Generation)
 	case n == 0 || n > MaxResources:
 		return berth.Errorf(berth.Invalid, "Names: %d; allowed are 1 to %d", n, MaxResources)
 	case len(c.Nodes) > 0 && (len(c.Nodes) != n || c.Kind != berth.KindHostPool):
@@ -140,7 +140,7 @@ func (c *EnsureResources) free(tx *Tx, e ensured, before []ensured) error {
 			continue
 		}
 		if h := tx.Holder(id); h != nil && h.UID != r.UID && (alone || h.Owner != c.UID) {
-			return berth.Errorf(berth.Conflict, "node-held: node %s is in the exclusive pool %q of job %q", id, h.Name, h.Job)
+			return berth.Refusef(berth.CodeNodeHeld, "node %s is in the exclusive pool %q of job %q", id, h.Name, h.Job)
 		}
 		if !alone {
 			continue
@@ -155,16 +155,16 @@ func (c *EnsureResources) free(tx *Tx, e ensured, before []ensured) error {
 // untouched refuses a node for an exclusive pool that others have a right to.
 func (c *EnsureResources) untouched(tx *Tx, id berth.NodeID, before []ensured) error {
 	if p := tx.GivenTo(id, c.UID); p != nil {
-		return berth.Errorf(berth.Conflict, "node-held: node %s is in the pool %q of job %q", id, p.Name, p.Job)
+		return berth.Refusef(berth.CodeNodeHeld, "node %s is in the pool %q of job %q", id, p.Name, p.Job)
 	}
 	for _, e := range before {
 		if exclusive(e.new) && hasNode(e.new, id) {
-			return berth.Errorf(berth.Conflict, "node-held: node %s is in the exclusive pool %q of the same job", id, e.new.Name)
+			return berth.Refusef(berth.CodeNodeHeld, "node %s is in the exclusive pool %q of the same job", id, e.new.Name)
 		}
 	}
 	for a := range tx.AllocsOn(id) {
 		if a.Rest().PE != nil && a.Occupies() && a.Job.UID != c.UID {
-			return berth.Errorf(berth.Conflict, "node-held: node %s runs %s of another job", id, a.Name())
+			return berth.Refusef(berth.CodeNodeHeld, "node %s runs %s of another job", id, a.Name())
 		}
 	}
 	return nil
@@ -243,7 +243,7 @@ func (c *CollectResources) Apply(tx *Tx) error {
 		gone = append(gone, r)
 	}
 	if gone == nil {
-		return stale("already-done", "none of the %d resources is there", len(c.UIDs))
+		return berth.Refusef(berth.CodeAlreadyDone, "none of the %d resources is there", len(c.UIDs))
 	}
 	for _, r := range gone {
 		tx.removeResource(r)
@@ -255,13 +255,13 @@ func (c *CollectResources) Apply(tx *Tx) error {
 func (tx *Tx) collectable(r *berth.Object) error {
 	uid := r.UID.Text(berth.KindLetter(r.Kind))
 	if r.Owner.IsZero() {
-		return stale("owner-missing", "%s %q, %s, was left to itself; only a user deletes it", r.Kind, r.Name, uid)
+		return berth.Refusef(berth.CodeOwnerMissing, "%s %q, %s, was left to itself; only a user deletes it", r.Kind, r.Name, uid)
 	}
 	if row := tx.StreamJob(r.Owner); tx.Managed(r) && !Swept(row, r) {
-		return stale("stale-generation", "%s %q, %s, is of generation %d, and its job at %d: it is to stay", r.Kind, r.Name, uid, r.Generation, row.Generation)
+		return berth.Refusef(berth.CodeStaleGeneration, "%s %q, %s, is of generation %d, and its job at %d: it is to stay", r.Kind, r.Name, uid, r.Generation, row.Generation)
 	}
 	if r.PE != nil && tx.occupies(r.Job, r.UID) {
-		return stale("not-empty", "%s, %s, has an allocation that has not ended", r.Name, uid)
+		return berth.Refusef(berth.CodeNotEmpty, "%s, %s, has an allocation that has not ended", r.Name, uid)
 	}
 	return nil
 }

@@ -170,8 +170,9 @@ func (st *rpcStream) call(s *Session, method string, in, out any) (again bool, e
 	}
 	defer st.r.done()
 	switch {
-	case h.err != "":
-		err := errorFrom(strings.ToValidUTF8(h.err, "�"), h.kind)
+	case h.text != "":
+		h.text = strings.ToValidUTF8(h.text, "�")
+		err := h.error()
 		// After a request that was too large a server closes the stream.
 		kind := berth.KindOf(err)
 		return kind != berth.TooLarge && kind != berth.Limited, answered{err}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"syscall"
 	"time"
 
@@ -177,7 +176,7 @@ func unblock(ctx context.Context, conn net.Conn) (stop func() bool) {
 func (d *Dialer) broken(ctx context.Context, addr string, peer *Peer, err error) error {
 	switch {
 	case d.TLS == nil || ctx.Err() != nil:
-	case strings.HasPrefix(err.Error(), "remote error: tls:"):
+	case refusedByTLS(err):
 		err = fmt.Errorf("the server refuses our certificate: %w%s; its log says why", err, d.own())
 	case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) && peer.trusted:
 		err = fmt.Errorf("the server closes the connection: it may speak no TLS (tls.rpc), or refuse our certificate%s; its log says why", d.own())
@@ -185,6 +184,12 @@ func (d *Dialer) broken(ctx context.Context, addr string, peer *Peer, err error)
 		err = fmt.Errorf("TLS: %w", err)
 	}
 	return broken(ctx, "dial "+addr, err)
+}
+
+// refusedByTLS reports whether the far end ended a handshake with an alert.
+func refusedByTLS(err error) bool {
+	e, ok := errors.AsType[*net.OpError](err)
+	return ok && e.Op == "remote error" // which package tls sets for alerts alone
 }
 
 // own describes the dialler's own certificate.

@@ -7,74 +7,93 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/msgpack"
 )
 
-// Errors travel as text. Beside the text our servers send the kind, under a
-// key that other clients pass over; what comes from another server has its
-// kind guessed from the beginnings that the protocol gives a meaning.
+// In Nomad's protocol an error is a text. Our servers add its kind and its code
+// under keys that other clients ignore. An error without a kind, which comes
+// from another server, is given the kind that its first words stand for in that
+// protocol: here, and nowhere else, a text decides something.
 
 // ErrUnsent is in the error of a call of which nothing was sent.
 var ErrUnsent = errors.New("nothing was sent")
 
-// beginnings are texts that clients act on, and the kinds they stand for. An
-// error of one of the first two kinds is given its beginning if it lacks it.
-var beginnings = []struct {
+// openings are the first words that clients of the protocol act on, and their
+// kinds. An error of one of the first two kinds is sent with its opening.
+var openings = []struct {
 	text string
 	kind berth.Kind
 }{
-	{"No cluster leader", berth.NoLeader},
+	{berth.ErrNoLeader.Error(), berth.NoLeader},
 	{"Permission denied", berth.Denied},
 	{"node not found", berth.NotFound},
 	{"rpc: can't find ", berth.Invalid},
 }
 
-// errorText returns what is sent of an error: its text and kind. An error
-// without a kind is our own fault; its text goes out all the same, as nothing
-// secret is put into errors.
-func errorText(err error) (text string, kind berth.Kind) {
-	text, kind = err.Error(), berth.KindOf(err)
-	switch {
-	case kind != "":
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		kind = berth.Unavailable
-	case strings.Contains(text, beginnings[0].text): // the log's own error has no kind
-		kind = berth.NoLeader
-	}
-	for _, b := range beginnings[:2] {
-		if kind == b.kind && !strings.HasPrefix(text, b.text) {
-			text = b.text + ": " + text
-		}
-	}
-	if text == "" {
-		text = "unknown error" // an empty text means success
-	}
-	return text, kind
+// failure is an error as it is sent. The text is empty if there is none.
+type failure struct {
+	text string
+	kind berth.Kind
+	code berth.Code
 }
 
-// errorFrom returns the error that text and kind stand for. kind is empty if
-// the far end sent none.
-func errorFrom(text string, kind berth.Kind) error {
-	if kind == "" {
-		plain := strings.TrimPrefix(text, "rpc error: ")
-		for _, b := range beginnings {
-			if strings.HasPrefix(plain, b.text) {
-				kind = b.kind
+// failureOf returns what is sent of an error. An error without a kind is our own
+// fault; its text goes out all the same, as nothing secret is put into errors.
+func failureOf(err error) failure {
+	f := failure{err.Error(), berth.PublicKind(err), berth.CodeOf(err)}
+	if f.kind == "" && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+		f.kind = berth.Unavailable
+	}
+	for _, o := range openings[:2] {
+		if f.kind == o.kind && !strings.HasPrefix(f.text, o.text) {
+			f.text = o.text + ": " + f.text
+		}
+	}
+	if f.text == "" {
+		f.text = "unknown error"
+	}
+	return f
+}
+
+// error returns the error that was received.
+func (f failure) error() error {
+	if f.kind == "" {
+		plain := strings.TrimPrefix(f.text, "rpc error: ")
+		for _, o := range openings {
+			if strings.HasPrefix(plain, o.text) {
+				f.kind = o.kind
 			}
 		}
 	}
-	if !known(kind) {
-		return errors.New(text)
+	if !f.kind.Known() {
+		return errors.New(f.text)
 	}
-	return &berth.Error{Kind: kind, Err: errors.New(text)}
+	if !f.code.Known() {
+		f.code = ""
+	}
+	return &berth.Error{Kind: f.kind, Code: f.code, Err: errors.New(f.text)}
 }
 
-// known says whether a kind is one of ours: a far end may claim anything.
-func known(k berth.Kind) bool {
-	switch k {
-	case berth.Invalid, berth.Denied, berth.NotFound, berth.Conflict, berth.TooLarge, berth.Limited, berth.NoLeader, berth.Unavailable:
-		return true
+// extra is how many fields appendExtra appends.
+func (f failure) extra() (n byte) {
+	if f.kind != "" {
+		n++
 	}
-	return false
+	if f.code != "" {
+		n++
+	}
+	return n
+}
+
+// appendExtra appends the fields that Nomad's protocol does not have.
+func (f failure) appendExtra(b []byte) []byte {
+	if f.kind != "" {
+		b = msgpack.AppendString(msgpack.AppendString(b, "Kind"), string(f.kind))
+	}
+	if f.code != "" {
+		b = msgpack.AppendString(msgpack.AppendString(b, "Code"), string(f.code))
+	}
+	return b
 }
 
 // broken returns why a call did not come to an answer: the caller's context if

@@ -147,8 +147,8 @@ func FuzzAnswer(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if h.err != "" {
-				_ = errorFrom(h.err, h.kind).Error()
+			if h.text != "" {
+				_ = h.error().Error()
 			}
 			if frame, err = r.next(MaxReply, true); err != nil {
 				return

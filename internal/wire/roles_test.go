@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -345,7 +344,7 @@ func TestCallsArePassedOn(t *testing.T) {
 	s := New(Config{Log: silent})
 	s.Handle("Node.UpdateStatus", beat)
 	s.Handle("Fails", func(context.Context, *Call) (any, error) {
-		return nil, fmt.Errorf("write: %w", errors.New("No cluster leader"))
+		return nil, fmt.Errorf("write: %w", berth.ErrNoLeader)
 	})
 	var far *Session
 	relay := New(Config{Log: silent})

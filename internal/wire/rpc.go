@@ -16,8 +16,7 @@ import (
 type header struct {
 	method string
 	seq    uint64
-	err    string
-	kind   berth.Kind
+	failure
 }
 
 // readHeader reads a header frame. method is looked up, so that a known name
@@ -39,12 +38,14 @@ func readHeader(frame []byte, known func(name []byte) *method) (h header, m *met
 			h.seq, ok = msgpack.Uint(value)
 		case "Error":
 			if isText {
-				h.err = string(text)
+				h.text = string(text)
 			} else {
-				h.err, ok = errorIn(value)
+				h.text, ok = errorIn(value)
 			}
 		case "Kind":
 			h.kind = berth.Kind(text)
+		case "Code":
+			h.code = berth.Code(text)
 		default:
 			ok = true
 		}
@@ -78,18 +79,10 @@ func appendRequest(b []byte, method string, seq uint64) []byte {
 }
 
 func appendResponse(b []byte, h *header) []byte {
-	n := byte(0x83)
-	if h.kind != "" {
-		n++
-	}
-	b = msgpack.AppendString(append(b, n), "ServiceMethod")
+	b = msgpack.AppendString(append(b, 0x83+h.extra()), "ServiceMethod")
 	b = msgpack.AppendString(msgpack.AppendString(b, h.method), "Seq")
 	b = msgpack.AppendString(msgpack.AppendUint(b, h.seq), "Error")
-	b = msgpack.AppendString(b, h.err)
-	if h.kind != "" {
-		b = msgpack.AppendString(msgpack.AppendString(b, "Kind"), string(h.kind))
-	}
-	return b
+	return h.appendExtra(msgpack.AppendString(b, h.text))
 }
 
 // serveRPC answers the calls on one stream, one at a time.
@@ -220,7 +213,7 @@ func (s *Server) reply(r *frameReader, h header, reply any, failed error) error 
 		}
 	}
 	if failed != nil {
-		h.err, h.kind = errorText(failed)
+		h.failure = failureOf(failed)
 		b = append(appendResponse((*buf)[:0], &h), 0x80)
 	}
 	*buf = b

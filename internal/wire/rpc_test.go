@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -170,6 +171,17 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 			t.Errorf("%q came as kind %q: %v", c.err, berth.KindOf(err), err)
 		}
 	}
+	answer = fmt.Errorf("late: %w", berth.Refusef(berth.CodeStaleLaunch, "it was launched again"))
+	if err := sess.Call(t.Context(), "X", nil, nil); berth.CodeOf(err) != berth.CodeStaleLaunch || berth.KindOf(err) != berth.Conflict || err.Error() != answer.Error() {
+		t.Errorf("%q came as %q with code %q", answer, err, berth.CodeOf(err))
+	}
+	answer = fmt.Errorf("the term ended: %w", berth.ErrNoLeader)
+	if err := sess.Call(t.Context(), "X", nil, nil); berth.KindOf(err) != berth.NoLeader {
+		t.Errorf("%q came as %q of kind %q", answer, err, berth.KindOf(err))
+	}
+	if code := berth.CodeOf((failure{text: "x", kind: berth.Conflict, code: "made-up"}).error()); code != "" {
+		t.Errorf("a code that is made up is taken: %q", code)
+	}
 	// A server of another make sends no kind.
 	for text, kind := range map[string]berth.Kind{
 		"No cluster leader":            berth.NoLeader,
@@ -177,11 +189,11 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 		"node not found":               berth.NotFound,
 		"something else":               "",
 	} {
-		if err := errorFrom(text, ""); berth.KindOf(err) != kind || err.Error() != text {
+		if err := (failure{text: text}).error(); berth.KindOf(err) != kind || err.Error() != text {
 			t.Errorf("%q is read as kind %q", text, berth.KindOf(err))
 		}
 	}
-	if kind := berth.KindOf(errorFrom("x", "made up")); kind != "" {
+	if kind := berth.KindOf((failure{text: "x", kind: "made up"}).error()); kind != "" {
 		t.Errorf("a kind that is made up is taken: %q", kind)
 	}
 }

@@ -73,8 +73,8 @@ func (s *Stream) begin(request []byte, within time.Duration) error {
 	}
 	s.r.disarm()
 	h, _, err := readHeader(frame, nil)
-	if err == nil && h.err != "" {
-		err = answered{errorFrom(h.err, h.kind)}
+	if err == nil && h.text != "" {
+		err = answered{h.error()}
 	}
 	return err
 }
@@ -83,25 +83,25 @@ func (s *Stream) begin(request []byte, within time.Duration) error {
 func (s *Stream) Send(payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.send(payload, "", "")
+	return s.send(payload, failure{})
 }
 
 // send sends what there is to say: that the stream is accepted if that was not
 // said, a payload, or what the stream ended with.
-func (s *Stream) send(payload []byte, text string, kind berth.Kind) error {
+func (s *Stream) send(payload []byte, end failure) error {
 	if s.closed {
 		return berth.Errorf(berth.Unavailable, "the stream is closed for sending")
 	}
 	b := s.buf[:0]
-	refuse := !s.accepted && text != ""
+	refuse := !s.accepted && end.text != ""
 	if !s.accepted {
 		s.accepted = true
-		b = appendEnd(b, text, kind)
+		b = appendEnd(b, end)
 	}
 	switch {
 	case refuse: // which is the whole answer
-	case text != "":
-		b = appendEnd(b, text, kind)
+	case end.text != "":
+		b = appendEnd(b, end)
 	case payload != nil:
 		b = msgpack.AppendString(append(b, 0x82), "Error")
 		b = msgpack.AppendRawHead(msgpack.AppendString(append(b, 0xc0), "Payload"), len(payload))
@@ -121,7 +121,7 @@ func (s *Stream) Accept() error {
 	if s.accepted {
 		return nil
 	}
-	return s.send(nil, "", "")
+	return s.send(nil, failure{})
 }
 
 // Recv returns the payload of the next frame. At the end it returns io.EOF, or
@@ -141,8 +141,8 @@ func (s *Stream) Recv() ([]byte, error) {
 		}
 		var payload []byte
 		h, _, err := readHeader(frame, nil)
-		if err == nil && h.err != "" {
-			return nil, errorFrom(h.err, h.kind)
+		if err == nil && h.text != "" {
+			return nil, h.error()
 		}
 		if err == nil {
 			err = fields(frame, func(key, value []byte) error {
@@ -270,12 +270,11 @@ func (s *Stream) finish(failed error) error {
 	if s.closed {
 		return nil
 	}
-	var text string
-	var kind berth.Kind
+	var end failure
 	if failed != nil && !errors.Is(failed, io.EOF) {
-		text, kind = errorText(failed)
+		end = failureOf(failed)
 	}
-	if err := s.send(nil, text, kind); err != nil {
+	if err := s.send(nil, end); err != nil {
 		return err
 	}
 	if _, half := s.conn.(interface{ CloseWrite() error }); half { // which yamux streams have not
@@ -286,13 +285,10 @@ func (s *Stream) finish(failed error) error {
 
 // appendEnd appends a frame that says how a stream begins or ends. No error is
 // nil, which reads as an absent one and as an empty text alike.
-func appendEnd(b []byte, text string, kind berth.Kind) []byte {
-	if text == "" {
+func appendEnd(b []byte, f failure) []byte {
+	if f.text == "" {
 		return append(msgpack.AppendString(append(b, 0x81), "Error"), 0xc0)
 	}
-	if kind == "" {
-		return msgpack.AppendString(msgpack.AppendString(append(b, 0x81), "Error"), text)
-	}
-	b = msgpack.AppendString(msgpack.AppendString(append(b, 0x82), "Error"), text)
-	return msgpack.AppendString(msgpack.AppendString(b, "Kind"), string(kind))
+	b = msgpack.AppendString(append(b, 0x81+f.extra()), "Error")
+	return f.appendExtra(msgpack.AppendString(b, f.text))
 }

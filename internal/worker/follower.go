@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -216,7 +217,7 @@ func (f *Follower) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pend
 		switch {
 		case err != nil:
 		case out.Kind != "":
-			err = berth.Errorf(out.Kind, "%s", out.Error)
+			err = &berth.Error{Kind: out.Kind, Code: out.Code, Err: errors.New(out.Error)}
 		case len(out.Refused) > 0:
 			err = berth.Errorf(berth.Conflict, "%d of %d placements were refused, one because %s", len(out.Refused), len(plan.Place), out.Refused[0].Reason)
 		}
@@ -276,7 +277,7 @@ func (f *Follower) wait(x *flight, in *op.SubmitPlan, plan *state.ApplyPlan, pen
 	}
 	plan.Refused = out.Refused
 	if out.Kind != "" {
-		return berth.Errorf(out.Kind, "%s", out.Error)
+		return &berth.Error{Kind: out.Kind, Code: out.Code, Err: errors.New(out.Error)}
 	}
 	return nil
 }

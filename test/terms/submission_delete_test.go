@@ -253,7 +253,7 @@ func TestS13ForegroundAndBackground(t *testing.T) {
 			t.Fatalf("%d %s", code, text)
 		}
 		w := ask(s.any(), http.MethodPut, "/v1/jobs", telemetry())
-		if w.Code != http.StatusConflict || !strings.HasPrefix(w.Body.String(), "deleting:") || w.Header().Get(op.HeaderCode) != berth.CodeDeleting || w.Header().Get("Retry-After") == "" {
+		if w.Code != http.StatusConflict || !strings.HasPrefix(w.Body.String(), "deleting:") || w.Header().Get(op.HeaderCode) != string(berth.CodeDeleting) || w.Header().Get("Retry-After") == "" {
 			t.Errorf("registered again while it is deleted: %d %s %v", w.Code, w.Body, w.Header())
 		}
 		s.wait("it is gone", func(now *state.Snapshot) bool {

@@ -125,7 +125,7 @@ func TestS12LatePlacement(t *testing.T) {
 		if len(lines) == 0 || slices.ContainsFunc(lines, func(l string) bool { return !strings.Contains(l, state.ErrLost.Error()) }) {
 			t.Errorf("of the late plan it is said: %q", lines)
 		}
-		s.counted(berth.CodeStaleEpoch)
+		s.counted(string(berth.CodeStaleEpoch))
 		// Nor would the log take it, of whatever term it said to be.
 		for _, term := range []uint64{0, now.Term, s.now().Term} {
 			plan := &state.ApplyPlan{Eval: late.ID, Place: []berth.Placement{{Group: 1, Index: 2, NodeID: s.nodes[0].ID}}}

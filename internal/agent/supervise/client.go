@@ -390,7 +390,7 @@ func (d *Dir) spawn() error {
 	_ = p.Release()
 	_ = ready.SetReadDeadline(time.Now().Add(lockWait + callTime))
 	word, err := io.ReadAll(io.LimitReader(ready, 4096))
-	if err == nil && (string(word) == "ok" || string(word) == errOther.Error()) {
+	if err == nil && (string(word) == wordReady || string(word) == wordOther) {
 		return nil
 	}
 	if err == nil {

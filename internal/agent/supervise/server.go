@@ -46,7 +46,7 @@ func Main(args []string) int {
 		if err != nil {
 			fmt.Fprint(ready, err)
 		} else {
-			fmt.Fprint(ready, "ok")
+			fmt.Fprint(ready, wordReady)
 		}
 		_ = ready.Close()
 	}
@@ -158,8 +158,14 @@ func (s *server) becomeOnly() (*os.File, error) {
 	}
 }
 
-// errOther is what a supervisor says that is one too many.
-var errOther = errors.New("another supervisor is there")
+// What a supervisor that has begun says; anything else is why it failed.
+const (
+	wordReady = "ok"
+	wordOther = "another supervisor is there" // and this one ends
+)
+
+// errOther is the error of a supervisor that is one too many.
+var errOther = errors.New(wordOther)
 
 // takeLock locks a control directory, if nobody else has.
 func takeLock(control *saferoot.Root) (*os.File, error) {

@@ -118,9 +118,7 @@ func (k *Keeper) handler() http.Handler {
 			return
 		}
 		if err := k.reported(r.Context(), http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-			if code := berth.CodeOf(err); code != "" {
-				w.Header().Set(op.HeaderCode, code)
-			}
+			op.SetError(w.Header(), err)
 			http.Error(w, err.Error(), status(err))
 			return
 		}
@@ -174,11 +172,11 @@ func (k *Keeper) reported(ctx context.Context, body io.Reader) error {
 	k.mu.Unlock()
 	switch {
 	case f == nil:
-		return berth.Errorf(berth.Conflict, "stale-version: there is no connectivity file")
+		return berth.Refusef(berth.CodeStaleVersion, "there is no connectivity file")
 	case in.Version > f.Version:
 		return berth.Errorf(berth.Invalid, "Version: %d was not written yet; the file's is %d", in.Version, f.Version)
 	case in.Version > 0 && in.Version < f.Version:
-		return berth.Errorf(berth.Conflict, "stale-version: the report is on version %d, and the file has version %d; read it again", in.Version, f.Version)
+		return berth.Refusef(berth.CodeStaleVersion, "the report is on version %d, and the file has version %d; read it again", in.Version, f.Version)
 	}
 	return k.c.Servers.ReportConnectivity(ctx, f.PE.UID, f.PE.LaunchCount, in.State)
 }

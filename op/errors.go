@@ -1,0 +1,35 @@
+package op
+
+import (
+	"net/http"
+
+	"berth"
+)
+
+// SetError sets the headers that tell other programs what an error is: its kind,
+// and its code if it has one. An error without a kind is a fault of the server.
+func SetError(h http.Header, err error) {
+	if kind := berth.PublicKind(err); kind != "" {
+		h.Set(HeaderKind, string(kind))
+	}
+	if code := berth.CodeOf(err); code != "" {
+		h.Set(HeaderCode, string(code))
+	}
+}
+
+// ErrorOf returns the error that the headers of an answer and its text stand
+// for. guess is the kind of an error whose headers name none that is known: it
+// comes from another program. The error has no kind if guess is "".
+func ErrorOf(h http.Header, text error, guess berth.Kind) error {
+	kind, code := berth.Kind(h.Get(HeaderKind)), berth.Code(h.Get(HeaderCode))
+	if !kind.Known() {
+		kind = guess
+	}
+	if kind == "" {
+		return text
+	}
+	if !code.Known() {
+		code = ""
+	}
+	return &berth.Error{Kind: kind, Code: code, Err: text}
+}
