@@ -197,8 +197,8 @@ func TestResume(t *testing.T) {
 		}
 		out, stop := x.ask("index=4")
 		defer stop()
-		const want = `{"Error":"events from index 4 on were asked for, and those before index 5 are gone","Oldest":5,` +
-			`"Err":"events from index 4 on were asked for, and those before index 5 are gone"}`
+		const want = `{"Error":"cannot read events from index 4: those before index 5 are gone","Oldest":5,` +
+			`"Err":"cannot read events from index 4: those before index 5 are gone"}`
 		if list := out.lines(); !slices.Equal(list, []string{want}) {
 			t.Errorf("%q", list)
 		}
@@ -295,8 +295,8 @@ func TestRightsToEvents(t *testing.T) {
 func TestBadSubscriptions(t *testing.T) {
 	streaming(t, events.Limits{}, nil, func(x *stream) {
 		for query, want := range map[string]string{
-			"topic=HostVolume":   `topic: "HostVolume"; there are events of *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service and Resource`,
-			"topic=Job&topic=no": `topic: "no"`,
+			"topic=HostVolume":   `topic: unknown topic "HostVolume": want *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service or Resource`,
+			"topic=Job&topic=no": `topic: unknown topic "no"`,
 			"index=-1":           `"-1" is not an index`,
 			"region=mars":        `No path to region: "mars"`,
 		} {

@@ -99,8 +99,8 @@ func TestServersJoinAndLeave(t *testing.T) {
 		t.Errorf("nobody is there: joined %d: %v", n, err)
 	}
 	refused(t, "no address", second(agent.Join()), 400, "address: is missing")
-	refused(t, "no address", second(agent.Join("a b")), 400, `"a b" is not an address`)
-	refused(t, "nobody", agent.ForceLeave("x"), 404, `no server is named "x"`)
+	refused(t, "no address", second(agent.Join("a b")), 400, `invalid address "a b"`)
+	refused(t, "nobody", agent.ForceLeave("x"), 404, `no server named "x"`)
 	refused(t, "no name", agent.ForceLeave(""), 400, "node: is missing")
 
 	if err := b.Leave(context.Background()); err != nil {
@@ -169,7 +169,7 @@ func TestGossipKeys(t *testing.T) {
 		t.Errorf("the keys are %v", r.Keys)
 	}
 	_, err = agent.InstallKey("short")
-	refused(t, "no key", err, 400, "a key is wanted: 16, 24 or 32 bytes in base64")
+	refused(t, "no key", err, 400, "a key must be 16, 24 or 32 bytes in base64")
 	_, err = agent.UseKey("")
 	refused(t, "none", err, 400, "Key: is missing")
 }

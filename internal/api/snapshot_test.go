@@ -39,7 +39,7 @@ func (k *keeper) SaveSnapshot() (*api.Snapshot, error) {
 
 func (k *keeper) RestoreSnapshot(_ context.Context, from io.Reader) (saved, now uint64, err error) {
 	if k.got, err = io.Copy(io.Discard, from); err != nil {
-		return 0, 0, berth.Errorf(berth.Invalid, "the snapshot cannot be used: %w", err)
+		return 0, 0, berth.Errorf(berth.Invalid, "cannot load the snapshot: %w", err)
 	}
 	return 7, 9, k.err
 }
@@ -84,7 +84,7 @@ func TestASnapshotIsOfAnySize(t *testing.T) {
 		code int
 		want string
 	}{
-		"the body breaks off": {iotest.ErrReader(io.ErrUnexpectedEOF), nil, 400, "the snapshot cannot be used: unexpected EOF"},
+		"the body breaks off": {iotest.ErrReader(io.ErrUnexpectedEOF), nil, 400, "cannot load the snapshot: unexpected EOF"},
 		"it is refused":       {strings.NewReader("x"), berth.Errorf(berth.Invalid, "this is not a snapshot"), 400, "this is not a snapshot"},
 		"the disk fails":      {strings.NewReader("x"), errors.New("no space left on device"), 500, "no space left on device"},
 	} {

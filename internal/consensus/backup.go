@@ -18,30 +18,29 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// An operator's snapshot is a line that says what it is, a line of JSON that
-// says what is in it, the checksum of that line, and the saved state, which has
-// its own version and checksum.
+// An operator's snapshot consists of a line that names the format, a line of JSON that describes the content, the
+// checksum of that line, and the saved state, which has its own version and checksum.
 
 const (
 	backupMagic   = "berth operator snapshot 1\n"
 	backupHeadMax = 4 << 10
 )
 
-// Backup says what an operator's snapshot holds.
+// Backup describes an operator's snapshot.
 type Backup struct {
 	Created   time.Time
 	Server    string // ID of the server that wrote it
-	Index     uint64 // state index
+	Index     uint64 // of the state
 	Term      uint64
-	RaftIndex uint64         // of the log, at least the entry that led to the state
+	RaftIndex uint64         // log index, at least that of the entry that led to the state
 	Version   int            // of the saved state
 	Rows      map[string]int // by table
 }
 
-// SaveTo writes the committed state of this server as an operator's snapshot.
-// Who wants the newest waits for the read index before.
+// SaveTo writes the committed state of this server as an operator's snapshot. A caller that needs the newest state
+// waits for the read index first.
 func (s *Server) SaveTo(w io.Writer) (Backup, error) {
-	raftIndex := s.fsm.applied.Load() // before the state is looked at: it is this far, or further
+	raftIndex := s.fsm.applied.Load() // read before the state, which is then at least this new
 	snap := s.store.Snapshot()
 	b := Backup{
 		Created: time.Now().UTC(), Server: s.config.ID, Index: snap.Index, Term: snap.Term, RaftIndex: raftIndex,
@@ -76,47 +75,46 @@ func rowsOf(snap *state.Snapshot) map[string]int {
 	return rows
 }
 
-// ReadBackup reads an operator's snapshot in full and checks it. One that is
-// damaged, cut short, of a newer version, or none at all is berth.Invalid.
+// ReadBackup reads an operator's snapshot in full and checks it. A damaged or truncated snapshot, one of a newer
+// version, or another kind of file gives berth.Invalid.
 func ReadBackup(r io.Reader) (Backup, *state.Snapshot, error) {
 	in := bufio.NewReaderSize(r, backupHeadMax)
 	var b Backup
 	magic, err := in.ReadString('\n')
 	if err != nil || magic != backupMagic {
-		return b, nil, berth.Errorf(berth.Invalid, "this is not a snapshot that a server saved")
+		return b, nil, berth.Errorf(berth.Invalid, "not an operator's snapshot")
 	}
 	line, err := in.ReadSlice('\n') // no more than the buffer holds
 	if err != nil {
-		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's head is damaged: %w", err)
+		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's header is damaged: %w", err)
 	}
 	head := bytes.Clone(line[:len(line)-1])
 	if line, err = in.ReadSlice('\n'); err != nil || string(line) != headSum(head) {
-		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's head is damaged: its checksum is wrong")
+		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's header is damaged: wrong checksum")
 	}
 	if err := json.Unmarshal(head, &b); err != nil {
-		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's head is damaged: %w", err)
+		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's header is damaged: %w", err)
 	}
 	snap, err := state.Load(in)
 	if err != nil {
-		return b, nil, berth.Errorf(berth.Invalid, "the snapshot cannot be used: %w", err)
+		return b, nil, berth.Errorf(berth.Invalid, "cannot load the snapshot: %w", err)
 	}
 	if snap.Index != b.Index || snap.Term != b.Term {
-		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's head says index %d of term %d, and its state is index %d of term %d", b.Index, b.Term, snap.Index, snap.Term)
+		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's header says index %d of term %d, but its state has index %d of term %d", b.Index, b.Term, snap.Index, snap.Term)
 	}
 	return b, snap, nil
 }
 
-// restore is a state that is to take the place of the present one.
+// restore is a request to replace the present state.
 type restore struct {
 	ctx  context.Context
 	snap *state.Snapshot
 	done chan error
 }
 
-// RestoreFrom replaces the state of the cluster with that of an operator's
-// snapshot. It is read in full and checked before anything changes; then the
-// term ends, the state is replaced on all servers, and a new term begins.
-// Indexes go on: they are higher than any before. Only the leader can do it.
+// RestoreFrom replaces the state of the cluster with that of an operator's snapshot. The snapshot is read in full and
+// checked before anything changes. Then the term ends, the state is replaced on all servers, and a new term begins.
+// Indexes continue above all earlier ones. Only the leader can restore.
 func (s *Server) RestoreFrom(ctx context.Context, r io.Reader) (Backup, error) {
 	b, snap, err := ReadBackup(r)
 	if err != nil {
@@ -139,24 +137,23 @@ func (s *Server) RestoreFrom(ctx context.Context, r io.Reader) (Backup, error) {
 	return b, err
 }
 
-// errRestore ends a term whose state is to be replaced.
-var errRestore = fmt.Errorf("%w for a moment: the state is replaced by that of a snapshot", state.ErrLost)
+// errRestore ends a term whose state is being replaced.
+var errRestore = fmt.Errorf("%w for a moment: a snapshot is being restored", state.ErrLost)
 
-// restoreTemp is the name of the file in which a state waits to take the place
-// of the present one.
+// restoreTemp names the file that holds a state until it replaces the present one.
 const restoreTemp = "restore-*.tmp"
 
-// removeRemains removes what a server that crashed in a restore may have left.
+// removeRemains removes the files that a crash during a restore may have left.
 func (s *Server) removeRemains() {
 	left, _ := filepath.Glob(s.path(restoreTemp))
 	for _, path := range left {
 		if err := os.Remove(path); err != nil {
-			s.config.Logger.Warn("what a restore left cannot be removed; the next start will try again", "file", path, "error", err)
+			s.config.Logger.Warn("cannot remove the file of an earlier restore; will try again at the next start", "file", path, "error", err)
 		}
 	}
 }
 
-// restore replaces the state between two terms, when no proposer is there.
+// restore replaces the state between two terms, when there is no proposer.
 func (s *Server) restore(n *node, req *restore) error {
 	if err := req.ctx.Err(); err != nil {
 		return err
@@ -164,7 +161,7 @@ func (s *Server) restore(n *node, req *restore) error {
 	if n.raft.State() != raft.Leader {
 		return state.ErrLost
 	}
-	// Nothing that was proposed on the present state may come after it.
+	// Nothing that was proposed on the present state may follow the restored one.
 	if err := await(req.ctx, func() error { return n.raft.Barrier(s.config.Patience).Error() }); err != nil {
 		return lost(err)
 	}
@@ -173,7 +170,7 @@ func (s *Server) restore(n *node, req *restore) error {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
 	defer f.Close()
-	if err := os.Remove(f.Name()); err != nil { // so that a crash leaves nothing of its size
+	if err := os.Remove(f.Name()); err != nil { // so that a crash leaves no large file
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
 	now := s.store.Snapshot()
@@ -197,6 +194,6 @@ func (s *Server) restore(n *node, req *restore) error {
 	if err != nil {
 		return fmt.Errorf("restore a snapshot: %w: %w", lost(err), state.ErrUnknown)
 	}
-	s.config.Logger.Warn("the state was replaced by that of a snapshot", "snapshot_index", req.snap.Index, "index", raised.Index)
+	s.config.Logger.Warn("a snapshot was restored", "snapshot_index", req.snap.Index, "index", raised.Index)
 	return nil
 }

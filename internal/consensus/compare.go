@@ -8,25 +8,23 @@ import (
 	"berth/internal/state"
 )
 
-// Servers compare their states: the leader proposes a check now and then
-// (state.CheckHash). Where it stands in the log every server hashes its state,
-// off the way of the entries; the next check says what hash the leader had at
-// the one before. docs/decisions/0006-state-hash.md says why in this way.
+// Servers compare their states. The leader proposes a check now and then (state.CheckHash), and every server hashes
+// its state at that log entry, without delaying later entries. The next check carries the leader's hash at the one
+// before. docs/decisions/0006-state-hash.md gives the reasons.
 
 // compareEvery is how often the leader proposes a check.
 const compareEvery = 10 * time.Minute
 
-// comparer hashes the states at which checks stand. The fsm hands them over
-// and never waits: a check that comes while earlier ones are still in hand is
-// passed over, which costs one comparison.
+// comparer hashes the state at each check. The fsm passes the states on and never waits: a check that comes while
+// earlier ones are still being hashed is skipped, which costs one comparison.
 type comparer struct {
 	checks chan checked
 	done   chan state.Check // the newest: Index, and Hash there; holds one
 	differ func(error)
 }
 
-// checked is a check and the state after the entry that it stands in. Entries
-// are the same on all servers, so these states are, too.
+// checked is a check and the state after its log entry. Entries are the same on all servers, so these states must be,
+// too.
 type checked struct {
 	check state.Check
 	snap  *state.Snapshot
@@ -36,7 +34,7 @@ func newComparer(differ func(error)) *comparer {
 	return &comparer{checks: make(chan checked, 4), done: make(chan state.Check, 1), differ: differ}
 }
 
-// note takes a state at which a check may stand.
+// note passes on the state after an entry, if the entry was a check.
 func (c *comparer) note(before, after *state.Snapshot) {
 	check := after.Check()
 	if check == nil || check == before.Check() {
@@ -55,8 +53,8 @@ func (c *comparer) run(ctx context.Context) {
 		select {
 		case k := <-c.checks:
 			if k.check.Of != 0 && k.check.Of == own.Index && k.check.Hash != own.Hash {
-				c.differ(fmt.Errorf("%w: at index %d it has the hash %016x, and the leader's has %016x; "+
-					"this server takes no part any more, and is filled anew from the leader at its next start", ErrDiffers, own.Index, own.Hash, k.check.Hash))
+				c.differ(fmt.Errorf("%w: at index %d its hash is %016x, but the leader's is %016x; "+
+					"this server stops taking part and is refilled from the leader at its next start", ErrDiffers, own.Index, own.Hash, k.check.Hash))
 				return
 			}
 			own = state.Check{Index: k.check.Index, Hash: k.snap.Hash()}
@@ -71,10 +69,10 @@ func (c *comparer) run(ctx context.Context) {
 	}
 }
 
-// differs takes this server out.
+// differs takes this server out of the cluster.
 func (s *Server) differs(err error) {
 	if noted := s.mustRefill(err); noted != nil {
-		err = fmt.Errorf("%w; but that cannot be noted, so remove its data: %w", err, noted)
+		err = fmt.Errorf("%w; this cannot be recorded on disk, so remove the server's data: %w", err, noted)
 	}
 	s.fsm.fail(err)
 }
@@ -92,7 +90,7 @@ func (s *Server) proposeChecks(ctx context.Context, term Term) {
 		if s.config.Mixed != nil && s.config.Mixed() {
 			continue
 		}
-		// After a check that stands directly behind another nothing has changed.
+		// If the newest entry is a check directly behind another, nothing has changed since.
 		if last := s.store.Snapshot().Check(); last != nil && last.Of+1 == last.Index && last.Index == s.store.Snapshot().Index {
 			continue
 		}
@@ -100,7 +98,7 @@ func (s *Server) proposeChecks(ctx context.Context, term Term) {
 		select {
 		case own := <-s.comparer.done:
 			c.Of, c.Hash = own.Index, own.Hash
-		default: // the first, or the last one is not hashed yet
+		default: // this is the first check, or the last one is not hashed yet
 		}
 		c.Stamp(term.Number)
 		if _, err := term.Log.Propose(ctx, c); err != nil {

@@ -1,15 +1,12 @@
-// Package consensus brings commands into the replicated log and applies them:
-// it is hashicorp/raft between package state, whose commands it carries, and
-// package logstore, which keeps them on disk.
+// Package consensus brings commands into the replicated log and applies them. It runs hashicorp/raft between package
+// state, whose commands the log carries, and package logstore, which keeps them on disk.
 //
-// On the leader a command is applied when it is staged, before it is in the
-// log: its answer is known at once, refused commands never reach the log, and
-// whoever decides next can decide on the state with all that is on its way.
-// Everything staged while an entry is on its way goes into the next entry, so
-// one disk write serves many callers. Nobody is told of an outcome before it
-// is safe. When the entry is committed, the state that was worked out becomes
-// the state; on the other servers, and after a restart, the commands of the
-// entry are applied one by one to the same effect.
+// The leader applies a command when it is staged, before it is in the log. So its result is known at once, refused
+// commands never reach the log, and the next decision is made on a state that includes everything not yet committed.
+// Everything staged while one entry is being committed goes into the next entry, so one disk write serves many
+// callers. No outcome is reported before it is committed. When the entry is committed, the state that the leader
+// computed becomes the state. On the other servers, and after a restart, the commands of the entry are applied one by
+// one, with the same result.
 package consensus
 
 import (
@@ -34,79 +31,72 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Config says how a server takes part.
+// Config configures a server's part in the cluster.
 type Config struct {
-	Dir    string // everything durable is below it
-	ID     string // of the server; it must not change
+	Dir    string // directory of everything durable
+	ID     string // of the server; must not change
 	Logger *slog.Logger
 
-	// Transport leads to the other servers; it is closed when Run returns. nil
-	// is a server that is alone for ever: it makes itself the cluster.
+	// Transport connects to the other servers. Run closes it before it returns. A server with a nil Transport stays
+	// alone forever: it bootstraps a cluster of itself.
 	Transport raft.Transport
-	// Timing between servers; zero fields are defaults. A server that is alone
-	// for ever has its own.
+	// Timing between servers; zero fields get defaults. A server that stays alone has its own timing.
 	Timing Timing
 
-	// SnapshotEvery is how many entries may gather before the state is saved
-	// and those before them are dropped; 0 is a default.
+	// SnapshotEvery is the number of log entries after which the state is saved and older entries are dropped; 0
+	// means 8192.
 	SnapshotEvery uint64
-	// SnapshotInterval is how often it is seen whether so many have gathered;
-	// it is drawn between this and twice this. 0 is two minutes.
+	// SnapshotInterval is how often the number of entries is checked, drawn between this and twice this. 0 means two
+	// minutes.
 	SnapshotInterval time.Duration
-	// TrailingLogs is how many entries before a snapshot are kept for servers
-	// that lag, and for the case that the newest snapshot is damaged, so never
-	// fewer than SnapshotEvery; 0 is that.
+	// TrailingLogs is how many entries before a snapshot are kept, for servers that lag and in case the newest
+	// snapshot is damaged. It is at least SnapshotEvery.
 	TrailingLogs uint64
-	// Patience is how long an entry may wait until raft takes it; 0 is 30 s. A
-	// disk that hangs for longer ends the term.
+	// Patience is how long an entry may wait until raft takes it; 0 means 30 s. A disk that hangs for longer ends the
+	// term.
 	Patience time.Duration
 
-	// Reserve is the room, in bytes, below which this server does not lead if it
-	// is not alone; 0 is a hundredth of the disk, 64 to 256 MiB. Below half of
-	// it, at the most 32 MiB, nothing is written.
+	// Reserve is the free disk space, in bytes, below which this server does not lead unless it is alone. 0 means a
+	// hundredth of the disk, but 64 to 256 MiB. Below half of it, and below 32 MiB at most, nothing is written.
 	Reserve uint64
-	// Room says how much room the disk of a folder has; nil asks the operating
+	// Room returns the free space and the size of the disk that holds a directory, in bytes; nil asks the operating
 	// system.
 	Room func(dir string) (free, size uint64, err error)
 
-	// CompareEvery is how often the states of the servers are compared; 0 is
-	// ten minutes.
+	// CompareEvery is how often the servers compare their states; 0 means ten minutes.
 	CompareEvery time.Duration
 
-	// Allow is asked before the first command of a dialect is proposed, of which
-	// what says what it is of: an error, which has a kind and wraps
-	// state.ErrLogVersion, says which server does not know it. It is called while the
-	// log is locked, and must ask nothing of it. nil: all know what this build
-	// knows.
-	Allow func(what string, dialect int) error
-	// Mixed says whether a server of the cluster knows another dialect than this
-	// one. Builds have hashes of their own, so states are not compared then. nil:
-	// none does.
+	// Allow is asked before the first command of a log version is proposed; what names the command. It refuses with
+	// an error that has a kind, wraps state.ErrLogVersion and names the server that does not support the version. It
+	// is called while the log is locked and must not use the log. nil means that all servers support what this build
+	// supports.
+	Allow func(what string, version int) error
+	// Mixed reports whether a server of the cluster has another log version than this one. Hashes differ between
+	// builds, so states are not compared then. nil means that none has.
 	Mixed func() bool
 }
 
-// Timing is how patient servers are with each other.
+// Timing holds the time limits between servers.
 type Timing struct {
-	Heartbeat time.Duration // a follower that hears nothing for so long campaigns
-	Election  time.Duration // a campaign without end begins anew after so long
-	Lease     time.Duration // a leader that reaches no majority for so long steps down
-	Commit    time.Duration // a follower hears of commits at least so often
+	Heartbeat time.Duration // a follower that hears nothing for this long campaigns
+	Election  time.Duration // a campaign without a result starts again after this long
+	Lease     time.Duration // a leader that reaches no majority for this long steps down
+	Commit    time.Duration // a follower hears of commits at least this often
 }
 
-// Multiplied returns the default timing, slower by a factor: raft_multiplier.
+// Multiplied returns the default timing with all waits multiplied by a factor (the option raft_multiplier).
 func Multiplied(factor int) Timing {
 	t, f := severalTiming, time.Duration(max(factor, 1))
 	return Timing{t.Heartbeat * f, t.Election * f, t.Lease * f, t.Commit}
 }
 
-// Defaults. A server by itself is its own majority, so an election needs no
-// patience.
+// Defaults. A server by itself is its own majority, so its elections can be quick.
 const (
 	soloTimeout   = 50 * time.Millisecond
 	snapshotEvery = 8192
 	snapshotsKept = 2
 	patience      = 30 * time.Second
-	breath        = 10 * time.Millisecond // between two terms of ours in one of raft's
+	breath        = 10 * time.Millisecond // between two of our terms within one of raft's
 )
 
 var (
@@ -114,7 +104,7 @@ var (
 	severalTiming = Timing{time.Second, time.Second, time.Second / 2, 50 * time.Millisecond}
 )
 
-// or returns t with the zero fields from d.
+// or returns t with zero fields taken from d.
 func (t Timing) or(d Timing) Timing {
 	return Timing{cmp.Or(t.Heartbeat, d.Heartbeat), cmp.Or(t.Election, d.Election), cmp.Or(t.Lease, d.Lease), cmp.Or(t.Commit, d.Commit)}
 }
@@ -122,7 +112,7 @@ func (t Timing) or(d Timing) Timing {
 // Server is this server's part in the cluster.
 type Server struct {
 	config Config
-	shared bool // there can be other servers
+	shared bool // there may be other servers
 	opened time.Time
 	store  *state.Store
 	fsm    *fsm
@@ -132,16 +122,16 @@ type Server struct {
 	now    atomic.Pointer[node]
 	news   chan struct{} // holds a token after a change of leadership
 
-	leads atomic.Uint64                           // the term that this server leads; 0: none, or it has not begun
-	end   atomic.Pointer[context.CancelCauseFunc] // of the term in hand
+	leads atomic.Uint64                           // the term that this server leads; 0 if it leads none, or the term has not begun
+	end   atomic.Pointer[context.CancelCauseFunc] // ends the current term
 
 	notices  sync.WaitGroup
-	restores chan *restore // taken while a term lasts
+	restores chan *restore // received while a term lasts
 	comparer *comparer
-	until    atomic.Uint64 // the entry up to which this server must be filled; 0: it has all
+	until    atomic.Uint64 // the entry up to which this server must be refilled; 0 if it has everything
 }
 
-// node is raft and what it stands on. After a full disk there is a new one.
+// node is a running raft and its storage. After a full disk there is a new one.
 type node struct {
 	raft   *raft.Raft
 	log    *logstore.Store
@@ -152,18 +142,16 @@ type node struct {
 
 func (s *Server) raft() *raft.Raft { return s.now.Load().raft }
 
-// Open opens what is on disk and takes part in the cluster. The store is at the
-// newest saved state when it returns; what the log has beyond that follows
-// while Run runs. Without a transport and with nothing on disk the server makes
-// itself the cluster; with one it waits until Bootstrap or a leader tells it.
+// Open opens what is on disk and takes part in the cluster. When it returns, the store holds the newest saved state;
+// newer log entries are applied while Run runs. Without a transport and with nothing on disk the server bootstraps a
+// cluster of itself. With a transport it waits for Bootstrap or for a leader.
 func Open(c Config, store *state.Store) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	c.SnapshotEvery = cmp.Or(c.SnapshotEvery, snapshotEvery)
 	c.SnapshotInterval = cmp.Or(c.SnapshotInterval, raft.DefaultConfig().SnapshotInterval)
-	// If the newest saved state is damaged, the one before it and the log
-	// between the two must do.
+	// If the newest saved state is damaged, the one before it and the log between the two must be enough.
 	c.TrailingLogs = max(c.TrailingLogs, c.SnapshotEvery)
 	c.Patience = cmp.Or(c.Patience, patience)
 	c.CompareEvery = cmp.Or(c.CompareEvery, compareEvery)
@@ -196,7 +184,7 @@ func Open(c Config, store *state.Store) (*Server, error) {
 	return s, nil
 }
 
-// open makes a node of what is on disk.
+// open starts a node from what is on disk.
 func (s *Server) open() error {
 	log, err := logstore.Open(filepath.Join(s.config.Dir, "log"), logstore.Options{Logger: s.config.Logger})
 	if err != nil {
@@ -216,8 +204,8 @@ func (s *Server) open() error {
 	return nil
 }
 
-// has says whether an entry was applied here. One that the log does not hold
-// any more is in a saved state.
+// has reports whether this server has applied an entry. An entry that the log no longer holds is part of a saved
+// state.
 func (n *node) has(index, term uint64) bool {
 	if index > n.raft.AppliedIndex() {
 		return false
@@ -238,12 +226,12 @@ func (s *Server) start(n *node) error {
 		return err
 	}
 	for _, err := range n.snaps.Aside() {
-		s.config.Logger.Error("a saved state cannot be used and was set aside", "error", err)
+		s.config.Logger.Error("a damaged saved state was set aside", "error", err)
 	}
 	if err := n.snaps.Continues(n.log); err != nil {
 		return err
 	}
-	// The library would take an older one, or say that none can be loaded.
+	// Raft would take an older one, or report that none can be loaded.
 	if line := n.snaps.FirstLine(); line != "" {
 		if _, err := codec.ReadableVersion(line); berth.KindOf(err) == berth.Unavailable {
 			return fmt.Errorf("the newest saved state in %s was written by a newer build: %w", filepath.Join(s.config.Dir, "snapshots"), err)
@@ -254,7 +242,7 @@ func (s *Server) start(n *node) error {
 	}
 	conf := s.raftConfig(n)
 	if all, err := n.snaps.List(); err == nil && len(all) > 0 && all[0].Index <= s.fsm.applied.Load() {
-		conf.NoSnapshotRestoreOnStart = true // after a full disk: the state is there, and further
+		conf.NoSnapshotRestoreOnStart = true // after a full disk: the state in memory is newer
 	}
 	known, err := raft.HasExistingState(n.log, n.log, n.snaps)
 	if err != nil {
@@ -283,14 +271,14 @@ func (s *Server) raftConfig(n *node) *raft.Config {
 	conf.TrailingLogs = s.config.TrailingLogs
 	t := s.config.Timing
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout, conf.CommitTimeout = t.Heartbeat, t.Election, t.Lease, t.Commit
-	// A server that was removed stays up: it can be added again.
+	// A removed server stays up, because it can be added again.
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
 	return conf
 }
 
-// readable refuses to start on a log that holds a command which this build
-// does not know: to find that out mid-run would be too late.
+// readable fails if the log holds a command that this build does not know. It is better to find that out at the start
+// than later.
 func readable(log *logstore.Store) error {
 	first, err := log.FirstIndex()
 	if err != nil || first == 0 {
@@ -315,9 +303,8 @@ func readable(log *logstore.Store) error {
 	return nil
 }
 
-// Run takes part until ctx ends or the disk fails. Whenever this server leads,
-// it calls lead with a context that ends with the term, and waits for it to
-// return.
+// Run takes part in the cluster until ctx ends or the disk fails. Whenever this server becomes leader, Run calls lead
+// with a context that ends with the term, and waits for it to return.
 func (s *Server) Run(ctx context.Context, lead func(context.Context, Term) error) error {
 	defer s.close()
 	watch, stop := context.WithCancel(ctx)
@@ -339,7 +326,7 @@ func (s *Server) Run(ctx context.Context, lead func(context.Context, Term) error
 	}
 }
 
-// serve takes part with one node.
+// serve runs one node until it fails or ctx ends.
 func (s *Server) serve(ctx context.Context, n *node, lead func(context.Context, Term) error) error {
 	for {
 		select {
@@ -347,13 +334,13 @@ func (s *Server) serve(ctx context.Context, n *node, lead func(context.Context, 
 			if !leads {
 				continue
 			}
-			// A term can also end because an entry got stuck. Raft sends no news
-			// of that: it leads on, and so must we.
+			// A term can also end because an entry got stuck. Raft does not announce that: it still leads, so a new
+			// term must begin.
 			for again := true; again; again = s.Leader() && ctx.Err() == nil {
 				if err := s.term(ctx, n, lead); err != nil {
 					return err
 				}
-				select { // a leader that is handing over refuses everything at once
+				select { // a leader that is handing over leadership refuses everything at once
 				case <-time.After(breath):
 				case <-ctx.Done():
 				}
@@ -368,37 +355,37 @@ func (s *Server) serve(ctx context.Context, n *node, lead func(context.Context, 
 	}
 }
 
-// close ends raft and all below it.
+// close stops raft and everything below it.
 func (s *Server) close() {
 	s.rounds.close()
 	s.shut(s.now.Load())
 	if err := s.link.close(); err != nil {
-		s.config.Logger.Warn("the way to the other servers did not close", "error", err)
+		s.config.Logger.Warn("cannot close the transport to the other servers", "error", err)
 	}
 	s.notices.Wait()
 }
 
-// shut ends a node.
+// shut stops a node.
 func (s *Server) shut(n *node) {
 	s.link.ended.Store(true)
 	down := n.raft.Shutdown()
 	n.disk.let()
 	if err := down.Error(); err != nil {
-		s.config.Logger.Warn("raft did not shut down", "error", err)
+		s.config.Logger.Warn("raft shutdown failed", "error", err)
 	}
 	if err := n.log.Close(); err != nil {
-		s.config.Logger.Warn("the raft log did not close", "error", err)
+		s.config.Logger.Warn("cannot close the raft log", "error", err)
 	}
 }
 
-// Leader says whether this server leads.
+// Leader reports whether this server leads.
 func (s *Server) Leader() bool { return s.raft().State() == raft.Leader }
 
 // Stats are figures of the log for metrics.
 type Stats struct {
 	Term, LastIndex, AppliedIndex uint64
-	Appended                      uint64 // bytes handed to the log since the start
-	OnDisk                        int64  // bytes of its files now
+	Appended                      uint64 // bytes written to the log since the start
+	OnDisk                        int64  // size of its files in bytes
 }
 
 // Stats returns figures of the log.
@@ -408,7 +395,7 @@ func (s *Server) Stats() Stats {
 	return Stats{n.raft.CurrentTerm(), n.raft.LastIndex(), n.raft.AppliedIndex(), appended, onDisk}
 }
 
-// Save writes the state to disk now and drops the log before it.
+// Save writes the state to disk now and drops older log entries.
 func (s *Server) Save() error {
 	err := s.raft().Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
@@ -417,7 +404,7 @@ func (s *Server) Save() error {
 	return err
 }
 
-// logger returns the library's logger over ours.
+// logger returns an hclog.Logger that writes to log.
 func logger(log *slog.Logger) hclog.Logger {
 	if log == nil {
 		log = slog.Default()
@@ -425,7 +412,7 @@ func logger(log *slog.Logger) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Error, Output: &logWriter{log}, DisableTime: true})
 }
 
-// logWriter hands what the library logs to ours.
+// logWriter passes raft's log lines on to log.
 type logWriter struct{ log *slog.Logger }
 
 // Write implements io.Writer for lines such as "[WARN]  raft: text".

@@ -13,16 +13,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The disk guard's figures.
+// Limits of the disk guard.
 const (
-	reserveLeast = 64 << 20        // of the default reserve, a hundredth of the disk; a start on a full disk needs some 35 MiB
-	reserveMost  = 256 << 20       // or a large disk on which all servers lie would leave none to lead, with gigabytes free
-	floorMost    = 32 << 20        // below half the reserve, at the most this, nothing is written any more
-	hangs        = 5 * time.Second // a write that takes longer is taken for one that never ends
-	watchEvery   = time.Second / 4 // how often the guard looks
+	reserveLeast = 64 << 20        // the default reserve is a hundredth of the disk, but at least this: a start on a full disk needs about 35 MiB
+	reserveMost  = 256 << 20       // and at most this, or servers that share a large disk could not lead with gigabytes free
+	floorMost    = 32 << 20        // nothing is written below half the reserve, or below this if that is less
+	hangs        = 5 * time.Second // a write that takes longer counts as hung
+	watchEvery   = time.Second / 4 // how often the guard checks the disk
 )
 
-// diskRoom asks the operating system what an unprivileged process may use.
+// diskRoom asks the operating system for the space that an unprivileged process may use.
 func diskRoom(dir string) (free, size uint64, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -31,18 +31,18 @@ func diskRoom(dir string) (free, size uint64, err error) {
 	return st.Bavail * uint64(st.Bsize), st.Blocks * uint64(st.Bsize), nil
 }
 
-// guard watches the disk, which the library trusts.
+// guard watches the disk; raft trusts it.
 type guard struct {
 	dir     string
 	reserve uint64 // 0: the default for the disk's size
 	ask     func(dir string) (free, size uint64, err error)
 
-	since atomic.Int64 // when the write in hand began, by start; 0: there is none
+	since atomic.Int64 // when the current write began, relative to start; 0 if there is none
 	start time.Time
 }
 
-// look returns how much room there is, how much must stay, and below how much
-// nothing is written. A disk that cannot be asked has room: writing will tell.
+// look returns the free space, the reserve, and the floor below which nothing is written. If the disk cannot be asked
+// it counts as free: writes will fail on their own.
 func (g *guard) look() (free, reserve, floor uint64) {
 	free, size, err := g.ask(g.dir)
 	if err != nil {
@@ -55,24 +55,23 @@ func (g *guard) look() (free, reserve, floor uint64) {
 	return free, reserve, min(reserve/2, floorMost)
 }
 
-// admit refuses a write of some bytes that would leave the disk without the
-// room that the log's engine needs in the background.
+// admit refuses a write that would leave less space than the log's engine needs in the background.
 func (g *guard) admit(bytes int64) error {
 	free, _, floor := g.look()
 	if free < floor+uint64(bytes) {
-		return berth.Errorf(berth.Unavailable, "the disk is full: %s has %d MiB left, of which the last %d MiB are not written to: %w",
+		return berth.Errorf(berth.Unavailable, "the disk is full: %s has %d MiB free, and the last %d MiB are reserved: %w",
 			g.dir, free>>20, floor>>20, syscall.ENOSPC)
 	}
 	return nil
 }
 
-// begin notes that a write begins; the function it returns, that it ended.
+// begin marks the begin of a write. The function that it returns marks the end.
 func (g *guard) begin() func() {
 	g.since.Store(int64(time.Since(g.start)) | 1)
 	return func() { g.since.Store(0) }
 }
 
-// hung says for how long the write in hand takes already.
+// hung returns how long the current write has taken so far, 0 if there is none.
 func (g *guard) hung() time.Duration {
 	at := g.since.Load()
 	if at == 0 {
@@ -81,13 +80,13 @@ func (g *guard) hung() time.Duration {
 	return time.Since(g.start) - time.Duration(at)
 }
 
-// disk is the log as raft is given it. When the store has failed, raft, which
-// would panic, is held up until it is shut down.
+// disk is the log store that raft uses. Raft would panic when the store has failed, so its calls block until raft is
+// shut down.
 type disk struct {
 	*logstore.Store
 	guard   *guard
 	id      string        // of this server
-	closing chan struct{} // closed once raft was told to end, and the link says nothing any more
+	closing chan struct{} // closed once raft is shutting down and the link sends nothing any more
 	once    sync.Once
 }
 
@@ -97,14 +96,14 @@ var (
 	_ raft.MonotonicLogStore = (*disk)(nil)
 )
 
-// let lets go of raft.
+// let releases raft's blocked calls.
 func (d *disk) let() { d.once.Do(func() { close(d.closing) }) }
 
 // StoreLog implements raft.LogStore.
 func (d *disk) StoreLog(l *raft.Log) error { return d.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs implements raft.LogStore. An error makes a leader step down, and a
-// follower say that it does not have the entries.
+// StoreLogs implements raft.LogStore. On an error a leader steps down and a follower answers that it does not have
+// the entries.
 func (d *disk) StoreLogs(logs []*raft.Log) error {
 	if err := d.guard.admit(0); err != nil {
 		return err
@@ -124,8 +123,7 @@ func (d *disk) DeleteRange(low, high uint64) error {
 	return d.Store.DeleteRange(low, high)
 }
 
-// GetLog implements raft.LogStore. The entry that raft gets from a failed
-// store, once it was told to end, is one of no effect.
+// GetLog implements raft.LogStore. From a failed store raft gets an entry without effect, once it is shutting down.
 func (d *disk) GetLog(index uint64, l *raft.Log) error {
 	err := d.Store.GetLog(index, l)
 	if err != nil && d.Err() != nil {
@@ -136,14 +134,14 @@ func (d *disk) GetLog(index uint64, l *raft.Log) error {
 	return err
 }
 
-// Set implements raft.StableStore. Without its vote on disk raft does not vote.
+// Set implements raft.StableStore. Raft does not vote if its vote is not on disk.
 func (d *disk) Set(key, val []byte) error {
 	defer d.guard.begin()()
 	return d.Store.Set(key, val)
 }
 
-// SetUint64 implements raft.StableStore. Raft panics if a term is not stored,
-// so it waits. When it is let go the link is mute, and no vote is stored.
+// SetUint64 implements raft.StableStore. Raft panics if a term is not stored, so the call blocks instead. When it is
+// released the link sends nothing, and no vote is stored.
 func (d *disk) SetUint64(key []byte, val uint64) error {
 	err := func() error {
 		defer d.guard.begin()()

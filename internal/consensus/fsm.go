@@ -14,37 +14,33 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fsm applies committed entries to the store. raft calls Apply, Snapshot and
-// Restore from one goroutine.
+// fsm applies committed entries to the store. raft calls Apply, Snapshot and Restore from one goroutine.
 type fsm struct {
 	store  *state.Store
 	log    *slog.Logger
 	broken chan struct{} // closed once err is set
-	// published, if it is not nil, is told of each entry: the state before and
-	// after it.
+	// published, if set, is called for each entry with the state before and after it.
 	published func(before, after *state.Snapshot)
-	// differs, if it is not nil, makes the fsm fail, and has the server be filled
-	// anew by others.
+	// differs, if set, makes the fsm fail and marks this server to be refilled from the others.
 	differs func(error)
 
-	// applied is the entry that was applied last. When the log is opened again
-	// in the middle of a run, those up to it are there.
+	// applied is the index of the entry that was applied last. When the log is opened again while the process runs,
+	// entries up to it are not applied again.
 	applied atomic.Uint64
 
 	mu     sync.Mutex
 	err    error
-	staged []*entry // worked out by this leader, in the order they were proposed
-	ahead  uint64   // the state index that the last of them leads to; 0: none was in this term
+	staged []*entry // computed by this leader, in the order of proposal
+	ahead  uint64   // the state index after the last of them; 0 if none was staged in this term
 }
 
-// entry is a log entry whose outcome the leader worked out before it was
-// committed.
+// entry is a log entry whose result the leader computed before it was committed.
 type entry struct {
 	data  []byte
 	batch *state.Batch
 }
 
-// expect tells the fsm of an entry that is about to be proposed.
+// expect tells the fsm about an entry that is about to be proposed.
 func (f *fsm) expect(e *entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,8 +48,8 @@ func (f *fsm) expect(e *entry) {
 	f.ahead = e.batch.Snapshot.Index
 }
 
-// reach returns a state index that includes all entries up to a committed one.
-// Others may have applied those before this server does, and answered from them.
+// reach returns a state index that includes all entries up to a committed one. Other servers may apply those, and
+// answer from them, before this server does.
 func (f *fsm) reach(committed uint64) uint64 {
 	if committed <= f.applied.Load() {
 		return f.store.Snapshot().Index
@@ -63,16 +59,15 @@ func (f *fsm) reach(committed uint64) uint64 {
 	return max(f.ahead, f.store.Snapshot().Index)
 }
 
-// forget drops what is expected: the term is over, and what becomes of its
-// entries is for the log to say.
+// forget drops the expected entries. The term is over, and the log decides what becomes of them.
 func (f *fsm) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.staged, f.ahead = nil, 0
 }
 
-// claim returns what was worked out for an entry if it is the very one that
-// was proposed, on the very state that there is.
+// claim returns the computed result of an entry, if it is the very entry that was proposed and the state is the one
+// it was computed on.
 func (f *fsm) claim(data []byte) *state.Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +96,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	}
 	cmds, err := state.DecodeEntry(l.Data)
 	if err != nil {
-		// Going on without a change that others make would part us from them.
+		// Continuing without a change that others make would let the states diverge.
 		return f.fail(fmt.Errorf("raft log entry %d: %w", l.Index, err))
 	}
 	now := f.store.Snapshot()
@@ -115,16 +110,15 @@ func (f *fsm) Apply(l *raft.Log) any {
 			continue
 		}
 		if r := tx.Apply(c); r.Err != nil {
-			// Only what was applied is in the log, so this state is not the
-			// one that the leader had.
-			return f.fail(fmt.Errorf("raft log entry %d: %T, which another server applied, is refused here: %w", l.Index, c, r.Err))
+			// The log holds only commands that were applied, so this state differs from the leader's.
+			return f.fail(fmt.Errorf("raft log entry %d: %T was applied by another server but is refused here: %w", l.Index, c, r.Err))
 		}
 	}
 	f.publish(l, tx.End())
 	return nil
 }
 
-// publish makes what an entry led to the state.
+// publish makes the result of an entry the current state.
 func (f *fsm) publish(l *raft.Log, b *state.Batch) {
 	f.store.Publish(b)
 	f.applied.Store(l.Index)
@@ -133,28 +127,27 @@ func (f *fsm) publish(l *raft.Log, b *state.Batch) {
 	}
 }
 
-// misplaced deals with an entry that was worked out on another state. If that
-// was a later one, raft did not take an entry between the two, which it may, say
-// during a transfer of leadership. Then this one is void, on all servers alike.
-// If it was an earlier one, this server has what the others did not take: it led
-// when it restored a snapshot, and was lost before they had it.
+// misplaced handles an entry that was computed on another state. If that state was a later one, raft did not take an
+// entry between the two, as may happen during a transfer of leadership. Then this entry is void, on all servers
+// alike. If it was an earlier one, this server has something that the others did not take: it restored a snapshot as
+// leader and failed before they had it.
 func (f *fsm) misplaced(l *raft.Log, base, now uint64) error {
 	switch {
 	case base < now && f.differs != nil:
-		f.differs(fmt.Errorf("%w: raft log entry %d was worked out on state %d, and this server has %d; "+
-			"this server takes no part any more, and is filled anew from the leader at its next start", ErrDiffers, l.Index, base, now))
+		f.differs(fmt.Errorf("%w: raft log entry %d was computed on state %d, but this server has %d; "+
+			"this server stops taking part and is refilled from the leader at its next start", ErrDiffers, l.Index, base, now))
 		return f.failure()
 	case base < now:
-		return f.fail(fmt.Errorf("raft log entry %d was worked out on state %d, and this server has %d", l.Index, base, now))
+		return f.fail(fmt.Errorf("raft log entry %d was computed on state %d, but this server has %d", l.Index, base, now))
 	}
-	f.log.Warn("an entry of the log is void: one that it builds on is not there", "entry", l.Index, "base", base, "state", now)
+	f.log.Warn("a log entry is void: an entry that it builds on is missing", "entry", l.Index, "base", base, "state", now)
 	return errVoid
 }
 
-// errVoid is what becomes of an entry that was worked out on another state.
-var errVoid = fmt.Errorf("%w: the entry builds on one that was not taken", state.ErrLost)
+// errVoid is the result of an entry that was computed on another state.
+var errVoid = fmt.Errorf("%w: the entry builds on one that was not committed", state.ErrLost)
 
-// fail makes the fsm take no more entries, for the first reason given.
+// fail makes the fsm take no more entries. It returns the first error given.
 func (f *fsm) fail(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +158,7 @@ func (f *fsm) fail(err error) error {
 	return f.err
 }
 
-// failure returns why no more entries are taken, nil while they are.
+// failure returns why the fsm takes no more entries, nil while it does.
 func (f *fsm) failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,7 +173,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return &saved{f.store.Snapshot()}, nil
 }
 
-// saved is a state that is being written.
+// saved is a state that raft saves.
 type saved struct{ *state.Snapshot }
 
 // Persist implements raft.FSMSnapshot.

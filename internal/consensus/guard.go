@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// The disk guard. Raft trusts its disk: a leader whose disk is full or hangs
-// goes on sending heartbeats, so nobody takes its place, and one that stepped
-// down over it is elected again. The guard
+// The disk guard. Raft trusts its disk. A leader whose disk is full or hangs goes on sending heartbeats, so nobody
+// replaces it, and one that stepped down because of it is elected again. Therefore the guard
 //
-//   - hands leadership over when room gets short, and keeps this server from
-//     campaigning and from being handed leadership until there is room again;
-//   - makes a leader whose disk hangs fall silent, so that the others elect
-//     one of them; raft itself stands still and could not be asked;
-//   - stops writing while there is still room for what the log's engine does
-//     in the background; and if the log had to stop all the same, opens it
-//     again when there is room.
+//   - hands leadership over when disk space runs low, and keeps this server from
+//     campaigning and from becoming leader until there is space again;
+//   - silences a leader whose disk hangs, so that the others elect one of them;
+//     raft itself is blocked then and could not be asked;
+//   - stops writing while there is still space for the background work of the
+//     log's engine; and if the log had to stop all the same, opens it again when
+//     there is space.
 //
-// A server that is its own majority has nobody to hand over to: it leads until
-// nothing can be written, and again as soon as something can.
+// A server that is its own majority cannot hand over. It leads until nothing can be written, and again as soon as
+// something can.
 
 // watchDisk guards the disk until ctx ends.
 func (s *Server) watchDisk(ctx context.Context) {
@@ -38,32 +37,32 @@ func (s *Server) watchDisk(ctx context.Context) {
 	}
 }
 
-// watch is what the guard found last.
+// watch is the state that the guard saw last.
 type watch struct {
 	short, hung, waits bool
-	tried              time.Time // when leadership was to be handed over last
+	tried              time.Time // the last attempt to hand over leadership
 }
 
 func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
 	log := s.config.Logger
 	free, reserve, floor := s.guard.look()
 	if w.short {
-		reserve += reserve / 8 // so that it does not come and go
+		reserve += reserve / 8 // hysteresis
 	}
 	if short := free < reserve; short != w.short {
 		w.short = short
 		if short {
-			log.Error("the disk is short of room: this server hands leadership over and does not campaign", "dir", s.config.Dir, "free_mib", free>>20, "reserve_mib", reserve>>20)
+			log.Error("disk space is low: this server hands leadership over and does not campaign", "dir", s.config.Dir, "free_mib", free>>20, "reserve_mib", reserve>>20)
 		} else {
-			log.Info("the disk has room again", "dir", s.config.Dir, "free_mib", free>>20)
+			log.Info("the disk has space again", "dir", s.config.Dir, "free_mib", free>>20)
 		}
 	}
 	if hung := s.guard.hung() > hangs; hung != w.hung {
 		w.hung = hung
 		if hung {
-			log.Error("the disk hangs: a write does not end", "dir", s.config.Dir, "for", s.guard.hung())
+			log.Error("the disk hangs: a write does not return", "dir", s.config.Dir, "for", s.guard.hung())
 		} else {
-			log.Info("the disk that hung goes on", "dir", s.config.Dir)
+			log.Info("the disk works again after hanging", "dir", s.config.Dir)
 		}
 	}
 	alone := s.alone()
@@ -84,8 +83,8 @@ func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
 	}
 }
 
-// handOver ends this server's leadership: in favour of another that can lead,
-// or by silence until a majority is not heard any more.
+// handOver ends this server's leadership: it hands it to a server that can lead, or sends nothing until it has lost
+// contact with the majority.
 func (s *Server) handOver(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, 3*s.config.Timing.Election)
 	defer cancel()
@@ -93,7 +92,7 @@ func (s *Server) handOver(ctx context.Context) {
 	if err == nil || !s.Leader() {
 		return
 	}
-	s.config.Logger.Warn("leadership could not be handed over, so it is given up", "error", err)
+	s.config.Logger.Warn("cannot hand leadership over; giving it up", "error", err)
 	s.link.mute.Store(true)
 	defer s.link.mute.Store(false)
 	for s.Leader() && limit.Err() == nil {
@@ -104,8 +103,8 @@ func (s *Server) handOver(ctx context.Context) {
 	}
 }
 
-// waitForRoom keeps a server that is its own majority from campaigning while
-// nothing can be written; no vote of others is needed meanwhile.
+// waitForRoom keeps a server that is its own majority from campaigning while nothing can be written. No other server
+// needs its vote meanwhile.
 func (s *Server) waitForRoom(w *watch, waits bool) {
 	if waits == w.waits {
 		return
@@ -118,20 +117,20 @@ func (s *Server) waitForRoom(w *watch, waits bool) {
 		c.HeartbeatTimeout, c.ElectionTimeout = 24*time.Hour, 24*time.Hour
 	}
 	if err := r.ReloadConfig(c); err != nil {
-		s.config.Logger.Warn("raft does not take other timeouts", "error", err)
+		s.config.Logger.Warn("cannot change raft's timeouts", "error", err)
 	}
 	if !waits {
 		s.electAlone()
 	}
 }
 
-// full says whether an error is about a full disk, which room would end.
+// full reports whether an error is about a full disk.
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// reopen shuts a node down whose log stopped on a full disk, and opens what is
-// on disk again when there is room. The state stays as it is meanwhile.
+// reopen shuts down a node whose log stopped on a full disk, and opens it again when there is space. The state stays
+// in memory meanwhile.
 func (s *Server) reopen(ctx context.Context, n *node) error {
-	s.config.Logger.Error("the disk is full: this server takes no part until there is room", "dir", s.config.Dir, "error", n.log.Err())
+	s.config.Logger.Error("the disk is full: this server takes no part until there is space", "dir", s.config.Dir, "error", n.log.Err())
 	s.shut(n)
 	for {
 		select {
@@ -150,7 +149,7 @@ func (s *Server) reopen(ctx context.Context, n *node) error {
 			return fmt.Errorf("after the disk was full: %w", err)
 		}
 	}
-	s.config.Logger.Info("the disk has room again, and this server takes part", "dir", s.config.Dir)
+	s.config.Logger.Info("the disk has space again; this server takes part", "dir", s.config.Dir)
 	s.electAlone()
 	return nil
 }

@@ -11,43 +11,41 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Limits of the transport. A pool of three connections to a peer serves what
-// does not go through its pipeline; a stream of entries may have 64 requests on
-// their way; an answer that takes ten seconds is none.
+// Limits of the transport. Three pooled connections to a peer serve the requests that do not go through its pipeline.
+// A pipeline may have 64 entries without an answer. An answer that takes ten seconds is given up.
 const (
 	pooledConns = 3
 	inPipeline  = 64
 	rpcTimeout  = 10 * time.Second
 )
 
-// NewTransport returns the transport to the other servers over streams that
-// layer opens and accepts. The server that gets it closes it.
+// NewTransport returns a transport to the other servers over connections that layer opens and accepts. The server
+// that gets it closes it.
 func NewTransport(layer raft.StreamLayer, log *slog.Logger) raft.Transport {
 	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer, MaxPool: pooledConns, MaxRPCsInFlight: inPipeline, Timeout: rpcTimeout, Logger: logger(log),
 	})
 }
 
-// link stands between raft and the transport. It keeps quiet a server that
-// must not lead, or must not speak at all, which the library cannot; and it
-// outlives raft, so that raft can begin anew when a full disk has room again.
+// link stands between raft and the transport. It silences a server that must not lead, or must not send at all, which
+// raft cannot do. It outlives raft, so that raft can start again when a full disk has space again.
 type link struct {
 	raft.Transport
 	in chan raft.RPC
 
-	still    atomic.Bool                                   // it must not campaign, nor be made the leader
-	mute     atomic.Bool                                   // it must not say anything: a leader that cannot work
-	ended    atomic.Bool                                   // neither while raft ends, nor while there is none
-	votes    atomic.Bool                                   // false: it must not vote
+	still    atomic.Bool                                   // must not campaign or become leader
+	mute     atomic.Bool                                   // must not send anything: a leader that cannot work
+	ended    atomic.Bool                                   // raft is shutting down or not running: nothing is sent
+	votes    atomic.Bool                                   // false: must not vote
 	has      atomic.Pointer[func(index, term uint64) bool] // whether this server has applied an entry
-	member   atomic.Pointer[func() bool]                   // whether the configuration that this server knows has it
+	member   atomic.Pointer[func() bool]                   // whether this server is in the newest configuration that it knows
 	handler  atomic.Pointer[func(raft.RPC)]
 	closing  chan struct{}
 	closed   sync.Once
 	pumped   chan struct{}
 	protocol raft.RPCHeader
 
-	installing atomic.Uint64 // the last entry in the snapshot that raft is given; 0: none
+	installing atomic.Uint64 // the last entry of the snapshot that raft is installing; 0 if none
 }
 
 var (
@@ -56,10 +54,10 @@ var (
 )
 
 var (
-	errMute     = errors.New("this server keeps quiet: its disk does not work")
-	errStill    = errors.New("this server does not campaign: its disk is short of room, or not all it knew is back")
-	errStranger = errors.New("this server does not vote: it is not one of the servers that it knows of")
-	errVotes    = errors.New("this server does not vote: not all it knew is back yet")
+	errMute     = errors.New("this server is silent: its disk does not work")
+	errStill    = errors.New("this server does not campaign: disk space is low, or its data is not restored yet")
+	errStranger = errors.New("this server does not vote: it is not in the configuration that it knows")
+	errVotes    = errors.New("this server does not vote: its data is not restored yet")
 )
 
 func newLink(t raft.Transport) *link {
@@ -79,7 +77,7 @@ func newLink(t raft.Transport) *link {
 	return l
 }
 
-// pump passes on what comes in until the link is closed.
+// pump passes incoming requests on until the link is closed.
 func (l *link) pump() {
 	defer close(l.pumped)
 	for {
@@ -102,7 +100,7 @@ func (l *link) pump() {
 	}
 }
 
-// pass hands a request to raft. It returns false when the link is closed.
+// pass gives a request to raft. It returns false when the link is closed.
 func (l *link) pass(rpc raft.RPC) bool {
 	select {
 	case l.in <- rpc:
@@ -113,11 +111,10 @@ func (l *link) pass(rpc raft.RPC) bool {
 	}
 }
 
-// install is pass of a snapshot. Raft would restore one that holds less than
-// this server has: it would fall back and forget what it acknowledged since.
-// A leader sends such a one if it sends two, as when a server that lags is
-// removed and added again. It is told that all in it is here, as is true.
-// Nothing else is passed on meanwhile, so that no entry comes in between.
+// install is pass for a snapshot. Raft would restore a snapshot that holds less than this server has, and so forget
+// what it acknowledged since. A leader sends such a snapshot if it sends two, as when a lagging server is removed and
+// added again. The answer to it is success, because everything in it is here. Nothing else is passed on meanwhile, so
+// that no entry comes in between.
 func (l *link) install(rpc raft.RPC) bool {
 	req := rpc.Command.(*raft.InstallSnapshotRequest)
 	if l.holds(req.LastLogIndex, req.LastLogTerm) {
@@ -144,13 +141,13 @@ func (l *link) install(rpc raft.RPC) bool {
 	}
 }
 
-// holds says whether this server has applied an entry.
+// holds reports whether this server has applied an entry.
 func (l *link) holds(index, term uint64) bool {
 	has := l.has.Load()
 	return has != nil && (*has)(index, term)
 }
 
-// refuses says why a request from another server is not passed on.
+// refuses returns why a request from another server is not passed on, or nil.
 func (l *link) refuses(request any) error {
 	switch request.(type) {
 	case *raft.TimeoutNowRequest:
@@ -161,8 +158,8 @@ func (l *link) refuses(request any) error {
 		if !l.votes.Load() {
 			return errVotes
 		}
-		// A server that lost its data is reached at the address of the one that it
-		// was, and has forgotten whom that one voted for and what it acknowledged.
+		// A server that lost its data still has its old address, but has forgotten whom it voted for and what it
+		// acknowledged.
 		if member := l.member.Load(); member != nil && !(*member)() {
 			return errStranger
 		}
@@ -172,8 +169,8 @@ func (l *link) refuses(request any) error {
 
 func (l *link) silent() bool { return l.mute.Load() || l.ended.Load() }
 
-// elect makes raft campaign at once, as if a leader had handed over to this
-// server. It is for a server that is its own majority.
+// elect makes raft campaign at once, as if a leader had handed over to this server. It is for a server that is its
+// own majority.
 func (l *link) elect() {
 	select {
 	case l.in <- raft.RPC{Command: &raft.TimeoutNowRequest{RPCHeader: l.protocol}, RespChan: make(chan raft.RPCResponse, 1)}:
@@ -181,7 +178,7 @@ func (l *link) elect() {
 	}
 }
 
-// close ends the link and the transport.
+// close closes the link and the transport.
 func (l *link) close() error {
 	var err error
 	l.closed.Do(func() {
@@ -248,7 +245,7 @@ func (l *link) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raf
 	}
 	t, ok := l.Transport.(raft.WithPreVote)
 	if !ok {
-		return errors.New("the transport knows no pre-vote")
+		return errors.New("the transport does not support pre-votes")
 	}
 	return t.RequestPreVote(id, to, args, resp)
 }

@@ -6,15 +6,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Followers learn of a commit with the next entry, or when they are told, once
-// in Timing.Commit, that there is none. Whoever waits on a follower for what
-// the leader just answered would wait for that. So the leader says so at once,
-// by the message that the library would send later: an append of nothing behind
-// the entry that is committed.
+// Followers learn of a commit with the next entry or, if there is none, with a message that raft sends once per
+// Timing.Commit. A caller that waits on a follower for what the leader just answered would wait that long. So the
+// leader sends that message at once: an empty append after the committed entry.
 
-// noticer tells followers what is committed in a term. While one message to a
-// follower is on its way, a later one waits, and says the newest. Messages may
-// outlive the term, which the receiver sees; the server waits for them.
+// noticer tells followers what is committed in a term. It has one message per follower on the way; a later one waits
+// and carries the newest index. Messages may arrive after the term, which the receiver notices. The server waits for
+// them when it closes.
 type noticer struct {
 	server *Server
 	raft   *raft.Raft
@@ -22,7 +20,7 @@ type noticer struct {
 
 	mu   sync.Mutex
 	busy map[raft.ServerID]bool
-	told uint64 // the newest that was told
+	told uint64 // the newest index that was sent
 	end  bool
 }
 
@@ -30,9 +28,8 @@ func (s *Server) newNoticer(r *raft.Raft) *noticer {
 	return &noticer{server: s, raft: r, term: r.CurrentTerm(), busy: map[raft.ServerID]bool{}}
 }
 
-// notice tells the followers of all that is committed by now, unless an entry
-// is behind it that will. It is called after an entry of this term committed,
-// so the newest is of this term.
+// notice tells the followers what is committed by now, unless a newer entry follows that will do so. It is called
+// after an entry of this term was committed, so the newest committed entry is of this term.
 func (n *noticer) notice() {
 	commit := n.raft.CommitIndex()
 	if n.raft.LastIndex() != commit {
@@ -53,7 +50,7 @@ func (n *noticer) notice() {
 	}
 }
 
-// tell tells one follower, until there is nothing newer to tell.
+// tell sends the committed index to one follower until there is nothing newer.
 func (n *noticer) tell(p raft.Server, commit uint64) {
 	link := n.server.link
 	self := raft.ServerID(n.server.config.ID)
@@ -65,7 +62,7 @@ func (n *noticer) tell(p raft.Server, commit uint64) {
 			Term:      n.term, Leader: here, PrevLogEntry: commit, PrevLogTerm: n.term, LeaderCommitIndex: commit,
 		}, &resp)
 		n.mu.Lock()
-		if err != nil || n.end || n.told == commit { // what fails the library tells again
+		if err != nil || n.end || n.told == commit { // raft repeats what failed
 			n.busy[p.ID] = false
 			n.mu.Unlock()
 			return
@@ -75,7 +72,7 @@ func (n *noticer) tell(p raft.Server, commit uint64) {
 	}
 }
 
-// close makes the noticer tell nothing any more.
+// close stops the noticer.
 func (n *noticer) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,26 +14,25 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Peer is a server of the cluster, as the log says.
+// Peer is a server in the cluster's configuration.
 type Peer struct {
 	ID, Address string
-	Voter       bool // it counts for majorities and can lead
+	Voter       bool // counts for majorities and can lead
 	Leader      bool
 }
 
-// Bootstrapped says whether this server knows of a cluster: it has a log, a
-// snapshot, or was told of one by its leader.
+// Bootstrapped reports whether this server knows of a cluster: it has a log or a snapshot, or its leader has
+// contacted it.
 func (s *Server) Bootstrapped() bool {
 	r := s.raft()
 	return s.until.Load() != 0 || r.LastIndex() > 0 || len(r.GetConfiguration().Configuration().Servers) > 0
 }
 
-// Bootstrap gives a server that knows of no cluster the first configuration.
-// Each of the servers in it may be told, if all are told the same. It is
-// berth.Conflict if this server is part of a cluster already.
+// Bootstrap gives the first configuration to a server that knows of no cluster. It may be called on several of the
+// servers in it, if all get the same one. The error is berth.Conflict if this server is already part of a cluster.
 func (s *Server) Bootstrap(peers []Peer) error {
 	if s.Bootstrapped() {
-		return berth.Errorf(berth.Conflict, "server %s is part of a cluster already", s.config.ID)
+		return berth.Errorf(berth.Conflict, "server %s is already part of a cluster", s.config.ID)
 	}
 	var c raft.Configuration
 	for _, p := range slices.SortedFunc(slices.Values(peers), func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) }) {
@@ -45,7 +44,7 @@ func (s *Server) Bootstrap(peers []Peer) error {
 	}
 	if err := s.raft().BootstrapCluster(c).Error(); err != nil {
 		if errors.Is(err, raft.ErrCantBootstrap) {
-			return berth.Errorf(berth.Conflict, "server %s is part of a cluster already", s.config.ID)
+			return berth.Errorf(berth.Conflict, "server %s is already part of a cluster", s.config.ID)
 		}
 		return fmt.Errorf("raft: bootstrap: %w", err)
 	}
@@ -53,8 +52,7 @@ func (s *Server) Bootstrap(peers []Peer) error {
 	return nil
 }
 
-// Peers returns the servers of the cluster in the newest configuration that
-// this server knows of, sorted by ID.
+// Peers returns the servers of the newest configuration that this server knows, sorted by ID.
 func (s *Server) Peers() ([]Peer, error) {
 	f := s.raft().GetConfiguration()
 	if err := f.Error(); err != nil {
@@ -69,9 +67,8 @@ func (s *Server) Peers() ([]Peer, error) {
 	return out, nil
 }
 
-// Member says whether the newest configuration that this server knows of has
-// it, and whether it votes. A server that was removed while it could not be
-// reached does not know: the others ignore it.
+// Member reports whether this server is in the newest configuration that it knows, and whether it votes. A server
+// that was removed while it was unreachable does not know that; the others ignore it.
 func (s *Server) Member() (member, voter bool) {
 	for _, p := range s.raft().GetConfiguration().Configuration().Servers {
 		if string(p.ID) == s.config.ID {
@@ -81,7 +78,7 @@ func (s *Server) Member() (member, voter bool) {
 	return false, false
 }
 
-// alone says whether this server is the only one that votes.
+// alone reports whether this server is the only voter.
 func (s *Server) alone() bool {
 	voters, self := 0, false
 	for _, p := range s.raft().GetConfiguration().Configuration().Servers {
@@ -93,24 +90,22 @@ func (s *Server) alone() bool {
 	return voters == 1 && self
 }
 
-// electAlone makes a server that is its own majority lead at once: nobody else
-// could, so there is nothing to wait for.
+// electAlone makes a server that is its own majority lead at once: no other could, so there is nothing to wait for.
 func (s *Server) electAlone() {
 	if s.alone() && s.raft().State() == raft.Follower {
 		s.link.elect()
 	}
 }
 
-// AddVoter makes a server a voter, or corrects its address. Only the leader
-// can; the others answer with ErrLost. It returns once the change is committed.
+// AddVoter makes a server a voter, or corrects its address. It returns once the change is committed. On a server that
+// does not lead it returns state.ErrLost.
 func (s *Server) AddVoter(ctx context.Context, p Peer) error {
 	return s.change(ctx, "add voter "+p.ID, func(r *raft.Raft, timeout time.Duration) raft.IndexFuture {
 		return r.AddVoter(raft.ServerID(p.ID), raft.ServerAddress(p.Address), 0, timeout)
 	})
 }
 
-// AddNonvoter makes a server one that gets the log and does not count for
-// majorities. A voter stays one.
+// AddNonvoter adds a server that receives the log but does not count for majorities. A voter remains one.
 func (s *Server) AddNonvoter(ctx context.Context, p Peer) error {
 	return s.change(ctx, "add non-voter "+p.ID, func(r *raft.Raft, timeout time.Duration) raft.IndexFuture {
 		return r.AddNonvoter(raft.ServerID(p.ID), raft.ServerAddress(p.Address), 0, timeout)
@@ -124,8 +119,8 @@ func (s *Server) Demote(ctx context.Context, id string) error {
 	})
 }
 
-// Remove takes a server out of the cluster; the leader, too, which then ceases
-// to lead. One that is not there is berth.NotFound.
+// Remove removes a server from the cluster. If it is the leader, it then stops leading. For an unknown server the
+// error is berth.NotFound.
 func (s *Server) Remove(ctx context.Context, id string) error {
 	peers, err := s.Peers()
 	if err != nil {
@@ -139,7 +134,7 @@ func (s *Server) Remove(ctx context.Context, id string) error {
 	})
 }
 
-// change proposes a change of the configuration and waits for its end.
+// change proposes a change of the configuration and waits until it is committed.
 func (s *Server) change(ctx context.Context, what string, propose func(*raft.Raft, time.Duration) raft.IndexFuture) error {
 	r := s.raft()
 	if r.State() != raft.Leader {
@@ -156,9 +151,8 @@ func (s *Server) change(ctx context.Context, what string, propose func(*raft.Raf
 	return nil
 }
 
-// Transfer hands leadership over to a voter, to any that is up to date if id is
-// "". It returns once this server does not lead any more; if that fails this
-// server leads on. What is on its way when it is called is finished first.
+// Transfer hands leadership to the voter id, or to any voter that is up to date if id is "". It returns once this
+// server no longer leads; on an error it still leads. Entries already proposed are finished first.
 func (s *Server) Transfer(ctx context.Context, id string) error {
 	r := s.raft()
 	if r.State() != raft.Leader {
@@ -175,9 +169,9 @@ func (s *Server) Transfer(ctx context.Context, id string) error {
 		case i < 0:
 			return berth.Errorf(berth.NotFound, "no server %q in the Raft configuration", id)
 		case !peers[i].Voter:
-			return berth.Errorf(berth.Invalid, "server %q does not vote, so it cannot lead", id)
+			return berth.Errorf(berth.Invalid, "server %q is not a voter and cannot lead", id)
 		case id == s.config.ID:
-			return berth.Errorf(berth.Invalid, "server %q leads already", id)
+			return berth.Errorf(berth.Invalid, "server %q is already the leader", id)
 		}
 		address = peers[i].Address
 	}
@@ -193,19 +187,18 @@ func (s *Server) Transfer(ctx context.Context, id string) error {
 	return nil
 }
 
-// LeaderAddress returns the leader, as far as this server knows; "" if it knows
-// of none.
+// LeaderAddress returns the leader as far as this server knows, "" if it knows none.
 func (s *Server) LeaderAddress() (id, address string) {
 	a, i := s.raft().LeaderWithID()
 	return string(i), string(a)
 }
 
-// Leadership holds a token after this server has heard of another leader, or of
-// none, or has begun or ceased to lead. It is for one reader.
+// Leadership returns a channel that holds a token after this server gained or lost leadership, or heard of another
+// leader or of none. It has one reader.
 func (s *Server) Leadership() <-chan struct{} { return s.news }
 
-// observe has raft tell of leadership. Observers are called with raft's locks
-// held, so this one leaves a token and looks at nothing.
+// observe subscribes to raft's leadership changes. Raft calls observers with its locks held, so this one only leaves
+// a token.
 func (s *Server) observe(r *raft.Raft) {
 	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
@@ -214,7 +207,7 @@ func (s *Server) observe(r *raft.Raft) {
 		}
 		return false
 	}))
-	s.tellLeadership() // of what was before it observed
+	s.tellLeadership() // for changes before the subscription
 }
 
 func (s *Server) tellLeadership() {
@@ -224,9 +217,8 @@ func (s *Server) tellLeadership() {
 	}
 }
 
-// Contact returns how long ago this server heard the leader, 0 on the leader
-// itself, and whether it knows of one. A server that never heard one counts
-// from when it was opened.
+// Contact returns how long ago this server heard from the leader, 0 on the leader itself, and whether it knows a
+// leader. Before the first contact the time counts from when the server was opened.
 func (s *Server) Contact() (last time.Duration, known bool) {
 	r := s.raft()
 	if r.State() == raft.Leader {
@@ -240,11 +232,10 @@ func (s *Server) Contact() (last time.Duration, known bool) {
 	return time.Since(at), id != ""
 }
 
-// Raft is the library's own server, for autopilot alone. It can be another
-// after a full disk had room again.
+// Raft returns the raft library's server; only autopilot uses it. After a full disk there is a new one.
 func (s *Server) Raft() *raft.Raft { return s.raft() }
 
-// await calls f, and returns early if ctx ends: f's work goes on.
+// await calls f and returns early if ctx ends; f goes on.
 func await(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -256,7 +247,7 @@ func await(ctx context.Context, f func() error) error {
 	}
 }
 
-// lost makes what raft says of a lost leadership our word for it.
+// lost wraps raft's errors about lost leadership in state.ErrLost.
 func lost(err error) error {
 	for _, e := range []error{
 		raft.ErrNotLeader, raft.ErrLeadershipLost, raft.ErrRaftShutdown, raft.ErrLeadershipTransferInProgress, raft.ErrAbortedByRestore,

@@ -15,44 +15,43 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// proposer is the log of one term. Commands that are staged join the group
-// that is being gathered; when the way is free the group becomes a log entry.
+// proposer is the log of one term. Staged commands join the open group. When an entry may be sent, the group becomes
+// a log entry.
 type proposer struct {
 	raft     *raft.Raft
 	fsm      *fsm
 	patience time.Duration
-	landed   func()                                   // called after an entry committed, if it is not nil
-	allow    func(c state.Command, dialect int) error // see Config.Allow
+	landed   func()                                   // called after an entry was committed, if set
+	allow    func(c state.Command, version int) error // see Config.Allow
 
 	mu    sync.Mutex
-	open  *group          // being gathered
-	tip   *state.Snapshot // after what is in open; nil if open changed since it was taken
-	full  []*group        // closed before the way was free
+	open  *group          // collects commands
+	tip   *state.Snapshot // the state after open; nil if open changed since it was computed
+	full  []*group        // closed and waiting to be sent
 	lost  error
 	ready chan struct{} // holds a token while there may be something to send
 }
 
-// group is commands that will be one entry.
+// group holds commands that will become one entry.
 type group struct {
 	base    *state.Snapshot
 	tx      *state.Tx
 	cmds    []byte
 	pending []*state.Pending
-	batch   *state.Batch // what it came to; nil while it is open, or if it changes nothing
+	batch   *state.Batch // the result; nil while it is open, or if it changes nothing
 }
 
 func (p *proposer) newGroup(base *state.Snapshot) *group {
 	return &group{base: base, tx: state.BeginAllowed(base, p.allow)}
 }
 
-// inFlight is how many entries are on their way at once: while one is applied
-// the next is written.
+// inFlight is the number of entries under way at once: while one is applied the next is written.
 const inFlight = 2
 
 func newProposer(r *raft.Raft, f *fsm, c *Config, base *state.Snapshot) *proposer {
 	p := &proposer{raft: r, fsm: f, patience: c.Patience, tip: base, ready: make(chan struct{}, 1)}
 	if c.Allow != nil {
-		p.allow = func(cmd state.Command, dialect int) error { return c.Allow(state.Feature(cmd), dialect) }
+		p.allow = func(cmd state.Command, version int) error { return c.Allow(state.Feature(cmd), version) }
 	}
 	p.open = p.newGroup(base)
 	return p
@@ -72,15 +71,15 @@ func (p *proposer) Stage(cmds ...state.Command) (*state.Pending, error) {
 		}
 		results[i] = p.apply(c)
 	}
-	// A refusal, too, is told only once the state that it met is safe.
+	// A refusal, too, is reported only once the state it was decided on is committed.
 	pending := state.NewPending(results)
 	p.open.pending = append(p.open.pending, pending)
 	p.signal()
 	return pending, nil
 }
 
-// apply applies a command in the open group and adds it to the entry. One that
-// is too large for the log is taken back: who starts from it could not read it.
+// apply applies a command in the open group and adds it to the entry. A command that is too large for the log is
+// undone, because a server that restarts could not read it.
 func (p *proposer) apply(c state.Command) state.Result {
 	g := p.open
 	r := g.tx.Apply(c)
@@ -91,13 +90,13 @@ func (p *proposer) apply(c state.Command) state.Result {
 	if n := len(cmds) - len(g.cmds); n > codec.MaxCommand {
 		g.tx.Undo()
 		return state.Result{Index: g.tx.Index, Err: berth.Errorf(berth.TooLarge,
-			"the change takes %d bytes in the log; at most %d are allowed", n, codec.MaxCommand)}
+			"the change needs %d bytes in the log: must be at most %d", n, codec.MaxCommand)}
 	}
 	g.cmds, p.tip = cmds, nil
 	return r
 }
 
-// seal closes the open group and begins the next on what it leads to.
+// seal closes the open group and opens the next one on its result.
 func (p *proposer) seal() {
 	g := p.open
 	p.full = append(p.full, g)
@@ -138,7 +137,7 @@ func (p *proposer) Tip() *state.Snapshot {
 	return p.tip
 }
 
-// next takes the group whose turn it is, nil if nothing was staged.
+// next returns the next group to send, nil if nothing was staged.
 func (p *proposer) next() *group {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,15 +155,15 @@ func (p *proposer) next() *group {
 	return g
 }
 
-// flight is an entry on its way.
+// flight is an entry that was sent and is not committed yet.
 type flight struct {
 	group  *group
 	future raft.ApplyFuture // nil if the group changes nothing
 }
 
-// run sends groups until ctx ends or one is lost. Then it tells all that wait.
+// run sends groups until ctx ends or one is lost. Then it resolves everything that waits.
 func (p *proposer) run(ctx context.Context) error {
-	flights := make(chan flight, inFlight-2) // one is waited for, one is handed over
+	flights := make(chan flight, inFlight-2) // one is waited for, one is being sent
 	crashed := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
@@ -200,12 +199,11 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 			failpoint.Hit("consensus/propose-before")
 			f.future = p.raft.Apply(data, p.patience)
 		}
-		flights <- f // land takes it even after a crash
+		flights <- f // land receives even after a crash
 	}
 }
 
-// land waits for entries in order, and tells who waits for them. After one that
-// was lost no more are sent.
+// land waits for entries in order and resolves what waits for them. After a lost entry no more are sent.
 func (p *proposer) land(flights <-chan flight, crashed chan<- error) {
 	var first error
 	for f := range flights {
@@ -221,9 +219,8 @@ func (p *proposer) land(flights <-chan flight, crashed chan<- error) {
 	}
 }
 
-// outcome waits for an entry and returns why it was lost, nil if it was not.
-// What changes nothing is lost with what it was worked out on: before is why
-// that was.
+// outcome waits for an entry and returns why it was lost, nil if it was not. A group that changes nothing is lost
+// with the one it was computed on; before is why that was lost.
 func (f *flight) outcome(before error) error {
 	if f.future == nil {
 		return undone(before)
@@ -232,7 +229,7 @@ func (f *flight) outcome(before error) error {
 	failpoint.Hit("consensus/committed")
 	if err != nil {
 		for _, e := range []error{raft.ErrNotLeader, raft.ErrLeadershipTransferInProgress, raft.ErrEnqueueTimeout} {
-			if errors.Is(err, e) { // raft answers so before it logs
+			if errors.Is(err, e) { // raft returns these before it logs the entry
 				return fmt.Errorf("%w: %w", state.ErrLost, err)
 			}
 		}
@@ -244,14 +241,14 @@ func (f *flight) outcome(before error) error {
 	return err
 }
 
-// undone is why what was never sent is lost: because of err, which may say of
-// something else that it is unknown what became of it. nil stays nil.
+// undone returns the error for what was never sent because of err. If the outcome of something else is unknown, err
+// says so, but what was never sent has not happened. nil stays nil.
 func undone(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, state.ErrUnknown):
-		return fmt.Errorf("%w, and what was to come before it was lost", state.ErrLost)
+		return fmt.Errorf("%w: an entry before it was lost", state.ErrLost)
 	case errors.Is(err, state.ErrLost):
 		return err
 	}
@@ -272,7 +269,7 @@ func (p *proposer) close(err error) {
 	p.lost = undone(err)
 }
 
-// abandon tells those whose groups were never sent.
+// abandon resolves the groups that were never sent.
 func (p *proposer) abandon() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

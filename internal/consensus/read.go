@@ -9,16 +9,15 @@ import (
 	"berth/internal/state"
 )
 
-// Verify returns nil if this server led, in one and the same term that had
-// begun, from the call on until a moment after it: a majority said so. Calls
-// that wait at once share one round. The error wraps state.ErrLost, or is the
-// context's.
+// Verify returns nil if this server led without interruption, in one term that had begun, from the call until a
+// moment after it; a majority confirmed that. Concurrent calls share one round trip. The error wraps state.ErrLost or
+// is the context's.
 func (s *Server) Verify(ctx context.Context) error {
 	term := s.leads.Load()
 	if term == 0 {
 		return state.ErrLost
 	}
-	if !s.shared { // there are no others to ask
+	if !s.shared { // there is no other server to ask
 		return nil
 	}
 	if failpoint.Hit("consensus/lease-read") != nil { // a defect that the fault runner must find
@@ -33,18 +32,17 @@ func (s *Server) Verify(ctx context.Context) error {
 	return nil
 }
 
-// ReadIndex returns a state index that includes all that was answered anywhere
-// before the call: a read of a state that has come this far, on any server, is
-// linearisable. Only the leader knows; the others answer with ErrLost. The
-// leader itself may have to wait for the index, too.
+// ReadIndex returns a state index that includes everything that any server answered before the call. A read of a
+// state that has reached this index, on any server, is linearizable. Only the leader knows the index; other servers
+// return state.ErrLost. The leader itself may have to wait for the index, too.
 func (s *Server) ReadIndex(ctx context.Context) (uint64, error) {
 	term := s.leads.Load()
 	index := s.fsm.reach(s.raft().CommitIndex())
 	if err := s.Verify(ctx); err != nil {
 		return 0, err
 	}
-	// Noted in an earlier term of ours, the index may be older than what others
-	// answered between the two.
+	// If the index was read in an earlier term of ours, it may be older than what other servers answered between the
+	// two terms.
 	if term == 0 || s.leads.Load() != term {
 		return 0, fmt.Errorf("%w: leadership changed in the meantime", state.ErrLost)
 	}
@@ -53,8 +51,8 @@ func (s *Server) ReadIndex(ctx context.Context) (uint64, error) {
 
 func (s *Server) verify() error { return lost(s.raft().VerifyLeader().Error()) }
 
-// rounds lets callers share what costs a round trip to a majority: who comes
-// while a round is under way waits for the next one, with all others who do.
+// rounds lets callers share a round trip to a majority. Callers that arrive during a round wait together for the next
+// one.
 type rounds struct {
 	mu      sync.Mutex
 	next    *round
@@ -107,7 +105,7 @@ func (r *rounds) run(verify func() error) {
 	}
 }
 
-// close refuses later calls and waits for those that wait.
+// close refuses later calls and waits for the current ones.
 func (r *rounds) close() {
 	r.mu.Lock()
 	r.closed = true

@@ -13,35 +13,34 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ErrDiffers ends a server whose state is not the leader's.
+// ErrDiffers ends a server whose state differs from the leader's.
 var ErrDiffers = errors.New("the state of this server differs from that of the cluster")
 
-// A server that found its state to differ begins anew: at its next start its
-// log and snapshots are set aside, and the leader fills it. What it forgot in
-// this way it had answered for, so until all of that is back it neither votes
-// nor campaigns: a majority that counts on it could lose what was committed.
-// Its term and vote it keeps.
+// A server that finds that its state differs starts over. At its next start its log and snapshots are set aside and
+// the leader refills it. It had acknowledged the entries that it forgets this way. So until it has all of them again
+// it neither votes nor campaigns: a majority that counts on it could lose what was committed. It keeps its term and
+// vote.
 
-// refill is the file of that name: it is there from the moment that a server
-// is to be filled anew until it has all back.
+// refill is the content of the file of that name. The file exists from the moment that a refill becomes necessary
+// until it is complete.
 type refill struct {
 	Reason string
-	Until  uint64 // the last entry that it had; 0: its data is not set aside yet
+	Until  uint64 // the last entry that it had; 0 if its data is not set aside yet
 }
 
 const (
 	refillName = "refill.json"
-	asideName  = "differs" // the folder in which the data of before lies
+	asideName  = "differs" // the directory of the data that was set aside
 )
 
-// stableKeys are what raft keeps in its stable store.
+// stableKeys are the keys of raft's stable store.
 var stableKeys = []string{"CurrentTerm", "LastVoteTerm", "LastVoteCand"}
 
 func (s *Server) path(names ...string) string {
 	return filepath.Join(append([]string{s.config.Dir}, names...)...)
 }
 
-// mustRefill notes on disk that this server is to be filled anew.
+// mustRefill records on disk that this server must be refilled.
 func (s *Server) mustRefill(reason error) error {
 	if err := os.RemoveAll(s.path(asideName)); err != nil {
 		return err
@@ -57,8 +56,7 @@ func (s *Server) putRefill(r refill) error {
 	return replaceFile(s.path(refillName), append(b, '\n'))
 }
 
-// beginRefill sets the data aside if the file says so. It may be called again
-// after a crash in its middle.
+// beginRefill sets the data aside if the file requires it. It may be repeated after a crash.
 func (s *Server) beginRefill() error {
 	b, err := os.ReadFile(s.path(refillName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +67,7 @@ func (s *Server) beginRefill() error {
 		err = json.Unmarshal(b, &r)
 	}
 	if err == nil && !s.shared {
-		err = errors.New("there are no other servers to fill this one from")
+		err = errors.New("there are no other servers to refill this one from")
 	}
 	if err == nil && r.Until == 0 {
 		err = s.setAside(&r)
@@ -77,21 +75,20 @@ func (s *Server) beginRefill() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.path(refillName), err)
 	}
-	s.config.Logger.Warn("this server is filled anew from the leader; until then it does not vote", "reason", r.Reason, "until", r.Until, "aside", s.path(asideName))
+	s.config.Logger.Warn("this server is being refilled from the leader and does not vote meanwhile", "reason", r.Reason, "until", r.Until, "aside", s.path(asideName))
 	s.until.Store(r.Until)
 	s.link.votes.Store(false)
 	s.link.still.Store(true)
 	return nil
 }
 
-// setAside moves the data away and makes an empty log that has the term and
-// the vote of the one before.
+// setAside moves the data away and creates an empty log that keeps the term and the vote.
 func (s *Server) setAside(r *refill) error {
 	if err := os.MkdirAll(s.path(asideName), 0o700); err != nil {
 		return err
 	}
 	for _, name := range []string{"log", "snapshots"} {
-		if _, err := os.Stat(s.path(asideName, name)); err == nil { // an earlier try came this far
+		if _, err := os.Stat(s.path(asideName, name)); err == nil { // an earlier attempt came this far
 			if err := os.RemoveAll(s.path(name)); err != nil {
 				return err
 			}
@@ -117,8 +114,7 @@ func (s *Server) setAside(r *refill) error {
 	return s.putRefill(*r)
 }
 
-// keysAside reads what must be kept of the log that was set aside, and how far
-// it went.
+// keysAside reads the keys to keep from the log that was set aside, and the index of its last entry.
 func (s *Server) keysAside() (keys map[string][]byte, last uint64, err error) {
 	log, err := logstore.Open(s.path(asideName, "log"), logstore.Options{Logger: s.config.Logger})
 	if err != nil {
@@ -146,9 +142,8 @@ func (s *Server) keysAside() (keys map[string][]byte, last uint64, err error) {
 	return keys, max(last, 1), err
 }
 
-// endRefill lets this server vote again once all is back: its log goes as far
-// as before. Each entry came from a leader of this term or a later one, so what
-// was committed with its help is among them.
+// endRefill lets this server vote again once its log reaches as far as before. Each entry came from a leader of this
+// term or a later one, so everything that was committed with this server's help is among them.
 func (s *Server) endRefill() {
 	until := s.until.Load()
 	r := s.raft()
@@ -156,15 +151,15 @@ func (s *Server) endRefill() {
 		return
 	}
 	if err := os.Remove(s.path(refillName)); err != nil {
-		s.config.Logger.Warn("that this server has all back cannot be noted", "error", err)
+		s.config.Logger.Warn("cannot record the end of the refill", "error", err)
 		return
 	}
 	s.until.Store(0)
 	s.link.votes.Store(true)
-	s.config.Logger.Info("this server has all back, and votes again", "entry", until)
+	s.config.Logger.Info("the refill is complete; this server votes again", "entry", until)
 }
 
-// replaceFile puts a file on disk in place of the old one, or leaves that.
+// replaceFile replaces a file durably; on an error the old one remains.
 func replaceFile(path string, b []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {

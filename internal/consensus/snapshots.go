@@ -11,18 +11,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshots are the snapshot store as raft is given it. It takes none for which
-// there is no room, and none that could not be read again: raft restores one
-// that the leader sends after it took the place of an older one.
+// snapshots is the snapshot store that raft uses. It refuses a snapshot for which there is no space, and one that
+// could not be read again, because raft restores a leader's snapshot only after it has replaced the older one.
 type snapshots struct {
 	*snapstore.Store
 	guard *guard
 	link  *link
 }
 
-// errHeld refuses a snapshot that was overtaken between the link and raft; the
-// leader sends it again, and the link tells it then.
-var errHeld = errors.New("all that is in the snapshot is here already")
+// errHeld refuses a snapshot that became redundant between the link and raft. The leader sends it again, and then the
+// link answers.
+var errHeld = errors.New("this server already has everything in the snapshot")
 
 // Create implements raft.SnapshotStore.
 func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, cIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
@@ -44,22 +43,22 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, c r
 	v := &verified{SnapshotSink: sink, check: w, verdict: make(chan error, 1)}
 	go func() {
 		err := state.Verify(r)
-		r.CloseWithError(err) // a writer is not held up by what is wrong already
+		r.CloseWithError(err) // do not block the writer of a bad snapshot
 		v.verdict <- err
 	}()
 	return v, nil
 }
 
-// verified is a snapshot that is read while it is written.
+// verified is a snapshot that is verified while it is written.
 type verified struct {
 	raft.SnapshotSink
 	check   *io.PipeWriter
 	verdict chan error
-	judged  bool // it was closed or cancelled; raft does so twice
+	judged  bool // it was closed or cancelled; raft may do so twice
 	err     error
 }
 
-// judge returns what the reader found.
+// judge returns the result of the verification.
 func (v *verified) judge() error {
 	if !v.judged {
 		v.check.Close()
@@ -72,16 +71,16 @@ func (v *verified) judge() error {
 func (v *verified) Write(b []byte) (int, error) {
 	n, err := v.SnapshotSink.Write(b)
 	if err == nil {
-		_, _ = v.check.Write(b) // what it finds is said at the end
+		_, _ = v.check.Write(b) // Close returns the result
 	}
 	return n, err
 }
 
-// Close finishes the snapshot if it is whole, and drops it otherwise.
+// Close finishes the snapshot if it is complete, and drops it otherwise.
 func (v *verified) Close() error {
 	if err := v.judge(); err != nil {
 		v.SnapshotSink.Cancel()
-		return fmt.Errorf("the snapshot is not whole: %w", err)
+		return fmt.Errorf("the snapshot is incomplete or damaged: %w", err)
 	}
 	return v.SnapshotSink.Close()
 }

@@ -10,13 +10,13 @@ import (
 	"berth/internal/state"
 )
 
-// A Term is this server's leadership, from its beginning to its end.
+// A Term is the time during which this server leads.
 type Term struct {
 	Number uint64
 	Log    state.Log
 }
 
-// errHung ends the term of a leader whose disk does not answer.
+// errHung ends the term of a leader whose disk hangs.
 var errHung = fmt.Errorf("%w: a write to the disk takes longer than %s", state.ErrLost, hangs)
 
 // term leads from the moment that leadership is gained until it is lost.
@@ -35,7 +35,7 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 			req.done <- s.restore(n, req)
 		}
 	}()
-	watch.Go(func() { // the term ends with the leadership, the disk, or the server
+	watch.Go(func() { // the term ends when leadership is lost, the disk fails, or the server stops
 		select {
 		case <-n.lost(stop):
 			end(state.ErrLost)
@@ -48,13 +48,13 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 		case <-stop:
 		}
 	})
-	// Everything of former terms is applied before anything is decided.
+	// Everything of earlier terms is applied before anything is decided.
 	if err := await(ctx, func() error { return n.raft.Barrier(s.config.Patience).Error() }); err != nil {
 		s.config.Logger.Warn("leadership was lost before it began", "error", err)
 		return s.endOf(n, nil)
 	}
 	base := s.store.Snapshot()
-	number := max(n.raft.CurrentTerm(), base.Term+1) // two of ours can be one of raft's
+	number := max(n.raft.CurrentTerm(), base.Term+1) // two of our terms can fall within one of raft's
 	p := newProposer(n.raft, s.fsm, &s.config, base)
 	if s.shared {
 		tell := s.newNoticer(n.raft)
@@ -69,12 +69,12 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 	<-done
 	s.fsm.forget()
 	if errors.Is(err, context.Canceled) || errors.Is(context.Cause(ctx), state.ErrLost) {
-		err = nil // the loop above sees whether the server is to end
+		err = nil // Run's loop decides whether the server must end
 	}
 	return s.endOf(n, err)
 }
 
-// endOf returns why the server itself must end, if it must.
+// endOf returns why the server itself must end, nil if it need not.
 func (s *Server) endOf(n *node, err error) error {
 	if cause := n.log.Err(); cause != nil {
 		return cause
@@ -91,7 +91,7 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 		rand.Read(first.Cluster[:])
 	}
 	_, err := p.Propose(ctx, first)
-	if errors.Is(err, state.ErrLogVersion) { // a later term gives the ID
+	if errors.Is(err, state.ErrLogVersion) { // a later term assigns the cluster ID
 		first = &state.BeginTerm{Term: number}
 		_, err = p.Propose(ctx, first)
 	}
@@ -99,10 +99,10 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 		return err
 	}
 	s.leads.Store(number)
-	s.config.Logger.Info("this server leads", "term", number)
+	s.config.Logger.Info("this server is the leader", "term", number)
 	if s.shared {
 		if err := s.correctAddress(ctx); err != nil {
-			s.config.Logger.Warn("the address of this server in the configuration is another, and could not be corrected", "error", err)
+			s.config.Logger.Warn("cannot correct the address of this server in the configuration", "error", err)
 		}
 		compares, stop := context.WithCancel(ctx)
 		var compare sync.WaitGroup
@@ -113,8 +113,8 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 	return lead(ctx, Term{number, p})
 }
 
-// correctAddress makes the configuration say where this server is. A log from
-// the time when it was alone has a name in place of its address.
+// correctAddress updates this server's address in the configuration. A log from the time when the server was alone
+// has a name in place of the address.
 func (s *Server) correctAddress(ctx context.Context) error {
 	peers, err := s.Peers()
 	if err != nil {
@@ -123,15 +123,15 @@ func (s *Server) correctAddress(ctx context.Context) error {
 	here := string(s.link.LocalAddr())
 	for _, p := range peers {
 		if p.ID == s.config.ID && p.Address != here {
-			s.config.Logger.Info("the address of this server changes", "from", p.Address, "to", here)
+			s.config.Logger.Info("changing the address of this server", "from", p.Address, "to", here)
 			return s.AddVoter(ctx, Peer{ID: p.ID, Address: here})
 		}
 	}
 	return nil
 }
 
-// lost is closed when leadership is lost. News that it was gained again is
-// kept for the loop in Run.
+// lost returns a channel that is closed when leadership is lost. If it was gained again, that news remains for the
+// loop in Run.
 func (n *node) lost(stop <-chan struct{}) <-chan struct{} {
 	out := make(chan struct{})
 	go func() {

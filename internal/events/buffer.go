@@ -11,13 +11,13 @@ import (
 	"berth/internal/state"
 )
 
-// Limits bound what a buffer keeps. What was kept longest goes first.
+// Limits bound what a buffer keeps. The oldest events are dropped first.
 type Limits struct {
-	Sets  int // commands whose events are kept
-	Bytes int // about what they weigh, shared encodings included
+	Sets  int // number of commands whose events are kept
+	Bytes int // approximate size, including shared encodings
 }
 
-// DefaultLimits keep some minutes of a busy cluster.
+// DefaultLimits keep a few minutes of a busy cluster.
 var DefaultLimits = Limits{Sets: 16384, Bytes: 64 << 20}
 
 // Buffer holds the newest events of a store.
@@ -28,16 +28,15 @@ type Buffer struct {
 
 	mu      sync.Mutex
 	sets    []*Set
-	first   uint64 // how many sets went before sets[0]
-	since   uint64 // events of all later indexes are here; of this one and earlier ones some are gone
+	first   uint64 // number of sets before sets[0]
+	since   uint64 // events of all later indexes are kept; some of this index and earlier ones are gone
 	weight  int
 	readers int
 	more    chan struct{} // closed when there is something new; nil while nobody waits
 	closed  bool
 }
 
-// New returns a buffer of what a store commits from now on. Zero limits are
-// the defaults.
+// New returns a buffer of what a store commits from now on. Zero limits mean the defaults.
 func New(store *state.Store, l Limits) *Buffer {
 	l.Sets, l.Bytes = cmp.Or(l.Sets, DefaultLimits.Sets), cmp.Or(l.Bytes, DefaultLimits.Bytes)
 	b := &Buffer{store: store, limits: l, start: store.Commit()}
@@ -45,8 +44,8 @@ func New(store *state.Store, l Limits) *Buffer {
 	return b
 }
 
-// begins is the index up to which the events before a commit's successor are
-// unknown. A state that no command has changed had none.
+// begins returns the index up to which the events before a commit's successor are unknown. A state that no command
+// has changed had none.
 func begins(c *state.Commit) uint64 {
 	if c.Index <= 1 {
 		return 0
@@ -58,7 +57,7 @@ func begins(c *state.Commit) uint64 {
 func (b *Buffer) Run(ctx context.Context) error {
 	defer b.close()
 	c := b.start
-	b.start = nil // or all later commits would be kept
+	b.start = nil // or all later commits would stay in memory
 	for {
 		next, err := c.Next(ctx)
 		if err != nil {
@@ -69,7 +68,7 @@ func (b *Buffer) Run(ctx context.Context) error {
 	}
 }
 
-// follow adds what a commit changed.
+// follow adds the changes of a commit.
 func (b *Buffer) follow(c *state.Commit) {
 	if c.Reset {
 		b.reset(c)
@@ -92,7 +91,7 @@ func (b *Buffer) add(sets []*Set) {
 	b.wake()
 }
 
-// trim lets go of the oldest, but never of the newest.
+// trim drops the oldest sets, but never the newest.
 func (b *Buffer) trim() {
 	for len(b.sets) > 1 && (len(b.sets) > b.limits.Sets || b.weight > b.limits.Bytes) {
 		s := b.sets[0]
@@ -104,11 +103,11 @@ func (b *Buffer) trim() {
 	}
 }
 
-// reset forgets everything: the state was replaced, and no events lead to it.
+// reset drops everything: the state was replaced, and no events lead to it.
 func (b *Buffer) reset(c *state.Commit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.first += uint64(len(b.sets)) + 1 // one more, so that those who had read all see the gap as well
+	b.first += uint64(len(b.sets)) + 1 // one more, so that readers that had read everything see the gap too
 	b.sets, b.weight, b.since = nil, 0, begins(c)
 	b.wake()
 }
@@ -128,28 +127,27 @@ func (b *Buffer) wake() {
 	}
 }
 
-// ErrClosed says that the buffer follows no more.
+// ErrClosed is returned when the buffer has stopped.
 var ErrClosed = errors.New("this server is stopping")
 
-// Gap is the error of a reader that wants events which are gone.
+// Gap is the error of a reader whose next events are gone.
 type Gap struct {
 	Wanted uint64 // an index, or 0 for a reader that fell behind
-	Oldest uint64 // the index from which on everything is there
+	Oldest uint64 // all events from this index on are kept
 }
 
 func (g *Gap) Error() string {
 	if g.Wanted == 0 {
-		return fmt.Sprintf("this reader fell behind: events before index %d are gone, and it had not read all of them", g.Oldest)
+		return fmt.Sprintf("this reader fell behind: it had not read all events before index %d, and they are gone", g.Oldest)
 	}
-	return fmt.Sprintf("events from index %d on were asked for, and those before index %d are gone", g.Wanted, g.Oldest)
+	return fmt.Sprintf("cannot read events from index %d: those before index %d are gone", g.Wanted, g.Oldest)
 }
 
-// From returns a reader of all events with that index or a later one, or a
-// *Gap if some of them are gone. Index 0 is whatever is there; an index that
-// has not come yet is what comes from now on. Close must be called.
+// From returns a reader of all events with that index or a later one, or a *Gap if some of them are gone. Index 0
+// reads from the oldest event kept; a future index reads from now on. Close must be called.
 func (b *Buffer) From(index uint64) (*Reader, error) {
-	// The buffer may be behind the store; what it has yet to take in and the
-	// caller has seen is then passed over by index.
+	// The buffer may be behind the store. Events that it has yet to add, and that the caller has already seen, are
+	// skipped by index.
 	index = min(index, b.store.Snapshot().Index+1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,17 +167,16 @@ func (b *Buffer) From(index uint64) (*Reader, error) {
 // Reader reads events in order. It belongs to one goroutine.
 type Reader struct {
 	buffer *Buffer
-	from   uint64 // sets of earlier indexes are passed over
+	from   uint64 // sets of earlier indexes are skipped
 	next   uint64 // the set to read next, counted from the first ever
 }
 
-// readMost is how many sets a reader takes at a time: it holds no more of what
-// the buffer let go.
+// readMost is how many sets a reader takes at a time. It bounds what a slow reader keeps in memory after the buffer
+// dropped it.
 const readMost = 16
 
-// Next waits for events. What it returns is empty or in order, and nothing is
-// between it and what was returned before. The error is a *Gap, ErrClosed or
-// that of ctx.
+// Next waits for events. It returns sets in order, without a gap to the sets returned before. The error is a *Gap,
+// ErrClosed or the context's.
 func (r *Reader) Next(ctx context.Context) ([]*Set, error) {
 	for {
 		sets, more, err := r.take()
@@ -194,8 +191,7 @@ func (r *Reader) Next(ctx context.Context) ([]*Set, error) {
 	}
 }
 
-// take returns what there is to read, or a channel that says when there is
-// something.
+// take returns the next sets, or a channel that is closed when there are some.
 func (r *Reader) take() (out []*Set, more <-chan struct{}, err error) {
 	b := r.buffer
 	b.mu.Lock()
@@ -221,9 +217,8 @@ func (r *Reader) take() (out []*Set, more <-chan struct{}, err error) {
 	return nil, b.more, nil
 }
 
-// Encoded returns the encoding of an event of s, which the reader was given.
-// What encode returns is kept for other readers, if there are any: so it must
-// be the same for all.
+// Encoded returns the encoding of an event of a set that this reader got. It keeps what encode returns for other
+// readers, if there are any, so encode must give the same result for all.
 func (r *Reader) Encoded(s *Set, e *Event, encode func(*Set, *Event) ([]byte, error)) ([]byte, error) {
 	if p := e.encoded.Load(); p != nil {
 		return *p, nil
@@ -235,8 +230,7 @@ func (r *Reader) Encoded(s *Set, e *Event, encode func(*Set, *Event) ([]byte, er
 	return p, err
 }
 
-// keep remembers an encoding, if it is of use to another reader, as long as
-// its set is there.
+// keep stores an encoding if another reader can use it, for as long as its set is kept.
 func (b *Buffer) keep(s *Set, e *Event, p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,11 +1,8 @@
-// Package events keeps the newest changes of the state as events, for those
-// who want to hear of each. A Buffer follows the commits of a store at its own
-// pace, so nothing here slows a commit. It holds events in order of state
-// index, without a hole, as far back as its limits allow; a Reader walks them
-// from an index on, and is told so if what it wants next is gone.
+// Package events keeps the newest changes of the state as events. A Buffer follows the commits of a store at its own
+// pace, so it never slows a commit. It holds events in order of state index, without gaps, as far back as its limits
+// allow. A Reader reads them from an index on and gets an error if the next one is gone.
 //
-// What an event shows of its row, who may see it, and the stream over HTTP are
-// the business of package api.
+// Package api decides what an event shows of its row and who may see it, and streams events over HTTP.
 package events
 
 import (
@@ -15,8 +12,7 @@ import (
 	"berth/internal/state"
 )
 
-// Topic is the kind of row that an event is about, in the words of Nomad's
-// event stream.
+// Topic is the kind of row that an event is about, named as in Nomad's event stream.
 type Topic string
 
 // The topics.
@@ -31,21 +27,20 @@ const (
 	Resource   Topic = "Resource"
 )
 
-// Topics are all there are.
+// Topics are all topics.
 var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource}
 
-// The types of events, as Nomad documents them. Those that end in Deleted,
-// which it does not have, tell of rows that were cleared away: without them
-// nobody could keep a copy of the state by its events.
+// The types of events, as Nomad documents them. Nomad does not have those that end in Deleted. They report deleted
+// rows; without them a copy of the state could not be kept up to date from events.
 const (
 	JobRegistered                 = "JobRegistered"
-	JobDeregistered               = "JobDeregistered" // stopped, or with Deleted gone
-	JobDeleting                   = "JobDeleting"     // to be gone when all that it runs has ended; Nomad does not have it
+	JobDeregistered               = "JobDeregistered" // stopped, or deleted if Event.Deleted is set
+	JobDeleting                   = "JobDeleting"     // will be deleted when everything it runs has ended; not in Nomad
 	EvaluationUpdated             = "EvaluationUpdated"
 	EvaluationDeleted             = "EvaluationDeleted"
-	AllocationCreated             = "AllocationCreated"             // by another command than a plan
+	AllocationCreated             = "AllocationCreated"             // by a command other than a plan
 	AllocationUpdated             = "AllocationUpdated"             // its agent reported
-	AllocationUpdateDesiredStatus = "AllocationUpdateDesiredStatus" // servers want something else of it
+	AllocationUpdateDesiredStatus = "AllocationUpdateDesiredStatus" // the servers changed its desired status
 	AllocationDeleted             = "AllocationDeleted"
 	PlanResult                    = "PlanResult" // of an allocation or a deployment
 	DeploymentStatusUpdate        = "DeploymentStatusUpdate"
@@ -55,20 +50,20 @@ const (
 	NodeRegistration              = "NodeRegistration"
 	NodeDeregistration            = "NodeDeregistration"
 	NodeEligibility               = "NodeEligibility"
-	NodeEvent                     = "NodeEvent" // also a change of its status
+	NodeEvent                     = "NodeEvent" // also for a change of its status
 	NodePoolUpserted              = "NodePoolUpserted"
 	NodePoolDeleted               = "NodePoolDeleted"
 	ServiceRegistration           = "ServiceRegistration"
 	ServiceDeregistration         = "ServiceDeregistration"
 )
 
-// A Set is the events of one command, which share its state index.
+// A Set holds the events of one command, which share its state index.
 type Set struct {
 	Index  uint64
 	Events []Event
 
 	number uint64 // counted from the buffer's first ever
-	weight int    // about what it keeps from being freed; its buffer's to change
+	weight int    // approximate memory in bytes; only its buffer changes it
 }
 
 // Event is one change of one row.
@@ -76,19 +71,18 @@ type Event struct {
 	Topic   Topic
 	Type    string
 	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration; of Resource *berth.Job, *berth.StreamJob or *berth.Object
-	Deleted bool // Row is what the row was
-	// Summary is what was counted of a job with this change, for its status;
-	// nil for other topics, and of a job of which nothing is counted any more.
+	Deleted bool // Row is the deleted row
+	// Summary holds the counts of a job at this change, for its status. It is nil for other topics, and for a job
+	// without counts.
 	Summary *state.Summary
-	// Stream is how far the submission of a stream job was, of the topic
-	// Resource; nil if that is not known any more.
+	// Stream is the state of the submission of a stream job, for the topic Resource; nil if it is not known any more.
 	Stream *berth.StreamJob
 
-	by      state.Number // the command, of the topic Resource
+	by      state.Number // the command, for the topic Resource
 	encoded atomic.Pointer[[]byte]
 }
 
-// Key names the row.
+// Key returns the ID or name of the row.
 func (e *Event) Key() string {
 	if e.Topic == Resource {
 		_, _, uid, _ := e.Object()
@@ -113,7 +107,7 @@ func (e *Event) Key() string {
 	return ""
 }
 
-// Namespace is where the row stands; "" for nodes and their pools.
+// Namespace returns the namespace of the row, "" for nodes and node pools.
 func (e *Event) Namespace() string {
 	if e.Topic == Resource {
 		_, _, _, _, job := e.object()
@@ -134,8 +128,8 @@ func (e *Event) Namespace() string {
 	return ""
 }
 
-// FilterKeys are the names of what the row belongs to, by which it can be
-// asked for as well as by its own: the job first.
+// FilterKeys returns the names of what the row belongs to, which a filter can name as well as the row itself. The job
+// comes first.
 func (e *Event) FilterKeys() []string {
 	keys := []string{}
 	add := func(names ...string) {
@@ -166,7 +160,7 @@ func (e *Event) FilterKeys() []string {
 	return keys
 }
 
-// Commands by which the type of an event is told.
+// The commands that determine the type of an event.
 var (
 	registerJob  = state.NumberOf(&state.RegisterJob{})
 	registerNode = state.NumberOf(&state.RegisterNode{})
@@ -177,7 +171,7 @@ var (
 	deleteJob    = state.NumberOf(&state.DeleteJob{})
 )
 
-// tells says whether there are events of a table's rows.
+// tells reports whether changes of a table become events.
 func tells(t state.Table) bool {
 	switch t {
 	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes, state.NodePools, state.Services:
@@ -186,7 +180,7 @@ func tells(t state.Table) bool {
 	return false
 }
 
-// describe makes an event of a change, all but the summary of a job.
+// describe fills in an event for a change, except for the summary of a job.
 func describe(e *Event, c *state.Change) {
 	e.Row, e.Deleted = c.New, c.New == nil
 	if e.Deleted {
@@ -230,7 +224,7 @@ func allocType(c *state.Change) string {
 	return AllocationUpdateDesiredStatus
 }
 
-// leftAlone says whether an allocation lost its job and runs on.
+// leftAlone reports whether an allocation was orphaned by this change and runs on.
 func leftAlone(c *state.Change) bool {
 	old, _ := c.Old.(*berth.Alloc)
 	return old != nil && !old.Orphaned && c.New.(*berth.Alloc).Orphaned
@@ -271,8 +265,7 @@ func either(is bool, a, b string) string {
 	return b
 }
 
-// sets groups the changes of a commit by command, and leaves out what is not
-// told of.
+// sets groups the changes of a commit by command, and leaves out those without events.
 func sets(c *state.Commit) (out []*Set) {
 	for rest := c.Changes; len(rest) > 0; {
 		n := 1
@@ -287,7 +280,7 @@ func sets(c *state.Commit) (out []*Set) {
 	return out
 }
 
-// newSet makes events of the changes of one command, nil if there are none.
+// newSet returns the events for the changes of one command, nil if there are none.
 func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 	told := 0
 	for i := range changes {
@@ -306,7 +299,7 @@ func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 	for i := range changes {
 		c := &changes[i]
 		if c.Table == state.Jobs && c.New != nil && removed(changes[i+1:], c.New) {
-			continue // a purge puts the stopped job before it removes it: one event tells of both
+			continue // a purge stores the stopped job before it deletes it: one event covers both
 		}
 		if tells(c.Table) {
 			e := &s.Events[n]
@@ -328,7 +321,7 @@ func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 	return s
 }
 
-// removed says whether a row is removed by one of the changes.
+// removed reports whether one of the changes deletes a row.
 func removed(changes []state.Change, row any) bool {
 	for i := range changes {
 		if changes[i].New == nil && changes[i].Old == row {
@@ -338,8 +331,8 @@ func removed(changes []state.Change, row any) bool {
 	return false
 }
 
-// summary is what was counted of a job when a command was applied: what the
-// command itself changed of it, else what the commit came to.
+// summary returns the counts of a job after a command: those that the command itself changed, or else those at the
+// end of the commit.
 func summary(snap *state.Snapshot, changes []state.Change, k berth.JobKey) *state.Summary {
 	for i := len(changes) - 1; i >= 0; i-- {
 		if s, _ := changes[i].New.(*state.Summary); s != nil && s.Key == k {
@@ -349,7 +342,7 @@ func summary(snap *state.Snapshot, changes []state.Change, k berth.JobKey) *stat
 	return snap.Summary(k)
 }
 
-// weight is about how many bytes a row keeps from being freed.
+// weight returns approximately how many bytes of memory a row takes.
 func weight(row any) int {
 	const event = 160
 	switch v := row.(type) {

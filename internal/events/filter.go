@@ -7,29 +7,27 @@ import (
 	"berth"
 )
 
-// Filter says which events are wanted: those of any of its topics. Rights are
-// not its business.
+// Filter selects the events of some topics. It does not check permissions.
 type Filter struct {
 	wants     []want
-	namespace string // AllNamespaces is any
+	namespace string // AllNamespaces means any
 }
 
-// want is one topic, of everything or of what has a key.
+// want selects the events of a topic, all of them or those with a key.
 type want struct {
-	topic Topic // "" is any
+	topic Topic // "" means any
 	key   string
 	id    [16]byte  // the key, if it is an ID
 	uid   berth.UID // the key, if it is a UID
 }
 
-// MaxWants is how many topics one filter may have.
+// MaxWants is the maximum number of topics in a filter.
 const MaxWants = 64
 
-// ParseFilter makes a filter of parameters: each topic is "Job", "Job:web",
-// "*", or "*:web"; none is all.
+// ParseFilter parses the parameters of a filter. A topic is "Job", "Job:web", "*" or "*:web"; no topics mean all.
 func ParseFilter(topics []string, namespace string) (*Filter, error) {
 	if len(topics) > MaxWants {
-		return nil, berth.Errorf(berth.Invalid, "topic: it is given %d times; allowed are %d", len(topics), MaxWants)
+		return nil, berth.Errorf(berth.Invalid, "topic: must be given at most %d times, got %d", MaxWants, len(topics))
 	}
 	f := &Filter{namespace: namespace}
 	for _, text := range topics {
@@ -42,7 +40,7 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 		case name == "*":
 			w.topic = ""
 		case !slices.Contains(Topics, w.topic):
-			return nil, berth.Errorf(berth.Invalid, "topic: %q; there are events of *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service and Resource", name[:min(len(name), 64)])
+			return nil, berth.Errorf(berth.Invalid, "topic: unknown topic %q: want *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service or Resource", name[:min(len(name), 64)])
 		}
 		if id, err := berth.ParseID[berth.Eval](key); err == nil {
 			w.id = id
@@ -58,7 +56,7 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 	return f, nil
 }
 
-// Open says whether the filter takes events of any topic.
+// Open reports whether the filter takes events of any topic.
 func (f *Filter) Open() bool {
 	return slices.ContainsFunc(f.wants, func(w want) bool { return w.topic == "" })
 }
@@ -74,8 +72,7 @@ func (f *Filter) Topics() []Topic {
 	return out
 }
 
-// Wants says whether an event passes. Nodes and their pools stand in no namespace and pass in
-// each.
+// Wants reports whether an event passes. Nodes and node pools belong to no namespace and pass in each.
 func (f *Filter) Wants(e *Event) bool {
 	if f.namespace != berth.AllNamespaces && e.Topic != Node && e.Topic != NodePool && e.Namespace() != f.namespace {
 		return false
@@ -89,8 +86,8 @@ func (f *Filter) Wants(e *Event) bool {
 	return false
 }
 
-// names says whether the key is the event's own or one of its filter keys. It
-// compares IDs as they are stored: every event meets every filter.
+// names reports whether the key is the event's own or one of its filter keys. It compares IDs in binary form, because
+// every event meets every filter.
 func (w *want) names(e *Event) bool {
 	if e.Topic == Resource {
 		_, name, uid, owner, job := e.object()

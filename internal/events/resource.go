@@ -5,9 +5,8 @@ import (
 	"berth/internal/state"
 )
 
-// The types of the topic Resource, which tells of stream jobs and of what they
-// own as of objects with owners. Nomad does not have it. Their allocations have
-// a topic of their own.
+// The types of the topic Resource, which reports stream jobs and what they own as objects with owners. Nomad does not
+// have it. Allocations of stream jobs have a topic of their own.
 const (
 	ResourceAdded    = "Added"
 	ResourceModified = "Modified"
@@ -16,14 +15,13 @@ const (
 
 var recoverJobs = state.NumberOf(&state.RecoverJobs{})
 
-// Deletes says whether the event is that of a stream job which from now on is
-// being deleted in the foreground.
+// Deletes reports whether the event marks the start of a stream job's deletion in the foreground.
 func (e *Event) Deletes() bool {
 	j, ok := e.Row.(*berth.Job)
 	return ok && e.Topic == Resource && !e.Deleted && j.Stop && (e.by == deleteJob || e.by == recoverJobs || e.by == registerJob)
 }
 
-// Cause says why a resource was changed, "" of other topics.
+// Cause returns why a resource was changed, "" for other topics.
 func (e *Event) Cause() string {
 	if e.Topic != Resource {
 		return ""
@@ -31,9 +29,8 @@ func (e *Event) Cause() string {
 	return e.by.Cause()
 }
 
-// ofResource says whether a change is told of under the topic Resource: of a
-// stream job, of how far its submission is while it is there, or of what it
-// owns.
+// ofResource reports whether a change is an event of the topic Resource: a change of a stream job, of its existing
+// submission, or of something that it owns.
 func ofResource(c *state.Change) bool {
 	switch c.Table {
 	case state.Resources:
@@ -50,7 +47,7 @@ func ofResource(c *state.Change) bool {
 	return false
 }
 
-// describeResource makes an event of the topic Resource of a change.
+// describeResource fills in an event of the topic Resource for a change.
 func describeResource(e *Event, snap *state.Snapshot, changes []state.Change, c *state.Change) {
 	e.Topic, e.Row, e.Deleted, e.by = Resource, c.New, c.New == nil, c.By
 	switch {
@@ -66,8 +63,8 @@ func describeResource(e *Event, snap *state.Snapshot, changes []state.Change, c 
 	}
 }
 
-// submission is how far the submission of a job was when a command was applied:
-// what the command itself changed of it, else what the commit came to.
+// submission returns the submission of a job after a command: as the command itself changed it, or else as at the end
+// of the commit.
 func submission(snap *state.Snapshot, changes []state.Change, uid berth.UID) *berth.StreamJob {
 	for i := len(changes) - 1; i >= 0; i-- {
 		for _, v := range []any{changes[i].New, changes[i].Old} {
@@ -79,7 +76,7 @@ func submission(snap *state.Snapshot, changes []state.Change, uid berth.UID) *be
 	return snap.StreamJob(uid)
 }
 
-// object is what an event of the topic Resource is about.
+// object returns what an event of the topic Resource is about.
 func (e *Event) object() (kind, name string, uid, owner berth.UID, job berth.JobKey) {
 	switch v := e.Row.(type) {
 	case *berth.Job:
@@ -92,8 +89,8 @@ func (e *Event) object() (kind, name string, uid, owner berth.UID, job berth.Job
 	return "", "", berth.UID{}, berth.UID{}, berth.JobKey{}
 }
 
-// Object returns what an event of the topic Resource is about: its kind, its
-// name, its UID and that of its owner, "" if it has none.
+// Object returns what an event of the topic Resource is about: its kind, name and UID, and the UID of its owner, ""
+// if it has none.
 func (e *Event) Object() (kind, name, uid, owner string) {
 	kind, name, u, o, _ := e.object()
 	uid = u.Text(berth.KindLetter(kind))

@@ -1,12 +1,9 @@
-// Package gossip knows which servers there are. Servers of all regions tell
-// each other over serf who they are, who came, who left and who fell silent;
-// agents do not gossip.
+// Package gossip tracks the servers of all regions. Servers tell each other over serf who they are, who joined, who
+// left and who failed. Clients do not gossip.
 //
-// What it keeps true: a pool only takes in servers of this system, only those
-// of one cluster of a region, and only one of a name. Whoever does not hold a key of an encrypted pool neither
-// joins it nor reads what it says. Members say no secrets of themselves. What
-// follows from a member that came or went is decided elsewhere (package
-// server): here nothing knows of Raft.
+// A pool admits only servers of this system, only those of one cluster per region, and only one server per name. In
+// an encrypted pool a server without a key can neither join nor read messages. Members publish no secrets. What
+// follows from a member joining or leaving is decided elsewhere (package server); nothing here knows of Raft.
 package gossip
 
 import (
@@ -30,56 +27,55 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// Config is how a server gossips, and what it says of itself.
+// Config configures how a server gossips and what it publishes about itself.
 type Config struct {
 	Name       string // of the agent; the member is "<name>.<region>"
 	Region     string
 	Datacenter string
-	ID         string // by which consensus knows this server
-	RPC        string // host:port at which its RPC port is reached
-	Cluster    string // of which it is part; "": it is part of none yet, see SetCluster
+	ID         string // the server's ID in Raft
+	RPC        string // host:port of its RPC port
+	Cluster    string // ID of its cluster; "" if it has none yet, see SetCluster
 	Expect     int    // bootstrap_expect
-	Voter      bool   // false: it never votes
-	Build      string // its version, as a semantic one
-	Berth      string // its version, as people know it; "": it does not say
-	LogDialect int    // the dialect of the log that it knows; 0: it does not say
+	Voter      bool   // false if it never votes
+	Build      string // its version as a semantic version
+	Berth      string // its version for people; "" to publish none
+	LogDialect int    // the log version that it supports; 0 to publish none
 
 	Bind      string // an IP address
-	Port      int    // of UDP and TCP; 0: any that is free
-	Advertise string // host:port that others are told; "" is the address it listens at
-	// Keys encrypt; the first is used to send, all are used to read. None: what
-	// is said can be read and forged by all who reach the port. A keyring in Dir
-	// is newer than Keys, and wins.
+	Port      int    // UDP and TCP port; 0 means any free one
+	Advertise string // host:port that others are told; "" means the address it listens on
+	// Keys encrypt the gossip; the first is used to send, all are used to receive. Without keys anyone who can reach
+	// the port can read and forge messages. A keyring in Dir is newer and takes precedence.
 	Keys [][]byte
-	Dir  string // of the keyring and of whom to find again after a restart; "": nothing lasts
-	// RejoinAfterLeave lets a server that left find the others again when it is
-	// started anew. One that was stopped without leaving always does.
+	Dir  string // directory of the keyring and of the members to rejoin after a restart; "" to store nothing
+	// RejoinAfterLeave lets a server that left rejoin the others when it is started again. A server that was stopped
+	// without leaving always rejoins.
 	RejoinAfterLeave bool
 
 	Logger *slog.Logger
-	Timing Timing // zero: LAN
+	Timing Timing // zero means LAN
 }
 
-// Pool is this server among the others.
+// Pool is this server's membership among the servers.
 type Pool struct {
 	config  Config
 	log     *slog.Logger
 	self    string                    // name of the member
 	serf    atomic.Pointer[serf.Serf] // nil until Start
 	net     *transport
-	host    string // that others are told, with the port
+	host    string // advertised with port
 	port    int
 	ring    *memberlist.Keyring // nil: nothing is encrypted
 	events  chan serf.Event
 	changed chan struct{}
 	running atomic.Bool
-	calls   sync.WaitGroup         // what callers wait for and may give up on
-	cluster atomic.Pointer[string] // newer than what config says; nil: it is part of none yet
+	calls   sync.WaitGroup         // calls that their callers may stop waiting for
+	cluster atomic.Pointer[string] // newer than the one in config; nil if it has none yet
 	told    conflicts
 }
 
-// New returns a pool that listens, and is its only member, or asks those whom
-// it knew before it was stopped. Run or Close must follow.
+// New returns a pool that listens and gossips. It is its only member, or contacts the members that it knew before it
+// was stopped. Run or Close must follow.
 func New(c Config) (*Pool, error) {
 	p, err := Listen(c)
 	if err != nil {
@@ -91,9 +87,8 @@ func New(c Config) (*Pool, error) {
 	return p, nil
 }
 
-// Listen returns a pool that has its address and its keys, and is silent: until
-// Start nobody hears of this server. Start or Close must follow; of the other
-// methods only Members may be called before.
+// Listen returns a pool that has its address and its keys but sends nothing: until Start no other server hears of
+// this one. Start or Close must follow; of the other methods only Members may be called before.
 func Listen(c Config) (*Pool, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -134,7 +129,7 @@ func (p *Pool) listen() (err error) {
 	return nil
 }
 
-// Start lets the others hear of this server. Run or Close must follow.
+// Start makes this server known to the others. Run or Close must follow.
 func (p *Pool) Start() error {
 	c, logger := &p.config, newLogger(p.log)
 	m := memberlist.DefaultLANConfig()
@@ -161,11 +156,11 @@ func (p *Pool) Start() error {
 	return nil
 }
 
-// advertised returns what others are told; 0 is the port that it listens at.
+// advertised returns the address that others are told; port 0 means the port it listens on.
 func (c *Config) advertised() (host string, port int, err error) {
 	if c.Advertise == "" {
 		if ip := net.ParseIP(c.Bind); ip == nil || ip.IsUnspecified() {
-			return "", 0, berth.Errorf(berth.Invalid, "an address to advertise is missing: %q is none that others could call", c.Bind)
+			return "", 0, berth.Errorf(berth.Invalid, "the address to advertise is not set, and others cannot connect to %q", c.Bind)
 		}
 		return c.Bind, 0, nil
 	}
@@ -181,13 +176,12 @@ func (c *Config) advertised() (host string, port int, err error) {
 	}
 	ips, err := net.LookupIP(host)
 	if err != nil || len(ips) == 0 {
-		return "", 0, fmt.Errorf("advertise %q: the address of this name cannot be found: %w", c.Advertise, err)
+		return "", 0, fmt.Errorf("advertise %q: cannot resolve the name: %w", c.Advertise, err)
 	}
 	return c.reached(ips).String(), port, nil
 }
 
-// reached returns the first of some addresses that is of the kind listened at;
-// the first of all if there is none.
+// reached returns the first address of the family that the server listens on, or the first of all if there is none.
 func (c *Config) reached(ips []net.IP) net.IP {
 	bind := net.ParseIP(c.Bind)
 	for _, ip := range ips {
@@ -198,12 +192,11 @@ func (c *Config) reached(ips []net.IP) net.IP {
 	return ips[0]
 }
 
-// Run is part of the pool until ctx ends, and then is gone at once: to the
-// others the server failed, unless it left before ([Pool.Leave]). It returns
-// when nothing of the pool is left.
+// Run takes part in the pool until ctx ends and then stops at once. To the others the server has failed, unless it
+// left before ([Pool.Leave]). Run returns when nothing of the pool is running any more.
 func (p *Pool) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
-		panic("gossip: Run was called twice")
+		panic("gossip: Run called twice")
 	}
 	s := p.serf.Load()
 	over := make(chan struct{})
@@ -213,12 +206,12 @@ func (p *Pool) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-s.ShutdownCh():
-		err = errors.New("gossip: it ended by itself")
+		err = errors.New("gossip: serf stopped unexpectedly")
 	}
 	p.net.hangUp()
 	err = errors.Join(err, s.Shutdown())
 	p.calls.Wait()
-	close(over) // only now: until it is shut down, serf waits for whoever hears its events
+	close(over) // only now: until it is shut down, serf waits for the reader of its events
 	g.Wait()
 	return err
 }
@@ -233,7 +226,7 @@ func (p *Pool) Close() error {
 	return p.Run(ctx)
 }
 
-// watch tells of members that came and went.
+// watch reports members that joined, left or failed.
 func (p *Pool) watch(over <-chan struct{}) {
 	for {
 		select {
@@ -260,9 +253,9 @@ func (p *Pool) tell(e serf.MemberEvent) {
 		case serf.EventMemberLeave:
 			p.log.Info("a server left", "server", m.Name, "address", addr)
 		case serf.EventMemberFailed:
-			p.log.Warn("a server fell silent", "server", m.Name, "address", addr)
+			p.log.Warn("a server failed", "server", m.Name, "address", addr)
 		case serf.EventMemberReap:
-			p.log.Info("a server is forgotten", "server", m.Name, "address", addr)
+			p.log.Info("a server was removed after a long absence", "server", m.Name, "address", addr)
 		}
 	}
 }
@@ -274,13 +267,11 @@ func (p *Pool) wake() {
 	}
 }
 
-// Changed holds a token when members came, went or changed since it was last
-// taken.
+// Changed returns a channel that holds a token if members joined, left or changed since it was last read.
 func (p *Pool) Changed() <-chan struct{} { return p.changed }
 
-// Members returns the servers of all regions, those that left or failed too
-// until they are forgotten a day later, in order of name. Before Start there
-// are none.
+// Members returns the servers of all regions, sorted by name. Servers that left or failed are included for a day.
+// Before Start the list is empty.
 func (p *Pool) Members() []Member {
 	s := p.serf.Load()
 	if s == nil {
@@ -300,14 +291,13 @@ func (p *Pool) Self() Member {
 	return memberOf(&m)
 }
 
-// Encrypted says whether there is a key.
+// Encrypted reports whether the gossip is encrypted.
 func (p *Pool) Encrypted() bool { return p.ring != nil }
 
-// SetCluster tells the others which cluster of its region this server is part
-// of, once it is part of one. Two servers of one region that are parts of
-// different clusters keep each other out: their logs have nothing in common.
+// SetCluster publishes the cluster that this server belongs to, once it belongs to one. Two servers of one region
+// that belong to different clusters reject each other, because their logs have nothing in common.
 func (p *Pool) SetCluster(id string) error {
-	old := p.cluster.Swap(&id) // before it is told: nobody else is taken in from here on
+	old := p.cluster.Swap(&id) // set it first: from here on servers of other clusters are rejected
 	if old != nil && *old == id {
 		return nil
 	}
@@ -320,34 +310,31 @@ func (p *Pool) SetCluster(id string) error {
 	return nil
 }
 
-// Leave tells the others that this server goes for good, and waits until they
-// were told or ctx ends. Without RejoinAfterLeave it does not find them again
-// by itself after that.
+// Leave tells the others that this server leaves for good, and waits until they were told or ctx ends. After that it
+// does not rejoin by itself, unless RejoinAfterLeave is set.
 func (p *Pool) Leave(ctx context.Context) error {
 	return p.call(ctx, func() error { return p.serf.Load().Leave() })
 }
 
-// ForceLeave declares that a failed member has left; with prune all members also
-// forget it at once. A member that is alive refutes it. The region may be left
-// out of the name of a server of this region.
+// ForceLeave declares that a failed member has left; with prune all members also forget it at once. A member that is
+// alive refutes it. The name of a server of this region may omit the region.
 func (p *Pool) ForceLeave(name string, prune bool) error {
 	m, ok := p.find(name)
 	switch {
 	case !ok:
-		return berth.Errorf(berth.NotFound, "no server is named %q", name)
+		return berth.Errorf(berth.NotFound, "no server named %q", name)
 	case m.Name == p.self:
-		return berth.Errorf(berth.Invalid, "%s is this server itself; only another can be made to leave", m.Name)
+		return berth.Errorf(berth.Invalid, "cannot force this server itself, %s, to leave", m.Name)
 	case prune:
 		return p.prune(m.Name)
 	}
 	return p.serf.Load().RemoveFailedNode(m.Name)
 }
 
-// prune makes all members forget one. A member ignores news with a Lamport time
-// that is not later than the one it knows, and serf adds one to that time
-// whenever two members exchange their whole state. So any of the others may be
-// ahead of this member, by as many steps as there are others. Each time the news
-// is sent its Lamport time is one later; it is sent until it is ahead of all.
+// prune makes all members forget one. A member ignores a message with a Lamport time that is not later than the one
+// it knows, and serf adds one to that time whenever two members exchange their whole state. So any other member may
+// be ahead of this one, by up to the number of other members. Each message has a Lamport time one later, so it is
+// sent until it is ahead of all.
 func (p *Pool) prune(name string) error {
 	for _, m := range p.Members() {
 		if m.Status != Alive {
@@ -369,8 +356,7 @@ func (p *Pool) find(name string) (found Member, ok bool) {
 	return found, false
 }
 
-// call waits for what cannot be interrupted, or for ctx. Run waits for it in
-// any case.
+// call runs f, which cannot be interrupted, and waits for it or for ctx. Run waits for f in any case.
 func (p *Pool) call(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	p.calls.Go(func() { done <- f() })

@@ -12,18 +12,18 @@ import (
 	"berth"
 )
 
-// DefaultPort is where servers gossip if nothing else is said.
+// DefaultPort is the default gossip port.
 const DefaultPort = 4648
 
-// Join is whom a server asks for the others.
+// Join configures which servers to join.
 type Join struct {
-	Addrs    []string      // host, host:port, or the same of IPv6
-	Interval time.Duration // between two attempts; 0 is 30 s
-	Max      int           // attempts; 0 is no end
+	Addrs    []string      // host or host:port, also with IPv6 addresses
+	Interval time.Duration // between two attempts; 0 means 30 s
+	Max      int           // maximum number of failed attempts; 0 means no limit
 }
 
-// Join asks all of the addresses for the servers that they know, and returns
-// how many of them answered; an error if none did.
+// Join contacts all of the addresses to learn about the servers that they know, and returns how many answered. It is
+// an error if none did.
 func (p *Pool) Join(ctx context.Context, addrs []string) (n int, err error) {
 	var errs []error
 	for _, a := range addrs {
@@ -51,10 +51,10 @@ func (p *Pool) Join(ctx context.Context, addrs []string) (n int, err error) {
 	return 0, errors.Join(errs...)
 }
 
-// reason is why nobody answered, without the frame around it.
+// reason returns why an address did not answer, without serf's framing.
 func reason(addr string, err error) error {
 	if err == nil {
-		err = errors.New("nobody answers")
+		err = errors.New("no answer")
 	}
 	text := strings.TrimSpace(strings.ReplaceAll(err.Error(), "\n", " "))
 	if _, rest, ok := strings.Cut(text, "* "); ok {
@@ -63,8 +63,7 @@ func reason(addr string, err error) error {
 	return berth.Errorf(berth.Unavailable, "%s: %s", addr, text)
 }
 
-// HostPort completes an address that lacks a port, and writes one of IPv6 as
-// everybody else does.
+// HostPort adds a port to an address that lacks one, and normalizes IPv6 addresses.
 func HostPort(addr string, port int) (string, error) {
 	bare := addr
 	if inner, ok := strings.CutPrefix(addr, "["); ok && strings.HasSuffix(inner, "]") {
@@ -78,7 +77,7 @@ func HostPort(addr string, port int) (string, error) {
 		host, text = addr, strconv.Itoa(port)
 	}
 	if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 65535 || host == "" || net.ParseIP(host) == nil && strings.ContainsAny(host, ":/[] ") {
-		return "", berth.Errorf(berth.Invalid, "%.100q is not an address, nor one with a port", addr)
+		return "", berth.Errorf(berth.Invalid, "invalid address %.100q: want host or host:port", addr)
 	}
 	if ip := net.ParseIP(host); ip != nil {
 		host = ip.String()
@@ -86,10 +85,9 @@ func HostPort(addr string, port int) (string, error) {
 	return net.JoinHostPort(host, text), nil
 }
 
-// Retry joins as Join does, again and again until another server is known. It
-// returns an error only when so many attempts as may be have failed. That this
-// server itself is among the addresses is no attempt of any kind: lists may be
-// the same for all servers.
+// Retry calls Join again and again until it knows another server. It returns an error only after the maximum number
+// of failed attempts. This server's own address may be among the addresses and does not count as an attempt, so that
+// all servers can have the same list.
 func (p *Pool) Retry(ctx context.Context, j Join) error {
 	if j.Interval <= 0 {
 		j.Interval = 30 * time.Second
@@ -103,10 +101,10 @@ func (p *Pool) Retry(ctx context.Context, j Join) error {
 			return context.Cause(ctx)
 		case err != nil:
 			failed++
-			p.log.Warn("no server could be joined", "attempt", failed, "again", j.Interval, "error", err)
+			p.log.Warn("cannot join any server", "attempt", failed, "again", j.Interval, "error", err)
 		}
 		if j.Max > 0 && failed >= j.Max {
-			return fmt.Errorf("none of %s could be joined in %d attempts: %w", strings.Join(j.Addrs, ", "), failed, err)
+			return fmt.Errorf("cannot join any of %s in %d attempts: %w", strings.Join(j.Addrs, ", "), failed, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -116,7 +114,7 @@ func (p *Pool) Retry(ctx context.Context, j Join) error {
 	}
 }
 
-// others leaves out the addresses that are this server's own.
+// others returns the addresses that are not this server's own.
 func (p *Pool) others(addrs []string) (out []string) {
 	self := p.serf.Load().LocalMember()
 	own := address(self.Addr, self.Port)
@@ -128,7 +126,7 @@ func (p *Pool) others(addrs []string) (out []string) {
 	return out
 }
 
-// company says whether another server is there.
+// company reports whether another server is alive.
 func (p *Pool) company() bool {
 	for _, m := range p.Members() {
 		if m.Name != p.self && m.Status == Alive {

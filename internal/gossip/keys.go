@@ -17,30 +17,29 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// NewKey returns a new key, as text: 32 bytes, for AES-256.
+// NewKey returns the text of a new key: 32 bytes in base64, for AES-256.
 func NewKey() string {
 	b := make([]byte, 32)
 	rand.Read(b)
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// ParseKey reads the text of a key: 16, 24 or 32 bytes in base64. Its errors
-// do not repeat what was said.
+// ParseKey decodes the text of a key: 16, 24 or 32 bytes in base64. Its errors do not contain the text.
 func ParseKey(text string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "a key is wanted: 16, 24 or 32 bytes in base64; this is not base64")
+		return nil, berth.Errorf(berth.Invalid, "a key must be 16, 24 or 32 bytes in base64: not base64")
 	}
 	if len(key) != 16 && len(key) != 24 && len(key) != 32 {
-		return nil, berth.Errorf(berth.Invalid, "a key is wanted: 16, 24 or 32 bytes in base64; these are %d", len(key))
+		return nil, berth.Errorf(berth.Invalid, "a key must be 16, 24 or 32 bytes in base64: got %d bytes", len(key))
 	}
 	return key, nil
 }
 
 func (c *Config) keyringFile() string { return filepath.Join(c.Dir, "keyring") }
 
-// keyring returns the keys to use: those of the file if there is one, for they
-// may have been changed since the configuration was written.
+// keyring returns the keys to use. The keyring file takes precedence, because keys may have been changed since the
+// configuration was written.
 func (c *Config) keyring() (*memberlist.Keyring, error) {
 	keys := c.Keys
 	if c.Dir != "" {
@@ -49,7 +48,7 @@ func (c *Config) keyring() (*memberlist.Keyring, error) {
 			return nil, err
 		}
 		if len(kept) > 0 && len(keys) > 0 && !bytes.Equal(kept[0], keys[0]) {
-			c.Logger.Warn("the key of the configuration is not used: the keyring, which was changed since, has another", "file", c.keyringFile())
+			c.Logger.Warn("ignoring the key in the configuration: the keyring has a different one", "file", c.keyringFile())
 		}
 		if len(kept) > 0 {
 			keys = kept
@@ -83,15 +82,15 @@ func readKeyring(file string) (keys [][]byte, err error) {
 		keys, err = append(keys, key), errors.Join(err, bad)
 	}
 	if err == nil && len(keys) == 0 {
-		err = errors.New("there is no key in it")
+		err = errors.New("no keys")
 	}
 	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "the keyring %s is damaged: %w; remove it to begin with the key of the configuration", file, err)
+		return nil, berth.Errorf(berth.Invalid, "the keyring %s is damaged: %w; remove it to start with the key in the configuration", file, err)
 	}
 	return keys, nil
 }
 
-// writeKeyring writes the file whole or not at all, for this user alone.
+// writeKeyring replaces the file atomically and makes it readable for this user only.
 func writeKeyring(file string, keys [][]byte) error {
 	list := make([]string, len(keys))
 	for i, k := range keys {
@@ -111,29 +110,28 @@ func writeKeyring(file string, keys [][]byte) error {
 	return nil
 }
 
-// KeyAnswer is what the servers said when they were asked about keys.
+// KeyAnswer is the combined answer of the servers to a key operation.
 type KeyAnswer struct {
 	Nodes    int               // servers that were asked
-	Keys     map[string]int    // how many of them hold a key, by its text
-	Primary  map[string]int    // how many of them send with it
-	Messages map[string]string // what those said that could not do it, by name
+	Keys     map[string]int    // number of servers that have a key, by its text
+	Primary  map[string]int    // number of servers that send with a key
+	Messages map[string]string // errors of servers that failed, by server name
 }
 
-// Keys asks all servers which keys they hold. An error comes with what there
-// is of an answer.
+// Keys asks all servers which keys they have. With an error it returns the partial answer.
 func (p *Pool) Keys() (KeyAnswer, error) {
 	return p.keys("", func(k *serf.KeyManager, _ string) (*serf.KeyResponse, error) { return k.ListKeys() })
 }
 
-// InstallKey lets all servers read what is encrypted with a key.
+// InstallKey adds a key to all servers, which can then receive with it.
 func (p *Pool) InstallKey(key string) (KeyAnswer, error) {
 	return p.keys(key, (*serf.KeyManager).InstallKey)
 }
 
-// UseKey lets all servers send with a key that they hold.
+// UseKey makes all servers send with a key that they have.
 func (p *Pool) UseKey(key string) (KeyAnswer, error) { return p.keys(key, (*serf.KeyManager).UseKey) }
 
-// RemoveKey lets all servers forget a key, unless they send with it.
+// RemoveKey removes a key from all servers, unless they send with it.
 func (p *Pool) RemoveKey(key string) (KeyAnswer, error) {
 	return p.keys(key, (*serf.KeyManager).RemoveKey)
 }

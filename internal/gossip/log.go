@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// newLogger returns what serf and memberlist log to: lines such as
-// "[WARN] serf: text". What they tell at level INFO we tell ourselves.
+// newLogger returns a logger for serf and memberlist, whose lines look like "[WARN] serf: text". Their level INFO
+// becomes DEBUG, because this package logs those events itself.
 func newLogger(to *slog.Logger) *log.Logger { return log.New(&lines{to}, "", 0) }
 
 type lines struct{ to *slog.Logger }

@@ -7,54 +7,53 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// Member is a server as the pool knows it.
+// Member is a server of the pool.
 type Member struct {
 	Name       string // "<name>.<region>"
-	ID         string // by which consensus knows it
+	ID         string // its ID in Raft
 	Region     string
 	Datacenter string
-	RPC        string // host:port at which its RPC port is reached; "" if it says none
-	Addr       string // where it gossips
+	RPC        string // host:port of its RPC port; "" if it publishes none
+	Addr       string // its gossip address
 	Port       uint16
 	Status     Status
 	Expect     int
-	Voter      bool // false: it never votes
+	Voter      bool // false if it never votes
 	Build      string
-	Berth      string // its own version, "" if it does not say; Build is that of the API which it serves
-	LogDialect int    // the dialect of the log that it knows; 1 if it does not say
+	Berth      string // its own version, "" if it publishes none; Build is the version of the API that it serves
+	LogDialect int    // the log version that it supports; 1 if it publishes none
 	Tags       map[string]string
 
 	ProtocolMin, ProtocolMax, ProtocolCur uint8
 	DelegateMin, DelegateMax, DelegateCur uint8
 }
 
-// Status is how a member fares.
+// Status is the status of a member.
 type Status string
 
-// What a Status can be.
+// The statuses of a member.
 const (
 	Alive   Status = "alive"
-	Leaving Status = "leaving" // it said that it goes
+	Leaving Status = "leaving" // it announced that it leaves
 	Left    Status = "left"
-	Failed  Status = "failed" // it is not heard
+	Failed  Status = "failed" // it does not answer
 )
 
-// role is what tells our servers from those of other systems that speak serf,
-// Nomad's among them: they agree on a state by other commands, so neither may
-// take the other for a peer.
+// role distinguishes our servers from those of other systems that use serf, Nomad among them. Their logs hold other
+// commands, so neither may accept the other as a peer.
 const role = "berth"
 
-// clusterTag is the tag by which a server says of which cluster it is part.
+// clusterTag is the tag for the ID of a server's cluster.
 const clusterTag = "cluster"
 
-// dialectTag is the tag by which a server says which dialect of the log it
-// knows. Builds that know the first alone do not have it.
+// dialectTag is the tag for the log version that a server supports. Builds that only know the first log version do
+// not set it.
 const dialectTag = "log_dialect"
 
-// berthTag is the tag by which a server says which build of ours it is.
+// berthTag is the tag for a server's own version.
 const berthTag = "berth"
 
-// tags is what a server says of itself, in the words of Nomad.
+// tags returns what a server publishes about itself, under Nomad's names.
 func (c *Config) tags() map[string]string {
 	t := map[string]string{
 		"role": role, "region": c.Region, "dc": c.Datacenter, "id": c.ID, "build": c.Build,
@@ -81,7 +80,7 @@ func (c *Config) tags() map[string]string {
 	return t
 }
 
-// memberOf reads what a member says of itself. Others may say anything.
+// memberOf reads what a member publishes. It must accept anything.
 func memberOf(m *serf.Member) Member {
 	out := Member{
 		Name: m.Name, ID: m.Tags["id"], Region: m.Tags["region"], Datacenter: m.Tags["dc"],

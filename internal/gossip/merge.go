@@ -12,19 +12,19 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// gate decides who is taken in: no servers of another system or of another
-// cluster of the region, and no second server of a name. memberlist asks it, not serf, which forgets which of the
-// members are dead.
+// gate decides which servers are admitted: no servers of another system or of another cluster of the region, and no
+// second server of a name. It plugs into memberlist, not serf, because serf does not say which of the members are
+// dead.
 //
-// It runs inside of memberlist's lock, so it must ask nothing of memberlist.
+// It runs inside memberlist's lock, so it must not call memberlist.
 type gate struct{ p *Pool }
 
-// NotifyMerge implements memberlist.MergeDelegate: it is asked when a member
-// joins through another, by both, about all that the other knows.
+// NotifyMerge implements memberlist.MergeDelegate. It is called when a member joins through another, on both, with
+// all members that the other knows.
 func (g gate) NotifyMerge(peers []*memberlist.Node) error {
 	for _, n := range peers {
 		if n.State == memberlist.StateDead || n.State == memberlist.StateLeft {
-			continue // it only was here once
+			continue // it is no longer a member
 		}
 		if err := g.NotifyAlive(n); err != nil {
 			return err
@@ -33,14 +33,13 @@ func (g gate) NotifyMerge(peers []*memberlist.Node) error {
 	return nil
 }
 
-// NotifyAlive implements memberlist.AliveDelegate: it is asked whenever a
-// member is said to be alive.
+// NotifyAlive implements memberlist.AliveDelegate. It is called whenever a member is reported alive.
 func (g gate) NotifyAlive(n *memberlist.Node) error {
 	tags := readTags(n.Meta)
 	err := g.p.fits(n, tags)
 	if err != nil {
 		g.p.told.once(n.Name+" "+tags["id"], func() {
-			g.p.log.Error("a server was not taken in", "server", n.Name, "address", address(n.Addr, n.Port), "error", err)
+			g.p.log.Error("a server was rejected", "server", n.Name, "address", address(n.Addr, n.Port), "error", err)
 		})
 	}
 	return err
@@ -50,32 +49,32 @@ func (p *Pool) fits(n *memberlist.Node, tags map[string]string) error {
 	id, region, at := tags["id"], tags["region"], address(n.Addr, n.Port)
 	switch {
 	case tags["role"] != role:
-		return fmt.Errorf("%s at %s is not a server of this system: its role is %q", n.Name, at, tags["role"])
+		return fmt.Errorf("%s at %s is not a server of this system: role %q", n.Name, at, tags["role"])
 	case id == "" || region == "" || !strings.HasSuffix(n.Name, "."+region):
-		return fmt.Errorf("%s at %s does not say who it is: id %q, region %q", n.Name, at, id, region)
+		return fmt.Errorf("%s at %s does not identify itself: id %q, region %q", n.Name, at, id, region)
 	}
 	s := p.serf.Load()
-	if s == nil { // it is itself that it takes in first
+	if s == nil { // the first member is this server itself
 		return nil
 	}
 	members := s.Members()
 	if theirs := tags[clusterTag]; theirs != "" && region == p.config.Region {
 		if here := p.ofCluster(members); here != "" && here != theirs {
-			return fmt.Errorf("%s at %s is part of another cluster of region %s: of %s, and here it is %s", n.Name, at, region, theirs, here)
+			return fmt.Errorf("%s at %s belongs to another cluster of region %s: %s, but this one is %s", n.Name, at, region, theirs, here)
 		}
 	}
 	for _, old := range members {
-		// A server whose data was lost comes back to its place with another ID.
+		// A server that lost its data returns to its address with another ID.
 		place := address(old.Addr, old.Port)
 		if old.Name == n.Name && old.Tags["id"] != id && old.Status == serf.StatusAlive && place != at {
-			return fmt.Errorf("the name %s is taken by two servers: %s at %s, and %s at %s; give one of them another name", n.Name, old.Tags["id"], place, id, at)
+			return fmt.Errorf("two servers have the name %s: %s at %s, and %s at %s; rename one of them", n.Name, old.Tags["id"], place, id, at)
 		}
 	}
 	return nil
 }
 
-// ofCluster returns the cluster that the pool is of: that of this server, or,
-// if it is part of none yet, of those whom it met first. "": there is none.
+// ofCluster returns the cluster of the pool: this server's, or, if it has none yet, that of the first other member
+// that has one. "" means none.
 func (p *Pool) ofCluster(members []serf.Member) string {
 	if own := p.cluster.Load(); own != nil {
 		return *own
@@ -92,8 +91,8 @@ func address(ip net.IP, port uint16) string {
 	return net.JoinHostPort(ip.String(), strconv.Itoa(int(port)))
 }
 
-// readTags reads what a member says of itself as serf writes it: a byte that
-// says so, then a map. It returns nil for what is not that.
+// readTags decodes the tags of a member as serf encodes them: a byte that marks the encoding, then a map. It returns
+// nil for anything else.
 func readTags(meta []byte) (tags map[string]string) {
 	if len(meta) == 0 || meta[0] != 255 {
 		return nil
@@ -104,8 +103,7 @@ func readTags(meta []byte) (tags map[string]string) {
 	return tags
 }
 
-// conflicts keeps what was told, so that a server that tries again and again
-// does not fill the log.
+// conflicts remembers what was logged, so that a server that tries again and again does not fill the log.
 type conflicts struct {
 	mu   sync.Mutex
 	told map[string]bool

@@ -15,9 +15,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// transport carries the gossip over UDP and TCP, at one address. Memberlist has
-// one of its own, which takes every address of IPv4 for every address of IPv6
-// as well, and keeps what it has dialled beyond its end.
+// transport carries the gossip over UDP and TCP on one address. Memberlist's own transport treats 0.0.0.0 as every
+// IPv6 address as well, and leaves dialled connections open after it ends.
 type transport struct {
 	tcp     *net.TCPListener
 	udp     *net.UDPConn
@@ -31,18 +30,16 @@ type transport struct {
 
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
-// Figures of the transport. No UDP packet is longer than the first. The second
-// is what the kernel is asked to hold of packets that arrive while others are
-// read; it is asked for less if it refuses. The third is how long is waited
-// after a connection could not be taken, for want of files perhaps.
+// packetMost is the maximum size of a UDP packet. bufferMost is the receive buffer that the kernel is asked for; less
+// if it refuses. acceptRest is the pause after a failed accept or read, as when files run out.
 const (
 	packetMost = 64 << 10
 	bufferMost = 2 << 20
 	acceptRest = 50 * time.Millisecond
 )
 
-// listen listens at both protocols of a port. One that is free for TCP may be
-// taken for UDP, so any port means to try some.
+// listen listens on both protocols of a port. A port that is free for TCP may be taken for UDP, so for port 0 it
+// tries several.
 func listen(addr string, port int, log *log.Logger) (*transport, error) {
 	tries := 1
 	if port == 0 {
@@ -61,7 +58,7 @@ func listen(addr string, port int, log *log.Logger) (*transport, error) {
 	return nil, berth.Errorf(berth.Invalid, "ports.serf: %w", err)
 }
 
-// open listens, and reads nothing yet. Every address of IPv4 is none of IPv6.
+// open listens and reads nothing yet. 0.0.0.0 does not include IPv6.
 func open(addr string, port int) (*transport, error) {
 	ip := net.ParseIP(addr)
 	if ip == nil {
@@ -87,10 +84,10 @@ func open(addr string, port int) (*transport, error) {
 	return t, nil
 }
 
-// port is the one that it listens at.
+// port returns the port that it listens on.
 func (t *transport) port() int { return t.tcp.Addr().(*net.TCPAddr).Port }
 
-// accept takes connections until the transport ends.
+// accept accepts connections until the transport ends.
 func (t *transport) accept() {
 	for {
 		c, err := t.tcp.Accept()
@@ -101,7 +98,7 @@ func (t *transport) accept() {
 			return
 		}
 		if err != nil {
-			t.log.Printf("[ERR] gossip: a connection could not be taken: %v", err)
+			t.log.Printf("[ERR] gossip: cannot accept a connection: %v", err)
 			t.rest()
 			continue
 		}
@@ -113,7 +110,7 @@ func (t *transport) accept() {
 	}
 }
 
-// read takes packets until the transport ends.
+// read receives packets until the transport ends.
 func (t *transport) read() {
 	b := make([]byte, packetMost)
 	for {
@@ -123,7 +120,7 @@ func (t *transport) read() {
 		case t.ctx.Err() != nil:
 			return
 		case err != nil:
-			t.log.Printf("[ERR] gossip: a packet could not be read: %v", err)
+			t.log.Printf("[ERR] gossip: cannot read a packet: %v", err)
 			t.rest()
 			continue
 		case n == 0:
@@ -136,7 +133,7 @@ func (t *transport) read() {
 	}
 }
 
-// rest waits a little, or until the transport ends.
+// rest pauses for a moment, or until the transport ends.
 func (t *transport) rest() {
 	select {
 	case <-time.After(acceptRest):
@@ -144,12 +141,11 @@ func (t *transport) rest() {
 	}
 }
 
-// FinalAdvertiseAddr implements memberlist.Transport. What others are told was
-// decided before, see [Config].
+// FinalAdvertiseAddr implements memberlist.Transport. The address was decided before, see [Config].
 func (t *transport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	addr := net.ParseIP(ip)
 	if addr == nil {
-		return nil, 0, berth.Errorf(berth.Invalid, "%.60q cannot be advertised: it is not an IP address", ip)
+		return nil, 0, berth.Errorf(berth.Invalid, "cannot advertise %.60q: not an IP address", ip)
 	}
 	if v4 := addr.To4(); v4 != nil {
 		addr = v4
@@ -193,19 +189,18 @@ func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Durati
 	return t.DialTimeout(a.Addr, timeout)
 }
 
-// Shutdown implements memberlist.Transport. It returns when nothing arrives any
-// more.
+// Shutdown implements memberlist.Transport. When it returns, nothing arrives any more.
 func (t *transport) Shutdown() error {
 	t.hangUp()
 	err := errors.Join(t.tcp.Close(), t.udp.Close())
 	t.wait.Wait()
-	if errors.Is(err, net.ErrClosed) { // it was shut down before
+	if errors.Is(err, net.ErrClosed) { // already shut down
 		return nil
 	}
 	return err
 }
 
-// dialled is closed when the transport is.
+// dialled is a connection that is closed when the transport ends.
 type dialled struct {
 	net.Conn
 	forget func() bool

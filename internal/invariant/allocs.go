@@ -2,17 +2,17 @@ package invariant
 
 import "berth"
 
-// allocs checks I-05 (nothing is placed twice), I-11 and I-12 (references),
-// I-15 (names, and with them I-16: no name is had twice and none lies beyond the
-// count, so there are no more than that), I-17 (chains) and I-19 (one a node).
+// allocs checks I-05 (nothing is placed twice), I-11 and I-12 (references), I-15 (names), I-17 (chains) and I-19 (one
+// per node). I-15 implies I-16: no two allocations share a name and no index lies beyond the count, so there are no
+// more than the count.
 func (c *checker) allocs() {
 	type name struct {
 		uid   berth.UID
 		group string
 		index uint32
 		node  berth.NodeID // of a job that runs on every node
-		// A canary shares the name with what it is to replace, until a plan
-		// after its promotion stops that.
+		// A canary shares the name with the allocation that it will replace, until a plan after its promotion stops
+		// that one.
 		canary   bool
 		promoted berth.DeploymentID
 	}
@@ -32,25 +32,25 @@ func (c *checker) allocs() {
 	made := map[placing]berth.AllocID{}
 	for a := range c.Allocs() {
 		if a.Job == nil || a.Group == nil || a.Job.Group(a.Group.Name) != a.Group {
-			c.addf("I-12", "allocation %s is not of a group of its job", a.ID)
+			c.addf("I-12", "allocation %s does not belong to a group of its job", a.ID)
 			continue
 		}
 		c.unknown(a)
-		// One that was replaced while it was unknown left the name to its
-		// replacement, and when it comes back one of the two has to go.
+		// An allocation that was replaced while it was unknown leaves the name to its replacement. When it comes back
+		// one of the two has to go.
 		d := a.Rest().DeploymentID
-		// Which of them were canaries goes with the deployment, when the job is purged.
+		// When a job is purged its deployments are deleted, and with them which allocations were canaries.
 		named := d.IsZero() || c.Deployment(d) != nil
 		if named && a.Live() && !a.Orphaned && (a.Rest().Next.IsZero() || a.Job.PerNode()) {
 			k := nameOf(a)
 			if other, ok := live[k]; ok && a.Job.PerNode() {
 				c.addf("I-19", "node %s runs %s twice: %s and %s", a.NodeID, a.Name(), other, a.ID)
 			} else if ok {
-				c.addf("I-15", "%s is the name of %s and %s", a.Name(), other, a.ID)
+				c.addf("I-15", "allocations %[2]s and %[3]s have the same name %[1]s", a.Name(), other, a.ID)
 			}
 			live[k] = a.ID
 			if int(a.Index) >= a.Group.Count {
-				c.addf("I-15", "%s has an index that its group's count, %d, does not reach", a.Name(), a.Group.Count)
+				c.addf("I-15", "the index of %s is beyond the count of its group, %d", a.Name(), a.Group.Count)
 			}
 		}
 		if once := (placing{a.EvalID, a.CreateIndex, nameOf(a)}); named {
@@ -60,22 +60,21 @@ func (c *checker) allocs() {
 			made[once] = a.ID
 		}
 		if !named && c.lives(a.Key(), a.Job.UID) {
-			c.addf("I-11", "allocation %s is of deployment %s, which is not there", a.ID, d)
+			c.addf("I-11", "allocation %s belongs to deployment %s, which does not exist", a.ID, d)
 		}
 		c.member(a)
 		c.chain(a)
 		if c.Eval(a.EvalID) == nil {
-			c.addf("I-12", "allocation %s is of evaluation %s, which is not there", a.ID, a.EvalID)
+			c.addf("I-12", "allocation %s belongs to evaluation %s, which does not exist", a.ID, a.EvalID)
 		}
 		if f := a.Rest().FollowupEval; !f.IsZero() && c.Eval(f) == nil {
-			c.addf("I-12", "allocation %s waits for evaluation %s, which is not there", a.ID, f)
+			c.addf("I-12", "allocation %s waits for evaluation %s, which does not exist", a.ID, f)
 		}
 	}
 }
 
-// chain checks the links of an allocation to what it replaces and what replaces
-// it: each points to the other, both are the same instance, and the one that is
-// replaced is the older, so that no chain leads back to where it began.
+// chain checks the links between an allocation and those that it replaces and is replaced by. Each points to the
+// other, both are the same instance, and the replaced one is older, so no chain is a circle.
 func (c *checker) chain(a *berth.Alloc) {
 	m := a.More
 	if m == nil {
@@ -86,19 +85,18 @@ func (c *checker) chain(a *berth.Alloc) {
 	}
 	p := c.Alloc(m.Previous)
 	switch {
-	case p == nil: // there is none, or it was collected
+	case p == nil: // it replaces none, or that one was collected
 	case p.Rest().Next != a.ID:
 		c.addf("I-17", "allocation %s replaces %s, which points to %s", a.ID, p.ID, p.Rest().Next)
 	case p.CreateIndex >= a.CreateIndex:
 		c.addf("I-17", "allocation %s replaces %s, which is not older", a.ID, p.ID)
-	case p.Job == nil || p.Group == nil: // found elsewhere
+	case p.Job == nil || p.Group == nil: // reported elsewhere
 	case p.Job.UID != a.Job.UID || p.Group.Name != a.Group.Name || p.Index != a.Index || a.Job.PerNode() && p.NodeID != a.NodeID:
 		c.addf("I-17", "allocation %s is %s and replaces %s, which is %s", a.ID, a.Name(), p.ID, p.Name())
 	}
 }
 
-// unknown checks the rest of I-18: what is unknown is so since some time, and
-// nothing else is.
+// unknown checks the rest of I-18: unknown allocations, and only those, have a time since when they are unknown.
 func (c *checker) unknown(a *berth.Alloc) {
 	if since := a.Rest().UnknownSince; (since != 0) != (a.Client == berth.ClientUnknown) {
 		c.addf("I-18", "allocation %s is %s, and unknown since %d", a.ID, a.Client, since)

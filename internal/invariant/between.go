@@ -8,9 +8,9 @@ import (
 	"berth/internal/state"
 )
 
-// Between returns what must not have happened between two states of which one
-// follows the other, be it at once or much later, before a crash and behind it:
-// see the table of the package. A row that is the same in both costs a look-up.
+// Between returns what must not have happened between two states of one history. The second may follow the first at
+// once or much later, even after a crash. The table in the package comment lists the rules. A row that is the same in
+// both states costs one lookup.
 func Between(old, new *state.Snapshot) []Violation {
 	p := &pair{old: old, new: new}
 	if new.Index < old.Index {
@@ -24,7 +24,7 @@ func Between(old, new *state.Snapshot) []Violation {
 	p.streams()
 	for n := range old.Nodes() {
 		if m := new.Node(n.ID); m != nil && m.CreateIndex == n.CreateIndex && m.Number != n.Number {
-			p.addf("I-28", "node %s had the number %d and has %d", n.ID, n.Number, m.Number)
+			p.addf("I-28", "node %s changed its number from %d to %d", n.ID, n.Number, m.Number)
 		}
 	}
 	return p.found
@@ -40,7 +40,7 @@ func (p *pair) addf(id, format string, args ...any) {
 	p.found = append(p.found, Violation{id, fmt.Sprintf(format, args...)})
 }
 
-// evals checks I-01: what ended stays so.
+// evals checks I-01: ended evaluations do not change status.
 func (p *pair) evals() {
 	for e := range p.old.Evals() {
 		n := p.new.Eval(e.ID)
@@ -53,33 +53,33 @@ func (p *pair) evals() {
 	}
 }
 
-// allocs checks I-18 (what is to stop, or ended, stays so), I-15 (an allocation
-// stays the instance that it is, where it is) and I-17 (no link is broken).
+// allocs checks I-18 (stopped and ended allocations stay so), I-15 (an allocation stays the same instance on the same
+// node) and I-17 (no link is broken).
 func (p *pair) allocs() {
 	for a := range p.old.Allocs() {
 		n := p.new.Alloc(a.ID)
-		if n == nil || n == a { // see Step, for those that are gone
+		if n == nil || n == a { // Step checks deleted ones
 			continue
 		}
 		switch {
 		case a.Desired != berth.DesiredRun && n.Desired == berth.DesiredRun:
-			p.addf("I-18", "allocation %s should run again", a.ID)
+			p.addf("I-18", "allocation %s must run again after it was to stop", a.ID)
 		case a.Ended() && n.Client != a.Client:
 			p.addf("I-18", "allocation %s went from %s to %s", a.ID, a.Client, n.Client)
 		}
 		if n.NodeID != a.NodeID || n.Job.UID != a.Job.UID || n.Name() != a.Name() || n.UID() != a.UID() || n.Job.Version < a.Job.Version {
-			p.addf("I-15", "allocation %s was %s of version %d on node %s, and is %s of version %d on node %s",
+			p.addf("I-15", "allocation %s was %s of version %d on node %s, and is now %s of version %d on node %s",
 				a.ID, a.Name(), a.Job.Version, a.NodeID, n.Name(), n.Job.Version, n.NodeID)
 		}
 		was, is := a.Rest(), n.Rest()
 		if was.Previous != is.Previous || !was.Next.IsZero() && was.Next != is.Next {
-			p.addf("I-17", "allocation %s stood between %s and %s, and stands between %s and %s", a.ID, was.Previous, was.Next, is.Previous, is.Next)
+			p.addf("I-17", "allocation %s was between %s and %s, and is now between %s and %s", a.ID, was.Previous, was.Next, is.Previous, is.Next)
 		}
 	}
 }
 
-// jobs checks I-20 (versions go forward, and what one asks for does not change)
-// and I-23 (launches are not forgotten).
+// jobs checks I-20 (versions only grow, and what a version asks for does not change) and I-23 (launches are not
+// forgotten).
 func (p *pair) jobs() {
 	for j := range p.old.Jobs(berth.AllNamespaces, "") {
 		n := p.new.Job(j.Key())
@@ -94,14 +94,14 @@ func (p *pair) jobs() {
 		case n.Version < j.Version || n.JobModifyIndex < j.JobModifyIndex:
 			p.addf("I-20", "job %s went from version %d to %d, from index %d to %d", j.Key(), j.Version, n.Version, j.JobModifyIndex, n.JobModifyIndex)
 		case n.Version == j.Version && !diff.Equal(asks(j), asks(n)):
-			p.addf("I-20", "version %d of job %s asks for something else than it did", j.Version, j.Key())
+			p.addf("I-20", "version %d of job %s changed what it asks for", j.Version, j.Key())
 		}
 	}
 }
 
 func (p *pair) launches(k berth.JobKey, was, is *state.Launch) {
 	if was != nil && is != nil && (is.Index < was.Index || is.Skips < was.Skips) {
-		p.addf("I-23", "job %s forgot launches: it knew %+v and knows %+v", k, *was, *is)
+		p.addf("I-23", "job %s forgot launches: %+v became %+v", k, *was, *is)
 	}
 }
 
@@ -114,8 +114,8 @@ func (p *pair) deployments() {
 	}
 }
 
-// Step returns what one command must not have done: I-31 (what is needed or
-// runs is not deleted) and I-50 (what is submitted is wholly there).
+// Step returns what one command must not have done: I-31 (nothing that is needed or running is deleted) and I-50 (a
+// complete submission has all of its objects).
 func Step(old, new *state.Snapshot) (found []Violation) {
 	addf := func(format string, args ...any) {
 		found = append(found, Violation{"I-31", fmt.Sprintf(format, args...)})
@@ -135,7 +135,7 @@ func Step(old, new *state.Snapshot) (found []Violation) {
 	}
 	for e := range new.Evals() {
 		if p := e.PreviousEval; !e.Terminal() && old.Eval(p) != nil && new.Eval(p) == nil {
-			addf("evaluation %s was deleted, of which %s came, which is %s", p, e.ID, e.Status)
+			addf("evaluation %s was deleted, but its successor %s is %s", p, e.ID, e.Status)
 		}
 	}
 	for d := range old.Deployments() {
@@ -150,7 +150,7 @@ func Step(old, new *state.Snapshot) (found []Violation) {
 	}
 	for a := range new.Allocs() {
 		if old.Node(a.NodeID) != nil && new.Node(a.NodeID) == nil {
-			addf("node %s was deleted, where allocation %s is", a.NodeID, a.ID)
+			addf("node %s was deleted, but allocation %s is on it", a.NodeID, a.ID)
 		}
 	}
 	return found

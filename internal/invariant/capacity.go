@@ -2,8 +2,8 @@ package invariant
 
 import "berth"
 
-// capacity checks I-08 (no node over its room) and I-09 (no port, core or device
-// given out twice), and that the usage columns are what a recount finds.
+// capacity checks I-08 (no node over its capacity) and I-09 (no port, core or device has two holders), and that the
+// usage columns match a recount.
 func (c *checker) capacity() {
 	for n := range c.Nodes() {
 		var used berth.Ask
@@ -25,7 +25,7 @@ func (c *checker) capacity() {
 		used = used.Sub(c.heldOnce(n))
 		u := c.Usage(n.Number)
 		if used != u.Used || allocs != u.Allocs {
-			c.addf("I-08", "the columns say node %s has %d allocations using %+v; they are %d using %+v", n.ID, u.Allocs, u.Used, allocs, used)
+			c.addf("I-08", "the columns of node %s have %d allocations using %+v; recounted: %d using %+v", n.ID, u.Allocs, u.Used, allocs, used)
 		}
 		if why := u.Overcommitted(); why != "" {
 			c.addf("I-08", "node %s is overcommitted: %s", n.ID, why)

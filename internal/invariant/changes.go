@@ -8,10 +8,9 @@ import (
 	"berth/internal/state"
 )
 
-// Changed returns what the changes of a commit must not have been, command by
-// command, where base is the state before the first of them. It sees what lies
-// between two snapshots, and which command did it: see the table of the
-// package. It costs what changed, not what there is.
+// Changed returns the violations by the changes of a commit, command by command. base is the state before the first
+// of them. It sees the states between two snapshots, and which command made each change; the table in the package
+// comment lists the rules. Its cost grows with the number of changes, not with the state.
 func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 	f := &follower{
 		base: base, jobs: map[berth.JobKey]*berth.Job{}, nodes: map[berth.NodeID]*berth.Node{}, evals: map[berth.EvalID]*berth.Eval{},
@@ -29,33 +28,33 @@ func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 	}
 	f.deletions()
 	for r := range f.robbed {
-		f.addf("I-13", "something of job %s was evicted at index %d without an evaluation", r.key, r.index)
+		f.addf("I-13", "an allocation of job %s was preempted at index %d without an evaluation", r.key, r.index)
 	}
 	return f.found
 }
 
-// follower goes through changes, and knows the rows as each of them met them.
+// follower walks through changes and keeps the rows as of the current change.
 type follower struct {
 	base   *state.Snapshot
-	jobs   map[berth.JobKey]*berth.Job // nil: removed meanwhile
+	jobs   map[berth.JobKey]*berth.Job // nil if deleted meanwhile
 	nodes  map[berth.NodeID]*berth.Node
 	evals  map[berth.EvalID]*berth.Eval
 	allocs map[berth.AllocID]*berth.Alloc
 	wants  map[uint64]want // by index: the evaluation that its command must raise
 	placed map[placed]bool
-	robbed map[robbed]bool // jobs whose evaluation is still to come
-	// newAllocs are the jobs that got allocations.
+	robbed map[robbed]bool // preempted jobs whose evaluation is still missing
+	// newAllocs are the jobs that got new allocations.
 	newAllocs map[berth.JobKey]bool
 
 	past      map[berth.JobKey][]*berth.Job // versions that the changes met
-	succeeded map[version]bool              // of which a deployment was successful
+	succeeded map[version]bool              // versions with a successful deployment
 	grew      map[berth.JobKey]uint64       // the index of the last new version
-	deleted   map[uint64]int                // by index: rows that were chosen to be deleted
-	dropped   []*berth.Deployment           // that went while they went on
+	deleted   map[uint64]int                // by index: number of rows that the command chose to delete
+	dropped   []*berth.Deployment           // active deployments that were deleted
 	owners    map[uint64]*berth.Job         // by index: jobs removed because they were deleted
 	resources map[berth.UID]*berth.Object
-	intents   map[berth.JobKey]string // why jobs are being deleted by now, "" if they are not
-	absent    map[berth.JobKey]uint64 // jobs that are to begin anew, and went
+	intents   map[berth.JobKey]string // why jobs are being deleted, "" if they are not
+	absent    map[berth.JobKey]uint64 // jobs that must start again, and were deleted
 	found     []Violation
 }
 
@@ -149,8 +148,8 @@ func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
 		j = old
 	}
 	f.jobs[j.Key()] = new
-	// A job that runs nothing itself has nothing to look at.
-	silent := j.Type == berth.TypeStream && c.By != byStop // what is to be made is decided from its submission
+	// A job that runs nothing itself needs no evaluation.
+	silent := j.Type == berth.TypeStream && c.By != byStop // its submission decides what to create
 	if (c.By == byRegister || c.By == byStop || c.By == byRevert || c.By == byScale) && j.Schedulable() && !silent {
 		f.wants[c.Index] = want{j.Key(), j.JobModifyIndex}
 		for _, e := range f.evals {
@@ -170,7 +169,7 @@ func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
 	f.changedVersion(c, old, new)
 }
 
-// raised notes that a command raised an evaluation.
+// raised records that a command raised an evaluation.
 func (f *follower) raised(e *berth.Eval) {
 	if e == nil {
 		return
@@ -193,7 +192,7 @@ func (f *follower) changedEval(c *state.Change, old, new *berth.Eval) {
 	}
 	switch {
 	case old.Status == berth.EvalComplete || old.Status == berth.EvalCanceled:
-		f.addf("I-01", "evaluation %s, which is %s, was changed", old.ID, old.Status)
+		f.addf("I-01", "evaluation %s changed though it is %s", old.ID, old.Status)
 	case old.Status != new.Status && !follows(old.Status, new.Status):
 		f.addf("I-01", "evaluation %s went from %s to %s", old.ID, old.Status, new.Status)
 	}
@@ -202,8 +201,8 @@ func (f *follower) changedEval(c *state.Change, old, new *berth.Eval) {
 	}
 }
 
-// givenUp checks that an evaluation which could not be delivered has a
-// follow-up if it leaves something to do, and else none.
+// givenUp checks that an evaluation that could not be delivered has a follow-up if something is left to do, and
+// otherwise none.
 func (f *follower) givenUp(e *berth.Eval) {
 	j := f.job(e.Key())
 	wanted := j != nil && j.UID == e.JobUID && !j.Stop
@@ -211,12 +210,11 @@ func (f *follower) givenUp(e *berth.Eval) {
 	case wanted && e.NextEval.IsZero():
 		f.addf("I-07", "evaluation %s was given up and has no follow-up", e.ID)
 	case !wanted && !e.NextEval.IsZero() && !f.left(e):
-		f.addf("I-07", "evaluation %s has a follow-up, and there is nothing left to do", e.ID)
+		f.addf("I-07", "evaluation %s has a follow-up, but nothing is left to do", e.ID)
 	}
 }
 
-// left says whether there are allocations that an evaluation of a job which is
-// not wanted can stop.
+// left reports whether there are allocations that an evaluation of a stopped or deleted job can stop.
 func (f *follower) left(e *berth.Eval) bool {
 	for a := range f.base.AllocsOf(e.Key()) {
 		if !a.Ended() {
@@ -226,7 +224,7 @@ func (f *follower) left(e *berth.Eval) bool {
 	return f.newAllocs[e.Key()]
 }
 
-// follows says whether an evaluation may go from one status to the other.
+// follows reports whether an evaluation may change between two statuses.
 func follows(from, to string) bool {
 	switch from {
 	case berth.EvalPending:
@@ -241,17 +239,16 @@ func (f *follower) bornEval(e *berth.Eval) {
 	f.raised(e)
 	delete(f.robbed, robbed{e.Key(), e.CreateIndex})
 	if e.Status != berth.EvalPending && e.Status != berth.EvalBlocked {
-		f.addf("I-01", "evaluation %s is born %s", e.ID, e.Status)
+		f.addf("I-01", "evaluation %s was created with the status %s", e.ID, e.Status)
 	}
 	if descends(e) {
 		if p := f.eval(e.PreviousEval); p == nil || p.ModifyIndex != e.CreateIndex {
-			f.addf("I-11", "evaluation %s comes of %s and was not made together with its end", e.ID, e.PreviousEval)
+			f.addf("I-11", "evaluation %s follows %s but was not created when that one ended", e.ID, e.PreviousEval)
 		}
 	}
 }
 
-// descends says whether an evaluation always comes of another one, to which
-// that one points.
+// descends reports whether such an evaluation always follows another one, which points to it.
 func descends(e *berth.Eval) bool {
 	switch e.TriggeredBy {
 	case berth.TriggerQueuedAllocs, berth.TriggerMaxPlanAttempts, berth.TriggerFailedFollowUp, berth.TriggerRollingUpdate:
@@ -272,28 +269,27 @@ func (f *follower) changedAlloc(c *state.Change, old, new *berth.Alloc) {
 	case old == nil:
 		f.bornAlloc(c, new)
 	case old.Desired != berth.DesiredRun && new.Desired == berth.DesiredRun:
-		f.addf("I-18", "allocation %s should run again", new.ID)
+		f.addf("I-18", "allocation %s must run again after it was to stop", new.ID)
 	case old.Ended() && new.Client != old.Client:
 		f.addf("I-18", "allocation %s went from %s to %s", new.ID, old.Client, new.Client)
 	case new.Client == berth.ClientUnknown && old.Client != new.Client:
 		if n := f.node(new.NodeID); c.By != byPlan || n == nil || n.Status != berth.NodeDisconnected {
-			f.addf("I-18", "allocation %s is unknown, and its node not disconnected by then", new.ID)
+			f.addf("I-18", "allocation %s is unknown, but its node was not disconnected", new.ID)
 		}
 	case new.Client == berth.ClientLost && old.Client != new.Client:
 		f.lost(c, new)
 	}
 }
 
-// lost checks I-18 of an allocation that is lost now: its agent says so, or is not
-// heard, or the job is deleted by force. Nothing else is taken for ended that may
-// run, least of all to run it anew.
+// lost checks I-18 for an allocation that became lost: its agent reported it, its node is silent, or the job is
+// deleted by force. Nothing else that may still run may count as ended, least of all to be run again.
 func (f *follower) lost(c *state.Change, a *berth.Alloc) {
 	n, j := f.node(a.NodeID), f.job(a.Key())
 	switch {
 	case c.By == byReport, n == nil || n.Status == berth.NodeDown || n.Status == berth.NodeDisconnected:
 	case c.By == byDelete && (j == nil || j.UID != a.Job.UID || j.Stop):
 	default:
-		f.addf("I-18", "allocation %s is lost, its node is %s, and job %s is not deleted", a.ID, n.Status, a.Key())
+		f.addf("I-18", "allocation %s is lost, but its node is %s and job %s is not deleted", a.ID, n.Status, a.Key())
 	}
 }
 
@@ -310,21 +306,20 @@ func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
 	}
 	f.placed[at], f.newAllocs[a.Key()] = true, true
 	if e := f.eval(a.EvalID); e == nil || e.Terminal() && e.ModifyIndex != c.Index {
-		f.addf("I-11", "allocation %s was placed by evaluation %s, which is not open", a.ID, a.EvalID)
+		f.addf("I-11", "allocation %s was placed by evaluation %s, which was not open", a.ID, a.EvalID)
 	}
 	if p := f.alloc(a.Rest().Previous); p != nil && p.Live() && p.Client != berth.ClientUnknown && !canary(a) && !f.outlasts(p, a) {
-		f.addf("I-15", "allocation %s replaces %s, which is %s and shall run", a.ID, p.ID, p.Client)
+		f.addf("I-15", "allocation %s replaces %s, which is %s and must run", a.ID, p.ID, p.Client)
 	}
 	f.bornElement(a)
 	f.evicts(a)
 	if why := f.unmet(a, f.node(a.NodeID)); why != "" {
-		f.addf("I-10", "allocation %s was put on node %s: %s", a.ID, a.NodeID, why)
+		f.addf("I-10", "allocation %s was placed on node %s: %s", a.ID, a.NodeID, why)
 	}
 }
 
-// outlasts says whether an allocation leaves its node when the one that replaces
-// it is up, and not before: as the newest version of the job says, whichever
-// version it is of itself.
+// outlasts reports whether an allocation leaves its node only once its replacement is up. The newest version of the
+// job decides that, or else the allocation's own.
 func (f *follower) outlasts(p, a *berth.Alloc) bool {
 	if !p.Rest().Migrate {
 		return false
@@ -337,20 +332,20 @@ func (f *follower) outlasts(p, a *berth.Alloc) bool {
 	return p.Group.Migration().StartFirst || a.Group.Migration().StartFirst
 }
 
-// canary says whether an allocation runs beside the one that it may replace.
+// canary reports whether an allocation runs beside the one that it may replace.
 func canary(a *berth.Alloc) bool {
 	d := a.Rest().DeploymentStatus
 	return d != nil && d.Canary
 }
 
-// unmet returns what of a job's first conditions a node does not meet. What
-// constraints say is the business of package place.
+// unmet returns a basic condition of a job that a node does not meet, "" if it meets all. Package place checks
+// constraints.
 func (f *follower) unmet(a *berth.Alloc, n *berth.Node) string {
 	if n == nil {
-		return "it is gone"
+		return "it does not exist"
 	}
 	if !n.Ready() {
-		return "it is " + n.Status + ", " + n.SchedulingEligibility
+		return "it is " + n.Status + " and " + n.SchedulingEligibility
 	}
 	if a.Job.NodePool != berth.AllNodePool && a.Job.NodePool != n.NodePool {
 		return "it is in pool " + n.NodePool

@@ -9,9 +9,8 @@ import (
 	"berth/internal/state"
 )
 
-// children checks I-23 and what of I-24 is about families: each periodic job
-// has its record of launches (I-22), in which its children stand; a token is of
-// one child; a parent finds its children, and its counts are theirs.
+// children checks I-23 and the part of I-24 about children: each periodic job has its record of launches (I-22),
+// which covers its children; a token belongs to one child; a parent finds its children, and its counts match them.
 func (c *checker) children() {
 	count := map[berth.JobKey]state.Children{}
 	all := map[berth.JobKey]int{}
@@ -23,7 +22,7 @@ func (c *checker) children() {
 	for j := range c.Jobs(berth.AllNamespaces, "") {
 		s := c.Summary(j.Key())
 		if (j.Periodic != nil) != (s.Launch != nil) {
-			c.addf("I-22", "job %s is periodic: %v; it has a record of launches: %v", j.Key(), j.Periodic != nil, s.Launch != nil)
+			c.addf("I-22", "job %s: periodic is %v, but having a record of launches is %v", j.Key(), j.Periodic != nil, s.Launch != nil)
 		}
 		if j.ParentID == "" {
 			continue
@@ -50,12 +49,12 @@ func (c *checker) children() {
 		}
 		tokens[t] = j.ID
 		if found := c.ChildByToken(parent, t.text); found != j {
-			c.addf("I-23", "job %q is not found by its token %q", j.ID, t.text)
+			c.addf("I-23", "job %q cannot be found by its token %q", j.ID, t.text)
 		}
 	}
 	for j := range c.Jobs(berth.AllNamespaces, "") {
 		if got := c.Summary(j.Key()).Children; got != count[j.Key()] {
-			c.addf("I-24", "job %s counts the children %+v; there are %+v", j.Key(), got, count[j.Key()])
+			c.addf("I-24", "job %s counts the children %+v; recounted: %+v", j.Key(), got, count[j.Key()])
 		}
 	}
 	for parent, want := range all {
@@ -64,28 +63,27 @@ func (c *checker) children() {
 			found++
 		}
 		if found != want {
-			c.addf("I-23", "job %s finds %d children; it has %d", parent, found, want)
+			c.addf("I-23", "job %s finds %d of its %d children", parent, found, want)
 		}
 	}
 }
 
-// launched checks that a child bears the name of the time that it was launched
-// for, so that there is one for each, and that its parent knows of it. What was
-// dispatched has a name of any kind.
+// launched checks that a child's name contains the time that it was launched for, so that there is one child per
+// time, and that its parent recorded the launch. Dispatched jobs may have any name.
 func (c *checker) launched(j *berth.Job) {
 	if j.Dispatched {
 		return
 	}
 	due, err := strconv.ParseInt(strings.TrimPrefix(string(j.ID), string(j.ParentID)+berth.PeriodicInfix), 10, 64)
 	if err != nil || berth.PeriodicID(j.ParentID, time.Unix(due, 0)) != j.ID {
-		c.addf("I-23", "job %s, a child of %q, does not say what time it was launched for", j.Key(), j.ParentID)
+		c.addf("I-23", "job %s, a child of %q, does not have its launch time in its name", j.Key(), j.ParentID)
 		return
 	}
 	parent := c.Job(berth.JobKey{Namespace: j.Namespace, ID: j.ParentID})
-	if parent == nil || parent.CreateIndex > j.CreateIndex || parent.Periodic == nil { // it is of an earlier job of the name
+	if parent == nil || parent.CreateIndex > j.CreateIndex || parent.Periodic == nil { // the child belongs to an earlier job of that name
 		return
 	}
 	if l := c.Summary(parent.Key()).Launch; l == nil || l.Index < j.CreateIndex {
-		c.addf("I-23", "job %s was launched at index %d, and its parent does not know", j.Key(), j.CreateIndex)
+		c.addf("I-23", "job %s was launched at index %d, but its parent has no record of it", j.Key(), j.CreateIndex)
 	}
 }

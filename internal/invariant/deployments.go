@@ -6,8 +6,7 @@ import (
 	"berth"
 )
 
-// promoted returns the deployment that an allocation was a canary of before it
-// was promoted; zero if of none.
+// promoted returns the deployment whose canary an allocation was before the promotion, zero if there is none.
 func (c *checker) promoted(a *berth.Alloc) (id berth.DeploymentID) {
 	if a.Rest().DeploymentID.IsZero() || canary(a) {
 		return id
@@ -19,14 +18,14 @@ func (c *checker) promoted(a *berth.Alloc) (id berth.DeploymentID) {
 	return d.ID
 }
 
-// lives says whether an incarnation of a job is there. Its deployments go with
-// it, before what they placed.
+// lives reports whether an incarnation of a job exists. Its deployments are deleted with it, before the allocations
+// that they placed.
 func (c *checker) lives(k berth.JobKey, uid berth.UID) bool {
 	j := c.Job(k)
 	return j != nil && j.UID == uid
 }
 
-// member counts an allocation for its deployment.
+// member counts an allocation in its deployment.
 func (c *checker) member(a *berth.Alloc) {
 	id := a.Rest().DeploymentID
 	if id.IsZero() {
@@ -52,8 +51,8 @@ func (c *checker) member(a *berth.Alloc) {
 	}
 }
 
-// recount checks I-26: the counts of a deployment are those of its allocations.
-// Of one that has ended, allocations can be gone, or of another by now.
+// recount checks I-26: the counts of a deployment match its allocations. After its end, allocations may have been
+// deleted or moved to another deployment.
 func (c *checker) recount(d *berth.Deployment) {
 	counts := c.members[d.ID]
 	for name, s := range d.TaskGroups {
@@ -63,7 +62,7 @@ func (c *checker) recount(d *berth.Deployment) {
 		}
 		for i := range have {
 			if have[i] < want[i] || d.Active() && have[i] != want[i] {
-				c.addf("I-26", "deployment %s counts %v placed, healthy and unhealthy of group %q; they are %v", d.ID, have, name, want)
+				c.addf("I-26", "deployment %s counts %v placed, healthy and unhealthy of group %q; recounted: %v", d.ID, have, name, want)
 				break
 			}
 		}
@@ -74,35 +73,34 @@ func (c *checker) recount(d *berth.Deployment) {
 	}
 	for name := range counts {
 		if d.TaskGroups[name] == nil {
-			c.addf("I-26", "allocations of group %q are of deployment %s, which does not have it", name, d.ID)
+			c.addf("I-26", "allocations of group %q belong to deployment %s, which does not have that group", name, d.ID)
 		}
 	}
 }
 
-// canaries checks that the canaries of a group are allocations of it, each
-// once, and canaries no more once they were promoted.
+// canaries checks that the canaries of a group are allocations of it, each listed once, and no longer canaries after
+// the promotion.
 func (c *checker) canaries(d *berth.Deployment, group string, s *berth.DeploymentState) {
 	if s.DesiredCanaries > s.DesiredTotal {
-		c.addf("I-26", "deployment %s wants %d canaries of group %q, and %d instances", d.ID, s.DesiredCanaries, group, s.DesiredTotal)
+		c.addf("I-26", "deployment %s wants %d canaries of group %q, but only %d instances", d.ID, s.DesiredCanaries, group, s.DesiredTotal)
 	}
 	for i, id := range s.PlacedCanaries {
 		a := c.Alloc(id)
 		switch {
 		case slices.Contains(s.PlacedCanaries[:i], id):
-			c.addf("I-26", "deployment %s names the canary %s twice", d.ID, id)
-		case a == nil || !d.Active(): // it was collected, or can be another's by now
+			c.addf("I-26", "deployment %s lists the canary %s twice", d.ID, id)
+		case a == nil || !d.Active(): // it was collected, or may belong to another deployment by now
 		case a.Rest().DeploymentID != d.ID || a.Group.Name != group:
-			c.addf("I-26", "deployment %s names the canary %s of group %q, which is not its own", d.ID, id, group)
+			c.addf("I-26", "deployment %s lists the canary %s of group %q, which does not belong to it", d.ID, id, group)
 		case s.Promoted && canary(a) && !a.Ended():
-			c.addf("I-25", "deployment %s is promoted, and %s of group %q is a canary still", d.ID, id, group)
+			c.addf("I-25", "deployment %s is promoted, but %s of group %q is still a canary", d.ID, id, group)
 		}
 	}
 }
 
-// deployments checks I-25: a deployment has a status that there is and is for a
-// version that there was; a job has one that goes on at most, and none that is
-// newer; none has two for one version. It checks the counts, and that none
-// outlives its job (I-22).
+// deployments checks I-25: a deployment has a known status and belongs to an existing version; a job has at most one
+// active deployment, and none newer than that; a version has at most one. It also checks the counts, and that no
+// deployment outlives its job (I-22).
 func (c *checker) deployments() {
 	of := map[version]berth.DeploymentID{}
 	active, newest := map[berth.UID]*berth.Deployment{}, map[berth.UID]*berth.Deployment{}
@@ -118,7 +116,7 @@ func (c *checker) deployments() {
 		}
 		switch j := c.Job(d.Key()); {
 		case j == nil || j.UID != d.JobUID:
-			c.addf("I-22", "deployment %s is of job %s, which is not there", d.ID, d.Key())
+			c.addf("I-22", "deployment %s belongs to job %s, which does not exist", d.ID, d.Key())
 		case d.JobVersion > j.Version:
 			c.addf("I-25", "deployment %s is for version %d of job %s, which is at version %d", d.ID, d.JobVersion, d.Key(), j.Version)
 		}
@@ -131,13 +129,13 @@ func (c *checker) deployments() {
 			continue
 		}
 		if other, ok := active[d.JobUID]; ok {
-			c.addf("I-25", "job %s has the deployments %s and %s", d.Key(), other.ID, d.ID)
+			c.addf("I-25", "job %s has the active deployments %s and %s", d.Key(), other.ID, d.ID)
 		}
 		active[d.JobUID] = d
 	}
 	for uid, d := range active {
 		if n := newest[uid]; n.JobVersion > d.JobVersion {
-			c.addf("I-25", "deployment %s goes on for version %d of job %s, and %s was made for version %d", d.ID, d.JobVersion, d.Key(), n.ID, n.JobVersion)
+			c.addf("I-25", "deployment %s is active for version %d of job %s, though %s exists for version %d", d.ID, d.JobVersion, d.Key(), n.ID, n.JobVersion)
 		}
 	}
 }

@@ -2,9 +2,8 @@ package invariant
 
 import "berth"
 
-// evals checks I-01 (legal statuses), I-04 (one blocked evaluation a job, with
-// a reason), I-06 (causes, and pointers between evaluations in both
-// directions) and I-07 (one follow-up).
+// evals checks I-01 (legal statuses), I-04 (one blocked evaluation per job, with a reason), I-06 (causes, and
+// pointers between evaluations in both directions) and I-07 (one follow-up).
 func (c *checker) evals() {
 	blocked := map[string]berth.EvalID{}
 	followed := map[berth.EvalID]berth.EvalID{}
@@ -13,7 +12,7 @@ func (c *checker) evals() {
 		case berth.EvalPending, berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled:
 		case berth.EvalBlocked:
 			k := e.Key().String() + e.JobUID.Text('j')
-			if berth.PerNode(e.Type) { // what lacks room waits node by node
+			if berth.PerNode(e.Type) { // one blocked evaluation per node
 				k += e.NodeID.String()
 			}
 			if other, ok := blocked[k]; ok {
@@ -24,7 +23,7 @@ func (c *checker) evals() {
 				c.addf("I-04", "blocked evaluation %s has no reason", e.ID)
 			}
 			if j := c.Job(e.Key()); j == nil || j.UID != e.JobUID || j.Stop {
-				c.addf("I-04", "evaluation %s is blocked, and job %s does not want anything", e.ID, e.Key())
+				c.addf("I-04", "evaluation %s is blocked, but job %s is stopped or deleted", e.ID, e.Key())
 			}
 		default:
 			c.addf("I-01", "evaluation %s has the status %q", e.ID, e.Status)
@@ -42,33 +41,33 @@ func (c *checker) evals() {
 			followed[e.PreviousEval] = e.ID
 		}
 		if d := e.DeploymentID; !d.IsZero() && c.Deployment(d) == nil && c.lives(e.Key(), e.JobUID) {
-			c.addf("I-11", "evaluation %s is about deployment %s, which is not there", e.ID, d)
+			c.addf("I-11", "evaluation %s belongs to deployment %s, which does not exist", e.ID, d)
 		}
 	}
 }
 
-// descent checks that the story of an evaluation can be walked back: to the
-// one that it came of, as long as that is there, and never in a circle.
+// descent checks that the history of an evaluation can be followed back to the evaluation before it, as long as that
+// exists, and never in a circle.
 func (c *checker) descent(e *berth.Eval) {
 	if descends(e) && e.PreviousEval.IsZero() {
-		c.addf("I-06", "evaluation %s was raised by %s and comes of none", e.ID, e.TriggeredBy)
+		c.addf("I-06", "evaluation %s was raised by %s but follows none", e.ID, e.TriggeredBy)
 	}
 	if e.Cause.Kind == berth.CauseEval && e.Cause.ID != e.PreviousEval.String() {
-		c.addf("I-06", "evaluation %s is caused by %s and comes of %s", e.ID, e.Cause.ID, e.PreviousEval)
+		c.addf("I-06", "evaluation %s is caused by %s but follows %s", e.ID, e.Cause.ID, e.PreviousEval)
 	}
 	p := c.Eval(e.PreviousEval)
 	switch {
 	case p == nil:
 	case p.CreateIndex >= e.CreateIndex:
-		c.addf("I-06", "evaluation %s comes of %s, which is younger", e.ID, p.ID)
+		c.addf("I-06", "evaluation %s follows %s, which is younger", e.ID, p.ID)
 	case p.Key() != e.Key():
-		c.addf("I-06", "evaluation %s of job %s comes of %s of job %s", e.ID, e.Key(), p.ID, p.Key())
+		c.addf("I-06", "evaluation %s of job %s follows %s of job %s", e.ID, e.Key(), p.ID, p.Key())
 	case descends(e) && berth.PerNode(e.Type) && !e.NodeID.IsZero() && e.TriggeredBy == berth.TriggerQueuedAllocs:
-		if p.BlockedEval.IsZero() { // it points to one of those that came of it with this one
-			c.addf("I-06", "evaluation %s comes of %s, which does not point to anything that waits for a node", e.ID, p.ID)
+		if p.BlockedEval.IsZero() { // it points to one of the evaluations created together with this one
+			c.addf("I-06", "evaluation %s follows %s, which does not point to a blocked evaluation", e.ID, p.ID)
 		}
 	case descends(e) && p.NextEval != e.ID && p.BlockedEval != e.ID:
-		c.addf("I-06", "evaluation %s comes of %s, which does not point to it", e.ID, p.ID)
+		c.addf("I-06", "evaluation %s follows %s, which does not point to it", e.ID, p.ID)
 	}
 }
 
@@ -79,7 +78,7 @@ func (c *checker) follows(e *berth.Eval, to berth.EvalID, pointer string) {
 	next := c.Eval(to)
 	switch {
 	case next == nil:
-		c.addf("I-06", "%s of evaluation %s points to %s, which is not there", pointer, e.ID, to)
+		c.addf("I-06", "%s of evaluation %s points to %s, which does not exist", pointer, e.ID, to)
 	case next.PreviousEval != e.ID:
 		c.addf("I-06", "%s of evaluation %s points to %s, which follows %s", pointer, e.ID, to, next.PreviousEval)
 	case next.Key() != e.Key():

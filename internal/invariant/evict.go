@@ -7,38 +7,37 @@ import (
 	"berth/internal/state"
 )
 
-// evictions checks of I-13 that what was evicted names what evicted it, which
-// names it in turn and stands on its node.
+// evictions checks I-13: a preempted allocation names its preemptor, which lists it in turn and is on the same node.
 func (c *checker) evictions() {
 	for a := range c.Allocs() {
 		m := a.Rest()
 		if m.EvictedBy.IsZero() == (a.Desired == berth.DesiredEvict) {
-			c.addf("I-13", "allocation %s should %s, and is evicted by %q", a.ID, a.Desired, m.EvictedBy)
+			c.addf("I-13", "allocation %s has the desired status %s but the preemptor %q", a.ID, a.Desired, m.EvictedBy)
 		}
 		by := c.Alloc(m.EvictedBy)
 		switch {
-		case by == nil: // there is none, or it was collected
+		case by == nil: // it was not preempted, or its preemptor was collected
 		case by.NodeID != a.NodeID:
-			c.addf("I-13", "allocation %s was evicted by %s of another node", a.ID, by.ID)
+			c.addf("I-13", "allocation %s was preempted by %s on another node", a.ID, by.ID)
 		case !slices.Contains(by.Rest().Evicted, a.ID):
-			c.addf("I-13", "allocation %s was evicted by %s, which does not say so", a.ID, by.ID)
+			c.addf("I-13", "allocation %s was preempted by %s, which does not list it", a.ID, by.ID)
 		}
 	}
 }
 
-// robbed is a job of which something was evicted by the command at an index.
+// robbed is a job that lost an allocation to preemption by the command at an index.
 type robbed struct {
 	key   berth.JobKey
 	index uint64
 }
 
-// evicts checks of I-13 that a new allocation evicts less urgent ones only, and
-// notes the jobs that are owed an evaluation for it.
+// evicts checks I-13: a new allocation preempts only less urgent ones. It records the jobs that need an evaluation
+// for that.
 func (f *follower) evicts(a *berth.Alloc) {
 	for _, id := range a.Rest().Evicted {
 		v := f.alloc(id)
 		if v == nil || v.Desired != berth.DesiredEvict || v.Job.Priority > a.Job.Priority-state.PriorityGap {
-			f.addf("I-13", "allocation %s of priority %d evicted %s, which it may not", a.ID, a.Job.Priority, id)
+			f.addf("I-13", "allocation %s of priority %d must not preempt %s", a.ID, a.Job.Priority, id)
 			continue
 		}
 		if j := f.job(v.Key()); j != nil && !j.Stop {
@@ -47,8 +46,8 @@ func (f *follower) evicts(a *berth.Alloc) {
 	}
 }
 
-// heldOnce returns what allocations of a node and those they evicted both hold:
-// it counts only once, and the latter hold it until they have ended.
+// heldOnce returns the capacity that both allocations of a node and those that they preempted hold. It counts once,
+// and the preempted ones hold it until they have ended.
 func (c *checker) heldOnce(n *berth.Node) (sum berth.Ask) {
 	for a := range c.AllocsOn(n.ID) {
 		if !a.Occupies() || len(a.Rest().Evicted) == 0 {
@@ -68,8 +67,7 @@ func (c *checker) heldOnce(n *berth.Node) (sum berth.Ask) {
 	return sum
 }
 
-// handsOver says whether one of two allocations was evicted by the other, which
-// gets what it holds.
+// handsOver reports whether one of two allocations was preempted by the other, which gets what it holds.
 func (c *checker) handsOver(a, b berth.AllocID) bool {
 	x, y := c.Alloc(a), c.Alloc(b)
 	return x != nil && y != nil && (x.Rest().EvictedBy == b || y.Rest().EvictedBy == a)

@@ -6,18 +6,16 @@ import (
 	"berth/internal/state"
 )
 
-// What changes a job over time, command by command: versions, deployments,
-// launches and drains.
+// Changes of a job over time, command by command: versions, deployments, launches and drains.
 
-// version is one version of one incarnation of a job.
+// version is one version of an incarnation of a job.
 type version struct {
 	uid    berth.UID
 	number uint64
 }
 
-// changedVersion checks I-20 (a command makes one version at most, the next) and
-// I-21 (a version becomes stable by hand or because its deployment was
-// successful; a job goes back to a version that it had).
+// changedVersion checks I-20 (a command creates at most one version, the next) and I-21 (a version becomes stable by
+// hand or by its successful deployment; a job is reverted only to a version that it had).
 func (f *follower) changedVersion(c *state.Change, old, new *berth.Job) {
 	k := new.Key()
 	if old != nil {
@@ -31,14 +29,14 @@ func (f *follower) changedVersion(c *state.Change, old, new *berth.Job) {
 		f.grew[k] = c.Index
 	}
 	if new.Stable && (next || !old.Stable) && c.By != byHand && c.By != byFinalize && !f.succeeded[version{new.UID, new.Version}] {
-		f.addf("I-21", "version %d of job %s is stable, and none said so", new.Version, k)
+		f.addf("I-21", "version %d of job %s is stable without a reason", new.Version, k)
 	}
 	if next && old != nil && (c.By == byRevert || c.By == byFailed || c.By == byHealth) && !f.had(new) {
-		f.addf("I-21", "job %s went back to something that it never was, as version %d", k, new.Version)
+		f.addf("I-21", "job %s was reverted to something that it never was, as version %d", k, new.Version)
 	}
 }
 
-// had says whether an earlier version of the job asked for the same.
+// had reports whether an earlier version of the job asked for the same.
 func (f *follower) had(j *berth.Job) bool {
 	wants := asks(j)
 	like := func(v *berth.Job) bool { return v.UID == j.UID && v.Version < j.Version && diff.Equal(asks(v), wants) }
@@ -55,19 +53,19 @@ func (f *follower) had(j *berth.Job) bool {
 	return false
 }
 
-// asks returns a job without what servers set.
+// asks returns a job without the fields that servers set.
 func asks(j *berth.Job) *berth.Job {
 	s := *j
 	s.Stable, s.Version, s.VersionTag, s.SubmitTime = false, 0, nil, 0
 	s.CreateIndex, s.ModifyIndex, s.JobModifyIndex, s.UID = 0, 0, 0, berth.UID{}
-	if j.Type == berth.TypeStream { // which stops also when it begins anew
+	if j.Type == berth.TypeStream { // a stream job is also stopped while it starts again
 		s.Stop = false
 	}
 	s.EachPolicy(func(_ *berth.TaskGroup, _ *berth.Task, p *berth.ScalingPolicy) { *p = *p.Plain() })
 	return &s
 }
 
-// changedDeployment checks the rest of I-25, see deploymentMoved, and of I-31.
+// changedDeployment checks the rest of I-25 (see deploymentMoved) and of I-31.
 func (f *follower) changedDeployment(c *state.Change, old, new *berth.Deployment) {
 	switch {
 	case new == nil:
@@ -83,8 +81,8 @@ func (f *follower) changedDeployment(c *state.Change, old, new *berth.Deployment
 	}
 }
 
-// deploymentMoved checks of I-25 that a deployment which has ended stays as it
-// ended, that what was promoted stays so, and that it follows its job forward.
+// deploymentMoved checks I-25: an ended deployment keeps its status, a promoted group stays promoted, and a
+// deployment follows its job only to newer versions.
 func deploymentMoved(old, new *berth.Deployment, addf func(id, format string, args ...any)) {
 	switch {
 	case !old.Active() && new.Status != old.Status:
@@ -99,29 +97,28 @@ func deploymentMoved(old, new *berth.Deployment, addf func(id, format string, ar
 	}
 }
 
-// changedLaunch checks of I-23 that no time is decided twice, but where a clock
-// that was wrong by far is put right, see [state.Launch.Ahead]; and that a job
-// which prohibits overlap launches nothing beside what is not over, unless a user
-// wants it, which leaves the times that are due alone.
+// changedLaunch checks I-23: no launch time is decided twice, unless a clock that was wrong by far was corrected (see
+// [state.Launch.Ahead]). A job that prohibits overlap launches nothing while a child is running, unless a user forces
+// it, which does not affect the launch times.
 func (f *follower) changedLaunch(c *state.Change, old, new *state.Summary) {
 	if c.By != byLaunch || old == nil || new == nil || old.Launch == nil || new.Launch == nil {
 		return
 	}
 	was, is := old.Launch, new.Launch
 	if is.Due < was.Due && max(was.From, was.Due) <= is.Due+int64(state.WrongClock) {
-		f.addf("I-23", "the launches of job %s were decided until %d, and are until %d", new.Key, was.Due, is.Due)
+		f.addf("I-23", "the launches of job %s were decided until %d, and now only until %d", new.Key, was.Due, is.Due)
 	}
 	j := f.job(new.Key)
 	if is.Index != c.Index || is.Due == was.Due || j == nil || j.Periodic == nil || !j.Periodic.ProhibitOverlap {
 		return
 	}
 	if n := old.Children.Alive(); n > 0 {
-		f.addf("I-23", "job %s prohibits overlap, and launched %q beside %d children that are not over", j.Key(), is.Child, n)
+		f.addf("I-23", "job %s prohibits overlap, but launched %q while %d children are running", j.Key(), is.Child, n)
 	}
 }
 
-// changedNode checks of I-29 that a drain is done when nothing is left that was
-// to leave, and of I-31 that a node which goes is down and has nothing.
+// changedNode checks I-29 (a drain is complete only when nothing is left that had to leave) and I-31 (a node is
+// deleted only when it is down and empty).
 func (f *follower) changedNode(c *state.Change, old, new *berth.Node) {
 	if new == nil {
 		f.nodes[old.ID] = nil
@@ -130,7 +127,7 @@ func (f *follower) changedNode(c *state.Change, old, new *berth.Node) {
 			f.addf("I-31", "node %s was deleted while it was %s", old.ID, old.Status)
 		}
 		f.eachOn(old.ID, func(a *berth.Alloc) {
-			f.addf("I-31", "node %s was deleted, where allocation %s is", old.ID, a.ID)
+			f.addf("I-31", "node %s was deleted, but allocation %s is on it", old.ID, a.ID)
 		})
 		return
 	}
@@ -140,14 +137,14 @@ func (f *follower) changedNode(c *state.Change, old, new *berth.Node) {
 	}
 	f.eachOn(new.ID, func(a *berth.Alloc) {
 		stays := old.DrainStrategy.IgnoreSystemJobs && a.Job.Type == berth.TypeSystem
-		// What is to stop on a node that is not heard ends when its agent hears of it.
+		// An allocation that must stop on a silent node ends when its agent is back.
 		if !a.Ended() && !stays && (a.Wanted() || a.Client != berth.ClientUnknown) {
-			f.addf("I-29", "the drain of node %s is done, and allocation %s is %s", new.ID, a.ID, a.Client)
+			f.addf("I-29", "the drain of node %s is complete, but allocation %s is %s", new.ID, a.ID, a.Client)
 		}
 	})
 }
 
-// eachOn goes through the allocations that are on a node by now.
+// eachOn calls yield with the allocations that are on a node after the current change.
 func (f *follower) eachOn(id berth.NodeID, yield func(*berth.Alloc)) {
 	for a := range f.base.AllocsOn(id) {
 		if _, changed := f.allocs[a.ID]; !changed {
@@ -161,7 +158,7 @@ func (f *follower) eachOn(id berth.NodeID, yield func(*berth.Alloc)) {
 	}
 }
 
-// deletedAlloc and the like check I-31: what runs or is open is not deleted.
+// deletedAlloc and the functions below check I-31: nothing that runs or is open is deleted.
 
 func (f *follower) deletedAlloc(c *state.Change, a *berth.Alloc) {
 	f.counted(c)
@@ -177,20 +174,19 @@ func (f *follower) deletedEval(c *state.Change, e *berth.Eval) {
 	}
 }
 
-// counted counts a row that a command chose to delete. What goes with a job is
-// not chosen.
+// counted counts a row that a command chose to delete. Rows that are deleted with a job are not chosen.
 func (f *follower) counted(c *state.Change) {
 	if c.By == byDeletion {
 		f.deleted[c.Index]++
 	}
 }
 
-// deletions checks the rest of I-31: no command deletes too much at once, and
-// a deployment that goes on goes with its job alone.
+// deletions checks the rest of I-31: no command deletes too much at once, and an active deployment is deleted only
+// with its job.
 func (f *follower) deletions() {
 	for index, n := range f.deleted {
 		if n > state.MaxDeletes {
-			f.addf("I-31", "%d rows were deleted at index %d; allowed are %d", n, index, state.MaxDeletes)
+			f.addf("I-31", "%d rows were deleted at index %d: at most %d may be", n, index, state.MaxDeletes)
 		}
 	}
 	for _, d := range f.dropped {

@@ -7,9 +7,9 @@ import (
 	"berth/internal/state"
 )
 
-// Violation is an invariant that does not hold.
+// Violation is a broken invariant.
 type Violation struct {
-	ID   string // I-08
+	ID   string // such as I-08
 	Text string
 }
 
@@ -19,8 +19,7 @@ func (v Violation) String() string { return v.ID + ": " + v.Text }
 type checker struct {
 	*state.Snapshot
 	found []Violation
-	// members counts the allocations of each deployment, by group: placed,
-	// healthy and unhealthy ones.
+	// members counts the allocations of each deployment by group: placed, healthy and unhealthy.
 	members map[berth.DeploymentID]map[string]*[3]int
 }
 
@@ -28,7 +27,7 @@ func (c *checker) addf(id, format string, args ...any) {
 	c.found = append(c.found, Violation{id, fmt.Sprintf(format, args...)})
 }
 
-// Check returns what does not hold of the snapshot; nil if all is well.
+// Check returns the violations in a snapshot, nil if there are none.
 func Check(s *state.Snapshot) []Violation {
 	c := &checker{Snapshot: s, members: map[berth.DeploymentID]map[string]*[3]int{}}
 	c.evals()

@@ -5,20 +5,19 @@ import (
 	"berth/internal/state"
 )
 
-// jobs checks I-20 and I-21 (versions), I-22 (no job without its history) and
-// I-24 (counts are what a recount finds).
+// jobs checks I-20 and I-21 (versions), I-22 (each job has a history) and I-24 (counts match a recount).
 func (c *checker) jobs() {
 	for j := range c.Jobs(berth.AllNamespaces, "") {
 		if c.Namespace(j.Namespace) == nil {
-			c.addf("I-22", "job %s is in a namespace that is not there", j.Key())
+			c.addf("I-22", "job %s is in a namespace that does not exist", j.Key())
 		}
 		c.versions(j)
 		c.counts(j)
 	}
 }
 
-// versions checks the history of a job: it is of this incarnation alone, its
-// newest version is the job, and no more is kept than may be.
+// versions checks the history of a job: it belongs to this incarnation, its newest version is the job, and it keeps
+// no more versions than allowed.
 func (c *checker) versions(j *berth.Job) {
 	var last *berth.Job
 	plain, tags := 0, map[string]uint64{}
@@ -32,7 +31,7 @@ func (c *checker) versions(j *berth.Job) {
 		}
 		last = v
 		if v.VersionTag == nil {
-			if row == nil || row.Plan == nil || row.Version != v.Version { // which is placed
+			if row == nil || row.Plan == nil || row.Version != v.Version { // the version that is placed
 				plain++
 			}
 			continue
@@ -48,10 +47,10 @@ func (c *checker) versions(j *berth.Job) {
 	case last.Version != j.Version:
 		c.addf("I-20", "job %s is at version %d, its history at %d", j.Key(), j.Version, last.Version)
 	case last.ModifyIndex != j.ModifyIndex || last.Stable != j.Stable || last.Stop != j.Stop:
-		c.addf("I-20", "job %s is not what its history says of version %d", j.Key(), j.Version)
+		c.addf("I-20", "job %s differs from version %d in its history", j.Key(), j.Version)
 	}
 	if _, most := c.TrackedVersions(); plain > most || len(tags) > state.MaxTags {
-		c.addf("I-21", "job %s keeps %d versions and %d with tags; allowed are %d and %d", j.Key(), plain, len(tags), most, state.MaxTags)
+		c.addf("I-21", "job %s keeps %d versions and %d with tags: at most %d and %d may be kept", j.Key(), plain, len(tags), most, state.MaxTags)
 	}
 }
 
@@ -83,7 +82,7 @@ func (c *checker) counts(j *berth.Job) {
 		}
 	}
 	if live != s.Live || open != s.Open {
-		c.addf("I-24", "job %s counts %d live and %d open; they are %d and %d", j.Key(), s.Live, s.Open, live, open)
+		c.addf("I-24", "job %s counts %d live and %d open; recounted: %d and %d", j.Key(), s.Live, s.Open, live, open)
 	}
 	for _, g := range s.Groups {
 		want := counts[g.Group]
@@ -93,10 +92,10 @@ func (c *checker) counts(j *berth.Job) {
 		delete(counts, g.Group)
 		want.Queued = g.Queued // follows from the last evaluation, not from rows
 		if *want != g || g.Queued < 0 {
-			c.addf("I-24", "job %s counts %+v; they are %+v", j.Key(), g, *want)
+			c.addf("I-24", "job %s counts %+v; recounted: %+v", j.Key(), g, *want)
 		}
 		if j.Stop && g.Queued > 0 {
-			c.addf("I-24", "job %s was stopped, and %d of its group %q wait for a place", j.Key(), g.Queued, g.Group)
+			c.addf("I-24", "job %s is stopped, but %d instances of its group %q are queued", j.Key(), g.Queued, g.Group)
 		}
 	}
 	for g := range counts {

@@ -4,8 +4,7 @@ import (
 	"berth"
 )
 
-// nodes checks I-28 (legal statuses, and a node that is drained takes nothing)
-// and I-29 (one whose drain is done was empty).
+// nodes checks I-28 (legal statuses, and a draining node is ineligible) and I-29 (a drained node was empty).
 func (c *checker) nodes() {
 	numbers := map[uint32]berth.NodeID{}
 	for n := range c.Nodes() {
@@ -23,16 +22,14 @@ func (c *checker) nodes() {
 		}
 		numbers[n.Number] = n.ID
 		if u := c.Usage(n.Number); u.Ready != n.Ready() || u.Capacity != n.Room() {
-			c.addf("I-28", "the columns do not say of node %s what its row says", n.ID)
+			c.addf("I-28", "the columns of node %s do not match its row", n.ID)
 		}
 	}
 }
 
-// drain checks that a node is drained as its record says, and that one whose
-// drain is done has nothing left of the time before: what was placed since it
-// takes work again is no matter. Whether jobs of the type system were to stay is
-// forgotten by then, see [Changed]; so is the end of the drain, once many
-// things happened to the node.
+// drain checks that a node's drain matches its record, and that a drained node has nothing left from before. What was
+// placed after the node became eligible again does not matter. By then it is unknown whether system jobs were to stay
+// (see [Changed]), and also when the drain ended, if many events followed.
 func (c *checker) drain(n *berth.Node) {
 	status := ""
 	if n.LastDrain != nil {
@@ -40,16 +37,16 @@ func (c *checker) drain(n *berth.Node) {
 	}
 	switch {
 	case n.Draining() && n.SchedulingEligibility != berth.NodeIneligible:
-		c.addf("I-28", "node %s is drained and %s", n.ID, n.SchedulingEligibility)
+		c.addf("I-28", "node %s is draining and %s", n.ID, n.SchedulingEligibility)
 	case n.Draining() != (status == berth.DrainUnderWay):
-		c.addf("I-28", "node %s is drained: %v; its record says %q", n.ID, n.Draining(), status)
+		c.addf("I-28", "node %s: draining is %v, but its record has the status %q", n.ID, n.Draining(), status)
 	case status != "" && status != berth.DrainUnderWay && status != berth.DrainComplete && status != berth.DrainCanceled:
-		c.addf("I-28", "the last drain of node %s is %q", n.ID, status)
+		c.addf("I-28", "the last drain of node %s has the status %q", n.ID, status)
 	}
 	if n.Draining() || status != berth.DrainComplete {
 		return
 	}
-	done := uint64(0) // nothing said of a drain since can be newer than its end
+	done := uint64(0) // no later drain event can be newer than the end of the drain
 	for _, e := range n.Events {
 		if e.Subsystem == berth.NodeEventDrain {
 			done = max(done, e.CreateIndex)
@@ -57,7 +54,7 @@ func (c *checker) drain(n *berth.Node) {
 	}
 	for a := range c.AllocsOn(n.ID) {
 		if a.CreateIndex < done && a.Live() && a.Job.Type != berth.TypeSystem {
-			c.addf("I-29", "the drain of node %s is done, and allocation %s, which is older, is %s", n.ID, a.ID, a.Client)
+			c.addf("I-29", "the drain of node %s is complete, but the older allocation %s is %s", n.ID, a.ID, a.Client)
 		}
 	}
 }

@@ -5,20 +5,19 @@ import (
 	"berth/internal/state"
 )
 
-// deletions checks I-41 (a job that is being deleted in the foreground is
-// stopped, and nothing of it is newer than its mark) and I-43 (what was left to
-// itself has no job).
+// deletions checks I-41 (a job that is being deleted in the foreground is stopped, and nothing of it is newer than
+// its mark) and I-43 (orphaned allocations have no job).
 func (c *checker) deletions() {
 	for d := range c.Deletions() {
 		j := c.Job(d.Key)
 		switch m := d.Deletion; {
 		case j == nil || j.UID != d.UID:
-			c.addf("I-41", "job %s, %s, is being deleted, and is not there", d.Key, d.UID.Text('j'))
+			c.addf("I-41", "job %s, %s, is being deleted but does not exist", d.Key, d.UID.Text('j'))
 			continue
 		case !j.Stop:
-			c.addf("I-41", "job %s is being deleted, and is not stopped", d.Key)
+			c.addf("I-41", "job %s is being deleted but is not stopped", d.Key)
 		case m.Policy != berth.Foreground || m.Intent == "" || m.RequestIndex <= j.CreateIndex || m.RequestIndex > j.ModifyIndex:
-			c.addf("I-41", "job %s, of index %d, is being deleted in a way that cannot be: %+v", d.Key, j.ModifyIndex, m)
+			c.addf("I-41", "job %s, of index %d, has an impossible deletion mark: %+v", d.Key, j.ModifyIndex, m)
 		}
 		held := 0
 		for a := range c.AllocsOf(d.Key) {
@@ -26,25 +25,25 @@ func (c *checker) deletions() {
 				continue
 			}
 			if a.CreateIndex >= d.Deletion.RequestIndex {
-				c.addf("I-41", "allocation %s was placed at index %d, and its job is being deleted since index %d", a.ID, a.CreateIndex, d.Deletion.RequestIndex)
+				c.addf("I-41", "allocation %s was placed at index %d, but its job has been deleting since index %d", a.ID, a.CreateIndex, d.Deletion.RequestIndex)
 			}
 			if !a.Ended() {
 				held++
 			}
 		}
 		if n := c.Blocking(d.Key, d.UID); n != held {
-			c.addf("I-41", "job %s is held by %d allocations, and counts %d", d.Key, held, n)
+			c.addf("I-41", "job %s is held by %d allocations, but counts %d", d.Key, held, n)
 		}
 	}
 	for a := range c.Allocs() {
 		if a.Orphaned && c.lives(a.Key(), a.Job.UID) {
-			c.addf("I-43", "allocation %s was left to itself, and its job %s is there", a.ID, a.Key())
+			c.addf("I-43", "allocation %s is orphaned, but its job %s exists", a.ID, a.Key())
 		}
 	}
 }
 
-// deletions checks I-41 (a mark stays as long as its job does, and the job does
-// not change) and I-43 (what was left to itself stays so).
+// deletions checks I-41 (a mark stays as long as its job, and the job does not change) and I-43 (orphans stay
+// orphans).
 func (p *pair) deletions() {
 	for d := range p.old.Deletions() {
 		j := p.new.Job(d.Key)
@@ -53,25 +52,24 @@ func (p *pair) deletions() {
 		}
 		switch m := p.new.Deletion(d.Key); {
 		case m == nil:
-			if row := p.new.StreamJob(d.UID); row == nil || row.Phase != berth.PhaseStopped || d.Deletion.Intent == berth.IntentUser { // a user stopped what was to begin anew
-				p.addf("I-41", "job %s was being deleted since index %d, and is not any more", d.Key, d.Deletion.RequestIndex)
+			if row := p.new.StreamJob(d.UID); row == nil || row.Phase != berth.PhaseStopped || d.Deletion.Intent == berth.IntentUser { // except when a user stopped a job that was to start again
+				p.addf("I-41", "the deletion of job %s, which began at index %d, was undone", d.Key, d.Deletion.RequestIndex)
 			}
 		case m.Deletion != d.Deletion && (d.Deletion.Intent == berth.IntentUser || m.Deletion.Intent != berth.IntentUser || m.Deletion.RequestIndex != d.Deletion.RequestIndex):
-			p.addf("I-41", "the deletion of job %s was %+v and is %+v", d.Key, d.Deletion, m.Deletion)
+			p.addf("I-41", "the deletion of job %s changed from %+v to %+v", d.Key, d.Deletion, m.Deletion)
 		case j.Version != p.old.Job(d.Key).Version:
-			p.addf("I-41", "job %s is being deleted, and went to version %d", d.Key, j.Version)
+			p.addf("I-41", "job %s is being deleted but changed to version %d", d.Key, j.Version)
 		}
 	}
 	for a := range p.old.Allocs() {
 		if n := p.new.Alloc(a.ID); n != nil && n != a && a.Orphaned && !n.Orphaned {
-			p.addf("I-43", "allocation %s was left to itself, and is not any more", a.ID)
+			p.addf("I-43", "allocation %s was orphaned and is no longer", a.ID)
 		}
 	}
 }
 
-// ownerGoes checks I-42: a job that was deleted in the foreground goes when all
-// that it runs has ended. One that was deleted otherwise goes with an evaluation
-// that stops what it runs, or leaves that to itself, see leftAlone.
+// ownerGoes checks I-42: a job that is deleted in the foreground is removed only after everything that it ran has
+// ended. A job deleted in another way gets an evaluation that stops its allocations, or orphans them (see leftAlone).
 func (f *follower) ownerGoes(c *state.Change, old, new *berth.Job) {
 	switch {
 	case c.By == byDelete && new != nil:
@@ -81,13 +79,13 @@ func (f *follower) ownerGoes(c *state.Change, old, new *berth.Job) {
 	case new == nil:
 		f.eachOf(old, func(a *berth.Alloc) {
 			if !a.Ended() {
-				f.addf("I-42", "job %s, %s, was deleted in the foreground and is gone, and its allocation %s is %s", old.Key(), old.UID.Text('j'), a.ID, a.Client)
+				f.addf("I-42", "job %s, %s, was deleted in the foreground and removed, but its allocation %s is %s", old.Key(), old.UID.Text('j'), a.ID, a.Client)
 			}
 		})
 	}
 }
 
-// mustLook notes that a command must raise an evaluation of a job.
+// mustLook records that a command must raise an evaluation of a job.
 func (f *follower) mustLook(index uint64, j *berth.Job) {
 	if !j.Schedulable() {
 		return
@@ -110,13 +108,13 @@ func (f *follower) leftAlone() {
 		}
 		f.eachOf(j, func(a *berth.Alloc) {
 			if a.Live() && !a.Orphaned {
-				f.addf("I-42", "job %s, %s, was removed at index %d, and nothing will look at its allocation %s", j.Key(), j.UID.Text('j'), index, a.ID)
+				f.addf("I-42", "job %s, %s, was removed at index %d, but no evaluation will stop its allocation %s", j.Key(), j.UID.Text('j'), index, a.ID)
 			}
 		})
 	}
 }
 
-// eachOf calls do with what there is now of a job's incarnation.
+// eachOf calls do with the current allocations of a job's incarnation.
 func (f *follower) eachOf(j *berth.Job, do func(*berth.Alloc)) {
 	for a := range f.base.AllocsOf(j.Key()) {
 		if now := f.alloc(a.ID); now != nil && now.Job.UID == j.UID {

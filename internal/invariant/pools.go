@@ -2,12 +2,12 @@ package invariant
 
 import "berth"
 
-// pools checks I-12 for node pools: those that are built in are there, and so
-// is the pool of each node, and of each job that is not over.
+// pools checks I-12 for node pools: the built-in ones exist, and so does the pool of each node and of each job that
+// is not dead.
 func (c *checker) pools() {
 	for _, p := range berth.BuiltInPools {
 		if c.NodePool(p.Name) == nil {
-			c.addf("I-12", "there is no node pool %q", p.Name)
+			c.addf("I-12", "node pool %q does not exist", p.Name)
 		}
 	}
 	for n := range c.Nodes() {

@@ -7,13 +7,10 @@ import (
 	"berth/internal/state"
 )
 
-// Scheduled returns what does not hold of a snapshot of which the schedulers
-// made every plan; nil if all is well. A log takes plans from nobody else, but it
-// does not look at what they are good for, so tests that draw plans at random
-// ask [Check] alone. It checks I-16 and the rest of I-25 (what is too much has an
-// evaluation that will look), the rest of I-17 (policies are kept over whole
-// chains), the rest of I-19 (what finished is not run again) and I-27.
-// Servers' clocks are taken to agree.
+// Scheduled returns the violations in a snapshot whose plans all came from schedulers, nil if there are none. The log
+// takes plans from nobody else but does not judge them, so tests that make random plans use [Check] alone. Scheduled
+// checks I-16 and the rest of I-25 (for a surplus there is an evaluation), the rest of I-17 (policies hold over whole
+// chains), the rest of I-19 (what finished does not run again) and I-27. It assumes that the servers' clocks agree.
 func Scheduled(s *state.Snapshot) []Violation {
 	c := &scheduled{checker: checker{Snapshot: s}, open: map[berth.JobKey]bool{}, steps: map[step]int{}, done: map[run]*berth.Alloc{}}
 	for _, status := range []string{berth.EvalPending, berth.EvalBlocked} {
@@ -21,7 +18,7 @@ func Scheduled(s *state.Snapshot) []Violation {
 			c.open[e.Key()] = true
 		}
 	}
-	for a := range s.Allocs() { // the older ones first
+	for a := range s.Allocs() { // oldest first
 		c.surplus(a)
 		c.unproven(a)
 		c.again(a)
@@ -37,11 +34,11 @@ func Scheduled(s *state.Snapshot) []Violation {
 
 type scheduled struct {
 	checker
-	// open are the jobs with an evaluation which is pending or blocked. It looks
-	// at what is left of earlier jobs of the name, too.
+	// open are the jobs with a pending or blocked evaluation. It also handles what is left of earlier jobs of that
+	// name.
 	open  map[berth.JobKey]bool
-	steps map[step]int         // the allocations that have yet to prove themselves
-	done  map[run]*berth.Alloc // the first that finished
+	steps map[step]int         // number of allocations without a health report
+	done  map[run]*berth.Alloc // the first allocation that finished
 }
 
 type step struct {
@@ -57,8 +54,8 @@ type run struct {
 	node  berth.NodeID // of a job that runs on every node
 }
 
-// surplus checks I-16: an allocation that should run is of an instance that its
-// job has now, or an evaluation of the job will look.
+// surplus checks I-16: an allocation that must run is an instance that its job has now, or the job has an open
+// evaluation.
 func (c *scheduled) surplus(a *berth.Alloc) {
 	if !a.Live() || a.Orphaned || c.open[a.Key()] {
 		return
@@ -66,16 +63,16 @@ func (c *scheduled) surplus(a *berth.Alloc) {
 	j := c.Job(a.Key())
 	switch {
 	case j == nil || j.UID != a.Job.UID || j.Stop:
-		c.addf("I-16", "allocation %s of job %s should run, which is stopped or gone, and nothing will look", a.ID, a.Key())
+		c.addf("I-16", "allocation %s of job %s must run, but the job is stopped or deleted and has no evaluation", a.ID, a.Key())
 	case j.Group(a.Group.Name) == nil || int(a.Index) >= j.Group(a.Group.Name).Count:
-		c.addf("I-16", "allocation %s should run, its job has no %s any more, and nothing will look", a.ID, a.Name())
+		c.addf("I-16", "allocation %s must run, but its job has no %s any more and no evaluation", a.ID, a.Name())
 	}
 }
 
-// unproven checks I-27: of what a deployment placed where an older version ran,
-// no more than max_parallel of a group is unproven at a time. Canaries, and what
-// was placed for other reasons, come on top; so does what an earlier version had
-// stopped and found no room for, which can be only where there was one between.
+// unproven checks I-27: of the allocations that a deployment placed in place of an older version, no more than
+// max_parallel per group have no health report at a time. Canaries and allocations placed for other reasons do not
+// count. Nor do those that an earlier version had stopped and could not place again, which requires a version in
+// between.
 func (c *scheduled) unproven(a *berth.Alloc) {
 	m := a.Rest()
 	if !a.Live() || m.DeploymentID.IsZero() || a.Job.PerNode() || m.DeploymentStatus != nil && (m.DeploymentStatus.Canary || m.DeploymentStatus.Healthy != nil) {
@@ -88,12 +85,12 @@ func (c *scheduled) unproven(a *berth.Alloc) {
 	k := step{d.ID, a.Group.Name}
 	c.steps[k]++
 	if u := a.Group.Update; u != nil && u.MaxParallel > 0 && c.steps[k] == u.MaxParallel+1 {
-		c.addf("I-27", "deployment %s replaced more of group %q than the %d that may be unproven at a time", d.ID, a.Group.Name, u.MaxParallel)
+		c.addf("I-27", "deployment %s replaced more allocations of group %q than the %d that may be without a health report", d.ID, a.Group.Name, u.MaxParallel)
 	}
 }
 
-// again checks of I-19 that what finished is not run again for its version. One
-// that was changed since may have run beside it, and finished later.
+// again checks I-19: what finished is not run again for its version. An allocation that was changed after that may
+// have run beside it and finished later.
 func (c *scheduled) again(a *berth.Alloc) {
 	if a.Job.Type != berth.TypeBatch && a.Job.Type != berth.TypeSysbatch || a.Orphaned {
 		return
@@ -103,30 +100,28 @@ func (c *scheduled) again(a *berth.Alloc) {
 		k.node = a.NodeID
 	}
 	if b := c.done[k]; b != nil && b.ModifyIndex <= a.CreateIndex {
-		c.addf("I-19", "allocation %s runs %s of version %d again, which %s finished", a.ID, a.Name(), a.Job.Version, b.ID)
+		c.addf("I-19", "allocation %s runs %s of version %d again, though %s finished", a.ID, a.Name(), a.Job.Version, b.ID)
 	}
 	if a.Wanted() && a.Client == berth.ClientComplete && c.done[k] == nil {
 		c.done[k] = a
 	}
 }
 
-// goesOn checks of I-25 that a deployment which goes on is for the newest
-// version of a job that is wanted, or that an evaluation of the job will end it.
+// goesOn checks I-25: an active deployment is for the newest version of a running job, or the job has an open
+// evaluation that will end it.
 func (c *scheduled) goesOn(d *berth.Deployment) {
 	j := c.Job(d.Key())
 	if !d.Active() || j == nil || c.open[d.Key()] {
 		return
 	}
 	if j.Stop || j.Version != d.JobVersion {
-		c.addf("I-25", "deployment %s is %s for version %d of job %s, which is stopped or at version %d, and nothing will look", d.ID, d.Status, d.JobVersion, d.Key(), j.Version)
+		c.addf("I-25", "deployment %s is %s for version %d of job %s, which is stopped or at version %d and has no evaluation", d.ID, d.Status, d.JobVersion, d.Key(), j.Version)
 	}
 }
 
-// attempts checks of I-17 that an instance which failed was replaced no more
-// often than its policy allows within any interval, however long the chain is.
-// Replacements under an earlier version went by another policy; one that a user
-// or a deployment wanted goes by none, and for one whose allocation was collected
-// nobody can tell.
+// attempts checks I-17: a failed instance was not replaced more often than its policy allows within any interval,
+// however long the chain is. Replacements under an earlier version followed another policy, and those that a user or
+// a deployment wanted follow none. If the allocation was collected, the reason is unknown.
 func (c *scheduled) attempts(r *state.Reschedules) {
 	j := c.Job(r.Job)
 	if j == nil || j.UID != r.UID || j.Group(r.Group) == nil {

@@ -5,7 +5,7 @@ import (
 	"berth/internal/state"
 )
 
-// What changes stream jobs and what they own, command by command.
+// Changes of stream jobs and what they own, command by command.
 
 var (
 	byRecover  = state.NumberOf(&state.RecoverJobs{})
@@ -18,9 +18,8 @@ func (f *follower) resource(uid berth.UID) *berth.Object {
 	return now(f.resources, uid, f.base.Resource)
 }
 
-// changedResource checks I-45 (nothing is made or launched for a job that ends)
-// and I-49 (launches are counted one by one, and a launch has no connections
-// yet).
+// changedResource checks I-45 (nothing is created or launched for a job that ends) and I-49 (launches are counted one
+// by one, and a new launch has no connections).
 func (f *follower) changedResource(c *state.Change, old, new *berth.Object) {
 	if new == nil {
 		f.resources[old.UID] = nil
@@ -32,26 +31,26 @@ func (f *follower) changedResource(c *state.Change, old, new *berth.Object) {
 	wanted := j != nil && j.UID == new.Owner && !j.Stop
 	switch {
 	case old == nil && !wanted:
-		f.addf("I-45", "%s %q was made for job %s, %s, which is gone or ends", new.Kind, new.Name, new.Job, new.Owner.Text('j'))
+		f.addf("I-45", "%s %q was created for job %s, %s, which is stopped or deleted", new.Kind, new.Name, new.Job, new.Owner.Text('j'))
 	case old == nil && new.PE != nil && new.PE.Launch > 0 && new.PE.Before.IsZero():
-		f.addf("I-49", "%s was made as launched %d times", new.Name, new.PE.Launch)
+		f.addf("I-49", "%s was created with %d launches", new.Name, new.PE.Launch)
 	case old == nil || new.PE == nil || old.PE == nil || new.PE.Launch == old.PE.Launch:
 	case new.PE.Launch != old.PE.Launch+1 || c.By != byPEs || new.PE.Connectivity != berth.ConnectivityNone || new.PE.LaunchIndex != c.Index:
 		f.addf("I-49", "%s went from %d launches to %d", new.Name, old.PE.Launch, new.PE.Launch)
 	case !wanted:
-		f.addf("I-45", "%s was launched for job %s, %s, which is gone or ends", new.Name, new.Job, new.Owner.Text('j'))
+		f.addf("I-45", "%s was launched for job %s, %s, which is stopped or deleted", new.Name, new.Job, new.Owner.Text('j'))
 	}
 }
 
-// removedResource checks the rest of I-46: what a processing element runs has
-// ended before that is collected, and is to end if a user deletes it.
+// removedResource checks the rest of I-46: the allocations of a processing element have ended before it is collected,
+// and must stop if a user deletes it.
 func (f *follower) removedResource(c *state.Change, r *berth.Object) {
 	if r.PE == nil {
 		return
 	}
 	look := func(a *berth.Alloc) {
 		if ref := a.Rest().PE; ref != nil && ref.UID == r.UID && (a.Live() || a.Occupies() && c.By == byCollect) {
-			f.addf("I-46", "%s, %s, is removed, and its allocation %s is %s", r.Name, r.UID.Text('p'), a.ID, a.Client)
+			f.addf("I-46", "%s, %s, was removed, but its allocation %s is %s", r.Name, r.UID.Text('p'), a.ID, a.Client)
 		}
 	}
 	for a := range f.base.AllocsOf(r.Job) {
@@ -66,22 +65,21 @@ func (f *follower) removedResource(c *state.Change, r *berth.Object) {
 	}
 }
 
-// emptyHanded checks I-46: what was deleted in the foreground goes after all
-// that it owned.
+// emptyHanded checks I-46: a job that was deleted in the foreground is removed after everything that it owned.
 func (f *follower) emptyHanded(j *berth.Job) {
 	for r := range f.base.ResourcesOf(j.UID, "") {
 		if now := f.resource(r.UID); now != nil && now.Owner == j.UID {
-			f.addf("I-46", "job %s, %s, is gone, and its %s %q is there", j.Key(), j.UID.Text('j'), r.Kind, r.Name)
+			f.addf("I-46", "job %s, %s, was removed, but its %s %q exists", j.Key(), j.UID.Text('j'), r.Kind, r.Name)
 		}
 	}
 	for uid, r := range f.resources {
 		if r != nil && r.Owner == j.UID && f.base.Resource(uid) == nil {
-			f.addf("I-46", "job %s, %s, is gone, and its %s %q is there", j.Key(), j.UID.Text('j'), r.Kind, r.Name)
+			f.addf("I-46", "job %s, %s, was removed, but its %s %q exists", j.Key(), j.UID.Text('j'), r.Kind, r.Name)
 		}
 	}
 }
 
-// changedStream checks that phases follow one another as they can.
+// changedStream checks that a submission changes its phase only in allowed ways.
 func (f *follower) changedStream(c *state.Change, old, new *berth.StreamJob) {
 	if old == nil || new == nil || old.Phase == new.Phase {
 		return
@@ -102,9 +100,8 @@ func (f *follower) changedStream(c *state.Change, old, new *berth.StreamJob) {
 	}
 }
 
-// successor checks I-51 (nobody but its user makes a job that a user deleted)
-// and I-52 (a job that begins anew is never away): what follows a job is made by
-// the command that removes it, and by no other.
+// successor checks I-51 (only its user creates a job again that a user deleted) and I-52 (a job that starts again is
+// never missing): the command that removes a job also creates its successor, and no other command does.
 func (f *follower) successor(c *state.Change, old, new *berth.Job) {
 	k := keyOf(old, new)
 	if _, ok := f.intents[k]; !ok {
@@ -125,7 +122,7 @@ func (f *follower) successor(c *state.Change, old, new *berth.Job) {
 		}
 	case c.By == byFinalize && old == nil:
 		if at, ok := f.absent[k]; !ok || at != c.Index {
-			f.addf("I-51", "job %s, which a user deleted, is there again as %s", k, new.UID.Text('j'))
+			f.addf("I-51", "job %s, which a user deleted, exists again as %s", k, new.UID.Text('j'))
 		}
 		delete(f.absent, k)
 		f.intents[k] = ""
@@ -151,11 +148,11 @@ func keyOf(old, new *berth.Job) berth.JobKey {
 // away checks the rest of I-52.
 func (f *follower) away() {
 	for k, index := range f.absent {
-		f.addf("I-52", "job %s was to begin anew, and is gone since index %d", k, index)
+		f.addf("I-52", "job %s was to start again, but is missing since index %d", k, index)
 	}
 }
 
-// bornElement checks I-45 and I-49 of the allocation of a processing element.
+// bornElement checks I-45 and I-49 for a new allocation of a processing element.
 func (f *follower) bornElement(a *berth.Alloc) {
 	ref := a.Rest().PE
 	if a.Job.Type != berth.TypeStream || ref == nil {
@@ -164,8 +161,8 @@ func (f *follower) bornElement(a *berth.Alloc) {
 	pe, j := f.resource(ref.UID), f.job(a.Key())
 	switch {
 	case j == nil || j.UID != a.Job.UID || j.Stop:
-		f.addf("I-45", "allocation %s was placed for job %s, %s, which is gone or ends", a.ID, a.Key(), a.Job.UID.Text('j'))
+		f.addf("I-45", "allocation %s was placed for job %s, %s, which is stopped or deleted", a.ID, a.Key(), a.Job.UID.Text('j'))
 	case pe == nil || pe.PE == nil || pe.PE.Launch != ref.Launch || pe.Owner != j.UID:
-		f.addf("I-49", "allocation %s was placed for launch %d of %s, which is not the present one", a.ID, ref.Launch, a.Name())
+		f.addf("I-49", "allocation %s was placed for launch %d of %s, which is not the current one", a.ID, ref.Launch, a.Name())
 	}
 }

@@ -5,23 +5,21 @@ import (
 	"berth/internal/state"
 )
 
-// streams checks what holds of stream jobs and what they own: I-44 (owners are
-// there), I-45 (nothing is made for what is deleted), I-47 (nothing is older
-// than its owner), I-48 (one allocation of a processing element), I-49 (launches
-// are counted) and I-53 (a node is in one exclusive pool, and in no other job's
-// that was given nodes).
+// streams checks stream jobs and what they own: I-44 (owners exist), I-45 (nothing is created for what is deleted),
+// I-47 (nothing is older than its owner), I-48 (one allocation per processing element), I-49 (launches are counted)
+// and I-53 (a node is in one exclusive pool, and in no pool of another job that was given nodes).
 func (c *checker) streams() {
 	ids := map[uint64]berth.UID{}
 	for row := range c.StreamJobs() {
 		c.submission(row)
 		if other, ok := ids[row.StreamID]; ok && row.StreamID > 0 || row.StreamID > c.LastStreamID() {
-			c.addf("I-44", "job %s has the number %d, of %d, as has %s", row.Key, row.StreamID, c.LastStreamID(), other.Text('j'))
+			c.addf("I-44", "job %s has the number %d (the last is %d), also the number of %s", row.Key, row.StreamID, c.LastStreamID(), other.Text('j'))
 		}
 		ids[row.StreamID] = row.UID
 	}
 	for j := range c.Jobs(berth.AllNamespaces, "") {
 		if (j.Type == berth.TypeStream) != (c.StreamJob(j.UID) != nil) {
-			c.addf("I-44", "job %s is of type %s, and has no submission, or one", j.Key(), j.Type)
+			c.addf("I-44", "job %s has the type %s, but wrongly has or lacks a submission", j.Key(), j.Type)
 		}
 	}
 	held, given := map[berth.NodeID]*berth.Object{}, map[berth.NodeID][]*berth.Object{}
@@ -36,7 +34,7 @@ func (c *checker) streams() {
 	}
 	for r := range c.Resources() {
 		if !listed[r] {
-			c.addf("I-44", "%s %q, %s, is not listed with what its owner has", r.Kind, r.Name, r.Owner.Text('j'))
+			c.addf("I-44", "%s %q, %s, is not in the list of its owner", r.Kind, r.Name, r.Owner.Text('j'))
 		}
 		c.resource(r)
 		for _, n := range r.Nodes {
@@ -49,36 +47,36 @@ func (c *checker) streams() {
 			}
 			held[n] = r
 			if c.Holder(n) != r {
-				c.addf("I-53", "node %s is in the exclusive pool %s of job %s, and not listed so", n, r.Name, r.Job)
+				c.addf("I-53", "node %s is in the exclusive pool %s of job %s, but not listed as such", n, r.Name, r.Job)
 			}
 		}
 	}
 	for n, r := range held {
 		for _, other := range given[n] {
 			if other.Owner != r.Owner && !other.Owner.IsZero() {
-				c.addf("I-53", "node %s is in the exclusive pool %s of job %s, and was given to pool %s of job %s", n, r.Name, r.Job, other.Name, other.Job)
+				c.addf("I-53", "node %s is in the exclusive pool %s of job %s, but was also given to pool %s of job %s", n, r.Name, r.Job, other.Name, other.Job)
 			}
 		}
 	}
 	c.elements(held)
 }
 
-// submission checks a row by itself.
+// submission checks the row of a submission by itself.
 func (c *checker) submission(row *berth.StreamJob) {
 	j := c.Job(row.Key)
 	lives := j != nil && j.UID == row.UID
 	d := c.Deletion(row.Key)
 	switch {
 	case !lives && !c.owns(row.UID):
-		c.addf("I-44", "job %s, %s, is gone with all that it owned, and its submission is there", row.Key, row.UID.Text('j'))
+		c.addf("I-44", "job %s, %s, was removed with everything that it owned, but its submission exists", row.Key, row.UID.Text('j'))
 	case lives && j.Stop != (d != nil || row.Phase == berth.PhaseStopped):
-		c.addf("I-44", "job %s is stopped or not, and its submission is %s", row.Key, row.Phase)
+		c.addf("I-44", "whether job %s is stopped does not match its submission, which is %s", row.Key, row.Phase)
 	case row.Plan == nil && row.Phase == berth.PhaseSubmitted:
-		c.addf("I-50", "job %s is %s, and has no plan", row.Key, row.Phase)
+		c.addf("I-50", "job %s is %s but has no plan", row.Key, row.Phase)
 	case row.Plan != nil && (row.Plan.Generation != row.Generation || row.Plan.Version != row.Version || row.StreamID == 0 || row.PlanIndex == 0):
-		c.addf("I-44", "job %s is at generation %d of version %d, its plan of %d of %d", row.Key, row.Generation, row.Version, row.Plan.Generation, row.Plan.Version)
+		c.addf("I-44", "job %s is at generation %d of version %d, but its plan at %d of %d", row.Key, row.Generation, row.Version, row.Plan.Generation, row.Plan.Version)
 	case row.CreateIndex != row.UID.Index:
-		c.addf("I-44", "the submission of job %s, %s, was made at index %d", row.Key, row.UID.Text('j'), row.CreateIndex)
+		c.addf("I-44", "the submission of job %s, %s, was created at index %d", row.Key, row.UID.Text('j'), row.CreateIndex)
 	}
 }
 
@@ -89,15 +87,15 @@ func (c *checker) owns(uid berth.UID) bool {
 	return false
 }
 
-// resource checks an object that a stream job owns.
+// resource checks an object of a stream job.
 func (c *checker) resource(r *berth.Object) {
 	name := r.UID.Text(berth.KindLetter(r.Kind))
 	if (r.PE != nil) != (r.Kind == berth.KindPE) || r.Object.Kind != r.Kind || r.Object.Name != r.Name || r.CreateIndex != r.UID.Index {
-		c.addf("I-44", "%s %q, %s, is not what it says", r.Kind, r.Name, name)
+		c.addf("I-44", "%s %q, %s, contradicts itself", r.Kind, r.Name, name)
 		return
 	}
 	if p := r.PE; p != nil && (p.LaunchIndex > 0 && p.Launch == 0 || p.Launch > 0 && p.LaunchIndex == 0 && p.Before.IsZero()) {
-		c.addf("I-49", "%s was launched %d times, at index %d last", r.Name, r.PE.Launch, r.PE.LaunchIndex)
+		c.addf("I-49", "%s has %d launches, the last at index %d", r.Name, r.PE.Launch, r.PE.LaunchIndex)
 	}
 	if r.Owner.IsZero() {
 		return
@@ -105,16 +103,16 @@ func (c *checker) resource(r *berth.Object) {
 	row := c.StreamJob(r.Owner)
 	switch {
 	case row == nil || row.Key != r.Job:
-		c.addf("I-44", "%s %q, %s, is owned by job %s, %s, which is not there", r.Kind, r.Name, name, r.Job, r.Owner.Text('j'))
+		c.addf("I-44", "%s %q, %s, is owned by job %s, %s, which does not exist", r.Kind, r.Name, name, r.Job, r.Owner.Text('j'))
 	case r.CreateIndex <= r.Owner.Index:
 		c.addf("I-47", "%s %q, %s, is not younger than its owner, %s", r.Kind, r.Name, name, r.Owner.Text('j'))
 	case row.Plan != nil && r.Generation > row.Generation:
-		c.addf("I-44", "%s %q, %s, is of generation %d, its job at %d", r.Kind, r.Name, name, r.Generation, row.Generation)
+		c.addf("I-44", "%s %q, %s, has generation %d, but its job %d", r.Kind, r.Name, name, r.Generation, row.Generation)
 	case c.ResourceNamed(r.Owner, r.Kind, r.Name) != r:
-		c.addf("I-44", "%s %q of job %s is not found by its name", r.Kind, r.Name, r.Job)
+		c.addf("I-44", "%s %q of job %s cannot be found by its name", r.Kind, r.Name, r.Job)
 	}
 	if d := c.Deletion(r.Job); d != nil && d.UID == r.Owner && (r.CreateIndex >= d.Deletion.RequestIndex || r.PE != nil && r.PE.LaunchIndex >= d.Deletion.RequestIndex) {
-		c.addf("I-45", "%s %q, %s, was made or launched after its job was marked at index %d", r.Kind, r.Name, name, d.Deletion.RequestIndex)
+		c.addf("I-45", "%s %q, %s, was created or launched after its job was marked at index %d", r.Kind, r.Name, name, d.Deletion.RequestIndex)
 	}
 }
 
@@ -124,7 +122,7 @@ func (c *checker) elements(held map[berth.NodeID]*berth.Object) {
 	for a := range c.Allocs() {
 		ref := a.Rest().PE
 		if (ref != nil) != (a.Job.Type == berth.TypeStream) {
-			c.addf("I-44", "allocation %s is of a job of type %s, and of a processing element or not", a.ID, a.Job.Type)
+			c.addf("I-44", "allocation %s of a job of type %s wrongly has or lacks a processing element", a.ID, a.Job.Type)
 		}
 		if ref == nil {
 			continue
@@ -132,9 +130,9 @@ func (c *checker) elements(held map[berth.NodeID]*berth.Object) {
 		pe := c.Resource(ref.UID)
 		switch {
 		case pe == nil && a.Live() && !a.Orphaned && c.lives(a.Key(), a.Job.UID):
-			c.addf("I-44", "allocation %s is to run, and its processing element %s is not there", a.ID, ref.UID.Text('p'))
+			c.addf("I-44", "allocation %s must run, but its processing element %s does not exist", a.ID, ref.UID.Text('p'))
 		case pe != nil && (pe.PE == nil || ref.Launch > pe.PE.Launch || ref.Launch == 0 || pe.Job != a.Key() || pe.Name != a.Name()):
-			c.addf("I-49", "allocation %s is of launch %d of %s, which is not so", a.ID, ref.Launch, pe.Name)
+			c.addf("I-49", "allocation %s has an impossible launch, %d of %s", a.ID, ref.Launch, pe.Name)
 		case a.CreateIndex <= ref.UID.Index:
 			c.addf("I-47", "allocation %s is not younger than its processing element %s", a.ID, ref.UID.Text('p'))
 		}
@@ -142,7 +140,7 @@ func (c *checker) elements(held map[berth.NodeID]*berth.Object) {
 			continue
 		}
 		if other := occupied[ref.UID]; other != nil {
-			c.addf("I-48", "allocations %s and %s of %s hold nodes", other.ID, a.ID, a.Name())
+			c.addf("I-48", "allocations %s and %s of %s both occupy a node", other.ID, a.ID, a.Name())
 		}
 		occupied[ref.UID] = a
 		if h := held[a.NodeID]; h != nil && h.Owner != a.Job.UID && !h.Owner.IsZero() && !a.Orphaned && a.Live() {
@@ -154,13 +152,13 @@ func (c *checker) elements(held map[berth.NodeID]*berth.Object) {
 			continue
 		}
 		if a, b := occupied[pe.UID], occupied[pe.PE.Before]; a != nil && b != nil {
-			c.addf("I-48", "allocations %s and %s of %s, and of what it stands for, hold nodes", a.ID, b.ID, pe.Name)
+			c.addf("I-48", "allocations %s and %s of %s, and of the element that it replaces, both occupy a node", a.ID, b.ID, pe.Name)
 		}
 	}
 }
 
-// streams checks of I-49 that launches are counted forward, of I-44 that a
-// resource stays what it is, and that a submission goes forward.
+// streams checks I-49 (launches are only counted up) and I-44 (a resource keeps its identity, and a submission only
+// moves forward).
 func (p *pair) streams() {
 	for r := range p.old.Resources() {
 		n := p.new.Resource(r.UID)
@@ -171,7 +169,7 @@ func (p *pair) streams() {
 		case n.Kind != r.Kind || n.Name != r.Name || n.Job != r.Job || n.Owner != r.Owner && !n.Owner.IsZero() || n.Generation < r.Generation:
 			p.addf("I-44", "%s %q of %s at generation %d became %s %q of %s at %d", r.Kind, r.Name, r.Owner.Text('j'), r.Generation, n.Kind, n.Name, n.Owner.Text('j'), n.Generation)
 		case r.PE != nil && (n.PE == nil || n.PE.Launch < r.PE.Launch || n.PE.Launch == r.PE.Launch && n.PE.ContentID != r.PE.ContentID):
-			p.addf("I-49", "%s was launched %d times, and was launched %d times", r.Name, r.PE.Launch, n.PE.Launch)
+			p.addf("I-49", "%s went from %d launches to %d", r.Name, r.PE.Launch, n.PE.Launch)
 		}
 	}
 	for row := range p.old.StreamJobs() {
@@ -187,12 +185,11 @@ func (p *pair) streams() {
 		}
 	}
 	if p.new.LastStreamID() < p.old.LastStreamID() {
-		p.addf("I-44", "numbers of stream jobs fell from %d to %d", p.old.LastStreamID(), p.new.LastStreamID())
+		p.addf("I-44", "the last number of a stream job fell from %d to %d", p.old.LastStreamID(), p.new.LastStreamID())
 	}
 }
 
-// submitted checks I-50: when a submission is complete, all of its plan is
-// there, and nothing else.
+// submitted checks I-50: when a submission is complete, everything in its plan exists, and nothing else.
 func submitted(old, new *state.Snapshot, addf func(id, format string, args ...any)) {
 	for row := range new.StreamJobs() {
 		was := old.StreamJob(row.UID)
@@ -209,7 +206,7 @@ func submitted(old, new *state.Snapshot, addf func(id, format string, args ...an
 			r := there[k]
 			delete(there, k)
 			if r == nil || r.Generation != row.Generation || r.Hash != o.Hash {
-				addf("I-50", "job %s is submitted, and %s %q is not there as planned", row.Key, o.Kind, o.Name)
+				addf("I-50", "job %s is submitted, but %s %q does not exist as planned", row.Key, o.Kind, o.Name)
 				continue
 			}
 			if r.PE == nil {
@@ -220,11 +217,11 @@ func submitted(old, new *state.Snapshot, addf func(id, format string, args ...an
 				runs = runs || a.Live() && a.Rest().PE.Launch == r.PE.Launch
 			}
 			if !runs || r.PE.ContentID != o.PE.ContentID {
-				addf("I-50", "job %s is submitted, and %s has no allocation of its launch %d", row.Key, o.Name, r.PE.Launch)
+				addf("I-50", "job %s is submitted, but %s has no allocation of its launch %d", row.Key, o.Name, r.PE.Launch)
 			}
 		}
 		for k := range there {
-			addf("I-50", "job %s is submitted, and %s %q is not planned", row.Key, k.kind, k.name)
+			addf("I-50", "job %s is submitted, but %s %q is not in its plan", row.Key, k.kind, k.name)
 		}
 	}
 }

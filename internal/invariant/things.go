@@ -8,8 +8,7 @@ import (
 	"berth/internal/fit"
 )
 
-// thing is what one allocation alone may hold of a node: a port of an address,
-// a core, or a device.
+// thing is something of a node that only one allocation may hold: a port of an address, a core, or a device.
 type thing struct {
 	kind string // port, core or device
 	of   string // the address of a port, or the group of a device
@@ -18,7 +17,7 @@ type thing struct {
 
 func (x thing) String() string { return x.kind + " " + x.name + " of " + x.of }
 
-// takes is what an allocation takes of its node's shared room.
+// takes returns what an allocation takes of its node's shared capacity.
 func takes(n *berth.Node, a *berth.Alloc) berth.Ask {
 	ask := a.Group.Ask()
 	for _, c := range n.Cores() {
@@ -31,8 +30,7 @@ func takes(n *berth.Node, a *berth.Alloc) berth.Ask {
 	return ask
 }
 
-// held returns what an allocation holds alone. Ports that may collide are not
-// among it.
+// held returns what an allocation holds exclusively. Ports that may collide are not included.
 func held(n *berth.Node, a *berth.Alloc) (out []thing) {
 	next := 0
 	for i := range a.Group.Networks {
@@ -49,7 +47,7 @@ func held(n *berth.Node, a *berth.Alloc) (out []thing) {
 			}
 		}
 	}
-	for ; next < len(a.Ports); next++ { // more than it has labels
+	for ; next < len(a.Ports); next++ { // more ports than labels
 		out = append(out, portThings(n, berth.DefaultHostNetwork, a.Ports[next])...)
 	}
 	for _, c := range a.Rest().Cores {
@@ -71,8 +69,8 @@ func portThings(n *berth.Node, network string, port uint16) (out []thing) {
 	return out
 }
 
-// addresses returns the addresses of a host network of a node. The default
-// network's first is the node's own, however the agent came by it.
+// addresses returns the addresses of a host network of a node. The first one of the default network is the node's own
+// address, however the agent found it.
 func addresses(n *berth.Node, network string) (out []string) {
 	if network == berth.DefaultHostNetwork {
 		out = append(out, n.HostAddress())
@@ -87,8 +85,7 @@ func addresses(n *berth.Node, network string) (out []string) {
 	return out
 }
 
-// columns checks that a node's line knows what is held, and says no more of
-// cores and devices.
+// columns checks that a node's usage has everything that is held, and no more cores and devices than that.
 func (c *checker) columns(n *berth.Node, u *fit.Usage, holder map[thing]berth.AllocID) {
 	byDefault, ports, cores, devices := addresses(n, berth.DefaultHostNetwork), 0, 0, 0
 	for x, id := range holder {
@@ -105,18 +102,18 @@ func (c *checker) columns(n *berth.Node, u *fit.Usage, holder map[thing]berth.Al
 			devices++
 		}
 		if !ok {
-			c.addf("I-09", "the columns do not know that %s of node %s is held by %s", x, n.ID, id)
+			c.addf("I-09", "the columns lack %s of node %s, held by %s", x, n.ID, id)
 		}
 	}
-	for a := range c.AllocsOn(n.ID) { // ports that may collide are held too
+	for a := range c.AllocsOn(n.ID) { // ports that may collide are counted too
 		for i := range a.Group.Networks {
 			ports += len(a.Group.Networks[i].ReservedPorts)
 		}
 	}
 	if want := ports + u.Reserved.Len(); u.Ports.Len() > want {
-		c.addf("I-09", "the columns say %d ports of node %s are held; at most %d are", u.Ports.Len(), n.ID, want)
+		c.addf("I-09", "the columns have %d ports of node %s in use; at most %d are", u.Ports.Len(), n.ID, want)
 	}
 	if saidCores, saidDevices := u.Named(); saidCores > cores || saidDevices > devices {
-		c.addf("I-09", "the columns say %d cores and %d devices of node %s are held; %d and %d are", saidCores, saidDevices, n.ID, cores, devices)
+		c.addf("I-09", "the columns have %d cores and %d devices of node %s in use; %d and %d are", saidCores, saidDevices, n.ID, cores, devices)
 	}
 }

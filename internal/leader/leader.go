@@ -1,6 +1,6 @@
-// Package leader runs what only the leader does. A term is a context: gaining
-// leadership builds every service anew from the state, losing it cancels the
-// context, and each Run returns. Nothing is enabled, disabled or flushed.
+// Package leader runs the services that only the leader has. A term is a context: gaining leadership builds every
+// service from the state, losing it cancels the context, and each Run returns. Nothing is enabled, disabled or
+// flushed.
 package leader
 
 import (
@@ -11,29 +11,26 @@ import (
 	"berth/internal/state"
 )
 
-// A Controller keeps one promise of the system, such as "a draining node ends
-// up empty". It is handed the state and answers what must change, and when to
-// look again if nothing changes before. It starts no goroutine, reads no clock
-// and does no I/O, so a simulator can run it as it is. A Step costs what
-// changed, never what exists; after its own commands are applied, it is
-// silent.
+// A Controller keeps one promise of the system, such as "a draining node ends up empty". It takes the state and
+// returns what must change, and when to step again if nothing changes before. It starts no goroutine, reads no clock
+// and does no I/O, so a simulator can run it unchanged. The cost of a Step grows with what changed, never with what
+// exists. After its own commands are applied it returns none.
 type Controller interface {
 	Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time)
 }
 
-// Stamper is a command that can say in which term it was decided.
+// Stamper is a command that carries the term in which it was decided.
 type Stamper interface{ Stamp(term uint64) }
 
-// Audit is how often a controller is stepped though nothing changed and it asked
-// for nothing: should a change ever be missed, it is found then.
+// Audit is how often a controller steps without a change and without having asked for it, in case a change was ever
+// missed.
 const Audit = 10 * time.Minute
 
 // pace is the shortest time between two steps of one controller.
 const pace = 10 * time.Millisecond
 
-// Run steps c whenever one of the watched keys changes, whenever c asked for it,
-// and at the latest after Audit, until ctx ends or the log is lost. Commands are stamped with the
-// term.
+// Run steps c whenever one of the watched keys changes, whenever c asked for it, and at the latest after Audit, until
+// ctx ends or the log is lost. It stamps the commands with the term.
 func Run(ctx context.Context, c Controller, term uint64, store *state.Store, log state.Log, keys ...state.WatchKey) error {
 	watch := store.Watch(keys...)
 	defer watch.Stop()
@@ -48,7 +45,7 @@ func Run(ctx context.Context, c Controller, term uint64, store *state.Store, log
 			if berth.KindOf(err) == "" {
 				return err // the log is gone, and with it the term
 			}
-			// Refused: our picture was old, so wait for the next change.
+			// Refused: the snapshot was old, so wait for the next change.
 		}
 		if err := wait(ctx, watch, again); err != nil {
 			return err
@@ -79,7 +76,7 @@ func wait(ctx context.Context, watch *state.Watch, again time.Time) error {
 	return nil
 }
 
-// Stamp says of commands in which term they were decided.
+// Stamp marks commands with the term in which they were decided.
 func Stamp(term uint64, cmds ...state.Command) {
 	for _, c := range cmds {
 		if s, ok := c.(Stamper); ok {

@@ -9,18 +9,17 @@ import (
 	"berth/internal/state"
 )
 
-// Refusals counts what the log refused of what leaders, workers and agents
-// decided about stream jobs and deletions, by code: of it all, what came too
-// late. What users want and do not get is not counted.
+// Refusals counts by code the decisions of leaders, workers and agents about stream jobs and deletions that the log
+// refused. They came too late. Requests of users that are refused are not counted.
 type Refusals struct {
 	mu    sync.Mutex
 	codes map[berth.Code]uint64
 }
 
-// Counting returns the log, of which refusals are counted here.
+// Counting returns a log that counts its refusals in r.
 func (r *Refusals) Counting(log state.Log) state.Log { return &counting{log, r} }
 
-// Count returns how often each code was given.
+// Count returns how often each code occurred.
 func (r *Refusals) Count() map[berth.Code]uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +37,7 @@ func (r *Refusals) note(cmds []state.Command, results []state.Result) {
 	}
 }
 
-// Note counts what was refused with a code before it came to the log.
+// Note counts a refusal that happened before the log.
 func (r *Refusals) Note(code berth.Code) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -80,7 +80,7 @@ func TestWhatOneServerDoesNotKnowIsRefused(t *testing.T) {
 	c.add(3, 0, rpc)
 	some().until("it is taken in", func() bool { return c.list[3].server.Store().Snapshot().LogVersion == 2 })
 	if n := told.count(refused); n != 1 {
-		t.Errorf("it is told %d times that a server was not taken in", n)
+		t.Errorf("the log has %d lines about a rejected server", n)
 	}
 }
 

@@ -107,14 +107,14 @@ func TestTwoClustersDoNotMix(t *testing.T) {
 		t.Fatalf("the clusters are %s and %s; the first server's state says %s", of(a), of(b), a.Store().Snapshot().Cluster)
 	}
 	for range 3 {
-		if err := a.join(b); err == nil || !strings.Contains(err.Error(), "is part of another cluster of region global") {
+		if err := a.join(b); err == nil || !strings.Contains(err.Error(), "belongs to another cluster of region global") {
 			t.Errorf("a joined b: %v", err)
 		}
 		if err := b.join(a); err == nil {
 			t.Error("b joined a")
 		}
 	}
-	if n := told.count("a server was not taken in"); n != 1 {
+	if n := told.count("a server was rejected"); n != 1 {
 		t.Errorf("it is told %d times", n)
 	}
 	was := of(b)

@@ -8,25 +8,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Crew is how many workers a server has, and which types of evaluations they
-// take. It can be changed while they work.
+// Crew is a server's pool of workers: how many there are, and which types of evaluations they take. It can be changed
+// while they work.
 type Crew struct {
 	mu      sync.Mutex
 	now     Staffing
 	changed chan struct{}
 }
 
-// Staffing is what a crew is like at a time.
+// Staffing is the size of a pool and what its workers do.
 type Staffing struct {
-	Leading   int      // workers while the server leads
-	Following int      // and while another does
-	Types     []string // of evaluations that they take: some of Types
+	Leading   int      // number of workers while the server leads
+	Following int      // and while another server leads
+	Types     []string // types of evaluations that they take, a subset of Types
 }
 
-// NewCrew returns a crew.
+// NewCrew returns a pool.
 func NewCrew(s Staffing) *Crew { return &Crew{now: s, changed: make(chan struct{})} }
 
-// Staffing returns what the crew is like now.
+// Staffing returns the current settings.
 func (c *Crew) Staffing() Staffing {
 	s, _ := c.current()
 	return s
@@ -38,8 +38,8 @@ func (c *Crew) current() (Staffing, <-chan struct{}) {
 	return c.now, c.changed
 }
 
-// Change makes the crew another. Workers that are too many, or take other types,
-// end what they have in hand and stop.
+// Change changes the pool. Workers that are no longer needed, or that take other types, finish their evaluations and
+// stop.
 func (c *Crew) Change(s Staffing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,13 +51,12 @@ func (c *Crew) Change(s Staffing) {
 	c.changed = make(chan struct{})
 }
 
-// Lead has the crew of a server that leads work, each member as hire made it,
-// until ctx ends or one of them fails.
+// Lead runs the pool of a server that leads, with workers made by hire, until ctx ends or one of them fails.
 func (c *Crew) Lead(ctx context.Context, hire func(types []string) *Worker) error {
 	return c.work(ctx, func(s *Staffing) int { return s.Leading }, hire)
 }
 
-// follow is Lead for a server that does not.
+// follow is Lead for a server that does not lead.
 func (c *Crew) follow(ctx context.Context, hire func(types []string) *Worker) error {
 	return c.work(ctx, func(s *Staffing) int { return s.Following }, hire)
 }

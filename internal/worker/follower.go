@@ -16,53 +16,51 @@ import (
 )
 
 const (
-	followerBatch = 8 // evaluations that a worker on a follower takes at once
+	followerBatch = 8 // number of evaluations that a worker on a follower takes at once
 	dequeueWait   = 10 * time.Second
-	// lagTime is how long a worker holds what it cannot decide yet, because this
-	// server is behind. Another may decide it meanwhile.
+	// lagTime is how long a worker keeps evaluations that it cannot decide yet because this server's state is behind.
+	// Then another worker may get them.
 	lagTime = 5 * time.Second
 )
 
-// Follower is the queue and the planner of one term as the workers of another
-// server have them. Plans take a while to the leader and back. So workers
-// decide on a guess: the state of this server, with the plans applied to it
-// that are on their way. The leader has the word; where it refuses what the
-// guess allowed, the evaluation is decided again, and then the worker waits.
+// Follower is the queue and the planner of one term for workers on a server that does not lead. A plan takes a while
+// to the leader and back, so these workers decide on a guess: this server's state with their pending plans applied.
+// The leader decides what counts. Where it refuses what the guess allowed, the evaluation is decided again, and then
+// the worker waits for the leader's answer.
 type Follower struct {
 	leader op.Caller
 	store  *state.Store
 
 	ctx   context.Context // of Run
-	hands sync.WaitGroup  // plans on their way
+	hands sync.WaitGroup  // pending plans
 
 	mu      sync.Mutex
-	term    uint64 // 0 until the first evaluations came
+	term    uint64 // 0 until the first evaluations arrive
 	guess   *state.Tx
-	tip     *state.Snapshot // of guess, nil if that changed
+	tip     *state.Snapshot // snapshot of guess; nil if guess changed since
 	flights []*flight
 
 	life uint64
 
-	Roster *Roster      // of the workers, while they run; nil is none
+	Roster *Roster      // lists the workers while they run; may be nil
 	Logger *slog.Logger // of the workers; may be set before Run; slog.Default() if not
 }
 
-// flight is a plan on its way.
+// flight is a plan that the leader has not answered yet, or whose result is not in this server's state.
 type flight struct {
 	plan  state.ApplyPlan
-	index uint64 // of the state that has it, 0 if that is not known yet
-	lost  bool   // nothing of it is in the state
+	index uint64 // of the first state that includes it; 0 if not known yet
+	lost  bool   // it was not applied
 }
 
-// NewFollower returns the queue and planner for workers of a server with that
-// store. An error of leader means that what became of a call is not known, or
-// that the leader leads no more.
+// NewFollower returns the queue and planner for workers on a server with this store. An error of leader means that
+// the outcome of a call is unknown, or that the leader no longer leads.
 func NewFollower(leader op.Caller, store *state.Store) *Follower {
 	return &Follower{Logger: slog.Default(), leader: leader, store: store, life: rand.Uint64()}
 }
 
-// Run has a crew work until ctx ends, or the leader or its term is lost. It
-// leaves nothing behind.
+// Run runs a pool of workers until ctx ends, or the leader or its term is lost. When it returns, nothing of it is
+// still running.
 func (f *Follower) Run(ctx context.Context, crew *Crew) error {
 	ctx, end := context.WithCancel(ctx)
 	defer f.hands.Wait()
@@ -75,8 +73,7 @@ func (f *Follower) Run(ctx context.Context, crew *Crew) error {
 	})
 }
 
-// Next implements Queue. It returns when this server has the state to decide
-// on.
+// Next implements Queue. It returns when this server's state is new enough to decide the evaluations.
 func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error) {
 	in := &op.DequeueEvals{Query: op.Query{MinQueryIndex: 1, MaxQueryTime: dequeueWait}, Schedulers: types, Most: most, Life: f.life}
 	for {
@@ -101,7 +98,7 @@ func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.
 		for i, e := range out.Evals {
 			row := snap.Eval(e.EvalID)
 			if row == nil {
-				row = &berth.Eval{ID: e.EvalID} // it is gone, as the worker will find
+				row = &berth.Eval{ID: e.EvalID} // it was deleted, as the worker will find
 			}
 			list[i] = berth.Delivery{Eval: row, Token: e.Token, Enqueued: e.Enqueued, Dequeued: e.Dequeued, Count: e.Count}
 		}
@@ -109,8 +106,8 @@ func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.
 	}
 }
 
-// late waits until this server has the state to decide on. If that takes too
-// long it gives back what was handed out, and returns, as late, when it has.
+// late waits until this server's state is new enough. If that takes too long it returns the evaluations to the
+// leader, waits on, and returns late.
 func (f *Follower) late(ctx context.Context, out *op.DequeuedEvals) (late bool, err error) {
 	short, cancel := context.WithTimeout(ctx, lagTime)
 	defer cancel()
@@ -125,7 +122,7 @@ func (f *Follower) late(ctx context.Context, out *op.DequeuedEvals) (late bool, 
 	return true, f.catchUp(ctx, out.Index)
 }
 
-// serve keeps to one term: what is on its way is of that one.
+// serve keeps f to one term: its pending plans belong to that one.
 func (f *Follower) serve(term uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +135,7 @@ func (f *Follower) serve(term uint64) error {
 	return nil
 }
 
-// lost says of a call that failed that the term is over: for a worker it is.
+// lost turns the error of a call into state.ErrLost: for a worker the term is over.
 func (f *Follower) lost(err error) error {
 	if cause := f.ctx.Err(); cause != nil {
 		return cause
@@ -164,7 +161,7 @@ func (f *Follower) settle(id berth.EvalID, token berth.Token) *op.SettleEval {
 	return &op.SettleEval{Term: f.term, EvalID: id, Token: token}
 }
 
-// catchUp waits for a state, and begins the guess anew on what there is then.
+// catchUp waits for a state and starts a new guess from it.
 func (f *Follower) catchUp(ctx context.Context, index uint64) error {
 	base, err := f.store.Await(ctx, index)
 	if err != nil {
@@ -200,13 +197,13 @@ func (f *Follower) Tip() *state.Snapshot {
 	return f.tip
 }
 
-// Submit implements Planner. What of the plan is refused it says by the guess,
-// unless the guess refuses something: then the leader's word is waited for.
+// Submit implements Planner. plan.Refused comes from the guess, unless the guess refuses something; then Submit waits
+// for the leader's answer.
 func (f *Follower) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error) {
 	in := f.pack(d, plan)
 	x, guessed := f.apply(plan)
 	if guessed.Err != nil {
-		return nil, guessed.Err // the state that it was decided on is past
+		return nil, guessed.Err // the plan was decided on an outdated state
 	}
 	pending := state.NewPending([]state.Result{guessed})
 	if len(plan.Refused) > 0 {
@@ -219,14 +216,14 @@ func (f *Follower) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pend
 		case out.Kind != "":
 			err = &berth.Error{Kind: out.Kind, Code: out.Code, Err: errors.New(out.Error)}
 		case len(out.Refused) > 0:
-			err = berth.Errorf(berth.Conflict, "%d of %d placements were refused, one because %s", len(out.Refused), len(plan.Place), out.Refused[0].Reason)
+			err = berth.Errorf(berth.Conflict, "%d of %d placements were refused, the first because %s", len(out.Refused), len(plan.Place), out.Refused[0].Reason)
 		}
 		pending.Resolve(err)
 	})
 	return pending, nil
 }
 
-// pack makes the call of a plan, before the plan is applied to the guess.
+// pack builds the request for a plan, before the plan is applied to the guess.
 func (f *Follower) pack(d *berth.Delivery, plan *state.ApplyPlan) *op.SubmitPlan {
 	s := f.settle(d.Eval.ID, d.Token)
 	plan.Stamp(s.Term)
@@ -251,7 +248,7 @@ func (f *Follower) apply(plan *state.ApplyPlan) (*flight, state.Result) {
 	return x, r
 }
 
-// hand brings a plan to the leader. An error has no kind: the term is lost.
+// hand sends a plan to the leader. An error has no kind: the term is lost.
 func (f *Follower) hand(x *flight, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
 	out, err := op.Call(f.ctx, f.leader, op.PlanSubmit, in)
 	f.mu.Lock()
@@ -264,8 +261,8 @@ func (f *Follower) hand(x *flight, in *op.SubmitPlan) (*op.PlanSubmitted, error)
 	return out, nil
 }
 
-// wait brings a plan to the leader, and returns when its word is in the plan
-// and in this server's state. pending is resolved by then.
+// wait sends a plan to the leader, and returns when the leader's answer is in the plan and its result in this
+// server's state. pending is resolved by then.
 func (f *Follower) wait(x *flight, in *op.SubmitPlan, plan *state.ApplyPlan, pending *state.Pending) error {
 	out, err := f.hand(x, in)
 	if err == nil {
@@ -282,7 +279,7 @@ func (f *Follower) wait(x *flight, in *op.SubmitPlan, plan *state.ApplyPlan, pen
 	return nil
 }
 
-// Sure returns a planner that waits for the leader's word on each plan.
+// Sure returns a planner that waits for the leader's answer on each plan.
 func (f *Follower) Sure() Planner { return sure{f} }
 
 type sure struct{ *Follower }

@@ -10,28 +10,28 @@ import (
 	"berth"
 )
 
-// Roster is the workers of a server that run now. The zero value is empty.
+// Roster lists the running workers of a server. The zero value is empty.
 type Roster struct {
 	mu   sync.Mutex
-	list []*Worker // in order of when they began
+	list []*Worker // in order of their start
 }
 
-// Info is what is known of a worker.
+// Info describes a worker.
 type Info struct {
 	ID      berth.ID[Worker]
-	Types   []string // of evaluations that it takes
+	Types   []string // types of evaluations that it takes
 	Started time.Time
 	Doing   string // one of Waiting, Deciding and Submitting
 }
 
-// What a worker does.
+// The states of a worker.
 const (
 	Waiting    = "WaitingToDequeue"
 	Deciding   = "Scheduling"
-	Submitting = "Submitting" // too many plans are on their way
+	Submitting = "Submitting" // too many plans are pending
 )
 
-// Workers returns those that run now, the oldest first.
+// Workers returns the running workers, the oldest first.
 func (r *Roster) Workers() []Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,14 +42,13 @@ func (r *Roster) Workers() []Info {
 	return out
 }
 
-// On lets a worker be on the roster while it runs; nil is none. It returns the
-// worker.
+// On lists the worker in r while it runs; r may be nil. It returns the worker.
 func (w *Worker) On(r *Roster) *Worker {
 	w.roster = r
 	return w
 }
 
-// membership is a worker's part in a roster.
+// membership is a worker's entry in a roster.
 type membership struct {
 	roster  *Roster
 	id      berth.ID[Worker]
@@ -59,7 +58,7 @@ type membership struct {
 
 var doings = [...]string{Waiting, Deciding, Submitting}
 
-// does says what the worker does from now on.
+// does records what the worker does from now on.
 func (m *membership) does(what int) { m.doing.Store(&doings[what]) }
 
 const (
@@ -68,7 +67,7 @@ const (
 	toSubmit
 )
 
-// join puts the worker on its roster, and returns what takes it off.
+// join adds the worker to its roster. The function that it returns removes it.
 func (w *Worker) join() (leave func()) {
 	w.does(toDequeue)
 	r := w.roster

@@ -1,7 +1,6 @@
-// Package worker is where evaluations are decided: a worker takes them from
-// the broker, asks package schedule, hands in the plans, and says that it is
-// done. If part of a plan is refused it decides again on a newer state, a
-// bounded number of times.
+// Package worker decides evaluations. A worker takes them from the broker, asks package schedule, submits the plans,
+// and acknowledges the evaluations. If part of a plan is refused it decides again on a newer state, a bounded number
+// of times.
 package worker
 
 import (
@@ -20,31 +19,30 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Queue is where evaluations come from.
+// Queue delivers evaluations.
 type Queue interface {
 	Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error)
 	Ack(id berth.EvalID, token berth.Token) error
 	Nack(id berth.EvalID, token berth.Token) error
 }
 
-// Planner is where plans go.
+// Planner takes plans.
 type Planner interface {
 	Tip() *state.Snapshot
-	// Submit says at once what of a plan was refused; an error with a kind
-	// refuses it as a whole, one without means that the term is over.
+	// Submit reports at once what was refused of a plan. An error with a kind refuses the whole plan; one without
+	// means that the term is over.
 	Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error)
 }
 
-// Types are the evaluations that a worker can decide.
+// Types are the types of evaluations that a worker can decide.
 var Types = berth.JobTypes
 
 const (
-	batch    = 64 // evaluations decided before the first of them is waited for
-	inFlight = 8  // batches whose plans are on their way
+	batch    = 64 // evaluations decided before waiting for the first of them
+	inFlight = 8  // batches with pending plans
 )
 
-// attempts is how often an evaluation is decided while its plans are refused
-// and nothing is placed.
+// attempts returns how often an evaluation is decided when its plans are refused and nothing is placed.
 func attempts(typ string) int {
 	if typ == berth.TypeBatch || typ == berth.TypeSysbatch {
 		return 2
@@ -52,9 +50,8 @@ func attempts(typ string) int {
 	return 5
 }
 
-// Worker decides evaluations, one at a time, without waiting for the plans of
-// one to be safe before it decides the next: it decides on a state that has
-// them applied.
+// Worker decides evaluations one at a time. It does not wait for the plans of one to be committed before it decides
+// the next: it decides on a state that has them applied.
 type Worker struct {
 	Logger *slog.Logger // may be set before Run; slog.Default() if not
 
@@ -66,7 +63,7 @@ type Worker struct {
 	membership
 }
 
-// New returns a worker for the given types.
+// New returns a worker for evaluations of the given types.
 func New(queue Queue, planner Planner, types []string) *Worker {
 	return &Worker{Logger: slog.Default(), queue: queue, planner: planner, types: types, batch: batch}
 }
@@ -74,15 +71,14 @@ func New(queue Queue, planner Planner, types []string) *Worker {
 // Run works until ctx ends or the term is over.
 func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, ctx) }
 
-// run is Run, which takes nothing more in hand when taking ends, and returns nil
-// once it is done with what it has.
+// run is Run that takes no more evaluations after taking ends, and returns nil once it is done with those it has.
 func (w *Worker) run(life, taking context.Context) error {
 	g, ctx := errgroup.WithContext(life)
 	flight := make(chan struct{}, inFlight)
 	defer w.join()()
 	until, end := context.WithCancel(ctx)
 	defer end()
-	if !w.far { // else what is on its way from the leader would be nobody's
+	if !w.far { // otherwise deliveries from the leader would be lost
 		defer context.AfterFunc(taking, end)()
 	}
 	g.Go(func() error {
@@ -112,11 +108,10 @@ func (w *Worker) run(life, taking context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return life.Err() // which taking may have ended with
+	return life.Err() // taking may have ended because life did
 }
 
-// next returns evaluations to decide, nil if none are to be taken any more.
-// They are waited for until a context of its own ends.
+// next returns evaluations to decide, nil if none are to be taken any more. It waits until the context until ends.
 func (w *Worker) next(ctx, until, taking context.Context) ([]berth.Delivery, error) {
 	if taking.Err() != nil {
 		return nil, ctx.Err()
@@ -128,20 +123,20 @@ func (w *Worker) next(ctx, until, taking context.Context) ([]berth.Delivery, err
 	return list, err
 }
 
-// outcome is what became of a delivery: plans on their way, or an error.
+// outcome is the result of a delivery: pending plans, or an error.
 type outcome struct {
 	plans []*state.Pending
 	err   error
 }
 
-// hasty is a planner that can be wrong about what of a plan was refused. What
-// it returns as pending then fails with a kind.
+// hasty is a planner that can be wrong about what was refused of a plan. Then the pending plan that it returned fails
+// with a kind.
 type hasty interface {
-	// Sure returns a planner which is not, and takes its time.
+	// Sure returns a planner that is never wrong and takes longer.
 	Sure() Planner
 }
 
-// wait returns nil when all plans are safe.
+// wait returns nil when all plans are committed.
 func (o *outcome) wait(ctx context.Context) error {
 	for _, p := range o.plans {
 		if err := p.Wait(ctx); err != nil {
@@ -151,7 +146,7 @@ func (o *outcome) wait(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until what was decided is safe, and says so to the queue.
+// settle waits until the plans are committed and acknowledges the evaluations.
 func (w *Worker) settle(ctx context.Context, list []berth.Delivery, done []outcome) error {
 	for i := range list {
 		d, o := &list[i], done[i]
@@ -173,18 +168,17 @@ func (w *Worker) settle(ctx context.Context, list []berth.Delivery, done []outco
 			err = w.queue.Nack(d.Eval.ID, d.Token)
 		}
 		if err != nil {
-			w.Logger.Info("an evaluation was taken from its worker", "eval", d.Eval.ID, "error", err)
+			w.Logger.Info("an evaluation was taken away from its worker", "eval", d.Eval.ID, "error", err)
 		}
 	}
 	return nil
 }
 
-// decide works on one evaluation until its plan is on its way as a whole, or
-// it ends in another way.
+// decide works on one evaluation until its plan is accepted as a whole, or the evaluation ends in another way.
 func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 	defer func() {
 		if r := recover(); r != nil { // a job that trips the scheduler must not stop the others
-			o.err = berth.Errorf(berth.Unavailable, "the scheduler broke down: %v\n%s", r, debug.Stack())
+			o.err = berth.Errorf(berth.Unavailable, "the scheduler panicked: %v\n%s", r, debug.Stack())
 		}
 	}()
 	refused, tries := 0, 0
@@ -193,7 +187,7 @@ func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 		snap := planner.Tip()
 		eval := snap.Eval(d.Eval.ID)
 		if eval == nil || eval.Terminal() {
-			return o // it ended meanwhile: canceled, or decided by another's plan
+			return o // it ended meanwhile: cancelled, or decided by another plan
 		}
 		plan := schedule.Decide(snap, eval, attempt, clock(d)).Plan
 		if planned == 0 {
@@ -209,8 +203,8 @@ func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 		}
 		switch {
 		case err != nil && berth.KindOf(err) == berth.Conflict:
-			// The job changed, or the evaluation ended, between the state
-			// decided on and the log. Look again; the next state shows which.
+			// The job changed, or the evaluation ended, after the state that the plan was decided on. Look again; the
+			// next state shows which.
 			if tries++; tries > attempts(eval.Type) {
 				o.err = err
 				return o
@@ -231,9 +225,8 @@ func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 	}
 }
 
-// clock is the time to decide at. It is not before the time at which the
-// leader handed the evaluation out: what was due by its clock is due by this
-// one.
+// clock returns the time to decide at. It is not before the leader delivered the evaluation, so that what was due by
+// the leader's clock is due here, too.
 func clock(d *berth.Delivery) time.Time {
 	now := time.Now()
 	if handed := time.Unix(0, d.Dequeued); handed.After(now) {
@@ -242,15 +235,14 @@ func clock(d *berth.Delivery) time.Time {
 	return now
 }
 
-// giveUp ends an evaluation whose plans are refused again and again, and
-// leaves the rest to a blocked one. Nobody knows what would help it, so it is
-// tried again after a while whatever happens.
+// giveUp ends an evaluation whose plans are refused too often and leaves the rest to a blocked one. It is not known
+// what would help that one, so it is tried again after a while whatever happens.
 func (w *Worker) giveUp(snap *state.Snapshot, eval *berth.Eval, plan *state.ApplyPlan) *state.ApplyPlan {
 	end := &state.EvalEnd{
 		Status: berth.EvalFailed, Description: "its plans were refused too often", Failed: plan.End.Failed, Queued: waiting(snap, eval, plan),
 		SnapshotIndex: plan.End.SnapshotIndex, Timeline: plan.End.Timeline, Missed: &berth.Missed{Escaped: true},
 	}
-	if eval.Status == berth.EvalBlocked { // it waits on; no new one is made
+	if eval.Status == berth.EvalBlocked { // it goes on waiting; no new one is created
 		end.Status = berth.EvalBlocked
 		if len(end.Failed) == 0 {
 			end.Failed = eval.FailedTGAllocs
@@ -262,8 +254,7 @@ func (w *Worker) giveUp(snap *state.Snapshot, eval *berth.Eval, plan *state.Appl
 	return &state.ApplyPlan{Eval: eval.ID, Now: plan.Now, End: end}
 }
 
-// waiting counts by group what a plan that is not handed in leaves without a
-// place.
+// waiting counts by group the instances that stay without a node because this plan is not submitted.
 func waiting(snap *state.Snapshot, eval *berth.Eval, plan *state.ApplyPlan) map[string]int {
 	queued := map[string]int{}
 	maps.Copy(queued, plan.End.Queued)
@@ -275,8 +266,8 @@ func waiting(snap *state.Snapshot, eval *berth.Eval, plan *state.ApplyPlan) map[
 	return queued
 }
 
-// timeline is what is known of an evaluation when its last plan is handed in;
-// planned is when the first one was.
+// timeline returns the timeline of an evaluation when its last plan is submitted; planned is when the first one was
+// made.
 func timeline(d *berth.Delivery, planned int64, refused int) berth.Timeline {
 	return berth.Timeline{
 		Enqueued: d.Enqueued, Dequeued: d.Dequeued, Planned: planned, Applied: time.Now().UnixNano(),

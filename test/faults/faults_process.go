@@ -186,7 +186,7 @@ var oldData = &Fault{
 		m := r.servers[r.rng.IntN(len(r.servers))]
 		return errors.Join(
 			r.refuses(ctx, m, "unknown-entry", addUnknownEntry, "60000"),
-			r.refuses(ctx, m, "newer-format", raiseFormat, "its format is"))
+			r.refuses(ctx, m, "newer-format", raiseFormat, "unknown format"))
 	},
 	Stop: func(_ context.Context, r *round) error { return r.startAll() },
 }

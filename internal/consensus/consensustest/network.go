@@ -1,7 +1,6 @@
-// Package consensustest lets servers of package consensus agree without
-// sockets: a network in memory whose ways a test cuts and heals, one direction
-// at a time. All its waiting is on channels and timers, so it works in the
-// bubbles of testing/synctest, where its delays cost nothing.
+// Package consensustest connects servers of package consensus without sockets: a network in memory whose links a test
+// cuts and heals, one direction at a time. It waits only on channels and timers, so it works in testing/synctest
+// bubbles, where delays cost no time.
 package consensustest
 
 import (
@@ -15,24 +14,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// rpcTimeout is how long a caller waits for an answer that does not come.
+// rpcTimeout is how long a caller waits for a missing answer.
 const rpcTimeout = time.Second
 
-// ErrUnreachable is what a caller gets at once if the server called is not
-// there; over a way that is cut it waits and gets ErrTimeout, as on a real
-// network.
+// ErrUnreachable is returned at once if there is no server at the address. Over a link that is cut the caller waits
+// and gets ErrTimeout, as on a real network.
 var (
-	ErrUnreachable = errors.New("consensustest: nobody is there")
+	ErrUnreachable = errors.New("consensustest: no server at the address")
 	ErrTimeout     = errors.New("consensustest: no answer in time")
 )
 
-// Network is the ways between servers. Its methods may be called from any
-// goroutine.
+// Network holds the links between servers. Its methods may be called from any goroutine.
 type Network struct {
 	mu    sync.Mutex
 	peers map[raft.ServerAddress]*Transport
 	cut   map[way]bool
-	names map[raft.ServerAddress]raft.ServerAddress // what else servers are called
+	names map[raft.ServerAddress]raft.ServerAddress // aliases
 	delay time.Duration
 }
 
@@ -43,9 +40,8 @@ func NewNetwork() *Network {
 	return &Network{peers: map[raft.ServerAddress]*Transport{}, cut: map[way]bool{}, names: map[raft.ServerAddress]raft.ServerAddress{}}
 }
 
-// Transport puts a server into the network, in place of an earlier one of the
-// name; the name is its address. The transport leaves the network when it is
-// closed.
+// Transport adds a server to the network; its ID is its address. It replaces an earlier server with that ID. The
+// transport leaves the network when it is closed.
 func (n *Network) Transport(id string) *Transport {
 	t := &Transport{net: n, addr: raft.ServerAddress(id), in: make(chan raft.RPC), gone: make(chan struct{})}
 	n.mu.Lock()
@@ -57,19 +53,17 @@ func (n *Network) Transport(id string) *Transport {
 	return t
 }
 
-// Alias lets a server be reached by another address, too.
+// Alias makes a server reachable at another address, too.
 func (n *Network) Alias(address, id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.names[raft.ServerAddress(address)] = raft.ServerAddress(id)
 }
 
-// Cut makes nothing that a sends reach b, neither requests nor answers. What b
-// sends reaches a.
+// Cut drops everything that a sends to b, requests and answers alike. What b sends still reaches a.
 func (n *Network) Cut(a, b string) { n.set(a, b, true) }
 
-// Split cuts the ways between each server of the one side and each of the
-// other, in both directions.
+// Split cuts the links between each server of one side and each of the other, in both directions.
 func (n *Network) Split(one, other []string) {
 	for _, a := range one {
 		for _, b := range other {
@@ -85,21 +79,21 @@ func (n *Network) set(a, b string, cut bool) {
 	n.cut[way{raft.ServerAddress(a), raft.ServerAddress(b)}] = cut
 }
 
-// Heal takes all cuts back.
+// Heal undoes all cuts.
 func (n *Network) Heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.cut)
 }
 
-// Delay makes everything that is sent take this long.
+// Delay delays everything that is sent by d.
 func (n *Network) Delay(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = d
 }
 
-// look returns how things are on the way from a to b.
+// look returns the receiver b, and whether the link from a to b is cut or delayed.
 func (n *Network) look(a, b raft.ServerAddress) (to *Transport, cut bool, delay time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,7 +103,7 @@ func (n *Network) look(a, b raft.ServerAddress) (to *Transport, cut bool, delay 
 	return n.peers[b], n.cut[way{a, b}], n.delay
 }
 
-// Transport is a server's place in the network; it implements raft.Transport.
+// Transport is a server's access to the network; it implements raft.Transport.
 type Transport struct {
 	net  *Network
 	addr raft.ServerAddress
@@ -190,7 +184,7 @@ func (t *Transport) call(to raft.ServerAddress, request any, data io.Reader, tim
 	}
 }
 
-// travel takes as long as a message is on its way.
+// travel waits as long as a message takes.
 func (t *Transport) travel(cut bool, delay time.Duration, deadline <-chan time.Time) error {
 	var arrives <-chan time.Time
 	switch {
@@ -210,7 +204,7 @@ func (t *Transport) travel(cut bool, delay time.Duration, deadline <-chan time.T
 	}
 }
 
-// take hands a request to the server, heartbeats past its queue.
+// take passes a request to the server. Heartbeats bypass its queue.
 func (t *Transport) take(rpc raft.RPC, deadline <-chan time.Time, callerGone <-chan struct{}) error {
 	t.mu.Lock()
 	heartbeat := t.heartbeat
@@ -240,7 +234,7 @@ func isHeartbeat(a *raft.AppendEntriesRequest) bool {
 	return a.Term != 0 && a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && len(a.Entries) == 0 && a.LeaderCommitIndex == 0
 }
 
-// ask calls and copies the answer.
+// ask calls a server and copies the answer.
 func ask[T any](t *Transport, to raft.ServerAddress, request any, data io.Reader, timeout time.Duration, into *T) error {
 	a, err := t.call(to, request, data, timeout)
 	if err != nil {
@@ -255,8 +249,7 @@ func (t *Transport) AppendEntries(_ raft.ServerID, to raft.ServerAddress, args *
 	return ask(t, to, copied(args), nil, rpcTimeout, resp)
 }
 
-// copied returns a request whose entries are the receiver's own, as after a
-// journey over a wire.
+// copied returns a request with its own copy of the entries, as a real transport would deliver it.
 func copied(args *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	own := *args
 	own.Entries = make([]*raft.Log, len(args.Entries))
@@ -283,8 +276,7 @@ func (t *Transport) TimeoutNow(_ raft.ServerID, to raft.ServerAddress, args *raf
 	return ask(t, to, args, nil, rpcTimeout, resp)
 }
 
-// InstallSnapshot implements raft.Transport. If the way is cut in the middle the
-// stream breaks off.
+// InstallSnapshot implements raft.Transport. If the link is cut meanwhile, the transfer breaks off.
 func (t *Transport) InstallSnapshot(_ raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	return ask(t, to, args, &stream{data, t, to}, 10*rpcTimeout, resp)
 }
@@ -310,7 +302,7 @@ func (t *Transport) AppendEntriesPipeline(_ raft.ServerID, to raft.ServerAddress
 	return p, nil
 }
 
-// pipeline sends requests one after the other, without waiting for answers.
+// pipeline sends requests one after the other without waiting for answers.
 type pipeline struct {
 	t      *Transport
 	to     raft.ServerAddress
@@ -320,7 +312,7 @@ type pipeline struct {
 	once   sync.Once
 }
 
-// flight is a request on its way; it implements raft.AppendFuture.
+// flight is a request that has no answer yet; it implements raft.AppendFuture.
 type flight struct {
 	at   time.Time
 	args *raft.AppendEntriesRequest

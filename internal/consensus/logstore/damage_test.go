@@ -118,7 +118,7 @@ func (w written) after(t *testing.T, harm func(dir string)) (n int, refusal erro
 	harm(dir)
 	s, err := Open(dir, quiet())
 	if err != nil {
-		if !errors.Is(err, ErrDamaged) && !strings.Contains(err.Error(), "its format is") {
+		if !errors.Is(err, ErrDamaged) && !strings.Contains(err.Error(), "unknown format") {
 			t.Fatalf("refused, but not for damage: %v", err)
 		}
 		if strings.Contains(err.Error(), "\n") || len(err.Error()) > 600 {
@@ -184,7 +184,7 @@ func TestTornTailIsLogged(t *testing.T) {
 	}
 	defer s.Close()
 	has(t, s, w.logs[:len(w.logs)-1])
-	if !strings.Contains(said.String(), "cut an append that a crash left unfinished") || !strings.Contains(said.String(), "last=49") {
+	if !strings.Contains(said.String(), "removed an append that a crash left unfinished") || !strings.Contains(said.String(), "last=49") {
 		t.Fatalf("said:\n%s", said.String())
 	}
 }

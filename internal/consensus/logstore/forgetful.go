@@ -11,17 +11,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// forgetful is a log file that says that it is synced and is not: what is
-// written to it stays in the memory of the process until it is closed. It is a
-// defect that the fault runner plants and must find, since nothing less than a
-// power cut would show what a missing sync loses.
+// forgetful is a log file that reports a sync without doing it: everything written stays in the memory of the process
+// until the file is closed. The fault runner plants this defect and must find it. Otherwise only a power cut would
+// show what a missing sync loses.
 type forgetful struct {
 	vfs.File
 	unsynced bytes.Buffer
 }
 
-// plantForgetful makes a log file forgetful if the failpoint
-// consensus/unsynced says so.
+// plantForgetful makes a log file forgetful if the failpoint consensus/unsynced is armed.
 func plantForgetful(name string, file vfs.File, err error) (vfs.File, error) {
 	if err != nil || !strings.HasSuffix(name, ".log") || failpoint.Hit("consensus/unsynced") == nil {
 		return file, err
@@ -35,7 +33,7 @@ func (f *forgetful) SyncData() error                     { return nil }
 func (f *forgetful) SyncTo(int64) (full bool, err error) { return true, nil }
 func (f *forgetful) Preallocate(int64, int64) error      { return nil }
 
-// Close writes what was kept back.
+// Close writes what was held back.
 func (f *forgetful) Close() error {
 	if _, err := f.File.Write(f.unsynced.Bytes()); err != nil {
 		return err

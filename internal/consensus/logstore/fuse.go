@@ -11,14 +11,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fuse is a file system that dies at the first failed write. From then on it
-// says yes to everything that would change the disk and does none of it, so
-// the disk stays as a crash at that moment would have left it.
+// fuse is a file system that stops at the first failed write. From then on it reports success for every change and
+// makes none, so the disk stays as a crash at that moment would have left it.
 //
-// Pebble ends the process when its log or manifest cannot be written. A server
-// must rather say what happened, stop leading and end in good order, so pebble
-// never hears of the failure; whoever asked for a write asks the fuse
-// afterwards. Nothing that the dead file system agreed to is ever acknowledged.
+// Pebble ends the process when it cannot write its log or manifest. A server should report the failure, stop leading
+// and shut down cleanly instead. So pebble never sees the failure, and the caller of a write asks the fuse
+// afterwards. Nothing that the stopped file system accepted is ever acknowledged.
 type fuse struct {
 	vfs.FS
 	blown chan struct{} // closed with the first failure
@@ -50,8 +48,8 @@ func (f *fuse) blow(err error) {
 	}
 }
 
-// do makes a change to the disk unless the fuse is blown, and blows it if that
-// fails. What the engine may expect to fail passes through.
+// do makes a change to the disk unless the fuse is blown, and blows it if that fails. Errors that the engine may
+// expect are returned.
 func (f *fuse) do(change func() error) error {
 	if f.Err() != nil {
 		return nil
@@ -65,7 +63,7 @@ func (f *fuse) do(change func() error) error {
 	return nil
 }
 
-// open does the same for a change that yields a file; a dead one if it failed.
+// open is do for a change that returns a file. If that failed, it returns a file in memory.
 func (f *fuse) open(change func() (vfs.File, error)) (file vfs.File, err error) {
 	err = f.do(func() (err error) {
 		file, err = change()
@@ -80,9 +78,8 @@ func (f *fuse) open(change func() (vfs.File, error)) (file vfs.File, err error) 
 	return &fusedFile{file, f}, nil
 }
 
-// Create makes a file. Pebble's markers are files whose names point to another
-// one, its manifest; a power cut may keep the new marker's name and lose that
-// of the manifest, unless the folder is synced in between.
+// Create creates a file. Pebble's markers are files whose names point to another file, its manifest. After a power
+// cut the new marker may exist without the manifest, unless the directory is synced in between.
 func (f *fuse) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(f.PathBase(name), "marker.") {
 		if err := syncDir(f, f.PathDir(name)); err != nil {
@@ -106,7 +103,7 @@ func (f *fuse) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (
 	})
 }
 
-// OpenDir opens a folder to sync it.
+// OpenDir opens a directory to sync it.
 func (f *fuse) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
 	if err != nil {
@@ -152,7 +149,7 @@ func (f *fusedFile) WriteAt(b []byte, at int64) (int, error) {
 	return len(b), f.fuse.do(func() error { return whole(f.File.WriteAt(b, at))(len(b)) })
 }
 
-// whole makes a short write an error.
+// whole turns a short write into an error.
 func whole(n int, err error) func(int) error {
 	return func(want int) error {
 		if err == nil && n < want {
@@ -170,7 +167,7 @@ func (f *fusedFile) Sync() error     { return f.fuse.do(f.File.Sync) }
 func (f *fusedFile) SyncData() error { return f.fuse.do(f.File.SyncData) }
 
 func (f *fusedFile) SyncTo(length int64) (full bool, err error) {
-	full = true // of a dead disk: nothing more is to come
+	full = true // on a stopped disk nothing is left to sync
 	err = f.fuse.do(func() (err error) {
 		full, err = f.File.SyncTo(length)
 		return err
@@ -178,8 +175,8 @@ func (f *fusedFile) SyncTo(length int64) (full bool, err error) {
 	return full, err
 }
 
-// Close closes the file also on a dead disk; a failure there counts, as some
-// file systems report lost writes so.
+// Close closes the file also after a failure. An error here counts as a failure, because some file systems report
+// lost writes this way.
 func (f *fusedFile) Close() error {
 	if err := f.File.Close(); err != nil {
 		f.fuse.blow(err)
@@ -191,8 +188,8 @@ func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// isIOError says whether the operating system refused, other than by saying
-// that a file is not there: a missing file is damage.
+// isIOError reports whether the operating system returned an error other than "no such file": a missing file counts
+// as damage.
 func isIOError(err error) bool {
 	var n syscall.Errno
 	return errors.As(err, &n) && n != syscall.ENOENT

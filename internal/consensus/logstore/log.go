@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// IsMonotonic tells raft that the log has no gaps, so that it empties the log
-// when it restores a snapshot from elsewhere.
+// IsMonotonic tells raft that the log has no gaps, so that raft empties it when it restores a snapshot from another
+// server.
 func (s *Store) IsMonotonic() bool { return true }
 
 // FirstIndex returns the index of the first entry, 0 if there is none.
@@ -28,9 +28,8 @@ func (s *Store) LastIndex() (uint64, error) {
 	return s.last, s.usable()
 }
 
-// GetLog reads one entry into l, which then owns its bytes. It returns
-// raft.ErrLogNotFound for an index outside the log, and an error that wraps
-// ErrDamaged if the engine gives back anything but what was stored.
+// GetLog reads one entry into l, which then owns its bytes. It returns raft.ErrLogNotFound for an index outside the
+// log, and an error that wraps ErrDamaged if the engine returns anything but what was stored.
 func (s *Store) GetLog(index uint64, l *raft.Log) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -91,12 +90,12 @@ func (s *Store) readParts(index uint64, parts int) ([]byte, error) {
 		return nil, s.readError(index, err)
 	}
 	if found != parts {
-		return nil, s.damaged("entry %d: %d of its %d parts are there", index, found, parts)
+		return nil, s.damaged("entry %d: only %d of its %d parts exist", index, found, parts)
 	}
 	return entry, nil
 }
 
-// readError tells a disk that would not read from bytes that are wrong.
+// readError distinguishes a disk that cannot be read from wrong bytes.
 func (s *Store) readError(index uint64, err error) error {
 	if isIOError(err) {
 		return berth.Errorf(berth.Unavailable, "raft log in %s: read entry %d: %w", s.dir, index, err)
@@ -107,9 +106,8 @@ func (s *Store) readError(index uint64, err error) error {
 // StoreLog appends one entry.
 func (s *Store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs appends entries that continue the log and returns when they are on
-// disk. An empty log may begin at any index. Entries that would leave a gap or
-// overwrite others are refused as Invalid, and change nothing.
+// StoreLogs appends entries that continue the log and returns when they are on disk. An empty log may begin at any
+// index. Entries that would leave a gap or overwrite others are refused as Invalid and change nothing.
 func (s *Store) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -124,7 +122,7 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 		return err
 	}
 	if first == 0 {
-		// From now on the log is known to begin here.
+		// Record first that the log begins here.
 		first = logs[0].Index
 		m := s.meta.copy()
 		m.First = first
@@ -147,14 +145,14 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// bounds returns the ends of the log to a writer, if it may write.
+// bounds returns the ends of the log, or an error if it cannot be written.
 func (s *Store) bounds() (first, last uint64, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.first, s.last, s.usable()
 }
 
-// continues refuses a batch that is not the log's continuation.
+// continues returns an error unless the entries continue the log.
 func continues(last uint64, logs []*raft.Log) error {
 	want := last + 1
 	if last == 0 {
@@ -162,10 +160,10 @@ func continues(last uint64, logs []*raft.Log) error {
 	}
 	for _, l := range logs {
 		if l.Index != want || l.Index == 0 {
-			return berth.Errorf(berth.Invalid, "raft log: entry %d does not continue the log; wanted is %d", l.Index, max(want, 1))
+			return berth.Errorf(berth.Invalid, "raft log: entry %d does not continue the log: want %d", l.Index, max(want, 1))
 		}
 		if n := len(l.Data) + len(l.Extensions); n > maxEntry {
-			return berth.Errorf(berth.TooLarge, "raft log: entry %d has %d bytes; allowed are %d", l.Index, n, maxEntry)
+			return berth.Errorf(berth.TooLarge, "raft log: entry %d: must be at most %[3]d bytes, got %[2]d", l.Index, n, maxEntry)
 		}
 		want++
 	}
@@ -211,20 +209,19 @@ func (s *Store) commit(b *pebble.Batch) error {
 	if err := b.Commit(pebble.Sync); err != nil {
 		return s.stop(err)
 	}
-	// The engine does not see failures of the disk; the fuse does.
+	// The engine does not see disk failures; the fuse does.
 	return s.Err()
 }
 
-// stop ends the store over an error that the engine found by itself.
+// stop stops the store because of an error that the engine returned.
 func (s *Store) stop(err error) error {
 	s.fuse.blow(err)
 	return s.Err()
 }
 
-// DeleteRange deletes the entries from low to high, both included. The range
-// must reach an end of the log, or a gap would be left; what of it lies
-// outside the log does not matter. Afterwards the entries are gone for good,
-// except that a crash during the call may leave them all.
+// DeleteRange deletes the entries from low to high, both included. The range must reach an end of the log, because
+// the log has no gaps; any part of it outside the log is ignored. After the call the entries are gone for good. A
+// crash during the call may leave them all.
 func (s *Store) DeleteRange(low, high uint64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -234,7 +231,7 @@ func (s *Store) DeleteRange(low, high uint64) error {
 	}
 	switch {
 	case low > high:
-		return berth.Errorf(berth.Invalid, "raft log: cannot delete from entry %d to %d, which is before it", low, high)
+		return berth.Errorf(berth.Invalid, "raft log: cannot delete entries %d to %d: the range is reversed", low, high)
 	case first == 0 || high < first || low > last:
 		return nil
 	case low <= first && high >= last:
@@ -247,8 +244,8 @@ func (s *Store) DeleteRange(low, high uint64) error {
 	return berth.Errorf(berth.Invalid, "raft log: deleting entries %d to %d would leave a gap in %d to %d", low, high, first, last)
 }
 
-// deletePrefix says first that the entries are not needed, then deletes them:
-// after a crash in between Open finishes the work.
+// deletePrefix records first that the entries are not needed, then deletes them. After a crash in between, Open
+// finishes the work.
 func (s *Store) deletePrefix(first, high uint64) error {
 	s.mu.Lock()
 	s.first = high + 1
@@ -261,17 +258,16 @@ func (s *Store) deletePrefix(first, high uint64) error {
 	if err := s.db.DeleteRange(logKey(first), logKey(high+1), pebble.NoSync); err != nil {
 		return s.stop(err)
 	}
-	// Room is freed only once the deletion is out of the memtable. The new log
-	// file that this begins is empty, but meta says how far the log must reach.
+	// Space is freed only once the deletion is out of the memtable. This begins a new, empty log file, but meta says
+	// how far the log must reach.
 	if _, err := s.db.AsyncFlush(); err != nil {
 		return s.stop(err)
 	}
 	return s.Err()
 }
 
-// deleteSuffix stops asking for the entries, then deletes them: after a crash
-// in between they are still there, which is as if the call had not been made.
-// keep is the new last index; 0 empties the log.
+// deleteSuffix first records that the entries are no longer required, then deletes them. After a crash in between
+// they are still there, as if the call had not been made. keep is the new last index; 0 empties the log.
 func (s *Store) deleteSuffix(low, last, keep uint64) error {
 	m := s.meta.copy()
 	m.Last, m.Seq = keep, s.seq

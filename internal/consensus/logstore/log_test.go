@@ -247,7 +247,7 @@ func TestStableStoreKeepsTheVote(t *testing.T) {
 func TestFolderIsForOneStore(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	if _, err := Open(dir, quiet()); err == nil || !strings.Contains(err.Error(), "open in another process") {
+	if _, err := Open(dir, quiet()); err == nil || !strings.Contains(err.Error(), "is another process using it?") {
 		t.Fatalf("opened twice: %v", err)
 	}
 	s.Close()
@@ -273,7 +273,7 @@ func TestUnknownFormatIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Open(dir, quiet())
-	if want := "raft log in " + dir + `: its format is "2"; this build reads 1`; err == nil || err.Error() != want || berth.KindOf(err) != berth.Invalid {
+	if want := "raft log in " + dir + `: unknown format "2": this build reads 1`; err == nil || err.Error() != want || berth.KindOf(err) != berth.Invalid {
 		t.Fatalf("got  %v\nwant %s", err, want)
 	}
 }

@@ -14,13 +14,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Format is the version of the folder that this build writes. It reads no
-// other.
+// Format is the version of the directory that this build writes, and the only one that it reads.
 const Format = 1
 
-// meta is what the file of that name says: text, so that an operator can read
-// it, with a checksum in its last line. It is replaced as a whole by a rename,
-// so a crash leaves the old one or the new one.
+// meta is the content of the file of that name. It is text, so that an operator can read it, with a checksum in the
+// last line. It is replaced as a whole by a rename, so after a crash either the old or the new one exists.
 //
 //	berth raft log 1
 //	session 4
@@ -30,10 +28,10 @@ const Format = 1
 //	key 43757272656e745465726d 0000000000000007
 //	crc32c 1a2b3c4d
 type meta struct {
-	Session uint64            // how often the store was opened
-	First   uint64            // the log must begin here or before; what is before is not needed; 0: unknown
-	Last    uint64            // the log must reach here or beyond; 0: it may be empty
-	Seq     uint64            // batches of this session up to this one may have been deleted at the end
+	Session uint64            // number of times the store was opened
+	First   uint64            // the log must begin here or earlier; earlier entries are not needed; 0 if unknown
+	Last    uint64            // the log must reach this entry; 0 if it may be empty
+	Seq     uint64            // batches of this session up to this one may have been deleted from the end
 	Keys    map[string][]byte // the stable store
 }
 
@@ -42,7 +40,7 @@ const (
 	metaTitle = "berth raft log "
 )
 
-// copy returns a meta to change; Keys are shared and must be cloned to change.
+// copy returns a meta to change. It shares Keys, which must be cloned before a change.
 func (m *meta) copy() meta { return *m }
 
 func (m *meta) encode() []byte {
@@ -55,11 +53,11 @@ func (m *meta) encode() []byte {
 	return b.Bytes()
 }
 
-// formatError says that a folder has a format this build does not read.
+// formatError means that the directory has a format that this build does not read.
 type formatError struct{ version string }
 
 func (e formatError) Error() string {
-	return fmt.Sprintf("its format is %q; this build reads %d", e.version, Format)
+	return fmt.Sprintf("unknown format %q: this build reads %d", e.version, Format)
 }
 
 func decodeMeta(b []byte) (m meta, err error) {
@@ -68,8 +66,7 @@ func decodeMeta(b []byte) (m meta, err error) {
 	if !ok {
 		return m, fmt.Errorf("the file %s begins with %.40q, not %q", metaName, title, metaTitle)
 	}
-	// A newer format may have another checksum, so this comes first. It can
-	// only refuse.
+	// A newer format may have another checksum, so this comes first. It can only refuse.
 	if version != strconv.Itoa(Format) {
 		return m, formatError{version[:min(len(version), 20)]}
 	}
@@ -94,7 +91,7 @@ func decodeMeta(b []byte) (m meta, err error) {
 			}
 			m.Keys[string(key)] = val
 		default:
-			err = errors.New("it means nothing")
+			err = errors.New("unknown line")
 		}
 		if err != nil {
 			return m, fmt.Errorf("the file %s: line %.80q: %w", metaName, line, err)
@@ -106,7 +103,7 @@ func decodeMeta(b []byte) (m meta, err error) {
 	return m, nil
 }
 
-// putMeta puts m on disk in place of the old one. The caller holds s.writing.
+// putMeta replaces the file meta by m. The caller holds s.writing.
 func (s *Store) putMeta(m meta) error {
 	fs := s.fuse
 	path := fs.PathJoin(s.dir, metaName)
@@ -142,7 +139,7 @@ func writeFile(fs vfs.FS, path string, b []byte) error {
 	return f.Close()
 }
 
-// syncDir makes the names in a folder durable.
+// syncDir makes the names in a directory durable.
 func syncDir(fs vfs.FS, dir string) error {
 	d, err := fs.OpenDir(dir)
 	if err != nil {

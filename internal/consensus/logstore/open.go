@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	// memTable is how many bytes of entries are kept in memory before the
-	// engine writes them to a table. Followers that lag no further read from
-	// memory. The engine reserves a little more than this on disk for each of
-	// its log files, and a start needs as much room again to write the tables
-	// of what was in memory: larger ones were no faster, smaller ones slower.
+	// memTable is how many bytes of entries are kept in memory before the engine writes them to a table. Followers
+	// that lag no further read from memory. The engine reserves a little more than this on disk for each of its log
+	// files, and a start needs as much space again to write what was in memory to tables. Larger ones were no faster,
+	// smaller ones slower.
 	memTable = 8 << 20
-	// memTables is how many exist at most, the others waiting for the disk;
-	// when all are full, appends wait too.
+	// memTables is the maximum number of memtables; the older ones wait to be written. When all are full, appends
+	// wait too.
 	memTables = 3
 )
 
@@ -36,7 +35,7 @@ func (s *Store) open() error {
 	}
 	var err error
 	if s.lock, err = pebble.LockDirectory(db, s.fuse); err != nil {
-		return fmt.Errorf("raft log in %s: is it open in another process? %w", s.dir, err)
+		return fmt.Errorf("raft log in %s: lock the directory (is another process using it?): %w", s.dir, err)
 	}
 	if err := s.loadMeta(db); err != nil {
 		return err
@@ -65,8 +64,8 @@ func (s *Store) open() error {
 	return s.begin()
 }
 
-// loadMeta reads the file meta. In a new folder it writes the first one, of
-// session 0, which says that nothing was acknowledged yet.
+// loadMeta reads the file meta. In a new directory it writes the first one, with session 0, which means that nothing
+// was acknowledged yet.
 func (s *Store) loadMeta(db string) error {
 	b, err := readAll(s.fuse, s.fuse.PathJoin(s.dir, metaName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +73,7 @@ func (s *Store) loadMeta(db string) error {
 		if err != nil {
 			return fmt.Errorf("raft log in %s: %w", s.dir, err)
 		}
-		if len(files) > 1 { // the lock is there
+		if len(files) > 1 { // the lock file always exists
 			return s.damaged("the file %s is missing", metaName)
 		}
 		if err := syncDir(s.fuse, s.fuse.PathDir(s.dir)); err != nil {
@@ -95,8 +94,7 @@ func (s *Store) loadMeta(db string) error {
 	return nil
 }
 
-// create makes the engine's files, in place of what a crash may have left of
-// an earlier try.
+// create makes the engine's files. It replaces what a crash may have left of an earlier attempt.
 func (s *Store) create(db string) error {
 	files, err := s.fuse.List(db)
 	if err != nil {
@@ -113,8 +111,8 @@ func (s *Store) create(db string) error {
 	if err := s.openEngine(db, false); err != nil {
 		return err
 	}
-	// The first log file of a new engine lacks the marks that tell damage from
-	// a torn end. The one that the next opening begins has them.
+	// The first log file of a new engine lacks the marks that distinguish damage from a torn end. The file that the
+	// next opening begins has them.
 	err = s.db.Close()
 	if s.db = nil; err != nil {
 		return fmt.Errorf("raft log in %s: %w", s.dir, err)
@@ -122,10 +120,10 @@ func (s *Store) create(db string) error {
 	return nil
 }
 
-// openEngine opens pebble; exists says that it must be there.
+// openEngine opens pebble. If exists is set, its files must exist.
 func (s *Store) openEngine(db string, exists bool) (err error) {
 	defer func() {
-		// The engine panics over some damage.
+		// The engine panics on some kinds of damage.
 		if p := recover(); p != nil {
 			err = s.damaged("the engine cannot open it: %v", p)
 		}
@@ -133,11 +131,11 @@ func (s *Store) openEngine(db string, exists bool) (err error) {
 	o := &pebble.Options{
 		FS:                          s.fuse,
 		Lock:                        s.lock,
-		FormatMajorVersion:          pebble.FormatTableFormatV6, // log files and tables tell damage from a torn end
+		FormatMajorVersion:          pebble.FormatTableFormatV6, // log files and tables distinguish damage from a torn end
 		ErrorIfNotExists:            exists,
 		MemTableSize:                memTable,
 		MemTableStopWritesThreshold: memTables,
-		TargetFileSizes:             [7]int64{memTable}, // one file, so one sync, for each memtable
+		TargetFileSizes:             [7]int64{memTable}, // one file and so one sync for each memtable
 		Logger:                      engineLogger{s},
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { s.fuse.blow(fmt.Errorf("background work of the engine: %w", err)) },
@@ -160,8 +158,7 @@ func (s *Store) openEngine(db string, exists bool) (err error) {
 	return s.damaged("the engine cannot open it: %v", err)
 }
 
-// check reads every entry and compares the log with what meta says of it. It
-// returns the stamp of the newest entry.
+// check reads every entry, compares the log with meta, and returns the stamp of the newest entry.
 func (s *Store) check() (newest stamp, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -196,29 +193,29 @@ func (s *Store) check() (newest stamp, err error) {
 	return newest, s.compare()
 }
 
-// walker checks that records follow each other as a log's do.
+// walker checks that the records are complete and in order.
 type walker struct {
-	first, last uint64 // whole entries seen
-	next        place  // what must come next; its index is 0 at the start
+	first, last uint64 // complete entries seen
+	next        place  // the record that must come next; index 0 at the start
 }
 
 func (w *walker) step(key, value []byte) (stamp, error) {
 	index, part, ok := splitKey(key)
 	switch {
 	case !ok:
-		return stamp{}, fmt.Errorf("an unknown key %.40x", key)
+		return stamp{}, fmt.Errorf("unknown key %.40x", key)
 	case w.next.index == 0:
 		w.first, w.next = index, place{index: index}
 	}
 	if index != w.next.index || part != w.next.part {
-		return stamp{}, fmt.Errorf("entry %d, part %d comes where entry %d, part %d should", index, part, w.next.index, w.next.part)
+		return stamp{}, fmt.Errorf("found entry %d, part %d; want entry %d, part %d", index, part, w.next.index, w.next.part)
 	}
 	_, parts, at, err := decodeRecord(value, index, part)
 	if err != nil {
 		return at, fmt.Errorf("entry %d: %w", index, err)
 	}
 	if part > 0 && parts != w.next.parts {
-		return at, fmt.Errorf("entry %d has %d parts and %d parts", index, parts, w.next.parts)
+		return at, fmt.Errorf("entry %d: the number of parts is both %d and %d", index, parts, w.next.parts)
 	}
 	w.next = place{index, part + 1, parts}
 	if part+1 == parts {
@@ -227,7 +224,7 @@ func (w *walker) step(key, value []byte) (stamp, error) {
 	return at, nil
 }
 
-// compare holds the entries found against meta.
+// compare compares the entries found with meta.
 func (s *Store) compare() error {
 	m := &s.meta
 	switch {
@@ -239,9 +236,8 @@ func (s *Store) compare() error {
 	return nil
 }
 
-// judgeTail compares the newest batch that the engine read with the newest
-// whose head can still be seen in the raw log file. Batches are written one at
-// a time, each after the one before is on disk; so a crash can tear only one.
+// judgeTail compares the newest batch that the engine read with the newest one that is still visible in the raw log
+// file. Batches are written one at a time, each after the one before is on disk, so a crash can tear only one.
 func (s *Store) judgeTail(raw, seen stamp) error {
 	reached := s.meta.Seq // deleted on purpose
 	if seen.session == s.meta.Session {
@@ -251,14 +247,14 @@ func (s *Store) judgeTail(raw, seen stamp) error {
 	case raw.session != s.meta.Session || lost <= 0:
 		return nil
 	case lost == 1:
-		s.log.Warn("raft log: cut an append that a crash left unfinished; nobody was told that it succeeded", "dir", s.dir, "last", s.last)
+		s.log.Warn("raft log: removed an append that a crash left unfinished; it was never acknowledged", "dir", s.dir, "last", s.last)
 		return nil
 	default:
 		return s.damaged("the log ends with entry %d, but %d later appends were written after it", s.last, lost)
 	}
 }
 
-// begin drops what was to be deleted and opens a session.
+// begin finishes deletions and opens a session.
 func (s *Store) begin() error {
 	m := s.meta.copy()
 	if s.last != 0 && s.first < m.First {
@@ -281,10 +277,9 @@ func (s *Store) begin() error {
 	return nil
 }
 
-// lastStamp looks through the raw bytes of the engine's newest log file for
-// heads of records of the last session, and returns the newest. It needs no
-// knowledge of the engine's framing; a head that a frame boundary cuts in two
-// is missed, and the next one found.
+// lastStamp searches the raw bytes of the engine's newest log file for record heads of the last session, and returns
+// the newest stamp. It needs no knowledge of the engine's framing. A head that a frame boundary cuts in two is
+// missed, but the next one is found.
 func (s *Store) lastStamp(db string) (newest stamp, err error) {
 	names, err := s.fuse.List(db)
 	if err != nil {
@@ -294,7 +289,7 @@ func (s *Store) lastStamp(db string) (newest stamp, err error) {
 	if len(logs) == 0 {
 		return newest, s.damaged("the engine's log file is missing")
 	}
-	b, err := readAll(s.fuse, s.fuse.PathJoin(db, slices.Max(logs))) // their numbers have leading zeros
+	b, err := readAll(s.fuse, s.fuse.PathJoin(db, slices.Max(logs))) // file numbers have leading zeros
 	if err != nil {
 		return newest, fmt.Errorf("raft log in %s: %w", s.dir, err)
 	}
@@ -320,7 +315,7 @@ func readAll(fs vfs.FS, path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// engineLogger passes pebble's words on. They are for whoever looks closely.
+// engineLogger passes pebble's messages on.
 type engineLogger struct{ s *Store }
 
 func (l engineLogger) Infof(format string, args ...any) {
@@ -333,16 +328,14 @@ func (l engineLogger) Errorf(format string, args ...any) {
 	l.s.log.Warn("raft log engine: " + oneLine(fmt.Sprintf(format, args...)))
 }
 
-// Fatalf must not return. The fuse keeps pebble from failing writes, so this
-// is a fault of the engine's own.
+// Fatalf must not return. The fuse hides failed writes from pebble, so this is a fault of the engine itself.
 func (l engineLogger) Fatalf(format string, args ...any) {
 	panic("raft log engine in " + l.s.dir + ": " + fmt.Sprintf(format, args...))
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// sizeOf adds up the sizes of the files below dir. Files that the engine
-// removes meanwhile count as nothing.
+// sizeOf adds up the sizes of the files below dir, in bytes. Files that the engine removes meanwhile count as 0.
 func sizeOf(fsys vfs.FS, dir string) (total int64, err error) {
 	names, err := fsys.List(dir)
 	if err != nil {

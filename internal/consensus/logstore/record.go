@@ -10,40 +10,36 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A record is one part of an entry as the engine holds it, under a key of its
-// index and part:
+// A record is one part of an entry, stored by the engine under a key of index and part:
 //
-//	mark     4 bytes  a magic number with the record's format
-//	session  8 bytes  how often the store had been opened when it was written
-//	seq      8 bytes  number of its batch in that session
-//	index    8 bytes  the entry's, so that a value under a wrong key is seen
-//	part     2 bytes  which part of the entry this is, from 0 on
-//	parts    2 bytes  how many there are
-//	head     4 bytes  CRC-32C of all of the above
-//	body     4 bytes  CRC-32C of all that follows
-//	the part's share of the entry, partSize bytes in all parts but the last
+// \tmark     4 bytes  a magic number with the record's format
+// \tsession  8 bytes  how often the store had been opened when it was written
+// \tseq      8 bytes  number of its batch in that session
+// \tindex    8 bytes  of the entry, so that a value under a wrong key is noticed
+// \tpart     2 bytes  number of this part of the entry, from 0
+// \tparts    2 bytes  number of parts
+// \thead     4 bytes  CRC-32C of all of the above
+// \tbody     4 bytes  CRC-32C of everything below
+// \tthe part's share of the entry, partSize bytes in all parts but the last
 //
 // The entry is:
 //
-//	term     varint
-//	type     1 byte
-//	appended varint   ns since 1970, 0 if unknown (signed)
-//	length   varint   of the extensions
-//	extensions, data
+// \tterm     varint
+// \ttype     1 byte
+// \tappended varint   ns since 1970, 0 if unknown (signed)
+// \tlength   varint   of the extensions
+// \textensions, data
 //
-// Numbers of fixed size are little-endian. The head has a checksum of its own
-// because Open looks for heads in the raw end of the engine's log: one that
-// the engine no longer reaches tells damage from a torn append.
+// Numbers of fixed size are little-endian. The head has its own checksum because Open searches for heads in the raw
+// end of the engine's log. A head there that the engine no longer reaches distinguishes damage from a torn append.
 //
-// Entries are cut into parts because pebble, when the checksum of a block is
-// wrong, tries each bit of it to see whether a single one flipped. That takes
-// 0.4 s for 32 KiB, 6 s for 128, and grows with the square.
+// Entries are split into parts because pebble, when the checksum of a block is wrong, tries whether a single flipped
+// bit explains it. That takes 0.4 s for 32 KiB and 6 s for 128 KiB, and grows with the square of the size.
 
 const (
 	headSize = 4 + 8 + 8 + 8 + 2 + 2 + 4
 	partSize = 32 << 10
-	// maxEntry is far beyond what raft is given, and within what its parts can
-	// count.
+	// maxEntry is far above what raft writes, and below what the parts can count.
 	maxEntry = 1 << 30
 )
 
@@ -51,22 +47,21 @@ var mark = [4]byte{0xb3, 'L', 'G', 1}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// stamp says which batch a record was written in.
+// stamp is the batch in which a record was written.
 type stamp struct{ session, seq uint64 }
 
-// after says whether a was written after b.
+// after reports whether a was written after b.
 func (a stamp) after(b stamp) bool {
 	return a.session > b.session || a.session == b.session && a.seq > b.seq
 }
 
-// place says which part of which entry a record holds.
+// place names the part of an entry that a record holds.
 type place struct {
 	index       uint64
 	part, parts uint16
 }
 
-// body is an entry on its way to the disk: taken share by share, without
-// copying the data into one piece first.
+// body is an entry to be written. Shares are taken from it one by one, without copying the data into one piece first.
 type body struct{ head, data []byte }
 
 func newBody(l *raft.Log) body {
@@ -86,17 +81,17 @@ func (b *body) size() int { return len(b.head) + len(b.data) }
 
 func (b *body) parts() int { return (b.size() + partSize - 1) / partSize }
 
-// take moves the next bytes into to, all of it.
+// take moves the next bytes of b to `to` and fills it.
 func (b *body) take(to []byte) {
 	n := copy(to, b.head)
 	b.head = b.head[n:]
 	b.data = b.data[copy(to[n:], b.data):]
 }
 
-// recordSize returns the length of the record that holds what comes next of b.
+// recordSize returns the length of the record for the next share of b.
 func recordSize(b *body) int { return headSize + 4 + min(b.size(), partSize) }
 
-// encodeRecord fills to, of recordSize bytes, with the next share of b.
+// encodeRecord fills to, which has recordSize bytes, with the next share of b.
 func encodeRecord(to []byte, p place, at stamp, b *body) {
 	copy(to, mark[:])
 	le := binary.LittleEndian
@@ -119,7 +114,7 @@ func decodeHead(b []byte) (p place, at stamp, err error) {
 		return p, at, errShort
 	}
 	if [4]byte(b) != mark {
-		return p, at, fmt.Errorf("the record begins with %x, not %x: its format is unknown", b[:4], mark)
+		return p, at, fmt.Errorf("unknown record format: it begins with %x, want %x", b[:4], mark)
 	}
 	le := binary.LittleEndian
 	if crc32.Checksum(b[:32], castagnoli) != le.Uint32(b[32:]) {
@@ -130,15 +125,15 @@ func decodeHead(b []byte) (p place, at stamp, err error) {
 	return p, at, nil
 }
 
-// decodeRecord checks a record found under the key of an index and a part, and
-// returns its share of the entry, which is the engine's memory.
+// decodeRecord checks a record found under the key of an index and a part, and returns its share of the entry. The
+// share is the engine's memory.
 func decodeRecord(b []byte, index uint64, part uint16) (share []byte, parts uint16, at stamp, err error) {
 	p, at, err := decodeHead(b)
 	switch {
 	case err != nil:
 		return nil, 0, at, err
 	case p.index != index || p.part != part || p.part >= p.parts:
-		return nil, 0, at, fmt.Errorf("the record is that of entry %d, part %d of %d", p.index, p.part, p.parts)
+		return nil, 0, at, fmt.Errorf("the record belongs to entry %d, part %d of %d", p.index, p.part, p.parts)
 	case len(b) < headSize+4:
 		return nil, 0, at, errShort
 	}
@@ -152,7 +147,7 @@ func decodeRecord(b []byte, index uint64, part uint16) (share []byte, parts uint
 	return share, p.parts, at, nil
 }
 
-// decodeBody reads an entry into l, which then owns b.
+// decodeBody decodes an entry into l, which then owns b.
 func decodeBody(b []byte, index uint64, l *raft.Log) error {
 	term, n := binary.Uvarint(b)
 	if n <= 0 || len(b) == n {
@@ -183,8 +178,7 @@ func decodeBody(b []byte, index uint64, l *raft.Log) error {
 	return nil
 }
 
-// The keys of the engine are a letter, the index and the part, so that they
-// sort as the log does.
+// The engine's keys are a letter, the index and the part, so that they sort in log order.
 const logKeySize = 1 + 8 + 2
 
 // logKey returns the key of an entry's first part.

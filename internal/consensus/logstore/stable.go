@@ -8,13 +8,13 @@ import (
 	"berth"
 )
 
-// maxStable bounds one value of the stable store; raft's are some ten bytes.
+// maxStable is the limit for one key or value of the stable store, in bytes; raft's have about ten.
 const maxStable = 4 << 10
 
-// Set keeps a value under key and returns when it is on disk.
+// Set stores a value under key and returns when it is on disk.
 func (s *Store) Set(key, val []byte) error {
 	if len(key) == 0 || len(key) > maxStable || len(val) > maxStable {
-		return berth.Errorf(berth.Invalid, "raft stable store: key of %d bytes, value of %d bytes; allowed are 1 to %d and 0 to %d",
+		return berth.Errorf(berth.Invalid, "raft stable store: key of %d bytes, value of %d bytes: want at most %d and %d, and a key that is not empty",
 			len(key), len(val), maxStable, maxStable)
 	}
 	s.writing.Lock()
@@ -37,7 +37,7 @@ func (s *Store) Set(key, val []byte) error {
 	return nil
 }
 
-// Get returns the value under key, or an empty one if there is none.
+// Get returns the value under key, an empty one if there is none.
 func (s *Store) Get(key []byte) ([]byte, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -47,19 +47,19 @@ func (s *Store) Get(key []byte) ([]byte, error) {
 	return bytes.Clone(s.keys[string(key)]), nil
 }
 
-// SetUint64 keeps a number under key and returns when it is on disk.
+// SetUint64 stores a number under key and returns when it is on disk.
 func (s *Store) SetUint64(key []byte, val uint64) error {
 	return s.Set(key, binary.BigEndian.AppendUint64(nil, val))
 }
 
-// GetUint64 returns the number under key, or 0 if there is none.
+// GetUint64 returns the number under key, 0 if there is none.
 func (s *Store) GetUint64(key []byte) (uint64, error) {
 	b, err := s.Get(key)
 	if err != nil || len(b) == 0 {
 		return 0, err
 	}
 	if len(b) != 8 {
-		return 0, berth.Errorf(berth.Invalid, "raft stable store: %q is no number: it has %d bytes, not 8", key, len(b))
+		return 0, berth.Errorf(berth.Invalid, "raft stable store: %q is not a number: want 8 bytes, got %d", key, len(b))
 	}
 	return binary.BigEndian.Uint64(b), nil
 }

@@ -1,25 +1,24 @@
-// Package logstore keeps a server's Raft log and its vote on disk. It is the
-// raft.LogStore and raft.StableStore of hashicorp/raft over the storage engine
-// pebble; docs/decisions/0002-raft-log-engine.md says why that one.
+// Package logstore keeps a server's Raft log and its vote on disk. It implements raft.LogStore and raft.StableStore
+// of hashicorp/raft on the storage engine pebble; docs/decisions/0002-raft-log-engine.md explains that choice.
 //
-// What it promises:
+// It guarantees:
 //
-//   - A call that wrote returns when the bytes are on disk. A batch of entries
-//     is there as a whole or not at all.
-//   - After the first failed write or sync nothing reaches the disk any more
-//     and every later call returns that first error: what is on disk is what a
-//     crash at that moment would have left. A failed sync is not tried again.
-//   - Open finds everything that was acknowledged, or refuses with one line.
-//     The one thing it cuts is the batch that a crash left half-written, which
-//     was never acknowledged. Every entry is read and checked at open, and
+//   - A write returns when the bytes are on disk. A batch of entries is there
+//     completely or not at all.
+//   - After the first failed write or sync nothing reaches the disk any more,
+//     and every later call returns that first error. What is on disk is what a
+//     crash at that moment would have left. A failed sync is not retried.
+//   - Open finds everything that was acknowledged, or fails with an error of one
+//     line. The only thing it removes is a batch that a crash left half-written,
+//     which was never acknowledged. Every entry is read and checked by Open, and
 //     again whenever it is read.
 //   - The log has no gaps: an append continues it, a deletion is at its ends.
 //
-// A folder holds the file meta, which says the format, the vote and which
-// entries must be there, and the folder db, which is the engine's.
+// A directory holds the file meta, which states the format, the vote and which entries must exist, and the directory
+// db, which is the engine's.
 //
-// It leaves to others: watching for free space and hanging disks before they
-// hurt, taking snapshots, and stopping the server when Failed is closed.
+// It leaves to others: watching for free space and hanging disks, taking snapshots, and stopping the server when
+// Failed is closed.
 package logstore
 
 import (
@@ -35,18 +34,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ErrDamaged is in every error that says the bytes on disk are not those that
-// were written. Starting anew from the other servers, or from a snapshot, is
-// the way out; carrying on is not.
+// ErrDamaged is wrapped by every error that means that the bytes on disk are not those that were written. The server
+// must then be rebuilt from the other servers or from a snapshot; it must not continue.
 var ErrDamaged = errors.New("the raft log is damaged")
 
 var errClosed = errors.New("the raft log is closed")
 
-// Options says how to open a store.
+// Options are the options of Open.
 type Options struct {
 	Logger *slog.Logger // nil: slog.Default()
 
-	fs vfs.FS // nil: the operating system's; tests make it fail
+	fs vfs.FS // nil: the operating system's; tests pass one that fails
 }
 
 // Store is an open log. Its methods may be called from any goroutine.
@@ -58,9 +56,9 @@ type Store struct {
 	lock *pebble.Lock
 
 	writing sync.Mutex // held through each write; guards the fields below
-	meta    meta       // as it is on disk
+	meta    meta       // as on disk
 	seq     uint64     // number of the last batch of this session
-	bytes   uint64     // handed to the log since Open
+	bytes   uint64     // written to the log since Open
 
 	mu     sync.RWMutex // held while the engine is read; guards the fields below
 	first  uint64       // 0 if the log is empty
@@ -75,10 +73,9 @@ var (
 	_ raft.MonotonicLogStore = (*Store)(nil)
 )
 
-// Open opens the log in the folder dir, or makes a new one if there is none.
-// One process can have it open. If the disk is full the error is
-// berth.Unavailable and wraps syscall.ENOSPC; if what is there cannot be
-// trusted it wraps ErrDamaged.
+// Open opens the log in the directory dir and creates it if it does not exist. Only one process can have it open. If
+// the disk is full the error is berth.Unavailable and wraps syscall.ENOSPC. If the files cannot be trusted it wraps
+// ErrDamaged.
 func Open(dir string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -89,12 +86,12 @@ func Open(dir string, o Options) (*Store, error) {
 	s := &Store{dir: dir, log: o.Logger, fuse: newFuse(o.fs)}
 	err := s.open()
 	if cause := s.fuse.Err(); cause != nil {
-		err = s.failure(cause) // whatever else went wrong came of this
+		err = s.failure(cause) // any other error follows from this one
 	} else if isNoSpace(err) {
-		err = s.failure(err) // the lock, which is not the fuse's
+		err = s.failure(err) // the lock file, which does not go through the fuse
 	}
 	if err != nil {
-		s.shut() // what it could say is less than err
+		s.shut() // its error matters less than err
 		return nil, err
 	}
 	return s, nil
@@ -108,12 +105,11 @@ func (s *Store) Err() error {
 	return nil
 }
 
-// Failed is closed at the first failed write or sync, also one in the
-// background: then the server must stop. Err says what it was.
+// Failed is closed at the first failed write or sync, including those in the background. Then the server must stop.
+// Err returns the cause.
 func (s *Store) Failed() <-chan struct{} { return s.fuse.blown }
 
-// failure tells the operator which folder a disk error is about, and the
-// caller whether room would help.
+// failure adds the directory to a disk error for the operator, and for the caller whether free space would help.
 func (s *Store) failure(cause error) error {
 	switch {
 	case errors.Is(cause, ErrDamaged):
@@ -121,10 +117,10 @@ func (s *Store) failure(cause error) error {
 	case isNoSpace(cause):
 		return berth.Errorf(berth.Unavailable, "raft log in %s: the disk is full: %w", s.dir, cause)
 	}
-	return fmt.Errorf("raft log in %s: stopped at the first failure, to keep what is on disk: %w", s.dir, cause)
+	return fmt.Errorf("raft log in %s: stopped at the first failure to protect what is on disk: %w", s.dir, cause)
 }
 
-// damaged returns the one line that an operator needs.
+// damaged returns an error of one line that tells the operator what to do.
 func (s *Store) damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s; rebuild this server from its peers or from a snapshot", ErrDamaged, s.dir, oneLine(fmt.Sprintf(format, args...)))
 }
@@ -155,8 +151,8 @@ func (s *Store) shut() error {
 	return errors.Join(errs...)
 }
 
-// Bytes returns how many bytes were handed to the log since it was opened,
-// framing included, and how many its files have now.
+// Bytes returns the number of bytes written to the log since it was opened, including framing, and the size of its
+// files now.
 func (s *Store) Bytes() (appended uint64, onDisk int64, err error) {
 	s.writing.Lock()
 	appended = s.bytes
@@ -165,7 +161,7 @@ func (s *Store) Bytes() (appended uint64, onDisk int64, err error) {
 	return appended, onDisk, err
 }
 
-// usable returns why the store cannot be used. The caller holds s.mu.
+// usable returns an error if the store cannot be used. The caller holds s.mu.
 func (s *Store) usable() error {
 	if s.closed {
 		return errClosed

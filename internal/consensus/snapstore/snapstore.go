@@ -1,16 +1,14 @@
-// Package snapstore keeps a server's snapshots on disk: raft's own
-// FileSnapshotStore, with what it leaves undone.
+// Package snapstore keeps a server's snapshots on disk. It extends raft's FileSnapshotStore.
 //
-// The library writes, syncs, checks the state's checksum when a snapshot is
-// opened, and keeps the newest few. It leaves the remains of a snapshot that a
-// crash or a full disk ended, for ever, and it believes whatever meta.json
-// says: an index that a flipped bit changed passes for true. So this package
+// The library writes and syncs snapshots, checks the checksum of the state when a snapshot is opened, and keeps the
+// newest few. But it never removes what a crash or a full disk left of a snapshot, and it trusts meta.json: an index
+// that a flipped bit changed passes as true. So this package
 //
 //   - removes such remains, at once and at every start;
-//   - puts a checksum of meta.json beside it, and sets aside at the start what
-//     does not match: then an older snapshot serves, if the log reaches back
-//     to it, which consensus must check;
-//   - refuses to start beside a snapshot of a newer format.
+//   - writes a checksum next to meta.json, and at the start sets aside snapshots
+//     that do not match it. An older snapshot is used then, if the log reaches
+//     back to it, which consensus must check;
+//   - refuses to start if there is a snapshot of a newer format.
 //
 // A snapshot exists from the moment that the sink's Close has returned.
 package snapstore
@@ -37,7 +35,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Names in the folder. The first three are the library's.
+// Names in the directory. The first three are the library's.
 const (
 	snapshotsDir = "snapshots"
 	metaName     = "meta.json"
@@ -60,8 +58,8 @@ type Store struct {
 
 var _ raft.SnapshotStore = (*Store)(nil)
 
-// Open opens the snapshots in the folder dir, or makes it. The newest retain
-// ones are kept. logger may be nil.
+// Open opens the snapshots in the directory dir and creates it if necessary. The newest retain snapshots are kept.
+// logger may be nil.
 func Open(dir string, retain int, logger *slog.Logger) (*Store, error) {
 	if logger == nil {
 		logger = slog.Default()
@@ -81,14 +79,12 @@ func Open(dir string, retain int, logger *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// Aside returns why snapshots were set aside at Open, one error for each. If
-// the log does not reach back to the newest of those left, this is why the
-// server cannot start.
+// Aside returns why snapshots were set aside by Open, one error for each. If the log does not reach back to the
+// newest of the others, this is why the server cannot start.
 func (s *Store) Aside() []error { return s.aside }
 
-// Continues returns an error if the log does not go on where the newest usable
-// snapshot ends: then entries are missing, and raft, which does not ask, would
-// panic in the middle of its start. It reads that snapshot once.
+// Continues returns an error if the log does not continue where the newest usable snapshot ends. Then entries are
+// missing, and raft, which does not check, would panic during its start. Continues reads that snapshot once.
 func (s *Store) Continues(log raft.LogStore) error {
 	index, damaged, err := s.newest()
 	if err != nil {
@@ -103,7 +99,7 @@ func (s *Store) Continues(log raft.LogStore) error {
 	damaged = append(damaged, s.aside...)
 	switch {
 	case first > index+1:
-		return fmt.Errorf("the newest usable snapshot in %s ends with entry %d and the log begins with %d: the entries between are missing; "+
+		return fmt.Errorf("the newest usable snapshot in %s ends with entry %d but the log begins with entry %d: entries are missing; "+
 			"rebuild this server from its peers or from a backup%s", s.dir, index, first, because(damaged))
 	case last == 0 && index == 0 && len(damaged) > 0:
 		return fmt.Errorf("no snapshot in %s is usable and the log is empty; rebuild this server from its peers or from a backup%s", s.dir, because(damaged))
@@ -111,25 +107,24 @@ func (s *Store) Continues(log raft.LogStore) error {
 	return nil
 }
 
-// Overtake empties a log that ends before the newest usable snapshot, as Continues
-// met it. A server got or restored that snapshot and crashed before raft emptied
-// the log, which it does not make up for: nothing could be appended any more, for
-// what follows on the snapshot does not continue such a log.
+// Overtake empties a log that ends before the newest usable snapshot that Continues found. A server received or
+// restored that snapshot and crashed before raft emptied the log. Raft does not catch up on that, and then nothing
+// could be appended: entries after the snapshot do not continue such a log.
 func (s *Store) Overtake(log raft.LogStore) error {
 	first, err1 := log.FirstIndex()
 	last, err2 := log.LastIndex()
 	if err := errors.Join(err1, err2); err != nil || last == 0 || last >= s.index {
 		return err
 	}
-	s.log.Warn("the log ends before the newest snapshot, and is emptied", "last", last, "snapshot", s.index)
+	s.log.Warn("the log ends before the newest snapshot; emptying it", "last", last, "snapshot", s.index)
 	return log.DeleteRange(first, last)
 }
 
-// FirstLine returns the first line of the newest usable snapshot's state, as
-// Continues met it; "" if there is none.
+// FirstLine returns the first line of the state of the newest usable snapshot that Continues found, "" if there is
+// none.
 func (s *Store) FirstLine() string { return s.first }
 
-// because lists what is damaged, on the one line that an operator gets.
+// because lists the damage for the one line that an operator gets.
 func because(damaged []error) string {
 	out := ""
 	for _, err := range damaged {
@@ -138,8 +133,8 @@ func because(damaged []error) string {
 	return out
 }
 
-// newest returns the index of the newest snapshot whose state is whole, 0 if
-// there is none, and what is wrong with newer ones.
+// newest returns the index of the newest snapshot whose state is intact, 0 if there is none, and what is wrong with
+// newer ones.
 func (s *Store) newest() (index uint64, damaged []error, err error) {
 	all, err := s.List()
 	if err != nil {
@@ -159,7 +154,7 @@ func (s *Store) newest() (index uint64, damaged []error, err error) {
 	return 0, damaged, nil
 }
 
-// tidy removes what unfinished snapshots left and sets aside damaged ones.
+// tidy removes unfinished snapshots and sets aside damaged ones.
 func (s *Store) tidy() error {
 	all, err := os.ReadDir(filepath.Join(s.dir, snapshotsDir))
 	if err != nil {
@@ -181,7 +176,7 @@ func (s *Store) tidy() error {
 			return berth.Errorf(berth.Invalid, "snapshot %s: %w", path, err)
 		}
 		s.aside = append(s.aside, fmt.Errorf("snapshot %s: %w", path, err))
-		s.log.Warn("a damaged snapshot is set aside", "snapshot", path, "to", asideDir, "error", err)
+		s.log.Warn("a damaged snapshot was set aside", "snapshot", path, "to", asideDir, "error", err)
 		if err := s.setAside(d.Name()); err != nil {
 			return s.failed("set aside a damaged snapshot in", err)
 		}
@@ -200,9 +195,9 @@ func (s *Store) setAside(id string) error {
 	return os.Rename(filepath.Join(s.dir, snapshotsDir, id), filepath.Join(to, id))
 }
 
-var errNewer = errors.New("its format is newer than this build")
+var errNewer = errors.New("the format is newer than this build")
 
-// check says whether a finished snapshot's meta.json is the one written.
+// check returns an error if a finished snapshot's meta.json is not the one that was written.
 func check(path string) error {
 	b, err := os.ReadFile(filepath.Join(path, metaName))
 	if err != nil {
@@ -210,7 +205,7 @@ func check(path string) error {
 	}
 	want, err := os.ReadFile(filepath.Join(path, sumName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("it was not finished")
+		return errors.New("the snapshot was not finished")
 	}
 	if err != nil {
 		return err
@@ -223,7 +218,7 @@ func check(path string) error {
 		return err
 	}
 	if m.Version > raft.SnapshotVersionMax {
-		return fmt.Errorf("%w: %d; this build reads %d", errNewer, m.Version, raft.SnapshotVersionMax)
+		return fmt.Errorf("%w: version %d, but this build reads %d", errNewer, m.Version, raft.SnapshotVersionMax)
 	}
 	return nil
 }
@@ -237,8 +232,8 @@ func (s *Store) Create(version raft.SnapshotVersion, index, term uint64, c raft.
 	}
 	inner, err := s.FileSnapshotStore.Create(version, index, term, c, cIndex, t)
 	if err != nil {
-		// There is no sink to say the name of what it may have left; and raft
-		// takes one snapshot at a time, so nothing else is under way.
+		// Without a sink the name of the remains is unknown. Raft takes one snapshot at a time, so no other is under
+		// way.
 		s.removeTemporary("*")
 		return nil, s.failed("begin a snapshot in", err)
 	}
@@ -278,7 +273,7 @@ func (k *sink) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close finishes the snapshot. If it fails there is none.
+// Close finishes the snapshot. If it fails, the snapshot does not exist.
 func (k *sink) Close() error {
 	if err := k.SnapshotSink.Close(); err != nil {
 		k.giveUp()
@@ -293,9 +288,8 @@ func (k *sink) Close() error {
 	return failpoint.Hit("consensus/snapshot-sealed")
 }
 
-// seal writes the checksum of the finished meta.json. Until it is there the
-// next start would set the snapshot aside; raft drops no entry of the log
-// before it is.
+// seal writes the checksum of the finished meta.json. Without it the next start would set the snapshot aside. Raft
+// drops log entries only after this.
 func (k *sink) seal() error {
 	dir := filepath.Join(k.store.dir, snapshotsDir, k.ID())
 	b, err := os.ReadFile(filepath.Join(dir, metaName))
@@ -317,8 +311,8 @@ func (k *sink) seal() error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Cancel drops the snapshot and what it took on disk. The library tries to
-// write the rest first, and keeps it all if the disk is full.
+// Cancel drops the snapshot and its files. The library tries to write the rest first, and keeps everything if the
+// disk is full.
 func (k *sink) Cancel() error {
 	err := k.SnapshotSink.Cancel()
 	k.giveUp()
@@ -328,27 +322,25 @@ func (k *sink) Cancel() error {
 	return nil
 }
 
-// giveUp frees the room that a snapshot took which was not finished. When it
-// fails to write the rest the library forgets to close the file, and until then
-// its room is not free: that takes a collection of garbage.
+// giveUp frees the space of an unfinished snapshot. If writing the rest fails, the library does not close the file,
+// and its space is not free until the garbage collector closes it.
 func (k *sink) giveUp() {
 	k.store.removeTemporary(k.ID())
 	k.SnapshotSink = &discarded{k.ID()}
 	runtime.GC()
 }
 
-// discarded is what is left of a snapshot that was given up.
+// discarded replaces a snapshot that was dropped.
 type discarded struct{ id string }
 
-var errDiscarded = errors.New("the snapshot was given up")
+var errDiscarded = errors.New("the snapshot was dropped")
 
 func (d *discarded) ID() string                { return d.id }
 func (d *discarded) Write([]byte) (int, error) { return 0, errDiscarded }
 func (d *discarded) Close() error              { return errDiscarded }
 func (d *discarded) Cancel() error             { return nil }
 
-// isIOError says whether the operating system refused, other than by saying
-// that a file is not there.
+// isIOError reports whether the operating system returned an error other than "no such file".
 func isIOError(err error) bool {
 	n, ok := errors.AsType[syscall.Errno](err)
 	return ok && n != syscall.ENOENT

@@ -212,7 +212,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	if err := errors.Join(os.WriteFile(filepath.Join(folder, metaName), b, 0o600), os.WriteFile(filepath.Join(folder, sumName), []byte(sum(b)), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, 2, quiet); berth.KindOf(err) != berth.Invalid || !strings.Contains(err.Error(), "newer than this build: 2; this build reads 1") {
+	if _, err := Open(dir, 2, quiet); berth.KindOf(err) != berth.Invalid || !strings.Contains(err.Error(), "newer than this build: version 2, but this build reads 1") {
 		t.Fatal(err)
 	}
 }
@@ -299,7 +299,7 @@ func TestStartNeedsALogThatGoesOn(t *testing.T) {
 	if err := s.Continues(log(21, 25)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Continues(log(22, 25)); err == nil || !strings.Contains(err.Error(), "ends with entry 20 and the log begins with 22") {
+	if err := s.Continues(log(22, 25)); err == nil || !strings.Contains(err.Error(), "ends with entry 20 but the log begins with entry 22") {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(filepath.Join(dir, snapshotsDir, folders(t, dir)[1], "state.bin"), 100); err != nil {

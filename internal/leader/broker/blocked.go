@@ -8,27 +8,27 @@ import (
 	"berth/internal/fit"
 )
 
-// Blocked holds evaluations that wait for Room, and says which of them a
-// change can help. It is plain data, used by one goroutine at a time.
+// Blocked holds evaluations that wait for capacity and knows which of them a change can help. It is plain data, used
+// by one goroutine at a time.
 type Blocked struct {
-	evals map[berth.EvalID]*berth.Eval // those that any node can help
-	freed freed[string]                // by class of node
-	// due is when those are tried again of which nobody knows what would help:
-	// their plans were refused, so there may be room as it is.
+	evals map[berth.EvalID]*berth.Eval // evaluations that any node can help
+	freed freed[string]                // by node class
+	// due is when to retry evaluations for which it is not known what would help. Their plans were refused, so there
+	// may be capacity already.
 	due map[berth.EvalID]time.Time
 	on  onNodes
 }
 
-// onNodes are the evaluations that wait for one node each: what a job lacks
-// that runs on every node. Room elsewhere is nothing to them. There can be as
-// many as nodes, so whatever happens on one looks at its own alone.
+// onNodes holds the evaluations that each wait for one node: the missing instances of jobs that run on every node.
+// Capacity elsewhere does not help them. There can be as many as nodes, so a change on one node looks only at that
+// node's evaluations.
 type onNodes struct {
 	evals  map[berth.EvalID]*berth.Eval
 	byNode map[berth.NodeID]map[berth.EvalID]*berth.Eval
 	freed  freed[berth.NodeID]
 }
 
-// Room is what a change gives, a bit for each kind.
+// Room is the capacity that a change frees, one bit for each kind.
 type Room uint8
 
 const (
@@ -38,14 +38,14 @@ const (
 	RoomPorts
 	RoomCores
 	RoomDevices
-	RoomNode // a node came or changed: it may meet conditions that none met
-	RoomPool // an exclusive host pool does not keep a node from others any more
+	RoomNode // a node came or changed: it may meet constraints that no node met before
+	RoomPool // an exclusive host pool no longer reserves a node
 	RoomAll  = 1<<roomKinds - 1
 
 	roomKinds = 8
 )
 
-// roomOf is what an allocation that ends gives back.
+// roomOf returns the capacity that an allocation frees when it ends.
 func roomOf(a *berth.Alloc) (r Room) {
 	w := fit.RequestOf(a.Group)
 	g := a.Grant()
@@ -63,7 +63,7 @@ func roomOf(a *berth.Alloc) (r Room) {
 	return r
 }
 
-// wanted is the room that an evaluation waits for.
+// wanted returns the kinds of capacity that an evaluation waits for.
 func wanted(m *berth.Missed) Room {
 	r := RoomNode | RoomPool
 	for _, d := range m.Dimensions {
@@ -96,9 +96,9 @@ func NewBlocked() *Blocked {
 	}
 }
 
-// Add makes an evaluation wait. It returns false, and does not keep it, if what
-// it waits for happened since the state that it was decided on. One of which
-// nobody knows what would help is due again at the given time at the latest.
+// Add makes an evaluation wait. It returns false and does not keep the evaluation if what it waits for has happened
+// since the state it was decided on. An evaluation for which it is not known what would help is due at the given time
+// at the latest.
 func (b *Blocked) Add(e *berth.Eval, again time.Time) bool {
 	b.Remove(e.ID)
 	if b.missedSomething(e) {
@@ -111,7 +111,7 @@ func (b *Blocked) Add(e *berth.Eval, again time.Time) bool {
 	return true
 }
 
-// Keep makes an evaluation wait, whatever happened since it was decided.
+// Keep makes an evaluation wait, whatever has happened since it was decided.
 func (b *Blocked) Keep(e *berth.Eval) {
 	if e.NodeID.IsZero() {
 		b.evals[e.ID] = e
@@ -139,15 +139,14 @@ func (b *Blocked) missedSomething(e *berth.Eval) bool {
 	return false
 }
 
-// missedSince says whether one that waits for a node missed something there
-// since a state.
+// missedSince reports whether the evaluation waits for a node and something that helps it happened there after the
+// given index.
 func (b *Blocked) missedSince(id berth.EvalID, index uint64) bool {
 	e := b.on.evals[id]
 	return e != nil && b.on.missed(e, index)
 }
 
-// missed says whether what an evaluation waits for happened on its node since a
-// state.
+// missed reports whether something that helps an evaluation happened on its node after the given index.
 func (o *onNodes) missed(e *berth.Eval, index uint64) bool {
 	if sure, all := o.freed.since(index); sure {
 		return all
@@ -156,16 +155,15 @@ func (o *onNodes) missed(e *berth.Eval, index uint64) bool {
 	return r != 0 && helpsOn(e, r)
 }
 
-// helpsOn says whether room on the node that an evaluation waits for can help.
+// helpsOn reports whether capacity of kinds r on its node can help an evaluation.
 func helpsOn(e *berth.Eval, r Room) bool {
 	return e.Missed == nil || e.Missed.Escaped || wanted(e.Missed)&r != 0
 }
 
-// helps says whether Room on a node of the class could help an evaluation: not
-// if it saw nodes of that class and none met its conditions, nor if it is room
-// of which there was enough.
+// helps reports whether capacity of kinds r on a node of the class can help an evaluation. It cannot if the
+// evaluation saw nodes of that class and none was feasible, or if there was enough capacity of those kinds already.
 func helps(e *berth.Eval, class string, r Room) bool {
-	if e.Type != berth.TypeStream { // nobody else minds pools
+	if e.Type != berth.TypeStream { // pools matter only to stream jobs
 		if r &^= RoomPool; r == 0 {
 			return false
 		}
@@ -190,8 +188,8 @@ func (b *Blocked) Remove(id berth.EvalID) {
 	}
 }
 
-// Freed notes that a node of the class got room at an index, and returns the
-// evaluations that this can help; they wait no longer.
+// Freed records that a node of the class got capacity at an index. It removes and returns the evaluations that this
+// can help.
 func (b *Blocked) Freed(class string, r Room, index uint64) (out []*berth.Eval) {
 	b.freed.note(class, r, index)
 	for _, e := range b.evals {
@@ -203,10 +201,9 @@ func (b *Blocked) Freed(class string, r Room, index uint64) (out []*berth.Eval) 
 	return out
 }
 
-// FreedOn notes that a node got room at an index, and returns the evaluations
-// that wait for that node and that this can help; they wait no longer. Without
-// it what waits for nodes is not woken, so it is for clusters with jobs that run
-// on every node.
+// FreedOn records that a node got capacity at an index. It removes and returns the evaluations that wait for that
+// node and that this can help. Nothing else wakes evaluations that wait for one node, so it must be called in
+// clusters with jobs that run on every node.
 func (b *Blocked) FreedOn(node berth.NodeID, r Room, index uint64) (out []*berth.Eval) {
 	b.on.freed.note(node, r, index)
 	for _, e := range b.on.byNode[node] {
@@ -220,8 +217,7 @@ func (b *Blocked) FreedOn(node berth.NodeID, r Room, index uint64) (out []*berth
 	return out
 }
 
-// FreedAll notes that there can be room anywhere, and returns all that waits for
-// room; nothing does any more.
+// FreedAll records that there may be capacity anywhere. It removes and returns all evaluations that wait.
 func (b *Blocked) FreedAll(index uint64) (out []*berth.Eval) {
 	b.freed.everywhere(index)
 	b.on.freed.everywhere(index)
@@ -236,8 +232,8 @@ func (b *Blocked) FreedAll(index uint64) (out []*berth.Eval) {
 	return out
 }
 
-// Due returns the evaluations whose time has come, which wait no longer, and
-// when the next one's comes, zero if there is none.
+// Due removes and returns the evaluations whose time has come. again is when the next one is due, zero if there is
+// none.
 func (b *Blocked) Due(now time.Time) (out []*berth.Eval, again time.Time) {
 	for id, at := range b.due {
 		switch {
@@ -255,5 +251,5 @@ func (b *Blocked) Due(now time.Time) (out []*berth.Eval, again time.Time) {
 	return out, again
 }
 
-// Len returns how many evaluations wait.
+// Len returns the number of evaluations that wait.
 func (b *Blocked) Len() int { return len(b.evals) + len(b.on.evals) }

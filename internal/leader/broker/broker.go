@@ -1,8 +1,7 @@
-// Package broker holds the evaluations that wait: for a worker, for a time, or
-// for Room in the cluster. It is built from the state when a term begins and
-// follows the commits from there, so what is pending in the state is in the
-// broker, and nothing else is. Workers take evaluations from it and say what
-// became of them; those that cannot be delivered it ends itself.
+// Package broker holds the evaluations that wait: for a worker, for a time, or for capacity in the cluster. It is
+// built from the state when a term begins and follows the commits from there, so it holds exactly the evaluations
+// that are open in the state. Workers take evaluations from it and report the outcome. It ends those that cannot be
+// delivered itself.
 package broker
 
 import (
@@ -19,8 +18,7 @@ import (
 	"berth/internal/state"
 )
 
-// Broker is the evaluations of one term. Run must be running for its other
-// methods to do anything.
+// Broker holds the evaluations of one term. Its other methods have no effect unless Run is running.
 type Broker struct {
 	Logger *slog.Logger // may be set before Run; slog.Default() if not
 
@@ -35,14 +33,14 @@ type Broker struct {
 	changed chan struct{} // closed when something may be ready
 	poke    chan struct{} // wakes Run
 	closed  bool
-	paused  bool // by an operator: nothing is handed out
-	evict   bool // more jobs may evict others since the last look at what is blocked
+	paused  bool // by an operator: nothing is delivered
+	evict   bool // more jobs may preempt others since the blocked evaluations were last looked at
 	recent  *recent
-	// unready is the newest index at which a node ceased to take allocations.
+	// unready is the newest index at which a node stopped taking allocations.
 	unready uint64
 
-	// Told, if set before Run, hears of each evaluation that ended, once. It is
-	// called with the broker locked: it must be quick and not call back.
+	// OnEnd, if set before Run, is called once for each evaluation that ended. The broker is locked during the call,
+	// so it must be quick and must not call back.
 	Told func(Ended)
 }
 
@@ -84,7 +82,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 }
 
-// close wakes who waits for an evaluation: none will come.
+// close wakes the callers that wait for an evaluation: none will come.
 func (b *Broker) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,12 +105,12 @@ func (b *Broker) rebuild(s *state.Snapshot) {
 		b.queue.Add(e, now)
 	}
 	for e := range s.OpenEvals(berth.EvalBlocked) {
-		b.queue.Add(e, now) // what it waited for may have come while nobody watched
+		b.queue.Add(e, now) // what it waited for may have come between two terms
 	}
 	b.wake()
 }
 
-// follow takes in all commits after at, and returns the last.
+// follow processes all commits after at and returns the last.
 func (b *Broker) follow(at *state.Commit) *state.Commit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,14 +154,14 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 				b.queue.Add(e, now)
 			}
 		}
-		b.waitOn(at.Snapshot) // before the next commit, which can be for them
+		b.waitOn(at.Snapshot) // before the next commit, which may help them
 	}
 	b.wake()
 	return at
 }
 
-// take takes in one change of the state, which had an index before. If a node got room by it, it is
-// returned, and what kinds of room.
+// take processes one change of the state. before is the index of the state before the change. If a node got capacity
+// by it, take returns the node and the kinds of capacity.
 func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now time.Time) (on *berth.Node, freed Room) {
 	switch c.Table {
 	case state.SchedulerConfigs:
@@ -202,14 +200,14 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 		}
 		n := s.Node(old.NodeID)
 		if n != nil && (n.Ready() || n.ModifyIndex > before && !old.Wanted()) {
-			return n, r // if the node took something until now, its job may have waited for that: see awaitedInVain
+			return n, r // a job may have waited for this while the node still took allocations: see awaitedInVain
 		}
 	}
 	return nil, 0
 }
 
-// sameForScheduling says whether nothing changed about a node that placement
-// looks at: its class, what is unique to it, its room and its ports.
+// sameForScheduling reports whether everything that placement looks at is the same for both versions of a node: its
+// class, its own attributes, its capacity and its ports.
 func sameForScheduling(a, b *berth.Node) bool {
 	return a.Class == b.Class && a.Name == b.Name &&
 		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) && maps.Equal(a.HostNetworks, b.HostNetworks) &&
@@ -223,9 +221,9 @@ func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
 	}
 	if berth.PerNode(e.Type) && decided(old, e) {
 		b.queue.Drop(e.ID)
-		b.waitOn(s) // some may be left to it by the same commit
-		// Others of its job that wait for a node were left to it. What came
-		// after the state that it was decided on is theirs to look at.
+		b.waitOn(s) // the same commit may have left some to it
+		// Other evaluations of its job that wait for one node were left to this one. What happened after the state
+		// that it was decided on is theirs again.
 		for x := range s.OpenEvalsOf(e.Key(), berth.EvalBlocked) {
 			if x.ID != e.ID && b.blocked.missedSince(x.ID, e.SnapshotIndex) {
 				b.blocked.Remove(x.ID)
@@ -245,10 +243,9 @@ func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
 	}
 }
 
-// decided says whether an evaluation is what a worker made of it just now: then
-// its timeline is another. Whether the worker has it still says nothing, for it
-// can be done before its plan is heard of here. old is nil if the evaluation is
-// new.
+// decided reports whether a worker has just decided an evaluation, which changes its timeline. Whether the worker
+// still holds it proves nothing: it can be done before the commit of its plan arrives here. old is nil if the
+// evaluation is new.
 func decided(old, e *berth.Eval) bool {
 	return e.Status == berth.EvalComplete || e.Status == berth.EvalBlocked && old != nil && old.Timeline != e.Timeline
 }
@@ -267,12 +264,11 @@ func (b *Broker) tick(now time.Time) (again time.Time) {
 	return again
 }
 
-// waitOn puts back those that wait for a node and need not be looked at. b.mu is
-// held.
+// waitOn puts evaluations that wait for a node, and need not be looked at, back among the blocked. b.mu is held.
 func (b *Broker) waitOn(s *state.Snapshot) {
 	for _, e := range b.queue.Waiters() {
 		if _, again := b.queue.Quasi(e.ID); again {
-			continue // something happened for it meanwhile
+			continue // it has become ready meanwhile
 		}
 		switch now := s.Eval(e.ID); {
 		case now == nil || now.Status != berth.EvalBlocked:
@@ -284,14 +280,13 @@ func (b *Broker) waitOn(s *state.Snapshot) {
 	}
 }
 
-// reap ends evaluations that newer ones made needless, and those that could
-// not be delivered. It does not wait until that is safe: what becomes of it
-// comes back with the commits.
+// reap ends the evaluations that newer ones superseded and those that could not be delivered. It does not wait for
+// the commit; the result comes back with the commits.
 func (b *Broker) reap() error {
 	b.mu.Lock()
 	dropped, failed := b.queue.Dropped(), b.queue.Failed()
 	b.waitOn(b.store.Snapshot())
-	timelines := make([]berth.Timeline, len(failed)) // the command that ends an evaluation writes it down
+	timelines := make([]berth.Timeline, len(failed)) // the command that ends an evaluation stores it
 	for i, e := range failed {
 		q, _ := b.queue.Quasi(e.ID)
 		timelines[i] = q.Timeline
@@ -321,15 +316,15 @@ func (b *Broker) reap() error {
 	return err
 }
 
-// ErrClosed says that the term is over.
+// ErrClosed is returned when the term is over.
 var ErrClosed = errors.New("the evaluation broker's term is over")
 
-// Next waits for evaluations of the given types, and hands out up to most of
-// them. Who asks with a context that has ended gets none.
+// Next waits for evaluations of the given types and delivers at most `most` of them. It returns none if ctx has
+// ended.
 func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, err // one handed to a worker that is gone would be lost for a while
+			return nil, err // an evaluation delivered to a worker that is gone would be lost for a while
 		}
 		b.mu.Lock()
 		if b.closed {
@@ -346,7 +341,7 @@ func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.De
 		}
 		b.mu.Unlock()
 		if len(out) > 0 {
-			b.rouse() // their time can run out
+			b.rouse() // their delivery can time out
 			return out, nil
 		}
 		select {
@@ -357,7 +352,7 @@ func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.De
 	}
 }
 
-// rouse makes Run look at its times again.
+// rouse makes Run look at its timers again.
 func (b *Broker) rouse() {
 	select {
 	case b.poke <- struct{}{}:
@@ -365,23 +360,21 @@ func (b *Broker) rouse() {
 	}
 }
 
-// Holds says whether the token is that of the last delivery of an evaluation
-// which its worker still holds.
+// Holds reports whether the worker that got this token still holds the evaluation.
 func (b *Broker) Holds(id berth.EvalID, token berth.Token) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.queue.Holds(id, token)
 }
 
-// Extend says that a worker is still at it; applying, that its plan is on its
-// way.
+// Extend restarts the time limit of a delivery. applying states whether the worker's plan is being applied.
 func (b *Broker) Extend(id berth.EvalID, token berth.Token, applying bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.queue.Extend(id, token, applying, time.Now())
 }
 
-// Ack says that a worker is done with an evaluation.
+// Ack reports that a worker is done with an evaluation.
 func (b *Broker) Ack(id berth.EvalID, token berth.Token) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -400,7 +393,7 @@ func (b *Broker) tell(e Ended, ok bool) {
 	}
 }
 
-// Nack says that a worker could not decide an evaluation.
+// Nack reports that a worker could not decide an evaluation.
 func (b *Broker) Nack(id berth.EvalID, token berth.Token) error {
 	b.mu.Lock()
 	err := b.queue.Nack(id, token, time.Now())
@@ -409,14 +402,14 @@ func (b *Broker) Nack(id berth.EvalID, token berth.Token) error {
 	return err
 }
 
-// Quasi returns where an open evaluation is, not ok if it is not in the queue.
+// Quasi returns where an open evaluation is, and false if it is not in the queue.
 func (b *Broker) Quasi(id berth.EvalID) (Quasi, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.queue.Quasi(id)
 }
 
-// Stats counts what waits.
+// Stats counts the evaluations that wait.
 func (b *Broker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()

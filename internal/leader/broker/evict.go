@@ -5,13 +5,12 @@ import (
 	"berth/internal/state"
 )
 
-// Evaluations wait because not even eviction made room. That can change without
-// any room coming free: what may be evicted changes, and so does what a job
-// waits for rather than evict, or what it may leave where it is. All are looked at
-// here.
+// Evaluations wait because not even preemption made enough capacity. That can change without any capacity coming
+// free: when the allocations that may be preempted change, or what a job waits for instead of preempting, or what it
+// may leave where it is. This file covers all three.
 
-// evictsMore says whether a configuration lets jobs evict others that could not
-// before; old is nil if there was none.
+// evictsMore reports whether a configuration lets jobs preempt others that could not before. old is nil if there was
+// none.
 func evictsMore(old, now *berth.SchedulerConfig) bool {
 	if old == nil {
 		old = &berth.DefaultSchedulerConfig
@@ -21,10 +20,9 @@ func evictsMore(old, now *berth.SchedulerConfig) bool {
 		!a.SystemSchedulerEnabled && b.SystemSchedulerEnabled || !a.SysBatchSchedulerEnabled && b.SysBatchSchedulerEnabled
 }
 
-// roomMade is what room a change of an allocation gives that occupied some: its
-// own, if it ended or may be evicted by more jobs now; with its own that of the
-// one that evicted it, which can be evicted itself from then on. a is nil if it
-// is gone.
+// roomMade returns the capacity that a change frees on an allocation that occupied some. It is the allocation's own
+// if it ended or if more jobs may preempt it now. If it was preempted, that of its preemptor is added, which can
+// itself be preempted from then on. a is nil if the allocation was deleted.
 func roomMade(s *state.Snapshot, old, a *berth.Alloc) (r Room) {
 	switch {
 	case a == nil || !a.Occupies():
@@ -40,10 +38,9 @@ func roomMade(s *state.Snapshot, old, a *berth.Alloc) (r Room) {
 	return r
 }
 
-// awaitedInVain says whether jobs wait for what they give up on a node rather
-// than evict others, and the node takes nothing new any more. One that is not
-// heard raises evaluations of its own, but of what is left of a job that was
-// purged that is not one of the job that has its name now.
+// awaitedInVain reports whether jobs wait for allocations to stop on a node, instead of preempting others, while the
+// node has stopped taking new ones. A disconnected node raises evaluations of its own, but not for what is left of a
+// purged job whose name another job has taken.
 func awaitedInVain(s *state.Snapshot, old, n *berth.Node) bool {
 	if !old.Ready() || n.Ready() || s.SchedulerConfig().PreemptionConfig == (berth.PreemptionConfig{}) {
 		return false
@@ -56,10 +53,9 @@ func awaitedInVain(s *state.Snapshot, old, n *berth.Node) bool {
 	return false
 }
 
-// staysUpdated says whether a node that takes nothing new changed, and something
-// there is of an older version of its job: it may stay where it is in the newest
-// one now, which it could not while the node did not meet the conditions of that.
-// What waits for room waits to go on with the version, too.
+// staysUpdated reports whether a node that takes nothing new has changed and holds an allocation of an older job
+// version. That allocation may now be updated in place, which it could not while the node did not meet the
+// constraints of the newest version. Evaluations that wait for capacity wait for this, too.
 func staysUpdated(s *state.Snapshot, old, n *berth.Node) bool {
 	if n.Ready() || sameForScheduling(old, n) {
 		return false
@@ -72,8 +68,8 @@ func staysUpdated(s *state.Snapshot, old, n *berth.Node) bool {
 	return false
 }
 
-// waitsInVain is awaitedInVain for an evaluation that came to wait after the node
-// ceased to take anything, and was decided before that.
+// waitsInVain is awaitedInVain for an evaluation that became blocked after the node stopped taking allocations, and
+// was decided before that.
 func waitsInVain(s *state.Snapshot, e *berth.Eval) bool {
 	if !e.NodeID.IsZero() || s.SchedulerConfig().PreemptionConfig == (berth.PreemptionConfig{}) {
 		return false

@@ -1,19 +1,18 @@
 package broker
 
-// freed remembers, for each K, when it got room last, of each kind: an
-// evaluation that was decided on an older state missed that, and does not wait
-// at all.
+// freed remembers for each K when it last got capacity of each kind. An evaluation that was decided on an older state
+// missed that and does not wait at all.
 type freed[K comparable] struct {
 	at    map[K]*roomAt
-	most  int    // of them
-	any   uint64 // the newest index of all
-	floor uint64 // the newest index of those that are not among them any more
+	most  int    // entries in at
+	any   uint64 // the newest index ever recorded
+	floor uint64 // the newest index that may have been dropped from at
 }
 
-// roomAt is the newest index at which there was room of each kind.
+// roomAt holds the newest index at which capacity of each kind came free.
 type roomAt [roomKinds]uint64
 
-// How many classes and nodes are remembered: nodes that change make new classes.
+// The number of classes and nodes that are remembered. Nodes that change make new classes.
 const (
 	classesKept = 4096
 	nodesKept   = 1 << 16
@@ -21,7 +20,7 @@ const (
 
 func remember[K comparable](most int) freed[K] { return freed[K]{at: map[K]*roomAt{}, most: most} }
 
-// note notes that k got room at an index.
+// note records that k got capacity at an index.
 func (f *freed[K]) note(k K, r Room, index uint64) {
 	if len(f.at) >= f.most {
 		clear(f.at)
@@ -40,19 +39,19 @@ func (f *freed[K]) note(k K, r Room, index uint64) {
 	f.any = max(f.any, index)
 }
 
-// everywhere notes that there can be room anywhere.
+// everywhere records that there may be capacity anywhere.
 func (f *freed[K]) everywhere(index uint64) {
 	clear(f.at)
 	f.any, f.floor = max(f.any, index), max(f.floor, index)
 }
 
-// since says, if that is sure without a look at each, whether there was room
-// after an index: nowhere, or perhaps wherever it is asked for.
+// since reports whether capacity came free after an index, if that is sure without a look at each entry: either
+// nowhere, or possibly everywhere.
 func (f *freed[K]) since(index uint64) (sure, all bool) {
 	return f.any <= index || f.floor > index, f.any > index
 }
 
-// since returns the kinds of which there was room after an index.
+// since returns the kinds of capacity that came free after an index.
 func (at *roomAt) since(index uint64) (r Room) {
 	if at == nil {
 		return 0

@@ -7,9 +7,8 @@ import (
 	"berth/internal/state"
 )
 
-// opened returns the nodes that an exclusive host pool kept from the processing
-// elements of other jobs until a change. It goes after all that ran there, so that
-// no room that comes free tells of it.
+// opened returns the nodes that an exclusive host pool reserved until this change. The pool goes after everything
+// that ran in it, so no freed capacity announces the change.
 func opened(s *state.Snapshot, c *state.Change) (out []*berth.Node) {
 	if c.Table != state.Resources {
 		return nil

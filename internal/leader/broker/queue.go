@@ -9,24 +9,23 @@ import (
 	"berth"
 )
 
-// Limits say how patient a queue is.
+// Limits are the time limits and the retries of a queue.
 type Limits struct {
-	NackTimeout    time.Duration // how long a worker may hold an evaluation without a sign
+	NackTimeout    time.Duration // how long a worker may hold an evaluation without Extend
 	FirstNackDelay time.Duration // wait before the second delivery
 	NackDelay      time.Duration // wait before those after it
-	Deliveries     int           // after so many an evaluation has failed
+	Deliveries     int           // an evaluation fails after this many deliveries
 	FollowUpAfter  time.Duration // when a failed evaluation is tried again
 }
 
-// DefaultLimits are those of the broker of a server.
+// DefaultLimits are a server's limits.
 var DefaultLimits = Limits{
 	NackTimeout: 60 * time.Second, FirstNackDelay: time.Second, NackDelay: 20 * time.Second,
 	Deliveries: 3, FollowUpAfter: time.Minute,
 }
 
-// Queue holds evaluations that wait for a worker or for a time. It hands out
-// the most urgent first, those of one urgency in order of age, and of one job
-// never two at once. It is plain data: time comes in with each call, and one
+// Queue holds evaluations that wait for a worker or for a time. It delivers the most urgent first, those of equal
+// priority oldest first, and never two of one job at once. It is plain data: each call brings the time, and one
 // goroutine at a time may use it.
 type Queue struct {
 	limits  Limits
@@ -40,17 +39,17 @@ type Queue struct {
 	failed  []*item
 }
 
-// Superseded is an evaluation that a newer one of its job made needless.
+// Superseded is an evaluation that a newer one of its job made unnecessary.
 type Superseded struct{ Old, New berth.EvalID }
 
 // item is one evaluation in the queue.
 type item struct {
 	eval       *berth.Eval
-	priority   int // the evaluation's, or that of a more urgent one it took the place of
+	priority   int // the evaluation's, or that of a more urgent one that it replaced
 	state      itemState
 	enqueued   time.Time
 	dequeued   time.Time
-	applying   bool // its plan is on its way
+	applying   bool // its plan is being applied
 	deliveries int
 	token      berth.Token
 	at         time.Time // when it is due, or its time is up
@@ -65,10 +64,10 @@ const (
 	itemWaiting                  // behind another of its job
 	itemReady                    // for a worker
 	itemHeld                     // by a worker, until at
-	itemFailed                   // delivered too often; the reaper ends it
+	itemFailed                   // delivered too often; reap ends it
 )
 
-// slot is the evaluations of one job.
+// slot holds the evaluations of one job.
 type slot struct {
 	held    *item
 	waiting *item // ready, or behind held
@@ -83,8 +82,7 @@ func NewQueue(l Limits) *Queue {
 	}
 }
 
-// Add puts an evaluation in the queue, or tells it what has become of one that
-// is there. One that has ended leaves.
+// Add puts an evaluation in the queue or updates one that is there. It removes one that has ended.
 func (q *Queue) Add(e *berth.Eval, now time.Time) {
 	it := q.items[e.ID]
 	switch {
@@ -106,12 +104,12 @@ func (q *Queue) Add(e *berth.Eval, now time.Time) {
 	}
 }
 
-// enqueue makes an item wait for a worker. Of several of a job that wait only
-// the newest is of use: it looks at all there is.
+// enqueue makes an item wait for a worker. Of several waiting for one job only the newest is of use: it looks at
+// everything.
 func (q *Queue) enqueue(it *item) {
 	s := q.slot(it.eval.Key())
 	if old := s.waiting; old != nil && old != it {
-		q.unready(old) // also if it stays: its priority can grow
+		q.unready(old) // also if it stays, because its priority can grow
 		if newer(old.eval, it.eval) {
 			old, it = it, old
 		}
@@ -130,12 +128,11 @@ func (q *Queue) enqueue(it *item) {
 	}
 }
 
-// newer says whether a looks at all that b would: one of a later incarnation
-// of the job does, whenever it was raised, and one of the same that was raised
-// later. An evaluation of an earlier incarnation does not see what the later
-// one wants. What is pending is never left to one that waited for room: the plan
-// of the one that is out now ends that, and may have been decided before what
-// the pending one is to look at.
+// newer reports whether a looks at everything that b would. An evaluation of a later incarnation of the job does,
+// whenever it was raised; so does one of the same incarnation that was raised later. An evaluation of an earlier
+// incarnation does not see what the later one wants. A pending evaluation is never left to one that waited for
+// capacity: the plan that is being decided now ends the blocked one, and may not have seen what the pending one is
+// about.
 func newer(a, b *berth.Eval) bool {
 	if blocked := a.Status == berth.EvalBlocked; a.JobUID == b.JobUID && blocked != (b.Status == berth.EvalBlocked) {
 		return !blocked
@@ -176,7 +173,7 @@ func (q *Queue) unready(it *item) {
 	}
 }
 
-// urgent orders what waits for a worker.
+// urgent orders the items that wait for a worker.
 func urgent(a, b *item) bool {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.eval.CreateIndex, b.eval.CreateIndex),
 		compareIDs(a.eval.ID, b.eval.ID)) < 0
@@ -188,8 +185,7 @@ func compareIDs(a, b berth.EvalID) int {
 	return cmp.Compare(x, y)
 }
 
-// Next hands out up to most evaluations of the given types, the most urgent
-// first.
+// Next delivers at most `most` evaluations of the given types, the most urgent first.
 func (q *Queue) Next(types []string, most int, now time.Time) (out []berth.Delivery) {
 	for len(out) < most {
 		var best *item
@@ -220,15 +216,13 @@ func (q *Queue) hand(it *item, now time.Time) berth.Delivery {
 	}
 }
 
-// Holds says whether the token is that of the last delivery of an evaluation
-// which its worker still holds.
+// Holds reports whether the worker that got this token still holds the evaluation.
 func (q *Queue) Holds(id berth.EvalID, token berth.Token) bool {
 	it := q.items[id]
 	return it != nil && it.state == itemHeld && it.token == token
 }
 
-// Extend says that a worker is still at it; applying, that its plan is on its
-// way.
+// Extend restarts the time limit of a delivery. applying states whether the worker's plan is being applied.
 func (q *Queue) Extend(id berth.EvalID, token berth.Token, applying bool, now time.Time) error {
 	if !q.Holds(id, token) {
 		return notHeld(id)
@@ -243,8 +237,8 @@ func notHeld(id berth.EvalID) error {
 	return berth.Errorf(berth.Conflict, "evaluation %s is not outstanding with that token", id)
 }
 
-// Ack says that a worker is done with an evaluation. The next of its job gets
-// its turn. One that has left the queue because it ended is done already.
+// Ack ends a delivery: the worker is done with the evaluation, and the next one of its job becomes ready. It succeeds
+// if the evaluation has already left the queue because it ended.
 func (q *Queue) Ack(id berth.EvalID, token berth.Token) error {
 	it := q.items[id]
 	if it == nil {
@@ -257,15 +251,15 @@ func (q *Queue) Ack(id berth.EvalID, token berth.Token) error {
 	return nil
 }
 
-// Drop takes an evaluation out of the queue, because it waits for room now.
+// Drop takes an evaluation out of the queue, because it waits for capacity now.
 func (q *Queue) Drop(id berth.EvalID) {
 	if it := q.items[id]; it != nil {
 		q.remove(it)
 	}
 }
 
-// Nack says that a worker could not decide an evaluation. It is delivered again
-// after a while, or fails if that was often enough.
+// Nack ends a delivery that led to no decision. The evaluation is delivered again after a delay, or fails if that was
+// the last attempt.
 func (q *Queue) Nack(id berth.EvalID, token berth.Token, now time.Time) error {
 	if !q.Holds(id, token) {
 		return notHeld(id)
@@ -290,7 +284,7 @@ func (q *Queue) giveBack(it *item, now time.Time) {
 	q.alarm(it, now.Add(delay))
 }
 
-// release lets the next evaluation of a job go when one is no longer held.
+// release makes the next evaluation of a job ready when one is no longer held.
 func (q *Queue) release(it *item) {
 	q.silence(it)
 	k := it.eval.Key()
@@ -315,8 +309,7 @@ func (q *Queue) remove(it *item) {
 	q.release(it)
 }
 
-// Tick moves on what waited for a time that has come, and returns the next
-// such time, zero if there is none.
+// Tick moves the items whose time has come and returns the next such time, zero if there is none.
 func (q *Queue) Tick(now time.Time) (again time.Time) {
 	for q.timers.Len() > 0 {
 		it := q.timers.items[0]
@@ -347,23 +340,22 @@ func (q *Queue) silence(it *item) {
 	}
 }
 
-// Busy says whether an evaluation of a job is in a worker's hands, or next.
+// Busy reports whether a worker holds an evaluation of the job, or one is about to be delivered.
 func (q *Queue) Busy(k berth.JobKey) bool {
 	s := q.jobs[k]
 	return s != nil && (s.held != nil || s.waiting != nil)
 }
 
-// Waiters returns, once, the evaluations that waited for a node, were to be
-// looked at, and need not be because a newer one of their job looks at every
-// node. That one ends them if it finds room; until then they go on waiting, for
-// none is made in their place.
+// Waiters returns, once, the evaluations that waited for one node, became ready, and were superseded by a newer
+// evaluation of their job that looks at every node. That one ends them if it finds capacity. Until then they go on
+// waiting, because nothing is created in their place.
 func (q *Queue) Waiters() []*berth.Eval {
 	w := q.waiters
 	q.waiters = nil
 	return w
 }
 
-// Dropped returns, once, the evaluations that newer ones made needless.
+// Dropped returns, once, the evaluations that newer ones superseded.
 func (q *Queue) Dropped() []Superseded {
 	d := q.dropped
 	q.dropped = nil
@@ -381,7 +373,7 @@ func (q *Queue) Failed() (out []*berth.Eval) {
 	return out
 }
 
-// Stats counts what is in the queue.
+// Stats counts the evaluations in the queue.
 type Stats struct {
 	Ready   map[string]int // by type
 	Waiting int            // behind another of their job
@@ -390,7 +382,7 @@ type Stats struct {
 	Blocked int
 }
 
-// Stats counts what is in the queue.
+// Stats counts the evaluations in the queue.
 func (q *Queue) Stats() Stats {
 	s := Stats{Ready: map[string]int{}}
 	for t, h := range q.ready {
@@ -409,13 +401,13 @@ func (q *Queue) Stats() Stats {
 	return s
 }
 
-// Quasi is where an open evaluation is, which its stored status does not say.
+// Quasi is how far an open evaluation has come; its stored status does not show that.
 type Quasi struct {
 	Status   string // delayed, scheduling, applying, or "" while it waits
 	Timeline berth.Timeline
 }
 
-// Quasi returns where an evaluation is, not ok if the queue does not have it.
+// Quasi returns how far an evaluation has come, and false if the queue does not have it.
 func (q *Queue) Quasi(id berth.EvalID) (x Quasi, ok bool) {
 	it := q.items[id]
 	if it == nil {
@@ -436,7 +428,7 @@ func (q *Queue) Quasi(id berth.EvalID) (x Quasi, ok bool) {
 	return x, true
 }
 
-// itemHeap is a heap of items, each of which knows its place.
+// itemHeap is a heap of items. Each item knows its place.
 type itemHeap struct {
 	items []*item
 	less  func(a, b *item) bool

@@ -6,12 +6,11 @@ import (
 	"berth"
 )
 
-// recentKept is how many evaluations that ended are remembered.
+// recentKept is the number of ended evaluations that are remembered.
 const recentKept = 4096
 
-// recent remembers, of the evaluations that ended last, when their workers said
-// that they are done: what is stored was written before that. The commit that
-// ends an evaluation and the word of its worker come in either order.
+// recent remembers when workers acknowledged the evaluations that ended last. That is not stored, because the
+// evaluation was written before. The commit that ends an evaluation and its acknowledgement come in either order.
 type recent struct {
 	ended map[berth.EvalID]*ending
 	ring  []berth.EvalID // the oldest is forgotten first
@@ -20,7 +19,7 @@ type recent struct {
 
 type ending struct {
 	eval  *berth.Eval // nil before its commit is seen
-	acked int64       // ns since 1970; 0 before
+	acked int64       // ns since 1970; 0 before that
 	told  bool
 }
 
@@ -28,7 +27,7 @@ func newRecent() *recent {
 	return &recent{ended: map[berth.EvalID]*ending{}, ring: make([]berth.EvalID, 0, 64)}
 }
 
-// of returns what is known of an evaluation's end, new if nothing is.
+// of returns what is known of an evaluation's end, an empty record if nothing is.
 func (r *recent) of(id berth.EvalID) *ending {
 	if x := r.ended[id]; x != nil {
 		return x
@@ -48,12 +47,11 @@ func (r *recent) of(id berth.EvalID) *ending {
 // Ended is an evaluation that ended in this term.
 type Ended struct {
 	*berth.Eval
-	Acked int64 // when its worker said that it is done, ns since 1970; 0: nobody did
+	Acked int64 // when its worker acknowledged it, ns since 1970; 0 if none did
 }
 
-// end notes that the commit which ends an evaluation was seen; ack, that its
-// worker is done. Each returns what to tell of the evaluation when it is the
-// second, or of an end that no worker brought about, the only one.
+// end records that the commit that ends an evaluation was seen, and ack that its worker is done. The second of the
+// two returns the evaluation and true, once. An end that no worker brought about is returned by end at once.
 func (r *recent) end(e *berth.Eval) (Ended, bool) {
 	x := r.of(e.ID)
 	if x.eval != nil {
@@ -75,17 +73,16 @@ func (r *recent) ack(id berth.EvalID, now time.Time) (Ended, bool) {
 	return Ended{x.eval, x.acked}, tell
 }
 
-// open forgets what was noted of an evaluation that is given to a worker: one
-// that went back to wait for room was acknowledged then, and will be again.
+// open forgets what was recorded of an evaluation that is delivered to a worker. One that was blocked again was
+// acknowledged then, and will be acknowledged again.
 func (r *recent) open(id berth.EvalID) {
 	if x := r.ended[id]; x != nil {
 		*x = ending{}
 	}
 }
 
-// Acked returns when the worker of an evaluation that ended said that it is
-// done, ns since 1970; 0 if that is not known: it was long ago, in another
-// term, or no worker had it.
+// Acked returns when the worker of an ended evaluation acknowledged it, ns since 1970. It is 0 if that is not known:
+// it was long ago, in another term, or no worker had it.
 func (b *Broker) Acked(id berth.EvalID) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

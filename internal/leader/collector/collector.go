@@ -1,8 +1,7 @@
-// Package collector keeps the state from growing for ever. It raises core
-// evaluations, as durable and as visible as any other, when something is to be
-// deleted, and works on them: what goes is decided by package schedule, and
-// checked once more where each deletion meets the state in the log. It deletes
-// in small commands and waits for each, so that others are not held up.
+// Package collector keeps the state from growing forever. When there is something to delete it raises core
+// evaluations, which are as durable and as visible as any other, and works on them. Package schedule decides what is
+// deleted, and the state checks each deletion again when the command is applied. Deletions go in small commands, each
+// waited for, so that others are not held up.
 package collector
 
 import (
@@ -16,17 +15,17 @@ import (
 	"berth/internal/state"
 )
 
-// Options say when what is deleted.
+// Options are the interval of collections and the ages at which rows are deleted.
 type Options struct {
-	Interval time.Duration // from one look for what is old to the next
+	Interval time.Duration // between two looks for old rows
 	schedule.Ages
 }
 
-// DefaultOptions are those of a server.
+// DefaultOptions are a server's options.
 var DefaultOptions = Options{5 * time.Minute, schedule.DefaultAges}
 
-// Timer is the controller that raises core evaluations. It looks at what there
-// is once in an interval, on a snapshot, which holds up nobody.
+// Timer is the controller that raises core evaluations. It looks for old rows once per interval, on a snapshot, which
+// blocks nobody.
 type Timer struct {
 	opts   Options
 	chance *rand.ChaCha8
@@ -40,7 +39,7 @@ func NewTimer(o Options, seed [32]byte) *Timer {
 
 // Step implements leader.Controller.
 func (t *Timer) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
-	if t.next.IsZero() { // a term begins with more urgent things
+	if t.next.IsZero() { // more urgent work comes first in a new term
 		t.next = now.Add(t.opts.Interval)
 	}
 	if now.Before(t.next) {
@@ -55,7 +54,7 @@ func (t *Timer) Step(snap *state.Snapshot, now time.Time) (do []state.Command, a
 	return []state.Command{c}, t.next
 }
 
-// Queue is where core evaluations come from.
+// Queue delivers core evaluations.
 type Queue interface {
 	Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error)
 	Extend(id berth.EvalID, token berth.Token, applying bool) error
@@ -63,13 +62,13 @@ type Queue interface {
 	Nack(id berth.EvalID, token berth.Token) error
 }
 
-// Planner takes the end of an evaluation from who holds it.
+// Planner applies the plan that ends an evaluation, for the worker that holds it.
 type Planner interface {
 	Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error)
 }
 
-// Worker works on the core evaluations of one term. The scheduling workers do
-// not: a large collection takes a while, and jobs must not wait for it.
+// Worker works on the core evaluations of one term. Scheduling workers do not, because a large collection takes a
+// while and jobs must not wait for it.
 type Worker struct {
 	Logger *slog.Logger // may be set before Run; slog.Default() if not
 
@@ -105,22 +104,20 @@ func (w *Worker) Run(ctx context.Context) error {
 				err = w.queue.Nack(d.Eval.ID, d.Token)
 			}
 			if err != nil {
-				w.Logger.Info("an evaluation was taken from the collector", "eval", d.Eval.ID, "error", err)
+				w.Logger.Info("an evaluation was taken away from the collector", "eval", d.Eval.ID, "error", err)
 			}
 		}
 	}
 }
 
 const (
-	// mostRows bounds what is chosen from one snapshot, and so the memory that
-	// it takes.
+	// mostRows bounds the rows chosen from one snapshot, and so the memory that they take.
 	mostRows = 50_000
-	// refusals is how often a newer state is looked at because one of the
-	// deletions decided on an older one was refused.
+	// refusals is how many refused deletions a collection survives. After each it looks at a newer state.
 	refusals = 3
 )
 
-// collect deletes what is to be deleted, and ends the evaluation.
+// collect deletes what is no longer needed and ends the evaluation.
 func (w *Worker) collect(ctx context.Context, d *berth.Delivery) error {
 	var done schedule.Tally
 	force := d.Eval.Key() == berth.CoreKey(true)
@@ -157,8 +154,8 @@ func (w *Worker) collect(ctx context.Context, d *berth.Delivery) error {
 	return pending.Wait(ctx)
 }
 
-// delete proposes one command after the other, and returns false as soon as
-// one is refused: something came to need a row of it.
+// delete proposes one command after the other. It returns false as soon as one is refused, because something came to
+// need one of its rows.
 func (w *Worker) delete(ctx context.Context, d *berth.Delivery, cmds []*state.DeleteRows, done *schedule.Tally) (whole bool, err error) {
 	for _, c := range cmds {
 		if err := w.queue.Extend(d.Eval.ID, d.Token, true); err != nil {

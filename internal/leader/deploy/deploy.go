@@ -1,14 +1,11 @@
-// Package deploy brings deployments to their ends. It asks for the next step
-// when something was heard of a deployment's allocations, promotes canaries
-// where the job says so, and fails what does not get on in time. It places and
-// stops nothing itself: what a step is, and when the last was made, the
-// scheduler decides; what health is, the agents.
+// Package deploy brings deployments to their ends. It asks for the next step when the health of a deployment's
+// allocations changed, promotes canaries where the job says so, and fails deployments that miss their deadlines. It
+// places and stops nothing itself: the scheduler decides what a step is and records when it was made, and the agents
+// decide what is healthy.
 //
-// One controller watches all deployments. What it knows of them it can learn
-// again from the state, which holds every deadline, so a new leader goes on
-// where the one before it was. A look costs what changed: it goes through the
-// deployments that were changed since the last one and those whose time has
-// come.
+// One controller watches all deployments. Everything it remembers can be derived from the state, which holds every
+// deadline, so a new leader continues where the last one stopped. A step costs what changed: it looks at the
+// deployments that changed since the last one and at those whose time has come.
 package deploy
 
 import (
@@ -22,23 +19,21 @@ import (
 )
 
 const (
-	// pace is how far apart two steps of one deployment are at least, so that
-	// what is heard meanwhile is looked at together.
+	// pace is the shortest time between two steps of one deployment, so that health changes in between are handled
+	// together.
 	pace = 250 * time.Millisecond
-	// retry is when a deployment is looked at again after a command about it,
-	// should that be refused.
+	// retry is when a deployment is looked at again after a command about it, in case that was refused.
 	retry = time.Second
-	// net is how long nobody looks at a deployment of which nothing is heard.
+	// net is how long a deployment without changes is not looked at.
 	net = 5 * time.Minute
-	// patience is how long a scheduler has to cancel a deployment that its job
-	// left behind.
+	// patience is how long a scheduler has to cancel a deployment that its job no longer needs.
 	patience = time.Minute
-	// grace is how much longer than its healthy deadline an allocation may be
-	// silent: its agent starts to count when it hears of it.
+	// grace is added to an allocation's healthy deadline, because its agent starts counting when it first sees the
+	// allocation.
 	grace = time.Minute
 )
 
-// Controller watches the deployments that go on.
+// Controller watches the active deployments.
 type Controller struct {
 	seen    uint64 // state index up to which changes were looked at
 	watches map[berth.DeploymentID]*watch
@@ -48,11 +43,11 @@ type Controller struct {
 // watch is what is remembered of one deployment.
 type watch struct {
 	id      berth.DeploymentID
-	at      time.Time // when it is looked at again, whatever happens
+	at      time.Time // when it is looked at again at the latest
 	place   int       // in alarms
 	stepped time.Time // when its last step was asked for
-	silence time.Time // when its allocations are next searched for silent ones
-	left    time.Time // since when its job is seen to have left it behind; zero if it has not
+	silence time.Time // when its allocations are next searched for ones without a health report
+	left    time.Time // when it was first seen that its job no longer needs it; zero if it does
 }
 
 // New returns the controller of a term.
@@ -83,7 +78,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	return l.do, again
 }
 
-// look looks at one deployment and sets its alarm, which lies ahead.
+// look looks at one deployment and sets its alarm to a time in the future.
 func (c *Controller) look(l *look, d *berth.Deployment) {
 	w := c.watches[d.ID]
 	if w == nil {
@@ -103,10 +98,10 @@ type look struct {
 	now   time.Time
 	do    []state.Command
 	steps []berth.DeploymentID
-	again time.Time // of the deployment in hand
+	again time.Time // when the current deployment is due
 }
 
-// wake says that the deployment in hand is to be looked at by then.
+// wake makes the current deployment due at that time, if it is not due earlier.
 func (l *look) wake(at time.Time) {
 	if at.After(l.now) && at.Before(l.again) {
 		l.again = at
@@ -136,7 +131,7 @@ func (l *look) deployment(w *watch, d *berth.Deployment) {
 	}
 }
 
-// left says why a job has no more use for a deployment, "" if it has.
+// left returns why a job no longer needs a deployment, or "" if it does.
 func left(j *berth.Job, d *berth.Deployment) string {
 	switch {
 	case j == nil || j.UID != d.JobUID || j.Stop:
@@ -147,8 +142,7 @@ func left(j *berth.Job, d *berth.Deployment) string {
 	return ""
 }
 
-// abandoned cancels a deployment that its job left behind, if its scheduler
-// does not.
+// abandoned cancels a deployment that its job no longer needs, if the scheduler has not done so in time.
 func (l *look) abandoned(w *watch, d *berth.Deployment, why string) {
 	if w.left.IsZero() {
 		w.left = l.now
@@ -160,8 +154,8 @@ func (l *look) abandoned(w *watch, d *berth.Deployment, why string) {
 	l.propose(&state.SetDeploymentStatus{ID: d.ID, Status: berth.DeploymentCancelled, Description: why, Now: l.now.UnixNano()})
 }
 
-// fails fails a deployment of which a group did not get on in time, or has an
-// unhealthy allocation and no time at all.
+// fails fails a deployment if a group missed its progress deadline, or if a group without a deadline has an unhealthy
+// allocation.
 func (l *look) fails(d *berth.Deployment, j *berth.Job) bool {
 	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
 		s, why := d.TaskGroups[name], ""
@@ -170,7 +164,7 @@ func (l *look) fails(d *berth.Deployment, j *berth.Job) bool {
 			if s.UnhealthyAllocs > 0 {
 				why = berth.DeploymentUnhealthy
 			}
-		case s.PlacedAllocs == 0 && !j.PerNode() || l.ready(d, name): // nothing is there yet, or all that can be
+		case s.PlacedAllocs == 0 && !j.PerNode() || l.ready(d, name): // nothing is placed yet, or only the promotion is missing
 		case l.now.Before(progressBy(j, name, s)):
 			l.wake(progressBy(j, name, s))
 		case !l.complete(d, name):
@@ -184,8 +178,8 @@ func (l *look) fails(d *berth.Deployment, j *berth.Job) bool {
 	return false
 }
 
-// progressBy is when a group must have come further. The next batch of a system
-// job begins when stagger has passed, however the one before it fares.
+// progressBy is when a group must have made progress. The next batch of a system job begins after the stagger time,
+// however the batch before it fares.
 func progressBy(j *berth.Job, group string, s *berth.DeploymentState) time.Time {
 	if g := j.Group(group); j.PerNode() && s.Past() && g != nil && g.Update != nil {
 		return s.RequireProgressBy.Add(g.Update.Stagger)
@@ -193,24 +187,23 @@ func progressBy(j *berth.Job, group string, s *berth.DeploymentState) time.Time 
 	return s.RequireProgressBy
 }
 
-// ready says whether the canaries of a group are there and healthy, and wait to
-// be promoted. For that there is no deadline.
+// ready reports whether all canaries of a group are healthy and wait for their promotion. There is no deadline for
+// that.
 func (l *look) ready(d *berth.Deployment, group string) bool {
 	s := d.TaskGroups[group]
 	return !s.Past() && s.HealthyAllocs >= s.DesiredCanaries && l.HealthyCanaries(d, group) >= s.DesiredCanaries
 }
 
-// complete says whether all instances of a group are of the deployment and
-// healthy.
+// complete reports whether all instances of a group belong to the deployment and are healthy.
 func (l *look) complete(d *berth.Deployment, group string) bool {
 	s := d.TaskGroups[group]
-	if !s.Past() || s.HealthyAllocs < s.DesiredTotal { // the counts include what has ended
+	if !s.Past() || s.HealthyAllocs < s.DesiredTotal { // the counts include ended allocations
 		return false
 	}
 	n := 0
 	for a := range l.AllocsOf(d.Key()) {
 		if a.Job.PerNode() && !l.takes(a.NodeID) {
-			continue // nor does the total count it
+			continue // the total does not count it either
 		}
 		if m := a.Rest(); m.DeploymentID == d.ID && a.Live() && a.Group.Name == group && m.DeploymentStatus != nil {
 			if ok := m.DeploymentStatus.Healthy; ok != nil && *ok {
@@ -221,14 +214,13 @@ func (l *look) complete(d *berth.Deployment, group string) bool {
 	return n >= s.DesiredTotal
 }
 
-// takes says whether a node takes allocations.
+// takes reports whether a node takes allocations.
 func (l *look) takes(id berth.NodeID) bool {
 	n := l.Node(id)
 	return n != nil && n.Ready()
 }
 
-// promotes promotes the groups that want that without being asked, when all
-// canaries of all of them are healthy.
+// promotes promotes the groups with auto-promotion, once all canaries of all of them are healthy.
 func (l *look) promotes(d *berth.Deployment) bool {
 	var groups []string
 	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
@@ -247,7 +239,7 @@ func (l *look) promotes(d *berth.Deployment) bool {
 	return true
 }
 
-// step asks for the next step if something was heard since the last.
+// step asks for the next step if health changed since the last.
 func (l *look) step(w *watch, d *berth.Deployment) {
 	if d.StepIndex >= d.HealthIndex {
 		return
@@ -261,9 +253,8 @@ func (l *look) step(w *watch, d *berth.Deployment) {
 	l.wake(l.now.Add(retry))
 }
 
-// silent takes allocations for unhealthy of which nothing is heard for too
-// long: their agents would have said so, had they been able to. It also finds
-// those that nobody will hear of any more.
+// silent marks allocations as unhealthy that have reported no health for too long: their agents would have, had they
+// been able to. It also finds allocations that will never report.
 func (l *look) silent(w *watch, d *berth.Deployment, j *berth.Job) {
 	if w.silence.IsZero() {
 		w.silence = time.Unix(0, d.CreateTime).Add(longest(j))
@@ -298,10 +289,9 @@ func (l *look) silent(w *watch, d *berth.Deployment, j *berth.Job) {
 	}
 }
 
-// gaveUp says whether an allocation holds up a deployment that has no progress
-// deadline to end it: it failed for good, though it may have been healthy before,
-// and nothing will take its place. Of a system job that can be one of an earlier
-// version, too; of a service such a one is replaced in its turn.
+// gaveUp reports whether an allocation holds up a deployment that has no progress deadline to end it. Such an
+// allocation failed for good, though it may have been healthy before, and nothing will replace it. For a system job
+// it can also be one of an earlier version; for a service the rollout replaces those.
 func (l *look) gaveUp(d *berth.Deployment, j *berth.Job, a *berth.Alloc) bool {
 	s, g := d.TaskGroups[a.Group.Name], j.Group(a.Group.Name)
 	switch {
@@ -320,7 +310,7 @@ func (l *look) gaveUp(d *berth.Deployment, j *berth.Job, a *berth.Alloc) bool {
 	return true
 }
 
-// longest is how long an allocation of any group of a job may be silent.
+// longest is how long an allocation of any group of a job may go without a health report.
 func longest(j *berth.Job) time.Duration {
 	var d time.Duration
 	for _, g := range j.TaskGroups {

@@ -1,16 +1,14 @@
-// Package finalize removes jobs that were deleted in the foreground when the
-// last of what they own has gone. Everything it goes by stands in the state: the
-// mark of such a job, and the counts of its allocations. So it remembers
-// nothing, and a new leader goes on where the one before it was.
+// Package finalize removes jobs that were deleted in the foreground, once everything that they own is gone. All that
+// it needs is in the state: the deletion mark of a job and the counts of its allocations. So it remembers nothing,
+// and a new leader continues where the last one stopped.
 //
-// It looks at the marked jobs alone, each at the cost of its groups, and of the
-// resources that a stream job owns: those go before it (package submit). What a job
-// owns is stopped by the evaluation that was raised with the mark; should that
-// have been deleted by an operator, another one is raised here.
+// It looks only at marked jobs. Each costs as much as it has groups and, for a stream job, resources; those are
+// deleted first (package submit). The evaluation that was raised with the mark stops what a job runs. If an operator
+// deleted that evaluation, another one is raised here.
 //
-// What a job left that is gone is stopped by the evaluation that was raised when
-// it went. An audit looks every ten minutes whether there is anything that runs
-// of such a job without one: whatever the reason is, it is not left running.
+// The evaluation that was raised when a job was deleted stops what the job left behind. Every ten minutes an audit
+// looks for allocations of deleted jobs without such an evaluation, so that nothing is left running, whatever the
+// reason.
 package finalize
 
 import (
@@ -24,17 +22,17 @@ import (
 // Controller finishes deletions.
 type Controller struct {
 	chance *rand.ChaCha8
-	next   time.Time // when there is an audit
+	next   time.Time // time of the next audit
 }
 
-// audit is how long it is from one to the next.
+// audit is the interval between two audits.
 const audit = 10 * time.Minute
 
 // New returns the controller of a term. IDs come from the seed.
 func New(seed [32]byte) *Controller { return &Controller{chance: rand.NewChaCha8(seed)} }
 
-// Watched is what can give the controller something to do: a mark is put with
-// its job, and all that a job runs is counted.
+// Watched returns the keys whose change can give the controller something to do: the mark is stored with its job, and
+// the summary counts everything that a job runs.
 func Watched() []state.WatchKey {
 	return []state.WatchKey{state.OnTable(state.Jobs), state.OnTable(state.Summaries), state.OnTable(state.Resources)}
 }
@@ -63,28 +61,27 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	return do, c.next
 }
 
-// look is an evaluation that stops what a job still runs, or what one left that
-// is gone.
+// look returns an evaluation that stops what a job still runs, or what a deleted job left behind.
 func (c *Controller) look(k berth.JobKey) (e state.EvalFor) {
 	c.chance.Read(e.ID[:])
 	e.TriggeredBy, e.Cause, e.Key, e.Left = berth.TriggerJobDeregister, berth.Cause{Kind: berth.CauseSystem}, k, true
 	return e
 }
 
-// mostStrays is for how many jobs an audit raises evaluations at once.
+// mostStrays is the number of jobs for which an audit raises evaluations at once.
 const mostStrays = 1000
 
-// strays returns, when it is time for an audit, evaluations for what runs of jobs
-// that are gone and for which none is open. It goes through all allocations.
+// strays returns, when an audit is due, evaluations for allocations of deleted jobs that have no open evaluation. It
+// goes through all allocations.
 func (c *Controller) strays(snap *state.Snapshot, now time.Time) (out []state.EvalFor) {
-	if c.next.IsZero() { // a term begins with more urgent things
+	if c.next.IsZero() { // more urgent work comes first in a new term
 		c.next = now.Add(audit)
 	}
 	if now.Before(c.next) {
 		return nil
 	}
 	c.next = now.Add(audit)
-	known := map[*berth.Job]bool{} // those that there are, and those that were looked at
+	known := map[*berth.Job]bool{} // existing jobs and jobs that were looked at
 	looked := map[berth.JobKey]bool{}
 	for a := range snap.Allocs() {
 		if known[a.Job] || !a.Live() || a.Orphaned {
@@ -104,7 +101,7 @@ func (c *Controller) strays(snap *state.Snapshot, now time.Time) (out []state.Ev
 	return out
 }
 
-// open says whether an evaluation of a job of that name is to be decided.
+// open reports whether a pending evaluation exists for a job of that name.
 func open(snap *state.Snapshot, k berth.JobKey) bool {
 	for range snap.OpenEvalsOf(k, berth.EvalPending) {
 		return true

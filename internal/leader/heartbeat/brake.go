@@ -6,31 +6,31 @@ import (
 	"berth"
 )
 
-// Brake says when so many nodes fall silent at once that it is more likely the
-// network's fault, or our own, than theirs. Then they are given up one by one,
-// so that what runs there is not all placed anew, and none while no node at all
-// is heard. The zero value never brakes.
+// Brake limits mass failures. When this many nodes go silent at once, the network or the servers themselves are more
+// likely at fault than the nodes. Then nodes are given up one at a time, so that not everything is placed again at
+// once, and none as long as no node at all is heard. The zero value never limits.
 type Brake struct {
-	Nodes  int           // more than so many within Window brake; 0: any number may
-	Share  float64       // as does more than this part of all nodes; 0: any part may
-	Window time.Duration // what is at once
-	Pace   time.Duration // from one node that is given up to the next
+	Nodes  int           // more silent nodes than this within Window turn the limiter on; 0: no limit
+	Share  float64       // as does a larger share of all nodes than this; 0: no limit
+	Window time.Duration // nodes that go silent within it count together
+	Pace   time.Duration // between two nodes that are given up
 }
 
-// DefaultBrake is that of a server.
+// DefaultBrake is a server's limiter.
 var DefaultBrake = Brake{Nodes: 10, Share: 0.25, Window: time.Minute, Pace: 10 * time.Second}
 
-// fewNodes never brake: in a small cluster they are a large part of it.
+// fewNodes is how many silent nodes it takes to turn the limiter on: in a small cluster fewer are already a large
+// share.
 const fewNodes = 3
 
 // brake holds the nodes that are silent and not given up yet.
 type brake struct {
 	Brake
-	fell   []silence // within the window, those given up included, oldest first
+	fell   []silence // nodes that went silent within the window, including those given up, oldest first
 	held   []silence // to be given up, oldest first
 	on     bool
-	last   time.Time // when one was given up while it was on
-	alarms int       // how often it went on
+	last   time.Time // when a node was last given up while the limiter was on
+	alarms int       // how often the limiter turned on
 }
 
 type silence struct {
@@ -38,7 +38,7 @@ type silence struct {
 	at   time.Time
 }
 
-// heard lets go of a node that is heard again.
+// heard removes a node that has sent a heartbeat again.
 func (b *brake) heard(id berth.NodeID) {
 	if len(b.fell) > 0 {
 		b.fell = without(b.fell, id)
@@ -57,15 +57,15 @@ func without(list []silence, id berth.NodeID) []silence {
 	return list
 }
 
-// fall notes that a node fell silent.
+// fall records that a node went silent.
 func (b *brake) fall(id berth.NodeID, now time.Time) {
 	b.heard(id)
 	b.fell = append(b.fell, silence{id, now})
 	b.held = append(b.held, silence{id, now})
 }
 
-// judge says whether the brake is on, when so many other nodes are heard, and
-// whether it went on just now.
+// judge turns the limiter on or off, given the number of other nodes that send heartbeats. It reports whether the
+// limiter turned on just now.
 func (b *brake) judge(heard int, now time.Time) (began bool) {
 	for len(b.fell) > 0 && now.Sub(b.fell[0].at) >= b.Window {
 		b.fell = b.fell[1:]
@@ -81,8 +81,7 @@ func (b *brake) judge(heard int, now time.Time) (began bool) {
 	return false
 }
 
-// release returns the nodes that are given up now, and when to look again: zero
-// if nothing is held.
+// release returns the nodes to give up now and when to look again, zero if none is held.
 func (b *brake) release(heard int, now time.Time) (out []berth.NodeID, again time.Time) {
 	if !b.on {
 		for _, s := range b.held {

@@ -1,8 +1,7 @@
-// Package heartbeat knows which nodes are heard. It hands out the time within
-// which a node must beat again, spread so that beats do not come all at once,
-// and says of nodes that did not keep it that they are disconnected, if
-// something runs there that is waited for, or else down. Beats are never in the
-// log; only the change of a node's status is.
+// Package heartbeat watches the nodes' heartbeats. It tells each node within what time to send the next one, spread
+// so that heartbeats do not come all at once. A node that misses its time becomes disconnected if it runs an
+// allocation that is allowed to come back, or else down. Heartbeats are never in the log; only changes of a node's
+// status are.
 package heartbeat
 
 import (
@@ -18,19 +17,19 @@ import (
 	"berth/internal/state"
 )
 
-// Options say how patient the servers are.
+// Options are the time limits of heartbeats.
 type Options struct {
-	MinTTL      time.Duration // the shortest time between two beats
-	MaxPerSec   float64       // beats that the servers want to take in a second
+	MinTTL      time.Duration // the shortest time between two heartbeats
+	MaxPerSec   float64       // heartbeats per second that the servers want to handle
 	Grace       time.Duration // added before a node is given up
-	FailoverTTL time.Duration // what nodes get when a term begins
+	FailoverTTL time.Duration // the time that nodes get when a term begins
 	Brake       Brake
 }
 
-// DefaultOptions are those of a server.
+// DefaultOptions are a server's options.
 var DefaultOptions = Options{MinTTL: 10 * time.Second, MaxPerSec: 50, Grace: 10 * time.Second, FailoverTTL: time.Minute, Brake: DefaultBrake}
 
-// Monitor listens to the nodes for one term.
+// Monitor watches the heartbeats of one term.
 type Monitor struct {
 	Logger *slog.Logger // may be set before Run; slog.Default() if not
 
@@ -50,8 +49,7 @@ func New(term uint64, store *state.Store, log state.Log, o Options) *Monitor {
 	return &Monitor{Logger: slog.Default(), term: term, store: store, log: log, opts: o, clock: newClock(), brake: brake{Brake: o.Brake}, poke: make(chan struct{}, 1)}
 }
 
-// Beat notes that a node was heard, and returns the time within which it must
-// be heard again.
+// Beat records a heartbeat of a node and returns the time within which the next must come.
 func (m *Monitor) Beat(id berth.NodeID) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,14 +66,13 @@ func (m *Monitor) Beat(id berth.NodeID) time.Duration {
 	return ttl
 }
 
-// base is the shortest TTL, which grows with the number of nodes. Each is
-// spread over its length, up to twice that, so that nodes which registered
-// together do not beat together.
+// base is the shortest TTL, which grows with the number of nodes. A TTL lies at random between base and twice that,
+// so that nodes that registered together do not send their heartbeats together.
 func (m *Monitor) base(nodes int) time.Duration {
 	return max(m.opts.MinTTL, time.Duration(float64(nodes)/m.opts.MaxPerSec*float64(time.Second)))
 }
 
-// Run gives up nodes that are not heard, until ctx ends or the log is lost.
+// Run gives up nodes that are silent, until ctx ends or the log is lost.
 func (m *Monitor) Run(ctx context.Context) error {
 	m.begin()
 	for {
@@ -98,14 +95,13 @@ func (m *Monitor) Run(ctx context.Context) error {
 	}
 }
 
-// begin gives every node that was up when the term began the time to be heard
-// by the new leader.
+// begin gives every node that was up when the term began time to reach the new leader.
 func (m *Monitor) begin() {
 	snap := m.store.Snapshot()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	// The leader before may have given a node the longest TTL a moment ago.
+	// The previous leader may have given a node the longest TTL a moment ago.
 	patience := max(m.opts.FailoverTTL, 2*m.base(snap.Count(state.Nodes))+m.opts.Grace)
 	for n := range snap.Nodes() {
 		switch _, heard := m.clock.byNode[n.ID]; {
@@ -118,14 +114,13 @@ func (m *Monitor) begin() {
 	}
 }
 
-// awaited returns until when something on a node that is not heard is waited
-// for: the zero time if nothing is. The time of an allocation that is not
-// unknown yet begins when its node was disconnected, or now; what never ran is
-// not waited for.
+// awaited returns until when an allocation on a silent node is allowed to come back, the zero time if none is. For an
+// allocation that is not unknown yet the time begins when its node was disconnected, or now. An allocation that never
+// ran is not waited for.
 func awaited(s *state.Snapshot, n *berth.Node, now time.Time) (until time.Time) {
 	silence := now
 	if n.Status == berth.NodeDisconnected {
-		silence = time.Unix(n.StatusUpdatedAt+1, 0) // it is kept in whole seconds
+		silence = time.Unix(n.StatusUpdatedAt+1, 0) // stored in whole seconds
 	}
 	for a := range s.AllocsOn(n.ID) {
 		lostAfter, _, _ := a.Group.Away()
@@ -143,8 +138,8 @@ func awaited(s *state.Snapshot, n *berth.Node, now time.Time) (until time.Time) 
 	return until
 }
 
-// recheck is how often a node that is disconnected is looked at: what is waited
-// for there can be stopped, and then it is down before its time.
+// recheck is how often a disconnected node is looked at. The allocations that are allowed to come back there can be
+// stopped meanwhile, and then the node is down before its time.
 const recheck = time.Minute
 
 func lookAgain(now, until time.Time) time.Time {
@@ -154,8 +149,7 @@ func lookAgain(now, until time.Time) time.Time {
 	return until
 }
 
-// giveUp says of the nodes whose time is up that they are disconnected or down,
-// and returns when the next one's is.
+// giveUp marks the nodes whose time is up as disconnected or down, and returns when the next node's time is up.
 func (m *Monitor) giveUp(ctx context.Context, now time.Time) (again time.Time, err error) {
 	pending, again, err := m.stage(now)
 	if err == nil && pending != nil {
@@ -164,8 +158,8 @@ func (m *Monitor) giveUp(ctx context.Context, now time.Time) (again time.Time, e
 	return again, err
 }
 
-// stage holds the lock until the commands are ordered: a node that beats now
-// either was in time, or is told what became of it by its next beat.
+// stage holds the lock until the commands are ordered. A node that sends a heartbeat now either was in time or learns
+// its new status with its next heartbeat.
 func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,20 +190,18 @@ func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 	if len(cmds) == 0 {
 		return nil, again, nil
 	}
-	// A refusal means that another leader's term began, or that the node went:
-	// nothing is left to do here.
+	// A refusal means that another leader's term began or that the node was deleted: nothing is left to do here.
 	pending, err := m.log.Stage(cmds...)
 	return pending, again, err
 }
 
-// slow returns which of the nodes whose time is up, now or before, are to be
-// given up now, what is to be noted of the others, and when to look again. The
-// caller holds the lock.
+// slow returns the silent nodes to give up now, the commands that record events on the others, and when to look
+// again. expired are the nodes whose time is up since the last call. The lock is held.
 func (m *Monitor) slow(tip *state.Snapshot, expired []berth.NodeID, now time.Time) (out []berth.NodeID, notes []state.Command, again time.Time) {
 	for _, id := range expired {
 		switch n := tip.Node(id); {
 		case n == nil || n.Status == berth.NodeDown:
-		case n.Status == berth.NodeDisconnected: // its silence is known; now its time is up
+		case n.Status == berth.NodeDisconnected: // already known to be silent; now its time is up
 			out = append(out, id)
 		default:
 			m.brake.fall(id, now)
@@ -226,10 +218,10 @@ func (m *Monitor) slow(tip *state.Snapshot, expired []berth.NodeID, now time.Tim
 	return append(out, free...), notes, again
 }
 
-// mostNotes bounds the nodes of which it is noted that the brake holds them.
+// mostNotes bounds the nodes that get an event when the limiter holds them.
 const mostNotes = 100
 
-// noteHeld notes of nodes that they are silent and not given up for now.
+// noteHeld returns commands that record on held nodes that they are silent and not given up for now.
 func (m *Monitor) noteHeld(tip *state.Snapshot, now time.Time) (notes []state.Command) {
 	for _, s := range m.brake.held[:min(len(m.brake.held), mostNotes)] {
 		if tip.Node(s.node) != nil {
@@ -241,8 +233,8 @@ func (m *Monitor) noteHeld(tip *state.Snapshot, now time.Time) (notes []state.Co
 	return notes
 }
 
-// Silent returns how many nodes are silent and not given up because too many
-// fell silent at once, and how often that happened in this term.
+// Silent returns the number of nodes that are silent but held because too many went silent at once, and how often
+// that happened in this term.
 func (m *Monitor) Silent() (held, alarms int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -252,7 +244,7 @@ func (m *Monitor) Silent() (held, alarms int) {
 	return held, m.brake.alarms
 }
 
-// silenced is the command that says of a node that it is not heard.
+// silenced returns the command that changes the status of a silent node.
 func (m *Monitor) silenced(n *berth.Node, awaited bool, now time.Time) state.Command {
 	status, why, message := berth.NodeDown, "its heartbeat was missed", "Node heartbeat missed"
 	switch {
@@ -296,8 +288,7 @@ func (c *clock) set(id berth.NodeID, at time.Time) {
 	heap.Push(c, d)
 }
 
-// expired removes and returns the nodes whose time is up, and says when the
-// next one's is.
+// expired removes and returns the nodes whose time is up. again is when the next node's time is up.
 func (c *clock) expired(now time.Time) (out []berth.NodeID, again time.Time) {
 	for len(c.items) > 0 {
 		d := c.items[0]

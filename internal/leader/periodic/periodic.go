@@ -1,8 +1,6 @@
-// Package periodic launches the children of periodic jobs when they are due.
-// It knows when that is; whether a time was decided already, and whether a
-// child is still running, is decided where the launch meets the state in the
-// log, so no change of leader launches anything twice. Of the times that an
-// outage missed, the newest is made up for.
+// Package periodic launches the children of periodic jobs when they are due. Whether a launch time was already used,
+// and whether a child still runs, is decided when the launch command is applied, so a change of leader never launches
+// anything twice. Of the launch times missed during an outage, only the newest is made up for.
 package periodic
 
 import (
@@ -17,19 +15,18 @@ import (
 )
 
 const (
-	// most is how many launches one step proposes. Many jobs are due at
-	// midnight.
+	// most is the number of launches that one step proposes. Many jobs are due at midnight.
 	most = 256
-	// retry is when a launch is proposed again of which nothing was heard.
+	// retry is when a launch is proposed again if it had no result.
 	retry = 5 * time.Second
 )
 
-// Controller launches what is due. It keeps the next time of each periodic job,
-// and looks only at the jobs that changed.
+// Controller launches the jobs that are due. It keeps the next launch time of each periodic job and looks only at
+// jobs that changed.
 type Controller struct {
 	chance *rand.ChaCha8
 	seen   uint64    // index up to which changes are known
-	last   time.Time // the latest that the clock showed
+	last   time.Time // the latest time that the clock showed
 	jobs   map[berth.JobKey]*entry
 	due    queue
 }
@@ -40,9 +37,9 @@ type entry struct {
 	uid      berth.UID
 	schedule *cron.Schedule
 	launch   state.Launch
-	base     time.Time // times after this one count
+	base     time.Time // launch times after this one count
 	next     time.Time
-	at       int // in the queue, -1 if it is not
+	at       int // index in the queue, -1 if it is not there
 }
 
 // New returns the controller of a term. IDs come from the seed.
@@ -52,7 +49,7 @@ func New(seed [32]byte) *Controller {
 
 // Step implements leader.Controller.
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
-	now = now.Round(0) // the time of day counts, not the time that passed
+	now = now.Round(0) // drop the monotonic reading: the time of day counts
 	for j, s := range snap.PeriodicSince(c.seen) {
 		c.seen = max(c.seen, s.Launch.Changed)
 		c.learn(j, s, now)
@@ -88,7 +85,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	return do, c.due[0].next
 }
 
-// learn takes in a job as it is now.
+// learn takes in the current version of a job.
 func (c *Controller) learn(j *berth.Job, s *state.Summary, now time.Time) {
 	e := c.jobs[j.Key()]
 	if e == nil {
@@ -104,7 +101,7 @@ func (c *Controller) learn(j *berth.Job, s *state.Summary, now time.Time) {
 	c.plan(e, now)
 }
 
-// plan puts a job where its next time belongs.
+// plan puts a job where its next launch time belongs in the queue.
 func (c *Controller) plan(e *entry, now time.Time) {
 	e.base = e.launch.Base()
 	if e.launch.Ahead(now.UnixNano()) {
@@ -121,8 +118,7 @@ func (c *Controller) plan(e *entry, now time.Time) {
 	}
 }
 
-// back looks at all jobs anew because the clock was put back: what was far
-// away may be near.
+// back plans all jobs again because the clock was set back: a launch that was far away may be near.
 func (c *Controller) back(now time.Time) {
 	for _, e := range append(queue(nil), c.due...) {
 		c.plan(e, now)
@@ -136,8 +132,7 @@ func (c *Controller) forget(e *entry) {
 	delete(c.jobs, e.key)
 }
 
-// launch is the launch of a job that is due: for the newest of the times that
-// have come.
+// launch returns the launch of a job that is due, for the newest of the times that have come.
 func (c *Controller) launch(e *entry, now time.Time) *state.LaunchPeriodic {
 	due := e.schedule.Latest(e.base, now)
 	l := &state.LaunchPeriodic{
@@ -151,7 +146,7 @@ func (c *Controller) launch(e *entry, now time.Time) *state.LaunchPeriodic {
 	return l
 }
 
-// queue is a heap of jobs, the one that is due first on top.
+// queue is a heap of jobs, the next one to launch on top.
 type queue []*entry
 
 func (q queue) Len() int { return len(q) }

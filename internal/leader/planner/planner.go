@@ -1,8 +1,6 @@
-// Package planner takes plans from workers and brings them into the log, many
-// in one entry. A plan counts only while its worker holds the evaluation. What
-// of it still fits is decided by the state, where the plan meets whatever came
-// before it in the log; a plan that was decided on the planner's tip meets
-// nothing it did not know.
+// Package planner takes plans from workers and brings them into the log, many in one entry. A plan counts only while
+// its worker holds the evaluation. The state decides what of it still fits, when the plan is applied after everything
+// that came before it in the log. A plan that was decided on the planner's tip meets nothing new there.
 package planner
 
 import (
@@ -15,10 +13,10 @@ import (
 	"berth/internal/state"
 )
 
-// Queue is what the planner asks the broker.
+// Queue is the part of the broker that the planner uses.
 type Queue interface {
-	// Extend gives a worker more time, and says whether its plan is on its way.
-	// It fails if the worker does not hold the evaluation any more.
+	// Extend gives a worker more time. applying states whether its plan is being applied. Extend fails if the worker
+	// no longer holds the evaluation.
 	Extend(id berth.EvalID, token berth.Token, applying bool) error
 }
 
@@ -40,13 +38,11 @@ func New(term uint64, log state.Log, queue Queue) *Planner {
 	return &Planner{Logger: slog.Default(), term: term, log: log, queue: queue, refused: refusals{}}
 }
 
-// Tip returns the newest state, plans included that are still on their way. It
-// is the state to decide on.
+// Tip returns the newest state, including plans that are not yet committed. It is the state to decide on.
 func (p *Planner) Tip() *state.Snapshot { return p.log.Tip() }
 
-// Submit brings a plan into the log and says at once what of it was refused,
-// in plan.Refused. It is safe once Wait of what is returned has returned nil.
-// An error with a kind refuses the plan as a whole.
+// Submit brings a plan into the log and reports at once, in plan.Refused, what was refused of it. The plan is
+// committed once Wait of the returned value has returned nil. An error with a kind refuses the whole plan.
 func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error) {
 	if err := p.queue.Extend(d.Eval.ID, d.Token, true); err != nil {
 		return nil, err
@@ -61,14 +57,13 @@ func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pendi
 	}
 	err = pending.Results[0].Err
 	if err != nil || len(plan.Refused) > 0 {
-		// The worker decides again. If it lost the evaluation just now, its next
-		// plan is refused.
+		// The worker decides again. If it has just lost the evaluation, its next plan is refused.
 		_ = p.queue.Extend(d.Eval.ID, d.Token, false)
 	}
 	return pending, err
 }
 
-// count counts a plan, and returns what is to be told of nodes.
+// count counts a plan and returns commands that add events to nodes.
 func (p *Planner) count(plan *state.ApplyPlan) (tell []state.Command) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,15 +72,14 @@ func (p *Planner) count(plan *state.ApplyPlan) (tell []state.Command) {
 	for i := range plan.Refused {
 		r := &plan.Refused[i]
 		if e := p.refused.note(r, now); e != nil {
-			p.Logger.Warn("placements on a node are refused again and again", "node", r.NodeID, "reason", r.Reason)
+			p.Logger.Warn("a node keeps refusing placements", "node", r.NodeID, "reason", r.Reason)
 			tell = append(tell, &state.AddNodeEvents{ID: r.NodeID, Events: []berth.NodeEvent{*e}})
 		}
 	}
 	return tell
 }
 
-// tell brings events of nodes into the log, and waits for nothing. A node that
-// is gone has none.
+// tell stages commands that add events to nodes and does not wait for them. A node that was deleted gets none.
 func (p *Planner) tell(events []state.Command) error {
 	if len(events) == 0 {
 		return nil
@@ -94,8 +88,7 @@ func (p *Planner) tell(events []state.Command) error {
 	return err
 }
 
-// Stats counts plans, and the placements that each node refused, by what kind
-// of reason.
+// Stats returns the number of plans, and for each node the number of placements it refused, by the kind of reason.
 func (p *Planner) Stats() (plans uint64, refused map[berth.NodeID]map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -226,7 +226,7 @@ func TestRefusedAgainAndAgain(t *testing.T) {
 		if len(events()) != 1 {
 			t.Error("reported again at once")
 		}
-		if n := strings.Count(p.told.String(), "placements on a node are refused again and again"); n != 1 {
+		if n := strings.Count(p.told.String(), "a node keeps refusing placements"); n != 1 {
 			t.Errorf("it was logged %d times:\n%s", n, p.told)
 		}
 		time.Sleep(broker.DefaultLimits.NackTimeout - time.Second) // the worker holds it still
