@@ -160,7 +160,7 @@ var regexps = struct {
 	byText map[string]*regexp.Regexp
 }{byText: map[string]*regexp.Regexp{}}
 
-const mostRegexps = 1000
+const maxRegexps = 1000
 
 // compiled returns the expression, nil if it is none.
 func compiled(text string) *regexp.Regexp {
@@ -168,7 +168,7 @@ func compiled(text string) *regexp.Regexp {
 	defer regexps.Unlock()
 	re, ok := regexps.byText[text]
 	if !ok {
-		if len(regexps.byText) >= mostRegexps {
+		if len(regexps.byText) >= maxRegexps {
 			clear(regexps.byText)
 		}
 		re, _ = regexp.Compile(text)

@@ -40,12 +40,12 @@ func TestMeets(t *testing.T) {
 
 // Expressions are kept compiled, but not more than so many of them.
 func TestRegexpsAreBounded(t *testing.T) {
-	for i := range 3 * mostRegexps {
+	for i := range 3 * maxRegexps {
 		if compiled(fmt.Sprint("x", i)) == nil {
 			t.Fatal("not compiled")
 		}
 	}
-	if n := len(regexps.byText); n > mostRegexps {
+	if n := len(regexps.byText); n > maxRegexps {
 		t.Errorf("%d are kept", n)
 	}
 }

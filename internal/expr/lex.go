@@ -8,16 +8,16 @@ import (
 )
 
 type token struct {
-	kind  kindOf
+	kind  tokenKind
 	text  string // an operator, or a name
 	value any    // of a literal
 	at    int    // where it begins
 }
 
-type kindOf uint8
+type tokenKind uint8
 
 const (
-	end kindOf = iota
+	end tokenKind = iota
 	operator
 	name
 	literal
@@ -45,8 +45,8 @@ func (l *lexer) fail(at int, format string, args ...any) error {
 // operators, the longer ones first.
 var operators = []string{"||", "&&", "<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "%", "!", "(", ")", "[", "]", ","}
 
-// refused are operators that others have for bits, and that are none here.
-var refused = []string{"<<", ">>", "|", "&", "^", "~"}
+// bitwise are operators that others have for bits, and that are none here.
+var bitwise = []string{"<<", ">>", "|", "&", "^", "~"}
 
 func (l *lexer) next() (token, error) {
 	for l.at < len(l.text) && strings.IndexByte(" \t\r\n", l.text[l.at]) >= 0 {
@@ -85,7 +85,7 @@ func (l *lexer) next() (token, error) {
 			return token{kind: operator, text: o, at: at}, nil
 		}
 	}
-	for _, o := range refused {
+	for _, o := range bitwise {
 		if strings.HasPrefix(rest, o) {
 			return token{}, l.fail(at, "%q is not an operator here: bits cannot be asked for", o)
 		}

@@ -23,7 +23,7 @@ func (r *Request) Refusal(u *Usage, g *berth.Grant) string {
 	case len(g.Devices) > 0:
 		return "devices are given that nobody asked for"
 	case !r.Fits(u):
-		return lacks(r.Shortfall(u)[0])
+		return shortageText(r.Shortfall(u)[0])
 	}
 	for i, port := range g.Ports {
 		if u.Ports.Has(port) || slices.Contains(g.Ports[:i], port) || slices.Contains(r.Static, port) {
@@ -33,7 +33,7 @@ func (r *Request) Refusal(u *Usage, g *berth.Grant) string {
 	return ""
 }
 
-func lacks(s berth.Shortage) string {
+func shortageText(s berth.Shortage) string {
 	return fmt.Sprintf("%s: %d wanted, %d free", s.Dimension, s.Wanted, s.Free)
 }
 
@@ -52,7 +52,7 @@ func (r *Request) refusalNamed(u *Usage, g *berth.Grant) string {
 		plain.CPU += u.named.layout.cores[at].MHz
 	}
 	if !plain.Fits(u) {
-		return lacks(plain.Shortfall(u)[0])
+		return shortageText(plain.Shortfall(u)[0])
 	}
 	return ""
 }

@@ -65,16 +65,16 @@ func (b bitset) remove(i int)   { b[i>>6] &^= 1 << (i & 63) }
 // layoutOf works out the layout of a node, nil if it has nothing of the kind.
 func layoutOf(n *berth.Node) *layout {
 	l := &layout{cores: n.Cores()}
-	l.layNUMA(n.NodeResources.Processors.Topology)
-	l.layDevices(n)
-	l.layNetworks(n)
+	l.addNUMA(n.NodeResources.Processors.Topology)
+	l.addDevices(n)
+	l.addNetworks(n)
 	if len(l.cores) == 0 && len(l.devices) == 0 && len(l.reserved) == 0 {
 		return nil
 	}
 	return l
 }
 
-func (l *layout) layNUMA(t *berth.Topology) {
+func (l *layout) addNUMA(t *berth.Topology) {
 	at := map[uint8]int{}
 	for i, c := range l.cores {
 		k, ok := at[c.NUMA]
@@ -108,7 +108,7 @@ func distance(t *berth.Topology, a, b uint8) uint8 {
 	return 20
 }
 
-func (l *layout) layDevices(n *berth.Node) {
+func (l *layout) addDevices(n *berth.Node) {
 	var buses map[string]uint8
 	if t := n.NodeResources.Processors.Topology; t != nil {
 		buses = t.BusAssociativity
@@ -139,9 +139,9 @@ func (l *layout) layDevices(n *berth.Node) {
 	}
 }
 
-// layNetworks gives each named host network a space of ports. Networks that
+// addNetworks gives each named host network a space of ports. Networks that
 // have an address in common share one: a port is taken on an address.
-func (l *layout) layNetworks(n *berth.Node) {
+func (l *layout) addNetworks(n *berth.Node) {
 	s := spaces{byAddress: map[string]int{n.HostAddress(): 0}, byName: map[string]int{}, kept: []string{""}}
 	for _, nw := range n.NodeResources.NodeNetworks {
 		for _, a := range nw.Addresses {
@@ -245,8 +245,8 @@ func (l *layout) empty(by *Writer) *named {
 	return m
 }
 
-// own returns the named part of u for a Writer to change.
-func (u *Usage) own(by *Writer) *named {
+// writableNamed returns the named part of u for a Writer to change.
+func (u *Usage) writableNamed(by *Writer) *named {
 	m := u.named
 	switch {
 	case m == nil:

@@ -101,7 +101,7 @@ func (p *portRequest) on() string {
 }
 
 // short notes the ports that the node cannot give.
-func (m *namedRequest) shortPorts(u *Usage, add func(dim string, wanted, free int64)) {
+func (m *namedRequest) portShortages(u *Usage, add func(dim string, wanted, free int64)) {
 	missing := map[string]bool{}
 	own, _ := m.static(u, func(p *portRequest, known bool) {
 		switch {
@@ -166,14 +166,14 @@ func (u *Usage) movePorts(by *Writer, m *namedRequest, ports []uint16, sign int6
 func (u *Usage) hold(by *Writer, space int, port uint16) {
 	u.portSet(by, space).add(by, port)
 	if i, ok := u.sharedAt(space, port); ok {
-		u.own(by).shared[i].owned = true
+		u.writableNamed(by).shared[i].owned = true
 	}
 }
 
 // drop gives a port back.
 func (u *Usage) drop(by *Writer, space int, port uint16) {
 	if i, ok := u.sharedAt(space, port); ok {
-		u.own(by).shared[i].owned = false
+		u.writableNamed(by).shared[i].owned = false
 		return
 	}
 	if !u.keptBack(space, port) {
@@ -189,11 +189,11 @@ func (u *Usage) share(by *Writer, space int, port uint16, more int) {
 			return
 		}
 		owned := u.taken(space).Has(port) && !u.keptBack(space, port)
-		m := u.own(by)
+		m := u.writableNamed(by)
 		m.shared = slices.Insert(m.shared, i, sharedPort{space, port, 0, owned})
 		u.portSet(by, space).add(by, port)
 	}
-	m := u.own(by)
+	m := u.writableNamed(by)
 	s := &m.shared[i]
 	if s.holders += more; s.holders > 0 {
 		return
@@ -230,7 +230,7 @@ func (u *Usage) portSet(by *Writer, space int) *PortSet {
 	if space == 0 {
 		return &u.Ports
 	}
-	return &u.own(by).spaces[space]
+	return &u.writableNamed(by).spaces[space]
 }
 
 // Holds reports whether an allocation of the node, by its group and its dynamic

@@ -205,7 +205,7 @@ func (u *Usage) moveNamed(by *Writer, g *berth.Grant, sign int64) {
 	if u.named == nil {
 		return
 	}
-	m := u.own(by)
+	m := u.writableNamed(by)
 	mark := func(set bitset, at int) {
 		if sign > 0 {
 			set.add(at)
@@ -228,9 +228,9 @@ func (u *Usage) moveNamed(by *Writer, g *berth.Grant, sign int64) {
 	}
 }
 
-// shortNamed notes the cores and devices that the node cannot give: what is
+// namedShortages notes the cores and devices that the node cannot give: what is
 // missing when everything else that can be had is given first.
-func (m *namedRequest) shortNamed(u *Usage, add func(dim string, wanted, free int64)) {
+func (m *namedRequest) namedShortages(u *Usage, add func(dim string, wanted, free int64)) {
 	if m.cores == 0 && len(m.devices) == 0 || m.pick(u) != nil {
 		return
 	}
@@ -250,9 +250,9 @@ func (m *namedRequest) shortNamed(u *Usage, add func(dim string, wanted, free in
 	for _, s := range p.steps {
 		switch {
 		case s.device >= 0:
-			p.shortDevices(s.device, tell)
+			p.deviceShortage(s.device, tell)
 		case !few:
-			p.shortNUMA(s.task, tell)
+			p.numaShortage(s.task, tell)
 		}
 	}
 	if !told { // no way was found in as many tries as there are
@@ -260,7 +260,7 @@ func (m *namedRequest) shortNamed(u *Usage, add func(dim string, wanted, free in
 	}
 }
 
-func (p *picker) shortNUMA(task int, add func(dim string, wanted, free int64)) {
+func (p *picker) numaShortage(task int, add func(dim string, wanted, free int64)) {
 	count := p.request.tasks[task].count
 	if nodes := p.numaNodes(count); len(nodes) > 0 {
 		p.takeOf(task, nodes[0])
@@ -273,7 +273,7 @@ func (p *picker) shortNUMA(task int, add func(dim string, wanted, free int64)) {
 	add(DimNUMA, int64(count), int64(most))
 }
 
-func (p *picker) shortDevices(request int, add func(dim string, wanted, free int64)) {
+func (p *picker) deviceShortage(request int, add func(dim string, wanted, free int64)) {
 	if options := p.options(request); len(options) > 0 {
 		p.takeDevices(request, options[0])
 		return

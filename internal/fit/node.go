@@ -13,7 +13,7 @@ import (
 // ready and its range of dynamic ports.
 func (u *Usage) Describe(n *berth.Node) {
 	u.Capacity, u.Ready = n.Room(), n.Ready()
-	u.weigh()
+	u.updatePowers()
 	u.MinDynamic, u.MaxDynamic = berth.MinDynamicPort, berth.MaxDynamicPort
 	if r := n.NodeResources; r.MinDynamicPort > 0 && r.MaxDynamicPort >= r.MinDynamicPort {
 		u.MinDynamic, u.MaxDynamic = uint16(r.MinDynamicPort), uint16(r.MaxDynamicPort)

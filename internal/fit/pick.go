@@ -38,9 +38,9 @@ type found struct {
 // devices of one request.
 type step struct{ task, device int }
 
-// mostTries bounds the search. It is reached by requests alone that compete for
+// maxTries bounds the search. It is reached by requests alone that compete for
 // devices in a hundred ways; then the node counts as full.
-const mostTries = 10_000
+const maxTries = 10_000
 
 func (m *namedRequest) picker(u *Usage) *picker {
 	if u.named == nil {
@@ -48,7 +48,7 @@ func (m *namedRequest) picker(u *Usage) *picker {
 	}
 	p := &picker{
 		request: m, l: u.named.layout, cores: slices.Clone(u.named.cores), devices: slices.Clone(u.named.devices),
-		given: make([][]int, len(m.tasks)), numa: make([]int, len(m.devices)), found: make([]found, len(m.devices)), left: mostTries,
+		given: make([][]int, len(m.tasks)), numa: make([]int, len(m.devices)), found: make([]found, len(m.devices)), left: maxTries,
 	}
 	for i := range p.numa {
 		p.numa[i] = -1
@@ -81,14 +81,14 @@ func (p *picker) order() {
 			rest = append(rest, d)
 		}
 	}
-	slices.SortStableFunc(rest, func(a, b int) int { return cmp.Compare(m.devices[b].narrow(), m.devices[a].narrow()) })
+	slices.SortStableFunc(rest, func(a, b int) int { return cmp.Compare(m.devices[b].selectivity(), m.devices[a].selectivity()) })
 	for _, d := range rest {
 		p.steps = append(p.steps, step{-1, d})
 	}
 }
 
-// narrow reports roughly how few devices a request can be met with.
-func (d *deviceRequest) narrow() (n int) {
+// selectivity reports roughly how few devices a request can be met with.
+func (d *deviceRequest) selectivity() (n int) {
 	n = len(d.Constraints)
 	for _, c := range d.Constraints {
 		if aboutIDs(c.LTarget, c.RTarget) {

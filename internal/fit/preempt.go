@@ -49,7 +49,7 @@ func (u *Usage) shift(ask berth.Ask, sign int64) {
 	u.Used.CPU += sign * ask.CPU
 	u.Used.MemoryMB += sign * ask.MemoryMB
 	u.Used.DiskMB += sign * ask.DiskMB
-	u.weigh()
+	u.updatePowers()
 }
 
 // Family is an allocation and those that it preempted.

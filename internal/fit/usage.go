@@ -121,9 +121,9 @@ func (r *Request) Shortfall(u *Usage) (out []berth.Shortage) {
 	add(DimDisk, "MiB", r.DiskMB, free.DiskMB)
 	if r.named != nil {
 		count := func(dim string, wanted, free int64) { add(dim, "", wanted, free) }
-		r.named.shortNamed(u, count)
+		r.named.namedShortages(u, count)
 		if r.named.ports != nil {
-			r.named.shortPorts(u, count)
+			r.named.portShortages(u, count)
 			return out
 		}
 	}

@@ -65,7 +65,7 @@ func (u *Usage) move(by *Writer, r *Request, g berth.Grant, sign int64) {
 	if len(g.Cores)+len(g.Devices) > 0 {
 		u.moveNamed(by, &g, sign)
 	}
-	u.weigh()
+	u.updatePowers()
 	if r.named != nil && r.named.ports != nil {
 		u.movePorts(by, r.named, g.Ports, sign)
 		return
@@ -87,8 +87,8 @@ func (u *Usage) move(by *Writer, r *Request, g berth.Grant, sign int64) {
 	}
 }
 
-// weigh works out the powers of what is free, after Capacity or Used changed.
-func (u *Usage) weigh() {
+// updatePowers works out the powers of what is free, after Capacity or Used changed.
+func (u *Usage) updatePowers() {
 	u.PowCPU = powFree(u.Capacity.CPU, u.Used.CPU)
 	u.PowMemory = powFree(u.Capacity.MemoryMB, u.Used.MemoryMB)
 }

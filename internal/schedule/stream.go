@@ -115,7 +115,7 @@ func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Co
 	d.plan.Explain, d.end.Queued = map[string]*berth.AllocMetric{}, map[string]int{}
 	for _, w := range list {
 		name := w.Group.Name
-		out := p.One(w.Number, place.Instance{Index: w.PE.Object.PE.Index, Previous: w.Previous}, s.Bars(w))
+		out := p.One(w.Number, place.Instance{Index: w.PE.Object.PE.Index, Previous: w.Previous}, s.Excluder(w))
 		if c := counts[name]; c != nil {
 			c.Place++
 		} else {

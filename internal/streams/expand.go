@@ -31,7 +31,7 @@ func Expand(job *berth.Job, before *berth.StreamPlan) (*berth.StreamPlan, error)
 		x.plan.Generation, x.plan.NextPE = before.Generation+1, before.NextPE
 	}
 	x.elements(before)
-	if err := x.join(); err != nil {
+	if err := x.connect(); err != nil {
 		return nil, err
 	}
 	for _, g := range job.TaskGroups {
@@ -131,8 +131,8 @@ func (e *element) ports() {
 	slices.SortFunc(e.config.Outputs, func(a, b berth.PEOutput) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// join follows the streams of the job.
-func (x *expansion) join() error {
+// connect follows the streams of the job.
+func (x *expansion) connect() error {
 	for i := range x.spec.Streams {
 		s := &x.spec.Streams[i]
 		from, output := berth.SplitPort(s.From)

@@ -85,10 +85,10 @@ func withoutPeers(e *element) (in []berth.PEInput, out []berth.PEOutput) {
 func (x *expansion) definition(g *berth.TaskGroup) *definition {
 	j := x.job
 	d := &definition{Group: *g, Datacenters: sorted(j.Datacenters), NodePool: j.NodePool, Meta: j.Meta}
-	d.Constraints, d.Affinities, d.Spreads = inOrder(j.Constraints), inOrder(j.Affinities), inOrder(j.Spreads)
+	d.Constraints, d.Affinities, d.Spreads = sortedByHash(j.Constraints), sortedByHash(j.Affinities), sortedByHash(j.Spreads)
 	d.Group.Count, d.Group.Stream = 0, nil
 	d.Group.Tasks = slices.SortedFunc(slices.Values(g.Tasks), func(a, b *berth.Task) int { return strings.Compare(a.Name, b.Name) })
-	d.Group.Constraints, d.Group.Affinities, d.Group.Spreads = inOrder(g.Constraints), inOrder(g.Affinities), inOrder(g.Spreads)
+	d.Group.Constraints, d.Group.Affinities, d.Group.Spreads = sortedByHash(g.Constraints), sortedByHash(g.Affinities), sortedByHash(g.Spreads)
 	if g.Stream == nil {
 		return d
 	}
@@ -111,9 +111,9 @@ func poolOf(p berth.HostPoolSpec) *berth.HostPoolSpec {
 
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
-// inOrder returns conditions in an order that does not depend on where they
+// sortedByHash returns conditions in an order that does not depend on where they
 // were written.
-func inOrder[T any](list []T) []T {
+func sortedByHash[T any](list []T) []T {
 	if len(list) < 2 {
 		return list
 	}

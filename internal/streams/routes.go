@@ -43,9 +43,9 @@ func (r *Route) Congestion() string { return r.Export.Object.Export.Spec.Congest
 // evaluated for the exports of its scope; if it wants a property to be equal to a
 // value, only for those that have it.
 func Routes(exports, imports []*berth.Object) []Route {
-	t := tableOf(exports)
+	t := newExportIndex(exports)
 	var out []Route
-	for _, m := range alike(imports, importKey) {
+	for _, m := range groupByKey(imports, importKey) {
 		spec := &m.of[0].Object.Import.Spec
 		t.match(m.of[0].Job.Namespace, spec, func(exports []*berth.Object, by string) {
 			for _, x := range exports {
@@ -66,20 +66,20 @@ func order(a, b *berth.Object) int {
 		cmp.Compare(a.UID.Index, b.UID.Index), cmp.Compare(a.UID.Ordinal, b.UID.Ordinal))
 }
 
-// table finds exports by what imports ask for.
-type table struct {
-	named      map[streamKey][]*same
-	propertied map[scopeKey]*shelf
+// exportIndex finds exports by what imports ask for.
+type exportIndex struct {
+	named      map[streamKey][]*resourceSet
+	propertied map[scopeKey]*propertyIndex
 }
 
-// shelf holds the exports by property of one scope.
-type shelf struct {
-	all []*same
-	by  map[string]map[any][]*same // by the value of a property, of those that were asked for
+// propertyIndex holds the exports by property of one scope.
+type propertyIndex struct {
+	all     []*resourceSet
+	byValue map[string]map[any][]*resourceSet // by the value of a property, of those that were asked for
 }
 
 // candidates returns exports among which all are of which the condition is true.
-func (s *shelf) candidates(e *expr.Expr) []*same {
+func (s *propertyIndex) candidates(e *expr.Expr) []*resourceSet {
 	best := s.all
 	for _, r := range e.Requires() {
 		if found := s.with(r.Name)[valueKey(r.Value)]; len(found) < len(best) {
@@ -90,17 +90,17 @@ func (s *shelf) candidates(e *expr.Expr) []*same {
 }
 
 // with returns the exports by their values of a property.
-func (s *shelf) with(name string) map[any][]*same {
-	if values, ok := s.by[name]; ok {
+func (s *propertyIndex) with(name string) map[any][]*resourceSet {
+	if values, ok := s.byValue[name]; ok {
 		return values
 	}
-	values := map[any][]*same{}
+	values := map[any][]*resourceSet{}
 	for _, x := range s.all {
 		if k := valueKey(x.of[0].Object.Export.Spec.Properties[name]); k != nil {
 			values[k] = append(values[k], x)
 		}
 	}
-	s.by[name] = values
+	s.byValue[name] = values
 	return values
 }
 
@@ -123,18 +123,18 @@ type streamKey struct {
 	streamID string
 }
 
-// same are resources that match alike.
-type same struct{ of []*berth.Object }
+// resourceSet are resources that match alike.
+type resourceSet struct{ of []*berth.Object }
 
-// alike puts resources together that have equal keys, in order of the first.
-func alike[K comparable](all []*berth.Object, key func(*berth.Object) K) []*same {
-	var out []*same
-	at := map[K]*same{}
+// groupByKey puts resources together that have equal keys, in order of the first.
+func groupByKey[K comparable](all []*berth.Object, key func(*berth.Object) K) []*resourceSet {
+	var out []*resourceSet
+	at := map[K]*resourceSet{}
 	for _, r := range all {
 		k := key(r)
 		s := at[k]
 		if s == nil {
-			s = &same{}
+			s = &resourceSet{}
 			at[k] = s
 			out = append(out, s)
 		}
@@ -171,9 +171,9 @@ func exportKey(r *berth.Object) exportID {
 	return k
 }
 
-func tableOf(exports []*berth.Object) *table {
-	t := &table{named: map[streamKey][]*same{}, propertied: map[scopeKey]*shelf{}}
-	for _, s := range alike(exports, exportKey) {
+func newExportIndex(exports []*berth.Object) *exportIndex {
+	t := &exportIndex{named: map[streamKey][]*resourceSet{}, propertied: map[scopeKey]*propertyIndex{}}
+	for _, s := range groupByKey(exports, exportKey) {
 		x := s.of[0].Object.Export
 		in := scopeKey{s.of[0].Job.Namespace, x.App.Scope}
 		if id := x.Spec.StreamID; id != "" {
@@ -181,7 +181,7 @@ func tableOf(exports []*berth.Object) *table {
 			t.named[k] = append(t.named[k], s)
 		} else {
 			if t.propertied[in] == nil {
-				t.propertied[in] = &shelf{by: map[string]map[any][]*same{}}
+				t.propertied[in] = &propertyIndex{byValue: map[string]map[any][]*resourceSet{}}
 			}
 			t.propertied[in].all = append(t.propertied[in].all, s)
 		}
@@ -190,7 +190,7 @@ func tableOf(exports []*berth.Object) *table {
 }
 
 // match calls found with the exports that an import asks for.
-func (t *table) match(namespace string, m *berth.ImportSpec, found func(exports []*berth.Object, by string)) {
+func (t *exportIndex) match(namespace string, m *berth.ImportSpec, found func(exports []*berth.Object, by string)) {
 	in := scopeKey{namespace, cmp.Or(m.Scope, berth.DefaultScope)}
 	if m.StreamID != "" {
 		for _, s := range t.named[streamKey{in, m.StreamID}] {
@@ -210,14 +210,14 @@ func (t *table) match(namespace string, m *berth.ImportSpec, found func(exports 
 	}
 	for _, s := range shelf.candidates(e) {
 		x := s.of[0].Object.Export
-		if (m.Filter == "" || x.Spec.AllowFilter) && holds(e, x.Spec.Properties) {
+		if (m.Filter == "" || x.Spec.AllowFilter) && subscriptionMatches(e, x.Spec.Properties) {
 			found(s.of, ByProperty)
 		}
 	}
 }
 
-// holds says whether a subscription is true of an export's properties.
-func holds(e *expr.Expr, properties map[string]any) bool {
+// subscriptionMatches says whether a subscription is true of an export's properties.
+func subscriptionMatches(e *expr.Expr, properties map[string]any) bool {
 	truth, err := e.Eval(func(name string) (any, bool) {
 		v, ok := properties[name]
 		return v, ok

@@ -91,7 +91,7 @@ func (r *Runner) rewire(now time.Time) (again time.Time) {
 		return again
 	}
 	version := r.stream.keeper.Version()
-	if version <= r.stream.keeper.Told() {
+	if version <= r.stream.keeper.Notified() {
 		return again
 	}
 	r.mu.Lock()
@@ -114,7 +114,7 @@ func (r *Runner) rewire(now time.Time) (again time.Time) {
 		r.stream.told[name] = version
 	}
 	if all {
-		r.stream.keeper.Tell(version)
+		r.stream.keeper.MarkNotified(version)
 	}
 	return again
 }

@@ -29,7 +29,7 @@ type filter struct {
 
 	distinctHosts map[berth.NodeID]bool // nodes taken, nil without such a constraint
 	distinct      []*distinct
-	bars          func(*berth.Node) string // see Placer.One; nil: no node is barred
+	excludes      func(*berth.Node) string // see Placer.One; nil: no node is barred
 }
 
 // distinct is one distinct_property constraint: at most limit allocations for
@@ -181,8 +181,8 @@ func lacksDriver(n *berth.Node, driver string) string {
 // node returns "+" if a node whose class meets all may be used, else what it
 // does not meet.
 func (f *filter) node(n *berth.Node) string {
-	if f.bars != nil {
-		if why := f.bars(n); why != "" {
+	if f.excludes != nil {
+		if why := f.excludes(n); why != "" {
 			return why
 		}
 	}
@@ -208,7 +208,7 @@ func (f *filter) node(n *berth.Node) string {
 
 // perNode says whether each node must be asked, beside its class.
 func (f *filter) perNode() bool {
-	return len(f.unique) > 0 || f.distinctHosts != nil || len(f.distinct) > 0 || f.bars != nil
+	return len(f.unique) > 0 || f.distinctHosts != nil || len(f.distinct) > 0 || f.excludes != nil
 }
 
 // notePlaced notes that an allocation of the group was put on a node.

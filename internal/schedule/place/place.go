@@ -97,7 +97,7 @@ func (p *Placer) Group(number int, instances []Instance) Outcome {
 // nodes that meet the group's own conditions. nil bars none.
 func (p *Placer) One(number int, in Instance, bars func(*berth.Node) string) Outcome {
 	r := p.round(number)
-	r.filter.index, r.filter.bars = in.Index, bars
+	r.filter.index, r.filter.excludes = in.Index, bars
 	return r.place([]Instance{in})
 }
 

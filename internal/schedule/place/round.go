@@ -102,7 +102,7 @@ func (r *round) scoreNodes() {
 			r.odd.add(r.peers[i].node.Number)
 		}
 	}
-	alone := len(r.filter.unique)+len(r.filter.distinct) > 0 || r.filter.bars != nil || r.affinity.unique || r.spread != nil && r.spread.unique || r.request.HasNamed()
+	alone := len(r.filter.unique)+len(r.filter.distinct) > 0 || r.filter.excludes != nil || r.affinity.unique || r.spread != nil && r.spread.unique || r.request.HasNamed()
 	for first, run := range r.snap.UsageColumns() {
 		for i := range run {
 			u := &run[i]

@@ -30,10 +30,10 @@ const maxBody = 4 << 10
 // reportPath is where a processing element reports on itself.
 const reportPath = "/v1/stream/pe/self/connectivity"
 
-// place chooses where tasks report: a socket beside the file or, where its path
+// chooseAddress chooses where tasks report: a socket beside the file or, where its path
 // would be too long, an address of this machine, which others see as well, so
 // that its URL holds a token. Both stay the same while there is the allocation.
-func (k *Keeper) place() error {
+func (k *Keeper) chooseAddress() error {
 	path := filepath.Join(k.c.Dir.Path(), shared, socket)
 	if len(path) <= maxSocketPath {
 		k.api = "unix://" + path
@@ -48,7 +48,7 @@ func (k *Keeper) place() error {
 		if err := k.save(); err != nil {
 			return errors.Join(err, l.Close())
 		}
-		k.held = l
+		k.listener = l
 	}
 	k.api = fmt.Sprintf("http://127.0.0.1:%d/%s", k.record.Port, k.record.Token)
 	return nil
@@ -56,8 +56,8 @@ func (k *Keeper) place() error {
 
 // listen opens it.
 func (k *Keeper) listen() (net.Listener, error) {
-	if l := k.held; l != nil {
-		k.held = nil
+	if l := k.listener; l != nil {
+		k.listener = nil
 		return l, nil
 	}
 	if k.record.Port != 0 {
@@ -117,7 +117,7 @@ func (k *Keeper) handler() http.Handler {
 			http.Error(w, fmt.Sprintf("method %s: allowed are PUT and POST", r.Method), http.StatusMethodNotAllowed)
 			return
 		}
-		if err := k.reported(r.Context(), http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		if err := k.handleReport(r.Context(), http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 			op.SetError(w.Header(), err)
 			http.Error(w, err.Error(), status(err))
 			return
@@ -148,8 +148,8 @@ func status(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// reported takes a report of a task and returns when servers have taken it.
-func (k *Keeper) reported(ctx context.Context, body io.Reader) error {
+// handleReport takes a report of a task and returns when servers have taken it.
+func (k *Keeper) handleReport(ctx context.Context, body io.Reader) error {
 	var in struct {
 		State   string
 		Version uint64

@@ -44,12 +44,12 @@ const (
 const maxFile = 64 << 20
 
 const (
-	gather     = 200 * time.Millisecond // changes that come together make one version
-	firstRetry = 250 * time.Millisecond
-	lastRetry  = 15 * time.Second
-	// doubt is for how long answers that are older than one acted on are taken
+	batchWindow = 200 * time.Millisecond // changes that come together make one version
+	firstRetry  = 250 * time.Millisecond
+	lastRetry   = 15 * time.Second
+	// staleGrace is for how long answers that are older than one acted on are taken
 	// for those of a server that lags; afterwards an older state was restored.
-	doubt = 10 * time.Second
+	staleGrace = 10 * time.Second
 )
 
 // Servers are the servers as a processing element sees them.
@@ -97,10 +97,10 @@ type Keeper struct {
 	api    string               // where tasks report
 
 	// Run's own.
-	held  net.Listener // since the address was chosen, until it is served; nil: to be opened
-	mark  string       // of the newest answer
-	index uint64       // of that
-	old   time.Time    // since when answers are too old; zero if they are not
+	listener   net.Listener // since the address was chosen, until it is served; nil: to be opened
+	mark       string       // of the newest answer
+	index      uint64       // of that
+	staleSince time.Time    // since when answers are too old; zero if they are not
 }
 
 // Open takes up an allocation, also one that an earlier agent had. The shared
@@ -123,7 +123,7 @@ func Open(c Config) (*Keeper, error) {
 	if err := k.load(); err != nil {
 		return nil, err
 	}
-	if err := k.place(); err != nil {
+	if err := k.chooseAddress(); err != nil {
 		return nil, err
 	}
 	if k.file != nil {
@@ -175,16 +175,16 @@ func (k *Keeper) Version() uint64 {
 	return k.file.Version
 }
 
-// Told returns up to which version tasks were told that there is one.
-func (k *Keeper) Told() uint64 {
+// Notified returns up to which version tasks were told that there is one.
+func (k *Keeper) Notified() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.record.Told
 }
 
-// Tell notes that tasks were told. What cannot be recorded is told again by the
+// MarkNotified notes that tasks were told. What cannot be recorded is told again by the
 // next agent.
-func (k *Keeper) Tell(version uint64) {
+func (k *Keeper) MarkNotified(version uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if version <= k.record.Told {
@@ -243,7 +243,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	defer wg.Wait()
 	wg.Go(func() { k.serve(ctx) })
 	for failures := 0; ctx.Err() == nil; {
-		again, err := k.follow(ctx)
+		again, err := k.poll(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -274,11 +274,11 @@ func retry(n int) time.Duration {
 	return d/2 + mathrand.N(d/2+1)
 }
 
-// follow asks servers once and acts on what they say. It returns how long to
+// poll asks servers once and acts on what they say. It returns how long to
 // wait before they are asked again.
-func (k *Keeper) follow(ctx context.Context) (time.Duration, error) {
+func (k *Keeper) poll(ctx context.Context) (time.Duration, error) {
 	have := k.mark
-	answer, err := k.c.Servers.Connectivity(ctx, have, k.index, !k.old.IsZero() || have == "" && k.Version() == 0)
+	answer, err := k.c.Servers.Connectivity(ctx, have, k.index, !k.staleSince.IsZero() || have == "" && k.Version() == 0)
 	if err != nil {
 		return 0, err
 	}
@@ -287,23 +287,23 @@ func (k *Keeper) follow(ctx context.Context) (time.Duration, error) {
 	}
 	if answer.Index < k.index {
 		now := time.Now()
-		if k.old.IsZero() {
-			k.old = now
+		if k.staleSince.IsZero() {
+			k.staleSince = now
 		}
-		if now.Sub(k.old) < doubt {
+		if now.Sub(k.staleSince) < staleGrace {
 			return time.Second, nil
 		}
 		k.c.Log.Warn("the servers' state is older than what was acted on: it was restored or begun anew; going by it", "index", answer.Index, "acted", k.index)
 	}
-	if err := k.put(answer); err != nil {
+	if err := k.write(answer); err != nil {
 		return 0, err
 	}
-	k.old, k.mark, k.index = time.Time{}, answer.Mark, answer.Index
-	return gather, nil
+	k.staleSince, k.mark, k.index = time.Time{}, answer.Mark, answer.Index
+	return batchWindow, nil
 }
 
-// put writes the file, unless it is there.
-func (k *Keeper) put(answer *op.ConnectivityAnswer) error {
+// write writes the file, unless it is there.
+func (k *Keeper) write(answer *op.ConnectivityAnswer) error {
 	f := *answer.File
 	of := sum(&f)
 	k.mu.Lock()

@@ -126,7 +126,7 @@ func TestVersionsGrow(t *testing.T) {
 			"answer": func(rt *rapid.T) {
 				index += uint64(rapid.IntRange(0, 2).Draw(rt, "later"))
 				m.answer = says(index, rapid.IntRange(1, 3).Draw(rt, "what"))
-				if _, err := k.follow(rt.Context()); err != nil {
+				if _, err := k.poll(rt.Context()); err != nil {
 					if !m.full {
 						rt.Fatal(err)
 					}
@@ -139,20 +139,20 @@ func TestVersionsGrow(t *testing.T) {
 				if k.index <= m.answer.Index {
 					rt.Skip("it is news to this agent")
 				}
-				if _, err := k.follow(rt.Context()); err != nil {
+				if _, err := k.poll(rt.Context()); err != nil {
 					rt.Fatal(err)
 				}
 			},
 			"fail": func(rt *rapid.T) {
 				m.err = berth.Errorf(berth.Unavailable, "nobody")
-				if _, err := k.follow(rt.Context()); err == nil {
+				if _, err := k.poll(rt.Context()); err == nil {
 					rt.Fatal("a failure is taken for an answer")
 				}
 				m.err = nil
 			},
 			"restart": func(rt *rapid.T) { k = m.open(rt) },
 			"disk":    func(*rapid.T) { m.full = !m.full },
-			"tell":    func(*rapid.T) { k.Tell(k.Version()) },
+			"tell":    func(*rapid.T) { k.MarkNotified(k.Version()) },
 			"spoil": func(rt *rapid.T) { // a task writes over its file, and the agent is restarted
 				b := rapid.SampledFrom([]string{"", "nonsense", `{"Version":3}`, `{"Version":18446744073709551615}`}).Draw(rt, "bytes")
 				if err := os.WriteFile(filepath.Join(path, shared, name), []byte(b), 0o644); err != nil {
@@ -161,7 +161,7 @@ func TestVersionsGrow(t *testing.T) {
 				k = m.open(rt)
 				m.full = false
 				m.answer = says(index, int(max(1, contents)))
-				if _, err := k.follow(rt.Context()); err != nil {
+				if _, err := k.poll(rt.Context()); err != nil {
 					rt.Fatal(err)
 				}
 				contents = max(1, contents)
@@ -180,8 +180,8 @@ func TestVersionsGrow(t *testing.T) {
 				if f.Job.ID != contents {
 					rt.Fatalf("the file says %d, and servers said %d", f.Job.ID, contents)
 				}
-				if k.Told() > k.Version() {
-					rt.Fatalf("told of version %d, and there is %d", k.Told(), k.Version())
+				if k.Notified() > k.Version() {
+					rt.Fatalf("told of version %d, and there is %d", k.Notified(), k.Version())
 				}
 				of[f.Version], version = f.Job.ID, f.Version
 			},
@@ -199,7 +199,7 @@ func TestTheSameIsNoVersion(t *testing.T) {
 	m.answer = says(10, 1)
 	for i := range 3 {
 		m.answer.Index = uint64(10 + i)
-		if _, err := k.follow(t.Context()); err != nil {
+		if _, err := k.poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if m.leader != (i == 0) {
@@ -223,7 +223,7 @@ func TestTheEnvironmentOfTheLaunch(t *testing.T) {
 		m.answer = says(10+later, 1)
 		f := m.answer.File
 		f.Job.Generation, f.PE.ContentID, f.PE.MaxChannels = 4+later, fmt.Sprint("sha256:", later), 3+int(later)
-		if _, err := k.follow(t.Context()); err != nil {
+		if _, err := k.poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if now := m.file(t); now.Job.Generation != 4+later || now.PE.MaxChannels != 3+int(later) {
@@ -246,19 +246,19 @@ func TestARestoredStateIsBelieved(t *testing.T) {
 		m := newMachine(t, path)
 		k := m.open(t)
 		m.answer = says(100, 1)
-		if _, err := k.follow(t.Context()); err != nil {
+		if _, err := k.poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		m.answer = says(50, 2)
 		began := time.Now()
 		for k.Version() == 1 {
-			again, err := k.follow(t.Context())
+			again, err := k.poll(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(again)
 		}
-		if d := time.Since(began); d < doubt || d > doubt+2*time.Second || !m.leader || m.file(t).Job.ID != 2 {
+		if d := time.Since(began); d < staleGrace || d > staleGrace+2*time.Second || !m.leader || m.file(t).Job.ID != 2 {
 			t.Errorf("after %v, of the leader %v: %+v", d, m.leader, m.file(t))
 		}
 	})

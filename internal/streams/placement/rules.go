@@ -56,9 +56,9 @@ func (s *Rules) Placed(w Waiting, node berth.NodeID) {
 	s.peers = append(s.peers, peer{w.PE.Name, w.placement(), node})
 }
 
-// Bars returns a function that says why a node may not be used for a processing
+// Excluder returns a function that says why a node may not be used for a processing
 // element, "" if it may.
-func (s *Rules) Bars(w Waiting) func(*berth.Node) string {
+func (s *Rules) Excluder(w Waiting) func(*berth.Node) string {
 	p := w.placement()
 	alone := p.Isolated && len(s.peers) > 0
 	var apart []peer // from these it is kept

@@ -18,18 +18,18 @@ type View struct {
 	all     []*berth.Object
 	ByUID   map[berth.UID]*berth.Object
 	Planned map[string]bool // processing elements, by name
-	names   map[seat]*tenure
+	names   map[instance]*history
 	live    []*berth.Alloc // that stay
 }
 
-// seat is the name of an instance.
-type seat struct {
+// instance is the name of an instance.
+type instance struct {
 	group string
 	index uint32
 }
 
-// tenure is what is known of the allocations of one processing element's name.
-type tenure struct {
+// history is what is known of the allocations of one processing element's name.
+type history struct {
 	busy   bool // one occupies a node
 	placed map[berth.PERef]bool
 	ended  uint64       // index at which the last of them ended
@@ -60,17 +60,17 @@ func NewView(snap *state.Snapshot, uid berth.UID) *View {
 // Keep notes an allocation that the plan leaves as it is.
 func (v *View) Keep(a *berth.Alloc) { v.live = append(v.live, a) }
 
-// tenures looks at the job's allocations, once.
-func (v *View) tenures() {
-	v.names = map[seat]*tenure{}
+// loadHistory looks at the job's allocations, once.
+func (v *View) loadHistory() {
+	v.names = map[instance]*history{}
 	for a := range v.snap.AllocsOf(v.row.Key) {
 		if a.Job.UID != v.row.UID || a.Orphaned {
 			continue
 		}
-		at := seat{a.Group.Name, a.Index}
+		at := instance{a.Group.Name, a.Index}
 		t := v.names[at]
 		if t == nil {
-			t = &tenure{placed: map[berth.PERef]bool{}}
+			t = &history{placed: map[berth.PERef]bool{}}
 			v.names[at] = t
 		}
 		if ref := a.Rest().PE; ref != nil {
@@ -105,7 +105,7 @@ type Waiting struct {
 // allocation of that launch, once all of their name have ended: those with most
 // conditions first.
 func (v *View) Unplaced() (out []Waiting) {
-	v.tenures()
+	v.loadHistory()
 	for _, pe := range v.all {
 		if !v.Planned[pe.Name] || pe.PE.LaunchIndex == 0 {
 			continue
@@ -115,7 +115,7 @@ func (v *View) Unplaced() (out []Waiting) {
 			continue
 		}
 		w := Waiting{PE: pe, Group: v.Job.TaskGroups[number], Number: number, Since: pe.PE.LaunchIndex}
-		if t := v.names[seat{pe.Object.PE.Group, pe.Object.PE.Index}]; t != nil {
+		if t := v.names[instance{pe.Object.PE.Group, pe.Object.PE.Index}]; t != nil {
 			if t.busy || t.placed[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}] {
 				continue
 			}
@@ -124,7 +124,7 @@ func (v *View) Unplaced() (out []Waiting) {
 				w.Previous = t.last.ID
 			}
 		}
-		if v.equip(&w) {
+		if v.hasPrerequisites(&w) {
 			out = append(out, w)
 		}
 	}
@@ -132,11 +132,11 @@ func (v *View) Unplaced() (out []Waiting) {
 	return out
 }
 
-// equip reports whether what a processing element needs besides a node exists: its
+// hasPrerequisites reports whether what a processing element needs besides a node exists: its
 // pool, and the configuration that it was launched with. A user may have deleted
 // them, or the job be on its way to another generation; then they are about to
 // be made, or it is about to be launched.
-func (v *View) equip(w *Waiting) bool {
+func (v *View) hasPrerequisites(w *Waiting) bool {
 	c := v.snap.ResourceNamed(v.row.UID, berth.KindConfig, w.PE.Name)
 	if c == nil || c.Object.Config.ContentID != w.PE.PE.ContentID {
 		return false

@@ -5,16 +5,16 @@ import (
 	"berth/internal/state"
 )
 
-// sweeps is the order in which what is left of an older generation goes.
-var sweeps = []string{berth.KindPE, berth.KindImport, berth.KindExport, berth.KindEndpoint, berth.KindConfig, berth.KindRegion, berth.KindHostPool}
+// sweepOrder is the order in which what is left of an older generation goes.
+var sweepOrder = []string{berth.KindPE, berth.KindImport, berth.KindExport, berth.KindEndpoint, berth.KindConfig, berth.KindRegion, berth.KindHostPool}
 
 // sweep removes what is of an older generation and not planned any more, kind by
 // kind. It says whether anything is left.
-func (l *look) sweep() bool {
+func (l *jobStep) sweep() bool {
 	if l.row.Generation == 0 {
 		return false
 	}
-	for _, kind := range sweeps {
+	for _, kind := range sweepOrder {
 		var old []*berth.Object
 		for r := range l.snap.ResourcesOf(l.row.UID, kind) {
 			if r.Generation < l.row.Generation {
@@ -34,7 +34,7 @@ func (l *look) sweep() bool {
 }
 
 // running says whether something of processing elements is to run.
-func (l *look) running(pes []*berth.Object) bool {
+func (l *jobStep) running(pes []*berth.Object) bool {
 	for _, pe := range pes {
 		for a := range l.snap.AllocsOfPE(pe) {
 			if a.Live() {
@@ -47,8 +47,8 @@ func (l *look) running(pes []*berth.Object) bool {
 
 // cleanUp removes what is left of a job that is gone, or that is to have nothing
 // any more: what others see of it first, what its processing elements need last.
-func (l *look) cleanUp() {
-	if l.stray() {
+func (l *jobStep) cleanUp() {
+	if l.evaluateStrays() {
 		return
 	}
 	for _, kinds := range [][]string{
@@ -68,10 +68,10 @@ func (l *look) cleanUp() {
 	}
 }
 
-// stray raises an evaluation for what still runs of a job that was stopped or
+// evaluateStrays raises an evaluation for what still runs of a job that was stopped or
 // given up, if none does so: an operator may have deleted it. Of jobs that are
 // being deleted others see to that.
-func (l *look) stray() bool {
+func (l *jobStep) evaluateStrays() bool {
 	j := l.snap.Job(l.row.Key)
 	if j == nil || j.UID != l.row.UID || l.snap.Deletion(l.row.Key) != nil {
 		return false
@@ -86,7 +86,7 @@ func (l *look) stray() bool {
 
 // collect removes resources, as many as one command may, but for processing
 // elements that hold a node.
-func (l *look) collect(list []*berth.Object) {
+func (l *jobStep) collect(list []*berth.Object) {
 	busy := map[berth.UID]bool{}
 	for a := range l.snap.AllocsOf(l.row.Key) {
 		if ref := a.Rest().PE; ref != nil && a.Occupies() {

@@ -13,13 +13,13 @@ import (
 	"berth/internal/streams/placement"
 )
 
-// poolRest is how often a pool is tried for which there are nodes that cannot be
+// poolRetry is how often a pool is tried for which there are nodes that cannot be
 // had now: others have them, or they are down.
-const poolRest = 5 * time.Second
+const poolRetry = 5 * time.Second
 
 // ensure makes what is planned and not there as planned, of the first kind that
 // lacks any. It says whether it found such a kind.
-func (l *look) ensure() bool {
+func (l *jobStep) ensure() bool {
 	for kind, lack := range lacking(l.snap, l.row) {
 		if kind != berth.KindConfig && kind != berth.KindEndpoint && l.row.Phase == berth.PhaseSubmission {
 			if why := impossible(l.snap, l.job); why != "" {
@@ -99,18 +99,18 @@ func beside(snap *state.Snapshot, row *berth.StreamJob, kind string) iter.Seq2[*
 // findNodes finds the nodes of the pools that a command is to make. It says
 // whether all are found; else the submission is given up if they cannot be, or
 // looked at again later if others have them.
-func (l *look) findNodes(c *state.EnsureResources, lack []*berth.StreamObject) bool {
+func (l *jobStep) findNodes(c *state.EnsureResources, lack []*berth.StreamObject) bool {
 	given := map[berth.NodeID][]claim{} // to pools of this command
 	for _, o := range lack[:len(c.Names)] {
 		if r := l.snap.ResourceNamed(l.row.UID, o.Kind, o.Name); r != nil && r.Hash == o.Hash {
 			c.Nodes = append(c.Nodes, r.Nodes) // it is only brought to this generation
 			continue
 		}
-		p := &pooling{snap: l.snap, job: l.job, row: l.row, spec: o.Pool, given: []map[berth.NodeID][]claim{l.given, given}}
+		p := &poolSearch{snap: l.snap, job: l.job, row: l.row, spec: o.Pool, given: []map[berth.NodeID][]claim{l.given, given}}
 		nodes, why, wait := p.find()
 		switch {
 		case why != "" && wait || why != "" && l.row.Phase != berth.PhaseSubmission:
-			l.wake(l.now.Add(poolRest))
+			l.wake(l.now.Add(poolRetry))
 			return false
 		case why != "":
 			l.fail("%s", why)
@@ -133,8 +133,8 @@ type claim struct {
 	alone bool
 }
 
-// pooling finds the nodes of one host pool.
-type pooling struct {
+// poolSearch finds the nodes of one host pool.
+type poolSearch struct {
 	snap  *state.Snapshot
 	job   *berth.Job
 	row   *berth.StreamJob
@@ -145,7 +145,7 @@ type pooling struct {
 // find returns the pool's nodes, in order; nil if it is all nodes that have its
 // tags, whenever that is asked. Otherwise it says why it has none, and whether
 // to wait: there are such nodes, and others have them, or they are down.
-func (p *pooling) find() (nodes []berth.NodeID, why string, wait bool) {
+func (p *poolSearch) find() (nodes []berth.NodeID, why string, wait bool) {
 	match, why := p.matching()
 	if why != "" {
 		return nil, why, false
@@ -161,7 +161,7 @@ func (p *pooling) find() (nodes []berth.NodeID, why string, wait bool) {
 			continue
 		}
 		up++
-		if why := p.held(n, alone); why == "" {
+		if why := p.unavailable(n, alone); why == "" {
 			free = append(free, n)
 		} else if others == "" {
 			others = "; node " + n.Name + " " + why
@@ -185,7 +185,7 @@ func (p *pooling) find() (nodes []berth.NodeID, why string, wait bool) {
 
 // matching returns the nodes that the pool can have: the hosts that it names, in
 // that order, or the nodes with its tags by name.
-func (p *pooling) matching() (out []*berth.Node, why string) {
+func (p *poolSearch) matching() (out []*berth.Node, why string) {
 	if len(p.spec.Hosts) > 0 {
 		for _, h := range p.spec.Hosts {
 			n := host(p.snap, h)
@@ -222,10 +222,10 @@ func host(snap *state.Snapshot, name string) *berth.Node {
 	return nil
 }
 
-// held says why a node is not to be had now, "" if it is. What is in an exclusive
+// unavailable says why a node is not to be had now, "" if it is. What is in an exclusive
 // pool is in no other job's pool that was given nodes, whichever was first: else a
 // job could not be launched any more where it was placed.
-func (p *pooling) held(n *berth.Node, alone bool) string {
+func (p *poolSearch) unavailable(n *berth.Node, alone bool) string {
 	h := p.snap.Holder(n.ID)
 	if h != nil && (h.Owner != p.row.UID || alone && h.Name != p.spec.Name) {
 		return fmt.Sprintf("is in the exclusive pool %q of job %q", h.Name, h.Job.ID)
@@ -251,15 +251,15 @@ func (p *pooling) held(n *berth.Node, alone bool) string {
 	return ""
 }
 
-// noNodes says which host pool of the job gets no nodes, "" if that is not what
+// poolProblem says which host pool of the job gets no nodes, "" if that is not what
 // is waited for.
-func (l *look) noNodes() string {
+func (l *jobStep) poolProblem() string {
 	for kind, lack := range lacking(l.snap, l.row) {
 		if kind != berth.KindHostPool {
 			continue
 		}
 		for _, o := range lack {
-			p := &pooling{snap: l.snap, job: l.job, row: l.row, spec: o.Pool}
+			p := &poolSearch{snap: l.snap, job: l.job, row: l.row, spec: o.Pool}
 			if _, why, _ := p.find(); why != "" {
 				return "; " + why
 			}
@@ -271,7 +271,7 @@ func (l *look) noNodes() string {
 // ownFirst puts nodes on which the job runs already before the others: a pool
 // that is made again gets back what it had. Hosts stay in the order in which
 // they are named.
-func (p *pooling) ownFirst(nodes []*berth.Node) []*berth.Node {
+func (p *poolSearch) ownFirst(nodes []*berth.Node) []*berth.Node {
 	if len(p.spec.Hosts) > 0 {
 		return nodes
 	}

@@ -9,8 +9,8 @@ import (
 	"berth/internal/streams/placement"
 )
 
-// due is a processing element that is to be launched.
-type due struct {
+// launchItem is a processing element that is to be launched.
+type launchItem struct {
 	pe    *berth.Object
 	group *berth.TaskGroup
 	why   string
@@ -26,14 +26,14 @@ const (
 	whyUser       = "user" // who stopped its allocation
 	whyDrain      = "drain"
 	whyLost       = "lost"
-	whyEvicted    = "evicted"
+	whyPreempted  = "evicted"
 )
 
 // launchNext launches the next processing element of a submission: the one with
 // most conditions, when that before it was looked at. What ran already and ended
 // waits for no other. It says whether any is to be launched, or is looked at.
-func (l *look) launchNext() bool {
-	list := l.due()
+func (l *jobStep) launchNext() bool {
+	list := l.dueLaunches()
 	if len(list) == 0 {
 		return false
 	}
@@ -52,21 +52,21 @@ func (l *look) launchNext() bool {
 }
 
 // launchAll launches what is to be launched of a job that is submitted.
-func (l *look) launchAll() {
-	for _, d := range l.due() {
+func (l *jobStep) launchAll() {
+	for _, d := range l.dueLaunches() {
 		l.launch(d)
 	}
 }
 
-func (l *look) launch(d due) {
+func (l *jobStep) launch(d launchItem) {
 	l.add(&state.LaunchPE{
 		PE: d.pe.UID, Expect: d.pe.PE.Launch, Generation: l.row.Generation, Why: d.why, Eval: l.newEval(), Now: l.now.UnixNano(),
 	})
 }
 
-// due returns the processing elements that are to be launched, those with most
+// dueLaunches returns the processing elements that are to be launched, those with most
 // conditions first.
-func (l *look) due() (out []due) {
+func (l *jobStep) dueLaunches() (out []launchItem) {
 	l.runs = map[berth.PERef]*berth.Alloc{}
 	for a := range l.snap.AllocsOf(l.row.Key) {
 		if ref := a.Rest().PE; ref != nil {
@@ -78,16 +78,16 @@ func (l *look) due() (out []due) {
 		if g == nil || pe.Generation != l.row.Generation {
 			continue
 		}
-		if why := l.why(pe, g); why != "" {
-			out = append(out, due{pe, g, why})
+		if why := l.launchReason(pe, g); why != "" {
+			out = append(out, launchItem{pe, g, why})
 		}
 	}
-	slices.SortFunc(out, func(a, b due) int { return placement.MostConstrained(a.pe, a.group, b.pe, b.group) })
+	slices.SortFunc(out, func(a, b launchItem) int { return placement.MostConstrained(a.pe, a.group, b.pe, b.group) })
 	return out
 }
 
-// why says why a processing element is to be launched, "" if it is not to be.
-func (l *look) why(pe *berth.Object, g *berth.TaskGroup) string {
+// launchReason says why a processing element is to be launched, "" if it is not to be.
+func (l *jobStep) launchReason(pe *berth.Object, g *berth.TaskGroup) string {
 	switch s := pe.PE; {
 	case s.LaunchIndex == 0 && s.Launch > 0:
 		return whyRestored
@@ -100,20 +100,20 @@ func (l *look) why(pe *berth.Object, g *berth.TaskGroup) string {
 	if a == nil { // it waits for a place
 		return ""
 	}
-	why := ended(a, g.Stream.Policy)
+	why := relaunchReason(a, g.Stream.Policy)
 	if why != whyFailed && why != whyCompleted {
 		return why
 	}
-	if at := rested(a, pe.PE.Launch); l.now.Before(at) {
+	if at := launchableAt(a, pe.PE.Launch); l.now.Before(at) {
 		l.wake(at)
 		return ""
 	}
 	return why
 }
 
-// ended says why what an allocation ran is to be launched anew, "" if it is not:
+// relaunchReason says why what an allocation ran is to be launched anew, "" if it is not:
 // it runs, or its end is what the policy lets stand.
-func ended(a *berth.Alloc, p berth.PEPolicy) string {
+func relaunchReason(a *berth.Alloc, p berth.PEPolicy) string {
 	pick := func(on bool, why string) string {
 		if on {
 			return why
@@ -127,7 +127,7 @@ func ended(a *berth.Alloc, p berth.PEPolicy) string {
 	case a.Client == berth.ClientLost, m.DesiredDescription == berth.StopNodeLost, m.DesiredDescription == berth.StopAway:
 		return whyLost
 	case a.Desired == berth.DesiredEvict:
-		return whyEvicted
+		return whyPreempted
 	case m.DesiredDescription == berth.StopMigrated:
 		return whyDrain
 	case !a.Wanted() || m.Relocate:
@@ -139,25 +139,25 @@ func ended(a *berth.Alloc, p berth.PEPolicy) string {
 }
 
 const (
-	soon    = 10 * time.Second // what ended sooner after it began is not launched at once
-	restMin = time.Second
-	restMax = time.Minute
+	shortRun   = 10 * time.Second // what ended sooner after it began is not launched at once
+	backoffMin = time.Second
+	backoffMax = time.Minute
 )
 
-// rested returns when what ended may be launched again. What ends as soon as it
+// launchableAt returns when what ended may be launched again. What ends as soon as it
 // begins rests, longer with each launch: else it would do nothing but be
 // launched.
-func rested(a *berth.Alloc, launches uint64) time.Time {
+func launchableAt(a *berth.Alloc, launches uint64) time.Time {
 	ran, at := state.Ran(a)
-	if ran >= soon {
+	if ran >= shortRun {
 		return at
 	}
-	return at.Add(min(restMin<<min(launches-1, 10), restMax))
+	return at.Add(min(backoffMin<<min(launches-1, 10), backoffMax))
 }
 
-// placing sees that an evaluation looks for a place for what was launched. It
+// ensureEvaluation sees that an evaluation looks for a place for what was launched. It
 // says whether anything waits for one, or does not run as it is to.
-func (l *look) placing() bool {
+func (l *jobStep) ensureEvaluation() bool {
 	waits := false
 	for pe := range l.snap.ResourcesOf(l.row.UID, berth.KindPE) {
 		if a := l.runs[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]; pe.Generation == l.row.Generation && (a == nil || !a.Live()) {
@@ -179,7 +179,7 @@ func (l *look) placing() bool {
 
 // evaluate raises an evaluation of the job unless one is pending, or one is blocked
 // that was decided on a state after the index.
-func (l *look) evaluate(trigger string, cause berth.Cause, since uint64) {
+func (l *jobStep) evaluate(trigger string, cause berth.Cause, since uint64) {
 	for _, status := range [2]string{berth.EvalPending, berth.EvalBlocked} {
 		for e := range l.snap.OpenEvalsOf(l.row.Key, status) {
 			if e.JobUID == l.row.UID && (status == berth.EvalPending || e.SnapshotIndex >= since) {

@@ -28,12 +28,12 @@ const (
 	StateStopped        = "stopped"
 )
 
-var waits = map[string]string{
+var waitStates = map[string]string{
 	berth.KindConfig: StateWaitConfigs, berth.KindEndpoint: StateWaitEndpoints, berth.KindHostPool: StateWaitHostPools,
 	berth.KindExport: StateWaitExports, berth.KindImport: StateWaitImports, berth.KindRegion: StateWaitRegions, berth.KindPE: StateWaitPEs,
 }
 
-var goes = map[string]string{
+var sweepStates = map[string]string{
 	berth.KindConfig: StateSweepConfigs, berth.KindEndpoint: StateSweepEndpoints, berth.KindHostPool: StateSweepHostPools,
 	berth.KindExport: StateSweepExports, berth.KindImport: StateSweepImports, berth.KindRegion: StateSweepRegions, berth.KindPE: StateSweepPEs,
 }
@@ -53,7 +53,7 @@ func Position(snap *state.Snapshot, row *berth.StreamJob) Standing {
 	s := Standing{Expected: map[string]int{}, Observed: map[string]int{}, Missing: []string{}, Stale: []string{}}
 	if row.Plan == nil {
 		s.State = StatePlan
-		s.over(row)
+		s.showEnd(row)
 		return s
 	}
 	lacks := map[string]bool{}
@@ -67,17 +67,17 @@ func Position(snap *state.Snapshot, row *berth.StreamJob) Standing {
 			switch {
 			case o == nil:
 				left = append(left, kind+" "+r.Name)
-				lacks[goes[kind]] = true
+				lacks[sweepStates[kind]] = true
 			case asPlanned(row, o, r):
 				s.Observed[kind]++
 				continue
 			case r == nil:
 				s.Missing = append(s.Missing, kind+" "+o.Name)
-				lacks[waits[kind]] = true
+				lacks[waitStates[kind]] = true
 				continue
 			default:
 				s.Stale = append(s.Stale, kind+" "+o.Name)
-				lacks[waits[kind]] = true
+				lacks[waitStates[kind]] = true
 			}
 			if kind == berth.KindPE {
 				stale[r.Name] = true
@@ -88,26 +88,26 @@ func Position(snap *state.Snapshot, row *berth.StreamJob) Standing {
 	s.allocs(snap, row, stale, lacks)
 	s.State = StateSubmitted
 	for _, kind := range berth.StreamKinds {
-		s.fall(lacks, waits[kind])
+		s.showIfFirst(lacks, waitStates[kind])
 	}
-	s.fall(lacks, StateWaitAllocs)
-	for _, kind := range sweeps {
-		s.fall(lacks, goes[kind])
+	s.showIfFirst(lacks, StateWaitAllocs)
+	for _, kind := range sweepOrder {
+		s.showIfFirst(lacks, sweepStates[kind])
 	}
-	s.over(row)
+	s.showEnd(row)
 	return s
 }
 
-// fall makes a state the one that is shown, if it does not hold and none before
+// showIfFirst makes a state the one that is shown, if it does not hold and none before
 // it is shown.
-func (s *Standing) fall(lacks map[string]bool, at string) {
+func (s *Standing) showIfFirst(lacks map[string]bool, at string) {
 	if s.State == StateSubmitted && lacks[at] {
 		s.State = at
 	}
 }
 
-// over shows a submission that goes on no more.
-func (s *Standing) over(row *berth.StreamJob) {
+// showEnd shows a submission that goes on no more.
+func (s *Standing) showEnd(row *berth.StreamJob) {
 	switch row.Phase {
 	case berth.PhaseFailed:
 		s.State = StateFailed

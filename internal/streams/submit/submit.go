@@ -37,7 +37,7 @@ import (
 
 // Controller submits stream jobs.
 type Controller struct {
-	chance  *rand.ChaCha8
+	rand    *rand.ChaCha8
 	index   uint64    // of the state that was looked at last
 	audited time.Time // when all jobs were looked at
 	// open are the jobs to look at although nothing happened to them: when. One
@@ -55,7 +55,7 @@ const audit = 10 * time.Minute
 
 // New returns the controller of a term. IDs come from the seed.
 func New(seed [32]byte) *Controller {
-	return &Controller{chance: rand.NewChaCha8(seed), open: map[berth.UID]time.Time{}}
+	return &Controller{rand: rand.NewChaCha8(seed), open: map[berth.UID]time.Time{}}
 }
 
 // Watched is what can give the controller something to do.
@@ -69,15 +69,15 @@ func Watched() []state.WatchKey {
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
 	c.given = map[berth.NodeID][]claim{}
 	for _, row := range c.due(snap, now) {
-		l := &look{Controller: c, snap: snap, row: row, now: now}
+		l := &jobStep{Controller: c, snap: snap, row: row, now: now}
 		l.decide()
 		switch {
 		case len(l.do) > 0:
 			c.open[row.UID] = time.Time{}
-		case l.at.IsZero():
+		case l.wakeAt.IsZero():
 			delete(c.open, row.UID)
 		default:
-			c.open[row.UID] = l.at
+			c.open[row.UID] = l.wakeAt
 		}
 		do = append(do, l.do...)
 	}
@@ -116,38 +116,38 @@ func (c *Controller) due(snap *state.Snapshot, now time.Time) []*berth.StreamJob
 	return slices.Compact(list)
 }
 
-// look is one look at one job.
-type look struct {
+// jobStep is one look at one job.
+type jobStep struct {
 	*Controller
-	snap *state.Snapshot
-	row  *berth.StreamJob
-	job  *berth.Job // the version that the plan is of
-	now  time.Time
-	runs map[berth.PERef]*berth.Alloc // by launch
-	do   []state.Command
-	at   time.Time
+	snap   *state.Snapshot
+	row    *berth.StreamJob
+	job    *berth.Job // the version that the plan is of
+	now    time.Time
+	runs   map[berth.PERef]*berth.Alloc // by launch
+	do     []state.Command
+	wakeAt time.Time
 }
 
 // decide finds what is to be done for the job next.
-func (l *look) decide() {
+func (l *jobStep) decide() {
 	switch {
 	case !l.snap.AliveStream(l.row):
 		l.cleanUp()
 	case l.interrupted():
-		l.beginAnew(state.RecoverInterrupted)
+		l.restart(state.RecoverInterrupted)
 	default:
 		l.job = l.snap.PlannedJob(l.row)
 		if l.row.Phase == berth.PhaseSubmission {
 			l.submit()
 		} else {
-			l.lookAfter()
+			l.maintain()
 		}
 	}
 }
 
 // interrupted says whether the submission was begun by another leader and is not
 // gone on with: the plan stands before the term in the log.
-func (l *look) interrupted() bool {
+func (l *jobStep) interrupted() bool {
 	if l.row.Phase != berth.PhaseSubmission || l.row.Plan == nil || l.row.PlanIndex > l.snap.TermIndex {
 		return false
 	}
@@ -164,7 +164,7 @@ func (l *look) interrupted() bool {
 func Interrupted(snap *state.Snapshot, now time.Time) (do []state.Command) {
 	var all []state.JobRef
 	for row := range snap.StreamJobs() {
-		if l := (&look{snap: snap, row: row}); snap.AliveStream(row) && l.interrupted() {
+		if l := (&jobStep{snap: snap, row: row}); snap.AliveStream(row) && l.interrupted() {
 			all = append(all, state.JobRef{Key: row.Key, UID: row.UID})
 		}
 	}
@@ -174,13 +174,13 @@ func Interrupted(snap *state.Snapshot, now time.Time) (do []state.Command) {
 	return do
 }
 
-// beginAnew lets the job begin anew.
-func (l *look) beginAnew(cause string) {
+// restart lets the job begin anew.
+func (l *jobStep) restart(cause string) {
 	l.add(&state.RecoverJobs{Jobs: []state.JobRef{{Key: l.row.Key, UID: l.row.UID}}, Cause: cause, Now: l.now.UnixNano()})
 }
 
 // fail gives the submission up.
-func (l *look) fail(format string, args ...any) {
+func (l *jobStep) fail(format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
 	if len(why) > state.MaxStreamError {
 		why = why[:state.MaxStreamError-4] + "…"
@@ -188,17 +188,17 @@ func (l *look) fail(format string, args ...any) {
 	l.add(&state.FailSubmission{Key: l.row.Key, UID: l.row.UID, Error: why, Now: l.now.UnixNano()})
 }
 
-func (l *look) add(c state.Command) { l.do = append(l.do, c) }
+func (l *jobStep) add(c state.Command) { l.do = append(l.do, c) }
 
 // wake has the job looked at again at a time.
-func (l *look) wake(at time.Time) {
-	if l.at.IsZero() || at.Before(l.at) {
-		l.at = at
+func (l *jobStep) wake(at time.Time) {
+	if l.wakeAt.IsZero() || at.Before(l.wakeAt) {
+		l.wakeAt = at
 	}
 }
 
 // submit does what comes next of a submission.
-func (l *look) submit() {
+func (l *jobStep) submit() {
 	if l.row.Plan == nil {
 		l.plan()
 		return
@@ -211,14 +211,14 @@ func (l *look) submit() {
 		}
 		l.wake(at)
 	}
-	if l.ensure() || l.launchNext() || l.placing() || l.sweep() {
+	if l.ensure() || l.launchNext() || l.ensureEvaluation() || l.sweep() {
 		return
 	}
 	l.add(&state.CompleteSubmission{Key: l.row.Key, UID: l.row.UID, Generation: l.row.Generation, Now: l.now.UnixNano()})
 }
 
-// lookAfter keeps a job that is submitted as it is planned.
-func (l *look) lookAfter() {
+// maintain keeps a job that is submitted as it is planned.
+func (l *jobStep) maintain() {
 	if newest := l.snap.Job(l.row.Key); newest.Version > l.row.Version {
 		l.plan()
 		return
@@ -227,11 +227,11 @@ func (l *look) lookAfter() {
 		return
 	}
 	l.launchAll()
-	l.placing()
+	l.ensureEvaluation()
 }
 
 // plan expands the newest version of the job into its next generation.
-func (l *look) plan() {
+func (l *jobStep) plan() {
 	newest := l.snap.Job(l.row.Key)
 	plan, err := streams.Expand(newest, l.row.Plan)
 	if err != nil {
@@ -248,10 +248,10 @@ func (l *look) plan() {
 }
 
 // timeout ends an attempt whose time is up.
-func (l *look) timeout() {
+func (l *jobStep) timeout() {
 	p := l.job.Stream.Submission
 	if p.OnTimeout != berth.OnTimeoutFail && l.row.Retries < p.MaxRetries {
-		l.beginAnew(state.RecoverTimeout)
+		l.restart(state.RecoverTimeout)
 		return
 	}
 	s := Position(l.snap, l.row)
@@ -262,11 +262,11 @@ func (l *look) timeout() {
 	if l.row.Retries > 0 {
 		why += fmt.Sprintf("; it was tried %d times", l.row.Retries+1)
 	}
-	l.fail("%s%s", why, l.noNodes()+l.noPlace())
+	l.fail("%s%s", why, l.poolProblem()+l.placementProblem())
 }
 
-// noPlace says why something of the job has no place, "" if nothing says.
-func (l *look) noPlace() string {
+// placementProblem says why something of the job has no place, "" if nothing says.
+func (l *jobStep) placementProblem() string {
 	for e := range l.snap.OpenEvalsOf(l.row.Key, berth.EvalBlocked) {
 		for group, m := range e.FailedTGAllocs {
 			for _, s := range m.Shortages {
@@ -282,6 +282,6 @@ func (l *look) noPlace() string {
 }
 
 func (c *Controller) newEval() (s state.EvalSeed) {
-	c.chance.Read(s.ID[:])
+	c.rand.Read(s.ID[:])
 	return s
 }
