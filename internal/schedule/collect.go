@@ -12,7 +12,7 @@ import (
 	"berth/internal/state"
 )
 
-// Ages say how long what has ended is kept for people to look at. Names and
+// Ages holds how long ended objects are kept for people to look at. Names and
 // defaults are those of Nomad's configuration.
 type Ages struct {
 	Evals       time.Duration // and the allocations of services
@@ -22,23 +22,23 @@ type Ages struct {
 	Deployments time.Duration
 }
 
-// DefaultAges are those of a server.
+// DefaultAges are a server's defaults.
 var DefaultAges = Ages{Evals: time.Hour, BatchEvals: 24 * time.Hour, Jobs: 4 * time.Hour, Nodes: 24 * time.Hour, Deployments: time.Hour}
 
-// Collected is what a core evaluation leads to.
+// Collected is the decision of a core evaluation.
 type Collected struct {
-	// Delete is what to delete, in this order: rows of a later command can hold
-	// on to those of an earlier one.
+	// Delete lists the rows to delete, in this order: rows in a later command
+	// can keep rows in an earlier one alive.
 	Delete []*state.DeleteRows
-	// More says that there was more than was asked for.
+	// More reports that there was more to delete than the limit allows.
 	More bool
 }
 
 // Collect decides what a core evaluation deletes: what ended longer ago than
-// its age and is of no use, or all that is of no use if forced. The core
-// evaluations themselves always keep their age, so that they can be looked at.
-// It goes through all rows once; no more than about most are chosen, a job and
-// what belongs to it never in part.
+// its age and is no longer needed, or, if forced, everything that is no longer
+// needed. Core evaluations themselves always keep their age, so that people can
+// look at them. Collect scans all rows once and chooses about most rows at
+// most; a job and what belongs to it is never split.
 func Collect(snap *state.Snapshot, ages Ages, force bool, now time.Time, most int) Collected {
 	c := newCollector(snap, ages, force, now, most)
 	for _, step := range []func() bool{c.jobs, c.allocs, c.evals, c.deployments, c.nodes} {
@@ -49,8 +49,8 @@ func Collect(snap *state.Snapshot, ages Ages, force bool, now time.Time, most in
 	return Collected{Delete: c.cut()}
 }
 
-// Collectable says whether a core evaluation would delete anything but older
-// core evaluations: those alone are no reason to make another.
+// Collectable reports whether a core evaluation would delete anything besides
+// older core evaluations. Those alone are no reason to create another.
 func Collectable(snap *state.Snapshot, ages Ages, now time.Time) bool {
 	c := newCollector(snap, ages, false, now, 1)
 	c.skipCore = true
@@ -66,21 +66,22 @@ type collector struct {
 	sweep    *state.Sweep
 	ages     Ages
 	force    bool
-	skipCore bool // core evaluations are left alone
+	skipCore bool // core evaluations are not considered
 	now      int64
 	limit    int
 	chosen   int
 	bundles  []bundle
 }
 
-// bundle is rows that go together if one command can hold them.
+// bundle is a set of rows that go into the same command if it can hold them.
 type bundle []func(*state.DeleteRows)
 
 func newCollector(snap *state.Snapshot, ages Ages, force bool, now time.Time, most int) *collector {
 	return &collector{sweep: state.NewSweep(snap), ages: ages, force: force, now: now.UnixNano(), limit: most}
 }
 
-// oldEnough says whether something that ended at that time is old enough.
+// oldEnough reports whether an object that ended at that time has reached its
+// age.
 func (c *collector) oldEnough(ended int64, age time.Duration) bool {
 	return c.force || ended <= c.now-int64(age)
 }
@@ -92,7 +93,7 @@ func (c *collector) add(p bundle) {
 
 func (c *collector) full() bool { return c.chosen >= c.limit }
 
-// age is how long what came of a job of the type is kept.
+// age returns how long evaluations and allocations of a job type are kept.
 func (c *collector) age(typ string) time.Duration {
 	if typ == berth.TypeBatch || typ == berth.TypeSysbatch {
 		return c.ages.BatchEvals
@@ -102,7 +103,7 @@ func (c *collector) age(typ string) time.Duration {
 
 func (c *collector) jobs() bool {
 	for j := range c.sweep.Jobs(berth.AllNamespaces, "") {
-		// The cheap questions first: most jobs are not dead.
+		// Cheap checks first: most jobs are not dead.
 		if !c.oldEnough(j.SubmitTime, c.ages.Jobs) || c.sweep.Summary(j.Key()).Live > 0 || !c.oldEnough(c.diedAt(j), c.ages.Jobs) || c.sweep.Job(j) != "" {
 			continue
 		}
@@ -114,7 +115,8 @@ func (c *collector) jobs() bool {
 	return true
 }
 
-// diedAt is when the last thing happened to a job that is dead.
+// diedAt returns the time of the last change of a dead job, in Unix
+// nanoseconds.
 func (c *collector) diedAt(j *berth.Job) int64 {
 	at := j.SubmitTime
 	for a := range c.sweep.AllocsOf(j.Key()) {
@@ -126,7 +128,7 @@ func (c *collector) diedAt(j *berth.Job) int64 {
 	return at
 }
 
-// jobBundle is a job with all that belongs to it.
+// jobBundle returns a job with everything that belongs to it.
 func (c *collector) jobBundle(j *berth.Job) bundle {
 	p := bundle{func(d *state.DeleteRows) { d.Jobs = append(d.Jobs, state.JobRef{Key: j.Key(), UID: j.UID}) }}
 	for _, a := range slices.SortedFunc(c.sweep.AllocsOf(j.Key()), func(a, b *berth.Alloc) int {
@@ -165,7 +167,8 @@ func (c *collector) deployment(x *berth.Deployment) func(*state.DeleteRows) {
 	return func(d *state.DeleteRows) { d.Deployments = append(d.Deployments, x.ID) }
 }
 
-// choose chooses rows that are old and free, one by one, until there are enough.
+// choose adds rows that are old enough and free, one by one, until the limit is
+// reached. It reports whether all rows were looked at.
 func choose[T any](c *collector, rows iter.Seq[*T], old func(*T) bool, free func(*T) string, row func(*T) func(*state.DeleteRows)) bool {
 	for r := range rows {
 		if !old(r) || free(r) != "" {
@@ -211,7 +214,7 @@ func (c *collector) nodes() bool {
 	})
 }
 
-// cut makes commands of what was chosen, each no longer than it may be.
+// cut packs the chosen rows into commands that stay within [state.MaxDeletes].
 func (c *collector) cut() (out []*state.DeleteRows) {
 	var d *state.DeleteRows
 	for _, p := range c.bundles {
@@ -227,7 +230,7 @@ func (c *collector) cut() (out []*state.DeleteRows) {
 	return out
 }
 
-// Tally counts rows that were deleted.
+// Tally counts deleted rows.
 type Tally struct{ Jobs, Allocs, Evals, Deployments, Nodes int }
 
 // Add counts the rows of a command.
@@ -239,7 +242,7 @@ func (t *Tally) Add(d *state.DeleteRows) {
 	t.Nodes += len(d.Nodes)
 }
 
-// String says what was deleted, as the description of a core evaluation.
+// String returns what was deleted, as the description of a core evaluation.
 func (t Tally) String() string {
 	var parts []string
 	for _, x := range []struct {

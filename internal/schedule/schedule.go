@@ -1,10 +1,11 @@
-// Package schedule turns an evaluation into a decision: what to change, in one
-// plan, and how the evaluation ends. It is a function of a snapshot, the
-// evaluation and the time: package reconcile says what should change, package
-// place says where, and the decision is one command that commits both
-// together with the end of the evaluation and those it leads to.
+// Package schedule turns an evaluation into a decision: one plan with
+// everything that changes, and how the evaluation ends. It is a function of a
+// snapshot, the evaluation and the time. Package reconcile decides what should
+// change and package place decides where. The resulting command commits the
+// changes together with the end of the evaluation and its follow-up
+// evaluations.
 //
-// Queues, retries and the planner are the worker's business.
+// Queues, retries and submitting plans are left to the worker.
 package schedule
 
 import (
@@ -19,19 +20,20 @@ import (
 	"berth/internal/state"
 )
 
-// Decision is what a scheduler decided.
+// Decision is the outcome of an evaluation.
 type Decision struct {
-	// Plan commits everything. Its End says how the evaluation ends if the
-	// plan is not refused in part.
+	// Plan holds every change. Its End holds for the case that no part of the
+	// plan is refused.
 	Plan *state.ApplyPlan
-	// Nothing says that no allocation changes.
+	// Nothing reports that the plan changes no allocation and no deployment.
 	Nothing bool
-	Counts  map[string]*reconcile.Counts
+	Counts  map[string]*reconcile.Counts // by group
 }
 
-// Decide returns what an evaluation leads to. The attempt counts how often the
-// evaluation was decided before; it gives each its own tie-breaks and IDs.
-// Whoever asks must see that snap is not older than the evaluation.
+// Decide returns the decision of an evaluation. The attempt is the number of
+// earlier decisions of the same evaluation; each attempt breaks ties
+// differently and uses other IDs. The caller must ensure that snap is not older
+// than the evaluation.
 func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) Decision {
 	d := &decider{snap: snap, eval: eval, now: now, rand: newRand(eval.ID, snap.Index, attempt)}
 	d.plan = &state.ApplyPlan{Eval: eval.ID, Now: now.UnixNano()}
@@ -45,7 +47,7 @@ func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) 
 	case berth.TypeStream:
 		return d.stream()
 	}
-	d.end.Status, d.end.Description = berth.EvalFailed, "there is no scheduler for the type "+eval.Type
+	d.end.Status, d.end.Description = berth.EvalFailed, "no scheduler for job type "+eval.Type
 	return Decision{Plan: d.plan, Nothing: true}
 }
 
@@ -54,12 +56,12 @@ type decider struct {
 	eval *berth.Eval
 	now  time.Time
 	rand *rand.ChaCha8
-	job  *berth.Job // nil if it was purged or is another incarnation now
+	job  *berth.Job // nil if it was purged or registered again since
 	plan *state.ApplyPlan
 	end  *state.EvalEnd
 }
 
-// newRand returns the generator of a decision's IDs and tie-breaks.
+// newRand returns the generator for a decision's IDs and tie-breaks.
 func newRand(eval berth.EvalID, index uint64, attempt int) *rand.ChaCha8 {
 	var seed [32]byte
 	copy(seed[:], eval[:])
@@ -68,7 +70,7 @@ func newRand(eval berth.EvalID, index uint64, attempt int) *rand.ChaCha8 {
 	return rand.NewChaCha8(seed)
 }
 
-// service decides about a service or batch job.
+// service decides an evaluation of a service or batch job.
 func (d *decider) service() Decision {
 	key := d.eval.Key()
 	if j := d.snap.Job(key); j != nil && j.UID == d.eval.JobUID {
@@ -120,7 +122,8 @@ func (d *decider) newestDeployment(key berth.JobKey) (newest *berth.Deployment) 
 	return newest
 }
 
-// deploy lets the plan make or end the job's deployment.
+// deploy adds to the plan the deployment that is created and the one that
+// changes.
 func (d *decider) deploy(made *berth.Deployment, changed *reconcile.DeploymentChange) {
 	if made != nil {
 		d.rand.Read(made.ID[:])
@@ -131,15 +134,17 @@ func (d *decider) deploy(made *berth.Deployment, changed *reconcile.DeploymentCh
 	}
 }
 
-// concerns says whether the evaluation decides about an allocation: those of its
-// own incarnation, and leftovers of older ones. An evaluation of a job that
-// was purged leaves those of its successor alone.
+// concerns reports whether the evaluation decides about an allocation. It
+// decides about the allocations of its own incarnation of the job and leftovers
+// of older ones. An evaluation of a purged job leaves the allocations of the
+// job's successor alone.
 func (d *decider) concerns(a *berth.Alloc) bool {
 	return d.job != nil || a.Job.UID.Index <= d.eval.JobUID.Index
 }
 
-// place finds places for what is missing. What is spared keeps its room, so who
-// waited for that rather than evict others is looked at once more without it.
+// place finds nodes for missing instances. Spared allocations keep their
+// capacity, so instances that would have waited for it rather than preempt
+// others are placed again without sparing.
 func (d *decider) place(missing []reconcile.Missing) {
 	if len(missing) == 0 {
 		return
@@ -152,16 +157,17 @@ func (d *decider) place(missing []reconcile.Missing) {
 	if d.end.Failed == nil {
 		return
 	}
-	if d.eval.Status == berth.EvalBlocked { // it waits on; no new one is made
+	if d.eval.Status == berth.EvalBlocked { // it stays blocked; no new one is created
 		d.end.Status = berth.EvalBlocked
 		return
 	}
 	d.end.Blocked = &state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerQueuedAllocs}
 }
 
-// placeGroups finds places for what is missing, group by group. If some has none,
-// spare is asked what the plan need not stop; again says that it stops less now,
-// and that somebody could evict others instead.
+// placeGroups finds nodes for missing instances, group by group. If some
+// instances find none, spare decides which stops the plan can do without. The
+// result again reports that the plan now stops fewer allocations and that the
+// job may preempt others instead.
 func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare func(*place.Placer, []reconcile.Missing) bool) (again bool) {
 	p := place.New(d.snap, d.job, d.plan.Stop, seed)
 	defer p.Close()
@@ -199,13 +205,13 @@ func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare fu
 	return spare != nil && spare(p, all) && p.Preempts()
 }
 
-// alike says whether two missing instances are placed as ones of one group: of
-// the same version, and both canaries or not.
+// alike reports whether two missing instances can be placed together: the same
+// group and version, and both canaries or neither.
 func alike(a, b reconcile.Missing) bool {
 	return a.Group == b.Group && a.Canary == b.Canary && a.OldVersion == b.OldVersion && (!a.OldVersion || a.Previous.Job == b.Previous.Job)
 }
 
-// placeAlike places instances of one group.
+// placeAlike places instances of one group and version.
 func (d *decider) placeAlike(p *place.Placer, missing []reconcile.Missing) (out place.Outcome) {
 	first := missing[0]
 	if !first.OldVersion {
@@ -238,7 +244,7 @@ func instances(missing []reconcile.Missing) []place.Instance {
 	return out
 }
 
-// addMissed adds what another group missed.
+// addMissed adds to all what another group missed.
 func addMissed(all, one *berth.Missed) {
 	all.Escaped = all.Escaped || one.Escaped
 	for class, ok := range one.Classes {
@@ -255,7 +261,8 @@ func addMissed(all, one *berth.Missed) {
 	}
 }
 
-// followUps raises evaluations for the times at which allocations are due.
+// followUps creates evaluations for the times at which allocations must be
+// looked at again.
 func (d *decider) followUps(list []reconcile.Followup) {
 	for _, l := range list {
 		id := d.newID()

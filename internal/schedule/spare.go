@@ -8,11 +8,12 @@ import (
 	"berth/internal/schedule/reconcile"
 )
 
-// spare lets run what the plan would stop for a new version that has no place
-// even when all that leaves has ended: better the old version than none. Where
-// the end of the old makes the room it is stopped, and the new waits for that.
-// missing is all that wanted a place; those that got one are in the plan. It says
-// whether it spared any.
+// spare removes from the plan the stops of allocations whose replacement would
+// find no place even after everything that leaves has ended: the old version
+// running is better than nothing running. Where the end of the old allocation
+// frees the capacity, it is stopped and the new one waits. missing holds all
+// instances that needed a place; the plan holds those that got one. It reports
+// whether any allocation was spared.
 func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 	stops := map[berth.AllocID]int{}
 	for i, s := range d.plan.Stop {
@@ -55,8 +56,8 @@ func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 	return true
 }
 
-// stopReplaced stops all the same what was spared at first and whose replacement
-// found a place after all. stops is what the plan was to stop, in its order.
+// stopReplaced stops the spared allocations whose replacements found a place
+// after all. stops is the plan's original list of stops, in its order.
 func (d *decider) stopReplaced(stops []berth.AllocStop) {
 	stays := map[berth.AllocID]bool{}
 	for _, s := range stops {

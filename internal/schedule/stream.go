@@ -11,10 +11,10 @@ import (
 	"berth/internal/streams/placement"
 )
 
-// stream decides about a stream job. It stops what nothing wants any more, and
-// places every processing element that was launched and waits for a place. It
-// replaces nothing by itself: whether something runs again is for who launches
-// it to say.
+// stream decides an evaluation of a stream job. It stops allocations that are
+// no longer needed and places every launched processing element that waits for
+// a node. It replaces nothing on its own: package submit decides what is
+// launched again.
 func (d *decider) stream() Decision {
 	key := d.eval.Key()
 	if j := d.snap.Job(key); j != nil && j.UID == d.eval.JobUID {
@@ -32,9 +32,10 @@ func (d *decider) stream() Decision {
 	return Decision{Plan: d.plan, Nothing: len(d.plan.Place)+len(d.plan.Stop) == 0, Counts: counts}
 }
 
-// stopStream stops what is of another incarnation, of a processing element that
-// is gone, or of a launch before the last; what is to leave its node, and all if
-// the job is not to run. What is on nodes that cannot be heard is lost.
+// stopStream stops allocations of another incarnation, of a processing element
+// that is gone, of an earlier launch, and those that must leave their node; if
+// the job must not run, it stops all. Allocations on unreachable nodes are
+// lost.
 func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Counts) {
 	var all []*berth.Alloc
 	for a := range d.snap.AllocsOf(d.eval.Key()) {
@@ -67,14 +68,14 @@ func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Cou
 	}
 }
 
-// stopReason returns why an allocation that has not ended is to stop, "" if it is
-// not; lost says that it did already, with its node.
+// stopReason returns why an allocation that has not ended must stop, "" if it
+// may stay. lost reports that it stopped together with its node.
 func (d *decider) stopReason(v *placement.View, a *berth.Alloc) (why string, lost bool) {
 	n := d.snap.Node(a.NodeID)
 	switch {
 	case n == nil || n.Status == berth.NodeDown:
 		return berth.StopNodeLost, true
-	case n.Status == berth.NodeDisconnected: // stream jobs wait for nobody
+	case n.Status == berth.NodeDisconnected: // stream jobs do not wait for disconnected nodes
 		return berth.StopAway, true
 	case d.job != nil && a.Job.UID != d.job.UID:
 		return berth.StopOldJob, false
@@ -101,8 +102,9 @@ func (d *decider) stopReason(v *placement.View, a *berth.Alloc) (why string, los
 	return "", false
 }
 
-// placeStream finds a node for each processing element that waits for one, those
-// with most conditions first. What finds none is left to a blocked evaluation.
+// placeStream finds a node for each processing element that waits for one, the
+// most constrained first. A blocked evaluation is left for those that find
+// none.
 func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Counts) {
 	list := v.Unplaced()
 	if len(list) == 0 {
@@ -145,7 +147,7 @@ func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Co
 	for name := range failed {
 		delete(d.plan.Explain, name)
 	}
-	if d.eval.Status == berth.EvalBlocked { // it waits on; no new one is made
+	if d.eval.Status == berth.EvalBlocked { // it stays blocked; no new one is created
 		d.end.Status = berth.EvalBlocked
 		return
 	}

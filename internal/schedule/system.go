@@ -12,9 +12,9 @@ import (
 	"berth/internal/state"
 )
 
-// perNode decides about a job that runs on every node. It looks at all of them,
-// whichever the evaluation names: of several evaluations of a job that wait,
-// only the newest is decided.
+// perNode decides an evaluation of a system or sysbatch job. It looks at all
+// nodes, even if the evaluation names one: of several pending evaluations of a
+// job, only the newest is decided.
 func (d *decider) perNode() Decision {
 	key := d.eval.Key()
 	if j := d.snap.Job(key); j != nil && j.UID == d.eval.JobUID {
@@ -40,10 +40,11 @@ func (d *decider) perNode() Decision {
 	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}
 }
 
-// retry says whether an allocation that failed for good on its node is tried
-// again there: if a user wants it, by registering the job since or by an
-// evaluation, and for a system job if its node has changed since, or went away
-// and came back. The reschedule policy is for jobs that can go elsewhere.
+// retry reports whether an allocation that failed for good is tried again on
+// its node. A user can ask for it, by registering the job again or by creating
+// an evaluation. A system job also retries if the node has changed since, or
+// was lost and came back. The reschedule policy does not apply: it is for jobs
+// that can move to another node.
 func (d *decider) retry(a *berth.Alloc) bool {
 	if d.eval.Cause.Kind == berth.CauseUser || a.ModifyIndex < d.job.JobModifyIndex {
 		return true
@@ -52,14 +53,14 @@ func (d *decider) retry(a *berth.Alloc) bool {
 	return d.job.Type == berth.TypeSystem && n != nil && a.ModifyIndex < n.ModifyIndex
 }
 
-// placedByEval says whether this evaluation placed an allocation already, with a plan
-// that was refused in part.
+// placedByEval reports whether an earlier plan of this evaluation, which was
+// refused in part, placed the allocation.
 func (d *decider) placedByEval(a *berth.Alloc) bool {
 	return a.EvalID == d.eval.ID && a.CreateIndex > d.eval.CreateIndex
 }
 
-// batchPending says whether an evaluation waits that begins the next batch of the
-// update to the job's newest version.
+// batchPending reports whether another evaluation is waiting to start the next
+// batch of the update to the job's newest version.
 func (d *decider) batchPending() bool {
 	for e := range d.snap.OpenEvalsOf(d.eval.Key(), berth.EvalPending) {
 		if e.TriggeredBy == berth.TriggerRollingUpdate && e.ID != d.eval.ID && e.JobUID == d.job.UID &&
@@ -70,8 +71,8 @@ func (d *decider) batchPending() bool {
 	return false
 }
 
-// placeOnNodes places what nodes lack, group by group, and returns what they are short
-// of, in order of group.
+// placeOnNodes places missing instances on their nodes, group by group. It
+// returns the shortfalls of the nodes, by group.
 func (d *decider) placeOnNodes(r *reconcile.PerNodeResult) (short [][]place.Shortfall) {
 	p := place.New(d.snap, d.job, d.plan.Stop, d.rand.Uint64())
 	defer p.Close()
@@ -109,8 +110,8 @@ func (d *decider) placeOnNodes(r *reconcile.PerNodeResult) (short [][]place.Shor
 	return short
 }
 
-// placeGroupOnNodes places instances of a group, those apart that are to be of an earlier
-// version.
+// placeGroupOnNodes places instances of a group. Those that stay at an earlier
+// version are placed separately.
 func (d *decider) placeGroupOnNodes(p *place.Placer, group int, list []reconcile.OnNode) place.OnNodesOutcome {
 	var newest []place.OnNode
 	var canaries []bool // of newest
@@ -147,8 +148,8 @@ func (d *decider) placeGroupOnNodes(p *place.Placer, group int, list []reconcile
 	return out
 }
 
-// markCanaries marks the placements of canaries. They are in the order of what
-// was asked for, some of which found no room.
+// markCanaries marks the placements of canaries. Placements are in the order of
+// asked, without those that did not fit.
 func markCanaries(placed []berth.Placement, asked []place.OnNode, canaries []bool) {
 	i := 0
 	for k := range placed {
@@ -159,10 +160,11 @@ func markCanaries(placed []berth.Placement, asked []place.OnNode, canaries []boo
 	}
 }
 
-// runsNowhere says whether a group runs on no node, and was not done on any.
+// runsNowhere reports whether a group runs on no node and has finished on none.
 func runsNowhere(c *reconcile.Counts) bool { return c.Ignore+c.Update+c.Later == 0 }
 
-// waitForNodes says on which nodes the job waits for room, and for what.
+// waitForNodes adds to the plan's end the nodes on which the job waits for
+// capacity, and what it waits for.
 func (d *decider) waitForNodes(short [][]place.Shortfall) {
 	if len(d.end.Queued) == 0 {
 		d.end.Queued = nil
@@ -170,7 +172,7 @@ func (d *decider) waitForNodes(short [][]place.Shortfall) {
 	if len(d.end.Failed) == 0 {
 		d.end.Failed = nil
 	}
-	var waits []*state.NodeWait // one a node
+	var waits []*state.NodeWait // one per node
 	at := map[berth.NodeID]*state.NodeWait{}
 	for i, list := range short {
 		g := d.job.TaskGroups[i].Name
@@ -188,8 +190,9 @@ func (d *decider) waitForNodes(short [][]place.Shortfall) {
 			addMissed(w.Missed, s.Missed)
 		}
 	}
-	// An evaluation that waits for a node goes on waiting for it, unless the
-	// next batch of an update comes of it: that comes of none that is open.
+	// A blocked evaluation stays blocked for its node, unless this decision
+	// schedules the next batch of an update: an evaluation that stays open has
+	// no follow-up.
 	if d.eval.Status == berth.EvalBlocked && len(d.end.Later) == 0 {
 		if w := at[d.eval.NodeID]; w != nil {
 			d.end.Status, d.end.Failed, d.end.Queued, d.end.Missed = berth.EvalBlocked, w.Failed, w.Queued, w.Missed
@@ -199,11 +202,13 @@ func (d *decider) waitForNodes(short [][]place.Shortfall) {
 	d.end.Nodes = mergeWaits(waits)
 }
 
-// maxDistinctWaits is how many nodes that lack room are told apart by how much of it
-// they have. Beyond it those that lack the same go together.
+// maxDistinctWaits is the number of nodes up to which nodes with different free
+// capacity are kept apart. Above it, all nodes that lack the same dimensions
+// are merged.
 const maxDistinctWaits = 1000
 
-// mergeWaits joins nodes that are equally short: most clusters have few kinds.
+// mergeWaits merges nodes with the same shortfall. Most clusters have few kinds
+// of nodes.
 func mergeWaits(waits []*state.NodeWait) (out []state.NodeWait) {
 	first := map[string]int{}
 	var key strings.Builder
@@ -218,7 +223,7 @@ func mergeWaits(waits []*state.NodeWait) (out []state.NodeWait) {
 				}
 			}
 		}
-		for c := range w.Missed.Classes { // that of the one node
+		for c := range w.Missed.Classes { // a single class, that of the node
 			key.WriteString(c)
 		}
 		i, ok := first[key.String()]

@@ -6,28 +6,29 @@ import (
 	"berth"
 )
 
-// rollout is how a group goes to the job's newest version.
+// rollout describes how a group moves to the job's newest version.
 type rollout struct {
-	// stepwise: by a deployment. Without, everything is replaced at once.
+	// stepwise reports that a deployment controls the update. Otherwise
+	// everything is replaced at once.
 	stepwise bool
-	// canaries is how many are to run beside the old ones before any of these
-	// is replaced; 0 if none, or if they were promoted.
+	// canaries is how many must run beside the old instances before any of
+	// these is replaced; 0 if there are none, or if they were promoted.
 	canaries int
-	held     bool               // the deployment is paused or has failed: nothing new is placed
-	broken   bool               // it has failed
-	id       berth.DeploymentID // zero if it is made with this plan
+	held     bool               // the deployment is paused or has failed: the new version is not placed
+	broken   bool               // the deployment has failed
+	id       berth.DeploymentID // zero if it is created with this plan
 	state    *berth.DeploymentState
 }
 
-// keepsOld says whether the old version stays for now.
+// keepsOld reports whether the old version stays for now.
 func (o *rollout) keepsOld() bool { return o.held || o.canaries > 0 }
 
-// failedWith says whether an allocation is of a deployment that failed: another
-// like it would fail, too.
+// failedWith reports whether an allocation belongs to a failed deployment.
+// Another one like it would fail, too.
 func (o *rollout) failedWith(a *berth.Alloc) bool { return o.broken && a.Rest().DeploymentID == o.id }
 
-// rolloutOf is how a group goes on that follows a deployment, if it has a part in
-// that.
+// rolloutOf returns the rollout of a group that follows a deployment; zero if
+// the deployment does not include the group.
 func rolloutOf(d *berth.Deployment, group string) rollout {
 	s := d.TaskGroups[group]
 	if s == nil {
@@ -45,25 +46,25 @@ func rolloutOf(d *berth.Deployment, group string) rollout {
 	return o
 }
 
-// member says whether an allocation is of the deployment.
+// member reports whether an allocation belongs to the deployment.
 func (o *rollout) member(a *berth.Alloc) bool {
 	return !o.id.IsZero() && a.Rest().DeploymentID == o.id
 }
 
-// healthy says whether an allocation proved itself in the deployment.
+// healthy reports whether an allocation became healthy in the deployment.
 func (o *rollout) healthy(a *berth.Alloc) bool {
 	s := a.Rest().DeploymentStatus
 	return o.member(a) && s != nil && s.Healthy != nil && *s.Healthy
 }
 
-// keepsVersion says whether what replaces an allocation is to be of its own version:
-// the newest is not promoted, or not to be placed.
+// keepsVersion reports whether the replacement of an allocation keeps its
+// version, because the newest is not promoted or must not be placed.
 func (g *group) keepsVersion(a *berth.Alloc) bool { return g.roll.keepsOld() && g.outdated(a) }
 
-// deployments finds out which deployment each group follows. One for another
-// version of the job, or for a job that was stopped, is cancelled; one is made
-// when a service job with an update block has something to do for a version
-// that had none.
+// deployments finds out which deployment each group follows. A deployment of
+// another version, or of a stopped job, is cancelled. One is created when a
+// service job with an update block has something to do for a version that has
+// no deployment yet.
 func (r *reconciler) deployments(groups []*group) {
 	r.cancelStale()
 	d := r.Deployment
@@ -78,7 +79,7 @@ func (r *reconciler) deployments(groups []*group) {
 	}
 }
 
-// cancelStale cancels a deployment that its job left behind.
+// cancelStale cancels a deployment of a stopped job or an older version.
 func (r *reconciler) cancelStale() {
 	d := r.Deployment
 	if d != nil && d.Active() {
@@ -91,7 +92,7 @@ func (r *reconciler) cancelStale() {
 	}
 }
 
-// deploy makes a deployment if any group has something to do for the version.
+// deploy creates a deployment if any group has something to do for the version.
 func (r *reconciler) deploy(groups []*group) {
 	begins := false
 	for _, g := range groups {
@@ -115,7 +116,8 @@ func (r *reconciler) deploy(groups []*group) {
 	r.Deploy = d
 }
 
-// newDeployment is one for the job's newest version, without groups.
+// newDeployment returns a deployment of the job's newest version without
+// groups.
 func (r *reconciler) newDeployment() *berth.Deployment {
 	j := r.Job
 	return &berth.Deployment{
@@ -125,15 +127,15 @@ func (r *reconciler) newDeployment() *berth.Deployment {
 	}
 }
 
-// gradual says whether the group's changes go by a deployment.
+// gradual reports whether a deployment controls the group's updates.
 func (g *group) gradual() bool { return gradual(g.spec) }
 
 func gradual(g *berth.TaskGroup) bool {
 	return g.Update != nil && g.Update.MaxParallel > 0 && g.Count > 0
 }
 
-// startsVersion says whether a new version has something to do for the group: its
-// first instances, or others to replace or carry over.
+// startsVersion reports whether the newest version has something to do for the
+// group: its first instances, or others to replace or update in place.
 func (g *group) startsVersion() bool {
 	for _, a := range g.allocs {
 		if a.Wanted() && a.Job.Version != g.Job.Version {
@@ -143,9 +145,9 @@ func (g *group) startsVersion() bool {
 	return len(g.allocs) == 0
 }
 
-// deploymentState is where the group's deployment begins. There are canaries
-// only where something is to be replaced, and no more than instances: each
-// bears a name of the group.
+// deploymentState returns the initial state of the group's deployment. There
+// are canaries only if something must be replaced, and at most as many as the
+// count: each has a name of the group.
 func (g *group) deploymentState() *berth.DeploymentState {
 	u, s := g.spec.Update, g.newDeploymentState(g.spec, g.spec.Count)
 	for _, a := range g.allocs {
@@ -157,7 +159,8 @@ func (g *group) deploymentState() *berth.DeploymentState {
 	return s
 }
 
-// newDeploymentState is where the deployment of so many instances of a group begins.
+// newDeploymentState returns the initial state of a group's deployment with
+// that many instances.
 func (r *reconciler) newDeploymentState(g *berth.TaskGroup, total int) *berth.DeploymentState {
 	u := g.Update
 	s := &berth.DeploymentState{
@@ -169,15 +172,16 @@ func (r *reconciler) newDeploymentState(g *berth.TaskGroup, total int) *berth.De
 	return s
 }
 
-// isCanary says whether an allocation was placed as a canary and not promoted
-// since.
+// isCanary reports whether an allocation was placed as a canary and has not
+// been promoted since.
 func isCanary(a *berth.Alloc) bool {
 	s := a.Rest().DeploymentStatus
 	return s != nil && s.Canary
 }
 
-// splitCanaries parts the canaries of the deployment that the group follows from what
-// has the names. Those of another deployment, or of one that failed, stop.
+// splitCanaries separates the canaries of the group's current deployment from
+// the allocations that hold the names. Canaries of another or a failed
+// deployment are stopped.
 func (g *group) splitCanaries() (plain, canaries []*berth.Alloc) {
 	if !slices.ContainsFunc(g.allocs, isCanary) {
 		return g.allocs, nil
@@ -202,9 +206,9 @@ func (g *group) splitCanaries() (plain, canaries []*berth.Alloc) {
 	return plain, canaries
 }
 
-// succeeded ends the deployment as successful if every name of every group
-// that follows it is held by a healthy allocation of it. One that is to leave its
-// node when what replaces it is up proved itself all the same.
+// succeeded ends the deployment as successful if every name of every group in
+// it is held by a healthy allocation of it. An allocation that leaves its node
+// once its replacement is up counts as well.
 func (r *reconciler) succeeded(groups []*group) {
 	d := r.Deployment
 	if d == nil || d.Status != berth.DeploymentRunning || r.Deployed != nil || r.Job == nil {
@@ -235,9 +239,10 @@ func (g *group) complete() bool {
 	return true
 }
 
-// member says whether an allocation is of the deployment that the group
+// member reports whether an allocation belongs to the deployment that the group
 // follows.
 func (g *group) member(a *berth.Alloc) bool { return g.roll.member(a) }
 
-// healthy says whether an allocation proved itself in the group's deployment.
+// healthy reports whether an allocation became healthy in the group's
+// deployment.
 func (g *group) healthy(a *berth.Alloc) bool { return g.roll.healthy(a) }

@@ -5,8 +5,8 @@ import (
 	"berth/internal/diff"
 )
 
-// What a running task does not notice, or its agent applies while it runs, is
-// carried over in place. Everything else replaces the allocation.
+// Changes that a running task does not notice, or that its agent applies while
+// it runs, are made in place. All others replace the allocation.
 
 var groupInPlace = map[string]bool{
 	"Count": true, "Constraints": true, "Affinities": true, "Spreads": true, "RestartPolicy": true, "ReschedulePolicy": true,
@@ -19,8 +19,8 @@ var taskInPlace = map[string]bool{
 	"ShutdownDelay": true, "ScalingPolicies": true, "Actions": true,
 }
 
-// mustReplace says whether an allocation of one version of a group cannot
-// become one of the other without its tasks being started anew.
+// mustReplace reports whether an allocation of one version of a group must be
+// replaced, with its tasks started again, to become one of the other version.
 func mustReplace(oldJob *berth.Job, old *berth.TaskGroup, newJob *berth.Job, new *berth.TaskGroup) bool {
 	if oldJob.Name != newJob.Name || !diff.Equal(oldJob.Meta, newJob.Meta) || !diff.Equal(oldJob.Payload, newJob.Payload) {
 		return true // tasks see these in their environment

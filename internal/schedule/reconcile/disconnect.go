@@ -8,22 +8,22 @@ import (
 	"berth"
 )
 
-// An allocation whose agent cannot be heard is lost, or unknown: taken to run,
-// and waited for, for as long as its group's disconnect block says. What never
-// started is not waited for: there is nothing to come back to. While it is
-// unknown, another can stand in for it under the same name; when it is heard
-// again, one of the two is stopped.
+// An allocation on a disconnected node is lost or unknown. Unknown means that
+// it is assumed to run and is waited for as long as its group's disconnect
+// block says. One that never started is not waited for. While an allocation is
+// unknown, another can stand in for it under the same name; when its node is
+// back, one of the two is stopped.
 
-// lost says whether an allocation is to be given up with its node: that is
-// gone or down, or is not heard and the allocation is not, or no longer, waited
-// for.
+// lost reports whether an allocation is given up with its node: the node is
+// gone or down, or it is disconnected and the allocation is not, or no longer,
+// waited for.
 func (r *reconciler) lost(a *berth.Alloc) bool {
 	n := r.Node(a.NodeID)
 	switch {
 	case n == nil || n.Status == berth.NodeDown:
 		return true
 	case n.Status != berth.NodeDisconnected:
-		return false // if it is unknown still, its agent is about to say how it fares
+		return false // if it is still unknown, its agent is about to report its state
 	case a.Client == berth.ClientUnknown:
 		at, ever := lostAt(a, r.Now)
 		return ever && !at.After(r.Now)
@@ -32,19 +32,19 @@ func (r *reconciler) lost(a *berth.Alloc) bool {
 	return lostAfter <= 0 || a.Client == berth.ClientPending
 }
 
-// disconnected says whether an allocation that should run is waited for.
+// disconnected reports whether an allocation that should run is waited for.
 func (r *reconciler) disconnected(a *berth.Alloc) bool {
 	if !a.Live() || r.lost(a) {
 		return false
 	}
-	if a.Client == berth.ClientUnknown { // its node may be back, but nobody said yet how it fares
+	if a.Client == berth.ClientUnknown { // its node may be back, but its state was not reported yet
 		return true
 	}
 	n := r.Node(a.NodeID)
 	return n != nil && n.Status == berth.NodeDisconnected
 }
 
-// lostReason says why an allocation is lost.
+// lostReason returns why an allocation is lost.
 func (r *reconciler) lostReason(a *berth.Alloc) string {
 	if n := r.Node(a.NodeID); n != nil && n.Status != berth.NodeDown {
 		return berth.StopAway
@@ -52,12 +52,13 @@ func (r *reconciler) lostReason(a *berth.Alloc) string {
 	return berth.StopNodeLost
 }
 
-// forever is how long nobody waits: beyond it times cannot be written.
+// forever is the limit beyond which a wait has no end: later times cannot be
+// represented.
 const forever = 100 * 365 * 24 * time.Hour
 
-// lostAt returns when an allocation that is not heard is lost, not ever if it
-// is waited for without end. The wait begins when it becomes unknown: now, if
-// it is not yet.
+// lostAt returns when a disconnected allocation is lost; not ever if it is
+// waited for without end. The wait begins when it becomes unknown, which is now
+// if it is not unknown yet.
 func lostAt(a *berth.Alloc, now time.Time) (at time.Time, ever bool) {
 	lostAfter, _, _ := a.Group.Away()
 	since := now
@@ -67,22 +68,23 @@ func lostAt(a *berth.Alloc, now time.Time) (at time.Time, ever bool) {
 	return since.Add(min(lostAfter, forever)), lostAfter < forever
 }
 
-// waitDisconnected lets an allocation be unknown, and be given up at its time.
+// waitDisconnected marks an allocation unknown and schedules the time at which
+// it is given up.
 func (g *group) waitDisconnected(a *berth.Alloc) {
 	if a.Client != berth.ClientUnknown {
 		g.Stop = append(g.Stop, berth.AllocStop{ID: a.ID, Description: berth.UnknownAway, Client: berth.ClientUnknown})
 	}
-	// A time that is over means that its node is heard again, and its agent
-	// about to report: that is looked at as it comes.
+	// A time in the past means that its node is back and its agent is about to
+	// report; the report triggers its own evaluation.
 	if at, ever := lostAt(a, g.Now); ever && at.After(g.Now) {
 		g.followUp(a, at, berth.TriggerMaxDisconnectTimeout)
 	}
 }
 
-// standIn waits for an allocation that is not heard, and places one that runs in place of an allocation that is not heard, if
-// the group wants that: it bears the same name, and is no reschedule of what
-// did not fail. When its node is heard again, its agent is about to say how the
-// allocation fares, and that is waited for.
+// standIn waits for a disconnected allocation and, if the group's disconnect
+// block says so, places a stand-in with the same name. That is no reschedule,
+// because nothing failed. When the node is back, its agent is about to report,
+// so no stand-in is placed.
 func (g *group) standIn(s *slot, a *berth.Alloc) {
 	g.waitDisconnected(a)
 	n := g.Node(a.NodeID)
@@ -93,16 +95,15 @@ func (g *group) standIn(s *slot, a *berth.Alloc) {
 	g.replace(s, a)
 }
 
-// standInPair says whether one of two allocations of a name came to stand in for
-// the other.
+// standInPair reports whether one of two allocations of a name was placed to
+// stand in for the other.
 func (g *group) standInPair(a, b *berth.Alloc) bool {
 	return !a.Rest().Next.IsZero() || !b.Rest().Next.IsZero()
 }
 
-// pickHolder returns which of several allocations that run under one name keeps it.
-// Those of the newest version win over those of others. Among what came back
-// and what stood in for it, the disconnect block says; where nothing came back,
-// the oldest stays.
+// pickHolder returns which of several running allocations keeps their name. The
+// newest version wins. Between an allocation that came back and its stand-in,
+// the disconnect block decides. Otherwise the oldest stays.
 func (g *group) pickHolder(here []*berth.Alloc) *berth.Alloc {
 	best := here[0]
 	for _, a := range here[1:] {
@@ -113,13 +114,12 @@ func (g *group) pickHolder(here []*berth.Alloc) *berth.Alloc {
 	return best
 }
 
-// prefers says whether the younger of two allocations keeps the name that both
-// have.
+// prefers reports whether the younger of two allocations keeps their name.
 func (g *group) prefers(young, old *berth.Alloc) bool {
 	if y, o := g.differs(young, g.spec), g.differs(old, g.spec); y != o {
 		return o
 	}
-	if old.Rest().Next.IsZero() { // it did not come back: who was first stays
+	if old.Rest().Next.IsZero() { // it did not come back: the first stays
 		return false
 	}
 	_, _, keep := g.spec.Away()
@@ -136,8 +136,8 @@ func (g *group) prefers(young, old *berth.Alloc) bool {
 	}
 }
 
-// runningSince returns since when all of an allocation's tasks that run have run,
-// the zero time if none does.
+// runningSince returns the time since which all running tasks of an allocation
+// have run without a restart; the zero time if none runs.
 func runningSince(a *berth.Alloc) (since time.Time) {
 	for _, s := range state.TaskStates(a) {
 		if s.State != berth.TaskRunning {

@@ -2,7 +2,7 @@ package reconcile
 
 import "berth"
 
-// group is one group of the job's newest version, and what is found out about
+// group is one group of the job's newest version, with what was found out about
 // it.
 type group struct {
 	*reconciler
@@ -16,25 +16,25 @@ type group struct {
 	canaries []slot // one for each index that a canary has
 }
 
-// slot is a name of a group: what bears it, and what is to become of it. At
-// most one of keep, old, done and again is set; none if nothing bears it.
+// slot is one name of a group and what happens to it. At most one of keep, old,
+// done and replacement is set; none if no allocation has the name.
 type slot struct {
 	index       uint32
 	canary      bool
-	keep        *berth.Alloc // it has the name, and stays
-	old         *berth.Alloc // it has the name until it is replaced by one of the newest version
-	why         string       // why old is to be replaced
+	keep        *berth.Alloc // has the name and stays
+	old         *berth.Alloc // has the name until one of the newest version replaces it
+	why         string       // why old is replaced
 	done        bool         // a batch instance that finished
-	placeNow    bool         // again is to be placed now
-	outgoing    *berth.Alloc // it serves until again is up, which may be long: there can be no room
+	placeNow    bool         // replacement is placed now
+	outgoing    *berth.Alloc // keeps running until replacement is up, which can take long if there is no capacity
 	replacement Missing
-	last        *berth.Alloc // the newest that had the name
-	update      bool         // keep is carried over to the newest version
-	delayed     bool         // keep is to be replaced at its time
+	last        *berth.Alloc // the newest with the name
+	update      bool         // keep is updated in place
+	delayed     bool         // keep is replaced later
 }
 
-// reconcile judges the names of the group one by one, and then lets the group
-// go on towards the newest version.
+// reconcile judges the names of the group one by one, then moves the group
+// towards the newest version.
 func (g *group) reconcile() {
 	plain, canaries := g.splitCanaries()
 	g.slots = make([]slot, g.spec.Count)
@@ -69,9 +69,8 @@ func (g *group) reconcile() {
 	g.place()
 }
 
-// stopSurplus stops what has a name that the group does not have any more. Names
-// are the indexes below the count, so counting down always stops the highest,
-// whatever state they are in.
+// stopSurplus stops allocations whose index is not below the count. So lowering
+// the count always stops the highest indexes, whatever state they are in.
 func (g *group) stopSurplus(allocs []*berth.Alloc) {
 	for _, a := range allocs {
 		switch {
@@ -83,8 +82,8 @@ func (g *group) stopSurplus(allocs []*berth.Alloc) {
 	}
 }
 
-// judge decides what becomes of the allocations of one name, oldest first. One
-// that runs where it can be heard keeps the name; if none does, the newest of
+// judge decides what happens to the allocations of one name, oldest first. One
+// that runs on a reachable node keeps the name. If there is none, the newest of
 // the others decides.
 func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 	s.last = allocs[len(allocs)-1]
@@ -92,9 +91,9 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 		return
 	}
 	var here []*berth.Alloc
-	var decides, waits *berth.Alloc // of those that are not here
-	var outlasts *berth.Alloc       // it runs where it should not, until what replaces it is up
-	isSpent := false                // nothing follows on the newest of those that are not here
+	var decides, waits *berth.Alloc // among those not in here
+	var outlasts *berth.Alloc       // must leave its node, but runs until its replacement is up
+	isSpent := false                // the newest of those not in here gets no successor
 	for _, a := range allocs {
 		switch g.fate(a) {
 		case present:
@@ -122,7 +121,7 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 				continue
 			}
 			if !a.Rest().Relocate && g.spec.Migration().StartFirst {
-				outlasts, decides = a, nil // the drain stops it in its time
+				outlasts, decides = a, nil // the drain stops it later
 				continue
 			}
 			g.stop(a, moveReason(a), berth.ClientPending)
@@ -137,11 +136,11 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 			decides = a
 		}
 	}
-	if waits != nil { // nothing came after it
+	if waits != nil { // it was not replaced yet
 		decides = waits
 	}
 	switch {
-	case s.done: // while it was not heard, or while what came back was not
+	case s.done: // an instance finished while it, or the one that came back, was disconnected
 		decides = nil
 		for _, a := range here {
 			g.stopOrLose(a, berth.StopDone)
@@ -164,21 +163,22 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 	}
 }
 
-// handleOther handles one that neither has the name nor decides who gets it.
+// handleOther handles an allocation that neither has the name nor decides who
+// gets it.
 func (g *group) handleOther(s *slot, a *berth.Alloc) {
 	replaced := !a.Rest().Next.IsZero()
 	switch f := g.fate(a); {
-	case f == failed && (replaced || s.old != nil || s.placeNow): // while it was not heard; or another has its name, or gets it
+	case f == failed && (replaced || s.old != nil || s.placeNow): // it failed while disconnected, or another one has or gets its name
 		g.stop(a, berth.StopRejoined, berth.ClientPending)
-	case f == unreachable && !replaced: // what it stood in for is heard again
+	case f == unreachable && !replaced: // the one it stood in for is back
 		g.stop(a, berth.StopRejoined, berth.ClientPending)
 	case f == unreachable:
 		g.waitDisconnected(a)
 	}
 }
 
-// keepOnly handles what is the case for nearly all: one allocation that runs, and
-// of the newest version.
+// keepOnly handles the common case, a single running allocation of the newest
+// version, and reports whether it applied.
 func (g *group) keepOnly(s *slot, a *berth.Alloc) bool {
 	if !a.Wanted() || a.Client > berth.ClientRunning || a.Job.Version != g.Job.Version || a.Rest().Relocate {
 		return false
@@ -190,19 +190,19 @@ func (g *group) keepOnly(s *slot, a *berth.Alloc) bool {
 	return true
 }
 
-// fate is what became of an allocation.
+// fate is what happened to an allocation.
 type fate uint8
 
 const (
-	present     fate = iota // it should run, and is on a node that is heard
-	unreachable             // it should run, and cannot be heard
-	moving                  // it should run elsewhere
-	lost                    // its node is lost, and it with it
-	failed                  // it should run, and failed
-	ended                   // it should run, and ended well
-	finished                // it was to end well, and did
+	present     fate = iota // it should run, and its node is reachable
+	unreachable             // it should run, and its node is disconnected
+	moving                  // it should run on another node
+	lost                    // it is lost with its node
+	failed                  // it should run, but failed
+	ended                   // it should run, but ended without failing
+	finished                // a batch instance that completed
 	gone                    // it was stopped
-	spent                   // a batch instance that a drain stopped: nothing follows
+	spent                   // a batch instance that a drain stopped; it gets no successor
 )
 
 func (g *group) fate(a *berth.Alloc) fate {
@@ -216,7 +216,7 @@ func (g *group) fate(a *berth.Alloc) fate {
 		return spent
 	case !a.Ended() && g.lost(a):
 		return lost
-	case !a.Wanted(), a.Client == berth.ClientLost: // lost as its agent says: nothing to follow on
+	case !a.Wanted(), a.Client == berth.ClientLost: // reported lost by its agent: it gets no successor
 		return gone
 	case a.Client == berth.ClientFailed:
 		return failed
@@ -230,8 +230,8 @@ func (g *group) fate(a *berth.Alloc) fate {
 	return present
 }
 
-// awaitsReplacement says whether an allocation was stopped to be replaced and was not yet:
-// there was no room.
+// awaitsReplacement reports whether an allocation was stopped to be replaced,
+// and its replacement found no capacity yet.
 func awaitsReplacement(a *berth.Alloc) bool {
 	if a.Wanted() || !a.Rest().Next.IsZero() {
 		return false
@@ -246,7 +246,7 @@ func awaitsReplacement(a *berth.Alloc) bool {
 	return false
 }
 
-// mustMove says whether an allocation is to leave its node now.
+// mustMove reports whether an allocation must leave its node now.
 func (g *group) mustMove(a *berth.Alloc) bool {
 	m := a.Rest()
 	if !m.Migrate || m.Relocate {
@@ -256,15 +256,15 @@ func (g *group) mustMove(a *berth.Alloc) bool {
 	return n != nil && n.Draining()
 }
 
-// endsWithDrain says whether an allocation that is to leave its node is not placed
-// anew: one that is meant to end had until the drain's deadline. In another
-// version it gets another chance, and so it does if a user wants it elsewhere
-// or if it was replaced before, while it was not heard.
+// endsWithDrain reports whether an allocation that must leave its node is not
+// placed again: a batch instance had until the drain's deadline to finish. It
+// is placed again if the newest version differs, if a user asked for the move,
+// or if it was replaced before while it was disconnected.
 func (g *group) endsWithDrain(a *berth.Alloc) bool {
 	return g.Job.Type == berth.TypeBatch && !a.Rest().Relocate && a.Rest().Next.IsZero() && !g.differs(a, g.spec)
 }
 
-// moveReason is why an allocation is stopped to be placed anew.
+// moveReason returns why an allocation is stopped and placed again.
 func moveReason(a *berth.Alloc) string {
 	if a.Rest().Relocate {
 		return berth.StopWanted
@@ -272,7 +272,7 @@ func moveReason(a *berth.Alloc) string {
 	return berth.StopMigrated
 }
 
-// chooseHolder lets one of the allocations that run keep the name, and stops the
+// chooseHolder lets one of the running allocations keep the name and stops the
 // others.
 func (g *group) chooseHolder(s *slot, here []*berth.Alloc) {
 	a := here[0]
@@ -287,7 +287,7 @@ func (g *group) chooseHolder(s *slot, here []*berth.Alloc) {
 	g.compareVersion(s, a)
 }
 
-// yieldReason says why an allocation must give way to another of its name.
+// yieldReason returns why an allocation loses its name to another.
 func (g *group) yieldReason(a, to *berth.Alloc) string {
 	switch {
 	case g.differs(a, g.spec) && !g.differs(to, g.spec):
@@ -298,7 +298,7 @@ func (g *group) yieldReason(a, to *berth.Alloc) string {
 	return berth.StopSurplus
 }
 
-// compareVersion compares an allocation that runs with the job's newest version.
+// compareVersion compares a running allocation with the job's newest version.
 func (g *group) compareVersion(s *slot, a *berth.Alloc) {
 	switch {
 	case a.Job.Version == g.Job.Version:
@@ -313,8 +313,8 @@ func (g *group) compareVersion(s *slot, a *berth.Alloc) {
 	}
 }
 
-// decideSuccessor decides what comes after the newest allocation of a name that no
-// running one has.
+// decideSuccessor decides what follows the newest allocation of a name that no
+// running allocation has.
 func (g *group) decideSuccessor(s *slot, a *berth.Alloc) {
 	if !a.Wanted() {
 		g.replaceOwed(s, a)
@@ -328,27 +328,27 @@ func (g *group) decideSuccessor(s *slot, a *berth.Alloc) {
 	case moving:
 		g.replace(s, a)
 		g.counts.Migrate++
-	case lost, ended: // a service is not supposed to end
+	case lost, ended: // a service must not end
 		g.replace(s, a)
 	}
 }
 
-// replaceOwed places what an allocation was stopped for and found no room then. It is
-// a reschedule if it would have been one: a full cluster gives nobody further
-// attempts.
+// replaceOwed places the replacement of a stopped allocation that found no
+// capacity earlier. It counts as a reschedule if it would have been one then: a
+// full cluster grants no extra attempts.
 func (g *group) replaceOwed(s *slot, a *berth.Alloc) {
 	g.replace(s, a)
 	switch a.Rest().DesiredDescription {
 	case berth.StopFailed:
 		s.replacement.Failed = s.replacement.OldVersion || !g.outdated(a)
 	case berth.StopReplaced, berth.StopUnfit:
-		s.replacement.OldVersion = false // it made room for the newest version
+		s.replacement.OldVersion = false // it was stopped for the newest version
 	}
 }
 
-// replace lets what comes after an allocation be placed at once. One that had a
-// stand-in, which went before it, has its place in the chain taken: then the
-// stand-in says which version is wanted.
+// replace marks the successor of an allocation to be placed now. If the
+// allocation already had a stand-in, the stand-in takes its place in the chain
+// and determines the version.
 func (g *group) replace(s *slot, a *berth.Alloc) {
 	if !a.Rest().Next.IsZero() && g.roll.keepsOld() && s.last != nil {
 		a = s.last
@@ -360,13 +360,14 @@ func (g *group) replace(s *slot, a *berth.Alloc) {
 	}
 }
 
-// outdated says whether the newest version has other tasks than an allocation.
+// outdated reports whether the newest version has different tasks than an
+// allocation.
 func (g *group) outdated(a *berth.Alloc) bool {
 	return a.Job.Version != g.Job.Version && g.differs(a, g.spec)
 }
 
-// differs says whether the tasks of an allocation must be replaced to become
-// those of the group in the job's newest version.
+// differs reports whether an allocation must be replaced to run the tasks of
+// the group in the job's newest version.
 func (r *reconciler) differs(a *berth.Alloc, g *berth.TaskGroup) bool {
 	if a.Job == r.Job {
 		return false

@@ -1,14 +1,14 @@
-// Package reconcile compares what a job wants with what there is, and says
-// what must change: which instances to place, to stop, to carry over to the
-// job's new version, to take for unknown, which to look at again later, and
-// what becomes of the job's deployment. It does not say where; package place
-// does. It is a function of its input alone.
+// Package reconcile compares what a job wants with what exists, and returns
+// what must change: which instances to place, to stop, to update in place to
+// the job's new version or to mark unknown, which to look at again later, and
+// how the job's deployment changes. Package place decides where instances go.
+// The result depends on the input alone.
 //
-// Each instance of a group has a name, an index below the group's count. The
-// allocations of one name are judged together (judge.go), those that fail by
-// the reschedule policy (reschedule.go), those that are not heard by the
-// disconnect block (disconnect.go); then the group goes towards the newest
-// version as fast as its deployment lets it (deploy.go, update.go).
+// Each instance of a group has a name with an index below the group's count.
+// The allocations of one name are judged together (judge.go): failed ones by
+// the reschedule policy (reschedule.go), disconnected ones by the disconnect
+// block (disconnect.go). Then the group moves towards the newest version as
+// fast as its deployment allows (deploy.go, update.go).
 package reconcile
 
 import (
@@ -19,58 +19,60 @@ import (
 	"berth"
 )
 
-// Input is what there is.
+// Input is the current state of a job.
 type Input struct {
 	Job        *berth.Job // nil if the job was purged
-	UID        berth.UID  // the incarnation that the evaluation means
+	UID        berth.UID  // the incarnation that the evaluation is about
 	Eval       berth.EvalID
 	Allocs     []*berth.Alloc    // of the job's name, in any order, of any incarnation
 	Deployment *berth.Deployment // the newest of the incarnation, nil if it has none
 	Now        time.Time
 	// Node returns a node, nil if it is gone.
 	Node func(berth.NodeID) *berth.Node
-	// Feasible says whether a node meets the conditions of a group of Job,
-	// without regard to room.
+	// Feasible reports whether a node meets the constraints of a group of Job,
+	// regardless of free capacity.
 	Feasible func(group int, n *berth.Node) bool
-	// Replaced returns how often an instance was replaced because it failed,
-	// and when: the newest replacements, oldest first.
+	// Replaced returns how often in a row an instance was replaced because it
+	// failed, and the newest replacements, oldest first.
 	Replaced func(group string, index uint32) (streak int, events []berth.RescheduleEvent)
-	// Waiting says whether an evaluation is there, has not ended, and its time
-	// has not come. One whose time has come may be superseded by the one in
-	// hand, so nothing can be left to it.
+	// Waiting reports whether an evaluation exists, has not ended, and waits
+	// for a time in the future. One whose time has come may be superseded by
+	// the current one, so nothing can be left to it.
 	Waiting func(berth.EvalID) bool
 }
 
-// Missing is an instance that wants a place.
+// Missing is an instance that needs a place.
 type Missing struct {
 	Group    int // in Job.TaskGroups
 	Index    uint32
 	Previous *berth.Alloc // what it replaces, nil if nothing
 	Failed   bool         // Previous failed: the replacement counts as a reschedule
-	Canary   bool         // it runs beside what has its name, until its deployment is promoted
-	// OldVersion says that the version wanted is that of Previous, not the newest:
-	// that one was not promoted, or its deployment is paused or has failed.
+	Canary   bool         // it runs beside the allocation with its name until the deployment is promoted
+	// OldVersion reports that the instance gets the version of Previous, not
+	// the newest: the newest was not promoted, or its deployment is paused or
+	// has failed.
 	OldVersion bool
 }
 
-// Followup is a time at which allocations are to be looked at again.
+// Followup is a time at which allocations must be looked at again.
 type Followup struct {
 	At      time.Time
-	Trigger string // of the evaluation that looks
+	Trigger string // of the evaluation created for it
 	Allocs  []berth.AllocID
 }
 
-// Counts says what is changed of one group. Place counts every instance that
-// wants a place; Replace, Migrate and Canary say of which of them why. Stop
-// counts every allocation that is stopped, those that are replaced included.
-// Ignore counts what stays as it is, Later what waits for its time.
+// Counts counts the changes of one group. Place counts every instance that
+// needs a place; Replace, Migrate and Canary count those among them with that
+// reason. Stop counts every stopped allocation, including those that are
+// replaced. Ignore counts what stays as it is, Later what changes at a later
+// time.
 type Counts struct {
 	Place, Stop, Update, Replace, Migrate, Canary, Ignore, Later int
 }
 
-// Result is what must change. Missing instances are in order of group and
-// index, canaries behind the others of their group; stops and updates in order
-// of group and index of what they are about.
+// Result is what must change. Missing is ordered by group and index, with
+// canaries after the others of their group. Stop and Update are ordered by
+// group and index.
 type Result struct {
 	Missing   []Missing
 	Stop      []berth.AllocStop
@@ -78,23 +80,24 @@ type Result struct {
 	Followups []Followup
 	Counts    map[string]*Counts // by group
 
-	// Deploy is the deployment to be made with this plan, nil if none. It has
-	// no ID yet.
+	// Deploy is the deployment to create with this plan, nil if none. It has no
+	// ID yet.
 	Deploy *berth.Deployment
-	// Deployed is what the deployment there was is now, nil if it stays.
+	// Deployed is the change of the existing deployment, nil if it stays as it
+	// is.
 	Deployed *DeploymentChange
 }
 
-// DeploymentChange is what a deployment becomes: its status, none if that
-// stays, and how many instances and canaries its groups want, of those of which
-// that changed.
+// DeploymentChange is a change of a deployment: its new status, empty if that
+// stays, and the new numbers of instances and canaries of the groups for which
+// they changed.
 type DeploymentChange struct {
 	ID                  berth.DeploymentID
 	Status, Description string
 	Sizes               map[string]berth.DeploymentSize
 }
 
-// Compare returns what must change. It does not change its input; the order of
+// Compare returns what must change. It does not modify its input. The order of
 // Allocs does not matter.
 func Compare(in Input) Result {
 	r := &reconciler{Input: in, changed: map[versions]bool{}}
@@ -102,7 +105,7 @@ func Compare(in Input) Result {
 	allocs := slices.Clone(in.Allocs)
 	slices.SortFunc(allocs, byNameAndAge)
 	var groups []*group
-	var of *group // of the allocation before
+	var of *group // of the previous allocation
 	if in.Job != nil && !in.Job.Stop {
 		for i, g := range in.Job.TaskGroups {
 			groups = append(groups, &group{reconciler: r, index: i, spec: g, counts: r.counts(g.Name)})
@@ -145,7 +148,7 @@ func groupNamed(groups []*group, name string) *group {
 	return nil
 }
 
-// byNameAndAge sorts allocations by name and age.
+// byNameAndAge compares allocations by name, then age.
 func byNameAndAge(a, b *berth.Alloc) int {
 	return cmp.Or(cmp.Compare(a.Group.Name, b.Group.Name), cmp.Compare(a.Index, b.Index),
 		cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
@@ -154,7 +157,7 @@ func byNameAndAge(a, b *berth.Alloc) int {
 type reconciler struct {
 	Input
 	Result
-	changed map[versions]bool // by version of the job and group: whether the tasks are others now
+	changed map[versions]bool // whether a version's allocations must be replaced to become the newest
 }
 
 type versions struct {
@@ -162,7 +165,7 @@ type versions struct {
 	group *berth.TaskGroup // of the new version
 }
 
-// stopUnwanted stops an allocation that no group wants.
+// stopUnwanted stops an allocation that belongs to no group of the job.
 func (r *reconciler) stopUnwanted(a *berth.Alloc, why string) {
 	switch {
 	case a.Ended():
@@ -173,13 +176,13 @@ func (r *reconciler) stopUnwanted(a *berth.Alloc, why string) {
 	}
 }
 
-// stop stops an allocation, once.
+// stop adds a stop to the result. It must be called once per allocation.
 func (r *reconciler) stop(a *berth.Alloc, why string, client berth.ClientStatus) {
 	r.Stop = append(r.Stop, berth.AllocStop{ID: a.ID, Description: why, Client: client})
 	r.counts(a.Group.Name).Stop++
 }
 
-// stopOrLose stops an allocation that has no claim to its name: as lost if its
+// stopOrLose stops an allocation that loses its name, or marks it lost if its
 // node is.
 func (r *reconciler) stopOrLose(a *berth.Alloc, why string) {
 	if r.lost(a) {
@@ -198,8 +201,8 @@ func (r *reconciler) counts(group string) *Counts {
 	return c
 }
 
-// sortChanges brings stops and updates into the order of what they are about: what
-// is stopped for different reasons was found at different times.
+// sortChanges sorts stops and updates by group and index. They were found in
+// the order of their reasons.
 func (r *reconciler) sortChanges(allocs []*berth.Alloc) {
 	if len(r.Stop) < 2 && len(r.Update) < 2 {
 		return
@@ -220,12 +223,14 @@ func (r *reconciler) sortChanges(allocs []*berth.Alloc) {
 	slices.SortStableFunc(r.Update, func(a, b berth.AllocID) int { return cmp.Compare(at[a], at[b]) })
 }
 
-// laterWindow is how far apart two times may lie that one evaluation serves.
+// laterWindow is the span of time within which one evaluation serves several
+// due times.
 const laterWindow = 5 * time.Second
 
-// mergeLater joins times of one kind that lie close together: at the first of
-// them all failed ones are replaced, the last a little early. What is not heard
-// is never given up early, so of such times the last counts.
+// mergeLater merges due times of one kind that are close together. For failed
+// allocations the first time counts, so the last are replaced a little early.
+// Disconnected allocations are never given up early, so for them the last time
+// counts.
 func (r *reconciler) mergeLater() {
 	slices.SortStableFunc(r.Followups, func(a, b Followup) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Trigger, b.Trigger)) })
 	var out []Followup

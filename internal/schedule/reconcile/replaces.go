@@ -2,7 +2,7 @@ package reconcile
 
 import "berth"
 
-// Replaces says whether what changed of one task, by itself, replaces the
+// Replaces reports whether the change of one task, by itself, replaces the
 // allocations that run it.
 func Replaces(old, new *berth.Task) bool {
 	j := &berth.Job{}

@@ -8,12 +8,13 @@ import (
 	"berth"
 )
 
-// handleFailed handles an allocation that failed for good on its node: it is
-// replaced now, or later, or stays as it is, as the policy has it. One that an
-// operator or a deployment wants placed anew is, whatever the policy says.
+// handleFailed handles an allocation that failed for good on its node. The
+// reschedule policy decides whether it is replaced now, later or never. If an
+// operator or a deployment asked for a replacement, it is replaced whatever the
+// policy says.
 func (g *group) handleFailed(s *slot, a *berth.Alloc) {
 	if g.outdated(a) && !g.keepsVersion(a) {
-		s.old, s.why = a, berth.StopReplaced // it may do better, so no policy counts
+		s.old, s.why = a, berth.StopReplaced // the new version may work, so the policy does not apply
 		return
 	}
 	if m := a.Rest(); m.ForceReschedule || m.Reschedule {
@@ -34,9 +35,10 @@ func (g *group) handleFailed(s *slot, a *berth.Alloc) {
 	}
 }
 
-// retriesInDeployment says whether an allocation that failed for good gets another try:
-// in the deployment of a version that came after it, which could not succeed
-// without its name. It goes in its turn, like what is of an older version.
+// retriesInDeployment reports whether an allocation that failed for good is
+// tried again by the deployment of a later version, which could not succeed
+// without its name. It is replaced in its turn, like allocations of an older
+// version.
 func (g *group) retriesInDeployment(s *slot, a *berth.Alloc) bool {
 	return g.roll.stepwise && !g.roll.broken && !s.canary && a.Job.Version != g.Job.Version && !g.member(a)
 }
@@ -48,15 +50,15 @@ func (g *group) reschedule(s *slot, a *berth.Alloc) {
 	s.replacement.Failed = true
 }
 
-// followUp lets an evaluation look at an allocation again, unless one waits that
-// will.
+// followUp schedules another look at an allocation, unless an evaluation is
+// already waiting to take it.
 func (r *reconciler) followUp(a *berth.Alloc, at time.Time, trigger string) {
 	if f := a.Rest().FollowupEval; f.IsZero() || !r.Waiting(f) {
 		r.Followups = append(r.Followups, Followup{at, trigger, []berth.AllocID{a.ID}})
 	}
 }
 
-// rescheduleAt returns when a failed allocation is to be replaced; not ok is never.
+// rescheduleAt returns when a failed allocation is replaced; not ok if never.
 func (g *group) rescheduleAt(a *berth.Alloc) (at time.Time, ok bool) {
 	p := g.spec.ReschedulePolicy
 	if !p.Enabled() || g.roll.failedWith(a) {
@@ -65,8 +67,9 @@ func (g *group) rescheduleAt(a *berth.Alloc) (at time.Time, ok bool) {
 	streak, events := g.Replaced(g.spec.Name, a.Index)
 	ran, ended := state.Ran(a)
 	if !p.Unlimited {
-		// Counted when it failed: else what was given up would be wanted again
-		// later, without anything happening, and nothing would look.
+		// Count from the time of the failure. Otherwise an allocation that was
+		// given up would be due again later, without an event to trigger an
+		// evaluation.
 		recent := 0
 		for _, e := range events {
 			if ended.Sub(time.Unix(0, e.RescheduleTime)) < p.Interval {

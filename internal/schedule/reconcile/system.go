@@ -9,62 +9,66 @@ import (
 	"berth"
 )
 
-// PerNodeInput is what there is of a job that runs on every node. Of Input,
-// Replaced is not asked.
+// PerNodeInput is the current state of a job that runs on every node. Replaced
+// of Input is not used.
 type PerNodeInput struct {
 	Input
-	// Nodes are those that take allocations.
+	// Nodes are the nodes that take allocations.
 	Nodes []*berth.Node
-	// Keeps says whether an instance of a group of Job may stay on a node, for
-	// all its conditions say; Feasible whether a new one may come.
+	// Keeps reports whether an instance of a group of Job may stay on a node as
+	// far as constraints are concerned; Feasible reports whether a new one may
+	// be placed there.
 	Keeps func(group int, n *berth.Node) bool
-	// Retry says whether a failed allocation is tried again.
+	// Retry reports whether a failed allocation is tried again.
 	Retry func(*berth.Alloc) bool
-	// BatchPending says that an evaluation goes on with the update of this version
-	// when its time comes: until then no further batch begins.
+	// BatchPending reports that another evaluation will start the next batch of
+	// this version's update. Until then no further batch starts.
 	BatchPending bool
-	// PlacedByEval says whether the evaluation in hand placed an allocation already,
-	// when its plan was refused in part: that counts towards its batch.
+	// PlacedByEval reports whether the current evaluation already placed an
+	// allocation, with a plan that was refused in part. It counts towards the
+	// current batch.
 	PlacedByEval func(*berth.Alloc) bool
 }
 
-// OnNode is an instance that a node lacks.
+// OnNode is an instance that is missing on a node.
 type OnNode struct {
 	Group    int // in Job.TaskGroups
 	Index    uint32
 	Node     *berth.Node
-	Previous *berth.Alloc // what it replaces there, nil if nothing
-	Canary   bool         // it has to be promoted before the others are replaced
-	// OldVersion says that the version wanted is that of Previous, not the newest:
-	// that one was not promoted, or its deployment is paused or has failed.
+	Previous *berth.Alloc // what it replaces on the node, nil if nothing
+	Canary   bool         // it must be promoted before the others are replaced
+	// OldVersion reports that the instance gets the version of Previous, not
+	// the newest: the newest was not promoted, or its deployment is paused or
+	// has failed.
 	OldVersion bool
 }
 
-// PerNodeResult is what must change. Missing instances are in order of group,
-// node and index; stops and updates in order of group and allocations' nodes,
-// what replaces canaries that nobody promoted before others.
+// PerNodeResult is what must change. Missing is ordered by group, node and
+// index; Stop and Update by group and node, with the replacements of unpromoted
+// canaries first.
 type PerNodeResult struct {
 	Missing   []OnNode
 	Stop      []berth.AllocStop
 	Update    []berth.AllocID
 	Followups []Followup
-	// Next is when the next batch of the update is due, if nothing else sees to
-	// it; zero if the update is done.
+	// Next is when the next batch of the update is due, if no other evaluation
+	// starts it; zero if the update is done.
 	Next   time.Time
 	Counts map[string]*Counts // by group
 
-	// Deploy is the deployment to be made with this plan, nil if none. It has
-	// no ID yet.
+	// Deploy is the deployment to create with this plan, nil if none. It has no
+	// ID yet.
 	Deploy *berth.Deployment
-	// Deployed is what the deployment there was is now, nil if it stays.
+	// Deployed is the change of the existing deployment, nil if it stays as it
+	// is.
 	Deployed *DeploymentChange
 }
 
-// ComparePerNode returns what must change of a job that runs on every node: one
-// instance of each group, or as many as its count says, on each node that meets
-// the conditions. An instance belongs to its node: if that is lost it is lost,
-// and nothing replaces it elsewhere. It does not change its input; the order of
-// Allocs and Nodes does not matter.
+// ComparePerNode returns what must change for a job that runs on every node: on
+// each node that meets the constraints there must be one instance of each
+// group, or as many as its count. An instance belongs to its node: if the node
+// is lost, the instance is lost and not replaced elsewhere. The input is not
+// modified. The order of Allocs and Nodes does not matter.
 func ComparePerNode(in PerNodeInput) PerNodeResult {
 	r := &perNode{reconciler: &reconciler{Input: in.Input, changed: map[versions]bool{}}, in: in}
 	r.Counts = map[string]*Counts{}
@@ -110,9 +114,9 @@ func ComparePerNode(in PerNodeInput) PerNodeResult {
 
 func byNumber(a, b *berth.Node) int { return cmp.Compare(a.Number, b.Number) }
 
-// perNode compares what a job wants on every node with what there is. It shares
-// with the reconciler of other jobs when an allocation is lost, and when its
-// tasks are others now.
+// perNode does the comparison for jobs that run on every node. It shares with
+// the reconciler of other jobs when an allocation is lost and when its tasks
+// differ.
 type perNode struct {
 	*reconciler
 	in      PerNodeInput
@@ -121,13 +125,13 @@ type perNode struct {
 	next    time.Time
 }
 
-// spot is where an instance belongs.
+// spot is the node and index of an instance.
 type spot struct {
 	node  berth.NodeID
 	index uint32
 }
 
-// nodeGroup is what is found out about one group.
+// nodeGroup is what was found out about one group.
 type nodeGroup struct {
 	number    int
 	group     *berth.TaskGroup
@@ -142,7 +146,7 @@ type nodeGroup struct {
 	chosen    map[berth.AllocID]bool // what canaries replace now
 }
 
-// memo is one that is remembered.
+// memo is a remembered answer.
 type memo uint8
 
 const (
@@ -151,7 +155,7 @@ const (
 	no
 )
 
-// inspect finds out what there is of a group.
+// inspect judges the allocations of a group.
 func (r *perNode) inspect(number int, g *berth.TaskGroup, allocs []*berth.Alloc) *nodeGroup {
 	s := &nodeGroup{
 		roll: r.currentRollout(g), number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]*berth.Alloc, len(allocs)),
@@ -164,7 +168,8 @@ func (r *perNode) inspect(number int, g *berth.TaskGroup, allocs []*berth.Alloc)
 	return s
 }
 
-// feasible says whether the node at that place meets the group's conditions.
+// feasible reports whether the node at that place in Nodes meets the group's
+// constraints.
 func (r *perNode) feasible(s *nodeGroup, place int) bool {
 	if s.feasible == nil {
 		s.feasible = make([]memo, len(r.Nodes))
@@ -178,7 +183,7 @@ func (r *perNode) feasible(s *nodeGroup, place int) bool {
 	return s.feasible[place] == yes
 }
 
-// group says what changes of a group.
+// group decides what changes in a group.
 func (r *perNode) group(s *nodeGroup) {
 	if s.group.Count > 0 {
 		r.replace(s)
@@ -193,7 +198,8 @@ func (r *perNode) group(s *nodeGroup) {
 	}
 }
 
-// addMissing says that a spot wants an instance, and which.
+// addMissing adds a missing instance and decides its version and whether it is
+// a canary.
 func (r *perNode) addMissing(s *nodeGroup, o OnNode) {
 	prev := o.Previous
 	switch {
@@ -201,9 +207,9 @@ func (r *perNode) addMissing(s *nodeGroup, o OnNode) {
 	case s.canaryFor(prev):
 		o.Canary = true
 		s.counts.Canary++
-	case s.roll.broken && prev == nil: // nobody waits for this deployment any more
+	case s.roll.broken && prev == nil: // the deployment failed, so there is nothing to wait for
 	case prev == nil:
-		s.counts.Later++ // the node joined after the deployment began, and gets its instance when that is decided
+		s.counts.Later++ // a node that joined during the deployment gets its instance when that has ended
 		return
 	case prev.Job.Version != r.Job.Version && r.differs(prev, s.group):
 		o.OldVersion = true
@@ -212,7 +218,8 @@ func (r *perNode) addMissing(s *nodeGroup, o OnNode) {
 	s.counts.Place++
 }
 
-// judge decides about one allocation. They come in order of age.
+// judge decides about one allocation. Allocations must be judged in order of
+// age.
 func (r *perNode) judge(s *nodeGroup, a *berth.Alloc) {
 	at := spot{a.NodeID, a.Index}
 	if r.in.PlacedByEval(a) && !a.Rest().Previous.IsZero() {
@@ -229,7 +236,7 @@ func (r *perNode) judge(s *nodeGroup, a *berth.Alloc) {
 	case r.lost(a):
 		r.stop(a, r.lostReason(a), berth.ClientLost)
 		s.follow(at, a)
-	case a.Rest().Migrate || a.Rest().Relocate: // also if it cannot be heard: what was told to leave is not waited for
+	case a.Rest().Migrate || a.Rest().Relocate: // even if disconnected: an allocation that must leave is not waited for
 		r.stop(a, moveReason(a), berth.ClientPending)
 		s.counts.Migrate++
 		if a.Rest().Relocate {
@@ -248,7 +255,7 @@ func (r *perNode) judge(s *nodeGroup, a *berth.Alloc) {
 	}
 }
 
-// stopped handles an allocation that was stopped.
+// stopped handles an allocation that was told to stop.
 func (r *perNode) stopped(s *nodeGroup, at spot, a *berth.Alloc) {
 	if a.Spent() {
 		r.drained(s, at, a)
@@ -257,9 +264,10 @@ func (r *perNode) stopped(s *nodeGroup, at spot, a *berth.Alloc) {
 	}
 }
 
-// drained handles an allocation that a drain stops, or stopped. One that is
-// meant to end had until the deadline: nothing follows on its node, but another
-// version of it. If it was replaced already, its replacement is what counts.
+// drained handles an allocation that a drain stops or stopped. A sysbatch
+// instance had until the drain's deadline: it gets no successor on its node
+// unless the newest version differs. If it was already replaced, its
+// replacement counts instead.
 func (r *perNode) drained(s *nodeGroup, at spot, a *berth.Alloc) {
 	if r.Job.Type == berth.TypeSysbatch && a.Rest().Next.IsZero() && !r.differs(a, s.group) && int64(a.Index) < int64(s.group.Count) {
 		s.kept[at] = a
@@ -268,14 +276,14 @@ func (r *perNode) drained(s *nodeGroup, at spot, a *berth.Alloc) {
 	}
 }
 
-// follow notes that what is placed on a spot next replaces an allocation.
+// follow records that the next allocation on a spot replaces a.
 func (s *nodeGroup) follow(at spot, a *berth.Alloc) {
 	if a.Rest().Next.IsZero() {
 		s.previous[at] = a
 	}
 }
 
-// ended handles an allocation that should run and does not any more.
+// ended handles an allocation that should run but has ended.
 func (r *perNode) ended(s *nodeGroup, at spot, a *berth.Alloc) {
 	finishes := r.Job.Type == berth.TypeSysbatch
 	renewed := a.Job.Version != r.Job.Version && r.differs(a, s.group)
@@ -285,21 +293,21 @@ func (r *perNode) ended(s *nodeGroup, at spot, a *berth.Alloc) {
 		s.kept[at] = a
 		s.counts.Ignore++
 	case a.Client == berth.ClientComplete && finishes:
-	case a.Client != berth.ClientFailed: // lost, or a system job that ended of itself
+	case a.Client != berth.ClientFailed: // lost, or a system job that ended on its own
 		s.follow(at, a)
-	case renewed && !s.roll.keepsOld(): // else what came would be of its own version, and fail as it did
+	case renewed && !s.roll.keepsOld(): // otherwise the successor would have the same version and fail too
 		r.stop(a, berth.StopReplaced, berth.ClientPending)
 		s.follow(at, a)
 	case a.Rest().Reschedule, a.Rest().ForceReschedule, r.in.Retry(a):
 		r.stop(a, berth.StopFailed, berth.ClientPending)
 		s.follow(at, a)
-	default: // what its agent gave up stays as it is
+	default: // the agent gave up on it: it stays failed
 		s.kept[at] = a
 		s.counts.Ignore++
 	}
 }
 
-// running compares an allocation that runs with the job's newest version.
+// running compares a running allocation with the job's newest version.
 func (r *perNode) running(s *nodeGroup, at spot, a *berth.Alloc) {
 	n := r.Node(a.NodeID)
 	same := a.Job.Version == r.Job.Version
@@ -313,7 +321,7 @@ func (r *perNode) running(s *nodeGroup, at spot, a *berth.Alloc) {
 	case !r.differs(a, s.group):
 		r.Update = append(r.Update, a.ID)
 		s.counts.Update++
-	case !n.Ready(): // nothing could take its place
+	case !n.Ready(): // its replacement could not be placed
 		s.counts.Ignore++
 	default:
 		s.outdated[at] = a
@@ -321,10 +329,9 @@ func (r *perNode) running(s *nodeGroup, at spot, a *berth.Alloc) {
 	s.kept[at] = a
 }
 
-// replace begins the next batch of an update: as many instances as may be
-// replaced at a time, those counted that an earlier batch stopped and that
-// found no room yet. Canaries of an earlier version that nobody promoted go
-// first.
+// replace starts the next batch of an update: as many instances as max_parallel
+// allows, including those that an earlier batch stopped and whose replacement
+// has no capacity yet. Unpromoted canaries of an earlier version go first.
 func (r *perNode) replace(s *nodeGroup) {
 	if len(s.outdated) == 0 {
 		return
@@ -352,8 +359,8 @@ func (r *perNode) replace(s *nodeGroup) {
 	}
 }
 
-// replaceable says how many instances can be replaced now, and how long after these
-// the next can.
+// replaceable returns how many instances can be replaced now, and how long to
+// wait before the next batch.
 func (r *perNode) replaceable(s *nodeGroup) (n int, stagger time.Duration) {
 	u := s.group.Update
 	switch {
@@ -369,7 +376,8 @@ func (r *perNode) replaceable(s *nodeGroup) (n int, stagger time.Duration) {
 	return u.MaxParallel - s.batchUsed - r.underWay(s), u.Stagger
 }
 
-// replaceOld stops an instance, so that one of the newest version takes its spot.
+// replaceOld stops an instance so that one of the newest version takes its
+// spot.
 func (r *perNode) replaceOld(s *nodeGroup, at spot, a *berth.Alloc) {
 	r.stop(a, berth.StopReplaced, berth.ClientPending)
 	s.counts.Replace++
@@ -383,8 +391,8 @@ func (r *perNode) replaceOld(s *nodeGroup, at spot, a *berth.Alloc) {
 	}
 }
 
-// underWay counts the instances that were stopped to be replaced and are not
-// placed yet.
+// underWay counts the instances that were stopped to be replaced and whose
+// replacement is not placed yet.
 func (r *perNode) underWay(s *nodeGroup) (n int) {
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
@@ -397,8 +405,9 @@ func (r *perNode) underWay(s *nodeGroup) (n int) {
 	return n
 }
 
-// waitDisconnected lets an allocation whose agent is not heard be unknown, and be given up
-// at its time. Nothing stands in for it: no other node could.
+// waitDisconnected marks a disconnected allocation unknown and schedules the
+// time at which it is given up. It gets no stand-in, because an instance
+// belongs to its node.
 func (r *perNode) waitDisconnected(a *berth.Alloc) {
 	if a.Client != berth.ClientUnknown {
 		r.Stop = append(r.Stop, berth.AllocStop{ID: a.ID, Description: berth.UnknownAway, Client: berth.ClientUnknown})

@@ -2,19 +2,20 @@ package reconcile
 
 import "berth"
 
-// A system job has an instance on each node, so a deployment of one differs from
-// that of a service: how many instances it is about follows from the nodes, a
-// canary takes the place of what its node has, and canaries are a share of the
-// nodes. Without canaries, and after their promotion, the update goes on by time
-// alone; the deployment notes how it fares.
+// A system job has an instance on each node, so its deployment differs from
+// that of a service: the number of instances follows from the nodes, a canary
+// takes the place of its node's instance, and the canary value is a percentage
+// of the nodes. Without canaries, and after their promotion, the update
+// advances by time alone, and the deployment only records progress.
 
-// deploymentCurrent says whether the newest deployment is that of the job's version.
+// deploymentCurrent reports whether the newest deployment is that of the job's
+// newest version.
 func (r *perNode) deploymentCurrent() bool {
 	d, j := r.Deployment, r.Job
 	return d != nil && j.Type == berth.TypeSystem && d.JobUID == j.UID && d.JobVersion == j.Version
 }
 
-// currentRollout is how a group goes on that follows a deployment which is there.
+// currentRollout returns the rollout of a group by the existing deployment.
 func (r *perNode) currentRollout(g *berth.TaskGroup) rollout {
 	if !r.deploymentCurrent() {
 		return rollout{}
@@ -22,8 +23,8 @@ func (r *perNode) currentRollout(g *berth.TaskGroup) rollout {
 	return rolloutOf(r.Deployment, g.Name)
 }
 
-// deployments resizes the deployment that the groups follow, and makes one where
-// there is none for the version.
+// deployments adjusts the sizes of the deployment that the groups follow, or
+// creates one if the version has none.
 func (r *perNode) deployments(all []*nodeGroup) {
 	r.cancelStale()
 	d, j := r.Deployment, r.Job
@@ -38,7 +39,7 @@ func (r *perNode) deployments(all []*nodeGroup) {
 	}
 }
 
-// deploy makes a deployment if any group has something to do for the version,
+// deploy creates a deployment if any group has something to do for the version,
 // and a node to do it on.
 func (r *perNode) deploy(all []*nodeGroup) {
 	begins := false
@@ -66,8 +67,9 @@ func (r *perNode) deploy(all []*nodeGroup) {
 	r.Deploy = d
 }
 
-// replacesPlain says whether anything is to be replaced but canaries of an earlier
-// version. These alone are replaced without others: the job goes back.
+// replacesPlain reports whether anything but canaries of an earlier version
+// must be replaced. If there are only such canaries, they are replaced without
+// new canaries: the job goes back.
 func (s *nodeGroup) replacesPlain() bool {
 	for _, a := range s.outdated {
 		if !isCanary(a) {
@@ -77,14 +79,14 @@ func (s *nodeGroup) replacesPlain() bool {
 	return false
 }
 
-// canaryShare is how many canaries so many instances have: canary is a percentage,
-// and part of an instance is a whole one.
+// canaryShare returns the number of canaries among total instances: canary is a
+// percentage, rounded up.
 func (r *perNode) canaryShare(s *nodeGroup, total int) int {
 	return (s.group.Update.Canary*total + 99) / 100
 }
 
-// total counts the instances that there should be on nodes that can have them
-// now. Those on other nodes stay as they are, and no deployment waits for them.
+// total counts the instances that should exist on nodes that can take them now.
+// Instances on other nodes stay as they are, and no deployment waits for them.
 func (r *perNode) total(s *nodeGroup) (n int) {
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
@@ -96,8 +98,8 @@ func (r *perNode) total(s *nodeGroup) (n int) {
 	return n
 }
 
-// resize tells the deployment how many instances it is about, and how many
-// canaries there can be of these. Where no node is left, it ends.
+// resize updates the deployment's number of instances and, with it, of
+// canaries. If no node is left, the deployment is cancelled.
 func (r *perNode) resize(all []*nodeGroup) {
 	sizes, sum := map[string]berth.DeploymentSize{}, 0
 	for _, s := range all {
@@ -128,7 +130,7 @@ func (r *perNode) resize(all []*nodeGroup) {
 	}
 }
 
-// canaryFor says whether what replaces an allocation is a canary.
+// canaryFor reports whether the replacement of an allocation is a canary.
 func (s *nodeGroup) canaryFor(prev *berth.Alloc) bool {
 	if s.roll.canaries == 0 || s.roll.broken || prev == nil {
 		return false
@@ -136,8 +138,8 @@ func (s *nodeGroup) canaryFor(prev *berth.Alloc) bool {
 	return s.roll.member(prev) && isCanary(prev) || s.chosen[prev.ID]
 }
 
-// canaries counts the spots of canaries: those proven, those that are not yet or
-// lack theirs, and those where there can be one.
+// canaries counts the spots of canaries: the healthy ones, those that are not
+// healthy yet or are missing, and those where a canary could be placed.
 func (r *perNode) canaries(s *nodeGroup) (proven, unproven, possible int) {
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
@@ -159,14 +161,14 @@ func (r *perNode) canaries(s *nodeGroup) (proven, unproven, possible int) {
 	return proven, unproven, possible
 }
 
-// freeCanaries says how many canaries more can be placed now: as many as are to
-// be, and no more than max_parallel of them not yet proven.
+// freeCanaries returns how many more canaries can be placed now: up to the
+// desired number, with at most max_parallel of them not yet healthy.
 func (r *perNode) freeCanaries(s *nodeGroup) int {
 	proven, unproven, _ := r.canaries(s)
 	return min(s.roll.canaries-proven, s.group.Update.MaxParallel) - unproven
 }
 
-// succeeded ends the deployment as successful if every node that can have
+// succeeded ends the deployment as successful if every node that can run
 // instances of its groups has healthy ones of the newest version.
 func (r *perNode) succeeded(all []*nodeGroup) {
 	d := r.Deployment

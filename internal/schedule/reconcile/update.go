@@ -8,9 +8,9 @@ import (
 	"berth"
 )
 
-// update replaces what is of an old version, or has a failed instance's name
-// under it: everything at once, or as many as the deployment has room for.
-// What serves least goes first.
+// update replaces allocations of an old version, and failed ones whose name the
+// new version needs: all at once, or as many as the deployment allows. The
+// least useful ones go first.
 func (g *group) update() {
 	var olds []*slot
 	for i := range g.slots {
@@ -33,7 +33,7 @@ func (g *group) update() {
 	}
 }
 
-// usefulness is how much is lost with an allocation.
+// usefulness ranks how much is lost with an allocation.
 func usefulness(a *berth.Alloc) int {
 	switch {
 	case a.Ended():
@@ -47,8 +47,8 @@ func usefulness(a *berth.Alloc) int {
 	return 3
 }
 
-// replaceable returns how many of the old version can be replaced now: never are more
-// than max_parallel of the new one not yet proven.
+// replaceable returns how many allocations of the old version can be replaced
+// now: at most max_parallel of the new version may be unhealthy at a time.
 func (g *group) replaceable() int {
 	if g.roll.keepsOld() {
 		return 0
@@ -58,7 +58,7 @@ func (g *group) replaceable() int {
 		switch s := &g.slots[i]; {
 		case s.old != nil || s.done:
 		case s.keep == nil, s.update, g.member(s.keep) && !g.healthy(s.keep):
-			n-- // it is placed or carried over now, or not healthy yet
+			n-- // it is placed or updated now, or is not healthy yet
 		}
 	}
 	return max(0, n)
@@ -73,9 +73,8 @@ func (g *group) replaceOld(s *slot) {
 	g.counts.Replace++
 }
 
-// addCanaries adds the canaries that the deployment wants and that are not
-// there. They take the names of what they are to replace, the lowest first,
-// and then others.
+// addCanaries adds the canaries that the deployment lacks. They take the names
+// of instances that must be replaced, the lowest first, and then other names.
 func (g *group) addCanaries() {
 	if g.roll.held || g.roll.canaries == 0 {
 		return
@@ -103,7 +102,7 @@ func (g *group) addCanaries() {
 	slices.SortFunc(g.canaries, func(a, b slot) int { return cmp.Compare(a.index, b.index) })
 }
 
-// place says which names want a place, and counts what becomes of the others.
+// place adds the names that need a place and counts what happens to the others.
 func (g *group) place() {
 	for i := range g.slots {
 		g.placeSlot(&g.slots[i])
@@ -124,9 +123,9 @@ func (g *group) placeSlot(s *slot) {
 		c.Ignore++
 	case s.placeNow:
 		g.addMissing(s.replacement)
-	case s.canary || s.last == nil && g.roll.keepsOld(): // a new name waits until the new version may come
+	case s.canary || s.last == nil && g.roll.keepsOld(): // a new name waits until the new version may be placed
 	case s.last != nil && g.roll.keepsOld():
-		g.replace(s, s.last) // what runs now runs on
+		g.replace(s, s.last) // the current version stays
 		g.addMissing(s.replacement)
 	default:
 		g.addMissing(Missing{Group: g.index, Index: s.index})
