@@ -7,11 +7,11 @@ import (
 	"berth/internal/state"
 )
 
-// affinities is the weighted preference of a group for nodes.
+// affinities is a group's weighted preference for nodes.
 type affinities struct {
 	list   []berth.Affinity
 	total  float64
-	unique bool // each node must be asked, beside its class
+	unique bool // an affinity depends on the node, not only on its class
 	scores []float64
 	asked  []bool
 }

@@ -7,9 +7,9 @@ import (
 	"berth/internal/state"
 )
 
-// resolve returns what a target of a constraint stands for on a node. A target
-// that is no interpolation stands for itself; one whose attribute the node
-// lacks stands for nothing.
+// resolve returns the value of a constraint's target on a node. A target that
+// is not an interpolation is its own value; one whose attribute the node lacks
+// has none.
 func resolve(target string, n *berth.Node) (string, bool) {
 	inner, ok := strings.CutPrefix(target, "${")
 	if !ok {
@@ -43,8 +43,8 @@ func resolve(target string, n *berth.Node) (string, bool) {
 	return "", false
 }
 
-// unique says whether a target stands for something that nodes of one class
-// do not share, so that each node must be asked.
+// unique reports whether a target's value can differ between nodes of one
+// class, so that each node must be checked.
 func unique(target string) bool {
 	inner, ok := strings.CutPrefix(target, "${")
 	if !ok {

@@ -5,7 +5,7 @@ import (
 	"berth/internal/fit"
 )
 
-// prefersDevices says whether a group prefers some devices over others.
+// prefersDevices reports whether a group prefers some devices over others.
 func prefersDevices(g *berth.TaskGroup) bool {
 	for _, t := range g.Tasks {
 		for i := range t.Resources.Devices {
@@ -17,8 +17,8 @@ func prefersDevices(g *berth.TaskGroup) bool {
 	return false
 }
 
-// deviceScore is the scorer for devices: the weight of what the group prefers
-// that the devices have which it would be given on the node, in proportion to
-// all it prefers. Between -1 and 1; 0 says nothing. To be asked if the
-// group [prefersDevices] alone: it works out what would be given.
+// deviceScore returns the device score of a node, between -1 and 1: the weight
+// of the preferences that the devices picked on the node meet, relative to the
+// weight of all. It must only be called if the group [prefersDevices], because
+// it picks the devices.
 func deviceScore(w *fit.Request, u *fit.Usage) float64 { return w.DeviceAffinity(u) }

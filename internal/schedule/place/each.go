@@ -10,18 +10,17 @@ import (
 	"berth/internal/state"
 )
 
-// Jobs that run on every node are not placed, they are there or not: nothing is
-// ranked. Each node is asked once whether it meets the conditions, and one that
-// lacks an instance whether it has room.
+// Instances of jobs that run on every node are not ranked. Each node is checked
+// once for the constraints, and for free capacity if it lacks an instance.
 
-// Nodes says which nodes meet the conditions of a job's groups, whatever room
-// they have and whatever runs there.
+// Nodes tells which nodes meet the constraints of a job's groups, regardless of
+// free capacity and of what runs there.
 type Nodes struct {
 	snap    *state.Snapshot
 	filters []*filter // by group
 }
 
-// NewNodes returns the nodes of a snapshot as a job sees them.
+// NewNodes returns the nodes of a snapshot for a job.
 func NewNodes(snap *state.Snapshot, job *berth.Job) *Nodes {
 	x, p := &Nodes{snap: snap}, &Placer{snap: snap, job: job, scratch: &scratch{}}
 	for _, g := range job.TaskGroups {
@@ -43,12 +42,12 @@ func (x *Nodes) Ready() []*berth.Node {
 	return out
 }
 
-// Meets says whether a node meets the conditions of a group.
+// Meets reports whether a node meets the constraints of a group.
 func (x *Nodes) Meets(group int, n *berth.Node) bool { return x.unmet(group, n) == meetsAll }
 
-// Keeps says whether an instance of a group may stay on a node. One that runs
-// is not stopped because its driver is not well: that may pass, and its tasks
-// need not have noticed.
+// Keeps reports whether a running instance of a group may stay on a node. An
+// unhealthy driver does not stop it: the driver may recover, and the tasks may
+// not have noticed.
 func (x *Nodes) Keeps(group int, n *berth.Node) bool {
 	why := x.unmet(group, n)
 	return why == meetsAll || strings.HasPrefix(why, missingDriver) || strings.HasPrefix(why, unhealthyDriver)
@@ -62,14 +61,14 @@ func (x *Nodes) unmet(group int, n *berth.Node) string {
 	return f.node(n)
 }
 
-// OnNode is an instance of a group that wants one node and no other.
+// OnNode is an instance that can only be placed on one node.
 type OnNode struct {
 	Index    uint32
 	Node     *berth.Node
-	Previous berth.AllocID // what it replaces there, if anything
+	Previous berth.AllocID // what it replaces on the node, if anything
 }
 
-// Shortfall is a node that lacks room for instances of a group that want it.
+// Shortfall is a node that lacks capacity for instances of a group.
 type Shortfall struct {
 	Node   *berth.Node
 	Count  int // instances
@@ -77,16 +76,16 @@ type Shortfall struct {
 	Missed *berth.Missed
 }
 
-// OnNodesOutcome is what became of instances that want one node each.
+// OnNodesOutcome is the result of placing instances on given nodes.
 type OnNodesOutcome struct {
 	Placed     []berth.Placement
 	Shortfalls []Shortfall        // in order of the instances
 	Why        *berth.AllocMetric // of all of them; never nil
 }
 
-// OnNodes places instances of the group with that number on the nodes that they
-// want, as far as these have room. Nodes that conditions keep instances apart
-// on are passed over: they are not short of anything.
+// OnNodes places instances of the group with that number on their nodes, as far
+// as capacity allows. Nodes from which constraints keep instances apart are
+// skipped; they have no shortfall.
 func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 	r := p.round(number)
 	out := OnNodesOutcome{Why: r.emptyMetric()}
@@ -101,8 +100,8 @@ func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 			out.Placed = append(out.Placed, r.putOn(o, nil))
 			continue
 		}
-		if evict := r.preemptOn(o.Node.Number); len(evict) > 0 {
-			out.Placed = append(out.Placed, r.putOn(o, evict))
+		if victims := r.preemptOn(o.Node.Number); len(victims) > 0 {
+			out.Placed = append(out.Placed, r.putOn(o, victims))
 			continue
 		}
 		r.explainNode(out.Why, short, o.Node, r.usage(o.Node.Number))
@@ -121,15 +120,15 @@ func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 }
 
 // putOn places an instance on its node, where it fits.
-func (r *round) putOn(o *OnNode, evict []*berth.Alloc) berth.Placement {
+func (r *round) putOn(o *OnNode, victims []*berth.Alloc) berth.Placement {
 	number := o.Node.Number
-	grant := r.grant(r.draft(number), number, evict)
+	grant := r.grant(r.draft(number), number, victims)
 	r.peers = append(r.peers, peer{r.group, o.Index, o.Node, true, grant.Ports})
 	r.filter.notePlaced(o.Node)
-	return berth.Placement{Group: r.number, Index: o.Index, NodeID: o.Node.ID, Grant: grant, Previous: o.Previous, Evict: ids(evict)}
+	return berth.Placement{Group: r.number, Index: o.Index, NodeID: o.Node.ID, Grant: grant, Previous: o.Previous, Evict: ids(victims)}
 }
 
-// shortfall says what a node lacks for an instance.
+// shortfall returns what a node lacks for an instance.
 func (r *round) shortfall(n *berth.Node) Shortfall {
 	m, lacks := r.emptyMetric(), map[string]berth.Shortage{}
 	r.explainNode(m, lacks, n, r.usage(n.Number))
@@ -144,7 +143,7 @@ func (r *round) shortfall(n *berth.Node) Shortfall {
 	return Shortfall{Node: n, Count: 1, Why: m, Missed: missed}
 }
 
-// NoNode explains that no node meets the conditions of the group with that
+// NoNode explains why no node meets the constraints of the group with that
 // number.
 func (p *Placer) NoNode(number int) *berth.AllocMetric {
 	r := p.round(number)
@@ -163,7 +162,7 @@ func (p *Placer) NoNode(number int) *berth.AllocMetric {
 	return m
 }
 
-// emptyMetric is a metric that reasons are to be counted in.
+// emptyMetric returns a metric for counting reasons.
 func (r *round) emptyMetric() *berth.AllocMetric {
 	m := r.newMetric()
 	m.NodesAvailable, m.ClassFiltered, m.ConstraintFiltered = map[string]int{}, map[string]int{}, map[string]int{}
@@ -171,7 +170,7 @@ func (r *round) emptyMetric() *berth.AllocMetric {
 	return m
 }
 
-// sortShortages lists shortages, the most frequent first.
+// sortShortages returns the shortages, most frequent first.
 func sortShortages(short map[string]berth.Shortage) []berth.Shortage {
 	return slices.SortedFunc(maps.Values(short), func(a, b berth.Shortage) int {
 		if a.Nodes != b.Nodes {
@@ -181,8 +180,8 @@ func sortShortages(short map[string]berth.Shortage) []berth.Shortage {
 	})
 }
 
-// waitsFor is the dimension in which room must come for a shortage to end: any
-// port that is given back may be the one.
+// waitsFor returns the dimension in which capacity must become free to end a
+// shortage. For ports, any released port may be the one.
 func waitsFor(dimension string) string {
 	switch {
 	case strings.HasPrefix(dimension, fit.DimPort), strings.HasPrefix(dimension, fit.DimDynamic):

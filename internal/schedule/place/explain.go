@@ -11,20 +11,20 @@ import (
 	"berth/internal/fit"
 )
 
-// A decision about a group is explained once: a success by how the best nodes
-// scored, a failure by all that was wrong anywhere. What is kept of it is
-// bounded.
+// A decision about a group is explained once: a success by the scores of the
+// best nodes, a failure by the reasons of all nodes. The size of an explanation
+// is bounded.
 
 const (
-	scoresKept  = 3   // nodes whose scores are kept of a success
-	reasonsKept = 20  // reasons of one kind that are kept of a failure
+	scoresKept  = 3   // nodes whose scores are kept for a success
+	reasonsKept = 20  // reasons of one kind that are kept for a failure
 	reasonLen   = 200 // bytes of a reason
 	failureLen  = 4096
-	classesKept = 256 // classes of node that a blocked evaluation remembers
+	classesKept = 256 // node classes that a blocked evaluation remembers
 )
 
-// explainSuccess explains a success: the node taken for the first instance, and the
-// next best. The node to avoid is shown with what speaks against it.
+// explainSuccess explains a success: the node chosen for the first instance,
+// and the next best ones. The node to avoid is shown with its penalty.
 func (r *round) explainSuccess(number uint32, p parts, avoid berth.NodeID) *berth.AllocMetric {
 	m := r.newMetric()
 	add := func(number uint32, p parts) {
@@ -44,7 +44,7 @@ func (r *round) explainSuccess(number uint32, p parts, avoid berth.NodeID) *bert
 	return m
 }
 
-// runnersUp returns the best of what is left, without disturbing it.
+// runnersUp returns the best of the remaining candidates without removing them.
 func (r *round) runnersUp() []candidate {
 	var top []candidate
 	for i := range r.buckets.all {
@@ -70,14 +70,13 @@ func (r *round) runnersUp() []candidate {
 	return top
 }
 
-// newMetric returns what is the same for success and failure.
+// newMetric returns a metric with the fields that successes and failures share.
 func (r *round) newMetric() *berth.AllocMetric {
 	return &berth.AllocMetric{NodesEvaluated: r.evaluated, NodePool: r.job.NodePool}
 }
 
-// explainFailure says what was wrong with every node, after n instances found none.
-// It looks at each node again: that is dearer than placing, and only failures
-// pay for it.
+// explainFailure explains why n instances found no node. It checks every node
+// again and in full, which costs more than placing; only failures pay for it.
 func (r *round) explainFailure(n int) *berth.AllocMetric {
 	m := r.newMetric()
 	m.CoalescedFailures = n - 1
@@ -102,8 +101,8 @@ func (r *round) explainFailure(n int) *berth.AllocMetric {
 	return m
 }
 
-// bound drops all but the most frequent reasons of each kind, and returns about
-// how many bytes are left.
+// bound drops all but the most frequent reasons of each kind and returns the
+// approximate size of the rest in bytes.
 func bound(m *berth.AllocMetric, keep int) (size int) {
 	m.Shortages = m.Shortages[:min(len(m.Shortages), keep)]
 	for _, s := range m.Shortages {
@@ -157,7 +156,7 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 	}
 }
 
-// holder names the instance that has a static port of a node.
+// holder returns the name of the instance that holds a static port of a node.
 func (r *round) holder(n *berth.Node, dimension string) string {
 	text, ok := strings.CutPrefix(dimension, fit.DimPort)
 	if !ok {
@@ -196,8 +195,8 @@ func keepMost(counts map[string]int, keep int) {
 	}
 }
 
-// missed says which changes could help: of classes that meet the conditions,
-// and of classes never seen.
+// missed returns which changes of the cluster could help: in classes that meet
+// the constraints, and in classes not seen yet.
 func (r *round) missed(m *berth.AllocMetric) *berth.Missed {
 	out := &berth.Missed{Classes: map[string]bool{}, Escaped: r.filter.perNode()}
 	for number, v := range r.filter.verdict {
@@ -205,7 +204,7 @@ func (r *round) missed(m *berth.AllocMetric) *berth.Missed {
 			out.Classes[name] = v == meetsAll
 		}
 	}
-	if len(out.Classes) > classesKept { // nodes of so many kinds are asked one by one
+	if len(out.Classes) > classesKept { // too many classes: each node is checked
 		out.Classes, out.Escaped = map[string]bool{}, true
 	}
 	for _, s := range m.Shortages {

@@ -12,24 +12,24 @@ import (
 	"berth/internal/state"
 )
 
-// filter says which nodes meet the conditions of one group, without regard to
-// room, and why others do not. Nodes of one class answer alike but for what is
-// unique to each, so a class is asked once.
+// filter decides which nodes meet the constraints of one group, regardless of
+// free capacity, and why others do not. Nodes of one class have the same answer
+// except for what is unique to each, so one node per class is checked.
 type filter struct {
 	snap    *state.Snapshot
 	job     *berth.Job
 	group   *berth.TaskGroup
 	peers   []peer             // of the job, when the group's turn comes
-	byClass []berth.Constraint // of the job, the group and its tasks, that classes answer
-	unique  []berth.Constraint // that each node must answer
+	byClass []berth.Constraint // of the job, the group and its tasks; equal for all nodes of a class
+	unique  []berth.Constraint // that must be checked on each node
 	drivers []string
-	needs   *needs   // networks, volumes and kinds of device; nil for most
-	index   uint32   // of the instance that is asked for, where that matters
-	verdict []string // by class number: "" not asked, "+" meets all, else what it does not meet
+	needs   *needs   // networks, volumes and device types; nil for most
+	index   uint32   // of the instance to place, where that matters
+	verdict []string // by class number: "" unknown, "+" meets all, otherwise the unmet constraint
 
-	distinctHosts map[berth.NodeID]bool // nodes taken, nil without such a constraint
+	distinctHosts map[berth.NodeID]bool // nodes in use, nil without such a constraint
 	distinct      []*distinct
-	excludes      func(*berth.Node) string // see Placer.One; nil: no node is barred
+	excludes      func(*berth.Node) string // see Placer.One; nil excludes no node
 }
 
 // distinct is one distinct_property constraint: at most limit allocations for
@@ -56,7 +56,7 @@ func newFilter(p *Placer, group *berth.TaskGroup) *filter {
 	return f
 }
 
-// addConstraints puts constraints where they are asked.
+// addConstraints sorts constraints by how they are checked.
 func (f *filter) addConstraints(list []berth.Constraint, ofJob bool) {
 	for _, c := range list {
 		switch c.Operand {
@@ -76,8 +76,8 @@ func (f *filter) addConstraints(list []berth.Constraint, ofJob bool) {
 	}
 }
 
-// appliesTo says whether a distinct constraint, of the job or of the group, looks
-// at an instance.
+// appliesTo reports whether a distinct constraint, of the job or of the group,
+// counts an instance.
 func (f *filter) appliesTo(p peer, ofJob bool) bool { return ofJob || p.group.Name == f.group.Name }
 
 func (f *filter) takeHosts(ofJob bool) {
@@ -104,8 +104,8 @@ func (f *filter) newDistinct(c berth.Constraint, ofJob bool) *distinct {
 	return d
 }
 
-// class returns "+" if the nodes of a class meet what is shared, else the
-// first condition they do not meet.
+// class returns "+" if the nodes of a class meet the shared constraints,
+// otherwise the first unmet one.
 func (f *filter) class(number uint32) string {
 	v := f.verdict[number]
 	if v == "" {
@@ -115,8 +115,8 @@ func (f *filter) class(number uint32) string {
 	return v
 }
 
-// check returns "+" if a node meets all that classes answer, else what it does
-// not meet.
+// check returns "+" if a node meets the constraints that are shared by its
+// class, otherwise the first unmet one.
 func (f *filter) check(n *berth.Node) string {
 	if n == nil {
 		return "gone"
@@ -143,8 +143,8 @@ func (f *filter) check(n *berth.Node) string {
 	return meetsAll
 }
 
-// otherDatacenter says that a node is in a datacenter that the job does not want, "" if
-// it wants it.
+// otherDatacenter returns a reason if a node is in a datacenter that the job
+// excludes, otherwise "".
 func (f *filter) otherDatacenter(n *berth.Node) string {
 	if inDatacenters(f.job.Datacenters, n.Datacenter) {
 		return ""
@@ -152,7 +152,8 @@ func (f *filter) otherDatacenter(n *berth.Node) string {
 	return "datacenter " + n.Datacenter + " is not in " + strings.Join(f.job.Datacenters, ", ")
 }
 
-// otherPool says that a node is in another pool than the job wants, "" if not.
+// otherPool returns a reason if a node is in another pool than the job's,
+// otherwise "".
 func (f *filter) otherPool(n *berth.Node) string {
 	if f.job.NodePool == berth.AllNodePool || n.NodePool == f.job.NodePool {
 		return ""
@@ -160,13 +161,13 @@ func (f *filter) otherPool(n *berth.Node) string {
 	return "node pool " + n.NodePool + " is not " + f.job.NodePool
 }
 
-// How conditions on drivers begin when they are not met.
+// Prefixes of the reasons for unmet driver constraints.
 const (
 	missingDriver   = "missing drivers: "
 	unhealthyDriver = "unhealthy drivers: "
 )
 
-// lacksDriver says that a node cannot run tasks of a driver, "" if it can.
+// lacksDriver returns why a node cannot run tasks of a driver, "" if it can.
 func lacksDriver(n *berth.Node, driver string) string {
 	info := n.Drivers[driver]
 	switch {
@@ -178,8 +179,8 @@ func lacksDriver(n *berth.Node, driver string) string {
 	return ""
 }
 
-// node returns "+" if a node whose class meets all may be used, else what it
-// does not meet.
+// node returns "+" if a node, whose class meets all constraints, can be used,
+// otherwise the first unmet constraint.
 func (f *filter) node(n *berth.Node) string {
 	if f.excludes != nil {
 		if why := f.excludes(n); why != "" {
@@ -206,12 +207,12 @@ func (f *filter) node(n *berth.Node) string {
 	return meetsAll
 }
 
-// perNode says whether each node must be asked, beside its class.
+// perNode reports whether each node must be checked in addition to its class.
 func (f *filter) perNode() bool {
 	return len(f.unique) > 0 || f.distinctHosts != nil || len(f.distinct) > 0 || f.excludes != nil
 }
 
-// notePlaced notes that an allocation of the group was put on a node.
+// notePlaced records that an allocation of the group was placed on a node.
 func (f *filter) notePlaced(n *berth.Node) {
 	if f.distinctHosts != nil {
 		f.distinctHosts[n.ID] = true
@@ -241,18 +242,17 @@ func inDatacenters(globs []string, dc string) bool {
 	return false
 }
 
-// Serves says whether a job runs on a node at all, as far as that follows from
-// the node's datacenter and pool.
+// Serves reports whether a node's datacenter and pool allow a job to run there.
 func Serves(j *berth.Job, n *berth.Node) bool {
 	return (j.NodePool == berth.AllNodePool || n.NodePool == j.NodePool) && inDatacenters(j.Datacenters, n.Datacenter)
 }
 
-// Feasible says whether a node meets the conditions of a group, whatever room
-// it has. Conditions that keep allocations apart do not count: one that runs
-// already meets them.
+// Feasible reports whether a node meets the constraints of a group, regardless
+// of free capacity. Constraints that keep allocations apart do not count: a
+// running allocation already meets them.
 func Feasible(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, n *berth.Node) bool {
 	f := &filter{snap: snap, job: job, group: group}
-	if !perAlloc(group) { // one that runs has the volume of its own
+	if !perAlloc(group) { // a running instance already has its own volume
 		f.needs = needsOf(group)
 	}
 	keep := func(list []berth.Constraint) {

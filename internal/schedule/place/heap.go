@@ -8,8 +8,8 @@ import (
 // candidate is a node that could take an instance.
 type candidate struct {
 	score  float64
-	tie    uint32 // decides between equal scores, the lower first
-	number uint32 // of the node; decides between equal ties
+	tie    uint32 // breaks ties of the score, lower first
+	number uint32 // of the node; breaks ties of tie
 }
 
 func (a candidate) before(b candidate) bool {
@@ -22,7 +22,7 @@ func (a candidate) before(b candidate) bool {
 // worst comes after every candidate.
 var worst = candidate{score: math.Inf(-1), tie: math.MaxUint32, number: math.MaxUint32}
 
-// candidates is a heap, the best first.
+// candidates is a heap with the best candidate first.
 type candidates []candidate
 
 func (h candidates) init() {
@@ -67,8 +67,8 @@ func (h *candidates) push(c candidate) {
 	}
 }
 
-// cut brings the best n to the front, in no order, and drops the others:
-// quickselect, which looks at each about twice.
+// cut keeps the best n, in no order, by quickselect, which looks at each
+// candidate about twice.
 func (h *candidates) cut(n int) {
 	all := *h
 	for lo, hi := 0, len(all); hi-lo > 1; {
@@ -112,26 +112,27 @@ func middle(a, b, c candidate) candidate {
 	return b
 }
 
-// bucket holds candidates whose scores change together: their order among one
-// another stays, whatever is placed elsewhere. Without spread blocks there is
-// one. With them there is one for each combination of values and each number
-// of scorers that speak of a node, and scores are sums without the word of the
-// spread scorer, which is the same for all on the shelf.
+// bucket holds candidates whose scores change together: their relative order
+// stays the same whatever is placed elsewhere. Without spread blocks there is
+// one bucket. With them, there is one for each combination of attribute values
+// and number of other scorers; its scores are sums without the spread score,
+// which is the same for the whole bucket.
 type bucket struct {
 	list  candidates
-	floor candidate // while nodes are looked at: what is not before it is not among the best
+	floor candidate // while nodes are scored: candidates after it are not among the best
 
-	combo   int32     // the combination of values, see spreads
-	divisor float64   // of how many scorers the score is the sum, with the spread's; 1 if it is a mean
-	best    candidate // the first of the list, with its whole score
-	at      int       // place of the shelf in shelves.order
+	combo   int32     // index of the combination of values, see spreads
+	divisor float64   // number of scorers in the sum, with the spread scorer; 1 if scores are means
+	best    candidate // the first of the list, with its full score
+	at      int       // place in buckets.order
 }
 
-// smallList is how many are rather kept sorted than sorted out.
+// smallList is the length up to which a list is kept sorted instead of being
+// cut.
 const smallList = 8
 
-// insert puts a candidate into a sorted list of at most n, from which the last
-// falls. With a full list it is one that is before the last.
+// insert adds a candidate to a sorted list of at most n and drops the last if
+// the list is full. In a full list, c must be before the last.
 func (h *candidates) insert(c candidate, n int) {
 	list := *h
 	if len(list) < n {
@@ -145,7 +146,7 @@ func (h *candidates) insert(c candidate, n int) {
 	list[i] = c
 }
 
-// offer puts a candidate on the shelf unless keep others are better.
+// offer adds a candidate unless the bucket has keep better ones.
 func (s *bucket) offer(c candidate, keep int) {
 	if !c.before(s.floor) {
 		return
@@ -169,16 +170,16 @@ func (s *bucket) offer(c candidate, keep int) {
 	}
 }
 
-// buckets is a heap of shelves, the one with the best candidate first.
+// buckets is a heap of buckets, the one with the best candidate first.
 type buckets struct {
 	all   []bucket
 	order []int32
 }
 
-// add returns the number of a new, empty shelf.
+// add returns the number of a new, empty bucket.
 func (h *buckets) add(combo int32, voice float64) int32 {
 	n := len(h.all)
-	if n < cap(h.all) { // its list is used again
+	if n < cap(h.all) { // reuse its list
 		h.all = h.all[:n+1]
 	} else {
 		h.all = append(h.all, bucket{})
@@ -187,8 +188,8 @@ func (h *buckets) add(combo int32, voice float64) int32 {
 	return int32(n)
 }
 
-// start makes heaps of what lies on the shelves. term is the word of the
-// spread scorer for a combination.
+// start makes heaps of the buckets' lists. term returns the spread score of a
+// combination.
 func (h *buckets) start(term func(combo int32) float64) {
 	h.order = h.order[:0]
 	for i := range h.all {
@@ -202,7 +203,7 @@ func (h *buckets) start(term func(combo int32) float64) {
 	}
 }
 
-// setBest works out the whole score of the first on the shelf.
+// setBest computes the full score of the bucket's first candidate.
 func (s *bucket) setBest(term func(combo int32) float64) {
 	if len(s.list) == 0 {
 		s.best = worst
@@ -214,8 +215,8 @@ func (s *bucket) setBest(term func(combo int32) float64) {
 	}
 }
 
-// first returns the shelf with the best candidate; nil if there are none, and
-// an empty one if there are no candidates.
+// first returns the bucket with the best candidate, which is empty if there are
+// no candidates; nil if there are no buckets.
 func (h *buckets) first() *bucket {
 	if len(h.order) == 0 {
 		return nil
@@ -223,13 +224,13 @@ func (h *buckets) first() *bucket {
 	return &h.all[h.order[0]]
 }
 
-// enter puts a new shelf in order.
+// enter adds a new bucket to the heap.
 func (h *buckets) enter(n int32) {
 	h.all[n].at = len(h.order)
 	h.order = append(h.order, n)
 }
 
-// fix restores the order after a shelf changed.
+// fix restores the heap's order after a bucket changed.
 func (h *buckets) fix(s *bucket, term func(combo int32) float64) {
 	s.setBest(term)
 	if len(h.order) > 1 && !h.down(s.at) {
@@ -274,8 +275,8 @@ func (h *buckets) up(i int) {
 	}
 }
 
-// rankBuffers is what a group is sorted on. Desks are used again: a list of all nodes
-// for each group that is placed would be most of what a decision allocates.
+// rankBuffers is the memory for ranking a group's nodes. It is reused: a list
+// of all nodes for each group would be most of what a decision allocates.
 type rankBuffers struct {
 	buckets buckets
 	odd     bitmap
@@ -291,7 +292,7 @@ func (d *rankBuffers) clear() {
 // bitmap is a set of node numbers.
 type bitmap []uint64
 
-// add puts a number into the set.
+// add adds a number to the set.
 func (b *bitmap) add(n uint32) {
 	for int(n/64) >= len(*b) {
 		*b = append(*b, 0)

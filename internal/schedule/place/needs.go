@@ -10,12 +10,12 @@ import (
 	"berth/internal/fit"
 )
 
-// needs is what a group needs its node to have at all, whatever of it is
-// taken: networks, volumes and kinds of device. It is nil for most groups.
+// needs lists what a group's node must have at all, in use or not: networks,
+// volumes and device types. It is nil for most groups.
 type needs struct {
 	group *berth.TaskGroup
-	modes []string // of network, but for host
-	nets  []string // host networks, but for the default
+	modes []string // of networks, without host
+	nets  []string // host networks, without the default
 }
 
 func needsOf(g *berth.TaskGroup) *needs {
@@ -40,8 +40,8 @@ func needsOf(g *berth.TaskGroup) *needs {
 	return t
 }
 
-// lacking returns what a node does not have of it for the instance of that
-// index, one reason for each thing.
+// lacking returns what a node does not have for the instance with that index,
+// one reason each.
 func (t *needs) lacking(n *berth.Node, index uint32) (out []string) {
 	if t == nil {
 		return nil
@@ -70,9 +70,9 @@ func (t *needs) lacking(n *berth.Node, index uint32) (out []string) {
 	return out
 }
 
-// hasNetwork says whether a node can give allocations networks of a mode: the
-// agent says so of bridges by a network of that mode, and of the networks of
-// CNI by an attribute for each.
+// hasNetwork reports whether a node can give allocations networks of a mode.
+// The agent describes bridges by a network of that mode, and each CNI network
+// by an attribute.
 func hasNetwork(n *berth.Node, mode string) bool {
 	if name, isCNI := strings.CutPrefix(mode, berth.NetworkCNI); isCNI {
 		if _, ok := n.Attributes["plugins.cni.config."+name]; ok {
@@ -94,8 +94,8 @@ func lacksVolume(n *berth.Node, source string, readOnly bool) string {
 	return ""
 }
 
-// perAlloc says whether instances of a group want different nodes: each has
-// volumes of its own.
+// perAlloc reports whether instances of a group need different nodes because
+// each has volumes of its own.
 func perAlloc(g *berth.TaskGroup) bool {
 	for _, v := range g.Volumes {
 		if v.PerAlloc {
@@ -105,7 +105,7 @@ func perAlloc(g *berth.TaskGroup) bool {
 	return false
 }
 
-// addMissed adds to what would help one instance what would help another.
+// addMissed adds to all what would help another instance.
 func addMissed(all, one *berth.Missed) {
 	all.Escaped = all.Escaped || one.Escaped
 	for class, helps := range one.Classes {

@@ -6,16 +6,16 @@ import (
 	"berth"
 )
 
-// GroupOfVersion places instances of a group of an earlier version of the job, which
-// has that number there, after and beside what was placed so far.
+// GroupOfVersion places instances of a group of an earlier version of the job,
+// in which the group has that number. Earlier placements of p count.
 func (p *Placer) GroupOfVersion(version *berth.Job, number int, instances []Instance) Outcome {
 	defer p.asVersion(version)()
 	return p.Group(number, instances)
 }
 
-// OnNodesOfVersion is GroupOf for instances that want one node each, and were found to be
-// wanted there by what the newest version asks for: nodes that do not meet the
-// conditions of the earlier one are passed over.
+// OnNodesOfVersion is like GroupOfVersion, for instances that each belong to
+// one node. The nodes were chosen by the constraints of the newest version;
+// those that do not meet the constraints of the earlier one are skipped.
 func (p *Placer) OnNodesOfVersion(version *berth.Job, number int, list []OnNode) OnNodesOutcome {
 	defer p.asVersion(version)()
 	f := newFilter(p, version.TaskGroups[number])
@@ -23,22 +23,22 @@ func (p *Placer) OnNodesOfVersion(version *berth.Job, number int, list []OnNode)
 	return p.OnNodes(number, meets)
 }
 
-// asVersion lets what is placed be of an earlier version, until what it returns is
-// called.
+// asVersion makes p place an earlier version of the job until the returned
+// function is called.
 func (p *Placer) asVersion(version *berth.Job) (over func()) {
-	newest, prey := p.job, p.preemptible
+	newest, known := p.job, p.preemptible
 	p.job = version
-	if version.Priority == newest.Priority || prey != nil && prey.requests == nil { // it may evict the same; nothing is evicted after Vacate
+	if version.Priority == newest.Priority || known != nil && known.requests == nil { // it may preempt the same allocations; after Vacate nothing is preempted
 		return func() { p.job = newest }
 	}
 	p.preemptible = nil
 	y := p.findPreemptible()
-	if prey != nil {
-		y.preempted = prey.preempted
+	if known != nil {
+		y.preempted = known.preempted
 	}
 	return func() {
 		p.job = newest
-		if p.preemptible = prey; prey == nil && len(y.preempted) > 0 {
+		if p.preemptible = known; known == nil && len(y.preempted) > 0 {
 			p.findPreemptible().preempted = y.preempted
 		}
 	}

@@ -1,8 +1,9 @@
-// Package place says which node: it looks at every node, keeps those that meet
-// a group's conditions and have room, and takes the best, exactly. Where none
-// is left it says what was wrong with each, with numbers. Which instances want
-// a place is the business of package reconcile; whether a placement still fits
-// when it is committed, that of the state, by the same arithmetic.
+// Package place chooses nodes. It looks at every node, keeps those that meet a
+// group's constraints and have free capacity, and takes the one with the best
+// score, without sampling. If none is left, it explains what was wrong with
+// each node, with numbers. Package reconcile decides which instances need a
+// place. Package state checks with the same arithmetic (package fit) that a
+// placement still fits when it is committed.
 package place
 
 import (
@@ -11,42 +12,42 @@ import (
 	"berth/internal/state"
 )
 
-// Instance is one instance of a group that wants a place.
+// Instance is one instance of a group that needs a place.
 type Instance struct {
 	Index    uint32
 	Previous berth.AllocID
-	Avoid    berth.NodeID // where the one it replaces failed: taken only if no other is better
+	Avoid    berth.NodeID // where its predecessor failed: used only if no other node is better
 	Failed   bool         // it counts as a reschedule of Previous
 }
 
-// Placer places the groups of one job, one after another: what is placed first
-// takes its room from what comes later, and keeps it apart where conditions
-// say so.
+// Placer places the groups of one job, one after another. Earlier placements
+// take capacity from later ones and are respected by constraints that keep
+// instances apart.
 type Placer struct {
 	snap   *state.Snapshot
 	job    *berth.Job
 	config berth.SchedulerConfig // of the job's node pool
 	seed   uint64
-	starts map[uint32]uint // by node number: placed there, if there is a cap
+	starts map[uint32]uint // by node number: placements so far, if they are limited
 	*scratch
 
 	leaving     map[berth.AllocID]bool // what the plan stops
-	preemptible *preemptible           // what the job could evict; nil until that is asked
+	preemptible *preemptible           // what the job could preempt; nil until needed
 }
 
-// peer is an instance of the job: one that runs and stays, or one that was
-// placed just now.
+// peer is an instance of the job: one that runs and stays, or one that was just
+// placed.
 type peer struct {
 	group *berth.TaskGroup // of the version that it runs
 	index uint32
 	node  *berth.Node
-	now   bool     // placed just now
-	ports []uint16 // if placed just now: its dynamic ports
+	now   bool     // just placed
+	ports []uint16 // if just placed: its dynamic ports
 }
 
-// New returns a placer of a job on a snapshot. What leaving stops keeps nobody
-// apart any more and repels nobody, though it holds its room until its end is
-// confirmed. Ties between nodes are broken by the seed.
+// New returns a placer of a job on a snapshot. Allocations in leaving no longer
+// count for constraints and anti-affinity, but they hold their capacity until
+// their end is confirmed. The seed breaks ties between nodes.
 func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed uint64) *Placer {
 	p := &Placer{
 		snap: snap, job: job, config: snap.SchedulerConfigFor(job.NodePool), seed: seed, scratch: scratchPool.Get().(*scratch),
@@ -56,7 +57,7 @@ func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed u
 	}
 	stops := make(map[berth.AllocID]bool, len(leaving))
 	for _, s := range leaving {
-		stops[s.ID] = s.FollowupEval.IsZero() // with one it stays
+		stops[s.ID] = s.FollowupEval.IsZero() // an allocation with a follow-up evaluation stays
 	}
 	p.leaving = stops
 	for a := range snap.AllocsOf(job.Key()) {
@@ -70,17 +71,17 @@ func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed u
 	return p
 }
 
-// Outcome is what became of a group.
+// Outcome is the result of placing a group.
 type Outcome struct {
 	Placed []berth.Placement
-	Failed int // instances without a place
-	// Why explains: with Failed what was missing where, else how the nodes of
-	// the first instance scored. Never nil.
+	Failed int // number of instances without a place
+	// Why explains the outcome: if Failed > 0 by what nodes lacked, otherwise
+	// by the scores of nodes for the first instance. It is never nil.
 	Why *berth.AllocMetric
-	// Chosen explains the first that was placed, though others failed; nil if
-	// none was.
+	// Chosen explains the first placement, even if later instances failed; nil
+	// if nothing was placed.
 	Chosen *berth.AllocMetric
-	// Missed says what would help, if any instance failed.
+	// Missed tells what would help, if any instance failed.
 	Missed *berth.Missed
 }
 
@@ -92,16 +93,16 @@ func (p *Placer) Group(number int, instances []Instance) Outcome {
 	return p.round(number).place(instances)
 }
 
-// One places one instance of the group with that number, on a node that nothing
-// bars. bars returns why a node may not be used, "" if it may; it is asked of
-// nodes that meet the group's own conditions. nil bars none.
-func (p *Placer) One(number int, in Instance, bars func(*berth.Node) string) Outcome {
+// One places one instance of the group with that number. excludes returns why a
+// node may not be used, "" if it may. It is called for nodes that meet the
+// group's own constraints; nil excludes no node.
+func (p *Placer) One(number int, in Instance, excludes func(*berth.Node) string) Outcome {
 	r := p.round(number)
-	r.filter.index, r.filter.excludes = in.Index, bars
+	r.filter.index, r.filter.excludes = in.Index, excludes
 	return r.place([]Instance{in})
 }
 
-// oneByOne places instances that want different nodes.
+// oneByOne places instances that need different nodes.
 func (p *Placer) oneByOne(number int, instances []Instance) (all Outcome) {
 	for i := range instances {
 		r := p.round(number)
@@ -126,7 +127,7 @@ func (p *Placer) oneByOne(number int, instances []Instance) (all Outcome) {
 	return all
 }
 
-// usage returns the usage of a node with what was placed so far.
+// usage returns a node's usage including earlier placements.
 func (p *Placer) usage(number uint32) *fit.Usage {
 	if d := p.taken[number]; d != nil {
 		return &d.Usage
@@ -134,7 +135,7 @@ func (p *Placer) usage(number uint32) *fit.Usage {
 	return p.snap.Usage(number)
 }
 
-// draft returns the usage of a node to be changed.
+// draft returns a node's usage for changing.
 func (p *Placer) draft(number uint32) *fit.Draft {
 	d := p.taken[number]
 	if d == nil {

@@ -10,26 +10,25 @@ import (
 	"berth/internal/state"
 )
 
-// Where no node has room, a job can evict less urgent allocations, if operators
-// let jobs of its type. What is lost is kept least: first the highest priority
-// of what is evicted on a node counts, then the sum of all their priorities,
-// and only then what the node scores.
+// If no node has free capacity, a job can preempt less urgent allocations,
+// provided operators allow it for its type. The loss is kept as small as
+// possible: first by the highest priority preempted on a node, then by the sum
+// of the priorities, and only then by the node's score.
 
-// loss is what evicting costs; less is better.
+// loss is the cost of a preemption; less is better.
 type loss struct {
-	highest int // priority of a job that loses something
-	sum     int // of the priorities of all that is evicted
+	highest int // highest priority of a victim
+	sum     int // of the priorities of all victims
 }
 
 func (a loss) compare(b loss) int {
 	return cmp.Or(cmp.Compare(a.highest, b.highest), cmp.Compare(a.sum, b.sum))
 }
 
-// kept is what a loss counts among the scores of a node: 1 would be nothing
-// lost, and it falls towards 0 with all that is.
+// kept turns a loss into a score: 1 for no loss, falling towards 0.
 func (a loss) kept() float64 { return 1 / (1 + float64(a.sum)/berth.MaxPriority) }
 
-// preemption is a node that could take an instance after others made room.
+// preemption is a node that could take an instance after victims are stopped.
 type preemption struct {
 	loss
 	candidate
@@ -46,15 +45,15 @@ func (a *preemption) compare(b *preemption) int {
 	return 1
 }
 
-// preemptible is what a placer's job could evict, by node number: found once, when
-// the first instance finds no room.
+// preemptible is what a placer's job could preempt, by node number. It is
+// computed once, when the first instance finds no free capacity.
 type preemptible struct {
 	byNode    map[uint32][]*berth.Alloc
-	preempted map[berth.AllocID]bool // by this placer already
+	preempted map[berth.AllocID]bool // already, by this placer
 	requests  map[*berth.TaskGroup]*fit.Request
 }
 
-// mayPreempt says whether operators let jobs of a type evict others.
+// mayPreempt reports whether operators let jobs of a type preempt others.
 func mayPreempt(c berth.PreemptionConfig, typ string) bool {
 	switch typ {
 	case berth.TypeService:
@@ -69,11 +68,12 @@ func mayPreempt(c berth.PreemptionConfig, typ string) bool {
 	return false
 }
 
-// Preempts says whether operators let jobs of the placer's type evict others.
+// Preempts reports whether operators let jobs of the placer's type preempt
+// others.
 func (p *Placer) Preempts() bool { return mayPreempt(p.config.PreemptionConfig, p.job.Type) }
 
-// findPreemptible finds what the job could evict. It looks at the allocations of less
-// urgent jobs only, however many others there are.
+// findPreemptible returns what the job could preempt. Only allocations of less
+// urgent jobs are looked at.
 func (p *Placer) findPreemptible() *preemptible {
 	if p.preemptible != nil {
 		return p.preemptible
@@ -88,7 +88,7 @@ func (p *Placer) findPreemptible() *preemptible {
 		}
 		for a := range p.snap.AllocsOf(j.Key()) {
 			if a.Job.UID != j.UID || p.leaving[a.ID] || p.snap.Evictable(a, p.job) != "" {
-				continue // what is left of an earlier job of the name is about to be stopped
+				continue // leftovers of an earlier job of that name are about to be stopped
 			}
 			if n := p.snap.Node(a.NodeID); n != nil {
 				p.preemptible.byNode[n.Number] = append(p.preemptible.byNode[n.Number], a)
@@ -96,8 +96,8 @@ func (p *Placer) findPreemptible() *preemptible {
 		}
 	}
 	for _, list := range p.preemptible.byNode {
-		// The least urgent first; of equals those that came last, which have
-		// done the least.
+		// The least urgent first; among equals the newest, which have done the
+		// least.
 		slices.SortFunc(list, func(a, b *berth.Alloc) int {
 			return cmp.Or(cmp.Compare(a.Job.Priority, b.Job.Priority), cmp.Compare(b.CreateIndex, a.CreateIndex),
 				cmp.Compare(b.Ordinal, a.Ordinal), slices.Compare(a.ID[:], b.ID[:]))
@@ -106,7 +106,7 @@ func (p *Placer) findPreemptible() *preemptible {
 	return p.preemptible
 }
 
-// remaining returns what can still be evicted on a node.
+// remaining returns what can still be preempted on a node.
 func (y *preemptible) remaining(number uint32) (out []*berth.Alloc) {
 	for _, a := range y.byNode[number] {
 		if !y.preempted[a.ID] {
@@ -116,32 +116,33 @@ func (y *preemptible) remaining(number uint32) (out []*berth.Alloc) {
 	return out
 }
 
-// victims returns what must go from a line so that w fits: nothing of a higher
-// priority than must be, and of that nothing that could stay. None if it would
-// not fit whatever went.
+// victims returns what must be stopped on a node so that w fits: nothing of a
+// higher priority than necessary, and nothing that could stay. It returns none
+// if w does not fit whatever is stopped.
 func (y *preemptible) victims(u *fit.Usage, w *fit.Request, list []*berth.Alloc) (gone []*berth.Alloc) {
-	line, n := u.Draft(), 0
-	for !w.Fits(&line.Usage) {
+	draft, n := u.Draft(), 0
+	for !w.Fits(&draft.Usage) {
 		if n == len(list) {
 			return nil
 		}
-		// All of one priority at once: which of them, the next step says.
+		// All of one priority at once; the next step chooses among them.
 		for tier := list[n].Job.Priority; n < len(list) && list[n].Job.Priority == tier; n++ {
-			line.Release(y.request(list[n].Group), list[n].Grant())
+			draft.Release(y.request(list[n].Group), list[n].Grant())
 		}
 	}
 	for i := n - 1; i >= 0; i-- {
 		a := list[i]
-		line.Claim(y.request(a.Group), a.Grant())
-		if !w.Fits(&line.Usage) {
-			line.Release(y.request(a.Group), a.Grant())
+		draft.Claim(y.request(a.Group), a.Grant())
+		if !w.Fits(&draft.Usage) {
+			draft.Release(y.request(a.Group), a.Grant())
 			gone = append(gone, a)
 		}
 	}
 	return gone
 }
 
-// request returns what an allocation of a group asks for; most are of few groups.
+// request returns what an allocation of a group asks for. It is cached, as most
+// allocations are of few groups.
 func (y *preemptible) request(g *berth.TaskGroup) *fit.Request {
 	w := y.requests[g]
 	if w == nil {
@@ -152,12 +153,12 @@ func (y *preemptible) request(g *berth.TaskGroup) *fit.Request {
 	return w
 }
 
-// preemptions finds, for every node, what would have to go for an instance, the
-// node with the least loss first.
+// preemptions returns, for every node, what must be stopped for an instance,
+// the least loss first.
 func (r *round) preemptions() []*preemption {
-	prey := r.findPreemptible()
+	all := r.findPreemptible()
 	var out []*preemption
-	for _, number := range slices.Sorted(maps.Keys(prey.byNode)) {
+	for _, number := range slices.Sorted(maps.Keys(all.byNode)) {
 		if e := r.preemption(number); e != nil {
 			out = append(out, e)
 		}
@@ -166,8 +167,8 @@ func (r *round) preemptions() []*preemption {
 	return out
 }
 
-// preemption returns what would have to go from a node for an instance; nil if
-// nothing would help, or the node is none for the group.
+// preemption returns what must be stopped on a node for an instance; nil if
+// nothing would help or the group cannot use the node.
 func (r *round) preemption(number uint32) *preemption {
 	u, n := r.usage(number), r.snap.NodeByNumber(number)
 	if n == nil || !u.Ready || r.filter.class(u.Class) != meetsAll || r.filter.perNode() && r.filter.node(n) != meetsAll {
@@ -188,16 +189,16 @@ func (r *round) preemption(number uint32) *preemption {
 	return e
 }
 
-// preemptionScore returns what the scorers say of a node after an eviction.
+// preemptionScore returns the scores of a node after a preemption.
 func (r *round) preemptionScore(e *preemption) parts {
 	p := r.score(e.number, &r.usage(e.number).Without(e.victims...).Usage)
 	p.set(byPreemption, e.kept())
 	return p
 }
 
-// preempt finds the node on which an instance costs the least, which failed on
-// the node to avoid. left is how many instances want a place, this one
-// included: the last of them wait for what the job itself gives up.
+// preempt returns the node with the least loss for an instance that failed on
+// the node to avoid. left is the number of instances without a place, including
+// this one: the last of them wait for what the job itself frees.
 func (r *round) preempt(avoid berth.NodeID, left int) (number uint32, p parts, gone []*berth.Alloc, ok bool) {
 	if !r.optionsFound {
 		r.optionsFound = true
@@ -210,12 +211,12 @@ func (r *round) preempt(avoid berth.NodeID, left int) (number uint32, p parts, g
 	}
 	var avoided *preemption
 	for len(r.options) > 0 || avoided != nil {
-		if len(r.options) == 0 { // no other node is left
+		if len(r.options) == 0 { // only the node to avoid is left
 			r.options, avoided, avoid = append(r.options, avoided), nil, berth.NodeID{}
 		}
 		e := r.options[0]
 		r.options = r.options[1:]
-		// What was placed since can have changed the node, or what may stand there.
+		// Placements since may have changed the node, or what may run there.
 		now := r.preemption(e.number)
 		switch {
 		case now == nil:
@@ -227,7 +228,7 @@ func (r *round) preempt(avoid berth.NodeID, left int) (number uint32, p parts, g
 			r.insertOption(now)
 			continue
 		}
-		r.insertOption(now) // others may be evicted there for the next
+		r.insertOption(now) // more victims there may serve the next instance
 		if avoided != nil {
 			r.insertOption(avoided)
 		}
@@ -236,7 +237,7 @@ func (r *round) preempt(avoid berth.NodeID, left int) (number uint32, p parts, g
 	return 0, p, nil, false
 }
 
-// commitPreemption notes what is evicted, and returns what the scorers say of the node.
+// commitPreemption records the victims and returns the node's scores.
 func (r *round) commitPreemption(e *preemption) parts {
 	for _, a := range e.victims {
 		r.preemptible.preempted[a.ID] = true
@@ -244,7 +245,8 @@ func (r *round) commitPreemption(e *preemption) parts {
 	return r.preemptionScore(e)
 }
 
-// preemptOn makes room on one node, if that is possible.
+// preemptOn makes capacity free on one node, if possible, and returns the
+// victims.
 func (r *round) preemptOn(number uint32) (gone []*berth.Alloc) {
 	r.findPreemptible()
 	e := r.preemption(number)
@@ -255,9 +257,9 @@ func (r *round) preemptOn(number uint32) (gone []*berth.Alloc) {
 	return e.victims
 }
 
-// willFree counts the instances that would have room on nodes, or on the only
-// one given, when what the job itself gives up, and what of it has not ended
-// yet, has ended: those rather wait for that than evict others.
+// willFree counts the instances that will fit on ready nodes, or only on the
+// given one, once the allocations that the job itself is stopping have ended.
+// That many instances wait instead of preempting others.
 func (r *round) willFree(only *uint32) (n int) {
 	byNode := map[uint32][]*berth.Alloc{}
 	for a := range r.snap.AllocsOf(r.job.Key()) {
@@ -272,19 +274,19 @@ func (r *round) willFree(only *uint32) (n int) {
 		if r.filter.class(r.snap.Usage(number).Class) != meetsAll || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
 			continue
 		}
-		line := r.usage(number).Without(list...)
-		for range list { // one takes the place of each
-			if !r.request.Fits(&line.Usage) {
+		draft := r.usage(number).Without(list...)
+		for range list { // at most one instance for each that ends
+			if !r.request.Fits(&draft.Usage) {
 				break
 			}
-			line.Place(&r.request, 0)
+			draft.Place(&r.request, 0)
 			n++
 		}
 	}
 	return n
 }
 
-// insertOption puts an option where it belongs.
+// insertOption adds an option in order.
 func (r *round) insertOption(e *preemption) {
 	i, _ := slices.BinarySearchFunc(r.options, e, (*preemption).compare)
 	r.options = slices.Insert(r.options, i, e)

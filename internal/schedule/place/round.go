@@ -18,15 +18,15 @@ type round struct {
 	fitness      fitScorer
 	affinity     *affinities
 	antiAffinity bool     // instances of the group repel one another
-	devices      bool     // some are preferred
+	devices      bool     // the group prefers some devices
 	spread       *spreads // nil without spread blocks
-	keep         int      // candidates to keep of each shelf
+	keep         int      // candidates to keep in each bucket
 	*rankBuffers
-	capped       []uint32 // nodes that could take more, but have as many starts as one plan may give them
-	capLifted    bool     // none but capped nodes were left, so the cap is off
+	capped       []uint32 // nodes that could take more, but have reached MaxStartsPerNode
+	capLifted    bool     // only capped nodes were left, so the cap no longer applies
 	options      []*preemption
-	optionsFound bool // options is all there is
-	awaited      int  // instances for which the job itself makes room
+	optionsFound bool // options was computed
+	awaited      int  // instances for which the job itself frees capacity
 	evaluated    int
 }
 
@@ -34,7 +34,7 @@ type round struct {
 type classView struct {
 	asked, meets bool
 	affinity     float64
-	bucket       int32 // where its nodes go, if all that is said of them is their fit and the affinity
+	bucket       int32 // of its nodes, if only fit and affinity score them
 }
 
 // round prepares to place instances of the group with that number.
@@ -47,8 +47,8 @@ func (p *Placer) round(number int) *round {
 	p.resetGroup()
 	r.fitness = newFitScorer(p.config.SchedulerAlgorithm, r.request.Ask)
 	r.devices = prefersDevices(g)
-	// The balanced algorithm is chosen for packing, and nothing is lost with a
-	// node that is not lost with the batch.
+	// The balanced algorithm is chosen for packing, and losing a node that runs
+	// several instances costs a batch nothing but time.
 	r.antiAffinity = !r.fitness.balanced || p.job.Type != berth.TypeBatch
 	for _, x := range p.peers {
 		if x.group.Name == g.Name {
@@ -67,11 +67,10 @@ func (r *round) place(instances []Instance) Outcome {
 	return r.placeEach(instances)
 }
 
-// candidatesNeeded is how many of the best nodes are worth keeping. What is placed
-// changes the scores of the nodes it is placed on and of no others, so n
-// instances never take more than the n best of those that nothing was placed
-// on, and one more for each node that some of them avoid; the explanation of
-// the first has a few more. Only where a placement can make other nodes unusable all
+// candidatesNeeded returns how many of the best nodes must be kept. A placement
+// changes only the score of its own node, so n instances use at most the n best
+// untouched nodes, plus one for each node to avoid, plus a few for the
+// explanation of the first. If a placement can make other nodes unusable, all
 // must be kept.
 func (r *round) candidatesNeeded(instances []Instance) int {
 	if len(r.filter.distinct) > 0 {
@@ -122,7 +121,7 @@ func (r *round) scoreNodes() {
 				r.scoreNode(number)
 				continue
 			}
-			// A node without room for what all ask for would score above 1.
+			// A node without free CPU or memory would score above 1.
 			if u.Used.CPU+r.request.CPU > u.Capacity.CPU || u.Used.MemoryMB+r.request.MemoryMB > u.Capacity.MemoryMB {
 				continue
 			}
@@ -159,7 +158,7 @@ func (r *round) scoreNodes() {
 	r.buckets.start(r.spreadScore)
 }
 
-// classify works out what holds for all nodes of a class, of which one is given.
+// classify computes what holds for all nodes of a class; number is one of them.
 func (r *round) classify(c *classView, class, number uint32) {
 	c.asked = true
 	if c.meets = r.filter.class(class) == meetsAll; !c.meets {
@@ -176,8 +175,9 @@ func (r *round) classify(c *classView, class, number uint32) {
 	}
 }
 
-// scoreNode looks at a node that must be asked by itself: for a condition or
-// preference that is not its class's to answer, or for what is there already.
+// scoreNode scores a node that its class does not represent: because of a
+// constraint or preference that depends on the node, or of what is already
+// placed there.
 func (r *round) scoreNode(number uint32) {
 	u := r.usage(number)
 	if !r.request.Fits(u) || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
@@ -194,13 +194,13 @@ func (r *round) scoreNode(number uint32) {
 	r.buckets.all[n].offer(c, r.keep)
 }
 
-// atStartCap says that a node has as many starts as one plan may give it.
+// atStartCap reports whether a node has as many starts as one plan may give it.
 func (r *round) atStartCap(number uint32) bool {
 	return r.starts != nil && !r.capLifted && r.starts[number] >= r.config.MaxStartsPerNode
 }
 
-// candidate scores a node for the shelf on which it belongs.
-func (r *round) candidate(number uint32, u *fit.Usage) (shelf int32, c candidate) {
+// candidate scores a node and returns the bucket it belongs to.
+func (r *round) candidate(number uint32, u *fit.Usage) (bucket int32, c candidate) {
 	p := r.score(number, u)
 	c = candidate{tie: uint32(r.tie(number) >> 32), number: number}
 	if r.spread == nil {
@@ -213,8 +213,8 @@ func (r *round) candidate(number uint32, u *fit.Usage) (shelf int32, c candidate
 	return r.bucketFor(r.spread.comboOn(u.Class, r.snap.NodeByNumber(number)), voices), c
 }
 
-// bucketFor returns the number of the shelf for a combination of values, of nodes
-// of which so many scorers speak beside that of spread.
+// bucketFor returns the number of the bucket for nodes with a combination of
+// values and that many scorers besides spread.
 func (r *round) bucketFor(combo int32, voices float64) int32 {
 	at := &r.spread.combos[combo].buckets[int(voices)]
 	if *at == 0 {
@@ -223,7 +223,7 @@ func (r *round) bucketFor(combo int32, voices float64) int32 {
 	return *at - 1
 }
 
-// spreadScore returns the word of the spread scorer for a combination of values.
+// spreadScore returns the spread score of a combination of values.
 func (r *round) spreadScore(combo int32) float64 {
 	if r.spread == nil {
 		return 0
@@ -231,7 +231,8 @@ func (r *round) spreadScore(combo int32) float64 {
 	return r.spread.score(combo)
 }
 
-// tie spreads equal nodes: two evaluations do not rush to the same one.
+// tie returns the tie-break of a node. It depends on the seed, so that two
+// evaluations do not crowd onto the same node.
 func (r *round) tie(number uint32) uint64 {
 	x := r.seed ^ uint64(number)*0x9e3779b97f4a7c15
 	x ^= x >> 30
@@ -247,12 +248,12 @@ func (r *round) placeEach(instances []Instance) (out Outcome) {
 	for i := range instances {
 		in := &instances[i]
 		number, p, ok := r.take(in.Avoid)
-		var evict []*berth.Alloc
+		var victims []*berth.Alloc
 		if !ok {
-			number, p, evict, ok = r.preempt(in.Avoid, len(instances)-i)
+			number, p, victims, ok = r.preempt(in.Avoid, len(instances)-i)
 		}
 		if !ok {
-			out.Failed = len(instances) - i // the others would fail for the same reasons
+			out.Failed = len(instances) - i // the rest would fail for the same reasons
 			out.Why = r.explainFailure(out.Failed)
 			out.Missed = r.missed(out.Why)
 			return out
@@ -261,7 +262,7 @@ func (r *round) placeEach(instances []Instance) (out Outcome) {
 			out.Chosen = r.explainSuccess(number, p, in.Avoid)
 			out.Why = out.Chosen
 		}
-		out.Placed = append(out.Placed, r.put(in, number, p, evict))
+		out.Placed = append(out.Placed, r.put(in, number, p, victims))
 	}
 	if out.Why == nil {
 		out.Why = &berth.AllocMetric{NodesEvaluated: r.evaluated}
@@ -270,8 +271,8 @@ func (r *round) placeEach(instances []Instance) (out Outcome) {
 }
 
 // take removes the best candidate for an instance that failed on the node to
-// avoid. What a shelf says of a node can be out of date where conditions keep
-// instances apart; such nodes are dropped as they come up.
+// avoid. Where constraints keep instances apart, a bucket's candidates can be
+// out of date; such nodes are dropped when they come up.
 func (r *round) take(avoid berth.NodeID) (number uint32, p parts, ok bool) {
 	var penalized *candidate
 	perNode := r.filter.perNode()
@@ -310,14 +311,15 @@ func (r *round) take(avoid berth.NodeID) (number uint32, p parts, ok bool) {
 	return penalized.number, r.penalized(penalized.number), true
 }
 
-// drop removes the first from a shelf.
+// drop removes the first candidate of a bucket.
 func (r *round) drop(s *bucket) {
 	s.list.pop()
 	r.buckets.fix(s, r.spreadScore)
 }
 
-// liftCap takes the cap off when no other nodes are left, and says whether that
-// helps: the cap spreads starts, it never makes a placement fail.
+// liftCap drops the limit of starts per node once no other nodes are left, and
+// reports whether that helps. The limit spreads starts; it never makes a
+// placement fail.
 func (r *round) liftCap() bool {
 	if r.capLifted || len(r.capped) == 0 {
 		return false
@@ -336,7 +338,7 @@ func (r *round) penalized(number uint32) parts {
 	return p
 }
 
-// putBack puts a node back if another instance fits there.
+// putBack makes a node a candidate again if another instance fits.
 func (r *round) putBack(number uint32) {
 	u := r.usage(number)
 	switch {
@@ -355,11 +357,11 @@ func (r *round) putBack(number uint32) {
 	}
 }
 
-// put places an instance on a node where it fits, if need be after others were
-// evicted.
-func (r *round) put(in *Instance, number uint32, p parts, evict []*berth.Alloc) berth.Placement {
+// put places an instance on a node where it fits, after preemption if victims is
+// not empty.
+func (r *round) put(in *Instance, number uint32, p parts, victims []*berth.Alloc) berth.Placement {
 	u, n := r.draft(number), r.snap.NodeByNumber(number)
-	grant := r.grant(u, number, evict)
+	grant := r.grant(u, number, victims)
 	if r.starts != nil {
 		r.starts[number]++
 	}
@@ -372,20 +374,20 @@ func (r *round) put(in *Instance, number uint32, p parts, evict []*berth.Alloc) 
 	r.putBack(number)
 	return berth.Placement{
 		Group: r.number, Index: in.Index, NodeID: n.ID, Grant: grant, Score: float32(p.mean()),
-		Previous: in.Previous, Resched: in.Failed, Evict: ids(evict),
+		Previous: in.Previous, Resched: in.Failed, Evict: ids(victims),
 	}
 }
 
-// grant takes the room for an instance out of a node's line.
-func (r *round) grant(u *fit.Draft, number uint32, evict []*berth.Alloc) berth.Grant {
+// grant takes an instance's capacity out of a node's usage.
+func (r *round) grant(u *fit.Draft, number uint32, victims []*berth.Alloc) berth.Grant {
 	at := uint32(r.tie(number) >> 33)
-	if len(evict) > 0 {
-		return u.PlaceOver(&r.request, at, evict)
+	if len(victims) > 0 {
+		return u.PlaceOver(&r.request, at, victims)
 	}
 	return u.Place(&r.request, at)
 }
 
-// fixBuckets puts the shelves of a combination where they belong now.
+// fixBuckets restores the order of a combination's buckets.
 func (r *round) fixBuckets(combo int32) {
 	for _, at := range r.spread.combos[combo].buckets {
 		if at > 0 {

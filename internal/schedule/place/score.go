@@ -7,21 +7,21 @@ import (
 	"berth/internal/fit"
 )
 
-// A scorer has one kind of reason for or against a node. Scores are those that
-// Nomad documents, so that they can be compared: each scorer that has something
-// to say of a node gives a number between -1 and 1, and the node's score is
-// the mean of what was said.
+// A scorer is one kind of reason for or against a node. Scores are those that
+// Nomad documents, so that they can be compared: each scorer that applies to a
+// node returns a number between -1 and 1, and the node's score is the mean of
+// them.
 type scorer int
 
 const (
-	byFit        scorer = iota // how full the node gets, as the algorithm wants it
-	byAnti                     // instances of the group are there already
-	byPenalty                  // an instance that is replaced failed there
+	byFit        scorer = iota // how full the node gets, by the algorithm
+	byAnti                     // instances of the group already run there
+	byPenalty                  // the replaced instance failed there
 	byAffinity                 // affinities of the job, the group and its tasks
 	byDevices                  // affinities of the devices that tasks ask for
-	byPreemption               // less urgent allocations must make room
-	bySpread                   // spread blocks; the last, see shelf
-	scorers                    // how many there are
+	byPreemption               // less urgent allocations must be preempted
+	bySpread                   // spread blocks; must be last, see bucket
+	scorers                    // their number
 )
 
 var scorerNames = [scorers]string{
@@ -29,13 +29,13 @@ var scorerNames = [scorers]string{
 	"allocation-spread",
 }
 
-// alwaysShown are the scorers whose word is shown though they had nothing to say.
+// alwaysShown are the scorers that are shown even if they do not apply.
 const alwaysShown = 1<<byFit | 1<<byAnti | 1<<byPenalty | 1<<byAffinity
 
-// parts are what the scorers say of one node.
+// parts are the scores of one node by scorer.
 type parts struct {
 	value [scorers]float64
-	given uint16 // bits, by scorer
+	given uint16 // bit set of the scorers that apply
 }
 
 func (p *parts) set(s scorer, v float64) {
@@ -43,7 +43,7 @@ func (p *parts) set(s scorer, v float64) {
 	p.given |= 1 << s
 }
 
-// sum returns what was said, and by how many.
+// sum returns the sum of the scores, and the number of scorers that apply.
 func (p *parts) sum() (sum, voices float64) {
 	for s := range scorers {
 		if p.given>>s&1 != 0 {
@@ -69,17 +69,17 @@ func (p *parts) named() map[string]float64 {
 	return m
 }
 
-// scoreOf returns the whole score of a node.
+// scoreOf returns the total score of a node.
 func (r *round) scoreOf(number uint32, u *fit.Usage) float64 {
 	p := r.score(number, u)
 	return p.mean()
 }
 
-// score returns what the scorers say of a node, but for penalties, which are
-// about single instances.
+// score returns the scores of a node without penalties, which depend on the
+// instance.
 func (r *round) score(number uint32, u *fit.Usage) (p parts) {
 	if r.request.HasNamed() {
-		g := newFitScorer(r.fitness.algorithm, r.request.AskOn(u)) // whole cores differ from node to node
+		g := newFitScorer(r.fitness.algorithm, r.request.AskOn(u)) // the CPU of whole cores depends on the node
 		p.set(byFit, g.score(u))
 		if r.devices {
 			if v := deviceScore(&r.request, u); v != 0 {
@@ -103,19 +103,19 @@ func (r *round) score(number uint32, u *fit.Usage) (p parts) {
 	return p
 }
 
-// fitScorer says how well nodes suit one ask, by the algorithm that the operator
-// chose. What of the answer depends on a node's size alone is remembered, as
-// nodes that were bought together come one after another.
+// fitScorer rates how well nodes suit one ask, by the algorithm that the
+// operator chose. It caches what depends on a node's size alone, because nodes
+// of one size often follow each other.
 type fitScorer struct {
 	algorithm string
 	ask       berth.Ask
-	base      float64 // the score is base and sign times the powers, in eighteenths
+	base      float64 // the score is (base + sign * sum of powers) / 18
 	sign      float64
 	balanced  bool
 
-	cpuCapacity, memoryCapacity int64   // of the nodes for which the rest holds
-	cpu, memory                 float64 // ten to the power of minus the share that the ask takes
-	cpuShare, perCPU            float64 // the share that the ask takes, and what one unit takes
+	cpuCapacity, memoryCapacity int64   // of the nodes for which the values below hold
+	cpu, memory                 float64 // ten to the power of minus the ask's share of the capacity
+	cpuShare, perCPU            float64 // the ask's share of the capacity, and that of one unit
 	memShare, perMemory         float64
 }
 
@@ -130,10 +130,11 @@ func newFitScorer(algorithm string, ask berth.Ask) fitScorer {
 	return g
 }
 
-// score returns the fit of a node on which the ask is put, between 0 and 1.
+// score returns the fit of a node with the ask added, between 0 and 1, or for
+// the balanced algorithm between -1 and 1.
 //
-//   - binpack: (20 - 10^free(cpu) - 10^free(memory)) / 18: 1 is a full node, 0 an
-//     empty one (BestFit v3).
+//   - binpack: (20 - 10^free(cpu) - 10^free(memory)) / 18: 1 for a full node, 0
+//     for an empty one (BestFit v3).
 //   - spread: (10^free(cpu) + 10^free(memory) - 2) / 18: the other way round.
 //   - balanced: see balance.
 func (g *fitScorer) score(u *fit.Usage) float64 {
@@ -146,8 +147,8 @@ func (g *fitScorer) score(u *fit.Usage) float64 {
 	return g.powerScore(u)
 }
 
-// powerScore is the fit by the two algorithms that look at the powers alone, of a
-// node of the size that was turned to.
+// powerScore returns the binpack or spread fit of a node of the size given to
+// setSize.
 func (g *fitScorer) powerScore(u *fit.Usage) float64 {
 	return (g.base + g.sign*(u.PowCPU*g.cpu+u.PowMemory*g.memory)) / 18
 }
@@ -159,11 +160,11 @@ func (g *fitScorer) setSize(u *fit.Usage) {
 	g.memory, g.memShare, g.perMemory = share(u.Capacity.MemoryMB, g.ask.MemoryMB)
 }
 
-func share(room, ask int64) (power, whole, one float64) {
-	if room <= 0 {
+func share(capacity, ask int64) (power, whole, one float64) {
+	if capacity <= 0 {
 		return 1, 0, 0
 	}
-	one = 1 / float64(room)
+	one = 1 / float64(capacity)
 	whole = float64(ask) * one
 	return math.Exp(-whole * math.Ln10), whole, one
 }

@@ -7,15 +7,15 @@ import (
 	"berth/internal/fit"
 )
 
-// scratch is what a placer writes on. Sheets are used again: made anew for each
-// decision they would be most of what it allocates.
+// scratch is a placer's working memory. It is reused: allocated for each
+// decision, it would be most of what a decision allocates.
 type scratch struct {
-	taken  map[uint32]*fit.Draft // by node number: lines changed by what was placed
-	blocks [][]fit.Draft         // where these lie
-	drafts int                   // how many there are
+	taken  map[uint32]*fit.Draft // by node number: usage with earlier placements
+	blocks [][]fit.Draft         // the memory of taken
+	drafts int                   // how many are in use
 	peers  []peer
 
-	// Of the group that is placed.
+	// For the current group.
 	siblings map[uint32]int // by node number: instances of the group there
 	classes  []classView    // by class number
 	spreads  spreads        // if it has spread blocks
@@ -25,13 +25,13 @@ var scratchPool = sync.Pool{New: func() any {
 	return &scratch{taken: map[uint32]*fit.Draft{}, siblings: map[uint32]int{}}
 }}
 
-// draftsPerBlock is how many lines are made at a time.
+// draftsPerBlock is how many drafts are allocated at a time.
 const draftsPerBlock = 32
 
-// maxDraftsKept is how large a sheet may be to be used again.
+// maxDraftsKept is the largest number of drafts with which a scratch is reused.
 const maxDraftsKept = 2048
 
-// newDraft returns a line to write on.
+// newDraft returns an unused draft.
 func (s *scratch) newDraft() *fit.Draft {
 	block, at := s.drafts/draftsPerBlock, s.drafts%draftsPerBlock
 	if block == len(s.blocks) {
@@ -41,7 +41,7 @@ func (s *scratch) newDraft() *fit.Draft {
 	return &s.blocks[block][at]
 }
 
-// resetGroup wipes what is about one group.
+// resetGroup clears what is about one group.
 func (p *Placer) resetGroup() {
 	clear(p.siblings)
 	n := int(p.snap.Classes())
@@ -49,17 +49,16 @@ func (p *Placer) resetGroup() {
 	clear(p.classes)
 }
 
-// Close gives back what the placer wrote on; what it returned stays as it is.
-// Nothing may be placed with it any more. A placer that is not closed costs
-// some memory and nothing else.
+// Close releases the placer's working memory; results stay valid. The placer
+// must not be used afterwards. Not closing a placer only costs some memory.
 func (p *Placer) Close() {
 	s := p.scratch
 	p.scratch = nil
-	if s.drafts > maxDraftsKept { // what a large decision left would cost the small ones
+	if s.drafts > maxDraftsKept { // small decisions must not pay for clearing a large one
 		return
 	}
 	clear(s.taken)
-	for i := range s.blocks { // lines hold parts of states that are old by then
+	for i := range s.blocks { // drafts must not keep old states alive
 		clear(s.blocks[i][:min(max(s.drafts-i*draftsPerBlock, 0), draftsPerBlock)])
 	}
 	clear(s.peers)

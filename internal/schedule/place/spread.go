@@ -6,46 +6,46 @@ import (
 	"berth"
 )
 
-// spreads shares the instances of one group out over the values that nodes
-// have of some attributes: what its job's and its own spread blocks ask for.
+// spreads distributes the instances of one group over the values of node
+// attributes, as the spread blocks of its job and the group ask.
 //
 // Each block has an ideal number of instances for each value: for a target its
-// percentage of the group's count, for the other values an equal part of what
-// the targets leave (without targets: of everything). The others are those
-// that nodes have which could take an instance when the group's turn comes, or
-// that have instances of the group. A block's word on a node is about the
-// value that the node has:
+// percentage of the group's count; for other values an equal part of what the
+// targets leave, or of everything without targets. The other values are those
+// of nodes that could take an instance when the group's turn comes, or that
+// have instances of the group. A block scores a node by its value:
 //
 //	(ideal - there) / most
 //
-// where there is how many instances of the group have the value already and
-// most is the largest ideal of the block. So it is 1 for the value that should
-// get most and has none, 0 for one that has its share, and the value that lacks
-// most scores highest: nodes alike, the ideal numbers are met within one. Beyond
-// its share a value scores below 0, with x the excess over most: -x / (1 + x).
-// A node without the attribute, and a value that should get nothing, score -1.
+// Here, there is the number of the group's instances that have the value, and
+// most is the block's largest ideal. So the score is 1 for the value that
+// should get most and has none, 0 for one that has its share, and highest for
+// the value that lacks most: with equal nodes, the ideal numbers are met within
+// one. Above its share a value scores below 0; with x as the excess relative to
+// most: -x / (1 + x). A node without the attribute, and a value that should get
+// nothing, score -1.
 //
-// The word of the scorer is the mean of the blocks, weighted.
+// The spread score is the weighted mean of the blocks.
 type spreads struct {
 	blocks  []*block
-	unique  bool             // each node must be asked, beside its class
+	unique  bool             // a value depends on the node, not only on its class
 	combos  []combo          // combinations of values
-	byKey   []int32          // by where the steps end: a combination and one, 0 if there is none
-	steps   map[uint64]int32 // by step, with several blocks: from the values so far by the next
-	byClass []int32          // by class number: its combination and one, 0 if not asked
+	byKey   []int32          // by the end of the steps: index of the combination plus one, 0 if none
+	steps   map[uint64]int32 // with several blocks: from the values so far and the next value to the next state
+	byClass []int32          // by class number: index of its combination plus one, 0 if unknown
 	count   float64          // of the group
-	values  []int32          // of the node that is asked about
-	slab    []int32          // where the values of combos lie
-	spare   []*block         // to be used again
+	values  []int32          // of the current node
+	slab    []int32          // the memory of combos' values
+	spare   []*block         // for reuse
 }
 
 // block is one spread block.
 type block struct {
 	attribute string
-	weight    float64 // its part of all weights
+	weight    float64 // relative to the sum of all weights
 	values    []value
 	byName    map[string]int32
-	rest      float64 // percent that values without a target share
+	rest      float64 // percentage that values without a target share
 	most      float64
 }
 
@@ -54,7 +54,7 @@ type value struct {
 	target bool
 	ideal  float64
 	used   int
-	seen   bool // a node that could take an instance has it
+	seen   bool // by a node that could take an instance
 	combos []int32
 }
 
@@ -62,14 +62,14 @@ type value struct {
 type combo struct {
 	values  []int32
 	score   float64
-	buckets [scorers + 1]int32 // by number of scorers: its shelf and one, 0 if there is none yet
+	buckets [scorers + 1]int32 // by number of scorers: its bucket plus one, 0 if none yet
 }
 
-// anyOther is a target that stands for all values which no target names.
+// anyOther is a target that stands for all values without a target of their
+// own.
 const anyOther = "*"
 
-// newSpreads returns what a group's blocks ask for, nil if it has none that
-// weigh anything.
+// newSpreads returns the spreads of a group, nil if no block has a weight.
 func newSpreads(p *Placer, group *berth.TaskGroup) *spreads {
 	if len(p.job.Spreads)+len(group.Spreads) == 0 {
 		return nil
@@ -100,7 +100,7 @@ func newSpreads(p *Placer, group *berth.TaskGroup) *spreads {
 	return s
 }
 
-// reset wipes what is about another group, and keeps the memory.
+// reset clears the data of the previous group and keeps the memory.
 func (s *spreads) reset(classes int, group *berth.TaskGroup) {
 	s.spare = append(s.spare, s.blocks...)
 	s.byClass = slices.Grow(s.byClass[:0], classes)[:classes]
@@ -133,13 +133,13 @@ func (s *spreads) newBlock(x *berth.Spread) *block {
 	return b
 }
 
-// value returns the place of the value of that name.
+// value returns the index of the value of that name.
 func (b *block) value(name string) int32 {
 	i, ok := b.byName[name]
 	if !ok {
 		i = int32(len(b.values))
 		b.byName[name] = i
-		if n := len(b.values); n < cap(b.values) { // its list is used again
+		if n := len(b.values); n < cap(b.values) { // reuse its list
 			b.values = b.values[:n+1]
 			b.values[n] = value{combos: b.values[n].combos[:0]}
 		} else {
@@ -149,7 +149,7 @@ func (b *block) value(name string) int32 {
 	return i
 }
 
-// comboOn returns the combination of a node of that class.
+// comboOn returns the combination of a node, given its class.
 func (s *spreads) comboOn(class uint32, n *berth.Node) int32 {
 	if s.unique {
 		return s.comboOf(n)
@@ -195,7 +195,7 @@ func (s *spreads) comboOf(n *berth.Node) int32 {
 	return s.byKey[at] - 1
 }
 
-// newCombo makes a combination of s.values.
+// newCombo adds a combination with s.values.
 func (s *spreads) newCombo() int32 {
 	c := int32(len(s.combos))
 	at := len(s.slab)
@@ -210,7 +210,7 @@ func (s *spreads) newCombo() int32 {
 	return c
 }
 
-// noteSeen notes that a node with the combination could take an instance.
+// noteSeen records that a node with the combination could take an instance.
 func (s *spreads) noteSeen(c int32) {
 	for i, b := range s.blocks {
 		if v := s.combos[c].values[i]; v >= 0 {
@@ -219,7 +219,7 @@ func (s *spreads) noteSeen(c int32) {
 	}
 }
 
-// setIdeals works out the ideal numbers, once all nodes were looked at.
+// setIdeals computes the ideal numbers, once all nodes were seen.
 func (s *spreads) setIdeals() {
 	for _, b := range s.blocks {
 		others := 0.0
@@ -242,7 +242,7 @@ func (s *spreads) setIdeals() {
 	}
 }
 
-// score returns the word of the scorer on nodes with the combination.
+// score returns the spread score of nodes with the combination.
 func (s *spreads) score(c int32) float64 { return s.combos[c].score }
 
 func (s *spreads) rescore(c int32) {
@@ -253,7 +253,7 @@ func (s *spreads) rescore(c int32) {
 	s.combos[c].score = sum
 }
 
-// score returns what the block says of nodes with a value.
+// score returns the block's score of nodes with a value.
 func (b *block) score(i int32) float64 {
 	if i < 0 || b.values[i].ideal == 0 {
 		return -1
@@ -266,8 +266,8 @@ func (b *block) score(i int32) float64 {
 	return x
 }
 
-// add notes one more instance on a node with the combination, and calls
-// changed for all combinations whose word is another now.
+// add records one more instance on a node with the combination, and calls
+// changed for all combinations whose score changes.
 func (s *spreads) add(c int32, changed func(combo int32)) {
 	for i, b := range s.blocks {
 		v := s.combos[c].values[i]

@@ -7,18 +7,18 @@ import (
 	"berth/internal/state"
 )
 
-// Verdict is what speaks against a ready node for one more instance of a
-// group. With neither Unmet nor Short the node would take it.
+// Verdict tells why a ready node cannot take one more instance of a group. If
+// Unmet and Shortages are empty, it can.
 type Verdict struct {
 	Node      *berth.Node
-	Unmet     []string // every condition it does not meet, as failures name them
+	Unmet     []string // every unmet constraint, worded as in failures
 	Shortages []berth.Shortage
-	Score     float64 // what it would score if there were room
+	Score     float64 // the score it would have with enough capacity
 }
 
-// Survey says it of every ready node, for the group with that number, after
-// what was placed so far. It is for people: it looks at everything of every
-// node, where placing stops at the first thing that is wrong.
+// Survey returns the verdict on every ready node for the group with that
+// number, after earlier placements. It is meant for people: it checks
+// everything on every node, while placing stops at the first obstacle.
 func (p *Placer) Survey(number int) iter.Seq[Verdict] {
 	r := p.round(number)
 	if r.spread != nil { // the ideal numbers depend on all nodes
@@ -45,7 +45,7 @@ func (p *Placer) Survey(number int) iter.Seq[Verdict] {
 	}
 }
 
-// unmet returns every condition that a node does not meet.
+// unmet returns every constraint that a node does not meet.
 func (f *filter) unmet(n *berth.Node) (out []string) {
 	if why := f.otherDatacenter(n); why != "" {
 		out = append(out, why)
@@ -80,13 +80,14 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 	return out
 }
 
-// Holder returns the allocation that has a port of a node's default host network, nil if none
-// has: then it is the node's own, or free.
+// Holder returns the allocation that holds a port of a node's default host
+// network; nil if there is none because the node reserves the port or it is
+// free.
 func Holder(snap *state.Snapshot, n *berth.Node, port uint16) *berth.Alloc {
 	return holderOn(snap, n, berth.DefaultHostNetwork, port)
 }
 
-// holderOn is Holder for a port of any host network.
+// holderOn is like Holder for a port of any host network.
 func holderOn(snap *state.Snapshot, n *berth.Node, network string, port uint16) *berth.Alloc {
 	u := snap.Usage(n.Number)
 	for a := range snap.AllocsOn(n.ID) {
@@ -97,8 +98,9 @@ func holderOn(snap *state.Snapshot, n *berth.Node, network string, port uint16) 
 	return nil
 }
 
-// Meets says whether a node meets a constraint that looks at it alone.
+// Meets reports whether a node meets a constraint that depends on the node
+// alone.
 func Meets(c berth.Constraint, n *berth.Node) bool { return holds(c.LTarget, c.Operand, c.RTarget, n) }
 
-// Resolve returns what a target of a constraint stands for on a node.
+// Resolve returns the value of a constraint's target on a node.
 func Resolve(target string, n *berth.Node) (string, bool) { return resolve(target, n) }

@@ -5,10 +5,10 @@ import (
 	"berth/internal/fit"
 )
 
-// Vacate treats what leaves, and what of the job has not ended yet, as if it
-// had: what it holds is free for what is placed from here on, and nothing more
-// is evicted. So one learns what would have a place later; none of that can be
-// committed now.
+// Vacate treats the job's allocations that are being stopped as if they had
+// ended: later placements may use their capacity, and nothing more is
+// preempted. This shows what would find a place later; such placements cannot
+// be committed now.
 func (p *Placer) Vacate() {
 	for a := range p.snap.AllocsOf(p.job.Key()) {
 		if !a.Occupies() || a.Wanted() && !p.leaving[a.ID] {
