@@ -15,22 +15,23 @@ import (
 	"berth/op"
 )
 
-// finder looks for what would place a group's missing instances. Every answer
-// was tried: made in a copy of the state, and the job decided there.
+// finder looks for changes that would place a group's missing instances. Every
+// change it returns was tried: made in a copy of the state, where the job was
+// then scheduled.
 type finder struct {
-	sandbox // after all was placed that has a place as it is
+	sandbox // with everything placed that can be placed as it is
 	job     *berth.Job
 	index   int // of the group
 	group   *berth.TaskGroup
-	// queued is what has no place as it is, by group: no answer may make it
-	// worse for the other groups.
+	// queued is the number of instances without a place, by group. No change
+	// may increase it for other groups.
 	queued map[string]int
 	out    []rankedChange
 }
 
-// rankedChange is a change with how much it asks of people; less is better. A part of
-// a resource is the part that is given up; the rest says what is the smaller
-// favour to ask.
+// rankedChange is a change with its cost for people; less is better. For a
+// resource, the cost is the fraction given up; the constants below rank the
+// other kinds of change.
 type rankedChange struct {
 	cost float64
 	op.Change
@@ -48,10 +49,10 @@ const (
 	changesKept = 5
 	nearestKept = 3
 	portsTried  = 8
-	nodesTried  = 64 // more than so many are not tried, only counted; of conditions, left out
+	nodesTried  = 64 // limit of nodes tried together; more are only counted. Also the limit of constraints tried
 )
 
-// search fills in what would help.
+// search fills in the changes that would help.
 func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 	if _, queued, ends, ok := f.settle(); ok && queued[f.group.Name] == 0 && ends > 0 {
 		f.add(0, op.Change{Stopping: ends})
@@ -59,7 +60,7 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 	f.asksLess(x)
 	f.conditions(x, s)
 	f.ports(s)
-	if !f.job.PerNode() { // others are no help to a node
+	if !f.job.PerNode() { // other nodes do not help
 		f.nodes(x, s)
 	}
 	slices.SortStableFunc(f.out, func(a, b rankedChange) int { return cmp.Compare(a.cost, b.cost) })
@@ -68,12 +69,12 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 	}
 }
 
-// survey fills in what is wrong with each node. It returns all, the nearest
-// first.
+// survey fills in what is wrong with each node, and returns all verdicts, the
+// nearest miss first.
 func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 	x.Conditions = map[string]int{}
 	short := map[string]berth.Shortage{}
-	here := map[berth.NodeID]int{} // how many a node has of a job that runs on every node
+	here := map[berth.NodeID]int{} // instances per node, for jobs that run on every node
 	for a := range f.snap.AllocsOf(f.job.Key()) {
 		if f.job.PerNode() && a.Live() && a.Group.Name == f.group.Name {
 			here[a.NodeID]++
@@ -121,8 +122,8 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 	return all
 }
 
-// distance is how far a node is from having room: the parts of what is wanted that
-// it lacks, added up.
+// distance returns how far a node is from having enough capacity: the missing
+// fractions of what is asked, added up.
 func distance(v place.Verdict) (sum float64) {
 	for _, s := range v.Shortages {
 		sum += float64(s.Wanted-s.Free) / float64(max(s.Wanted, 1))
@@ -130,8 +131,8 @@ func distance(v place.Verdict) (sum float64) {
 	return sum
 }
 
-// works says whether all of the group that has no place gets one after
-// commands, and no other group is worse off.
+// works reports whether, after the commands, every instance of the group finds
+// a place and no other group is worse off.
 func (f *finder) works(cmds ...state.Command) bool {
 	w, ok := f.with(cmds...)
 	if !ok {
@@ -151,7 +152,7 @@ func (f *finder) works(cmds ...state.Command) bool {
 	return true
 }
 
-// tieBreaks is how many ways to break ties a change must work with.
+// tieBreaks is the number of ways to break ties with which a change must work.
 const tieBreaks = 3
 
 func (f *finder) add(cost float64, c op.Change) {
@@ -163,8 +164,7 @@ func (f *finder) register(j *berth.Job) state.Command {
 	return &state.RegisterJob{Job: j, Now: f.now.UnixNano()}
 }
 
-// edited returns a copy of the job whose group may be changed, with all that
-// hangs on it.
+// edited returns a copy of the job, with a deep copy of the group for changing.
 func (f *finder) edited() (*berth.Job, *berth.TaskGroup) {
 	j, g := *f.job, *f.group
 	j.TaskGroups = slices.Clone(j.TaskGroups)
@@ -184,7 +184,8 @@ func (f *finder) edited() (*berth.Job, *berth.TaskGroup) {
 	return &j, &g
 }
 
-// asksLess looks for the least that the group must ask less of one dimension.
+// asksLess looks, in each dimension that is short, for the smallest reduction
+// of the group's ask that helps.
 func (f *finder) asksLess(x *op.GroupExplanation) {
 	for _, s := range x.Shortages {
 		if s.Unit == "" { // ports
@@ -214,14 +215,14 @@ func (f *finder) asksLess(x *op.GroupExplanation) {
 	}
 }
 
-// What a task must at least ask for, so that a job passes the door.
+// The least that validation lets a task ask for.
 const (
 	leastCPU    = 1
 	leastMemory = 10
 	leastDisk   = 10
 )
 
-// floor is the least that the group can ask of a dimension.
+// floor returns the least that the group can ask of a dimension.
 func (f *finder) floor(dim string) (sum int64) {
 	if dim == fit.DimDisk { // it must hold more than the logs
 		for _, t := range f.group.Tasks {
@@ -236,7 +237,7 @@ func (f *finder) floor(dim string) (sum int64) {
 	return sum
 }
 
-// dimension returns what a task asks of a dimension, and the least it can.
+// dimension returns what a task asks of a dimension, and the least it can ask.
 func dimension(t *berth.Task, dim string) (asks *int, least int64) {
 	if dim == fit.DimCPU {
 		return &t.Resources.CPU, leastCPU
@@ -244,8 +245,8 @@ func dimension(t *berth.Task, dim string) (asks *int, least int64) {
 	return &t.Resources.MemoryMB, leastMemory
 }
 
-// withSmallerAsk returns the job with a group that asks less of a dimension: the
-// task that asks for most gives most.
+// withSmallerAsk returns the job with a group that asks less of a dimension,
+// and the new asks of the changed tasks. The largest task is reduced first.
 func (f *finder) withSmallerAsk(dim string, amount int64) (*berth.Job, map[string]int64) {
 	j, g := f.edited()
 	if dim == fit.DimDisk {
@@ -270,7 +271,8 @@ func (f *finder) withSmallerAsk(dim string, amount int64) (*berth.Job, map[strin
 	return j, asks
 }
 
-// conditions looks for one condition without which there is a place.
+// conditions looks for a single constraint, datacenter or node pool whose
+// change would give a place.
 func (f *finder) conditions(x *op.GroupExplanation, all []place.Verdict) {
 	for i, c := range f.constraints() {
 		text := c.String()
@@ -298,7 +300,8 @@ func (f *finder) conditions(x *op.GroupExplanation, all []place.Verdict) {
 	}
 }
 
-// constraints are those that the group must meet, each once.
+// constraints returns the constraints that the group must meet, without
+// duplicates.
 func (f *finder) constraints() (out []berth.Constraint) {
 	add := func(list []berth.Constraint) {
 		for _, c := range list {
@@ -315,7 +318,7 @@ func (f *finder) constraints() (out []berth.Constraint) {
 	return out
 }
 
-// without returns the job without some of its constraints.
+// without returns the job without the given constraints.
 func (f *finder) without(texts ...string) *berth.Job {
 	j, g := f.edited()
 	drop := func(c berth.Constraint) bool { return slices.Contains(texts, c.String()) }
@@ -326,8 +329,8 @@ func (f *finder) without(texts ...string) *berth.Job {
 	return j
 }
 
-// ports looks for a static port that would help if it were free, or if any
-// other would do.
+// ports looks for a static port that would help if it were free, or if the job
+// used a dynamic one.
 func (f *finder) ports(all []place.Verdict) {
 	tried, wanted := 0, map[int]bool{}
 	for _, v := range all {
@@ -341,7 +344,7 @@ func (f *finder) ports(all []place.Verdict) {
 			}
 			wanted[number] = true
 			a := place.Holder(f.snap, v.Node, uint16(number))
-			if a == nil || a.Key() == f.job.Key() { // its own instances would take it again
+			if a == nil || a.Key() == f.job.Key() { // the job's own instances would take it again
 				continue
 			}
 			tried++
@@ -359,7 +362,7 @@ func (f *finder) ports(all []place.Verdict) {
 	}
 }
 
-// dynamic returns the job with a dynamic port in place of a static one.
+// dynamic returns the job with a dynamic port instead of a static one.
 func (f *finder) dynamic(number int) *berth.Job {
 	j, g := f.edited()
 	for i := range g.Networks {
@@ -377,12 +380,12 @@ func (f *finder) dynamic(number int) *berth.Job {
 	return j
 }
 
-// text says a change as a part of a sentence.
+// text returns a change as part of a sentence.
 func text(c *op.Change) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if c.Stopping > 0 {
-		add("nothing but time: %s that %s being stopped still %s the room", count(c.Stopping, "allocation"), verb(c.Stopping, "is", "are"), verb(c.Stopping, "holds", "hold"))
+		add("waiting: %s being stopped still %s the capacity", count(c.Stopping, "allocation"), verb(c.Stopping, "holds", "hold"))
 	}
 	if l := c.Less; l != nil {
 		add("%d %s less %s (%d instead of %d)", l.Amount, l.Unit, l.Dimension, l.To, l.From)
@@ -391,7 +394,7 @@ func text(c *op.Change) string {
 		add("without the constraint %q", d)
 	}
 	if c.Datacenter != "" {
-		add("datacenter %q among the job's", c.Datacenter)
+		add("datacenter %q added to the job's datacenters", c.Datacenter)
 	}
 	if c.NodePool != "" {
 		add("node pool %q instead of the job's", c.NodePool)
@@ -399,7 +402,7 @@ func text(c *op.Change) string {
 	if p := c.Port; p != nil && p.Dynamic {
 		add("a dynamic port instead of %d", p.Port)
 	} else if p != nil {
-		add("port %d of node %s, if %s gave it up", p.Port, p.NodeName, p.Holder)
+		add("port %d of node %s, if %s released it", p.Port, p.NodeName, p.Holder)
 	}
 	if c.Nodes != nil {
 		parts = append(parts, nodesText(c.Nodes))

@@ -42,7 +42,7 @@ func TestProposals(t *testing.T) {
 			"one more node, larger than n1, with at least 1100 MHz, 200 MiB of memory and 300 MiB of disk free",
 		}},
 		{"another datacenter", []state.Command{node(1, 4000, 1000), job(`"Datacenters":["dc2"],`, `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
-			`datacenter "dc1" among the job's`,
+			`datacenter "dc1" added to the job's datacenters`,
 			"one more node like n1 in datacenter dc2" + room,
 		}},
 		{"another pool", []state.Command{node(1, 4000, 1000), &state.UpsertNodePools{Pools: []*berth.NodePool{{Name: "gpu"}}}, job(`"NodePool":"gpu",`, `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
@@ -84,7 +84,7 @@ func TestWhyThere(t *testing.T) {
 	c.decide()
 	x := explain.Job(c.snap(), key("web"), nowhere, c.now)
 	a := x.Groups[0].Allocs[0]
-	want := fmt.Sprintf("the best of 2 nodes looked at: score %.3f (binpack %.3f); next came n2 with %.3f", a.Score, a.Score, a.RunnerUpScore)
+	want := fmt.Sprintf("the best of 2 nodes: score %.3f (binpack %.3f); the next was n2 with %.3f", a.Score, a.Score, a.RunnerUpScore)
 	if x.Verdict != op.WhyRuns || a.NodeName != "n1" || a.RunnerUpName != "n2" || a.Score <= a.RunnerUpScore || a.Text != want {
 		t.Errorf("%s: %+v", x.Verdict, a)
 	}

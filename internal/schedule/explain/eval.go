@@ -29,11 +29,11 @@ func Eval(snap *state.Snapshot, e *berth.Eval, where Where, now time.Time) *op.E
 	x.Failed = e.FailedTGAllocs
 	gone := ""
 	if e.Type == berth.TypeCore {
-		gone = ". It was the system's own upkeep"
+		gone = ". It was internal maintenance"
 	} else if !same {
-		gone = ". The job it was about is gone"
+		gone = ". Its job no longer exists"
 	} else if j.Stop {
-		gone = ". Its job was stopped since"
+		gone = ". Its job has since been stopped"
 	}
 	id := e.ID.Short()
 	say := func(verdict, format string, args ...any) {
@@ -42,19 +42,19 @@ func Eval(snap *state.Snapshot, e *berth.Eval, where Where, now time.Time) *op.E
 	asItIs := x.Summary
 	switch e.Status {
 	case berth.EvalCanceled:
-		say(op.WhyCanceled, "was canceled: %s%s", cmp.Or(e.StatusDescription, "something newer does its work"), gone)
+		say(op.WhyCanceled, "was canceled: %s%s", cmp.Or(e.StatusDescription, "superseded by a newer evaluation"), gone)
 	case berth.EvalFailed:
-		say(op.WhyFailed, "failed: %s. It was given to a scheduler %s%s%s", cmp.Or(e.StatusDescription, "no reason was noted"), times(e.Timeline.Deliveries), successorText(snap, e), gone)
+		say(op.WhyFailed, "failed: %s. It was delivered to a scheduler %s%s%s", cmp.Or(e.StatusDescription, "no reason was recorded"), times(e.Timeline.Deliveries), successorText(snap, e), gone)
 	case berth.EvalComplete:
 		completed(x, snap, e, gone, say)
 	default:
 		if e.Type == berth.TypeCore {
 			w := wait(snap, e, nil, where, now)
-			say(op.WhyScheduler, "is the system's own upkeep, which deletes what is of no use any more: %s", w.Why)
+			say(op.WhyScheduler, "is internal maintenance, which deletes what is no longer needed: %s", w.Why)
 			break
 		}
 		if !same {
-			say(op.WhyScheduler, "waits for a scheduler, which will find that the job is gone and stop what is left of it")
+			say(op.WhyScheduler, "waits for a scheduler, which will stop what is left of a job that no longer exists")
 			break
 		}
 		w := wait(snap, e, j, where, now)
@@ -64,14 +64,14 @@ func Eval(snap *state.Snapshot, e *berth.Eval, where Where, now time.Time) *op.E
 		case e.Status == berth.EvalBlocked:
 			say(cmp.Or(x.Verdict, op.WhyRoom), "is blocked: %s. %s", w.Why, asItIs)
 		default:
-			say(op.WhyScheduler, "is open: %s. Decided now: %s", w.Why, asItIs)
+			say(op.WhyScheduler, "is open: %s. If it were decided now: %s", w.Why, asItIs)
 		}
 	}
 	return x
 }
 
-// completed says what an evaluation did, and what is left of what it could not
-// do.
+// completed adds what an evaluation did, and what became of the instances it
+// could not place.
 func completed(x *op.Explanation, snap *state.Snapshot, e *berth.Eval, gone string, say func(string, string, ...any)) {
 	var did []string
 	for _, d := range []struct {
@@ -89,13 +89,13 @@ func completed(x *op.Explanation, snap *state.Snapshot, e *berth.Eval, gone stri
 	later := laterText(snap, e)
 	switch {
 	case len(did) == 0 && failed == 0 && later != "":
-		say(op.WhyDone, "is complete: what failed is replaced later, not now%s%s", later, gone)
+		say(op.WhyDone, "is complete: failed allocations will be replaced later%s%s", later, gone)
 		return
 	case len(did) == 0 && failed == 0:
 		say(op.WhyNothing, "is complete: it found nothing to do%s", cmp.Or(gone, ". "+x.Summary))
 		return
 	case failed == 0:
-		say(op.WhyDone, "is complete: it %s, and left nothing%s%s", strings.Join(did, ", "), later, gone)
+		say(op.WhyDone, "is complete: it %s; nothing was left to do%s%s", strings.Join(did, ", "), later, gone)
 		return
 	}
 	text := fmt.Sprintf("is complete: it %s; %s found no place", cmp.Or(strings.Join(did, ", "), "placed nothing"), count(failed, "allocation"))
@@ -106,15 +106,15 @@ func completed(x *op.Explanation, snap *state.Snapshot, e *berth.Eval, gone stri
 	case b != nil && !b.Terminal():
 		verdict := x.Verdict
 		if verdict != op.WhyRoom && verdict != op.WhyStop {
-			verdict = op.WhyScheduler // room came, and is about to be taken
+			verdict = op.WhyScheduler // there is capacity now, about to be used
 		}
-		say(verdict, "%s. Evaluation %s waits for that. %s", text, b.ID.Short(), x.Summary)
+		say(verdict, "%s. Evaluation %s waits for capacity. %s", text, b.ID.Short(), x.Summary)
 	default:
-		say(op.WhyDone, "%s. Later evaluations looked at that. %s", text, x.Summary)
+		say(op.WhyDone, "%s. Later evaluations dealt with that. %s", text, x.Summary)
 	}
 }
 
-// laterText names the evaluations that do what an evaluation left for later.
+// laterText names the evaluation that does what an evaluation left for later.
 func laterText(snap *state.Snapshot, e *berth.Eval) string {
 	for x := range snap.EvalsOf(e.Key()) {
 		if x.PreviousEval == e.ID && x.WaitUntil > 0 && !x.Terminal() {
@@ -124,20 +124,20 @@ func laterText(snap *state.Snapshot, e *berth.Eval) string {
 	return ""
 }
 
-// successorText names what takes up where a failed evaluation ended.
+// successorText names the evaluation that retries a failed one.
 func successorText(snap *state.Snapshot, e *berth.Eval) string {
 	for _, id := range []berth.EvalID{e.NextEval, e.BlockedEval} {
 		switch x := snap.Eval(id); {
 		case x == nil:
 		case x.Terminal():
-			return fmt.Sprintf(". Evaluation %s took it up and is %s", id.Short(), x.Status)
+			return fmt.Sprintf(". Evaluation %s retried it and is %s", id.Short(), x.Status)
 		case x.WaitUntil > 0:
-			return fmt.Sprintf(". Evaluation %s takes it up at %s", id.Short(), stamp(x.WaitUntil))
+			return fmt.Sprintf(". Evaluation %s retries it at %s", id.Short(), stamp(x.WaitUntil))
 		default:
-			return fmt.Sprintf(". Evaluation %s takes it up", id.Short())
+			return fmt.Sprintf(". Evaluation %s retries it", id.Short())
 		}
 	}
-	return ". Nothing takes it up"
+	return ". No evaluation retries it"
 }
 
 func times(n int) string {
@@ -147,8 +147,8 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// waits lists the evaluations of a job's newest incarnation, or of all that
-// bore its name if it is gone, that are open.
+// waits lists the open evaluations of a job's newest incarnation, or of all
+// incarnations if the job is gone.
 func waits(x *op.Explanation, snap *state.Snapshot, key berth.JobKey, j *berth.Job, where Where, now time.Time) {
 	var open []*berth.Eval
 	for e := range snap.EvalsOf(key) {
@@ -162,7 +162,7 @@ func waits(x *op.Explanation, snap *state.Snapshot, key berth.JobKey, j *berth.J
 	}
 }
 
-// wait says what an open evaluation waits for.
+// wait returns what an open evaluation waits for.
 func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now time.Time) op.Wait {
 	w := op.Wait{EvalID: e.ID, TriggeredBy: e.TriggeredBy, Status: e.Status, QuasiStatus: where(e.ID)}
 	if e.WaitUntil > now.UnixNano() {
@@ -173,26 +173,26 @@ func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now ti
 	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerAllocFailure:
 		w.Why = replacesText(snap, e, j)
 	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerFailedFollowUp && previous != nil:
-		w.Why = fmt.Sprintf("it takes up evaluation %s, which failed: %s", previous.ID.Short(), previous.StatusDescription)
+		w.Why = fmt.Sprintf("it retries evaluation %s, which failed: %s", previous.ID.Short(), previous.StatusDescription)
 	case !w.Until.IsZero() && e.TriggeredBy == berth.TriggerRollingUpdate:
-		w.Why = "it goes on with the update then: so many nodes at a time, as the update block has it"
+		w.Why = "it continues the update then, with at most max_parallel nodes at a time"
 	case !w.Until.IsZero():
-		w.Why = "it was raised for that time"
+		w.Why = "it was scheduled for that time"
 	case w.QuasiStatus == "applying":
-		w.Why = "its plan is being written"
+		w.Why = "its plan is being applied"
 	case w.QuasiStatus == "scheduling":
-		w.Why = "a scheduler has it in hand"
+		w.Why = "a scheduler is working on it"
 	case w.QuasiStatus == "delayed":
-		w.Why = "a scheduler gave it back; it is delivered again after a while"
+		w.Why = "a scheduler returned it; it is delivered again after a delay"
 	case e.Status == berth.EvalBlocked && e.TriggeredBy == berth.TriggerMaxPlanAttempts:
-		w.Why = "plans were refused too often; it is tried again after a while, or when a node changes"
+		w.Why = "its plans were refused too often; it is retried after a delay, or when a node changes"
 	case e.Status == berth.EvalBlocked:
-		w.Why = "it waits until a node comes, changes or has room again"
+		w.Why = "it waits until a node joins, changes or has free capacity"
 		if !e.NodeID.IsZero() {
-			w.Why = "it waits until node " + nodeName(snap, e.NodeID) + " changes or has room again"
+			w.Why = "it waits until node " + nodeName(snap, e.NodeID) + " changes or has free capacity"
 		}
 		if e.Missed != nil && len(e.Missed.Dimensions) > 0 {
-			w.Why += "; what ran out is " + strings.Join(slices.Sorted(slices.Values(e.Missed.Dimensions)), ", ")
+			w.Why += "; exhausted: " + strings.Join(slices.Sorted(slices.Values(e.Missed.Dimensions)), ", ")
 		}
 	default:
 		w.Why = "it waits for a scheduler"
@@ -200,8 +200,8 @@ func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now ti
 	return w
 }
 
-// replacesText says which failed allocations an evaluation is there to replace,
-// and by which policy only then.
+// replacesText names the failed allocations that an evaluation replaces, and
+// the policy that delays it.
 func replacesText(snap *state.Snapshot, e *berth.Eval, j *berth.Job) string {
 	var names []string
 	policy := ""
@@ -221,12 +221,12 @@ func replacesText(snap *state.Snapshot, e *berth.Eval, j *berth.Job) string {
 		if r := snap.Reschedules(j.UID, g.Name, a.Index); r != nil {
 			attempt = r.Count + 1
 		}
-		policy = fmt.Sprintf("; by its reschedule policy (delay %s, %s) attempt %d waits", g.ReschedulePolicy.Delay, g.ReschedulePolicy.DelayFunction, attempt)
+		policy = fmt.Sprintf("; the reschedule policy delays attempt %d (delay %s, %s)", attempt, g.ReschedulePolicy.Delay, g.ReschedulePolicy.DelayFunction)
 	}
 	slices.Sort(names)
 	switch {
 	case len(names) == 0:
-		return "it was to replace failed allocations, which no longer wait for it"
+		return "it was created to replace failed allocations, but none waits for it any more"
 	case len(names) > 3:
 		return fmt.Sprintf("it replaces %s and %d more, which failed%s", names[0], len(names)-1, policy)
 	}

@@ -1,12 +1,11 @@
-// Package explain answers "why?": why a job's instances wait, what is the
-// smallest change that would place them, why those that run are where they
-// are, and what became of each evaluation from the first to the last. It is a
-// function of a snapshot: what it proposes, it has tried in a copy of that
-// snapshot, with the scheduler itself. So it cannot disagree with it, and it
-// changes nothing.
+// Package explain answers "why?": why a job's instances wait, which smallest
+// change would place them, why running ones are where they are, and what became
+// of each evaluation. It is a function of a snapshot. Every change it proposes
+// was tried in a copy of that snapshot with the real scheduler, so the two
+// cannot disagree, and nothing is modified.
 //
-// An explanation is never empty. It is for people, and may cost more than the
-// decision it is about.
+// An explanation is never empty. It is meant for people, and may cost more than
+// the decision it explains.
 package explain
 
 import (
@@ -21,10 +20,10 @@ import (
 	"berth/op"
 )
 
-// Where returns the quasi-status of an open evaluation, "" if it is not known.
+// Where returns the quasi-status of an open evaluation, "" if unknown.
 type Where func(berth.EvalID) string
 
-// Job explains how a job is. It need not exist any more.
+// Job explains the state of a job, which may no longer exist.
 func Job(snap *state.Snapshot, key berth.JobKey, where Where, now time.Time) *op.Explanation {
 	x := &op.Explanation{Namespace: key.Namespace, JobID: key.ID, SnapshotIndex: snap.Index, Waits: []op.Wait{}, Groups: []op.GroupExplanation{}}
 	j := snap.Job(key)
@@ -38,22 +37,22 @@ func Job(snap *state.Snapshot, key berth.JobKey, where Where, now time.Time) *op
 	switch {
 	case j.Stop:
 		x.Verdict = op.WhyStopped
-		x.Summary = fmt.Sprintf("Job %q was stopped: version %d says so, since %s. %s", key, j.Version, stamp(j.SubmitTime), remainsText(snap, key))
+		x.Summary = fmt.Sprintf("Job %q was stopped at %s, by version %d. %s", key, stamp(j.SubmitTime), j.Version, remainsText(snap, key))
 	case !j.Schedulable():
 		x.Verdict = op.WhyBegets
-		x.Summary = fmt.Sprintf("Job %q runs nothing itself: it is a template of jobs that are launched from it", key)
+		x.Summary = fmt.Sprintf("Job %q runs nothing itself: it is a template for the jobs launched from it", key)
 	default:
 		(&explainer{sandbox: sandbox{snap: snap, key: key, now: now}, job: j, x: x}).groups()
 	}
 	return x
 }
 
-// purgedText says what is left of a job that is gone.
+// purgedText describes a job that was purged.
 func purgedText(snap *state.Snapshot, key berth.JobKey) string {
-	return fmt.Sprintf("There is no job %q any more: it was purged. %s", key, remainsText(snap, key))
+	return fmt.Sprintf("Job %q no longer exists: it was purged. %s", key, remainsText(snap, key))
 }
 
-// remainsText says what still runs of a job that should not.
+// remainsText describes what is left of a job that should not run.
 func remainsText(snap *state.Snapshot, key berth.JobKey) string {
 	stopping, all := 0, 0
 	for a := range snap.AllocsOf(key) {
@@ -64,7 +63,7 @@ func remainsText(snap *state.Snapshot, key berth.JobKey) string {
 	}
 	switch {
 	case all == 0:
-		return "Nothing of it ever ran, or it was collected"
+		return "It never had allocations, or they were garbage-collected"
 	case stopping == 0 && all == 1:
 		return "Its only allocation has ended"
 	case stopping == 0:
@@ -80,14 +79,14 @@ type explainer struct {
 	sandbox
 	job     *berth.Job
 	x       *op.Explanation
-	decided sandbox // as the scheduler leaves it
+	decided sandbox // after scheduling
 	stops   map[berth.AllocID]bool
 }
 
 func (a *explainer) groups() {
 	after, d, ok := a.decide()
-	if !ok { // the snapshot breaks a promise; say what is stored
-		a.x.Verdict, a.x.Summary = op.WhyFailed, fmt.Sprintf("Job %q cannot be decided on state %d: its plan does not fit it", a.key, a.snap.Index)
+	if !ok { // the snapshot violates an invariant
+		a.x.Verdict, a.x.Summary = op.WhyFailed, fmt.Sprintf("Job %q cannot be scheduled at index %d: its plan is refused", a.key, a.snap.Index)
 		return
 	}
 	a.decided, a.stops = after, map[berth.AllocID]bool{}
@@ -117,7 +116,7 @@ func (a *explainer) groups() {
 	for i, g := range a.job.TaskGroups {
 		x := a.group(g, live[g.Name], queued[g.Name], placed[g.Name], later)
 		turns := 0
-		if c := d.Counts[g.Name]; a.job.PerNode() && c != nil { // one on each node that will do, or so many
+		if c := d.Counts[g.Name]; a.job.PerNode() && c != nil { // count instances on each feasible node
 			x.Wanted, turns = c.Place+c.Ignore+c.Update+c.Later, c.Later
 			if x.Wanted == 0 && g.Count > 0 {
 				(&finder{sandbox: a.decided, job: a.job, index: i, group: g}).survey(&x)
@@ -135,7 +134,7 @@ func (a *explainer) groups() {
 		}
 		x.Summary = groupSummary(&x, placed[g.Name], later[g.Name])
 		if turns > 0 {
-			x.Summary += fmt.Sprintf("; %d still %s the tasks of an older version, until the update comes to %s", turns, verb(turns, "has", "have"), verb(turns, "it", "them"))
+			x.Summary += fmt.Sprintf("; %d still %s the tasks of an older version until the update reaches %s", turns, verb(turns, "has", "have"), verb(turns, "it", "them"))
 		}
 		a.x.Groups = append(a.x.Groups, x)
 	}
@@ -151,11 +150,12 @@ func (a *explainer) noteDue(later map[string]time.Time, al *berth.Alloc, at int6
 	}
 }
 
-// groupsSearched bounds the groups for which changes are tried: what helps one
-// mostly helps the next, and a job can have thousands.
+// groupsSearched is the limit of groups for which changes are searched: what
+// helps one group mostly helps the next, and a job can have thousands.
 const groupsSearched = 8
 
-// allocsKept bounds the allocations of a group that are explained one by one.
+// allocsKept is the limit of a group's allocations that are explained one by
+// one.
 const allocsKept = 10
 
 func (a *explainer) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, placed int, later map[string]time.Time) op.GroupExplanation {
@@ -189,7 +189,7 @@ func (a *explainer) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, pl
 	return x
 }
 
-// hasFollowup says whether an evaluation that is still to come replaces a failed
+// hasFollowup reports whether an evaluation due in the future replaces a failed
 // allocation.
 func (a *explainer) hasFollowup(al *berth.Alloc) bool {
 	e := a.snap.Eval(al.Rest().FollowupEval)
@@ -203,29 +203,29 @@ func groupSummary(x *op.GroupExplanation, placed int, later time.Time) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, fmt.Sprintf(format, args...)))
 		}
 	}
-	add(x.Live, "%s", verb(x.Live, "is there", "are there"))
+	add(x.Live, "placed")
 	add(x.Finished, "finished")
-	add(placed, "%s a place as soon as a scheduler looks", verb(placed, "has", "have"))
-	add(x.Later, "failed and %s replaced at %s", verb(x.Later, "is", "are"), stamp(later.UnixNano()))
-	add(x.GaveUp, "failed and %s not replaced: the reschedule policy allows no other", verb(x.GaveUp, "is", "are"))
+	add(placed, "will be placed when a scheduler runs")
+	add(x.Later, "failed and will be replaced at %s", stamp(later.UnixNano()))
+	add(x.GaveUp, "failed and will not be replaced: the reschedule policy allows no more attempts")
 	add(x.Missing, "%s no place", verb(x.Missing, "finds", "find"))
 	if len(parts) == 0 {
 		switch {
 		case x.Wanted == 0 && x.Missing == 0 && x.Nodes > 0:
-			return "Nothing is wanted: no node meets its conditions"
+			return "No instances: no node meets its constraints"
 		case x.Wanted == 0:
-			return "Nothing is wanted: its count is 0"
+			return "No instances: its count is 0"
 		}
-		return fmt.Sprintf("%d wanted, and there is nothing to do", x.Wanted)
+		return fmt.Sprintf("%d desired; there is nothing to do", x.Wanted)
 	}
-	s := fmt.Sprintf("%d wanted: %s", x.Wanted, strings.Join(parts, ", "))
+	s := fmt.Sprintf("%d desired: %s", x.Wanted, strings.Join(parts, ", "))
 	if x.Missing > 0 && x.Nodes == 0 {
 		s += "; no node is ready"
 	}
 	return s
 }
 
-// conclude says in a word and a sentence what all groups come to.
+// conclude sums up all groups in a verdict and a sentence.
 func (a *explainer) conclude(placed map[string]int, stopping int, later map[string]time.Time) {
 	x := a.x
 	var wanted, live, finished, missing, gaveUp, late, due int
@@ -244,33 +244,33 @@ func (a *explainer) conclude(placed map[string]int, stopping int, later map[stri
 	}
 	switch {
 	case missing > 0 && stopping > 0:
-		say(op.WhyStop, "%d of %d wait until what is being stopped has given its room back", missing, wanted)
+		say(op.WhyStop, "%d of %d wait until allocations being stopped have freed their capacity", missing, wanted)
 	case missing > 0:
 		say(op.WhyRoom, "%d of %d %s no place%s", missing, wanted, verb(missing, "finds", "find"), suggestion(x.Groups))
 	case due > 0:
-		say(op.WhyScheduler, "there is a place for the %d of %d that %s missing; a scheduler has not looked yet", due, wanted, verb(due, "is", "are"))
+		say(op.WhyScheduler, "%d of %d will be placed when a scheduler runs", due, wanted)
 	case late > 0:
-		say(op.WhyTime, "%d of %d failed and %s replaced later, first at %s, as the reschedule policy has it", late, wanted, verb(late, "is", "are"), stamp(first.UnixNano()))
+		say(op.WhyTime, "%d of %d failed and will be replaced later, the first at %s, by the reschedule policy", late, wanted, stamp(first.UnixNano()))
 	case gaveUp > 0:
-		why := "the reschedule policy allows no other"
+		why := "the reschedule policy allows no more attempts"
 		if a.job.PerNode() {
-			why = "its node is the only place for it, and the agent there tried as often as the restart policy allows"
+			why = "it can only run on its node, where the restart policy allows no more attempts"
 		}
-		say(op.WhyGaveUp, "%d of %d failed and %s not replaced: %s", gaveUp, wanted, verb(gaveUp, "is", "are"), why)
+		say(op.WhyGaveUp, "%d of %d failed and will not be replaced: %s", gaveUp, wanted, why)
 	case wanted == 0 && a.job.PerNode() && slices.ContainsFunc(a.job.TaskGroups, func(g *berth.TaskGroup) bool { return g.Count > 0 }):
-		say(op.WhyNothing, "no node meets its conditions; it runs on the first that does")
+		say(op.WhyNothing, "no node meets its constraints; it will run on every node that does")
 	case wanted == 0:
-		say(op.WhyNothing, "nothing is wanted: every count is 0")
+		say(op.WhyNothing, "there is nothing to run: every count is 0")
 	case finished > 0 && live == 0:
 		say(op.WhyFinished, "%d of %d finished; there is nothing to do", finished, wanted)
 	case finished > 0:
-		say(op.WhyRuns, "%d of %d %s there and %d finished; there is nothing to do", live, wanted, verb(live, "is", "are"), finished)
+		say(op.WhyRuns, "%d of %d placed and %d finished; there is nothing to do", live, wanted, finished)
 	default:
-		say(op.WhyRuns, "%d of %d %s there; there is nothing to do", live, wanted, verb(live, "is", "are"))
+		say(op.WhyRuns, "%d of %d placed; there is nothing to do", live, wanted)
 	}
 }
 
-// suggestion says which change would help the first group that needs one.
+// suggestion returns the best changes for the first group that needs one.
 func suggestion(groups []op.GroupExplanation) string {
 	for _, g := range groups {
 		switch {
@@ -286,11 +286,11 @@ func suggestion(groups []op.GroupExplanation) string {
 	return ""
 }
 
-// reason says why an allocation is where it is.
+// reason returns why an allocation is on its node.
 func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 	r := op.AllocReason{AllocID: a.ID, Name: a.Name(), NodeID: a.NodeID, NodeName: nodeName(snap, a.NodeID), Score: float64(a.Score), Scores: map[string]float64{}}
 	if a.Job.PerNode() {
-		r.Text = "the job runs on every node that meets its conditions, and this one does"
+		r.Text = "the job runs on every node that meets its constraints, and this one does"
 		return r
 	}
 	var m *berth.AllocMetric
@@ -298,11 +298,11 @@ func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 		m = x.Groups[a.Group.Name]
 	}
 	if m == nil {
-		r.Text = fmt.Sprintf("its node scored %.3f when it was placed; what it was compared with is no longer known", r.Score)
+		r.Text = fmt.Sprintf("its node scored %.3f when it was placed; the other candidates are no longer known", r.Score)
 		return r
 	}
 	r.Nodes = m.NodesEvaluated
-	best := true // of the first instance that was placed then, which these scores are about
+	best := true // the scores are those for the first instance placed by that decision
 	for i, s := range m.ScoreMetaData {
 		if s.NodeID == a.NodeID {
 			r.Scores, best = s.Scores, i == 0
@@ -312,14 +312,14 @@ func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 			r.RunnerUp, r.RunnerUpName, r.RunnerUpScore = s.NodeID, nodeName(snap, s.NodeID), s.NormScore
 		}
 	}
-	looked := fmt.Sprintf("of %s looked at", count(r.Nodes, "node"))
+	of := "of " + count(r.Nodes, "node")
 	switch {
 	case r.RunnerUp.IsZero():
-		r.Text = fmt.Sprintf("the only one %s that met the conditions and had room; score %.3f", looked, r.Score)
+		r.Text = fmt.Sprintf("the only one %s that met the constraints and had free capacity; score %.3f", of, r.Score)
 	case best && len(r.Scores) > 0:
-		r.Text = fmt.Sprintf("the best %s: score %.3f (%s); next came %s with %.3f", looked, r.Score, scores(r.Scores), r.RunnerUpName, r.RunnerUpScore)
+		r.Text = fmt.Sprintf("the best %s: score %.3f (%s); the next was %s with %.3f", of, r.Score, scores(r.Scores), r.RunnerUpName, r.RunnerUpScore)
 	default:
-		r.Text = fmt.Sprintf("the best %s that others placed with it left: score %.3f; for the first of them %s scored %.3f", looked, r.Score, r.RunnerUpName, r.RunnerUpScore)
+		r.Text = fmt.Sprintf("the best %s for a later instance of its group: score %.3f; for the first instance, %s scored %.3f", of, r.Score, r.RunnerUpName, r.RunnerUpScore)
 	}
 	return r
 }
@@ -331,7 +331,7 @@ func nodeName(snap *state.Snapshot, id berth.NodeID) string {
 	return "a node that is gone"
 }
 
-// scores lists what scorers had something to say.
+// scores lists the scorers that applied.
 func scores(m map[string]float64) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -340,7 +340,7 @@ func scores(m map[string]float64) string {
 		}
 	}
 	if len(out) == 0 {
-		return "no scorer had anything to say"
+		return "no scorer applied"
 	}
 	return strings.Join(out, ", ")
 }

@@ -16,14 +16,14 @@ import (
 	"berth/op"
 )
 
-// nodes looks for how many nodes would have to join, and of which kind: one
-// that is there already and meets all conditions, or, where none does, the one
-// that comes nearest with what it would need besides.
+// nodes looks for how many nodes would have to join, and of which kind: like an
+// existing one that meets all constraints or, if there is none, like the
+// nearest one with the missing properties added.
 func (f *finder) nodes(x *op.GroupExplanation, all []place.Verdict) {
 	if f.tryNodes(x, all, nil) {
 		return
 	}
-	// No node could be made that meets everything: give up what none meets.
+	// No node can meet everything: drop the constraints that none meets.
 	var drop []string
 	for _, c := range f.constraints() {
 		if text := c.String(); x.Conditions[text] == x.Nodes {
@@ -39,7 +39,8 @@ func (f *finder) nodes(x *op.GroupExplanation, all []place.Verdict) {
 	}
 }
 
-// tryNodes looks for nodes to add, with the job's constraints but for some.
+// tryNodes looks for nodes to add if the constraints in drop are removed from
+// the job, and reports whether it found some.
 func (f *finder) tryNodes(x *op.GroupExplanation, all []place.Verdict, drop []string) bool {
 	var first []state.Command
 	if len(drop) > 0 {
@@ -55,7 +56,7 @@ func (f *finder) tryNodes(x *op.GroupExplanation, all []place.Verdict, drop []st
 			shape.Larger = shape.Room.CPU > room.CPU || shape.Room.MemoryMB > room.MemoryMB || shape.Room.DiskMB > room.DiskMB
 		}
 		n := (x.Missing+per-1)/per + f.missingElsewhere()
-		if n > nodesTried { // too many to try; what one of them holds is known
+		if n > nodesTried { // too many to try; how much one of them holds is known
 			shape.Count = n
 			f.add(costNode*float64(n)+costDrop*float64(len(drop)), op.Change{Drop: drop, Nodes: &shape})
 			return true
@@ -75,8 +76,8 @@ func (f *finder) tryNodes(x *op.GroupExplanation, all []place.Verdict, drop []st
 	return false
 }
 
-// missingElsewhere is how many instances of other groups find no place, too: each may
-// spoil one of the new nodes for this group.
+// missingElsewhere returns how many instances of other groups also lack a
+// place: each may use up one of the new nodes.
 func (f *finder) missingElsewhere() (sum int) {
 	for g, n := range f.queued {
 		if g != f.group.Name {
@@ -86,8 +87,8 @@ func (f *finder) missingElsewhere() (sum int) {
 	return sum
 }
 
-// templates are the nodes to make new ones after: the nearest of each class
-// that meets all conditions, else the nearest there is.
+// templates returns the nodes to model new ones on: the nearest of each class
+// that meets all constraints, otherwise the nearest of all.
 func (f *finder) templates(all []place.Verdict) (out []place.Verdict) {
 	seen := map[string]bool{}
 	for _, v := range all {
@@ -102,10 +103,11 @@ func (f *finder) templates(all []place.Verdict) (out []place.Verdict) {
 	case len(all) > 0:
 		return all[:1]
 	}
-	return []place.Verdict{{}} // there is none: a node of nothing but what is wanted
+	return []place.Verdict{{}} // no nodes: model it on the ask alone
 }
 
-// instancesPerNode is how many instances one such node takes, if it is empty.
+// instancesPerNode returns how many instances fit on one such node when it is
+// empty.
 func (f *finder) instancesPerNode(v place.Verdict, missing int) int {
 	w := fit.RequestOf(f.group)
 	if v.Node == nil || len(w.Static) > 0 {
@@ -125,8 +127,8 @@ func (f *finder) instancesPerNode(v place.Verdict, missing int) int {
 	return int(max(n, 1))
 }
 
-// nodeShape says what new nodes must be, with the template's word where that will
-// do.
+// nodeShape returns the properties of new nodes, copied from the template where
+// possible.
 func (f *finder) nodeShape(v place.Verdict, drop []string) op.MoreNodes {
 	s := op.MoreNodes{Datacenter: f.datacenter(), NodePool: f.job.NodePool, Set: map[string]string{}}
 	if s.NodePool == berth.AllNodePool {
@@ -163,14 +165,14 @@ func (f *finder) nodeShape(v place.Verdict, drop []string) op.MoreNodes {
 			s.Distinct = append(s.Distinct, c.LTarget)
 		case !place.Meets(c, n):
 			meet(&s, c)
-		case strings.Contains(c.LTarget, "unique."): // no other node has it by being alike
+		case strings.Contains(c.LTarget, "unique."): // a similar node does not have it
 			s.Set[c.LTarget], _ = place.Resolve(c.LTarget, n)
 		}
 	}
 	return s
 }
 
-// datacenter is one that the job wants.
+// datacenter returns a datacenter that the job allows.
 func (f *finder) datacenter() string {
 	for _, dc := range f.job.Datacenters {
 		if dc = strings.NewReplacer("*", "", "?", "", "[", "", "]", "").Replace(dc); dc != "" {
@@ -180,8 +182,7 @@ func (f *finder) datacenter() string {
 	return "dc1"
 }
 
-// meet notes what a node must have to meet a constraint, if something simple
-// does.
+// meet adds what a node needs to meet a constraint, if something simple does.
 func meet(s *op.MoreNodes, c berth.Constraint) {
 	if c.Operand == berth.OpIsNotSet {
 		s.Unset = append(s.Unset, c.LTarget)
@@ -200,7 +201,7 @@ func meet(s *op.MoreNodes, c berth.Constraint) {
 	}
 }
 
-// values are guesses of what meets a constraint.
+// values returns guesses of values that meet a constraint.
 func values(c berth.Constraint) []string {
 	out := []string{c.RTarget, "any", c.RTarget + "-other"}
 	if c.Operand == berth.OpRegexp {
@@ -217,7 +218,8 @@ func values(c berth.Constraint) []string {
 	return out
 }
 
-// matching returns a short text that an expression accepts, for most.
+// matching returns a short text that matches a regular expression, in most
+// cases.
 func matching(re *syntax.Regexp) string {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -244,7 +246,7 @@ func matching(re *syntax.Regexp) string {
 	return ""
 }
 
-// set gives a node what a target of constraints stands for.
+// set sets on a node the value of a constraint's target.
 func set(n *berth.Node, target, value string) {
 	inner := strings.TrimSuffix(strings.TrimPrefix(target, "${"), "}")
 	kind, key, _ := strings.Cut(inner, ".")
@@ -264,7 +266,7 @@ func set(n *berth.Node, target, value string) {
 	}
 }
 
-// unset takes it from a node.
+// unset removes from a node the value of a constraint's target.
 func unset(n *berth.Node, target string) {
 	inner := strings.TrimSuffix(strings.TrimPrefix(target, "${"), "}")
 	kind, key, _ := strings.Cut(inner, ".")
@@ -276,8 +278,8 @@ func unset(n *berth.Node, target string) {
 	}
 }
 
-// Build returns the ith of the nodes that a change asks for, as it would be if
-// it joined the state.
+// Build returns the i-th of the nodes that a change proposes, as it would be if
+// it joined.
 func Build(snap *state.Snapshot, m *op.MoreNodes, i int) *berth.Node {
 	n := &berth.Node{NodeResources: &berth.NodeResources{}}
 	if like := snap.Node(m.Like); like != nil {
@@ -318,7 +320,7 @@ func Build(snap *state.Snapshot, m *op.MoreNodes, i int) *berth.Node {
 	return n
 }
 
-// freed returns what a node reserves, without some ports.
+// freed returns a node's reserved resources without the given ports.
 func freed(r *berth.NodeReservedResources, ports []int) *berth.NodeReservedResources {
 	own := *r
 	var keep []string
@@ -339,7 +341,7 @@ func cloned(m map[string]string) map[string]string {
 	return maps.Clone(m)
 }
 
-// nodesText says which nodes would have to join.
+// nodesText describes the nodes that would have to join.
 func nodesText(m *op.MoreNodes) string {
 	var b strings.Builder
 	if m.Count == 1 {

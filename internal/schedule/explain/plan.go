@@ -12,21 +12,21 @@ import (
 	"berth/op"
 )
 
-// DryRun is what would become of a job if it were registered now.
+// DryRun is what would happen to a job if it were registered now.
 type DryRun struct {
-	Old, New  *berth.Job // the job as it is, nil if there is none, and as it would be
+	Old, New  *berth.Job // the current job, nil if there is none, and the new one
 	Failed    map[string]*berth.AllocMetric
 	Desired   map[string]*op.DesiredUpdates
 	Changes   map[string]op.GroupChanges
-	Preempted []*berth.Alloc // of other jobs, to make room; as they are now
-	Evals     []*berth.Eval  // that the first decision leads to
+	Preempted []*berth.Alloc // allocations of other jobs, in their current state
+	Evals     []*berth.Eval  // created by the first decision
 }
 
-// Plan applies a registration to a copy of the state and decides about the job
-// there as a scheduler would: what the registration in this state does first,
-// if ties between nodes are broken alike. It refuses what a registration
-// refuses. The evaluation has another ID, which follows from the state alone, so
-// that two plans of one state break ties alike.
+// Plan applies a registration to a copy of the state and schedules the job
+// there. The result is what the registration would do first in this state, if
+// ties between nodes are broken the same way. Plan fails where the registration
+// would fail. The evaluation gets an ID that depends on the state alone, so two
+// plans on one state break ties the same way.
 func Plan(snap *state.Snapshot, c *state.RegisterJob, now time.Time) (*DryRun, error) {
 	again := *c
 	if !again.Eval.ID.IsZero() {
@@ -54,7 +54,7 @@ func plan(snap *state.Snapshot, c *state.RegisterJob, now time.Time) (*DryRun, e
 		return nil, r.Err
 	}
 	if len(p.Refused) > 0 {
-		return nil, berth.Errorf(berth.Unavailable, "the plan does not hold in the state it was made for: %s", p.Refused[0].Reason)
+		return nil, berth.Errorf(berth.Unavailable, "the plan was refused by the state it was made for: %s", p.Refused[0].Reason)
 	}
 	d.Failed = p.End.Failed
 	after := tx.Seal()
@@ -75,8 +75,8 @@ func plan(snap *state.Snapshot, c *state.RegisterJob, now time.Time) (*DryRun, e
 	return d, nil
 }
 
-// desired turns the scheduler's counts, in which a replacement is a stop and a
-// placement, into those of the API, in which it is one thing.
+// desired converts the scheduler's counts, in which a replacement is a stop and
+// a placement, to those of the API, in which it is one change.
 func desired(c *reconcile.Counts) *op.DesiredUpdates {
 	less := func(n, part int) uint64 { return uint64(max(0, n-part)) }
 	return &op.DesiredUpdates{
@@ -86,8 +86,8 @@ func desired(c *reconcile.Counts) *op.DesiredUpdates {
 	}
 }
 
-// changes counts what became of the job's allocations. A group without any is
-// listed as long as the job has it.
+// changes counts what happened to the job's allocations. Groups of the job
+// without any are listed, too.
 func (d *DryRun) changes(before, after *state.Snapshot, key berth.JobKey) {
 	for _, g := range d.New.TaskGroups {
 		d.Changes[g.Name] = op.GroupChanges{}
@@ -110,8 +110,8 @@ func (d *DryRun) changes(before, after *state.Snapshot, key berth.JobKey) {
 	}
 }
 
-// notePreempted notes which allocations make room, and counts them for the groups
-// that they make room for.
+// notePreempted records the preempted allocations and counts them for the
+// groups that preempt them.
 func (d *DryRun) notePreempted(before *state.Snapshot, p *state.ApplyPlan) {
 	for _, place := range p.Place {
 		if len(place.Evict) == 0 {
@@ -132,8 +132,8 @@ func (d *DryRun) notePreempted(before *state.Snapshot, p *state.ApplyPlan) {
 	}
 }
 
-// Diff says what differs between the job as it is and as it would be, and what
-// follows from it.
+// Diff returns the difference between the current and the new job, with its
+// consequences.
 func (d *DryRun) Diff() *diff.JobDiff {
 	out := diff.Jobs(d.Old, d.New)
 	for _, g := range out.TaskGroups {
@@ -154,7 +154,7 @@ func (d *DryRun) Diff() *diff.JobDiff {
 	return out
 }
 
-// What follows from a difference.
+// The consequences of a difference.
 const (
 	forcesCreate  = "forces create"
 	forcesDestroy = "forces destroy"
@@ -162,7 +162,7 @@ const (
 	forcesInPlace = "forces in-place update"
 )
 
-// countForces says what follows from another count.
+// countForces returns the consequences of a changed count.
 func countForces(f *diff.FieldDiff) []string {
 	old, new := number(f.Old), number(f.New)
 	switch {
@@ -197,7 +197,7 @@ func (d *DryRun) taskForces(g *diff.GroupDiff, t *diff.TaskDiff) string {
 	return forcesInPlace
 }
 
-// updates are the counts of a group by the words that people read.
+// updates returns the counts of a group by the names that people read.
 func updates(u *op.DesiredUpdates) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, n := range map[string]uint64{

@@ -9,16 +9,16 @@ import (
 	"berth/internal/state"
 )
 
-// sandbox is a copy of the state in which something is tried. It costs what is
-// changed in it; the state itself stays as it is.
+// sandbox is a copy of the state for trying things out. It only costs what is
+// changed in it; the state itself is not modified.
 type sandbox struct {
 	snap    *state.Snapshot
 	key     berth.JobKey
 	now     time.Time
-	attempt int // how ties are broken
+	attempt int // selects how ties are broken
 }
 
-// with returns the world after commands, not ok if one was refused.
+// with returns the sandbox after the commands; not ok if one was refused.
 func (w sandbox) with(cmds ...state.Command) (sandbox, bool) {
 	tx := state.Begin(w.snap)
 	for _, c := range cmds {
@@ -30,8 +30,8 @@ func (w sandbox) with(cmds ...state.Command) (sandbox, bool) {
 	return w, true
 }
 
-// decide decides about the job as the scheduler would now, and returns the
-// world after that.
+// decide schedules the job as the scheduler would now, and returns the
+// resulting sandbox.
 func (w sandbox) decide() (sandbox, schedule.Decision, bool) {
 	tx := state.Begin(w.snap)
 	seed := state.EvalSeed{ID: probe(w.snap.Index), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseSystem}}
@@ -48,19 +48,19 @@ func (w sandbox) decide() (sandbox, schedule.Decision, bool) {
 	return w, d, true
 }
 
-// probe is the ID of an evaluation that no state but a world ever sees.
+// probe returns the ID of an evaluation that exists only in sandboxes.
 func probe(index uint64) (id berth.EvalID) {
 	copy(id[:], "explain")
 	binary.BigEndian.PutUint64(id[8:], index)
 	return id
 }
 
-// rounds is how often a world waits for what is being stopped.
+// rounds is how often a sandbox waits for stopping allocations to end.
 const rounds = 4
 
-// settle decides about the job until nothing more can be placed, and lets what
-// is stopped on the way give its room back. It returns what is still without a
-// place then, by group, and for how many ends of allocations it waited.
+// settle schedules the job until nothing more can be placed, ending the
+// allocations that are being stopped on the way. It returns the instances still
+// without a place, by group, and how many allocations had to end.
 func (w sandbox) settle() (after sandbox, queued map[string]int, ends int, ok bool) {
 	for range rounds {
 		next, d, ok := w.decide()
@@ -80,8 +80,8 @@ func (w sandbox) settle() (after sandbox, queued map[string]int, ends int, ok bo
 	return w, queued, ends, true
 }
 
-// finishStops ends what of the job is being stopped, and returns how many that
-// were.
+// finishStops ends the job's allocations that are being stopped and returns
+// their number.
 func (w *sandbox) finishStops() (n int) {
 	var cmds []state.Command
 	for a := range w.snap.AllocsOf(w.key) {
@@ -97,7 +97,7 @@ func (w *sandbox) finishStops() (n int) {
 	return len(cmds)
 }
 
-// ended is the report that an allocation has stopped.
+// ended returns the report that an allocation has stopped.
 func ended(a *berth.Alloc, now time.Time) state.Command {
 	return &state.ReportAllocs{
 		Node: a.NodeID, Now: now.UnixNano(),

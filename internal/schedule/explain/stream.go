@@ -7,9 +7,9 @@ import (
 	"berth/op"
 )
 
-// elements counts what becomes of the processing elements of a stream job that
-// is registered as next: those whose configuration changes are launched anew,
-// each when its turn comes, and only then is a place looked for.
+// elements counts what happens to the processing elements of a stream job that
+// is registered as next. Those whose configuration changes are launched again
+// one after another, and are placed only then.
 func (d *DryRun) elements(snap *state.Snapshot, next *berth.Job) error {
 	d.New = next
 	var was *berth.StreamPlan

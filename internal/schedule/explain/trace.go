@@ -9,7 +9,7 @@ import (
 	"berth/internal/state"
 )
 
-// Step is one evaluation in the story of a job.
+// Step is one evaluation in the history of a job.
 type Step struct {
 	Eval                     *berth.Eval
 	Depth                    int
@@ -18,9 +18,9 @@ type Step struct {
 	Placed, Updated, Stopped []*berth.Alloc
 }
 
-// Trace returns the evaluations of a job as a tree, each behind the one it came
-// from. uid says of which incarnation, nil of all that bore the name. What led
-// there from other jobs, and what it led to there, is part of the tree.
+// Trace returns the evaluations of a job as a tree, in depth-first order. uid
+// selects an incarnation; nil selects all of that name. The tree includes
+// linked evaluations of other jobs.
 func Trace(snap *state.Snapshot, key berth.JobKey, uid *berth.UID) []Step {
 	t := &tracer{snap: snap, evals: map[berth.EvalID]*berth.Eval{}, parent: map[berth.EvalID]berth.EvalID{}, link: map[berth.EvalID]string{}, below: map[berth.EvalID][]*berth.Eval{}}
 	for e := range snap.EvalsOf(key) {
@@ -52,7 +52,7 @@ type tracer struct {
 	steps   []Step
 }
 
-// add takes in an evaluation and what it is linked with in other jobs.
+// add adds an evaluation and those in other jobs that it is linked with.
 func (t *tracer) add(e *berth.Eval) {
 	if e == nil || t.evals[e.ID] != nil {
 		return
@@ -68,8 +68,8 @@ func (t *tracer) add(e *berth.Eval) {
 	}
 }
 
-// origin returns the evaluation that another one came from, as its own row
-// tells: by its pointer, or by its cause where there is none.
+// origin returns the evaluation that another one came from, by its own row: by
+// its pointer or, without one, by its cause.
 func origin(snap *state.Snapshot, e *berth.Eval) (id berth.EvalID, link string) {
 	switch {
 	case !e.PreviousEval.IsZero():
@@ -87,8 +87,9 @@ func origin(snap *state.Snapshot, e *berth.Eval) (id berth.EvalID, link string) 
 		if a == nil {
 			break
 		}
-		// The one that placed it, or carried it over in place since, is older
-		// than what came of the allocation; if not, it is another story.
+		// The evaluation that placed the allocation, or last updated it in
+		// place, is older than what the allocation caused; otherwise it is
+		// unrelated.
 		if by := snap.Eval(a.EvalID); by != nil && by.ID != e.ID && by.CreateIndex < e.CreateIndex {
 			return by.ID, berth.CauseAlloc
 		}
@@ -96,9 +97,9 @@ func origin(snap *state.Snapshot, e *berth.Eval) (id berth.EvalID, link string) 
 	return berth.EvalID{}, ""
 }
 
-// linkParents says of every evaluation where it came from. Pointers that lead to it
-// count where it has none that leads back. An evaluation comes only from an
-// older one, so the tree is one.
+// linkParents finds the parent of every evaluation. Pointers to an evaluation
+// count if it has no pointer back. A parent is always older, so the result is a
+// forest.
 func (t *tracer) linkParents() {
 	for id, e := range t.evals {
 		if p, link := origin(t.snap, e); !p.IsZero() {
@@ -120,10 +121,10 @@ func (t *tracer) linkParents() {
 	}
 }
 
-// findChanges finds out what each evaluation did. A row of an allocation does not say
-// who stopped it, and forgets who placed it when it is carried over in place;
-// but a plan has an index of its own, which the evaluation that it ended and
-// all that it changed have in common.
+// findChanges finds out what each evaluation did. The row of an allocation does
+// not tell which evaluation stopped it, and an in-place update overwrites the
+// one that placed it. But each plan has an index of its own, shared by the
+// evaluation it ended and the allocations it changed.
 func (t *tracer) findChanges() {
 	t.changes = map[berth.EvalID]*Step{}
 	at := map[uint64]*berth.Eval{}
@@ -160,9 +161,9 @@ func (t *tracer) findChanges() {
 	}
 }
 
-// evalOfPlan returns the evaluation whose plan had an index: the one that it ended,
-// or, of a plan that was refused in part, the one that was then in hand. said
-// is what the allocation's row tells.
+// evalOfPlan returns the evaluation whose plan had an index: the one that the
+// plan ended or, if the plan was refused in part, the one that was open then.
+// said is what the allocation's row tells.
 func (t *tracer) evalOfPlan(at map[uint64]*berth.Eval, index uint64, said berth.EvalID) berth.EvalID {
 	if e := at[index]; e != nil {
 		return e.ID
@@ -177,7 +178,7 @@ func (t *tracer) evalOfPlan(at map[uint64]*berth.Eval, index uint64, said berth.
 	for id, e := range t.evals {
 		if open(e) && (e.Timeline.Refused > 0 || e.Status == berth.EvalPending) {
 			if !found.IsZero() {
-				return berth.EvalID{} // nobody can tell
+				return berth.EvalID{} // ambiguous
 			}
 			found = id
 		}

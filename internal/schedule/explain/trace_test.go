@@ -210,14 +210,14 @@ func TestVerdicts(t *testing.T) {
 		t.Helper()
 		said(t, explain.Eval(c.snap(), c.snap().Eval(statetest.ID[berth.Eval](n)), nowhere, c.now), verdict, parts)
 	}
-	job(op.WhyScheduler, "there is a place for the 1 of 1 that is missing")
+	job(op.WhyScheduler, "1 of 1 will be placed when a scheduler runs")
 	eval(1, op.WhyScheduler, "it waits for a scheduler")
 	c.decide()
-	x := job(op.WhyRuns, "1 of 1 is there; there is nothing to do")
-	if a := x.Groups[0].Allocs[0]; a.NodeName != "n1" || !strings.Contains(a.Text, "the only one of 2 nodes looked at") {
+	x := job(op.WhyRuns, "1 of 1 placed; there is nothing to do")
+	if a := x.Groups[0].Allocs[0]; a.NodeName != "n1" || !strings.Contains(a.Text, "the only one of 2 nodes") {
 		t.Errorf("why there: %+v", a)
 	}
-	eval(1, op.WhyDone, "it placed 1, and left nothing")
+	eval(1, op.WhyDone, "it placed 1; nothing was left to do")
 
 	c.Must(t, statetest.Register(web(t, 1, 600, 5e9), 2))
 	c.decide()
@@ -225,8 +225,8 @@ func TestVerdicts(t *testing.T) {
 
 	c.report(c.alloc("web.g[0]"), berth.ClientFailed)
 	c.decide()
-	x = job(op.WhyTime, "1 of 1 failed and is replaced later, first at 1970-01-01T00:17:10Z")
-	if len(x.Waits) != 1 || x.Waits[0].Until.Unix() != 1030 || !strings.Contains(x.Waits[0].Why, "it replaces web.g[0], which failed; by its reschedule policy (delay 30s, constant) attempt 1") {
+	x = job(op.WhyTime, "1 of 1 failed and will be replaced later, the first at 1970-01-01T00:17:10Z")
+	if len(x.Waits) != 1 || x.Waits[0].Until.Unix() != 1030 || !strings.Contains(x.Waits[0].Why, "it replaces web.g[0], which failed; the reschedule policy delays attempt 1 (delay 30s, constant)") {
 		t.Errorf("it waits for %+v", x.Waits)
 	}
 	c.now = c.now.Add(time.Minute)
@@ -237,7 +237,7 @@ func TestVerdicts(t *testing.T) {
 	big := web(t, 1, 900, 5e9)
 	c.Must(t, statetest.Register(big, 3))
 	c.decide()
-	x = job(op.WhyStop, "1 of 1 wait until what is being stopped has given its room back")
+	x = job(op.WhyStop, "1 of 1 wait until allocations being stopped have freed their capacity")
 	if ch := x.Groups[0].Changes[0]; ch.Stopping != 1 {
 		t.Errorf("the smallest change is %+v", ch)
 	}
@@ -245,7 +245,7 @@ func TestVerdicts(t *testing.T) {
 	c.report(c.alloc("web.g[0]"), berth.ClientComplete)
 	c.decide()
 	job(op.WhyRuns)
-	eval(3, op.WhyDone, "Later evaluations looked at that")
+	eval(3, op.WhyDone, "Later evaluations dealt with that")
 
 	// Two evaluations wait: the older is needless.
 	c.Must(t, statetest.Register(big, 4), &state.CancelEvals{IDs: []berth.EvalID{statetest.ID[berth.Eval](4)}, Why: "superseded by evaluation X", Now: 1})
@@ -253,15 +253,15 @@ func TestVerdicts(t *testing.T) {
 	c.Must(t, statetest.Register(big, 5), &state.FailEval{
 		ID: statetest.ID[berth.Eval](5), Why: "it broke", FollowUp: statetest.ID[berth.Eval](6), Wait: c.now.Add(time.Minute).UnixNano(), Timeline: berth.Timeline{Deliveries: 3},
 	})
-	eval(5, op.WhyFailed, "failed: it broke. It was given to a scheduler 3 times. Evaluation 00000006 takes it up at 1970-01-01T00:18:40Z")
-	eval(6, op.WhyTime, "until 1970-01-01T00:18:40Z: it takes up evaluation 00000005, which failed: it broke")
+	eval(5, op.WhyFailed, "failed: it broke. It was delivered to a scheduler 3 times. Evaluation 00000006 retries it at 1970-01-01T00:18:40Z")
+	eval(6, op.WhyTime, "until 1970-01-01T00:18:40Z: it retries evaluation 00000005, which failed: it broke")
 
 	c.Must(t, &state.StopJob{Key: key("web"), Now: c.now.UnixNano(), Eval: state.EvalSeed{
 		ID: statetest.ID[berth.Eval](7), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser},
 	}})
 	job(op.WhyStopped, "1 of its 3 allocations has not ended yet")
 	c.decide()
-	eval(7, op.WhyDone, "it stopped 1, and left nothing")
+	eval(7, op.WhyDone, "it stopped 1; nothing was left to do")
 }
 
 func said(t *testing.T, x *op.Explanation, verdict string, parts []string) {
