@@ -131,7 +131,7 @@ func settled(t *rapid.T, snap *state.Snapshot, e *berth.Eval, when time.Time) {
 // An evaluation of a type that nobody decides fails, and says so.
 func TestUnknownType(t *testing.T) {
 	d := schedule.Decide(state.New().Snapshot(), &berth.Eval{ID: statetest.ID[berth.Eval](1), Type: "astrology"}, 0, time.Now())
-	if d.Plan.End.Status != berth.EvalFailed || d.Plan.End.Description != "there is no scheduler for the type astrology" {
+	if d.Plan.End.Status != berth.EvalFailed || d.Plan.End.Description != "no scheduler for job type astrology" {
 		t.Errorf("%+v", d.Plan.End)
 	}
 }
