@@ -1,15 +1,14 @@
-// Package jobspec turns job files into jobs. It reads HCL2 and JSON, fills in
-// variables, locals, functions and dynamic blocks, and leaves a tree in the
-// words of the API, which [admit.DecodeJob] turns into a job: defaults and
-// validation are that package's, and there is no second set of structs.
+// Package jobspec parses job files. It reads HCL2 and JSON, evaluates variables,
+// locals, functions and dynamic blocks, and produces a tree with the API's field
+// names. [admit.DecodeJob] turns the tree into a job: it sets defaults and validates,
+// so there is no second set of structs.
 //
-// The syntax is that of Nomad's public job specification. What only an agent
-// knows, ${attr.kernel.name} or ${NOMAD_PORT_http}, stays in the text as it was
-// written; an expression that would have to know it is refused at its place.
+// The syntax is that of Nomad's public job specification. References that only an
+// agent can resolve, such as ${attr.kernel.name} or ${NOMAD_PORT_http}, stay in the
+// text as written; an expression that needs their value is refused.
 //
-// All problems of a file come back at once, each with file, line and column and
-// its path in the job. Servers parse files for callers they do not trust, so
-// every cost is bounded before it is paid: text, nesting, blocks, the steps of
-// expressions and the size of what they build. No file is read except through
-// [Options.Files].
+// All problems of a file are returned at once, each with file, line, column and its
+// path in the job. Servers parse files for callers that they do not trust, so every
+// cost is limited before it is paid: text, nesting, blocks, the steps of expressions
+// and the size of their results. Files are only read through [Options.Files].
 package jobspec

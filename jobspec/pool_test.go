@@ -43,7 +43,7 @@ node_pool "prod" {
 		{"a function", `node_pool "a" { description = upper("x") }`, `p:1,31-41: node_pool.description: Function calls not allowed`},
 		{"a variable", `node_pool "a" { description = var.x }`, `p:1,31-34: node_pool.description: Variables not allowed`},
 		{"a wrong kind", `node_pool "a" { description = ["x"] }`, `p:1,31-36: node_pool.description: text, a number, true or false is wanted`},
-		{"a wrong duration", `node_pool "a" { node_identity_ttl = "soon" }`, `p: node_pool.node_identity_ttl: "soon" is not a duration`},
+		{"a wrong duration", `node_pool "a" { node_identity_ttl = "soon" }`, `p: node_pool.node_identity_ttl: must be a duration such as`},
 		{"blocks in meta", "node_pool \"a\" {\n  meta {\n    b {}\n  }\n}", `p:3,5-6: node_pool.meta.b: is a block; meta has text alone`},
 		{"a huge number", "node_pool \"a\" {\n  meta { b = 1e99999999 }\n}", `p:2,14-24: node_pool.meta.b: text, a number, true or false is wanted`},
 		{"an unknown field", `{"Name":"dev","Colour":"red"}`, ``},

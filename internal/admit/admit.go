@@ -1,10 +1,10 @@
-// Package admit is the entry point for jobs. It turns a tree, from JSON or from a
-// job file, into a job with every default filled in, and refuses what is wrong:
-// each problem is named with its path, and all of them at once. What is not
-// supported yet is refused by name too, so nothing that a user writes is ignored.
+// Package admit decodes and validates jobs. It turns a tree, from JSON or from a job
+// file, into a job with all defaults filled in, and returns all problems at once, each
+// with its path. It refuses fields that are not supported, so nothing that a user
+// writes is ignored.
 //
-// It decides on the text alone. Whether the cluster has the namespace, the nodes
-// or the room for a job is for others to say.
+// It looks at the text alone. Whether the cluster has the namespace, the nodes or the
+// capacity for a job is checked elsewhere.
 package admit
 
 import (
@@ -14,7 +14,7 @@ import (
 	"berth/internal/decode"
 )
 
-// Source is the syntax a tree came from.
+// Source is the syntax that a tree was parsed from.
 type Source int
 
 // The sources of trees.
@@ -23,13 +23,13 @@ const (
 	FromHCL                // numbers, bools and strings convert, as HCL users expect
 )
 
-// DecodeJob turns a tree into a job with every default filled in, and returns
-// all problems at once, those of [Validate] included.
+// DecodeJob turns a tree into a job with all defaults filled in. Its error has all
+// problems, those of [Validate] included.
 //
-// It goes parents first: the type and the job's own blocks, then each group
-// starting from the job's resolved blocks (or the defaults of the type), then
-// each task starting from its group. A block that says only attempts = 5 thus
-// keeps what its parent says of the rest.
+// Parents come first: the type and the job's own blocks, then each group, starting
+// from the job's resolved blocks or the defaults of the type, then each task, starting
+// from its group. So a block that only sets attempts = 5 inherits everything else from
+// its parent.
 func DecodeJob(tree decode.Tree, from Source) (*berth.Job, error) {
 	d := newDecoder(from)
 	j := d.job(tree)
@@ -40,7 +40,7 @@ func DecodeJob(tree decode.Tree, from Source) (*berth.Job, error) {
 	return j, nil
 }
 
-// ParseJob is [DecodeJob] for a job written in JSON.
+// ParseJob does what [DecodeJob] does for a job written in JSON.
 func ParseJob(text []byte) (*berth.Job, error) {
 	tree, err := decode.ParseJSON(text)
 	if err != nil {
@@ -49,25 +49,24 @@ func ParseJob(text []byte) (*berth.Job, error) {
 	return DecodeJob(tree, FromJSON)
 }
 
-// Fill decodes src over what dst points to, which may hold blocks of jobs: they
-// start from the defaults that they have in a job. It returns everything that
-// does not fit. See [decode.Decoder.Fill].
+// Fill decodes src into the struct that dst points to and returns all problems. Blocks
+// that belong to jobs start with the defaults that they have in a job. See
+// [decode.Decoder.Fill].
 func Fill(dst any, src decode.Tree, path string) berth.Problems {
 	d := newDecoder(FromJSON)
 	d.Fill(dst, src, path)
 	return d.Problems
 }
 
-// Validate returns everything wrong with a complete job, each with its place.
-// It refuses by name whatever is not built yet: nothing a user writes is
-// ignored.
+// Validate returns all problems of a complete job, each with its path. Fields that are
+// not supported are problems too.
 func Validate(j *berth.Job) berth.Problems {
 	c := checker{}
 	c.job(j)
 	return c.problems
 }
 
-// Warnings returns what a user should know of a valid job.
+// Warnings returns what a user should know about a valid job.
 func Warnings(j *berth.Job) (out []string) {
 	for _, g := range j.TaskGroups {
 		for _, n := range g.Networks {
@@ -76,11 +75,11 @@ func Warnings(j *berth.Job) (out []string) {
 			}
 		}
 		if g.Count == 0 {
-			out = append(out, fmt.Sprintf("group %q: count is 0, so nothing of it will run", g.Name))
+			out = append(out, fmt.Sprintf("group %q: count is 0, so nothing will run", g.Name))
 		}
 		for _, t := range g.Tasks {
 			if t.Resources.DiskMB != 0 {
-				out = append(out, fmt.Sprintf("group %q, task %q: resources.disk has no effect; the group's ephemeral_disk does", g.Name, t.Name))
+				out = append(out, fmt.Sprintf("group %q, task %q: resources.disk has no effect; use the group's ephemeral_disk", g.Name, t.Name))
 			}
 			if t.Resources.IOPS != 0 {
 				out = append(out, fmt.Sprintf("group %q, task %q: resources.iops has no effect", g.Name, t.Name))

@@ -7,7 +7,7 @@ import (
 	"berth"
 )
 
-// Spread blocks are refused for what no scheduler could mean.
+// Invalid spread blocks are refused.
 func TestSpreadBlocks(t *testing.T) {
 	target := func(list ...berth.SpreadTarget) berth.Spread {
 		return berth.Spread{Attribute: "${meta.rack}", Weight: 50, SpreadTarget: list}
@@ -23,12 +23,12 @@ func TestSpreadBlocks(t *testing.T) {
 		{"less than all", target(berth.SpreadTarget{Value: "r1", Percent: 60}), ""},
 		{"a star", target(berth.SpreadTarget{Value: "r1", Percent: 60}, berth.SpreadTarget{Value: "*", Percent: 40}), ""},
 		{"no attribute", berth.Spread{Weight: 50}, "job.spread[0].attribute: is missing"},
-		{"negative weight", berth.Spread{Attribute: "${meta.rack}", Weight: -1}, "job.spread[0].weight: -1 is out of range; allowed are 0 to 100"},
-		{"weight over 100", berth.Spread{Attribute: "${meta.rack}", Weight: 101}, "job.spread[0].weight: 101 is out of range"},
-		{"negative percent", target(berth.SpreadTarget{Value: "r1", Percent: -5}), "job.spread[0].target[r1].percent: -5 is out of range"},
-		{"percent over 100", target(berth.SpreadTarget{Value: "r1", Percent: 101}), "job.spread[0].target[r1].percent: 101 is out of range"},
-		{"more than all", target(berth.SpreadTarget{Value: "r1", Percent: 60}, berth.SpreadTarget{Value: "r2", Percent: 41}), "job.spread[0].target: the percentages add up to 101; allowed are 100"},
-		{"one twice", target(berth.SpreadTarget{Value: "r1", Percent: 30}, berth.SpreadTarget{Value: "r1", Percent: 30}), "job.spread[0].target[r1]: is there twice"},
+		{"negative weight", berth.Spread{Attribute: "${meta.rack}", Weight: -1}, "job.spread[0].weight: must be 0 to 100, got -1"},
+		{"weight over 100", berth.Spread{Attribute: "${meta.rack}", Weight: 101}, "job.spread[0].weight: must be 0 to 100, got 101"},
+		{"negative percent", target(berth.SpreadTarget{Value: "r1", Percent: -5}), "job.spread[0].target[r1].percent: must be 0 to 100, got -5"},
+		{"percent over 100", target(berth.SpreadTarget{Value: "r1", Percent: 101}), "job.spread[0].target[r1].percent: must be 0 to 100, got 101"},
+		{"more than all", target(berth.SpreadTarget{Value: "r1", Percent: 60}, berth.SpreadTarget{Value: "r2", Percent: 41}), "job.spread[0].target: the percentages must add up to at most 100, got 101"},
+		{"one twice", target(berth.SpreadTarget{Value: "r1", Percent: 30}, berth.SpreadTarget{Value: "r1", Percent: 30}), "job.spread[0].target[r1]: is defined twice"},
 	} {
 		var k checker
 		k.spreads("job", []berth.Spread{c.block})

@@ -29,7 +29,7 @@ func streamJob(t testing.TB) *berth.Job {
 				"Tasks": [{"Name": "t", "Driver": "mock_driver"}]}]}`)
 }
 
-// own gives a job blocks that a test can change.
+// own returns a copy of the job whose blocks a test can change.
 func own(j *berth.Job) *berth.Job {
 	out, s := *j, *j.Stream
 	out.Stream = &s
@@ -42,7 +42,7 @@ func own(j *berth.Job) *berth.Job {
 	return &out
 }
 
-// What a server shows of a stream job can be sent to it again, and is the same.
+// A stream job that a server returned can be sent back and is unchanged.
 func TestStreamJobComesBack(t *testing.T) {
 	j := streamJob(t)
 	text, err := json.Marshal(j)
@@ -57,7 +57,7 @@ func TestStreamJobComesBack(t *testing.T) {
 	}
 }
 
-// An ordinary job does not show that there are stream jobs.
+// The JSON of other jobs has no fields of stream jobs.
 func TestOrdinaryJobsAreUnchangedInShape(t *testing.T) {
 	text, err := json.Marshal(validJob(t))
 	if err != nil {
@@ -70,8 +70,8 @@ func TestOrdinaryJobsAreUnchangedInShape(t *testing.T) {
 	}
 }
 
-// Rules that take more than a job file's worth of text to break, and jobs that
-// came by no door.
+// Rules that no job file of allowed size can break, and jobs that did not come through
+// DecodeJob.
 func TestValidateStream(t *testing.T) {
 	wide := func(n int) []berth.RegionSpec {
 		return []berth.RegionSpec{{Name: "r", Groups: []string{"b"}, Width: n}}
@@ -82,17 +82,17 @@ func TestValidateStream(t *testing.T) {
 		want  string
 	}{
 		{"nothing", func(j *berth.Job) {}, ""},
-		{"no blocks", func(j *berth.Job) { j.Stream = nil }, "job: a job of type stream, or a group of it, lacks its stream block"},
-		{"a group without blocks", func(j *berth.Job) { j.TaskGroups[0].Stream = nil }, "job: a job of type stream, or a group of it, lacks its stream block"},
+		{"no blocks", func(j *berth.Job) { j.Stream = nil }, "job: the stream block of the job or of a group is missing"},
+		{"a group without blocks", func(j *berth.Job) { j.TaskGroups[0].Stream = nil }, "job: the stream block of the job or of a group is missing"},
 		{"another type", func(j *berth.Job) {
 			j.Type = berth.TypeService
 			j.Stream, j.TaskGroups[0].Stream, j.TaskGroups[1].Stream = nil, nil, nil
-		}, "job.group[a].task[t].connectivity: is for jobs of type stream, not for those of type service"},
-		{"too many channels", func(j *berth.Job) { j.Stream.Regions = wide(1001); j.TaskGroups[1].Count = 1000 }, "job.parallel_region[r].width: 1001 is out of range; allowed are 1 to 1000"},
+		}, "job.group[a].task[t].connectivity: is only for jobs of type stream, not service"},
+		{"too many channels", func(j *berth.Job) { j.Stream.Regions = wide(1001); j.TaskGroups[1].Count = 1000 }, "job.parallel_region[r].width: must be 1 to 1000, got 1001"},
 		{"a count of its own", func(j *berth.Job) { j.TaskGroups[1].Count = 3 },
-			`job.group[b].count: 3 is not allowed in a job of type stream; allowed is 2: the width of parallel_region "r" says how many`},
+			`job.group[b].count: must be 2, the width of parallel_region "r", got 3`},
 		{"a count without a region", func(j *berth.Job) { j.TaskGroups[0].Count = 0 },
-			`job.group[a].count: 0 is not allowed in a job of type stream; allowed is 1: it is in no parallel_region`},
+			`job.group[a].count: must be 1, for a group in no parallel_region, got 0`},
 		{"too many elements", func(j *berth.Job) {
 			j.Stream.Regions = nil
 			for i := range 6 {
@@ -102,11 +102,11 @@ func TestValidateStream(t *testing.T) {
 				j.Stream.Regions = append(j.Stream.Regions, berth.RegionSpec{Name: g.Name, Groups: []string{g.Name}, Width: 1000})
 			}
 			j.TaskGroups[1].Count = 1
-		}, "job.parallel_region: the groups have 6002 processing elements together; allowed are 5000"},
+		}, "job.parallel_region: at most 5000 processing elements are allowed in all groups, got 6002"},
 		{"too many connections", func(j *berth.Job) {
 			j.Stream.Regions = []berth.RegionSpec{{Name: "r", Groups: []string{"a"}, Width: 300}, {Name: "q", Groups: []string{"b"}, Width: 300}}
 			j.TaskGroups[0].Count, j.TaskGroups[1].Count = 300, 300
-		}, "job.stream: the streams join 90000 pairs of ports; allowed are 50000"},
+		}, "job.stream: streams can connect at most 50000 pairs of ports, got 90000"},
 		{"channel by channel it is not", func(j *berth.Job) {
 			j.Stream.Regions = []berth.RegionSpec{{Name: "r", Groups: []string{"a", "b"}, Width: 300}}
 			j.TaskGroups[0].Count, j.TaskGroups[1].Count = 300, 300
@@ -120,17 +120,17 @@ func TestValidateStream(t *testing.T) {
 				x.Name = fmt.Sprint("e", i)
 				j.Stream.Exports = append(j.Stream.Exports, x)
 			}
-		}, "job: 11000 exports or imports, counted for each processing element, are too many; allowed are 10000"},
-		{"too many tags", func(j *berth.Job) { j.Stream.HostPools[0].Tags = make([]string, 101) }, "job.host_pool[p].tags: 101 are too many; allowed are 100"},
+		}, "job: at most 10000 exports or imports are allowed, counted per processing element, got 11000"},
+		{"too many tags", func(j *berth.Job) { j.Stream.HostPools[0].Tags = make([]string, 101) }, "job.host_pool[p].tags: at most 100 entries are allowed, got 101"},
 		{"too many properties", func(j *berth.Job) {
 			j.Stream.Exports = slices.Clone(j.Stream.Exports)
 			j.Stream.Exports[0].Properties = map[string]any{}
 			for i := range 101 {
 				j.Stream.Exports[0].Properties[fmt.Sprint("p", i)] = int64(i)
 			}
-		}, "job.export[e].properties: 101 are too many; allowed are 100"},
+		}, "job.export[e].properties: at most 100 properties are allowed, got 101"},
 		{"a pool's node that is not there", func(j *berth.Job) { n := 2; j.TaskGroups[0].Stream.Placement.PoolHost = &n },
-			"job.group[a].placement.pool_host: 2 is out of range; allowed are 0 to 1"},
+			"job.group[a].placement.pool_host: must be 0 to 1, got 2"},
 		{"a long expression", func(j *berth.Job) {
 			j.Stream.Imports = slices.Clone(j.Stream.Imports)
 			j.Stream.Imports[0].Filter = strings.Repeat("x", 4097)
@@ -150,7 +150,7 @@ func TestValidateStream(t *testing.T) {
 	}
 }
 
-// A job from the log that lacks what a stream job has is refused.
+// A job from the log that lacks stream blocks is refused.
 func TestWholeStream(t *testing.T) {
 	for _, spoil := range []func(j *berth.Job){
 		func(j *berth.Job) { j.Stream = nil }, func(j *berth.Job) { j.TaskGroups[1].Stream = nil }, func(j *berth.Job) { j.Type = berth.TypeBatch },
@@ -165,20 +165,20 @@ func TestWholeStream(t *testing.T) {
 func TestStreamWarnings(t *testing.T) {
 	j := own(streamJob(t))
 	if w := Warnings(j); len(w) > 0 {
-		t.Errorf("a fine job is warned of: %q", w)
+		t.Errorf("warnings about a valid job: %q", w)
 	}
 	j.Stream.Streams, j.Stream.Exports, j.Stream.Imports = nil, nil, nil
 	want := []string{
-		`group "a": output "o" feeds no stream and no export`,
-		`group "b": input "i" is fed by no stream and no import`, `group "b": input "j" is fed by no stream and no import`,
+		`group "a": output "o" is not connected to a stream or export`,
+		`group "b": input "i" is not connected to a stream or import`, `group "b": input "j" is not connected to a stream or import`,
 	}
 	if diff := cmp.Diff(want, Warnings(j)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// Conditions are told to exclude each other exactly if no spreading of the
-// processing elements over any nodes meets them: tried with every one.
+// A placement is refused if and only if no assignment of the processing elements to
+// nodes satisfies it; the test tries every assignment.
 func TestTogetherIsExact(t *testing.T) {
 	seen := map[bool]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -206,7 +206,7 @@ func TestTogetherIsExact(t *testing.T) {
 		}
 		possible := spreadable(all, make([]int, 0, total))
 		if possible != (len(c.problems) == 0) {
-			t.Fatalf("possible: %v, told: %v", possible, c.problems)
+			t.Fatalf("possible: %v, problems: %v", possible, c.problems)
 		}
 		seen[possible]++
 	})
@@ -215,8 +215,8 @@ func TestTogetherIsExact(t *testing.T) {
 	}
 }
 
-// spreadable tries every way to put processing elements on as many nodes as
-// there are of them.
+// spreadable reports whether some assignment of the processing elements to nodes is
+// allowed. It tries them all.
 func spreadable(all []*berth.PEPlacement, nodes []int) bool {
 	if len(nodes) == len(all) {
 		return true

@@ -8,17 +8,17 @@ import (
 	"berth/internal/decode"
 )
 
-// What jobs that run on every node may not say is refused by name; what they
-// do not say has its default.
+// Blocks that make no sense for jobs that run on every node are refused by name; absent
+// blocks get their defaults.
 func TestPerNodeJobs(t *testing.T) {
 	for _, c := range []struct{ job, want string }{
 		{`"Type":"system"`, ""},
 		{`"Type":"sysbatch"`, ""},
 		{`"Type":"system","Update":{"MaxParallel":3}`, ""},
 		{`"Type":"system","Update":{"MaxParallel":0,"Stagger":0}`, ""},
-		{`"Type":"system","Update":{"MaxParallel":1,"Stagger":0}`, "job.update.stagger: 0s is out of range"},
+		{`"Type":"system","Update":{"MaxParallel":1,"Stagger":0}`, "job.update.stagger: must be 1ms to 876000h0m0s, got 0s"},
 		{`"Type":"system","Update":{"Canary":50,"AutoRevert":true,"AutoPromote":true}`, ""},
-		{`"Type":"system","Update":{"AutoPromote":true}`, "job.update.auto_promote: needs canaries"},
+		{`"Type":"system","Update":{"AutoPromote":true}`, "job.update.auto_promote: needs canary to be above 0"},
 		{`"Type":"sysbatch","Update":{"MaxParallel":1}`, "job.update: is not for jobs of type sysbatch"},
 		{`"Type":"system","Affinities":[{"LTarget":"${node.class}","RTarget":"a"}]`, "job.affinity: is not for jobs of type system"},
 		{`"Type":"sysbatch","Affinities":[{"LTarget":"${node.class}","RTarget":"a"}]`, "job.affinity: is not for jobs of type sysbatch"},
@@ -36,7 +36,7 @@ func TestPerNodeJobs(t *testing.T) {
 		}
 	}
 	two := `"TaskGroups":[{"Name":"g","Count":2,"Tasks":[{"Name":"t","Driver":"mock_driver"}]}]}`
-	if _, text := perNodeJob(t, `{"ID":"log","Type":"system",`+two); !strings.Contains(text, "job.group[g].count: 2 is too many for a job of type system") {
+	if _, text := perNodeJob(t, `{"ID":"log","Type":"system",`+two); !strings.Contains(text, "job.group[g].count: must be 0 or 1 for jobs of type system") {
 		t.Error(text)
 	}
 	if _, text := perNodeJob(t, `{"ID":"fix","Type":"sysbatch",`+two); text != "" {

@@ -14,13 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// validJob is a small job that Validate has nothing against.
+// validJob returns a small valid job.
 func validJob(t testing.TB) *berth.Job {
 	return mustDecode(t, `{"ID": "j", "TaskGroups": [{"Name": "g", "Networks": [{"DynamicPorts": [{"Label": "http"}, {"Label": "admin", "Value": 8080}]}],
 		"Tasks": [{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}, {"Name": "u", "Driver": "mock_driver"}]}]}`)
 }
 
-// Each rule by a job that breaks it alone, and all that is said of it.
+// Each rule is tested with a job that breaks only that rule.
 func TestValidate(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	tests := []struct {
@@ -30,171 +30,171 @@ func TestValidate(t *testing.T) {
 	}{
 		{"nothing", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {}, ""},
 
-		{"no ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "" }, `job.id: a job needs an ID`},
-		{"long ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = berth.JobID(long) }, `job.id: 300 bytes are too long; allowed are 255`},
-		{"ID with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a b" }, `job.id: "a b" has a space or a character that cannot be printed`},
-		{"ID with a NUL", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a\x00" }, `job.id: "a\x00" has a space or a character that cannot be printed`},
-		{"ID not UTF-8", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a\xff" }, `job.id: is not valid UTF-8`},
-		{"long name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Name = long }, `job.name: 300 bytes are too long; allowed are 255`},
-		{"name of two lines", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Name = "a\nb" }, `job.name: "a\nb" has a character that cannot be printed`},
-		{"all namespaces", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Namespace = "*" }, `job.namespace: "*" names all namespaces; a job lives in one`},
-		{"long namespace", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Namespace = long }, `job.namespace: 300 bytes are too long; allowed are 128`},
-		{"long region", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Region = long }, `job.region: 300 bytes are too long; allowed are 128`},
-		{"long pool", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.NodePool = long }, `job.node_pool: 300 bytes are too long; allowed are 128`},
-		{"unknown type", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type = "cron" }, `job.type: "cron" is not allowed; allowed are service, batch, system, sysbatch, stream`},
-		{"core jobs are not for users", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type = berth.TypeCore }, `job.type: "core" is not allowed; allowed are service, batch, system, sysbatch, stream`},
-		{"low priority", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Priority = 0 }, `job.priority: 0 is out of range; allowed are 1 to 100`},
-		{"high priority", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Priority = 101 }, `job.priority: 101 is out of range; allowed are 1 to 100`},
-		{"bad glob", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Datacenters = []string{"a["} }, `job.datacenters: "a[" is not a datacenter or a glob`},
-		{"empty datacenter", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Datacenters = []string{""} }, `job.datacenters: "" is not a datacenter or a glob`},
+		{"no ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "" }, `job.id: is missing`},
+		{"long ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = berth.JobID(long) }, `job.id: must be at most 255 bytes, got 300`},
+		{"ID with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a b" }, `job.id: must have printable characters only and no spaces, got "a b"`},
+		{"ID with a NUL", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a\x00" }, `job.id: must have printable characters only and no spaces, got "a\x00"`},
+		{"ID not UTF-8", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a\xff" }, `job.id: must be valid UTF-8, got "a\xff"`},
+		{"long name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Name = long }, `job.name: must be at most 255 bytes, got 300`},
+		{"name of two lines", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Name = "a\nb" }, `job.name: must have printable characters only, got "a\nb"`},
+		{"all namespaces", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Namespace = "*" }, `job.namespace: must be one namespace, got "*"`},
+		{"long namespace", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Namespace = long }, `job.namespace: must be at most 128 bytes, got 300`},
+		{"long region", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Region = long }, `job.region: must be at most 128 bytes, got 300`},
+		{"long pool", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.NodePool = long }, `job.node_pool: must be at most 128 bytes, got 300`},
+		{"unknown type", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type = "cron" }, `job.type: unknown type "cron": want service, batch, system, sysbatch or stream`},
+		{"core jobs are not for users", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type = berth.TypeCore }, `job.type: unknown type "core": want service, batch, system, sysbatch or stream`},
+		{"low priority", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Priority = 0 }, `job.priority: must be 1 to 100, got 0`},
+		{"high priority", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Priority = 101 }, `job.priority: must be 1 to 100, got 101`},
+		{"bad glob", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Datacenters = []string{"a["} }, `job.datacenters: must be a datacenter or a glob pattern, got "a["`},
+		{"empty datacenter", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Datacenters = []string{""} }, `job.datacenters: must be a datacenter or a glob pattern, got ""`},
 		{"empty meta key", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Meta = map[string]string{"": "x"} }, `job.meta: "" is not a usable key, or its value is not valid UTF-8`},
 		{"meta not UTF-8", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Meta = map[string]string{"a": "\xff"} }, `job.meta: "a" is not a usable key, or its value is not valid UTF-8`},
 
 		{"no group", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.TaskGroups = nil }, `job.group: a job needs at least one group`},
 		{"too many groups", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.TaskGroups = slices.Repeat(j.TaskGroups, berth.MaxGroups+1)
-		}, `job.group: 1001 groups are too many; allowed are 1000`},
-		{"group twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.TaskGroups = append(j.TaskGroups, g) }, `job.group[g]: is there twice`},
+		}, `job.group: at most 1000 groups are allowed, got 1001`},
+		{"group twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.TaskGroups = append(j.TaskGroups, g) }, `job.group[g]: is defined twice`},
 		{"groups that look alike", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			h := *g
 			h.Name = "G"
 			j.TaskGroups = append(j.TaskGroups, &h)
 		}, `job.group[G]: differs from "g" only in case`},
-		{"group without a name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Name = "" }, `job.group[].name: a name is wanted`},
-		{"group with a slash", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Name = "a/b" }, `job.group[a/b].name: "a/b" has a slash or a character that is not plain ASCII`},
-		{"negative count", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Count = -1 }, `job.group[g].count: -1 is out of range; allowed are 0 to 50000`},
-		{"huge count", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Count = 1e9 }, `job.group[g].count: 1000000000 is out of range; allowed are 0 to 50000`},
+		{"group without a name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Name = "" }, `job.group[].name: is missing`},
+		{"group with a slash", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Name = "a/b" }, `job.group[a/b].name: must be printable ASCII without slashes, got "a/b"`},
+		{"negative count", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Count = -1 }, `job.group[g].count: must be 0 to 50000, got -1`},
+		{"huge count", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Count = 1e9 }, `job.group[g].count: must be 0 to 50000, got 1000000000`},
 		{"group meta", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Meta = map[string]string{"a\x00": ""} }, `job.group[g].meta: "a\x00" is not a usable key, or its value is not valid UTF-8`},
 		{"scaling without a top", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Scaling = &berth.ScalingPolicy{Min: 1, Type: berth.ScalingHorizontal}
-		}, `job.group[g].scaling.max: 0 is below min, 1`},
+		}, `job.group[g].scaling.max: must be at least min, 1, got 0`},
 		{"count beyond its scaling", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Scaling = &berth.ScalingPolicy{Min: 2, Max: 5, Type: berth.ScalingHorizontal}
-		}, `job.group[g].scaling: the count of the group, 1, is out of range; allowed are 2 to 5`},
+		}, `job.group[g].scaling: the group's count must be 2 to 5, got 1`},
 		{"scaling of a group by its memory", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Scaling = &berth.ScalingPolicy{Max: 5, Type: berth.ScalingMemory}
-		}, `job.group[g].scaling.type: "vertical_mem" is not allowed; allowed are horizontal`},
+		}, `job.group[g].scaling.type: unknown type "vertical_mem": want horizontal`},
 		{"scaling of a task by its count", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.ScalingPolicies = []berth.ScalingPolicy{{Max: 5, Type: berth.ScalingHorizontal}}
-		}, `job.group[g].task[t].scaling.type: "horizontal" is not allowed; allowed are vertical_cpu, vertical_mem`},
-		{"negative delay of the end", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ShutdownDelay = -1 }, `job.group[g].shutdown_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		}, `job.group[g].task[t].scaling.type: unknown type "horizontal": want vertical_cpu or vertical_mem`},
+		{"negative delay of the end", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ShutdownDelay = -1 }, `job.group[g].shutdown_delay: must be 0s to 876000h0m0s, got -1ns`},
 		{"longest run of a batch job", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Type, g.MaxRunDuration = berth.TypeBatch, time.Hour
 		}, ""},
-		{"longest run of a service", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.MaxRunDuration = time.Hour }, `job.group[g].max_run_duration: is not allowed in a job of type service; allowed are batch and sysbatch`},
-		{"negative longest run", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type, g.MaxRunDuration = berth.TypeBatch, -1 }, `job.group[g].max_run_duration: -1ns is out of range; allowed are 1ns to 876000h0m0s`},
+		{"longest run of a service", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.MaxRunDuration = time.Hour }, `job.group[g].max_run_duration: is only for jobs of type batch or sysbatch, not service`},
+		{"negative longest run", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type, g.MaxRunDuration = berth.TypeBatch, -1 }, `job.group[g].max_run_duration: must be 1ns to 876000h0m0s, got -1ns`},
 		{"small disk", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.EphemeralDisk = &berth.EphemeralDisk{SizeMB: 1}
-		}, `job.group[g].ephemeral_disk.size: 1 is out of range; allowed are 10 to 1099511627776`},
+		}, `job.group[g].ephemeral_disk.size: must be 10 to 1099511627776, got 1`},
 		{"disk smaller than logs", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.EphemeralDisk = &berth.EphemeralDisk{SizeMB: 100}
-		}, `job.group[g].ephemeral_disk.size: 100 MiB do not hold the logs of the tasks, 200 MiB`},
+		}, `job.group[g].ephemeral_disk.size: must be above 200 MiB, the size of the tasks' logs, got 100`},
 
-		{"restart mode", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Mode = "x" }, `job.group[g].restart.mode: "x" is not allowed; allowed are delay, fail`},
-		{"restart attempts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Attempts = -1 }, `job.group[g].restart.attempts: -1 is out of range; allowed are 0 to 1000000`},
+		{"restart mode", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Mode = "x" }, `job.group[g].restart.mode: unknown mode "x": want delay or fail`},
+		{"restart attempts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Attempts = -1 }, `job.group[g].restart.attempts: must be 0 to 1000000, got -1`},
 		{"restart interval", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			*g.RestartPolicy = berth.RestartPolicy{Interval: 1, Mode: berth.RestartFail}
-		}, `job.group[g].restart.interval: 1ns is out of range; allowed are 5s to 876000h0m0s`},
-		{"restart delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Delay = -1 }, `job.group[g].restart.delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
-		{"restarts that do not fit", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Attempts = 1000 }, `job.group[g].restart: 1000 restarts with a delay of 15s do not fit in an interval of 30m0s`},
+		}, `job.group[g].restart.interval: must be 5s to 876000h0m0s, got 1ns`},
+		{"restart delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Delay = -1 }, `job.group[g].restart.delay: must be 0s to 876000h0m0s, got -1ns`},
+		{"restarts that do not fit", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Attempts = 1000 }, `job.group[g].restart: 1000 attempts with a delay of 15s do not fit into an interval of 30m0s`},
 		{"restart of a task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			p := *t.RestartPolicy
 			p.Mode = "x"
 			t.RestartPolicy = &p
-		}, `job.group[g].task[t].restart.mode: "x" is not allowed; allowed are delay, fail`},
+		}, `job.group[g].task[t].restart.mode: unknown mode "x": want delay or fail`},
 
 		{"all of a disconnect block", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Disconnect = &berth.DisconnectStrategy{LostAfter: time.Hour, Reconcile: berth.KeepLongestRunning}
 		}, ``},
 		{"negative lost_after", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Disconnect = &berth.DisconnectStrategy{LostAfter: -1, Reconcile: berth.KeepOriginal}
-		}, `job.group[g].disconnect.lost_after: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		}, `job.group[g].disconnect.lost_after: must be 0s to 876000h0m0s, got -1ns`},
 		{"stop on client after nothing", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Disconnect = &berth.DisconnectStrategy{StopOnClientAfter: new(time.Duration), Reconcile: berth.KeepReplacement}
-		}, `job.group[g].disconnect.stop_on_client_after: 0s is out of range; allowed are 1ns to 876000h0m0s`},
+		}, `job.group[g].disconnect.stop_on_client_after: must be 1ns to 876000h0m0s, got 0s`},
 		{"lost and stopped on the client", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			d := time.Minute
 			g.Disconnect = &berth.DisconnectStrategy{LostAfter: time.Hour, StopOnClientAfter: &d, Reconcile: berth.KeepBestScore}
-		}, `job.group[g].disconnect.stop_on_client_after: is there beside lost_after; allowed is one of them`},
+		}, `job.group[g].disconnect.stop_on_client_after: cannot be combined with lost_after`},
 		{"who stays", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Disconnect = &berth.DisconnectStrategy{LostAfter: time.Hour, Replace: true, Reconcile: "both"}
-		}, `job.group[g].disconnect.reconcile: "both" is not allowed; allowed are best_score, keep_original, keep_replacement, longest_running`},
+		}, `job.group[g].disconnect.reconcile: unknown reconcile "both": want best_score, keep_original, keep_replacement or longest_running`},
 		{"disconnect before the block", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.MaxClientDisconnect, g.PreventRescheduleOnLost = time.Hour, true
 		}, ``},
 		{"disconnect said twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.MaxClientDisconnect = time.Hour
 			g.Disconnect = &berth.DisconnectStrategy{LostAfter: time.Hour, Replace: true, Reconcile: berth.KeepBestScore}
-		}, `job.group[g].disconnect: is there beside max_client_disconnect, which says the same; allowed is one of them`},
-		{"negative max_client_disconnect", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.MaxClientDisconnect = -1 }, `job.group[g].max_client_disconnect: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		}, `job.group[g].disconnect: cannot be combined with max_client_disconnect, which means the same`},
+		{"negative max_client_disconnect", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.MaxClientDisconnect = -1 }, `job.group[g].max_client_disconnect: must be 0s to 876000h0m0s, got -1ns`},
 		{"negative stop_after_client_disconnect", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.StopAfterClientDisconnect = -1
-		}, `job.group[g].stop_after_client_disconnect: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		}, `job.group[g].stop_after_client_disconnect: must be 0s to 876000h0m0s, got -1ns`},
 		{"both before the block", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.MaxClientDisconnect, g.StopAfterClientDisconnect = time.Hour, time.Minute
-		}, `job.group[g].stop_after_client_disconnect: is there beside max_client_disconnect; allowed is one of them`},
+		}, `job.group[g].stop_after_client_disconnect: cannot be combined with max_client_disconnect`},
 		{"reschedule of a job", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Reschedule = &berth.ReschedulePolicy{Unlimited: true, DelayFunction: "x", Delay: time.Minute, MaxDelay: time.Hour}
 			g.ReschedulePolicy = j.Reschedule
-		}, `job.reschedule.delay_function: "x" is not allowed; allowed are constant, exponential, fibonacci`},
-		{"reschedule delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ReschedulePolicy.Delay = 1 }, `job.group[g].reschedule.delay: 1ns is out of range; allowed are 5s to 876000h0m0s`},
-		{"reschedule max delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ReschedulePolicy.MaxDelay = 6 * time.Second }, `job.group[g].reschedule.max_delay: 6s is below the delay, 30s`},
+		}, `job.reschedule.delay_function: unknown delay_function "x": want constant, exponential or fibonacci`},
+		{"reschedule delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ReschedulePolicy.Delay = 1 }, `job.group[g].reschedule.delay: must be 5s to 876000h0m0s, got 1ns`},
+		{"reschedule max delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ReschedulePolicy.MaxDelay = 6 * time.Second }, `job.group[g].reschedule.max_delay: must be at least delay, 30s, got 6s`},
 		{"reschedule negative max delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			*g.ReschedulePolicy = berth.ReschedulePolicy{Unlimited: true, DelayFunction: berth.DelayConstant, Delay: time.Minute, MaxDelay: -1}
-		}, `job.group[g].reschedule.max_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
-		{"reschedule both ways", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ReschedulePolicy.Attempts = 1 }, `job.group[g].reschedule.unlimited: is true, so attempts cannot be 1 too`},
+		}, `job.group[g].reschedule.max_delay: must be 0s to 876000h0m0s, got -1ns`},
+		{"reschedule both ways", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.ReschedulePolicy.Attempts = 1 }, `job.group[g].reschedule.unlimited: must be false with attempts = 1, got true`},
 		{"reschedule attempts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			*g.ReschedulePolicy = berth.ReschedulePolicy{Attempts: -1}
-		}, `job.group[g].reschedule.attempts: -1 is out of range; allowed are 0 to 1000000`},
+		}, `job.group[g].reschedule.attempts: must be 0 to 1000000, got -1`},
 		{"reschedule without time", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			*g.ReschedulePolicy = berth.ReschedulePolicy{Attempts: 2}
-		}, `job.group[g].reschedule.interval: 0s leaves no room for 2 attempts`},
+		}, `job.group[g].reschedule.interval: must be above 0s with attempts = 2, got 0s`},
 		{"reschedule interval", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			*g.ReschedulePolicy = berth.ReschedulePolicy{Interval: -1}
-		}, `job.group[g].reschedule.interval: -1ns is out of range; allowed are 0s to 876000h0m0s`},
+		}, `job.group[g].reschedule.interval: must be 0s to 876000h0m0s, got -1ns`},
 
 		{"two networks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Networks = append(g.Networks, berth.NetworkResource{Mode: "host"})
-		}, `job.group[g].network: is there 2 times; allowed is once`},
+		}, `job.group[g].network: at most one network block is allowed, got 2`},
 		{"too many ports", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Networks[0].DynamicPorts = make([]berth.Port, MaxPorts+1)
-		}, `job.group[g].network.port: 202 ports are too many; allowed are 200`},
-		{"port label", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].DynamicPorts[0].Label = "a b" }, `job.group[g].network.port[a b]: the label must be letters, digits, - and _, up to 64`},
-		{"port twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].DynamicPorts[0].Label = "ADMIN" }, `job.group[g].network.port[ADMIN]: is there twice`},
-		{"static port", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].ReservedPorts[0].Value = 65536 }, `job.group[g].network.port[admin].static: 65536 is out of range; allowed are 1 to 65535`},
+		}, `job.group[g].network.port: at most 200 ports are allowed, got 202`},
+		{"port label", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].DynamicPorts[0].Label = "a b" }, `job.group[g].network.port[a b]: the label must be 1 to 64 letters, digits, - or _`},
+		{"port twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].DynamicPorts[0].Label = "ADMIN" }, `job.group[g].network.port[ADMIN]: is defined twice`},
+		{"static port", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].ReservedPorts[0].Value = 65536 }, `job.group[g].network.port[admin].static: must be 1 to 65535, got 65536`},
 		{"static port twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Networks[0].ReservedPorts = append(g.Networks[0].ReservedPorts, berth.Port{Label: "x", Value: 8080})
-		}, `job.group[g].network.port[x].static: 8080 is the static port of "admin" too`},
-		{"port to", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].DynamicPorts[0].To = -2 }, `job.group[g].network.port[http].to: -2 is out of range; allowed are -1 to 65535`},
+		}, `job.group[g].network.port[x].static: 8080 is also the static port of "admin"`},
+		{"port to", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].DynamicPorts[0].To = -2 }, `job.group[g].network.port[http].to: must be -1 to 65535, got -2`},
 
 		{"no task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks = nil }, `job.group[g].task: a group needs at least one task`},
-		{"too many tasks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks = slices.Repeat(g.Tasks, MaxTasks) }, `job.group[g].task: 200 tasks are too many; allowed are 100`},
-		{"task twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks[1].Name = "t" }, `job.group[g].task[t]: is there twice`},
+		{"too many tasks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks = slices.Repeat(g.Tasks, MaxTasks) }, `job.group[g].task: at most 100 tasks are allowed, got 200`},
+		{"task twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks[1].Name = "t" }, `job.group[g].task[t]: is defined twice`},
 		{"task with a reserved name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = "Alloc" }, `job.group[g].task[Alloc].name: "Alloc" is reserved`},
 		{"task that climbs", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = ".." }, `job.group[g].task[..].name: ".." is reserved`},
-		{"task with a long name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = long }, `job.group[g].task[` + long[:64] + `…].name: 300 bytes are too long; allowed are 128`},
-		{"task that ends with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = "t " }, `job.group[g].task[t ].name: "t " begins or ends with a space`},
+		{"task with a long name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = long }, `job.group[g].task[` + long[:64] + `…].name: must be at most 128 bytes, got 300`},
+		{"task that ends with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = "t " }, `job.group[g].task[t ].name: must not begin or end with a space, got "t "`},
 		{"two leaders", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Tasks[0].Leader, g.Tasks[1].Leader = true, true
-		}, `job.group[g].task: 2 tasks are leader; allowed is one`},
-		{"user of two lines", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.User = "a\nb" }, `job.group[g].task[t].user: "a\nb" has a character that cannot be printed`},
-		{"env name with =", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Env = map[string]string{"a=b": ""} }, `job.group[g].task[t].env: "a=b" cannot be an environment variable`},
-		{"env value with a NUL", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Env = map[string]string{"a": "\x00"} }, `job.group[g].task[t].env: "a" cannot be an environment variable`},
+		}, `job.group[g].task: at most one task can be the leader, got 2`},
+		{"user of two lines", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.User = "a\nb" }, `job.group[g].task[t].user: must have printable characters only, got "a\nb"`},
+		{"env name with =", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Env = map[string]string{"a=b": ""} }, `job.group[g].task[t].env: "a=b" is not a valid environment variable, or its value is not valid`},
+		{"env value with a NUL", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Env = map[string]string{"a": "\x00"} }, `job.group[g].task[t].env: "a" is not a valid environment variable, or its value is not valid`},
 		{"task meta", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Meta = map[string]string{"": ""} }, `job.group[g].task[t].meta: "" is not a usable key, or its value is not valid UTF-8`},
-		{"kill timeout", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.KillTimeout = -1 }, `job.group[g].task[t].kill_timeout: -1ns is out of range; allowed are 0s to 876000h0m0s`},
-		{"shutdown delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.ShutdownDelay = -1 }, `job.group[g].task[t].shutdown_delay: -1ns is out of range; allowed are 0s to 876000h0m0s`},
-		{"kill signal", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.KillSignal = "SIGNOPE" }, `job.group[g].task[t].kill_signal: "SIGNOPE" is not a signal; allowed are ` + strings.Join(signals, ", ")},
-		{"log files", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.LogConfig.MaxFiles = 0 }, `job.group[g].task[t].logs.max_files: 0 is out of range; allowed are 1 to 10000`},
-		{"log size", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.LogConfig.MaxFileSizeMB = 0 }, `job.group[g].task[t].logs.max_file_size: 0 is out of range; allowed are 1 to 1073741824`},
-		{"no cpu", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.CPU = 0 }, `job.group[g].task[t].resources.cpu: 0 is out of range; allowed are 1 to 10000000`},
-		{"negative memory", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMB = -5 }, `job.group[g].task[t].resources.memory: -5 is out of range; allowed are 10 to 1073741824`},
+		{"kill timeout", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.KillTimeout = -1 }, `job.group[g].task[t].kill_timeout: must be 0s to 876000h0m0s, got -1ns`},
+		{"shutdown delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.ShutdownDelay = -1 }, `job.group[g].task[t].shutdown_delay: must be 0s to 876000h0m0s, got -1ns`},
+		{"kill signal", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.KillSignal = "SIGNOPE" }, `job.group[g].task[t].kill_signal: unknown signal "SIGNOPE": want ` + orList(signals)},
+		{"log files", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.LogConfig.MaxFiles = 0 }, `job.group[g].task[t].logs.max_files: must be 1 to 10000, got 0`},
+		{"log size", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.LogConfig.MaxFileSizeMB = 0 }, `job.group[g].task[t].logs.max_file_size: must be 1 to 1073741824, got 0`},
+		{"no cpu", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.CPU = 0 }, `job.group[g].task[t].resources.cpu: must be 1 to 10000000, got 0`},
+		{"negative memory", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMB = -5 }, `job.group[g].task[t].resources.memory: must be 10 to 1073741824, got -5`},
 
 		{"cores", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.CPU, t.Resources.Cores = 0, 2 }, ``},
-		{"cores and cpu", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.Cores = 2 }, `job.group[g].task[t].resources.cpu: 100 is there beside 2 cores; a task asks for cpu or for cores`},
-		{"negative cores", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.CPU, t.Resources.Cores = 0, -1 }, `job.group[g].task[t].resources.cores: -1 is out of range; allowed are 1 to 10000`},
+		{"cores and cpu", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.Cores = 2 }, `job.group[g].task[t].resources.cpu: cannot be combined with cores, got cpu = 100 and cores = 2`},
+		{"negative cores", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.CPU, t.Resources.Cores = 0, -1 }, `job.group[g].task[t].resources.cores: must be 1 to 10000, got -1`},
 		{"memory_max", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = 400 }, ``},
-		{"memory_max below memory", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = 299 }, `job.group[g].task[t].resources.memory_max: 299 is out of range; allowed are 300 to 1073741824`},
-		{"memory_max without bound", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = -1 }, `job.group[g].task[t].resources.memory_max: -1 is out of range; allowed are 300 to 1073741824`},
+		{"memory_max below memory", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = 299 }, `job.group[g].task[t].resources.memory_max: must be 300 to 1073741824, got 299`},
+		{"memory_max without bound", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = -1 }, `job.group[g].task[t].resources.memory_max: must be 300 to 1073741824, got -1`},
 		{"numa", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.CPU, t.Resources.Cores = 0, 2
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1}}
@@ -202,60 +202,60 @@ func TestValidate(t *testing.T) {
 		}, ``},
 		{"numa without cores", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.NUMA = &berth.NUMAResource{Affinity: berth.NUMAPrefer}
-		}, `job.group[g].task[t].resources.numa: is about whole cores; ask for cores instead of cpu`},
+		}, `job.group[g].task[t].resources.numa: needs resources.cores; it has no effect with cpu`},
 		{"numa affinity", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.CPU, t.Resources.Cores, t.Resources.NUMA = 0, 2, &berth.NUMAResource{Affinity: "near"}
-		}, `job.group[g].task[t].resources.numa.affinity: "near" is not allowed; allowed are none, prefer, require`},
+		}, `job.group[g].task[t].resources.numa.affinity: unknown affinity "near": want none, prefer or require`},
 		{"numa device", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.CPU, t.Resources.Cores, t.Resources.NUMA = 0, 2, &berth.NUMAResource{Affinity: berth.NUMARequire, Devices: []string{"gpu"}}
-		}, `job.group[g].task[t].resources.numa.devices: "gpu" is not the name of a device that the task asks for`},
+		}, `job.group[g].task[t].resources.numa.devices: the task requests no device "gpu"`},
 		{"device", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "nvidia/gpu/t4", Count: 2, Constraints: []berth.Constraint{{LTarget: "${device.attr.memory}", RTarget: "4 GiB", Operand: ">="}, {LTarget: "${device.ids}", RTarget: "a,b", Operand: berth.OpSetContainsAny}},
 				Affinities: []berth.Affinity{{LTarget: "${device.model}", RTarget: "t4", Operand: "=", Weight: 50}}}}
 		}, ``},
 		{"device of no type", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "nvidia//t4", Count: 1}}
-		}, `job.group[g].task[t].resources.device[nvidia//t4]: the name must be a type, a vendor/type or a vendor/type/name`},
+		}, `job.group[g].task[t].resources.device[nvidia//t4]: the name must be type, vendor/type or vendor/type/name`},
 		{"device of four parts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "a/b/c/d", Count: 1}}
-		}, `job.group[g].task[t].resources.device[a/b/c/d]: the name must be a type, a vendor/type or a vendor/type/name`},
+		}, `job.group[g].task[t].resources.device[a/b/c/d]: the name must be type, vendor/type or vendor/type/name`},
 		{"no devices", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu"}}
-		}, `job.group[g].task[t].resources.device[gpu].count: 0 is out of range; allowed are 1 to 10000`},
+		}, `job.group[g].task[t].resources.device[gpu].count: must be 1 to 10000, got 0`},
 		{"device twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1}, {Name: "gpu", Count: 1}}
-		}, `job.group[g].task[t].resources.device[gpu]: is there twice; count says how many`},
+		}, `job.group[g].task[t].resources.device[gpu]: is defined twice; use count to ask for several`},
 		{"device and its node", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1, Constraints: []berth.Constraint{{LTarget: "${attr.kernel.name}", RTarget: "linux", Operand: "="}}}}
-		}, `job.group[g].task[t].resources.device[gpu].constraint[0].attribute: "${attr.kernel.name}" is not known; allowed here are ${device.attr.…}, ${device.vendor}, ${device.type}, ${device.model} and ${device.ids}`},
+		}, `job.group[g].task[t].resources.device[gpu].constraint[0].attribute: unknown reference "${attr.kernel.name}": want ${device.attr.…}, ${device.vendor}, ${device.type}, ${device.model} or ${device.ids}`},
 		{"device property", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1, Constraints: []berth.Constraint{{LTarget: "${device.colour}", RTarget: "red", Operand: "="}}}}
-		}, `job.group[g].task[t].resources.device[gpu].constraint[0].attribute: "colour" is not allowed; allowed are vendor, type, model, ids`},
+		}, `job.group[g].task[t].resources.device[gpu].constraint[0].attribute: unknown device property "colour": want vendor, type, model or ids`},
 		{"distinct devices", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1, Constraints: []berth.Constraint{{LTarget: "${device.model}", RTarget: "2", Operand: berth.OpDistinctProperty}}}}
-		}, `job.group[g].task[t].resources.device[gpu].constraint[0].operator: distinct_property is not for devices`},
+		}, `job.group[g].task[t].resources.device[gpu].constraint[0].operator: distinct_property is not supported for devices`},
 
 		{"bridge", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = berth.NetworkBridge }, ``},
 		{"cni", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "cni/my.net" }, ``},
-		{"cni of no name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "cni/" }, `job.group[g].network.mode: "cni/" names no CNI network`},
+		{"cni of no name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "cni/" }, `job.group[g].network.mode: must be cni/ and the name of a network, got "cni/"`},
 		{"network mode none", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = berth.NetworkNone }, `job.group[g].network.mode: is not supported: must be host, bridge or cni/…, got none`},
-		{"unknown network mode", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "lan" }, `job.group[g].network.mode: "lan" is not allowed; allowed are host, bridge, none, cni/…`},
+		{"unknown network mode", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "lan" }, `job.group[g].network.mode: unknown mode "lan": want host, bridge, none or cni/…`},
 		{"one port on two host networks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Networks[0].ReservedPorts = append(g.Networks[0].ReservedPorts, berth.Port{Label: "x", Value: 8080, HostNetwork: "public"})
 		}, ``},
 		{"collisions of a dynamic port", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Networks[0].DynamicPorts[0].IgnoreCollision = true
-		}, `job.group[g].network.port[http].ignore_collision: is for static ports in mode host alone`},
+		}, `job.group[g].network.port[http].ignore_collision: is only for static ports in mode host`},
 		{"collisions behind a bridge", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Networks[0].Mode, g.Networks[0].ReservedPorts[0].IgnoreCollision = berth.NetworkBridge, true
-		}, `job.group[g].network.port[admin].ignore_collision: is for static ports in mode host alone`},
+		}, `job.group[g].network.port[admin].ignore_collision: is only for static ports in mode host`},
 
 		{"host volume", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost, Source: "ssd", ReadOnly: true}}
 		}, ``},
 		{"volume of no type", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Source: "ssd"}}
-		}, `job.group[g].volume[data].type: "" is not allowed; allowed are host, csi`},
+		}, `job.group[g].volume[data].type: is missing: want host or csi`},
 		{"volume without a source", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost}}
 		}, `job.group[g].volume[data].source: is missing`},
@@ -265,59 +265,59 @@ func TestValidate(t *testing.T) {
 		{"volume of each instance", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Type, j.Reschedule, g.ReschedulePolicy = berth.TypeSysbatch, nil, nil
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost, Source: "ssd", PerAlloc: true}}
-		}, `job.group[g].volume[data].per_alloc: is not for sysbatch jobs`},
+		}, `job.group[g].volume[data].per_alloc: is not for jobs of type sysbatch`},
 
 		{"too many constraints", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = make([]berth.Constraint, MaxConditions+1)
-		}, `job: 201 constraints or affinities are too many; allowed are 200`},
+		}, `job.constraint: at most 200 constraints are allowed, got 201`},
 		{"operator", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "${attr.a}", RTarget: "b", Operand: "~"}}
-		}, `job.constraint[0].operator: "~" is not allowed; allowed are ` + strings.Join(operators, ", ")},
+		}, `job.constraint[0].operator: unknown operator "~": want ` + orList(operators)},
 		{"no attribute", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Constraints = []berth.Constraint{{LTarget: "", RTarget: "b", Operand: "="}}
 		}, `job.group[g].constraint[0].attribute: is missing`},
 		{"distinct_hosts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "", RTarget: "x", Operand: berth.OpDistinctHosts}}
-		}, `job.constraint[0].value: "x" is not allowed; allowed are , true, false`},
+		}, `job.constraint[0].value: unknown value "x": want true or false`},
 		{"distinct_property of none", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: "0", Operand: berth.OpDistinctProperty}}
-		}, `job.constraint[0].value: "0" is not a count of at least 1`},
+		}, `job.constraint[0].value: must be an integer of at least 1, got "0"`},
 		{"distinct_property of half a number", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: "3x", Operand: berth.OpDistinctProperty}}
-		}, `job.constraint[0].value: "3x" is not a count of at least 1`},
+		}, `job.constraint[0].value: must be an integer of at least 1, got "3x"`},
 		{"regexp", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: "(", Operand: berth.OpRegexp}}
-		}, "job.group[g].task[t].constraint[0].value: is not a regexp: error parsing regexp: missing closing ): `(`"},
+		}, "job.group[g].task[t].constraint[0].value: must be a regular expression: error parsing regexp: missing closing ): `(`"},
 		{"long regexp", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: strings.Repeat("a", 1001), Operand: berth.OpRegexp}}
-		}, `job.constraint[0].value: 1001 bytes are too long for a regexp; allowed are 1000`},
+		}, `job.constraint[0].value: must be at most 1000 bytes for operator regexp, got 1001`},
 		{"version", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: "new", Operand: berth.OpVersion}}
-		}, `job.constraint[0].value: "new" is not a version constraint such as ">= 1.2, < 2"`},
+		}, `job.constraint[0].value: must be a version constraint such as ">= 1.2, < 2", got "new"`},
 		{"set", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "${meta.a}", RTarget: "", Operand: berth.OpSetContainsAny}}
-		}, `job.constraint[0].value: a comma-separated list is wanted`},
+		}, `job.constraint[0].value: is missing: want a comma-separated list`},
 		{"target without its brace", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "${meta.a", RTarget: "b", Operand: "="}}
-		}, `job.constraint[0].attribute: "${meta.a" lacks its closing brace`},
+		}, `job.constraint[0].attribute: must end with a closing brace, got "${meta.a"`},
 		{"target of nothing", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "${meta.}", RTarget: "b", Operand: "="}}
-		}, `job.constraint[0].attribute: "${meta.}" names nothing`},
+		}, `job.constraint[0].attribute: "${meta.}" must name a key after the dot`},
 		{"target of the task's own", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "${NOMAD_PORT_x}", RTarget: "b", Operand: "="}}
-		}, `job.constraint[0].attribute: "${NOMAD_PORT_x}" is not known; allowed are ${node.…}, ${attr.…} and ${meta.…}`},
+		}, `job.constraint[0].attribute: unknown reference "${NOMAD_PORT_x}": want ${node.…}, ${attr.…} or ${meta.…}`},
 		{"unknown property", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "a", RTarget: "${node.clas}", Operand: "="}}
-		}, `job.constraint[0].value: "clas" is not allowed; allowed are unique.id, unique.name, datacenter, class, pool, region`},
+		}, `job.constraint[0].value: unknown node property "clas": want unique.id, unique.name, datacenter, class, pool or region`},
 		{"affinity for other hosts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Affinities = []berth.Affinity{{LTarget: "", RTarget: "", Operand: berth.OpDistinctHosts, Weight: 50}}
-		}, `job.affinity[0].operator: distinct_hosts is for constraints only`},
+		}, `job.affinity[0].operator: distinct_hosts is only for constraints`},
 		{"affinity without weight", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Affinities = []berth.Affinity{{LTarget: "${meta.a}", RTarget: "b", Operand: "=", Weight: 0}}
-		}, `job.affinity[0].weight: 0 is out of range; allowed are -100 to 100, except 0`},
+		}, `job.affinity[0].weight: must be -100 to 100 and not 0, got 0`},
 		{"affinity of too much weight", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Affinities = []berth.Affinity{{LTarget: "${meta.a}", RTarget: "b", Operand: "=", Weight: -101}}
-		}, `job.affinity[0].weight: -101 is out of range; allowed are -100 to 100, except 0`},
+		}, `job.affinity[0].weight: must be -100 to 100 and not 0, got -101`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What a driver's config may say.
+// What the config of a driver may hold.
 func TestDriverConfig(t *testing.T) {
 	list := func(v ...any) []any { return v }
 	tests := []struct {
@@ -345,15 +345,15 @@ func TestDriverConfig(t *testing.T) {
 	}{
 		{"raw_exec", map[string]any{"command": "/bin/true"}, ""},
 		{"raw_exec", map[string]any{"command": "${NOMAD_TASK_DIR}/x", "args": list("a", "${NOMAD_PORT_x}"), "work_dir": "/"}, ""},
-		{"raw_exec", nil, `config.command: is missing; the driver raw_exec needs it`},
-		{"raw_exec", map[string]any{"command": ""}, `config.command: is missing; the driver raw_exec needs it`},
-		{"raw_exec", map[string]any{"command": nil}, `config.command: is missing; the driver raw_exec needs it`},
+		{"raw_exec", nil, `config.command: is missing; the driver raw_exec requires it`},
+		{"raw_exec", map[string]any{"command": ""}, `config.command: is missing; the driver raw_exec requires it`},
+		{"raw_exec", map[string]any{"command": nil}, `config.command: is missing; the driver raw_exec requires it`},
 		{"raw_exec", map[string]any{"command": int64(1)}, `config.command: must be a string, got 1`},
 		{"raw_exec", map[string]any{"command": "x", "args": "a"}, `config.args: must be a list of strings, got "a"`},
 		{"raw_exec", map[string]any{"command": "x", "args": list("a", int64(1))}, `config.args[1]: must be a string, got 1`},
 		{"raw_exec", map[string]any{"command": "x", "args": list()}, ``},
 		{"raw_exec", map[string]any{"command": "x", "args": nil, "work_dir": nil}, ``},
-		{"raw_exec", map[string]any{"command": "x", "image": "y"}, `config.image: the driver raw_exec has no such setting`},
+		{"raw_exec", map[string]any{"command": "x", "image": "y"}, `config.image: unknown setting of the driver raw_exec`},
 		{"mock_driver", nil, ""},
 		{"mock_driver", map[string]any{"run_for": "10s", "exit_code": int64(3), "start_error_recoverable": true, "kill_after": int64(5)}, ""},
 		{"mock_driver", map[string]any{"run_for": "${NOMAD_META_time}", "exit_code": "${meta.code}", "start_error_recoverable": "${meta.x}"}, ""},
@@ -362,8 +362,8 @@ func TestDriverConfig(t *testing.T) {
 		{"mock_driver", map[string]any{"exit_code": "x"}, `config.exit_code: must be an integer, got "x"`},
 		{"mock_driver", map[string]any{"exit_code": 1.5}, `config.exit_code: must be an integer, got 1.5`},
 		{"mock_driver", map[string]any{"start_error_recoverable": int64(1)}, `config.start_error_recoverable: must be true or false, got 1`},
-		{"docker", nil, `driver: "docker" is not a driver of this build; allowed are mock_driver, raw_exec`},
-		{"", nil, `driver: "" is missing; allowed are mock_driver, raw_exec`},
+		{"docker", nil, `driver: unknown driver "docker": want mock_driver or raw_exec`},
+		{"", nil, `driver: is missing: want mock_driver or raw_exec`},
 	}
 	for _, tt := range tests {
 		j := validJob(t)
@@ -379,10 +379,9 @@ func TestDriverConfig(t *testing.T) {
 	}
 }
 
-// built is every field of a job that means something today: another test shows
-// what. All others are refused by name when they are set; nothing that a user
-// writes is ignored. Building a block moves its line here.
-var built = strings.Fields(`
+// supported has every field of a job that has an effect. All others are refused by
+// name when they are set, so nothing that a user writes is ignored.
+var supported = strings.Fields(`
 	job.region job.namespace job.id job.name job.type job.priority job.datacenters job.node_pool
 	job.constraint.attribute job.constraint.value job.constraint.operator
 	job.all_at_once
@@ -431,8 +430,8 @@ var built = strings.Fields(`
 	job.group.task.logs.max_files job.group.task.logs.max_file_size job.group.task.logs.disabled job.group.task.logs.enabled
 `)
 
-// ofServices are the fields of services, of a group or of a task. Those that are
-// for Consul alone are refused with these words.
+// ofServices has the fields of services in a group or task. Those that only Consul
+// has are refused with that reason.
 var ofServices = strings.Fields(`
 	address address_mode canary_meta canary_tags meta name on_update port tags task check_restart.grace check_restart.ignore_warnings check_restart.limit
 	cluster connect enable_tag_override kind tagged_addresses weights.passing weights.warning
@@ -445,12 +444,11 @@ var ofServices = strings.Fields(`
 	check.initial_status check.notes
 `)
 
-// warned are fields without effect that old files still set; Warnings names
-// them.
+// warned has fields without effect that old files still set. Warnings names them.
 var warned = strings.Fields(`job.group.network.mbits job.group.task.resources.disk job.group.task.resources.iops`)
 
-// Walking the structs, every field a job file can set is built or refused.
-func TestEveryFieldIsBuiltOrRefused(t *testing.T) {
+// Every field that a job file can set is supported or refused.
+func TestEveryFieldIsSupportedOrRefused(t *testing.T) {
 	var taken []string
 	var walk func(typ reflect.Type, path, shown string, reach func(*berth.Job) reflect.Value)
 	walk = func(typ reflect.Type, path, shown string, reach func(*berth.Job) reflect.Value) {
@@ -503,17 +501,17 @@ func TestEveryFieldIsBuiltOrRefused(t *testing.T) {
 	}
 	walk(reflect.TypeFor[berth.Job](), "job", "job", func(j *berth.Job) reflect.Value { return reflect.ValueOf(j).Elem() })
 	slices.Sort(taken)
-	want := slices.Concat(built, warned)
+	want := slices.Concat(supported, warned)
 	for _, f := range ofServices {
 		want = append(want, "job.group.service."+f, "job.group.task.service."+f)
 	}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, slices.Compact(taken)); diff != "" {
-		t.Errorf("-built +neither built nor refused\n%s", diff)
+		t.Errorf("-supported +neither supported nor refused\n%s", diff)
 	}
 }
 
-// filled gives a field, and all in it, a value that is not zero.
+// filled sets a field, and all fields in it, to values that are not zero.
 func filled(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -548,10 +546,10 @@ func filled(v reflect.Value) {
 	}
 }
 
-// refused reports whether Validate refuses the block or field at the path, as such
-// and not what is in it.
+// refused reports whether Validate refuses the block or field at the path itself,
+// not something inside it.
 func refused(j *berth.Job, path string) bool {
-	path = strings.ReplaceAll(path, "reserved_ports", "port") // problems speak of both as ports
+	path = strings.ReplaceAll(path, "reserved_ports", "port") // problems call both kinds ports
 	for _, p := range Validate(j) {
 		bare := brackets.Replace(p.Path)
 		if strings.Contains(p.Text, "is not supported") && plainPath(bare) == path {
@@ -563,7 +561,7 @@ func refused(j *berth.Job, path string) bool {
 
 var brackets = strings.NewReplacer("[", "\x00", "]", "\x01")
 
-// plainPath drops what stands in brackets.
+// plainPath removes brackets and their content.
 func plainPath(s string) string {
 	var b strings.Builder
 	depth := 0
@@ -585,7 +583,7 @@ func plainPath(s string) string {
 func TestWarnings(t *testing.T) {
 	j := validJob(t)
 	if w := Warnings(j); len(w) > 0 {
-		t.Errorf("a fine job is warned of: %q", w)
+		t.Errorf("warnings about a valid job: %q", w)
 	}
 	j.TaskGroups[0].Count = 0
 	j.TaskGroups[0].Networks[0].MBits = 10
@@ -593,8 +591,8 @@ func TestWarnings(t *testing.T) {
 	j.TaskGroups[0].Tasks[1].Resources.IOPS = 10
 	want := []string{
 		`group "g": network.mbits has no effect; bandwidth is not scheduled`,
-		`group "g": count is 0, so nothing of it will run`,
-		`group "g", task "t": resources.disk has no effect; the group's ephemeral_disk does`,
+		`group "g": count is 0, so nothing will run`,
+		`group "g", task "t": resources.disk has no effect; use the group's ephemeral_disk`,
 		`group "g", task "u": resources.iops has no effect`,
 	}
 	if diff := cmp.Diff(want, Warnings(j)); diff != "" {

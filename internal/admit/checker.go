@@ -11,83 +11,106 @@ import (
 	"berth"
 )
 
-// Limits of a job, beside those in package berth. Those on groups and counts are
-// Nomad's defaults.
+// Limits of a job that package berth does not declare.
 const (
-	MaxTasks       = 100 // in a group
-	MaxConditions  = 200 // constraints, or affinities, of one job, group or task
-	MaxPorts       = 200 // in a group
-	MaxRegexpLen   = 1000
+	MaxTasks       = 100     // in a group
+	MaxConditions  = 200     // constraints, or affinities, in one job, group or task
+	MaxPorts       = 200     // in a group
+	MaxRegexpLen   = 1000    // bytes
 	maxMemoryMB    = 1 << 30 // a pebibyte
 	maxDiskMB      = 1 << 40
-	maxCores       = 10_000 // of a task
-	maxDevices     = 10_000 // of a request
-	maxRequests    = 100    // for devices, of a task
+	maxCores       = 10_000 // in a task
+	maxDevices     = 10_000 // in a device request
+	maxRequests    = 100    // device requests in a task, or volumes in a group
 	minMemoryMB    = 10
 	minDiskMB      = 10
 	minInterval    = 5 * time.Second
 	minReschedWait = 5 * time.Second
 )
 
+// checker collects the problems of a job.
 type checker struct {
 	problems berth.Problems
-	ofDevice bool // conditions are those of a device
+	ofDevice bool // checking the conditions of a device request
 }
 
 func (c *checker) addf(at, format string, args ...any) { c.problems.Addf(at, format, args...) }
 
 func (c *checker) between(at string, v, low, high int64) {
 	if v < low || v > high {
-		c.addf(at, "%d is out of range; allowed are %d to %d", v, low, high)
+		c.addf(at, "must be %d to %d, got %d", low, high, v)
 	}
 }
 
 func (c *checker) duration(at string, v, low time.Duration) {
 	if v < low || v > berth.MaxDuration {
-		c.addf(at, "%v is out of range; allowed are %v to %v", v, low, berth.MaxDuration)
+		c.addf(at, "must be %v to %v, got %v", low, berth.MaxDuration, v)
 	}
 }
 
+// oneOf checks that a value is in a list. The message calls it by the last word of
+// its path.
 func (c *checker) oneOf(at, v string, allowed ...string) {
-	if !slices.Contains(allowed, v) {
-		c.addf(at, "%q is not allowed; allowed are %s", berth.Clip(v, 64), strings.Join(allowed, ", "))
+	switch {
+	case slices.Contains(allowed, v):
+	case v == "":
+		c.addf(at, "is missing: want %s", orList(allowed))
+	default:
+		c.addf(at, "unknown %s %q: want %s", at[strings.LastIndex(at, ".")+1:], berth.Clip(v, 64), orList(allowed))
 	}
 }
 
-// line checks a text that is shown on one line; empty is allowed.
+// orList returns "a, b or c". It leaves out an empty text.
+func orList(list []string) string {
+	list = slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" })
+	if n := len(list); n > 1 {
+		return strings.Join(list[:n-1], ", ") + " or " + list[n-1]
+	}
+	return strings.Join(list, "")
+}
+
+// atMost checks the number of some things.
+func (c *checker) atMost(at string, most, n int, what string) bool {
+	if n > most {
+		c.addf(at, "at most %d %s are allowed, got %d", most, what, n)
+	}
+	return n <= most
+}
+
+// line checks a text of one line. It may be empty.
 func (c *checker) line(at, s string, most int) {
 	switch {
 	case len(s) > most:
-		c.addf(at, "%d bytes are too long; allowed are %d", len(s), most)
+		c.addf(at, "must be at most %d bytes, got %d", most, len(s))
 	case !utf8.ValidString(s):
-		c.addf(at, "is not valid UTF-8")
+		c.addf(at, "must be valid UTF-8, got %q", berth.Clip(s, 64))
 	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
-		c.addf(at, "%q has a character that cannot be printed", s)
+		c.addf(at, "must have printable characters only, got %q", s)
 	}
 }
 
-// reservedNames are directories of an allocation that are not a task's.
+// reservedNames are directories of an allocation that do not belong to a task.
 var reservedNames = []string{"alloc", ".", ".."}
 
-// name checks the name of a group or task: it names a directory and an
-// environment variable, and two of them must not look alike.
+// name checks the name of a group or task, which becomes part of a directory and of
+// an environment variable.
 func (c *checker) name(at, s string) {
 	bad := func(r rune) bool { return r < ' ' || r > '~' || r == '/' || r == '\\' }
 	switch {
 	case s == "":
-		c.addf(at, "a name is wanted")
+		c.addf(at, "is missing")
 	case len(s) > berth.MaxNameLen:
-		c.addf(at, "%d bytes are too long; allowed are %d", len(s), berth.MaxNameLen)
+		c.addf(at, "must be at most %d bytes, got %d", berth.MaxNameLen, len(s))
 	case strings.ContainsFunc(s, bad):
-		c.addf(at, "%q has a slash or a character that is not plain ASCII", s)
+		c.addf(at, "must be printable ASCII without slashes, got %q", s)
 	case strings.TrimSpace(s) != s:
-		c.addf(at, "%q begins or ends with a space", s)
+		c.addf(at, "must not begin or end with a space, got %q", s)
 	case slices.Contains(reservedNames, strings.ToLower(s)):
 		c.addf(at, "%q is reserved", s)
 	}
 }
 
-// duplicates refuses names that are equal but for case.
+// duplicates refuses names that are equal or differ only in case.
 func (c *checker) duplicates(at string, n int, name func(int) string) {
 	seen := map[string]string{}
 	for i := range n {
@@ -95,7 +118,7 @@ func (c *checker) duplicates(at string, n int, name func(int) string) {
 		k := strings.ToLower(s)
 		if other, ok := seen[k]; ok {
 			if other == s {
-				c.addf(fmt.Sprintf("%s[%s]", at, berth.Clip(s, 64)), "is there twice")
+				c.addf(fmt.Sprintf("%s[%s]", at, berth.Clip(s, 64)), "is defined twice")
 			} else {
 				c.addf(fmt.Sprintf("%s[%s]", at, berth.Clip(s, 64)), "differs from %q only in case", other)
 			}

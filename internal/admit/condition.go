@@ -3,6 +3,7 @@ package admit
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,8 +12,7 @@ import (
 )
 
 func (c *checker) conditions(at string, cons []berth.Constraint, affs []berth.Affinity) {
-	if n := max(len(cons), len(affs)); n > MaxConditions {
-		c.addf(at, "%d constraints or affinities are too many; allowed are %d", n, MaxConditions)
+	if !c.atMost(at+".constraint", MaxConditions, len(cons), "constraints") || !c.atMost(at+".affinity", MaxConditions, len(affs), "affinities") {
 		return
 	}
 	for i, x := range cons {
@@ -21,12 +21,12 @@ func (c *checker) conditions(at string, cons []berth.Constraint, affs []berth.Af
 	for i, x := range affs {
 		aat := fmt.Sprintf("%s.affinity[%d]", at, i)
 		if x.Operand == berth.OpDistinctHosts || x.Operand == berth.OpDistinctProperty {
-			c.addf(aat+".operator", "%s is for constraints only", x.Operand)
+			c.addf(aat+".operator", "%s is only for constraints", x.Operand)
 			continue
 		}
 		c.condition(aat, x.LTarget, x.Operand, x.RTarget)
 		if x.Weight == 0 || x.Weight < -100 || x.Weight > 100 {
-			c.addf(aat+".weight", "%d is out of range; allowed are -100 to 100, except 0", x.Weight)
+			c.addf(aat+".weight", "must be -100 to 100 and not 0, got %d", x.Weight)
 		}
 	}
 }
@@ -40,7 +40,7 @@ var operators = []string{
 func (c *checker) condition(at, left, operand, right string) {
 	c.oneOf(at+".operator", operand, operators...)
 	if c.ofDevice && (operand == berth.OpDistinctHosts || operand == berth.OpDistinctProperty) {
-		c.addf(at+".operator", "%s is not for devices", operand)
+		c.addf(at+".operator", "%s is not supported for devices", operand)
 		return
 	}
 	switch operand {
@@ -51,22 +51,22 @@ func (c *checker) condition(at, left, operand, right string) {
 		if right != "" {
 			n, err := strconv.Atoi(right)
 			if err != nil || n < 1 {
-				c.addf(at+".value", "%q is not a count of at least 1", berth.Clip(right, 64))
+				c.addf(at+".value", "must be an integer of at least 1, got %q", berth.Clip(right, 64))
 			}
 		}
 	case berth.OpRegexp:
 		if len(right) > MaxRegexpLen {
-			c.addf(at+".value", "%d bytes are too long for a regexp; allowed are %d", len(right), MaxRegexpLen)
+			c.addf(at+".value", "must be at most %d bytes for operator regexp, got %d", MaxRegexpLen, len(right))
 		} else if _, err := regexp.Compile(right); err != nil {
-			c.addf(at+".value", "is not a regexp: %v", err)
+			c.addf(at+".value", "must be a regular expression: %v", err)
 		}
 	case berth.OpVersion, berth.OpSemver:
 		if err := condition.CheckVersions(right); err != nil {
-			c.addf(at+".value", "%q is not a version constraint such as \">= 1.2, < 2\"", berth.Clip(right, 64))
+			c.addf(at+".value", "must be a version constraint such as \">= 1.2, < 2\", got %q", berth.Clip(right, 64))
 		}
 	case berth.OpSetContains, berth.OpSetContainsAll, berth.OpSetContainsAny:
 		if right == "" {
-			c.addf(at+".value", "a comma-separated list is wanted")
+			c.addf(at+".value", "is missing: want a comma-separated list")
 		}
 	}
 	if left == "" {
@@ -76,13 +76,13 @@ func (c *checker) condition(at, left, operand, right string) {
 	c.target(at+".value", right)
 }
 
-// nodeProperties are what ${node.…} may name.
+// nodeProperties are the properties that ${node.…} can name.
 var nodeProperties = []string{"unique.id", "unique.name", "datacenter", "class", "pool", "region"}
 
-// deviceProperties are what ${device.…} may name beside attributes.
+// deviceProperties are the properties that ${device.…} can name, besides attributes.
 var deviceProperties = []string{"vendor", "type", "model", "ids"}
 
-// target checks an interpolation that stands for something of the node.
+// target checks a reference to a property of the node, or of the device.
 func (c *checker) target(at, s string) {
 	inner, ok := strings.CutPrefix(s, "${")
 	if !ok {
@@ -90,35 +90,41 @@ func (c *checker) target(at, s string) {
 	}
 	inner, ok = strings.CutSuffix(inner, "}")
 	if !ok {
-		c.addf(at, "%q lacks its closing brace", berth.Clip(s, 64))
+		c.addf(at, "must end with a closing brace, got %q", berth.Clip(s, 64))
 		return
 	}
 	switch kind, rest, _ := strings.Cut(inner, "."); {
 	case c.ofDevice && kind == "device":
 		if key, isAttr := strings.CutPrefix(rest, "attr."); !isAttr || key == "" {
-			c.oneOf(at, rest, deviceProperties...)
+			c.property(at, "device", rest, deviceProperties)
 		}
 		return
 	case c.ofDevice:
-		c.addf(at, "%q is not known; allowed here are ${device.attr.…}, ${device.vendor}, ${device.type}, ${device.model} and ${device.ids}", berth.Clip(s, 64))
+		c.addf(at, "unknown reference %q: want ${device.attr.…}, ${device.vendor}, ${device.type}, ${device.model} or ${device.ids}", berth.Clip(s, 64))
 		return
 	}
 	switch kind, rest, _ := strings.Cut(inner, "."); kind {
 	case "node":
-		c.oneOf(at, rest, nodeProperties...)
+		c.property(at, "node", rest, nodeProperties)
 	case "attr", "meta":
 		if rest == "" {
-			c.addf(at, "%q names nothing", berth.Clip(s, 64))
+			c.addf(at, "%q must name a key after the dot", berth.Clip(s, 64))
 		}
 	default:
-		c.addf(at, "%q is not known; allowed are ${node.…}, ${attr.…} and ${meta.…}", berth.Clip(s, 64))
+		c.addf(at, "unknown reference %q: want ${node.…}, ${attr.…} or ${meta.…}", berth.Clip(s, 64))
 	}
 }
 
-// spreads checks the spread blocks of a job or a group.
+// property checks the name of a property of a node or device.
+func (c *checker) property(at, of, name string, allowed []string) {
+	if !slices.Contains(allowed, name) {
+		c.addf(at, "unknown %s property %q: want %s", of, berth.Clip(name, 64), orList(allowed))
+	}
+}
+
+// spreads checks the spread blocks of a job or group.
 func (c *checker) spreads(at string, list []berth.Spread) {
-	if len(list) > MaxConditions {
-		c.addf(at, "%d spread blocks are too many; allowed are %d", len(list), MaxConditions)
+	if !c.atMost(at+".spread", MaxConditions, len(list), "spread blocks") {
 		return
 	}
 	for i := range list {
@@ -128,18 +134,17 @@ func (c *checker) spreads(at string, list []berth.Spread) {
 
 func (c *checker) spread(at string, s *berth.Spread) {
 	if s.Attribute == "" {
-		c.addf(at+".attribute", "is missing; one such as ${node.datacenter} is wanted")
+		c.addf(at+".attribute", "is missing: want an attribute such as ${node.datacenter}")
 	}
 	c.between(at+".weight", int64(s.Weight), 0, 100)
-	if len(s.SpreadTarget) > MaxConditions {
-		c.addf(at+".target", "%d targets are too many; allowed are %d", len(s.SpreadTarget), MaxConditions)
+	if !c.atMost(at+".target", MaxConditions, len(s.SpreadTarget), "targets") {
 		return
 	}
 	seen, sum, inRange := map[string]bool{}, 0, true
 	for _, t := range s.SpreadTarget {
 		tat := fmt.Sprintf("%s.target[%s]", at, berth.Clip(t.Value, 64))
 		if seen[t.Value] {
-			c.addf(tat, "is there twice")
+			c.addf(tat, "is defined twice")
 		}
 		seen[t.Value] = true
 		c.between(tat+".percent", int64(t.Percent), 0, 100)
@@ -147,6 +152,6 @@ func (c *checker) spread(at string, s *berth.Spread) {
 		sum += t.Percent
 	}
 	if inRange && sum > 100 {
-		c.addf(at+".target", "the percentages add up to %d; allowed are 100", sum)
+		c.addf(at+".target", "the percentages must add up to at most 100, got %d", sum)
 	}
 }

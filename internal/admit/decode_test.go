@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// How a level of a job can speak of a field that it could inherit.
+// The ways in which a level of a job can set a field that it could inherit.
 type way string
 
 const (
@@ -26,8 +26,7 @@ const (
 
 var ways = []way{noBlock, absent, null, zero, set}
 
-// say returns the block as this way of saying the field has it, nil for no
-// block.
+// say returns a block that sets the field in this way, or nil for no block.
 func (w way) say(field string, value any) any {
 	switch w {
 	case noBlock:
@@ -52,7 +51,7 @@ func zeroOf(v any) any {
 	return ""
 }
 
-// inherited are the blocks that a level takes over from the one above it.
+// inherited are the blocks that a level inherits from the one above it.
 var inherited = []struct {
 	upper, lower string // levels
 	upperKey     string
@@ -102,8 +101,8 @@ func deref(p any) any {
 	return v.Elem().Interface()
 }
 
-// Every field of every inherited block, said in every way at both levels: what
-// a level says counts, zero included; what it does not say is as above it.
+// Every field of every inherited block is set in every way at both levels: a value that
+// a level sets counts, zero included; all else is inherited.
 func TestInheritance(t *testing.T) {
 	for _, typ := range []string{berth.TypeService, berth.TypeBatch} {
 		for _, b := range inherited {
@@ -148,7 +147,7 @@ func TestInheritance(t *testing.T) {
 	}
 }
 
-// apply is the plain statement of the rule.
+// apply states the rule.
 func apply(from any, w way, field string, value any) any {
 	out := reflect.New(reflect.TypeOf(from)).Elem()
 	out.Set(reflect.ValueOf(from))
@@ -161,7 +160,7 @@ func apply(from any, w way, field string, value any) any {
 	return out.Interface()
 }
 
-// sample returns a value of a field as a tree has it and as the struct has it.
+// sample returns the value of a field in a tree and in the struct.
 func sample(t reflect.Type, n int) (tree, value any) {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
@@ -175,7 +174,7 @@ func sample(t reflect.Type, n int) (tree, value any) {
 	return decode.Number(fmt.Sprint(n)), n
 }
 
-// levels decodes a job of one group and one task, with a block at two levels.
+// levels decodes a job with one group and one task, with a block at two levels.
 func levels(t *testing.T, typ, upper, upperKey string, upperBlock any, lowerKey string, lowerBlock any) *berth.Job {
 	t.Helper()
 	task := decode.Tree{"Name": "t"}
@@ -194,8 +193,7 @@ func levels(t *testing.T, typ, upper, upperKey string, upperBlock any, lowerKey 
 	return j
 }
 
-// A block of a child is its own: neither its parent nor its siblings see what
-// it says.
+// A child's block is a copy: neither its parent nor its siblings see its values.
 func TestInheritanceSharesNothingWritable(t *testing.T) {
 	d := newDecoder(FromJSON)
 	j := d.job(decode.Tree{
@@ -239,8 +237,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Blocks that start from a default of their own keep it where their text does
-// not say.
+// Blocks with defaults keep them for fields that are not set.
 func TestBlockDefaults(t *testing.T) {
 	tests := []struct {
 		name, task string
@@ -322,7 +319,7 @@ func TestGroupDefaults(t *testing.T) {
 	}
 }
 
-// All problems come at once, those of decoding and those of validation.
+// All problems of decoding and of validation are returned at once.
 func TestAllProblemsAtOnce(t *testing.T) {
 	tree, err := decode.ParseJSON([]byte(`{"ID": "", "Priority": "x", "Nope": 1, "TaskGroups": [5, {"Name": "g", "Count": -1, "Tasks": [null, {"Name": "t", "Driver": "no"}]}]}`))
 	if err != nil {
@@ -333,13 +330,13 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		t.Fatalf("kind %q", berth.KindOf(err))
 	}
 	for _, want := range []string{
-		`job.Nope: there is no such field`,
-		`job.priority: a whole number is wanted, not "x"`,
-		`job.group[0]: an object is wanted, not 5`,
-		`job.group[g].task[0]: an object is wanted, not`,
-		`job.id: a job needs an ID`,
-		`job.group[g].count: -1 is out of range`,
-		`job.group[g].task[t].driver: "no" is not a driver of this build`,
+		`job.Nope: unknown field`,
+		`job.priority: must be an integer, got "x"`,
+		`job.group[0]: must be an object, got 5`,
+		`job.group[g].task[0]: must be an object, got`,
+		`job.id: is missing`,
+		`job.group[g].count: must be 0 to 50000, got -1`,
+		`job.group[g].task[t].driver: unknown driver "no"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("lacks %q:\n%v", want, err)

@@ -9,7 +9,7 @@ import (
 	"berth/internal/decode"
 )
 
-// blockDefaults are what a block starts from when its text says nothing more.
+// blockDefaults are the initial values of blocks, by type.
 var blockDefaults = map[reflect.Type]any{
 	reflect.TypeFor[berth.Affinity]():            berth.Affinity{Operand: berth.OpEqual, Weight: 50},
 	reflect.TypeFor[berth.Constraint]():          berth.Constraint{Operand: berth.OpEqual},
@@ -40,14 +40,13 @@ var blockDefaults = map[reflect.Type]any{
 	reflect.TypeFor[berth.TaskConnectivity]():    berth.TaskConnectivity{ChangeMode: berth.ConnectivityNoop},
 }
 
-// obsolete are fields that older clients still send and that nothing follows
-// from.
+// obsolete are fields that older clients still send. They are accepted and ignored.
 var obsolete = map[string]bool{
 	"status": true, "statusdescription": true, "nomadtokenid": true, "consultoken": true, "vaulttoken": true,
 	"regionalvaultnamespace": true,
 }
 
-// The defaults, by job type. Figures are those of Nomad's job specification.
+// The defaults by job type. The values are those of Nomad's job specification.
 
 func defaultRestart(jobType string) berth.RestartPolicy {
 	switch jobType {
@@ -76,7 +75,7 @@ func defaultUpdate() berth.UpdateStrategy {
 	}
 }
 
-// What stream jobs do when they do not say otherwise.
+// Defaults of the submission of stream jobs.
 const (
 	DefaultSubmissionTimeout = 5 * time.Minute
 	DefaultSubmissionRetries = 3
@@ -110,7 +109,7 @@ func normalMap(m map[string]string) map[string]string {
 	return maps.Clone(m)
 }
 
-// writes reports whether the tree gives the field of the block a value.
+// writes reports whether the tree sets a field of a block.
 func writes(tree decode.Tree, block, field string) bool {
 	b, ok := decode.Lookup(tree, block).(decode.Tree)
 	return ok && decode.Lookup(b, field) != nil

@@ -13,7 +13,7 @@ func (c *checker) restart(at string, p *berth.RestartPolicy) {
 	c.duration(at+".interval", p.Interval, minInterval)
 	c.duration(at+".delay", p.Delay, 0)
 	if n := int64(p.Attempts); n > 0 && n <= 1_000_000 && p.Delay > 0 && p.Interval/p.Delay < time.Duration(n) {
-		c.addf(at, "%d restarts with a delay of %v do not fit in an interval of %v", n, p.Delay, p.Interval)
+		c.addf(at, "%d attempts with a delay of %v do not fit into an interval of %v", n, p.Delay, p.Interval)
 	}
 }
 
@@ -22,7 +22,7 @@ func (c *checker) reschedule(at string, p *berth.ReschedulePolicy) {
 	c.duration(at+".interval", p.Interval, 0)
 	if !p.Enabled() {
 		if p.Attempts > 0 {
-			c.addf(at+".interval", "0s leaves no room for %d attempts", p.Attempts)
+			c.addf(at+".interval", "must be above 0s with attempts = %d, got 0s", p.Attempts)
 		}
 		return
 	}
@@ -30,29 +30,30 @@ func (c *checker) reschedule(at string, p *berth.ReschedulePolicy) {
 	c.duration(at+".delay", p.Delay, minReschedWait)
 	c.duration(at+".max_delay", p.MaxDelay, 0)
 	if p.DelayFunction != berth.DelayConstant && p.MaxDelay < p.Delay {
-		c.addf(at+".max_delay", "%v is below the delay, %v", p.MaxDelay, p.Delay)
+		c.addf(at+".max_delay", "must be at least delay, %v, got %v", p.Delay, p.MaxDelay)
 	}
 	if p.Unlimited && p.Attempts > 0 {
-		c.addf(at+".unlimited", "is true, so attempts cannot be %d too", p.Attempts)
+		c.addf(at+".unlimited", "must be false with attempts = %d, got true", p.Attempts)
 	}
 }
 
-// maxRun checks how long an allocation may run; 0 is for ever. What ends by it
-// has completed, which of jobs that go on for ever would be no end.
+// maxRun checks max_run_duration, the longest that an allocation may run; 0 means no
+// limit. An allocation that is stopped by it counts as complete, which makes sense only
+// for jobs whose tasks end.
 func (c *checker) maxRun(at string, j *berth.Job, d time.Duration) {
 	if d == 0 {
 		return
 	}
 	c.duration(at, d, time.Nanosecond)
 	if j.Type != berth.TypeBatch && j.Type != berth.TypeSysbatch {
-		c.addf(at, "is not allowed in a job of type %s; allowed are batch and sysbatch", berth.Clip(j.Type, 64))
+		c.addf(at, "is only for jobs of type batch or sysbatch, not %s", berth.Clip(j.Type, 64))
 	}
 }
 
-// disconnect checks what happens while an agent is disconnected. The fields from before
-// the disconnect block say the same, so a group has either.
+// disconnect checks what happens while a client is disconnected. A group sets this with
+// the disconnect block or with the older fields, not both.
 func (c *checker) disconnect(at string, j *berth.Job, g *berth.TaskGroup) {
-	var old string // of the fields from before, one that is set
+	var old string // an older field that is set
 	for _, f := range []struct {
 		set  bool
 		name string
@@ -71,7 +72,7 @@ func (c *checker) disconnect(at string, j *berth.Job, g *berth.TaskGroup) {
 	if d := g.Disconnect; d != nil {
 		dat := at + ".disconnect"
 		if old != "" {
-			c.addf(dat, "is there beside %s, which says the same; allowed is one of them", old)
+			c.addf(dat, "cannot be combined with %s, which means the same", old)
 		}
 		lost, stop, lostName = d.LostAfter, dat+".stop_on_client_after", "lost_after"
 		c.duration(dat+".lost_after", d.LostAfter, 0)
@@ -84,9 +85,9 @@ func (c *checker) disconnect(at string, j *berth.Job, g *berth.TaskGroup) {
 		return
 	}
 	if lost != 0 {
-		c.addf(stop, "is there beside %s; allowed is one of them", lostName)
+		c.addf(stop, "cannot be combined with %s", lostName)
 	}
 	if j.Type != berth.TypeService && j.Type != berth.TypeBatch {
-		c.addf(stop, "is not allowed in a job of type %s; allowed are service and batch", berth.Clip(j.Type, 64))
+		c.addf(stop, "is only for jobs of type service or batch, not %s", berth.Clip(j.Type, 64))
 	}
 }

@@ -53,8 +53,8 @@ func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGr
 	return g
 }
 
-// group checks a group. Blocks that it took over from the job are the same
-// pointers and were checked there; so it is with tasks.
+// group checks a group. Blocks inherited from the job are the same pointers and have
+// been checked there; the same holds for tasks and their group.
 func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	c.name(at+".name", g.Name)
 	c.between(at+".count", int64(g.Count), 0, berth.MaxCount)
@@ -86,8 +86,7 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	switch n := len(g.Tasks); {
 	case n == 0:
 		c.addf(at+".task", "a group needs at least one task")
-	case n > MaxTasks:
-		c.addf(at+".task", "%d tasks are too many; allowed are %d", n, MaxTasks)
+	case !c.atMost(at+".task", MaxTasks, n, "tasks"):
 		return
 	}
 	c.duplicates(at+".task", len(g.Tasks), func(i int) string { return g.Tasks[i].Name })
@@ -103,9 +102,9 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 		}
 	}
 	if leaders > 1 {
-		c.addf(at+".task", "%d tasks are leader; allowed is one", leaders)
+		c.addf(at+".task", "at most one task can be the leader, got %d", leaders)
 	}
 	if disk := g.EphemeralDisk; disk != nil && logs/2 >= disk.SizeMB && len(c.problems) == 0 {
-		c.addf(at+".ephemeral_disk.size", "%d MiB do not hold the logs of the tasks, %d MiB", disk.SizeMB, logs/2)
+		c.addf(at+".ephemeral_disk.size", "must be above %d MiB, the size of the tasks' logs, got %d", logs/2, disk.SizeMB)
 	}
 }

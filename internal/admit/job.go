@@ -32,7 +32,7 @@ func (d *decoder) job(tree decode.Tree) *berth.Job {
 		j.Type = s // the defaults of blocks depend on it
 	}
 	if (j.Type == berth.TypeService || j.Type == berth.TypeSystem) && decode.Lookup(tree, "Update") == nil {
-		u := defaultUpdate() // nothing said is not all at once: that is max_parallel = 0
+		u := defaultUpdate() // only max_parallel = 0 means all at once
 		j.Update = &u
 	}
 	const name = "job"
@@ -51,7 +51,7 @@ func (d *decoder) job(tree decode.Tree) *berth.Job {
 	return j
 }
 
-// complete mends what an empty text stands for.
+// completeJob sets the defaults of fields that were given as empty text.
 func completeJob(j *berth.Job) {
 	orDefault(&j.Region, berth.DefaultRegion)
 	orDefault(&j.Namespace, berth.DefaultNamespace)
@@ -72,7 +72,7 @@ func (c *checker) job(j *berth.Job) {
 	c.line(at+".name", j.Name, berth.MaxJobIDLen)
 	c.line(at+".namespace", j.Namespace, berth.MaxNameLen)
 	if j.Namespace == berth.AllNamespaces {
-		c.addf(at+".namespace", "%q names all namespaces; a job lives in one", j.Namespace)
+		c.addf(at+".namespace", "must be one namespace, got %q", j.Namespace)
 	}
 	c.line(at+".region", j.Region, berth.MaxNameLen)
 	c.line(at+".node_pool", j.NodePool, berth.MaxNameLen)
@@ -80,7 +80,7 @@ func (c *checker) job(j *berth.Job) {
 	c.between(at+".priority", int64(j.Priority), berth.MinPriority, berth.MaxPriority)
 	for _, dc := range j.Datacenters {
 		if _, err := path.Match(dc, ""); err != nil || dc == "" {
-			c.addf(at+".datacenters", "%q is not a datacenter or a glob", berth.Clip(dc, 64))
+			c.addf(at+".datacenters", "must be a datacenter or a glob pattern, got %q", berth.Clip(dc, 64))
 		}
 	}
 	c.strings(at+".meta", j.Meta)
@@ -100,8 +100,7 @@ func (c *checker) job(j *berth.Job) {
 	switch n := len(j.TaskGroups); {
 	case n == 0:
 		c.addf(at+".group", "a job needs at least one group")
-	case n > berth.MaxGroups:
-		c.addf(at+".group", "%d groups are too many; allowed are %d", n, berth.MaxGroups)
+	case !c.atMost(at+".group", berth.MaxGroups, n, "groups"):
 		return
 	}
 	c.duplicates(at+".group", len(j.TaskGroups), func(i int) string { return j.TaskGroups[i].Name })
@@ -114,18 +113,18 @@ func (c *checker) job(j *berth.Job) {
 func (c *checker) jobID(at, id string) {
 	switch {
 	case id == "":
-		c.addf(at, "a job needs an ID")
+		c.addf(at, "is missing")
 	case len(id) > berth.MaxJobIDLen:
-		c.addf(at, "%d bytes are too long; allowed are %d", len(id), berth.MaxJobIDLen)
+		c.addf(at, "must be at most %d bytes, got %d", berth.MaxJobIDLen, len(id))
 	case !utf8.ValidString(id):
-		c.addf(at, "is not valid UTF-8")
+		c.addf(at, "must be valid UTF-8, got %q", berth.Clip(id, 64))
 	case strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
-		c.addf(at, "%q has a space or a character that cannot be printed", id)
+		c.addf(at, "must have printable characters only and no spaces, got %q", id)
 	}
 }
 
-// perNode checks what a job that runs on every node may not say: it chooses no
-// nodes, and its instances go nowhere else.
+// perNode refuses blocks that make no sense for a job that runs on every node: it does
+// not choose nodes, and its instances do not move.
 func (c *checker) perNode(at string, j *berth.Job) {
 	const why = "is not for jobs of type %s, which run on every node that meets their conditions"
 	no := func(present bool, at string) {
@@ -141,7 +140,7 @@ func (c *checker) perNode(at string, j *berth.Job) {
 	for _, g := range j.TaskGroups {
 		gat := fmt.Sprintf("%s.group[%s]", at, berth.Clip(g.Name, 64))
 		if g.Count > 1 && j.Type == berth.TypeSystem {
-			c.addf(gat+".count", "%d is too many for a job of type system, which runs one on every node; allowed are 0 and 1", g.Count)
+			c.addf(gat+".count", "must be 0 or 1 for jobs of type system, which run once on every node, got %d", g.Count)
 		}
 		no(len(g.Affinities) > 0, gat+".affinity")
 		no(len(g.Spreads) > 0, gat+".spread")
@@ -160,7 +159,7 @@ func (c *checker) perNodeUpdate(at string, j *berth.Job, u *berth.UpdateStrategy
 	switch {
 	case u == nil:
 	case j.Type == berth.TypeSysbatch:
-		c.addf(at, "is not for jobs of type sysbatch: each node runs them once")
+		c.addf(at, "is not for jobs of type sysbatch, which each node runs once")
 	default:
 		c.between(at+".max_parallel", int64(u.MaxParallel), 0, berth.MaxCount)
 		if u.MaxParallel > 0 {

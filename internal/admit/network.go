@@ -10,8 +10,8 @@ import (
 	"berth"
 )
 
-// sortPorts puts ports with a number among the reserved ones, and the others
-// among the dynamic ones, however they were written.
+// sortPorts moves ports with a number to ReservedPorts and the others to DynamicPorts,
+// wherever they were written.
 func sortPorts(n *berth.NetworkResource) {
 	all := append(n.ReservedPorts[:len(n.ReservedPorts):len(n.ReservedPorts)], n.DynamicPorts...)
 	n.ReservedPorts, n.DynamicPorts = nil, nil
@@ -29,9 +29,9 @@ var portLabel = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 func (c *checker) networks(at string, networks []berth.NetworkResource) {
 	if len(networks) > 1 {
-		c.addf(at+".network", "is there %d times; allowed is once", len(networks))
+		c.addf(at+".network", "at most one network block is allowed, got %d", len(networks))
 	}
-	type space struct { // ports of one host network
+	type space struct { // a port of a host network
 		network string
 		port    int
 	}
@@ -40,46 +40,44 @@ func (c *checker) networks(at string, networks []berth.NetworkResource) {
 		n := &networks[i]
 		if name, isCNI := strings.CutPrefix(n.Mode, berth.NetworkCNI); isCNI {
 			if !portLabel.MatchString(strings.ReplaceAll(name, ".", "-")) {
-				c.addf(at+".network.mode", "%q names no CNI network", berth.Clip(n.Mode, 64))
+				c.addf(at+".network.mode", "must be cni/ and the name of a network, got %q", berth.Clip(n.Mode, 64))
 			}
 		} else {
 			c.oneOf(at+".network.mode", n.Mode, berth.NetworkHost, berth.NetworkBridge, berth.NetworkNone, berth.NetworkCNI+"…")
 		}
 		ports := slices.Concat(n.ReservedPorts, n.DynamicPorts)
-		if len(ports) > MaxPorts {
-			c.addf(at+".network.port", "%d ports are too many; allowed are %d", len(ports), MaxPorts)
+		if !c.atMost(at+".network.port", MaxPorts, len(ports), "ports") {
 			continue
 		}
 		for _, p := range ports {
 			pat := fmt.Sprintf("%s.network.port[%s]", at, berth.Clip(p.Label, 64))
 			if !portLabel.MatchString(p.Label) {
-				c.addf(pat, "the label must be letters, digits, - and _, up to 64")
+				c.addf(pat, "the label must be 1 to 64 letters, digits, - or _")
 			}
 			if seen[strings.ToLower(p.Label)] {
-				c.addf(pat, "is there twice")
+				c.addf(pat, "is defined twice")
 			}
 			seen[strings.ToLower(p.Label)] = true
 			if p.Value != 0 {
 				c.between(pat+".static", int64(p.Value), 1, berth.MaxPort)
 				at := space{p.Network(), p.Value}
 				if other := taken[at]; other != "" {
-					c.addf(pat+".static", "%d is the static port of %q too", p.Value, other)
+					c.addf(pat+".static", "%d is also the static port of %q", p.Value, other)
 				}
 				taken[at] = p.Label
 			}
 			c.line(pat+".host_network", p.HostNetwork, berth.MaxNameLen)
 			if p.IgnoreCollision && (p.Value == 0 || n.Mode != berth.NetworkHost) {
-				c.addf(pat+".ignore_collision", "is for static ports in mode host alone")
+				c.addf(pat+".ignore_collision", "is only for static ports in mode host")
 			}
 			c.between(pat+".to", int64(p.To), -1, berth.MaxPort)
 		}
 	}
 }
 
-// volumes checks what a group asks of its node's volumes.
+// volumes checks the volumes that a group requests.
 func (c *checker) volumes(at string, j *berth.Job, g *berth.TaskGroup) {
-	if len(g.Volumes) > maxRequests {
-		c.addf(at+".volume", "%d volumes are too many; allowed are %d", len(g.Volumes), maxRequests)
+	if !c.atMost(at+".volume", maxRequests, len(g.Volumes), "volumes") {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
@@ -92,13 +90,13 @@ func (c *checker) volumes(at string, j *berth.Job, g *berth.TaskGroup) {
 			c.addf(vat+".source", "is missing")
 		}
 		if v.PerAlloc && (j.Type == berth.TypeSystem || j.Type == berth.TypeSysbatch) {
-			c.addf(vat+".per_alloc", "is not for %s jobs", j.Type)
+			c.addf(vat+".per_alloc", "is not for jobs of type %s", j.Type)
 		}
 		if v.Type == berth.VolumeHost && v.MountOptions != nil {
-			c.addf(vat+".mount_options", "is for csi volumes alone")
+			c.addf(vat+".mount_options", "is only for volumes of type csi")
 		}
 		if v.PerAlloc && v.Sticky {
-			c.addf(vat+".sticky", "and per_alloc exclude each other")
+			c.addf(vat+".sticky", "cannot be combined with per_alloc")
 		}
 	}
 }

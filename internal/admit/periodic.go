@@ -32,11 +32,10 @@ func (c *checker) periodic(at string, j *berth.Job) {
 	}
 	switch {
 	case p.Spec != "" && len(p.Specs) > 0:
-		c.addf(at+".crons", "cron and crons cannot both be given")
+		c.addf(at+".crons", "cannot be combined with cron")
 	case p.Spec == "" && len(p.Specs) == 0 && p.Enabled:
-		c.addf(at+".crons", "is missing; at least one cron expression is wanted, such as \"0 3 * * *\"")
-	case len(p.Specs) > maxCrons:
-		c.addf(at+".crons", "%d expressions are too many; allowed are %d", len(p.Specs), maxCrons)
+		c.addf(at+".crons", "is missing: want at least one cron expression, such as \"0 3 * * *\"")
+	case !c.atMost(at+".crons", maxCrons, len(p.Specs), "expressions"):
 		return
 	}
 	name := ".cron"
@@ -50,10 +49,10 @@ func (c *checker) periodic(at string, j *berth.Job) {
 	}
 }
 
-// finite refuses children that never end by themselves.
+// finite refuses job types whose children never end by themselves.
 func (c *checker) finite(at string, j *berth.Job) {
 	if j.Type != berth.TypeBatch && j.Type != berth.TypeSysbatch {
-		c.addf(at, "is not for jobs of type %s, whose children would never end; allowed are batch and sysbatch", berth.Clip(j.Type, 64))
+		c.addf(at, "is only for jobs of type batch or sysbatch, not %s, whose children would never end", berth.Clip(j.Type, 64))
 	}
 }
 
@@ -69,23 +68,22 @@ func (c *checker) parameterized(at string, j *berth.Job) {
 		for _, k := range list.keys {
 			switch {
 			case k == "":
-				c.addf(at+"."+list.name, "a key is empty")
+				c.addf(at+"."+list.name, "must not have an empty key")
 			case seen[k]:
-				c.addf(at+"."+list.name, "%q is there twice", berth.Clip(k, 64))
+				c.addf(at+"."+list.name, "%q is listed twice", berth.Clip(k, 64))
 			}
 			seen[k] = true
 		}
 	}
 }
 
-// dispatchPayload checks where a payload is put: below the task's local
-// directory.
+// dispatchPayload checks where the payload is written: below the task's local directory.
 func (c *checker) dispatchPayload(at string, j *berth.Job, d *berth.DispatchPayload) {
 	switch {
 	case d == nil:
 	case j.ParameterizedJob == nil:
-		c.addf(at, "is for jobs that are parameterized; nothing else has a payload")
+		c.addf(at, "is only for parameterized jobs; others have no payload")
 	case !berth.LocalPath(d.File):
-		c.addf(at+".file", "%q is not the path of a file below the task's local directory", berth.Clip(d.File, 64))
+		c.addf(at+".file", "must be the path of a file below the task's local directory, got %q", berth.Clip(d.File, 64))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// again writes a job as JSON, reads that, and wants the same job.
+// again writes a job as JSON and reads it back; the job must not change.
 func again(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -35,20 +35,20 @@ func again(t interface {
 	}
 }
 
-// A valid job, however it was written, is equal to itself after a trip through
-// JSON: no default is applied twice, nothing is lost.
+// A valid job survives a round trip through JSON: no default is applied twice and
+// nothing is lost.
 func TestValidJobsSurviveJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree := jobTree(t)
 		j, err := DecodeJob(tree, FromJSON)
 		if err != nil {
-			t.Fatalf("the generator makes valid jobs: %v", err)
+			t.Fatalf("the generator made an invalid job: %v", err)
 		}
 		again(t, j)
 	})
 }
 
-// maybe gives the field a value in two cases of three; in one of these null.
+// maybe sets the field to a value in four cases of six, and to null in one.
 func maybe(t *rapid.T, tree decode.Tree, name string, value any) {
 	switch rapid.IntRange(0, 5).Draw(t, name+"?") {
 	case 0:

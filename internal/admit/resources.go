@@ -13,7 +13,7 @@ func (c *checker) resources(at string, r *berth.Resources) {
 	case r.Cores == 0:
 		c.between(at+".cpu", int64(r.CPU), 1, berth.MaxCPU)
 	case r.CPU != 0:
-		c.addf(at+".cpu", "%d is there beside %d cores; a task asks for cpu or for cores", r.CPU, r.Cores)
+		c.addf(at+".cpu", "cannot be combined with cores, got cpu = %d and cores = %d", r.CPU, r.Cores)
 	default:
 		c.between(at+".cores", int64(r.Cores), 1, maxCores)
 	}
@@ -27,10 +27,9 @@ func (c *checker) resources(at string, r *berth.Resources) {
 	}
 }
 
-// devices checks what a task asks of its node's devices.
+// devices checks the devices that a task requests.
 func (c *checker) devices(at string, devices []berth.RequestedDevice) {
-	if len(devices) > maxRequests {
-		c.addf(at+".device", "%d requests are too many; allowed are %d", len(devices), maxRequests)
+	if !c.atMost(at+".device", maxRequests, len(devices), "device blocks") {
 		return
 	}
 	seen := map[string]bool{}
@@ -39,14 +38,14 @@ func (c *checker) devices(at string, devices []berth.RequestedDevice) {
 		dat := fmt.Sprintf("%s.device[%s]", at, berth.Clip(d.Name, 64))
 		parts := strings.Split(d.Name, "/")
 		if len(parts) > 3 || slices.Contains(parts, "") || len(d.Name) > berth.MaxJobIDLen {
-			c.addf(dat, "the name must be a type, a vendor/type or a vendor/type/name")
+			c.addf(dat, "the name must be type, vendor/type or vendor/type/name")
 		}
 		if seen[d.Name] {
-			c.addf(dat, "is there twice; count says how many")
+			c.addf(dat, "is defined twice; use count to ask for several")
 		}
 		seen[d.Name] = true
 		if d.Count < 1 || d.Count > maxDevices {
-			c.addf(dat+".count", "%d is out of range; allowed are 1 to %d", d.Count, maxDevices)
+			c.addf(dat+".count", "must be 1 to %d, got %d", maxDevices, d.Count)
 		}
 		c.ofDevice = true
 		c.conditions(dat, d.Constraints, d.Affinities)
@@ -54,15 +53,15 @@ func (c *checker) devices(at string, devices []berth.RequestedDevice) {
 	}
 }
 
-// numa checks what a task wants of NUMA nodes.
+// numa checks the NUMA placement that a task requests.
 func (c *checker) numa(at string, r *berth.Resources) {
 	c.oneOf(at+".affinity", r.NUMA.Affinity, berth.NUMANone, berth.NUMAPrefer, berth.NUMARequire)
 	if r.Cores == 0 {
-		c.addf(at, "is about whole cores; ask for cores instead of cpu")
+		c.addf(at, "needs resources.cores; it has no effect with cpu")
 	}
 	for _, name := range r.NUMA.Devices {
 		if !slices.ContainsFunc(r.Devices, func(d berth.RequestedDevice) bool { return d.Name == name }) {
-			c.addf(at+".devices", "%q is not the name of a device that the task asks for", berth.Clip(name, 64))
+			c.addf(at+".devices", "the task requests no device %q", berth.Clip(name, 64))
 		}
 	}
 }

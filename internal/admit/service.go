@@ -13,8 +13,8 @@ import (
 
 // Limits of services.
 const (
-	MaxServices       = 100 // of a group, those of its tasks included
-	MaxServiceChecks  = 50  // of a service
+	MaxServices       = 100 // in a group, those of its tasks included
+	MaxServiceChecks  = 50  // in a service
 	MaxServiceNameLen = 63
 	MaxServiceTags    = 100
 	MaxServiceTagLen  = 255
@@ -27,7 +27,7 @@ const (
 
 var onUpdates = []string{berth.OnUpdateRequireHealthy, berth.OnUpdateIgnoreWarnings, berth.OnUpdateIgnore}
 
-// services completes the services of a group, or of one of its tasks.
+// completeServices sets the defaults of the services of a group or of one of its tasks.
 func completeServices(j *berth.Job, g *berth.TaskGroup, t *berth.Task, list []berth.Service) {
 	for i := range list {
 		s := &list[i]
@@ -54,7 +54,8 @@ func completeServices(j *berth.Job, g *berth.TaskGroup, t *berth.Task, list []be
 	}
 }
 
-// with returns what a check says of its restarts over what its service says.
+// mergeCheckRestart returns the check_restart of a check, completed from that of its
+// service.
 func mergeCheckRestart(r, own *berth.CheckRestart) *berth.CheckRestart {
 	switch {
 	case r == nil:
@@ -66,7 +67,7 @@ func mergeCheckRestart(r, own *berth.CheckRestart) *berth.CheckRestart {
 	if n.Limit == 0 {
 		n.Limit = r.Limit
 	}
-	if n.Grace == defaultGrace { // most likely not said
+	if n.Grace == defaultGrace { // most likely the default
 		n.Grace = r.Grace
 	}
 	n.IgnoreWarnings = n.IgnoreWarnings || r.IgnoreWarnings
@@ -88,33 +89,30 @@ func (c *checker) groupServices(at string, g *berth.TaskGroup) {
 			c.service(fmt.Sprintf("%s.task[%s]", at, berth.Clip(t.Name, 64)), g, t, &t.Services[i], seen)
 		}
 	}
-	if n > MaxServices {
-		c.addf(at+".service", "%d services are too many for a group; allowed are %d", n, MaxServices)
-	}
+	c.atMost(at+".service", MaxServices, n, "services")
 }
 
 func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth.Service, seen map[string]bool) {
 	at = fmt.Sprintf("%s.service[%s]", at, berth.Clip(s.Name, 64))
 	if !strings.Contains(s.Name, "${") && !berth.ServiceName(s.Name) {
-		c.addf(at+".name", "%q is not the name of a service; allowed are 1 to %d letters, digits and hyphens, no hyphen at the ends", berth.Clip(s.Name, 64), berth.MaxServiceNameLen)
+		c.addf(at+".name", "must be 1 to %d letters, digits and hyphens, with no hyphen at either end, got %q", berth.MaxServiceNameLen, berth.Clip(s.Name, 64))
 	}
 	id := s.Name + " " + s.PortLabel + " " + s.TaskName
 	if seen[id] {
-		c.addf(at, "is there twice for the same task with the port %q", berth.Clip(s.PortLabel, 64))
+		c.addf(at, "is defined twice for the same task with the port %q", berth.Clip(s.PortLabel, 64))
 	}
 	seen[id] = true
 	switch s.Provider {
 	case berth.ServiceNomad:
 	case "":
-		c.addf(at+".provider", "is missing, which means consul; this build has no Consul: set provider = %q", berth.ServiceNomad)
+		c.addf(at+".provider", "is missing, which means consul, which is not supported: set provider = %q", berth.ServiceNomad)
 	default:
 		c.addf(at+".provider", "%q is not supported: must be %q", berth.Clip(s.Provider, 64), berth.ServiceNomad)
 	}
 	c.consulOnly(at, s)
 	c.oneOf(at+".on_update", s.OnUpdate, onUpdates...)
-	if len(s.Tags) > berth.MaxServiceTags || len(s.CanaryTags) > berth.MaxServiceTags {
-		c.addf(at+".tags", "%d are too many; allowed are %d", max(len(s.Tags), len(s.CanaryTags)), berth.MaxServiceTags)
-	}
+	c.atMost(at+".tags", berth.MaxServiceTags, len(s.Tags), "tags")
+	c.atMost(at+".canary_tags", berth.MaxServiceTags, len(s.CanaryTags), "tags")
 	for _, tag := range slices.Concat(s.Tags, s.CanaryTags) {
 		c.line(at+".tags", tag, berth.MaxServiceTagLen)
 	}
@@ -123,8 +121,7 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 	c.address(at, s)
 	c.port(at+".port", g, s.PortLabel)
 	c.ofTask(at+".task", g, t, s.TaskName)
-	if len(s.Checks) > MaxServiceChecks {
-		c.addf(at+".check", "%d are too many; allowed are %d", len(s.Checks), MaxServiceChecks)
+	if !c.atMost(at+".check", MaxServiceChecks, len(s.Checks), "checks") {
 		return
 	}
 	for i := range s.Checks {
@@ -136,7 +133,7 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 	}
 }
 
-// consulOnly refuses what only a service in Consul can have.
+// consulOnly refuses fields that only services in Consul have.
 func (c *checker) consulOnly(at string, s *berth.Service) {
 	for _, f := range []struct {
 		name    string
@@ -146,18 +143,18 @@ func (c *checker) consulOnly(at string, s *berth.Service) {
 		{"identity", s.Identity != nil}, {"kind", s.Kind != ""}, {"tagged_addresses", len(s.TaggedAddresses) > 0}, {"weights", s.Weights != nil},
 	} {
 		if f.present {
-			c.addf(at+"."+f.name, "is for services in Consul, not for those with provider = %q", berth.ServiceNomad)
+			c.addf(at+"."+f.name, "is only for services in Consul, not with provider = %q", berth.ServiceNomad)
 		}
 	}
 }
 
-// address checks where a service says that it is.
+// address checks the address and address mode of a service.
 func (c *checker) address(at string, s *berth.Service) {
 	switch s.AddressMode {
 	case berth.AddressAuto:
 	case berth.AddressHost:
 		if s.Address != "" {
-			c.addf(at+".address", "is there beside address_mode = %q; allowed is %q", s.AddressMode, berth.AddressAuto)
+			c.addf(at+".address", "needs address_mode = %q, got %q", berth.AddressAuto, s.AddressMode)
 		}
 	case "alloc", "driver":
 		c.addf(at+".address_mode", "%q is not supported, because allocations have no network of their own: must be auto or host", s.AddressMode)
@@ -168,11 +165,11 @@ func (c *checker) address(at string, s *berth.Service) {
 		return
 	}
 	if _, err := netip.ParseAddr(s.Address); err != nil && (len(s.Address) > berth.MaxJobIDLen || strings.ContainsAny(s.Address, " /:\t\n")) {
-		c.addf(at+".address", "%q is not an IP address or the name of a host", berth.Clip(s.Address, 64))
+		c.addf(at+".address", "must be an IP address or a host name, got %q", berth.Clip(s.Address, 64))
 	}
 }
 
-// port checks a port: one of the group's labels, or a number.
+// port checks a port: a number or the label of one of the group's ports.
 func (c *checker) port(at string, g *berth.TaskGroup, label string) {
 	if label == "" {
 		return
@@ -193,11 +190,11 @@ func hasPort(g *berth.TaskGroup, label string) bool {
 	})
 }
 
-// ofTask checks the task that a service of a group, or a check, is about.
+// ofTask checks the task that a service or a check refers to.
 func (c *checker) ofTask(at string, g *berth.TaskGroup, t *berth.Task, name string) {
 	switch {
 	case t != nil && name != t.Name:
-		c.addf(at, "%q is not the task that the service belongs to, %q", berth.Clip(name, 64), t.Name)
+		c.addf(at, "must be the task that the service belongs to, %q, got %q", t.Name, berth.Clip(name, 64))
 	case t == nil && name != "" && g.Task(name) == nil:
 		c.addf(at, "the group has no task %q", berth.Clip(name, 64))
 	}

@@ -14,13 +14,13 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.S
 	case berth.CheckTCP:
 		for name, present := range map[string]bool{"path": k.Path != "", "method": k.Method != "", "header": len(k.Header) > 0, "body": k.Body != "", "protocol": k.Protocol != ""} {
 			if present {
-				c.addf(at+"."+name, "is for checks of type %s", berth.CheckHTTP)
+				c.addf(at+"."+name, "is only for checks of type %s", berth.CheckHTTP)
 			}
 		}
 	case "":
-		c.addf(at+".type", "is missing; allowed are %s, %s", berth.CheckHTTP, berth.CheckTCP)
+		c.addf(at+".type", "is missing: want %s or %s", berth.CheckHTTP, berth.CheckTCP)
 	default:
-		c.addf(at+".type", "%q is not for services with provider = %q; allowed are %s, %s", berth.Clip(k.Type, 64), berth.ServiceNomad, berth.CheckHTTP, berth.CheckTCP)
+		c.addf(at+".type", "unknown type %q for provider = %q: want %s or %s", berth.Clip(k.Type, 64), berth.ServiceNomad, berth.CheckHTTP, berth.CheckTCP)
 	}
 	for _, f := range []struct {
 		name    string
@@ -31,7 +31,7 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.S
 		{"initial_status", k.InitialStatus != ""}, {"notes", k.Notes != ""},
 	} {
 		if f.present {
-			c.addf(at+"."+f.name, "is for checks that Consul makes, not for those with provider = %q", berth.ServiceNomad)
+			c.addf(at+"."+f.name, "is only for checks in Consul, not with provider = %q", berth.ServiceNomad)
 		}
 	}
 	c.line(at+".name", k.Name, 4*berth.MaxNameLen)
@@ -39,7 +39,7 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.S
 		c.oneOf(at+".address_mode", k.AddressMode, berth.AddressAuto, berth.AddressHost)
 	}
 	if k.PortLabel == "" {
-		c.addf(at+".port", "is missing; the check, or its service, must name one")
+		c.addf(at+".port", "is missing: the check or its service must name a port")
 	}
 	c.port(at+".port", g, k.PortLabel)
 	c.ofTask(at+".task", g, t, k.TaskName)
@@ -56,25 +56,23 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.S
 func (c *checker) httpCheck(at string, k *berth.ServiceCheck) {
 	c.oneOf(at+".protocol", k.Protocol, "http", "https")
 	if !strings.HasPrefix(k.Path, "/") || strings.ContainsFunc(k.Path, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		c.addf(at+".path", "%q does not begin with a slash, or has a space in it", berth.Clip(k.Path, 64))
+		c.addf(at+".path", "must begin with a slash and have no spaces, got %q", berth.Clip(k.Path, 64))
 	}
 	if k.Method == "" || strings.ContainsFunc(k.Method, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') }) {
-		c.addf(at+".method", "%q is not a method of HTTP", berth.Clip(k.Method, 64))
+		c.addf(at+".method", "must be an HTTP method, got %q", berth.Clip(k.Method, 64))
 	}
 	if len(k.Body) > maxCheckBody {
-		c.addf(at+".body", "%d bytes are too long; allowed are %d", len(k.Body), maxCheckBody)
+		c.addf(at+".body", "must be at most %d bytes, got %d", maxCheckBody, len(k.Body))
 	}
-	if len(k.Header) > maxCheckHeaders {
-		c.addf(at+".header", "%d are too many; allowed are %d", len(k.Header), maxCheckHeaders)
-	}
+	c.atMost(at+".header", maxCheckHeaders, len(k.Header), "headers")
 	for name, values := range k.Header {
 		bad := func(s string) bool { return strings.ContainsAny(s, "\r\n\x00") }
 		if name == "" || strings.ContainsAny(name, " :\t\r\n\x00") || slices.ContainsFunc(values, bad) {
-			c.addf(at+".header", "%q cannot be the name of a header, or its value has a line break", berth.Clip(name, 64))
+			c.addf(at+".header", "%q is not a valid header name, or its value has a line break", berth.Clip(name, 64))
 		}
 	}
 	if k.Protocol != "https" && (k.TLSServerName != "" || k.TLSSkipVerify) {
-		c.addf(at+".protocol", "%q has no TLS, which tls_server_name and tls_skip_verify are about; allowed is https", berth.Clip(k.Protocol, 64))
+		c.addf(at+".protocol", "must be https with tls_server_name or tls_skip_verify, got %q", berth.Clip(k.Protocol, 64))
 	}
 }
 
@@ -82,6 +80,6 @@ func (c *checker) checkRestart(at string, g *berth.TaskGroup, t *berth.Task, tas
 	c.between(at+".limit", int64(r.Limit), 0, maxThreshold)
 	c.duration(at+".grace", r.Grace, 0)
 	if t == nil && task == "" && len(g.Tasks) > 1 {
-		c.addf(at, "does not say which of the group's tasks is to be restarted; set task in the service or the check")
+		c.addf(at, "the group has several tasks: set task in the service or the check to name the one to restart")
 	}
 }

@@ -10,21 +10,21 @@ import (
 	"berth"
 )
 
-// Limits of a stream job. Its whole plan is one value in the replicated log.
+// Limits of a stream job. Its whole plan is a single value in the log.
 const (
 	MaxElements    = 5000   // processing elements
-	MaxConnections = 50_000 // pairs of ports that streams of the job join
-	MaxPoolSize    = 10_000 // nodes of a host pool
-	maxStreamPorts = 10_000 // exports, or imports, counted once for each channel
-	maxProperties  = 100    // of an export
-	maxTokens      = 100    // of a placement, or tags or hosts of a pool
+	MaxConnections = 50_000 // pairs of ports that streams connect
+	MaxPoolSize    = 10_000 // nodes in a host pool
+	maxStreamPorts = 10_000 // exports, or imports, counted once per channel
+	maxProperties  = 100    // in an export
+	maxTokens      = 100    // in a placement, or tags or hosts in a pool
 )
 
-// streamName is what parts of a stream job are called: they are parts of paths
-// and of other names.
+// streamName matches the names of parts of a stream job. They occur in paths and in
+// other names.
 var streamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// complete mends what an empty text stands for.
+// completeStream sets the defaults of fields that were given as empty text.
 func completeStream(s *berth.StreamSpec, job berth.JobID) {
 	orDefault(&s.Application.Name, string(job))
 	orDefault(&s.Application.Scope, berth.DefaultScope)
@@ -45,11 +45,10 @@ func completeStream(s *berth.StreamSpec, job berth.JobID) {
 	}
 }
 
-// width returns the width, or the nearest one that is allowed.
+// width returns the width of a region, or the nearest allowed one.
 func width(r *berth.RegionSpec) int { return min(max(r.Width, 1), berth.MaxWidth) }
 
-// stream checks what only stream jobs say, and that a stream job says nothing
-// that others say.
+// stream checks the blocks of stream jobs, and refuses them in other jobs.
 func (c *checker) stream(at string, j *berth.Job) {
 	if j.Type != berth.TypeStream {
 		c.notStream(at, j)
@@ -58,7 +57,7 @@ func (c *checker) stream(at string, j *berth.Job) {
 	c.neverStream(at, j)
 	s := j.Stream
 	if s == nil || slices.ContainsFunc(j.TaskGroups, func(g *berth.TaskGroup) bool { return g.Stream == nil }) {
-		c.addf(at, "a job of type stream, or a group of it, lacks its stream block")
+		c.addf(at, "the stream block of the job or of a group is missing")
 		return
 	}
 	c.line(at+".application.name", s.Application.Name, berth.MaxJobIDLen)
@@ -81,11 +80,11 @@ func (c *checker) stream(at string, j *berth.Job) {
 	c.colocation(at, j, widths)
 }
 
-// notStream refuses blocks of stream jobs in others.
+// notStream refuses blocks of stream jobs in other jobs.
 func (c *checker) notStream(at string, j *berth.Job) {
 	no := func(what bool, at string) {
 		if what {
-			c.addf(at, "is for jobs of type stream, not for those of type %s", berth.Clip(j.Type, 64))
+			c.addf(at, "is only for jobs of type stream, not %s", berth.Clip(j.Type, 64))
 		}
 	}
 	if s := j.Stream; s != nil {
@@ -122,25 +121,25 @@ func unplaced(p *berth.PEPlacement) bool {
 	return p.Pool == "" && p.PoolHost == nil && p.Host == "" && len(p.Colocate) == 0 && len(p.Exlocate) == 0 && !p.Isolated
 }
 
-// neverStream refuses in a stream job what says how others run: its instances
-// are launched one by one, by their own policies.
+// neverStream refuses blocks that say how other jobs run: processing elements are
+// launched one by one, by the policy of their group.
 func (c *checker) neverStream(at string, j *berth.Job) {
 	no := func(present bool, at, instead string) {
 		if present {
 			c.addf(at, "is not for jobs of type stream%s", instead)
 		}
 	}
-	const ends = ": what ends is launched anew as the pe block of its group says"
-	no(j.Update != nil, at+".update", ": an update launches what changed anew")
+	const ends = "; the pe block of the group says what is launched again"
+	no(j.Update != nil, at+".update", "; an update launches what changed again")
 	no(j.Reschedule.Enabled(), at+".reschedule", ends)
 	no(j.Migrate != nil, at+".migrate", ends)
-	no(j.AllAtOnce, at+".all_at_once", ": each instance has a plan of its own")
+	no(j.AllAtOnce, at+".all_at_once", "; each instance has its own plan")
 	for _, g := range j.TaskGroups {
 		gat := fmt.Sprintf("%s.group[%s]", at, berth.Clip(g.Name, 64))
-		no(g.Update != nil && g.Update != j.Update, gat+".update", ": an update launches what changed anew")
+		no(g.Update != nil && g.Update != j.Update, gat+".update", "; an update launches what changed again")
 		no(g.ReschedulePolicy != j.Reschedule && g.ReschedulePolicy.Enabled(), gat+".reschedule", ends)
 		no(g.Migrate != nil && g.Migrate != j.Migrate, gat+".migrate", ends)
-		no(g.Scaling != nil, gat+".scaling", ": the width of a parallel_region is what scales")
+		no(g.Scaling != nil, gat+".scaling", "; the width of a parallel_region is what scales")
 		no(g.Disconnect != nil, gat+".disconnect", "")
 		no(g.MaxClientDisconnect != 0, gat+".max_client_disconnect", "")
 		no(g.PreventRescheduleOnLost, gat+".prevent_reschedule_on_lost", "")
@@ -153,14 +152,13 @@ func (c *checker) neverStream(at string, j *berth.Job) {
 	}
 }
 
-// noRestart: an agent that starts a task again by itself would bypass the count
-// of launches.
+// noRestart refuses restarts by the agent, which would bypass the count of launches.
 func (c *checker) noRestart(at string, p *berth.RestartPolicy) {
 	if p.Attempts != 0 {
-		c.addf(at+".attempts", "%d is not for jobs of type stream, which count every launch; allowed is 0, and restart_failed in the group's pe block", p.Attempts)
+		c.addf(at+".attempts", "must be 0 for jobs of type stream, got %d; use restart_failed in the group's pe block", p.Attempts)
 	}
 	if p.Mode != berth.RestartFail {
-		c.addf(at+".mode", "%q is not for jobs of type stream, which count every launch; allowed is %s", berth.Clip(p.Mode, 64), berth.RestartFail)
+		c.addf(at+".mode", "must be %s for jobs of type stream, got %q", berth.RestartFail, berth.Clip(p.Mode, 64))
 	}
 }
 
@@ -172,20 +170,19 @@ func (c *checker) submission(at string, p *berth.SubmissionPolicy) {
 	c.oneOf(at+".interrupted_update", p.InterruptedUpdate, berth.InterruptResume, berth.InterruptRecreate)
 }
 
-// labels checks the labels of blocks of one kind.
+// labels checks the labels of the blocks of one kind.
 func (c *checker) labels(at string, n int, name func(int) string) {
 	for i := range n {
 		if s := name(i); !streamName.MatchString(s) {
-			c.addf(fmt.Sprintf("%s[%s]", at, berth.Clip(s, 64)), "the label must be letters, digits, - and _, up to 64")
+			c.addf(fmt.Sprintf("%s[%s]", at, berth.Clip(s, 64)), "the label must be 1 to 64 letters, digits, - or _")
 		}
 	}
 	c.duplicates(at, n, name)
 }
 
-// tokens checks a list of short texts that name something.
+// tokens checks a list of names.
 func (c *checker) tokens(at string, list []string, most int) {
-	if len(list) > most {
-		c.addf(at, "%d are too many; allowed are %d", len(list), most)
+	if !c.atMost(at, most, len(list), "entries") {
 		return
 	}
 	seen := map[string]bool{}
@@ -193,9 +190,9 @@ func (c *checker) tokens(at string, list []string, most int) {
 		c.line(at, s, berth.MaxNameLen)
 		switch {
 		case s == "" || strings.TrimSpace(s) != s || strings.ContainsRune(s, ','):
-			c.addf(at, "%q is empty, or has a comma or a space around it", berth.Clip(s, 64))
+			c.addf(at, "must not be empty, contain a comma, or begin or end with a space, got %q", berth.Clip(s, 64))
 		case seen[s]:
-			c.addf(at, "%q is there twice", berth.Clip(s, 64))
+			c.addf(at, "%q is listed twice", berth.Clip(s, 64))
 		}
 		seen[s] = true
 	}
@@ -208,16 +205,16 @@ func (c *checker) hostPool(at string, p *berth.HostPoolSpec) {
 	c.between(at+".size", int64(p.Size), 0, MaxPoolSize)
 	if len(p.Hosts) > 0 {
 		if len(p.Tags) > 0 {
-			c.addf(at+".hosts", "stands beside tags; a pool has one of the two")
+			c.addf(at+".hosts", "cannot be combined with tags")
 		}
 		if p.Size > len(p.Hosts) {
-			c.addf(at+".size", "%d is more than there are hosts, %d", p.Size, len(p.Hosts))
+			c.addf(at+".size", "must be at most the number of hosts, %d, got %d", len(p.Hosts), p.Size)
 		}
 	}
 }
 
-// regions checks the parallel regions, and returns how many instances each
-// group has.
+// regions checks the parallel regions and returns the number of instances of each
+// group.
 func (c *checker) regions(at string, j *berth.Job) map[string]int {
 	widths, in := map[string]int{}, map[string]string{}
 	for _, g := range j.TaskGroups {
@@ -228,16 +225,16 @@ func (c *checker) regions(at string, j *berth.Job) map[string]int {
 		rat := fmt.Sprintf("%s.parallel_region[%s]", at, berth.Clip(r.Name, 64))
 		c.between(rat+".width", int64(r.Width), 1, berth.MaxWidth)
 		if len(r.Groups) == 0 {
-			c.addf(rat+".groups", "is missing; at least one group is wanted")
+			c.addf(rat+".groups", "is missing: want at least one group")
 		}
 		for _, name := range r.Groups {
 			switch other, twice := in[name]; {
 			case j.Group(name) == nil:
 				c.noGroup(rat+".groups", j, name)
 			case twice && other == r.Name:
-				c.addf(rat+".groups", "%q is there twice", berth.Clip(name, 64))
+				c.addf(rat+".groups", "%q is listed twice", berth.Clip(name, 64))
 			case twice:
-				c.addf(rat+".groups", "%q is in parallel_region %q too; a group is in one", berth.Clip(name, 64), berth.Clip(other, 64))
+				c.addf(rat+".groups", "%q is already in parallel_region %q", berth.Clip(name, 64), berth.Clip(other, 64))
 			default:
 				in[name], widths[name] = r.Name, width(r)
 			}
@@ -248,7 +245,7 @@ func (c *checker) regions(at string, j *berth.Job) map[string]int {
 		all += n
 	}
 	if all > MaxElements {
-		c.addf(at+".parallel_region", "the groups have %d processing elements together; allowed are %d", all, MaxElements)
+		c.addf(at+".parallel_region", "at most %d processing elements are allowed in all groups, got %d", MaxElements, all)
 	}
 	return widths
 }
@@ -258,11 +255,11 @@ func (c *checker) noGroup(at string, j *berth.Job, name string) {
 	for _, g := range j.TaskGroups {
 		names = append(names, g.Name)
 	}
-	c.addf(at, "there is no group %q; there are %s", berth.Clip(name, 64), berth.Clip(strings.Join(names, ", "), 256))
+	c.addf(at, "unknown group %q: the job has %s", berth.Clip(name, 64), berth.Clip(strings.Join(names, ", "), 256))
 }
 
-// unconnectedPorts warns of ports of a stream job that nothing is joined with: what is
-// sent there goes nowhere, and nothing comes in.
+// unconnectedPorts returns warnings about ports of a stream job that no stream, import
+// or export uses.
 func unconnectedPorts(j *berth.Job) (out []string) {
 	used := map[string]bool{}
 	for i := range j.Stream.Streams {
@@ -281,12 +278,12 @@ func unconnectedPorts(j *berth.Job) (out []string) {
 	for _, g := range j.TaskGroups {
 		for i := range g.Stream.Inputs {
 			if name := g.Stream.Inputs[i].Name; !used["input "+g.Name+"."+name] {
-				out = append(out, fmt.Sprintf("group %q: input %q is fed by no stream and no import", g.Name, name))
+				out = append(out, fmt.Sprintf("group %q: input %q is not connected to a stream or import", g.Name, name))
 			}
 		}
 		for i := range g.Stream.Outputs {
 			if name := g.Stream.Outputs[i].Name; !used["output "+g.Name+"."+name] {
-				out = append(out, fmt.Sprintf("group %q: output %q feeds no stream and no export", g.Name, name))
+				out = append(out, fmt.Sprintf("group %q: output %q is not connected to a stream or export", g.Name, name))
 			}
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"berth/internal/decode"
 )
 
-// streamGroup reads a group of a stream job. How many instances it has follows
-// from its parallel region, so a job file does not say it; what a server shows of
-// a job does, and may be sent again.
+// streamGroup decodes a group of a stream job. Its parallel region determines its
+// count, so a job file cannot set it; the JSON that a server returns has it and can
+// be sent back.
 func (d *decoder) streamGroup(j *berth.Job, g *berth.TaskGroup, tree decode.Tree, at string) {
 	s := defaultStreamGroup()
 	g.Stream = &s
@@ -24,19 +24,19 @@ func (d *decoder) streamGroup(j *berth.Job, g *berth.TaskGroup, tree decode.Tree
 		return
 	}
 	if count := decode.Lookup(tree, "Count"); count != nil {
-		d.Problems.Addf(at+".count", "%s is not for jobs of type stream: the width of a parallel_region says how many", decode.Describe(count))
+		d.Problems.Addf(at+".count", "is not for jobs of type stream, got %s; set the width of a parallel_region", decode.Describe(count))
 	}
 	d.Fill(g, tree, at, "Tasks", "Count")
 }
 
-// streamGroup checks what a group of a stream job says.
+// streamGroup checks a group of a stream job.
 func (c *checker) streamGroup(at string, j *berth.Job, g *berth.TaskGroup, widths map[string]int) {
 	if n := widths[g.Name]; g.Count != n {
-		where := "it is in no parallel_region"
+		where := "for a group in no parallel_region"
 		if r := j.Stream.Region(g.Name); r != nil {
-			where = fmt.Sprintf("the width of parallel_region %q says how many", berth.Clip(r.Name, 64))
+			where = fmt.Sprintf("the width of parallel_region %q", berth.Clip(r.Name, 64))
 		}
-		c.addf(at+".count", "%d is not allowed in a job of type stream; allowed is %d: %s", g.Count, n, where)
+		c.addf(at+".count", "must be %d, %s, got %d", n, where, g.Count)
 	}
 	s := g.Stream
 	c.labels(at+".input", len(s.Inputs), func(i int) string { return s.Inputs[i].Name })
@@ -50,7 +50,7 @@ func (c *checker) streamGroup(at string, j *berth.Job, g *berth.TaskGroup, width
 	}
 }
 
-// inputs checks that each input has a port of its own.
+// inputs checks that each input has its own port.
 func (c *checker) inputs(at string, g *berth.TaskGroup) {
 	taken, labels := map[string]string{}, []string{}
 	for i := range g.Networks {
@@ -64,13 +64,13 @@ func (c *checker) inputs(at string, g *berth.TaskGroup) {
 		other, twice := taken[in.Port]
 		switch {
 		case in.Port == "":
-			c.addf(iat, "is missing; the label of a port of the group's network is wanted")
+			c.addf(iat, "is missing: want the label of a port in the group's network")
 		case !slices.Contains(labels, in.Port) && len(labels) == 0:
-			c.addf(iat, "%q: the group's network has no ports", berth.Clip(in.Port, 64))
+			c.addf(iat, "unknown port %q: the group's network has no ports", berth.Clip(in.Port, 64))
 		case !slices.Contains(labels, in.Port):
-			c.addf(iat, "%q is no port of the group's network; it has %s", berth.Clip(in.Port, 64), berth.Clip(strings.Join(labels, ", "), 256))
+			c.addf(iat, "unknown port %q: the group's network has %s", berth.Clip(in.Port, 64), berth.Clip(strings.Join(labels, ", "), 256))
 		case twice:
-			c.addf(iat, "%q is the port of input %q too", berth.Clip(in.Port, 64), berth.Clip(other, 64))
+			c.addf(iat, "%q is already the port of input %q", berth.Clip(in.Port, 64), berth.Clip(other, 64))
 		}
 		taken[in.Port] = in.Name
 	}
@@ -81,14 +81,14 @@ func (c *checker) connectivity(at string, t *berth.TaskConnectivity) {
 	switch {
 	case t.ChangeMode != berth.ConnectivitySignal:
 		if t.ChangeSignal != "" {
-			c.addf(at+".change_signal", "%q is there, and change_mode is %s; a signal is for change_mode %s", berth.Clip(t.ChangeSignal, 64), berth.Clip(t.ChangeMode, 64), berth.ConnectivitySignal)
+			c.addf(at+".change_signal", "needs change_mode = %q, got %q", berth.ConnectivitySignal, berth.Clip(t.ChangeMode, 64))
 		}
 	case !slices.Contains(signals, strings.ToUpper(t.ChangeSignal)):
-		c.addf(at+".change_signal", "%q is not a signal; allowed are %s", berth.Clip(t.ChangeSignal, 64), strings.Join(signals, ", "))
+		c.addf(at+".change_signal", "unknown signal %q: want %s", berth.Clip(t.ChangeSignal, 64), orList(signals))
 	}
 }
 
-// placement checks the conditions of a group by themselves.
+// placement checks the placement block of one group.
 func (c *checker) placement(at string, j *berth.Job, g *berth.TaskGroup) {
 	p := &g.Stream.Placement
 	c.line(at+".host", p.Host, berth.MaxNameLen)
@@ -96,11 +96,11 @@ func (c *checker) placement(at string, j *berth.Job, g *berth.TaskGroup) {
 	c.tokens(at+".exlocate", p.Exlocate, maxTokens)
 	for _, token := range p.Colocate {
 		if slices.Contains(p.Exlocate, token) {
-			c.addf(at+".exlocate", "%q is in colocate too; a token is in one of them", berth.Clip(token, 64))
+			c.addf(at+".exlocate", "%q cannot be in colocate too", berth.Clip(token, 64))
 		}
 	}
 	if p.Host != "" && p.Pool != "" {
-		c.addf(at+".host", "%q stands beside pool; allowed is one of them", berth.Clip(p.Host, 64))
+		c.addf(at+".host", "cannot be combined with pool, got %q", berth.Clip(p.Host, 64))
 	}
 	var pool *berth.HostPoolSpec
 	var names []string
@@ -111,23 +111,23 @@ func (c *checker) placement(at string, j *berth.Job, g *berth.TaskGroup) {
 		}
 	}
 	if p.Pool != "" && pool == nil {
-		c.addf(at+".pool", "there is no host_pool %q; there are %s", berth.Clip(p.Pool, 64), berth.Clip(strings.Join(names, ", "), 256))
+		c.addf(at+".pool", "unknown host_pool %q: the job has %s", berth.Clip(p.Pool, 64), berth.Clip(strings.Join(names, ", "), 256))
 	}
 	if p.PoolHost == nil {
 		return
 	}
 	switch k := *p.PoolHost; {
 	case p.Pool == "":
-		c.addf(at+".pool_host", "%d is there without pool; it counts the nodes of a pool from 0", k)
-	case pool == nil: // told already
+		c.addf(at+".pool_host", "needs pool: it is the index of a node in a pool, got %d", k)
+	case pool == nil: // reported above
 	case poolSize(pool) == 0:
-		c.addf(at+".pool_host", "%d: host_pool %q has neither hosts nor a size, so its nodes are not counted", k, berth.Clip(p.Pool, 64))
+		c.addf(at+".pool_host", "host_pool %q must have hosts or a size, got pool_host = %d", berth.Clip(p.Pool, 64), k)
 	case k < 0 || k >= poolSize(pool):
-		c.addf(at+".pool_host", "%d is out of range; allowed are 0 to %d", k, poolSize(pool)-1)
+		c.addf(at+".pool_host", "must be 0 to %d, got %d", poolSize(pool)-1, k)
 	}
 }
 
-// poolSize returns how many nodes the pool has, 0 if that is not given.
+// poolSize returns the number of nodes in the pool, or 0 if that is not given.
 func poolSize(p *berth.HostPoolSpec) int {
 	if p.Size > 0 {
 		return p.Size
@@ -135,15 +135,14 @@ func poolSize(p *berth.HostPoolSpec) int {
 	return len(p.Hosts)
 }
 
-// colocated is a set of groups of which all processing elements are on one node.
+// colocated is a set of groups whose processing elements all run on one node.
 type colocated struct {
 	groups   []*berth.TaskGroup
 	elements int
 }
 
-// colocation looks for conditions of several processing elements that exclude
-// each other whatever nodes there are: those that must be on one node, and of
-// which two must not be, or one is isolated.
+// colocation refuses placements that no set of nodes can satisfy: processing elements
+// that must share a node although two of them must not, or one is isolated.
 func (c *checker) colocation(at string, j *berth.Job, widths map[string]int) {
 	for _, m := range colocatedGroups(j, widths) {
 		holder := map[string]*berth.TaskGroup{}
@@ -151,15 +150,15 @@ func (c *checker) colocation(at string, j *berth.Job, widths map[string]int) {
 			p := &g.Stream.Placement
 			pat := fmt.Sprintf("%s.group[%s].placement", at, berth.Clip(g.Name, 64))
 			if p.Isolated && m.elements > 1 {
-				c.addf(pat+".isolated", "the group is alone on its node, and colocate puts %d processing elements there", m.elements)
+				c.addf(pat+".isolated", "contradicts colocate, which puts %d processing elements on one node", m.elements)
 			}
 			for _, token := range p.Exlocate {
 				other := holder[token]
 				switch {
 				case other != nil:
-					c.addf(pat+".exlocate", "%q keeps the group from the node of group %q, and colocate puts both on one", berth.Clip(token, 64), berth.Clip(other.Name, 64))
+					c.addf(pat+".exlocate", "%q separates this group from group %q, but colocate puts both on one node", berth.Clip(token, 64), berth.Clip(other.Name, 64))
 				case widths[g.Name] > 1:
-					c.addf(pat+".exlocate", "%q keeps the %d channels of the group from one another's nodes, and colocate puts them on one", berth.Clip(token, 64), widths[g.Name])
+					c.addf(pat+".exlocate", "%q separates the %d channels of the group, but colocate puts them on one node", berth.Clip(token, 64), widths[g.Name])
 				}
 				holder[token] = g
 			}
@@ -167,8 +166,8 @@ func (c *checker) colocation(at string, j *berth.Job, widths map[string]int) {
 	}
 }
 
-// colocatedGroups returns the groups that share tokens to colocate, directly or by
-// others between them.
+// colocatedGroups returns the sets of groups that share colocate tokens, directly or
+// through other groups.
 func colocatedGroups(j *berth.Job, widths map[string]int) (out []*colocated) {
 	of := map[string]*colocated{} // by token
 	for _, g := range j.TaskGroups {

@@ -11,10 +11,10 @@ import (
 	"berth/internal/expr"
 )
 
-// propertyName is what an expression can name.
+// propertyName matches the names that an expression can use.
 var propertyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// streamPort checks that a text names an output, or an input, of a group.
+// streamPort checks that s names an output, or an input, of a group.
 func (c *checker) streamPort(at string, j *berth.Job, s string, output bool) bool {
 	what := "input"
 	if output {
@@ -22,7 +22,7 @@ func (c *checker) streamPort(at string, j *berth.Job, s string, output bool) boo
 	}
 	group, port := berth.SplitPort(s)
 	if group == "" || port == "" {
-		c.addf(at, "%q is not a group and its %s, such as \"group.%s\"", berth.Clip(s, 64), what, what)
+		c.addf(at, "must be a group and its %s, such as \"group.%s\", got %q", what, what, berth.Clip(s, 64))
 		return false
 	}
 	g := j.Group(group)
@@ -46,12 +46,12 @@ func (c *checker) streamPort(at string, j *berth.Job, s string, output bool) boo
 	case len(names) == 0:
 		c.addf(at, "group %q has no %s", berth.Clip(group, 64), what)
 	default:
-		c.addf(at, "group %q has no %s %q; it has %s", berth.Clip(group, 64), what, berth.Clip(port, 64), berth.Clip(strings.Join(names, ", "), 256))
+		c.addf(at, "group %q has no %s %q: want %s", berth.Clip(group, 64), what, berth.Clip(port, 64), berth.Clip(strings.Join(names, ", "), 256))
 	}
 	return false
 }
 
-// connections checks the streams within the job.
+// connections checks the streams inside the job.
 func (c *checker) connections(at string, j *berth.Job, widths map[string]int) {
 	type join struct{ from, to string }
 	joined, spread, all := map[join]string{}, map[string]*berth.StreamEdge{}, 0
@@ -63,17 +63,17 @@ func (c *checker) connections(at string, j *berth.Job, widths map[string]int) {
 		if first := spread[s.From]; first == nil {
 			spread[s.From] = s
 		} else if first.Distribution != s.Distribution {
-			c.addf(sat+".distribution", "%q is not that of stream %q, %q, which has the same output", berth.Clip(s.Distribution, 64), berth.Clip(first.Name, 64), berth.Clip(first.Distribution, 64))
+			c.addf(sat+".distribution", "must be that of stream %q, which has the same output, %q, got %q", berth.Clip(first.Name, 64), berth.Clip(first.Distribution, 64), berth.Clip(s.Distribution, 64))
 		}
 		if len(s.To) == 0 {
-			c.addf(sat+".to", "is missing; at least one input is wanted")
+			c.addf(sat+".to", "is missing: want at least one input")
 		}
 		for _, to := range s.To {
 			if !c.streamPort(sat+".to", j, to, false) || !known {
 				continue
 			}
 			if other, twice := joined[join{s.From, to}]; twice {
-				c.addf(sat+".to", "%q gets %s already, by stream %q", berth.Clip(to, 64), berth.Clip(s.From, 64), berth.Clip(other, 64))
+				c.addf(sat+".to", "%q is already connected to %s by stream %q", berth.Clip(to, 64), berth.Clip(s.From, 64), berth.Clip(other, 64))
 				continue
 			}
 			joined[join{s.From, to}] = s.Name
@@ -87,11 +87,11 @@ func (c *checker) connections(at string, j *berth.Job, widths map[string]int) {
 		}
 	}
 	if all > MaxConnections {
-		c.addf(at+".stream", "the streams join %d pairs of ports; allowed are %d", all, MaxConnections)
+		c.addf(at+".stream", "streams can connect at most %d pairs of ports, got %d", MaxConnections, all)
 	}
 }
 
-// crossings checks the streams that leave the job or come into it.
+// crossings checks the exports and imports of the job.
 func (c *checker) crossings(at string, j *berth.Job, widths map[string]int) {
 	exports, imports := 0, 0
 	for i := range j.Stream.Exports {
@@ -102,9 +102,9 @@ func (c *checker) crossings(at string, j *berth.Job, widths map[string]int) {
 		c.line(xat+".stream_id", x.StreamID, berth.MaxNameLen)
 		switch {
 		case x.StreamID != "" && len(x.Properties) > 0:
-			c.addf(xat+".properties", "stands beside stream_id; a stream is exported by one of the two")
+			c.addf(xat+".properties", "cannot be combined with stream_id")
 		case x.StreamID == "" && len(x.Properties) == 0:
-			c.addf(xat, "has neither stream_id nor properties; one of them is wanted")
+			c.addf(xat, "must have stream_id or properties")
 		}
 		c.problems = append(c.problems, CheckProperties(xat+".properties", x.Properties)...)
 		group, _ := berth.SplitPort(x.From)
@@ -117,7 +117,7 @@ func (c *checker) crossings(at string, j *berth.Job, widths map[string]int) {
 		imports += widths[group]
 	}
 	if n := max(exports, imports); n > maxStreamPorts {
-		c.addf(at, "%d exports or imports, counted for each processing element, are too many; allowed are %d", n, maxStreamPorts)
+		c.addf(at, "at most %d exports or imports are allowed, counted per processing element, got %d", maxStreamPorts, n)
 	}
 }
 
@@ -127,17 +127,17 @@ func (c *checker) imported(at string, j *berth.Job, m *berth.ImportSpec) {
 	c.line(at+".scope", m.Scope, berth.MaxNameLen)
 	c.line(at+".stream_id", m.StreamID, berth.MaxNameLen)
 	if m.StreamID == "" && m.Subscription == "" {
-		c.addf(at, "has neither stream_id nor subscription; one of them is wanted")
+		c.addf(at, "must have stream_id or subscription")
 	}
 	if m.Application != "" && m.StreamID == "" {
-		c.addf(at+".application", "is for an import by stream_id; a subscription is about the properties of exports")
+		c.addf(at+".application", "needs stream_id; a subscription selects exports by their properties")
 	}
 	c.problems = append(c.problems, CheckExpression(at+".subscription", m.Subscription)...)
 	c.problems = append(c.problems, CheckExpression(at+".filter", m.Filter)...)
 }
 
-// CheckExpression returns what is wrong with a subscription or filter; none
-// (the empty text) is right.
+// CheckExpression returns what is wrong with a subscription or filter. The empty text is
+// valid.
 func CheckExpression(at, text string) (out berth.Problems) {
 	if text == "" {
 		return nil
@@ -151,13 +151,13 @@ func CheckExpression(at, text string) (out berth.Problems) {
 // CheckProperties returns what is wrong with the properties of an export.
 func CheckProperties(at string, properties map[string]any) (out berth.Problems) {
 	if n := len(properties); n > maxProperties {
-		out.Addf(at, "%d are too many; allowed are %d", n, maxProperties)
+		out.Addf(at, "at most %d properties are allowed, got %d", maxProperties, n)
 		return out
 	}
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		pat := fmt.Sprintf("%s[%s]", at, berth.Clip(name, 64))
 		if !propertyName.MatchString(name) || name == "true" || name == "false" || name == "in" {
-			out.Addf(pat, "no expression can name it: allowed are letters, digits and _, up to 64, that begin with no digit and are none of true, false and in")
+			out.Addf(pat, "the name must be 1 to 64 letters, digits or _, must not begin with a digit, and must not be true, false or in")
 		}
 		v := properties[name]
 		list, isList := v.([]any)
@@ -168,9 +168,9 @@ func CheckProperties(at string, properties map[string]any) (out berth.Problems) 
 		for _, item := range list {
 			switch kind := propertyKind(item); {
 			case kind == "":
-				out.Addf(pat, "%s is no property; allowed are true and false, numbers, strings, and lists of one of them", berth.Clip(fmt.Sprint(item), 64))
+				out.Addf(pat, "must be a bool, a number, a string or a list of one of these, got %s", berth.Clip(fmt.Sprint(item), 64))
 			case first != "" && kind != first:
-				out.Addf(pat, "is a list of a %s and a %s; a list holds one kind", first, kind)
+				out.Addf(pat, "must be a list of one kind, got a %s and a %s", first, kind)
 			default:
 				first = kind
 				continue
@@ -181,7 +181,7 @@ func CheckProperties(at string, properties map[string]any) (out berth.Problems) 
 	return out
 }
 
-// propertyKind names the kind of one value, "" if it can be none.
+// propertyKind returns the kind of a value, or "" if it cannot be a property.
 func propertyKind(v any) string {
 	switch v.(type) {
 	case bool:

@@ -29,7 +29,7 @@ func (d *decoder) task(g *berth.TaskGroup, tree decode.Tree, at string) *berth.T
 	}
 	if t.Resources.Cores > 0 && !writes(tree, "Resources", "CPU") {
 		r := *t.Resources
-		r.CPU = 0 // cores stand instead of shares
+		r.CPU = 0 // cores replace the default shares
 		t.Resources = &r
 	}
 	return t
@@ -42,7 +42,7 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	c.strings(at+".meta", t.Meta)
 	for _, k := range slices.Sorted(maps.Keys(t.Env)) {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(t.Env[k], 0) || !utf8.ValidString(k+t.Env[k]) {
-			c.addf(at+".env", "%q cannot be an environment variable", berth.Clip(k, 64))
+			c.addf(at+".env", "%q is not a valid environment variable, or its value is not valid", berth.Clip(k, 64))
 		}
 	}
 	c.conditions(at, t.Constraints, t.Affinities)
@@ -53,7 +53,7 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	c.duration(at+".kill_timeout", t.KillTimeout, 0)
 	c.duration(at+".shutdown_delay", t.ShutdownDelay, 0)
 	if t.KillSignal != "" && !slices.Contains(signals, strings.ToUpper(t.KillSignal)) {
-		c.addf(at+".kill_signal", "%q is not a signal; allowed are %s", berth.Clip(t.KillSignal, 64), strings.Join(signals, ", "))
+		c.addf(at+".kill_signal", "unknown signal %q: want %s", berth.Clip(t.KillSignal, 64), orList(signals))
 	}
 	c.between(at+".logs.max_files", int64(t.LogConfig.MaxFiles), 1, 10_000)
 	c.between(at+".logs.max_file_size", int64(t.LogConfig.MaxFileSizeMB), 1, maxMemoryMB)
@@ -61,7 +61,7 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	c.unsupportedTask(at, t)
 }
 
-// signals are those a task may be asked to end with.
+// signals are the signals that a task can be stopped with.
 var signals = []string{
 	"SIGABRT", "SIGALRM", "SIGCONT", "SIGHUP", "SIGINT", "SIGKILL", "SIGQUIT", "SIGTERM", "SIGTRAP",
 	"SIGTSTP", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGIO", "SIGPIPE", "SIGPROF", "SIGSTOP", "SIGTTIN", "SIGTTOU",

@@ -6,15 +6,14 @@ import (
 	"berth"
 )
 
-// update checks how a new version of a service or of a system job, or of a group
-// of it, replaces the old one.
+// update checks the update block of a job or group.
 func (c *checker) update(at string, j *berth.Job, u *berth.UpdateStrategy) {
 	switch {
 	case u == nil || j.Type == berth.TypeSysbatch:
 		return
 	case j.Type == berth.TypeBatch:
 		if u.MaxParallel != 0 {
-			c.addf(at, "is not for jobs of type batch: their instances end by themselves; allowed is max_parallel = 0")
+			c.addf(at, "is not for jobs of type batch, whose instances end by themselves; only max_parallel = 0 is allowed")
 		}
 		return
 	}
@@ -30,30 +29,30 @@ func (c *checker) update(at string, j *berth.Job, u *berth.UpdateStrategy) {
 	c.duration(at+".healthy_deadline", u.HealthyDeadline, time.Millisecond)
 	c.duration(at+".progress_deadline", u.ProgressDeadline, 0)
 	if u.MinHealthyTime >= u.HealthyDeadline && u.HealthyDeadline > 0 {
-		c.addf(at+".min_healthy_time", "%v is too long; allowed is less than healthy_deadline, %v", u.MinHealthyTime, u.HealthyDeadline)
+		c.addf(at+".min_healthy_time", "must be below healthy_deadline, %v, got %v", u.HealthyDeadline, u.MinHealthyTime)
 	}
 	if u.ProgressDeadline != 0 && u.HealthyDeadline >= u.ProgressDeadline {
-		c.addf(at+".healthy_deadline", "%v is too long; allowed is less than progress_deadline, %v, or progress_deadline = 0, with which the first unhealthy allocation fails the deployment", u.HealthyDeadline, u.ProgressDeadline)
+		c.addf(at+".healthy_deadline", "must be below progress_deadline, %v, got %v; progress_deadline = 0 lets the first unhealthy allocation fail the deployment", u.ProgressDeadline, u.HealthyDeadline)
 	}
 	if u.AutoPromote && u.Canary == 0 {
-		c.addf(at+".auto_promote", "needs canaries; allowed is false, or canary above 0")
+		c.addf(at+".auto_promote", "needs canary to be above 0")
 	}
 }
 
-// migrate checks how allocations leave draining nodes. Jobs that run on every
-// node, and stream jobs, are told elsewhere that it is not for them.
+// migrate checks the migrate block. Jobs that run on every node, and stream jobs, are
+// refused one elsewhere.
 func (c *checker) migrate(at string, j *berth.Job, m *berth.MigrateStrategy) {
 	switch {
 	case m == nil, j.PerNode(), j.Type == berth.TypeStream:
 	case j.Type != berth.TypeService:
-		c.addf(at, "is not for jobs of type %s, which run on until the drain's deadline", j.Type)
+		c.addf(at, "is not for jobs of type %s, which keep running until the drain's deadline", j.Type)
 	default:
 		c.between(at+".max_parallel", int64(m.MaxParallel), 0, berth.MaxCount)
 		c.oneOf(at+".health_check", m.HealthCheck, berth.HealthChecks, berth.HealthTaskStates)
 		c.duration(at+".min_healthy_time", m.MinHealthyTime, 0)
 		c.duration(at+".healthy_deadline", m.HealthyDeadline, 0)
 		if m.MinHealthyTime >= m.HealthyDeadline {
-			c.addf(at+".min_healthy_time", "%s is not below healthy_deadline, %s, so nothing would become healthy in time", m.MinHealthyTime, m.HealthyDeadline)
+			c.addf(at+".min_healthy_time", "must be below healthy_deadline, %s, got %s", m.HealthyDeadline, m.MinHealthyTime)
 		}
 	}
 }

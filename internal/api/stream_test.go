@@ -199,7 +199,7 @@ func TestRecordsThatCannotChange(t *testing.T) {
 	if now := f.log.Tip().Resource(before.UID); now != before {
 		t.Errorf("to ask for the same again changes %+v to %+v", before, now)
 	}
-	f.bad("PUT", path, `{"Properties": {"kind": {}}}`, 400, "is no property")
+	f.bad("PUT", path, `{"Properties": {"kind": {}}}`, 400, "must be a bool, a number")
 	f.bad("PUT", "/v1/stream/import/"+exports[0].UID+"/filter", `{"Filter": "a > 1"}`, 404, "Import not found")
 	f.good("DELETE", "/v1/job/telemetry", "", nil)
 	f.bad("PUT", path, `{"Properties": {"kind": "cooked"}}`, 409, "owner-deleting: ")

@@ -1,5 +1,5 @@
-// Package cron tells when periodic jobs are due. All servers know the same time
-// zones: the zone database is part of the program.
+// Package cron computes when periodic jobs are due. The time zone database is part
+// of the program, so all servers agree.
 package cron
 
 import (
@@ -13,20 +13,21 @@ import (
 	"github.com/hashicorp/cronexpr"
 )
 
-// Schedule says when a periodic job is due. It belongs to one goroutine.
+// Schedule computes when a periodic job is due. It is not safe for concurrent use.
 type Schedule struct {
 	zone  *time.Location
 	crons []expression
 }
 
-// expression is a cron expression. One whose hour begins with a star follows the time
-// that passes; any other follows what clocks on walls show.
+// expression is a cron expression. If its hour begins with a star it follows elapsed
+// time; otherwise it follows wall clocks, daylight saving included.
 type expression struct {
 	*cronexpr.Expression
 	everyHour bool
 }
 
-// New returns when the job is due, or what is wrong with its times.
+// New returns the schedule of a periodic job, or an error that names the field that
+// is wrong.
 func New(p *berth.PeriodicConfig) (*Schedule, error) {
 	s := &Schedule{}
 	var err error
@@ -43,44 +44,46 @@ func New(p *berth.PeriodicConfig) (*Schedule, error) {
 	return s, nil
 }
 
-// Zone returns a time zone that is the same on every server.
+// Zone returns a time zone by name. It refuses "Local", which differs between
+// servers.
 func Zone(name string) (*time.Location, error) {
-	if name == "Local" { // every server has its own
-		return nil, fmt.Errorf("%q is not the same on every server; name a zone such as \"Europe/Berlin\"", name)
+	if name == "Local" {
+		return nil, fmt.Errorf("must be the same on every server, such as \"UTC\" or \"Europe/Berlin\", got %q", name)
 	}
 	l, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not a time zone; one is wanted such as \"UTC\" or \"Europe/Berlin\"", berth.Clip(name, 64))
+		return nil, fmt.Errorf("must be a time zone such as \"UTC\" or \"Europe/Berlin\", got %q", berth.Clip(name, 64))
 	}
 	return l, nil
 }
 
-const maxLen = 200 // of an expression
+const maxLen = 200 // bytes of an expression
 
-// Check returns what is wrong with an expression, nil if nothing is.
+// Check returns an error if the expression cannot be parsed or is never due. The
+// message continues a sentence that begins with the expression.
 func Check(text string) error {
 	_, err := parse(text)
 	return err
 }
 
-// parse reads an expression of 5 fields (minute, hour, day of month, month,
-// day of week), of 6 (with the year) or of 7 (with the second first), or a word
-// such as @daily.
+// parse parses an expression of 5 fields (minute, hour, day of month, month, day of
+// week), 6 fields (and the year) or 7 fields (the second comes first), or a word such
+// as @daily.
 func parse(text string) (c expression, err error) {
 	defer func() {
-		if r := recover(); r != nil { // the library's, on text that it did not expect
-			err = fmt.Errorf("cannot be read: %v", r)
+		if r := recover(); r != nil { // the library panics on some malformed text
+			err = fmt.Errorf("cannot be parsed: %v", r)
 		}
 	}()
 	words := strings.Fields(text)
 	switch n := len(words); {
 	case len(text) > maxLen:
-		return c, fmt.Errorf("is %d bytes long; allowed are %d", len(text), maxLen)
+		return c, fmt.Errorf("has %d bytes; at most %d are allowed", len(text), maxLen)
 	case n > 7:
-		return c, fmt.Errorf("has %d fields; allowed are 5 to 7", n)
+		return c, fmt.Errorf("has %d fields; 5 to 7 are allowed", n)
 	}
 	if c.Expression, err = cronexpr.Parse(text); err != nil {
-		return c, fmt.Errorf("cannot be read: %w", err)
+		return c, fmt.Errorf("cannot be parsed: %w", err)
 	}
 	if c.Next(time.Unix(0, 0).UTC()).IsZero() {
 		return c, fmt.Errorf("is never due")
@@ -93,13 +96,12 @@ func parse(text string) (c expression, err error) {
 	return c, nil
 }
 
-// Next returns the first time after one at which the job is due, the zero time
-// if there is none.
+// Next returns the first time after the given one at which the job is due, or the
+// zero time if there is none.
 //
-// When clocks are put forward, a time that does not exist is due at the moment
-// after the gap. When they are put back, a time that is there twice is due the
-// first time only. Expressions whose hour begins with a star go on evenly
-// instead: for them no hour is longer or shorter.
+// When clocks go forward, a time that does not exist is due right after the gap.
+// When they go back, a time that occurs twice is due the first time only. Expressions
+// whose hour begins with a star ignore both and continue at even intervals.
 func (s *Schedule) Next(after time.Time) (next time.Time) {
 	after = after.Round(0).In(s.zone)
 	for i := range s.crons {
@@ -110,7 +112,8 @@ func (s *Schedule) Next(after time.Time) (next time.Time) {
 	return next
 }
 
-// Upcoming returns the next n times after one, fewer if there are no more.
+// Upcoming returns the next n times after the given one, or fewer if there are no
+// more.
 func (s *Schedule) Upcoming(after time.Time, n int) (out []time.Time) {
 	for range n {
 		after = s.Next(after)
@@ -122,9 +125,9 @@ func (s *Schedule) Upcoming(after time.Time, n int) (out []time.Time) {
 	return out
 }
 
-// Latest returns the last time in (after, until] at which the job is due, the
-// zero time if there is none. It looks back from until, further each time, so
-// it does not go through all that a long outage missed.
+// Latest returns the last time in (after, until] at which the job is due, or the zero
+// time if there is none. It searches back from until in growing steps, so that a long
+// outage with many missed times is cheap.
 func (s *Schedule) Latest(after, until time.Time) (latest time.Time) {
 	for back := time.Minute; latest.IsZero(); back *= 30 {
 		from := until.Add(-back)
@@ -141,7 +144,7 @@ func (s *Schedule) Latest(after, until time.Time) (latest time.Time) {
 	return latest
 }
 
-// after returns the first time of one expression after a time.
+// after returns the first time after t at which the expression is due.
 func (c *expression) after(t time.Time) time.Time {
 	if c.everyHour {
 		return c.Next(t)
@@ -156,14 +159,14 @@ func (c *expression) after(t time.Time) time.Time {
 	}
 }
 
-// onWall returns what clocks show at a time, as if they showed UTC.
+// onWall returns what wall clocks show at t, as a time in UTC.
 func onWall(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// first returns when clocks of a zone show a time first, or the moment after
-// the gap if they never do.
+// first returns when wall clocks of a zone first show a time, or the moment after the
+// gap if they never do.
 func first(wall time.Time, zone *time.Location) time.Time {
 	var late time.Time
 	for _, near := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {

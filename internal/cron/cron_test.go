@@ -19,8 +19,8 @@ func schedule(t testing.TB, zone string, crons ...string) *Schedule {
 	return s
 }
 
-// What clocks skip is due after the gap, what they show twice is due once. An
-// expression for every hour goes on evenly.
+// A time that clocks skip is due after the gap, and one that occurs twice is due once.
+// An hourly expression continues at even intervals.
 func TestClocksThatArePut(t *testing.T) {
 	const layout = "2006-01-02 15:04 -0700"
 	for _, c := range []struct{ name, zone, cron, from, want string }{
@@ -56,8 +56,8 @@ func TestClocksThatArePut(t *testing.T) {
 	}
 }
 
-// The next times of several expressions are those of each, in order, without
-// the ones that are there twice.
+// The next times of several expressions are those of each, in order and without
+// duplicates.
 func TestSeveralExpressions(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	got := schedule(t, "", "0 6 * * *", "0 */6 * * *", "*/40 59 5 1 1 * *").Upcoming(from, 5)
@@ -72,8 +72,8 @@ func TestSeveralExpressions(t *testing.T) {
 	}
 }
 
-// Whatever the zone and the time: times come in order, none after the last is
-// passed over, and the latest is the last of all, however it is found.
+// In any zone and at any time: times are in order, none is skipped, and Latest finds
+// the last of them.
 func TestTimesComeInOrder(t *testing.T) {
 	zones := []string{"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca"}
 	crons := []string{"30 2 * * *", "*/20 * * * *", "0 0 * * *", "15 1,2,3 * * 0", "@hourly", "*/10 30 1-2 * * * *", "0 3 29 2 *", "0 */6 * 3,10,11 *"}
@@ -107,7 +107,7 @@ func TestTimesComeInOrder(t *testing.T) {
 	})
 }
 
-// Many missed times are not gone through one by one.
+// Latest does not go through many missed times one by one.
 func TestTheLatestAfterYears(t *testing.T) {
 	s := schedule(t, "Europe/Berlin", "* * * * * * *")
 	until := time.Date(2026, 6, 1, 12, 0, 0, 5, time.UTC)

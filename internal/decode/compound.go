@@ -18,8 +18,8 @@ func isBlock(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]()
 }
 
-// pointer fills the block that dst points to, making it if it is absent. What
-// it points to so far may be shared with a parent, so it is copied first.
+// pointer fills what dst points to, and allocates it if dst is nil. The old value
+// may be shared with a parent, so it is copied first.
 func (d *Decoder) pointer(dst reflect.Value, src any, path string) {
 	t := dst.Type().Elem()
 	fresh := reflect.New(t)
@@ -39,7 +39,7 @@ func (d *Decoder) setDefaults(v reflect.Value) {
 	}
 }
 
-// list replaces what dst holds. An empty list is nil, so that equal values are
+// list replaces the value of dst. An empty list becomes nil, so that values compare
 // equal however they were written.
 func (d *Decoder) list(dst reflect.Value, src any, path string) {
 	t := dst.Type()
@@ -51,7 +51,7 @@ func (d *Decoder) list(dst reflect.Value, src any, path string) {
 		}
 		b, err := base64.StdEncoding.DecodeString(s)
 		if err != nil {
-			d.Problems.Addf(path, "is not base64: %v", err)
+			d.Problems.Addf(path, "must be base64: %v", err)
 			return
 		}
 		dst.SetBytes(b)
@@ -71,7 +71,7 @@ func (d *Decoder) list(dst reflect.Value, src any, path string) {
 		v := reflect.New(t.Elem()).Elem()
 		at := fmt.Sprintf("%s[%s]", path, itemName(item, i))
 		if item == nil {
-			d.Problems.Addf(at, "is null")
+			d.Problems.Addf(at, "must not be null")
 			continue
 		}
 		if isBlock(v.Type()) {
@@ -83,7 +83,7 @@ func (d *Decoder) list(dst reflect.Value, src any, path string) {
 	dst.Set(out)
 }
 
-// itemName is the name of a list's item if it has one, else its place.
+// itemName returns the name of a list item, or its position if it has none.
 func itemName(item any, i int) string {
 	if tree, ok := item.(Tree); ok {
 		for _, key := range []string{"Name", "Label"} {
@@ -95,7 +95,7 @@ func itemName(item any, i int) string {
 	return strconv.Itoa(i)
 }
 
-// mapping replaces what dst holds; an empty map is nil.
+// mapping replaces the value of dst. An empty map becomes nil.
 func (d *Decoder) mapping(dst reflect.Value, src any, path string) {
 	tree, ok := src.(Tree)
 	if !ok {
@@ -115,7 +115,7 @@ func (d *Decoder) mapping(dst reflect.Value, src any, path string) {
 			d.setDefaults(v)
 		}
 		if tree[k] == nil && t.Elem().Kind() != reflect.Interface {
-			d.Problems.Addf(at, "is null")
+			d.Problems.Addf(at, "must not be null")
 			continue
 		}
 		if tree[k] != nil {

@@ -1,14 +1,14 @@
 // Package decode turns text and trees into values. [ParseJSON] reads a JSON
-// object into a [Tree]; a [Decoder] fills Go values from trees and collects
-// everything that does not fit, each problem with its path, so that a writer can
-// fix all of it at once. It knows nothing of jobs: package admit has their
-// defaults and rules.
+// object into a [Tree]; a [Decoder] fills Go values from trees and collects all
+// problems with their paths, so that a user can fix them in one go. It knows
+// nothing about jobs: package admit has their defaults and rules.
 package decode
 
 import (
 	"encoding"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -18,36 +18,34 @@ import (
 	"berth"
 )
 
-// Tree is an object as a parser leaves it: values are nil, bool, string,
-// Number, []any and Tree. Job files and request bodies of every syntax become
-// trees, and a [Decoder] turns trees into values.
+// Tree is a parsed object. Its values are nil, bool, string, Number, []any and
+// Tree. Parsers turn job files and request bodies into trees, and a [Decoder]
+// turns trees into values.
 type Tree = map[string]any
 
-// RawTree is a field type for an object that is kept as it came, to be decoded
-// later.
+// RawTree is the type of a field whose object is kept undecoded, for later.
 type RawTree Tree
 
 // Number is a number as it was written.
 type Number string
 
-// Decoder fills values from trees. The zero Decoder takes types as they are
-// written and knows no defaults.
+// Decoder fills values from trees. The zero Decoder converts no types and has no
+// defaults.
 type Decoder struct {
 	Loose    bool                 // convert between strings, numbers and bools, as HCL does
-	Defaults map[reflect.Type]any // what a block of a type starts from when the tree has one
-	Ignored  map[string]bool      // names, in lower case, that are accepted and dropped where no field has them
-	Problems berth.Problems       // everything that did not fit so far
+	Defaults map[reflect.Type]any // initial values of blocks, by type
+	Ignored  map[string]bool      // lower-case names that are not fields but are accepted and dropped
+	Problems berth.Problems       // all problems found so far
 }
 
-// Fill decodes src over what dst points to and adds all that does not fit to
-// the problems, each with its path. Absent and null leave what dst holds, which
-// is how defaults and the values of a parent come in; zero is zero. Field names
-// match without regard to case. path names dst in problems, in job-file words.
+// Fill decodes src into the struct that dst points to and adds what is wrong to
+// d.Problems. Fields that are absent or null keep their value, which is how
+// defaults and inherited values get in; an explicit zero is set. Field names match
+// without regard to case. path names dst in problems, in the words of a job file.
 // Fields named in skip are left alone.
 //
-// A name that dst has no field for is a problem unless its value is empty:
-// newer clients send null, false, 0, "" and empty objects and lists for fields
-// that we do not have.
+// An unknown field is a problem unless its value is empty: newer clients send
+// null, false, 0, "" and empty objects and lists for fields that we do not have.
 func (d *Decoder) Fill(dst any, src Tree, path string, skip ...string) {
 	d.object(reflect.ValueOf(dst).Elem(), src, path, skip...)
 }
@@ -59,7 +57,7 @@ func (d *Decoder) object(dst reflect.Value, src Tree, path string, skip ...strin
 		v := src[name]
 		lower := strings.ToLower(name)
 		if other, twice := spelt[lower]; twice && known[lower].index != nil {
-			d.Problems.Addf(Join(path, known[lower].file), "is there twice, as %q and %q", other, name)
+			d.Problems.Addf(Join(path, known[lower].file), "is given twice, as %q and %q", other, name)
 			continue
 		}
 		spelt[lower] = name
@@ -73,12 +71,12 @@ func (d *Decoder) object(dst reflect.Value, src Tree, path string, skip ...strin
 		case ok:
 			d.value(dst.FieldByIndex(f.index), v, Join(path, f.file))
 		case !isEmpty(v) && !d.Ignored[lower]:
-			d.Problems.Addf(Join(path, name), "there is no such field")
+			d.Problems.Addf(Join(path, name), "unknown field")
 		}
 	}
 }
 
-// isEmpty reports whether a value carries no meaning.
+// isEmpty reports whether a value is null, zero or empty, at any depth.
 func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -141,7 +139,8 @@ func (d *Decoder) value(dst reflect.Value, src any, path string) {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		if n, ok := d.integer(src, path); ok {
 			if dst.OverflowInt(n) {
-				d.Problems.Addf(path, "%d is out of range", n)
+				high := int64(math.MaxInt64) >> (64 - t.Bits())
+				d.Problems.Addf(path, "must be %d to %d, got %d", -high-1, high, n)
 				return
 			}
 			dst.SetInt(n)
@@ -172,8 +171,8 @@ func (d *Decoder) value(dst reflect.Value, src any, path string) {
 	}
 }
 
-// Objects calls each for every object of a list, with its path; what is no
-// list of objects is a problem.
+// Objects calls each with every object of a list and its path. Anything but a list
+// of objects is a problem.
 func (d *Decoder) Objects(src any, path string, each func(Tree, string)) {
 	if src == nil {
 		return
@@ -194,8 +193,8 @@ func (d *Decoder) Objects(src any, path string, each func(Tree, string)) {
 	}
 }
 
-// Lookup returns the value of a field, matching its name without regard to case;
-// nil if the tree does not have it.
+// Lookup returns the value of a field, or nil if the tree does not have it. Names
+// match without regard to case.
 func Lookup(tree Tree, name string) any {
 	if v, ok := tree[name]; ok {
 		return v
@@ -208,7 +207,7 @@ func Lookup(tree Tree, name string) any {
 	return nil
 }
 
-// Join appends a name to a path, clipped if it is long.
+// Join appends a name to a path. A long name is clipped.
 func Join(path, name string) string {
 	name = berth.Clip(name, 64)
 	if path == "" {

@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// field is one field of a struct as trees and job files name it.
+// field describes a struct field: how to reach it and what job files call it.
 type field struct {
 	index []int
 	file  string // the name in a job file, and in errors
 	label bool   // a block's label
 
-	inline bool // a job file has its fields among those of the struct around it
+	inline bool // its fields are written among those of the surrounding struct
 }
 
 var fieldsOf sync.Map // reflect.Type → map[string]field, by lower-case name
 
-// fields returns the fields of a struct type, those of embedded structs
-// included, by their names in lower case.
+// fields returns the fields of a struct type and of its embedded structs, by
+// lower-case name.
 func fields(t reflect.Type) map[string]field {
 	if m, ok := fieldsOf.Load(t); ok {
 		return m.(map[string]field)
@@ -35,13 +35,13 @@ func fields(t reflect.Type) map[string]field {
 	return m
 }
 
-// Inline reports whether a job file has the fields of this field's struct among
-// those of the struct around it.
+// Inline reports whether job files write the fields of this struct among those of
+// the surrounding one.
 func Inline(f reflect.StructField) bool { return f.Tag.Get("hcl") == ",inline" }
 
-// FileName returns the name that a job file gives the field of a block, and
-// whether it is the block's label. Without a tag it is the field's name in
-// snake case. "-" is a field that has no name in a job file.
+// FileName returns the name of a field in job files, and whether it is the label
+// of its block. Without a tag the name is the field's name in snake case; "-" means
+// that job files cannot set it.
 func FileName(f reflect.StructField) (name string, label bool) {
 	if Inline(f) {
 		return "-", false

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// bag has a field of each kind that Fill knows.
+// bag has a field of each kind that Fill supports.
 type bag struct {
 	Text     string
 	Flag     bool
@@ -39,7 +39,7 @@ type bag struct {
 	Hidden   int `json:"-"`
 }
 
-// defaults are those that blocks of the bag start from.
+// defaults are the initial values of the bag's blocks.
 var defaults = map[reflect.Type]any{reflect.TypeFor[berth.LogConfig](): berth.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10}}
 
 func TestFill(t *testing.T) {
@@ -53,69 +53,69 @@ func TestFill(t *testing.T) {
 	}{
 		{"text", Tree{"Text": "a"}, false, bag{Text: "a"}, ""},
 		{"case does not matter", Tree{"tEXT": "a", "BYTE": n("7")}, false, bag{Text: "a", Byte: 7}, ""},
-		{"one field twice", Tree{"Text": "a", "text": "b"}, false, bag{Text: "a"}, `at.text: is there twice, as "Text" and "text"`},
-		{"number for text", Tree{"Text": n("1")}, false, bag{}, `at.text: a string is wanted, not 1`},
+		{"one field twice", Tree{"Text": "a", "text": "b"}, false, bag{Text: "a"}, `at.text: is given twice, as "Text" and "text"`},
+		{"number for text", Tree{"Text": n("1")}, false, bag{}, `at.text: must be a string, got 1`},
 		{"number for text, loose", Tree{"Text": n("1.5")}, true, bag{Text: "1.5"}, ""},
-		{"bool for text", Tree{"Text": true}, false, bag{}, `at.text: a string is wanted, not true`},
+		{"bool for text", Tree{"Text": true}, false, bag{}, `at.text: must be a string, got true`},
 		{"bool for text, loose", Tree{"Text": true}, true, bag{Text: "true"}, ""},
-		{"list for text, loose", Tree{"Text": []any{}}, true, bag{}, `at.text: a string is wanted, not a list`},
-		{"object for text", Tree{"Text": Tree{"a": "b"}}, false, bag{}, `at.text: a string is wanted, not an object`},
+		{"list for text, loose", Tree{"Text": []any{}}, true, bag{}, `at.text: must be a string, got a list`},
+		{"object for text", Tree{"Text": Tree{"a": "b"}}, false, bag{}, `at.text: must be a string, got an object`},
 
 		{"bool", Tree{"Flag": true}, false, bag{Flag: true}, ""},
-		{"text for bool", Tree{"Flag": "true"}, false, bag{}, `at.flag: true or false is wanted, not "true"`},
+		{"text for bool", Tree{"Flag": "true"}, false, bag{}, `at.flag: must be true or false, got "true"`},
 		{"text for bool, loose", Tree{"Flag": "true"}, true, bag{Flag: true}, ""},
-		{"odd text for bool, loose", Tree{"Flag": "yes"}, true, bag{}, `at.flag: true or false is wanted, not "yes"`},
-		{"number for bool, loose", Tree{"Flag": n("1")}, true, bag{}, `at.flag: true or false is wanted, not 1`},
+		{"odd text for bool, loose", Tree{"Flag": "yes"}, true, bag{}, `at.flag: must be true or false, got "yes"`},
+		{"number for bool, loose", Tree{"Flag": n("1")}, true, bag{}, `at.flag: must be true or false, got 1`},
 
 		{"whole", Tree{"Int": n("-3")}, false, bag{Int: -3}, ""},
 		{"exponent", Tree{"Int": n("1e3")}, false, bag{Int: 1000}, ""},
 		{"point zero", Tree{"Int": n("2.50e1")}, false, bag{Int: 25}, ""},
 		{"minus zero", Tree{"Int": n("-0")}, false, bag{}, ""},
-		{"fraction", Tree{"Int": n("1.5")}, false, bag{}, `at.int: a whole number is wanted, not 1.5`},
-		{"huge exponent", Tree{"Int": n("1e400")}, false, bag{}, `at.int: a whole number is wanted, not 1e400`},
-		{"huge negative exponent", Tree{"Int": n("1e-400")}, false, bag{}, `at.int: a whole number is wanted, not 1e-400`},
+		{"fraction", Tree{"Int": n("1.5")}, false, bag{}, `at.int: must be an integer, got 1.5`},
+		{"huge exponent", Tree{"Int": n("1e400")}, false, bag{}, `at.int: must be an integer, got 1e400`},
+		{"huge negative exponent", Tree{"Int": n("1e-400")}, false, bag{}, `at.int: must be an integer, got 1e-400`},
 		{"largest", Tree{"Int": n("9223372036854775807")}, false, bag{Int: math.MaxInt64}, ""},
-		{"one more", Tree{"Int": n("9223372036854775808")}, false, bag{}, `at.int: a whole number is wanted, not 9223372036854775808`},
+		{"one more", Tree{"Int": n("9223372036854775808")}, false, bag{}, `at.int: must be an integer of at most 64 bits, got 9223372036854775808`},
 		{"exact beyond floats", Tree{"Int": n("9007199254740993.0")}, false, bag{Int: 9007199254740993}, ""},
-		{"text for number", Tree{"Int": "3"}, false, bag{}, `at.int: a whole number is wanted, not "3"`},
+		{"text for number", Tree{"Int": "3"}, false, bag{}, `at.int: must be an integer, got "3"`},
 		{"text for number, loose", Tree{"Int": "3"}, true, bag{Int: 3}, ""},
-		{"odd text for number, loose", Tree{"Int": "0x10"}, true, bag{}, `at.int: a whole number is wanted, not "0x10"`},
-		{"text with spaces, loose", Tree{"Int": " 3"}, true, bag{}, `at.int: a whole number is wanted, not " 3"`},
-		{"text of infinity, loose", Tree{"Int": "Inf"}, true, bag{}, `at.int: a whole number is wanted, not "Inf"`},
-		{"text of none, loose", Tree{"Int": "NaN"}, true, bag{}, `at.int: a whole number is wanted, not "NaN"`},
-		{"bool for number, loose", Tree{"Int": true}, true, bag{}, `at.int: a whole number is wanted, not true`},
-		{"too large for its field", Tree{"Small": n("128")}, false, bag{}, `at.small: 128 is out of range`},
+		{"odd text for number, loose", Tree{"Int": "0x10"}, true, bag{}, `at.int: must be an integer, got "0x10"`},
+		{"text with spaces, loose", Tree{"Int": " 3"}, true, bag{}, `at.int: must be an integer, got " 3"`},
+		{"text of infinity, loose", Tree{"Int": "Inf"}, true, bag{}, `at.int: must be an integer, got "Inf"`},
+		{"text of NaN, loose", Tree{"Int": "NaN"}, true, bag{}, `at.int: must be an integer, got "NaN"`},
+		{"bool for number, loose", Tree{"Int": true}, true, bag{}, `at.int: must be an integer, got true`},
+		{"too large for its field", Tree{"Small": n("128")}, false, bag{}, `at.small: must be -128 to 127, got 128`},
 		{"fits its field", Tree{"Small": n("-128")}, false, bag{Small: -128}, ""},
 		{"unsigned", Tree{"Uint": n("18446744073709551615")}, false, bag{Uint: math.MaxUint64}, ""},
-		{"unsigned, too large", Tree{"Uint": n("18446744073709551616")}, false, bag{}, `at.uint: a whole number is wanted, not 18446744073709551616`},
-		{"unsigned, negative", Tree{"Uint": n("-1")}, false, bag{}, `at.uint: -1 is out of range`},
-		{"byte, too large", Tree{"Byte": n("256")}, false, bag{}, `at.byte: 256 is out of range`},
+		{"unsigned, too large", Tree{"Uint": n("18446744073709551616")}, false, bag{}, `at.uint: must be an integer of at most 64 bits, got 18446744073709551616`},
+		{"unsigned, negative", Tree{"Uint": n("-1")}, false, bag{}, `at.uint: must be 0 to 18446744073709551615, got -1`},
+		{"byte, too large", Tree{"Byte": n("256")}, false, bag{}, `at.byte: must be 0 to 255, got 256`},
 		{"byte, exponent", Tree{"Byte": n("2e2")}, false, bag{Byte: 200}, ""},
 		{"float", Tree{"Float": n("1.5e2")}, false, bag{Float: 150}, ""},
-		{"text for float", Tree{"Float": "1.5"}, true, bag{}, `at.float: a number is wanted, not "1.5"`},
+		{"text for float", Tree{"Float": "1.5"}, true, bag{}, `at.float: must be a number, got "1.5"`},
 
 		{"nanoseconds", Tree{"Time": n("5000000000")}, false, bag{Time: 5 * time.Second}, ""},
 		{"duration", Tree{"Time": "1h30m"}, false, bag{Time: 90 * time.Minute}, ""},
-		{"no duration", Tree{"Time": "5 minutes"}, false, bag{}, `at.time: "5 minutes" is not a duration (such as "90s" or "1h30m")`},
-		{"bare number in text", Tree{"Time": "5"}, true, bag{}, `at.time: "5" is not a duration (such as "90s" or "1h30m")`},
-		{"bool for duration", Tree{"Time": true}, true, bag{}, `at.time: a duration (such as "90s") is wanted, not true`},
-		{"part of a nanosecond", Tree{"Time": n("0.5")}, false, bag{}, `at.time: a whole number is wanted, not 0.5`},
+		{"not a duration", Tree{"Time": "5 minutes"}, false, bag{}, `at.time: must be a duration such as "90s" or "1h30m", got "5 minutes"`},
+		{"bare number in text", Tree{"Time": "5"}, true, bag{}, `at.time: must be a duration such as "90s" or "1h30m", got "5"`},
+		{"bool for duration", Tree{"Time": true}, true, bag{}, `at.time: must be a duration such as "90s", got true`},
+		{"part of a nanosecond", Tree{"Time": n("0.5")}, false, bag{}, `at.time: must be an integer, got 0.5`},
 		{"duration behind a pointer", Tree{"Wait": "5s"}, false, bag{Wait: new(5 * time.Second)}, ""},
 
 		{"bytes", Tree{"Bytes": "aGk="}, false, bag{Bytes: []byte("hi")}, ""},
-		{"no base64", Tree{"Bytes": "?"}, false, bag{}, `at.bytes: is not base64: illegal base64 data at input byte 0`},
-		{"list for bytes", Tree{"Bytes": []any{n("1")}}, false, bag{}, `at.bytes: base64 text is wanted, not a list`},
+		{"not base64", Tree{"Bytes": "?"}, false, bag{}, `at.bytes: must be base64: illegal base64 data at input byte 0`},
+		{"list for bytes", Tree{"Bytes": []any{n("1")}}, false, bag{}, `at.bytes: must be base64 text, got a list`},
 
 		{"list", Tree{"Texts": []any{"a", "b"}}, false, bag{Texts: []string{"a", "b"}}, ""},
-		{"empty list is none", Tree{"Texts": []any{}}, false, bag{}, ""},
-		{"null in a list", Tree{"Texts": []any{"a", nil}}, false, bag{Texts: []string{"a"}}, `at.texts[1]: is null`},
-		{"text for a list", Tree{"Texts": "a"}, true, bag{}, `at.texts: a list is wanted, not "a"`},
-		{"wrong items", Tree{"Texts": []any{n("1"), true}}, false, bag{Texts: []string{"", ""}}, `at.texts[0]: a string is wanted, not 1; at.texts[1]: a string is wanted, not true`},
+		{"empty list is nil", Tree{"Texts": []any{}}, false, bag{}, ""},
+		{"null in a list", Tree{"Texts": []any{"a", nil}}, false, bag{Texts: []string{"a"}}, `at.texts[1]: must not be null`},
+		{"text for a list", Tree{"Texts": "a"}, true, bag{}, `at.texts: must be a list, got "a"`},
+		{"wrong items", Tree{"Texts": []any{n("1"), true}}, false, bag{Texts: []string{"", ""}}, `at.texts[0]: must be a string, got 1; at.texts[1]: must be a string, got true`},
 
 		{"map", Tree{"Map": Tree{"a": "b"}}, false, bag{Map: map[string]string{"a": "b"}}, ""},
-		{"empty map is none", Tree{"Map": Tree{}}, false, bag{}, ""},
-		{"null in a map", Tree{"Map": Tree{"a": nil}}, false, bag{Map: map[string]string{}}, `at.map[a]: is null`},
-		{"list for a map", Tree{"Map": []any{}}, false, bag{}, `at.map: an object is wanted, not a list`},
+		{"empty map is nil", Tree{"Map": Tree{}}, false, bag{}, ""},
+		{"null in a map", Tree{"Map": Tree{"a": nil}}, false, bag{Map: map[string]string{}}, `at.map[a]: must not be null`},
+		{"list for a map", Tree{"Map": []any{}}, false, bag{}, `at.map: must be an object, got a list`},
 		{"map of lists", Tree{"Lists": Tree{"a": []any{"b"}}}, false, bag{Lists: map[string][]string{"a": {"b"}}}, ""},
 		{"map of anything", Tree{"Any": Tree{"a": n("1"), "b": n("1.5"), "c": []any{n("2"), nil}, "d": Tree{"e": true}, "f": nil, "g": "x"}}, false,
 			bag{Any: map[string]any{"a": int64(1), "b": 1.5, "c": []any{int64(2), nil}, "d": map[string]any{"e": true}, "f": nil, "g": "x"}}, ""},
@@ -124,23 +124,23 @@ func TestFill(t *testing.T) {
 
 		{"block", Tree{"Block": Tree{"MaxFiles": n("3")}}, false, bag{Block: &berth.LogConfig{MaxFiles: 3, MaxFileSizeMB: 10}}, ""},
 		{"empty block", Tree{"Block": Tree{}}, false, bag{Block: &berth.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10}}, ""},
-		{"text for a block", Tree{"Block": "x"}, false, bag{Block: &berth.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10}}, `at.block: an object is wanted, not "x"`},
+		{"text for a block", Tree{"Block": "x"}, false, bag{Block: &berth.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10}}, `at.block: must be an object, got "x"`},
 		{"blocks", Tree{"Blocks": []any{Tree{"Label": "a", "Value": n("80")}}}, false, bag{Blocks: []berth.Port{{Label: "a", Value: 80}}}, ""},
-		{"problem in a named block", Tree{"Blocks": []any{Tree{"Label": "a", "Value": "80"}}}, false, bag{Blocks: []berth.Port{{Label: "a"}}}, `at.blocks[a].static: a whole number is wanted, not "80"`},
-		{"null block", Tree{"Blocks": []any{nil}}, false, bag{Blocks: []berth.Port{}}, `at.blocks[0]: is null`},
+		{"problem in a named block", Tree{"Blocks": []any{Tree{"Label": "a", "Value": "80"}}}, false, bag{Blocks: []berth.Port{{Label: "a"}}}, `at.blocks[a].static: must be an integer, got "80"`},
+		{"null block", Tree{"Blocks": []any{nil}}, false, bag{Blocks: []berth.Port{}}, `at.blocks[0]: must not be null`},
 		{"keyed blocks", Tree{"Keyed": Tree{"v": Tree{"ReadOnly": true}}}, false, bag{Keyed: map[string]berth.VolumeRequest{"v": {ReadOnly: true}}}, ""},
 
 		{"id", Tree{"ID": "11111111-2222-3333-4444-555555555555"}, false, bag{ID: must(berth.ParseID[berth.Node]("11111111-2222-3333-4444-555555555555"))}, ""},
-		{"no id", Tree{"ID": "x"}, false, bag{}, `at.id: "x" is not a UUID (8-4-4-4-12 hexadecimal digits)`},
+		{"not an id", Tree{"ID": "x"}, false, bag{}, `at.id: "x" is not a UUID (8-4-4-4-12 hexadecimal digits)`},
 		{"time", Tree{"Stamp": "2020-01-02T03:04:05Z"}, false, bag{Stamp: time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)}, ""},
 
-		{"null leaves what is there", Tree{"Text": nil, "Block": nil}, false, bag{}, ""},
-		{"name from the tag", Tree{"Tagged": "x"}, false, bag{}, `at.other_name: a whole number is wanted, not "x"`},
-		{"the tag is no name in trees", Tree{"other_name": n("1")}, false, bag{}, `at.other_name: there is no such field`},
-		{"hidden fields are none", Tree{"Hidden": n("1")}, false, bag{}, `at.Hidden: there is no such field`},
-		{"unknown that says nothing", Tree{"a": nil, "b": false, "c": n("0"), "d": "", "e": []any{}, "f": Tree{"x": nil}, "g": n("0e5")}, false, bag{}, ""},
-		{"unknown that says something", Tree{"a": Tree{"x": Tree{"y": true}}}, false, bag{}, `at.a: there is no such field`},
-		{"unknown with a long name", Tree{strings.Repeat("x", 1000): true}, false, bag{}, "at." + strings.Repeat("x", 64) + `…: there is no such field`},
+		{"null keeps the value", Tree{"Text": nil, "Block": nil}, false, bag{}, ""},
+		{"name from the tag", Tree{"Tagged": "x"}, false, bag{}, `at.other_name: must be an integer, got "x"`},
+		{"the tag is not a name in trees", Tree{"other_name": n("1")}, false, bag{}, `at.other_name: unknown field`},
+		{"hidden fields are unknown", Tree{"Hidden": n("1")}, false, bag{}, `at.Hidden: unknown field`},
+		{"unknown and empty", Tree{"a": nil, "b": false, "c": n("0"), "d": "", "e": []any{}, "f": Tree{"x": nil}, "g": n("0e5")}, false, bag{}, ""},
+		{"unknown and not empty", Tree{"a": Tree{"x": Tree{"y": true}}}, false, bag{}, `at.a: unknown field`},
+		{"unknown with a long name", Tree{strings.Repeat("x", 1000): true}, false, bag{}, "at." + strings.Repeat("x", 64) + `…: unknown field`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -172,8 +172,7 @@ func joined(ps berth.Problems) string {
 	return strings.Join(out, "; ")
 }
 
-// Fill decodes over what is there: absent and null leave it, a list and a map
-// replace it.
+// Fill keeps values that are absent or null, and replaces lists and maps.
 func TestFillOver(t *testing.T) {
 	got := bag{Text: "old", Int: 5, Texts: []string{"a", "b"}, Map: map[string]string{"a": "1"}, Block: &berth.LogConfig{MaxFiles: 7, MaxFileSizeMB: 8}}
 	shared := got.Block
@@ -187,11 +186,11 @@ func TestFillOver(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	if shared.MaxFiles != 7 {
-		t.Error("Fill wrote into a block it may share with others")
+		t.Error("Fill wrote to a block that may be shared")
 	}
 }
 
-// Fill has a rule for every type that a job or a node is made of.
+// Fill supports every type in jobs, nodes and other rows.
 func TestFillKnowsAllTypes(t *testing.T) {
 	for _, root := range []any{berth.Job{}, berth.Node{}, berth.Eval{}, berth.Deployment{}, berth.Namespace{}} {
 		walkTypes(reflect.TypeOf(root), map[reflect.Type]bool{}, func(v reflect.Value, src any) {

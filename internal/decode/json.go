@@ -46,9 +46,9 @@ func (t RawTree) MarshalJSON() ([]byte, error) {
 // MarshalJSON implements json.Marshaler.
 func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
-// ParseJSON reads one JSON object. It refuses what JSON leaves open and
-// parsers settle differently: invalid UTF-8, a name twice in one object,
-// numbers that no float64 holds, text after the object, deep nesting.
+// ParseJSON reads one JSON object. It refuses what parsers treat differently:
+// invalid UTF-8, a name twice in one object, numbers that no float64 can hold, text
+// after the object and deep nesting.
 func ParseJSON(data []byte) (Tree, error) {
 	var found strictjson.Kind
 	v, fault := strictjson.ReadOne(data, func(d *strictjson.Decoder) (any, error) {
@@ -57,7 +57,7 @@ func ParseJSON(data []byte) (Tree, error) {
 	})
 	switch {
 	case found != '{' && found != 0:
-		return nil, berth.Errorf(berth.Invalid, "JSON: an object is wanted, not %s", kindName(found))
+		return nil, berth.Errorf(berth.Invalid, "JSON: must be an object, got %s", kindName(found))
 	case fault != nil:
 		return nil, jsonError(fault)
 	}
@@ -116,8 +116,8 @@ func parseValue(d *strictjson.Decoder) (any, error) {
 	}
 }
 
-// jsonError names the line and column of a fault, and where it is known the
-// place in the object.
+// jsonError returns an error with the line and column of a fault, and its place in
+// the object if that is known.
 func jsonError(f *strictjson.Fault) error {
 	var place string
 	if f.Pointer != "" {

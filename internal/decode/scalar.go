@@ -11,11 +11,12 @@ import (
 	"berth"
 )
 
+// mismatch notes that a value must be something else.
 func (d *Decoder) mismatch(path, want string, src any) {
-	d.Problems.Addf(path, "%s is wanted, not %s", want, Describe(src))
+	d.Problems.Addf(path, "must be %s, got %s", want, Describe(src))
 }
 
-// Describe names a value in an error without repeating all of it.
+// Describe returns what an error calls a value; long text is clipped.
 func Describe(src any) string {
 	switch v := src.(type) {
 	case nil:
@@ -65,34 +66,42 @@ func (d *Decoder) boolean(dst reflect.Value, src any, path string) {
 	d.mismatch(path, "true or false", src)
 }
 
-// Integer returns the value of an integer, however it is written; it notes no
-// problem.
+// Integer returns the value of an integer however it is written, and whether it
+// is one. It notes no problem.
 func (d *Decoder) Integer(src any) (int64, bool) {
 	quiet := Decoder{Loose: d.Loose}
 	return quiet.integer(src, "")
 }
 
-// integer accepts whole numbers however they are written: 3, 3.0, 3e2.
+// integer accepts integers however they are written: 3, 3.0, 3e2.
 func (d *Decoder) integer(src any, path string) (int64, bool) {
 	s, ok := src.(Number)
 	if str, is := src.(string); is && d.Loose {
 		s, ok = Number(str), true
 	}
 	if !ok {
-		d.mismatch(path, "a whole number", src)
+		d.mismatch(path, "an integer", src)
 		return 0, false
 	}
 	if n, err := strconv.ParseInt(string(s), 10, 64); err == nil {
 		return n, true
 	}
-	// big.Rat would expand 1e999999; a float says first that it is too large.
-	if f, err := strconv.ParseFloat(string(s), 64); err != nil || math.Abs(f) > 1<<63 || f != math.Trunc(f) {
-		d.mismatch(path, "a whole number", src)
+	// big.Rat would expand 1e999999, so a float finds out first whether it is too large.
+	f, err := strconv.ParseFloat(string(s), 64)
+	if err != nil || math.IsInf(f, 0) || f != math.Trunc(f) {
+		d.mismatch(path, "an integer", src)
 		return 0, false
 	}
-	r, ok := new(big.Rat).SetString(string(s))
-	if !ok || !r.IsInt() || !r.Num().IsInt64() {
-		d.mismatch(path, "a whole number", src)
+	r, ok := new(big.Rat), false
+	if math.Abs(f) <= 1<<63 {
+		r, ok = r.SetString(string(s))
+	}
+	switch {
+	case ok && !r.IsInt():
+		d.mismatch(path, "an integer", src)
+		return 0, false
+	case !ok || !r.Num().IsInt64():
+		d.mismatch(path, "an integer of at most 64 bits", src)
 		return 0, false
 	}
 	return r.Num().Int64(), true
@@ -110,7 +119,7 @@ func (d *Decoder) unsigned(dst reflect.Value, src any, path string) {
 		return
 	}
 	if n < 0 || dst.OverflowUint(uint64(n)) {
-		d.Problems.Addf(path, "%d is out of range", n)
+		d.Problems.Addf(path, "must be 0 to %d, got %d", uint64(math.MaxUint64)>>(64-dst.Type().Bits()), n)
 		return
 	}
 	dst.SetUint(uint64(n))
@@ -121,14 +130,14 @@ func (d *Decoder) duration(dst reflect.Value, src any, path string) {
 	if s, ok := src.(string); ok {
 		v, err := time.ParseDuration(s)
 		if err != nil {
-			d.Problems.Addf(path, "%q is not a duration (such as \"90s\" or \"1h30m\")", berth.Clip(s, 40))
+			d.Problems.Addf(path, "must be a duration such as \"90s\" or \"1h30m\", got %q", berth.Clip(s, 40))
 			return
 		}
 		dst.SetInt(int64(v))
 		return
 	}
 	if _, ok := src.(Number); !ok {
-		d.mismatch(path, "a duration (such as \"90s\")", src)
+		d.mismatch(path, "a duration such as \"90s\"", src)
 		return
 	}
 	if n, ok := d.integer(src, path); ok {

@@ -1,7 +1,7 @@
-// Package driverconfig declares what the config block of a task may hold for
-// each driver. Registration refuses a job by these declarations, the agent's
-// drivers read their config by them, and docs/drivers.md lists them: what
-// registration accepts, the driver understands.
+// Package driverconfig declares, for each driver, what the config block of a task
+// may hold. Registration validates jobs with these declarations, drivers read their
+// config with them, and docs/drivers.md lists them, so a driver understands all that
+// registration accepts.
 package driverconfig
 
 import (
@@ -23,12 +23,12 @@ type Schema struct {
 type Setting struct {
 	Key      string
 	Kind     Kind
-	Required bool  // it must be there, and not be empty
+	Required bool  // must be present and not empty
 	High     int64 // the largest value of an Integer; the smallest is 0
 	Doc      string
 }
 
-// RawExec is the config of raw_exec, which runs a command of the host without
+// RawExec is the config of raw_exec, which runs a command on the host without
 // isolation.
 var RawExec = &Schema{"raw_exec", []Setting{
 	{Key: "command", Kind: String, Required: true, Doc: "Program to run: an absolute path on the host, a path below the task's directory, or a name in `PATH`."},
@@ -36,8 +36,8 @@ var RawExec = &Schema{"raw_exec", []Setting{
 	{Key: "work_dir", Kind: String, Doc: "Absolute path of the working directory. Default: the task's directory."},
 }}
 
-// Mock is the config of mock_driver, which pretends to run a task. It is for
-// tests, and an agent has it only if its configuration enables it.
+// Mock is the config of mock_driver, which pretends to run a task. It is meant for
+// tests; an agent has it only if its configuration enables it.
 var Mock = &Schema{"mock_driver", []Setting{
 	{Key: "run_for", Kind: Duration, Doc: "How long the task runs. Default: it ends at once."},
 	{Key: "exit_code", Kind: Integer, High: 255, Doc: "Exit code of the task."},
@@ -49,8 +49,8 @@ var Mock = &Schema{"mock_driver", []Setting{
 	{Key: "kill_after", Kind: Duration, Doc: "How long the task takes to end once it is asked to."},
 	{Key: "signal_error", Kind: String, Doc: "Error that a signal fails with."},
 	{Key: "stdout_string", Kind: String, Doc: "Text that the task prints to stdout."},
-	{Key: "stdout_repeat", Kind: Integer, High: 1_000_000, Doc: "How often it prints the text again."},
-	{Key: "stdout_repeat_duration", Kind: Duration, Doc: "How long it waits in between."},
+	{Key: "stdout_repeat", Kind: Integer, High: 1_000_000, Doc: "How many more times it prints the text."},
+	{Key: "stdout_repeat_duration", Kind: Duration, Doc: "How long it waits between repetitions."},
 	{Key: "stderr_string", Kind: String, Doc: "As `stdout_string`, for stderr."},
 	{Key: "stderr_repeat", Kind: Integer, High: 1_000_000, Doc: "As `stdout_repeat`, for stderr."},
 	{Key: "stderr_repeat_duration", Kind: Duration, Doc: "As `stdout_repeat_duration`, for stderr."},
@@ -68,7 +68,7 @@ func Drivers() []string {
 	return names
 }
 
-// Of returns the schema of a driver, nil if it has none.
+// Of returns the schema of a driver, or nil if the driver is unknown.
 func Of(driver string) *Schema {
 	for _, s := range schemas {
 		if s.Driver == driver {
@@ -78,7 +78,7 @@ func Of(driver string) *Schema {
 	return nil
 }
 
-// setting returns the declaration of a key, nil if there is none.
+// setting returns the declaration of a key, or nil if there is none.
 func (s *Schema) setting(key string) *Setting {
 	for i := range s.Settings {
 		if s.Settings[i].Key == key {
@@ -88,16 +88,16 @@ func (s *Schema) setting(key string) *Setting {
 	return nil
 }
 
-// Check returns what is wrong with the config of a job that is registered. A
-// string with ${ in it passes for anything, since it is interpolated when the
-// task starts. path names the config.
+// Check returns what is wrong with the config of a task at registration. path names
+// the config in problems. A string that contains ${ is accepted for any kind, since it
+// is interpolated when the task starts.
 func (s *Schema) Check(path string, config map[string]any) berth.Problems {
 	_, problems := s.values(path, config, true)
 	return problems
 }
 
-// Read returns the values of a config whose strings are interpolated, or an
-// Invalid error that names everything wrong with it.
+// Read returns the values of a config whose strings have been interpolated, or an
+// Invalid error with all problems.
 func (s *Schema) Read(config map[string]any) (Values, error) {
 	v, problems := s.values("config", config, false)
 	return v, problems.Err()
@@ -110,9 +110,9 @@ func (s *Schema) values(path string, config map[string]any, raw bool) (Values, b
 		v, at := config[key], path+"."+berth.Clip(key, 64)
 		set := s.setting(key)
 		switch {
-		case v == nil: // as good as absent
+		case v == nil: // same as absent
 		case set == nil:
-			problems.Addf(at, "the driver %s has no such setting", s.Driver)
+			problems.Addf(at, "unknown setting of the driver %s", s.Driver)
 		default:
 			if text, ok := v.(string); raw && ok && strings.Contains(text, "${") {
 				continue
@@ -123,7 +123,7 @@ func (s *Schema) values(path string, config map[string]any, raw bool) (Values, b
 	for _, set := range slices.SortedFunc(slices.Values(s.Settings), func(a, b Setting) int { return cmp.Compare(a.Key, b.Key) }) {
 		v := config[set.Key]
 		if t, ok := text(v); set.Required && (v == nil || ok && t == "") {
-			problems.Addf(path+"."+set.Key, "is missing; the driver %s needs it", s.Driver)
+			problems.Addf(path+"."+set.Key, "is missing; the driver %s requires it", s.Driver)
 		}
 	}
 	return values, problems

@@ -18,7 +18,7 @@ var all = &Schema{"d", []Setting{
 	{Key: "l", Kind: Strings}, {Key: "m", Kind: Strings}, {Key: "k", Kind: Strings}, {Key: "b", Kind: Bool}, {Key: "d", Kind: Duration}, {Key: "must", Required: true},
 }}
 
-// read returns the values of a config that has what it must have.
+// read returns the values of a config with all required settings.
 func read(t *testing.T, key string, v any) Values {
 	t.Helper()
 	values, err := all.Read(map[string]any{key: v, "must": "x"})
@@ -28,7 +28,7 @@ func read(t *testing.T, key string, v any) Values {
 	return values
 }
 
-// A setting arrives as JSON, msgpack or interpolation made it.
+// A setting can be read as JSON, msgpack or interpolation produced it.
 func TestValuesHoweverTheyAreWritten(t *testing.T) {
 	for _, v := range []any{5, int8(5), int16(5), int32(5), int64(5), uint8(5), uint16(5), uint32(5), uint64(5), 5.0, "5", []byte("5")} {
 		if n := read(t, "n", v).Integer("n"); n != 5 {
@@ -58,8 +58,8 @@ func TestReadTellsAllThatIsWrong(t *testing.T) {
 	}
 	for _, want := range []string{
 		"config.n: must be 0 to 10, got 11", "config.f: must be an integer", "config.huge: must be an integer", "config.t: must be a string", "config.l[0]: must be a string",
-		"config.m: must be a list of strings", "config.b: must be true or false", "config.d: must be a duration", "config.more: the driver d has no such setting",
-		"config.must: is missing; the driver d needs it",
+		"config.m: must be a list of strings", "config.b: must be true or false", "config.d: must be a duration", "config.more: unknown setting of the driver d",
+		"config.must: is missing; the driver d requires it",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing from\n%v", want, err)
@@ -67,8 +67,8 @@ func TestReadTellsAllThatIsWrong(t *testing.T) {
 	}
 }
 
-// What is interpolated when the task starts passes at registration, and is
-// checked when the driver reads it.
+// A string to be interpolated passes at registration and is checked when the driver
+// reads it.
 func TestInterpolationIsCheckedLate(t *testing.T) {
 	config := map[string]any{"n": "${meta.n}", "must": "x"}
 	if ps := all.Check("config", config); len(ps) > 0 {
@@ -116,6 +116,6 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != b.String() {
-		t.Errorf("%s is not what the schemas say (%v); run the test with -update", file, err)
+		t.Errorf("%s differs from the schemas (%v); run the test with -update", file, err)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"berth"
 )
 
-// Kind is what values of a setting are.
+// Kind is the type of a setting's value.
 type Kind uint8
 
-// The kinds of setting. Integers, durations and bools may be written as strings,
-// because interpolation makes them so.
+// The kinds of setting. Integers, durations and bools may also be written as strings,
+// which is what interpolation produces.
 const (
 	String Kind = iota
 	Strings
@@ -24,11 +24,11 @@ const (
 
 var kindNames = []string{String: "string", Strings: "list of strings", Integer: "integer", Bool: "bool", Duration: "duration"}
 
-// String returns the name of the kind as docs have it.
+// String returns the name of the kind, as used in docs.
 func (k Kind) String() string { return kindNames[k] }
 
-// Values are the values of a driver's config by key, each of the kind that is
-// declared. To read a key that is not declared, or as another kind, panics.
+// Values holds the values of a driver's config by key. Each has its declared kind;
+// reading an undeclared key, or reading it as another kind, panics.
 type Values struct {
 	schema *Schema
 	by     map[string]any
@@ -42,23 +42,23 @@ func get[T any](v Values, key string, kind Kind) (value T) {
 	return value
 }
 
-// String returns a string, "" if it is absent.
+// String returns a string, or "" if it is absent.
 func (v Values) String(key string) string { return get[string](v, key, String) }
 
-// Strings returns a list of strings, nil if it is absent.
+// Strings returns a list of strings, or nil if it is absent.
 func (v Values) Strings(key string) []string { return get[[]string](v, key, Strings) }
 
-// Integer returns an integer, 0 if it is absent.
+// Integer returns an integer, or 0 if it is absent.
 func (v Values) Integer(key string) int64 { return get[int64](v, key, Integer) }
 
-// Bool returns a bool, false if it is absent.
+// Bool returns a bool, or false if it is absent.
 func (v Values) Bool(key string) bool { return get[bool](v, key, Bool) }
 
-// Duration returns a duration, 0 if it is absent.
+// Duration returns a duration, or 0 if it is absent.
 func (v Values) Duration(key string) time.Duration { return get[time.Duration](v, key, Duration) }
 
-// read turns what JSON, msgpack or interpolation made of a value into one of
-// the setting's kind, and notes what is wrong with it.
+// read converts a value from JSON, msgpack or interpolation to the setting's kind,
+// and notes what is wrong with it.
 func (set *Setting) read(problems *berth.Problems, at string, v any) any {
 	switch set.Kind {
 	case String:
@@ -97,7 +97,7 @@ func (set *Setting) read(problems *berth.Problems, at string, v any) any {
 	return nil
 }
 
-// show names a value in an error.
+// show returns what an error calls a value.
 func show(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -110,8 +110,8 @@ func show(v any) string {
 	return berth.Clip(fmt.Sprint(v), 40)
 }
 
-// text reads what a codec makes of a string: the old msgpack form does not tell
-// strings from bytes.
+// text returns a string that a codec decoded: the old msgpack format does not
+// distinguish strings from bytes.
 func text(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -149,7 +149,7 @@ func duration(v any) (time.Duration, bool) {
 	return time.Duration(n), ok && n >= 0
 }
 
-// integer reads what codecs make of an integer.
+// integer returns an integer of any type that codecs decode it to.
 func integer(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int:

@@ -114,9 +114,9 @@ func TestEvaluateRoute(t *testing.T) {
 	}{
 		"/v1/job/gone/evaluate":                  {"", `job "gone" not found`, http.StatusNotFound},
 		"/v1/job/web/evaluate?namespace=nowhere": {"", "not found", http.StatusNotFound},
-		"/v1/job/web/evaluate":                   {`{"EvalOptions":{"ForceReschedule":"perhaps"}}`, `force_reschedule: true or false is wanted, not "perhaps"`, http.StatusBadRequest},
+		"/v1/job/web/evaluate":                   {`{"EvalOptions":{"ForceReschedule":"perhaps"}}`, `force_reschedule: must be true or false, got "perhaps"`, http.StatusBadRequest},
 		"/v1/job/web/evaluate?region=other":      {"", `No path to region: "other"`, http.StatusBadRequest},
-		"/v1/job/web/evaluate?pretty":            {`[]`, "an object is wanted", http.StatusBadRequest},
+		"/v1/job/web/evaluate?pretty":            {`[]`, "must be an object", http.StatusBadRequest},
 	} {
 		if code, _, text := r.send("PUT", path, strings.NewReader(want.body)); code != want.code || !strings.Contains(text, want.text) {
 			t.Errorf("%s: %d %s", path, code, text)

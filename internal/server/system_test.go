@@ -62,7 +62,7 @@ func TestSystemJobs(t *testing.T) {
 	if _, _, err := r.api.Jobs().Register(bad, nil); err == nil {
 		t.Error("a system job with a count of 2 and an affinity was accepted")
 	} else {
-		contains(t, err.Error(), "count: 2 is too many for a job of type system", "affinity: is not for jobs of type system")
+		contains(t, err.Error(), "count: must be 0 or 1 for jobs of type system", "affinity: is not for jobs of type system")
 	}
 }
 

@@ -32,17 +32,17 @@ func TestBrokenJobFiles(t *testing.T) {
 		text string
 		want []string
 	}{
-		"wrong type":        {fill(`count = "many"`), []string{`broken.nomad:7,5-10: job.group[g].count: a whole number is wanted, not "many"`}},
+		"wrong type":        {fill(`count = "many"`), []string{`broken.nomad:7,5-10: job.group[g].count: must be an integer, got "many"`}},
 		"unknown block":     {fill("netwrk {}"), []string{`broken.nomad:7,5-11: job.group[g].netwrk: there is no such block; did you mean "network"?`}},
-		"negative count":    {fill("count = -1"), []string{"broken.nomad:7,5-10: job.group[g].count: -1 is out of range; allowed are 0 to 50000"}},
+		"negative count":    {fill("count = -1"), []string{"broken.nomad:7,5-10: job.group[g].count: must be 0 to 50000, got -1"}},
 		"huge count":        {fill("count = 1e30"), []string{"broken.nomad:7,5-10: job.group[g].count: "}},
 		"cycle of locals":   {"locals {\n  a = local.b\n  b = local.a\n}\n" + fill("count = local.a"), []string{"broken.nomad:2,3-4: local.a: the locals refer to each other in a cycle: local.a → local.b → local.a"}},
 		"variable of self":  {"variable \"v\" {\n  default = var.v\n}\n" + fill("count = var.v"), []string{"broken.nomad:2,13-18: variable[v].default: refers back to itself: var.v"}},
 		"missing variable":  {"variable \"v\" {}\n" + fill("count = var.v"), []string{"broken.nomad:1,1-13: variable[v]: has no value; give it with -var v="}},
 		"ten megabytes":     {fill("# " + strings.Repeat("x", 10<<20)), []string{"broken.nomad: ", "more than 1048576 bytes; that many are allowed"}},
 		"invalid UTF-8":     {fill("meta { a = \"\xff\" }"), []string{"broken.nomad:7,17: byte 0xff is not UTF-8 text"}},
-		"unknown driver":    {strings.Replace(fill(""), "raw_exec", "qemuu", 1), []string{`broken.nomad:4,7-13: job.group[g].task[t].driver: "qemuu" is not a driver of this build; allowed are mock_driver, raw_exec`}},
-		"unknown setting":   {strings.Replace(fill(""), "command", "comand", 1), []string{"job.group[g].task[t].config.comand: the driver raw_exec has no such setting", "config.command: is missing"}},
+		"unknown driver":    {strings.Replace(fill(""), "raw_exec", "qemuu", 1), []string{`broken.nomad:4,7-13: job.group[g].task[t].driver: unknown driver "qemuu": want mock_driver or raw_exec`}},
+		"unknown setting":   {strings.Replace(fill(""), "command", "comand", 1), []string{"job.group[g].task[t].config.comand: unknown setting of the driver raw_exec", "config.command: is missing"}},
 		"unbuilt block":     {fill(`consul {}`), []string{"broken.nomad:7,5-11: job.group[g].consul: is not supported"}},
 		"duplicate key":     {fill("count = 1\n    count = 2"), []string{"broken.nomad:8,5-10", "count"}},
 		"two groups of one": {fill("}\n  group \"g\" {"), []string{"broken.nomad:", "job.group[g]"}},
@@ -101,24 +101,24 @@ func TestBrokenBodies(t *testing.T) {
 		code int
 		want string
 	}{
-		"wrong type":      {in(`"Count": "many",`), 400, `job.group[g].count: a whole number is wanted, not "many"`},
-		"unknown field":   {in(`"Cuont": 1,`), 400, "job.group[g].Cuont: there is no such field"},
-		"negative count":  {in(`"Count": -1,`), 400, "job.group[g].count: -1 is out of range; allowed are 0 to 50000"},
-		"huge count":      {in(`"Count": 1e30,`), 400, "job.group[g].count: a whole number is wanted, not 1e30"},
+		"wrong type":      {in(`"Count": "many",`), 400, `job.group[g].count: must be an integer, got "many"`},
+		"unknown field":   {in(`"Cuont": 1,`), 400, "job.group[g].Cuont: unknown field"},
+		"negative count":  {in(`"Count": -1,`), 400, "job.group[g].count: must be 0 to 50000, got -1"},
+		"huge count":      {in(`"Count": 1e30,`), 400, "job.group[g].count: must be an integer, got 1e30"},
 		"many":            {in(`"Count": 50001,`), 400, "job.group[g].count: 50001 is out of range"},
-		"an object":       {in(`"Affinities": {"a": "b"},`), 400, "job.group[g].affinity: a list is wanted, not an object"},
+		"an object":       {in(`"Affinities": {"a": "b"},`), 400, "job.group[g].affinity: must be a list, got an object"},
 		"ten megabytes":   {in(`"Meta": {"a": "` + strings.Repeat("x", 10<<20) + `"},`), 413, "the body is larger than 4194304 bytes"},
 		"invalid UTF-8":   {in("\"Meta\": {\"a\": \"\xff\"},"), 400, "JSON: line 1, column 70 at /Job/TaskGroups/0/Meta/a: invalid UTF-8"},
-		"unknown driver":  {strings.Replace(in(""), "raw_exec", "qemuu", 1), 400, `job.group[g].task[t].driver: "qemuu" is not a driver of this build`},
+		"unknown driver":  {strings.Replace(in(""), "raw_exec", "qemuu", 1), 400, `job.group[g].task[t].driver: unknown driver "qemuu"`},
 		"unbuilt block":   {`{"Job": {"ID": "broken", "Multiregion": {}, "TaskGroups": [{"Name": "g", "Tasks": [` + task + `]}]}}`, 400, "job.multiregion: is not supported"},
 		"duplicate key":   {in(`"Count": 1, "Count": 2,`), 400, "at /Job/TaskGroups/0/Count: duplicate object member name"},
 		"deeper and down": {`{"Job":` + strings.Repeat(`{"a":`, 500_000), 400, "JSON: line 1, column "},
-		"deep list":       {strings.Repeat("[", 500_000), 400, "JSON: an object is wanted, not a list"},
+		"deep list":       {strings.Repeat("[", 500_000), 400, "JSON: must be an object, got a list"},
 		"the middle":      {`{"Job": {"ID": "broken"`, 400, "JSON: line 1, column 24 at /Job: unexpected end of text"},
 		"more":            {in("") + "}", 400, "JSON: line 1, column "},
-		"no object":       {`"job"`, 400, "JSON: an object is wanted, not a string"},
+		"no object":       {`"job"`, 400, "JSON: must be an object, got a string"},
 		"no job":          {`{"Job": null}`, 400, "body.job: is missing"},
-		"no name":         {`{"Job": {"ID": 5}}`, 400, "job.id: a string is wanted, not 5"},
+		"no name":         {`{"Job": {"ID": 5}}`, 400, "job.id: must be a string, got 5"},
 	} {
 		_, err := a.try("PUT", "/v1/jobs", c.body, nil)
 		if no, ok := errors.AsType[*refused](err); !ok || no.code != c.code || !strings.Contains(no.text, c.want) || len(no.text) > 2000 {
