@@ -76,6 +76,22 @@ func TestEvaluationsNamesWhatIsThere(t *testing.T) {
 	}
 }
 
+// The pages about evaluations name every trigger of the root package.
+func TestEveryTriggerIsExplained(t *testing.T) {
+	triggers := regexp.MustCompile(`(?m)^\tTrigger\w+ += "([a-z-]+)"`).FindAllStringSubmatch(read(t, "eval.go"), -1)
+	if len(triggers) < 15 {
+		t.Fatalf("only %d triggers were found in eval.go", len(triggers))
+	}
+	for _, page := range []string{"docs/life-of-a-job.md", "docs/evaluations.md"} {
+		text := read(t, page)
+		for _, m := range triggers {
+			if !strings.Contains(text, "`"+m[1]+"`") {
+				t.Errorf("%s does not name the trigger %s", page, m[1])
+			}
+		}
+	}
+}
+
 // The layers of docs/architecture.md are those that map_test.go enforces.
 func TestArchitectureShowsTheLayers(t *testing.T) {
 	m := regexp.MustCompile("(?s)```layers\n(.*?)```").FindStringSubmatch(read(t, "docs/architecture.md"))
