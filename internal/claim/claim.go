@@ -1,11 +1,11 @@
-// Package claim keeps a folder to one process: starting an agent twice by
-// mistake fails before the second one touches anything. A claim ends with the
-// process, however that ends.
+// Package claim reserves a directory for one process: starting an agent twice
+// by mistake fails before the second one touches anything. A claim ends with
+// the process, however that ends.
 //
-// It may end a moment later than the process seems to. A process that was
-// killed holds its files until the kernel has torn it down, and a child that it
-// was just starting shares them until the child executes its own program. So an
-// agent that is restarted waits for the claim ([ForRestart]).
+// It may end a moment later than the process seems to. A killed process holds
+// its files until the kernel has torn it down, and a child that it was just
+// starting shares them until the child executes its own program. So an agent
+// that is restarted waits for the claim ([ForRestart]).
 package claim
 
 import (
@@ -23,34 +23,34 @@ import (
 	"berth/internal/failpoint"
 )
 
-// HeldError says that another process has the folder.
+// HeldError means that another process has claimed the directory.
 type HeldError struct {
 	Dir string
-	PID int // as that process knows itself; 0 if it is not known
+	PID int // in that process's PID namespace; 0 if unknown
 }
 
 // Error implements error.
 func (e *HeldError) Error() string {
 	if e.PID == 0 {
-		return fmt.Sprintf("another agent uses the folder %s; each needs its own", e.Dir)
+		return fmt.Sprintf("another agent uses the directory %s; each agent needs its own", e.Dir)
 	}
-	return fmt.Sprintf("another agent, process %d, uses the folder %s; each needs its own", e.PID, e.Dir)
+	return fmt.Sprintf("another agent, process %d, uses the directory %s; each agent needs its own", e.PID, e.Dir)
 }
 
-// Wait bounds how long a claim waits for another process to give up the folder.
-// The zero Wait does not wait.
+// Wait limits how long a claim waits for another process to release the
+// directory. The zero Wait does not wait.
 type Wait struct {
 	Most time.Duration
-	Log  *slog.Logger // is told once that it waits; nil: nobody is
+	Log  *slog.Logger // one message when it starts to wait; nil for none
 }
 
 const (
-	restartWait = 10 * time.Second      // for what is left of the last agent to be gone
-	lookEvery   = 20 * time.Millisecond // while waiting: a blocked flock could not be bounded
+	restartWait = 10 * time.Second      // for the last agent's remains to be gone
+	lookEvery   = 20 * time.Millisecond // polling, because a blocking flock cannot be limited
 )
 
-// ForRestart is how long an agent waits for its folders. It may have been
-// started right after the last one was killed.
+// ForRestart returns how long an agent waits for its directories. It may have
+// been started right after the last one was killed.
 func ForRestart(log *slog.Logger) Wait {
 	if failpoint.Hit("claim/no-wait") != nil {
 		return Wait{}
@@ -58,12 +58,12 @@ func ForRestart(log *slog.Logger) Wait {
 	return Wait{Most: restartWait, Log: log}
 }
 
-// Claim is a folder that other processes cannot claim by the same file.
+// Claim is a directory that other processes cannot claim with the same file.
 type Claim struct{ file *os.File }
 
-// Take claims the folder that the file is in, and which exists. The error is a
-// *HeldError if another process still has it after the wait. A claim belongs to
-// the open file, so a process cannot take it twice either.
+// Take claims the existing directory that contains the file path. The error is
+// a *HeldError if another process still has it after the wait. A claim belongs
+// to the open file, so a process cannot take it twice either.
 //
 // No program that this process starts inherits the claim: Go opens all files
 // with O_CLOEXEC.
@@ -78,15 +78,15 @@ func Take(path string, w Wait) (*Claim, error) {
 		}
 		return nil, errors.Join(err, f.Close())
 	}
-	// The process number is for people to read. A full disk must not keep an
-	// agent from starting, so the old number is written over, and nothing
-	// depends on it.
+	// The process ID is for people. A full disk must not keep an agent from
+	// starting, so the old number is overwritten in place, and nothing depends
+	// on it.
 	_, _ = f.WriteAt(fmt.Appendf(nil, "%-*d\n", pidWidth, os.Getpid()), 0)
 	return &Claim{f}, nil
 }
 
-// TakeDir claims a folder without a file in it, for one that people list. A
-// HeldError of such a folder has no PID.
+// TakeDir claims a directory without a file in it, for directories that people
+// list. Its HeldError has no PID.
 func TakeDir(dir string, w Wait) (*Claim, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -112,16 +112,17 @@ func lock(f *os.File, dir string, w Wait) error {
 			return &HeldError{Dir: dir}
 		}
 		if !logged && w.Log != nil {
-			w.Log.Info("another process still uses the folder; waiting for it to end", "folder", dir, "wait", w.Most)
+			w.Log.Info("another process still uses the directory; waiting for it to end", "dir", dir, "wait", w.Most)
 		}
 		logged = true
 	}
 }
 
-// pidWidth makes every text as long as the one before it.
+// pidWidth gives every text the same length.
 const pidWidth = 10
 
-// holder reads who has the claim. The holder may be about to write that.
+// holder returns the process that has the claim, or 0. The holder may not have
+// written its number yet.
 func holder(f *os.File) int {
 	b := make([]byte, pidWidth+1)
 	n, _ := f.ReadAt(b, 0)
@@ -129,7 +130,7 @@ func holder(f *os.File) int {
 	return max(pid, 0)
 }
 
-// Close gives the folder up. Closing it again does nothing.
+// Close releases the claim. Closing it again does nothing.
 func (c *Claim) Close() error {
 	if err := c.file.Close(); !errors.Is(err, os.ErrClosed) {
 		return err

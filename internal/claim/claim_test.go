@@ -77,7 +77,7 @@ func TestTakeDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := TakeDir(dir, Wait{}); err == nil || err.Error() != "another agent uses the folder "+dir+"; each needs its own" {
+	if _, err := TakeDir(dir, Wait{}); err == nil || err.Error() != "another agent uses the directory "+dir+"; each agent needs its own" {
 		t.Errorf("the second is told %v", err)
 	}
 	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
@@ -155,7 +155,7 @@ func TestAClaimWaitsForWhatIsLeftOfTheLastProcess(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("%s: after the last holder has ended: %v", name, err)
 		}
-		if !strings.Contains(log.String(), "folder="+dir) {
+		if !strings.Contains(log.String(), "dir="+dir) {
 			t.Errorf("%s: the log says %s", name, log)
 		}
 	}

@@ -195,7 +195,7 @@ func TestOlderBuildsDoNotStart(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(dir); err == nil || !strings.Contains(err.Error(), "it has log version 3, written by a newer build; this build knows 1 to 2") {
+	if err := open(dir); err == nil || !strings.Contains(err.Error(), "log version 3, written by a newer build; this build reads 1 to 2") {
 		t.Errorf("a newer log: %v", err)
 	}
 

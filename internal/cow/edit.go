@@ -1,6 +1,6 @@
 package cow
 
-// Add puts a pair into the set; it returns false if it was there.
+// Add adds a pair to the set and reports whether it was missing.
 func (t *Tree[K]) Add(edit uint64, k K, s uint32) bool {
 	if t.root == nil {
 		t.root = &block[K]{edit: edit}
@@ -19,7 +19,7 @@ func (t *Tree[K]) Add(edit uint64, k K, s uint32) bool {
 	return added
 }
 
-// Remove takes a pair out of the set; it returns false if it was not there.
+// Remove removes a pair from the set and reports whether it was there.
 func (t *Tree[K]) Remove(edit uint64, k K, s uint32) bool {
 	if t.root == nil || !t.Has(k, s) { // so that a miss copies nothing
 		return false
@@ -36,7 +36,7 @@ func (t *Tree[K]) Remove(edit uint64, k K, s uint32) bool {
 	return true
 }
 
-// own returns a block that this edit may change.
+// own returns a version of b that this edit may change.
 func (b *block[K]) own(edit uint64) *block[K] {
 	if b.edit == edit {
 		return b
@@ -55,7 +55,7 @@ func (b *block[K]) setKid(i int, c *block[K]) {
 	b.kids[i], b.keys[i], b.slots[i] = c, c.keys[0], c.slots[0]
 }
 
-// add puts a pair below b, which the edit owns. If b had to be split, its upper
+// add adds a pair below b, which the edit owns. If b had to be split, its upper
 // part is returned.
 func (b *block[K]) add(edit uint64, k K, s uint32) (right *block[K], added bool) {
 	if b.kids == nil {
@@ -78,8 +78,8 @@ func (b *block[K]) add(edit uint64, k K, s uint32) (right *block[K], added bool)
 	return b.put(edit, i+1, up.keys[0], up.slots[0], up), added
 }
 
-// put inserts a pair at place i. If b is full it is split first, and its upper
-// part is returned.
+// put inserts a pair at position i. If b is full it is split first, and its
+// upper part is returned.
 func (b *block[K]) put(edit uint64, i int, k K, s uint32, kid *block[K]) (right *block[K]) {
 	if b.n < fan {
 		b.insert(i, k, s, kid)
@@ -87,9 +87,9 @@ func (b *block[K]) put(edit uint64, i int, k K, s uint32, kid *block[K]) (right 
 	}
 	at := fan / 2
 	if i == fan || i == int(b.last)+1 {
-		// A run of growing keys, of which there are many (one job's slots,
-		// say): cut where it goes on, so that it leaves full blocks behind
-		// instead of half-full ones.
+		// Runs of growing keys are frequent (one job's slots, say): split at
+		// the insertion point, which leaves full blocks behind instead of
+		// half-full ones.
 		at = i
 	}
 	right = b.split(edit, at)
@@ -114,7 +114,7 @@ func (b *block[K]) split(edit uint64, at int) *block[K] {
 	return r
 }
 
-// cut drops the pairs from n on, and what they hold on to.
+// cut drops the pairs from n on, and their references.
 func (b *block[K]) cut(n int) {
 	clear(b.keys[n:b.n])
 	if b.kids != nil {
@@ -144,8 +144,7 @@ func (b *block[K]) delete(i int) {
 	b.cut(int(b.n) - 1)
 }
 
-// remove takes a pair that is there out of what is below b, which the edit
-// owns.
+// remove removes an existing pair below b, which the edit owns.
 func (b *block[K]) remove(edit uint64, k K, s uint32) {
 	if b.kids == nil {
 		b.delete(b.seek(k, s))
@@ -163,8 +162,8 @@ func (b *block[K]) remove(edit uint64, k K, s uint32) {
 	}
 }
 
-// mend joins a child that has become small with a neighbour, or takes half of
-// what the two have.
+// mend merges a child that has become small with a neighbour, or balances the
+// two.
 func (b *block[K]) mend(edit uint64, i int) {
 	if b.n == 1 {
 		if b.kids[0].n == 0 {

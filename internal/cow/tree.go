@@ -1,11 +1,10 @@
-// Package cow holds two containers that can be snapshot in no time: an ordered
-// set of (key, slot) pairs and a growing array. A snapshot is a copy of the
-// small struct; after it, whoever edits copies the blocks it touches first, so
-// the snapshot never changes.
+// Package cow has two containers with cheap snapshots: an ordered set of (key,
+// slot) pairs and a growing array. A snapshot is a copy of the small struct.
+// Later edits copy the blocks that they change, so the snapshot never changes.
 //
-// An edit is a number that owns the blocks it made: within one edit they are
-// changed in place. Whoever takes a snapshot must go on with a number never
-// used before. There is one writer at a time; readers need no lock.
+// An edit is a number that owns the blocks it made and changes them in place.
+// After taking a snapshot, the writer must continue with an unused number.
+// There is one writer at a time; readers need no lock.
 package cow
 
 import (
@@ -13,11 +12,12 @@ import (
 	"iter"
 )
 
-// fan is the most pairs in one block: with keys of 8 bytes a leaf then fills
-// an allocation of 768 bytes exactly.
+// fan is the largest number of pairs in a block: with keys of 8 bytes a leaf
+// then exactly fills an allocation of 768 bytes.
 const fan = 62
 
-// low is the fewest pairs in a block before it is merged with a neighbour.
+// low is the smallest number of pairs in a block before it is merged with a
+// neighbour.
 const low = fan / 4
 
 // Tree is an ordered set of (key, slot) pairs. One key may have many slots.
@@ -28,11 +28,11 @@ type Tree[K cmp.Ordered] struct {
 }
 
 // block is a leaf if kids is nil. In an inner block, pair i is the smallest
-// pair below kids[i]; pair 0 is not looked at.
+// pair below kids[i]; pair 0 is ignored.
 type block[K cmp.Ordered] struct {
 	edit  uint64
 	n     int32
-	last  int32 // where a pair was put in last
+	last  int32 // where the last pair was inserted
 	kids  *[fan]*block[K]
 	keys  [fan]K
 	slots [fan]uint32
@@ -46,7 +46,7 @@ func less[K cmp.Ordered](k1 K, s1 uint32, k2 K, s2 uint32) bool {
 	return k1 < k2 || k1 == k2 && s1 < s2
 }
 
-// seek returns the place of the first pair that is not below (k, s).
+// seek returns the position of the first pair that is not below (k, s).
 func (b *block[K]) seek(k K, s uint32) int {
 	lo, hi := 0, int(b.n)
 	for lo < hi {
@@ -60,9 +60,9 @@ func (b *block[K]) seek(k K, s uint32) int {
 	return lo
 }
 
-// child returns the place of the child whose range holds (k, s).
+// child returns the position of the child whose range contains (k, s).
 func (b *block[K]) child(k K, s uint32) int {
-	lo, hi := 1, int(b.n) // the first child takes all that is below the second's pair
+	lo, hi := 1, int(b.n) // the first child has everything below the second's pair
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
 		if less(k, s, b.keys[m], b.slots[m]) {
@@ -74,7 +74,7 @@ func (b *block[K]) child(k K, s uint32) int {
 	return lo - 1
 }
 
-// Has says whether the pair is in the set.
+// Has reports whether the pair is in the set.
 func (t *Tree[K]) Has(k K, s uint32) bool {
 	b := t.root
 	if b == nil {
@@ -115,7 +115,7 @@ func (t *Tree[K]) All() iter.Seq2[K, uint32] {
 	}
 }
 
-// From returns the pairs that are not below (k, s), in order.
+// From returns the pairs at or after (k, s), in order.
 func (t *Tree[K]) From(k K, s uint32) iter.Seq2[K, uint32] {
 	return func(yield func(K, uint32) bool) {
 		if t.root != nil {
@@ -124,7 +124,7 @@ func (t *Tree[K]) From(k K, s uint32) iter.Seq2[K, uint32] {
 	}
 }
 
-// Back returns every pair in falling order.
+// Back returns every pair in descending order.
 func (t *Tree[K]) Back() iter.Seq2[K, uint32] {
 	return func(yield func(K, uint32) bool) {
 		if t.root != nil {
@@ -133,7 +133,7 @@ func (t *Tree[K]) Back() iter.Seq2[K, uint32] {
 	}
 }
 
-// BackFrom returns the pairs that are not above (k, s), in falling order.
+// BackFrom returns the pairs at or before (k, s), in descending order.
 func (t *Tree[K]) BackFrom(k K, s uint32) iter.Seq2[K, uint32] {
 	return func(yield func(K, uint32) bool) {
 		if t.root != nil {

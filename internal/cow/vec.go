@@ -2,8 +2,8 @@ package cow
 
 import "iter"
 
-// width is the number of values in a leaf of a Vec, and of children in an
-// inner block.
+// width is the number of values in a leaf of a Vec, and of children in an inner
+// block.
 const (
 	bits  = 5
 	width = 1 << bits
@@ -34,7 +34,8 @@ func (v *Vec[T]) Get(i uint32) (zero T) {
 	return zero
 }
 
-// At points to the i-th value for reading, nil if nothing near it was set.
+// At returns a pointer to the i-th value for reading, or nil if no value of its
+// leaf was set.
 func (v *Vec[T]) At(i uint32) *T {
 	b := v.root
 	if b == nil || uint64(i)>>(bits*(v.depth+1)) != 0 {
@@ -55,7 +56,7 @@ func (v *Vec[T]) At(i uint32) *T {
 // Set sets the i-th value.
 func (v *Vec[T]) Set(edit uint64, i uint32, x T) { *v.Edit(edit, i) = x }
 
-// Edit points to the i-th value for changing within this edit.
+// Edit returns a pointer to the i-th value, which this edit may change.
 func (v *Vec[T]) Edit(edit uint64, i uint32) *T {
 	if v.root == nil {
 		v.root, v.depth = &branch[T]{edit: edit, leaves: new([width]*leaf[T])}, 1
@@ -108,9 +109,9 @@ func (b *branch[T]) own(edit uint64) *branch[T] {
 	return c
 }
 
-// Runs returns the values below n in runs as they lie in memory, each with the
-// place of its first: scans then cost no look-up a value. Runs that were never
-// set are left out.
+// Runs returns the values below n in contiguous runs, each with the index of
+// its first value, so that a scan needs no look-up per value. Runs that were
+// never set are left out.
 func (v *Vec[T]) Runs(n uint32) iter.Seq2[uint32, []T] {
 	return func(yield func(uint32, []T) bool) {
 		if v.root != nil {
@@ -122,7 +123,7 @@ func (v *Vec[T]) Runs(n uint32) iter.Seq2[uint32, []T] {
 func (b *branch[T]) runs(depth int, base, n uint32, yield func(uint32, []T) bool) bool {
 	for i := range uint32(width) {
 		at := base + i<<(bits*depth)
-		if at >= n || at < base { // at < base: past the largest place
+		if at >= n || at < base { // at < base: overflow past the largest index
 			return true
 		}
 		if depth > 1 {

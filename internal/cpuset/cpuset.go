@@ -1,5 +1,5 @@
 // Package cpuset reads and writes sets of processor cores in the list notation
-// of Linux: "0-2,5". A set is a slice of numbers in order, each once.
+// of Linux: "0-2,5". A set is a sorted slice of distinct numbers.
 package cpuset
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Max is the highest number of a core that a set may hold: far more than Linux
-// is built for, so that a range in a typing error does not fill the memory.
+// Max is the highest core number of a set. It is far above what Linux supports,
+// and keeps a mistyped range from exhausting memory.
 const Max = 1<<13 - 1
 
 // Parse reads a list. An empty text is the empty set. The error names the part
@@ -38,8 +38,8 @@ func Parse(s string) (set []uint16, err error) {
 	return slices.Compact(set), nil
 }
 
-// Format writes a set as a list, in order and with ranges where two or more
-// follow each other. The set need not be in order.
+// Format writes a set as a list, in order and with ranges for consecutive
+// cores. The set need not be sorted.
 func Format(set []uint16) string {
 	set = slices.Clone(set)
 	slices.Sort(set)
@@ -60,12 +60,12 @@ func Format(set []uint16) string {
 	return strings.Join(out, ",")
 }
 
-// Minus returns what is in a and not in b. Both are sets.
+// Minus returns the cores in a and not in b. Both must be sets.
 func Minus(a, b []uint16) []uint16 {
 	return slices.DeleteFunc(slices.Clone(a), func(n uint16) bool { return slices.Contains(b, n) })
 }
 
-// Both returns what is in a and in b. Both are sets.
+// Both returns the cores in a and in b. Both must be sets.
 func Both(a, b []uint16) []uint16 {
 	return slices.DeleteFunc(slices.Clone(a), func(n uint16) bool { return !slices.Contains(b, n) })
 }

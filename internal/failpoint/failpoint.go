@@ -20,5 +20,5 @@ package failpoint
 // Env is the environment variable that is read when the process starts.
 const Env = "BERTH_FAILPOINTS"
 
-// ExitCode is the status that the exit action ends the process with.
+// ExitCode is the exit status of the exit action.
 const ExitCode = 86

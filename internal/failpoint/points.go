@@ -30,7 +30,7 @@ type point struct {
 	arg    string  // text of the error, length of the delay
 	nth    int     // the pass it acts at
 	every  bool    // and at every later one
-	chance float64 // of those, the part at which it acts; 0 is all
+	chance float64 // the part of those passes at which it acts; 0 means all
 	passes int
 }
 
@@ -39,7 +39,7 @@ var (
 
 	mu     sync.Mutex
 	points = map[string]*point{}
-	freed  chan struct{} // closed by Reset: ends hangs; nil while nobody hangs
+	freed  chan struct{} // closed by Reset to end hangs; nil while nothing hangs
 )
 
 func init() {
@@ -48,7 +48,7 @@ func init() {
 		return
 	}
 	if name, ok := strings.CutPrefix(spec, "@"); ok {
-		was := read(name, "") // what begins with the process must not wait
+		was := read(name, "") // points of the process's start must be set at once
 		go follow(name, was)
 		return
 	}
@@ -58,11 +58,11 @@ func init() {
 	}
 }
 
-// followEvery is how often the file of the points is read.
+// followEvery is how often the file of points is read.
 const followEvery = 20 * time.Millisecond
 
-// follow keeps the points as the file says, for as long as the process runs. A
-// list that is wrong changes nothing, and is told once.
+// follow sets the points from the file as long as the process runs. An invalid
+// list changes nothing and is reported once.
 func follow(name, was string) {
 	for {
 		time.Sleep(followEvery)
@@ -70,8 +70,7 @@ func follow(name, was string) {
 	}
 }
 
-// read sets the points of a file that is not as it was, and returns what it
-// holds.
+// read sets the points if the file has changed, and returns its content.
 func read(name, was string) string {
 	text, err := os.ReadFile(name)
 	if err != nil || string(text) == was {
@@ -83,7 +82,7 @@ func read(name, was string) string {
 	return string(text)
 }
 
-// replace sets these points and takes all others back.
+// replace sets these points and clears all others.
 func replace(spec string) error {
 	if _, err := parseAll(spec); err != nil {
 		return err
@@ -92,11 +91,12 @@ func replace(spec string) error {
 	return Enable(spec)
 }
 
-// On reports whether any point is set, for callers that would otherwise build
-// a name for nothing.
+// On reports whether any point is set, so that callers need not build a name
+// for nothing.
 func On() bool { return on.Load() }
 
-// Hit passes the point. It returns an error only if the point is told to.
+// Hit passes the point. It returns an error only if the point's action is
+// error.
 func Hit(name string) error {
 	if !on.Load() {
 		return nil

@@ -13,36 +13,36 @@ import (
 
 // When a point of a set acts.
 const (
-	Before = "before" // the deed was not begun
-	After  = "after"  // it is done, and nobody was told
+	Before = "before" // the operation has not begun
+	After  = "after"  // it is done, and nobody has been told
 )
 
-// What a point of a set does.
+// The actions of a point in a set.
 const (
 	Exit     = "exit"      // the process ends
-	Hang     = "hang"      // who does it waits until the point is taken back
-	StepDown = "step-down" // this server hands its leadership over
-	Off      = "off"       // the point is taken back, and who hangs at it goes on
+	Hang     = "hang"      // the goroutine that passes waits until the point is cleared
+	StepDown = "step-down" // this server gives up leadership
+	Off      = "off"       // the point is cleared, and what hangs at it continues
 )
 
-// Point is what an operator arms. The zero Nth is 1.
+// Point is a point that an operator arms. The zero Nth is 1.
 type Point struct {
 	Name   string
 	When   string // before or after
-	Nth    int    // acts at this pass, counted from when it was armed
+	Nth    int    // acts at this pass, counted since it was armed
 	Action string // exit, hang, step-down, or off
-	Once   bool   // it is taken back when it acted; else the count begins anew
+	Once   bool   // it is cleared after it acted; otherwise the count starts over
 }
 
 // Set holds the points of one server, which are armed while it runs. A nil set
 // has none and costs nothing.
 type Set struct {
-	names []string // that there are
+	names []string // the existing points
 	some  atomic.Bool
 
 	mu    sync.Mutex
 	armed map[place]*armed
-	freed map[place]chan struct{} // closed when the point is taken back
+	freed map[place]chan struct{} // closed when the point is cleared
 }
 
 type place struct{ name, when string }
@@ -52,15 +52,15 @@ type armed struct {
 	passes int
 }
 
-// NewSet returns a set in which points of these names can be armed.
+// NewSet returns a set with the points that can be armed.
 func NewSet(names []string) *Set {
 	return &Set{names: names, armed: map[place]*armed{}, freed: map[place]chan struct{}{}}
 }
 
-// Armed says whether any point is.
+// Armed reports whether any point is armed.
 func (s *Set) Armed() bool { return s != nil && s.some.Load() }
 
-// Arm arms a point, in place of what was armed there, or takes it back.
+// Arm arms a point, replacing what was armed there, or clears it.
 func (s *Set) Arm(p Point) error {
 	if p.Nth == 0 {
 		p.Nth = 1
@@ -72,11 +72,11 @@ func (s *Set) Arm(p Point) error {
 		{"Name", p.Name, s.names}, {"When", p.When, []string{Before, After}}, {"Action", p.Action, []string{Exit, Hang, StepDown, Off}},
 	} {
 		if !slices.Contains(x.allowed, x.value) {
-			return fmt.Errorf("%s %.64q: allowed are %s", x.field, x.value, strings.Join(x.allowed, ", "))
+			return fmt.Errorf("%s: unknown value %.64q, want one of %s", x.field, x.value, strings.Join(x.allowed, ", "))
 		}
 	}
 	if p.Nth < 1 {
-		return fmt.Errorf("%s %d: passes count from 1", "Nth", p.Nth)
+		return fmt.Errorf("%s: must be at least 1, got %d", "Nth", p.Nth)
 	}
 	at := place{p.Name, p.When}
 	s.mu.Lock()
@@ -93,8 +93,8 @@ func (s *Set) Arm(p Point) error {
 	return nil
 }
 
-// Pass passes a point n times at once, and returns what is to be done there, ""
-// for nothing. For a hang it returns when that is over or ctx ends.
+// Pass passes a point n times at once, and returns the action to take, "" for
+// none. For a hang it returns when that is over or ctx ends.
 func (s *Set) Pass(ctx context.Context, name, when string, n int) (action string) {
 	action, free := s.pass(place{name, when}, n)
 	if free != nil {
@@ -106,16 +106,17 @@ func (s *Set) Pass(ctx context.Context, name, when string, n int) (action string
 	return action
 }
 
-// Held returns what is closed when those who hang at a point go on; nil if
-// nobody hangs there, or did when what it was part of ended.
+// Held returns a channel that is closed when what hangs at a point continues,
+// or nil if nothing has hung there. What hung there may have ended meanwhile
+// with its context.
 func (s *Set) Held(name, when string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.freed[place{name, when}]
 }
 
-// Hanging returns the points at which something hangs, or did when what it was
-// part of ended, as "before addPes", in order.
+// Hanging returns the points at which something hangs, or hung until its
+// context ended, as "before addPes", in order.
 func (s *Set) Hanging() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +153,7 @@ func (s *Set) pass(at place, n int) (action string, free chan struct{}) {
 	return p.Action, free
 }
 
-// Points returns what is armed, in order of name.
+// Points returns the armed points, in order of name.
 func (s *Set) Points() (out []Point) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

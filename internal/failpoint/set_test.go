@@ -110,10 +110,10 @@ func TestANilSet(t *testing.T) {
 
 func TestWrongPoints(t *testing.T) {
 	for want, p := range map[string]Point{
-		`Name "b": allowed are a`:                               {"b", After, 1, Exit, false},
-		`When "": allowed are before, after`:                    {"a", "", 1, Exit, false},
-		`Action "jump": allowed are exit, hang, step-down, off`: {"a", After, 1, "jump", false},
-		`Nth -1: passes count from 1`:                           {"a", After, -1, Exit, false},
+		`Name: unknown value "b", want one of a`:                               {"b", After, 1, Exit, false},
+		`When: unknown value "", want one of before, after`:                    {"a", "", 1, Exit, false},
+		`Action: unknown value "jump", want one of exit, hang, step-down, off`: {"a", After, 1, "jump", false},
+		`Nth: must be at least 1, got -1`:                                      {"a", After, -1, Exit, false},
 	} {
 		if err := NewSet([]string{"a"}).Arm(p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", p, err)

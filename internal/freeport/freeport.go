@@ -1,5 +1,5 @@
-// Package freeport finds TCP ports of loopback for processes that are started
-// for a while, by tests and demos.
+// Package freeport finds free TCP ports on loopback for short-lived processes
+// of tests and demos.
 package freeport
 
 import (
@@ -10,19 +10,19 @@ import (
 	"sync"
 )
 
-// given are the ports that were taken: a process is started some time after its
-// port was found, so none is given twice.
+// given are the ports returned so far: a process starts some time after its
+// port was found, so none is returned twice.
 var given sync.Map
 
-// Ports are looked for below those that systems give to connections, so that one
-// stays free until its process takes it, and again when that is started anew.
+// Ports are searched below the ephemeral range, so that one stays free until
+// its process listens, and again when that restarts.
 const (
 	lowest = 10_000
 	count  = 9_000
 )
 
-// Take returns a port that nothing listens at and that this process was not
-// given before.
+// Take returns a port that nothing listens on and that it has not returned in
+// this process before.
 func Take() (int, error) {
 	for range 200 {
 		port := lowest + rand.N(count)
@@ -34,5 +34,5 @@ func Take() (int, error) {
 			return port, ln.Close()
 		}
 	}
-	return 0, errors.New("no port of loopback is free")
+	return 0, errors.New("no free port on loopback")
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// First bytes that are named; the others are ranges.
+// Single first bytes; the others are ranges.
 const (
 	codeNil   = 0xc0
 	codeFalse = 0xc2
@@ -13,11 +13,11 @@ const (
 	codeBin8  = 0xc4
 )
 
-// AppendString appends a string as the protocol has it.
+// AppendString appends a string in the protocol's form.
 func AppendString(b []byte, s string) []byte { return append(AppendRawHead(b, len(s)), s...) }
 
-// AppendRawHead begins a string or bytes of length n, which the protocol does
-// not tell apart. Its form has no lengths of one byte.
+// AppendRawHead appends the head of a string or bytes of length n. The protocol
+// does not distinguish them, and has no one-byte length.
 func AppendRawHead(b []byte, n int) []byte {
 	switch {
 	case n < 32:
@@ -64,7 +64,7 @@ func appendHead(b []byte, n int, short, long byte) []byte {
 	return binary.BigEndian.AppendUint32(append(b, long+1), uint32(n))
 }
 
-// AppendUint appends a number in as few bytes as it takes.
+// AppendUint appends a number in as few bytes as possible.
 func AppendUint(b []byte, n uint64) []byte {
 	switch {
 	case n <= 0x7f:

@@ -8,7 +8,7 @@ import (
 	"reflect"
 )
 
-// readPlan reads the first value of b into v, and returns what follows it.
+// readPlan reads the first value of b into v and returns the rest of b.
 type readPlan func(b []byte, v reflect.Value) (rest []byte, err error)
 
 var unmarshalType = reflect.TypeFor[encoding.BinaryUnmarshaler]()
@@ -73,7 +73,7 @@ func (c *Codec) readKind(t reflect.Type) readPlan {
 	return func([]byte, reflect.Value) ([]byte, error) { return nil, fmt.Errorf("cannot decode a %v", t) }
 }
 
-// mismatch returns the error of a value that is not what its type wants.
+// mismatch returns the error for a value that does not fit its type.
 func mismatch(b []byte, want string) error {
 	if len(b) == 0 {
 		return fmt.Errorf("want %s, got nothing", want)

@@ -14,7 +14,7 @@ func (c *Codec) readAny(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, err
 }
 
-// anyOf reads a value without a type: bool, int64, uint64 if it has to be,
+// anyOf reads a value without a type: bool, int64, uint64 if necessary,
 // float64, string, []any or map[string]any.
 func (c *Codec) anyOf(b []byte) (x any, rest []byte, err error) {
 	if len(b) == 0 {

@@ -5,24 +5,25 @@ import (
 	"reflect"
 )
 
-// readHead reads the beginning of a list, or of a map with isMap.
+// readHead reads the head of a list, or of a map if isMap is 1.
 func readHead(b []byte, isMap uint64, want string) (items int, rest []byte, err error) {
 	if len(b) == 0 || !isContainer(b[0]) || mapBit(b[0]) != isMap {
 		return 0, nil, mismatch(b, want)
 	}
 	head, _, n, err := token(b)
-	if err != nil || head == 0 || n > uint64(len(b)) { // an item takes a byte at least
+	if err != nil || head == 0 || n > uint64(len(b)) { // an item takes at least one byte
 		return 0, nil, mismatch(nil, want)
 	}
 	return int(n >> isMap), b[head:], nil
 }
 
-// firstAlloc is how many bytes a list gets before its first elements are found
-// to fit.
+// firstAlloc is how many bytes are allocated for a list before its first
+// elements have been decoded.
 const firstAlloc = 4 << 10
 
-// A byte of input can be an empty string in memory. So a list of the protocol
-// may have more than freeElements only if they take minElement bytes each.
+// One byte of input can be an empty string in memory. So a list of the protocol
+// may have more than freeElements only if they take at least minElement bytes
+// each.
 const (
 	freeElements = 16 << 10
 	minElement   = 4
@@ -42,7 +43,7 @@ func (c *Codec) readSlice(t reflect.Type) readPlan {
 	bytes := t.Elem().Kind() == reflect.Uint8
 	first := max(1, firstAlloc/max(1, int(t.Elem().Size())))
 	return func(b []byte, v reflect.Value) ([]byte, error) {
-		if bytes && len(b) > 0 && !isContainer(b[0]) { // a list of small numbers is bytes too
+		if bytes && len(b) > 0 && !isContainer(b[0]) { // a list of small numbers also counts as bytes
 			text, rest, err := readText(b)
 			if err != nil {
 				return nil, err
@@ -87,7 +88,7 @@ func (c *Codec) readMap(t reflect.Type) readPlan {
 		k, x := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
 		for range n {
 			k.SetZero()
-			x.SetZero() // or this value would share what the last one points to
+			x.SetZero() // or this value would share memory with the previous one
 			if rest, err = (*key)(rest, k); err != nil {
 				return nil, fmt.Errorf("key: %w", err)
 			}
@@ -117,7 +118,7 @@ func (c *Codec) readStruct(t reflect.Type) readPlan {
 		if err != nil {
 			return nil, err
 		}
-		next := 0 // fields mostly come in order
+		next := 0 // fields are usually in order
 		for range n {
 			value, after := cut(rest)
 			name, ok := Text(value)
@@ -148,8 +149,8 @@ func (c *Codec) readStruct(t reflect.Type) readPlan {
 	}
 }
 
-// embedded returns a field of an embedded struct, which it makes if there is
-// none.
+// embedded returns a field of an embedded struct, which it allocates if
+// necessary.
 func embedded(v reflect.Value, index []int) reflect.Value {
 	for i, n := range index {
 		if i > 0 && v.Kind() == reflect.Pointer {

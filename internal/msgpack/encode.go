@@ -31,7 +31,7 @@ func (c *Codec) buildWrite(t reflect.Type) writePlan {
 	switch {
 	case t == rawType:
 		return appendRaw
-	case t.Kind() == reflect.Pointer: // of what it points to, if that is a marshaler
+	case t.Kind() == reflect.Pointer: // a marshaler among the values that it points to
 	case t.Implements(appenderType) && !c.storage:
 		return appendAppender
 	case t.Implements(marshalType):
@@ -220,8 +220,8 @@ func (c *Codec) structure(t reflect.Type) writePlan {
 	}
 }
 
-// setFields appends the fields of a struct that are not empty. How many they
-// are is known at the end only.
+// setFields appends the fields of a struct that are not empty. Their number is
+// only known at the end.
 func (c *Codec) setFields(t reflect.Type) writePlan {
 	type field struct {
 		name  string
@@ -261,7 +261,7 @@ func (c *Codec) setFields(t reflect.Type) writePlan {
 	}
 }
 
-// insertHead puts a head in the place of the byte at that stood for it.
+// insertHead replaces the placeholder byte at position at by head.
 func insertHead(b []byte, at int, head []byte) []byte {
 	b = append(b, head[1:]...)
 	copy(b[at+len(head):], b[at+1:])
@@ -278,14 +278,14 @@ func appendRaw(b []byte, v reflect.Value) ([]byte, error) {
 
 func appendAppender(b []byte, v reflect.Value) ([]byte, error) {
 	if v.CanAddr() {
-		v = v.Addr() // then Interface does not allocate
+		v = v.Addr() // so that Interface does not allocate
 	}
 	at := len(b)
 	b, err := v.Interface().(encoding.BinaryAppender).AppendBinary(append(b, 0))
 	if err != nil {
 		return nil, err
 	}
-	// The head comes before content whose length was not known.
+	// The head precedes the content, whose length was unknown until now.
 	n := len(b) - at - 1
 	if n < 32 {
 		b[at] = 0xa0 | byte(n)
@@ -316,8 +316,7 @@ func appendByteArray(b []byte, v reflect.Value) ([]byte, error) {
 	return appendBytes(b, content), nil
 }
 
-// float appends a number with a fraction. The protocol has none that is not
-// finite.
+// float appends a floating-point number. The protocol requires it to be finite.
 func (c *Codec) float() writePlan {
 	return func(b []byte, v reflect.Value) ([]byte, error) {
 		f := v.Float()

@@ -14,10 +14,9 @@ type Memo struct {
 	make func() *memo
 }
 
-// Once returns the Memo of *T: a codec that has it encodes each *T once and
-// keeps the bytes for as long as the value lives. It is for values that are
-// encoded often and never change, such as job versions; a *T that changed
-// would still be encoded as it was.
+// Once returns the Memo of *T: a codec with it encodes each *T once and keeps
+// the bytes as long as the value lives. It is for values that are encoded often
+// and never change, such as job versions; changes of a *T would be missed.
 func Once[T any]() Memo {
 	return Memo{reflect.TypeFor[*T](), func() *memo {
 		m := &memo{bytes: map[any][]byte{}}

@@ -1,11 +1,11 @@
 // Package msgpack encodes Go values as msgpack and decodes them. It knows
-// nothing of Berth: what it serves is the RPC protocol ([NewProtocol]) and what
-// servers keep on disk ([NewStorage]).
+// nothing of Berth; it serves the RPC protocol ([NewProtocol]) and the servers'
+// storage ([NewStorage]).
 //
-// Input is not trusted. A decoder takes memory as values are found to fit, so
-// that bytes which claim more than they hold cost little, and [Scanner] walks a
-// value as it arrives, before anything is decoded. Nothing decoded points into
-// the input or to anything else decoded.
+// Input is not trusted. A decoder allocates memory as values turn out to fit,
+// so that bytes which claim more than they hold cost little, and [Scanner]
+// walks a value as it arrives, before anything is decoded. Decoded values share
+// no memory with the input or with each other.
 //
 // Any Codec reads both forms of msgpack: the old one, in which strings and
 // bytes are the same, and the current one. docs/decisions/0004-wire-codec.md
@@ -18,22 +18,22 @@ import (
 	"reflect"
 )
 
-// Raw is a value that is encoded already. It is encoded as it is, and a field
-// of this type takes any value as it came, for [Raw.Decode].
+// Raw is an encoded value. It is written unchanged, and a field of this type
+// accepts any value, for [Raw.Decode].
 type Raw []byte
 
-// Decode decodes the value into v, a pointer, as the protocol has it.
+// Decode decodes the value, in the protocol's form, into v, a pointer.
 func (r Raw) Decode(v any) error { return Decode(r, v) }
 
-// A Codec encodes and decodes values of any type. It works out once for each
-// type how, and is safe for use by many goroutines.
+// A Codec encodes and decodes values of any type. It plans the encoding of each
+// type once, and is safe for concurrent use.
 type Codec struct {
 	writes planner[writePlan]
 	reads  planner[readPlan]
 	memos  map[reflect.Type]*memo
 	custom map[reflect.Type]Custom
 
-	// storage selects the form of storage over that of the protocol.
+	// storage selects the storage form instead of the protocol's.
 	storage bool
 }
 
@@ -50,13 +50,13 @@ func NewProtocol(memos ...Memo) *Codec {
 	return c
 }
 
-// NewStorage returns a codec for what is kept: equal values are equal bytes.
-// It writes the current form of msgpack: structs are maps of the fields that
-// are not empty, in the order of their declaration; maps are sorted by key,
-// which must be a string; times are the Timestamp extension. A field is empty
-// if it is zero, has no elements, is a struct of empty fields, or says so by
-// IsZero. Fields tagged `msgpack:"-"` are left out. It decodes input however
-// dense it is, since both ends are ours.
+// NewStorage returns a codec for stored data: equal values are equal bytes. It
+// writes the current form of msgpack: structs are maps of the fields that are
+// not empty, in the order of their declaration; maps are sorted by key, which
+// must be a string; times are the Timestamp extension. A field is empty if it
+// is zero, has no elements, is a struct of empty fields, or its IsZero returns
+// true. Fields tagged `msgpack:"-"` are left out. It decodes input however
+// dense it is, since we wrote it.
 func NewStorage(custom ...Custom) *Codec {
 	c := newCodec()
 	c.storage = true
@@ -82,11 +82,11 @@ func (c *Codec) Append(b []byte, v any) ([]byte, error) {
 }
 
 // Decode decodes b, one value, into v, a pointer to a zero value. Nil is the
-// zero value of any type, and keys that a struct lacks are skipped. The error
-// names the place of a value that does not fit its type.
+// zero value of any type, and unknown keys of a struct are skipped. If a value
+// does not fit its type, the error names its place.
 //
-// A codec for the protocol must be given what a [Scanner] has walked, which
-// bounds how deep b nests. A codec for storage does that itself.
+// A codec for the protocol must be given input that a [Scanner] has walked,
+// which bounds how deep b nests. A codec for storage does that itself.
 func (c *Codec) Decode(b []byte, v any) error {
 	to := reflect.ValueOf(v)
 	if to.Kind() != reflect.Pointer || to.IsNil() {
@@ -111,21 +111,21 @@ func (c *Codec) Decode(b []byte, v any) error {
 
 var protocol = NewProtocol()
 
-// Append appends the encoding of v, as the protocol has it.
+// Append appends the encoding of v in the protocol's form.
 func Append(b []byte, v any) ([]byte, error) { return protocol.Append(b, v) }
 
-// Decode decodes b as the protocol has it. See [Codec.Decode].
+// Decode decodes b in the protocol's form. See [Codec.Decode].
 func Decode(b []byte, v any) error { return protocol.Decode(b, v) }
 
-// Custom is how a storage codec keeps values of one type.
+// Custom is how a storage codec encodes values of one type.
 type Custom struct {
 	of     reflect.Type
 	append func(b []byte, v reflect.Value) []byte
 	read   func(b []byte, v reflect.Value) (rest []byte, err error)
 }
 
-// As16 keeps the IDs of type T, arrays of 16 bytes, as these bytes; the zero
-// ID is nil.
+// As16 encodes IDs of type T, arrays of 16 bytes, as these bytes; the zero ID
+// is nil.
 func As16[T ~[16]byte]() Custom {
 	return Custom{
 		of: reflect.TypeFor[T](),
@@ -150,7 +150,7 @@ func As16[T ~[16]byte]() Custom {
 	}
 }
 
-// AsPair keeps values of type T as a list of two numbers.
+// AsPair encodes values of type T as a list of two numbers.
 func AsPair[T any](split func(T) (x, y uint64), join func(x, y uint64) (T, error)) Custom {
 	return Custom{
 		of: reflect.TypeFor[T](),

@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// A planner works out once for each type how its values are encoded or
-// decoded. A plan is used through a pointer, since a type may contain itself:
-// its parts then point to a plan that is still being made.
+// A planner plans once for each type how its values are encoded or decoded. A
+// plan is used through a pointer, since a type may contain itself: its parts
+// then point to a plan that is not complete yet.
 type planner[P any] struct {
-	build func(reflect.Type) P // asks for the plans of parts by part
+	build func(reflect.Type) P // calls part for the plans of parts
 	done  sync.Map             // reflect.Type to *P
 
 	mu     sync.Mutex
@@ -33,7 +33,7 @@ func (p *planner[P]) of(t reflect.Type) *P {
 	return plan
 }
 
-// part is of for build.
+// part is like of, for use in build.
 func (p *planner[P]) part(t reflect.Type) *P {
 	if plan, ok := p.done.Load(t); ok {
 		return plan.(*P)
@@ -48,12 +48,12 @@ func (p *planner[P]) part(t reflect.Type) *P {
 }
 
 // fieldsOf returns the fields of a struct that are encoded: its own, and those
-// of structs it embeds. An outer field hides an inner one of the same name, as
+// of embedded structs. An outer field hides an inner one of the same name, as
 // in Go.
 //
-// In the protocol they come in order of name, and tags mean nothing: what JSON
-// hides, such as a node's secret, is sent. In storage they come as they are
-// declared, and the tag `msgpack:"-"` hides one.
+// In the protocol they are ordered by name and tags are ignored: what JSON
+// hides, such as a node's secret, is sent. In storage they are in the order of
+// declaration, and the tag `msgpack:"-"` hides one.
 func (c *Codec) fieldsOf(t reflect.Type) (all []reflect.StructField) {
 	for _, f := range reflect.VisibleFields(t) {
 		if !f.IsExported() || c.isFlattened(f) || c.storage && f.Tag.Get("msgpack") == "-" {
@@ -69,8 +69,8 @@ func (c *Codec) fieldsOf(t reflect.Type) (all []reflect.StructField) {
 	return all
 }
 
-// isFlattened reports whether a field is an embedded struct that its fields
-// stand for.
+// isFlattened reports whether a field is an embedded struct that is replaced by
+// its fields.
 func (c *Codec) isFlattened(f reflect.StructField) bool {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
@@ -85,7 +85,7 @@ type emptiness func(v reflect.Value) bool
 
 var zeroerType = reflect.TypeFor[interface{ IsZero() bool }]()
 
-// emptyOf returns how values of type t are found to be empty.
+// emptyOf returns the function that reports whether values of type t are empty.
 func (c *Codec) emptyOf(t reflect.Type) emptiness {
 	if t.Implements(zeroerType) {
 		return func(v reflect.Value) bool {

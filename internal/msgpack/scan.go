@@ -10,14 +10,14 @@ import (
 // Bounds of a value.
 const (
 	maxNesting = 100
-	// One byte can stand for a value of a few hundred bytes: an empty map in a
-	// list of structs. Real messages spell field names, so they have a container
-	// for every 30 bytes or more; a message with many more is a bomb.
+	// A byte can stand for a value of a few hundred bytes: an empty map in a
+	// list of structs. Real messages contain field names, so they have at most
+	// one container for every 30 bytes; a message with many more is an attack.
 	freeContainers    = 1024
 	bytesPerContainer = 16
 )
 
-// MalformedError is the error of bytes that no sane encoder writes.
+// MalformedError is the error for bytes that no legitimate encoder writes.
 type MalformedError struct{ text string }
 
 func (e *MalformedError) Error() string { return e.text }
@@ -26,19 +26,19 @@ func malformed(format string, args ...any) error {
 	return &MalformedError{fmt.Sprintf(format, args...)}
 }
 
-// TooLargeError is the error of a value longer than allowed.
+// TooLargeError is the error for a value longer than allowed.
 type TooLargeError struct{ Limit int }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("larger than the %d bytes allowed", e.Limit)
 }
 
-// A Scanner finds where a value ends whose bytes arrive in pieces: msgpack has
-// no length in front. The walk also refuses everything about a value that could
-// hurt, before a byte of it is decoded and before a claimed length has cost
-// memory. The zero value is ready for use.
+// A Scanner finds the end of a value whose bytes arrive in pieces: msgpack has
+// no length in front. It also refuses everything harmful about a value, before
+// a byte of it is decoded and before a claimed length has cost memory. The zero
+// value is ready for use.
 type Scanner struct {
-	dense bool // any number of containers, and floats that are not finite
+	dense bool // accept any number of containers, and floats that are not finite
 
 	pos        int      // of the next token
 	open       []uint64 // for each open container: the values still to come, times two, plus one for a map
@@ -48,10 +48,10 @@ type Scanner struct {
 // Reset makes the scanner ready for another value.
 func (s *Scanner) Reset() { s.pos, s.open, s.containers = 0, s.open[:0], 0 }
 
-// Scan walks b, which holds what has arrived of the value and perhaps more. It
-// returns the length of the value, or 0 if more has to arrive. A value longer
-// than limit is a [TooLargeError] as soon as it says so; a [MalformedError] is
-// what is no value, or none that is sane.
+// Scan walks b, which holds the part of the value that has arrived, and perhaps
+// more. It returns the length of the value, or 0 if more must arrive. A value
+// longer than limit is a [TooLargeError] as soon as its length is known; bytes
+// that are not a legitimate value are a [MalformedError].
 func (s *Scanner) Scan(b []byte, limit int) (size int, err error) {
 	for {
 		end, items := s.pos, uint64(0)
@@ -80,8 +80,8 @@ func (s *Scanner) Scan(b []byte, limit int) (size int, err error) {
 	}
 }
 
-// shortToken returns the length of the commonest tokens, which nothing is
-// wrong with: small numbers, bools, short strings; 0 for others.
+// shortToken returns the length of the most common tokens, which need no check:
+// small numbers, bools, short strings; 0 for others.
 func shortToken(b []byte, at int) int {
 	if at >= len(b) {
 		return 0
@@ -96,20 +96,20 @@ func shortToken(b []byte, at int) int {
 }
 
 // longToken checks the next token, and opens it if it is a container. end is 0
-// if it has not arrived.
+// if it has not arrived completely.
 func (s *Scanner) longToken(b []byte, limit int) (end int, items uint64, err error) {
 	head, body, items, err := token(b[s.pos:])
 	if err != nil {
 		return 0, 0, err
 	}
-	if head == 0 { // how long the token is has not arrived
+	if head == 0 { // the length of the token has not arrived
 		if s.pos >= limit {
 			return 0, 0, &TooLargeError{limit}
 		}
 		return 0, 0, nil
 	}
 	far := uint64(s.pos) + uint64(head) + body
-	if far+items > uint64(limit) { // an item takes a byte at least
+	if far+items > uint64(limit) { // an item takes at least one byte
 		return 0, 0, &TooLargeError{limit}
 	}
 	if far > uint64(len(b)) {
@@ -128,7 +128,7 @@ func (s *Scanner) longToken(b []byte, limit int) (end int, items uint64, err err
 	return int(far), items, nil
 }
 
-// check refuses tokens that are well formed and never meant.
+// check refuses tokens that are well formed but never legitimate.
 func (s *Scanner) check(c byte, whole []byte) error {
 	inList, isKey := false, false
 	if n := len(s.open); n > 0 {
@@ -138,7 +138,7 @@ func (s *Scanner) check(c byte, whole []byte) error {
 	switch {
 	case isContainer(c):
 		if isKey {
-			return malformed("a list or map is the key of a map")
+			return malformed("a list or map as the key of a map")
 		}
 		s.containers++
 	case s.dense:
@@ -146,15 +146,15 @@ func (s *Scanner) check(c byte, whole []byte) error {
 		s.containers++
 	case c == 0xca:
 		if f := math.Float32frombits(binary.BigEndian.Uint32(whole[1:])); f != f || math.IsInf(float64(f), 0) {
-			return malformed("a number is %v", f)
+			return malformed("the number %v is not finite", f)
 		}
 	case c == 0xcb:
 		if f := math.Float64frombits(binary.BigEndian.Uint64(whole[1:])); f != f || math.IsInf(f, 0) {
-			return malformed("a number is %v", f)
+			return malformed("the number %v is not finite", f)
 		}
 	}
 	if !s.dense && s.containers > freeContainers+s.pos/bytesPerContainer {
-		return malformed("%d lists and maps in %d bytes", s.containers, s.pos)
+		return malformed("too many containers: %d lists and maps in %d bytes", s.containers, s.pos)
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func (s *Scanner) check(c byte, whole []byte) error {
 // scanners are for complete, which would otherwise allocate for each value.
 var scanners = sync.Pool{New: func() any { return &Scanner{dense: true} }}
 
-// complete returns nil if b is one value, which may be dense.
+// complete returns nil if b is exactly one value, however dense.
 func complete(b []byte) error {
 	s := scanners.Get().(*Scanner)
 	defer scanners.Put(s)
@@ -171,7 +171,7 @@ func complete(b []byte) error {
 	_, claims := err.(*TooLargeError)
 	switch {
 	case claims || err == nil && n == 0:
-		return malformed("%d bytes are less than the value claims to have", len(b))
+		return malformed("%d bytes are fewer than the value needs", len(b))
 	case err != nil:
 		return err
 	case n < len(b):

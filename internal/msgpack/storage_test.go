@@ -104,11 +104,11 @@ func TestStorageRefuses(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		{nil, "less than the value claims"},
-		{[]byte{0x92, 1}, "less than the value claims"},
-		{[]byte{0xdd, 0xff, 0xff, 0xff, 0xff}, "5 bytes are less than the value claims"},
-		{[]byte{0xc6, 0xff, 0xff, 0xff, 0xff}, "5 bytes are less than the value claims"},
-		{[]byte{0xc1}, "begins no value"},
+		{nil, "fewer than the value needs"},
+		{[]byte{0x92, 1}, "fewer than the value needs"},
+		{[]byte{0xdd, 0xff, 0xff, 0xff, 0xff}, "5 bytes are fewer than the value needs"},
+		{[]byte{0xc6, 0xff, 0xff, 0xff, 0xff}, "5 bytes are fewer than the value needs"},
+		{[]byte{0xc1}, "no value begins"},
 		{[]byte{1, 2}, "follow the value"},
 		{deep(maxNesting + 1), "nested deeper"},
 		{append([]byte("\x81\xa2ID\xc4\x0f"), make([]byte, 15)...), "want an ID of 16 bytes, got 15"},

@@ -16,7 +16,7 @@ const timestamp = 0xff
 func appendTime(b []byte, v reflect.Value) ([]byte, error) {
 	t := v.Interface().(time.Time)
 	seconds, nanos := uint64(t.Unix()), uint64(t.Nanosecond())
-	if seconds>>34 != 0 { // also before 1970
+	if seconds>>34 != 0 { // also true before 1970
 		b = binary.BigEndian.AppendUint32(append(b, 0xc7, 12, timestamp), uint32(nanos))
 		return binary.BigEndian.AppendUint64(b, seconds), nil
 	}

@@ -11,8 +11,8 @@ func mapBit(c byte) uint64 {
 	return 0
 }
 
-// token reads the head of one token: how long it is, how many bytes of content
-// follow, how many values it contains. head is 0 if b is too short to say.
+// token reads the head of a token: its length, how many bytes of content
+// follow, and how many values it contains. head is 0 if b is too short to say.
 func token(b []byte) (head int, body, items uint64, err error) {
 	if len(b) == 0 {
 		return 0, 0, 0, nil
@@ -31,7 +31,7 @@ func token(b []byte) (head int, body, items uint64, err error) {
 	t := tokens[c-0xc0]
 	if t.lenSize == 0 {
 		if c == 0xc1 {
-			return 0, 0, 0, malformed("the byte 0xc1 begins no value")
+			return 0, 0, 0, malformed("no value begins with the byte 0xc1")
 		}
 		return 1, t.body, 0, nil
 	}
@@ -47,8 +47,8 @@ func token(b []byte) (head int, body, items uint64, err error) {
 }
 
 // tokens describes the first bytes 0xc0 to 0xdf: the size of a length that
-// follows, the bytes of content beside or for each of that length, the values
-// contained for each of it.
+// follows, the bytes of content in addition to or for each unit of that length,
+// and the values contained for each unit.
 var tokens = [32]struct {
 	lenSize           int
 	body, each, items uint64
@@ -65,7 +65,7 @@ var tokens = [32]struct {
 }
 
 // Fields calls each with the keys and values of an encoded map whose keys are
-// strings; entries with other keys are skipped. It ends with the first error.
+// strings; entries with other keys are skipped. It stops at the first error.
 func Fields(value []byte, each func(key, value []byte) error) error {
 	if !IsMap(value) {
 		return malformed("not a map")
@@ -93,8 +93,8 @@ func IsMap(value []byte) bool {
 	return len(value) > 0 && isContainer(value[0]) && mapBit(value[0]) == 1
 }
 
-// cut returns the first value of b and what follows it; nil, nil if b does not
-// hold one.
+// cut returns the first value of b and the rest of b; nil, nil if b does not
+// hold a value.
 func cut(b []byte) (value, rest []byte) {
 	rest = b
 	for values := uint64(1); values > 0; values-- {
@@ -124,7 +124,7 @@ func Text(value []byte) (content []byte, ok bool) {
 	return nil, false
 }
 
-// Uint returns an integer that is not negative. ok reports whether value is one.
+// Uint returns a non-negative integer. ok reports whether value is one.
 func Uint(value []byte) (n uint64, ok bool) {
 	if len(value) == 0 {
 		return 0, false

@@ -1,4 +1,4 @@
-// Package rest waits, and stops waiting when there is no reason to any more.
+// Package rest sleeps until a time is over or a context ends.
 package rest
 
 import (
@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// For waits for so long. It returns earlier, with the context's error, when ctx
-// ends.
+// For waits for d. It returns early, with the context's error, when ctx ends.
 func For(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -1,13 +1,13 @@
-// Package saferoot opens files under a directory by names that come from
-// outside: from users, tasks, peers, archives. Whatever the names say and
-// whatever a hostile task puts in their place meanwhile, nothing outside the
-// directory is reached, no symbolic link is followed, neither at the end of a
-// path nor on the way, and nothing blocks on a FIFO or a device.
+// Package saferoot opens files under a directory by untrusted names: from
+// users, tasks, peers, archives. Whatever the names are, and whatever a hostile
+// task puts in their place meanwhile, nothing outside the directory is reached,
+// no symbolic link is followed, neither at the end of a path nor on the way,
+// and nothing blocks on a FIFO or a device.
 //
 // It walks one name at a time from an open directory with O_NOFOLLOW, and
-// looks at what it opened rather than at what a name meant a moment ago, so
-// there is no race to win. os.Root alone would follow links that stay inside,
-// and a link from a log file to a secret stays inside.
+// checks what it opened rather than what a name meant a moment ago, so there is
+// no race to win. os.Root alone would follow links that stay inside, and a link
+// from a log file to a secret stays inside.
 package saferoot
 
 import (
@@ -26,17 +26,17 @@ import (
 	"berth"
 )
 
-// MaxPath bounds a path from outside, in bytes.
+// MaxPath is the longest accepted path, in bytes.
 const MaxPath = 4096
 
 // Root is an open directory. Paths given to its methods are relative to it,
-// with slashes, and may not contain "." or ".." as a name.
+// separated by slashes, and may not contain "." or ".." as a name.
 type Root struct {
 	dir  *os.File
 	path string
 }
 
-// Open opens a directory whose path is trusted, such as one from the agent's
+// Open opens a directory by a trusted path, such as one from the agent's
 // configuration.
 func Open(dir string) (*Root, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -46,39 +46,39 @@ func Open(dir string) (*Root, error) {
 	return &Root{f, dir}, nil
 }
 
-// Close lets go of the directory.
+// Close closes the directory.
 func (r *Root) Close() error { return r.dir.Close() }
 
-// Path returns where the directory was when it was opened, to tell people and
-// to hand to tasks; not to open anything by.
+// Path returns the path at which the directory was opened, for messages and for
+// tasks. Do not open anything by it.
 func (r *Root) Path() string { return r.path }
 
-// ProcPath returns a short path that names the open directory itself, whatever
-// happens to its name: for calls that take nothing but a path. It is good for
-// this process while the Root is open.
+// ProcPath returns a short path of the open directory itself, even if it is
+// renamed, for calls that only take a path. It is valid in this process while
+// the Root is open.
 func (r *Root) ProcPath() string { return "/proc/self/fd/" + strconv.Itoa(int(r.dir.Fd())) }
 
-// Name refuses what cannot be the name of one file: "", ".", "..", and names
-// with a slash, a backslash or a zero byte.
+// Name returns an error if s cannot be the name of one file: "", ".", "..", and
+// names with a slash, a backslash or a zero byte.
 func Name(s string) error {
 	switch {
 	case s == "", s == ".", s == "..":
 		return berth.Errorf(berth.Invalid, "%q is not a file name", s)
 	case len(s) > 255:
-		return berth.Errorf(berth.Invalid, "a file name of %d bytes is too long; allowed are 255", len(s))
+		return berth.Errorf(berth.Invalid, "file name: must be at most 255 bytes, got %d", len(s))
 	case strings.ContainsAny(s, "/\\\x00"):
 		return berth.Errorf(berth.Invalid, "the file name %q has a slash, a backslash or a zero byte", s)
 	}
 	return nil
 }
 
-// split checks a path and cuts it into names. "." alone is the root itself.
+// split checks a path and splits it into names. "." alone is the root itself.
 func split(p string) ([]string, error) {
 	if p == "." {
 		return nil, nil
 	}
 	if len(p) > MaxPath {
-		return nil, berth.Errorf(berth.Invalid, "a path of %d bytes is too long; allowed are %d", len(p), MaxPath)
+		return nil, berth.Errorf(berth.Invalid, "path: must be at most %d bytes, got %d", MaxPath, len(p))
 	}
 	if strings.HasPrefix(p, "/") {
 		return nil, berth.Errorf(berth.Invalid, "the path %q must not begin with a slash", p)
@@ -92,7 +92,7 @@ func split(p string) ([]string, error) {
 	return names, nil
 }
 
-// at calls f with the open directory that holds the last name of p.
+// at calls f with the open directory that contains the last name of p.
 func (r *Root) at(op, p string, f func(dir int, base string) error) error {
 	names, err := split(p)
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *Root) at(op, p string, f func(dir int, base string) error) error {
 	})
 }
 
-// walk opens the directories one in the other and calls f with the last.
+// walk opens the directories one inside the other and calls f with the last.
 func (r *Root) walk(names []string, f func(dir int) error) error {
 	raw, err := r.dir.SyscallConn()
 	if err != nil {
@@ -146,7 +146,7 @@ func openat(dir int, name string, flag int, perm uint32) (int, error) {
 	}
 }
 
-// Sub opens a directory below.
+// Sub opens a subdirectory.
 func (r *Root) Sub(p string) (*Root, error) {
 	if p == "." {
 		return nil, berth.Errorf(berth.Invalid, "the directory itself is not allowed here")
@@ -164,8 +164,8 @@ func (r *Root) Sub(p string) (*Root, error) {
 	return out, err
 }
 
-// OpenFile opens or makes a regular file. Anything else at that name, a link
-// or a FIFO too, is refused with an error of kind Invalid.
+// OpenFile opens or creates a regular file. Anything else at that path,
+// including a link or a FIFO, is refused with an error of kind Invalid.
 func (r *Root) OpenFile(p string, flag int, perm fs.FileMode) (*os.File, error) {
 	var out *os.File
 	err := r.at("open", p, func(dir int, base string) error {
@@ -184,8 +184,8 @@ func (r *Root) OpenFile(p string, flag int, perm fs.FileMode) (*os.File, error) 
 			}
 			return err
 		}
-		// Regular files never block; without the flag Go takes them for files,
-		// not for something to poll.
+		// Regular files never block; without the flag Go would treat them as
+		// pollable.
 		if err := unix.SetNonblock(fd, false); err != nil {
 			_ = unix.Close(fd)
 			return err
@@ -196,8 +196,8 @@ func (r *Root) OpenFile(p string, flag int, perm fs.FileMode) (*os.File, error) 
 	return out, err
 }
 
-// ReadFile returns what a regular file holds, an error if it is more than most
-// bytes.
+// ReadFile returns the content of a regular file, or an error if that is more
+// than most bytes.
 func (r *Root) ReadFile(p string, most int64) ([]byte, error) {
 	f, err := r.OpenFile(p, os.O_RDONLY, 0)
 	if err != nil {
@@ -211,13 +211,13 @@ func (r *Root) ReadFile(p string, most int64) ([]byte, error) {
 	return b, err
 }
 
-// Replace puts a file in place of what is there, wholly or not at all, even if
-// the process is killed meanwhile. It does not wait for the disk.
+// Replace writes a file atomically, even if the process is killed meanwhile. It
+// does not wait for the disk.
 func (r *Root) Replace(p string, data []byte, perm fs.FileMode) error {
 	return r.replace(p, data, perm, false)
 }
 
-// ReplaceSync is Replace for what must also outlive a crash of the machine. It
+// ReplaceSync is like Replace but also survives a crash of the machine. It
 // returns when the file and its name are on disk.
 func (r *Root) ReplaceSync(p string, data []byte, perm fs.FileMode) error {
 	return r.replace(p, data, perm, true)
@@ -272,8 +272,8 @@ func (r *Root) replace(p string, data []byte, perm fs.FileMode, sync bool) error
 	})
 }
 
-// Mkdir makes a directory with just these permissions, whatever the umask. One
-// that is there already is given them.
+// Mkdir creates a directory with exactly these permissions, whatever the umask.
+// An existing directory gets them too.
 func (r *Root) Mkdir(p string, perm fs.FileMode) error {
 	return r.at("mkdir", p, func(dir int, base string) error {
 		if err := unix.Mkdirat(dir, base, 0o700); err != nil && err != unix.EEXIST {
@@ -283,7 +283,7 @@ func (r *Root) Mkdir(p string, perm fs.FileMode) error {
 	})
 }
 
-// MkdirAll makes a directory and those above it that are missing.
+// MkdirAll creates a directory and its missing parents.
 func (r *Root) MkdirAll(p string, perm fs.FileMode) error {
 	names, err := split(p)
 	if err != nil {
@@ -314,14 +314,15 @@ func chmodDir(dir int, base string, perm fs.FileMode) error {
 	return unix.Fchmod(fd, mode)
 }
 
-// Chown gives the file or directory itself, not what a link names, to a user.
+// Chown changes the owner of the file or directory itself, not of a link's
+// target.
 func (r *Root) Chown(p string, uid, gid int) error {
 	return r.at("chown", p, func(dir int, base string) error {
 		return unix.Fchownat(dir, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
 	})
 }
 
-// Lstat tells what is at the name.
+// Lstat describes the file at the path, without following a link.
 func (r *Root) Lstat(p string) (fs.FileInfo, error) {
 	var out fs.FileInfo
 	err := r.at("lstat", p, func(dir int, base string) error {
@@ -338,7 +339,8 @@ func (r *Root) Lstat(p string) (fs.FileInfo, error) {
 }
 
 // ReadDir lists a directory in order of name; "." is the root itself. Names and
-// types are of what was read; Info of an entry would look by path, use Lstat.
+// types come from the open directory. Info of an entry would look it up by
+// path; use Lstat instead.
 func (r *Root) ReadDir(p string) ([]fs.DirEntry, error) {
 	names, err := split(p)
 	if err != nil {
@@ -364,11 +366,11 @@ func (r *Root) Remove(p string) error {
 	return r.at("remove", p, func(dir int, base string) error { return unix.Unlinkat(dir, base, 0) })
 }
 
-// RemoveAll removes what is at the name with all that is below. It is no error
-// if nothing is there.
+// RemoveAll removes the file or directory at the path with everything below it.
+// It is not an error if nothing is there.
 func (r *Root) RemoveAll(p string) error {
 	err := r.at("remove", p, func(dir int, base string) error {
-		// os.Root keeps to the directory while it removes, link or not.
+		// os.Root stays inside the directory while it removes, links or not.
 		parent, err := os.OpenRoot("/proc/self/fd/" + strconv.Itoa(dir))
 		if err != nil {
 			return err
@@ -382,8 +384,8 @@ func (r *Root) RemoveAll(p string) error {
 	return err
 }
 
-// Room returns how much may still be written under the directory, and how much
-// its file system holds in all, in bytes.
+// Room returns how many bytes may still be written under the directory, and the
+// total size of its file system.
 func (r *Root) Room() (free, total uint64, err error) {
 	var st unix.Statfs_t
 	raw, err := r.dir.SyscallConn()

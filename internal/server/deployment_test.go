@@ -213,7 +213,7 @@ func TestHealthByHand(t *testing.T) {
 	if got := r.latest("web"); got.ID != d.ID || got.Status != "failed" || got.StatusDescription != berth.DeploymentUserFailed {
 		t.Errorf("%+v", got)
 	}
-	if _, _, err := r.api.Deployments().Fail(d.ID, nil); err == nil || !strings.Contains(err.Error(), "has ended: it is failed") {
+	if _, _, err := r.api.Deployments().Fail(d.ID, nil); err == nil || !strings.Contains(err.Error(), "has ended with status failed") {
 		t.Errorf("%v", err)
 	}
 }

@@ -176,7 +176,7 @@ func TestDeleteEvals(t *testing.T) {
 		code int
 		text string
 	}{
-		"one that placed what runs":       {&nomad.EvalDeleteRequest{EvalIDs: []string{idle[0], web.ID}}, http.StatusConflict, "is of it"},
+		"one that placed what runs":       {&nomad.EvalDeleteRequest{EvalIDs: []string{idle[0], web.ID}}, http.StatusConflict, "belongs to it"},
 		"one that leads to a blocked one": {&nomad.EvalDeleteRequest{EvalIDs: []string{blocked.ID}}, http.StatusConflict, "to which it leads, is blocked"},
 		"an open one":                     {&nomad.EvalDeleteRequest{EvalIDs: []string{blocked.BlockedEval}}, http.StatusConflict, "it is blocked"},
 		"none":                            {&nomad.EvalDeleteRequest{}, http.StatusBadRequest, "one of them"},

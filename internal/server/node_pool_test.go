@@ -119,7 +119,7 @@ func TestNodePoolsThroughTheGoClient(t *testing.T) {
 	refused(t, "the jobs of what is not there", err, http.StatusNotFound, "node pool not found: gone")
 	job.NodePool = new("nowhere")
 	_, _, err = r.api.Jobs().Register(job, nil)
-	refused(t, "a job in a pool that is not there", err, http.StatusBadRequest, `job.node_pool: there is no node pool "nowhere"`)
+	refused(t, "a job in a pool that is not there", err, http.StatusBadRequest, `job.node_pool: node pool "nowhere" not found`)
 
 	if _, err := pools.Delete("dev", nil); err != nil {
 		t.Error(err)
@@ -259,7 +259,7 @@ func TestEligibilityThroughTheGoClient(t *testing.T) {
 		return err == nil && len(allocs) == 1
 	})
 	for body, want := range map[string]string{
-		`{"Eligibility":"maybe"}`: `Eligibility: "maybe" is not known; allowed are eligible and ineligible`, `{}`: `Eligibility: "" is not known`,
+		`{"Eligibility":"maybe"}`: `Eligibility: unknown eligibility "maybe": want eligible or ineligible`, `{}`: `Eligibility: unknown eligibility ""`,
 	} {
 		if code, _, text := r.send("POST", "/v1/node/"+id+"/eligibility", strings.NewReader(body)); code != 400 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d %s", body, code, text)

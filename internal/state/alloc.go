@@ -32,26 +32,26 @@ func (s *Snapshot) AllocsFrom(p berth.IDPrefix) iter.Seq[*berth.Alloc] {
 	return withPrefix(p, &s.allocs.byID, s.allocs.vec.Get, func(a *berth.Alloc) [16]byte { return a.ID })
 }
 
-// AllocsOn returns the allocations of a node, in no order.
+// AllocsOn returns the allocations of a node, in no particular order.
 func (s *Snapshot) AllocsOn(id berth.NodeID) iter.Seq[*berth.Alloc] {
 	hi, _ := id.Words()
 	return of(&s.allocs.rows, &s.allocs.byNode, hi, func(a *berth.Alloc) bool { return a.NodeID == id })
 }
 
-// AllocsOf returns the allocations of a job, those of earlier jobs of the same
-// name included, in no order.
+// AllocsOf returns the allocations of a job, including those of earlier jobs
+// with the same name, in no particular order.
 func (s *Snapshot) AllocsOf(k berth.JobKey) iter.Seq[*berth.Alloc] {
 	return of(&s.allocs.rows, &s.allocs.byJob, keyHash(k), func(a *berth.Alloc) bool { return a.Key() == k })
 }
 
 // AllocsBy returns the allocations that an evaluation placed or last updated,
-// in no order.
+// in no particular order.
 func (s *Snapshot) AllocsBy(id berth.EvalID) iter.Seq[*berth.Alloc] {
 	hi, _ := id.Words()
 	return of(&s.allocs.rows, &s.allocs.byEval, hi, func(a *berth.Alloc) bool { return a.EvalID == id })
 }
 
-// link stores a new row with its indexes.
+// link stores a new row and adds it to the indexes.
 func (t *allocTable) link(tx *Tx, a *berth.Alloc) {
 	slot := t.insert(tx, a)
 	id, _ := a.ID.Words()

@@ -5,8 +5,8 @@ import (
 	"berth/internal/fit"
 )
 
-// newAlloc stores a new allocation, which asks for r, on the node with that
-// number.
+// newAlloc stores a new allocation, which asks for r, on the node with the
+// given number.
 func (tx *Tx) newAlloc(a *berth.Alloc, node uint32, r *fit.Request) {
 	a.ModifyIndex = tx.Index
 	tx.allocs.link(tx, a)
@@ -21,8 +21,8 @@ func (tx *Tx) newAlloc(a *berth.Alloc, node uint32, r *fit.Request) {
 	tx.note(Allocs, nil, a)
 }
 
-// changeAlloc replaces the row of an allocation; what identifies it, its node
-// and its name stay.
+// changeAlloc replaces the row of an allocation. Its identity, node and name
+// stay the same.
 func (tx *Tx) changeAlloc(old, a *berth.Alloc) {
 	t := &tx.allocs
 	a.ModifyIndex = tx.Index
@@ -34,7 +34,7 @@ func (tx *Tx) changeAlloc(old, a *berth.Alloc) {
 		t.byEval.Remove(tx.edit, was, slot)
 		t.byEval.Add(tx.edit, now, slot)
 	}
-	if n := tx.Node(a.NodeID); n != nil { // a node that was forgotten has no line
+	if n := tx.Node(a.NodeID); n != nil { // a node that was deleted has no usage row
 		tx.account(old, a, tx.nodes.usage.Edit(tx.edit, n.Number))
 	}
 	tx.countAlloc(old, a)
@@ -44,7 +44,7 @@ func (tx *Tx) changeAlloc(old, a *berth.Alloc) {
 	}
 }
 
-// account moves the usage of a node from what old holds to what a does.
+// account changes the usage of a node from what old holds to what a holds.
 func (tx *Tx) account(old, a *berth.Alloc, u *fit.Usage) {
 	u.Touched = tx.Index
 	if a.AllocModifyIndex == tx.Index {
@@ -69,8 +69,7 @@ func (tx *Tx) account(old, a *berth.Alloc, u *fit.Usage) {
 	}
 }
 
-// countAlloc moves the counts of the job from old, nil for a new allocation,
-// to a.
+// countAlloc changes the job's counts from old, nil for a new allocation, to a.
 func (tx *Tx) countAlloc(old, a *berth.Alloc) {
 	if a.Rest().PE != nil {
 		tx.trace(a.Key())
@@ -87,21 +86,21 @@ func (tx *Tx) countAlloc(old, a *berth.Alloc) {
 	})
 }
 
-// A client that may be away is disconnected when it is not heard, and what it
-// runs for groups that wait for it is unknown: it is taken to run, and keeps its
-// room, until its agent says how it fares or its time is up. Unknown is the one
-// status that a scheduler gives and an agent takes back.
+// A client that may disconnect is marked disconnected when its heartbeats stop.
+// Its allocations of groups that allow that become unknown: they are assumed to
+// run, and keep their capacity, until the agent reports their state or their
+// time is up. Unknown is the only status that a scheduler sets and an agent
+// replaces.
 
-// silent says whether what runs on a node may be taken for lost; nil is a node
-// that was forgotten.
+// silent reports whether allocations on a node may be considered lost. nil is a
+// node that was deleted.
 func silent(n *berth.Node) bool {
 	return n == nil || n.Status == berth.NodeDown || n.Status == berth.NodeDisconnected
 }
 
-// away notes that it is not known how an allocation fares. What has ended, is
-// to end or is unknown already is left as it is, and so is everything on a node
-// that is not disconnected: the plan did not know that it is heard again, or
-// given up.
+// away marks an allocation as unknown. It leaves alone what has ended, is to be
+// stopped or is unknown already, and everything on a node that is not
+// disconnected: the plan did not know that the node has reconnected or is down.
 func (tx *Tx) away(s berth.AllocStop, now int64) {
 	old := tx.Alloc(s.ID)
 	if old == nil || !old.Live() || old.Orphaned || old.Client == berth.ClientUnknown {
@@ -111,14 +110,14 @@ func (tx *Tx) away(s berth.AllocStop, now int64) {
 		return
 	}
 	a, more := old.With()
-	// Its agent must see it, so that it says anew how the allocation fares.
+	// The agent must see the change, so that it reports the allocation again.
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
 	a.Client, more.ClientDescription, more.UnknownSince = berth.ClientUnknown, s.Description, now
 	tx.changeAlloc(old, a)
 }
 
-// removeAlloc forgets an allocation that has ended, so that it holds nothing
-// of its node any more.
+// removeAlloc deletes an allocation that has ended. It then holds nothing of
+// its node.
 func (tx *Tx) removeAlloc(a *berth.Alloc) {
 	t := &tx.allocs
 	slot, _ := t.find(a.ID)
@@ -131,7 +130,7 @@ func (tx *Tx) removeAlloc(a *berth.Alloc) {
 	t.byJob.Remove(tx.edit, keyHash(a.Key()), slot)
 	t.byEval.Remove(tx.edit, by, slot)
 	t.remove(tx, slot)
-	if n := tx.Node(a.NodeID); n != nil { // its agent must see that it is gone
+	if n := tx.Node(a.NodeID); n != nil { // the agent must see that it is gone
 		u := tx.nodes.usage.Edit(tx.edit, n.Number)
 		u.Changed, u.Touched = tx.Index, tx.Index
 	}
@@ -145,7 +144,8 @@ func (tx *Tx) removeAlloc(a *berth.Alloc) {
 	tx.note(Allocs, a, nil)
 }
 
-// preempted returns what was preempted for an allocation and has not ended.
+// preempted returns the allocations that were preempted for a and have not
+// ended.
 func (s *Snapshot) preempted(a *berth.Alloc) (out []*berth.Alloc) {
 	for _, id := range a.Rest().Evicted {
 		if v := s.Alloc(id); v != nil && v.Occupies() {
@@ -155,7 +155,8 @@ func (s *Snapshot) preempted(a *berth.Alloc) (out []*berth.Alloc) {
 	return out
 }
 
-// familyOf returns the family of an allocation, not ok if it has none, as most.
+// familyOf returns the family of an allocation. ok is false if it has none, as
+// for most.
 func (s *Snapshot) familyOf(a *berth.Alloc) (f fit.Family, ok bool) {
 	if a.More == nil || a.More.EvictedBy.IsZero() && len(a.More.Evicted) == 0 {
 		return f, false

@@ -9,8 +9,9 @@ import (
 	"berth"
 )
 
-// BeginAllowed starts a transaction that asks allow before it applies a command
-// of a log version beyond that of all before it. An error refuses the command.
+// BeginAllowed starts a transaction that calls allow before it applies a
+// command with a higher log version than any command before it. An error from
+// allow refuses the command.
 func BeginAllowed(base *Snapshot, allow func(c Command, logVersion int) error) *Tx {
 	tx := Begin(base)
 	tx.allow = allow
@@ -18,8 +19,8 @@ func BeginAllowed(base *Snapshot, allow func(c Command, logVersion int) error) *
 }
 
 // Apply applies one command. The result's index is the command's own if it was
-// applied. A command that panics breaks the promise of Apply; it is refused
-// like any other, on all servers alike, and leaves no trace.
+// applied. A command that panics breaks Apply's contract; it is refused like
+// any other, on all servers alike, and leaves no trace.
 func (tx *Tx) Apply(c Command) Result {
 	err := tx.try(c)
 	if err != nil {
@@ -35,7 +36,7 @@ func (tx *Tx) try(c Command) (err error) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = berth.Errorf(berth.Unavailable, "%T broke its promise: %v", c, r)
+			err = berth.Errorf(berth.Unavailable, "%T panicked: %v", c, r)
 			tx.rewind(tx.applied)
 		}
 	}()
@@ -60,8 +61,8 @@ func (tx *Tx) step(c Command) error {
 	return nil
 }
 
-// allowed refuses a command that needs more than the log holds, if who
-// proposes it says so.
+// allowed refuses a command that needs a higher log version than the log has so
+// far, if the allow function says so.
 func (tx *Tx) allowed(c Command, logVersion int) error {
 	if logVersion <= tx.LogVersion || tx.allow == nil {
 		return nil
@@ -69,10 +70,10 @@ func (tx *Tx) allowed(c Command, logVersion int) error {
 	return tx.allow(c, logVersion)
 }
 
-// storeCounts ends the counting of a command.
+// storeCounts stores the counts that a command changed.
 func (tx *Tx) storeCounts() {
 	for _, slot := range slices.Sorted(maps.Keys(tx.counting)) {
-		tx.countChild(slot) // which may add the counts of its parent
+		tx.countChild(slot) // may add the counts of its parent
 	}
 	for _, slot := range slices.Sorted(maps.Keys(tx.counting)) {
 		s := tx.counting[slot]
@@ -86,27 +87,26 @@ func (tx *Tx) storeCounts() {
 	clear(tx.counting)
 }
 
-// Undo takes back the command that was applied last. It costs as much as to
-// apply those before it.
+// Undo takes back the last applied command. It costs as much as applying all
+// those before it.
 func (tx *Tx) Undo() { tx.rewind(tx.applied[:len(tx.applied)-1]) }
 
-// rewind drops what a command did, or left half done: it begins anew and
-// applies again what had been applied before. That was deterministic, so it
-// succeeds.
+// rewind drops what a command did or left half done: it starts over and applies
+// the earlier commands again. Apply is deterministic, so they succeed.
 func (tx *Tx) rewind(again []Command) {
 	own, allow := *tx.base, tx.allow
-	*tx = Tx{Snapshot: &own, base: tx.base, edit: edits.Add(1)} // what was allowed once is
+	*tx = Tx{Snapshot: &own, base: tx.base, edit: edits.Add(1)} // what was allowed once stays allowed
 	defer func() { tx.allow = allow }()
 	for _, c := range again {
 		if err := tx.step(copyOf(c)); err != nil {
-			panic(fmt.Sprintf("state: %T was applied and is refused when applied again: %v", c, err))
+			panic(fmt.Sprintf("state: %T was applied once and refused the second time: %v", c, err))
 		}
 	}
 	tx.applied = again
 }
 
-// copyOf returns a command of its own to apply: whoever staged c reads in it,
-// at any time, what became of it.
+// copyOf returns a copy of a command for Apply to write to: the proposer may
+// read the results in its own command at any time.
 func copyOf(c Command) Command {
 	v := reflect.ValueOf(c)
 	if v.Kind() != reflect.Pointer {
@@ -117,8 +117,8 @@ func copyOf(c Command) Command {
 	return own.Interface().(Command)
 }
 
-// Batch is what a transaction came to: the state it began at, the state it
-// leads to, and the changes between.
+// Batch is the outcome of a transaction: the state it began with, the state it
+// leads to, and the changes between them.
 type Batch struct {
 	Base    *Snapshot
 	Changes []Change
@@ -126,7 +126,7 @@ type Batch struct {
 	*Snapshot
 }
 
-// End returns what the transaction came to. The transaction is over.
+// End returns the outcome of the transaction, which is then over.
 func (tx *Tx) End() *Batch {
 	return &Batch{Base: tx.base, Changes: tx.changes, Needs: max(tx.needs, 1), Snapshot: tx.Seal()}
 }
@@ -134,7 +134,7 @@ func (tx *Tx) End() *Batch {
 // BeginTerm is the first command of a term.
 type BeginTerm struct {
 	Term    uint64
-	Cluster ClusterID // drawn by the proposer if the state has none; the first one stands
+	Cluster ClusterID // chosen by the proposer if the state has none; the first one stays
 }
 
 // Apply implements Command.

@@ -26,7 +26,8 @@ var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "all
 
 func (t Table) String() string { return tableNames[t] }
 
-// TableName returns the name of a table, if there is one of the number.
+// TableName returns the name of a table. ok is false if there is no table with
+// that number.
 func TableName(t Table) (name string, ok bool) {
 	if t >= tableCount {
 		return "", false
@@ -34,11 +35,11 @@ func TableName(t Table) (name string, ok bool) {
 	return tableNames[t], true
 }
 
-// Number names a kind of command, as the log does.
+// Number is the number of a kind of command in the log.
 type Number uint16
 
-// Change is one row that a commit put or removed. Old is nil for a new row,
-// New for a removed one; both are pointers to the row's type. Changes stand in
+// Change is one row that a commit stored or removed. Old is nil for a new row,
+// New for a removed one; both are pointers to the row's type. Changes are in
 // the order in which they were made.
 type Change struct {
 	Table    Table
@@ -47,16 +48,16 @@ type Change struct {
 	Old, New any
 }
 
-// Result is what became of one command.
+// Result is the outcome of one command.
 type Result struct {
-	Index uint64 // its state index; of a refused command that of the state it met
+	Index uint64 // its state index; for a refused command, the index of the state that it was applied to
 	Err   error
 }
 
-// ClusterID names a cluster: the servers that agree on one state, whichever they
-// are. Two clusters never have the same, though one be made from what was saved
-// of the other.
+// ClusterID identifies a cluster: all servers that share one state, now or
+// later. Two clusters never have the same ID, even if one was restored from a
+// snapshot of the other.
 type ClusterID = berth.ID[Cluster]
 
-// Cluster stands for a cluster in the type of its ID.
+// Cluster is the type parameter of a cluster's ID.
 type Cluster struct{}

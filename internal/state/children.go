@@ -6,8 +6,8 @@ import (
 	"berth"
 )
 
-// ChildrenOf returns the children of a job, in no order; those of earlier jobs
-// of the same name included.
+// ChildrenOf returns the children of a job, in no particular order, including
+// those of earlier jobs with the same name.
 func (s *Snapshot) ChildrenOf(parent berth.JobKey) iter.Seq[*berth.Job] {
 	return of(&s.jobs.rows, &s.jobs.kin.children, keyHash(parent), func(j *berth.Job) bool {
 		return j.ParentID == parent.ID && j.Namespace == parent.Namespace
@@ -15,7 +15,7 @@ func (s *Snapshot) ChildrenOf(parent berth.JobKey) iter.Seq[*berth.Job] {
 }
 
 // ChildByToken returns the child that was dispatched with an idempotency token,
-// nil if there is none.
+// or nil.
 func (s *Snapshot) ChildByToken(parent berth.JobKey, token string) *berth.Job {
 	_, j := find(&s.jobs.rows, &s.jobs.kin.tokens, tokenHash(parent, token), func(j *berth.Job) bool {
 		return parentOf(j) == parent && j.DispatchIdempotencyToken == token
@@ -23,7 +23,7 @@ func (s *Snapshot) ChildByToken(parent berth.JobKey, token string) *berth.Job {
 	return j
 }
 
-// relate lists a job that is new or was loaded, with the counts it has.
+// relate indexes a job that is new or was loaded, with its counts.
 func (tx *Tx) relate(j *berth.Job, slot uint32, s *Summary) {
 	f := &tx.jobs.kin
 	if j.ParentID != "" {
@@ -37,7 +37,7 @@ func (tx *Tx) relate(j *berth.Job, slot uint32, s *Summary) {
 	}
 }
 
-// unrelate forgets what relate listed.
+// unrelate undoes relate.
 func (tx *Tx) unrelate(j *berth.Job, slot uint32, s *Summary) {
 	f := &tx.jobs.kin
 	if j.ParentID != "" {
@@ -54,7 +54,7 @@ func (tx *Tx) unrelate(j *berth.Job, slot uint32, s *Summary) {
 	}
 }
 
-// relative does for a job that was put what is done for relatives alone.
+// relative updates what depends on parents and children after a job was stored.
 func (tx *Tx) relative(old, j *berth.Job) {
 	if j.ParentID != "" {
 		tx.count(j.Key(), j.UID, func(*Summary) {}) // its parent counts it when the command ends
@@ -63,14 +63,14 @@ func (tx *Tx) relative(old, j *berth.Job) {
 		tx.reschedulePeriodic(old, j)
 	}
 	if old == nil && j.Begets() {
-		for child := range tx.ChildrenOf(j.Key()) { // of an earlier job of the name
+		for child := range tx.ChildrenOf(j.Key()) { // of an earlier job with this name
 			tx.count(child.Key(), child.UID, func(*Summary) {})
 		}
 	}
 }
 
-// countChild has the parent of a job, whose counts are in hand, count it as it
-// is now.
+// countChild updates the counts of a job's parent. The counts of the job itself
+// are being changed by the command.
 func (tx *Tx) countChild(slot uint32) {
 	j := tx.jobs.vec.Get(slot)
 	if j == nil || j.ParentID == "" {
@@ -99,8 +99,8 @@ func (tx *Tx) countChild(slot uint32) {
 	s.In, s.As = parent.UID, as
 }
 
-// lineage gives a job that is registered the place that the job it replaces has
-// among its relatives, or refuses it: what others rely on does not change.
+// lineage gives a job that is registered the parent and child fields of the job
+// that it replaces. It refuses a change of kind, because children rely on it.
 func lineage(old, j *berth.Job) error {
 	j.ParentID, j.Dispatched, j.DispatchIdempotencyToken, j.Payload = "", false, "", nil
 	if old == nil {
@@ -127,7 +127,7 @@ func lineage(old, j *berth.Job) error {
 	return nil
 }
 
-// launched changes what is known of a job's launches.
+// launched changes the launch record of a job.
 func (tx *Tx) launched(j *berth.Job, change func(*Launch)) {
 	slot, ok := tx.jobs.byKey.First(jobKey(j.Key()))
 	if !ok {
@@ -146,8 +146,9 @@ func (tx *Tx) launched(j *berth.Job, change func(*Launch)) {
 	})
 }
 
-// reschedulePeriodic notes that a periodic job was put. Times count from now
-// if they are other times, or the job was stopped or disabled until now.
+// reschedulePeriodic notes that a periodic job was stored. If its times
+// changed, or the job was stopped or disabled until now, launches are due from
+// now on.
 func (tx *Tx) reschedulePeriodic(old, j *berth.Job) {
 	anew := old == nil || old.Stop || old.Periodic == nil || !old.Periodic.Enabled || !sameTimes(old.Periodic, j.Periodic)
 	tx.launched(j, func(l *Launch) {

@@ -78,7 +78,7 @@ func TestLaunches(t *testing.T) {
 		"ok",
 		`already-done: job "nightly" is launched for times after 1970-01-01T00:02:00Z only`,
 		`already-done: job "nightly" is launched for times after 1970-01-01T00:02:00Z only`,
-		`job "nightly" is due at 1970-01-01T00:03:00Z, which is yet to come`,
+		`job "nightly" is due at 1970-01-01T00:03:00Z, which is in the future`,
 		"ok", "ok",
 		`already-done: job "nightly" is launched for times after 1970-01-01T00:03:00Z only`,
 		"ok",
@@ -136,7 +136,7 @@ func TestTimesCountFrom(t *testing.T) {
 	from("another zone", parent(t, "n", `"Periodic": {"Spec": "*/2 * * * *", "TimeZone": "Europe/Berlin"}`), 400, 400)
 	off := parent(t, "n", `"Periodic": {"Enabled": false, "Spec": "*/2 * * * *", "TimeZone": "Europe/Berlin"}`)
 	from("disabled", off, 500, 400)
-	if _, why := apply(t, s, launch("n", 540, 550, 2)); why != `job "n" is periodic, but not enabled, so it launches nothing` {
+	if _, why := apply(t, s, launch("n", 540, 550, 2)); why != `job "n" is periodic but not enabled, so it launches nothing` {
 		t.Error(why)
 	}
 	from("enabled", parent(t, "n", `"Periodic": {"Spec": "*/2 * * * *", "TimeZone": "Europe/Berlin"}`), 600, 600)

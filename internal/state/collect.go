@@ -4,32 +4,31 @@ import (
 	"berth"
 )
 
-// MaxDeletes is how many rows one command deletes at most: while it is applied
-// nothing else is (known bug class N24).
+// MaxDeletes is the largest number of rows that one command deletes: nothing
+// else is applied meanwhile (known bug class N24).
 const MaxDeletes = 1000
 
-// DeleteRows forgets rows that nothing needs any more. Rows that hold on to
-// each other go together if one command names them all.
+// DeleteRows deletes rows that nothing needs any more. Rows that need each
+// other can go together if one command names them all.
 type DeleteRows struct {
 	ByLeader
 	Jobs        []JobRef
 	Allocs      []berth.AllocID
-	Evals       []berth.EvalID // the older ones first, where one leads to another
+	Evals       []berth.EvalID // if one leads to another, the older one first
 	Deployments []berth.DeploymentID
 	Nodes       []berth.NodeID
 }
 
-// Len returns how many rows the command names.
+// Len returns the number of rows that the command names.
 func (c *DeleteRows) Len() int {
 	return len(c.Jobs) + len(c.Allocs) + len(c.Evals) + len(c.Deployments) + len(c.Nodes)
 }
 
-// Apply implements Command. A row that is gone is passed over. One that is
-// needed after all refuses the whole command: whoever chose it chose from an
-// older state.
+// Apply implements Command. Rows that are gone are skipped. A row that is still
+// needed refuses the whole command: it was chosen from an older state.
 func (c *DeleteRows) Apply(tx *Tx) error {
 	if n := c.Len(); n == 0 || n > MaxDeletes {
-		return berth.Errorf(berth.Invalid, "delete: %d rows; allowed are 1 to %d", n, MaxDeletes)
+		return berth.Errorf(berth.Invalid, "delete: must name 1 to %d rows, got %d", MaxDeletes, n)
 	}
 	w := NewSweep(tx.Snapshot)
 	jobs, err := each(c.Jobs, "job", func(r JobRef) *berth.Job {
@@ -69,15 +68,15 @@ func (c *DeleteRows) Apply(tx *Tx) error {
 	for _, n := range nodes {
 		tx.removeNode(n)
 	}
-	tx.storeCounts() // of jobs that go, while they are there
+	tx.storeCounts() // of jobs that are about to be removed
 	for _, j := range jobs {
 		tx.removeJob(j)
 	}
 	return nil
 }
 
-// each returns the rows that are there of those named, each once, or why one
-// of them must stay.
+// each returns the existing rows among those named, each once, or an error if
+// one of them must stay.
 func each[K comparable, T any](keys []K, what string, get func(K) *T, name func(K) string, free func(*T) string) (out []*T, err error) {
 	seen := make(map[K]bool, len(keys))
 	for _, k := range keys {
@@ -94,8 +93,8 @@ func each[K comparable, T any](keys []K, what string, get func(K) *T, name func(
 	return out, nil
 }
 
-// RaiseCore raises an evaluation of the system's own upkeep: what is old and
-// of no use is to be deleted; all that is of no use, if forced.
+// RaiseCore creates an evaluation for garbage collection: of old rows, or, if
+// forced, of all rows that nothing needs.
 type RaiseCore struct {
 	ByLeader
 	ID    berth.EvalID
@@ -104,8 +103,8 @@ type RaiseCore struct {
 	Now   int64
 }
 
-// Apply implements Command. One that a timer raised and that is open will do;
-// one that a user wants looks at what there is now.
+// Apply implements Command. An open evaluation that a timer created is reused.
+// A user's request always creates one, so that it sees the state as it is now.
 func (c *RaiseCore) Apply(tx *Tx) error {
 	if err := tx.unusedEvals(c.ID); err != nil {
 		return err
@@ -121,8 +120,8 @@ func (c *RaiseCore) Apply(tx *Tx) error {
 	return nil
 }
 
-// OpenCore returns an evaluation of a collection, forced or not, that is to be
-// done or is being done; nil if there is none.
+// OpenCore returns a pending or running evaluation for garbage collection,
+// forced or not, or nil.
 func (s *Snapshot) OpenCore(force bool) *berth.Eval {
 	k := berth.CoreKey(force)
 	for e := range of(&s.evals.rows, &s.evals.pending, keyHash(k), func(e *berth.Eval) bool { return e.Key() == k }) {

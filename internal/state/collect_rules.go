@@ -9,15 +9,15 @@ import (
 	"berth/internal/cow"
 )
 
-// A Sweep says which rows of a snapshot nothing needs any more. What it was
-// given and found free counts as gone for the rest of it, so rows that hold on
-// to each other are given in this order: jobs, allocations, evaluations (the
-// older ones first), deployments, nodes. Each method returns why a row must
-// stay, "" if it is free.
+// A Sweep decides which rows of a snapshot nothing needs any more. A row that
+// it found free counts as gone for the rest of the sweep, so rows that need
+// each other are given in this order: jobs, allocations, evaluations (older
+// ones first), deployments, nodes. Each method returns why a row must stay, or
+// "" if it is free.
 //
-// The rules are those of deletion wherever it is decided: the collector asks
-// them to choose, [DeleteRows] asks them again where it meets the state in the
-// log. How old a row must be is not among them.
+// The same rules hold wherever deletion is decided: the collector uses them to
+// choose, and [DeleteRows] uses them again on the state that it is applied to.
+// How old a row must be is not part of them.
 type Sweep struct {
 	*Snapshot
 	jobs        map[berth.JobKey]berth.UID
@@ -28,14 +28,15 @@ type Sweep struct {
 	ofJob       map[berth.JobKey]*holds
 }
 
-// holds is what the allocations of a job hold on to.
+// holds lists what the allocations of a job need.
 type holds struct {
 	// followups are the allocations that wait for an evaluation.
 	followups map[berth.EvalID][]berth.AllocID
 	// names are the newest allocations, by instance, that keep a scheduler from
 	// placing another one.
 	names map[holder]*berth.Alloc
-	// zombies are the launches of processing elements that are kept in sight.
+	// zombies are the launches of processing elements that are kept for
+	// inspection.
 	zombies map[berth.UID][]uint64
 }
 
@@ -43,7 +44,7 @@ type holder struct {
 	uid   berth.UID
 	group string
 	index uint32
-	node  berth.NodeID // of jobs that run on every node
+	node  berth.NodeID // for jobs that run on every node
 }
 
 func holderOf(a *berth.Alloc) holder {
@@ -54,7 +55,7 @@ func holderOf(a *berth.Alloc) holder {
 	return h
 }
 
-// NewSweep returns a sweep that took nothing yet.
+// NewSweep returns a sweep that has not taken anything yet.
 func NewSweep(s *Snapshot) *Sweep {
 	return &Sweep{
 		Snapshot: s, jobs: map[berth.JobKey]berth.UID{}, allocs: map[berth.AllocID]bool{}, evals: map[berth.EvalID]bool{},
@@ -62,15 +63,15 @@ func NewSweep(s *Snapshot) *Sweep {
 	}
 }
 
-// Job takes a job that is dead and, unless it is a batch job, was stopped: a
-// service that is dead is wanted all the same. Nothing of it may run.
+// Job takes a job that is dead and has no live allocations. Unless it is a
+// batch job, it must have been stopped: a dead service is still meant to run.
 func (w *Sweep) Job(j *berth.Job) (why string) {
 	s := w.Summary(j.Key())
 	if s == nil || s.UID != j.UID {
-		return "it is another job now"
+		return "another job has that name now"
 	}
 	if w.Deletion(j.Key()) != nil {
-		return "it is being deleted already"
+		return "it is already being deleted"
 	}
 	if status, _ := s.Status(j); status != berth.JobDead || s.Open > 0 {
 		return "it is " + status
@@ -79,10 +80,10 @@ func (w *Sweep) Job(j *berth.Job) (why string) {
 		return "it was not stopped"
 	}
 	if j.Type == berth.TypeStream && w.owns(j.UID) {
-		return "something that it owns is there"
+		return "it still owns resources"
 	}
 	if n := s.Children.Alive(); n > 0 {
-		return fmt.Sprintf("%d of its children are not over", n)
+		return fmt.Sprintf("%d of its children have not ended", n)
 	}
 	for a := range w.AllocsOf(j.Key()) {
 		if a.Job.UID == j.UID && !a.Ended() {
@@ -98,8 +99,8 @@ func (w *Sweep) Job(j *berth.Job) (why string) {
 	return ""
 }
 
-// wanted returns the newest version of a job's incarnation, nil if it was
-// stopped or is gone: then nothing that ended is of use to it.
+// wanted returns the newest version of a job's incarnation, or nil if it was
+// stopped or is gone. Then it needs none of its ended allocations.
 func (w *Sweep) wanted(k berth.JobKey, uid berth.UID) *berth.Job {
 	if gone, ok := w.jobs[k]; ok && gone == uid {
 		return nil
@@ -110,17 +111,17 @@ func (w *Sweep) wanted(k berth.JobKey, uid berth.UID) *berth.Job {
 	return nil
 }
 
-// Alloc takes an allocation of which nothing runs, unless a scheduler would
-// decide otherwise without it.
+// Alloc takes an allocation that does not run, unless a scheduler would decide
+// differently without it.
 func (w *Sweep) Alloc(a *berth.Alloc) (why string) {
 	if !a.Ended() {
 		return "it is " + a.Client.String()
 	}
 	if f := w.Snapshot.Eval(a.Rest().FollowupEval); f != nil && !f.Terminal() {
-		return "evaluation " + f.ID.String() + ", which is to replace it, is " + f.Status
+		return "evaluation " + f.ID.String() + ", which will replace it, is " + f.Status
 	}
 	if id := a.Rest().DeploymentID; !id.IsZero() {
-		if d := w.Snapshot.Deployment(id); d != nil && d.Active() { // which counts it
+		if d := w.Snapshot.Deployment(id); d != nil && d.Active() { // it counts the allocation
 			return "deployment " + id.String() + " is " + d.Status
 		}
 	}
@@ -133,49 +134,50 @@ func (w *Sweep) Alloc(a *berth.Alloc) (why string) {
 	return ""
 }
 
-// needed says what an allocation that has ended is of use for to a job that is
-// wanted.
+// needed returns why a job that is not stopped still needs an allocation that
+// has ended.
 func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 	if ref := a.Rest().PE; ref != nil {
 		if pe := w.Resource(ref.UID); pe != nil && pe.PE.Launch == ref.Launch {
-			return "it is of the present launch of its processing element, which would be placed again"
+			return "it belongs to the current launch of its processing element, which would be placed again"
 		}
 		if w.Zombie(a) && w.recent(a, ref) {
-			return "it failed, and the policy of its group keeps it in sight"
+			return "it failed, and the policy of its group keeps it for inspection"
 		}
 		return ""
 	}
 	next := w.Snapshot.Alloc(a.Rest().Next)
 	g := j.Group(a.Group.Name)
-	counts := g != nil && int64(a.Index) < int64(g.Count) // the job has the instance
+	counts := g != nil && int64(a.Index) < int64(g.Count) // the instance still exists in the job
 	done := a.Wanted() && a.Client == berth.ClientComplete || a.Spent()
 	switch {
 	case a.Client == berth.ClientFailed && next != nil && next.Live():
 		return "allocation " + next.ID.String() + ", which replaces it because it failed, is " + next.Client.String()
 	case done && finishes(j):
-		// Without it the instance would run again, if this version or a later
-		// one has its tasks. One that runs or finished in the newest version
-		// shows that it has not.
+		// Without this row the instance would run again if its tasks are in
+		// this version or a later one. An allocation of the newest version that
+		// runs or finished prevents that.
 		if a.Job.Version != j.Version {
 			if h := w.held(a); h != nil && h.Job.Version == j.Version {
 				break
 			}
 		}
 		return "the instance would run again"
-	case !counts || a.Client == berth.ClientLost && a.Wanted() && finishes(j): // of others, a deployment can ask for its version again
+	case !counts || a.Client == berth.ClientLost && a.Wanted() && finishes(j): // for all other jobs: a deployment can return to this version
 	case j.PerNode() && (a.Client != berth.ClientFailed || w.away(a)):
 		if a.Job.Version != j.Version && a.Rest().Next.IsZero() && !w.away(a) && w.held(a) == nil && w.unproven(j) {
-			return "its version may be wanted again"
-		} // else what replaces it there needs nothing of it
+			return "a deployment may return to its version"
+		} // otherwise its replacement needs nothing of it
 	case a.Wanted() && a.Client == berth.ClientFailed:
-		return "the instance failed, and is not to be placed again, or later"
+		return "the instance failed and must not be placed again, or not yet"
 	case a.Rest().Next.IsZero() && w.held(a) == nil:
-		return "it is to be replaced"
+		return "it will be replaced"
 	}
 	return ""
 }
 
-// recent says whether a zombie is one of the newest of its processing element.
+// recent reports whether a zombie is one of the newest of its processing
+// element.
 func (w *Sweep) recent(a *berth.Alloc, ref *berth.PERef) bool {
 	after := 0
 	for _, launch := range w.of(a.Key()).zombies[ref.UID] {
@@ -186,24 +188,25 @@ func (w *Sweep) recent(a *berth.Alloc, ref *berth.PERef) bool {
 	return after < MaxZombies
 }
 
-// finishes says whether instances of a job end for good.
+// finishes reports whether instances of a job can finish for good.
 func finishes(j *berth.Job) bool { return j.Type == berth.TypeBatch || j.Type == berth.TypeSysbatch }
 
-// unproven says whether the newest version of a job has a deployment and did not
-// come up, or not yet: until it does, what is placed is of the version that was
-// there before.
+// unproven reports whether the newest version of a job has a deployment that
+// has not succeeded. Until it does, placements use the version that was there
+// before.
 func (w *Sweep) unproven(j *berth.Job) bool {
 	d := w.Snapshot.NewestDeployment(j.Key(), j.UID)
 	return d != nil && d.JobVersion == j.Version && d.Status != berth.DeploymentSuccessful
 }
 
-// away says whether the node of an allocation is down or gone.
+// away reports whether the node of an allocation is down or gone.
 func (w *Sweep) away(a *berth.Alloc) bool {
 	n := w.Snapshot.Node(a.NodeID)
 	return n == nil || n.Status == berth.NodeDown
 }
 
-// held returns a newer allocation that has the name of one that has ended.
+// held returns a newer allocation that has the name of one that has ended, or
+// nil.
 func (w *Sweep) held(a *berth.Alloc) *berth.Alloc {
 	h := w.of(a.Key()).names[holderOf(a)]
 	if h == nil || !younger(h, a) {
@@ -216,7 +219,7 @@ func younger(a, b *berth.Alloc) bool {
 	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal)) > 0
 }
 
-// of goes through the allocations of a job, once.
+// of collects what the allocations of a job need, once per job.
 func (w *Sweep) of(k berth.JobKey) *holds {
 	if h := w.ofJob[k]; h != nil {
 		return h
@@ -236,7 +239,7 @@ func (w *Sweep) of(k berth.JobKey) *holds {
 			continue
 		}
 		if d := a.Rest().DeploymentStatus; d != nil && d.Canary {
-			continue // it has the name beside another, which is wanted all the same
+			continue // it shares the name with another, which is still needed
 		}
 		done := (a.Wanted() && a.Client == berth.ClientComplete || a.Spent()) && finishes(j) && a.Job.Version == j.Version
 		at := holderOf(a)
@@ -247,15 +250,15 @@ func (w *Sweep) of(k berth.JobKey) *holds {
 	return h
 }
 
-// Eval takes an evaluation that has ended, of which no allocation stays, and
-// that none leads to or came from which is open.
+// Eval takes an evaluation that has ended, if no remaining allocation needs it
+// and neither the evaluation before it nor those after it are open.
 func (w *Sweep) Eval(e *berth.Eval) (why string) {
 	if !e.Terminal() {
 		return "it is " + e.Status
 	}
 	for a := range w.AllocsBy(e.ID) {
 		if !w.allocs[a.ID] {
-			return "allocation " + a.ID.String() + " is of it"
+			return "allocation " + a.ID.String() + " belongs to it"
 		}
 	}
 	if p := w.Snapshot.Eval(e.PreviousEval); p != nil && !w.evals[p.ID] && (!p.Terminal() || p.NextEval == e.ID || p.BlockedEval == e.ID) {
@@ -282,18 +285,19 @@ func (w *Sweep) Eval(e *berth.Eval) (why string) {
 	return ""
 }
 
-// Deployment takes a deployment that has ended, of which no allocation and no
-// evaluation stays, and that is not the one of a wanted job's newest version.
+// Deployment takes a deployment that has ended, if no remaining allocation or
+// evaluation needs it and it is not the one of the newest version of a running
+// job.
 func (w *Sweep) Deployment(d *berth.Deployment) (why string) {
 	if d.Active() {
 		return "it is " + d.Status
 	}
 	if j := w.wanted(d.Key(), d.JobUID); j != nil && j.Version == d.JobVersion {
-		return "it is of the newest version of its job"
+		return "it belongs to the newest version of its job"
 	}
 	for a := range w.AllocsOf(d.Key()) {
 		if a.Rest().DeploymentID == d.ID && !w.allocs[a.ID] {
-			return "allocation " + a.ID.String() + " is of it"
+			return "allocation " + a.ID.String() + " belongs to it"
 		}
 	}
 	for e := range w.EvalsOf(d.Key()) {
@@ -319,13 +323,13 @@ func (w *Sweep) Node(n *berth.Node) (why string) {
 	return ""
 }
 
-// Took says whether the sweep took an allocation.
+// Took reports whether the sweep took an allocation.
 func (w *Sweep) Took(id berth.AllocID) bool { return w.allocs[id] }
 
-// TookEval says whether the sweep took an evaluation.
+// TookEval reports whether the sweep took an evaluation.
 func (w *Sweep) TookEval(id berth.EvalID) bool { return w.evals[id] }
 
-// TookDeployment says whether the sweep took a deployment.
+// TookDeployment reports whether the sweep took a deployment.
 func (w *Sweep) TookDeployment(id berth.DeploymentID) bool { return w.deployments[id] }
 
 // Deployments returns all deployments in order of ID.
@@ -338,8 +342,7 @@ func (s *Snapshot) Explanations() iter.Seq[*Explanation] {
 	return rowsOf(&s.explanations.rows, s.explanations.byEval.All())
 }
 
-// AllReschedules returns what is remembered of replacements, incarnation by
-// incarnation.
+// AllReschedules returns all reschedule records, ordered by incarnation.
 func (s *Snapshot) AllReschedules() iter.Seq[*Reschedules] {
 	return rowsOf(&s.reschedules.rows, s.reschedules.byName.All())
 }

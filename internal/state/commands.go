@@ -2,8 +2,8 @@ package state
 
 import "reflect"
 
-// init fills the table of commands. A new command is written in its own file
-// and here. Numbers are never used for anything else again.
+// init fills the table of commands. A new command has its own file and a line
+// here. A number is never reused.
 func init() {
 	kinds = []kind{
 		1:  {make: func() Command { return &BeginTerm{} }, since: 1, feature: "the ID of a cluster"},
@@ -16,7 +16,7 @@ func init() {
 		8:  {make: func() Command { return &CancelEvals{} }, since: 1},
 		9:  {make: func() Command { return &FailEval{} }, since: 1},
 		10: {make: func() Command { return &AddNodeEvents{} }, since: 1},
-		11: {make: func() Command { return &CreateEvals{} }, since: 1, feature: "evaluations for what a job left that is gone"},
+		11: {make: func() Command { return &CreateEvals{} }, since: 1, feature: "evaluations for allocations of a deleted job"},
 		12: {make: func() Command { return &DeleteRows{} }, since: 1, cause: "gc"},
 		13: {make: func() Command { return &RaiseCore{} }, since: 1},
 		14: {make: func() Command { return &SetSchedulerConfig{} }, since: 1},

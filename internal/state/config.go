@@ -4,8 +4,8 @@ import (
 	"berth"
 )
 
-// AutopilotConfig returns how the cluster looks after its own servers; of a
-// configuration that never was set the indexes are 0.
+// AutopilotConfig returns the autopilot configuration. Its indexes are 0 if it
+// was never set.
 func (s *Snapshot) AutopilotConfig() berth.AutopilotConfig {
 	if s.autopilot == nil {
 		return berth.DefaultAutopilotConfig
@@ -13,11 +13,11 @@ func (s *Snapshot) AutopilotConfig() berth.AutopilotConfig {
 	return *s.autopilot
 }
 
-// SetAutopilotConfig says how the cluster is to look after its own servers.
+// SetAutopilotConfig changes the autopilot configuration.
 type SetAutopilotConfig struct {
 	Config  berth.AutopilotConfig
 	Enforce bool   // only if the configuration was last changed at Index
-	Index   uint64 // 0: only if it never was set
+	Index   uint64 // 0: only if it was never set
 }
 
 // Apply implements Command.
@@ -38,14 +38,14 @@ func (c *SetAutopilotConfig) Apply(tx *Tx) error {
 	return nil
 }
 
-// putAutopilotConfig stores the configuration, of which there is one. Nobody
-// waits for its change: who needs it asks now and then.
+// putAutopilotConfig stores the only autopilot configuration. Nobody watches
+// it: its users read it periodically.
 func (tx *Tx) putAutopilotConfig(c *berth.AutopilotConfig) {
 	freeze(c)
 	tx.autopilot = c
 }
 
-// CheckHash lets servers notice that their states differ, though all applied
+// CheckHash lets servers detect that their states differ although all applied
 // the same commands. It changes nothing but the index.
 type CheckHash struct {
 	ByLeader
@@ -58,18 +58,18 @@ func (c *CheckHash) Apply(tx *Tx) error {
 	return nil
 }
 
-// putSchedulerConfig stores the configuration, of which there is one.
+// putSchedulerConfig stores the only scheduler configuration.
 func (tx *Tx) putSchedulerConfig(c *berth.SchedulerConfig) {
 	freeze(c)
 	tx.note(SchedulerConfigs, anyOrNil(tx.scheduler), c)
 	tx.scheduler = c
 }
 
-// SetSchedulerConfig says how the cluster is to be scheduled.
+// SetSchedulerConfig changes the scheduler configuration.
 type SetSchedulerConfig struct {
 	Config  berth.SchedulerConfig
 	Enforce bool   // only if the configuration was last changed at Index
-	Index   uint64 // 0: only if it never was set
+	Index   uint64 // 0: only if it was never set
 }
 
 // Apply implements Command.
@@ -90,15 +90,15 @@ func (c *SetSchedulerConfig) Apply(tx *Tx) error {
 	return nil
 }
 
-// SetTrackedVersions says how many versions of each job are kept. The leader
-// proposes it when its configuration has another number than the state: what
-// servers forget must not depend on the file of each.
+// SetTrackedVersions sets how many versions of each job are kept. The leader
+// proposes it when its configuration differs from the state: what servers
+// delete must not depend on each server's configuration file.
 type SetTrackedVersions struct{ Number int }
 
 // Apply implements Command.
 func (c *SetTrackedVersions) Apply(tx *Tx) error {
 	if c.Number < 1 || c.Number > MaxTrackedVersions {
-		return berth.Errorf(berth.Invalid, "job_tracked_versions: %d is out of range; allowed are 1 to %d", c.Number, MaxTrackedVersions)
+		return berth.Errorf(berth.Invalid, "job_tracked_versions: must be 1 to %d, got %d", MaxTrackedVersions, c.Number)
 	}
 	if kept, most := tx.TrackedVersions(); c.Number != kept {
 		tx.limit = &versionLimit{Kept: c.Number, Most: max(most, c.Number)}

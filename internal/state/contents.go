@@ -8,7 +8,7 @@ import (
 	"berth/internal/state/codec"
 )
 
-// Content is how much of one kind a state holds.
+// Content is how much a state holds of one kind of row.
 type Content struct {
 	Name  string
 	Count int
@@ -22,14 +22,14 @@ var contentNames = map[codec.Kind]string{
 	codec.TrackedVersions: "tracked_versions", codec.Deletion: "deletions", codec.Stream: "streams", codec.Resource: "resources",
 }
 
-// Contents returns how much of each kind the state holds, of what there is
-// any, the most bytes first.
+// Contents returns how much the state holds of each kind of row that occurs,
+// the largest first.
 func (s *Snapshot) Contents() []Content {
 	sv := &saver{SnapshotWriter: codec.NewSnapshotSum(), jobs: map[*berth.Job]uint64{}, tables: tablesOf(s.SavedVersion())}
 	sv.all(s)
 	var out []Content
 	for kind, c := range sv.Sizes() {
-		if name, ok := contentNames[kind]; ok { // else it is no row
+		if name, ok := contentNames[kind]; ok { // other records are not rows
 			out = append(out, Content{name, c.Count, c.Bytes})
 		}
 	}

@@ -8,24 +8,25 @@ import (
 	"berth"
 )
 
-// DeleteJob deletes a job with what it owns, or leaves that to itself.
+// DeleteJob deletes a job and what it owns, or orphans what it owns.
 type DeleteJob struct {
 	Key    berth.JobKey
 	UID    berth.UID // if set, only this incarnation
 	Policy berth.Propagation
 	Intent string
-	// Force, in the foreground, waits for nothing that the job runs: what has not
-	// ended is lost at once, whatever its node is. If it runs all the same, its
-	// agent is told to stop it, and what that reports changes nothing.
+	// Force, in the foreground, does not wait for the job's allocations: those
+	// that have not ended are lost at once, whatever the state of their nodes.
+	// If one still runs, its agent is told to stop it, and its reports change
+	// nothing.
 	Force bool
 	// NoShutdownDelay tells agents to skip the shutdown delays.
 	NoShutdownDelay bool
-	Eval            EvalSeed // of the evaluation that stops what the job runs; its ID is zero if that can be nothing
+	Eval            EvalSeed // of the evaluation that stops the job's allocations; the ID is zero if there can be none
 	Now             int64
 }
 
 // Apply implements Command. A job that is being deleted in the foreground can
-// be deleted in the background then, or by force: it does not wait any more.
+// then be deleted in the background or by force: it stops waiting.
 func (c *DeleteJob) Apply(tx *Tx) error {
 	if err := c.check(); err != nil {
 		return err
@@ -51,13 +52,13 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 		return err
 	}
 	j := tx.ended(old, c.NoShutdownDelay, c.Now)
-	if c.Policy == berth.Foreground && j == old { // who watches the job is to see the mark
+	if c.Policy == berth.Foreground && j == old { // those who watch the job must see the mark
 		same := *old
 		same.ModifyIndex, same.JobModifyIndex = tx.Index, tx.Index
 		j = &same
 	}
 	if j != old {
-		tx.putJob(old, j) // also before it is removed, so that this is an end like any other to those who watch
+		tx.putJob(old, j) // also before it is removed, so that watchers see the job end as usual
 	}
 	if !c.Eval.ID.IsZero() {
 		tx.raise(j, c.Eval, c.Now)
@@ -76,8 +77,8 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 
 func (c *DeleteJob) feature() string { return "deletion of jobs with propagation " + string(c.Policy) }
 
-// deletion returns how the job is deleted from now on; marked is how it was
-// until now, nil if it was not.
+// deletion returns how the job is deleted from now on. marked is its mark so
+// far, or nil.
 func (c *DeleteJob) deletion(tx *Tx, marked *JobDeletion) berth.Deletion {
 	d := berth.Deletion{Policy: c.Policy, Intent: c.Intent, Cause: berth.Cause{Kind: berth.CauseUser}, RequestIndex: tx.Index, Time: c.Now}
 	switch {
@@ -90,7 +91,7 @@ func (c *DeleteJob) deletion(tx *Tx, marked *JobDeletion) berth.Deletion {
 	return d
 }
 
-// giveUp takes for lost what the job runs: nobody waits for its end.
+// giveUp marks the job's allocations as lost: nobody waits for their end.
 func (c *DeleteJob) giveUp(tx *Tx, j *berth.Job) {
 	for _, a := range tx.liveOf(tx.AllocsOf(c.Key), func(a *berth.Alloc) bool { return a.Job.UID == j.UID }) {
 		tx.lose(a, berth.StopForced, c.Now)
@@ -100,19 +101,19 @@ func (c *DeleteJob) giveUp(tx *Tx, j *berth.Job) {
 func (c *DeleteJob) check() error {
 	switch {
 	case !slices.Contains(berth.Propagations, c.Policy):
-		return berth.Errorf(berth.Invalid, "propagation %.64q: allowed are %v", string(c.Policy), berth.Propagations)
+		return berth.Errorf(berth.Invalid, "unknown propagation %.64q: want one of %v", string(c.Policy), berth.Propagations)
 	case c.Intent != berth.IntentUser:
-		return berth.Errorf(berth.Invalid, "intent %.64q: allowed is %s", c.Intent, berth.IntentUser)
+		return berth.Errorf(berth.Invalid, "unknown intent %.64q: want %s", c.Intent, berth.IntentUser)
 	case c.Force && c.Policy != berth.Foreground:
-		return berth.Errorf(berth.Invalid, "force: a job that is deleted with propagation %s is gone at once; there is nothing to wait for", c.Policy)
+		return berth.Errorf(berth.Invalid, "force: with propagation %s the job is gone at once, so there is nothing to force", c.Policy)
 	}
 	return nil
 }
 
-// orphan removes the job and leaves what it runs to itself. What is to stop is
-// not left: it ends as it would have.
+// orphan removes the job and orphans its allocations. Those that are to stop
+// still end as they would have.
 func (c *DeleteJob) orphan(tx *Tx, j *berth.Job) {
-	tx.cancelOpen(j, "the job was deleted, and what it runs left to itself", c.Now)
+	tx.cancelOpen(j, "the job was deleted and its allocations orphaned", c.Now)
 	ending := tx.ending(j)
 	for _, a := range tx.liveOf(tx.AllocsOf(c.Key), func(a *berth.Alloc) bool { return a.Job.UID == j.UID && a.Wanted() }) {
 		n := tx.Node(a.NodeID)
@@ -121,7 +122,7 @@ func (c *DeleteJob) orphan(tx *Tx, j *berth.Job) {
 			tx.lose(a, berth.StopNodeLost, c.Now)
 		case ending:
 			tx.stopOrphan(a, berth.StopJobEnded, false, c.Now)
-		case a.Rest().Relocate: // a user wants it stopped, and nothing will place it anew
+		case a.Rest().Relocate: // a user wants it stopped, and nothing will replace it
 			tx.stopOrphan(a, berth.StopOrphan, false, c.Now)
 		default:
 			o := *a
@@ -136,15 +137,15 @@ func (c *DeleteJob) orphan(tx *Tx, j *berth.Job) {
 	tx.removeJob(j)
 }
 
-// ending says whether what a job owns is about to go anyway: a user stopped it,
-// or its submission was given up.
+// ending reports whether what a job owns is about to go anyway: a user stopped
+// the job, or its submission was given up.
 func (tx *Tx) ending(j *berth.Job) bool {
 	row := tx.StreamJob(j.UID)
 	return j.Stop || row != nil && row.Phase == berth.PhaseFailed
 }
 
-// liveOf returns those of the allocations that keep accepts and that have not
-// ended, oldest first.
+// liveOf returns the allocations that keep accepts and that have not ended,
+// oldest first.
 func (tx *Tx) liveOf(all iter.Seq[*berth.Alloc], keep func(*berth.Alloc) bool) (out []*berth.Alloc) {
 	for a := range all {
 		if !a.Ended() && keep(a) {
@@ -157,8 +158,8 @@ func (tx *Tx) liveOf(all iter.Seq[*berth.Alloc], keep func(*berth.Alloc) bool) (
 	return out
 }
 
-// lose notes that an allocation is lost: with its node, or because nobody waits
-// for its end. When its agent is heard, that stops what runs of it.
+// lose marks an allocation as lost: with its node, or because nobody waits for
+// its end. When its agent reconnects, it stops what still runs.
 func (tx *Tx) lose(old *berth.Alloc, why string, now int64) {
 	a, more := old.With()
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
@@ -169,8 +170,9 @@ func (tx *Tx) lose(old *berth.Alloc, why string, now int64) {
 	tx.changeAlloc(old, a)
 }
 
-// loseOrphans ends what has no job on a node that is down: no scheduler looks
-// at it. A node that is down has none, so there is nothing to do twice.
+// loseOrphans marks orphaned allocations on a node that is down as lost,
+// because no scheduler looks at them. Afterwards there are none, so doing it
+// twice does nothing.
 func (tx *Tx) loseOrphans(n *berth.Node, now int64) {
 	if n.Status != berth.NodeDown {
 		return
@@ -192,23 +194,23 @@ func (tx *Tx) stopOrphan(old *berth.Alloc, why string, noDelay bool, now int64) 
 	tx.changeAlloc(old, a)
 }
 
-// MaxFinalize is how many jobs one command removes at most.
+// MaxFinalize is the largest number of jobs that one command removes.
 const MaxFinalize = 100
 
 // FinalizeDeletions removes jobs that are being deleted and that nothing holds
-// any more. What follows a job is made by the command that removes it, so that
-// there is no time at which there is neither.
+// any more. The same command creates the job's successor, so there is no moment
+// with neither.
 type FinalizeDeletions struct {
 	ByLeader
 	Jobs []JobRef
 }
 
 // Apply implements Command. Jobs that are gone, or are not being deleted, are
-// passed over, unless all are: then it was done already. One that something
-// holds refuses the whole command.
+// skipped; if that is all of them, the command was applied before. A job that
+// something still holds refuses the whole command.
 func (c *FinalizeDeletions) Apply(tx *Tx) error {
 	if n := len(c.Jobs); n == 0 || n > MaxFinalize {
-		return berth.Errorf(berth.Invalid, "finalize: %d jobs; allowed are 1 to %d", n, MaxFinalize)
+		return berth.Errorf(berth.Invalid, "finalize: must name 1 to %d jobs, got %d", MaxFinalize, n)
 	}
 	var gone []*berth.Job
 	for i, r := range c.Jobs {
@@ -237,7 +239,7 @@ func (c *FinalizeDeletions) Apply(tx *Tx) error {
 	return nil
 }
 
-// AllocByUID returns the allocation of a UID, or nil.
+// AllocByUID returns the allocation with a UID, or nil.
 func (s *Snapshot) AllocByUID(uid berth.UID) *berth.Alloc {
 	_, a := find(&s.allocs.rows, &s.allocs.byTime, uid.Index, func(a *berth.Alloc) bool { return a.Ordinal == uid.Ordinal })
 	return a

@@ -49,12 +49,12 @@ func TestDeletionsAreRefused(t *testing.T) {
 		del  *state.DeleteRows
 		want string // "" if it is accepted
 	}{
-		"nothing":                       {&state.DeleteRows{}, "0 rows; allowed are 1 to 1000"},
-		"too much":                      {&state.DeleteRows{Evals: make([]berth.EvalID, 1001)}, "1001 rows"},
+		"nothing":                       {&state.DeleteRows{}, "delete: must name 1 to 1000 rows, got 0"},
+		"too much":                      {&state.DeleteRows{Evals: make([]berth.EvalID, 1001)}, "rows, got 1001"},
 		"a job that runs":               {&state.DeleteRows{Jobs: []state.JobRef{web}}, `job sum cannot be deleted: it is running`},
 		"a task that runs":              {&state.DeleteRows{Allocs: []berth.AllocID{all[1].ID}}, "cannot be deleted: it is pending"},
 		"a finished batch instance":     {&state.DeleteRows{Allocs: []berth.AllocID{all[0].ID}}, "the instance would run again"},
-		"the evaluation of what runs":   {&state.DeleteRows{Evals: []berth.EvalID{e1}}, "is of it"},
+		"the evaluation of what runs":   {&state.DeleteRows{Evals: []berth.EvalID{e1}}, "belongs to it"},
 		"a node that is ready":          {&state.DeleteRows{Nodes: []berth.NodeID{n1}}, "cannot be deleted: it is ready"},
 		"a node, and one that is ready": {&state.DeleteRows{Nodes: []berth.NodeID{n2, n1}}, "it is ready"},
 		"what is not there":             {&state.DeleteRows{Allocs: []berth.AllocID{{1}}, Jobs: []state.JobRef{{Key: web.Key}}}, ""},

@@ -6,7 +6,8 @@ import (
 	"berth"
 )
 
-// Deletion returns the mark of a job that is being deleted, nil if it is not.
+// Deletion returns the deletion mark of a job, or nil if it is not being
+// deleted.
 func (s *Snapshot) Deletion(k berth.JobKey) *JobDeletion {
 	if s.deletions.count == 0 {
 		return nil
@@ -24,7 +25,8 @@ func (s *Snapshot) Deletions() iter.Seq[*JobDeletion] {
 }
 
 // Blocking returns how many allocations hold a job that is deleted in the
-// foreground: those whose end was not confirmed, and whose node is not lost.
+// foreground: those that have not been confirmed to have ended and whose node
+// is not lost.
 func (s *Snapshot) Blocking(k berth.JobKey, uid berth.UID) (n int) {
 	sum := s.Summary(k)
 	if sum == nil || sum.UID != uid {
@@ -37,7 +39,7 @@ func (s *Snapshot) Blocking(k berth.JobKey, uid berth.UID) (n int) {
 	return n
 }
 
-// mark stores a mark, instead of the one that the job has.
+// mark stores a mark, replacing the one that the job has.
 func (tx *Tx) mark(d *JobDeletion) {
 	tx.trace(d.Key)
 	t := &tx.deletions
@@ -59,7 +61,7 @@ func (tx *Tx) dropMark(k berth.JobKey) {
 	}
 }
 
-// unmarked refuses what a job that is being deleted cannot have any more.
+// unmarked refuses changes to a job that is being deleted.
 func (tx *Tx) unmarked(k berth.JobKey) error {
 	if d := tx.Deletion(k); d != nil {
 		return deleting(d)
@@ -68,6 +70,6 @@ func (tx *Tx) unmarked(k berth.JobKey) error {
 }
 
 func deleting(d *JobDeletion) error {
-	return berth.Refusef(berth.CodeDeleting, "job %q, %s, is being deleted since index %d and has not gone yet; try again when it has",
+	return berth.Refusef(berth.CodeDeleting, "job %q, %s, is still being deleted (since index %d); try again when it is gone",
 		d.Key, d.UID.Text('j'), d.Deletion.RequestIndex)
 }

@@ -25,7 +25,7 @@ func TestForcedDeletion(t *testing.T) {
 		for _, p := range []berth.Propagation{berth.Background, berth.Orphan} {
 			c := forces(2)
 			c.Policy = p
-			refusedAs(t, log, c, berth.Invalid, "force: a job that is deleted with propagation "+string(p)+" is gone at once")
+			refusedAs(t, log, c, berth.Invalid, "force: with propagation "+string(p)+" the job is gone at once")
 		}
 		if marked {
 			log.Must(t, deletes(berth.Foreground, 2), report(store, 1, berth.ClientComplete))

@@ -170,7 +170,7 @@ func TestDeletionByUID(t *testing.T) {
 		late.Policy = p
 		refusedAs(t, log, late, berth.Conflict, "uid-mismatch: job \"web\" is "+now.Text('j')+" now")
 	}
-	refusedAs(t, log, &state.DeleteJob{Key: webKey, Policy: "odd", Intent: berth.IntentUser}, berth.Invalid, "allowed are [background foreground orphan]")
+	refusedAs(t, log, &state.DeleteJob{Key: webKey, Policy: "odd", Intent: berth.IntentUser}, berth.Invalid, "want one of [background foreground orphan]")
 }
 
 // What a job leaves to itself runs on: nothing stops, replaces or adopts it, but

@@ -17,7 +17,7 @@ func (s *Snapshot) Deployment(id berth.DeploymentID) *berth.Deployment {
 	return d
 }
 
-// DeploymentsOf returns the deployments of a job, in no order.
+// DeploymentsOf returns the deployments of a job, in no particular order.
 func (s *Snapshot) DeploymentsOf(k berth.JobKey) iter.Seq[*berth.Deployment] {
 	return of(&s.deployments.rows, &s.deployments.byJob, keyHash(k), func(d *berth.Deployment) bool { return d.Key() == k })
 }
@@ -27,8 +27,8 @@ func (s *Snapshot) DeploymentsFrom(p berth.IDPrefix) iter.Seq[*berth.Deployment]
 	return withPrefix(p, &s.deployments.byID, s.deployments.vec.Get, func(d *berth.Deployment) [16]byte { return d.ID })
 }
 
-// NewestDeployment returns the newest deployment of a job's incarnation, nil
-// if it has none.
+// NewestDeployment returns the newest deployment of a job's incarnation, or
+// nil.
 func (s *Snapshot) NewestDeployment(k berth.JobKey, uid berth.UID) (newest *berth.Deployment) {
 	for d := range s.DeploymentsOf(k) {
 		if d.JobUID == uid && (newest == nil || d.CreateIndex > newest.CreateIndex) {
@@ -38,17 +38,16 @@ func (s *Snapshot) NewestDeployment(k berth.JobKey, uid berth.UID) (newest *bert
 	return newest
 }
 
-// ActiveDeployments returns the deployments that go on and were changed after
-// that state index, those that were changed first before the others.
+// ActiveDeployments returns the active deployments that were changed after a
+// state index, in order of their last change.
 func (s *Snapshot) ActiveDeployments(after uint64) iter.Seq[*berth.Deployment] {
 	return rowsOf(&s.deployments.rows, s.deployments.active.From(after+1, 0))
 }
 
-// CountActiveDeployments returns how many deployments go on.
+// CountActiveDeployments returns the number of active deployments.
 func (s *Snapshot) CountActiveDeployments() int { return s.deployments.active.Len() }
 
-// activeOf returns the deployment of an incarnation of a job that goes on, nil
-// if there is none.
+// activeOf returns the active deployment of a job's incarnation, or nil.
 func (s *Snapshot) activeOf(k berth.JobKey, uid berth.UID) *berth.Deployment {
 	if s.deployments.active.Len() == 0 {
 		return nil
@@ -61,7 +60,7 @@ func (s *Snapshot) activeOf(k berth.JobKey, uid berth.UID) *berth.Deployment {
 	return nil
 }
 
-// link stores a new row with its indexes.
+// link stores a new row and adds it to the indexes.
 func (t *deploymentTable) link(tx *Tx, d *berth.Deployment) {
 	slot := t.insert(tx, d)
 	hi, _ := d.ID.Words()
@@ -72,15 +71,15 @@ func (t *deploymentTable) link(tx *Tx, d *berth.Deployment) {
 	}
 }
 
-// unlist takes a row that is about to change, or to go, from the index of those
-// that go on.
+// unlist takes a row that is about to change or be removed from the index of
+// active deployments.
 func (t *deploymentTable) unlist(tx *Tx, d *berth.Deployment, slot uint32) {
 	if d.Active() {
 		t.active.Remove(tx.edit, d.ModifyIndex, slot)
 	}
 }
 
-// putDeployment stores a deployment; old is the row it replaces, nil if none.
+// putDeployment stores a deployment. old is the row it replaces, or nil.
 func (tx *Tx) putDeployment(old, d *berth.Deployment) {
 	t := &tx.deployments
 	d.ModifyIndex = tx.Index
@@ -98,8 +97,8 @@ func (tx *Tx) putDeployment(old, d *berth.Deployment) {
 	tx.note(Deployments, anyOrNil(old), d)
 }
 
-// dropDeployments forgets the deployments of an incarnation of a job, which
-// goes.
+// dropDeployments deletes the deployments of a job's incarnation that is being
+// removed.
 func (tx *Tx) dropDeployments(j *berth.Job) {
 	if tx.deployments.count == 0 {
 		return

@@ -8,21 +8,20 @@ import (
 	"berth"
 )
 
-// active returns a deployment that goes on, or why there is none.
+// active returns an active deployment, or an error.
 func (tx *Tx) active(id berth.DeploymentID) (*berth.Deployment, error) {
 	d := tx.Deployment(id)
 	switch {
 	case d == nil:
 		return nil, berth.Errorf(berth.NotFound, "deployment not found: %s", id)
 	case !d.Active():
-		return nil, berth.Errorf(berth.Invalid, "deployment %s has ended: it is %s", id, d.Status)
+		return nil, berth.Errorf(berth.Invalid, "deployment %s has ended with status %s", id, d.Status)
 	}
 	return d, nil
 }
 
-// look raises the evaluation that goes on with a deployment, and returns its
-// ID; zero if its job wants nothing of it any more. d is about to be stored, or
-// has ended.
+// look creates the evaluation that continues a deployment and returns its ID,
+// or zero if its job does not need one. d is about to be stored, or has ended.
 func (tx *Tx) look(d *berth.Deployment, now int64) (id berth.EvalID) {
 	j := tx.Job(d.Key())
 	if j == nil || j.UID != d.JobUID || j.Stop {
@@ -34,24 +33,24 @@ func (tx *Tx) look(d *berth.Deployment, now int64) (id berth.EvalID) {
 	}, now)
 	e.DeploymentID = d.ID
 	tx.putEval(nil, e)
-	if d.Active() { // else it is stored already
+	if d.Active() { // otherwise it is stored already
 		d.StepIndex = tx.Index
 	}
 	return e.ID
 }
 
-// SetDeploymentStatus pauses a deployment, lets it go on, or cancels it.
+// SetDeploymentStatus pauses, resumes or cancels a deployment.
 type SetDeploymentStatus struct {
 	ByLeader
 	ID          berth.DeploymentID
 	Status      string // running, paused or cancelled
-	Description string // "" is what goes with the status
+	Description string // "" means the usual text of the status
 	Now         int64
 
-	Eval berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+	Eval berth.EvalID `msgpack:"-"` // set by Apply: the created evaluation
 }
 
-// Apply implements Command. The time of a pause does not count towards the
+// Apply implements Command. Time spent paused does not count towards the
 // progress deadlines.
 func (c *SetDeploymentStatus) Apply(tx *Tx) error {
 	old, err := tx.active(c.ID)
@@ -67,7 +66,7 @@ func (c *SetDeploymentStatus) Apply(tx *Tx) error {
 	case berth.DeploymentCancelled:
 		d.StatusDescription = berth.DeploymentJobReplaced
 	default:
-		return berth.Errorf(berth.Invalid, "a deployment cannot be made %q so; allowed are running, paused and cancelled", c.Status)
+		return berth.Errorf(berth.Invalid, "cannot set the deployment status to %q: want running, paused or cancelled", c.Status)
 	}
 	if c.Description != "" {
 		d.StatusDescription = c.Description
@@ -87,15 +86,15 @@ func (c *SetDeploymentStatus) Apply(tx *Tx) error {
 	return nil
 }
 
-// PromoteDeployment makes the canaries of a deployment those who have the
-// names, so that what they ran beside is replaced.
+// PromoteDeployment turns the canaries of a deployment into regular instances,
+// so that the old instances beside them are replaced.
 type PromoteDeployment struct {
 	ByLeader
 	ID     berth.DeploymentID
 	Groups []string // empty: all that have canaries
 	Now    int64
 
-	Eval berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+	Eval berth.EvalID `msgpack:"-"` // set by Apply: the created evaluation
 }
 
 // Apply implements Command. It is refused unless all canaries of the groups are
@@ -112,7 +111,7 @@ func (c *PromoteDeployment) Apply(tx *Tx) error {
 	for _, name := range groups {
 		s := old.TaskGroups[name]
 		if n := tx.HealthyCanaries(old, name); n < s.DesiredCanaries {
-			return berth.Errorf(berth.Invalid, "task group %q has %d of %d canaries healthy; all of them must be before it is promoted", name, n, s.DesiredCanaries)
+			return berth.Errorf(berth.Invalid, "task group %q has %d of %d canaries healthy; all must be healthy before promotion", name, n, s.DesiredCanaries)
 		}
 	}
 	d := newEnrolment(old, new(*old)).d
@@ -142,7 +141,7 @@ func (c *PromoteDeployment) groups(d *berth.Deployment) (out []string, err error
 		case s.DesiredCanaries == 0:
 			return nil, berth.Errorf(berth.Invalid, "Groups: group %q of deployment %s has no canaries to promote", name, d.ID)
 		case s.Promoted:
-			return nil, berth.Errorf(berth.Invalid, "Groups: group %q of deployment %s is promoted already", name, d.ID)
+			return nil, berth.Errorf(berth.Invalid, "Groups: group %q of deployment %s is already promoted", name, d.ID)
 		}
 		if !slices.Contains(out, name) {
 			out = append(out, name)
@@ -162,8 +161,8 @@ func (c *PromoteDeployment) groups(d *berth.Deployment) (out []string, err error
 	return out, nil
 }
 
-// HealthyCanaries returns how many canaries of a group of a deployment are
-// healthy and shall run.
+// HealthyCanaries returns how many canaries of a group are healthy and meant to
+// run.
 func (s *Snapshot) HealthyCanaries(d *berth.Deployment, group string) (n int) {
 	for _, id := range d.TaskGroups[group].PlacedCanaries {
 		if a := s.Alloc(id); a != nil && a.Live() && a.Rest().DeploymentID == d.ID {
@@ -175,8 +174,8 @@ func (s *Snapshot) HealthyCanaries(d *berth.Deployment, group string) (n int) {
 	return n
 }
 
-// nameCanary makes a canary an instance like others. Its agent must see that: its
-// services have other tags from now on.
+// nameCanary makes a canary a regular instance. Its agent must see that,
+// because the tags of its services change.
 func (tx *Tx) nameCanary(id berth.AllocID, now int64) {
 	old := tx.Alloc(id)
 	if old == nil || old.Rest().DeploymentStatus == nil || !old.Rest().DeploymentStatus.Canary || old.Ended() {
@@ -190,19 +189,19 @@ func (tx *Tx) nameCanary(id berth.AllocID, now int64) {
 	tx.changeAlloc(old, a)
 }
 
-// SetAllocHealth says by hand that allocations of a deployment are healthy or
-// not. That one is not fails the deployment, if Fail is set.
+// SetAllocHealth marks allocations of a deployment as healthy or unhealthy by
+// hand. An unhealthy one fails the deployment if Fail is set.
 type SetAllocHealth struct {
 	ByLeader
 	ID                 berth.DeploymentID
 	Healthy, Unhealthy []berth.AllocID
 	Fail               bool
-	// Silent passes over allocations of which something was said already.
+	// Silent skips allocations that already have a health.
 	Silent bool
 	Now    int64
 
-	Eval     berth.EvalID `msgpack:"-"` // set by Apply: what it raised
-	Reverted *uint64      `msgpack:"-"` // set by Apply: the version that the job went back to
+	Eval     berth.EvalID `msgpack:"-"` // set by Apply: the created evaluation
+	Reverted *uint64      `msgpack:"-"` // set by Apply: the version that the job was reverted to
 }
 
 // Apply implements Command.
@@ -212,7 +211,7 @@ func (c *SetAllocHealth) Apply(tx *Tx) error {
 		return err
 	}
 	if len(c.Healthy)+len(c.Unhealthy) == 0 {
-		return berth.Errorf(berth.Invalid, "neither a healthy nor an unhealthy allocation is named")
+		return berth.Errorf(berth.Invalid, "no healthy or unhealthy allocation named")
 	}
 	said := map[berth.AllocID]bool{}
 	for i, id := range slices.Concat(c.Healthy, c.Unhealthy) {
@@ -220,7 +219,7 @@ func (c *SetAllocHealth) Apply(tx *Tx) error {
 		case a == nil:
 			return berth.Errorf(berth.NotFound, "alloc not found: %s", id)
 		case a.Rest().DeploymentID != c.ID:
-			return berth.Errorf(berth.Invalid, "allocation %s is not of deployment %s", id, c.ID)
+			return berth.Errorf(berth.Invalid, "allocation %s does not belong to deployment %s", id, c.ID)
 		}
 		if _, twice := said[id]; twice {
 			return berth.Errorf(berth.Invalid, "allocation %s is named twice", id)
@@ -252,17 +251,16 @@ func (c *SetAllocHealth) Apply(tx *Tx) error {
 	return nil
 }
 
-// FailDeployment ends a deployment that does not come to its end. If a group of
-// it says so, its job goes back to the newest version that was stable, as a new
-// version.
+// FailDeployment fails a deployment. If one of its groups asks for it, the job
+// is reverted to its newest stable version, as a new version.
 type FailDeployment struct {
 	ByLeader
 	ID          berth.DeploymentID
 	Description string
 	Now         int64
 
-	Eval     berth.EvalID `msgpack:"-"` // set by Apply: what it raised
-	Reverted *uint64      `msgpack:"-"` // set by Apply: the version that the job went back to
+	Eval     berth.EvalID `msgpack:"-"` // set by Apply: the created evaluation
+	Reverted *uint64      `msgpack:"-"` // set by Apply: the version that the job was reverted to
 }
 
 // Apply implements Command.
@@ -276,14 +274,14 @@ func (c *FailDeployment) Apply(tx *Tx) error {
 	return nil
 }
 
-// failDeployment stores a deployment, d being a copy of its own, as a failed
-// one, and does what follows from that.
+// failDeployment stores a deployment as failed, with the consequences. d is a
+// copy that it may change.
 func (tx *Tx) failDeployment(old, d *berth.Deployment, why string, now int64) (eval berth.EvalID, reverted *uint64) {
 	d.Status, d.StatusDescription, d.ModifyTime = berth.DeploymentFailed, why, now
 	j := tx.Job(d.Key())
 	to, more := tx.revertsTo(d, j)
 	d.StatusDescription += more
-	tx.putDeployment(old, d) // before the version that follows, which it has no part in
+	tx.putDeployment(old, d) // before the new version, which does not belong to it
 	if to != nil {
 		tx.goBack(j, to, now)
 		reverted = &to.Version
@@ -291,8 +289,8 @@ func (tx *Tx) failDeployment(old, d *berth.Deployment, why string, now int64) (e
 	return tx.look(d, now), reverted
 }
 
-// revertsTo returns the version that a job goes back to because a deployment
-// failed, nil if it stays, and what the deployment says about that.
+// revertsTo returns the version that a job is reverted to because a deployment
+// failed, or nil, and the text about it in the deployment's description.
 func (tx *Tx) revertsTo(d *berth.Deployment, j *berth.Job) (to *berth.Job, says string) {
 	reverts := false
 	for _, s := range d.TaskGroups {
@@ -305,13 +303,13 @@ func (tx *Tx) revertsTo(d *berth.Deployment, j *berth.Job) (to *berth.Job, says 
 	case to == nil:
 		return nil, "; no earlier version of the job is stable, so it stays as it is"
 	case sameSpec(to, j):
-		return nil, fmt.Sprintf("; the newest stable version, %d, asks for the same, so the job stays as it is", to.Version)
+		return nil, fmt.Sprintf("; the newest stable version, %d, has the same specification, so the job stays as it is", to.Version)
 	}
-	return to, fmt.Sprintf("; the job went back to version %d, as version %d", to.Version, j.Version+1)
+	return to, fmt.Sprintf("; the job was reverted to version %d, as version %d", to.Version, j.Version+1)
 }
 
-// stableBefore returns the newest stable version before the job's newest, nil
-// if none is kept.
+// stableBefore returns the newest kept stable version before the job's newest,
+// or nil.
 func (tx *Tx) stableBefore(j *berth.Job) (to *berth.Job) {
 	for v := range tx.JobVersions(j.Key()) {
 		if v.Stable && !v.Stop && v.UID == j.UID && v.Version < j.Version {
@@ -321,28 +319,28 @@ func (tx *Tx) stableBefore(j *berth.Job) (to *berth.Job) {
 	return to
 }
 
-// goBack makes an earlier version of a job, which asks for something else, its
+// goBack makes an earlier version of a job, with a different specification, its
 // newest.
 func (tx *Tx) goBack(j, to *berth.Job, now int64) {
 	n := *to
 	tx.following(j, &n, now)
-	source := tx.Submission(j.Key(), to.Version) // which may be dropped with its version
+	source := tx.Submission(j.Key(), to.Version) // it may be dropped with its version
 	tx.putJob(j, &n)
 	if source != nil {
 		tx.putSubmission(&Submission{source.JobSubmission, j.Key(), n.Version})
 	}
 }
 
-// StepDeployments raises the evaluations that go on with deployments of which
-// something was heard.
+// StepDeployments creates the evaluations that continue deployments with new
+// reports.
 type StepDeployments struct {
 	ByLeader
 	IDs []berth.DeploymentID
 	Now int64
 }
 
-// Apply implements Command. Those that have ended, are paused, or are looked at
-// already, are passed over.
+// Apply implements Command. Deployments that have ended, are paused, or already
+// have an evaluation are skipped.
 func (c *StepDeployments) Apply(tx *Tx) error {
 	for _, id := range c.IDs {
 		old := tx.Deployment(id)
@@ -351,7 +349,7 @@ func (c *StepDeployments) Apply(tx *Tx) error {
 		}
 		d := *old
 		tx.look(&d, c.Now)
-		d.StepIndex = tx.Index // also if nobody wants anything of it
+		d.StepIndex = tx.Index // even if no evaluation is needed
 		tx.putDeployment(old, &d)
 	}
 	return nil

@@ -6,16 +6,16 @@ import (
 	"berth"
 )
 
-// DispatchJob makes a child of a parameterized job from what it is given, with
-// the evaluation that looks at it. If there is a child of the same idempotency
-// token, that is the one, and nothing changes: the log decides which was first.
+// DispatchJob creates a child of a parameterized job, with its evaluation. If a
+// child with the same idempotency token exists, that child is the result and
+// nothing changes: the log decides which was first.
 type DispatchJob struct {
 	Key      berth.JobKey
 	Child    berth.JobID
 	Payload  []byte
 	Meta     map[string]string
-	Token    string // "" is none
-	Priority int    // of the child; 0 is the parent's
+	Token    string // "" means none
+	Priority int    // of the child; 0 means the parent's
 	Eval     EvalSeed
 	Now      int64
 }

@@ -7,22 +7,22 @@ import (
 	"berth"
 )
 
-// UpdateDrain begins to empty a node, changes how, or ends that. A node that is
-// drained takes no new work; whether it does afterwards is for the operator to
-// say.
+// UpdateDrain starts the drain of a node, changes it, or ends it. A node that
+// is drained takes no new work; the operator decides whether it does
+// afterwards.
 type UpdateDrain struct {
 	ID           berth.NodeID
-	Spec         *berth.DrainSpec // nil: the node is not to be drained any more
+	Spec         *berth.DrainSpec // nil: end the drain
 	MarkEligible bool             // without Spec: it takes new work again
 	Meta         map[string]string
-	Seed         [16]byte // of the evaluations that it raises
+	Seed         [16]byte // of the evaluations that it creates
 	Now          int64
 
-	Evals []berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+	Evals []berth.EvalID `msgpack:"-"` // set by Apply: the created evaluations
 }
 
-// Apply implements Command. Ending a drain that is not there changes nothing
-// but eligibility.
+// Apply implements Command. Ending a drain that does not exist changes nothing
+// but the eligibility.
 func (c *UpdateDrain) Apply(tx *Tx) error {
 	c.Evals = nil
 	old := tx.Node(c.ID)
@@ -59,8 +59,8 @@ func (c *UpdateDrain) Apply(tx *Tx) error {
 	return nil
 }
 
-// begin stores the node with a strategy. One that is drained already began when
-// it did, and its deadline counts from now.
+// begin stores the node with a drain strategy. If a drain is in progress, it
+// keeps its start time, and its deadline counts from now.
 func (c *UpdateDrain) begin(tx *Tx, old, n *berth.Node) {
 	now := time.Unix(0, c.Now).UTC()
 	d := berth.DrainStrategy{DrainSpec: *c.Spec, StartedAt: now}
@@ -88,7 +88,7 @@ func (c *UpdateDrain) begin(tx *Tx, old, n *berth.Node) {
 	}
 }
 
-// drainOver returns what is remembered of a node's drain that is over.
+// drainOver returns the record of a drain that is over.
 func drainOver(n *berth.Node, status string, meta map[string]string, now int64) *berth.DrainMetadata {
 	d := berth.DrainMetadata{StartedAt: n.DrainStrategy.StartedAt}
 	if n.LastDrain != nil {
@@ -101,8 +101,9 @@ func drainOver(n *berth.Node, status string, meta map[string]string, now int64) 
 	return &d
 }
 
-// keepOn lets what was told to leave a node, and does not yet, stay there: the
-// next drain begins anew. It returns the jobs of which something stays.
+// keepOn lets allocations stay that were told to leave a node and have not left
+// yet: the next drain starts over. It returns the jobs that have such
+// allocations.
 func (tx *Tx) keepOn(id berth.NodeID, now int64) (jobs []*berth.Job) {
 	var stay []*berth.Alloc
 	for a := range tx.AllocsOn(id) {
@@ -123,8 +124,8 @@ func (tx *Tx) keepOn(id berth.NodeID, now int64) (jobs []*berth.Job) {
 	return jobs
 }
 
-// newestOf returns the newest version of an allocation's job, nil if the job is
-// gone.
+// newestOf returns the newest version of an allocation's job, or nil if the job
+// is gone.
 func (tx *Tx) newestOf(a *berth.Alloc) *berth.Job {
 	if j := tx.Job(a.Key()); j != nil && j.UID == a.Job.UID {
 		return j
@@ -133,24 +134,24 @@ func (tx *Tx) newestOf(a *berth.Alloc) *berth.Job {
 }
 
 // MigrateAllocs tells allocations to leave their node, which is drained, and
-// raises an evaluation for each of their jobs, which finds new places. What has
-// no job that could do that is stopped by the command itself, as is what waited
-// for its replacement.
+// creates an evaluation for each of their jobs to place them elsewhere.
+// Allocations without such a job, and those that only waited for their
+// replacement, are stopped by the command itself.
 type MigrateAllocs struct {
 	ByLeader
 	Node   berth.NodeID
 	Allocs []berth.AllocID
-	// Stop says that the allocations are not to wait for their replacement: it
-	// is healthy, or there is no time left.
+	// Stop means that the allocations do not wait for their replacements: those
+	// are healthy, or there is no time left.
 	Stop bool
-	Seed [16]byte // of the evaluations that it raises
+	Seed [16]byte // of the evaluations that it creates
 	Now  int64
 
-	Evals []berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+	Evals []berth.EvalID `msgpack:"-"` // set by Apply: the created evaluations
 }
 
-// Apply implements Command. What has ended, should stop, or is gone is passed
-// over.
+// Apply implements Command. Allocations that have ended, are to stop, or are
+// gone are skipped.
 func (c *MigrateAllocs) Apply(tx *Tx) error {
 	c.Evals = nil
 	n := tx.Node(c.Node)
@@ -189,16 +190,16 @@ func (c *MigrateAllocs) Apply(tx *Tx) error {
 	return nil
 }
 
-// FinishDrain says that a node is empty. It takes no new work until an operator
-// lets it.
+// FinishDrain ends the drain of an empty node. It takes no new work until an
+// operator allows it.
 type FinishDrain struct {
 	ByLeader
 	ID  berth.NodeID
 	Now int64
 }
 
-// Apply implements Command. A node that is not empty after all is still
-// drained.
+// Apply implements Command. A node that is not empty is still drained, so the
+// command is refused.
 func (c *FinishDrain) Apply(tx *Tx) error {
 	old := tx.Node(c.ID)
 	switch {

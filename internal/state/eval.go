@@ -8,8 +8,8 @@ import (
 	"berth/internal/cow"
 )
 
-// openIn returns the index in which evaluations of that status stand, nil if
-// they have ended.
+// openIn returns the index of the open evaluations with a status, nil if the
+// status means they have ended.
 func (t *evalTable) openIn(status string) *cow.Tree[uint64] {
 	switch status {
 	case berth.EvalPending:
@@ -44,19 +44,19 @@ func (s *Snapshot) EvalsFrom(p berth.IDPrefix) iter.Seq[*berth.Eval] {
 	return withPrefix(p, &s.evals.byID, s.evals.vec.Get, func(e *berth.Eval) [16]byte { return e.ID })
 }
 
-// EvalsOf returns the evaluations of a job, those of earlier jobs of the same
-// name included, in no order.
+// EvalsOf returns the evaluations of a job, including those of earlier jobs
+// with the same name, in no particular order.
 func (s *Snapshot) EvalsOf(k berth.JobKey) iter.Seq[*berth.Eval] {
 	return of(&s.evals.rows, &s.evals.byJob, keyHash(k), func(e *berth.Eval) bool { return e.Key() == k })
 }
 
-// OpenEvals returns the evaluations that are pending, or those that are
-// blocked, in no order. status is EvalPending or EvalBlocked.
+// OpenEvals returns the evaluations with a status, EvalPending or EvalBlocked,
+// in no particular order.
 func (s *Snapshot) OpenEvals(status string) iter.Seq[*berth.Eval] {
 	return rowsOf(&s.evals.rows, s.evals.openIn(status).All())
 }
 
-// putEval stores an evaluation; old is the row it replaces, nil if none.
+// putEval stores an evaluation. old is the row it replaces, or nil.
 func (tx *Tx) putEval(old, e *berth.Eval) {
 	t := &tx.evals
 	e.ModifyIndex = tx.Index
@@ -86,7 +86,8 @@ func (tx *Tx) putEval(old, e *berth.Eval) {
 	tx.note(Evals, anyOrNil(old), e)
 }
 
-// link stores a new row with its indexes, all but those of open evaluations.
+// link stores a new row and adds it to the indexes, except those of open
+// evaluations.
 func (t *evalTable) link(tx *Tx, e *berth.Eval) uint32 {
 	slot := t.insert(tx, e)
 	hi, _ := e.ID.Words()
@@ -96,11 +97,11 @@ func (t *evalTable) link(tx *Tx, e *berth.Eval) uint32 {
 	return slot
 }
 
-// EvalSeed is an evaluation as a command carries it: what the command's other
-// fields and its place in the log do not say.
+// EvalSeed holds what a command must say of an evaluation beyond its other
+// fields and its place in the log.
 type EvalSeed struct {
 	ID          berth.EvalID
-	Priority    int // 0: the job's
+	Priority    int // 0 means the job's
 	TriggeredBy string
 	Cause       berth.Cause
 }
@@ -125,8 +126,8 @@ func (tx *Tx) raise(j *berth.Job, s EvalSeed, now int64) *berth.Eval {
 	return e
 }
 
-// unusedEvals refuses IDs of new evaluations of which one is there, or is
-// given twice: the command was applied before, or its proposer is at fault.
+// unusedEvals refuses IDs of new evaluations that exist already or are given
+// twice: the command was applied before, or its proposer has a bug.
 func (tx *Tx) unusedEvals(ids ...berth.EvalID) error {
 	for i, id := range ids {
 		switch {
@@ -141,7 +142,7 @@ func (tx *Tx) unusedEvals(ids ...berth.EvalID) error {
 	return nil
 }
 
-// removeEval forgets an evaluation that has ended, and what it found.
+// removeEval deletes an evaluation that has ended, with its explanation.
 func (tx *Tx) removeEval(e *berth.Eval) {
 	t := &tx.evals
 	slot, _ := t.find(e.ID)
@@ -158,7 +159,7 @@ func (tx *Tx) removeEval(e *berth.Eval) {
 	tx.note(Evals, e, nil)
 }
 
-// unusedSeed refuses the ID of an evaluation that is there; zero raises none.
+// unusedSeed refuses the ID of an existing evaluation. A zero ID creates none.
 func (tx *Tx) unusedSeed(s EvalSeed) error {
 	if s.ID.IsZero() {
 		return nil
@@ -166,9 +167,9 @@ func (tx *Tx) unusedSeed(s EvalSeed) error {
 	return tx.unusedEvals(s.ID)
 }
 
-// cancelOpen cancels the blocked evaluations of a job: nothing of it waits for a
-// place any more. Pending ones stay: the broker hands them out one after
-// another, and the last to look finds all.
+// cancelOpen cancels the blocked evaluations of a job: it no longer waits for
+// capacity. Pending ones stay: the broker hands them out one after another, and
+// the last one sees everything.
 func (tx *Tx) cancelOpen(j *berth.Job, why string, now int64) {
 	for _, e := range tx.blockedOf(j) {
 		tx.cancel(e, why, now)
@@ -192,11 +193,10 @@ func (tx *Tx) cancel(old *berth.Eval, why string, now int64) {
 	tx.putEval(old, &e)
 }
 
-// MaxStreamError is how long the reason can be for which a submission is given
-// up, in bytes.
+// MaxStreamError is the longest reason for giving up a submission, in bytes.
 const MaxStreamError = 4 << 10
 
-// seedOf returns what the IDs of a command that is about an object follow from.
+// seedOf returns the seed for the IDs of a command about an object.
 func seedOf(uid berth.UID) (seed [16]byte) {
 	for i := range 8 {
 		seed[i] = byte(uid.Index >> (8 * i))

@@ -6,8 +6,8 @@ import (
 	"berth"
 )
 
-// CreateEvals raises evaluations that no other command raises: for a job that
-// a user wants looked at again, say.
+// CreateEvals creates evaluations that no other command creates, for example
+// when a user asks for one.
 type CreateEvals struct {
 	ByLeader
 	Evals []EvalFor
@@ -18,13 +18,13 @@ type CreateEvals struct {
 type EvalFor struct {
 	EvalSeed
 	Key          berth.JobKey
-	Left         bool // of a job that is gone it is raised, too, for what that left
+	Left         bool // also create it for a deleted job, for the allocations that it left
 	WaitUntil    int64
 	PreviousEval berth.EvalID
 }
 
-// Apply implements Command. Evaluations of jobs that are gone are left out,
-// unless they are for what such a job left, and it left something that runs.
+// Apply implements Command. Evaluations of deleted jobs are left out, unless
+// they are for allocations that such a job left, and one of these still runs.
 func (c *CreateEvals) Apply(tx *Tx) error {
 	ids := make([]berth.EvalID, len(c.Evals))
 	for i, s := range c.Evals {
@@ -56,8 +56,9 @@ func (c *CreateEvals) needs() int {
 	return 1
 }
 
-// leftBy returns the last job of a name that left something which is to run, as
-// that was placed; nil if none did. What was left to itself is nobody's.
+// leftBy returns the last job of a name that left an allocation which should
+// run, in the version that was placed, or nil. Orphaned allocations do not
+// count.
 func (tx *Tx) leftBy(k berth.JobKey) (last *berth.Job) {
 	for a := range tx.AllocsOf(k) {
 		if a.Live() && !a.Orphaned && (last == nil || cmp.Or(compareIncarnations(last, a.Job), cmp.Compare(last.Version, a.Job.Version)) < 0) {
@@ -75,7 +76,7 @@ type CancelEvals struct {
 	Now int64
 }
 
-// Apply implements Command. Those that have ended already are left as they are.
+// Apply implements Command. Those that have ended already stay as they are.
 func (c *CancelEvals) Apply(tx *Tx) error {
 	for _, id := range c.IDs {
 		if e := tx.Eval(id); e != nil && !e.Terminal() {
@@ -86,7 +87,7 @@ func (c *CancelEvals) Apply(tx *Tx) error {
 }
 
 // FailEval ends an evaluation that could not be delivered or decided, and
-// raises its follow-up, which tries again later.
+// creates its follow-up, which tries again later.
 type FailEval struct {
 	ByLeader
 	ID       berth.EvalID
@@ -130,8 +131,8 @@ func (c *FailEval) Apply(tx *Tx) error {
 	return nil
 }
 
-// leaves says whether an evaluation that is given up leaves something to do: a
-// job that is wanted, or what runs of one that is not any more. Nobody else
+// leaves reports whether an evaluation that is given up leaves work behind: a
+// job that should run, or allocations of one that should not. Nothing else
 // would look at that until something happens.
 func (tx *Tx) leaves(e *berth.Eval) bool {
 	if j := tx.Job(e.Key()); j != nil && j.UID == e.JobUID && !j.Stop {
@@ -142,19 +143,20 @@ func (tx *Tx) leaves(e *berth.Eval) bool {
 			continue
 		}
 		if n := tx.Node(a.NodeID); a.Wanted() || silent(n) {
-			return true // to be stopped, or lost
+			return true // to be stopped or marked lost
 		}
 	}
 	return false
 }
 
-// EvaluateJob raises an evaluation of a job that a user wants looked at again.
-// A job that was stopped can be, too: what is left of it is stopped.
+// EvaluateJob creates an evaluation of a job at a user's request. It also works
+// for a stopped job: what is left of it is stopped.
 type EvaluateJob struct {
 	Key  berth.JobKey
 	Eval EvalSeed
-	// Force places what failed anew at once, also what is past its attempts or
-	// waits for its time, of groups that have rescheduling on.
+	// Force replaces failed allocations at once, even those that have no
+	// attempts left or wait for their delay, in groups that have rescheduling
+	// enabled.
 	Force bool
 	Now   int64
 }
@@ -166,9 +168,9 @@ func (c *EvaluateJob) Apply(tx *Tx) error {
 	case j == nil:
 		return berth.Errorf(berth.NotFound, "job %q not found", c.Key)
 	case j.Periodic != nil:
-		return berth.Errorf(berth.Invalid, "job %q is periodic: it runs nothing itself, so there is nothing to evaluate", c.Key)
+		return berth.Errorf(berth.Invalid, "job %q is periodic and runs nothing itself, so there is nothing to evaluate", c.Key)
 	case !j.Schedulable():
-		return berth.Errorf(berth.Invalid, "job %q is parameterized: it runs nothing itself, so there is nothing to evaluate", c.Key)
+		return berth.Errorf(berth.Invalid, "job %q is parameterized and runs nothing itself, so there is nothing to evaluate", c.Key)
 	}
 	if err := tx.unusedEvals(c.Eval.ID); err != nil {
 		return err
@@ -180,9 +182,10 @@ func (c *EvaluateJob) Apply(tx *Tx) error {
 	return nil
 }
 
-// forceReschedule marks what failed for good of a job and was not replaced. The
-// evaluation stops what is marked and places another, which may have to wait for
-// room; the mark is never taken away, for nobody looks at what should not run.
+// forceReschedule marks the job's failed allocations that were not replaced.
+// The evaluation stops a marked allocation and places another, which may have
+// to wait for capacity. The mark stays: it means nothing for an allocation that
+// should not run.
 func (tx *Tx) forceReschedule(j *berth.Job) {
 	if j.Stop {
 		return

@@ -176,15 +176,15 @@ func TestWhatMayNotBeEvicted(t *testing.T) {
 	e.job("high", 50, 3000, 2)
 	e.job("top", 100, 3000, 1)
 	near, _ := e.place("near", 0)
-	if _, why := e.place("high", 0, near); why != "allocation "+near.ID.String()+" cannot be evicted: its job has the priority 41; allowed is at most 40" {
+	if _, why := e.place("high", 0, near); why != "allocation "+near.ID.String()+" cannot be preempted: its job has priority 41; it may be at most 40" {
 		t.Errorf("%q", why)
 	}
 	e.ends(near)
 	high, _ := e.place("high", 0)
-	if _, why := e.place("high", 1, high); why != "allocation "+high.ID.String()+" cannot be evicted: its job has the priority 50; allowed is at most 40" {
+	if _, why := e.place("high", 1, high); why != "allocation "+high.ID.String()+" cannot be preempted: its job has priority 50; it may be at most 40" {
 		t.Errorf("%q", why)
 	}
-	if _, why := e.place("top", 0, high, high); why != "allocation "+high.ID.String()+" is to be evicted twice" {
+	if _, why := e.place("top", 0, high, high); why != "allocation "+high.ID.String()+" is named twice as a victim" {
 		t.Errorf("%q", why)
 	}
 	if high = e.store.Snapshot().Alloc(high.ID); !high.Live() {
@@ -196,7 +196,7 @@ func TestWhatMayNotBeEvicted(t *testing.T) {
 	// The one that waits for others to end cannot make room itself.
 	e.job("one", 80, 1000, 1)
 	for a := range e.store.Snapshot().AllocsOf(e.jobs["top"].Job.Key()) {
-		if why := e.store.Snapshot().Evictable(a, &berth.Job{ID: "x", Priority: 110}); why != "it waits for others to end" {
+		if why := e.store.Snapshot().Evictable(a, &berth.Job{ID: "x", Priority: 110}); why != "it waits for its own victims to end" {
 			t.Errorf("%q", why)
 		}
 	}

@@ -4,8 +4,7 @@ import (
 	"berth"
 )
 
-// Explanation returns why the evaluation's allocations are where they are, or
-// nil.
+// Explanation returns the reasons of an evaluation's placements, or nil.
 func (s *Snapshot) Explanation(id berth.EvalID) *Explanation {
 	_, x := s.explanations.find(id)
 	return x
@@ -16,7 +15,7 @@ func (t *explanationTable) find(id berth.EvalID) (slot uint32, x *Explanation) {
 	return find(&t.rows, &t.byEval, hi, func(x *Explanation) bool { return x.Eval == id })
 }
 
-// putExplanation adds to what is kept of an evaluation.
+// putExplanation adds to the explanation of an evaluation.
 func (tx *Tx) putExplanation(x *Explanation) {
 	t := &tx.explanations
 	slot, old := t.find(x.Eval)

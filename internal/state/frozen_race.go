@@ -12,8 +12,8 @@ import (
 	"berth/internal/state/codec"
 )
 
-// Stored values never change. Under the race detector each is remembered with
-// a hash for as long as it lives, and CheckFrozen compares.
+// Stored values never change. Under the race detector each is remembered with a
+// hash as long as it lives, and CheckFrozen compares.
 
 type frozenValue struct {
 	value func() any // nil once collected
@@ -26,8 +26,8 @@ var frozen struct {
 	next   uint64
 }
 
-// mostFrozen bounds what is remembered, so that large tests stay fast; beyond
-// it, new values are not watched.
+// mostFrozen bounds how many values are remembered, so that large tests stay
+// fast. Later ones are not checked.
 const mostFrozen = 20_000
 
 func freeze[T any](v *T) {
@@ -73,7 +73,7 @@ func CheckFrozen() error {
 	return nil
 }
 
-// hashValue returns a hash of all that v holds.
+// hashValue returns a hash of everything that v contains.
 func hashValue(v any) uint64 {
 	f := fnv.New64a()
 	f.Write(codec.Canonical(v))

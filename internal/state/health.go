@@ -6,15 +6,14 @@ import (
 	"berth"
 )
 
-// What agents and users say of the health of allocations is counted in the
-// deployment in the same command, so the counts are always those of a recount
-// (known bug class N13).
+// A command that changes the health of allocations changes the counts of their
+// deployment too, so the counts always equal a recount (known bug class N13).
 
-// healths are the deployments of which a command hears something, each with a
-// copy that is its own to change until store.
+// healths are the deployments that a command changes, each with a copy that may
+// be changed until store.
 type healths map[berth.DeploymentID]*enrolment
 
-// of returns the copy of a deployment, nil if it is gone.
+// of returns the copy of a deployment, or nil if it is gone.
 func (h *healths) of(tx *Tx, id berth.DeploymentID) *berth.Deployment {
 	if e := (*h)[id]; e != nil {
 		return e.d
@@ -31,15 +30,16 @@ func (h *healths) of(tx *Tx, id berth.DeploymentID) *berth.Deployment {
 	return (*h)[id].d
 }
 
-// store stores what was heard, in an order that is the same on all servers.
+// store stores the changed deployments, in an order that is the same on all
+// servers.
 func (h healths) store(tx *Tx, now int64) {
 	for _, id := range sortedIDs(h) {
 		h[id].store(tx, now)
 	}
 }
 
-// judge notes in more, which belongs to a changed copy of a, that it is healthy
-// or not, and counts that. What was said of it before is taken back.
+// judge records in more, which belongs to a changed copy of a, whether it is
+// healthy, and updates the counts. An earlier verdict is taken back.
 func (h *healths) judge(tx *Tx, a *berth.Alloc, more *berth.AllocMore, healthy bool, at time.Time, now int64) {
 	was := verdict(a)
 	s := berth.AllocDeploymentStatus{Healthy: &healthy, Timestamp: at, ModifyIndex: tx.Index}
@@ -72,9 +72,9 @@ func counterOf(g *berth.DeploymentState, healthy bool) *int {
 	return &g.UnhealthyAllocs
 }
 
-// heard notes what an agent's report says of the health of an allocation. Its first word stands; after that only people may say something
-// else. One whose tasks failed before it was healthy is not healthy, whether
-// its agent says so or not.
+// heard records the health in an agent's report. The agent's first verdict
+// stays; after that only people may change it. An allocation whose tasks failed
+// before it was healthy is unhealthy, whatever its agent says.
 func (h *healths) heard(tx *Tx, a *berth.Alloc, more *berth.AllocMore, u *AllocUpdate, now int64) {
 	if !tellsHealth(a, u) {
 		return
@@ -86,8 +86,9 @@ func (h *healths) heard(tx *Tx, a *berth.Alloc, more *berth.AllocMore, u *AllocU
 	h.judge(tx, a, more, healthy, at, now)
 }
 
-// tellsHealth says whether a report is the first to tell of the health of an
-// allocation. Outside of deployments it is kept, too: a drain waits for it.
+// tellsHealth reports whether a report is the first with the health of an
+// allocation. It is kept outside of deployments too, because a drain waits for
+// it.
 func tellsHealth(a *berth.Alloc, u *AllocUpdate) bool {
 	switch {
 	case verdict(a) != nil:
@@ -98,8 +99,8 @@ func tellsHealth(a *berth.Alloc, u *AllocUpdate) bool {
 	return u.Client == berth.ClientFailed && a.More != nil && !a.More.DeploymentID.IsZero()
 }
 
-// seen notes that an evaluation raised with the command will look at a job, so
-// that nobody need raise another for its deployment.
+// seen notes that the command creates an evaluation of a job, so that its
+// deployment needs no other.
 func (h healths) seen(tx *Tx, j *berth.Job) {
 	for _, e := range h {
 		if e.d.JobUID == j.UID && e.d.Key() == j.Key() {

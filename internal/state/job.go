@@ -17,17 +17,18 @@ func (s *Snapshot) Job(k berth.JobKey) *berth.Job {
 	return nil
 }
 
-// JobSlot is the place of a job among the rows, as long as the job is there.
+// JobSlot is the position of a job in the table, valid as long as the job
+// exists.
 type JobSlot uint32
 
-// JobSlot returns where a job is, for those who look at it again and again.
+// JobSlot returns the position of a job, for callers who look it up often.
 func (s *Snapshot) JobSlot(k berth.JobKey) (at JobSlot, ok bool) {
 	slot, ok := s.jobs.byKey.First(jobKey(k))
 	return JobSlot(slot), ok
 }
 
-// JobAt returns the job in a slot with its counts, nil if there is none. It can
-// be another one than was there before.
+// JobAt returns the job in a slot with its counts, or nil. It may be a
+// different job than before.
 func (s *Snapshot) JobAt(at JobSlot) (*berth.Job, *Summary) {
 	return s.jobs.vec.Get(uint32(at)), s.jobs.summaries.Get(uint32(at))
 }
@@ -48,7 +49,7 @@ func (s *Snapshot) Jobs(namespace, prefix string) iter.Seq[*berth.Job] {
 	return startingWith(&t.rows, &t.byKey, namespace+"\x00"+prefix)
 }
 
-// JobsFrom returns all jobs that are not below the key, in order.
+// JobsFrom returns the jobs whose keys are at or after k, in order.
 func (s *Snapshot) JobsFrom(k berth.JobKey) iter.Seq[*berth.Job] {
 	return rowsOf(&s.jobs.rows, s.jobs.byKey.From(jobKey(k), 0))
 }
@@ -72,13 +73,13 @@ func (s *Snapshot) AllVersions() iter.Seq[*berth.Job] {
 	return rowsOf(&s.jobs.versions, s.jobs.byVersion.All())
 }
 
-// AllSubmissions returns what versions of jobs were made from, in order of
+// AllSubmissions returns the sources of all job versions, in order of
 // namespace, ID and number.
 func (s *Snapshot) AllSubmissions() iter.Seq[*Submission] {
 	return rowsOf(&s.jobs.submitted, s.jobs.bySubmit.All())
 }
 
-// Submission returns what a version of the job was made from, or nil.
+// Submission returns the source of a version of the job, or nil.
 func (s *Snapshot) Submission(k berth.JobKey, v uint64) *Submission {
 	if slot, ok := s.jobs.bySubmit.First(versionKey(k, v)); ok {
 		return s.jobs.submitted.vec.Get(slot)
@@ -86,12 +87,12 @@ func (s *Snapshot) Submission(k berth.JobKey, v uint64) *Submission {
 	return nil
 }
 
-// sameSpec says whether two versions of a job ask for the same.
+// sameSpec reports whether two versions of a job have the same specification.
 func sameSpec(a, b *berth.Job) bool {
 	return bytes.Equal(codec.Canonical(spec(a)), codec.Canonical(spec(b)))
 }
 
-// spec returns the job without what servers set.
+// spec returns the job without the fields that servers set.
 func spec(j *berth.Job) *berth.Job {
 	s := *j
 	s.Stable, s.Version, s.VersionTag, s.SubmitTime = false, 0, nil, 0

@@ -7,8 +7,8 @@ import (
 	"berth/internal/state/codec"
 )
 
-// putJob stores a job as the newest version; old is the row it replaces, nil
-// if none.
+// putJob stores a job as the newest version. old is the row it replaces, or
+// nil.
 func (tx *Tx) putJob(old, j *berth.Job) {
 	t := &tx.jobs
 	if old == nil {
@@ -35,8 +35,8 @@ func (tx *Tx) putJob(old, j *berth.Job) {
 	tx.note(Jobs, anyOrNil(old), j)
 }
 
-// putVersion keeps j in the history, and drops the oldest version that is not
-// tagged if there are too many.
+// putVersion adds j to the history, and drops the oldest untagged version if
+// there are too many.
 func (tx *Tx) putVersion(j *berth.Job) {
 	t := &tx.jobs
 	vk := versionKey(j.Key(), j.Version)
@@ -48,13 +48,13 @@ func (tx *Tx) putVersion(j *berth.Job) {
 	tx.forgetVersions(j.Key())
 }
 
-// forgetVersions drops the oldest versions of a job that are not tagged, if
-// there are too many.
+// forgetVersions drops the oldest untagged versions of a job if there are too
+// many.
 func (tx *Tx) forgetVersions(k berth.JobKey) {
 	var plain []*berth.Job
 	row := tx.StreamOf(k)
 	for v := range tx.JobVersions(k) {
-		if v.VersionTag == nil && !(row != nil && row.Plan != nil && v.Version == row.Version) { // which is placed
+		if v.VersionTag == nil && !(row != nil && row.Plan != nil && v.Version == row.Version) { // the version that is placed
 			plain = append(plain, v)
 		}
 	}
@@ -86,8 +86,8 @@ func (tx *Tx) putSubmission(sub *Submission) {
 	t.bySubmit.Add(tx.edit, vk, t.submitted.insert(tx, sub))
 }
 
-// removeJob forgets a job with all that belongs to it but its allocations and
-// evaluations, which end in their own ways.
+// removeJob deletes a job with everything that belongs to it, except its
+// allocations and evaluations, which end on their own.
 func (tx *Tx) removeJob(j *berth.Job) {
 	tx.trace(j.Key())
 	t := &tx.jobs
@@ -108,7 +108,7 @@ func (tx *Tx) removeJob(j *berth.Job) {
 		t.scalings.Set(tx.edit, slot, nil)
 	}
 	tx.unrelate(j, slot, t.summaries.Get(slot))
-	delete(tx.counting, slot) // of what its children's ends counted
+	delete(tx.counting, slot) // counts that the end of its children changed
 	tx.note(Summaries, t.summaries.Get(slot), nil)
 	t.summaries.Set(tx.edit, slot, nil)
 	t.summaryChanged = tx.Index
@@ -122,10 +122,8 @@ func (tx *Tx) removeJob(j *berth.Job) {
 	}
 }
 
-// following gives j its place in the history of a job that is old now, nil if
-// there is none: as a next version, or, if it asks for the same as old, as old
-// itself. Then there is no new version, but ModifyIndex says that somebody
-// wanted it.
+// following makes j the next version of old, nil if there is none. If j has the
+// same specification as old, there is no new version; only ModifyIndex changes.
 func (tx *Tx) following(old, j *berth.Job, now int64) {
 	j.Stable, j.VersionTag = false, nil
 	j.SubmitTime, j.ModifyIndex, j.JobModifyIndex = now, tx.Index, tx.Index
@@ -142,7 +140,7 @@ func (tx *Tx) following(old, j *berth.Job, now int64) {
 	}
 }
 
-// beget makes a child of a job, with the evaluation that looks at it.
+// beget creates a child of a job, with its evaluation.
 func (tx *Tx) beget(parent *berth.Job, id berth.JobID, seed EvalSeed, now int64, change func(*berth.Job)) *berth.Job {
 	c := *parent
 	c.ID, c.Name, c.ParentID, c.Periodic = id, string(id), parent.ID, nil
@@ -152,14 +150,13 @@ func (tx *Tx) beget(parent *berth.Job, id berth.JobID, seed EvalSeed, now int64,
 	if change != nil {
 		change(&c)
 	}
-	tx.adoptPolicies(nil, &c) // its own, not its parent's
+	tx.adoptPolicies(nil, &c) // its own policies, not its parent's
 	tx.putJob(nil, &c)
 	tx.raise(&c, seed, now)
 	return &c
 }
 
-// incarnation returns the job of the name, which must be the one of the UID if
-// that is set.
+// incarnation returns the job with a name. If uid is set, the job must have it.
 func (tx *Tx) incarnation(k berth.JobKey, uid berth.UID) (*berth.Job, error) {
 	switch j := tx.Job(k); {
 	case j == nil && !uid.IsZero():
@@ -174,8 +171,8 @@ func (tx *Tx) incarnation(k berth.JobKey, uid berth.UID) (*berth.Job, error) {
 	}
 }
 
-// ended returns the job as it is to be put when it ends, itself if it was
-// stopped before, and cancels what waits for room on its behalf.
+// ended returns the row of a job that ends, unchanged if it was stopped before,
+// and cancels its blocked evaluations.
 func (tx *Tx) ended(old *berth.Job, noDelay bool, now int64) *berth.Job {
 	j := old
 	if !old.Stop {
@@ -189,12 +186,12 @@ func (tx *Tx) ended(old *berth.Job, noDelay bool, now int64) *berth.Job {
 	if noDelay {
 		tx.skipDelays(old.Key())
 	}
-	// Open evaluations of what came before have nothing left to do.
+	// Open evaluations of earlier versions have nothing left to do.
 	tx.cancelOpen(j, "the job was stopped", now)
 	return j
 }
 
-// skipDelays marks the job's allocations to stop without delay.
+// skipDelays makes the job's allocations stop without delay.
 func (tx *Tx) skipDelays(k berth.JobKey) {
 	var live []*berth.Alloc
 	for a := range tx.AllocsOf(k) {
@@ -232,7 +229,7 @@ func (tx *Tx) emptied(row *berth.StreamJob) {
 }
 
 // adoptPolicies gives the policies of a job that is about to be stored their
-// identity. One that says what it said in old keeps its indexes.
+// identity. A policy that is the same as in old keeps its indexes.
 func (tx *Tx) adoptPolicies(old, j *berth.Job) {
 	if !j.Scaled() {
 		return
@@ -265,12 +262,12 @@ func (tx *Tx) runnable(j *berth.Job) error {
 		return berth.Errorf(berth.Denied, "Job registration, dispatch, and scale are disabled by the scheduler configuration")
 	}
 	if tx.NodePool(j.NodePool) == nil {
-		return berth.Errorf(berth.Invalid, "job.node_pool: there is no node pool %.150q", j.NodePool)
+		return berth.Errorf(berth.Invalid, "job.node_pool: node pool %.150q not found", j.NodePool)
 	}
 	return nil
 }
 
-// versionOf returns a version of the job as it is now, and the job.
+// versionOf returns a kept version of a job, after the job itself.
 func (tx *Tx) versionOf(k berth.JobKey, version uint64) (cur, v *berth.Job, err error) {
 	cur = tx.Job(k)
 	if cur == nil {
@@ -278,13 +275,13 @@ func (tx *Tx) versionOf(k berth.JobKey, version uint64) (cur, v *berth.Job, err 
 	}
 	v = tx.JobVersion(k, version)
 	if v == nil || v.UID != cur.UID {
-		return nil, nil, berth.Errorf(berth.NotFound, "job %q has no version %d, or it is not kept any more", k, version)
+		return nil, nil, berth.Errorf(berth.NotFound, "job %q has no version %d, or it is no longer kept", k, version)
 	}
 	return cur, v, nil
 }
 
-// amend stores what is said of a version and is not its specification. The
-// job's own row changes, too, so that who watches the job sees it.
+// amend stores a change of a version that is not part of its specification. The
+// job's own row changes too, so that its watchers see it.
 func (tx *Tx) amend(cur, v *berth.Job) {
 	n := v
 	if v.Version != cur.Version {

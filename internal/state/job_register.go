@@ -5,16 +5,16 @@ import (
 	"berth/internal/state/codec"
 )
 
-// RegisterJob makes a job or gives it a new version, and raises the evaluation
-// that looks at it: the two are never apart.
+// RegisterJob creates a job or adds a version, and creates its evaluation in
+// the same command.
 type RegisterJob struct {
 	Job        *berth.Job
 	Submission *berth.JobSubmission
-	// Eval is the evaluation to raise; its ID is zero for jobs that run nothing
-	// themselves.
+	// Eval is the evaluation to create; its ID is zero for jobs that run
+	// nothing themselves.
 	Eval EvalSeed
 	// Enforce registers only if the job's JobModifyIndex is Index; 0 means that
-	// there must be no such job.
+	// the job must not exist.
 	Enforce           bool
 	Index             uint64
 	PreserveCounts    bool // keep the counts of groups that exist, as far as their scaling policies allow
@@ -29,7 +29,7 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	}
 	key := c.Job.Key()
 	if tx.Namespace(key.Namespace) == nil {
-		return berth.Errorf(berth.Invalid, "job.namespace: there is no namespace %q", key.Namespace)
+		return berth.Errorf(berth.Invalid, "job.namespace: namespace %q not found", key.Namespace)
 	}
 	if err := tx.runnable(c.Job); err != nil {
 		return err
@@ -76,7 +76,8 @@ func (c *RegisterJob) needs() int {
 	return 1
 }
 
-// fixedType says whether a job of this type was always one, and stays one.
+// fixedType reports whether jobs of this type never change to or from another
+// one.
 func fixedType(j *berth.Job) bool { return j.PerNode() || j.Type == berth.TypeStream }
 
 func (c *RegisterJob) pack(w *codec.Writer) { w.Value((*registerFields)(c)) }
@@ -92,7 +93,7 @@ func (c *RegisterJob) unpack(r *codec.Reader) {
 type registerFields RegisterJob
 
 func (c *RegisterJob) enforce(old *berth.Job) error {
-	const prefix = "Enforcing job modify index" // clients look for it
+	const prefix = "Enforcing job modify index" // clients match this text
 	switch {
 	case !c.Enforce:
 		return nil
@@ -106,8 +107,8 @@ func (c *RegisterJob) enforce(old *berth.Job) error {
 	return nil
 }
 
-// preserve carries counts and resources over from the job as it is now, which
-// only the log's order can say.
+// preserve copies counts and resources from the current job. Only the order of
+// the log decides which those are.
 func (c *RegisterJob) preserve(j, old *berth.Job) {
 	if !c.PreserveCounts && !c.PreserveResources {
 		return
@@ -144,9 +145,8 @@ func (c *RegisterJob) preserve(j, old *berth.Job) {
 	j.TaskGroups = groups
 }
 
-// stream registers a stream job. It raises no evaluation: what is to be made
-// for the job is decided from its submission, and one that is given is not
-// raised.
+// stream registers a stream job. It creates no evaluation, even if it is given
+// one: what to create for the job is decided from its submission.
 func (c *RegisterJob) stream(tx *Tx, old *berth.Job) error {
 	j := *c.Job
 	if err := lineage(old, &j); err != nil {
@@ -172,8 +172,8 @@ func (c *RegisterJob) stream(tx *Tx, old *berth.Job) error {
 		c.keepText(tx, &j)
 		return nil
 	}
-	// What follows an incarnation that a user did not stop is its next version,
-	// or the same if it asks for nothing else.
+	// A registration after an incarnation that no user stopped is its next
+	// version, or the same version if the specification is equal.
 	base := *old
 	base.Stop = row == nil || row.Phase == berth.PhaseStopped
 	tx.following(&base, &j, c.Now)

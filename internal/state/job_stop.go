@@ -4,11 +4,11 @@ import (
 	"berth"
 )
 
-// StopJob ends a job and raises the evaluation that stops its allocations.
+// StopJob stops a job and creates the evaluation that stops its allocations.
 type StopJob struct {
 	Key   berth.JobKey
 	UID   berth.UID // if set, only this incarnation
-	Purge bool      // forget the job, not only stop it: DeleteJob in the background says more
+	Purge bool      // also delete the job; DeleteJob in the background has more options
 	// NoShutdownDelay tells agents to skip the shutdown delays.
 	NoShutdownDelay bool
 	Eval            EvalSeed

@@ -20,7 +20,7 @@ func hash(parts ...string) uint64 {
 		for i := range len(p) {
 			h = (h ^ uint64(p[i])) * 1099511628211
 		}
-		h = (h ^ 0xff) * 1099511628211 // so that ("ab","c") is not ("a","bc")
+		h = (h ^ 0xff) * 1099511628211 // so that ("ab","c") differs from ("a","bc")
 	}
 	return h
 }
@@ -94,14 +94,14 @@ func withPrefix[T any](p berth.IDPrefix, ix *cow.Tree[uint64], get func(uint32) 
 				if !yield(v) {
 					return
 				}
-			case at > hi: // past the prefix; at its head, others may stand between
+			case at > hi: // past the prefix; among equal halves, others may come first
 				return
 			}
 		}
 	}
 }
 
-// UniqueKey says whether an attribute or meta key is about one node alone.
+// UniqueKey reports whether an attribute or meta key is unique to each node.
 func UniqueKey(k string) bool { return strings.HasPrefix(k, "unique.") }
 
 func compareIncarnations(a, b *berth.Job) int {
@@ -125,14 +125,14 @@ func rescheduleKey(uid berth.UID, group string, index uint32) string {
 	return string(binary.BigEndian.AppendUint32(b, index))
 }
 
-// ownerKey orders what an owner has by kind and name.
+// ownerKey orders resources by owner, kind and name.
 func ownerKey(owner berth.UID, kind, name string) string {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 13+len(kind)+len(name)), owner.Index)
 	b = append(binary.BigEndian.AppendUint32(b, owner.Ordinal), kind...)
 	return string(append(append(b, 0), name...))
 }
 
-// keyOf returns the key of a resource. Orphans can have equal names.
+// keyOf returns the key of a resource. Orphans may have equal names.
 func keyOf(r *berth.Object) string {
 	if r.Owner.IsZero() {
 		return ownerKey(berth.UID{}, r.Kind, string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, r.UID.Index), r.UID.Ordinal)))
@@ -162,5 +162,5 @@ func halfOf[T any](id berth.ID[T]) uint64 {
 	return hi
 }
 
-// uidHash tells those apart, too, that one command made.
+// uidHash also distinguishes UIDs that one command made.
 func uidHash(uid berth.UID) uint64 { return uid.Index<<16 ^ uint64(uid.Ordinal) }

@@ -8,61 +8,62 @@ import (
 	"berth/internal/state/codec"
 )
 
-// kind is what there is to know of a kind of command, beside what it does.
+// kind describes a kind of command, apart from what it does.
 type kind struct {
 	make func() Command
-	// since is the log version that its number came with. A command that says
-	// more than that has a method needs.
+	// since is the log version that introduced its number. A command with later
+	// fields has a method needs.
 	since int
-	// feature says in an operator's words what it is, if it can need a log version
-	// beyond 1. DeleteJob says it itself.
+	// feature names it for operators, if it can need a log version beyond 1.
+	// DeleteJob has a method for that.
 	feature string
-	cause   string // why it changed a resource, as events tell it
-	counted bool   // its refusals are counted: nobody waits for it, so it came too late
+	cause   string // why it changed a resource, as events show it
+	counted bool   // its refusals are counted: nobody waits for it, so a refusal means that it came too late
 }
 
 const streamJobs = "jobs of type " + berth.TypeStream
 
-// kinds are all there are, by number, and numbers the other way round. They are
-// filled in by commands.go: the table names every command, and commands stand
-// on what is here.
+// kinds holds all kinds by number, and numbers the reverse. commands.go fills
+// them in an init function: the table names every command, and commands depend
+// on these variables.
 var (
 	kinds   []kind
 	numbers = map[reflect.Type]Number{}
 )
 
-// NumberOf returns the number of a command's kind; 0 is a kind that no log
-// carries.
+// NumberOf returns the number of a command's kind, or 0 for a kind that is
+// never logged.
 func NumberOf(c Command) Number { return numbers[reflect.TypeOf(c)] }
 
-// Cause says why commands of the kind change resources, "" if they do not.
+// Cause returns why commands of the kind change resources, or "" if they do
+// not.
 func (n Number) Cause() string { return kinds[n].cause }
 
 // Counted reports whether refusals of the kind are counted.
 func (n Number) Counted() bool { return kinds[n].counted }
 
-// needer is a command that can say what the log version of its number has not.
+// needer is a command that may need a higher log version than its number does.
 type needer interface{ needs() int }
 
-// Needs returns the log version that a server must know to read a command as it
-// is meant.
+// Needs returns the log version that a server must know to understand a
+// command.
 func Needs(c Command) int { return needs(c, NumberOf(c)) }
 
 func needs(c Command, n Number) int {
 	if x, ok := c.(needer); ok {
 		return x.needs()
 	}
-	if n == 0 { // no log carries it
+	if n == 0 { // never logged
 		return 1
 	}
 	return kinds[n].since
 }
 
-// featured is a command that has more than one feature.
+// featured is a command with more than one feature.
 type featured interface{ feature() string }
 
-// Feature says in an operator's words what a command is that log version 1 does
-// not have.
+// Feature names for operators the feature that a command needs and log version
+// 1 does not have.
 func Feature(c Command) string {
 	if x, ok := c.(featured); ok {
 		return x.feature()
@@ -70,15 +71,16 @@ func Feature(c Command) string {
 	return kinds[NumberOf(c)].feature
 }
 
-// packed is a command that writes its own fields.
+// packed is a command that encodes its own fields.
 type packed interface {
 	Command
 	pack(w *codec.Writer)
 	unpack(r *codec.Reader)
 }
 
-// AppendCommand appends an applied command as entries hold it. What a command
-// learned when it was applied, such as the numbers of nodes, is part of it.
+// AppendCommand appends an applied command in the encoding of log entries.
+// Results of applying it that it carries, such as the numbers of nodes, are
+// included.
 func AppendCommand(b []byte, c Command) []byte {
 	n := NumberOf(c)
 	if n == 0 {
@@ -93,8 +95,8 @@ func AppendCommand(b []byte, c Command) []byte {
 	return codec.AppendCommand(b, uint64(n), w.Buf())
 }
 
-// DecodeEntry returns the commands of a log entry. Bytes that no server wrote
-// are an error, never a panic; so is a command or version of a newer server.
+// DecodeEntry returns the commands of a log entry. Invalid bytes are an error,
+// never a panic; so is a command or log version of a newer server.
 func DecodeEntry(b []byte) (out []Command, err error) {
 	err = codec.DecodeEntry(b, func(number uint64, fields []byte) error {
 		c, err := decodeCommand(number, fields)

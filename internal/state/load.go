@@ -8,14 +8,14 @@ import (
 	"berth/internal/state/codec"
 )
 
-// Load reads what Save wrote. A snapshot that is damaged, or of a newer
-// version, is an error that says so; nothing of it is used.
+// Load reads what Save wrote. A snapshot that is damaged or of a newer version
+// is an error that says so; nothing of it is used.
 func Load(from io.Reader) (*Snapshot, error) {
 	l := &loader{tx: Begin(&Snapshot{})}
 	err := codec.ReadSnapshot(from, func(version int, kind codec.Kind, r *codec.Reader) error {
 		l.format = version
 		err := l.record(kind, r)
-		if r.Err() != nil { // what was read after the damage says nothing
+		if r.Err() != nil { // what was read after the damage means nothing
 			return r.Err()
 		}
 		return err
@@ -26,8 +26,8 @@ func Load(from io.Reader) (*Snapshot, error) {
 	return l.finish(), nil
 }
 
-// Verify reads what Save wrote and checks that it is all there, bit for bit. It
-// does not look at what the rows say, so it takes a tenth of Load's time.
+// Verify reads what Save wrote and checks that it is complete and undamaged. It
+// does not decode the rows, so it takes a tenth of Load's time.
 func Verify(from io.Reader) error {
 	return codec.ReadSnapshot(from, func(version int, kind codec.Kind, r *codec.Reader) error {
 		if kind != codec.Head {
@@ -38,7 +38,7 @@ func Verify(from io.Reader) error {
 	})
 }
 
-// loaders read the records of each kind.
+// loaders has the function that reads each kind of record.
 var loaders = map[codec.Kind]func(*loader, *codec.Reader) error{
 	codec.Head:            loadHead,
 	codec.Namespace:       loadNamespace,
@@ -69,13 +69,13 @@ var loaders = map[codec.Kind]func(*loader, *codec.Reader) error{
 func (l *loader) record(kind codec.Kind, r *codec.Reader) error {
 	load, ok := loaders[kind]
 	if !ok {
-		return fmt.Errorf("unknown kind %d", kind)
+		return fmt.Errorf("unknown kind of record %d", kind)
 	}
 	return load(l, r)
 }
 
-// loadHead reads what is there once. The head is as long as its version has it,
-// so that the version is what was saved: the checksum does not cover that.
+// loadHead reads the header. Its length must fit its version, which confirms
+// the version: the checksum does not cover that.
 func loadHead(l *loader, r *codec.Reader) error {
 	s := l.tx.Snapshot
 	s.Index, s.Term, s.TermIndex = r.Uint(), r.Uint(), r.Uint()
@@ -84,7 +84,7 @@ func loadHead(l *loader, r *codec.Reader) error {
 		l.changed[t] = r.Uint()
 	}
 	if r.Err() == nil && r.Left() > 0 {
-		return fmt.Errorf("the head is longer than that of version %d", l.format)
+		return fmt.Errorf("the header is longer than version %d has it", l.format)
 	}
 	return r.Err()
 }
@@ -92,7 +92,7 @@ func loadHead(l *loader, r *codec.Reader) error {
 // finish sets what inserting rows did not.
 func (l *loader) finish() *Snapshot {
 	s := l.tx.Snapshot
-	for t := range l.changed { // also of tables that its version does not tell of
+	for t := range l.changed { // including tables that its version does not know
 		l.changed[t] = max(l.changed[t], s.Restored)
 	}
 	l.oldPools()
@@ -115,8 +115,8 @@ func (l *loader) finish() *Snapshot {
 	return l.tx.Seal()
 }
 
-// oldPools makes the node pools that a snapshot of an older version only
-// implies: what its nodes and jobs name.
+// oldPools creates the node pools that a snapshot of an older version only
+// implies: those that its nodes and jobs name.
 func (l *loader) oldPools() {
 	if l.format >= codec.PoolsSince {
 		return

@@ -15,7 +15,7 @@ type loader struct {
 	tx     *Tx
 	format int // the version of the snapshot
 	// preemptors are nodes on which allocations share capacity with those they
-	// preempted, which is known when all are there.
+	// preempted, which is only known when all are loaded.
 	preemptors []*berth.Node
 
 	versions []*berth.Job
@@ -23,7 +23,8 @@ type loader struct {
 	changed  [tableCount]uint64
 }
 
-// version reads the number of a version of a job, nil if it is damaged.
+// version reads the number of a job version and returns that version, or nil if
+// the number is damaged.
 func (l *loader) version(r *codec.Reader) *berth.Job {
 	n := r.Below(uint64(len(l.versions)), "version of a job")
 	if r.Err() != nil {
@@ -32,10 +33,10 @@ func (l *loader) version(r *codec.Reader) *berth.Job {
 	return l.versions[n]
 }
 
-// again says that a row is there a second time, or has no name: indexes rely
-// on it that neither can be.
+// again is the error for a row that occurs twice or has no name: indexes rely
+// on unique names.
 func again(what string, name any) error {
-	return fmt.Errorf("%s %v is there twice, or has no ID", what, name)
+	return fmt.Errorf("%s %v occurs twice or has no ID", what, name)
 }
 
 // read reads a row that is written as msgpack.
@@ -74,7 +75,7 @@ func loadScaling(l *loader, r *codec.Reader) error {
 	}
 	slot, ok := tx.jobs.byKey.First(jobKey(j.Key()))
 	if !ok || tx.jobs.vec.Get(slot) != j {
-		return fmt.Errorf("there are scaling events of %q, which is no job", j.Key())
+		return fmt.Errorf("scaling events of job %q, which does not exist", j.Key())
 	}
 	tx.jobs.scalings.Set(tx.edit, slot, read[ScalingEvents](r))
 	return nil
@@ -151,7 +152,7 @@ func loadTrackedVersions(l *loader, r *codec.Reader) error {
 		return again("number of tracked versions", "")
 	}
 	if r.Err() == nil && (v.Kept < 1 || v.Most < max(v.Kept, TrackedVersions) || v.Most > MaxTrackedVersions) {
-		return fmt.Errorf("of each job %d versions are kept, %d at most", v.Kept, v.Most)
+		return fmt.Errorf("%d versions of each job are kept, more than the maximum %d", v.Kept, v.Most)
 	}
 	l.tx.limit = v
 	return nil
@@ -165,7 +166,7 @@ func loadStreamIDs(l *loader, r *codec.Reader) error {
 func loadRestored(l *loader, r *codec.Reader) error {
 	tx := l.tx
 	if tx.Restored = r.Uint(); r.Err() == nil && (tx.Restored == 0 || tx.Restored > tx.Index) {
-		return fmt.Errorf("it is said to be restored at index %d, and is at index %d", tx.Restored, tx.Index)
+		return fmt.Errorf("it was restored at index %d, but is at index %d", tx.Restored, tx.Index)
 	}
 	return nil
 }
@@ -232,7 +233,7 @@ func loadNode(l *loader, r *codec.Reader) error {
 	if n.Draining() {
 		t.listDrain(tx, n.Number, true)
 	}
-	n.Class = nodeClass(n) // an older build can have looked at less of it
+	n.Class = nodeClass(n) // an older build may have hashed fewer fields
 	u.Class = tx.joinClass(n)
 	freeze(n)
 	t.rows.Set(tx.edit, n.Number, n)
@@ -272,7 +273,7 @@ func loadAlloc(l *loader, r *codec.Reader) error {
 	}
 	if p := l.prev; flags&allocSameEval != 0 {
 		if p == nil {
-			return errors.New("the first allocation refers to one before")
+			return errors.New("the first allocation refers to the one before it")
 		}
 		a.EvalID, a.Job, a.Group, a.CreateIndex, a.CreateTime = p.EvalID, p.Job, p.Group, p.CreateIndex, p.CreateTime
 	} else {
@@ -328,19 +329,19 @@ func loadDeletion(l *loader, r *codec.Reader) error {
 	case l.tx.Deletion(d.Key) != nil:
 		return again("deletion of job", d.Key)
 	case j == nil || j.UID != d.UID || !j.Stop:
-		return fmt.Errorf("job %q, %s, is said to be deleted, and is not there or not stopped", d.Key, d.UID.Text('j'))
+		return fmt.Errorf("job %q, %s, is marked for deletion, but does not exist or is not stopped", d.Key, d.UID.Text('j'))
 	case d.begins() && j.Type != berth.TypeStream || d.Successor != nil && !d.begins():
-		return fmt.Errorf("job %q, %s, has a successor, and cannot have one", d.Key, d.UID.Text('j'))
+		return fmt.Errorf("job %q, %s, must not have a successor", d.Key, d.UID.Text('j'))
 	}
 	if d.Successor != nil {
 		if d.Successor.Job == nil {
-			return fmt.Errorf("job %q, %s, has a successor that says nothing", d.Key, d.UID.Text('j'))
+			return fmt.Errorf("job %q, %s, has an empty successor", d.Key, d.UID.Text('j'))
 		}
 		if err := d.Successor.Job.Whole(); err != nil {
 			return err
 		}
 		if d.Successor.Job.Key() != d.Key || d.Successor.Job.Type != berth.TypeStream {
-			return fmt.Errorf("job %q, %s, has a successor that is another job, %q", d.Key, d.UID.Text('j'), d.Successor.Job.Key())
+			return fmt.Errorf("job %q, %s, has a successor with another name, %q", d.Key, d.UID.Text('j'), d.Successor.Job.Key())
 		}
 	}
 	l.tx.mark(d)
@@ -357,7 +358,7 @@ func loadStream(l *loader, r *codec.Reader) error {
 	case v.UID.IsZero() || l.tx.StreamJob(v.UID) != nil:
 		return again("submission of job", v.Key)
 	case !slices.Contains(phases, v.Phase):
-		return fmt.Errorf("the submission of job %q is in phase %q", v.Key, v.Phase)
+		return fmt.Errorf("the submission of job %q is in unknown phase %q", v.Key, v.Phase)
 	}
 	if v.Plan != nil {
 		if err := checkPlan(v.Plan); err != nil {
@@ -378,9 +379,9 @@ func loadResource(l *loader, r *codec.Reader) error {
 	case v.UID.IsZero() || v.Name == "" || l.tx.Resource(v.UID) != nil || l.tx.ResourceNamed(v.Owner, v.Kind, v.Name) != nil:
 		return again("resource", v.Name)
 	case v.Kind != v.Object.Kind || v.Name != v.Object.Name || (v.PE != nil) != (v.Kind == berth.KindPE):
-		return fmt.Errorf("resource %q of kind %q is not what it says", v.Name, v.Kind)
+		return fmt.Errorf("resource %q does not have the fields of its kind, %q", v.Name, v.Kind)
 	case !v.Owner.IsZero() && l.tx.StreamJob(v.Owner) == nil:
-		return fmt.Errorf("resource %q is owned by a job that is not there, %s", v.Name, v.Owner.Text('j'))
+		return fmt.Errorf("resource %q is owned by job %s, which does not exist", v.Name, v.Owner.Text('j'))
 	}
 	l.tx.resources.link(l.tx, v)
 	return checkObject(&v.Object)

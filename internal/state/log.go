@@ -7,17 +7,18 @@ import (
 	"berth"
 )
 
-// A Log takes commands to the replicated log.
+// A Log appends commands to the replicated log.
 type Log interface {
 	// Propose returns once this server has applied the commands and they are
-	// safe, with the state index of each and why it was refused, if it was.
-	// The error is the first refusal or, without a kind, that the log is gone.
+	// committed, with the state index of each and why it was refused, if it
+	// was. The error is the first refusal or, if it has no kind, means that the
+	// log is lost.
 	Propose(ctx context.Context, cmds ...Command) ([]Result, error)
-	// Stage orders the commands and says at once what becomes of them if the
-	// log holds; nothing is safe before Wait has returned.
+	// Stage orders the commands and returns at once what they lead to if the
+	// log is not lost; nothing is committed until Wait has returned.
 	Stage(cmds ...Command) (*Pending, error)
-	// Tip is the newest state with all that was staged applied. Only commands
-	// to this log may be decided on it.
+	// Tip is the newest state, with all staged commands applied. Use it only to
+	// decide commands for this log.
 	Tip() *Snapshot
 }
 
@@ -26,31 +27,32 @@ type Log interface {
 // safe. Such an error has no kind; a refusal has one.
 var ErrLost = berth.ErrNoLeader
 
-// ErrUnknown is in an error that wraps ErrLost if what it is about may have
-// been logged: it may become the state yet. Without it nothing was, and it may
-// be tried again.
+// ErrUnknown is in an error that wraps ErrLost if the change may have been
+// logged, and so may still take effect. Without it nothing was logged, and the
+// caller may try again.
 var ErrUnknown = errors.New("it is unknown whether the change was made")
 
-// Pending is a group of staged commands on its way.
+// Pending is a group of staged commands that may not be committed yet.
 type Pending struct {
 	Results []Result
 	done    chan struct{}
 	err     error
 }
 
-// NewPending returns a group that is not safe yet.
+// NewPending returns a group that is not committed yet.
 func NewPending(results []Result) *Pending {
 	return &Pending{Results: results, done: make(chan struct{})}
 }
 
-// Resolve says that the group is safe, or why it is lost. It is called once.
+// Resolve ends the wait: the group is committed, or err says why it is lost. It
+// must be called once.
 func (p *Pending) Resolve(err error) {
 	p.err = err
 	close(p.done)
 }
 
-// Wait returns nil once the group is safe and applied here. A context that
-// ends first leaves open what becomes of it.
+// Wait returns nil once the group is committed and applied here. If ctx ends
+// first, the outcome is open.
 func (p *Pending) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:

@@ -256,7 +256,7 @@ func TestEntriesSayWhatTheyNeed(t *testing.T) {
 		}
 	}
 	_, err := state.DecodeEntry(codec.EncodeEntryOn(77, codec.LogVersion+1, cmds))
-	if want := fmt.Sprintf("log entry: it has log version %d, written by a newer build; this build knows 1 to %d", codec.LogVersion+1, codec.LogVersion); err == nil || err.Error() != want {
+	if want := fmt.Sprintf("log entry: log version %d, written by a newer build; this build reads 1 to %d", codec.LogVersion+1, codec.LogVersion); err == nil || err.Error() != want {
 		t.Errorf("%v\nwanted: %s", err, want)
 	}
 	for _, b := range [][]byte{{3, 0, 1}, {3, 0, 1, 0}, {3, 0, 1, 0xff}} {

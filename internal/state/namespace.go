@@ -22,7 +22,7 @@ func (s *Snapshot) Namespaces() iter.Seq[*berth.Namespace] {
 	return rowsOf(&t.rows, t.byName.All())
 }
 
-// putNamespace stores a namespace; old is the row it replaces, nil if none.
+// putNamespace stores a namespace. old is the row it replaces, or nil.
 func (tx *Tx) putNamespace(old, n *berth.Namespace) {
 	t := &tx.namespaces
 	if old == nil {

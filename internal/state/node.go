@@ -22,7 +22,7 @@ func (s *Snapshot) Node(id berth.NodeID) *berth.Node {
 // NodeByNumber returns the node of that number, or nil.
 func (s *Snapshot) NodeByNumber(n uint32) *berth.Node { return s.nodes.rows.Get(n) }
 
-// NodeNumbers is the number of lines in the usage columns.
+// NodeNumbers is the number of rows in the usage columns.
 func (s *Snapshot) NodeNumbers() uint32 { return s.nodes.numbers }
 
 // Nodes returns all nodes in order of ID.
@@ -52,7 +52,7 @@ func (s *Snapshot) SomeNodeOf(class uint32) *berth.Node {
 	if n != nil && n.Class == c.name {
 		return n
 	}
-	for _, number := range s.nodes.byID.All() { // that one is gone; any other will do
+	for _, number := range s.nodes.byID.All() { // that node is gone; any other will do
 		if n := s.nodes.rows.Get(number); n.Class == c.name {
 			return n
 		}
@@ -68,7 +68,7 @@ func (s *Snapshot) ClassName(class uint32) string {
 	return ""
 }
 
-// Classes is the number of lines that class numbers are below.
+// Classes returns the upper bound of class numbers.
 func (s *Snapshot) Classes() uint32 { return s.nodes.classes.next }
 
 // Usage returns a node's usage, by the node's number.
@@ -79,13 +79,14 @@ func (s *Snapshot) Usage(number uint32) *fit.Usage {
 	return &fit.Usage{}
 }
 
-// UsageColumns returns the usage of all nodes in runs, each with the number of
-// its first. A number that no node has stands for one that is not Ready.
+// UsageColumns returns the usage of all nodes in blocks, each with the number
+// of its first node. A number without a node has the usage of a node that is
+// not Ready.
 func (s *Snapshot) UsageColumns() iter.Seq2[uint32, []fit.Usage] {
 	return s.nodes.usage.Runs(s.nodes.numbers)
 }
 
-// Draining returns the nodes that are drained, in order of number.
+// Draining returns the nodes that are being drained, in order of number.
 func (s *Snapshot) Draining() iter.Seq[*berth.Node] {
 	return func(yield func(*berth.Node) bool) {
 		for number := range s.nodes.drains.All() {

@@ -8,15 +8,15 @@ import (
 	"berth/internal/fit"
 )
 
-// RegisterNode makes a node known or tells what it has now. It is the node's
-// own word: its secret must be the one it registered with first.
+// RegisterNode registers a node or updates what it has. The node's agent sends
+// it: the secret must be that of its first registration.
 type RegisterNode struct {
 	Node  *berth.Node
 	Event *berth.NodeEvent
-	Seed  [16]byte // of the evaluations that it raises
+	Seed  [16]byte // of the evaluations that it creates
 	Now   int64
 
-	Evals []berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+	Evals []berth.EvalID `msgpack:"-"` // set by Apply: the created evaluations
 }
 
 // Apply implements Command.
@@ -46,12 +46,12 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 			return berth.Errorf(berth.Denied, "Permission denied: the secret is not that of node %s", n.ID)
 		}
 		n.CreateIndex, n.SchedulingEligibility, n.Events = old.CreateIndex, old.SchedulingEligibility, old.Events
-		n.DrainStrategy, n.LastDrain = old.DrainStrategy, old.LastDrain // its agent has no say in that
+		n.DrainStrategy, n.LastDrain = old.DrainStrategy, old.LastDrain // its agent does not decide these
 		if silent(old) && n.Status != berth.NodeDown {
 			addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node re-registered", c.Now))
 		}
 		if n.Status == berth.NodeInit && old.Status == berth.NodeReady {
-			n.Status = old.Status // an agent that registers again has not gone away
+			n.Status = old.Status // an agent that registers again was not gone
 		}
 	}
 	if c.Event != nil {
@@ -70,23 +70,23 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	return nil
 }
 
-// whole returns an error unless a node is such that all who read it can rely
-// on it. The door says more, and more kindly; this is for what comes from a
-// log that something else wrote.
+// whole returns an error unless a node has everything that its readers rely on.
+// The handler checks more, with better messages; this is for a log that
+// something else wrote.
 func whole(n *berth.Node) error {
 	switch {
 	case n == nil || n.ID.IsZero() || n.NodeResources == nil:
-		return berth.Errorf(berth.Invalid, "node: it has no ID or no resources")
+		return berth.Errorf(berth.Invalid, "node: needs an ID and resources")
 	case !legalStatus(n.Status):
-		return berth.Errorf(berth.Invalid, "node status %q: allowed are initializing, ready, down, disconnected", n.Status)
+		return berth.Errorf(berth.Invalid, "unknown node status %q: want initializing, ready, down or disconnected", n.Status)
 	case n.SchedulingEligibility != "" && n.SchedulingEligibility != berth.NodeEligible && n.SchedulingEligibility != berth.NodeIneligible:
-		return berth.Errorf(berth.Invalid, "node eligibility %q: allowed are eligible, ineligible", n.SchedulingEligibility)
+		return berth.Errorf(berth.Invalid, "unknown node eligibility %q: want eligible or ineligible", n.SchedulingEligibility)
 	case n.NodeResources.MaxDynamicPort > berth.MaxPort:
-		return berth.Errorf(berth.Invalid, "node: dynamic ports up to %d; allowed are ports up to %d", n.NodeResources.MaxDynamicPort, berth.MaxPort)
+		return berth.Errorf(berth.Invalid, "node: the highest dynamic port must be at most %d, got %d", berth.MaxPort, n.NodeResources.MaxDynamicPort)
 	}
 	for name, d := range n.Drivers {
 		if d == nil {
-			return berth.Errorf(berth.Invalid, "node: nothing is said of its driver %q", name)
+			return berth.Errorf(berth.Invalid, "node: driver %q has no information", name)
 		}
 	}
 	if r := n.ReservedResources; r != nil {
@@ -97,11 +97,12 @@ func whole(n *berth.Node) error {
 	return CheckNetworks(n)
 }
 
-// mostAddresses bounds the addresses of a node: each can have ports of its own.
+// mostAddresses bounds the addresses of a node, because each can have its own
+// ports.
 const mostAddresses = 1000
 
-// CheckNetworks returns what is wrong with the ports that a node keeps back on
-// single networks.
+// CheckNetworks returns an error if the reserved ports of the node's networks
+// are invalid.
 func CheckNetworks(n *berth.Node) error {
 	lists := make([]string, 0, len(n.HostNetworks))
 	for _, h := range n.HostNetworks {
@@ -113,7 +114,7 @@ func CheckNetworks(n *berth.Node) error {
 		}
 	}
 	if len(lists) > mostAddresses {
-		return berth.Errorf(berth.Invalid, "node: %d addresses and host networks; allowed are %d", len(lists), mostAddresses)
+		return berth.Errorf(berth.Invalid, "node: must have at most %d addresses and host networks, got %d", mostAddresses, len(lists))
 	}
 	slices.Sort(lists)
 	for _, list := range slices.Compact(lists) {
@@ -128,9 +129,9 @@ func legalStatus(s string) bool {
 	return s == berth.NodeInit || s == berth.NodeReady || s == berth.NodeDown || s == berth.NodeDisconnected
 }
 
-// SetNodeStatus changes how a node is, by its own word or because its leader
-// does not hear it any more, and raises an evaluation for every job that has
-// something on it.
+// SetNodeStatus changes the status of a node, at its own request or because its
+// heartbeats stopped, and creates an evaluation for every job with an
+// allocation on it.
 type SetNodeStatus struct {
 	ByLeader
 	ID          berth.NodeID
@@ -140,7 +141,7 @@ type SetNodeStatus struct {
 	Seed        [16]byte
 	Now         int64
 
-	Evals []berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+	Evals []berth.EvalID `msgpack:"-"` // set by Apply: the created evaluations
 }
 
 // Apply implements Command.
@@ -151,7 +152,7 @@ func (c *SetNodeStatus) Apply(tx *Tx) error {
 	}
 	c.Evals = nil
 	if !legalStatus(c.Status) {
-		return berth.Errorf(berth.Invalid, "node status %q: allowed are initializing, ready, down, disconnected", c.Status)
+		return berth.Errorf(berth.Invalid, "unknown node status %q: want initializing, ready, down or disconnected", c.Status)
 	}
 	n := *old
 	n.Status, n.StatusDescription = c.Status, c.Description
@@ -169,7 +170,7 @@ func (c *SetNodeStatus) Apply(tx *Tx) error {
 	return nil
 }
 
-// AddNodeEvents notes what happened to a node.
+// AddNodeEvents adds events to nodes.
 type AddNodeEvents struct {
 	ID     berth.NodeID
 	Events []berth.NodeEvent
@@ -201,21 +202,20 @@ func addEvents(n *berth.Node, index uint64, e berth.NodeEvent) {
 	n.Events = append(slices.Clone(keep), e)
 }
 
-// SetNodeEligibility says whether a node takes new work. What runs there stays.
-// A node that takes work again raises evaluations: jobs that run on every node
-// have something to start there. One that takes none raises evaluations of those
-// of them that are being updated.
+// SetNodeEligibility sets whether a node takes new work. Running allocations
+// stay. A node that becomes eligible gets evaluations of the jobs that run on
+// every node, because they may start there. One that becomes ineligible gets
+// evaluations of such jobs that are being updated.
 type SetNodeEligibility struct {
 	ID          berth.NodeID
 	Eligibility string
-	Seed        [16]byte // of the evaluations that it raises
+	Seed        [16]byte // of the evaluations that it creates
 	Now         int64
 
-	Evals []berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+	Evals []berth.EvalID `msgpack:"-"` // set by Apply: the created evaluations
 }
 
-// Apply implements Command. A node that is as it should be stays so, and
-// nothing is raised.
+// Apply implements Command. If the eligibility does not change, nothing does.
 func (c *SetNodeEligibility) Apply(tx *Tx) error {
 	c.Evals = nil
 	old := tx.Node(c.ID)
@@ -223,13 +223,13 @@ func (c *SetNodeEligibility) Apply(tx *Tx) error {
 		return berth.Errorf(berth.NotFound, "node not found: %s", c.ID)
 	}
 	if c.Eligibility != berth.NodeEligible && c.Eligibility != berth.NodeIneligible {
-		return berth.Errorf(berth.Invalid, "Eligibility: %.40q is not known; allowed are %s and %s", c.Eligibility, berth.NodeEligible, berth.NodeIneligible)
+		return berth.Errorf(berth.Invalid, "Eligibility: unknown eligibility %.40q: want %s or %s", c.Eligibility, berth.NodeEligible, berth.NodeIneligible)
 	}
 	if old.SchedulingEligibility == c.Eligibility {
 		return nil
 	}
 	if old.Draining() {
-		return berth.Errorf(berth.Conflict, "node %s is drained, so it cannot be %s; end its drain first", old.ID, c.Eligibility)
+		return berth.Errorf(berth.Conflict, "node %s is being drained, so it cannot be %s; end its drain first", old.ID, c.Eligibility)
 	}
 	n := *old
 	n.SchedulingEligibility, n.ModifyIndex = c.Eligibility, tx.Index

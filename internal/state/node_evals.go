@@ -8,15 +8,16 @@ import (
 	"berth"
 )
 
-// raiseForNode raises one evaluation for each job that has an allocation on
-// the node which has not ended, and if the node takes allocations one for each
-// job that runs on every node and could run there.
+// raiseForNode creates one evaluation for each job that has a live allocation
+// on the node. If the node takes allocations, it also creates one for each job
+// that runs on every node and could run there.
 func (tx *Tx) raiseForNode(n *berth.Node, seed [16]byte, now int64) (ids []berth.EvalID) {
 	return tx.raiseEach(n, seed, now, func(*berth.Job) bool { return true })
 }
 
-// raiseForChange raises evaluations of the jobs that run on every node for one
-// that conditions see with other eyes now. Other jobs stay where they are.
+// raiseForChange creates evaluations of the jobs that run on every node, for a
+// node whose attributes changed so that constraints may match differently.
+// Other jobs stay where they are.
 func (tx *Tx) raiseForChange(n *berth.Node, seed [16]byte, now int64) []berth.EvalID {
 	if !tx.AnyPerNode() {
 		return nil
@@ -24,9 +25,9 @@ func (tx *Tx) raiseForChange(n *berth.Node, seed [16]byte, now int64) []berth.Ev
 	return tx.raiseEach(n, seed, now, (*berth.Job).PerNode)
 }
 
-// raiseEach raises one evaluation for each job that has something on the node.
-// It is one of the job that there is now, which looks at what is left of earlier
-// ones of its name, too; if there is none, of the last one that left something.
+// raiseEach creates one evaluation for each job that has something on the node.
+// It is for the current job, which also looks at what earlier jobs of its name
+// left. If there is none, it is for the last job that left something.
 func (tx *Tx) raiseEach(n *berth.Node, seed [16]byte, now int64, keep func(*berth.Job) bool) (ids []berth.EvalID) {
 	newest := map[berth.JobKey]*berth.Job{}
 	for a := range tx.AllocsOn(n.ID) {
@@ -57,9 +58,10 @@ func (tx *Tx) raiseEach(n *berth.Node, seed [16]byte, now int64, keep func(*bert
 	return tx.raiseOn(n, jobs, berth.TriggerNodeUpdate, seed, now)
 }
 
-// raiseOn raises an evaluation for each of the jobs, because of a node.
+// raiseOn creates an evaluation for each of the jobs, because of a node.
 func (tx *Tx) raiseOn(n *berth.Node, jobs []*berth.Job, trigger string, seed [16]byte, now int64) (ids []berth.EvalID) {
-	// The order decides who gets which ID, so it must be the same everywhere.
+	// The order decides which ID each evaluation gets, so it must be the same
+	// on all servers.
 	slices.SortFunc(jobs, compareIncarnations)
 	for _, j := range jobs {
 		e := &berth.Eval{
@@ -74,9 +76,9 @@ func (tx *Tx) raiseOn(n *berth.Node, jobs []*berth.Job, trigger string, seed [16
 	return ids
 }
 
-// raiseForDeployed raises evaluations of the jobs that run on every node and
-// have a deployment that goes on, for a node that takes nothing new any more:
-// that need not be waited for.
+// raiseForDeployed creates evaluations of the jobs that run on every node and
+// have an active deployment, for a node that became ineligible: their
+// deployments need not wait for it.
 func (tx *Tx) raiseForDeployed(n *berth.Node, seed [16]byte, now int64) []berth.EvalID {
 	if tx.CountActiveDeployments() == 0 || !tx.AnyPerNode() {
 		return nil

@@ -19,15 +19,15 @@ func (s *Snapshot) NodePool(name string) *berth.NodePool {
 	return t.vec.Get(slot)
 }
 
-// NodePools returns all node pools in order of name, among them those that are
-// built in.
+// NodePools returns all node pools in order of name, including the built-in
+// ones.
 func (s *Snapshot) NodePools() iter.Seq[*berth.NodePool] {
 	t := &s.pools
 	return rowsOf(&t.rows, t.byName.All())
 }
 
-// SchedulerConfigFor returns how jobs in the pool are to be scheduled: what
-// the pool says goes before what the cluster says.
+// SchedulerConfigFor returns the scheduler configuration for jobs in the pool.
+// The pool's settings override the cluster's.
 func (s *Snapshot) SchedulerConfigFor(pool string) berth.SchedulerConfig {
 	c := *s.SchedulerConfig()
 	if p := s.NodePool(pool); p != nil && p.SchedulerConfiguration != nil {
@@ -42,7 +42,7 @@ func (s *Snapshot) SchedulerConfigFor(pool string) berth.SchedulerConfig {
 	return c
 }
 
-// putNodePool stores a node pool; old is the row it replaces, nil if none.
+// putNodePool stores a node pool. old is the row it replaces, or nil.
 func (tx *Tx) putNodePool(old, p *berth.NodePool) {
 	t := &tx.pools
 	if old == nil {
@@ -54,8 +54,8 @@ func (tx *Tx) putNodePool(old, p *berth.NodePool) {
 	tx.note(NodePools, anyOrNil(old), p)
 }
 
-// wantNodePool makes the pool unless it is there: a node that registers with a
-// pool that nobody made brings it along.
+// wantNodePool creates the pool unless it exists: a node that registers with an
+// unknown pool creates it.
 func (tx *Tx) wantNodePool(name string) {
 	if tx.NodePool(name) == nil {
 		tx.putNodePool(nil, &berth.NodePool{
@@ -64,7 +64,7 @@ func (tx *Tx) wantNodePool(name string) {
 	}
 }
 
-// builtInPools makes the pools that are always there.
+// builtInPools creates the pools that always exist.
 func (tx *Tx) builtInPools() {
 	for _, p := range berth.BuiltInPools {
 		if tx.NodePool(p.Name) == nil {
@@ -74,10 +74,10 @@ func (tx *Tx) builtInPools() {
 	}
 }
 
-// MaxPools is how many node pools one command names at most.
+// MaxPools is the largest number of node pools that one command names.
 const MaxPools = 1000
 
-// UpsertNodePools makes node pools, or says anew what they are.
+// UpsertNodePools creates or updates node pools.
 type UpsertNodePools struct {
 	Pools []*berth.NodePool
 }
@@ -85,12 +85,12 @@ type UpsertNodePools struct {
 // Apply implements Command.
 func (c *UpsertNodePools) Apply(tx *Tx) error {
 	if n := len(c.Pools); n == 0 || n > MaxPools {
-		return berth.Errorf(berth.Invalid, "node pools: %d are named; allowed are 1 to %d", n, MaxPools)
+		return berth.Errorf(berth.Invalid, "node pools: must name 1 to %d, got %d", MaxPools, n)
 	}
 	var pools []berth.NodePool
 	for _, p := range c.Pools {
 		if p == nil {
-			return berth.Errorf(berth.Invalid, "node pools: nothing is said of one")
+			return berth.Errorf(berth.Invalid, "node pools: one of them is empty")
 		}
 		n := *p
 		if err := n.Validate(); err != nil {
@@ -109,8 +109,8 @@ func (c *UpsertNodePools) Apply(tx *Tx) error {
 	return nil
 }
 
-// DeleteNodePools forgets node pools that nothing uses any more. One that is
-// used refuses the whole command.
+// DeleteNodePools deletes node pools that nothing uses. One that is used
+// refuses the whole command.
 type DeleteNodePools struct {
 	Names []string
 }
@@ -118,7 +118,7 @@ type DeleteNodePools struct {
 // Apply implements Command.
 func (c *DeleteNodePools) Apply(tx *Tx) error {
 	if n := len(c.Names); n == 0 || n > MaxPools {
-		return berth.Errorf(berth.Invalid, "node pools: %d are named; allowed are 1 to %d", n, MaxPools)
+		return berth.Errorf(berth.Invalid, "node pools: must name 1 to %d, got %d", MaxPools, n)
 	}
 	for _, name := range c.Names {
 		if berth.BuiltIn(name) {
@@ -137,7 +137,7 @@ func (c *DeleteNodePools) Apply(tx *Tx) error {
 	return nil
 }
 
-// removeNodePool forgets a node pool; one that is gone is passed over.
+// removeNodePool deletes a node pool; one that is gone is skipped.
 func (tx *Tx) removeNodePool(name string) {
 	t := &tx.pools
 	slot, ok := t.byName.First(name)
@@ -150,8 +150,8 @@ func (tx *Tx) removeNodePool(name string) {
 	tx.note(NodePools, p, nil)
 }
 
-// poolUsers names the nodes and the jobs that are not over of a pool; "" is
-// none. It looks at all there are: pools are deleted rarely.
+// poolUsers lists the nodes of a pool and its jobs that have not ended, or
+// returns "". It scans all nodes and jobs: pools are rarely deleted.
 func (s *Snapshot) poolUsers(pool string) string {
 	var nodes, jobs []string
 	for n := range s.Nodes() {
@@ -172,12 +172,12 @@ func (s *Snapshot) poolUsers(pool string) string {
 		out = append(out, named("node", nodes))
 	}
 	if len(jobs) > 0 {
-		out = append(out, named("job", jobs)+" not over")
+		out = append(out, named("unfinished job", jobs))
 	}
 	return strings.Join(out, " and ")
 }
 
-// named counts names and says the first few.
+// named returns the number of names and the first few of them.
 func named(what string, names []string) string {
 	const most = 5
 	slices.Sort(names)

@@ -68,11 +68,11 @@ func TestNodePools(t *testing.T) {
 	// All or nothing.
 	refusedAs(t, log, upsert("new", "no name"), berth.Invalid, `"no name" is not the name`)
 	refusedAs(t, log, upsert("default"), berth.Invalid, "built in")
-	refusedAs(t, log, upsert(), berth.Invalid, "0 are named")
-	refusedAs(t, log, &state.UpsertNodePools{Pools: make([]*berth.NodePool, 2)}, berth.Invalid, "nothing is said of one")
+	refusedAs(t, log, upsert(), berth.Invalid, "must name 1 to 1000, got 0")
+	refusedAs(t, log, &state.UpsertNodePools{Pools: make([]*berth.NodePool, 2)}, berth.Invalid, "one of them is empty")
 	refusedAs(t, log, &state.DeleteNodePools{Names: []string{"dev", "all"}}, berth.Invalid, "built in")
 	refusedAs(t, log, &state.DeleteNodePools{Names: []string{"dev", "gone"}}, berth.NotFound, `"gone" not found`)
-	refusedAs(t, log, &state.DeleteNodePools{}, berth.Invalid, "0 are named")
+	refusedAs(t, log, &state.DeleteNodePools{}, berth.Invalid, "must name 1 to 1000, got 0")
 
 	log.Must(t, &state.DeleteNodePools{Names: []string{"dev", "prod", "dev"}})
 	if got := poolNames(store.Snapshot()); len(got) != 2 {
@@ -87,7 +87,7 @@ func TestWhoUsesAPool(t *testing.T) {
 		return statetest.Job(t, `{"ID":"train","Type":"batch","NodePool":"gpu","TaskGroups":[{"Name":"g","Count":1}]}`)
 	}
 	store, log := statetest.New(t)
-	refusedAs(t, log, statetest.Register(train(), 1), berth.Invalid, `job.node_pool: there is no node pool "gpu"`)
+	refusedAs(t, log, statetest.Register(train(), 1), berth.Invalid, `job.node_pool: node pool "gpu" not found`)
 	refusedAs(t, log, statetest.AddNode(1, 4000, 4000, inPool("all")), berth.Invalid, `"all" has the nodes of every pool`)
 	refusedAs(t, log, statetest.AddNode(1, 4000, 4000, inPool("a/b")), berth.Invalid, `"a/b" is not the name`)
 
@@ -102,14 +102,14 @@ func TestWhoUsesAPool(t *testing.T) {
 	}
 	log.Must(t, statetest.Register(train(), 1))
 	refusedAs(t, log, &state.DeleteNodePools{Names: []string{"gpu"}}, berth.Invalid,
-		`node pool "gpu" cannot be deleted: it has 1 node (n1) and 1 job (train) not over`)
+		`node pool "gpu" cannot be deleted: it has 1 node (n1) and 1 unfinished job (train)`)
 
 	// The node moves, and the job ends.
 	log.Must(t, statetest.AddNode(1, 4000, 4000, inPool("default")))
-	refusedAs(t, log, &state.DeleteNodePools{Names: []string{"gpu"}}, berth.Invalid, "it has 1 job (train) not over")
+	refusedAs(t, log, &state.DeleteNodePools{Names: []string{"gpu"}}, berth.Invalid, "it has 1 unfinished job (train)")
 	log.Must(t, &state.StopJob{Key: train().Key(), Now: 2, Eval: state.EvalSeed{ID: statetest.ID[berth.Eval](2), TriggeredBy: berth.TriggerJobDeregister}})
 	log.Must(t, &state.DeleteNodePools{Names: []string{"gpu"}})
-	refusedAs(t, log, statetest.Register(train(), 3), berth.Invalid, "there is no node pool")
+	refusedAs(t, log, statetest.Register(train(), 3), berth.Invalid, "job.node_pool: node pool")
 
 	many := []state.Command{upsert("big")}
 	for i := 10; i < 17; i++ {
@@ -288,6 +288,6 @@ func TestEligibilityOfNodes(t *testing.T) {
 	if e.TriggeredBy != berth.TriggerNodeUpdate || e.NodeID != n1 || e.JobID != "sum" || e.NodeModifyIndex != e.CreateIndex {
 		t.Errorf("it raised %+v", e)
 	}
-	refusedAs(t, log, set("maybe"), berth.Invalid, `"maybe" is not known; allowed are eligible and ineligible`)
+	refusedAs(t, log, set("maybe"), berth.Invalid, `unknown eligibility "maybe": want eligible or ineligible`)
 	refusedAs(t, log, &state.SetNodeEligibility{ID: berth.NodeID{9}, Eligibility: berth.NodeEligible}, berth.NotFound, "node not found")
 }

@@ -11,7 +11,7 @@ import (
 	"berth/internal/state/codec"
 )
 
-// removeNode forgets a node without allocations; its number is free again.
+// removeNode deletes a node without allocations; its number is free again.
 func (tx *Tx) removeNode(n *berth.Node) {
 	t := &tx.nodes
 	id, _ := n.ID.Words()
@@ -28,9 +28,9 @@ func (tx *Tx) removeNode(n *berth.Node) {
 	tx.note(Nodes, n, nil)
 }
 
-// giveNumber takes back a number. Runs of free numbers do not touch each other
-// nor the numbers that were never used, so a server that loads the state has
-// the same ones.
+// giveNumber frees a number. Runs of free numbers touch neither each other nor
+// the numbers that were never used, so a server that loads the state has the
+// same runs.
 func (t *nodeTable) giveNumber(tx *Tx, n uint32) {
 	first, more := n, uint32(0)
 	for at, count := range t.gaps.BackFrom(n, 0) { // the run before
@@ -40,7 +40,7 @@ func (t *nodeTable) giveNumber(tx *Tx, n uint32) {
 		}
 		break
 	}
-	for at, count := range t.gaps.From(n, 0) { // the run behind
+	for at, count := range t.gaps.From(n, 0) { // the run after
 		if at == n+1 {
 			t.gaps.Remove(tx.edit, at, count)
 			more += count + 1
@@ -54,7 +54,7 @@ func (t *nodeTable) giveNumber(tx *Tx, n uint32) {
 	t.gaps.Add(tx.edit, first, more)
 }
 
-// listDrain notes that a node is drained, or no longer.
+// listDrain notes that a node is being drained, or no longer.
 func (t *nodeTable) listDrain(tx *Tx, number uint32, drains bool) {
 	if drains {
 		t.drains.Add(tx.edit, number, 0)
@@ -63,8 +63,8 @@ func (t *nodeTable) listDrain(tx *Tx, number uint32, drains bool) {
 	}
 }
 
-// nodeClass hashes all of a node that scheduling may look at, but for what is
-// unique to it.
+// nodeClass hashes everything of a node that scheduling may look at, except
+// what is unique to it.
 func nodeClass(n *berth.Node) string {
 	var h codec.Writer
 	h.Text(n.Datacenter)
@@ -87,9 +87,9 @@ func nodeClass(n *berth.Node) string {
 	return fmt.Sprintf("v1:%x", sha256.Sum256(h.Buf()))[:35]
 }
 
-// writeThings adds what a node has beside processors, memory and disk: its volumes,
-// networks and groups of devices. How many there are is not in it, nor which:
-// that is counted.
+// writeThings adds what a node has besides CPU, memory and disk: its volumes,
+// networks and groups of devices. The number of devices and their IDs are left
+// out, because they are counted.
 func writeThings(h *codec.Writer, n *berth.Node) {
 	for _, name := range slices.Sorted(maps.Keys(n.HostVolumes)) {
 		h.Text(fmt.Sprint("volume ", n.HostVolumes[name].ReadOnly, " ", name))
@@ -112,8 +112,8 @@ func writeThings(h *codec.Writer, n *berth.Node) {
 	}
 }
 
-// putNode stores a node; old is the row it replaces, nil if none. It keeps the
-// node's line in the usage columns.
+// putNode stores a node and maintains its row in the usage columns. old is the
+// row it replaces, or nil.
 func (tx *Tx) putNode(old, n *berth.Node) {
 	t := &tx.nodes
 	n.Class = nodeClass(n)
@@ -151,7 +151,8 @@ func (tx *Tx) putNode(old, n *berth.Node) {
 	}
 }
 
-// takeNumber gives out the smallest number that no node has.
+// takeNumber returns the smallest number that no node has, and marks it as
+// used.
 func (t *nodeTable) takeNumber(tx *Tx) uint32 {
 	for n, more := range t.gaps.All() {
 		t.gaps.Remove(tx.edit, n, more)
@@ -164,8 +165,8 @@ func (t *nodeTable) takeNumber(tx *Tx) uint32 {
 	return t.numbers - 1
 }
 
-// recount counts again what is taken of a node: what it reserves, and what its
-// allocations hold.
+// recount recomputes the used capacity of a node: what it reserves, and what
+// its allocations hold.
 func (tx *Tx) recount(u *fit.Usage, n *berth.Node) {
 	tx.fit.Empty(u, n)
 	for a := range tx.AllocsOn(n.ID) {

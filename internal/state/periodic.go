@@ -7,8 +7,8 @@ import (
 	"berth"
 )
 
-// PeriodicSince returns the periodic jobs that changed, or whose launches did,
-// after an index, oldest change first.
+// PeriodicSince returns the periodic jobs that changed, or whose launch record
+// did, after an index, oldest change first.
 func (s *Snapshot) PeriodicSince(index uint64) iter.Seq2[*berth.Job, *Summary] {
 	return func(yield func(*berth.Job, *Summary) bool) {
 		for _, slot := range s.jobs.kin.periodic.From(index+1, 0) {
@@ -20,14 +20,14 @@ func (s *Snapshot) PeriodicSince(index uint64) iter.Seq2[*berth.Job, *Summary] {
 }
 
 // LaunchPeriodic launches a child of a periodic job for a time at which it is
-// due, with the evaluation that looks at it and the record that it was. If the
-// job prohibits overlap and a child is not over, the record alone is made.
+// due, with its evaluation and the record of the launch. If the job prohibits
+// overlap and a child has not ended, only the record is made.
 type LaunchPeriodic struct {
 	ByLeader
 	Key   berth.JobKey
 	UID   berth.UID
-	Due   int64 // ns since 1970; of a forced launch: when it was wanted
-	Force bool  // a user wants it now, whatever is due and runs
+	Due   int64 // ns since 1970; of a forced launch: when it was requested
+	Force bool  // a user wants it now, whether or not it is due or running
 	Eval  EvalSeed
 	Now   int64
 }
@@ -76,9 +76,9 @@ func (c *LaunchPeriodic) check(tx *Tx, j *berth.Job) error {
 	case j.Stop:
 		return berth.Errorf(berth.Invalid, "job %q was stopped, so it launches nothing", c.Key)
 	case !j.Periodic.Enabled:
-		return berth.Errorf(berth.Invalid, "job %q is periodic, but not enabled, so it launches nothing", c.Key)
+		return berth.Errorf(berth.Invalid, "job %q is periodic but not enabled, so it launches nothing", c.Key)
 	case c.Due > c.Now:
-		return berth.Errorf(berth.Invalid, "job %q is due at %s, which is yet to come", c.Key, stamp(c.Due))
+		return berth.Errorf(berth.Invalid, "job %q is due at %s, which is in the future", c.Key, stamp(c.Due))
 	}
 	if l := tx.Summary(c.Key).Launch; !c.Force && l != nil && c.Due <= max(l.From, l.Due) && !l.Ahead(c.Now) {
 		return berth.Refusef(berth.CodeAlreadyDone, "job %q is launched for times after %s only", c.Key, stamp(max(l.From, l.Due)))

@@ -51,14 +51,14 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 	return nil
 }
 
-// change stops, carries over and places.
+// change stops and carries over allocations, and places new ones.
 func (c *ApplyPlan) change(tx *Tx, job *berth.Job) {
 	c.Refused, c.robbed = nil, nil
 	for _, s := range c.Stop {
 		switch {
 		case s.Client == berth.ClientUnknown:
 			tx.away(s, c.Now)
-		case s.FollowupEval.IsZero(): // the others wait for the end, which makes what they point to
+		case s.FollowupEval.IsZero(): // the others wait for the plan's end, which creates the evaluations that they point to
 			tx.stop(s, c.Now)
 		}
 	}
@@ -72,8 +72,8 @@ func (c *ApplyPlan) change(tx *Tx, job *berth.Job) {
 	c.joins.store(tx, c.Now)
 }
 
-// current returns the version of the job that is placed. It refuses one that is
-// not the newest, and what no scheduler would ask of it.
+// current returns the version of the job that is placed. It refuses a plan for
+// an older version, and what no scheduler would ask for.
 func (c *ApplyPlan) current(tx *Tx, job *berth.Job, eval *berth.Eval) (*berth.Job, error) {
 	switch {
 	case job == nil || job.UID != eval.JobUID:
@@ -93,23 +93,23 @@ func (c *ApplyPlan) current(tx *Tx, job *berth.Job, eval *berth.Eval) (*berth.Jo
 			return nil, berth.Errorf(berth.Invalid, "plan: job %q has no group %d", eval.Key(), p.Group)
 		}
 		if g := job.TaskGroups[p.Group]; int64(p.Index) >= int64(g.Count) {
-			return nil, berth.Errorf(berth.Invalid, "plan: group %q of job %q has %d instances and none of index %d", g.Name, eval.Key(), g.Count, p.Index)
+			return nil, berth.Errorf(berth.Invalid, "plan: group %q of job %q has %d instances, so none with index %d", g.Name, eval.Key(), g.Count, p.Index)
 		}
 	}
 	for _, id := range c.Update {
 		if a, g := tx.carriedOver(id, job); a != nil && !fitsInPlace(a, g) {
-			return nil, berth.Errorf(berth.Invalid, "plan: %s cannot become one of version %d in place", a.Name(), job.Version)
+			return nil, berth.Errorf(berth.Invalid, "plan: %s cannot be updated to version %d in place", a.Name(), job.Version)
 		}
 	}
 	return job, nil
 }
 
-// stop stops an allocation. What has ended, or is gone, is left as it is. One
-// that the plan takes for lost is only stopped if its node is heard again by
-// now: its tasks run, and hold their room until the agent says otherwise.
+// stop stops an allocation. What has ended or is gone stays as it is. If the
+// plan marks it lost but its node has reconnected, it is only told to stop: its
+// tasks run and hold their capacity until the agent reports otherwise.
 func (tx *Tx) stop(s berth.AllocStop, now int64) {
 	old := tx.Alloc(s.ID)
-	if old == nil || old.Orphaned { // the plan is older than that
+	if old == nil || old.Orphaned { // the plan is older than the orphaning
 		return
 	}
 	n := tx.Node(old.NodeID)
@@ -129,7 +129,7 @@ func (tx *Tx) stop(s berth.AllocStop, now int64) {
 }
 
 // leaveTo points failed allocations to the evaluations that will replace them,
-// if these were made: the job can have been stopped.
+// if these were created: the job may have been stopped.
 func (tx *Tx) leaveTo(stops []berth.AllocStop, now int64) {
 	for _, s := range stops {
 		old := tx.Alloc(s.ID)
@@ -174,7 +174,7 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		taken := names[name] || away.holds(name, p.Previous)
 		why := tx.refuse(n, request, p, taken, nil)
 		var evicted []*berth.Alloc
-		if why != "" && len(p.Evict) > 0 && n != nil { // else there is room without that
+		if why != "" && len(p.Evict) > 0 && n != nil { // otherwise it fits without preemption
 			if evicted, why = tx.evictedFor(p, version.job, n); why == "" {
 				why = tx.refuse(n, request, p, taken, evicted)
 			}
@@ -190,12 +190,12 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 			pe, why = pes.refuses(tx, p, n)
 		}
 		if why == "" && c.End != nil && c.End.SnapshotIndex != 0 && n.ModifyIndex > c.End.SnapshotIndex {
-			why = "the node changed since" // what was asked of its class may be answered otherwise now
+			why = "the node changed since" // a constraint on its class may have a different answer now
 		}
 		if why != "" {
 			c.Refused = append(c.Refused, berth.Refusal{Placement: i, NodeID: p.NodeID, Reason: why})
 			if n == nil {
-				c.nodes[i] = math.MaxUint32 // refused on every server alike
+				c.nodes[i] = math.MaxUint32 // refused on all servers alike
 			} else {
 				c.nodes[i] = n.Number
 			}
@@ -210,13 +210,13 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 	}
 }
 
-// refuse returns why a placement cannot be made, "" if it can.
+// refuse returns why a placement cannot be made, or "" if it can.
 func (tx *Tx) refuse(n *berth.Node, r *fit.Request, p *berth.Placement, nameTaken bool, evicted []*berth.Alloc) string {
 	switch {
 	case n == nil:
 		return "the node is gone"
 	case nameTaken:
-		return "there is an instance " + strconv.Itoa(int(p.Index)) + " already"
+		return "instance " + strconv.Itoa(int(p.Index)) + " already exists"
 	case !n.Ready():
 		return "the node is " + n.Status + ", " + n.SchedulingEligibility
 	}
@@ -227,23 +227,23 @@ func (tx *Tx) refuse(n *berth.Node, r *fit.Request, p *berth.Placement, nameTake
 	return r.Refusal(u, &p.Grant)
 }
 
-// refusePrevious returns why a placement cannot replace what it says, "" if it
-// can, or if that is gone.
+// refusePrevious returns why a placement cannot replace the allocation that it
+// names, or "" if it can or that is gone.
 func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job, n *berth.Node) string {
 	prev := tx.Alloc(p.Previous)
 	switch {
 	case prev == nil && p.Before:
-		return "what it is to be like is gone"
+		return "the allocation whose version it would use is gone"
 	case prev == nil:
 		return ""
 	case prev.Job.UID != job.UID || prev.Key() != job.Key() || prev.Group.Name != job.TaskGroups[p.Group].Name || prev.Index != p.Index:
 		return "allocation " + prev.ID.String() + " is another instance"
 	case job.PerNode() && prev.NodeID != n.ID:
-		return "allocation " + prev.ID.String() + " is an instance of another node"
+		return "allocation " + prev.ID.String() + " belongs to another node"
 	case !prev.Rest().Next.IsZero():
-		return "allocation " + prev.ID.String() + " was replaced already"
+		return "allocation " + prev.ID.String() + " has already been replaced"
 	case !p.Canary && prev.Live() && prev.Client != berth.ClientUnknown && !outlasts(prev, job.TaskGroups[p.Group]):
-		return "allocation " + prev.ID.String() + " shall run" // as a canary may that stands beside the name
+		return "allocation " + prev.ID.String() + " is meant to run" // a canary may run beside the allocation that has the name
 	}
 	return ""
 }
@@ -258,7 +258,7 @@ func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.No
 		a.More = &berth.AllocMore{Previous: prev.ID}
 		old, more := prev.With()
 		more.Next = a.ID
-		if prev.Client != berth.ClientUnknown { // which is to be lost at its time all the same
+		if prev.Client != berth.ClientUnknown { // an unknown one is lost when its time is up anyway
 			more.FollowupEval = berth.EvalID{}
 		}
 		tx.changeAlloc(prev, old)
@@ -283,7 +283,7 @@ func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.No
 	tx.newAlloc(a, n.Number, r)
 }
 
-// giveNamed notes on a new allocation what few are given.
+// giveNamed records on a new allocation what only few are given.
 func (tx *Tx) giveNamed(a *berth.Alloc, n *berth.Node, r *fit.Request, g *berth.Grant) {
 	max := r.UsesMemoryMax() && tx.SchedulerConfigFor(n.NodePool).MemoryOversubscriptionEnabled
 	if len(g.Cores) == 0 && len(g.Devices) == 0 && !max {
@@ -294,7 +294,7 @@ func (tx *Tx) giveNamed(a *berth.Alloc, n *berth.Node, r *fit.Request, g *berth.
 	a.More = more
 }
 
-// noteReschedule remembers that an instance was replaced because it failed.
+// noteReschedule records that an instance was replaced because it failed.
 func (tx *Tx) noteReschedule(job *berth.Job, g *berth.TaskGroup, prev *berth.Alloc, now int64) {
 	r := Reschedules{Job: job.Key(), UID: job.UID, Group: g.Name, Index: prev.Index}
 	if old := tx.Reschedules(job.UID, g.Name, prev.Index); old != nil {
@@ -315,14 +315,14 @@ func (tx *Tx) noteReschedule(job *berth.Job, g *berth.TaskGroup, prev *berth.All
 	tx.putReschedules(&r)
 }
 
-// fitsWhole says whether every placement of a plan fits. It tries the plan on
-// a state of its own, so that of a job whose plans are made whole or not at all
-// nothing is changed if one does not: then Refused says which, nothing was
-// stopped or carried over, and the evaluation is decided anew.
+// fitsWhole reports whether every placement of a plan fits. It tries the plan
+// on a copy of the state, so that an all_at_once job changes as a whole or not
+// at all. If a placement does not fit, Refused says which, nothing was stopped
+// or carried over, and the evaluation runs again.
 //
-// That is what all_at_once asks for: no part of a plan that met a node which is
-// fuller than it thought. An instance for which there is no room anywhere is
-// not in the plan and waits, as of every job.
+// all_at_once only concerns plans that meet a node with less capacity than
+// expected. An instance that fits nowhere is not in the plan and waits, as for
+// every job.
 func (c *ApplyPlan) fitsWhole(tx *Tx, job *berth.Job) bool {
 	trial := Begin(tx.Snapshot)
 	trial.by = tx.by

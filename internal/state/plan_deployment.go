@@ -6,8 +6,8 @@ import (
 	"berth"
 )
 
-// checkDeployment refuses a deployment that is not of the version placed, that
-// would be the job's second, or that ends as only others may say.
+// checkDeployment refuses a deployment that is for another version than the one
+// placed, that would be the job's second, or whose status only others may set.
 func (c *ApplyPlan) checkDeployment(tx *Tx, job *berth.Job, eval *berth.Eval) error {
 	if e := c.Deployed; e != nil {
 		if err := e.check(tx.Deployment(e.ID), eval.Key()); err != nil {
@@ -22,9 +22,9 @@ func (c *ApplyPlan) checkDeployment(tx *Tx, job *berth.Job, eval *berth.Eval) er
 	case d.ID.IsZero() || tx.Deployment(d.ID) != nil:
 		return berth.Errorf(berth.Invalid, "plan: deployment %s needs an ID of its own", d.ID)
 	case d.Key() != eval.Key() || d.JobUID != job.UID || d.JobVersion != job.Version:
-		return berth.Errorf(berth.Invalid, "plan: deployment %s is not of version %d of job %q", d.ID, job.Version, eval.Key())
+		return berth.Errorf(berth.Invalid, "plan: deployment %s is not for version %d of job %q", d.ID, job.Version, eval.Key())
 	case d.Status != berth.DeploymentRunning || len(d.TaskGroups) == 0:
-		return berth.Errorf(berth.Invalid, "plan: deployment %s is %q and has %d groups", d.ID, d.Status, len(d.TaskGroups))
+		return berth.Errorf(berth.Invalid, "plan: deployment %s has status %q and %d groups", d.ID, d.Status, len(d.TaskGroups))
 	}
 	for other := range tx.DeploymentsOf(d.Key()) {
 		ends := c.Deployed != nil && c.Deployed.ID == other.ID
@@ -35,13 +35,13 @@ func (c *ApplyPlan) checkDeployment(tx *Tx, job *berth.Job, eval *berth.Eval) er
 	return nil
 }
 
-// check refuses a change that no scheduler may make of a deployment.
+// check refuses a change that no scheduler may make to a deployment.
 func (e *DeploymentChange) check(d *berth.Deployment, job berth.JobKey) error {
 	switch {
 	case d != nil && d.Key() != job:
-		return berth.Errorf(berth.Invalid, "plan: deployment %s is of job %q, not of %q", e.ID, d.Key(), job)
+		return berth.Errorf(berth.Invalid, "plan: deployment %s belongs to job %q, not to %q", e.ID, d.Key(), job)
 	case e.Status == "" && len(e.Sizes) == 0, e.Status != "" && e.Status != berth.DeploymentCancelled && e.Status != berth.DeploymentSuccessful:
-		return berth.Errorf(berth.Invalid, "plan: a scheduler cannot make a deployment %q; allowed are cancelled and successful", e.Status)
+		return berth.Errorf(berth.Invalid, "plan: a scheduler cannot set a deployment to %q: want cancelled or successful", e.Status)
 	}
 	for name, size := range e.Sizes {
 		if size.Canaries < 0 || size.Canaries > size.Total {
@@ -51,7 +51,8 @@ func (e *DeploymentChange) check(d *berth.Deployment, job berth.JobKey) error {
 	return nil
 }
 
-// resize gives a deployment, a copy of its own, the sizes of its groups.
+// resize sets the sizes of a deployment's groups. d is a copy that it may
+// change.
 func (e *DeploymentChange) resize(d *berth.Deployment) {
 	for name, size := range e.Sizes {
 		if s := d.TaskGroups[name]; s != nil {
@@ -99,7 +100,7 @@ func (c *ApplyPlan) enrol(tx *Tx, job *berth.Job) *enrolment {
 	return nil
 }
 
-// newEnrolment gives a copy of a deployment groups of its own to change.
+// newEnrolment gives a copy of a deployment its own groups to change.
 func newEnrolment(old, d *berth.Deployment) *enrolment {
 	groups := make(map[string]*berth.DeploymentState, len(d.TaskGroups))
 	for name, s := range d.TaskGroups {
@@ -111,20 +112,20 @@ func newEnrolment(old, d *berth.Deployment) *enrolment {
 	return &enrolment{old: old, d: d}
 }
 
-// refuses returns why a placement cannot be a canary of the group, "" if it
-// can: the deployment may have been promoted, or have ended, meanwhile.
+// refuses returns why a placement cannot be a canary of the group, or "" if it
+// can: meanwhile the deployment may have been promoted or have ended.
 func (e *enrolment) refuses(group string) string {
 	switch {
 	case e == nil || e.d.TaskGroups[group] == nil:
 		return "no deployment wants a canary"
 	case e.d.TaskGroups[group].Past():
-		return "the deployment has its canaries"
+		return "the deployment already has its canaries"
 	}
 	return ""
 }
 
-// add makes an allocation that is about to be stored one of the deployment: it
-// has yet to prove itself.
+// add makes an allocation that is about to be stored part of the deployment.
+// Its health is open.
 func (e *enrolment) add(a *berth.Alloc, canary bool, now int64) {
 	if e == nil || a.Job.Version != e.d.JobVersion {
 		return
@@ -133,7 +134,7 @@ func (e *enrolment) add(a *berth.Alloc, canary bool, now int64) {
 	if s == nil {
 		return
 	}
-	if a.Rest().DeploymentID == e.d.ID { // carried over to a version that goes on with the deployment
+	if a.Rest().DeploymentID == e.d.ID { // carried over to a version that continues the deployment
 		if ok := verdict(a); ok != nil && *ok {
 			e.again = true
 		}
@@ -152,7 +153,7 @@ func (e *enrolment) add(a *berth.Alloc, canary bool, now int64) {
 	}
 }
 
-// store stores the deployment with what was added.
+// store stores the deployment with its additions.
 func (e *enrolment) store(tx *Tx, now int64) {
 	if e == nil {
 		return
@@ -164,8 +165,8 @@ func (e *enrolment) store(tx *Tx, now int64) {
 	tx.putDeployment(e.old, e.d)
 }
 
-// versionFor returns what a placement is of: the job's newest version, or that
-// of what it replaces.
+// versionFor returns which version and group a placement belongs to: the job's
+// newest version, or that of the allocation it replaces.
 func (tx *Tx) versionFor(p *berth.Placement, job *berth.Job) version {
 	if p.Before {
 		if prev := tx.Alloc(p.Previous); prev != nil {
@@ -175,9 +176,9 @@ func (tx *Tx) versionFor(p *berth.Placement, job *berth.Job) version {
 	return version{job, job.TaskGroups[p.Group]}
 }
 
-// mergeIntoDeployment lets a deployment go on with a version of its job that
-// follows the one it brings up and asks for other counts alone: scaling in the
-// middle of an update neither ends it nor waits for it.
+// mergeIntoDeployment lets an active deployment continue with the next version
+// of its job if that only changes counts: scaling in the middle of an update
+// neither ends the update nor waits for it.
 func (tx *Tx) mergeIntoDeployment(old, j *berth.Job) {
 	if old == nil || j.Stop || old.Stop || j.PerNode() || j.Version == old.Version || tx.deployments.active.Len() == 0 {
 		return
@@ -190,7 +191,7 @@ func (tx *Tx) mergeIntoDeployment(old, j *berth.Job) {
 	for i, g := range j.TaskGroups {
 		s := d.TaskGroups[g.Name]
 		if s == nil && g.Count > 0 && g.Update != nil && g.Update.MaxParallel > 0 {
-			return // it has no part in the deployment yet
+			return // the group has no part in the deployment yet
 		}
 		if s != nil && g.Count != old.TaskGroups[i].Count {
 			s.DesiredTotal = g.Count
@@ -202,8 +203,8 @@ func (tx *Tx) mergeIntoDeployment(old, j *berth.Job) {
 	tx.putDeployment(was, d)
 }
 
-// onlyCounts says whether two versions of a job differ in the counts of their
-// groups alone.
+// onlyCounts reports whether two versions of a job differ only in the counts of
+// their groups.
 func onlyCounts(old, j *berth.Job) bool {
 	if len(old.TaskGroups) != len(j.TaskGroups) {
 		return false
@@ -218,7 +219,7 @@ func onlyCounts(old, j *berth.Job) bool {
 	return sameSpec(old, &same)
 }
 
-// succeed marks the version that a deployment brought up as one to go back to.
+// succeed marks the version of a successful deployment as stable.
 func (tx *Tx) succeed(d *berth.Deployment) {
 	cur, v := tx.Job(d.Key()), tx.JobVersion(d.Key(), d.JobVersion)
 	if cur == nil || cur.UID != d.JobUID || v == nil || v.Stable {

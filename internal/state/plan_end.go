@@ -4,8 +4,8 @@ import (
 	"berth"
 )
 
-// checkEnd refuses an end that would give an ID twice, or leave a blocked
-// evaluation behind that nothing explains or that is the job's second.
+// checkEnd refuses an end that would use an ID twice, or leave a blocked
+// evaluation that has no reason or is the job's second.
 func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
 	end := c.End
 	if end == nil {
@@ -21,7 +21,7 @@ func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
 			return berth.Errorf(berth.Invalid, "plan: evaluation %s stays blocked without a reason", c.Eval)
 		}
 	default:
-		return berth.Errorf(berth.Invalid, "plan: an evaluation cannot end %q", end.Status)
+		return berth.Errorf(berth.Invalid, "plan: an evaluation cannot end with status %q", end.Status)
 	}
 	if b := end.Blocked; b != nil && len(end.Failed) == 0 && b.TriggeredBy != berth.TriggerMaxPlanAttempts {
 		return berth.Errorf(berth.Invalid, "plan: evaluation %s would be blocked without a reason", b.ID)
@@ -36,7 +36,7 @@ func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
 	return tx.unusedEvals(ids...)
 }
 
-// end ends an evaluation and raises those it leads to.
+// end ends an evaluation and creates those that follow it.
 func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 	e := *old
 	e.Status, e.StatusDescription, e.ModifyTime = end.Status, end.Description, now
@@ -45,7 +45,7 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 	live := job != nil && job.UID == e.JobUID && !job.Stop
 	news := end.news()
 	switch {
-	case !live: // nothing waits for a place any more, and nothing is to be tried again
+	case !live: // nothing waits for capacity any more, and nothing is retried
 		news = nil
 		if e.Status == berth.EvalBlocked {
 			e.Status, e.StatusDescription = berth.EvalCanceled, "the job was stopped"
@@ -64,8 +64,8 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 		tx.waitOnNodes(old, &e, job, end, now)
 	} else if tx.putEval(old, &e); live {
 		tx.setQueued(job, end.Queued)
-		// At most one blocked evaluation of a job: this one's outcome is newer
-		// than what any other waits for.
+		// A job has at most one blocked evaluation: the result of this one is
+		// newer than that of any other.
 		for _, b := range tx.blockedOf(job) {
 			if b.ID != e.ID {
 				tx.cancel(b, "superseded by evaluation "+e.ID.String(), now)

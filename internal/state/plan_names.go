@@ -4,11 +4,12 @@ import (
 	"berth"
 )
 
-// unknowns are the instances of a job whose allocation is unknown and was not
+// unknowns are the job's instances whose allocation is unknown and was not
 // replaced; nil for most jobs.
 type unknowns map[instance]berth.AllocID
 
-// add notes an unknown allocation. What replaced one holds the name for it.
+// add notes an unknown allocation. If it was replaced, its replacement holds
+// the name.
 func (u *unknowns) add(i instance, a *berth.Alloc) {
 	if !a.Rest().Next.IsZero() {
 		return
@@ -19,33 +20,35 @@ func (u *unknowns) add(i instance, a *berth.Alloc) {
 	(*u)[i] = a.ID
 }
 
-// holds says whether an unknown allocation keeps the name of an instance from
-// one that is to replace previous: only what stands in for it may share it.
+// holds reports whether an unknown allocation keeps the name of an instance
+// from one that replaces previous: only its own replacement may share the name.
 func (u unknowns) holds(i instance, previous berth.AllocID) bool {
 	id, ok := u[i]
 	return ok && id != previous
 }
 
-// outlasts says whether an allocation that was told to leave its node, and is of
-// a group now, shares its name with its replacement until that is up.
+// outlasts reports whether an allocation that was told to leave its node, and
+// belongs to a current group, shares its name with its replacement until that
+// is healthy.
 func outlasts(a *berth.Alloc, g *berth.TaskGroup) bool {
 	return a.More != nil && a.More.Migrate && g.Migration().StartFirst
 }
 
-// instance is one instance of a job: the group's place in the job, and the
-// index of its name; of a job that runs on every node also the number of the
-// node, plus one.
+// instance is one instance of a job: the position of the group in the job and
+// the index in its name; for jobs that run on every node also the number of the
+// node plus one.
 type instance struct {
 	group int
 	index uint32
 	node  uint32
-	// canary: of a deployment that was not promoted; it runs beside what has the
-	// name. Of a job that runs on every node it takes the place of that.
+	// canary of a deployment that was not promoted. It runs beside the
+	// allocation that has the name; in a job that runs on every node it takes
+	// that one's place.
 	canary bool
 }
 
-// liveNames returns the instances of a job that an allocation holds which
-// should run, those apart whose allocation is unknown.
+// liveNames returns the instances of a job that are held by an allocation which
+// should run. Those whose allocation is unknown are returned separately.
 func (tx *Tx) liveNames(job *berth.Job) (names map[instance]bool, away unknowns) {
 	names = map[instance]bool{}
 	groups := map[string]int{}
@@ -56,7 +59,8 @@ func (tx *Tx) liveNames(job *berth.Job) (names map[instance]bool, away unknowns)
 		if a.Live() && a.Job.UID == job.UID {
 			if g, ok := groups[a.Group.Name]; ok {
 				name := tx.instanceOf(g, a)
-				// Of a job that runs on every node, nothing stands in for it.
+				// In a job that runs on every node, nothing replaces an unknown
+				// allocation.
 				if a.Client == berth.ClientUnknown && !job.PerNode() || outlasts(a, job.TaskGroups[g]) {
 					away.add(name, a)
 					continue

@@ -5,10 +5,10 @@ import (
 	"berth/internal/state/codec"
 )
 
-// The two commands of which there is one per allocation or nearly so are
-// written field by field: a placement takes some ten bytes, a report some
-// fifty. Nodes go by number; the IDs of new allocations follow from the
-// evaluation's and are not written at all.
+// ApplyPlan and ReportAllocs occur about once per allocation, so their fields
+// are written one by one: a placement takes about ten bytes, a report about
+// fifty. Nodes are written as numbers; the IDs of new allocations follow from
+// the evaluation's and are not written at all.
 
 func (c *ApplyPlan) pack(w *codec.Writer) {
 	w.ID(c.Eval)

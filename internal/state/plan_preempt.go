@@ -7,10 +7,9 @@ import (
 	"berth"
 )
 
-// evictedFor returns the allocations that make room for a placement: of those
-// it names, the ones that hold room still. It says why it may not have one of
-// them, if so: what counts is the priority of the version placed, which is not
-// always the newest.
+// evictedFor returns the victims of a placement: the allocations it names that
+// still hold capacity. If it may not preempt one of them, why says so. What
+// counts is the priority of the placed version, which is not always the newest.
 func (tx *Tx) evictedFor(p *berth.Placement, job *berth.Job, n *berth.Node) (out []*berth.Alloc, why string) {
 	for i, id := range p.Evict {
 		a := tx.Alloc(id)
@@ -19,10 +18,10 @@ func (tx *Tx) evictedFor(p *berth.Placement, job *berth.Job, n *berth.Node) (out
 		case a.NodeID != n.ID:
 			return nil, "allocation " + id.String() + " is on another node"
 		case slices.Contains(p.Evict[:i], id):
-			return nil, "allocation " + id.String() + " is to be evicted twice"
+			return nil, "allocation " + id.String() + " is named twice as a victim"
 		default:
 			if why := tx.Evictable(a, job); why != "" {
-				return nil, "allocation " + id.String() + " cannot be evicted: " + why
+				return nil, "allocation " + id.String() + " cannot be preempted: " + why
 			}
 			out = append(out, a)
 		}
@@ -30,8 +29,8 @@ func (tx *Tx) evictedFor(p *berth.Placement, job *berth.Job, n *berth.Node) (out
 	return out, ""
 }
 
-// evict stops what makes room for a new allocation, which is not stored yet,
-// and notes the jobs that lose something.
+// evict stops the victims of a new allocation, which is not stored yet, and
+// notes which jobs lose an allocation.
 func (c *ApplyPlan) evict(tx *Tx, by *berth.Alloc, gone []*berth.Alloc) {
 	for _, old := range gone {
 		a, more := old.With()
@@ -46,8 +45,8 @@ func (c *ApplyPlan) evict(tx *Tx, by *berth.Alloc, gone []*berth.Alloc) {
 	}
 }
 
-// raiseForEvicted raises one evaluation for each job of which something was
-// evicted, so that it is placed anew where there is room.
+// raiseForEvicted creates one evaluation for each job that lost an allocation
+// to preemption, so that it is placed elsewhere.
 func (c *ApplyPlan) raiseForEvicted(tx *Tx) {
 	for _, r := range c.robbed {
 		j := tx.Job(r.key)
@@ -61,19 +60,19 @@ func (c *ApplyPlan) raiseForEvicted(tx *Tx) {
 	}
 }
 
-// Evictable returns why a job cannot preempt an allocation, "" if it can.
+// Evictable returns why a job cannot preempt an allocation, or "" if it can.
 func (s *Snapshot) Evictable(a *berth.Alloc, by *berth.Job) string {
 	switch {
 	case !a.Live():
-		return "it does not run"
+		return "it is not running"
 	case a.Orphaned:
-		return "it was left to itself, so nothing would replace it"
+		return "it is orphaned, so nothing would replace it"
 	case a.Job.Priority > by.Priority-PriorityGap:
-		return fmt.Sprintf("its job has the priority %d; allowed is at most %d", a.Job.Priority, by.Priority-PriorityGap)
+		return fmt.Sprintf("its job has priority %d; it may be at most %d", a.Job.Priority, by.Priority-PriorityGap)
 	case a.Key() == by.Key():
-		return "it is of the same job"
+		return "it belongs to the same job"
 	case len(s.preempted(a)) > 0:
-		return "it waits for others to end"
+		return "it waits for its own victims to end"
 	}
 	return ""
 }

@@ -5,10 +5,10 @@ import (
 	"berth/internal/state/codec"
 )
 
-// Ship returns a plan as another server's worker hands it to the leader: the
-// fields as the log has them, but for nodes, which go by their IDs. In a log
-// entry they go by number; here a number could have become another node's on
-// the way. The plan must not be applied meanwhile.
+// Ship returns a plan in the encoding in which a worker on another server sends
+// it to the leader: the fields are as in the log, except that nodes have their
+// IDs. In a log entry they have numbers, which could belong to another node
+// when the plan arrives. The plan must not be applied meanwhile.
 func (c *ApplyPlan) Ship() []byte {
 	places := map[berth.NodeID]uint32{}
 	var list []berth.NodeID
@@ -30,8 +30,8 @@ func (c *ApplyPlan) Ship() []byte {
 	return w.Buf()
 }
 
-// Unship returns the plan that Ship made bytes of. Bytes that it did not make
-// are an Invalid error, never a panic.
+// Unship returns the plan that Ship encoded. Other bytes are an Invalid error,
+// never a panic.
 func Unship(b []byte) (*ApplyPlan, error) {
 	r := codec.NewReader(b)
 	nodes := codec.ReadIDs[berth.Node](r)
@@ -44,7 +44,7 @@ func Unship(b []byte) (*ApplyPlan, error) {
 	}
 	for i, at := range c.nodes {
 		if int64(at) >= int64(len(nodes)) {
-			return nil, berth.Errorf(berth.Invalid, "plan: a placement is on node %d of %d", at, len(nodes))
+			return nil, berth.Errorf(berth.Invalid, "plan: a placement refers to node %d of %d", at, len(nodes))
 		}
 		c.Place[i].NodeID = nodes[at]
 	}

@@ -6,24 +6,24 @@ import (
 	"berth"
 )
 
-// What a plan places for a stream job are processing elements: each placement
-// is one launch of one of them.
+// A plan for a stream job places processing elements: each placement is one
+// launch of one of them.
 
-// peOf looks after the placements of a plan for a stream job. Other jobs have
-// none.
+// peOf checks the placements of a plan for a stream job. It is nil for other
+// jobs.
 type peOf struct {
 	job  *berth.Job
 	uses map[berth.UID]peUse
 }
 
-// peUse is what there is of a processing element.
+// peUse is what exists of a processing element.
 type peUse struct {
 	occupies bool
-	launch   uint64 // the last that has an allocation
+	launch   uint64 // the last one that has an allocation
 }
 
-// streams returns what a plan for a stream job is checked against, nil for jobs
-// of other types.
+// streamsOf returns what a plan for a stream job is checked against, nil for
+// jobs of other types.
 func (tx *Tx) streamsOf(job *berth.Job) *peOf {
 	if job.Type != berth.TypeStream {
 		return nil
@@ -38,8 +38,8 @@ func (tx *Tx) streamsOf(job *berth.Job) *peOf {
 	return p
 }
 
-// placeable refuses the whole plan for a stream job that nothing can be made
-// for, or of another version than is to be placed.
+// placeable refuses the whole plan if nothing may be created for the stream
+// job, or if the plan is for another version than the one to be placed.
 func (c *ApplyPlan) placeable(tx *Tx, job *berth.Job) (*berth.Job, error) {
 	_, row, err := tx.alive(job.Key(), job.UID)
 	if err != nil {
@@ -51,8 +51,8 @@ func (c *ApplyPlan) placeable(tx *Tx, job *berth.Job) (*berth.Job, error) {
 	return nil, berth.Errorf(berth.Conflict, "superseded: job %q has a plan of version %d, what was placed is of %d", job.Key(), row.Version, c.JobVersion)
 }
 
-// refuses returns why a placement is not that of a launch, "" if it is, and the
-// processing element. Without a stream job there is none.
+// refuses returns why a placement is not a valid launch, or "" if it is, and
+// the processing element. Placements of other jobs have none.
 func (p *peOf) refuses(tx *Tx, place *berth.Placement, n *berth.Node) (pe *berth.Object, why string) {
 	g := p.job.TaskGroups[place.Group]
 	name := berth.AllocName(p.job.ID, g.Name, place.Index)
@@ -63,17 +63,17 @@ func (p *peOf) refuses(tx *Tx, place *berth.Placement, n *berth.Node) (pe *berth
 	case pe.PE.Launch == 0:
 		return nil, name + " was not launched"
 	case p.uses[pe.UID].launch >= pe.PE.Launch:
-		return nil, name + " has an allocation of its launch " + utoa(pe.PE.Launch)
+		return nil, name + " already has an allocation of launch " + utoa(pe.PE.Launch)
 	case p.uses[pe.UID].occupies || p.uses[pe.PE.Before].occupies:
-		return nil, "what ran of " + name + " has not ended"
+		return nil, "an earlier allocation of " + name + " has not ended"
 	}
 	if c := tx.ResourceNamed(p.job.UID, berth.KindConfig, name); c == nil || c.Object.Config.ContentID != pe.PE.ContentID {
-		return nil, "the configuration that " + name + " was launched with is not there"
+		return nil, "the configuration that " + name + " was launched with does not exist"
 	}
 	return pe, p.poolRefuses(tx, g, n)
 }
 
-// poolRefuses returns why pools keep a group from a node.
+// poolRefuses returns why host pools keep a group from a node, or "".
 func (p *peOf) poolRefuses(tx *Tx, g *berth.TaskGroup, n *berth.Node) string {
 	if h := tx.Holder(n.ID); h != nil && h.Owner != p.job.UID {
 		return "the node is in the exclusive pool " + h.Name + " of job " + h.Job.String()
@@ -87,7 +87,7 @@ func (p *peOf) poolRefuses(tx *Tx, g *berth.TaskGroup, n *berth.Node) string {
 	case pool == nil:
 		return "there is no pool " + at.Pool
 	case at.PoolHost != nil && (*at.PoolHost < 0 || *at.PoolHost >= len(pool.Nodes) || pool.Nodes[*at.PoolHost] != n.ID):
-		return "it is not the wanted node of the pool " + at.Pool
+		return "it is not the requested node of the pool " + at.Pool
 	case len(pool.Nodes) > 0 && !slices.Contains(pool.Nodes, n.ID):
 		return "the node is not in the pool " + at.Pool
 	}

@@ -4,10 +4,10 @@ import (
 	"berth"
 )
 
-// ApplyPlan makes the changes that a plan asks for, as far as they still fit,
-// and ends the plan's evaluation with them. Every placement is checked against
-// the state it meets in the log, so no plan, however old its snapshot,
-// overcommits a node, uses a name twice or places for a job that changed.
+// ApplyPlan makes the changes of a plan that still fit, and ends the plan's
+// evaluation in the same command. Every placement is checked against the state
+// that it is applied to, so no plan, however old its snapshot, overcommits a
+// node, uses a name twice or places for a job that changed.
 type ApplyPlan struct {
 	ByLeader
 	Eval       berth.EvalID
@@ -16,22 +16,22 @@ type ApplyPlan struct {
 	Stop       []berth.AllocStop
 	Update     []berth.AllocID // to carry over to the version in place
 	Explain    map[string]*berth.AllocMetric
-	Deploy     *berth.Deployment // to be made with the plan, which belongs to it
-	Deployed   *DeploymentChange // what becomes of the deployment there was
-	End        *EvalEnd          // nil: the evaluation goes on
+	Deploy     *berth.Deployment // to be created with the plan, whose placements belong to it
+	Deployed   *DeploymentChange // a change of the existing deployment
+	End        *EvalEnd          // nil: the evaluation continues
 	Now        int64
 
-	// Refused are the placements that did not fit, set by Apply. With any, End
-	// did not happen.
+	// Refused are the placements that did not fit, set by Apply. If there are
+	// any, End did not happen.
 	Refused []berth.Refusal
 
-	nodes   []uint32 // by placement, its node's number; set by Apply, or read from the log
-	fromLog bool     // nodes says where, not NodeID
-	robbed  []robbed // jobs of which something was evicted; set by Apply
+	nodes   []uint32 // the number of each placement's node; set by Apply, or read from the log
+	fromLog bool     // nodes has the nodes, NodeID does not
+	robbed  []robbed // jobs that lost an allocation to preemption; set by Apply
 	joins   *enrolment
 }
 
-// robbed is a job that lost an allocation, and one that took its room.
+// robbed is a job that lost an allocation, and one that took its capacity.
 type robbed struct {
 	key berth.JobKey
 	by  berth.AllocID
@@ -39,7 +39,7 @@ type robbed struct {
 
 // EvalEnd is how an evaluation ends.
 type EvalEnd struct {
-	Status        string // complete, failed or canceled; blocked for one that was blocked and stays so
+	Status        string // complete, failed or canceled; blocked if it was blocked and stays so
 	Description   string
 	Failed        map[string]*berth.AllocMetric
 	Queued        map[string]int
@@ -47,10 +47,10 @@ type EvalEnd struct {
 	SnapshotIndex uint64
 	Timeline      berth.Timeline
 	Blocked       *NewEval  // for what could not be placed
-	Later         []NewEval // for what is to be done later
-	// Nodes are those on which a job that runs on every node lacks room. Each
-	// has a blocked evaluation of its own, but for the node of an evaluation
-	// that stays blocked itself.
+	Later         []NewEval // for what must be done later
+	// Nodes are those on which a job that runs on every node lacks capacity.
+	// Each has its own blocked evaluation, except the node of an evaluation
+	// that itself stays blocked.
 	Nodes []NodeWait
 }
 
@@ -61,20 +61,19 @@ func (e *EvalEnd) news() []NewEval {
 	return append([]NewEval{*e.Blocked}, e.Later...)
 }
 
-// NewEval is an evaluation that another one leads to.
+// NewEval is an evaluation that follows another one.
 type NewEval struct {
 	ID          berth.EvalID
 	TriggeredBy string
 	WaitUntil   int64
 }
 
-// Jobs of the types system and sysbatch run on every node. What is special
-// about them in the state stands here: they are listed, so that a node that
-// joins finds those that want it without asking all others, and what lacks
-// room waits node by node.
+// Jobs of the types system and sysbatch run on every node. The state treats
+// them specially in two ways: they are listed, so that a node that joins finds
+// them without a scan of all jobs, and they wait for capacity node by node.
 
-// NodeWait is what a job that runs on every node waits for on some of them,
-// which are equally short.
+// NodeWait is what a job that runs on every node waits for on some nodes, all
+// with the same shortfall.
 type NodeWait struct {
 	Nodes  []berth.NodeID
 	Failed map[string]*berth.AllocMetric // by group, of one node
@@ -82,15 +81,15 @@ type NodeWait struct {
 	Missed *berth.Missed
 }
 
-// DeploymentChange is a new status of a deployment, none if it goes on, and new
+// DeploymentChange is a new status of a deployment, "" if it continues, and new
 // sizes of its groups. One that has ended stays as it is.
 type DeploymentChange struct {
 	ID                  berth.DeploymentID
 	Status, Description string
-	Sizes               map[string]berth.DeploymentSize // by group; of others they stay
+	Sizes               map[string]berth.DeploymentSize // by group; those of other groups stay
 }
 
-// verdict is what an allocation's row says of its health; nil is nothing.
+// verdict returns the health in an allocation's row, or nil.
 func verdict(a *berth.Alloc) *bool {
 	if s := a.Rest().DeploymentStatus; s != nil {
 		return s.Healthy
@@ -101,9 +100,9 @@ func verdict(a *berth.Alloc) *bool {
 // enrolment is the deployment that a plan's placements belong to, with what the
 // plan adds to its counts; nil if there is none.
 type enrolment struct {
-	old, d *berth.Deployment // old is the row before the plan, nil if it makes it
-	// again: a healthy allocation was carried over. Nobody will say again that
-	// it is, so the deployment is to be looked at without that.
+	old, d *berth.Deployment // old is the row before the plan, nil if the plan creates it
+	// again means that a healthy allocation was carried over. No agent reports
+	// it healthy again, so the deployment needs an evaluation now.
 	again bool
 }
 

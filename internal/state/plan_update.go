@@ -8,7 +8,7 @@ import (
 )
 
 // carriedOver returns the allocation and the group of the job's newest version
-// that it becomes one of, nil if it has nothing to be carried over to.
+// that it moves to, or nil if it cannot be carried over.
 func (tx *Tx) carriedOver(id berth.AllocID, job *berth.Job) (*berth.Alloc, *berth.TaskGroup) {
 	a := tx.Alloc(id)
 	if a == nil || !a.Live() || a.Job.UID != job.UID {
@@ -21,15 +21,14 @@ func (tx *Tx) carriedOver(id berth.AllocID, job *berth.Job) (*berth.Alloc, *bert
 	return a, g
 }
 
-// fitsInPlace says whether an allocation keeps to the room that it has, and to
-// the names that there are, when it becomes one of another version of its
-// group.
+// fitsInPlace reports whether an allocation keeps within its capacity and the
+// existing names when it moves to another version of its group.
 func fitsInPlace(a *berth.Alloc, g *berth.TaskGroup) bool {
 	was, is := fit.RequestOf(a.Group), fit.RequestOf(g)
 	return int64(a.Index) < int64(g.Count) && was.Same(&is)
 }
 
-// carryOver makes an allocation one of the job's newest version, in place.
+// carryOver moves an allocation to the job's newest version, in place.
 func (tx *Tx) carryOver(id berth.AllocID, job *berth.Job, c *ApplyPlan, now int64) {
 	old, g := tx.carriedOver(id, job)
 	if old == nil {
@@ -43,8 +42,8 @@ func (tx *Tx) carryOver(id berth.AllocID, job *berth.Job, c *ApplyPlan, now int6
 	tx.changeAlloc(old, &a)
 }
 
-// relabel returns dynamic ports, which stand in the order of one version's
-// labels, in the order of the other's, so that each label keeps its port.
+// relabel reorders dynamic ports from the order of one version's labels to that
+// of the other's, so that each label keeps its port.
 func relabel(ports []uint16, was, is *berth.TaskGroup) []uint16 {
 	before, after := dynamicLabels(was), dynamicLabels(is)
 	if len(ports) != len(before) || len(ports) != len(after) || slices.Equal(before, after) {
@@ -57,7 +56,7 @@ func relabel(ports []uint16, was, is *berth.TaskGroup) []uint16 {
 	out := make([]uint16, len(ports))
 	for i, l := range after {
 		p, ok := byLabel[l]
-		if !ok { // labels were renamed: which port is whose is no matter
+		if !ok { // labels were renamed, so any assignment will do
 			return ports
 		}
 		out[i] = p

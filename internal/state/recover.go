@@ -8,16 +8,16 @@ import (
 
 // Causes of a recovery.
 const (
-	RecoverInterrupted = "leader-change" // another leader began before all was there
-	RecoverTimeout     = "timeout"       // the time of the attempt was over; the attempts count
+	RecoverInterrupted = "leader-change" // another leader began before everything existed
+	RecoverTimeout     = "timeout"       // the time of the attempt was over; these attempts are counted
 )
 
-// MaxRecover is how many jobs one command marks at most.
+// MaxRecover is the largest number of jobs that one command marks.
 const MaxRecover = 100
 
-// RecoverJobs deletes incarnations of stream jobs in the foreground whose
-// submission is to begin anew. Nothing of them will be seen in those that
-// follow.
+// RecoverJobs deletes incarnations of stream jobs in the foreground when their
+// submission must start over. Their successors inherit nothing that these
+// created.
 type RecoverJobs struct {
 	ByLeader
 	Jobs  []JobRef
@@ -25,15 +25,15 @@ type RecoverJobs struct {
 	Now   int64
 }
 
-// Apply implements Command. Those that are gone, are being deleted whatever
-// for, or have nothing to begin anew are passed over, unless all are. It raises
-// the evaluations that stop what they run.
+// Apply implements Command. Jobs that are gone, are already being deleted, or
+// have nothing to start over are skipped; if that is all of them, the command
+// was applied before. It creates the evaluations that stop their allocations.
 func (c *RecoverJobs) Apply(tx *Tx) error {
 	if n := len(c.Jobs); n == 0 || n > MaxRecover {
-		return berth.Errorf(berth.Invalid, "recover: %d jobs; allowed are 1 to %d", n, MaxRecover)
+		return berth.Errorf(berth.Invalid, "recover: must name 1 to %d jobs, got %d", MaxRecover, n)
 	}
 	if c.Cause == "" || len(c.Cause) > MaxStreamError {
-		return berth.Errorf(berth.Invalid, "Cause: %d bytes; allowed are 1 to %d", len(c.Cause), MaxStreamError)
+		return berth.Errorf(berth.Invalid, "Cause: must be 1 to %d bytes, got %d", MaxStreamError, len(c.Cause))
 	}
 	var marks []*berth.Job
 	for i, r := range c.Jobs {
@@ -53,12 +53,12 @@ func (c *RecoverJobs) Apply(tx *Tx) error {
 	return nil
 }
 
-// markStream marks a job that another incarnation is to follow. It is not the
-// user who ends it, so it stays at its version.
+// markStream marks a job that a new incarnation will follow. The user did not
+// end it, so it stays at its version.
 func (tx *Tx) markStream(old *berth.Job, intent string, cause berth.Cause, next *Successor, now int64) *berth.Job {
 	j := *old
 	j.Stop, j.ModifyIndex, j.JobModifyIndex = true, tx.Index, tx.Index
-	tx.cancelOpen(&j, "the job begins anew", now)
+	tx.cancelOpen(&j, "the submission of the job starts over", now)
 	tx.putJob(old, &j)
 	tx.mark(&JobDeletion{Key: j.Key(), UID: j.UID, Successor: next, Deletion: berth.Deletion{
 		Policy: berth.Foreground, Intent: intent, Cause: cause, RequestIndex: tx.Index, Time: now,
@@ -66,10 +66,9 @@ func (tx *Tx) markStream(old *berth.Job, intent string, cause berth.Cause, next 
 	return &j
 }
 
-// follow removes a job that nothing holds any more and makes the incarnation
-// that follows it, the given one of its command. That has the job's
-// specification and history, and of the incarnations before it no more than
-// that they were.
+// follow removes a job that nothing holds any more and creates the incarnation
+// that follows it, with the given ordinal in the command. That has the job's
+// specification and history, and only a list of the incarnations before it.
 func (tx *Tx) follow(j *berth.Job, d *JobDeletion, ordinal uint32) {
 	was := berth.StreamJob{}
 	if row := tx.StreamJob(j.UID); row != nil {
@@ -106,7 +105,7 @@ func (tx *Tx) follow(j *berth.Job, d *JobDeletion, ordinal uint32) {
 	tx.beginStream(&next, retries(&was, d), recovery(&was, d))
 }
 
-// recovery returns what an incarnation knows of those before it.
+// recovery returns what an incarnation records of those before it.
 func recovery(was *berth.StreamJob, d *JobDeletion) berth.Recovery {
 	if d.Deletion.Intent != berth.IntentRecover {
 		return berth.Recovery{}
@@ -116,12 +115,12 @@ func recovery(was *berth.StreamJob, d *JobDeletion) berth.Recovery {
 	return berth.Recovery{Count: r.Count + 1, Predecessors: before[max(0, len(before)-MaxPredecessors):], LastCause: d.Deletion.Cause.ID}
 }
 
-// MaxPredecessors is how many incarnations before it a job names at most, the
-// newest.
+// MaxPredecessors is how many earlier incarnations a job lists, the newest
+// ones.
 const MaxPredecessors = 100
 
-// retries returns how many timeouts an incarnation has used up. What a user
-// registered anew has used up none.
+// retries returns how many timeouts an incarnation has used up. A new
+// registration by a user starts at zero.
 func retries(was *berth.StreamJob, d *JobDeletion) int {
 	switch {
 	case d.Deletion.Intent != berth.IntentRecover || d.Successor != nil:
@@ -132,7 +131,7 @@ func retries(was *berth.StreamJob, d *JobDeletion) int {
 	return was.Retries
 }
 
-// historyOf returns the versions of a job and what they were made from.
+// historyOf returns the versions of a job and their sources.
 func (tx *Tx) historyOf(k berth.JobKey) (versions []*berth.Job, texts []*Submission) {
 	for v := range tx.JobVersions(k) {
 		versions = append(versions, v)

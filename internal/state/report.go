@@ -8,23 +8,23 @@ import (
 	"berth/internal/state/codec"
 )
 
-// ReportAllocs is what a node's agent says of its allocations. An allocation
-// that failed, or that was unknown and is heard of again, raises an evaluation
-// of its job in the same command.
+// ReportAllocs is an agent's report on the allocations of its node. If an
+// allocation failed, or was unknown and is reported again, the same command
+// creates an evaluation of its job.
 type ReportAllocs struct {
 	Node    berth.NodeID
 	Updates []AllocUpdate
 	Now     int64
 
-	Evals []berth.EvalID `msgpack:"-"` // set by Apply: what it raised
+	Evals []berth.EvalID `msgpack:"-"` // set by Apply: the created evaluations
 
 	number  uint32 // of the node, plus one; set by Apply, or read from the log
-	fromLog bool   // number says which, not Node
+	fromLog bool   // number has the node, Node does not
 }
 
-// Apply implements Command. Allocations that are gone, or have ended, are
-// passed over: a late report changes nothing. One of another node refuses the
-// whole report.
+// Apply implements Command. Allocations that are gone or have ended are
+// skipped: a late report changes nothing. An allocation of another node refuses
+// the whole report.
 func (c *ReportAllocs) Apply(tx *Tx) error {
 	n := tx.Node(c.Node)
 	if c.fromLog {
@@ -58,9 +58,9 @@ func (c *ReportAllocs) Apply(tx *Tx) error {
 	return nil
 }
 
-// report stores what is said of an allocation, and returns it and how it fared
-// before; nil if that changes nothing. That an allocation is unknown is not for
-// its agent to say.
+// report stores an update of an allocation and returns its new row and its
+// previous status, or nil if nothing changes. An agent cannot report an
+// allocation as unknown.
 func (tx *Tx) report(u *AllocUpdate, told *healths, now int64) (*berth.Alloc, berth.ClientStatus) {
 	old := tx.Alloc(u.ID)
 	if old == nil || old.Ended() || u.Client == berth.ClientUnknown {
@@ -79,7 +79,7 @@ func (tx *Tx) report(u *AllocUpdate, told *healths, now int64) (*berth.Alloc, be
 		if u.Network != nil {
 			more.Network = u.Network
 		}
-		if old.Client == berth.ClientUnknown { // it need not be looked at when its time is up
+		if old.Client == berth.ClientUnknown { // its agent is back, so it no longer expires
 			more.UnknownSince, more.FollowupEval = 0, berth.EvalID{}
 		}
 		a = *b
@@ -88,25 +88,25 @@ func (tx *Tx) report(u *AllocUpdate, told *healths, now int64) (*berth.Alloc, be
 	return &a, old.Client
 }
 
-// missed says whether an instance that should run does not any more. Agents
-// say failed of it; another end is none of a service either.
+// missed reports whether an instance that should run has ended. Agents report
+// failed in that case; a service must not end with another status either.
 func missed(a *berth.Alloc) bool {
-	if a.Job.Type == berth.TypeStream { // its processing element is launched anew, or not
+	if a.Job.Type == berth.TypeStream { // its processing element decides whether it is launched again
 		return false
 	}
 	switch a.Client {
 	case berth.ClientComplete:
 		return a.Job.Type == berth.TypeService || a.Job.Type == berth.TypeSystem
 	case berth.ClientFailed:
-		return !a.Job.PerNode() // it stays failed, whoever looks: it belongs to its node
+		return !a.Job.PerNode() // it stays failed: it belongs to its node
 	case berth.ClientLost:
 		return true
 	}
 	return false
 }
 
-// raise raises one evaluation for each job of which something came back or
-// failed.
+// raise creates one evaluation for each job with an allocation that came back
+// or failed.
 func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc, told healths) {
 	var done []*berth.Job
 	for i, a := range slices.Concat(back, failed) {

@@ -4,8 +4,8 @@ import (
 	"berth"
 )
 
-// RescheduleEventsKept bounds the events of one instance. A policy that allows
-// more attempts in its interval keeps that many.
+// RescheduleEventsKept is the number of events kept of one instance. A policy
+// that allows more attempts in its interval keeps that many.
 const RescheduleEventsKept = 5
 
 // Reschedules returns the replacements of one instance of a group, or nil.
@@ -25,7 +25,7 @@ func (tx *Tx) putReschedules(r *Reschedules) {
 	t.byName.Add(tx.edit, k, t.insert(tx, r))
 }
 
-// dropReschedules forgets the replacements of a job's instances.
+// dropReschedules deletes the reschedule records of a job's instances.
 func (tx *Tx) dropReschedules(j *berth.Job) {
 	t := &tx.reschedules
 	var keys []string

@@ -13,14 +13,14 @@ func (t *resourceTable) find(uid berth.UID) (slot uint32, r *berth.Object) {
 	return find(&t.rows, &t.byUID, uid.Index, func(r *berth.Object) bool { return r.UID == uid })
 }
 
-// Resource returns the resource of a UID, nil if there is none.
+// Resource returns the resource with a UID, or nil.
 func (s *Snapshot) Resource(uid berth.UID) *berth.Object {
 	_, r := s.resources.find(uid)
 	return r
 }
 
-// ResourceNamed returns what an incarnation of a job has of a kind and name,
-// nil if it has none.
+// ResourceNamed returns the resource of a kind and name that an incarnation of
+// a job owns, or nil.
 func (s *Snapshot) ResourceNamed(owner berth.UID, kind, name string) *berth.Object {
 	if s.resources.count == 0 || owner.IsZero() {
 		return nil
@@ -31,8 +31,8 @@ func (s *Snapshot) ResourceNamed(owner berth.UID, kind, name string) *berth.Obje
 	return nil
 }
 
-// ResourcesOf returns what an incarnation of a job has of a kind, in order of
-// name; all it has, kind by kind, if kind is "".
+// ResourcesOf returns the resources of a kind that an incarnation of a job
+// owns, in order of name; if kind is "", all of them, kind by kind.
 func (s *Snapshot) ResourcesOf(owner berth.UID, kind string) iter.Seq[*berth.Object] {
 	if s.resources.count == 0 || owner.IsZero() {
 		return func(func(*berth.Object) bool) {}
@@ -44,7 +44,7 @@ func (s *Snapshot) ResourcesOf(owner berth.UID, kind string) iter.Seq[*berth.Obj
 	return startingWith(&s.resources.rows, &s.resources.byOwner, prefix)
 }
 
-// owns says whether there is anything of what an incarnation owned.
+// owns reports whether an incarnation still owns anything.
 func (s *Snapshot) owns(owner berth.UID) bool {
 	for range s.ResourcesOf(owner, "") {
 		return true
@@ -53,7 +53,7 @@ func (s *Snapshot) owns(owner berth.UID) bool {
 }
 
 // Dependents returns how many resources hold an incarnation of a stream job
-// that is deleted in the foreground: all it has.
+// that is deleted in the foreground: all that it owns.
 func (s *Snapshot) Dependents(owner berth.UID) (n int) {
 	for range s.ResourcesOf(owner, "") {
 		n++
@@ -67,14 +67,14 @@ func (s *Snapshot) Resources() iter.Seq[*berth.Object] {
 		func(r *berth.Object) uint64 { return r.UID.Index }, func(a, b *berth.Object) int { return compareUIDs(a.UID, b.UID) })
 }
 
-// OrphanedResources returns those whose job left them to themselves, kind by
+// OrphanedResources returns the resources that their job orphaned, kind by
 // kind, oldest first.
 func (s *Snapshot) OrphanedResources() iter.Seq[*berth.Object] {
 	return startingWith(&s.resources.rows, &s.resources.byOwner, string(make([]byte, 12)))
 }
 
 // AllocsOfPE returns the allocations of a processing element, of all its
-// launches, in no order.
+// launches, in no particular order.
 func (s *Snapshot) AllocsOfPE(pe *berth.Object) iter.Seq[*berth.Alloc] {
 	return func(yield func(*berth.Alloc) bool) {
 		for a := range s.AllocsOf(pe.Job) {
@@ -85,9 +85,9 @@ func (s *Snapshot) AllocsOfPE(pe *berth.Object) iter.Seq[*berth.Alloc] {
 	}
 }
 
-// Zombie says whether an allocation is kept in sight because it failed: its
-// group's policy says so, and its processing element is there and was launched
-// again since. It counts for nothing.
+// Zombie reports whether an allocation is kept for inspection because it
+// failed: its group's policy asks for that, and its processing element exists
+// and was launched again since. It counts for nothing.
 func (s *Snapshot) Zombie(a *berth.Alloc) bool {
 	ref := a.Rest().PE
 	if ref == nil || a.Client != berth.ClientFailed || a.Group.Stream == nil || a.Group.Stream.Policy.DeleteFailed {
@@ -98,11 +98,11 @@ func (s *Snapshot) Zombie(a *berth.Alloc) bool {
 }
 
 // MaxZombies is how many zombies of a processing element are kept, the newest;
-// older ones go with age, as all that failed.
+// older ones are collected by age like other failed allocations.
 const MaxZombies = 5
 
-// occupies says whether an allocation of a processing element takes room on a
-// node: of this job's, whether it is there or not.
+// occupies reports whether an allocation of a processing element of this job
+// holds capacity on a node. The processing element itself may be gone.
 func (s *Snapshot) occupies(k berth.JobKey, pe berth.UID) bool {
 	if pe.IsZero() {
 		return false
@@ -115,9 +115,9 @@ func (s *Snapshot) occupies(k berth.JobKey, pe berth.UID) bool {
 	return false
 }
 
-// Managed says whether a resource has an owner that may have things made for
-// it: then it is launched, routed and made again. What was left to itself, or
-// is on its way out, is not.
+// Managed reports whether the servers look after a resource: whether it is
+// launched, routed and recreated. Orphans, and resources about to be removed,
+// are not.
 func (s *Snapshot) Managed(r *berth.Object) bool {
 	if r.Owner.IsZero() {
 		return false
@@ -126,7 +126,7 @@ func (s *Snapshot) Managed(r *berth.Object) bool {
 	return err == nil
 }
 
-// Holder returns the exclusive pool that has a node, nil if none has.
+// Holder returns the exclusive pool that has a node, or nil.
 func (s *Snapshot) Holder(id berth.NodeID) *berth.Object {
 	if s.resources.held.Len() == 0 {
 		return nil
@@ -136,10 +136,9 @@ func (s *Snapshot) Holder(id berth.NodeID) *berth.Object {
 	return r
 }
 
-// GivenTo returns a host pool of another incarnation than owner that was given a
-// node and lets others in, nil if there is none: no exclusive pool may take the
-// node from it. For one that was left to itself nothing is launched any more, so
-// it keeps nothing.
+// GivenTo returns a shared host pool of an incarnation other than owner that
+// has a node, or nil. No exclusive pool may take the node from it. An orphaned
+// pool does not count: nothing is launched for it any more.
 func (s *Snapshot) GivenTo(id berth.NodeID, owner berth.UID) *berth.Object {
 	if s.resources.given.Len() == 0 {
 		return nil
@@ -155,7 +154,7 @@ func exclusive(r *berth.Object) bool {
 	return r.Object.Pool != nil && r.Object.Pool.Mode == berth.PoolExclusive
 }
 
-// putResource stores a resource; old is the row it replaces, nil if none.
+// putResource stores a resource. old is the row it replaces, or nil.
 func (tx *Tx) putResource(old, r *berth.Object) {
 	t := &tx.resources
 	r.ModifyIndex = tx.Index
@@ -176,14 +175,14 @@ func (tx *Tx) putResource(old, r *berth.Object) {
 	tx.changed(r)
 }
 
-// changed notes with the job that something of what it owns changed, so that who
-// looks at many jobs finds those of which something did.
+// changed notes a change of a resource with its job, so that those who look at
+// many jobs find the ones that changed.
 func (tx *Tx) changed(r *berth.Object) {
 	tx.trace(r.Job)
 	tx.count(r.Job, r.Owner, func(*Summary) {})
 }
 
-// link stores a new row with its indexes.
+// link stores a new row and adds it to the indexes.
 func (t *resourceTable) link(tx *Tx, r *berth.Object) uint32 {
 	slot := t.insert(tx, r)
 	t.byUID.Add(tx.edit, r.UID.Index, slot)
@@ -192,7 +191,7 @@ func (t *resourceTable) link(tx *Tx, r *berth.Object) uint32 {
 	return slot
 }
 
-// hold notes which nodes a pool has, or has no more.
+// hold adds the nodes of a pool to the indexes, or removes them.
 func (t *resourceTable) hold(tx *Tx, r *berth.Object, slot uint32, on bool) {
 	by := &t.given
 	if exclusive(r) {
@@ -208,8 +207,9 @@ func (t *resourceTable) hold(tx *Tx, r *berth.Object, slot uint32, on bool) {
 	}
 }
 
-// removeResource forgets a resource. If it was the last of a job that is gone,
-// the job's submission goes, too; of one that is stopped or given up, the plan.
+// removeResource removes a resource. After the last resource of a job that is
+// gone, it removes the job's submission too; if the job is stopped or given up,
+// its plan.
 func (tx *Tx) removeResource(r *berth.Object) {
 	t := &tx.resources
 	slot, _ := t.find(r.UID)
@@ -224,8 +224,8 @@ func (tx *Tx) removeResource(r *berth.Object) {
 	}
 }
 
-// leaveStream removes the submission of a job that goes, unless something is
-// left of what it owned.
+// leaveStream removes the submission of a job that is being removed, unless
+// something is left of what it owned.
 func (tx *Tx) leaveStream(j *berth.Job) {
 	slot, row := tx.streams.find(j.UID)
 	switch {

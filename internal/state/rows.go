@@ -32,7 +32,7 @@ func (r *rows[T]) remove(tx *Tx, slot uint32) {
 	r.changed = tx.Index
 }
 
-// find returns the row of a key that match accepts: keys of an index are
+// find returns the row with a key that match accepts. The keys of an index are
 // halves of IDs or hashes, which two rows may share.
 func find[T any](r *rows[T], ix *cow.Tree[uint64], key uint64, match func(*T) bool) (slot uint32, v *T) {
 	for s := range ix.Of(key) {
@@ -43,7 +43,7 @@ func find[T any](r *rows[T], ix *cow.Tree[uint64], key uint64, match func(*T) bo
 	return 0, nil
 }
 
-// of returns the rows of a key that match accepts, in order of slot.
+// of returns the rows with a key that match accepts, in order of slot.
 func of[T any](r *rows[T], ix *cow.Tree[uint64], key uint64, match func(*T) bool) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for s := range ix.Of(key) {
@@ -54,7 +54,7 @@ func of[T any](r *rows[T], ix *cow.Tree[uint64], key uint64, match func(*T) bool
 	}
 }
 
-// rowsOf returns the rows of pairs.
+// rowsOf returns the rows that pairs refer to.
 func rowsOf[T any, K any](r *rows[T], pairs iter.Seq2[K, uint32]) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for _, s := range pairs {
@@ -75,8 +75,8 @@ func slotsOf[K any](pairs iter.Seq2[K, uint32]) iter.Seq[uint32] {
 	}
 }
 
-// settled returns rows that come in order of an index in an order that does
-// not depend on slots: those of one index are sorted.
+// settled returns rows that come in the order of an index in an order that does
+// not depend on slots: rows with equal index values are sorted.
 func settled[T any](in iter.Seq[*T], index func(*T) uint64, compare func(a, b *T) int) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		var group []*T

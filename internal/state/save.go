@@ -10,7 +10,7 @@ import (
 	"berth/internal/state/codec"
 )
 
-// tablesOf returns how many tables there are in saved snapshots of a version.
+// tablesOf returns how many tables the saved snapshots of a version have.
 func tablesOf(version int) int {
 	switch {
 	case version < codec.PoolsSince:
@@ -26,13 +26,13 @@ func tablesOf(version int) int {
 // saver writes the records of a snapshot.
 type saver struct {
 	*codec.SnapshotWriter
-	jobs   map[*berth.Job]uint64 // numbers of the versions that were written
+	jobs   map[*berth.Job]uint64 // numbers of the versions that have been written
 	prev   *berth.Alloc
-	tables int  // how many of them the head has
-	hash   bool // write what equal rows have equal, not what can be read back
+	tables int  // how many tables the header has
+	hash   bool // write only what is equal on all servers, not what can be read back
 }
 
-// SavedVersion is the version in which Save writes the snapshot.
+// SavedVersion is the format version in which Save writes the snapshot.
 func (s *Snapshot) SavedVersion() int { return codec.SnapshotOf(s.LogVersion) }
 
 // Save writes the snapshot.
@@ -141,7 +141,7 @@ func (s *saver) head(snap *Snapshot) {
 	s.Record(codec.Head)
 }
 
-// version writes a version of a job unless it was written, and returns its
+// version writes a job version if it has not been written, and returns its
 // number.
 func (s *saver) version(j *berth.Job) uint64 {
 	n, ok := s.jobs[j]
@@ -178,7 +178,7 @@ const (
 	allocPorts    = 1 << 1
 	allocTasks    = 1 << 2
 	allocMore     = 1 << 3
-	allocSameEval = 1 << 4 // evaluation, job, group, and time and index of creation are those of the one before
+	allocSameEval = 1 << 4 // evaluation, job, group, and time and index of creation equal those of the allocation before
 )
 
 func (s *saver) alloc(a *berth.Alloc) {

@@ -8,18 +8,18 @@ import (
 	"berth"
 )
 
-// ScaleJob changes the count of a group, which makes a new version of the job,
-// and raises the evaluation that looks at it; or only notes what somebody who
-// scales has to say.
+// ScaleJob changes the count of a group, which creates a new version of the
+// job, and creates its evaluation. Without Change it only records an event from
+// an autoscaler or user.
 type ScaleJob struct {
 	Key     berth.JobKey
 	Group   string
-	Change  bool // to Count; else nothing but the event is stored
+	Change  bool // set the count; otherwise only the event is stored
 	Count   int64
 	Message string
-	Error   bool // the event tells of a failure; then nothing is changed
+	Error   bool // the event reports a failure, so nothing changes
 	Meta    map[string]any
-	Index   uint64   // only if the job's JobModifyIndex is this; 0 is any
+	Index   uint64   // only if the job's JobModifyIndex has this value; nil or 0 means any
 	Eval    EvalSeed // its ID is zero for jobs that run nothing themselves
 	Now     int64
 }
@@ -70,12 +70,12 @@ func (c *ScaleJob) Apply(tx *Tx) error {
 func (c *ScaleJob) checkEvent() error {
 	switch {
 	case c.Error && c.Change:
-		return berth.Errorf(berth.Invalid, "Count: an event that tells of an error changes nothing; leave it out")
+		return berth.Errorf(berth.Invalid, "Count: must not be set together with Error")
 	case len(c.Message) > MaxScalingMessage || !utf8.ValidString(c.Message):
-		return berth.Errorf(berth.Invalid, "Message: %d bytes are too long, or are not UTF-8; allowed are %d", len(c.Message), MaxScalingMessage)
+		return berth.Errorf(berth.Invalid, "Message: must be UTF-8 of at most %d bytes, got %d", MaxScalingMessage, len(c.Message))
 	}
 	if b, err := json.Marshal(c.Meta); err != nil || len(b) > MaxScalingMeta {
-		return berth.Errorf(berth.Invalid, "Meta: %d bytes of JSON are too long; allowed are %d", len(b), MaxScalingMeta)
+		return berth.Errorf(berth.Invalid, "Meta: must be at most %d bytes of JSON, got %d", MaxScalingMeta, len(b))
 	}
 	return nil
 }
@@ -83,11 +83,11 @@ func (c *ScaleJob) checkEvent() error {
 func (c *ScaleJob) checkCount(tx *Tx, j *berth.Job, g *berth.TaskGroup) error {
 	switch {
 	case j.Stop:
-		return berth.Errorf(berth.Invalid, "job %q is stopped; run it before it is scaled", c.Key)
+		return berth.Errorf(berth.Invalid, "job %q is stopped; start it before scaling it", c.Key)
 	case j.PerNode():
-		return berth.Errorf(berth.Invalid, "job %q is of type %s: how many instances it has follows from the nodes", c.Key, j.Type)
+		return berth.Errorf(berth.Invalid, "job %q has type %s: its number of instances depends on the nodes", c.Key, j.Type)
 	case c.Count < 0 || c.Count > berth.MaxCount:
-		return berth.Errorf(berth.Invalid, "Count: %d is out of range; allowed are 0 to %d", c.Count, berth.MaxCount)
+		return berth.Errorf(berth.Invalid, "Count: must be 0 to %d, got %d", berth.MaxCount, c.Count)
 	}
 	if err := g.Scaling.Allows(g.Name, c.Count); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (c *ScaleJob) checkCount(tx *Tx, j *berth.Job, g *berth.TaskGroup) error {
 	return tx.unusedSeed(c.Eval)
 }
 
-// scaled returns a copy of a job with another count of one group; of a stream
-// job, with another width of the parallel region that the group is in.
+// scaled returns a copy of a job with another count of one group; for a stream
+// job, with another width of the group's parallel region.
 func scaled(j *berth.Job, group string, count int) *berth.Job {
 	n := *j
 	if j.Stream != nil {

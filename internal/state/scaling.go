@@ -16,7 +16,7 @@ const (
 
 var noScaling ScalingEvents
 
-// ScalingEvents returns the scaling events of a job; they must not be changed.
+// ScalingEvents returns the scaling events of a job, which must not be changed.
 func (s *Snapshot) ScalingEvents(k berth.JobKey) *ScalingEvents {
 	if slot, ok := s.jobs.byKey.First(jobKey(k)); ok {
 		if e := s.jobs.scalings.Get(slot); e != nil {
@@ -32,8 +32,8 @@ func (s *Snapshot) ScaledJobs() iter.Seq[*berth.Job] {
 	return rowsOf(&s.jobs.rows, s.jobs.scaled.All())
 }
 
-// listScaled keeps the list of jobs with policies; old is the row that j
-// replaces, nil if none, and j nil if the job goes.
+// listScaled updates the list of jobs with policies. old is the row that j
+// replaces, or nil; j is nil if the job is removed.
 func (tx *Tx) listScaled(old, j *berth.Job, slot uint32) {
 	was, is := old != nil && !old.Stop && old.Scaled(), j != nil && !j.Stop && j.Scaled()
 	switch {
@@ -44,8 +44,8 @@ func (tx *Tx) listScaled(old, j *berth.Job, slot uint32) {
 	}
 }
 
-// addScalingEvent stores an event of a group. Events of groups that the job
-// does not have any more go.
+// addScalingEvent stores an event of a group. Events of groups that the job no
+// longer has are dropped.
 func (tx *Tx) addScalingEvent(j *berth.Job, group string, e berth.ScalingEvent) {
 	slot, _ := tx.jobs.byKey.First(jobKey(j.Key()))
 	s := &ScalingEvents{Groups: maps.Clone(tx.ScalingEvents(j.Key()).Groups), ModifyIndex: tx.Index}
@@ -57,5 +57,5 @@ func (tx *Tx) addScalingEvent(j *berth.Job, group string, e berth.ScalingEvent) 
 	s.Groups[group] = list[:min(len(list), ScalingEventsKept)]
 	freeze(s)
 	tx.jobs.scalings.Set(tx.edit, slot, s)
-	tx.count(j.Key(), j.UID, func(*Summary) {}) // so that who watches the job sees it
+	tx.count(j.Key(), j.UID, func(*Summary) {}) // so that those who watch the job see it
 }

@@ -35,19 +35,20 @@ func (s *Snapshot) ServicesNamed(k berth.ServiceKey) iter.Seq[*berth.ServiceRegi
 	}
 }
 
-// ServicesOf returns the registrations of an allocation, in no order.
+// ServicesOf returns the registrations of an allocation, in no particular
+// order.
 func (s *Snapshot) ServicesOf(id berth.AllocID) iter.Seq[*berth.ServiceRegistration] {
 	hi, _ := id.Words()
 	return of(&s.services.rows, &s.services.byAlloc, hi, func(r *berth.ServiceRegistration) bool { return r.AllocID == id })
 }
 
-// ServicesOn returns the registrations of a node, in no order.
+// ServicesOn returns the registrations of a node, in no particular order.
 func (s *Snapshot) ServicesOn(id berth.NodeID) iter.Seq[*berth.ServiceRegistration] {
 	hi, _ := id.Words()
 	return of(&s.services.rows, &s.services.byNode, hi, func(r *berth.ServiceRegistration) bool { return r.NodeID == id })
 }
 
-// index adds the row to the indexes, or takes it from them.
+// index adds a row to the indexes or removes it.
 func (t *serviceTable) index(tx *Tx, r *berth.ServiceRegistration, slot uint32, there bool) {
 	on, _ := r.NodeID.Words()
 	of, _ := r.AllocID.Words()
@@ -65,8 +66,7 @@ func (t *serviceTable) index(tx *Tx, r *berth.ServiceRegistration, slot uint32, 
 	t.byAlloc.Remove(tx.edit, of, slot)
 }
 
-// putService stores a registration, in place of that with its ID if there is
-// one.
+// putService stores a registration, replacing the one with its ID if it exists.
 func (tx *Tx) putService(r *berth.ServiceRegistration) {
 	t := &tx.services
 	slot, ok := t.byID.First(r.ID)
@@ -93,7 +93,7 @@ func (tx *Tx) removeService(r *berth.ServiceRegistration) {
 	tx.note(Services, r, nil)
 }
 
-// endServices takes out registrations whose allocation or node is no more.
+// endServices removes registrations of an allocation or node that is gone.
 func (tx *Tx) endServices(rows iter.Seq[*berth.ServiceRegistration]) {
 	if tx.services.count == 0 {
 		return

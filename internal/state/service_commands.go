@@ -15,38 +15,38 @@ const (
 	maxServiceMeta  = 200
 )
 
-// UpsertServices makes registrations of services, or says anew what they are,
-// as the agent of a node does.
+// UpsertServices creates or updates service registrations at the request of a
+// node's agent.
 type UpsertServices struct {
 	Node     berth.NodeID
 	Services []*berth.ServiceRegistration
 }
 
 // Apply implements Command. Registrations of allocations that are gone or have
-// ended are passed over, as are those that change nothing: an agent repeats
-// itself. One of another node refuses the whole command.
+// ended are skipped, as are those that change nothing: agents repeat
+// themselves. A registration for another node refuses the whole command.
 func (c *UpsertServices) Apply(tx *Tx) error {
 	n := tx.Node(c.Node)
 	if n == nil {
 		return berth.Errorf(berth.NotFound, "node not found: %s", c.Node)
 	}
 	if k := len(c.Services); k == 0 || k > MaxServiceBatch {
-		return berth.Errorf(berth.Invalid, "services: %d are named; allowed are 1 to %d", k, MaxServiceBatch)
+		return berth.Errorf(berth.Invalid, "services: must name 1 to %d, got %d", MaxServiceBatch, k)
 	}
 	for _, r := range c.Services {
 		if err := CheckService(r); err != nil {
 			return err
 		}
 		if old := tx.Service(r.ID); r.NodeID != n.ID || old != nil && (old.NodeID != n.ID || old.Namespace != r.Namespace) {
-			return berth.Errorf(berth.Denied, "Permission denied: service %.150q is not one of node %s", r.ID, n.ID)
+			return berth.Errorf(berth.Denied, "Permission denied: service %.150q does not belong to node %s", r.ID, n.ID)
 		}
 		if a := tx.Alloc(r.AllocID); a != nil && (a.NodeID != n.ID || a.Job.Namespace != r.Namespace || a.Job.ID != r.JobID) {
-			return berth.Errorf(berth.Denied, "Permission denied: allocation %s, which service %.150q names, is not on node %s or not of job %.150q in namespace %.150q",
+			return berth.Errorf(berth.Denied, "Permission denied: allocation %s, named by service %.150q, is not on node %s or does not belong to job %.150q in namespace %.150q",
 				r.AllocID, r.ID, n.ID, r.JobID, r.Namespace)
 		}
 	}
 	if n.Status == berth.NodeDown {
-		return nil // its agent tells all again when it is back
+		return nil // its agent registers them again when it reconnects
 	}
 	for _, r := range c.Services {
 		a := tx.Alloc(r.AllocID)
@@ -83,62 +83,62 @@ func sameTexts(a, b map[string]string) bool {
 	return true
 }
 
-// CheckService returns what is wrong with a registration.
+// CheckService returns an error if a registration is invalid.
 func CheckService(r *berth.ServiceRegistration) error {
 	if r == nil {
-		return berth.Errorf(berth.Invalid, "services: nothing is said of one")
+		return berth.Errorf(berth.Invalid, "services: one of them is empty")
 	}
 	var ps berth.Problems
 	at := "service[" + r.ID[:min(len(r.ID), 64)] + "]."
 	if r.ID == "" || len(r.ID) > maxServiceID || strings.ContainsRune(r.ID, 0) {
-		ps.Addf(at+"ID", "%d bytes; allowed are 1 to %d, none of them zero", len(r.ID), maxServiceID)
+		ps.Addf(at+"ID", "must be 1 to %d bytes without NUL, got %d", maxServiceID, len(r.ID))
 	}
 	if !berth.ServiceName(r.ServiceName) {
-		ps.Addf(at+"ServiceName", "%.64q is not the name of a service", r.ServiceName)
+		ps.Addf(at+"ServiceName", "%.64q is not a valid service name", r.ServiceName)
 	}
 	if r.AllocID.IsZero() || r.JobID == "" || r.Namespace == "" {
-		ps.Addf(at+"AllocID", "an allocation, a job and a namespace are wanted")
+		ps.Addf(at+"AllocID", "needs an allocation, a job and a namespace")
 	}
 	if _, err := netip.ParseAddr(r.Address); err != nil && (len(r.Address) > berth.MaxJobIDLen || strings.ContainsAny(r.Address, " /\t\r\n\x00")) {
-		ps.Addf(at+"Address", "%.64q is not an IP address or the name of a host", r.Address)
+		ps.Addf(at+"Address", "%.64q is not an IP address or host name", r.Address)
 	}
 	if r.Port < 0 || r.Port > berth.MaxPort {
-		ps.Addf(at+"Port", "%d is out of range; allowed are 0 to %d", r.Port, berth.MaxPort)
+		ps.Addf(at+"Port", "must be 0 to %d, got %d", berth.MaxPort, r.Port)
 	}
 	if len(r.Tags) > berth.MaxServiceTags || slices.ContainsFunc(r.Tags, func(s string) bool { return len(s) > 2*berth.MaxServiceTagLen }) {
-		ps.Addf(at+"Tags", "%d, or one of them is too long; allowed are %d", len(r.Tags), berth.MaxServiceTags)
+		ps.Addf(at+"Tags", "must be at most %d, none too long, got %d", berth.MaxServiceTags, len(r.Tags))
 	}
 	bytes := 0
 	for k, v := range r.Meta {
 		bytes += len(k) + len(v)
 	}
 	if len(r.Meta) > maxServiceMeta || bytes > 64<<10 {
-		ps.Addf(at+"Meta", "%d entries of %d bytes are too many", len(r.Meta), bytes)
+		ps.Addf(at+"Meta", "%d entries with %d bytes are too many", len(r.Meta), bytes)
 	}
 	return ps.Err()
 }
 
-// DeleteServices takes registrations out: those of a node, as its agent wants,
-// or whichever somebody names.
+// DeleteServices removes registrations: those of a node at its agent's request,
+// or any by hand.
 type DeleteServices struct {
 	Node      berth.NodeID // zero: by hand
-	Namespace string       // by hand: of all of them
-	Name      string       // by hand: the service they are of
+	Namespace string       // by hand: the namespace of all of them
+	Name      string       // by hand: the service that they belong to
 	IDs       []string
 }
 
-// Apply implements Command. Agents may repeat themselves, so what is gone is
-// passed over; by hand it is an error.
+// Apply implements Command. Agents may repeat themselves, so missing
+// registrations are skipped; by hand they are an error.
 func (c *DeleteServices) Apply(tx *Tx) error {
 	if k := len(c.IDs); k == 0 || k > MaxServiceBatch {
-		return berth.Errorf(berth.Invalid, "services: %d are named; allowed are 1 to %d", k, MaxServiceBatch)
+		return berth.Errorf(berth.Invalid, "services: must name 1 to %d, got %d", MaxServiceBatch, k)
 	}
 	for _, id := range c.IDs {
 		switch r := tx.Service(id); {
 		case c.Node.IsZero() && (r == nil || r.Namespace != c.Namespace || r.ServiceName != c.Name):
 			return berth.Errorf(berth.NotFound, "service registration not found: %.150q of service %.150q", id, c.Name)
 		case !c.Node.IsZero() && r != nil && r.NodeID != c.Node:
-			return berth.Errorf(berth.Denied, "Permission denied: service %.150q is not one of node %s", id, c.Node)
+			return berth.Errorf(berth.Denied, "Permission denied: service %.150q does not belong to node %s", id, c.Node)
 		}
 	}
 	for _, id := range c.IDs {

@@ -4,10 +4,10 @@ import (
 	"berth"
 )
 
-// StopAlloc has an allocation stopped and placed anew, and raises the
-// evaluation that does it. One that has ended, or is to end anyway, is left as
-// it is; its job is looked at all the same. An orphan is stopped by the command
-// itself, which raises nothing: there is no job that would replace it.
+// StopAlloc stops an allocation and creates the evaluation that replaces it.
+// One that has ended, or is to stop anyway, stays as it is; its job gets the
+// evaluation all the same. An orphan is stopped by the command itself, without
+// an evaluation: no job would replace it.
 type StopAlloc struct {
 	ID              berth.AllocID
 	NoShutdownDelay bool // its agent skips the shutdown delays
@@ -27,7 +27,7 @@ func (c *StopAlloc) Apply(tx *Tx) error {
 	}
 	j := tx.Job(old.Key())
 	if j == nil || j.UID != old.Job.UID {
-		return berth.Errorf(berth.Conflict, "allocation %s belongs to a job that is gone, so nothing would replace it", c.ID)
+		return berth.Errorf(berth.Conflict, "allocation %s belongs to a deleted job, so nothing would replace it", c.ID)
 	}
 	if err := tx.unusedEvals(c.Eval.ID); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (c *StopAlloc) Apply(tx *Tx) error {
 	if old.Live() && !j.Stop {
 		a, more := old.With()
 		more.Relocate = true
-		if j.Type == berth.TypeStream { // whether it is launched anew is decided when it is known that it stops
+		if j.Type == berth.TypeStream { // whether it is launched again is decided when it has stopped
 			a.Desired, more.DesiredDescription = berth.DesiredStop, berth.StopWanted
 			a.ModifyTime, a.AllocModifyIndex = c.Now, tx.Index
 		}

@@ -1,16 +1,14 @@
 // Package state is the replicated database: one value that changes only by
-// applying commands in log order. A Snapshot is the whole of it at one state
-// index and never changes, so whoever decides something decides it on a
-// snapshot; a Command is one change, refused or applied as a whole.
+// applying commands in log order. A Snapshot is the whole state at one index
+// and never changes, so every decision is made on a snapshot. A Command is one
+// change, applied or refused as a whole.
 //
-// The state keeps per-node usage and per-job counts by delta, so that nobody
-// sums up what exists, and it counts its own index: each command that is
-// applied gets the next one, which is what X-Nomad-Index, ModifyIndex and UIDs
-// are made of.
+// The state maintains per-node usage and per-job counts incrementally, so that
+// nobody has to sum them up. It counts its own index: each applied command gets
+// the next one, and X-Nomad-Index, ModifyIndex and UIDs are made of it.
 //
-// Proposing commands, agreeing on their order and keeping them on disk is the
-// business of package consensus. Waiting for a change is done here, by key or
-// commit by commit.
+// Package consensus proposes commands, agrees on their order and stores them on
+// disk. Waiting for a change is done here, by key or commit by commit.
 package state
 
 import (
@@ -22,8 +20,8 @@ import (
 	"berth"
 )
 
-// Store holds the newest committed snapshot and tells who waits when there is
-// a newer one.
+// Store holds the newest committed snapshot and wakes those who wait for a
+// newer one.
 type Store struct {
 	now   atomic.Pointer[Commit]
 	watch watchers
@@ -31,7 +29,8 @@ type Store struct {
 	mu sync.Mutex // one publisher at a time
 }
 
-// New returns a store of an empty state, which knows the namespace "default".
+// New returns a store with an empty state, which has only the namespace
+// "default".
 func New() *Store {
 	s := &Store{}
 	s.now.Store(&Commit{Snapshot: emptySnapshot(), ready: make(chan struct{})})
@@ -41,11 +40,10 @@ func New() *Store {
 // Snapshot returns the newest committed state.
 func (s *Store) Snapshot() *Snapshot { return s.now.Load().Snapshot }
 
-// Commit returns the newest commit; those after it can be followed from there.
+// Commit returns the newest commit, from which later ones can be followed.
 func (s *Store) Commit() *Commit { return s.now.Load() }
 
-// Await returns a snapshot that is not before a state index, as soon as there
-// is one.
+// Await returns a snapshot at or after a state index as soon as there is one.
 func (s *Store) Await(ctx context.Context, index uint64) (*Snapshot, error) {
 	for at := s.Commit(); ; {
 		if at.Index >= index {
@@ -58,14 +56,14 @@ func (s *Store) Await(ctx context.Context, index uint64) (*Snapshot, error) {
 	}
 }
 
-// A Commit is one step of the state: the snapshot after it, and what changed
-// since the one before. Commits form a list that followers walk at their own
-// pace; nobody holds those that all have passed.
+// A Commit is one step of the state: the snapshot after it, and the changes
+// since the one before. Commits form a list that readers follow at their own
+// pace; a commit is freed once all have passed it.
 type Commit struct {
 	*Snapshot
 	Changes []Change
-	// Reset says that the state was replaced as a whole (a snapshot was
-	// restored), so Changes do not lead here.
+	// Reset means that the state was replaced as a whole, by a restored
+	// snapshot, so Changes do not lead here.
 	Reset bool
 
 	next  atomic.Pointer[Commit]
@@ -88,16 +86,16 @@ func (c *Commit) Ready() <-chan struct{} { return c.ready }
 // TryNext returns the commit after c, nil if there is none yet.
 func (c *Commit) TryNext() *Commit { return c.next.Load() }
 
-// Publish makes the state that a batch leads to the newest, and wakes who waits
+// Publish makes the result of a batch the newest state and wakes those who wait
 // for its changes. The newest state must be the batch's base.
 func (s *Store) Publish(b *Batch) {
 	if now := s.Snapshot(); now != b.Base {
-		panic(fmt.Sprintf("state: a batch on state %d is published on another, %d", b.Base.Index, now.Index))
+		panic(fmt.Sprintf("state: a batch based on state %d is published on state %d", b.Base.Index, now.Index))
 	}
 	s.publish(&Commit{Snapshot: b.Snapshot, Changes: b.Changes, ready: make(chan struct{})})
 }
 
-// Reset replaces the whole state, as when a snapshot of it is restored.
+// Reset replaces the whole state when a snapshot is restored.
 func (s *Store) Reset(snap *Snapshot) {
 	s.publish(&Commit{Snapshot: snap, Reset: true, ready: make(chan struct{})})
 }
@@ -112,11 +110,10 @@ func (s *Store) publish(c *Commit) {
 	s.watch.wake(c)
 }
 
-// Raised returns the state as it is restored over one that was at the index
-// over: what it holds is the same, but its index is beyond both, so that
-// indexes never fall, and every table counts as changed there, so that whoever
-// waits for a change learns of this one. The term does not fall either, and the
-// cluster stays the one that it is. The log does not forget what it was said in.
+// Raised returns s as it is restored over another state. Its content is the
+// same, but its index is beyond both, so that indexes never fall, and every
+// table counts as changed there, so that all watchers wake. The term does not
+// fall either, because the log remembers it, and the cluster keeps its ID.
 func (s *Snapshot) Raised(over *Snapshot) *Snapshot {
 	n := *s
 	n.Index = max(s.Index, over.Index) + 1
@@ -135,7 +132,7 @@ func (s *Snapshot) Raised(over *Snapshot) *Snapshot {
 	return &n
 }
 
-// emptySnapshot is the state that every log starts from. It is at index 1, so
+// emptySnapshot is the state that every log starts from. Its index is 1, so
 // that no answer has the index 0, which clients take for "unknown".
 func emptySnapshot() *Snapshot {
 	tx := Begin(&Snapshot{Index: 1, LogVersion: 1})

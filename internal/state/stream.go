@@ -8,11 +8,11 @@ import (
 	"berth"
 )
 
-// gone stands for when something happened to a job that is gone. Nothing is
-// noted with it any more, so it may be at any time.
+// gone stands for the last change of a job that is gone. Changes are no longer
+// recorded for it, so it counts as changed at all times.
 const gone = math.MaxUint64
 
-// touch notes that something happened to a row.
+// touch records that a row changed.
 func (t *streamTable) touch(tx *Tx, slot uint32, at uint64) {
 	tx.trace(t.vec.Get(slot).Key)
 	was := t.at.Get(slot)
@@ -28,23 +28,21 @@ func (t *streamTable) touch(tx *Tx, slot uint32, at uint64) {
 	t.at.Set(tx.edit, slot, at)
 }
 
-// touchStream notes that something happened to an incarnation of a job, or to
-// what it owns.
+// touchStream records a change of a job's incarnation or of what it owns.
 func (tx *Tx) touchStream(uid berth.UID) {
 	if slot, row := tx.streams.find(uid); row != nil {
 		tx.streams.touch(tx, slot, tx.Index)
 	}
 }
 
-// StreamJobsSince returns the submissions to whose jobs, or to what these own or
-// are evaluated for, something happened after an index; and those whose jobs are
-// gone. The oldest is first.
+// StreamJobsSince returns the submissions that changed after an index, or whose
+// jobs, resources or evaluations did, and those whose jobs are gone. The oldest
+// is first.
 func (s *Snapshot) StreamJobsSince(index uint64) []*berth.StreamJob {
 	return slices.SortedFunc(rowsOf(&s.streams.rows, s.streams.touched.From(index+1, 0)), oldestStream)
 }
 
-// StreamJob returns the submission of an incarnation of a stream job, nil if
-// there is none.
+// StreamJob returns the submission of a stream job's incarnation, or nil.
 func (s *Snapshot) StreamJob(uid berth.UID) *berth.StreamJob {
 	_, row := s.streams.find(uid)
 	return row
@@ -57,8 +55,8 @@ func (t *streamTable) find(uid berth.UID) (slot uint32, row *berth.StreamJob) {
 	return find(&t.rows, &t.byUID, uid.Index, func(r *berth.StreamJob) bool { return r.UID == uid })
 }
 
-// StreamOf returns the submission of the stream job that there is of a name,
-// nil if there is none.
+// StreamOf returns the submission of the existing stream job with a name, or
+// nil.
 func (s *Snapshot) StreamOf(k berth.JobKey) *berth.StreamJob {
 	if s.streams.count == 0 {
 		return nil
@@ -70,7 +68,7 @@ func (s *Snapshot) StreamOf(k berth.JobKey) *berth.StreamJob {
 }
 
 // StreamJobs returns the submissions of all incarnations of stream jobs that
-// exist, or of which something does, oldest first.
+// exist or still own something, oldest first.
 func (s *Snapshot) StreamJobs() iter.Seq[*berth.StreamJob] {
 	return settled(rowsOf(&s.streams.rows, s.streams.byUID.All()),
 		func(r *berth.StreamJob) uint64 { return r.UID.Index }, oldestStream)
@@ -78,12 +76,12 @@ func (s *Snapshot) StreamJobs() iter.Seq[*berth.StreamJob] {
 
 func oldestStream(a, b *berth.StreamJob) int { return compareUIDs(a.UID, b.UID) }
 
-// LastStreamID returns the number that the stream job which was planned last
-// got, 0 if none was ever.
+// LastStreamID returns the number given to the stream job that was planned
+// last, or 0 if there was none.
 func (s *Snapshot) LastStreamID() uint64 { return s.streamIDs }
 
-// PlannedJob returns the version of a stream job that its plan is of, which is
-// what is placed: a newer one waits until this one is wholly there. Without a
+// PlannedJob returns the version of a stream job that its plan is for. That
+// version is placed: a newer one waits until this one is complete. Without a
 // plan it is the newest. It is nil if the job is gone.
 func (s *Snapshot) PlannedJob(row *berth.StreamJob) *berth.Job {
 	j := s.Job(row.Key)
@@ -98,15 +96,15 @@ func (s *Snapshot) PlannedJob(row *berth.StreamJob) *berth.Job {
 	return j
 }
 
-// AliveStream says whether something may be made for an incarnation of a
-// stream job: it is there, nobody deletes it, and it was neither stopped nor
+// AliveStream reports whether resources may be created for an incarnation of a
+// stream job: it exists, is not being deleted, and was neither stopped nor
 // given up.
 func (s *Snapshot) AliveStream(row *berth.StreamJob) bool {
 	_, _, err := s.alive(row.Key, row.UID)
 	return err == nil
 }
 
-// alive returns an incarnation of a stream job, or refuses what is to be made
+// alive returns an incarnation of a stream job, or refuses to create anything
 // for it.
 func (s *Snapshot) alive(k berth.JobKey, uid berth.UID) (*berth.Job, *berth.StreamJob, error) {
 	j, row := s.Job(k), s.StreamJob(uid)
@@ -121,7 +119,7 @@ func (s *Snapshot) alive(k berth.JobKey, uid berth.UID) (*berth.Job, *berth.Stre
 	return j, row, nil
 }
 
-// putStream stores a submission; old is the row it replaces, nil if none.
+// putStream stores a submission. old is the row it replaces, or nil.
 func (tx *Tx) putStream(old, row *berth.StreamJob) {
 	t := &tx.streams
 	row.ModifyIndex = tx.Index
@@ -147,7 +145,7 @@ func (tx *Tx) removeStream(row *berth.StreamJob) {
 	tx.note(Streams, row, nil)
 }
 
-// beginStream makes the submission of a new incarnation of a stream job.
+// beginStream creates the submission of a new incarnation of a stream job.
 func (tx *Tx) beginStream(j *berth.Job, retries int, r berth.Recovery) {
 	tx.putStream(nil, &berth.StreamJob{Key: j.Key(), UID: j.UID, Phase: berth.PhaseSubmission, Retries: retries, Recovery: r})
 }

@@ -7,12 +7,12 @@ import (
 	"berth/internal/admit"
 )
 
-// What an export publishes and what an import wants can be changed while they
-// are there. The change is one of the record alone: the job, its plan and its
-// generation stay as they are. It lasts until the record goes, or until the job
-// says something else of it, which the hash of its plan tells.
+// What an export publishes and what an import subscribes to can be changed
+// while they exist. Only the resource changes: the job, its plan and its
+// generation stay as they are. The change lasts until the resource is removed
+// or the job specifies it differently, which the hash in its plan shows.
 
-// SetExport gives an export by properties other properties.
+// SetExport changes the properties of an export by properties.
 type SetExport struct {
 	UID        berth.UID
 	Properties map[string]any
@@ -29,9 +29,9 @@ func (c *SetExport) Apply(tx *Tx) error {
 	ps := admit.CheckProperties("Properties", c.Properties)
 	switch {
 	case was.Spec.StreamID != "":
-		ps.Addf("Properties", "%s is exported by name, as %q; an export has a name or properties", r.Name, was.Spec.StreamID)
+		ps.Addf("Properties", "%s is exported by name, as %q, so it cannot have properties", r.Name, was.Spec.StreamID)
 	case len(c.Properties) == 0:
-		ps.Addf("Properties", "are missing: %s is exported by its properties", r.Name)
+		ps.Addf("Properties", "must not be empty: %s is exported by its properties", r.Name)
 	}
 	if err := ps.Err(); err != nil {
 		return err
@@ -46,11 +46,11 @@ func (c *SetExport) Apply(tx *Tx) error {
 	return nil
 }
 
-// SetImport gives an import another filter or subscription.
+// SetImport changes the filter or subscription of an import.
 type SetImport struct {
 	UID          berth.UID
-	Filter       *string // nil leaves it
-	Subscription *string // nil leaves it
+	Filter       *string // nil leaves it unchanged
+	Subscription *string // nil leaves it unchanged
 	Now          int64
 }
 
@@ -70,7 +70,7 @@ func (c *SetImport) Apply(tx *Tx) error {
 		o.Spec.Subscription = *c.Subscription
 		ps = append(ps, admit.CheckExpression("Subscription", o.Spec.Subscription)...)
 		if o.Spec.Subscription == "" && o.Spec.StreamID == "" {
-			ps.Addf("Subscription", "is missing: %s imports by nothing else", r.Name)
+			ps.Addf("Subscription", "must not be empty: %s imports by subscription only", r.Name)
 		}
 	}
 	if err := ps.Err(); err != nil {
@@ -85,7 +85,7 @@ func (c *SetImport) Apply(tx *Tx) error {
 	return nil
 }
 
-// changeable returns a resource of a kind whose job is there and stays.
+// changeable returns a resource of a kind that is not orphaned or about to go.
 func (tx *Tx) changeable(uid berth.UID, kind string) (*berth.Object, error) {
 	letter := berth.KindLetter(kind)
 	r := tx.Resource(uid)
@@ -93,7 +93,7 @@ func (tx *Tx) changeable(uid berth.UID, kind string) (*berth.Object, error) {
 	case r == nil:
 		return nil, berth.Errorf(berth.NotFound, "%s %s not found", kind, uid.Text(letter))
 	case r.Kind != kind:
-		return nil, berth.Errorf(berth.Invalid, "UID: %s is of kind %s; allowed is %s", uid.Text(berth.KindLetter(r.Kind)), r.Kind, kind)
+		return nil, berth.Errorf(berth.Invalid, "UID: %s has kind %s, want %s", uid.Text(berth.KindLetter(r.Kind)), r.Kind, kind)
 	case r.Owner.IsZero():
 		return nil, berth.Refusef(berth.CodeOwnerMissing, "%s %q, %s, was left to itself: nothing is routed by it", kind, r.Name, uid.Text(letter))
 	}

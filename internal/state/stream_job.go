@@ -6,14 +6,14 @@ import (
 	"berth"
 )
 
-// beginsAnew says whether a job, marked as it is, can be registered: what is
-// registered follows it.
+// beginsAnew reports whether a job that is being deleted can be registered: the
+// registration becomes its successor.
 func (tx *Tx) beginsAnew(old, j *berth.Job) bool {
 	return old != nil && j.Type == berth.TypeStream && tx.Deletion(old.Key()).begins()
 }
 
-// stopStream notes that a user stopped a stream job. One that is to begin anew
-// does not, then.
+// stopStream records that a user stopped a stream job. If it was to start over,
+// it no longer is.
 func (tx *Tx) stopStream(j *berth.Job) {
 	if d := tx.Deletion(j.Key()); d != nil && d.begins() {
 		tx.dropMark(j.Key())
@@ -27,7 +27,7 @@ func (tx *Tx) stopStream(j *berth.Job) {
 	tx.givenUp(j, &n, row)
 }
 
-// orphanResources leaves what a stream job owns to itself.
+// orphanResources orphans what a stream job owns.
 func (tx *Tx) orphanResources(j *berth.Job) {
 	if j.Type != berth.TypeStream {
 		return
@@ -39,14 +39,15 @@ func (tx *Tx) orphanResources(j *berth.Job) {
 	}
 }
 
-// revertable refuses to give a stream job back a version in which it was
-// stopped, or any if it does not run: then it is registered.
+// revertable refuses to revert a stream job to a version in which it was
+// stopped, or to any version while it is stopped: it must be registered
+// instead.
 func (tx *Tx) revertable(cur, to *berth.Job) error {
 	if _, _, err := tx.alive(cur.Key(), cur.UID); err != nil {
 		return err
 	}
 	if to.Stop {
-		return berth.Errorf(berth.Invalid, "JobVersion: in version %d job %q was stopped; stop it to stop it", to.Version, cur.Key())
+		return berth.Errorf(berth.Invalid, "JobVersion: version %d of job %q is a stopped one; to stop the job, use stop", to.Version, cur.Key())
 	}
 	return nil
 }

@@ -4,30 +4,31 @@ import (
 	"berth"
 )
 
-// LaunchPE launches a processing element, the only way that it starts or
-// starts again: what runs of it is stopped, it counts one more, and has no
-// connections.
+// LaunchPE launches a processing element. This is the only way in which it
+// starts or restarts: its allocation is stopped, its launch count grows by one,
+// and its connections are reset.
 type LaunchPE struct {
 	ByLeader
 	PE         berth.UID
 	Expect     uint64 // how often it was launched before
 	Generation uint64 // of its job
 	Why        string // submission, content, failed, completed, user, drain, lost, evicted or restored; for people
-	// Eval is the evaluation that places it, of which the ID alone counts. It is
-	// raised if nothing of the processing element holds a node; zero raises none.
+	// Eval is the evaluation that places it; only its ID matters. It is created
+	// if no allocation of the processing element holds a node; a zero ID
+	// creates none.
 	Eval EvalSeed
 	Now  int64
 }
 
-// Apply implements Command. What holds a node is waited for: then the
-// evaluation is not raised.
+// Apply implements Command. If an allocation still holds a node, the evaluation
+// is not created: placing waits for its end.
 func (c *LaunchPE) Apply(tx *Tx) error {
 	pe := tx.Resource(c.PE)
 	switch {
 	case pe == nil:
 		return berth.Refusef(berth.CodeOwnerMissing, "processing element %s is not there any more", c.PE.Text('p'))
 	case pe.PE == nil:
-		return berth.Errorf(berth.Invalid, "PE: %s is of kind %s; allowed is %s", c.PE.Text('o'), pe.Kind, berth.KindPE)
+		return berth.Errorf(berth.Invalid, "PE: %s has kind %s, want %s", c.PE.Text('o'), pe.Kind, berth.KindPE)
 	case pe.Owner.IsZero():
 		return berth.Refusef(berth.CodeOwnerMissing, "%s, %s, was left to itself", pe.Name, c.PE.Text('p'))
 	}
@@ -57,14 +58,14 @@ func (c *LaunchPE) Apply(tx *Tx) error {
 	return nil
 }
 
-// PEOccupies says whether an allocation of a processing element, or of the one
-// that it stands for, holds a node: nothing is placed for it before.
+// PEOccupies reports whether an allocation of a processing element, or of the
+// one it replaces, holds a node. Nothing is placed for it before that ends.
 func (s *Snapshot) PEOccupies(pe *berth.Object) bool {
 	return s.occupies(pe.Job, pe.UID) || s.occupies(pe.Job, pe.PE.Before)
 }
 
 // SetConnectivity stores which of its connections a processing element has, as
-// the agent of its allocation reports.
+// reported by its agent.
 type SetConnectivity struct {
 	Alloc  berth.AllocID
 	PE     berth.UID
@@ -73,13 +74,13 @@ type SetConnectivity struct {
 	Now    int64
 }
 
-// Apply implements Command. A report of anything but the present launch is
-// refused. One that says nothing new changes nothing.
+// Apply implements Command. Only reports of the current launch are accepted. A
+// report without news changes nothing.
 func (c *SetConnectivity) Apply(tx *Tx) error {
 	switch c.State {
 	case berth.ConnectivityNone, berth.ConnectivityPartial, berth.ConnectivityFull:
 	default:
-		return berth.Errorf(berth.Invalid, "State: %.64q is none; allowed are %s, %s, %s", c.State, berth.ConnectivityNone, berth.ConnectivityPartial, berth.ConnectivityFull)
+		return berth.Errorf(berth.Invalid, "State: unknown state %.64q: want %s, %s or %s", c.State, berth.ConnectivityNone, berth.ConnectivityPartial, berth.ConnectivityFull)
 	}
 	pe, a := tx.Resource(c.PE), tx.Alloc(c.Alloc)
 	if pe == nil || pe.PE == nil || pe.PE.Launch != c.Launch || a == nil || a.Ended() || a.Rest().PE == nil || *a.Rest().PE != (berth.PERef{UID: c.PE, Launch: c.Launch}) {

@@ -8,23 +8,23 @@ import (
 	"berth"
 )
 
-// MaxPlanObjects is how many objects a stream job can come to.
+// MaxPlanObjects is the largest number of objects of a stream job.
 const MaxPlanObjects = 50_000
 
-// PlanSubmission stores what a stream job at its next generation consists of.
-// Nothing can be made for a job that is not in its plan.
+// PlanSubmission stores which objects a stream job has in its next generation.
+// Nothing can be created for a job that is not in its plan.
 type PlanSubmission struct {
 	ByLeader
 	Key      berth.JobKey
 	UID      berth.UID
 	Plan     *berth.StreamPlan
-	Deadline int64 // ns since 1970: when this attempt is given up; 0 is never
+	Deadline int64 // ns since 1970: when this attempt is given up; 0 means never
 	Now      int64
 }
 
-// Apply implements Command. The first plan of an incarnation is of generation
-// 0. Another one follows when what the job was has been submitted, and the job
-// has a version that its plan is not of.
+// Apply implements Command. The first plan of an incarnation has generation 0.
+// Another one follows when the previous plan is complete and the job has a
+// newer version.
 func (c *PlanSubmission) Apply(tx *Tx) error {
 	j, row, err := tx.alive(c.Key, c.UID)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *PlanSubmission) Apply(tx *Tx) error {
 	case p.Version != j.Version:
 		return berth.Refusef(berth.CodeStaleGeneration, "the plan of job %q, %s, is of version %d; the job is at version %d", c.Key, c.UID.Text('j'), p.Version, j.Version)
 	case row.Plan != nil && p.NextPE < row.Plan.NextPE:
-		return berth.Errorf(berth.Invalid, "plan: the next ID of a processing element is %d; it was %d", p.NextPE, row.Plan.NextPE)
+		return berth.Errorf(berth.Invalid, "plan: the next processing element ID must not fall from %[2]d to %[1]d", p.NextPE, row.Plan.NextPE)
 	}
 	n := *row
 	n.Phase, n.Plan, n.PlanIndex, n.Generation, n.Version, n.Deadline = berth.PhaseSubmission, p, tx.Index, p.Generation, p.Version, c.Deadline
@@ -65,7 +65,7 @@ func (c *PlanSubmission) Apply(tx *Tx) error {
 		}
 	}
 	tx.putStream(row, &n)
-	tx.forgetVersions(c.Key) // the one that was planned before may have been kept for that alone
+	tx.forgetVersions(c.Key) // the previously planned version may have been kept only for that
 	return nil
 }
 
@@ -73,11 +73,11 @@ func (c *PlanSubmission) Apply(tx *Tx) error {
 func checkPlan(p *berth.StreamPlan) error {
 	switch {
 	case p == nil:
-		return berth.Errorf(berth.Invalid, "plan: there is none")
+		return berth.Errorf(berth.Invalid, "plan: must not be empty")
 	case len(p.Objects) > MaxPlanObjects:
-		return berth.Errorf(berth.Limited, "plan: %d objects; allowed are %d", len(p.Objects), MaxPlanObjects)
+		return berth.Errorf(berth.Limited, "plan: must have at most %d objects, got %d", MaxPlanObjects, len(p.Objects))
 	case p.NextPE < 0 || p.NextPE > math.MaxInt32:
-		return berth.Errorf(berth.Invalid, "plan: the next ID of a processing element is %d; allowed are 0 to %d", p.NextPE, math.MaxInt32)
+		return berth.Errorf(berth.Invalid, "plan: the next processing element ID must be 0 to %d, got %d", math.MaxInt32, p.NextPE)
 	}
 	ids := map[int]bool{}
 	for i := range p.Objects {
@@ -86,13 +86,13 @@ func checkPlan(p *berth.StreamPlan) error {
 			return err
 		}
 		if i > 0 && cmp.Or(cmp.Compare(rank(&p.Objects[i-1]), rank(o)), cmp.Compare(p.Objects[i-1].Name, o.Name)) >= 0 {
-			return berth.Errorf(berth.Invalid, "plan: %s %.150q follows %s %.150q; objects stand in order of kind and name", o.Kind, o.Name, p.Objects[i-1].Kind, p.Objects[i-1].Name)
+			return berth.Errorf(berth.Invalid, "plan: %s %.150q follows %s %.150q, but objects must be in order of kind and name", o.Kind, o.Name, p.Objects[i-1].Kind, p.Objects[i-1].Name)
 		}
 		if o.PE == nil {
 			continue
 		}
 		if id := o.PE.ID; id < 0 || id >= p.NextPE || ids[id] {
-			return berth.Errorf(berth.Invalid, "plan: processing element %.150q has the ID %d, which another one has, or that is not below %d", o.Name, id, p.NextPE)
+			return berth.Errorf(berth.Invalid, "plan: processing element %.150q has ID %d, which must be unique and below %d", o.Name, id, p.NextPE)
 		}
 		ids[o.PE.ID] = true
 	}
@@ -101,7 +101,8 @@ func checkPlan(p *berth.StreamPlan) error {
 
 func rank(o *berth.StreamObject) int { return slices.Index(berth.StreamKinds, o.Kind) }
 
-// checkObject refuses an object that does not hold what its kind says.
+// checkObject refuses an object that does not have exactly the fields of its
+// kind.
 func checkObject(o *berth.StreamObject) error {
 	has := map[string]bool{
 		berth.KindPE: o.PE != nil, berth.KindConfig: o.Config != nil, berth.KindHostPool: o.Pool != nil,
@@ -115,12 +116,12 @@ func checkObject(o *berth.StreamObject) error {
 	case o.Name == "" || o.Hash == "":
 		return berth.Errorf(berth.Invalid, "plan: an object of kind %.64q has no name or no hash", o.Kind)
 	case !known || n != sign(o.Kind != berth.KindEndpoint):
-		return berth.Errorf(berth.Invalid, "plan: %.150q is no %.64q: it does not hold what that does, and nothing else", o.Name, o.Kind)
+		return berth.Errorf(berth.Invalid, "plan: %.150q does not have exactly the fields of its kind %.64q", o.Name, o.Kind)
 	}
 	return nil
 }
 
-// CompleteSubmission says that all of a plan is there.
+// CompleteSubmission marks a submission as complete.
 type CompleteSubmission struct {
 	ByLeader
 	Key        berth.JobKey
@@ -129,8 +130,8 @@ type CompleteSubmission struct {
 	Now        int64
 }
 
-// Apply implements Command. It counts again: what is planned and not there, or
-// there and not planned, refuses it.
+// Apply implements Command. It checks again: a planned object that is missing,
+// or an existing one that is not planned, refuses it.
 func (c *CompleteSubmission) Apply(tx *Tx) error {
 	_, row, err := tx.alive(c.Key, c.UID)
 	switch {
@@ -150,23 +151,22 @@ func (c *CompleteSubmission) Apply(tx *Tx) error {
 	return nil
 }
 
-// Incomplete returns what keeps a submission that is planned from being
-// complete, "" if nothing does: every object of the plan is there as planned,
-// nothing else is, and each processing element has an allocation of its
-// present launch that is to run and has not ended.
+// Incomplete returns what keeps a planned submission from being complete, or
+// "". It is complete if the planned objects exist as planned, no others exist,
+// and each processing element has a live allocation of its current launch.
 func (s *Snapshot) Incomplete(row *berth.StreamJob) string {
 	for i := range row.Plan.Objects {
 		o := &row.Plan.Objects[i]
 		r := s.ResourceNamed(row.UID, o.Kind, o.Name)
 		switch {
 		case r == nil:
-			return o.Kind + " " + o.Name + " is not there"
+			return o.Kind + " " + o.Name + " does not exist"
 		case r.Generation != row.Generation || r.Hash != o.Hash:
-			return o.Kind + " " + o.Name + " is of an older generation"
+			return o.Kind + " " + o.Name + " belongs to an older generation"
 		}
 	}
 	if n := s.Dependents(row.UID); n != len(row.Plan.Objects) {
-		return "something of an older generation is left"
+		return "an object of an older generation is left"
 	}
 	live := map[berth.PERef]bool{}
 	for a := range s.AllocsOf(row.Key) {
@@ -177,16 +177,16 @@ func (s *Snapshot) Incomplete(row *berth.StreamJob) string {
 	for pe := range s.ResourcesOf(row.UID, berth.KindPE) {
 		switch {
 		case pe.PE.ContentID != pe.Object.PE.ContentID:
-			return pe.Name + " was not launched with its present configuration"
+			return pe.Name + " was not launched with its current configuration"
 		case !live[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]:
-			return pe.Name + " has no allocation of its launch " + utoa(pe.PE.Launch)
+			return pe.Name + " has no allocation of launch " + utoa(pe.PE.Launch)
 		}
 	}
 	return ""
 }
 
-// FailSubmission gives up the submission of a stream job: what it owns goes,
-// the job stays to be looked at, and can be registered again.
+// FailSubmission gives up the submission of a stream job: what it owns is
+// removed, the job stays visible and can be registered again.
 type FailSubmission struct {
 	ByLeader
 	Key   berth.JobKey
@@ -195,14 +195,15 @@ type FailSubmission struct {
 	Now   int64
 }
 
-// Apply implements Command. It raises the evaluation that stops what runs.
+// Apply implements Command. It creates the evaluation that stops the job's
+// allocations.
 func (c *FailSubmission) Apply(tx *Tx) error {
 	j, row, err := tx.alive(c.Key, c.UID)
 	switch {
 	case err != nil:
 		return err
 	case c.Error == "" || len(c.Error) > MaxStreamError:
-		return berth.Errorf(berth.Invalid, "Error: %d bytes; allowed are 1 to %d", len(c.Error), MaxStreamError)
+		return berth.Errorf(berth.Invalid, "Error: must be 1 to %d bytes, got %d", MaxStreamError, len(c.Error))
 	case row.Phase != berth.PhaseSubmission:
 		return berth.Refusef(berth.CodeAlreadyDone, "job %q, %s, is %s", c.Key, c.UID.Text('j'), row.Phase)
 	}

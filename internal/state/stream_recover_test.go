@@ -144,7 +144,7 @@ func TestStoppedAndGivenUp(t *testing.T) {
 			f.must(&state.StopJob{Key: flowKey, Eval: f.seed()})
 			version = 1
 		} else {
-			f.refused(&state.FailSubmission{Key: flowKey, UID: f.row().UID}, "Error: 0 bytes")
+			f.refused(&state.FailSubmission{Key: flowKey, UID: f.row().UID}, "Error: must be 1 to 4096 bytes, got 0")
 			f.must(&state.FailSubmission{Key: flowKey, UID: f.row().UID, Error: "no node is called n9"})
 			if status, _ := f.store.Snapshot().Summary(flowKey).Status(f.job()); f.row().LastError == "" || status != berth.JobRunning {
 				t.Errorf("it is %s, %+v", status, f.row())
@@ -187,7 +187,7 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	f.must(&state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: f.seed(), Key: flowKey}}})
 	c := f.places("src[0]", 2)
 	f.must(c)
-	if len(c.Refused) != 1 || c.Refused[0].Reason != "what ran of flow.src[0] has not ended" {
+	if len(c.Refused) != 1 || c.Refused[0].Reason != "an earlier allocation of flow.src[0] has not ended" {
 		t.Errorf("it is refused for %+v", c.Refused)
 	}
 	// Deleted once more before anything ran of it: the third waits for the first.

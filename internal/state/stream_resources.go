@@ -9,12 +9,13 @@ import (
 
 func utoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// MaxResources is how many resources one command makes or removes at most.
+// MaxResources is the largest number of resources that one command creates or
+// removes.
 const MaxResources = 512
 
-// EnsureResources makes objects of a stream job's plan, or brings those that
-// are there to its generation. What they hold is in the plan: the command names
-// them alone.
+// EnsureResources creates objects of a stream job's plan, or brings existing
+// ones to its generation. The command only has their names; their content is in
+// the plan.
 type EnsureResources struct {
 	ByLeader
 	Key        berth.JobKey
@@ -22,18 +23,18 @@ type EnsureResources struct {
 	Generation uint64
 	Kind       string
 	Names      []string
-	Nodes      [][]berth.NodeID // of host pools: those each has, in order; as long as Names, or empty
+	Nodes      [][]berth.NodeID // of host pools: the nodes of each, in order; as many as Names, or empty
 	Now        int64
 }
 
-// ensured is what becomes of one name.
+// ensured is the result for one name.
 type ensured struct {
 	old, new *berth.Object
-	restored bool // it stands for a processing element that a user deleted
+	restored bool // it replaces a processing element that a user deleted
 }
 
-// Apply implements Command. What is there as planned is left as it is; if all
-// is, the command was applied before.
+// Apply implements Command. What exists as planned stays unchanged; if that is
+// all of it, the command was applied before.
 func (c *EnsureResources) Apply(tx *Tx) error {
 	_, row, err := tx.alive(c.Key, c.UID)
 	if err != nil {
@@ -46,7 +47,7 @@ func (c *EnsureResources) Apply(tx *Tx) error {
 	for i, name := range c.Names {
 		o := row.Plan.Object(c.Kind, name)
 		if o == nil {
-			return berth.Errorf(berth.Invalid, "Names: no %s %.150q is planned for job %q at generation %d", c.Kind, name, c.Key, c.Generation)
+			return berth.Errorf(berth.Invalid, "Names: no %s %.150q is planned for job %q in generation %d", c.Kind, name, c.Key, c.Generation)
 		}
 		e := c.ensure(tx, row, o, i)
 		if e.new == nil {
@@ -78,21 +79,21 @@ func (c *EnsureResources) check(row *berth.StreamJob) error {
 	case row.Plan == nil || row.Generation != c.Generation:
 		return berth.Refusef(berth.CodeStaleGeneration, "job %q, %s, is at generation %d, not %d, or not planned", c.Key, c.UID.Text('j'), row.Generation, c.Generation)
 	case n == 0 || n > MaxResources:
-		return berth.Errorf(berth.Invalid, "Names: %d; allowed are 1 to %d", n, MaxResources)
+		return berth.Errorf(berth.Invalid, "Names: must be 1 to %d, got %d", MaxResources, n)
 	case len(c.Nodes) > 0 && (len(c.Nodes) != n || c.Kind != berth.KindHostPool):
-		return berth.Errorf(berth.Invalid, "Nodes: of %d objects of kind %.64q, for %d names; allowed are as many, of host pools", len(c.Nodes), c.Kind, n)
+		return berth.Errorf(berth.Invalid, "Nodes: got %d entries of kind %.64q for %d names; only host pools have nodes, one entry for each name", len(c.Nodes), c.Kind, n)
 	case !slices.Contains(berth.StreamKinds, c.Kind):
-		return berth.Errorf(berth.Invalid, "Kind: %.64q is none; allowed are %v", c.Kind, berth.StreamKinds)
+		return berth.Errorf(berth.Invalid, "Kind: unknown kind %.64q: want one of %v", c.Kind, berth.StreamKinds)
 	}
 	for i, name := range c.Names {
 		if slices.Contains(c.Names[:i], name) {
-			return berth.Errorf(berth.Invalid, "Names: %.150q is there twice", name)
+			return berth.Errorf(berth.Invalid, "Names: %.150q is named twice", name)
 		}
 	}
 	return nil
 }
 
-// ensure returns what becomes of a planned object, which is number i of the
+// ensure returns the result for a planned object, which is number i of the
 // command.
 func (c *EnsureResources) ensure(tx *Tx, row *berth.StreamJob, o *berth.StreamObject, i int) (e ensured) {
 	e.old = tx.ResourceNamed(c.UID, c.Kind, o.Name)
@@ -127,9 +128,9 @@ func (c *EnsureResources) ensure(tx *Tx, row *berth.StreamJob, o *berth.StreamOb
 	return e
 }
 
-// free refuses a pool of nodes of which one is another's: what is in an exclusive
-// pool is in no pool of another job that has nodes of its own, whichever was
-// first. A node that the pool has already stays its own.
+// free refuses a host pool with a node that another pool owns. A node of an
+// exclusive pool may not be in a host pool of any other job, whichever pool was
+// first. The nodes that a pool has already stay its own.
 func (c *EnsureResources) free(tx *Tx, e ensured, before []ensured) error {
 	r, alone := e.new, exclusive(e.new)
 	for i, id := range r.Nodes {
@@ -152,7 +153,8 @@ func (c *EnsureResources) free(tx *Tx, e ensured, before []ensured) error {
 	return nil
 }
 
-// untouched refuses a node for an exclusive pool that others have a right to.
+// untouched refuses a node for an exclusive pool if another pool or job uses
+// it.
 func (c *EnsureResources) untouched(tx *Tx, id berth.NodeID, before []ensured) error {
 	if p := tx.GivenTo(id, c.UID); p != nil {
 		return berth.Refusef(berth.CodeNodeHeld, "node %s is in the pool %q of job %q", id, p.Name, p.Job)
@@ -170,32 +172,32 @@ func (c *EnsureResources) untouched(tx *Tx, id berth.NodeID, before []ensured) e
 	return nil
 }
 
-// DeleteResource removes what a stream job has because a user wants it. If the
-// job is to have it, it is made again.
+// DeleteResource removes a resource of a stream job at a user's request. If the
+// job's plan has it, it is created again.
 type DeleteResource struct {
 	UID         berth.UID
 	Propagation berth.Propagation
 	Now         int64
 }
 
-// Apply implements Command. The allocations of a processing element are
-// stopped by the command itself; one that is made again goes on counting its
-// launches, and waits for their end.
+// Apply implements Command. It stops the allocations of a processing element
+// itself. One that is created again continues the count of launches, and waits
+// until those allocations have ended.
 func (c *DeleteResource) Apply(tx *Tx) error {
 	r := tx.Resource(c.UID)
 	if r == nil {
 		return berth.Errorf(berth.NotFound, "resource %s not found", c.UID.Text('o'))
 	}
 	if !slices.Contains(berth.Propagations, c.Propagation) {
-		return berth.Errorf(berth.Invalid, "propagation %.64q: allowed are %v", string(c.Propagation), berth.Propagations)
+		return berth.Errorf(berth.Invalid, "unknown propagation %.64q: want one of %v", string(c.Propagation), berth.Propagations)
 	}
 	if r.PE != nil && c.Propagation != berth.Background && tx.occupies(r.Job, r.UID) {
-		return berth.Errorf(berth.Invalid, "propagation %q: %s is a processing element that runs; allowed is %s", c.Propagation, r.Name, berth.Background)
+		return berth.Errorf(berth.Invalid, "propagation %q: %s is a running processing element; want %s", c.Propagation, r.Name, berth.Background)
 	}
 	if row := tx.StreamJob(r.Owner); r.PE != nil && row != nil && tx.Managed(r) && row.Plan.Object(r.Kind, r.Name) != nil {
 		n := *row
 		d := berth.DeletedPE{Name: r.Name, UID: r.UID, Launch: r.PE.Launch}
-		if tx.occupies(r.Job, r.PE.Before) { // then it has nothing itself yet
+		if tx.occupies(r.Job, r.PE.Before) { // then it has no allocation of its own yet
 			d.UID = r.PE.Before
 		}
 		n.Deleted = append(slices.Clone(n.Deleted), d)
@@ -208,7 +210,7 @@ func (c *DeleteResource) Apply(tx *Tx) error {
 	return nil
 }
 
-// stopPE stops what is to run of a processing element.
+// stopPE stops the live allocations of a processing element.
 func (tx *Tx) stopPE(pe *berth.Object, why string, now int64) {
 	for _, old := range tx.liveOf(tx.AllocsOfPE(pe), func(a *berth.Alloc) bool { return a.Wanted() }) {
 		a, more := old.With()
@@ -218,18 +220,18 @@ func (tx *Tx) stopPE(pe *berth.Object, why string, now int64) {
 	}
 }
 
-// CollectResources removes what nobody is to have any more.
+// CollectResources removes resources that are no longer planned.
 type CollectResources struct {
 	ByLeader
 	UIDs []berth.UID
 }
 
-// Apply implements Command. What is gone is passed over, unless all is. What a
-// job is to have, or a processing element that holds a node, refuses the whole
-// command.
+// Apply implements Command. Missing resources are skipped; if all are missing,
+// the command was applied before. A planned resource, or a processing element
+// that holds a node, refuses the whole command.
 func (c *CollectResources) Apply(tx *Tx) error {
 	if n := len(c.UIDs); n == 0 || n > MaxResources {
-		return berth.Errorf(berth.Invalid, "collect: %d resources; allowed are 1 to %d", n, MaxResources)
+		return berth.Errorf(berth.Invalid, "collect: must name 1 to %d resources, got %d", MaxResources, n)
 	}
 	var gone []*berth.Object
 	for i, uid := range c.UIDs {
@@ -251,7 +253,7 @@ func (c *CollectResources) Apply(tx *Tx) error {
 	return nil
 }
 
-// collectable refuses to collect what is to stay.
+// collectable refuses to collect a resource that must stay.
 func (tx *Tx) collectable(r *berth.Object) error {
 	uid := r.UID.Text(berth.KindLetter(r.Kind))
 	if r.Owner.IsZero() {
@@ -266,8 +268,8 @@ func (tx *Tx) collectable(r *berth.Object) error {
 	return nil
 }
 
-// Swept says whether a resource of a job that is alive goes: it is of an older
-// generation, and the plan of the present one does not have it.
+// Swept reports whether a resource of a live job must be removed: it belongs to
+// an older generation, and the current plan does not have it.
 func Swept(row *berth.StreamJob, r *berth.Object) bool {
 	return r.Generation < row.Generation && row.Plan.Object(r.Kind, r.Name) == nil
 }

@@ -101,9 +101,9 @@ func TestPlacementOfElements(t *testing.T) {
 	f.must(f.places("src[0]", 1))
 
 	f.must(&state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: f.seed(), Key: flowKey}}})
-	refused(f.places("src[0]", 2), "there is an instance 0 already")
+	refused(f.places("src[0]", 2), "instance 0 already exists")
 	f.must(report(f.store, 1, berth.ClientFailed))
-	refused(f.places("src[0]", 2), "has an allocation of its launch 1")
+	refused(f.places("src[0]", 2), "already has an allocation of launch 1")
 	f.run("src[0]", 2) // the next launch can be placed at once
 	f.must(&state.StopAlloc{ID: f.of("src[0]")[1].ID, Eval: f.seed()})
 	f.want("Submission 1.0 version 0; 2 PEs of 9; src[0] 2 run/failed stop/pending; work[0] 0")
@@ -116,12 +116,12 @@ func TestPlacementOfElements(t *testing.T) {
 		t.Error("an evaluation is raised while what ran has not ended")
 	}
 	f.must(&state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: f.seed(), Key: flowKey}}})
-	refused(f.places("src[0]", 3), "what ran of flow.src[0] has not ended")
+	refused(f.places("src[0]", 3), "an earlier allocation of flow.src[0] has not ended")
 	f.must(report(f.store, 2, berth.ClientComplete), f.places("src[0]", 3))
 	f.want("Submission 1.0 version 0; 2 PEs of 9; src[0] 3 run/failed stop/complete run/pending; work[0] 0")
 	last := f.of("src[0]")[2]
 	f.must(report(f.store, 3, berth.ClientComplete))
-	refusedAs(t, f.log, &state.DeleteRows{Allocs: []berth.AllocID{last.ID}}, berth.Conflict, "present launch of its processing element")
+	refusedAs(t, f.log, &state.DeleteRows{Allocs: []berth.AllocID{last.ID}}, berth.Conflict, "current launch of its processing element")
 	f.must(&state.DeleteRows{Allocs: []berth.AllocID{f.of("src[0]")[0].ID}})
 
 	// A plan for a version that is not the planned one.
@@ -154,7 +154,7 @@ func TestGenerations(t *testing.T) {
 		t.Errorf("the width is %d", n)
 	}
 	f.refused(&state.ScaleJob{Key: flowKey, Group: "src", Change: true, Count: 2}, "Target: group \"src\"")
-	f.refused(&state.ScaleJob{Key: flowKey, Group: "work", Change: true, Count: 0}, "Count: 0 is no width")
+	f.refused(&state.ScaleJob{Key: flowKey, Group: "work", Change: true, Count: 0}, "Count: the width of a parallel region must be 1 to 1000, got 0")
 	was := f.pe("src[0]").UID
 	f.must(f.plans())
 	f.want("Submission 1.1 version 2; 3 PEs of 13; src[0] 1 run/pending; work[0] 1 run/pending; work[1] 1 run/pending")
@@ -272,7 +272,7 @@ func TestConnectivity(t *testing.T) {
 	if pe := f.pe("src[0]"); pe.PE.Connectivity != berth.ConnectivityFull || pe.ModifyIndex != at {
 		t.Errorf("it is %s at index %d", pe.PE.Connectivity, pe.ModifyIndex)
 	}
-	f.refused(says("odd"), "State: \"odd\" is none")
+	f.refused(says("odd"), "State: unknown state \"odd\"")
 	other := says(berth.ConnectivityNone)
 	other.Launch++
 	f.refused(other, "stale-launch: allocation")
@@ -299,26 +299,26 @@ func TestBadRequestsForStreams(t *testing.T) {
 		c    state.Command
 		text string
 	}{
-		{&state.CollectResources{}, "collect: 0 resources; allowed are 1 to 512"},
-		{&state.CollectResources{UIDs: many}, "collect: 513 resources; allowed are 1 to 512"},
-		{&state.RecoverJobs{}, "recover: 0 jobs; allowed are 1 to 100"},
-		{&state.RecoverJobs{Jobs: make([]state.JobRef, 1)}, "Cause: 0 bytes; allowed are 1 to 4096"},
-		{&state.PlanSubmission{Key: flowKey, UID: f.row().UID}, "plan: there is none"},
-		{&state.EnsureResources{Key: flowKey, UID: f.row().UID, Kind: berth.KindPE}, "Names: 0; allowed are 1 to 512"},
-		{odd, "Nodes: of 2 objects of kind \"Config\", for 2 names; allowed are as many, of host pools"},
-		{twice, "Names: \"flow.src[0]\" is there twice"},
-		{pool, "Kind: \"Odd\" is none; allowed are [Config"},
+		{&state.CollectResources{}, "collect: must name 1 to 512 resources, got 0"},
+		{&state.CollectResources{UIDs: many}, "collect: must name 1 to 512 resources, got 513"},
+		{&state.RecoverJobs{}, "recover: must name 1 to 100 jobs, got 0"},
+		{&state.RecoverJobs{Jobs: make([]state.JobRef, 1)}, "Cause: must be 1 to 4096 bytes, got 0"},
+		{&state.PlanSubmission{Key: flowKey, UID: f.row().UID}, "plan: must not be empty"},
+		{&state.EnsureResources{Key: flowKey, UID: f.row().UID, Kind: berth.KindPE}, "Names: must be 1 to 512, got 0"},
+		{odd, "Nodes: got 2 entries of kind \"Config\" for 2 names; only host pools have nodes"},
+		{twice, "Names: \"flow.src[0]\" is named twice"},
+		{pool, "Kind: unknown kind \"Odd\": want one of [Config"},
 		{&state.RegisterJob{Job: func() *berth.Job { j := *f.job(); j.ID, j.Stream = "x", nil; return &j }()}, "job \"x\": a job has the blocks of stream jobs if it is one"},
 	} {
 		refusedAs(t, f.log, x.c, berth.Invalid, x.text)
 	}
 	refusedAs(t, f.log, &state.DeleteResource{UID: berth.UID{Index: 1}, Propagation: berth.Background}, berth.NotFound, "not found")
 	f.ensureAll()
-	refusedAs(t, f.log, &state.DeleteResource{UID: f.pe("src[0]").UID, Propagation: "odd"}, berth.Invalid, "propagation \"odd\": allowed are")
+	refusedAs(t, f.log, &state.DeleteResource{UID: f.pe("src[0]").UID, Propagation: "odd"}, berth.Invalid, "unknown propagation \"odd\": want one of")
 	refusedAs(t, f.log, &state.LaunchPE{PE: f.resource(berth.KindConfig, "flow.src[0]").UID}, berth.Invalid, "PE: o-")
 	refusedAs(t, f.log, &state.DeleteRows{Jobs: []state.JobRef{{Key: flowKey, UID: f.row().UID}}}, berth.Conflict, "it is pending")
 	f.must(&state.StopJob{Key: flowKey, Eval: f.seed()}, &state.CancelEvals{IDs: []berth.EvalID{statetest.ID[berth.Eval](f.evals)}})
-	refusedAs(t, f.log, &state.DeleteRows{Jobs: []state.JobRef{{Key: flowKey, UID: f.row().UID}}}, berth.Conflict, "something that it owns is there")
+	refusedAs(t, f.log, &state.DeleteRows{Jobs: []state.JobRef{{Key: flowKey, UID: f.row().UID}}}, berth.Conflict, "it still owns resources")
 	f.end()
 	f.must(&state.DeleteRows{Jobs: []state.JobRef{{Key: flowKey, UID: f.row().UID}}})
 	f.want()

@@ -6,8 +6,7 @@ import (
 	"berth"
 )
 
-// preserveWidths carries the widths of parallel regions over from the job as it
-// is now.
+// preserveWidths copies the widths of parallel regions from the current job.
 func preserveWidths(j, old *berth.Job) {
 	if old.Stream == nil {
 		return
@@ -17,16 +16,16 @@ func preserveWidths(j, old *berth.Job) {
 	}
 }
 
-// Widened returns a stream job with another width of a parallel region, which it
-// must have.
+// Widened returns a copy of a stream job with another width of a parallel
+// region, which must exist.
 func Widened(j *berth.Job, region string, width int) *berth.Job {
 	n := *j
 	widen(&n, region, width)
 	return &n
 }
 
-// widen gives a parallel region of a job that is being made another width, and
-// says whether the job has the region.
+// widen sets the width of a parallel region in a job that is being made, and
+// reports whether the job has the region.
 func widen(j *berth.Job, region string, width int) bool {
 	i := slices.IndexFunc(j.Stream.Regions, func(r berth.RegionSpec) bool { return r.Name == region })
 	if i < 0 {
@@ -47,15 +46,15 @@ func widen(j *berth.Job, region string, width int) bool {
 	return true
 }
 
-// widenable refuses another width of the parallel region that a group is in.
+// widenable refuses an invalid width for the parallel region of a group.
 func (tx *Tx) widenable(j *berth.Job, g *berth.TaskGroup, width int64) error {
 	switch _, _, err := tx.alive(j.Key(), j.UID); {
 	case err != nil:
 		return err
 	case j.Stream == nil || j.Stream.Region(g.Name) == nil:
-		return berth.Errorf(berth.Invalid, "Target: group %q of job %q is in no parallel region, so there is one of it", g.Name, j.Key())
+		return berth.Errorf(berth.Invalid, "Target: group %q of job %q is not in a parallel region, so its count is always 1", g.Name, j.Key())
 	case width < 1 || width > berth.MaxWidth:
-		return berth.Errorf(berth.Invalid, "Count: %d is no width of a parallel region; allowed are 1 to %d", width, berth.MaxWidth)
+		return berth.Errorf(berth.Invalid, "Count: the width of a parallel region must be 1 to %d, got %d", berth.MaxWidth, width)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func (s *Snapshot) Summary(k berth.JobKey) *Summary {
 	return nil
 }
 
-// count changes the summary of a job's incarnation, if it is still there. The
+// count changes the summary of a job's incarnation if it still exists. The
 // summaries that a command changes are copied once and stored when it ends.
 func (tx *Tx) count(k berth.JobKey, uid berth.UID, change func(*Summary)) {
 	slot, ok := tx.jobs.byKey.First(jobKey(k))
@@ -40,7 +40,7 @@ func (tx *Tx) count(k berth.JobKey, uid berth.UID, change func(*Summary)) {
 	}
 }
 
-// setQueued notes how many instances of each group wait for a place.
+// setQueued records how many instances of each group wait for placement.
 func (tx *Tx) setQueued(job *berth.Job, queued map[string]int) {
 	tx.count(job.Key(), job.UID, func(s *Summary) {
 		for i := range s.Groups {

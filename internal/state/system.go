@@ -15,17 +15,17 @@ func (s *Snapshot) PerNodeJobs() iter.Seq[*berth.Job] {
 	return rowsOf(&s.jobs.rows, s.jobs.perNode.All())
 }
 
-// AnyPerNode says whether there is a job that runs on every node.
+// AnyPerNode reports whether there is a job that runs on every node.
 func (s *Snapshot) AnyPerNode() bool { return s.jobs.perNode.Len() > 0 }
 
-// OpenEvalsOf returns the evaluations of a job that are pending, or those that
-// are blocked, in no order; those of earlier jobs of the name included.
+// OpenEvalsOf returns the pending or blocked evaluations of a job, including
+// those of earlier jobs with the same name, in no particular order.
 func (s *Snapshot) OpenEvalsOf(k berth.JobKey, status string) iter.Seq[*berth.Eval] {
 	return of(&s.evals.rows, s.evals.openIn(status), keyHash(k), func(e *berth.Eval) bool { return e.Key() == k })
 }
 
-// wants says whether a job that runs on every node could run on one, as far as
-// that is cheap to say.
+// wants reports whether a job that runs on every node could run on n, as far as
+// that is cheap to check.
 func wants(j *berth.Job, n *berth.Node) bool {
 	if j.Stop || !j.Schedulable() || j.NodePool != berth.AllNodePool && j.NodePool != n.NodePool {
 		return false
@@ -36,21 +36,21 @@ func wants(j *berth.Job, n *berth.Node) bool {
 	})
 }
 
-// sameToConditions says whether conditions cannot tell a node from what it was
-// before.
+// sameToConditions reports whether constraints cannot distinguish the two
+// versions of a node.
 func sameToConditions(a, b *berth.Node) bool {
 	return a.Class == b.Class && a.Name == b.Name && maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta)
 }
 
 // checkNodeWaits refuses waits of a job that does not run on every node, and
-// those without a reason.
+// waits without a reason.
 func checkNodeWaits(eval *berth.Eval, end *EvalEnd) error {
 	waits := end.Nodes
 	if len(waits) == 0 {
 		return nil
 	}
 	if !berth.PerNode(eval.Type) {
-		return berth.Errorf(berth.Invalid, "plan: evaluation %s is of type %s, so nothing of it waits for a node", eval.ID, eval.Type)
+		return berth.Errorf(berth.Invalid, "plan: evaluation %s has type %s, so it cannot wait for nodes", eval.ID, eval.Type)
 	}
 	seen := map[berth.NodeID]bool{}
 	for i := range waits {
@@ -67,24 +67,24 @@ func checkNodeWaits(eval *berth.Eval, end *EvalEnd) error {
 	return nil
 }
 
-// waitOnNodes stores the outcome e of an evaluation that was old, and makes the
-// blocked evaluations of its job what that outcome says: it looked at every
-// node. One that waits for a node already goes on waiting; one whose node does
-// not lack room any more has nothing left to do.
+// waitOnNodes stores the outcome e of evaluation old, and brings the job's
+// blocked evaluations in line with it, because it looked at every node. One
+// that waits for such a node keeps waiting; one whose node no longer lacks
+// capacity is cancelled.
 func (tx *Tx) waitOnNodes(old, e *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
-	gaveUp := end.Blocked != nil || e.Status == berth.EvalBlocked && e.NodeID.IsZero() // it knows of no node
+	gaveUp := end.Blocked != nil || e.Status == berth.EvalBlocked && e.NodeID.IsZero() // it does not know of any node
 	have := map[berth.NodeID]*berth.Eval{}
 	for _, b := range tx.blockedOf(job) {
 		switch {
 		case b.ID == e.ID:
-		case b.NodeID.IsZero(): // it gave up; this is newer
+		case b.NodeID.IsZero(): // that one gave up; this outcome is newer
 			tx.cancel(b, "superseded by evaluation "+e.ID.String(), now)
 		case !gaveUp:
 			have[b.NodeID] = b
 		}
 	}
 	queued := end.Queued
-	if e.Status == berth.EvalBlocked { // its own are those of its node
+	if e.Status == berth.EvalBlocked { // its own waits are those of its node
 		queued = maps.Clone(end.Queued)
 	}
 	var fresh []*berth.Eval
@@ -105,7 +105,7 @@ func (tx *Tx) waitOnNodes(old, e *berth.Eval, job *berth.Job, end *EvalEnd, now 
 		}
 	}
 	if len(fresh) > 0 {
-		e.BlockedEval = fresh[0].ID // a row has room for one; the others have e as their previous, too
+		e.BlockedEval = fresh[0].ID // a row can name only one; the others name e as their previous, too
 	}
 	tx.putEval(old, e)
 	for _, next := range fresh {
@@ -119,8 +119,8 @@ func (tx *Tx) waitOnNodes(old, e *berth.Eval, job *berth.Job, end *EvalEnd, now 
 	}
 }
 
-// waitOn lets a blocked evaluation of a node go on waiting. It is told what for
-// if that is another thing now.
+// waitOn lets a blocked evaluation of a node keep waiting, with the new reason
+// if that changed.
 func (tx *Tx) waitOn(b, by *berth.Eval, w *NodeWait, end *EvalEnd) {
 	if b.JobModifyIndex == by.JobModifyIndex && b.Missed != nil && slices.Equal(b.Missed.Dimensions, w.Missed.Dimensions) {
 		return
@@ -131,7 +131,7 @@ func (tx *Tx) waitOn(b, by *berth.Eval, w *NodeWait, end *EvalEnd) {
 	tx.putEval(b, &n)
 }
 
-// waitAnew returns a blocked evaluation that waits for room on a node.
+// waitAnew returns a blocked evaluation that waits for capacity on a node.
 func (tx *Tx) waitAnew(by *berth.Eval, node berth.NodeID, w *NodeWait, end *EvalEnd, now int64) *berth.Eval {
 	return &berth.Eval{
 		ID: tx.newID(by.ID), Namespace: by.Namespace, JobID: by.JobID, JobUID: by.JobUID, Type: by.Type, Priority: by.Priority,

@@ -12,17 +12,17 @@ type Snapshot struct {
 	Index     uint64 // of the last command applied
 	Term      uint64 // of the last leader that began
 	TermIndex uint64 // where that term began
-	// Restored is the index at which the state was replaced as a whole by one
-	// that was saved before, 0 if it never was. Rows keep the indexes that they
-	// had when they were saved, so whoever saw a row at an index up to this one
-	// may have seen another.
+	// Restored is the index at which the state was replaced by a saved
+	// snapshot, 0 if it never was. Rows keep the indexes from before they were
+	// saved, so a row that somebody saw at an index up to this one may have
+	// been different.
 	Restored uint64
-	// Cluster names those who agree on this state, for ever. It is zero until
-	// the first term that says it, as logs of older builds may not.
+	// Cluster identifies the cluster and never changes. It is zero until the
+	// first term that sets it; older builds did not.
 	Cluster ClusterID
-	// LogVersion is the log version that all servers know which agree on this
-	// state: the greatest that a command on the way here needed. It is no part of
-	// what is compared.
+	// LogVersion is the highest log version that any command so far needed, so
+	// all servers that share this state know it. It is excluded from
+	// comparisons.
 	LogVersion int
 
 	namespaces   namespaceTable
@@ -33,18 +33,18 @@ type Snapshot struct {
 	deployments  deploymentTable
 	reschedules  rescheduleTable
 	explanations explanationTable
-	scheduler    *berth.SchedulerConfig // nil: never set
+	scheduler    *berth.SchedulerConfig // nil if never set
 	pools        poolTable
 	services     serviceTable
 	deletions    deletionTable
 	streams      streamTable
 	resources    resourceTable
-	streamIDs    uint64 // the last that was given to a stream job
+	streamIDs    uint64 // the last one given to a stream job
 	traces       traces
 
-	check     *Check                 // the last one on the way here; no part of the state
-	autopilot *berth.AutopilotConfig // nil: never set
-	limit     *versionLimit          // nil: never set
+	check     *Check                 // the last one applied; not part of the state
+	autopilot *berth.AutopilotConfig // nil if never set
+	limit     *versionLimit          // nil if never set
 }
 
 // LastChange returns the index at which a row of the table was last changed,
@@ -109,13 +109,12 @@ func (s *Snapshot) Count(t Table) int {
 	return 0
 }
 
-// Check returns the last check among the commands that led to this state since
-// the server loaded it, nil if there was none. It is no part of the state: it
-// is neither saved nor hashed.
+// Check returns the last check that was applied since the server loaded the
+// state, or nil. It is not part of the state: it is neither saved nor hashed.
 func (s *Snapshot) Check() *Check { return s.check }
 
-// SchedulerConfig returns how operators want the cluster scheduled; of one
-// that never was set the indexes are 0. It must not be changed.
+// SchedulerConfig returns the scheduler configuration, which must not be
+// changed. Its indexes are 0 if it was never set.
 func (s *Snapshot) SchedulerConfig() *berth.SchedulerConfig {
 	if s.scheduler == nil {
 		return &berth.DefaultSchedulerConfig
@@ -123,9 +122,9 @@ func (s *Snapshot) SchedulerConfig() *berth.SchedulerConfig {
 	return s.scheduler
 }
 
-// TrackedVersions returns how many versions of each job are kept that have no
-// tag, the newest included. A job that has more loses the oldest of them with
-// its next version. No job has more than most.
+// TrackedVersions returns how many untagged versions of each job are kept,
+// including the newest. A job that has more loses the oldest with its next
+// version. No job has more than most.
 func (s *Snapshot) TrackedVersions() (kept, most int) {
 	if s.limit == nil {
 		return TrackedVersions, TrackedVersions
@@ -133,10 +132,9 @@ func (s *Snapshot) TrackedVersions() (kept, most int) {
 	return s.limit.Kept, s.limit.Most
 }
 
-// rows holds the rows of one table in slots. Indexes point to slots, so to
-// change a row touches one block however many indexes there are. A slot is
-// used again after its row is gone; nothing but this server's memory knows of
-// slots.
+// rows holds the rows of one table in slots. Indexes refer to slots, so
+// changing a row touches one block however many indexes there are. Slots are
+// reused, and only this server's memory knows of them.
 type rows[T any] struct {
 	vec     cow.Vec[*T]
 	free    *freeSlot
@@ -145,7 +143,7 @@ type rows[T any] struct {
 	changed uint64 // index of the last change of any row
 }
 
-// freeSlot is a list of slots to use again.
+// freeSlot is a list of slots to reuse.
 type freeSlot struct {
 	slot uint32
 	rest *freeSlot
@@ -156,32 +154,32 @@ type namespaceTable struct {
 	byName cow.Tree[string]
 }
 
-// nodeTable holds nodes by number: a node's slot is its number, which the log
-// uses, so the smallest free one is given out on every server alike.
+// nodeTable holds nodes by number. A node's slot is its number, which the log
+// uses, so all servers must give out the same one: the smallest free number.
 type nodeTable struct {
 	rows    cow.Vec[*berth.Node]
 	byID    cow.Tree[uint64] // first half of the ID → number
-	gaps    cow.Tree[uint32] // runs of numbers that no node has: the first, and how many follow it
+	gaps    cow.Tree[uint32] // runs of free numbers: the first one, and how many follow it
 	numbers uint32           // numbers from here on were never used
 	count   int
 	changed uint64
 	usage   cow.Vec[fit.Usage]
 	classes classTable
-	drains  cow.Tree[uint32] // numbers of nodes that are drained
+	drains  cow.Tree[uint32] // numbers of nodes that are being drained
 }
 
-// classTable numbers the classes that nodes have now.
+// classTable numbers the existing node classes.
 type classTable struct {
 	rows[class]
 	byHash cow.Tree[uint64]
 }
 
-// class is what nodes have in common that answer equally to every constraint
-// which does not look at what is unique to a node.
+// class is what nodes have in common if they answer alike to every constraint
+// that does not look at unique attributes.
 type class struct {
 	name  string
 	nodes int
-	some  uint32 // the number of one node of the class, as last seen
+	some  uint32 // the number of a node of the class, as last seen
 }
 
 type poolTable struct {
@@ -189,12 +187,12 @@ type poolTable struct {
 	byName cow.Tree[string]
 }
 
-// jobTable holds the newest version of each job, its earlier versions, and
-// what is counted of its allocations and evaluations.
+// jobTable holds the newest version of each job, its earlier versions, and the
+// counts of its allocations and evaluations.
 type jobTable struct {
 	rows[berth.Job]
 	byKey cow.Tree[string]
-	// perNode holds, as byKey does, those jobs that run on every node.
+	// perNode is like byKey, for jobs that run on every node.
 	perNode cow.Tree[string]
 	kin     relations
 
@@ -203,13 +201,12 @@ type jobTable struct {
 	submitted      rows[Submission]
 	bySubmit       cow.Tree[string]
 	summaries      cow.Vec[*Summary] // by the slot of the job
-	scaled         cow.Tree[string]  // as byKey, those that are not stopped and have a scaling policy
+	scaled         cow.Tree[string]  // like byKey, for those that are not stopped and have a scaling policy
 	scalings       cow.Vec[*ScalingEvents]
 	summaryChanged uint64
 }
 
-// A periodic or parameterized job runs nothing itself: it begets children that
-// do. What it is to them stands here.
+// A periodic or parameterized job runs nothing itself: it has children that do.
 
 // relations finds parents and children, by slot.
 type relations struct {
@@ -224,13 +221,13 @@ type evalTable struct {
 	byTime cow.Tree[uint64] // CreateIndex
 	byJob  cow.Tree[uint64] // hash of the job's key
 
-	// Those that are open stand in one of these, by hash of the job's key.
+	// Open ones are in one of these, by hash of the job's key.
 	pending cow.Tree[uint64]
 	blocked cow.Tree[uint64]
 }
 
-// allocTable holds the allocations: there can be millions, so an index is a
-// word and a slot per row.
+// allocTable holds the allocations. There can be millions, so each index takes
+// a word and a slot per row.
 type allocTable struct {
 	rows[berth.Alloc]
 	byID   cow.Tree[uint64] // first half of the ID
@@ -244,14 +241,14 @@ type deploymentTable struct {
 	rows[berth.Deployment]
 	byID   cow.Tree[uint64] // first half of the ID
 	byJob  cow.Tree[uint64] // hash of the job's key
-	active cow.Tree[uint64] // ModifyIndex of those that go on
+	active cow.Tree[uint64] // ModifyIndex of active ones
 }
 
-// A job owns its allocations: each points to the incarnation it is of. What is
-// deleted in the background is removed at once, and an evaluation stops what it
-// leaves. What is deleted in the foreground gets a mark, which stands in a table
-// of its own, so that jobs which nobody deletes pay nothing for it. Nothing else
-// is stored: what keeps a marked job is counted from its allocations.
+// A job owns its allocations: each refers to its incarnation. Deleting in the
+// background removes the job at once, and an evaluation stops what it leaves.
+// Deleting in the foreground adds a mark, in a table of its own, so that other
+// jobs pay nothing for it. Nothing else is stored: what holds a marked job is
+// counted from its allocations.
 
 // deletionTable holds the marks.
 type deletionTable struct {
@@ -259,17 +256,16 @@ type deletionTable struct {
 	byKey cow.Tree[string]
 }
 
-// explanationTable keeps why the allocations of an evaluation are where they
-// are, one row for all of them.
+// explanationTable holds the reasons for placements, one row for all
+// allocations of an evaluation.
 type explanationTable struct {
 	rows[Explanation]
 	byEval cow.Tree[uint64]
 }
 
-// rescheduleTable remembers the replacements of failed allocations by what
-// they are replacements of: an instance of a group of one incarnation of a
-// job. A record is not copied from allocation to allocation, so none is lost
-// or counted twice.
+// rescheduleTable records the replacements of failed allocations by instance: a
+// name within a group of one incarnation of a job. A record is not copied from
+// allocation to allocation, so none is lost or counted twice.
 type rescheduleTable struct {
 	rows[Reschedules]
 	byName cow.Tree[string]
@@ -279,14 +275,14 @@ type rescheduleTable struct {
 type resourceTable struct {
 	rows[berth.Object]
 	byUID   cow.Tree[uint64] // index of the UID
-	byOwner cow.Tree[string] // owner, kind and name; what has no owner by UID
+	byOwner cow.Tree[string] // owner, kind and name; orphans by UID
 	held    cow.Tree[uint64] // first half of a node's ID: the exclusive pool that has it
-	given   cow.Tree[uint64] // the same: the pools that were given it and let others in
+	given   cow.Tree[uint64] // likewise: the shared pools that were given it
 }
 
-// serviceTable holds the instances of services. Those of an allocation that
-// has ended, or of a node that is down, are not there: the command that ends
-// them takes them out.
+// serviceTable holds the instances of services. It has none of allocations that
+// have ended or of nodes that are down: the command that ends them removes
+// their services.
 type serviceTable struct {
 	rows[berth.ServiceRegistration]
 	byID    cow.Tree[string]
@@ -295,10 +291,10 @@ type serviceTable struct {
 	byAlloc cow.Tree[uint64] // first half of the allocation's ID
 }
 
-// A stream job has a row beside its own that tells how far its submission has
-// come, one for each incarnation. It is there as long as the job, and longer if
-// the job was deleted in the background: until the last of what the job owned
-// is gone. So whose job is gone is known from the tables alone. Jobs of other
+// A stream job has a second row with the progress of its submission, one for
+// each incarnation. The row exists as long as the job, and longer if the job
+// was deleted in the background: until the last resource of the job is gone. So
+// the tables alone show which resources have lost their job. Jobs of other
 // types have no such row.
 
 // streamTable holds the submissions of stream jobs.
@@ -306,25 +302,25 @@ type streamTable struct {
 	rows[berth.StreamJob]
 	byUID cow.Tree[uint64] // index of the UID
 
-	// touched orders the rows by when something happened that can matter to
-	// them, at is that of each. It is known to this server alone.
+	// touched orders the rows by the last change that can matter to them; at
+	// has that index for each. Only this server knows it.
 	touched cow.Tree[uint64]
 	at      cow.Vec[uint64]
 }
 
-// traces say when something last happened to the stream jobs of a name, and when
-// the routes of a namespace may last have changed. Rows tell that of themselves
-// while they are there; what goes leaves nothing but the index of its table,
-// which others raise as well.
+// traces record when the stream jobs of a name last changed, and when the
+// routes of a namespace may last have changed. Existing rows tell that
+// themselves; removed ones leave only the index of their table, which others
+// raise as well.
 //
-// They are this server's alone. Names share places, so that there is an end to
-// them, and a server that begins with a saved state knows no more than that
-// nothing in it is newer: what is told may be later than it was, never earlier.
+// Traces are local to this server. Names share places, so that memory is
+// bounded, and a server that starts from a saved state only knows that nothing
+// in it is newer. So a trace may be later than the change, never earlier.
 type traces struct {
 	at    cow.Vec[uint64]
-	since uint64 // nothing is told to be older
+	since uint64 // no trace is older
 }
 
-// tracePlaces is how many places there are: so few names meet in one that it
-// does not matter, and 32 KiB is what all of them take.
+// tracePlaces is the number of places: enough that few names share one, and
+// they take only 32 KiB.
 const tracePlaces = 1 << 12

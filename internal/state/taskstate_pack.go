@@ -10,8 +10,8 @@ import (
 	"berth"
 )
 
-// The states of an allocation's tasks are kept packed: there are millions of them,
-// and each was a line in the log.
+// The states of an allocation's tasks are stored packed: there are millions of
+// them, and each took a line in the log.
 
 // taskEventTypes and taskStates are numbered in the packed form: append, never
 // reorder.
@@ -25,15 +25,15 @@ var (
 	taskStates = []string{berth.TaskPending, berth.TaskRunning, berth.TaskDead}
 )
 
-// The packed form is, for each task in order of name: name, flags and state,
-// restarts, then the times and events, each time as the difference to the one
+// The packed form has, for each task in order of name: name, flags and state,
+// restarts, then the times and events. Each time is the difference to the one
 // before.
 const (
 	packFailed = 1 << 2 // the two bits below are the state
 	packLong   = 1 << 3 // has restarts, LastRestart and FinishedAt
 	packBits   = 0b1111
 
-	packOtherType = 0xff // event type follows as text
+	packOtherType = 0xff // the event type follows as text
 	eventMessage  = 1 << 0
 	eventDisplay  = 1 << 1 // DisplayMessage is not the usual one
 	eventDetails  = 1 << 2
@@ -113,8 +113,8 @@ func packTaskEvent(b []byte, e *berth.TaskEvent, clock int64) ([]byte, int64) {
 }
 
 // UnpackTaskStates returns the states, nil if there are none. Bytes that
-// PackTaskStates never writes are an Invalid error: they can come from a damaged
-// log.
+// PackTaskStates never writes are an Invalid error: they can come from a
+// damaged log.
 func UnpackTaskStates(p berth.TaskStatesPack) (map[string]*berth.TaskState, error) {
 	if p == "" {
 		return nil, nil
@@ -131,8 +131,8 @@ func UnpackTaskStates(p berth.TaskStatesPack) (map[string]*berth.TaskState, erro
 	return out, nil
 }
 
-// TaskStates returns the states of an allocation's tasks, nil if none was
-// reported or, which Apply never lets in, the pack is damaged.
+// TaskStates returns the states of an allocation's tasks, or nil if none was
+// reported or the pack is damaged, which Apply never accepts.
 func TaskStates(a *berth.Alloc) map[string]*berth.TaskState {
 	s, err := UnpackTaskStates(a.Tasks)
 	if err != nil {
@@ -141,8 +141,8 @@ func TaskStates(a *berth.Alloc) map[string]*berth.TaskState {
 	return s
 }
 
-// Ran returns for how long the tasks of an allocation that has ended ran, and
-// when the last of them ended: when it was last heard of if none says.
+// Ran returns how long the tasks of an ended allocation ran, and when the last
+// of them ended. If no task says so, that is the time of its last report.
 func Ran(a *berth.Alloc) (ran time.Duration, ended time.Time) {
 	var started time.Time
 	for _, s := range TaskStates(a) {
@@ -162,7 +162,7 @@ func Ran(a *berth.Alloc) (ran time.Duration, ended time.Time) {
 	return ended.Sub(started), ended
 }
 
-// taskReader reads a pack; after a fault it is bad and reads zeros.
+// taskReader reads a pack. After an error it is bad and reads zeros.
 type taskReader struct {
 	rest  string
 	clock int64
@@ -285,7 +285,7 @@ func (r *taskReader) event() (e berth.TaskEvent) {
 			r.fail()
 			return e
 		}
-		e.Details = make(map[string]string, min(n, 8)) // n is a claim so far
+		e.Details = make(map[string]string, min(n, 8)) // n is unchecked so far
 		for range n {
 			k := r.text()
 			v := r.text()
@@ -311,7 +311,7 @@ func appendTime(b []byte, t time.Time, clock int64) ([]byte, int64) {
 	}
 	d := t.UnixNano() - clock
 	z := uint64(d<<1) ^ uint64(d>>63)
-	if z == 1<<64-1 { // no such difference between two times of this age
+	if z == 1<<64-1 { // impossible between two plausible times
 		z--
 	}
 	return binary.AppendUvarint(b, z+1), t.UnixNano()

@@ -10,22 +10,21 @@ func (t *traces) note(tx *Tx, hash uint64) { t.at.Set(tx.edit, placeOf(hash), tx
 
 func (t *traces) last(hash uint64) uint64 { return max(t.at.Get(placeOf(hash)), t.since, 1) }
 
-// trace notes that something happened to the stream jobs of a name.
+// trace records a change of the stream jobs of a name.
 func (tx *Tx) trace(k berth.JobKey) { tx.traces.note(tx, keyHash(k)) }
 
-// LastOfStreams returns the index since which nothing happened to the stream jobs
-// of a name, whether they are there or gone, to what they own or left to itself,
-// or to their allocations. It can be later than the last change.
+// LastOfStreams returns an index since which nothing happened to the stream
+// jobs of a name, existing or gone, to their resources, orphans included, or to
+// their allocations. It can be later than the last change.
 func (s *Snapshot) LastOfStreams(k berth.JobKey) uint64 { return s.traces.last(keyHash(k)) }
 
-// LastOfRoutes returns the index since which the exports and imports of a
-// namespace are the same, and those jobs take part that did. It can be later than
+// LastOfRoutes returns an index since which the exports and imports of a
+// namespace, and the jobs that take part, are unchanged. It can be later than
 // the last change.
 func (s *Snapshot) LastOfRoutes(namespace string) uint64 { return s.traces.last(routesHash(namespace)) }
 
-// reroutes returns the namespace whose routes a change may change: an export or
-// import comes, goes or is another one, or its job ceases to take part, or begins
-// to.
+// reroutes returns the namespace whose routes a change may affect: an export or
+// import is added, removed or changed, or its job starts or stops to take part.
 func (ch *Change) reroutes() (namespace string, may bool) {
 	row := ch.New
 	if row == nil {
@@ -46,7 +45,7 @@ func (ch *Change) reroutes() (namespace string, may bool) {
 	return "", false
 }
 
-// parked says whether a job keeps nothing because it was stopped or given up.
+// parked reports whether a job owns nothing because it was stopped or given up.
 func parked(row *berth.StreamJob) bool {
 	return row.Phase == berth.PhaseFailed || row.Phase == berth.PhaseStopped
 }

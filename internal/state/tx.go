@@ -9,32 +9,32 @@ import (
 	"berth/internal/fit"
 )
 
-// A Tx applies commands one after another to a state of its own, which starts
-// as a snapshot. It belongs to one goroutine.
+// A Tx applies commands one after another to its own state, which starts as a
+// snapshot. It belongs to one goroutine.
 type Tx struct {
-	*Snapshot // as changed so far
+	*Snapshot // with the changes so far
 
 	base    *Snapshot
 	edit    uint64     // owns the blocks made since the last snapshot was taken
 	fit     fit.Writer // of the usage of nodes; as old as edit
 	changes []Change
-	applied []Command                             // to do again if one of their successors panics
-	allow   func(c Command, logVersion int) error // asked before the first command of a log version, if it is not nil
+	applied []Command                             // to apply again if a later one panics
+	allow   func(c Command, logVersion int) error // if not nil, asked before the first command of a log version
 
-	needs int // the greatest log version of a command that was applied
+	needs int // the highest log version that an applied command needs
 
-	// Of the command in hand:
+	// Of the current command:
 
-	counting map[uint32]*Summary // by the job's slot: summaries it changes
-	ids      *rand.ChaCha8       // where the IDs it gives come from
+	counting map[uint32]*Summary // by the job's slot: the summaries that it changes
+	ids      *rand.ChaCha8       // the source of the IDs that it creates
 	by       Number
 }
 
-// edits numbers edits over all stores of the process.
+// edits numbers edits across all stores of the process.
 var edits atomic.Uint64
 
-// ErrLogVersion is in every error that refuses a command because a server of the
-// cluster does not know its log version. It can be asked for again when that is
+// ErrLogVersion is in every error that refuses a command because a server of
+// the cluster does not know its log version. Try again after that server was
 // upgraded.
 var ErrLogVersion = errors.New("not every server knows it")
 
@@ -51,8 +51,8 @@ func (tx *Tx) Seal() *Snapshot {
 	return &s
 }
 
-// newID gives the next of the IDs that the command in hand makes. They follow
-// from the command's seed and index alone, so every server gives the same and
+// newID returns the next ID that the current command creates. IDs follow from
+// the command's seed and index alone, so every server creates the same ones and
 // the log need not carry them.
 func (tx *Tx) newID(seed [16]byte) (id [16]byte) {
 	if tx.ids == nil {
@@ -65,8 +65,9 @@ func (tx *Tx) newID(seed [16]byte) (id [16]byte) {
 	return id
 }
 
-// ByLeader marks a command that a leader service decided on. Stamped with a
-// term, it is refused once another term began, whoever proposes it.
+// ByLeader is embedded in commands that a leader service decides on. Stamped
+// with a term, the command is refused once another term began, whoever proposes
+// it.
 type ByLeader struct{ Term uint64 }
 
 // Stamp sets the term in which the command was decided on.
@@ -76,8 +77,8 @@ func (b *ByLeader) term() uint64 { return b.Term }
 
 type termed interface{ term() uint64 }
 
-// A Command is one change to the state, as the log carries it. Apply depends
-// on nothing but the command and the transaction: no clock, no chance. It
+// A Command is one change of the state, as the log carries it. Apply depends
+// only on the command and the transaction, not on a clock or on chance. It
 // checks everything before it writes; an error, which has a kind, refuses the
 // command and leaves the state as it was.
 type Command interface {

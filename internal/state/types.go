@@ -6,16 +6,16 @@ import (
 	"berth"
 )
 
-// Submission is the text a version of a job was made from.
+// Submission is the source of a job version: the text of its job file.
 type Submission struct {
 	berth.JobSubmission
 	Key     berth.JobKey
 	Version uint64
 }
 
-// Summary is what is counted of one incarnation of a job, kept by delta: how
-// its allocations fare, and how many of its evaluations are open. The job's
-// status follows from it.
+// Summary has the counts of one incarnation of a job, maintained incrementally:
+// its allocations by status, and its open evaluations. The job's status follows
+// from it.
 type Summary struct {
 	Key     berth.JobKey
 	UID     berth.UID
@@ -28,13 +28,13 @@ type Summary struct {
 	Evals   uint64 // index of the last change of any of its evaluations
 	GivenUp bool   // of a stream job: its submission was given up
 
-	Children Children    // of a job that begets them
+	Children Children    // of a periodic or parameterized job
 	Launch   *Launch     // of a periodic job
 	In       berth.UID   // of a child: the parent that counts it,
-	As       childStatus // and as what
+	As       childStatus // and under which status
 }
 
-// GroupCount counts a group's allocations by how they fare.
+// GroupCount counts a group's allocations by status.
 type GroupCount struct {
 	Group    string
 	Queued   int
@@ -46,7 +46,7 @@ type GroupCount struct {
 	Unknown  int
 }
 
-// Of returns the count of allocations that fare so.
+// Of returns the count of allocations with a status.
 func (g *GroupCount) Of(c berth.ClientStatus) *int {
 	switch c {
 	case berth.ClientRunning:
@@ -63,7 +63,7 @@ func (g *GroupCount) Of(c berth.ClientStatus) *int {
 	return &g.Starting
 }
 
-// Status returns the status of a job with these counts, and why.
+// Status returns the status of a job with these counts, and the reason.
 func (s *Summary) Status(j *berth.Job) (status, why string) {
 	switch {
 	case s.Live > 0:
@@ -71,7 +71,7 @@ func (s *Summary) Status(j *berth.Job) (status, why string) {
 	case s.Open > 0 && !j.Stop, j.Type == berth.TypeStream && !j.Stop && !s.GivenUp:
 		return berth.JobPending, ""
 	case (!j.Schedulable() || j.Type == berth.TypeSystem) && !j.Stop:
-		return berth.JobRunning, "" // until it is stopped: what comes tomorrow is its business, too
+		return berth.JobRunning, "" // until it is stopped, because it may launch children later
 	}
 	return berth.JobDead, ""
 }
@@ -87,15 +87,15 @@ func (s *Summary) group(name string) *GroupCount {
 	return &s.Groups[len(s.Groups)-1]
 }
 
-// Check is a comparison of states between servers: the state at Index is to be
-// hashed, and the state at Of, where an earlier check stood, had the hash Hash
-// on the leader. Of 0 compares nothing.
+// Check compares states between servers: the state at Index is to be hashed,
+// and the state at Of, the index of an earlier check, had the hash Hash on the
+// leader. Of 0 compares nothing.
 type Check struct{ Index, Of, Hash uint64 }
 
 // Children counts the children of a job by their status.
 type Children struct{ Pending, Running, Dead int }
 
-// Alive is how many of them are not over.
+// Alive returns how many of them have not ended.
 func (c Children) Alive() int { return c.Pending + c.Running }
 
 func (c *Children) of(status childStatus) *int {
@@ -108,7 +108,7 @@ func (c *Children) of(status childStatus) *int {
 	return &c.Dead
 }
 
-// childStatus is the status of a child as its parent's counts have it.
+// childStatus is the status under which its parent counts a child.
 type childStatus uint8
 
 const (
@@ -133,8 +133,8 @@ type JobDeletion struct {
 	Key      berth.JobKey
 	UID      berth.UID
 	Deletion berth.Deletion
-	// Successor is what follows a stream job that is deleted to begin anew; nil
-	// is the job as it stood. What a user deletes has none.
+	// Successor is what follows a stream job that is deleted to start over; nil
+	// means the job as it was. A job that a user deletes has none.
 	Successor *Successor
 }
 
@@ -144,55 +144,55 @@ type Explanation struct {
 	Groups map[string]*berth.AllocMetric
 }
 
-// Launch is what is known of the launches of a periodic job: which of the times
-// at which it was due were decided. It makes a launch a matter of the log, not
-// of who leads.
+// Launch records the launches of a periodic job: which of its due times were
+// decided. So the log, and not the leader of the moment, decides what is
+// launched.
 type Launch struct {
-	From    int64       // ns since 1970: times count from then, which is when somebody last said them
-	Due     int64       // the last time that was decided, 0 if none was
+	From    int64       // ns since 1970: due times count from then, when the times were last set
+	Due     int64       // the last due time that was decided, 0 if none
 	Child   berth.JobID // of the last launch, forced ones included
 	Index   uint64      // of the last launch
-	Skipped int64       // the last time at which nothing was launched, because a child was not over
-	Skips   uint64      // how often that was
-	Changed uint64      // index of the last change of the job or of this
+	Skipped int64       // the last due time at which nothing was launched, because a child had not ended
+	Skips   uint64      // how often that happened
+	Changed uint64      // index of the last change of the job or of this record
 }
 
-// Base is the time after which the job can be due.
+// Base returns the time after which the job can be due.
 func (l *Launch) Base() time.Time { return time.Unix(0, max(l.From, l.Due)) }
 
-// WrongClock is how far ahead of the clock the last launch must lie for its
-// clock to have been wrong, and not this one: a day, and an hour for those that
-// are set to another zone by hand.
+// WrongClock is how far ahead of the current time the last launch must be to
+// conclude that its clock was wrong: a day, and an hour for clocks that were
+// moved to another time zone by hand.
 const WrongClock = 25 * time.Hour
 
-// Ahead says whether the last launch was decided by a clock that was wrong, so
-// that times count from now again. A clock that was put back by less launches
-// nothing until it has caught up, so nothing is launched twice.
+// Ahead reports whether the last launch was decided by a clock that was wrong,
+// so that due times count from now again. A clock that was set back by less
+// launches nothing until it has caught up, so nothing is launched twice.
 func (l *Launch) Ahead(now int64) bool { return max(l.From, l.Due) > now+int64(WrongClock) }
 
-// PriorityGap is how far the priority of a preempted allocation's job lies
-// below that of the one that preempts it, at least.
+// PriorityGap is the least difference between the priority of a job that
+// preempts and that of its victim's job.
 const PriorityGap = 10
 
-// A submission that was interrupted is not mended: the incarnation goes with
-// all it owns, and another one begins anew. The command that removes the one
-// makes the other, so whatever dies in between, the job is never lost and never
-// there twice. What follows is kept with the mark of the job, and a user who
-// deletes the job takes it away.
+// An interrupted submission is not repaired: the incarnation is deleted with
+// all it owns, and a new one starts over. The command that removes the old one
+// creates the new one, so whatever fails in between, the job is never lost and
+// never exists twice. The successor is stored with the job's mark, and a user
+// who deletes the job removes it.
 
-// Successor is what follows a stream job that is deleted to begin anew: what a
+// Successor is what follows a stream job that is deleted to start over: what a
 // user registered meanwhile.
 type Successor struct {
 	Job        *berth.Job
 	Submission *berth.JobSubmission
 }
 
-// begins says whether another incarnation follows the job.
+// begins reports whether another incarnation follows the job.
 func (d *JobDeletion) begins() bool {
 	return d.Deletion.Intent == berth.IntentRecover || d.Deletion.Intent == berth.IntentReplace
 }
 
-// AllocUpdate is what is said of one allocation.
+// AllocUpdate is the report on one allocation.
 type AllocUpdate struct {
 	ID          berth.AllocID
 	Client      berth.ClientStatus
@@ -202,7 +202,7 @@ type AllocUpdate struct {
 	Network     *berth.AllocNetworkStatus
 }
 
-// Reschedules are the replacements of one instance.
+// Reschedules has the replacements of one instance.
 type Reschedules struct {
 	Job   berth.JobKey
 	UID   berth.UID
@@ -213,22 +213,22 @@ type Reschedules struct {
 	Events []berth.RescheduleEvent
 }
 
-// ScalingEvents are the newest scaling events of one incarnation of a job.
+// ScalingEvents has the newest scaling events of one incarnation of a job.
 type ScalingEvents struct {
 	Groups      map[string][]berth.ScalingEvent // by group, newest first
 	ModifyIndex uint64
 }
 
-// Versions of each job that are kept unless a configuration says otherwise, and
-// the most that one can say: each change of a job looks at all of them.
+// The number of versions kept of each job, unless the configuration sets it,
+// and the maximum: each change of a job looks at all of them.
 const (
 	TrackedVersions    = 6
 	MaxTrackedVersions = 1000
 )
 
-// versionLimit is how many versions of each job are kept, the newest included.
-// Tagged ones are kept besides.
+// versionLimit is how many versions of each job are kept, including the newest.
+// Tagged ones are kept in addition.
 type versionLimit struct {
 	Kept int
-	Most int // the largest that Kept ever was: what was kept then may still be
+	Most int // the largest value that Kept ever had: versions kept then may still exist
 }

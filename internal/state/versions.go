@@ -8,15 +8,15 @@ import (
 	"berth"
 )
 
-// Limits of the names that versions are given.
+// Limits of version tags.
 const (
 	MaxTagName        = 128
 	MaxTagDescription = 1000
-	MaxTags           = 100 // of one job: a version with a name is kept as long as the job
+	MaxTags           = 100 // of one job: a tagged version is kept as long as the job
 )
 
-// RevertJob gives a job the specification of one of its earlier versions, as a
-// new version, and raises the evaluation that looks at it.
+// RevertJob restores the specification of an earlier version of a job, as a new
+// version, and creates its evaluation.
 type RevertJob struct {
 	Key     berth.JobKey
 	Version uint64
@@ -35,7 +35,7 @@ func (c *RevertJob) Apply(tx *Tx) error {
 	case c.Enforce && c.Prior != cur.Version:
 		return berth.Errorf(berth.Conflict, "Enforcing prior version %d: job %q is at version %d", c.Prior, c.Key, cur.Version)
 	case c.Version == cur.Version:
-		return berth.Errorf(berth.Invalid, "JobVersion: job %q is at version %d already", c.Key, c.Version)
+		return berth.Errorf(berth.Invalid, "JobVersion: job %q is already at version %d", c.Key, c.Version)
 	}
 	if err := tx.unmarked(c.Key); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (c *RevertJob) Apply(tx *Tx) error {
 	if source != nil && j.Version != cur.Version {
 		tx.putSubmission(&Submission{source.JobSubmission, c.Key, j.Version})
 	}
-	if j.Stop { // back to a version that ended the job
+	if j.Stop { // reverted to a version that stopped the job
 		tx.cancelOpen(&j, "the job was stopped", c.Now)
 	}
 	if !c.Eval.ID.IsZero() && j.Type != berth.TypeStream {
@@ -67,7 +67,7 @@ func (c *RevertJob) Apply(tx *Tx) error {
 	return nil
 }
 
-// SetJobStability marks a version of a job as one to go back to, or not.
+// SetJobStability marks a version of a job as stable or not.
 type SetJobStability struct {
 	Key     berth.JobKey
 	Version uint64
@@ -86,15 +86,15 @@ func (c *SetJobStability) Apply(tx *Tx) error {
 	return nil
 }
 
-// TagVersion names a version of a job, which is kept from then on, or takes
-// the name away.
+// TagVersion tags a version of a job, which is kept from then on, or removes
+// the tag.
 type TagVersion struct {
 	Key         berth.JobKey
 	Name        string
 	Description string
 	Version     uint64
 	Latest      bool // the newest version, whatever Version says
-	Remove      bool // the name alone counts
+	Remove      bool // remove the tag; only Name matters
 	Now         int64
 }
 
@@ -127,9 +127,9 @@ func (c *TagVersion) Apply(tx *Tx) error {
 	case err != nil:
 		return err
 	case named != nil && named.Version != number:
-		return berth.Errorf(berth.Conflict, "version %d of job %q has the tag %q; take it away first", named.Version, c.Key, c.Name)
+		return berth.Errorf(berth.Conflict, "version %d of job %q has the tag %q; remove it first", named.Version, c.Key, c.Name)
 	case to.VersionTag == nil && tags >= MaxTags:
-		return berth.Errorf(berth.Limited, "job %q has %d versions with tags; allowed are %d", c.Key, tags, MaxTags)
+		return berth.Errorf(berth.Limited, "job %q has %d tagged versions, the maximum is %d", c.Key, tags, MaxTags)
 	}
 	v := *to
 	v.VersionTag = &berth.JobVersionTag{Name: c.Name, Description: c.Description, TaggedTime: c.Now}
@@ -141,19 +141,19 @@ func (c *TagVersion) check() error {
 	bad := func(r rune) bool { return !unicode.IsPrint(r) || r == '/' }
 	switch {
 	case c.Name == "":
-		return berth.Errorf(berth.Invalid, "Name: a tag needs a name")
+		return berth.Errorf(berth.Invalid, "Name: must not be empty")
 	case len(c.Name) > MaxTagName:
-		return berth.Errorf(berth.Invalid, "Name: %d bytes are too long; allowed are %d", len(c.Name), MaxTagName)
+		return berth.Errorf(berth.Invalid, "Name: must be at most %d bytes, got %d", MaxTagName, len(c.Name))
 	case !utf8.ValidString(c.Name) || strings.ContainsFunc(c.Name, bad):
-		return berth.Errorf(berth.Invalid, "Name: %q has a slash or a character that cannot be printed", c.Name)
+		return berth.Errorf(berth.Invalid, "Name: %q has a slash or an unprintable character", c.Name)
 	case len(c.Description) > MaxTagDescription:
-		return berth.Errorf(berth.Invalid, "Description: %d bytes are too long; allowed are %d", len(c.Description), MaxTagDescription)
+		return berth.Errorf(berth.Invalid, "Description: must be at most %d bytes, got %d", MaxTagDescription, len(c.Description))
 	}
 	return nil
 }
 
-// tagged returns the version of a job that has the name, nil if none has, and
-// how many have one.
+// tagged returns the version of a job that has a tag, or nil, and the number of
+// tagged versions.
 func (tx *Tx) tagged(k berth.JobKey, name string) (v *berth.Job, tags int) {
 	for j := range tx.JobVersions(k) {
 		if j.VersionTag == nil {

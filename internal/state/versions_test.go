@@ -56,7 +56,7 @@ func TestRevert(t *testing.T) {
 	revert := func(version uint64, eval int) *state.RevertJob {
 		return &state.RevertJob{Key: webKey, Version: version, Eval: byUser(eval, berth.TriggerJobRegister), Now: 7}
 	}
-	refusedAs(t, log, revert(1, 3), berth.Invalid, "at version 1 already")
+	refusedAs(t, log, revert(1, 3), berth.Invalid, "already at version 1")
 	refusedAs(t, log, revert(9, 3), berth.NotFound, "no version 9")
 	refusedAs(t, log, revert(0, 2), berth.Conflict, "already-done")
 	enforced := revert(0, 3)
@@ -96,9 +96,9 @@ func TestTagsAndStability(t *testing.T) {
 	tag := func(name string, version uint64) *state.TagVersion {
 		return &state.TagVersion{Key: webKey, Name: name, Version: version, Now: 9}
 	}
-	refusedAs(t, log, tag("", 1), berth.Invalid, "needs a name")
+	refusedAs(t, log, tag("", 1), berth.Invalid, "must not be empty")
 	refusedAs(t, log, tag("a/b", 1), berth.Invalid, "slash")
-	refusedAs(t, log, tag(strings.Repeat("x", 200), 1), berth.Invalid, "too long")
+	refusedAs(t, log, tag(strings.Repeat("x", 200), 1), berth.Invalid, "must be at most")
 	refusedAs(t, log, tag("a", 8), berth.NotFound, "no version 8")
 	refusedAs(t, log, &state.TagVersion{Key: webKey, Name: "a", Remove: true}, berth.NotFound, "no version of job")
 	log.Must(t, tag("good", 1), &state.TagVersion{Key: webKey, Name: "now", Latest: true}, &state.SetJobStability{Key: webKey, Version: 2, Stable: true})
@@ -133,7 +133,7 @@ func TestScaling(t *testing.T) {
 	old := scale(3, 2)
 	old.Index = 1
 	refusedAs(t, log, other, berth.Invalid, `no group "none"`)
-	refusedAs(t, log, failed, berth.Invalid, "changes nothing")
+	refusedAs(t, log, failed, berth.Invalid, "must not be set together with Error")
 	refusedAs(t, log, old, berth.Conflict, "Enforcing job modify index 1")
 	refusedAs(t, log, scale(0, 2), berth.Invalid, "0 is below what the scaling policy")
 	refusedAs(t, log, scale(6, 2), berth.Invalid, "6 is above what the scaling policy")
@@ -202,7 +202,7 @@ func TestTrackedVersions(t *testing.T) {
 	}
 	log.Must(t, &state.TagVersion{Key: webKey, Name: "good", Version: 1, Now: 1})
 	version()
-	for n, text := range map[int]string{0: "allowed are 1 to 1000", -1: "out of range", 1001: "out of range"} {
+	for n, text := range map[int]string{0: "must be 1 to 1000, got 0", -1: "got -1", 1001: "got 1001"} {
 		refusedAs(t, log, &state.SetTrackedVersions{Number: n}, berth.Invalid, text)
 	}
 	log.Must(t, &state.SetTrackedVersions{Number: 2})

@@ -7,22 +7,22 @@ import (
 	"berth"
 )
 
-// A Watch waits for any of its keys to change. It can wake without cause.
+// A Watch waits for any of its keys to change. It can wake without a change.
 type Watch struct {
 	store *Store
 	keys  []WatchKey
 	woken chan struct{}
 }
 
-// Watch begins to watch. Whoever reads a snapshot after this call and then
-// waits misses no change. Stop must be called.
+// Watch starts to watch. A caller that reads a snapshot after this call and
+// then waits misses no change. Stop must be called.
 func (s *Store) Watch(keys ...WatchKey) *Watch {
 	w := &Watch{store: s, keys: keys, woken: make(chan struct{}, 1)}
 	s.watch.add(w)
 	return w
 }
 
-// C receives when a key changed.
+// C receives a value when a key changed.
 func (w *Watch) C() <-chan struct{} { return w.woken }
 
 // Wait returns nil when a key changed since the last Wait, or ctx's error.
@@ -42,7 +42,7 @@ func (w *Watch) Stop() { w.store.watch.remove(w) }
 type watchers struct {
 	mu    sync.Mutex
 	byKey map[WatchKey][]*Watch
-	kinds [tableCount][watchKinds]int // watches of each kind, so that a commit looks up only what can be there
+	kinds [tableCount][watchKinds]int // number of watches of each kind, so that a commit only looks up kinds that are watched
 }
 
 func (ws *watchers) add(w *Watch) {
@@ -79,7 +79,7 @@ func (ws *watchers) remove(w *Watch) {
 	}
 }
 
-// wake wakes who watches something that a commit changed.
+// wake wakes those who watch something that a commit changed.
 func (ws *watchers) wake(c *Commit) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -144,11 +144,11 @@ func (ws *watchers) alloc(a *berth.Alloc, ch *Change) {
 	if ref := a.Rest().PE; ref != nil {
 		ws.one(Allocs, watchPE, uidHash(ref.UID))
 	}
-	if old, _ := ch.Old.(*berth.Alloc); old != nil && old.EvalID != a.EvalID { // it left another
+	if old, _ := ch.Old.(*berth.Alloc); old != nil && old.EvalID != a.EvalID { // it belonged to another evaluation before
 		ws.one(Allocs, watchEval, halfOf(old.EvalID))
 	}
 	if ch.Old != nil && ch.New != nil && a.AllocModifyIndex != a.ModifyIndex {
-		return // what the agent itself reported need not be told to it
+		return // the agent need not be told what it reported itself
 	}
 	ws.one(Allocs, watchNode, halfOf(a.NodeID))
 }

@@ -4,7 +4,7 @@ import (
 	"berth"
 )
 
-// WatchKey names something whose change can be waited for.
+// WatchKey names something that can be watched for changes.
 type WatchKey struct {
 	table Table
 	kind  watchKind
@@ -21,14 +21,14 @@ const (
 	watchEval                    // rows that belong to one evaluation
 	watchAlloc                   // rows that belong to one allocation
 	watchPE                      // rows that belong to one processing element
-	watchRoutes                  // rows from which the routes of one namespace follow
+	watchRoutes                  // rows that determine the routes of one namespace
 	watchKinds
 )
 
-// OnTable is any change in a table.
+// OnTable is any change of a table.
 func OnTable(t Table) WatchKey { return WatchKey{t, watchTable, 0} }
 
-// OnJob is a change of a job or of what is counted of it.
+// OnJob is a change of a job or of its counts.
 func OnJob(k berth.JobKey) WatchKey { return WatchKey{Jobs, watchOne, keyHash(k)} }
 
 // OnNode is a change of a node.
@@ -74,18 +74,17 @@ func OnServicesOf(id berth.AllocID) WatchKey { return WatchKey{Services, watchAl
 // OnStreamOf is a change of the submission of any incarnation of a stream job.
 func OnStreamOf(k berth.JobKey) WatchKey { return WatchKey{Streams, watchJob, keyHash(k)} }
 
-// OnResource is a change of what a stream job owns.
+// OnResource is a change of a resource of a stream job.
 func OnResource(uid berth.UID) WatchKey { return WatchKey{Resources, watchOne, uidHash(uid)} }
 
 // OnAllocsOfPE is a change of any allocation of a processing element.
 func OnAllocsOfPE(uid berth.UID) WatchKey { return WatchKey{Allocs, watchPE, uidHash(uid)} }
 
-// OnResourcesOf is a change of anything that a stream job owns, or left to
-// itself.
+// OnResourcesOf is a change of any resource that a stream job owns or orphaned.
 func OnResourcesOf(k berth.JobKey) WatchKey { return WatchKey{Resources, watchJob, keyHash(k)} }
 
-// OnRoutes is a change from which other routes of a namespace may follow, not
-// where they lead: see Snapshot.LastOfRoutes.
+// OnRoutes is a change that may affect which routes a namespace has, but not of
+// the allocations that they lead to; see Snapshot.LastOfRoutes.
 func OnRoutes(namespace string) WatchKey {
 	return WatchKey{Resources, watchRoutes, routesHash(namespace)}
 }

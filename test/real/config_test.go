@@ -66,7 +66,7 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	server := w.agent("server", "server { enabled = true }")
 	node := w.agent("node", "client {\n  enabled = true\n  servers = [\""+server.rpc+"\"]\n}")
 	for a, folder := range map[*agent]string{server: "server", node: "client", w.agent("both", both): "server"} {
-		told := fmt.Sprintf("Error: another agent, process %d, uses the folder %s; each needs its own\n", a.PID(), filepath.Join(a.dataDir, folder))
+		told := fmt.Sprintf("Error: another agent, process %d, uses the directory %s; each agent needs its own\n", a.PID(), filepath.Join(a.dataDir, folder))
 		for _, ports := range []string{"", "ports {\n  http = 0\n  rpc = 0\n  serf = 0\n}"} {
 			s := w.command("berth", atOnce, a.argv("-config", w.file("other.hcl", ports))...)
 			if s.Code != 1 || s.Err != told || s.Out != "" {
@@ -82,7 +82,7 @@ func TestASecondAgentIsRefused(t *testing.T) {
 		a.joined()
 	}
 	s := w.command("berth", atOnce, node.argv("-data-dir", filepath.Join(w.Dir, "third"), "-alloc-dir", filepath.Join(node.dataDir, "alloc"))...)
-	if s.Code != 1 || !strings.HasPrefix(s.Err, "Error: another agent uses the folder "+filepath.Join(node.dataDir, "alloc")+";") {
+	if s.Code != 1 || !strings.HasPrefix(s.Err, "Error: another agent uses the directory "+filepath.Join(node.dataDir, "alloc")+";") {
 		t.Errorf("the allocations of another: %v", s)
 	}
 	node.joined()

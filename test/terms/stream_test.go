@@ -223,8 +223,8 @@ func TestWrongFailpointsAreRefused(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := newStreams(t, 1, 0)
 		for _, x := range [][3]string{
-			{"/v1/operator/failpoint", `{"Name":"planJob","When":"between","Action":"exit"}`, `When "between": allowed are before, after`},
-			{"/v1/agent/failpoint", `{"Name":"eval","When":"before","Action":"exit"}`, `Name "eval": allowed are `},
+			{"/v1/operator/failpoint", `{"Name":"planJob","When":"between","Action":"exit"}`, `When: unknown value "between", want one of before, after`},
+			{"/v1/agent/failpoint", `{"Name":"eval","When":"before","Action":"exit"}`, `Name: unknown value "eval", want one of `},
 			{"/v1/operator/failpoint/entry", `{"Command":"RegisterJob"}`, `unknown Command "RegisterJob": want one of ApplyPlan, `},
 			{"/v1/operator/failpoint/entry", `{"Command":"LaunchPE","Fields":{"PE":"x"}}`, "Fields.pe"},
 			{"/v1/operator/failpoint/entry", `{"Command":"LaunchPE","Fields":{"Pe":"p-0000000000000001-00","Twice":true}}`, "Twice"},

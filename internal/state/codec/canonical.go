@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Canonical returns bytes that two values share if and only if they say the
-// same: a nil list or map says the same as an empty one.
+// Canonical returns bytes that are equal for two values if and only if the
+// values mean the same: a nil list or map means the same as an empty one.
 func Canonical(v any) []byte {
 	h := hasher{seen: map[uintptr]bool{}}
 	h.value(reflect.ValueOf(v))
@@ -20,7 +20,7 @@ func Canonical(v any) []byte {
 
 type hasher struct {
 	buf  []byte
-	seen map[uintptr]bool // pointers on the way down
+	seen map[uintptr]bool // pointers from the root to here
 }
 
 func (h *hasher) word(x uint64) { h.buf = binary.AppendUvarint(h.buf, x) }
@@ -41,7 +41,7 @@ func (h *hasher) value(v reflect.Value) {
 			h.word(0)
 			return
 		}
-		if n, ok := wholeNumber(v.Elem()); ok { // however a codec chose to keep it
+		if n, ok := wholeNumber(v.Elem()); ok { // whichever integer type a codec chose
 			h.text("number")
 			h.word(uint64(n))
 			return
@@ -94,8 +94,7 @@ func wholeNumber(v reflect.Value) (int64, bool) {
 	return 0, false
 }
 
-// asTime returns the time that v is: equal times hash equally, whatever their
-// zone.
+// asTime returns v as a time. Equal times hash equally, whatever their zone.
 func asTime(v reflect.Value) (time.Time, bool) {
 	if v.Type() != reflect.TypeFor[time.Time]() || !v.CanInterface() {
 		return time.Time{}, false

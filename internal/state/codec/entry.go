@@ -10,33 +10,34 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// The log carries a command as its number and its fields. Numbers are never
-// used for anything else again, and a server that meets one it does not know
-// refuses to start: it must not go on without a change that others made. What a
-// server must know beyond numbers is in version.go.
+// The log carries a command as its number and its fields. A number is never
+// reused, and a server that meets an unknown one refuses to start: it must not
+// go on without a change that others made. What else a server must know is in
+// version.go.
 
 // EntryVersion is the newest version of log entries that this build writes and
-// reads. It reads older ones, and writes the oldest that can say what there is.
+// reads. It reads older ones, and writes the oldest one that fits.
 const EntryVersion = entryWithLogVersion
 
 // The versions of entries.
 const (
-	entryWithoutBase    = iota + 1 // it does not say on which state it was made
-	entryWithBase                  // it says that
-	entryWithLogVersion            // it also says what a server must know to read it
+	entryWithoutBase    = iota + 1 // does not say on which state it was made
+	entryWithBase                  // says on which state it was made
+	entryWithLogVersion            // also says which log version a server must know to read it
 )
 
 // Flags of an entry.
 const entryCompressed = 1
 
-// MaxEntry is the most bytes of commands that are gathered into one entry
-// (known bug class N24). One command may be larger, up to MaxCommand.
+// MaxEntry is the limit for gathering commands into one entry, in bytes (known
+// bug class N24). A single command may be larger, up to MaxCommand.
 const (
 	MaxEntry   = 512 << 10
 	MaxCommand = 8 << 20
 )
 
-// AppendCommand appends a command's number and fields as entries hold them.
+// AppendCommand appends a command's number and fields in the encoding of
+// entries.
 func AppendCommand(b []byte, number uint64, fields []byte) []byte {
 	w := Writer{b}
 	w.Uint(number)
@@ -44,13 +45,13 @@ func AppendCommand(b []byte, number uint64, fields []byte) []byte {
 	return w.buf
 }
 
-// EncodeEntry makes an entry of commands that AppendCommand appended. It can be
-// applied to any state.
+// EncodeEntry returns an entry with the commands that AppendCommand appended.
+// It can be applied to any state.
 func EncodeEntry(cmds []byte) []byte { return encodeEntry([]byte{entryWithoutBase, 0}, cmds) }
 
-// EncodeEntryOn makes an entry of commands that were applied to the state with
-// the index base, which EntryBase returns, and need a log version. A server that
-// does not know the log version refuses the entry, though it may know all
+// EncodeEntryOn returns an entry with commands that were applied to the state
+// at index base, which EntryBase returns, and that need a log version. A server
+// that does not know the log version refuses the entry, even if it knows all
 // numbers.
 func EncodeEntryOn(base uint64, logVersion int, cmds []byte) []byte {
 	if logVersion == 1 {
@@ -75,7 +76,7 @@ func encodeEntry(head, cmds []byte) []byte {
 }
 
 // EntryBase returns the index of the state that an entry's commands were
-// applied to, if the entry says it.
+// applied to. ok is false if the entry does not have it.
 func EntryBase(b []byte) (index uint64, ok bool) {
 	if len(b) < 3 || b[0] < entryWithBase || b[0] > EntryVersion {
 		return 0, false
@@ -108,19 +109,19 @@ func DecodeEntry(b []byte, each func(number uint64, fields []byte) error) error 
 	return nil
 }
 
-// entryBody returns the commands of an entry, without its head.
+// entryBody returns the commands of an entry, without its header.
 func entryBody(b []byte) ([]byte, error) {
 	if len(b) < 2 {
-		return nil, fmt.Errorf("log entry: %d bytes are too few", len(b))
+		return nil, fmt.Errorf("log entry: too short, %d bytes", len(b))
 	}
 	if b[0] == 0 || b[0] > EntryVersion {
-		return nil, fmt.Errorf("log entry: version %d; this build knows 1 to %d", b[0], EntryVersion)
+		return nil, fmt.Errorf("log entry: version %d is unknown; this build reads 1 to %d", b[0], EntryVersion)
 	}
 	body := b[2:]
 	if b[0] > entryWithoutBase {
 		_, n := binary.Uvarint(body)
 		if n <= 0 {
-			return nil, errors.New("log entry: the index of its base is missing")
+			return nil, errors.New("log entry: the base index is missing")
 		}
 		body = body[n:]
 	}
@@ -128,9 +129,9 @@ func entryBody(b []byte) ([]byte, error) {
 		version, n := binary.Uvarint(body)
 		switch {
 		case n <= 0 || version < 1:
-			return nil, errors.New("log entry: its log version is missing")
+			return nil, errors.New("log entry: the log version is missing")
 		case version > LogVersion:
-			return nil, berth.Errorf(berth.Unavailable, "log entry: it has log version %d, written by a newer build; this build knows 1 to %d", version, LogVersion)
+			return nil, berth.Errorf(berth.Unavailable, "log entry: log version %d, written by a newer build; this build reads 1 to %d", version, LogVersion)
 		}
 		body = body[n:]
 	}

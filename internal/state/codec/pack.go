@@ -12,16 +12,16 @@ type Writer struct{ buf []byte }
 // NewWriter returns a Writer that appends to b.
 func NewWriter(b []byte) *Writer { return &Writer{b} }
 
-// Buf returns what was written.
+// Buf returns the written bytes.
 func (w *Writer) Buf() []byte { return w.buf }
 
-// Reset drops what was written and keeps its memory.
+// Reset drops what was written and keeps the memory.
 func (w *Writer) Reset() { w.buf = w.buf[:0] }
 
-// Uint writes v in as many bytes as it takes.
+// Uint writes v in as few bytes as possible.
 func (w *Writer) Uint(v uint64) { w.buf = binary.AppendUvarint(w.buf, v) }
 
-// Int writes v in as many bytes as its size takes.
+// Int writes v in as few bytes as possible.
 func (w *Writer) Int(v int64) { w.buf = binary.AppendVarint(w.buf, v) }
 
 // Byte writes one byte.
@@ -36,7 +36,7 @@ func (w *Writer) Bytes(v []byte) { w.Uint(uint64(len(v))); w.buf = append(w.buf,
 // Text writes the length of v and v.
 func (w *Writer) Text(v string) { w.Uint(uint64(len(v))); w.buf = append(w.buf, v...) }
 
-// Optional writes an ID that most do not have in one byte if it is zero.
+// Optional writes an ID that is usually zero; zero takes one byte.
 func (w *Writer) Optional(id [16]byte) {
 	if id == [16]byte{} {
 		w.Byte(0)
@@ -58,9 +58,9 @@ func (w *Writer) Bool(v bool) {
 	}
 }
 
-// Reader reads what a Writer wrote. After a fault it reads zeros; users look at
-// Err once, at the end. It never reads past its bytes, and makes no list longer
-// than they could fill.
+// Reader reads what a Writer wrote. After an error it reads zeros; callers
+// check Err once, at the end. It never reads past its bytes, and makes no list
+// longer than they could fill.
 type Reader struct {
 	buf []byte
 	err error
@@ -69,13 +69,13 @@ type Reader struct {
 // NewReader returns a Reader of b.
 func NewReader(b []byte) *Reader { return &Reader{buf: b} }
 
-// Err returns the first fault, nil if there was none.
+// Err returns the first error, or nil.
 func (r *Reader) Err() error { return r.err }
 
 // Left returns how many bytes are left.
 func (r *Reader) Left() int { return len(r.buf) }
 
-// End returns the first fault. Bytes that are left over are one.
+// End returns the first error. Bytes that are left over are one.
 func (r *Reader) End() error {
 	if r.err == nil && len(r.buf) > 0 {
 		r.Damaged(fmt.Sprintf("%d bytes are left over", len(r.buf)))
@@ -83,14 +83,14 @@ func (r *Reader) End() error {
 	return r.err
 }
 
-// Fail notes a fault that the reader cannot see.
+// Fail records an error that the reader cannot detect itself.
 func (r *Reader) Fail(err error) {
 	if r.err == nil && err != nil {
 		r.err, r.buf = err, nil
 	}
 }
 
-// Damaged notes that what was read cannot have been written.
+// Damaged records that no writer can have written what was read.
 func (r *Reader) Damaged(what string) { r.Fail(fmt.Errorf("damaged: %s", what)) }
 
 // Uint reads a number.
@@ -135,7 +135,7 @@ func (r *Reader) Length(each int) int {
 	return int(n)
 }
 
-// Take reads n bytes, which stay part of what is read.
+// Take returns the next n bytes, without a copy.
 func (r *Reader) Take(n int) []byte {
 	if n > len(r.buf) {
 		r.Damaged("end")
@@ -158,7 +158,7 @@ func (r *Reader) ID() [16]byte { return [16]byte(r.Take(16)) }
 // Text reads text.
 func (r *Reader) Text() string { return string(r.Take(r.Length(1))) }
 
-// Optional reads an ID that can be zero.
+// Optional reads an ID that may be zero.
 func (r *Reader) Optional() [16]byte {
 	if r.Byte() == 0 {
 		return [16]byte{}

@@ -6,11 +6,11 @@ import (
 	"berth"
 )
 
-// What there is one of per allocation, or nearly so, is written field by field:
-// a placement takes some ten bytes. Nodes go by number; the IDs of new
+// Values that occur about once per allocation are written field by field: a
+// placement takes about ten bytes. Nodes are written as numbers; the IDs of new
 // allocations follow from the evaluation's and are not written at all.
 
-// Flag returns f if it is on, else 0.
+// Flag returns f if on is true, else 0.
 func Flag(f byte, on bool) byte {
 	if on {
 		return f
@@ -35,12 +35,12 @@ func ReadIDs[T any](r *Reader) []berth.ID[T] {
 	return list
 }
 
-// scoreUnit is the step in which the log keeps scores: they lie between -1 and
-// 1, and four digits are shown.
+// scoreUnit is the resolution of scores in the log: they lie between -1 and 1,
+// and four digits are shown.
 const scoreUnit = 1 << 14
 
-// logged returns a score as the log holds it. One that is out of range is
-// written as the nearest: an entry that cannot be read again would be worse.
+// logged returns a score as the log has it. A score out of range becomes the
+// nearest one in range: an entry that cannot be read again would be worse.
 func logged(s float32) int64 {
 	if s != s {
 		return 0
@@ -49,7 +49,7 @@ func logged(s float32) int64 {
 }
 
 // KeptScore rounds a score to what the log can hold, so that the server that
-// wrote the log keeps what those do that read it.
+// wrote the log has the same value as those that read it.
 func KeptScore(s float32) float32 { return float32(logged(s)) / scoreUnit }
 
 // Score writes a score.
@@ -70,8 +70,8 @@ const (
 	placePorts    = 1 << 0
 	placePrevious = 1 << 1
 	placeResched  = 1 << 2
-	placeGroup    = 1 << 3 // another group than the one before
-	placeSkip     = 1 << 4 // the index is not the one before plus one
+	placeGroup    = 1 << 3 // not the group of the one before
+	placeSkip     = 1 << 4 // the index does not follow the one before
 	placeNamed    = 1 << 5 // cores or devices
 	placeRare     = 1 << 6 // another byte of flags follows
 	placeEvict    = 1 << 7
@@ -160,7 +160,7 @@ func (r *Reader) Placements() (list []berth.Placement, nodes []uint32) {
 	return list, nodes
 }
 
-// Stops writes which allocations are to be stopped.
+// Stops writes allocations to stop.
 func (w *Writer) Stops(list []berth.AllocStop) {
 	w.Uint(uint64(len(list)))
 	for _, s := range list {
@@ -171,7 +171,7 @@ func (w *Writer) Stops(list []berth.AllocStop) {
 	}
 }
 
-// Stops reads which allocations are to be stopped.
+// Stops reads allocations to stop.
 func (r *Reader) Stops() []berth.AllocStop {
 	list := make([]berth.AllocStop, r.Length(19))
 	for i := range list {
@@ -184,7 +184,7 @@ func (r *Reader) Stops() []berth.AllocStop {
 	return list
 }
 
-// Ports writes numbers of ports, or of cores.
+// Ports writes numbers of ports or cores.
 func (w *Writer) Ports(list []uint16) {
 	w.Uint(uint64(len(list)))
 	for _, p := range list {
@@ -193,7 +193,7 @@ func (w *Writer) Ports(list []uint16) {
 	}
 }
 
-// Ports reads numbers of ports, or of cores.
+// Ports reads numbers of ports or cores.
 func (r *Reader) Ports() []uint16 {
 	list := make([]uint16, r.Length(2))
 	for i := range list {

@@ -13,11 +13,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A saved snapshot is a line that says what it is and its version, then one
-// zstd stream of records: what kind, how long, the bytes. The last record
-// holds the checksum of all before it. Records come in an order in which each
-// refers only to those before, and rows of a table in an order that all
-// servers agree on.
+// A saved snapshot is a line with the format and its version, then one zstd
+// stream of records: kind, length, bytes. The last record holds the checksum of
+// all before it. Each record refers only to earlier ones, and the rows of a
+// table are in the same order on all servers.
 
 const snapshotMagic = "berth snapshot "
 
@@ -29,9 +28,9 @@ const (
 	Head Kind = iota + 1
 	Namespace
 	Node
-	JobVersion // a version of a job, numbered by its place among these
-	Job        // a job that exists: its newest version and its counts
-	History    // a version that the history keeps
+	JobVersion // a version of a job, numbered in the order of these records
+	Job        // an existing job: its newest version and its counts
+	History    // a version in the history
 	Submission
 	Eval
 	Alloc
@@ -53,16 +52,17 @@ const (
 	Cluster
 )
 
-// maxRecord bounds a record: a job, or an explanation.
+// maxRecord bounds a record; the largest are jobs and explanations.
 const maxRecord = MaxCommand * 2
 
-// maxWindow bounds how far back a saved snapshot may refer, and so what a few
-// damaged bytes can make the decoder set aside. Writing needs 8 MiB.
+// maxWindow bounds how far back a saved snapshot may refer, and so how much
+// memory a few damaged bytes can make the decoder allocate. Writing needs 8
+// MiB.
 const maxWindow = 32 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Size is how much of a kind of record was written.
+// Size is how much was written of one kind of record.
 type Size struct {
 	Count int
 	Bytes int64 // before compression
@@ -71,15 +71,15 @@ type Size struct {
 // SnapshotWriter writes the records of a snapshot. The fields of a record are
 // written first, then Record ends it.
 type SnapshotWriter struct {
-	Writer // of the record in hand
+	Writer // of the current record
 	out    *bufio.Writer
 	zip    *zstd.Encoder // nil if nothing is saved
 	sum    uint32
 	err    error
-	sizes  map[Kind]*Size // if they are counted
+	sizes  map[Kind]*Size // nil unless they are counted
 }
 
-// NewSnapshotWriter returns a writer of a snapshot of a version.
+// NewSnapshotWriter returns a writer for a snapshot of a version.
 func NewSnapshotWriter(to io.Writer, version int) (*SnapshotWriter, error) {
 	if _, err := fmt.Fprintf(to, "%s%d\n", snapshotMagic, version); err != nil {
 		return nil, err
@@ -91,13 +91,13 @@ func NewSnapshotWriter(to io.Writer, version int) (*SnapshotWriter, error) {
 	return &SnapshotWriter{out: bufio.NewWriter(z), zip: z}, nil
 }
 
-// NewSnapshotSum returns a writer that keeps nothing of what is written but its
-// checksum and sizes.
+// NewSnapshotSum returns a writer that only keeps the checksum and sizes of
+// what is written.
 func NewSnapshotSum() *SnapshotWriter {
 	return &SnapshotWriter{out: bufio.NewWriter(io.Discard), sizes: map[Kind]*Size{}}
 }
 
-// Record ends the record in hand.
+// Record ends the current record.
 func (s *SnapshotWriter) Record(kind Kind) {
 	if s.err != nil {
 		return
@@ -123,7 +123,7 @@ func (s *SnapshotWriter) Record(kind Kind) {
 	s.Reset()
 }
 
-// Before writes a record ahead of the one in hand, whose fields so far are
+// Before writes a record ahead of the current one, whose fields so far are
 // kept.
 func (s *SnapshotWriter) Before(write func()) {
 	keep := s.buf
@@ -135,12 +135,12 @@ func (s *SnapshotWriter) Before(write func()) {
 // Sum returns the checksum of the records so far.
 func (s *SnapshotWriter) Sum() uint32 { return s.sum }
 
-// Sizes returns how much was written of each kind, if the writer keeps nothing
-// else.
+// Sizes returns how much was written of each kind, for a writer of
+// NewSnapshotSum.
 func (s *SnapshotWriter) Sizes() map[Kind]*Size { return s.sizes }
 
-// Close writes the checksum and ends the snapshot. It returns the first fault
-// of all writing.
+// Close writes the checksum and ends the snapshot. It returns the first error
+// of any write.
 func (s *SnapshotWriter) Close() error {
 	s.Uint(uint64(s.sum))
 	s.Record(end)
@@ -155,8 +155,8 @@ func (s *SnapshotWriter) Close() error {
 
 var errNoSnapshot = errors.New("this is not a saved snapshot")
 
-// ReadableVersion returns the version of a saved snapshot that begins with a
-// line. One that this build cannot read is an error of kind Unavailable.
+// ReadableVersion returns the version in the first line of a saved snapshot. A
+// version that this build cannot read is an error of kind Unavailable.
 func ReadableVersion(line string) (version int, err error) {
 	if len(line) > 64 {
 		return 0, errNoSnapshot
@@ -203,12 +203,12 @@ func ReadSnapshot(from io.Reader, each func(version int, kind Kind, r *Reader) e
 		}
 	}
 	if _, err := s.in.ReadByte(); err != io.EOF {
-		return errors.New("snapshot: more follows its end")
+		return errors.New("snapshot: data follows the end")
 	}
 	return nil
 }
 
-// snapshotReader reads records and sums them up.
+// snapshotReader reads records and computes their checksum.
 type snapshotReader struct {
 	in      *bufio.Reader
 	sum     uint32
@@ -216,12 +216,12 @@ type snapshotReader struct {
 	buf     []byte
 }
 
-// next returns the next record. The last is of the kind end, after its checksum
-// was found right.
+// next returns the next record. The last has the kind end; its checksum has
+// been verified.
 func (s *snapshotReader) next() (Kind, []byte, error) {
 	first, err := s.in.ReadByte()
 	if err != nil {
-		return 0, nil, fmt.Errorf("it ends in the middle: %w", err)
+		return 0, nil, fmt.Errorf("it is cut off: %w", err)
 	}
 	kind := Kind(first)
 	n, err := binary.ReadUvarint(s.in)
@@ -229,7 +229,7 @@ func (s *snapshotReader) next() (Kind, []byte, error) {
 		return 0, nil, err
 	}
 	if n > maxRecord {
-		return 0, nil, fmt.Errorf("%d bytes are too long", n)
+		return 0, nil, fmt.Errorf("a record of %d bytes is too long", n)
 	}
 	if uint64(cap(s.buf)) < n {
 		s.buf = make([]byte, n, n+n/2)
@@ -241,7 +241,7 @@ func (s *snapshotReader) next() (Kind, []byte, error) {
 	if kind == end {
 		r := Reader{buf: s.buf}
 		if sum := r.Uint(); r.err != nil || sum != uint64(s.sum) {
-			return 0, nil, fmt.Errorf("the checksum is %08x, not %08x", s.sum, sum)
+			return 0, nil, fmt.Errorf("the checksum is %08x, want %08x", s.sum, sum)
 		}
 		return end, nil, nil
 	}
@@ -249,7 +249,7 @@ func (s *snapshotReader) next() (Kind, []byte, error) {
 	head := append([]byte{first}, binary.AppendUvarint(nil, n)...)
 	s.sum = crc32.Update(crc32.Update(s.sum, castagnoli, head), castagnoli, s.buf)
 	if (kind == Head) != (s.records == 1) {
-		return 0, nil, errors.New("the head is not where it should be")
+		return 0, nil, errors.New("the header must be the first record")
 	}
 	return kind, s.buf, nil
 }

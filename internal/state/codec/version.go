@@ -1,44 +1,42 @@
 package codec
 
-// A log version is what there is to say in the log: the numbers of commands, and
-// the fields of each. Every log version has all of the one before it. While
-// servers are upgraded one after another they are of several builds, and what
-// one of them does not know, or reads without a field that the others see,
-// would part its state from theirs. So each says which log version it knows,
-// and the leader's log takes nothing beyond what all of them do.
+// A log version is the set of commands and fields that the log may use. Every
+// log version includes the one before it. During a rolling upgrade servers have
+// different builds, and one that does not know a command, or ignores a field
+// that others read, would diverge. So each server reports the log version that
+// it knows, and the leader appends nothing beyond what all of them know.
 //
-// What the log holds already was known to all once, and a server that does not
-// know it refuses to start: so this is asked for the first command of a log
-// version, and not again.
+// What the log already holds was known to all servers once, and a server that
+// does not know it refuses to start. So the check is made for the first command
+// of a log version, and not again.
 
-// LogVersion is the log version that this build knows. A new number of a
-// command, or a new field of one or of a row, needs the next; the state's test
-// of log versions fails until it is there.
+// LogVersion is the log version of this build. A new command, or a new field of
+// a command or row, needs the next one; the state's test of log versions fails
+// until it is there.
 const LogVersion = 2
 
 // SnapshotVersion is the newest version of saved snapshots that this build
-// writes and reads. It reads older ones, and writes the oldest that can say what
-// there is: see SnapshotOf.
+// writes and reads. It reads older ones, and writes the oldest one that fits:
+// see SnapshotOf.
 const SnapshotVersion = 4
 
-// Versions of saved snapshots since which they have certain rows.
+// The first versions of saved snapshots that have certain rows.
 const (
 	PoolsSince    = 2 // node pools
 	ServicesSince = 3 // registrations of services
 	StreamsSince  = 4 // stream jobs and what these own
 )
 
-// savedSince are, by log version, the versions of saved snapshots that hold a
-// state which needs it. The oldest that does is written, so that a server that
-// knows no more can read it.
+// savedSince maps log versions to the oldest version of saved snapshots that
+// can hold such a state. That one is written, so that an older server can read
+// it.
 var savedSince = [LogVersion + 1]int{1: ServicesSince, 2: StreamsSince}
 
-// SnapshotOf returns the version in which a state is saved that needs a log
-// version.
+// SnapshotOf returns the version in which a state with a log version is saved.
 func SnapshotOf(logVersion int) int { return savedSince[logVersion] }
 
-// LogVersionOf returns the log version that a saved snapshot of a version may
-// need.
+// LogVersionOf returns the highest log version that a saved snapshot of a
+// version may need.
 func LogVersionOf(snapshot int) int {
 	for v := LogVersion; v > 1; v-- {
 		if snapshot >= savedSince[v] {

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// update draws how a new version of a group replaces the old one, nil for at
-// once.
+// update draws how a new version of a group replaces the old one, nil for all
+// at once.
 func update(t *rapid.T) *berth.UpdateStrategy {
 	if rapid.Bool().Draw(t, "updates at once") {
 		return nil
@@ -25,8 +25,8 @@ func update(t *rapid.T) *berth.UpdateStrategy {
 	}
 }
 
-// deploys draws what a plan of a service says of its deployments: that the newest
-// one ends, or that there is one for a version that has none.
+// deploys draws the deployment part of a service's plan: the end of the newest
+// deployment, or a new one for a version that has none.
 func (r *Random) deploys(t *rapid.T, s *state.Snapshot, j *berth.Job, c *state.ApplyPlan) {
 	var newest *berth.Deployment
 	for d := range s.DeploymentsOf(j.Key()) {
@@ -41,7 +41,7 @@ func (r *Random) deploys(t *rapid.T, s *state.Snapshot, j *berth.Job, c *state.A
 		}
 	}
 	if newest != nil && newest.JobVersion == j.Version && rapid.IntRange(0, 9).Draw(t, "another") > 0 {
-		return // a second one of a version is refused
+		return // a second one for a version is refused
 	}
 	d := &berth.Deployment{
 		ID: berth.DeploymentID(r.id()), Namespace: j.Namespace, JobID: j.ID, JobUID: j.UID, JobVersion: j.Version, JobModifyIndex: j.ModifyIndex,
@@ -62,7 +62,7 @@ func (r *Random) deploys(t *rapid.T, s *state.Snapshot, j *berth.Job, c *state.A
 	}
 }
 
-// deployment draws a command about a deployment, mostly one that goes on.
+// deployment draws a command about a deployment, usually an active one.
 func (r *Random) deployment(t *rapid.T, s *state.Snapshot) state.Command {
 	all := slices.Collect(s.ActiveDeployments(0))
 	if len(all) == 0 || rapid.IntRange(0, 5).Draw(t, "any") == 0 {
@@ -102,8 +102,7 @@ func (r *Random) deployment(t *rapid.T, s *state.Snapshot) state.Command {
 	return c
 }
 
-// family draws a command of a job that runs nothing itself, and begets children
-// that do.
+// family draws a command about a periodic or parameterized job or its children.
 func (r *Random) family(t *rapid.T, s *state.Snapshot) state.Command {
 	name := rapid.SampledFrom([]berth.JobID{"cron", "call"}).Draw(t, "parent")
 	k := berth.JobKey{Namespace: berth.DefaultNamespace, ID: name}
@@ -132,7 +131,7 @@ func (r *Random) family(t *rapid.T, s *state.Snapshot) state.Command {
 	}
 }
 
-// parent draws a registration of a job that begets children.
+// parent draws a registration of a periodic or parameterized job.
 func (r *Random) parent(t *rapid.T, name berth.JobID) state.Command {
 	restart := berth.RestartPolicy{Attempts: 2, Interval: time.Minute, Mode: berth.RestartFail}
 	j := &berth.Job{

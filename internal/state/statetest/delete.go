@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// delete draws the deletion of a job: of one that is there or not, by its UID,
-// by another's or by name alone.
+// delete draws the deletion of a job that may exist or not, by its UID, by
+// another's or by name alone.
 func (r *Random) delete(t *rapid.T, s *state.Snapshot) state.Command {
 	c := &state.DeleteJob{
 		Key:    berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)},
@@ -39,7 +39,7 @@ func (r *Random) delete(t *rapid.T, s *state.Snapshot) state.Command {
 }
 
 // finalize draws the removal of jobs that are being deleted, and of some that
-// are not, or not yet free to go.
+// are not, or that something still holds.
 func (r *Random) finalize(t *rapid.T, s *state.Snapshot) state.Command {
 	c := &state.FinalizeDeletions{}
 	c.Stamp(s.Term)
@@ -55,7 +55,8 @@ func (r *Random) finalize(t *rapid.T, s *state.Snapshot) state.Command {
 	return c
 }
 
-// About draws a command that jobs come and go by, and what they run.
+// About draws a command that creates or deletes jobs, or concerns their
+// allocations.
 func (r *Random) About(t *rapid.T, s *state.Snapshot) state.Command {
 	r.now += int64(rapid.IntRange(1, 1000).Draw(t, "time"))
 	switch rapid.IntRange(0, 14).Draw(t, "about") {

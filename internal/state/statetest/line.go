@@ -189,7 +189,7 @@ func (l *Line) Under(prefix string) (values map[string]string, names []string) {
 	return values, names
 }
 
-// Names returns the names of values that were not read yet.
+// Names returns the names of values that have not been read yet.
 func (l *Line) Names() []string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(l.named)) {

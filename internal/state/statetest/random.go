@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Random draws commands that a cluster could see: good ones, stale ones, and
+// Random draws commands that a cluster could see: valid ones, stale ones, and
 // ones that must be refused.
 type Random struct {
 	First int // IDs are numbered from here on
@@ -20,7 +20,7 @@ type Random struct {
 	now   int64
 }
 
-// Command draws a command that looks at the state it will meet.
+// Command draws a command for the state it will be applied to.
 func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 	r.now += int64(rapid.IntRange(1, int(time.Minute)).Draw(t, "time"))
 	switch rapid.IntRange(0, 44).Draw(t, "kind") {
@@ -123,8 +123,8 @@ func jobName(t *rapid.T) berth.JobID {
 
 func (r *Random) node(t *rapid.T, _ *state.Snapshot) state.Command {
 	n := rapid.IntRange(1, 6).Draw(t, "node")
-	// A node does not shrink here: what runs on one that does is over its room,
-	// and nobody's fault.
+	// A node must not shrink here: it would be overcommitted through no fault
+	// of the state.
 	c := AddNode(n, int64(n%4+1)*1000, 4000, func(n *berth.Node) {
 		n.Meta = map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")}
 		n.Status = rapid.SampledFrom([]string{berth.NodeInit, berth.NodeReady}).Draw(t, "status")
@@ -189,7 +189,7 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 		if j.Type == berth.TypeService {
 			group.Update = update(t)
 		}
-		if j.PerNode() { // as the door lets it in
+		if j.PerNode() { // the handler only lets these in
 			group.Affinities, group.ReschedulePolicy = nil, nil
 			if j.Type == berth.TypeSystem {
 				group.Count = min(group.Count, 1)
@@ -250,7 +250,7 @@ func (r *Random) stop(t *rapid.T, _ *state.Snapshot) state.Command {
 	}
 }
 
-// eval draws an evaluation, mostly one that is open.
+// eval draws an evaluation, usually an open one.
 func (r *Random) eval(t *rapid.T, s *state.Snapshot) *berth.Eval {
 	var all []*berth.Eval
 	for e := range s.Evals() {
@@ -304,7 +304,7 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 				p.Canary = rapid.Bool().Draw(t, "is a canary")
 			}
 			if n := s.Node(p.NodeID); n != nil && !berth.InPool(n.NodePool, j.NodePool) {
-				continue // no scheduler does that, and no server looks
+				continue // no scheduler does that, and no server checks
 			}
 			if group.Count > 0 {
 				c.Place = append(c.Place, p)
@@ -316,7 +316,7 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, Description: berth.StopSurplus})
 			case 1:
 				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, Description: "something else", Client: berth.ClientLost})
-			case 2: // most of these refuse the plan
+			case 2: // most of these make the plan refused
 				if rapid.Bool().Draw(t, "as it is") || carries(j, a) {
 					c.Update = append(c.Update, a.ID)
 				}
@@ -342,8 +342,8 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 	return c
 }
 
-// carries says whether an allocation could become one of the job's newest
-// version in place.
+// carries reports whether an allocation could be carried over to the job's
+// newest version in place.
 func carries(j *berth.Job, a *berth.Alloc) bool {
 	now := j.Group(a.Group.Name)
 	if now == nil {
@@ -375,7 +375,7 @@ func (r *Random) end(t *rapid.T, e *berth.Eval) *state.EvalEnd {
 	return end
 }
 
-// waits draws what a job that runs on every node lacks room for.
+// waits draws what a job that runs on every node lacks capacity for.
 func (r *Random) waits(t *rapid.T, e *berth.Eval, end *state.EvalEnd) {
 	why := map[string]*berth.AllocMetric{"g0": {NodesExhausted: 1, DimensionExhausted: map[string]int{"cpu": 1}}}
 	dims := rapid.SampledFrom([][]string{{"cpu"}, {"cpu", "memory"}}).Draw(t, "lacks")
@@ -427,8 +427,8 @@ func (r *Random) report(t *rapid.T, s *state.Snapshot) state.Command {
 	return c
 }
 
-// deletion draws rows to delete: mostly all that are free, sometimes with some
-// that are not, or without some that others need gone.
+// deletion draws rows to delete: usually all that are free, sometimes with some
+// that are not, or without some that the others depend on.
 func (r *Random) deletion(t *rapid.T, s *state.Snapshot) state.Command {
 	c, w := &state.DeleteRows{}, state.NewSweep(s)
 	c.Stamp(s.Term)

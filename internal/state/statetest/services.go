@@ -9,9 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// service draws a registration of a service, or the end of one: mostly of an
-// allocation that runs, and now and then of one that has ended or of another
-// node's.
+// service draws the registration or removal of a service: usually of a running
+// allocation, sometimes of one that has ended or is on another node.
 func (r *Random) service(t *rapid.T, s *state.Snapshot) state.Command {
 	name := rapid.SampledFrom([]string{"web", "db"}).Draw(t, "service")
 	if regs := slices.Collect(s.Services()); len(regs) > 0 && rapid.IntRange(0, 3).Draw(t, "remove") == 0 {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// spreads sets the spread blocks that a line says under a name: an attribute,
-// perhaps a weight, and targets as value=percent.
+// spreads sets the spread blocks that a line gives under a name: an attribute,
+// an optional weight, and targets as value=percent.
 func spreads(t testing.TB, l *Line, tree map[string]any, group, name string) {
 	t.Helper()
 	var out []any

@@ -1,5 +1,6 @@
-// Package statetest makes a whole cluster's state easy to have in a test: a
-// store, a log of one that applies at once, and values that pass the one door.
+// Package statetest builds a whole cluster's state in a test: a store, a
+// single-server log that applies commands at once, and valid values made by the
+// regular decoders.
 package statetest
 
 import (
@@ -16,14 +17,14 @@ import (
 	"berth/internal/state"
 )
 
-// Log is a replicated log of one server: what is staged is published when it
-// is asked for, in order. It is safe for use by many.
+// Log is a replicated log of one server. Staged commands are committed in
+// order, when somebody waits for them. It is safe for concurrent use.
 type Log struct {
 	Store *state.Store
 
 	mu   sync.Mutex
 	tip  *state.Snapshot
-	held []*held // staged while Hold was set
+	held []*held // staged after Hold
 	hold bool
 	lost error
 }
@@ -33,8 +34,8 @@ type held struct {
 	p     *state.Pending
 }
 
-// New returns a store with cmds applied, and its log. When the test ends, no
-// stored value may have been changed in place.
+// New returns a store with cmds applied, and its log. At the end of the test it
+// fails if a stored value was changed in place.
 func New(t testing.TB, cmds ...state.Command) (*state.Store, *Log) {
 	t.Helper()
 	l := &Log{Store: state.New()}
@@ -48,7 +49,7 @@ func New(t testing.TB, cmds ...state.Command) (*state.Store, *Log) {
 	return l.Store, l
 }
 
-// Must applies commands that are not refused.
+// Must applies commands and fails the test if one is refused.
 func (l *Log) Must(t testing.TB, cmds ...state.Command) {
 	t.Helper()
 	if _, err := l.Propose(context.Background(), cmds...); err != nil {
@@ -97,14 +98,14 @@ func (l *Log) Tip() *state.Snapshot {
 	return l.tip
 }
 
-// Hold keeps what is staged from being committed until Release.
+// Hold keeps staged commands uncommitted until Release.
 func (l *Log) Hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hold = true
 }
 
-// Release commits what was held.
+// Release commits the held commands.
 func (l *Log) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +121,7 @@ func (l *Log) release() {
 	l.held = nil
 }
 
-// Lose drops what is held, as a leader does that is deposed; later calls fail.
+// Lose drops the held commands, as when a leader is deposed; later calls fail.
 func (l *Log) Lose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,15 +133,14 @@ func (l *Log) Lose() {
 	l.tip = l.Store.Snapshot()
 }
 
-// ID returns an ID that names n and is easy to read.
+// ID returns an ID that is made from n and easy to read.
 func ID[T any](n int) (id berth.ID[T]) {
 	binary.BigEndian.PutUint32(id[:], uint32(n))
 	id[15] = 1
 	return id
 }
 
-// Node returns a ready node with room for cpu MHz and mem MiB, and plenty of
-// disk.
+// Node returns a ready node with cpu MHz, mem MiB, and plenty of disk.
 func Node(n int, cpu, mem int64, change ...func(*berth.Node)) *berth.Node {
 	node := &berth.Node{
 		ID: ID[berth.Node](n), SecretID: fmt.Sprintf("secret-%d", n), Name: fmt.Sprintf("n%d", n),
@@ -167,9 +167,9 @@ func AddNode(n int, cpu, mem int64, change ...func(*berth.Node)) *state.Register
 	return &state.RegisterNode{Node: Node(n, cpu, mem, change...), Now: 1}
 }
 
-// Job decodes a job from JSON. A group that names no task gets one of the mock
-// driver, named "task". A service that says nothing of updates is updated all
-// at once: most tests are about something else than its deployments.
+// Job decodes a job from JSON. A group without tasks gets one with the mock
+// driver, named "task". A service without an update block is updated all at
+// once, because most tests are not about deployments.
 func Job(t testing.TB, text string) *berth.Job {
 	t.Helper()
 	tree, err := decode.ParseJSON([]byte(text))
@@ -196,7 +196,7 @@ func Job(t testing.TB, text string) *berth.Job {
 	return j
 }
 
-// Register registers a job with an evaluation of that number.
+// Register registers a job with an evaluation whose ID is made from eval.
 func Register(j *berth.Job, eval int) *state.RegisterJob {
 	return &state.RegisterJob{Job: j, Now: 1, Eval: state.EvalSeed{
 		ID: ID[berth.Eval](eval), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser},

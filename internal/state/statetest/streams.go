@@ -14,7 +14,7 @@ import (
 )
 
 // StreamText returns a stream job as JSON: a source, which exports what it
-// makes, and a parallel region of so many channels, which imports something
+// makes, and a parallel region with width channels, which imports something
 // besides. What the channels do follows from cpu. The source is on nodes of a
 // pool that is described by pool, as JSON, unless that is "".
 func StreamText(id string, width, cpu int, pool string) string {
@@ -33,8 +33,8 @@ func StreamText(id string, width, cpu int, pool string) string {
 		group("src", `"Outputs": [{"Name": "out"}]`+place, 100), group("work", `"Inputs": [{"Name": "in", "Port": "in"}]`, cpu))
 }
 
-// pools are host pools that draws choose from: of the tagged or the named
-// nodes, that take others or do not.
+// pools are host pools to draw from: with tagged or named nodes, shared or
+// exclusive.
 var pools = []string{
 	"", "", `{"Name": "p", "Tags": ["a"]}`, `{"Name": "p", "Hosts": ["n1", "n2"]}`, `{"Name": "p", "Hosts": ["n2", "n3"], "Mode": "exclusive"}`,
 }
@@ -43,8 +43,9 @@ func streamKey(t *rapid.T) berth.JobKey {
 	return berth.JobKey{Namespace: berth.DefaultNamespace, ID: berth.JobID(fmt.Sprint("flow", rapid.IntRange(0, 1).Draw(t, "flow")))}
 }
 
-// Stream draws a command of a stream job: mostly the next that its submission
-// needs, else any that somebody could want of it, or that comes too late.
+// Stream draws a command about a stream job: usually the next one that its
+// submission needs, otherwise any command that a user could send or that comes
+// too late.
 func (r *Random) Stream(t *rapid.T, s *state.Snapshot) state.Command {
 	r.now += int64(rapid.IntRange(1, 1000).Draw(t, "time"))
 	rows := slices.Collect(s.StreamJobs())
@@ -111,7 +112,7 @@ func (r *Random) Stream(t *rapid.T, s *state.Snapshot) state.Command {
 	}
 }
 
-// term draws the term that a leader's command is of: mostly the present one.
+// term draws the term of a leader's command, usually the current one.
 func (r *Random) term(t *rapid.T, s *state.Snapshot) uint64 {
 	if s.Term > 0 && rapid.IntRange(0, 9).Draw(t, "deposed") == 0 {
 		return s.Term - 1
@@ -140,7 +141,7 @@ func (r *Random) registerStream(t *rapid.T, s *state.Snapshot) state.Command {
 	return c
 }
 
-// onward draws what a submission needs next, nil if that is nothing.
+// onward draws the next command that a submission needs, or nil.
 func (r *Random) onward(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) state.Command {
 	if !s.AliveStream(row) {
 		if c := r.collects(t, s, row, false); c != nil {
@@ -179,13 +180,13 @@ func (r *Random) onward(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) sta
 	return nil
 }
 
-// ends draws how the agent of an allocation says that it ended.
+// ends draws an agent's report that an allocation ended.
 func (r *Random) ends(t *rapid.T, a *berth.Alloc) state.Command {
 	how := rapid.SampledFrom([]berth.ClientStatus{berth.ClientComplete, berth.ClientFailed, berth.ClientLost}).Draw(t, "how")
 	return &state.ReportAllocs{Node: a.NodeID, Updates: []state.AllocUpdate{{ID: a.ID, Client: how}}, Now: r.now}
 }
 
-// Planned returns what the next plan of a submission is.
+// Planned returns the next plan of a submission.
 func Planned(s *state.Snapshot, row *berth.StreamJob) (*berth.StreamPlan, error) {
 	j := s.Job(row.Key)
 	if j == nil || j.Stream == nil {
@@ -207,8 +208,8 @@ func (r *Random) planned(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) st
 	return c
 }
 
-// ensures draws that the first kind of which something is not there as planned
-// is made, all of it or some; nil if there is none.
+// ensures draws the creation of all or some objects of the first kind that is
+// incomplete, or nil if none is.
 func (r *Random) ensures(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) state.Command {
 	for _, kind := range berth.StreamKinds {
 		var names []string
@@ -221,7 +222,7 @@ func (r *Random) ensures(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) st
 			continue
 		}
 		c := &state.EnsureResources{Key: row.Key, UID: row.UID, Generation: row.Generation, Kind: kind, Now: r.now}
-		c.Names = names[rapid.IntRange(0, len(names)-1).Draw(t, "but so many"):]
+		c.Names = names[rapid.IntRange(0, len(names)-1).Draw(t, "skip"):]
 		if rapid.IntRange(0, 19).Draw(t, "not planned") == 0 {
 			c.Names = append(c.Names, "another")
 		}
@@ -236,8 +237,8 @@ func (r *Random) ensures(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) st
 	return nil
 }
 
-// launches draws the launch of a processing element that needs one, or now and
-// then of any.
+// launches draws the launch of a processing element that needs one, or
+// sometimes of any.
 func (r *Random) launches(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) state.Command {
 	reckless := rapid.IntRange(0, 9).Draw(t, "reckless") == 0
 	for pe := range s.ResourcesOf(row.UID, berth.KindPE) {
@@ -259,8 +260,7 @@ func (r *Random) launches(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) s
 	return nil
 }
 
-// placesPE draws the plan of an evaluation of a job, which places what it has
-// launched.
+// placesPE draws a plan that places the launched processing elements of a job.
 func (r *Random) placesPE(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) state.Command {
 	var open *berth.Eval
 	for e := range s.EvalsOf(row.Key) {
@@ -297,8 +297,8 @@ func (r *Random) placesPE(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) s
 	return &due
 }
 
-// collects draws the removal of what nobody is to have any more, nil if there
-// is nothing; any of it, if reckless.
+// collects draws the removal of resources that are no longer planned, or nil if
+// there are none; of any resources if reckless.
 func (r *Random) collects(t *rapid.T, s *state.Snapshot, row *berth.StreamJob, reckless bool) state.Command {
 	c := &state.CollectResources{}
 	for res := range s.ResourcesOf(row.UID, "") {
@@ -325,8 +325,8 @@ func (r *Random) resource(t *rapid.T, s *state.Snapshot) *berth.Object {
 	return rapid.SampledFrom(all).Draw(t, "resource")
 }
 
-// changes draws that an export publishes, or an import wants, something else;
-// of other kinds it is refused.
+// changes draws a change of an export's properties or an import's subscription;
+// for other kinds it is refused.
 func (r *Random) changes(t *rapid.T, res *berth.Object) state.Command {
 	if res.Kind == berth.KindImport {
 		filter := rapid.SampledFrom([]string{"", "score > 0.5", "score >"}).Draw(t, "filter") // the last is refused
@@ -345,8 +345,7 @@ func (r *Random) connects(t *rapid.T, s *state.Snapshot) state.Command {
 	return c
 }
 
-// endsStream draws that a user stops or deletes a stream job, whatever becomes
-// of it.
+// endsStream draws that a user stops or deletes a stream job.
 func (r *Random) endsStream(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) state.Command {
 	seed := state.EvalSeed{ID: r.id(), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser}}
 	if rapid.IntRange(0, 2).Draw(t, "stop alone") == 0 {
@@ -362,8 +361,8 @@ func (r *Random) endsStream(t *rapid.T, s *state.Snapshot, row *berth.StreamJob)
 	return c
 }
 
-// Streams draws the commands of stream jobs with those of the nodes and agents
-// that they meet.
+// Streams draws the commands about stream jobs and about the nodes and agents
+// that they depend on.
 func (r *Random) Streams(t *rapid.T, s *state.Snapshot) state.Command {
 	switch rapid.IntRange(0, 19).Draw(t, "who") {
 	case 0:

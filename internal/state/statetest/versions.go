@@ -8,7 +8,7 @@ import (
 )
 
 // version draws a command about the versions or counts of a job, or about one
-// of its allocations: good ones, and such that must be refused.
+// of its allocations, some of which must be refused.
 func (r *Random) version(t *rapid.T, s *state.Snapshot) state.Command {
 	k := berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)}
 	newest := uint64(2)
