@@ -196,7 +196,7 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 			data := codec.EncodeEntryOn(g.base.Index, g.batch.Needs, g.cmds)
 			g.cmds = nil
 			p.fsm.expect(&entry{data, g.batch})
-			failpoint.Hit("consensus/propose-before")
+			_ = failpoint.Hit("consensus/propose-before")
 			f.future = p.raft.Apply(data, p.patience)
 		}
 		flights <- f // land receives even after a crash
@@ -226,7 +226,7 @@ func (f *flight) outcome(before error) error {
 		return undone(before)
 	}
 	err := f.future.Error()
-	failpoint.Hit("consensus/committed")
+	_ = failpoint.Hit("consensus/committed")
 	if err != nil {
 		for _, e := range []error{raft.ErrNotLeader, raft.ErrLeadershipTransferInProgress, raft.ErrEnqueueTimeout} {
 			if errors.Is(err, e) { // raft returns these before it logs the entry

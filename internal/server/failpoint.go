@@ -30,11 +30,11 @@ type Faults struct {
 // faults is what a server keeps for its fault points.
 type faults struct{ late late }
 
-// openFaults prepares the points for a run of the server. The function that it
-// returns waits for what hung at one and went on late.
-func (s *Server) openFaults(ctx context.Context) (wait func()) {
-	s.faults.late.ctx = ctx
-	return s.faults.late.Wait
+// open prepares for a run of the server. The function that it returns waits for
+// what hung at a point and went on late.
+func (f *faults) open(ctx context.Context) (wait func()) {
+	f.late.ctx = ctx
+	return f.late.Wait
 }
 
 // withFaults returns a log for a term whose commands pass the fault points.

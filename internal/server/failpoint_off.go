@@ -16,7 +16,7 @@ type faults struct{}
 
 func newFaults(*Config) {}
 
-func (s *Server) openFaults(context.Context) (wait func()) { return func() {} }
+func (faults) open(context.Context) (wait func()) { return func() {} }
 
 func (s *Server) withFaults(_ context.Context, log state.Log) state.Log { return log }
 

@@ -224,7 +224,7 @@ func (s *Server) Store() *state.Store { return s.store }
 func (s *Server) Run(ctx context.Context) error {
 	defer s.folder.Close()
 	g, ctx := errgroup.WithContext(ctx)
-	defer s.openFaults(ctx)()
+	defer s.faults.open(ctx)()
 	g.Go(func() error { return s.consensus.Run(ctx, s.lead) })
 	g.Go(func() error { return s.events.Run(ctx) })
 	g.Go(func() error { return s.watchLeader(ctx) })
