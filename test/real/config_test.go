@@ -28,7 +28,7 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 		{"tls {\n http = true\n rpc = true\n}", "c.hcl:1: tls.ca_file: is missing: the CA that signs the certificates of other agents"},
 		{"tls {\n http = true\n cert_file = \"absent.pem\"\n key_file = \"absent.pem\"\n}", "tls: cert_file: open absent.pem: no such file or directory"},
 		{"tls {\n rpc = true\n tls_min_version = \"tls11\"\n}", `c.hcl:3: tls.tls_min_version: unsupported TLS version "tls11": want "tls12" (HTTP API only) or "tls13"`},
-		{"server {\n encrypt = \"c2VjcmV0\"\n}", "c.hcl:2: server.encrypt: a key is wanted: 16, 24 or 32 bytes in base64"},
+		{"server {\n encrypt = \"c2VjcmV0\"\n}", "c.hcl:2: server.encrypt: a key must be 16, 24 or 32 bytes in base64"},
 		{"vault {\n enabled = true\n}", "c.hcl:2: vault.enabled: Vault is not supported"},
 		{"consul {\n address = \"127.0.0.1:8500\"\n}", "c.hcl:1: consul: Consul is not supported"},
 		{`{"acl": {"enabled": true}}`, "c.hcl:1: acl.enabled: access control is not supported"},
