@@ -198,7 +198,7 @@ func (o *eventWriter) run(ctx context.Context, reader *events.Reader, filter *ev
 func (o *eventWriter) set(s *events.Set, reader *events.Reader, filter *events.Filter, rights *rights) (wrote bool, err error) {
 	for i := range s.Events {
 		e := &s.Events[i]
-		if !filter.Wants(e) || !rights.see(e) {
+		if !filter.Matches(e) || !rights.see(e) {
 			continue
 		}
 		text, err := reader.Encoded(s, e, rights.server.encodeEvent)

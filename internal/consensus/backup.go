@@ -143,8 +143,8 @@ var errRestore = fmt.Errorf("%w for a moment: a snapshot is being restored", sta
 // restoreTemp names the file that holds a state until it replaces the present one.
 const restoreTemp = "restore-*.tmp"
 
-// removeRemains removes the files that a crash during a restore may have left.
-func (s *Server) removeRemains() {
+// removeLeftovers removes the files that a crash during a restore may have left.
+func (s *Server) removeLeftovers() {
 	left, _ := filepath.Glob(s.path(restoreTemp))
 	for _, path := range left {
 		if err := os.Remove(path); err != nil {

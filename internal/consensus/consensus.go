@@ -59,9 +59,9 @@ type Config struct {
 	// Reserve is the free disk space, in bytes, below which this server does not lead unless it is alone. 0 means a
 	// hundredth of the disk, but 64 to 256 MiB. Below half of it, and below 32 MiB at most, nothing is written.
 	Reserve uint64
-	// Room returns the free space and the size of the disk that holds a directory, in bytes; nil asks the operating
+	// DiskSpace returns the free space and the size of the disk that holds a directory, in bytes; nil asks the operating
 	// system.
-	Room func(dir string) (free, size uint64, err error)
+	DiskSpace func(dir string) (free, size uint64, err error)
 
 	// CompareEvery is how often the servers compare their states; 0 means ten minutes.
 	CompareEvery time.Duration
@@ -86,7 +86,7 @@ type Timing struct {
 
 // Multiplied returns the default timing with all waits multiplied by a factor (the option raft_multiplier).
 func Multiplied(factor int) Timing {
-	t, f := severalTiming, time.Duration(max(factor, 1))
+	t, f := clusterTiming, time.Duration(max(factor, 1))
 	return Timing{t.Heartbeat * f, t.Election * f, t.Lease * f, t.Commit}
 }
 
@@ -96,12 +96,12 @@ const (
 	snapshotEvery = 8192
 	snapshotsKept = 2
 	patience      = 30 * time.Second
-	breath        = 10 * time.Millisecond // between two of our terms within one of raft's
+	termPause     = 10 * time.Millisecond // between two of our terms within one of raft's
 )
 
 var (
 	soloTiming    = Timing{soloTimeout, soloTimeout, soloTimeout, soloTimeout / 10}
-	severalTiming = Timing{time.Second, time.Second, time.Second / 2, 50 * time.Millisecond}
+	clusterTiming = Timing{time.Second, time.Second, time.Second / 2, 50 * time.Millisecond}
 )
 
 // or returns t with zero fields taken from d.
@@ -111,24 +111,24 @@ func (t Timing) or(d Timing) Timing {
 
 // Server is this server's part in the cluster.
 type Server struct {
-	config Config
-	shared bool // there may be other servers
-	opened time.Time
-	store  *state.Store
-	fsm    *fsm
-	link   *link
-	guard  *guard
-	rounds rounds
-	now    atomic.Pointer[node]
-	news   chan struct{} // holds a token after a change of leadership
+	config     Config
+	shared     bool // there may be other servers
+	opened     time.Time
+	store      *state.Store
+	fsm        *fsm
+	link       *link
+	guard      *guard
+	rounds     rounds
+	now        atomic.Pointer[node]
+	leadership chan struct{} // holds a token after a change of leadership
 
 	leads atomic.Uint64                           // the term that this server leads; 0 if it leads none, or the term has not begun
 	end   atomic.Pointer[context.CancelCauseFunc] // ends the current term
 
-	notices  sync.WaitGroup
-	restores chan *restore // received while a term lasts
-	comparer *comparer
-	until    atomic.Uint64 // the entry up to which this server must be refilled; 0 if it has everything
+	notices     sync.WaitGroup
+	restores    chan *restore // received while a term lasts
+	comparer    *comparer
+	refillUntil atomic.Uint64 // the entry up to which this server must be refilled; 0 if it has everything
 }
 
 // node is a running raft and its storage. After a full disk there is a new one.
@@ -155,13 +155,13 @@ func Open(c Config, store *state.Store) (*Server, error) {
 	c.TrailingLogs = max(c.TrailingLogs, c.SnapshotEvery)
 	c.Patience = cmp.Or(c.Patience, patience)
 	c.CompareEvery = cmp.Or(c.CompareEvery, compareEvery)
-	s := &Server{config: c, shared: c.Transport != nil, store: store, opened: time.Now(), restores: make(chan *restore), news: make(chan struct{}, 1)}
-	s.guard = &guard{dir: c.Dir, reserve: c.Reserve, ask: c.Room, start: time.Now()}
-	if c.Room == nil {
-		s.guard.ask = diskRoom
+	s := &Server{config: c, shared: c.Transport != nil, store: store, opened: time.Now(), restores: make(chan *restore), leadership: make(chan struct{}, 1)}
+	s.guard = &guard{dir: c.Dir, reserve: c.Reserve, statDisk: c.DiskSpace, start: time.Now()}
+	if c.DiskSpace == nil {
+		s.guard.statDisk = diskSpace
 	}
 	if s.shared {
-		s.config.Timing = c.Timing.or(severalTiming)
+		s.config.Timing = c.Timing.or(clusterTiming)
 	} else {
 		s.config.Timing = soloTiming
 		_, s.config.Transport = raft.NewInmemTransport(raft.ServerAddress(c.ID))
@@ -172,7 +172,7 @@ func Open(c Config, store *state.Store) (*Server, error) {
 		s.comparer = newComparer(s.differs)
 		s.fsm.published, s.fsm.differs = s.comparer.note, s.differs
 	}
-	s.removeRemains()
+	s.removeLeftovers()
 	err := s.beginRefill()
 	if err == nil {
 		err = s.open()
@@ -196,10 +196,10 @@ func (s *Server) open() error {
 		return errors.Join(err, log.Close())
 	}
 	has, member := n.has, func() bool { is, _ := s.Member(); return is }
-	s.link.has.Store(&has)
+	s.link.hasApplied.Store(&has)
 	s.now.Store(n)
 	s.observe(n.raft)
-	s.link.member.Store(&member)
+	s.link.isMember.Store(&member)
 	s.link.ended.Store(false)
 	return nil
 }
@@ -225,7 +225,7 @@ func (s *Server) start(n *node) error {
 	if err != nil {
 		return err
 	}
-	for _, err := range n.snaps.Aside() {
+	for _, err := range n.snaps.SetAside() {
 		s.config.Logger.Error("a damaged saved state was set aside", "error", err)
 	}
 	if err := n.snaps.Continues(n.log); err != nil {
@@ -341,7 +341,7 @@ func (s *Server) serve(ctx context.Context, n *node, lead func(context.Context, 
 					return err
 				}
 				select { // a leader that is handing over leadership refuses everything at once
-				case <-time.After(breath):
+				case <-time.After(termPause):
 				case <-ctx.Done():
 				}
 			}
@@ -369,7 +369,7 @@ func (s *Server) close() {
 func (s *Server) shut(n *node) {
 	s.link.ended.Store(true)
 	down := n.raft.Shutdown()
-	n.disk.let()
+	n.disk.release()
 	if err := down.Error(); err != nil {
 		s.config.Logger.Warn("raft shutdown failed", "error", err)
 	}

@@ -22,8 +22,8 @@ const (
 	watchEvery   = time.Second / 4 // how often the guard checks the disk
 )
 
-// diskRoom asks the operating system for the space that an unprivileged process may use.
-func diskRoom(dir string) (free, size uint64, err error) {
+// diskSpace asks the operating system for the space that an unprivileged process may use.
+func diskSpace(dir string) (free, size uint64, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, 0, err
@@ -33,9 +33,9 @@ func diskRoom(dir string) (free, size uint64, err error) {
 
 // guard watches the disk; raft trusts it.
 type guard struct {
-	dir     string
-	reserve uint64 // 0: the default for the disk's size
-	ask     func(dir string) (free, size uint64, err error)
+	dir      string
+	reserve  uint64 // 0: the default for the disk's size
+	statDisk func(dir string) (free, size uint64, err error)
 
 	since atomic.Int64 // when the current write began, relative to start; 0 if there is none
 	start time.Time
@@ -44,7 +44,7 @@ type guard struct {
 // look returns the free space, the reserve, and the floor below which nothing is written. If the disk cannot be asked
 // it counts as free: writes will fail on their own.
 func (g *guard) look() (free, reserve, floor uint64) {
-	free, size, err := g.ask(g.dir)
+	free, size, err := g.statDisk(g.dir)
 	if err != nil {
 		return ^uint64(0), 0, 0
 	}
@@ -96,8 +96,8 @@ var (
 	_ raft.MonotonicLogStore = (*disk)(nil)
 )
 
-// let releases raft's blocked calls.
-func (d *disk) let() { d.once.Do(func() { close(d.closing) }) }
+// release releases raft's blocked calls.
+func (d *disk) release() { d.once.Do(func() { close(d.closing) }) }
 
 // StoreLog implements raft.LogStore.
 func (d *disk) StoreLog(l *raft.Log) error { return d.StoreLogs([]*raft.Log{l}) }

@@ -13,7 +13,7 @@ import (
 
 // A server that lost its data comes back at its old address with another ID. It
 // does not vote in place of the one that it was, whose votes it has forgotten.
-func TestTheForgetfulDoNotVote(t *testing.T) {
+func TestAServerThatLostItsDataDoesNotVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forgot := false
 		c := newCluster(t, func(conf *consensus.Config) {

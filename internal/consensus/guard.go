@@ -39,18 +39,18 @@ func (s *Server) watchDisk(ctx context.Context) {
 
 // watch is the state that the guard saw last.
 type watch struct {
-	short, hung, waits bool
+	low, hung, waiting bool
 	tried              time.Time // the last attempt to hand over leadership
 }
 
 func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
 	log := s.config.Logger
 	free, reserve, floor := s.guard.look()
-	if w.short {
+	if w.low {
 		reserve += reserve / 8 // hysteresis
 	}
-	if short := free < reserve; short != w.short {
-		w.short = short
+	if short := free < reserve; short != w.low {
+		w.low = short
 		if short {
 			log.Error("disk space is low: this server hands leadership over and does not campaign", "dir", s.config.Dir, "free_mib", free>>20, "reserve_mib", reserve>>20)
 		} else {
@@ -67,8 +67,8 @@ func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
 	}
 	alone := s.alone()
 	s.endRefill()
-	s.link.still.Store(w.short && !alone || s.until.Load() != 0)
-	s.link.mute.Store(w.hung)
+	s.link.noCampaign.Store(w.low && !alone || s.refillUntil.Load() != 0)
+	s.link.muted.Store(w.hung)
 	if w.hung {
 		if end := s.end.Load(); end != nil {
 			(*end)(errHung)
@@ -76,8 +76,8 @@ func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
 		return
 	}
 	if alone {
-		s.waitForRoom(w, free < floor || w.waits && free < reserve)
-	} else if w.short && s.Leader() && time.Since(w.tried) > 2*s.config.Timing.Election {
+		s.waitForSpace(w, free < floor || w.waiting && free < reserve)
+	} else if w.low && s.Leader() && time.Since(w.tried) > 2*s.config.Timing.Election {
 		w.tried = time.Now()
 		s.handOver(ctx)
 	}
@@ -93,8 +93,8 @@ func (s *Server) handOver(ctx context.Context) {
 		return
 	}
 	s.config.Logger.Warn("cannot hand leadership over; giving it up", "error", err)
-	s.link.mute.Store(true)
-	defer s.link.mute.Store(false)
+	s.link.muted.Store(true)
+	defer s.link.muted.Store(false)
 	for s.Leader() && limit.Err() == nil {
 		select {
 		case <-limit.Done():
@@ -103,13 +103,13 @@ func (s *Server) handOver(ctx context.Context) {
 	}
 }
 
-// waitForRoom keeps a server that is its own majority from campaigning while nothing can be written. No other server
+// waitForSpace keeps a server that is its own majority from campaigning while nothing can be written. No other server
 // needs its vote meanwhile.
-func (s *Server) waitForRoom(w *watch, waits bool) {
-	if waits == w.waits {
+func (s *Server) waitForSpace(w *watch, waits bool) {
+	if waits == w.waiting {
 		return
 	}
-	w.waits = waits
+	w.waiting = waits
 	r := s.raft()
 	c := r.ReloadableConfig()
 	c.HeartbeatTimeout, c.ElectionTimeout = s.config.Timing.Heartbeat, s.config.Timing.Election

@@ -44,10 +44,10 @@ func newDisks(n int) disks {
 
 // A leader that runs short of room hands over at once and does not lead again
 // before there is room, even if the others are gone; then it can.
-func TestShortOfRoom(t *testing.T) {
+func TestLowDiskSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisks(3)
-		c := newCluster(t, func(conf *consensus.Config) { conf.Room = d.room })
+		c := newCluster(t, func(conf *consensus.Config) { conf.DiskSpace = d.room })
 		defer c.close()
 		c.boot(3)
 		full := c.leader()
@@ -87,7 +87,7 @@ func TestShortOfRoom(t *testing.T) {
 func TestFullFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisks(3)
-		c := newCluster(t, func(conf *consensus.Config) { conf.Room = d.room })
+		c := newCluster(t, func(conf *consensus.Config) { conf.DiskSpace = d.room })
 		defer c.close()
 		c.boot(3)
 		leader := c.leader()
@@ -126,7 +126,7 @@ func TestAllFull(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := max(n, 1)
 			d := newDisks(n)
-			c := newCluster(t, func(conf *consensus.Config) { conf.Room = d.room })
+			c := newCluster(t, func(conf *consensus.Config) { conf.DiskSpace = d.room })
 			defer c.close()
 			c.boot(n)
 			old := c.leader()
@@ -213,7 +213,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 func TestDiskThatRunsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisks(3) // the guard is not told, so that the log itself hits the end
-		c := newCluster(t, func(conf *consensus.Config) { conf.Room, conf.SnapshotInterval = d.room, 3*time.Second })
+		c := newCluster(t, func(conf *consensus.Config) { conf.DiskSpace, conf.SnapshotInterval = d.room, 3*time.Second })
 		disk := filepath.Join(c.dir, "s1")
 		if err := os.MkdirAll(disk, 0o700); err != nil {
 			t.Fatal(err)

@@ -33,17 +33,17 @@ type link struct {
 	raft.Transport
 	in chan raft.RPC
 
-	still    atomic.Bool                                   // must not campaign or become leader
-	mute     atomic.Bool                                   // must not send anything: a leader that cannot work
-	ended    atomic.Bool                                   // raft is shutting down or not running: nothing is sent
-	votes    atomic.Bool                                   // false: must not vote
-	has      atomic.Pointer[func(index, term uint64) bool] // whether this server has applied an entry
-	member   atomic.Pointer[func() bool]                   // whether this server is in the newest configuration that it knows
-	handler  atomic.Pointer[func(raft.RPC)]
-	closing  chan struct{}
-	closed   sync.Once
-	pumped   chan struct{}
-	protocol raft.RPCHeader
+	noCampaign atomic.Bool                                   // must not campaign or become leader
+	muted      atomic.Bool                                   // must not send anything: a leader that cannot work
+	ended      atomic.Bool                                   // raft is shutting down or not running: nothing is sent
+	mayVote    atomic.Bool                                   // false: must not vote
+	hasApplied atomic.Pointer[func(index, term uint64) bool] // whether this server has applied an entry
+	isMember   atomic.Pointer[func() bool]                   // whether this server is in the newest configuration that it knows
+	handler    atomic.Pointer[func(raft.RPC)]
+	closing    chan struct{}
+	closed     sync.Once
+	pumped     chan struct{}
+	protocol   raft.RPCHeader
 
 	installing atomic.Uint64 // the last entry of the snapshot that raft is installing; 0 if none
 }
@@ -54,10 +54,10 @@ var (
 )
 
 var (
-	errMute     = errors.New("this server is silent: its disk does not work")
-	errStill    = errors.New("this server does not campaign: disk space is low, or its data is not restored yet")
-	errStranger = errors.New("this server does not vote: it is not in the configuration that it knows")
-	errVotes    = errors.New("this server does not vote: its data is not restored yet")
+	errMuted       = errors.New("this server is silent: its disk does not work")
+	errNoCampaign  = errors.New("this server does not campaign: disk space is low, or its data is not restored yet")
+	errNotMember   = errors.New("this server does not vote: it is not in the configuration that it knows")
+	errNotRefilled = errors.New("this server does not vote: its data is not restored yet")
 )
 
 func newLink(t raft.Transport) *link {
@@ -65,12 +65,12 @@ func newLink(t raft.Transport) *link {
 		Transport: t, in: make(chan raft.RPC, 1), closing: make(chan struct{}), pumped: make(chan struct{}),
 		protocol: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
 	}
-	l.votes.Store(true)
+	l.mayVote.Store(true)
 	t.SetHeartbeatHandler(func(rpc raft.RPC) {
 		if h := l.handler.Load(); h != nil && !l.ended.Load() {
 			(*h)(rpc)
 		} else {
-			rpc.Respond(nil, errMute)
+			rpc.Respond(nil, errMuted)
 		}
 	})
 	go l.pump()
@@ -143,7 +143,7 @@ func (l *link) install(rpc raft.RPC) bool {
 
 // holds reports whether this server has applied an entry.
 func (l *link) holds(index, term uint64) bool {
-	has := l.has.Load()
+	has := l.hasApplied.Load()
 	return has != nil && (*has)(index, term)
 }
 
@@ -151,23 +151,23 @@ func (l *link) holds(index, term uint64) bool {
 func (l *link) refuses(request any) error {
 	switch request.(type) {
 	case *raft.TimeoutNowRequest:
-		if l.still.Load() || l.silent() {
-			return errStill
+		if l.noCampaign.Load() || l.silent() {
+			return errNoCampaign
 		}
 	case *raft.RequestVoteRequest, *raft.RequestPreVoteRequest:
-		if !l.votes.Load() {
-			return errVotes
+		if !l.mayVote.Load() {
+			return errNotRefilled
 		}
 		// A server that lost its data still has its old address, but has forgotten whom it voted for and what it
 		// acknowledged.
-		if member := l.member.Load(); member != nil && !(*member)() {
-			return errStranger
+		if member := l.isMember.Load(); member != nil && !(*member)() {
+			return errNotMember
 		}
 	}
 	return nil
 }
 
-func (l *link) silent() bool { return l.mute.Load() || l.ended.Load() }
+func (l *link) silent() bool { return l.muted.Load() || l.ended.Load() }
 
 // elect makes raft campaign at once, as if a leader had handed over to this server. It is for a server that is its
 // own majority.
@@ -200,7 +200,7 @@ func (l *link) SetHeartbeatHandler(h func(raft.RPC)) { l.handler.Store(&h) }
 // AppendEntries implements raft.Transport.
 func (l *link) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if l.silent() {
-		return errMute
+		return errMuted
 	}
 	return l.Transport.AppendEntries(id, to, args, resp)
 }
@@ -208,7 +208,7 @@ func (l *link) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft
 // AppendEntriesPipeline implements raft.Transport.
 func (l *link) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
 	if l.silent() {
-		return nil, errMute
+		return nil, errMuted
 	}
 	p, err := l.Transport.AppendEntriesPipeline(id, to)
 	if err != nil {
@@ -225,23 +225,23 @@ type pipeline struct {
 // AppendEntries implements raft.AppendPipeline.
 func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	if p.link.silent() {
-		return nil, errMute
+		return nil, errMuted
 	}
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
 // RequestVote implements raft.Transport.
 func (l *link) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if l.still.Load() || l.silent() {
-		return errStill
+	if l.noCampaign.Load() || l.silent() {
+		return errNoCampaign
 	}
 	return l.Transport.RequestVote(id, to, args, resp)
 }
 
 // RequestPreVote implements raft.WithPreVote.
 func (l *link) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if l.still.Load() || l.silent() {
-		return errStill
+	if l.noCampaign.Load() || l.silent() {
+		return errNoCampaign
 	}
 	t, ok := l.Transport.(raft.WithPreVote)
 	if !ok {
@@ -253,7 +253,7 @@ func (l *link) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raf
 // InstallSnapshot implements raft.Transport.
 func (l *link) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	if l.silent() {
-		return errMute
+		return errMuted
 	}
 	return l.Transport.InstallSnapshot(id, to, args, resp, data)
 }
@@ -261,7 +261,7 @@ func (l *link) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *ra
 // TimeoutNow implements raft.Transport.
 func (l *link) TimeoutNow(id raft.ServerID, to raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
 	if l.silent() {
-		return errMute
+		return errMuted
 	}
 	return l.Transport.TimeoutNow(id, to, args, resp)
 }

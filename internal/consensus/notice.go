@@ -20,7 +20,7 @@ type noticer struct {
 
 	mu   sync.Mutex
 	busy map[raft.ServerID]bool
-	told uint64 // the newest index that was sent
+	sent uint64 // the newest index that was sent
 	end  bool
 }
 
@@ -41,17 +41,17 @@ func (n *noticer) notice() {
 	if n.end {
 		return
 	}
-	n.told = max(n.told, commit)
+	n.sent = max(n.sent, commit)
 	for _, p := range peers {
 		if string(p.ID) != n.server.config.ID && !n.busy[p.ID] {
 			n.busy[p.ID] = true
-			n.server.notices.Go(func() { n.tell(p, commit) })
+			n.server.notices.Go(func() { n.send(p, commit) })
 		}
 	}
 }
 
-// tell sends the committed index to one follower until there is nothing newer.
-func (n *noticer) tell(p raft.Server, commit uint64) {
+// send sends the committed index to one follower until there is nothing newer.
+func (n *noticer) send(p raft.Server, commit uint64) {
 	link := n.server.link
 	self := raft.ServerID(n.server.config.ID)
 	here := link.EncodePeer(self, link.LocalAddr())
@@ -62,12 +62,12 @@ func (n *noticer) tell(p raft.Server, commit uint64) {
 			Term:      n.term, Leader: here, PrevLogEntry: commit, PrevLogTerm: n.term, LeaderCommitIndex: commit,
 		}, &resp)
 		n.mu.Lock()
-		if err != nil || n.end || n.told == commit { // raft repeats what failed
+		if err != nil || n.end || n.sent == commit { // raft repeats what failed
 			n.busy[p.ID] = false
 			n.mu.Unlock()
 			return
 		}
-		commit = n.told
+		commit = n.sent
 		n.mu.Unlock()
 	}
 }

@@ -25,7 +25,7 @@ type Peer struct {
 // contacted it.
 func (s *Server) Bootstrapped() bool {
 	r := s.raft()
-	return s.until.Load() != 0 || r.LastIndex() > 0 || len(r.GetConfiguration().Configuration().Servers) > 0
+	return s.refillUntil.Load() != 0 || r.LastIndex() > 0 || len(r.GetConfiguration().Configuration().Servers) > 0
 }
 
 // Bootstrap gives the first configuration to a server that knows of no cluster. It may be called on several of the
@@ -195,7 +195,7 @@ func (s *Server) LeaderAddress() (id, address string) {
 
 // Leadership returns a channel that holds a token after this server gained or lost leadership, or heard of another
 // leader or of none. It has one reader.
-func (s *Server) Leadership() <-chan struct{} { return s.news }
+func (s *Server) Leadership() <-chan struct{} { return s.leadership }
 
 // observe subscribes to raft's leadership changes. Raft calls observers with its locks held, so this one only leaves
 // a token.
@@ -203,16 +203,16 @@ func (s *Server) observe(r *raft.Raft) {
 	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
 		case raft.LeaderObservation, raft.RaftState:
-			s.tellLeadership()
+			s.signalLeadership()
 		}
 		return false
 	}))
-	s.tellLeadership() // for changes before the subscription
+	s.signalLeadership() // for changes before the subscription
 }
 
-func (s *Server) tellLeadership() {
+func (s *Server) signalLeadership() {
 	select {
-	case s.news <- struct{}{}:
+	case s.leadership <- struct{}{}:
 	default:
 	}
 }

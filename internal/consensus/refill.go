@@ -29,8 +29,8 @@ type refill struct {
 }
 
 const (
-	refillName = "refill.json"
-	asideName  = "differs" // the directory of the data that was set aside
+	refillName   = "refill.json"
+	setAsideName = "differs" // the directory of the data that was set aside
 )
 
 // stableKeys are the keys of raft's stable store.
@@ -42,7 +42,7 @@ func (s *Server) path(names ...string) string {
 
 // mustRefill records on disk that this server must be refilled.
 func (s *Server) mustRefill(reason error) error {
-	if err := os.RemoveAll(s.path(asideName)); err != nil {
+	if err := os.RemoveAll(s.path(setAsideName)); err != nil {
 		return err
 	}
 	return s.putRefill(refill{Reason: reason.Error()})
@@ -75,28 +75,28 @@ func (s *Server) beginRefill() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.path(refillName), err)
 	}
-	s.config.Logger.Warn("this server is being refilled from the leader and does not vote meanwhile", "reason", r.Reason, "until", r.Until, "aside", s.path(asideName))
-	s.until.Store(r.Until)
-	s.link.votes.Store(false)
-	s.link.still.Store(true)
+	s.config.Logger.Warn("this server is being refilled from the leader and does not vote meanwhile", "reason", r.Reason, "until", r.Until, "aside", s.path(setAsideName))
+	s.refillUntil.Store(r.Until)
+	s.link.mayVote.Store(false)
+	s.link.noCampaign.Store(true)
 	return nil
 }
 
 // setAside moves the data away and creates an empty log that keeps the term and the vote.
 func (s *Server) setAside(r *refill) error {
-	if err := os.MkdirAll(s.path(asideName), 0o700); err != nil {
+	if err := os.MkdirAll(s.path(setAsideName), 0o700); err != nil {
 		return err
 	}
 	for _, name := range []string{"log", "snapshots"} {
-		if _, err := os.Stat(s.path(asideName, name)); err == nil { // an earlier attempt came this far
+		if _, err := os.Stat(s.path(setAsideName, name)); err == nil { // an earlier attempt came this far
 			if err := os.RemoveAll(s.path(name)); err != nil {
 				return err
 			}
-		} else if err := os.Rename(s.path(name), s.path(asideName, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		} else if err := os.Rename(s.path(name), s.path(setAsideName, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	keys, last, err := s.keysAside()
+	keys, last, err := s.setAsideKeys()
 	if err != nil {
 		return err
 	}
@@ -114,9 +114,9 @@ func (s *Server) setAside(r *refill) error {
 	return s.putRefill(*r)
 }
 
-// keysAside reads the keys to keep from the log that was set aside, and the index of its last entry.
-func (s *Server) keysAside() (keys map[string][]byte, last uint64, err error) {
-	log, err := logstore.Open(s.path(asideName, "log"), logstore.Options{Logger: s.config.Logger})
+// setAsideKeys reads the keys to keep from the log that was set aside, and the index of its last entry.
+func (s *Server) setAsideKeys() (keys map[string][]byte, last uint64, err error) {
+	log, err := logstore.Open(s.path(setAsideName, "log"), logstore.Options{Logger: s.config.Logger})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -131,7 +131,7 @@ func (s *Server) keysAside() (keys map[string][]byte, last uint64, err error) {
 	if err = errors.Join(err, lastErr, log.Close()); err != nil {
 		return nil, 0, err
 	}
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(s.path(asideName, "snapshots"), snapshotsKept, logger(s.config.Logger))
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(s.path(setAsideName, "snapshots"), snapshotsKept, logger(s.config.Logger))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -145,7 +145,7 @@ func (s *Server) keysAside() (keys map[string][]byte, last uint64, err error) {
 // endRefill lets this server vote again once its log reaches as far as before. Each entry came from a leader of this
 // term or a later one, so everything that was committed with this server's help is among them.
 func (s *Server) endRefill() {
-	until := s.until.Load()
+	until := s.refillUntil.Load()
 	r := s.raft()
 	if until == 0 || r.LastIndex() < until || r.State() != raft.Follower {
 		return
@@ -154,8 +154,8 @@ func (s *Server) endRefill() {
 		s.config.Logger.Warn("cannot record the end of the refill", "error", err)
 		return
 	}
-	s.until.Store(0)
-	s.link.votes.Store(true)
+	s.refillUntil.Store(0)
+	s.link.mayVote.Store(true)
 	s.config.Logger.Info("the refill is complete; this server votes again", "entry", until)
 }
 

@@ -16,8 +16,8 @@ func (d *Daemon) newServer() (err error) {
 		MaxConns: d.conf.Limits.RPCMaxConns, Handshake: d.conf.Limits.RPCHandshake, Workers: s.NumSchedulers, FollowerWorkers: s.NumSchedulers, Schedulers: s.Schedulers,
 		Heartbeat: heartbeat.Options{
 			MinTTL: s.MinHeartbeatTTL, MaxPerSec: s.MaxHeartbeatsPerSec, Grace: s.HeartbeatGrace, FailoverTTL: s.FailoverHeartbeatTTL,
-			Brake: heartbeat.Brake{
-				Nodes: s.SilenceBrakeNodes, Share: float64(s.SilenceBrakePercent) / 100, Window: heartbeat.DefaultBrake.Window, Pace: s.SilenceBrakePace,
+			Limiter: heartbeat.Limiter{
+				Nodes: s.SilenceBrakeNodes, Share: float64(s.SilenceBrakePercent) / 100, Window: heartbeat.DefaultLimiter.Window, Pace: s.SilenceBrakePace,
 			},
 		},
 		Collect: collector.Options{Interval: s.JobGCInterval, Ages: schedule.Ages{

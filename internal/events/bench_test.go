@@ -61,7 +61,7 @@ func benchCommit(b *testing.B, readers int) {
 					}
 					for _, s := range sets {
 						for i := range s.Events {
-							filter.Wants(&s.Events[i])
+							filter.Matches(&s.Events[i])
 						}
 					}
 				}

@@ -171,8 +171,8 @@ var (
 	deleteJob    = state.NumberOf(&state.DeleteJob{})
 )
 
-// tells reports whether changes of a table become events.
-func tells(t state.Table) bool {
+// hasEvents reports whether changes of a table become events.
+func hasEvents(t state.Table) bool {
 	switch t {
 	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes, state.NodePools, state.Services:
 		return true
@@ -284,7 +284,7 @@ func sets(c *state.Commit) (out []*Set) {
 func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 	told := 0
 	for i := range changes {
-		if tells(changes[i].Table) {
+		if hasEvents(changes[i].Table) {
 			told++
 		}
 		if ofResource(&changes[i]) {
@@ -301,7 +301,7 @@ func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 		if c.Table == state.Jobs && c.New != nil && removed(changes[i+1:], c.New) {
 			continue // a purge stores the stopped job before it deletes it: one event covers both
 		}
-		if tells(c.Table) {
+		if hasEvents(c.Table) {
 			e := &s.Events[n]
 			describe(e, c)
 			if j, ok := e.Row.(*berth.Job); ok {

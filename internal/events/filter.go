@@ -9,30 +9,30 @@ import (
 
 // Filter selects the events of some topics. It does not check permissions.
 type Filter struct {
-	wants     []want
+	clauses   []clause
 	namespace string // AllNamespaces means any
 }
 
-// want selects the events of a topic, all of them or those with a key.
-type want struct {
+// clause selects the events of a topic, all of them or those with a key.
+type clause struct {
 	topic Topic // "" means any
 	key   string
 	id    [16]byte  // the key, if it is an ID
 	uid   berth.UID // the key, if it is a UID
 }
 
-// MaxWants is the maximum number of topics in a filter.
-const MaxWants = 64
+// MaxTopics is the maximum number of topics in a filter.
+const MaxTopics = 64
 
 // ParseFilter parses the parameters of a filter. A topic is "Job", "Job:web", "*" or "*:web"; no topics mean all.
 func ParseFilter(topics []string, namespace string) (*Filter, error) {
-	if len(topics) > MaxWants {
-		return nil, berth.Errorf(berth.Invalid, "topic: must be given at most %d times, got %d", MaxWants, len(topics))
+	if len(topics) > MaxTopics {
+		return nil, berth.Errorf(berth.Invalid, "topic: must be given at most %d times, got %d", MaxTopics, len(topics))
 	}
 	f := &Filter{namespace: namespace}
 	for _, text := range topics {
 		name, key, _ := strings.Cut(text, ":")
-		w := want{topic: Topic(name), key: key}
+		w := clause{topic: Topic(name), key: key}
 		if key == "*" {
 			w.key = ""
 		}
@@ -48,23 +48,23 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 		if len(key) > 2 && key[1] == '-' {
 			w.uid.UnmarshalText([]byte(key))
 		}
-		f.wants = append(f.wants, w)
+		f.clauses = append(f.clauses, w)
 	}
-	if len(f.wants) == 0 {
-		f.wants = []want{{}}
+	if len(f.clauses) == 0 {
+		f.clauses = []clause{{}}
 	}
 	return f, nil
 }
 
 // Open reports whether the filter takes events of any topic.
 func (f *Filter) Open() bool {
-	return slices.ContainsFunc(f.wants, func(w want) bool { return w.topic == "" })
+	return slices.ContainsFunc(f.clauses, func(w clause) bool { return w.topic == "" })
 }
 
 // Topics returns the topics that the filter names.
 func (f *Filter) Topics() []Topic {
 	var out []Topic
-	for _, w := range f.wants {
+	for _, w := range f.clauses {
 		if w.topic != "" {
 			out = append(out, w.topic)
 		}
@@ -72,13 +72,13 @@ func (f *Filter) Topics() []Topic {
 	return out
 }
 
-// Wants reports whether an event passes. Nodes and node pools belong to no namespace and pass in each.
-func (f *Filter) Wants(e *Event) bool {
+// Matches reports whether an event passes. Nodes and node pools belong to no namespace and pass in each.
+func (f *Filter) Matches(e *Event) bool {
 	if f.namespace != berth.AllNamespaces && e.Topic != Node && e.Topic != NodePool && e.Namespace() != f.namespace {
 		return false
 	}
-	for i := range f.wants {
-		w := &f.wants[i]
+	for i := range f.clauses {
+		w := &f.clauses[i]
 		if (w.topic == "" || w.topic == e.Topic) && (w.key == "" || w.names(e)) {
 			return true
 		}
@@ -88,7 +88,7 @@ func (f *Filter) Wants(e *Event) bool {
 
 // names reports whether the key is the event's own or one of its filter keys. It compares IDs in binary form, because
 // every event meets every filter.
-func (w *want) names(e *Event) bool {
+func (w *clause) names(e *Event) bool {
 	if e.Topic == Resource {
 		_, name, uid, owner, job := e.object()
 		return w.text(job.ID) || w.key == name || !w.uid.IsZero() && (w.uid == uid || w.uid == owner)
@@ -112,6 +112,6 @@ func (w *want) names(e *Event) bool {
 	return false
 }
 
-func (w *want) text(id berth.JobID) bool { return w.key == string(id) }
+func (w *clause) text(id berth.JobID) bool { return w.key == string(id) }
 
-func (w *want) is(id [16]byte) bool { return w.id == id && id != [16]byte{} }
+func (w *clause) is(id [16]byte) bool { return w.id == id && id != [16]byte{} }

@@ -59,7 +59,7 @@ func TestFilters(t *testing.T) {
 		}
 		var got []int
 		for i, e := range some() {
-			if f.Wants(e) {
+			if f.Matches(e) {
 				got = append(got, i)
 			}
 		}
@@ -67,7 +67,7 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%q in %s: %v; wanted are %v", c.topics, c.namespace, got, c.want)
 		}
 	}
-	for _, bad := range [][]string{{"job"}, {"HostVolume"}, {""}, {":web"}, {"Job", "Jobs:web"}, slices.Repeat([]string{"Job"}, MaxWants+1)} {
+	for _, bad := range [][]string{{"job"}, {"HostVolume"}, {""}, {":web"}, {"Job", "Jobs:web"}, slices.Repeat([]string{"Job"}, MaxTopics+1)} {
 		if _, err := ParseFilter(bad, "*"); berth.KindOf(err) != berth.Invalid {
 			t.Errorf("%.3q: %v", bad, err)
 		}
@@ -102,7 +102,7 @@ func FuzzFilter(f *testing.F) {
 			})
 			want := (name == "*" || name == string(e.Topic)) && (key == "" || key == "*" || named) &&
 				(namespace == "*" || e.Topic == Node || e.Namespace() == namespace)
-			if got := filter.Wants(e); got != want {
+			if got := filter.Matches(e); got != want {
 				t.Errorf("%q in %q: %v of %s %s", topic, namespace, got, e.Topic, e.Key())
 			}
 		}

@@ -20,7 +20,7 @@ func FuzzTags(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, meta []byte) {
 		tags := readTags(meta)
 		m := memberOf(&serf.Member{Name: name, Tags: tags, Addr: net.IPv4(127, 0, 0, 1)})
-		err := new(Pool).fits(&memberlist.Node{Name: name, Meta: meta}, tags)
+		err := new(Pool).admits(&memberlist.Node{Name: name, Meta: meta}, tags)
 		if err == nil && (m.ID == "" || m.Region == "" || tags["role"] != role || !strings.HasSuffix(name, "."+m.Region)) {
 			t.Errorf("%q with %v was taken in", name, tags)
 		}

@@ -39,7 +39,7 @@ type Config struct {
 	Voter      bool   // false if it never votes
 	Build      string // its version as a semantic version
 	Berth      string // its version for people; "" to publish none
-	LogDialect int    // the log version that it supports; 0 to publish none
+	LogVersion int    // the log version that it supports; 0 to publish none
 
 	Bind      string // an IP address
 	Port      int    // UDP and TCP port; 0 means any free one
@@ -71,7 +71,7 @@ type Pool struct {
 	running atomic.Bool
 	calls   sync.WaitGroup         // calls that their callers may stop waiting for
 	cluster atomic.Pointer[string] // newer than the one in config; nil if it has none yet
-	told    conflicts
+	logged  conflicts
 }
 
 // New returns a pool that listens and gossips. It is its only member, or contacts the members that it knew before it
@@ -178,11 +178,11 @@ func (c *Config) advertised() (host string, port int, err error) {
 	if err != nil || len(ips) == 0 {
 		return "", 0, fmt.Errorf("advertise %q: cannot resolve the name: %w", c.Advertise, err)
 	}
-	return c.reached(ips).String(), port, nil
+	return c.reachable(ips).String(), port, nil
 }
 
-// reached returns the first address of the family that the server listens on, or the first of all if there is none.
-func (c *Config) reached(ips []net.IP) net.IP {
+// reachable returns the first address of the family that the server listens on, or the first of all if there is none.
+func (c *Config) reachable(ips []net.IP) net.IP {
 	bind := net.ParseIP(c.Bind)
 	for _, ip := range ips {
 		if v4 := ip.To4() != nil; v4 == (bind.To4() != nil) || bind.Equal(net.IPv6unspecified) {
@@ -234,14 +234,14 @@ func (p *Pool) watch(over <-chan struct{}) {
 			return
 		case e := <-p.events:
 			if m, ok := e.(serf.MemberEvent); ok {
-				p.tell(m)
+				p.logEvent(m)
 				p.wake()
 			}
 		}
 	}
 }
 
-func (p *Pool) tell(e serf.MemberEvent) {
+func (p *Pool) logEvent(e serf.MemberEvent) {
 	for _, m := range e.Members {
 		if m.Name == p.self {
 			continue

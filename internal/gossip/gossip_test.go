@@ -52,7 +52,7 @@ func (l *logs) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, ni
 
 func conf(name string) Config {
 	return Config{
-		Name: name, Region: "global", Datacenter: "dc1", ID: "id-" + name, RPC: "127.0.0.1:4647", Expect: 3, Voter: true, Build: "2.0.5", Berth: "0.9.0", LogDialect: 7,
+		Name: name, Region: "global", Datacenter: "dc1", ID: "id-" + name, RPC: "127.0.0.1:4647", Expect: 3, Voter: true, Build: "2.0.5", Berth: "0.9.0", LogVersion: 7,
 		Bind: "127.0.0.1", Timing: Fast, Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -133,7 +133,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	sees(t, "a alive, b alive, c alive", a, b, c)
 	want := Member{
 		Name: "c.global", ID: "id-c", Region: "global", Datacenter: "dc1", RPC: "127.0.0.1:4647", Addr: "127.0.0.1", Port: c.Self().Port,
-		Status: Alive, Expect: 3, Voter: true, Build: "2.0.5", Berth: "0.9.0", LogDialect: 7,
+		Status: Alive, Expect: 3, Voter: true, Build: "2.0.5", Berth: "0.9.0", LogVersion: 7,
 	}
 	got := a.Members()[2]
 	got.Tags, got.ProtocolMin, got.ProtocolMax, got.ProtocolCur, got.DelegateMin, got.DelegateMax, got.DelegateCur = nil, 0, 0, 0, 0, 0, 0
@@ -568,17 +568,17 @@ func TestParseKey(t *testing.T) {
 
 // A server says which dialect of the log it knows. One that does not, or says
 // nonsense, knows the first.
-func TestDialectsAreSaid(t *testing.T) {
-	if got := start(t, conf("a")).Self(); got.LogDialect != 7 || got.Tags["log_dialect"] != "7" {
-		t.Errorf("it says %d, %v", got.LogDialect, got.Tags)
+func TestLogVersionsArePublished(t *testing.T) {
+	if got := start(t, conf("a")).Self(); got.LogVersion != 7 || got.Tags["log_dialect"] != "7" {
+		t.Errorf("it says %d, %v", got.LogVersion, got.Tags)
 	}
 	for said, want := range map[string]int{"": 1, "0": 1, "-3": 1, "two": 1, "2": 2, "99999999999999999999": math.MaxInt} {
-		if got := memberOf(&serf.Member{Tags: map[string]string{"log_dialect": said}}).LogDialect; got != want {
+		if got := memberOf(&serf.Member{Tags: map[string]string{"log_dialect": said}}).LogVersion; got != want {
 			t.Errorf("log_dialect %q is taken for %d, not %d", said, got, want)
 		}
 	}
 	c := Config{}
-	if _, said := c.tags()[dialectTag]; said {
+	if _, said := c.tags()[logVersionTag]; said {
 		t.Error("a server that knows of no dialect says one")
 	}
 }

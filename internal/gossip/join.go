@@ -95,7 +95,7 @@ func (p *Pool) Retry(ctx context.Context, j Join) error {
 	for failed := 0; ; {
 		_, err := p.Join(ctx, p.others(j.Addrs))
 		switch {
-		case p.company():
+		case p.hasOthers():
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -126,8 +126,8 @@ func (p *Pool) others(addrs []string) (out []string) {
 	return out
 }
 
-// company reports whether another server is alive.
-func (p *Pool) company() bool {
+// hasOthers reports whether another server is alive.
+func (p *Pool) hasOthers() bool {
 	for _, m := range p.Members() {
 		if m.Name != p.self && m.Status == Alive {
 			return true

@@ -21,7 +21,7 @@ type Member struct {
 	Voter      bool // false if it never votes
 	Build      string
 	Berth      string // its own version, "" if it publishes none; Build is the version of the API that it serves
-	LogDialect int    // the log version that it supports; 1 if it publishes none
+	LogVersion int    // the log version that it supports; 1 if it publishes none
 	Tags       map[string]string
 
 	ProtocolMin, ProtocolMax, ProtocolCur uint8
@@ -46,9 +46,9 @@ const role = "berth"
 // clusterTag is the tag for the ID of a server's cluster.
 const clusterTag = "cluster"
 
-// dialectTag is the tag for the log version that a server supports. Builds that only know the first log version do
+// logVersionTag is the tag for the log version that a server supports. Builds that only know the first log version do
 // not set it.
-const dialectTag = "log_dialect"
+const logVersionTag = "log_dialect"
 
 // berthTag is the tag for a server's own version.
 const berthTag = "berth"
@@ -68,8 +68,8 @@ func (c *Config) tags() map[string]string {
 	if c.Berth != "" {
 		t[berthTag] = c.Berth
 	}
-	if c.LogDialect > 0 {
-		t[dialectTag] = strconv.Itoa(c.LogDialect)
+	if c.LogVersion > 0 {
+		t[logVersionTag] = strconv.Itoa(c.LogVersion)
 	}
 	if c.Expect == 1 {
 		t["bootstrap"] = "1"
@@ -90,8 +90,8 @@ func memberOf(m *serf.Member) Member {
 		DelegateMin: m.DelegateMin, DelegateMax: m.DelegateMax, DelegateCur: m.DelegateCur,
 	}
 	out.Expect, _ = strconv.Atoi(m.Tags["expect"])
-	out.LogDialect, _ = strconv.Atoi(m.Tags[dialectTag])
-	out.LogDialect = max(out.LogDialect, 1)
+	out.LogVersion, _ = strconv.Atoi(m.Tags[logVersionTag])
+	out.LogVersion = max(out.LogVersion, 1)
 	if host, port := m.Tags["rpc_addr"], m.Tags["port"]; host != "" && port != "" {
 		out.RPC = net.JoinHostPort(host, port)
 	}

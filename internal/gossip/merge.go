@@ -36,16 +36,16 @@ func (g gate) NotifyMerge(peers []*memberlist.Node) error {
 // NotifyAlive implements memberlist.AliveDelegate. It is called whenever a member is reported alive.
 func (g gate) NotifyAlive(n *memberlist.Node) error {
 	tags := readTags(n.Meta)
-	err := g.p.fits(n, tags)
+	err := g.p.admits(n, tags)
 	if err != nil {
-		g.p.told.once(n.Name+" "+tags["id"], func() {
+		g.p.logged.once(n.Name+" "+tags["id"], func() {
 			g.p.log.Error("a server was rejected", "server", n.Name, "address", address(n.Addr, n.Port), "error", err)
 		})
 	}
 	return err
 }
 
-func (p *Pool) fits(n *memberlist.Node, tags map[string]string) error {
+func (p *Pool) admits(n *memberlist.Node, tags map[string]string) error {
 	id, region, at := tags["id"], tags["region"], address(n.Addr, n.Port)
 	switch {
 	case tags["role"] != role:
@@ -105,18 +105,18 @@ func readTags(meta []byte) (tags map[string]string) {
 
 // conflicts remembers what was logged, so that a server that tries again and again does not fill the log.
 type conflicts struct {
-	mu   sync.Mutex
-	told map[string]bool
+	mu     sync.Mutex
+	logged map[string]bool
 }
 
 func (c *conflicts) once(key string, tell func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.told == nil || len(c.told) > 100 {
-		c.told = map[string]bool{}
+	if c.logged == nil || len(c.logged) > 100 {
+		c.logged = map[string]bool{}
 	}
-	if !c.told[key] {
-		c.told[key] = true
+	if !c.logged[key] {
+		c.logged[key] = true
 		tell()
 	}
 }

@@ -93,7 +93,7 @@ func (p *pair) jobs() {
 		case n == j:
 		case n.Version < j.Version || n.JobModifyIndex < j.JobModifyIndex:
 			p.addf("I-20", "job %s went from version %d to %d, from index %d to %d", j.Key(), j.Version, n.Version, j.JobModifyIndex, n.JobModifyIndex)
-		case n.Version == j.Version && !diff.Equal(asks(j), asks(n)):
+		case n.Version == j.Version && !diff.Equal(userPart(j), userPart(n)):
 			p.addf("I-20", "version %d of job %s changed what it asks for", j.Version, j.Key())
 		}
 	}

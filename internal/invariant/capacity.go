@@ -8,7 +8,7 @@ func (c *checker) capacity() {
 	for n := range c.Nodes() {
 		var used berth.Ask
 		var allocs uint32
-		holder := map[thing]berth.AllocID{}
+		holder := map[exclusive]berth.AllocID{}
 		for a := range c.AllocsOn(n.ID) {
 			if !a.Occupies() {
 				continue

@@ -14,7 +14,7 @@ import (
 func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 	f := &follower{
 		base: base, jobs: map[berth.JobKey]*berth.Job{}, nodes: map[berth.NodeID]*berth.Node{}, evals: map[berth.EvalID]*berth.Eval{},
-		allocs: map[berth.AllocID]*berth.Alloc{}, wants: map[uint64]want{}, placed: map[placed]bool{}, newAllocs: map[berth.JobKey]bool{}, robbed: map[robbed]bool{},
+		allocs: map[berth.AllocID]*berth.Alloc{}, neededEvals: map[uint64]neededEval{}, placed: map[placed]bool{}, newAllocs: map[berth.JobKey]bool{}, preempted: map[preempted]bool{},
 		past: map[berth.JobKey][]*berth.Job{}, succeeded: map[version]bool{}, grew: map[berth.JobKey]uint64{}, deleted: map[uint64]int{}, owners: map[uint64]*berth.Job{},
 		resources: map[berth.UID]*berth.Object{}, intents: map[berth.JobKey]string{}, absent: map[berth.JobKey]uint64{},
 	}
@@ -22,12 +22,12 @@ func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 		f.change(&changes[i])
 	}
 	f.leftAlone()
-	f.away()
-	for index, w := range f.wants {
+	f.missing()
+	for index, w := range f.neededEvals {
 		f.addf("I-02", "job %s changed at index %d without an evaluation", w.key, index)
 	}
 	f.deletions()
-	for r := range f.robbed {
+	for r := range f.preempted {
 		f.addf("I-13", "an allocation of job %s was preempted at index %d without an evaluation", r.key, r.index)
 	}
 	return f.found
@@ -35,14 +35,14 @@ func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 
 // follower walks through changes and keeps the rows as of the current change.
 type follower struct {
-	base   *state.Snapshot
-	jobs   map[berth.JobKey]*berth.Job // nil if deleted meanwhile
-	nodes  map[berth.NodeID]*berth.Node
-	evals  map[berth.EvalID]*berth.Eval
-	allocs map[berth.AllocID]*berth.Alloc
-	wants  map[uint64]want // by index: the evaluation that its command must raise
-	placed map[placed]bool
-	robbed map[robbed]bool // preempted jobs whose evaluation is still missing
+	base        *state.Snapshot
+	jobs        map[berth.JobKey]*berth.Job // nil if deleted meanwhile
+	nodes       map[berth.NodeID]*berth.Node
+	evals       map[berth.EvalID]*berth.Eval
+	allocs      map[berth.AllocID]*berth.Alloc
+	neededEvals map[uint64]neededEval // by index: the evaluation that its command must raise
+	placed      map[placed]bool
+	preempted   map[preempted]bool // preempted jobs whose evaluation is still missing
 	// newAllocs are the jobs that got new allocations.
 	newAllocs map[berth.JobKey]bool
 
@@ -58,7 +58,7 @@ type follower struct {
 	found     []Violation
 }
 
-type want struct {
+type neededEval struct {
 	key      berth.JobKey
 	modified uint64
 }
@@ -151,7 +151,7 @@ func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
 	// A job that runs nothing itself needs no evaluation.
 	silent := j.Type == berth.TypeStream && c.By != byStop // its submission decides what to create
 	if (c.By == byRegister || c.By == byStop || c.By == byRevert || c.By == byScale) && j.Schedulable() && !silent {
-		f.wants[c.Index] = want{j.Key(), j.JobModifyIndex}
+		f.neededEvals[c.Index] = neededEval{j.Key(), j.JobModifyIndex}
 		for _, e := range f.evals {
 			f.raised(e)
 		}
@@ -174,8 +174,8 @@ func (f *follower) raised(e *berth.Eval) {
 	if e == nil {
 		return
 	}
-	if w, ok := f.wants[e.CreateIndex]; ok && w == (want{e.Key(), e.JobModifyIndex}) {
-		delete(f.wants, e.CreateIndex)
+	if w, ok := f.neededEvals[e.CreateIndex]; ok && w == (neededEval{e.Key(), e.JobModifyIndex}) {
+		delete(f.neededEvals, e.CreateIndex)
 	}
 }
 
@@ -187,7 +187,7 @@ func (f *follower) changedEval(c *state.Change, old, new *berth.Eval) {
 	}
 	f.evals[new.ID] = new
 	if old == nil {
-		f.bornEval(new)
+		f.newEval(new)
 		return
 	}
 	switch {
@@ -235,9 +235,9 @@ func follows(from, to string) bool {
 	return false
 }
 
-func (f *follower) bornEval(e *berth.Eval) {
+func (f *follower) newEval(e *berth.Eval) {
 	f.raised(e)
-	delete(f.robbed, robbed{e.Key(), e.CreateIndex})
+	delete(f.preempted, preempted{e.Key(), e.CreateIndex})
 	if e.Status != berth.EvalPending && e.Status != berth.EvalBlocked {
 		f.addf("I-01", "evaluation %s was created with the status %s", e.ID, e.Status)
 	}
@@ -267,7 +267,7 @@ func (f *follower) changedAlloc(c *state.Change, old, new *berth.Alloc) {
 	case new == nil:
 		f.deletedAlloc(c, old)
 	case old == nil:
-		f.bornAlloc(c, new)
+		f.newAlloc(c, new)
 	case old.Desired != berth.DesiredRun && new.Desired == berth.DesiredRun:
 		f.addf("I-18", "allocation %s must run again after it was to stop", new.ID)
 	case old.Ended() && new.Client != old.Client:
@@ -293,7 +293,7 @@ func (f *follower) lost(c *state.Change, a *berth.Alloc) {
 	}
 }
 
-func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
+func (f *follower) newAlloc(c *state.Change, a *berth.Alloc) {
 	at := placed{index: c.Index, eval: a.EvalID, name: a.Name()}
 	if s := a.Rest().DeploymentStatus; s != nil && s.Canary {
 		at.name += " as a canary"
@@ -311,8 +311,8 @@ func (f *follower) bornAlloc(c *state.Change, a *berth.Alloc) {
 	if p := f.alloc(a.Rest().Previous); p != nil && p.Live() && p.Client != berth.ClientUnknown && !canary(a) && !f.outlasts(p, a) {
 		f.addf("I-15", "allocation %s replaces %s, which is %s and must run", a.ID, p.ID, p.Client)
 	}
-	f.bornElement(a)
-	f.evicts(a)
+	f.newElement(a)
+	f.preempts(a)
 	if why := f.unmet(a, f.node(a.NodeID)); why != "" {
 		f.addf("I-10", "allocation %s was placed on node %s: %s", a.ID, a.NodeID, why)
 	}

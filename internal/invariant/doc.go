@@ -35,7 +35,7 @@
 //	I-27  max_parallel is kept             Scheduled; what still serves: schedule/reconcile TestUpdatesArrive
 //	I-28  nodes; drained is ineligible     Check, Between; terms: consensus TestRefusals
 //	I-29  drained is empty                 Check, Changed; deadlines: leader/drain TestStories
-//	I-30  contacted is up, silent down     by time: leader/heartbeat TestBeatsKeepANodeUp, leader/heartbeat TestSilentNodeIsDownOnce
+//	I-30  contacted is up, silent down     by time: leader/heartbeat TestHeartbeatsKeepANodeUp, leader/heartbeat TestSilentNodeIsDownOnce
 //	I-31  nothing needed is deleted        Changed, Step; how much: schedule TestCollectionsAreBounded
 //	I-32  old rows are deleted             by time: leader/collector TestByTime
 //	I-37  the index never falls            Between

@@ -38,8 +38,10 @@ func (f *follower) changedVersion(c *state.Change, old, new *berth.Job) {
 
 // had reports whether an earlier version of the job asked for the same.
 func (f *follower) had(j *berth.Job) bool {
-	wants := asks(j)
-	like := func(v *berth.Job) bool { return v.UID == j.UID && v.Version < j.Version && diff.Equal(asks(v), wants) }
+	wants := userPart(j)
+	like := func(v *berth.Job) bool {
+		return v.UID == j.UID && v.Version < j.Version && diff.Equal(userPart(v), wants)
+	}
 	for _, v := range f.past[j.Key()] {
 		if like(v) {
 			return true
@@ -53,8 +55,8 @@ func (f *follower) had(j *berth.Job) bool {
 	return false
 }
 
-// asks returns a job without the fields that servers set.
-func asks(j *berth.Job) *berth.Job {
+// userPart returns a job without the fields that servers set.
+func userPart(j *berth.Job) *berth.Job {
 	s := *j
 	s.Stable, s.Version, s.VersionTag, s.SubmitTime = false, 0, nil, 0
 	s.CreateIndex, s.ModifyIndex, s.JobModifyIndex, s.UID = 0, 0, 0, berth.UID{}

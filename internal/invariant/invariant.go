@@ -39,7 +39,7 @@ func Check(s *state.Snapshot) []Violation {
 	c.nodes()
 	c.pools()
 	c.services()
-	c.evictions()
+	c.preemptions()
 	c.children()
 	c.deployments()
 	c.deletions()

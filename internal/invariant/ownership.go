@@ -90,7 +90,7 @@ func (f *follower) mustLook(index uint64, j *berth.Job) {
 	if !j.Schedulable() {
 		return
 	}
-	f.wants[index] = want{j.Key(), j.JobModifyIndex}
+	f.neededEvals[index] = neededEval{j.Key(), j.JobModifyIndex}
 	for _, e := range f.evals {
 		f.raised(e)
 	}

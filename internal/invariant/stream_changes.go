@@ -65,8 +65,8 @@ func (f *follower) removedResource(c *state.Change, r *berth.Object) {
 	}
 }
 
-// emptyHanded checks I-46: a job that was deleted in the foreground is removed after everything that it owned.
-func (f *follower) emptyHanded(j *berth.Job) {
+// nothingOwned checks I-46: a job that was deleted in the foreground is removed after everything that it owned.
+func (f *follower) nothingOwned(j *berth.Job) {
 	for r := range f.base.ResourcesOf(j.UID, "") {
 		if now := f.resource(r.UID); now != nil && now.Owner == j.UID {
 			f.addf("I-46", "job %s, %s, was removed, but its %s %q exists", j.Key(), j.UID.Text('j'), r.Kind, r.Name)
@@ -116,7 +116,7 @@ func (f *follower) successor(c *state.Change, old, new *berth.Job) {
 		if begins {
 			f.absent[k] = c.Index
 		}
-		f.emptyHanded(old)
+		f.nothingOwned(old)
 		if !begins {
 			f.intents[k] = ""
 		}
@@ -145,15 +145,15 @@ func keyOf(old, new *berth.Job) berth.JobKey {
 	return old.Key()
 }
 
-// away checks the rest of I-52.
-func (f *follower) away() {
+// missing checks the rest of I-52.
+func (f *follower) missing() {
 	for k, index := range f.absent {
 		f.addf("I-52", "job %s was to start again, but is missing since index %d", k, index)
 	}
 }
 
-// bornElement checks I-45 and I-49 for a new allocation of a processing element.
-func (f *follower) bornElement(a *berth.Alloc) {
+// newElement checks I-45 and I-49 for a new allocation of a processing element.
+func (f *follower) newElement(a *berth.Alloc) {
 	ref := a.Rest().PE
 	if a.Job.Type != berth.TypeStream || ref == nil {
 		return

@@ -131,10 +131,10 @@ func (c *several) add(i, expect int, listen string) *running {
 		c.t.Fatal(err)
 	}
 	m := gossip.Member{
-		Name: fmt.Sprintf("s%d.global", i), ID: s.ID(), Region: "global", Datacenter: "dc1", RPC: rpc.Addr().String(), Status: gossip.Alive, Expect: expect, Voter: true, LogDialect: codec.LogVersion,
+		Name: fmt.Sprintf("s%d.global", i), ID: s.ID(), Region: "global", Datacenter: "dc1", RPC: rpc.Addr().String(), Status: gossip.Alive, Expect: expect, Voter: true, LogVersion: codec.LogVersion,
 	}
 	if d := c.knows[i]; d != 0 {
-		m.LogDialect, m.Build = d, fmt.Sprintf("0.%d.0", d)
+		m.LogVersion, m.Build = d, fmt.Sprintf("0.%d.0", d)
 	}
 	c.pool.mu.Lock()
 	if i < len(c.pool.members) {

@@ -47,7 +47,7 @@ func (s *Server) knowers() ([]knower, error) {
 	for _, p := range peers {
 		k := knower{Peer: p, dialect: 1}
 		if m, ok := byID[p.ID]; ok {
-			k.name, k.build, k.dialect, k.seen = m.Name, cmp.Or(m.Berth, m.Build), max(m.LogDialect, 1), true
+			k.name, k.build, k.dialect, k.seen = m.Name, cmp.Or(m.Berth, m.Build), max(m.LogVersion, 1), true
 		} else if p.ID == s.id {
 			k.name, k.dialect, k.seen = s.name(), codec.LogVersion, true // gossip has not come so far
 		}
@@ -62,7 +62,7 @@ func surer(m, than gossip.Member) bool {
 	if a, b := m.Status == gossip.Alive, than.Status == gossip.Alive; a != b {
 		return a
 	}
-	return m.LogDialect < than.LogDialect
+	return m.LogVersion < than.LogVersion
 }
 
 // allow refuses what a server of the cluster does not know, and says which.
@@ -112,7 +112,7 @@ func (s *Server) mixed() bool {
 // holds: it would end as soon as it is sent that. It is told once.
 func (s *Server) lags(m gossip.Member) bool {
 	need := s.store.Snapshot().LogVersion
-	if max(m.LogDialect, 1) >= need {
+	if max(m.LogVersion, 1) >= need {
 		delete(s.lagging, m.ID)
 		return false
 	}
@@ -121,7 +121,7 @@ func (s *Server) lags(m gossip.Member) bool {
 			s.lagging = map[string]bool{}
 		}
 		s.lagging[m.ID] = true
-		s.config.Logger.Error("a server is not taken in: its build does not know all that the log holds", "name", m.Name, "build", cmp.Or(m.Berth, m.Build), "dialect", max(m.LogDialect, 1), "needed", need)
+		s.config.Logger.Error("a server is not taken in: its build does not know all that the log holds", "name", m.Name, "build", cmp.Or(m.Berth, m.Build), "dialect", max(m.LogVersion, 1), "needed", need)
 	}
 	return true
 }

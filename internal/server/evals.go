@@ -264,7 +264,7 @@ func (s *Server) workFor(ctx context.Context, leader lease) {
 	}
 	defer s.following.end()
 	f := worker.NewFollower(submitter{caller{s, leader.addr}}, s.store)
-	f.Roster, f.Logger = &s.workers, s.config.Logger
+	f.Registry, f.Logger = &s.workers, s.config.Logger
 	err := f.Run(ctx, s.crew)
 	s.config.Logger.Debug("workers lost the leader", "address", leader.addr, "error", err)
 }

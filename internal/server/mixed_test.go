@@ -40,7 +40,7 @@ func startGossiping(t testing.TB, name, dir string, expect int, told io.Writer) 
 	x := &gossiping{}
 	x.pool, err = gossip.New(gossip.Config{
 		Name: name, Region: "global", Datacenter: "dc1", ID: folder.ID, Cluster: folder.Cluster, RPC: rpc.Addr().String(), Expect: expect, Voter: true,
-		Build: "2.0.5", LogDialect: codec.LogVersion, Bind: "127.0.0.1", Timing: gossip.Fast, Logger: log,
+		Build: "2.0.5", LogVersion: codec.LogVersion, Bind: "127.0.0.1", Timing: gossip.Fast, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)

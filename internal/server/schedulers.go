@@ -13,7 +13,7 @@ func kinds(types []string) []string { return append(append([]string{}, types...)
 
 // SchedulerConfig implements api.SchedulerSource.
 func (s *Server) SchedulerConfig() op.WorkerConfig {
-	now := s.crew.Staffing()
+	now := s.crew.Settings()
 	n := now.Following
 	if s.Leads() {
 		n = now.Leading
@@ -24,7 +24,7 @@ func (s *Server) SchedulerConfig() op.WorkerConfig {
 // SetSchedulerConfig implements api.SchedulerSource.
 func (s *Server) SetSchedulerConfig(n int, types []string) {
 	s.config.Logger.Info("workers are changed until this server is started again", "num_schedulers", n, "enabled_schedulers", types)
-	s.crew.Change(worker.Staffing{Leading: n, Following: n, Types: types})
+	s.crew.Change(worker.Settings{Leading: n, Following: n, Types: types})
 }
 
 // SchedulerWorkers implements api.SchedulerSource.

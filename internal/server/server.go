@@ -105,8 +105,8 @@ type Server struct {
 	metrics   *metrics
 	refused   leader.Refusals
 	events    *events.Buffer
-	workers   worker.Roster
-	crew      *worker.Crew
+	workers   worker.Registry
+	crew      *worker.Pool
 	started   time.Time
 
 	// Of a server that is one of several:
@@ -173,7 +173,7 @@ func newServer(c Config) (*Server, error) {
 	s := &Server{
 		config: c, store: state.New(), started: time.Now(), id: c.Folder.ID, folder: c.Folder,
 		leading: newLeading(), reads: newReads(), following: newFollowing(),
-		crew: worker.NewCrew(worker.Staffing{Leading: max(0, c.Workers), Following: max(0, c.FollowerWorkers), Types: c.Schedulers}),
+		crew: worker.NewPool(worker.Settings{Leading: max(0, c.Workers), Following: max(0, c.FollowerWorkers), Types: c.Schedulers}),
 	}
 	s.events = events.New(s.store, c.Events) // before anything is applied
 	wired := wire.Config{

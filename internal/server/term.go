@@ -35,7 +35,7 @@ type term struct {
 }
 
 // Beat implements api.Leader.
-func (t *term) Beat(id berth.NodeID) time.Duration { return t.heartbeat.Beat(id) }
+func (t *term) Beat(id berth.NodeID) time.Duration { return t.heartbeat.Heartbeat(id) }
 
 // Quasi implements api.Leader.
 func (t *term) Quasi(id berth.EvalID) (string, berth.Timeline) {
@@ -51,7 +51,7 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	c.Log = s.withFaults(ctx, s.refused.Counting(c.Log))
 	t := &term{Log: c.Log, number: c.Number}
 	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
-	t.broker.Told = s.metrics.intervals.observe
+	t.broker.OnEnd = s.metrics.intervals.observe
 	t.planner = planner.New(c.Number, c.Log, t.broker)
 	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
 	t.broker.Logger, t.planner.Logger, t.heartbeat.Logger = s.config.Logger, s.config.Logger, s.config.Logger

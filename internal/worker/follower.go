@@ -31,8 +31,8 @@ type Follower struct {
 	leader op.Caller
 	store  *state.Store
 
-	ctx   context.Context // of Run
-	hands sync.WaitGroup  // pending plans
+	ctx     context.Context // of Run
+	submits sync.WaitGroup  // pending plans
 
 	mu      sync.Mutex
 	term    uint64 // 0 until the first evaluations arrive
@@ -42,8 +42,8 @@ type Follower struct {
 
 	life uint64
 
-	Roster *Roster      // lists the workers while they run; may be nil
-	Logger *slog.Logger // of the workers; may be set before Run; slog.Default() if not
+	Registry *Registry    // lists the workers while they run; may be nil
+	Logger   *slog.Logger // of the workers; may be set before Run; slog.Default() if not
 }
 
 // flight is a plan that the leader has not answered yet, or whose result is not in this server's state.
@@ -61,14 +61,14 @@ func NewFollower(leader op.Caller, store *state.Store) *Follower {
 
 // Run runs a pool of workers until ctx ends, or the leader or its term is lost. When it returns, nothing of it is
 // still running.
-func (f *Follower) Run(ctx context.Context, crew *Crew) error {
+func (f *Follower) Run(ctx context.Context, crew *Pool) error {
 	ctx, end := context.WithCancel(ctx)
-	defer f.hands.Wait()
+	defer f.submits.Wait()
 	defer end()
 	f.ctx = ctx
 	return crew.follow(ctx, func(types []string) *Worker {
-		w := New(f, f, types).On(f.Roster)
-		w.batch, w.far, w.Logger = followerBatch, true, f.Logger
+		w := New(f, f, types).On(f.Registry)
+		w.batch, w.remote, w.Logger = followerBatch, true, f.Logger
 		return w
 	})
 }
@@ -209,8 +209,8 @@ func (f *Follower) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pend
 	if len(plan.Refused) > 0 {
 		return pending, f.wait(x, in, plan, pending)
 	}
-	f.hands.Go(func() {
-		out, err := f.hand(x, in)
+	f.submits.Go(func() {
+		out, err := f.send(x, in)
 		switch {
 		case err != nil:
 		case out.Kind != "":
@@ -248,8 +248,8 @@ func (f *Follower) apply(plan *state.ApplyPlan) (*flight, state.Result) {
 	return x, r
 }
 
-// hand sends a plan to the leader. An error has no kind: the term is lost.
-func (f *Follower) hand(x *flight, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
+// send sends a plan to the leader. An error has no kind: the term is lost.
+func (f *Follower) send(x *flight, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
 	out, err := op.Call(f.ctx, f.leader, op.PlanSubmit, in)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -264,7 +264,7 @@ func (f *Follower) hand(x *flight, in *op.SubmitPlan) (*op.PlanSubmitted, error)
 // wait sends a plan to the leader, and returns when the leader's answer is in the plan and its result in this
 // server's state. pending is resolved by then.
 func (f *Follower) wait(x *flight, in *op.SubmitPlan, plan *state.ApplyPlan, pending *state.Pending) error {
-	out, err := f.hand(x, in)
+	out, err := f.send(x, in)
 	if err == nil {
 		err = f.catchUp(f.ctx, out.Index)
 	}
@@ -279,13 +279,13 @@ func (f *Follower) wait(x *flight, in *op.SubmitPlan, plan *state.ApplyPlan, pen
 	return nil
 }
 
-// Sure returns a planner that waits for the leader's answer on each plan.
-func (f *Follower) Sure() Planner { return sure{f} }
+// Confirmed returns a planner that waits for the leader's answer on each plan.
+func (f *Follower) Confirmed() Planner { return confirmed{f} }
 
-type sure struct{ *Follower }
+type confirmed struct{ *Follower }
 
 // Submit implements Planner.
-func (s sure) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error) {
+func (s confirmed) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error) {
 	in := s.pack(d, plan)
 	pending := state.NewPending(nil)
 	return pending, s.wait(&flight{lost: true}, in, plan, pending)

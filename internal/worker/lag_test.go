@@ -48,7 +48,7 @@ func (l *slowLeader) seen() (asked, nacked int) {
 
 // A server whose state is far behind gives back what it was handed, so that
 // another decides it, and asks for more only when it has caught up.
-func TestWhoLagsHoldsNothing(t *testing.T) {
+func TestALaggingServerHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := statetest.New(t, statetest.AddNode(1, 4000, 4000))
 		leader := &slowLeader{index: store.Snapshot().Index + 1}

@@ -138,7 +138,7 @@ func TestCanceledMeanwhile(t *testing.T) {
 
 // A job that trips the scheduler, or the state, is given up after three
 // deliveries; the worker lives on and others are served meanwhile.
-func TestBrokenJobHoldsNobodyUp(t *testing.T) {
+func TestABrokenJobBlocksNoOther(t *testing.T) {
 	for name, broken := range map[string]func(plan *state.ApplyPlan){
 		"scheduler": func(*state.ApplyPlan) { panic("the plan is too clever") },
 		"state": func(plan *state.ApplyPlan) {

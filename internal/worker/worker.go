@@ -59,7 +59,7 @@ type Worker struct {
 	planner Planner
 	types   []string
 	batch   int
-	far     bool // the queue is on another server
+	remote  bool // the queue is on another server
 	membership
 }
 
@@ -78,7 +78,7 @@ func (w *Worker) run(life, taking context.Context) error {
 	defer w.join()()
 	until, end := context.WithCancel(ctx)
 	defer end()
-	if !w.far { // otherwise deliveries from the leader would be lost
+	if !w.remote { // otherwise deliveries from the leader would be lost
 		defer context.AfterFunc(taking, end)()
 	}
 	g.Go(func() error {
@@ -129,11 +129,11 @@ type outcome struct {
 	err   error
 }
 
-// hasty is a planner that can be wrong about what was refused of a plan. Then the pending plan that it returned fails
+// optimistic is a planner that can be wrong about what was refused of a plan. Then the pending plan that it returned fails
 // with a kind.
-type hasty interface {
-	// Sure returns a planner that is never wrong and takes longer.
-	Sure() Planner
+type optimistic interface {
+	// Confirmed returns a planner that is never wrong and takes longer.
+	Confirmed() Planner
 }
 
 // wait returns nil when all plans are committed.
@@ -151,8 +151,8 @@ func (w *Worker) settle(ctx context.Context, list []berth.Delivery, done []outco
 	for i := range list {
 		d, o := &list[i], done[i]
 		err := o.wait(ctx)
-		if h, ok := w.planner.(hasty); ok && berth.KindOf(err) != "" {
-			o = w.decide(h.Sure(), d)
+		if h, ok := w.planner.(optimistic); ok && berth.KindOf(err) != "" {
+			o = w.decide(h.Confirmed(), d)
 			err = o.wait(ctx)
 		}
 		if err != nil {

@@ -72,7 +72,7 @@ func TestRegisterPlaces(t *testing.T) {
 	})
 }
 
-func TestNoRoomBlocksAndRoomPlaces(t *testing.T) {
+func TestNoCapacityBlocksAndCapacityPlaces(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		job := statetest.Job(t, `{"ID":"web","TaskGroups":[{"Name":"g","Count":3,"Resources":{"CPU":3000,"MemoryMB":100}}]}`)
 		s := c.do(statetest.AddNode(1, 4000, 4000), statetest.Register(job, 1))

@@ -187,7 +187,7 @@ func (h *history) begin() {
 	if h.defect != nil && h.defect.queue != nil {
 		t.ledger.queue = h.defect.queue(b)
 	}
-	b.Told = t.ledger.ended
+	b.OnEnd = t.ledger.ended
 	t.plans = planner.New(t.number, t.log, t.ledger)
 	t.plans.Logger = b.Logger
 	collects := collector.NewWorker(t.number, t.log, t.ledger, t.plans, collect)

@@ -186,7 +186,7 @@ func newRegion(t testing.TB, region, network string, n int, seed uint64, w *wire
 		}
 		c.list, c.servers = append(c.list, x), append(c.servers, x.addr)
 		p.list = append(p.list, gossip.Member{
-			Name: fmt.Sprintf("s%d.%s", i+1, region), ID: id, Region: region, Datacenter: "dc1", RPC: x.addr, Status: gossip.Alive, Expect: n, Voter: true, LogDialect: codec.LogVersion,
+			Name: fmt.Sprintf("s%d.%s", i+1, region), ID: id, Region: region, Datacenter: "dc1", RPC: x.addr, Status: gossip.Alive, Expect: n, Voter: true, LogVersion: codec.LogVersion,
 		})
 	}
 	p.mu.Unlock()

@@ -28,16 +28,16 @@ var (
 type Network struct {
 	mu    sync.Mutex
 	peers map[raft.ServerAddress]*Transport
-	cut   map[way]bool
+	cut   map[direction]bool
 	names map[raft.ServerAddress]raft.ServerAddress // aliases
 	delay time.Duration
 }
 
-type way struct{ from, to raft.ServerAddress }
+type direction struct{ from, to raft.ServerAddress }
 
 // NewNetwork returns a network without delays and cuts.
 func NewNetwork() *Network {
-	return &Network{peers: map[raft.ServerAddress]*Transport{}, cut: map[way]bool{}, names: map[raft.ServerAddress]raft.ServerAddress{}}
+	return &Network{peers: map[raft.ServerAddress]*Transport{}, cut: map[direction]bool{}, names: map[raft.ServerAddress]raft.ServerAddress{}}
 }
 
 // Transport adds a server to the network; its ID is its address. It replaces an earlier server with that ID. The
@@ -76,7 +76,7 @@ func (n *Network) Split(one, other []string) {
 func (n *Network) set(a, b string, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.cut[way{raft.ServerAddress(a), raft.ServerAddress(b)}] = cut
+	n.cut[direction{raft.ServerAddress(a), raft.ServerAddress(b)}] = cut
 }
 
 // Heal undoes all cuts.
@@ -100,7 +100,7 @@ func (n *Network) look(a, b raft.ServerAddress) (to *Transport, cut bool, delay 
 	if name, ok := n.names[b]; ok {
 		b = name
 	}
-	return n.peers[b], n.cut[way{a, b}], n.delay
+	return n.peers[b], n.cut[direction{a, b}], n.delay
 }
 
 // Transport is a server's access to the network; it implements raft.Transport.

@@ -209,13 +209,13 @@ func (s *Store) commit(b *pebble.Batch) error {
 	if err := b.Commit(pebble.Sync); err != nil {
 		return s.stop(err)
 	}
-	// The engine does not see disk failures; the fuse does.
+	// The engine does not see disk failures; the fail-stop file system does.
 	return s.Err()
 }
 
 // stop stops the store because of an error that the engine returned.
 func (s *Store) stop(err error) error {
-	s.fuse.blow(err)
+	s.disk.fail(err)
 	return s.Err()
 }
 

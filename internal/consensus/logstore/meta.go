@@ -105,7 +105,7 @@ func decodeMeta(b []byte) (m meta, err error) {
 
 // putMeta replaces the file meta by m. The caller holds s.writing.
 func (s *Store) putMeta(m meta) error {
-	fs := s.fuse
+	fs := s.disk
 	path := fs.PathJoin(s.dir, metaName)
 	b := m.encode()
 	if err := writeFile(fs, path+".new", b); err != nil {

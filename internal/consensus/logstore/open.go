@@ -29,12 +29,12 @@ const (
 )
 
 func (s *Store) open() error {
-	db := s.fuse.PathJoin(s.dir, "db")
-	if err := s.fuse.MkdirAll(db, 0o700); err != nil {
+	db := s.disk.PathJoin(s.dir, "db")
+	if err := s.disk.MkdirAll(db, 0o700); err != nil {
 		return fmt.Errorf("raft log: %w", err)
 	}
 	var err error
-	if s.lock, err = pebble.LockDirectory(db, s.fuse); err != nil {
+	if s.lock, err = pebble.LockDirectory(db, s.disk); err != nil {
 		return fmt.Errorf("raft log in %s: lock the directory (is another process using it?): %w", s.dir, err)
 	}
 	if err := s.loadMeta(db); err != nil {
@@ -67,16 +67,16 @@ func (s *Store) open() error {
 // loadMeta reads the file meta. In a new directory it writes the first one, with session 0, which means that nothing
 // was acknowledged yet.
 func (s *Store) loadMeta(db string) error {
-	b, err := readAll(s.fuse, s.fuse.PathJoin(s.dir, metaName))
+	b, err := readAll(s.disk, s.disk.PathJoin(s.dir, metaName))
 	if errors.Is(err, fs.ErrNotExist) {
-		files, err := s.fuse.List(db)
+		files, err := s.disk.List(db)
 		if err != nil {
 			return fmt.Errorf("raft log in %s: %w", s.dir, err)
 		}
 		if len(files) > 1 { // the lock file always exists
 			return s.damaged("the file %s is missing", metaName)
 		}
-		if err := syncDir(s.fuse, s.fuse.PathDir(s.dir)); err != nil {
+		if err := syncDir(s.disk, s.disk.PathDir(s.dir)); err != nil {
 			return fmt.Errorf("raft log in %s: %w", s.dir, err)
 		}
 		return s.putMeta(meta{})
@@ -96,7 +96,7 @@ func (s *Store) loadMeta(db string) error {
 
 // create makes the engine's files. It replaces what a crash may have left of an earlier attempt.
 func (s *Store) create(db string) error {
-	files, err := s.fuse.List(db)
+	files, err := s.disk.List(db)
 	if err != nil {
 		return fmt.Errorf("raft log in %s: %w", s.dir, err)
 	}
@@ -104,7 +104,7 @@ func (s *Store) create(db string) error {
 		if f == "LOCK" {
 			continue
 		}
-		if err := s.fuse.Remove(s.fuse.PathJoin(db, f)); err != nil {
+		if err := s.disk.Remove(s.disk.PathJoin(db, f)); err != nil {
 			return fmt.Errorf("raft log in %s: %w", s.dir, err)
 		}
 	}
@@ -129,7 +129,7 @@ func (s *Store) openEngine(db string, exists bool) (err error) {
 		}
 	}()
 	o := &pebble.Options{
-		FS:                          s.fuse,
+		FS:                          s.disk,
 		Lock:                        s.lock,
 		FormatMajorVersion:          pebble.FormatTableFormatV6, // log files and tables distinguish damage from a torn end
 		ErrorIfNotExists:            exists,
@@ -138,8 +138,8 @@ func (s *Store) openEngine(db string, exists bool) (err error) {
 		TargetFileSizes:             [7]int64{memTable}, // one file and so one sync for each memtable
 		Logger:                      engineLogger{s},
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { s.fuse.blow(fmt.Errorf("background work of the engine: %w", err)) },
-			DataCorruption:  func(i pebble.DataCorruptionInfo) { s.fuse.blow(s.damaged("%s: %v", i.Path, i.Details)) },
+			BackgroundError: func(err error) { s.disk.fail(fmt.Errorf("background work of the engine: %w", err)) },
+			DataCorruption:  func(i pebble.DataCorruptionInfo) { s.disk.fail(s.damaged("%s: %v", i.Path, i.Details)) },
 			WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
 				s.log.Warn("raft log: writes wait for the disk", "reason", i.Reason)
 			},
@@ -148,7 +148,7 @@ func (s *Store) openEngine(db string, exists bool) (err error) {
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	s.db, err = pebble.Open(db, o)
 	switch {
-	case s.fuse.Err() != nil:
+	case s.disk.Err() != nil:
 		return s.Err()
 	case err == nil:
 		return nil
@@ -281,7 +281,7 @@ func (s *Store) begin() error {
 // the newest stamp. It needs no knowledge of the engine's framing. A head that a frame boundary cuts in two is
 // missed, but the next one is found.
 func (s *Store) lastStamp(db string) (newest stamp, err error) {
-	names, err := s.fuse.List(db)
+	names, err := s.disk.List(db)
 	if err != nil {
 		return newest, fmt.Errorf("raft log in %s: %w", s.dir, err)
 	}
@@ -289,7 +289,7 @@ func (s *Store) lastStamp(db string) (newest stamp, err error) {
 	if len(logs) == 0 {
 		return newest, s.damaged("the engine's log file is missing")
 	}
-	b, err := readAll(s.fuse, s.fuse.PathJoin(db, slices.Max(logs))) // file numbers have leading zeros
+	b, err := readAll(s.disk, s.disk.PathJoin(db, slices.Max(logs))) // file numbers have leading zeros
 	if err != nil {
 		return newest, fmt.Errorf("raft log in %s: %w", s.dir, err)
 	}
@@ -328,7 +328,7 @@ func (l engineLogger) Errorf(format string, args ...any) {
 	l.s.log.Warn("raft log engine: " + oneLine(fmt.Sprintf(format, args...)))
 }
 
-// Fatalf must not return. The fuse hides failed writes from pebble, so this is a fault of the engine itself.
+// Fatalf must not return. The fail-stop file system hides failed writes from pebble, so this is a fault of the engine itself.
 func (l engineLogger) Fatalf(format string, args ...any) {
 	panic("raft log engine in " + l.s.dir + ": " + fmt.Sprintf(format, args...))
 }

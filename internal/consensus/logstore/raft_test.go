@@ -162,7 +162,7 @@ func TestRaftRestoresABackupOnTheStore(t *testing.T) {
 // failed: the write is refused with the cause, and Failed tells it to stop.
 func TestRaftStopsLeadingOverAFailedLog(t *testing.T) {
 	s := startServer(t, t.TempDir(), true)
-	s.store.fuse.blow(io.ErrUnexpectedEOF)
+	s.store.disk.fail(io.ErrUnexpectedEOF)
 	if err := s.raft.Apply([]byte("lost"), 10*time.Second).Error(); err == nil {
 		t.Fatal("acknowledged what is not on disk")
 	}

@@ -51,7 +51,7 @@ type Options struct {
 type Store struct {
 	dir  string
 	log  *slog.Logger
-	fuse *fuse
+	disk *failStop
 	db   *pebble.DB
 	lock *pebble.Lock
 
@@ -83,12 +83,12 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.fs == nil {
 		o.fs = vfs.Default
 	}
-	s := &Store{dir: dir, log: o.Logger, fuse: newFuse(o.fs)}
+	s := &Store{dir: dir, log: o.Logger, disk: newFailStop(o.fs)}
 	err := s.open()
-	if cause := s.fuse.Err(); cause != nil {
+	if cause := s.disk.Err(); cause != nil {
 		err = s.failure(cause) // any other error follows from this one
 	} else if isNoSpace(err) {
-		err = s.failure(err) // the lock file, which does not go through the fuse
+		err = s.failure(err) // the lock file, which bypasses it
 	}
 	if err != nil {
 		s.shut() // its error matters less than err
@@ -99,7 +99,7 @@ func Open(dir string, o Options) (*Store, error) {
 
 // Err returns the error that stopped the store, or nil while it works.
 func (s *Store) Err() error {
-	if cause := s.fuse.Err(); cause != nil {
+	if cause := s.disk.Err(); cause != nil {
 		return s.failure(cause)
 	}
 	return nil
@@ -107,7 +107,7 @@ func (s *Store) Err() error {
 
 // Failed is closed at the first failed write or sync, including those in the background. Then the server must stop.
 // Err returns the cause.
-func (s *Store) Failed() <-chan struct{} { return s.fuse.blown }
+func (s *Store) Failed() <-chan struct{} { return s.disk.failed }
 
 // failure adds the directory to a disk error for the operator, and for the caller whether free space would help.
 func (s *Store) failure(cause error) error {
@@ -141,7 +141,7 @@ func (s *Store) Close() error {
 func (s *Store) shut() error {
 	var errs []error
 	if s.db != nil {
-		if err := s.db.Close(); err != nil && s.fuse.Err() == nil {
+		if err := s.db.Close(); err != nil && s.disk.Err() == nil {
 			errs = append(errs, fmt.Errorf("close raft log in %s: %w", s.dir, err))
 		}
 	}
@@ -157,7 +157,7 @@ func (s *Store) Bytes() (appended uint64, onDisk int64, err error) {
 	s.writing.Lock()
 	appended = s.bytes
 	s.writing.Unlock()
-	onDisk, err = sizeOf(s.fuse.FS, s.dir)
+	onDisk, err = sizeOf(s.disk.FS, s.dir)
 	return appended, onDisk, err
 }
 

@@ -41,7 +41,7 @@ const (
 	metaName     = "meta.json"
 	tempSuffix   = ".tmp"
 	sumName      = "meta.crc32c"
-	asideDir     = "damaged"
+	damagedDir   = "damaged"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -49,11 +49,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Store is a raft.SnapshotStore.
 type Store struct {
 	*raft.FileSnapshotStore
-	dir   string
-	log   *slog.Logger
-	aside []error
-	index uint64 // of the newest usable snapshot
-	first string // line of its state
+	dir     string
+	log     *slog.Logger
+	damaged []error
+	index   uint64 // of the newest usable snapshot
+	first   string // line of its state
 }
 
 var _ raft.SnapshotStore = (*Store)(nil)
@@ -79,9 +79,9 @@ func Open(dir string, retain int, logger *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// Aside returns why snapshots were set aside by Open, one error for each. If the log does not reach back to the
+// SetAside returns why snapshots were set aside by Open, one error for each. If the log does not reach back to the
 // newest of the others, this is why the server cannot start.
-func (s *Store) Aside() []error { return s.aside }
+func (s *Store) SetAside() []error { return s.damaged }
 
 // Continues returns an error if the log does not continue where the newest usable snapshot ends. Then entries are
 // missing, and raft, which does not check, would panic during its start. Continues reads that snapshot once.
@@ -96,7 +96,7 @@ func (s *Store) Continues(log raft.LogStore) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	damaged = append(damaged, s.aside...)
+	damaged = append(damaged, s.damaged...)
 	switch {
 	case first > index+1:
 		return fmt.Errorf("the newest usable snapshot in %s ends with entry %d but the log begins with entry %d: entries are missing; "+
@@ -175,8 +175,8 @@ func (s *Store) tidy() error {
 		if errors.Is(err, errNewer) || isIOError(err) {
 			return berth.Errorf(berth.Invalid, "snapshot %s: %w", path, err)
 		}
-		s.aside = append(s.aside, fmt.Errorf("snapshot %s: %w", path, err))
-		s.log.Warn("a damaged snapshot was set aside", "snapshot", path, "to", asideDir, "error", err)
+		s.damaged = append(s.damaged, fmt.Errorf("snapshot %s: %w", path, err))
+		s.log.Warn("a damaged snapshot was set aside", "snapshot", path, "to", damagedDir, "error", err)
 		if err := s.setAside(d.Name()); err != nil {
 			return s.failed("set aside a damaged snapshot in", err)
 		}
@@ -185,7 +185,7 @@ func (s *Store) tidy() error {
 }
 
 func (s *Store) setAside(id string) error {
-	to := filepath.Join(s.dir, asideDir)
+	to := filepath.Join(s.dir, damagedDir)
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}

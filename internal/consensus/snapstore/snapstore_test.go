@@ -101,8 +101,8 @@ func TestNewestSnapshotsAreKept(t *testing.T) {
 	if got := indexes(t, s); len(got) != 2 || got[0] != 40 || got[1] != 30 {
 		t.Fatal(got)
 	}
-	if usable(t, s, state) != 40 || len(s.Aside()) != 0 {
-		t.Fatal(s.Aside())
+	if usable(t, s, state) != 40 || len(s.SetAside()) != 0 {
+		t.Fatal(s.SetAside())
 	}
 }
 
@@ -137,8 +137,8 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, dir)
-	if usable(t, s, state) != 10 || len(s.Aside()) != 1 {
-		t.Fatal("after a crash before the seal:", s.Aside())
+	if usable(t, s, state) != 10 || len(s.SetAside()) != 1 {
+		t.Fatal("after a crash before the seal:", s.SetAside())
 	}
 }
 

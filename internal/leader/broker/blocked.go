@@ -28,33 +28,33 @@ type onNodes struct {
 	freed  freed[berth.NodeID]
 }
 
-// Room is the capacity that a change frees, one bit for each kind.
-type Room uint8
+// Capacity is the capacity that a change frees, one bit for each kind.
+type Capacity uint8
 
 const (
-	RoomCPU Room = 1 << iota
-	RoomMemory
-	RoomDisk
-	RoomPorts
-	RoomCores
-	RoomDevices
-	RoomNode // a node came or changed: it may meet constraints that no node met before
-	RoomPool // an exclusive host pool no longer reserves a node
-	RoomAll  = 1<<roomKinds - 1
+	CapacityCPU Capacity = 1 << iota
+	CapacityMemory
+	CapacityDisk
+	CapacityPorts
+	CapacityCores
+	CapacityDevices
+	CapacityNode // a node came or changed: it may meet constraints that no node met before
+	CapacityPool // an exclusive host pool no longer reserves a node
+	CapacityAll  = 1<<capacityKinds - 1
 
-	roomKinds = 8
+	capacityKinds = 8
 )
 
-// roomOf returns the capacity that an allocation frees when it ends.
-func roomOf(a *berth.Alloc) (r Room) {
+// capacityOf returns the capacity that an allocation frees when it ends.
+func capacityOf(a *berth.Alloc) (r Capacity) {
 	w := fit.RequestOf(a.Group)
 	g := a.Grant()
 	for _, x := range []struct {
 		has  bool
-		kind Room
+		kind Capacity
 	}{
-		{w.Ask.CPU > 0, RoomCPU}, {w.Ask.MemoryMB > 0, RoomMemory}, {w.Ask.DiskMB > 0, RoomDisk}, {w.HasPorts(), RoomPorts},
-		{len(g.Cores) > 0, RoomCores | RoomCPU}, {len(g.Devices) > 0, RoomDevices},
+		{w.Ask.CPU > 0, CapacityCPU}, {w.Ask.MemoryMB > 0, CapacityMemory}, {w.Ask.DiskMB > 0, CapacityDisk}, {w.HasPorts(), CapacityPorts},
+		{len(g.Cores) > 0, CapacityCores | CapacityCPU}, {len(g.Devices) > 0, CapacityDevices},
 	} {
 		if x.has {
 			r |= x.kind
@@ -63,23 +63,23 @@ func roomOf(a *berth.Alloc) (r Room) {
 	return r
 }
 
-// wanted returns the kinds of capacity that an evaluation waits for.
-func wanted(m *berth.Missed) Room {
-	r := RoomNode | RoomPool
+// lacking returns the kinds of capacity that an evaluation waits for.
+func lacking(m *berth.Missed) Capacity {
+	r := CapacityNode | CapacityPool
 	for _, d := range m.Dimensions {
 		switch {
 		case d == fit.DimCPU:
-			r |= RoomCPU
+			r |= CapacityCPU
 		case d == fit.DimMemory:
-			r |= RoomMemory
+			r |= CapacityMemory
 		case d == fit.DimDisk:
-			r |= RoomDisk
+			r |= CapacityDisk
 		case strings.HasPrefix(d, fit.DimCores):
-			r |= RoomCores
+			r |= CapacityCores
 		case strings.HasPrefix(d, fit.DimDevices):
-			r |= RoomDevices
+			r |= CapacityDevices
 		default:
-			r |= RoomPorts
+			r |= CapacityPorts
 		}
 	}
 	return r
@@ -156,15 +156,15 @@ func (o *onNodes) missed(e *berth.Eval, index uint64) bool {
 }
 
 // helpsOn reports whether capacity of kinds r on its node can help an evaluation.
-func helpsOn(e *berth.Eval, r Room) bool {
-	return e.Missed == nil || e.Missed.Escaped || wanted(e.Missed)&r != 0
+func helpsOn(e *berth.Eval, r Capacity) bool {
+	return e.Missed == nil || e.Missed.Escaped || lacking(e.Missed)&r != 0
 }
 
 // helps reports whether capacity of kinds r on a node of the class can help an evaluation. It cannot if the
 // evaluation saw nodes of that class and none was feasible, or if there was enough capacity of those kinds already.
-func helps(e *berth.Eval, class string, r Room) bool {
+func helps(e *berth.Eval, class string, r Capacity) bool {
 	if e.Type != berth.TypeStream { // pools matter only to stream jobs
-		if r &^= RoomPool; r == 0 {
+		if r &^= CapacityPool; r == 0 {
 			return false
 		}
 	}
@@ -173,7 +173,7 @@ func helps(e *berth.Eval, class string, r Room) bool {
 		return true
 	}
 	ok, seen := m.Classes[class]
-	return (ok || !seen) && wanted(m)&r != 0
+	return (ok || !seen) && lacking(m)&r != 0
 }
 
 // Remove forgets an evaluation.
@@ -190,7 +190,7 @@ func (b *Blocked) Remove(id berth.EvalID) {
 
 // Freed records that a node of the class got capacity at an index. It removes and returns the evaluations that this
 // can help.
-func (b *Blocked) Freed(class string, r Room, index uint64) (out []*berth.Eval) {
+func (b *Blocked) Freed(class string, r Capacity, index uint64) (out []*berth.Eval) {
 	b.freed.note(class, r, index)
 	for _, e := range b.evals {
 		if helps(e, class, r) {
@@ -204,7 +204,7 @@ func (b *Blocked) Freed(class string, r Room, index uint64) (out []*berth.Eval) 
 // FreedOn records that a node got capacity at an index. It removes and returns the evaluations that wait for that
 // node and that this can help. Nothing else wakes evaluations that wait for one node, so it must be called in
 // clusters with jobs that run on every node.
-func (b *Blocked) FreedOn(node berth.NodeID, r Room, index uint64) (out []*berth.Eval) {
+func (b *Blocked) FreedOn(node berth.NodeID, r Capacity, index uint64) (out []*berth.Eval) {
 	b.on.freed.note(node, r, index)
 	for _, e := range b.on.byNode[node] {
 		if helpsOn(e, r) {

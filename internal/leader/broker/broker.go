@@ -34,14 +34,14 @@ type Broker struct {
 	poke    chan struct{} // wakes Run
 	closed  bool
 	paused  bool // by an operator: nothing is delivered
-	evict   bool // more jobs may preempt others since the blocked evaluations were last looked at
+	preempt bool // more jobs may preempt others since the blocked evaluations were last looked at
 	recent  *recent
 	// unready is the newest index at which a node stopped taking allocations.
 	unready uint64
 
 	// OnEnd, if set before Run, is called once for each evaluation that ended. The broker is locked during the call,
 	// so it must be quick and must not call back.
-	Told func(Ended)
+	OnEnd func(Ended)
 }
 
 // New returns the broker of a term.
@@ -122,10 +122,10 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 			b.rebuild(at.Snapshot)
 			continue
 		}
-		freed := map[string]Room{}
-		var freedOn map[berth.NodeID]Room // nil if no job runs on every node
+		freed := map[string]Capacity{}
+		var freedOn map[berth.NodeID]Capacity // nil if no job runs on every node
 		if at.Snapshot.AnyPerNode() {
-			freedOn = map[berth.NodeID]Room{}
+			freedOn = map[berth.NodeID]Capacity{}
 		}
 		for i := range at.Changes {
 			if n, r := b.take(at.Snapshot, before, &at.Changes[i], now); r != 0 {
@@ -134,12 +134,12 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 					freedOn[n.ID] |= r
 				}
 			}
-			for _, n := range opened(at.Snapshot, &at.Changes[i]) {
-				freed[n.Class] |= RoomPool
+			for _, n := range released(at.Snapshot, &at.Changes[i]) {
+				freed[n.Class] |= CapacityPool
 			}
 		}
-		if b.evict {
-			b.evict = false
+		if b.preempt {
+			b.preempt = false
 			for _, e := range b.blocked.FreedAll(at.Snapshot.Index) {
 				b.queue.Add(e, now)
 			}
@@ -162,12 +162,12 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 
 // take processes one change of the state. before is the index of the state before the change. If a node got capacity
 // by it, take returns the node and the kinds of capacity.
-func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now time.Time) (on *berth.Node, freed Room) {
+func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now time.Time) (on *berth.Node, freed Capacity) {
 	switch c.Table {
 	case state.SchedulerConfigs:
 		b.paused = s.SchedulerConfig().PauseEvalBroker
 		old, _ := c.Old.(*berth.SchedulerConfig)
-		b.evict = b.evict || evictsMore(old, s.SchedulerConfig())
+		b.preempt = b.preempt || preemptsMore(old, s.SchedulerConfig())
 	case state.Evals:
 		if e, ok := c.New.(*berth.Eval); ok {
 			old, _ := c.Old.(*berth.Eval)
@@ -180,13 +180,13 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 		n, _ := c.New.(*berth.Node)
 		old, _ := c.Old.(*berth.Node)
 		if n != nil && n.Ready() && (old == nil || !old.Ready() || !sameForScheduling(old, n)) {
-			return n, RoomAll
+			return n, CapacityAll
 		}
 		if old != nil && old.Ready() {
 			b.unready = max(b.unready, c.Index)
 		}
 		if old != nil && n != nil && (awaitedInVain(s, old, n) || staysUpdated(s, old, n)) {
-			return n, RoomAll
+			return n, CapacityAll
 		}
 	case state.Allocs:
 		old, _ := c.Old.(*berth.Alloc)
@@ -194,7 +194,7 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 			return nil, 0
 		}
 		a, _ := c.New.(*berth.Alloc)
-		r := roomMade(s, old, a)
+		r := capacityFreed(s, old, a)
 		if r == 0 {
 			return nil, 0
 		}
@@ -217,7 +217,7 @@ func sameForScheduling(a, b *berth.Node) bool {
 
 func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
 	if e.Terminal() {
-		b.tell(b.recent.end(e))
+		b.notify(b.recent.end(e))
 	}
 	if berth.PerNode(e.Type) && decided(old, e) {
 		b.queue.Drop(e.ID)
@@ -341,7 +341,7 @@ func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.De
 		}
 		b.mu.Unlock()
 		if len(out) > 0 {
-			b.rouse() // their delivery can time out
+			b.wakeRun() // their delivery can time out
 			return out, nil
 		}
 		select {
@@ -352,8 +352,8 @@ func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.De
 	}
 }
 
-// rouse makes Run look at its timers again.
-func (b *Broker) rouse() {
+// wakeRun makes Run look at its timers again.
+func (b *Broker) wakeRun() {
 	select {
 	case b.poke <- struct{}{}:
 	default:
@@ -380,16 +380,16 @@ func (b *Broker) Ack(id berth.EvalID, token berth.Token) error {
 	defer b.mu.Unlock()
 	err := b.queue.Ack(id, token)
 	if err == nil {
-		b.tell(b.recent.ack(id, time.Now()))
+		b.notify(b.recent.ack(id, time.Now()))
 	}
 	b.wake()
 	return err
 }
 
-// tell passes on that an evaluation ended. b.mu is held.
-func (b *Broker) tell(e Ended, ok bool) {
-	if ok && b.Told != nil {
-		b.Told(e)
+// notify passes on that an evaluation ended. b.mu is held.
+func (b *Broker) notify(e Ended, ok bool) {
+	if ok && b.OnEnd != nil {
+		b.OnEnd(e)
 	}
 }
 
@@ -398,7 +398,7 @@ func (b *Broker) Nack(id berth.EvalID, token berth.Token) error {
 	b.mu.Lock()
 	err := b.queue.Nack(id, token, time.Now())
 	b.mu.Unlock()
-	b.rouse()
+	b.wakeRun()
 	return err
 }
 

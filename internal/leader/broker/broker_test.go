@@ -111,7 +111,7 @@ func blocks(eval int, class string, on uint64) func(*state.ApplyPlan) {
 
 func number(e *berth.Eval) int { hi, _ := e.ID.Words(); return int(hi >> 32) }
 
-func TestWhatIsPendingIsHandedOutUntilItEnds(t *testing.T) {
+func TestPendingIsDeliveredUntilItEnds(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(register(t, "web", 1))
 		d := b.next()
@@ -241,7 +241,7 @@ func node(n int) *state.RegisterNode { return statetest.AddNode(n, 4000, 4000) }
 
 func (b *term) class() string { return b.store.Snapshot().NodeByNumber(0).Class }
 
-func TestRoomUnblocks(t *testing.T) {
+func TestCapacityUnblocks(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), register(t, "web", 1))
 		b.next()

@@ -3,14 +3,14 @@ package broker
 // freed remembers for each K when it last got capacity of each kind. An evaluation that was decided on an older state
 // missed that and does not wait at all.
 type freed[K comparable] struct {
-	at    map[K]*roomAt
+	at    map[K]*capacityAt
 	most  int    // entries in at
 	any   uint64 // the newest index ever recorded
 	floor uint64 // the newest index that may have been dropped from at
 }
 
-// roomAt holds the newest index at which capacity of each kind came free.
-type roomAt [roomKinds]uint64
+// capacityAt holds the newest index at which capacity of each kind came free.
+type capacityAt [capacityKinds]uint64
 
 // The number of classes and nodes that are remembered. Nodes that change make new classes.
 const (
@@ -18,17 +18,17 @@ const (
 	nodesKept   = 1 << 16
 )
 
-func remember[K comparable](most int) freed[K] { return freed[K]{at: map[K]*roomAt{}, most: most} }
+func remember[K comparable](most int) freed[K] { return freed[K]{at: map[K]*capacityAt{}, most: most} }
 
 // note records that k got capacity at an index.
-func (f *freed[K]) note(k K, r Room, index uint64) {
+func (f *freed[K]) note(k K, r Capacity, index uint64) {
 	if len(f.at) >= f.most {
 		clear(f.at)
 		f.floor = f.any
 	}
 	at := f.at[k]
 	if at == nil {
-		at = new(roomAt)
+		at = new(capacityAt)
 		f.at[k] = at
 	}
 	for kind := range at {
@@ -52,7 +52,7 @@ func (f *freed[K]) since(index uint64) (sure, all bool) {
 }
 
 // since returns the kinds of capacity that came free after an index.
-func (at *roomAt) since(index uint64) (r Room) {
+func (at *capacityAt) since(index uint64) (r Capacity) {
 	if at == nil {
 		return 0
 	}

@@ -51,7 +51,7 @@ func (b *term) everywhere(n int) {
 
 // Those of one job that were woken together and are looked at by the newest
 // alone go on waiting: none is canceled, and room wakes each of them again.
-func TestWhoNeedNotBeLookedAtWaitsOn(t *testing.T) {
+func TestSupersededWaitersGoOnWaiting(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(3)
 		b.do(statetest.AddNode(1, 4500, 4000), statetest.AddNode(2, 4500, 4000), statetest.AddNode(3, 4500, 4000))
@@ -107,7 +107,7 @@ func TestWhoNeedNotBeLookedAtWaitsOn(t *testing.T) {
 // Room that came after the state on which the newest of a job was decided, and
 // that woke those that need not be looked at because of it, is not missed: that
 // one did not see it.
-func TestRoomThatTheNewestDidNotSee(t *testing.T) {
+func TestCapacityThatTheNewestDidNotSee(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		inTerm(t, func(b *term) {
 			b.everywhere(2)
@@ -147,7 +147,7 @@ func TestRoomThatTheNewestDidNotSee(t *testing.T) {
 // What waits for a node is left to another of its job that is woken after it.
 // If that did not see the room which woke it, it is looked at, though the worker
 // was done before the broker heard what it decided.
-func TestWhoIsDoneBeforeTheBrokerHears(t *testing.T) {
+func TestAckBeforeTheBrokerSeesTheCommit(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)
 		b.do(statetest.AddNode(1, 4500, 4000))
@@ -187,7 +187,7 @@ func TestWhoIsDoneBeforeTheBrokerHears(t *testing.T) {
 // is the plan of, comes with one commit. Room that the plan did not see is not
 // missed, though the latter was taken from its worker meanwhile and waits for
 // another one, so that the former was left to it.
-func TestRoomThatAPlanOnItsWayDidNotSee(t *testing.T) {
+func TestCapacityThatAPendingPlanDidNotSee(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)
 		b.do(&state.CreateEvals{Evals: []state.EvalFor{{
@@ -219,7 +219,7 @@ func TestRoomThatAPlanOnItsWayDidNotSee(t *testing.T) {
 
 // What waits for a node and was left to a newer one of its job is looked at after
 // all if that one is canceled with the commit that brought it: it looks at nothing.
-func TestTheNewerOneIsGoneAtOnce(t *testing.T) {
+func TestTheNewerOneIsCancelledAtOnce(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)
 		b.do(statetest.AddNode(2, 9000, 4000)) // wakes one, which nobody asks for yet

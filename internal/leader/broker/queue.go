@@ -54,7 +54,7 @@ type item struct {
 	token      berth.Token
 	at         time.Time // when it is due, or its time is up
 	place      int       // in the heap it is in
-	timing     bool      // it is in timers
+	inTimers   bool      // it is in timers
 }
 
 type itemState int
@@ -97,7 +97,7 @@ func (q *Queue) Add(e *berth.Eval, now time.Time) {
 		q.items[e.ID] = it
 		if due := time.Unix(0, e.WaitUntil); e.WaitUntil != 0 && due.After(now) {
 			it.state = itemDelayed
-			q.alarm(it, due)
+			q.setTimer(it, due)
 			return
 		}
 		q.enqueue(it)
@@ -197,12 +197,12 @@ func (q *Queue) Next(types []string, most int, now time.Time) (out []berth.Deliv
 		if best == nil {
 			break
 		}
-		out = append(out, q.hand(best, now))
+		out = append(out, q.deliver(best, now))
 	}
 	return out
 }
 
-func (q *Queue) hand(it *item, now time.Time) berth.Delivery {
+func (q *Queue) deliver(it *item, now time.Time) berth.Delivery {
 	q.unready(it)
 	s := q.slot(it.eval.Key())
 	s.held, s.waiting = it, nil
@@ -210,7 +210,7 @@ func (q *Queue) hand(it *item, now time.Time) berth.Delivery {
 	it.state, it.token, it.dequeued = itemHeld, q.tokens, now
 	it.deliveries++
 	it.applying = false
-	q.alarm(it, now.Add(q.limits.NackTimeout))
+	q.setTimer(it, now.Add(q.limits.NackTimeout))
 	return berth.Delivery{
 		Eval: it.eval, Token: it.token, Enqueued: it.enqueued.UnixNano(), Dequeued: now.UnixNano(), Count: it.deliveries,
 	}
@@ -229,7 +229,7 @@ func (q *Queue) Extend(id berth.EvalID, token berth.Token, applying bool, now ti
 	}
 	it := q.items[id]
 	it.applying = applying
-	q.alarm(it, now.Add(q.limits.NackTimeout))
+	q.setTimer(it, now.Add(q.limits.NackTimeout))
 	return nil
 }
 
@@ -281,12 +281,12 @@ func (q *Queue) giveBack(it *item, now time.Time) {
 		delay = q.limits.FirstNackDelay
 	}
 	it.state = itemDelayed
-	q.alarm(it, now.Add(delay))
+	q.setTimer(it, now.Add(delay))
 }
 
 // release makes the next evaluation of a job ready when one is no longer held.
 func (q *Queue) release(it *item) {
-	q.silence(it)
+	q.stopTimer(it)
 	k := it.eval.Key()
 	s := q.slot(k)
 	if s.held == it {
@@ -316,7 +316,7 @@ func (q *Queue) Tick(now time.Time) (again time.Time) {
 		if it.at.After(now) {
 			return it.at
 		}
-		q.silence(it)
+		q.stopTimer(it)
 		switch it.state {
 		case itemDelayed:
 			q.enqueue(it)
@@ -327,16 +327,16 @@ func (q *Queue) Tick(now time.Time) (again time.Time) {
 	return time.Time{}
 }
 
-func (q *Queue) alarm(it *item, at time.Time) {
-	q.silence(it)
-	it.at, it.timing = at, true
+func (q *Queue) setTimer(it *item, at time.Time) {
+	q.stopTimer(it)
+	it.at, it.inTimers = at, true
 	heap.Push(&q.timers, it)
 }
 
-func (q *Queue) silence(it *item) {
-	if it.timing {
+func (q *Queue) stopTimer(it *item) {
+	if it.inTimers {
 		heap.Remove(&q.timers, it.place)
-		it.timing = false
+		it.inTimers = false
 	}
 }
 

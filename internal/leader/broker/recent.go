@@ -18,9 +18,9 @@ type recent struct {
 }
 
 type ending struct {
-	eval  *berth.Eval // nil before its commit is seen
-	acked int64       // ns since 1970; 0 before that
-	told  bool
+	eval     *berth.Eval // nil before its commit is seen
+	acked    int64       // ns since 1970; 0 before that
+	reported bool
 }
 
 func newRecent() *recent {
@@ -58,8 +58,8 @@ func (r *recent) end(e *berth.Eval) (Ended, bool) {
 		return Ended{}, false
 	}
 	x.eval = e
-	x.told = x.acked > 0 || e.Timeline.Applied == 0
-	return Ended{e, x.acked}, x.told
+	x.reported = x.acked > 0 || e.Timeline.Applied == 0
+	return Ended{e, x.acked}, x.reported
 }
 
 func (r *recent) ack(id berth.EvalID, now time.Time) (Ended, bool) {
@@ -68,8 +68,8 @@ func (r *recent) ack(id berth.EvalID, now time.Time) (Ended, bool) {
 		return Ended{}, false
 	}
 	x.acked = now.UnixNano()
-	tell := x.eval != nil && !x.told
-	x.told = x.told || tell
+	tell := x.eval != nil && !x.reported
+	x.reported = x.reported || tell
 	return Ended{x.eval, x.acked}, tell
 }
 

@@ -16,7 +16,7 @@ func TestAcknowledgedIsRemembered(t *testing.T) {
 	inTerm(t, func(b *term) {
 		applied := func(c *state.ApplyPlan) { c.End.Timeline = berth.Timeline{Applied: 1, Deliveries: 1} }
 		told := map[int]broker.Ended{}
-		b.Told = func(e broker.Ended) {
+		b.OnEnd = func(e broker.Ended) {
 			if _, twice := told[number(e.Eval)]; twice {
 				t.Errorf("evaluation %d is told of twice", number(e.Eval))
 			}

@@ -187,15 +187,15 @@ func (tl *teller) blockedEval(l *statetest.Line) *berth.Eval {
 }
 
 // room is what kinds of room come free: all if it does not say.
-func (tl *teller) room(l *statetest.Line) (r broker.Room) {
-	kinds := map[string]broker.Room{
-		"cpu": broker.RoomCPU, "memory": broker.RoomMemory, "disk": broker.RoomDisk, "ports": broker.RoomPorts, "node": broker.RoomNode,
-		"cores": broker.RoomCores, "devices": broker.RoomDevices, "pool": broker.RoomPool,
+func (tl *teller) room(l *statetest.Line) (r broker.Capacity) {
+	kinds := map[string]broker.Capacity{
+		"cpu": broker.CapacityCPU, "memory": broker.CapacityMemory, "disk": broker.CapacityDisk, "ports": broker.CapacityPorts, "node": broker.CapacityNode,
+		"cores": broker.CapacityCores, "devices": broker.CapacityDevices, "pool": broker.CapacityPool,
 	}
 	for _, k := range l.List("room") {
 		r |= kinds[k]
 	}
-	return cmp.Or(r, broker.RoomAll)
+	return cmp.Or(r, broker.CapacityAll)
 }
 
 func (tl *teller) next(l *statetest.Line) string {

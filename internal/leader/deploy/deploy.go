@@ -24,8 +24,8 @@ const (
 	pace = 250 * time.Millisecond
 	// retry is when a deployment is looked at again after a command about it, in case that was refused.
 	retry = time.Second
-	// net is how long a deployment without changes is not looked at.
-	net = 5 * time.Minute
+	// recheck is how long a deployment without changes is not looked at.
+	recheck = 5 * time.Minute
 	// patience is how long a scheduler has to cancel a deployment that its job no longer needs.
 	patience = time.Minute
 	// grace is added to an allocation's healthy deadline, because its agent starts counting when it first sees the
@@ -42,12 +42,12 @@ type Controller struct {
 
 // watch is what is remembered of one deployment.
 type watch struct {
-	id      berth.DeploymentID
-	at      time.Time // when it is looked at again at the latest
-	place   int       // in alarms
-	stepped time.Time // when its last step was asked for
-	silence time.Time // when its allocations are next searched for ones without a health report
-	left    time.Time // when it was first seen that its job no longer needs it; zero if it does
+	id            berth.DeploymentID
+	at            time.Time // when it is looked at again at the latest
+	place         int       // in alarms
+	stepped       time.Time // when its last step was asked for
+	nextSearch    time.Time // when its allocations are next searched for ones without a health report
+	obsoleteSince time.Time // when it was first seen that its job no longer needs it; zero if it does
 }
 
 // New returns the controller of a term.
@@ -82,11 +82,11 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 func (c *Controller) look(l *look, d *berth.Deployment) {
 	w := c.watches[d.ID]
 	if w == nil {
-		w = &watch{id: d.ID, at: l.now.Add(net)}
+		w = &watch{id: d.ID, at: l.now.Add(recheck)}
 		c.watches[d.ID] = w
 		heap.Push(&c.alarms, w)
 	}
-	l.again = l.now.Add(net)
+	l.again = l.now.Add(recheck)
 	l.deployment(w, d)
 	w.at = l.again
 	heap.Fix(&c.alarms, w.place)
@@ -116,23 +116,23 @@ func (l *look) propose(c state.Command) {
 // deployment decides about one deployment.
 func (l *look) deployment(w *watch, d *berth.Deployment) {
 	j := l.Job(d.Key())
-	if why := left(j, d); why != "" {
+	if why := obsolete(j, d); why != "" {
 		l.abandoned(w, d, why)
 		return
 	}
-	w.left = time.Time{}
+	w.obsoleteSince = time.Time{}
 	switch {
 	case d.Status != berth.DeploymentRunning:
 	case l.fails(d, j):
 	case l.promotes(d):
 	default:
-		l.silent(w, d, j)
+		l.markSilent(w, d, j)
 		l.step(w, d)
 	}
 }
 
-// left returns why a job no longer needs a deployment, or "" if it does.
-func left(j *berth.Job, d *berth.Deployment) string {
+// obsolete returns why a job no longer needs a deployment, or "" if it does.
+func obsolete(j *berth.Job, d *berth.Deployment) string {
 	switch {
 	case j == nil || j.UID != d.JobUID || j.Stop:
 		return berth.DeploymentJobStopped
@@ -144,10 +144,10 @@ func left(j *berth.Job, d *berth.Deployment) string {
 
 // abandoned cancels a deployment that its job no longer needs, if the scheduler has not done so in time.
 func (l *look) abandoned(w *watch, d *berth.Deployment, why string) {
-	if w.left.IsZero() {
-		w.left = l.now
+	if w.obsoleteSince.IsZero() {
+		w.obsoleteSince = l.now
 	}
-	if due := w.left.Add(patience); l.now.Before(due) {
+	if due := w.obsoleteSince.Add(patience); l.now.Before(due) {
 		l.wake(due)
 		return
 	}
@@ -202,7 +202,7 @@ func (l *look) complete(d *berth.Deployment, group string) bool {
 	}
 	n := 0
 	for a := range l.AllocsOf(d.Key()) {
-		if a.Job.PerNode() && !l.takes(a.NodeID) {
+		if a.Job.PerNode() && !l.takesAllocs(a.NodeID) {
 			continue // the total does not count it either
 		}
 		if m := a.Rest(); m.DeploymentID == d.ID && a.Live() && a.Group.Name == group && m.DeploymentStatus != nil {
@@ -214,8 +214,8 @@ func (l *look) complete(d *berth.Deployment, group string) bool {
 	return n >= s.DesiredTotal
 }
 
-// takes reports whether a node takes allocations.
-func (l *look) takes(id berth.NodeID) bool {
+// takesAllocs reports whether a node takes allocations.
+func (l *look) takesAllocs(id berth.NodeID) bool {
 	n := l.Node(id)
 	return n != nil && n.Ready()
 }
@@ -253,21 +253,21 @@ func (l *look) step(w *watch, d *berth.Deployment) {
 	l.wake(l.now.Add(retry))
 }
 
-// silent marks allocations as unhealthy that have reported no health for too long: their agents would have, had they
+// markSilent marks allocations as unhealthy that have reported no health for too long: their agents would have, had they
 // been able to. It also finds allocations that will never report.
-func (l *look) silent(w *watch, d *berth.Deployment, j *berth.Job) {
-	if w.silence.IsZero() {
-		w.silence = time.Unix(0, d.CreateTime).Add(longest(j))
+func (l *look) markSilent(w *watch, d *berth.Deployment, j *berth.Job) {
+	if w.nextSearch.IsZero() {
+		w.nextSearch = time.Unix(0, d.CreateTime).Add(longest(j))
 	}
-	if l.now.Before(w.silence) {
-		l.wake(w.silence)
+	if l.now.Before(w.nextSearch) {
+		l.wake(w.nextSearch)
 		return
 	}
-	w.silence = l.now.Add(longest(j))
+	w.nextSearch = l.now.Add(longest(j))
 	var unhealthy []berth.AllocID
 	fail := false
 	for a := range l.AllocsOf(d.Key()) {
-		if l.gaveUp(d, j, a) {
+		if l.failedForGood(d, j, a) {
 			l.propose(&state.FailDeployment{ID: d.ID, Description: berth.DeploymentUnhealthy, Now: l.now.UnixNano()})
 			return
 		}
@@ -279,27 +279,27 @@ func (l *look) silent(w *watch, d *berth.Deployment, j *berth.Job) {
 		if !l.now.Before(due) {
 			unhealthy = append(unhealthy, a.ID)
 			fail = fail || u.ProgressDeadline == 0
-		} else if due.Before(w.silence) {
-			w.silence = due
+		} else if due.Before(w.nextSearch) {
+			w.nextSearch = due
 		}
 	}
-	l.wake(w.silence)
+	l.wake(w.nextSearch)
 	if len(unhealthy) > 0 {
 		l.propose(&state.SetAllocHealth{ID: d.ID, Unhealthy: unhealthy, Silent: true, Fail: fail, Now: l.now.UnixNano()})
 	}
 }
 
-// gaveUp reports whether an allocation holds up a deployment that has no progress deadline to end it. Such an
+// failedForGood reports whether an allocation holds up a deployment that has no progress deadline to end it. Such an
 // allocation failed for good, though it may have been healthy before, and nothing will replace it. For a system job
 // it can also be one of an earlier version; for a service the rollout replaces those.
-func (l *look) gaveUp(d *berth.Deployment, j *berth.Job, a *berth.Alloc) bool {
+func (l *look) failedForGood(d *berth.Deployment, j *berth.Job, a *berth.Alloc) bool {
 	s, g := d.TaskGroups[a.Group.Name], j.Group(a.Group.Name)
 	switch {
 	case a.Client != berth.ClientFailed || !a.Wanted() || a.Orphaned || a.Job.UID != d.JobUID:
 		return false
 	case s == nil || s.ProgressDeadline > 0 || g == nil || int64(a.Index) >= int64(g.Count):
 		return false
-	case a.Rest().DeploymentID != d.ID && !(j.PerNode() && s.Past()), j.PerNode() && !l.takes(a.NodeID):
+	case a.Rest().DeploymentID != d.ID && !(j.PerNode() && s.Past()), j.PerNode() && !l.takesAllocs(a.NodeID):
 		return false
 	}
 	for e := range l.EvalsOf(d.Key()) {

@@ -1,12 +1,10 @@
-// Package drain empties nodes that an operator wants free. It decides which
-// allocations leave next, and when a node is done; the scheduler finds their
-// new places, the agents start and stop them.
+// Package drain empties nodes that an operator wants to free. It decides which allocations leave next and when a node
+// is done. The scheduler finds their new nodes; the agents start and stop them.
 //
-// Services leave by their group's migrate block: so many at a time, over all
-// nodes, and the next when the replacements are healthy. What is meant to end
-// runs on until the drain's deadline, and system jobs go when all others have
-// gone. At the deadline everything goes. A node is done when its agent has
-// confirmed every end.
+// Services leave by their group's migrate block: at most max_parallel at a time over all nodes, and the next ones
+// when the replacements are healthy. Batch allocations run on until the drain's deadline, and system jobs leave when
+// all others have left. At the deadline everything leaves. A node is done when its agent has confirmed the end of
+// every allocation.
 package drain
 
 import (
@@ -20,15 +18,14 @@ import (
 	"berth/internal/state"
 )
 
-// Controller drives the drains of one term. All that it decides follows from
-// the snapshot: what it keeps is only what it found last, so that a step costs
-// what changed.
+// Controller drives the drains of one term. All decisions follow from the snapshot. It keeps only what it found last,
+// so that the cost of a step grows with what changed.
 type Controller struct {
 	chance *rand.ChaCha8
 	nodes  map[berth.NodeID]*node
-	order  []*node // those of the last step, as the snapshot orders them
+	order  []*node // the nodes of the last step, in the snapshot's order
 	jobs   map[incarnation]*job
-	all    []*job // the same, in any order
+	all    []*job // the same jobs, in any order
 }
 
 // New returns the controller of a term. IDs come from the seed.
@@ -36,41 +33,40 @@ func New(seed [32]byte) *Controller {
 	return &Controller{chance: rand.NewChaCha8(seed), nodes: map[berth.NodeID]*node{}, jobs: map[incarnation]*job{}}
 }
 
-// Watched are the keys whose change a step looks at.
+// Watched returns the keys whose changes a step looks at.
 func Watched() []state.WatchKey {
 	return []state.WatchKey{state.OnTable(state.Nodes), state.OnTable(state.Allocs), state.OnTable(state.Jobs)}
 }
 
-// incarnation names a job that is not one of the same name made later.
+// incarnation names a job, and not a later job of the same name.
 type incarnation struct {
 	key berth.JobKey
 	uid berth.UID
 }
 
-// node is what was found of a draining node.
+// node is what was found on a draining node.
 type node struct {
 	*berth.Node
-	touched uint64 // when an allocation of it last changed
+	touched uint64 // index of the last change of an allocation on it
 	forced  bool
-	// moves are the allocations of services that are there, and leave by their
-	// migrate block.
+	// moves are the allocations of services on the node, which leave by their migrate block.
 	moves  map[incarnation][]*berth.Alloc
 	system []*berth.Alloc // of system jobs
-	left   int            // how many others keep it from being done
+	left   int            // number of other allocations that keep it from being done
 }
 
-// job is what was found of a job that has something on draining nodes.
+// job is what was found for a job that has allocations on draining nodes.
 type job struct {
 	incarnation
-	nodes map[berth.NodeID]*node // that have something of it
-	slot  state.JobSlot          // where it was, if there is one
+	nodes map[berth.NodeID]*node // nodes that have allocations of it
+	slot  state.JobSlot          // where the job was in the state, if it exists
 
-	allocs, modified uint64    // when an allocation of it, and the job itself, last changed
-	again            time.Time // when time alone changes what was found
-	changed          bool      // something on a draining node is new
+	allocs, modified uint64    // indexes of the last change of an allocation of it, and of the job itself
+	again            time.Time // when it must be judged again without a change
+	changed          bool      // something on a draining node changed
 }
 
-// now returns the job as it is now and its counts, nil if it is gone.
+// now returns the current job and its counts, nil if it was deleted.
 func (j *job) now(snap *state.Snapshot) (*berth.Job, *state.Summary) {
 	row, sum := snap.JobAt(j.slot)
 	if row != nil && sum != nil && row.UID == j.uid && row.ID == j.key.ID && row.Namespace == j.key.Namespace {
@@ -105,7 +101,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	return s.do, s.again
 }
 
-// step is one step under way.
+// step is the current step.
 type step struct {
 	c     *Controller
 	snap  *state.Snapshot
@@ -116,10 +112,10 @@ type step struct {
 	leave map[berth.NodeID]*leaving
 }
 
-// leaving is what is to leave a node now.
+// leaving holds the allocations that must leave a node now.
 type leaving struct {
 	mark, stop []berth.AllocID
-	freed      int // of those that are stopped, are not waited for
+	freed      int // number of stopped allocations that are not waited for
 	done       bool
 }
 
@@ -135,15 +131,14 @@ func (s *step) leaveFrom(id berth.NodeID) *leaving {
 	return l
 }
 
-// wake asks for a step at a time, if it comes before what was asked for.
+// wake asks for a step at a time, unless an earlier one is planned.
 func (s *step) wake(at time.Time) {
 	if at.After(s.now) && (s.again.IsZero() || at.Before(s.again)) {
 		s.again = at
 	}
 }
 
-// forget drops what was found of nodes that are not drained any more. The jobs
-// that had something there are looked at anew.
+// forget drops nodes that are no longer draining. The jobs that had allocations there are judged again.
 func (s *step) forget(draining []*node) {
 	there := make(map[*node]bool, len(draining))
 	for _, d := range draining {
@@ -162,15 +157,14 @@ func (s *step) forget(draining []*node) {
 	}
 }
 
-// look finds out what is on a draining node, the nth, unless nothing happened
-// there since it was last looked at.
+// look finds out what is on a draining node, the nth, unless nothing happened there since the last look.
 func (s *step) look(n *berth.Node, nth int) *node {
 	touched, forced := s.snap.Usage(n.Number).Touched, n.DrainStrategy.Forced(s.now)
 	if !forced {
 		s.wake(n.DrainStrategy.ForceDeadline)
 	}
 	var old *node
-	if nth < len(s.c.order) && s.c.order[nth].ID == n.ID { // as nearly always
+	if nth < len(s.c.order) && s.c.order[nth].ID == n.ID { // nearly always
 		old = s.c.order[nth]
 	} else {
 		old = s.c.nodes[n.ID]
@@ -201,7 +195,7 @@ func (s *step) look(n *berth.Node, nth int) *node {
 	return d
 }
 
-// job returns what was found of a job, nothing if it is new.
+// job returns what was found for a job, an empty record if it is new.
 func (c *Controller) job(in incarnation) *job {
 	j := c.jobs[in]
 	if j == nil {
@@ -212,7 +206,7 @@ func (c *Controller) job(in incarnation) *job {
 	return j
 }
 
-// visit looks at each allocation of a node that keeps it from being done.
+// visit looks at each allocation that keeps a node from being done.
 func (s *step) visit(d *node) {
 	var all []*berth.Alloc
 	for a := range s.snap.AllocsOn(d.ID) {
@@ -227,14 +221,13 @@ func (s *step) visit(d *node) {
 			continue
 		}
 		d.left++
-		if a.Live() { // else it stops
+		if a.Live() { // otherwise it is already stopping
 			s.visitOne(d, a)
 		}
 	}
 }
 
-// visitOne decides about one allocation that is not of a system job, or leaves
-// it to its job.
+// visitOne decides about one allocation that is not of a system job, or leaves the decision to judge.
 func (s *step) visitOne(d *node, a *berth.Alloc) {
 	in := incarnation{a.Key(), a.Job.UID}
 	known := s.c.jobs[in]
@@ -247,7 +240,7 @@ func (s *step) visitOne(d *node, a *berth.Alloc) {
 	switch {
 	case gone && (d.forced || service && a.Orphaned):
 		s.send(d, a, true)
-	case gone: // an orphan that is to end, or the scheduler stops it
+	case gone: // an orphan that ends by itself, or the scheduler stops it
 	case service:
 		d.moves[in] = append(d.moves[in], a)
 	case d.forced && !a.Rest().Migrate:
@@ -255,8 +248,7 @@ func (s *step) visitOne(d *node, a *berth.Alloc) {
 	}
 }
 
-// settle lets system jobs leave a node that has nothing else any more, and says
-// that one without anything is done.
+// settle lets system jobs leave a node once everything else has left, and marks a node without allocations as done.
 func (s *step) settle(d *node) {
 	left := d.left
 	if l := s.leave[d.ID]; l != nil {
@@ -275,7 +267,7 @@ func (s *step) settle(d *node) {
 	}
 }
 
-// send lets an allocation leave: for the scheduler to stop, or stopped at once.
+// send makes an allocation leave: the scheduler stops it, or it is stopped at once.
 func (s *step) send(d *node, a *berth.Alloc, stop bool) {
 	l := s.leaveFrom(d.ID)
 	if !stop {
@@ -292,8 +284,7 @@ func byAge(a, b *berth.Alloc) int {
 	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
 }
 
-// pending returns the jobs to be judged now, in order: those that changed, and
-// those whose time has come.
+// pending returns the jobs to judge now, in order: those that changed, and those whose time has come.
 func (s *step) pending() (out []*job) {
 	left := s.c.all[:0]
 	for _, j := range s.c.all {
@@ -323,24 +314,24 @@ func (s *step) pending() (out []*job) {
 	return out
 }
 
-// anew is an index at which nothing changes.
-const anew = 1<<64 - 1
+// neverTouched is an index that no change has.
+const neverTouched = 1<<64 - 1
 
 // mostAllocs bounds the allocations of one command.
 const mostAllocs = 1000
 
-// emit makes commands of what was decided.
+// emit turns the decisions into commands.
 func (s *step) emit(draining []*node) {
 	for _, d := range draining {
 		if s.leave == nil && d.left > 0 && !d.forced {
-			continue // as nearly always
+			continue // nearly always
 		}
 		s.settle(d)
 		l := s.leave[d.ID]
 		if l == nil {
 			continue
 		}
-		d.touched = anew // should this be refused, it is decided again
+		d.touched = neverTouched // if this is refused, it is decided again
 		for part := range slices.Chunk(l.stop, mostAllocs) {
 			s.migrate(d, part, true)
 		}

@@ -9,8 +9,7 @@ import (
 	"berth"
 )
 
-// judge lets as many allocations of a job leave as its groups' migrate blocks
-// allow now.
+// judge lets as many allocations of a job leave as the migrate blocks of its groups allow now.
 func (s *step) judge(j *job) {
 	job, _ := j.now(s.snap)
 	if job == nil || job.Stop {
@@ -37,7 +36,7 @@ func (s *step) judge(j *job) {
 	}
 }
 
-// move is an allocation that is to leave a node.
+// move is an allocation that must leave a node.
 type move struct {
 	*berth.Alloc
 	from *node
@@ -54,7 +53,7 @@ func (s *step) allocsOf(in incarnation) map[string][]*berth.Alloc {
 	return out
 }
 
-// group is a group of which something is to leave.
+// group is a group with allocations that must leave.
 type group struct {
 	*step
 	spec  *berth.TaskGroup
@@ -63,15 +62,15 @@ type group struct {
 	slots []slot // by index
 }
 
-// slot is what is found of one index of the group.
+// slot is what was found for one index of the group.
 type slot struct {
-	leaves bool         // something that bears it was told to leave, and has not
-	stays  bool         // something that bears it is up, and was not told to leave
-	waits  bool         // something that bears it is on a draining node, and was not told to leave
-	newest *berth.Alloc // that has borne it
+	leaves bool         // an allocation of this index was told to leave and has not left
+	stays  bool         // an allocation of this index is up and was not told to leave
+	waits  bool         // an allocation of this index is on a draining node and was not told to leave
+	newest *berth.Alloc // newest allocation of this index
 }
 
-// survey finds out how each index of the group fares.
+// survey finds out the state of each index of the group.
 func (g *group) survey(allocs []*berth.Alloc) {
 	for _, a := range allocs {
 		if int64(a.Index) >= int64(len(g.slots)) {
@@ -95,11 +94,9 @@ func (g *group) survey(allocs []*berth.Alloc) {
 	}
 }
 
-// busy says whether an index counts as one that is being moved: it is not
-// served, or what served it still goes. What has itself failed, and nothing
-// follows, is not the drain's to wait for longer than for a replacement; nor is
-// an index that nobody bears when nothing looks for a place for it, because a
-// deployment failed or is paused.
+// busy reports whether an index counts as being moved: it is not served, or its old allocation has not ended. A
+// failed allocation without a replacement is waited for only as long as for a replacement. An index without an
+// allocation is not waited for if no evaluation looks for a node, because a deployment failed or is paused.
 func (g *group) busy(s *slot, since time.Time) bool {
 	switch a := s.newest; {
 	case s.leaves:
@@ -117,9 +114,8 @@ func (g *group) busy(s *slot, since time.Time) bool {
 	return !g.passed(since.Add(g.rules.HealthyDeadline)) || g.awaited(since)
 }
 
-// awaited says whether an evaluation of the job looks for places, or waits for
-// them. It can end without one, and no row that is watched changes, so it is
-// asked for again and again, at the same times by whoever leads.
+// awaited reports whether an evaluation of the job is looking for nodes or is blocked. It can end without a placement
+// and without a change of a watched row, so the check is repeated, at times that do not depend on the leader.
 func (g *group) awaited(since time.Time) bool {
 	for e := range g.snap.EvalsOf(g.job.key) {
 		if !e.Terminal() {
@@ -131,7 +127,7 @@ func (g *group) awaited(since time.Time) bool {
 	return false
 }
 
-// move lets allocations leave. Those go first that serve nobody anyway.
+// move lets allocations leave, first those of indexes that are not served.
 func (g *group) move(list []move) {
 	var next []move
 	for _, m := range list {
@@ -167,8 +163,7 @@ func (g *group) move(list []move) {
 	}
 }
 
-// letGo lets an allocation leave. Should that be refused, the job is judged
-// again.
+// letGo lets an allocation leave. If that is refused, the job is judged again.
 func (g *group) letGo(m move, stop bool) {
 	g.job.changed = true
 	g.send(m.from, m.Alloc, stop)
@@ -184,9 +179,8 @@ func first(a, b bool) int {
 	return 0
 }
 
-// up says whether an allocation serves: its agent says that it is healthy, or
-// where no agent says, it has run for long enough; or it had time enough to
-// become so.
+// up reports whether an allocation serves: its agent reports it healthy, or, if no agent reports health, it has run
+// for long enough. After its healthy deadline it counts as up in any case.
 func (g *group) up(a *berth.Alloc) bool {
 	m := a.Rest()
 	if s := m.DeploymentStatus; s != nil && s.Healthy != nil && *s.Healthy && a.Client == berth.ClientRunning {
@@ -198,9 +192,8 @@ func (g *group) up(a *berth.Alloc) bool {
 	return a.Client != berth.ClientUnknown && g.passed(time.Unix(0, a.CreateTime).Add(g.rules.HealthyDeadline))
 }
 
-// reported says whether an agent reports the health of an allocation, so that
-// its word is waited for: the checks of its services are what counts, and it
-// is of a deployment, or replaces another.
+// reported reports whether an agent reports the health of an allocation, so that the report is waited for. That is so
+// if its group has service checks that count, and it belongs to a deployment or replaces another allocation.
 func (g *group) reported(a *berth.Alloc) bool {
 	m := a.Rest()
 	if s := m.DeploymentStatus; s != nil && s.Healthy != nil {
@@ -216,7 +209,7 @@ func (g *group) reported(a *berth.Alloc) bool {
 	return how != berth.HealthTaskStates && checked(a.Group)
 }
 
-// checked says whether the services of a group have checks.
+// checked reports whether the services of a group have checks.
 func checked(g *berth.TaskGroup) bool {
 	has := func(s berth.Service) bool { return len(s.Checks) > 0 }
 	for _, t := range g.Tasks {
@@ -227,7 +220,7 @@ func checked(g *berth.TaskGroup) bool {
 	return slices.ContainsFunc(g.Services, has)
 }
 
-// passed says whether a time has come; if not, it is when to look again.
+// passed reports whether a time has come. If not, the job is judged again then.
 func (g *group) passed(at time.Time) bool {
 	if !g.now.Before(at) {
 		return true

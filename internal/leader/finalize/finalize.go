@@ -47,7 +47,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 		case snap.Blocking(d.Key, d.UID) == 0 && snap.Dependents(d.UID) == 0:
 			free = append(free, state.JobRef{Key: d.Key, UID: d.UID})
 		case sum != nil && sum.Live > 0 && sum.Open == 0:
-			left = append(left, c.look(d.Key))
+			left = append(left, c.stopEval(d.Key))
 		}
 	}
 	for len(free) > 0 {
@@ -61,8 +61,8 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	return do, c.next
 }
 
-// look returns an evaluation that stops what a job still runs, or what a deleted job left behind.
-func (c *Controller) look(k berth.JobKey) (e state.EvalFor) {
+// stopEval returns an evaluation that stops what a job still runs, or what a deleted job left behind.
+func (c *Controller) stopEval(k berth.JobKey) (e state.EvalFor) {
 	c.chance.Read(e.ID[:])
 	e.TriggeredBy, e.Cause, e.Key, e.Left = berth.TriggerJobDeregister, berth.Cause{Kind: berth.CauseSystem}, k, true
 	return e
@@ -93,7 +93,7 @@ func (c *Controller) strays(snap *state.Snapshot, now time.Time) (out []state.Ev
 			continue
 		}
 		looked[k] = true
-		if out = append(out, c.look(k)); len(out) == mostStrays {
+		if out = append(out, c.stopEval(k)); len(out) == mostStrays {
 			c.next = now.Add(time.Second)
 			break
 		}

@@ -23,11 +23,11 @@ type Options struct {
 	MaxPerSec   float64       // heartbeats per second that the servers want to handle
 	Grace       time.Duration // added before a node is given up
 	FailoverTTL time.Duration // the time that nodes get when a term begins
-	Brake       Brake
+	Limiter     Limiter
 }
 
 // DefaultOptions are a server's options.
-var DefaultOptions = Options{MinTTL: 10 * time.Second, MaxPerSec: 50, Grace: 10 * time.Second, FailoverTTL: time.Minute, Brake: DefaultBrake}
+var DefaultOptions = Options{MinTTL: 10 * time.Second, MaxPerSec: 50, Grace: 10 * time.Second, FailoverTTL: time.Minute, Limiter: DefaultLimiter}
 
 // Monitor watches the heartbeats of one term.
 type Monitor struct {
@@ -38,25 +38,25 @@ type Monitor struct {
 	log   state.Log
 	opts  Options
 
-	mu    sync.Mutex
-	clock clock
-	brake brake
-	poke  chan struct{}
+	mu      sync.Mutex
+	clock   clock
+	limiter limiter
+	poke    chan struct{}
 }
 
 // New returns the monitor of a term.
 func New(term uint64, store *state.Store, log state.Log, o Options) *Monitor {
-	return &Monitor{Logger: slog.Default(), term: term, store: store, log: log, opts: o, clock: newClock(), brake: brake{Brake: o.Brake}, poke: make(chan struct{}, 1)}
+	return &Monitor{Logger: slog.Default(), term: term, store: store, log: log, opts: o, clock: newClock(), limiter: limiter{Limiter: o.Limiter}, poke: make(chan struct{}, 1)}
 }
 
-// Beat records a heartbeat of a node and returns the time within which the next must come.
-func (m *Monitor) Beat(id berth.NodeID) time.Duration {
+// Heartbeat records a heartbeat of a node and returns the time within which the next must come.
+func (m *Monitor) Heartbeat(id berth.NodeID) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	base := m.base(len(m.clock.byNode))
 	ttl := base + mathrand.N(base)
 	m.clock.set(id, time.Now().Add(ttl+m.opts.Grace))
-	m.brake.heard(id)
+	m.limiter.contacted(id)
 	if m.clock.items[0].node == id {
 		select {
 		case m.poke <- struct{}{}:
@@ -165,7 +165,7 @@ func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 	defer m.mu.Unlock()
 	expired, again := m.clock.expired(now)
 	tip := m.log.Tip()
-	silent, cmds, next := m.slow(tip, expired, now)
+	silent, cmds, next := m.limit(tip, expired, now)
 	if !next.IsZero() && (again.IsZero() || next.Before(again)) {
 		again = next
 	}
@@ -185,7 +185,7 @@ func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 				continue
 			}
 		}
-		cmds = append(cmds, m.silenced(n, until.After(now), now))
+		cmds = append(cmds, m.markSilent(n, until.After(now), now))
 	}
 	if len(cmds) == 0 {
 		return nil, again, nil
@@ -195,24 +195,24 @@ func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 	return pending, again, err
 }
 
-// slow returns the silent nodes to give up now, the commands that record events on the others, and when to look
+// limit returns the silent nodes to give up now, the commands that record events on the others, and when to look
 // again. expired are the nodes whose time is up since the last call. The lock is held.
-func (m *Monitor) slow(tip *state.Snapshot, expired []berth.NodeID, now time.Time) (out []berth.NodeID, notes []state.Command, again time.Time) {
+func (m *Monitor) limit(tip *state.Snapshot, expired []berth.NodeID, now time.Time) (out []berth.NodeID, notes []state.Command, again time.Time) {
 	for _, id := range expired {
 		switch n := tip.Node(id); {
 		case n == nil || n.Status == berth.NodeDown:
 		case n.Status == berth.NodeDisconnected: // already known to be silent; now its time is up
 			out = append(out, id)
 		default:
-			m.brake.fall(id, now)
+			m.limiter.add(id, now)
 		}
 	}
 	heard := len(m.clock.byNode)
-	began := m.brake.judge(heard, now)
-	free, again := m.brake.release(heard, now)
+	began := m.limiter.judge(heard, now)
+	free, again := m.limiter.release(heard, now)
 	if began {
 		m.Logger.Error("many nodes fell silent at once; they are given up one by one",
-			"silent", len(m.brake.fell), "heard", heard, "held", len(m.brake.held), "pace", m.brake.Pace)
+			"silent", len(m.limiter.silent), "heard", heard, "held", len(m.limiter.held), "pace", m.limiter.Pace)
 		notes = m.noteHeld(tip, now)
 	}
 	return append(out, free...), notes, again
@@ -223,7 +223,7 @@ const mostNotes = 100
 
 // noteHeld returns commands that record on held nodes that they are silent and not given up for now.
 func (m *Monitor) noteHeld(tip *state.Snapshot, now time.Time) (notes []state.Command) {
-	for _, s := range m.brake.held[:min(len(m.brake.held), mostNotes)] {
+	for _, s := range m.limiter.held[:min(len(m.limiter.held), mostNotes)] {
 		if tip.Node(s.node) != nil {
 			notes = append(notes, &state.AddNodeEvents{ID: s.node, Events: []berth.NodeEvent{{
 				Subsystem: berth.NodeEventHeartbeat, Message: "Node heartbeat missed; many nodes fell silent at once, so they are given up slowly", Timestamp: now.UTC(),
@@ -238,14 +238,14 @@ func (m *Monitor) noteHeld(tip *state.Snapshot, now time.Time) (notes []state.Co
 func (m *Monitor) Silent() (held, alarms int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.brake.on {
-		held = len(m.brake.held)
+	if m.limiter.on {
+		held = len(m.limiter.held)
 	}
-	return held, m.brake.alarms
+	return held, m.limiter.alarms
 }
 
-// silenced returns the command that changes the status of a silent node.
-func (m *Monitor) silenced(n *berth.Node, awaited bool, now time.Time) state.Command {
+// markSilent returns the command that changes the status of a silent node.
+func (m *Monitor) markSilent(n *berth.Node, awaited bool, now time.Time) state.Command {
 	status, why, message := berth.NodeDown, "its heartbeat was missed", "Node heartbeat missed"
 	switch {
 	case awaited:

@@ -75,7 +75,7 @@ var defaults = heartbeat.DefaultOptions
 // before, and is told so once.
 func TestSilentNodeIsDownOnce(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
-		ttl := m.Beat(statetest.ID[berth.Node](1))
+		ttl := m.Heartbeat(statetest.ID[berth.Node](1))
 		if ttl < defaults.MinTTL || ttl >= 2*defaults.MinTTL {
 			t.Errorf("the TTL is %v", ttl)
 		}
@@ -90,7 +90,7 @@ func TestSilentNodeIsDownOnce(t *testing.T) {
 		}
 		// It comes back, and goes again.
 		m.log.Must(t, &state.SetNodeStatus{ID: statetest.ID[berth.Node](1), Status: berth.NodeReady})
-		ttl = m.Beat(statetest.ID[berth.Node](1))
+		ttl = m.Heartbeat(statetest.ID[berth.Node](1))
 		m.pass(ttl + defaults.Grace)
 		m.wants(1, berth.NodeDown)
 		if m.downs(1) != 2 {
@@ -117,11 +117,11 @@ func TestDownRaisesEvaluations(t *testing.T) {
 	})
 }
 
-func TestBeatsKeepANodeUp(t *testing.T) {
+func TestHeartbeatsKeepANodeUp(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		for range 100 {
-			ttl := m.Beat(statetest.ID[berth.Node](1))
-			m.Beat(statetest.ID[berth.Node](9)) // of whom nobody knows
+			ttl := m.Heartbeat(statetest.ID[berth.Node](1))
+			m.Heartbeat(statetest.ID[berth.Node](9)) // of whom nobody knows
 			m.pass(ttl + defaults.Grace - time.Nanosecond)
 			m.wants(1, berth.NodeReady)
 		}
@@ -158,7 +158,7 @@ func TestNewTermKeepsWhatWasGiven(t *testing.T) {
 	}
 	for range 20 {
 		inTerm(t, busy, func(m *term) {
-			before := m.Beat(statetest.ID[berth.Node](1))
+			before := m.Heartbeat(statetest.ID[berth.Node](1))
 			ctx, stop := context.WithCancel(m.t.Context())
 			defer stop()
 			next := heartbeat.New(1, m.store, m.log, busy)
@@ -167,8 +167,8 @@ func TestNewTermKeepsWhatWasGiven(t *testing.T) {
 			synctest.Wait()
 			m.pass(before - time.Second)
 			m.wants(1, berth.NodeReady)
-			m.Beat(statetest.ID[berth.Node](1))
-			if ttl := next.Beat(statetest.ID[berth.Node](1)); ttl < 100*time.Second {
+			m.Heartbeat(statetest.ID[berth.Node](1))
+			if ttl := next.Heartbeat(statetest.ID[berth.Node](1)); ttl < 100*time.Second {
 				t.Errorf("twenty nodes at one beat in five seconds are given %v", ttl)
 			}
 			stop()
@@ -178,11 +178,11 @@ func TestNewTermKeepsWhatWasGiven(t *testing.T) {
 }
 
 // Beats are spread: nodes that registered together do not beat together.
-func TestBeatsAreSpread(t *testing.T) {
+func TestHeartbeatsAreSpread(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		given := map[time.Duration]int{}
 		for n := range 100 {
-			given[m.Beat(statetest.ID[berth.Node](n)).Truncate(time.Second)]++
+			given[m.Heartbeat(statetest.ID[berth.Node](n)).Truncate(time.Second)]++
 		}
 		for at, n := range given {
 			if n > 40 {
@@ -210,7 +210,7 @@ func TestEndOfTerm(t *testing.T) {
 		if s := store.Snapshot().Node(statetest.ID[berth.Node](1)).Status; s != berth.NodeReady {
 			t.Errorf("a leader of an older term set the node %s", s)
 		}
-		m.Beat(statetest.ID[berth.Node](1))
+		m.Heartbeat(statetest.ID[berth.Node](1))
 		log.Lose()
 		if err := <-ended; err == nil || berth.KindOf(err) != "" {
 			t.Errorf("the log is lost: %v", err)

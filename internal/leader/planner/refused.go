@@ -9,9 +9,8 @@ import (
 	"berth"
 )
 
-// A node of which placements are refused now and then met others on their way.
-// One of which they are refused again and again is seen by schedulers as it is
-// not: something is wrong with it, or with us, and somebody should look.
+// A node that refuses placements now and then had other plans in between. If it keeps refusing them, schedulers see
+// it differently from what it is. Something is wrong with it or with us, and an operator should look.
 const (
 	refusedOften  = 100
 	refusedWithin = 5 * time.Minute
@@ -26,8 +25,7 @@ type nodeRefusals struct {
 	reported time.Time
 }
 
-// note counts a refusal. It returns what to tell of the node if that was one
-// too many, else nil.
+// note counts a refusal. It returns an event for the node if there were too many, or nil.
 func (r refusals) note(x *berth.Refusal, now time.Time) *berth.NodeEvent {
 	n := r[x.NodeID]
 	if n == nil {
@@ -53,8 +51,7 @@ func (r refusals) note(x *berth.Refusal, now time.Time) *berth.NodeEvent {
 	return e
 }
 
-// kind sorts the reasons for which the state refuses placements: a dimension,
-// the node itself, or the instance.
+// kind sorts the reasons of refused placements: a dimension, the node itself, or the instance.
 func kind(reason string) string {
 	dimension, _, short := strings.Cut(reason, ": ")
 	switch {

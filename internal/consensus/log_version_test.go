@@ -50,7 +50,7 @@ func mixed(t testing.TB) (c *cluster, behind *atomic.Bool, asked *atomic.Int64) 
 // gives it once they do. A command that not all know is refused with nothing in
 // the log, and what is proposed with it is taken. Nothing asks again what the
 // log holds already.
-func TestDialects(t *testing.T) {
+func TestLogVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, behind, asked := mixed(t)
 		defer c.close()
@@ -139,7 +139,7 @@ func TestMixedServersDoNotCompare(t *testing.T) {
 }
 
 // What not all servers know does not come in with a snapshot either.
-func TestRestoreOfANewerDialect(t *testing.T) {
+func TestRestoreOfANewerLogVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		newer := newCluster(t, nil)
 		defer newer.close()

@@ -135,7 +135,7 @@ func TestDisconnectedAndBack(t *testing.T) {
 			m.pass(lostAfter / 2)
 			m.log.Must(m.t, &state.SetNodeStatus{ID: statetest.ID[berth.Node](1), Status: berth.NodeReady, Now: time.Now().UnixNano()})
 			m.says(1, berth.ClientRunning)
-			ttl := m.Beat(statetest.ID[berth.Node](1))
+			ttl := m.Heartbeat(statetest.ID[berth.Node](1))
 			m.pass(ttl + defaults.Grace - time.Nanosecond)
 			m.wants(1, berth.NodeReady)
 			m.pass(time.Nanosecond)
@@ -144,7 +144,7 @@ func TestDisconnectedAndBack(t *testing.T) {
 		}
 		// It registers, and is not heard after: it is given up at the time that
 		// it had.
-		ttl := m.Beat(statetest.ID[berth.Node](1))
+		ttl := m.Heartbeat(statetest.ID[berth.Node](1))
 		m.pass(ttl + defaults.Grace)
 		m.wants(1, berth.NodeDisconnected)
 		m.pass(lostAfter)

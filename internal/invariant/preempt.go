@@ -7,8 +7,8 @@ import (
 	"berth/internal/state"
 )
 
-// evictions checks I-13: a preempted allocation names its preemptor, which lists it in turn and is on the same node.
-func (c *checker) evictions() {
+// preemptions checks I-13: a preempted allocation names its preemptor, which lists it in turn and is on the same node.
+func (c *checker) preemptions() {
 	for a := range c.Allocs() {
 		m := a.Rest()
 		if m.EvictedBy.IsZero() == (a.Desired == berth.DesiredEvict) {
@@ -25,15 +25,15 @@ func (c *checker) evictions() {
 	}
 }
 
-// robbed is a job that lost an allocation to preemption by the command at an index.
-type robbed struct {
+// preempted is a job that lost an allocation to preemption by the command at an index.
+type preempted struct {
 	key   berth.JobKey
 	index uint64
 }
 
-// evicts checks I-13: a new allocation preempts only less urgent ones. It records the jobs that need an evaluation
+// preempts checks I-13: a new allocation preempts only less urgent ones. It records the jobs that need an evaluation
 // for that.
-func (f *follower) evicts(a *berth.Alloc) {
+func (f *follower) preempts(a *berth.Alloc) {
 	for _, id := range a.Rest().Evicted {
 		v := f.alloc(id)
 		if v == nil || v.Desired != berth.DesiredEvict || v.Job.Priority > a.Job.Priority-state.PriorityGap {
@@ -41,7 +41,7 @@ func (f *follower) evicts(a *berth.Alloc) {
 			continue
 		}
 		if j := f.job(v.Key()); j != nil && !j.Stop {
-			f.robbed[robbed{v.Key(), a.CreateIndex}] = true
+			f.preempted[preempted{v.Key(), a.CreateIndex}] = true
 		}
 	}
 }

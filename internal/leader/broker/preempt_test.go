@@ -58,7 +58,7 @@ func (b *term) wakes(want int) {
 
 // An operator who lets jobs evict others lets all that waits be looked at; who
 // takes that back, or changes something else, does not.
-func TestEvictionSwitchedOn(t *testing.T) {
+func TestPreemptionSwitchedOn(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), urgent(t, "web", 50, 1, ""))
 		b.waits(1, 2)
@@ -132,7 +132,7 @@ func (b *term) wakesAfterEviction(job berth.JobID) {
 
 // A job waits for what it gives up itself rather than evict others. If the node
 // of that takes nothing any more, waiting is over.
-func TestWhatComesFreeIsOfNoUse(t *testing.T) {
+func TestFreedCapacityOnAnIneligibleNode(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), node(2), evicts(true), urgent(t, "web", 50, 1, ""))
 		a := b.runs(1, 1)
@@ -167,7 +167,7 @@ func TestWhatComesFreeIsOfNoUse(t *testing.T) {
 // What a job could not carry over to its newest version where it is, because the
 // node did not meet the conditions of that, it can when the node changes, though
 // that takes nothing new.
-func TestANodeThatTakesNothingMeetsConditions(t *testing.T) {
+func TestAnIneligibleNodeMeetsConstraints(t *testing.T) {
 	for _, carried := range []bool{false, true} {
 		inTerm(t, func(b *term) {
 			b.do(node(1), urgent(t, "web", 50, 1, ""))

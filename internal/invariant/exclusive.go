@@ -8,14 +8,14 @@ import (
 	"berth/internal/fit"
 )
 
-// thing is something of a node that only one allocation may hold: a port of an address, a core, or a device.
-type thing struct {
+// exclusive is something of a node that only one allocation may hold: a port of an address, a core, or a device.
+type exclusive struct {
 	kind string // port, core or device
 	of   string // the address of a port, or the group of a device
 	name string
 }
 
-func (x thing) String() string { return x.kind + " " + x.name + " of " + x.of }
+func (x exclusive) String() string { return x.kind + " " + x.name + " of " + x.of }
 
 // takes returns what an allocation takes of its node's shared capacity.
 func takes(n *berth.Node, a *berth.Alloc) berth.Ask {
@@ -31,40 +31,40 @@ func takes(n *berth.Node, a *berth.Alloc) berth.Ask {
 }
 
 // held returns what an allocation holds exclusively. Ports that may collide are not included.
-func held(n *berth.Node, a *berth.Alloc) (out []thing) {
+func held(n *berth.Node, a *berth.Alloc) (out []exclusive) {
 	next := 0
 	for i := range a.Group.Networks {
 		nw := &a.Group.Networks[i]
 		for _, p := range nw.ReservedPorts {
 			if !p.IgnoreCollision {
-				out = append(out, portThings(n, p.Network(), uint16(p.Value))...)
+				out = append(out, portsOn(n, p.Network(), uint16(p.Value))...)
 			}
 		}
 		for _, p := range nw.DynamicPorts {
 			if next < len(a.Ports) {
-				out = append(out, portThings(n, p.Network(), a.Ports[next])...)
+				out = append(out, portsOn(n, p.Network(), a.Ports[next])...)
 				next++
 			}
 		}
 	}
 	for ; next < len(a.Ports); next++ { // more ports than labels
-		out = append(out, portThings(n, berth.DefaultHostNetwork, a.Ports[next])...)
+		out = append(out, portsOn(n, berth.DefaultHostNetwork, a.Ports[next])...)
 	}
 	for _, c := range a.Rest().Cores {
-		out = append(out, thing{"core", "the node", fmt.Sprint(c)})
+		out = append(out, exclusive{"core", "the node", fmt.Sprint(c)})
 	}
 	for _, d := range a.Rest().Devices {
 		for _, id := range d.IDs {
-			out = append(out, thing{"device", d.Vendor + "/" + d.Type + "/" + d.Name, id})
+			out = append(out, exclusive{"device", d.Vendor + "/" + d.Type + "/" + d.Name, id})
 		}
 	}
 	return out
 }
 
-// portThings returns a port on each address of a host network.
-func portThings(n *berth.Node, network string, port uint16) (out []thing) {
+// portsOn returns a port on each address of a host network.
+func portsOn(n *berth.Node, network string, port uint16) (out []exclusive) {
 	for _, address := range addresses(n, network) {
-		out = append(out, thing{"port", address, fmt.Sprint(port)})
+		out = append(out, exclusive{"port", address, fmt.Sprint(port)})
 	}
 	return out
 }
@@ -86,7 +86,7 @@ func addresses(n *berth.Node, network string) (out []string) {
 }
 
 // columns checks that a node's usage has everything that is held, and no more cores and devices than that.
-func (c *checker) columns(n *berth.Node, u *fit.Usage, holder map[thing]berth.AllocID) {
+func (c *checker) columns(n *berth.Node, u *fit.Usage, holder map[exclusive]berth.AllocID) {
 	byDefault, ports, cores, devices := addresses(n, berth.DefaultHostNetwork), 0, 0, 0
 	for x, id := range holder {
 		ok := true

@@ -10,8 +10,8 @@ import (
 	"berth"
 )
 
-// Roster lists the running workers of a server. The zero value is empty.
-type Roster struct {
+// Registry lists the running workers of a server. The zero value is empty.
+type Registry struct {
 	mu   sync.Mutex
 	list []*Worker // in order of their start
 }
@@ -32,7 +32,7 @@ const (
 )
 
 // Workers returns the running workers, the oldest first.
-func (r *Roster) Workers() []Info {
+func (r *Registry) Workers() []Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := make([]Info, len(r.list))
@@ -43,17 +43,17 @@ func (r *Roster) Workers() []Info {
 }
 
 // On lists the worker in r while it runs; r may be nil. It returns the worker.
-func (w *Worker) On(r *Roster) *Worker {
-	w.roster = r
+func (w *Worker) On(r *Registry) *Worker {
+	w.registry = r
 	return w
 }
 
 // membership is a worker's entry in a roster.
 type membership struct {
-	roster  *Roster
-	id      berth.ID[Worker]
-	started time.Time
-	doing   atomic.Pointer[string]
+	registry *Registry
+	id       berth.ID[Worker]
+	started  time.Time
+	doing    atomic.Pointer[string]
 }
 
 var doings = [...]string{Waiting, Deciding, Submitting}
@@ -70,7 +70,7 @@ const (
 // join adds the worker to its roster. The function that it returns removes it.
 func (w *Worker) join() (leave func()) {
 	w.does(toDequeue)
-	r := w.roster
+	r := w.registry
 	if r == nil {
 		return func() {}
 	}

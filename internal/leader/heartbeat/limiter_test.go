@@ -22,7 +22,7 @@ func many(n int) (out []state.Command) {
 func (m *term) keep(first, last int, d time.Duration) {
 	for ; d > 0; d -= 5 * time.Second {
 		for n := first; n <= last; n++ {
-			m.Beat(statetest.ID[berth.Node](n))
+			m.Heartbeat(statetest.ID[berth.Node](n))
 		}
 		m.pass(min(d, 5*time.Second))
 	}
@@ -39,7 +39,7 @@ func (m *term) down() (n int) {
 
 // A node now and then is given up as soon as its time is up, a quarter of the
 // nodes at once are, too.
-func TestAFewNodesAreGivenUpAtOnce(t *testing.T) {
+func TestAFewNodesAreGivenUpImmediately(t *testing.T) {
 	for _, c := range []struct{ nodes, silent int }{{1, 1}, {2, 2}, {3, 2}, {8, 2}, {20, 5}, {100, 10}} {
 		t.Run(fmt.Sprintf("%d of %d", c.silent, c.nodes), func(t *testing.T) {
 			inTerm(t, defaults, func(m *term) {
@@ -54,7 +54,7 @@ func TestAFewNodesAreGivenUpAtOnce(t *testing.T) {
 
 // More are given up one in ten seconds, and an alarm is raised once. Those that
 // are heard again stay as they are.
-func TestManyNodesAreGivenUpSlowly(t *testing.T) {
+func TestManyNodesAreGivenUpOneByOne(t *testing.T) {
 	for _, c := range []struct{ nodes, silent int }{{10, 4}, {30, 9}, {200, 12}} {
 		t.Run(fmt.Sprintf("%d of %d", c.silent, c.nodes), func(t *testing.T) {
 			inTerm(t, defaults, func(m *term) {
@@ -88,7 +88,7 @@ func TestManyNodesAreGivenUpSlowly(t *testing.T) {
 
 // Those that stay away are all given up in the end, none faster than the
 // others, also when it is long since that they fell silent.
-func TestTheBrakeStaysOnUntilAllAreGivenUp(t *testing.T) {
+func TestTheLimiterStaysOnUntilAllAreGivenUp(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.keep(13, 40, 61*time.Second)
 		for n := 1; n <= 12; n++ {
@@ -105,7 +105,7 @@ func TestTheBrakeStaysOnUntilAllAreGivenUp(t *testing.T) {
 
 // While no node is heard, none is given up; when they come back, nothing
 // happened to them.
-func TestNobodyIsGivenUpWhileNobodyIsHeard(t *testing.T) {
+func TestNoNodeIsGivenUpWhileAllAreSilent(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.pass(time.Hour)
 		if held, alarms := m.Silent(); m.down() != 0 || held != 20 || alarms != 1 {
@@ -121,10 +121,10 @@ func TestNobodyIsGivenUpWhileNobodyIsHeard(t *testing.T) {
 	}, many(20)...)
 }
 
-// Without a brake all are given up at once.
-func TestTheBrakeCanBeOff(t *testing.T) {
+// Without a limiter all are given up at once.
+func TestTheLimiterCanBeOff(t *testing.T) {
 	o := defaults
-	o.Brake.Nodes, o.Brake.Share = 0, 0
+	o.Limiter.Nodes, o.Limiter.Share = 0, 0
 	inTerm(t, o, func(m *term) {
 		m.pass(2 * time.Minute)
 		if m.down() != 20 {

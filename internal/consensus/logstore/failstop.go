@@ -11,26 +11,26 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fuse is a file system that stops at the first failed write. From then on it reports success for every change and
+// failStop is a file system that stops at the first failed write. From then on it reports success for every change and
 // makes none, so the disk stays as a crash at that moment would have left it.
 //
 // Pebble ends the process when it cannot write its log or manifest. A server should report the failure, stop leading
-// and shut down cleanly instead. So pebble never sees the failure, and the caller of a write asks the fuse
+// and shut down cleanly instead. So pebble never sees the failure, and the caller of a write asks the fail-stop file system
 // afterwards. Nothing that the stopped file system accepted is ever acknowledged.
-type fuse struct {
+type failStop struct {
 	vfs.FS
-	blown chan struct{} // closed with the first failure
+	failed chan struct{} // closed with the first failure
 
 	mu  sync.Mutex
 	err error // the first failure
 }
 
-func newFuse(inner vfs.FS) *fuse { return &fuse{FS: inner, blown: make(chan struct{})} }
+func newFailStop(inner vfs.FS) *failStop { return &failStop{FS: inner, failed: make(chan struct{})} }
 
 // Err returns the first failure.
-func (f *fuse) Err() error {
+func (f *failStop) Err() error {
 	select {
-	case <-f.blown:
+	case <-f.failed:
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.err
@@ -39,18 +39,18 @@ func (f *fuse) Err() error {
 	}
 }
 
-func (f *fuse) blow(err error) {
+func (f *failStop) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil {
 		f.err = err
-		close(f.blown)
+		close(f.failed)
 	}
 }
 
-// do makes a change to the disk unless the fuse is blown, and blows it if that fails. Errors that the engine may
+// do makes a change to the disk unless one has failed before. Errors that the engine may
 // expect are returned.
-func (f *fuse) do(change func() error) error {
+func (f *failStop) do(change func() error) error {
 	if f.Err() != nil {
 		return nil
 	}
@@ -59,12 +59,12 @@ func (f *fuse) do(change func() error) error {
 		errors.Is(err, vfs.ErrUnsupported) || errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	f.blow(err)
+	f.fail(err)
 	return nil
 }
 
 // open is do for a change that returns a file. If that failed, it returns a file in memory.
-func (f *fuse) open(change func() (vfs.File, error)) (file vfs.File, err error) {
+func (f *failStop) open(change func() (vfs.File, error)) (file vfs.File, err error) {
 	err = f.do(func() (err error) {
 		file, err = change()
 		return err
@@ -75,12 +75,12 @@ func (f *fuse) open(change func() (vfs.File, error)) (file vfs.File, err error) 
 	if file == nil {
 		file = vfs.NewMemFile(nil)
 	}
-	return &fusedFile{file, f}, nil
+	return &failStopFile{file, f}, nil
 }
 
 // Create creates a file. Pebble's markers are files whose names point to another file, its manifest. After a power
 // cut the new marker may exist without the manifest, unless the directory is synced in between.
-func (f *fuse) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (f *failStop) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(f.PathBase(name), "marker.") {
 		if err := syncDir(f, f.PathDir(name)); err != nil {
 			return nil, err
@@ -92,11 +92,11 @@ func (f *fuse) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	})
 }
 
-func (f *fuse) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
+func (f *failStop) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
 	return f.open(func() (vfs.File, error) { return f.FS.OpenReadWrite(name, c, o...) })
 }
 
-func (f *fuse) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (f *failStop) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.open(func() (vfs.File, error) {
 		file, err := f.FS.ReuseForWrite(oldname, newname, c)
 		return plantForgetful(newname, file, err)
@@ -104,49 +104,49 @@ func (f *fuse) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (
 }
 
 // OpenDir opens a directory to sync it.
-func (f *fuse) OpenDir(name string) (vfs.File, error) {
+func (f *failStop) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
 	if err != nil {
 		return nil, err
 	}
-	return &fusedFile{file, f}, nil
+	return &failStopFile{file, f}, nil
 }
 
-func (f *fuse) Link(oldname, newname string) error {
+func (f *failStop) Link(oldname, newname string) error {
 	return f.do(func() error { return f.FS.Link(oldname, newname) })
 }
 
-func (f *fuse) Remove(name string) error {
+func (f *failStop) Remove(name string) error {
 	return f.do(func() error { return f.FS.Remove(name) })
 }
 
-func (f *fuse) RemoveAll(name string) error {
+func (f *failStop) RemoveAll(name string) error {
 	return f.do(func() error { return f.FS.RemoveAll(name) })
 }
 
-func (f *fuse) Rename(oldname, newname string) error {
+func (f *failStop) Rename(oldname, newname string) error {
 	return f.do(func() error { return f.FS.Rename(oldname, newname) })
 }
 
-func (f *fuse) MkdirAll(dir string, perm os.FileMode) error {
+func (f *failStop) MkdirAll(dir string, perm os.FileMode) error {
 	return f.do(func() error { return f.FS.MkdirAll(dir, perm) })
 }
 
 // Unwrap returns the file system below.
-func (f *fuse) Unwrap() vfs.FS { return f.FS }
+func (f *failStop) Unwrap() vfs.FS { return f.FS }
 
-// fusedFile is a file of a fuse.
-type fusedFile struct {
+// failStopFile is a file of a failStop.
+type failStopFile struct {
 	vfs.File
-	fuse *fuse
+	fs *failStop
 }
 
-func (f *fusedFile) Write(b []byte) (int, error) {
-	return len(b), f.fuse.do(func() error { return whole(f.File.Write(b))(len(b)) })
+func (f *failStopFile) Write(b []byte) (int, error) {
+	return len(b), f.fs.do(func() error { return whole(f.File.Write(b))(len(b)) })
 }
 
-func (f *fusedFile) WriteAt(b []byte, at int64) (int, error) {
-	return len(b), f.fuse.do(func() error { return whole(f.File.WriteAt(b, at))(len(b)) })
+func (f *failStopFile) WriteAt(b []byte, at int64) (int, error) {
+	return len(b), f.fs.do(func() error { return whole(f.File.WriteAt(b, at))(len(b)) })
 }
 
 // whole turns a short write into an error.
@@ -159,16 +159,16 @@ func whole(n int, err error) func(int) error {
 	}
 }
 
-func (f *fusedFile) Preallocate(offset, length int64) error {
-	return f.fuse.do(func() error { return f.File.Preallocate(offset, length) })
+func (f *failStopFile) Preallocate(offset, length int64) error {
+	return f.fs.do(func() error { return f.File.Preallocate(offset, length) })
 }
 
-func (f *fusedFile) Sync() error     { return f.fuse.do(f.File.Sync) }
-func (f *fusedFile) SyncData() error { return f.fuse.do(f.File.SyncData) }
+func (f *failStopFile) Sync() error     { return f.fs.do(f.File.Sync) }
+func (f *failStopFile) SyncData() error { return f.fs.do(f.File.SyncData) }
 
-func (f *fusedFile) SyncTo(length int64) (full bool, err error) {
+func (f *failStopFile) SyncTo(length int64) (full bool, err error) {
 	full = true // on a stopped disk nothing is left to sync
-	err = f.fuse.do(func() (err error) {
+	err = f.fs.do(func() (err error) {
 		full, err = f.File.SyncTo(length)
 		return err
 	})
@@ -177,9 +177,9 @@ func (f *fusedFile) SyncTo(length int64) (full bool, err error) {
 
 // Close closes the file also after a failure. An error here counts as a failure, because some file systems report
 // lost writes this way.
-func (f *fusedFile) Close() error {
+func (f *failStopFile) Close() error {
 	if err := f.File.Close(); err != nil {
-		f.fuse.blow(err)
+		f.fs.fail(err)
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ import (
 // free: when the allocations that may be preempted change, or what a job waits for instead of preempting, or what it
 // may leave where it is. This file covers all three.
 
-// evictsMore reports whether a configuration lets jobs preempt others that could not before. old is nil if there was
+// preemptsMore reports whether a configuration lets jobs preempt others that could not before. old is nil if there was
 // none.
-func evictsMore(old, now *berth.SchedulerConfig) bool {
+func preemptsMore(old, now *berth.SchedulerConfig) bool {
 	if old == nil {
 		old = &berth.DefaultSchedulerConfig
 	}
@@ -20,20 +20,20 @@ func evictsMore(old, now *berth.SchedulerConfig) bool {
 		!a.SystemSchedulerEnabled && b.SystemSchedulerEnabled || !a.SysBatchSchedulerEnabled && b.SysBatchSchedulerEnabled
 }
 
-// roomMade returns the capacity that a change frees on an allocation that occupied some. It is the allocation's own
+// capacityFreed returns the capacity that a change frees on an allocation that occupied some. It is the allocation's own
 // if it ended or if more jobs may preempt it now. If it was preempted, that of its preemptor is added, which can
 // itself be preempted from then on. a is nil if the allocation was deleted.
-func roomMade(s *state.Snapshot, old, a *berth.Alloc) (r Room) {
+func capacityFreed(s *state.Snapshot, old, a *berth.Alloc) (r Capacity) {
 	switch {
 	case a == nil || !a.Occupies():
-		r = roomOf(old)
+		r = capacityOf(old)
 		if old.More != nil && !old.More.EvictedBy.IsZero() {
 			if by := s.Alloc(old.More.EvictedBy); by != nil && by.Live() {
-				r |= roomOf(by)
+				r |= capacityOf(by)
 			}
 		}
 	case a.Job != old.Job && a.Job.Priority < old.Job.Priority && a.Live():
-		r = roomOf(a)
+		r = capacityOf(a)
 	}
 	return r
 }
