@@ -13,8 +13,7 @@ import (
 	_ "berth/internal/onethread"
 )
 
-// histories returns how many are tried, how long they are, and where the seeds
-// begin.
+// histories returns the number of runs, their length, and the first seed.
 func histories() (first uint64, n, rounds int) {
 	if os.Getenv("BERTH_LONG") != "" {
 		return uint64(time.Now().UnixNano()), 200, 8
@@ -22,9 +21,8 @@ func histories() (first uint64, n, rounds int) {
 	return 1, 2, 2
 }
 
-// Whatever is cut, killed, handed over, slowed, saved or removed, in any order:
-// what was answered is there at the end, what was refused is not, and all
-// servers have the same state at the same index.
+// Whatever is cut, killed, handed over, delayed, saved or removed, in any order: every acknowledged write exists at
+// the end, no refused one does, and all servers have the same state at the same index.
 func TestChaos(t *testing.T) {
 	first, n, rounds := histories()
 	for i := range n {
@@ -73,7 +71,7 @@ func chaos(t *testing.T, seed uint64, rounds int) {
 	}
 }
 
-// work proposes to whoever leads, until ctx ends.
+// work proposes to the current leader until ctx ends.
 func (c *cluster) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, id := range c.running() {
@@ -105,8 +103,7 @@ func (c *cluster) at(id string) *member {
 	return c.servers[id]
 }
 
-// allVote says whether the leader's configuration has all servers as voters,
-// and adds those that it lacks.
+// allVote reports whether the leader's configuration has all servers as voters, and adds those that are missing.
 func (c *cluster) allVote(ids []string) func() bool {
 	return func() bool {
 		leader := c.leader()
@@ -130,7 +127,7 @@ func (c *cluster) allVote(ids []string) func() bool {
 	}
 }
 
-// fault does one thing to the cluster.
+// fault applies one fault to the cluster.
 func (c *cluster) fault(r *rand.Rand, size int) {
 	ids := names(size)
 	pick := func() string { return ids[r.IntN(size)] }

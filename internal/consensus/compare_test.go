@@ -16,8 +16,8 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// part makes the state of a server another than that of the others, as a fault
-// of ours would: it loads one that lacks a node.
+// part makes the state of a server differ from that of the others, as a bug would: the server loads a state that
+// lacks a node.
 func (c *cluster) part(id string) {
 	c.t.Helper()
 	m := c.at(id)
@@ -30,9 +30,8 @@ func (c *cluster) part(id string) {
 	m.store.Reset(&other)
 }
 
-// A follower whose state differs finds out by itself, leaves with one clear
-// sentence, and is filled anew at its next start. Until it has all back it does
-// not vote.
+// A follower whose state differs notices it, stops with one clear error, and is refilled at its next start. Until the
+// refill is complete it does not vote.
 func TestStateThatDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, func(conf *consensus.Config) { conf.CompareEvery = time.Minute })
@@ -63,14 +62,13 @@ func TestStateThatDiffers(t *testing.T) {
 		c.mu.Unlock()
 		c.converge()
 
-		// Alone with another server it must not elect one: it forgot what it
-		// had answered for.
+		// With only one other server running it must not help elect it, because it forgot what it had acknowledged.
 		c.halt(leader.id)
 		third := c.running()[0]
 		c.net.Split([]string{third}, []string{id})
 		m := c.start(id)
 		if !m.Bootstrapped() {
-			t.Error("a server that is to be filled could begin a cluster of its own")
+			t.Error("a server that must be refilled could bootstrap a cluster")
 		}
 		c.net.Heal()
 		if l := c.leadersFor(5 * time.Minute); len(l) > 0 {
@@ -83,7 +81,7 @@ func TestStateThatDiffers(t *testing.T) {
 		c.converge()
 		time.Sleep(time.Second)
 		if _, err := os.Stat(filepath.Join(c.dir, id, "refill.json")); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("it still waits to be filled: %v", err)
+			t.Errorf("it still waits to be refilled: %v", err)
 		}
 		c.halt(c.leader().id) // now its vote counts
 		c.leader()
@@ -91,8 +89,7 @@ func TestStateThatDiffers(t *testing.T) {
 	})
 }
 
-// A snapshot that an operator saved replaces the state on all servers, indexes
-// go on, and what waits for a change learns of it.
+// An operator's snapshot replaces the state on all servers, indexes continue, and watchers are notified.
 func TestRestoreFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, nil)

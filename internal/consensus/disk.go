@@ -37,7 +37,7 @@ type guard struct {
 	reserve  uint64 // 0: the default for the disk's size
 	statDisk func(dir string) (free, size uint64, err error)
 
-	since atomic.Int64 // when the current write began, relative to start; 0 if there is none
+	since atomic.Int64 // when the current write began, relative to start; 0 if none exists
 	start time.Time
 }
 
@@ -71,7 +71,7 @@ func (g *guard) begin() func() {
 	return func() { g.since.Store(0) }
 }
 
-// hung returns how long the current write has taken so far, 0 if there is none.
+// hung returns how long the current write has taken so far, 0 if none exists.
 func (g *guard) hung() time.Duration {
 	at := g.since.Load()
 	if at == 0 {

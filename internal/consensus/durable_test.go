@@ -19,9 +19,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What a leader that is cut off staged never becomes its state: another leads,
-// and the old one comes to the state that the other has. Who waited is told
-// that the outcome is unknown, who comes later that nothing was done.
+// What an isolated leader staged never becomes its state: another server leads, and the old leader takes over that
+// one's state. Callers that waited get an unknown outcome; later callers are told that nothing was done.
 func TestDeposedLeaderTakesNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, nil)
@@ -89,8 +88,8 @@ func TestDeposedLeaderTakesNothingBack(t *testing.T) {
 	})
 }
 
-// A follower has what the leader answered as soon as a message can be there,
-// entry by entry, and its store's watchers and commits work.
+// A follower has what the leader answered as soon as a message can arrive, entry by entry, and its store's watchers
+// and commits work.
 func TestFollowersHearOfCommitsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, nil)
@@ -126,8 +125,8 @@ func TestFollowersHearOfCommitsAtOnce(t *testing.T) {
 	})
 }
 
-// Leadership changes hands many times under load; no write that was answered is
-// lost, and readers on the read index see all that was answered before.
+// Leadership changes many times under load. No acknowledged write is lost, and readers at the read index see
+// everything that was answered before.
 func TestManyLeaders(t *testing.T) {
 	changes := 200
 	if os.Getenv("BERTH_LONG") != "" {
@@ -186,9 +185,8 @@ func TestManyLeaders(t *testing.T) {
 	})
 }
 
-// A server that was the whole cluster, before it could have peers, has its name
-// in place of an address in its log. With a transport it corrects that, and
-// others can join; a server that is removed stays up and can come back.
+// A server from before there were peers has a name in place of its address in the log. With a transport it corrects
+// that, and others can join; a removed server stays up and can come back.
 func TestGrowsFromOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, func(conf *consensus.Config) {
@@ -245,8 +243,8 @@ func TestGrowsFromOne(t *testing.T) {
 	})
 }
 
-// A snapshot that is damaged or cut short on its way to a follower changes
-// nothing there, on disk or in memory; the next, whole one does.
+// A snapshot that is damaged or truncated on its way to a follower changes nothing there, on disk or in memory; the
+// next intact one is installed.
 func TestDamagedInstall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := &damaging{}
@@ -286,7 +284,7 @@ func TestDamagedInstall(t *testing.T) {
 	})
 }
 
-// damaging says how many of the next snapshots are damaged on their way.
+// damaging is how many of the next snapshots are damaged on their way.
 type damaging struct {
 	mu   sync.Mutex
 	left int

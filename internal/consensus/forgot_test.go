@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A server that lost its data comes back at its old address with another ID. It
-// does not vote in place of the one that it was, whose votes it has forgotten.
+// A server that lost its data comes back at its old address with a new ID. It must not vote in place of its former
+// self, whose votes it has forgotten.
 func TestAServerThatLostItsDataDoesNotVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forgot := false
@@ -43,7 +43,7 @@ func TestAServerThatLostItsDataDoesNotVote(t *testing.T) {
 		}
 		var resp raft.RequestVoteResponse
 		if err := late.RequestVote("s3", "s3", req, &resp); err == nil && resp.Granted {
-			t.Error("it gave a vote that another, whose data it lost, may have given elsewhere")
+			t.Error("it voted, though its former self may have voted for another server")
 		}
 	})
 }

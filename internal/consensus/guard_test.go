@@ -42,8 +42,8 @@ func newDisks(n int) disks {
 	return d
 }
 
-// A leader that runs short of room hands over at once and does not lead again
-// before there is room, even if the others are gone; then it can.
+// A leader that runs low on disk space hands over at once and does not lead again until there is space, even if the
+// others are gone.
 func TestLowDiskSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisks(3)
@@ -64,12 +64,12 @@ func TestLowDiskSpace(t *testing.T) {
 			c.leader().Transfer(t.Context(), full.id)
 			c.leader().Transfer(t.Context(), "")
 			if c.leadersFor(10 * time.Second)[full.id] {
-				t.Fatal("a server that is short of room leads")
+				t.Fatal("a server with low disk space leads")
 			}
 		}
 		c.halt(c.leader().id) // two are left, and one of them must not
 		if c.leadersFor(30 * time.Second)[full.id] {
-			t.Fatal("a server that is short of room leads")
+			t.Fatal("a server with low disk space leads")
 		}
 		c.converge()
 		d[full.id].Store(500 * mib)
@@ -82,8 +82,7 @@ func TestLowDiskSpace(t *testing.T) {
 	})
 }
 
-// A follower that has no room at all takes no entries, and disturbs nobody.
-// With room it catches up by itself.
+// A follower without disk space takes no entries and disturbs no other server. With space it catches up by itself.
 func TestFullFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisks(3)
@@ -116,8 +115,8 @@ func TestFullFollower(t *testing.T) {
 	})
 }
 
-// When all are full there is no leader: nothing is written, what there is can
-// be read, nobody ends. With room again one leads.
+// When all disks are full there is no leader: nothing is written, the state can be read, and no server stops. With
+// space again one leads.
 func TestAllFull(t *testing.T) {
 	for n := range 4 {
 		if n == 2 {
@@ -163,8 +162,8 @@ func TestAllFull(t *testing.T) {
 
 const watched = time.Second
 
-// A write that hangs on the leader makes it fall silent, and another leads.
-// When the disk goes on, the one that hung follows.
+// A write that hangs on the leader silences it, and another server leads. When the disk works again, the old leader
+// follows.
 func TestLeaderWhoseDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer failpoint.Reset()
@@ -208,8 +207,8 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	})
 }
 
-// A log that the full disk stopped in the middle is opened again in the same
-// process when there is room: the state never goes back, nobody is disturbed.
+// A log that a full disk stopped in the middle is opened again in the same process when there is space. The state
+// never goes back.
 func TestDiskThatRunsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisks(3) // the guard is not told, so that the log itself hits the end
@@ -265,7 +264,7 @@ func TestDiskThatRunsFull(t *testing.T) {
 	})
 }
 
-// heavy proposes what takes room, to whoever leads, until ctx ends.
+// heavy proposes large commands to the current leader until ctx ends.
 func (c *cluster) heavy(ctx context.Context) {
 	r := rand.NewChaCha8([32]byte{})
 	for n := 0; ctx.Err() == nil; n++ {

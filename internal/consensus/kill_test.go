@@ -32,9 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// proposeForEver proposes drawn commands, several groups of them in flight,
-// and saves the state now and then. Before it proposes a group it says to what
-// state that will lead, and once it was answered that it is safe.
+// proposeForEver proposes random commands, several groups at a time, and saves the state now and then. It prints the
+// state that a group will lead to before it proposes it, and again once the group is committed.
 func proposeForEver(dir string) {
 	store := state.New()
 	s, err := consensus.Open(consensus.Config{Dir: dir, ID: "s1", SnapshotEvery: 50}, store)
@@ -86,8 +85,8 @@ func exit(err error) {
 	}
 }
 
-// A server that is killed at any moment comes back with a state that it was
-// on its way to, to the last bit, and with no less than it had answered for.
+// A server that is killed at any moment comes back with a state that it had computed, to the last bit, and with
+// everything that it had acknowledged.
 func TestKillLosesNothingAnswered(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 5 {
@@ -99,7 +98,7 @@ func TestKillLosesNothingAnswered(t *testing.T) {
 		}
 		switch {
 		case at < 0:
-			t.Fatalf("round %d: the state at index %d is none of the %d that the server was to have", round, got.Index, len(states))
+			t.Fatalf("round %d: the state at index %d is not one of the %d that the server could have", round, got.Index, len(states))
 		case at < safe-1:
 			t.Fatalf("round %d: %d groups were answered, %d are there", round, safe, at+1)
 		}
@@ -111,8 +110,8 @@ func TestKillLosesNothingAnswered(t *testing.T) {
 	}
 }
 
-// recovered returns the state with which a server starts before its term
-// begins, and sees that it is the same once it was saved and started from.
+// recovered returns the state with which a server starts before its term begins, and checks that saving and loading
+// it gives the same state.
 func recovered(t *testing.T, dir string) *state.Snapshot {
 	t.Helper()
 	var found, begun *state.Snapshot

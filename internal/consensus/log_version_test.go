@@ -24,11 +24,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// errBehind is why a cluster takes nothing of a newer dialect.
+// errBehind is why a cluster refuses commands of a newer log version.
 var errBehind = &berth.Error{Kind: berth.Unavailable, Err: fmt.Errorf("s3 is of an older build: %w", state.ErrLogVersion)}
 
-// mixed makes a cluster in which some server knows less, until it is told
-// otherwise.
+// mixed makes a cluster in which one server supports an older log version, until it is changed.
 func mixed(t testing.TB) (c *cluster, behind *atomic.Bool, asked *atomic.Int64) {
 	behind, asked = new(atomic.Bool), new(atomic.Int64)
 	behind.Store(true)
@@ -46,10 +45,9 @@ func mixed(t testing.TB) (c *cluster, behind *atomic.Bool, asked *atomic.Int64) 
 	return c, behind, asked
 }
 
-// A term begins though not all servers know the ID of a cluster; the next one
-// gives it once they do. A command that not all know is refused with nothing in
-// the log, and what is proposed with it is taken. Nothing asks again what the
-// log holds already.
+// A term begins even if not all servers support the cluster ID; the next term assigns it once they do. A command that
+// not all support is refused and not logged, but commands proposed with it are taken. For a version that the log
+// already holds nothing asks again.
 func TestLogVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, behind, asked := mixed(t)
@@ -62,7 +60,7 @@ func TestLogVersions(t *testing.T) {
 		}
 		before := leader.store.Snapshot()
 		if !before.Cluster.IsZero() || before.LogVersion != 1 || asked.Load() != 1 {
-			t.Errorf("cluster %s, dialect %d, asked %d times", before.Cluster, before.LogVersion, asked.Load())
+			t.Errorf("cluster %s, log version %d, asked %d times", before.Cluster, before.LogVersion, asked.Load())
 		}
 		left := &state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: state.EvalSeed{ID: berth.EvalID{1}}, Left: true}}}
 		results, err := log.Propose(t.Context(), left, &state.CheckHash{})
@@ -70,7 +68,7 @@ func TestLogVersions(t *testing.T) {
 			t.Errorf("%v, %v", results, err)
 		}
 		if now := leader.store.Snapshot(); now.Index != before.Index+1 || now.LogVersion != 1 {
-			t.Errorf("the state went from index %d to %d, of dialect %d", before.Index, now.Index, now.LogVersion)
+			t.Errorf("the state went from index %d to %d, with log version %d", before.Index, now.Index, now.LogVersion)
 		}
 		behind.Store(false)
 		if err := leader.Transfer(t.Context(), ""); err != nil {
@@ -97,15 +95,14 @@ func TestLogVersions(t *testing.T) {
 			c.halt(id)
 			c.leader()
 			if s := c.start(id).store.Snapshot(); s.LogVersion != 2 {
-				t.Errorf("%s: the state that was saved is of dialect %d", id, s.LogVersion)
+				t.Errorf("%s: the saved state has log version %d", id, s.LogVersion)
 			}
 		}
 		c.converge()
 	})
 }
 
-// States are compared only among servers of one dialect: others have hashes of
-// their own.
+// States are compared only among servers with the same log version, because others have different hashes.
 func TestMixedServersDoNotCompare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, behind, _ := mixed(t)
@@ -138,7 +135,7 @@ func TestMixedServersDoNotCompare(t *testing.T) {
 	})
 }
 
-// What not all servers know does not come in with a snapshot either.
+// A snapshot with a log version that not all servers support is not restored.
 func TestRestoreOfANewerLogVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		newer := newCluster(t, nil)
@@ -171,8 +168,7 @@ func TestRestoreOfANewerLogVersion(t *testing.T) {
 	})
 }
 
-// A server that is started with a build older than what its log or its saved
-// state needs does not start, and says so.
+// A server whose build is older than its log or its saved state does not start, and reports why.
 func TestOlderBuildsDoNotStart(t *testing.T) {
 	open := func(dir string) error {
 		s, err := consensus.Open(consensus.Config{

@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Followers learn of a commit with the next entry or, if there is none, with a message that raft sends once per
+// Followers learn of a commit with the next entry or, if none exists, with a message that raft sends once per
 // Timing.Commit. A caller that waits on a follower for what the leader just answered would wait that long. So the
 // leader sends that message at once: an empty append after the committed entry.
 

@@ -18,9 +18,8 @@ import (
 	"berth/internal/state"
 )
 
-// halfRestored is a cluster of three whose leader is lost in a restore, when what
-// it restores is safe on its own disk and nobody else has heard of it; or all of
-// whose servers are.
+// halfRestored is a cluster of three whose leader fails during a restore, when the restored state is on its own disk
+// and no other server has it. Or all servers fail at that moment.
 func halfRestored(t *testing.T, all bool) (c *cluster, lost string, saved int) {
 	t.Helper()
 	c = newCluster(t, nil)
@@ -80,9 +79,8 @@ func (c *cluster) others(id string) (out []string) {
 	return out
 }
 
-// The others went on with the old state. The one that was lost comes back with
-// the new one, finds that out at the first entry, and is filled anew: all have the
-// old one.
+// The others continued with the old state. The failed leader comes back with the restored one, notices that at the
+// first entry, and is refilled: all have the old state.
 func TestAHalfRestoreThatOthersDidNotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, lost, _ := halfRestored(t, false)
@@ -106,13 +104,13 @@ func TestAHalfRestoreThatOthersDidNotTake(t *testing.T) {
 		c.converge() // which asks that nothing is lost
 		time.Sleep(time.Second)
 		if _, err := os.Stat(filepath.Join(c.dir, lost, "refill.json")); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("it still waits to be filled: %v", err)
+			t.Errorf("it still waits to be refilled: %v", err)
 		}
 	})
 }
 
-// All were lost at that time. The one that has the new state comes back with one
-// of the others, and leads, since it has more: all have the new one.
+// All servers failed. The one with the restored state comes back with one of the others and leads, because its log is
+// longer: all have the restored state.
 func TestAHalfRestoreThatIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, lost, saved := halfRestored(t, true)

@@ -181,7 +181,7 @@ func (c *Config) advertised() (host string, port int, err error) {
 	return c.reachable(ips).String(), port, nil
 }
 
-// reachable returns the first address of the family that the server listens on, or the first of all if there is none.
+// reachable returns the first address of the family that the server listens on, or the first of all if none exists.
 func (c *Config) reachable(ips []net.IP) net.IP {
 	bind := net.ParseIP(c.Bind)
 	for _, ip := range ips {

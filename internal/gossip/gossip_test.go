@@ -123,9 +123,8 @@ func key(b byte) []byte {
 
 func text(k []byte) string { return base64.StdEncoding.EncodeToString(k) }
 
-// Three servers find each other through one of them. One that dies has failed,
-// one that leaves has left, one that failed can be made to have left, or be
-// forgotten.
+// Three servers find each other through one of them. A server that dies has failed; one that leaves has left; a
+// failed one can be forced to leave or be forgotten.
 func TestMembersComeAndGo(t *testing.T) {
 	a, b, c := start(t, conf("a")), start(t, conf("b")), start(t, conf("c"))
 	join(t, b, a)
@@ -164,8 +163,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 }
 
-// heard waits until a log tells of a server: then serf keeps it, too, when it
-// stops.
+// heard waits until the log mentions a server. By then serf has stored it, too.
 func heard(t *testing.T, l *logs, name string) {
 	t.Helper()
 	for late := time.Now().Add(eventually.Limit); !strings.Contains(l.String(), "server="+name+".global"); time.Sleep(time.Millisecond) {
@@ -175,8 +173,7 @@ func heard(t *testing.T, l *logs, name string) {
 	}
 }
 
-// A server that is started anew finds those that it knew, unless it left; and
-// then too if it is told to.
+// A server that is started again finds the members that it knew, unless it left; with RejoinAfterLeave also then.
 func TestRejoin(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -214,7 +211,7 @@ func TestRejoin(t *testing.T) {
 	}
 }
 
-// Servers with other keys, or none, do not find each other, and are told why.
+// Servers with other keys, or without one, do not find each other, and their logs say why.
 func TestKeysKeepOut(t *testing.T) {
 	with := func(name string, keys ...[]byte) Config {
 		c := conf(name)
@@ -239,7 +236,7 @@ func TestKeysKeepOut(t *testing.T) {
 	}
 }
 
-// Keys are changed while all stay alive, and the change lasts.
+// Keys are rotated while all servers run, and the change survives a restart.
 func TestKeyRotation(t *testing.T) {
 	var servers []*server
 	dirs := map[string]string{}
@@ -281,7 +278,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 	sees(t, "a alive, b alive, c alive", servers...)
 
-	// One that was away reads its own keyring, not the older configuration.
+	// A server that was down uses its own keyring, not the older configuration.
 	c.stop()
 	sees(t, "a alive, b alive, c failed", a, b)
 	var log logs
@@ -307,7 +304,7 @@ func TestKeysOfOpenPool(t *testing.T) {
 	}
 }
 
-// Of two servers with one name, the second is not taken in; both are told.
+// Of two servers with one name, the second is rejected, and both log it.
 func TestSameName(t *testing.T) {
 	var first, second logs
 	c := conf("a")
@@ -339,8 +336,8 @@ func TestSameName(t *testing.T) {
 	}
 }
 
-// A server whose data was lost comes back under its name with another ID: at
-// its own address at once, at another when it is known to have failed.
+// A server that lost its data returns under its name with another ID: at its own address at once, at another one when
+// it is known to have failed.
 func TestNameIsTakenOver(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		a, b := start(t, conf("a")), start(t, conf("b"))
@@ -372,7 +369,7 @@ func TestNameIsTakenOver(t *testing.T) {
 	}
 }
 
-// Servers of other systems are kept out, and so is who does not say who it is.
+// Servers of other systems are rejected, and so are those that do not identify themselves.
 func TestOtherSystems(t *testing.T) {
 	a := start(t, conf("a"))
 	for tags, want := range map[string]string{
@@ -410,8 +407,7 @@ func TestOtherSystems(t *testing.T) {
 	}
 }
 
-// Two clusters of one region do not become one; a server of none joins either,
-// but not both, though it brings them together.
+// Two clusters of one region do not merge. A server without a cluster joins either, but does not connect them.
 func TestOtherCluster(t *testing.T) {
 	var told logs
 	two := conf("b")
@@ -462,7 +458,7 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// A server waits for another that is not there yet.
+// A server waits for another that is not up yet.
 func TestRetry(t *testing.T) {
 	a := start(t, conf("a"))
 	b := start(t, conf("b"))
@@ -566,8 +562,7 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// A server says which dialect of the log it knows. One that does not, or says
-// nonsense, knows the first.
+// A server publishes the log version that it supports. One that publishes none, or nonsense, counts as version 1.
 func TestLogVersionsArePublished(t *testing.T) {
 	if got := start(t, conf("a")).Self(); got.LogVersion != 7 || got.Tags["log_dialect"] != "7" {
 		t.Errorf("it says %d, %v", got.LogVersion, got.Tags)
@@ -579,6 +574,6 @@ func TestLogVersionsArePublished(t *testing.T) {
 	}
 	c := Config{}
 	if _, said := c.tags()[logVersionTag]; said {
-		t.Error("a server that knows of no dialect says one")
+		t.Error("a server without a log version publishes one")
 	}
 }

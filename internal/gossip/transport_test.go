@@ -18,7 +18,7 @@ func haveIPv6(t *testing.T) {
 	ln.Close()
 }
 
-// Every address of IPv4 is none of IPv6, as for the other ports of a server;
+// 0.0.0.0 does not include IPv6, as with the other ports of a server;
 // every address of IPv6 is every address there is.
 func TestListensAtTheAddressItWasTold(t *testing.T) {
 	haveIPv6(t)

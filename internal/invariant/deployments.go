@@ -6,7 +6,7 @@ import (
 	"berth"
 )
 
-// promoted returns the deployment whose canary an allocation was before the promotion, zero if there is none.
+// promoted returns the deployment whose canary an allocation was before the promotion, zero if none exists.
 func (c *checker) promoted(a *berth.Alloc) (id berth.DeploymentID) {
 	if a.Rest().DeploymentID.IsZero() || canary(a) {
 		return id

@@ -9,9 +9,8 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// A job that was stopped is stopped in the end, also if no worker managed the
-// first evaluation that should have done it; with nothing left to stop, an
-// evaluation that is given up has no follow-up.
+// A stopped job is stopped in the end, even if no worker managed its first evaluation. If nothing is left to stop, an
+// evaluation that failed has no follow-up.
 func TestStopIsTriedAgain(t *testing.T) {
 	for _, purge := range []bool{false, true} {
 		inTrouble(t, func(_ *cluster, n int, _ *state.ApplyPlan) {
@@ -47,8 +46,8 @@ func TestStopIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What an earlier job of the same name left on a node that went down is lost,
-// also if no worker managed the first evaluation of that.
+// What an earlier job of the same name left on a node that went down is lost, even if no worker managed the first
+// evaluation for it.
 func TestLeftoversAreTriedAgain(t *testing.T) {
 	inTrouble(t, func(c *cluster, _ int, plan *state.ApplyPlan) {
 		if c.log.Tip().Eval(plan.Eval).TriggeredBy == berth.TriggerNodeUpdate {

@@ -17,8 +17,7 @@ import (
 	"berth/internal/worker"
 )
 
-// desk is a leader whose worker is the test: it takes evaluations by hand, and
-// lets a real worker run when it wants one.
+// desk is a leader whose worker is the test: it takes evaluations by hand, and runs a real worker when it wants one.
 type desk struct {
 	*cluster
 	broker  *broker.Broker
@@ -26,7 +25,7 @@ type desk struct {
 	evals   int // raised by node
 }
 
-// atDesk runs f at a desk with one node that has room for 4000 MHz.
+// atDesk runs f with one node of 4000 MHz.
 func atDesk(t *testing.T, f func(d *desk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +57,7 @@ func (d *desk) decide(x *berth.Delivery) *state.ApplyPlan {
 	return schedule.Decide(d.log.Tip(), d.log.Tip().Eval(x.Eval.ID), 0, time.Now()).Plan
 }
 
-// submit hands in a plan; the worker of it acknowledges unless told not to.
+// submit submits a plan; its worker acknowledges unless told not to.
 func (d *desk) submit(x *berth.Delivery, plan *state.ApplyPlan) error {
 	d.t.Helper()
 	p, err := d.planner.Submit(x, plan)
@@ -69,7 +68,7 @@ func (d *desk) submit(x *berth.Delivery, plan *state.ApplyPlan) error {
 	return err
 }
 
-// work lets a real worker do what there is.
+// work lets a real worker do all that is ready.
 func (d *desk) work() *state.Snapshot {
 	ctx, stop := context.WithCancel(d.t.Context())
 	ended := make(chan error)
@@ -152,8 +151,7 @@ func seed(n int) state.EvalSeed {
 	return state.EvalSeed{ID: statetest.ID[berth.Eval](n), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser}}
 }
 
-// blocked registers two instances of which one fits, and returns the evaluation
-// that waits for the other.
+// blocked registers two instances, one of which fits, and returns the evaluation that waits for the other.
 func (d *desk) blocked() *berth.Eval {
 	d.t.Helper()
 	d.do(statetest.Register(d.job("web", 2, 3000, ""), 1))
@@ -161,7 +159,7 @@ func (d *desk) blocked() *berth.Eval {
 	return d.raised("web", berth.TriggerQueuedAllocs)
 }
 
-// refused lets a worker decide while all that it wants is refused.
+// refused lets a worker decide while all its placements are refused.
 func (d *desk) refused() {
 	d.t.Helper()
 	m := &meddler{Planner: d.planner, before: func(_ int, plan *state.ApplyPlan) { lose(plan, 0) }}
@@ -173,7 +171,7 @@ func (d *desk) refused() {
 	<-ended
 }
 
-// undeliverable gives the job's evaluation back until nobody tries it again.
+// undeliverable gives the job's evaluation back until it has failed.
 func (d *desk) undeliverable() {
 	d.t.Helper()
 	for range broker.DefaultLimits.Deliveries {
@@ -186,7 +184,7 @@ func (d *desk) undeliverable() {
 	}
 }
 
-// Each row of the tables in docs/evaluations.md that is built, by its name.
+// Each row of the tables in docs/evaluations.md, by its name.
 func TestRows(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) { atDesk(t, row.story) })
@@ -582,7 +580,7 @@ var rows = []struct {
 		if e.Cause != (berth.Cause{Kind: berth.CauseAlloc, ID: web[0].ID.String()}) || !e.PreviousEval.IsZero() || !s.Eval(x.Eval.ID).BlockedEval.IsZero() {
 			d.t.Errorf("%+v", e)
 		}
-		// It has nowhere to go until there is room, then it is placed anew.
+		// It cannot be placed until there is capacity; then it is placed again.
 		if err := d.broker.Ack(x.Eval.ID, x.Token); err != nil {
 			d.t.Error(err)
 		}
@@ -591,14 +589,14 @@ var rows = []struct {
 		if b.PreviousEval != e.ID || len(live(s, "low")) != 0 {
 			d.t.Errorf("%+v; %d run", b, len(live(s, "low")))
 		}
-		d.says(victim, berth.ClientComplete) // 2000 of 4000 MHz come free, and 3000 are wanted
+		d.says(victim, berth.ClientComplete) // 2000 of 4000 MHz come free, and 3000 are asked
 		d.work()
 		d.is(b.ID, berth.EvalBlocked, "")
 		d.do(statetest.AddNode(2, 4000, 4000))
 		s = d.work()
 		d.is(b.ID, berth.EvalComplete, "")
 		if l := live(s, "low"); len(l) != 1 || l[0].NodeID == victim.NodeID {
-			d.t.Errorf("%d of what was evicted run", len(l))
+			d.t.Errorf("%d of the preempted allocations run", len(l))
 		}
 	}},
 	{"new: alloc-failure, delayed", func(d *desk) {
@@ -638,7 +636,7 @@ var rows = []struct {
 	}},
 }
 
-// grown registers a node again that has more room now.
+// grown registers a node again with more capacity.
 func (d *desk) grown(n int, cpu int64) *state.RegisterNode {
 	d.evals++
 	c := statetest.AddNode(n, cpu, 4000)
@@ -646,15 +644,14 @@ func (d *desk) grown(n int, cpu int64) *state.RegisterNode {
 	return c
 }
 
-// node lets a node be heard, or not.
+// node sets whether a node sends heartbeats.
 func (d *desk) node(n int, status string) {
 	d.t.Helper()
 	d.evals++
 	d.do(&state.SetNodeStatus{ID: statetest.ID[berth.Node](n), Status: status, Seed: statetest.ID[berth.Eval](1000 + d.evals), Now: time.Now().UnixNano()})
 }
 
-// unknown runs an instance of a job that is waited for for an hour, and
-// disconnects its node.
+// unknown runs an instance of a job that waits an hour for disconnected clients, and disconnects its node.
 func (d *desk) unknown() *berth.Alloc {
 	d.t.Helper()
 	d.do(statetest.Register(statetest.Job(d.t, `{"ID":"web","TaskGroups":[{"Name":"g","Count":1,"Disconnect":{"LostAfter":3600000000000}}]}`), 1))
@@ -669,7 +666,7 @@ func (d *desk) unknown() *berth.Alloc {
 	return a
 }
 
-// says lets the agent report how an allocation fares.
+// says lets the agent report the status of an allocation.
 func (d *desk) says(a *berth.Alloc, c berth.ClientStatus) {
 	d.t.Helper()
 	d.do(&state.ReportAllocs{Node: a.NodeID, Updates: []state.AllocUpdate{{ID: a.ID, Client: c}}, Now: time.Now().UnixNano()})
@@ -679,8 +676,7 @@ func byUser(n int, trigger string) state.EvalSeed {
 	return state.EvalSeed{ID: statetest.ID[berth.Eval](n), TriggeredBy: trigger, Cause: berth.Cause{Kind: berth.CauseUser}}
 }
 
-// versions registers a job that wants so many instances, one version after the
-// other, and has each decided.
+// versions registers versions of a job with the given counts, one after the other, and has each decided.
 func (d *desk) versions(counts ...int) {
 	d.t.Helper()
 	for i, n := range counts {

@@ -14,8 +14,7 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// meddler is a planner to which something happens before each plan; plans are
-// counted from 1.
+// meddler is a planner that runs a function before each plan; plans are counted from 1.
 type meddler struct {
 	*planner.Planner
 	before func(n int, plan *state.ApplyPlan)
@@ -54,9 +53,8 @@ func lose(plan *state.ApplyPlan, from int) {
 	}
 }
 
-// An evaluation whose plans are refused each time ends after a number of
-// attempts; the rest waits in a blocked one, and is tried again after a while
-// though nothing changed.
+// An evaluation whose plans are always refused ends after a number of attempts. The rest waits in a blocked one, and
+// is tried again after a while even if nothing changed.
 func TestAttemptsRunOut(t *testing.T) {
 	for typ, attempts := range map[string]int{berth.TypeService: 5, berth.TypeBatch: 2} {
 		inTrouble(t, func(_ *cluster, n int, plan *state.ApplyPlan) {
@@ -83,8 +81,7 @@ func TestAttemptsRunOut(t *testing.T) {
 	}
 }
 
-// While something of each plan is placed, an evaluation goes on: the attempts
-// count from the last progress.
+// While something of each plan is placed, an evaluation goes on: attempts count from the last progress.
 func TestProgressIsPatient(t *testing.T) {
 	inTrouble(t, func(_ *cluster, n int, plan *state.ApplyPlan) {
 		if n%3 == 0 {
@@ -102,8 +99,7 @@ func TestProgressIsPatient(t *testing.T) {
 	})
 }
 
-// A job that changes while it is decided gets what it is now, under the
-// evaluation of its change.
+// A job that changes while it is decided gets its new version, under the evaluation of that change.
 func TestJobChangesMeanwhile(t *testing.T) {
 	inTrouble(t, func(c *cluster, n int, _ *state.ApplyPlan) {
 		if n == 1 {
@@ -136,8 +132,8 @@ func TestCanceledMeanwhile(t *testing.T) {
 	})
 }
 
-// A job that trips the scheduler, or the state, is given up after three
-// deliveries; the worker lives on and others are served meanwhile.
+// A job that makes the scheduler or the state fail is given up after three deliveries. The worker goes on and serves
+// other jobs meanwhile.
 func TestABrokenJobBlocksNoOther(t *testing.T) {
 	for name, broken := range map[string]func(plan *state.ApplyPlan){
 		"scheduler": func(*state.ApplyPlan) { panic("the plan is too clever") },
@@ -166,8 +162,7 @@ func TestABrokenJobBlocksNoOther(t *testing.T) {
 	}
 }
 
-// When the log is lost the worker ends, whatever it holds, with an error that
-// says so.
+// When the log is lost the worker stops with an error, whatever it holds.
 func TestLogLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := statetest.New(t, &state.BeginTerm{Term: 1}, statetest.AddNode(1, 4000, 4000))
@@ -189,8 +184,7 @@ func TestLogLost(t *testing.T) {
 	})
 }
 
-// A node that changed while an evaluation was decided is looked at again: what
-// was found good of it may be so no more.
+// A node that changed while an evaluation was decided is checked again: it may no longer be feasible.
 func TestNodeChangesMeanwhile(t *testing.T) {
 	inTrouble(t, func(c *cluster, n int, _ *state.ApplyPlan) {
 		if n == 1 {

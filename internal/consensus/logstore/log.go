@@ -14,14 +14,14 @@ import (
 // server.
 func (s *Store) IsMonotonic() bool { return true }
 
-// FirstIndex returns the index of the first entry, 0 if there is none.
+// FirstIndex returns the index of the first entry, 0 if none exists.
 func (s *Store) FirstIndex() (uint64, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.first, s.usable()
 }
 
-// LastIndex returns the index of the last entry, 0 if there is none.
+// LastIndex returns the index of the last entry, 0 if none exists.
 func (s *Store) LastIndex() (uint64, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -37,7 +37,7 @@ func (s *Store) Set(key, val []byte) error {
 	return nil
 }
 
-// Get returns the value under key, an empty one if there is none.
+// Get returns the value under key, an empty one if none exists.
 func (s *Store) Get(key []byte) ([]byte, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -52,7 +52,7 @@ func (s *Store) SetUint64(key []byte, val uint64) error {
 	return s.Set(key, binary.BigEndian.AppendUint64(nil, val))
 }
 
-// GetUint64 returns the number under key, 0 if there is none.
+// GetUint64 returns the number under key, 0 if none exists.
 func (s *Store) GetUint64(key []byte) (uint64, error) {
 	b, err := s.Get(key)
 	if err != nil || len(b) == 0 {

@@ -133,7 +133,7 @@ func because(damaged []error) string {
 	return out
 }
 
-// newest returns the index of the newest snapshot whose state is intact, 0 if there is none, and what is wrong with
+// newest returns the index of the newest snapshot whose state is intact, 0 if none exists, and what is wrong with
 // newer ones.
 func (s *Store) newest() (index uint64, damaged []error, err error) {
 	all, err := s.List()

@@ -48,7 +48,7 @@ func inTerm(t *testing.T, f func(b *term), before ...state.Command) {
 	})
 }
 
-// do proposes commands and waits until the broker has taken them in.
+// do proposes commands and waits until the broker has processed them.
 func (b *term) do(cmds ...state.Command) {
 	b.t.Helper()
 	b.log.Must(b.t, cmds...)
@@ -72,7 +72,7 @@ func (b *term) next() *berth.Delivery {
 	return &list[0]
 }
 
-// nothing says that no evaluation is ready.
+// nothing checks that no evaluation is ready.
 func (b *term) nothing() {
 	b.t.Helper()
 	ctx, stop := context.WithTimeout(b.t.Context(), time.Nanosecond)
@@ -99,8 +99,8 @@ func ends(n int, change ...func(*state.ApplyPlan)) state.Command {
 	return c
 }
 
-// blocks makes a plan leave a blocked evaluation behind that could use room on
-// the class, decided on a state.
+// blocks makes a plan leave a blocked evaluation that could use capacity on nodes of the class, decided on the given
+// state.
 func blocks(eval int, class string, on uint64) func(*state.ApplyPlan) {
 	return func(c *state.ApplyPlan) {
 		c.End.Failed = map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}
@@ -158,8 +158,7 @@ func TestSilentWorker(t *testing.T) {
 	})
 }
 
-// An evaluation that three workers gave back has failed, and is tried again a
-// minute later by another in its place.
+// An evaluation that three workers gave back has failed. A follow-up tries again a minute later.
 func TestDeliveryLimit(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(register(t, "web", 1))
@@ -193,8 +192,7 @@ func TestDeliveryLimit(t *testing.T) {
 	})
 }
 
-// A job that is registered again and again has one evaluation to do; the
-// others say why they are not needed.
+// A job that is registered repeatedly has one evaluation to do; the others are cancelled with the reason.
 func TestSuperseded(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(register(t, "web", 1))
@@ -270,8 +268,7 @@ func TestCapacityUnblocks(t *testing.T) {
 	})
 }
 
-// An allocation that ends gives its room to who waits for it; one that is only
-// told to stop does not yet.
+// An allocation that ends wakes evaluations that wait for its capacity; one that was only told to stop does not yet.
 func TestEndedAllocationUnblocks(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), register(t, "web", 1))
@@ -295,7 +292,7 @@ func TestEndedAllocationUnblocks(t *testing.T) {
 	})
 }
 
-// A node that came after the decision and before the commit is not missed.
+// A node that came between the decision and the commit is not missed.
 func TestMissedUnblock(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), register(t, "web", 1))
@@ -318,8 +315,7 @@ func TestMissedUnblock(t *testing.T) {
 	})
 }
 
-// A job waits for room once: the blocked evaluation of a later decision takes
-// the place of the one before.
+// A job has one blocked evaluation: that of a later decision replaces the earlier one.
 func TestOneBlockedOfAJob(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), register(t, "web", 1))
@@ -342,7 +338,7 @@ func TestOneBlockedOfAJob(t *testing.T) {
 	})
 }
 
-// One whose plans were refused too often is tried again though nothing changed.
+// An evaluation whose plans were refused too often is tried again even if nothing changed.
 func TestRefusedTooOftenIsTriedAgain(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), register(t, "web", 1))
@@ -361,7 +357,7 @@ func TestRefusedTooOftenIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A new leader has what was open, and a restored state replaces what was there.
+// A new leader has the open evaluations, and a restored state replaces them.
 func TestBuiltFromTheState(t *testing.T) {
 	open := []state.Command{
 		node(1), register(t, "a", 1), register(t, "b", 2), register(t, "c", 3), ends(2),
@@ -382,8 +378,7 @@ func TestBuiltFromTheState(t *testing.T) {
 	}, open...)
 }
 
-// Who waits is told when the term ends, and who does not wait any more is
-// handed nothing.
+// Callers that wait are told when the term ends, and callers that have gone get nothing.
 func TestWaiting(t *testing.T) {
 	var late *term
 	inTerm(t, func(b *term) {

@@ -11,7 +11,7 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// What waits for one node is woken by that node alone; the others stay.
+// A change on one node wakes only the evaluations that wait for that node.
 func TestNodesAreWokenOneByOne(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(4)
@@ -28,8 +28,7 @@ func TestNodesAreWokenOneByOne(t *testing.T) {
 	})
 }
 
-// everywhere registers a job that runs on every node, which waits for room on
-// each of n of them.
+// everywhere registers a job that runs on every node and lacks capacity on each of n of them.
 func (b *term) everywhere(n int) {
 	b.t.Helper()
 	end := &state.EvalEnd{Status: berth.EvalComplete}
@@ -49,8 +48,8 @@ func (b *term) everywhere(n int) {
 	}
 }
 
-// Those of one job that were woken together and are looked at by the newest
-// alone go on waiting: none is canceled, and room wakes each of them again.
+// Of the evaluations of one job that were woken together only the newest is delivered. The others go on waiting: none
+// is cancelled, and capacity wakes each of them again.
 func TestSupersededWaitersGoOnWaiting(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(3)
@@ -104,9 +103,8 @@ func TestSupersededWaitersGoOnWaiting(t *testing.T) {
 	})
 }
 
-// Room that came after the state on which the newest of a job was decided, and
-// that woke those that need not be looked at because of it, is not missed: that
-// one did not see it.
+// Capacity that came after the state on which the newest evaluation of a job was decided is not missed by the
+// evaluations that were left to it, because it did not see that capacity.
 func TestCapacityThatTheNewestDidNotSee(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		inTerm(t, func(b *term) {
@@ -144,9 +142,8 @@ func TestCapacityThatTheNewestDidNotSee(t *testing.T) {
 	}
 }
 
-// What waits for a node is left to another of its job that is woken after it.
-// If that did not see the room which woke it, it is looked at, though the worker
-// was done before the broker heard what it decided.
+// An evaluation that waits for a node is left to another one of its job that is woken after it. If that one did not
+// see the capacity, the first is looked at, even if the worker was done before the broker saw the commit.
 func TestAckBeforeTheBrokerSeesTheCommit(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)
@@ -183,10 +180,8 @@ func TestAckBeforeTheBrokerSeesTheCommit(t *testing.T) {
 	})
 }
 
-// What a plan says of an evaluation that waits for a node, and of the one that it
-// is the plan of, comes with one commit. Room that the plan did not see is not
-// missed, though the latter was taken from its worker meanwhile and waits for
-// another one, so that the former was left to it.
+// One commit updates an evaluation that waits for a node and the evaluation whose plan it is. Capacity that the plan
+// did not see is not missed, even if the latter was taken from its worker meanwhile and the former was left to it.
 func TestCapacityThatAPendingPlanDidNotSee(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)
@@ -217,8 +212,8 @@ func TestCapacityThatAPendingPlanDidNotSee(t *testing.T) {
 	})
 }
 
-// What waits for a node and was left to a newer one of its job is looked at after
-// all if that one is canceled with the commit that brought it: it looks at nothing.
+// An evaluation that was left to a newer one of its job is looked at after all if that one is cancelled in the same
+// commit.
 func TestTheNewerOneIsCancelledAtOnce(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)
@@ -234,9 +229,8 @@ func TestTheNewerOneIsCancelledAtOnce(t *testing.T) {
 	})
 }
 
-// Several that wait for nodes get room that the newest of their job did not see.
-// What its plan says of them brings each of them back, one after another, and each
-// is in one place then: one is to be looked at, the other waits.
+// Several evaluations that wait for nodes get capacity that the newest of their job did not see. Its plan brings them
+// back one after another, and each is then in one place only: ready or blocked.
 func TestEachIsInOnePlace(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)

@@ -10,10 +10,9 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// What makes room by eviction where there was none gives no allocation's room
-// back, and helps who waits all the same.
+// Changes that make preemption possible free no allocation's capacity, but wake waiting evaluations all the same.
 
-// evicts says whether service jobs may evict others.
+// evicts sets whether service jobs may preempt others.
 func evicts(on bool) state.Command {
 	return &state.SetSchedulerConfig{Config: berth.SchedulerConfig{PreemptionConfig: berth.PreemptionConfig{ServiceSchedulerEnabled: on}}}
 }
@@ -23,8 +22,7 @@ func urgent(t *testing.T, id string, priority, eval int, more string) state.Comm
 	return statetest.Register(statetest.Job(t, fmt.Sprintf(text, id, priority, more)), eval)
 }
 
-// runs lets an evaluation place its job's first instance on a node, over
-// others if there are any.
+// runs lets an evaluation place its job's first instance on a node, preempting others if there are any.
 func (b *term) runs(eval, node int, over ...berth.AllocID) *berth.Alloc {
 	b.t.Helper()
 	b.next()
@@ -40,8 +38,7 @@ func (b *term) runs(eval, node int, over ...berth.AllocID) *berth.Alloc {
 	return nil
 }
 
-// waits lets an evaluation leave a blocked one behind that was decided on the
-// newest state.
+// waits lets an evaluation leave a blocked one that was decided on the newest state.
 func (b *term) waits(eval, blocked int, change ...func(*state.ApplyPlan)) {
 	b.t.Helper()
 	b.next()
@@ -56,8 +53,8 @@ func (b *term) wakes(want int) {
 	}
 }
 
-// An operator who lets jobs evict others lets all that waits be looked at; who
-// takes that back, or changes something else, does not.
+// When an operator enables preemption, all blocked evaluations are looked at. Disabling it, or another change, wakes
+// none.
 func TestPreemptionSwitchedOn(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), urgent(t, "web", 50, 1, ""))
@@ -81,7 +78,7 @@ func TestPreemptionSwitchedOn(t *testing.T) {
 	})
 }
 
-// An instance that becomes less urgent in place can be evicted now.
+// An instance that becomes less urgent in place can be preempted.
 func TestLessUrgentInPlace(t *testing.T) {
 	for _, to := range []int{20, 90} {
 		inTerm(t, func(b *term) {
@@ -104,8 +101,7 @@ func TestLessUrgentInPlace(t *testing.T) {
 	}
 }
 
-// What waited for the end of those it evicted can be evicted itself afterwards,
-// with all that it holds.
+// An allocation whose victims have ended can be preempted itself, with everything that it holds.
 func TestItsVictimsHaveEnded(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), evicts(true), urgent(t, "low", 10, 1, ""))
@@ -120,7 +116,7 @@ func TestItsVictimsHaveEnded(t *testing.T) {
 	})
 }
 
-// wakesAfterEviction ends the evaluation of a job that lost something.
+// wakesAfterEviction completes the evaluation of a preempted job.
 func (b *term) wakesAfterEviction(job berth.JobID) {
 	b.t.Helper()
 	d := b.next()
@@ -130,8 +126,8 @@ func (b *term) wakesAfterEviction(job berth.JobID) {
 	b.do(&state.ApplyPlan{Eval: d.Eval.ID, End: &state.EvalEnd{Status: berth.EvalComplete}})
 }
 
-// A job waits for what it gives up itself rather than evict others. If the node
-// of that takes nothing any more, waiting is over.
+// A job waits for its own allocations to stop rather than preempt others. If their node becomes ineligible, it need
+// not wait any longer.
 func TestFreedCapacityOnAnIneligibleNode(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), node(2), evicts(true), urgent(t, "web", 50, 1, ""))
@@ -164,9 +160,8 @@ func TestFreedCapacityOnAnIneligibleNode(t *testing.T) {
 	})
 }
 
-// What a job could not carry over to its newest version where it is, because the
-// node did not meet the conditions of that, it can when the node changes, though
-// that takes nothing new.
+// A job could not update an allocation in place because the node did not meet the constraints of the newest version.
+// When the node changes it can, even if the node is ineligible.
 func TestAnIneligibleNodeMeetsConstraints(t *testing.T) {
 	for _, carried := range []bool{false, true} {
 		inTerm(t, func(b *term) {

@@ -81,7 +81,7 @@ func (p *plain) busy(k berth.JobKey) bool {
 	return false
 }
 
-// next returns the one that must be handed out, nil if there is none.
+// next returns the one that must be handed out, nil if none exists.
 func (p *plain) next(types []string) (best *entry) {
 	for _, x := range p.evals {
 		if x.where != "waits" || p.busy(x.eval.Key()) || !slices.Contains(types, x.eval.Type) {

@@ -309,7 +309,7 @@ func (q *Queue) remove(it *item) {
 	q.release(it)
 }
 
-// Tick moves the items whose time has come and returns the next such time, zero if there is none.
+// Tick moves the items whose time has come and returns the next such time, zero if none exists.
 func (q *Queue) Tick(now time.Time) (again time.Time) {
 	for q.timers.Len() > 0 {
 		it := q.timers.items[0]

@@ -9,9 +9,8 @@ import (
 	"berth/internal/state"
 )
 
-// What an evaluation's own row cannot say is known for a while: when its worker
-// was done. Each is told of once, whichever comes first, the commit that ends
-// it or its worker's word; one that nobody decided, when it ended.
+// The broker remembers for a while when a worker acknowledged an evaluation, which is not in its row. Each evaluation
+// is reported once: at the later of its commit and its acknowledgement, or when it ended without a worker.
 func TestAcknowledgedIsRemembered(t *testing.T) {
 	inTerm(t, func(b *term) {
 		applied := func(c *state.ApplyPlan) { c.End.Timeline = berth.Timeline{Applied: 1, Deliveries: 1} }

@@ -16,8 +16,8 @@ import (
 
 const lostAfter = time.Hour
 
-// runs is a job that waits for clients that are not heard for an hour, or not
-// at all, with an instance that runs on the first of the nodes given.
+// runs registers a job that waits an hour for disconnected clients, or not at all, with an instance on the first of
+// the given nodes.
 func runs(t *testing.T, away string, nodes ...int) []state.Command {
 	job := statetest.Job(t, `{"ID":"web","TaskGroups":[{"Name":"g","Count":2`+away+`}]}`)
 	cmds := []state.Command{statetest.Register(job, 1)}
@@ -31,7 +31,7 @@ func runs(t *testing.T, away string, nodes ...int) []state.Command {
 
 const waits = `,"Disconnect":{"LostAfter":3600000000000}`
 
-// says lets the agent of a node say how what is there fares.
+// says lets the agent of a node report the status of its allocation.
 func (m *term) says(n int, c berth.ClientStatus) {
 	m.t.Helper()
 	m.log.Must(m.t, &state.ReportAllocs{Node: statetest.ID[berth.Node](n), Updates: []state.AllocUpdate{{ID: m.alloc(n).ID, Client: c}}, Now: time.Now().UnixNano()})
@@ -46,7 +46,7 @@ func (m *term) alloc(n int) *berth.Alloc {
 	return all[0]
 }
 
-// does lets the scheduler do something about what is on a node.
+// does lets the scheduler act on the allocation of a node.
 func (m *term) does(n int, stop berth.AllocStop) {
 	m.t.Helper()
 	stop.ID = m.alloc(n).ID
@@ -59,8 +59,8 @@ func (m *term) does(n int, stop berth.AllocStop) {
 
 var unknown = berth.AllocStop{Description: berth.UnknownAway, Client: berth.ClientUnknown}
 
-// A node that runs what is waited for is disconnected when it is not heard, and
-// down when the time of all that is over; its jobs are looked at each time.
+// A silent node with an allocation that may come back is disconnected, and down when the time of all such allocations
+// is over. Each time its jobs are evaluated.
 func TestDisconnectedThenDown(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.says(1, berth.ClientRunning)
@@ -86,7 +86,7 @@ func TestDisconnectedThenDown(t *testing.T) {
 	}, runs(t, waits, 1)...)
 }
 
-// A node where nothing runs that is waited for is down at once.
+// A silent node without such an allocation is down at once.
 func TestNothingToWaitFor(t *testing.T) {
 	for name, tt := range map[string]struct {
 		away string
@@ -107,7 +107,7 @@ func TestNothingToWaitFor(t *testing.T) {
 	}
 }
 
-// What was waited for can be stopped: soon after the node is down.
+// If such an allocation is stopped, its node is down soon after.
 func TestStoppedWhileDisconnected(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.says(1, berth.ClientRunning)
@@ -124,7 +124,7 @@ func TestStoppedWhileDisconnected(t *testing.T) {
 	}, runs(t, waits, 1)...)
 }
 
-// A node that is heard again is ready, and has its time anew.
+// A disconnected node that sends a heartbeat is ready, and its time starts again.
 func TestDisconnectedAndBack(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.says(1, berth.ClientRunning)
@@ -142,8 +142,7 @@ func TestDisconnectedAndBack(t *testing.T) {
 			m.wants(1, berth.NodeDisconnected)
 			m.does(1, unknown)
 		}
-		// It registers, and is not heard after: it is given up at the time that
-		// it had.
+		// It registers and is silent after that: it is given up at the time that it had.
 		ttl := m.Heartbeat(statetest.ID[berth.Node](1))
 		m.pass(ttl + defaults.Grace)
 		m.wants(1, berth.NodeDisconnected)
@@ -152,8 +151,7 @@ func TestDisconnectedAndBack(t *testing.T) {
 	}, runs(t, waits, 1)...)
 }
 
-// A new leader knows the times from the state: it neither begins them anew nor
-// forgets them.
+// A new leader takes the times from the state: it neither restarts nor forgets them.
 func TestNewTermKeepsTheTime(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.says(1, berth.ClientRunning)
@@ -181,7 +179,7 @@ func TestNewTermKeepsTheTime(t *testing.T) {
 	}, runs(t, waits, 1, 2)...)
 }
 
-// What is waited for without end keeps its node disconnected.
+// An allocation without a time limit keeps its node disconnected.
 func TestWithoutEnd(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.says(1, berth.ClientRunning)

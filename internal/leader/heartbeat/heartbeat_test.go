@@ -59,7 +59,7 @@ func (m *term) wants(n int, status string) {
 	}
 }
 
-// downs counts how often the node was set down.
+// downs counts how often the node was marked as down.
 func (m *term) downs(n int) (count int) {
 	for _, e := range m.node(n).Events {
 		if e.Subsystem == berth.NodeEventHeartbeat {
@@ -71,8 +71,7 @@ func (m *term) downs(n int) (count int) {
 
 var defaults = heartbeat.DefaultOptions
 
-// A node that is not heard is down when its TTL and the grace are over, not
-// before, and is told so once.
+// A silent node is down when its TTL and the grace are over, not before, and is marked once.
 func TestSilentNodeIsDownOnce(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		ttl := m.Heartbeat(statetest.ID[berth.Node](1))
@@ -147,8 +146,7 @@ func TestNewTermIsPatient(t *testing.T) {
 		&state.SetNodeStatus{ID: statetest.ID[berth.Node](2), Status: berth.NodeDown})
 }
 
-// However long the time was that a node was given by the leader before, it has
-// all of it (invariant I-30).
+// A node has all of the time that the previous leader gave it, however long that is (invariant I-30).
 func TestNewTermKeepsWhatWasGiven(t *testing.T) {
 	busy := defaults
 	busy.MaxPerSec = 0.2 // the TTL of 20 nodes is 100 s and more
@@ -177,7 +175,7 @@ func TestNewTermKeepsWhatWasGiven(t *testing.T) {
 	}
 }
 
-// Beats are spread: nodes that registered together do not beat together.
+// Heartbeats are spread: nodes that registered together do not send them together.
 func TestHeartbeatsAreSpread(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		given := map[time.Duration]int{}
@@ -192,8 +190,7 @@ func TestHeartbeatsAreSpread(t *testing.T) {
 	})
 }
 
-// A monitor of a term that is over changes nothing, and its Run says so when
-// the log is lost.
+// A monitor of an earlier term changes nothing, and its Run returns the error when the log is lost.
 func TestEndOfTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := statetest.New(t, &state.BeginTerm{Term: 1}, statetest.AddNode(1, 4000, 4000))

@@ -10,7 +10,7 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// many registers n nodes, each of which is there when the term begins.
+// many registers n nodes, which exist when the term begins.
 func many(n int) (out []state.Command) {
 	for i := range n {
 		out = append(out, statetest.AddNode(i+1, 1000, 1000))
@@ -18,7 +18,7 @@ func many(n int) (out []state.Command) {
 	return out
 }
 
-// keep lets the nodes from first to last be heard for a while.
+// keep lets the nodes from first to last send heartbeats for a while.
 func (m *term) keep(first, last int, d time.Duration) {
 	for ; d > 0; d -= 5 * time.Second {
 		for n := first; n <= last; n++ {
@@ -37,8 +37,7 @@ func (m *term) down() (n int) {
 	return n
 }
 
-// A node now and then is given up as soon as its time is up, a quarter of the
-// nodes at once are, too.
+// Single nodes are given up as soon as their time is up, and so is a quarter of the nodes at once.
 func TestAFewNodesAreGivenUpImmediately(t *testing.T) {
 	for _, c := range []struct{ nodes, silent int }{{1, 1}, {2, 2}, {3, 2}, {8, 2}, {20, 5}, {100, 10}} {
 		t.Run(fmt.Sprintf("%d of %d", c.silent, c.nodes), func(t *testing.T) {
@@ -52,8 +51,7 @@ func TestAFewNodesAreGivenUpImmediately(t *testing.T) {
 	}
 }
 
-// More are given up one in ten seconds, and an alarm is raised once. Those that
-// are heard again stay as they are.
+// More are given up one every ten seconds, with one alarm. Those that come back stay as they are.
 func TestManyNodesAreGivenUpOneByOne(t *testing.T) {
 	for _, c := range []struct{ nodes, silent int }{{10, 4}, {30, 9}, {200, 12}} {
 		t.Run(fmt.Sprintf("%d of %d", c.silent, c.nodes), func(t *testing.T) {
@@ -86,8 +84,7 @@ func TestManyNodesAreGivenUpOneByOne(t *testing.T) {
 	}
 }
 
-// Those that stay away are all given up in the end, none faster than the
-// others, also when it is long since that they fell silent.
+// Nodes that stay silent are all given up in the end, at the same pace, even long after they went silent.
 func TestTheLimiterStaysOnUntilAllAreGivenUp(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.keep(13, 40, 61*time.Second)
@@ -103,8 +100,7 @@ func TestTheLimiterStaysOnUntilAllAreGivenUp(t *testing.T) {
 	}, many(40)...)
 }
 
-// While no node is heard, none is given up; when they come back, nothing
-// happened to them.
+// While all nodes are silent none is given up; when they come back nothing has happened to them.
 func TestNoNodeIsGivenUpWhileAllAreSilent(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.pass(time.Hour)
