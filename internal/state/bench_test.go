@@ -40,7 +40,7 @@ func benchJob(b testing.TB, name string, count int) *berth.Job {
 
 var benchNow = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC).UnixNano()
 
-// benchPlan is the plan of a job of so many instances as schedulers make it.
+// benchPlan is the plan of a job of that many instances, as schedulers make it.
 func benchPlan(eval, count int) *state.ApplyPlan {
 	c := &state.ApplyPlan{
 		Eval: statetest.ID[berth.Eval](eval), Now: benchNow, Explain: map[string]*berth.AllocMetric{"g": {
@@ -59,7 +59,7 @@ func benchPlan(eval, count int) *state.ApplyPlan {
 	return c
 }
 
-// filled is plenty with so many allocations, of jobs of 1,000, and a report of
+// filled is plenty with that many allocations, of jobs of 1,000, and a report of
 // each that it runs.
 func filled(b testing.TB, allocs int) *state.Snapshot {
 	tx := state.Begin(plenty())

@@ -54,8 +54,8 @@ func (tx *Tx) unrelate(j *berth.Job, slot uint32, s *Summary) {
 	}
 }
 
-// relative updates what depends on parents and children after a job was stored.
-func (tx *Tx) relative(old, j *berth.Job) {
+// updateRelatives updates what depends on parents and children after a job was stored.
+func (tx *Tx) updateRelatives(old, j *berth.Job) {
 	if j.ParentID != "" {
 		tx.count(j.Key(), j.UID, func(*Summary) {}) // its parent counts it when the command ends
 	}
@@ -150,9 +150,9 @@ func (tx *Tx) launched(j *berth.Job, change func(*Launch)) {
 // changed, or the job was stopped or disabled until now, launches are due from
 // now on.
 func (tx *Tx) reschedulePeriodic(old, j *berth.Job) {
-	anew := old == nil || old.Stop || old.Periodic == nil || !old.Periodic.Enabled || !sameTimes(old.Periodic, j.Periodic)
+	restart := old == nil || old.Stop || old.Periodic == nil || !old.Periodic.Enabled || !sameTimes(old.Periodic, j.Periodic)
 	tx.launched(j, func(l *Launch) {
-		if anew {
+		if restart {
 			l.From = j.SubmitTime
 		}
 	})

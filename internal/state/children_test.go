@@ -236,7 +236,7 @@ func TestKindsStay(t *testing.T) {
 	}
 }
 
-// Whatever is launched, dispatched, ended, stopped, purged and made anew:
+// Whatever is launched, dispatched, ended, stopped, purged and made again:
 // counts and indexes are those of a recount, and a state that was saved and
 // loaded goes on in the same way.
 func TestFamilies(t *testing.T) {

@@ -164,8 +164,8 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 		}
 		return "the instance would run again"
 	case !counts || a.Client == berth.ClientLost && a.Wanted() && finishes(j): // for all other jobs: a deployment can return to this version
-	case j.PerNode() && (a.Client != berth.ClientFailed || w.away(a)):
-		if a.Job.Version != j.Version && a.Rest().Next.IsZero() && !w.away(a) && w.held(a) == nil && w.unproven(j) {
+	case j.PerNode() && (a.Client != berth.ClientFailed || w.nodeLost(a)):
+		if a.Job.Version != j.Version && a.Rest().Next.IsZero() && !w.nodeLost(a) && w.held(a) == nil && w.unproven(j) {
 			return "a deployment may return to its version"
 		} // otherwise its replacement needs nothing of it
 	case a.Wanted() && a.Client == berth.ClientFailed:
@@ -199,8 +199,8 @@ func (w *Sweep) unproven(j *berth.Job) bool {
 	return d != nil && d.JobVersion == j.Version && d.Status != berth.DeploymentSuccessful
 }
 
-// away reports whether the node of an allocation is down or gone.
-func (w *Sweep) away(a *berth.Alloc) bool {
+// nodeLost reports whether the node of an allocation is down or gone.
+func (w *Sweep) nodeLost(a *berth.Alloc) bool {
 	n := w.Snapshot.Node(a.NodeID)
 	return n == nil || n.Status == berth.NodeDown
 }

@@ -138,7 +138,7 @@ func TestUndoLeavesOtherCommandsAlone(t *testing.T) {
 	tx.Apply(statetest.AddNode(1, 1, 1))
 	tx.Undo()
 	if &plan.Refused[0] != was {
-		t.Error("what the plan was told is written anew")
+		t.Error("what the plan was told is written again")
 	}
 }
 

@@ -40,7 +40,7 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 		switch {
 		case c.Policy == berth.Orphan: // some of what it owned is gone already
 			return deleting(marked)
-		case c.Policy == marked.Deletion.Policy && !marked.begins() && (!c.Force || tx.Blocking(c.Key, old.UID) == 0):
+		case c.Policy == marked.Deletion.Policy && !marked.hasSuccessor() && (!c.Force || tx.Blocking(c.Key, old.UID) == 0):
 			return berth.Refusef(berth.CodeAlreadyDone, "job %q, %s, is being deleted since index %d", c.Key, marked.UID.Text('j'), marked.Deletion.RequestIndex)
 		}
 	}
@@ -83,7 +83,7 @@ func (c *DeleteJob) deletion(tx *Tx, marked *JobDeletion) berth.Deletion {
 	d := berth.Deletion{Policy: c.Policy, Intent: c.Intent, Cause: berth.Cause{Kind: berth.CauseUser}, RequestIndex: tx.Index, Time: c.Now}
 	switch {
 	case marked == nil:
-	case marked.begins(): // now nothing follows
+	case marked.hasSuccessor(): // now nothing follows
 		d.RequestIndex = marked.Deletion.RequestIndex
 	default:
 		d = marked.Deletion
@@ -230,7 +230,7 @@ func (c *FinalizeDeletions) Apply(tx *Tx) error {
 		return berth.Refusef(berth.CodeAlreadyDone, "none of the %d jobs is being deleted", len(c.Jobs))
 	}
 	for i, j := range gone {
-		if d := tx.Deletion(j.Key()); d.begins() {
+		if d := tx.Deletion(j.Key()); d.hasSuccessor() {
 			tx.follow(j, d, uint32(i))
 		} else {
 			tx.removeJob(j)

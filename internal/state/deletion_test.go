@@ -188,7 +188,7 @@ func TestOrphans(t *testing.T) {
 		t.Errorf("%+v is used; it was %+v", now, used)
 	}
 	all := slices.Collect(s.Allocs())
-	if why := s.Evictable(all[0], &berth.Job{ID: "x", Priority: 100}); why == "" {
+	if why := s.CannotPreempt(all[0], &berth.Job{ID: "x", Priority: 100}); why == "" {
 		t.Error("an orphan can be evicted")
 	}
 	log.Must(t, statetest.Register(sized(t, 2, ""), 3), &state.ApplyPlan{

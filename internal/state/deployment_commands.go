@@ -20,9 +20,9 @@ func (tx *Tx) active(id berth.DeploymentID) (*berth.Deployment, error) {
 	return d, nil
 }
 
-// look creates the evaluation that continues a deployment and returns its ID,
+// continueDeployment creates the evaluation that continues a deployment and returns its ID,
 // or zero if its job does not need one. d is about to be stored, or has ended.
-func (tx *Tx) look(d *berth.Deployment, now int64) (id berth.EvalID) {
+func (tx *Tx) continueDeployment(d *berth.Deployment, now int64) (id berth.EvalID) {
 	j := tx.Job(d.Key())
 	if j == nil || j.UID != d.JobUID || j.Stop {
 		return id
@@ -80,7 +80,7 @@ func (c *SetDeploymentStatus) Apply(tx *Tx) error {
 		for _, g := range d.TaskGroups {
 			g.Extend(c.Now)
 		}
-		c.Eval = tx.look(d, c.Now)
+		c.Eval = tx.continueDeployment(d, c.Now)
 	}
 	tx.putDeployment(old, d)
 	return nil
@@ -127,7 +127,7 @@ func (c *PromoteDeployment) Apply(tx *Tx) error {
 	if d.Status == berth.DeploymentRunning {
 		d.StatusDescription = d.Runs()
 	}
-	c.Eval = tx.look(d, c.Now)
+	c.Eval = tx.continueDeployment(d, c.Now)
 	tx.putDeployment(old, d)
 	return nil
 }
@@ -245,7 +245,7 @@ func (c *SetAllocHealth) Apply(tx *Tx) error {
 		return nil
 	}
 	if d.Status == berth.DeploymentRunning && d.HealthIndex == tx.Index {
-		c.Eval = tx.look(d, c.Now)
+		c.Eval = tx.continueDeployment(d, c.Now)
 	}
 	tx.putDeployment(old, d)
 	return nil
@@ -283,10 +283,10 @@ func (tx *Tx) failDeployment(old, d *berth.Deployment, why string, now int64) (e
 	d.StatusDescription += more
 	tx.putDeployment(old, d) // before the new version, which does not belong to it
 	if to != nil {
-		tx.goBack(j, to, now)
+		tx.revertTo(j, to, now)
 		reverted = &to.Version
 	}
-	return tx.look(d, now), reverted
+	return tx.continueDeployment(d, now), reverted
 }
 
 // revertsTo returns the version that a job is reverted to because a deployment
@@ -319,9 +319,9 @@ func (tx *Tx) stableBefore(j *berth.Job) (to *berth.Job) {
 	return to
 }
 
-// goBack makes an earlier version of a job, with a different specification, its
+// revertTo makes an earlier version of a job, with a different specification, its
 // newest.
-func (tx *Tx) goBack(j, to *berth.Job, now int64) {
+func (tx *Tx) revertTo(j, to *berth.Job, now int64) {
 	n := *to
 	tx.following(j, &n, now)
 	source := tx.Submission(j.Key(), to.Version) // it may be dropped with its version
@@ -348,7 +348,7 @@ func (c *StepDeployments) Apply(tx *Tx) error {
 			continue
 		}
 		d := *old
-		tx.look(&d, c.Now)
+		tx.continueDeployment(&d, c.Now)
 		d.StepIndex = tx.Index // even if no evaluation is needed
 		tx.putDeployment(old, &d)
 	}

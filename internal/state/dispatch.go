@@ -45,7 +45,7 @@ func (c *DispatchJob) Apply(tx *Tx) error {
 	if err := tx.unusedEvals(c.Eval.ID); err != nil {
 		return err
 	}
-	tx.beget(j, c.Child, c.Eval, c.Now, func(child *berth.Job) {
+	tx.newChild(j, c.Child, c.Eval, c.Now, func(child *berth.Job) {
 		child.Dispatched, child.DispatchIdempotencyToken, child.Payload = true, c.Token, c.Payload
 		if c.Priority != 0 {
 			child.Priority = c.Priority

@@ -48,7 +48,7 @@ func (c *UpdateDrain) Apply(tx *Tx) error {
 		n.DrainStrategy = nil
 		n.LastDrain = drainOver(old, berth.DrainCanceled, c.Meta, c.Now)
 		addEvents(&n, tx.Index, newEvent(berth.NodeEventDrain, "Node drain strategy unset", c.Now))
-		marked = tx.keepOn(old.ID, c.Now)
+		marked = tx.cancelMigrations(old.ID, c.Now)
 	}
 	tx.putNode(old, &n)
 	if eligible {
@@ -101,10 +101,10 @@ func drainOver(n *berth.Node, status string, meta map[string]string, now int64) 
 	return &d
 }
 
-// keepOn lets allocations stay that were told to leave a node and have not left
+// cancelMigrations lets allocations stay that were told to leave a node and have not left
 // yet: the next drain starts over. It returns the jobs that have such
 // allocations.
-func (tx *Tx) keepOn(id berth.NodeID, now int64) (jobs []*berth.Job) {
+func (tx *Tx) cancelMigrations(id berth.NodeID, now int64) (jobs []*berth.Job) {
 	var stay []*berth.Alloc
 	for a := range tx.AllocsOn(id) {
 		if a.Live() && a.Rest().Migrate {

@@ -142,7 +142,7 @@ func (tx *Tx) leaves(e *berth.Eval) bool {
 		if a.Ended() || a.Orphaned || a.Job.UID.Index > e.JobUID.Index {
 			continue
 		}
-		if n := tx.Node(a.NodeID); a.Wanted() || silent(n) {
+		if n := tx.Node(a.NodeID); a.Wanted() || mayBeLost(n) {
 			return true // to be stopped or marked lost
 		}
 	}

@@ -97,10 +97,10 @@ func TestEvaluateJob(t *testing.T) {
 	log.Must(t, &state.ReportAllocs{Node: next.NodeID, Now: 7, Updates: []state.AllocUpdate{{ID: next.ID, Client: berth.ClientFailed}}})
 	log.Must(t, evaluate(23, false))
 	if groups(store.Snapshot())["a"].Rest().ForceReschedule {
-		t.Error("what failed since is placed anew by force")
+		t.Error("what failed since is placed again by force")
 	}
 
-	// Of a stopped job nothing is placed anew.
+	// Of a stopped job nothing is placed again.
 	log.Must(t, &state.StopJob{Key: e.Key(), Now: 8}, evaluate(24, true))
 	if groups(store.Snapshot())["a"].Rest().ForceReschedule || store.Snapshot().Eval(statetest.ID[berth.Eval](24)) == nil {
 		t.Error("a stopped job was evaluated by force")

@@ -72,11 +72,11 @@ func counterOf(g *berth.DeploymentState, healthy bool) *int {
 	return &g.UnhealthyAllocs
 }
 
-// heard records the health in an agent's report. The agent's first verdict
+// reported records the health in an agent's report. The agent's first verdict
 // stays; after that only people may change it. An allocation whose tasks failed
 // before it was healthy is unhealthy, whatever its agent says.
-func (h *healths) heard(tx *Tx, a *berth.Alloc, more *berth.AllocMore, u *AllocUpdate, now int64) {
-	if !tellsHealth(a, u) {
+func (h *healths) reported(tx *Tx, a *berth.Alloc, more *berth.AllocMore, u *AllocUpdate, now int64) {
+	if !firstHealth(a, u) {
 		return
 	}
 	healthy, at := false, time.Unix(0, now).UTC()
@@ -86,10 +86,10 @@ func (h *healths) heard(tx *Tx, a *berth.Alloc, more *berth.AllocMore, u *AllocU
 	h.judge(tx, a, more, healthy, at, now)
 }
 
-// tellsHealth reports whether a report is the first with the health of an
+// firstHealth reports whether a report is the first with the health of an
 // allocation. It is kept outside of deployments too, because a drain waits for
 // it.
-func tellsHealth(a *berth.Alloc, u *AllocUpdate) bool {
+func firstHealth(a *berth.Alloc, u *AllocUpdate) bool {
 	switch {
 	case verdict(a) != nil:
 		return false
@@ -99,9 +99,9 @@ func tellsHealth(a *berth.Alloc, u *AllocUpdate) bool {
 	return u.Client == berth.ClientFailed && a.More != nil && !a.More.DeploymentID.IsZero()
 }
 
-// seen notes that the command creates an evaluation of a job, so that its
+// evaluated notes that the command creates an evaluation of a job, so that its
 // deployment needs no other.
-func (h healths) seen(tx *Tx, j *berth.Job) {
+func (h healths) evaluated(tx *Tx, j *berth.Job) {
 	for _, e := range h {
 		if e.d.JobUID == j.UID && e.d.Key() == j.Key() {
 			e.d.StepIndex = tx.Index

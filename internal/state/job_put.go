@@ -30,7 +30,7 @@ func (tx *Tx) putJob(old, j *berth.Job) {
 	}
 	tx.putVersion(j)
 	tx.mergeIntoDeployment(old, j)
-	tx.relative(old, j)
+	tx.updateRelatives(old, j)
 	tx.touchStream(j.UID)
 	tx.note(Jobs, anyOrNil(old), j)
 }
@@ -140,8 +140,8 @@ func (tx *Tx) following(old, j *berth.Job, now int64) {
 	}
 }
 
-// beget creates a child of a job, with its evaluation.
-func (tx *Tx) beget(parent *berth.Job, id berth.JobID, seed EvalSeed, now int64, change func(*berth.Job)) *berth.Job {
+// newChild creates a child of a job, with its evaluation.
+func (tx *Tx) newChild(parent *berth.Job, id berth.JobID, seed EvalSeed, now int64, change func(*berth.Job)) *berth.Job {
 	c := *parent
 	c.ID, c.Name, c.ParentID, c.Periodic = id, string(id), parent.ID, nil
 	c.Stop, c.Stable, c.Version, c.VersionTag = false, false, 0, nil

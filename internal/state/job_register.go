@@ -35,7 +35,7 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 		return err
 	}
 	old := tx.Job(key)
-	if err := tx.unmarked(key); err != nil && !tx.beginsAnew(old, c.Job) {
+	if err := tx.unmarked(key); err != nil && !tx.startsOver(old, c.Job) {
 		return err
 	}
 	if err := c.enforce(old); err != nil {

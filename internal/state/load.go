@@ -123,10 +123,10 @@ func (l *loader) oldPools() {
 	}
 	l.tx.builtInPools()
 	for n := range l.tx.Nodes() {
-		l.tx.wantNodePool(n.NodePool)
+		l.tx.ensureNodePool(n.NodePool)
 	}
 	for j := range l.tx.Jobs(berth.AllNamespaces, "") {
-		l.tx.wantNodePool(j.NodePool)
+		l.tx.ensureNodePool(j.NodePool)
 	}
 	l.changed[NodePools] = l.tx.Index
 }

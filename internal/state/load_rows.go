@@ -33,9 +33,9 @@ func (l *loader) version(r *codec.Reader) *berth.Job {
 	return l.versions[n]
 }
 
-// again is the error for a row that occurs twice or has no name: indexes rely
+// duplicate is the error for a row that occurs twice or has no name: indexes rely
 // on unique names.
-func again(what string, name any) error {
+func duplicate(what string, name any) error {
 	return fmt.Errorf("%s %v occurs twice or has no ID", what, name)
 }
 
@@ -52,7 +52,7 @@ const mostNodes = 1 << 24
 func loadNamespace(l *loader, r *codec.Reader) error {
 	n, tx := read[berth.Namespace](r), l.tx
 	if tx.Namespace(n.Name) != nil {
-		return again("namespace", n.Name)
+		return duplicate("namespace", n.Name)
 	}
 	t := &tx.namespaces
 	t.byName.Add(tx.edit, n.Name, t.insert(tx, n))
@@ -87,7 +87,7 @@ func loadHistory(l *loader, r *codec.Reader) error {
 		return nil
 	}
 	if tx.JobVersion(j.Key(), j.Version) != nil {
-		return again("version of the job", j.Key())
+		return duplicate("version of the job", j.Key())
 	}
 	t := &tx.jobs
 	t.byVersion.Add(tx.edit, versionKey(j.Key(), j.Version), t.versions.insert(tx, j))
@@ -102,7 +102,7 @@ func loadSubmission(l *loader, r *codec.Reader) error {
 func loadEval(l *loader, r *codec.Reader) error {
 	e, tx := read[berth.Eval](r), l.tx
 	if e.ID.IsZero() || tx.Eval(e.ID) != nil {
-		return again("evaluation", e.ID)
+		return duplicate("evaluation", e.ID)
 	}
 	slot := tx.evals.link(tx, e)
 	if ix := tx.evals.openIn(e.Status); ix != nil {
@@ -114,7 +114,7 @@ func loadEval(l *loader, r *codec.Reader) error {
 func loadDeployment(l *loader, r *codec.Reader) error {
 	d := read[berth.Deployment](r)
 	if d.ID.IsZero() || l.tx.Deployment(d.ID) != nil {
-		return again("deployment", d.ID)
+		return duplicate("deployment", d.ID)
 	}
 	l.tx.deployments.link(l.tx, d)
 	return nil
@@ -132,7 +132,7 @@ func loadExplanation(l *loader, r *codec.Reader) error {
 
 func loadScheduler(l *loader, r *codec.Reader) error {
 	if l.tx.scheduler != nil {
-		return again("scheduler configuration", "")
+		return duplicate("scheduler configuration", "")
 	}
 	l.tx.putSchedulerConfig(read[berth.SchedulerConfig](r))
 	return nil
@@ -140,7 +140,7 @@ func loadScheduler(l *loader, r *codec.Reader) error {
 
 func loadAutopilot(l *loader, r *codec.Reader) error {
 	if l.tx.autopilot != nil {
-		return again("autopilot configuration", "")
+		return duplicate("autopilot configuration", "")
 	}
 	l.tx.putAutopilotConfig(read[berth.AutopilotConfig](r))
 	return nil
@@ -149,7 +149,7 @@ func loadAutopilot(l *loader, r *codec.Reader) error {
 func loadTrackedVersions(l *loader, r *codec.Reader) error {
 	v := read[versionLimit](r)
 	if l.tx.limit != nil {
-		return again("number of tracked versions", "")
+		return duplicate("number of tracked versions", "")
 	}
 	if r.Err() == nil && (v.Kept < 1 || v.Most < max(v.Kept, TrackedVersions) || v.Most > MaxTrackedVersions) {
 		return fmt.Errorf("%d versions of each job are kept, more than the maximum %d", v.Kept, v.Most)
@@ -174,7 +174,7 @@ func loadRestored(l *loader, r *codec.Reader) error {
 func loadCluster(l *loader, r *codec.Reader) error {
 	tx := l.tx
 	if !tx.Cluster.IsZero() || r.Left() != len(tx.Cluster) {
-		return again("ID of the cluster", tx.Cluster)
+		return duplicate("ID of the cluster", tx.Cluster)
 	}
 	if tx.Cluster = ClusterID(r.ID()); tx.Cluster.IsZero() {
 		return errors.New("the ID of the cluster is empty")
@@ -188,7 +188,7 @@ func loadService(l *loader, r *codec.Reader) error {
 		return nil
 	}
 	if v.ID == "" || l.tx.Service(v.ID) != nil {
-		return again("service registration", v.ID)
+		return duplicate("service registration", v.ID)
 	}
 	l.tx.putService(v)
 	return nil
@@ -200,7 +200,7 @@ func loadNodePool(l *loader, r *codec.Reader) error {
 		return nil
 	}
 	if p.Name == "" || l.tx.NodePool(p.Name) != nil {
-		return again("node pool", p.Name)
+		return duplicate("node pool", p.Name)
 	}
 	l.tx.putNodePool(nil, p)
 	return nil
@@ -213,7 +213,7 @@ func loadNode(l *loader, r *codec.Reader) error {
 		return nil
 	}
 	t, tx := &l.tx.nodes, l.tx
-	if err := whole(n); err != nil {
+	if err := checkNode(n); err != nil {
 		return err
 	}
 	if n.Number < t.numbers || n.Number > mostNodes || tx.Node(n.ID) != nil {
@@ -248,7 +248,7 @@ func loadJob(l *loader, r *codec.Reader) error {
 	}
 	t := &l.tx.jobs
 	if _, ok := t.byKey.First(jobKey(j.Key())); ok {
-		return again("job", j.Key())
+		return duplicate("job", j.Key())
 	}
 	slot := t.insert(l.tx, j)
 	t.byKey.Add(l.tx.edit, jobKey(j.Key()), slot)
@@ -306,7 +306,7 @@ func loadAlloc(l *loader, r *codec.Reader) error {
 		return nil
 	}
 	if a.ID.IsZero() || l.tx.Alloc(a.ID) != nil {
-		return again("allocation", a.ID)
+		return duplicate("allocation", a.ID)
 	}
 	l.prev = a
 	l.tx.allocs.link(l.tx, a)
@@ -327,10 +327,10 @@ func loadDeletion(l *loader, r *codec.Reader) error {
 	}
 	switch j := l.tx.Job(d.Key); {
 	case l.tx.Deletion(d.Key) != nil:
-		return again("deletion of job", d.Key)
+		return duplicate("deletion of job", d.Key)
 	case j == nil || j.UID != d.UID || !j.Stop:
 		return fmt.Errorf("job %q, %s, is marked for deletion, but does not exist or is not stopped", d.Key, d.UID.Text('j'))
-	case d.begins() && j.Type != berth.TypeStream || d.Successor != nil && !d.begins():
+	case d.hasSuccessor() && j.Type != berth.TypeStream || d.Successor != nil && !d.hasSuccessor():
 		return fmt.Errorf("job %q, %s, must not have a successor", d.Key, d.UID.Text('j'))
 	}
 	if d.Successor != nil {
@@ -356,7 +356,7 @@ func loadStream(l *loader, r *codec.Reader) error {
 	phases := []string{berth.PhaseSubmission, berth.PhaseSubmitted, berth.PhaseFailed, berth.PhaseStopped}
 	switch {
 	case v.UID.IsZero() || l.tx.StreamJob(v.UID) != nil:
-		return again("submission of job", v.Key)
+		return duplicate("submission of job", v.Key)
 	case !slices.Contains(phases, v.Phase):
 		return fmt.Errorf("the submission of job %q is in unknown phase %q", v.Key, v.Phase)
 	}
@@ -377,7 +377,7 @@ func loadResource(l *loader, r *codec.Reader) error {
 	}
 	switch {
 	case v.UID.IsZero() || v.Name == "" || l.tx.Resource(v.UID) != nil || l.tx.ResourceNamed(v.Owner, v.Kind, v.Name) != nil:
-		return again("resource", v.Name)
+		return duplicate("resource", v.Name)
 	case v.Kind != v.Object.Kind || v.Name != v.Object.Name || (v.PE != nil) != (v.Kind == berth.KindPE):
 		return fmt.Errorf("resource %q does not have the fields of its kind, %q", v.Name, v.Kind)
 	case !v.Owner.IsZero() && l.tx.StreamJob(v.Owner) == nil:

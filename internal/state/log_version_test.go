@@ -67,7 +67,7 @@ func reach(t reflect.Type, to map[reflect.Type]bool) {
 	}
 }
 
-// inLog says whether a field is in the log or in a saved snapshot.
+// inLog reports whether a field is in the log or in a saved snapshot.
 func inLog(f reflect.StructField) bool {
 	return (f.IsExported() || f.Anonymous) && f.Tag.Get("msgpack") != "-"
 }

@@ -21,7 +21,7 @@ type RegisterNode struct {
 
 // Apply implements Command.
 func (c *RegisterNode) Apply(tx *Tx) error {
-	if err := whole(c.Node); err != nil {
+	if err := checkNode(c.Node); err != nil {
 		return err
 	}
 	c.Evals = nil
@@ -47,7 +47,7 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 		}
 		n.CreateIndex, n.SchedulingEligibility, n.Events = old.CreateIndex, old.SchedulingEligibility, old.Events
 		n.DrainStrategy, n.LastDrain = old.DrainStrategy, old.LastDrain // its agent does not decide these
-		if silent(old) && n.Status != berth.NodeDown {
+		if mayBeLost(old) && n.Status != berth.NodeDown {
 			addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node re-registered", c.Now))
 		}
 		if n.Status == berth.NodeInit && old.Status == berth.NodeReady {
@@ -57,7 +57,7 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	if c.Event != nil {
 		addEvents(&n, tx.Index, *c.Event)
 	}
-	tx.wantNodePool(n.NodePool)
+	tx.ensureNodePool(n.NodePool)
 	tx.putNode(old, &n)
 	tx.loseOrphans(&n, c.Now)
 	switch {
@@ -70,10 +70,10 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	return nil
 }
 
-// whole returns an error unless a node has everything that its readers rely on.
+// checkNode returns an error unless a node has everything that its readers rely on.
 // The handler checks more, with better messages; this is for a log that
 // something else wrote.
-func whole(n *berth.Node) error {
+func checkNode(n *berth.Node) error {
 	switch {
 	case n == nil || n.ID.IsZero() || n.NodeResources == nil:
 		return berth.Errorf(berth.Invalid, "node: needs an ID and resources")

@@ -54,9 +54,9 @@ func (tx *Tx) putNodePool(old, p *berth.NodePool) {
 	tx.note(NodePools, anyOrNil(old), p)
 }
 
-// wantNodePool creates the pool unless it exists: a node that registers with an
+// ensureNodePool creates the pool unless it exists: a node that registers with an
 // unknown pool creates it.
-func (tx *Tx) wantNodePool(name string) {
+func (tx *Tx) ensureNodePool(name string) {
 	if tx.NodePool(name) == nil {
 		tx.putNodePool(nil, &berth.NodePool{
 			Name: name, NodeIdentityTTL: berth.DefaultNodeIdentityTTL, CreateIndex: tx.Index, ModifyIndex: tx.Index,

@@ -216,7 +216,7 @@ func TestPoolsInSnapshots(t *testing.T) {
 	}
 }
 
-// before makes records what they were in an older version: with so many tables
+// before makes records what they were in an older version: with that many tables
 // less in the head, and without the kinds of record that there were not.
 func before(t *testing.T, recs []byte, version, tables int, kinds ...byte) []byte {
 	var out []byte

@@ -22,16 +22,16 @@ func (tx *Tx) removeNode(n *berth.Node) {
 	t.byID.Remove(tx.edit, id, n.Number)
 	t.rows.Set(tx.edit, n.Number, nil)
 	*t.usage.Edit(tx.edit, n.Number) = fit.Usage{}
-	t.giveNumber(tx, n.Number)
+	t.freeNumber(tx, n.Number)
 	t.count--
 	t.changed = tx.Index
 	tx.note(Nodes, n, nil)
 }
 
-// giveNumber frees a number. Runs of free numbers touch neither each other nor
+// freeNumber frees a number. Runs of free numbers touch neither each other nor
 // the numbers that were never used, so a server that loads the state has the
 // same runs.
-func (t *nodeTable) giveNumber(tx *Tx, n uint32) {
+func (t *nodeTable) freeNumber(tx *Tx, n uint32) {
 	first, more := n, uint32(0)
 	for at, count := range t.gaps.BackFrom(n, 0) { // the run before
 		if at+count+1 == n {

@@ -61,7 +61,7 @@ func (c *LaunchPeriodic) Apply(tx *Tx) error {
 		}
 		l.Child, l.Index = id, tx.Index
 	})
-	tx.beget(j, id, c.Eval, c.Now, nil)
+	tx.newChild(j, id, c.Eval, c.Now, nil)
 	return nil
 }
 

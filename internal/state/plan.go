@@ -40,7 +40,7 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 		return nil
 	}
 	c.change(tx, placed)
-	c.raiseForEvicted(tx)
+	c.raiseForPreempted(tx)
 	if len(c.Explain) > 0 {
 		tx.putExplanation(&Explanation{c.Eval, c.Explain})
 	}
@@ -53,11 +53,11 @@ func (c *ApplyPlan) Apply(tx *Tx) error {
 
 // change stops and carries over allocations, and places new ones.
 func (c *ApplyPlan) change(tx *Tx, job *berth.Job) {
-	c.Refused, c.robbed = nil, nil
+	c.Refused, c.preemptions = nil, nil
 	for _, s := range c.Stop {
 		switch {
 		case s.Client == berth.ClientUnknown:
-			tx.away(s, c.Now)
+			tx.markUnknown(s, c.Now)
 		case s.FollowupEval.IsZero(): // the others wait for the plan's end, which creates the evaluations that they point to
 			tx.stop(s, c.Now)
 		}
@@ -113,7 +113,7 @@ func (tx *Tx) stop(s berth.AllocStop, now int64) {
 		return
 	}
 	n := tx.Node(old.NodeID)
-	lost := s.Client == berth.ClientLost && !old.Ended() && silent(n)
+	lost := s.Client == berth.ClientLost && !old.Ended() && mayBeLost(n)
 	if !old.Wanted() && !lost {
 		return
 	}
@@ -173,10 +173,10 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		}
 		taken := names[name] || away.holds(name, p.Previous)
 		why := tx.refuse(n, request, p, taken, nil)
-		var evicted []*berth.Alloc
+		var victims []*berth.Alloc
 		if why != "" && len(p.Evict) > 0 && n != nil { // otherwise it fits without preemption
-			if evicted, why = tx.evictedFor(p, version.job, n); why == "" {
-				why = tx.refuse(n, request, p, taken, evicted)
+			if victims, why = tx.victimsOf(p, version.job, n); why == "" {
+				why = tx.refuse(n, request, p, taken, victims)
 			}
 		}
 		if why == "" {
@@ -206,12 +206,12 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		if pe != nil {
 			pes.placed(pe)
 		}
-		tx.placeOne(c, version, p, n, request, uint32(i), evicted, pe)
+		tx.placeOne(c, version, p, n, request, uint32(i), victims, pe)
 	}
 }
 
 // refuse returns why a placement cannot be made, or "" if it can.
-func (tx *Tx) refuse(n *berth.Node, r *fit.Request, p *berth.Placement, nameTaken bool, evicted []*berth.Alloc) string {
+func (tx *Tx) refuse(n *berth.Node, r *fit.Request, p *berth.Placement, nameTaken bool, victims []*berth.Alloc) string {
 	switch {
 	case n == nil:
 		return "the node is gone"
@@ -221,8 +221,8 @@ func (tx *Tx) refuse(n *berth.Node, r *fit.Request, p *berth.Placement, nameTake
 		return "the node is " + n.Status + ", " + n.SchedulingEligibility
 	}
 	u := tx.Usage(n.Number)
-	if len(evicted) > 0 {
-		u = &u.Without(evicted...).Usage
+	if len(victims) > 0 {
+		u = &u.Without(victims...).Usage
 	}
 	return r.Refusal(u, &p.Grant)
 }
@@ -248,7 +248,7 @@ func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job, n *berth.Node) 
 	return ""
 }
 
-func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, r *fit.Request, ordinal uint32, evicted []*berth.Alloc, pe *berth.Object) {
+func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, r *fit.Request, ordinal uint32, victims []*berth.Alloc, pe *berth.Object) {
 	a := &berth.Alloc{
 		ID: tx.newID(c.Eval), NodeID: n.ID, EvalID: c.Eval, Job: of.job, Group: of.group,
 		Index: p.Index, Ordinal: ordinal, Score: codec.KeptScore(p.Score), Ports: p.Ports,
@@ -274,10 +274,10 @@ func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.No
 	if r.HasNamed() {
 		tx.giveNamed(a, n, r, &p.Grant)
 	}
-	if len(evicted) > 0 {
+	if len(victims) > 0 {
 		_, more := a.With()
 		a.More = more
-		c.evict(tx, a, evicted)
+		c.preempt(tx, a, victims)
 	}
 	c.joins.add(a, p.Canary, c.Now)
 	tx.newAlloc(a, n.Number, r)

@@ -136,7 +136,7 @@ func (e *enrolment) add(a *berth.Alloc, canary bool, now int64) {
 	}
 	if a.Rest().DeploymentID == e.d.ID { // carried over to a version that continues the deployment
 		if ok := verdict(a); ok != nil && *ok {
-			e.again = true
+			e.carriedHealthy = true
 		}
 		return
 	}
@@ -159,7 +159,7 @@ func (e *enrolment) store(tx *Tx, now int64) {
 		return
 	}
 	e.d.ModifyTime = now
-	if e.again {
+	if e.carriedHealthy {
 		e.d.HealthIndex = tx.Index
 	}
 	tx.putDeployment(e.old, e.d)

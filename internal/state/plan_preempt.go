@@ -7,10 +7,10 @@ import (
 	"berth"
 )
 
-// evictedFor returns the victims of a placement: the allocations it names that
+// victimsOf returns the victims of a placement: the allocations it names that
 // still hold capacity. If it may not preempt one of them, why says so. What
 // counts is the priority of the placed version, which is not always the newest.
-func (tx *Tx) evictedFor(p *berth.Placement, job *berth.Job, n *berth.Node) (out []*berth.Alloc, why string) {
+func (tx *Tx) victimsOf(p *berth.Placement, job *berth.Job, n *berth.Node) (out []*berth.Alloc, why string) {
 	for i, id := range p.Evict {
 		a := tx.Alloc(id)
 		switch {
@@ -20,7 +20,7 @@ func (tx *Tx) evictedFor(p *berth.Placement, job *berth.Job, n *berth.Node) (out
 		case slices.Contains(p.Evict[:i], id):
 			return nil, "allocation " + id.String() + " is named twice as a victim"
 		default:
-			if why := tx.Evictable(a, job); why != "" {
+			if why := tx.CannotPreempt(a, job); why != "" {
 				return nil, "allocation " + id.String() + " cannot be preempted: " + why
 			}
 			out = append(out, a)
@@ -29,9 +29,9 @@ func (tx *Tx) evictedFor(p *berth.Placement, job *berth.Job, n *berth.Node) (out
 	return out, ""
 }
 
-// evict stops the victims of a new allocation, which is not stored yet, and
+// preempt stops the victims of a new allocation, which is not stored yet, and
 // notes which jobs lose an allocation.
-func (c *ApplyPlan) evict(tx *Tx, by *berth.Alloc, gone []*berth.Alloc) {
+func (c *ApplyPlan) preempt(tx *Tx, by *berth.Alloc, gone []*berth.Alloc) {
 	for _, old := range gone {
 		a, more := old.With()
 		a.Desired, a.ModifyTime, a.AllocModifyIndex = berth.DesiredEvict, c.Now, tx.Index
@@ -39,16 +39,16 @@ func (c *ApplyPlan) evict(tx *Tx, by *berth.Alloc, gone []*berth.Alloc) {
 		more.EvictedBy = by.ID
 		tx.changeAlloc(old, a)
 		by.More.Evicted = append(by.More.Evicted, old.ID)
-		if !slices.ContainsFunc(c.robbed, func(r robbed) bool { return r.key == old.Key() }) {
-			c.robbed = append(c.robbed, robbed{old.Key(), by.ID})
+		if !slices.ContainsFunc(c.preemptions, func(r preemption) bool { return r.key == old.Key() }) {
+			c.preemptions = append(c.preemptions, preemption{old.Key(), by.ID})
 		}
 	}
 }
 
-// raiseForEvicted creates one evaluation for each job that lost an allocation
+// raiseForPreempted creates one evaluation for each job that lost an allocation
 // to preemption, so that it is placed elsewhere.
-func (c *ApplyPlan) raiseForEvicted(tx *Tx) {
-	for _, r := range c.robbed {
+func (c *ApplyPlan) raiseForPreempted(tx *Tx) {
+	for _, r := range c.preemptions {
 		j := tx.Job(r.key)
 		if j == nil || j.Stop {
 			continue
@@ -60,8 +60,8 @@ func (c *ApplyPlan) raiseForEvicted(tx *Tx) {
 	}
 }
 
-// Evictable returns why a job cannot preempt an allocation, or "" if it can.
-func (s *Snapshot) Evictable(a *berth.Alloc, by *berth.Job) string {
+// CannotPreempt returns why a job cannot preempt an allocation, or "" if it can.
+func (s *Snapshot) CannotPreempt(a *berth.Alloc, by *berth.Job) string {
 	switch {
 	case !a.Live():
 		return "it is not running"

@@ -25,14 +25,14 @@ type ApplyPlan struct {
 	// any, End did not happen.
 	Refused []berth.Refusal
 
-	nodes   []uint32 // the number of each placement's node; set by Apply, or read from the log
-	fromLog bool     // nodes has the nodes, NodeID does not
-	robbed  []robbed // jobs that lost an allocation to preemption; set by Apply
-	joins   *enrolment
+	nodes       []uint32     // the number of each placement's node; set by Apply, or read from the log
+	fromLog     bool         // nodes has the nodes, NodeID does not
+	preemptions []preemption // jobs that lost an allocation to preemption; set by Apply
+	joins       *enrolment
 }
 
-// robbed is a job that lost an allocation, and one that took its capacity.
-type robbed struct {
+// preemption is a job that lost an allocation, and one that took its capacity.
+type preemption struct {
 	key berth.JobKey
 	by  berth.AllocID
 }
@@ -101,9 +101,9 @@ func verdict(a *berth.Alloc) *bool {
 // plan adds to its counts; nil if there is none.
 type enrolment struct {
 	old, d *berth.Deployment // old is the row before the plan, nil if the plan creates it
-	// again means that a healthy allocation was carried over. No agent reports
+	// carriedHealthy means that a healthy allocation was carried over. No agent reports
 	// it healthy again, so the deployment needs an evaluation now.
-	again bool
+	carriedHealthy bool
 }
 
 // version is a group of one version of a job.

@@ -43,7 +43,7 @@ func (c *RecoverJobs) Apply(tx *Tx) error {
 		}
 	}
 	if marks == nil {
-		return berth.Refusef(berth.CodeAlreadyDone, "none of the %d jobs is in a submission that can begin anew", len(c.Jobs))
+		return berth.Refusef(berth.CodeAlreadyDone, "none of the %d jobs is in a submission that can start over", len(c.Jobs))
 	}
 	for _, old := range marks {
 		cause := berth.Cause{Kind: berth.CauseSystem, ID: c.Cause}

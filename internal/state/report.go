@@ -69,12 +69,12 @@ func (tx *Tx) report(u *AllocUpdate, told *healths, now int64) (*berth.Alloc, be
 	a := *old
 	a.ModifyTime = now
 	a.Client, a.Tasks = u.Client, u.Tasks
-	if m := old.Rest(); u.Description != m.ClientDescription || tellsHealth(old, u) || u.Network != nil || old.Client == berth.ClientUnknown {
+	if m := old.Rest(); u.Description != m.ClientDescription || firstHealth(old, u) || u.Network != nil || old.Client == berth.ClientUnknown {
 		b, more := old.With()
 		b.ModifyTime, b.Client, b.Tasks = a.ModifyTime, a.Client, a.Tasks
 		more.ClientDescription = u.Description
-		if tellsHealth(old, u) {
-			told.heard(tx, old, more, u, now)
+		if firstHealth(old, u) {
+			told.reported(tx, old, more, u, now)
 		}
 		if u.Network != nil {
 			more.Network = u.Network
@@ -115,7 +115,7 @@ func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc,
 			continue
 		}
 		done = append(done, j)
-		told.seen(tx, j)
+		told.evaluated(tx, j)
 		seed := EvalSeed{
 			ID: tx.newID(a.ID), TriggeredBy: berth.TriggerAllocFailure,
 			Cause: berth.Cause{Kind: berth.CauseAlloc, ID: a.ID.String()},

@@ -6,16 +6,16 @@ import (
 	"berth"
 )
 
-// beginsAnew reports whether a job that is being deleted can be registered: the
+// startsOver reports whether a job that is being deleted can be registered: the
 // registration becomes its successor.
-func (tx *Tx) beginsAnew(old, j *berth.Job) bool {
-	return old != nil && j.Type == berth.TypeStream && tx.Deletion(old.Key()).begins()
+func (tx *Tx) startsOver(old, j *berth.Job) bool {
+	return old != nil && j.Type == berth.TypeStream && tx.Deletion(old.Key()).hasSuccessor()
 }
 
 // stopStream records that a user stopped a stream job. If it was to start over,
 // it no longer is.
 func (tx *Tx) stopStream(j *berth.Job) {
-	if d := tx.Deletion(j.Key()); d != nil && d.begins() {
+	if d := tx.Deletion(j.Key()); d != nil && d.hasSuccessor() {
 		tx.dropMark(j.Key())
 	}
 	row := tx.StreamJob(j.UID)

@@ -84,7 +84,7 @@ func TestStreamsAgainstAModel(t *testing.T) {
 }
 
 // noticed fails unless what a command changed for a stream job is noted with it.
-// Of a server that began anew all is.
+// Of a server that started over all is.
 func noticed(t *rapid.T, c state.Command, since uint64, changes []state.Change, after *state.Snapshot) {
 	changed := map[berth.UID]bool{}
 	for _, x := range changes {

@@ -10,7 +10,7 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// A submission that was interrupted begins anew: nothing of the old incarnation
+// A submission that was interrupted starts over: nothing of the old incarnation
 // is left in the new one but that it was.
 func TestRecovery(t *testing.T) {
 	f := newFlow(t)
@@ -58,7 +58,7 @@ func TestRecovery(t *testing.T) {
 	f.refused(&state.SetConnectivity{Alloc: f.of("src[0]")[0].ID, PE: f.pe("src[0]").UID, Launch: 1, State: berth.ConnectivityFull}, "stale-launch: allocation")
 }
 
-// What a user wants of a job while it is deleted to begin anew, R5 to R12.
+// What a user wants of a job while it is deleted to start over, R5 to R12.
 func TestUsersDuringRecovery(t *testing.T) {
 	begin := func(t *testing.T) *flow {
 		f := newFlow(t)

@@ -137,7 +137,7 @@ func TestPlacementOfElements(t *testing.T) {
 }
 
 // A change of the width is another generation: what is of both stays, what
-// changed is launched anew, what is not planned any more is collected. One that
+// changed is launched again, what is not planned any more is collected. One that
 // comes before the first is whole waits for it.
 func TestGenerations(t *testing.T) {
 	f := newFlow(t)
@@ -278,7 +278,7 @@ func TestConnectivity(t *testing.T) {
 	f.refused(other, "stale-launch: allocation")
 	f.must(f.launches("src[0]"))
 	if is := f.pe("src[0]").PE; is.Connectivity != berth.ConnectivityNone || is.Launch != 2 || is.LaunchIndex != f.store.Snapshot().Index {
-		t.Errorf("launched anew it is %+v", is)
+		t.Errorf("launched again it is %+v", is)
 	}
 	f.refused(says(berth.ConnectivityFull), "stale-launch: allocation")
 }

@@ -100,7 +100,7 @@ func (tx *Tx) waitOnNodes(old, e *berth.Eval, job *berth.Job, end *EvalEnd, now 
 				delete(have, id)
 				tx.waitOn(b, e, w, end)
 			} else if tx.Node(id) != nil {
-				fresh = append(fresh, tx.waitAnew(e, id, w, end, now))
+				fresh = append(fresh, tx.newNodeWait(e, id, w, end, now))
 			}
 		}
 	}
@@ -131,8 +131,8 @@ func (tx *Tx) waitOn(b, by *berth.Eval, w *NodeWait, end *EvalEnd) {
 	tx.putEval(b, &n)
 }
 
-// waitAnew returns a blocked evaluation that waits for capacity on a node.
-func (tx *Tx) waitAnew(by *berth.Eval, node berth.NodeID, w *NodeWait, end *EvalEnd, now int64) *berth.Eval {
+// newNodeWait returns a blocked evaluation that waits for capacity on a node.
+func (tx *Tx) newNodeWait(by *berth.Eval, node berth.NodeID, w *NodeWait, end *EvalEnd, now int64) *berth.Eval {
 	return &berth.Eval{
 		ID: tx.newID(by.ID), Namespace: by.Namespace, JobID: by.JobID, JobUID: by.JobUID, Type: by.Type, Priority: by.Priority,
 		TriggeredBy: berth.TriggerQueuedAllocs, Cause: berth.Cause{Kind: berth.CauseEval, ID: by.ID.String()},

@@ -187,8 +187,8 @@ type Successor struct {
 	Submission *berth.JobSubmission
 }
 
-// begins reports whether another incarnation follows the job.
-func (d *JobDeletion) begins() bool {
+// hasSuccessor reports whether another incarnation follows the job.
+func (d *JobDeletion) hasSuccessor() bool {
 	return d.Deletion.Intent == berth.IntentRecover || d.Deletion.Intent == berth.IntentReplace
 }
 

@@ -262,7 +262,7 @@ func (w *world) end(t *rapid.T) {
 }
 
 // reregister has an agent tell the same of its node again: what is held is
-// counted anew.
+// counted again.
 func (w *world) reregister(t *rapid.T) {
 	n := *w.s.Node(statetest.ID[berth.Node](rapid.IntRange(1, 2).Draw(t, "node")))
 	before := w.probe(w.s.Usage(n.Number))
@@ -270,7 +270,7 @@ func (w *world) reregister(t *rapid.T) {
 	n.NodeResources = &r
 	w.apply(t, &state.RegisterNode{Node: &n, Now: 3})
 	if after := w.probe(w.s.Usage(n.Number)); after != before {
-		t.Fatalf("counted anew, the line says\n%s, not\n%s", after, before)
+		t.Fatalf("counted again, the line says\n%s, not\n%s", after, before)
 	}
 }
 

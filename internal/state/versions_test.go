@@ -13,7 +13,7 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// sized is a job of which each count is another specification.
+// sized is a job whose specification differs with each count.
 func sized(t *testing.T, count int, more string) *berth.Job {
 	t.Helper()
 	return statetest.Job(t, fmt.Sprintf(`{"ID": "web", "TaskGroups": [{"Name": "g", "Count": %d%s}]}`, count, more))
@@ -168,7 +168,7 @@ func TestScaling(t *testing.T) {
 		}
 	}
 
-	// Registered again, the count is kept if that is wanted, as far as the new
+	// Registered again, the count is kept if requested, as far as the new
 	// bounds allow.
 	again := statetest.Register(sized(t, 1, `, "Scaling": {"Min": 1, "Max": 3}`), 3)
 	again.PreserveCounts = true

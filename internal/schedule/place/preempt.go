@@ -87,7 +87,7 @@ func (p *Placer) findPreemptible() *preemptible {
 			continue
 		}
 		for a := range p.snap.AllocsOf(j.Key()) {
-			if a.Job.UID != j.UID || p.leaving[a.ID] || p.snap.Evictable(a, p.job) != "" {
+			if a.Job.UID != j.UID || p.leaving[a.ID] || p.snap.CannotPreempt(a, p.job) != "" {
 				continue // leftovers of an earlier job of that name are about to be stopped
 			}
 			if n := p.snap.Node(a.NodeID); n != nil {

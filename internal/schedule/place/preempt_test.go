@@ -54,7 +54,7 @@ func leastHighest(s *state.Snapshot, job *berth.Job) int {
 	for n := range s.Nodes() {
 		var prey []*berth.Alloc
 		for a := range s.AllocsOn(n.ID) {
-			if s.Evictable(a, job) == "" {
+			if s.CannotPreempt(a, job) == "" {
 				prey = append(prey, a)
 			}
 		}

@@ -170,7 +170,7 @@ func TestEveryVictimsJobIsLookedAt(t *testing.T) {
 }
 
 // What may not be evicted refuses the placement, and nothing is stopped.
-func TestWhatMayNotBeEvicted(t *testing.T) {
+func TestWhatMayNotBePreempted(t *testing.T) {
 	e := newEvicting(t)
 	e.job("near", 41, 2000, 1)
 	e.job("high", 50, 3000, 2)
@@ -196,7 +196,7 @@ func TestWhatMayNotBeEvicted(t *testing.T) {
 	// The one that waits for others to end cannot make room itself.
 	e.job("one", 80, 1000, 1)
 	for a := range e.store.Snapshot().AllocsOf(e.jobs["top"].Job.Key()) {
-		if why := e.store.Snapshot().Evictable(a, &berth.Job{ID: "x", Priority: 110}); why != "it waits for its own victims to end" {
+		if why := e.store.Snapshot().CannotPreempt(a, &berth.Job{ID: "x", Priority: 110}); why != "it waits for its own victims to end" {
 			t.Errorf("%q", why)
 		}
 	}
@@ -241,7 +241,7 @@ func TestFamiliesAreCountedRight(t *testing.T) {
 			name := fmt.Sprint("job", rapid.IntRange(0, 3).Draw(r, "job"))
 			var evict []*berth.Alloc
 			for _, a := range there {
-				if s.Evictable(a, e.jobs[name].Job) == "" && rapid.Bool().Draw(r, "evict") {
+				if s.CannotPreempt(a, e.jobs[name].Job) == "" && rapid.Bool().Draw(r, "evict") {
 					evict = append(evict, a)
 				}
 			}
