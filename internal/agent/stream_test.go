@@ -243,11 +243,11 @@ func TestAProcessingElementReportsItsConnections(t *testing.T) {
 	}{
 		{`{"State":"partial","Version":1}`, 204, ""},
 		{`{"State":"full"}`, 204, ""},
-		{`{"State":"full","Version":2}`, 400, "Version: 2 was not written yet; the file's is 1"},
-		{`{"State":"Full","Version":1}`, 400, `State: "Full" is none; allowed are none, partial, full`},
-		{`{"State":"full","Versions":1}`, 400, `unknown field "Versions"; allowed is {"State": …, "Version": …}`},
-		{`nonsense`, 400, "the body: "},
-		{`{"State":"` + strings.Repeat("x", 5000) + `"}`, 413, "more than 4096 bytes"},
+		{`{"State":"full","Version":2}`, 400, "Version: 2 does not exist yet; the file has version 1"},
+		{`{"State":"Full","Version":1}`, 400, `unknown State "Full": want none, partial or full`},
+		{`{"State":"full","Versions":1}`, 400, `unknown field "Versions"; want {"State": …, "Version": …}`},
+		{`nonsense`, 400, "body: "},
+		{`{"State":"` + strings.Repeat("x", 5000) + `"}`, 413, "must be at most 4096 bytes"},
 	} {
 		if code, text := put(t, api, c.body); code != c.code || !strings.Contains(text, c.text) {
 			t.Errorf("%.60s: %d %s; wanted %d %q", c.body, code, text, c.code, c.text)

@@ -1,5 +1,5 @@
-// Package condition evaluates constraints and affinities: whether the value of an
-// attribute, of a node or of a device, meets an operator and a second value.
+// Package condition evaluates constraints and affinities: it compares the value
+// of a node's or device's attribute with a second value.
 package condition
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// Meets reports whether a condition holds for the values of its two sides. An
-// attribute that is absent meets only != and is_not_set.
+// Meets reports whether a condition holds for the values of its two sides. A
+// missing attribute meets only != and is_not_set.
 func Meets(operand, left string, hasLeft bool, right string, hasRight bool) bool {
 	switch operand {
 	case berth.OpIsSet:
@@ -60,8 +60,8 @@ func ordered(operand string, c int) bool {
 	return c >= 0
 }
 
-// compare orders two values: as whole numbers if both are, else as numbers if
-// both are, else as text.
+// compare orders two values: as integers if both are, otherwise as numbers if
+// both are, otherwise as text.
 func compare(a, b string) int {
 	if x, err := strconv.ParseInt(a, 10, 64); err == nil {
 		if y, err := strconv.ParseInt(b, 10, 64); err == nil {
@@ -104,8 +104,8 @@ func splitSet(s string) []string {
 	return out
 }
 
-// inVersions reports whether a version is in a range of them, as package managers
-// mean it: a prerelease is in no range that does not name one.
+// inVersions reports whether a version is in a range, by the rules of package
+// managers: a prerelease is only in ranges that name a prerelease.
 func inVersions(left, right string) bool {
 	v, err := version.NewVersion(left)
 	if err != nil {
@@ -115,16 +115,16 @@ func inVersions(left, right string) bool {
 	return err == nil && c.Check(v)
 }
 
-// CheckVersions reports whether text is a list of comparisons that the operators
-// for versions can read.
+// CheckVersions returns an error unless text is a list of comparisons that the
+// version operators can read.
 func CheckVersions(text string) error {
 	_, err := version.NewConstraint(text)
 	return err
 }
 
 // inSemver reports whether a version meets every comparison of a list, such as
-// ">= 1.6, < 2", by the order of Semantic Versioning 2.0: a prerelease is below
-// its release and above what came before, nothing more.
+// ">= 1.6, < 2", by the order of Semantic Versioning 2.0: a prerelease sorts
+// before its release and has no other special role.
 func inSemver(left, right string) bool {
 	v, err := version.NewSemver(left)
 	if err != nil {
@@ -141,7 +141,7 @@ func inSemver(left, right string) bool {
 	return true
 }
 
-// compares reports whether an operator accepts the outcome of a comparison.
+// compares reports whether an operator accepts the result of a comparison.
 func compares(operand string, c int) bool {
 	switch operand {
 	case "", berth.OpEqual:
@@ -154,7 +154,8 @@ func compares(operand string, c int) bool {
 	return false
 }
 
-// regexps keeps compiled expressions: jobs come again and again with the same.
+// regexps caches compiled expressions, because jobs use the same ones again and
+// again.
 var regexps = struct {
 	sync.Mutex
 	byText map[string]*regexp.Regexp
@@ -162,7 +163,7 @@ var regexps = struct {
 
 const maxRegexps = 1000
 
-// compiled returns the expression, nil if it is none.
+// compiled returns the compiled expression, nil if it is invalid.
 func compiled(text string) *regexp.Regexp {
 	regexps.Lock()
 	defer regexps.Unlock()

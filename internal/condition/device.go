@@ -10,11 +10,12 @@ import (
 	"berth"
 )
 
-// deviceIDs stands for the IDs of the devices of a group.
+// deviceIDs is the target that stands for the IDs of a group's devices.
 const deviceIDs = "${device.ids}"
 
-// DeviceMeets reports whether the group of devices meets a constraint or an affinity. A
-// condition on the IDs of devices is about single ones; see [InstanceMeets].
+// DeviceMeets reports whether a group of devices meets a constraint or an
+// affinity. A condition on device IDs is about single devices; see
+// [InstanceMeets].
 func DeviceMeets(d *berth.NodeDeviceResource, left, operand, right string) bool {
 	if left == deviceIDs || right == deviceIDs {
 		return true
@@ -24,10 +25,10 @@ func DeviceMeets(d *berth.NodeDeviceResource, left, operand, right string) bool 
 	return meetsAttribute(operand, l, hasL, r, hasR)
 }
 
-// InstanceMeets reports whether one device of the group may be given out under a
-// condition. A set operator on ${device.ids} names the devices that may; any
-// other is asked of the device's ID. Conditions on anything else are not about
-// single devices, and hold here.
+// InstanceMeets reports whether a condition allows one device of the group to
+// be assigned. A set operator on ${device.ids} lists the allowed devices; any
+// other operator is applied to the device's ID. Conditions on anything else are
+// not about single devices and hold here.
 func InstanceMeets(id, left, operand, right string) bool {
 	if right == deviceIDs {
 		left, right = right, left
@@ -59,7 +60,7 @@ func MeetsIDs(ids []string, left, operand, right string) bool {
 	return true
 }
 
-// resolve returns what a target of a condition stands for on the group.
+// resolve returns the value of a condition's target on the group.
 func resolve(d *berth.NodeDeviceResource, target string) (attribute, bool) {
 	inner, ok := strings.CutPrefix(target, "${device.")
 	if !ok {
@@ -81,8 +82,8 @@ func resolve(d *berth.NodeDeviceResource, target string) (attribute, bool) {
 	return attributeOf(d.Attributes[key])
 }
 
-// attribute is a value with a type: a number, with or without a unit, a truth
-// value, or text.
+// attribute is a typed value: a number with or without a unit, a boolean, or
+// text.
 type attribute struct {
 	number *big.Rat
 	unit   string
@@ -90,7 +91,7 @@ type attribute struct {
 	text   string // as it was written
 }
 
-// parseAttribute reads a value of a job file: "2 GiB", "1.5", "true", or text.
+// parseAttribute parses a value of a job file: "2 GiB", "1.5", "true", or text.
 func parseAttribute(s string) attribute {
 	a := attribute{text: s}
 	if s == "true" || s == "false" {
@@ -112,7 +113,7 @@ func parseAttribute(s string) attribute {
 	return a
 }
 
-// ratOf returns a number exactly, nil if it is none or out of all bounds.
+// ratOf returns a number exactly, nil if it is not a number or out of range.
 func ratOf(text string, f float64) *big.Rat {
 	if f > 1e30 || f < -1e30 || f != 0 && f < 1e-30 && f > -1e-30 || len(text) > 64 {
 		return nil
@@ -124,8 +125,8 @@ func ratOf(text string, f float64) *big.Rat {
 	return r
 }
 
-// attributeOf reads what an agent says of a device: an object with one of
-// Float, Int, String and Bool, and perhaps a Unit; or the plain value.
+// attributeOf reads a device attribute reported by an agent: an object with one
+// of Float, Int, String and Bool and an optional Unit, or the plain value.
 func attributeOf(v any) (attribute, bool) {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -165,9 +166,9 @@ func plainAttribute(v any) (attribute, bool) {
 	return attribute{}, false
 }
 
-// meetsAttribute reports whether a condition holds for two typed values. Numbers
-// are compared in one unit; numbers of different kinds, such as bytes and
-// hertz, cannot be compared, and only != holds for them.
+// meetsAttribute reports whether a condition holds for two typed values.
+// Numbers are converted to one unit. Numbers of different quantities, such as
+// bytes and hertz, cannot be compared, and only != holds for them.
 func meetsAttribute(operand string, l attribute, hasL bool, r attribute, hasR bool) bool {
 	switch operand {
 	case berth.OpEqual, "==", "is", berth.OpNotEqual, "not", berth.OpLess, berth.OpLessEqual, berth.OpGreater, berth.OpGreaterEqual:
@@ -193,7 +194,7 @@ func compareAttributes(l, r attribute) (c int, ok bool) {
 	case l.number != nil && r.number != nil:
 		x, y := units[l.unit], units[r.unit]
 		if x.kind != y.kind || x.factor == nil || y.factor == nil {
-			if l.unit == r.unit { // a unit we do not know is comparable with itself
+			if l.unit == r.unit { // an unknown unit is comparable with itself
 				return l.number.Cmp(r.number), true
 			}
 			return 0, false
@@ -210,15 +211,14 @@ func compareAttributes(l, r attribute) (c int, ok bool) {
 	return 0, false
 }
 
-// unit is a unit of measure: what it measures, and how many of the base unit
-// one is.
+// unit is a unit of measure: its quantity, and its size in the base unit.
 type unit struct {
 	kind   string
 	factor *big.Rat
 }
 
-// units are those that a device's attributes and conditions on them may have;
-// no unit is one too.
+// units are the units that device attributes and conditions may use. The empty
+// unit is one, too.
 var units = makeUnits()
 
 func makeUnits() map[string]unit {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// node is a part of an expression.
+// node is a part of a parsed expression.
 type node interface {
 	eval(get Lookup) (any, error)
 }
@@ -69,16 +69,16 @@ func (n *index) eval(get Lookup) (any, error) {
 	}
 	values, ok := l.([]any)
 	if !ok {
-		return nil, fmt.Errorf("%s is no list", show(l))
+		return nil, fmt.Errorf("%s is not a list", show(l))
 	}
 	i, ok := at.(int64)
 	if !ok || i < 0 || i >= int64(len(values)) {
-		return nil, fmt.Errorf("a list of %d has nothing at %s", len(values), show(at))
+		return nil, fmt.Errorf("index %s is out of range of a list of %d", show(at), len(values))
 	}
 	return values[i], nil
 }
 
-// either says whether one of two values is unknown.
+// either reports whether one of two values is unknown.
 func either(a, b any) bool {
 	_, first := a.(unknown)
 	_, second := b.(unknown)
@@ -104,7 +104,7 @@ func (n *unary) eval(get Lookup) (any, error) {
 			return -v, nil
 		}
 	}
-	return nil, fmt.Errorf("%s%s has no meaning", n.op, show(v))
+	return nil, fmt.Errorf("operator %s cannot be applied to %s", n.op, show(v))
 }
 
 func (n *binary) eval(get Lookup) (any, error) {
@@ -134,7 +134,7 @@ func (n *binary) eval(get Lookup) (any, error) {
 	return n.arithmetic(left, right)
 }
 
-// logic looks at the right side only if the left one does not decide.
+// logic evaluates the right side only if the left one does not decide.
 func (n *binary) logic(left any, get Lookup) (any, error) {
 	decides := True
 	if n.op == "&&" {
@@ -158,7 +158,7 @@ func (n *binary) logic(left any, get Lookup) (any, error) {
 func contains(v, in any) (any, error) {
 	values, ok := in.([]any)
 	if !ok {
-		return nil, fmt.Errorf("%s is no list", show(in))
+		return nil, fmt.Errorf("%s is not a list", show(in))
 	}
 	for _, e := range values {
 		same, err := equal(v, e)
@@ -223,7 +223,7 @@ func compare(a, b any) (order int, ok bool) {
 func (n *binary) order(left, right any) (any, error) {
 	c, ok := compare(left, right)
 	if !ok {
-		return nil, fmt.Errorf("%s and %s have no order", kind(left), kind(right))
+		return nil, fmt.Errorf("%s and %s cannot be ordered", kind(left), kind(right))
 	}
 	switch n.op {
 	case "<":
@@ -240,7 +240,7 @@ func (n *binary) arithmetic(left, right any) (any, error) {
 	if a, ok := left.(string); ok && n.op == "+" {
 		if b, ok := right.(string); ok {
 			if len(a)+len(b) > MaxLength {
-				return nil, fmt.Errorf("a string of %d bytes; allowed are %d", len(a)+len(b), MaxLength)
+				return nil, fmt.Errorf("string: must be at most %d bytes, got %d", MaxLength, len(a)+len(b))
 			}
 			return a + b, nil
 		}
@@ -253,12 +253,12 @@ func (n *binary) arithmetic(left, right any) (any, error) {
 	a, first := number(left)
 	b, second := number(right)
 	if !first || !second {
-		return nil, fmt.Errorf("%s %s %s has no meaning", kind(left), n.op, kind(right))
+		return nil, fmt.Errorf("operator %s cannot be applied to %s and %s", n.op, kind(left), kind(right))
 	}
 	return calculate(n.op, a, b, math.Mod)
 }
 
-var errZero = errors.New("a division by zero")
+var errZero = errors.New("division by zero")
 
 func calculate[T int64 | float64](op string, a, b T, rest func(a, b T) T) (any, error) {
 	switch op {
@@ -326,7 +326,7 @@ func (n *cast) eval(get Lookup) (any, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%s cannot be made a %s", show(v), n.to)
+	return nil, fmt.Errorf("%s cannot be cast to %s", show(v), n.to)
 }
 
 // eval of a hash is FNV-1a of the value's text, without the sign.
@@ -336,7 +336,7 @@ func (n *hash) eval(get Lookup) (any, error) {
 		return v, err
 	}
 	if _, ok := v.([]any); ok {
-		return nil, fmt.Errorf("%s has no hash", show(v))
+		return nil, fmt.Errorf("%s cannot be hashed", show(v))
 	}
 	h := fnv.New64a()
 	fmt.Fprint(h, v)

@@ -1,5 +1,5 @@
-// Package expr reads and evaluates the expressions by which streams are chosen:
-// a condition over named properties, such as
+// Package expr parses and evaluates the expressions that select streams:
+// conditions over named properties, such as
 //
 //	kind == "raw" && priority >= 3 && "eu" in regions
 //
@@ -8,11 +8,11 @@
 //
 //	||   &&   in   == !=   < <= > >=   + -   * / %   ! -   [index]
 //
-// (type)x casts x to boolean, int64, float64 or rstring (a string), and
-// hash(x) is an integer that is the same everywhere and always.
+// (type)x casts x to boolean, int64, float64 or rstring (a string). hash(x) is
+// an integer that is the same on every machine and in every release.
 //
-// Logic has three values. A property that is not there is unknown, and so is
-// whatever depends on it: "true || unknown" is true, "unknown" alone is not.
+// Logic has three values. A missing property is unknown, and so is everything
+// that depends on it: "true || unknown" is true, "unknown" alone is not.
 package expr
 
 import (
@@ -24,16 +24,16 @@ import (
 // Limits of an expression.
 const (
 	MaxLength = 4096 // bytes
-	MaxDepth  = 100  // of what is nested
+	MaxDepth  = 100  // of nesting
 )
 
-// Expr is an expression that was read. It never changes.
+// Expr is a parsed expression. It is immutable.
 type Expr struct {
 	text string
 	root node
 }
 
-// Truth is what a condition can be.
+// Truth is the value of a condition.
 type Truth uint8
 
 // The three values of logic.
@@ -45,18 +45,18 @@ const (
 
 func (t Truth) String() string { return [...]string{"false", "unknown", "true"}[t] }
 
-// Lookup finds a property. Its value is a bool, int64, float64, string or a
+// Lookup returns the value of a property: a bool, int64, float64, string or a
 // []any of those.
 type Lookup func(name string) (value any, ok bool)
 
-// Parse reads an expression. An error says what is wrong and in which column,
-// counted in bytes from 1.
+// Parse parses an expression. An error contains the column, counted in bytes
+// from 1.
 func Parse(text string) (*Expr, error) {
 	if len(text) > MaxLength {
-		return nil, fmt.Errorf("the expression has %d bytes; allowed are %d", len(text), MaxLength)
+		return nil, fmt.Errorf("expression: must be at most %d bytes, got %d", MaxLength, len(text))
 	}
 	if strings.TrimSpace(text) == "" {
-		return nil, fmt.Errorf("the expression is empty")
+		return nil, fmt.Errorf("expression: must not be empty")
 	}
 	p := &parser{lexer: lexer{text: text}}
 	root, err := p.whole()
@@ -66,12 +66,12 @@ func Parse(text string) (*Expr, error) {
 	return &Expr{text: text, root: root}, nil
 }
 
-// String returns the text that was read.
+// String returns the text of the expression.
 func (e *Expr) String() string { return e.text }
 
-// Eval says whether the condition holds. The error says why it cannot be
-// evaluated: values of the wrong types, an index beyond a list, a division by
-// zero, or a result that is no boolean. It matches nothing then.
+// Eval returns whether the condition holds. An error means that it cannot be
+// evaluated and so matches nothing: values of the wrong types, an index out of
+// range, a division by zero, or a result that is not a boolean.
 func (e *Expr) Eval(get Lookup) (Truth, error) {
 	v, err := e.root.eval(get)
 	if err != nil {
@@ -80,7 +80,7 @@ func (e *Expr) Eval(get Lookup) (Truth, error) {
 	return truth(v)
 }
 
-// unknown is the value of what depends on a property that is not there.
+// unknown is the value of what depends on a missing property.
 type unknown struct{}
 
 func truth(v any) (Truth, error) {
@@ -93,10 +93,10 @@ func truth(v any) (Truth, error) {
 		}
 		return False, nil
 	}
-	return False, fmt.Errorf("%s is no boolean", show(v))
+	return False, fmt.Errorf("%s is not a boolean", show(v))
 }
 
-// value is the opposite of truth.
+// value is the inverse of truth.
 func (t Truth) value() any {
 	if t == Unknown {
 		return unknown{}
@@ -104,7 +104,7 @@ func (t Truth) value() any {
 	return t == True
 }
 
-// kind names the type of a value, as casts do.
+// kind returns the name of a value's type, as used in casts.
 func kind(v any) string {
 	switch v.(type) {
 	case bool:
@@ -133,7 +133,7 @@ func show(v any) string {
 	return fmt.Sprint(v)
 }
 
-// number returns a value as a floating point number, if it is one.
+// number returns a numeric value as a floating point number.
 func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case int64:

@@ -42,10 +42,10 @@ func (l *lexer) fail(at int, format string, args ...any) error {
 	return fmt.Errorf("column %d: %s", at+1, fmt.Sprintf(format, args...))
 }
 
-// operators, the longer ones first.
+// operators lists longer operators before their prefixes.
 var operators = []string{"||", "&&", "<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "%", "!", "(", ")", "[", "]", ","}
 
-// bitwise are operators that others have for bits, and that are none here.
+// bitwise are operators of other languages that are not supported.
 var bitwise = []string{"<<", ">>", "|", "&", "^", "~"}
 
 func (l *lexer) next() (token, error) {
@@ -77,7 +77,7 @@ func (l *lexer) next() (token, error) {
 		}
 	}
 	if strings.HasPrefix(rest, "<<") || strings.HasPrefix(rest, ">>") {
-		return token{}, l.fail(at, "%q is not an operator here: bits cannot be asked for", rest[:2])
+		return token{}, l.fail(at, "operator %q is not supported: there are no bitwise operators", rest[:2])
 	}
 	for _, o := range operators {
 		if strings.HasPrefix(rest, o) {
@@ -87,11 +87,11 @@ func (l *lexer) next() (token, error) {
 	}
 	for _, o := range bitwise {
 		if strings.HasPrefix(rest, o) {
-			return token{}, l.fail(at, "%q is not an operator here: bits cannot be asked for", o)
+			return token{}, l.fail(at, "operator %q is not supported: there are no bitwise operators", o)
 		}
 	}
 	r, _ := utf8.DecodeRuneInString(rest)
-	return token{}, l.fail(at, "%q has no meaning here", r)
+	return token{}, l.fail(at, "unexpected character %q", r)
 }
 
 func digit(c byte) bool  { return '0' <= c && c <= '9' }
@@ -124,14 +124,14 @@ func (l *lexer) numeral(at int, text string, whole bool) (t token, err error) {
 		t.value, err = strconv.ParseFloat(text, 64)
 	}
 	if err != nil {
-		return t, l.fail(at, "%q is not a number of 64 bits", text)
+		return t, l.fail(at, "%q is not a 64-bit number", text)
 	}
 	l.at += len(text)
 	return t, nil
 }
 
-// str reads a string in double quotes. A backslash stands before a quote,
-// another backslash, n, r or t.
+// str reads a string in double quotes. A backslash escapes a quote or a
+// backslash, or begins \n, \r or \t.
 func (l *lexer) str() (token, error) {
 	at := l.at
 	var b strings.Builder
@@ -146,16 +146,16 @@ func (l *lexer) str() (token, error) {
 		case '\\':
 			i++
 			if i == len(l.text) {
-				return token{}, l.fail(at, "the string does not end")
+				return token{}, l.fail(at, "unterminated string")
 			}
 			k := strings.IndexByte(`"\nrt`, l.text[i])
 			if k < 0 {
-				return token{}, l.fail(i-1, `%q is not known in a string; allowed are \" \\ \n \r \t`, l.text[i-1:i+1])
+				return token{}, l.fail(i-1, `unknown escape %q: want \" \\ \n \r or \t`, l.text[i-1:i+1])
 			}
 			b.WriteByte("\"\\\n\r\t"[k])
 		default:
 			b.WriteByte(c)
 		}
 	}
-	return token{}, l.fail(at, "the string does not end")
+	return token{}, l.fail(at, "unterminated string")
 }

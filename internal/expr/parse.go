@@ -19,12 +19,12 @@ func (p *parser) whole() (node, error) {
 	}
 	n, err := p.binary(0)
 	if err == nil && p.tok.kind != end {
-		err = p.fail(p.tok.at, "an operator is wanted, not %s", p.tok)
+		err = p.fail(p.tok.at, "expected an operator, got %s", p.tok)
 	}
 	return n, err
 }
 
-// levels are the operators that stand between two values, weakest first.
+// levels are the binary operators, weakest first.
 var levels = [][]string{{"||"}, {"&&"}, {"in"}, {"==", "!="}, {"<", "<=", ">", ">="}, {"+", "-"}, {"*", "/", "%"}}
 
 func (p *parser) is(ops ...string) bool {
@@ -49,10 +49,10 @@ func (p *parser) binary(level int) (node, error) {
 	return left, err
 }
 
-// nested counts what is inside of what, so that no text can exhaust the stack.
+// nested counts the nesting depth, so that no text can exhaust the stack.
 func (p *parser) nested(read func() (node, error)) (node, error) {
 	if p.depth++; p.depth > MaxDepth {
-		return nil, p.fail(p.tok.at, "more than %d are nested", MaxDepth)
+		return nil, p.fail(p.tok.at, "nested deeper than %d levels", MaxDepth)
 	}
 	n, err := read()
 	p.depth--
@@ -86,12 +86,12 @@ func (p *parser) index() (node, error) {
 
 func (p *parser) expect(op string) error {
 	if !p.is(op) {
-		return p.fail(p.tok.at, "%q is wanted, not %s", op, p.tok)
+		return p.fail(p.tok.at, "expected %q, got %s", op, p.tok)
 	}
 	return p.advance()
 }
 
-// types are what can be cast to.
+// types are the targets of casts.
 var types = []string{"boolean", "int64", "float64", "rstring"}
 
 func (p *parser) primary() (node, error) {
@@ -111,17 +111,17 @@ func (p *parser) primary() (node, error) {
 			return &property{t.text}, nil
 		}
 		if t.text != "hash" {
-			return nil, p.fail(t.at, "%q is not a function; there is hash alone", t.text)
+			return nil, p.fail(t.at, "unknown function %q: want hash", t.text)
 		}
 		return p.nested(func() (node, error) {
 			of, err := p.parenthesised()
 			return &hash{of}, err
 		})
 	}
-	return nil, p.fail(t.at, "a value is wanted, not %s", t)
+	return nil, p.fail(t.at, "expected a value, got %s", t)
 }
 
-// parenthesised reads what stands in the parentheses that begin here.
+// parenthesised reads what is inside the parentheses that begin here.
 func (p *parser) parenthesised() (node, error) {
 	if err := p.advance(); err != nil {
 		return nil, err

@@ -6,10 +6,9 @@ type Requirement struct {
 	Value any // a bool, int64, float64 or string
 }
 
-// Requires returns properties that must be equal to a value, as == compares,
-// for the condition to be true. It need not find all: those count that are
-// compared with a literal and joined by && alone. What matches can be looked for
-// among what has one of them, instead of everywhere.
+// Requires returns properties that must equal a value, as == compares, for the
+// condition to be true. It finds only those compared with a literal and joined
+// by &&, which is enough to narrow a search.
 func (e *Expr) Requires() []Requirement { return requires(e.root, nil) }
 
 func requires(n node, out []Requirement) []Requirement {

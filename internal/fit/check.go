@@ -9,19 +9,19 @@ import (
 )
 
 // Refusal returns why a node cannot give an allocation what was picked for it,
-// "" if it can. It looks at what was picked and looks for nothing better.
+// "" if it can. It only checks the grant and does not look for a better one.
 func (r *Request) Refusal(u *Usage, g *berth.Grant) string {
 	if len(g.Ports) != r.Dynamic {
-		return fmt.Sprintf("%d dynamic ports are wanted, not %d", r.Dynamic, len(g.Ports))
+		return fmt.Sprintf("dynamic ports: need %d, got %d", r.Dynamic, len(g.Ports))
 	}
 	if r.named != nil {
 		return r.refusalNamed(u, g)
 	}
 	switch {
 	case len(g.Cores) > 0:
-		return "cores are given that nobody asked for"
+		return "cores: none were asked for"
 	case len(g.Devices) > 0:
-		return "devices are given that nobody asked for"
+		return "devices: none were asked for"
 	case !r.Fits(u):
 		return shortageText(r.Shortfall(u)[0])
 	}
@@ -34,12 +34,12 @@ func (r *Request) Refusal(u *Usage, g *berth.Grant) string {
 }
 
 func shortageText(s berth.Shortage) string {
-	return fmt.Sprintf("%s: %d wanted, %d free", s.Dimension, s.Wanted, s.Free)
+	return fmt.Sprintf("%s: %d asked, %d free", s.Dimension, s.Wanted, s.Free)
 }
 
 func portInUse(port uint16) string { return DimPort + strconv.Itoa(int(port)) + " is in use" }
 
-// refusalNamed is Refusal for groups that ask for things by name.
+// refusalNamed is Refusal for groups that ask for named resources.
 func (r *Request) refusalNamed(u *Usage, g *berth.Grant) string {
 	for _, check := range []func(u *Usage, g *berth.Grant) string{r.refusalPorts, r.named.refusalCores, r.named.refusalDevices} {
 		if why := check(u, g); why != "" {
@@ -67,7 +67,7 @@ func (r *Request) refusalPorts(u *Usage, g *berth.Grant) (why string) {
 		if known {
 			why = portInUse(p.port)
 		} else {
-			why = DimNetwork + p.network + " is not there"
+			why = DimNetwork + p.network + " does not exist"
 		}
 	})
 	if !ok {
@@ -90,11 +90,11 @@ func (r *Request) refusalPorts(u *Usage, g *berth.Grant) (why string) {
 	return ""
 }
 
-// refusalCores reports whether each task has as many cores as it asks for, free
-// ones, and where it must of one NUMA node.
+// refusalCores checks that each task has as many free cores as it asks for,
+// from one NUMA node where that is required.
 func (m *namedRequest) refusalCores(u *Usage, g *berth.Grant) string {
 	if len(g.Cores) != m.cores {
-		return fmt.Sprintf("%d cores are wanted, not %d", m.cores, len(g.Cores))
+		return fmt.Sprintf("cores: need %d, got %d", m.cores, len(g.Cores))
 	}
 	next := 0
 	for _, t := range m.tasks {
@@ -106,12 +106,12 @@ func (m *namedRequest) refusalCores(u *Usage, g *berth.Grant) string {
 			}
 			switch {
 			case !ok:
-				return fmt.Sprintf("core %d is not one that can be reserved", id)
+				return fmt.Sprintf("core %d cannot be reserved", id)
 			case u.named.cores.has(at) || slices.Contains(g.Cores[:next], id):
 				return fmt.Sprintf("core %d is in use", id)
 			case t.affinity != berth.NUMARequire:
 			case numa >= 0 && numa != int(u.named.layout.cores[at].NUMA):
-				return fmt.Sprintf("core %d is of another NUMA node than others of task %q", id, t.task)
+				return fmt.Sprintf("core %d is on another NUMA node than other cores of task %q", id, t.task)
 			}
 			numa = int(u.named.layout.cores[at].NUMA)
 			next++
@@ -120,11 +120,11 @@ func (m *namedRequest) refusalCores(u *Usage, g *berth.Grant) string {
 	return ""
 }
 
-// refusalDevices reports whether each request has what it asks for, of devices
-// that are healthy and free.
+// refusalDevices checks that each request has what it asks for, from healthy,
+// free devices.
 func (m *namedRequest) refusalDevices(u *Usage, g *berth.Grant) string {
 	if len(g.Devices) != len(m.devices) {
-		return fmt.Sprintf("devices for %d requests are wanted, not for %d", len(m.devices), len(g.Devices))
+		return fmt.Sprintf("devices: need %d grants, got %d", len(m.devices), len(g.Devices))
 	}
 	if len(m.devices) == 0 {
 		return ""
@@ -139,7 +139,7 @@ func (m *namedRequest) refusalDevices(u *Usage, g *berth.Grant) string {
 		group := u.named.groupOf(given)
 		switch {
 		case given.Task != d.task || uint64(len(given.IDs)) != d.Count:
-			return fmt.Sprintf("%d devices %s are wanted for task %q, not %d for %q", d.Count, d.Name, d.task, len(given.IDs), given.Task)
+			return fmt.Sprintf("devices: need %d of %s for task %q, got %d for task %q", d.Count, d.Name, d.task, len(given.IDs), given.Task)
 		case group == nil || !d.matches(group.NodeDeviceResource):
 			return fmt.Sprintf("%s/%s/%s is not what %s asks for", given.Vendor, given.Type, given.Name, d.Name)
 		}
@@ -151,7 +151,7 @@ func (m *namedRequest) refusalDevices(u *Usage, g *berth.Grant) string {
 			case u.named.devices.has(at) || taken.has(at):
 				return fmt.Sprintf("device %q is in use", id)
 			case bound[i] >= 0 && u.named.instances[at].numa >= 0 && u.named.instances[at].numa != bound[i]:
-				return fmt.Sprintf("device %q is of another NUMA node than the cores of task %q", id, d.task)
+				return fmt.Sprintf("device %q is on another NUMA node than the cores of task %q", id, d.task)
 			}
 			taken.add(at)
 		}
@@ -159,8 +159,8 @@ func (m *namedRequest) refusalDevices(u *Usage, g *berth.Grant) string {
 	return ""
 }
 
-// boundTo returns, by request for devices, the NUMA node that the cores of its
-// task are of, if they must be of the same; else -1.
+// boundTo returns, by device request, the NUMA node of its task's cores if the
+// devices must be on the same node, otherwise -1.
 func (m *namedRequest) boundTo(u *Usage, g *berth.Grant) []int {
 	bound := make([]int, len(m.devices))
 	for i := range bound {
@@ -177,8 +177,7 @@ func (m *namedRequest) boundTo(u *Usage, g *berth.Grant) []int {
 	return bound
 }
 
-// groupOf returns the group of devices that a grant is of, nil if there is
-// none.
+// groupOf returns the group of devices of a grant, nil if there is none.
 func (l *layout) groupOf(g *berth.DeviceGrant) *deviceGroup {
 	for i := range l.devices {
 		if d := &l.devices[i]; d.Vendor == g.Vendor && d.Type == g.Type && d.Name == g.Name {

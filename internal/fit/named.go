@@ -8,9 +8,9 @@ import (
 	"berth"
 )
 
-// named is the part of a node's usage for things that are counted by name:
-// cores, devices, and ports of host networks other than the default. It is
-// copied before it is changed, so copies of a usage may share it.
+// named is the part of a node's usage that is tracked by name: cores, devices,
+// and ports of host networks other than the default. It is copied before a
+// change, so copies of a usage may share it.
 type named struct {
 	*layout
 	owner   uint64    // the edit of the Writer that may change it in place
@@ -20,7 +20,7 @@ type named struct {
 	shared  []sharedPort
 }
 
-// layout is what follows from the node alone. It never changes: a node that
+// layout is what depends on the node alone. It is immutable; a node that
 // registers again gets a new one.
 type layout struct {
 	cores     []berth.NodeCore // that can be reserved, in order of ID
@@ -62,7 +62,7 @@ func (b bitset) has(i int) bool { return i>>6 < len(b) && b[i>>6]&(1<<(i&63)) !=
 func (b bitset) add(i int)      { b[i>>6] |= 1 << (i & 63) }
 func (b bitset) remove(i int)   { b[i>>6] &^= 1 << (i & 63) }
 
-// layoutOf works out the layout of a node, nil if it has nothing of the kind.
+// layoutOf returns the layout of a node, nil if it has no named resources.
 func layoutOf(n *berth.Node) *layout {
 	l := &layout{cores: n.Cores()}
 	l.addNUMA(n.NodeResources.Processors.Topology)
@@ -93,8 +93,8 @@ func (l *layout) addNUMA(t *berth.Topology) {
 	}
 }
 
-// distance returns how far two NUMA nodes are apart, in the units of firmware
-// tables: 10 is the same, and 20 far, where nothing is said.
+// distance returns the distance of two NUMA nodes in the units of firmware
+// tables. The default is 10 for the same node and 20 for others.
 func distance(t *berth.Topology, a, b uint8) uint8 {
 	if t != nil {
 		i, k := slices.Index(t.Nodes, a), slices.Index(t.Nodes, b)
@@ -121,7 +121,7 @@ func (l *layout) addDevices(n *berth.Node) {
 		for _, x := range d.Instances {
 			name := [2]string{d.ID(), x.ID}
 			if seen[name] {
-				continue // what is there twice is given out once
+				continue // a device listed twice is given out once
 			}
 			seen[name] = true
 			in := instanceOf{id: x.ID, healthy: x.Healthy, numa: -1}
@@ -139,8 +139,8 @@ func (l *layout) addDevices(n *berth.Node) {
 	}
 }
 
-// addNetworks gives each named host network a space of ports. Networks that
-// have an address in common share one: a port is taken on an address.
+// addNetworks gives each named host network a port space. Networks with a
+// common address share one, because a port is taken on an address.
 func (l *layout) addNetworks(n *berth.Node) {
 	s := spaces{byAddress: map[string]int{n.HostAddress(): 0}, byName: map[string]int{}, kept: []string{""}}
 	for _, nw := range n.NodeResources.NodeNetworks {
@@ -168,10 +168,10 @@ func (l *layout) addNetworks(n *berth.Node) {
 	}
 }
 
-// spaces numbers spaces of ports; the first is that of the default network.
+// spaces numbers port spaces; the first is that of the default network.
 type spaces struct {
 	byAddress, byName map[string]int
-	kept              []string // by space: lists of ports that are kept back
+	kept              []string // by space: lists of reserved ports
 }
 
 func (s *spaces) keep(at int, ports string) {
@@ -195,7 +195,7 @@ func (s *spaces) add(a *berth.NodeNetworkAddress) {
 		s.kept = append(s.kept, "")
 	case !known:
 		at = was
-	case named && at != was: // two spaces turn out to be one
+	case named && at != was: // the two spaces are one
 		s.merge(max(at, was), min(at, was))
 		at = min(at, was)
 	}
@@ -203,7 +203,7 @@ func (s *spaces) add(a *berth.NodeNetworkAddress) {
 	s.keep(at, a.ReservedPorts)
 }
 
-// merge makes the networks and addresses of one space those of another.
+// merge moves the networks and addresses of one space to another.
 func (s *spaces) merge(from, to int) {
 	for _, m := range []map[string]int{s.byName, s.byAddress} {
 		for k, at := range m {
@@ -216,8 +216,8 @@ func (s *spaces) merge(from, to int) {
 	s.kept[from] = ""
 }
 
-// reserve notes the ports that each space keeps back, those included that the
-// node keeps back on all.
+// reserve records the reserved ports of each space, including those that the
+// node reserves on all networks.
 func (l *layout) reserve(n *berth.Node, kept []string) {
 	all := ""
 	if r := n.ReservedResources; r != nil {
@@ -234,8 +234,8 @@ func (l *layout) reserve(n *berth.Node, kept []string) {
 	}
 }
 
-// empty returns the named part with nothing taken, nil for a node that has no
-// such things.
+// empty returns the named part with nothing taken, nil for a node without named
+// resources.
 func (l *layout) empty(by *Writer) *named {
 	if l == nil {
 		return nil
@@ -264,12 +264,13 @@ func (u *Usage) writableNamed(by *Writer) *named {
 	return m
 }
 
-// core returns the place of a core that can be reserved.
+// core returns the place in l.cores of a core that can be reserved.
 func (l *layout) core(id uint16) (int, bool) {
 	return slices.BinarySearchFunc(l.cores, id, func(c berth.NodeCore, id uint16) int { return cmp.Compare(c.ID, id) })
 }
 
-// device returns the place of a device, -1 if there is none of that name.
+// device returns the place of a device in l.instances, -1 if there is none with
+// that ID.
 func (l *layout) device(g *berth.DeviceGrant, id string) int {
 	for _, d := range l.devices {
 		if d.Vendor == g.Vendor && d.Type == g.Type && d.Name == g.Name {
@@ -283,7 +284,7 @@ func (l *layout) device(g *berth.DeviceGrant, id string) int {
 	return -1
 }
 
-// space returns the number of a host network's space of ports.
+// space returns the number of a host network's port space.
 func (u *Usage) space(network string) (int, bool) {
 	if network == berth.DefaultHostNetwork {
 		return 0, true
@@ -295,7 +296,7 @@ func (u *Usage) space(network string) (int, bool) {
 	return at, ok
 }
 
-// taken returns the ports of a space that are held or kept back, for reading.
+// taken returns the held and reserved ports of a space, for reading.
 func (u *Usage) taken(space int) *PortSet {
 	if space == 0 {
 		return &u.Ports
@@ -303,7 +304,7 @@ func (u *Usage) taken(space int) *PortSet {
 	return &u.named.spaces[space]
 }
 
-// Named counts the cores and devices that are held.
+// Named returns the number of cores and devices that are held.
 func (u *Usage) Named() (cores, devices int) {
 	if u.named == nil {
 		return 0, 0

@@ -8,13 +8,12 @@ import (
 	"berth"
 )
 
-// sharedPort is a port that allocations hold which do not mind that others
-// hold it too.
+// sharedPort is a port held by allocations that allow others to hold it, too.
 type sharedPort struct {
 	space   int
 	port    uint16
-	holders int  // that do not mind
-	owned   bool // one holds it that does
+	holders int  // that allow sharing
+	owned   bool // also held by one that does not
 }
 
 // held is a port that one allocation takes.
@@ -25,8 +24,7 @@ type held struct {
 }
 
 // pickPorts returns the dynamic ports for one more allocation, in the order of
-// the group's labels; not ok if a port that it must have is taken, or there
-// are too few.
+// the group's labels; not ok if a required port is taken or there are too few.
 func (m *namedRequest) pickPorts(u *Usage, at uint32) (ports []uint16, ok bool) {
 	own, ok := m.static(u, nil)
 	if !ok {
@@ -47,9 +45,9 @@ func (m *namedRequest) pickPorts(u *Usage, at uint32) (ports []uint16, ok bool) 
 	return ports, true
 }
 
-// static returns the static ports of the group, each in its space. It is not
-// ok, and fail is told of each, if there is one that cannot be had, or a host
-// network that the node does not have.
+// static returns the static ports of the group with their spaces. If a port is
+// unavailable or a host network does not exist, the result is not ok, and fail
+// is called for each.
 func (m *namedRequest) static(u *Usage, fail func(p *portRequest, known bool)) (own []held, ok bool) {
 	ok = true
 	for i := range m.ports {
@@ -72,8 +70,8 @@ func (m *namedRequest) static(u *Usage, fail func(p *portRequest, known bool)) (
 	return own, ok
 }
 
-// dynamicPort returns a free port of the range, looked for from the place in it
-// that at points to.
+// dynamicPort returns a free port of the dynamic range, searching from the
+// offset given by at.
 func (u *Usage) dynamicPort(space int, own []held, at uint32) (uint16, bool) {
 	span := uint32(u.MaxDynamic) - uint32(u.MinDynamic) + 1
 	start := uint32(u.MinDynamic) + at%span
@@ -92,7 +90,7 @@ func (u *Usage) dynamicPort(space int, own []held, at uint32) (uint16, bool) {
 	return 0, false
 }
 
-// on names a host network in a shortage.
+// on returns the suffix that names a host network in a shortage.
 func (p *portRequest) on() string {
 	if p.network == berth.DefaultHostNetwork {
 		return ""
@@ -100,7 +98,7 @@ func (p *portRequest) on() string {
 	return " on " + p.network
 }
 
-// short notes the ports that the node cannot give.
+// portShortages adds the ports that the node cannot provide.
 func (m *namedRequest) portShortages(u *Usage, add func(dim string, wanted, free int64)) {
 	missing := map[string]bool{}
 	own, _ := m.static(u, func(p *portRequest, known bool) {
@@ -136,9 +134,9 @@ func (m *namedRequest) portShortages(u *Usage, add func(dim string, wanted, free
 	}
 }
 
-// movePorts takes or gives back the ports of a group of which one is on a named
-// host network or may be shared. A network that the node does not have, or has
-// no longer, has no ports to take.
+// movePorts claims or releases the ports of a group with a port that is shared
+// or on a named host network. A network that the node does not, or no longer,
+// have is skipped.
 func (u *Usage) movePorts(by *Writer, m *namedRequest, ports []uint16, sign int64) {
 	for i := range m.ports {
 		p := &m.ports[i]
@@ -162,7 +160,7 @@ func (u *Usage) movePorts(by *Writer, m *namedRequest, ports []uint16, sign int6
 	}
 }
 
-// hold takes a port for one allocation.
+// hold claims a port for one allocation.
 func (u *Usage) hold(by *Writer, space int, port uint16) {
 	u.portSet(by, space).add(by, port)
 	if i, ok := u.sharedAt(space, port); ok {
@@ -170,7 +168,7 @@ func (u *Usage) hold(by *Writer, space int, port uint16) {
 	}
 }
 
-// drop gives a port back.
+// drop releases a port.
 func (u *Usage) drop(by *Writer, space int, port uint16) {
 	if i, ok := u.sharedAt(space, port); ok {
 		u.writableNamed(by).shared[i].owned = false
@@ -181,7 +179,7 @@ func (u *Usage) drop(by *Writer, space int, port uint16) {
 	}
 }
 
-// share adds a holder who does not mind others, or with -1 takes one away.
+// share adds a holder that allows sharing or, with -1, removes one.
 func (u *Usage) share(by *Writer, space int, port uint16, more int) {
 	i, ok := u.sharedAt(space, port)
 	if !ok {
@@ -204,7 +202,7 @@ func (u *Usage) share(by *Writer, space int, port uint16, more int) {
 		u.portSet(by, space).remove(by, port)
 	}
 	if len(m.shared) == 0 && m.layout == noLayout {
-		u.named = nil // as it was before
+		u.named = nil // as before the first shared port
 	}
 }
 
@@ -217,7 +215,7 @@ func (u *Usage) sharedAt(space int, port uint16) (int, bool) {
 	})
 }
 
-// keptBack reports whether the node itself keeps a port.
+// keptBack reports whether the node reserves a port.
 func (u *Usage) keptBack(space int, port uint16) bool {
 	if space == 0 {
 		return u.Reserved.Has(port)
@@ -225,7 +223,7 @@ func (u *Usage) keptBack(space int, port uint16) bool {
 	return u.named.reserved[space].Has(port)
 }
 
-// portSet returns the ports of a space that are held, for changing.
+// portSet returns the held ports of a space, for changing.
 func (u *Usage) portSet(by *Writer, space int) *PortSet {
 	if space == 0 {
 		return &u.Ports
@@ -233,8 +231,8 @@ func (u *Usage) portSet(by *Writer, space int) *PortSet {
 	return &u.writableNamed(by).spaces[space]
 }
 
-// Holds reports whether an allocation of the node, by its group and its dynamic
-// ports, holds a port of a host network.
+// Holds reports whether an allocation of the node, given by its group and
+// dynamic ports, holds a port of a host network.
 func (u *Usage) Holds(g *berth.TaskGroup, dynamic []uint16, network string, port uint16) bool {
 	space, known := u.space(network)
 	for i := range g.Networks {
@@ -257,7 +255,7 @@ func (u *Usage) Holds(g *berth.TaskGroup, dynamic []uint16, network string, port
 	return false
 }
 
-// Keeps reports whether the node itself keeps a port of a host network back.
+// Keeps reports whether the node reserves a port of a host network.
 func (u *Usage) Keeps(network string, port uint16) bool {
 	space, known := u.space(network)
 	return known && u.keptBack(space, port)

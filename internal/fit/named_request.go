@@ -7,7 +7,8 @@ import (
 	"berth"
 )
 
-// namedRequest is what few groups ask for: things that are counted by name.
+// namedRequest is the part of a request that few groups have: resources tracked
+// by name.
 type namedRequest struct {
 	tasks     []coreRequest   // those that ask for whole cores, in order
 	cores     int             // that they ask for together
@@ -30,14 +31,14 @@ type deviceRequest struct {
 	*berth.RequestedDevice
 }
 
-// portRequest is one port of the group: the static ones of a network first.
+// portRequest is one port of the group; static ports of a network come first.
 type portRequest struct {
 	label, network string
 	port           uint16 // 0: any of the dynamic range
 	shared         bool   // others may hold it too
 }
 
-// moreOf returns what a group asks for beyond the plain, nil for most.
+// namedOf returns what a group asks for by name, nil for most groups.
 func namedOf(g *berth.TaskGroup) *namedRequest {
 	tasks, ports := false, false
 	for _, t := range g.Tasks {
@@ -104,8 +105,8 @@ func (m *namedRequest) addTask(t *berth.Task) {
 	}
 }
 
-// same reports whether two versions of a group ask for the same, so that what one
-// was given is right for the other.
+// same reports whether two versions of a group ask for the same, so that a
+// grant for one is right for the other.
 func (m *namedRequest) same(o *namedRequest) bool {
 	switch {
 	case m == nil || o == nil:
@@ -125,9 +126,9 @@ func (m *namedRequest) same(o *namedRequest) bool {
 		})
 }
 
-// AskOn returns what one more allocation takes of the node's shared room: with
-// whole cores, their processor time is part of it. It is r.Ask for all others,
-// and where there are not enough cores.
+// AskOn returns what one more allocation takes of the node's capacity,
+// including the CPU of whole cores. It is r.Ask if no whole cores are asked for
+// or there are not enough.
 func (r *Request) AskOn(u *Usage) berth.Ask {
 	a := r.Ask
 	if r.named != nil && r.named.cores > 0 {
@@ -138,9 +139,9 @@ func (r *Request) AskOn(u *Usage) berth.Ask {
 	return a
 }
 
-// DeviceAffinity returns how much of what a group prefers of devices those
-// have that it would be given on the node: between -1 and 1, and 0 if nothing
-// is preferred or there are not enough.
+// DeviceAffinity returns how well the devices that the group would get on the
+// node meet its affinities, between -1 and 1; 0 if there are no affinities or
+// not enough devices.
 func (r *Request) DeviceAffinity(u *Usage) float64 {
 	if r.named == nil {
 		return 0
@@ -165,8 +166,8 @@ func (r *Request) DeviceAffinity(u *Usage) float64 {
 	return sum / total
 }
 
-// fitsNamed reports whether the node has room but for cpu, memory and disk that are
-// shared.
+// fitsNamed reports whether the node has what r asks for besides shared CPU,
+// memory and disk.
 func (r *Request) fitsNamed(u *Usage) bool {
 	m := r.named
 	if m.ports == nil {
@@ -183,7 +184,7 @@ func (r *Request) fitsNamed(u *Usage) bool {
 	return p != nil && u.Used.CPU+r.CPU+p.mhz() <= u.Capacity.CPU
 }
 
-// pickNamed picks what the group asks for by name, on a node where it fits.
+// pickNamed picks the named resources of the group on a node where it fits.
 func (u *Usage) pickNamed(r *Request, at uint32) (g berth.Grant) {
 	m := r.named
 	if m.ports == nil {
@@ -199,8 +200,8 @@ func (u *Usage) pickNamed(r *Request, at uint32) (g berth.Grant) {
 	return g
 }
 
-// moveNamed takes or gives back cores and devices. Those that the node does
-// not have, or has no longer, are nobody's.
+// moveNamed claims or releases cores and devices. Those that the node does not,
+// or no longer, have are skipped.
 func (u *Usage) moveNamed(by *Writer, g *berth.Grant, sign int64) {
 	if u.named == nil {
 		return
@@ -228,8 +229,8 @@ func (u *Usage) moveNamed(by *Writer, g *berth.Grant, sign int64) {
 	}
 }
 
-// namedShortages notes the cores and devices that the node cannot give: what is
-// missing when everything else that can be had is given first.
+// namedShortages adds the cores and devices that the node lacks when everything
+// available is granted first.
 func (m *namedRequest) namedShortages(u *Usage, add func(dim string, wanted, free int64)) {
 	if m.cores == 0 && len(m.devices) == 0 || m.pick(u) != nil {
 		return
@@ -255,7 +256,7 @@ func (m *namedRequest) namedShortages(u *Usage, add func(dim string, wanted, fre
 			p.numaShortage(s.task, tell)
 		}
 	}
-	if !told { // no way was found in as many tries as there are
+	if !told { // the search was given up after maxTries
 		add(DimDevices+"for all requests together", int64(len(m.devices)), 0)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"berth"
 )
 
-// Describe sets what follows from the node alone: its capacity, whether it is
+// Describe sets what depends on the node alone: its capacity, whether it is
 // ready and its range of dynamic ports.
 func (u *Usage) Describe(n *berth.Node) {
 	u.Capacity, u.Ready = n.Room(), n.Ready()
@@ -20,8 +20,8 @@ func (u *Usage) Describe(n *berth.Node) {
 	}
 }
 
-// Empty sets what u holds to what the node reserves for itself. Its allocations
-// are to be claimed after that.
+// Empty sets u to hold only what the node reserves for itself. Its allocations
+// must be claimed afterwards.
 func (by *Writer) Empty(u *Usage, n *berth.Node) {
 	u.Ports, u.Reserved, u.named = PortSet{}, PortSet{}, nil
 	if l := layoutOf(n); l != nil {
@@ -39,7 +39,8 @@ func (by *Writer) Empty(u *Usage, n *berth.Node) {
 	u.Used, u.Allocs = berth.Ask{}, 0
 }
 
-// ReservedPorts reads a node's list of ports kept back: "22,80,8000-8100".
+// ReservedPorts parses a node's list of reserved ports, such as
+// "22,80,8000-8100". The result is sorted and has no duplicates.
 func ReservedPorts(list string) ([]uint16, error) {
 	type span struct{ from, to uint64 }
 	var spans []span
@@ -59,7 +60,7 @@ func ReservedPorts(list string) ([]uint16, error) {
 		}
 		spans = append(spans, span{a, b})
 	}
-	// A list can say the same ports over and over; each is taken once.
+	// A list can contain the same ports many times; each is returned once.
 	slices.SortFunc(spans, func(x, y span) int { return cmp.Compare(x.from, y.from) })
 	var out []uint16
 	next := uint64(1)

@@ -10,18 +10,18 @@ import (
 	"berth"
 )
 
-// picker finds cores and devices of one node for one allocation. What depends
-// on each other is tried in order of preference and taken back where it leads
-// to nothing: first the tasks whose cores must be of one NUMA node, each with
-// the devices that must be there, then the other devices. Any other cores will
-// do for the rest.
+// picker finds cores and devices of one node for one allocation. Choices that
+// depend on each other are searched with backtracking, in order of preference:
+// first the tasks whose cores must be on one NUMA node, each with the devices
+// that must be there, then the other devices. The remaining tasks take any
+// cores.
 type picker struct {
 	request *namedRequest
 	l       *layout
 	cores   bitset  // taken, with what was picked
 	devices bitset  // likewise
 	given   [][]int // by task: places of its cores
-	numa    []int   // by request for devices: the NUMA node it is bound to, -1 if to none
+	numa    []int   // by device request: the NUMA node it is bound to, -1 if none
 	found   []found // by request for devices
 	steps   []step
 	left    int // steps that may still be tried
@@ -38,8 +38,8 @@ type found struct {
 // devices of one request.
 type step struct{ task, device int }
 
-// maxTries bounds the search. It is reached by requests alone that compete for
-// devices in a hundred ways; then the node counts as full.
+// maxTries bounds the search. Only requests that compete for devices in very
+// many ways reach it; the node then counts as full.
 const maxTries = 10_000
 
 func (m *namedRequest) picker(u *Usage) *picker {
@@ -57,7 +57,7 @@ func (m *namedRequest) picker(u *Usage) *picker {
 	return p
 }
 
-// order puts what is hardest to find first.
+// order sorts the steps, the hardest to satisfy first.
 func (p *picker) order() {
 	m := p.request
 	var require []int
@@ -87,7 +87,7 @@ func (p *picker) order() {
 	}
 }
 
-// selectivity reports roughly how few devices a request can be met with.
+// selectivity returns a rough measure of how few devices can satisfy a request.
 func (d *deviceRequest) selectivity() (n int) {
 	n = len(d.Constraints)
 	for _, c := range d.Constraints {
@@ -108,8 +108,7 @@ func aboutIDs(left, right string) bool {
 	return left == ids || right == ids
 }
 
-// pick returns what is picked for one more allocation, nil if there is not
-// enough.
+// pick returns the picks for one more allocation, nil if there is not enough.
 func (m *namedRequest) pick(u *Usage) *picker {
 	p := m.picker(u)
 	if p == nil || p.free() < m.cores || !p.solve(0) {
@@ -125,7 +124,7 @@ func (m *namedRequest) pick(u *Usage) *picker {
 	return p
 }
 
-// free counts the cores that can be had.
+// free returns the number of free cores.
 func (p *picker) free() (n int) {
 	for i := range p.l.numa {
 		n += p.freeOf(i)
@@ -140,7 +139,7 @@ func (p *picker) freeOf(numa int) (n int) {
 	return n
 }
 
-// solve picks from the i-th step on.
+// solve picks from step i on and reports whether that succeeded.
 func (p *picker) solve(i int) bool {
 	if i == len(p.steps) {
 		return true
@@ -174,8 +173,8 @@ func (p *picker) solve(i int) bool {
 	return false
 }
 
-// numaNodes returns the NUMA nodes with so many free cores, those with the
-// fewest first.
+// numaNodes returns the NUMA nodes with at least count free cores, the fullest
+// first.
 func (p *picker) numaNodes(count int) (out []int) {
 	for k := range p.l.numa {
 		if p.freeOf(k) >= count {
@@ -194,7 +193,7 @@ func (p *picker) takeOf(task, numa int) {
 	}
 }
 
-// take takes up to so many cores of a NUMA node and returns how many it took.
+// take takes up to count cores of a NUMA node and returns how many it took.
 func (p *picker) take(task, numa, count int) (n int) {
 	for i, w := range p.l.numa[numa].cores {
 		for free := w &^ p.cores[i]; free != 0 && n < count; n++ {
@@ -214,9 +213,9 @@ func (p *picker) giveBack(task int) {
 	p.given[task] = nil
 }
 
-// takeAny takes the cores of a task from as many NUMA nodes as it must. One
-// that prefers them close together gets them where the distances between them
-// are least; else those NUMA nodes are emptied first that have the fewest left.
+// takeAny takes the cores of a task from as many NUMA nodes as necessary. A
+// task that prefers locality gets NUMA nodes close to each other; for others,
+// the fullest NUMA nodes are used up first.
 func (p *picker) takeAny(task int) {
 	t := p.request.tasks[task]
 	var seeds []int
@@ -245,8 +244,8 @@ func (p *picker) takeAny(task int) {
 	slices.Sort(p.given[task])
 }
 
-// spread returns the sum of the distances between cores, if so many are taken
-// from NUMA nodes in this order.
+// spread returns the sum of the distances between cores if count cores are
+// taken from NUMA nodes in this order.
 func (p *picker) spread(order []int, count int) (sum int) {
 	taken := make([]int, len(order))
 	for i, k := range order {
@@ -267,8 +266,8 @@ func (p *picker) takeDevices(request int, f found) {
 	}
 }
 
-// options returns the groups of devices that a request can be met with, the
-// best first: the most preferred, then the one with the fewest devices left.
+// options returns the groups of devices that can satisfy a request, the best
+// first: by affinity, then by fewest devices left.
 func (p *picker) options(request int) (out []found) {
 	d := &p.request.devices[request]
 	left := map[int]int{}
@@ -286,9 +285,9 @@ func (p *picker) options(request int) (out []found) {
 	return out
 }
 
-// candidates returns the devices of a group that a request can be given, the
-// preferred ones first, and how much of what it prefers the group has; not ok
-// if the group is not what the request names.
+// candidates returns the devices of a group that can be assigned to a request,
+// the preferred ones first, and the group's affinity weight; not ok if the
+// group does not match the request.
 func (p *picker) candidates(request, group int) (at []int, affinity float64, ok bool) {
 	d, g := &p.request.devices[request], &p.l.devices[group]
 	if !d.matches(g.NodeDeviceResource) {
@@ -336,8 +335,8 @@ func (p *picker) candidates(request, group int) (at []int, affinity float64, ok 
 	return at, affinity, true
 }
 
-// matches reports whether a group of devices is what a request names and meets
-// its constraints.
+// matches reports whether a group of devices has the requested name and meets
+// the constraints.
 func (d *deviceRequest) matches(g *berth.NodeDeviceResource) bool {
 	if !g.Offers(d.Name) {
 		return false
@@ -350,7 +349,7 @@ func (d *deviceRequest) matches(g *berth.NodeDeviceResource) bool {
 	return true
 }
 
-// accepts reports whether a request can be met with one device of a group.
+// accepts reports whether a request allows one device of a group.
 func (d *deviceRequest) accepts(id string, g *berth.NodeDeviceResource) bool {
 	for _, c := range d.Constraints {
 		if !condition.InstanceMeets(id, c.LTarget, c.Operand, c.RTarget) {
@@ -360,7 +359,7 @@ func (d *deviceRequest) accepts(id string, g *berth.NodeDeviceResource) bool {
 	return true
 }
 
-// mhz is the processor time of the cores that were picked.
+// mhz returns the CPU of the picked cores in MHz.
 func (p *picker) mhz() (sum int64) {
 	for _, given := range p.given {
 		for _, at := range given {
@@ -370,7 +369,7 @@ func (p *picker) mhz() (sum int64) {
 	return sum
 }
 
-// grant names what was picked.
+// grant returns the picked cores and devices.
 func (p *picker) grant() (cores []uint16, devices []berth.DeviceGrant) {
 	for _, given := range p.given {
 		for _, at := range given {
@@ -388,8 +387,8 @@ func (p *picker) grant() (cores []uint16, devices []berth.DeviceGrant) {
 	return cores, devices
 }
 
-// MissingDevices returns the name of the first request of a group that no
-// devices of a node answer, whatever of them is taken; "" if each is answered.
+// MissingDevices returns the name of the first device request of a task that no
+// devices of a node match, in use or not; "" if each is matched.
 func MissingDevices(t *berth.Task, n *berth.Node) string {
 	for i := range t.Resources.Devices {
 		d := deviceRequest{t.Name, &t.Resources.Devices[i]}

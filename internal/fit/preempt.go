@@ -4,12 +4,12 @@ import (
 	"berth"
 )
 
-// An allocation can take the capacity of less urgent ones of its node. These
-// are preempted: they hold their capacity until their end is confirmed, like
-// all that are stopped, and the one that preempts them does not start before.
-// Until then they are a family, which together holds what they need and what it
-// needs, but what both need only once. So a node is never overcommitted, and
-// what the preempted give up beyond that comes free when they have ended.
+// An allocation can preempt less urgent ones on its node. The victims are
+// stopped like any others: they hold their capacity until their end is
+// confirmed, and the preempting allocation does not start before. Until then
+// they form a family. Capacity that both sides need is counted once, so the
+// node is never overcommitted, and what the victims hold beyond that becomes
+// free when they have ended.
 
 // Without returns a copy of a usage as if allocations of the node had ended.
 func (u *Usage) Without(gone ...*berth.Alloc) *Draft {
@@ -21,16 +21,16 @@ func (u *Usage) Without(gone ...*berth.Alloc) *Draft {
 	return d
 }
 
-// ClaimOver does what Claim does, with the capacity of allocations that are
-// preempted for it and have not ended.
+// ClaimOver is like Claim, reusing the capacity of preempted allocations that
+// have not ended.
 func (by *Writer) ClaimOver(u *Usage, r *Request, g berth.Grant, preempted []*berth.Alloc) {
 	once := u.sharedBy(r, g, preempted)
 	by.Claim(u, r, g)
 	u.shift(once, -1)
 }
 
-// sharedBy returns what an allocation and those preempted for it both hold of a
-// usage on which the latter are claimed.
+// sharedBy returns the capacity that both an allocation and its victims hold.
+// The victims must be claimed in u.
 func (u *Usage) sharedBy(r *Request, g berth.Grant, preempted []*berth.Alloc) berth.Ask {
 	if len(preempted) == 0 {
 		return berth.Ask{}
@@ -44,7 +44,7 @@ func (u *Usage) sharedBy(r *Request, g berth.Grant, preempted []*berth.Alloc) be
 	}
 }
 
-// shift adds what allocations share to what is used, or with -1 takes it away.
+// shift adds shared capacity to what is used or, with -1, subtracts it.
 func (u *Usage) shift(ask berth.Ask, sign int64) {
 	u.Used.CPU += sign * ask.CPU
 	u.Used.MemoryMB += sign * ask.MemoryMB
@@ -52,9 +52,9 @@ func (u *Usage) shift(ask berth.Ask, sign int64) {
 	u.updatePowers()
 }
 
-// Family is an allocation and those that it preempted.
+// Family is an allocation and its victims.
 type Family struct {
-	Head      *berth.Alloc // that preempted the others
+	Head      *berth.Alloc // the one that preempted the others
 	Preempted []*berth.Alloc
 }
 
@@ -73,7 +73,7 @@ func (f Family) With(member *berth.Alloc) Family {
 	return g
 }
 
-// ClaimFamily takes what a family holds out of u.
+// ClaimFamily claims what a family holds.
 func (by *Writer) ClaimFamily(u *Usage, f Family) {
 	held := f.holding()
 	for _, v := range held {
@@ -86,13 +86,13 @@ func (by *Writer) ClaimFamily(u *Usage, f Family) {
 	}
 }
 
-// ReleaseFamily gives back what ClaimFamily took.
+// ReleaseFamily releases what ClaimFamily claimed.
 func (by *Writer) ReleaseFamily(u *Usage, f Family) {
 	held := f.holding()
 	if f.Head.Occupies() {
 		head := RequestOf(f.Head.Group)
 		by.Release(u, &head, f.Head.Grant())
-		for _, v := range held { // what both hold by name is still theirs
+		for _, v := range held { // the victims still hold named resources that both hold
 			r := RequestOf(v.Group)
 			by.Release(u, &r, v.Grant())
 			by.Claim(u, &r, v.Grant())
@@ -105,7 +105,7 @@ func (by *Writer) ReleaseFamily(u *Usage, f Family) {
 	}
 }
 
-// holding returns the preempted that have not ended.
+// holding returns the victims that have not ended.
 func (f Family) holding() (out []*berth.Alloc) {
 	for _, v := range f.Preempted {
 		if v.Occupies() {

@@ -6,11 +6,11 @@ import (
 	"berth"
 )
 
-// Request is what one allocation asks of a node, worked out once for a group.
+// Request is what one allocation asks of a node, computed once per group.
 type Request struct {
 	berth.Ask
-	Static  []uint16      // ports it must have to itself on the default host network
-	Dynamic int           // ports it takes wherever they are free, on all its networks
+	Static  []uint16      // exclusive ports on the default host network
+	Dynamic int           // number of dynamic ports on all networks
 	named   *namedRequest // nil for most
 }
 
@@ -34,15 +34,15 @@ func (r *Request) HasPorts() bool {
 	return len(r.Static) > 0 || r.Dynamic > 0 || r.named != nil && len(r.named.ports) > 0
 }
 
-// HasNamed reports whether r asks for anything that is counted by name: cores,
-// devices, ports of a named host network or ports that may be shared. What it
-// takes then differs from node to node.
+// HasNamed reports whether r asks for resources tracked by name: cores,
+// devices, ports of a named host network or shared ports. What it takes then
+// differs from node to node.
 func (r *Request) HasNamed() bool { return r.named != nil }
 
-// UsesMemoryMax reports whether a task may use more memory than it is given.
+// UsesMemoryMax reports whether a task may use more memory than it reserves.
 func (r *Request) UsesMemoryMax() bool { return r.named != nil && r.named.memoryMax }
 
-// Same reports whether r and o ask for the same, so that what one was given is
+// Same reports whether r and o ask for the same, so that a grant for one is
 // right for the other.
 func (r *Request) Same(o *Request) bool {
 	return r.Ask == o.Ask && r.Dynamic == o.Dynamic && r.named.same(o.named) &&

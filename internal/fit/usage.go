@@ -8,23 +8,24 @@ import (
 	"berth"
 )
 
-// Usage is what one node has, what of it is taken, and what decides whether
-// placement looks at the node at all. It is kept by delta with each allocation
-// that comes, changes or goes. Copies of a Usage are independent values: a
+// Usage is the capacity of one node, what of it is taken, and what decides
+// whether placement considers the node at all. It is updated with each
+// allocation that comes, changes or goes. Copies are independent values: a
 // [Writer] or [Draft] never changes what others see.
 type Usage struct {
-	// What every placement reads stands first and together: a scan of all nodes
-	// is bound by memory.
+	// Fields that every placement reads come first: a scan of all nodes is
+	// bound by memory bandwidth.
 	Ready    bool      // takes new allocations
 	Class    uint32    // number of the node's class
 	Capacity berth.Ask // what the node has for allocations
-	Used     berth.Ask // what allocations take that have not ended
-	// Ten to the power of the free share of cpu and of memory, from which scores
-	// are made. They follow from Capacity and Used alone, so they never drift.
+	Used     berth.Ask // by allocations that have not ended
+	// Ten to the power of the free share of CPU and memory, from which scores
+	// are computed. They depend on Capacity and Used alone, so they never
+	// drift.
 	PowCPU, PowMemory float64
 
-	Ports    PortSet // what allocations hold and the node reserves
-	Reserved PortSet // what the node reserves
+	Ports    PortSet // held by allocations or reserved by the node
+	Reserved PortSet // reserved by the node
 	Allocs   uint32  // that have not ended
 
 	MinDynamic, MaxDynamic uint16 // the range of dynamic ports
@@ -32,16 +33,16 @@ type Usage struct {
 	// Changed is the index of the last change that the node's agent must see.
 	Changed uint64
 	// Touched is the index of the last change of any of its allocations. It is
-	// this server's own: a state that is loaded begins at its index.
+	// local to this server: a loaded state starts at its own index.
 	Touched uint64
 
 	named *named // cores, devices and named host networks; nil if it has none
 }
 
-// Free returns what is left.
+// Free returns the free capacity.
 func (u *Usage) Free() berth.Ask { return u.Capacity.Sub(u.Used) }
 
-// Dimensions in which a node can be short.
+// The dimensions in which a node can lack capacity.
 const (
 	DimCPU     = "cpu"
 	DimMemory  = "memory"
@@ -77,8 +78,8 @@ func (r *Request) fitsPorts(u *Usage) bool {
 	return r.Dynamic == 0 || u.freeDynamic(r.inRange(u))
 }
 
-// inRange returns how many ports of the dynamic range r takes: static ports can
-// lie there too.
+// inRange returns how many ports of the dynamic range r takes, including static
+// ports that lie in it.
 func (r *Request) inRange(u *Usage) int {
 	n := r.Dynamic
 	for _, p := range r.Static {
@@ -108,7 +109,7 @@ func (u *Usage) countDynamic(most int) (n int) {
 }
 
 // Shortfall returns every dimension in which the node lacks capacity for one
-// more allocation, with the numbers; none if it fits.
+// more allocation, with numbers; none if it fits.
 func (r *Request) Shortfall(u *Usage) (out []berth.Shortage) {
 	add := func(dim, unit string, wanted, free int64) {
 		if wanted > free {
@@ -165,8 +166,8 @@ func (u *Usage) dynamicPorts(r *Request, at uint32) []uint16 {
 	return picked
 }
 
-// Overcommitted returns how a node's usage breaks the promise that nothing is
-// given out twice; "" if it keeps it.
+// Overcommitted returns the first dimension in which more is used than there
+// is, with numbers; "" if there is none.
 func (u *Usage) Overcommitted() string {
 	for _, d := range []struct {
 		name           string

@@ -7,13 +7,13 @@ import (
 	"berth"
 )
 
-// Writer changes usages in place and keeps their copies as they are: what a
-// usage shares with copies of it is copied before its first change. The zero
-// Writer is ready to use.
+// Writer changes usages in place without affecting their copies: what a usage
+// shares with copies is copied before its first change. The zero Writer is
+// ready to use.
 //
-// A Writer takes a usage for its own once it has changed it. Whoever gives out
-// copies of such usages to be kept, as a snapshot, goes on with a new Writer. A
-// Writer must not be copied after its first use.
+// After its first change of a usage, a Writer assumes that it owns the usage.
+// Code that hands out copies to be kept, such as snapshots, must continue with
+// a new Writer. A Writer must not be copied after its first use.
 type Writer struct {
 	_      noCopy
 	number uint64
@@ -28,8 +28,8 @@ func (*noCopy) Unlock() {}
 // edits numbers the Writers of the process.
 var edits atomic.Uint64
 
-// edit returns the number by which the writer knows its own parts. Most change
-// counts only and need none.
+// edit returns the number by which the writer recognizes its own parts. It is
+// assigned on first use, because most changes affect only counters.
 func (by *Writer) edit() uint64 {
 	if by.number == 0 {
 		by.number = edits.Add(1)
@@ -37,16 +37,15 @@ func (by *Writer) edit() uint64 {
 	return by.number
 }
 
-// Claim takes what r asks for, and what was picked for it, out of u.
+// Claim takes what r asks for, and the grant, out of u.
 func (by *Writer) Claim(u *Usage, r *Request, g berth.Grant) { u.move(by, r, g, 1) }
 
-// Release gives back what Claim took.
+// Release returns what Claim took.
 func (by *Writer) Release(u *Usage, r *Request, g berth.Grant) { u.move(by, r, g, -1) }
 
-// Place claims what r asks for out of u, on which it fits, and returns what it
-// picked of the things that are counted by name. Dynamic ports are looked for
-// from the place in the range that at points to, so that a port just given back
-// is not given out at once.
+// Place claims r on u, where it must fit, and returns the named resources it
+// picked. The search for dynamic ports starts at offset at, so that a port just
+// released is not reused at once.
 func (by *Writer) Place(u *Usage, r *Request, at uint32) (g berth.Grant) {
 	if r.named != nil {
 		g = u.pickNamed(r, at)
@@ -87,14 +86,14 @@ func (u *Usage) move(by *Writer, r *Request, g berth.Grant, sign int64) {
 	}
 }
 
-// updatePowers works out the powers of what is free, after Capacity or Used changed.
+// updatePowers recomputes the powers after a change of Capacity or Used.
 func (u *Usage) updatePowers() {
 	u.PowCPU = powFree(u.Capacity.CPU, u.Used.CPU)
 	u.PowMemory = powFree(u.Capacity.MemoryMB, u.Used.MemoryMB)
 }
 
-// powFree returns ten to the power of the share that is free; nothing is free
-// of nothing.
+// powFree returns ten to the power of the free share; a node without capacity
+// has no free share.
 func powFree(capacity, used int64) float64 {
 	if capacity <= 0 {
 		return 1
@@ -102,8 +101,7 @@ func powFree(capacity, used int64) float64 {
 	return math.Exp((1 - float64(used)/float64(capacity)) * math.Ln10)
 }
 
-// Draft is a copy of a node's usage on which to try out changes. The usage it
-// was copied from stays as it is.
+// Draft is a copy of a node's usage for trying out changes.
 type Draft struct {
 	Usage
 	by Writer
@@ -112,21 +110,19 @@ type Draft struct {
 // Draft returns a copy to change.
 func (u *Usage) Draft() *Draft { return &Draft{Usage: *u} }
 
-// Begin makes d a copy of u, whatever it was before. It lets callers reuse the
-// memory of drafts.
+// Begin makes d a copy of u, so that callers can reuse the memory of drafts.
 func (d *Draft) Begin(u *Usage) { *d = Draft{Usage: *u} }
 
-// Claim takes what r asks for, and what was picked for it.
+// Claim takes what r asks for, and the grant.
 func (d *Draft) Claim(r *Request, g berth.Grant) { d.by.Claim(&d.Usage, r, g) }
 
-// Release gives back what Claim, or an allocation of the node, took.
+// Release returns what Claim, or an allocation of the node, took.
 func (d *Draft) Release(r *Request, g berth.Grant) { d.by.Release(&d.Usage, r, g) }
 
-// Place claims what r asks for, which must fit, as [Writer.Place] does.
+// Place claims r, which must fit, as [Writer.Place] does.
 func (d *Draft) Place(r *Request, at uint32) berth.Grant { return d.by.Place(&d.Usage, r, at) }
 
-// PlaceOver does what Place does, with the capacity of allocations that are
-// preempted for it.
+// PlaceOver is like Place, reusing the capacity of preempted allocations.
 func (d *Draft) PlaceOver(r *Request, at uint32, preempted []*berth.Alloc) berth.Grant {
 	g := d.Without(preempted...).Place(r, at)
 	d.by.ClaimOver(&d.Usage, r, g, preempted)

@@ -156,10 +156,10 @@ func TestSites(t *testing.T) {
 // Who finds no node is told why, node by node, and waits.
 func TestWhyThereIsNoSite(t *testing.T) {
 	for want, groups := range map[string][]string{
-		"it is not the host n9":                     {"a", `"Host": "n9"`},
-		"to be apart from job.a[0]":                 {"a/3", `"Exlocate": ["x"]`},
-		"to be apart from job.b[0]":                 {"b", `"Isolated": true`, "a/2", `"Exlocate": ["x"]`},
-		"host pool alone of job first has it alone": nil,
+		"not host n9":                              {"a", `"Host": "n9"`},
+		"must not run beside job.a[0]":             {"a/3", `"Exlocate": ["x"]`},
+		"must not run beside job.b[0]":             {"b", `"Isolated": true`, "a/2", `"Exlocate": ["x"]`},
+		"reserved by host pool alone of job first": nil,
 	} {
 		w := newStreamWorld(t, 2)
 		if groups == nil {

@@ -1,7 +1,7 @@
-// Package streams says what stream jobs come to: what a job is made of
-// ([Expand]), which exports feed which imports ([Routes]), and what a
-// processing element is told of its connections ([Describe]).
+// Package streams computes what stream jobs consist of ([Expand]), which
+// exports feed which imports ([Routes]), and what a processing element is told
+// about its connections ([Describe]).
 //
-// All of it follows from what is handed in: there is no clock, no chance and no
-// state, so that servers, tests and tools find the same.
+// All of it depends on the arguments alone, without clock, randomness or state,
+// so that servers, tests and tools agree.
 package streams

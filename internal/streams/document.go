@@ -8,10 +8,9 @@ import (
 	"berth"
 )
 
-// Document is what the tasks of a processing element are told of its
-// connections.
+// Document tells the tasks of a processing element about its connections.
 type Document struct {
-	Version uint64 // rises whenever anything else in it changes
+	Version uint64 // increases whenever anything else in it changes
 	Job     DocumentJob
 	PE      DocumentPE
 	Inputs  []DocumentInput
@@ -32,13 +31,13 @@ type DocumentPE struct {
 	Name        string
 	UID         string
 	LaunchCount uint64
-	ContentID   string // that it was launched with
+	ContentID   string // it was launched with
 	Region      string
 	Channel     int
 	MaxChannels int
 }
 
-// DocumentInput is an input, where it listens, and what feeds it.
+// DocumentInput is an input: where it listens and what feeds it.
 type DocumentInput struct {
 	Name string
 	Bind string
@@ -73,33 +72,33 @@ type DocumentTarget struct {
 	Job         string
 	PE          string
 	Input       string
-	Addr        string // empty while the target does not run
+	Addr        string // empty while the target is not running
 	LaunchCount uint64
 	Filter      string `json:",omitempty"` // of a dynamic one: which tuples are sent
 	Import      string `json:",omitempty"` // of a dynamic one
-	Congestion  string `json:",omitempty"` // of a dynamic one, if it is not to wait
+	Congestion  string `json:",omitempty"` // of a dynamic one, unless the exporter waits
 }
 
-// Subject is what the document of a processing element is made from.
+// Subject holds what the document of a processing element is made from.
 type Subject struct {
 	Version uint64
 	Job     *berth.StreamJob
 	PE      *berth.Object   // of kind ProcessingElement, not an orphan
 	Config  *berth.PEConfig // of that name and owner
-	// Routes are those that begin or end at the processing element; others are
-	// passed over, and one that is there twice counts once.
+	// Routes contains the routes that begin or end at the processing element.
+	// Others are ignored, and duplicates count once.
 	Routes []Route
-	// Bind returns where the port of that label is listened on, "" if it is not
-	// known.
+	// Bind returns the address on which the port with that label is listened
+	// to, "" if unknown.
 	Bind func(label string) string
-	// Target returns the address of an input, "" while it has none, and how
+	// Target returns the address of an input, "" if it has none yet, and how
 	// often its processing element was launched.
 	Target func(owner berth.UID, pe, input string) (addr string, launch uint64)
 }
 
-// Describe returns the document of a processing element. It follows from the
-// subject alone: the static connections as the config has them, then the routes,
-// in order of job, processing element and port.
+// Describe returns the document of a processing element. It depends on the
+// subject alone: first the static connections of the config, then the routes in
+// order of job, processing element and port.
 func Describe(s *Subject) *Document {
 	p := s.PE
 	spec := p.Object.PE
@@ -161,7 +160,7 @@ func (s *Subject) output(o *berth.PEOutput) DocumentOutput {
 	return out
 }
 
-// dynamic is where a route leads.
+// dynamic returns the target of a route.
 func (s *Subject) dynamic(r *Route) DocumentTarget {
 	to := r.Import.Object.Import
 	t := DocumentTarget{Kind: Dynamic, Job: string(r.Import.Job.ID), PE: to.PE, Input: to.Input, Filter: r.Filter(), Import: to.Spec.Name}

@@ -8,22 +8,22 @@ import (
 	"berth"
 )
 
-// Expand returns what a valid stream job consists of: its processing elements
+// Expand returns the objects of a valid stream job: its processing elements
 // with their configs and endpoints, its host pools, exports, imports and
-// parallel regions, ordered by kind as [berth.StreamKinds] are and then by name.
-// Before is the plan of the generation before, nil for the first one.
+// parallel regions, ordered by kind as in [berth.StreamKinds] and then by name.
+// before is the plan of the previous generation, nil for the first one.
 //
-// A processing element keeps its ID from plan to plan; an ID that is free is
-// never given again, and new ones are given in the order of groups and indexes.
-// But for that, the order of blocks in a job file means nothing.
+// A processing element keeps its ID from plan to plan. IDs are never reused;
+// new ones are assigned in the order of groups and indexes. Apart from that,
+// the order of blocks in a job file does not matter.
 //
-// Streams join every channel of a group with every channel of another one; two
-// groups of the same parallel region are joined channel by channel.
+// Streams connect every channel of a group with every channel of another; two
+// groups of the same parallel region are connected channel by channel.
 //
-// An error is of kind Invalid: package admit would have refused the job.
+// Errors have the kind Invalid; package admit refuses such jobs.
 func Expand(job *berth.Job, before *berth.StreamPlan) (*berth.StreamPlan, error) {
 	if job.Stream == nil {
-		return nil, berth.Errorf(berth.Invalid, "job %q is no stream job", job.ID)
+		return nil, berth.Errorf(berth.Invalid, "job %q is not a stream job", job.ID)
 	}
 	x := expansion{job: job, spec: job.Stream, groups: map[string][]*element{}}
 	x.plan = &berth.StreamPlan{Version: job.Version}
@@ -45,7 +45,7 @@ func Expand(job *berth.Job, before *berth.StreamPlan) (*berth.StreamPlan, error)
 	return x.plan, nil
 }
 
-// expansion is a plan in the making.
+// expansion is a plan under construction.
 type expansion struct {
 	job    *berth.Job
 	spec   *berth.StreamSpec
@@ -54,7 +54,7 @@ type expansion struct {
 	groups map[string][]*element // by group, in order of index
 }
 
-// element is a processing element in the making.
+// element is a processing element under construction.
 type element struct {
 	name   string
 	group  *berth.TaskGroup
@@ -78,8 +78,8 @@ func (e *element) output(name string) *berth.PEOutput {
 	return &e.config.Outputs[i]
 }
 
-// elements makes the processing elements of all groups, those that were there
-// before with the ID they had.
+// elements creates the processing elements of all groups. Those of the previous
+// plan keep their IDs.
 func (x *expansion) elements(before *berth.StreamPlan) {
 	type place struct {
 		group string
@@ -131,7 +131,7 @@ func (e *element) ports() {
 	slices.SortFunc(e.config.Outputs, func(a, b berth.PEOutput) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// connect follows the streams of the job.
+// connect resolves the streams of the job.
 func (x *expansion) connect() error {
 	for i := range x.spec.Streams {
 		s := &x.spec.Streams[i]
@@ -145,7 +145,7 @@ func (x *expansion) connect() error {
 					}
 					out, in := a.output(output), b.input(input)
 					if out == nil || in == nil {
-						return berth.Errorf(berth.Invalid, "stream %q joins %s and %s, and one of them is not there", s.Name, s.From, target)
+						return berth.Errorf(berth.Invalid, "stream %q connects %s with %s, but one of them does not exist", s.Name, s.From, target)
 					}
 					out.Distribution = cmp.Or(s.Distribution, berth.DistributionBroadcast)
 					out.To = append(out.To, berth.PEPeer{PE: b.name, ID: b.spec.ID, Port: input})
@@ -165,13 +165,13 @@ func (x *expansion) connect() error {
 	return nil
 }
 
-// peers puts peers in order, each once.
+// peers sorts peers and removes duplicates.
 func peers(all []berth.PEPeer) []berth.PEPeer {
 	slices.SortFunc(all, func(a, b berth.PEPeer) int { return cmp.Or(cmp.Compare(a.ID, b.ID), strings.Compare(a.Port, b.Port)) })
 	return slices.Compact(all)
 }
 
-// objects lists all that the job owns.
+// objects adds everything that the job owns.
 func (x *expansion) objects() error {
 	for _, kind := range berth.StreamKinds {
 		start := len(x.plan.Objects)
@@ -180,7 +180,7 @@ func (x *expansion) objects() error {
 		slices.SortFunc(these, func(a, b berth.StreamObject) int { return strings.Compare(a.Name, b.Name) })
 		for i := range these {
 			if i > 0 && these[i].Name == these[i-1].Name {
-				return berth.Errorf(berth.Invalid, "job %q: there are two %s %q", x.job.ID, kind, these[i].Name)
+				return berth.Errorf(berth.Invalid, "job %q: duplicate %s %q", x.job.ID, kind, these[i].Name)
 			}
 			hash, err := hashOf(&these[i])
 			if err != nil {

@@ -10,19 +10,19 @@ import (
 	"berth/internal/strictjson"
 )
 
-// hashOf returns the hash of what a value holds. Fields that hold nothing are
-// not in it, so a field that a later release adds changes no hash.
+// hashOf returns the hash of a value. Zero fields are left out, so a field that
+// a later release adds changes no hash.
 func hashOf(v any) (string, error) {
 	text, err := strictjson.Canonical(v)
 	if err != nil {
-		return "", berth.Errorf(berth.Invalid, "%T has no hash: %w", v, err)
+		return "", berth.Errorf(berth.Invalid, "%T cannot be hashed: %w", v, err)
 	}
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// content is what a processing element is launched with. What is in it can
-// change only by a launch.
+// content is what a processing element is launched with. Changing any of it
+// takes a new launch.
 type content struct {
 	Definition  string // hash of definition: the same for all of a group
 	Region      string
@@ -32,8 +32,8 @@ type content struct {
 	Outputs     []berth.PEOutput
 }
 
-// definition is what a group's tasks are and where they may be: the group
-// itself, and what it takes over from the job.
+// definition is what a group's tasks are and where they may run: the group
+// itself, and what it inherits from the job.
 type definition struct {
 	Group       berth.TaskGroup
 	Placement   berth.PEPlacement
@@ -46,7 +46,7 @@ type definition struct {
 	Meta        map[string]string
 }
 
-// contents gives the processing elements of a group their content IDs.
+// contents computes the content IDs of a group's processing elements.
 func (x *expansion) contents(g *berth.TaskGroup) error {
 	def, err := hashOf(x.definition(g))
 	if err != nil {
@@ -66,7 +66,7 @@ func (x *expansion) contents(g *berth.TaskGroup) error {
 	return nil
 }
 
-// withoutPeers returns the ports of a processing element alone.
+// withoutPeers returns the ports of a processing element without their peers.
 func withoutPeers(e *element) (in []berth.PEInput, out []berth.PEOutput) {
 	in, out = slices.Clone(e.config.Inputs), slices.Clone(e.config.Outputs)
 	for i := range in {
@@ -78,10 +78,10 @@ func withoutPeers(e *element) (in []berth.PEInput, out []berth.PEOutput) {
 	return in, out
 }
 
-// definition returns the definition of a group. The policies of the pe block
-// are not part of it: they say what servers do when the element ends, and hold
-// at once. How many there are is not either: an element outside of any region
-// does not see it, one within sees its region's width.
+// definition returns the definition of a group. It excludes the policies of the
+// pe block, which tell servers what to do when the element ends and take effect
+// at once. It also excludes the count: an element outside a region does not see
+// it, and one inside sees its region's width.
 func (x *expansion) definition(g *berth.TaskGroup) *definition {
 	j := x.job
 	d := &definition{Group: *g, Datacenters: sorted(j.Datacenters), NodePool: j.NodePool, Meta: j.Meta}
@@ -102,8 +102,8 @@ func (x *expansion) definition(g *berth.TaskGroup) *definition {
 	return d
 }
 
-// poolOf returns the pool with its tags in order. Its hosts stay as they are:
-// they are counted.
+// poolOf returns the pool with its tags sorted. Its hosts keep their order,
+// because they are addressed by position.
 func poolOf(p berth.HostPoolSpec) *berth.HostPoolSpec {
 	p.Tags = sorted(p.Tags)
 	return &p
@@ -111,8 +111,8 @@ func poolOf(p berth.HostPoolSpec) *berth.HostPoolSpec {
 
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
-// sortedByHash returns conditions in an order that does not depend on where they
-// were written.
+// sortedByHash returns constraints or the like in an order that does not depend
+// on how they were written.
 func sortedByHash[T any](list []T) []T {
 	if len(list) < 2 {
 		return list
@@ -123,7 +123,7 @@ func sortedByHash[T any](list []T) []T {
 	}
 	all := make([]keyed, len(list))
 	for i, v := range list {
-		key, _ := hashOf(v) // conditions hold nothing that could fail
+		key, _ := hashOf(v) // these types can always be hashed
 		all[i] = keyed{key, v}
 	}
 	slices.SortStableFunc(all, func(a, b keyed) int { return strings.Compare(a.key, b.key) })

@@ -9,7 +9,8 @@ import (
 	"berth/internal/expr"
 )
 
-// Route says that an export feeds an import. Both are resources of those kinds.
+// Route connects an export with an import that it feeds. Both are resources of
+// those kinds.
 type Route struct {
 	Export, Import *berth.Object
 	By             string // ByName or ByProperty
@@ -21,27 +22,28 @@ const (
 	ByProperty = "property"
 )
 
-// Filter returns the expression by which the exporting process chooses the
-// tuples that it sends, "" for all.
+// Filter returns the expression by which the exporter selects the tuples it
+// sends, "" for all.
 func (r *Route) Filter() string { return r.Import.Object.Import.Spec.Filter }
 
 // Congestion returns what the exporter does when the importer does not keep up.
 func (r *Route) Congestion() string { return r.Export.Object.Export.Spec.Congestion }
 
-// Routes returns every pair of an export and an import that match, ordered by
-// exporter and then by importer: by namespace, job, UID of the owner, name.
-// Which resources take part is the caller's choice: those of jobs that are being
-// deleted, and orphans, do not.
+// Routes returns every matching pair of an export and an import, ordered by
+// exporter and then by importer: by namespace, job, UID of the owner, name. The
+// caller chooses which resources take part; those of jobs being deleted, and
+// orphans, must not.
 //
-// Only what is in one namespace matches. By name: the stream ID and the scope are
-// equal, and the application is, if the import gives one. By property: the scopes
-// are equal, and the subscription is true of the export's properties; one that
-// cannot be evaluated matches nothing. In both cases an import with a filter
-// needs an export that allows filters. Nothing keeps a job from matching itself.
+// Only resources in one namespace match. By name: the stream ID and the scope
+// are equal, and the application too if the import gives one. By property: the
+// scopes are equal, and the subscription is true for the export's properties; a
+// subscription that cannot be evaluated matches nothing. In both cases an
+// import with a filter needs an export that allows filters. A job may match
+// itself.
 //
-// Exports, and imports, that say the same are compared once. A subscription is
-// evaluated for the exports of its scope; if it wants a property to be equal to a
-// value, only for those that have it.
+// Equal exports, and equal imports, are compared once. A subscription is only
+// evaluated for the exports in its scope and, if it requires a property to have
+// a value, for those that have it.
 func Routes(exports, imports []*berth.Object) []Route {
 	t := newExportIndex(exports)
 	var out []Route
@@ -59,7 +61,7 @@ func Routes(exports, imports []*berth.Object) []Route {
 	return out
 }
 
-// order is the order of resources of one kind.
+// order compares resources of one kind.
 func order(a, b *berth.Object) int {
 	return cmp.Or(strings.Compare(a.Job.Namespace, b.Job.Namespace), strings.Compare(string(a.Job.ID), string(b.Job.ID)),
 		cmp.Compare(a.Owner.Index, b.Owner.Index), cmp.Compare(a.Owner.Ordinal, b.Owner.Ordinal), strings.Compare(a.Name, b.Name),
@@ -75,10 +77,10 @@ type exportIndex struct {
 // propertyIndex holds the exports by property of one scope.
 type propertyIndex struct {
 	all     []*resourceSet
-	byValue map[string]map[any][]*resourceSet // by the value of a property, of those that were asked for
+	byValue map[string]map[any][]*resourceSet // by property and value, filled as properties are asked for
 }
 
-// candidates returns exports among which all are of which the condition is true.
+// candidates returns exports that include all for which the condition is true.
 func (s *propertyIndex) candidates(e *expr.Expr) []*resourceSet {
 	best := s.all
 	for _, r := range e.Requires() {
@@ -104,8 +106,8 @@ func (s *propertyIndex) with(name string) map[any][]*resourceSet {
 	return values
 }
 
-// valueKey is the same for values that are equal, nil for lists and what is
-// none; numbers of both kinds are compared with each other.
+// valueKey returns the same key for equal values, nil for lists and other
+// types. Integers and floating point numbers are comparable.
 func valueKey(v any) any {
 	switch v := v.(type) {
 	case int64:
@@ -123,10 +125,10 @@ type streamKey struct {
 	streamID string
 }
 
-// resourceSet are resources that match alike.
+// resourceSet holds resources that match in the same way.
 type resourceSet struct{ of []*berth.Object }
 
-// groupByKey puts resources together that have equal keys, in order of the first.
+// groupByKey groups resources with equal keys, in order of the first.
 func groupByKey[K comparable](all []*berth.Object, key func(*berth.Object) K) []*resourceSet {
 	var out []*resourceSet
 	at := map[K]*resourceSet{}
@@ -153,7 +155,7 @@ func importKey(r *berth.Object) importID {
 	return importID{r.Job.Namespace, s.Application, s.Scope, s.StreamID, s.Subscription, s.Filter}
 }
 
-// exportID is what of an export imports look at.
+// exportID is the part of an export that imports look at.
 type exportID struct {
 	namespace  string
 	app        berth.StreamApplication
@@ -166,7 +168,7 @@ func exportKey(r *berth.Object) exportID {
 	x := r.Object.Export
 	k := exportID{r.Job.Namespace, x.App, x.Spec.StreamID, x.Spec.AllowFilter, ""}
 	if len(x.Spec.Properties) > 0 {
-		k.properties, _ = hashOf(x.Spec.Properties) // they were checked, so they have one
+		k.properties, _ = hashOf(x.Spec.Properties) // validated, so this cannot fail
 	}
 	return k
 }
@@ -206,7 +208,7 @@ func (t *exportIndex) match(namespace string, m *berth.ImportSpec, found func(ex
 	}
 	e, err := expr.Parse(m.Subscription)
 	if err != nil {
-		return // it was refused when it was registered, so it matches nothing
+		return // validation refuses this, so it matches nothing
 	}
 	for _, s := range shelf.candidates(e) {
 		x := s.of[0].Object.Export
@@ -216,7 +218,8 @@ func (t *exportIndex) match(namespace string, m *berth.ImportSpec, found func(ex
 	}
 }
 
-// subscriptionMatches says whether a subscription is true of an export's properties.
+// subscriptionMatches reports whether a subscription is true for an export's
+// properties.
 func subscriptionMatches(e *expr.Expr, properties map[string]any) bool {
 	truth, err := e.Eval(func(name string) (any, bool) {
 		v, ok := properties[name]

@@ -350,7 +350,7 @@ func TestS20SpecUpdate(t *testing.T) {
 // S24: pools, and who goes where.
 func TestS24HostPools(t *testing.T) {
 	for why, change := range map[string][]string{
-		"size 9 is wanted": {`"Size":2`, `"Size":9`},
+		"needs 9 nodes": {`"Size":2`, `"Size":9`},
 		`"elsewhere"`:      {`"Tags":["ssd"],"Size":2`, `"Hosts":["elsewhere"]`},
 	} {
 		bubbled(t, func(t *testing.T) {

@@ -219,7 +219,7 @@ func TestRefusedAgainAndAgain(t *testing.T) {
 		}
 		refuse(1)
 		got := events()
-		if len(got) != 1 || got[0].Message != "100 placements were refused in 0s, the last because cpu: 1000 wanted, 500 free" || got[0].Details["cpu"] != "100" {
+		if len(got) != 1 || got[0].Message != "100 placements were refused in 0s, the last because cpu: 1000 asked, 500 free" || got[0].Details["cpu"] != "100" {
 			t.Fatalf("%+v", got)
 		}
 		refuse(50)

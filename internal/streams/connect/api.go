@@ -20,19 +20,21 @@ import (
 	"berth/op"
 )
 
-// maxSocketPath is the longest path that a unix socket can have for those who
-// connect to it.
+// maxSocketPath is the longest path to which clients can connect a unix socket,
+// in bytes.
 const maxSocketPath = 107
 
-// maxBody bounds a report, in bytes.
+// maxBody is the limit of a report's size, in bytes.
 const maxBody = 4 << 10
 
-// reportPath is where a processing element reports on itself.
+// reportPath is the URL path at which a processing element reports its
+// connectivity.
 const reportPath = "/v1/stream/pe/self/connectivity"
 
-// chooseAddress chooses where tasks report: a socket beside the file or, where its path
-// would be too long, an address of this machine, which others see as well, so
-// that its URL holds a token. Both stay the same while there is the allocation.
+// chooseAddress chooses where tasks report: a socket beside the file or, if its
+// path would be too long, a loopback TCP address. Other users of the machine
+// can reach that, so its URL contains a token. Both stay the same for the life
+// of the allocation.
 func (k *Keeper) chooseAddress() error {
 	path := filepath.Join(k.c.Dir.Path(), shared, socket)
 	if len(path) <= maxSocketPath {
@@ -54,7 +56,7 @@ func (k *Keeper) chooseAddress() error {
 	return nil
 }
 
-// listen opens it.
+// listen opens the listener at that address.
 func (k *Keeper) listen() (net.Listener, error) {
 	if l := k.listener; l != nil {
 		k.listener = nil
@@ -63,7 +65,7 @@ func (k *Keeper) listen() (net.Listener, error) {
 	if k.record.Port != 0 {
 		return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(k.record.Port)))
 	}
-	// By the open directory, whose path is short whatever it is called.
+	// Through the open directory, whose path in /proc is always short.
 	dir, err := k.c.Dir.Sub(shared)
 	if err != nil {
 		return nil, err
@@ -77,12 +79,12 @@ func (k *Keeper) listen() (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// It stays when the agent ends: the next one takes its place.
+	// The socket stays when the agent ends; the next agent replaces it.
 	l.SetUnlinkOnClose(false)
-	return l, errors.Join(os.Chmod(path, 0o666)) // tasks can be of any user
+	return l, errors.Join(os.Chmod(path, 0o666)) // tasks can run as any user
 }
 
-// serve listens to the tasks until ctx ends.
+// serve accepts reports of tasks until ctx ends.
 func (k *Keeper) serve(ctx context.Context) {
 	for failures := 0; ; failures++ {
 		l, err := k.listen()
@@ -92,7 +94,7 @@ func (k *Keeper) serve(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		k.c.Log.Warn("tasks cannot report their connections; trying again", "api", k.api, "error", err)
+		k.c.Log.Warn("cannot listen for connectivity reports of tasks; retrying", "api", k.api, "error", err)
 		if rest.For(ctx, retry(failures)) != nil {
 			return
 		}
@@ -114,7 +116,7 @@ func (k *Keeper) handler() http.Handler {
 	mux.HandleFunc(at, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPut && r.Method != http.MethodPost {
 			w.Header().Set("Allow", "PUT, POST")
-			http.Error(w, fmt.Sprintf("method %s: allowed are PUT and POST", r.Method), http.StatusMethodNotAllowed)
+			http.Error(w, fmt.Sprintf("method %s: want PUT or POST", r.Method), http.StatusMethodNotAllowed)
 			return
 		}
 		if err := k.handleReport(r.Context(), http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
@@ -125,13 +127,13 @@ func (k *Keeper) handler() http.Handler {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, fmt.Sprintf("there is nothing at %.100q; allowed is %s", r.URL.Path, reportPath), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("nothing at %.100q: want %s", r.URL.Path, reportPath), http.StatusNotFound)
 	})
 	return mux
 }
 
-// status turns the kind of an error into an HTTP status, as servers do. What
-// has no kind failed on the way to them.
+// status returns the HTTP status of an error, as servers choose it. An error
+// without a kind happened on the way to them.
 func status(err error) int {
 	switch berth.KindOf(err) {
 	case berth.Invalid:
@@ -148,7 +150,8 @@ func status(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// handleReport takes a report of a task and returns when servers have taken it.
+// handleReport accepts a report of a task and returns when servers have
+// accepted it.
 func (k *Keeper) handleReport(ctx context.Context, body io.Reader) error {
 	var in struct {
 		State   string
@@ -158,14 +161,14 @@ func (k *Keeper) handleReport(ctx context.Context, body io.Reader) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return berth.Errorf(berth.TooLarge, "the body has more than %d bytes", maxBody)
+			return berth.Errorf(berth.TooLarge, "body: must be at most %d bytes", maxBody)
 		}
-		return berth.Errorf(berth.Invalid, "the body: %w; allowed is {\"State\": …, \"Version\": …}", err)
+		return berth.Errorf(berth.Invalid, "body: %w; want {\"State\": …, \"Version\": …}", err)
 	}
 	switch in.State {
 	case berth.ConnectivityNone, berth.ConnectivityPartial, berth.ConnectivityFull:
 	default:
-		return berth.Errorf(berth.Invalid, "State: %.64q is none; allowed are %s, %s, %s", in.State, berth.ConnectivityNone, berth.ConnectivityPartial, berth.ConnectivityFull)
+		return berth.Errorf(berth.Invalid, "unknown State %.64q: want %s, %s or %s", in.State, berth.ConnectivityNone, berth.ConnectivityPartial, berth.ConnectivityFull)
 	}
 	k.mu.Lock()
 	f := k.file
@@ -174,12 +177,12 @@ func (k *Keeper) handleReport(ctx context.Context, body io.Reader) error {
 	case f == nil:
 		return berth.Refusef(berth.CodeStaleVersion, "there is no connectivity file")
 	case in.Version > f.Version:
-		return berth.Errorf(berth.Invalid, "Version: %d was not written yet; the file's is %d", in.Version, f.Version)
+		return berth.Errorf(berth.Invalid, "Version: %d does not exist yet; the file has version %d", in.Version, f.Version)
 	case in.Version > 0 && in.Version < f.Version:
 		return berth.Refusef(berth.CodeStaleVersion, "the report is on version %d, and the file has version %d; read it again", in.Version, f.Version)
 	}
 	return k.c.Servers.ReportConnectivity(ctx, f.PE.UID, f.PE.LaunchCount, in.State)
 }
 
-// Clear removes what nobody listens to when an allocation has ended.
+// Clear removes the socket of an allocation that has ended.
 func Clear(dir *saferoot.Root) { _ = dir.Remove(shared + "/" + socket) }

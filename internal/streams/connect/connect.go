@@ -1,13 +1,13 @@
 // Package connect tells the tasks of one allocation of a stream job what their
-// processing element is connected with: in a file that they find by their
-// environment and that is replaced, whole, whenever servers say something
-// else. In return it passes on which of these connections they have.
+// processing element is connected with. It writes a file, named by an
+// environment variable and replaced atomically whenever the servers' answer
+// changes. In return it forwards the tasks' reports of which connections they
+// have.
 //
-// Versions of the file grow as long as there is the allocation, whatever
-// becomes of the agent in between. What is in the file follows from what
-// servers say; when it is there for the first time, tasks may start. Who is
-// signalled or started anew because of another version is package alloc's
-// business.
+// Versions of the file increase for the life of the allocation, even across
+// agent restarts. The content depends only on the servers' answers; tasks may
+// start once the file exists. Package alloc decides which tasks to signal or
+// restart because of a new version.
 package connect
 
 import (
@@ -33,84 +33,85 @@ import (
 	"berth/op"
 )
 
-// The files below the allocation's directory.
+// The files in the allocation's directory.
 const (
 	shared = "alloc" // what all tasks of the allocation see
 	name   = "connectivity.json"
 	socket = "stream.sock"
 )
 
-// maxFile bounds what is read of a file that tasks may have written over.
+// maxFile is the limit of what is read of an existing file, because tasks may
+// have overwritten it.
 const maxFile = 64 << 20
 
 const (
-	batchWindow = 200 * time.Millisecond // changes that come together make one version
+	batchWindow = 200 * time.Millisecond // changes within this time make one version
 	firstRetry  = 250 * time.Millisecond
 	lastRetry   = 15 * time.Second
-	// staleGrace is for how long answers that are older than one acted on are taken
-	// for those of a server that lags; afterwards an older state was restored.
+	// staleGrace is how long answers with an older index are ignored, because
+	// the server may lag. Afterwards an older state was restored.
 	staleGrace = 10 * time.Second
 )
 
 // Servers are the servers as a processing element sees them.
 type Servers interface {
-	// Connectivity returns when there is something else than what have marks,
-	// or after a while; index is that of the state which have is from. With
-	// leader the leader is asked.
+	// Connectivity returns when the answer differs from the one marked by have,
+	// or after a while. index is the state index of the answer marked by have.
+	// leader asks the leader.
 	Connectivity(ctx context.Context, have string, index uint64, leader bool) (*op.ConnectivityAnswer, error)
-	// ReportConnectivity tells which connections a launch has.
+	// ReportConnectivity reports which connections a launch has.
 	ReportConnectivity(ctx context.Context, pe string, launch uint64, state string) error
 }
 
 // Config is what a Keeper needs.
 type Config struct {
 	Servers  Servers
-	Dir      *saferoot.Root            // the allocation's directory, in which there is alloc
-	Restored []byte                    // what Save was last given; nil for a new allocation
-	Save     func(record []byte) error // returns when it is safe
-	Changed  func()                    // called when there is another version; must not block
+	Dir      *saferoot.Root            // the allocation's directory; contains the shared directory
+	Restored []byte                    // the last record given to Save; nil for a new allocation
+	Save     func(record []byte) error // returns when the record is durable
+	Changed  func()                    // called after a new version was written; must not block
 	Log      *slog.Logger
 }
 
-// record is what must be known after a restart of the agent.
+// record is what must survive a restart of the agent.
 type record struct {
-	Version uint64 // of the newest file, which may not have come to be
-	Told    uint64 // up to which tasks were told
-	Sum     string // of what the file says beside its version
-	Index   uint64 // of the state that it is from
-	// Launched is what the first file said of the job and the processing element;
-	// nil before, or if an earlier release did not note it.
+	Version uint64 // of the newest file, which may not have been written
+	Told    uint64 // the newest version that tasks were notified of
+	Sum     string // hash of the file without its version
+	Index   uint64 // of the state that the file is from
+	// Launched is the job and the processing element in the first file; nil
+	// before that, or if an earlier release did not record it.
 	Launched *op.ConnectivityFile `json:",omitempty"`
-	Port     int                  `json:",omitempty"` // of the address on which tasks report, if there can be no socket
-	Token    string               `json:",omitempty"` // and what they prove by that they are the allocation's
+	Port     int                  `json:",omitempty"` // of the loopback address for reports, if there is no socket
+	Token    string               `json:",omitempty"` // proves that a report comes from the allocation
 }
 
-// Keeper keeps the file of one allocation. Its Run owns it; the other methods
-// may be called from anywhere.
+// Keeper maintains the file of one allocation. Run owns it; the other methods
+// may be called from any goroutine.
 type Keeper struct {
 	c Config
 
 	mu     sync.Mutex
 	record record
-	file   *op.ConnectivityFile // that is there; nil: none yet
+	file   *op.ConnectivityFile // as written; nil if there is none yet
 	env    map[string]string    // of it
 	api    string               // where tasks report
 
 	// Run's own.
-	listener   net.Listener // since the address was chosen, until it is served; nil: to be opened
+	listener   net.Listener // open since the address was chosen; nil if it must be opened
 	mark       string       // of the newest answer
 	index      uint64       // of that
-	staleSince time.Time    // since when answers are too old; zero if they are not
+	staleSince time.Time    // since when answers are stale; zero if they are not
 }
 
-// Open takes up an allocation, also one that an earlier agent had. The shared
-// directory must be there.
+// Open returns the keeper of an allocation, new or restored. The shared
+// directory must exist.
 func Open(c Config) (*Keeper, error) {
 	k := &Keeper{c: c}
 	if c.Restored != nil {
 		if err := json.Unmarshal(c.Restored, &k.record); err != nil {
-			// Its checksum was right, so another release wrote it.
-			c.Log.Warn("what is recorded of connections cannot be read", "error", err)
+			// Its checksum is right, so another release wrote it.
+			c.Log.Warn("cannot read the connectivity record; starting over", "error", err)
 			k.record = record{}
 		}
 	}
@@ -132,8 +133,8 @@ func Open(c Config) (*Keeper, error) {
 	return k, nil
 }
 
-// load reads the file that is there. One that is not what we wrote last is
-// as good as none: tasks may have written over it.
+// load reads the existing file. If it is not what was written last, it is
+// ignored: tasks may have overwritten it.
 func (k *Keeper) load() error {
 	b, err := k.c.Dir.ReadFile(shared+"/"+name, maxFile)
 	if errors.Is(err, fs.ErrNotExist) || berth.KindOf(err) != "" {
@@ -153,19 +154,19 @@ func (k *Keeper) load() error {
 	return nil
 }
 
-// sum marks what a file says beside its version.
+// sum returns the hash of a file without its version.
 func sum(f *op.ConnectivityFile) string {
 	g := *f
 	g.Version = 0
 	b, err := json.Marshal(&g)
 	if err != nil {
-		return "" // no record has it
+		return "" // equals no record
 	}
 	h := sha256.Sum256(b)
 	return hex.EncodeToString(h[:])
 }
 
-// Version returns which version the file has, 0 before there is one.
+// Version returns the version of the file, 0 if there is none yet.
 func (k *Keeper) Version() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,15 +176,15 @@ func (k *Keeper) Version() uint64 {
 	return k.file.Version
 }
 
-// Notified returns up to which version tasks were told that there is one.
+// Notified returns the newest version that tasks were notified of.
 func (k *Keeper) Notified() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.record.Told
 }
 
-// MarkNotified notes that tasks were told. What cannot be recorded is told again by the
-// next agent.
+// MarkNotified records that tasks were notified. If that fails, the next agent
+// notifies them again.
 func (k *Keeper) MarkNotified(version uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -192,11 +193,11 @@ func (k *Keeper) MarkNotified(version uint64) {
 	}
 	k.record.Told = version
 	if err := k.save(); err != nil {
-		k.c.Log.Debug("that tasks know their connections cannot be recorded", "error", err)
+		k.c.Log.Debug("cannot record that tasks were notified of their connections", "error", err)
 	}
 }
 
-// save is called with mu held.
+// save must be called with mu held.
 func (k *Keeper) save() error {
 	b, err := json.Marshal(&k.record)
 	if err != nil {
@@ -205,16 +206,16 @@ func (k *Keeper) save() error {
 	return k.c.Save(b)
 }
 
-// Env returns the variables that tasks find it all by, nil before there is a
-// file. It must not be changed.
+// Env returns the environment variables for tasks, nil before the file exists.
+// The map must not be modified.
 func (k *Keeper) Env() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.env
 }
 
-// environment is called when the file is another. It is that of the launch,
-// whatever the job came to since.
+// environment returns the variables for a file. They describe the launch and do
+// not change with the job.
 func (k *Keeper) environment(f *op.ConnectivityFile) map[string]string {
 	if k.record.Launched != nil {
 		f = k.record.Launched
@@ -237,7 +238,7 @@ func (k *Keeper) environment(f *op.ConnectivityFile) map[string]string {
 	}
 }
 
-// Run keeps the file and listens to the tasks until ctx ends.
+// Run maintains the file and accepts reports until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -252,10 +253,10 @@ func (k *Keeper) Run(ctx context.Context) {
 		default:
 			level := slog.LevelWarn
 			switch berth.KindOf(err) {
-			case berth.NotFound, berth.Conflict: // it is about to be stopped, or the server lags
+			case berth.NotFound, berth.Conflict: // the allocation is about to be stopped, or the server lags
 				level = slog.LevelDebug
 			}
-			k.c.Log.Log(ctx, level, "what an allocation is connected with is not known; trying again", "error", err)
+			k.c.Log.Log(ctx, level, "cannot get the connections of an allocation; retrying", "error", err)
 			again = retry(failures)
 			failures++
 		}
@@ -265,7 +266,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// retry is how long to wait before the nth try in a row.
+// retry returns how long to wait before the nth retry in a row.
 func retry(n int) time.Duration {
 	d := lastRetry
 	if n < 10 {
@@ -274,8 +275,8 @@ func retry(n int) time.Duration {
 	return d/2 + mathrand.N(d/2+1)
 }
 
-// poll asks servers once and acts on what they say. It returns how long to
-// wait before they are asked again.
+// poll asks the servers once and acts on the answer. It returns how long to
+// wait before the next poll.
 func (k *Keeper) poll(ctx context.Context) (time.Duration, error) {
 	have := k.mark
 	answer, err := k.c.Servers.Connectivity(ctx, have, k.index, !k.staleSince.IsZero() || have == "" && k.Version() == 0)
@@ -293,7 +294,7 @@ func (k *Keeper) poll(ctx context.Context) (time.Duration, error) {
 		if now.Sub(k.staleSince) < staleGrace {
 			return time.Second, nil
 		}
-		k.c.Log.Warn("the servers' state is older than what was acted on: it was restored or begun anew; going by it", "index", answer.Index, "acted", k.index)
+		k.c.Log.Warn("the servers' state is older than the one last used: it was restored or recreated; using it", "index", answer.Index, "acted", k.index)
 	}
 	if err := k.write(answer); err != nil {
 		return 0, err
@@ -302,7 +303,7 @@ func (k *Keeper) poll(ctx context.Context) (time.Duration, error) {
 	return batchWindow, nil
 }
 
-// write writes the file, unless it is there.
+// write writes the file unless it is unchanged.
 func (k *Keeper) write(answer *op.ConnectivityAnswer) error {
 	f := *answer.File
 	of := sum(&f)
@@ -311,7 +312,7 @@ func (k *Keeper) write(answer *op.ConnectivityAnswer) error {
 	if k.file != nil && of == k.record.Sum {
 		return nil
 	}
-	// Recorded first: a version that a task has seen is not given again.
+	// Record first: a version that a task may have seen is never reused.
 	before := k.record
 	k.record.Version++
 	k.record.Sum, k.record.Index = of, answer.Index

@@ -1,4 +1,4 @@
-// Package placement says which processing elements of a stream job wait for a
-// node, and which nodes they may use. It is a function of a snapshot; the
+// Package placement finds the processing elements of a stream job that wait for
+// a node, and the nodes they may use. It is a function of a snapshot; the
 // scheduler scores the nodes and makes the plan.
 package placement

@@ -9,13 +9,13 @@ import (
 	"berth/internal/state"
 )
 
-// Rules are the conditions on the nodes of a stream job's processing elements:
-// hosts, host pools, colocation, exlocation and isolation. They are hard, and
-// they are checked when something is placed, not afterwards.
+// Rules are the placement rules of a stream job's processing elements: hosts,
+// host pools, colocation, exlocation and isolation. They are hard constraints,
+// checked when something is placed and not afterwards.
 type Rules struct {
 	snap  *state.Snapshot
 	view  *View
-	pools map[string]map[berth.NodeID]int // the job's pools with nodes of their own: their places in it
+	pools map[string]map[berth.NodeID]int // the job's pools with assigned nodes: the position of each node
 	peers []peer
 }
 
@@ -26,7 +26,7 @@ type peer struct {
 	node  berth.NodeID
 }
 
-// NewRules returns the rules for what a view still has to place.
+// NewRules returns the rules for placing what a view lists as unplaced.
 func NewRules(snap *state.Snapshot, v *View) *Rules {
 	s := &Rules{snap: snap, view: v, pools: map[string]map[berth.NodeID]int{}}
 	for r := range snap.ResourcesOf(v.row.UID, berth.KindHostPool) {
@@ -51,18 +51,18 @@ func placementOf(g *berth.TaskGroup) *berth.PEPlacement {
 	return &g.Stream.Placement
 }
 
-// Placed notes where a processing element was put.
+// Placed records where a processing element was placed.
 func (s *Rules) Placed(w Waiting, node berth.NodeID) {
 	s.peers = append(s.peers, peer{w.PE.Name, w.placement(), node})
 }
 
-// Excluder returns a function that says why a node may not be used for a processing
-// element, "" if it may.
+// Excluder returns a function that returns why a node may not be used for a
+// processing element, "" if it may.
 func (s *Rules) Excluder(w Waiting) func(*berth.Node) string {
 	p := w.placement()
 	alone := p.Isolated && len(s.peers) > 0
-	var apart []peer // from these it is kept
-	var with []peer  // it goes where these are
+	var apart []peer // it must not share a node with these
+	var with []peer  // it must share a node with these
 	for _, x := range s.peers {
 		switch {
 		case share(p.Colocate, x.place.Colocate):
@@ -73,30 +73,30 @@ func (s *Rules) Excluder(w Waiting) func(*berth.Node) string {
 	}
 	return func(n *berth.Node) string {
 		if p.Host != "" && !IsHost(n, p.Host) {
-			return "it is not the host " + p.Host
+			return "not host " + p.Host
 		}
 		if why := s.outside(p, n); why != "" {
 			return why
 		}
 		if h := s.snap.Holder(n.ID); h != nil && h.Owner != s.view.row.UID {
-			return fmt.Sprintf("host pool %s of job %s has it alone", h.Name, h.Job.ID)
+			return fmt.Sprintf("reserved by host pool %s of job %s", h.Name, h.Job.ID)
 		}
 		for _, x := range with {
 			if x.node != n.ID {
-				return "to be where " + x.name + " is"
+				return "colocated with " + x.name + " on another node"
 			}
 		}
 		for _, x := range apart {
 			if x.node == n.ID {
-				return "to be apart from " + x.name
+				return "must not run beside " + x.name
 			}
 		}
 		return ""
 	}
 }
 
-// outside says that a node is not in the pool that a processing element is to be
-// on, or not the one of it, "" if it is.
+// outside returns a reason if a node is not in the pool that a processing
+// element must use, or not at its position in it, otherwise "".
 func (s *Rules) outside(p *berth.PEPlacement, n *berth.Node) string {
 	if p.Pool == "" {
 		return ""
@@ -105,16 +105,16 @@ func (s *Rules) outside(p *berth.PEPlacement, n *berth.Node) string {
 	if !fixed {
 		spec := pool(s.view.Job, p.Pool)
 		if spec == nil || !Tagged(n, spec.Tags) {
-			return "it is not in host pool " + p.Pool
+			return "not in host pool " + p.Pool
 		}
 		return ""
 	}
 	i, in := at[n.ID]
 	switch {
 	case !in:
-		return "it is not in host pool " + p.Pool
+		return "not in host pool " + p.Pool
 	case p.PoolHost != nil && *p.PoolHost != i:
-		return fmt.Sprintf("it is not host %d of host pool %s", *p.PoolHost, p.Pool)
+		return fmt.Sprintf("not host %d of host pool %s", *p.PoolHost, p.Pool)
 	}
 	return ""
 }
@@ -135,8 +135,7 @@ func share(a, b []string) bool {
 	return slices.ContainsFunc(a, func(t string) bool { return slices.Contains(b, t) })
 }
 
-// TagsKey is the key of a node's meta under which its tags stand, with commas
-// between.
+// TagsKey is the key in a node's meta that holds its tags, separated by commas.
 const TagsKey = "tags"
 
 // Tagged reports whether a node has all the tags.

@@ -8,18 +8,18 @@ import (
 	"berth/internal/state"
 )
 
-// View is what the scheduler looks at when it decides about one incarnation of a
-// stream job.
+// View is what the scheduler looks at when it decides about one incarnation of
+// a stream job.
 type View struct {
 	snap    *state.Snapshot
-	Job     *berth.Job       // the version that is placed; nil if the incarnation is gone
+	Job     *berth.Job       // the planned version; nil if the incarnation is gone
 	row     *berth.StreamJob // nil if it has none
-	Alive   bool             // it may run something
+	Alive   bool             // it may run processing elements
 	all     []*berth.Object
 	ByUID   map[berth.UID]*berth.Object
 	Planned map[string]bool // processing elements, by name
 	names   map[instance]*history
-	live    []*berth.Alloc // that stay
+	live    []*berth.Alloc // that keep running
 }
 
 // instance is the name of an instance.
@@ -28,15 +28,15 @@ type instance struct {
 	index uint32
 }
 
-// history is what is known of the allocations of one processing element's name.
+// history sums up the allocations of one processing element's name.
 type history struct {
-	busy   bool // one occupies a node
+	busy   bool // one still occupies its node
 	placed map[berth.PERef]bool
 	ended  uint64       // index at which the last of them ended
-	last   *berth.Alloc // the newest that ended and that nothing follows
+	last   *berth.Alloc // the newest that ended and has no successor
 }
 
-// NewView looks at one incarnation of a stream job.
+// NewView returns the view of one incarnation of a stream job.
 func NewView(snap *state.Snapshot, uid berth.UID) *View {
 	v := &View{snap: snap, row: snap.StreamJob(uid), ByUID: map[berth.UID]*berth.Object{}, Planned: map[string]bool{}}
 	if v.row == nil {
@@ -57,10 +57,10 @@ func NewView(snap *state.Snapshot, uid berth.UID) *View {
 	return v
 }
 
-// Keep notes an allocation that the plan leaves as it is.
+// Keep records an allocation that the plan leaves as it is.
 func (v *View) Keep(a *berth.Alloc) { v.live = append(v.live, a) }
 
-// loadHistory looks at the job's allocations, once.
+// loadHistory sums up the job's allocations.
 func (v *View) loadHistory() {
 	v.names = map[instance]*history{}
 	for a := range v.snap.AllocsOf(v.row.Key) {
@@ -97,13 +97,13 @@ type Waiting struct {
 	PE       *berth.Object
 	Group    *berth.TaskGroup
 	Number   int           // of the group in the job
-	Previous berth.AllocID // the allocation that it follows, if there is one
-	Since    uint64        // the state index since which it can be placed
+	Previous berth.AllocID // the allocation it replaces, if any
+	Since    uint64        // the state index from which it could be placed
 }
 
-// Unplaced returns the processing elements that were launched and have no
-// allocation of that launch, once all of their name have ended: those with most
-// conditions first.
+// Unplaced returns the processing elements that were launched, have no
+// allocation of that launch, and whose earlier allocations have all ended. The
+// most constrained come first.
 func (v *View) Unplaced() (out []Waiting) {
 	v.loadHistory()
 	for _, pe := range v.all {
@@ -132,10 +132,11 @@ func (v *View) Unplaced() (out []Waiting) {
 	return out
 }
 
-// hasPrerequisites reports whether what a processing element needs besides a node exists: its
-// pool, and the configuration that it was launched with. A user may have deleted
-// them, or the job be on its way to another generation; then they are about to
-// be made, or it is about to be launched.
+// hasPrerequisites reports whether what a processing element needs besides a
+// node exists: its pool, and the configuration of its launch. They can be
+// missing because a user deleted them or because the job is moving to another
+// generation; then they are about to be created, or the element is about to be
+// launched again.
 func (v *View) hasPrerequisites(w *Waiting) bool {
 	c := v.snap.ResourceNamed(v.row.UID, berth.KindConfig, w.PE.Name)
 	if c == nil || c.Object.Config.ContentID != w.PE.PE.ContentID {
@@ -152,7 +153,7 @@ func (v *View) hasPrerequisites(w *Waiting) bool {
 	return true
 }
 
-// placement returns the conditions on its node.
+// placement returns the placement rules of the element.
 func (w *Waiting) placement() *berth.PEPlacement {
 	if w.Group.Stream == nil {
 		return &berth.PEPlacement{}
@@ -160,8 +161,8 @@ func (w *Waiting) placement() *berth.PEPlacement {
 	return &w.Group.Stream.Placement
 }
 
-// MostConstrained orders processing elements: those that want a node alone, then
-// those that are to be apart from most others, then by ID.
+// MostConstrained compares processing elements: first those that need a node
+// alone, then those with most exlocation tags, then by ID.
 func MostConstrained(a *berth.Object, of *berth.TaskGroup, b *berth.Object, ofB *berth.TaskGroup) int {
 	alone := func(g *berth.TaskGroup) int {
 		if g.Stream != nil && g.Stream.Placement.Isolated {
@@ -178,8 +179,8 @@ func MostConstrained(a *berth.Object, of *berth.TaskGroup, b *berth.Object, ofB 
 	return cmp.Or(cmp.Compare(alone(of), alone(ofB)), cmp.Compare(apart(ofB), apart(of)), cmp.Compare(a.Object.PE.ID, b.Object.PE.ID))
 }
 
-// UnplacedPEs returns the processing elements of a stream job that the scheduler
-// would look for a node for; none if the job may not run anything.
+// UnplacedPEs returns the processing elements of a stream job that the
+// scheduler would place; none if the job may not run anything.
 func UnplacedPEs(snap *state.Snapshot, uid berth.UID) []Waiting {
 	v := NewView(snap, uid)
 	if !v.Alive {

@@ -5,11 +5,11 @@ import (
 	"berth/internal/state"
 )
 
-// sweepOrder is the order in which what is left of an older generation goes.
+// sweepOrder is the order in which objects of an older generation are removed.
 var sweepOrder = []string{berth.KindPE, berth.KindImport, berth.KindExport, berth.KindEndpoint, berth.KindConfig, berth.KindRegion, berth.KindHostPool}
 
-// sweep removes what is of an older generation and not planned any more, kind by
-// kind. It says whether anything is left.
+// sweep removes objects of an older generation that are no longer planned, kind
+// by kind. It reports whether any were left.
 func (l *jobStep) sweep() bool {
 	if l.row.Generation == 0 {
 		return false
@@ -33,7 +33,7 @@ func (l *jobStep) sweep() bool {
 	return false
 }
 
-// running says whether something of processing elements is to run.
+// running reports whether any of the processing elements has a live allocation.
 func (l *jobStep) running(pes []*berth.Object) bool {
 	for _, pe := range pes {
 		for a := range l.snap.AllocsOfPE(pe) {
@@ -45,8 +45,8 @@ func (l *jobStep) running(pes []*berth.Object) bool {
 	return false
 }
 
-// cleanUp removes what is left of a job that is gone, or that is to have nothing
-// any more: what others see of it first, what its processing elements need last.
+// cleanUp removes the objects of a job that is gone or must not own any: first
+// what others see of it, last what its processing elements need.
 func (l *jobStep) cleanUp() {
 	if l.evaluateStrays() {
 		return
@@ -68,9 +68,9 @@ func (l *jobStep) cleanUp() {
 	}
 }
 
-// evaluateStrays raises an evaluation for what still runs of a job that was stopped or
-// given up, if none does so: an operator may have deleted it. Of jobs that are
-// being deleted others see to that.
+// evaluateStrays creates an evaluation for allocations that still run of a
+// stopped or failed job, if there is none, for example because an operator
+// deleted it. Jobs being deleted are handled elsewhere.
 func (l *jobStep) evaluateStrays() bool {
 	j := l.snap.Job(l.row.Key)
 	if j == nil || j.UID != l.row.UID || l.snap.Deletion(l.row.Key) != nil {
@@ -84,8 +84,8 @@ func (l *jobStep) evaluateStrays() bool {
 	return true
 }
 
-// collect removes resources, as many as one command may, but for processing
-// elements that hold a node.
+// collect removes resources, up to the limit of one command, except processing
+// elements that occupy a node.
 func (l *jobStep) collect(list []*berth.Object) {
 	busy := map[berth.UID]bool{}
 	for a := range l.snap.AllocsOf(l.row.Key) {

@@ -13,12 +13,12 @@ import (
 	"berth/internal/streams/placement"
 )
 
-// poolRetry is how often a pool is tried for which there are nodes that cannot be
-// had now: others have them, or they are down.
+// poolRetry is how often a pool is tried again if its nodes exist but are down
+// or in other pools.
 const poolRetry = 5 * time.Second
 
-// ensure makes what is planned and not there as planned, of the first kind that
-// lacks any. It says whether it found such a kind.
+// ensure creates what is planned and missing, for the first kind with something
+// missing. It reports whether it found such a kind.
 func (l *jobStep) ensure() bool {
 	for kind, lack := range lacking(l.snap, l.row) {
 		if kind != berth.KindConfig && kind != berth.KindEndpoint && l.row.Phase == berth.PhaseSubmission {
@@ -40,8 +40,8 @@ func (l *jobStep) ensure() bool {
 	return false
 }
 
-// lacking returns the planned objects that are not there as planned, kind by
-// kind in the order in which they are made.
+// lacking returns the planned objects that are missing or outdated, by kind in
+// the order of creation.
 func lacking(snap *state.Snapshot, row *berth.StreamJob) func(func(string, []*berth.StreamObject) bool) {
 	return func(yield func(string, []*berth.StreamObject) bool) {
 		if row.Plan == nil {
@@ -61,15 +61,15 @@ func lacking(snap *state.Snapshot, row *berth.StreamJob) func(func(string, []*be
 	}
 }
 
-// asPlanned says whether what is there of a planned object, nil if nothing is,
-// is as it is to be.
+// asPlanned reports whether the resource of a planned object, nil if there is
+// none, is up to date.
 func asPlanned(row *berth.StreamJob, o *berth.StreamObject, r *berth.Object) bool {
 	return r != nil && r.Hash == o.Hash && r.Generation == row.Generation
 }
 
-// beside goes through what is planned of a kind and what is there of it, side by
-// side in order of name: one of the two is nil if there is only the other. Both
-// are in that order already, so nothing is looked up.
+// beside iterates over the planned objects of a kind and the existing resources
+// in parallel, in order of name. One of the two is nil if only the other
+// exists. Both lists are sorted already, so nothing is looked up.
 func beside(snap *state.Snapshot, row *berth.StreamJob, kind string) iter.Seq2[*berth.StreamObject, *berth.Object] {
 	return func(yield func(*berth.StreamObject, *berth.Object) bool) {
 		planned := row.Plan.Of(kind)
@@ -96,14 +96,14 @@ func beside(snap *state.Snapshot, row *berth.StreamJob, kind string) iter.Seq2[*
 	}
 }
 
-// findNodes finds the nodes of the pools that a command is to make. It says
-// whether all are found; else the submission is given up if they cannot be, or
-// looked at again later if others have them.
+// findNodes finds the nodes of the pools that a command creates, and reports
+// whether it found all. Otherwise it fails the submission if they can never be
+// found, or schedules another look if others hold them.
 func (l *jobStep) findNodes(c *state.EnsureResources, lack []*berth.StreamObject) bool {
 	given := map[berth.NodeID][]claim{} // to pools of this command
 	for _, o := range lack[:len(c.Names)] {
 		if r := l.snap.ResourceNamed(l.row.UID, o.Kind, o.Name); r != nil && r.Hash == o.Hash {
-			c.Nodes = append(c.Nodes, r.Nodes) // it is only brought to this generation
+			c.Nodes = append(c.Nodes, r.Nodes) // only its generation changes
 			continue
 		}
 		p := &poolSearch{snap: l.snap, job: l.job, row: l.row, spec: o.Pool, given: []map[berth.NodeID][]claim{l.given, given}}
@@ -121,13 +121,13 @@ func (l *jobStep) findNodes(c *state.EnsureResources, lack []*berth.StreamObject
 		}
 		c.Nodes = append(c.Nodes, nodes)
 	}
-	for id, list := range given { // only now: who waits leaves them to others
+	for id, list := range given { // only now: a pool that waits leaves its nodes to others
 		l.given[id] = append(l.given[id], list...)
 	}
 	return true
 }
 
-// claim is what a job gets of a node in this step.
+// claim is a node that a job gets in this step.
 type claim struct {
 	owner berth.UID
 	alone bool
@@ -142,9 +142,9 @@ type poolSearch struct {
 	given []map[berth.NodeID][]claim // in this step
 }
 
-// find returns the pool's nodes, in order; nil if it is all nodes that have its
-// tags, whenever that is asked. Otherwise it says why it has none, and whether
-// to wait: there are such nodes, and others have them, or they are down.
+// find returns the pool's nodes in order; nil if the pool is dynamic: all nodes
+// that have its tags at any time. If it cannot find nodes, it returns why, and
+// whether to wait because matching nodes exist but are down or in other pools.
 func (p *poolSearch) find() (nodes []berth.NodeID, why string, wait bool) {
 	match, why := p.matching()
 	if why != "" {
@@ -172,10 +172,10 @@ func (p *poolSearch) find() (nodes []berth.NodeID, why string, wait bool) {
 		want = max(up, 1)
 	}
 	if len(match) < want {
-		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d nodes match", p.spec.Name, want, len(match)), false
+		return nil, fmt.Sprintf("host pool %q: needs %d nodes, but %d match", p.spec.Name, want, len(match)), false
 	}
 	if len(free) < want {
-		return nil, fmt.Sprintf("host pool %q: size %d is wanted, and %d of the %d nodes that match are up and free%s", p.spec.Name, want, len(free), len(match), others), true
+		return nil, fmt.Sprintf("host pool %q: needs %d nodes, but of %d that match %d are up and free%s", p.spec.Name, want, len(match), len(free), others), true
 	}
 	for _, n := range p.ownFirst(free)[:want] {
 		nodes = append(nodes, n.ID)
@@ -183,14 +183,14 @@ func (p *poolSearch) find() (nodes []berth.NodeID, why string, wait bool) {
 	return nodes, "", false
 }
 
-// matching returns the nodes that the pool can have: the hosts that it names, in
-// that order, or the nodes with its tags by name.
+// matching returns the nodes that the pool can use: the hosts it names, in that
+// order, or the nodes with its tags by name.
 func (p *poolSearch) matching() (out []*berth.Node, why string) {
 	if len(p.spec.Hosts) > 0 {
 		for _, h := range p.spec.Hosts {
 			n := host(p.snap, h)
 			if n == nil {
-				return nil, fmt.Sprintf("host pool %q: there is no node with the name or address %q", p.spec.Name, h)
+				return nil, fmt.Sprintf("host pool %q: no node has the name or address %q", p.spec.Name, h)
 			}
 			if !slices.Contains(out, n) {
 				out = append(out, n)
@@ -212,7 +212,7 @@ func (p *poolSearch) matching() (out []*berth.Node, why string) {
 	return out, ""
 }
 
-// host returns the node with a name or an address, nil if there is none.
+// host returns the node with that name or address, nil if there is none.
 func host(snap *state.Snapshot, name string) *berth.Node {
 	for n := range snap.Nodes() {
 		if placement.IsHost(n, name) {
@@ -222,9 +222,9 @@ func host(snap *state.Snapshot, name string) *berth.Node {
 	return nil
 }
 
-// unavailable says why a node is not to be had now, "" if it is. What is in an exclusive
-// pool is in no other job's pool that was given nodes, whichever was first: else a
-// job could not be launched any more where it was placed.
+// unavailable returns why a pool cannot have a node now, "" if it can. A node
+// in an exclusive pool is in no assigned pool of another job, whichever came
+// first: otherwise a job could no longer be launched where it was placed.
 func (p *poolSearch) unavailable(n *berth.Node, alone bool) string {
 	h := p.snap.Holder(n.ID)
 	if h != nil && (h.Owner != p.row.UID || alone && h.Name != p.spec.Name) {
@@ -251,8 +251,8 @@ func (p *poolSearch) unavailable(n *berth.Node, alone bool) string {
 	return ""
 }
 
-// poolProblem says which host pool of the job gets no nodes, "" if that is not what
-// is waited for.
+// poolProblem returns which host pool of the job finds no nodes, "" if none is
+// waiting.
 func (l *jobStep) poolProblem() string {
 	for kind, lack := range lacking(l.snap, l.row) {
 		if kind != berth.KindHostPool {
@@ -268,9 +268,8 @@ func (l *jobStep) poolProblem() string {
 	return ""
 }
 
-// ownFirst puts nodes on which the job runs already before the others: a pool
-// that is made again gets back what it had. Hosts stay in the order in which
-// they are named.
+// ownFirst sorts nodes on which the job already runs first, so that a recreated
+// pool gets back what it had. Named hosts keep their order.
 func (p *poolSearch) ownFirst(nodes []*berth.Node) []*berth.Node {
 	if len(p.spec.Hosts) > 0 {
 		return nodes
@@ -293,16 +292,16 @@ func (p *poolSearch) ownFirst(nodes []*berth.Node) []*berth.Node {
 	return nodes
 }
 
-// impossible says why a processing element can never be placed, "" if it may be:
-// there is no node of the name that it asks for. What contradicts itself was
-// refused when the job was registered; nodes that are full may have room one day.
+// impossible returns why a processing element can never be placed, "" if it may
+// be: no node has the name it asks for. Contradictions were refused when the
+// job was registered; full nodes may have capacity later.
 func impossible(snap *state.Snapshot, job *berth.Job) string {
 	for _, g := range job.TaskGroups {
 		if g.Stream == nil {
 			continue
 		}
 		if h := g.Stream.Placement.Host; h != "" && host(snap, h) == nil {
-			return fmt.Sprintf("group %q: placement host: there is no node with the name or address %q", g.Name, h)
+			return fmt.Sprintf("group %q: placement host: no node has the name or address %q", g.Name, h)
 		}
 	}
 	return ""

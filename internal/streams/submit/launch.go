@@ -9,7 +9,7 @@ import (
 	"berth/internal/streams/placement"
 )
 
-// launchItem is a processing element that is to be launched.
+// launchItem is a processing element to launch.
 type launchItem struct {
 	pe    *berth.Object
 	group *berth.TaskGroup
@@ -19,19 +19,20 @@ type launchItem struct {
 // Why processing elements are launched.
 const (
 	whySubmission = "submission"
-	whyRestored   = "restored" // it stands for one that a user deleted
-	whyContent    = "content"  // its configuration is another one
+	whyRestored   = "restored" // it replaces one that a user deleted
+	whyContent    = "content"  // its configuration changed
 	whyFailed     = "failed"
 	whyCompleted  = "completed"
-	whyUser       = "user" // who stopped its allocation
+	whyUser       = "user" // a user stopped its allocation
 	whyDrain      = "drain"
 	whyLost       = "lost"
 	whyPreempted  = "evicted"
 )
 
-// launchNext launches the next processing element of a submission: the one with
-// most conditions, when that before it was looked at. What ran already and ended
-// waits for no other. It says whether any is to be launched, or is looked at.
+// launchNext launches the next processing element of a submission, the most
+// constrained first, once the previous one was decided. Elements that ran
+// before and ended do not wait for others. It reports whether any element must
+// be launched or is waiting for its decision.
 func (l *jobStep) launchNext() bool {
 	list := l.dueLaunches()
 	if len(list) == 0 {
@@ -51,7 +52,7 @@ func (l *jobStep) launchNext() bool {
 	return true
 }
 
-// launchAll launches what is to be launched of a job that is submitted.
+// launchAll launches what must be launched of a submitted job.
 func (l *jobStep) launchAll() {
 	for _, d := range l.dueLaunches() {
 		l.launch(d)
@@ -64,8 +65,8 @@ func (l *jobStep) launch(d launchItem) {
 	})
 }
 
-// dueLaunches returns the processing elements that are to be launched, those with most
-// conditions first.
+// dueLaunches returns the processing elements to launch, the most constrained
+// first.
 func (l *jobStep) dueLaunches() (out []launchItem) {
 	l.runs = map[berth.PERef]*berth.Alloc{}
 	for a := range l.snap.AllocsOf(l.row.Key) {
@@ -86,7 +87,8 @@ func (l *jobStep) dueLaunches() (out []launchItem) {
 	return out
 }
 
-// launchReason says why a processing element is to be launched, "" if it is not to be.
+// launchReason returns why a processing element must be launched, "" if it need
+// not be.
 func (l *jobStep) launchReason(pe *berth.Object, g *berth.TaskGroup) string {
 	switch s := pe.PE; {
 	case s.LaunchIndex == 0 && s.Launch > 0:
@@ -97,7 +99,7 @@ func (l *jobStep) launchReason(pe *berth.Object, g *berth.TaskGroup) string {
 		return whyContent
 	}
 	a := l.runs[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]
-	if a == nil { // it waits for a place
+	if a == nil { // it waits for a node
 		return ""
 	}
 	why := relaunchReason(a, g.Stream.Policy)
@@ -111,8 +113,9 @@ func (l *jobStep) launchReason(pe *berth.Object, g *berth.TaskGroup) string {
 	return why
 }
 
-// relaunchReason says why what an allocation ran is to be launched anew, "" if it is not:
-// it runs, or its end is what the policy lets stand.
+// relaunchReason returns why the processing element of an allocation must be
+// launched again; "" if the allocation runs, or ended in a way that the policy
+// accepts.
 func relaunchReason(a *berth.Alloc, p berth.PEPolicy) string {
 	pick := func(on bool, why string) string {
 		if on {
@@ -139,14 +142,14 @@ func relaunchReason(a *berth.Alloc, p berth.PEPolicy) string {
 }
 
 const (
-	shortRun   = 10 * time.Second // what ended sooner after it began is not launched at once
+	shortRun   = 10 * time.Second // an element that ran for less is not launched again at once
 	backoffMin = time.Second
 	backoffMax = time.Minute
 )
 
-// launchableAt returns when what ended may be launched again. What ends as soon as it
-// begins rests, longer with each launch: else it would do nothing but be
-// launched.
+// launchableAt returns when an element that ended may be launched again. Short
+// runs back off, longer with each launch, so that a broken element is not
+// launched all the time.
 func launchableAt(a *berth.Alloc, launches uint64) time.Time {
 	ran, at := state.Ran(a)
 	if ran >= shortRun {
@@ -155,8 +158,9 @@ func launchableAt(a *berth.Alloc, launches uint64) time.Time {
 	return at.Add(min(backoffMin<<min(launches-1, 10), backoffMax))
 }
 
-// ensureEvaluation sees that an evaluation looks for a place for what was launched. It
-// says whether anything waits for one, or does not run as it is to.
+// ensureEvaluation ensures that an evaluation looks for nodes for launched
+// elements. It reports whether any element waits for a node or does not run as
+// planned.
 func (l *jobStep) ensureEvaluation() bool {
 	waits := false
 	for pe := range l.snap.ResourcesOf(l.row.UID, berth.KindPE) {
@@ -177,8 +181,8 @@ func (l *jobStep) ensureEvaluation() bool {
 	return true
 }
 
-// evaluate raises an evaluation of the job unless one is pending, or one is blocked
-// that was decided on a state after the index.
+// evaluate creates an evaluation of the job, unless one is pending or a blocked
+// one was decided on a state not older than the index.
 func (l *jobStep) evaluate(trigger string, cause berth.Cause, since uint64) {
 	for _, status := range [2]string{berth.EvalPending, berth.EvalBlocked} {
 		for e := range l.snap.OpenEvalsOf(l.row.Key, status) {

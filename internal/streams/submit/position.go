@@ -5,7 +5,7 @@ import (
 	"berth/internal/state"
 )
 
-// The states of a submission, in the order in which it goes through them.
+// The states of a submission, in order.
 const (
 	StatePlan           = "plan"
 	StateWaitConfigs    = "wait-configs"
@@ -38,17 +38,17 @@ var sweepStates = map[string]string{
 	berth.KindExport: StateSweepExports, berth.KindImport: StateSweepImports, berth.KindRegion: StateSweepRegions, berth.KindPE: StateSweepPEs,
 }
 
-// Standing is where a stream job stands, which is counted and never kept.
+// Standing is how far a stream job has come. It is computed, never stored.
 type Standing struct {
-	State    string         // the first condition that does not hold
-	Expected map[string]int // by kind: how many are planned; allocations, too
-	Observed map[string]int // by kind: how many of them are there as planned
-	Missing  []string       // what is planned and not there, "kind name"
-	Stale    []string       // what is there of an older generation
-	Ready    bool           // all processing elements run and have all their connections
+	State    string         // the first step that is not complete
+	Expected map[string]int // by kind, including allocations: how many are planned
+	Observed map[string]int // by kind: how many of them exist as planned
+	Missing  []string       // planned and not existing, "kind name"
+	Stale    []string       // existing, of an older generation
+	Ready    bool           // all processing elements run and are fully connected
 }
 
-// Position counts where a stream job stands.
+// Position returns how far a stream job has come.
 func Position(snap *state.Snapshot, row *berth.StreamJob) Standing {
 	s := Standing{Expected: map[string]int{}, Observed: map[string]int{}, Missing: []string{}, Stale: []string{}}
 	if row.Plan == nil {
@@ -98,15 +98,14 @@ func Position(snap *state.Snapshot, row *berth.StreamJob) Standing {
 	return s
 }
 
-// showIfFirst makes a state the one that is shown, if it does not hold and none before
-// it is shown.
+// showIfFirst shows a state if it is not complete and no earlier one is shown.
 func (s *Standing) showIfFirst(lacks map[string]bool, at string) {
 	if s.State == StateSubmitted && lacks[at] {
 		s.State = at
 	}
 }
 
-// showEnd shows a submission that goes on no more.
+// showEnd shows that a submission has failed or was stopped.
 func (s *Standing) showEnd(row *berth.StreamJob) {
 	switch row.Phase {
 	case berth.PhaseFailed:
@@ -116,8 +115,8 @@ func (s *Standing) showEnd(row *berth.StreamJob) {
 	}
 }
 
-// allocs counts the allocations, and what runs with all its connections; stale
-// names the processing elements of an older generation, which have none.
+// allocs counts the allocations, and those that run with all connections. stale
+// names the processing elements of an older generation, which do not count.
 func (s *Standing) allocs(snap *state.Snapshot, row *berth.StreamJob, stale, lacks map[string]bool) {
 	runs := map[berth.PERef]*berth.Alloc{}
 	for a := range snap.AllocsOf(row.Key) {

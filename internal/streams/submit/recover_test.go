@@ -160,10 +160,10 @@ func TestTimeout(t *testing.T) {
 // What can never be placed is given up at once.
 func TestImpossible(t *testing.T) {
 	for name, change := range map[string][]string{
-		`host pool "edge": size 9 is wanted, and 4 nodes match`:                        {`"Size": 2`, `"Size": 9`},
-		`host pool "edge": size 2 is wanted, and 0 nodes match`:                        {`"ssd"`, `"ssd", "tape"`},
-		`host pool "edge": there is no node with the name or address "n7"`:             {`"Tags": ["ssd"], "Size": 2`, `"Hosts": ["n1", "n7"]`},
-		`group "sink": placement host: there is no node with the name or address "n7"`: {`"Isolated": true`, `"Host": "n7"`, `{"Name": "edge", "Tags": ["ssd"], "Size": 2}`, ``, `"Pool": "edge", `, ``},
+		`host pool "edge": needs 9 nodes, but 4 match`:                       {`"Size": 2`, `"Size": 9`},
+		`host pool "edge": needs 2 nodes, but 0 match`:                       {`"ssd"`, `"ssd", "tape"`},
+		`host pool "edge": no node has the name or address "n7"`:             {`"Tags": ["ssd"], "Size": 2`, `"Hosts": ["n1", "n7"]`},
+		`group "sink": placement host: no node has the name or address "n7"`: {`"Isolated": true`, `"Host": "n7"`, `{"Name": "edge", "Tags": ["ssd"], "Size": 2}`, ``, `"Pool": "edge", `, ``},
 	} {
 		w := newWorld(t, 4, ssd)
 		k := w.register(telemetry(change...))

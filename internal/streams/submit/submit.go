@@ -1,26 +1,26 @@
-// Package submit brings stream jobs into being, and keeps what they consist of
-// there. A job is expanded into a plan, and what is planned is made kind by kind,
-// each in a command of its own that follows on the one before; then its
-// processing elements are launched one after another, those with most conditions
-// first. When all of it is there, and nothing of an older generation is left, the
-// job is submitted. From then on it is looked after: what was deleted is made
-// again, what ended is launched again as its policy says, and a newer version of
+// Package submit creates the objects of stream jobs and keeps them as planned.
+// A job is expanded into a plan. The planned objects are created kind by kind,
+// each kind in a command that follows the previous one. Then the processing
+// elements are launched one after another, the most constrained first. Once
+// everything exists and nothing of an older generation is left, the job is
+// submitted. From then on it is maintained: deleted objects are created again,
+// ended elements are launched again by their policies, and a newer version of
 // the job is planned as the next generation.
 //
-// If the leader is lost in the middle of the first submission, the next one does
-// not try to go on: the job is deleted in the foreground, and begins anew when
-// all of it has gone, unless it says recovery = "resume". Whether that is so
-// follows from where in the log the plan stands and where the term began. An
-// update of a job that runs is gone on with.
+// If the leader changes during the first submission, the next leader does not
+// continue it: the job's objects are deleted in the foreground and the
+// submission starts over when they are gone, unless the job has recovery =
+// "resume". A submission counts as interrupted if its plan precedes the term in
+// the log. The update of a running job is continued.
 //
-// What jobs leave that are gone, being deleted, stopped or given up is collected
-// here, too. The mark of a deleted job is the business of package finalize, and
-// what runs that of the scheduler.
+// The package also removes the objects of jobs that are gone, being deleted,
+// stopped or failed. Package finalize handles the deletion of the job itself,
+// and the scheduler stops its allocations.
 //
-// Nothing is remembered but until where in the log jobs were looked at: where a
-// submission stands is counted each time. So a Step does one thing for each job that has
-// something to do, and the next step follows on its success; it is silent when
-// nothing is left to do.
+// The only memory is the log index up to which jobs were looked at; the
+// progress of a submission is computed each time. So a Step does one thing for
+// each job that has something to do, the next step follows when that has
+// succeeded, and a step returns nothing when nothing is left to do.
 package submit
 
 import (
@@ -38,27 +38,28 @@ import (
 // Controller submits stream jobs.
 type Controller struct {
 	rand    *rand.ChaCha8
-	index   uint64    // of the state that was looked at last
-	audited time.Time // when all jobs were looked at
-	// open are the jobs to look at although nothing happened to them: when. One
-	// that had something to do is looked at again at once, since what is to be
-	// done may be refused, and then nothing changes.
+	index   uint64    // of the last state looked at
+	audited time.Time // when all jobs were last looked at
+	// open holds when to look at jobs although nothing happened to them. A job
+	// that had something to do is looked at again at once: its command may be
+	// refused, and then nothing changes.
 	open map[berth.UID]time.Time
-	// given is what the jobs that the present step looked at get of nodes: what
-	// one gets another does not, before that can be seen in the state.
+	// given holds the nodes that jobs get in the current step. Other jobs must
+	// not get them before the state shows it.
 	given map[berth.NodeID][]claim
 }
 
-// audit is how long it is from one look at all jobs to the next: should a change
-// ever be missed, it is found then.
+// audit is the interval between looks at all jobs, in case a change was missed.
 const audit = 10 * time.Minute
 
-// New returns the controller of a term. IDs come from the seed.
+// New returns the controller for a term. The seed determines the IDs it
+// creates.
 func New(seed [32]byte) *Controller {
 	return &Controller{rand: rand.NewChaCha8(seed), open: map[berth.UID]time.Time{}}
 }
 
-// Watched is what can give the controller something to do.
+// Watched returns the keys whose changes can give the controller something to
+// do.
 func Watched() []state.WatchKey {
 	return []state.WatchKey{
 		state.OnTable(state.Streams), state.OnTable(state.Resources), state.OnTable(state.Jobs), state.OnTable(state.Evals), state.OnTable(state.Allocs),
@@ -92,8 +93,8 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	return do, again
 }
 
-// due returns the jobs to look at, the oldest first: those to which something
-// happened, and those whose time has come.
+// due returns the jobs to look at, oldest first: those that changed, and those
+// whose time has come.
 func (c *Controller) due(snap *state.Snapshot, now time.Time) []*berth.StreamJob {
 	since := c.index
 	if since < snap.TermIndex || since < snap.Restored || !now.Before(c.audited.Add(audit)) {
@@ -116,19 +117,19 @@ func (c *Controller) due(snap *state.Snapshot, now time.Time) []*berth.StreamJob
 	return slices.Compact(list)
 }
 
-// jobStep is one look at one job.
+// jobStep is one step of one job.
 type jobStep struct {
 	*Controller
 	snap   *state.Snapshot
 	row    *berth.StreamJob
-	job    *berth.Job // the version that the plan is of
+	job    *berth.Job // the planned version
 	now    time.Time
 	runs   map[berth.PERef]*berth.Alloc // by launch
 	do     []state.Command
 	wakeAt time.Time
 }
 
-// decide finds what is to be done for the job next.
+// decide finds what to do next for the job.
 func (l *jobStep) decide() {
 	switch {
 	case !l.snap.AliveStream(l.row):
@@ -145,8 +146,8 @@ func (l *jobStep) decide() {
 	}
 }
 
-// interrupted says whether the submission was begun by another leader and is not
-// gone on with: the plan stands before the term in the log.
+// interrupted reports whether another leader began the submission and it must
+// not be continued: its plan precedes the term in the log.
 func (l *jobStep) interrupted() bool {
 	if l.row.Phase != berth.PhaseSubmission || l.row.Plan == nil || l.row.PlanIndex > l.snap.TermIndex {
 		return false
@@ -158,9 +159,9 @@ func (l *jobStep) interrupted() bool {
 	return p.InterruptedUpdate == berth.InterruptRecreate
 }
 
-// Interrupted returns what a term begins with: the commands that let those jobs
-// begin anew whose submission was interrupted. A Step would do the same; but
-// until then a scheduler would go on with them.
+// Interrupted returns the commands with which a term begins: they restart the
+// jobs whose submission was interrupted. A Step would do the same, but until
+// then a scheduler would continue with them.
 func Interrupted(snap *state.Snapshot, now time.Time) (do []state.Command) {
 	var all []state.JobRef
 	for row := range snap.StreamJobs() {
@@ -174,12 +175,12 @@ func Interrupted(snap *state.Snapshot, now time.Time) (do []state.Command) {
 	return do
 }
 
-// restart lets the job begin anew.
+// restart deletes the job's objects and starts its submission over.
 func (l *jobStep) restart(cause string) {
 	l.add(&state.RecoverJobs{Jobs: []state.JobRef{{Key: l.row.Key, UID: l.row.UID}}, Cause: cause, Now: l.now.UnixNano()})
 }
 
-// fail gives the submission up.
+// fail ends the submission with an error.
 func (l *jobStep) fail(format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
 	if len(why) > state.MaxStreamError {
@@ -190,14 +191,14 @@ func (l *jobStep) fail(format string, args ...any) {
 
 func (l *jobStep) add(c state.Command) { l.do = append(l.do, c) }
 
-// wake has the job looked at again at a time.
+// wake schedules another look at the job.
 func (l *jobStep) wake(at time.Time) {
 	if l.wakeAt.IsZero() || at.Before(l.wakeAt) {
 		l.wakeAt = at
 	}
 }
 
-// submit does what comes next of a submission.
+// submit does the next step of a submission.
 func (l *jobStep) submit() {
 	if l.row.Plan == nil {
 		l.plan()
@@ -217,7 +218,7 @@ func (l *jobStep) submit() {
 	l.add(&state.CompleteSubmission{Key: l.row.Key, UID: l.row.UID, Generation: l.row.Generation, Now: l.now.UnixNano()})
 }
 
-// maintain keeps a job that is submitted as it is planned.
+// maintain keeps a submitted job as planned.
 func (l *jobStep) maintain() {
 	if newest := l.snap.Job(l.row.Key); newest.Version > l.row.Version {
 		l.plan()
@@ -247,7 +248,7 @@ func (l *jobStep) plan() {
 	l.add(c)
 }
 
-// timeout ends an attempt whose time is up.
+// timeout ends an attempt that has reached its deadline.
 func (l *jobStep) timeout() {
 	p := l.job.Stream.Submission
 	if p.OnTimeout != berth.OnTimeoutFail && l.row.Retries < p.MaxRetries {
@@ -265,17 +266,18 @@ func (l *jobStep) timeout() {
 	l.fail("%s%s", why, l.poolProblem()+l.placementProblem())
 }
 
-// placementProblem says why something of the job has no place, "" if nothing says.
+// placementProblem returns why a group of the job finds no place, "" if
+// unknown.
 func (l *jobStep) placementProblem() string {
 	for e := range l.snap.OpenEvalsOf(l.row.Key, berth.EvalBlocked) {
 		for group, m := range e.FailedTGAllocs {
 			for _, s := range m.Shortages {
-				return fmt.Sprintf("; there is no place for group %s: %s, %d wanted, at most %d free", group, s.Dimension, s.Wanted, s.Free)
+				return fmt.Sprintf("; group %s finds no place: %s: %d asked, at most %d free", group, s.Dimension, s.Wanted, s.Free)
 			}
 			for why := range m.ConstraintFiltered {
-				return fmt.Sprintf("; there is no place for group %s: %s", group, why)
+				return fmt.Sprintf("; group %s finds no place: %s", group, why)
 			}
-			return fmt.Sprintf("; there is no place for group %s", group)
+			return fmt.Sprintf("; group %s finds no place", group)
 		}
 	}
 	return ""
