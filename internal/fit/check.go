@@ -177,7 +177,7 @@ func (m *namedRequest) boundTo(u *Usage, g *berth.Grant) []int {
 	return bound
 }
 
-// groupOf returns the group of devices of a grant, nil if there is none.
+// groupOf returns the group of devices of a grant, nil if none exists.
 func (l *layout) groupOf(g *berth.DeviceGrant) *deviceGroup {
 	for i := range l.devices {
 		if d := &l.devices[i]; d.Vendor == g.Vendor && d.Type == g.Type && d.Name == g.Name {

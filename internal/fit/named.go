@@ -269,7 +269,7 @@ func (l *layout) core(id uint16) (int, bool) {
 	return slices.BinarySearchFunc(l.cores, id, func(c berth.NodeCore, id uint16) int { return cmp.Compare(c.ID, id) })
 }
 
-// device returns the place of a device in l.instances, -1 if there is none with
+// device returns the place of a device in l.instances, -1 if no device has
 // that ID.
 func (l *layout) device(g *berth.DeviceGrant, id string) int {
 	for _, d := range l.devices {

@@ -167,7 +167,7 @@ func (u *Usage) dynamicPorts(r *Request, at uint32) []uint16 {
 }
 
 // Overcommitted returns the first dimension in which more is used than there
-// is, with numbers; "" if there is none.
+// is, with numbers; "" if all fit.
 func (u *Usage) Overcommitted() string {
 	for _, d := range []struct {
 		name           string

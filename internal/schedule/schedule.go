@@ -112,7 +112,7 @@ func (d *decider) input(key berth.JobKey) reconcile.Input {
 }
 
 // newestDeployment returns the newest deployment of the evaluation's
-// incarnation of the job, nil if there is none.
+// incarnation of the job, nil if none exists.
 func (d *decider) newestDeployment(key berth.JobKey) (newest *berth.Deployment) {
 	for x := range d.snap.DeploymentsOf(key) {
 		if x.JobUID == d.eval.JobUID && (newest == nil || x.CreateIndex > newest.CreateIndex) {

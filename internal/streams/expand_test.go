@@ -214,7 +214,7 @@ func TestWidthLaunchesNeighboursAlone(t *testing.T) {
 	}
 }
 
-// neighbour says whether a stream joins the group with one of the others.
+// neighbour reports whether a stream joins the group with one of the others.
 func (d *draft) neighbour(group string, others []string) bool {
 	return slices.ContainsFunc(d.streams, func(e edge) bool {
 		from, _ := berth.SplitPort(e.from)

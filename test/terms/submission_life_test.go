@@ -351,7 +351,7 @@ func TestS20SpecUpdate(t *testing.T) {
 func TestS24HostPools(t *testing.T) {
 	for why, change := range map[string][]string{
 		"needs 9 nodes": {`"Size":2`, `"Size":9`},
-		`"elsewhere"`:      {`"Tags":["ssd"],"Size":2`, `"Hosts":["elsewhere"]`},
+		`"elsewhere"`:   {`"Tags":["ssd"],"Size":2`, `"Hosts":["elsewhere"]`},
 	} {
 		bubbled(t, func(t *testing.T) {
 			s := newStreams(t, 24, 4)

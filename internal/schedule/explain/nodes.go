@@ -16,8 +16,8 @@ import (
 	"berth/op"
 )
 
-// nodes looks for how many nodes would have to join, and of which kind: like an
-// existing one that meets all constraints or, if there is none, like the
+// nodes looks for how many nodes would have to join, and of what kind: like an
+// existing one that meets all constraints or, failing that, like the
 // nearest one with the missing properties added.
 func (f *finder) nodes(x *op.GroupExplanation, all []place.Verdict) {
 	if f.tryNodes(x, all, nil) {

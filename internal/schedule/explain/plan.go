@@ -14,7 +14,7 @@ import (
 
 // DryRun is what would happen to a job if it were registered now.
 type DryRun struct {
-	Old, New  *berth.Job // the current job, nil if there is none, and the new one
+	Old, New  *berth.Job // the current job, nil if it does not exist, and the new one
 	Failed    map[string]*berth.AllocMetric
 	Desired   map[string]*op.DesiredUpdates
 	Changes   map[string]op.GroupChanges

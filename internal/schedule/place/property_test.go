@@ -144,7 +144,7 @@ func (p *plain) begin(g *berth.TaskGroup) {
 	}
 }
 
-// allowed says whether a node meets every condition of a group.
+// allowed reports whether a node meets every condition of a group.
 func (p *plain) allowed(g *berth.TaskGroup, n *berth.Node) bool {
 	if n.Status != berth.NodeReady || n.SchedulingEligibility != berth.NodeEligible || !inDatacenters(p.job.Datacenters, n.Datacenter) {
 		return false
@@ -172,7 +172,7 @@ func (p *plain) allowed(g *berth.TaskGroup, n *berth.Node) bool {
 	return true
 }
 
-// meets says whether a node meets a constraint of a group, or with "" of the
+// meets reports whether a node meets a constraint of a group, or with "" of the
 // job.
 func (p *plain) meets(c berth.Constraint, group string, n *berth.Node) bool {
 	switch c.Operand {

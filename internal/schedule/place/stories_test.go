@@ -213,7 +213,7 @@ func (w *world) run(j *berth.Job, group int, index uint32, node string, ports []
 	}
 }
 
-// runs says whether an instance of the job runs.
+// runs reports whether an instance of the job runs.
 func (w *world) runs(j *berth.Job, group string, index uint32) *berth.Alloc {
 	for a := range w.store.Snapshot().AllocsOf(j.Key()) {
 		if a.Live() && a.Group.Name == group && a.Index == index {

@@ -81,7 +81,7 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 }
 
 // Holder returns the allocation that holds a port of a node's default host
-// network; nil if there is none because the node reserves the port or it is
+// network; nil if no allocation does, because the node reserves the port or it is
 // free.
 func Holder(snap *state.Snapshot, n *berth.Node, port uint16) *berth.Alloc {
 	return holderOn(snap, n, berth.DefaultHostNetwork, port)

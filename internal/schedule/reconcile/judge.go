@@ -83,7 +83,7 @@ func (g *group) stopSurplus(allocs []*berth.Alloc) {
 }
 
 // judge decides what happens to the allocations of one name, oldest first. One
-// that runs on a reachable node keeps the name. If there is none, the newest of
+// that runs on a reachable node keeps the name. Without one, the newest of
 // the others decides.
 func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 	s.last = allocs[len(allocs)-1]

@@ -1,7 +1,7 @@
 // Package connect tells the tasks of one allocation of a stream job what their
 // processing element is connected with. It writes a file, named by an
 // environment variable and replaced atomically whenever the servers' answer
-// changes. In return it forwards the tasks' reports of which connections they
+// changes. In return it forwards the tasks' reports on the connections they
 // have.
 //
 // Versions of the file increase for the life of the allocation, even across
@@ -93,7 +93,7 @@ type Keeper struct {
 
 	mu     sync.Mutex
 	record record
-	file   *op.ConnectivityFile // as written; nil if there is none yet
+	file   *op.ConnectivityFile // as written; nil if not written yet
 	env    map[string]string    // of it
 	api    string               // where tasks report
 
@@ -166,7 +166,7 @@ func sum(f *op.ConnectivityFile) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Version returns the version of the file, 0 if there is none yet.
+// Version returns the version of the file, 0 if not written yet.
 func (k *Keeper) Version() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()

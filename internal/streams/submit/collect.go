@@ -69,7 +69,7 @@ func (l *jobStep) cleanUp() {
 }
 
 // evaluateStrays creates an evaluation for allocations that still run of a
-// stopped or failed job, if there is none, for example because an operator
+// stopped or failed job, unless one is open, for example because an operator
 // deleted it. Jobs being deleted are handled elsewhere.
 func (l *jobStep) evaluateStrays() bool {
 	j := l.snap.Job(l.row.Key)

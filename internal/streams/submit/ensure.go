@@ -212,7 +212,7 @@ func (p *poolSearch) matching() (out []*berth.Node, why string) {
 	return out, ""
 }
 
-// host returns the node with that name or address, nil if there is none.
+// host returns the node with that name or address, nil if none exists.
 func host(snap *state.Snapshot, name string) *berth.Node {
 	for n := range snap.Nodes() {
 		if placement.IsHost(n, name) {
