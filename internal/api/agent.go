@@ -14,7 +14,7 @@ type MetricsSource interface {
 	ServePrometheus(http.ResponseWriter, *http.Request)
 }
 
-// SchedulerSource tells of the workers of this server.
+// SchedulerSource reads and changes the workers of this server.
 type SchedulerSource interface {
 	SchedulerConfig() op.WorkerConfig
 	SchedulerWorkers() op.Workers
@@ -74,9 +74,9 @@ func (s *Server) agent() {
 	s.metrics()
 }
 
-var errNoWorkers = berth.Errorf(berth.Unavailable, "nothing is scheduled here")
+var errNoWorkers = berth.Errorf(berth.Unavailable, "no workers run in this agent")
 
-// health answers 500 when a side that was asked for is not well, as probes
+// health answers 500 if a part that the request names is unhealthy, as probes
 // expect.
 func (s *Server) health() {
 	s.served[op.ReadHealth.Name] = true
@@ -84,7 +84,7 @@ func (s *Server) health() {
 		in := new(op.HealthQuery)
 		err := decodeQuery(in, r, path)
 		if err == nil && in.Type != "" && in.Type != "client" && in.Type != "server" {
-			err = berth.Errorf(berth.Invalid, "type: %q; allowed are client and server", berth.Clip(in.Type, 64))
+			err = berth.Errorf(berth.Invalid, "type: must be client or server, got %q", berth.Clip(in.Type, 64))
 		}
 		if err != nil {
 			s.fail(w, err)
@@ -113,13 +113,13 @@ func (s *Server) metrics() {
 		case err != nil:
 			s.fail(w, err)
 		case s.Metrics == nil:
-			s.fail(w, berth.Errorf(berth.Unavailable, "there are no metrics"))
+			s.fail(w, berth.Errorf(berth.Unavailable, "this agent has no metrics"))
 		case in.Format == "prometheus":
 			s.Metrics.ServePrometheus(w, r)
 		case in.Format == "":
 			s.reply(w, viewOf(r), &answered{Meta: op.Meta{KnownLeader: true}, value: s.Metrics.ServeJSON()})
 		default:
-			s.fail(w, berth.Errorf(berth.Invalid, "format: %q; allowed is prometheus, or none for JSON", berth.Clip(in.Format, 64)))
+			s.fail(w, berth.Errorf(berth.Invalid, "format: must be prometheus, or absent for JSON, got %q", berth.Clip(in.Format, 64)))
 		}
 	})
 }

@@ -32,18 +32,18 @@ type Cluster interface {
 	Address() string
 }
 
-// Leader is what the API asks of the term it writes in.
+// Leader is the term that the API writes in.
 type Leader interface {
 	state.Log
 	phases
-	// Beat notes that a node was heard and returns the time within which it
-	// must be heard again.
+	// Beat records a heartbeat of a node and returns the time until the next one is
+	// due.
 	Beat(berth.NodeID) time.Duration
 }
 
 // phases is what the leader knows about evaluations beyond their rows.
 type phases interface {
-	// Quasi returns where an open evaluation is, which its row does not say.
+	// Quasi returns where an open evaluation is in the queues; its row does not say.
 	Quasi(berth.EvalID) (status string, t berth.Timeline)
 	// Acked returns when the worker of an evaluation that ended said that it is
 	// done, ns since 1970; 0 if that is not known.
@@ -60,11 +60,11 @@ type Config struct {
 	Logger *slog.Logger
 	// Rand is where random IDs come from; nil: from the operating system.
 	Rand io.Reader
-	// Authorize says whether a caller may do something; nil is the check of a
-	// cluster without access control.
+	// Authorize reports whether a caller may do something; nil: everybody may do
+	// everything, as in a cluster without access control.
 	Authorize func(Caller, acl.Capability, string) error
-	// Proved is told when a caller proved that it is a node's agent, so that it
-	// can be called back over the same connection.
+	// Proved is called when a caller has proved that it is a node's agent, so that
+	// it can be called back over the same connection.
 	Proved func(berth.NodeID, RPC)
 	// Logs streams the output of a task, wherever it runs.
 	Logs LogStreamer
@@ -72,9 +72,9 @@ type Config struct {
 	Tasks TaskControl
 	// Self describes this agent, for /v1/agent/self.
 	Self func() op.AgentSelf
-	// Health returns the health of this agent's sides.
+	// Health returns the health of this agent's server and client.
 	Health func() op.AgentHealth
-	// Events is what the event stream is read from; nil: there is none.
+	// Events is the source of the event stream; nil: there is none.
 	Events *events.Buffer
 	// Operator is this server's part in the cluster; nil: it has none.
 	Operator Operator
@@ -104,11 +104,12 @@ type Server struct {
 	rpc        map[string]rpcHandler
 	served     map[string]bool // names of operations that have a handler
 
-	// server returns a way to a server, of an agent that is none; else nil.
+	// server returns a connection to a server, in an agent that is not a server;
+	// else nil.
 	server func(context.Context) (peer.Conn, error)
 
 	waiting waiting
-	hashing sync.Mutex // held while a state is hashed: one is enough work
+	hashing sync.Mutex // held while a state is hashed: one at a time is enough work
 }
 
 // New returns a server of every operation.
@@ -171,16 +172,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h(w, r, values)
 }
 
-// rescue answers a request whose handler broke a promise of ours, and tells of
-// it: net/http would only cut the connection.
+// rescue answers a request whose handler panicked, and logs the panic: net/http
+// would only cut the connection.
 func (s *Server) rescue(w http.ResponseWriter, r *http.Request) {
 	switch p := recover(); p {
 	case nil:
-	case http.ErrAbortHandler: // not a fault: the way to end a stream that failed
+	case http.ErrAbortHandler: // not a bug: this is how a failed stream is ended
 		panic(p)
 	default:
 		s.Logger.Error("a handler panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-		s.fail(w, berth.Errorf("", "internal error; the log of this agent says more"))
+		s.fail(w, berth.Errorf("", "internal error: see the log of this agent"))
 	}
 }
 

@@ -8,15 +8,15 @@ import (
 	"berth"
 )
 
-// Bounds of what a node may have kept of what it says. More is cut off and not
-// refused: an agent whose reports are refused could not go on.
+// Limits of what is stored of a node's reports. Longer values are cut, not refused:
+// an agent whose reports are refused could not go on.
 const (
 	maxSentence = 1024 // bytes of a message or a description
 	maxDetails  = 32   // entries beside a message
 )
 
-// cut shortens a text to what is kept, at the end of a rune, and leaves out
-// what is no text.
+// cut shortens a text to at most most bytes, at the end of a rune, and replaces
+// invalid UTF-8.
 func cut(s string, most int) string {
 	if len(s) > most {
 		end := most
@@ -42,7 +42,7 @@ func cutDetails(m map[string]string) map[string]string {
 	return out
 }
 
-// boundEvent returns an event of a node as it is kept.
+// boundEvent returns an event of a node, cut to the limits.
 func boundEvent(e *berth.NodeEvent) *berth.NodeEvent {
 	if e == nil {
 		return nil
@@ -52,8 +52,8 @@ func boundEvent(e *berth.NodeEvent) *berth.NodeEvent {
 	return &b
 }
 
-// boundStates returns what is kept of the states of a group's tasks: those of
-// tasks that it has.
+// boundStates returns the states of a group's tasks, cut to the limits. States of
+// unknown tasks are dropped.
 func boundStates(states map[string]*berth.TaskState, g *berth.TaskGroup) map[string]*berth.TaskState {
 	out := make(map[string]*berth.TaskState, len(g.Tasks))
 	for _, t := range g.Tasks {
@@ -72,7 +72,7 @@ func boundStates(states map[string]*berth.TaskState, g *berth.TaskGroup) map[str
 	return out
 }
 
-// boundNetwork returns what is kept of the network of an allocation.
+// boundNetwork returns the network status of an allocation, cut to the limits.
 func boundNetwork(n *berth.AllocNetworkStatus) *berth.AllocNetworkStatus {
 	if n == nil {
 		return nil

@@ -12,22 +12,22 @@ import (
 	"berth/op"
 )
 
-// AgentConfig is what the HTTP API of an agent that is no server serves with.
+// AgentConfig configures the HTTP API of an agent that is not a server.
 type AgentConfig struct {
 	Region  string
 	Logger  *slog.Logger
 	Self    func() op.AgentSelf
 	Health  func() op.AgentHealth
 	Metrics MetricsSource
-	// Authorize says whether a caller may be told of this agent; nil is the
-	// check of a cluster without access control.
+	// Authorize reports whether a caller may see this agent; nil: everybody may, as
+	// in a cluster without access control.
 	Authorize func(Caller, acl.Capability, string) error
-	// Has says whether this agent holds an allocation; Logs streams the output
-	// of those it holds.
+	// Has reports whether this agent has an allocation; Logs streams the output of
+	// those it has.
 	Has  func(alloc string) bool
 	Logs LogStreamer
 	Node func() berth.NodeID
-	// Servers is where the node looks for servers.
+	// Servers is the list of servers that the node knows.
 	Servers ServerList
 	// Connect returns a way to a server.
 	Connect func(context.Context) (peer.Conn, error)

@@ -15,12 +15,12 @@ import (
 	"berth/op"
 )
 
-// What agents are told of the connections of processing elements. It is worked
-// out anew whenever something changes that it follows from, and is news only if
-// it says something else than the agent has.
+// This file computes the connections of processing elements for their agents. They
+// are computed again whenever one of their inputs changes, and sent only if the
+// result differs from what the agent has.
 
-// pullConnectivity tells an agent the connections of a processing element, when
-// they are others than those that it has.
+// pullConnectivity returns the connections of a processing element once they
+// differ from those that the agent has.
 func pullConnectivity(r *Read, in *op.ConnectivityQuery) (out op.ConnectivityAnswer, err error) {
 	n, err := prove(r.Snapshot, in.NodeID, in.SecretID, r.Query.AuthToken)
 	if err != nil {
@@ -121,7 +121,7 @@ func (v *connections) watch(keys ...state.WatchKey) {
 	}
 }
 
-// node returns a node whose addresses are told.
+// node returns a node whose addresses are part of the answer, and watches it.
 func (v *connections) node(id berth.NodeID) *berth.Node {
 	v.watch(state.OnNode(id))
 	n := v.Node(id)
@@ -131,8 +131,7 @@ func (v *connections) node(id berth.NodeID) *berth.Node {
 	return n
 }
 
-// document returns what the processing element is to be told, without a
-// version.
+// document returns the document for the processing element, without a version.
 func (v *connections) document() (*streams.Document, error) {
 	row := v.StreamJob(v.pe.Owner)
 	if row == nil {
@@ -196,7 +195,7 @@ func (v *connections) routes(row *berth.StreamJob) []streams.Route {
 	return out
 }
 
-// joins says whether a group of a job exports or imports anything.
+// joins reports whether a group of a job exports or imports anything.
 func joins(j *berth.Job, group string) bool {
 	for i := range j.Stream.Exports {
 		if g, _ := berth.SplitPort(j.Stream.Exports[i].From); g == group {

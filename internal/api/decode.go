@@ -96,7 +96,7 @@ func decodeQuery(in any, r *http.Request, path values) error {
 	if s := get("per_page"); s != "" {
 		n, err := strconv.ParseInt(s, 10, 32)
 		if err != nil || n < 0 {
-			ps.Addf("per_page", "%q is not a count; allowed are 0 to %d", berth.Clip(s, 64), op.MaxPage)
+			ps.Addf("per_page", "must be an integer from 0 to %d, got %q", op.MaxPage, berth.Clip(s, 64))
 		}
 		q.PerPage = int32(min(n, op.MaxPage))
 	}
@@ -121,7 +121,7 @@ func decodeBody(in any, w http.ResponseWriter, r *http.Request, path values, inf
 	if opts == nil {
 		return ps.Err()
 	}
-	// What the request line says counts for more than what the body says: older
+	// The request line takes precedence over the body: older
 	// clients send the body of an earlier answer.
 	if s := r.URL.Query().Get("region"); s != "" {
 		opts.Region = s
@@ -153,7 +153,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, berth.Errorf(berth.TooLarge, "the body is larger than %d bytes", most)
 		}
-		return nil, berth.Errorf(berth.Invalid, "the body could not be read: %w", err)
+		return nil, berth.Errorf(berth.Invalid, "cannot read the body: %w", err)
 	}
 	return data, nil
 }
@@ -221,7 +221,7 @@ func flag(ps *berth.Problems, r *http.Request, name string) bool {
 	}
 	b, err := parseFlag(q.Get(name))
 	if err != nil {
-		ps.Addf(name, "%q is not true or false", berth.Clip(q.Get(name), 64))
+		ps.Addf(name, "must be true or false, got %q", berth.Clip(q.Get(name), 64))
 	}
 	return b
 }

@@ -17,7 +17,7 @@ import (
 	"berth/op"
 )
 
-// heartbeat is how often something is sent on an event stream.
+// heartbeat is the longest time without a message on an event stream.
 const heartbeat = 10 * time.Second
 
 // events serves the stream of what changes.
@@ -37,7 +37,7 @@ func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery
 		return err
 	}
 	if s.Events == nil {
-		return berth.Errorf(berth.Unavailable, "this agent keeps no events")
+		return berth.Errorf(berth.Unavailable, "this agent has no event stream")
 	}
 	if err := s.waiting.enter(who); err != nil {
 		return err
@@ -61,8 +61,8 @@ func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery
 	return nil
 }
 
-// rights are what a caller may see of events. They are asked for anew with
-// every batch, so that a stream does not outlive its caller's rights.
+// rights are what a caller may see of events. They are checked again for every
+// batch, so that a stream does not outlive its caller's rights.
 type rights struct {
 	server *Server
 	caller Caller
@@ -74,9 +74,8 @@ type right struct {
 	namespace string
 }
 
-// subscribe says whether a subscription may begin: with a right to each topic
-// that it names, or, where topics or namespaces are left open, to anything of
-// what they hold.
+// subscribe checks a new subscription. The caller needs a right to each topic that
+// it names; where topics or namespaces are left open, a right to any of them.
 func (x *rights) subscribe(f *events.Filter, namespace string) error {
 	rows := f.Open()
 	for _, t := range f.Topics() {
@@ -102,7 +101,7 @@ func (x *rights) subscribe(f *events.Filter, namespace string) error {
 	return err
 }
 
-// see says whether the caller may see an event.
+// see reports whether the caller may see an event.
 func (x *rights) see(e *events.Event) bool {
 	r := right{needOf(e.Topic), e.Namespace()}
 	ok, known := x.known[r]
@@ -265,8 +264,8 @@ func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 		}
 		p.Job = &v
 	case *berth.Eval:
-		// The event tells of the row: where the evaluation is by now in the
-		// leader's queues is not part of it.
+		// The event shows the row only, not the evaluation's current place in the
+		// leader's queues.
 		v := (&Read{Snapshot: snap}).evalView(row)
 		p.Evaluation = &v
 	case *berth.Alloc:

@@ -29,8 +29,8 @@ func traceJob(r *Read, in *op.JobTraceQuery) (op.Trace, error) {
 	return r.trace(k, uid), nil
 }
 
-// remembers says whether there is an evaluation or an allocation of a job that
-// is gone.
+// remembers reports whether an evaluation or an allocation is left of a job that
+// may be gone.
 func (r *Read) remembers(k berth.JobKey) bool {
 	for range r.EvalsOf(k) {
 		return true
@@ -49,7 +49,7 @@ func traceEval(r *Read, in *op.EvalRef) (op.Trace, error) {
 	return r.trace(e.Key(), &e.JobUID), nil
 }
 
-// trace shows the evaluations of a job. An answer changes with any of them and
+// trace returns the evaluations of a job. The answer changes with any of them and
 // with any allocation of the job.
 func (r *Read) trace(k berth.JobKey, uid *berth.UID) op.Trace {
 	index := max(r.LastChange(state.Evals), r.LastChange(state.Allocs))
@@ -109,8 +109,9 @@ func explainEval(r *Read, in *op.EvalRef) (op.Explanation, error) {
 	return *explain.Eval(r.Snapshot, e, r.where, time.Now()), nil
 }
 
-// anything says that the answer can change with whatever a scheduler looks at.
-// So nobody waits for the next one: it would come at once and cost as much.
+// anything sets the index of an answer that changes with everything a scheduler
+// looks at. It watches nothing: the next answer would come at once and cost as
+// much.
 func (r *Read) anything() {
 	var index uint64
 	for _, t := range []state.Table{state.Nodes, state.Jobs, state.Evals, state.Allocs} {
@@ -119,7 +120,8 @@ func (r *Read) anything() {
 	r.At(index)
 }
 
-// where returns the quasi-status of an open evaluation, as the leader has it.
+// where returns the status of an open evaluation in the leader's queues, "" on a
+// follower.
 func (r *Read) where(id berth.EvalID) string {
 	if l := r.leader(); l != nil {
 		quasi, _ := l.Quasi(id)

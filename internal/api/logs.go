@@ -36,7 +36,7 @@ func (s *Server) streamLogs(ctx context.Context, who Caller, in *op.LogsQuery, x
 }
 
 // sendLogs streams the output of a task to a caller. It returns an error only
-// while nothing has been sent; later, the end of the stream says that something
+// while nothing has been sent; later, the end of the stream shows that something
 // went wrong.
 func sendLogs(ctx context.Context, w http.ResponseWriter, in *op.LogsQuery, from LogStreamer, node berth.NodeID) error {
 	out := &frames{w: w, flush: http.NewResponseController(w), plain: in.Plain}
@@ -56,16 +56,16 @@ func checkLogs(in *op.LogsQuery) error {
 		ps.Addf("task", "must provide task name")
 	}
 	if in.Type != "stdout" && in.Type != "stderr" {
-		ps.Addf("type", "%q; allowed are stdout and stderr", berth.Clip(in.Type, 64))
+		ps.Addf("type", "must be stdout or stderr, got %q", berth.Clip(in.Type, 64))
 	}
 	if in.Origin == "" {
 		in.Origin = "start"
 	}
 	if in.Origin != "start" && in.Origin != "end" {
-		ps.Addf("origin", "%q; allowed are start and end", berth.Clip(in.Origin, 64))
+		ps.Addf("origin", "must be start or end, got %q", berth.Clip(in.Origin, 64))
 	}
 	if in.Offset < 0 {
-		ps.Addf("offset", "%d is below 0", in.Offset)
+		ps.Addf("offset", "must not be negative, got %d", in.Offset)
 	}
 	return ps.Err()
 }

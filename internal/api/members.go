@@ -96,7 +96,7 @@ func memberView(m gossip.Member) op.AgentMember {
 // gossips returns the gossip of this server.
 func (s *Server) gossips() (Members, error) {
 	if s.Members == nil {
-		return nil, berth.Errorf(berth.Invalid, "this server does not gossip: it is alone")
+		return nil, berth.Errorf(berth.Invalid, "this server does not gossip: it is the only one")
 	}
 	return s.Members, nil
 }
@@ -125,7 +125,7 @@ func addresses(list []string) error {
 	case len(list) == 0:
 		return berth.Errorf(berth.Invalid, "address: is missing")
 	case len(list) > maxJoin:
-		return berth.Errorf(berth.Invalid, "address: %d are too many; allowed are %d", len(list), maxJoin)
+		return berth.Errorf(berth.Invalid, "address: %d addresses is too many: the limit is %d", len(list), maxJoin)
 	}
 	for _, a := range list {
 		if _, err := gossip.HostPort(a, 1); err != nil {
@@ -137,7 +137,7 @@ func addresses(list []string) error {
 
 func (s *Server) forceLeave(_ context.Context, in *op.ForceLeave) (op.Nothing, error) {
 	if in.Node == "" {
-		return op.Nothing{}, berth.Errorf(berth.Invalid, "node: is missing: the name of a server")
+		return op.Nothing{}, berth.Errorf(berth.Invalid, "node: is missing: want the name of a server")
 	}
 	m, err := s.gossips()
 	if err != nil {

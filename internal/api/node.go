@@ -107,8 +107,9 @@ func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {
 	return out, nil
 }
 
-// prove returns the node if one of the secrets is its own. It tells an unknown
-// node from a wrong secret, because an agent whose node is unknown registers again.
+// prove returns the node if one of the secrets is its own. The errors for an
+// unknown node and a wrong secret differ, because an agent whose node is unknown
+// registers again.
 func prove(s *state.Snapshot, id berth.NodeID, secrets ...string) (*berth.Node, error) {
 	n := s.Node(id)
 	if n == nil {
@@ -184,8 +185,8 @@ func (s *Server) heard(id berth.NodeID, c RPC) {
 	}
 }
 
-// nodeAnswer tells a node's agent when its next heartbeat is due, and which
-// servers there are.
+// nodeAnswer returns the answer to a node's agent: when its next heartbeat is due,
+// and the list of servers.
 func nodeAnswer(o *Outcome, n *berth.Node, evals []berth.EvalID, index uint64) op.NodeAnswer {
 	out := op.NodeAnswer{
 		HeartbeatTTL: o.TTL, EvalIDs: evals, NodeModifyIndex: index, LeaderRPCAddr: o.Leader, Servers: o.Servers,
@@ -203,7 +204,7 @@ func nodeAnswer(o *Outcome, n *berth.Node, evals []berth.EvalID, index uint64) o
 	return out
 }
 
-// pullAllocs tells a node which allocations it has, once there is something new.
+// pullAllocs returns the allocations of a node once something is new.
 func pullAllocs(r *Read, in *op.NodeAllocIndexes) (op.NodeAllocIndexesAnswer, error) {
 	n, err := prove(r.Snapshot, in.NodeID, in.SecretID, r.Query.AuthToken)
 	if err != nil {
@@ -233,7 +234,7 @@ func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
 	if len(in.AllocIDs) > most {
 		return op.GetAllocsAnswer{}, berth.Errorf(berth.Invalid, "AllocIDs: %d IDs is too many: the limit is %d", len(in.AllocIDs), most)
 	}
-	// The agent was told MinQueryIndex by some server; this one may lag behind it,
+	// The agent got MinQueryIndex from some server; this one may lag behind it,
 	// and then waits.
 	r.At(r.LastChange(state.Allocs), state.OnTable(state.Allocs))
 	if r.Index >= r.Query.MinQueryIndex {
@@ -280,7 +281,7 @@ func reportAllocs(w *Write, in *op.ReportAllocs) (ch Change[op.WriteAnswer], err
 		}
 		known := w.Alloc(a.ID)
 		if known == nil || a.ClientStatus == berth.ClientUnknown {
-			continue // the allocation is gone, or the report says nothing
+			continue // the allocation is gone, or the report is empty
 		}
 		c.Updates = append(c.Updates, state.AllocUpdate{
 			ID: a.ID, Client: a.ClientStatus, Description: cut(a.ClientDescription, maxSentence),

@@ -18,25 +18,24 @@ import (
 	"berth/op"
 )
 
-// operation is one that this server serves: over HTTP, to agents, and to other
-// servers that forward it. Its input is decoded once, by the server that is
-// asked first; see place for where it is answered.
+// operation is an operation that this server serves: over HTTP, to agents, and to
+// other servers that forward it. Its input is decoded once, by the first server
+// that gets it; place decides where it is answered.
 type operation struct {
 	info  *op.Info
 	input func() any // a new, empty one
-	// run answers here, and leaves its input as it is. It is nil if the answer is
-	// a stream.
+	// run answers on this server, and does not change its input. It is nil if the
+	// answer is a stream.
 	run func(ctx context.Context, who Caller, in any) (out any, m op.Meta, err error)
-	// stream answers here with a stream. It returns an error only while nothing
-	// has been sent.
+	// stream answers on this server with a stream. It returns an error only while
+	// nothing has been sent.
 	stream func(ctx context.Context, who Caller, in any, x *exchange) error
-	// regional is set of what is about an agent, and is answered in the region of
-	// that.
+	// regional is true for operations about an agent, which are answered in the
+	// agent's region.
 	regional bool
-	// always is set of a read that only the leader can answer, stale or not.
+	// always is true for a read that only the leader can answer, stale or not.
 	always bool
-	// own reports whether an agent that is no server answers for itself; nil: it
-	// never does.
+	// own reports whether an agent that is not a server answers itself; nil: never.
 	own func(in any) bool
 }
 
@@ -74,7 +73,7 @@ func addStream[In, Out any](s *Server, o op.Op[In, Out], run func(ctx context.Co
 	return x
 }
 
-// serve opens the ways in to an operation.
+// serve registers the HTTP route and the RPC method of an operation.
 func (s *Server) serve(info *op.Info, input func() any) *operation {
 	x := &operation{info: info, input: input}
 	s.operations[info.Name] = x
@@ -115,7 +114,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, x *operation,
 	began := &watched{ResponseWriter: w}
 	err := s.doStream(r.Context(), x, who, in, &exchange{began, view, &upload{from: r.Body, limit: http.NewResponseController(w)}})
 	if err != nil && began.yes {
-		panic(http.ErrAbortHandler) // which tells the caller that something is missing
+		panic(http.ErrAbortHandler) // the broken connection shows the caller that something is missing
 	}
 	return err
 }
@@ -137,8 +136,8 @@ func (s *Server) serveRPC(ctx context.Context, x *operation, c RPC) (any, error)
 	return a.withMeta(), nil
 }
 
-// learn remembers which node's agent a connection belongs to, after another
-// server has taken the agent's call and so found its secret to be right.
+// learn remembers which node's agent a connection belongs to, after another server
+// accepted the agent's call and thereby its secret.
 func (s *Server) learn(c RPC, in any) {
 	if region := regionAsked(in); s.Proved == nil || region != "" && region != s.Region {
 		return
@@ -153,8 +152,8 @@ func (s *Server) learn(c RPC, in any) {
 	}
 }
 
-// answered is the answer to an operation: a value, or, if another server made
-// it, that encoded as its caller wants it.
+// answered is the answer to an operation: a value, or, from another server, the
+// value encoded for the caller.
 type answered struct {
 	op.Meta
 	value   any
@@ -163,7 +162,7 @@ type answered struct {
 	large   bool // it comes as a stream
 }
 
-// withMeta returns the value with its metadata in it, if it has room for that.
+// withMeta returns the value, with its metadata set if it has a field for it.
 func (a *answered) withMeta() any {
 	if v, ok := a.value.(interface{ Of() *op.Meta }); ok {
 		*v.Of() = a.Meta
@@ -171,8 +170,8 @@ func (a *answered) withMeta() any {
 	return a.value
 }
 
-// do has an operation answered where it must be. asRPC is for an answer to an
-// agent.
+// do answers an operation, here or on the server that place chooses. asRPC is true
+// for answers to agents.
 func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC bool) (a *answered, err error) {
 	err = s.place(ctx, x, in, func(ctx context.Context, conn peer.Conn, scope op.Scope) error {
 		if conn == nil {
@@ -200,7 +199,7 @@ func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC
 	return a, err
 }
 
-// here has an operation answered by this server.
+// here answers an operation on this server.
 func (x *operation) here(ctx context.Context, who Caller, in any) (*answered, error) {
 	out, m, err := x.run(ctx, who, in)
 	if err != nil {
@@ -213,8 +212,8 @@ func (x *operation) here(ctx context.Context, who Caller, in any) (*answered, er
 	return a, nil
 }
 
-// doStream has an operation answered with a stream where it must be. An
-// operation that is none answers with its JSON.
+// doStream answers with a stream, here or on the server that place chooses. The
+// stream of an ordinary operation is its JSON.
 func (s *Server) doStream(ctx context.Context, x *operation, who Caller, in any, e *exchange) error {
 	return s.place(ctx, x, in, func(ctx context.Context, conn peer.Conn, scope op.Scope) error {
 		switch {
@@ -231,7 +230,7 @@ func (s *Server) doStream(ctx context.Context, x *operation, who Caller, in any,
 	})
 }
 
-// passStream has another server answer with a stream.
+// passStream copies the stream that another server answers with.
 func (x *operation) passStream(ctx context.Context, conn peer.Conn, who Caller, in any, scope op.Scope, e *exchange) error {
 	r, err := x.forwarded(who, in, scope)
 	if err != nil {
@@ -260,13 +259,13 @@ func (x *operation) passStream(ctx context.Context, conn peer.Conn, who Caller, 
 		}
 		out.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if _, err := e.w.Write(b[:n]); err != nil {
-			return berth.Errorf(berth.Unavailable, "the caller takes no more: %w", err)
+			return berth.Errorf(berth.Unavailable, "the caller stopped reading: %w", err)
 		}
 	}
 	return nil
 }
 
-// forwarded returns what another server is asked.
+// forwarded returns the request for another server.
 func (x *operation) forwarded(who Caller, in any, scope op.Scope) (*op.Forwarded, error) {
 	arg, err := msgpack.Append(nil, in)
 	if err != nil {
@@ -275,8 +274,8 @@ func (x *operation) forwarded(who Caller, in any, scope op.Scope) (*op.Forwarded
 	return &op.Forwarded{Name: x.info.Name, In: arg, Scope: scope, Remote: who.Remote}, nil
 }
 
-// Forwarded answers an operation that another server forwards, or an agent. What
-// an agent forwards it was asked over HTTP, so nothing else is answered.
+// Forwarded answers an operation that another server or an agent forwards. Agents
+// may only forward operations that have an HTTP path.
 func (s *Server) Forwarded(ctx context.Context, r *op.Forwarded, agent bool) *op.Answer {
 	a, err := s.forwarded(ctx, r, agent)
 	if err != nil {
@@ -285,8 +284,8 @@ func (s *Server) Forwarded(ctx context.Context, r *op.Forwarded, agent bool) *op
 	return a
 }
 
-// maxAnswer is the size from which the answer to a read is a stream between
-// servers: the wire's messages have a bound.
+// maxAnswer is the size above which servers send the answer to a read as a stream,
+// because messages have a size limit.
 const maxAnswer = 32 << 20
 
 func (s *Server) forwarded(ctx context.Context, r *op.Forwarded, agent bool) (*op.Answer, error) {
@@ -315,8 +314,8 @@ func (s *Server) forwarded(ctx context.Context, r *op.Forwarded, agent bool) (*o
 	return out, err
 }
 
-// ForwardedStream is Forwarded for a stream. It returns an error only while
-// nothing has been sent, or if the stream broke off.
+// ForwardedStream is Forwarded for streams. It returns an error if nothing has been
+// sent, or if the stream broke off.
 func (s *Server) ForwardedStream(ctx context.Context, r *op.Forwarded, agent bool, w http.ResponseWriter, body io.Reader) error {
 	x, who, in, err := s.received(r, agent)
 	if err != nil {
@@ -325,13 +324,12 @@ func (s *Server) ForwardedStream(ctx context.Context, r *op.Forwarded, agent boo
 	return s.doStream(context.WithValue(ctx, scopeKey{}, r.Scope), x, who, in, &exchange{w, r.View, body})
 }
 
-// received returns the operation that was forwarded, who calls it, and its input.
-// Nothing is believed of the input that the decoding of a request would not have
-// let through.
+// received returns the forwarded operation, its caller and its input. The input
+// must pass the same checks as one decoded from an HTTP request.
 func (s *Server) received(r *op.Forwarded, agent bool) (*operation, Caller, any, error) {
 	x := s.operations[r.Name]
 	if x == nil || agent && x.info.Path == "" {
-		return nil, Caller{}, nil, berth.Errorf(berth.Invalid, "unknown operation %.64q: it was forwarded by a server of another build", r.Name)
+		return nil, Caller{}, nil, berth.Errorf(berth.Invalid, "unknown operation %.64q: the server that forwards it runs another build", r.Name)
 	}
 	if most := x.info.MaxBody + MaxHeader; agent && int64(len(r.In)) > 2*most {
 		return nil, Caller{}, nil, berth.Errorf(berth.TooLarge, "the body is larger than %d bytes", x.info.MaxBody)
@@ -351,7 +349,7 @@ func (s *Server) received(r *op.Forwarded, agent bool) (*operation, Caller, any,
 	return x, Caller{Token: tokenOf(in), Remote: r.Remote}, in, nil
 }
 
-// encodeJSON returns a value as callers get it.
+// encodeJSON returns the JSON of a value, as the API sends it.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -360,7 +358,7 @@ func encodeJSON(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// viewOf returns how the answer to a request is to look.
+// viewOf returns the format that a request asks for.
 func viewOf(r *http.Request) op.View {
 	return op.View{
 		Pretty: strings.Contains(r.URL.RawQuery, "pretty") && r.URL.Query().Has("pretty"),
@@ -369,7 +367,7 @@ func viewOf(r *http.Request) op.View {
 	}
 }
 
-// watched is an answer that knows whether it has begun.
+// watched is a ResponseWriter that records whether anything was written.
 type watched struct {
 	http.ResponseWriter
 	yes bool

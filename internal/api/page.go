@@ -48,7 +48,7 @@ func byTime[Row any](q *op.Query, at func(*Row) (index uint64, id string)) order
 	}
 }
 
-// turned returns rows in the order that was asked for; they come forwards.
+// turned returns rows in the order that the query asks for.
 func turned[Row any](q *op.Query, rows iter.Seq[*Row], o order[Row]) (iter.Seq[*Row], order[Row]) {
 	if !q.Reverse {
 		return rows, o
@@ -158,7 +158,7 @@ func (f filter) accepts(v any) (bool, error) {
 	}
 	ok, err := f.eval.Evaluate(shown)
 	if errors.Is(err, pointerstructure.ErrNotFound) && !strings.Contains(err.Error(), "at part 0") {
-		return false, nil // the view has the field, and this row nothing of that name in it
+		return false, nil // the view has the field, but this row has nothing below it
 	}
 	if err != nil {
 		return false, berth.Errorf(berth.Invalid, "filter: %w", err)
@@ -166,8 +166,8 @@ func (f filter) accepts(v any) (bool, error) {
 	return ok, nil
 }
 
-// present drops what is null from a value: a filter on a part of a block must
-// find such a row wanting, not fail on the first that has no such block.
+// present removes nulls from a value: a filter on a part of a block must not match
+// a row without the block, rather than fail on it.
 func present(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -266,7 +266,7 @@ func TestForwardedOperationsAreChecked(t *testing.T) {
 		agent bool
 		want  string
 	}{
-		{op.Forwarded{Name: "job.invent"}, false, `unknown operation "job.invent": it was forwarded by a server of another build`},
+		{op.Forwarded{Name: "job.invent"}, false, `unknown operation "job.invent": the server that forwards it runs another build`},
 		{op.Forwarded{Name: op.NodeBeat.Name, In: []byte{0x80}}, true, `unknown operation "node.beat"`},
 		{op.Forwarded{Name: op.ReadAlloc.Name, In: []byte{0x80}}, true, "{AllocID} is missing"},
 		{op.Forwarded{Name: op.ReadAlloc.Name, In: []byte{0xc1}}, true, "alloc.read"},

@@ -13,22 +13,22 @@ import (
 	"berth/op"
 )
 
-// Peers is what the API asks about the other servers.
+// Peers is the API's access to the other servers.
 type Peers interface {
-	// Sync returns once all that was answered anywhere in the cluster before
-	// the call is in this server's store. Without a leader it waits a while for
-	// one; then the error wraps state.ErrLost.
+	// Sync returns once this server's store has everything that any server answered
+	// before the call. Without a leader it waits up to Hold for one; then the error
+	// wraps state.ErrLost.
 	Sync(ctx context.Context) error
-	// Contact returns how long ago this server heard the leader, 0 on the
-	// leader, and whether it knows of one.
+	// Contact returns the time since the last contact with the leader, 0 on the
+	// leader, and whether a leader is known.
 	Contact() (last time.Duration, known bool)
-	// Route says where the leader answers: at an address, or here, which is "".
-	// over is closed when that may have changed: when another server leads, or,
-	// here, at any change. Without a leader it waits until ctx ends; then the
-	// error wraps state.ErrLost. asLeader is for a request that was sent here as
-	// to the leader: it is answered here or by peer.ErrNotLeader.
+	// Route returns the leader's address, "" if this server leads. over is closed
+	// when that may have changed. Without a leader it waits until ctx ends; then the
+	// error wraps state.ErrLost. asLeader is for a request that was addressed to
+	// this server as the leader: if it does not lead, the error is
+	// peer.ErrNotLeader.
 	Route(ctx context.Context, asLeader bool) (addr string, over <-chan struct{}, err error)
-	// Connect returns a way to the server at an address. Its error wraps
+	// Connect returns a connection to the server at an address. Its error wraps
 	// peer.ErrUnreached.
 	Connect(ctx context.Context, addr string) (peer.Conn, error)
 	// Leading is the address of the leader, "" if none is known; Addresses are the
@@ -62,7 +62,7 @@ func scopeOf(ctx context.Context) op.Scope {
 	return scope
 }
 
-// sync returns when this server knows all that was answered before.
+// sync returns once this server's state has everything that was answered before.
 func (s *Server) sync(ctx context.Context) error {
 	if s.Peers != nil {
 		return s.Peers.Sync(ctx)
@@ -71,7 +71,7 @@ func (s *Server) sync(ctx context.Context) error {
 	return err
 }
 
-// contact says how far this server may be behind, for a stale answer.
+// contact sets how far this server may be behind, for a stale answer.
 func (s *Server) contact(m *op.Meta) {
 	if s.Peers != nil {
 		m.LastContact, m.KnownLeader = s.Peers.Contact()
@@ -101,7 +101,7 @@ func (s *Server) place(ctx context.Context, x *operation, in any, try attempt) e
 	return s.retryUntilLeader(ctx, x.info, try)
 }
 
-// atServer has a server answer what an agent that is none was asked.
+// atServer sends a request from an agent that is not a server to a server.
 func (s *Server) atServer(ctx context.Context, try attempt) error {
 	conn, err := s.server(ctx)
 	if err == nil {
@@ -110,10 +110,10 @@ func (s *Server) atServer(ctx context.Context, try attempt) error {
 			return err
 		}
 	}
-	return berth.Errorf(berth.Unavailable, "no server could be reached: %w", err)
+	return berth.Errorf(berth.Unavailable, "no server is reachable: %w", err)
 }
 
-// inRegion has a server of another region answer.
+// inRegion sends a request to a server of another region.
 func (s *Server) inRegion(ctx context.Context, region string, try attempt) error {
 	err := s.region(region)
 	if scopeOf(ctx) != op.ScopeAny {
@@ -134,9 +134,8 @@ func (s *Server) inRegion(ctx context.Context, region string, try attempt) error
 	return err
 }
 
-// retryUntilLeader has the leader answer, whoever that is by then: it tries until
-// something came of the request, or may have. Without a leader it waits, but not
-// long.
+// retryUntilLeader sends a request to the current leader. It retries as long as
+// nothing can have been done. Without a leader it waits, for at most Hold.
 func (s *Server) retryUntilLeader(ctx context.Context, info *op.Info, try attempt) error {
 	asLeader := scopeOf(ctx) == op.ScopeLeader
 	until := time.Now().Add(Hold)

@@ -32,7 +32,7 @@ type Operator interface {
 type Snapshot struct {
 	io.ReadCloser
 	Size   int64
-	Digest string // as op.HeaderDigest says it
+	Digest string // in the format of op.HeaderDigest
 	Index  uint64 // of the state
 }
 

@@ -9,7 +9,7 @@ import (
 	"berth/op"
 )
 
-// Read is a request for what is in a snapshot.
+// Read is a read request, answered from one snapshot.
 type Read struct {
 	*state.Snapshot
 	Query  *op.Query
@@ -61,8 +61,8 @@ func (s *Server) newRead(who Caller, q *op.Query) *Read {
 	return &Read{Snapshot: s.Store.Snapshot(), Query: q, Caller: who, authorize: s.Authorize, server: s}
 }
 
-// leader returns what the leader knows of evaluations, nil if this server does
-// not lead.
+// leader returns the leader's view of evaluations, nil if this server does not
+// lead.
 func (r *Read) leader() phases {
 	if r.phases != nil || r.server == nil {
 		return r.phases
@@ -117,8 +117,8 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 	}
 }
 
-// admit says whether a read may go on. Unless it may be stale it returns when
-// this server knows all that was answered before.
+// admit checks a read. Unless the answer may be stale, it returns once this server
+// knows everything that was answered before.
 func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Query) error {
 	if err := s.region(q.Region); err != nil {
 		return err

@@ -77,7 +77,7 @@ func (rs *routes) match(r *http.Request) (handler, values, error) {
 	return nil, nil, berth.Errorf(berth.NotFound, "no such path: %s", berth.Clip(r.URL.Path, 64))
 }
 
-// accepts says whether a method does for a route: PUT and POST are the same.
+// accepts reports whether a route takes a method. PUT and POST are the same.
 func accepts(want, got string) bool {
 	return want == got || want == http.MethodPut && got == http.MethodPost || want == http.MethodGet && got == http.MethodHead
 }

@@ -168,10 +168,9 @@ const (
 	refuseTime  = time.Second
 )
 
-// refuse tells a client why its connection is closed. An answer that comes
-// before the question is garbage to clients, and one that is followed by
-// closing over unread bytes can get lost: so the request is taken in, as far as
-// it comes in a second.
+// refuse sends an answer and closes the connection. Clients reject an answer that
+// comes before their request, and closing with unread bytes can lose the answer, so
+// it first reads the request for up to a second.
 func (l *limitedListener) refuse(c net.Conn) {
 	if l.secure { // nothing that could be said in time makes sense to the client
 		c.Close()
@@ -204,7 +203,7 @@ func (l *limitedListener) refuse(c net.Conn) {
 	})
 }
 
-// tooMany says to a client why it is refused.
+// tooMany is the answer to a refused client.
 const tooMany = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: 39\r\nConnection: close\r\n\r\n" +
 	"Your IP is issuing too many connections"
 

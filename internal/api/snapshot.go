@@ -19,8 +19,8 @@ func (s *Server) snapshots() {
 	add(s, op.ReadStateHash, s.stateHash)
 }
 
-// readSnapshot answers with a snapshot. Its checksum is in a header, so that
-// the caller can tell whether all of it came.
+// readSnapshot answers with a snapshot. Its checksum is in a header, so that the
+// caller can check that it is complete.
 func (s *Server) readSnapshot(ctx context.Context, who Caller, q *op.Query, x *exchange) error {
 	if err := s.admit(ctx, op.ReadSnapshot.Info, who, q); err != nil {
 		return err
@@ -48,13 +48,13 @@ func (s *Server) readSnapshot(ctx context.Context, who Caller, q *op.Query, x *e
 	if x.view.Head {
 		return nil
 	}
-	// What cannot be sent any more cuts the connection, which the length tells.
+	// A failed write cuts the connection; the caller notices by the content length.
 	_, _ = io.CopyBuffer(&patient{x.w, http.NewResponseController(x.w)}, struct{ io.Reader }{saved}, make([]byte, 64<<10))
 	return nil
 }
 
-// patient writes an answer of any size: the caller must take each piece in
-// time, not the whole.
+// patient writes an answer of any size: the write timeout applies to each piece, not
+// to the whole.
 type patient struct {
 	to    io.Writer
 	limit *http.ResponseController
@@ -83,7 +83,8 @@ func (s *Server) writeSnapshot(ctx context.Context, who Caller, in *op.RestoreSn
 	return nil
 }
 
-// upload is a body of any size: each piece must come in time, not the whole.
+// upload is a body of any size: the read timeout applies to each piece, not to the
+// whole.
 type upload struct {
 	from  io.Reader
 	limit *http.ResponseController
@@ -97,9 +98,9 @@ func (b *upload) Read(p []byte) (int, error) {
 	return b.from.Read(p)
 }
 
-// errUploadLost answers a restore whose leader is not the leader any more when
-// some of the body is on its way.
-var errUploadLost = berth.Errorf(berth.NoLeader, "%w: leadership changed while the body was on its way, and nothing was done", state.ErrLost)
+// errUploadLost answers a restore if leadership changes after a part of the body was
+// sent.
+var errUploadLost = berth.Errorf(berth.NoLeader, "%w: leadership changed during the upload, and nothing was done", state.ErrLost)
 
 // stateHash hashes the state of this server.
 func (s *Server) stateHash(ctx context.Context, who Caller, in *op.StateHashQuery) (out op.StateHash, meta op.Meta, err error) {
@@ -119,7 +120,7 @@ func (s *Server) stateHash(ctx context.Context, who Caller, in *op.StateHashQuer
 	defer cancel()
 	snap, err := s.Store.Await(ctx, in.Index)
 	if err != nil {
-		return out, meta, berth.Errorf(berth.Unavailable, "index: this server's state is at %d, and did not come to %d within %v", s.Store.Snapshot().Index, in.Index, wait)
+		return out, meta, berth.Errorf(berth.Unavailable, "index: this server's state is at %d and did not reach %d within %v", s.Store.Snapshot().Index, in.Index, wait)
 	}
 	s.hashing.Lock()
 	hash := snap.Hash()

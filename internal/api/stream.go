@@ -41,7 +41,7 @@ func (r *Read) streamJob(id string) (*berth.Job, *berth.StreamJob, error) {
 	return j, row, nil
 }
 
-// ofStreams says that the answer changes with whatever belongs to stream jobs.
+// ofStreams makes the answer change with anything that belongs to stream jobs.
 func (r *Read) ofStreams(more ...state.Table) {
 	tables := append([]state.Table{state.Streams, state.Resources}, more...)
 	var index uint64
@@ -52,9 +52,9 @@ func (r *Read) ofStreams(more ...state.Table) {
 	r.At(index, keys...)
 }
 
-// lastOf is the index of the newest change of anything that is shown of the jobs
-// of a name. Of jobs of other types it is that of the tables: what goes of those
-// leaves nothing else.
+// lastOf returns the index of the newest change to anything shown of the jobs with
+// a name. For jobs of other types it is the index of the tables, because their
+// deleted rows leave no other trace.
 func (r *Read) lastOf(k berth.JobKey) uint64 {
 	others := false
 	if j := r.Job(k); j != nil && j.Type != berth.TypeStream {
@@ -70,15 +70,14 @@ func (r *Read) lastOf(k berth.JobKey) uint64 {
 	return max(r.LastChange(state.Streams), r.LastChange(state.Resources), r.LastChange(state.Jobs), r.LastChange(state.Summaries), r.LastChange(state.Allocs))
 }
 
-// onStream is what to watch of the stream jobs of a name, whatever their UIDs,
-// and of what they own or left.
+// onStream returns the watch keys of the stream jobs with a name, whatever their
+// UIDs, and of what they own or left behind.
 func onStream(k berth.JobKey) []state.WatchKey {
 	return []state.WatchKey{state.OnJob(k), state.OnStreamOf(k), state.OnResourcesOf(k), state.OnAllocsOf(k)}
 }
 
-// ofStream says that the answer changes with anything of one incarnation of a
-// stream job. While that is the one there is, all that happens to what it owns is
-// noted with the job.
+// ofStream makes the answer change with one incarnation of a stream job. While that
+// incarnation exists, every change to what it owns is recorded with the job.
 func (r *Read) ofStream(k berth.JobKey, uid berth.UID) {
 	j, sum, row := r.Job(k), r.Summary(k), r.StreamJob(uid)
 	if j == nil || j.UID != uid || row == nil {
@@ -88,12 +87,12 @@ func (r *Read) ofStream(k berth.JobKey, uid berth.UID) {
 	r.At(max(j.ModifyIndex, sum.Changed, sum.Allocs, row.ModifyIndex), onStream(k)...)
 }
 
-// ofStreamsNamed says that the answer changes with anything of the jobs of a
-// name, those that are gone too.
+// ofStreamsNamed makes the answer change with all jobs of a name, deleted ones
+// included.
 func (r *Read) ofStreamsNamed(k berth.JobKey) { r.At(r.lastOf(k), onStream(k)...) }
 
-// ofStreamsOf says that the answer changes with anything of the job that a list
-// is asked for, or of all jobs if it is asked for none.
+// ofStreamsOf makes the answer change with the job that a list is restricted to, or
+// with all jobs if job is "".
 func (r *Read) ofStreamsOf(job string) {
 	if job == "" || r.Space() == berth.AllNamespaces {
 		r.ofStreams(state.Jobs, state.Summaries, state.Allocs)
@@ -102,7 +101,7 @@ func (r *Read) ofStreamsOf(job string) {
 	r.ofStreamsNamed(berth.JobKey{Namespace: r.Space(), ID: berth.JobID(job)})
 }
 
-// streamView adds to a job what is said of stream jobs alone.
+// streamView adds the fields that only stream jobs have.
 func streamView(s *state.Snapshot, v *op.Job) {
 	if v.Type != berth.TypeStream {
 		return
@@ -351,8 +350,8 @@ func importView(s *state.Snapshot, o *berth.Object) op.StreamImport {
 	}
 }
 
-// changed says whether a user changed an object since it was made: then it is
-// not what was planned under its hash.
+// changed reports whether a user has changed an object since it was created: then
+// it no longer matches its hash.
 func changed(s *state.Snapshot, o *berth.Object) bool {
 	row := s.StreamJob(o.Owner)
 	if row == nil {
@@ -385,8 +384,8 @@ func readRegion(r *Read, in *op.RegionRef) (out op.StreamRegion, err error) {
 	return out, nil
 }
 
-// wantedJob is what a user wants of a job at last: of one that is to begin
-// anew, what it begins with.
+// wantedJob returns the version of a job that its user wants in the end: for a job
+// that is deleted and created again, its successor.
 func wantedJob(s *state.Snapshot, j *berth.Job) *berth.Job {
 	if d := s.Deletion(j.Key()); d != nil && d.Successor != nil {
 		return d.Successor.Job

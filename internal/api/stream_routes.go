@@ -28,13 +28,13 @@ func routesIn(s *state.Snapshot, namespace string) []streams.Route {
 	return streams.Routes(exports, imports)
 }
 
-// endsOf is what routes are listed by: the exporter, and then the importer.
+// endsOf is the sort key of routes: the exporter, then the importer.
 func endsOf(v *op.StreamRoute) string {
 	return strings.Join([]string{v.Namespace, v.From.Name, v.From.UID, v.To.Name, v.To.UID, v.By}, "/")
 }
 
-// endsAt says whether an end of a route is at a processing element, which is
-// named or given by its UID.
+// endsAt reports whether an end of a route is at a processing element, given by
+// name or UID.
 func endsAt(e *op.RouteEnd, pe string) bool { return e.PE == pe || e.PEUID == pe }
 
 func listRoutes(r *Read, in *op.RoutesQuery) ([]op.StreamRoute, error) {
@@ -56,9 +56,9 @@ func listRoutes(r *Read, in *op.RoutesQuery) ([]op.StreamRoute, error) {
 		func(v *op.StreamRoute) op.StreamRoute { return *v })
 }
 
-// ofRoutes says that the answer changes with the routes of the namespace, and
-// with the processing elements at the ends of those that it is told of. Of all
-// namespaces it changes with any stream job.
+// ofRoutes makes the answer change with the routes of the namespace, and with the
+// processing elements at the ends of the routes passed to seen. For all namespaces
+// it changes with any stream job.
 func (r *Read) ofRoutes() (seen func(*streams.Route)) {
 	if r.Space() == berth.AllNamespaces {
 		r.ofStreams(state.Jobs)

@@ -215,7 +215,7 @@ func commit(ctx context.Context, log state.Log, cmds []state.Command, apart bool
 	return index, nil
 }
 
-// contactOf notes that a node's agent was heard, and returns what it is told.
+// contactOf records a heartbeat of a node, and returns what its agent is told.
 func (s *Server) contactOf(leader Leader, id berth.NodeID) Contact {
 	c := Contact{TTL: leader.Beat(id), Leader: s.Cluster.Address()}
 	if s.Peers != nil {

@@ -38,7 +38,7 @@ func (d *Daemon) self() op.AgentSelf {
 			Name: c.Name + "." + c.Region, Addr: c.RPC.Addr, Port: uint16(c.Serf.Port), Status: "alive",
 			Tags: map[string]string{
 				"role": "nomad", "region": c.Region, "dc": c.Datacenter, "build": c.NomadVersion, "berth": c.Version, "raft_vsn": "3",
-				"log_dialect": strconv.Itoa(codec.LogVersion), "expect": strconv.Itoa(c.Server.BootstrapExpect),
+				"log_version": strconv.Itoa(codec.LogVersion), "expect": strconv.Itoa(c.Server.BootstrapExpect),
 			},
 			ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
 		},

@@ -564,12 +564,12 @@ func TestParseKey(t *testing.T) {
 
 // A server publishes the log version that it supports. One that publishes none, or nonsense, counts as version 1.
 func TestLogVersionsArePublished(t *testing.T) {
-	if got := start(t, conf("a")).Self(); got.LogVersion != 7 || got.Tags["log_dialect"] != "7" {
+	if got := start(t, conf("a")).Self(); got.LogVersion != 7 || got.Tags["log_version"] != "7" {
 		t.Errorf("it says %d, %v", got.LogVersion, got.Tags)
 	}
 	for said, want := range map[string]int{"": 1, "0": 1, "-3": 1, "two": 1, "2": 2, "99999999999999999999": math.MaxInt} {
-		if got := memberOf(&serf.Member{Tags: map[string]string{"log_dialect": said}}).LogVersion; got != want {
-			t.Errorf("log_dialect %q is taken for %d, not %d", said, got, want)
+		if got := memberOf(&serf.Member{Tags: map[string]string{"log_version": said}}).LogVersion; got != want {
+			t.Errorf("log_version %q is taken for %d, not %d", said, got, want)
 		}
 	}
 	c := Config{}

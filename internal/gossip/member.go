@@ -48,7 +48,7 @@ const clusterTag = "cluster"
 
 // logVersionTag is the tag for the log version that a server supports. Builds that only know the first log version do
 // not set it.
-const logVersionTag = "log_dialect"
+const logVersionTag = "log_version"
 
 // berthTag is the tag for a server's own version.
 const berthTag = "berth"

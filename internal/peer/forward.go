@@ -14,39 +14,40 @@ import (
 	"berth/op"
 )
 
-// Why nothing came of an operation that was forwarded, or may have. After any
-// other error the far end has answered.
+// These errors mean that a forwarded operation has no answer. Any other error is
+// the answer of the far end.
 var (
-	// ErrNotLeader says that a server was asked as the leader and is not. Nothing
-	// was done.
-	ErrNotLeader = berth.Errorf(berth.NoLeader, "%w: it was asked of a server that does not lead, and nothing was done", state.ErrLost)
-	// ErrUnreached says that a server was not reached. Nothing was done.
+	// ErrNotLeader means that a request for the leader reached a server that does
+	// not lead. Nothing was done.
+	ErrNotLeader = berth.Errorf(berth.NoLeader, "%w: the server is not the leader, and nothing was done", state.ErrLost)
+	// ErrUnreached means that a server was not reached. Nothing was done.
 	ErrUnreached = errors.New("the server was not reached, and nothing was done")
-	// ErrDropped says that a server was lost before it answered.
-	ErrDropped = errors.New("the server was lost before it answered")
+	// ErrDropped means that the connection was lost before the server answered. The
+	// operation may have been done.
+	ErrDropped = errors.New("the connection to the server was lost before it answered")
 )
 
-// NothingDone reports whether an error says that nothing came of an operation,
-// so that it may be asked of another server.
+// NothingDone reports whether an error means that the operation had no effect, so
+// that it may be sent to another server.
 func NothingDone(err error) bool {
 	return errors.Is(err, ErrUnreached) || errors.Is(err, ErrNotLeader)
 }
 
-// Conn is a way to a server that answers forwarded operations.
+// Conn forwards operations to one server.
 type Conn interface {
-	// Forward has an operation answered. The error is one of those above, or that
-	// of the operation with the kind that it has there.
+	// Forward returns the answer to an operation. The error is one of those above,
+	// or the operation's own, with its kind.
 	Forward(ctx context.Context, r *op.Forwarded) (*op.Answer, error)
-	// Stream has an operation answered that is a stream. The body of its request
-	// is read only if the far end wants it, and not any more once the answer is
-	// closed, which the caller must do. Errors are those of Forward.
+	// Stream returns the answer to a streaming operation. body is read only if the
+	// far end asks for it, and no longer once the answer is closed, which the caller
+	// must do. Errors are those of Forward.
 	Stream(ctx context.Context, r *op.Forwarded, body io.Reader) (*Stream, error)
 }
 
-// Server returns the way to a server at the end of a session, for a server.
+// Server returns a Conn over a session between two servers.
 func Server(s *wire.Session) Conn { return &conn{s, op.Forward, op.ForwardStream.RPC} }
 
-// OfAgent returns the way to a server at the end of a session, for an agent.
+// OfAgent returns a Conn over a session from an agent to a server.
 func OfAgent(s *wire.Session) Conn { return &conn{s, op.AgentForward, op.AgentForwardStream.RPC} }
 
 type conn struct {
@@ -67,7 +68,7 @@ func (c *conn) Forward(ctx context.Context, r *op.Forwarded) (*op.Answer, error)
 	return a, nil
 }
 
-// lost says what an error of the session means for what was asked over it.
+// lost turns an error of the session into ErrUnreached or ErrDropped.
 func lost(ctx context.Context, err error) error {
 	switch kind := berth.KindOf(err); {
 	case errors.Is(err, wire.ErrUnsent):
@@ -75,10 +76,10 @@ func lost(ctx context.Context, err error) error {
 	case ctx.Err() != nil, kind == berth.Unavailable, kind == "":
 		return fmt.Errorf("%w: %w", ErrDropped, err)
 	}
-	return err // the far end refuses the call itself
+	return err // the far end refused the call
 }
 
-// FailureOf returns how an error travels; nil is the zero value.
+// FailureOf returns the form in which an error is sent; nil is the zero value.
 func FailureOf(err error) op.Failure {
 	if err == nil {
 		return op.Failure{}
@@ -103,7 +104,7 @@ func errorOf(f *op.Failure) error {
 	return &berth.Error{Kind: f.Kind, Code: f.Code, Err: errors.New(f.Error)}
 }
 
-// Stream is the answer to an operation that is a stream.
+// Stream is the answer to a streaming operation.
 type Stream struct {
 	op.StreamHead
 	from    *wire.Stream
@@ -151,10 +152,10 @@ const (
 	bodyEnd   = 'e'
 )
 
-// pieceSize is the most bytes of one frame.
+// pieceSize is the largest payload of a frame, in bytes.
 const pieceSize = 64 << 10
 
-// send sends the body. If it breaks off the stream does, too.
+// send sends the body. If reading the body fails, the stream is closed.
 func (s *Stream) send() {
 	b := make([]byte, 1+pieceSize)
 	for {
@@ -176,8 +177,8 @@ func (s *Stream) send() {
 	}
 }
 
-// Read implements io.Reader. At the end it returns io.EOF, or why the far end
-// could not go on.
+// Read implements io.Reader. At the end it returns io.EOF, or the error that ended
+// the stream at the far end.
 func (s *Stream) Read(b []byte) (int, error) {
 	for len(s.rest) == 0 {
 		frame, err := s.from.Recv()
@@ -191,7 +192,7 @@ func (s *Stream) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the stream, and waits until the body is not read any more.
+// Close ends the stream, and returns once the body is no longer read.
 func (s *Stream) Close() error {
 	err := s.from.Close()
 	s.reading.close()
@@ -199,7 +200,7 @@ func (s *Stream) Close() error {
 	return err
 }
 
-// lent is a body that may be read until it is closed, and no longer.
+// lent is a body that cannot be read after it is closed.
 type lent struct {
 	mu     sync.Mutex
 	from   io.Reader

@@ -10,9 +10,9 @@ import (
 	"berth/op"
 )
 
-// ServeStream serves a forwarded operation that is a stream: f writes the answer
-// to w, and reads the body of the request if it wants that. An error of f ends
-// the stream, and is its answer if there is none yet.
+// ServeStream serves a forwarded streaming operation: f writes the answer to w, and
+// reads the body of the request if it needs it. An error of f ends the stream, and
+// is the answer if nothing was written.
 func ServeStream(st *wire.Stream, f func(w http.ResponseWriter, body io.Reader) error) error {
 	if err := st.Accept(); err != nil {
 		return err
@@ -38,8 +38,8 @@ func send(st *wire.Stream, h *op.StreamHead) error {
 	return st.Send(b)
 }
 
-// streamWriter is an http.ResponseWriter whose answer goes to another server.
-// That must take each piece in time: the stream sees to it.
+// streamWriter is an http.ResponseWriter whose answer goes to another server. The
+// stream has a timeout for each piece.
 type streamWriter struct {
 	to     *wire.Stream
 	header http.Header
@@ -59,7 +59,7 @@ func (w *streamWriter) WriteHeader(status int) {
 	w.failed = send(w.to, &op.StreamHead{Status: status, Header: w.header})
 }
 
-// Write implements http.ResponseWriter. What is written is sent at once.
+// Write implements http.ResponseWriter. It sends at once.
 func (w *streamWriter) Write(b []byte) (n int, err error) {
 	w.WriteHeader(http.StatusOK)
 	for len(b) > 0 && w.failed == nil {
@@ -72,12 +72,11 @@ func (w *streamWriter) Write(b []byte) (n int, err error) {
 	return n, w.failed
 }
 
-// FlushError is for http.ResponseController.
+// FlushError supports http.ResponseController.
 func (w *streamWriter) FlushError() error { return w.failed }
 
-// bodyReader is the body of a request that another server has. It asks for it
-// when it is first read, so that a request that is refused is not read, and can
-// go to another server.
+// bodyReader is the body of a request at another server. The first read asks for
+// it, so that a refused request keeps its body and can go to another server.
 type bodyReader struct {
 	from  *wire.Stream
 	asked bool
@@ -98,7 +97,7 @@ func (r *bodyReader) Read(b []byte) (int, error) {
 			return 0, io.EOF
 		}
 		frame, err := r.from.Recv()
-		if err == io.EOF { // the other server broke it off
+		if err == io.EOF { // the other server stopped sending
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
@@ -110,7 +109,7 @@ func (r *bodyReader) Read(b []byte) (int, error) {
 		case bodyEnd:
 			r.over = true
 		default:
-			return 0, berth.Errorf(berth.Invalid, "a body holds a frame of kind 0x%02x", frame[0])
+			return 0, berth.Errorf(berth.Invalid, "unknown body frame 0x%02x: want 0x%02x or 0x%02x", frame[0], bodyPiece, bodyEnd)
 		}
 	}
 	n := copy(b, r.rest)

@@ -14,7 +14,7 @@ import (
 	autopilot "github.com/hashicorp/raft-autopilot"
 )
 
-// logPosition returns how far this server's log is.
+// logPosition returns the end of this server's log.
 func (s *Server) logPosition() *op.LogPosition {
 	last, known := s.consensus.Contact()
 	if !known {
@@ -25,9 +25,8 @@ func (s *Server) logPosition() *op.LogPosition {
 	return &op.LogPosition{LastContact: last, LastTerm: term, LastIndex: r.LastIndex()}
 }
 
-// autopilot makes servers that are stable voters and removes those that are
-// dead, as the configuration in the state says. It runs while this server
-// leads.
+// autopilot promotes stable servers to voters and removes dead ones, as the
+// configuration in the state says. It runs while this server leads.
 func (s *Server) autopilot(ctx context.Context) error {
 	pilot := autopilot.New(s.consensus.Raft(), &pilot{s}, autopilot.WithLogger(hclog.NewNullLogger()))
 	s.pilot.Store(pilot)
@@ -38,7 +37,7 @@ func (s *Server) autopilot(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// pilot is what autopilot asks of a server.
+// pilot connects the autopilot library to a server.
 type pilot struct{ server *Server }
 
 // AutopilotConfig implements autopilot.ApplicationIntegration.
@@ -53,9 +52,9 @@ func (p *pilot) AutopilotConfig() *autopilot.Config {
 // NotifyState implements autopilot.ApplicationIntegration.
 func (p *pilot) NotifyState(*autopilot.State) {}
 
-// KnownServers implements autopilot.ApplicationIntegration. Peers that gossip
-// does not tell of are known all the same: a leader that has just started
-// hears of them late, and must not take them for dead.
+// KnownServers implements autopilot.ApplicationIntegration. Raft peers missing
+// from gossip count as known: a leader that has just started hears of them late
+// and must not take them for dead.
 func (p *pilot) KnownServers() map[raft.ServerID]*autopilot.Server {
 	s := p.server
 	out := map[raft.ServerID]*autopilot.Server{}
@@ -86,7 +85,7 @@ func (p *pilot) KnownServers() map[raft.ServerID]*autopilot.Server {
 			x.NodeStatus = autopilot.NodeLeft
 		}
 		if old := out[x.ID]; old != nil && old.Name != "" && old.NodeStatus == autopilot.NodeAlive {
-			continue // it is there under another name
+			continue // it is alive under another name
 		}
 		out[x.ID] = x
 	}
@@ -135,8 +134,8 @@ func (p *pilot) position(ctx context.Context, id, addr string) *op.LogPosition {
 	return out
 }
 
-// RemoveFailedServer implements autopilot.ApplicationIntegration: it is for
-// gossip to forget the server.
+// RemoveFailedServer implements autopilot.ApplicationIntegration: it makes gossip
+// forget the server.
 func (p *pilot) RemoveFailedServer(x *autopilot.Server) {
 	p.server.config.Logger.Warn("a dead server is removed from the cluster", "name", x.Name)
 	if m, ok := p.server.config.Cluster.Members.(interface {
@@ -144,14 +143,14 @@ func (p *pilot) RemoveFailedServer(x *autopilot.Server) {
 	}); ok {
 		go func() { // it can take seconds; it ends with gossip
 			if err := m.ForceLeave(x.Name, false); err != nil {
-				p.server.config.Logger.Warn("gossip did not forget a dead server", "name", x.Name, "error", err)
+				p.server.config.Logger.Warn("cannot remove a dead server from gossip", "name", x.Name, "error", err)
 			}
 		}()
 	}
 }
 
-// AutopilotHealth returns how autopilot sees the cluster, nil if this server
-// does not lead.
+// AutopilotHealth returns autopilot's view of the cluster, nil if this server does
+// not lead.
 func (s *Server) AutopilotHealth() *autopilot.State {
 	if p := s.pilot.Load(); p != nil {
 		return p.GetState()

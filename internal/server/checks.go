@@ -8,8 +8,8 @@ import (
 	"berth/op"
 )
 
-// Checks implements api.CheckReader: as this machine's agent knows it if the
-// node is its own, else as the node's does, over the connection that it opened.
+// Checks implements api.CheckReader. Checks of another node come from its agent,
+// over the connection that the agent opened.
 func (s *Server) Checks(ctx context.Context, node berth.NodeID, alloc string) (map[string]op.CheckStatus, error) {
 	if local, ok := s.config.Local.(api.CheckReader); ok && s.config.LocalNode() == node {
 		return local.Checks(ctx, node, alloc)

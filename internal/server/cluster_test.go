@@ -81,7 +81,7 @@ type several struct {
 	pool    *pool
 	list    []*running
 	dirs    []string
-	knows   map[int]int // dialects of the log of those that do not know all of it
+	knows   map[int]int // log versions of the servers that have an older one
 	told    io.Writer   // of what is logged, if it is not nil
 }
 
@@ -96,7 +96,7 @@ func startSeveral(t testing.TB, n int) *several {
 	return c
 }
 
-// start starts so many servers, and waits until one leads.
+// start starts n servers and waits until one leads.
 func (c *several) start(n int) {
 	c.t.Helper()
 	for i := range n {

@@ -15,23 +15,23 @@ import (
 	"berth/op"
 )
 
-// What workers of other servers call on the leader.
+// This file has the calls that workers of other servers make to the leader.
 
-// handed is what those were handed and have not settled. When the connection
-// of a server ends, or its workers begin anew, others get its evaluations at
-// once: an answer that nobody got holds nothing.
-type handed struct {
+// outstanding holds the evaluations that workers of other servers have taken and not
+// yet acknowledged. When a server's connection ends, or its workers restart,
+// other workers get its evaluations at once.
+type outstanding struct {
 	mu     sync.Mutex
-	byPeer map[*wire.Session]*held
+	byPeer map[*wire.Session]*peerEvals
 }
 
-// held is what the workers of one server hold, in one life of theirs.
-type held struct {
-	life  uint64
-	evals map[berth.EvalID]given
+// peerEvals is what the workers of one server hold. life tells their runs apart.
+type peerEvals struct {
+	run   uint64
+	evals map[berth.EvalID]delivery
 }
 
-type given struct {
+type delivery struct {
 	term  *term
 	token berth.Token
 }
@@ -41,23 +41,23 @@ func (s *Server) handleWorkers() {
 	peer.Handle(s.wire, op.EvalAck, s.settle((*broker.Broker).Ack))
 	peer.Handle(s.wire, op.EvalNack, s.settle((*broker.Broker).Nack))
 	peer.Handle(s.wire, op.PlanSubmit, func(ctx context.Context, _ *wire.Call, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
-		return s.judge(ctx, in)
+		return s.submitPlan(ctx, in)
 	})
 }
 
-const mostHanded = 64 // evaluations to one call
+const maxDequeue = 64 // evaluations per call
 
 func (s *Server) dequeue(ctx context.Context, c *wire.Call, in *op.DequeueEvals) (*op.DequeuedEvals, error) {
 	t := s.term.Load()
 	if t == nil {
 		return nil, peer.ErrNotLeader
 	}
-	if sess := c.Peer.Session(); sess != nil { // of a connection that is no session nobody hears when it ends
-		s.handed.begin(sess, in.Life)
+	if sess := c.Peer.Session(); sess != nil { // a connection without a session does not report its end
+		s.outstanding.begin(sess, in.Life)
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.MaxQueryTime)
 	defer cancel()
-	list, err := t.broker.Next(ctx, in.Schedulers, max(1, min(in.Most, mostHanded)))
+	list, err := t.broker.Next(ctx, in.Schedulers, max(1, min(in.Most, maxDequeue)))
 	out := &op.DequeuedEvals{Term: t.number, Index: s.store.Snapshot().Index}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -67,26 +67,26 @@ func (s *Server) dequeue(ctx context.Context, c *wire.Call, in *op.DequeueEvals)
 	case err != nil:
 		return nil, err
 	}
-	s.handed.add(c.Peer.Session(), in.Life, t, list)
+	s.outstanding.add(c.Peer.Session(), in.Life, t, list)
 	for _, d := range list {
 		out.Evals = append(out.Evals, op.DequeuedEval{EvalID: d.Eval.ID, Token: d.Token, Enqueued: d.Enqueued, Dequeued: d.Dequeued, Count: d.Count})
 	}
 	return out, nil
 }
 
-// begin says that workers of a server ask in a life of theirs. What they were
-// handed in another one is given back. It watches the server's session, once.
-func (h *handed) begin(sess *wire.Session, life uint64) {
+// begin records a call from a server's workers in their current run. Evaluations
+// from an earlier run are given back. The first call starts a watch of the session.
+func (h *outstanding) begin(sess *wire.Session, life uint64) {
 	h.mu.Lock()
 	before := h.byPeer[sess]
-	if before != nil && before.life == life {
+	if before != nil && before.run == life {
 		h.mu.Unlock()
 		return
 	}
 	if h.byPeer == nil {
-		h.byPeer = map[*wire.Session]*held{}
+		h.byPeer = map[*wire.Session]*peerEvals{}
 	}
-	h.byPeer[sess] = &held{life, map[berth.EvalID]given{}}
+	h.byPeer[sess] = &peerEvals{life, map[berth.EvalID]delivery{}}
 	h.mu.Unlock()
 	if before != nil {
 		before.giveBack()
@@ -102,27 +102,27 @@ func (h *handed) begin(sess *wire.Session, life uint64) {
 	}()
 }
 
-// add notes what a server was handed. If its workers began anew meanwhile, or
-// it is gone, that is given back.
-func (h *handed) add(sess *wire.Session, life uint64, t *term, list []berth.Delivery) {
+// add records what a server was given. If its workers restarted meanwhile, or the
+// server is gone, the evaluations are given back.
+func (h *outstanding) add(sess *wire.Session, life uint64, t *term, list []berth.Delivery) {
 	if sess == nil {
 		return
 	}
-	evals := map[berth.EvalID]given{}
+	evals := map[berth.EvalID]delivery{}
 	for _, d := range list {
-		evals[d.Eval.ID] = given{t, d.Token}
+		evals[d.Eval.ID] = delivery{t, d.Token}
 	}
 	h.mu.Lock()
 	now := h.byPeer[sess]
-	if now != nil && now.life == life {
+	if now != nil && now.run == life {
 		maps.Copy(now.evals, evals)
 		evals = nil
 	}
 	h.mu.Unlock()
-	(&held{evals: evals}).giveBack()
+	(&peerEvals{evals: evals}).giveBack()
 }
 
-func (h *handed) drop(sess *wire.Session, id berth.EvalID) {
+func (h *outstanding) drop(sess *wire.Session, id berth.EvalID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now := h.byPeer[sess]; now != nil {
@@ -130,33 +130,33 @@ func (h *handed) drop(sess *wire.Session, id berth.EvalID) {
 	}
 }
 
-// giveBack has others work on what a server does not hold any more.
-func (h *held) giveBack() {
+// giveBack returns evaluations to the broker, for other workers.
+func (h *peerEvals) giveBack() {
 	for id, g := range h.evals {
-		_ = g.term.broker.Nack(id, g.token) // it was settled, or the term is over
+		_ = g.term.broker.Nack(id, g.token) // fails if it is settled, or the term is over
 	}
 }
 
-// settle returns a handler that ends a delivery.
+// settle returns the handler that acknowledges, or rejects, a delivery.
 func (s *Server) settle(how func(*broker.Broker, berth.EvalID, berth.Token) error) func(context.Context, *wire.Call, *op.SettleEval) (*op.Nothing, error) {
 	return func(_ context.Context, c *wire.Call, in *op.SettleEval) (*op.Nothing, error) {
 		t := s.term.Load()
 		if t == nil || t.number != in.Term {
 			return nil, peer.ErrNotLeader
 		}
-		s.handed.drop(c.Peer.Session(), in.EvalID)
+		s.outstanding.drop(c.Peer.Session(), in.EvalID)
 		return &op.Nothing{}, how(t.broker, in.EvalID, in.Token)
 	}
 }
 
-// judge has the planner of the term in which a plan was decided judge it. It
-// returns when what the plan changed is safe.
-func (s *Server) judge(ctx context.Context, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
+// submitPlan submits a plan to the planner, if the term in which it was made still
+// lasts. It returns when the plan's changes are committed.
+func (s *Server) submitPlan(ctx context.Context, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
 	t := s.term.Load()
 	switch {
 	case t == nil:
 		return nil, peer.ErrNotLeader
-	case t.number != in.Term: // whoever decided it has lost its leader
+	case t.number != in.Term: // the worker's leader has changed
 		s.refused.Note(berth.CodeStaleEpoch)
 		return nil, peer.ErrNotLeader
 	}
@@ -165,7 +165,7 @@ func (s *Server) judge(ctx context.Context, in *op.SubmitPlan) (*op.PlanSubmitte
 		return nil, err
 	}
 	if plan.Eval != in.EvalID {
-		return nil, berth.Errorf(berth.Invalid, "plan: it is for evaluation %s, not %s", plan.Eval, in.EvalID)
+		return nil, berth.Errorf(berth.Invalid, "plan: must be for evaluation %s, got one for %s", in.EvalID, plan.Eval)
 	}
 	pending, err := t.planner.Submit(&berth.Delivery{Eval: &berth.Eval{ID: in.EvalID}, Token: in.Token}, plan)
 	if err != nil && berth.KindOf(err) == "" {
@@ -176,7 +176,7 @@ func (s *Server) judge(ctx context.Context, in *op.SubmitPlan) (*op.PlanSubmitte
 		out.Kind, out.Code, out.Error = berth.KindOf(err), berth.CodeOf(err), err.Error()
 	}
 	out.Index = s.store.Snapshot().Index
-	if pending != nil { // a refusal, too, counts once the state that it met is safe
+	if pending != nil { // a refusal, too, is only valid once the state it saw is committed
 		if err := pending.Wait(ctx); err != nil {
 			return nil, err
 		}
@@ -185,11 +185,11 @@ func (s *Server) judge(ctx context.Context, in *op.SubmitPlan) (*op.PlanSubmitte
 	return out, nil
 }
 
-// following is the work that this server's workers do for another that leads.
+// following controls the work of this server's workers for another leader.
 type following struct {
 	mu    sync.Mutex
 	leads bool
-	stop  context.CancelFunc // of the work in hand, nil if there is none
+	stop  context.CancelFunc // ends the current work; nil: none
 	idle  *sync.Cond
 }
 
@@ -199,7 +199,7 @@ func newFollowing() *following {
 	return f
 }
 
-// begin says whether there may be work, which is over when end is called.
+// begin reports whether work may start. Call end when it is over.
 func (f *following) begin(stop context.CancelFunc) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,7 +218,7 @@ func (f *following) end() {
 	f.idle.Broadcast()
 }
 
-// lead ends the work and keeps it from beginning, until follow is called.
+// lead stops the work and keeps new work from starting until follow is called.
 func (f *following) lead() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -235,13 +235,13 @@ func (f *following) follow() {
 	f.leads = false
 }
 
-// follow has workers work for whoever leads, until ctx ends.
+// follow runs the workers against the current leader until ctx ends.
 func (s *Server) follow(ctx context.Context) error {
 	for {
 		changed := s.leading.changed()
 		if now := s.leading.current(); now.addr != "" && now.addr != s.config.Advertise {
 			s.workFor(ctx, now)
-			if err := await(ctx, changed, 2*retryPause); err != nil { // it could not be reached, or its term is over
+			if err := await(ctx, changed, 2*retryPause); err != nil { // the leader was not reached, or its term is over
 				return err
 			}
 			continue
@@ -254,10 +254,10 @@ func (s *Server) follow(ctx context.Context) error {
 	}
 }
 
-// workFor works until the leader, or its term, is lost.
+// workFor runs the workers until the connection to the leader or its term ends.
 func (s *Server) workFor(ctx context.Context, leader lease) {
 	ctx, stop := context.WithCancel(ctx)
-	defer context.AfterFunc(leader.life, stop)()
+	defer context.AfterFunc(leader.ctx, stop)()
 	if !s.following.begin(stop) {
 		stop()
 		return
@@ -265,12 +265,12 @@ func (s *Server) workFor(ctx context.Context, leader lease) {
 	defer s.following.end()
 	f := worker.NewFollower(submitter{caller{s, leader.addr}}, s.store)
 	f.Registry, f.Logger = &s.workers, s.config.Logger
-	err := f.Run(ctx, s.crew)
+	err := f.Run(ctx, s.pool)
 	s.config.Logger.Debug("workers lost the leader", "address", leader.addr, "error", err)
 }
 
-// submitter is the leader as workers here call it: with plans past the
-// failpoints, if any is armed.
+// submitter calls the leader for workers of this server. Plans pass the fault
+// points, if any is armed.
 type submitter struct{ caller }
 
 // Call implements op.Caller.

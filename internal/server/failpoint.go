@@ -20,18 +20,18 @@ import (
 	"berth/op"
 )
 
-// Faults is what tests decide about the fault points of a server. The points
-// exist in any case; the zero value has a set of its own.
+// Faults configures a server's fault points for tests. The zero value gives the
+// server a set of its own.
 type Faults struct {
 	Points *failpoint.Set
 	Exit   func() // ends the process at a point; nil is an exit with failpoint.ExitCode
 }
 
-// faults is what a server keeps for its fault points.
+// faults is the state of a server's fault points.
 type faults struct{ late late }
 
-// open prepares for a run of the server. The function that it returns waits for
-// what hung at a point and went on late.
+// open prepares the points for a run of the server. wait returns when all delayed
+// actions have ended.
 func (f *faults) open(ctx context.Context) (wait func()) {
 	f.late.ctx = ctx
 	return f.late.Wait
@@ -44,18 +44,18 @@ func (s *Server) withFaults(ctx context.Context, log state.Log) state.Log {
 	return f
 }
 
-// newFaults gives a server points if its configuration has none.
+// newFaults adds a set of points to a configuration without one.
 func newFaults(c *Config) {
 	if c.Faults.Points == nil {
 		c.Faults.Points = failpoint.NewSet(leader.FailpointNames)
 	}
 }
 
-// fail does what a failpoint says.
+// fail carries out the action of a fault point.
 func (s *Server) fail(action string) {
 	switch action {
 	case failpoint.StepDown:
-		s.faults.late.Go(s.stepDown) // who is at the point waits until the term ends
+		s.faults.late.Go(s.stepDown) // the caller at the point waits until the term ends
 	case failpoint.Exit:
 		if s.config.Faults.Exit == nil {
 			os.Exit(failpoint.ExitCode)
@@ -64,25 +64,25 @@ func (s *Server) fail(action string) {
 	}
 }
 
-// stepDown hands leadership over. The others may have to catch up first.
+// stepDown hands over leadership. It retries, since peers may have to catch up.
 func (s *Server) stepDown() {
 	for s.consensus.Leader() {
 		err := s.consensus.Transfer(s.faults.late.ctx, "")
 		if err == nil || rest.For(s.faults.late.ctx, 2*retryPause) != nil {
 			return
 		}
-		s.config.Logger.Warn("a failpoint could not hand over leadership; trying again", "error", err)
+		s.config.Logger.Warn("a fault point could not hand over leadership; trying again", "error", err)
 	}
 }
 
-// late is what hung at failpoints when its time was over, and comes late.
+// late runs actions that hung at a fault point until their term was over.
 type late struct {
 	ctx context.Context // of Run
 	sync.WaitGroup
 }
 
-// hold has something that hung at a point until its term ended happen when the
-// point is taken back. What is refused then is told in the log.
+// hold runs an action that hung at a point until its term ended, once the point is
+// removed. The result, usually a refusal, is logged.
 func (s *Server) hold(name, when string, do func(context.Context) error) {
 	free := s.config.Faults.Points.Held(name, when)
 	s.faults.late.Go(func() {
@@ -93,11 +93,11 @@ func (s *Server) hold(name, when string, do func(context.Context) error) {
 				return
 			}
 		}
-		s.config.Logger.Warn("what hung at a failpoint went on when its term was over", "point", when+" "+name, "refused", do(s.faults.late.ctx))
+		s.config.Logger.Warn("a command that hung at a fault point was sent after its term", "point", when+" "+name, "refused", do(s.faults.late.ctx))
 	})
 }
 
-// submitWithFaults hands in a plan, past the points that a plan passes.
+// submitWithFaults submits a plan through the fault points for plans.
 func (c caller) submitWithFaults(ctx context.Context, in *op.SubmitPlan, out any) error {
 	if !c.server.config.Faults.Points.Armed() {
 		return c.Call(ctx, op.PlanSubmit.RPC, in, out)
@@ -108,7 +108,7 @@ func (c caller) submitWithFaults(ctx context.Context, in *op.SubmitPlan, out any
 	}
 	if action, err := c.server.passPlan(ctx, failpoint.Before, n); err != nil {
 		if action == failpoint.Hang {
-			c.server.hold(leader.PlanAlloc, failpoint.Before, func(ctx context.Context) error { return c.server.handLate(ctx, in) })
+			c.server.hold(leader.PlanAlloc, failpoint.Before, func(ctx context.Context) error { return c.server.submitLate(ctx, in) })
 		}
 		return err
 	}
@@ -119,7 +119,7 @@ func (c caller) submitWithFaults(ctx context.Context, in *op.SubmitPlan, out any
 	return err
 }
 
-// launches says how many launches of processing elements a plan has.
+// launches returns the number of processing elements that a plan launches.
 func (s *Server) launches(in *op.SubmitPlan) int {
 	plan, err := state.Unship(in.Plan)
 	if err != nil {
@@ -131,25 +131,25 @@ func (s *Server) launches(in *op.SubmitPlan) int {
 	return len(plan.Place)
 }
 
-// passPlan passes the points of a plan with n launches. An error says that its
-// worker is not to go on.
+// passPlan passes the points of a plan with n launches. After an error the worker
+// must stop.
 func (s *Server) passPlan(ctx context.Context, when string, n int) (action string, err error) {
 	action = s.config.Faults.Points.Pass(ctx, leader.PlanAlloc, when, n)
-	if action == failpoint.Exit { // there is no leadership here to step down from
+	if action == failpoint.Exit { // StepDown does not apply to a follower
 		s.fail(action)
 		<-ctx.Done()
 	}
 	return action, ctx.Err()
 }
 
-// handLate hands in a plan at whoever leads by now.
-func (s *Server) handLate(ctx context.Context, in *op.SubmitPlan) error {
+// submitLate submits a plan to the current leader.
+func (s *Server) submitLate(ctx context.Context, in *op.SubmitPlan) error {
 	addr, _, err := s.Route(ctx, false)
 	switch {
 	case err != nil:
 		return err
 	case addr == "":
-		_, err = s.judge(ctx, in)
+		_, err = s.submitPlan(ctx, in)
 		return err
 	}
 	return caller{s, addr}.Call(ctx, op.PlanSubmit.RPC, in, new(op.PlanSubmitted))
@@ -158,8 +158,8 @@ func (s *Server) handLate(ctx context.Context, in *op.SubmitPlan) error {
 // Failpoints returns the points of this server, for the API.
 func (s *Server) Failpoints() *failpoint.Set { return s.config.Faults.Points }
 
-// entries are the commands that can be proposed by name: those of the leader,
-// and of workers and agents, that are about stream jobs.
+// entries are the commands that can be proposed by name: the commands about stream
+// jobs that the leader, workers and agents write.
 var entries = map[string]func() state.Command{
 	"EnsureResources":    func() state.Command { return &state.EnsureResources{} },
 	"LaunchPE":           func() state.Command { return &state.LaunchPE{} },
@@ -172,8 +172,8 @@ var entries = map[string]func() state.Command{
 	"SetConnectivity":    func() state.Command { return &state.SetConnectivity{} },
 }
 
-// ProposeEntry proposes a command as it stands, for the API. The command itself
-// says which term it belongs to.
+// ProposeEntry proposes a command unchanged, for the API. The command contains the
+// term it belongs to.
 func (s *Server) ProposeEntry(ctx context.Context, in *op.LogEntry) (index uint64, err error) {
 	blank, known := entries[in.Command]
 	if !known {

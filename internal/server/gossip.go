@@ -2,8 +2,8 @@ package server
 
 import "berth/internal/api"
 
-// members is the gossip that people can look at and change, nil if there is
-// none.
+// members returns the members that operators can list and change, nil if there
+// are none.
 func (c *Config) members() api.Members {
 	if c.Cluster == nil {
 		return nil

@@ -14,18 +14,18 @@ import (
 	"berth/internal/state"
 )
 
-// Folder is the folder of a server's data while it is held: no other process
-// makes a server of it.
+// Folder is the locked data folder of a server: no other process can start a
+// server on it.
 type Folder struct {
-	ID      string // by which consensus and gossip know the server
-	Cluster string // the ID of the cluster of which it was part; "" if of none, as far as is known before it has its state
+	ID      string // the server's ID in Raft and gossip
+	Cluster string // the last known cluster ID; "" if the server has not joined one
 	claim   *claim.Claim
 }
 
-// Hold holds a folder, which it makes if need be. It is to be held before
-// anything of the server is opened that others can see: one that is started
-// twice by mistake must not be heard of. The error is a *claim.HeldError if
-// another process still holds it after the wait.
+// Hold locks a folder, and creates it if needed. Lock it before the server opens
+// anything that other servers see, so that they never see a server that was
+// started twice by mistake. The error is a *claim.HeldError if another process
+// still holds the lock after the wait.
 func Hold(dir string, wait claim.Wait) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -44,12 +44,12 @@ func Hold(dir string, wait claim.Wait) (*Folder, error) {
 	return f, nil
 }
 
-// Close lets others hold the folder. To do so again does nothing.
+// Close unlocks the folder. Closing it again does nothing.
 func (f *Folder) Close() error { return f.claim.Close() }
 
-// Identity returns the ID of the server whose data is in the folder, by which
-// consensus and gossip know it. It is made with the folder, so that a machine
-// may get another name.
+// Identity returns the ID of the server whose data is in the folder. It creates
+// one if there is none. The ID does not depend on the machine's name, so that a
+// machine can be renamed.
 func Identity(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -59,7 +59,7 @@ func Identity(dir string) (string, error) {
 	if err == nil {
 		id, err := berth.ParseID[Server](strings.TrimSpace(string(text)))
 		if err != nil || id.IsZero() {
-			return "", fmt.Errorf("%s does not hold the ID of a server: %w", path, errors.Join(err, fs.ErrInvalid))
+			return "", fmt.Errorf("%s does not contain a server ID: %w", path, errors.Join(err, fs.ErrInvalid))
 		}
 		return id.String(), nil
 	}
@@ -73,8 +73,8 @@ func Identity(dir string) (string, error) {
 
 func clusterFile(dir string) string { return filepath.Join(dir, "cluster") }
 
-// clusterOf returns the ID of the cluster of which the server was part whose
-// data is in the folder, "" if it was part of none.
+// clusterOf returns the cluster ID that is stored in the folder, "" if there is
+// none.
 func clusterOf(dir string) (string, error) {
 	path := clusterFile(dir)
 	text, err := os.ReadFile(path)
@@ -86,12 +86,12 @@ func clusterOf(dir string) (string, error) {
 	}
 	id, err := berth.ParseID[state.Cluster](strings.TrimSpace(string(text)))
 	if err != nil || id.IsZero() {
-		return "", fmt.Errorf("%s does not hold the ID of a cluster: %w", path, errors.Join(err, fs.ErrInvalid))
+		return "", fmt.Errorf("%s does not contain a cluster ID: %w", path, errors.Join(err, fs.ErrInvalid))
 	}
 	return id.String(), nil
 }
 
-// writeSynced makes a file that is whole, or not there, after a crash.
+// writeSynced writes a file atomically: after a crash it is complete or missing.
 func writeSynced(path, text string) error {
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// intervals is how long evaluations stay in each part of their lives, counted
-// while this server leads. An evaluation counts once, when it has ended.
+// intervals measures how long evaluations spend in each stage, while this server
+// leads. An evaluation is counted once, when it has ended.
 type intervals struct {
 	histogram *prometheus.HistogramVec
 
@@ -20,15 +20,15 @@ type intervals struct {
 	sum [len(intervalNames)]sample
 }
 
-// intervalNames are the parts of an evaluation's life, in order.
+// intervalNames are the stages of an evaluation, in order.
 var intervalNames = [...]string{"created-enqueued", "enqueued-dequeued", "dequeued-planned", "planned-applied", "applied-acked"}
 
 const (
 	intervalMetric = "nomad_nomad_eval_interval_seconds"
-	intervalJSON   = "nomad.nomad.eval.interval" // in ms, as all samples of this form are
+	intervalJSON   = "nomad.nomad.eval.interval" // in ms, like all JSON samples
 )
 
-// sample is what can be said of values without keeping them.
+// sample summarizes values without keeping them.
 type sample struct {
 	n                  int
 	sum, squares       float64
@@ -38,22 +38,22 @@ type sample struct {
 func newIntervals() *intervals {
 	v := &intervals{histogram: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    intervalMetric,
-		Help:    "Seconds that evaluations spent between two stations of their lives.",
+		Help:    "Seconds that evaluations spent between two stages.",
 		Buckets: prometheus.ExponentialBuckets(10e-6, 4, 12), // 10 µs to 42 s
 	}, []string{"interval"})}
 	for _, name := range intervalNames {
-		v.histogram.WithLabelValues(name) // there from the start, so that rates can be worked out
+		v.histogram.WithLabelValues(name) // present from the start, so that rates can be computed
 	}
 	return v
 }
 
-// observe counts an evaluation that ended. What it did not pass is not counted,
-// nor is the time that it had to wait anyhow: for room, or until it was due.
+// observe counts an evaluation that ended. Stages that it skipped do not count,
+// nor does the time it had to wait for capacity or until it was due.
 func (v *intervals) observe(e broker.Ended) {
 	t := e.Timeline
 	created, ready := e.CreateTime, t.Enqueued
 	if e.TriggeredBy == berth.TriggerQueuedAllocs || e.TriggeredBy == berth.TriggerMaxPlanAttempts {
-		created = 0 // it was born blocked
+		created = 0 // it was created blocked
 	}
 	if ready > 0 {
 		ready = max(ready, e.WaitUntil)
@@ -80,7 +80,7 @@ func (v *intervals) add(i int, d time.Duration) {
 	s.squares += ms * ms
 }
 
-// samples is the same in the shape of the JSON metrics.
+// samples returns the intervals in the form of the JSON metrics.
 func (v *intervals) samples() []jsonCounter {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -12,40 +12,40 @@ import (
 	"berth/op"
 )
 
-// leading is who leads, as this server knows. It changes its mind only when it
-// hears of another leader, so that what waits for an answer of one that is
-// silent for a moment goes on waiting.
+// leading is the leader that this server knows of. It changes only when another
+// leader is known, so that calls to a leader that is silent for a moment go on
+// waiting.
 type leading struct {
 	mu   sync.Mutex
 	now  lease
-	news chan struct{} // closed, and replaced, when anything that Route looks at changed
+	news chan struct{} // closed and replaced when anything that Route looks at changes
 }
 
 // lease is the time for which one server leads.
 type lease struct {
-	addr string          // "": none was heard of yet
-	life context.Context // ends when another one leads
+	addr string          // "": no leader is known yet
+	ctx  context.Context // ends when another one leads
 	end  context.CancelFunc
 }
 
-// retryPause is how long a server waits before it tries again what another
-// could not do, unless it hears of a change of leadership before that.
+// retryPause is the wait before a failed call to another server is tried again,
+// unless leadership changes first.
 const retryPause = 50 * time.Millisecond
 
 func newLeading() *leading {
 	l := &leading{news: make(chan struct{})}
-	l.now.life, l.now.end = context.WithCancel(context.Background())
+	l.now.ctx, l.now.end = context.WithCancel(context.Background())
 	return l
 }
 
-// watchLeader keeps up with who leads until ctx ends.
+// watchLeader follows leadership changes until ctx ends.
 func (s *Server) watchLeader(ctx context.Context) error {
 	defer s.leading.set("")
 	for {
 		if _, addr := s.consensus.LeaderAddress(); addr != "" && addr != s.leading.current().addr {
 			s.leading.set(addr)
 		}
-		s.leading.tell()
+		s.leading.notify()
 		select {
 		case <-s.consensus.Leadership():
 		case <-ctx.Done():
@@ -60,16 +60,16 @@ func (l *leading) current() lease {
 	return l.now
 }
 
-// changed returns a channel that is closed at the next change. Who waits for one
-// takes it before looking at what is now.
+// changed returns a channel that is closed at the next change. Take it before
+// reading the current state, or a change is missed.
 func (l *leading) changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.news
 }
 
-// tell wakes those who wait for a change.
-func (l *leading) tell() {
+// notify wakes everyone who waits for a change.
+func (l *leading) notify() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.news)
@@ -93,7 +93,7 @@ func (l *leading) set(addr string) {
 	defer l.mu.Unlock()
 	l.now.end()
 	l.now.addr = addr
-	l.now.life, l.now.end = context.WithCancel(context.Background())
+	l.now.ctx, l.now.end = context.WithCancel(context.Background())
 }
 
 // Route implements api.Peers.
@@ -107,7 +107,7 @@ func (s *Server) Route(ctx context.Context, asLeader bool) (addr string, over <-
 			return "", nil, peer.ErrNotLeader
 		case !asLeader && now.addr != "" && now.addr != s.config.Advertise:
 			if _, known := s.consensus.Contact(); known {
-				return now.addr, now.life.Done(), nil
+				return now.addr, now.ctx.Done(), nil
 			}
 		}
 		select {
@@ -121,14 +121,13 @@ func (s *Server) Route(ctx context.Context, asLeader bool) (addr string, over <-
 	}
 }
 
-// reads are the reads that wait until this server knows what was answered
-// before them. All that come while one question is on its way to the leader
-// share the next.
+// reads batches the reads that wait for a safe index from the leader. All reads
+// that arrive while one question is under way share the next one.
 type reads struct {
 	mu   sync.Mutex
 	next *question
 	wake chan struct{}
-	over chan struct{} // closed when nobody answers any more
+	over chan struct{} // closed when answerReads has ended
 }
 
 type question struct {
@@ -153,13 +152,14 @@ func (s *Server) Sync(ctx context.Context) error {
 	return nil
 }
 
-// safeIndex returns how far this server must have come to answer.
+// safeIndex returns the state index that this server must reach before it
+// answers a linearizable read.
 func (s *Server) safeIndex(ctx context.Context) (uint64, error) {
 	if s.term.Load() != nil {
 		if index, err := s.consensus.ReadIndex(ctx); err == nil {
 			return index, nil
 		}
-		// It does not lead any more, or cannot tell: the others may know.
+		// Not the leader any more, or not sure: ask the leader.
 	}
 	return s.reads.ask(ctx)
 }
@@ -185,7 +185,8 @@ func (r *reads) ask(ctx context.Context) (uint64, error) {
 	}
 }
 
-// answerReads asks the leader for who waits in Sync, until ctx ends.
+// answerReads asks the leader on behalf of the calls waiting in Sync, until ctx
+// ends.
 func (s *Server) answerReads(ctx context.Context) error {
 	defer close(s.reads.over)
 	for {
@@ -206,7 +207,7 @@ func (s *Server) answerReads(ctx context.Context) error {
 	}
 }
 
-// readIndex asks the leader, whoever that is, within the hold time.
+// readIndex asks the current leader, for at most api.Hold.
 func (s *Server) readIndex(ctx context.Context) (index uint64, err error) {
 	hold, cancel := context.WithTimeout(ctx, api.Hold)
 	defer cancel()

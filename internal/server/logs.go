@@ -8,8 +8,8 @@ import (
 	"berth/op"
 )
 
-// Logs implements api.LogStreamer: from this machine if the node is its own,
-// else from the node's agent, over the connection that it opened.
+// Logs implements api.LogStreamer. Logs of another node come from its agent, over
+// the connection that the agent opened.
 func (s *Server) Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, send func(*op.StreamFrame) error) error {
 	if s.config.Local != nil && s.config.LocalNode() == node {
 		return s.config.Local.Logs(ctx, node, q, send)

@@ -18,28 +18,28 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Cluster says how a server is one of several.
+// Cluster configures a server that works with others.
 type Cluster struct {
 	Members Members
 	// NonVoter keeps this server from ever voting.
 	NonVoter bool
-	// Expect is how many servers make up a new cluster (bootstrap_expect): each
-	// waits until it sees so many. 1: this server alone; 0: it joins others.
+	// Expect is the number of servers that form a new cluster (bootstrap_expect).
+	// 1: this server bootstraps alone; 0: it only joins an existing cluster.
 	Expect int
 	// Connect replaces the network, for tests; nil is TCP.
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
-	// Transport is what Raft speaks over instead of the one port, for tests.
+	// Transport replaces the RPC port for Raft, for tests.
 	Transport raft.Transport
 	Timing    consensus.Timing
 }
 
-// agree opens what is on disk, and this server's part in the log.
-func (s *Server) agree() (err error) {
+// openLog opens the log and the state on disk.
+func (s *Server) openLog() (err error) {
 	c := s.config.Consensus
 	c.Dir, c.ID, c.Logger = s.config.DataDir, s.id, s.config.Logger
 	cluster := s.config.Cluster
 	if cluster != nil {
-		c.Allow, c.Mixed = s.allow, s.mixed
+		c.Allow, c.Mixed = s.allow, s.mixedVersions
 		s.links.dialer = wire.Dialer{Handlers: s.wire, TLS: s.config.TLS.Dial, Server: true, Connect: cluster.Connect}
 		s.links.region = s.regionOf
 		c.Transport = cluster.Transport
@@ -60,16 +60,16 @@ func (s *Server) agree() (err error) {
 	return nil
 }
 
-// takeRaft takes over a connection on which another server speaks Raft.
+// takeRaft takes over a Raft connection that another server opened.
 func (s *Server) takeRaft(conn net.Conn, p *wire.Peer) {
 	if s.layer == nil {
 		conn.Close()
 		return
 	}
-	s.layer.take(conn, p)
+	s.layer.enqueue(conn, p)
 }
 
-// handleServers adds what only servers may call.
+// handleServers registers the methods that only servers may call.
 func (s *Server) handleServers() {
 	if s.config.Cluster == nil {
 		return
@@ -89,18 +89,18 @@ func (s *Server) handleServers() {
 	s.handleRelays()
 }
 
-// bootstrapEvery is how often a server that waits for a cluster asks the
-// others, though gossip has no news.
+// bootstrapEvery is how often a server that waits for a cluster asks its peers,
+// even without news from gossip.
 const bootstrapEvery = time.Second
 
-// meet has this server be part of a cluster: it makes one up with the others
-// when all of them see each other, and, while it leads, takes in who comes and
-// lets go who leaves.
-func (s *Server) meet(ctx context.Context) error {
+// joinCluster forms a cluster with the other servers once all of them see each other.
+// While this server leads, it also adds servers that join and removes those that
+// leave. It runs until ctx ends.
+func (s *Server) joinCluster(ctx context.Context) error {
 	tick := time.NewTicker(bootstrapEvery)
 	defer tick.Stop()
 	for {
-		s.tellCluster()
+		s.announceCluster()
 		if !s.consensus.Bootstrapped() {
 			s.bootstrap(ctx)
 		}
@@ -114,10 +114,10 @@ func (s *Server) meet(ctx context.Context) error {
 	}
 }
 
-// tellCluster tells the others of which cluster this server is part, once its
-// state says so, and notes it for the time when it is started again: it meets
-// others long before it has its state.
-func (s *Server) tellCluster() {
+// announceCluster announces this server's cluster ID once its state has one, and
+// writes the ID to disk: after a restart, gossip starts long before the state is
+// loaded.
+func (s *Server) announceCluster() {
 	id := s.store.Snapshot().Cluster
 	if id.IsZero() || id == s.cluster {
 		return
@@ -127,14 +127,14 @@ func (s *Server) tellCluster() {
 		err = s.config.Cluster.Members.SetCluster(id.String())
 	}
 	if err != nil {
-		s.config.Logger.Error("the others cannot be told of which cluster this server is part", "cluster", id, "error", err)
+		s.config.Logger.Error("cannot announce the cluster ID to other servers", "cluster", id, "error", err)
 		return
 	}
 	s.cluster = id
 }
 
-// founders returns whom this server would make up a cluster with: as many live
-// servers as are expected, each of which expects as many.
+// founders returns the servers that would form a new cluster: Expect live voters
+// that all have the same Expect. It returns nil if there are too few.
 func (s *Server) founders() (out []gossip.Member) {
 	n := s.config.Cluster.Expect
 	for _, m := range s.alive(s.config.Region) {
@@ -142,7 +142,7 @@ func (s *Server) founders() (out []gossip.Member) {
 		case m.Expect == n && m.Voter:
 			out = append(out, m)
 		case m.Expect != 0 && m.Expect != n:
-			s.config.Logger.Error("servers disagree on server.bootstrap_expect, so they make up no cluster", "this", n, "other", m.Expect, "name", m.Name)
+			s.config.Logger.Error("no cluster is formed: servers disagree on server.bootstrap_expect", "this", n, "other", m.Expect, "name", m.Name)
 			return nil
 		}
 	}
@@ -160,8 +160,8 @@ func founderIDs(list []gossip.Member) (ids []string) {
 	return ids
 }
 
-// bootstrap makes up a cluster if none of those who would be part of it knows
-// of another, and all see the same.
+// bootstrap forms a cluster if all founders see the same founders and none of
+// them knows of an existing cluster.
 func (s *Server) bootstrap(ctx context.Context) {
 	list := s.founders()
 	ids := founderIDs(list)
@@ -172,7 +172,7 @@ func (s *Server) bootstrap(ctx context.Context) {
 	for _, m := range list {
 		peers = append(peers, consensus.Peer{ID: m.ID, Address: m.RPC, Voter: true})
 	}
-	for _, m := range s.alive(s.config.Region) { // also those who would be no part of it
+	for _, m := range s.alive(s.config.Region) { // also servers that are not founders
 		if m.ID == s.id {
 			continue
 		}
@@ -180,25 +180,25 @@ func (s *Server) bootstrap(ctx context.Context) {
 		founder := slices.Contains(ids, m.ID)
 		switch {
 		case err != nil && founder:
-			s.config.Logger.Info("a server cannot be asked whether there is a cluster", "name", m.Name, "error", err)
+			s.config.Logger.Info("cannot ask a server whether a cluster exists", "name", m.Name, "error", err)
 			return
 		case err != nil:
 		case (founder || them.Bootstrapped) && !slices.Equal(them.Founders, ids):
-			return // it does not see all of us yet, or there is a cluster, whose leader takes this server in
+			return // it does not see all founders yet, or a cluster exists, whose leader adds this server
 		}
 	}
 	if err := s.consensus.Bootstrap(peers); err != nil {
 		if berth.KindOf(err) != berth.Conflict {
-			s.config.Logger.Error("a cluster could not be made up", "error", err)
+			s.config.Logger.Error("cannot form a cluster", "error", err)
 		}
 		return
 	}
-	s.config.Logger.Info("a cluster was made up", "servers", len(peers))
+	s.config.Logger.Info("a cluster was formed", "servers", len(peers))
 }
 
-// askBootstrap asks the server at an address what it knows of a cluster.
+// askBootstrap returns what the server at an address knows about a cluster.
 func (s *Server) askBootstrap(ctx context.Context, addr string) (*op.BootstrapStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	return op.Call(ctx, caller{s, addr}, op.ReadBootstrap, &op.Nothing{})
 }
@@ -214,17 +214,17 @@ func (s *Server) bootstrapStatus(context.Context, *wire.Call, *op.Nothing) (*op.
 	}
 	if !out.Bootstrapped {
 		out.Founders = founderIDs(s.founders())
-	} else if s.store.Snapshot().Term == 0 { // the others may not have made it up yet
+	} else if s.store.Snapshot().Term == 0 { // the other founders may not have bootstrapped yet
 		out.Founders = out.Peers
 	}
 	return out, nil
 }
 
-// changeTime bounds one change of the Raft configuration.
-const changeTime = 10 * time.Second
+// changeTimeout bounds one change of the Raft configuration.
+const changeTimeout = 10 * time.Second
 
-// reconcile has the Raft configuration follow who is there, if this server
-// leads. Who failed is for autopilot to judge.
+// reconcile updates the Raft configuration to the gossip members, if this server
+// leads. Failed servers are left to autopilot.
 func (s *Server) reconcile(ctx context.Context) {
 	t := s.term.Load()
 	if t == nil {
@@ -245,29 +245,29 @@ func (s *Server) reconcile(ctx context.Context) {
 		p, member := known[m.ID]
 		now := consensus.Peer{ID: m.ID, Address: m.RPC}
 		switch {
-		case m.Status == gossip.Alive && m.RPC != "" && !member && s.before(m, peers) != "":
-			// It lost its data: what it was must not count any more, and its vote
-			// and what it acknowledged are not to be had from what it is now.
-			was := s.before(m, peers)
-			s.changed(ctx, "a server came back without its data, and what it was is removed", m.Name, func(ctx context.Context) error { return s.consensus.Remove(ctx, was) })
-		case m.Status == gossip.Alive && m.RPC != "" && !member && s.lags(m):
+		case m.Status == gossip.Alive && m.RPC != "" && !member && s.previousID(m, peers) != "":
+			// It lost its data. Its old ID must stop counting: the new one has
+			// neither the votes nor the log entries that the old one acknowledged.
+			was := s.previousID(m, peers)
+			s.changeRaft(ctx, "a server came back without its data; its old ID is removed", m.Name, func(ctx context.Context) error { return s.consensus.Remove(ctx, was) })
+		case m.Status == gossip.Alive && m.RPC != "" && !member && s.tooOldToJoin(m):
 		case m.Status == gossip.Alive && m.RPC != "" && !member:
-			s.changed(ctx, "a server joins", m.Name, func(ctx context.Context) error { return s.consensus.AddNonvoter(ctx, now) })
+			s.changeRaft(ctx, "a server joins", m.Name, func(ctx context.Context) error { return s.consensus.AddNonvoter(ctx, now) })
 		case m.Status == gossip.Alive && m.RPC != "" && p.Address != m.RPC:
 			change := s.consensus.AddNonvoter
 			if p.Voter {
 				change = s.consensus.AddVoter
 			}
-			s.changed(ctx, "a server has another address", m.Name, func(ctx context.Context) error { return change(ctx, now) })
-		case m.Status == gossip.Left && member && m.ID != s.id && !s.back(m):
-			s.changed(ctx, "a server left", m.Name, func(ctx context.Context) error { return s.consensus.Remove(ctx, m.ID) })
+			s.changeRaft(ctx, "a server has another address", m.Name, func(ctx context.Context) error { return change(ctx, now) })
+		case m.Status == gossip.Left && member && m.ID != s.id && !s.renamed(m):
+			s.changeRaft(ctx, "a server left", m.Name, func(ctx context.Context) error { return s.consensus.Remove(ctx, m.ID) })
 		}
 	}
 }
 
-// before returns the ID by which Raft knows another server at the address of a
-// live one, "" if there is none, or if that one is alive too.
-func (s *Server) before(m gossip.Member, peers []consensus.Peer) string {
+// previousID returns the old ID of a server that came back with a new one: the ID
+// that Raft has for the same address, if it belongs to no live server; else "".
+func (s *Server) previousID(m gossip.Member, peers []consensus.Peer) string {
 	for _, p := range peers {
 		alive := slices.ContainsFunc(s.alive(s.config.Region), func(o gossip.Member) bool { return o.ID == p.ID })
 		if p.Address == m.RPC && p.ID != m.ID && p.ID != s.id && !alive {
@@ -277,31 +277,31 @@ func (s *Server) before(m gossip.Member, peers []consensus.Peer) string {
 	return ""
 }
 
-// back says whether a server that left under one name is there under another.
-func (s *Server) back(left gossip.Member) bool {
+// renamed reports whether a server that left is alive under another name.
+func (s *Server) renamed(left gossip.Member) bool {
 	return slices.ContainsFunc(s.alive(s.config.Region), func(m gossip.Member) bool { return m.ID == left.ID })
 }
 
-func (s *Server) changed(ctx context.Context, what, name string, change func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(ctx, changeTime)
+func (s *Server) changeRaft(ctx context.Context, what, name string, change func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	if err := change(ctx); err != nil {
-		s.config.Logger.Warn(what+", and the Raft configuration could not be changed", "name", name, "error", err)
+		s.config.Logger.Warn(what+", but the Raft configuration could not be changed", "name", name, "error", err)
 		return
 	}
 	s.config.Logger.Info(what, "name", name)
 }
 
-// Transfer hands leadership over to another server that is up to date. Only the
-// leader can.
+// Transfer hands leadership to another up-to-date server. It fails unless this
+// server leads.
 func (s *Server) Transfer(ctx context.Context) error { return s.consensus.Transfer(ctx, "") }
 
-// leaveTime bounds each step of leaving.
-const leaveTime = 5 * time.Second
+// leaveTimeout is the timeout of each step of leaving.
+const leaveTimeout = 5 * time.Second
 
-// HandOver has another server lead, if this one does and there are others, so
-// that nobody has to wait until they miss it. Run must be running; it is to be
-// ended then.
+// HandOver transfers leadership, if this server leads and has peers, so that the
+// cluster need not wait for an election timeout. Call it while Run is running,
+// before stopping Run.
 func (s *Server) HandOver(ctx context.Context) {
 	if s.config.Cluster == nil || !s.consensus.Leader() {
 		return
@@ -309,15 +309,16 @@ func (s *Server) HandOver(ctx context.Context) {
 	if peers, err := s.consensus.Peers(); err != nil || len(peers) < 2 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := s.consensus.Transfer(ctx, ""); err != nil {
-		s.config.Logger.Warn("leadership could not be handed over", "error", err)
+		s.config.Logger.Warn("cannot hand over leadership", "error", err)
 	}
 }
 
-// Leave takes this server out of the cluster for good: another leads, all are
-// told, and the leader lets it go. Run must be running; it is to be ended then.
+// Leave removes this server from the cluster for good: it hands over leadership,
+// tells its peers, and waits until the leader has removed it. Call it while Run is
+// running, before stopping Run.
 func (s *Server) Leave(ctx context.Context) error {
 	if s.config.Cluster == nil {
 		return nil
@@ -325,7 +326,7 @@ func (s *Server) Leave(ctx context.Context) error {
 	s.HandOver(ctx)
 	peers, err := s.consensus.Peers()
 	if err != nil {
-		s.config.Logger.Warn("the servers of the cluster are not known", "error", err)
+		s.config.Logger.Warn("cannot list the servers of the cluster", "error", err)
 	}
 	if err := s.config.Cluster.Members.Leave(ctx); err != nil {
 		return err
@@ -333,7 +334,7 @@ func (s *Server) Leave(ctx context.Context) error {
 	if len(peers) < 2 {
 		return nil
 	}
-	step, cancel := context.WithTimeout(ctx, leaveTime)
+	step, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	for {
 		leader := s.leading.current().addr
@@ -341,7 +342,7 @@ func (s *Server) Leave(ctx context.Context) error {
 			return nil
 		}
 		if rest.For(step, retryPause) != nil {
-			return nil // the others were told; they let it go when they can
+			return nil // the peers know; they remove it when they can
 		}
 	}
 }

@@ -16,13 +16,12 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// metrics are the figures of a server, read when somebody asks for them. Where
-// a figure means the same as one of Nomad's it has that one's name, so that
-// dashboards go on working.
+// metrics are the metrics of a server, collected on request. A metric that means
+// the same as one of Nomad's has the same name, so that dashboards keep working.
 type metrics struct {
 	server    *Server
 	registry  *prometheus.Registry
-	intervals *intervals // nil if this is no server
+	intervals *intervals // nil in an agent that is not a server
 }
 
 func newMetrics(s *Server) *metrics {
@@ -38,24 +37,24 @@ func processMetrics() *metrics {
 	return m
 }
 
-// ProcessMetrics are the metrics of an agent that is no server: those of its
-// process.
+// ProcessMetrics returns the metrics of an agent that is not a server: those of
+// its process.
 func ProcessMetrics() api.MetricsSource { return processMetrics() }
 
-// figure is one metric of ours.
+// figure describes one of our metrics.
 type figure struct {
 	desc   *prometheus.Desc
 	labels []string
 }
 
-// dotted are the names that figures have in JSON, by those that they have for
-// Prometheus: which of the underscores stand for dots cannot be told from these.
-var dotted = map[string]string{}
+// jsonNames maps the Prometheus name of a metric to its name in JSON. The mapping is
+// needed because an underscore may stand for a dot or for itself.
+var jsonNames = map[string]string{}
 
 func gauge(name, help string, labels ...string) figure {
 	name = "nomad." + name
 	flat := strings.ReplaceAll(name, ".", "_")
-	dotted[flat] = name
+	jsonNames[flat] = name
 	return figure{prometheus.NewDesc(flat, help, labels, nil), labels}
 }
 
@@ -64,24 +63,24 @@ var (
 	raftTerm      = gauge("raft.term", "Term of the raft log.")
 	raftLast      = gauge("raft.lastIndex", "Last index of the raft log.")
 	raftApplied   = gauge("raft.appliedIndex", "Last index of the raft log that is applied.")
-	raftBytes     = gauge("raft.log.bytes_appended", "Bytes handed to the raft log since the start.")
-	raftDisk      = gauge("raft.log.bytes_on_disk", "Bytes of the raft log's files.")
+	raftBytes     = gauge("raft.log.bytes_appended", "Bytes appended to the raft log since the server started.")
+	raftDisk      = gauge("raft.log.bytes_on_disk", "Bytes of the raft log's files on disk.")
 	isLeader      = gauge("raft.leader", "1 if this server leads.")
-	rowCount      = gauge("state.rows", "Rows of a table of the state.", "table")
+	rowCount      = gauge("state.rows", "Rows in a table of the state.", "table")
 	brokerReady   = gauge("nomad.broker.total_ready", "Evaluations ready for a worker.")
-	brokerPending = gauge("nomad.broker.total_pending", "Evaluations behind another of their job.")
+	brokerPending = gauge("nomad.broker.total_pending", "Evaluations that wait for another evaluation of the same job.")
 	brokerUnacked = gauge("nomad.broker.total_unacked", "Evaluations that a worker holds.")
-	brokerWaiting = gauge("nomad.broker.total_waiting", "Evaluations that wait for a time.")
-	blockedTotal  = gauge("nomad.blocked_evals.total_blocked", "Evaluations that wait for room.")
-	nodesHeld     = gauge("heartbeat.held", "Nodes that are silent and not given up yet, because many fell silent at once.")
-	nodeAlarms    = gauge("heartbeat.alarms", "How often in this term many nodes fell silent at once.")
-	planCount     = gauge("nomad.plan.submitted", "Plans handed in during this term.")
+	brokerWaiting = gauge("nomad.broker.total_waiting", "Evaluations that wait until a set time.")
+	blockedTotal  = gauge("nomad.blocked_evals.total_blocked", "Evaluations that wait for capacity.")
+	nodesHeld     = gauge("heartbeat.held", "Nodes that missed their heartbeat and are not marked down, because many missed it at once.")
+	nodeAlarms    = gauge("heartbeat.alarms", "How often in this term many nodes missed their heartbeat at once.")
+	planCount     = gauge("nomad.plan.submitted", "Plans submitted during this term.")
 	planRefused   = gauge("nomad.plan.node_rejected", "Placements refused during this term, by node and kind of reason.", "node_id", "reason")
-	streamRefused = gauge("stream.refused", "Commands about stream jobs and deletions refused since the server started, by code: what came too late.", "code")
+	streamRefused = gauge("stream.refused", "Commands about stream jobs and deletions refused as outdated since the server started, by code.", "code")
 	uptime        = gauge("uptime", "Seconds since the server started.")
 )
 
-// How the allocations of a job's group fare.
+// The allocations of a job's groups, by status.
 var (
 	jobQueued   = summary("queued")
 	jobComplete = summary("complete")
@@ -96,7 +95,8 @@ func summary(status string) figure {
 	return gauge("nomad.job_summary."+status, "Allocations of a job's group that are "+status+".", "job", "namespace", "task_group")
 }
 
-// Describe implements prometheus.Collector: what there is depends on the state.
+// Describe implements prometheus.Collector. It sends nothing, because the set of
+// metrics depends on the state.
 func (m *metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -148,8 +148,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// maxJobSeries bounds the series that jobs make: with more jobs than this only
-// the first of them are listed.
+// maxJobSeries is how many jobs have metrics of their own. Further jobs are left
+// out.
 const maxJobSeries = 1000
 
 func (m *metrics) jobs(snap *state.Snapshot, put func(figure, float64, ...string)) {
@@ -174,7 +174,7 @@ func (m *metrics) ServePrometheus(w http.ResponseWriter, r *http.Request) {
 	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
-// jsonMetrics is the shape in which Nomad's clients read metrics.
+// jsonMetrics is the form that Nomad's clients read.
 type jsonMetrics struct {
 	Timestamp string
 	Gauges    []jsonGauge
@@ -189,8 +189,7 @@ type jsonGauge struct {
 	Labels map[string]string
 }
 
-// jsonCounter is a counter, or what is known of samples, since the process
-// started.
+// jsonCounter is a counter, or a summary of samples, since the process started.
 type jsonCounter struct {
 	Name                              string
 	Count                             int
@@ -204,10 +203,10 @@ func (m *metrics) ServeJSON() any {
 		Timestamp: time.Now().UTC().Format("2006-01-02 15:04:05 +0000 UTC"),
 		Gauges:    []jsonGauge{}, Points: []jsonGauge{}, Counters: []jsonCounter{}, Samples: []jsonCounter{},
 	}
-	// What could be gathered is told though something else could not.
+	// A failed collector must not hide the others: Gather returns both.
 	families, _ := m.registry.Gather()
 	for _, f := range families {
-		name := dotted[f.GetName()]
+		name := jsonNames[f.GetName()]
 		if name == "" {
 			name = strings.ReplaceAll(f.GetName(), "_", ".")
 		}

@@ -23,9 +23,9 @@ import (
 	autopilot "github.com/hashicorp/raft-autopilot"
 )
 
-// What operators ask of a server's part in the cluster: see api.Operator.
+// This file implements api.Operator.
 
-// raftProtocol is the version of Raft's protocol that all servers speak.
+// raftProtocol is the Raft protocol version of all servers.
 const raftProtocol = "3"
 
 // RaftServers implements api.Operator.
@@ -49,14 +49,14 @@ func (s *Server) RaftServers() ([]op.RaftServer, error) {
 		out[i] = op.RaftServer{
 			ID: p.ID, Node: cmp.Or(names[p.ID], op.UnknownNode), Address: p.Address, Leader: p.Leader, Voter: p.Voter, RaftProtocol: raftProtocol,
 		}
-		if s.config.Cluster == nil { // it has no address between servers
+		if s.config.Cluster == nil { // a single server has no Raft address
 			out[i].Address = s.config.Advertise
 		}
 	}
 	return out, nil
 }
 
-// name is what this server is called, with its region.
+// name returns this server's name with its region: s1.global.
 func (s *Server) name() string {
 	if s.config.Self == nil {
 		return ""
@@ -75,9 +75,9 @@ func (s *Server) RemoveRaftServer(ctx context.Context, id string) error {
 		return err
 	}
 	if !slices.ContainsFunc(peers, func(p consensus.Peer) bool { return p.Voter && p.ID != id }) {
-		return berth.Errorf(berth.Invalid, "server %q is the only one that votes: without it there is no cluster", id)
+		return berth.Errorf(berth.Invalid, "server %q is the only voter and cannot be removed", id)
 	}
-	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	if err := s.consensus.Remove(ctx, id); err != nil {
 		return err
@@ -88,12 +88,12 @@ func (s *Server) RemoveRaftServer(ctx context.Context, id string) error {
 
 // TransferLeadership implements api.Operator.
 func (s *Server) TransferLeadership(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	if err := s.consensus.Transfer(ctx, id); err != nil {
 		return err
 	}
-	s.config.Logger.Info("an operator had leadership handed over", "id", id)
+	s.config.Logger.Info("an operator transferred leadership", "id", id)
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (s *Server) ServersHealth() (out op.AutopilotHealth, err error) {
 		return out, state.ErrLost
 	}
 	if len(now.Servers) == 0 {
-		return out, berth.Errorf(berth.Unavailable, "this server leads only now, and has not heard how the servers are; ask again in a moment")
+		return out, berth.Errorf(berth.Unavailable, "this server has just become the leader and does not know the servers' health yet: try again in a moment")
 	}
 	out = op.AutopilotHealth{Healthy: now.Healthy, FailureTolerance: now.FailureTolerance, Leader: string(now.Leader), Voters: []string{}}
 	for _, id := range now.Voters {
@@ -129,7 +129,7 @@ func serverHealth(id raft.ServerID, x *autopilot.ServerState) op.ServerHealth {
 	}
 }
 
-// ownHealth is that of a server that is alone for ever.
+// ownHealth returns the health of a single server without a cluster.
 func (s *Server) ownHealth() op.AutopilotHealth {
 	leads, stats := s.Leads(), s.logPosition()
 	self := op.ServerHealth{
@@ -146,9 +146,9 @@ func (s *Server) ownHealth() op.AutopilotHealth {
 	return out
 }
 
-// SaveSnapshot implements api.Operator. The snapshot goes to a file that has no
-// name any more: its checksum is known before it is sent, a caller who takes it
-// slowly holds no memory, and nothing is left when the process ends.
+// SaveSnapshot implements api.Operator. The snapshot goes to an unlinked temporary
+// file: its checksum is known before it is sent, a slow caller uses no memory, and
+// nothing is left behind when the process ends.
 func (s *Server) SaveSnapshot() (*api.Snapshot, error) {
 	f, err := os.CreateTemp(s.config.DataDir, "operator-snapshot-*.tmp")
 	if err != nil {
@@ -185,9 +185,9 @@ func (s *Server) saveTo(f *os.File) (*api.Snapshot, error) {
 	return &api.Snapshot{ReadCloser: f, Size: size, Digest: "sha-256=" + base64.StdEncoding.EncodeToString(sum.Sum(nil)), Index: b.Index}, nil
 }
 
-// restoredTime is how long a restore waits until the next term has begun. The
-// state is replaced by then; it is for those who ask right after it.
-const restoredTime = 10 * time.Second
+// restoreTimeout is how long a restore waits for the next term to begin. The state
+// is replaced already; the wait keeps the caller's next request from failing.
+const restoreTimeout = 10 * time.Second
 
 // RestoreSnapshot implements api.Operator.
 func (s *Server) RestoreSnapshot(ctx context.Context, from io.Reader) (saved, now uint64, err error) {
@@ -196,7 +196,7 @@ func (s *Server) RestoreSnapshot(ctx context.Context, from io.Reader) (saved, no
 		return 0, 0, err
 	}
 	now = s.store.Snapshot().Index
-	ctx, cancel := context.WithTimeout(ctx, restoredTime)
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
 	for changed := s.leading.changed(); !s.Leads() && s.consensus.Leader(); changed = s.leading.changed() {
 		select {

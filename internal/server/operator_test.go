@@ -71,7 +71,7 @@ func TestOperatorOfOne(t *testing.T) {
 	}
 	refused(t, "nobody to lead", o.RaftTransferLeadershipByID("x", nil), 404, `id: no server "x"`)
 	refused(t, "nobody there", o.RaftRemovePeerByAddress("10.0.0.1:4647", nil), 404, `address: no server at "10.0.0.1:4647"`)
-	refused(t, "the last one", o.RaftRemovePeerByID(r.server.ID(), nil), 400, "the only one that votes")
+	refused(t, "the last one", o.RaftRemovePeerByID(r.server.ID(), nil), 400, "is the only voter and cannot be removed")
 	for path, method := range map[string]string{"raft/peer": "DELETE", "raft/transfer-leadership": "PUT"} {
 		for _, query := range []string{"", "?id=a&address=b"} {
 			req, _ := http.NewRequest(method, r.http+"/v1/operator/"+path+query, nil)

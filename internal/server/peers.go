@@ -14,7 +14,7 @@ import (
 	"berth/op"
 )
 
-// What the API asks of the other servers: see api.Peers.
+// This file implements api.Peers.
 
 // Contact implements api.Peers.
 func (s *Server) Contact() (last time.Duration, known bool) { return s.consensus.Contact() }
@@ -42,7 +42,7 @@ func (s *Server) Addresses() ([]string, error) {
 	return out, nil
 }
 
-// KnowsLeader says whether this server knows of a leader, itself or another.
+// KnowsLeader reports whether this server knows a leader, itself included.
 func (s *Server) KnowsLeader() bool {
 	if s.config.Cluster == nil {
 		return s.Leads()
@@ -51,11 +51,10 @@ func (s *Server) KnowsLeader() bool {
 	return known
 }
 
-// RaftStats are figures of this server's part in the log, in the words of the
-// library.
+// RaftStats returns the statistics of the Raft library, under its own names.
 func (s *Server) RaftStats() map[string]string { return s.consensus.Raft().Stats() }
 
-// alive returns the live members of a region that say where they are reached.
+// alive returns the live members of a region that have an RPC address.
 func (s *Server) alive(region string) (out []gossip.Member) {
 	for _, m := range s.config.Cluster.Members.Members() {
 		if m.Region == region && m.Status == gossip.Alive && m.RPC != "" {
@@ -96,8 +95,8 @@ func (s *Server) InRegion(name string) (out []string) {
 	return out
 }
 
-// regionOf returns the region of the server at an address, "" if that is the
-// own or not known.
+// regionOf returns the region of the server at an address, "" for our own region
+// or an unknown server.
 func (s *Server) regionOf(addr string) string {
 	for _, m := range s.config.Cluster.Members.Members() {
 		if m.RPC == addr && m.Region != s.config.Region {
@@ -131,7 +130,8 @@ func (c caller) Call(ctx context.Context, method string, in, out any) error {
 	return sess.Call(ctx, method, in, out)
 }
 
-// handleForwards answers what agents and other servers forward.
+// handleForwards registers the handlers for operations that agents and other
+// servers forward.
 func (s *Server) handleForwards() {
 	peer.Handle(s.wire, op.AgentForward, func(ctx context.Context, c *wire.Call, in *op.Forwarded) (*op.Answer, error) {
 		if err := ofAgent(c, in); err != nil {
@@ -162,16 +162,16 @@ func (s *Server) handleForwards() {
 	})
 	s.wire.Between(op.Forward.RPC, op.ForwardStream.RPC)
 	for _, name := range []string{op.Forward.RPC, op.ForwardStream.RPC} {
-		s.wire.Limit(name, forwardsMost, 0)
+		s.wire.Limit(name, maxForwards, 0)
 	}
 }
 
-// forwardsMost is how many operations that servers forward may be in progress.
-const forwardsMost = 1 << 16
+// maxForwards is the limit of forwarded operations in progress.
+const maxForwards = 1 << 16
 
-// ofAgent makes of what an agent forwards what may be believed of it: the agent
-// must have proved which node it is of, so that the RPC port opens nothing that
-// the HTTP port does not, and the caller is taken to be where the agent is.
+// ofAgent checks and restricts what an agent forwards. The agent must have proved
+// its node, so that the RPC port gives no more access than HTTP. The agent's
+// address counts as the caller's.
 func ofAgent(c *wire.Call, in *op.Forwarded) error {
 	if _, ok := c.Peer.Value().(berth.NodeID); !ok {
 		return berth.Errorf(berth.Denied, "Permission denied: this connection has not proved that it is a node's agent")
@@ -180,8 +180,8 @@ func ofAgent(c *wire.Call, in *op.Forwarded) error {
 	return nil
 }
 
-// ofServer does the same for what a server forwards. One of another region does
-// not say who leads here.
+// ofServer restricts what a server forwards. A server of another region cannot
+// address this one as the leader.
 func ofServer(c *wire.Call, in *op.Forwarded) {
 	if !c.Peer.Server() || in.Scope != op.ScopeLeader {
 		in.Scope = op.ScopeRegion

@@ -12,11 +12,11 @@ import (
 	"berth/op"
 )
 
-// A node's agent is called over the session that it opened, which ends at one
-// of the servers. The others ask that one.
+// A node's agent is called over the session that it opened to one of the servers.
+// Other servers relay their calls through that one.
 
 func notConnected(id berth.NodeID) error {
-	return berth.Errorf(berth.NotFound, "the agent of node %s is not connected to any server that can be reached", id)
+	return berth.Errorf(berth.NotFound, "the agent of node %s is not connected to any reachable server", id)
 }
 
 func (s *Server) handleRelays() {
@@ -46,7 +46,7 @@ func (s *Server) handleRelays() {
 	})
 }
 
-// receive hands on what comes from a stream until it ends.
+// receive passes each frame of a stream to a function until the stream ends.
 func receive(from *wire.Stream, to func([]byte) error) error {
 	for {
 		b, err := from.Recv()
@@ -62,13 +62,12 @@ func receive(from *wire.Stream, to func([]byte) error) error {
 	}
 }
 
-// find returns a session to another server that a node's agent is connected
-// to.
-func (s *Server) find(ctx context.Context, id berth.NodeID) (*wire.Session, error) {
+// findAgent returns a session to the server that a node's agent is connected to.
+func (s *Server) findAgent(ctx context.Context, id berth.NodeID) (*wire.Session, error) {
 	if s.config.Cluster == nil {
 		return nil, berth.Errorf(berth.NotFound, "the agent of node %s is not connected to this server", id)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*dialTime)
+	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
 	asked := 0
 	found := make(chan *wire.Session)
@@ -110,7 +109,7 @@ func (s *Server) askConnected(ctx context.Context, addr string, id berth.NodeID)
 	return sess
 }
 
-// agentOf calls the agent of a node, wherever it is connected.
+// agentOf calls the agent of a node through any server that it is connected to.
 type agentOf struct {
 	server *Server
 	node   berth.NodeID
@@ -132,7 +131,7 @@ func (a agentOf) Call(ctx context.Context, method string, in, out any) error {
 	return wire.Raw(relayed.Answer).Decode(out)
 }
 
-// stream opens a stream at the agent.
+// stream opens a log stream from the agent.
 func (a agentOf) stream(ctx context.Context, in *op.LogsQuery) (*wire.Stream, error) {
 	if sess := a.server.sessions.of(a.node); sess != nil {
 		return sess.Stream(ctx, op.AgentLogs.RPC, in)
@@ -144,10 +143,10 @@ func (a agentOf) stream(ctx context.Context, in *op.LogsQuery) (*wire.Stream, er
 	return via.Stream(ctx, op.RelayStream.RPC, relay)
 }
 
-// via returns the session of another server that the agent is connected to, and
-// what to ask of it.
+// via returns a session to the server that the agent is connected to, and the
+// relay request for it.
 func (a agentOf) via(ctx context.Context, method string, in any) (*wire.Session, *op.Relay, error) {
-	sess, err := a.server.find(ctx, a.node)
+	sess, err := a.server.findAgent(ctx, a.node)
 	if err != nil {
 		return nil, nil, err
 	}

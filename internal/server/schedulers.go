@@ -7,13 +7,13 @@ import (
 	"berth/op"
 )
 
-// kinds are the types of evaluations that are decided here, as the API calls
-// them: those of the workers, and the system's own, which the leader decides.
+// kinds returns the evaluation types in the API's terms: those of the workers, and
+// _core, which only the leader decides.
 func kinds(types []string) []string { return append(append([]string{}, types...), "_core") }
 
 // SchedulerConfig implements api.SchedulerSource.
 func (s *Server) SchedulerConfig() op.WorkerConfig {
-	now := s.crew.Settings()
+	now := s.pool.Settings()
 	n := now.Following
 	if s.Leads() {
 		n = now.Leading
@@ -23,8 +23,8 @@ func (s *Server) SchedulerConfig() op.WorkerConfig {
 
 // SetSchedulerConfig implements api.SchedulerSource.
 func (s *Server) SetSchedulerConfig(n int, types []string) {
-	s.config.Logger.Info("workers are changed until this server is started again", "num_schedulers", n, "enabled_schedulers", types)
-	s.crew.Change(worker.Settings{Leading: n, Following: n, Types: types})
+	s.config.Logger.Info("workers changed until the next restart of this server", "num_schedulers", n, "enabled_schedulers", types)
+	s.pool.Change(worker.Settings{Leading: n, Following: n, Types: types})
 }
 
 // SchedulerWorkers implements api.SchedulerSource.

@@ -1,7 +1,7 @@
-// Package server makes one server out of the floors below it: the state and
-// the log that changes it, the services of the leader, and the doors through
-// which people and agents come in. It owns every goroutine of the server, and
-// Run returns when all of them have ended.
+// Package server puts one server together: the state and the log that changes
+// it, the services of the leader, and the HTTP and RPC entry points for people
+// and agents. It owns every goroutine of the server, and Run returns when all of
+// them have ended.
 package server
 
 import (
@@ -38,58 +38,58 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Config says how a server is.
+// Config configures a server.
 type Config struct {
 	Region     string
 	Datacenter string
 	DataDir    string        // the folder for everything durable
-	Folder     *Folder       // the same, held, which New takes over; nil: New holds it
+	Folder     *Folder       // DataDir, already locked; New takes it over; nil: New locks it
 	RPC        net.Listener  // where agents call
-	Advertise  string        // where agents are told to call; "" is the listener's address
-	MaxConns   int           // of one agent's address; 0 is the default
-	Handshake  time.Duration // until a connection must have said what it is; 0 is the default
-	TLS        TLS           // of the RPC port, and of calls to other servers
-	// Workers is how many decide evaluations while this server leads; 0: a
-	// quarter of the processors, at least one; NoWorkers: none.
+	Advertise  string        // address given to agents; "" is the listener's address
+	MaxConns   int           // per client address; 0 is the default
+	Handshake  time.Duration // time for a connection to choose its protocol; 0 is the default
+	TLS        TLS           // for the RPC port and for calls to other servers
+	// Workers is the number of workers while this server leads; 0: a quarter of
+	// the processors, at least one; NoWorkers: none.
 	Workers int
-	// FollowerWorkers is how many do while another server leads; 0: one for each
-	// processor; NoWorkers: none.
+	// FollowerWorkers is the number of workers while another server leads; 0: one
+	// for each processor; NoWorkers: none.
 	FollowerWorkers int
-	Schedulers      []string // the types that they decide; nil is worker.Types
+	Schedulers      []string // the job types that workers decide; nil is worker.Types
 	Heartbeat       heartbeat.Options
 	Collect         collector.Options
 	Logger          *slog.Logger
 	Self            func() op.AgentSelf
 	Health          func() op.AgentHealth
-	Local           api.LogStreamer // reads the logs of tasks on this machine's own node, nil if there is none
-	LocalTasks      api.TaskControl // restarts and signals those tasks, nil if there are none
+	Local           api.LogStreamer // reads the logs of tasks on this machine's node; nil without a node
+	LocalTasks      api.TaskControl // restarts and signals those tasks; nil without a node
 	LocalNode       func() berth.NodeID
-	LocalServers    api.ServerList // where that node looks for servers
+	LocalServers    api.ServerList // the servers that this machine's node knows
 	Authorize       func(api.Caller, acl.Capability, string) error
-	Consensus       consensus.Config // what an operator chooses of it; zero fields are defaults
-	Events          events.Limits    // of what is kept for the event stream; zero is the default
-	// Cluster is how this server is one of several; nil: it is alone for ever.
+	Consensus       consensus.Config // the operator's settings for it; zero fields are defaults
+	Events          events.Limits    // limits of the event buffer; zero is the default
+	// Cluster connects this server to others; nil: it runs alone, permanently.
 	Cluster   *Cluster
-	Scheduler *berth.SchedulerConfig // how a cluster of which no operator ever said it is scheduled; nil is the default
-	// Autopilot is how a cluster looks after its servers of which no operator
-	// ever said it; nil is the default.
+	Scheduler *berth.SchedulerConfig // initial configuration of a new cluster's scheduler; nil is the default
+	// Autopilot is the initial autopilot configuration of a new cluster; nil is
+	// the default.
 	Autopilot *berth.AutopilotConfig
-	// TrackedVersions is how many versions of each job are kept beside those with
-	// a tag, while this server leads; 0 is the default.
+	// TrackedVersions is how many versions of each job are kept, besides tagged
+	// ones, while this server leads; 0 is the default.
 	TrackedVersions int
-	Faults          Faults // empty, but for builds with fault points
+	Faults          Faults // empty except in builds with fault points
 }
 
-// TLS is how servers and agents prove who they are to each other. The zero
-// value is none at all.
+// TLS configures how servers and agents authenticate each other. The zero value
+// is no TLS.
 type TLS struct {
-	Accept  *tls.Config // of those who call
-	Dial    *tls.Config // of those who are called
-	Only    bool        // whether calls without TLS are refused
-	Unnamed bool        // whether a certificate that names no role is a server's
+	Accept  *tls.Config // for incoming connections
+	Dial    *tls.Config // for outgoing connections
+	Only    bool        // refuse calls without TLS
+	Unnamed bool        // treat a certificate that names no role as a server's
 }
 
-// NoWorkers is for Config: others decide evaluations.
+// NoWorkers, in Config, turns workers off: other servers decide evaluations.
 const NoWorkers = -1
 
 // Server is one server.
@@ -106,26 +106,26 @@ type Server struct {
 	refused   leader.Refusals
 	events    *events.Buffer
 	workers   worker.Registry
-	crew      *worker.Pool
+	pool      *worker.Pool
 	started   time.Time
 
-	// Of a server that is one of several:
+	// Only used with Config.Cluster:
 
-	id        string
-	folder    *Folder
-	links     links
-	layer     *raftLayer // nil if Raft does not speak over the one port
-	leading   *leading
-	reads     *reads
-	handed    handed
-	following *following
-	pilot     atomic.Pointer[autopilot.Autopilot]
-	cluster   state.ClusterID // as the others were told; meet owns it
-	lagging   map[string]bool // IDs of servers that are not taken in, of which it was told; meet owns it
+	id          string
+	folder      *Folder
+	links       links
+	layer       *raftLayer // nil if Raft has a transport of its own
+	leading     *leading
+	reads       *reads
+	outstanding outstanding
+	following   *following
+	pilot       atomic.Pointer[autopilot.Autopilot]
+	cluster     state.ClusterID // the last one announced to the peers; meet owns it
+	tooOld      map[string]bool // IDs of servers too old to join, already logged; meet owns it
 }
 
-// New opens what is on disk and makes a server of it. Nothing runs yet, and the
-// folder is held until Run has returned.
+// New opens the data folder and returns a server. Nothing runs yet. The folder
+// stays locked until Run returns.
 func New(c Config) (*Server, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -138,7 +138,7 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// complete fills in what is not said, and holds the folder.
+// complete sets defaults and locks the folder.
 func (c Config) complete() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -173,7 +173,7 @@ func newServer(c Config) (*Server, error) {
 	s := &Server{
 		config: c, store: state.New(), started: time.Now(), id: c.Folder.ID, folder: c.Folder,
 		leading: newLeading(), reads: newReads(), following: newFollowing(),
-		crew: worker.NewPool(worker.Settings{Leading: max(0, c.Workers), Following: max(0, c.FollowerWorkers), Types: c.Schedulers}),
+		pool: worker.NewPool(worker.Settings{Leading: max(0, c.Workers), Following: max(0, c.FollowerWorkers), Types: c.Schedulers}),
 	}
 	s.events = events.New(s.store, c.Events) // before anything is applied
 	wired := wire.Config{
@@ -186,12 +186,12 @@ func newServer(c Config) (*Server, error) {
 		wired.Raft = s.takeRaft
 	}
 	s.wire = wire.New(wired)
-	if err := s.agree(); err != nil {
+	if err := s.openLog(); err != nil {
 		return nil, err
 	}
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
-		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.proved,
+		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.authenticated,
 		Logs: s, Tasks: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Members: c.members(), Servers: c.LocalServers,
 	})
 	for name, h := range s.api.RPC() {
@@ -202,11 +202,11 @@ func newServer(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Handler answers HTTP.
+// Handler returns the HTTP handler.
 func (s *Server) Handler() http.Handler { return s.api }
 
-// Served returns the names of the operations that have a handler, in HTTP or on
-// the wire.
+// Served returns the names of the operations that have a handler, over HTTP or
+// RPC.
 func (s *Server) Served() []string {
 	served := maps.Clone(s.api.Served())
 	for _, i := range op.All() {
@@ -217,10 +217,10 @@ func (s *Server) Served() []string {
 	return slices.Sorted(maps.Keys(served))
 }
 
-// Store is the server's state, for those that run beside it in its process.
+// Store returns the server's state, for other parts of the same process.
 func (s *Server) Store() *state.Store { return s.store }
 
-// Run serves until ctx ends or something it needs is lost.
+// Run serves until ctx ends or the listener or the log fails.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.folder.Close()
 	g, ctx := errgroup.WithContext(ctx)
@@ -237,10 +237,10 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	if s.config.Cluster != nil {
 		defer s.links.close()
-		for _, run := range []func(context.Context) error{s.answerReads, s.meet, s.follow} {
+		for _, run := range []func(context.Context) error{s.answerReads, s.joinCluster, s.follow} {
 			g.Go(func() error { return run(ctx) })
 		}
-		defer context.AfterFunc(ctx, s.links.close)() // who waits for another server ends
+		defer context.AfterFunc(ctx, s.links.close)() // ends calls that wait for another server
 	}
 	return g.Wait()
 }
@@ -256,17 +256,17 @@ func (s *Server) Leader() (api.Leader, error) {
 // Address implements api.Cluster.
 func (s *Server) Address() string { return s.config.Advertise }
 
-// Leads says whether this server leads now.
+// Leads reports whether this server is the leader.
 func (s *Server) Leads() bool { return s.term.Load() != nil }
 
-// sessions are the connections over which agents can be called back, by node.
+// sessions holds the connections over which agents can be called back, by node.
 type sessions struct {
 	mu     sync.Mutex
 	byNode map[berth.NodeID]*wire.Session
 }
 
-// proved remembers over which connection a node is reached.
-func (s *Server) proved(id berth.NodeID, c api.RPC) {
+// authenticated remembers the connection of a node whose agent has authenticated.
+func (s *Server) authenticated(id berth.NodeID, c api.RPC) {
 	call, ok := c.(*wire.Call)
 	if !ok {
 		return
@@ -301,8 +301,8 @@ func (s *sessions) of(id berth.NodeID) *wire.Session {
 	return s.byNode[id]
 }
 
-// ID is what consensus and gossip know this server by.
+// ID returns the server's ID in Raft and gossip.
 func (s *Server) ID() string { return s.id }
 
-// Stats returns figures of the log.
+// Stats returns statistics of the log.
 func (s *Server) Stats() consensus.Stats { return s.consensus.Stats() }

@@ -14,27 +14,27 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Members says which servers there are.
+// Members is the list of known servers.
 type Members interface {
-	// Members returns those of all regions, this one too.
+	// Members returns the servers of all regions, including this one.
 	Members() []gossip.Member
-	// Changed holds a token after a change.
+	// Changed receives a value after a change.
 	Changed() <-chan struct{}
-	// Leave tells the others that this server goes for good.
+	// Leave tells the peers that this server leaves for good.
 	Leave(ctx context.Context) error
-	// SetCluster tells the others of which cluster this server is part. Those of
-	// another cluster of the region are no members from then on.
+	// SetCluster announces the cluster that this server belongs to. Servers of
+	// another cluster in the region are dropped from the members.
 	SetCluster(id string) error
 }
 
-// dialTime bounds how long another server is dialled.
-const dialTime = 2 * time.Second
+// dialTimeout is the timeout for dialing another server.
+const dialTimeout = 2 * time.Second
 
-// links are the sessions to other servers: one to each, opened when there is
-// something to say, and again when it broke.
+// links holds one session to each other server. A session is opened on first use,
+// and again after it broke.
 type links struct {
 	dialer wire.Dialer
-	region func(addr string) string // of the server at an address; "" is the own
+	region func(addr string) string // region of the server at an address; "" is our own
 
 	mu     sync.Mutex
 	byAddr map[string]*sessionTo
@@ -43,7 +43,7 @@ type links struct {
 
 // sessionTo is a session, or the attempt to open one.
 type sessionTo struct {
-	ready   chan struct{} // closed when one of the others is set
+	ready   chan struct{} // closed when session or err is set
 	session *wire.Session
 	err     error
 }
@@ -54,7 +54,7 @@ func (l *links) to(ctx context.Context, addr string) (*wire.Session, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		return nil, fmt.Errorf("%w: this server ends", peer.ErrUnreached)
+		return nil, fmt.Errorf("%w: this server is shutting down", peer.ErrUnreached)
 	}
 	x := l.byAddr[addr]
 	if x == nil || x.over() {
@@ -77,7 +77,7 @@ func (l *links) to(ctx context.Context, addr string) (*wire.Session, error) {
 	return x.session, nil
 }
 
-// over says whether there is nothing to hope for from it.
+// over reports whether the attempt failed or the session has ended.
 func (x *sessionTo) over() bool {
 	select {
 	case <-x.ready:
@@ -100,7 +100,7 @@ func ended(s *wire.Session) bool {
 }
 
 func (l *links) dial(x *sessionTo, addr string) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	d := l.dialer
 	d.Region = l.region(addr)
@@ -115,7 +115,7 @@ func (l *links) dial(x *sessionTo, addr string) {
 	close(x.ready)
 }
 
-// close ends all sessions and refuses later calls.
+// close ends all sessions. Later calls fail.
 func (l *links) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -129,7 +129,7 @@ func (l *links) close() {
 	}
 }
 
-// raftLayer carries Raft's streams over the one port.
+// raftLayer carries Raft's connections over the server's RPC port.
 type raftLayer struct {
 	dialer wire.Dialer
 	addr   raftAddr
@@ -143,8 +143,8 @@ func newRaftLayer(d wire.Dialer, advertise string) *raftLayer {
 	return &raftLayer{dialer: d, addr: raftAddr(advertise), in: make(chan net.Conn, 64), closed: make(chan struct{})}
 }
 
-// take takes over a connection on which another server speaks Raft.
-func (l *raftLayer) take(conn net.Conn, _ *wire.Peer) {
+// enqueue queues a Raft connection that another server opened.
+func (l *raftLayer) enqueue(conn net.Conn, _ *wire.Peer) {
 	select {
 	case <-l.closed:
 		conn.Close()
@@ -174,14 +174,13 @@ func (l *raftLayer) Close() error {
 	return nil
 }
 
-// Addr implements net.Listener: it is the address at which the others reach
-// this server.
+// Addr implements net.Listener: it returns the address that peers dial.
 func (l *raftLayer) Addr() net.Addr { return l.addr }
 
 // Dial implements raft.StreamLayer.
 func (l *raftLayer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	if timeout <= 0 || timeout > dialTime {
-		timeout = dialTime
+	if timeout <= 0 || timeout > dialTimeout {
+		timeout = dialTimeout
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

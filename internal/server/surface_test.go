@@ -361,7 +361,7 @@ func TestRefusals(t *testing.T) {
 		{"GET /v1/node/" + id + "/allocations", 404, "node not found"},
 		{"GET /v1/client/fs/logs/" + id + "?task=app&type=stdout", 404, "alloc not found"},
 		{"GET /v1/client/fs/logs/" + id + "?type=stdout", 400, "must provide task name"},
-		{"GET /v1/client/fs/logs/" + id + "?task=app&type=both", 400, `type: "both"; allowed are stdout and stderr`},
+		{"GET /v1/client/fs/logs/" + id + "?task=app&type=both", 400, `type: must be stdout or stderr, got "both"`},
 		{"GET /v1/client/fs/logs/" + id + "?task=app&type=stdout&origin=middle&offset=-1", 400, "2 problems"},
 		{"GET /v1/client/fs/logs/" + id + "?task=app&type=stdout&offset=x", 400, "offset"},
 		{"GET /v1/allocation/123", 400, "123"},

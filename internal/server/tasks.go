@@ -7,8 +7,8 @@ import (
 	"berth/op"
 )
 
-// Restart implements api.TaskControl: by this machine's agent if the node is
-// its own, else by the node's, over the connection that it opened.
+// Restart implements api.TaskControl. Tasks of another node are restarted by its
+// agent, over the connection that the agent opened.
 func (s *Server) Restart(ctx context.Context, node berth.NodeID, in *op.RestartAlloc) error {
 	if s.config.LocalTasks != nil && s.config.LocalNode() == node {
 		return s.config.LocalTasks.Restart(ctx, node, in)

@@ -55,8 +55,8 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	t.planner = planner.New(c.Number, c.Log, t.broker)
 	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
 	t.broker.Logger, t.planner.Logger, t.heartbeat.Logger = s.config.Logger, s.config.Logger, s.config.Logger
-	// What the first leader of a cluster says, and what the leader before left
-	// undone, comes before anything is scheduled or answered.
+	// Initial configuration, and recovery of what the previous leader left
+	// unfinished, come before anything is scheduled or answered.
 	for _, first := range []func(context.Context, consensus.Term) error{
 		s.firstSchedulerConfig, s.trackVersions, s.firstAutopilotConfig, s.recoverSubmissions,
 	} {
@@ -85,15 +85,14 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	return err
 }
 
-// setTerm makes a term the one that requests are answered in; nil: there is
-// none.
+// setTerm sets the term that requests are answered in; nil: this server does not
+// lead.
 func (s *Server) setTerm(t *term) {
 	s.term.Store(t)
-	s.leading.tell()
+	s.leading.notify()
 }
 
-// service is something that runs while this server leads. When one ends, so
-// does the term.
+// service runs while this server leads. When one service ends, so does the term.
 type service struct {
 	name string
 	run  func(context.Context) error
@@ -114,7 +113,7 @@ func (s *Server) services(t *term, c consensus.Term) []service {
 		controller("submit", submit.New(seed()), submit.Watched()...),
 		controller("deploy", deploy.New(), state.OnTable(state.Deployments)),
 		{"core worker", s.coreWorker(t, c).Run},
-		{"workers", func(ctx context.Context) error { return s.crew.Lead(ctx, s.newWorker(t)) }},
+		{"workers", func(ctx context.Context) error { return s.pool.Lead(ctx, s.newWorker(t)) }},
 	}
 	if s.config.Cluster != nil {
 		all = append(all, service{"autopilot", s.autopilot})
@@ -122,20 +121,20 @@ func (s *Server) services(t *term, c consensus.Term) []service {
 	return all
 }
 
-// seed returns what a controller draws its IDs from.
+// seed returns a random seed for the IDs that a controller creates.
 func seed() (b [32]byte) {
 	rand.Read(b[:])
 	return b
 }
 
-// coreWorker returns what decides the system's own evaluations.
+// coreWorker returns the worker for core evaluations (garbage collection).
 func (s *Server) coreWorker(t *term, c consensus.Term) *collector.Worker {
 	w := collector.NewWorker(c.Number, c.Log, t.broker, t.planner, s.config.Collect)
 	w.Logger = s.config.Logger
 	return w
 }
 
-// newWorker returns how workers for the types of evaluations are made.
+// newWorker returns a constructor of workers for evaluation types.
 func (s *Server) newWorker(t *term) func(types []string) *worker.Worker {
 	return func(types []string) *worker.Worker {
 		w := worker.New(t.broker, t.planner, types).On(&s.workers)
@@ -144,21 +143,21 @@ func (s *Server) newWorker(t *term) func(types []string) *worker.Worker {
 	}
 }
 
-// firstSchedulerConfig says how the cluster is scheduled if nobody ever did,
-// before anything is. An operator's word stands, whatever the file says later.
+// firstSchedulerConfig writes the scheduler configuration of a new cluster. What
+// an operator has set is never overwritten from the agent's file.
 func (s *Server) firstSchedulerConfig(ctx context.Context, c consensus.Term) error {
 	if s.config.Scheduler == nil || s.store.Snapshot().SchedulerConfig().ModifyIndex > 0 {
 		return nil
 	}
 	_, err := c.Log.Propose(ctx, &state.SetSchedulerConfig{Config: *s.config.Scheduler, Enforce: true})
-	if berth.KindOf(err) == berth.Conflict { // it was said in the meantime
+	if berth.KindOf(err) == berth.Conflict { // an operator was faster
 		return nil
 	}
 	return err
 }
 
-// trackVersions says how many versions of each job are kept, if that is not
-// what the leader before said.
+// trackVersions writes how many versions of each job are kept, if that differs
+// from what the previous leader wrote.
 func (s *Server) trackVersions(ctx context.Context, c consensus.Term) error {
 	want := s.config.TrackedVersions
 	if kept, _ := s.store.Snapshot().TrackedVersions(); want == 0 || want == kept {
@@ -168,8 +167,8 @@ func (s *Server) trackVersions(ctx context.Context, c consensus.Term) error {
 	return err
 }
 
-// recoverSubmissions lets stream jobs begin anew whose submission the leader
-// before did not finish, before anybody goes on with them.
+// recoverSubmissions restarts the submissions of stream jobs that the previous
+// leader did not finish, before a controller continues them.
 func (s *Server) recoverSubmissions(ctx context.Context, c consensus.Term) error {
 	do := submit.Interrupted(s.store.Snapshot(), time.Now())
 	if len(do) == 0 {
@@ -182,7 +181,7 @@ func (s *Server) recoverSubmissions(ctx context.Context, c consensus.Term) error
 	return nil // a user was faster
 }
 
-// firstAutopilotConfig does the same for what looks after servers.
+// firstAutopilotConfig writes the autopilot configuration of a new cluster.
 func (s *Server) firstAutopilotConfig(ctx context.Context, c consensus.Term) error {
 	first := s.config.Autopilot
 	if s.config.Cluster == nil || first == nil || *first == berth.DefaultAutopilotConfig || s.store.Snapshot().AutopilotConfig().ModifyIndex > 0 {

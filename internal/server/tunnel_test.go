@@ -173,7 +173,7 @@ func TestAnAgentPassesRequestsOn(t *testing.T) {
 	r.stop()
 	r.until("the agent misses the server", func() bool {
 		code, _, text := f.send("GET", "/v1/jobs", nil)
-		return code == http.StatusServiceUnavailable && strings.Contains(text, "no server could be reached")
+		return code == http.StatusServiceUnavailable && strings.Contains(text, "no server is reachable")
 	})
 	if _, err := f.api.Agent().Self(); err != nil {
 		t.Error("the agent does not answer for itself:", err)

@@ -10,11 +10,11 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 )
 
-// While one of three servers knows less of the log than the others, plain jobs
-// are as ever, and what it does not know is refused and says whom to upgrade:
-// whoever leads, also while that server is away, and of one that nobody saw.
-// When it is upgraded all is taken.
-func TestWhatOneServerDoesNotKnowIsRefused(t *testing.T) {
+// While one of three servers has an older log version, plain jobs still work.
+// Commands that it does not understand are refused with the name of the server to
+// upgrade, whichever server leads, while that server is down, and if it was never
+// seen. After its upgrade they are accepted.
+func TestCommandsOfNewerLogVersionAreRefused(t *testing.T) {
 	var told shared
 	c := &several{t: t, pool: &pool{}, knows: map[int]int{2: 1}, told: &told}
 	c.start(3)
@@ -23,40 +23,40 @@ func TestWhatOneServerDoesNotKnowIsRefused(t *testing.T) {
 	some().node(1)
 
 	streams, forward := c.refused(some)
-	const lacks = `server "s2.global" runs build 0.1.0, which does not know `
-	streams(lacks + "jobs of type stream (log dialect 1, 2 is needed): upgrade it first")
-	forward(lacks + "deletion of jobs with propagation foreground (log dialect 1, 2 is needed): upgrade it first")
+	const lacks = `server "s2.global" runs build 0.1.0, which does not support `
+	streams(lacks + "jobs of type stream (log version 1, needs 2): upgrade it first")
+	forward(lacks + "deletion of jobs with propagation foreground (log version 1, needs 2): upgrade it first")
 	for i, r := range c.list {
 		if s := r.server.Store().Snapshot(); s.LogVersion != 1 || !s.Cluster.IsZero() {
-			t.Errorf("the state of server %d is of dialect %d, of cluster %s", i, s.LogVersion, s.Cluster)
+			t.Errorf("server %d has state of log version %d, cluster %s", i, s.LogVersion, s.Cluster)
 		}
 	}
 
-	// The one that knows less leads.
+	// The older server leads.
 	if lead := c.list[c.leader()]; c.leader() != old {
 		if err := lead.server.TransferLeadership(t.Context(), c.list[old].server.ID()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	some().until("the server that knows less leads", func() bool { return c.list[old].server.Leads() })
-	streams(lacks + "jobs of type stream (log dialect 1, 2 is needed): upgrade it first")
+	some().until("the older server leads", func() bool { return c.list[old].server.Leads() })
+	streams(lacks + "jobs of type stream (log version 1, needs 2): upgrade it first")
 
-	// It goes, and counts as it was; then as if nobody had ever seen it.
+	// It stops and counts with its last version; then as if it was never seen.
 	rpc, id := c.list[old].rpc, c.list[old].server.ID()
 	c.stop(old)
 	c.leader()
-	streams(lacks + "jobs of type stream (log dialect 1, 2 is needed): upgrade it first")
+	streams(lacks + "jobs of type stream (log version 1, needs 2): upgrade it first")
 	c.pool.mu.Lock()
 	c.pool.members[old].ID = ""
 	c.pool.mu.Unlock()
-	streams("server " + id + " at " + rpc + " was not seen since this one started, so it is not known whether it knows jobs of type stream (log dialect 2): start it, or remove it from the Raft configuration")
+	streams("server " + id + " at " + rpc + " has not been seen since this server started, so it may not support jobs of type stream (log version 2): start it, or remove it from the Raft configuration")
 
 	// It is upgraded.
 	delete(c.knows, old)
 	c.add(old, 3, rpc)
 	some().example("telemetry")
 	some().good("DELETE", "/v1/job/stays?purge=true&propagation=foreground", nil)
-	some().until("all have a state of the newer dialect", func() bool {
+	some().until("all have a state of the newer log version", func() bool {
 		for _, r := range c.list {
 			if r.server.Store().Snapshot().LogVersion != 2 {
 				return false
@@ -65,27 +65,27 @@ func TestWhatOneServerDoesNotKnowIsRefused(t *testing.T) {
 		return true
 	})
 
-	// The next term names the cluster. What knows less is no part of it from here on.
+	// The next term names the cluster. From here on an older server cannot join.
 	c.stop(c.leader())
 	c.leader()
 	some().until("the cluster has an ID", func() bool { return !some().server.Store().Snapshot().Cluster.IsZero() })
 	c.knows[3] = 1
 	c.dirs = append(c.dirs, t.TempDir())
 	late := c.add(3, 0, "127.0.0.1:0")
-	const refused = "a server is not taken in: its build does not know all that the log holds"
-	some().until("it is told that a server is not taken in", func() bool { return told.count(refused) > 0 })
+	const refused = "a server cannot join: its build is too old for this log"
+	some().until("the log says that a server cannot join", func() bool { return told.count(refused) > 0 })
 	delete(c.knows, 3)
 	rpc = late.rpc
 	c.stop(3)
 	c.add(3, 0, rpc)
-	some().until("it is taken in", func() bool { return c.list[3].server.Store().Snapshot().LogVersion == 2 })
+	some().until("it has joined", func() bool { return c.list[3].server.Store().Snapshot().LogVersion == 2 })
 	if n := told.count(refused); n != 1 {
-		t.Errorf("the log has %d lines about a rejected server", n)
+		t.Errorf("the refusal to join was logged %d times, want once", n)
 	}
 }
 
-// refused returns what asks for a stream job, and for a deletion that not all
-// know, and expects a refusal with a text. Plain jobs are taken meanwhile.
+// refused returns functions that register a stream job, and delete with a
+// propagation, and expect a refusal with a text. Plain jobs must still work.
 func (c *several) refused(some func() *running) (streams, deletions func(want string)) {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "stream", "telemetry.berth.hcl"))
@@ -109,7 +109,7 @@ func (c *several) refused(some func() *running) (streams, deletions func(want st
 		c.t.Helper()
 		code, text := some().sends("PUT", "/v1/jobs", map[string]any{"Job": job}, nil)
 		if code != http.StatusServiceUnavailable || text != want {
-			c.t.Errorf("%d %s\nwanted: %s", code, text, want)
+			c.t.Errorf("%d %s\nwant: %s", code, text, want)
 		}
 		if code, _, _ := some().call("GET", "/v1/job/"+job["ID"].(string), nil); code != http.StatusNotFound {
 			c.t.Errorf("the refused job answers %d", code)
@@ -121,7 +121,7 @@ func (c *several) refused(some func() *running) (streams, deletions func(want st
 		for _, how := range []string{"foreground", "orphan"} {
 			code, _, text := some().call("DELETE", "/v1/job/stays?purge=true&propagation="+how, nil)
 			if code != http.StatusServiceUnavailable || text != strings.Replace(want, "foreground", how, 1) {
-				c.t.Errorf("%d %s\nwanted: %s", code, text, want)
+				c.t.Errorf("%d %s\nwant: %s", code, text, want)
 			}
 		}
 		plain()
