@@ -14,8 +14,8 @@ import (
 	"berth"
 )
 
-// Some blocks are written in other ways than their structs have fields. Nomad's
-// public job specification has these.
+// Nomad's job specification has these blocks, whose syntax differs from the fields of
+// their structs.
 
 // job reads the job block.
 func (w *walker) job(b *hclsyntax.Block, ctx *hcl.EvalContext) (decode.Tree, *place) {
@@ -28,7 +28,7 @@ func (w *walker) job(b *hclsyntax.Block, ctx *hcl.EvalContext) (decode.Tree, *pl
 	in := instance{b.Type, b.Labels, b.Body, ctx, b.DefRange()}
 	w.fill(in, reflect.TypeFor[berth.Job](), tree, at, "job")
 	if len(b.Labels) == 1 && tree["Name"] == nil {
-		tree["Name"] = b.Labels[0] // also where id = "…" gives another ID
+		tree["Name"] = b.Labels[0] // even if id = "…" sets another ID
 	}
 	return tree, at
 }
@@ -49,8 +49,8 @@ func (w *walker) fill(in instance, t reflect.Type, tree decode.Tree, at *place, 
 	w.body(b, s, in.ctx, tree, at, path)
 }
 
-// levels reads a job or a group, which may hold vault and consul blocks for all
-// the tasks in it, and a job also tasks that are groups of their own.
+// levels reads a job or a group. Both may hold vault and consul blocks for all their
+// tasks, and a job may hold tasks, each of which becomes a group.
 func (w *walker) levels(in instance, s *shape, tree decode.Tree, at *place, path string, isJob bool) {
 	extra := &shape{fields: maps.Clone(s.fields), names: s.names, label: s.label}
 	vault := &slot{key: "Vault", form: oneBlock, elem: reflect.TypeFor[berth.Vault]()}
@@ -73,7 +73,7 @@ func (w *walker) levels(in instance, s *shape, tree decode.Tree, at *place, path
 	}
 }
 
-// tasksAsGroups makes each task of the job's own a group of its name.
+// tasksAsGroups turns each task directly in the job into a group of the same name.
 func tasksAsGroups(tree decode.Tree, at *place) {
 	groups, _ := tree["TaskGroups"].([]any)
 	for i, task := range items(tree["Tasks"]) {
@@ -91,8 +91,7 @@ func tasksAsGroups(tree decode.Tree, at *place) {
 	delete(tree, "Tasks")
 }
 
-// inherit moves a block of the parent to those of its children that have none
-// of their own.
+// inherit moves a block of the parent to the children that do not have one.
 func inherit(tree decode.Tree, at *place, key, name, children, childName string) {
 	block := tree[key]
 	if block == nil {
@@ -122,8 +121,8 @@ func items(v any) []decode.Tree {
 	return out
 }
 
-// shorthands are operators that a constraint or affinity may have for an
-// attribute's name, with the value they compare with.
+// shorthands are operators that a constraint or affinity may use as the name of an
+// attribute, with the value to compare with.
 var shorthands = []string{
 	berth.OpRegexp, berth.OpVersion, berth.OpSemver, berth.OpSetContains, berth.OpSetContainsAll, berth.OpSetContainsAny,
 	berth.OpDistinctHosts, berth.OpDistinctProperty,
@@ -144,13 +143,13 @@ func (w *walker) condition(in instance, s *shape, tree decode.Tree, at *place, p
 		here := decode.Join(path, a.Name)
 		switch {
 		case first != "":
-			w.problems.add(a.NameRange, here, "stands beside "+first+"; a condition has one operator")
+			w.problems.add(a.NameRange, here, "cannot be combined with "+first)
 			continue
 		case in.body.Attributes["operator"] != nil:
-			w.problems.add(a.NameRange, here, "stands beside operator; a condition has one operator")
+			w.problems.add(a.NameRange, here, "cannot be combined with operator")
 			continue
 		case in.body.Attributes["value"] != nil && a.Name != berth.OpDistinctProperty:
-			w.problems.add(a.NameRange, here, "stands beside value; a condition has one value")
+			w.problems.add(a.NameRange, here, "cannot be combined with value")
 			continue
 		}
 		first = a.Name
@@ -168,15 +167,15 @@ func (w *walker) condition(in instance, s *shape, tree decode.Tree, at *place, p
 	return &rest
 }
 
-// shorthand puts the value of a shorthand where its operator wants it.
+// shorthand stores the value of a shorthand in the field that its operator uses.
 func (w *walker) shorthand(a *hclsyntax.Attribute, v any, tree decode.Tree, at *place, path string) {
 	switch a.Name {
 	case berth.OpDistinctProperty:
-		tree["LTarget"] = v // and value = "3" may stand beside it
+		tree["LTarget"] = v // value = "3" may be set too
 		at.field("attribute", a.NameRange)
 	case berth.OpDistinctHosts:
 		if v != true && v != false && v != "true" && v != "false" {
-			w.problems.add(a.Expr.Range(), path, "true or false is wanted")
+			w.problems.add(a.Expr.Range(), path, "must be true or false")
 			return
 		}
 		tree["RTarget"] = fmt.Sprint(v)

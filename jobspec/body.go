@@ -15,11 +15,10 @@ import (
 	"berth"
 )
 
-// walker turns bodies into trees, in the shape of the structs they will fill.
+// walker turns bodies into trees with the fields of the structs that they will fill.
 type walker struct{ *scope }
 
-// instance is a block as it counts: one that was written, or one of those that
-// a dynamic block stands for.
+// instance is a block that was written or that a dynamic block generated.
 type instance struct {
 	kind   string
 	labels []string
@@ -28,7 +27,7 @@ type instance struct {
 	rng    hcl.Range
 }
 
-// body reads what a struct's block says into out, and where it says so into at.
+// body reads the block of a struct into out, and the places of its fields into at.
 func (w *walker) body(b *hclsyntax.Body, s *shape, ctx *hcl.EvalContext, out decode.Tree, at *place, path string) {
 	for _, a := range inOrder(b.Attributes) {
 		w.attribute(a, s, ctx, out, at, path)
@@ -52,7 +51,7 @@ func (w *walker) attribute(a *hclsyntax.Attribute, s *shape, ctx *hcl.EvalContex
 	here := decode.Join(path, a.Name)
 	switch {
 	case !ok:
-		w.problems.add(a.NameRange, here, "there is no such attribute"+meant(a.Name, s.names))
+		w.problems.add(a.NameRange, here, "unknown attribute"+meant(a.Name, s.names))
 		at.fault(nearest(a.Name, s.names), a.NameRange)
 		return
 	case field.form == oneBlock || field.form == manyBlocks || field.form == labeledBlocks:
@@ -72,7 +71,7 @@ func (w *walker) attribute(a *hclsyntax.Attribute, s *shape, ctx *hcl.EvalContex
 	}
 }
 
-// keyPlaces notes where the keys of an object stand that is written out.
+// keyPlaces notes the places of the keys of an object literal.
 func (w *walker) keyPlaces(e hclsyntax.Expression, p *place) {
 	m, is := e.(*metered)
 	if !is {
@@ -115,7 +114,7 @@ func (w *walker) block(in instance, f *slot, out decode.Tree, at *place, path st
 	switch f.form {
 	case oneBlock:
 		if out[f.key] != nil {
-			w.problems.add(in.rng, here, "is there twice")
+			w.problems.add(in.rng, here, "is defined twice")
 			return
 		}
 		out[f.key] = tree
@@ -129,7 +128,7 @@ func (w *walker) block(in instance, f *slot, out decode.Tree, at *place, path st
 		key := in.labels[0]
 		here = fmt.Sprintf("%s[%s]", here, berth.Clip(key, 64))
 		if all[key] != nil {
-			w.problems.add(in.rng, here, "is there twice")
+			w.problems.add(in.rng, here, "is defined twice")
 			return
 		}
 		all[key] = tree
@@ -148,7 +147,7 @@ func (w *walker) block(in instance, f *slot, out decode.Tree, at *place, path st
 	}
 }
 
-// itemName is the name that paths give to an item of a list.
+// itemName returns the name of a list item in paths.
 func itemName(tree decode.Tree) string {
 	for _, key := range []string{"Name", "Label"} {
 		if s, ok := tree[key].(string); ok && s != "" {
@@ -158,7 +157,7 @@ func itemName(tree decode.Tree) string {
 	return ""
 }
 
-// label checks a block's label and puts it where it belongs.
+// label checks a block's label and stores it in its field.
 func (w *walker) label(in instance, f *slot, s *shape, tree decode.Tree, path string) bool {
 	want := 0
 	if s.label != nil || f.form == labeledBlocks {
@@ -168,7 +167,7 @@ func (w *walker) label(in instance, f *slot, s *shape, tree decode.Tree, path st
 		want = 1
 	}
 	if len(in.labels) != want {
-		w.problems.add(in.rng, path, labelsWanted(in.kind, want, len(in.labels)))
+		w.problems.add(in.rng, path, labelProblem(in.kind, want, len(in.labels)))
 		return false
 	}
 	if want == 1 {
@@ -184,25 +183,25 @@ func (w *walker) label(in instance, f *slot, s *shape, tree decode.Tree, path st
 	return true
 }
 
-func labelsWanted(kind string, want, have int) string {
+func labelProblem(kind string, want, have int) string {
 	switch {
 	case want == 0:
 		return fmt.Sprintf("%s takes no label; write %s { … }", kind, kind)
 	case have == 0:
 		return fmt.Sprintf("%s needs a label; write %s \"name\" { … }", kind, kind)
 	}
-	return fmt.Sprintf("%s takes one label, not %d", kind, have)
+	return fmt.Sprintf("%s takes one label, got %d", kind, have)
 }
 
-// mapBlock reads a block of free keys.
+// mapBlock reads a block with arbitrary keys.
 func (w *walker) mapBlock(in instance, f *slot, out decode.Tree, at *place, path string) {
 	if len(in.labels) > 0 {
-		w.problems.add(in.rng, path, labelsWanted(in.kind, 0, len(in.labels)))
+		w.problems.add(in.rng, path, labelProblem(in.kind, 0, len(in.labels)))
 		at.fault(in.kind, in.rng)
 		return
 	}
 	if out[f.key] != nil {
-		w.problems.add(in.rng, path, "is there twice")
+		w.problems.add(in.rng, path, "is defined twice")
 		return
 	}
 	p := at.field(in.kind, in.rng)
@@ -220,14 +219,13 @@ func (w *walker) mapBlock(in instance, f *slot, out decode.Tree, at *place, path
 		}
 	}
 	w.blocks(in.body, in.ctx, path, func(inner instance) {
-		w.problems.add(inner.rng, decode.Join(path, inner.kind), fmt.Sprintf("is no block; write %s = …", inner.kind))
+		w.problems.add(inner.rng, decode.Join(path, inner.kind), fmt.Sprintf("is not a block; write %s = …", inner.kind))
 	})
 	out[f.key] = tree
 }
 
-// free reads a body that only someone else understands, such as a driver's
-// config. Blocks become lists of objects, one level of them for each label, as
-// the API has them.
+// free reads a body with arbitrary content, such as a driver's config. Blocks become
+// lists of objects, with one level for each label, as in the API.
 func (w *walker) free(in instance, at *place, path string) decode.Tree {
 	tree := decode.Tree{}
 	for _, a := range inOrder(in.body.Attributes) {
@@ -243,7 +241,7 @@ func (w *walker) free(in instance, at *place, path string) decode.Tree {
 		here := decode.Join(path, inner.kind)
 		list, isList := tree[inner.kind].([]any)
 		if tree[inner.kind] != nil && (!isList || at.fields[inner.kind].items == nil) {
-			w.problems.add(inner.rng, here, "is an attribute too; it can be one of the two")
+			w.problems.add(inner.rng, here, "is already defined as an attribute")
 			return
 		}
 		p := newPlace(inner.rng)
@@ -260,12 +258,12 @@ func (w *walker) free(in instance, at *place, path string) decode.Tree {
 
 func (w *walker) unknownBlock(in instance, s *shape, at *place, path string) {
 	names := append(slices.Clone(s.names), "dynamic")
-	w.problems.add(in.rng, decode.Join(path, in.kind), "there is no such block"+meant(in.kind, names))
+	w.problems.add(in.rng, decode.Join(path, in.kind), "unknown block"+meant(in.kind, names))
 	at.fault(nearest(in.kind, names), in.rng)
 }
 
-// blocks calls each for every block of a body, those of dynamic blocks
-// included, in the order of the text.
+// blocks calls each for every block of a body, generated ones included, in the order
+// of the text.
 func (w *walker) blocks(b *hclsyntax.Body, ctx *hcl.EvalContext, path string, each func(instance)) {
 	for _, block := range b.Blocks {
 		if block.Type == "dynamic" {

@@ -13,7 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// iteratorOf is the name that a dynamic block gives to the current element.
+// iteratorOf returns the name of the current element in a dynamic block.
 func iteratorOf(b *hclsyntax.Block) string {
 	if a := b.Body.Attributes["iterator"]; a != nil {
 		return hcl.ExprAsKeyword(a.Expr)
@@ -26,11 +26,11 @@ func iteratorOf(b *hclsyntax.Block) string {
 
 var dynamicAttrs = []string{"for_each", "iterator", "labels"}
 
-// dynamic calls each for every block that a dynamic block stands for.
+// dynamic calls each for every block that a dynamic block generates.
 func (w *walker) dynamic(b *hclsyntax.Block, ctx *hcl.EvalContext, path string, each func(instance)) {
 	w.m.block(b.DefRange())
 	if len(b.Labels) != 1 || b.Labels[0] == "" {
-		w.problems.add(b.DefRange(), decode.Join(path, "dynamic"), `a dynamic block names the block it makes; write dynamic "name" { … }`)
+		w.problems.add(b.DefRange(), decode.Join(path, "dynamic"), `a dynamic block needs the name of the block that it generates: write dynamic "name" { … }`)
 		return
 	}
 	kind := b.Labels[0]
@@ -41,7 +41,7 @@ func (w *walker) dynamic(b *hclsyntax.Block, ctx *hcl.EvalContext, path string, 
 	}
 	iterator := iteratorOf(b)
 	if iterator == "" {
-		w.problems.add(b.Body.Attributes["iterator"].Expr.Range(), here+".iterator", "a bare word is wanted")
+		w.problems.add(b.Body.Attributes["iterator"].Expr.Range(), here+".iterator", "must be an identifier without quotes")
 		return
 	}
 	all := w.eval(b.Body.Attributes["for_each"].Expr, ctx, here+".for_each")
@@ -51,7 +51,7 @@ func (w *walker) dynamic(b *hclsyntax.Block, ctx *hcl.EvalContext, path string, 
 	case !all.IsKnown():
 		return
 	case all.IsNull(), !all.CanIterateElements():
-		w.problems.add(rng, here+".for_each", "a list, set or map is wanted")
+		w.problems.add(rng, here+".for_each", "must be a list, set or map")
 		return
 	}
 	for it := all.ElementIterator(); it.Next(); {
@@ -76,26 +76,26 @@ func (w *walker) dynamicContent(b *hclsyntax.Block, path string) (content *hclsy
 	}
 	for _, a := range inOrder(b.Body.Attributes) {
 		if !slices.Contains(dynamicAttrs, a.Name) {
-			bad(a.NameRange, decode.Join(path, a.Name), "there is no such attribute of a dynamic block"+meant(a.Name, dynamicAttrs))
+			bad(a.NameRange, decode.Join(path, a.Name), "unknown attribute of a dynamic block"+meant(a.Name, dynamicAttrs))
 		}
 	}
 	for _, inner := range b.Body.Blocks {
 		switch {
 		case inner.Type != "content":
-			bad(inner.DefRange(), decode.Join(path, inner.Type), "the only block of a dynamic block is content { … }")
+			bad(inner.DefRange(), decode.Join(path, inner.Type), "unknown block: a dynamic block can only have content { … }")
 		case content != nil:
-			bad(inner.DefRange(), decode.Join(path, inner.Type), "is there twice")
+			bad(inner.DefRange(), decode.Join(path, inner.Type), "is defined twice")
 		case len(inner.Labels) > 0:
-			bad(inner.DefRange(), decode.Join(path, inner.Type), "content takes no label; the attribute labels is for the block it makes")
+			bad(inner.DefRange(), decode.Join(path, inner.Type), "content takes no label; use the attribute labels")
 		default:
 			content = inner
 		}
 	}
 	if content == nil && ok {
-		bad(b.DefRange(), path, "has no content { … } block")
+		bad(b.DefRange(), path, "needs a content { … } block")
 	}
 	if b.Body.Attributes["for_each"] == nil {
-		bad(b.DefRange(), path, "has no for_each")
+		bad(b.DefRange(), path, "needs for_each")
 	}
 	return content, ok
 }
@@ -123,7 +123,7 @@ func (w *walker) dynamicLabels(b *hclsyntax.Block, ctx *hcl.EvalContext, path st
 		}
 	}
 	if !ok {
-		w.problems.add(a.Expr.Range(), path+".labels", "a list of strings is wanted")
+		w.problems.add(a.Expr.Range(), path+".labels", "must be a list of strings")
 	}
 	return labels, ok
 }

@@ -27,7 +27,7 @@ var timestampFunc = function.New(&function.Spec{
 	},
 })
 
-// lengthFunc is the number of elements, or of the characters of a text.
+// lengthFunc returns the number of elements, or of characters of a text.
 var lengthFunc = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "value", Type: cty.DynamicPseudoType, AllowUnknown: true, AllowMarked: true}},
 	Type: func(args []cty.Value) (cty.Type, error) {
@@ -37,7 +37,7 @@ var lengthFunc = function.New(&function.Spec{
 		v, marks := args[0].Unmark()
 		if v.IsKnown() && !v.IsNull() && v.Type() == cty.String {
 			if len(marks) > 0 {
-				return cty.DynamicVal, errors.New("the length of this text is known only where the task runs")
+				return cty.DynamicVal, errors.New("the length of this text is only known where the task runs")
 			}
 			return stdlib.Strlen(v)
 		}
@@ -53,7 +53,7 @@ var sumFunc = function.New(&function.Spec{
 		for it := args[0].ElementIterator(); it.Next(); {
 			_, n := it.Element()
 			if n.IsNull() {
-				return cty.DynamicVal, errors.New("the list holds null")
+				return cty.DynamicVal, errors.New("the list must not contain null")
 			}
 			sum = sum.Add(n)
 		}
@@ -61,8 +61,8 @@ var sumFunc = function.New(&function.Spec{
 	},
 })
 
-// allOf returns whether all elements are true, or with all unset whether any
-// is.
+// allOf returns a function that reports whether all elements are true, or any if all is
+// false.
 func allOf(all bool) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "list", Type: cty.List(cty.Bool)}},
@@ -88,17 +88,16 @@ func textTest(test func(s, part string) bool) function.Function {
 	})
 }
 
-// localFiles are the files of this machine.
+// localFiles is the file system of this machine.
 type localFiles struct{ dir string }
 
-// LocalFiles are all files that the process may read, relative names starting
-// from dir. It is for a command line, whose user may read them anyway; a server
-// that parses for others must not use it.
+// LocalFiles returns all files that the process may read. Relative names start at dir.
+// It is for the CLI, whose user may read them anyway; a server must not use it.
 func LocalFiles(dir string) fs.FS { return localFiles{dir} }
 
 func (l localFiles) Open(name string) (fs.File, error) { return os.Open(l.abs(name)) }
 
-// abs is the full name of a file.
+// abs returns the absolute name of a file.
 func (l localFiles) abs(name string) string {
 	name = filepath.FromSlash(name)
 	if !filepath.IsAbs(name) {
@@ -122,23 +121,23 @@ func (s *scope) home(name string) string {
 	return dir + name[1:]
 }
 
-// fileName is the name to open for a path of a job file.
+// fileName returns the name to open for a path in a job file.
 func (s *scope) fileName(given string) (string, error) {
 	name := s.home(given)
 	if strings.ContainsRune(name, 0) {
-		return "", fmt.Errorf("%q is not the name of a file", berth.Clip(given, 128))
+		return "", fmt.Errorf("must be a file name, got %q", berth.Clip(given, 128))
 	}
 	name = path.Clean(filepath.ToSlash(name))
 	if _, local := s.files.(localFiles); !local && !fs.ValidPath(name) {
-		return "", fmt.Errorf("%q lies outside of the files that can be read here", berth.Clip(given, 128))
+		return "", fmt.Errorf("%q is outside the files that can be read here", berth.Clip(given, 128))
 	}
 	return name, nil
 }
 
 var pathParam = []function.Parameter{{Name: "path", Type: cty.String}}
 
-// fileFunc returns a function that reads a file and returns its text as turned
-// by show.
+// fileFunc returns a function that reads a file and returns its content converted by
+// show.
 func fileFunc(show func([]byte) string, mustBeText bool) func(*scope) function.Function {
 	return func(s *scope) function.Function {
 		return function.New(&function.Spec{
@@ -173,13 +172,13 @@ func (s *scope) readFile(given string) ([]byte, error) {
 		return nil, fileError(given, err)
 	}
 	if len(b) > MaxText {
-		return nil, fmt.Errorf("%q is longer than %d bytes", berth.Clip(given, 128), MaxText)
+		return nil, fmt.Errorf("%q must be at most %d bytes", berth.Clip(given, 128), MaxText)
 	}
 	s.m.text(len(b))
 	return b, nil
 }
 
-// fileError names the file as the job does, not as the machine does.
+// fileError names the file as the job file does, without the full path.
 func fileError(given string, err error) error {
 	cause := err
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
@@ -188,7 +187,7 @@ func fileError(given string, err error) error {
 	return fmt.Errorf("%q cannot be read: %w", berth.Clip(given, 128), cause)
 }
 
-// escapeTemplate writes a text so that it means itself in a template.
+// escapeTemplate escapes text so that a template evaluates to it.
 func escapeTemplate(b []byte) string {
 	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(string(b))
 }
@@ -234,7 +233,7 @@ func fileSet(s *scope) function.Function {
 				return cty.DynamicVal, fileError(given, err)
 			}
 			if !doublestar.ValidatePattern(pattern) {
-				return cty.DynamicVal, fmt.Errorf("%q is not a pattern", berth.Clip(pattern, 128))
+				return cty.DynamicVal, fmt.Errorf("must be a pattern, got %q", berth.Clip(pattern, 128))
 			}
 			var found []cty.Value
 			err = doublestar.GlobWalk(stepping{files, s.m}, pattern, func(name string, _ fs.DirEntry) error {
@@ -253,7 +252,7 @@ func fileSet(s *scope) function.Function {
 	})
 }
 
-// stepping are files whose folders cost steps to look through.
+// stepping is a file system whose Open is charged.
 type stepping struct {
 	fs.FS
 	m *meter

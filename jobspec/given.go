@@ -13,7 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// given is a value from outside, the last one given.
+// given is the value that a variable was given from outside the job file.
 type given struct {
 	from string // "-var", a variable's name in the environment, a file
 	text string
@@ -30,7 +30,7 @@ const (
 	givenTree
 )
 
-// give takes in values from outside, weakest source first.
+// give reads values from outside, in rising precedence.
 func (s *scope) give(o Options) {
 	for _, prefix := range []string{"NOMAD_VAR_", "BERTH_VAR_"} {
 		for _, kv := range o.Env {
@@ -42,7 +42,7 @@ func (s *scope) give(o Options) {
 		}
 	}
 	if len(o.VarFiles)+len(o.Vars) > maxVars {
-		s.problems.addf("-var", "", "%d values and files are too many; allowed are %d", len(o.VarFiles)+len(o.Vars), maxVars)
+		s.problems.addf("-var", "", "at most %d values and files are allowed, got %d", maxVars, len(o.VarFiles)+len(o.Vars))
 		return
 	}
 	for _, f := range o.VarFiles {
@@ -53,11 +53,11 @@ func (s *scope) give(o Options) {
 		name, text, ok := strings.Cut(kv, "=")
 		from := "-var " + berth.Clip(name, 64)
 		if size += len(kv); size > MaxText {
-			s.problems.addf("-var", "", "the values are longer than %d bytes together", MaxText)
+			s.problems.addf("-var", "", "the values must be at most %d bytes in total", MaxText)
 			return
 		}
 		if !ok {
-			s.problems.addf(from, "", "name=value is wanted")
+			s.problems.addf(from, "", "must be name=value")
 			continue
 		}
 		s.giveOne(name, &given{from: from, text: text}, o.Strict, hcl.Range{})
@@ -88,7 +88,7 @@ func (s *scope) giveFile(f File, strict bool) {
 			return
 		}
 		if n := signs(f.Text); n > maxSigns {
-			s.problems.addf(f.Name, "", "the text has %d words and signs; allowed are %d", n, maxSigns)
+			s.problems.addf(f.Name, "", "at most %d words and punctuation marks are allowed, got %d", maxSigns, n)
 			return
 		}
 		tree, err := decode.ParseJSON(f.Text)
@@ -107,17 +107,16 @@ func (s *scope) giveFile(f File, strict bool) {
 	}
 	s.sources[f.Name] = f.Text
 	for _, b := range body.Blocks {
-		s.problems.add(b.DefRange(), b.Type, "a variable file has only name = value lines")
+		s.problems.add(b.DefRange(), b.Type, "a variable file can only have name = value lines")
 	}
 	for _, a := range inOrder(body.Attributes) {
 		s.giveOne(a.Name, &given{from: f.Name, expr: a.Expr, kind: givenExpr}, strict, a.NameRange)
 	}
 }
 
-// givenValue reads what was given for a variable. Text is read by the type: as
-// it stands for a string, and for a variable of which nothing is known; as an
-// expression for lists, maps and objects; for the type any as an expression if
-// it is one.
+// givenValue returns the value that was given for a variable. Text is taken literally
+// for strings and for variables without a type and default. It is an expression for
+// lists, maps and objects, and for the type any if it parses as one.
 func (s *scope) givenValue(v *variable, def cty.Value) (cty.Value, bool) {
 	g := v.given
 	typ := v.typ
@@ -162,19 +161,19 @@ func (s *scope) givenValue(v *variable, def cty.Value) (cty.Value, bool) {
 	return out, true
 }
 
-// outside evaluates an expression that came from outside: it can call
-// functions and name nothing of the job.
+// outside evaluates an expression from outside the job file. It can call functions but
+// not refer to variables or locals.
 func (s *scope) outside(v *variable, g *given) cty.Value {
 	e, uses := s.prepare(g.expr, v.path(), nil)
 	for _, u := range uses {
-		s.problems.addf(g.from, v.path(), "a value given from outside cannot refer to %s", u)
+		s.problems.addf(g.from, v.path(), "a value from outside the job file cannot refer to %s", u)
 		return cty.DynamicVal
 	}
 	return s.eval(e, s.context(nil), v.path())
 }
 
-// parseGiven parses text as an expression. With mayBeText, text that is none
-// is nil.
+// parseGiven parses text as an expression. With mayBeText it returns nil if the text is
+// not an expression.
 func (s *scope) parseGiven(v *variable, mayBeText bool) (hclsyntax.Expression, bool) {
 	f := File{Name: v.given.from, Text: []byte(v.given.text)}
 	if err := checkSize(f); err != nil {
@@ -197,8 +196,8 @@ func (s *scope) parseGiven(v *variable, mayBeText bool) (hclsyntax.Expression, b
 	return e, true
 }
 
-// looseType is the type that a variable takes from its default when none is
-// written: any list for a list, any map for a map.
+// looseType returns the type of a variable without a declared type from that of its
+// default: any list for a list, any map for a map.
 func looseType(t cty.Type) cty.Type {
 	if t.IsPrimitiveType() {
 		return t

@@ -14,11 +14,11 @@ import (
 	"berth/internal/strictjson"
 )
 
-// The guards. Each knows how large a result can get before it is made.
+// Guards estimate how large the result of a function can get before it is called.
 
 var errTooMuch = errors.New("the result would be too large")
 
-// text is the i-th argument if it is text.
+// text returns the i-th argument, or "" if it is not a known string.
 func text(args []cty.Value, i int) string {
 	if i >= len(args) {
 		return ""
@@ -30,8 +30,8 @@ func text(args []cty.Value, i int) string {
 	return v.AsString()
 }
 
-// number is the i-th argument as a whole number, cut to 32 bits; 0 where it is
-// none.
+// number returns the i-th argument as an integer, limited to 32 bits, or 0 if it is not
+// a known number.
 func number(args []cty.Value, i int) int {
 	v, _ := args[i].Unmark()
 	if v.Type() != cty.Number || v.IsNull() || !v.IsKnown() {
@@ -45,7 +45,7 @@ func shortTexts(most int) func(*meter, []cty.Value) error {
 	return func(_ *meter, args []cty.Value) error {
 		for i := range args {
 			if n := len(text(args, i)); n > most {
-				return fmt.Errorf("%d bytes are too long; allowed are %d", n, most)
+				return fmt.Errorf("must be at most %d bytes, got %d", most, n)
 			}
 		}
 		return nil
@@ -64,7 +64,7 @@ var wideVerb = regexp.MustCompile(`%[^%a-zA-Z]*([0-9]{4}|\*)`)
 func guardFormat(m *meter, args []cty.Value) error {
 	f := text(args, 0)
 	if wideVerb.MatchString(f) {
-		return errors.New("a width or precision has at most three digits")
+		return errors.New("a width or precision can have at most three digits")
 	}
 	largest, items := 0, 1
 	for _, a := range args {
@@ -108,14 +108,14 @@ func guardSplit(_ *meter, args []cty.Value) error {
 	return nil
 }
 
-// guardRegex pays for matching, which takes the size of the program times the
-// length of the text. pattern is the place of the pattern among the arguments,
-// the text the other of the first two.
+// guardRegex charges for matching, which takes time proportional to the size of the
+// program times the length of the text. pattern is the index of the pattern among the
+// first two arguments; the other one is the text.
 func guardRegex(pattern int) func(*meter, []cty.Value) error {
 	return func(m *meter, args []cty.Value) error {
 		p, s := text(args, pattern), text(args, 1-pattern)
 		if len(p) > maxPattern {
-			return fmt.Errorf("a pattern of %d bytes is too long; allowed are %d", len(p), maxPattern)
+			return fmt.Errorf("the pattern must be at most %d bytes, got %d", maxPattern, len(p))
 		}
 		re, err := syntax.Parse(p, syntax.Perl)
 		if err != nil {
@@ -127,7 +127,7 @@ func guardRegex(pattern int) func(*meter, []cty.Value) error {
 		}
 		cost := len(prog.Inst) * (len(s) + 64)
 		if cost > 64<<20 || len(s) >= maxElems {
-			return errors.New("the pattern and the text are too large together")
+			return errors.New("the pattern and the text together are too large")
 		}
 		m.step(cost / 32)
 		return nil
@@ -143,7 +143,7 @@ func guardRegexReplace(m *meter, args []cty.Value) error {
 	return fits(len(s) + (len(s)+1)*len(with) + strings.Count(with, "$")*len(s))
 }
 
-// guardSquare is for what compares each element with each.
+// guardSquare is for functions that compare all elements pairwise.
 func guardSquare(m *meter, args []cty.Value) error {
 	if a, _ := args[0].Unmark(); a.CanIterateElements() && !a.IsNull() {
 		m.step(a.LengthInt() * a.LengthInt() / 4)
@@ -164,13 +164,13 @@ func guardProduct(_ *meter, args []cty.Value) error {
 	return nil
 }
 
-// guardParse is for texts that are parsed into values, which are far larger
-// than their text.
+// guardParse is for functions that parse text into values, which are far larger than
+// the text.
 func guardParse(more func(string) error) func(*meter, []cty.Value) error {
 	return func(m *meter, args []cty.Value) error {
 		s := text(args, 0)
 		if len(s) > 256<<10 {
-			return fmt.Errorf("%d bytes are too long; allowed are %d", len(s), 256<<10)
+			return fmt.Errorf("must be at most %d bytes, got %d", 256<<10, len(s))
 		}
 		m.step(len(s) / 4)
 		if more == nil {
@@ -181,16 +181,16 @@ func guardParse(more func(string) error) func(*meter, []cty.Value) error {
 }
 
 func guardJSON(s string) error {
-	if strictjson.Deeper(s, berth.MaxNesting) { // other faults the function itself says better
+	if strictjson.Deeper(s, berth.MaxNesting) { // the function reports other faults better
 		return fmt.Errorf("nested deeper than %d", berth.MaxNesting)
 	}
 	return nil
 }
 
-// guardYAML refuses what lets a short text stand for an endless value.
+// guardYAML refuses features with which a short text makes a huge value.
 func guardYAML(s string) error {
 	if !utf8.ValidString(s) {
-		return errors.New("is not UTF-8 text")
+		return errors.New("must be UTF-8 text")
 	}
 	flow, deepest := 0, 0
 	for line := range strings.Lines(s) {
@@ -215,7 +215,7 @@ func guardBcrypt(m *meter, args []cty.Value) error {
 		cost = number(args, 1)
 	}
 	if cost > 12 {
-		return fmt.Errorf("a cost of %d is too high; allowed are 4 to 12", cost)
+		return fmt.Errorf("the cost must be 4 to 12, got %d", cost)
 	}
 	m.step(120 << max(cost, 4)) // a cost of 10 takes 60 ms
 	return nil

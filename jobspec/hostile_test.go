@@ -48,7 +48,7 @@ func TestHostile(t *testing.T) {
 	half := "s = \"" + rep("x", 50_000) + "\""
 	tests := []struct{ name, text, want string }{
 		// Of the text.
-		{"dense", rep("[", 1<<20), "the text has 1048576 words and signs; allowed are 150000"},
+		{"dense", rep("[", 1<<20), "at most 150000 words and punctuation marks are allowed, got 1048576"},
 		{"brackets", expression(rep("[", 140_000)), "nested deeper than 64"},
 		{"braces", rep("a {\n", 45_000), "nested deeper than 64"},
 		{"interpolations", expression(rep(`"${`, 45_000)), "nested deeper than 64"},
@@ -64,11 +64,11 @@ func TestHostile(t *testing.T) {
 		{"directives", expression(`"` + rep("%{if true}", 25_000) + `"`), "more than 1000 operators"},
 		{"directives in a heredoc", expression("<<A\n" + rep("%{if true}\n", 20_000) + "A"), "more than 1000 operators"},
 		{"blocks", rep("a{}\n", 37_000), "more than 10000 blocks"},
-		{"attributes of one body", "job \"a\" {\n" + lines(37_000, "a%d=1\n") + "}", "there is no such attribute"},
-		{"number of many digits", expression(rep("1", 5000)), "a number of 5000 digits is too long"},
-		{"text of many pieces", expression(`"` + rep("% ", 70_000) + `"`), "the text has too many lines, or % and $ signs"},
-		{"text of many lines", expression("<<A\n" + rep("x\n", 70_000) + "A"), "the text has too many lines, or % and $ signs"},
-		{"texts of many pieces", expression(`["` + rep(rep("% ", 5000)+`","`, 12) + `"]`), "the text has too many lines, or % and $ signs"},
+		{"attributes of one body", "job \"a\" {\n" + lines(37_000, "a%d=1\n") + "}", "unknown attribute"},
+		{"number of many digits", expression(rep("1", 5000)), "a number can have at most 64 digits, got 5000"},
+		{"text of many pieces", expression(`"` + rep("% ", 70_000) + `"`), "the text has too many lines or % and $ signs"},
+		{"text of many lines", expression("<<A\n" + rep("x\n", 70_000) + "A"), "the text has too many lines or % and $ signs"},
+		{"texts of many pieces", expression(`["` + rep(rep("% ", 5000)+`","`, 12) + `"]`), "the text has too many lines or % and $ signs"},
 		{"many names", "locals {\n" + lines(11_000, "l%d=1\n") + "}\n" + expression("[for k, v in local: [for k, v in local: k]]"), "take more than 300000 steps"},
 
 		// Numbers that print as endless text.
@@ -81,24 +81,24 @@ func TestHostile(t *testing.T) {
 		{"small exponent", expression(`"${1e-100000000}"`), "number is out of range"},
 		{"power", expression("pow(10, 1000000)"), "number is out of range"},
 		{"squares", withLocals(doubling("10", "@*@", 40), `"${local.a40}"`), "number is out of range"},
-		{"parseint", expression(`parseint("` + rep("z", 5000) + `", 36)`), "5000 bytes are too long"},
+		{"parseint", expression(`parseint("` + rep("z", 5000) + `", 36)`), "must be at most 4096 bytes, got 5000"},
 
 		// Loops and growth.
 		{"loops", withLocals(thousand, "[for a in local.l: [for b in local.l: [for c in local.l: 1 if false]]]"), "take more than 300000 steps"},
 		{"loops that only refer", withLocals(thousand, "[for a in local.l: [for b in local.l: b]]"), "take more than 300000 steps"},
 		{"loops of faults", expression(`[for i in range(1000): [for j in range(1000): 1 + "x"]]`), "take more than 300000 steps"},
 		{"loops in a template", expression(`"%{for a in range(1000)}%{for b in range(1000)}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx%{endfor}%{endfor}"`), "take more than 300000 steps"},
-		{"doubled text", withLocals(doubling(`"xxxxxxxxxxxxxxxx ${1}"`, `"${@}${@}"`, 40), "local.a40"), "a value of more than 4194304 bytes is too large"},
-		{"doubled list", withLocals(doubling("[1,1]", "[@,@]", 60), "local.a60"), "more than 100000 elements is too large"},
-		{"doubled object", withLocals(doubling("{}", "{a=@,b=@}", 60), "local.a60"), "more than 100000 elements is too large"},
+		{"doubled text", withLocals(doubling(`"xxxxxxxxxxxxxxxx ${1}"`, `"${@}${@}"`, 40), "local.a40"), "a value can have at most 4194304 bytes"},
+		{"doubled list", withLocals(doubling("[1,1]", "[@,@]", 60), "local.a60"), "a value can have at most 100000 elements"},
+		{"doubled object", withLocals(doubling("{}", "{a=@,b=@}", 60), "local.a60"), "a value can have at most 100000 elements"},
 		{"doubled concat", withLocals(doubling("[1]", "concat(@,@)", 60), "local.a60"), "the expressions of the file take more than 300000 steps"},
 		{"dynamic in dynamic", "job \"a\" {\n dynamic \"group\" {\n for_each = range(1000)\n labels = [\"g${group.value}\"]\n content {\n dynamic \"task\" {\n for_each = range(1000)\n labels = [\"t\"]\n content {}\n}\n}\n}\n}",
 			"the expressions of the file take more than 300000 steps"},
 
 		{"dynamic", "job \"a\" {\n dynamic \"group\" {\n for_each = range(1000)\n labels = [\"g${group.value}\"]\n content {\n" + rep("constraint {}\n", 11) + "}\n}\n}",
-			"more than 10000 blocks, those of dynamic blocks included"},
-		{"shared texts", withLocals("s = \"${\""+rep("x", 3000)+"\"}y\"\nl = [for i in range(1000): local.s]\nm = [for i in range(100): local.l]", "local.m"), "more than 4194304 bytes is too large"},
-		{"elements of several values", withLocals(doubling("[for i in range(1000): i]", "[for i in range(1000): [i, i, i, i, i, i, i, i]]", 30), "1"), "build more than 200000 elements"},
+			"more than 10000 blocks, including generated ones"},
+		{"shared texts", withLocals("s = \"${\""+rep("x", 3000)+"\"}y\"\nl = [for i in range(1000): local.s]\nm = [for i in range(100): local.l]", "local.m"), "a value can have at most 4194304 bytes"},
+		{"elements of several values", withLocals(doubling("[for i in range(1000): i]", "[for i in range(1000): [i, i, i, i, i, i, i, i]]", 30), "1"), "produce more than 200000 elements"},
 
 		// Functions.
 		{"format width", expression(`format("%1000000000s", "a")`), "at most three digits"},
@@ -112,19 +112,19 @@ func TestHostile(t *testing.T) {
 		{"replace between", withLocals(half, `replace(local.s, "", local.s)`), "the result would be too large"},
 		{"regex_replace", withLocals("s = \""+rep("x", 50_000)+"\"", `regex_replace(local.s, "x", local.s)`), "the result would be too large"},
 		{"regex_replace by groups", withLocals("s = \""+rep("x", 50_000)+"\"", `regex_replace(local.s, "(.*)", "`+rep("$1", 5000)+`")`), "the result would be too large"},
-		{"regex of many states", withLocals("s = \""+rep("x", 90_000)+"\"", `regex("((x{30}){30})y", local.s)`), "too large together"},
+		{"regex of many states", withLocals("s = \""+rep("x", 90_000)+"\"", `regex("((x{30}){30})y", local.s)`), "together are too large"},
 		{"regex in a loop", withLocals("s = \""+rep("x", 50_000)+"\"", `[for i in range(1000): can(regex("(x+x+)+y", local.s))]`), "take more than 300000 steps"},
-		{"regexall", withLocals("s = \""+rep("x", 110_000)+"\"", `regexall("x", local.s)`), "too large together"},
+		{"regexall", withLocals("s = \""+rep("x", 110_000)+"\"", `regexall("x", local.s)`), "together are too large"},
 		{"split", withLocals("s = \""+rep("x", 110_000)+"\"", `split("", local.s)`), "the result would be too large"},
 		{"indent", expression(`indent(1000000000, "a\nb")`), "at most 1000 spaces"},
 		{"JSON of many values", expression(`jsondecode("[` + rep("[],", 45_000) + `1]")`), ""},
 		{"JSON that nests", expression(`jsondecode("` + rep("[", 100_000) + `")`), "nested deeper than 64"},
-		{"JSON of the JSON", withLocals(doubling(`"\"x"`, "jsonencode(@)", 30), "local.a30"), "more than 4194304 bytes is too large"},
+		{"JSON of the JSON", withLocals(doubling(`"\"x"`, "jsonencode(@)", 30), "local.a30"), "a value can have at most 4194304 bytes"},
 		{"YAML that nests", expression(`yamldecode("` + rep("[", 100_000) + `")`), "nested too deeply"},
 		{"YAML of aliases", expression("yamldecode(<<Y\na: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\nY\n)"), "aliases (*name) are not allowed"},
-		{"bcrypt", expression(`bcrypt("x", 31)`), "a cost of 31 is too high"},
+		{"bcrypt", expression(`bcrypt("x", 31)`), "the cost must be 4 to 12, got 31"},
 		{"bcrypt in a loop", expression(`[for i in range(1000): bcrypt("x")]`), "take more than 300000 steps"},
-		{"hashes in a loop", withLocals(half, "[for i in range(1000): sha512(local.s)]"), "build or read more than 16777216 bytes"},
+		{"hashes in a loop", withLocals(half, "[for i in range(1000): sha512(local.s)]"), "produce or read more than 16777216 bytes"},
 		{"contains in a loop", withLocals(thousand, "[for i in local.l: [for j in local.l: contains(local.l, -1)]]"), "take more than 300000 steps"},
 		{"comparison in a loop", withLocals(thousand, "[for i in local.l: [for j in local.l: local.l == local.l]]"), "take more than 300000 steps"},
 		{"types of a condition", withLocals(thousand+"\nm = [for i in range(999): i]", "[for i in local.l: length(true ? local.l : local.m)]"), "take more than 300000 steps"},
@@ -184,7 +184,7 @@ func TestHostileValues(t *testing.T) {
 func TestTextTooLarge(t *testing.T) {
 	for _, text := range []string{strings.Repeat(" ", MaxText+1), "{" + strings.Repeat(" ", 10<<20)} {
 		_, err := Parse(context.Background(), File{"big.nomad", []byte(text)}, Options{})
-		if berth.KindOf(err) != berth.TooLarge || err.Error() != "big.nomad: more than 1048576 bytes; that many are allowed" {
+		if berth.KindOf(err) != berth.TooLarge || err.Error() != "big.nomad: at most 1048576 bytes are allowed" {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -265,12 +265,12 @@ func TestLocalFiles(t *testing.T) {
 	}
 	for e, want := range map[string]string{
 		`file("bin")`:        `"bin" is not UTF-8 text; filebase64 reads any file`,
-		`file("big")`:        `"big" is longer than 1048576 bytes`,
+		`file("big")`:        `"big" must be at most 1048576 bytes`,
 		`file("no.txt")`:     `"no.txt" cannot be read: no such file or directory`,
-		`file("a\u0000b")`:   `is not the name of a file`,
+		`file("a\u0000b")`:   `must be a file name`,
 		`file(".")`:          `"." cannot be read: is a directory`,
 		`fileexists(".")`:    `"." is not a regular file`,
-		`fileset(".", "[a")`: `"[a" is not a pattern`,
+		`fileset(".", "[a")`: `must be a pattern, got "[a"`,
 	} {
 		_, err := ParseTree(context.Background(), File{"a.nomad", []byte(expression(e))}, o)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -283,7 +283,7 @@ func TestLocalFiles(t *testing.T) {
 func TestFilesAreBounded(t *testing.T) {
 	o := Options{Files: fstest.MapFS{"big": &fstest.MapFile{Data: []byte(strings.Repeat("x", 1_000_000))}}}
 	_, err := ParseTree(context.Background(), File{"a.nomad", []byte(expression(`[for i in range(1000): length(file("big"))]`))}, o)
-	if err == nil || !strings.Contains(err.Error(), "build or read more than 16777216 bytes") {
+	if err == nil || !strings.Contains(err.Error(), "produce or read more than 16777216 bytes") {
 		t.Errorf("got %v", err)
 	}
 }

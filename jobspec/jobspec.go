@@ -15,37 +15,36 @@ import (
 	"berth"
 )
 
-// File is the text of a job file or variable file, and its name as errors show
-// it.
+// File is the text of a job file or variable file, and its name in errors.
 type File struct {
 	Name string
 	Text []byte
 }
 
-// Options say what a job file may take from outside. The zero value is what a
-// server uses for strangers: no variables, no files.
+// Options has the inputs of a job file. The zero value, without variables and files,
+// is what a server uses for untrusted callers.
 type Options struct {
-	// Values of variables, in rising precedence: Env, then VarFiles, then Vars;
-	// in each list, later wins.
+	// Values of variables. VarFiles override Env and Vars override both; in each
+	// list, the last value wins.
 
-	Env      []string // KEY=value; those named NOMAD_VAR_name and BERTH_VAR_name count
+	Env      []string // KEY=value; NOMAD_VAR_name and BERTH_VAR_name are used
 	VarFiles []File   // name = value lines in HCL, or one JSON object
 	Vars     []string // name=value
 
-	// Strict makes a value in VarFiles or Vars for a variable that the job does
-	// not declare an error. In Env it never is one.
+	// Strict makes it an error if VarFiles or Vars set a variable that the job does
+	// not declare. Env may always do so.
 	Strict bool
 
-	// Files is what file functions may read, by names relative to its root. Nil
-	// refuses these functions. [LocalFiles] reads like a command line does.
+	// Files is what file functions may read, with names relative to its root. With
+	// nil these functions are refused. [LocalFiles] reads any file.
 	Files fs.FS
 }
 
 // Parse reads a job file into a complete, valid job. The text is JSON if it
 // begins with a brace, {"Job": {…}} or the job itself, else HCL2.
 //
-// An error of kind Invalid holds [berth.Problems] with everything wrong; of
-// kind TooLarge, the text is over [MaxText]. Parsing stops when ctx ends.
+// An error of kind Invalid holds [berth.Problems] with all problems; kind TooLarge
+// means that the text is longer than [MaxText]. Parsing stops when ctx ends.
 func Parse(ctx context.Context, file File, o Options) (job *berth.Job, err error) {
 	doc := &document{}
 	err = doc.look(file.Name, func() error {
@@ -62,8 +61,8 @@ func Parse(ctx context.Context, file File, o Options) (job *berth.Job, err error
 	return job, nil
 }
 
-// ParseTree is Parse before defaults and validation: the tree that
-// [admit.DecodeJob] takes, which says only what the file says.
+// ParseTree parses a job file without defaults and validation. It returns the tree
+// that [admit.DecodeJob] takes, with only the fields that the file sets.
 func ParseTree(ctx context.Context, file File, o Options) (decode.Tree, error) {
 	doc := &document{}
 	if err := doc.look(file.Name, func() error { return doc.read(ctx, file, o) }); err != nil {
@@ -72,7 +71,7 @@ func ParseTree(ctx context.Context, file File, o Options) (decode.Tree, error) {
 	return doc.tree, nil
 }
 
-// document is a file that is being read, with the problems found so far.
+// document is a file that is being parsed, with the problems found so far.
 type document struct {
 	tree     decode.Tree
 	source   admit.Source
@@ -80,10 +79,9 @@ type document struct {
 	problems problems
 }
 
-// look runs the reading and returns what is wrong: its error, the budget that
-// it overran, or the problems that were noted. A panic of the libraries on a
-// text that we never thought of is a fault of ours, of no kind; it must not end
-// a server.
+// look runs part and returns its error, the limit that it exceeded, or the problems
+// that it noted. It turns a panic of a library on unexpected text into an error without
+// a kind, so that it cannot end a server.
 func (d *document) look(name string, part func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -102,7 +100,7 @@ func (d *document) look(name string, part func() error) (err error) {
 	return d.problems.err()
 }
 
-// read returns an error only where going on makes no sense: no tree came out.
+// read parses the file. It returns an error only if there is no tree.
 func (d *document) read(ctx context.Context, file File, o Options) error {
 	if err := checkSize(file); err != nil {
 		return err
@@ -132,7 +130,7 @@ func (d *document) readJSON(file File, o Options) error {
 		d.tree = inner
 		for _, other := range keys(tree) {
 			if other != key {
-				d.problems.addf(file.Name, berth.Clip(other, 64), "stands beside the job; a job file holds the job alone")
+				d.problems.addf(file.Name, berth.Clip(other, 64), "is not allowed beside the job")
 			}
 		}
 		break
@@ -142,10 +140,10 @@ func (d *document) readJSON(file File, o Options) error {
 	}
 	for _, given := range o.Vars {
 		name, _, _ := strings.Cut(given, "=")
-		d.problems.addf("-var "+berth.Clip(name, 64), "", "a job in JSON has no variables")
+		d.problems.addf("-var "+berth.Clip(name, 64), "", "a job file in JSON cannot have variables")
 	}
 	for _, f := range o.VarFiles {
-		d.problems.addf(f.Name, "", "a job in JSON has no variables")
+		d.problems.addf(f.Name, "", "a job file in JSON cannot have variables")
 	}
 	return nil
 }
@@ -169,5 +167,5 @@ func (d *document) readHCL(m *meter, file File, o Options) error {
 	return nil
 }
 
-// rangeText is a range as errors show it: file:line,column-column.
+// rangeText returns a range as shown in errors: file:line,column-column.
 func rangeText(r hcl.Range) string { return r.String() }

@@ -11,29 +11,29 @@ import (
 	"berth"
 )
 
-// Limits of one parse. A job file that people write stays far below them; with
-// them a hostile one costs about a second and some tens of MiB at most.
+// Limits of one parse. Real job files stay far below them; a hostile one costs at most
+// about a second and some tens of MiB.
 const (
 	MaxText   = 1 << 20 // bytes of a job file, of a variable file, and of all -var values together
-	MaxBlocks = 10_000  // those of dynamic blocks included
+	MaxBlocks = 10_000  // generated blocks included
 
-	maxSigns   = 150_000     // words and signs of a text, each of which costs the parser about 100 bytes
-	maxDepth   = 1000        // operators and brackets that wait for their end: each is a stack frame of the parser
-	maxNumber  = 64          // digits of a number
-	maxPieces  = 200_000_000 // squares of the pieces of texts, summed: the parser puts n pieces together in n² moves
-	maxVars    = 10_000      // values given from outside
+	maxSigns   = 150_000     // words and punctuation marks in a text; each costs the parser about 100 bytes
+	maxDepth   = 1000        // open operators and brackets; each is a stack frame of the parser
+	maxNumber  = 64          // digits in a number
+	maxPieces  = 200_000_000 // sum of the squares of the pieces of each text: the parser joins n pieces in n² moves
+	maxVars    = 10_000      // values from outside the job file
 	maxSteps   = 300_000     // each is about a microsecond
-	maxBuilt   = 200_000     // elements of all values that expressions build
-	maxBytes   = 16 << 20    // of all texts that expressions build or read
+	maxBuilt   = 200_000     // elements of all values that expressions produce
+	maxBytes   = 16 << 20    // bytes of all texts that expressions produce or read
 	maxElems   = 100_000     // elements of one value
 	maxValue   = 4 << 20     // bytes of one value
-	maxExp     = 4096        // binary exponent of a number: more would print as a text of thousands of digits
+	maxExp     = 4096        // binary exponent of a number; a larger one prints as thousands of digits
 	maxPattern = 1000        // bytes of a regexp
 )
 
 func checkSize(f File) error {
 	if len(f.Text) > MaxText {
-		return berth.Errorf(berth.TooLarge, "%s: more than %d bytes; that many are allowed", f.Name, MaxText)
+		return berth.Errorf(berth.TooLarge, "%s: at most %d bytes are allowed", f.Name, MaxText)
 	}
 	if !utf8.Valid(f.Text) {
 		good := f.Text
@@ -52,8 +52,8 @@ func checkSize(f File) error {
 	return nil
 }
 
-// parseBody checks and parses HCL. It reports whether there is a body to go on
-// with: after a fault of syntax the rest is guesswork.
+// parseBody checks and parses HCL. It reports whether there is a body; after a syntax
+// error there is none.
 func parseBody(f File, ps *problems) (*hclsyntax.Body, bool) {
 	if err := checkSize(f); err != nil {
 		ps.addf("", "", "%v", err)
@@ -71,12 +71,12 @@ func parseBody(f File, ps *problems) (*hclsyntax.Body, bool) {
 	return file.Body.(*hclsyntax.Body), true
 }
 
-// tooCostly finds what would make the parser itself expensive: it recurses
-// without a bound of its own, and a Go stack that overflows ends the process.
+// tooCostly finds text that would make the parser itself expensive: its recursion has no
+// limit, and a stack overflow ends the process.
 func tooCostly(f File) (rng hcl.Range, what string) {
 	if n := signs(f.Text); n > maxSigns {
 		rng = hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
-		return rng, fmt.Sprintf("the text has %d words and signs; allowed are %d", n, maxSigns)
+		return rng, fmt.Sprintf("at most %d words and punctuation marks are allowed, got %d", maxSigns, n)
 	}
 	tokens, _ := hclsyntax.LexConfig(f.Text, f.Name, hcl.InitialPos) // the parser reports the faults
 	d := depth{}
@@ -88,8 +88,7 @@ func tooCostly(f File) (rng hcl.Range, what string) {
 	return rng, ""
 }
 
-// signs counts at least as many tokens as the lexer will make, without making
-// them.
+// signs returns an upper bound of the number of tokens, without running the lexer.
 func signs(text []byte) (n int) {
 	inWord := false
 	for _, c := range text {
@@ -104,21 +103,21 @@ func signs(text []byte) (n int) {
 	return n
 }
 
-// depth follows the brackets of a text and, within each, the operators that
-// chain up: a+b+c parses as deep as ((a)).
+// depth tracks open brackets and the chained operators in each: a+b+c nests as deep as
+// ((a)).
 type depth struct {
 	open   []bracket
 	top    bracket // of the body
-	total  int     // brackets and chains that are open
+	total  int     // open brackets and chained operators
 	blocks int
-	pieces int // of texts that ended, squared and summed
+	pieces int // sum of the squares of the pieces of finished texts
 }
 
 type bracket struct {
 	kind   hclsyntax.TokenType
 	chain  int
-	loop   bool // {for …}: lines do not end its expressions
-	pieces int  // of a text: its lines, and more where it has % or $
+	loop   bool // {for …}: the end of a line does not end its expressions
+	pieces int  // of a text: its lines, and more for each % or $
 }
 
 func (d *depth) level() *bracket {
@@ -144,19 +143,19 @@ func (d *depth) next(tokens hclsyntax.Tokens, i int) (fault string) {
 	case hclsyntax.TokenQuotedLit, hclsyntax.TokenStringLit, hclsyntax.TokenQuotedNewline:
 		b := d.level()
 		if b.pieces++; d.pieces+b.pieces*b.pieces > maxPieces {
-			return fmt.Sprintf("the text has too many lines, or %% and $ signs, at %d of them; the function file can read it instead", b.pieces)
+			return fmt.Sprintf("the text has too many lines or %% and $ signs, %d so far; read it with the function file instead", b.pieces)
 		}
 	case hclsyntax.TokenComma:
 		d.endChain()
 	case hclsyntax.TokenNewline:
 		d.endLine(tokens, i)
-	case hclsyntax.TokenComment: // one to the end of its line swallows the newline
+	case hclsyntax.TokenComment: // a comment to the end of the line includes the newline
 		if bytes.HasSuffix(t.Bytes, []byte{'\n'}) {
 			d.endLine(tokens, i)
 		}
 	case hclsyntax.TokenNumberLit:
 		if len(t.Bytes) > maxNumber {
-			return fmt.Sprintf("a number of %d digits is too long; allowed are %d", len(t.Bytes), maxNumber)
+			return fmt.Sprintf("a number can have at most %d digits, got %d", maxNumber, len(t.Bytes))
 		}
 	default:
 		if operator(t.Type) {
@@ -175,11 +174,11 @@ func (d *depth) push(tokens hclsyntax.Tokens, i int) string {
 				return fmt.Sprintf("the file has more than %d blocks", MaxBlocks)
 			}
 		}
-	case hclsyntax.TokenOBrack: // an index hangs below what it indexes
+	case hclsyntax.TokenOBrack: // an index nests below what it indexes
 		if fault := d.chain(); fault != "" {
 			return fault
 		}
-	case hclsyntax.TokenTemplateControl: // a directive is open until its end
+	case hclsyntax.TokenTemplateControl: // a directive is open until its end directive
 		switch word(tokens, i+1) {
 		case "if", "for":
 			if fault := d.chain(); fault != "" {
@@ -208,8 +207,8 @@ func (d *depth) chain() string {
 	return ""
 }
 
-// endLine ends the expressions of a body or an object at the end of a line.
-// Within other brackets they go on.
+// endLine ends the expressions of a body or object at the end of a line. In other
+// brackets they continue.
 func (d *depth) endLine(tokens hclsyntax.Tokens, i int) {
 	b := d.level()
 	if len(d.open) == 0 || b.kind == hclsyntax.TokenOBrace && !b.loop && !operator(before(tokens, i)) {
@@ -223,7 +222,7 @@ func (d *depth) endChain() {
 	b.chain = 0
 }
 
-// before returns the type of the token before i, lines and comments aside.
+// before returns the type of the token before i, ignoring newlines and comments.
 func before(tokens hclsyntax.Tokens, i int) hclsyntax.TokenType {
 	for i--; i >= 0; i-- {
 		if t := tokens[i].Type; t != hclsyntax.TokenNewline && t != hclsyntax.TokenComment {
@@ -233,7 +232,7 @@ func before(tokens hclsyntax.Tokens, i int) hclsyntax.TokenType {
 	return hclsyntax.TokenNil
 }
 
-// word returns the identifier at i or after the lines and comments there.
+// word returns the identifier at i, ignoring newlines and comments, or "".
 func word(tokens hclsyntax.Tokens, i int) string {
 	for ; i < len(tokens); i++ {
 		switch tokens[i].Type {

@@ -11,9 +11,9 @@ import (
 	"berth"
 )
 
-// meter counts what the expressions of one parse cost. The evaluator is a
-// library's and knows no limits, so every node that can loop or build is
-// wrapped (see prepare.go) and pays here as it is evaluated.
+// meter counts the cost of the expressions of one parse. The evaluator is a library
+// without limits, so every node that can loop or build values is wrapped (see
+// prepare.go) and charged here when it is evaluated.
 type meter struct {
 	ctx    context.Context
 	steps  int
@@ -21,11 +21,11 @@ type meter struct {
 	bytes  int
 	blocks int
 	blame  hcl.Range  // the innermost expression being evaluated
-	spent  *exhausted // set for good: the function library turns panics into errors
+	spent  *exhausted // stays set, since the function library turns panics into errors
 }
 
-// exhausted is the panic that ends a parse whose budget is spent: nothing less
-// leaves the loops of the evaluator. It never leaves this package.
+// exhausted is the panic that ends a parse over its limits, since only a panic leaves
+// the loops of the evaluator. It never leaves this package.
 type exhausted struct {
 	rng   hcl.Range
 	what  string
@@ -52,7 +52,7 @@ func (m *meter) end(e exhausted) {
 	panic(e)
 }
 
-// step pays for n steps of work.
+// step charges n steps of work.
 func (m *meter) step(n int) {
 	if m.spent != nil {
 		panic(*m.spent)
@@ -63,37 +63,36 @@ func (m *meter) step(n int) {
 		m.fail("the expressions of the file take more than %d steps", maxSteps)
 	}
 	if before>>12 != m.steps>>12 && m.ctx.Err() != nil {
-		m.end(exhausted{rng: m.blame, what: "reading the file was given up", cause: context.Cause(m.ctx)})
+		m.end(exhausted{rng: m.blame, what: "parsing was cancelled", cause: context.Cause(m.ctx)})
 	}
 }
 
-// text pays for n bytes of text, made or read.
+// text charges n bytes of text, produced or read.
 func (m *meter) text(n int) {
 	m.step(n >> 8)
 	if n > maxValue {
-		m.fail("a text of %d bytes is too long; allowed are %d", n, maxValue)
+		m.fail("a string can have at most %d bytes, got %d", maxValue, n)
 	}
 	if m.bytes += n; m.bytes > maxBytes {
-		m.fail("the expressions of the file build or read more than %d bytes of text", maxBytes)
+		m.fail("the expressions of the file produce or read more than %d bytes of text", maxBytes)
 	}
 }
 
-// block pays for one block.
+// block charges one block.
 func (m *meter) block(at hcl.Range) {
 	if m.blocks++; m.blocks > MaxBlocks {
 		m.blame = at
-		m.fail("the job has more than %d blocks, those of dynamic blocks included", MaxBlocks)
+		m.fail("the job has more than %d blocks, including generated ones", MaxBlocks)
 	}
 	m.step(8)
 }
 
-// look pays for walking a value: its elements are steps, its texts bytes. It
-// returns how many elements there are.
+// look charges for walking a value, a step for each element and its text in bytes. It
+// returns the number of elements.
 func (m *meter) look(v cty.Value) int { return m.compare(v, 0) }
 
-// compare is look for a value whose elements will also be brought to one type:
-// the library compares the type of each with each. weight is what 1000
-// comparisons cost.
+// compare is look for a value whose elements will be converted to one type: the library
+// compares all their types pairwise. weight is the cost of 1000 comparisons in steps.
 func (m *meter) compare(v cty.Value, weight int) int {
 	t := tally{m: m}
 	t.add(v)
@@ -102,26 +101,26 @@ func (m *meter) compare(v cty.Value, weight int) int {
 	return t.elems
 }
 
-// build pays for a value that an expression made.
+// build charges for a value that an expression produced.
 func (m *meter) build(v cty.Value) {
 	if m.built += m.look(v); m.built > maxBuilt {
-		m.fail("the expressions of the file build more than %d elements", maxBuilt)
+		m.fail("the expressions of the file produce more than %d elements", maxBuilt)
 	}
 }
 
-// What 1000 comparisons of types cost in steps, for one value and for two that
-// are to be of one type, as measured.
+// The measured cost of 1000 type comparisons in steps, for one value and for two that
+// are converted to one type.
 const (
 	pairsOne = 15
 	pairsTwo = 50
 )
 
-// tally measures a value and gives up where it is too large: values can share
-// parts, so that a small one in memory is endless to walk.
+// tally measures a value and stops when it is too large: values can share parts, so one
+// that is small in memory may take forever to walk.
 type tally struct {
 	m            *meter
 	elems, bytes int
-	pairs        int // of elements whose types can differ
+	pairs        int // of elements with possibly different types
 }
 
 func (t *tally) add(v cty.Value) {
@@ -133,7 +132,7 @@ func (t *tally) add(v cty.Value) {
 	switch {
 	case ty == cty.String:
 		if t.bytes += len(v.AsString()); t.bytes > maxValue {
-			t.m.fail("a value of more than %d bytes is too large", maxValue)
+			t.m.fail("a value can have at most %d bytes", maxValue)
 		}
 	case ty == cty.Number:
 		if f := v.AsBigFloat(); f.IsInf() || f.MantExp(nil) > maxExp || f.MantExp(nil) < -maxExp {
@@ -142,7 +141,7 @@ func (t *tally) add(v cty.Value) {
 	case ty.IsCollectionType() || ty.IsTupleType() || ty.IsObjectType():
 		n := v.LengthInt()
 		if t.elems += 1 + n; t.elems > maxElems {
-			t.m.fail("a value of more than %d elements is too large", maxElems)
+			t.m.fail("a value can have at most %d elements", maxElems)
 		}
 		if !ty.IsCollectionType() {
 			t.pairs += n * n
@@ -157,12 +156,12 @@ func (t *tally) add(v cty.Value) {
 	}
 }
 
-// metered is an expression that pays for itself. It embeds the library's node,
-// whose interface is closed to other implementations.
+// metered is an expression whose evaluation is charged. It embeds the library's node,
+// since other packages cannot implement the interface.
 type metered struct {
 	hclsyntax.Expression
 	m *meter
-	// What its value costs beyond one step.
+	// cost charges for the value, beyond one step.
 	cost func(*meter, cty.Value)
 }
 
@@ -174,7 +173,7 @@ func (e *metered) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	e.m.step(1)
 	v, diags := e.Expression.Value(ctx)
 	if len(diags) > 0 {
-		e.m.step(100 * len(diags)) // a fault in a loop is a fault many times
+		e.m.step(100 * len(diags)) // in a loop a fault occurs many times
 	}
 	e.m.blame = e.Expression.Range()
 	if e.cost != nil {
@@ -188,9 +187,9 @@ func (e *metered) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 var (
 	costBuild = (*meter).build
 	costLook  = func(m *meter, v cty.Value) { m.look(v) }
-	costType  = func(m *meter, v cty.Value) { m.compare(v, pairsOne) } // it will be brought to another type
-	costTypes = func(m *meter, v cty.Value) { m.compare(v, pairsTwo) } // it and another will be brought to one type
-	costLoop  = func(m *meter, v cty.Value) {                          // each element will be gone through
+	costType  = func(m *meter, v cty.Value) { m.compare(v, pairsOne) } // it will be converted to another type
+	costTypes = func(m *meter, v cty.Value) { m.compare(v, pairsTwo) } // it and another value will be converted to one type
+	costLoop  = func(m *meter, v cty.Value) {                          // a loop visits each element
 		v, _ = v.Unmark()
 		if v.IsKnown() && !v.IsNull() && v.CanIterateElements() {
 			m.step(v.LengthInt())
@@ -198,12 +197,12 @@ var (
 	}
 )
 
-// knownNow is an expression whose value is worked with, so that it must not
-// hold what only an agent will know.
+// knownNow is an expression whose value is needed during parsing, so it must not contain
+// references that only an agent can resolve.
 type knownNow struct {
 	hclsyntax.Expression
 	m    *meter
-	what string // that works with it: "the function upper"
+	what string // that needs the value: "the function upper"
 }
 
 func (e *knownNow) UnwrapExpression() hcl.Expression { return e.Expression }
@@ -219,7 +218,7 @@ func (e *knownNow) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return cty.DynamicVal, append(diags, &hcl.Diagnostic{
 		Severity: hcl.DiagError,
 		Summary:  fmt.Sprintf("%s cannot work with %s", e.what, ref),
-		Detail:   "its value is known only where the task runs",
+		Detail:   "its value is only known where the task runs",
 		Subject:  e.Expression.Range().Ptr(),
 	})
 }

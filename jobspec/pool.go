@@ -14,9 +14,9 @@ import (
 	"berth"
 )
 
-// ParsePool reads the specification of a node pool: JSON if it begins with a
-// brace, as the API has it, else HCL with one node_pool block. There are
-// neither variables nor functions. Errors are those of [Parse].
+// ParsePool parses the specification of a node pool. It is JSON, as in the API, if it
+// begins with a brace, else HCL with one node_pool block. It has no variables and no
+// functions. Errors are those of [Parse].
 func ParsePool(file File) (pool *berth.NodePool, err error) {
 	doc := &document{}
 	err = doc.look(file.Name, func() (err error) {
@@ -41,7 +41,7 @@ func ParsePool(file File) (pool *berth.NodePool, err error) {
 	return pool, nil
 }
 
-// poolNames are what a specification says, and where the API has it.
+// poolNames maps the names in a specification to fields of the API.
 var poolNames = map[string]string{
 	"description": "Description", "meta": "Meta", "node_identity_ttl": "NodeIdentityTTL", "scheduler_config": "SchedulerConfiguration",
 }
@@ -57,23 +57,23 @@ func poolHCL(file File, ps *problems) (decode.Tree, error) {
 	}
 	var pool *hclsyntax.Block
 	for _, a := range body.Attributes {
-		ps.add(a.NameRange, a.Name, "stands outside of the node_pool block")
+		ps.add(a.NameRange, a.Name, "must be inside the node_pool block")
 	}
 	for _, b := range body.Blocks {
 		switch {
 		case b.Type != "node_pool":
-			ps.add(b.TypeRange, berth.Clip(b.Type, 64), "there is no such block; a specification is one node_pool block")
+			ps.add(b.TypeRange, berth.Clip(b.Type, 64), "want one node_pool block")
 		case pool != nil:
-			ps.add(b.TypeRange, "node_pool", "is there twice; a specification is one node_pool block")
+			ps.add(b.TypeRange, "node_pool", "at most one node_pool block is allowed")
 		case len(b.Labels) != 1:
-			ps.add(b.TypeRange, "node_pool", `one name is wanted: node_pool "name" { … }`)
+			ps.add(b.TypeRange, "node_pool", `needs one label: node_pool "name" { … }`)
 		default:
 			pool = b
 		}
 	}
 	if pool == nil {
 		if len(ps.list) == 0 {
-			ps.addf(file.Name, "node_pool", "there is no such block; a specification is one node_pool block")
+			ps.addf(file.Name, "node_pool", "want one node_pool block")
 		}
 		return nil, ps.err()
 	}
@@ -82,8 +82,8 @@ func poolHCL(file File, ps *problems) (decode.Tree, error) {
 	return tree, ps.err()
 }
 
-// poolBlock reads a block whose names are known. Meta is a map, as a block or
-// as an attribute; other blocks are scheduler_config.
+// poolBlock reads a block with the given names. Meta is a map, written as a block or an
+// attribute; the only other block is scheduler_config.
 func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string]string) decode.Tree {
 	tree := decode.Tree{}
 	known := keys(names)
@@ -92,7 +92,7 @@ func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string
 		field, ok := names[a.Name]
 		switch {
 		case !ok:
-			ps.add(a.NameRange, here, "there is no such attribute"+meant(a.Name, known))
+			ps.add(a.NameRange, here, "unknown attribute"+meant(a.Name, known))
 		case a.Name == "scheduler_config":
 			ps.add(a.NameRange, here, "is a block; write scheduler_config { … } without =")
 		default:
@@ -104,18 +104,18 @@ func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string
 		field, ok := names[b.Type]
 		switch {
 		case !ok || b.Type != "meta" && b.Type != "scheduler_config":
-			ps.add(b.TypeRange, here, "there is no such block"+meant(b.Type, known))
+			ps.add(b.TypeRange, here, "unknown block"+meant(b.Type, known))
 		case len(b.Labels) > 0:
-			ps.add(b.TypeRange, here, "has no name; write "+b.Type+" { … }")
+			ps.add(b.TypeRange, here, "takes no label; write "+b.Type+" { … }")
 		case tree[field] != nil:
-			ps.add(b.TypeRange, here, "is there twice")
+			ps.add(b.TypeRange, here, "is defined twice")
 		case b.Type == "meta":
 			meta := decode.Tree{}
 			for _, a := range inOrder(b.Body.Attributes) {
 				meta[a.Name] = plainValue(ps, a.Expr, decode.Join(here, a.Name), true)
 			}
 			for _, inner := range b.Body.Blocks {
-				ps.add(inner.TypeRange, decode.Join(here, inner.Type), "is a block; meta has text alone")
+				ps.add(inner.TypeRange, decode.Join(here, inner.Type), "is a block; meta holds only strings")
 			}
 			tree[field] = meta
 		default:
@@ -125,8 +125,8 @@ func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string
 	return tree
 }
 
-// plainValue is what an expression says that is written out: there is nothing
-// that it could refer to. With texts, numbers and bools are text.
+// plainValue returns the value of a literal expression. With texts, numbers and bools
+// become strings.
 func plainValue(ps *problems, e hclsyntax.Expression, path string, texts bool) any {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() {
@@ -163,6 +163,6 @@ func plainTree(ps *problems, v cty.Value, rng hcl.Range, path string, texts bool
 		}
 		return tree
 	}
-	ps.add(rng, path, "text, a number, true or false is wanted")
+	ps.add(rng, path, "must be a string, a number, true or false")
 	return nil
 }

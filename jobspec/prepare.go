@@ -13,13 +13,11 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Expressions are prepared once, before any is evaluated: nodes that cost are
-// wrapped to pay for themselves, names that only agents know are replaced by
-// the text they stand as, and names and functions that do not exist are
-// reported where they stand, not where evaluation happens to come by.
+// Expressions are prepared once, before any is evaluated. Costly nodes are wrapped so
+// that they are metered, references that only agents can resolve are replaced by their
+// text, and unknown names and functions are reported even if they are never evaluated.
 
-// names are the words that mean something inside a for expression or a dynamic
-// block.
+// names are the names that a for expression or a dynamic block defines.
 type names struct {
 	outer *names
 	words [2]string
@@ -40,15 +38,15 @@ type preparer struct {
 	uses []use
 }
 
-// prepare returns the expression to evaluate in place of e, and what it uses.
+// prepare returns the expression to evaluate instead of e, and what it uses.
 func (s *scope) prepare(e hclsyntax.Expression, path string, inner *names) (hclsyntax.Expression, []use) {
 	p := preparer{scope: s, path: path}
 	e = p.expr(e, inner, false)
 	return e, p.uses
 }
 
-// prepareBody prepares all expressions of a body. In a dynamic block the
-// iterator is one more name.
+// prepareBody prepares all expressions of a body. A dynamic block defines its iterator
+// as a name.
 func (s *scope) prepareBody(b *hclsyntax.Body, path string, inner *names) {
 	for _, a := range b.Attributes {
 		a.Expr, _ = s.prepare(a.Expr, decode.Join(path, a.Name), inner)
@@ -65,7 +63,7 @@ func (s *scope) prepareBody(b *hclsyntax.Body, path string, inner *names) {
 		with := &names{outer: inner, words: [2]string{iteratorOf(block)}}
 		for name, a := range block.Body.Attributes {
 			switch name {
-			case "iterator": // a bare word, read by iteratorOf
+			case "iterator": // an identifier, read by iteratorOf
 			case "labels":
 				a.Expr, _ = s.prepare(a.Expr, decode.Join(here, a.Name), with)
 			default:
@@ -78,7 +76,7 @@ func (s *scope) prepareBody(b *hclsyntax.Body, path string, inner *names) {
 	}
 }
 
-// expr prepares one node. inText is true for what stands alone in ${…}.
+// expr prepares one node. inText is true for the sole content of ${…}.
 func (p *preparer) expr(e hclsyntax.Expression, in *names, inText bool) hclsyntax.Expression {
 	var cost func(*meter, cty.Value)
 	switch e := e.(type) {
@@ -137,7 +135,7 @@ func (p *preparer) expr(e hclsyntax.Expression, in *names, inText bool) hclsynta
 		cost = costBuild
 	case *hclsyntax.ConditionalExpr:
 		e.Condition = p.known(e.Condition, in, "a condition")
-		// Both results are evaluated and brought to one type.
+		// Both results are evaluated and converted to one type.
 		e.TrueResult = p.paying(p.expr(e.TrueResult, in, inText), costTypes)
 		e.FalseResult = p.paying(p.expr(e.FalseResult, in, inText), costTypes)
 	case *hclsyntax.BinaryOpExpr:
@@ -149,7 +147,7 @@ func (p *preparer) expr(e hclsyntax.Expression, in *names, inText bool) hclsynta
 		cost = costLook
 	case *hclsyntax.IndexExpr:
 		if t, is := e.Collection.(*hclsyntax.ScopeTraversalExpr); is && !in.has(t.Traversal.RootName()) && slices.Contains(runtimeRoots, t.Traversal.RootName()) {
-			p.problems.add(e.SrcRange, p.path, fmt.Sprintf("the agent looks %s up by a name that is written out; write $${%s.${…}} to put it together here",
+			p.problems.add(e.SrcRange, p.path, fmt.Sprintf("%s needs a literal name, since the agent resolves it; write $${%s.${…}} to build the name here",
 				t.Traversal.RootName(), t.Traversal.RootName()))
 			return fixed(cty.DynamicVal, e.SrcRange)
 		}
@@ -167,7 +165,7 @@ func (p *preparer) paying(e hclsyntax.Expression, cost func(*meter, cty.Value)) 
 	return &metered{Expression: e, m: p.m, cost: cost}
 }
 
-// known prepares an expression whose value is worked with here and now.
+// known prepares an expression whose value must be known during parsing.
 func (p *preparer) known(e hclsyntax.Expression, in *names, what string) hclsyntax.Expression {
 	return &knownNow{Expression: p.expr(e, in, false), m: p.m, what: what}
 }
@@ -175,7 +173,7 @@ func (p *preparer) known(e hclsyntax.Expression, in *names, what string) hclsynt
 func (p *preparer) call(e *hclsyntax.FunctionCallExpr, in *names) hclsyntax.Expression {
 	fn, ok := functions[e.Name]
 	if !ok {
-		p.problems.add(e.NameRange, p.path, fmt.Sprintf("there is no function %q%s", berth.Clip(e.Name, 64), meant(e.Name, functionNames())))
+		p.problems.add(e.NameRange, p.path, fmt.Sprintf("unknown function %q%s", berth.Clip(e.Name, 64), meant(e.Name, functionNames())))
 		return fixed(cty.DynamicVal, e.Range())
 	}
 	if fn.file && p.files == nil {
@@ -202,7 +200,7 @@ func (p *preparer) call(e *hclsyntax.FunctionCallExpr, in *names) hclsyntax.Expr
 	return p.paying(e, costBuild)
 }
 
-// name settles what a name means.
+// name resolves a name.
 func (p *preparer) name(e *hclsyntax.ScopeTraversalExpr, in *names, inText bool) hclsyntax.Expression {
 	root := e.Traversal.RootName()
 	if in.has(root) {
@@ -228,7 +226,7 @@ func (p *preparer) name(e *hclsyntax.ScopeTraversalExpr, in *names, inText bool)
 	return fixed(cty.DynamicVal, e.SrcRange)
 }
 
-// stepName is the name that a step of a traversal takes, "" if it takes none.
+// stepName returns the name in a step of a traversal, or "" if there is none.
 func stepName(step hcl.Traverser) string {
 	switch s := step.(type) {
 	case hcl.TraverseAttr:
@@ -241,7 +239,8 @@ func stepName(step hcl.Traverser) string {
 	return ""
 }
 
-// missing says why a variable or local is not there, "" if it is.
+// missing returns the problem of an undeclared variable or local, or "" if it is
+// declared.
 func (p *preparer) missing(u use) string {
 	if u.name == "" {
 		return ""
@@ -250,23 +249,23 @@ func (p *preparer) missing(u use) string {
 		if p.vars[u.name] != nil {
 			return ""
 		}
-		return fmt.Sprintf("there is no variable %q%s", berth.Clip(u.name, 64), meant(u.name, keys(p.vars)))
+		return fmt.Sprintf("unknown variable %q%s", berth.Clip(u.name, 64), meant(u.name, keys(p.vars)))
 	}
 	if p.locals[u.name] != nil {
 		return ""
 	}
-	return fmt.Sprintf("there is no local %q%s", berth.Clip(u.name, 64), meant(u.name, keys(p.locals)))
+	return fmt.Sprintf("unknown local %q%s", berth.Clip(u.name, 64), meant(u.name, keys(p.locals)))
 }
 
 func (p *preparer) unknown(t hcl.Traversal) string {
 	root := berth.Clip(t.RootName(), 64)
 	if len(t) == 1 {
-		return fmt.Sprintf("%s is no name here; text stands in quotes, %q", root, root)
+		return fmt.Sprintf("unknown name %s; write text in quotes: %q", root, root)
 	}
 	known := append([]string{"var", "local"}, runtimeRoots...)
 	if n := nearest(root, known); n != "" {
-		return fmt.Sprintf("there is no name %q; did you mean %q?", root, n)
+		return fmt.Sprintf("unknown name %q; did you mean %q?", root, n)
 	}
-	return fmt.Sprintf("there is no name %q; known are var and local, and for the agent %s and NOMAD_…; write $${…} for text that is not to be replaced here",
+	return fmt.Sprintf("unknown name %q: want var, local, or for the agent %s or NOMAD_…; write $${…} for a literal ${…}",
 		root, strings.Join(runtimeRoots, ", "))
 }

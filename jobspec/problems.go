@@ -15,8 +15,8 @@ import (
 	"berth"
 )
 
-// problems are what is wrong with a file. Each is noted once, and told in the
-// order of the text.
+// problems collects the problems of a file. Each is noted once and returned in text
+// order.
 type problems struct {
 	list []problem
 	seen map[berth.Problem]bool
@@ -27,12 +27,10 @@ type problem struct {
 	rng hcl.Range
 }
 
-// maxProblems is how many are looked for: a file can be wrong in a million
-// places.
+// maxProblems is the number of problems after which parsing stops.
 const maxProblems = 200
 
-// enough is the panic that ends a parse with as many problems. It never leaves
-// this package.
+// enough is the panic that ends a parse after maxProblems. It never leaves this package.
 type enough struct{}
 
 func (ps *problems) note(p problem) {
@@ -49,7 +47,7 @@ func (ps *problems) note(p problem) {
 	ps.list = append(ps.list, p)
 }
 
-// add notes a problem at a place of a file.
+// add notes a problem at a place in a file.
 func (ps *problems) add(rng hcl.Range, path, text string) {
 	pos := ""
 	if rng.Filename != "" {
@@ -58,12 +56,12 @@ func (ps *problems) add(rng hcl.Range, path, text string) {
 	ps.note(problem{berth.Problem{Pos: pos, Path: path, Text: text}, rng})
 }
 
-// addf notes a problem of what has no place in a file.
+// addf notes a problem that has no place in a file.
 func (ps *problems) addf(pos, path, format string, args ...any) {
 	ps.note(problem{Problem: berth.Problem{Pos: pos, Path: path, Text: fmt.Sprintf(format, args...)}})
 }
 
-// diags notes what the library found.
+// diags notes the problems that the library found.
 func (ps *problems) diags(diags hcl.Diagnostics, path string) {
 	for _, d := range diags {
 		if d.Severity != hcl.DiagError {
@@ -78,7 +76,7 @@ func (ps *problems) diags(diags hcl.Diagnostics, path string) {
 	}
 }
 
-// diagText is one sentence for what the library found.
+// diagText returns one sentence for a problem that the library found.
 func diagText(d *hcl.Diagnostic) string {
 	if call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d); ok && call.FunctionCallError() != nil {
 		return fmt.Sprintf("%s(): %v", call.CalledFunctionName(), call.FunctionCallError())
@@ -90,8 +88,8 @@ func diagText(d *hcl.Diagnostic) string {
 	return text
 }
 
-// adopt takes over what [admit.DecodeJob] found and finds its place in the
-// file. What follows only from a fault that was noted already is left out.
+// adopt adds the problems that [admit.DecodeJob] found, with their places in the file.
+// It leaves out those that follow from a problem already noted.
 func (ps *problems) adopt(err error, file string, root *place) {
 	found, ok := errors.AsType[berth.Problems](err)
 	if !ok {
@@ -112,7 +110,7 @@ func (ps *problems) adopt(err error, file string, root *place) {
 	}
 }
 
-// err returns all of it as one error of kind Invalid, in the order of the text.
+// err returns all problems as one Invalid error in text order.
 func (ps *problems) err() error {
 	if len(ps.list) == 0 {
 		return nil
@@ -127,14 +125,14 @@ func (ps *problems) err() error {
 	return out.Err()
 }
 
-// place is where in the file a part of the job was written. Places form a tree
-// of the shape that paths of problems have, job.group[web].task[app].cpu.
+// place is where in the file a part of the job was written. Places form a tree like the
+// paths of problems: job.group[web].task[app].cpu.
 type place struct {
 	rng    hcl.Range
 	fields map[string]*place
 	items  []item
-	// The text here is faulty and left no value, so that what is said of the
-	// value is not news.
+	// The text here has a problem and no value, so further problems of the value are
+	// not reported.
 	faulty bool
 }
 
@@ -145,7 +143,7 @@ type item struct {
 
 func newPlace(rng hcl.Range) *place { return &place{rng: rng} }
 
-// field returns the place of a field, made with rng if it is new.
+// field returns the place of a field. It creates it with rng if needed.
 func (p *place) field(name string, rng hcl.Range) *place {
 	if p.fields == nil {
 		p.fields = map[string]*place{}
@@ -158,12 +156,12 @@ func (p *place) field(name string, rng hcl.Range) *place {
 	return f
 }
 
-// fault marks a field whose text left no value.
+// fault marks a field whose text has a problem and no value.
 func (p *place) fault(name string, rng hcl.Range) { p.field(name, rng).faulty = true }
 
-// find follows a path as far as the file goes. Where a list has a name twice,
-// it goes the way that leads furthest, else the first; of the two themselves it
-// returns the last, which is the one too many.
+// find follows a path as far as the file has it. If a list has a name twice, it takes
+// the item that leads furthest; if the path ends there it returns the last, which is
+// the duplicate.
 func (p *place) find(path string) (at *place, left int) {
 	at, left = p, len(path)
 	if path == "" || p.faulty {
@@ -178,10 +176,10 @@ func (p *place) find(path string) (at *place, left int) {
 	return at, left
 }
 
-// steps calls each for every part that the beginning of the path names.
+// steps calls each for every place that the first step of the path can mean.
 func (p *place) steps(path string, each func(next *place, rest string)) {
 	if name, ok := strings.CutPrefix(path, "."); ok {
-		// The keys of maps may hold dots, so the longest name that fits counts.
+		// Keys of maps may contain dots, so the longest match counts.
 		for end := len(name); end > 0; end-- {
 			if end < len(name) && name[end] != '.' && name[end] != '[' {
 				continue
@@ -191,7 +189,7 @@ func (p *place) steps(path string, each func(next *place, rest string)) {
 				return
 			}
 		}
-		for _, it := range p.items { // the path leaves out which of the list
+		for _, it := range p.items { // the path does not name the item
 			each(it.at, path)
 		}
 		return
@@ -204,14 +202,14 @@ func (p *place) steps(path string, each func(next *place, rest string)) {
 			}
 		}
 	}
-	for name, f := range p.fields { // of a map
+	for name, f := range p.fields { // keys of a map
 		if rest, ok := strings.CutPrefix(path, "["+berth.Clip(name, 64)+"]"); ok {
 			each(f, rest)
 		}
 	}
 }
 
-// nearest returns the one of the names that s was probably meant to be, or "".
+// nearest returns the name that was probably meant by s, or "".
 func nearest(s string, names []string) string {
 	if len(s) > 64 {
 		return ""
@@ -233,7 +231,7 @@ func nearest(s string, names []string) string {
 	return best
 }
 
-// swapped says whether a and b differ by two neighbours that changed places.
+// swapped reports whether a and b differ by two swapped neighbours.
 func swapped(a, b string) bool {
 	if len(a) != len(b) {
 		return false

@@ -8,14 +8,12 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// runtimeRoots begin the names that agents and schedulers fill in, as Nomad's
-// public page on variable interpolation lists them: of the node, of a device
-// that is asked for, of the task's environment, of its secrets.
+// runtimeRoots are the first words of references that agents and schedulers resolve, as
+// listed in Nomad's documentation of variable interpolation.
 var runtimeRoots = []string{"attr", "device", "env", "meta", "node", "secret", "unique"}
 
-// isRuntime says whether only an agent knows what the traversal names. inText
-// is true for one that stands alone in ${…}: there a single word is a variable
-// of the task's environment.
+// isRuntime reports whether only an agent can resolve the traversal. inText is true for
+// the sole content of ${…}, where a single word is a variable of the task's environment.
 func isRuntime(t hcl.Traversal, inText bool) bool {
 	root := t.RootName()
 	if strings.HasPrefix(root, "NOMAD_") {
@@ -29,18 +27,18 @@ func isRuntime(t hcl.Traversal, inText bool) bool {
 	return inText && len(t) == 1
 }
 
-// deferred is a mark on a value: part of it is text like ${attr.x} that an
-// agent replaces. The mark is that text.
+// deferred marks a value that contains text like ${attr.x}, which an agent replaces. The
+// mark is that text.
 type deferred string
 
-// runtimeValue is what stands for a name until an agent replaces it: the name
-// as it was written, in ${…}.
+// runtimeValue returns the value of a reference until an agent replaces it: ${…} with the
+// reference as written.
 func runtimeValue(name string) cty.Value {
 	text := "${" + name + "}"
 	return cty.StringVal(text).Mark(deferred(text))
 }
 
-// runtimeIn returns something in v that only an agent knows, or "".
+// runtimeIn returns a reference in v that only an agent can resolve, or "".
 func runtimeIn(v cty.Value) string {
 	if !v.ContainsMarked() {
 		return ""
@@ -55,7 +53,7 @@ func runtimeIn(v cty.Value) string {
 	return least
 }
 
-// fixed is an expression whose value is settled, at the place of another.
+// fixed returns an expression with a known value at a place in the text.
 func fixed(v cty.Value, at hcl.Range) hclsyntax.Expression {
 	return &hclsyntax.LiteralValueExpr{Val: v, SrcRange: at}
 }

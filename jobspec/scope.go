@@ -12,15 +12,15 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// scope is what the names in expressions mean: variables, locals, functions.
+// scope has the variables, locals and functions that expressions can use.
 type scope struct {
 	m        *meter
 	problems *problems
 	files    fs.FS
-	sources  map[string][]byte // by file name, for names that pass through as written
+	sources  map[string][]byte // by file name, for references that are kept as written
 	vars     map[string]*variable
 	locals   map[string]*local
-	funcs    map[string]function.Function // those the file calls
+	funcs    map[string]function.Function // that the file calls
 }
 
 // local is one entry of a locals block.
@@ -32,17 +32,17 @@ type local struct {
 	value cty.Value
 }
 
-// state is how far the value of a local is.
+// state is the progress of a local's evaluation.
 type state int
 
 const (
 	untouched state = iota
-	underway        // being worked out: to come here again is a cycle
+	underway        // being evaluated: reaching it again is a cycle
 	settled
 )
 
-// use is one mention of a variable or local in an expression. An empty name is
-// all of them.
+// use is a reference to a variable or local in an expression. An empty name means all
+// of them.
 type use struct {
 	kind, name string
 	at         hcl.Range
@@ -79,14 +79,14 @@ var topNames = []string{"job", "locals", "variable", "variables"}
 func sortTop(body *hclsyntax.Body, f File, ps *problems) top {
 	t := top{file: f}
 	for _, a := range inOrder(body.Attributes) {
-		ps.add(a.NameRange, a.Name, "stands outside of the job; a job file has only blocks here: "+strings.Join(topNames, ", "))
+		ps.add(a.NameRange, a.Name, "must be inside the job; at the top of a job file only these blocks are allowed: "+strings.Join(topNames, ", "))
 	}
 	for _, b := range body.Blocks {
 		labels := 0
 		switch b.Type {
 		case "job":
 			if t.job != nil {
-				ps.add(b.DefRange(), "job", "a file has one job; the first is at "+rangeText(t.job.DefRange()))
+				ps.add(b.DefRange(), "job", "only one job is allowed per file; the first is at "+rangeText(t.job.DefRange()))
 				continue
 			}
 			t.job = b
@@ -99,11 +99,11 @@ func sortTop(body *hclsyntax.Body, f File, ps *problems) top {
 		case "locals":
 			t.locals = append(t.locals, b)
 		default:
-			ps.add(b.DefRange(), b.Type, "there is no such block; a job file has "+strings.Join(topNames, ", ")+meant(b.Type, topNames))
+			ps.add(b.DefRange(), b.Type, "unknown block: want "+strings.Join(topNames, ", ")+meant(b.Type, topNames))
 			continue
 		}
 		if len(b.Labels) != labels {
-			ps.add(b.DefRange(), b.Type, labelsWanted(b.Type, labels, len(b.Labels)))
+			ps.add(b.DefRange(), b.Type, labelProblem(b.Type, labels, len(b.Labels)))
 		}
 	}
 	if t.job == nil {
@@ -113,15 +113,15 @@ func sortTop(body *hclsyntax.Body, f File, ps *problems) top {
 	return t
 }
 
-// inOrder returns attributes in the order of the text.
+// inOrder returns attributes in text order.
 func inOrder(attrs hclsyntax.Attributes) []*hclsyntax.Attribute {
 	return slices.SortedFunc(maps.Values(attrs), func(a, b *hclsyntax.Attribute) int {
 		return a.NameRange.Start.Byte - b.NameRange.Start.Byte
 	})
 }
 
-// declare takes in variables and locals, so that every name is known before
-// the first expression is looked at.
+// declare registers variables and locals, so that every name is known before the first
+// expression is prepared.
 func (s *scope) declare(t top) {
 	s.sources[t.file.Name] = t.file.Text
 	for _, b := range t.variables {
@@ -132,11 +132,11 @@ func (s *scope) declare(t top) {
 	}
 	for _, b := range t.locals {
 		for _, inner := range b.Body.Blocks {
-			s.problems.add(inner.DefRange(), "locals."+inner.Type, "a local is written name = value")
+			s.problems.add(inner.DefRange(), "locals."+inner.Type, "must be name = value")
 		}
 		for _, a := range inOrder(b.Body.Attributes) {
 			if first := s.locals[a.Name]; first != nil {
-				s.problems.add(a.NameRange, "local."+a.Name, "is there twice; the first is at "+rangeText(first.attr.NameRange))
+				s.problems.add(a.NameRange, "local."+a.Name, "is defined twice; the first is at "+rangeText(first.attr.NameRange))
 				continue
 			}
 			s.locals[a.Name] = &local{name: a.Name, attr: a, value: cty.DynamicVal}
@@ -150,9 +150,8 @@ func (s *scope) declare(t top) {
 	}
 }
 
-// resolve works out all values and returns the names for the job's own
-// expressions. What has a problem is unknown there, which no one complains
-// about a second time.
+// resolve evaluates all variables and locals and returns the context for the job's
+// expressions. A value with a problem is unknown there and not reported again.
 func (s *scope) resolve() *hcl.EvalContext {
 	for _, name := range slices.Sorted(maps.Keys(s.vars)) {
 		s.settleVariable(s.vars[name])
@@ -163,7 +162,8 @@ func (s *scope) resolve() *hcl.EvalContext {
 	return s.context([]use{{kind: "var"}, {kind: "local"}})
 }
 
-// settle works out a local, those it uses first. trail is how it was come to.
+// settle evaluates a local after those that it uses. trail has the locals that led to
+// it.
 func (s *scope) settle(l *local, trail []*local) {
 	switch l.state {
 	case settled:
@@ -186,13 +186,13 @@ func (s *scope) settle(l *local, trail []*local) {
 			s.settle(s.locals[name], trail)
 		}
 	}
-	if l.state == underway { // else it lies on a cycle
+	if l.state == underway { // else it is part of a cycle
 		l.value = s.eval(l.attr.Expr, s.context(l.uses), "local."+l.name)
 	}
 	l.state = settled
 }
 
-// cycle notes that the locals from l to the end of the trail need each other.
+// cycle notes that the locals from l to the end of the trail refer to each other.
 func (s *scope) cycle(l *local, trail []*local) {
 	names := []string{}
 	for _, t := range trail[slices.Index(trail, l):] {
@@ -210,7 +210,7 @@ func (s *scope) cycle(l *local, trail []*local) {
 	s.problems.add(l.attr.NameRange, "local."+l.name, text)
 }
 
-// context makes the names that are used known to an expression.
+// context returns an evaluation context with the values that an expression uses.
 func (s *scope) context(uses []use) *hcl.EvalContext {
 	vars, locals := map[string]cty.Value{}, map[string]cty.Value{}
 	for _, u := range uses {
@@ -235,7 +235,8 @@ func (s *scope) context(uses []use) *hcl.EvalContext {
 	}
 }
 
-// eval returns the value of a prepared expression, unknown if it has a problem.
+// eval returns the value of a prepared expression, or an unknown value if it has a
+// problem.
 func (s *scope) eval(e hclsyntax.Expression, ctx *hcl.EvalContext, path string) cty.Value {
 	v, diags := e.Value(ctx)
 	if diags.HasErrors() {

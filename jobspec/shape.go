@@ -9,7 +9,7 @@ import (
 	"berth/internal/decode"
 )
 
-// shape is what the body of a block may hold, read off the struct it fills.
+// shape describes what the body of a block may hold, derived from its struct.
 type shape struct {
 	fields map[string]*slot // by name in a job file
 	label  *slot            // the block's label, nil if it has none
@@ -19,12 +19,12 @@ type shape struct {
 // slot is one field of a struct.
 type slot struct {
 	key    string // its name in a tree
-	within string // the field of the tree whose object has it; "": the tree itself
+	within string // the field of the tree whose object has it; "" for the tree itself
 	form   form
 	elem   reflect.Type // of blocks: the struct
 }
 
-// home returns the object that the field is put in.
+// home returns the object that holds the field.
 func (f *slot) home(tree decode.Tree) decode.Tree {
 	if f.within == "" {
 		return tree
@@ -46,7 +46,7 @@ const (
 	manyBlocks
 	labeledBlocks // name "key" { … }, a map
 	textMap       // name { key = value } or name = { key = value }
-	freeMap       // the same with blocks in it, as drivers want
+	freeMap       // the same with nested blocks, as for drivers
 )
 
 var shapes sync.Map // reflect.Type → *shape
@@ -79,7 +79,7 @@ func shapeOf(t reflect.Type) *shape {
 	return s
 }
 
-// include adds the fields of a struct that stand among those of this one.
+// include adds the fields of an inline struct.
 func (s *shape) include(f reflect.StructField) {
 	inner := shapeOf(f.Type.Elem())
 	for _, name := range inner.names {

@@ -10,9 +10,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// treeOf turns the value of an expression into what a tree holds. ok is false
-// if part of it is unknown, which means that its problem was told already.
-// Null is absent: in lists it stays, since it would change the places of others.
+// treeOf converts the value of an expression to a value in a tree. ok is false if part
+// of it is unknown, whose problem has been noted. Null means absent, but stays in lists
+// so that the positions of others do not change.
 func treeOf(v cty.Value) (tree any, ok bool) {
 	v, _ = v.Unmark()
 	if !v.IsKnown() {

@@ -16,13 +16,13 @@ import (
 type variable struct {
 	name     string
 	at       hcl.Range
-	typ      cty.Type // DynamicPseudoType if any is accepted
-	typed    bool     // a type was written
+	typ      cty.Type // DynamicPseudoType accepts any
+	typed    bool     // a type is declared
 	optional *typeexpr.Defaults
 	def      *hclsyntax.Attribute
 	nullable bool
 	rules    []rule
-	broken   bool // its declaration has a problem, so its value is not looked at
+	broken   bool // its declaration has a problem, so its value is not checked
 	given    *given
 	value    cty.Value
 }
@@ -40,14 +40,14 @@ var (
 	ruleAttrs     = []string{"condition", "error_message"}
 )
 
-// newVariable notes a name, unless it is taken.
+// newVariable declares a variable, or notes a problem if the name is invalid or taken.
 func (s *scope) newVariable(name string, at hcl.Range) *variable {
 	if !hclsyntax.ValidIdentifier(name) {
-		s.problems.add(at, "variable", fmt.Sprintf("%q is not a name: a letter, then letters, digits, _ and -", berth.Clip(name, 64)))
+		s.problems.add(at, "variable", fmt.Sprintf("must be a letter followed by letters, digits, _ or -, got %q", berth.Clip(name, 64)))
 		return nil
 	}
 	if first := s.vars[name]; first != nil {
-		s.problems.add(at, first.path(), "is there twice; the first is at "+rangeText(first.at))
+		s.problems.add(at, first.path(), "is defined twice; the first is at "+rangeText(first.at))
 		return nil
 	}
 	v := &variable{name: name, at: at, typ: cty.DynamicPseudoType, nullable: true, value: cty.DynamicVal}
@@ -57,7 +57,7 @@ func (s *scope) newVariable(name string, at hcl.Range) *variable {
 
 func (s *scope) declareVariable(b *hclsyntax.Block) {
 	if len(b.Labels) != 1 {
-		return // sortTop told
+		return // reported by sortTop
 	}
 	v := s.newVariable(b.Labels[0], b.DefRange())
 	if v == nil {
@@ -79,15 +79,15 @@ func (s *scope) declareVariable(b *hclsyntax.Block) {
 			if val := s.eval(e, s.context(nil), v.path()+".nullable"); val.Type() == cty.Bool && val.IsKnown() && !val.IsNull() {
 				v.nullable = val.True()
 			} else if val.IsKnown() {
-				s.problems.add(a.Expr.Range(), v.path()+".nullable", "true or false is wanted")
+				s.problems.add(a.Expr.Range(), v.path()+".nullable", "must be true or false")
 			}
 		default:
-			s.problems.add(a.NameRange, v.path()+"."+a.Name, "there is no such attribute of a variable"+meant(a.Name, variableAttrs))
+			s.problems.add(a.NameRange, v.path()+"."+a.Name, "unknown attribute of a variable"+meant(a.Name, variableAttrs))
 		}
 	}
 	for _, inner := range b.Body.Blocks {
 		if inner.Type != "validation" || len(inner.Labels) > 0 {
-			s.problems.add(inner.DefRange(), v.path()+"."+inner.Type, "the only block of a variable is validation { … }")
+			s.problems.add(inner.DefRange(), v.path()+"."+inner.Type, "unknown block: a variable can only have validation { … }")
 			continue
 		}
 		s.declareRule(v, inner)
@@ -114,11 +114,11 @@ func (s *scope) declareRule(v *variable, b *hclsyntax.Block) {
 		case "error_message":
 			r.message = a.Expr
 		default:
-			s.problems.add(a.NameRange, at+"."+a.Name, "there is no such attribute of a validation"+meant(a.Name, ruleAttrs))
+			s.problems.add(a.NameRange, at+"."+a.Name, "unknown attribute of a validation"+meant(a.Name, ruleAttrs))
 		}
 	}
 	for _, inner := range b.Body.Blocks {
-		s.problems.add(inner.DefRange(), at+"."+inner.Type, "a validation has no blocks")
+		s.problems.add(inner.DefRange(), at+"."+inner.Type, "unknown block: a validation has no blocks")
 	}
 	if r.condition == nil || r.message == nil {
 		s.problems.add(b.DefRange(), at, "needs both condition and error_message")
@@ -127,10 +127,10 @@ func (s *scope) declareRule(v *variable, b *hclsyntax.Block) {
 	v.rules = append(v.rules, r)
 }
 
-// declareDefaults reads a variables block: names with their defaults.
+// declareDefaults reads a variables block, which has names and defaults.
 func (s *scope) declareDefaults(b *hclsyntax.Block) {
 	for _, inner := range b.Body.Blocks {
-		s.problems.add(inner.DefRange(), "variables."+inner.Type, "a variable is written name = default here")
+		s.problems.add(inner.DefRange(), "variables."+inner.Type, "must be name = default")
 	}
 	for _, a := range inOrder(b.Body.Attributes) {
 		if v := s.newVariable(a.Name, a.NameRange); v != nil {
@@ -154,7 +154,7 @@ func (s *scope) prepareVariable(v *variable) {
 			*e, uses = s.prepare(*e, v.path()+".validation", nil)
 			for _, u := range uses {
 				if u.kind != "var" || u.name != v.name {
-					s.problems.add(u.at, v.path()+".validation", fmt.Sprintf("can look at var.%s only, not at %s", v.name, u))
+					s.problems.add(u.at, v.path()+".validation", fmt.Sprintf("can only refer to var.%s, not to %s", v.name, u))
 					v.broken = true
 				}
 			}
@@ -162,27 +162,27 @@ func (s *scope) prepareVariable(v *variable) {
 	}
 }
 
-// literal refuses references where a value has to stand for itself, and names
-// the cycle if they lead back.
+// literal refuses references in a value that must be a literal, and names the cycle if
+// they lead back to the variable.
 func (s *scope) literal(v *variable, attr string, uses []use) {
 	for _, u := range uses {
 		v.broken = true
-		text := fmt.Sprintf("cannot refer to %s; it is a value of its own, and what is computed goes into locals", u)
+		text := fmt.Sprintf("cannot refer to %s; use locals for computed values", u)
 		if trail := s.backTo(v, u, map[use]bool{}); trail != "" {
-			text = "refers back to itself: " + trail
+			text = "refers to itself: " + trail
 		}
 		s.problems.add(u.at, v.path()+"."+attr, text)
 	}
 }
 
-// backTo returns the way from the use to the variable, "" if there is none.
+// backTo returns the path from a use to the variable, or "" if there is none.
 func (s *scope) backTo(v *variable, u use, seen map[use]bool) string {
 	u.at = hcl.Range{}
 	if u.kind == "var" {
 		if u.name == v.name {
 			return u.String()
 		}
-		return "" // its own default says what is wrong with it
+		return "" // reported for its own default
 	}
 	l := s.locals[u.name]
 	if l == nil || seen[u] {
@@ -205,7 +205,7 @@ func (s *scope) backTo(v *variable, u use, seen map[use]bool) string {
 	return ""
 }
 
-// settleVariable works out the value of a variable.
+// settleVariable determines the value of a variable.
 func (s *scope) settleVariable(v *variable) {
 	if v.broken {
 		return
@@ -232,12 +232,12 @@ func (s *scope) settleVariable(v *variable) {
 	case v.def != nil:
 		v.value = def
 	default:
-		s.problems.add(v.at, v.path(), fmt.Sprintf("has no value; give it with -var %s=…, a variable file, NOMAD_VAR_%s or a default", v.name, v.name))
+		s.problems.add(v.at, v.path(), fmt.Sprintf("has no value; set it with -var %s=…, a variable file, NOMAD_VAR_%s or a default", v.name, v.name))
 		return
 	}
 	if v.value.IsNull() && !v.nullable {
 		if v.def == nil || def.IsNull() {
-			s.problems.add(v.at, v.path(), "is null, and nullable is false")
+			s.problems.add(v.at, v.path(), "must not be null, since nullable is false")
 			v.value = cty.DynamicVal
 			return
 		}
@@ -246,7 +246,7 @@ func (s *scope) settleVariable(v *variable) {
 	s.validate(v)
 }
 
-// typedValue brings a value to the variable's type, or says why it cannot be.
+// typedValue converts a value to the variable's type, or returns why it cannot.
 func (s *scope) typedValue(v *variable, val cty.Value) (cty.Value, string) {
 	if v.optional != nil && !val.IsNull() {
 		val = v.optional.Apply(val)
@@ -254,7 +254,7 @@ func (s *scope) typedValue(v *variable, val cty.Value) (cty.Value, string) {
 	costType(s.m, val) // conversion copies what Apply shares
 	out, err := convert.Convert(val, v.typ)
 	if err != nil {
-		return cty.DynamicVal, fmt.Sprintf("does not fit the type %s: %v", typeexpr.TypeString(v.typ), err)
+		return cty.DynamicVal, fmt.Sprintf("must be of type %s: %v", typeexpr.TypeString(v.typ), err)
 	}
 	return out, ""
 }
@@ -269,13 +269,13 @@ func (s *scope) validate(v *variable) {
 		}
 		ok, err := convert.Convert(ok, cty.Bool)
 		if err != nil || ok.IsNull() {
-			s.problems.add(r.condition.Range(), v.path()+".validation", "the condition is neither true nor false")
+			s.problems.add(r.condition.Range(), v.path()+".validation", "the condition must be true or false")
 			continue
 		}
 		if ok.True() {
 			continue
 		}
-		text := "is refused by its validation at " + rangeText(r.at)
+		text := "does not pass the validation at " + rangeText(r.at)
 		message := s.eval(r.message, ctx, v.path()+".validation")
 		message, _ = message.UnmarkDeep()
 		if message, err := convert.Convert(message, cty.String); err == nil && message.IsKnown() && !message.IsNull() {

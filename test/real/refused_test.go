@@ -33,13 +33,13 @@ func TestBrokenJobFiles(t *testing.T) {
 		want []string
 	}{
 		"wrong type":        {fill(`count = "many"`), []string{`broken.nomad:7,5-10: job.group[g].count: must be an integer, got "many"`}},
-		"unknown block":     {fill("netwrk {}"), []string{`broken.nomad:7,5-11: job.group[g].netwrk: there is no such block; did you mean "network"?`}},
+		"unknown block":     {fill("netwrk {}"), []string{`broken.nomad:7,5-11: job.group[g].netwrk: unknown block; did you mean "network"?`}},
 		"negative count":    {fill("count = -1"), []string{"broken.nomad:7,5-10: job.group[g].count: must be 0 to 50000, got -1"}},
 		"huge count":        {fill("count = 1e30"), []string{"broken.nomad:7,5-10: job.group[g].count: "}},
 		"cycle of locals":   {"locals {\n  a = local.b\n  b = local.a\n}\n" + fill("count = local.a"), []string{"broken.nomad:2,3-4: local.a: the locals refer to each other in a cycle: local.a → local.b → local.a"}},
-		"variable of self":  {"variable \"v\" {\n  default = var.v\n}\n" + fill("count = var.v"), []string{"broken.nomad:2,13-18: variable[v].default: refers back to itself: var.v"}},
-		"missing variable":  {"variable \"v\" {}\n" + fill("count = var.v"), []string{"broken.nomad:1,1-13: variable[v]: has no value; give it with -var v="}},
-		"ten megabytes":     {fill("# " + strings.Repeat("x", 10<<20)), []string{"broken.nomad: ", "more than 1048576 bytes; that many are allowed"}},
+		"variable of self":  {"variable \"v\" {\n  default = var.v\n}\n" + fill("count = var.v"), []string{"broken.nomad:2,13-18: variable[v].default: refers to itself: var.v"}},
+		"missing variable":  {"variable \"v\" {}\n" + fill("count = var.v"), []string{"broken.nomad:1,1-13: variable[v]: has no value; set it with -var v="}},
+		"ten megabytes":     {fill("# " + strings.Repeat("x", 10<<20)), []string{"broken.nomad: ", "at most 1048576 bytes are allowed"}},
 		"invalid UTF-8":     {fill("meta { a = \"\xff\" }"), []string{"broken.nomad:7,17: byte 0xff is not UTF-8 text"}},
 		"unknown driver":    {strings.Replace(fill(""), "raw_exec", "qemuu", 1), []string{`broken.nomad:4,7-13: job.group[g].task[t].driver: unknown driver "qemuu": want mock_driver or raw_exec`}},
 		"unknown setting":   {strings.Replace(fill(""), "command", "comand", 1), []string{"job.group[g].task[t].config.comand: unknown setting of the driver raw_exec", "config.command: is missing"}},
