@@ -102,7 +102,7 @@ func TestNodePoolsThroughTheGoClient(t *testing.T) {
 
 	// What is wrong is refused in words.
 	_, err = pools.Delete("gpu", nil)
-	refused(t, "deleting a pool that is used", err, http.StatusBadRequest, `node pool "gpu" cannot be deleted: it has 1 node (n1) and 1 job (train) not over`)
+	refused(t, "deleting a pool that is used", err, http.StatusBadRequest, `node pool "gpu" cannot be deleted: it has 1 node (n1) and 1 unfinished job (train)`)
 	_, err = pools.Delete("default", nil)
 	refused(t, "deleting a pool that is built in", err, http.StatusBadRequest, "built in")
 	_, err = pools.Delete("gone", nil)
