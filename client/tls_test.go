@@ -62,7 +62,7 @@ func TestHTTPS(t *testing.T) {
 		"a stranger's is shown":  {client.TLS{CACert: ca.File, ClientCert: stranger.Cert, ClientKey: stranger.Key}, "takes no calls with this certificate"},
 		"no key":                 {client.TLS{CACert: ca.File, ClientCert: person.Cert}, "both needed"},
 		"the key of another":     {client.TLS{CACert: ca.File, ClientCert: person.Cert, ClientKey: stranger.Key}, "private key does not match"},
-		"no authority in a file": {client.TLS{CACert: person.Key}, "no certificate in PEM"},
+		"no authority in a file": {client.TLS{CACert: person.Key}, "no PEM certificate"},
 		"an empty folder":        {client.TLS{CAPath: empty}, "no file is in"},
 	} {
 		t.Run(name, func(t *testing.T) {

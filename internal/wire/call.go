@@ -22,21 +22,20 @@ type rpcStream struct {
 	used bool // its first byte is sent
 }
 
-// idleMost is how many streams a session keeps between calls. To open and
-// close one costs as much as a call.
+// idleMost is how many idle streams a session keeps for later calls. Opening and
+// closing one costs as much as a call.
 const idleMost = 16
 
 // Call calls a method at the far end, and reads the reply into out, a pointer,
-// which may be nil. Calls run side by side. If ctx ends first the far end is
-// told, and the error is the context's. Without a deadline in ctx a call may
-// take what its query may wait, and a minute.
+// which may be nil. Calls may run concurrently. If ctx ends first, the far end is
+// told, and the error is the context's. Without a deadline in ctx, the timeout is
+// the query's own wait plus a minute.
 func (s *Session) Call(ctx context.Context, method string, in, out any) error {
 	if !failpoint.On() {
 		return s.callOnce(ctx, method, in, out)
 	}
-	// A network may deliver what was sent twice, and answers late. What waits
-	// for something new does not come twice: its first answer would be lost,
-	// which is another matter.
+	// A network may deliver a request twice, and an answer late. Blocking queries
+	// are not doubled: that would lose their first answer, which is another fault.
 	if patience(in) == 0 && failpoint.Hit("wire/twice") != nil {
 		_ = s.callOnce(ctx, method, in, nil)
 	}
@@ -62,8 +61,8 @@ func (s *Session) callOnce(ctx context.Context, method string, in, out any) erro
 	return s.explain(ctx, method, err)
 }
 
-// explain gives an error that ended a call its kind; what the far end answered
-// stays as it is.
+// explain gives an error that ended a call its kind. Errors that the far end
+// answered with are returned unchanged.
 func (s *Session) explain(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
@@ -77,8 +76,8 @@ func (s *Session) explain(ctx context.Context, what string, err error) error {
 // answered wraps an error that the far end answered with.
 type answered struct{ error }
 
-// bound gives a stream the time that a call with in may take. stop says
-// whether ctx left it alone.
+// bound sets the deadline of a stream for a call with in. stop reports whether ctx
+// has not ended.
 func (s *Session) bound(ctx context.Context, conn net.Conn, in any) (stop func() bool) {
 	if _, ok := ctx.Deadline(); !ok {
 		conn.SetReadDeadline(time.Now().Add(patience(in) + time.Minute))
@@ -134,8 +133,7 @@ func (s *Session) put(st *rpcStream) {
 	}
 }
 
-// call makes one call. again says whether the stream is at the beginning of a
-// call again.
+// call makes one call. again reports whether the stream can be used for another.
 func (st *rpcStream) call(s *Session, method string, in, out any) (again bool, err error) {
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)

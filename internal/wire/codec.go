@@ -7,11 +7,11 @@ import (
 	"berth/internal/msgpack"
 )
 
-// Raw is an argument or reply that is encoded already.
+// Raw is an argument or reply that is already encoded.
 type Raw = msgpack.Raw
 
-// errFrame wraps what makes a frame one that nobody sane sends. After it the
-// connection cannot be trusted to be at the beginning of a frame.
+// errFrame wraps the error of a malformed frame. After it, the position of the next
+// frame is unknown, so the connection cannot be used any more.
 type errFrame struct{ err error }
 
 func (e errFrame) Error() string { return "malformed frame: " + e.err.Error() }
@@ -22,11 +22,11 @@ func badFrame(format string, args ...any) error {
 }
 
 // frameError gives the errors of a scanner their kinds. A frame that is too
-// large ends its stream, but a caller that asks for too much at a time is not
-// insane: its other streams go on.
+// large ends its stream, but is not malformed: the other streams of the session go
+// on.
 func frameError(err error) error {
 	if large, ok := errors.AsType[*msgpack.TooLargeError](err); ok {
-		return berth.Errorf(berth.TooLarge, "the frame is larger than the %d bytes that are allowed", large.Limit)
+		return berth.Errorf(berth.TooLarge, "the frame is larger than the limit of %d bytes", large.Limit)
 	}
 	if bad, ok := errors.AsType[*msgpack.MalformedError](err); ok {
 		return badFrame("%w", bad)

@@ -27,10 +27,10 @@ type muxConn struct {
 	held     []byte    // the head of a data frame whose body comes next
 }
 
-// What is joined to one write; a longer body goes by itself. yamux keeps a
-// buffer as large as the largest body for as long as a session lives, and so
-// does this; servers have thousands of sessions that mostly wait, so bodies
-// are cut to this size (see writeAll).
+// joinMost is the largest body that is joined with its head in one write. yamux
+// keeps a buffer as large as the largest body while a session lives, and so does
+// muxConn; servers have thousands of mostly idle sessions, so writeAll cuts bodies
+// to this size.
 const joinMost = 4 << 10
 
 func (c *muxConn) Read(b []byte) (int, error) {
@@ -64,7 +64,7 @@ const muxHead = 12
 
 func (c *muxConn) Write(b []byte) (int, error) {
 	if len(c.held) == 0 && len(b) == muxHead && b[0] == 0 && b[1] == 0 && binary.BigEndian.Uint32(b[8:]) > 0 {
-		c.held = append(c.held, b...) // of no use to the far end before its body
+		c.held = append(c.held, b...) // the far end cannot use it before its body
 		return len(b), nil
 	}
 	// Setting a deadline costs as much as a small write, so it is set ahead.
@@ -89,7 +89,7 @@ func (c *muxConn) Write(b []byte) (int, error) {
 	return max(0, n-muxHead), err
 }
 
-// writeAll writes b in pieces, each of which the far end must take in time.
+// writeAll writes b in pieces. The timeout applies to each piece.
 func writeAll(conn net.Conn, b []byte, patient time.Duration) error {
 	piece := 256 << 10
 	if _, mux := conn.(*yamux.Stream); mux {
@@ -108,9 +108,9 @@ func writeAll(conn net.Conn, b []byte, patient time.Duration) error {
 	return nil
 }
 
-// linger ends a connection or stream whose far end may still be sending, and
-// lets it read what was written last: a TCP connection that is closed while
-// something is unread cuts that off, and who is stuck in a write reads nothing.
+// linger ends a connection or stream whose far end may still be sending, so that
+// the far end can read the last answer: closing TCP with unread bytes discards what
+// was sent, and a peer blocked in a write reads nothing.
 func linger(conn net.Conn, most time.Duration) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if ok {

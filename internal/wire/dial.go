@@ -17,18 +17,18 @@ import (
 // Dialer opens connections to servers. It may be copied, and used by many
 // goroutines.
 type Dialer struct {
-	// Handlers holds the methods that the far end may call in return; nil:
-	// none. Its configuration says of which region the dialler itself is.
+	// Handlers holds the methods that the far end may call in return; nil: none. Its
+	// configuration has the caller's own region.
 	Handlers *Server
 
-	// Region is that of the servers which are dialled; "" is the own. With TLS
-	// they must show that they are its servers.
+	// Region is the region of the servers to dial; "" is the caller's own. With TLS
+	// their certificates must name it.
 	Region string
 
 	TLS *tls.Config // of the material's Dial; nil: no TLS
 
-	// Server says that the dialler is a server. Without TLS it tells the far
-	// end, which lifts the limits of strangers; with TLS its certificate does.
+	// Server means that the caller is a server. Without TLS this is announced to the
+	// far end, which lifts the limits for strangers; with TLS the certificate does.
 	Server bool
 
 	// Connect replaces the network; nil is TCP.
@@ -36,14 +36,14 @@ type Dialer struct {
 }
 
 // Dial opens a session to the server at addr without TLS. handlers holds the
-// methods that the far end may call in return; nil: none. ctx bounds the
-// dialling alone. The session must be closed.
+// methods that the far end may call in return; nil: none. ctx limits the dialing
+// only. The caller must close the session.
 func Dial(ctx context.Context, addr string, handlers *Server) (*Session, error) {
 	return (&Dialer{Handlers: handlers}).Dial(ctx, addr)
 }
 
-// Dial opens a session to the server at addr. ctx bounds the dialling alone.
-// The session must be closed.
+// Dial opens a session to the server at addr. ctx limits the dialing only. The
+// caller must close the session.
 func (d *Dialer) Dial(ctx context.Context, addr string) (*Session, error) {
 	conn, peer, err := d.open(ctx, addr, firstMux)
 	if err != nil {
@@ -53,7 +53,7 @@ func (d *Dialer) Dial(ctx context.Context, addr string) (*Session, error) {
 	stop := unblock(ctx, conn)
 	s, err := newSession(conn, handlers, peer, nil, true)
 	if err == nil && d.TLS != nil {
-		// Whether the far end takes our certificate we hear with its first bytes.
+		// Only the far end's first bytes show whether it accepts our certificate.
 		if _, err = s.mux.Ping(); err != nil {
 			err = cmp.Or(s.below.failure(), err)
 			s.mux.Close()
@@ -67,7 +67,7 @@ func (d *Dialer) Dial(ctx context.Context, addr string) (*Session, error) {
 		conn.Close()
 		return nil, d.broken(ctx, addr, peer, err)
 	}
-	conn.SetReadDeadline(time.Time{}) // those for writing are set anew
+	conn.SetReadDeadline(time.Time{}) // each write sets its own
 	life, end := context.WithCancel(context.Background())
 	go func() {
 		defer end()
@@ -78,8 +78,8 @@ func (d *Dialer) Dial(ctx context.Context, addr string) (*Session, error) {
 	return s, nil
 }
 
-// Raft opens a connection for Raft's traffic to the server at addr, which has
-// agreed to it. ctx bounds the dialling alone.
+// Raft opens a Raft connection to the server at addr, and returns once that server
+// has accepted it. ctx limits the dialing only.
 func (d *Dialer) Raft(ctx context.Context, addr string) (net.Conn, error) {
 	conn, peer, err := d.open(ctx, addr, firstRaft)
 	if err != nil {
@@ -97,7 +97,7 @@ func (d *Dialer) Raft(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		conn.Close()
 		if err == io.EOF && d.TLS == nil {
-			err = errors.New("it takes no Raft traffic from here; its log says why")
+			err = errors.New("the server refused Raft traffic from this agent: see its log")
 		}
 		return nil, d.broken(ctx, addr, peer, err)
 	}
@@ -172,14 +172,14 @@ func unblock(ctx context.Context, conn net.Conn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { conn.SetDeadline(longAgo) })
 }
 
-// broken says why a server could not be dialled.
+// broken returns why a server could not be dialed.
 func (d *Dialer) broken(ctx context.Context, addr string, peer *Peer, err error) error {
 	switch {
 	case d.TLS == nil || ctx.Err() != nil:
 	case refusedByTLS(err):
-		err = fmt.Errorf("the server refuses our certificate: %w%s; its log says why", err, d.own())
+		err = fmt.Errorf("the server refused our certificate: %w%s; see the server's log", err, d.own())
 	case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) && peer.trusted:
-		err = fmt.Errorf("the server closes the connection: it may speak no TLS (tls.rpc), or refuse our certificate%s; its log says why", d.own())
+		err = fmt.Errorf("the server closed the connection: it may not use TLS (tls.rpc), or refuse our certificate%s; see the server's log", d.own())
 	default:
 		err = fmt.Errorf("TLS: %w", err)
 	}
@@ -189,10 +189,10 @@ func (d *Dialer) broken(ctx context.Context, addr string, peer *Peer, err error)
 // refusedByTLS reports whether the far end ended a handshake with an alert.
 func refusedByTLS(err error) bool {
 	e, ok := errors.AsType[*net.OpError](err)
-	return ok && e.Op == "remote error" // which package tls sets for alerts alone
+	return ok && e.Op == "remote error" // package tls sets this for alerts only
 }
 
-// own describes the dialler's own certificate.
+// own describes the caller's own certificate.
 func (d *Dialer) own() string {
 	if d.TLS.GetClientCertificate == nil {
 		return ""

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	firstRead   = 1 << 10  // what an idle stream holds
-	smallBuffer = 2 << 10  // what it keeps between calls
-	freeBuffer  = 64 << 10 // what a frame may take without asking the budget
+	firstRead   = 1 << 10  // buffer of an idle stream
+	smallBuffer = 2 << 10  // largest buffer kept between calls
+	freeBuffer  = 64 << 10 // largest buffer not counted in the shared budget
 )
 
 // frameReader cuts what a connection sends into frames. One goroutine at a
@@ -32,11 +32,11 @@ type frameReader struct {
 	scan  msgpack.Scanner
 }
 
-// next returns the next frame, which is valid until the following call. A
-// frame that begins (begun says that one before it belongs to it) must arrive
-// in time; until then next waits without limit, unless the connection has a
-// deadline from before. At the end of the stream, between frames, the error is
-// io.EOF.
+// next returns the next frame, which is valid until the following call. It waits
+// without limit for the first byte, unless the connection already has a deadline;
+// the rest of the frame must arrive in time. With begun the first byte must, too:
+// an earlier frame of the same message has arrived. At the end of the stream,
+// between frames, the error is io.EOF.
 func (r *frameReader) next(limit int, begun bool) ([]byte, error) {
 	r.scan.Reset()
 	for {
@@ -62,16 +62,16 @@ func (r *frameReader) next(limit int, begun bool) ([]byte, error) {
 	}
 }
 
-// fill reads more. Where there is no room it makes twice of what has arrived,
-// so that a claim alone makes the buffer no larger, but not more than a frame
-// within limit needs.
+// fill reads more. A full buffer is replaced by one of twice the bytes that have
+// arrived, so that a claimed length alone allocates nothing, and at most by what a
+// frame within limit needs.
 func (r *frameReader) fill(limit int) error {
 	have := len(r.buf) - r.off
 	if len(r.buf) == cap(r.buf) {
 		want := max(firstRead, min(2*have, limit+firstRead))
 		if r.share != nil && want > max(freeBuffer, r.held) {
 			if !r.share.take(want - r.held) {
-				return berth.Errorf(berth.Limited, "too many large requests are in progress; try again later")
+				return berth.Errorf(berth.Limited, "too many large requests are in progress: try again later")
 			}
 			r.held = want
 		}
@@ -100,7 +100,7 @@ func (r *frameReader) peek() error {
 	return nil
 }
 
-// done says that the frames read so far are not needed any more.
+// done releases the frames read so far.
 func (r *frameReader) done() {
 	r.disarm()
 	if r.off == len(r.buf) {
@@ -115,8 +115,8 @@ func (r *frameReader) done() {
 	r.release()
 }
 
-// release gives back what was taken of the shared memory. Whoever ends with a
-// reader calls it.
+// release gives back the reader's part of the shared memory budget. The owner of a
+// reader must call it at the end.
 func (r *frameReader) release() {
 	if r.held > 0 {
 		r.share.give(r.held)
@@ -126,7 +126,7 @@ func (r *frameReader) release() {
 
 func (r *frameReader) arm(d time.Duration) {
 	r.armed = true
-	r.conn.SetReadDeadline(time.Now().Add(d)) // fails only on a closed connection, which Read tells
+	r.conn.SetReadDeadline(time.Now().Add(d)) // fails only on a closed connection; Read returns that error
 }
 
 func (r *frameReader) disarm() {
@@ -136,7 +136,7 @@ func (r *frameReader) disarm() {
 	}
 }
 
-// isTimeout says whether a read or write ended because its time was up.
+// isTimeout reports whether a read or write timed out.
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()

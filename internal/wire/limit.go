@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// guests counts what each client address has of the server.
+// guests counts the connections and memory of each client address.
 type guests struct {
 	mu    sync.Mutex
 	conns map[netip.Prefix]*guest
@@ -20,17 +20,17 @@ type guests struct {
 // guest is one client address.
 type guest struct {
 	conns   int // under guests.mu, as are the two below
-	trials  int // connections beyond what is allowed, which may turn out to be servers'
-	servers int // connections that did
+	trials  int // connections over the limit that may turn out to be from servers
+	servers int // connections from servers
 	large   atomic.Int64
 }
 
-// Servers must not be shut out by others behind their address, such as the
-// agents of a test or of a small machine. So a few connections more than are
-// allowed may come and say who they are, one that is a server's counts apart.
+// Agents at the same address, as in tests or on small machines, must not lock
+// servers out. So a few connections over the limit may say who they are, and
+// connections from servers are counted separately.
 const (
 	trialsMost  = 16
-	serversMost = 10 // times what is allowed to others
+	serversMost = 10 // times the limit for others
 )
 
 // visit is one connection of a guest.
@@ -42,8 +42,8 @@ type visit struct {
 	trial bool
 }
 
-// The room for frames above freeBuffer that are arriving or being served. One
-// address gets a quarter.
+// The memory budget for frames above freeBuffer that are arriving or being served.
+// One address gets a quarter.
 const (
 	largeMost  = 64 << 20
 	largeGuest = largeMost / 4
@@ -76,8 +76,8 @@ func (g *guests) enter(from net.Addr, most int) *visit {
 	return v
 }
 
-// trust counts the connection among those of servers, and says whether there
-// may be one more.
+// trust counts the connection as a server's. It reports false if the address has
+// too many of them.
 func (v *visit) trust(most int) bool {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
@@ -99,8 +99,8 @@ func (v *visit) leave() {
 	}
 }
 
-// hostOf returns whom an address belongs to: for IPv6 the /64, which one host
-// has to itself.
+// hostOf returns the host of an address: for IPv6 the /64, which one host has to
+// itself.
 func hostOf(a net.Addr) netip.Prefix {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -115,7 +115,7 @@ func hostOf(a net.Addr) netip.Prefix {
 	return p
 }
 
-// share is one guest's part of the room for large frames.
+// share is one client address's part of the budget for large frames.
 type share struct {
 	all, own *atomic.Int64
 }
@@ -134,8 +134,8 @@ func (s *share) give(n int) {
 	s.all.Add(-int64(n))
 }
 
-// A throttle logs one line of each kind in a while, with how many were passed
-// over: strangers decide how often there is something to say.
+// A throttle logs each message at most once per throttleEvery, with the number of
+// lines skipped, because strangers can cause any number of them.
 type throttle struct {
 	log *slog.Logger
 
@@ -150,8 +150,8 @@ type line struct {
 
 const throttleEvery = 10 * time.Second
 
-// warn logs the message unless it was logged just now. Messages are constants;
-// what differs stands in args.
+// warn logs the message unless it was logged recently. Messages must be constants;
+// put the details in args.
 func (t *throttle) warn(msg string, args ...any) {
 	t.mu.Lock()
 	if t.lines == nil {

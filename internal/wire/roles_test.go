@@ -177,23 +177,23 @@ func TestWhatIsSaidOfCertificates(t *testing.T) {
 		}
 	}
 	_, err = (&Dialer{TLS: certstest.New(t).Issue("server.global.nomad").Material(t).Dial()}).Dial(t.Context(), addr)
-	if err == nil || !strings.Contains(err.Error(), "which is none of the authorities in") {
+	if err == nil || !strings.Contains(err.Error(), "which is not an authority in") {
 		t.Errorf("%v", err)
 	}
 	_, err = (&Dialer{Region: "eu", TLS: ca.Issue("server.global.nomad").Material(t).Dial()}).Dial(t.Context(), addr)
-	if err == nil || !strings.Contains(err.Error(), "wanted is server.eu.nomad") {
+	if err == nil || !strings.Contains(err.Error(), "want server.eu.nomad") {
 		t.Errorf("%v", err)
 	}
 	plain := start(t, New(Config{Log: silent}))
 	_, err = (&Dialer{TLS: ca.Issue("server.global.nomad").Material(t).Dial()}).Dial(t.Context(), plain)
-	if err == nil || !strings.Contains(err.Error(), "it may speak no TLS (tls.rpc), or refuse our certificate") {
+	if err == nil || !strings.Contains(err.Error(), "it may not use TLS (tls.rpc), or refuse our certificate") {
 		t.Errorf("%v", err)
 	}
 	waitFor(t, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Contains(text.String(), `names neither a server nor an agent of this region`) &&
-			strings.Contains(text.String(), `wanted is server.global.nomad or client.global.nomad`)
+			strings.Contains(text.String(), `want server.global.nomad or client.global.nomad`)
 	})
 }
 

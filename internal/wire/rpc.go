@@ -19,8 +19,8 @@ type header struct {
 	failure
 }
 
-// readHeader reads a header frame. method is looked up, so that a known name
-// costs no memory.
+// readHeader reads a header frame. It looks the method up in known, so that a known
+// name allocates nothing.
 func readHeader(frame []byte, known func(name []byte) *method) (h header, m *method, err error) {
 	err = fields(frame, func(key, value []byte) error {
 		text, isText := msgpack.Text(value)
@@ -99,7 +99,7 @@ func (s *Server) serveRPC(ctx context.Context, r *frameReader, peer *Peer) error
 		arg, err := r.next(limitFor(m, peer), true)
 		if err != nil {
 			if berth.KindOf(err) == berth.TooLarge || berth.KindOf(err) == berth.Limited {
-				s.reply(r, h, nil, err) // the caller should learn why, though the connection ends
+				s.reply(r, h, nil, err) // tell the caller why before the connection ends
 				linger(r.conn, s.cfg.FrameTime)
 			}
 			return err
@@ -130,8 +130,8 @@ func (s *Server) serveCall(ctx context.Context, m *method, h header, r *frameRea
 	late := time.AfterFunc(s.cfg.CallTime, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
 
-	// A call that waits is given up when the caller is gone, which only a read
-	// can tell. The reader belongs to the watcher until it has spoken.
+	// A blocking call is cancelled when the caller is gone, which only a read can
+	// detect. The reader belongs to the watcher until it sends to next.
 	var next chan error
 	c := &Call{Method: m.name, Peer: peer, arg: arg}
 	c.waits = func(d time.Duration) {
@@ -166,7 +166,7 @@ func (s *Server) serveCall(ctx context.Context, m *method, h header, r *frameRea
 func (s *Server) run(ctx context.Context, m *method, c *Call) (reply any, err error) {
 	defer m.inProcess.Add(-1)
 	if n := m.inProcess.Add(1); n > m.maxCalls {
-		return nil, berth.Errorf(berth.Limited, "%s: %d calls are in progress already; try again later", m.name, m.maxCalls)
+		return nil, berth.Errorf(berth.Limited, "%s: %d calls are already in progress: try again later", m.name, m.maxCalls)
 	}
 	if err := m.refuses(c.Peer); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (s *Server) rescue(m *method, err *error) {
 	}
 }
 
-// buffers are for one message to be written in one piece.
+// buffers are reused for messages, each of which is written in one piece.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // largeBuffer is the capacity beyond which a buffer is left to the collector.
@@ -206,9 +206,9 @@ func (s *Server) reply(r *frameReader, h header, reply any, failed error) error 
 		at := len(b)
 		b, failed = s.codec.Append(b, reply)
 		if failed == nil && len(b)-at > MaxReply {
-			failed = berth.Errorf(berth.TooLarge, "%s: the answer has %d bytes; allowed are %d: ask for less at a time", h.method, len(b)-at, MaxReply)
+			failed = berth.Errorf(berth.TooLarge, "%s: the answer has %d bytes, and the limit is %d: ask for less at a time", h.method, len(b)-at, MaxReply)
 		}
-		if failed == nil && len(b) > at && b[at] == 0xc0 { // nothing to say is an empty map
+		if failed == nil && len(b) > at && b[at] == 0xc0 { // nil is sent as an empty map
 			b = append(b[:at], 0x80)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"berth/internal/rest"
 )
 
-// Serve answers whoever connects to ln, until ctx ends or ln fails. It closes
-// ln and every connection, waits for all handlers to return, and returns why
-// it ended: nil if ctx did.
+// Serve serves connections from ln until ctx ends or ln fails. It closes ln and
+// every connection, and waits for all handlers to return. The error is nil if ctx
+// ended.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var conns sync.WaitGroup
@@ -51,15 +51,15 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 const msgTooMany = "connection refused: too many from one address"
 
-// isTemporary says whether accepting can go on, such as when the process is
-// out of file descriptors for a moment.
+// isTemporary reports whether accepting can go on, for example when the process is
+// briefly out of file descriptors.
 func isTemporary(err error) bool {
 	var t interface{ Temporary() bool }
 	return errors.As(err, &t) && t.Temporary()
 }
 
-// serveConn serves one connection. Until it has said what it is, it has the
-// time of a handshake.
+// serveConn serves one connection. The handshake timeout applies until its role and
+// protocol are known.
 func (s *Server) serveConn(ctx context.Context, conn net.Conn, in *visit) error {
 	conn.SetDeadline(time.Now().Add(s.cfg.Handshake))
 	peer := &Peer{Addr: conn.RemoteAddr()}
@@ -68,7 +68,7 @@ func (s *Server) serveConn(ctx context.Context, conn net.Conn, in *visit) error 
 		return err
 	}
 	if peer.trusted && !in.trust(s.cfg.MaxConns) || !peer.trusted && in.trial {
-		return refusal{msgTooMany, fmt.Errorf("allowed are %d", s.cfg.MaxConns)}
+		return refusal{msgTooMany, fmt.Errorf("the limit is %d", s.cfg.MaxConns)}
 	}
 	conn.SetWriteDeadline(time.Time{})
 	room := &share{&s.guests.large, &in.guest.large}
@@ -81,33 +81,33 @@ func (s *Server) serveConn(ctx context.Context, conn net.Conn, in *visit) error 
 	case firstRaft:
 		return s.serveRaft(ctx, conn, peer)
 	}
-	return refusal{"connection refused: its first byte names no protocol", fmt.Errorf("the byte is 0x%02x", first)}
+	return refusal{"connection refused: unknown first byte", fmt.Errorf("the byte is 0x%02x", first)}
 }
 
-// admit finds out who the peer is, and what follows.
+// admit sets the peer's role and returns the byte that selects the protocol.
 func (s *Server) admit(ctx context.Context, conn net.Conn, peer *Peer) (net.Conn, byte, error) {
 	first, err := readFirst(conn)
 	switch {
 	case err != nil:
 		return nil, 0, err
 	case first == firstTLS && s.cfg.TLS == nil:
-		return nil, 0, refusal{"connection refused: TLS is not configured here (tls.rpc)", nil}
+		return nil, 0, refusal{"connection refused: this agent does not use TLS (tls.rpc)", nil}
 	case first == firstTLS:
 		return s.shake(ctx, conn, peer)
 	case s.cfg.OnlyTLS:
-		return nil, 0, refusal{"connection refused: the peer does not speak TLS (tls.rpc), which is wanted here", nil}
+		return nil, 0, refusal{"connection refused: the peer does not use TLS, which this agent requires (tls.rpc)", nil}
 	}
 	peer.role = RoleClient | RoleServer
 	if first == firstServer {
 		peer.trusted = true
 		if first, err = readFirst(conn); err == nil && (first == firstTLS || first == firstServer) {
-			err = refusal{"connection refused: a server says so once, and without TLS", nil}
+			err = refusal{"connection refused: the byte 0x43 must come once, and without TLS", nil}
 		}
 	}
 	return conn, first, err
 }
 
-// complain logs why a connection ended, if it is the peer's fault.
+// complain logs why a connection ended, if the peer caused it.
 func (s *Server) complain(who net.Addr, err error) {
 	var bad errFrame
 	var no refusal
@@ -125,7 +125,7 @@ func (s *Server) complain(who net.Addr, err error) {
 
 // serveMux serves a yamux session that the peer opens.
 func (s *Server) serveMux(ctx context.Context, conn net.Conn, peer *Peer, room *share) error {
-	// The deadline for the handshake stands until yamux has read something.
+	// The handshake deadline applies until yamux has read something.
 	sess, err := newSession(conn, s, peer, room, false)
 	if err != nil {
 		return err

@@ -24,11 +24,11 @@ type Session struct {
 	peer   *Peer
 	room   *share
 	seq    atomic.Uint64
-	ended  chan struct{} // closed when nothing of the session runs any more
+	ended  chan struct{} // closed when serve has returned
 
 	mu     sync.Mutex
 	idle   []*rpcStream
-	open   map[*yamux.Stream]bool // that somebody may be reading or writing
+	open   map[*yamux.Stream]bool // in use for reading or writing
 	ending bool
 }
 
@@ -45,7 +45,7 @@ func newSession(conn net.Conn, server *Server, peer *Peer, room *share, client b
 	cfg.ConnectionWriteTimeout = 10 * time.Second // for a frame to be queued; also until a ping is answered
 	s := &Session{server: server, peer: peer, room: room, ended: make(chan struct{}), open: map[*yamux.Stream]bool{}}
 	below := &muxConn{Conn: conn, patient: server.cfg.FrameTime, ending: s.wake}
-	below.greeted.Store(client) // a server may take its time to speak
+	below.greeted.Store(client) // servers may be silent at first
 	open := yamux.Server
 	if client {
 		open = yamux.Client
@@ -59,7 +59,7 @@ func newSession(conn net.Conn, server *Server, peer *Peer, room *share, client b
 	return s, nil
 }
 
-// hold notes a stream that is in use, drop that it no longer is.
+// hold marks a stream as in use; drop ends that.
 func (s *Session) hold(st *yamux.Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,10 +74,10 @@ func (s *Session) drop(st *yamux.Stream) {
 	delete(s.open, st)
 }
 
-// wake ends what waits on the session's streams. It comes before yamux knows
-// that the session has ended: yamux 0.1.2 lets those who wait spin from then
-// until it has locked each stream once, which with many streams and few
-// processors takes long.
+// wake ends all reads and writes on the session's streams. It must run before yamux
+// ends the session: from then on, yamux 0.1.2 makes waiting callers spin until it
+// has locked each stream once, which takes long with many streams and few
+// processors.
 func (s *Session) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +87,8 @@ func (s *Session) wake() {
 	}
 }
 
-// over returns err, or if the session has ended that it has: the streams tell
-// of a timeout then.
+// over returns errSessionEnded instead of err if the session has ended: the streams
+// then return a timeout.
 func (s *Session) over(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *Session) serve(ctx context.Context) error {
 			defer st.Close()
 			s.hold(st)
 			defer s.drop(st)
-			// A peer that sends what no sane one does loses its session.
+			// A malformed frame costs the peer its session.
 			err := s.server.serveStream(ctx, st, s.peer, s.room)
 			if bad := (errFrame{}); errors.As(err, &bad) {
 				cancel(err)
@@ -159,7 +159,7 @@ func (s *Session) mayOpen(n int64) error {
 		most = streamsKnown
 	}
 	if n > most {
-		return badFrame("more than %d streams", most)
+		return badFrame("too many streams: the limit is %d", most)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (s *Session) Close() error {
 	return err
 }
 
-// muxLog passes on what yamux has to say: mostly how connections ended.
+// muxLog writes yamux's messages to the log: mostly how connections ended.
 type muxLog struct {
 	log *slog.Logger
 	who net.Addr

@@ -25,7 +25,7 @@ type Stream struct {
 	sess    *Session    // of the caller; nil at the server
 	unhook  func() bool // of the caller's context
 
-	// At the server, until the first Recv, a watcher has the reader: it tells a
+	// At the server, a watcher owns the reader until the first Recv: it cancels a
 	// handler that only sends when the caller is gone.
 	watched   chan error
 	receiving atomic.Bool
@@ -86,8 +86,8 @@ func (s *Stream) Send(payload []byte) error {
 	return s.send(payload, failure{})
 }
 
-// send sends what there is to say: that the stream is accepted if that was not
-// said, a payload, or what the stream ended with.
+// send sends the acceptance of the stream if that is still due, and a payload or
+// the error that ended the stream.
 func (s *Stream) send(payload []byte, end failure) error {
 	if s.closed {
 		return berth.Errorf(berth.Unavailable, "the stream is closed for sending")
@@ -99,7 +99,7 @@ func (s *Stream) send(payload []byte, end failure) error {
 		b = appendEnd(b, end)
 	}
 	switch {
-	case refuse: // which is the whole answer
+	case refuse: // the refusal is the whole answer
 	case end.text != "":
 		b = appendEnd(b, end)
 	case payload != nil:
@@ -127,7 +127,7 @@ func (s *Stream) Accept() error {
 // Recv returns the payload of the next frame. At the end it returns io.EOF, or
 // the error that the far end ended the stream with.
 func (s *Stream) Recv() ([]byte, error) {
-	if err := s.Accept(); err != nil { // the caller may wait for it
+	if err := s.Accept(); err != nil { // the caller may be waiting for it
 		return nil, err
 	}
 	if err := s.unwatch(); err != nil {
@@ -168,8 +168,8 @@ func ended(err error) error {
 	return berth.Errorf(berth.Unavailable, "stream: %w", err)
 }
 
-// watch waits for the caller to send something or be gone, and in the second
-// case calls gone, unless the handler receives and so is told by Recv.
+// watch waits until the caller sends something or is gone. In the second case it
+// calls gone, unless the handler is in Recv, which returns the error.
 func (s *Stream) watch(gone func()) {
 	s.watched = make(chan error, 1)
 	go func() {
@@ -192,9 +192,9 @@ func (s *Stream) unwatch() error {
 	return err
 }
 
-// CloseSend tells the far end that nothing more will be sent; it can still be
-// received from, for five minutes. A method whose handler only sends takes it
-// for the end of the stream.
+// CloseSend tells the far end that nothing more will be sent. Receiving still
+// works for five minutes. A handler that only sends takes it for the end of the
+// stream.
 func (s *Stream) CloseSend() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +254,7 @@ func (s *Server) runStream(ctx context.Context, m *method, c *Call, st *Stream) 
 	st.watch(cancel)
 	defer m.inProcess.Add(-1)
 	if n := m.inProcess.Add(1); n > m.maxCalls {
-		return berth.Errorf(berth.Limited, "%s: %d streams are open already; try again later", m.name, m.maxCalls)
+		return berth.Errorf(berth.Limited, "%s: %d streams are already open: try again later", m.name, m.maxCalls)
 	}
 	if err := m.refuses(c.Peer); err != nil {
 		return err
@@ -277,7 +277,7 @@ func (s *Stream) finish(failed error) error {
 	if err := s.send(nil, end); err != nil {
 		return err
 	}
-	if _, half := s.conn.(interface{ CloseWrite() error }); half { // which yamux streams have not
+	if _, half := s.conn.(interface{ CloseWrite() error }); half { // yamux streams do not have it
 		linger(s.conn, time.Second)
 	}
 	return nil

@@ -12,9 +12,9 @@ import (
 	"berth/internal/wire/certs"
 )
 
-// shake serves the handshake of TLS, which the first byte announced, and reads
-// the byte that follows it. The peer is then who its certificate says; one that
-// says nothing of use here is sent away, and not told why.
+// shake serves the TLS handshake that the first byte announced, and reads the byte
+// that follows. It sets the peer's role from its certificate. A peer without a
+// usable role is refused, and not told why.
 func (s *Server) shake(ctx context.Context, conn net.Conn, peer *Peer) (_ net.Conn, first byte, err error) {
 	secure := tls.Server(conn, s.cfg.TLS)
 	defer func() {
@@ -23,17 +23,17 @@ func (s *Server) shake(ctx context.Context, conn net.Conn, peer *Peer) (_ net.Co
 		}
 	}()
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, 0, refusal{"connection refused: no TLS with the peer", err}
+		return nil, 0, refusal{"connection refused: the TLS handshake failed", err}
 	}
 	shown := secure.ConnectionState().PeerCertificates
 	if len(shown) == 0 {
-		return nil, 0, refusal{"connection refused: the peer shows no certificate", nil}
+		return nil, 0, refusal{"connection refused: the peer has no certificate", nil}
 	}
 	peer.role = certs.RoleOf(shown[0], s.cfg.Region, s.cfg.Unnamed)
 	peer.trusted = peer.role&(RoleServer|RoleForeign) != 0
 	if peer.role == RoleNone {
 		return nil, 0, refusal{"connection refused: the peer's certificate names neither a server nor an agent of this region",
-			fmt.Errorf("the certificate is %s: wanted is %s or %s", certs.Describe(shown[0]), certs.ServerName(s.cfg.Region), certs.ClientName(s.cfg.Region))}
+			fmt.Errorf("the certificate is %s: want %s or %s", certs.Describe(shown[0]), certs.ServerName(s.cfg.Region), certs.ClientName(s.cfg.Region))}
 	}
 	first, err = readFirst(secure)
 	if err == nil && (first == firstTLS || first == firstServer) {
@@ -42,8 +42,8 @@ func (s *Server) shake(ctx context.Context, conn net.Conn, peer *Peer) (_ net.Co
 	return secure, first, err
 }
 
-// part ends a connection so that the peer can read what was said last, that its
-// certificate is refused: what it sent in the meantime would cut that off.
+// part ends a connection so that the peer can still read the TLS alert about its
+// certificate: closing with unread bytes would discard the alert.
 func part(secure *tls.Conn, conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -55,7 +55,7 @@ func part(secure *tls.Conn, conn net.Conn) {
 	io.CopyN(io.Discard, conn, 64<<10)
 }
 
-// refusal is why a connection is refused: a constant message, and what differs.
+// refusal is why a connection is refused: a constant message and the details.
 type refusal struct {
 	msg string
 	err error
@@ -70,15 +70,15 @@ func (r refusal) Error() string {
 
 func (r refusal) Unwrap() error { return r.err }
 
-// serveRaft hands a connection over to those who speak Raft, and returns when
-// they have closed it, or ctx ends. One byte before tells the far end that it
-// is welcome: a connection that was refused would look like one that broke.
+// serveRaft hands a connection to Config.Raft, and returns when it is closed or ctx
+// ends. First it sends one byte, so that the far end can tell an accepted
+// connection from a refused one.
 func (s *Server) serveRaft(ctx context.Context, conn net.Conn, peer *Peer) error {
 	switch {
 	case s.cfg.Raft == nil:
-		return refusal{"connection refused: raft traffic is not taken here", nil}
+		return refusal{"connection refused: this agent does not accept raft traffic", nil}
 	case !peer.Server():
-		return refusal{"connection refused: raft traffic is taken from servers of this region only", fmt.Errorf("the peer is %v", peer.Role())}
+		return refusal{"connection refused: raft traffic is accepted from servers of this region only", fmt.Errorf("the peer is %v", peer.Role())}
 	}
 	conn.SetWriteDeadline(time.Now().Add(s.cfg.Handshake))
 	if _, err := conn.Write([]byte{raftWelcome}); err != nil {
@@ -95,7 +95,7 @@ func (s *Server) serveRaft(ctx context.Context, conn net.Conn, peer *Peer) error
 	return nil
 }
 
-// owned is a connection that was given away. closed tells when it is closed.
+// owned is a connection that Config.Raft has taken over. closed is closed with it.
 type owned struct {
 	net.Conn
 	once   sync.Once
@@ -109,5 +109,5 @@ func (c *owned) Close() error {
 	return err
 }
 
-// raftWelcome is what a server says before it speaks Raft.
+// raftWelcome is the byte with which a server accepts a Raft connection.
 const raftWelcome = 0x00

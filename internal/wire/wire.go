@@ -2,24 +2,22 @@
 // RPC, streaming RPC, and yamux sessions over which either end calls the
 // other. It is the protocol of Nomad's client agents, so that they can join.
 //
-// What it keeps true: bytes from outside cost memory only in proportion to
-// those that arrived, and never more than a limit; every call has a deadline,
-// also those that wait; a peer that is slow, silent or never reads is dropped;
-// no goroutine outlives the Serve or the Session it belongs to. What a method
-// means, who may call it, and what becomes of a session that broke, is for
-// others: handlers check tokens, agents dial again.
+// It guarantees: memory grows only with the bytes that have arrived, up to a
+// limit; every call has a deadline, blocking queries included; a peer that is
+// slow, silent or never reads is dropped; no goroutine outlives the Serve or the
+// Session it belongs to. It does not check tokens, which handlers do, nor open a
+// broken session again, which agents do.
 //
-// The first byte of a connection says what follows: 0x01 one RPC stream, 0x05
-// one streaming RPC, 0x06 a yamux session whose every stream begins with 0x01
-// or 0x05 in turn, 0x02 what servers say to each other to agree (Raft), which
-// is handed over as it is, 0x03 TLS, after which the rule begins again, once.
-// 0x43 is our own: a server that says so where there is no TLS, which frees it
-// from the limits of strangers; the rule begins again, too.
+// The first byte of a connection selects the protocol: 0x01 one RPC stream; 0x05
+// one streaming RPC; 0x06 a yamux session, each stream of which begins with 0x01
+// or 0x05; 0x02 Raft, which is handed over unread; 0x03 TLS, inside which another
+// first byte follows. 0x43 is our own: without TLS, a server announces itself
+// with it, which lifts the limits for strangers; another first byte follows.
 //
-// Who is at the far end, [Peer.Role], decides which methods it may call. With
-// TLS its certificate says it, whatever else it claims. Without TLS nothing is
-// checked: everyone who reaches the port may do what servers may, and the
-// network has to keep others out.
+// The role of the far end, [Peer.Role], decides which methods it may call. With
+// TLS the role comes from its certificate alone. Without TLS nothing is checked:
+// everyone who reaches the port may do what servers may, so the network has to
+// keep others out.
 package wire
 
 import (
@@ -46,7 +44,7 @@ const (
 	firstServer = 0x43
 )
 
-// Role is who a peer is. See [Peer.Role].
+// Role is what a peer is: server, client or both. See [Peer.Role].
 type Role = certs.Role
 
 // The roles.
@@ -65,8 +63,7 @@ const (
 	maxHeader = 4 << 10
 )
 
-// Config bounds what a Server gives to whoever connects. The zero value is
-// what a production server wants.
+// Config sets the limits of a Server. The zero value suits a production server.
 type Config struct {
 	Log       *slog.Logger   // nil: slog.Default
 	MaxConns  int            // from one client address at a time (an IPv6 /64 is one); 0: 100
@@ -78,12 +75,12 @@ type Config struct {
 
 	Region  string      // whose servers and agents these are; "": global
 	TLS     *tls.Config // what follows byte 0x03, which must ask for certificates and check them; nil: refused
-	OnlyTLS bool        // whether everything else than TLS is refused
-	Unnamed bool        // whether a certificate that names no role is a server's
+	OnlyTLS bool        // refuse connections without TLS
+	Unnamed bool        // treat a certificate that names no role as a server's
 
-	// Raft takes over connections of servers of the region that begin with
-	// byte 0x02, and closes them. Their bytes are bounded by nobody here. It
-	// must return at once. nil: they are refused.
+	// Raft takes over connections of servers of the region that begin with byte
+	// 0x02, and must close them. This package does not limit their bytes. Raft must
+	// return at once. nil: such connections are refused.
 	Raft func(conn net.Conn, p *Peer)
 }
 
@@ -97,8 +94,8 @@ func (c *Config) fill() {
 	c.Region = cmp.Or(c.Region, "global")
 }
 
-// What a peer may send is less until a handler has remembered who it is: the
-// streams that its session may have open at a time, and the bytes of an
+// Until a handler has called Peer.Remember, a peer has lower limits for the
+// streams that its session may have open at a time and for the bytes of an
 // argument.
 const (
 	streamsStranger = 32
@@ -106,14 +103,14 @@ const (
 	argStranger     = 1 << 20
 )
 
-// A Handler answers one method. The context ends when the answer is no longer
-// wanted, or its time is up, and the handler must end with it. An error
-// travels as its text and kind.
+// A Handler answers one method. The context ends when the caller is gone or the
+// time is up, and the handler must return then. An error is sent with its text and
+// kind.
 type Handler func(ctx context.Context, c *Call) (reply any, err error)
 
-// A StreamHandler serves one streaming method. What it sends first, or nil
-// returned, accepts; an error before that refuses; an error after it ends the
-// stream. The stream is closed when the handler returns.
+// A StreamHandler serves one streaming method. Its first Send, or returning nil,
+// accepts the stream; an error before that refuses it; a later error ends it. The
+// stream is closed when the handler returns.
 type StreamHandler func(ctx context.Context, c *Call, s *Stream) error
 
 // Call is one request.
@@ -130,8 +127,8 @@ type Call struct {
 type Waiter interface{ Wait() time.Duration }
 
 // Decode reads the argument into in, a pointer to a struct. Unknown keys are
-// ignored. The handler must call it before it returns, if at all. If in is a
-// [Waiter] the handler's context lasts as long as that wants.
+// ignored. The handler must not call it after it has returned. If in is a
+// [Waiter], its wait is added to the time of the handler's context.
 func (c *Call) Decode(in any) error {
 	if err := decode(c.arg, in); err != nil {
 		return err
@@ -145,35 +142,35 @@ func (c *Call) Decode(in any) error {
 	return nil
 }
 
-// Remote is the address of the caller.
+// Remote returns the address of the caller.
 func (c *Call) Remote() string { return c.Peer.Addr.String() }
 
-// Peer is who is at the far end of a connection.
+// Peer is the far end of a connection.
 type Peer struct {
 	Addr    net.Addr
 	role    Role
-	trusted bool // a server, by its certificate, or by its word where there is no TLS
+	trusted bool // a server, by its certificate, or without TLS by its own claim
 	session *Session
 	value   atomic.Pointer[any]
 }
 
-// Role returns what the peer is by its certificate. Without TLS every peer is
-// server and agent.
+// Role returns the peer's role, from its certificate. Without TLS every peer is
+// both server and client.
 func (p *Peer) Role() Role { return p.role }
 
 // Server reports whether the peer may do what servers of this region may.
 func (p *Peer) Server() bool { return p.role.Is(RoleServer) }
 
-// known reports whether the limits of strangers are lifted.
+// known reports whether the limits for strangers are lifted.
 func (p *Peer) known() bool { return p.trusted || p.value.Load() != nil }
 
-// Session returns the session the peer is at the end of, over which it can be
-// called, or nil if it did not open one.
+// Session returns the peer's session, over which it can be called, or nil if it did
+// not open one.
 func (p *Peer) Session() *Session { return p.session }
 
-// Remember keeps v, such as a node's identity once it is proved, for the
-// other calls of this connection. It also lifts the limits that a stranger
-// has, and servers have not: 32 streams, and 1 MiB for an argument.
+// Remember keeps v, such as a node's proved ID, for the other calls of this
+// connection. It also lifts the limits for strangers: 32 streams, and 1 MiB for an
+// argument.
 func (p *Peer) Remember(v any) { p.value.Store(&v) }
 
 // Value returns what was last remembered, or nil.
@@ -184,8 +181,7 @@ func (p *Peer) Value() any {
 	return nil
 }
 
-// Server knows the methods that a far end may call. Methods are added before
-// it serves.
+// Server holds the methods that a far end may call. Add them before serving.
 type Server struct {
 	cfg     Config
 	codec   *msgpack.Codec
@@ -205,8 +201,8 @@ type method struct {
 	inProcess atomic.Int64
 }
 
-// limitFor returns how large an argument of the peer may be. m is nil for a
-// method that is not there.
+// limitFor returns the largest argument that the peer may send, in bytes. m is nil
+// for an unknown method.
 func limitFor(m *method, p *Peer) int {
 	switch {
 	case m == nil:
@@ -242,8 +238,8 @@ func (s *Server) HandleServers(name string, h Handler) {
 	s.methods[name].handle = h
 }
 
-// HandleStream adds a streaming method that agents and servers of this region
-// may call. RPC and streaming methods are named apart.
+// HandleStream adds a streaming method that agents and servers of this region may
+// call. RPC and streaming methods have separate namespaces.
 func (s *Server) HandleStream(name string, h StreamHandler) {
 	s.streams[name] = s.method(name, RoleClient|RoleServer)
 	s.streams[name].stream = h
@@ -263,7 +259,7 @@ func (s *Server) method(name string, allowed Role) *method {
 	return &method{name: name, allowed: allowed, maxCalls: int64(s.cfg.MaxCalls), maxArg: MaxFrame}
 }
 
-// Between lets servers of other regions call methods that were added, too.
+// Between also lets servers of other regions call methods that were added.
 func (s *Server) Between(names ...string) {
 	for _, name := range names {
 		for _, m := range []*method{s.methods[name], s.streams[name]} {
@@ -274,7 +270,7 @@ func (s *Server) Between(names ...string) {
 	}
 }
 
-// refuses returns the error of a peer that may not call the method.
+// refuses returns an error if the peer may not call the method.
 func (m *method) refuses(p *Peer) error {
 	if p.role&m.allowed != 0 {
 		return nil

@@ -59,8 +59,8 @@ func TestRefusals(t *testing.T) {
 		want string // of who dials
 	}{
 		{"right", server, ""},
-		{"client", ca.Issue("client.global.nomad"), `the certificate is "client.global.nomad", which has the names client.global.nomad, localhost, 127.0.0.1: wanted is server.global.nomad`},
-		{"other region", ca.Issue("server.eu.nomad"), `the certificate is "server.eu.nomad", which has the names server.eu.nomad, localhost, 127.0.0.1: wanted is server.global.nomad`},
+		{"client", ca.Issue("client.global.nomad"), `the certificate is "client.global.nomad", which has the names client.global.nomad, localhost, 127.0.0.1: want server.global.nomad`},
+		{"other region", ca.Issue("server.eu.nomad"), `the certificate is "server.eu.nomad", which has the names server.eu.nomad, localhost, 127.0.0.1: want server.global.nomad`},
 		{"expired", ca.IssueFor("server.old.nomad", certs.Life{From: now.Add(-2 * time.Hour), To: now.Add(-time.Hour)}),
 			"which has the names server.old.nomad, localhost, 127.0.0.1: it expired at " + now.Add(-time.Hour).UTC().Format(time.RFC3339)},
 		{"wrong authority", other.Issue("server.global.nomad"), `the certificate is "server.global.nomad", which has the names server.global.nomad, localhost, 127.0.0.1: it is signed by "Test CA`},
@@ -129,7 +129,7 @@ func TestReload(t *testing.T) {
 	stranger := certstest.New(t).Issue("server.global.nomad")
 	for _, c := range []struct{ from, to, want string }{
 		{stranger.Key, again.Key, "private key does not match"},
-		{stranger.Cert, again.Cert, "which is none of the authorities in"},
+		{stranger.Cert, again.Cert, "which is not an authority in"},
 		{"", again.Cert, "no such file"},
 	} {
 		text, err := os.ReadFile(c.from)
@@ -157,10 +157,10 @@ func TestOwnCertificate(t *testing.T) {
 	if err := client.Roles("global", false); err != nil {
 		t.Error(err)
 	}
-	if err := client.Roles("global", true); err == nil || !strings.HasSuffix(err.Error(), "wanted is server.global.nomad") {
+	if err := client.Roles("global", true); err == nil || !strings.HasSuffix(err.Error(), "want server.global.nomad") {
 		t.Error(err)
 	}
-	if err := client.Roles("eu", false); err == nil || !strings.HasSuffix(err.Error(), "wanted is client.eu.nomad") {
+	if err := client.Roles("eu", false); err == nil || !strings.HasSuffix(err.Error(), "want client.eu.nomad") {
 		t.Error(err)
 	}
 	server := ca.Issue("server.global.nomad").Material(t)
@@ -197,14 +197,14 @@ func TestConstraints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := certs.ReadAuthority(cert, otherKey); err == nil || !strings.Contains(err.Error(), "the key is not that of the certificate") {
+	if _, err := certs.ReadAuthority(cert, otherKey); err == nil || !strings.Contains(err.Error(), "the key does not match the certificate") {
 		t.Error(err)
 	}
 	leaf, leafKey, err := a.Issue(certs.Request{Name: "server.global.nomad", Life: certs.Days(time.Now(), 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := certs.ReadAuthority(leaf, leafKey); err == nil || !strings.Contains(err.Error(), "not that of an authority") {
+	if _, err := certs.ReadAuthority(leaf, leafKey); err == nil || !strings.Contains(err.Error(), "is not a CA certificate") {
 		t.Error(err)
 	}
 }

@@ -15,26 +15,26 @@ import (
 	"time"
 )
 
-// An Authority signs certificates. Its key is as good as every certificate.
+// An Authority signs certificates. Anyone with its key can make any certificate.
 type Authority struct {
 	Cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// Life is from when to when a certificate is good.
+// Life is the time in which a certificate is valid.
 type Life struct{ From, To time.Time }
 
-// Days is a life of so many days. It begins a little before now, for clocks
-// that are behind.
+// Days returns a life of n days. It begins five minutes before now, for clocks that
+// are behind.
 func Days(now time.Time, n int) Life {
 	now = now.UTC().Truncate(time.Second)
 	return Life{now.Add(-5 * time.Minute), now.AddDate(0, 0, n)}
 }
 
 // NewAuthority makes an authority that signs itself, and returns it with its
-// certificate and key in PEM. The serial number is put behind the subject's
-// common name, so that two authorities can be told apart. With domains it can
-// sign for names in those alone.
+// certificate and key in PEM. The serial number is appended to the subject's common
+// name, so that two authorities can be told apart. With domains, it can only sign
+// names in these domains.
 func NewAuthority(subject pkix.Name, life Life, domains []string) (a *Authority, cert, key []byte, err error) {
 	serial, err := newSerial()
 	if err != nil {
@@ -60,17 +60,17 @@ func ReadAuthority(cert, key []byte) (*Authority, error) {
 	}
 	a := &Authority{Cert: all[0]}
 	if !a.Cert.IsCA {
-		return nil, fmt.Errorf("the certificate is %s: it is not that of an authority", Describe(a.Cert))
+		return nil, fmt.Errorf("the certificate is %s: it is not a CA certificate", Describe(a.Cert))
 	}
 	b, _ := pem.Decode(key)
 	if b == nil {
-		return nil, errors.New("key: no key in PEM is in it")
+		return nil, errors.New("key: contains no PEM key")
 	}
 	if a.key, err = parseKey(b.Bytes); err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
 	if public, ok := a.key.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(a.Cert.PublicKey) {
-		return nil, fmt.Errorf("the key is not that of the certificate %s", Describe(a.Cert))
+		return nil, fmt.Errorf("the key does not match the certificate %s", Describe(a.Cert))
 	}
 	return a, nil
 }
@@ -87,10 +87,10 @@ func parseKey(der []byte) (crypto.Signer, error) {
 	if k, err := x509.ParsePKCS1PrivateKey(der); err == nil {
 		return k, nil
 	}
-	return nil, errors.New("it is in none of the forms that are known: EC, PKCS #8, PKCS #1 without a password")
+	return nil, errors.New("unknown key format: want EC, PKCS #8 or PKCS #1, without a password")
 }
 
-// Request is what a certificate is to say.
+// Request describes a certificate to issue.
 type Request struct {
 	Name   string   // the common name, and the first of the names
 	Names  []string // more names
@@ -133,12 +133,12 @@ func (a *Authority) sign(template *x509.Certificate) (cert, key []byte, err erro
 	if a.Cert == template {
 		a.Cert = signed
 	}
-	// What the authority may not sign is found here, and not when it is used.
+	// Find out now whether the authority may sign this, not when it is used.
 	roots := x509.NewCertPool()
 	roots.AddCert(a.Cert)
 	_, err = signed.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: signed.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err != nil {
-		return nil, nil, fmt.Errorf("nobody would take the certificate: %w", err)
+		return nil, nil, fmt.Errorf("the certificate would not be accepted: %w", err)
 	}
 	secret, err := x509.MarshalECPrivateKey(private)
 	if err != nil {

@@ -13,35 +13,35 @@ import (
 	"time"
 )
 
-// Options say what an agent proves itself with, and whom it believes.
+// Options configure an agent's certificate and the authorities it trusts.
 type Options struct {
-	// Files, in PEM. CA may hold several authorities, Cert those between it and
-	// them. Without CA nobody else's certificate is taken.
+	// Files, in PEM. CA may hold several authorities; Cert may hold intermediate
+	// certificates. Without CA no other agent's certificate is accepted.
 	CA, Cert, Key string
 
-	// CheckNames is whether those who are dialled must have the name that is
-	// wanted of them. The chain is checked in any case.
+	// CheckNames is whether the certificate of a dialed agent must have the expected
+	// name. The chain is checked in any case.
 	CheckNames bool
 
-	// Of the HTTP API: whether people must show a certificate, and the least
+	// For the HTTP API: whether callers need a certificate, and the lowest TLS
 	// version, tls.VersionTLS13 if 0. Between agents it is always 1.3.
 	VerifyHTTPS bool
 	MinHTTPS    uint16
 }
 
-// Material is the certificates of an agent. What it was made into goes on to
-// use the newest that were read. It is safe for use by many goroutines.
+// Material holds the certificates of an agent. The tls.Configs made from it always
+// use the certificates that were loaded last. It is safe for concurrent use.
 type Material struct {
 	options Options
 	now     atomic.Pointer[files]
 }
 
-// files are what stood in the files at one time.
+// files is the content of the files when they were read.
 type files struct {
 	own   tls.Certificate
 	leaf  *x509.Certificate
 	roots *x509.CertPool
-	ca    string // where the roots stood
+	ca    string // path of the roots
 }
 
 // Load reads the files.
@@ -50,8 +50,8 @@ func Load(o Options) (*Material, error) {
 	return m, m.Reload()
 }
 
-// Reload reads the files again. If something is wrong with them, what was read
-// before stays. Connections that are open stay as they are.
+// Reload reads the files again. After an error the previous certificates stay in
+// use. Open connections are not affected.
 func (m *Material) Reload() error {
 	f, err := read(m.options)
 	if err != nil {
@@ -61,10 +61,10 @@ func (m *Material) Reload() error {
 	return nil
 }
 
-// Leaf is the agent's own certificate.
+// Leaf returns the agent's own certificate.
 func (m *Material) Leaf() *x509.Certificate { return m.now.Load().leaf }
 
-// fileMost is how large a file of certificates may be.
+// fileMost is the size limit of a certificate file, in bytes.
 const fileMost = 1 << 20
 
 func readFile(what, path string) ([]byte, error) {
@@ -120,15 +120,14 @@ func read(o Options) (*files, error) {
 	if f.roots == nil {
 		return f, nil
 	}
-	// Whether its time has come is for others to judge: it may yet.
+	// The dates are not checked here: a certificate may become valid later.
 	if err := f.check(chain, x509.ExtKeyUsageAny, "", f.leaf.NotBefore.Add(time.Second)); err != nil {
 		return nil, fmt.Errorf("cert_file: %s: %w", o.Cert, err)
 	}
 	return f, nil
 }
 
-// Pool returns the authorities in a PEM text, of which there must be one at
-// least.
+// Pool returns the authorities in a PEM text. There must be at least one.
 func Pool(text []byte) (*x509.CertPool, error) {
 	all, err := Parse(text)
 	if err != nil {
@@ -141,8 +140,8 @@ func Pool(text []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Parse returns the certificates in a PEM text, of which there must be one at
-// least. Other blocks are passed over.
+// Parse returns the certificates in a PEM text. There must be at least one. Other
+// blocks are skipped.
 func Parse(text []byte) (all []*x509.Certificate, err error) {
 	for {
 		var b *pem.Block
@@ -159,19 +158,18 @@ func Parse(text []byte) (all []*x509.Certificate, err error) {
 		all = append(all, c)
 	}
 	if all == nil {
-		return nil, errors.New("no certificate in PEM is in it")
+		return nil, errors.New("contains no PEM certificate")
 	}
 	return all, nil
 }
 
-// check says what is wrong with a chain that somebody shows, if anything. name
-// may be empty.
+// check verifies the chain of a peer's certificates. name may be empty.
 func (f *files) check(chain []*x509.Certificate, usage x509.ExtKeyUsage, name string, now time.Time) error {
 	switch {
 	case len(chain) == 0:
-		return errors.New("no certificate is shown")
-	case f.roots == nil: // which would mean those of the system
-		return errors.New("ca_file is missing: no authority is believed")
+		return errors.New("the peer has no certificate")
+	case f.roots == nil: // Verify would use the roots of the system
+		return errors.New("ca_file is missing: no authority is trusted")
 	}
 	leaf, between := chain[0], x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -189,33 +187,32 @@ func (f *files) check(chain []*x509.Certificate, usage x509.ExtKeyUsage, name st
 	case isInvalid && invalid.Reason == x509.IncompatibleUsage:
 		return fmt.Errorf("the certificate is %s: its key usage does not allow this side of a connection", Describe(leaf))
 	case isUnknown:
-		return fmt.Errorf("the certificate is %s: it is signed by %.80q, which is none of the authorities in %s (ca_file)", Describe(leaf), leaf.Issuer.CommonName, f.ca)
+		return fmt.Errorf("the certificate is %s: it is signed by %.80q, which is not an authority in %s (ca_file)", Describe(leaf), leaf.Issuer.CommonName, f.ca)
 	default:
 		return fmt.Errorf("the certificate is %s: %w", Describe(leaf), err)
 	}
 	if name != "" && !hasName(leaf, name) {
-		return fmt.Errorf("the certificate is %s: wanted is %s", Describe(leaf), name)
+		return fmt.Errorf("the certificate is %s: want %s", Describe(leaf), name)
 	}
 	return nil
 }
 
-// Warnings says what an operator should know of the agent's own certificate.
+// Warnings returns warnings about the dates of the agent's own certificate.
 func (m *Material) Warnings(now time.Time) []string {
 	leaf := m.Leaf()
 	switch left := leaf.NotAfter.Sub(now); {
 	case now.Before(leaf.NotBefore):
 		return []string{fmt.Sprintf("tls: the certificate in %s is not valid before %s", m.options.Cert, leaf.NotBefore.UTC().Format(time.RFC3339))}
 	case left < 0:
-		return []string{fmt.Sprintf("tls: the certificate in %s expired at %s; nobody takes it", m.options.Cert, leaf.NotAfter.UTC().Format(time.RFC3339))}
+		return []string{fmt.Sprintf("tls: the certificate in %s expired at %s and is not accepted any more", m.options.Cert, leaf.NotAfter.UTC().Format(time.RFC3339))}
 	case left < 14*24*time.Hour:
 		return []string{fmt.Sprintf("tls: the certificate in %s expires at %s", m.options.Cert, leaf.NotAfter.UTC().Format(time.RFC3339))}
 	}
 	return nil
 }
 
-// A connection that is taken up again by a ticket would not be checked by what
-// was read since. Connections between agents are few and long, and those of
-// people few.
+// Session tickets are off: a resumed connection would not be checked against
+// certificates loaded since. There are few connections, so resuming saves little.
 func (m *Material) base() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true,
@@ -224,8 +221,8 @@ func (m *Material) base() *tls.Config {
 	}
 }
 
-// Accept is for connections of agents: each must show a certificate of an
-// authority.
+// Accept returns a configuration for incoming connections of agents: each must show
+// a certificate of a trusted authority.
 func (m *Material) Accept() *tls.Config {
 	c := m.base()
 	m.wantClient(c)
@@ -239,25 +236,25 @@ func (m *Material) wantClient(c *tls.Config) {
 	}
 }
 
-// Dial is for connections to agents. Whoever dials sets ServerName to what the
-// far end must be.
+// Dial returns a configuration for connections to agents. The caller sets
+// ServerName to the name that the far end must have.
 func (m *Material) Dial() *tls.Config {
 	c := m.base()
-	c.InsecureSkipVerify = true // VerifyConnection does it, with what was read last
+	c.InsecureSkipVerify = true // VerifyConnection verifies, with the certificates loaded last
 	c.VerifyConnection = func(s tls.ConnectionState) error {
 		name := s.ServerName
 		if !m.options.CheckNames {
 			name = ""
 		} else if name == "" {
-			return errors.New("nobody said what the far end must be")
+			return errors.New("ServerName is missing: the far end cannot be checked")
 		}
 		return m.now.Load().check(s.PeerCertificates, x509.ExtKeyUsageServerAuth, name, time.Now())
 	}
 	return c
 }
 
-// HTTPS is for the HTTP API. It speaks HTTP/1.1 alone, so that what bounds
-// connections bounds requests.
+// HTTPS returns a configuration for the HTTP API. It allows HTTP/1.1 only, so that
+// the limit of connections is also one of requests.
 func (m *Material) HTTPS() *tls.Config {
 	c := m.base()
 	c.NextProtos = []string{"http/1.1"}
@@ -270,8 +267,8 @@ func (m *Material) HTTPS() *tls.Config {
 	return c
 }
 
-// Roles checks that the agent's own certificate says what others will want of
-// it: that of a server of the region, or at least that of an agent.
+// Roles checks that the agent's own certificate has the role that its peers will
+// require: server of the region, or for a client either role.
 func (m *Material) Roles(region string, server bool) error {
 	wanted := []string{ClientName(region), ServerName(region)}
 	if server {
@@ -281,5 +278,5 @@ func (m *Material) Roles(region string, server bool) error {
 	if slices.ContainsFunc(wanted, func(name string) bool { return hasName(leaf, name) }) {
 		return nil
 	}
-	return fmt.Errorf("the certificate in %s is %s: wanted is %s", m.options.Cert, Describe(leaf), wanted[0])
+	return fmt.Errorf("the certificate in %s is %s: want %s", m.options.Cert, Describe(leaf), wanted[0])
 }

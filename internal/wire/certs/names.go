@@ -1,15 +1,13 @@
-// Package certs is who is who by certificate: the names that say what an agent
-// is, the files that an agent proves itself with, and the making of
-// authorities and certificates.
+// Package certs handles the certificates of agents: the names that give an agent
+// its role, the files it loads, and creating authorities and certificates.
 //
-// What it keeps true: TLS 1.3 between agents, and nothing below 1.2 anywhere;
-// both ends of a connection between agents show a certificate of one of the
-// authorities of the configuration; files are read whole or not at all, also
-// when they are read again; an error says which certificate is meant, what is
-// wanted of it, and what it has. The far end is told no more than that its
-// certificate is bad.
+// It guarantees: TLS 1.3 between agents, and at least 1.2 for HTTPS; both ends of
+// a connection between agents show a certificate of a configured authority; files
+// are loaded, and loaded again, all or none; an error names the certificate, what
+// it must have and what it has. The far end learns only that its certificate is
+// bad.
 //
-// The names are those of Nomad's certificates, so that existing ones serve:
+// The names are those of Nomad's certificates, so that existing ones work:
 // server.<region>.nomad, client.<region>.nomad, cli.<region>.nomad.
 package certs
 
@@ -20,19 +18,19 @@ import (
 	"strings"
 )
 
-// domain is what every name of a role ends with. Nomad's agents want it
-// whatever domain an authority was made for.
+// domain is the suffix of every role name. Nomad's agents require it, whatever the
+// domain of the authority.
 const domain = "nomad"
 
-// ServerName is the name that the certificate of a server of the region has.
+// ServerName returns the certificate name of a server of the region.
 func ServerName(region string) string { return roleName("server", region) }
 
-// ClientName is the name that the certificate of an agent of the region has.
+// ClientName returns the certificate name of a client agent of the region.
 func ClientName(region string) string { return roleName("client", region) }
 
 func roleName(role, region string) string { return role + "." + region + "." + domain }
 
-// Role is what a certificate says its holder is. It may say several things.
+// Role is the set of roles that a certificate gives its holder.
 type Role uint8
 
 // The roles, as a server of one region sees them.
@@ -43,7 +41,7 @@ const (
 	None    Role = 0         // none of these: a person's certificate, an agent of another region, a stranger's
 )
 
-// Is says whether r is all that want says.
+// Is reports whether r has all roles of want.
 func (r Role) Is(want Role) bool { return r&want == want }
 
 func (r Role) String() string {
@@ -62,9 +60,9 @@ func (r Role) String() string {
 	return strings.Join(all, " and ")
 }
 
-// RoleOf returns what the certificate says to a server of the region. With
-// unnamed, a certificate without the name of any role is a server's: so it was
-// for agents that do not check names.
+// RoleOf returns the roles of a certificate, for a server of the region. With
+// unnamed, a certificate without any role name counts as a server's, for agents
+// that do not check names.
 func RoleOf(cert *x509.Certificate, region string, unnamed bool) (r Role) {
 	named := false
 	for _, name := range cert.DNSNames {
@@ -97,7 +95,7 @@ func splitRole(name string) (role, region string, ok bool) {
 	return role, region, true
 }
 
-// Describe names a certificate for a person: whose it is, the names it has.
+// Describe returns a certificate's common name and other names, for messages.
 func Describe(c *x509.Certificate) string {
 	var names []string
 	names = append(names, c.DNSNames...)
@@ -111,7 +109,7 @@ func Describe(c *x509.Certificate) string {
 	return fmt.Sprintf("%.80q, which has %.400s", c.Subject.CommonName, has)
 }
 
-// hasName says whether the certificate has the name or address.
+// hasName reports whether the certificate has the name or address.
 func hasName(c *x509.Certificate, name string) bool {
 	if net.ParseIP(name) != nil {
 		name = "[" + name + "]"

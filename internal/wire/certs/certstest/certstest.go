@@ -1,5 +1,5 @@
-// Package certstest makes authorities and certificates for tests. Their files
-// are in the folder of the test and go with it.
+// Package certstest creates authorities and certificates for tests, in the
+// temporary folder of the test.
 package certstest
 
 import (
@@ -43,17 +43,17 @@ func (ca *CA) write(name string, text []byte) string {
 	return path
 }
 
-// Files are those of one certificate.
+// Files are the paths of a certificate, its key and its authority.
 type Files struct{ CA, Cert, Key string }
 
-// Issue makes a certificate with the name, good for an hour.
+// Issue creates a certificate with the name, valid for an hour.
 func (ca *CA) Issue(name string) Files {
 	ca.t.Helper()
 	return ca.IssueFor(name, certs.Life{From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Hour)})
 }
 
-// IssueFor makes a certificate with the name that is good for a time. One with
-// the same name from before is replaced.
+// IssueFor creates a certificate with the name and validity. It replaces an earlier
+// one with the same name.
 func (ca *CA) IssueFor(name string, life certs.Life) Files {
 	ca.t.Helper()
 	cert, key, err := ca.a.Issue(certs.Request{
@@ -66,7 +66,7 @@ func (ca *CA) IssueFor(name string, life certs.Life) Files {
 	return Files{ca.File, ca.write(name+".pem", cert), ca.write(name+"-key.pem", key)}
 }
 
-// Material loads the files as an agent does that checks names.
+// Material loads the files, with CheckNames.
 func (f Files) Material(t testing.TB) *certs.Material {
 	t.Helper()
 	m, err := certs.Load(certs.Options{CA: f.CA, Cert: f.Cert, Key: f.Key, CheckNames: true})
