@@ -40,10 +40,11 @@ type Alloc struct {
 
 // AllocMore holds what few allocations have.
 type AllocMore struct {
-	Previous           AllocID // the allocation this one replaces
-	Next               AllocID // the allocation that replaces this one
-	FollowupEval       EvalID  // the delayed evaluation that will replace it
-	DesiredDescription string
+	Previous           AllocID    // the allocation this one replaces
+	Next               AllocID    // the allocation that replaces this one
+	FollowupEval       EvalID     // the delayed evaluation that will replace it
+	DesiredDescription string     // why it stops, as people read it
+	StopReason         StopReason `msgpack:"-"` // why it stops; it is stored as DesiredDescription
 	ClientDescription  string
 	DeploymentID       DeploymentID
 	DeploymentStatus   *AllocDeploymentStatus
@@ -267,5 +268,5 @@ func (a *Alloc) Spent() bool {
 		return false
 	}
 	m := a.Rest()
-	return m.DesiredDescription == StopMigrated && m.Next.IsZero()
+	return m.StopReason == StopMigrated && m.Next.IsZero()
 }

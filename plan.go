@@ -48,43 +48,23 @@ type DeviceGrant struct {
 
 // AllocStop stops an allocation, or notes what became of it.
 type AllocStop struct {
-	ID          AllocID
-	Description string
-	// Client is ClientLost when its node is gone; ClientUnknown when it is not
-	// heard and waited for: then it is not stopped; else ClientPending: as the
-	// agent says.
+	ID         AllocID
+	StopReason StopReason
+	Text       string // the reason, with StopOther
+	// Client is ClientLost when its node is gone; ClientUnknown when its node is
+	// disconnected and is waited for: then the allocation is not stopped; else
+	// ClientPending: as the agent says.
 	Client       ClientStatus
 	FollowupEval EvalID // with it: do not stop, only point to the evaluation that will replace it
 }
 
-// Why an allocation stops, as its DesiredDescription says it.
-const (
-	StopSurplus   = "the job wants fewer instances of the group"
-	StopReplaced  = "replaced: its tasks changed with the job"
-	StopUnfit     = "replaced: its node no longer meets the job's conditions"
-	StopNodeLost  = "its node is down"
-	StopFailed    = "replaced: it failed"
-	StopGroupGone = "the job no longer has the group"
-	StopNotMet    = "its node no longer meets the job's conditions"
-	StopJobEnded  = "the job was stopped"
-	StopOldJob    = "it belongs to an earlier job of the same name"
-	StopMigrated  = "migrated: its node is drained"
-	StopWanted    = "a user stopped it, to be placed anew"
-	StopAway      = "its node was not heard for too long"
-	StopRejoined  = "another one of its name was kept when its client reconnected"
-	StopCanary    = "a canary of a deployment that did not promote it"
-	StopOrphan    = "a user stopped it; it has no job that would replace it"
-	StopForced    = "its job was deleted by force, and its end not waited for"
-	StopDone      = "the batch instance of its name has finished"
-	StopPEGone    = "its processing element is gone"
-	StopPELaunch  = "its processing element was launched anew"
-)
-
-// What becomes of an allocation that does not stop, as its ClientDescription
-// says it.
-const (
-	UnknownAway = "its node is disconnected"
-)
+// Description returns the reason as people read it.
+func (s *AllocStop) Description() string {
+	if s.StopReason == StopOther {
+		return s.Text
+	}
+	return s.StopReason.String()
+}
 
 // Refusal says why a placement of a plan was not committed.
 type Refusal struct {

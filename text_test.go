@@ -30,12 +30,7 @@ var mayRead = map[string]string{
 	"internal/api/page.go accepts":       "pointerstructure has one error for a field that does not exist and for an element that is missing",
 	"internal/cli/data.go templateFault": "text/template has no error type for an unknown field; this words the message",
 	"client/tls.go distrust":             "crypto/tls does not export the type of an alert; this words the message",
-	"alloc.go Spent":                     stopReason, "internal/invariant/scheduled.go unproven": stopReason, "internal/schedule/reconcile/judge.go awaitsReplacement": stopReason,
-	"internal/schedule/reconcile/judge.go replaceOwed": stopReason, "internal/schedule/reconcile/system.go underWay": stopReason,
-	"internal/schedule/spare.go spare": stopReason, "internal/streams/submit/launch.go ended": stopReason,
 }
-
-const stopReason = "the reasons of stops are not an enum yet"
 
 // No decision reads a text that is meant for people: to reword a message must
 // change nothing else. Decisions read enums: the kind and code of an error, the

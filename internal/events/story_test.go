@@ -92,7 +92,7 @@ func (x *teller) command(l *statetest.Line) state.Command {
 		}
 		for a := range snap.AllocsOf(j.Key()) {
 			if l.Int(x.t, "stop", 0) == 1 {
-				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, Description: "stopped"})
+				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, StopReason: berth.StopSurplus})
 			}
 		}
 		return c

@@ -40,7 +40,7 @@ var crowd = sync.OnceValue(func() *state.Snapshot {
 		second := &state.ApplyPlan{Eval: statetest.ID[berth.Eval](2*j + 2), Now: 4, End: &state.EvalEnd{Status: berth.EvalComplete}}
 		for a := range tx.AllocsBy(first.Eval) {
 			if len(second.Stop) < each/9 {
-				second.Stop = append(second.Stop, berth.AllocStop{ID: a.ID, Description: berth.StopWanted})
+				second.Stop = append(second.Stop, berth.AllocStop{ID: a.ID, StopReason: berth.StopWanted})
 				second.Place = append(second.Place, berth.Placement{Index: a.Index, NodeID: on(j), Previous: a.ID})
 			}
 		}

@@ -70,7 +70,7 @@ func later(t *testing.T) *state.Snapshot {
 	apply(report(berth.ClientFailed, failed))
 	for e := range tx.OpenEvals(berth.EvalPending) {
 		p := plan(0, 0, berth.Placement{Index: 2, NodeID: node(2), Previous: failed.ID, Resched: true})
-		p.Eval, p.Stop = e.ID, []berth.AllocStop{{ID: failed.ID, Description: berth.StopFailed}}
+		p.Eval, p.Stop = e.ID, []berth.AllocStop{{ID: failed.ID, StopReason: berth.StopFailed}}
 		p.Now = time.Minute.Nanoseconds()
 		apply(p)
 	}
@@ -263,7 +263,7 @@ func TestScheduledFinds(t *testing.T) {
 		{"a deployment of an older version", "I-25", func(s *state.Snapshot) { deployment(s).JobVersion = 6 }},
 		{"more that is unproven than may be", "I-27", func(s *state.Snapshot) {
 			old := s.Alloc(allocOf(s, web, 2).Rest().Previous)
-			more(old, func(m *berth.AllocMore) { m.DesiredDescription = berth.StopReplaced })
+			more(old, func(m *berth.AllocMore) { m.StopReason = berth.StopReplaced })
 			before := *old.Job
 			before.Version = deployment(s).JobVersion - 1
 			old.Job = &before

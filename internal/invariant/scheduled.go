@@ -79,7 +79,7 @@ func (c *scheduled) unproven(a *berth.Alloc) {
 		return
 	}
 	d, p := c.Deployment(m.DeploymentID), c.Alloc(m.Previous)
-	if d == nil || !d.Active() || p == nil || a.CreateIndex < d.CreateIndex || p.Rest().DesiredDescription != berth.StopReplaced || p.Job.Version+1 < d.JobVersion {
+	if d == nil || !d.Active() || p == nil || a.CreateIndex < d.CreateIndex || p.Rest().StopReason != berth.StopReplaced || p.Job.Version+1 < d.JobVersion {
 		return
 	}
 	k := step{d.ID, a.Group.Name}

@@ -17,7 +17,7 @@ import (
 func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 	stops := map[berth.AllocID]int{}
 	for i, s := range d.plan.Stop {
-		if s.Description == berth.StopReplaced {
+		if s.StopReason == berth.StopReplaced {
 			stops[s.ID] = i
 		}
 	}

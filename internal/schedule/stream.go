@@ -55,11 +55,11 @@ func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Cou
 		why, lost := d.stopReason(v, a)
 		switch {
 		case lost:
-			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a.ID, Description: why, Client: berth.ClientLost})
+			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a.ID, StopReason: why, Client: berth.ClientLost})
 			c.Stop++
 		case !a.Wanted():
-		case why != "":
-			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a.ID, Description: why})
+		case why != berth.StopNone:
+			d.plan.Stop = append(d.plan.Stop, berth.AllocStop{ID: a.ID, StopReason: why})
 			c.Stop++
 		default:
 			v.Keep(a)
@@ -68,9 +68,9 @@ func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Cou
 	}
 }
 
-// stopReason returns why an allocation that has not ended must stop, "" if it
+// stopReason returns why an allocation that has not ended must stop, StopNone if it
 // may stay. lost reports that it stopped together with its node.
-func (d *decider) stopReason(v *placement.View, a *berth.Alloc) (why string, lost bool) {
+func (d *decider) stopReason(v *placement.View, a *berth.Alloc) (why berth.StopReason, lost bool) {
 	n := d.snap.Node(a.NodeID)
 	switch {
 	case n == nil || n.Status == berth.NodeDown:
@@ -99,7 +99,7 @@ func (d *decider) stopReason(v *placement.View, a *berth.Alloc) (why string, los
 	case a.Rest().Migrate && n.Draining():
 		return berth.StopMigrated, false
 	}
-	return "", false
+	return berth.StopNone, false
 }
 
 // placeStream finds a node for each processing element that waits for one, the

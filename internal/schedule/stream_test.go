@@ -200,7 +200,7 @@ func TestStreamStops(t *testing.T) {
 		t.Errorf("again: %+v", d.Plan)
 	}
 	w.log.Must(t, &state.FailSubmission{Key: k, UID: uid, Error: "no"})
-	if d := w.decide(k); len(d.Plan.Stop) != 1 || d.Plan.Stop[0].Description != berth.StopJobEnded {
+	if d := w.decide(k); len(d.Plan.Stop) != 1 || d.Plan.Stop[0].StopReason != berth.StopJobEnded {
 		t.Errorf("given up: %+v", d.Plan.Stop)
 	}
 }

@@ -217,9 +217,9 @@ func (w *nodeWorld) did(before *state.Snapshot, p *state.ApplyPlan) (said []stri
 		case now.Client == berth.ClientUnknown && was.Client != now.Client:
 			say("unknown", now)
 		case now.Client == berth.ClientLost && was.Client != now.Client:
-			say("lost, "+s.Description+",", now)
+			say("lost, "+s.Description()+",", now)
 		default:
-			say("stopped, "+s.Description+",", now)
+			say("stopped, "+s.Description()+",", now)
 		}
 	}
 	for _, id := range p.Update {

@@ -112,7 +112,7 @@ func (tx *Tx) markUnknown(s berth.AllocStop, now int64) {
 	a, more := old.With()
 	// The agent must see the change, so that it reports the allocation again.
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
-	a.Client, more.ClientDescription, more.UnknownSince = berth.ClientUnknown, s.Description, now
+	a.Client, more.ClientDescription, more.UnknownSince = berth.ClientUnknown, s.Description(), now
 	tx.changeAlloc(old, a)
 }
 

@@ -160,13 +160,13 @@ func (tx *Tx) liveOf(all iter.Seq[*berth.Alloc], keep func(*berth.Alloc) bool) (
 
 // lose marks an allocation as lost: with its node, or because nobody waits for
 // its end. When its agent reconnects, it stops what still runs.
-func (tx *Tx) lose(old *berth.Alloc, why string, now int64) {
+func (tx *Tx) lose(old *berth.Alloc, why berth.StopReason, now int64) {
 	a, more := old.With()
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
 	if old.Wanted() {
-		a.Desired, more.DesiredDescription = berth.DesiredStop, why
+		a.Desired, more.StopReason, more.DesiredDescription = berth.DesiredStop, why, why.String()
 	}
-	a.Client, more.ClientDescription, more.UnknownSince = berth.ClientLost, why, 0
+	a.Client, more.ClientDescription, more.UnknownSince = berth.ClientLost, why.String(), 0
 	tx.changeAlloc(old, a)
 }
 
@@ -183,13 +183,13 @@ func (tx *Tx) loseOrphans(n *berth.Node, now int64) {
 }
 
 // stopOrphan stops an allocation that nothing will replace.
-func (tx *Tx) stopOrphan(old *berth.Alloc, why string, noDelay bool, now int64) {
+func (tx *Tx) stopOrphan(old *berth.Alloc, why berth.StopReason, noDelay bool, now int64) {
 	if !old.Live() {
 		return
 	}
 	a, more := old.With()
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
-	a.Desired, more.DesiredDescription = berth.DesiredStop, why
+	a.Desired, more.StopReason, more.DesiredDescription = berth.DesiredStop, why, why.String()
 	more.NoShutdownDelay = more.NoShutdownDelay || noDelay
 	tx.changeAlloc(old, a)
 }

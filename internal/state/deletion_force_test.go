@@ -45,7 +45,7 @@ func TestForcedDeletion(t *testing.T) {
 			last = a
 		}
 		n := s.Node(last.NodeID)
-		if m := last.Rest(); m.DesiredDescription != berth.StopForced || m.ClientDescription != berth.StopForced || last.AllocModifyIndex != s.Index || s.Usage(n.Number).Changed != s.Index {
+		if m := last.Rest(); m.StopReason != berth.StopForced || m.ClientDescription != berth.StopForced.String() || last.AllocModifyIndex != s.Index || s.Usage(n.Number).Changed != s.Index {
 			t.Errorf("it is lost like %+v, changed for its agent at %d, of node %s at %d", m, last.AllocModifyIndex, n.Status, s.Usage(n.Number).Changed)
 		}
 		was := told(s)

@@ -193,7 +193,7 @@ func TestOrphans(t *testing.T) {
 	}
 	log.Must(t, statetest.Register(sized(t, 2, ""), 3), &state.ApplyPlan{
 		Eval: statetest.ID[berth.Eval](3), Now: 8, // of a scheduler that saw neither the job's end nor the mark
-		Stop:  []berth.AllocStop{{ID: all[0].ID, Description: berth.StopOldJob}},
+		Stop:  []berth.AllocStop{{ID: all[0].ID, StopReason: berth.StopOldJob}},
 		Place: []berth.Placement{{NodeID: statetest.ID[berth.Node](1)}},
 	})
 	wantTold(t, store, "there; run running orphan; run running orphan; run pending")

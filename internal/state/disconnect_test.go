@@ -93,7 +93,7 @@ func (w *away) says(a *berth.Alloc, c berth.ClientStatus) *state.ReportAllocs {
 
 func (w *away) unknown(a *berth.Alloc) {
 	w.t.Helper()
-	w.plan(&state.ApplyPlan{Stop: []berth.AllocStop{{ID: a.ID, Description: berth.UnknownAway, Client: berth.ClientUnknown}}})
+	w.plan(&state.ApplyPlan{Stop: []berth.AllocStop{{ID: a.ID, StopReason: berth.UnknownAway, Client: berth.ClientUnknown}}})
 }
 
 func (w *away) is(id berth.AllocID, c berth.ClientStatus, d berth.DesiredStatus) *berth.Alloc {
@@ -113,7 +113,7 @@ func TestUnknownAndBack(t *testing.T) {
 	w.unknown(w.first)
 	a := w.is(w.first.ID, berth.ClientUnknown, berth.DesiredRun)
 	s := w.store.Snapshot()
-	if a.Rest().UnknownSince != 100 || a.Rest().ClientDescription != berth.UnknownAway || a.AllocModifyIndex <= w.first.AllocModifyIndex {
+	if a.Rest().UnknownSince != 100 || a.Rest().ClientDescription != berth.UnknownAway.String() || a.AllocModifyIndex <= w.first.AllocModifyIndex {
 		t.Errorf("unknown since %d, %q; its agent sees it at %d", a.Rest().UnknownSince, a.Rest().ClientDescription, a.AllocModifyIndex)
 	}
 	if u := s.Usage(s.Node(node(1)).Number); u.Allocs != 1 || u.Used.CPU != 100 || u.Changed != a.AllocModifyIndex {
@@ -181,7 +181,7 @@ func TestUnknownOnlyWhileDisconnected(t *testing.T) {
 	}
 	w := newAway(t, "service")
 	w.status(1, berth.NodeDisconnected)
-	w.plan(&state.ApplyPlan{Stop: []berth.AllocStop{{ID: w.first.ID, Description: berth.StopSurplus}}})
+	w.plan(&state.ApplyPlan{Stop: []berth.AllocStop{{ID: w.first.ID, StopReason: berth.StopSurplus}}})
 	w.unknown(w.first)
 	w.is(w.first.ID, berth.ClientRunning, berth.DesiredStop)
 	w.says(w.first, berth.ClientComplete)
@@ -199,7 +199,7 @@ func TestUnknownIsLost(t *testing.T) {
 		w.status(1, berth.NodeDisconnected)
 		w.unknown(w.first)
 		w.status(1, status)
-		w.plan(&state.ApplyPlan{Stop: []berth.AllocStop{{ID: w.first.ID, Description: berth.StopAway, Client: berth.ClientLost}}})
+		w.plan(&state.ApplyPlan{Stop: []berth.AllocStop{{ID: w.first.ID, StopReason: berth.StopAway, Client: berth.ClientLost}}})
 		w.is(w.first.ID, want, berth.DesiredStop)
 		s := w.store.Snapshot()
 		if used := s.Usage(s.Node(node(1)).Number).Allocs; (used == 0) != (want == berth.ClientLost) {
@@ -251,7 +251,7 @@ func TestUnknownSharesItsName(t *testing.T) {
 	}
 	// The one that stands in fails and is replaced.
 	w.says(second, berth.ClientFailed)
-	if r := w.plan(&state.ApplyPlan{Place: []berth.Placement{{NodeID: node(3), Previous: second.ID}}, Stop: []berth.AllocStop{{ID: second.ID, Description: berth.StopFailed}}}); len(r) != 0 {
+	if r := w.plan(&state.ApplyPlan{Place: []berth.Placement{{NodeID: node(3), Previous: second.ID}}, Stop: []berth.AllocStop{{ID: second.ID, StopReason: berth.StopFailed}}}); len(r) != 0 {
 		t.Fatalf("what stands in cannot be replaced: %+v", r)
 	}
 	third := w.alloc(3)
@@ -266,7 +266,7 @@ func TestUnknownSharesItsName(t *testing.T) {
 	if r := w.plan(&state.ApplyPlan{Place: []berth.Placement{{NodeID: node(2)}}}); len(r) != 1 {
 		t.Fatal("a third allocation has the name")
 	}
-	w.plan(&state.ApplyPlan{Stop: []berth.AllocStop{{ID: third.ID, Description: berth.StopRejoined}}})
+	w.plan(&state.ApplyPlan{Stop: []berth.AllocStop{{ID: third.ID, StopReason: berth.StopRejoined}}})
 	if r := w.plan(&state.ApplyPlan{Place: []berth.Placement{{NodeID: node(2)}}}); len(r) != 1 {
 		t.Fatal("another allocation took the name of one that came back")
 	}

@@ -178,7 +178,7 @@ func (c *MigrateAllocs) Apply(tx *Tx) error {
 		a.ModifyTime, more.Migrate = c.Now, true
 		if c.Stop || old.Orphaned || j == nil {
 			a.AllocModifyIndex = tx.Index
-			a.Desired, more.DesiredDescription = berth.DesiredStop, berth.StopMigrated
+			a.Desired, more.StopReason, more.DesiredDescription = berth.DesiredStop, berth.StopMigrated, berth.StopMigrated.String()
 		}
 		tx.changeAlloc(old, a)
 		if j != nil && !old.Orphaned && !seen[j.UID] {

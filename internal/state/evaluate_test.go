@@ -89,7 +89,7 @@ func TestEvaluateJob(t *testing.T) {
 	}
 	log.Must(t, &state.ApplyPlan{Eval: statetest.ID[berth.Eval](22), Now: 6,
 		Place: []berth.Placement{{NodeID: after["a"].NodeID, Previous: after["a"].ID, Resched: true}},
-		Stop:  []berth.AllocStop{{ID: after["a"].ID, Description: berth.StopFailed}}})
+		Stop:  []berth.AllocStop{{ID: after["a"].ID, StopReason: berth.StopFailed}}})
 	next := groups(store.Snapshot())["a"]
 	if next.Rest().Previous != after["a"].ID || next.Rest().ForceReschedule {
 		t.Errorf("%+v, %+v", next, next.More)

@@ -300,7 +300,9 @@ func loadAlloc(l *loader, r *codec.Reader) error {
 		a.Tasks = berth.TaskStatesPack(r.Text())
 	}
 	if flags&allocMore != 0 {
-		a.More = read[berth.AllocMore](r)
+		if a.More = read[berth.AllocMore](r); a.More != nil {
+			a.More.StopReason = codec.StopReason(a.More.DesiredDescription)
+		}
 	}
 	if r.Err() != nil {
 		return nil

@@ -120,10 +120,10 @@ func (tx *Tx) stop(s berth.AllocStop, now int64) {
 	a, more := old.With()
 	a.ModifyTime, a.AllocModifyIndex = now, tx.Index
 	if old.Wanted() {
-		a.Desired, more.DesiredDescription = berth.DesiredStop, s.Description
+		a.Desired, more.StopReason, more.DesiredDescription = berth.DesiredStop, s.StopReason, s.Description()
 	}
 	if lost {
-		a.Client, more.ClientDescription, more.UnknownSince = berth.ClientLost, s.Description, 0
+		a.Client, more.ClientDescription, more.UnknownSince = berth.ClientLost, s.Description(), 0
 	}
 	tx.changeAlloc(old, a)
 }

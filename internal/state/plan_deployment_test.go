@@ -177,7 +177,7 @@ func TestPlanPlacesCanaries(t *testing.T) {
 		t.Errorf("a second canary of the name, and a second instance: %v, %+v", err, p.Refused)
 	}
 	w.must(&state.ApplyPlan{
-		Stop:  []berth.AllocStop{{ID: old.ID, Description: berth.StopMigrated}},
+		Stop:  []berth.AllocStop{{ID: old.ID, StopReason: berth.StopMigrated}},
 		Place: []berth.Placement{{Index: 1, NodeID: node(2), Previous: old.ID, Before: true}},
 	})
 	all := w.allocs()
@@ -224,7 +224,7 @@ func TestPlanAllAtOnce(t *testing.T) {
 	first := w.allocs()[0]
 	hash := w.snap.Hash()
 	p := &state.ApplyPlan{
-		Stop:  []berth.AllocStop{{ID: first.ID, Description: berth.StopReplaced}},
+		Stop:  []berth.AllocStop{{ID: first.ID, StopReason: berth.StopReplaced}},
 		Place: []berth.Placement{{NodeID: node(2), Previous: first.ID}, {Index: 1, NodeID: node(2)}},
 		End:   &state.EvalEnd{Status: berth.EvalComplete},
 	}
@@ -235,7 +235,7 @@ func TestPlanAllAtOnce(t *testing.T) {
 		t.Errorf("something was done: %x, before %x", w.snap.Hash(), hash)
 	}
 	w.must(&state.ApplyPlan{
-		Stop:  []berth.AllocStop{{ID: first.ID, Description: berth.StopReplaced}},
+		Stop:  []berth.AllocStop{{ID: first.ID, StopReason: berth.StopReplaced}},
 		Place: []berth.Placement{{NodeID: node(2), Previous: first.ID}, {Index: 1, NodeID: node(1)}},
 		End:   &state.EvalEnd{Status: berth.EvalComplete},
 	})

@@ -35,7 +35,7 @@ func (c *ApplyPlan) preempt(tx *Tx, by *berth.Alloc, gone []*berth.Alloc) {
 	for _, old := range gone {
 		a, more := old.With()
 		a.Desired, a.ModifyTime, a.AllocModifyIndex = berth.DesiredEvict, c.Now, tx.Index
-		more.DesiredDescription = "Preempted by alloc ID " + by.ID.String()
+		more.StopReason, more.DesiredDescription = berth.StopOther, "Preempted by alloc ID "+by.ID.String()
 		more.EvictedBy = by.ID
 		tx.changeAlloc(old, a)
 		by.More.Evicted = append(by.More.Evicted, old.ID)

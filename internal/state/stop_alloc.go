@@ -36,7 +36,7 @@ func (c *StopAlloc) Apply(tx *Tx) error {
 		a, more := old.With()
 		more.Relocate = true
 		if j.Type == berth.TypeStream { // whether it is launched again is decided when it has stopped
-			a.Desired, more.DesiredDescription = berth.DesiredStop, berth.StopWanted
+			a.Desired, more.StopReason, more.DesiredDescription = berth.DesiredStop, berth.StopWanted, berth.StopWanted.String()
 			a.ModifyTime, a.AllocModifyIndex = c.Now, tx.Index
 		}
 		more.NoShutdownDelay = more.NoShutdownDelay || c.NoShutdownDelay

@@ -211,11 +211,11 @@ func (c *DeleteResource) Apply(tx *Tx) error {
 }
 
 // stopPE stops the live allocations of a processing element.
-func (tx *Tx) stopPE(pe *berth.Object, why string, now int64) {
+func (tx *Tx) stopPE(pe *berth.Object, why berth.StopReason, now int64) {
 	for _, old := range tx.liveOf(tx.AllocsOfPE(pe), func(a *berth.Alloc) bool { return a.Wanted() }) {
 		a, more := old.With()
 		a.ModifyTime, a.AllocModifyIndex = now, tx.Index
-		a.Desired, more.DesiredDescription = berth.DesiredStop, why
+		a.Desired, more.StopReason, more.DesiredDescription = berth.DesiredStop, why, why.String()
 		tx.changeAlloc(old, a)
 	}
 }

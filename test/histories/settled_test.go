@@ -302,9 +302,9 @@ func (h *history) settledJob(s *state.Snapshot, k berth.JobKey, blocked waits) {
 		h.describeNode(s, s.Node(p.NodeID))
 	}
 	for _, x := range plan.Stop {
-		spared := x.Description == berth.StopReplaced && len(blocked) > 0 // it runs on while the new version has no place
+		spared := x.StopReason == berth.StopReplaced && len(blocked) > 0 // it runs on while the new version has no place
 		if x.FollowupEval.IsZero() && !lies(s, j, x.ID) && !spared && !fades(s, x.ID) {
-			h.failf("%s is to be stopped (%s) and is not", s.Alloc(x.ID).Name(), x.Description)
+			h.failf("%s is to be stopped (%s) and is not", s.Alloc(x.ID).Name(), x.Description())
 		}
 	}
 	if n := len(plan.Update); n > 0 && !steps(s, j) {

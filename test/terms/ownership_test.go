@@ -72,7 +72,7 @@ func TestForcedDeletion(t *testing.T) {
 		if n := now.Node(cut.ID); n.Status != berth.NodeReady {
 			t.Errorf("its node is %s: that was waited for", n.Status)
 		}
-		if a := now.Alloc(held.ID); now.Job(telemetryKey) != nil || a.Client != berth.ClientLost || a.Rest().ClientDescription != berth.StopForced {
+		if a := now.Alloc(held.ID); now.Job(telemetryKey) != nil || a.Client != berth.ClientLost || a.Rest().ClientDescription != berth.StopForced.String() {
 			t.Errorf("it is %s, %s", a.Client, a.Rest().ClientDescription)
 		}
 		s.quiet(now, first)

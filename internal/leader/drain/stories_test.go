@@ -140,7 +140,7 @@ func (w *world) place(l *statetest.Line) {
 	if l.Word(3) == "after" {
 		p.Previous = w.allocs[l.Word(4)]
 		if !j.TaskGroups[p.Group].Migration().StartFirst {
-			c.Stop = []berth.AllocStop{{ID: p.Previous, Description: berth.StopMigrated}}
+			c.Stop = []berth.AllocStop{{ID: p.Previous, StopReason: berth.StopMigrated}}
 		}
 	}
 	c.Place, c.JobVersion = []berth.Placement{p}, j.Version
@@ -177,11 +177,11 @@ func (w *world) plan(k berth.JobKey) *state.ApplyPlan {
 	return &state.ApplyPlan{Eval: e, Now: w.now.UnixNano()}
 }
 
-func (w *world) stop(name, why string, client berth.ClientStatus) {
+func (w *world) stop(name string, why berth.StopReason, client berth.ClientStatus) {
 	w.t.Helper()
 	a := w.alloc(name)
 	c := w.plan(a.Key())
-	c.Stop = []berth.AllocStop{{ID: a.ID, Description: why, Client: client}}
+	c.Stop = []berth.AllocStop{{ID: a.ID, StopReason: why, Client: client}}
 	w.do(c)
 }
 

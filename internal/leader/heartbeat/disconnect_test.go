@@ -57,7 +57,7 @@ func (m *term) does(n int, stop berth.AllocStop) {
 	m.t.Fatal("there is no evaluation")
 }
 
-var unknown = berth.AllocStop{Description: berth.UnknownAway, Client: berth.ClientUnknown}
+var unknown = berth.AllocStop{StopReason: berth.UnknownAway, Client: berth.ClientUnknown}
 
 // A silent node with an allocation that may come back is disconnected, and down when the time of all such allocations
 // is over. Each time its jobs are evaluated.
@@ -77,7 +77,7 @@ func TestDisconnectedThenDown(t *testing.T) {
 		if m.downs(1) != 2 {
 			t.Errorf("the node tells %d times that it was not heard", m.downs(1))
 		}
-		m.does(1, berth.AllocStop{Description: berth.StopNodeLost, Client: berth.ClientLost})
+		m.does(1, berth.AllocStop{StopReason: berth.StopNodeLost, Client: berth.ClientLost})
 		index := m.store.Snapshot().Index
 		m.pass(100 * lostAfter)
 		if now := m.store.Snapshot().Index; now != index {
@@ -118,7 +118,7 @@ func TestStoppedWhileDisconnected(t *testing.T) {
 		m.log.Must(m.t, &state.StopJob{Key: berth.JobKey{Namespace: berth.DefaultNamespace, ID: "web"}, Eval: state.EvalSeed{
 			ID: statetest.ID[berth.Eval](9), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser},
 		}, Now: 1})
-		m.does(1, berth.AllocStop{Description: berth.StopJobEnded})
+		m.does(1, berth.AllocStop{StopReason: berth.StopJobEnded})
 		m.pass(time.Minute)
 		m.wants(1, berth.NodeDown)
 	}, runs(t, waits, 1)...)

@@ -229,7 +229,7 @@ func (w *world) place(out *strings.Builder, l *statetest.Line) {
 	var leaving []berth.AllocStop
 	for _, name := range l.List("leaving") {
 		g, index := w.instance(j, name)
-		leaving = append(leaving, berth.AllocStop{ID: w.runs(j, j.TaskGroups[g].Name, index).ID, Description: berth.StopReplaced})
+		leaving = append(leaving, berth.AllocStop{ID: w.runs(j, j.TaskGroups[g].Name, index).ID, StopReason: berth.StopReplaced})
 	}
 	p := place.New(w.store.Snapshot(), j, leaving, w.seed)
 	if name := l.Word(1); name != "" {

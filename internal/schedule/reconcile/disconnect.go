@@ -45,7 +45,7 @@ func (r *reconciler) disconnected(a *berth.Alloc) bool {
 }
 
 // lostReason returns why an allocation is lost.
-func (r *reconciler) lostReason(a *berth.Alloc) string {
+func (r *reconciler) lostReason(a *berth.Alloc) berth.StopReason {
 	if n := r.Node(a.NodeID); n != nil && n.Status != berth.NodeDown {
 		return berth.StopAway
 	}
@@ -72,7 +72,7 @@ func lostAt(a *berth.Alloc, now time.Time) (at time.Time, ever bool) {
 // it is given up.
 func (g *group) waitDisconnected(a *berth.Alloc) {
 	if a.Client != berth.ClientUnknown {
-		g.Stop = append(g.Stop, berth.AllocStop{ID: a.ID, Description: berth.UnknownAway, Client: berth.ClientUnknown})
+		g.Stop = append(g.Stop, berth.AllocStop{ID: a.ID, StopReason: berth.UnknownAway, Client: berth.ClientUnknown})
 	}
 	// A time in the past means that its node is back and its agent is about to
 	// report; the report triggers its own evaluation.

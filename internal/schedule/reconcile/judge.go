@@ -21,12 +21,12 @@ type group struct {
 type slot struct {
 	index       uint32
 	canary      bool
-	keep        *berth.Alloc // has the name and stays
-	old         *berth.Alloc // has the name until one of the newest version replaces it
-	why         string       // why old is replaced
-	done        bool         // a batch instance that finished
-	placeNow    bool         // replacement is placed now
-	outgoing    *berth.Alloc // keeps running until replacement is up, which can take long if there is no capacity
+	keep        *berth.Alloc     // has the name and stays
+	old         *berth.Alloc     // has the name until one of the newest version replaces it
+	why         berth.StopReason // why old is replaced
+	done        bool             // a batch instance that finished
+	placeNow    bool             // replacement is placed now
+	outgoing    *berth.Alloc     // keeps running until replacement is up, which can take long if there is no capacity
 	replacement Missing
 	last        *berth.Alloc // the newest with the name
 	update      bool         // keep is updated in place
@@ -239,7 +239,7 @@ func awaitsReplacement(a *berth.Alloc) bool {
 	if a.Desired == berth.DesiredEvict {
 		return true
 	}
-	switch a.Rest().DesiredDescription {
+	switch a.Rest().StopReason {
 	case berth.StopReplaced, berth.StopUnfit, berth.StopNodeLost, berth.StopAway, berth.StopFailed, berth.StopMigrated, berth.StopWanted:
 		return true
 	}
@@ -265,7 +265,7 @@ func (g *group) endsWithDrain(a *berth.Alloc) bool {
 }
 
 // moveReason returns why an allocation is stopped and placed again.
-func moveReason(a *berth.Alloc) string {
+func moveReason(a *berth.Alloc) berth.StopReason {
 	if a.Rest().Relocate {
 		return berth.StopWanted
 	}
@@ -288,7 +288,7 @@ func (g *group) chooseHolder(s *slot, here []*berth.Alloc) {
 }
 
 // yieldReason returns why an allocation loses its name to another.
-func (g *group) yieldReason(a, to *berth.Alloc) string {
+func (g *group) yieldReason(a, to *berth.Alloc) berth.StopReason {
 	switch {
 	case g.differs(a, g.spec) && !g.differs(to, g.spec):
 		return berth.StopReplaced
@@ -338,7 +338,7 @@ func (g *group) decideSuccessor(s *slot, a *berth.Alloc) {
 // full cluster grants no extra attempts.
 func (g *group) replaceOwed(s *slot, a *berth.Alloc) {
 	g.replace(s, a)
-	switch a.Rest().DesiredDescription {
+	switch a.Rest().StopReason {
 	case berth.StopFailed:
 		s.replacement.Failed = s.replacement.OldVersion || !g.outdated(a)
 	case berth.StopReplaced, berth.StopUnfit:

@@ -153,7 +153,7 @@ func (d *drawn) drawAlloc(t *rapid.T, n int) *berth.Alloc {
 	more := berth.AllocMore{}
 	if rapid.IntRange(0, 3).Draw(t, "stops") == 0 {
 		a.Desired = berth.DesiredStop
-		more.DesiredDescription = rapid.SampledFrom([]string{berth.StopFailed, berth.StopNodeLost, berth.StopReplaced, berth.StopSurplus}).Draw(t, "why")
+		more.StopReason = rapid.SampledFrom([]berth.StopReason{berth.StopFailed, berth.StopNodeLost, berth.StopReplaced, berth.StopSurplus}).Draw(t, "why")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "follow-up") == 0 {
 		more.FollowupEval = statetest.ID[berth.Eval](rapid.IntRange(0, 3).Draw(t, "by"))
@@ -291,7 +291,7 @@ func (d *drawn) stop(a *berth.Alloc, more *berth.AllocMore, s berth.AllocStop) {
 		a.Client = berth.ClientLost
 	}
 	if a.Desired == berth.DesiredRun {
-		a.Desired, more.DesiredDescription = berth.DesiredStop, s.Description
+		a.Desired, more.StopReason = berth.DesiredStop, s.StopReason
 	}
 }
 

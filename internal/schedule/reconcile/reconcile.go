@@ -166,7 +166,7 @@ type versions struct {
 }
 
 // stopUnwanted stops an allocation that belongs to no group of the job.
-func (r *reconciler) stopUnwanted(a *berth.Alloc, why string) {
+func (r *reconciler) stopUnwanted(a *berth.Alloc, why berth.StopReason) {
 	switch {
 	case a.Ended():
 	case r.lost(a):
@@ -177,14 +177,14 @@ func (r *reconciler) stopUnwanted(a *berth.Alloc, why string) {
 }
 
 // stop adds a stop to the result. It must be called once per allocation.
-func (r *reconciler) stop(a *berth.Alloc, why string, client berth.ClientStatus) {
-	r.Stop = append(r.Stop, berth.AllocStop{ID: a.ID, Description: why, Client: client})
+func (r *reconciler) stop(a *berth.Alloc, why berth.StopReason, client berth.ClientStatus) {
+	r.Stop = append(r.Stop, berth.AllocStop{ID: a.ID, StopReason: why, Client: client})
 	r.counts(a.Group.Name).Stop++
 }
 
 // stopOrLose stops an allocation that loses its name, or marks it lost if its
 // node is.
-func (r *reconciler) stopOrLose(a *berth.Alloc, why string) {
+func (r *reconciler) stopOrLose(a *berth.Alloc, why berth.StopReason) {
 	if r.lost(a) {
 		r.stop(a, r.lostReason(a), berth.ClientLost)
 	} else {

@@ -219,8 +219,8 @@ func (w *world) alloc(l *statetest.Line) {
 	}
 	more := w.more(l)
 	if why := l.Text("stop", ""); why != "" {
-		a.Desired, more.DesiredDescription = berth.DesiredStop, stopReasons[why]
-		if more.DesiredDescription == "" {
+		a.Desired, more.StopReason = berth.DesiredStop, stopReasons[why]
+		if more.StopReason == berth.StopNone {
 			w.t.Fatalf("%s: why did it stop? %s", l, slices.Sorted(maps.Keys(stopReasons)))
 		}
 	}
@@ -254,7 +254,7 @@ func (w *world) more(l *statetest.Line) berth.AllocMore {
 	return more
 }
 
-var stopReasons = map[string]string{
+var stopReasons = map[string]berth.StopReason{
 	"surplus": berth.StopSurplus, "replaced": berth.StopReplaced, "lost": berth.StopNodeLost, "failed": berth.StopFailed,
 	"migrated": berth.StopMigrated, "wanted": berth.StopWanted, "away": berth.StopAway,
 }
@@ -329,7 +329,7 @@ func (w *world) show(r reconcile.Result) string {
 		case berth.ClientUnknown:
 			what = "unknown"
 		}
-		line("%s %s: %s", what, short("a", s.ID), s.Description)
+		line("%s %s: %s", what, short("a", s.ID), s.Description())
 	}
 	for _, u := range r.Update {
 		line("update %s", short("a", u))

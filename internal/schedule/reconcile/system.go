@@ -397,7 +397,7 @@ func (r *perNode) underWay(s *nodeGroup) (n int) {
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
 			at := spot{node.ID, index}
-			if a := s.previous[at]; a != nil && s.kept[at] == nil && a.Rest().DesiredDescription == berth.StopReplaced && r.feasible(s, place) {
+			if a := s.previous[at]; a != nil && s.kept[at] == nil && a.Rest().StopReason == berth.StopReplaced && r.feasible(s, place) {
 				n++
 			}
 		}
@@ -410,7 +410,7 @@ func (r *perNode) underWay(s *nodeGroup) (n int) {
 // belongs to its node.
 func (r *perNode) waitDisconnected(a *berth.Alloc) {
 	if a.Client != berth.ClientUnknown {
-		r.Stop = append(r.Stop, berth.AllocStop{ID: a.ID, Description: berth.UnknownAway, Client: berth.ClientUnknown})
+		r.Stop = append(r.Stop, berth.AllocStop{ID: a.ID, StopReason: berth.UnknownAway, Client: berth.ClientUnknown})
 	}
 	if at, ever := lostAt(a, r.Now); ever && at.After(r.Now) { // as for other jobs
 		r.followUp(a, at, berth.TriggerMaxDisconnectTimeout)

@@ -76,7 +76,7 @@ func (d *drawn) oneAtATime() {
 		b, more := a.With()
 		more.Next = berth.AllocID{}
 		if newest[at(a)] != a {
-			b.Desired, more.DesiredDescription = berth.DesiredStop, berth.StopReplaced
+			b.Desired, more.StopReason, more.DesiredDescription = berth.DesiredStop, berth.StopReplaced, berth.StopReplaced.String()
 		}
 		d.allocs[k] = b
 	}

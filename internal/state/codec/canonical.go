@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -21,6 +22,25 @@ func Canonical(v any) []byte {
 type hasher struct {
 	buf  []byte
 	seen map[uintptr]bool // pointers from the root to here
+}
+
+// storedFields are the fields of each struct that are stored, as numbers.
+var storedFields sync.Map
+
+// stored returns which fields of a struct are stored. The others follow from
+// them.
+func stored(t reflect.Type) []int {
+	if list, ok := storedFields.Load(t); ok {
+		return list.([]int)
+	}
+	var list []int
+	for i := range t.NumField() {
+		if t.Field(i).Tag.Get("msgpack") != "-" {
+			list = append(list, i)
+		}
+	}
+	storedFields.Store(t, list)
+	return list
 }
 
 func (h *hasher) word(x uint64) { h.buf = binary.AppendUvarint(h.buf, x) }
@@ -53,7 +73,7 @@ func (h *hasher) value(v reflect.Value) {
 			h.word(uint64(t.UnixNano()))
 			return
 		}
-		for i := range v.NumField() {
+		for _, i := range stored(v.Type()) {
 			h.value(v.Field(i))
 		}
 	case reflect.Slice, reflect.Array:

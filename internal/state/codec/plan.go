@@ -167,7 +167,7 @@ func (w *Writer) Stops(list []berth.AllocStop) {
 		w.ID(s.ID)
 		w.Byte(byte(s.Client))
 		w.Optional(s.FollowupEval)
-		w.Reason(s.Description)
+		w.stopReason(&s)
 	}
 }
 
@@ -179,7 +179,7 @@ func (r *Reader) Stops() []berth.AllocStop {
 		s.ID = r.ID()
 		s.Client = berth.ClientStatus(r.Below(uint64(berth.ClientUnknown)+1, "client status"))
 		s.FollowupEval = r.Optional()
-		s.Description = r.Reason()
+		r.stopReason(s)
 	}
 	return list
 }
@@ -200,39 +200,6 @@ func (r *Reader) Ports() []uint16 {
 		list[i] = uint16(r.Byte())<<8 | uint16(r.Byte())
 	}
 	return list
-}
-
-// reasons are the descriptions that the log writes as a number: append, never
-// reorder.
-var reasons = []string{
-	"", berth.StopSurplus, berth.StopReplaced, berth.StopNodeLost, berth.StopFailed, berth.StopGroupGone,
-	berth.StopJobEnded, berth.StopOldJob, berth.StopUnfit, berth.StopNotMet,
-	berth.StopMigrated, berth.StopAway, berth.StopRejoined, berth.StopCanary, berth.StopDone, berth.UnknownAway,
-}
-
-// Reason writes why an allocation was stopped.
-func (w *Writer) Reason(s string) {
-	for i, known := range reasons {
-		if s == known {
-			w.Byte(byte(i))
-			return
-		}
-	}
-	w.Byte(math.MaxUint8)
-	w.Text(s)
-}
-
-// Reason reads why an allocation was stopped.
-func (r *Reader) Reason() string {
-	switch i := r.Byte(); {
-	case i == math.MaxUint8:
-		return r.Text()
-	case int(i) < len(reasons):
-		return reasons[i]
-	default:
-		r.Damaged("description")
-		return ""
-	}
 }
 
 // Timeline writes times as differences to now.

@@ -313,9 +313,9 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 		for a := range s.AllocsOf(j.Key()) {
 			switch rapid.IntRange(0, 7).Draw(t, "stop") {
 			case 0:
-				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, Description: berth.StopSurplus})
+				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, StopReason: berth.StopSurplus})
 			case 1:
-				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, Description: "something else", Client: berth.ClientLost})
+				c.Stop = append(c.Stop, berth.AllocStop{ID: a.ID, StopReason: berth.StopOther, Text: "something else", Client: berth.ClientLost})
 			case 2: // most of these make the plan refused
 				if rapid.Bool().Draw(t, "as it is") || carries(j, a) {
 					c.Update = append(c.Update, a.ID)

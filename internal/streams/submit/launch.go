@@ -127,11 +127,11 @@ func relaunchReason(a *berth.Alloc, p berth.PEPolicy) string {
 	switch {
 	case a.Live():
 		return ""
-	case a.Client == berth.ClientLost, m.DesiredDescription == berth.StopNodeLost, m.DesiredDescription == berth.StopAway:
+	case a.Client == berth.ClientLost, m.StopReason == berth.StopNodeLost, m.StopReason == berth.StopAway:
 		return whyLost
 	case a.Desired == berth.DesiredEvict:
 		return whyPreempted
-	case m.DesiredDescription == berth.StopMigrated:
+	case m.StopReason == berth.StopMigrated:
 		return whyDrain
 	case !a.Wanted() || m.Relocate:
 		return pick(p.RestartDeleted, whyUser)
