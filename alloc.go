@@ -8,7 +8,7 @@ import (
 )
 
 // Alloc (allocation) is one instance of a group on one node. There can be
-// millions, so it holds what cannot be derived; package op shows the rest.
+// millions, so it holds only what cannot be derived; package op has the rest.
 // The job and group it points to are the version it was placed or last updated
 // in place with.
 type Alloc struct {
@@ -23,7 +23,7 @@ type Alloc struct {
 
 	Desired  DesiredStatus
 	Client   ClientStatus
-	Orphaned bool // its job is gone and let it run
+	Orphaned bool // its job was deleted and left it running
 
 	Score float32 // of its node when it was placed
 
@@ -38,7 +38,7 @@ type Alloc struct {
 	More  *AllocMore     // nil for most
 }
 
-// AllocMore holds what few allocations have.
+// AllocMore holds fields that few allocations use.
 type AllocMore struct {
 	Previous           AllocID    // the allocation this one replaces
 	Next               AllocID    // the allocation that replaces this one
@@ -54,21 +54,21 @@ type AllocMore struct {
 	Cores     []uint16      // see Grant
 	Devices   []DeviceGrant // see Grant
 	MemoryMax bool          // its tasks may use their memory_max: oversubscription was on when it was placed
-	Evicted   []AllocID     // less urgent allocations that made room for this one
-	EvictedBy AllocID       // the allocation that this one made room for
+	Evicted   []AllocID     // the victims that this one preempted
+	EvictedBy AllocID       // the allocation that preempted this one
 
-	// Migrate, Reschedule and ForceReschedule are what an operator wants of the
-	// allocation beside its desired status: to be placed anew elsewhere because
-	// its node is drained, because it failed, or whatever its policy says.
+	// Migrate, Reschedule and ForceReschedule ask for a replacement elsewhere:
+	// because the node is drained, because the allocation failed, or against its
+	// reschedule policy.
 	Migrate, Reschedule, ForceReschedule bool
 
-	// Relocate says that a user wants it stopped and placed anew, on whatever
-	// node suits now; its own does as well as another.
+	// Relocate asks for the allocation to be stopped and placed again on any
+	// suitable node, its own included.
 	Relocate bool
 
-	PE *PERef // of a stream job: what it is the instance of
+	PE *PERef // for a stream job: the launch it belongs to
 
-	UnknownSince int64 // ns since 1970: when its node was last heard, while the client status is unknown
+	UnknownSince int64 // ns since 1970: the last contact with its node, while the client status is unknown
 }
 
 var noMore AllocMore
@@ -108,18 +108,18 @@ func AllocName(job JobID, group string, index uint32) string {
 	return string(job) + "." + group + "[" + strconv.FormatUint(uint64(index), 10) + "]"
 }
 
-// Wanted says whether the allocation should run.
+// Wanted reports whether the allocation should run.
 func (a *Alloc) Wanted() bool { return a.Desired == DesiredRun }
 
-// Ended says whether its agent confirmed, or a lost node implies, that nothing
+// Ended reports whether its agent confirmed, or a lost node implies, that nothing
 // of it runs any more.
 func (a *Alloc) Ended() bool { return a.Client.Ended() }
 
-// Live says whether the allocation should run and has not ended.
+// Live reports whether the allocation should run and has not ended.
 func (a *Alloc) Live() bool { return a.Wanted() && !a.Ended() }
 
-// Occupies says whether the allocation takes room on its node: until its end
-// is confirmed, also while it is being stopped.
+// Occupies reports whether the allocation uses capacity of its node: until its
+// end is confirmed, also while it is being stopped.
 func (a *Alloc) Occupies() bool { return !a.Client.Ended() }
 
 // PortMappings returns the ports of the allocation, static ones included, with
@@ -147,7 +147,7 @@ func (a *Alloc) PortMappings(n *Node) []PortMapping {
 	return out
 }
 
-// DesiredStatus is what servers want of an allocation.
+// DesiredStatus is what servers decided for an allocation.
 type DesiredStatus uint8
 
 // The desired statuses. They only move forward: what should stop never should
@@ -178,7 +178,7 @@ func (s DesiredStatus) MarshalBinary() ([]byte, error) { return s.MarshalText() 
 // UnmarshalBinary reads what MarshalBinary wrote.
 func (s *DesiredStatus) UnmarshalBinary(b []byte) error { return s.UnmarshalText(b) }
 
-// ClientStatus is how an allocation fares on its node.
+// ClientStatus is an allocation's status on its node.
 type ClientStatus uint8
 
 // The client statuses.
@@ -193,7 +193,7 @@ const (
 
 var clientNames = []string{"pending", "running", "complete", "failed", "lost", "unknown"}
 
-// Ended says whether the status is one that no report changes any more.
+// Ended reports whether the status is final: no report changes it any more.
 func (s ClientStatus) Ended() bool {
 	return s == ClientComplete || s == ClientFailed || s == ClientLost
 }
@@ -204,7 +204,7 @@ func (s ClientStatus) String() string { return enumName(clientNames, int(s)) }
 func (s ClientStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler. An empty text is pending,
-// as an agent that has nothing to say reports it.
+// as agents send it when nothing happened yet.
 func (s *ClientStatus) UnmarshalText(b []byte) error {
 	if len(b) == 0 {
 		*s = ClientPending
@@ -245,7 +245,7 @@ type AllocDeploymentStatus struct {
 	ModifyIndex uint64
 }
 
-// AllocNetworkStatus is the address an allocation got of its own.
+// AllocNetworkStatus is an allocation's own address.
 type AllocNetworkStatus struct {
 	InterfaceName string
 	Address       string
@@ -261,8 +261,8 @@ type RescheduleEvent struct {
 	Delay          time.Duration
 }
 
-// Spent says whether a drain stopped an allocation of a job that ends of
-// itself. Nothing follows on it: it had until the deadline of the drain to end.
+// Spent reports whether a drain stopped an allocation of a batch job. It is not
+// replaced: it had until the deadline of the drain to end.
 func (a *Alloc) Spent() bool {
 	if a.Wanted() || a.Job.Type != TypeBatch && a.Job.Type != TypeSysbatch {
 		return false

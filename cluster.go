@@ -2,21 +2,20 @@ package berth
 
 import "time"
 
-// SchedulerConfig is how operators want the whole cluster scheduled.
+// SchedulerConfig holds the scheduling settings of the whole cluster.
 type SchedulerConfig struct {
 	SchedulerAlgorithm            string // binpack, spread or balanced
 	PreemptionConfig              PreemptionConfig
 	MemoryOversubscriptionEnabled bool
 	RejectJobRegistration         bool // no job may be registered
-	PauseEvalBroker               bool // no evaluation is given to a scheduler
+	PauseEvalBroker               bool // evaluations are not handed to workers
 	NodeLimitForFeasibilityChecks uint // kept for scripts that set it; every node is looked at
-	MaxStartsPerNode              uint // of one plan on one node, while others can take them; 0: no cap
+	MaxStartsPerNode              uint // per plan and node, while other nodes have capacity; 0: no limit
 	CreateIndex                   uint64
 	ModifyIndex                   uint64
 }
 
-// PreemptionConfig says jobs of which types may take the place of less urgent
-// ones.
+// PreemptionConfig holds the job types that may preempt less urgent jobs.
 type PreemptionConfig struct {
 	SystemSchedulerEnabled   bool
 	SysBatchSchedulerEnabled bool
@@ -27,21 +26,21 @@ type PreemptionConfig struct {
 // The algorithms.
 const (
 	AlgorithmBinpack  = "binpack"  // fills one node before it begins the next
-	AlgorithmSpread   = "spread"   // prefers the node with the most room
-	AlgorithmBalanced = "balanced" // fills nodes so that what is left of cpu and memory can be used together
+	AlgorithmSpread   = "spread"   // prefers the node with the most free capacity
+	AlgorithmBalanced = "balanced" // fills nodes so that their free CPU and memory can be used together
 )
 
-// DefaultSchedulerConfig is what holds until an operator says otherwise: only
-// system jobs may take the place of others.
+// DefaultSchedulerConfig returns the settings of a new cluster: only system jobs
+// may preempt others.
 var DefaultSchedulerConfig = SchedulerConfig{
 	SchedulerAlgorithm: AlgorithmBinpack,
 	PreemptionConfig:   PreemptionConfig{SystemSchedulerEnabled: true},
 }
 
-// maxStartsPerNode bounds MaxStartsPerNode; more than this is a slip.
+// maxStartsPerNode bounds MaxStartsPerNode; a higher value is a typing error.
 const maxStartsPerNode = 1_000_000
 
-// Validate fills in what is left out and returns all that is wrong.
+// Validate fills in defaults and returns every problem.
 func (c *SchedulerConfig) Validate() error {
 	var ps Problems
 	if c.SchedulerAlgorithm == "" {
@@ -62,23 +61,23 @@ func checkAlgorithm(ps *Problems, at, name string) {
 	}
 }
 
-// AutopilotConfig is how the cluster looks after its own servers.
+// AutopilotConfig holds the settings for adding and removing servers.
 type AutopilotConfig struct {
 	CleanupDeadServers      bool          // servers that failed are removed, as long as most remain
-	LastContactThreshold    time.Duration // a server that heard the leader longer ago is not healthy
-	MaxTrailingLogs         uint64        // nor is one that is more entries behind
-	MinQuorum               uint          // no server is removed if fewer voters would remain; 0: no more than the others can lose
-	ServerStabilizationTime time.Duration // a new server is healthy for so long before it votes
+	LastContactThreshold    time.Duration // a server that last heard the leader longer ago is unhealthy
+	MaxTrailingLogs         uint64        // a server that is more log entries behind is unhealthy
+	MinQuorum               uint          // no server is removed if fewer voters would remain; 0: a majority
+	ServerStabilizationTime time.Duration // how long a new server must be healthy before it votes
 	CreateIndex             uint64
 	ModifyIndex             uint64
 }
 
-// DefaultAutopilotConfig is what holds until an operator says otherwise.
+// DefaultAutopilotConfig returns the settings of a new cluster.
 var DefaultAutopilotConfig = AutopilotConfig{
 	CleanupDeadServers: true, LastContactThreshold: 200 * time.Millisecond, MaxTrailingLogs: 250, ServerStabilizationTime: 10 * time.Second,
 }
 
-// Validate returns all that is wrong.
+// Validate returns every problem.
 func (c *AutopilotConfig) Validate() error {
 	var ps Problems
 	if c.LastContactThreshold <= 0 {

@@ -51,16 +51,15 @@ const (
 	OpDistinctProperty = "distinct_property"
 )
 
-// Spread asks for allocations to be shared out over the values of an
-// attribute.
+// Spread asks for allocations to be distributed over the values of an attribute.
 type Spread struct {
 	Attribute    string
 	Weight       int            // 0 to 100, beside other spread blocks of the job and group
 	SpreadTarget []SpreadTarget `hcl:"target"`
 }
 
-// SpreadTarget is the share that one value should get. What the targets leave
-// is shared out evenly over the values that none of them names.
+// SpreadTarget is the share that one value should get. The rest is distributed
+// evenly over the values that no target names.
 type SpreadTarget struct {
 	Value   string `hcl:",label"` // "*": all values that no target names
 	Percent int    // of the group's count

@@ -22,9 +22,9 @@ type Deployment struct {
 	CreateTime         int64
 	ModifyTime         int64
 
-	// HealthIndex is when something last changed that its scheduler has to see,
-	// StepIndex when an evaluation last was raised that will: state indexes. Its
-	// next step is due while the first is the larger.
+	// HealthIndex is the state index of the last change that a scheduler must
+	// see, StepIndex that of the last evaluation raised for it. A step is due
+	// while HealthIndex is the larger.
 	HealthIndex uint64 `json:"-"`
 	StepIndex   uint64 `json:"-"`
 }
@@ -32,7 +32,7 @@ type Deployment struct {
 // Key returns the name of the deployment's job.
 func (d *Deployment) Key() JobKey { return JobKey{d.Namespace, d.JobID} }
 
-// DeploymentState is how far one group has come.
+// DeploymentState is the progress of one group.
 type DeploymentState struct {
 	PlacedCanaries    []AllocID
 	AutoRevert        bool
@@ -47,8 +47,8 @@ type DeploymentState struct {
 	UnhealthyAllocs   int
 }
 
-// DeploymentSize is how many instances of a group a deployment is about. Of a
-// job that runs on every node it changes with the nodes.
+// DeploymentSize is the number of a group's instances in a deployment. For a
+// system job it changes with the nodes.
 type DeploymentSize struct {
 	Total    int // instances
 	Canaries int // of them, those to be promoted
@@ -63,7 +63,7 @@ const (
 	DeploymentCancelled  = "cancelled"
 )
 
-// Why a deployment has its status, as its StatusDescription says it.
+// The status descriptions of a deployment.
 const (
 	DeploymentRuns        = "the deployment is running"
 	DeploymentWaits       = "the deployment is running; its canaries wait to be promoted"
@@ -77,20 +77,19 @@ const (
 	DeploymentNoNode      = "no node is left that meets the job's conditions"
 )
 
-// Past says whether a group's canaries have taken the place of what they
-// were placed beside; also of a group without canaries.
+// Past reports whether a group needs no promotion any more: its canaries were
+// promoted, or it has none.
 func (s *DeploymentState) Past() bool { return s.Promoted || s.DesiredCanaries == 0 }
 
-// Active says whether the deployment goes on.
+// Active reports whether the deployment has not ended.
 func (d *Deployment) Active() bool {
 	return d.Status == DeploymentRunning || d.Status == DeploymentPaused
 }
 
-// Waits says whether nothing happens to a group before somebody promotes its
-// canaries.
+// Waits reports whether a group waits for its canaries to be promoted.
 func (s *DeploymentState) Waits() bool { return !s.Past() && !s.AutoPromote }
 
-// Runs describes a deployment that goes on.
+// Runs returns the status description of an active deployment.
 func (d *Deployment) Runs() string {
 	for _, s := range d.TaskGroups {
 		if s.Waits() {

@@ -11,6 +11,6 @@
 // Jobs enter through package internal/admit, which fills defaults from the
 // parents down and leaves every value complete: inside the system no field
 // means "unset, look elsewhere", and a nil pointer means only that a block is
-// absent. Stored values never change; whoever wants a change copies the one
-// struct and puts the copy.
+// absent. Stored values never change: to change one, copy the struct and store
+// the copy.
 package berth

@@ -2,8 +2,8 @@ package berth
 
 import "time"
 
-// Eval (evaluation) is a durable note: something about a job changed, look at
-// it. Schedulers turn it into a plan.
+// Eval (evaluation) is a stored request to look at a job and decide what must
+// change. Schedulers turn it into a plan.
 type Eval struct {
 	ID                EvalID
 	Namespace         string
@@ -12,7 +12,7 @@ type Eval struct {
 	TriggeredBy       string
 	Cause             Cause
 	JobID             JobID
-	JobUID            UID // the incarnation meant; an evaluation does not outlive it
+	JobUID            UID // the job's incarnation; an evaluation does not outlive it
 	JobModifyIndex    uint64
 	NodeID            NodeID
 	NodeModifyIndex   uint64
@@ -24,12 +24,12 @@ type Eval struct {
 	PreviousEval      EvalID
 	BlockedEval       EvalID
 
-	// What the last decision found.
+	// The results of the last decision.
 
 	FailedTGAllocs    map[string]*AllocMetric // by group: why something could not be placed
-	QueuedAllocations map[string]int          // by group: how many wait for a place
-	Missed            *Missed                 // of a blocked evaluation: what would help
-	SnapshotIndex     uint64                  // the state decided on
+	QueuedAllocations map[string]int          // by group: how many wait to be placed
+	Missed            *Missed                 // for a blocked evaluation: what would help
+	SnapshotIndex     uint64                  // index of the state that it was decided on
 
 	Timeline    Timeline
 	CreateIndex uint64
@@ -41,7 +41,7 @@ type Eval struct {
 // Key returns the name of the evaluation's job.
 func (e *Eval) Key() JobKey { return JobKey{e.Namespace, e.JobID} }
 
-// Terminal says whether the evaluation has ended.
+// Terminal reports whether the evaluation has ended.
 func (e *Eval) Terminal() bool {
 	return e.Status == EvalComplete || e.Status == EvalFailed || e.Status == EvalCanceled
 }
@@ -55,7 +55,7 @@ const (
 	EvalCanceled = "canceled"
 )
 
-// What raises an evaluation.
+// The triggers of evaluations.
 const (
 	TriggerJobRegister          = "job-register"
 	TriggerJobDeregister        = "job-deregister"
@@ -74,12 +74,12 @@ const (
 	TriggerDeploymentWatcher    = "deployment-watcher"
 	TriggerMaxDisconnectTimeout = "max-disconnect-timeout"
 	TriggerReconnect            = "reconnect"
-	TriggerPELaunch             = "pe-launch" // of a stream job: a processing element was launched
+	TriggerPELaunch             = "pe-launch" // a processing element of a stream job was launched
 )
 
-// Cause is the thing an evaluation came from. It is never unset, also where
-// the pointers between evaluations have gaps, so that the story of a job can
-// be walked in both directions.
+// Cause is what led to an evaluation. It is always set, also where the pointers
+// between evaluations have gaps, so that a job's history can be followed in both
+// directions.
 type Cause struct {
 	Kind string
 	ID   string // of the thing: a UUID, a job's name, a launch time
@@ -105,8 +105,7 @@ func (c Cause) String() string {
 	return c.Kind + " " + c.ID
 }
 
-// A Token proves that its holder was given an evaluation, and the last to be
-// given it.
+// A Token proves that its holder is the last worker that was given an evaluation.
 type Token uint64
 
 // Delivery is an evaluation given to a worker.
@@ -115,36 +114,36 @@ type Delivery struct {
 	Token    Token
 	Enqueued int64 // ns since 1970
 	Dequeued int64
-	Count    int // how often it was given to a worker, this time included
+	Count    int // how often it was given to a worker, including this time
 }
 
-// Timeline is when an evaluation passed each station, in ns since 1970, 0 if
-// it did not. It is written with the command that ends the evaluation; until
-// then it is known to the leader alone.
+// Timeline holds the times of an evaluation's steps, in ns since 1970, 0 for steps
+// not taken. The command that ends the evaluation writes it; until then only the
+// leader knows it.
 type Timeline struct {
 	Enqueued   int64
 	Dequeued   int64
-	Planned    int64 // the first plan was handed in
-	Applied    int64 // the last plan was handed in
+	Planned    int64 // the first plan was submitted
+	Applied    int64 // the last plan was submitted
 	Deliveries int   // how often a worker was given it
-	Refused    int   // how many of its plans were refused in part or whole
+	Refused    int   // how many of its plans were refused in part or in full
 }
 
-// Missed says what a blocked evaluation lacked, so that it is woken by a
-// change that can help and by no other.
+// Missed is what a blocked evaluation lacked. It is woken only by changes that can
+// help.
 type Missed struct {
 	// Classes holds, for each node class that was looked at, whether its nodes
 	// could run the job at all. A class not in it was never seen.
 	Classes map[string]bool
-	// Escaped: a constraint looked at what is unique to nodes, so classes do
-	// not answer for them.
+	// Escaped means that a constraint uses an attribute unique to nodes, so
+	// classes say nothing about it.
 	Escaped bool
 	// Dimensions are the resources that ran out: cpu, memory, disk, ports.
 	Dimensions []string
 }
 
-// AllocMetric explains a decision about one group: what was looked at, what
-// was wrong with it, and what the best nodes scored.
+// AllocMetric explains a decision about one group: which nodes were considered,
+// why nodes were rejected, and the scores of the best.
 type AllocMetric struct {
 	NodesEvaluated     int
 	NodesFiltered      int
@@ -163,33 +162,33 @@ type AllocMetric struct {
 	ScoreMetaData      []NodeScore
 }
 
-// Shortage says that one dimension ran out on some nodes, and by how much.
+// Shortage is a dimension that some nodes lacked, with numbers.
 type Shortage struct {
 	Dimension string // cpu, memory, disk, or "port 8080"
 	Unit      string // MHz, MiB, or ""
 	Nodes     int    // nodes that lacked it
 	Wanted    int64
 	Free      int64  // the most that any of them had
-	Holder    string // for a port: who has it
+	Holder    string // for a port: what uses it
 }
 
-// NodeScore is what one node scored.
+// NodeScore is the score of one node.
 type NodeScore struct {
 	NodeID    NodeID
 	Scores    map[string]float64
 	NormScore float64
 }
 
-// CoreNamespace is where evaluations of the system's own upkeep stand. No
-// namespace can have this name, so they are of no job and in nobody's way.
+// CoreNamespace is the namespace of core evaluations. No namespace of users can
+// have this name.
 const CoreNamespace = "-"
 
-// CorePriority is that of evaluations of the system's own upkeep.
+// CorePriority is the priority of core evaluations.
 const CorePriority = 100
 
-// CoreKey returns the key of evaluations that delete what is of no use any
-// more: what is old, or all of it if forced. Each has a queue of its own, so
-// none takes the place of the other.
+// CoreKey returns the key of evaluations that collect garbage: rows that are old
+// enough, or all if forced. The two keys have separate queues, so neither
+// supersedes the other.
 func CoreKey(force bool) JobKey {
 	if force {
 		return JobKey{CoreNamespace, "force-gc"}

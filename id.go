@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ID names one object of the kind T for ever. Its text form is a UUID; the
-// zero ID means "none" and its text is empty. IDs of different kinds are
-// different types.
+// ID names one object of the kind T forever. Its text form is a UUID; the zero
+// ID means "none" and its text is empty. IDs of different kinds are different
+// types.
 type ID[T any] [16]byte
 
 // The IDs of the system.
@@ -21,7 +21,7 @@ type (
 	DeploymentID = ID[Deployment]
 )
 
-// IsZero says that the ID names nothing.
+// IsZero reports whether the ID names nothing.
 func (id ID[T]) IsZero() bool { return id == ID[T]{} }
 
 // String returns the UUID, or "" for the zero ID.
@@ -140,7 +140,7 @@ func (p IDPrefix) Lowest() [16]byte {
 	return id
 }
 
-// Matches says whether the ID begins with the prefix.
+// Matches reports whether the ID begins with the prefix.
 func (p IDPrefix) Matches(id [16]byte) bool {
 	var b [36]byte
 	ID[struct{}](id).put(&b)
@@ -156,7 +156,7 @@ type UID struct {
 	Ordinal uint32
 }
 
-// IsZero says that the UID names nothing.
+// IsZero reports whether the UID names nothing.
 func (u UID) IsZero() bool { return u == UID{} }
 
 // Text returns the UID with the letter of its kind: j-0000000000000a31-00.

@@ -11,15 +11,15 @@ const (
 	AllNamespaces    = "*" // in a read: every namespace
 )
 
-// Names that are there without being made.
+// Built-in names.
 const (
 	DefaultRegion   = "global"
 	DefaultNodePool = "default"
 	AllNodePool     = "all" // in a job: nodes of every pool
 )
 
-// JobID is the name its user gave a job. It is unique in a namespace while the
-// job exists; over time, several incarnations can bear it, told apart by UID.
+// JobID is the name that a user gave a job. It is unique in a namespace while the
+// job exists; incarnations that have it one after another differ by UID.
 type JobID string
 
 // JobKey names a job among all namespaces.
@@ -61,7 +61,7 @@ type Job struct {
 	Name             string
 	Type             string
 	Priority         int
-	AllAtOnce        bool     // its plans are committed whole or not at all
+	AllAtOnce        bool     // a plan that cannot place everything places nothing
 	Datacenters      []string // globs; ["*"] is anywhere
 	NodePool         string
 	Constraints      []Constraint         `hcl:"constraint"`
@@ -112,18 +112,18 @@ func (j *Job) Group(name string) *TaskGroup {
 	return nil
 }
 
-// Schedulable says whether the job itself runs: a periodic or parameterized
-// job only begets children that do.
+// Schedulable reports whether the job itself runs: of a periodic or
+// parameterized job only the children do.
 func (j *Job) Schedulable() bool {
 	return j.Periodic == nil && (j.ParameterizedJob == nil || j.Dispatched)
 }
 
-// PerNode says whether the job runs on every node that meets its conditions:
-// its instances belong to nodes, so they are never placed elsewhere, and the
-// name of an instance is its node's besides.
+// PerNode reports whether the job runs on every node that meets its constraints
+// (system, sysbatch). An instance belongs to its node: it is never placed
+// elsewhere, and instances on different nodes can have the same name.
 func (j *Job) PerNode() bool { return PerNode(j.Type) }
 
-// PerNode says whether jobs of a type run on every node.
+// PerNode reports whether jobs of a type run on every node.
 func PerNode(jobType string) bool { return jobType == TypeSystem || jobType == TypeSysbatch }
 
 // The statuses of a job, derived from its allocations and evaluations.
@@ -133,9 +133,8 @@ const (
 	JobDead    = "dead" // stopped, or nothing is left to do
 )
 
-// Whole returns an error unless every block is there that admission always
-// fills in: what reads jobs relies on it, and a job can come from a log that
-// something else wrote.
+// Whole returns an error unless the job has every block that admission fills in.
+// Readers rely on these, and a job can come from a log that a faulty build wrote.
 func (j *Job) Whole() error {
 	if (j.Type == TypeStream) != (j.Stream != nil) {
 		return Errorf(Invalid, "job %q: a job has the blocks of stream jobs if it is one, of type stream; this one is of type %s", Clip(string(j.ID), 64), Clip(j.Type, 64))
@@ -186,7 +185,7 @@ type Multiregion struct {
 	Regions  []MultiregionRegion  `hcl:"region"`
 }
 
-// MultiregionStrategy says how regions follow one another.
+// MultiregionStrategy is the order and error handling of a multiregion rollout.
 type MultiregionStrategy struct {
 	MaxParallel int
 	OnFailure   string
@@ -242,7 +241,7 @@ func (g *TaskGroup) Task(name string) *Task {
 	return nil
 }
 
-// EphemeralDisk is the room an allocation may fill on its node.
+// EphemeralDisk is the disk space that an allocation may use on its node.
 type EphemeralDisk struct {
 	Sticky  bool
 	Migrate bool
@@ -277,13 +276,13 @@ func (v *VolumeRequest) SourceFor(index uint32) string {
 	return v.Source
 }
 
-// CSIMountOptions says how a CSI volume is mounted.
+// CSIMountOptions are the mount options of a CSI volume.
 type CSIMountOptions struct {
 	FSType     string `hcl:"fs_type"`
 	MountFlags []string
 }
 
-// ScalingPolicy bounds a count, and carries what an autoscaler wants to know.
+// ScalingPolicy bounds a count, and holds the settings of an autoscaler.
 type ScalingPolicy struct {
 	Min     int64
 	Max     int64
@@ -298,7 +297,7 @@ type ScalingPolicy struct {
 	ModifyIndex uint64            `hcl:"-"`
 }
 
-// Namespace is a room for jobs whose names are their own.
+// Namespace is a set of jobs with unique names.
 type Namespace struct {
 	Name        string
 	Description string

@@ -267,7 +267,7 @@ func sources(t *testing.T) (out []source) {
 	return out
 }
 
-// nested says whether a folder is a module of its own.
+// nested reports whether a folder is a module of its own.
 func nested(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil

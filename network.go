@@ -1,7 +1,7 @@
 package berth
 
-// NetworkResource is in a group what it wants of its node's network, on a node
-// what there is, and in an allocation what it was given.
+// NetworkResource describes what a group asks of its node's network, what a node
+// offers, or what an allocation was given.
 type NetworkResource struct {
 	Mode          string
 	Device        string

@@ -47,27 +47,27 @@ type Node struct {
 
 // The statuses of a node.
 const (
-	NodeInit         = "initializing" // registered, not heard since
+	NodeInit         = "initializing" // registered, no heartbeat since
 	NodeReady        = "ready"
 	NodeDown         = "down"
 	NodeDisconnected = "disconnected"
 )
 
-// Whether a node takes new work.
+// Whether a node takes new allocations.
 const (
 	NodeEligible   = "eligible"
 	NodeIneligible = "ineligible"
 )
 
-// Ready says whether new allocations may be put on the node.
+// Ready reports whether new allocations may be placed on the node.
 func (n *Node) Ready() bool {
 	return n.Status == NodeReady && n.SchedulingEligibility == NodeEligible && !n.Draining()
 }
 
-// Draining says whether what runs on the node is to leave it.
+// Draining reports whether the node is being drained.
 func (n *Node) Draining() bool { return n.DrainStrategy != nil }
 
-// Room returns what the node has for allocations: all but what is reserved.
+// Room returns the node's capacity for allocations: all but what is reserved.
 func (n *Node) Room() Ask {
 	r := n.NodeResources
 	a := Ask{r.Cpu.CpuShares, r.Memory.MemoryMB, r.Disk.DiskMB}
@@ -161,9 +161,8 @@ type NodeCore struct {
 }
 
 // Cores returns the cores that can be reserved, in order of ID: those that the
-// agent offers, without those that are kept back. A core's share is its speed,
-// or where no speed is known, or an operator set the total, an equal part of
-// the node's processor time.
+// agent offers, without reserved ones. A core's share is its speed. If no speed is
+// known, or an operator set the total, it is an equal part of the node's CPU.
 func (n *Node) Cores() []NodeCore {
 	r := n.NodeResources
 	if len(r.Cpu.ReservableCpuCores) == 0 {
@@ -203,29 +202,29 @@ func (n *Node) Cores() []NodeCore {
 	return slices.CompactFunc(out, func(a, b NodeCore) bool { return a.ID == b.ID })
 }
 
-// DrainStrategy says how a node is emptied.
+// DrainStrategy is a drain under way.
 type DrainStrategy struct {
 	DrainSpec
 	ForceDeadline time.Time // when all that is left is stopped; zero is never, or at once
 	StartedAt     time.Time
 }
 
-// DrainSpec is what an operator says of a drain.
+// DrainSpec holds an operator's settings for a drain.
 type DrainSpec struct {
-	Deadline         time.Duration // from the time it is said; below 0: at once, 0: never
+	Deadline         time.Duration // from the time of the request; below 0: at once, 0: never
 	IgnoreSystemJobs bool          // they stay
 }
 
-// Forced says whether all that is left on the node is to be stopped now,
+// Forced reports whether everything left on the node is to be stopped now,
 // whatever its migrate block says.
 func (d *DrainStrategy) Forced(now time.Time) bool {
 	return d.Deadline < 0 || !d.ForceDeadline.IsZero() && !now.Before(d.ForceDeadline)
 }
 
-// Holds says whether an allocation keeps the drain of its node from being done:
-// until its end is confirmed. Allocations of system jobs do not if the operator
-// lets them stay. One that should stop and is on a node that cannot be heard
-// does not either: it ends when its agent hears of it, which may be never.
+// Holds reports whether the drain of a node waits for an allocation: until its
+// end is confirmed. It does not wait for system jobs that the operator lets stay,
+// nor for an allocation that should stop on a node without contact: that ends
+// when its agent learns of it, which may be never.
 func (d *DrainStrategy) Holds(a *Alloc) bool {
 	switch {
 	case a.Ended(), d.IgnoreSystemJobs && a.Job.Type == TypeSystem:
@@ -236,8 +235,7 @@ func (d *DrainStrategy) Holds(a *Alloc) bool {
 	return true
 }
 
-// DrainMetadata is about the drain of a node that is under way, or the last
-// one.
+// DrainMetadata describes a node's current or last drain.
 type DrainMetadata struct {
 	StartedAt  time.Time
 	UpdatedAt  time.Time

@@ -18,8 +18,8 @@ type NodePool struct {
 	ModifyIndex            uint64
 }
 
-// PoolSchedulerConfig says how the nodes of one pool are scheduled, where that
-// differs from the cluster.
+// PoolSchedulerConfig overrides scheduling settings of the cluster for the nodes
+// of one pool.
 type PoolSchedulerConfig struct {
 	SchedulerAlgorithm            string // "": the cluster's
 	MemoryOversubscriptionEnabled *bool  `json:",omitempty"` // nil: the cluster's
@@ -35,11 +35,11 @@ var BuiltInPools = []NodePool{
 	{Name: DefaultNodePool, Description: "Default node pool.", NodeIdentityTTL: DefaultNodeIdentityTTL},
 }
 
-// BuiltIn says whether the pool of that name is one of BuiltInPools.
+// BuiltIn reports whether a name is one of BuiltInPools.
 func BuiltIn(pool string) bool { return pool == DefaultNodePool || pool == AllNodePool }
 
-// InPool says whether a node of one pool is among the nodes of another: "all"
-// has the nodes of every pool.
+// InPool reports whether a node of one pool belongs to another: "all" has the
+// nodes of every pool.
 func InPool(node, pool string) bool { return pool == AllNodePool || node == pool }
 
 // Bounds of a node pool.
@@ -50,8 +50,8 @@ const (
 
 var poolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
-// CheckNodesPool says what is wrong with the pool that a node registers with;
-// path is the field it stands in.
+// CheckNodesPool returns the problems of the pool that a node registers with;
+// path is the name of its field.
 func CheckNodesPool(path, name string) error {
 	var ps Problems
 	checkPoolName(&ps, path, name)
@@ -67,8 +67,7 @@ func checkPoolName(ps *Problems, path, name string) {
 	}
 }
 
-// Validate fills in what is left out and returns all that is wrong with the
-// pool.
+// Validate fills in defaults and returns every problem of the pool.
 func (p *NodePool) Validate() error {
 	if p.NodeIdentityTTL == 0 {
 		p.NodeIdentityTTL = DefaultNodeIdentityTTL

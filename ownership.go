@@ -2,21 +2,21 @@ package berth
 
 import "strings"
 
-// Propagation says what becomes of what an object owns when it is deleted.
+// Propagation decides what happens to the objects that a deleted object owns.
 type Propagation string
 
 // The ways to delete an object.
 const (
-	// Background removes the object at once; what it owns goes afterwards.
+	// Background removes the object at once, and what it owns afterwards.
 	Background Propagation = "background"
-	// Foreground marks the object, and removes it when all that it owns and
-	// that holds it has gone. The mark refuses everything new.
+	// Foreground marks the object, and removes it when everything that it owns
+	// and that holds it is gone. A marked object accepts nothing new.
 	Foreground Propagation = "foreground"
-	// Orphan removes the object at once and leaves what it owns to itself.
+	// Orphan removes the object at once and leaves what it owns alone.
 	Orphan Propagation = "orphan"
 )
 
-// Propagations are all there are.
+// Propagations are all propagations.
 var Propagations = []Propagation{Background, Foreground, Orphan}
 
 // ParsePropagation reads a propagation; "" is background.
@@ -31,14 +31,13 @@ func ParsePropagation(name, s string) (Propagation, error) {
 		}
 		all = append(all, string(p))
 	}
-	return "", Errorf(Invalid, "%s: %q is none; allowed are %s", name, Clip(s, 64), strings.Join(all, ", "))
+	return "", Errorf(Invalid, "unknown %s %q: want %s or %s", name, Clip(s, 64), strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
 }
 
-// Intents say why an object is deleted. An intent is recorded with the mark, so
-// that nobody has to guess it.
+// Intents are the reasons for a deletion. They are recorded with the mark.
 const (
 	IntentUser    = "user"
-	IntentRecover = "recover" // a stream job whose submission was interrupted begins anew
+	IntentRecover = "recover" // a stream job whose submission was interrupted starts again
 	IntentReplace = "replace" // a user registered a stream job that was stopped or given up
 )
 
@@ -47,29 +46,28 @@ type Deletion struct {
 	Policy       Propagation
 	Intent       string
 	Cause        Cause
-	RequestIndex uint64 // at which it was marked
+	RequestIndex uint64 // of the command that marked it
 	Time         int64  // ns since 1970
 }
 
-// The kinds of object that own others, or are owned.
+// The kinds of objects that own others or are owned.
 const (
 	KindJob   = "Job"
 	KindAlloc = "Allocation"
 )
 
-// OwnerRef names an owner. The UID says which: a name can be given again.
+// OwnerRef names an owner. Its UID tells incarnations apart: names can be reused.
 type OwnerRef struct {
 	Kind       string
 	Name       string
 	UID        string // with the letter of its kind
-	Controller bool   // it decides about the object
-	Block      bool   // it is not gone, deleted in the foreground, before the object is
+	Controller bool   // it manages the object
+	Block      bool   // its foreground deletion waits for the object
 }
 
-// Owners returns the owners of an allocation: its job, unless it was left to
-// itself, or the processing element of a stream job that it is a launch of. One
-// that has ended holds nobody. They follow from the allocation, so nothing is
-// stored of them.
+// Owners returns the owners of an allocation: its job, or the processing element
+// of a stream job that it is a launch of; none for an orphan. An allocation that
+// has ended holds no owner. Owners follow from the allocation and are not stored.
 func (a *Alloc) Owners() []OwnerRef {
 	switch pe := a.Rest().PE; {
 	case pe != nil:

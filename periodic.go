@@ -9,7 +9,7 @@ import (
 	_ "time/tzdata" // so that a server without a zone database knows the same zones
 )
 
-// PeriodicConfig launches children by the clock.
+// PeriodicConfig launches children at certain times.
 type PeriodicConfig struct {
 	Enabled         bool
 	Spec            string   `hcl:"cron"`
@@ -19,7 +19,7 @@ type PeriodicConfig struct {
 	TimeZone        string
 }
 
-// What stands between the ID of a parent and what tells its children apart.
+// What separates a parent's ID from the rest of a child's ID.
 const (
 	PeriodicInfix = "/periodic-"
 	DispatchInfix = "/dispatch-"
@@ -45,17 +45,17 @@ type ParameterizedConfig struct {
 	MetaOptional []string
 }
 
-// What a template says of the payload.
+// Whether a parameterized job takes a payload.
 const (
 	PayloadOptional  = "optional"
 	PayloadRequired  = "required"
 	PayloadForbidden = "forbidden"
 )
 
-// MaxPayload is how many bytes a payload may have.
+// MaxPayload is the largest payload in bytes.
 const MaxPayload = 16 << 10
 
-// Check returns what is wrong with what a child is to be given.
+// Check returns an error if a child may not have this payload and meta.
 func (p *ParameterizedConfig) Check(payload []byte, meta map[string]string) error {
 	var ps Problems
 	switch n := len(payload); {
@@ -94,8 +94,8 @@ func (p *ParameterizedConfig) Check(payload []byte, meta map[string]string) erro
 // Begets reports whether the job runs nothing itself and has children that do.
 func (j *Job) Begets() bool { return !j.Schedulable() }
 
-// LocalPath reports whether a path is that of a file below the directory that it
-// starts from.
+// LocalPath reports whether a path names a file below the directory that it is
+// relative to.
 func LocalPath(p string) bool {
 	return p != "" && len(p) <= 1024 && path.Clean(p) == p && p != "." && p != ".." && !path.IsAbs(p) &&
 		!strings.HasPrefix(p, "../") && !strings.ContainsAny(p, "\x00\\")

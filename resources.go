@@ -10,7 +10,7 @@ type Resources struct {
 	CPU         int // MHz
 	Cores       int // whole cores, instead of CPU
 	MemoryMB    int `hcl:"memory"`     // MiB
-	MemoryMaxMB int `hcl:"memory_max"` // MiB the task may use while there is room; 0 is MemoryMB
+	MemoryMaxMB int `hcl:"memory_max"` // MiB the task may use while the node has free memory; 0 is MemoryMB
 	DiskMB      int `hcl:"disk"`       // no longer used; see EphemeralDisk
 	SecretsMB   int `hcl:"secrets"`
 	IOPS        int
@@ -25,7 +25,7 @@ type NUMAResource struct {
 	Devices  []string // names of the task's device requests that must be there too
 }
 
-// How much it matters that all cores of a task are of one NUMA node.
+// The NUMA affinities.
 const (
 	NUMANone    = "none"
 	NUMAPrefer  = "prefer"
@@ -40,7 +40,7 @@ type RequestedDevice struct {
 	Affinities  []Affinity   `hcl:"affinity"`
 }
 
-// Ask is what one allocation of a group takes from its node's shared room.
+// Ask is what one allocation of a group takes from its node's shared capacity.
 type Ask struct {
 	CPU      int64 // MHz
 	MemoryMB int64
@@ -71,7 +71,7 @@ func (g *TaskGroup) Ask() (a Ask) {
 	return a
 }
 
-// NodeResources is what a node has.
+// NodeResources is what a node offers.
 type NodeResources struct {
 	Cpu            NodeCpuResources
 	Processors     NodeProcessors
@@ -127,7 +127,7 @@ type NodeMemoryResources struct {
 	MemoryMaxMB int64
 }
 
-// NodeDiskResources is the room for allocations on the node's disk.
+// NodeDiskResources is the disk space for allocations on a node.
 type NodeDiskResources struct {
 	DiskMB int64
 }
@@ -193,7 +193,7 @@ type NodeDevice struct {
 // NodeDeviceLocality is where in a machine a device is.
 type NodeDeviceLocality struct{ PciBusID string }
 
-// DriverInfo is what an agent says of a task driver.
+// DriverInfo is an agent's report about a task driver.
 type DriverInfo struct {
 	Attributes        map[string]string
 	Detected          bool // the driver can be used on this machine
@@ -205,8 +205,8 @@ type DriverInfo struct {
 // ID returns vendor/type/name of a group of devices.
 func (d *NodeDeviceResource) ID() string { return d.Vendor + "/" + d.Type + "/" + d.Name }
 
-// Offers says whether the group of devices is what a request names: a type, a
-// vendor and type, or a vendor, type and name.
+// Offers reports whether a group of devices matches a request's name: type,
+// vendor/type or vendor/type/name.
 func (d *NodeDeviceResource) Offers(request string) bool {
 	switch parts := strings.SplitN(request, "/", 3); len(parts) {
 	case 1:

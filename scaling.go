@@ -22,7 +22,7 @@ const (
 	TargetTask      = "Task"
 )
 
-// ScalingEvent is one change of a group's count, or a message of who scales.
+// ScalingEvent is one change of a group's count, or an autoscaler's message.
 type ScalingEvent struct {
 	Time          int64 // ns since 1970
 	Count         *int64
@@ -34,8 +34,8 @@ type ScalingEvent struct {
 	CreateIndex   uint64
 }
 
-// Policies calls yield for each scaling policy of the job, those of tasks
-// behind that of their group, until yield returns false.
+// Policies yields each scaling policy of the job, a group's own before those of
+// its tasks.
 func (j *Job) Policies(yield func(*TaskGroup, *ScalingPolicy) bool) {
 	for _, g := range j.TaskGroups {
 		if g.Scaling != nil && !yield(g, g.Scaling) {
@@ -51,7 +51,7 @@ func (j *Job) Policies(yield func(*TaskGroup, *ScalingPolicy) bool) {
 	}
 }
 
-// Scaled says whether the job has a scaling policy.
+// Scaled reports whether the job has a scaling policy.
 func (j *Job) Scaled() bool {
 	for range j.Policies {
 		return true
@@ -59,9 +59,9 @@ func (j *Job) Scaled() bool {
 	return false
 }
 
-// Allows returns why a group may not have a count, nil if it may. That a policy
-// is not enabled tells an autoscaler to leave the group alone; its bounds hold
-// for everybody else all the same.
+// Allows returns an error if a group may not have a count. The bounds of a
+// disabled policy hold as well: disabling it only tells autoscalers to leave the
+// group alone.
 func (p *ScalingPolicy) Allows(group string, count int64) error {
 	switch {
 	case p == nil:
@@ -73,9 +73,9 @@ func (p *ScalingPolicy) Allows(group string, count int64) error {
 	return nil
 }
 
-// Identify gives a policy its ID and target. The ID follows from what the
-// policy is of, so it is the same in every version of one job, and another for
-// a job that comes after it.
+// Identify gives a policy its ID and target. The ID is derived from the job's
+// incarnation and the policy's place, so it is equal in all versions of the job
+// and differs in a later job of the same name.
 func (p *ScalingPolicy) Identify(j *Job, g *TaskGroup, t *Task) {
 	p.Namespace = j.Namespace
 	p.Target = map[string]string{TargetNamespace: j.Namespace, TargetJob: string(j.ID), TargetGroup: g.Name}

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Who keeps the registrations of a service. There is no Consul here.
+// The providers of services. Consul is not supported.
 const ServiceNomad = "nomad"
 
-// Where a service says that it is.
+// The address that a service announces.
 const (
 	AddressAuto = "auto" // the address given, else as host
 	AddressHost = "host" // the node's address for the port
 )
 
-// What a check means to the health of its allocation. Checks here know no
-// warnings, so the first two are the same.
+// What a check means for the health of its allocation. Checks have no warning
+// status here, so the first two are the same.
 const (
 	OnUpdateRequireHealthy = "require_healthy"
 	OnUpdateIgnoreWarnings = "ignore_warnings"
@@ -52,7 +52,7 @@ type Service struct {
 	Kind              string
 }
 
-// ServiceCheck tells whether a service works.
+// ServiceCheck is a health check of a service.
 type ServiceCheck struct {
 	Name                   string
 	Type                   string
@@ -97,7 +97,7 @@ type ServiceWeights struct {
 }
 
 // ServiceRegistration is an instance of a service: an allocation that can be
-// reached under the service's name. Its agent makes it and takes it back.
+// reached under the service's name. Its agent registers and removes it.
 type ServiceRegistration struct {
 	ID          string
 	ServiceName string
@@ -120,7 +120,7 @@ type ServiceKey struct{ Namespace, Name string }
 // Key returns the name of the registration's service.
 func (r *ServiceRegistration) Key() ServiceKey { return ServiceKey{r.Namespace, r.ServiceName} }
 
-// ServiceName reports whether a text can be the name of a service.
+// ServiceName reports whether a text is a valid service name.
 func ServiceName(s string) bool {
 	if s == "" || len(s) > MaxServiceNameLen || s[0] == '-' || s[len(s)-1] == '-' {
 		return false

@@ -8,14 +8,14 @@ import (
 )
 
 // TypeStream is the type of jobs whose instances are processing elements: each
-// has an identity of its own, is joined with others by streams, and is launched
-// by an evaluation of its own.
+// has an identity of its own, is connected with others by streams, and is
+// launched by an evaluation of its own.
 const TypeStream = "stream"
 
 // JobTypes are the types of jobs. Each has a scheduler of its own.
 var JobTypes = []string{TypeService, TypeBatch, TypeSystem, TypeSysbatch, TypeStream}
 
-// StreamSpec is what a stream job says beyond other jobs.
+// StreamSpec holds what stream jobs have beyond other jobs.
 type StreamSpec struct {
 	Application StreamApplication `hcl:"application"`
 	Submission  SubmissionPolicy  `hcl:"submission"`
@@ -45,8 +45,8 @@ type StreamApplication struct {
 	Scope string // "": DefaultScope
 }
 
-// What becomes of a submission whose time is up, and of a first submission or an
-// update that was interrupted by a change of leader.
+// What happens to a submission whose time is up, and to a submission or update
+// that was interrupted by a change of leader.
 const (
 	OnTimeoutRecover  = "recover"
 	OnTimeoutFail     = "fail"
@@ -92,7 +92,7 @@ const (
 	DistributionHash       = "hash"
 )
 
-// StreamEdge joins an output with inputs of the same job.
+// StreamEdge connects an output with inputs of the same job.
 type StreamEdge struct {
 	Name         string   `hcl:",label"`
 	From         string   // group.output
@@ -128,17 +128,17 @@ type ImportSpec struct {
 	Filter       string // evaluated by the exporting process
 }
 
-// StreamGroup is what a group of a stream job says beyond other groups.
+// StreamGroup holds what groups of stream jobs have beyond other groups.
 type StreamGroup struct {
 	Placement  PEPlacement    `hcl:"placement"`
 	Policy     PEPolicy       `hcl:"pe"`
 	Inputs     []StreamInput  `hcl:"input"`
 	Outputs    []StreamOutput `hcl:"output"`
-	LiveRewire bool           // a change of its static peers does not launch it anew
+	LiveRewire bool           // a change of its static peers does not launch it again
 }
 
-// PEPlacement are conditions on the nodes of processing elements, which hold
-// when they are placed.
+// PEPlacement holds constraints on the nodes of processing elements. They are
+// checked when an element is placed, not later.
 type PEPlacement struct {
 	Pool     string   // of the job's host pools
 	PoolHost *int     // the node of that number in the pool
@@ -148,7 +148,7 @@ type PEPlacement struct {
 	Isolated bool     // no other processing element of the job on the node
 }
 
-// PEPolicy says when a processing element is launched anew.
+// PEPolicy decides when a processing element is launched again.
 type PEPolicy struct {
 	RestartFailed    bool // default true
 	RestartCompleted bool // default false
@@ -167,15 +167,14 @@ type StreamOutput struct {
 	Name string `hcl:",label"`
 }
 
-// What happens in a task when its connectivity file changed.
+// How a task learns of a changed connectivity file.
 const (
 	ConnectivityNoop    = "noop"
 	ConnectivitySignal  = "signal"
 	ConnectivityRestart = "restart"
 )
 
-// TaskConnectivity says what happens in a task when its connectivity file
-// changed.
+// TaskConnectivity decides how a task learns of a changed connectivity file.
 type TaskConnectivity struct {
 	ChangeMode   string // noop (default), signal or restart
 	ChangeSignal string
@@ -189,7 +188,7 @@ const (
 	PhaseStopped    = "Stopped" // by a user; started again it is another incarnation
 )
 
-// The kinds of what a stream job owns.
+// The kinds of objects that a stream job owns.
 const (
 	KindConfig   = "Config"
 	KindEndpoint = "Endpoint"
@@ -200,8 +199,8 @@ const (
 	KindPE       = "ProcessingElement"
 )
 
-// StreamKinds are the kinds of what a stream job owns, in the order in which
-// they are made.
+// StreamKinds are the kinds of objects that a stream job owns, in the order in
+// which they are created.
 var StreamKinds = []string{KindConfig, KindEndpoint, KindHostPool, KindExport, KindImport, KindRegion, KindPE}
 
 // KindLetter returns the letter that UIDs of a kind begin with.
@@ -229,13 +228,12 @@ func KindLetter(kind string) byte {
 	return 'o'
 }
 
-// StreamPlan is what a stream job at one generation consists of, whole: every
-// object that is to be made, with what it holds. It follows from the job and
-// the plan before it (package stream).
+// StreamPlan lists all objects of a stream job at one generation, with their
+// contents. Package streams computes it from the job and the previous plan.
 type StreamPlan struct {
 	Generation uint64
 	Version    uint64         // of the job
-	NextPE     int            // the ID that no processing element of this incarnation had yet
+	NextPE     int            // the next unused ID of a processing element in this incarnation
 	Objects    []StreamObject // by kind as StreamKinds, then by name
 }
 
@@ -279,7 +277,7 @@ func SplitPort(s string) (group, port string) {
 type StreamObject struct {
 	Kind   string
 	Name   string // unique among those of its kind in the plan
-	Hash   string // of all it holds, "sha256:…"; equal means the same
+	Hash   string // of its contents, "sha256:…"
 	PE     *PESpec
 	Config *PEConfig
 	Pool   *HostPoolSpec
@@ -294,14 +292,13 @@ type PESpec struct {
 	ID          int // never used again in the incarnation of its job
 	Group       string
 	Index       uint32
-	ContentID   string // of its configuration, "sha256:…"; another one needs a launch
+	ContentID   string // of its configuration, "sha256:…"; a new one needs a launch
 	Region      string
 	Channel     int
 	MaxChannels int // 0: in no region
 }
 
-// PEConfig is the static description of a processing element: it has the name
-// of that.
+// PEConfig is the static description of a processing element, with its name.
 type PEConfig struct {
 	ContentID string
 	Inputs    []PEInput
@@ -354,7 +351,7 @@ type Object struct {
 	UID        UID
 	Job        JobKey
 	Owner      UID    // the incarnation of the job; zero: it was orphaned
-	Generation uint64 // of its owner when it was last made sure of
+	Generation uint64 // of its owner when it was last checked
 	Hash       string // of the object in the plan
 	Object     StreamObject
 
@@ -372,33 +369,32 @@ const (
 	ConnectivityFull    = "full"
 )
 
-// PEState is what changes of a processing element.
+// PEState is the changing state of a processing element.
 type PEState struct {
-	Launch       uint64 // how many allocations were asked for; what it was launched with last
-	LaunchIndex  uint64 // at which it was launched last
-	ContentID    string // it was launched with last
+	Launch       uint64 // how many allocations were requested
+	LaunchIndex  uint64 // of its last launch
+	ContentID    string // of its last launch
 	Connectivity string
-	// Before is the processing element of the same name that a user deleted and
-	// this one stands for: nothing is placed before the allocations of that
-	// have ended.
+	// Before is the deleted processing element of the same name that this one
+	// replaces: nothing is placed before its allocations have ended.
 	Before UID
 }
 
-// PERef names the launch of a processing element that an allocation is of.
+// PERef names the launch of a processing element that an allocation belongs to.
 type PERef struct {
 	UID    UID
 	Launch uint64
 }
 
-// Recovery tells of the incarnations before this one that were given up.
+// Recovery describes earlier incarnations that were given up.
 type Recovery struct {
 	Count        int
 	Predecessors []UID
 	LastCause    string
 }
 
-// StreamJob is what is known of the submission of one incarnation of a stream
-// job. Where it stands is not kept: it is counted.
+// StreamJob is the submission of one incarnation of a stream job. Its position
+// is not stored but computed from the objects that exist.
 type StreamJob struct {
 	Key        JobKey
 	UID        UID
@@ -412,15 +408,15 @@ type StreamJob struct {
 	Retries    int         // how many timeouts were recovered from
 	LastError  string
 	Recovery   Recovery
-	// Deleted are processing elements that a user deleted and that are to be
-	// made again: they go on counting.
+	// Deleted are processing elements that a user deleted and that will be
+	// created again: their launch counts continue.
 	Deleted []DeletedPE
 
 	CreateIndex uint64
 	ModifyIndex uint64
 }
 
-// DeletedPE is what is kept of a processing element that is made again.
+// DeletedPE is what is kept of a processing element that is created again.
 type DeletedPE struct {
 	Name   string
 	UID    UID

@@ -8,7 +8,7 @@ type Task struct {
 	Driver          string
 	User            string
 	Lifecycle       *TaskLifecycle    `hcl:"lifecycle"`
-	Config          map[string]any    `hcl:"config"` // the driver's own words
+	Config          map[string]any    `hcl:"config"` // checked by the driver
 	Constraints     []Constraint      `hcl:"constraint"`
 	Affinities      []Affinity        `hcl:"affinity"`
 	Env             map[string]string `hcl:"env"`
@@ -38,7 +38,7 @@ type Task struct {
 	Connectivity    *TaskConnectivity  `hcl:"connectivity" json:",omitempty"` // in a stream job
 }
 
-// TaskLifecycle says when a task runs relative to the group's main tasks.
+// TaskLifecycle decides when a task runs relative to the group's main tasks.
 type TaskLifecycle struct {
 	Hook    string
 	Sidecar bool
@@ -52,7 +52,7 @@ type LogConfig struct {
 	Enabled       *bool `hcl:"enabled"` // deprecated spelling of Disabled
 }
 
-// DispatchPayload says where a dispatched job's payload is put.
+// DispatchPayload is where a dispatched job's payload is written.
 type DispatchPayload struct{ File string }
 
 // VolumeMount puts a volume of the group into a task's tree.
@@ -175,7 +175,7 @@ type TaskSchedule struct {
 	Cron *TaskScheduleCron `hcl:"cron"`
 }
 
-// TaskScheduleCron is a schedule in cron's words.
+// TaskScheduleCron is a cron schedule.
 type TaskScheduleCron struct {
 	Start    string
 	End      string

@@ -2,7 +2,7 @@ package berth
 
 import "time"
 
-// TaskState is how one task of an allocation fares.
+// TaskState is the state of one task of an allocation.
 type TaskState struct {
 	State       string // pending, running or dead
 	Failed      bool
@@ -58,8 +58,8 @@ const (
 	EventCutOff          = "Servers Unreachable"
 )
 
-// usualMessages are what the events of a type say when they say nothing
-// special. The log leaves them out: once released, a text stays.
+// usualMessages are the default messages by event type. The log leaves them out,
+// so a released text must not change.
 var usualMessages = map[string]string{
 	EventReceived:  "Task received by client",
 	EventTaskSetup: "Building Task Directory",
@@ -72,7 +72,7 @@ func NewTaskEvent(typ string, at time.Time) TaskEvent {
 	return TaskEvent{Type: typ, Time: at.UnixNano(), DisplayMessage: usualMessages[typ]}
 }
 
-// UsualMessage returns what events of a type say when they say nothing special.
+// UsualMessage returns the default message of an event type.
 func UsualMessage(typ string) string { return usualMessages[typ] }
 
 // TaskStatesPack is the states of an allocation's tasks in a few bytes a task.

@@ -2,7 +2,7 @@ package berth
 
 import "time"
 
-// UpdateStrategy says how a new version of a group replaces the old one.
+// UpdateStrategy decides how a new version of a group replaces the old one.
 type UpdateStrategy struct {
 	Stagger          time.Duration
 	MaxParallel      int // 0: all at once, without a deployment
@@ -19,16 +19,16 @@ type UpdateStrategy struct {
 const (
 	HealthChecks     = "checks"      // its tasks run and all its checks pass; without checks its tasks alone count
 	HealthTaskStates = "task_states" // its tasks run
-	HealthManual     = "manual"      // somebody says so
+	HealthManual     = "manual"      // a user sets it
 )
 
-// MigrateStrategy says how allocations leave a draining node.
+// MigrateStrategy decides how allocations leave a draining node.
 type MigrateStrategy struct {
 	MaxParallel     int    // that leave at a time, wherever they are; 0: none before the drain's deadline
 	HealthCheck     string // what makes a replacement healthy
 	MinHealthyTime  time.Duration
 	HealthyDeadline time.Duration // from its placement; then it counts, healthy or not
-	StartFirst      bool          // what leaves runs on until its replacement is healthy
+	StartFirst      bool          // the old allocation runs until its replacement is healthy
 }
 
 // Migration returns how the group's allocations leave draining nodes.
@@ -39,7 +39,7 @@ func (g *TaskGroup) Migration() MigrateStrategy {
 	return DefaultMigrate()
 }
 
-// RestartPolicy says how often an agent starts a failed task again in place.
+// RestartPolicy limits how often an agent restarts a failed task in place.
 type RestartPolicy struct {
 	Attempts        int           // starts allowed within Interval, beyond the first
 	Interval        time.Duration // length of the window that attempts are counted in
@@ -54,15 +54,15 @@ const (
 	RestartFail  = "fail"  // the task has failed, and with it the allocation
 )
 
-// ReschedulePolicy says how often, and how soon, a failed allocation is
-// replaced by one on another node.
+// ReschedulePolicy limits how often and how soon a failed allocation is replaced
+// by one on another node.
 type ReschedulePolicy struct {
 	Attempts      int           // replacements allowed within Interval
 	Interval      time.Duration // length of the window that attempts are counted in
 	Delay         time.Duration // wait before the first replacement
 	DelayFunction string        // how the wait grows
 	MaxDelay      time.Duration // the longest wait
-	Unlimited     bool          // Attempts and Interval do not count
+	Unlimited     bool          // Attempts and Interval are ignored
 }
 
 // The delay functions of a reschedule policy.
@@ -72,7 +72,7 @@ const (
 	DelayFibonacci   = "fibonacci"
 )
 
-// Enabled says whether failed allocations are replaced at all.
+// Enabled reports whether failed allocations are replaced at all.
 func (p *ReschedulePolicy) Enabled() bool {
 	return p != nil && (p.Unlimited || p.Attempts > 0 && p.Interval > 0)
 }
@@ -105,9 +105,10 @@ func (p *ReschedulePolicy) Wait(n int) time.Duration {
 	return a
 }
 
-// Streak returns how many replacements in a row count for the next wait, when n
-// came before and the allocation that failed now had run for so long: one that
-// outran the longest wait has shown that it can run, so the waits start over.
+// Streak returns how many replacements in a row count for the next wait, after n
+// replacements and with how long the allocation that failed now had run. One that
+// ran longer than the longest wait has shown that it can run: the waits start
+// again.
 func (p *ReschedulePolicy) Streak(n int, ran time.Duration) int {
 	if p.MaxDelay > 0 && ran > p.MaxDelay {
 		return 0
@@ -115,8 +116,8 @@ func (p *ReschedulePolicy) Streak(n int, ran time.Duration) int {
 	return n
 }
 
-// DisconnectStrategy says what happens to an allocation whose agent cannot be
-// heard.
+// DisconnectStrategy decides what happens to an allocation whose node is
+// disconnected.
 type DisconnectStrategy struct {
 	LostAfter         time.Duration
 	StopOnClientAfter *time.Duration
@@ -124,7 +125,7 @@ type DisconnectStrategy struct {
 	Reconcile         string
 }
 
-// Which of two allocations stays when one comes back that was replaced.
+// Which allocation stays when a replaced one reconnects.
 const (
 	KeepBestScore      = "best_score"
 	KeepOriginal       = "keep_original"
@@ -132,12 +133,11 @@ const (
 	KeepLongestRunning = "longest_running"
 )
 
-// Away says what happens to the group's allocations while their agent is not
-// heard: how long they are waited for as unknown until they are lost, 0 if they
-// are lost at once; whether they are replaced meanwhile; and which of the two
-// stays when they come back. The fields that jobs had before the disconnect
-// block mean the same. What is neither replaced nor said to be lost at some
-// time is waited for without end.
+// Away returns what happens to the group's allocations while their node is
+// disconnected: how long they are unknown before they are lost (0: lost at once),
+// whether they are replaced meanwhile, and which allocation stays when they
+// reconnect. It also reads the fields that jobs had before the disconnect block.
+// Allocations that are neither replaced nor given a time are unknown forever.
 func (g *TaskGroup) Away() (lostAfter time.Duration, replace bool, keep string) {
 	lostAfter, replace, keep = g.MaxClientDisconnect, !g.PreventRescheduleOnLost, KeepBestScore
 	if d := g.Disconnect; d != nil {
@@ -149,8 +149,8 @@ func (g *TaskGroup) Away() (lostAfter time.Duration, replace bool, keep string) 
 	return lostAfter, replace, keep
 }
 
-// StopAway returns how long an agent that hears no server lets the group's
-// tasks run, 0 if as long as they like.
+// StopAway returns how long an agent without contact to servers lets the group's
+// tasks run; 0 is without limit.
 func (g *TaskGroup) StopAway() time.Duration {
 	if d := g.Disconnect; d != nil && d.StopOnClientAfter != nil {
 		return *d.StopOnClientAfter

@@ -164,7 +164,7 @@ func (s *stage) look(commands ...string) error {
 	return nil
 }
 
-// gathered says whether the cluster is whole.
+// gathered reports whether the cluster is whole.
 func (s *stage) gathered() (bool, error) {
 	var raft struct {
 		Servers []struct{ Voter, Leader bool }
@@ -190,7 +190,7 @@ func (s *stage) gathered() (bool, error) {
 	return voters == clusterServers && leaders == 1 && ready == clusterNodes, nil
 }
 
-// healthy says whether the leader finds all servers healthy.
+// healthy reports whether the leader finds all servers healthy.
 func (s *stage) healthy() (bool, error) {
 	var h struct {
 		Healthy bool

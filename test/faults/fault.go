@@ -27,7 +27,7 @@ type Fault struct {
 	After func(ctx context.Context, r *round) error
 	// Limits bound the figures of all rounds together.
 	Limits []Limit
-	// Falls says whether nodes may be taken for down.
+	// Falls reports whether nodes may be taken for down.
 	Falls bool
 }
 

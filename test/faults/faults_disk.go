@@ -259,7 +259,7 @@ var installSnapshot = &Fault{
 	},
 }
 
-// lags says whether a server that does not run can only be filled with a
+// lags reports whether a server that does not run can only be filled with a
 // snapshot: the leader has dropped the log behind what it has.
 func (r *round) lags(ctx context.Context, m, leader *machine) error {
 	s, err := logstore.Open(filepath.Join(m.dir, "server", "log"), logstore.Options{Logger: slog.New(slog.DiscardHandler)})

@@ -80,7 +80,7 @@ func (h *history) note(format string, args ...any) {
 	h.notes = append(h.notes, note{h.now(), fmt.Sprintf(format, args...)})
 }
 
-// writes says whether a call changes something.
+// writes reports whether a call changes something.
 func (c *call) writes() bool { return c.Kind != read && c.Kind != stale }
 
 // firstWrite returns how long after a moment the first write was done that was

@@ -103,7 +103,7 @@ func observed(c *call) []string {
 	return nil
 }
 
-// conflicted says whether a compare-and-set was refused over what is there,
+// conflicted reports whether a compare-and-set was refused over what is there,
 // and not for another reason.
 func conflicted(c *call) bool {
 	return c.Kind == swap && c.Outcome == refused && strings.Contains(c.Error, "409")
@@ -160,7 +160,7 @@ func culprit(all []porcupine.Operation) string {
 }
 
 // judgeIndexes checks that to one caller of one server the index of what it
-// reads never falls. A server that was started anew may begin further back
+// reads never falls. A server that was started again may begin further back
 // with what is stale.
 func judgeIndexes(calls []*call) (out []string) {
 	type line struct {

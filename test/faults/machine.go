@@ -73,7 +73,7 @@ func ended(done <-chan struct{}) bool {
 	}
 }
 
-// running says whether there is a process, paused or not.
+// running reports whether there is a process, paused or not.
 func (m *machine) running() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,7 +31,7 @@ type options struct {
 	berth   string // the program under test
 	nodes   int    // simulated ones
 	planted string // defects to plant, and to find; "all" or names
-	dir     string // for everything else; it is removed at the end
+	dir     string // foreverything else; it is removed at the end
 }
 
 func (o *options) flags(f *flag.FlagSet) {

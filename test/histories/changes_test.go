@@ -149,7 +149,7 @@ func (h *history) revert() bool {
 	return h.stage(c)
 }
 
-// stopAlloc lets a user stop an allocation, which is placed anew.
+// stopAlloc lets a user stop an allocation, which is placed again.
 func (h *history) stopAlloc() bool {
 	var live []*berth.Alloc
 	s := h.term.log.Tip()
@@ -255,7 +255,7 @@ func (h *history) sayHealth(d *berth.Deployment, healthy bool) bool {
 	return h.stage(c)
 }
 
-// judged says whether somebody said how an allocation fares.
+// judged reports whether somebody said how an allocation fares.
 func judged(a *berth.Alloc) bool {
 	s := a.Rest().DeploymentStatus
 	return s != nil && s.Healthy != nil
@@ -266,7 +266,7 @@ func feels(a *berth.Alloc, u *state.AllocUpdate, healthy bool) {
 	u.Deployment = &berth.AllocDeploymentStatus{Healthy: &healthy, Timestamp: time.Now().UTC()}
 }
 
-// asks says whether an agent is to say how an allocation fares.
+// asks reports whether an agent is to say how an allocation fares.
 func asks(a *berth.Alloc) bool {
 	u := a.Group.Update
 	return a.Wanted() && a.Client == berth.ClientRunning && !a.Rest().DeploymentID.IsZero() && !judged(a) && (u == nil || u.HealthCheck != berth.HealthManual)
@@ -362,7 +362,7 @@ func (h *history) mind() {
 	}
 }
 
-// ripe says whether the canaries of a deployment wait for people.
+// ripe reports whether the canaries of a deployment wait for people.
 func (h *history) ripe(d *berth.Deployment) bool {
 	ripe := false
 	for name, g := range d.TaskGroups {
@@ -574,7 +574,7 @@ func (h *history) waitsRightly(d *berth.Deployment, calm, blocked bool) bool {
 	return false
 }
 
-// drainsRightly says whether a drain that has all the time it wants waits for
+// drainsRightly reports whether a drain that has all the time it wants waits for
 // replacements that have no room.
 func (h *history) drainsRightly(s *state.Snapshot, n *berth.Node, blocked map[berth.JobKey]waits) bool {
 	for a := range s.AllocsOn(n.ID) {

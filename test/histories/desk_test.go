@@ -75,7 +75,7 @@ func (l *ledger) handed(d berth.Delivery) {
 	}
 }
 
-// held says whether a worker has an evaluation.
+// held reports whether a worker has an evaluation.
 func (l *ledger) held(id berth.EvalID) bool {
 	token := l.token(id)
 	return token != 0 && l.broker.Holds(id, token)

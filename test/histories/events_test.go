@@ -246,10 +246,10 @@ func (h *history) report() bool {
 	return h.stage(c)
 }
 
-// ends says whether what a job runs is done some time.
+// ends reports whether what a job runs is done some time.
 func ends(j *berth.Job) bool { return j.Type == berth.TypeBatch || j.Type == berth.TypeSysbatch }
 
-// waitsForRoom says whether an agent holds an allocation back until those that
+// waitsForRoom reports whether an agent holds an allocation back until those that
 // it evicted have ended.
 func waitsForRoom(s *state.Snapshot, a *berth.Alloc) bool {
 	return slices.ContainsFunc(a.Rest().Evicted, func(id berth.AllocID) bool {

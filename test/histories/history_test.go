@@ -355,7 +355,7 @@ func (h *history) confirmed(b *state.Batch) {
 	}
 }
 
-// away says whether what runs on a node can be given up without its word.
+// away reports whether what runs on a node can be given up without its word.
 func away(n *berth.Node) bool {
 	return n == nil || n.Status == berth.NodeDown || n.Status == berth.NodeDisconnected
 }

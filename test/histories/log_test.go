@@ -21,7 +21,7 @@ type termLog struct {
 
 	// meddle, if set, applies a command in its own way.
 	meddle func(apply func(state.Command) state.Result, c state.Command) state.Result
-	// staged is told of commands, and says whether there may be more.
+	// staged is told of commands, and reports whether there may be more.
 	staged func([]state.Command) bool
 	// deleted is shown the states before and after each deletion.
 	deleted func(before, after *state.Snapshot)
@@ -159,7 +159,7 @@ func (l *termLog) old(index uint64) *state.Snapshot {
 	return l.newest()
 }
 
-// idle says whether nothing is on its way.
+// idle reports whether nothing is on its way.
 func (l *termLog) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"berth/internal/state"
 )
 
-// plainlyFits says whether an instance of a group can be put on a node if some
+// plainlyFits reports whether an instance of a group can be put on a node if some
 // of what is there were gone, in the plainest way, for what histories ask for.
 func plainlyFits(s *state.Snapshot, j *berth.Job, g *berth.TaskGroup, n *berth.Node, gone func(*berth.Alloc) bool) bool {
 	task := g.Tasks[0]
@@ -79,14 +79,14 @@ func twice(s *state.Snapshot, a *berth.Alloc) berth.Ask {
 	return berth.Ask{CPU: min(theirs.CPU, int64(its.CPU)), MemoryMB: min(theirs.MemoryMB, int64(its.MemoryMB))}
 }
 
-// plainlyEvictable says whether a job may take the room of an allocation. What is
+// plainlyEvictable reports whether a job may take the room of an allocation. What is
 // left of a job that was purged is about to be stopped.
 func plainlyEvictable(s *state.Snapshot, j *berth.Job, a *berth.Alloc) bool {
 	now := s.Job(a.Key())
 	return a.Live() && now != nil && now.UID == a.Job.UID && a.Key() != j.Key() && a.Job.Priority+10 <= j.Priority && !waitsForRoom(s, a)
 }
 
-// leaves says whether a job can wait for its own room rather than evict others:
+// leaves reports whether a job can wait for its own room rather than evict others:
 // something of it is being stopped where others are placed, so that it is looked
 // at again when that has ended; or runs in an old version, because the new one
 // has no place.

@@ -263,7 +263,7 @@ func (h *history) describeNode(s *state.Snapshot, n *berth.Node) {
 	}
 }
 
-// triesAgain says whether a job has instances that failed for good and whose
+// triesAgain reports whether a job has instances that failed for good and whose
 // nodes were registered again, or turned, since: the next evaluation of the job
 // tries them again, whatever raises it.
 func triesAgain(s *state.Snapshot, j *berth.Job) bool {
@@ -320,7 +320,7 @@ func (h *history) settledJob(s *state.Snapshot, k berth.JobKey, blocked waits) {
 	}
 }
 
-// lies says whether an instance of a job that runs on every node failed where
+// lies reports whether an instance of a job that runs on every node failed where
 // nothing takes its place, so that nobody need look at it.
 func lies(s *state.Snapshot, j *berth.Job, id berth.AllocID) bool {
 	a := s.Alloc(id)
@@ -328,7 +328,7 @@ func lies(s *state.Snapshot, j *berth.Job, id berth.AllocID) bool {
 	return j != nil && j.PerNode() && a.Client == berth.ClientFailed && (n == nil || !n.Ready())
 }
 
-// steps says whether the deployment of a job's newest version goes on. What could
+// steps reports whether the deployment of a job's newest version goes on. What could
 // not stay where it is in that version can when its node changed meanwhile; the
 // deployment's next step finds that.
 func steps(s *state.Snapshot, j *berth.Job) bool {
@@ -340,7 +340,7 @@ func steps(s *state.Snapshot, j *berth.Job) bool {
 	return false
 }
 
-// fades says whether an allocation that is to end is on a node that is not heard.
+// fades reports whether an allocation that is to end is on a node that is not heard.
 // Nobody waits for it there: it is lost when its node is given up, which is when
 // nothing is waited for on it any more, or ends when its node is heard again.
 func fades(s *state.Snapshot, id berth.AllocID) bool {
@@ -369,7 +369,7 @@ func (h *history) lacks(s *state.Snapshot, k berth.JobKey, j *berth.Job, plan *s
 	}
 }
 
-// held says whether a user paused the deployment of a job. What a job wants is
+// held reports whether a user paused the deployment of a job. What a job wants is
 // another thing then, and to pause raises no evaluation: it is looked at when
 // something else happens.
 func held(s *state.Snapshot, k berth.JobKey) bool {
@@ -381,9 +381,9 @@ func held(s *state.Snapshot, k berth.JobKey) bool {
 	return false
 }
 
-// unproven says whether the newest version of a job has not taken the place of
+// unproven reports whether the newest version of a job has not taken the place of
 // older ones, because its deployment failed, is paused, or has canaries that
-// nobody promoted: then older ones may be placed anew.
+// nobody promoted: then older ones may be placed again.
 func unproven(s *state.Snapshot, j *berth.Job) bool {
 	for d := range s.DeploymentsOf(j.Key()) {
 		if j.Version == 0 || d.JobUID != j.UID || d.JobVersion != j.Version {

@@ -28,13 +28,13 @@ type placed struct {
 	}
 }
 
-// healthy says whether the instance runs and its deployment knows that it is
+// healthy reports whether the instance runs and its deployment knows that it is
 // well.
 func (p *placed) healthy() bool {
 	return p.active() && p.DeploymentStatus != nil && p.DeploymentStatus.Healthy != nil && *p.DeploymentStatus.Healthy
 }
 
-// active says whether the instance runs and is to go on.
+// active reports whether the instance runs and is to go on.
 func (p *placed) active() bool { return p.DesiredStatus == "run" && p.ClientStatus == "running" }
 
 // placed lists the instances of a version of a job.

@@ -233,7 +233,7 @@ func goesAway(f *fleet) {
 	f.w.until("the system job runs everywhere", func() string { return f.once("guard", "running") })
 }
 
-// raised says whether an evaluation was raised by a trigger.
+// raised reports whether an evaluation was raised by a trigger.
 func (f *fleet) raised(trigger string) bool {
 	return slices.ContainsFunc(f.evals(), func(e eval) bool { return e.TriggeredBy == trigger })
 }

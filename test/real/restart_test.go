@@ -7,7 +7,7 @@ import (
 )
 
 // What runs is restarted where it is, one task or the job in batches; signalled;
-// and an allocation that is stopped is placed anew.
+// and an allocation that is stopped is placed again.
 func TestTasksAreRestarted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -113,7 +113,7 @@ func TestS16(t *testing.T) {
 		}
 		return "it has not"
 	})
-	// The one that is stopped next is launched anew, and this one still is not.
+	// The one that is stopped next is launched again, and this one still is not.
 	c.stop(c.pes("telemetry")["telemetry.sink[0]"].Allocation.ID)
 	c.until("another runs again", func() string {
 		if p := c.pes("telemetry")["telemetry.sink[0]"]; p.LaunchCount != 2 || !p.runs() {

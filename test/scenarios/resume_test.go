@@ -77,7 +77,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// launched says whether something of kept is not a processing element that was
+// launched reports whether something of kept is not a processing element that was
 // still to be launched.
 func launched(what string) bool { return len(what) < 2 || what[:2] != "p-" || what[len(what)-1] != '0' }
 

@@ -50,7 +50,7 @@ type pe struct {
 // peAlloc is an allocation as its processing element shows it.
 type peAlloc struct{ ID, NodeID, NodeName, DesiredStatus, ClientStatus string }
 
-// runs says whether its present launch does.
+// runs reports whether its present launch does.
 func (p *pe) runs() bool { return p.Allocation != nil && p.Allocation.ClientStatus == "running" }
 
 // owner is what an object names as its owner.
@@ -181,7 +181,7 @@ func (c *cluster) settledJob(job string, pes int, launches uint64) (now standing
 	return now
 }
 
-// recovered checks that T began anew so often, the first time as first.
+// recovered checks that T began again so often, the first time as first.
 func (c *cluster) recovered(now standing, first string, count int) {
 	c.Helper()
 	r := now.Recovery
@@ -190,7 +190,7 @@ func (c *cluster) recovered(now standing, first string, count int) {
 	}
 }
 
-// marked waits until T is marked to begin anew.
+// marked waits until T is marked to begin again.
 func (c *cluster) marked(uid string) {
 	c.Helper()
 	c.until("it is marked", func() string {

@@ -147,7 +147,7 @@ func TestS2(t *testing.T) {
 	}
 }
 
-// Two of the three that run have reported, the third was launched anew.
+// Two of the three that run have reported, the third was launched again.
 func TestS3(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})
@@ -296,7 +296,7 @@ func TestS5(t *testing.T) {
 	c.orderCheck(first, now.UID)
 }
 
-// The leader dies before, or after, the job is removed and made anew. It is
+// The leader dies before, or after, the job is removed and created again. It is
 // never missed.
 func TestS6(t *testing.T) {
 	c := newCluster(t, options{})
@@ -348,7 +348,7 @@ func TestS7(t *testing.T) {
 }
 
 // What a user registers during a submission becomes the next generation; during
-// a recovery it is what begins anew.
+// a recovery it is what starts again.
 func TestS20(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})

@@ -89,7 +89,7 @@ func TestForcedDeletion(t *testing.T) {
 	})
 }
 
-// Who deletes a job that is about to begin anew is told when it has gone, as of
+// Who deletes a job that is about to begin again is told when it has gone, as of
 // any other.
 func TestAUserWaitsForTheEndOfARecovery(t *testing.T) {
 	bubbled(t, func(t *testing.T) {

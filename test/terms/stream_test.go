@@ -337,7 +337,7 @@ func (s *streams) submitted(k berth.JobKey, pes int, launches uint64) *berth.Str
 	return row
 }
 
-// recovered checks that a job began anew so often, the first time as first.
+// recovered checks that a job began again so often, the first time as first.
 func (s *streams) recovered(row *berth.StreamJob, first berth.UID, count int) {
 	s.t.Helper()
 	r := row.Recovery

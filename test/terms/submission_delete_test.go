@@ -19,7 +19,7 @@ import (
 	"berth/op"
 )
 
-// marked waits until the job is marked to begin anew.
+// marked waits until the job is marked to begin again.
 func (s *streams) marked(uid berth.UID) {
 	s.t.Helper()
 	s.wait("it is marked", func(now *state.Snapshot) bool {
@@ -163,7 +163,7 @@ func (s *streams) addrs(pe string) (out []string) {
 	return out
 }
 
-// runsAt says whether an allocation of an incarnation listens at an address.
+// runsAt reports whether an allocation of an incarnation listens at an address.
 func (s *streams) runsAt(now *state.Snapshot, uid berth.UID, addr string) bool {
 	for a := range now.AllocsOf(telemetryKey) {
 		if a.Job.UID != uid {

@@ -146,7 +146,7 @@ func TestS12LatePlacement(t *testing.T) {
 }
 
 // A server that does not lead dies before, or after, one of its workers hands in
-// a plan. The leader is not lost, so that nothing begins anew and nothing is
+// a plan. The leader is not lost, so that nothing starts again and nothing is
 // placed twice.
 func TestAFollowersWorkerDies(t *testing.T) {
 	for _, when := range []string{failpoint.Before, failpoint.After} {

@@ -305,7 +305,7 @@ func TestS19DependentsRestored(t *testing.T) {
 }
 
 // S20: what a user registers during a submission becomes the next generation;
-// during a recovery it is what begins anew.
+// during a recovery it is what starts again.
 func TestS20SpecUpdate(t *testing.T) {
 	newer := []string{`"command":"x"`, `"command":"y"`}
 	command := func(s *streams) string {

@@ -160,7 +160,7 @@ func TestS21ScopesAndExpressions(t *testing.T) {
 }
 
 // S21: who imports loses its routes when the exporting job is marked to begin
-// anew, and gets those of the next incarnation.
+// again, and gets those of the next incarnation.
 func TestS21RoutesAcrossARecovery(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := newStreams(t, 21, 4, slowly(10*time.Second))

@@ -128,7 +128,7 @@ func TestS5CrashInsideTheRecovery(t *testing.T) {
 	})
 }
 
-// S6: the leader dies before, or after, the job is removed and made anew. It is
+// S6: the leader dies before, or after, the job is removed and created again. It is
 // never missed.
 func TestS6CrashBetweenRemovalAndRecreation(t *testing.T) {
 	for _, when := range []string{failpoint.Before, failpoint.After} {
@@ -177,7 +177,7 @@ func TestKillAtEveryStepOfARecovery(t *testing.T) {
 }
 
 // A leader that hands over in the middle is as one that is lost: what it began
-// begins anew, at the leader itself if that leads again.
+// starts again, at the leader itself if that leads again.
 func TestStepDownInTheMiddle(t *testing.T) {
 	for _, x := range []struct {
 		name, when string

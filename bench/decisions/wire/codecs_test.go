@@ -213,7 +213,7 @@ func short(err error) string {
 	return s[:min(len(s), 90)]
 }
 
-// shares says whether the values of one map, which are structs that hold
+// shares reports whether the values of one map, which are structs that hold
 // pointers, come to point to the same.
 func shares(t *testing.T, decode func([]byte, any) error) bool {
 	type holder struct{ P *int64 }

@@ -338,7 +338,7 @@ func (e *Element) hear(ctx context.Context, input string, conn net.Conn, f func(
 	}
 }
 
-// Count prints how much there is of something, once a second, and says whether
+// Count prints how much there is of something, once a second, and reports whether
 // it did.
 func (e *Element) Count(what string, n int) bool {
 	e.mu.Lock()

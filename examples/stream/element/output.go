@@ -182,7 +182,7 @@ func (o *output) send(t Tuple) {
 	}
 }
 
-// lets says whether an importer wants a tuple.
+// lets reports whether an importer wants a tuple.
 func (l *link) lets(t Tuple) bool {
 	if l.filter == nil {
 		return l.to.Filter == ""
