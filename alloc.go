@@ -261,8 +261,8 @@ type RescheduleEvent struct {
 	Delay          time.Duration
 }
 
-// Spent reports whether a drain stopped an allocation of a batch job. It is not
-// replaced: it had until the deadline of the drain to end.
+// Spent reports whether a drain stopped an allocation of a batch or sysbatch
+// job. It is not replaced: it had until the deadline of the drain to end.
 func (a *Alloc) Spent() bool {
 	if a.Wanted() || a.Job.Type != TypeBatch && a.Job.Type != TypeSysbatch {
 		return false

@@ -61,7 +61,7 @@ type Job struct {
 	Name             string
 	Type             string
 	Priority         int
-	AllAtOnce        bool     // a plan that cannot place everything places nothing
+	AllAtOnce        bool     // its plans are committed in full or not at all
 	Datacenters      []string // globs; ["*"] is anywhere
 	NodePool         string
 	Constraints      []Constraint         `hcl:"constraint"`

@@ -8,7 +8,7 @@ type Task struct {
 	Driver          string
 	User            string
 	Lifecycle       *TaskLifecycle    `hcl:"lifecycle"`
-	Config          map[string]any    `hcl:"config"` // checked by the driver
+	Config          map[string]any    `hcl:"config"` // its keys depend on the driver
 	Constraints     []Constraint      `hcl:"constraint"`
 	Affinities      []Affinity        `hcl:"affinity"`
 	Env             map[string]string `hcl:"env"`
