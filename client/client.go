@@ -85,7 +85,7 @@ func New(c Config) (*Client, error) {
 	}
 	return &Client{config: c, base: base, http: &http.Client{
 		Transport: t,
-		// A redirect would carry the token to whoever is named in it.
+		// A redirect would carry the token to the host that it names.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }

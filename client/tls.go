@@ -21,7 +21,7 @@ type TLS struct {
 	ClientCert string // what the caller shows
 	ClientKey  string
 	ServerName string // that the agent's certificate must have; "" is the host of the address
-	SkipVerify bool   // believe whoever answers
+	SkipVerify bool   // skip certificate verification (insecure)
 }
 
 // check refuses what would be without effect, so that nobody believes to be
@@ -101,7 +101,7 @@ func distrust(err error) string {
 	}
 	switch text := err.Error(); {
 	case strings.Contains(text, "tls: certificate required"):
-		return "wants a certificate of whoever calls"
+		return "requires a client certificate"
 	case strings.Contains(text, "remote error: tls: bad certificate"):
 		return "takes no calls with this certificate, or wants one"
 	}

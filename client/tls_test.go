@@ -58,7 +58,7 @@ func TestHTTPS(t *testing.T) {
 		"the system's":           {client.TLS{ClientCert: person.Cert, ClientKey: person.Key}, `cannot be believed: its certificate is "server.global.nomad", which has the names`},
 		"another authority":      {client.TLS{CACert: other.File, ClientCert: person.Cert, ClientKey: person.Key}, "cannot be believed"},
 		"another name":           {client.TLS{CACert: ca.File, ServerName: "berth.example", ClientCert: person.Cert, ClientKey: person.Key}, "not berth.example"},
-		"nothing is shown":       {client.TLS{CACert: ca.File}, "wants a certificate of whoever calls"},
+		"nothing is shown":       {client.TLS{CACert: ca.File}, "requires a client certificate"},
 		"a stranger's is shown":  {client.TLS{CACert: ca.File, ClientCert: stranger.Cert, ClientKey: stranger.Key}, "takes no calls with this certificate"},
 		"no key":                 {client.TLS{CACert: ca.File, ClientCert: person.Cert}, "both needed"},
 		"the key of another":     {client.TLS{CACert: ca.File, ClientCert: person.Cert, ClientKey: stranger.Key}, "private key does not match"},

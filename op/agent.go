@@ -99,7 +99,7 @@ const coreScheduler = "_core"
 // Types returns the types of evaluations that the workers are to take.
 func (c *ChangeWorkers) Types() ([]string, error) {
 	if c.NumSchedulers < 0 || c.NumSchedulers > MostWorkers {
-		return nil, berth.Errorf(berth.Invalid, "num_schedulers: %d is out of range; allowed are 0 to %d", c.NumSchedulers, MostWorkers)
+		return nil, berth.Errorf(berth.Invalid, "num_schedulers: must be 0 to %d, got %d", MostWorkers, c.NumSchedulers)
 	}
 	types, unknown := Schedulers(c.EnabledSchedulers)
 	if unknown != "" {

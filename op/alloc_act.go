@@ -5,7 +5,7 @@ import (
 	"berth/internal/acl"
 )
 
-// StopAlloc asks for an allocation to be stopped and placed anew.
+// StopAlloc asks for an allocation to be stopped and replaced.
 type StopAlloc struct {
 	AllocID         string
 	NoShutdownDelay bool `query:"no_shutdown_delay"`
@@ -19,9 +19,8 @@ type AllocStopped struct {
 	Meta
 }
 
-// RestartAlloc asks for tasks of an allocation to be started anew where they
-// are: the one that is named, all that run, or, with AllTasks, those too that
-// have ended.
+// RestartAlloc asks for tasks of an allocation to be restarted in place: the one
+// that is named, all that run, or, with AllTasks, those that have ended as well.
 type RestartAlloc struct {
 	AllocID  string
 	TaskName string

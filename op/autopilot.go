@@ -30,7 +30,7 @@ type AutopilotConfig struct {
 	MaxTrailingLogs         uint64
 	MinQuorum               uint
 	ServerStabilizationTime Duration
-	EnableRedundancyZones   bool // this and the next two are not built: false
+	EnableRedundancyZones   bool // this and the next two are not supported: false
 	DisableUpgradeMigration bool
 	EnableCustomUpgrades    bool
 	CreateIndex             uint64

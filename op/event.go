@@ -5,8 +5,8 @@ import (
 	"berth/internal/acl"
 )
 
-// EventQuery asks for events. Index, of Query, is the first that is wanted: 0
-// is whatever is kept, and one that has not come yet is from now on.
+// EventQuery asks for events. Index, of Query, is the first to return: 0
+// means all that are kept, and a future index means from then on.
 type EventQuery struct {
 	Topics []string `query:"topic"` // Job, Job:web, *, *:web; none is all
 	Query

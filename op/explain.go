@@ -64,7 +64,7 @@ type Explanation struct {
 
 // The verdicts of an explanation.
 const (
-	WhyRuns      = "runs"            // all that is wanted is there
+	WhyRuns      = "runs"            // everything that the job asks for runs
 	WhyFinished  = "finished"        // a batch job whose instances all ended well
 	WhyRoom      = "waits for room"  // something finds no place
 	WhyTime      = "waits for time"  // something is due later
@@ -133,7 +133,7 @@ type NodeVerdict struct {
 // has to be done together.
 type Change struct {
 	Text       string
-	Stopping   int        `json:",omitempty"` // nothing to do but wait until so many allocations have stopped
+	Stopping   int        `json:",omitempty"` // nothing to do but wait until this many allocations have stopped
 	Less       *Less      `json:",omitempty"`
 	Drop       []string   `json:",omitempty"` // constraints, as explanations show them
 	Datacenter string     `json:",omitempty"` // to add to the job's

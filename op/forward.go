@@ -31,7 +31,7 @@ type Forwarded struct {
 	In     []byte // its input, as the wire has it
 	Scope  Scope
 	Remote string // the caller's address; only a server of the cluster is believed
-	RPC    bool   // the answer is wanted as the wire has it; else as JSON
+	RPC    bool   // answer as on the wire; else as JSON
 	View          // of a stream
 }
 
@@ -59,7 +59,7 @@ type Failure struct {
 // StreamHead begins the answer to a forwarded operation that is a stream, or
 // asks for the body of its request.
 type StreamHead struct {
-	Continue bool // the body is wanted, and another head follows
+	Continue bool // send the body; another head follows
 	Status   int
 	Header   map[string][]string
 	Failure

@@ -110,8 +110,8 @@ type RegisterJob struct {
 	Write
 }
 
-// Shape puts a body that is a job where one that holds a job is wanted: job
-// files in JSON have both forms, and people send both.
+// Shape wraps a body that is a job into one that holds a job: job files in JSON
+// have both forms, and people send both.
 func (*RegisterJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 
 // Shape does what that of RegisterJob does.
@@ -172,7 +172,7 @@ type EvaluateJob struct {
 
 // EvalOptions say how a job is to be looked at.
 type EvalOptions struct {
-	ForceReschedule bool // what failed is placed anew at once, where rescheduling is on
+	ForceReschedule bool // replace what failed at once, where rescheduling is on
 }
 
 // ParseJob asks for a job file to be turned into a job.

@@ -73,7 +73,7 @@ var (
 	Eligibility = define[SetEligibility, EligibilitySet]("node.eligibility", "PUT /v1/node/{NodeID}/eligibility", "", acl.NodeWrite, acl.NoSpace)
 )
 
-// SetEligibility says whether a node takes new work.
+// SetEligibility sets whether a node takes new allocations.
 type SetEligibility struct {
 	NodeID      string
 	Eligibility string // berth.NodeEligible or berth.NodeIneligible

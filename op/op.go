@@ -46,7 +46,7 @@ type Info struct {
 	In, Out reflect.Type
 }
 
-// IsRead says whether the operation changes nothing.
+// IsRead reports whether the operation changes nothing.
 func (i *Info) IsRead() bool { return i.Method == "GET" }
 
 // Limits of bodies (S-25).
@@ -142,7 +142,7 @@ type Query struct {
 	Reverse       bool
 }
 
-// Opts returns q, so that whoever embeds Query can be asked for it.
+// Opts returns q, so that it can be read from any struct that embeds Query.
 func (q *Query) Opts() *Query { return q }
 
 // Wait returns how long the query may wait for something newer than
@@ -167,7 +167,7 @@ type Write struct {
 	IdempotencyToken string
 }
 
-// Opts returns w, so that whoever embeds Write can be asked for it.
+// Opts returns w, so that it can be read from any struct that embeds Write.
 func (w *Write) Opts() *Write { return w }
 
 // Meta is what every answer says besides what was asked. Over HTTP it is
@@ -179,7 +179,7 @@ type Meta struct {
 	NextToken   string
 }
 
-// Of returns m, so that whoever embeds Meta can be asked for it.
+// Of returns m, so that it can be read from any struct that embeds Meta.
 func (m *Meta) Of() *Meta { return m }
 
 // Nothing is the input or output of an operation that has none.

@@ -21,7 +21,7 @@ type ServiceStub struct {
 // ServiceQuery asks for the instances of a service.
 type ServiceQuery struct {
 	ServiceName string
-	Choose      string `query:"choose"` // "2|key": so many of them, the same for the same key
+	Choose      string `query:"choose"` // "2|key": this many of them, the same for the same key
 	Query
 }
 
@@ -68,7 +68,7 @@ type CheckStatus struct {
 
 // What agents call.
 
-// UpsertServices makes registrations of services, or says anew what they are.
+// UpsertServices creates or updates registrations of services.
 type UpsertServices struct {
 	Services []*berth.ServiceRegistration
 	Write

@@ -175,7 +175,7 @@ type StreamRegion struct {
 	Name       string
 	UID        string // "": it is not made yet
 	Groups     []string
-	Width      int // that is wanted
+	Width      int // as requested
 	Planned    int // that is planned at the job's generation; 0: nothing is
 	Generation uint64
 }
@@ -256,7 +256,7 @@ type SetFilter struct {
 // SetSubscription asks for another subscription of an import.
 type SetSubscription struct {
 	Import       string  // name, pe/import, or UID
-	Subscription *string // "" is none, which an import by name alone may have
+	Subscription *string // empty for an import by name alone
 	Write
 }
 

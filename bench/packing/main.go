@@ -9,7 +9,7 @@
 // equal nodes that is the number of nodes used over the lower bound.
 //
 // "sample of 2" and "sample of log2 n" are a scheduler that gives the score of
-// binpack to so many nodes only, drawn from all that are in use and have room;
+// binpack on a given number of nodes only, drawn from all that are in use and have room;
 // it takes one more into use when these are too few.
 package main
 
@@ -99,7 +99,7 @@ type group struct {
 	count int
 }
 
-// jobs draws groups until they ask for so many nodes' worth.
+// jobs draws groups until they ask for as much as worth nodes have.
 func jobs(m mix, seed uint64, worth int) (out []group, sum berth.Ask) {
 	r := rand.New(rand.NewPCG(seed, 17))
 	for size := rows[0].sizes[0]; sum.CPU < int64(worth)*size.CPU && sum.MemoryMB < int64(worth)*size.MemoryMB; {

@@ -2,7 +2,7 @@
 // names the capability it needs and where its namespace comes from (package
 // op); here stands what the capabilities are. Tokens and policies are not
 // built yet, and an agent configured to use them refuses to start, so for now
-// whoever reaches the API may do all that it offers.
+// anyone who reaches the API may do all that it offers.
 package acl
 
 // Capability is the right to do one kind of thing, in the words of Nomad's
@@ -40,8 +40,7 @@ const (
 	Management     Capability = "management"
 )
 
-// Namespaced says whether the capability is had in one namespace, and not in
-// another.
+// Namespaced reports whether the capability is granted per namespace.
 func (c Capability) Namespaced() bool {
 	switch c {
 	case ListJobs, ParseJob, ReadJob, SubmitJob, ReadLogs, ScaleJob, ReadJobScaling, ListScalingPolicies, ReadScalingPolicy, AllocLifecycle, DispatchJob, ForcePeriodicJob:
@@ -50,7 +49,7 @@ func (c Capability) Namespaced() bool {
 	return false
 }
 
-// Known says whether the capability is one of those above.
+// Known reports whether the capability is one of those above.
 func (c Capability) Known() bool {
 	switch c {
 	case Open, Node, Server, NodeRead, NodeWrite, NodePoolRead, NodePoolWrite, NodePoolDelete, AgentRead, AgentWrite, OperatorRead, OperatorWrite, Management:

@@ -13,8 +13,8 @@ import (
 // allocations that wait for others.
 
 // reached notes that servers answered a call that was sent at that time: they
-// heard the node then or later. Whoever counts from it never believes to be
-// heard for longer than it was.
+// heard the node then or later. Counting from it never makes the contact
+// longer than it was.
 //
 // Servers that did not hear a node within its TTL take its allocations for
 // lost, or do not know how they are. So they are told again of all that live.

@@ -205,11 +205,11 @@ func TestAnAllocationWaitsForWhatWasPreemptedForIt(t *testing.T) {
 		if w.status(two.ID.String()) != "complete" || w.status(one.ID.String()) != "running" {
 			t.Errorf("evicted: %s, %s", w.status(two.ID.String()), w.status(one.ID.String()))
 		}
-		if got := w.status(id) + ": " + w.alloc(id).ClientDescription; got != "pending: waiting for evicted allocations to stop" {
+		if got := w.status(id) + ": " + w.alloc(id).ClientDescription; got != "pending: waiting for preempted allocations to stop" {
 			t.Error(got)
 		}
 		events := w.alloc(id).TaskStates["main"].Events
-		if e := events[len(events)-1]; e.Type != "Waiting" || !strings.HasPrefix(e.DisplayMessage, "Waiting for evicted allocations to stop: "+one.ID.Short()) {
+		if e := events[len(events)-1]; e.Type != "Waiting" || !strings.HasPrefix(e.DisplayMessage, "Waiting for preempted allocations to stop: "+one.ID.Short()) {
 			t.Errorf("%+v", e)
 		}
 		pause(5 * time.Minute)

@@ -46,7 +46,7 @@ func Between(old, new any) []Change {
 	return w.changes
 }
 
-// Equal says whether nothing differs.
+// Equal reports whether nothing differs.
 func Equal(old, new any) bool {
 	w := walker{first: true}
 	w.value(nil, reflect.ValueOf(old), reflect.ValueOf(new))
@@ -123,7 +123,7 @@ func (w *walker) value(p Path, old, new reflect.Value) {
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// sameNumber says whether two values of any type are numbers and equal: a codec
+// sameNumber reports whether two values of any type are numbers and equal: a codec
 // keeps a number in the type that is shortest, which need not be the one it
 // was written in.
 func sameNumber(a, b reflect.Value) bool {

@@ -5,7 +5,7 @@
 // [Hit] and [On] are empty and the compiler removes them together with the
 // names of the points, so that nothing in the environment can make the program
 // that people install lose data. Such a build refuses to start when
-// BERTH_FAILPOINTS is set ([Check]): whoever set it expects faults.
+// BERTH_FAILPOINTS is set ([Check]): a test that set it expects faults.
 //
 //	go build -tags faults ./cmd/berth
 //	BERTH_FAILPOINTS="agent/report-before=exit@3;local/put=error(disk full)*"

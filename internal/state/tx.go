@@ -66,8 +66,8 @@ func (tx *Tx) newID(seed [16]byte) (id [16]byte) {
 }
 
 // ByLeader is embedded in commands that a leader service decides on. Stamped
-// with a term, the command is refused once another term began, whoever proposes
-// it.
+// with a term, the command is refused once another term began, no matter who
+// proposes it.
 type ByLeader struct{ Term uint64 }
 
 // Stamp sets the term in which the command was decided on.

@@ -17,7 +17,7 @@ import (
 const (
 	maxRunOver = "allocation exceeded max_run_duration"
 	cutOff     = "stopped: no server was reached for as long as stop_on_client_after lets it run"
-	waiting    = "waiting for evicted allocations to stop"
+	waiting    = "waiting for preempted allocations to stop"
 	unlinked   = "waiting for servers to say what it is connected with"
 )
 
@@ -67,7 +67,7 @@ func sooner(a, b time.Time) time.Time {
 }
 
 // admit lets the tasks be started when nothing is left on this node of what was
-// evicted for them. Until then they wait, and can be stopped.
+// preempted for them. Until then they wait, and can be stopped.
 func (r *Runner) admit() {
 	select {
 	case <-r.ready:
@@ -101,7 +101,7 @@ func (r *Runner) admit() {
 		// us here again.
 		if n := r.names[i]; !r.told[n] && t.State().Phase != task.Pending {
 			r.told[n] = true
-			t.Note(berth.EventWaiting, "Waiting for evicted allocations to stop: "+strings.Join(names, ", "))
+			t.Note(berth.EventWaiting, "Waiting for preempted allocations to stop: "+strings.Join(names, ", "))
 		}
 	}
 }

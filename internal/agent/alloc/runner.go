@@ -59,7 +59,7 @@ type Runner struct {
 	broken  error           // nothing can be run
 	stop    *task.Kill      // everything shall end
 	stopAt  time.Time       // when the group's shutdown delay is over
-	waits   bool            // for allocations that were evicted for it
+	waits   bool            // for allocations that were preempted for it
 	told    map[string]bool // tasks whose history says so
 	checks  checks
 	served  bool            // it has, or had, services; Run's alone

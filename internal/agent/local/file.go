@@ -43,7 +43,7 @@ const (
 type file struct {
 	name string // the allocation's ID
 
-	mu     sync.Mutex // held by whoever writes
+	mu     sync.Mutex // held while writing
 	size   int64
 	least  int64 // what the records that count take
 	torn   bool  // it ends within a record

@@ -70,8 +70,8 @@ func (w *Writer) open() error {
 }
 
 // Write writes all of p, into as many files as it takes. It returns no error:
-// what cannot be written is counted, so that whoever copies a task's output
-// goes on reading it.
+// what cannot be written is counted, so that the copying of a task's output
+// goes on.
 func (w *Writer) Write(p []byte) (int, error) {
 	all := len(p)
 	if w.lost > 0 {

@@ -20,7 +20,7 @@ import (
 )
 
 // cgroup is a control group that holds one task, so that none of its processes
-// gets away whatever it does. It limits nothing but, if that is wanted, the
+// gets away whatever it does. It limits nothing except, on request, the
 // cores. Without one, and a machine may offer none, sessions and marks have to
 // do.
 type cgroup struct {

@@ -61,7 +61,7 @@ func TestWhatTheNodeCannotGiveIsRefused(t *testing.T) {
 		}, `group[g].volume[v].source: there is no host volume "data" on this node`},
 		{"one of a plugin", func(g *berth.TaskGroup, _ *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"v": {Type: "csi", Source: "certs"}}
-		}, `group[g].volume[v].type: "csi" is not built yet in this agent; allowed is host`},
+		}, `group[g].volume[v].type: "csi" is not supported by this agent: must be host`},
 	} {
 		a := sampleAlloc(t, `{"Name":"app","Driver":"mock_driver"}`)
 		c.spoil(a.Job.TaskGroups[0], a.Job.TaskGroups[0].Tasks[0])

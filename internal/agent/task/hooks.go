@@ -116,13 +116,13 @@ func checkBuilt(_ context.Context, at *attempt) error {
 		"schedule": t.Schedule != nil,
 	} {
 		if present {
-			ps.Addf("task["+t.Name+"]."+name, "is not built yet in this agent")
+			ps.Addf("task["+t.Name+"]."+name, "is not supported by this agent")
 		}
 	}
 	group := at.alloc.Job.Group(at.alloc.TaskGroup)
 	for _, n := range group.Networks {
 		if n.Mode != "" && n.Mode != berth.NetworkHost {
-			ps.Addf("group["+group.Name+"].network.mode", "%q is not built yet in this agent; allowed is host", n.Mode)
+			ps.Addf("group["+group.Name+"].network.mode", "%q is not supported by this agent: must be host", n.Mode)
 		}
 	}
 	return ps.Err()
@@ -147,7 +147,7 @@ func checkGranted(_ context.Context, at *attempt) error {
 		v, at2 := group.Volumes[name], "group["+group.Name+"].volume["+name+"]"
 		switch has, ok := at.place.Node.HostVolumes[v.Source]; {
 		case v.Type != "" && v.Type != "host":
-			ps.Addf(at2+".type", "%q is not built yet in this agent; allowed is host", v.Type)
+			ps.Addf(at2+".type", "%q is not supported by this agent: must be host", v.Type)
 		case !ok:
 			ps.Addf(at2+".source", "there is no host volume %q on this node", v.Source)
 		case has.ReadOnly && !v.ReadOnly:

@@ -293,9 +293,9 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 					p.Previous, p.Resched = a.ID, rapid.Bool().Draw(t, "failed")
 				}
 			}
-			if rapid.IntRange(0, 2).Draw(t, "evicts") == 0 {
+			if rapid.IntRange(0, 2).Draw(t, "preempts") == 0 {
 				for a := range s.AllocsOn(p.NodeID) {
-					if rapid.Bool().Draw(t, "evict") && (s.CannotPreempt(a, j) == "" || rapid.IntRange(0, 5).Draw(t, "whatever") == 0) {
+					if rapid.Bool().Draw(t, "preempt") && (s.CannotPreempt(a, j) == "" || rapid.IntRange(0, 5).Draw(t, "whatever") == 0) {
 						p.Evict = append(p.Evict, a.ID)
 					}
 				}
