@@ -234,7 +234,7 @@ func enumIndex(what string, names []string, s string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, Errorf(Invalid, "%s %q: allowed are %s", what, Clip(s, 64), strings.Join(names, ", "))
+	return 0, Errorf(Invalid, "unknown %s %q: want one of %s", what, Clip(s, 64), strings.Join(names, ", "))
 }
 
 // AllocDeploymentStatus is an allocation's health in its deployment.

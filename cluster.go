@@ -48,7 +48,7 @@ func (c *SchedulerConfig) Validate() error {
 	}
 	checkAlgorithm(&ps, "SchedulerAlgorithm", c.SchedulerAlgorithm)
 	if c.MaxStartsPerNode > maxStartsPerNode {
-		ps.Addf("MaxStartsPerNode", "%d is out of range; allowed are 0 to %d", c.MaxStartsPerNode, maxStartsPerNode)
+		ps.Addf("MaxStartsPerNode", "must be 0 to %d, got %d", maxStartsPerNode, c.MaxStartsPerNode)
 	}
 	return ps.Err()
 }
@@ -57,7 +57,7 @@ func checkAlgorithm(ps *Problems, at, name string) {
 	switch name {
 	case AlgorithmBinpack, AlgorithmSpread, AlgorithmBalanced:
 	default:
-		ps.Addf(at, "%.40q is not known; allowed are %s, %s and %s", name, AlgorithmBinpack, AlgorithmSpread, AlgorithmBalanced)
+		ps.Addf(at, "unknown algorithm %.40q: want %s, %s or %s", name, AlgorithmBinpack, AlgorithmSpread, AlgorithmBalanced)
 	}
 }
 

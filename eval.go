@@ -117,9 +117,9 @@ type Delivery struct {
 	Count    int // how often it was given to a worker, including this time
 }
 
-// Timeline holds the times of an evaluation's steps, in ns since 1970, 0 for steps
-// not taken. The command that ends the evaluation writes it; until then only the
-// leader knows it.
+// Timeline holds the times of an evaluation's steps, in ns since 1970, 0 for
+// steps not taken. The command that ends the evaluation writes it; until then
+// only the leader knows it.
 type Timeline struct {
 	Enqueued   int64
 	Dequeued   int64
@@ -129,8 +129,8 @@ type Timeline struct {
 	Refused    int   // how many of its plans were refused in part or in full
 }
 
-// Missed is what a blocked evaluation lacked. It is woken only by changes that can
-// help.
+// Missed is what a blocked evaluation lacked. It is woken only by changes that
+// can help.
 type Missed struct {
 	// Classes holds, for each node class that was looked at, whether its nodes
 	// could run the job at all. A class not in it was never seen.

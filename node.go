@@ -161,8 +161,9 @@ type NodeCore struct {
 }
 
 // Cores returns the cores that can be reserved, in order of ID: those that the
-// agent offers, without reserved ones. A core's share is its speed. If no speed is
-// known, or an operator set the total, it is an equal part of the node's CPU.
+// agent offers, without reserved ones. A core's share is its speed. If no speed
+// is known, or an operator set the total, it is an equal part of the node's
+// CPU.
 func (n *Node) Cores() []NodeCore {
 	r := n.NodeResources
 	if len(r.Cpu.ReservableCpuCores) == 0 {

@@ -63,7 +63,7 @@ func CheckNodesPool(path, name string) error {
 
 func checkPoolName(ps *Problems, path, name string) {
 	if !poolName.MatchString(name) {
-		ps.Addf(path, "%.150q is not the name of a node pool; allowed are letters, digits, - and _, 1 to %d", name, maxPoolName)
+		ps.Addf(path, "%.150q is not a valid name of a node pool: want letters, digits, - and _, 1 to %d", name, maxPoolName)
 	}
 }
 

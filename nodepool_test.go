@@ -16,16 +16,16 @@ func TestNodePoolsAreChecked(t *testing.T) {
 		{NodePool{Name: "Prod_2-b", Description: "two\nlines", Meta: map[string]string{"a": "b"}, SchedulerConfiguration: algorithm("balanced")}, ""},
 		{NodePool{Name: strings.Repeat("x", 128)}, ""},
 		{NodePool{Name: strings.Repeat("x", 129)}, "Name: "},
-		{NodePool{}, `Name: "" is not the name of a node pool; allowed are letters, digits, - and _, 1 to 128`},
-		{NodePool{Name: "a.b"}, `Name: "a.b" is not the name`},
-		{NodePool{Name: "a b"}, `Name: "a b" is not the name`},
+		{NodePool{}, `Name: "" is not a valid name of a node pool: want letters, digits, - and _, 1 to 128`},
+		{NodePool{Name: "a.b"}, `Name: "a.b" is not a valid name`},
+		{NodePool{Name: "a b"}, `Name: "a b" is not a valid name`},
 		{NodePool{Name: "default"}, `Name: "default" is built in and cannot be changed`},
 		{NodePool{Name: "all"}, `Name: "all" is built in and cannot be changed`},
 		{NodePool{Name: "dev", Description: strings.Repeat("x", 257)}, "Description: is not text of at most 256 bytes"},
 		{NodePool{Name: "dev", Meta: map[string]string{"": "x"}}, "Meta: "},
 		{NodePool{Name: "dev", NodeIdentityTTL: -time.Second}, "NodeIdentityTTL: -1s is below 0"},
 		{NodePool{Name: "dev", SchedulerConfiguration: algorithm("tetris")},
-			`SchedulerConfiguration.SchedulerAlgorithm: "tetris" is not known; allowed are binpack, spread and balanced`},
+			`SchedulerConfiguration.SchedulerAlgorithm: unknown algorithm "tetris": want binpack, spread or balanced`},
 	} {
 		err := c.pool.Validate()
 		switch {
@@ -59,8 +59,8 @@ func TestTheSchedulerConfigurationThatHoldsByDefault(t *testing.T) {
 		}
 	}
 	c = SchedulerConfig{SchedulerAlgorithm: "tetris", MaxStartsPerNode: 1_000_001}
-	want := "2 problems:\n  * SchedulerAlgorithm: \"tetris\" is not known; allowed are binpack, spread and balanced\n" +
-		"  * MaxStartsPerNode: 1000001 is out of range; allowed are 0 to 1000000"
+	want := "2 problems:\n  * SchedulerAlgorithm: unknown algorithm \"tetris\": want binpack, spread or balanced\n" +
+		"  * MaxStartsPerNode: must be 0 to 1000000, got 1000001"
 	if err := c.Validate(); err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}

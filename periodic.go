@@ -60,7 +60,7 @@ func (p *ParameterizedConfig) Check(payload []byte, meta map[string]string) erro
 	var ps Problems
 	switch n := len(payload); {
 	case n > MaxPayload:
-		ps.Addf("Payload", "%d bytes are too many; allowed are %d", n, MaxPayload)
+		ps.Addf("Payload", "must be at most %d bytes, got %d", MaxPayload, n)
 	case n == 0 && p.Payload == PayloadRequired:
 		ps.Addf("Payload", "is missing; the job requires one")
 	case n > 0 && p.Payload == PayloadForbidden:
@@ -86,7 +86,7 @@ func (p *ParameterizedConfig) Check(payload []byte, meta map[string]string) erro
 		if allowed == "" {
 			allowed = "none"
 		}
-		ps.Addf("Meta", "%s: the job does not take them; allowed are %s", Clip(strings.Join(unknown, ", "), 500), Clip(allowed, 500))
+		ps.Addf("Meta", "unknown keys %s: want %s", Clip(strings.Join(unknown, ", "), 500), Clip(allowed, 500))
 	}
 	return ps.Err()
 }

@@ -14,7 +14,7 @@ func TestWhatAChildIsGiven(t *testing.T) {
 	err := p.Check(nil, map[string]string{"day": "1", "colour": "red", "age": "5"})
 	for _, want := range []string{
 		"Payload: is missing; the job requires one", "Meta: the job requires user",
-		"Meta: age, colour: the job does not take them; allowed are user, day, note",
+		"Meta: unknown keys age, colour: want user, day, note",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
@@ -24,7 +24,7 @@ func TestWhatAChildIsGiven(t *testing.T) {
 	if err := p.Check(make([]byte, berth.MaxPayload), whole); err != nil {
 		t.Error(err)
 	}
-	if err := p.Check(make([]byte, berth.MaxPayload+1), whole); err == nil || !strings.Contains(err.Error(), "Payload: 16385 bytes are too many; allowed are 16384") {
+	if err := p.Check(make([]byte, berth.MaxPayload+1), whole); err == nil || !strings.Contains(err.Error(), "Payload: must be at most 16384 bytes, got 16385") {
 		t.Error(err)
 	}
 	if err := (&berth.ParameterizedConfig{Payload: berth.PayloadForbidden}).Check([]byte("x"), nil); err == nil || !strings.Contains(err.Error(), "the job forbids one") {

@@ -50,11 +50,11 @@ var stopTexts = [...]string{
 	StopCanary:    "a canary of a deployment that did not promote it",
 	StopDone:      "the batch instance of its name has finished",
 	UnknownAway:   "its node is disconnected",
-	StopWanted:    "a user stopped it, to be placed anew",
+	StopWanted:    "a user stopped it, to be replaced",
 	StopOrphan:    "a user stopped it; it has no job that would replace it",
 	StopForced:    "its job was deleted by force, and its end not waited for",
 	StopPEGone:    "its processing element is gone",
-	StopPELaunch:  "its processing element was launched anew",
+	StopPELaunch:  "its processing element was launched again",
 }
 
 // StopReasons is how many reasons have a text, with StopNone.

@@ -14,8 +14,8 @@ import (
 	"berth"
 )
 
-// Nomad's job specification has these blocks, whose syntax differs from the fields of
-// their structs.
+// Nomad's job specification has these blocks, whose syntax differs from the
+// fields of their structs.
 
 // job reads the job block.
 func (w *walker) job(b *hclsyntax.Block, ctx *hcl.EvalContext) (decode.Tree, *place) {
@@ -49,8 +49,8 @@ func (w *walker) fill(in instance, t reflect.Type, tree decode.Tree, at *place, 
 	w.body(b, s, in.ctx, tree, at, path)
 }
 
-// levels reads a job or a group. Both may hold vault and consul blocks for all their
-// tasks, and a job may hold tasks, each of which becomes a group.
+// levels reads a job or a group. Both may hold vault and consul blocks for all
+// their tasks, and a job may hold tasks, each of which becomes a group.
 func (w *walker) levels(in instance, s *shape, tree decode.Tree, at *place, path string, isJob bool) {
 	extra := &shape{fields: maps.Clone(s.fields), names: s.names, label: s.label}
 	vault := &slot{key: "Vault", form: oneBlock, elem: reflect.TypeFor[berth.Vault]()}
@@ -73,7 +73,8 @@ func (w *walker) levels(in instance, s *shape, tree decode.Tree, at *place, path
 	}
 }
 
-// tasksAsGroups turns each task directly in the job into a group of the same name.
+// tasksAsGroups turns each task directly in the job into a group of the same
+// name.
 func tasksAsGroups(tree decode.Tree, at *place) {
 	groups, _ := tree["TaskGroups"].([]any)
 	for i, task := range items(tree["Tasks"]) {
@@ -121,8 +122,8 @@ func items(v any) []decode.Tree {
 	return out
 }
 
-// shorthands are operators that a constraint or affinity may use as the name of an
-// attribute, with the value to compare with.
+// shorthands are operators that a constraint or affinity may use as the name of
+// an attribute, with the value to compare with.
 var shorthands = []string{
 	berth.OpRegexp, berth.OpVersion, berth.OpSemver, berth.OpSetContains, berth.OpSetContainsAll, berth.OpSetContainsAny,
 	berth.OpDistinctHosts, berth.OpDistinctProperty,

@@ -15,7 +15,8 @@ import (
 	"berth"
 )
 
-// walker turns bodies into trees with the fields of the structs that they will fill.
+// walker turns bodies into trees with the fields of the structs that they will
+// fill.
 type walker struct{ *scope }
 
 // instance is a block that was written or that a dynamic block generated.
@@ -27,7 +28,8 @@ type instance struct {
 	rng    hcl.Range
 }
 
-// body reads the block of a struct into out, and the places of its fields into at.
+// body reads the block of a struct into out, and the places of its fields into
+// at.
 func (w *walker) body(b *hclsyntax.Body, s *shape, ctx *hcl.EvalContext, out decode.Tree, at *place, path string) {
 	for _, a := range inOrder(b.Attributes) {
 		w.attribute(a, s, ctx, out, at, path)
@@ -224,8 +226,8 @@ func (w *walker) mapBlock(in instance, f *slot, out decode.Tree, at *place, path
 	out[f.key] = tree
 }
 
-// free reads a body with arbitrary content, such as a driver's config. Blocks become
-// lists of objects, with one level for each label, as in the API.
+// free reads a body with arbitrary content, such as a driver's config. Blocks
+// become lists of objects, with one level for each label, as in the API.
 func (w *walker) free(in instance, at *place, path string) decode.Tree {
 	tree := decode.Tree{}
 	for _, a := range inOrder(in.body.Attributes) {
@@ -262,8 +264,8 @@ func (w *walker) unknownBlock(in instance, s *shape, at *place, path string) {
 	at.fault(nearest(in.kind, names), in.rng)
 }
 
-// blocks calls each for every block of a body, generated ones included, in the order
-// of the text.
+// blocks calls each for every block of a body, generated ones included, in the
+// order of the text.
 func (w *walker) blocks(b *hclsyntax.Body, ctx *hcl.EvalContext, path string, each func(instance)) {
 	for _, block := range b.Blocks {
 		if block.Type == "dynamic" {

@@ -33,8 +33,9 @@ type fn struct {
 	guard func(*meter, []cty.Value) error
 }
 
-// functions has the functions of Nomad's job specification and a few more that users of
-// HCL expect. init fills it in, since the functions for files refer to it indirectly.
+// functions has the functions of Nomad's job specification and a few more that
+// users of HCL expect. init fills it in, since the functions for files refer to
+// it indirectly.
 var functions map[string]fn
 
 func init() {
@@ -162,8 +163,8 @@ var typeFunctions = map[string]fn{
 	"try":      {call: tryfunc.TryFunc, carries: true, lazy: true},
 }
 
-// fileFunctions returns the functions for files. basename and dirname only use the text
-// of a path.
+// fileFunctions returns the functions for files. basename and dirname only use
+// the text of a path.
 func fileFunctions() map[string]fn {
 	return map[string]fn{
 		"abspath":     {make: absPath, file: true},
@@ -180,8 +181,8 @@ func fileFunctions() map[string]fn {
 
 func functionNames() []string { return keys(functions) }
 
-// converts reports whether the i-th argument is converted to another type before or in
-// the call.
+// converts reports whether the i-th argument is converted to another type
+// before or in the call.
 func (f fn) converts(i int) bool {
 	if f.types || f.make != nil {
 		return true
@@ -193,8 +194,8 @@ func (f fn) converts(i int) bool {
 	return rest != nil && rest.Type != cty.DynamicPseudoType
 }
 
-// build returns the function for one parse: its arguments are charged and guarded before
-// each call.
+// build returns the function for one parse: its arguments are charged and
+// guarded before each call.
 func (f fn) build(s *scope, name string) function.Function {
 	inner := f.call
 	if f.make != nil {

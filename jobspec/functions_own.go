@@ -61,8 +61,8 @@ var sumFunc = function.New(&function.Spec{
 	},
 })
 
-// allOf returns a function that reports whether all elements are true, or any if all is
-// false.
+// allOf returns a function that reports whether all elements are true, or any
+// if all is false.
 func allOf(all bool) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "list", Type: cty.List(cty.Bool)}},
@@ -91,8 +91,9 @@ func textTest(test func(s, part string) bool) function.Function {
 // localFiles is the file system of this machine.
 type localFiles struct{ dir string }
 
-// LocalFiles returns all files that the process may read. Relative names start at dir.
-// It is for the CLI, whose user may read them anyway; a server must not use it.
+// LocalFiles returns all files that the process may read. Relative names start
+// at dir. It is for the CLI, whose user may read them anyway; a server must not
+// use it.
 func LocalFiles(dir string) fs.FS { return localFiles{dir} }
 
 func (l localFiles) Open(name string) (fs.File, error) { return os.Open(l.abs(name)) }
@@ -136,8 +137,8 @@ func (s *scope) fileName(given string) (string, error) {
 
 var pathParam = []function.Parameter{{Name: "path", Type: cty.String}}
 
-// fileFunc returns a function that reads a file and returns its content converted by
-// show.
+// fileFunc returns a function that reads a file and returns its content
+// converted by show.
 func fileFunc(show func([]byte) string, mustBeText bool) func(*scope) function.Function {
 	return func(s *scope) function.Function {
 		return function.New(&function.Spec{

@@ -114,9 +114,10 @@ func (s *scope) giveFile(f File, strict bool) {
 	}
 }
 
-// givenValue returns the value that was given for a variable. Text is taken literally
-// for strings and for variables without a type and default. It is an expression for
-// lists, maps and objects, and for the type any if it parses as one.
+// givenValue returns the value that was given for a variable. Text is taken
+// literally for strings and for variables without a type and default. It is an
+// expression for lists, maps and objects, and for the type any if it parses as
+// one.
 func (s *scope) givenValue(v *variable, def cty.Value) (cty.Value, bool) {
 	g := v.given
 	typ := v.typ
@@ -161,8 +162,8 @@ func (s *scope) givenValue(v *variable, def cty.Value) (cty.Value, bool) {
 	return out, true
 }
 
-// outside evaluates an expression from outside the job file. It can call functions but
-// not refer to variables or locals.
+// outside evaluates an expression from outside the job file. It can call
+// functions but not refer to variables or locals.
 func (s *scope) outside(v *variable, g *given) cty.Value {
 	e, uses := s.prepare(g.expr, v.path(), nil)
 	for _, u := range uses {
@@ -172,8 +173,8 @@ func (s *scope) outside(v *variable, g *given) cty.Value {
 	return s.eval(e, s.context(nil), v.path())
 }
 
-// parseGiven parses text as an expression. With mayBeText it returns nil if the text is
-// not an expression.
+// parseGiven parses text as an expression. With mayBeText it returns nil if the
+// text is not an expression.
 func (s *scope) parseGiven(v *variable, mayBeText bool) (hclsyntax.Expression, bool) {
 	f := File{Name: v.given.from, Text: []byte(v.given.text)}
 	if err := checkSize(f); err != nil {
@@ -196,8 +197,8 @@ func (s *scope) parseGiven(v *variable, mayBeText bool) (hclsyntax.Expression, b
 	return e, true
 }
 
-// looseType returns the type of a variable without a declared type from that of its
-// default: any list for a list, any map for a map.
+// looseType returns the type of a variable without a declared type from that of
+// its default: any list for a list, any map for a map.
 func looseType(t cty.Type) cty.Type {
 	if t.IsPrimitiveType() {
 		return t

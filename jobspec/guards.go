@@ -30,8 +30,8 @@ func text(args []cty.Value, i int) string {
 	return v.AsString()
 }
 
-// number returns the i-th argument as an integer, limited to 32 bits, or 0 if it is not
-// a known number.
+// number returns the i-th argument as an integer, limited to 32 bits, or 0 if
+// it is not a known number.
 func number(args []cty.Value, i int) int {
 	v, _ := args[i].Unmark()
 	if v.Type() != cty.Number || v.IsNull() || !v.IsKnown() {
@@ -108,9 +108,9 @@ func guardSplit(_ *meter, args []cty.Value) error {
 	return nil
 }
 
-// guardRegex charges for matching, which takes time proportional to the size of the
-// program times the length of the text. pattern is the index of the pattern among the
-// first two arguments; the other one is the text.
+// guardRegex charges for matching, which takes time proportional to the size of
+// the program times the length of the text. pattern is the index of the pattern
+// among the first two arguments; the other one is the text.
 func guardRegex(pattern int) func(*meter, []cty.Value) error {
 	return func(m *meter, args []cty.Value) error {
 		p, s := text(args, pattern), text(args, 1-pattern)
@@ -164,8 +164,8 @@ func guardProduct(_ *meter, args []cty.Value) error {
 	return nil
 }
 
-// guardParse is for functions that parse text into values, which are far larger than
-// the text.
+// guardParse is for functions that parse text into values, which are far larger
+// than the text.
 func guardParse(more func(string) error) func(*meter, []cty.Value) error {
 	return func(m *meter, args []cty.Value) error {
 		s := text(args, 0)

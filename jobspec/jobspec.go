@@ -21,8 +21,8 @@ type File struct {
 	Text []byte
 }
 
-// Options has the inputs of a job file. The zero value, without variables and files,
-// is what a server uses for untrusted callers.
+// Options has the inputs of a job file. The zero value, without variables and
+// files, is what a server uses for untrusted callers.
 type Options struct {
 	// Values of variables. VarFiles override Env and Vars override both; in each
 	// list, the last value wins.
@@ -31,20 +31,21 @@ type Options struct {
 	VarFiles []File   // name = value lines in HCL, or one JSON object
 	Vars     []string // name=value
 
-	// Strict makes it an error if VarFiles or Vars set a variable that the job does
-	// not declare. Env may always do so.
+	// Strict makes it an error if VarFiles or Vars set a variable that the job
+	// does not declare. Env may always do so.
 	Strict bool
 
-	// Files is what file functions may read, with names relative to its root. With
-	// nil these functions are refused. [LocalFiles] reads any file.
+	// Files is what file functions may read, with names relative to its root.
+	// With nil these functions are refused. [LocalFiles] reads any file.
 	Files fs.FS
 }
 
 // Parse reads a job file into a complete, valid job. The text is JSON if it
 // begins with a brace, {"Job": {…}} or the job itself, else HCL2.
 //
-// An error of kind Invalid holds [berth.Problems] with all problems; kind TooLarge
-// means that the text is longer than [MaxText]. Parsing stops when ctx ends.
+// An error of kind Invalid holds [berth.Problems] with all problems; kind
+// TooLarge means that the text is longer than [MaxText]. Parsing stops when ctx
+// ends.
 func Parse(ctx context.Context, file File, o Options) (job *berth.Job, err error) {
 	doc := &document{}
 	err = doc.look(file.Name, func() error {
@@ -61,8 +62,8 @@ func Parse(ctx context.Context, file File, o Options) (job *berth.Job, err error
 	return job, nil
 }
 
-// ParseTree parses a job file without defaults and validation. It returns the tree
-// that [admit.DecodeJob] takes, with only the fields that the file sets.
+// ParseTree parses a job file without defaults and validation. It returns the
+// tree that [admit.DecodeJob] takes, with only the fields that the file sets.
 func ParseTree(ctx context.Context, file File, o Options) (decode.Tree, error) {
 	doc := &document{}
 	if err := doc.look(file.Name, func() error { return doc.read(ctx, file, o) }); err != nil {
@@ -79,9 +80,9 @@ type document struct {
 	problems problems
 }
 
-// look runs part and returns its error, the limit that it exceeded, or the problems
-// that it noted. It turns a panic of a library on unexpected text into an error without
-// a kind, so that it cannot end a server.
+// look runs part and returns its error, the limit that it exceeded, or the
+// problems that it noted. It turns a panic of a library on unexpected text into
+// an error without a kind, so that it cannot end a server.
 func (d *document) look(name string, part func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {

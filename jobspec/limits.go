@@ -11,8 +11,8 @@ import (
 	"berth"
 )
 
-// Limits of one parse. Real job files stay far below them; a hostile one costs at most
-// about a second and some tens of MiB.
+// Limits of one parse. Real job files stay far below them; a hostile one costs
+// at most about a second and some tens of MiB.
 const (
 	MaxText   = 1 << 20 // bytes of a job file, of a variable file, and of all -var values together
 	MaxBlocks = 10_000  // generated blocks included
@@ -52,8 +52,8 @@ func checkSize(f File) error {
 	return nil
 }
 
-// parseBody checks and parses HCL. It reports whether there is a body; after a syntax
-// error there is none.
+// parseBody checks and parses HCL. It reports whether there is a body; after a
+// syntax error there is none.
 func parseBody(f File, ps *problems) (*hclsyntax.Body, bool) {
 	if err := checkSize(f); err != nil {
 		ps.addf("", "", "%v", err)
@@ -71,8 +71,8 @@ func parseBody(f File, ps *problems) (*hclsyntax.Body, bool) {
 	return file.Body.(*hclsyntax.Body), true
 }
 
-// tooCostly finds text that would make the parser itself expensive: its recursion has no
-// limit, and a stack overflow ends the process.
+// tooCostly finds text that would make the parser itself expensive: its
+// recursion has no limit, and a stack overflow ends the process.
 func tooCostly(f File) (rng hcl.Range, what string) {
 	if n := signs(f.Text); n > maxSigns {
 		rng = hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
@@ -88,7 +88,8 @@ func tooCostly(f File) (rng hcl.Range, what string) {
 	return rng, ""
 }
 
-// signs returns an upper bound of the number of tokens, without running the lexer.
+// signs returns an upper bound of the number of tokens, without running the
+// lexer.
 func signs(text []byte) (n int) {
 	inWord := false
 	for _, c := range text {
@@ -103,8 +104,8 @@ func signs(text []byte) (n int) {
 	return n
 }
 
-// depth tracks open brackets and the chained operators in each: a+b+c nests as deep as
-// ((a)).
+// depth tracks open brackets and the chained operators in each: a+b+c nests as
+// deep as ((a)).
 type depth struct {
 	open   []bracket
 	top    bracket // of the body

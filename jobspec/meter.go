@@ -11,9 +11,9 @@ import (
 	"berth"
 )
 
-// meter counts the cost of the expressions of one parse. The evaluator is a library
-// without limits, so every node that can loop or build values is wrapped (see
-// prepare.go) and charged here when it is evaluated.
+// meter counts the cost of the expressions of one parse. The evaluator is a
+// library without limits, so every node that can loop or build values is
+// wrapped (see prepare.go) and charged here when it is evaluated.
 type meter struct {
 	ctx    context.Context
 	steps  int
@@ -24,8 +24,8 @@ type meter struct {
 	spent  *exhausted // stays set, since the function library turns panics into errors
 }
 
-// exhausted is the panic that ends a parse over its limits, since only a panic leaves
-// the loops of the evaluator. It never leaves this package.
+// exhausted is the panic that ends a parse over its limits, since only a panic
+// leaves the loops of the evaluator. It never leaves this package.
 type exhausted struct {
 	rng   hcl.Range
 	what  string
@@ -87,12 +87,13 @@ func (m *meter) block(at hcl.Range) {
 	m.step(8)
 }
 
-// look charges for walking a value, a step for each element and its text in bytes. It
-// returns the number of elements.
+// look charges for walking a value, a step for each element and its text in
+// bytes. It returns the number of elements.
 func (m *meter) look(v cty.Value) int { return m.compare(v, 0) }
 
-// compare is look for a value whose elements will be converted to one type: the library
-// compares all their types pairwise. weight is the cost of 1000 comparisons in steps.
+// compare is look for a value whose elements will be converted to one type: the
+// library compares all their types pairwise. weight is the cost of 1000
+// comparisons in steps.
 func (m *meter) compare(v cty.Value, weight int) int {
 	t := tally{m: m}
 	t.add(v)
@@ -108,15 +109,15 @@ func (m *meter) build(v cty.Value) {
 	}
 }
 
-// The measured cost of 1000 type comparisons in steps, for one value and for two that
-// are converted to one type.
+// The measured cost of 1000 type comparisons in steps, for one value and for
+// two that are converted to one type.
 const (
 	pairsOne = 15
 	pairsTwo = 50
 )
 
-// tally measures a value and stops when it is too large: values can share parts, so one
-// that is small in memory may take forever to walk.
+// tally measures a value and stops when it is too large: values can share
+// parts, so one that is small in memory may take forever to walk.
 type tally struct {
 	m            *meter
 	elems, bytes int
@@ -156,8 +157,8 @@ func (t *tally) add(v cty.Value) {
 	}
 }
 
-// metered is an expression whose evaluation is charged. It embeds the library's node,
-// since other packages cannot implement the interface.
+// metered is an expression whose evaluation is charged. It embeds the library's
+// node, since other packages cannot implement the interface.
 type metered struct {
 	hclsyntax.Expression
 	m *meter
@@ -197,8 +198,8 @@ var (
 	}
 )
 
-// knownNow is an expression whose value is needed during parsing, so it must not contain
-// references that only an agent can resolve.
+// knownNow is an expression whose value is needed during parsing, so it must
+// not contain references that only an agent can resolve.
 type knownNow struct {
 	hclsyntax.Expression
 	m    *meter

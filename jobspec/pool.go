@@ -14,9 +14,9 @@ import (
 	"berth"
 )
 
-// ParsePool parses the specification of a node pool. It is JSON, as in the API, if it
-// begins with a brace, else HCL with one node_pool block. It has no variables and no
-// functions. Errors are those of [Parse].
+// ParsePool parses the specification of a node pool. It is JSON, as in the API,
+// if it begins with a brace, else HCL with one node_pool block. It has no
+// variables and no functions. Errors are those of [Parse].
 func ParsePool(file File) (pool *berth.NodePool, err error) {
 	doc := &document{}
 	err = doc.look(file.Name, func() (err error) {
@@ -82,8 +82,8 @@ func poolHCL(file File, ps *problems) (decode.Tree, error) {
 	return tree, ps.err()
 }
 
-// poolBlock reads a block with the given names. Meta is a map, written as a block or an
-// attribute; the only other block is scheduler_config.
+// poolBlock reads a block with the given names. Meta is a map, written as a
+// block or an attribute; the only other block is scheduler_config.
 func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string]string) decode.Tree {
 	tree := decode.Tree{}
 	known := keys(names)
@@ -125,8 +125,8 @@ func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string
 	return tree
 }
 
-// plainValue returns the value of a literal expression. With texts, numbers and bools
-// become strings.
+// plainValue returns the value of a literal expression. With texts, numbers and
+// bools become strings.
 func plainValue(ps *problems, e hclsyntax.Expression, path string, texts bool) any {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() {

@@ -13,9 +13,10 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Expressions are prepared once, before any is evaluated. Costly nodes are wrapped so
-// that they are metered, references that only agents can resolve are replaced by their
-// text, and unknown names and functions are reported even if they are never evaluated.
+// Expressions are prepared once, before any is evaluated. Costly nodes are
+// wrapped so that they are metered, references that only agents can resolve are
+// replaced by their text, and unknown names and functions are reported even if
+// they are never evaluated.
 
 // names are the names that a for expression or a dynamic block defines.
 type names struct {
@@ -45,8 +46,8 @@ func (s *scope) prepare(e hclsyntax.Expression, path string, inner *names) (hcls
 	return e, p.uses
 }
 
-// prepareBody prepares all expressions of a body. A dynamic block defines its iterator
-// as a name.
+// prepareBody prepares all expressions of a body. A dynamic block defines its
+// iterator as a name.
 func (s *scope) prepareBody(b *hclsyntax.Body, path string, inner *names) {
 	for _, a := range b.Attributes {
 		a.Expr, _ = s.prepare(a.Expr, decode.Join(path, a.Name), inner)

@@ -15,8 +15,8 @@ import (
 	"berth"
 )
 
-// problems collects the problems of a file. Each is noted once and returned in text
-// order.
+// problems collects the problems of a file. Each is noted once and returned in
+// text order.
 type problems struct {
 	list []problem
 	seen map[berth.Problem]bool
@@ -30,7 +30,8 @@ type problem struct {
 // maxProblems is the number of problems after which parsing stops.
 const maxProblems = 200
 
-// enough is the panic that ends a parse after maxProblems. It never leaves this package.
+// enough is the panic that ends a parse after maxProblems. It never leaves this
+// package.
 type enough struct{}
 
 func (ps *problems) note(p problem) {
@@ -88,8 +89,8 @@ func diagText(d *hcl.Diagnostic) string {
 	return text
 }
 
-// adopt adds the problems that [admit.DecodeJob] found, with their places in the file.
-// It leaves out those that follow from a problem already noted.
+// adopt adds the problems that [admit.DecodeJob] found, with their places in
+// the file. It leaves out those that follow from a problem already noted.
 func (ps *problems) adopt(err error, file string, root *place) {
 	found, ok := errors.AsType[berth.Problems](err)
 	if !ok {
@@ -125,14 +126,14 @@ func (ps *problems) err() error {
 	return out.Err()
 }
 
-// place is where in the file a part of the job was written. Places form a tree like the
-// paths of problems: job.group[web].task[app].cpu.
+// place is where in the file a part of the job was written. Places form a tree
+// like the paths of problems: job.group[web].task[app].cpu.
 type place struct {
 	rng    hcl.Range
 	fields map[string]*place
 	items  []item
-	// The text here has a problem and no value, so further problems of the value are
-	// not reported.
+	// The text here has a problem and no value, so further problems of the
+	// value are not reported.
 	faulty bool
 }
 
@@ -159,9 +160,9 @@ func (p *place) field(name string, rng hcl.Range) *place {
 // fault marks a field whose text has a problem and no value.
 func (p *place) fault(name string, rng hcl.Range) { p.field(name, rng).faulty = true }
 
-// find follows a path as far as the file has it. If a list has a name twice, it takes
-// the item that leads furthest; if the path ends there it returns the last, which is
-// the duplicate.
+// find follows a path as far as the file has it. If a list has a name twice, it
+// takes the item that leads furthest; if the path ends there it returns the
+// last, which is the duplicate.
 func (p *place) find(path string) (at *place, left int) {
 	at, left = p, len(path)
 	if path == "" || p.faulty {

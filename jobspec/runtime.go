@@ -8,12 +8,13 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// runtimeRoots are the first words of references that agents and schedulers resolve, as
-// listed in Nomad's documentation of variable interpolation.
+// runtimeRoots are the first words of references that agents and schedulers
+// resolve, as listed in Nomad's documentation of variable interpolation.
 var runtimeRoots = []string{"attr", "device", "env", "meta", "node", "secret", "unique"}
 
-// isRuntime reports whether only an agent can resolve the traversal. inText is true for
-// the sole content of ${…}, where a single word is a variable of the task's environment.
+// isRuntime reports whether only an agent can resolve the traversal. inText is
+// true for the sole content of ${…}, where a single word is a variable of the
+// task's environment.
 func isRuntime(t hcl.Traversal, inText bool) bool {
 	root := t.RootName()
 	if strings.HasPrefix(root, "NOMAD_") {
@@ -27,12 +28,12 @@ func isRuntime(t hcl.Traversal, inText bool) bool {
 	return inText && len(t) == 1
 }
 
-// deferred marks a value that contains text like ${attr.x}, which an agent replaces. The
-// mark is that text.
+// deferred marks a value that contains text like ${attr.x}, which an agent
+// replaces. The mark is that text.
 type deferred string
 
-// runtimeValue returns the value of a reference until an agent replaces it: ${…} with the
-// reference as written.
+// runtimeValue returns the value of a reference until an agent replaces it:
+// ${…} with the reference as written.
 func runtimeValue(name string) cty.Value {
 	text := "${" + name + "}"
 	return cty.StringVal(text).Mark(deferred(text))

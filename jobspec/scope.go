@@ -41,8 +41,8 @@ const (
 	settled
 )
 
-// use is a reference to a variable or local in an expression. An empty name means all
-// of them.
+// use is a reference to a variable or local in an expression. An empty name
+// means all of them.
 type use struct {
 	kind, name string
 	at         hcl.Range
@@ -120,8 +120,8 @@ func inOrder(attrs hclsyntax.Attributes) []*hclsyntax.Attribute {
 	})
 }
 
-// declare registers variables and locals, so that every name is known before the first
-// expression is prepared.
+// declare registers variables and locals, so that every name is known before
+// the first expression is prepared.
 func (s *scope) declare(t top) {
 	s.sources[t.file.Name] = t.file.Text
 	for _, b := range t.variables {
@@ -150,8 +150,9 @@ func (s *scope) declare(t top) {
 	}
 }
 
-// resolve evaluates all variables and locals and returns the context for the job's
-// expressions. A value with a problem is unknown there and not reported again.
+// resolve evaluates all variables and locals and returns the context for the
+// job's expressions. A value with a problem is unknown there and not reported
+// again.
 func (s *scope) resolve() *hcl.EvalContext {
 	for _, name := range slices.Sorted(maps.Keys(s.vars)) {
 		s.settleVariable(s.vars[name])
@@ -162,8 +163,8 @@ func (s *scope) resolve() *hcl.EvalContext {
 	return s.context([]use{{kind: "var"}, {kind: "local"}})
 }
 
-// settle evaluates a local after those that it uses. trail has the locals that led to
-// it.
+// settle evaluates a local after those that it uses. trail has the locals that
+// led to it.
 func (s *scope) settle(l *local, trail []*local) {
 	switch l.state {
 	case settled:
@@ -235,8 +236,8 @@ func (s *scope) context(uses []use) *hcl.EvalContext {
 	}
 }
 
-// eval returns the value of a prepared expression, or an unknown value if it has a
-// problem.
+// eval returns the value of a prepared expression, or an unknown value if it
+// has a problem.
 func (s *scope) eval(e hclsyntax.Expression, ctx *hcl.EvalContext, path string) cty.Value {
 	v, diags := e.Value(ctx)
 	if diags.HasErrors() {

@@ -10,9 +10,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// treeOf converts the value of an expression to a value in a tree. ok is false if part
-// of it is unknown, whose problem has been noted. Null means absent, but stays in lists
-// so that the positions of others do not change.
+// treeOf converts the value of an expression to a value in a tree. ok is false
+// if part of it is unknown, whose problem has been noted. Null means absent,
+// but stays in lists so that the positions of others do not change.
 func treeOf(v cty.Value) (tree any, ok bool) {
 	v, _ = v.Unmark()
 	if !v.IsKnown() {

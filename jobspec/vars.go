@@ -40,7 +40,8 @@ var (
 	ruleAttrs     = []string{"condition", "error_message"}
 )
 
-// newVariable declares a variable, or notes a problem if the name is invalid or taken.
+// newVariable declares a variable, or notes a problem if the name is invalid or
+// taken.
 func (s *scope) newVariable(name string, at hcl.Range) *variable {
 	if !hclsyntax.ValidIdentifier(name) {
 		s.problems.add(at, "variable", fmt.Sprintf("must be a letter followed by letters, digits, _ or -, got %q", berth.Clip(name, 64)))
@@ -162,8 +163,8 @@ func (s *scope) prepareVariable(v *variable) {
 	}
 }
 
-// literal refuses references in a value that must be a literal, and names the cycle if
-// they lead back to the variable.
+// literal refuses references in a value that must be a literal, and names the
+// cycle if they lead back to the variable.
 func (s *scope) literal(v *variable, attr string, uses []use) {
 	for _, u := range uses {
 		v.broken = true

@@ -24,7 +24,7 @@ func (*PlanJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 
 // JobPlanned answers PlanJob.
 type JobPlanned struct {
-	JobModifyIndex     uint64 // of the job as it is, 0 if there is none: what to register with
+	JobModifyIndex     uint64 // of the job as it is, what to register with; 0 if there is no job
 	CreatedEvals       []Eval // that the first decision leads to: what waits for room, or for a time
 	Diff               *diff.JobDiff
 	Annotations        *PlanAnnotations

@@ -9,8 +9,8 @@
 // equal nodes that is the number of nodes used over the lower bound.
 //
 // "sample of 2" and "sample of log2 n" are a scheduler that gives the score of
-// binpack on a given number of nodes only, drawn from all that are in use and have room;
-// it takes one more into use when these are too few.
+// binpack on a given number of nodes only, drawn from all that are in use and
+// have room; it takes one more into use when these are too few.
 package main
 
 import (

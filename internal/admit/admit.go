@@ -1,10 +1,10 @@
-// Package admit decodes and validates jobs. It turns a tree, from JSON or from a job
-// file, into a job with all defaults filled in, and returns all problems at once, each
-// with its path. It refuses fields that are not supported, so nothing that a user
-// writes is ignored.
+// Package admit decodes and validates jobs. It turns a tree, from JSON or from
+// a job file, into a job with all defaults filled in, and returns all problems
+// at once, each with its path. It refuses fields that are not supported, so
+// nothing that a user writes is ignored.
 //
-// It looks at the text alone. Whether the cluster has the namespace, the nodes or the
-// capacity for a job is checked elsewhere.
+// It looks at the text alone. Whether the cluster has the namespace, the nodes
+// or the capacity for a job is checked elsewhere.
 package admit
 
 import (
@@ -23,13 +23,13 @@ const (
 	FromHCL                // numbers, bools and strings convert, as HCL users expect
 )
 
-// DecodeJob turns a tree into a job with all defaults filled in. Its error has all
-// problems, those of [Validate] included.
+// DecodeJob turns a tree into a job with all defaults filled in. Its error has
+// all problems, those of [Validate] included.
 //
-// Parents come first: the type and the job's own blocks, then each group, starting
-// from the job's resolved blocks or the defaults of the type, then each task, starting
-// from its group. So a block that only sets attempts = 5 inherits everything else from
-// its parent.
+// Parents come first: the type and the job's own blocks, then each group,
+// starting from the job's resolved blocks or the defaults of the type, then
+// each task, starting from its group. So a block that only sets attempts = 5
+// inherits everything else from its parent.
 func DecodeJob(tree decode.Tree, from Source) (*berth.Job, error) {
 	d := newDecoder(from)
 	j := d.job(tree)
@@ -49,17 +49,17 @@ func ParseJob(text []byte) (*berth.Job, error) {
 	return DecodeJob(tree, FromJSON)
 }
 
-// Fill decodes src into the struct that dst points to and returns all problems. Blocks
-// that belong to jobs start with the defaults that they have in a job. See
-// [decode.Decoder.Fill].
+// Fill decodes src into the struct that dst points to and returns all problems.
+// Blocks that belong to jobs start with the defaults that they have in a job.
+// See [decode.Decoder.Fill].
 func Fill(dst any, src decode.Tree, path string) berth.Problems {
 	d := newDecoder(FromJSON)
 	d.Fill(dst, src, path)
 	return d.Problems
 }
 
-// Validate returns all problems of a complete job, each with its path. Fields that are
-// not supported are problems too.
+// Validate returns all problems of a complete job, each with its path. Fields
+// that are not supported are problems too.
 func Validate(j *berth.Job) berth.Problems {
 	c := checker{}
 	c.job(j)

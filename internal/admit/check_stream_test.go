@@ -70,8 +70,8 @@ func TestOrdinaryJobsAreUnchangedInShape(t *testing.T) {
 	}
 }
 
-// Rules that no job file of allowed size can break, and jobs that did not come through
-// DecodeJob.
+// Rules that no job file of allowed size can break, and jobs that did not come
+// through DecodeJob.
 func TestValidateStream(t *testing.T) {
 	wide := func(n int) []berth.RegionSpec {
 		return []berth.RegionSpec{{Name: "r", Groups: []string{"b"}, Width: n}}
@@ -134,7 +134,7 @@ func TestValidateStream(t *testing.T) {
 		{"a long expression", func(j *berth.Job) {
 			j.Stream.Imports = slices.Clone(j.Stream.Imports)
 			j.Stream.Imports[0].Filter = strings.Repeat("x", 4097)
-		}, `job.import[m].filter: "` + strings.Repeat("x", 128) + `…": the expression has 4097 bytes; allowed are 4096`},
+		}, `job.import[m].filter: "` + strings.Repeat("x", 128) + `…": expression: must be at most 4096 bytes, got 4097`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := own(streamJob(t))
@@ -177,8 +177,8 @@ func TestStreamWarnings(t *testing.T) {
 	}
 }
 
-// A placement is refused if and only if no assignment of the processing elements to
-// nodes satisfies it; the test tries every assignment.
+// A placement is refused if and only if no assignment of the processing
+// elements to nodes satisfies it; the test tries every assignment.
 func TestTogetherIsExact(t *testing.T) {
 	seen := map[bool]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -215,8 +215,8 @@ func TestTogetherIsExact(t *testing.T) {
 	}
 }
 
-// spreadable reports whether some assignment of the processing elements to nodes is
-// allowed. It tries them all.
+// spreadable reports whether some assignment of the processing elements to
+// nodes is allowed. It tries them all.
 func spreadable(all []*berth.PEPlacement, nodes []int) bool {
 	if len(nodes) == len(all) {
 		return true

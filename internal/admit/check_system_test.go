@@ -8,8 +8,8 @@ import (
 	"berth/internal/decode"
 )
 
-// Blocks that make no sense for jobs that run on every node are refused by name; absent
-// blocks get their defaults.
+// Blocks that make no sense for jobs that run on every node are refused by
+// name; absent blocks get their defaults.
 func TestPerNodeJobs(t *testing.T) {
 	for _, c := range []struct{ job, want string }{
 		{`"Type":"system"`, ""},

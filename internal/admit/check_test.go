@@ -379,8 +379,8 @@ func TestDriverConfig(t *testing.T) {
 	}
 }
 
-// supported has every field of a job that has an effect. All others are refused by
-// name when they are set, so nothing that a user writes is ignored.
+// supported has every field of a job that has an effect. All others are refused
+// by name when they are set, so nothing that a user writes is ignored.
 var supported = strings.Fields(`
 	job.region job.namespace job.id job.name job.type job.priority job.datacenters job.node_pool
 	job.constraint.attribute job.constraint.value job.constraint.operator
@@ -430,8 +430,8 @@ var supported = strings.Fields(`
 	job.group.task.logs.max_files job.group.task.logs.max_file_size job.group.task.logs.disabled job.group.task.logs.enabled
 `)
 
-// ofServices has the fields of services in a group or task. Those that only Consul
-// has are refused with that reason.
+// ofServices has the fields of services in a group or task. Those that only
+// Consul has are refused with that reason.
 var ofServices = strings.Fields(`
 	address address_mode canary_meta canary_tags meta name on_update port tags task check_restart.grace check_restart.ignore_warnings check_restart.limit
 	cluster connect enable_tag_override kind tagged_addresses weights.passing weights.warning

@@ -48,8 +48,8 @@ func (c *checker) duration(at string, v, low time.Duration) {
 	}
 }
 
-// oneOf checks that a value is in a list. The message calls it by the last word of
-// its path.
+// oneOf checks that a value is in a list. The message calls it by the last word
+// of its path.
 func (c *checker) oneOf(at, v string, allowed ...string) {
 	switch {
 	case slices.Contains(allowed, v):
@@ -92,8 +92,8 @@ func (c *checker) line(at, s string, most int) {
 // reservedNames are directories of an allocation that do not belong to a task.
 var reservedNames = []string{"alloc", ".", ".."}
 
-// name checks the name of a group or task, which becomes part of a directory and of
-// an environment variable.
+// name checks the name of a group or task, which becomes part of a directory
+// and of an environment variable.
 func (c *checker) name(at, s string) {
 	bad := func(r rune) bool { return r < ' ' || r > '~' || r == '/' || r == '\\' }
 	switch {

@@ -79,7 +79,8 @@ func (c *checker) condition(at, left, operand, right string) {
 // nodeProperties are the properties that ${node.…} can name.
 var nodeProperties = []string{"unique.id", "unique.name", "datacenter", "class", "pool", "region"}
 
-// deviceProperties are the properties that ${device.…} can name, besides attributes.
+// deviceProperties are the properties that ${device.…} can name, besides
+// attributes.
 var deviceProperties = []string{"vendor", "type", "model", "ids"}
 
 // target checks a reference to a property of the node, or of the device.

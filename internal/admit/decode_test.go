@@ -101,8 +101,8 @@ func deref(p any) any {
 	return v.Elem().Interface()
 }
 
-// Every field of every inherited block is set in every way at both levels: a value that
-// a level sets counts, zero included; all else is inherited.
+// Every field of every inherited block is set in every way at both levels: a
+// value that a level sets counts, zero included; all else is inherited.
 func TestInheritance(t *testing.T) {
 	for _, typ := range []string{berth.TypeService, berth.TypeBatch} {
 		for _, b := range inherited {

@@ -40,7 +40,8 @@ var blockDefaults = map[reflect.Type]any{
 	reflect.TypeFor[berth.TaskConnectivity]():    berth.TaskConnectivity{ChangeMode: berth.ConnectivityNoop},
 }
 
-// obsolete are fields that older clients still send. They are accepted and ignored.
+// obsolete are fields that older clients still send. They are accepted and
+// ignored.
 var obsolete = map[string]bool{
 	"status": true, "statusdescription": true, "nomadtokenid": true, "consultoken": true, "vaulttoken": true,
 	"regionalvaultnamespace": true,

@@ -37,9 +37,9 @@ func (c *checker) reschedule(at string, p *berth.ReschedulePolicy) {
 	}
 }
 
-// maxRun checks max_run_duration, the longest that an allocation may run; 0 means no
-// limit. An allocation that is stopped by it counts as complete, which makes sense only
-// for jobs whose tasks end.
+// maxRun checks max_run_duration, the longest that an allocation may run; 0
+// means no limit. An allocation that is stopped by it counts as complete, which
+// makes sense only for jobs whose tasks end.
 func (c *checker) maxRun(at string, j *berth.Job, d time.Duration) {
 	if d == 0 {
 		return
@@ -50,8 +50,8 @@ func (c *checker) maxRun(at string, j *berth.Job, d time.Duration) {
 	}
 }
 
-// disconnect checks what happens while a client is disconnected. A group sets this with
-// the disconnect block or with the older fields, not both.
+// disconnect checks what happens while a client is disconnected. A group sets
+// this with the disconnect block or with the older fields, not both.
 func (c *checker) disconnect(at string, j *berth.Job, g *berth.TaskGroup) {
 	var old string // an older field that is set
 	for _, f := range []struct {

@@ -53,8 +53,8 @@ func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGr
 	return g
 }
 
-// group checks a group. Blocks inherited from the job are the same pointers and have
-// been checked there; the same holds for tasks and their group.
+// group checks a group. Blocks inherited from the job are the same pointers and
+// have been checked there; the same holds for tasks and their group.
 func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	c.name(at+".name", g.Name)
 	c.between(at+".count", int64(g.Count), 0, berth.MaxCount)

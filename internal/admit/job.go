@@ -123,8 +123,8 @@ func (c *checker) jobID(at, id string) {
 	}
 }
 
-// perNode refuses blocks that make no sense for a job that runs on every node: it does
-// not choose nodes, and its instances do not move.
+// perNode refuses blocks that make no sense for a job that runs on every node:
+// it does not choose nodes, and its instances do not move.
 func (c *checker) perNode(at string, j *berth.Job) {
 	const why = "is not for jobs of type %s, which run on every node that meets their conditions"
 	no := func(present bool, at string) {

@@ -10,8 +10,8 @@ import (
 	"berth"
 )
 
-// sortPorts moves ports with a number to ReservedPorts and the others to DynamicPorts,
-// wherever they were written.
+// sortPorts moves ports with a number to ReservedPorts and the others to
+// DynamicPorts, wherever they were written.
 func sortPorts(n *berth.NetworkResource) {
 	all := append(n.ReservedPorts[:len(n.ReservedPorts):len(n.ReservedPorts)], n.DynamicPorts...)
 	n.ReservedPorts, n.DynamicPorts = nil, nil

@@ -77,7 +77,8 @@ func (c *checker) parameterized(at string, j *berth.Job) {
 	}
 }
 
-// dispatchPayload checks where the payload is written: below the task's local directory.
+// dispatchPayload checks where the payload is written: below the task's local
+// directory.
 func (c *checker) dispatchPayload(at string, j *berth.Job, d *berth.DispatchPayload) {
 	switch {
 	case d == nil:

@@ -2,7 +2,8 @@ package admit
 
 import "berth"
 
-// scaling checks the scaling policy of a group, and that the count is within its limits.
+// scaling checks the scaling policy of a group, and that the count is within
+// its limits.
 func (c *checker) scaling(at string, j *berth.Job, g *berth.TaskGroup) {
 	p := g.Scaling
 	switch {
@@ -23,8 +24,8 @@ func (c *checker) scaling(at string, j *berth.Job, g *berth.TaskGroup) {
 	}
 }
 
-// taskScaling checks the scaling policies of a task. Servers only store them, for an
-// autoscaler to read.
+// taskScaling checks the scaling policies of a task. Servers only store them,
+// for an autoscaler to read.
 func (c *checker) taskScaling(at string, t *berth.Task) {
 	c.duplicates(at, len(t.ScalingPolicies), func(i int) string { return t.ScalingPolicies[i].Type })
 	for i := range t.ScalingPolicies {

@@ -27,7 +27,8 @@ const (
 
 var onUpdates = []string{berth.OnUpdateRequireHealthy, berth.OnUpdateIgnoreWarnings, berth.OnUpdateIgnore}
 
-// completeServices sets the defaults of the services of a group or of one of its tasks.
+// completeServices sets the defaults of the services of a group or of one of
+// its tasks.
 func completeServices(j *berth.Job, g *berth.TaskGroup, t *berth.Task, list []berth.Service) {
 	for i := range list {
 		s := &list[i]
@@ -54,8 +55,8 @@ func completeServices(j *berth.Job, g *berth.TaskGroup, t *berth.Task, list []be
 	}
 }
 
-// mergeCheckRestart returns the check_restart of a check, completed from that of its
-// service.
+// mergeCheckRestart returns the check_restart of a check, completed from that
+// of its service.
 func mergeCheckRestart(r, own *berth.CheckRestart) *berth.CheckRestart {
 	switch {
 	case r == nil:

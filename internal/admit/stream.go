@@ -20,8 +20,8 @@ const (
 	maxTokens      = 100    // in a placement, or tags or hosts in a pool
 )
 
-// streamName matches the names of parts of a stream job. They occur in paths and in
-// other names.
+// streamName matches the names of parts of a stream job. They occur in paths
+// and in other names.
 var streamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // completeStream sets the defaults of fields that were given as empty text.
@@ -152,7 +152,8 @@ func (c *checker) neverStream(at string, j *berth.Job) {
 	}
 }
 
-// noRestart refuses restarts by the agent, which would bypass the count of launches.
+// noRestart refuses restarts by the agent, which would bypass the count of
+// launches.
 func (c *checker) noRestart(at string, p *berth.RestartPolicy) {
 	if p.Attempts != 0 {
 		c.addf(at+".attempts", "must be 0 for jobs of type stream, got %d; use restart_failed in the group's pe block", p.Attempts)
@@ -258,8 +259,8 @@ func (c *checker) noGroup(at string, j *berth.Job, name string) {
 	c.addf(at, "unknown group %q: the job has %s", berth.Clip(name, 64), berth.Clip(strings.Join(names, ", "), 256))
 }
 
-// unconnectedPorts returns warnings about ports of a stream job that no stream, import
-// or export uses.
+// unconnectedPorts returns warnings about ports of a stream job that no stream,
+// import or export uses.
 func unconnectedPorts(j *berth.Job) (out []string) {
 	used := map[string]bool{}
 	for i := range j.Stream.Streams {

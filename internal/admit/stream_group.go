@@ -9,9 +9,9 @@ import (
 	"berth/internal/decode"
 )
 
-// streamGroup decodes a group of a stream job. Its parallel region determines its
-// count, so a job file cannot set it; the JSON that a server returns has it and can
-// be sent back.
+// streamGroup decodes a group of a stream job. Its parallel region determines
+// its count, so a job file cannot set it; the JSON that a server returns has it
+// and can be sent back.
 func (d *decoder) streamGroup(j *berth.Job, g *berth.TaskGroup, tree decode.Tree, at string) {
 	s := defaultStreamGroup()
 	g.Stream = &s
@@ -141,8 +141,9 @@ type colocated struct {
 	elements int
 }
 
-// colocation refuses placements that no set of nodes can satisfy: processing elements
-// that must share a node although two of them must not, or one is isolated.
+// colocation refuses placements that no set of nodes can satisfy: processing
+// elements that must share a node although two of them must not, or one is
+// isolated.
 func (c *checker) colocation(at string, j *berth.Job, widths map[string]int) {
 	for _, m := range colocatedGroups(j, widths) {
 		holder := map[string]*berth.TaskGroup{}
@@ -166,8 +167,8 @@ func (c *checker) colocation(at string, j *berth.Job, widths map[string]int) {
 	}
 }
 
-// colocatedGroups returns the sets of groups that share colocate tokens, directly or
-// through other groups.
+// colocatedGroups returns the sets of groups that share colocate tokens,
+// directly or through other groups.
 func colocatedGroups(j *berth.Job, widths map[string]int) (out []*colocated) {
 	of := map[string]*colocated{} // by token
 	for _, g := range j.TaskGroups {

@@ -136,8 +136,8 @@ func (c *checker) imported(at string, j *berth.Job, m *berth.ImportSpec) {
 	c.problems = append(c.problems, CheckExpression(at+".filter", m.Filter)...)
 }
 
-// CheckExpression returns what is wrong with a subscription or filter. The empty text is
-// valid.
+// CheckExpression returns what is wrong with a subscription or filter. The
+// empty text is valid.
 func CheckExpression(at, text string) (out berth.Problems) {
 	if text == "" {
 		return nil

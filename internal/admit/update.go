@@ -39,8 +39,8 @@ func (c *checker) update(at string, j *berth.Job, u *berth.UpdateStrategy) {
 	}
 }
 
-// migrate checks the migrate block. Jobs that run on every node, and stream jobs, are
-// refused one elsewhere.
+// migrate checks the migrate block. Jobs that run on every node, and stream
+// jobs, are refused one elsewhere.
 func (c *checker) migrate(at string, j *berth.Job, m *berth.MigrateStrategy) {
 	switch {
 	case m == nil, j.PerNode(), j.Type == berth.TypeStream:

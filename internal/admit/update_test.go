@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A service without an update block is updated one instance at a time, like a system
-// job, from JSON and HCL and whatever other groups have. max_parallel = 0 updates all
-// at once, for the job or for one group.
+// A service without an update block is updated one instance at a time, like a
+// system job, from JSON and HCL and whatever other groups have. max_parallel =
+// 0 updates all at once, for the job or for one group.
 func TestDefaultUpdate(t *testing.T) {
 	one, three := defaultUpdate(), defaultUpdate()
 	three.MaxParallel = 3

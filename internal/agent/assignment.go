@@ -60,8 +60,8 @@ func decideAfterReset(have map[string]known, ans *op.NodeAllocIndexesAnswer) ste
 	return decide(forgotten, 0, &newest)
 }
 
-// epoch notices that servers were given an older state on purpose: a backup
-// was restored, or the cluster started from nothing. Then their index falls, which
+// epoch notices that servers were given an older state on purpose: a backup was
+// restored, or the cluster started from nothing. Then their index falls, which
 // otherwise means that a server lags. It is believed when the leader has said
 // the same twice, a while apart.
 type epoch struct {
@@ -74,7 +74,8 @@ const epochDoubt = 10 * time.Second
 
 func (e *epoch) suspected() bool { return e.low }
 
-// over takes an answer that is too old, and reports whether a new epoch has begun.
+// over takes an answer that is too old, and reports whether a new epoch has
+// begun.
 func (e *epoch) over(ans *op.NodeAllocIndexesAnswer, fromLeader bool, now time.Time) bool {
 	e.low = true
 	switch {

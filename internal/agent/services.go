@@ -134,9 +134,9 @@ func (r *registry) refused(id string, until time.Time) {
 	r.rest[id] = until
 }
 
-// registerServices keeps the servers' list of the node's services up to date until
-// ctx ends. What is not sent by then ends with its allocation, or is sent by the
-// next agent.
+// registerServices keeps the servers' list of the node's services up to date
+// until ctx ends. What is not sent by then ends with its allocation, or is sent
+// by the next agent.
 func (a *Agent) registerServices(ctx context.Context) error {
 	return a.keepReporting(ctx, a.services.wake, func(now time.Time) outgoing {
 		put, gone, again := a.services.next(now)

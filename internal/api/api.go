@@ -36,14 +36,15 @@ type Cluster interface {
 type Leader interface {
 	state.Log
 	phases
-	// Beat records a heartbeat of a node and returns the time until the next one is
-	// due.
+	// Beat records a heartbeat of a node and returns the time until the next
+	// one is due.
 	Beat(berth.NodeID) time.Duration
 }
 
 // phases is what the leader knows about evaluations beyond their rows.
 type phases interface {
-	// Quasi returns where an open evaluation is in the queues; its row does not say.
+	// Quasi returns where an open evaluation is in the queues; its row does not
+	// say.
 	Quasi(berth.EvalID) (status string, t berth.Timeline)
 	// Acked returns when the worker of an evaluation that ended said that it is
 	// done, ns since 1970; 0 if that is not known.
@@ -63,8 +64,8 @@ type Config struct {
 	// Authorize reports whether a caller may do something; nil: everybody may do
 	// everything, as in a cluster without access control.
 	Authorize func(Caller, acl.Capability, string) error
-	// Proved is called when a caller has proved that it is a node's agent, so that
-	// it can be called back over the same connection.
+	// Proved is called when a caller has proved that it is a node's agent, so
+	// that it can be called back over the same connection.
 	Proved func(berth.NodeID, RPC)
 	// Logs streams the output of a task, wherever it runs.
 	Logs LogStreamer

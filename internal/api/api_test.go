@@ -137,8 +137,8 @@ func TestWithoutRights(t *testing.T) {
 				switch {
 				case i.Need == acl.Open && w.Code == http.StatusOK:
 				case w.Code == http.StatusForbidden && got == "Permission denied":
-				// Across namespaces there is what the caller may see of each, and no
-				// object has that namespace.
+				// Across namespaces there is what the caller may see of each,
+				// and no object has that namespace.
 				case across && i.IsRead() && (got == "[]" || got == "null" || got == "job not found: */web"):
 				case across && !i.IsRead() && w.Code == http.StatusBadRequest:
 				default:

@@ -8,8 +8,8 @@ import (
 	"berth"
 )
 
-// Limits of what is stored of a node's reports. Longer values are cut, not refused:
-// an agent whose reports are refused could not go on.
+// Limits of what is stored of a node's reports. Longer values are cut, not
+// refused: an agent whose reports are refused could not go on.
 const (
 	maxSentence = 1024 // bytes of a message or a description
 	maxDetails  = 32   // entries beside a message

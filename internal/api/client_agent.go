@@ -19,11 +19,11 @@ type AgentConfig struct {
 	Self    func() op.AgentSelf
 	Health  func() op.AgentHealth
 	Metrics MetricsSource
-	// Authorize reports whether a caller may see this agent; nil: everybody may, as
-	// in a cluster without access control.
+	// Authorize reports whether a caller may see this agent; nil: everybody
+	// may, as in a cluster without access control.
 	Authorize func(Caller, acl.Capability, string) error
-	// Has reports whether this agent has an allocation; Logs streams the output of
-	// those it has.
+	// Has reports whether this agent has an allocation; Logs streams the output
+	// of those it has.
 	Has  func(alloc string) bool
 	Logs LogStreamer
 	Node func() berth.NodeID

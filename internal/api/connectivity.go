@@ -15,9 +15,9 @@ import (
 	"berth/op"
 )
 
-// This file computes the connections of processing elements for their agents. They
-// are computed again whenever one of their inputs changes, and sent only if the
-// result differs from what the agent has.
+// This file computes the connections of processing elements for their agents.
+// They are computed again whenever one of their inputs changes, and sent only
+// if the result differs from what the agent has.
 
 // pullConnectivity returns the connections of a processing element once they
 // differ from those that the agent has.

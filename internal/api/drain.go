@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// mostDrain is the longest deadline of a drain: the time at which it ends must
-	// fit into JSON.
+	// mostDrain is the longest deadline of a drain: the time at which it ends
+	// must fit into JSON.
 	mostDrain = 100 * 365 * 24 * time.Hour
 	// mostMeta limits the metadata of a drain: the bytes of all keys and values.
 	mostMeta = 4 << 10

@@ -74,8 +74,9 @@ type right struct {
 	namespace string
 }
 
-// subscribe checks a new subscription. The caller needs a right to each topic that
-// it names; where topics or namespaces are left open, a right to any of them.
+// subscribe checks a new subscription. The caller needs a right to each topic
+// that it names; where topics or namespaces are left open, a right to any of
+// them.
 func (x *rights) subscribe(f *events.Filter, namespace string) error {
 	rows := f.Open()
 	for _, t := range f.Topics() {

@@ -58,8 +58,8 @@ func deleteJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 	return ch, nil
 }
 
-// alreadyDeleting answers a deletion that was refused: asking again for a deletion
-// that is under way succeeds and changes nothing.
+// alreadyDeleting answers a deletion that was refused: asking again for a
+// deletion that is under way succeeds and changes nothing.
 func alreadyDeleting(c *state.DeleteJob, o *Outcome, err error) (out op.JobStopped, _ error) {
 	d := o.After.Deletion(c.Key)
 	if berth.KindOf(err) != berth.Conflict || d == nil || d.Deletion.Policy != c.Policy || !c.UID.IsZero() && c.UID != d.UID {

@@ -171,8 +171,8 @@ func beatNode(w *Write, in *op.BeatNode) (ch Change[op.NodeAnswer], err error) {
 	return ch, nil
 }
 
-// justHeard answers a heartbeat without news, which changes nothing. index is that
-// of the node's last change.
+// justHeard answers a heartbeat without news, which changes nothing. index is
+// that of the node's last change.
 func justHeard(n *berth.Node, index uint64) Change[op.NodeAnswer] {
 	return Change[op.NodeAnswer]{Agent: n.ID, Answer: func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, n, nil, index) }}
 }
@@ -185,8 +185,8 @@ func (s *Server) heard(id berth.NodeID, c RPC) {
 	}
 }
 
-// nodeAnswer returns the answer to a node's agent: when its next heartbeat is due,
-// and the list of servers.
+// nodeAnswer returns the answer to a node's agent: when its next heartbeat is
+// due, and the list of servers.
 func nodeAnswer(o *Outcome, n *berth.Node, evals []berth.EvalID, index uint64) op.NodeAnswer {
 	out := op.NodeAnswer{
 		HeartbeatTTL: o.TTL, EvalIDs: evals, NodeModifyIndex: index, LeaderRPCAddr: o.Leader, Servers: o.Servers,
@@ -223,8 +223,8 @@ func pullAllocs(r *Read, in *op.NodeAllocIndexes) (op.NodeAllocIndexesAnswer, er
 	return out, nil
 }
 
-// versionFor returns the AllocModifyIndex of an allocation as agents see it. After
-// a restore, agents may know later versions of what is in the state, so
+// versionFor returns the AllocModifyIndex of an allocation as agents see it.
+// After a restore, agents may know later versions of what is in the state, so
 // everything counts as new.
 func versionFor(s *state.Snapshot, a *berth.Alloc) uint64 { return max(a.AllocModifyIndex, s.Restored) }
 

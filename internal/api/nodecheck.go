@@ -20,8 +20,8 @@ const (
 	maxNodeDevices = 10_000
 )
 
-// checkNode validates a node that registers, and fills in the fields that its agent
-// leaves out.
+// checkNode validates a node that registers, and fills in the fields that its
+// agent leaves out.
 func checkNode(n *berth.Node) error {
 	if n == nil {
 		return berth.Errorf(berth.Invalid, "Node: is missing")

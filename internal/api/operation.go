@@ -35,7 +35,8 @@ type operation struct {
 	regional bool
 	// always is true for a read that only the leader can answer, stale or not.
 	always bool
-	// own reports whether an agent that is not a server answers itself; nil: never.
+	// own reports whether an agent that is not a server answers itself; nil:
+	// never.
 	own func(in any) bool
 }
 
@@ -136,8 +137,8 @@ func (s *Server) serveRPC(ctx context.Context, x *operation, c RPC) (any, error)
 	return a.withMeta(), nil
 }
 
-// learn remembers which node's agent a connection belongs to, after another server
-// accepted the agent's call and thereby its secret.
+// learn remembers which node's agent a connection belongs to, after another
+// server accepted the agent's call and thereby its secret.
 func (s *Server) learn(c RPC, in any) {
 	if region := regionAsked(in); s.Proved == nil || region != "" && region != s.Region {
 		return
@@ -170,8 +171,8 @@ func (a *answered) withMeta() any {
 	return a.value
 }
 
-// do answers an operation, here or on the server that place chooses. asRPC is true
-// for answers to agents.
+// do answers an operation, here or on the server that place chooses. asRPC is
+// true for answers to agents.
 func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC bool) (a *answered, err error) {
 	err = s.place(ctx, x, in, func(ctx context.Context, conn peer.Conn, scope op.Scope) error {
 		if conn == nil {
@@ -284,8 +285,8 @@ func (s *Server) Forwarded(ctx context.Context, r *op.Forwarded, agent bool) *op
 	return a
 }
 
-// maxAnswer is the size above which servers send the answer to a read as a stream,
-// because messages have a size limit.
+// maxAnswer is the size above which servers send the answer to a read as a
+// stream, because messages have a size limit.
 const maxAnswer = 32 << 20
 
 func (s *Server) forwarded(ctx context.Context, r *op.Forwarded, agent bool) (*op.Answer, error) {
@@ -314,8 +315,8 @@ func (s *Server) forwarded(ctx context.Context, r *op.Forwarded, agent bool) (*o
 	return out, err
 }
 
-// ForwardedStream is Forwarded for streams. It returns an error if nothing has been
-// sent, or if the stream broke off.
+// ForwardedStream is Forwarded for streams. It returns an error if nothing has
+// been sent, or if the stream broke off.
 func (s *Server) ForwardedStream(ctx context.Context, r *op.Forwarded, agent bool, w http.ResponseWriter, body io.Reader) error {
 	x, who, in, err := s.received(r, agent)
 	if err != nil {

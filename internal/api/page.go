@@ -166,8 +166,8 @@ func (f filter) accepts(v any) (bool, error) {
 	return ok, nil
 }
 
-// present removes nulls from a value: a filter on a part of a block must not match
-// a row without the block, rather than fail on it.
+// present removes nulls from a value: a filter on a part of a block must not
+// match a row without the block, rather than fail on it.
 func present(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

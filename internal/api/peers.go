@@ -15,24 +15,24 @@ import (
 
 // Peers is the API's access to the other servers.
 type Peers interface {
-	// Sync returns once this server's store has everything that any server answered
-	// before the call. Without a leader it waits up to Hold for one; then the error
-	// wraps state.ErrLost.
+	// Sync returns once this server's store has everything that any server
+	// answered before the call. Without a leader it waits up to Hold for one;
+	// then the error wraps state.ErrLost.
 	Sync(ctx context.Context) error
 	// Contact returns the time since the last contact with the leader, 0 on the
 	// leader, and whether a leader is known.
 	Contact() (last time.Duration, known bool)
-	// Route returns the leader's address, "" if this server leads. over is closed
-	// when that may have changed. Without a leader it waits until ctx ends; then the
-	// error wraps state.ErrLost. asLeader is for a request that was addressed to
-	// this server as the leader: if it does not lead, the error is
-	// peer.ErrNotLeader.
+	// Route returns the leader's address, "" if this server leads. over is
+	// closed when that may have changed. Without a leader it waits until ctx
+	// ends; then the error wraps state.ErrLost. asLeader is for a request that
+	// was addressed to this server as the leader: if it does not lead, the
+	// error is peer.ErrNotLeader.
 	Route(ctx context.Context, asLeader bool) (addr string, over <-chan struct{}, err error)
 	// Connect returns a connection to the server at an address. Its error wraps
 	// peer.ErrUnreached.
 	Connect(ctx context.Context, addr string) (peer.Conn, error)
-	// Leading is the address of the leader, "" if none is known; Addresses are the
-	// those of the servers that agree on the state.
+	// Leading is the address of the leader, "" if none is known; Addresses are
+	// the those of the servers that agree on the state.
 	Leading() string
 	Addresses() ([]string, error)
 	// Servers are the live servers of the region, for agents to choose from.

@@ -47,8 +47,8 @@ func (r *Read) Space() string { return r.Query.Namespace }
 // At sets the index at which the answer last changed, and what to watch for its
 // next change. Every handler calls it.
 func (r *Read) At(index uint64, keys ...state.WatchKey) {
-	// A caller with a row from before a restore must learn of the restore, even if
-	// the restored row is older. Clients take 0 for "unknown".
+	// A caller with a row from before a restore must learn of the restore, even
+	// if the restored row is older. Clients take 0 for "unknown".
 	r.index = max(index, r.Restored, 1)
 	r.keys = keys
 }
@@ -117,8 +117,8 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 	}
 }
 
-// admit checks a read. Unless the answer may be stale, it returns once this server
-// knows everything that was answered before.
+// admit checks a read. Unless the answer may be stale, it returns once this
+// server knows everything that was answered before.
 func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Query) error {
 	if err := s.region(q.Region); err != nil {
 		return err

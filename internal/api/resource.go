@@ -247,9 +247,9 @@ func jobByUID(s *state.Snapshot, uid berth.UID) *berth.Job {
 	return nil
 }
 
-// removeResource deletes an object: a job as if by its ID; what a stream job owns,
-// which the job may create again; or an allocation, which is stopped. Allocations
-// of other jobs can be deleted only if they are orphaned.
+// removeResource deletes an object: a job as if by its ID; what a stream job
+// owns, which the job may create again; or an allocation, which is stopped.
+// Allocations of other jobs can be deleted only if they are orphaned.
 func removeResource(w *Write, in *op.DeleteResource) (ch Change[op.AllocStopped], err error) {
 	letter := byte('?')
 	if len(in.UID) > 2 && in.UID[1] == '-' {

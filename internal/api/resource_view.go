@@ -69,8 +69,8 @@ func (r *Read) addresses(endpoint *berth.Object) map[string]string {
 	return out
 }
 
-// allocResource returns the view of an allocation. A launch of a processing element
-// has that element's generation.
+// allocResource returns the view of an allocation. A launch of a processing
+// element has that element's generation.
 func allocResource(s *state.Snapshot, a *berth.Alloc) op.Resource {
 	v := op.Resource{
 		Kind: berth.KindAlloc, Namespace: a.Job.Namespace, Name: a.Name(), ID: a.ID.String(), UID: a.UID().Text('a'), OwnerRefs: a.Owners(),

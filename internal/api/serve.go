@@ -168,9 +168,9 @@ const (
 	refuseTime  = time.Second
 )
 
-// refuse sends an answer and closes the connection. Clients reject an answer that
-// comes before their request, and closing with unread bytes can lose the answer, so
-// it first reads the request for up to a second.
+// refuse sends an answer and closes the connection. Clients reject an answer
+// that comes before their request, and closing with unread bytes can lose the
+// answer, so it first reads the request for up to a second.
 func (l *limitedListener) refuse(c net.Conn) {
 	if l.secure { // nothing that could be said in time makes sense to the client
 		c.Close()

@@ -163,7 +163,8 @@ func TestBodyCaps(t *testing.T) {
 			continue
 		}
 		for over, size := range map[bool]int64{false: i.MaxBody, true: i.MaxBody + 1} {
-			// White space is JSON's to skip: this body is wrong for its size alone.
+			// White space is JSON's to skip: this body is wrong for its size
+			// alone.
 			text := `{}` + strings.Repeat(" ", int(size)-2)
 			for _, sized := range []bool{true, false} {
 				r := httptest.NewRequest(i.Method, target(i), struct{ io.Reader }{strings.NewReader(text)})

@@ -48,13 +48,14 @@ func (s *Server) readSnapshot(ctx context.Context, who Caller, q *op.Query, x *e
 	if x.view.Head {
 		return nil
 	}
-	// A failed write cuts the connection; the caller notices by the content length.
+	// A failed write cuts the connection; the caller notices by the content
+	// length.
 	_, _ = io.CopyBuffer(&patient{x.w, http.NewResponseController(x.w)}, struct{ io.Reader }{saved}, make([]byte, 64<<10))
 	return nil
 }
 
-// patient writes an answer of any size: the write timeout applies to each piece, not
-// to the whole.
+// patient writes an answer of any size: the write timeout applies to each
+// piece, not to the whole.
 type patient struct {
 	to    io.Writer
 	limit *http.ResponseController
@@ -83,8 +84,8 @@ func (s *Server) writeSnapshot(ctx context.Context, who Caller, in *op.RestoreSn
 	return nil
 }
 
-// upload is a body of any size: the read timeout applies to each piece, not to the
-// whole.
+// upload is a body of any size: the read timeout applies to each piece, not to
+// the whole.
 type upload struct {
 	from  io.Reader
 	limit *http.ResponseController
@@ -98,8 +99,8 @@ func (b *upload) Read(p []byte) (int, error) {
 	return b.from.Read(p)
 }
 
-// errUploadLost answers a restore if leadership changes after a part of the body was
-// sent.
+// errUploadLost answers a restore if leadership changes after a part of the
+// body was sent.
 var errUploadLost = berth.Errorf(berth.NoLeader, "%w: leadership changed during the upload, and nothing was done", state.ErrLost)
 
 // stateHash hashes the state of this server.

@@ -52,9 +52,9 @@ func (r *Read) ofStreams(more ...state.Table) {
 	r.At(index, keys...)
 }
 
-// lastOf returns the index of the newest change to anything shown of the jobs with
-// a name. For jobs of other types it is the index of the tables, because their
-// deleted rows leave no other trace.
+// lastOf returns the index of the newest change to anything shown of the jobs
+// with a name. For jobs of other types it is the index of the tables, because
+// their deleted rows leave no other trace.
 func (r *Read) lastOf(k berth.JobKey) uint64 {
 	others := false
 	if j := r.Job(k); j != nil && j.Type != berth.TypeStream {
@@ -76,8 +76,9 @@ func onStream(k berth.JobKey) []state.WatchKey {
 	return []state.WatchKey{state.OnJob(k), state.OnStreamOf(k), state.OnResourcesOf(k), state.OnAllocsOf(k)}
 }
 
-// ofStream makes the answer change with one incarnation of a stream job. While that
-// incarnation exists, every change to what it owns is recorded with the job.
+// ofStream makes the answer change with one incarnation of a stream job. While
+// that incarnation exists, every change to what it owns is recorded with the
+// job.
 func (r *Read) ofStream(k berth.JobKey, uid berth.UID) {
 	j, sum, row := r.Job(k), r.Summary(k), r.StreamJob(uid)
 	if j == nil || j.UID != uid || row == nil {
@@ -91,8 +92,8 @@ func (r *Read) ofStream(k berth.JobKey, uid berth.UID) {
 // included.
 func (r *Read) ofStreamsNamed(k berth.JobKey) { r.At(r.lastOf(k), onStream(k)...) }
 
-// ofStreamsOf makes the answer change with the job that a list is restricted to, or
-// with all jobs if job is "".
+// ofStreamsOf makes the answer change with the job that a list is restricted
+// to, or with all jobs if job is "".
 func (r *Read) ofStreamsOf(job string) {
 	if job == "" || r.Space() == berth.AllNamespaces {
 		r.ofStreams(state.Jobs, state.Summaries, state.Allocs)
@@ -384,8 +385,8 @@ func readRegion(r *Read, in *op.RegionRef) (out op.StreamRegion, err error) {
 	return out, nil
 }
 
-// wantedJob returns the version of a job that its user wants in the end: for a job
-// that is deleted and created again, its successor.
+// wantedJob returns the version of a job that its user wants in the end: for a
+// job that is deleted and created again, its successor.
 func wantedJob(s *state.Snapshot, j *berth.Job) *berth.Job {
 	if d := s.Deletion(j.Key()); d != nil && d.Successor != nil {
 		return d.Successor.Job

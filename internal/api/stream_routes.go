@@ -56,9 +56,9 @@ func listRoutes(r *Read, in *op.RoutesQuery) ([]op.StreamRoute, error) {
 		func(v *op.StreamRoute) op.StreamRoute { return *v })
 }
 
-// ofRoutes makes the answer change with the routes of the namespace, and with the
-// processing elements at the ends of the routes passed to seen. For all namespaces
-// it changes with any stream job.
+// ofRoutes makes the answer change with the routes of the namespace, and with
+// the processing elements at the ends of the routes passed to seen. For all
+// namespaces it changes with any stream job.
 func (r *Read) ofRoutes() (seen func(*streams.Route)) {
 	if r.Space() == berth.AllNamespaces {
 		r.ofStreams(state.Jobs)

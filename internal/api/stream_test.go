@@ -322,8 +322,8 @@ func TestDocumentedShapes(t *testing.T) {
 	}
 }
 
-// has says whether a value has a field, or something in a list has. What is null is
-// not there.
+// has says whether a value has a field, or something in a list has. What is
+// null is not there.
 func has(v any, path []string) bool {
 	switch x := v.(type) {
 	case []any:
@@ -415,8 +415,8 @@ func TestAPoolShowsItsNodes(t *testing.T) {
 	}
 }
 
-// What a user made of an export lasts as long as the incarnation: what begins anew
-// begins as the job says.
+// What a user made of an export lasts as long as the incarnation: what begins
+// anew begins as the job says.
 func TestAChangeEndsWithTheIncarnation(t *testing.T) {
 	f := submitting(t)
 	f.made()

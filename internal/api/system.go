@@ -48,7 +48,8 @@ func deleteEvals(w *Write, in *op.DeleteEvals) (ch Change[op.EvalsDeleted], err 
 	c := &state.DeleteRows{}
 	count := 0
 	for _, e := range slices.Compact(evals) {
-		// If one of its allocations stays, Eval returns why the evaluation stays too.
+		// If one of its allocations stays, Eval returns why the evaluation
+		// stays too.
 		for a := range w.AllocsBy(e.ID) {
 			if sweep.Alloc(a) == "" {
 				if c.Len() == state.MaxDeletes {

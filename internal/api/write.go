@@ -194,8 +194,9 @@ func (s *Server) admitWrite(info *op.Info, who Caller, opts *op.Write) (*Write, 
 	return w, leader, nil
 }
 
-// commit proposes commands, together or one by one, and returns the state index of
-// the last once they are committed. The error is a *termOver if nothing was proposed.
+// commit proposes commands, together or one by one, and returns the state index
+// of the last once they are committed. The error is a *termOver if nothing was
+// proposed.
 func commit(ctx context.Context, log state.Log, cmds []state.Command, apart bool) (index uint64, err error) {
 	step := len(cmds)
 	if apart {

@@ -23,8 +23,8 @@ import (
 	"berth/op"
 )
 
-// decider is a write handler of any types: it decodes a body, decides, and returns
-// how the answer is made.
+// decider is a write handler of any types: it decodes a body, decides, and
+// returns how the answer is made.
 type decider func(t *testing.T, w *Write, body string) (cmds []state.Command, answer func(*Outcome, error) (any, error), err error)
 
 func deciderOf[In, Out any](decide func(*Write, *In) (Change[Out], error)) decider {
@@ -68,9 +68,9 @@ var deciders = map[string]decider{
 	"delete-evals": deciderOf(deleteEvals), "gc": deciderOf(collectGarbage),
 }
 
-// Each request shows the commands that its handler decides on, at a fixed time and
-// with a fixed seed, what the log says to them, and the answer. Every handler
-// decides twice, as when a term ends, and must decide the same.
+// Each request shows the commands that its handler decides on, at a fixed time
+// and with a fixed seed, what the log says to them, and the answer. Every
+// handler decides twice, as when a term ends, and must decide the same.
 func TestWriteHandlers(t *testing.T) {
 	datadriven.Walk(t, "testdata/write", func(t *testing.T, path string) {
 		store, log := statetest.New(t, statetest.AddNode(1, 4000, 4000), statetest.AddNode(2, 4000, 4000))

@@ -18,8 +18,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// An operator's snapshot consists of a line that names the format, a line of JSON that describes the content, the
-// checksum of that line, and the saved state, which has its own version and checksum.
+// An operator's snapshot consists of a line that names the format, a line of
+// JSON that describes the content, the checksum of that line, and the saved
+// state, which has its own version and checksum.
 
 const (
 	backupMagic   = "berth operator snapshot 1\n"
@@ -37,8 +38,8 @@ type Backup struct {
 	Rows      map[string]int // by table
 }
 
-// SaveTo writes the committed state of this server as an operator's snapshot. A caller that needs the newest state
-// waits for the read index first.
+// SaveTo writes the committed state of this server as an operator's snapshot. A
+// caller that needs the newest state waits for the read index first.
 func (s *Server) SaveTo(w io.Writer) (Backup, error) {
 	raftIndex := s.fsm.applied.Load() // read before the state, which is then at least this new
 	snap := s.store.Snapshot()
@@ -75,8 +76,9 @@ func rowsOf(snap *state.Snapshot) map[string]int {
 	return rows
 }
 
-// ReadBackup reads an operator's snapshot in full and checks it. A damaged or truncated snapshot, one of a newer
-// version, or another kind of file gives berth.Invalid.
+// ReadBackup reads an operator's snapshot in full and checks it. A damaged or
+// truncated snapshot, one of a newer version, or another kind of file gives
+// berth.Invalid.
 func ReadBackup(r io.Reader) (Backup, *state.Snapshot, error) {
 	in := bufio.NewReaderSize(r, backupHeadMax)
 	var b Backup
@@ -112,9 +114,10 @@ type restore struct {
 	done chan error
 }
 
-// RestoreFrom replaces the state of the cluster with that of an operator's snapshot. The snapshot is read in full and
-// checked before anything changes. Then the term ends, the state is replaced on all servers, and a new term begins.
-// Indexes continue above all earlier ones. Only the leader can restore.
+// RestoreFrom replaces the state of the cluster with that of an operator's
+// snapshot. The snapshot is read in full and checked before anything changes.
+// Then the term ends, the state is replaced on all servers, and a new term
+// begins. Indexes continue above all earlier ones. Only the leader can restore.
 func (s *Server) RestoreFrom(ctx context.Context, r io.Reader) (Backup, error) {
 	b, snap, err := ReadBackup(r)
 	if err != nil {
@@ -140,7 +143,8 @@ func (s *Server) RestoreFrom(ctx context.Context, r io.Reader) (Backup, error) {
 // errRestore ends a term whose state is being replaced.
 var errRestore = fmt.Errorf("%w for a moment: a snapshot is being restored", state.ErrLost)
 
-// restoreTemp names the file that holds a state until it replaces the present one.
+// restoreTemp names the file that holds a state until it replaces the present
+// one.
 const restoreTemp = "restore-*.tmp"
 
 // removeLeftovers removes the files that a crash during a restore may have left.

@@ -21,8 +21,9 @@ func histories() (first uint64, n, rounds int) {
 	return 1, 2, 2
 }
 
-// Whatever is cut, killed, handed over, delayed, saved or removed, in any order: every acknowledged write exists at
-// the end, no refused one does, and all servers have the same state at the same index.
+// Whatever is cut, killed, handed over, delayed, saved or removed, in any
+// order: every acknowledged write exists at the end, no refused one does, and
+// all servers have the same state at the same index.
 func TestChaos(t *testing.T) {
 	first, n, rounds := histories()
 	for i := range n {
@@ -103,7 +104,8 @@ func (c *cluster) at(id string) *member {
 	return c.servers[id]
 }
 
-// allVote reports whether the leader's configuration has all servers as voters, and adds those that are missing.
+// allVote reports whether the leader's configuration has all servers as voters,
+// and adds those that are missing.
 func (c *cluster) allVote(ids []string) func() bool {
 	return func() bool {
 		leader := c.leader()

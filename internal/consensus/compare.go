@@ -8,23 +8,25 @@ import (
 	"berth/internal/state"
 )
 
-// Servers compare their states. The leader proposes a check now and then (state.CheckHash), and every server hashes
-// its state at that log entry, without delaying later entries. The next check carries the leader's hash at the one
-// before. docs/decisions/0006-state-hash.md gives the reasons.
+// Servers compare their states. The leader proposes a check now and then
+// (state.CheckHash), and every server hashes its state at that log entry,
+// without delaying later entries. The next check carries the leader's hash at
+// the one before. docs/decisions/0006-state-hash.md gives the reasons.
 
 // compareEvery is how often the leader proposes a check.
 const compareEvery = 10 * time.Minute
 
-// comparer hashes the state at each check. The fsm passes the states on and never waits: a check that comes while
-// earlier ones are still being hashed is skipped, which costs one comparison.
+// comparer hashes the state at each check. The fsm passes the states on and
+// never waits: a check that comes while earlier ones are still being hashed is
+// skipped, which costs one comparison.
 type comparer struct {
 	checks chan checked
 	done   chan state.Check // the newest: Index, and Hash there; holds one
 	differ func(error)
 }
 
-// checked is a check and the state after its log entry. Entries are the same on all servers, so these states must be,
-// too.
+// checked is a check and the state after its log entry. Entries are the same on
+// all servers, so these states must be, too.
 type checked struct {
 	check state.Check
 	snap  *state.Snapshot
@@ -90,7 +92,8 @@ func (s *Server) proposeChecks(ctx context.Context, term Term) {
 		if s.config.Mixed != nil && s.config.Mixed() {
 			continue
 		}
-		// If the newest entry is a check directly behind another, nothing has changed since.
+		// If the newest entry is a check directly behind another, nothing has
+		// changed since.
 		if last := s.store.Snapshot().Check(); last != nil && last.Of+1 == last.Index && last.Index == s.store.Snapshot().Index {
 			continue
 		}

@@ -16,8 +16,8 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// part makes the state of a server differ from that of the others, as a bug would: the server loads a state that
-// lacks a node.
+// part makes the state of a server differ from that of the others, as a bug
+// would: the server loads a state that lacks a node.
 func (c *cluster) part(id string) {
 	c.t.Helper()
 	m := c.at(id)
@@ -30,8 +30,8 @@ func (c *cluster) part(id string) {
 	m.store.Reset(&other)
 }
 
-// A follower whose state differs notices it, stops with one clear error, and is refilled at its next start. Until the
-// refill is complete it does not vote.
+// A follower whose state differs notices it, stops with one clear error, and is
+// refilled at its next start. Until the refill is complete it does not vote.
 func TestStateThatDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, func(conf *consensus.Config) { conf.CompareEvery = time.Minute })
@@ -62,7 +62,8 @@ func TestStateThatDiffers(t *testing.T) {
 		c.mu.Unlock()
 		c.converge()
 
-		// With only one other server running it must not help elect it, because it forgot what it had acknowledged.
+		// With only one other server running it must not help elect it, because
+		// it forgot what it had acknowledged.
 		c.halt(leader.id)
 		third := c.running()[0]
 		c.net.Split([]string{third}, []string{id})
@@ -89,7 +90,8 @@ func TestStateThatDiffers(t *testing.T) {
 	})
 }
 
-// An operator's snapshot replaces the state on all servers, indexes continue, and watchers are notified.
+// An operator's snapshot replaces the state on all servers, indexes continue,
+// and watchers are notified.
 func TestRestoreFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, nil)

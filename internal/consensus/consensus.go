@@ -1,12 +1,15 @@
-// Package consensus brings commands into the replicated log and applies them. It runs hashicorp/raft between package
-// state, whose commands the log carries, and package logstore, which keeps them on disk.
+// Package consensus brings commands into the replicated log and applies them.
+// It runs hashicorp/raft between package state, whose commands the log carries,
+// and package logstore, which keeps them on disk.
 //
-// The leader applies a command when it is staged, before it is in the log. So its result is known at once, refused
-// commands never reach the log, and the next decision is made on a state that includes everything not yet committed.
-// Everything staged while one entry is being committed goes into the next entry, so one disk write serves many
-// callers. No outcome is reported before it is committed. When the entry is committed, the state that the leader
-// computed becomes the state. On the other servers, and after a restart, the commands of the entry are applied one by
-// one, with the same result.
+// The leader applies a command when it is staged, before it is in the log. So
+// its result is known at once, refused commands never reach the log, and the
+// next decision is made on a state that includes everything not yet committed.
+// Everything staged while one entry is being committed goes into the next
+// entry, so one disk write serves many callers. No outcome is reported before
+// it is committed. When the entry is committed, the state that the leader
+// computed becomes the state. On the other servers, and after a restart, the
+// commands of the entry are applied one by one, with the same result.
 package consensus
 
 import (
@@ -37,42 +40,49 @@ type Config struct {
 	ID     string // of the server; must not change
 	Logger *slog.Logger
 
-	// Transport connects to the other servers. Run closes it before it returns. A server with a nil Transport stays
-	// alone forever: it bootstraps a cluster of itself.
+	// Transport connects to the other servers. Run closes it before it returns.
+	// A server with a nil Transport stays alone forever: it bootstraps a
+	// cluster of itself.
 	Transport raft.Transport
-	// Timing between servers; zero fields get defaults. A server that stays alone has its own timing.
+	// Timing between servers; zero fields get defaults. A server that stays
+	// alone has its own timing.
 	Timing Timing
 
-	// SnapshotEvery is the number of log entries after which the state is saved and older entries are dropped; 0
-	// means 8192.
+	// SnapshotEvery is the number of log entries after which the state is saved
+	// and older entries are dropped; 0 means 8192.
 	SnapshotEvery uint64
-	// SnapshotInterval is how often the number of entries is checked, drawn between this and twice this. 0 means two
-	// minutes.
+	// SnapshotInterval is how often the number of entries is checked, drawn
+	// between this and twice this. 0 means two minutes.
 	SnapshotInterval time.Duration
-	// TrailingLogs is how many entries before a snapshot are kept, for servers that lag and in case the newest
-	// snapshot is damaged. It is at least SnapshotEvery.
+	// TrailingLogs is how many entries before a snapshot are kept, for servers
+	// that lag and in case the newest snapshot is damaged. It is at least
+	// SnapshotEvery.
 	TrailingLogs uint64
-	// Patience is how long an entry may wait until raft takes it; 0 means 30 s. A disk that hangs for longer ends the
-	// term.
+	// Patience is how long an entry may wait until raft takes it; 0 means 30 s.
+	// A disk that hangs for longer ends the term.
 	Patience time.Duration
 
-	// Reserve is the free disk space, in bytes, below which this server does not lead unless it is alone. 0 means a
-	// hundredth of the disk, but 64 to 256 MiB. Below half of it, and below 32 MiB at most, nothing is written.
+	// Reserve is the free disk space, in bytes, below which this server does
+	// not lead unless it is alone. 0 means a hundredth of the disk, but 64 to
+	// 256 MiB. Below half of it, and below 32 MiB at most, nothing is written.
 	Reserve uint64
-	// DiskSpace returns the free space and the size of the disk that holds a directory, in bytes; nil asks the operating
-	// system.
+	// DiskSpace returns the free space and the size of the disk that holds a
+	// directory, in bytes; nil asks the operating system.
 	DiskSpace func(dir string) (free, size uint64, err error)
 
-	// CompareEvery is how often the servers compare their states; 0 means ten minutes.
+	// CompareEvery is how often the servers compare their states; 0 means ten
+	// minutes.
 	CompareEvery time.Duration
 
-	// Allow is asked before the first command of a log version is proposed; what names the command. It refuses with
-	// an error that has a kind, wraps state.ErrLogVersion and names the server that does not support the version. It
-	// is called while the log is locked and must not use the log. nil means that all servers support what this build
-	// supports.
+	// Allow is asked before the first command of a log version is proposed;
+	// what names the command. It refuses with an error that has a kind, wraps
+	// state.ErrLogVersion and names the server that does not support the
+	// version. It is called while the log is locked and must not use the log.
+	// nil means that all servers support what this build supports.
 	Allow func(what string, version int) error
-	// Mixed reports whether a server of the cluster has another log version than this one. Hashes differ between
-	// builds, so states are not compared then. nil means that none has.
+	// Mixed reports whether a server of the cluster has another log version
+	// than this one. Hashes differ between builds, so states are not compared
+	// then. nil means that none has.
 	Mixed func() bool
 }
 
@@ -84,13 +94,15 @@ type Timing struct {
 	Commit    time.Duration // a follower hears of commits at least this often
 }
 
-// Multiplied returns the default timing with all waits multiplied by a factor (the option raft_multiplier).
+// Multiplied returns the default timing with all waits multiplied by a factor
+// (the option raft_multiplier).
 func Multiplied(factor int) Timing {
 	t, f := clusterTiming, time.Duration(max(factor, 1))
 	return Timing{t.Heartbeat * f, t.Election * f, t.Lease * f, t.Commit}
 }
 
-// Defaults. A server by itself is its own majority, so its elections can be quick.
+// Defaults. A server by itself is its own majority, so its elections can be
+// quick.
 const (
 	soloTimeout   = 50 * time.Millisecond
 	snapshotEvery = 8192
@@ -142,16 +154,18 @@ type node struct {
 
 func (s *Server) raft() *raft.Raft { return s.now.Load().raft }
 
-// Open opens what is on disk and takes part in the cluster. When it returns, the store holds the newest saved state;
-// newer log entries are applied while Run runs. Without a transport and with nothing on disk the server bootstraps a
-// cluster of itself. With a transport it waits for Bootstrap or for a leader.
+// Open opens what is on disk and takes part in the cluster. When it returns,
+// the store holds the newest saved state; newer log entries are applied while
+// Run runs. Without a transport and with nothing on disk the server bootstraps
+// a cluster of itself. With a transport it waits for Bootstrap or for a leader.
 func Open(c Config, store *state.Store) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	c.SnapshotEvery = cmp.Or(c.SnapshotEvery, snapshotEvery)
 	c.SnapshotInterval = cmp.Or(c.SnapshotInterval, raft.DefaultConfig().SnapshotInterval)
-	// If the newest saved state is damaged, the one before it and the log between the two must be enough.
+	// If the newest saved state is damaged, the one before it and the log
+	// between the two must be enough.
 	c.TrailingLogs = max(c.TrailingLogs, c.SnapshotEvery)
 	c.Patience = cmp.Or(c.Patience, patience)
 	c.CompareEvery = cmp.Or(c.CompareEvery, compareEvery)
@@ -204,8 +218,8 @@ func (s *Server) open() error {
 	return nil
 }
 
-// has reports whether this server has applied an entry. An entry that the log no longer holds is part of a saved
-// state.
+// has reports whether this server has applied an entry. An entry that the log
+// no longer holds is part of a saved state.
 func (n *node) has(index, term uint64) bool {
 	if index > n.raft.AppliedIndex() {
 		return false
@@ -277,8 +291,8 @@ func (s *Server) raftConfig(n *node) *raft.Config {
 	return conf
 }
 
-// readable fails if the log holds a command that this build does not know. It is better to find that out at the start
-// than later.
+// readable fails if the log holds a command that this build does not know. It
+// is better to find that out at the start than later.
 func readable(log *logstore.Store) error {
 	first, err := log.FirstIndex()
 	if err != nil || first == 0 {
@@ -303,8 +317,9 @@ func readable(log *logstore.Store) error {
 	return nil
 }
 
-// Run takes part in the cluster until ctx ends or the disk fails. Whenever this server becomes leader, Run calls lead
-// with a context that ends with the term, and waits for it to return.
+// Run takes part in the cluster until ctx ends or the disk fails. Whenever this
+// server becomes leader, Run calls lead with a context that ends with the term,
+// and waits for it to return.
 func (s *Server) Run(ctx context.Context, lead func(context.Context, Term) error) error {
 	defer s.close()
 	watch, stop := context.WithCancel(ctx)
@@ -334,8 +349,8 @@ func (s *Server) serve(ctx context.Context, n *node, lead func(context.Context, 
 			if !leads {
 				continue
 			}
-			// A term can also end because an entry got stuck. Raft does not announce that: it still leads, so a new
-			// term must begin.
+			// A term can also end because an entry got stuck. Raft does not
+			// announce that: it still leads, so a new term must begin.
 			for again := true; again; again = s.Leader() && ctx.Err() == nil {
 				if err := s.term(ctx, n, lead); err != nil {
 					return err

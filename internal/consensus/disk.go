@@ -22,7 +22,8 @@ const (
 	watchEvery   = time.Second / 4 // how often the guard checks the disk
 )
 
-// diskSpace asks the operating system for the space that an unprivileged process may use.
+// diskSpace asks the operating system for the space that an unprivileged
+// process may use.
 func diskSpace(dir string) (free, size uint64, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -41,8 +42,9 @@ type guard struct {
 	start time.Time
 }
 
-// look returns the free space, the reserve, and the floor below which nothing is written. If the disk cannot be asked
-// it counts as free: writes will fail on their own.
+// look returns the free space, the reserve, and the floor below which nothing
+// is written. If the disk cannot be asked it counts as free: writes will fail
+// on their own.
 func (g *guard) look() (free, reserve, floor uint64) {
 	free, size, err := g.statDisk(g.dir)
 	if err != nil {
@@ -55,7 +57,8 @@ func (g *guard) look() (free, reserve, floor uint64) {
 	return free, reserve, min(reserve/2, floorMost)
 }
 
-// admit refuses a write that would leave less space than the log's engine needs in the background.
+// admit refuses a write that would leave less space than the log's engine needs
+// in the background.
 func (g *guard) admit(bytes int64) error {
 	free, _, floor := g.look()
 	if free < floor+uint64(bytes) {
@@ -80,8 +83,8 @@ func (g *guard) hung() time.Duration {
 	return time.Since(g.start) - time.Duration(at)
 }
 
-// disk is the log store that raft uses. Raft would panic when the store has failed, so its calls block until raft is
-// shut down.
+// disk is the log store that raft uses. Raft would panic when the store has
+// failed, so its calls block until raft is shut down.
 type disk struct {
 	*logstore.Store
 	guard   *guard
@@ -102,8 +105,8 @@ func (d *disk) release() { d.once.Do(func() { close(d.closing) }) }
 // StoreLog implements raft.LogStore.
 func (d *disk) StoreLog(l *raft.Log) error { return d.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs implements raft.LogStore. On an error a leader steps down and a follower answers that it does not have
-// the entries.
+// StoreLogs implements raft.LogStore. On an error a leader steps down and a
+// follower answers that it does not have the entries.
 func (d *disk) StoreLogs(logs []*raft.Log) error {
 	if err := d.guard.admit(0); err != nil {
 		return err
@@ -123,7 +126,8 @@ func (d *disk) DeleteRange(low, high uint64) error {
 	return d.Store.DeleteRange(low, high)
 }
 
-// GetLog implements raft.LogStore. From a failed store raft gets an entry without effect, once it is shutting down.
+// GetLog implements raft.LogStore. From a failed store raft gets an entry
+// without effect, once it is shutting down.
 func (d *disk) GetLog(index uint64, l *raft.Log) error {
 	err := d.Store.GetLog(index, l)
 	if err != nil && d.Err() != nil {
@@ -140,8 +144,9 @@ func (d *disk) Set(key, val []byte) error {
 	return d.Store.Set(key, val)
 }
 
-// SetUint64 implements raft.StableStore. Raft panics if a term is not stored, so the call blocks instead. When it is
-// released the link sends nothing, and no vote is stored.
+// SetUint64 implements raft.StableStore. Raft panics if a term is not stored,
+// so the call blocks instead. When it is released the link sends nothing, and
+// no vote is stored.
 func (d *disk) SetUint64(key []byte, val uint64) error {
 	err := func() error {
 		defer d.guard.begin()()

@@ -19,8 +19,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What an isolated leader staged never becomes its state: another server leads, and the old leader takes over that
-// one's state. Callers that waited get an unknown outcome; later callers are told that nothing was done.
+// What an isolated leader staged never becomes its state: another server leads,
+// and the old leader takes over that one's state. Callers that waited get an
+// unknown outcome; later callers are told that nothing was done.
 func TestDeposedLeaderTakesNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, nil)
@@ -88,8 +89,8 @@ func TestDeposedLeaderTakesNothingBack(t *testing.T) {
 	})
 }
 
-// A follower has what the leader answered as soon as a message can arrive, entry by entry, and its store's watchers
-// and commits work.
+// A follower has what the leader answered as soon as a message can arrive,
+// entry by entry, and its store's watchers and commits work.
 func TestFollowersHearOfCommitsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, nil)
@@ -125,8 +126,8 @@ func TestFollowersHearOfCommitsAtOnce(t *testing.T) {
 	})
 }
 
-// Leadership changes many times under load. No acknowledged write is lost, and readers at the read index see
-// everything that was answered before.
+// Leadership changes many times under load. No acknowledged write is lost, and
+// readers at the read index see everything that was answered before.
 func TestManyLeaders(t *testing.T) {
 	changes := 200
 	if os.Getenv("BERTH_LONG") != "" {
@@ -187,8 +188,9 @@ func TestManyLeaders(t *testing.T) {
 	})
 }
 
-// A server from before there were peers has a name in place of its address in the log. With a transport it corrects
-// that, and others can join; a removed server stays up and can come back.
+// A server from before there were peers has a name in place of its address in
+// the log. With a transport it corrects that, and others can join; a removed
+// server stays up and can come back.
 func TestGrowsFromOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, func(conf *consensus.Config) {
@@ -245,8 +247,8 @@ func TestGrowsFromOne(t *testing.T) {
 	})
 }
 
-// A snapshot that is damaged or truncated on its way to a follower changes nothing there, on disk or in memory; the
-// next intact one is installed.
+// A snapshot that is damaged or truncated on its way to a follower changes
+// nothing there, on disk or in memory; the next intact one is installed.
 func TestDamagedInstall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := &damaging{}

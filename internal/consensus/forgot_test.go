@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A server that lost its data comes back at its old address with a new ID. It must not vote in place of its former
-// self, whose votes it has forgotten.
+// A server that lost its data comes back at its old address with a new ID. It
+// must not vote in place of its former self, whose votes it has forgotten.
 func TestAServerThatLostItsDataDoesNotVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forgot := false

@@ -14,18 +14,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fsm applies committed entries to the store. raft calls Apply, Snapshot and Restore from one goroutine.
+// fsm applies committed entries to the store. raft calls Apply, Snapshot and
+// Restore from one goroutine.
 type fsm struct {
 	store  *state.Store
 	log    *slog.Logger
 	broken chan struct{} // closed once err is set
-	// published, if set, is called for each entry with the state before and after it.
+	// published, if set, is called for each entry with the state before and
+	// after it.
 	published func(before, after *state.Snapshot)
-	// differs, if set, makes the fsm fail and marks this server to be refilled from the others.
+	// differs, if set, makes the fsm fail and marks this server to be refilled
+	// from the others.
 	differs func(error)
 
-	// applied is the index of the entry that was applied last. When the log is opened again while the process runs,
-	// entries up to it are not applied again.
+	// applied is the index of the entry that was applied last. When the log is
+	// opened again while the process runs, entries up to it are not applied
+	// again.
 	applied atomic.Uint64
 
 	mu     sync.Mutex
@@ -48,8 +52,8 @@ func (f *fsm) expect(e *entry) {
 	f.ahead = e.batch.Snapshot.Index
 }
 
-// reach returns a state index that includes all entries up to a committed one. Other servers may apply those, and
-// answer from them, before this server does.
+// reach returns a state index that includes all entries up to a committed one.
+// Other servers may apply those, and answer from them, before this server does.
 func (f *fsm) reach(committed uint64) uint64 {
 	if committed <= f.applied.Load() {
 		return f.store.Snapshot().Index
@@ -59,15 +63,16 @@ func (f *fsm) reach(committed uint64) uint64 {
 	return max(f.ahead, f.store.Snapshot().Index)
 }
 
-// forget drops the expected entries. The term is over, and the log decides what becomes of them.
+// forget drops the expected entries. The term is over, and the log decides what
+// becomes of them.
 func (f *fsm) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.staged, f.ahead = nil, 0
 }
 
-// claim returns the computed result of an entry, if it is the very entry that was proposed and the state is the one
-// it was computed on.
+// claim returns the computed result of an entry, if it is the very entry that
+// was proposed and the state is the one it was computed on.
 func (f *fsm) claim(data []byte) *state.Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,7 +101,8 @@ func (f *fsm) Apply(l *raft.Log) any {
 	}
 	cmds, err := state.DecodeEntry(l.Data)
 	if err != nil {
-		// Continuing without a change that others make would let the states diverge.
+		// Continuing without a change that others make would let the states
+		// diverge.
 		return f.fail(fmt.Errorf("raft log entry %d: %w", l.Index, err))
 	}
 	now := f.store.Snapshot()
@@ -110,7 +116,8 @@ func (f *fsm) Apply(l *raft.Log) any {
 			continue
 		}
 		if r := tx.Apply(c); r.Err != nil {
-			// The log holds only commands that were applied, so this state differs from the leader's.
+			// The log holds only commands that were applied, so this state
+			// differs from the leader's.
 			return f.fail(fmt.Errorf("raft log entry %d: %T was applied by another server but is refused here: %w", l.Index, c, r.Err))
 		}
 	}
@@ -127,10 +134,11 @@ func (f *fsm) publish(l *raft.Log, b *state.Batch) {
 	}
 }
 
-// misplaced handles an entry that was computed on another state. If that state was a later one, raft did not take an
-// entry between the two, as may happen during a transfer of leadership. Then this entry is void, on all servers
-// alike. If it was an earlier one, this server has something that the others did not take: it restored a snapshot as
-// leader and failed before they had it.
+// misplaced handles an entry that was computed on another state. If that state
+// was a later one, raft did not take an entry between the two, as may happen
+// during a transfer of leadership. Then this entry is void, on all servers
+// alike. If it was an earlier one, this server has something that the others
+// did not take: it restored a snapshot as leader and failed before they had it.
 func (f *fsm) misplaced(l *raft.Log, base, now uint64) error {
 	switch {
 	case base < now && f.differs != nil:

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// The disk guard. Raft trusts its disk. A leader whose disk is full or hangs goes on sending heartbeats, so nobody
-// replaces it, and one that stepped down because of it is elected again. Therefore the guard
+// The disk guard. Raft trusts its disk. A leader whose disk is full or hangs
+// goes on sending heartbeats, so nobody replaces it, and one that stepped down
+// because of it is elected again. Therefore the guard
 //
 //   - hands leadership over when disk space runs low, and keeps this server from
 //     campaigning and from becoming leader until there is space again;
@@ -19,8 +20,8 @@ import (
 //     log's engine; and if the log had to stop all the same, opens it again when
 //     there is space.
 //
-// A server that is its own majority cannot hand over. It leads until nothing can be written, and again as soon as
-// something can.
+// A server that is its own majority cannot hand over. It leads until nothing
+// can be written, and again as soon as something can.
 
 // watchDisk guards the disk until ctx ends.
 func (s *Server) watchDisk(ctx context.Context) {
@@ -83,8 +84,8 @@ func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
 	}
 }
 
-// handOver ends this server's leadership: it hands it to a server that can lead, or sends nothing until it has lost
-// contact with the majority.
+// handOver ends this server's leadership: it hands it to a server that can
+// lead, or sends nothing until it has lost contact with the majority.
 func (s *Server) handOver(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, 3*s.config.Timing.Election)
 	defer cancel()
@@ -103,8 +104,8 @@ func (s *Server) handOver(ctx context.Context) {
 	}
 }
 
-// waitForSpace keeps a server that is its own majority from campaigning while nothing can be written. No other server
-// needs its vote meanwhile.
+// waitForSpace keeps a server that is its own majority from campaigning while
+// nothing can be written. No other server needs its vote meanwhile.
 func (s *Server) waitForSpace(w *watch, waits bool) {
 	if waits == w.waiting {
 		return
@@ -127,8 +128,8 @@ func (s *Server) waitForSpace(w *watch, waits bool) {
 // full reports whether an error is about a full disk.
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// reopen shuts down a node whose log stopped on a full disk, and opens it again when there is space. The state stays
-// in memory meanwhile.
+// reopen shuts down a node whose log stopped on a full disk, and opens it again
+// when there is space. The state stays in memory meanwhile.
 func (s *Server) reopen(ctx context.Context, n *node) error {
 	s.config.Logger.Error("the disk is full: this server takes no part until there is space", "dir", s.config.Dir, "error", n.log.Err())
 	s.shut(n)

@@ -42,8 +42,8 @@ func newDisks(n int) disks {
 	return d
 }
 
-// A leader that runs low on disk space hands over at once and does not lead again until there is space, even if the
-// others are gone.
+// A leader that runs low on disk space hands over at once and does not lead
+// again until there is space, even if the others are gone.
 func TestLowDiskSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisks(3)
@@ -82,7 +82,8 @@ func TestLowDiskSpace(t *testing.T) {
 	})
 }
 
-// A follower without disk space takes no entries and disturbs no other server. With space it catches up by itself.
+// A follower without disk space takes no entries and disturbs no other server.
+// With space it catches up by itself.
 func TestFullFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisks(3)
@@ -115,8 +116,8 @@ func TestFullFollower(t *testing.T) {
 	})
 }
 
-// When all disks are full there is no leader: nothing is written, the state can be read, and no server stops. With
-// space again one leads.
+// When all disks are full there is no leader: nothing is written, the state can
+// be read, and no server stops. With space again one leads.
 func TestAllFull(t *testing.T) {
 	for n := range 4 {
 		if n == 2 {
@@ -162,8 +163,8 @@ func TestAllFull(t *testing.T) {
 
 const watched = time.Second
 
-// A write that hangs on the leader silences it, and another server leads. When the disk works again, the old leader
-// follows.
+// A write that hangs on the leader silences it, and another server leads. When
+// the disk works again, the old leader follows.
 func TestLeaderWhoseDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer failpoint.Reset()
@@ -207,8 +208,8 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	})
 }
 
-// A log that a full disk stopped in the middle is opened again in the same process when there is space. The state
-// never goes back.
+// A log that a full disk stopped in the middle is opened again in the same
+// process when there is space. The state never goes back.
 func TestDiskThatRunsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisks(3) // the guard is not told, so that the log itself hits the end

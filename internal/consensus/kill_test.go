@@ -32,8 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// proposeForEver proposes random commands, several groups at a time, and saves the state now and then. It prints the
-// state that a group will lead to before it proposes it, and again once the group is committed.
+// proposeForEver proposes random commands, several groups at a time, and saves
+// the state now and then. It prints the state that a group will lead to before
+// it proposes it, and again once the group is committed.
 func proposeForEver(dir string) {
 	store := state.New()
 	s, err := consensus.Open(consensus.Config{Dir: dir, ID: "s1", SnapshotEvery: 50}, store)
@@ -85,8 +86,8 @@ func exit(err error) {
 	}
 }
 
-// A server that is killed at any moment comes back with a state that it had computed, to the last bit, and with
-// everything that it had acknowledged.
+// A server that is killed at any moment comes back with a state that it had
+// computed, to the last bit, and with everything that it had acknowledged.
 func TestKillLosesNothingAnswered(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 5 {
@@ -110,8 +111,8 @@ func TestKillLosesNothingAnswered(t *testing.T) {
 	}
 }
 
-// recovered returns the state with which a server starts before its term begins, and checks that saving and loading
-// it gives the same state.
+// recovered returns the state with which a server starts before its term
+// begins, and checks that saving and loading it gives the same state.
 func recovered(t *testing.T, dir string) *state.Snapshot {
 	t.Helper()
 	var found, begun *state.Snapshot

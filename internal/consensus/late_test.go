@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A late snapshot, from a leader that sent it twice, does not reset a server. Raft would restore it and drop what the
-// server had acknowledged since.
+// A late snapshot, from a leader that sent it twice, does not reset a server.
+// Raft would restore it and drop what the server had acknowledged since.
 func TestLateSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, nil)

@@ -11,24 +11,26 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Limits of the transport. Three pooled connections to a peer serve the requests that do not go through its pipeline.
-// A pipeline may have 64 entries without an answer. An answer that takes ten seconds is given up.
+// Limits of the transport. Three pooled connections to a peer serve the
+// requests that do not go through its pipeline. A pipeline may have 64 entries
+// without an answer. An answer that takes ten seconds is given up.
 const (
 	pooledConns = 3
 	inPipeline  = 64
 	rpcTimeout  = 10 * time.Second
 )
 
-// NewTransport returns a transport to the other servers over connections that layer opens and accepts. The server
-// that gets it closes it.
+// NewTransport returns a transport to the other servers over connections that
+// layer opens and accepts. The server that gets it closes it.
 func NewTransport(layer raft.StreamLayer, log *slog.Logger) raft.Transport {
 	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer, MaxPool: pooledConns, MaxRPCsInFlight: inPipeline, Timeout: rpcTimeout, Logger: logger(log),
 	})
 }
 
-// link stands between raft and the transport. It silences a server that must not lead, or must not send at all, which
-// raft cannot do. It outlives raft, so that raft can start again when a full disk has space again.
+// link stands between raft and the transport. It silences a server that must
+// not lead, or must not send at all, which raft cannot do. It outlives raft, so
+// that raft can start again when a full disk has space again.
 type link struct {
 	raft.Transport
 	in chan raft.RPC
@@ -111,10 +113,11 @@ func (l *link) pass(rpc raft.RPC) bool {
 	}
 }
 
-// install is pass for a snapshot. Raft would restore a snapshot that holds less than this server has, and so forget
-// what it acknowledged since. A leader sends such a snapshot if it sends two, as when a lagging server is removed and
-// added again. The answer to it is success, because everything in it is here. Nothing else is passed on meanwhile, so
-// that no entry comes in between.
+// install is pass for a snapshot. Raft would restore a snapshot that holds less
+// than this server has, and so forget what it acknowledged since. A leader
+// sends such a snapshot if it sends two, as when a lagging server is removed
+// and added again. The answer to it is success, because everything in it is
+// here. Nothing else is passed on meanwhile, so that no entry comes in between.
 func (l *link) install(rpc raft.RPC) bool {
 	req := rpc.Command.(*raft.InstallSnapshotRequest)
 	if l.holds(req.LastLogIndex, req.LastLogTerm) {
@@ -158,8 +161,8 @@ func (l *link) refuses(request any) error {
 		if !l.mayVote.Load() {
 			return errNotRefilled
 		}
-		// A server that lost its data still has its old address, but has forgotten whom it voted for and what it
-		// acknowledged.
+		// A server that lost its data still has its old address, but has
+		// forgotten whom it voted for and what it acknowledged.
 		if member := l.isMember.Load(); member != nil && !(*member)() {
 			return errNotMember
 		}
@@ -169,8 +172,8 @@ func (l *link) refuses(request any) error {
 
 func (l *link) silent() bool { return l.muted.Load() || l.ended.Load() }
 
-// elect makes raft campaign at once, as if a leader had handed over to this server. It is for a server that is its
-// own majority.
+// elect makes raft campaign at once, as if a leader had handed over to this
+// server. It is for a server that is its own majority.
 func (l *link) elect() {
 	select {
 	case l.in <- raft.RPC{Command: &raft.TimeoutNowRequest{RPCHeader: l.protocol}, RespChan: make(chan raft.RPCResponse, 1)}:

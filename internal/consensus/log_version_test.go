@@ -27,7 +27,8 @@ import (
 // errBehind is why a cluster refuses commands of a newer log version.
 var errBehind = &berth.Error{Kind: berth.Unavailable, Err: fmt.Errorf("s3 is of an older build: %w", state.ErrLogVersion)}
 
-// mixed makes a cluster in which one server supports an older log version, until it is changed.
+// mixed makes a cluster in which one server supports an older log version,
+// until it is changed.
 func mixed(t testing.TB) (c *cluster, behind *atomic.Bool, asked *atomic.Int64) {
 	behind, asked = new(atomic.Bool), new(atomic.Int64)
 	behind.Store(true)
@@ -45,8 +46,9 @@ func mixed(t testing.TB) (c *cluster, behind *atomic.Bool, asked *atomic.Int64) 
 	return c, behind, asked
 }
 
-// A term begins even if not all servers support the cluster ID; the next term assigns it once they do. A command that
-// not all support is refused and not logged, but commands proposed with it are taken. For a version that the log
+// A term begins even if not all servers support the cluster ID; the next term
+// assigns it once they do. A command that not all support is refused and not
+// logged, but commands proposed with it are taken. For a version that the log
 // already holds nothing asks again.
 func TestLogVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +104,8 @@ func TestLogVersions(t *testing.T) {
 	})
 }
 
-// States are compared only among servers with the same log version, because others have different hashes.
+// States are compared only among servers with the same log version, because
+// others have different hashes.
 func TestMixedServersDoNotCompare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, behind, _ := mixed(t)
@@ -168,7 +171,8 @@ func TestRestoreOfANewerLogVersion(t *testing.T) {
 	})
 }
 
-// A server whose build is older than its log or its saved state does not start, and reports why.
+// A server whose build is older than its log or its saved state does not start,
+// and reports why.
 func TestOlderBuildsDoNotStart(t *testing.T) {
 	open := func(dir string) error {
 		s, err := consensus.Open(consensus.Config{

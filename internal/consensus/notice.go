@@ -6,12 +6,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Followers learn of a commit with the next entry or, if none exists, with a message that raft sends once per
-// Timing.Commit. A caller that waits on a follower for what the leader just answered would wait that long. So the
+// Followers learn of a commit with the next entry or, if none exists, with a
+// message that raft sends once per Timing.Commit. A caller that waits on a
+// follower for what the leader just answered would wait that long. So the
 // leader sends that message at once: an empty append after the committed entry.
 
-// noticer tells followers what is committed in a term. It has one message per follower on the way; a later one waits
-// and carries the newest index. Messages may arrive after the term, which the receiver notices. The server waits for
+// noticer tells followers what is committed in a term. It has one message per
+// follower on the way; a later one waits and carries the newest index. Messages
+// may arrive after the term, which the receiver notices. The server waits for
 // them when it closes.
 type noticer struct {
 	server *Server
@@ -28,8 +30,9 @@ func (s *Server) newNoticer(r *raft.Raft) *noticer {
 	return &noticer{server: s, raft: r, term: r.CurrentTerm(), busy: map[raft.ServerID]bool{}}
 }
 
-// notice tells the followers what is committed by now, unless a newer entry follows that will do so. It is called
-// after an entry of this term was committed, so the newest committed entry is of this term.
+// notice tells the followers what is committed by now, unless a newer entry
+// follows that will do so. It is called after an entry of this term was
+// committed, so the newest committed entry is of this term.
 func (n *noticer) notice() {
 	commit := n.raft.CommitIndex()
 	if n.raft.LastIndex() != commit {

@@ -21,15 +21,16 @@ type Peer struct {
 	Leader      bool
 }
 
-// Bootstrapped reports whether this server knows of a cluster: it has a log or a snapshot, or its leader has
-// contacted it.
+// Bootstrapped reports whether this server knows of a cluster: it has a log or
+// a snapshot, or its leader has contacted it.
 func (s *Server) Bootstrapped() bool {
 	r := s.raft()
 	return s.refillUntil.Load() != 0 || r.LastIndex() > 0 || len(r.GetConfiguration().Configuration().Servers) > 0
 }
 
-// Bootstrap gives the first configuration to a server that knows of no cluster. It may be called on several of the
-// servers in it, if all get the same one. The error is berth.Conflict if this server is already part of a cluster.
+// Bootstrap gives the first configuration to a server that knows of no cluster.
+// It may be called on several of the servers in it, if all get the same one.
+// The error is berth.Conflict if this server is already part of a cluster.
 func (s *Server) Bootstrap(peers []Peer) error {
 	if s.Bootstrapped() {
 		return berth.Errorf(berth.Conflict, "server %s is already part of a cluster", s.config.ID)
@@ -52,7 +53,8 @@ func (s *Server) Bootstrap(peers []Peer) error {
 	return nil
 }
 
-// Peers returns the servers of the newest configuration that this server knows, sorted by ID.
+// Peers returns the servers of the newest configuration that this server knows,
+// sorted by ID.
 func (s *Server) Peers() ([]Peer, error) {
 	f := s.raft().GetConfiguration()
 	if err := f.Error(); err != nil {
@@ -67,8 +69,9 @@ func (s *Server) Peers() ([]Peer, error) {
 	return out, nil
 }
 
-// Member reports whether this server is in the newest configuration that it knows, and whether it votes. A server
-// that was removed while it was unreachable does not know that; the others ignore it.
+// Member reports whether this server is in the newest configuration that it
+// knows, and whether it votes. A server that was removed while it was
+// unreachable does not know that; the others ignore it.
 func (s *Server) Member() (member, voter bool) {
 	for _, p := range s.raft().GetConfiguration().Configuration().Servers {
 		if string(p.ID) == s.config.ID {
@@ -90,22 +93,24 @@ func (s *Server) alone() bool {
 	return voters == 1 && self
 }
 
-// electAlone makes a server that is its own majority lead at once: no other could, so there is nothing to wait for.
+// electAlone makes a server that is its own majority lead at once: no other
+// could, so there is nothing to wait for.
 func (s *Server) electAlone() {
 	if s.alone() && s.raft().State() == raft.Follower {
 		s.link.elect()
 	}
 }
 
-// AddVoter makes a server a voter, or corrects its address. It returns once the change is committed. On a server that
-// does not lead it returns state.ErrLost.
+// AddVoter makes a server a voter, or corrects its address. It returns once the
+// change is committed. On a server that does not lead it returns state.ErrLost.
 func (s *Server) AddVoter(ctx context.Context, p Peer) error {
 	return s.change(ctx, "add voter "+p.ID, func(r *raft.Raft, timeout time.Duration) raft.IndexFuture {
 		return r.AddVoter(raft.ServerID(p.ID), raft.ServerAddress(p.Address), 0, timeout)
 	})
 }
 
-// AddNonvoter adds a server that receives the log but does not count for majorities. A voter remains one.
+// AddNonvoter adds a server that receives the log but does not count for
+// majorities. A voter remains one.
 func (s *Server) AddNonvoter(ctx context.Context, p Peer) error {
 	return s.change(ctx, "add non-voter "+p.ID, func(r *raft.Raft, timeout time.Duration) raft.IndexFuture {
 		return r.AddNonvoter(raft.ServerID(p.ID), raft.ServerAddress(p.Address), 0, timeout)
@@ -119,8 +124,8 @@ func (s *Server) Demote(ctx context.Context, id string) error {
 	})
 }
 
-// Remove removes a server from the cluster. If it is the leader, it then stops leading. For an unknown server the
-// error is berth.NotFound.
+// Remove removes a server from the cluster. If it is the leader, it then stops
+// leading. For an unknown server the error is berth.NotFound.
 func (s *Server) Remove(ctx context.Context, id string) error {
 	peers, err := s.Peers()
 	if err != nil {
@@ -151,8 +156,9 @@ func (s *Server) change(ctx context.Context, what string, propose func(*raft.Raf
 	return nil
 }
 
-// Transfer hands leadership to the voter id, or to any voter that is up to date if id is "". It returns once this
-// server no longer leads; on an error it still leads. Entries already proposed are finished first.
+// Transfer hands leadership to the voter id, or to any voter that is up to date
+// if id is "". It returns once this server no longer leads; on an error it
+// still leads. Entries already proposed are finished first.
 func (s *Server) Transfer(ctx context.Context, id string) error {
 	r := s.raft()
 	if r.State() != raft.Leader {
@@ -187,18 +193,19 @@ func (s *Server) Transfer(ctx context.Context, id string) error {
 	return nil
 }
 
-// LeaderAddress returns the leader as far as this server knows, "" if it knows none.
+// LeaderAddress returns the leader as far as this server knows, "" if it knows
+// none.
 func (s *Server) LeaderAddress() (id, address string) {
 	a, i := s.raft().LeaderWithID()
 	return string(i), string(a)
 }
 
-// Leadership returns a channel that holds a token after this server gained or lost leadership, or heard of another
-// leader or of none. It has one reader.
+// Leadership returns a channel that holds a token after this server gained or
+// lost leadership, or heard of another leader or of none. It has one reader.
 func (s *Server) Leadership() <-chan struct{} { return s.leadership }
 
-// observe subscribes to raft's leadership changes. Raft calls observers with its locks held, so this one only leaves
-// a token.
+// observe subscribes to raft's leadership changes. Raft calls observers with
+// its locks held, so this one only leaves a token.
 func (s *Server) observe(r *raft.Raft) {
 	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
@@ -217,8 +224,9 @@ func (s *Server) signalLeadership() {
 	}
 }
 
-// Contact returns how long ago this server heard from the leader, 0 on the leader itself, and whether it knows a
-// leader. Before the first contact the time counts from when the server was opened.
+// Contact returns how long ago this server heard from the leader, 0 on the
+// leader itself, and whether it knows a leader. Before the first contact the
+// time counts from when the server was opened.
 func (s *Server) Contact() (last time.Duration, known bool) {
 	r := s.raft()
 	if r.State() == raft.Leader {
@@ -232,7 +240,8 @@ func (s *Server) Contact() (last time.Duration, known bool) {
 	return time.Since(at), id != ""
 }
 
-// Raft returns the raft library's server; only autopilot uses it. After a full disk there is a new one.
+// Raft returns the raft library's server; only autopilot uses it. After a full
+// disk there is a new one.
 func (s *Server) Raft() *raft.Raft { return s.raft() }
 
 // await calls f and returns early if ctx ends; f goes on.

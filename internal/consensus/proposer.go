@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// proposer is the log of one term. Staged commands join the open group. When an entry may be sent, the group becomes
-// a log entry.
+// proposer is the log of one term. Staged commands join the open group. When an
+// entry may be sent, the group becomes a log entry.
 type proposer struct {
 	raft     *raft.Raft
 	fsm      *fsm
@@ -45,7 +45,8 @@ func (p *proposer) newGroup(base *state.Snapshot) *group {
 	return &group{base: base, tx: state.BeginAllowed(base, p.allow)}
 }
 
-// inFlight is the number of entries under way at once: while one is applied the next is written.
+// inFlight is the number of entries under way at once: while one is applied the
+// next is written.
 const inFlight = 2
 
 func newProposer(r *raft.Raft, f *fsm, c *Config, base *state.Snapshot) *proposer {
@@ -71,15 +72,17 @@ func (p *proposer) Stage(cmds ...state.Command) (*state.Pending, error) {
 		}
 		results[i] = p.apply(c)
 	}
-	// A refusal, too, is reported only once the state it was decided on is committed.
+	// A refusal, too, is reported only once the state it was decided on is
+	// committed.
 	pending := state.NewPending(results)
 	p.open.pending = append(p.open.pending, pending)
 	p.signal()
 	return pending, nil
 }
 
-// apply applies a command in the open group and adds it to the entry. A command that is too large for the log is
-// undone, because a server that restarts could not read it.
+// apply applies a command in the open group and adds it to the entry. A command
+// that is too large for the log is undone, because a server that restarts could
+// not read it.
 func (p *proposer) apply(c state.Command) state.Result {
 	g := p.open
 	r := g.tx.Apply(c)
@@ -161,7 +164,8 @@ type flight struct {
 	future raft.ApplyFuture // nil if the group changes nothing
 }
 
-// run sends groups until ctx ends or one is lost. Then it resolves everything that waits.
+// run sends groups until ctx ends or one is lost. Then it resolves everything
+// that waits.
 func (p *proposer) run(ctx context.Context) error {
 	flights := make(chan flight, inFlight-2) // one is waited for, one is being sent
 	crashed := make(chan error, 1)
@@ -203,7 +207,8 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 	}
 }
 
-// land waits for entries in order and resolves what waits for them. After a lost entry no more are sent.
+// land waits for entries in order and resolves what waits for them. After a
+// lost entry no more are sent.
 func (p *proposer) land(flights <-chan flight, crashed chan<- error) {
 	var first error
 	for f := range flights {
@@ -219,8 +224,9 @@ func (p *proposer) land(flights <-chan flight, crashed chan<- error) {
 	}
 }
 
-// outcome waits for an entry and returns why it was lost, nil if it was not. A group that changes nothing is lost
-// with the one it was computed on; before is why that was lost.
+// outcome waits for an entry and returns why it was lost, nil if it was not. A
+// group that changes nothing is lost with the one it was computed on; before is
+// why that was lost.
 func (f *flight) outcome(before error) error {
 	if f.future == nil {
 		return undone(before)
@@ -241,8 +247,9 @@ func (f *flight) outcome(before error) error {
 	return err
 }
 
-// undone returns the error for what was never sent because of err. If the outcome of something else is unknown, err
-// says so, but what was never sent has not happened. nil stays nil.
+// undone returns the error for what was never sent because of err. If the
+// outcome of something else is unknown, err says so, but what was never sent
+// has not happened. nil stays nil.
 func undone(err error) error {
 	switch {
 	case err == nil:

@@ -9,9 +9,10 @@ import (
 	"berth/internal/state"
 )
 
-// Verify returns nil if this server led without interruption, in one term that had begun, from the call until a
-// moment after it; a majority confirmed that. Concurrent calls share one round trip. The error wraps state.ErrLost or
-// is the context's.
+// Verify returns nil if this server led without interruption, in one term that
+// had begun, from the call until a moment after it; a majority confirmed that.
+// Concurrent calls share one round trip. The error wraps state.ErrLost or is
+// the context's.
 func (s *Server) Verify(ctx context.Context) error {
 	term := s.leads.Load()
 	if term == 0 {
@@ -32,8 +33,9 @@ func (s *Server) Verify(ctx context.Context) error {
 	return nil
 }
 
-// ReadIndex returns a state index that includes everything that any server answered before the call. A read of a
-// state that has reached this index, on any server, is linearizable. Only the leader knows the index; other servers
+// ReadIndex returns a state index that includes everything that any server
+// answered before the call. A read of a state that has reached this index, on
+// any server, is linearizable. Only the leader knows the index; other servers
 // return state.ErrLost. The leader itself may have to wait for the index, too.
 func (s *Server) ReadIndex(ctx context.Context) (uint64, error) {
 	term := s.leads.Load()
@@ -41,8 +43,8 @@ func (s *Server) ReadIndex(ctx context.Context) (uint64, error) {
 	if err := s.Verify(ctx); err != nil {
 		return 0, err
 	}
-	// If the index was read in an earlier term of ours, it may be older than what other servers answered between the
-	// two terms.
+	// If the index was read in an earlier term of ours, it may be older than
+	// what other servers answered between the two terms.
 	if term == 0 || s.leads.Load() != term {
 		return 0, fmt.Errorf("%w: leadership changed in the meantime", state.ErrLost)
 	}
@@ -51,8 +53,8 @@ func (s *Server) ReadIndex(ctx context.Context) (uint64, error) {
 
 func (s *Server) verify() error { return lost(s.raft().VerifyLeader().Error()) }
 
-// rounds lets callers share a round trip to a majority. Callers that arrive during a round wait together for the next
-// one.
+// rounds lets callers share a round trip to a majority. Callers that arrive
+// during a round wait together for the next one.
 type rounds struct {
 	mu      sync.Mutex
 	next    *round

@@ -16,13 +16,14 @@ import (
 // ErrDiffers ends a server whose state differs from the leader's.
 var ErrDiffers = errors.New("the state of this server differs from that of the cluster")
 
-// A server that finds that its state differs starts over. At its next start its log and snapshots are set aside and
-// the leader refills it. It had acknowledged the entries that it forgets this way. So until it has all of them again
-// it neither votes nor campaigns: a majority that counts on it could lose what was committed. It keeps its term and
-// vote.
+// A server that finds that its state differs starts over. At its next start its
+// log and snapshots are set aside and the leader refills it. It had
+// acknowledged the entries that it forgets this way. So until it has all of
+// them again it neither votes nor campaigns: a majority that counts on it could
+// lose what was committed. It keeps its term and vote.
 
-// refill is the content of the file of that name. The file exists from the moment that a refill becomes necessary
-// until it is complete.
+// refill is the content of the file of that name. The file exists from the
+// moment that a refill becomes necessary until it is complete.
 type refill struct {
 	Reason string
 	Until  uint64 // the last entry that it had; 0 if its data is not set aside yet
@@ -56,7 +57,8 @@ func (s *Server) putRefill(r refill) error {
 	return replaceFile(s.path(refillName), append(b, '\n'))
 }
 
-// beginRefill sets the data aside if the file requires it. It may be repeated after a crash.
+// beginRefill sets the data aside if the file requires it. It may be repeated
+// after a crash.
 func (s *Server) beginRefill() error {
 	b, err := os.ReadFile(s.path(refillName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +84,8 @@ func (s *Server) beginRefill() error {
 	return nil
 }
 
-// setAside moves the data away and creates an empty log that keeps the term and the vote.
+// setAside moves the data away and creates an empty log that keeps the term and
+// the vote.
 func (s *Server) setAside(r *refill) error {
 	if err := os.MkdirAll(s.path(setAsideName), 0o700); err != nil {
 		return err
@@ -114,7 +117,8 @@ func (s *Server) setAside(r *refill) error {
 	return s.putRefill(*r)
 }
 
-// setAsideKeys reads the keys to keep from the log that was set aside, and the index of its last entry.
+// setAsideKeys reads the keys to keep from the log that was set aside, and the
+// index of its last entry.
 func (s *Server) setAsideKeys() (keys map[string][]byte, last uint64, err error) {
 	log, err := logstore.Open(s.path(setAsideName, "log"), logstore.Options{Logger: s.config.Logger})
 	if err != nil {
@@ -142,8 +146,9 @@ func (s *Server) setAsideKeys() (keys map[string][]byte, last uint64, err error)
 	return keys, max(last, 1), err
 }
 
-// endRefill lets this server vote again once its log reaches as far as before. Each entry came from a leader of this
-// term or a later one, so everything that was committed with this server's help is among them.
+// endRefill lets this server vote again once its log reaches as far as before.
+// Each entry came from a leader of this term or a later one, so everything that
+// was committed with this server's help is among them.
 func (s *Server) endRefill() {
 	until := s.refillUntil.Load()
 	r := s.raft()

@@ -18,8 +18,9 @@ import (
 	"berth/internal/state"
 )
 
-// halfRestored is a cluster of three whose leader fails during a restore, when the restored state is on its own disk
-// and no other server has it. Or all servers fail at that moment.
+// halfRestored is a cluster of three whose leader fails during a restore, when
+// the restored state is on its own disk and no other server has it. Or all
+// servers fail at that moment.
 func halfRestored(t *testing.T, all bool) (c *cluster, lost string, saved int) {
 	t.Helper()
 	c = newCluster(t, nil)
@@ -79,8 +80,9 @@ func (c *cluster) others(id string) (out []string) {
 	return out
 }
 
-// The others continued with the old state. The failed leader comes back with the restored one, notices that at the
-// first entry, and is refilled: all have the old state.
+// The others continued with the old state. The failed leader comes back with
+// the restored one, notices that at the first entry, and is refilled: all have
+// the old state.
 func TestAHalfRestoreThatOthersDidNotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, lost, _ := halfRestored(t, false)
@@ -109,8 +111,8 @@ func TestAHalfRestoreThatOthersDidNotTake(t *testing.T) {
 	})
 }
 
-// All servers failed. The one with the restored state comes back with one of the others and leads, because its log is
-// longer: all have the restored state.
+// All servers failed. The one with the restored state comes back with one of
+// the others and leads, because its log is longer: all have the restored state.
 func TestAHalfRestoreThatIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, lost, saved := halfRestored(t, true)

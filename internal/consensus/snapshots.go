@@ -11,16 +11,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshots is the snapshot store that raft uses. It refuses a snapshot for which there is no space, and one that
-// could not be read again, because raft restores a leader's snapshot only after it has replaced the older one.
+// snapshots is the snapshot store that raft uses. It refuses a snapshot for
+// which there is no space, and one that could not be read again, because raft
+// restores a leader's snapshot only after it has replaced the older one.
 type snapshots struct {
 	*snapstore.Store
 	guard *guard
 	link  *link
 }
 
-// errHeld refuses a snapshot that became redundant between the link and raft. The leader sends it again, and then the
-// link answers.
+// errHeld refuses a snapshot that became redundant between the link and raft.
+// The leader sends it again, and then the link answers.
 var errHeld = errors.New("this server already has everything in the snapshot")
 
 // Create implements raft.SnapshotStore.

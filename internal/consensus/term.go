@@ -113,8 +113,8 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 	return lead(ctx, Term{number, p})
 }
 
-// correctAddress updates this server's address in the configuration. A log from the time when the server was alone
-// has a name in place of the address.
+// correctAddress updates this server's address in the configuration. A log from
+// the time when the server was alone has a name in place of the address.
 func (s *Server) correctAddress(ctx context.Context) error {
 	peers, err := s.Peers()
 	if err != nil {
@@ -130,8 +130,8 @@ func (s *Server) correctAddress(ctx context.Context) error {
 	return nil
 }
 
-// lost returns a channel that is closed when leadership is lost. If it was gained again, that news remains for the
-// loop in Run.
+// lost returns a channel that is closed when leadership is lost. If it was
+// gained again, that news remains for the loop in Run.
 func (n *node) lost(stop <-chan struct{}) <-chan struct{} {
 	out := make(chan struct{})
 	go func() {

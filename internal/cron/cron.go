@@ -1,5 +1,5 @@
-// Package cron computes when periodic jobs are due. The time zone database is part
-// of the program, so all servers agree.
+// Package cron computes when periodic jobs are due. The time zone database is
+// part of the program, so all servers agree.
 package cron
 
 import (
@@ -13,21 +13,22 @@ import (
 	"github.com/hashicorp/cronexpr"
 )
 
-// Schedule computes when a periodic job is due. It is not safe for concurrent use.
+// Schedule computes when a periodic job is due. It is not safe for concurrent
+// use.
 type Schedule struct {
 	zone  *time.Location
 	crons []expression
 }
 
-// expression is a cron expression. If its hour begins with a star it follows elapsed
-// time; otherwise it follows wall clocks, daylight saving included.
+// expression is a cron expression. If its hour begins with a star it follows
+// elapsed time; otherwise it follows wall clocks, daylight saving included.
 type expression struct {
 	*cronexpr.Expression
 	everyHour bool
 }
 
-// New returns the schedule of a periodic job, or an error that names the field that
-// is wrong.
+// New returns the schedule of a periodic job, or an error that names the field
+// that is wrong.
 func New(p *berth.PeriodicConfig) (*Schedule, error) {
 	s := &Schedule{}
 	var err error
@@ -66,9 +67,9 @@ func Check(text string) error {
 	return err
 }
 
-// parse parses an expression of 5 fields (minute, hour, day of month, month, day of
-// week), 6 fields (and the year) or 7 fields (the second comes first), or a word such
-// as @daily.
+// parse parses an expression of 5 fields (minute, hour, day of month, month,
+// day of week), 6 fields (and the year) or 7 fields (the second comes first),
+// or a word such as @daily.
 func parse(text string) (c expression, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the library panics on some malformed text
@@ -99,9 +100,10 @@ func parse(text string) (c expression, err error) {
 // Next returns the first time after the given one at which the job is due, or the
 // zero time if there is none.
 //
-// When clocks go forward, a time that does not exist is due right after the gap.
-// When they go back, a time that occurs twice is due the first time only. Expressions
-// whose hour begins with a star ignore both and continue at even intervals.
+// When clocks go forward, a time that does not exist is due right after the
+// gap. When they go back, a time that occurs twice is due the first time only.
+// Expressions whose hour begins with a star ignore both and continue at even
+// intervals.
 func (s *Schedule) Next(after time.Time) (next time.Time) {
 	after = after.Round(0).In(s.zone)
 	for i := range s.crons {
@@ -125,9 +127,9 @@ func (s *Schedule) Upcoming(after time.Time, n int) (out []time.Time) {
 	return out
 }
 
-// Latest returns the last time in (after, until] at which the job is due, or the zero
-// time if there is none. It searches back from until in growing steps, so that a long
-// outage with many missed times is cheap.
+// Latest returns the last time in (after, until] at which the job is due, or
+// the zero time if there is none. It searches back from until in growing steps,
+// so that a long outage with many missed times is cheap.
 func (s *Schedule) Latest(after, until time.Time) (latest time.Time) {
 	for back := time.Minute; latest.IsZero(); back *= 30 {
 		from := until.Add(-back)
@@ -165,8 +167,8 @@ func onWall(t time.Time) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// first returns when wall clocks of a zone first show a time, or the moment after the
-// gap if they never do.
+// first returns when wall clocks of a zone first show a time, or the moment
+// after the gap if they never do.
 func first(wall time.Time, zone *time.Location) time.Time {
 	var late time.Time
 	for _, near := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {

@@ -19,8 +19,8 @@ func schedule(t testing.TB, zone string, crons ...string) *Schedule {
 	return s
 }
 
-// A time that clocks skip is due after the gap, and one that occurs twice is due once.
-// An hourly expression continues at even intervals.
+// A time that clocks skip is due after the gap, and one that occurs twice is
+// due once. An hourly expression continues at even intervals.
 func TestClocksThatArePut(t *testing.T) {
 	const layout = "2006-01-02 15:04 -0700"
 	for _, c := range []struct{ name, zone, cron, from, want string }{
@@ -72,8 +72,8 @@ func TestSeveralExpressions(t *testing.T) {
 	}
 }
 
-// In any zone and at any time: times are in order, none is skipped, and Latest finds
-// the last of them.
+// In any zone and at any time: times are in order, none is skipped, and Latest
+// finds the last of them.
 func TestTimesComeInOrder(t *testing.T) {
 	zones := []string{"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca"}
 	crons := []string{"30 2 * * *", "*/20 * * * *", "0 0 * * *", "15 1,2,3 * * 0", "@hourly", "*/10 30 1-2 * * * *", "0 3 29 2 *", "0 */6 * 3,10,11 *"}

@@ -39,8 +39,8 @@ func (d *Decoder) setDefaults(v reflect.Value) {
 	}
 }
 
-// list replaces the value of dst. An empty list becomes nil, so that values compare
-// equal however they were written.
+// list replaces the value of dst. An empty list becomes nil, so that values
+// compare equal however they were written.
 func (d *Decoder) list(dst reflect.Value, src any, path string) {
 	t := dst.Type()
 	if t.Elem().Kind() == reflect.Uint8 {

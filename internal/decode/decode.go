@@ -40,9 +40,9 @@ type Decoder struct {
 
 // Fill decodes src into the struct that dst points to and adds what is wrong to
 // d.Problems. Fields that are absent or null keep their value, which is how
-// defaults and inherited values get in; an explicit zero is set. Field names match
-// without regard to case. path names dst in problems, in the words of a job file.
-// Fields named in skip are left alone.
+// defaults and inherited values get in; an explicit zero is set. Field names
+// match without regard to case. path names dst in problems, in the words of a
+// job file. Fields named in skip are left alone.
 //
 // An unknown field is a problem unless its value is empty: newer clients send
 // null, false, 0, "" and empty objects and lists for fields that we do not have.
@@ -171,8 +171,8 @@ func (d *Decoder) value(dst reflect.Value, src any, path string) {
 	}
 }
 
-// Objects calls each with every object of a list and its path. Anything but a list
-// of objects is a problem.
+// Objects calls each with every object of a list and its path. Anything but a
+// list of objects is a problem.
 func (d *Decoder) Objects(src any, path string, each func(Tree, string)) {
 	if src == nil {
 		return

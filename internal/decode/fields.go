@@ -39,9 +39,9 @@ func fields(t reflect.Type) map[string]field {
 // the surrounding one.
 func Inline(f reflect.StructField) bool { return f.Tag.Get("hcl") == ",inline" }
 
-// FileName returns the name of a field in job files, and whether it is the label
-// of its block. Without a tag the name is the field's name in snake case; "-" means
-// that job files cannot set it.
+// FileName returns the name of a field in job files, and whether it is the
+// label of its block. Without a tag the name is the field's name in snake case;
+// "-" means that job files cannot set it.
 func FileName(f reflect.StructField) (name string, label bool) {
 	if Inline(f) {
 		return "-", false

@@ -47,8 +47,8 @@ func (t RawTree) MarshalJSON() ([]byte, error) {
 func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
 // ParseJSON reads one JSON object. It refuses what parsers treat differently:
-// invalid UTF-8, a name twice in one object, numbers that no float64 can hold, text
-// after the object and deep nesting.
+// invalid UTF-8, a name twice in one object, numbers that no float64 can hold,
+// text after the object and deep nesting.
 func ParseJSON(data []byte) (Tree, error) {
 	var found strictjson.Kind
 	v, fault := strictjson.ReadOne(data, func(d *strictjson.Decoder) (any, error) {
@@ -116,8 +116,8 @@ func parseValue(d *strictjson.Decoder) (any, error) {
 	}
 }
 
-// jsonError returns an error with the line and column of a fault, and its place in
-// the object if that is known.
+// jsonError returns an error with the line and column of a fault, and its place
+// in the object if that is known.
 func jsonError(f *strictjson.Fault) error {
 	var place string
 	if f.Pointer != "" {

@@ -86,7 +86,8 @@ func (d *Decoder) integer(src any, path string) (int64, bool) {
 	if n, err := strconv.ParseInt(string(s), 10, 64); err == nil {
 		return n, true
 	}
-	// big.Rat would expand 1e999999, so a float finds out first whether it is too large.
+	// big.Rat would expand 1e999999, so a float finds out first whether it is
+	// too large.
 	f, err := strconv.ParseFloat(string(s), 64)
 	if err != nil || math.IsInf(f, 0) || f != math.Trunc(f) {
 		d.mismatch(path, "an integer", src)

@@ -123,9 +123,9 @@ func (w *walker) value(p Path, old, new reflect.Value) {
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// sameNumber reports whether two values of any type are numbers and equal: a codec
-// keeps a number in the type that is shortest, which need not be the one it
-// was written in.
+// sameNumber reports whether two values of any type are numbers and equal: a
+// codec keeps a number in the type that is shortest, which need not be the one
+// it was written in.
 func sameNumber(a, b reflect.Value) bool {
 	if a.CanFloat() {
 		a, b = b, a

@@ -1,7 +1,7 @@
-// Package driverconfig declares, for each driver, what the config block of a task
-// may hold. Registration validates jobs with these declarations, drivers read their
-// config with them, and docs/drivers.md lists them, so a driver understands all that
-// registration accepts.
+// Package driverconfig declares, for each driver, what the config block of a
+// task may hold. Registration validates jobs with these declarations, drivers
+// read their config with them, and docs/drivers.md lists them, so a driver
+// understands all that registration accepts.
 package driverconfig
 
 import (
@@ -36,8 +36,8 @@ var RawExec = &Schema{"raw_exec", []Setting{
 	{Key: "work_dir", Kind: String, Doc: "Absolute path of the working directory. Default: the task's directory."},
 }}
 
-// Mock is the config of mock_driver, which pretends to run a task. It is meant for
-// tests; an agent has it only if its configuration enables it.
+// Mock is the config of mock_driver, which pretends to run a task. It is meant
+// for tests; an agent has it only if its configuration enables it.
 var Mock = &Schema{"mock_driver", []Setting{
 	{Key: "run_for", Kind: Duration, Doc: "How long the task runs. Default: it ends at once."},
 	{Key: "exit_code", Kind: Integer, High: 255, Doc: "Exit code of the task."},
@@ -88,9 +88,9 @@ func (s *Schema) setting(key string) *Setting {
 	return nil
 }
 
-// Check returns what is wrong with the config of a task at registration. path names
-// the config in problems. A string that contains ${ is accepted for any kind, since it
-// is interpolated when the task starts.
+// Check returns what is wrong with the config of a task at registration. path
+// names the config in problems. A string that contains ${ is accepted for any
+// kind, since it is interpolated when the task starts.
 func (s *Schema) Check(path string, config map[string]any) berth.Problems {
 	_, problems := s.values(path, config, true)
 	return problems

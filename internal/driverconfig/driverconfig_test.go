@@ -67,8 +67,8 @@ func TestReadTellsAllThatIsWrong(t *testing.T) {
 	}
 }
 
-// A string to be interpolated passes at registration and is checked when the driver
-// reads it.
+// A string to be interpolated passes at registration and is checked when the
+// driver reads it.
 func TestInterpolationIsCheckedLate(t *testing.T) {
 	config := map[string]any{"n": "${meta.n}", "must": "x"}
 	if ps := all.Check("config", config); len(ps) > 0 {

@@ -12,8 +12,8 @@ import (
 // Kind is the type of a setting's value.
 type Kind uint8
 
-// The kinds of setting. Integers, durations and bools may also be written as strings,
-// which is what interpolation produces.
+// The kinds of setting. Integers, durations and bools may also be written as
+// strings, which is what interpolation produces.
 const (
 	String Kind = iota
 	Strings
@@ -27,8 +27,8 @@ var kindNames = []string{String: "string", Strings: "list of strings", Integer: 
 // String returns the name of the kind, as used in docs.
 func (k Kind) String() string { return kindNames[k] }
 
-// Values holds the values of a driver's config by key. Each has its declared kind;
-// reading an undeclared key, or reading it as another kind, panics.
+// Values holds the values of a driver's config by key. Each has its declared
+// kind; reading an undeclared key, or reading it as another kind, panics.
 type Values struct {
 	schema *Schema
 	by     map[string]any
@@ -57,8 +57,8 @@ func (v Values) Bool(key string) bool { return get[bool](v, key, Bool) }
 // Duration returns a duration, or 0 if it is absent.
 func (v Values) Duration(key string) time.Duration { return get[time.Duration](v, key, Duration) }
 
-// read converts a value from JSON, msgpack or interpolation to the setting's kind,
-// and notes what is wrong with it.
+// read converts a value from JSON, msgpack or interpolation to the setting's
+// kind, and notes what is wrong with it.
 func (set *Setting) read(problems *berth.Problems, at string, v any) any {
 	switch set.Kind {
 	case String:

@@ -36,7 +36,8 @@ type Buffer struct {
 	closed  bool
 }
 
-// New returns a buffer of what a store commits from now on. Zero limits mean the defaults.
+// New returns a buffer of what a store commits from now on. Zero limits mean
+// the defaults.
 func New(store *state.Store, l Limits) *Buffer {
 	l.Sets, l.Bytes = cmp.Or(l.Sets, DefaultLimits.Sets), cmp.Or(l.Bytes, DefaultLimits.Bytes)
 	b := &Buffer{store: store, limits: l, start: store.Commit()}
@@ -44,8 +45,8 @@ func New(store *state.Store, l Limits) *Buffer {
 	return b
 }
 
-// begins returns the index up to which the events before a commit's successor are unknown. A state that no command
-// has changed had none.
+// begins returns the index up to which the events before a commit's successor
+// are unknown. A state that no command has changed had none.
 func begins(c *state.Commit) uint64 {
 	if c.Index <= 1 {
 		return 0
@@ -143,11 +144,12 @@ func (g *Gap) Error() string {
 	return fmt.Sprintf("cannot read events from index %d: those before index %d are gone", g.Wanted, g.Oldest)
 }
 
-// From returns a reader of all events with that index or a later one, or a *Gap if some of them are gone. Index 0
-// reads from the oldest event kept; a future index reads from now on. Close must be called.
+// From returns a reader of all events with that index or a later one, or a *Gap
+// if some of them are gone. Index 0 reads from the oldest event kept; a future
+// index reads from now on. Close must be called.
 func (b *Buffer) From(index uint64) (*Reader, error) {
-	// The buffer may be behind the store. Events that it has yet to add, and that the caller has already seen, are
-	// skipped by index.
+	// The buffer may be behind the store. Events that it has yet to add, and
+	// that the caller has already seen, are skipped by index.
 	index = min(index, b.store.Snapshot().Index+1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,12 +173,12 @@ type Reader struct {
 	next   uint64 // the set to read next, counted from the first ever
 }
 
-// readMost is how many sets a reader takes at a time. It bounds what a slow reader keeps in memory after the buffer
-// dropped it.
+// readMost is how many sets a reader takes at a time. It bounds what a slow
+// reader keeps in memory after the buffer dropped it.
 const readMost = 16
 
-// Next waits for events. It returns sets in order, without a gap to the sets returned before. The error is a *Gap,
-// ErrClosed or the context's.
+// Next waits for events. It returns sets in order, without a gap to the sets
+// returned before. The error is a *Gap, ErrClosed or the context's.
 func (r *Reader) Next(ctx context.Context) ([]*Set, error) {
 	for {
 		sets, more, err := r.take()
@@ -217,8 +219,9 @@ func (r *Reader) take() (out []*Set, more <-chan struct{}, err error) {
 	return nil, b.more, nil
 }
 
-// Encoded returns the encoding of an event of a set that this reader got. It keeps what encode returns for other
-// readers, if there are any, so encode must give the same result for all.
+// Encoded returns the encoding of an event of a set that this reader got. It
+// keeps what encode returns for other readers, if there are any, so encode must
+// give the same result for all.
 func (r *Reader) Encoded(s *Set, e *Event, encode func(*Set, *Event) ([]byte, error)) ([]byte, error) {
 	if p := e.encoded.Load(); p != nil {
 		return *p, nil
@@ -230,7 +233,8 @@ func (r *Reader) Encoded(s *Set, e *Event, encode func(*Set, *Event) ([]byte, er
 	return p, err
 }
 
-// keep stores an encoding if another reader can use it, for as long as its set is kept.
+// keep stores an encoding if another reader can use it, for as long as its set
+// is kept.
 func (b *Buffer) keep(s *Set, e *Event, p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,8 +1,11 @@
-// Package events keeps the newest changes of the state as events. A Buffer follows the commits of a store at its own
-// pace, so it never slows a commit. It holds events in order of state index, without gaps, as far back as its limits
-// allow. A Reader reads them from an index on and gets an error if the next one is gone.
+// Package events keeps the newest changes of the state as events. A Buffer
+// follows the commits of a store at its own pace, so it never slows a commit.
+// It holds events in order of state index, without gaps, as far back as its
+// limits allow. A Reader reads them from an index on and gets an error if the
+// next one is gone.
 //
-// Package api decides what an event shows of its row and who may see it, and streams events over HTTP.
+// Package api decides what an event shows of its row and who may see it, and
+// streams events over HTTP.
 package events
 
 import (
@@ -12,7 +15,8 @@ import (
 	"berth/internal/state"
 )
 
-// Topic is the kind of row that an event is about, named as in Nomad's event stream.
+// Topic is the kind of row that an event is about, named as in Nomad's event
+// stream.
 type Topic string
 
 // The topics.
@@ -30,8 +34,9 @@ const (
 // Topics are all topics.
 var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource}
 
-// The types of events, as Nomad documents them. Nomad does not have those that end in Deleted. They report deleted
-// rows; without them a copy of the state could not be kept up to date from events.
+// The types of events, as Nomad documents them. Nomad does not have those that
+// end in Deleted. They report deleted rows; without them a copy of the state
+// could not be kept up to date from events.
 const (
 	JobRegistered                 = "JobRegistered"
 	JobDeregistered               = "JobDeregistered" // stopped, or deleted if Event.Deleted is set
@@ -72,10 +77,11 @@ type Event struct {
 	Type    string
 	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration; of Resource *berth.Job, *berth.StreamJob or *berth.Object
 	Deleted bool // Row is the deleted row
-	// Summary holds the counts of a job at this change, for its status. It is nil for other topics, and for a job
-	// without counts.
+	// Summary holds the counts of a job at this change, for its status. It is
+	// nil for other topics, and for a job without counts.
 	Summary *state.Summary
-	// Stream is the state of the submission of a stream job, for the topic Resource; nil if it is not known any more.
+	// Stream is the state of the submission of a stream job, for the topic
+	// Resource; nil if it is not known any more.
 	Stream *berth.StreamJob
 
 	by      state.Number // the command, for the topic Resource
@@ -128,8 +134,8 @@ func (e *Event) Namespace() string {
 	return ""
 }
 
-// FilterKeys returns the names of what the row belongs to, which a filter can name as well as the row itself. The job
-// comes first.
+// FilterKeys returns the names of what the row belongs to, which a filter can
+// name as well as the row itself. The job comes first.
 func (e *Event) FilterKeys() []string {
 	keys := []string{}
 	add := func(names ...string) {
@@ -224,7 +230,8 @@ func allocType(c *state.Change) string {
 	return AllocationUpdateDesiredStatus
 }
 
-// leftAlone reports whether an allocation was orphaned by this change and runs on.
+// leftAlone reports whether an allocation was orphaned by this change and runs
+// on.
 func leftAlone(c *state.Change) bool {
 	old, _ := c.Old.(*berth.Alloc)
 	return old != nil && !old.Orphaned && c.New.(*berth.Alloc).Orphaned
@@ -265,7 +272,8 @@ func either(is bool, a, b string) string {
 	return b
 }
 
-// sets groups the changes of a commit by command, and leaves out those without events.
+// sets groups the changes of a commit by command, and leaves out those without
+// events.
 func sets(c *state.Commit) (out []*Set) {
 	for rest := c.Changes; len(rest) > 0; {
 		n := 1
@@ -280,7 +288,8 @@ func sets(c *state.Commit) (out []*Set) {
 	return out
 }
 
-// newSet returns the events for the changes of one command, nil if there are none.
+// newSet returns the events for the changes of one command, nil if there are
+// none.
 func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 	told := 0
 	for i := range changes {
@@ -331,8 +340,8 @@ func removed(changes []state.Change, row any) bool {
 	return false
 }
 
-// summary returns the counts of a job after a command: those that the command itself changed, or else those at the
-// end of the commit.
+// summary returns the counts of a job after a command: those that the command
+// itself changed, or else those at the end of the commit.
 func summary(snap *state.Snapshot, changes []state.Change, k berth.JobKey) *state.Summary {
 	for i := len(changes) - 1; i >= 0; i-- {
 		if s, _ := changes[i].New.(*state.Summary); s != nil && s.Key == k {

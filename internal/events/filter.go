@@ -24,7 +24,8 @@ type clause struct {
 // MaxTopics is the maximum number of topics in a filter.
 const MaxTopics = 64
 
-// ParseFilter parses the parameters of a filter. A topic is "Job", "Job:web", "*" or "*:web"; no topics mean all.
+// ParseFilter parses the parameters of a filter. A topic is "Job", "Job:web",
+// "*" or "*:web"; no topics mean all.
 func ParseFilter(topics []string, namespace string) (*Filter, error) {
 	if len(topics) > MaxTopics {
 		return nil, berth.Errorf(berth.Invalid, "topic: must be given at most %d times, got %d", MaxTopics, len(topics))
@@ -72,7 +73,8 @@ func (f *Filter) Topics() []Topic {
 	return out
 }
 
-// Matches reports whether an event passes. Nodes and node pools belong to no namespace and pass in each.
+// Matches reports whether an event passes. Nodes and node pools belong to no
+// namespace and pass in each.
 func (f *Filter) Matches(e *Event) bool {
 	if f.namespace != berth.AllNamespaces && e.Topic != Node && e.Topic != NodePool && e.Namespace() != f.namespace {
 		return false
@@ -86,8 +88,8 @@ func (f *Filter) Matches(e *Event) bool {
 	return false
 }
 
-// names reports whether the key is the event's own or one of its filter keys. It compares IDs in binary form, because
-// every event meets every filter.
+// names reports whether the key is the event's own or one of its filter keys.
+// It compares IDs in binary form, because every event meets every filter.
 func (w *clause) names(e *Event) bool {
 	if e.Topic == Resource {
 		_, name, uid, owner, job := e.object()

@@ -5,8 +5,9 @@ import (
 	"berth/internal/state"
 )
 
-// The types of the topic Resource, which reports stream jobs and what they own as objects with owners. Nomad does not
-// have it. Allocations of stream jobs have a topic of their own.
+// The types of the topic Resource, which reports stream jobs and what they own
+// as objects with owners. Nomad does not have it. Allocations of stream jobs
+// have a topic of their own.
 const (
 	ResourceAdded    = "Added"
 	ResourceModified = "Modified"
@@ -15,7 +16,8 @@ const (
 
 var recoverJobs = state.NumberOf(&state.RecoverJobs{})
 
-// Deletes reports whether the event marks the start of a stream job's deletion in the foreground.
+// Deletes reports whether the event marks the start of a stream job's deletion
+// in the foreground.
 func (e *Event) Deletes() bool {
 	j, ok := e.Row.(*berth.Job)
 	return ok && e.Topic == Resource && !e.Deleted && j.Stop && (e.by == deleteJob || e.by == recoverJobs || e.by == registerJob)
@@ -29,8 +31,9 @@ func (e *Event) Cause() string {
 	return e.by.Cause()
 }
 
-// ofResource reports whether a change is an event of the topic Resource: a change of a stream job, of its existing
-// submission, or of something that it owns.
+// ofResource reports whether a change is an event of the topic Resource: a
+// change of a stream job, of its existing submission, or of something that it
+// owns.
 func ofResource(c *state.Change) bool {
 	switch c.Table {
 	case state.Resources:
@@ -63,8 +66,8 @@ func describeResource(e *Event, snap *state.Snapshot, changes []state.Change, c 
 	}
 }
 
-// submission returns the submission of a job after a command: as the command itself changed it, or else as at the end
-// of the commit.
+// submission returns the submission of a job after a command: as the command
+// itself changed it, or else as at the end of the commit.
 func submission(snap *state.Snapshot, changes []state.Change, uid berth.UID) *berth.StreamJob {
 	for i := len(changes) - 1; i >= 0; i-- {
 		for _, v := range []any{changes[i].New, changes[i].Old} {
@@ -89,8 +92,8 @@ func (e *Event) object() (kind, name string, uid, owner berth.UID, job berth.Job
 	return "", "", berth.UID{}, berth.UID{}, berth.JobKey{}
 }
 
-// Object returns what an event of the topic Resource is about: its kind, name and UID, and the UID of its owner, ""
-// if it has none.
+// Object returns what an event of the topic Resource is about: its kind, name
+// and UID, and the UID of its owner, "" if it has none.
 func (e *Event) Object() (kind, name, uid, owner string) {
 	kind, name, u, o, _ := e.object()
 	uid = u.Text(berth.KindLetter(kind))

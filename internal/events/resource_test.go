@@ -45,8 +45,8 @@ func flowJob(t *testing.T) *berth.Job {
 	return j
 }
 
-// The three ways to delete a job differ in what is told of it and of what it owns,
-// and in which order.
+// The three ways to delete a job differ in what is told of it and of what it
+// owns, and in which order.
 func TestDeletionsAreTold(t *testing.T) {
 	for policy, want := range map[berth.Propagation][]string{
 		berth.Background: {"Deleted Job by delete", "Deleted dependents of j by gc"},

@@ -1,9 +1,12 @@
-// Package gossip tracks the servers of all regions. Servers tell each other over serf who they are, who joined, who
-// left and who failed. Clients do not gossip.
+// Package gossip tracks the servers of all regions. Servers tell each other
+// over serf who they are, who joined, who left and who failed. Clients do not
+// gossip.
 //
-// A pool admits only servers of this system, only those of one cluster per region, and only one server per name. In
-// an encrypted pool a server without a key can neither join nor read messages. Members publish no secrets. What
-// follows from a member joining or leaving is decided elsewhere (package server); nothing here knows of Raft.
+// A pool admits only servers of this system, only those of one cluster per
+// region, and only one server per name. In an encrypted pool a server without a
+// key can neither join nor read messages. Members publish no secrets. What
+// follows from a member joining or leaving is decided elsewhere (package
+// server); nothing here knows of Raft.
 package gossip
 
 import (
@@ -44,12 +47,13 @@ type Config struct {
 	Bind      string // an IP address
 	Port      int    // UDP and TCP port; 0 means any free one
 	Advertise string // host:port that others are told; "" means the address it listens on
-	// Keys encrypt the gossip; the first is used to send, all are used to receive. Without keys anyone who can reach
-	// the port can read and forge messages. A keyring in Dir is newer and takes precedence.
+	// Keys encrypt the gossip; the first is used to send, all are used to
+	// receive. Without keys anyone who can reach the port can read and forge
+	// messages. A keyring in Dir is newer and takes precedence.
 	Keys [][]byte
 	Dir  string // directory of the keyring and of the members to rejoin after a restart; "" to store nothing
-	// RejoinAfterLeave lets a server that left rejoin the others when it is started again. A server that was stopped
-	// without leaving always rejoins.
+	// RejoinAfterLeave lets a server that left rejoin the others when it is
+	// started again. A server that was stopped without leaving always rejoins.
 	RejoinAfterLeave bool
 
 	Logger *slog.Logger
@@ -74,8 +78,9 @@ type Pool struct {
 	logged  conflicts
 }
 
-// New returns a pool that listens and gossips. It is its only member, or contacts the members that it knew before it
-// was stopped. Run or Close must follow.
+// New returns a pool that listens and gossips. It is its only member, or
+// contacts the members that it knew before it was stopped. Run or Close must
+// follow.
 func New(c Config) (*Pool, error) {
 	p, err := Listen(c)
 	if err != nil {
@@ -87,8 +92,9 @@ func New(c Config) (*Pool, error) {
 	return p, nil
 }
 
-// Listen returns a pool that has its address and its keys but sends nothing: until Start no other server hears of
-// this one. Start or Close must follow; of the other methods only Members may be called before.
+// Listen returns a pool that has its address and its keys but sends nothing:
+// until Start no other server hears of this one. Start or Close must follow; of
+// the other methods only Members may be called before.
 func Listen(c Config) (*Pool, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -156,7 +162,8 @@ func (p *Pool) Start() error {
 	return nil
 }
 
-// advertised returns the address that others are told; port 0 means the port it listens on.
+// advertised returns the address that others are told; port 0 means the port it
+// listens on.
 func (c *Config) advertised() (host string, port int, err error) {
 	if c.Advertise == "" {
 		if ip := net.ParseIP(c.Bind); ip == nil || ip.IsUnspecified() {
@@ -181,7 +188,8 @@ func (c *Config) advertised() (host string, port int, err error) {
 	return c.reachable(ips).String(), port, nil
 }
 
-// reachable returns the first address of the family that the server listens on, or the first of all if none exists.
+// reachable returns the first address of the family that the server listens on,
+// or the first of all if none exists.
 func (c *Config) reachable(ips []net.IP) net.IP {
 	bind := net.ParseIP(c.Bind)
 	for _, ip := range ips {
@@ -192,8 +200,9 @@ func (c *Config) reachable(ips []net.IP) net.IP {
 	return ips[0]
 }
 
-// Run takes part in the pool until ctx ends and then stops at once. To the others the server has failed, unless it
-// left before ([Pool.Leave]). Run returns when nothing of the pool is running any more.
+// Run takes part in the pool until ctx ends and then stops at once. To the
+// others the server has failed, unless it left before ([Pool.Leave]). Run
+// returns when nothing of the pool is running any more.
 func (p *Pool) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
 		panic("gossip: Run called twice")
@@ -267,11 +276,12 @@ func (p *Pool) wake() {
 	}
 }
 
-// Changed returns a channel that holds a token if members joined, left or changed since it was last read.
+// Changed returns a channel that holds a token if members joined, left or
+// changed since it was last read.
 func (p *Pool) Changed() <-chan struct{} { return p.changed }
 
-// Members returns the servers of all regions, sorted by name. Servers that left or failed are included for a day.
-// Before Start the list is empty.
+// Members returns the servers of all regions, sorted by name. Servers that left
+// or failed are included for a day. Before Start the list is empty.
 func (p *Pool) Members() []Member {
 	s := p.serf.Load()
 	if s == nil {
@@ -294,8 +304,9 @@ func (p *Pool) Self() Member {
 // Encrypted reports whether the gossip is encrypted.
 func (p *Pool) Encrypted() bool { return p.ring != nil }
 
-// SetCluster publishes the cluster that this server belongs to, once it belongs to one. Two servers of one region
-// that belong to different clusters reject each other, because their logs have nothing in common.
+// SetCluster publishes the cluster that this server belongs to, once it belongs
+// to one. Two servers of one region that belong to different clusters reject
+// each other, because their logs have nothing in common.
 func (p *Pool) SetCluster(id string) error {
 	old := p.cluster.Swap(&id) // set it first: from here on servers of other clusters are rejected
 	if old != nil && *old == id {
@@ -310,14 +321,16 @@ func (p *Pool) SetCluster(id string) error {
 	return nil
 }
 
-// Leave tells the others that this server leaves for good, and waits until they were told or ctx ends. After that it
-// does not rejoin by itself, unless RejoinAfterLeave is set.
+// Leave tells the others that this server leaves for good, and waits until they
+// were told or ctx ends. After that it does not rejoin by itself, unless
+// RejoinAfterLeave is set.
 func (p *Pool) Leave(ctx context.Context) error {
 	return p.call(ctx, func() error { return p.serf.Load().Leave() })
 }
 
-// ForceLeave declares that a failed member has left; with prune all members also forget it at once. A member that is
-// alive refutes it. The name of a server of this region may omit the region.
+// ForceLeave declares that a failed member has left; with prune all members
+// also forget it at once. A member that is alive refutes it. The name of a
+// server of this region may omit the region.
 func (p *Pool) ForceLeave(name string, prune bool) error {
 	m, ok := p.find(name)
 	switch {
@@ -331,10 +344,11 @@ func (p *Pool) ForceLeave(name string, prune bool) error {
 	return p.serf.Load().RemoveFailedNode(m.Name)
 }
 
-// prune makes all members forget one. A member ignores a message with a Lamport time that is not later than the one
-// it knows, and serf adds one to that time whenever two members exchange their whole state. So any other member may
-// be ahead of this one, by up to the number of other members. Each message has a Lamport time one later, so it is
-// sent until it is ahead of all.
+// prune makes all members forget one. A member ignores a message with a Lamport
+// time that is not later than the one it knows, and serf adds one to that time
+// whenever two members exchange their whole state. So any other member may be
+// ahead of this one, by up to the number of other members. Each message has a
+// Lamport time one later, so it is sent until it is ahead of all.
 func (p *Pool) prune(name string) error {
 	for _, m := range p.Members() {
 		if m.Status != Alive {
@@ -356,7 +370,8 @@ func (p *Pool) find(name string) (found Member, ok bool) {
 	return found, false
 }
 
-// call runs f, which cannot be interrupted, and waits for it or for ctx. Run waits for f in any case.
+// call runs f, which cannot be interrupted, and waits for it or for ctx. Run
+// waits for f in any case.
 func (p *Pool) call(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	p.calls.Go(func() { done <- f() })

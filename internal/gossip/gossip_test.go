@@ -123,8 +123,9 @@ func key(b byte) []byte {
 
 func text(k []byte) string { return base64.StdEncoding.EncodeToString(k) }
 
-// Three servers find each other through one of them. A server that dies has failed; one that leaves has left; a
-// failed one can be forced to leave or be forgotten.
+// Three servers find each other through one of them. A server that dies has
+// failed; one that leaves has left; a failed one can be forced to leave or be
+// forgotten.
 func TestMembersComeAndGo(t *testing.T) {
 	a, b, c := start(t, conf("a")), start(t, conf("b")), start(t, conf("c"))
 	join(t, b, a)
@@ -173,7 +174,8 @@ func heard(t *testing.T, l *logs, name string) {
 	}
 }
 
-// A server that is started again finds the members that it knew, unless it left; with RejoinAfterLeave also then.
+// A server that is started again finds the members that it knew, unless it
+// left; with RejoinAfterLeave also then.
 func TestRejoin(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -211,7 +213,8 @@ func TestRejoin(t *testing.T) {
 	}
 }
 
-// Servers with other keys, or without one, do not find each other, and their logs say why.
+// Servers with other keys, or without one, do not find each other, and their
+// logs say why.
 func TestKeysKeepOut(t *testing.T) {
 	with := func(name string, keys ...[]byte) Config {
 		c := conf(name)
@@ -336,8 +339,8 @@ func TestSameName(t *testing.T) {
 	}
 }
 
-// A server that lost its data returns under its name with another ID: at its own address at once, at another one when
-// it is known to have failed.
+// A server that lost its data returns under its name with another ID: at its
+// own address at once, at another one when it is known to have failed.
 func TestNameIsTakenOver(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		a, b := start(t, conf("a")), start(t, conf("b"))
@@ -369,7 +372,8 @@ func TestNameIsTakenOver(t *testing.T) {
 	}
 }
 
-// Servers of other systems are rejected, and so are those that do not identify themselves.
+// Servers of other systems are rejected, and so are those that do not identify
+// themselves.
 func TestOtherSystems(t *testing.T) {
 	a := start(t, conf("a"))
 	for tags, want := range map[string]string{
@@ -407,7 +411,8 @@ func TestOtherSystems(t *testing.T) {
 	}
 }
 
-// Two clusters of one region do not merge. A server without a cluster joins either, but does not connect them.
+// Two clusters of one region do not merge. A server without a cluster joins
+// either, but does not connect them.
 func TestOtherCluster(t *testing.T) {
 	var told logs
 	two := conf("b")
@@ -562,7 +567,8 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// A server publishes the log version that it supports. One that publishes none, or nonsense, counts as version 1.
+// A server publishes the log version that it supports. One that publishes none,
+// or nonsense, counts as version 1.
 func TestLogVersionsArePublished(t *testing.T) {
 	if got := start(t, conf("a")).Self(); got.LogVersion != 7 || got.Tags["log_version"] != "7" {
 		t.Errorf("it says %d, %v", got.LogVersion, got.Tags)

@@ -22,8 +22,8 @@ type Join struct {
 	Max      int           // maximum number of failed attempts; 0 means no limit
 }
 
-// Join contacts all of the addresses to learn about the servers that they know, and returns how many answered. It is
-// an error if none did.
+// Join contacts all of the addresses to learn about the servers that they know,
+// and returns how many answered. It is an error if none did.
 func (p *Pool) Join(ctx context.Context, addrs []string) (n int, err error) {
 	var errs []error
 	for _, a := range addrs {
@@ -63,7 +63,8 @@ func reason(addr string, err error) error {
 	return berth.Errorf(berth.Unavailable, "%s: %s", addr, text)
 }
 
-// HostPort adds a port to an address that lacks one, and normalizes IPv6 addresses.
+// HostPort adds a port to an address that lacks one, and normalizes IPv6
+// addresses.
 func HostPort(addr string, port int) (string, error) {
 	bare := addr
 	if inner, ok := strings.CutPrefix(addr, "["); ok && strings.HasSuffix(inner, "]") {
@@ -85,8 +86,9 @@ func HostPort(addr string, port int) (string, error) {
 	return net.JoinHostPort(host, text), nil
 }
 
-// Retry calls Join again and again until it knows another server. It returns an error only after the maximum number
-// of failed attempts. This server's own address may be among the addresses and does not count as an attempt, so that
+// Retry calls Join again and again until it knows another server. It returns an
+// error only after the maximum number of failed attempts. This server's own
+// address may be among the addresses and does not count as an attempt, so that
 // all servers can have the same list.
 func (p *Pool) Retry(ctx context.Context, j Join) error {
 	if j.Interval <= 0 {

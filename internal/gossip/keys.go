@@ -24,7 +24,8 @@ func NewKey() string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// ParseKey decodes the text of a key: 16, 24 or 32 bytes in base64. Its errors do not contain the text.
+// ParseKey decodes the text of a key: 16, 24 or 32 bytes in base64. Its errors
+// do not contain the text.
 func ParseKey(text string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -38,8 +39,8 @@ func ParseKey(text string) ([]byte, error) {
 
 func (c *Config) keyringFile() string { return filepath.Join(c.Dir, "keyring") }
 
-// keyring returns the keys to use. The keyring file takes precedence, because keys may have been changed since the
-// configuration was written.
+// keyring returns the keys to use. The keyring file takes precedence, because
+// keys may have been changed since the configuration was written.
 func (c *Config) keyring() (*memberlist.Keyring, error) {
 	keys := c.Keys
 	if c.Dir != "" {
@@ -90,7 +91,8 @@ func readKeyring(file string) (keys [][]byte, err error) {
 	return keys, nil
 }
 
-// writeKeyring replaces the file atomically and makes it readable for this user only.
+// writeKeyring replaces the file atomically and makes it readable for this user
+// only.
 func writeKeyring(file string, keys [][]byte) error {
 	list := make([]string, len(keys))
 	for i, k := range keys {
@@ -118,7 +120,8 @@ type KeyAnswer struct {
 	Messages map[string]string // errors of servers that failed, by server name
 }
 
-// Keys asks all servers which keys they have. With an error it returns the partial answer.
+// Keys asks all servers which keys they have. With an error it returns the
+// partial answer.
 func (p *Pool) Keys() (KeyAnswer, error) {
 	return p.keys("", func(k *serf.KeyManager, _ string) (*serf.KeyResponse, error) { return k.ListKeys() })
 }

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// newLogger returns a logger for serf and memberlist, whose lines look like "[WARN] serf: text". Their level INFO
-// becomes DEBUG, because this package logs those events itself.
+// newLogger returns a logger for serf and memberlist, whose lines look like
+// "[WARN] serf: text". Their level INFO becomes DEBUG, because this package
+// logs those events itself.
 func newLogger(to *slog.Logger) *log.Logger { return log.New(&lines{to}, "", 0) }
 
 type lines struct{ to *slog.Logger }

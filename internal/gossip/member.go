@@ -39,15 +39,16 @@ const (
 	Failed  Status = "failed" // it does not answer
 )
 
-// role distinguishes our servers from those of other systems that use serf, Nomad among them. Their logs hold other
-// commands, so neither may accept the other as a peer.
+// role distinguishes our servers from those of other systems that use serf,
+// Nomad among them. Their logs hold other commands, so neither may accept the
+// other as a peer.
 const role = "berth"
 
 // clusterTag is the tag for the ID of a server's cluster.
 const clusterTag = "cluster"
 
-// logVersionTag is the tag for the log version that a server supports. Builds that only know the first log version do
-// not set it.
+// logVersionTag is the tag for the log version that a server supports. Builds
+// that only know the first log version do not set it.
 const logVersionTag = "log_version"
 
 // berthTag is the tag for a server's own version.

@@ -12,15 +12,16 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// gate decides which servers are admitted: no servers of another system or of another cluster of the region, and no
-// second server of a name. It plugs into memberlist, not serf, because serf does not say which of the members are
+// gate decides which servers are admitted: no servers of another system or of
+// another cluster of the region, and no second server of a name. It plugs into
+// memberlist, not serf, because serf does not say which of the members are
 // dead.
 //
 // It runs inside memberlist's lock, so it must not call memberlist.
 type gate struct{ p *Pool }
 
-// NotifyMerge implements memberlist.MergeDelegate. It is called when a member joins through another, on both, with
-// all members that the other knows.
+// NotifyMerge implements memberlist.MergeDelegate. It is called when a member
+// joins through another, on both, with all members that the other knows.
 func (g gate) NotifyMerge(peers []*memberlist.Node) error {
 	for _, n := range peers {
 		if n.State == memberlist.StateDead || n.State == memberlist.StateLeft {
@@ -33,7 +34,8 @@ func (g gate) NotifyMerge(peers []*memberlist.Node) error {
 	return nil
 }
 
-// NotifyAlive implements memberlist.AliveDelegate. It is called whenever a member is reported alive.
+// NotifyAlive implements memberlist.AliveDelegate. It is called whenever a
+// member is reported alive.
 func (g gate) NotifyAlive(n *memberlist.Node) error {
 	tags := readTags(n.Meta)
 	err := g.p.admits(n, tags)
@@ -73,8 +75,8 @@ func (p *Pool) admits(n *memberlist.Node, tags map[string]string) error {
 	return nil
 }
 
-// ofCluster returns the cluster of the pool: this server's, or, if it has none yet, that of the first other member
-// that has one. "" means none.
+// ofCluster returns the cluster of the pool: this server's, or, if it has none
+// yet, that of the first other member that has one. "" means none.
 func (p *Pool) ofCluster(members []serf.Member) string {
 	if own := p.cluster.Load(); own != nil {
 		return *own
@@ -91,8 +93,8 @@ func address(ip net.IP, port uint16) string {
 	return net.JoinHostPort(ip.String(), strconv.Itoa(int(port)))
 }
 
-// readTags decodes the tags of a member as serf encodes them: a byte that marks the encoding, then a map. It returns
-// nil for anything else.
+// readTags decodes the tags of a member as serf encodes them: a byte that marks
+// the encoding, then a map. It returns nil for anything else.
 func readTags(meta []byte) (tags map[string]string) {
 	if len(meta) == 0 || meta[0] != 255 {
 		return nil
@@ -103,7 +105,8 @@ func readTags(meta []byte) (tags map[string]string) {
 	return tags
 }
 
-// conflicts remembers what was logged, so that a server that tries again and again does not fill the log.
+// conflicts remembers what was logged, so that a server that tries again and
+// again does not fill the log.
 type conflicts struct {
 	mu     sync.Mutex
 	logged map[string]bool

@@ -40,7 +40,8 @@ func (t *Timing) memberlist(m *memberlist.Config) {
 
 func (t *Timing) serf(s *serf.Config) {
 	s.BroadcastTimeout, s.LeavePropagateDelay, s.ReconnectInterval = t.Broadcast, t.Leave, t.Reconnect
-	// Queries (about keys) may take as long as a message needs to reach everyone ten times, but at least a second, so
-	// that the busiest server answers too.
+	// Queries (about keys) may take as long as a message needs to reach
+	// everyone ten times, but at least a second, so that the busiest server
+	// answers too.
 	s.QueryTimeoutMult = max(16, int(time.Second/t.Gossip))
 }

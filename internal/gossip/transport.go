@@ -15,8 +15,9 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// transport carries the gossip over UDP and TCP on one address. Memberlist's own transport treats 0.0.0.0 as every
-// IPv6 address as well, and leaves dialled connections open after it ends.
+// transport carries the gossip over UDP and TCP on one address. Memberlist's
+// own transport treats 0.0.0.0 as every IPv6 address as well, and leaves
+// dialled connections open after it ends.
 type transport struct {
 	tcp     *net.TCPListener
 	udp     *net.UDPConn
@@ -30,16 +31,17 @@ type transport struct {
 
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
-// packetMost is the maximum size of a UDP packet. bufferMost is the receive buffer that the kernel is asked for; less
-// if it refuses. acceptRest is the pause after a failed accept or read, as when files run out.
+// packetMost is the maximum size of a UDP packet. bufferMost is the receive
+// buffer that the kernel is asked for; less if it refuses. acceptRest is the
+// pause after a failed accept or read, as when files run out.
 const (
 	packetMost = 64 << 10
 	bufferMost = 2 << 20
 	acceptRest = 50 * time.Millisecond
 )
 
-// listen listens on both protocols of a port. A port that is free for TCP may be taken for UDP, so for port 0 it
-// tries several.
+// listen listens on both protocols of a port. A port that is free for TCP may
+// be taken for UDP, so for port 0 it tries several.
 func listen(addr string, port int, log *log.Logger) (*transport, error) {
 	tries := 1
 	if port == 0 {
@@ -141,7 +143,8 @@ func (t *transport) rest() {
 	}
 }
 
-// FinalAdvertiseAddr implements memberlist.Transport. The address was decided before, see [Config].
+// FinalAdvertiseAddr implements memberlist.Transport. The address was decided
+// before, see [Config].
 func (t *transport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	addr := net.ParseIP(ip)
 	if addr == nil {
@@ -189,7 +192,8 @@ func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Durati
 	return t.DialTimeout(a.Addr, timeout)
 }
 
-// Shutdown implements memberlist.Transport. When it returns, nothing arrives any more.
+// Shutdown implements memberlist.Transport. When it returns, nothing arrives
+// any more.
 func (t *transport) Shutdown() error {
 	t.hangUp()
 	err := errors.Join(t.tcp.Close(), t.udp.Close())

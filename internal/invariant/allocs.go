@@ -2,17 +2,18 @@ package invariant
 
 import "berth"
 
-// allocs checks I-05 (nothing is placed twice), I-11 and I-12 (references), I-15 (names), I-17 (chains) and I-19 (one
-// per node). I-15 implies I-16: no two allocations share a name and no index lies beyond the count, so there are no
-// more than the count.
+// allocs checks I-05 (nothing is placed twice), I-11 and I-12 (references),
+// I-15 (names), I-17 (chains) and I-19 (one per node). I-15 implies I-16: no
+// two allocations share a name and no index lies beyond the count, so there are
+// no more than the count.
 func (c *checker) allocs() {
 	type name struct {
 		uid   berth.UID
 		group string
 		index uint32
 		node  berth.NodeID // of a job that runs on every node
-		// A canary shares the name with the allocation that it will replace, until a plan after its promotion stops
-		// that one.
+		// A canary shares the name with the allocation that it will replace,
+		// until a plan after its promotion stops that one.
 		canary   bool
 		promoted berth.DeploymentID
 	}
@@ -36,10 +37,11 @@ func (c *checker) allocs() {
 			continue
 		}
 		c.unknown(a)
-		// An allocation that was replaced while it was unknown leaves the name to its replacement. When it comes back
-		// one of the two has to go.
+		// An allocation that was replaced while it was unknown leaves the name
+		// to its replacement. When it comes back one of the two has to go.
 		d := a.Rest().DeploymentID
-		// When a job is purged its deployments are deleted, and with them which allocations were canaries.
+		// When a job is purged its deployments are deleted, and with them which
+		// allocations were canaries.
 		named := d.IsZero() || c.Deployment(d) != nil
 		if named && a.Live() && !a.Orphaned && (a.Rest().Next.IsZero() || a.Job.PerNode()) {
 			k := nameOf(a)
@@ -73,8 +75,9 @@ func (c *checker) allocs() {
 	}
 }
 
-// chain checks the links between an allocation and those that it replaces and is replaced by. Each points to the
-// other, both are the same instance, and the replaced one is older, so no chain is a circle.
+// chain checks the links between an allocation and those that it replaces and
+// is replaced by. Each points to the other, both are the same instance, and the
+// replaced one is older, so no chain is a circle.
 func (c *checker) chain(a *berth.Alloc) {
 	m := a.More
 	if m == nil {
@@ -96,7 +99,8 @@ func (c *checker) chain(a *berth.Alloc) {
 	}
 }
 
-// unknown checks the rest of I-18: unknown allocations, and only those, have a time since when they are unknown.
+// unknown checks the rest of I-18: unknown allocations, and only those, have a
+// time since when they are unknown.
 func (c *checker) unknown(a *berth.Alloc) {
 	if since := a.Rest().UnknownSince; (since != 0) != (a.Client == berth.ClientUnknown) {
 		c.addf("I-18", "allocation %s is %s, and unknown since %d", a.ID, a.Client, since)

@@ -8,9 +8,10 @@ import (
 	"berth/internal/state"
 )
 
-// Between returns what must not have happened between two states of one history. The second may follow the first at
-// once or much later, even after a crash. The table in the package comment lists the rules. A row that is the same in
-// both states costs one lookup.
+// Between returns what must not have happened between two states of one
+// history. The second may follow the first at once or much later, even after a
+// crash. The table in the package comment lists the rules. A row that is the
+// same in both states costs one lookup.
 func Between(old, new *state.Snapshot) []Violation {
 	p := &pair{old: old, new: new}
 	if new.Index < old.Index {
@@ -53,8 +54,9 @@ func (p *pair) evals() {
 	}
 }
 
-// allocs checks I-18 (stopped and ended allocations stay so), I-15 (an allocation stays the same instance on the same
-// node) and I-17 (no link is broken).
+// allocs checks I-18 (stopped and ended allocations stay so), I-15 (an
+// allocation stays the same instance on the same node) and I-17 (no link is
+// broken).
 func (p *pair) allocs() {
 	for a := range p.old.Allocs() {
 		n := p.new.Alloc(a.ID)
@@ -78,8 +80,8 @@ func (p *pair) allocs() {
 	}
 }
 
-// jobs checks I-20 (versions only grow, and what a version asks for does not change) and I-23 (launches are not
-// forgotten).
+// jobs checks I-20 (versions only grow, and what a version asks for does not
+// change) and I-23 (launches are not forgotten).
 func (p *pair) jobs() {
 	for j := range p.old.Jobs(berth.AllNamespaces, "") {
 		n := p.new.Job(j.Key())
@@ -114,8 +116,9 @@ func (p *pair) deployments() {
 	}
 }
 
-// Step returns what one command must not have done: I-31 (nothing that is needed or running is deleted) and I-50 (a
-// complete submission has all of its objects).
+// Step returns what one command must not have done: I-31 (nothing that is
+// needed or running is deleted) and I-50 (a complete submission has all of its
+// objects).
 func Step(old, new *state.Snapshot) (found []Violation) {
 	addf := func(format string, args ...any) {
 		found = append(found, Violation{"I-31", fmt.Sprintf(format, args...)})

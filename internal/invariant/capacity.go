@@ -2,8 +2,8 @@ package invariant
 
 import "berth"
 
-// capacity checks I-08 (no node over its capacity) and I-09 (no port, core or device has two holders), and that the
-// usage columns match a recount.
+// capacity checks I-08 (no node over its capacity) and I-09 (no port, core or
+// device has two holders), and that the usage columns match a recount.
 func (c *checker) capacity() {
 	for n := range c.Nodes() {
 		var used berth.Ask

@@ -8,9 +8,11 @@ import (
 	"berth/internal/state"
 )
 
-// Changed returns the violations by the changes of a commit, command by command. base is the state before the first
-// of them. It sees the states between two snapshots, and which command made each change; the table in the package
-// comment lists the rules. Its cost grows with the number of changes, not with the state.
+// Changed returns the violations by the changes of a commit, command by
+// command. base is the state before the first of them. It sees the states
+// between two snapshots, and which command made each change; the table in the
+// package comment lists the rules. Its cost grows with the number of changes,
+// not with the state.
 func Changed(base *state.Snapshot, changes []state.Change) []Violation {
 	f := &follower{
 		base: base, jobs: map[berth.JobKey]*berth.Job{}, nodes: map[berth.NodeID]*berth.Node{}, evals: map[berth.EvalID]*berth.Eval{},
@@ -201,8 +203,8 @@ func (f *follower) changedEval(c *state.Change, old, new *berth.Eval) {
 	}
 }
 
-// givenUp checks that an evaluation that could not be delivered has a follow-up if something is left to do, and
-// otherwise none.
+// givenUp checks that an evaluation that could not be delivered has a follow-up
+// if something is left to do, and otherwise none.
 func (f *follower) givenUp(e *berth.Eval) {
 	j := f.job(e.Key())
 	wanted := j != nil && j.UID == e.JobUID && !j.Stop
@@ -214,7 +216,8 @@ func (f *follower) givenUp(e *berth.Eval) {
 	}
 }
 
-// left reports whether there are allocations that an evaluation of a stopped or deleted job can stop.
+// left reports whether there are allocations that an evaluation of a stopped or
+// deleted job can stop.
 func (f *follower) left(e *berth.Eval) bool {
 	for a := range f.base.AllocsOf(e.Key()) {
 		if !a.Ended() {
@@ -248,7 +251,8 @@ func (f *follower) newEval(e *berth.Eval) {
 	}
 }
 
-// descends reports whether such an evaluation always follows another one, which points to it.
+// descends reports whether such an evaluation always follows another one, which
+// points to it.
 func descends(e *berth.Eval) bool {
 	switch e.TriggeredBy {
 	case berth.TriggerQueuedAllocs, berth.TriggerMaxPlanAttempts, berth.TriggerFailedFollowUp, berth.TriggerRollingUpdate:
@@ -281,8 +285,9 @@ func (f *follower) changedAlloc(c *state.Change, old, new *berth.Alloc) {
 	}
 }
 
-// lost checks I-18 for an allocation that became lost: its agent reported it, its node is silent, or the job is
-// deleted by force. Nothing else that may still run may count as ended, least of all to be run again.
+// lost checks I-18 for an allocation that became lost: its agent reported it,
+// its node is silent, or the job is deleted by force. Nothing else that may
+// still run may count as ended, least of all to be run again.
 func (f *follower) lost(c *state.Change, a *berth.Alloc) {
 	n, j := f.node(a.NodeID), f.job(a.Key())
 	switch {
@@ -318,8 +323,9 @@ func (f *follower) newAlloc(c *state.Change, a *berth.Alloc) {
 	}
 }
 
-// outlasts reports whether an allocation leaves its node only once its replacement is up. The newest version of the
-// job decides that, or else the allocation's own.
+// outlasts reports whether an allocation leaves its node only once its
+// replacement is up. The newest version of the job decides that, or else the
+// allocation's own.
 func (f *follower) outlasts(p, a *berth.Alloc) bool {
 	if !p.Rest().Migrate {
 		return false
@@ -338,8 +344,8 @@ func canary(a *berth.Alloc) bool {
 	return d != nil && d.Canary
 }
 
-// unmet returns a basic condition of a job that a node does not meet, "" if it meets all. Package place checks
-// constraints.
+// unmet returns a basic condition of a job that a node does not meet, "" if it
+// meets all. Package place checks constraints.
 func (f *follower) unmet(a *berth.Alloc, n *berth.Node) string {
 	if n == nil {
 		return "it does not exist"

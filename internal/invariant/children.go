@@ -9,8 +9,9 @@ import (
 	"berth/internal/state"
 )
 
-// children checks I-23 and the part of I-24 about children: each periodic job has its record of launches (I-22),
-// which covers its children; a token belongs to one child; a parent finds its children, and its counts match them.
+// children checks I-23 and the part of I-24 about children: each periodic job
+// has its record of launches (I-22), which covers its children; a token belongs
+// to one child; a parent finds its children, and its counts match them.
 func (c *checker) children() {
 	count := map[berth.JobKey]state.Children{}
 	all := map[berth.JobKey]int{}
@@ -68,8 +69,9 @@ func (c *checker) children() {
 	}
 }
 
-// launched checks that a child's name contains the time that it was launched for, so that there is one child per
-// time, and that its parent recorded the launch. Dispatched jobs may have any name.
+// launched checks that a child's name contains the time that it was launched
+// for, so that there is one child per time, and that its parent recorded the
+// launch. Dispatched jobs may have any name.
 func (c *checker) launched(j *berth.Job) {
 	if j.Dispatched {
 		return

@@ -6,7 +6,8 @@ import (
 	"berth"
 )
 
-// promoted returns the deployment whose canary an allocation was before the promotion, zero if none exists.
+// promoted returns the deployment whose canary an allocation was before the
+// promotion, zero if none exists.
 func (c *checker) promoted(a *berth.Alloc) (id berth.DeploymentID) {
 	if a.Rest().DeploymentID.IsZero() || canary(a) {
 		return id
@@ -18,8 +19,8 @@ func (c *checker) promoted(a *berth.Alloc) (id berth.DeploymentID) {
 	return d.ID
 }
 
-// lives reports whether an incarnation of a job exists. Its deployments are deleted with it, before the allocations
-// that they placed.
+// lives reports whether an incarnation of a job exists. Its deployments are
+// deleted with it, before the allocations that they placed.
 func (c *checker) lives(k berth.JobKey, uid berth.UID) bool {
 	j := c.Job(k)
 	return j != nil && j.UID == uid
@@ -51,8 +52,8 @@ func (c *checker) member(a *berth.Alloc) {
 	}
 }
 
-// recount checks I-26: the counts of a deployment match its allocations. After its end, allocations may have been
-// deleted or moved to another deployment.
+// recount checks I-26: the counts of a deployment match its allocations. After
+// its end, allocations may have been deleted or moved to another deployment.
 func (c *checker) recount(d *berth.Deployment) {
 	counts := c.members[d.ID]
 	for name, s := range d.TaskGroups {
@@ -78,8 +79,8 @@ func (c *checker) recount(d *berth.Deployment) {
 	}
 }
 
-// canaries checks that the canaries of a group are allocations of it, each listed once, and no longer canaries after
-// the promotion.
+// canaries checks that the canaries of a group are allocations of it, each
+// listed once, and no longer canaries after the promotion.
 func (c *checker) canaries(d *berth.Deployment, group string, s *berth.DeploymentState) {
 	if s.DesiredCanaries > s.DesiredTotal {
 		c.addf("I-26", "deployment %s wants %d canaries of group %q, but only %d instances", d.ID, s.DesiredCanaries, group, s.DesiredTotal)
@@ -98,8 +99,9 @@ func (c *checker) canaries(d *berth.Deployment, group string, s *berth.Deploymen
 	}
 }
 
-// deployments checks I-25: a deployment has a known status and belongs to an existing version; a job has at most one
-// active deployment, and none newer than that; a version has at most one. It also checks the counts, and that no
+// deployments checks I-25: a deployment has a known status and belongs to an
+// existing version; a job has at most one active deployment, and none newer
+// than that; a version has at most one. It also checks the counts, and that no
 // deployment outlives its job (I-22).
 func (c *checker) deployments() {
 	of := map[version]berth.DeploymentID{}

@@ -1,10 +1,13 @@
-// Package invariant checks what must hold of every state, whatever happened to it. It reads one snapshot and recounts
-// from the rows what the state keeps incrementally, or compares two snapshots of one history, or follows the changes
-// between them. Tests, the simulator, the fault runner and the offline check of a saved snapshot all use this one list.
+// Package invariant checks what must hold of every state, whatever happened to
+// it. It reads one snapshot and recounts from the rows what the state keeps
+// incrementally, or compares two snapshots of one history, or follows the
+// changes between them. Tests, the simulator, the fault runner and the offline
+// check of a saved snapshot all use this one list.
 //
-// [Check] holds for every snapshot, [Changed] for the changes of every commit, [Between] for any two states of one
-// history, [Step] for what one command did, and [Scheduled] for every snapshot whose plans all came from schedulers.
-// What none of them can see is covered by the test that the table names.
+// [Check] holds for every snapshot, [Changed] for the changes of every commit,
+// [Between] for any two states of one history, [Step] for what one command did,
+// and [Scheduled] for every snapshot whose plans all came from schedulers. What
+// none of them can see is covered by the test that the table names.
 //
 //	I-01  statuses of evaluations          Check, Changed, Between
 //	I-02  a change has its evaluation      Changed

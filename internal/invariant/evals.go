@@ -2,8 +2,9 @@ package invariant
 
 import "berth"
 
-// evals checks I-01 (legal statuses), I-04 (one blocked evaluation per job, with a reason), I-06 (causes, and
-// pointers between evaluations in both directions) and I-07 (one follow-up).
+// evals checks I-01 (legal statuses), I-04 (one blocked evaluation per job,
+// with a reason), I-06 (causes, and pointers between evaluations in both
+// directions) and I-07 (one follow-up).
 func (c *checker) evals() {
 	blocked := map[string]berth.EvalID{}
 	followed := map[berth.EvalID]berth.EvalID{}
@@ -46,8 +47,8 @@ func (c *checker) evals() {
 	}
 }
 
-// descent checks that the history of an evaluation can be followed back to the evaluation before it, as long as that
-// exists, and never in a circle.
+// descent checks that the history of an evaluation can be followed back to the
+// evaluation before it, as long as that exists, and never in a circle.
 func (c *checker) descent(e *berth.Eval) {
 	if descends(e) && e.PreviousEval.IsZero() {
 		c.addf("I-06", "evaluation %s was raised by %s but follows none", e.ID, e.TriggeredBy)

@@ -8,7 +8,8 @@ import (
 	"berth/internal/fit"
 )
 
-// exclusive is something of a node that only one allocation may hold: a port of an address, a core, or a device.
+// exclusive is something of a node that only one allocation may hold: a port of
+// an address, a core, or a device.
 type exclusive struct {
 	kind string // port, core or device
 	of   string // the address of a port, or the group of a device
@@ -30,7 +31,8 @@ func takes(n *berth.Node, a *berth.Alloc) berth.Ask {
 	return ask
 }
 
-// held returns what an allocation holds exclusively. Ports that may collide are not included.
+// held returns what an allocation holds exclusively. Ports that may collide are
+// not included.
 func held(n *berth.Node, a *berth.Alloc) (out []exclusive) {
 	next := 0
 	for i := range a.Group.Networks {
@@ -69,8 +71,8 @@ func portsOn(n *berth.Node, network string, port uint16) (out []exclusive) {
 	return out
 }
 
-// addresses returns the addresses of a host network of a node. The first one of the default network is the node's own
-// address, however the agent found it.
+// addresses returns the addresses of a host network of a node. The first one of
+// the default network is the node's own address, however the agent found it.
 func addresses(n *berth.Node, network string) (out []string) {
 	if network == berth.DefaultHostNetwork {
 		out = append(out, n.HostAddress())
@@ -85,7 +87,8 @@ func addresses(n *berth.Node, network string) (out []string) {
 	return out
 }
 
-// columns checks that a node's usage has everything that is held, and no more cores and devices than that.
+// columns checks that a node's usage has everything that is held, and no more
+// cores and devices than that.
 func (c *checker) columns(n *berth.Node, u *fit.Usage, holder map[exclusive]berth.AllocID) {
 	byDefault, ports, cores, devices := addresses(n, berth.DefaultHostNetwork), 0, 0, 0
 	for x, id := range holder {

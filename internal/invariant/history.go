@@ -6,7 +6,8 @@ import (
 	"berth/internal/state"
 )
 
-// Changes of a job over time, command by command: versions, deployments, launches and drains.
+// Changes of a job over time, command by command: versions, deployments,
+// launches and drains.
 
 // version is one version of an incarnation of a job.
 type version struct {
@@ -14,8 +15,9 @@ type version struct {
 	number uint64
 }
 
-// changedVersion checks I-20 (a command creates at most one version, the next) and I-21 (a version becomes stable by
-// hand or by its successful deployment; a job is reverted only to a version that it had).
+// changedVersion checks I-20 (a command creates at most one version, the next)
+// and I-21 (a version becomes stable by hand or by its successful deployment; a
+// job is reverted only to a version that it had).
 func (f *follower) changedVersion(c *state.Change, old, new *berth.Job) {
 	k := new.Key()
 	if old != nil {
@@ -83,8 +85,9 @@ func (f *follower) changedDeployment(c *state.Change, old, new *berth.Deployment
 	}
 }
 
-// deploymentMoved checks I-25: an ended deployment keeps its status, a promoted group stays promoted, and a
-// deployment follows its job only to newer versions.
+// deploymentMoved checks I-25: an ended deployment keeps its status, a promoted
+// group stays promoted, and a deployment follows its job only to newer
+// versions.
 func deploymentMoved(old, new *berth.Deployment, addf func(id, format string, args ...any)) {
 	switch {
 	case !old.Active() && new.Status != old.Status:
@@ -99,9 +102,10 @@ func deploymentMoved(old, new *berth.Deployment, addf func(id, format string, ar
 	}
 }
 
-// changedLaunch checks I-23: no launch time is decided twice, unless a clock that was wrong by far was corrected (see
-// [state.Launch.Ahead]). A job that prohibits overlap launches nothing while a child is running, unless a user forces
-// it, which does not affect the launch times.
+// changedLaunch checks I-23: no launch time is decided twice, unless a clock
+// that was wrong by far was corrected (see [state.Launch.Ahead]). A job that
+// prohibits overlap launches nothing while a child is running, unless a user
+// forces it, which does not affect the launch times.
 func (f *follower) changedLaunch(c *state.Change, old, new *state.Summary) {
 	if c.By != byLaunch || old == nil || new == nil || old.Launch == nil || new.Launch == nil {
 		return
@@ -119,8 +123,8 @@ func (f *follower) changedLaunch(c *state.Change, old, new *state.Summary) {
 	}
 }
 
-// changedNode checks I-29 (a drain is complete only when nothing is left that had to leave) and I-31 (a node is
-// deleted only when it is down and empty).
+// changedNode checks I-29 (a drain is complete only when nothing is left that
+// had to leave) and I-31 (a node is deleted only when it is down and empty).
 func (f *follower) changedNode(c *state.Change, old, new *berth.Node) {
 	if new == nil {
 		f.nodes[old.ID] = nil
@@ -139,14 +143,16 @@ func (f *follower) changedNode(c *state.Change, old, new *berth.Node) {
 	}
 	f.eachOn(new.ID, func(a *berth.Alloc) {
 		stays := old.DrainStrategy.IgnoreSystemJobs && a.Job.Type == berth.TypeSystem
-		// An allocation that must stop on a silent node ends when its agent is back.
+		// An allocation that must stop on a silent node ends when its agent is
+		// back.
 		if !a.Ended() && !stays && (a.Wanted() || a.Client != berth.ClientUnknown) {
 			f.addf("I-29", "the drain of node %s is complete, but allocation %s is %s", new.ID, a.ID, a.Client)
 		}
 	})
 }
 
-// eachOn calls yield with the allocations that are on a node after the current change.
+// eachOn calls yield with the allocations that are on a node after the current
+// change.
 func (f *follower) eachOn(id berth.NodeID, yield func(*berth.Alloc)) {
 	for a := range f.base.AllocsOn(id) {
 		if _, changed := f.allocs[a.ID]; !changed {
@@ -160,7 +166,8 @@ func (f *follower) eachOn(id berth.NodeID, yield func(*berth.Alloc)) {
 	}
 }
 
-// deletedAlloc and the functions below check I-31: nothing that runs or is open is deleted.
+// deletedAlloc and the functions below check I-31: nothing that runs or is open
+// is deleted.
 
 func (f *follower) deletedAlloc(c *state.Change, a *berth.Alloc) {
 	f.counted(c)
@@ -176,15 +183,16 @@ func (f *follower) deletedEval(c *state.Change, e *berth.Eval) {
 	}
 }
 
-// counted counts a row that a command chose to delete. Rows that are deleted with a job are not chosen.
+// counted counts a row that a command chose to delete. Rows that are deleted
+// with a job are not chosen.
 func (f *follower) counted(c *state.Change) {
 	if c.By == byDeletion {
 		f.deleted[c.Index]++
 	}
 }
 
-// deletions checks the rest of I-31: no command deletes too much at once, and an active deployment is deleted only
-// with its job.
+// deletions checks the rest of I-31: no command deletes too much at once, and
+// an active deployment is deleted only with its job.
 func (f *follower) deletions() {
 	for index, n := range f.deleted {
 		if n > state.MaxDeletes {

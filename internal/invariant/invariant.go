@@ -19,7 +19,8 @@ func (v Violation) String() string { return v.ID + ": " + v.Text }
 type checker struct {
 	*state.Snapshot
 	found []Violation
-	// members counts the allocations of each deployment by group: placed, healthy and unhealthy.
+	// members counts the allocations of each deployment by group: placed,
+	// healthy and unhealthy.
 	members map[berth.DeploymentID]map[string]*[3]int
 }
 

@@ -5,7 +5,8 @@ import (
 	"berth/internal/state"
 )
 
-// jobs checks I-20 and I-21 (versions), I-22 (each job has a history) and I-24 (counts match a recount).
+// jobs checks I-20 and I-21 (versions), I-22 (each job has a history) and I-24
+// (counts match a recount).
 func (c *checker) jobs() {
 	for j := range c.Jobs(berth.AllNamespaces, "") {
 		if c.Namespace(j.Namespace) == nil {
@@ -16,8 +17,8 @@ func (c *checker) jobs() {
 	}
 }
 
-// versions checks the history of a job: it belongs to this incarnation, its newest version is the job, and it keeps
-// no more versions than allowed.
+// versions checks the history of a job: it belongs to this incarnation, its
+// newest version is the job, and it keeps no more versions than allowed.
 func (c *checker) versions(j *berth.Job) {
 	var last *berth.Job
 	plain, tags := 0, map[string]uint64{}

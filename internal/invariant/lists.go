@@ -6,8 +6,9 @@ import (
 	"berth"
 )
 
-// lists checks that each index of rows by a property holds exactly the rows with that property, each once. Code that
-// works through a list would never see a row that is missing there, and nothing else would show that.
+// lists checks that each index of rows by a property holds exactly the rows
+// with that property, each once. Code that works through a list would never see
+// a row that is missing there, and nothing else would show that.
 func (c *checker) lists() {
 	for _, status := range []string{berth.EvalPending, berth.EvalBlocked} {
 		same(c, "I-03", status+" evaluations", c.OpenEvals(status), c.Evals(), func(e *berth.Eval) bool { return e.Status == status })

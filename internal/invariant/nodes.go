@@ -4,7 +4,8 @@ import (
 	"berth"
 )
 
-// nodes checks I-28 (legal statuses, and a draining node is ineligible) and I-29 (a drained node was empty).
+// nodes checks I-28 (legal statuses, and a draining node is ineligible) and
+// I-29 (a drained node was empty).
 func (c *checker) nodes() {
 	numbers := map[uint32]berth.NodeID{}
 	for n := range c.Nodes() {
@@ -27,8 +28,9 @@ func (c *checker) nodes() {
 	}
 }
 
-// drain checks that a node's drain matches its record, and that a drained node has nothing left from before. What was
-// placed after the node became eligible again does not matter. By then it is unknown whether system jobs were to stay
+// drain checks that a node's drain matches its record, and that a drained node
+// has nothing left from before. What was placed after the node became eligible
+// again does not matter. By then it is unknown whether system jobs were to stay
 // (see [Changed]), and also when the drain ended, if many events followed.
 func (c *checker) drain(n *berth.Node) {
 	status := ""

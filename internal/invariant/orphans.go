@@ -1,7 +1,8 @@
 package invariant
 
-// orphans checks I-22: it searches the dependent tables for rows that should have been deleted with a job or an
-// evaluation. Deployments and launch records are checked elsewhere, services with I-12.
+// orphans checks I-22: it searches the dependent tables for rows that should
+// have been deleted with a job or an evaluation. Deployments and launch records
+// are checked elsewhere, services with I-12.
 func (c *checker) orphans() {
 	for x := range c.Explanations() {
 		if c.Eval(x.Eval) == nil {

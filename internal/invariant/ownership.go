@@ -5,8 +5,9 @@ import (
 	"berth/internal/state"
 )
 
-// deletions checks I-41 (a job that is being deleted in the foreground is stopped, and nothing of it is newer than
-// its mark) and I-43 (orphaned allocations have no job).
+// deletions checks I-41 (a job that is being deleted in the foreground is
+// stopped, and nothing of it is newer than its mark) and I-43 (orphaned
+// allocations have no job).
 func (c *checker) deletions() {
 	for d := range c.Deletions() {
 		j := c.Job(d.Key)
@@ -42,8 +43,8 @@ func (c *checker) deletions() {
 	}
 }
 
-// deletions checks I-41 (a mark stays as long as its job, and the job does not change) and I-43 (orphans stay
-// orphans).
+// deletions checks I-41 (a mark stays as long as its job, and the job does not
+// change) and I-43 (orphans stay orphans).
 func (p *pair) deletions() {
 	for d := range p.old.Deletions() {
 		j := p.new.Job(d.Key)
@@ -68,8 +69,10 @@ func (p *pair) deletions() {
 	}
 }
 
-// ownerGoes checks I-42: a job that is deleted in the foreground is removed only after everything that it ran has
-// ended. A job deleted in another way gets an evaluation that stops its allocations, or orphans them (see leftAlone).
+// ownerGoes checks I-42: a job that is deleted in the foreground is removed
+// only after everything that it ran has ended. A job deleted in another way
+// gets an evaluation that stops its allocations, or orphans them (see
+// leftAlone).
 func (f *follower) ownerGoes(c *state.Change, old, new *berth.Job) {
 	switch {
 	case c.By == byDelete && new != nil:

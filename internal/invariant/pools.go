@@ -2,8 +2,8 @@ package invariant
 
 import "berth"
 
-// pools checks I-12 for node pools: the built-in ones exist, and so does the pool of each node and of each job that
-// is not dead.
+// pools checks I-12 for node pools: the built-in ones exist, and so does the
+// pool of each node and of each job that is not dead.
 func (c *checker) pools() {
 	for _, p := range berth.BuiltInPools {
 		if c.NodePool(p.Name) == nil {

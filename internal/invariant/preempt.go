@@ -7,7 +7,8 @@ import (
 	"berth/internal/state"
 )
 
-// preemptions checks I-13: a preempted allocation names its preemptor, which lists it in turn and is on the same node.
+// preemptions checks I-13: a preempted allocation names its preemptor, which
+// lists it in turn and is on the same node.
 func (c *checker) preemptions() {
 	for a := range c.Allocs() {
 		m := a.Rest()
@@ -25,14 +26,15 @@ func (c *checker) preemptions() {
 	}
 }
 
-// preempted is a job that lost an allocation to preemption by the command at an index.
+// preempted is a job that lost an allocation to preemption by the command at an
+// index.
 type preempted struct {
 	key   berth.JobKey
 	index uint64
 }
 
-// preempts checks I-13: a new allocation preempts only less urgent ones. It records the jobs that need an evaluation
-// for that.
+// preempts checks I-13: a new allocation preempts only less urgent ones. It
+// records the jobs that need an evaluation for that.
 func (f *follower) preempts(a *berth.Alloc) {
 	for _, id := range a.Rest().Evicted {
 		v := f.alloc(id)
@@ -46,8 +48,9 @@ func (f *follower) preempts(a *berth.Alloc) {
 	}
 }
 
-// heldOnce returns the capacity that both allocations of a node and those that they preempted hold. It counts once,
-// and the preempted ones hold it until they have ended.
+// heldOnce returns the capacity that both allocations of a node and those that
+// they preempted hold. It counts once, and the preempted ones hold it until
+// they have ended.
 func (c *checker) heldOnce(n *berth.Node) (sum berth.Ask) {
 	for a := range c.AllocsOn(n.ID) {
 		if !a.Occupies() || len(a.Rest().Evicted) == 0 {
@@ -67,7 +70,8 @@ func (c *checker) heldOnce(n *berth.Node) (sum berth.Ask) {
 	return sum
 }
 
-// handsOver reports whether one of two allocations was preempted by the other, which gets what it holds.
+// handsOver reports whether one of two allocations was preempted by the other,
+// which gets what it holds.
 func (c *checker) handsOver(a, b berth.AllocID) bool {
 	x, y := c.Alloc(a), c.Alloc(b)
 	return x != nil && y != nil && (x.Rest().EvictedBy == b || y.Rest().EvictedBy == a)

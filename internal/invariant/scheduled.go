@@ -7,10 +7,13 @@ import (
 	"berth/internal/state"
 )
 
-// Scheduled returns the violations in a snapshot whose plans all came from schedulers, nil if there are none. The log
-// takes plans from nobody else but does not judge them, so tests that make random plans use [Check] alone. Scheduled
-// checks I-16 and the rest of I-25 (for a surplus there is an evaluation), the rest of I-17 (policies hold over whole
-// chains), the rest of I-19 (what finished does not run again) and I-27. It assumes that the servers' clocks agree.
+// Scheduled returns the violations in a snapshot whose plans all came from
+// schedulers, nil if there are none. The log takes plans from nobody else but
+// does not judge them, so tests that make random plans use [Check] alone.
+// Scheduled checks I-16 and the rest of I-25 (for a surplus there is an
+// evaluation), the rest of I-17 (policies hold over whole chains), the rest of
+// I-19 (what finished does not run again) and I-27. It assumes that the
+// servers' clocks agree.
 func Scheduled(s *state.Snapshot) []Violation {
 	c := &scheduled{checker: checker{Snapshot: s}, open: map[berth.JobKey]bool{}, steps: map[step]int{}, done: map[run]*berth.Alloc{}}
 	for _, status := range []string{berth.EvalPending, berth.EvalBlocked} {
@@ -34,8 +37,8 @@ func Scheduled(s *state.Snapshot) []Violation {
 
 type scheduled struct {
 	checker
-	// open are the jobs with a pending or blocked evaluation. It also handles what is left of earlier jobs of that
-	// name.
+	// open are the jobs with a pending or blocked evaluation. It also handles
+	// what is left of earlier jobs of that name.
 	open  map[berth.JobKey]bool
 	steps map[step]int         // number of allocations without a health report
 	done  map[run]*berth.Alloc // the first allocation that finished
@@ -54,8 +57,8 @@ type run struct {
 	node  berth.NodeID // of a job that runs on every node
 }
 
-// surplus checks I-16: an allocation that must run is an instance that its job has now, or the job has an open
-// evaluation.
+// surplus checks I-16: an allocation that must run is an instance that its job
+// has now, or the job has an open evaluation.
 func (c *scheduled) surplus(a *berth.Alloc) {
 	if !a.Live() || a.Orphaned || c.open[a.Key()] {
 		return
@@ -69,10 +72,11 @@ func (c *scheduled) surplus(a *berth.Alloc) {
 	}
 }
 
-// unproven checks I-27: of the allocations that a deployment placed in place of an older version, no more than
-// max_parallel per group have no health report at a time. Canaries and allocations placed for other reasons do not
-// count. Nor do those that an earlier version had stopped and could not place again, which requires a version in
-// between.
+// unproven checks I-27: of the allocations that a deployment placed in place of
+// an older version, no more than max_parallel per group have no health report
+// at a time. Canaries and allocations placed for other reasons do not count.
+// Nor do those that an earlier version had stopped and could not place again,
+// which requires a version in between.
 func (c *scheduled) unproven(a *berth.Alloc) {
 	m := a.Rest()
 	if !a.Live() || m.DeploymentID.IsZero() || a.Job.PerNode() || m.DeploymentStatus != nil && (m.DeploymentStatus.Canary || m.DeploymentStatus.Healthy != nil) {
@@ -89,8 +93,9 @@ func (c *scheduled) unproven(a *berth.Alloc) {
 	}
 }
 
-// again checks I-19: what finished is not run again for its version. An allocation that was changed after that may
-// have run beside it and finished later.
+// again checks I-19: what finished is not run again for its version. An
+// allocation that was changed after that may have run beside it and finished
+// later.
 func (c *scheduled) again(a *berth.Alloc) {
 	if a.Job.Type != berth.TypeBatch && a.Job.Type != berth.TypeSysbatch || a.Orphaned {
 		return
@@ -107,8 +112,8 @@ func (c *scheduled) again(a *berth.Alloc) {
 	}
 }
 
-// goesOn checks I-25: an active deployment is for the newest version of a running job, or the job has an open
-// evaluation that will end it.
+// goesOn checks I-25: an active deployment is for the newest version of a
+// running job, or the job has an open evaluation that will end it.
 func (c *scheduled) goesOn(d *berth.Deployment) {
 	j := c.Job(d.Key())
 	if !d.Active() || j == nil || c.open[d.Key()] {
@@ -119,9 +124,11 @@ func (c *scheduled) goesOn(d *berth.Deployment) {
 	}
 }
 
-// attempts checks I-17: a failed instance was not replaced more often than its policy allows within any interval,
-// however long the chain is. Replacements under an earlier version followed another policy, and those that a user or
-// a deployment wanted follow none. If the allocation was collected, the reason is unknown.
+// attempts checks I-17: a failed instance was not replaced more often than its
+// policy allows within any interval, however long the chain is. Replacements
+// under an earlier version followed another policy, and those that a user or a
+// deployment wanted follow none. If the allocation was collected, the reason is
+// unknown.
 func (c *scheduled) attempts(r *state.Reschedules) {
 	j := c.Job(r.Job)
 	if j == nil || j.UID != r.UID || j.Group(r.Group) == nil {

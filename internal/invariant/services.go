@@ -2,8 +2,8 @@ package invariant
 
 import "berth"
 
-// services checks I-12 for service registrations: each belongs to an allocation that has not ended, on a node that is
-// not down, and has the right IDs.
+// services checks I-12 for service registrations: each belongs to an allocation
+// that has not ended, on a node that is not down, and has the right IDs.
 func (c *checker) services() {
 	for r := range c.Services() {
 		a, n := c.Alloc(r.AllocID), c.Node(r.NodeID)

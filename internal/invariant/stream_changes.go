@@ -18,8 +18,9 @@ func (f *follower) resource(uid berth.UID) *berth.Object {
 	return now(f.resources, uid, f.base.Resource)
 }
 
-// changedResource checks I-45 (nothing is created or launched for a job that ends) and I-49 (launches are counted one
-// by one, and a new launch has no connections).
+// changedResource checks I-45 (nothing is created or launched for a job that
+// ends) and I-49 (launches are counted one by one, and a new launch has no
+// connections).
 func (f *follower) changedResource(c *state.Change, old, new *berth.Object) {
 	if new == nil {
 		f.resources[old.UID] = nil
@@ -42,8 +43,9 @@ func (f *follower) changedResource(c *state.Change, old, new *berth.Object) {
 	}
 }
 
-// removedResource checks the rest of I-46: the allocations of a processing element have ended before it is collected,
-// and must stop if a user deletes it.
+// removedResource checks the rest of I-46: the allocations of a processing
+// element have ended before it is collected, and must stop if a user deletes
+// it.
 func (f *follower) removedResource(c *state.Change, r *berth.Object) {
 	if r.PE == nil {
 		return
@@ -65,7 +67,8 @@ func (f *follower) removedResource(c *state.Change, r *berth.Object) {
 	}
 }
 
-// nothingOwned checks I-46: a job that was deleted in the foreground is removed after everything that it owned.
+// nothingOwned checks I-46: a job that was deleted in the foreground is removed
+// after everything that it owned.
 func (f *follower) nothingOwned(j *berth.Job) {
 	for r := range f.base.ResourcesOf(j.UID, "") {
 		if now := f.resource(r.UID); now != nil && now.Owner == j.UID {
@@ -100,8 +103,9 @@ func (f *follower) changedStream(c *state.Change, old, new *berth.StreamJob) {
 	}
 }
 
-// successor checks I-51 (only its user creates a job again that a user deleted) and I-52 (a job that starts again is
-// never missing): the command that removes a job also creates its successor, and no other command does.
+// successor checks I-51 (only its user creates a job again that a user deleted)
+// and I-52 (a job that starts again is never missing): the command that removes
+// a job also creates its successor, and no other command does.
 func (f *follower) successor(c *state.Change, old, new *berth.Job) {
 	k := keyOf(old, new)
 	if _, ok := f.intents[k]; !ok {

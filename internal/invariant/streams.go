@@ -5,9 +5,11 @@ import (
 	"berth/internal/state"
 )
 
-// streams checks stream jobs and what they own: I-44 (owners exist), I-45 (nothing is created for what is deleted),
-// I-47 (nothing is older than its owner), I-48 (one allocation per processing element), I-49 (launches are counted)
-// and I-53 (a node is in one exclusive pool, and in no pool of another job that was given nodes).
+// streams checks stream jobs and what they own: I-44 (owners exist), I-45
+// (nothing is created for what is deleted), I-47 (nothing is older than its
+// owner), I-48 (one allocation per processing element), I-49 (launches are
+// counted) and I-53 (a node is in one exclusive pool, and in no pool of another
+// job that was given nodes).
 func (c *checker) streams() {
 	ids := map[uint64]berth.UID{}
 	for row := range c.StreamJobs() {
@@ -157,8 +159,8 @@ func (c *checker) elements(held map[berth.NodeID]*berth.Object) {
 	}
 }
 
-// streams checks I-49 (launches are only counted up) and I-44 (a resource keeps its identity, and a submission only
-// moves forward).
+// streams checks I-49 (launches are only counted up) and I-44 (a resource keeps
+// its identity, and a submission only moves forward).
 func (p *pair) streams() {
 	for r := range p.old.Resources() {
 		n := p.new.Resource(r.UID)
@@ -189,7 +191,8 @@ func (p *pair) streams() {
 	}
 }
 
-// submitted checks I-50: when a submission is complete, everything in its plan exists, and nothing else.
+// submitted checks I-50: when a submission is complete, everything in its plan
+// exists, and nothing else.
 func submitted(old, new *state.Snapshot, addf func(id, format string, args ...any)) {
 	for row := range new.StreamJobs() {
 		was := old.StreamJob(row.UID)

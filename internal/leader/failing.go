@@ -12,8 +12,9 @@ import (
 	"berth/internal/state"
 )
 
-// FailpointNames are the failpoints of a submission and of its undoing, one for each kind of command. "Before" is
-// before the command is proposed; "after" is when it is committed and nobody has been told.
+// FailpointNames are the failpoints of a submission and of its undoing, one for
+// each kind of command. "Before" is before the command is proposed; "after" is
+// when it is committed and nobody has been told.
 var FailpointNames = []string{
 	"planJob", "addConfigs", "addEndpoints", "addHostPools", "addExports", "addImports", "addParallelRegions", "addPes",
 	"launchPe", addAlloc, "completeJob", "markJob", "gcStep", "retireAlloc", "finalizeJob",
@@ -21,8 +22,8 @@ var FailpointNames = []string{
 	PlanAlloc,
 }
 
-// PlanAlloc is the one point that servers pass that do not lead: where one of their workers submits a plan that
-// launches processing elements.
+// PlanAlloc is the one point that servers pass that do not lead: where one of
+// their workers submits a plan that launches processing elements.
 const PlanAlloc = "planAlloc"
 
 const addAlloc = "addAlloc"
@@ -36,18 +37,21 @@ type Failing struct {
 	over   atomic.Bool   // the server exits: nothing reaches the log any more
 	placed chan struct{} // holds a token while a plan passes its points
 
-	// Held, if set, is called for a command that hung before it was proposed until the term ended. Calling do
-	// proposes it, as a leader would that had not noticed the end of its term.
+	// Held, if set, is called for a command that hung before it was proposed
+	// until the term ended. Calling do proposes it, as a leader would that had
+	// not noticed the end of its term.
 	Held func(name, when string, do func(context.Context) error)
 }
 
-// NewFailing returns a log for a term with the context ctx. Its commands pass the points of the set. act exits or
-// steps down; commands proposed meanwhile are lost. While nothing is armed the only cost is one check.
+// NewFailing returns a log for a term with the context ctx. Its commands pass
+// the points of the set. act exits or steps down; commands proposed meanwhile
+// are lost. While nothing is armed the only cost is one check.
 func NewFailing(ctx context.Context, log state.Log, points *failpoint.Set, act func(action string)) *Failing {
 	return &Failing{Log: log, ctx: ctx, points: points, act: act, placed: make(chan struct{}, 1)}
 }
 
-// Propose implements state.Log. While a point is armed each command is an entry of its own.
+// Propose implements state.Log. While a point is armed each command is an entry
+// of its own.
 func (f *Failing) Propose(ctx context.Context, cmds ...state.Command) ([]state.Result, error) {
 	switch {
 	case f.over.Load():
@@ -69,7 +73,8 @@ func (f *Failing) Propose(ctx context.Context, cmds ...state.Command) ([]state.R
 	return all, state.FirstRefusal(all)
 }
 
-// Stage implements state.Log. While a point is armed it waits until the commands that pass points are committed.
+// Stage implements state.Log. While a point is armed it waits until the
+// commands that pass points are committed.
 func (f *Failing) Stage(cmds ...state.Command) (*state.Pending, error) {
 	switch {
 	case f.over.Load():
@@ -145,7 +150,8 @@ func (f *Failing) late(ctx context.Context, c state.Command) error {
 	return state.FirstRefusal(pending.Results)
 }
 
-// pass performs the action that is armed at a point and returns it. After an error this server must not go on.
+// pass performs the action that is armed at a point and returns it. After an
+// error this server must not go on.
 func (f *Failing) pass(name, when string, n int) (action string, err error) {
 	switch action = f.points.Pass(f.ctx, name, when, n); action {
 	case failpoint.Exit, failpoint.StepDown:
@@ -169,8 +175,8 @@ var deletesOf = map[string]string{
 	berth.KindImport: "deleteImports", berth.KindRegion: "deleteParallelRegions", berth.KindPE: "deletePes",
 }
 
-// name returns the point that a command passes, or "" if it passes none, and how often: once for each allocation that
-// a plan places.
+// name returns the point that a command passes, or "" if it passes none, and
+// how often: once for each allocation that a plan places.
 func (f *Failing) name(c state.Command) (name string, n int) {
 	switch c := c.(type) {
 	case *state.PlanSubmission:

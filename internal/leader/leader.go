@@ -1,5 +1,6 @@
-// Package leader runs the services that only the leader has. A term is a context: gaining leadership builds every
-// service from the state, losing it cancels the context, and each Run returns. Nothing is enabled, disabled or
+// Package leader runs the services that only the leader has. A term is a
+// context: gaining leadership builds every service from the state, losing it
+// cancels the context, and each Run returns. Nothing is enabled, disabled or
 // flushed.
 package leader
 
@@ -11,10 +12,12 @@ import (
 	"berth/internal/state"
 )
 
-// A Controller keeps one promise of the system, such as "a draining node ends up empty". It takes the state and
-// returns what must change, and when to step again if nothing changes before. It starts no goroutine, reads no clock
-// and does no I/O, so a simulator can run it unchanged. The cost of a Step grows with what changed, never with what
-// exists. After its own commands are applied it returns none.
+// A Controller keeps one promise of the system, such as "a draining node ends
+// up empty". It takes the state and returns what must change, and when to step
+// again if nothing changes before. It starts no goroutine, reads no clock and
+// does no I/O, so a simulator can run it unchanged. The cost of a Step grows
+// with what changed, never with what exists. After its own commands are applied
+// it returns none.
 type Controller interface {
 	Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time)
 }
@@ -22,15 +25,16 @@ type Controller interface {
 // Stamper is a command that carries the term in which it was decided.
 type Stamper interface{ Stamp(term uint64) }
 
-// Audit is how often a controller steps without a change and without having asked for it, in case a change was ever
-// missed.
+// Audit is how often a controller steps without a change and without having
+// asked for it, in case a change was ever missed.
 const Audit = 10 * time.Minute
 
 // pace is the shortest time between two steps of one controller.
 const pace = 10 * time.Millisecond
 
-// Run steps c whenever one of the watched keys changes, whenever c asked for it, and at the latest after Audit, until
-// ctx ends or the log is lost. It stamps the commands with the term.
+// Run steps c whenever one of the watched keys changes, whenever c asked for
+// it, and at the latest after Audit, until ctx ends or the log is lost. It
+// stamps the commands with the term.
 func Run(ctx context.Context, c Controller, term uint64, store *state.Store, log state.Log, keys ...state.WatchKey) error {
 	watch := store.Watch(keys...)
 	defer watch.Stop()

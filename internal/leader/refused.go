@@ -9,8 +9,9 @@ import (
 	"berth/internal/state"
 )
 
-// Refusals counts by code the decisions of leaders, workers and agents about stream jobs and deletions that the log
-// refused. They came too late. Requests of users that are refused are not counted.
+// Refusals counts by code the decisions of leaders, workers and agents about
+// stream jobs and deletions that the log refused. They came too late. Requests
+// of users that are refused are not counted.
 type Refusals struct {
 	mu    sync.Mutex
 	codes map[berth.Code]uint64

@@ -22,8 +22,8 @@ var (
 	ErrNotLeader = berth.Errorf(berth.NoLeader, "%w: the server is not the leader, and nothing was done", state.ErrLost)
 	// ErrUnreached means that a server was not reached. Nothing was done.
 	ErrUnreached = errors.New("the server was not reached, and nothing was done")
-	// ErrDropped means that the connection was lost before the server answered. The
-	// operation may have been done.
+	// ErrDropped means that the connection was lost before the server answered.
+	// The operation may have been done.
 	ErrDropped = errors.New("the connection to the server was lost before it answered")
 )
 
@@ -35,12 +35,12 @@ func NothingDone(err error) bool {
 
 // Conn forwards operations to one server.
 type Conn interface {
-	// Forward returns the answer to an operation. The error is one of those above,
-	// or the operation's own, with its kind.
+	// Forward returns the answer to an operation. The error is one of those
+	// above, or the operation's own, with its kind.
 	Forward(ctx context.Context, r *op.Forwarded) (*op.Answer, error)
-	// Stream returns the answer to a streaming operation. body is read only if the
-	// far end asks for it, and no longer once the answer is closed, which the caller
-	// must do. Errors are those of Forward.
+	// Stream returns the answer to a streaming operation. body is read only if
+	// the far end asks for it, and no longer once the answer is closed, which
+	// the caller must do. Errors are those of Forward.
 	Stream(ctx context.Context, r *op.Forwarded, body io.Reader) (*Stream, error)
 }
 
@@ -177,8 +177,8 @@ func (s *Stream) send() {
 	}
 }
 
-// Read implements io.Reader. At the end it returns io.EOF, or the error that ended
-// the stream at the far end.
+// Read implements io.Reader. At the end it returns io.EOF, or the error that
+// ended the stream at the far end.
 func (s *Stream) Read(b []byte) (int, error) {
 	for len(s.rest) == 0 {
 		frame, err := s.from.Recv()

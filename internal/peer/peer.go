@@ -1,9 +1,10 @@
 // Package peer lets servers and agents call each other's operations, those of
-// package op. An operation with an RPC name is called with op.Call and served with
-// Handle. Any other is forwarded, by name and input, to the server that answers it,
-// and its answer is passed on as that server encoded it: Conn sends, package api
-// answers. The error shows whether the operation may have had an effect. Streams
-// are forwarded as streams of bytes. Package server checks who may forward what.
+// package op. An operation with an RPC name is called with op.Call and served
+// with Handle. Any other is forwarded, by name and input, to the server that
+// answers it, and its answer is passed on as that server encoded it: Conn
+// sends, package api answers. The error shows whether the operation may have
+// had an effect. Streams are forwarded as streams of bytes. Package server
+// checks who may forward what.
 package peer
 
 import (
@@ -13,8 +14,8 @@ import (
 	"berth/op"
 )
 
-// Handle serves an operation that has an RPC name. Its declaration decides whether
-// agents may call it, or servers only.
+// Handle serves an operation that has an RPC name. Its declaration decides
+// whether agents may call it, or servers only.
 func Handle[In, Out any](s *wire.Server, o op.Op[In, Out], f func(context.Context, *wire.Call, *In) (*Out, error)) {
 	serve := s.Handle
 	if o.Servers {

@@ -10,9 +10,9 @@ import (
 	"berth/op"
 )
 
-// ServeStream serves a forwarded streaming operation: f writes the answer to w, and
-// reads the body of the request if it needs it. An error of f ends the stream, and
-// is the answer if nothing was written.
+// ServeStream serves a forwarded streaming operation: f writes the answer to w,
+// and reads the body of the request if it needs it. An error of f ends the
+// stream, and is the answer if nothing was written.
 func ServeStream(st *wire.Stream, f func(w http.ResponseWriter, body io.Reader) error) error {
 	if err := st.Accept(); err != nil {
 		return err

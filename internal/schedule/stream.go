@@ -68,8 +68,8 @@ func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Cou
 	}
 }
 
-// stopReason returns why an allocation that has not ended must stop, StopNone if it
-// may stay. lost reports that it stopped together with its node.
+// stopReason returns why an allocation that has not ended must stop, StopNone
+// if it may stay. lost reports that it stopped together with its node.
 func (d *decider) stopReason(v *placement.View, a *berth.Alloc) (why berth.StopReason, lost bool) {
 	n := d.snap.Node(a.NodeID)
 	switch {

@@ -344,7 +344,8 @@ func accountedPerNode(t *rapid.T, snap *state.Snapshot, job *berth.Job, d *sched
 	}
 }
 
-// keptApart reports whether conditions may keep instances of a job from each other.
+// keptApart reports whether conditions may keep instances of a job from each
+// other.
 func keptApart(j *berth.Job) bool {
 	apart := func(c berth.Constraint) bool {
 		return c.Operand == berth.OpDistinctHosts || c.Operand == berth.OpDistinctProperty

@@ -149,8 +149,8 @@ func (p *pilot) RemoveFailedServer(x *autopilot.Server) {
 	}
 }
 
-// AutopilotHealth returns autopilot's view of the cluster, nil if this server does
-// not lead.
+// AutopilotHealth returns autopilot's view of the cluster, nil if this server
+// does not lead.
 func (s *Server) AutopilotHealth() *autopilot.State {
 	if p := s.pilot.Load(); p != nil {
 		return p.GetState()

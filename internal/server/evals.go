@@ -17,9 +17,9 @@ import (
 
 // This file has the calls that workers of other servers make to the leader.
 
-// outstanding holds the evaluations that workers of other servers have taken and not
-// yet acknowledged. When a server's connection ends, or its workers restart,
-// other workers get its evaluations at once.
+// outstanding holds the evaluations that workers of other servers have taken
+// and not yet acknowledged. When a server's connection ends, or its workers
+// restart, other workers get its evaluations at once.
 type outstanding struct {
 	mu     sync.Mutex
 	byPeer map[*wire.Session]*peerEvals
@@ -74,8 +74,9 @@ func (s *Server) dequeue(ctx context.Context, c *wire.Call, in *op.DequeueEvals)
 	return out, nil
 }
 
-// begin records a call from a server's workers in their current run. Evaluations
-// from an earlier run are given back. The first call starts a watch of the session.
+// begin records a call from a server's workers in their current run.
+// Evaluations from an earlier run are given back. The first call starts a watch
+// of the session.
 func (h *outstanding) begin(sess *wire.Session, life uint64) {
 	h.mu.Lock()
 	before := h.byPeer[sess]
@@ -149,8 +150,8 @@ func (s *Server) settle(how func(*broker.Broker, berth.EvalID, berth.Token) erro
 	}
 }
 
-// submitPlan submits a plan to the planner, if the term in which it was made still
-// lasts. It returns when the plan's changes are committed.
+// submitPlan submits a plan to the planner, if the term in which it was made
+// still lasts. It returns when the plan's changes are committed.
 func (s *Server) submitPlan(ctx context.Context, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
 	t := s.term.Load()
 	switch {

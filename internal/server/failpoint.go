@@ -81,8 +81,8 @@ type late struct {
 	sync.WaitGroup
 }
 
-// hold runs an action that hung at a point until its term ended, once the point is
-// removed. The result, usually a refusal, is logged.
+// hold runs an action that hung at a point until its term ended, once the point
+// is removed. The result, usually a refusal, is logged.
 func (s *Server) hold(name, when string, do func(context.Context) error) {
 	free := s.config.Faults.Points.Held(name, when)
 	s.faults.late.Go(func() {
@@ -158,8 +158,8 @@ func (s *Server) submitLate(ctx context.Context, in *op.SubmitPlan) error {
 // Failpoints returns the points of this server, for the API.
 func (s *Server) Failpoints() *failpoint.Set { return s.config.Faults.Points }
 
-// entries are the commands that can be proposed by name: the commands about stream
-// jobs that the leader, workers and agents write.
+// entries are the commands that can be proposed by name: the commands about
+// stream jobs that the leader, workers and agents write.
 var entries = map[string]func() state.Command{
 	"EnsureResources":    func() state.Command { return &state.EnsureResources{} },
 	"LaunchPE":           func() state.Command { return &state.LaunchPE{} },
@@ -172,8 +172,8 @@ var entries = map[string]func() state.Command{
 	"SetConnectivity":    func() state.Command { return &state.SetConnectivity{} },
 }
 
-// ProposeEntry proposes a command unchanged, for the API. The command contains the
-// term it belongs to.
+// ProposeEntry proposes a command unchanged, for the API. The command contains
+// the term it belongs to.
 func (s *Server) ProposeEntry(ctx context.Context, in *op.LogEntry) (index uint64, err error) {
 	blank, known := entries[in.Command]
 	if !known {

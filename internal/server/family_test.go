@@ -149,8 +149,8 @@ func TestDispatchedJob(t *testing.T) {
 	}{
 		{"", "", "Payload: is missing; the job requires one", map[string]string{"day": "1"}, 0},
 		{"x", "", "Meta: the job requires day", nil, 0},
-		{"x", "", "Meta: hour: the job does not take them; allowed are day", map[string]string{"day": "1", "hour": "2"}, 0},
-		{strings.Repeat("x", 16385), "", "Payload: 16385 bytes are too many; allowed are 16384", map[string]string{"day": "1"}, 0},
+		{"x", "", "Meta: unknown keys hour: want day", map[string]string{"day": "1", "hour": "2"}, 0},
+		{strings.Repeat("x", 16385), "", "Payload: must be at most 16384 bytes, got 16385", map[string]string{"day": "1"}, 0},
 		{"x", "a b", `IdPrefixTemplate: "a b" contains a space or a non-printable character`, map[string]string{"day": "1"}, 0},
 		{"x", "", "Priority: must be from 1 to 100, got 101", map[string]string{"day": "1"}, 101},
 	} {

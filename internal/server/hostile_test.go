@@ -61,7 +61,8 @@ func TestBrokenBodies(t *testing.T) {
 		{"a flag that is a text", strings.Replace(body("", ""), `"Job"`, `"EnforceIndex": "yes", "Job"`, 1), 400, `^body\.enforce_index: `},
 	} {
 		for _, path := range []string{"/v1/jobs", "/v1/job/web"} {
-			// As a client sends it that knows the length, and as one that does not.
+			// As a client sends it that knows the length, and as one that does
+			// not.
 			for _, from := range []io.Reader{strings.NewReader(c.body), struct{ io.Reader }{strings.NewReader(c.body)}} {
 				code, h, text := r.send("PUT", path, from)
 				if code != c.code || !regexp.MustCompile(c.want).MatchString(text) || len(text) > 2000 || !strings.HasPrefix(h.Get("Content-Type"), "text/plain") {

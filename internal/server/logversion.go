@@ -108,8 +108,9 @@ func (s *Server) mixedVersions() bool {
 	return err != nil || slices.ContainsFunc(list, func(k serverVersion) bool { return k.seen && k.logVersion != codec.LogVersion })
 }
 
-// tooOldToJoin reports whether a server that wants to join is too old for the log: it
-// would stop at the first command that it does not understand. Logged once.
+// tooOldToJoin reports whether a server that wants to join is too old for the
+// log: it would stop at the first command that it does not understand. Logged
+// once.
 func (s *Server) tooOldToJoin(m gossip.Member) bool {
 	need := s.store.Snapshot().LogVersion
 	if max(m.LogVersion, 1) >= need {

@@ -93,9 +93,9 @@ func (s *Server) handleServers() {
 // even without news from gossip.
 const bootstrapEvery = time.Second
 
-// joinCluster forms a cluster with the other servers once all of them see each other.
-// While this server leads, it also adds servers that join and removes those that
-// leave. It runs until ctx ends.
+// joinCluster forms a cluster with the other servers once all of them see each
+// other. While this server leads, it also adds servers that join and removes
+// those that leave. It runs until ctx ends.
 func (s *Server) joinCluster(ctx context.Context) error {
 	tick := time.NewTicker(bootstrapEvery)
 	defer tick.Stop()
@@ -247,7 +247,8 @@ func (s *Server) reconcile(ctx context.Context) {
 		switch {
 		case m.Status == gossip.Alive && m.RPC != "" && !member && s.previousID(m, peers) != "":
 			// It lost its data. Its old ID must stop counting: the new one has
-			// neither the votes nor the log entries that the old one acknowledged.
+			// neither the votes nor the log entries that the old one
+			// acknowledged.
 			was := s.previousID(m, peers)
 			s.changeRaft(ctx, "a server came back without its data; its old ID is removed", m.Name, func(ctx context.Context) error { return s.consensus.Remove(ctx, was) })
 		case m.Status == gossip.Alive && m.RPC != "" && !member && s.tooOldToJoin(m):
@@ -316,9 +317,9 @@ func (s *Server) HandOver(ctx context.Context) {
 	}
 }
 
-// Leave removes this server from the cluster for good: it hands over leadership,
-// tells its peers, and waits until the leader has removed it. Call it while Run is
-// running, before stopping Run.
+// Leave removes this server from the cluster for good: it hands over
+// leadership, tells its peers, and waits until the leader has removed it. Call
+// it while Run is running, before stopping Run.
 func (s *Server) Leave(ctx context.Context) error {
 	if s.config.Cluster == nil {
 		return nil

@@ -47,8 +47,8 @@ type figure struct {
 	labels []string
 }
 
-// jsonNames maps the Prometheus name of a metric to its name in JSON. The mapping is
-// needed because an underscore may stand for a dot or for itself.
+// jsonNames maps the Prometheus name of a metric to its name in JSON. The
+// mapping is needed because an underscore may stand for a dot or for itself.
 var jsonNames = map[string]string{}
 
 func gauge(name, help string, labels ...string) figure {

@@ -110,7 +110,7 @@ func TestNodePoolsThroughTheGoClient(t *testing.T) {
 	_, err = pools.Register(&nomad.NodePool{Name: "all"}, nil)
 	refused(t, "changing a pool that is built in", err, http.StatusBadRequest, `"all" is built in`)
 	_, err = pools.Register(&nomad.NodePool{Name: "a b", SchedulerConfiguration: &nomad.NodePoolSchedulerConfiguration{SchedulerAlgorithm: "tetris"}}, nil)
-	refused(t, "a bad name", err, http.StatusBadRequest, `"a b" is not the name of a node pool`)
+	refused(t, "a bad name", err, http.StatusBadRequest, `"a b" is not a valid name of a node pool`)
 	_, _, err = pools.Info("gone", nil)
 	refused(t, "reading what is not there", err, http.StatusNotFound, "node pool not found: gone")
 	_, _, err = pools.ListNodes("gone", nil)
@@ -303,5 +303,5 @@ func TestSchedulerConfigurationThroughTheGoClient(t *testing.T) {
 		t.Errorf("%+v (%v)", set, err)
 	}
 	_, _, err = o.SchedulerSetConfiguration(&nomad.SchedulerConfiguration{SchedulerAlgorithm: "tetris"}, nil)
-	refused(t, "an unknown algorithm", err, http.StatusBadRequest, `"tetris" is not known; allowed are binpack, spread and balanced`)
+	refused(t, "an unknown algorithm", err, http.StatusBadRequest, `unknown algorithm "tetris": want binpack, spread or balanced`)
 }

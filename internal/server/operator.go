@@ -146,9 +146,9 @@ func (s *Server) ownHealth() op.AutopilotHealth {
 	return out
 }
 
-// SaveSnapshot implements api.Operator. The snapshot goes to an unlinked temporary
-// file: its checksum is known before it is sent, a slow caller uses no memory, and
-// nothing is left behind when the process ends.
+// SaveSnapshot implements api.Operator. The snapshot goes to an unlinked
+// temporary file: its checksum is known before it is sent, a slow caller uses
+// no memory, and nothing is left behind when the process ends.
 func (s *Server) SaveSnapshot() (*api.Snapshot, error) {
 	f, err := os.CreateTemp(s.config.DataDir, "operator-snapshot-*.tmp")
 	if err != nil {
@@ -185,8 +185,9 @@ func (s *Server) saveTo(f *os.File) (*api.Snapshot, error) {
 	return &api.Snapshot{ReadCloser: f, Size: size, Digest: "sha-256=" + base64.StdEncoding.EncodeToString(sum.Sum(nil)), Index: b.Index}, nil
 }
 
-// restoreTimeout is how long a restore waits for the next term to begin. The state
-// is replaced already; the wait keeps the caller's next request from failing.
+// restoreTimeout is how long a restore waits for the next term to begin. The
+// state is replaced already; the wait keeps the caller's next request from
+// failing.
 const restoreTimeout = 10 * time.Second
 
 // RestoreSnapshot implements api.Operator.

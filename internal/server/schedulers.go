@@ -7,8 +7,8 @@ import (
 	"berth/op"
 )
 
-// kinds returns the evaluation types in the API's terms: those of the workers, and
-// _core, which only the leader decides.
+// kinds returns the evaluation types in the API's terms: those of the workers,
+// and _core, which only the leader decides.
 func kinds(types []string) []string { return append(append([]string{}, types...), "_core") }
 
 // SchedulerConfig implements api.SchedulerSource.

@@ -214,7 +214,8 @@ func TestTunnelsAreForAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := func(s *wire.Session) (string, error) {
-		// What an agent says of who asks, and of how far it may go, is not believed.
+		// What an agent says of who asks, and of how far it may go, is not
+		// believed.
 		a, err := op.Call(t.Context(), s, op.AgentForward, &op.Forwarded{Name: op.ListJobs.Name, In: in, Scope: op.ScopeLeader, Remote: "10.9.8.7:1"})
 		if err != nil {
 			return "", err

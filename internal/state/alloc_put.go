@@ -92,14 +92,14 @@ func (tx *Tx) countAlloc(old, a *berth.Alloc) {
 // time is up. Unknown is the only status that a scheduler sets and an agent
 // replaces.
 
-// mayBeLost reports whether allocations on a node may be considered lost. nil is a
-// node that was deleted.
+// mayBeLost reports whether allocations on a node may be considered lost. nil
+// is a node that was deleted.
 func mayBeLost(n *berth.Node) bool {
 	return n == nil || n.Status == berth.NodeDown || n.Status == berth.NodeDisconnected
 }
 
-// markUnknown marks an allocation as unknown. It leaves alone what has ended, is to be
-// stopped or is unknown already, and everything on a node that is not
+// markUnknown marks an allocation as unknown. It leaves alone what has ended,
+// is to be stopped or is unknown already, and everything on a node that is not
 // disconnected: the plan did not know that the node has reconnected or is down.
 func (tx *Tx) markUnknown(s berth.AllocStop, now int64) {
 	old := tx.Alloc(s.ID)

@@ -54,7 +54,8 @@ func (tx *Tx) unrelate(j *berth.Job, slot uint32, s *Summary) {
 	}
 }
 
-// updateRelatives updates what depends on parents and children after a job was stored.
+// updateRelatives updates what depends on parents and children after a job was
+// stored.
 func (tx *Tx) updateRelatives(old, j *berth.Job) {
 	if j.ParentID != "" {
 		tx.count(j.Key(), j.UID, func(*Summary) {}) // its parent counts it when the command ends

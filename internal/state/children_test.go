@@ -181,7 +181,7 @@ func TestDispatch(t *testing.T) {
 		dispatch("1", "", nil), dispatch("4", "", func(c *state.DispatchJob) { c.Payload, c.Meta = nil, map[string]string{"x": ""} }),
 		dispatch("5", "u", func(c *state.DispatchJob) { c.Priority = 77 }))
 	want := "ok\nok\nok\nok\nalready-done: there is a job \"encode/dispatch-1\"\n3 problems:\n  * Payload: is missing; the job requires one\n" +
-		"  * Meta: the job requires in\n  * Meta: x: the job does not take them; allowed are in, q\nok"
+		"  * Meta: the job requires in\n  * Meta: unknown keys x: want in, q\nok"
 	if why != want {
 		t.Errorf("%s\nwant\n%s", why, want)
 	}

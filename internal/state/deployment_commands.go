@@ -20,8 +20,9 @@ func (tx *Tx) active(id berth.DeploymentID) (*berth.Deployment, error) {
 	return d, nil
 }
 
-// continueDeployment creates the evaluation that continues a deployment and returns its ID,
-// or zero if its job does not need one. d is about to be stored, or has ended.
+// continueDeployment creates the evaluation that continues a deployment and
+// returns its ID, or zero if its job does not need one. d is about to be
+// stored, or has ended.
 func (tx *Tx) continueDeployment(d *berth.Deployment, now int64) (id berth.EvalID) {
 	j := tx.Job(d.Key())
 	if j == nil || j.UID != d.JobUID || j.Stop {

@@ -101,9 +101,9 @@ func drainOver(n *berth.Node, status string, meta map[string]string, now int64) 
 	return &d
 }
 
-// cancelMigrations lets allocations stay that were told to leave a node and have not left
-// yet: the next drain starts over. It returns the jobs that have such
-// allocations.
+// cancelMigrations lets allocations stay that were told to leave a node and
+// have not left yet: the next drain starts over. It returns the jobs that have
+// such allocations.
 func (tx *Tx) cancelMigrations(id berth.NodeID, now int64) (jobs []*berth.Job) {
 	var stay []*berth.Alloc
 	for a := range tx.AllocsOn(id) {

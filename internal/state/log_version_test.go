@@ -17,8 +17,8 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// The shape of a log version is what it has to say: the commands by number, and the
-// fields of all that they and saved snapshots hold.
+// The shape of a log version is what it has to say: the commands by number, and
+// the fields of all that they and saved snapshots hold.
 func shapeOfLogVersion(t *testing.T, logVersion int) string {
 	var out strings.Builder
 	types := map[reflect.Type]bool{}
@@ -135,7 +135,8 @@ func changes(was, is string) string {
 	return out.String()
 }
 
-// Every number has a log version, and no log version has numbers that are not there.
+// Every number has a log version, and no log version has numbers that are not
+// there.
 func TestEveryNumberHasALogVersion(t *testing.T) {
 	last := map[int]state.Number{}
 	for n := state.Number(1); n <= state.LastNumber(); n++ {
@@ -243,9 +244,9 @@ func TestTheOldestVersionIsSaved(t *testing.T) {
 	}
 }
 
-// An entry says what a server must know to read it, unless the first log version is
-// enough. One that says more than this build knows is refused, though it knows
-// each number.
+// An entry says what a server must know to read it, unless the first log
+// version is enough. One that says more than this build knows is refused,
+// though it knows each number.
 func TestEntriesSayWhatTheyNeed(t *testing.T) {
 	cmds := state.AppendCommand(nil, &state.BeginTerm{Term: 3})
 	for logVersion, version := range map[int]byte{1: 2, 2: 3} {

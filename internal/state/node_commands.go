@@ -70,8 +70,8 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	return nil
 }
 
-// checkNode returns an error unless a node has everything that its readers rely on.
-// The handler checks more, with better messages; this is for a log that
+// checkNode returns an error unless a node has everything that its readers rely
+// on. The handler checks more, with better messages; this is for a log that
 // something else wrote.
 func checkNode(n *berth.Node) error {
 	switch {

@@ -27,7 +27,7 @@ func (tx *Tx) raiseForChange(n *berth.Node, seed [16]byte, now int64) []berth.Ev
 
 // raiseEach creates one evaluation for each job that has something on the node.
 // It is for the current job, which also looks at what earlier jobs of its name
-// left. If there is none, it is for the last job that left something.
+// left. Without one, it is for the last job that left something.
 func (tx *Tx) raiseEach(n *berth.Node, seed [16]byte, now int64, keep func(*berth.Job) bool) (ids []berth.EvalID) {
 	newest := map[berth.JobKey]*berth.Job{}
 	for a := range tx.AllocsOn(n.ID) {

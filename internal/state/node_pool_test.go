@@ -66,7 +66,7 @@ func TestNodePools(t *testing.T) {
 	}
 
 	// All or nothing.
-	refusedAs(t, log, upsert("new", "no name"), berth.Invalid, `"no name" is not the name`)
+	refusedAs(t, log, upsert("new", "no name"), berth.Invalid, `"no name" is not a valid name`)
 	refusedAs(t, log, upsert("default"), berth.Invalid, "built in")
 	refusedAs(t, log, upsert(), berth.Invalid, "must name 1 to 1000, got 0")
 	refusedAs(t, log, &state.UpsertNodePools{Pools: make([]*berth.NodePool, 2)}, berth.Invalid, "one of them is empty")
@@ -89,7 +89,7 @@ func TestWhoUsesAPool(t *testing.T) {
 	store, log := statetest.New(t)
 	refusedAs(t, log, statetest.Register(train(), 1), berth.Invalid, `job.node_pool: node pool "gpu" not found`)
 	refusedAs(t, log, statetest.AddNode(1, 4000, 4000, inPool("all")), berth.Invalid, `"all" has the nodes of every pool`)
-	refusedAs(t, log, statetest.AddNode(1, 4000, 4000, inPool("a/b")), berth.Invalid, `"a/b" is not the name`)
+	refusedAs(t, log, statetest.AddNode(1, 4000, 4000, inPool("a/b")), berth.Invalid, `"a/b" is not a valid name`)
 
 	log.Must(t, statetest.AddNode(1, 4000, 4000, inPool("gpu")), statetest.AddNode(2, 4000, 4000, inPool("")))
 	snap := store.Snapshot()

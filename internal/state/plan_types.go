@@ -101,8 +101,8 @@ func verdict(a *berth.Alloc) *bool {
 // plan adds to its counts; nil if there is none.
 type enrolment struct {
 	old, d *berth.Deployment // old is the row before the plan, nil if the plan creates it
-	// carriedHealthy means that a healthy allocation was carried over. No agent reports
-	// it healthy again, so the deployment needs an evaluation now.
+	// carriedHealthy means that a healthy allocation was carried over. No agent
+	// reports it healthy again, so the deployment needs an evaluation now.
 	carriedHealthy bool
 }
 

@@ -91,7 +91,7 @@ func TestEvictedHoldTheirRoomUntilTheyEnd(t *testing.T) {
 	a, _ := e.place("low", 0)
 	b, _ := e.place("low", 1)
 	c, _ := e.place("low", 2)
-	if _, why := e.place("high", 0); why != "cpu: 2500 wanted, 1000 free" {
+	if _, why := e.place("high", 0); why != "cpu: 2500 asked, 1000 free" {
 		t.Fatalf("without eviction: %q", why)
 	}
 	h, why := e.place("high", 0, a, b)

@@ -98,8 +98,8 @@ func TestStreamsAreWatched(t *testing.T) {
 }
 
 // Of a name, it is told when something last happened to what it names, also to
-// what is gone; other names do not matter. A server that begins with a saved state
-// tells no earlier index.
+// what is gone; other names do not matter. A server that begins with a saved
+// state tells no earlier index.
 func TestLastOfStreams(t *testing.T) {
 	f := newFlow(t)
 	none := berth.JobKey{Namespace: berth.DefaultNamespace, ID: "none"}

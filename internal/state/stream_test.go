@@ -182,8 +182,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// No node is in two exclusive pools, nor in one and in another job's pool besides,
-// and what is in one runs nothing of another job.
+// No node is in two exclusive pools, nor in one and in another job's pool
+// besides, and what is in one runs nothing of another job.
 func TestExclusivePools(t *testing.T) {
 	pool := `{"Name": "p", "Hosts": ["n1", "n2"], "Mode": "exclusive"}`
 	f := newFlow(t)

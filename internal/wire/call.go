@@ -34,8 +34,9 @@ func (s *Session) Call(ctx context.Context, method string, in, out any) error {
 	if !failpoint.On() {
 		return s.callOnce(ctx, method, in, out)
 	}
-	// A network may deliver a request twice, and an answer late. Blocking queries
-	// are not doubled: that would lose their first answer, which is another fault.
+	// A network may deliver a request twice, and an answer late. Blocking
+	// queries are not doubled: that would lose their first answer, which is
+	// another fault.
 	if patience(in) == 0 && failpoint.Hit("wire/twice") != nil {
 		_ = s.callOnce(ctx, method, in, nil)
 	}
@@ -76,8 +77,8 @@ func (s *Session) explain(ctx context.Context, what string, err error) error {
 // answered wraps an error that the far end answered with.
 type answered struct{ error }
 
-// bound sets the deadline of a stream for a call with in. stop reports whether ctx
-// has not ended.
+// bound sets the deadline of a stream for a call with in. stop reports whether
+// ctx has not ended.
 func (s *Session) bound(ctx context.Context, conn net.Conn, in any) (stop func() bool) {
 	if _, ok := ctx.Deadline(); !ok {
 		conn.SetReadDeadline(time.Now().Add(patience(in) + time.Minute))

@@ -10,8 +10,8 @@ import (
 // Raw is an argument or reply that is already encoded.
 type Raw = msgpack.Raw
 
-// errFrame wraps the error of a malformed frame. After it, the position of the next
-// frame is unknown, so the connection cannot be used any more.
+// errFrame wraps the error of a malformed frame. After it, the position of the
+// next frame is unknown, so the connection cannot be used any more.
 type errFrame struct{ err error }
 
 func (e errFrame) Error() string { return "malformed frame: " + e.err.Error() }
@@ -22,8 +22,8 @@ func badFrame(format string, args ...any) error {
 }
 
 // frameError gives the errors of a scanner their kinds. A frame that is too
-// large ends its stream, but is not malformed: the other streams of the session go
-// on.
+// large ends its stream, but is not malformed: the other streams of the session
+// go on.
 func frameError(err error) error {
 	if large, ok := errors.AsType[*msgpack.TooLargeError](err); ok {
 		return berth.Errorf(berth.TooLarge, "the frame is larger than the limit of %d bytes", large.Limit)

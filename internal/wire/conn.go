@@ -28,9 +28,9 @@ type muxConn struct {
 }
 
 // joinMost is the largest body that is joined with its head in one write. yamux
-// keeps a buffer as large as the largest body while a session lives, and so does
-// muxConn; servers have thousands of mostly idle sessions, so writeAll cuts bodies
-// to this size.
+// keeps a buffer as large as the largest body while a session lives, and so
+// does muxConn; servers have thousands of mostly idle sessions, so writeAll
+// cuts bodies to this size.
 const joinMost = 4 << 10
 
 func (c *muxConn) Read(b []byte) (int, error) {
@@ -108,9 +108,9 @@ func writeAll(conn net.Conn, b []byte, patient time.Duration) error {
 	return nil
 }
 
-// linger ends a connection or stream whose far end may still be sending, so that
-// the far end can read the last answer: closing TCP with unread bytes discards what
-// was sent, and a peer blocked in a write reads nothing.
+// linger ends a connection or stream whose far end may still be sending, so
+// that the far end can read the last answer: closing TCP with unread bytes
+// discards what was sent, and a peer blocked in a write reads nothing.
 func linger(conn net.Conn, most time.Duration) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if ok {

@@ -17,18 +17,19 @@ import (
 // Dialer opens connections to servers. It may be copied, and used by many
 // goroutines.
 type Dialer struct {
-	// Handlers holds the methods that the far end may call in return; nil: none. Its
-	// configuration has the caller's own region.
+	// Handlers holds the methods that the far end may call in return; nil:
+	// none. Its configuration has the caller's own region.
 	Handlers *Server
 
-	// Region is the region of the servers to dial; "" is the caller's own. With TLS
-	// their certificates must name it.
+	// Region is the region of the servers to dial; "" is the caller's own. With
+	// TLS their certificates must name it.
 	Region string
 
 	TLS *tls.Config // of the material's Dial; nil: no TLS
 
-	// Server means that the caller is a server. Without TLS this is announced to the
-	// far end, which lifts the limits for strangers; with TLS the certificate does.
+	// Server means that the caller is a server. Without TLS this is announced
+	// to the far end, which lifts the limits for strangers; with TLS the
+	// certificate does.
 	Server bool
 
 	// Connect replaces the network; nil is TCP.
@@ -78,8 +79,8 @@ func (d *Dialer) Dial(ctx context.Context, addr string) (*Session, error) {
 	return s, nil
 }
 
-// Raft opens a Raft connection to the server at addr, and returns once that server
-// has accepted it. ctx limits the dialing only.
+// Raft opens a Raft connection to the server at addr, and returns once that
+// server has accepted it. ctx limits the dialing only.
 func (d *Dialer) Raft(ctx context.Context, addr string) (net.Conn, error) {
 	conn, peer, err := d.open(ctx, addr, firstRaft)
 	if err != nil {

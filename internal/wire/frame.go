@@ -62,9 +62,9 @@ func (r *frameReader) next(limit int, begun bool) ([]byte, error) {
 	}
 }
 
-// fill reads more. A full buffer is replaced by one of twice the bytes that have
-// arrived, so that a claimed length alone allocates nothing, and at most by what a
-// frame within limit needs.
+// fill reads more. A full buffer is replaced by one of twice the bytes that
+// have arrived, so that a claimed length alone allocates nothing, and at most
+// by what a frame within limit needs.
 func (r *frameReader) fill(limit int) error {
 	have := len(r.buf) - r.off
 	if len(r.buf) == cap(r.buf) {
@@ -115,8 +115,8 @@ func (r *frameReader) done() {
 	r.release()
 }
 
-// release gives back the reader's part of the shared memory budget. The owner of a
-// reader must call it at the end.
+// release gives back the reader's part of the shared memory budget. The owner
+// of a reader must call it at the end.
 func (r *frameReader) release() {
 	if r.held > 0 {
 		r.share.give(r.held)

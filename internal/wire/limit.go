@@ -42,8 +42,8 @@ type visit struct {
 	trial bool
 }
 
-// The memory budget for frames above freeBuffer that are arriving or being served.
-// One address gets a quarter.
+// The memory budget for frames above freeBuffer that are arriving or being
+// served. One address gets a quarter.
 const (
 	largeMost  = 64 << 20
 	largeGuest = largeMost / 4
@@ -150,8 +150,8 @@ type line struct {
 
 const throttleEvery = 10 * time.Second
 
-// warn logs the message unless it was logged recently. Messages must be constants;
-// put the details in args.
+// warn logs the message unless it was logged recently. Messages must be
+// constants; put the details in args.
 func (t *throttle) warn(msg string, args ...any) {
 	t.mu.Lock()
 	if t.lines == nil {

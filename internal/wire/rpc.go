@@ -19,8 +19,8 @@ type header struct {
 	failure
 }
 
-// readHeader reads a header frame. It looks the method up in known, so that a known
-// name allocates nothing.
+// readHeader reads a header frame. It looks the method up in known, so that a
+// known name allocates nothing.
 func readHeader(frame []byte, known func(name []byte) *method) (h header, m *method, err error) {
 	err = fields(frame, func(key, value []byte) error {
 		text, isText := msgpack.Text(value)

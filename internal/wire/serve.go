@@ -51,15 +51,15 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 const msgTooMany = "connection refused: too many from one address"
 
-// isTemporary reports whether accepting can go on, for example when the process is
-// briefly out of file descriptors.
+// isTemporary reports whether accepting can go on, for example when the process
+// is briefly out of file descriptors.
 func isTemporary(err error) bool {
 	var t interface{ Temporary() bool }
 	return errors.As(err, &t) && t.Temporary()
 }
 
-// serveConn serves one connection. The handshake timeout applies until its role and
-// protocol are known.
+// serveConn serves one connection. The handshake timeout applies until its role
+// and protocol are known.
 func (s *Server) serveConn(ctx context.Context, conn net.Conn, in *visit) error {
 	conn.SetDeadline(time.Now().Add(s.cfg.Handshake))
 	peer := &Peer{Addr: conn.RemoteAddr()}

@@ -74,10 +74,10 @@ func (s *Session) drop(st *yamux.Stream) {
 	delete(s.open, st)
 }
 
-// wake ends all reads and writes on the session's streams. It must run before yamux
-// ends the session: from then on, yamux 0.1.2 makes waiting callers spin until it
-// has locked each stream once, which takes long with many streams and few
-// processors.
+// wake ends all reads and writes on the session's streams. It must run before
+// yamux ends the session: from then on, yamux 0.1.2 makes waiting callers spin
+// until it has locked each stream once, which takes long with many streams and
+// few processors.
 func (s *Session) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +87,8 @@ func (s *Session) wake() {
 	}
 }
 
-// over returns errSessionEnded instead of err if the session has ended: the streams
-// then return a timeout.
+// over returns errSessionEnded instead of err if the session has ended: the
+// streams then return a timeout.
 func (s *Session) over(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

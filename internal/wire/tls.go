@@ -12,9 +12,9 @@ import (
 	"berth/internal/wire/certs"
 )
 
-// shake serves the TLS handshake that the first byte announced, and reads the byte
-// that follows. It sets the peer's role from its certificate. A peer without a
-// usable role is refused, and not told why.
+// shake serves the TLS handshake that the first byte announced, and reads the
+// byte that follows. It sets the peer's role from its certificate. A peer
+// without a usable role is refused, and not told why.
 func (s *Server) shake(ctx context.Context, conn net.Conn, peer *Peer) (_ net.Conn, first byte, err error) {
 	secure := tls.Server(conn, s.cfg.TLS)
 	defer func() {
@@ -70,8 +70,8 @@ func (r refusal) Error() string {
 
 func (r refusal) Unwrap() error { return r.err }
 
-// serveRaft hands a connection to Config.Raft, and returns when it is closed or ctx
-// ends. First it sends one byte, so that the far end can tell an accepted
+// serveRaft hands a connection to Config.Raft, and returns when it is closed or
+// ctx ends. First it sends one byte, so that the far end can tell an accepted
 // connection from a refused one.
 func (s *Server) serveRaft(ctx context.Context, conn net.Conn, peer *Peer) error {
 	switch {
@@ -95,7 +95,8 @@ func (s *Server) serveRaft(ctx context.Context, conn net.Conn, peer *Peer) error
 	return nil
 }
 
-// owned is a connection that Config.Raft has taken over. closed is closed with it.
+// owned is a connection that Config.Raft has taken over. closed is closed with
+// it.
 type owned struct {
 	net.Conn
 	once   sync.Once

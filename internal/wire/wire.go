@@ -79,8 +79,8 @@ type Config struct {
 	Unnamed bool        // treat a certificate that names no role as a server's
 
 	// Raft takes over connections of servers of the region that begin with byte
-	// 0x02, and must close them. This package does not limit their bytes. Raft must
-	// return at once. nil: such connections are refused.
+	// 0x02, and must close them. This package does not limit their bytes. Raft
+	// must return at once. nil: such connections are refused.
 	Raft func(conn net.Conn, p *Peer)
 }
 
@@ -104,8 +104,8 @@ const (
 )
 
 // A Handler answers one method. The context ends when the caller is gone or the
-// time is up, and the handler must return then. An error is sent with its text and
-// kind.
+// time is up, and the handler must return then. An error is sent with its text
+// and kind.
 type Handler func(ctx context.Context, c *Call) (reply any, err error)
 
 // A StreamHandler serves one streaming method. Its first Send, or returning nil,
@@ -164,13 +164,13 @@ func (p *Peer) Server() bool { return p.role.Is(RoleServer) }
 // known reports whether the limits for strangers are lifted.
 func (p *Peer) known() bool { return p.trusted || p.value.Load() != nil }
 
-// Session returns the peer's session, over which it can be called, or nil if it did
-// not open one.
+// Session returns the peer's session, over which it can be called, or nil if it
+// did not open one.
 func (p *Peer) Session() *Session { return p.session }
 
 // Remember keeps v, such as a node's proved ID, for the other calls of this
-// connection. It also lifts the limits for strangers: 32 streams, and 1 MiB for an
-// argument.
+// connection. It also lifts the limits for strangers: 32 streams, and 1 MiB for
+// an argument.
 func (p *Peer) Remember(v any) { p.value.Store(&v) }
 
 // Value returns what was last remembered, or nil.
@@ -201,8 +201,8 @@ type method struct {
 	inProcess atomic.Int64
 }
 
-// limitFor returns the largest argument that the peer may send, in bytes. m is nil
-// for an unknown method.
+// limitFor returns the largest argument that the peer may send, in bytes. m is
+// nil for an unknown method.
 func limitFor(m *method, p *Peer) int {
 	switch {
 	case m == nil:

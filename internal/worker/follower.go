@@ -18,15 +18,17 @@ import (
 const (
 	followerBatch = 8 // number of evaluations that a worker on a follower takes at once
 	dequeueWait   = 10 * time.Second
-	// lagTime is how long a worker keeps evaluations that it cannot decide yet because this server's state is behind.
-	// Then another worker may get them.
+	// lagTime is how long a worker keeps evaluations that it cannot decide yet
+	// because this server's state is behind. Then another worker may get them.
 	lagTime = 5 * time.Second
 )
 
-// Follower is the queue and the planner of one term for workers on a server that does not lead. A plan takes a while
-// to the leader and back, so these workers decide on a guess: this server's state with their pending plans applied.
-// The leader decides what counts. Where it refuses what the guess allowed, the evaluation is decided again, and then
-// the worker waits for the leader's answer.
+// Follower is the queue and the planner of one term for workers on a server
+// that does not lead. A plan takes a while to the leader and back, so these
+// workers decide on a guess: this server's state with their pending plans
+// applied. The leader decides what counts. Where it refuses what the guess
+// allowed, the evaluation is decided again, and then the worker waits for the
+// leader's answer.
 type Follower struct {
 	leader op.Caller
 	store  *state.Store
@@ -46,21 +48,23 @@ type Follower struct {
 	Logger   *slog.Logger // of the workers; may be set before Run; slog.Default() if not
 }
 
-// flight is a plan that the leader has not answered yet, or whose result is not in this server's state.
+// flight is a plan that the leader has not answered yet, or whose result is not
+// in this server's state.
 type flight struct {
 	plan  state.ApplyPlan
 	index uint64 // of the first state that includes it; 0 if not known yet
 	lost  bool   // it was not applied
 }
 
-// NewFollower returns the queue and planner for workers on a server with this store. An error of leader means that
-// the outcome of a call is unknown, or that the leader no longer leads.
+// NewFollower returns the queue and planner for workers on a server with this
+// store. An error of leader means that the outcome of a call is unknown, or
+// that the leader no longer leads.
 func NewFollower(leader op.Caller, store *state.Store) *Follower {
 	return &Follower{Logger: slog.Default(), leader: leader, store: store, life: rand.Uint64()}
 }
 
-// Run runs a pool of workers until ctx ends, or the leader or its term is lost. When it returns, nothing of it is
-// still running.
+// Run runs a pool of workers until ctx ends, or the leader or its term is lost.
+// When it returns, nothing of it is still running.
 func (f *Follower) Run(ctx context.Context, crew *Pool) error {
 	ctx, end := context.WithCancel(ctx)
 	defer f.submits.Wait()
@@ -73,7 +77,8 @@ func (f *Follower) Run(ctx context.Context, crew *Pool) error {
 	})
 }
 
-// Next implements Queue. It returns when this server's state is new enough to decide the evaluations.
+// Next implements Queue. It returns when this server's state is new enough to
+// decide the evaluations.
 func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error) {
 	in := &op.DequeueEvals{Query: op.Query{MinQueryIndex: 1, MaxQueryTime: dequeueWait}, Schedulers: types, Most: most, Life: f.life}
 	for {
@@ -106,8 +111,8 @@ func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.
 	}
 }
 
-// late waits until this server's state is new enough. If that takes too long it returns the evaluations to the
-// leader, waits on, and returns late.
+// late waits until this server's state is new enough. If that takes too long it
+// returns the evaluations to the leader, waits on, and returns late.
 func (f *Follower) late(ctx context.Context, out *op.DequeuedEvals) (late bool, err error) {
 	short, cancel := context.WithTimeout(ctx, lagTime)
 	defer cancel()
@@ -135,7 +140,8 @@ func (f *Follower) serve(term uint64) error {
 	return nil
 }
 
-// lost turns the error of a call into state.ErrLost: for a worker the term is over.
+// lost turns the error of a call into state.ErrLost: for a worker the term is
+// over.
 func (f *Follower) lost(err error) error {
 	if cause := f.ctx.Err(); cause != nil {
 		return cause
@@ -197,8 +203,8 @@ func (f *Follower) Tip() *state.Snapshot {
 	return f.tip
 }
 
-// Submit implements Planner. plan.Refused comes from the guess, unless the guess refuses something; then Submit waits
-// for the leader's answer.
+// Submit implements Planner. plan.Refused comes from the guess, unless the
+// guess refuses something; then Submit waits for the leader's answer.
 func (f *Follower) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error) {
 	in := f.pack(d, plan)
 	x, guessed := f.apply(plan)
@@ -261,8 +267,8 @@ func (f *Follower) send(x *flight, in *op.SubmitPlan) (*op.PlanSubmitted, error)
 	return out, nil
 }
 
-// wait sends a plan to the leader, and returns when the leader's answer is in the plan and its result in this
-// server's state. pending is resolved by then.
+// wait sends a plan to the leader, and returns when the leader's answer is in
+// the plan and its result in this server's state. pending is resolved by then.
 func (f *Follower) wait(x *flight, in *op.SubmitPlan, plan *state.ApplyPlan, pending *state.Pending) error {
 	out, err := f.send(x, in)
 	if err == nil {

@@ -9,8 +9,9 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// A stopped job is stopped in the end, even if no worker managed its first evaluation. If nothing is left to stop, an
-// evaluation that failed has no follow-up.
+// A stopped job is stopped in the end, even if no worker managed its first
+// evaluation. If nothing is left to stop, an evaluation that failed has no
+// follow-up.
 func TestStopIsTriedAgain(t *testing.T) {
 	for _, purge := range []bool{false, true} {
 		inTrouble(t, func(_ *cluster, n int, _ *state.ApplyPlan) {
@@ -46,8 +47,8 @@ func TestStopIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What an earlier job of the same name left on a node that went down is lost, even if no worker managed the first
-// evaluation for it.
+// What an earlier job of the same name left on a node that went down is lost,
+// even if no worker managed the first evaluation for it.
 func TestLeftoversAreTriedAgain(t *testing.T) {
 	inTrouble(t, func(c *cluster, _ int, plan *state.ApplyPlan) {
 		if c.log.Tip().Eval(plan.Eval).TriggeredBy == berth.TriggerNodeUpdate {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Pool is a server's pool of workers: how many there are, and which types of evaluations they take. It can be changed
-// while they work.
+// Pool is a server's pool of workers: how many there are, and which types of
+// evaluations they take. It can be changed while they work.
 type Pool struct {
 	mu      sync.Mutex
 	now     Settings
@@ -38,8 +38,8 @@ func (c *Pool) current() (Settings, <-chan struct{}) {
 	return c.now, c.changed
 }
 
-// Change changes the pool. Workers that are no longer needed, or that take other types, finish their evaluations and
-// stop.
+// Change changes the pool. Workers that are no longer needed, or that take
+// other types, finish their evaluations and stop.
 func (c *Pool) Change(s Settings) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,8 @@ func (c *Pool) Change(s Settings) {
 	c.changed = make(chan struct{})
 }
 
-// Lead runs the pool of a server that leads, with workers made by hire, until ctx ends or one of them fails.
+// Lead runs the pool of a server that leads, with workers made by hire, until
+// ctx ends or one of them fails.
 func (c *Pool) Lead(ctx context.Context, hire func(types []string) *Worker) error {
 	return c.work(ctx, func(s *Settings) int { return s.Leading }, hire)
 }

@@ -17,7 +17,8 @@ import (
 	"berth/internal/worker"
 )
 
-// desk is a leader whose worker is the test: it takes evaluations by hand, and runs a real worker when it wants one.
+// desk is a leader whose worker is the test: it takes evaluations by hand, and
+// runs a real worker when it wants one.
 type desk struct {
 	*cluster
 	broker  *broker.Broker
@@ -151,7 +152,8 @@ func seed(n int) state.EvalSeed {
 	return state.EvalSeed{ID: statetest.ID[berth.Eval](n), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser}}
 }
 
-// blocked registers two instances, one of which fits, and returns the evaluation that waits for the other.
+// blocked registers two instances, one of which fits, and returns the
+// evaluation that waits for the other.
 func (d *desk) blocked() *berth.Eval {
 	d.t.Helper()
 	d.do(statetest.Register(d.job("web", 2, 3000, ""), 1))
@@ -538,7 +540,8 @@ var rows = []struct {
 			hi, _ := e.NodeID.Words()
 			waits[int(hi>>32)] = e
 		}
-		// Both nodes get some room, of the kind that is lacking, at once; not enough.
+		// Both nodes get some room, of the kind that is lacking, at once; not
+		// enough.
 		d.do(d.grown(2, 400), d.grown(3, 400))
 		s := d.work()
 		for n, e := range waits {
@@ -651,7 +654,8 @@ func (d *desk) node(n int, status string) {
 	d.do(&state.SetNodeStatus{ID: statetest.ID[berth.Node](n), Status: status, Seed: statetest.ID[berth.Eval](1000 + d.evals), Now: time.Now().UnixNano()})
 }
 
-// unknown runs an instance of a job that waits an hour for disconnected clients, and disconnects its node.
+// unknown runs an instance of a job that waits an hour for disconnected
+// clients, and disconnects its node.
 func (d *desk) unknown() *berth.Alloc {
 	d.t.Helper()
 	d.do(statetest.Register(statetest.Job(d.t, `{"ID":"web","TaskGroups":[{"Name":"g","Count":1,"Disconnect":{"LostAfter":3600000000000}}]}`), 1))
@@ -676,7 +680,8 @@ func byUser(n int, trigger string) state.EvalSeed {
 	return state.EvalSeed{ID: statetest.ID[berth.Eval](n), TriggeredBy: trigger, Cause: berth.Cause{Kind: berth.CauseUser}}
 }
 
-// versions registers versions of a job with the given counts, one after the other, and has each decided.
+// versions registers versions of a job with the given counts, one after the
+// other, and has each decided.
 func (d *desk) versions(counts ...int) {
 	d.t.Helper()
 	for i, n := range counts {

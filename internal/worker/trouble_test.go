@@ -14,7 +14,8 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// meddler is a planner that runs a function before each plan; plans are counted from 1.
+// meddler is a planner that runs a function before each plan; plans are counted
+// from 1.
 type meddler struct {
 	*planner.Planner
 	before func(n int, plan *state.ApplyPlan)
@@ -53,8 +54,9 @@ func lose(plan *state.ApplyPlan, from int) {
 	}
 }
 
-// An evaluation whose plans are always refused ends after a number of attempts. The rest waits in a blocked one, and
-// is tried again after a while even if nothing changed.
+// An evaluation whose plans are always refused ends after a number of attempts.
+// The rest waits in a blocked one, and is tried again after a while even if
+// nothing changed.
 func TestAttemptsRunOut(t *testing.T) {
 	for typ, attempts := range map[string]int{berth.TypeService: 5, berth.TypeBatch: 2} {
 		inTrouble(t, func(_ *cluster, n int, plan *state.ApplyPlan) {
@@ -81,7 +83,8 @@ func TestAttemptsRunOut(t *testing.T) {
 	}
 }
 
-// While something of each plan is placed, an evaluation goes on: attempts count from the last progress.
+// While something of each plan is placed, an evaluation goes on: attempts count
+// from the last progress.
 func TestProgressIsPatient(t *testing.T) {
 	inTrouble(t, func(_ *cluster, n int, plan *state.ApplyPlan) {
 		if n%3 == 0 {
@@ -99,7 +102,8 @@ func TestProgressIsPatient(t *testing.T) {
 	})
 }
 
-// A job that changes while it is decided gets its new version, under the evaluation of that change.
+// A job that changes while it is decided gets its new version, under the
+// evaluation of that change.
 func TestJobChangesMeanwhile(t *testing.T) {
 	inTrouble(t, func(c *cluster, n int, _ *state.ApplyPlan) {
 		if n == 1 {
@@ -132,8 +136,8 @@ func TestCanceledMeanwhile(t *testing.T) {
 	})
 }
 
-// A job that makes the scheduler or the state fail is given up after three deliveries. The worker goes on and serves
-// other jobs meanwhile.
+// A job that makes the scheduler or the state fail is given up after three
+// deliveries. The worker goes on and serves other jobs meanwhile.
 func TestABrokenJobBlocksNoOther(t *testing.T) {
 	for name, broken := range map[string]func(plan *state.ApplyPlan){
 		"scheduler": func(*state.ApplyPlan) { panic("the plan is too clever") },
@@ -184,7 +188,8 @@ func TestLogLost(t *testing.T) {
 	})
 }
 
-// A node that changed while an evaluation was decided is checked again: it may no longer be feasible.
+// A node that changed while an evaluation was decided is checked again: it may
+// no longer be feasible.
 func TestNodeChangesMeanwhile(t *testing.T) {
 	inTrouble(t, func(c *cluster, n int, _ *state.ApplyPlan) {
 		if n == 1 {

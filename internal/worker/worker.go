@@ -1,5 +1,6 @@
-// Package worker decides evaluations. A worker takes them from the broker, asks package schedule, submits the plans,
-// and acknowledges the evaluations. If part of a plan is refused it decides again on a newer state, a bounded number
+// Package worker decides evaluations. A worker takes them from the broker, asks
+// package schedule, submits the plans, and acknowledges the evaluations. If
+// part of a plan is refused it decides again on a newer state, a bounded number
 // of times.
 package worker
 
@@ -29,8 +30,8 @@ type Queue interface {
 // Planner takes plans.
 type Planner interface {
 	Tip() *state.Snapshot
-	// Submit reports at once what was refused of a plan. An error with a kind refuses the whole plan; one without
-	// means that the term is over.
+	// Submit reports at once what was refused of a plan. An error with a kind
+	// refuses the whole plan; one without means that the term is over.
 	Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error)
 }
 
@@ -42,7 +43,8 @@ const (
 	inFlight = 8  // batches with pending plans
 )
 
-// attempts returns how often an evaluation is decided when its plans are refused and nothing is placed.
+// attempts returns how often an evaluation is decided when its plans are
+// refused and nothing is placed.
 func attempts(typ string) int {
 	if typ == berth.TypeBatch || typ == berth.TypeSysbatch {
 		return 2
@@ -50,8 +52,9 @@ func attempts(typ string) int {
 	return 5
 }
 
-// Worker decides evaluations one at a time. It does not wait for the plans of one to be committed before it decides
-// the next: it decides on a state that has them applied.
+// Worker decides evaluations one at a time. It does not wait for the plans of
+// one to be committed before it decides the next: it decides on a state that
+// has them applied.
 type Worker struct {
 	Logger *slog.Logger // may be set before Run; slog.Default() if not
 
@@ -71,7 +74,8 @@ func New(queue Queue, planner Planner, types []string) *Worker {
 // Run works until ctx ends or the term is over.
 func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, ctx) }
 
-// run is Run that takes no more evaluations after taking ends, and returns nil once it is done with those it has.
+// run is Run that takes no more evaluations after taking ends, and returns nil
+// once it is done with those it has.
 func (w *Worker) run(life, taking context.Context) error {
 	g, ctx := errgroup.WithContext(life)
 	flight := make(chan struct{}, inFlight)
@@ -111,7 +115,8 @@ func (w *Worker) run(life, taking context.Context) error {
 	return life.Err() // taking may have ended because life did
 }
 
-// next returns evaluations to decide, nil if none are to be taken any more. It waits until the context until ends.
+// next returns evaluations to decide, nil if none are to be taken any more. It
+// waits until the context until ends.
 func (w *Worker) next(ctx, until, taking context.Context) ([]berth.Delivery, error) {
 	if taking.Err() != nil {
 		return nil, ctx.Err()
@@ -129,8 +134,8 @@ type outcome struct {
 	err   error
 }
 
-// optimistic is a planner that can be wrong about what was refused of a plan. Then the pending plan that it returned fails
-// with a kind.
+// optimistic is a planner that can be wrong about what was refused of a plan.
+// Then the pending plan that it returned fails with a kind.
 type optimistic interface {
 	// Confirmed returns a planner that is never wrong and takes longer.
 	Confirmed() Planner
@@ -174,7 +179,8 @@ func (w *Worker) settle(ctx context.Context, list []berth.Delivery, done []outco
 	return nil
 }
 
-// decide works on one evaluation until its plan is accepted as a whole, or the evaluation ends in another way.
+// decide works on one evaluation until its plan is accepted as a whole, or the
+// evaluation ends in another way.
 func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 	defer func() {
 		if r := recover(); r != nil { // a job that trips the scheduler must not stop the others
@@ -203,8 +209,8 @@ func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 		}
 		switch {
 		case err != nil && berth.KindOf(err) == berth.Conflict:
-			// The job changed, or the evaluation ended, after the state that the plan was decided on. Look again; the
-			// next state shows which.
+			// The job changed, or the evaluation ended, after the state that
+			// the plan was decided on. Look again; the next state shows which.
 			if tries++; tries > attempts(eval.Type) {
 				o.err = err
 				return o
@@ -225,8 +231,8 @@ func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 	}
 }
 
-// clock returns the time to decide at. It is not before the leader delivered the evaluation, so that what was due by
-// the leader's clock is due here, too.
+// clock returns the time to decide at. It is not before the leader delivered
+// the evaluation, so that what was due by the leader's clock is due here, too.
 func clock(d *berth.Delivery) time.Time {
 	now := time.Now()
 	if handed := time.Unix(0, d.Dequeued); handed.After(now) {
@@ -235,8 +241,9 @@ func clock(d *berth.Delivery) time.Time {
 	return now
 }
 
-// giveUp ends an evaluation whose plans are refused too often and leaves the rest to a blocked one. It is not known
-// what would help that one, so it is tried again after a while whatever happens.
+// giveUp ends an evaluation whose plans are refused too often and leaves the
+// rest to a blocked one. It is not known what would help that one, so it is
+// tried again after a while whatever happens.
 func (w *Worker) giveUp(snap *state.Snapshot, eval *berth.Eval, plan *state.ApplyPlan) *state.ApplyPlan {
 	end := &state.EvalEnd{
 		Status: berth.EvalFailed, Description: "its plans were refused too often", Failed: plan.End.Failed, Queued: waiting(snap, eval, plan),
@@ -254,7 +261,8 @@ func (w *Worker) giveUp(snap *state.Snapshot, eval *berth.Eval, plan *state.Appl
 	return &state.ApplyPlan{Eval: eval.ID, Now: plan.Now, End: end}
 }
 
-// waiting counts by group the instances that stay without a node because this plan is not submitted.
+// waiting counts by group the instances that stay without a node because this
+// plan is not submitted.
 func waiting(snap *state.Snapshot, eval *berth.Eval, plan *state.ApplyPlan) map[string]int {
 	queued := map[string]int{}
 	maps.Copy(queued, plan.End.Queued)
@@ -266,8 +274,8 @@ func waiting(snap *state.Snapshot, eval *berth.Eval, plan *state.ApplyPlan) map[
 	return queued
 }
 
-// timeline returns the timeline of an evaluation when its last plan is submitted; planned is when the first one was
-// made.
+// timeline returns the timeline of an evaluation when its last plan is
+// submitted; planned is when the first one was made.
 func timeline(d *berth.Delivery, planned int64, refused int) berth.Timeline {
 	return berth.Timeline{
 		Enqueued: d.Enqueued, Dequeued: d.Dequeued, Planned: planned, Applied: time.Now().UnixNano(),

@@ -1,8 +1,9 @@
 // Command demo shows the life of two jobs with the real program, as a person
 // would live it, with -cluster how three servers outlive one, or with -stream a
-// stream application and its recovery: every line that begins with $ is a command that was run, and
-// what follows is what it printed. It checks what it shows, leaves nothing
-// behind, and ends with an error if anything is not as it should be.
+// stream application and its recovery: every line that begins with $ is a
+// command that was run, and what follows is what it printed. It checks what it
+// shows, leaves nothing behind, and ends with an error if anything is not as it
+// should be.
 package main
 
 import (

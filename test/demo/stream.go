@@ -28,10 +28,10 @@ func (s *stage) streamActs() []act {
 		{"What it is made of, and who feeds whom", s.showStream},
 		{"Tuples flow, and what the importing job's filter lets through raises alarms", s.showTuples},
 		{"A channel is stopped by hand: the same processing element is launched again, and its peers are told", s.stopChannel},
-		{"A fourth channel: who is not concerned runs on, who is begins anew", s.widen},
+		{"A fourth channel: elements that it does not concern run on, the others start again", s.widen},
 		{"It is deleted in the foreground: what it owns goes first, it goes last", s.deleteTelemetry},
 		{"Submitted again with room for a part of it, the server that leads is killed (kill -9) in the middle", s.interrupt},
-		{"The next leader gives the half of it up and begins anew; with room it gets to its end", s.recover},
+		{"The next leader gives up the half of it and starts again; with capacity it completes", s.recover},
 		{"The killed server is started again and catches up", s.bringBack},
 		{"Everything is stopped", s.stopStreams},
 	}

@@ -20,7 +20,7 @@ const (
 
 var killAgent = &Fault{
 	ID: "F-22", Kind: "client", Name: "an agent with running tasks is killed, and started 1 to 4 s later",
-	Says: "not one task is started anew, and all are held again within 10 s",
+	Says: "not one task is started again, and all are held again within 10 s",
 	Start: func(ctx context.Context, r *round) error {
 		r.work.still.Store(true) // updates replace tasks
 		a := r.agents[r.rng.IntN(len(r.agents))]

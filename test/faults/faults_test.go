@@ -81,8 +81,8 @@ func TestPathsOfARun(t *testing.T) {
 	}
 }
 
-// A short selection, at least one of each kind, once. make faults plays all of them,
-// many times.
+// A short selection, at least one of each kind, once. make faults plays all of
+// them, many times.
 func TestFaults(t *testing.T) {
 	for _, f := range []*Fault{killLeader, flap, harmedLog, installSnapshot, killAgent, twiceAndLate} {
 		t.Run(f.ID, func(t *testing.T) {

@@ -82,7 +82,8 @@ func removeCgroups(prefix string) {
 }
 
 // beInit is the first process of the namespaces: it starts the run, waits for
-// whoever ends, since orphans become its children, and ends with the run.
+// every process that ends, since orphans become its children, and ends with
+// the run.
 func beInit() int {
 	err := errors.Join(os.Setenv(insideVar, "run"), prepare())
 	var run int

@@ -79,7 +79,7 @@ type stub struct {
 	JobVersion                                    uint64
 }
 
-// runs says what is amiss unless so many instances of a job run.
+// runs says what is wrong unless this many instances of a job run.
 func (c *cluster) runs(ctx context.Context, id string, count int) string {
 	var list []stub
 	if err := c.get(ctx, c.anyone(), "/v1/job/"+id+"/allocations", &list); err != nil {

@@ -161,10 +161,10 @@ func (s *summary) sum() {
 		for _, l := range f.Limits {
 			is := s.Figures[l.Figure]
 			if l.P50 > 0 && is.P50 > l.P50 && s.Rounds > 2 { // one round has no percentiles
-				s.Exceeded = append(s.Exceeded, fmt.Sprintf("%s: p50 %.2f s, allowed are %g s", l.Figure, is.P50, l.P50))
+				s.Exceeded = append(s.Exceeded, fmt.Sprintf("%s: p50 %.2f s, the limit is %g s", l.Figure, is.P50, l.P50))
 			}
 			if l.P99 > 0 && is.P99 > l.P99 {
-				s.Exceeded = append(s.Exceeded, fmt.Sprintf("%s: p99 %.2f s, allowed are %g s", l.Figure, is.P99, l.P99))
+				s.Exceeded = append(s.Exceeded, fmt.Sprintf("%s: p99 %.2f s, the limit is %g s", l.Figure, is.P99, l.P99))
 			}
 		}
 	}

@@ -8,11 +8,11 @@
 //
 // By default only a few histories run. BERTH_LONG=1 runs 10,000, of which
 // BERTH_HISTORIES=1000-1999 selects the part with these seeds. BERTH_SEED=17
-// repeats one until it fails. The number of commands of each is limited, and so is
-// the time that it may take.
+// repeats one until it fails. The number of commands of each is limited, and so
+// is the time that it may take.
 //
-// What can be replayed: a seed determines which events a history has and at which
-// virtual time each happens. It does not determine the order of goroutines that
-// become runnable at the same moment. So a seed that failed once may pass the next
-// time, which is why BERTH_SEED repeats it.
+// What can be replayed: a seed determines which events a history has and at
+// which virtual time each happens. It does not determine the order of
+// goroutines that become runnable at the same moment. So a seed that failed
+// once may pass the next time, which is why BERTH_SEED repeats it.
 package histories

@@ -79,17 +79,17 @@ func twice(s *state.Snapshot, a *berth.Alloc) berth.Ask {
 	return berth.Ask{CPU: min(theirs.CPU, int64(its.CPU)), MemoryMB: min(theirs.MemoryMB, int64(its.MemoryMB))}
 }
 
-// plainlyEvictable reports whether a job may take the room of an allocation. What is
-// left of a job that was purged is about to be stopped.
+// plainlyEvictable reports whether a job may take the room of an allocation.
+// What is left of a job that was purged is about to be stopped.
 func plainlyEvictable(s *state.Snapshot, j *berth.Job, a *berth.Alloc) bool {
 	now := s.Job(a.Key())
 	return a.Live() && now != nil && now.UID == a.Job.UID && a.Key() != j.Key() && a.Job.Priority+10 <= j.Priority && !waitsForRoom(s, a)
 }
 
-// leaves reports whether a job can wait for its own room rather than evict others:
-// something of it is being stopped where others are placed, so that it is looked
-// at again when that has ended; or runs in an old version, because the new one
-// has no place.
+// leaves reports whether a job can wait for its own room rather than evict
+// others: something of it is being stopped where others are placed, so that it
+// is looked at again when that has ended; or runs in an old version, because
+// the new one has no place.
 func leaves(s *state.Snapshot, j *berth.Job) bool {
 	for a := range s.AllocsOf(j.Key()) {
 		if n := s.Node(a.NodeID); !a.Ended() && (!a.Wanted() || a.Job.Version != j.Version) && n != nil && n.Ready() {

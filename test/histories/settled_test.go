@@ -328,9 +328,9 @@ func lies(s *state.Snapshot, j *berth.Job, id berth.AllocID) bool {
 	return j != nil && j.PerNode() && a.Client == berth.ClientFailed && (n == nil || !n.Ready())
 }
 
-// steps reports whether the deployment of a job's newest version goes on. What could
-// not stay where it is in that version can when its node changed meanwhile; the
-// deployment's next step finds that.
+// steps reports whether the deployment of a job's newest version goes on. What
+// could not stay where it is in that version can when its node changed
+// meanwhile; the deployment's next step finds that.
 func steps(s *state.Snapshot, j *berth.Job) bool {
 	for d := range s.DeploymentsOf(j.Key()) {
 		if d.Active() && d.JobUID == j.UID && d.JobVersion == j.Version {
@@ -340,9 +340,10 @@ func steps(s *state.Snapshot, j *berth.Job) bool {
 	return false
 }
 
-// fades reports whether an allocation that is to end is on a node that is not heard.
-// Nobody waits for it there: it is lost when its node is given up, which is when
-// nothing is waited for on it any more, or ends when its node is heard again.
+// fades reports whether an allocation that is to end is on a node that is not
+// heard. Nobody waits for it there: it is lost when its node is given up, which
+// is when nothing is waited for on it any more, or ends when its node is heard
+// again.
 func fades(s *state.Snapshot, id berth.AllocID) bool {
 	a := s.Alloc(id)
 	n := s.Node(a.NodeID)

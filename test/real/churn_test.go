@@ -56,8 +56,8 @@ func TestKilledWhileTasksComeAndGo(t *testing.T) {
 			}
 		}
 	}
-	// A supervisor that no agent calls gives up after 30 s. Those of tasks that were
-	// stopped as they started must be ended by the agent, before that.
+	// A supervisor that no agent calls gives up after 30 s. Those of tasks that
+	// were stopped as they started must be ended by the agent, before that.
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 	defer cancel()
 	err := bed.Poll(ctx, "nothing else runs", func() string {

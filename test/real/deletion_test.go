@@ -80,8 +80,8 @@ func TestADeletionTakesItsTime(t *testing.T) {
 	})
 }
 
-// A job whose node is silent is deleted by force before the node is down. Its task
-// runs on until its agent is heard again, and is ended then.
+// A job whose node is silent is deleted by force before the node is down. Its
+// task runs on until its agent is heard again, and is ended then.
 func TestADeletionIsForced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

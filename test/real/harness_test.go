@@ -1,7 +1,7 @@
-// Package real tests the real binary: real agents in their own processes, killed
-// as real ones are, with real tasks, called over loopback and through the command
-// line as people do it. Package bed ends all that a test starts, and fails the run
-// if anything is left or any process saw a data race.
+// Package real tests the real binary: real agents in their own processes,
+// killed as real ones are, with real tasks, called over loopback and through
+// the command line as people do it. Package bed ends all that a test starts,
+// and fails the run if anything is left or any process saw a data race.
 package real
 
 import (
@@ -55,8 +55,8 @@ func (w *world) until(what string, amiss func() string) {
 	}
 }
 
-// countdown ends after a number of events, at a moment that does not depend on how
-// busy the machine is.
+// countdown ends after a number of events, at a moment that does not depend on
+// how busy the machine is.
 type countdown struct {
 	left atomic.Int64
 	over chan struct{} // closed then

@@ -27,8 +27,8 @@ func (a *agent) registers(id string) {
 	a.good("job", "run", "-detach", a.w.file(id+".nomad", strings.ReplaceAll(web1, `job "web"`, `job "`+id+`"`)))
 }
 
-// old and new are the jobs of the two states: what there is, and what the snapshot
-// has.
+// old and new are the jobs of the two states: what there is, and what the
+// snapshot has.
 var (
 	oldJobs = []string{"came", "stays"}
 	newJobs = []string{"ended", "stays"}

@@ -179,7 +179,8 @@ func TestS18(t *testing.T) {
 			}
 			return ""
 		})
-		// What ends soon after it began rests a second before it is launched again.
+		// What ends soon after it began rests a second before it is launched
+		// again.
 		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			is := c.pes("telemetry")["telemetry.sink[0]"]
 			if again := is.LaunchCount == 2 && is.runs(); again != x.again || is.UID != old.UID {

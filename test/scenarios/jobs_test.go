@@ -14,9 +14,9 @@ const sleeps = "echo api=$STREAM_API; exec sleep 100000"
 
 const config = `"KillTimeout":5000000000,"Config":{"command":"/bin/sh","args":["-c","` + sleeps + `"]}`
 
-// slowly has tasks take so many seconds to stop: they are told to by a signal that
-// means nothing to them, however early in their lives, and are killed when their
-// time is over.
+// slowly has tasks take so many seconds to stop: they are told to by a signal
+// that means nothing to them, however early in their lives, and are killed when
+// their time is over.
 func slowly(seconds int) []string {
 	return []string{config, fmt.Sprintf(`"KillSignal":"SIGWINCH","KillTimeout":%d000000000,`, seconds) + strings.SplitAfterN(config, ",", 2)[1]}
 }

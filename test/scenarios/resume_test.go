@@ -30,9 +30,10 @@ func (c *cluster) kept() map[string]string {
 	return all
 }
 
-// A job that wants its submission to be gone on with when the leader is lost gets
-// that: the next leader makes what is missing. It is the same incarnation with the
-// same objects, nothing is launched twice, and what runs already is not touched.
+// A job that wants its submission to be gone on with when the leader is lost
+// gets that: the next leader makes what is missing. It is the same incarnation
+// with the same objects, nothing is launched twice, and what runs already is
+// not touched.
 func TestResume(t *testing.T) {
 	long(t)
 	c := newCluster(t, options{})

@@ -237,8 +237,8 @@ func TestS4(t *testing.T) {
 			if name == "planJob" && when == "before" || name == "completeJob" && when == "after" {
 				count = 0
 			}
-			// The answer to the first register may have been lost, so that what is
-			// read after it is the next already.
+			// The answer to the first register may have been lost, so that what
+			// is read after it is the next already.
 			if first != now.UID || count == 0 {
 				c.recovered(now, first, count)
 			} else if now.Recovery.Count != count {

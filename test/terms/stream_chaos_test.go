@@ -23,8 +23,8 @@ import (
 type chaos struct {
 	*streams
 	dice *rand.Rand
-	// alone says that one of the jobs wants a node for itself. Then nothing is left
-	// to itself, for there would be an end to such nodes.
+	// alone says that one of the jobs wants a node for itself. Then nothing is
+	// left to itself, for there would be an end to such nodes.
 	alone bool
 }
 
@@ -52,8 +52,8 @@ func (c *chaos) job() string {
 	return text
 }
 
-// led waits until a server leads, and returns what that knows. Servers that are to
-// end do meanwhile, and others begin again.
+// led waits until a server leads, and returns what that knows. Servers that are
+// to end do meanwhile, and others begin again.
 func (c *chaos) led() *state.Snapshot {
 	c.t.Helper()
 	return c.wait("a server leads", func(*state.Snapshot) bool { return true })
@@ -182,9 +182,10 @@ func unreliably(d time.Duration) func(*agent) {
 	}
 }
 
-// Whatever happens to stream jobs, to their leaders and to their nodes: when that
-// is over, all that is wanted is there, and nothing else is. There was room for it
-// all the time, so no submission waited for its time to be up, nor was given up.
+// Whatever happens to stream jobs, to their leaders and to their nodes: when
+// that is over, all that is wanted is there, and nothing else is. There was
+// room for it all the time, so no submission waited for its time to be up, nor
+// was given up.
 func TestStreamsComeToRest(t *testing.T) {
 	many := uint64(chaosSeeds)
 	if os.Getenv("BERTH_LONG") != "" {

@@ -427,7 +427,8 @@ func TestS24HostPools(t *testing.T) {
 	})
 }
 
-// S24: what excludes itself is on different nodes, the channels of one group, too.
+// S24: what excludes itself is on different nodes, the channels of one group,
+// too.
 func TestS24Exlocation(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := newStreams(t, 24, 5)

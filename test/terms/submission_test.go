@@ -128,8 +128,8 @@ func TestS5CrashInsideTheRecovery(t *testing.T) {
 	})
 }
 
-// S6: the leader dies before, or after, the job is removed and created again. It is
-// never missed.
+// S6: the leader dies before, or after, the job is removed and created again.
+// It is never missed.
 func TestS6CrashBetweenRemovalAndRecreation(t *testing.T) {
 	for _, when := range []string{failpoint.Before, failpoint.After} {
 		bubbled(t, func(t *testing.T) {

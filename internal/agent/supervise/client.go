@@ -162,7 +162,8 @@ func (d *Dir) endOrphans(l Launch, grace time.Duration) error {
 func (d *Dir) owns(cgroup string) bool { return strings.Contains(cgroup, d.alloc) }
 
 // orphans finds the processes of a launch, orphaned or not, by its cgroup, its
-// session and the marks in their environment. Task "" is every task of the allocation.
+// session and the marks in their environment. Task "" is every task of the
+// allocation.
 func (d *Dir) orphans(l Launch) func() []process {
 	return func() (out []process) {
 		inGroup := map[int]bool{}

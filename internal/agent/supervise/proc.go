@@ -52,8 +52,8 @@ func (s *server) start(req *request) (*Launch, error) {
 	s.state.Launches = slices.DeleteFunc(s.state.Launches, func(l Launch) bool { return l.Task == req.Task })
 	p := &proc{s: s, launch: Launch{Task: req.Task, Number: req.Launch, StartedAt: time.Now()}, done: make(chan struct{})}
 	s.used = true
-	// Written first: an agent that finds this launch after we were killed in between
-	// looks for its process by its marks.
+	// Written first: an agent that finds this launch after we were killed in
+	// between looks for its process by its marks.
 	s.state.Launches = append(s.state.Launches, p.launch)
 	err := s.save()
 	if err == nil {

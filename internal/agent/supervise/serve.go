@@ -94,9 +94,10 @@ func checkPeer(conn *net.UnixConn) error {
 	return nil
 }
 
-// callerGone reports whether the caller has hung up. The start that it asked for is
-// nobody's then: the next to ask, an agent that took its place or the same one
-// with other orders, may have been told already that the launch is not known.
+// callerGone reports whether the caller has hung up. The start that it asked
+// for is nobody's then: the next to ask, an agent that took its place or the
+// same one with other orders, may have been told already that the launch is not
+// known.
 func callerGone(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package consensustest connects servers of package consensus without sockets: a network in memory whose links a test
-// cuts and heals, one direction at a time. It waits only on channels and timers, so it works in testing/synctest
+// Package consensustest connects servers of package consensus without sockets:
+// a network in memory whose links a test cuts and heals, one direction at a
+// time. It waits only on channels and timers, so it works in testing/synctest
 // bubbles, where delays cost no time.
 package consensustest
 
@@ -17,14 +18,16 @@ import (
 // rpcTimeout is how long a caller waits for a missing answer.
 const rpcTimeout = time.Second
 
-// ErrUnreachable is returned at once if there is no server at the address. Over a link that is cut the caller waits
-// and gets ErrTimeout, as on a real network.
+// ErrUnreachable is returned at once if there is no server at the address. Over
+// a link that is cut the caller waits and gets ErrTimeout, as on a real
+// network.
 var (
 	ErrUnreachable = errors.New("consensustest: no server at the address")
 	ErrTimeout     = errors.New("consensustest: no answer in time")
 )
 
-// Network holds the links between servers. Its methods may be called from any goroutine.
+// Network holds the links between servers. Its methods may be called from any
+// goroutine.
 type Network struct {
 	mu    sync.Mutex
 	peers map[raft.ServerAddress]*Transport
@@ -40,8 +43,9 @@ func NewNetwork() *Network {
 	return &Network{peers: map[raft.ServerAddress]*Transport{}, cut: map[direction]bool{}, names: map[raft.ServerAddress]raft.ServerAddress{}}
 }
 
-// Transport adds a server to the network; its ID is its address. It replaces an earlier server with that ID. The
-// transport leaves the network when it is closed.
+// Transport adds a server to the network; its ID is its address. It replaces an
+// earlier server with that ID. The transport leaves the network when it is
+// closed.
 func (n *Network) Transport(id string) *Transport {
 	t := &Transport{net: n, addr: raft.ServerAddress(id), in: make(chan raft.RPC), gone: make(chan struct{})}
 	n.mu.Lock()
@@ -60,10 +64,12 @@ func (n *Network) Alias(address, id string) {
 	n.names[raft.ServerAddress(address)] = raft.ServerAddress(id)
 }
 
-// Cut drops everything that a sends to b, requests and answers alike. What b sends still reaches a.
+// Cut drops everything that a sends to b, requests and answers alike. What b
+// sends still reaches a.
 func (n *Network) Cut(a, b string) { n.set(a, b, true) }
 
-// Split cuts the links between each server of one side and each of the other, in both directions.
+// Split cuts the links between each server of one side and each of the other,
+// in both directions.
 func (n *Network) Split(one, other []string) {
 	for _, a := range one {
 		for _, b := range other {
@@ -93,7 +99,8 @@ func (n *Network) Delay(d time.Duration) {
 	n.delay = d
 }
 
-// look returns the receiver b, and whether the link from a to b is cut or delayed.
+// look returns the receiver b, and whether the link from a to b is cut or
+// delayed.
 func (n *Network) look(a, b raft.ServerAddress) (to *Transport, cut bool, delay time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -249,7 +256,8 @@ func (t *Transport) AppendEntries(_ raft.ServerID, to raft.ServerAddress, args *
 	return ask(t, to, copied(args), nil, rpcTimeout, resp)
 }
 
-// copied returns a request with its own copy of the entries, as a real transport would deliver it.
+// copied returns a request with its own copy of the entries, as a real
+// transport would deliver it.
 func copied(args *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	own := *args
 	own.Entries = make([]*raft.Log, len(args.Entries))
@@ -276,7 +284,8 @@ func (t *Transport) TimeoutNow(_ raft.ServerID, to raft.ServerAddress, args *raf
 	return ask(t, to, args, nil, rpcTimeout, resp)
 }
 
-// InstallSnapshot implements raft.Transport. If the link is cut meanwhile, the transfer breaks off.
+// InstallSnapshot implements raft.Transport. If the link is cut meanwhile, the
+// transfer breaks off.
 func (t *Transport) InstallSnapshot(_ raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	return ask(t, to, args, &stream{data, t, to}, 10*rpcTimeout, resp)
 }

@@ -11,12 +11,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// failStop is a file system that stops at the first failed write. From then on it reports success for every change and
-// makes none, so the disk stays as a crash at that moment would have left it.
+// failStop is a file system that stops at the first failed write. From then on
+// it reports success for every change and makes none, so the disk stays as a
+// crash at that moment would have left it.
 //
-// Pebble ends the process when it cannot write its log or manifest. A server should report the failure, stop leading
-// and shut down cleanly instead. So pebble never sees the failure, and the caller of a write asks the fail-stop file system
-// afterwards. Nothing that the stopped file system accepted is ever acknowledged.
+// Pebble ends the process when it cannot write its log or manifest. A server
+// should report the failure, stop leading and shut down cleanly instead. So
+// pebble never sees the failure, and the caller of a write asks the fail-stop
+// file system afterwards. Nothing that the stopped file system accepted is ever
+// acknowledged.
 type failStop struct {
 	vfs.FS
 	failed chan struct{} // closed with the first failure
@@ -48,8 +51,8 @@ func (f *failStop) fail(err error) {
 	}
 }
 
-// do makes a change to the disk unless one has failed before. Errors that the engine may
-// expect are returned.
+// do makes a change to the disk unless one has failed before. Errors that the
+// engine may expect are returned.
 func (f *failStop) do(change func() error) error {
 	if f.Err() != nil {
 		return nil
@@ -63,7 +66,8 @@ func (f *failStop) do(change func() error) error {
 	return nil
 }
 
-// open is do for a change that returns a file. If that failed, it returns a file in memory.
+// open is do for a change that returns a file. If that failed, it returns a
+// file in memory.
 func (f *failStop) open(change func() (vfs.File, error)) (file vfs.File, err error) {
 	err = f.do(func() (err error) {
 		file, err = change()
@@ -78,8 +82,9 @@ func (f *failStop) open(change func() (vfs.File, error)) (file vfs.File, err err
 	return &failStopFile{file, f}, nil
 }
 
-// Create creates a file. Pebble's markers are files whose names point to another file, its manifest. After a power
-// cut the new marker may exist without the manifest, unless the directory is synced in between.
+// Create creates a file. Pebble's markers are files whose names point to
+// another file, its manifest. After a power cut the new marker may exist
+// without the manifest, unless the directory is synced in between.
 func (f *failStop) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(f.PathBase(name), "marker.") {
 		if err := syncDir(f, f.PathDir(name)); err != nil {
@@ -175,8 +180,8 @@ func (f *failStopFile) SyncTo(length int64) (full bool, err error) {
 	return full, err
 }
 
-// Close closes the file also after a failure. An error here counts as a failure, because some file systems report
-// lost writes this way.
+// Close closes the file also after a failure. An error here counts as a
+// failure, because some file systems report lost writes this way.
 func (f *failStopFile) Close() error {
 	if err := f.File.Close(); err != nil {
 		f.fs.fail(err)
@@ -188,8 +193,8 @@ func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// isIOError reports whether the operating system returned an error other than "no such file": a missing file counts
-// as damage.
+// isIOError reports whether the operating system returned an error other than
+// "no such file": a missing file counts as damage.
 func isIOError(err error) bool {
 	var n syscall.Errno
 	return errors.As(err, &n) && n != syscall.ENOENT

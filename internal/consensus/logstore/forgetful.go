@@ -11,15 +11,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// forgetful is a log file that reports a sync without doing it: everything written stays in the memory of the process
-// until the file is closed. The fault runner plants this defect and must find it. Otherwise only a power cut would
-// show what a missing sync loses.
+// forgetful is a log file that reports a sync without doing it: everything
+// written stays in the memory of the process until the file is closed. The
+// fault runner plants this defect and must find it. Otherwise only a power cut
+// would show what a missing sync loses.
 type forgetful struct {
 	vfs.File
 	unsynced bytes.Buffer
 }
 
-// plantForgetful makes a log file forgetful if the failpoint consensus/unsynced is armed.
+// plantForgetful makes a log file forgetful if the failpoint consensus/unsynced
+// is armed.
 func plantForgetful(name string, file vfs.File, err error) (vfs.File, error) {
 	if err != nil || !strings.HasSuffix(name, ".log") || failpoint.Hit("consensus/unsynced") == nil {
 		return file, err

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// IsMonotonic tells raft that the log has no gaps, so that raft empties it when it restores a snapshot from another
-// server.
+// IsMonotonic tells raft that the log has no gaps, so that raft empties it when
+// it restores a snapshot from another server.
 func (s *Store) IsMonotonic() bool { return true }
 
 // FirstIndex returns the index of the first entry, 0 if none exists.
@@ -28,8 +28,9 @@ func (s *Store) LastIndex() (uint64, error) {
 	return s.last, s.usable()
 }
 
-// GetLog reads one entry into l, which then owns its bytes. It returns raft.ErrLogNotFound for an index outside the
-// log, and an error that wraps ErrDamaged if the engine returns anything but what was stored.
+// GetLog reads one entry into l, which then owns its bytes. It returns
+// raft.ErrLogNotFound for an index outside the log, and an error that wraps
+// ErrDamaged if the engine returns anything but what was stored.
 func (s *Store) GetLog(index uint64, l *raft.Log) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -106,8 +107,9 @@ func (s *Store) readError(index uint64, err error) error {
 // StoreLog appends one entry.
 func (s *Store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs appends entries that continue the log and returns when they are on disk. An empty log may begin at any
-// index. Entries that would leave a gap or overwrite others are refused as Invalid and change nothing.
+// StoreLogs appends entries that continue the log and returns when they are on
+// disk. An empty log may begin at any index. Entries that would leave a gap or
+// overwrite others are refused as Invalid and change nothing.
 func (s *Store) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -219,8 +221,9 @@ func (s *Store) stop(err error) error {
 	return s.Err()
 }
 
-// DeleteRange deletes the entries from low to high, both included. The range must reach an end of the log, because
-// the log has no gaps; any part of it outside the log is ignored. After the call the entries are gone for good. A
+// DeleteRange deletes the entries from low to high, both included. The range
+// must reach an end of the log, because the log has no gaps; any part of it
+// outside the log is ignored. After the call the entries are gone for good. A
 // crash during the call may leave them all.
 func (s *Store) DeleteRange(low, high uint64) error {
 	s.writing.Lock()
@@ -244,8 +247,8 @@ func (s *Store) DeleteRange(low, high uint64) error {
 	return berth.Errorf(berth.Invalid, "raft log: deleting entries %d to %d would leave a gap in %d to %d", low, high, first, last)
 }
 
-// deletePrefix records first that the entries are not needed, then deletes them. After a crash in between, Open
-// finishes the work.
+// deletePrefix records first that the entries are not needed, then deletes
+// them. After a crash in between, Open finishes the work.
 func (s *Store) deletePrefix(first, high uint64) error {
 	s.mu.Lock()
 	s.first = high + 1
@@ -258,16 +261,17 @@ func (s *Store) deletePrefix(first, high uint64) error {
 	if err := s.db.DeleteRange(logKey(first), logKey(high+1), pebble.NoSync); err != nil {
 		return s.stop(err)
 	}
-	// Space is freed only once the deletion is out of the memtable. This begins a new, empty log file, but meta says
-	// how far the log must reach.
+	// Space is freed only once the deletion is out of the memtable. This begins
+	// a new, empty log file, but meta says how far the log must reach.
 	if _, err := s.db.AsyncFlush(); err != nil {
 		return s.stop(err)
 	}
 	return s.Err()
 }
 
-// deleteSuffix first records that the entries are no longer required, then deletes them. After a crash in between
-// they are still there, as if the call had not been made. keep is the new last index; 0 empties the log.
+// deleteSuffix first records that the entries are no longer required, then
+// deletes them. After a crash in between they are still there, as if the call
+// had not been made. keep is the new last index; 0 empties the log.
 func (s *Store) deleteSuffix(low, last, keep uint64) error {
 	m := s.meta.copy()
 	m.Last, m.Seq = keep, s.seq

@@ -14,11 +14,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Format is the version of the directory that this build writes, and the only one that it reads.
+// Format is the version of the directory that this build writes, and the only
+// one that it reads.
 const Format = 1
 
-// meta is the content of the file of that name. It is text, so that an operator can read it, with a checksum in the
-// last line. It is replaced as a whole by a rename, so after a crash either the old or the new one exists.
+// meta is the content of the file of that name. It is text, so that an operator
+// can read it, with a checksum in the last line. It is replaced as a whole by a
+// rename, so after a crash either the old or the new one exists.
 //
 //	berth raft log 1
 //	session 4
@@ -40,7 +42,8 @@ const (
 	metaTitle = "berth raft log "
 )
 
-// copy returns a meta to change. It shares Keys, which must be cloned before a change.
+// copy returns a meta to change. It shares Keys, which must be cloned before a
+// change.
 func (m *meta) copy() meta { return *m }
 
 func (m *meta) encode() []byte {
@@ -53,7 +56,8 @@ func (m *meta) encode() []byte {
 	return b.Bytes()
 }
 
-// formatError means that the directory has a format that this build does not read.
+// formatError means that the directory has a format that this build does not
+// read.
 type formatError struct{ version string }
 
 func (e formatError) Error() string {
@@ -66,7 +70,8 @@ func decodeMeta(b []byte) (m meta, err error) {
 	if !ok {
 		return m, fmt.Errorf("the file %s begins with %.40q, not %q", metaName, title, metaTitle)
 	}
-	// A newer format may have another checksum, so this comes first. It can only refuse.
+	// A newer format may have another checksum, so this comes first. It can
+	// only refuse.
 	if version != strconv.Itoa(Format) {
 		return m, formatError{version[:min(len(version), 20)]}
 	}

@@ -18,13 +18,14 @@ import (
 )
 
 const (
-	// memTable is how many bytes of entries are kept in memory before the engine writes them to a table. Followers
-	// that lag no further read from memory. The engine reserves a little more than this on disk for each of its log
-	// files, and a start needs as much space again to write what was in memory to tables. Larger ones were no faster,
-	// smaller ones slower.
+	// memTable is how many bytes of entries are kept in memory before the
+	// engine writes them to a table. Followers that lag no further read from
+	// memory. The engine reserves a little more than this on disk for each of
+	// its log files, and a start needs as much space again to write what was in
+	// memory to tables. Larger ones were no faster, smaller ones slower.
 	memTable = 8 << 20
-	// memTables is the maximum number of memtables; the older ones wait to be written. When all are full, appends
-	// wait too.
+	// memTables is the maximum number of memtables; the older ones wait to be
+	// written. When all are full, appends wait too.
 	memTables = 3
 )
 
@@ -64,8 +65,8 @@ func (s *Store) open() error {
 	return s.begin()
 }
 
-// loadMeta reads the file meta. In a new directory it writes the first one, with session 0, which means that nothing
-// was acknowledged yet.
+// loadMeta reads the file meta. In a new directory it writes the first one,
+// with session 0, which means that nothing was acknowledged yet.
 func (s *Store) loadMeta(db string) error {
 	b, err := readAll(s.disk, s.disk.PathJoin(s.dir, metaName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +95,8 @@ func (s *Store) loadMeta(db string) error {
 	return nil
 }
 
-// create makes the engine's files. It replaces what a crash may have left of an earlier attempt.
+// create makes the engine's files. It replaces what a crash may have left of an
+// earlier attempt.
 func (s *Store) create(db string) error {
 	files, err := s.disk.List(db)
 	if err != nil {
@@ -111,8 +113,8 @@ func (s *Store) create(db string) error {
 	if err := s.openEngine(db, false); err != nil {
 		return err
 	}
-	// The first log file of a new engine lacks the marks that distinguish damage from a torn end. The file that the
-	// next opening begins has them.
+	// The first log file of a new engine lacks the marks that distinguish
+	// damage from a torn end. The file that the next opening begins has them.
 	err = s.db.Close()
 	if s.db = nil; err != nil {
 		return fmt.Errorf("raft log in %s: %w", s.dir, err)
@@ -158,7 +160,8 @@ func (s *Store) openEngine(db string, exists bool) (err error) {
 	return s.damaged("the engine cannot open it: %v", err)
 }
 
-// check reads every entry, compares the log with meta, and returns the stamp of the newest entry.
+// check reads every entry, compares the log with meta, and returns the stamp of
+// the newest entry.
 func (s *Store) check() (newest stamp, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -236,8 +239,9 @@ func (s *Store) compare() error {
 	return nil
 }
 
-// judgeTail compares the newest batch that the engine read with the newest one that is still visible in the raw log
-// file. Batches are written one at a time, each after the one before is on disk, so a crash can tear only one.
+// judgeTail compares the newest batch that the engine read with the newest one
+// that is still visible in the raw log file. Batches are written one at a time,
+// each after the one before is on disk, so a crash can tear only one.
 func (s *Store) judgeTail(raw, seen stamp) error {
 	reached := s.meta.Seq // deleted on purpose
 	if seen.session == s.meta.Session {
@@ -277,9 +281,10 @@ func (s *Store) begin() error {
 	return nil
 }
 
-// lastStamp searches the raw bytes of the engine's newest log file for record heads of the last session, and returns
-// the newest stamp. It needs no knowledge of the engine's framing. A head that a frame boundary cuts in two is
-// missed, but the next one is found.
+// lastStamp searches the raw bytes of the engine's newest log file for record
+// heads of the last session, and returns the newest stamp. It needs no
+// knowledge of the engine's framing. A head that a frame boundary cuts in two
+// is missed, but the next one is found.
 func (s *Store) lastStamp(db string) (newest stamp, err error) {
 	names, err := s.disk.List(db)
 	if err != nil {
@@ -328,14 +333,16 @@ func (l engineLogger) Errorf(format string, args ...any) {
 	l.s.log.Warn("raft log engine: " + oneLine(fmt.Sprintf(format, args...)))
 }
 
-// Fatalf must not return. The fail-stop file system hides failed writes from pebble, so this is a fault of the engine itself.
+// Fatalf must not return. The fail-stop file system hides failed writes from
+// pebble, so this is a fault of the engine itself.
 func (l engineLogger) Fatalf(format string, args ...any) {
 	panic("raft log engine in " + l.s.dir + ": " + fmt.Sprintf(format, args...))
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// sizeOf adds up the sizes of the files below dir, in bytes. Files that the engine removes meanwhile count as 0.
+// sizeOf adds up the sizes of the files below dir, in bytes. Files that the
+// engine removes meanwhile count as 0.
 func sizeOf(fsys vfs.FS, dir string) (total int64, err error) {
 	names, err := fsys.List(dir)
 	if err != nil {

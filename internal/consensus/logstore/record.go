@@ -10,7 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A record is one part of an entry, stored by the engine under a key of index and part:
+// A record is one part of an entry, stored by the engine under a key of index
+// and part:
 //
 // \tmark     4 bytes  a magic number with the record's format
 // \tsession  8 bytes  how often the store had been opened when it was written
@@ -30,11 +31,14 @@ import (
 // \tlength   varint   of the extensions
 // \textensions, data
 //
-// Numbers of fixed size are little-endian. The head has its own checksum because Open searches for heads in the raw
-// end of the engine's log. A head there that the engine no longer reaches distinguishes damage from a torn append.
+// Numbers of fixed size are little-endian. The head has its own checksum
+// because Open searches for heads in the raw end of the engine's log. A head
+// there that the engine no longer reaches distinguishes damage from a torn
+// append.
 //
-// Entries are split into parts because pebble, when the checksum of a block is wrong, tries whether a single flipped
-// bit explains it. That takes 0.4 s for 32 KiB and 6 s for 128 KiB, and grows with the square of the size.
+// Entries are split into parts because pebble, when the checksum of a block is
+// wrong, tries whether a single flipped bit explains it. That takes 0.4 s for
+// 32 KiB and 6 s for 128 KiB, and grows with the square of the size.
 
 const (
 	headSize = 4 + 8 + 8 + 8 + 2 + 2 + 4
@@ -61,7 +65,8 @@ type place struct {
 	part, parts uint16
 }
 
-// body is an entry to be written. Shares are taken from it one by one, without copying the data into one piece first.
+// body is an entry to be written. Shares are taken from it one by one, without
+// copying the data into one piece first.
 type body struct{ head, data []byte }
 
 func newBody(l *raft.Log) body {
@@ -125,8 +130,8 @@ func decodeHead(b []byte) (p place, at stamp, err error) {
 	return p, at, nil
 }
 
-// decodeRecord checks a record found under the key of an index and a part, and returns its share of the entry. The
-// share is the engine's memory.
+// decodeRecord checks a record found under the key of an index and a part, and
+// returns its share of the entry. The share is the engine's memory.
 func decodeRecord(b []byte, index uint64, part uint16) (share []byte, parts uint16, at stamp, err error) {
 	p, at, err := decodeHead(b)
 	switch {
@@ -178,7 +183,8 @@ func decodeBody(b []byte, index uint64, l *raft.Log) error {
 	return nil
 }
 
-// The engine's keys are a letter, the index and the part, so that they sort in log order.
+// The engine's keys are a letter, the index and the part, so that they sort in
+// log order.
 const logKeySize = 1 + 8 + 2
 
 // logKey returns the key of an entry's first part.

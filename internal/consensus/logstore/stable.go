@@ -8,7 +8,8 @@ import (
 	"berth"
 )
 
-// maxStable is the limit for one key or value of the stable store, in bytes; raft's have about ten.
+// maxStable is the limit for one key or value of the stable store, in bytes;
+// raft's have about ten.
 const maxStable = 4 << 10
 
 // Set stores a value under key and returns when it is on disk.

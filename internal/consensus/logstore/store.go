@@ -1,5 +1,7 @@
-// Package logstore keeps a server's Raft log and its vote on disk. It implements raft.LogStore and raft.StableStore
-// of hashicorp/raft on the storage engine pebble; docs/decisions/0002-raft-log-engine.md explains that choice.
+// Package logstore keeps a server's Raft log and its vote on disk. It
+// implements raft.LogStore and raft.StableStore of hashicorp/raft on the
+// storage engine pebble; docs/decisions/0002-raft-log-engine.md explains that
+// choice.
 //
 // It guarantees:
 //
@@ -14,11 +16,11 @@
 //     again whenever it is read.
 //   - The log has no gaps: an append continues it, a deletion is at its ends.
 //
-// A directory holds the file meta, which states the format, the vote and which entries must exist, and the directory
-// db, which is the engine's.
+// A directory holds the file meta, which states the format, the vote and which
+// entries must exist, and the directory db, which is the engine's.
 //
-// It leaves to others: watching for free space and hanging disks, taking snapshots, and stopping the server when
-// Failed is closed.
+// It leaves to others: watching for free space and hanging disks, taking
+// snapshots, and stopping the server when Failed is closed.
 package logstore
 
 import (
@@ -34,8 +36,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ErrDamaged is wrapped by every error that means that the bytes on disk are not those that were written. The server
-// must then be rebuilt from the other servers or from a snapshot; it must not continue.
+// ErrDamaged is wrapped by every error that means that the bytes on disk are
+// not those that were written. The server must then be rebuilt from the other
+// servers or from a snapshot; it must not continue.
 var ErrDamaged = errors.New("the raft log is damaged")
 
 var errClosed = errors.New("the raft log is closed")
@@ -73,9 +76,10 @@ var (
 	_ raft.MonotonicLogStore = (*Store)(nil)
 )
 
-// Open opens the log in the directory dir and creates it if it does not exist. Only one process can have it open. If
-// the disk is full the error is berth.Unavailable and wraps syscall.ENOSPC. If the files cannot be trusted it wraps
-// ErrDamaged.
+// Open opens the log in the directory dir and creates it if it does not exist.
+// Only one process can have it open. If the disk is full the error is
+// berth.Unavailable and wraps syscall.ENOSPC. If the files cannot be trusted it
+// wraps ErrDamaged.
 func Open(dir string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -105,11 +109,12 @@ func (s *Store) Err() error {
 	return nil
 }
 
-// Failed is closed at the first failed write or sync, including those in the background. Then the server must stop.
-// Err returns the cause.
+// Failed is closed at the first failed write or sync, including those in the
+// background. Then the server must stop. Err returns the cause.
 func (s *Store) Failed() <-chan struct{} { return s.disk.failed }
 
-// failure adds the directory to a disk error for the operator, and for the caller whether free space would help.
+// failure adds the directory to a disk error for the operator, and for the
+// caller whether free space would help.
 func (s *Store) failure(cause error) error {
 	switch {
 	case errors.Is(cause, ErrDamaged):
@@ -151,8 +156,8 @@ func (s *Store) shut() error {
 	return errors.Join(errs...)
 }
 
-// Bytes returns the number of bytes written to the log since it was opened, including framing, and the size of its
-// files now.
+// Bytes returns the number of bytes written to the log since it was opened,
+// including framing, and the size of its files now.
 func (s *Store) Bytes() (appended uint64, onDisk int64, err error) {
 	s.writing.Lock()
 	appended = s.bytes

@@ -1,7 +1,9 @@
-// Package snapstore keeps a server's snapshots on disk. It extends raft's FileSnapshotStore.
+// Package snapstore keeps a server's snapshots on disk. It extends raft's
+// FileSnapshotStore.
 //
-// The library writes and syncs snapshots, checks the checksum of the state when a snapshot is opened, and keeps the
-// newest few. But it never removes what a crash or a full disk left of a snapshot, and it trusts meta.json: an index
+// The library writes and syncs snapshots, checks the checksum of the state when
+// a snapshot is opened, and keeps the newest few. But it never removes what a
+// crash or a full disk left of a snapshot, and it trusts meta.json: an index
 // that a flipped bit changed passes as true. So this package
 //
 //   - removes such remains, at once and at every start;
@@ -58,8 +60,8 @@ type Store struct {
 
 var _ raft.SnapshotStore = (*Store)(nil)
 
-// Open opens the snapshots in the directory dir and creates it if necessary. The newest retain snapshots are kept.
-// logger may be nil.
+// Open opens the snapshots in the directory dir and creates it if necessary.
+// The newest retain snapshots are kept. logger may be nil.
 func Open(dir string, retain int, logger *slog.Logger) (*Store, error) {
 	if logger == nil {
 		logger = slog.Default()
@@ -79,12 +81,14 @@ func Open(dir string, retain int, logger *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// SetAside returns why snapshots were set aside by Open, one error for each. If the log does not reach back to the
-// newest of the others, this is why the server cannot start.
+// SetAside returns why snapshots were set aside by Open, one error for each. If
+// the log does not reach back to the newest of the others, this is why the
+// server cannot start.
 func (s *Store) SetAside() []error { return s.damaged }
 
-// Continues returns an error if the log does not continue where the newest usable snapshot ends. Then entries are
-// missing, and raft, which does not check, would panic during its start. Continues reads that snapshot once.
+// Continues returns an error if the log does not continue where the newest
+// usable snapshot ends. Then entries are missing, and raft, which does not
+// check, would panic during its start. Continues reads that snapshot once.
 func (s *Store) Continues(log raft.LogStore) error {
 	index, damaged, err := s.newest()
 	if err != nil {
@@ -107,8 +111,9 @@ func (s *Store) Continues(log raft.LogStore) error {
 	return nil
 }
 
-// Overtake empties a log that ends before the newest usable snapshot that Continues found. A server received or
-// restored that snapshot and crashed before raft emptied the log. Raft does not catch up on that, and then nothing
+// Overtake empties a log that ends before the newest usable snapshot that
+// Continues found. A server received or restored that snapshot and crashed
+// before raft emptied the log. Raft does not catch up on that, and then nothing
 // could be appended: entries after the snapshot do not continue such a log.
 func (s *Store) Overtake(log raft.LogStore) error {
 	first, err1 := log.FirstIndex()
@@ -120,8 +125,8 @@ func (s *Store) Overtake(log raft.LogStore) error {
 	return log.DeleteRange(first, last)
 }
 
-// FirstLine returns the first line of the state of the newest usable snapshot that Continues found, "" if there is
-// none.
+// FirstLine returns the first line of the state of the newest usable snapshot
+// that Continues found, "" if there is none.
 func (s *Store) FirstLine() string { return s.first }
 
 // because lists the damage for the one line that an operator gets.
@@ -133,8 +138,8 @@ func because(damaged []error) string {
 	return out
 }
 
-// newest returns the index of the newest snapshot whose state is intact, 0 if none exists, and what is wrong with
-// newer ones.
+// newest returns the index of the newest snapshot whose state is intact, 0 if
+// none exists, and what is wrong with newer ones.
 func (s *Store) newest() (index uint64, damaged []error, err error) {
 	all, err := s.List()
 	if err != nil {
@@ -197,7 +202,8 @@ func (s *Store) setAside(id string) error {
 
 var errNewer = errors.New("the format is newer than this build")
 
-// check returns an error if a finished snapshot's meta.json is not the one that was written.
+// check returns an error if a finished snapshot's meta.json is not the one that
+// was written.
 func check(path string) error {
 	b, err := os.ReadFile(filepath.Join(path, metaName))
 	if err != nil {
@@ -232,8 +238,8 @@ func (s *Store) Create(version raft.SnapshotVersion, index, term uint64, c raft.
 	}
 	inner, err := s.FileSnapshotStore.Create(version, index, term, c, cIndex, t)
 	if err != nil {
-		// Without a sink the name of the remains is unknown. Raft takes one snapshot at a time, so no other is under
-		// way.
+		// Without a sink the name of the remains is unknown. Raft takes one
+		// snapshot at a time, so no other is under way.
 		s.removeTemporary("*")
 		return nil, s.failed("begin a snapshot in", err)
 	}
@@ -288,8 +294,8 @@ func (k *sink) Close() error {
 	return failpoint.Hit("consensus/snapshot-sealed")
 }
 
-// seal writes the checksum of the finished meta.json. Without it the next start would set the snapshot aside. Raft
-// drops log entries only after this.
+// seal writes the checksum of the finished meta.json. Without it the next start
+// would set the snapshot aside. Raft drops log entries only after this.
 func (k *sink) seal() error {
 	dir := filepath.Join(k.store.dir, snapshotsDir, k.ID())
 	b, err := os.ReadFile(filepath.Join(dir, metaName))
@@ -311,8 +317,8 @@ func (k *sink) seal() error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Cancel drops the snapshot and its files. The library tries to write the rest first, and keeps everything if the
-// disk is full.
+// Cancel drops the snapshot and its files. The library tries to write the rest
+// first, and keeps everything if the disk is full.
 func (k *sink) Cancel() error {
 	err := k.SnapshotSink.Cancel()
 	k.giveUp()
@@ -322,8 +328,9 @@ func (k *sink) Cancel() error {
 	return nil
 }
 
-// giveUp frees the space of an unfinished snapshot. If writing the rest fails, the library does not close the file,
-// and its space is not free until the garbage collector closes it.
+// giveUp frees the space of an unfinished snapshot. If writing the rest fails,
+// the library does not close the file, and its space is not free until the
+// garbage collector closes it.
 func (k *sink) giveUp() {
 	k.store.removeTemporary(k.ID())
 	k.SnapshotSink = &discarded{k.ID()}
@@ -340,7 +347,8 @@ func (d *discarded) Write([]byte) (int, error) { return 0, errDiscarded }
 func (d *discarded) Close() error              { return errDiscarded }
 func (d *discarded) Cancel() error             { return nil }
 
-// isIOError reports whether the operating system returned an error other than "no such file".
+// isIOError reports whether the operating system returned an error other than
+// "no such file".
 func isIOError(err error) bool {
 	n, ok := errors.AsType[syscall.Errno](err)
 	return ok && n != syscall.ENOENT

@@ -8,20 +8,21 @@ import (
 	"berth/internal/fit"
 )
 
-// Blocked holds evaluations that wait for capacity and knows which of them a change can help. It is plain data, used
-// by one goroutine at a time.
+// Blocked holds evaluations that wait for capacity and knows which of them a
+// change can help. It is plain data, used by one goroutine at a time.
 type Blocked struct {
 	evals map[berth.EvalID]*berth.Eval // evaluations that any node can help
 	freed freed[string]                // by node class
-	// due is when to retry evaluations for which it is not known what would help. Their plans were refused, so there
-	// may be capacity already.
+	// due is when to retry evaluations for which it is not known what would
+	// help. Their plans were refused, so there may be capacity already.
 	due map[berth.EvalID]time.Time
 	on  onNodes
 }
 
-// onNodes holds the evaluations that each wait for one node: the missing instances of jobs that run on every node.
-// Capacity elsewhere does not help them. There can be as many as nodes, so a change on one node looks only at that
-// node's evaluations.
+// onNodes holds the evaluations that each wait for one node: the missing
+// instances of jobs that run on every node. Capacity elsewhere does not help
+// them. There can be as many as nodes, so a change on one node looks only at
+// that node's evaluations.
 type onNodes struct {
 	evals  map[berth.EvalID]*berth.Eval
 	byNode map[berth.NodeID]map[berth.EvalID]*berth.Eval
@@ -96,9 +97,10 @@ func NewBlocked() *Blocked {
 	}
 }
 
-// Add makes an evaluation wait. It returns false and does not keep the evaluation if what it waits for has happened
-// since the state it was decided on. An evaluation for which it is not known what would help is due at the given time
-// at the latest.
+// Add makes an evaluation wait. It returns false and does not keep the
+// evaluation if what it waits for has happened since the state it was decided
+// on. An evaluation for which it is not known what would help is due at the
+// given time at the latest.
 func (b *Blocked) Add(e *berth.Eval, again time.Time) bool {
 	b.Remove(e.ID)
 	if b.missedSomething(e) {
@@ -139,14 +141,15 @@ func (b *Blocked) missedSomething(e *berth.Eval) bool {
 	return false
 }
 
-// missedSince reports whether the evaluation waits for a node and something that helps it happened there after the
-// given index.
+// missedSince reports whether the evaluation waits for a node and something
+// that helps it happened there after the given index.
 func (b *Blocked) missedSince(id berth.EvalID, index uint64) bool {
 	e := b.on.evals[id]
 	return e != nil && b.on.missed(e, index)
 }
 
-// missed reports whether something that helps an evaluation happened on its node after the given index.
+// missed reports whether something that helps an evaluation happened on its
+// node after the given index.
 func (o *onNodes) missed(e *berth.Eval, index uint64) bool {
 	if sure, all := o.freed.since(index); sure {
 		return all
@@ -160,8 +163,9 @@ func helpsOn(e *berth.Eval, r Capacity) bool {
 	return e.Missed == nil || e.Missed.Escaped || lacking(e.Missed)&r != 0
 }
 
-// helps reports whether capacity of kinds r on a node of the class can help an evaluation. It cannot if the
-// evaluation saw nodes of that class and none was feasible, or if there was enough capacity of those kinds already.
+// helps reports whether capacity of kinds r on a node of the class can help an
+// evaluation. It cannot if the evaluation saw nodes of that class and none was
+// feasible, or if there was enough capacity of those kinds already.
 func helps(e *berth.Eval, class string, r Capacity) bool {
 	if e.Type != berth.TypeStream { // pools matter only to stream jobs
 		if r &^= CapacityPool; r == 0 {
@@ -188,8 +192,8 @@ func (b *Blocked) Remove(id berth.EvalID) {
 	}
 }
 
-// Freed records that a node of the class got capacity at an index. It removes and returns the evaluations that this
-// can help.
+// Freed records that a node of the class got capacity at an index. It removes
+// and returns the evaluations that this can help.
 func (b *Blocked) Freed(class string, r Capacity, index uint64) (out []*berth.Eval) {
 	b.freed.note(class, r, index)
 	for _, e := range b.evals {
@@ -201,9 +205,10 @@ func (b *Blocked) Freed(class string, r Capacity, index uint64) (out []*berth.Ev
 	return out
 }
 
-// FreedOn records that a node got capacity at an index. It removes and returns the evaluations that wait for that
-// node and that this can help. Nothing else wakes evaluations that wait for one node, so it must be called in
-// clusters with jobs that run on every node.
+// FreedOn records that a node got capacity at an index. It removes and returns
+// the evaluations that wait for that node and that this can help. Nothing else
+// wakes evaluations that wait for one node, so it must be called in clusters
+// with jobs that run on every node.
 func (b *Blocked) FreedOn(node berth.NodeID, r Capacity, index uint64) (out []*berth.Eval) {
 	b.on.freed.note(node, r, index)
 	for _, e := range b.on.byNode[node] {
@@ -217,7 +222,8 @@ func (b *Blocked) FreedOn(node berth.NodeID, r Capacity, index uint64) (out []*b
 	return out
 }
 
-// FreedAll records that there may be capacity anywhere. It removes and returns all evaluations that wait.
+// FreedAll records that there may be capacity anywhere. It removes and returns
+// all evaluations that wait.
 func (b *Blocked) FreedAll(index uint64) (out []*berth.Eval) {
 	b.freed.everywhere(index)
 	b.on.freed.everywhere(index)
@@ -232,8 +238,8 @@ func (b *Blocked) FreedAll(index uint64) (out []*berth.Eval) {
 	return out
 }
 
-// Due removes and returns the evaluations whose time has come. again is when the next one is due, zero if there is
-// none.
+// Due removes and returns the evaluations whose time has come. again is when
+// the next one is due, zero if there is none.
 func (b *Blocked) Due(now time.Time) (out []*berth.Eval, again time.Time) {
 	for id, at := range b.due {
 		switch {

@@ -1,7 +1,8 @@
-// Package broker holds the evaluations that wait: for a worker, for a time, or for capacity in the cluster. It is
-// built from the state when a term begins and follows the commits from there, so it holds exactly the evaluations
-// that are open in the state. Workers take evaluations from it and report the outcome. It ends those that cannot be
-// delivered itself.
+// Package broker holds the evaluations that wait: for a worker, for a time, or
+// for capacity in the cluster. It is built from the state when a term begins
+// and follows the commits from there, so it holds exactly the evaluations that
+// are open in the state. Workers take evaluations from it and report the
+// outcome. It ends those that cannot be delivered itself.
 package broker
 
 import (
@@ -18,7 +19,8 @@ import (
 	"berth/internal/state"
 )
 
-// Broker holds the evaluations of one term. Its other methods have no effect unless Run is running.
+// Broker holds the evaluations of one term. Its other methods have no effect
+// unless Run is running.
 type Broker struct {
 	Logger *slog.Logger // may be set before Run; slog.Default() if not
 
@@ -39,8 +41,9 @@ type Broker struct {
 	// unready is the newest index at which a node stopped taking allocations.
 	unready uint64
 
-	// OnEnd, if set before Run, is called once for each evaluation that ended. The broker is locked during the call,
-	// so it must be quick and must not call back.
+	// OnEnd, if set before Run, is called once for each evaluation that ended.
+	// The broker is locked during the call, so it must be quick and must not
+	// call back.
 	OnEnd func(Ended)
 }
 
@@ -160,8 +163,9 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 	return at
 }
 
-// take processes one change of the state. before is the index of the state before the change. If a node got capacity
-// by it, take returns the node and the kinds of capacity.
+// take processes one change of the state. before is the index of the state
+// before the change. If a node got capacity by it, take returns the node and
+// the kinds of capacity.
 func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now time.Time) (on *berth.Node, freed Capacity) {
 	switch c.Table {
 	case state.SchedulerConfigs:
@@ -206,8 +210,9 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 	return nil, 0
 }
 
-// sameForScheduling reports whether everything that placement looks at is the same for both versions of a node: its
-// class, its own attributes, its capacity and its ports.
+// sameForScheduling reports whether everything that placement looks at is the
+// same for both versions of a node: its class, its own attributes, its capacity
+// and its ports.
 func sameForScheduling(a, b *berth.Node) bool {
 	return a.Class == b.Class && a.Name == b.Name &&
 		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) && maps.Equal(a.HostNetworks, b.HostNetworks) &&
@@ -222,8 +227,9 @@ func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
 	if berth.PerNode(e.Type) && decided(old, e) {
 		b.queue.Drop(e.ID)
 		b.waitOn(s) // the same commit may have left some to it
-		// Other evaluations of its job that wait for one node were left to this one. What happened after the state
-		// that it was decided on is theirs again.
+		// Other evaluations of its job that wait for one node were left to this
+		// one. What happened after the state that it was decided on is theirs
+		// again.
 		for x := range s.OpenEvalsOf(e.Key(), berth.EvalBlocked) {
 			if x.ID != e.ID && b.blocked.missedSince(x.ID, e.SnapshotIndex) {
 				b.blocked.Remove(x.ID)
@@ -243,8 +249,9 @@ func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
 	}
 }
 
-// decided reports whether a worker has just decided an evaluation, which changes its timeline. Whether the worker
-// still holds it proves nothing: it can be done before the commit of its plan arrives here. old is nil if the
+// decided reports whether a worker has just decided an evaluation, which
+// changes its timeline. Whether the worker still holds it proves nothing: it
+// can be done before the commit of its plan arrives here. old is nil if the
 // evaluation is new.
 func decided(old, e *berth.Eval) bool {
 	return e.Status == berth.EvalComplete || e.Status == berth.EvalBlocked && old != nil && old.Timeline != e.Timeline
@@ -264,7 +271,8 @@ func (b *Broker) tick(now time.Time) (again time.Time) {
 	return again
 }
 
-// waitOn puts evaluations that wait for a node, and need not be looked at, back among the blocked. b.mu is held.
+// waitOn puts evaluations that wait for a node, and need not be looked at, back
+// among the blocked. b.mu is held.
 func (b *Broker) waitOn(s *state.Snapshot) {
 	for _, e := range b.queue.Waiters() {
 		if _, again := b.queue.Quasi(e.ID); again {
@@ -280,8 +288,9 @@ func (b *Broker) waitOn(s *state.Snapshot) {
 	}
 }
 
-// reap ends the evaluations that newer ones superseded and those that could not be delivered. It does not wait for
-// the commit; the result comes back with the commits.
+// reap ends the evaluations that newer ones superseded and those that could not
+// be delivered. It does not wait for the commit; the result comes back with the
+// commits.
 func (b *Broker) reap() error {
 	b.mu.Lock()
 	dropped, failed := b.queue.Dropped(), b.queue.Failed()
@@ -319,8 +328,8 @@ func (b *Broker) reap() error {
 // ErrClosed is returned when the term is over.
 var ErrClosed = errors.New("the evaluation broker's term is over")
 
-// Next waits for evaluations of the given types and delivers at most `most` of them. It returns none if ctx has
-// ended.
+// Next waits for evaluations of the given types and delivers at most `most` of
+// them. It returns none if ctx has ended.
 func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -360,14 +369,16 @@ func (b *Broker) wakeRun() {
 	}
 }
 
-// Holds reports whether the worker that got this token still holds the evaluation.
+// Holds reports whether the worker that got this token still holds the
+// evaluation.
 func (b *Broker) Holds(id berth.EvalID, token berth.Token) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.queue.Holds(id, token)
 }
 
-// Extend restarts the time limit of a delivery. applying states whether the worker's plan is being applied.
+// Extend restarts the time limit of a delivery. applying states whether the
+// worker's plan is being applied.
 func (b *Broker) Extend(id berth.EvalID, token berth.Token, applying bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

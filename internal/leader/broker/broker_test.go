@@ -99,8 +99,8 @@ func ends(n int, change ...func(*state.ApplyPlan)) state.Command {
 	return c
 }
 
-// blocks makes a plan leave a blocked evaluation that could use capacity on nodes of the class, decided on the given
-// state.
+// blocks makes a plan leave a blocked evaluation that could use capacity on
+// nodes of the class, decided on the given state.
 func blocks(eval int, class string, on uint64) func(*state.ApplyPlan) {
 	return func(c *state.ApplyPlan) {
 		c.End.Failed = map[string]*berth.AllocMetric{"g": {NodesExhausted: 1}}
@@ -158,7 +158,8 @@ func TestSilentWorker(t *testing.T) {
 	})
 }
 
-// An evaluation that three workers gave back has failed. A follow-up tries again a minute later.
+// An evaluation that three workers gave back has failed. A follow-up tries
+// again a minute later.
 func TestDeliveryLimit(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(register(t, "web", 1))
@@ -192,7 +193,8 @@ func TestDeliveryLimit(t *testing.T) {
 	})
 }
 
-// A job that is registered repeatedly has one evaluation to do; the others are cancelled with the reason.
+// A job that is registered repeatedly has one evaluation to do; the others are
+// cancelled with the reason.
 func TestSuperseded(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(register(t, "web", 1))
@@ -268,7 +270,8 @@ func TestCapacityUnblocks(t *testing.T) {
 	})
 }
 
-// An allocation that ends wakes evaluations that wait for its capacity; one that was only told to stop does not yet.
+// An allocation that ends wakes evaluations that wait for its capacity; one
+// that was only told to stop does not yet.
 func TestEndedAllocationUnblocks(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), register(t, "web", 1))
@@ -315,7 +318,8 @@ func TestMissedUnblock(t *testing.T) {
 	})
 }
 
-// A job has one blocked evaluation: that of a later decision replaces the earlier one.
+// A job has one blocked evaluation: that of a later decision replaces the
+// earlier one.
 func TestOneBlockedOfAJob(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), register(t, "web", 1))
@@ -338,7 +342,8 @@ func TestOneBlockedOfAJob(t *testing.T) {
 	})
 }
 
-// An evaluation whose plans were refused too often is tried again even if nothing changed.
+// An evaluation whose plans were refused too often is tried again even if
+// nothing changed.
 func TestRefusedTooOftenIsTriedAgain(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), register(t, "web", 1))
@@ -378,7 +383,8 @@ func TestBuiltFromTheState(t *testing.T) {
 	}, open...)
 }
 
-// Callers that wait are told when the term ends, and callers that have gone get nothing.
+// Callers that wait are told when the term ends, and callers that have gone get
+// nothing.
 func TestWaiting(t *testing.T) {
 	var late *term
 	inTerm(t, func(b *term) {

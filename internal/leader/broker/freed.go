@@ -1,7 +1,8 @@
 package broker
 
-// freed remembers for each K when it last got capacity of each kind. An evaluation that was decided on an older state
-// missed that and does not wait at all.
+// freed remembers for each K when it last got capacity of each kind. An
+// evaluation that was decided on an older state missed that and does not wait
+// at all.
 type freed[K comparable] struct {
 	at    map[K]*capacityAt
 	most  int    // entries in at
@@ -12,7 +13,8 @@ type freed[K comparable] struct {
 // capacityAt holds the newest index at which capacity of each kind came free.
 type capacityAt [capacityKinds]uint64
 
-// The number of classes and nodes that are remembered. Nodes that change make new classes.
+// The number of classes and nodes that are remembered. Nodes that change make
+// new classes.
 const (
 	classesKept = 4096
 	nodesKept   = 1 << 16
@@ -45,8 +47,8 @@ func (f *freed[K]) everywhere(index uint64) {
 	f.any, f.floor = max(f.any, index), max(f.floor, index)
 }
 
-// since reports whether capacity came free after an index, if that is sure without a look at each entry: either
-// nowhere, or possibly everywhere.
+// since reports whether capacity came free after an index, if that is sure
+// without a look at each entry: either nowhere, or possibly everywhere.
 func (f *freed[K]) since(index uint64) (sure, all bool) {
 	return f.any <= index || f.floor > index, f.any > index
 }

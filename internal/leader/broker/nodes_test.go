@@ -28,7 +28,8 @@ func TestNodesAreWokenOneByOne(t *testing.T) {
 	})
 }
 
-// everywhere registers a job that runs on every node and lacks capacity on each of n of them.
+// everywhere registers a job that runs on every node and lacks capacity on each
+// of n of them.
 func (b *term) everywhere(n int) {
 	b.t.Helper()
 	end := &state.EvalEnd{Status: berth.EvalComplete}
@@ -48,8 +49,9 @@ func (b *term) everywhere(n int) {
 	}
 }
 
-// Of the evaluations of one job that were woken together only the newest is delivered. The others go on waiting: none
-// is cancelled, and capacity wakes each of them again.
+// Of the evaluations of one job that were woken together only the newest is
+// delivered. The others go on waiting: none is cancelled, and capacity wakes
+// each of them again.
 func TestSupersededWaitersGoOnWaiting(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(3)
@@ -103,8 +105,9 @@ func TestSupersededWaitersGoOnWaiting(t *testing.T) {
 	})
 }
 
-// Capacity that came after the state on which the newest evaluation of a job was decided is not missed by the
-// evaluations that were left to it, because it did not see that capacity.
+// Capacity that came after the state on which the newest evaluation of a job
+// was decided is not missed by the evaluations that were left to it, because it
+// did not see that capacity.
 func TestCapacityThatTheNewestDidNotSee(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		inTerm(t, func(b *term) {
@@ -142,8 +145,9 @@ func TestCapacityThatTheNewestDidNotSee(t *testing.T) {
 	}
 }
 
-// An evaluation that waits for a node is left to another one of its job that is woken after it. If that one did not
-// see the capacity, the first is looked at, even if the worker was done before the broker saw the commit.
+// An evaluation that waits for a node is left to another one of its job that is
+// woken after it. If that one did not see the capacity, the first is looked at,
+// even if the worker was done before the broker saw the commit.
 func TestAckBeforeTheBrokerSeesTheCommit(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)
@@ -180,8 +184,9 @@ func TestAckBeforeTheBrokerSeesTheCommit(t *testing.T) {
 	})
 }
 
-// One commit updates an evaluation that waits for a node and the evaluation whose plan it is. Capacity that the plan
-// did not see is not missed, even if the latter was taken from its worker meanwhile and the former was left to it.
+// One commit updates an evaluation that waits for a node and the evaluation
+// whose plan it is. Capacity that the plan did not see is not missed, even if
+// the latter was taken from its worker meanwhile and the former was left to it.
 func TestCapacityThatAPendingPlanDidNotSee(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)
@@ -212,8 +217,8 @@ func TestCapacityThatAPendingPlanDidNotSee(t *testing.T) {
 	})
 }
 
-// An evaluation that was left to a newer one of its job is looked at after all if that one is cancelled in the same
-// commit.
+// An evaluation that was left to a newer one of its job is looked at after all
+// if that one is cancelled in the same commit.
 func TestTheNewerOneIsCancelledAtOnce(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)
@@ -229,8 +234,9 @@ func TestTheNewerOneIsCancelledAtOnce(t *testing.T) {
 	})
 }
 
-// Several evaluations that wait for nodes get capacity that the newest of their job did not see. Its plan brings them
-// back one after another, and each is then in one place only: ready or blocked.
+// Several evaluations that wait for nodes get capacity that the newest of their
+// job did not see. Its plan brings them back one after another, and each is
+// then in one place only: ready or blocked.
 func TestEachIsInOnePlace(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.everywhere(2)

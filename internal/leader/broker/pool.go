@@ -7,8 +7,9 @@ import (
 	"berth/internal/state"
 )
 
-// released returns the nodes that an exclusive host pool reserved until this change. The pool goes after everything
-// that ran in it, so no freed capacity announces the change.
+// released returns the nodes that an exclusive host pool reserved until this
+// change. The pool goes after everything that ran in it, so no freed capacity
+// announces the change.
 func released(s *state.Snapshot, c *state.Change) (out []*berth.Node) {
 	if c.Table != state.Resources {
 		return nil

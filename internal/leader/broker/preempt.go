@@ -5,12 +5,13 @@ import (
 	"berth/internal/state"
 )
 
-// Evaluations wait because not even preemption made enough capacity. That can change without any capacity coming
-// free: when the allocations that may be preempted change, or what a job waits for instead of preempting, or what it
+// Evaluations wait because not even preemption made enough capacity. That can
+// change without any capacity coming free: when the allocations that may be
+// preempted change, or what a job waits for instead of preempting, or what it
 // may leave where it is. This file covers all three.
 
-// preemptsMore reports whether a configuration lets jobs preempt others that could not before. old is nil if there was
-// none.
+// preemptsMore reports whether a configuration lets jobs preempt others that
+// could not before. old is nil if there was none.
 func preemptsMore(old, now *berth.SchedulerConfig) bool {
 	if old == nil {
 		old = &berth.DefaultSchedulerConfig
@@ -20,9 +21,10 @@ func preemptsMore(old, now *berth.SchedulerConfig) bool {
 		!a.SystemSchedulerEnabled && b.SystemSchedulerEnabled || !a.SysBatchSchedulerEnabled && b.SysBatchSchedulerEnabled
 }
 
-// capacityFreed returns the capacity that a change frees on an allocation that occupied some. It is the allocation's own
-// if it ended or if more jobs may preempt it now. If it was preempted, that of its preemptor is added, which can
-// itself be preempted from then on. a is nil if the allocation was deleted.
+// capacityFreed returns the capacity that a change frees on an allocation that
+// occupied some. It is the allocation's own if it ended or if more jobs may
+// preempt it now. If it was preempted, that of its preemptor is added, which
+// can itself be preempted from then on. a is nil if the allocation was deleted.
 func capacityFreed(s *state.Snapshot, old, a *berth.Alloc) (r Capacity) {
 	switch {
 	case a == nil || !a.Occupies():
@@ -38,9 +40,10 @@ func capacityFreed(s *state.Snapshot, old, a *berth.Alloc) (r Capacity) {
 	return r
 }
 
-// awaitedInVain reports whether jobs wait for allocations to stop on a node, instead of preempting others, while the
-// node has stopped taking new ones. A disconnected node raises evaluations of its own, but not for what is left of a
-// purged job whose name another job has taken.
+// awaitedInVain reports whether jobs wait for allocations to stop on a node,
+// instead of preempting others, while the node has stopped taking new ones. A
+// disconnected node raises evaluations of its own, but not for what is left of
+// a purged job whose name another job has taken.
 func awaitedInVain(s *state.Snapshot, old, n *berth.Node) bool {
 	if !old.Ready() || n.Ready() || s.SchedulerConfig().PreemptionConfig == (berth.PreemptionConfig{}) {
 		return false
@@ -53,9 +56,11 @@ func awaitedInVain(s *state.Snapshot, old, n *berth.Node) bool {
 	return false
 }
 
-// staysUpdated reports whether a node that takes nothing new has changed and holds an allocation of an older job
-// version. That allocation may now be updated in place, which it could not while the node did not meet the
-// constraints of the newest version. Evaluations that wait for capacity wait for this, too.
+// staysUpdated reports whether a node that takes nothing new has changed and
+// holds an allocation of an older job version. That allocation may now be
+// updated in place, which it could not while the node did not meet the
+// constraints of the newest version. Evaluations that wait for capacity wait
+// for this, too.
 func staysUpdated(s *state.Snapshot, old, n *berth.Node) bool {
 	if n.Ready() || sameForScheduling(old, n) {
 		return false
@@ -68,8 +73,8 @@ func staysUpdated(s *state.Snapshot, old, n *berth.Node) bool {
 	return false
 }
 
-// waitsInVain is awaitedInVain for an evaluation that became blocked after the node stopped taking allocations, and
-// was decided before that.
+// waitsInVain is awaitedInVain for an evaluation that became blocked after the
+// node stopped taking allocations, and was decided before that.
 func waitsInVain(s *state.Snapshot, e *berth.Eval) bool {
 	if !e.NodeID.IsZero() || s.SchedulerConfig().PreemptionConfig == (berth.PreemptionConfig{}) {
 		return false

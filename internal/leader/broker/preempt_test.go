@@ -10,7 +10,8 @@ import (
 	"berth/internal/state/statetest"
 )
 
-// Changes that make preemption possible free no allocation's capacity, but wake waiting evaluations all the same.
+// Changes that make preemption possible free no allocation's capacity, but wake
+// waiting evaluations all the same.
 
 // evicts sets whether service jobs may preempt others.
 func evicts(on bool) state.Command {
@@ -22,7 +23,8 @@ func urgent(t *testing.T, id string, priority, eval int, more string) state.Comm
 	return statetest.Register(statetest.Job(t, fmt.Sprintf(text, id, priority, more)), eval)
 }
 
-// runs lets an evaluation place its job's first instance on a node, preempting others if there are any.
+// runs lets an evaluation place its job's first instance on a node, preempting
+// others if there are any.
 func (b *term) runs(eval, node int, over ...berth.AllocID) *berth.Alloc {
 	b.t.Helper()
 	b.next()
@@ -38,7 +40,8 @@ func (b *term) runs(eval, node int, over ...berth.AllocID) *berth.Alloc {
 	return nil
 }
 
-// waits lets an evaluation leave a blocked one that was decided on the newest state.
+// waits lets an evaluation leave a blocked one that was decided on the newest
+// state.
 func (b *term) waits(eval, blocked int, change ...func(*state.ApplyPlan)) {
 	b.t.Helper()
 	b.next()
@@ -53,8 +56,8 @@ func (b *term) wakes(want int) {
 	}
 }
 
-// When an operator enables preemption, all blocked evaluations are looked at. Disabling it, or another change, wakes
-// none.
+// When an operator enables preemption, all blocked evaluations are looked at.
+// Disabling it, or another change, wakes none.
 func TestPreemptionSwitchedOn(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), urgent(t, "web", 50, 1, ""))
@@ -101,7 +104,8 @@ func TestLessUrgentInPlace(t *testing.T) {
 	}
 }
 
-// An allocation whose victims have ended can be preempted itself, with everything that it holds.
+// An allocation whose victims have ended can be preempted itself, with
+// everything that it holds.
 func TestItsVictimsHaveEnded(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), evicts(true), urgent(t, "low", 10, 1, ""))
@@ -126,8 +130,8 @@ func (b *term) wakesAfterEviction(job berth.JobID) {
 	b.do(&state.ApplyPlan{Eval: d.Eval.ID, End: &state.EvalEnd{Status: berth.EvalComplete}})
 }
 
-// A job waits for its own allocations to stop rather than preempt others. If their node becomes ineligible, it need
-// not wait any longer.
+// A job waits for its own allocations to stop rather than preempt others. If
+// their node becomes ineligible, it need not wait any longer.
 func TestFreedCapacityOnAnIneligibleNode(t *testing.T) {
 	inTerm(t, func(b *term) {
 		b.do(node(1), node(2), evicts(true), urgent(t, "web", 50, 1, ""))
@@ -160,8 +164,9 @@ func TestFreedCapacityOnAnIneligibleNode(t *testing.T) {
 	})
 }
 
-// A job could not update an allocation in place because the node did not meet the constraints of the newest version.
-// When the node changes it can, even if the node is ineligible.
+// A job could not update an allocation in place because the node did not meet
+// the constraints of the newest version. When the node changes it can, even if
+// the node is ineligible.
 func TestAnIneligibleNodeMeetsConstraints(t *testing.T) {
 	for _, carried := range []bool{false, true} {
 		inTerm(t, func(b *term) {

@@ -24,9 +24,10 @@ var DefaultLimits = Limits{
 	Deliveries: 3, FollowUpAfter: time.Minute,
 }
 
-// Queue holds evaluations that wait for a worker or for a time. It delivers the most urgent first, those of equal
-// priority oldest first, and never two of one job at once. It is plain data: each call brings the time, and one
-// goroutine at a time may use it.
+// Queue holds evaluations that wait for a worker or for a time. It delivers the
+// most urgent first, those of equal priority oldest first, and never two of one
+// job at once. It is plain data: each call brings the time, and one goroutine
+// at a time may use it.
 type Queue struct {
 	limits  Limits
 	items   map[berth.EvalID]*item
@@ -82,7 +83,8 @@ func NewQueue(l Limits) *Queue {
 	}
 }
 
-// Add puts an evaluation in the queue or updates one that is there. It removes one that has ended.
+// Add puts an evaluation in the queue or updates one that is there. It removes
+// one that has ended.
 func (q *Queue) Add(e *berth.Eval, now time.Time) {
 	it := q.items[e.ID]
 	switch {
@@ -104,8 +106,8 @@ func (q *Queue) Add(e *berth.Eval, now time.Time) {
 	}
 }
 
-// enqueue makes an item wait for a worker. Of several waiting for one job only the newest is of use: it looks at
-// everything.
+// enqueue makes an item wait for a worker. Of several waiting for one job only
+// the newest is of use: it looks at everything.
 func (q *Queue) enqueue(it *item) {
 	s := q.slot(it.eval.Key())
 	if old := s.waiting; old != nil && old != it {
@@ -128,10 +130,12 @@ func (q *Queue) enqueue(it *item) {
 	}
 }
 
-// newer reports whether a looks at everything that b would. An evaluation of a later incarnation of the job does,
-// whenever it was raised; so does one of the same incarnation that was raised later. An evaluation of an earlier
-// incarnation does not see what the later one wants. A pending evaluation is never left to one that waited for
-// capacity: the plan that is being decided now ends the blocked one, and may not have seen what the pending one is
+// newer reports whether a looks at everything that b would. An evaluation of a
+// later incarnation of the job does, whenever it was raised; so does one of the
+// same incarnation that was raised later. An evaluation of an earlier
+// incarnation does not see what the later one wants. A pending evaluation is
+// never left to one that waited for capacity: the plan that is being decided
+// now ends the blocked one, and may not have seen what the pending one is
 // about.
 func newer(a, b *berth.Eval) bool {
 	if blocked := a.Status == berth.EvalBlocked; a.JobUID == b.JobUID && blocked != (b.Status == berth.EvalBlocked) {
@@ -185,7 +189,8 @@ func compareIDs(a, b berth.EvalID) int {
 	return cmp.Compare(x, y)
 }
 
-// Next delivers at most `most` evaluations of the given types, the most urgent first.
+// Next delivers at most `most` evaluations of the given types, the most urgent
+// first.
 func (q *Queue) Next(types []string, most int, now time.Time) (out []berth.Delivery) {
 	for len(out) < most {
 		var best *item
@@ -216,13 +221,15 @@ func (q *Queue) deliver(it *item, now time.Time) berth.Delivery {
 	}
 }
 
-// Holds reports whether the worker that got this token still holds the evaluation.
+// Holds reports whether the worker that got this token still holds the
+// evaluation.
 func (q *Queue) Holds(id berth.EvalID, token berth.Token) bool {
 	it := q.items[id]
 	return it != nil && it.state == itemHeld && it.token == token
 }
 
-// Extend restarts the time limit of a delivery. applying states whether the worker's plan is being applied.
+// Extend restarts the time limit of a delivery. applying states whether the
+// worker's plan is being applied.
 func (q *Queue) Extend(id berth.EvalID, token berth.Token, applying bool, now time.Time) error {
 	if !q.Holds(id, token) {
 		return notHeld(id)
@@ -237,8 +244,9 @@ func notHeld(id berth.EvalID) error {
 	return berth.Errorf(berth.Conflict, "evaluation %s is not outstanding with that token", id)
 }
 
-// Ack ends a delivery: the worker is done with the evaluation, and the next one of its job becomes ready. It succeeds
-// if the evaluation has already left the queue because it ended.
+// Ack ends a delivery: the worker is done with the evaluation, and the next one
+// of its job becomes ready. It succeeds if the evaluation has already left the
+// queue because it ended.
 func (q *Queue) Ack(id berth.EvalID, token berth.Token) error {
 	it := q.items[id]
 	if it == nil {
@@ -258,8 +266,8 @@ func (q *Queue) Drop(id berth.EvalID) {
 	}
 }
 
-// Nack ends a delivery that led to no decision. The evaluation is delivered again after a delay, or fails if that was
-// the last attempt.
+// Nack ends a delivery that led to no decision. The evaluation is delivered
+// again after a delay, or fails if that was the last attempt.
 func (q *Queue) Nack(id berth.EvalID, token berth.Token, now time.Time) error {
 	if !q.Holds(id, token) {
 		return notHeld(id)
@@ -309,7 +317,8 @@ func (q *Queue) remove(it *item) {
 	q.release(it)
 }
 
-// Tick moves the items whose time has come and returns the next such time, zero if none exists.
+// Tick moves the items whose time has come and returns the next such time, zero
+// if none exists.
 func (q *Queue) Tick(now time.Time) (again time.Time) {
 	for q.timers.Len() > 0 {
 		it := q.timers.items[0]
@@ -340,14 +349,16 @@ func (q *Queue) stopTimer(it *item) {
 	}
 }
 
-// Busy reports whether a worker holds an evaluation of the job, or one is about to be delivered.
+// Busy reports whether a worker holds an evaluation of the job, or one is about
+// to be delivered.
 func (q *Queue) Busy(k berth.JobKey) bool {
 	s := q.jobs[k]
 	return s != nil && (s.held != nil || s.waiting != nil)
 }
 
-// Waiters returns, once, the evaluations that waited for one node, became ready, and were superseded by a newer
-// evaluation of their job that looks at every node. That one ends them if it finds capacity. Until then they go on
+// Waiters returns, once, the evaluations that waited for one node, became
+// ready, and were superseded by a newer evaluation of their job that looks at
+// every node. That one ends them if it finds capacity. Until then they go on
 // waiting, because nothing is created in their place.
 func (q *Queue) Waiters() []*berth.Eval {
 	w := q.waiters
@@ -401,13 +412,15 @@ func (q *Queue) Stats() Stats {
 	return s
 }
 
-// Quasi is how far an open evaluation has come; its stored status does not show that.
+// Quasi is how far an open evaluation has come; its stored status does not show
+// that.
 type Quasi struct {
 	Status   string // delayed, scheduling, applying, or "" while it waits
 	Timeline berth.Timeline
 }
 
-// Quasi returns how far an evaluation has come, and false if the queue does not have it.
+// Quasi returns how far an evaluation has come, and false if the queue does not
+// have it.
 func (q *Queue) Quasi(id berth.EvalID) (x Quasi, ok bool) {
 	it := q.items[id]
 	if it == nil {

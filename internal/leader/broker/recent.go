@@ -9,8 +9,9 @@ import (
 // recentKept is the number of ended evaluations that are remembered.
 const recentKept = 4096
 
-// recent remembers when workers acknowledged the evaluations that ended last. That is not stored, because the
-// evaluation was written before. The commit that ends an evaluation and its acknowledgement come in either order.
+// recent remembers when workers acknowledged the evaluations that ended last.
+// That is not stored, because the evaluation was written before. The commit
+// that ends an evaluation and its acknowledgement come in either order.
 type recent struct {
 	ended map[berth.EvalID]*ending
 	ring  []berth.EvalID // the oldest is forgotten first
@@ -50,8 +51,9 @@ type Ended struct {
 	Acked int64 // when its worker acknowledged it, ns since 1970; 0 if none did
 }
 
-// end records that the commit that ends an evaluation was seen, and ack that its worker is done. The second of the
-// two returns the evaluation and true, once. An end that no worker brought about is returned by end at once.
+// end records that the commit that ends an evaluation was seen, and ack that
+// its worker is done. The second of the two returns the evaluation and true,
+// once. An end that no worker brought about is returned by end at once.
 func (r *recent) end(e *berth.Eval) (Ended, bool) {
 	x := r.of(e.ID)
 	if x.eval != nil {
@@ -73,16 +75,18 @@ func (r *recent) ack(id berth.EvalID, now time.Time) (Ended, bool) {
 	return Ended{x.eval, x.acked}, tell
 }
 
-// open forgets what was recorded of an evaluation that is delivered to a worker. One that was blocked again was
-// acknowledged then, and will be acknowledged again.
+// open forgets what was recorded of an evaluation that is delivered to a
+// worker. One that was blocked again was acknowledged then, and will be
+// acknowledged again.
 func (r *recent) open(id berth.EvalID) {
 	if x := r.ended[id]; x != nil {
 		*x = ending{}
 	}
 }
 
-// Acked returns when the worker of an ended evaluation acknowledged it, ns since 1970. It is 0 if that is not known:
-// it was long ago, in another term, or no worker had it.
+// Acked returns when the worker of an ended evaluation acknowledged it, ns
+// since 1970. It is 0 if that is not known: it was long ago, in another term,
+// or no worker had it.
 func (b *Broker) Acked(id berth.EvalID) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"berth/internal/state"
 )
 
-// The broker remembers for a while when a worker acknowledged an evaluation, which is not in its row. Each evaluation
-// is reported once: at the later of its commit and its acknowledgement, or when it ended without a worker.
+// The broker remembers for a while when a worker acknowledged an evaluation,
+// which is not in its row. Each evaluation is reported once: at the later of
+// its commit and its acknowledgement, or when it ended without a worker.
 func TestAcknowledgedIsRemembered(t *testing.T) {
 	inTerm(t, func(b *term) {
 		applied := func(c *state.ApplyPlan) { c.End.Timeline = berth.Timeline{Applied: 1, Deliveries: 1} }

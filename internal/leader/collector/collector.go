@@ -1,7 +1,9 @@
-// Package collector keeps the state from growing forever. When there is something to delete it raises core
-// evaluations, which are as durable and as visible as any other, and works on them. Package schedule decides what is
-// deleted, and the state checks each deletion again when the command is applied. Deletions go in small commands, each
-// waited for, so that others are not held up.
+// Package collector keeps the state from growing forever. When there is
+// something to delete it raises core evaluations, which are as durable and as
+// visible as any other, and works on them. Package schedule decides what is
+// deleted, and the state checks each deletion again when the command is
+// applied. Deletions go in small commands, each waited for, so that others are
+// not held up.
 package collector
 
 import (
@@ -24,8 +26,8 @@ type Options struct {
 // DefaultOptions are a server's options.
 var DefaultOptions = Options{5 * time.Minute, schedule.DefaultAges}
 
-// Timer is the controller that raises core evaluations. It looks for old rows once per interval, on a snapshot, which
-// blocks nobody.
+// Timer is the controller that raises core evaluations. It looks for old rows
+// once per interval, on a snapshot, which blocks nobody.
 type Timer struct {
 	opts   Options
 	chance *rand.ChaCha8
@@ -67,8 +69,8 @@ type Planner interface {
 	Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error)
 }
 
-// Worker works on the core evaluations of one term. Scheduling workers do not, because a large collection takes a
-// while and jobs must not wait for it.
+// Worker works on the core evaluations of one term. Scheduling workers do not,
+// because a large collection takes a while and jobs must not wait for it.
 type Worker struct {
 	Logger *slog.Logger // may be set before Run; slog.Default() if not
 
@@ -111,9 +113,11 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 const (
-	// mostRows bounds the rows chosen from one snapshot, and so the memory that they take.
+	// mostRows bounds the rows chosen from one snapshot, and so the memory that
+	// they take.
 	mostRows = 50_000
-	// refusals is how many refused deletions a collection survives. After each it looks at a newer state.
+	// refusals is how many refused deletions a collection survives. After each
+	// it looks at a newer state.
 	refusals = 3
 )
 
@@ -154,8 +158,8 @@ func (w *Worker) collect(ctx context.Context, d *berth.Delivery) error {
 	return pending.Wait(ctx)
 }
 
-// delete proposes one command after the other. It returns false as soon as one is refused, because something came to
-// need one of its rows.
+// delete proposes one command after the other. It returns false as soon as one
+// is refused, because something came to need one of its rows.
 func (w *Worker) delete(ctx context.Context, d *berth.Delivery, cmds []*state.DeleteRows, done *schedule.Tally) (whole bool, err error) {
 	for _, c := range cmds {
 		if err := w.queue.Extend(d.Eval.ID, d.Token, true); err != nil {

@@ -1,10 +1,12 @@
-// Package deploy brings deployments to their ends. It asks for the next step when the health of a deployment's
-// allocations changed, promotes canaries where the job says so, and fails deployments that miss their deadlines. It
-// places and stops nothing itself: the scheduler decides what a step is and records when it was made, and the agents
-// decide what is healthy.
+// Package deploy brings deployments to their ends. It asks for the next step
+// when the health of a deployment's allocations changed, promotes canaries
+// where the job says so, and fails deployments that miss their deadlines. It
+// places and stops nothing itself: the scheduler decides what a step is and
+// records when it was made, and the agents decide what is healthy.
 //
-// One controller watches all deployments. Everything it remembers can be derived from the state, which holds every
-// deadline, so a new leader continues where the last one stopped. A step costs what changed: it looks at the
+// One controller watches all deployments. Everything it remembers can be
+// derived from the state, which holds every deadline, so a new leader continues
+// where the last one stopped. A step costs what changed: it looks at the
 // deployments that changed since the last one and at those whose time has come.
 package deploy
 
@@ -19,17 +21,19 @@ import (
 )
 
 const (
-	// pace is the shortest time between two steps of one deployment, so that health changes in between are handled
-	// together.
+	// pace is the shortest time between two steps of one deployment, so that
+	// health changes in between are handled together.
 	pace = 250 * time.Millisecond
-	// retry is when a deployment is looked at again after a command about it, in case that was refused.
+	// retry is when a deployment is looked at again after a command about it,
+	// in case that was refused.
 	retry = time.Second
 	// recheck is how long a deployment without changes is not looked at.
 	recheck = 5 * time.Minute
-	// patience is how long a scheduler has to cancel a deployment that its job no longer needs.
+	// patience is how long a scheduler has to cancel a deployment that its job
+	// no longer needs.
 	patience = time.Minute
-	// grace is added to an allocation's healthy deadline, because its agent starts counting when it first sees the
-	// allocation.
+	// grace is added to an allocation's healthy deadline, because its agent
+	// starts counting when it first sees the allocation.
 	grace = time.Minute
 )
 
@@ -142,7 +146,8 @@ func obsolete(j *berth.Job, d *berth.Deployment) string {
 	return ""
 }
 
-// abandoned cancels a deployment that its job no longer needs, if the scheduler has not done so in time.
+// abandoned cancels a deployment that its job no longer needs, if the scheduler
+// has not done so in time.
 func (l *look) abandoned(w *watch, d *berth.Deployment, why string) {
 	if w.obsoleteSince.IsZero() {
 		w.obsoleteSince = l.now
@@ -154,8 +159,8 @@ func (l *look) abandoned(w *watch, d *berth.Deployment, why string) {
 	l.propose(&state.SetDeploymentStatus{ID: d.ID, Status: berth.DeploymentCancelled, Description: why, Now: l.now.UnixNano()})
 }
 
-// fails fails a deployment if a group missed its progress deadline, or if a group without a deadline has an unhealthy
-// allocation.
+// fails fails a deployment if a group missed its progress deadline, or if a
+// group without a deadline has an unhealthy allocation.
 func (l *look) fails(d *berth.Deployment, j *berth.Job) bool {
 	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
 		s, why := d.TaskGroups[name], ""
@@ -178,8 +183,8 @@ func (l *look) fails(d *berth.Deployment, j *berth.Job) bool {
 	return false
 }
 
-// progressBy is when a group must have made progress. The next batch of a system job begins after the stagger time,
-// however the batch before it fares.
+// progressBy is when a group must have made progress. The next batch of a
+// system job begins after the stagger time, however the batch before it fares.
 func progressBy(j *berth.Job, group string, s *berth.DeploymentState) time.Time {
 	if g := j.Group(group); j.PerNode() && s.Past() && g != nil && g.Update != nil {
 		return s.RequireProgressBy.Add(g.Update.Stagger)
@@ -187,14 +192,15 @@ func progressBy(j *berth.Job, group string, s *berth.DeploymentState) time.Time 
 	return s.RequireProgressBy
 }
 
-// ready reports whether all canaries of a group are healthy and wait for their promotion. There is no deadline for
-// that.
+// ready reports whether all canaries of a group are healthy and wait for their
+// promotion. There is no deadline for that.
 func (l *look) ready(d *berth.Deployment, group string) bool {
 	s := d.TaskGroups[group]
 	return !s.Past() && s.HealthyAllocs >= s.DesiredCanaries && l.HealthyCanaries(d, group) >= s.DesiredCanaries
 }
 
-// complete reports whether all instances of a group belong to the deployment and are healthy.
+// complete reports whether all instances of a group belong to the deployment
+// and are healthy.
 func (l *look) complete(d *berth.Deployment, group string) bool {
 	s := d.TaskGroups[group]
 	if !s.Past() || s.HealthyAllocs < s.DesiredTotal { // the counts include ended allocations
@@ -220,7 +226,8 @@ func (l *look) takesAllocs(id berth.NodeID) bool {
 	return n != nil && n.Ready()
 }
 
-// promotes promotes the groups with auto-promotion, once all canaries of all of them are healthy.
+// promotes promotes the groups with auto-promotion, once all canaries of all of
+// them are healthy.
 func (l *look) promotes(d *berth.Deployment) bool {
 	var groups []string
 	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
@@ -253,8 +260,9 @@ func (l *look) step(w *watch, d *berth.Deployment) {
 	l.wake(l.now.Add(retry))
 }
 
-// markSilent marks allocations as unhealthy that have reported no health for too long: their agents would have, had they
-// been able to. It also finds allocations that will never report.
+// markSilent marks allocations as unhealthy that have reported no health for
+// too long: their agents would have, had they been able to. It also finds
+// allocations that will never report.
 func (l *look) markSilent(w *watch, d *berth.Deployment, j *berth.Job) {
 	if w.nextSearch.IsZero() {
 		w.nextSearch = time.Unix(0, d.CreateTime).Add(longest(j))
@@ -289,9 +297,11 @@ func (l *look) markSilent(w *watch, d *berth.Deployment, j *berth.Job) {
 	}
 }
 
-// failedForGood reports whether an allocation holds up a deployment that has no progress deadline to end it. Such an
-// allocation failed for good, though it may have been healthy before, and nothing will replace it. For a system job
-// it can also be one of an earlier version; for a service the rollout replaces those.
+// failedForGood reports whether an allocation holds up a deployment that has no
+// progress deadline to end it. Such an allocation failed for good, though it
+// may have been healthy before, and nothing will replace it. For a system job
+// it can also be one of an earlier version; for a service the rollout replaces
+// those.
 func (l *look) failedForGood(d *berth.Deployment, j *berth.Job, a *berth.Alloc) bool {
 	s, g := d.TaskGroups[a.Group.Name], j.Group(a.Group.Name)
 	switch {
@@ -310,7 +320,8 @@ func (l *look) failedForGood(d *berth.Deployment, j *berth.Job, a *berth.Alloc) 
 	return true
 }
 
-// longest is how long an allocation of any group of a job may go without a health report.
+// longest is how long an allocation of any group of a job may go without a
+// health report.
 func longest(j *berth.Job) time.Duration {
 	var d time.Duration
 	for _, g := range j.TaskGroups {

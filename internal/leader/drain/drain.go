@@ -1,10 +1,12 @@
-// Package drain empties nodes that an operator wants to free. It decides which allocations leave next and when a node
-// is done. The scheduler finds their new nodes; the agents start and stop them.
+// Package drain empties nodes that an operator wants to free. It decides which
+// allocations leave next and when a node is done. The scheduler finds their new
+// nodes; the agents start and stop them.
 //
-// Services leave by their group's migrate block: at most max_parallel at a time over all nodes, and the next ones
-// when the replacements are healthy. Batch allocations run on until the drain's deadline, and system jobs leave when
-// all others have left. At the deadline everything leaves. A node is done when its agent has confirmed the end of
-// every allocation.
+// Services leave by their group's migrate block: at most max_parallel at a time
+// over all nodes, and the next ones when the replacements are healthy. Batch
+// allocations run on until the drain's deadline, and system jobs leave when all
+// others have left. At the deadline everything leaves. A node is done when its
+// agent has confirmed the end of every allocation.
 package drain
 
 import (
@@ -18,8 +20,9 @@ import (
 	"berth/internal/state"
 )
 
-// Controller drives the drains of one term. All decisions follow from the snapshot. It keeps only what it found last,
-// so that the cost of a step grows with what changed.
+// Controller drives the drains of one term. All decisions follow from the
+// snapshot. It keeps only what it found last, so that the cost of a step grows
+// with what changed.
 type Controller struct {
 	chance *rand.ChaCha8
 	nodes  map[berth.NodeID]*node
@@ -49,7 +52,8 @@ type node struct {
 	*berth.Node
 	touched uint64 // index of the last change of an allocation on it
 	forced  bool
-	// moves are the allocations of services on the node, which leave by their migrate block.
+	// moves are the allocations of services on the node, which leave by their
+	// migrate block.
 	moves  map[incarnation][]*berth.Alloc
 	system []*berth.Alloc // of system jobs
 	left   int            // number of other allocations that keep it from being done
@@ -138,7 +142,8 @@ func (s *step) wake(at time.Time) {
 	}
 }
 
-// forget drops nodes that are no longer draining. The jobs that had allocations there are judged again.
+// forget drops nodes that are no longer draining. The jobs that had allocations
+// there are judged again.
 func (s *step) forget(draining []*node) {
 	there := make(map[*node]bool, len(draining))
 	for _, d := range draining {
@@ -157,7 +162,8 @@ func (s *step) forget(draining []*node) {
 	}
 }
 
-// look finds out what is on a draining node, the nth, unless nothing happened there since the last look.
+// look finds out what is on a draining node, the nth, unless nothing happened
+// there since the last look.
 func (s *step) look(n *berth.Node, nth int) *node {
 	touched, forced := s.snap.Usage(n.Number).Touched, n.DrainStrategy.Forced(s.now)
 	if !forced {
@@ -227,7 +233,8 @@ func (s *step) visit(d *node) {
 	}
 }
 
-// visitOne decides about one allocation that is not of a system job, or leaves the decision to judge.
+// visitOne decides about one allocation that is not of a system job, or leaves
+// the decision to judge.
 func (s *step) visitOne(d *node, a *berth.Alloc) {
 	in := incarnation{a.Key(), a.Job.UID}
 	known := s.c.jobs[in]
@@ -248,7 +255,8 @@ func (s *step) visitOne(d *node, a *berth.Alloc) {
 	}
 }
 
-// settle lets system jobs leave a node once everything else has left, and marks a node without allocations as done.
+// settle lets system jobs leave a node once everything else has left, and marks
+// a node without allocations as done.
 func (s *step) settle(d *node) {
 	left := d.left
 	if l := s.leave[d.ID]; l != nil {
@@ -267,7 +275,8 @@ func (s *step) settle(d *node) {
 	}
 }
 
-// send makes an allocation leave: the scheduler stops it, or it is stopped at once.
+// send makes an allocation leave: the scheduler stops it, or it is stopped at
+// once.
 func (s *step) send(d *node, a *berth.Alloc, stop bool) {
 	l := s.leaveFrom(d.ID)
 	if !stop {
@@ -284,7 +293,8 @@ func byAge(a, b *berth.Alloc) int {
 	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
 }
 
-// pending returns the jobs to judge now, in order: those that changed, and those whose time has come.
+// pending returns the jobs to judge now, in order: those that changed, and
+// those whose time has come.
 func (s *step) pending() (out []*job) {
 	left := s.c.all[:0]
 	for _, j := range s.c.all {

@@ -9,7 +9,8 @@ import (
 	"berth"
 )
 
-// judge lets as many allocations of a job leave as the migrate blocks of its groups allow now.
+// judge lets as many allocations of a job leave as the migrate blocks of its
+// groups allow now.
 func (s *step) judge(j *job) {
 	job, _ := j.now(s.snap)
 	if job == nil || job.Stop {
@@ -94,9 +95,11 @@ func (g *group) survey(allocs []*berth.Alloc) {
 	}
 }
 
-// busy reports whether an index counts as being moved: it is not served, or its old allocation has not ended. A
-// failed allocation without a replacement is waited for only as long as for a replacement. An index without an
-// allocation is not waited for if no evaluation looks for a node, because a deployment failed or is paused.
+// busy reports whether an index counts as being moved: it is not served, or its
+// old allocation has not ended. A failed allocation without a replacement is
+// waited for only as long as for a replacement. An index without an allocation
+// is not waited for if no evaluation looks for a node, because a deployment
+// failed or is paused.
 func (g *group) busy(s *slot, since time.Time) bool {
 	switch a := s.newest; {
 	case s.leaves:
@@ -114,8 +117,9 @@ func (g *group) busy(s *slot, since time.Time) bool {
 	return !g.passed(since.Add(g.rules.HealthyDeadline)) || g.awaited(since)
 }
 
-// awaited reports whether an evaluation of the job is looking for nodes or is blocked. It can end without a placement
-// and without a change of a watched row, so the check is repeated, at times that do not depend on the leader.
+// awaited reports whether an evaluation of the job is looking for nodes or is
+// blocked. It can end without a placement and without a change of a watched
+// row, so the check is repeated, at times that do not depend on the leader.
 func (g *group) awaited(since time.Time) bool {
 	for e := range g.snap.EvalsOf(g.job.key) {
 		if !e.Terminal() {
@@ -179,8 +183,9 @@ func first(a, b bool) int {
 	return 0
 }
 
-// up reports whether an allocation serves: its agent reports it healthy, or, if no agent reports health, it has run
-// for long enough. After its healthy deadline it counts as up in any case.
+// up reports whether an allocation serves: its agent reports it healthy, or, if
+// no agent reports health, it has run for long enough. After its healthy
+// deadline it counts as up in any case.
 func (g *group) up(a *berth.Alloc) bool {
 	m := a.Rest()
 	if s := m.DeploymentStatus; s != nil && s.Healthy != nil && *s.Healthy && a.Client == berth.ClientRunning {
@@ -192,8 +197,9 @@ func (g *group) up(a *berth.Alloc) bool {
 	return a.Client != berth.ClientUnknown && g.passed(time.Unix(0, a.CreateTime).Add(g.rules.HealthyDeadline))
 }
 
-// reported reports whether an agent reports the health of an allocation, so that the report is waited for. That is so
-// if its group has service checks that count, and it belongs to a deployment or replaces another allocation.
+// reported reports whether an agent reports the health of an allocation, so
+// that the report is waited for. That is so if its group has service checks
+// that count, and it belongs to a deployment or replaces another allocation.
 func (g *group) reported(a *berth.Alloc) bool {
 	m := a.Rest()
 	if s := m.DeploymentStatus; s != nil && s.Healthy != nil {

@@ -1,13 +1,16 @@
-// Package finalize removes jobs that were deleted in the foreground, once everything that they own is gone. All that
-// it needs is in the state: the deletion mark of a job and the counts of its allocations. So it remembers nothing,
-// and a new leader continues where the last one stopped.
+// Package finalize removes jobs that were deleted in the foreground, once
+// everything that they own is gone. All that it needs is in the state: the
+// deletion mark of a job and the counts of its allocations. So it remembers
+// nothing, and a new leader continues where the last one stopped.
 //
-// It looks only at marked jobs. Each costs as much as it has groups and, for a stream job, resources; those are
-// deleted first (package submit). The evaluation that was raised with the mark stops what a job runs. If an operator
-// deleted that evaluation, another one is raised here.
+// It looks only at marked jobs. Each costs as much as it has groups and, for a
+// stream job, resources; those are deleted first (package submit). The
+// evaluation that was raised with the mark stops what a job runs. If an
+// operator deleted that evaluation, another one is raised here.
 //
-// The evaluation that was raised when a job was deleted stops what the job left behind. Every ten minutes an audit
-// looks for allocations of deleted jobs without such an evaluation, so that nothing is left running, whatever the
+// The evaluation that was raised when a job was deleted stops what the job left
+// behind. Every ten minutes an audit looks for allocations of deleted jobs
+// without such an evaluation, so that nothing is left running, whatever the
 // reason.
 package finalize
 
@@ -31,8 +34,9 @@ const audit = 10 * time.Minute
 // New returns the controller of a term. IDs come from the seed.
 func New(seed [32]byte) *Controller { return &Controller{chance: rand.NewChaCha8(seed)} }
 
-// Watched returns the keys whose change can give the controller something to do: the mark is stored with its job, and
-// the summary counts everything that a job runs.
+// Watched returns the keys whose change can give the controller something to
+// do: the mark is stored with its job, and the summary counts everything that a
+// job runs.
 func Watched() []state.WatchKey {
 	return []state.WatchKey{state.OnTable(state.Jobs), state.OnTable(state.Summaries), state.OnTable(state.Resources)}
 }
@@ -61,7 +65,8 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	return do, c.next
 }
 
-// stopEval returns an evaluation that stops what a job still runs, or what a deleted job left behind.
+// stopEval returns an evaluation that stops what a job still runs, or what a
+// deleted job left behind.
 func (c *Controller) stopEval(k berth.JobKey) (e state.EvalFor) {
 	c.chance.Read(e.ID[:])
 	e.TriggeredBy, e.Cause, e.Key, e.Left = berth.TriggerJobDeregister, berth.Cause{Kind: berth.CauseSystem}, k, true
@@ -71,8 +76,8 @@ func (c *Controller) stopEval(k berth.JobKey) (e state.EvalFor) {
 // mostStrays is the number of jobs for which an audit raises evaluations at once.
 const mostStrays = 1000
 
-// strays returns, when an audit is due, evaluations for allocations of deleted jobs that have no open evaluation. It
-// goes through all allocations.
+// strays returns, when an audit is due, evaluations for allocations of deleted
+// jobs that have no open evaluation. It goes through all allocations.
 func (c *Controller) strays(snap *state.Snapshot, now time.Time) (out []state.EvalFor) {
 	if c.next.IsZero() { // more urgent work comes first in a new term
 		c.next = now.Add(audit)

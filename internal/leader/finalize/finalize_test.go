@@ -113,7 +113,8 @@ func TestAnEvaluationThatWasDeleted(t *testing.T) {
 }
 
 // What runs of a job that is gone, for which nothing is raised, is found by an
-// audit; what is about to be looked at, and what was left to itself, is left alone.
+// audit; what is about to be looked at, and what was left to itself, is left
+// alone.
 func TestStraysAreFound(t *testing.T) {
 	store, log := world(t, 4)
 	c := finalize.New([32]byte{})

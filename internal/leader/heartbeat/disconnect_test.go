@@ -16,8 +16,8 @@ import (
 
 const lostAfter = time.Hour
 
-// runs registers a job that waits an hour for disconnected clients, or not at all, with an instance on the first of
-// the given nodes.
+// runs registers a job that waits an hour for disconnected clients, or not at
+// all, with an instance on the first of the given nodes.
 func runs(t *testing.T, away string, nodes ...int) []state.Command {
 	job := statetest.Job(t, `{"ID":"web","TaskGroups":[{"Name":"g","Count":2`+away+`}]}`)
 	cmds := []state.Command{statetest.Register(job, 1)}
@@ -59,8 +59,9 @@ func (m *term) does(n int, stop berth.AllocStop) {
 
 var unknown = berth.AllocStop{StopReason: berth.UnknownAway, Client: berth.ClientUnknown}
 
-// A silent node with an allocation that may come back is disconnected, and down when the time of all such allocations
-// is over. Each time its jobs are evaluated.
+// A silent node with an allocation that may come back is disconnected, and down
+// when the time of all such allocations is over. Each time its jobs are
+// evaluated.
 func TestDisconnectedThenDown(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.says(1, berth.ClientRunning)
@@ -142,7 +143,8 @@ func TestDisconnectedAndBack(t *testing.T) {
 			m.wants(1, berth.NodeDisconnected)
 			m.does(1, unknown)
 		}
-		// It registers and is silent after that: it is given up at the time that it had.
+		// It registers and is silent after that: it is given up at the time
+		// that it had.
 		ttl := m.Heartbeat(statetest.ID[berth.Node](1))
 		m.pass(ttl + defaults.Grace)
 		m.wants(1, berth.NodeDisconnected)
@@ -151,7 +153,8 @@ func TestDisconnectedAndBack(t *testing.T) {
 	}, runs(t, waits, 1)...)
 }
 
-// A new leader takes the times from the state: it neither restarts nor forgets them.
+// A new leader takes the times from the state: it neither restarts nor forgets
+// them.
 func TestNewTermKeepsTheTime(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.says(1, berth.ClientRunning)

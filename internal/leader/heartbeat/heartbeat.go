@@ -1,7 +1,8 @@
-// Package heartbeat watches the nodes' heartbeats. It tells each node within what time to send the next one, spread
-// so that heartbeats do not come all at once. A node that misses its time becomes disconnected if it runs an
-// allocation that is allowed to come back, or else down. Heartbeats are never in the log; only changes of a node's
-// status are.
+// Package heartbeat watches the nodes' heartbeats. It tells each node within
+// what time to send the next one, spread so that heartbeats do not come all at
+// once. A node that misses its time becomes disconnected if it runs an
+// allocation that is allowed to come back, or else down. Heartbeats are never
+// in the log; only changes of a node's status are.
 package heartbeat
 
 import (
@@ -49,7 +50,8 @@ func New(term uint64, store *state.Store, log state.Log, o Options) *Monitor {
 	return &Monitor{Logger: slog.Default(), term: term, store: store, log: log, opts: o, clock: newClock(), limiter: limiter{Limiter: o.Limiter}, poke: make(chan struct{}, 1)}
 }
 
-// Heartbeat records a heartbeat of a node and returns the time within which the next must come.
+// Heartbeat records a heartbeat of a node and returns the time within which the
+// next must come.
 func (m *Monitor) Heartbeat(id berth.NodeID) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,8 +68,9 @@ func (m *Monitor) Heartbeat(id berth.NodeID) time.Duration {
 	return ttl
 }
 
-// base is the shortest TTL, which grows with the number of nodes. A TTL lies at random between base and twice that,
-// so that nodes that registered together do not send their heartbeats together.
+// base is the shortest TTL, which grows with the number of nodes. A TTL lies at
+// random between base and twice that, so that nodes that registered together do
+// not send their heartbeats together.
 func (m *Monitor) base(nodes int) time.Duration {
 	return max(m.opts.MinTTL, time.Duration(float64(nodes)/m.opts.MaxPerSec*float64(time.Second)))
 }
@@ -95,7 +98,8 @@ func (m *Monitor) Run(ctx context.Context) error {
 	}
 }
 
-// begin gives every node that was up when the term began time to reach the new leader.
+// begin gives every node that was up when the term began time to reach the new
+// leader.
 func (m *Monitor) begin() {
 	snap := m.store.Snapshot()
 	m.mu.Lock()
@@ -114,8 +118,9 @@ func (m *Monitor) begin() {
 	}
 }
 
-// awaited returns until when an allocation on a silent node is allowed to come back, the zero time if none is. For an
-// allocation that is not unknown yet the time begins when its node was disconnected, or now. An allocation that never
+// awaited returns until when an allocation on a silent node is allowed to come
+// back, the zero time if none is. For an allocation that is not unknown yet the
+// time begins when its node was disconnected, or now. An allocation that never
 // ran is not waited for.
 func awaited(s *state.Snapshot, n *berth.Node, now time.Time) (until time.Time) {
 	silence := now
@@ -138,8 +143,9 @@ func awaited(s *state.Snapshot, n *berth.Node, now time.Time) (until time.Time) 
 	return until
 }
 
-// recheck is how often a disconnected node is looked at. The allocations that are allowed to come back there can be
-// stopped meanwhile, and then the node is down before its time.
+// recheck is how often a disconnected node is looked at. The allocations that
+// are allowed to come back there can be stopped meanwhile, and then the node is
+// down before its time.
 const recheck = time.Minute
 
 func lookAgain(now, until time.Time) time.Time {
@@ -149,7 +155,8 @@ func lookAgain(now, until time.Time) time.Time {
 	return until
 }
 
-// giveUp marks the nodes whose time is up as disconnected or down, and returns when the next node's time is up.
+// giveUp marks the nodes whose time is up as disconnected or down, and returns
+// when the next node's time is up.
 func (m *Monitor) giveUp(ctx context.Context, now time.Time) (again time.Time, err error) {
 	pending, again, err := m.stage(now)
 	if err == nil && pending != nil {
@@ -158,8 +165,9 @@ func (m *Monitor) giveUp(ctx context.Context, now time.Time) (again time.Time, e
 	return again, err
 }
 
-// stage holds the lock until the commands are ordered. A node that sends a heartbeat now either was in time or learns
-// its new status with its next heartbeat.
+// stage holds the lock until the commands are ordered. A node that sends a
+// heartbeat now either was in time or learns its new status with its next
+// heartbeat.
 func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,13 +198,15 @@ func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 	if len(cmds) == 0 {
 		return nil, again, nil
 	}
-	// A refusal means that another leader's term began or that the node was deleted: nothing is left to do here.
+	// A refusal means that another leader's term began or that the node was
+	// deleted: nothing is left to do here.
 	pending, err := m.log.Stage(cmds...)
 	return pending, again, err
 }
 
-// limit returns the silent nodes to give up now, the commands that record events on the others, and when to look
-// again. expired are the nodes whose time is up since the last call. The lock is held.
+// limit returns the silent nodes to give up now, the commands that record
+// events on the others, and when to look again. expired are the nodes whose
+// time is up since the last call. The lock is held.
 func (m *Monitor) limit(tip *state.Snapshot, expired []berth.NodeID, now time.Time) (out []berth.NodeID, notes []state.Command, again time.Time) {
 	for _, id := range expired {
 		switch n := tip.Node(id); {
@@ -221,7 +231,8 @@ func (m *Monitor) limit(tip *state.Snapshot, expired []berth.NodeID, now time.Ti
 // mostNotes bounds the nodes that get an event when the limiter holds them.
 const mostNotes = 100
 
-// noteHeld returns commands that record on held nodes that they are silent and not given up for now.
+// noteHeld returns commands that record on held nodes that they are silent and
+// not given up for now.
 func (m *Monitor) noteHeld(tip *state.Snapshot, now time.Time) (notes []state.Command) {
 	for _, s := range m.limiter.held[:min(len(m.limiter.held), mostNotes)] {
 		if tip.Node(s.node) != nil {
@@ -233,8 +244,8 @@ func (m *Monitor) noteHeld(tip *state.Snapshot, now time.Time) (notes []state.Co
 	return notes
 }
 
-// Silent returns the number of nodes that are silent but held because too many went silent at once, and how often
-// that happened in this term.
+// Silent returns the number of nodes that are silent but held because too many
+// went silent at once, and how often that happened in this term.
 func (m *Monitor) Silent() (held, alarms int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -288,7 +299,8 @@ func (c *clock) set(id berth.NodeID, at time.Time) {
 	heap.Push(c, d)
 }
 
-// expired removes and returns the nodes whose time is up. again is when the next node's time is up.
+// expired removes and returns the nodes whose time is up. again is when the
+// next node's time is up.
 func (c *clock) expired(now time.Time) (out []berth.NodeID, again time.Time) {
 	for len(c.items) > 0 {
 		d := c.items[0]

@@ -71,7 +71,8 @@ func (m *term) downs(n int) (count int) {
 
 var defaults = heartbeat.DefaultOptions
 
-// A silent node is down when its TTL and the grace are over, not before, and is marked once.
+// A silent node is down when its TTL and the grace are over, not before, and is
+// marked once.
 func TestSilentNodeIsDownOnce(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		ttl := m.Heartbeat(statetest.ID[berth.Node](1))
@@ -146,7 +147,8 @@ func TestNewTermIsPatient(t *testing.T) {
 		&state.SetNodeStatus{ID: statetest.ID[berth.Node](2), Status: berth.NodeDown})
 }
 
-// A node has all of the time that the previous leader gave it, however long that is (invariant I-30).
+// A node has all of the time that the previous leader gave it, however long
+// that is (invariant I-30).
 func TestNewTermKeepsWhatWasGiven(t *testing.T) {
 	busy := defaults
 	busy.MaxPerSec = 0.2 // the TTL of 20 nodes is 100 s and more
@@ -175,7 +177,8 @@ func TestNewTermKeepsWhatWasGiven(t *testing.T) {
 	}
 }
 
-// Heartbeats are spread: nodes that registered together do not send them together.
+// Heartbeats are spread: nodes that registered together do not send them
+// together.
 func TestHeartbeatsAreSpread(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		given := map[time.Duration]int{}
@@ -190,7 +193,8 @@ func TestHeartbeatsAreSpread(t *testing.T) {
 	})
 }
 
-// A monitor of an earlier term changes nothing, and its Run returns the error when the log is lost.
+// A monitor of an earlier term changes nothing, and its Run returns the error
+// when the log is lost.
 func TestEndOfTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := statetest.New(t, &state.BeginTerm{Term: 1}, statetest.AddNode(1, 4000, 4000))

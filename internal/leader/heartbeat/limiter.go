@@ -6,9 +6,11 @@ import (
 	"berth"
 )
 
-// Limiter limits mass failures. When this many nodes go silent at once, the network or the servers themselves are more
-// likely at fault than the nodes. Then nodes are given up one at a time, so that not everything is placed again at
-// once, and none as long as no node at all is heard. The zero value never limits.
+// Limiter limits mass failures. When this many nodes go silent at once, the
+// network or the servers themselves are more likely at fault than the nodes.
+// Then nodes are given up one at a time, so that not everything is placed again
+// at once, and none as long as no node at all is heard. The zero value never
+// limits.
 type Limiter struct {
 	Nodes  int           // more silent nodes than this within Window turn the limiter on; 0: no limit
 	Share  float64       // as does a larger share of all nodes than this; 0: no limit
@@ -19,8 +21,8 @@ type Limiter struct {
 // DefaultLimiter is a server's limiter.
 var DefaultLimiter = Limiter{Nodes: 10, Share: 0.25, Window: time.Minute, Pace: 10 * time.Second}
 
-// fewNodes is how many silent nodes it takes to turn the limiter on: in a small cluster fewer are already a large
-// share.
+// fewNodes is how many silent nodes it takes to turn the limiter on: in a small
+// cluster fewer are already a large share.
 const fewNodes = 3
 
 // limiter holds the nodes that are silent and not given up yet.
@@ -64,8 +66,8 @@ func (b *limiter) add(id berth.NodeID, now time.Time) {
 	b.held = append(b.held, silence{id, now})
 }
 
-// judge turns the limiter on or off, given the number of other nodes that send heartbeats. It reports whether the
-// limiter turned on just now.
+// judge turns the limiter on or off, given the number of other nodes that send
+// heartbeats. It reports whether the limiter turned on just now.
 func (b *limiter) judge(heard int, now time.Time) (began bool) {
 	for len(b.silent) > 0 && now.Sub(b.silent[0].at) >= b.Window {
 		b.silent = b.silent[1:]
@@ -81,7 +83,8 @@ func (b *limiter) judge(heard int, now time.Time) (began bool) {
 	return false
 }
 
-// release returns the nodes to give up now and when to look again, zero if none is held.
+// release returns the nodes to give up now and when to look again, zero if none
+// is held.
 func (b *limiter) release(heard int, now time.Time) (out []berth.NodeID, again time.Time) {
 	if !b.on {
 		for _, s := range b.held {

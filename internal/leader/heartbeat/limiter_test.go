@@ -37,7 +37,8 @@ func (m *term) down() (n int) {
 	return n
 }
 
-// Single nodes are given up as soon as their time is up, and so is a quarter of the nodes at once.
+// Single nodes are given up as soon as their time is up, and so is a quarter of
+// the nodes at once.
 func TestAFewNodesAreGivenUpImmediately(t *testing.T) {
 	for _, c := range []struct{ nodes, silent int }{{1, 1}, {2, 2}, {3, 2}, {8, 2}, {20, 5}, {100, 10}} {
 		t.Run(fmt.Sprintf("%d of %d", c.silent, c.nodes), func(t *testing.T) {
@@ -51,7 +52,8 @@ func TestAFewNodesAreGivenUpImmediately(t *testing.T) {
 	}
 }
 
-// More are given up one every ten seconds, with one alarm. Those that come back stay as they are.
+// More are given up one every ten seconds, with one alarm. Those that come back
+// stay as they are.
 func TestManyNodesAreGivenUpOneByOne(t *testing.T) {
 	for _, c := range []struct{ nodes, silent int }{{10, 4}, {30, 9}, {200, 12}} {
 		t.Run(fmt.Sprintf("%d of %d", c.silent, c.nodes), func(t *testing.T) {
@@ -84,7 +86,8 @@ func TestManyNodesAreGivenUpOneByOne(t *testing.T) {
 	}
 }
 
-// Nodes that stay silent are all given up in the end, at the same pace, even long after they went silent.
+// Nodes that stay silent are all given up in the end, at the same pace, even
+// long after they went silent.
 func TestTheLimiterStaysOnUntilAllAreGivenUp(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.keep(13, 40, 61*time.Second)
@@ -100,7 +103,8 @@ func TestTheLimiterStaysOnUntilAllAreGivenUp(t *testing.T) {
 	}, many(40)...)
 }
 
-// While all nodes are silent none is given up; when they come back nothing has happened to them.
+// While all nodes are silent none is given up; when they come back nothing has
+// happened to them.
 func TestNoNodeIsGivenUpWhileAllAreSilent(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
 		m.pass(time.Hour)

@@ -1,6 +1,8 @@
-// Package periodic launches the children of periodic jobs when they are due. Whether a launch time was already used,
-// and whether a child still runs, is decided when the launch command is applied, so a change of leader never launches
-// anything twice. Of the launch times missed during an outage, only the newest is made up for.
+// Package periodic launches the children of periodic jobs when they are due.
+// Whether a launch time was already used, and whether a child still runs, is
+// decided when the launch command is applied, so a change of leader never
+// launches anything twice. Of the launch times missed during an outage, only
+// the newest is made up for.
 package periodic
 
 import (
@@ -15,14 +17,15 @@ import (
 )
 
 const (
-	// most is the number of launches that one step proposes. Many jobs are due at midnight.
+	// most is the number of launches that one step proposes. Many jobs are due
+	// at midnight.
 	most = 256
 	// retry is when a launch is proposed again if it had no result.
 	retry = 5 * time.Second
 )
 
-// Controller launches the jobs that are due. It keeps the next launch time of each periodic job and looks only at
-// jobs that changed.
+// Controller launches the jobs that are due. It keeps the next launch time of
+// each periodic job and looks only at jobs that changed.
 type Controller struct {
 	chance *rand.ChaCha8
 	seen   uint64    // index up to which changes are known
@@ -118,7 +121,8 @@ func (c *Controller) plan(e *entry, now time.Time) {
 	}
 }
 
-// back plans all jobs again because the clock was set back: a launch that was far away may be near.
+// back plans all jobs again because the clock was set back: a launch that was
+// far away may be near.
 func (c *Controller) back(now time.Time) {
 	for _, e := range append(queue(nil), c.due...) {
 		c.plan(e, now)
@@ -132,7 +136,8 @@ func (c *Controller) forget(e *entry) {
 	delete(c.jobs, e.key)
 }
 
-// launch returns the launch of a job that is due, for the newest of the times that have come.
+// launch returns the launch of a job that is due, for the newest of the times
+// that have come.
 func (c *Controller) launch(e *entry, now time.Time) *state.LaunchPeriodic {
 	due := e.schedule.Latest(e.base, now)
 	l := &state.LaunchPeriodic{

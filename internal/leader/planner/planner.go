@@ -1,6 +1,8 @@
-// Package planner takes plans from workers and brings them into the log, many in one entry. A plan counts only while
-// its worker holds the evaluation. The state decides what of it still fits, when the plan is applied after everything
-// that came before it in the log. A plan that was decided on the planner's tip meets nothing new there.
+// Package planner takes plans from workers and brings them into the log, many
+// in one entry. A plan counts only while its worker holds the evaluation. The
+// state decides what of it still fits, when the plan is applied after
+// everything that came before it in the log. A plan that was decided on the
+// planner's tip meets nothing new there.
 package planner
 
 import (
@@ -15,8 +17,8 @@ import (
 
 // Queue is the part of the broker that the planner uses.
 type Queue interface {
-	// Extend gives a worker more time. applying states whether its plan is being applied. Extend fails if the worker
-	// no longer holds the evaluation.
+	// Extend gives a worker more time. applying states whether its plan is
+	// being applied. Extend fails if the worker no longer holds the evaluation.
 	Extend(id berth.EvalID, token berth.Token, applying bool) error
 }
 
@@ -38,11 +40,13 @@ func New(term uint64, log state.Log, queue Queue) *Planner {
 	return &Planner{Logger: slog.Default(), term: term, log: log, queue: queue, refused: refusals{}}
 }
 
-// Tip returns the newest state, including plans that are not yet committed. It is the state to decide on.
+// Tip returns the newest state, including plans that are not yet committed. It
+// is the state to decide on.
 func (p *Planner) Tip() *state.Snapshot { return p.log.Tip() }
 
-// Submit brings a plan into the log and reports at once, in plan.Refused, what was refused of it. The plan is
-// committed once Wait of the returned value has returned nil. An error with a kind refuses the whole plan.
+// Submit brings a plan into the log and reports at once, in plan.Refused, what
+// was refused of it. The plan is committed once Wait of the returned value has
+// returned nil. An error with a kind refuses the whole plan.
 func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pending, error) {
 	if err := p.queue.Extend(d.Eval.ID, d.Token, true); err != nil {
 		return nil, err
@@ -57,7 +61,8 @@ func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pendi
 	}
 	err = pending.Results[0].Err
 	if err != nil || len(plan.Refused) > 0 {
-		// The worker decides again. If it has just lost the evaluation, its next plan is refused.
+		// The worker decides again. If it has just lost the evaluation, its
+		// next plan is refused.
 		_ = p.queue.Extend(d.Eval.ID, d.Token, false)
 	}
 	return pending, err
@@ -79,7 +84,8 @@ func (p *Planner) count(plan *state.ApplyPlan) (tell []state.Command) {
 	return tell
 }
 
-// tell stages commands that add events to nodes and does not wait for them. A node that was deleted gets none.
+// tell stages commands that add events to nodes and does not wait for them. A
+// node that was deleted gets none.
 func (p *Planner) tell(events []state.Command) error {
 	if len(events) == 0 {
 		return nil
@@ -88,7 +94,8 @@ func (p *Planner) tell(events []state.Command) error {
 	return err
 }
 
-// Stats returns the number of plans, and for each node the number of placements it refused, by the kind of reason.
+// Stats returns the number of plans, and for each node the number of placements
+// it refused, by the kind of reason.
 func (p *Planner) Stats() (plans uint64, refused map[berth.NodeID]map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"berth"
 )
 
-// A node that refuses placements now and then had other plans in between. If it keeps refusing them, schedulers see
-// it differently from what it is. Something is wrong with it or with us, and an operator should look.
+// A node that refuses placements now and then had other plans in between. If it
+// keeps refusing them, schedulers see it differently from what it is. Something
+// is wrong with it or with us, and an operator should look.
 const (
 	refusedOften  = 100
 	refusedWithin = 5 * time.Minute
@@ -25,7 +26,8 @@ type nodeRefusals struct {
 	reported time.Time
 }
 
-// note counts a refusal. It returns an event for the node if there were too many, or nil.
+// note counts a refusal. It returns an event for the node if there were too
+// many, or nil.
 func (r refusals) note(x *berth.Refusal, now time.Time) *berth.NodeEvent {
 	n := r[x.NodeID]
 	if n == nil {
@@ -51,7 +53,8 @@ func (r refusals) note(x *berth.Refusal, now time.Time) *berth.NodeEvent {
 	return e
 }
 
-// kind sorts the reasons of refused placements: a dimension, the node itself, or the instance.
+// kind sorts the reasons of refused placements: a dimension, the node itself,
+// or the instance.
 func kind(reason string) string {
 	dimension, _, short := strings.Cut(reason, ": ")
 	switch {

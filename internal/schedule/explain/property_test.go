@@ -98,7 +98,8 @@ func whole(t *rapid.T, snap *state.Snapshot, x *op.Explanation) {
 		if g.Nodes > 0 && len(g.Conditions)+len(g.Shortages) == 0 {
 			t.Fatalf("%d are missing and nothing speaks against any of %d nodes: %+v", g.Missing, g.Nodes, g)
 		}
-		// Other nodes are no help to one that lacks room for what runs on every node.
+		// Other nodes are no help to one that lacks room for what runs on every
+		// node.
 		j := snap.Job(berth.JobKey{Namespace: x.Namespace, ID: x.JobID})
 		if len(g.Changes) == 0 && !j.PerNode() {
 			t.Fatalf("%d are missing and nothing would help: %+v", g.Missing, g)

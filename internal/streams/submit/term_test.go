@@ -189,8 +189,8 @@ func TestAnAuditFindsWhatWasMissed(t *testing.T) {
 	w.whole(k, 5, 1)
 }
 
-// A pool waits for its nodes while they are down: they match all the same, and the
-// submission is not given up for that.
+// A pool waits for its nodes while they are down: they match all the same, and
+// the submission is not given up for that.
 func TestPoolsWaitForNodesThatAreDown(t *testing.T) {
 	w := newWorld(t, 3, ssd)
 	node := func(n int, status string) {

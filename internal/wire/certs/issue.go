@@ -24,17 +24,17 @@ type Authority struct {
 // Life is the time in which a certificate is valid.
 type Life struct{ From, To time.Time }
 
-// Days returns a life of n days. It begins five minutes before now, for clocks that
-// are behind.
+// Days returns a life of n days. It begins five minutes before now, for clocks
+// that are behind.
 func Days(now time.Time, n int) Life {
 	now = now.UTC().Truncate(time.Second)
 	return Life{now.Add(-5 * time.Minute), now.AddDate(0, 0, n)}
 }
 
 // NewAuthority makes an authority that signs itself, and returns it with its
-// certificate and key in PEM. The serial number is appended to the subject's common
-// name, so that two authorities can be told apart. With domains, it can only sign
-// names in these domains.
+// certificate and key in PEM. The serial number is appended to the subject's
+// common name, so that two authorities can be told apart. With domains, it can
+// only sign names in these domains.
 func NewAuthority(subject pkix.Name, life Life, domains []string) (a *Authority, cert, key []byte, err error) {
 	serial, err := newSerial()
 	if err != nil {

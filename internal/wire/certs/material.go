@@ -19,8 +19,8 @@ type Options struct {
 	// certificates. Without CA no other agent's certificate is accepted.
 	CA, Cert, Key string
 
-	// CheckNames is whether the certificate of a dialed agent must have the expected
-	// name. The chain is checked in any case.
+	// CheckNames is whether the certificate of a dialed agent must have the
+	// expected name. The chain is checked in any case.
 	CheckNames bool
 
 	// For the HTTP API: whether callers need a certificate, and the lowest TLS
@@ -29,8 +29,9 @@ type Options struct {
 	MinHTTPS    uint16
 }
 
-// Material holds the certificates of an agent. The tls.Configs made from it always
-// use the certificates that were loaded last. It is safe for concurrent use.
+// Material holds the certificates of an agent. The tls.Configs made from it
+// always use the certificates that were loaded last. It is safe for concurrent
+// use.
 type Material struct {
 	options Options
 	now     atomic.Pointer[files]
@@ -221,8 +222,8 @@ func (m *Material) base() *tls.Config {
 	}
 }
 
-// Accept returns a configuration for incoming connections of agents: each must show
-// a certificate of a trusted authority.
+// Accept returns a configuration for incoming connections of agents: each must
+// show a certificate of a trusted authority.
 func (m *Material) Accept() *tls.Config {
 	c := m.base()
 	m.wantClient(c)
@@ -253,8 +254,8 @@ func (m *Material) Dial() *tls.Config {
 	return c
 }
 
-// HTTPS returns a configuration for the HTTP API. It allows HTTP/1.1 only, so that
-// the limit of connections is also one of requests.
+// HTTPS returns a configuration for the HTTP API. It allows HTTP/1.1 only, so
+// that the limit of connections is also one of requests.
 func (m *Material) HTTPS() *tls.Config {
 	c := m.base()
 	c.NextProtos = []string{"http/1.1"}

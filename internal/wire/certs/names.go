@@ -18,8 +18,8 @@ import (
 	"strings"
 )
 
-// domain is the suffix of every role name. Nomad's agents require it, whatever the
-// domain of the authority.
+// domain is the suffix of every role name. Nomad's agents require it, whatever
+// the domain of the authority.
 const domain = "nomad"
 
 // ServerName returns the certificate name of a server of the region.

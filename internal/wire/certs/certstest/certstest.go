@@ -52,8 +52,8 @@ func (ca *CA) Issue(name string) Files {
 	return ca.IssueFor(name, certs.Life{From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Hour)})
 }
 
-// IssueFor creates a certificate with the name and validity. It replaces an earlier
-// one with the same name.
+// IssueFor creates a certificate with the name and validity. It replaces an
+// earlier one with the same name.
 func (ca *CA) IssueFor(name string, life certs.Life) Files {
 	ca.t.Helper()
 	cert, key, err := ca.a.Issue(certs.Request{
