@@ -70,5 +70,31 @@ func (s *AllocStop) Description() string {
 type Refusal struct {
 	Placement int // in Plan.Place
 	NodeID    NodeID
-	Reason    string
+	Kind      RefusalKind
+	Reason    string // for people
+}
+
+// RefusalKind says what a placement was refused for.
+type RefusalKind string
+
+// The kinds of refusal: the node, the instance, or what the node has too little
+// of.
+const (
+	RefusedNode     RefusalKind = "node"
+	RefusedInstance RefusalKind = "instance"
+	RefusedCPU      RefusalKind = "cpu"
+	RefusedMemory   RefusalKind = "memory"
+	RefusedDisk     RefusalKind = "disk"
+	RefusedPort     RefusalKind = "port"
+	RefusedDynamic  RefusalKind = "dynamic ports"
+	RefusedCores    RefusalKind = "cores"
+	RefusedDevices  RefusalKind = "devices"
+)
+
+// Refuse returns the refusal of a kind, nil if reason is "".
+func Refuse(k RefusalKind, reason string) *Refusal {
+	if reason == "" {
+		return nil
+	}
+	return &Refusal{Kind: k, Reason: reason}
 }

@@ -4,47 +4,66 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"berth"
 )
 
 // Refusal returns why a node cannot give an allocation what was picked for it,
-// "" if it can. It only checks the grant and does not look for a better one.
-func (r *Request) Refusal(u *Usage, g *berth.Grant) string {
+// nil if it can. It only checks the grant and does not look for a better one.
+func (r *Request) Refusal(u *Usage, g *berth.Grant) *berth.Refusal {
 	if len(g.Ports) != r.Dynamic {
-		return fmt.Sprintf("dynamic ports: need %d, got %d", r.Dynamic, len(g.Ports))
+		return berth.Refuse(berth.RefusedDynamic, fmt.Sprintf("dynamic ports: need %d, got %d", r.Dynamic, len(g.Ports)))
 	}
 	if r.named != nil {
 		return r.refusalNamed(u, g)
 	}
 	switch {
 	case len(g.Cores) > 0:
-		return "cores: none were asked for"
+		return berth.Refuse(berth.RefusedCores, "cores: none were asked for")
 	case len(g.Devices) > 0:
-		return "devices: none were asked for"
+		return berth.Refuse(berth.RefusedDevices, "devices: none were asked for")
 	case !r.Fits(u):
-		return shortageText(r.Shortfall(u)[0])
+		return refuseFor(r.Shortfall(u)[0])
 	}
 	for i, port := range g.Ports {
 		if u.Ports.Has(port) || slices.Contains(g.Ports[:i], port) || slices.Contains(r.Static, port) {
-			return portInUse(port)
+			return berth.Refuse(berth.RefusedPort, portInUse(port))
 		}
 	}
-	return ""
+	return nil
 }
 
-func shortageText(s berth.Shortage) string {
-	return fmt.Sprintf("%s: %d asked, %d free", s.Dimension, s.Wanted, s.Free)
+// refuseFor returns the refusal for a shortage.
+func refuseFor(s berth.Shortage) *berth.Refusal {
+	return berth.Refuse(refusalKind(s.Dimension), fmt.Sprintf("%s: %d asked, %d free", s.Dimension, s.Wanted, s.Free))
+}
+
+// refusalKind returns the kind of refusal for a dimension.
+func refusalKind(dimension string) berth.RefusalKind {
+	switch {
+	case dimension == DimCores, dimension == DimNUMA:
+		return berth.RefusedCores
+	case strings.HasPrefix(dimension, DimPort), strings.HasPrefix(dimension, DimNetwork):
+		return berth.RefusedPort
+	case strings.HasPrefix(dimension, DimDevices):
+		return berth.RefusedDevices
+	}
+	return berth.RefusalKind(dimension) // cpu, memory, disk or dynamic ports
 }
 
 func portInUse(port uint16) string { return DimPort + strconv.Itoa(int(port)) + " is in use" }
 
 // refusalNamed is Refusal for groups that ask for named resources.
-func (r *Request) refusalNamed(u *Usage, g *berth.Grant) string {
-	for _, check := range []func(u *Usage, g *berth.Grant) string{r.refusalPorts, r.named.refusalCores, r.named.refusalDevices} {
-		if why := check(u, g); why != "" {
-			return why
-		}
+func (r *Request) refusalNamed(u *Usage, g *berth.Grant) *berth.Refusal {
+	if refused := r.refusalPorts(u, g); refused != nil {
+		return refused
+	}
+	if refused := berth.Refuse(berth.RefusedCores, r.named.refusalCores(u, g)); refused != nil {
+		return refused
+	}
+	if refused := berth.Refuse(berth.RefusedDevices, r.named.refusalDevices(u, g)); refused != nil {
+		return refused
 	}
 	plain := Request{Ask: r.Ask}
 	for _, id := range g.Cores {
@@ -52,17 +71,18 @@ func (r *Request) refusalNamed(u *Usage, g *berth.Grant) string {
 		plain.CPU += u.named.layout.cores[at].MHz
 	}
 	if !plain.Fits(u) {
-		return shortageText(plain.Shortfall(u)[0])
+		return refuseFor(plain.Shortfall(u)[0])
 	}
-	return ""
+	return nil
 }
 
-func (r *Request) refusalPorts(u *Usage, g *berth.Grant) (why string) {
+func (r *Request) refusalPorts(u *Usage, g *berth.Grant) *berth.Refusal {
 	m := r.named
 	if m.ports == nil {
 		plain := Request{Static: r.Static, Dynamic: r.Dynamic}
 		return plain.Refusal(u, &berth.Grant{Ports: g.Ports})
 	}
+	var why string
 	own, ok := m.static(u, func(p *portRequest, known bool) {
 		if known {
 			why = portInUse(p.port)
@@ -71,7 +91,7 @@ func (r *Request) refusalPorts(u *Usage, g *berth.Grant) (why string) {
 		}
 	})
 	if !ok {
-		return why
+		return berth.Refuse(berth.RefusedPort, why)
 	}
 	next := 0
 	for i := range m.ports {
@@ -83,11 +103,11 @@ func (r *Request) refusalPorts(u *Usage, g *berth.Grant) (why string) {
 		next++
 		space, _ := u.space(p.network)
 		if u.taken(space).Has(port) || slices.ContainsFunc(own, func(h held) bool { return h.space == space && h.port == port }) {
-			return portInUse(port)
+			return berth.Refuse(berth.RefusedPort, portInUse(port))
 		}
 		own = append(own, held{space, port, false})
 	}
-	return ""
+	return nil
 }
 
 // refusalCores checks that each task has as many free cores as it asks for,

@@ -143,7 +143,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	put(planCount, float64(plans))
 	for node, kinds := range refused {
 		for kind, n := range kinds {
-			put(planRefused, float64(n), node.String(), kind)
+			put(planRefused, float64(n), node.String(), string(kind))
 		}
 	}
 }

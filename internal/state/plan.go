@@ -172,28 +172,31 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 			name.node = n.Number + 1
 		}
 		taken := names[name] || away.holds(name, p.Previous)
-		why := tx.refuse(n, request, p, taken, nil)
+		refused := tx.refuse(n, request, p, taken, nil)
 		var victims []*berth.Alloc
-		if why != "" && len(p.Evict) > 0 && n != nil { // otherwise it fits without preemption
-			if victims, why = tx.victimsOf(p, version.job, n); why == "" {
-				why = tx.refuse(n, request, p, taken, victims)
+		if refused != nil && len(p.Evict) > 0 && n != nil { // otherwise it fits without preemption
+			var why string
+			victims, why = tx.victimsOf(p, version.job, n)
+			if refused = berth.Refuse(berth.RefusedInstance, why); refused == nil {
+				refused = tx.refuse(n, request, p, taken, victims)
 			}
 		}
-		if why == "" {
-			why = tx.refusePrevious(p, job, n)
+		if refused == nil {
+			refused = berth.Refuse(berth.RefusedInstance, tx.refusePrevious(p, job, n))
 		}
-		if why == "" && p.Canary {
-			why = c.joins.refuses(version.group.Name)
+		if refused == nil && p.Canary {
+			refused = berth.Refuse(berth.RefusedInstance, c.joins.refuses(version.group.Name))
 		}
 		var pe *berth.Object
-		if why == "" && pes != nil {
-			pe, why = pes.refuses(tx, p, n)
+		if refused == nil && pes != nil {
+			pe, refused = pes.refuses(tx, p, n)
 		}
-		if why == "" && c.End != nil && c.End.SnapshotIndex != 0 && n.ModifyIndex > c.End.SnapshotIndex {
-			why = "the node changed since" // a constraint on its class may have a different answer now
+		if refused == nil && c.End != nil && c.End.SnapshotIndex != 0 && n.ModifyIndex > c.End.SnapshotIndex {
+			refused = berth.Refuse(berth.RefusedNode, "the node changed since") // a constraint on its class may have a different answer now
 		}
-		if why != "" {
-			c.Refused = append(c.Refused, berth.Refusal{Placement: i, NodeID: p.NodeID, Reason: why})
+		if refused != nil {
+			refused.Placement, refused.NodeID = i, p.NodeID
+			c.Refused = append(c.Refused, *refused)
 			if n == nil {
 				c.nodes[i] = math.MaxUint32 // refused on all servers alike
 			} else {
@@ -210,15 +213,15 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 	}
 }
 
-// refuse returns why a placement cannot be made, or "" if it can.
-func (tx *Tx) refuse(n *berth.Node, r *fit.Request, p *berth.Placement, nameTaken bool, victims []*berth.Alloc) string {
+// refuse returns why a placement cannot be made, or nil if it can.
+func (tx *Tx) refuse(n *berth.Node, r *fit.Request, p *berth.Placement, nameTaken bool, victims []*berth.Alloc) *berth.Refusal {
 	switch {
 	case n == nil:
-		return "the node is gone"
+		return berth.Refuse(berth.RefusedNode, "the node is gone")
 	case nameTaken:
-		return "instance " + strconv.Itoa(int(p.Index)) + " already exists"
+		return berth.Refuse(berth.RefusedInstance, "instance "+strconv.Itoa(int(p.Index))+" already exists")
 	case !n.Ready():
-		return "the node is " + n.Status + ", " + n.SchedulingEligibility
+		return berth.Refuse(berth.RefusedNode, "the node is "+n.Status+", "+n.SchedulingEligibility)
 	}
 	u := tx.Usage(n.Number)
 	if len(victims) > 0 {

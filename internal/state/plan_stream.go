@@ -53,24 +53,24 @@ func (c *ApplyPlan) placeable(tx *Tx, job *berth.Job) (*berth.Job, error) {
 
 // refuses returns why a placement is not a valid launch, or "" if it is, and
 // the processing element. Placements of other jobs have none.
-func (p *peOf) refuses(tx *Tx, place *berth.Placement, n *berth.Node) (pe *berth.Object, why string) {
+func (p *peOf) refuses(tx *Tx, place *berth.Placement, n *berth.Node) (pe *berth.Object, refused *berth.Refusal) {
 	g := p.job.TaskGroups[place.Group]
 	name := berth.AllocName(p.job.ID, g.Name, place.Index)
 	pe = tx.ResourceNamed(p.job.UID, berth.KindPE, name)
 	switch {
 	case pe == nil:
-		return nil, "there is no processing element " + name
+		return nil, berth.Refuse(berth.RefusedInstance, "there is no processing element "+name)
 	case pe.PE.Launch == 0:
-		return nil, name + " was not launched"
+		return nil, berth.Refuse(berth.RefusedInstance, name+" was not launched")
 	case p.uses[pe.UID].launch >= pe.PE.Launch:
-		return nil, name + " already has an allocation of launch " + utoa(pe.PE.Launch)
+		return nil, berth.Refuse(berth.RefusedInstance, name+" already has an allocation of launch "+utoa(pe.PE.Launch))
 	case p.uses[pe.UID].occupies || p.uses[pe.PE.Before].occupies:
-		return nil, "an earlier allocation of " + name + " has not ended"
+		return nil, berth.Refuse(berth.RefusedInstance, "an earlier allocation of "+name+" has not ended")
 	}
 	if c := tx.ResourceNamed(p.job.UID, berth.KindConfig, name); c == nil || c.Object.Config.ContentID != pe.PE.ContentID {
-		return nil, "the configuration that " + name + " was launched with does not exist"
+		return nil, berth.Refuse(berth.RefusedInstance, "the configuration that "+name+" was launched with does not exist")
 	}
-	return pe, p.poolRefuses(tx, g, n)
+	return pe, berth.Refuse(berth.RefusedNode, p.poolRefuses(tx, g, n))
 }
 
 // poolRefuses returns why host pools keep a group from a node, or "".

@@ -96,10 +96,10 @@ func (p *Planner) tell(events []state.Command) error {
 
 // Stats returns the number of plans, and for each node the number of placements
 // it refused, by the kind of reason.
-func (p *Planner) Stats() (plans uint64, refused map[berth.NodeID]map[string]int) {
+func (p *Planner) Stats() (plans uint64, refused map[berth.NodeID]map[berth.RefusalKind]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	refused = make(map[berth.NodeID]map[string]int, len(p.refused))
+	refused = make(map[berth.NodeID]map[berth.RefusalKind]int, len(p.refused))
 	for n, c := range p.refused {
 		refused[n] = maps.Clone(c.kinds)
 	}

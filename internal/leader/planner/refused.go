@@ -3,7 +3,6 @@ package planner
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"berth"
@@ -21,7 +20,7 @@ const (
 type refusals map[berth.NodeID]*nodeRefusals
 
 type nodeRefusals struct {
-	kinds    map[string]int
+	kinds    map[berth.RefusalKind]int
 	recent   []time.Time // the newest, at most refusedOften
 	reported time.Time
 }
@@ -31,10 +30,10 @@ type nodeRefusals struct {
 func (r refusals) note(x *berth.Refusal, now time.Time) *berth.NodeEvent {
 	n := r[x.NodeID]
 	if n == nil {
-		n = &nodeRefusals{kinds: map[string]int{}}
+		n = &nodeRefusals{kinds: map[berth.RefusalKind]int{}}
 		r[x.NodeID] = n
 	}
-	n.kinds[kind(x.Reason)]++
+	n.kinds[x.Kind]++
 	if len(n.recent) == refusedOften {
 		n.recent = append(n.recent[:0], n.recent[1:]...)
 	}
@@ -48,22 +47,7 @@ func (r refusals) note(x *berth.Refusal, now time.Time) *berth.NodeEvent {
 		Message: fmt.Sprintf("%d placements were refused in %v, the last because %s", refusedOften, now.Sub(n.recent[0]).Round(time.Second), x.Reason),
 	}
 	for k, count := range n.kinds {
-		e.Details[k] = strconv.Itoa(count)
+		e.Details[string(k)] = strconv.Itoa(count)
 	}
 	return e
-}
-
-// kind sorts the reasons of refused placements: a dimension, the node itself,
-// or the instance.
-func kind(reason string) string {
-	dimension, _, short := strings.Cut(reason, ": ")
-	switch {
-	case strings.HasPrefix(reason, "port "):
-		return "port"
-	case short:
-		return dimension
-	case strings.HasPrefix(reason, "the node "):
-		return "node"
-	}
-	return "instance"
 }

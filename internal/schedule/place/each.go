@@ -43,19 +43,19 @@ func (x *Nodes) Ready() []*berth.Node {
 }
 
 // Meets reports whether a node meets the constraints of a group.
-func (x *Nodes) Meets(group int, n *berth.Node) bool { return x.unmet(group, n) == meetsAll }
+func (x *Nodes) Meets(group int, n *berth.Node) bool { return x.unmet(group, n).kind == meetsAll }
 
 // Keeps reports whether a running instance of a group may stay on a node. An
 // unhealthy driver does not stop it: the driver may recover, and the tasks may
 // not have noticed.
 func (x *Nodes) Keeps(group int, n *berth.Node) bool {
 	why := x.unmet(group, n)
-	return why == meetsAll || strings.HasPrefix(why, missingDriver) || strings.HasPrefix(why, unhealthyDriver)
+	return why.kind == meetsAll || why.kind == lacksDriver
 }
 
-func (x *Nodes) unmet(group int, n *berth.Node) string {
+func (x *Nodes) unmet(group int, n *berth.Node) verdict {
 	f := x.filters[group]
-	if why := f.class(x.snap.Usage(n.Number).Class); why != meetsAll || !f.perNode() {
+	if why := f.class(x.snap.Usage(n.Number).Class); why.kind != meetsAll || !f.perNode() {
 		return why
 	}
 	return f.node(n)
@@ -92,7 +92,7 @@ func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 	short := map[string]berth.Shortage{}
 	for i := range list {
 		o := &list[i]
-		if r.filter.perNode() && r.filter.node(o.Node) != meetsAll {
+		if r.filter.perNode() && r.filter.node(o.Node).kind != meetsAll {
 			continue
 		}
 		r.evaluated++

@@ -123,12 +123,12 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 	}
 	m.NodesAvailable[n.Datacenter]++
 	why := r.filter.class(u.Class)
-	if why == meetsAll {
+	if why.kind == meetsAll {
 		why = r.filter.node(n)
 	}
-	if why != meetsAll {
+	if why.kind != meetsAll {
 		m.NodesFiltered++
-		m.ConstraintFiltered[berth.Clip(why, reasonLen)]++
+		m.ConstraintFiltered[berth.Clip(why.unmet, reasonLen)]++
 		if n.NodeClass != "" {
 			m.ClassFiltered[berth.Clip(n.NodeClass, reasonLen)]++
 		}
@@ -200,8 +200,8 @@ func keepMost(counts map[string]int, keep int) {
 func (r *round) missed(m *berth.AllocMetric) *berth.Missed {
 	out := &berth.Missed{Classes: map[string]bool{}, Escaped: r.filter.perNode()}
 	for number, v := range r.filter.verdict {
-		if name := r.snap.ClassName(uint32(number)); name != "" && v != "" {
-			out.Classes[name] = v == meetsAll
+		if name := r.snap.ClassName(uint32(number)); name != "" && v.kind != unchecked {
+			out.Classes[name] = v.kind == meetsAll
 		}
 	}
 	if len(out.Classes) > classesKept { // too many classes: each node is checked

@@ -23,9 +23,9 @@ type filter struct {
 	byClass []berth.Constraint // of the job, the group and its tasks; equal for all nodes of a class
 	unique  []berth.Constraint // that must be checked on each node
 	drivers []string
-	needs   *needs   // networks, volumes and device types; nil for most
-	index   uint32   // of the instance to place, where that matters
-	verdict []string // by class number: "" unknown, "+" meets all, otherwise the unmet constraint
+	needs   *needs    // networks, volumes and device types; nil for most
+	index   uint32    // of the instance to place, where that matters
+	verdict []verdict // by class number
 
 	distinctHosts map[berth.NodeID]bool // nodes in use, nil without such a constraint
 	distinct      []*distinct
@@ -40,10 +40,27 @@ type distinct struct {
 	used       map[string]int
 }
 
-const meetsAll = "+"
+// verdict says whether a node meets constraints. Decisions read the kind; the
+// text is for people.
+type verdict struct {
+	kind  verdictKind
+	unmet string // the first constraint that the node does not meet
+}
+
+type verdictKind uint8
+
+const (
+	unchecked verdictKind = iota
+	meetsAll
+	lacksDriver // a driver is missing or unhealthy
+	lacksOther
+)
+
+// lacking returns the verdict that a constraint is not met.
+func lacking(unmet string) verdict { return verdict{lacksOther, unmet} }
 
 func newFilter(p *Placer, group *berth.TaskGroup) *filter {
-	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, verdict: make([]string, p.snap.Classes())}
+	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, verdict: make([]verdict, p.snap.Classes())}
 	f.needs = needsOf(group)
 	f.addConstraints(p.job.Constraints, true)
 	f.addConstraints(group.Constraints, false)
@@ -104,43 +121,42 @@ func (f *filter) newDistinct(c berth.Constraint, ofJob bool) *distinct {
 	return d
 }
 
-// class returns "+" if the nodes of a class meet the shared constraints,
-// otherwise the first unmet one.
-func (f *filter) class(number uint32) string {
+// class returns whether the nodes of a class meet the shared constraints.
+func (f *filter) class(number uint32) verdict {
 	v := f.verdict[number]
-	if v == "" {
+	if v.kind == unchecked {
 		v = f.check(f.snap.SomeNodeOf(number))
 		f.verdict[number] = v
 	}
 	return v
 }
 
-// check returns "+" if a node meets the constraints that are shared by its
-// class, otherwise the first unmet one.
-func (f *filter) check(n *berth.Node) string {
+// check returns whether a node meets the constraints that are shared by its
+// class.
+func (f *filter) check(n *berth.Node) verdict {
 	if n == nil {
-		return "gone"
+		return lacking("gone")
 	}
 	if why := f.otherDatacenter(n); why != "" {
-		return why
+		return lacking(why)
 	}
 	if why := f.otherPool(n); why != "" {
-		return why
+		return lacking(why)
 	}
 	for _, d := range f.drivers {
-		if why := lacksDriver(n, d); why != "" {
-			return why
+		if why := unmetDriver(n, d); why != "" {
+			return verdict{lacksDriver, why}
 		}
 	}
 	for _, c := range f.byClass {
 		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
-			return c.String()
+			return lacking(c.String())
 		}
 	}
-	if lacking := f.needs.lacking(n, f.index); len(lacking) > 0 {
-		return lacking[0]
+	if unmet := f.needs.lacking(n, f.index); len(unmet) > 0 {
+		return lacking(unmet[0])
 	}
-	return meetsAll
+	return verdict{kind: meetsAll}
 }
 
 // otherDatacenter returns a reason if a node is in a datacenter that the job
@@ -161,50 +177,43 @@ func (f *filter) otherPool(n *berth.Node) string {
 	return "node pool " + n.NodePool + " is not " + f.job.NodePool
 }
 
-// Prefixes of the reasons for unmet driver constraints.
-const (
-	missingDriver   = "missing drivers: "
-	unhealthyDriver = "unhealthy drivers: "
-)
-
-// lacksDriver returns why a node cannot run tasks of a driver, "" if it can.
-func lacksDriver(n *berth.Node, driver string) string {
+// unmetDriver returns why a node cannot run tasks of a driver, "" if it can.
+func unmetDriver(n *berth.Node, driver string) string {
 	info := n.Drivers[driver]
 	switch {
 	case info == nil || !info.Detected:
-		return missingDriver + driver
+		return "missing drivers: " + driver
 	case !info.Healthy:
-		return unhealthyDriver + driver
+		return "unhealthy drivers: " + driver
 	}
 	return ""
 }
 
-// node returns "+" if a node, whose class meets all constraints, can be used,
-// otherwise the first unmet constraint.
-func (f *filter) node(n *berth.Node) string {
+// node returns whether a node whose class meets all constraints can be used.
+func (f *filter) node(n *berth.Node) verdict {
 	if f.excludes != nil {
 		if why := f.excludes(n); why != "" {
-			return why
+			return lacking(why)
 		}
 	}
 	for _, c := range f.unique {
 		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
-			return c.String()
+			return lacking(c.String())
 		}
 	}
 	if f.distinctHosts[n.ID] {
-		return berth.OpDistinctHosts
+		return lacking(berth.OpDistinctHosts)
 	}
 	for _, d := range f.distinct {
 		v, ok := resolve(d.constraint.LTarget, n)
 		switch {
 		case !ok:
-			return d.constraint.LTarget + " is not set"
+			return lacking(d.constraint.LTarget + " is not set")
 		case d.used[v] >= d.limit:
-			return fmt.Sprintf("%s: %s=%s used by %d allocs", berth.OpDistinctProperty, d.constraint.LTarget, v, d.used[v])
+			return lacking(fmt.Sprintf("%s: %s=%s used by %d allocs", berth.OpDistinctProperty, d.constraint.LTarget, v, d.used[v]))
 		}
 	}
-	return meetsAll
+	return verdict{kind: meetsAll}
 }
 
 // perNode reports whether each node must be checked in addition to its class.
@@ -268,5 +277,5 @@ func Feasible(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, n *b
 		keep(t.Constraints)
 		f.drivers = append(f.drivers, t.Driver)
 	}
-	return f.check(n) == meetsAll
+	return f.check(n).kind == meetsAll
 }

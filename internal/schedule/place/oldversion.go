@@ -19,7 +19,7 @@ func (p *Placer) GroupOfVersion(version *berth.Job, number int, instances []Inst
 func (p *Placer) OnNodesOfVersion(version *berth.Job, number int, list []OnNode) OnNodesOutcome {
 	defer p.asVersion(version)()
 	f := newFilter(p, version.TaskGroups[number])
-	meets := slices.DeleteFunc(slices.Clone(list), func(o OnNode) bool { return f.class(p.snap.Usage(o.Node.Number).Class) != meetsAll })
+	meets := slices.DeleteFunc(slices.Clone(list), func(o OnNode) bool { return f.class(p.snap.Usage(o.Node.Number).Class).kind != meetsAll })
 	return p.OnNodes(number, meets)
 }
 

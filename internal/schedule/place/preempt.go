@@ -171,7 +171,7 @@ func (r *round) preemptions() []*preemption {
 // nothing would help or the group cannot use the node.
 func (r *round) preemption(number uint32) *preemption {
 	u, n := r.usage(number), r.snap.NodeByNumber(number)
-	if n == nil || !u.Ready || r.filter.class(u.Class) != meetsAll || r.filter.perNode() && r.filter.node(n) != meetsAll {
+	if n == nil || !u.Ready || r.filter.class(u.Class).kind != meetsAll || r.filter.perNode() && r.filter.node(n).kind != meetsAll {
 		return nil
 	}
 	gone := r.preemptible.victims(u, &r.request, r.preemptible.remaining(number))
@@ -271,7 +271,7 @@ func (r *round) willFree(only *uint32) (n int) {
 		}
 	}
 	for number, list := range byNode {
-		if r.filter.class(r.snap.Usage(number).Class) != meetsAll || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
+		if r.filter.class(r.snap.Usage(number).Class).kind != meetsAll || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)).kind != meetsAll {
 			continue
 		}
 		draft := r.usage(number).Without(list...)

@@ -161,7 +161,7 @@ func (r *round) scoreNodes() {
 // classify computes what holds for all nodes of a class; number is one of them.
 func (r *round) classify(c *classView, class, number uint32) {
 	c.asked = true
-	if c.meets = r.filter.class(class) == meetsAll; !c.meets {
+	if c.meets = r.filter.class(class).kind == meetsAll; !c.meets {
 		return
 	}
 	voices := 1.0
@@ -180,7 +180,7 @@ func (r *round) classify(c *classView, class, number uint32) {
 // placed there.
 func (r *round) scoreNode(number uint32) {
 	u := r.usage(number)
-	if !r.request.Fits(u) || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)) != meetsAll {
+	if !r.request.Fits(u) || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)).kind != meetsAll {
 		return
 	}
 	if r.spread != nil {
@@ -286,7 +286,7 @@ func (r *round) take(avoid berth.NodeID) (number uint32, p parts, ok bool) {
 		}
 		c := s.best
 		n := r.snap.NodeByNumber(c.number)
-		if perNode && r.filter.node(n) != meetsAll {
+		if perNode && r.filter.node(n).kind != meetsAll {
 			r.drop(s)
 			continue
 		}

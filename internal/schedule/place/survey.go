@@ -54,7 +54,7 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 		out = append(out, why)
 	}
 	for _, d := range f.drivers {
-		if why := lacksDriver(n, d); why != "" {
+		if why := unmetDriver(n, d); why != "" {
 			out = append(out, why)
 		}
 	}
