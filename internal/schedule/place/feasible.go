@@ -40,7 +40,7 @@ type distinct struct {
 	used       map[string]int
 }
 
-// verdict says whether a node meets constraints. Decisions read the kind; the
+// verdict reports whether a node meets constraints. Decisions read the kind; the
 // text is for people.
 type verdict struct {
 	kind  verdictKind
