@@ -197,7 +197,7 @@ func TestAgentsTellConnectivity(t *testing.T) {
 		"another launch":     {tell(x.node, x.SecretID, func(in *op.ReportConnectivity) { in.Launch = 2 }), berth.Conflict, "stale-launch: "},
 		"another element":    {tell(x.node, x.SecretID, func(in *op.ReportConnectivity) { in.PE = "p-0000000000000001-00" }), berth.Conflict, "stale-launch: "},
 		"what is no element": {tell(x.node, x.SecretID, func(in *op.ReportConnectivity) { in.PE = "j-0000000000000001-00" }), berth.Invalid, "PE: "},
-		"no state":           {tell(x.node, x.SecretID, func(in *op.ReportConnectivity) { in.State = "half" }), berth.Invalid, `State: "half" is none; allowed are none, partial, full`},
+		"no state":           {tell(x.node, x.SecretID, func(in *op.ReportConnectivity) { in.State = "half" }), berth.Invalid, `unknown state "half": want none, partial or full`},
 		"another's question": {second((&linked{node: thief, alloc: one.alloc}).ask(0)), berth.NotFound, "has no allocation"},
 		"an ordinary job":    {second((&linked{node: x.node, alloc: ordinary[0].ID}).ask(0)), berth.Invalid, "does not belong to a stream job"},
 	} {

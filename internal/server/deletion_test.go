@@ -90,7 +90,7 @@ func TestForegroundAndBackground(t *testing.T) {
 	x.stubborn(true)
 
 	r.bad("DELETE", "/v1/job/web?propagation=foreground", 400, "set purge=true as well")
-	r.bad("DELETE", "/v1/job/web?purge=true&propagation=upwards", 400, "allowed are background, foreground, orphan")
+	r.bad("DELETE", "/v1/job/web?purge=true&propagation=upwards", 400, `unknown propagation "upwards": want background, foreground or orphan`)
 	r.bad("DELETE", "/v1/job/web?purge=true&wait=5s", 400, "the job is gone at once")
 	r.bad("DELETE", "/v1/job/web?purge=true&propagation=foreground&wait=soon", 400, "not a duration")
 	r.bad("DELETE", "/v1/job/web?purge=true&uid=a-0000000000000001-00", 400, "must begin with j-")
@@ -177,7 +177,7 @@ func TestDeletionByForce(t *testing.T) {
 	uid := r.up("web", 2)
 	x.stubborn(true)
 	r.bad("DELETE", "/v1/job/web?force=true", 400, "set purge=true and propagation=foreground as well")
-	r.bad("DELETE", "/v1/job/web?purge=true&force=true", 400, "deleted with propagation background is gone at once")
+	r.bad("DELETE", "/v1/job/web?purge=true&force=true", 400, "with propagation background the job is gone at once")
 	manages = false
 	r.bad("DELETE", "/v1/job/web?purge=true&propagation=foreground&force=true", 403, "Permission denied")
 	manages = true

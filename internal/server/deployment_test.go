@@ -176,7 +176,7 @@ func TestBadVersionRevertsItself(t *testing.T) {
 	n.proves(r, false)
 	r.deployed("web", 2, "successful", true, n)
 	of := must[[]*nomad.Deployment, *nomad.QueryMeta](t)(r.api.Jobs().Deployments("web", true, nil))
-	if len(of) != 3 || of[1].Status != "failed" || !strings.HasSuffix(of[1].StatusDescription, "the job went back to version 0, as version 2") {
+	if len(of) != 3 || of[1].Status != "failed" || !strings.HasSuffix(of[1].StatusDescription, "the job was reverted to version 0, as version 2") {
 		t.Errorf("%d deployments: %+v", len(of), of[1])
 	}
 	job := must[*nomad.Job, *nomad.QueryMeta](t)(r.api.Jobs().Info("web", nil))

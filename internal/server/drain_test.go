@@ -184,7 +184,7 @@ func TestDrainOneAtATime(t *testing.T) {
 		n.SchedulingEligibility != "ineligible" || n.LastDrain.Status != nomad.DrainStatusDraining {
 		t.Errorf("%t %+v %+v", n.Drain, n.DrainStrategy, n.LastDrain)
 	}
-	if _, err := r.api.Nodes().ToggleEligibility(one.ID.String(), true, nil); err == nil || !strings.Contains(err.Error(), "is drained") {
+	if _, err := r.api.Nodes().ToggleEligibility(one.ID.String(), true, nil); err == nil || !strings.Contains(err.Error(), "is being drained") {
 		t.Errorf("a node that is drained can be eligible: %v", err)
 	}
 	r.runs("web", two, 3)

@@ -55,7 +55,7 @@ func TestBrokenBodies(t *testing.T) {
 		{"a job that is null", `{"Job": null}`, 400, `^body\.job: is missing`},
 		{"a job of nothing", `{"Job": {}}`, 400, `job\.id`},
 		{"another region", strings.Replace(body("", ""), `"ID"`, `"Region": "moon", "ID"`, 1), 400, `job\.region: "moon" is not this region`},
-		{"another namespace", strings.Replace(body("", ""), `"ID"`, `"Namespace": "moon", "ID"`, 1), 400, `job\.namespace: there is no namespace "moon"`},
+		{"another namespace", strings.Replace(body("", ""), `"ID"`, `"Namespace": "moon", "ID"`, 1), 400, `job\.namespace: namespace "moon" not found`},
 		{"a namespace that is a number", strings.Replace(body("", ""), `"ID"`, `"Namespace": 7, "ID"`, 1), 400, `job\.namespace: .* got 7`},
 		{"a priority out of range", strings.Replace(body("", ""), `"Job"`, `"EvalPriority": 101, "Job"`, 1), 400, `^EvalPriority: must be from 1 to 100`},
 		{"a flag that is a text", strings.Replace(body("", ""), `"Job"`, `"EnforceIndex": "yes", "Job"`, 1), 400, `^body\.enforce_index: `},

@@ -144,7 +144,7 @@ func TestNodePoolRoutes(t *testing.T) {
 		{"GET", "/v1/node/pool/prod", "", 200, `"NodeIdentityTTL":"1h0m0s"`},
 		{"PUT", "/v1/node/pool/dev", `{"Name":"prod"}`, 400, `Name: "prod" in the body differs from "dev" in the path`},
 		{"PUT", "/v1/node/pools", `{}`, 400, "Name: "},
-		{"PUT", "/v1/node/pools", `{"Name":"x","NodeIdentityTTL":"soon"}`, 400, `"soon" is not a duration`},
+		{"PUT", "/v1/node/pools", `{"Name":"x","NodeIdentityTTL":"soon"}`, 400, `must be a duration such as "90s" or "1h30m", got "soon"`},
 		{"DELETE", "/v1/node/pool/dev", "", 200, ""},
 		{"DELETE", "/v1/node/pools", "", 405, "Invalid method"},
 		{"GET", "/v1/node/pool/dev", "", 404, "node pool not found: dev"},

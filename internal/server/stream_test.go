@@ -274,7 +274,7 @@ func TestRoutesAreChanged(t *testing.T) {
 	var done op.Changed
 	r.put(export, map[string]any{"Properties": map[string]any{"kind": "raw", "priority": 2, "regions": []string{"eu"}}}, &done)
 	is("of another priority", byName...)
-	r.refuses(export, map[string]any{"Properties": map[string]any{}}, 400, "are missing")
+	r.refuses(export, map[string]any{"Properties": map[string]any{}}, 400, "must not be empty")
 	r.refuses(export, map[string]any{"Properties": map[string]any{"no name": 1}}, 400, "the name must be 1 to 64 letters, digits or _")
 	r.refuses("/v1/stream/export/telemetry.transform[0]/scores-by-name/properties", map[string]any{"Properties": map[string]any{"a": 1}}, 400, "is exported by name")
 	r.refuses("/v1/stream/export/telemetry.source[0]/none/properties", map[string]any{}, 404, "Export not found")

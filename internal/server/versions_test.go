@@ -64,7 +64,7 @@ func TestVersionsOfAJob(t *testing.T) {
 
 	// Going back.
 	_, _, err = jobs.Revert("web", 1, nil, nil, "", "")
-	wantError(t, err, "at version 1 already")
+	wantError(t, err, "is already at version 1")
 	seven, one := uint64(7), uint64(1)
 	_, _, err = jobs.Revert("web", 0, &seven, nil, "", "")
 	wantError(t, err, "Enforcing prior version 7")
@@ -121,7 +121,7 @@ func TestScalingOfAJob(t *testing.T) {
 	_, _, err = jobs.Scale("web", "none", &three, "", false, nil, nil)
 	wantError(t, err, `no group "none"`)
 	_, _, err = jobs.Scale("web", group, &three, "", true, nil, nil)
-	wantError(t, err, "changes nothing")
+	wantError(t, err, "must not be set together with Error")
 	out, _, err := jobs.Scale("web", group, &three, "busy", false, map[string]any{"load": 7.5}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -242,7 +242,7 @@ func TestACanaryAndABadVersion(t *testing.T) {
 		t.Errorf("the job is back at the stable version: %s", amiss)
 	}
 	bad := f.deployments("bird")[2]
-	if bad.Status != "failed" || !strings.Contains(bad.StatusDescription, "the job went back to version 1, as version 3") {
+	if bad.Status != "failed" || !strings.Contains(bad.StatusDescription, "the job was reverted to version 1, as version 3") {
 		t.Errorf("the bad version: %+v", bad)
 	}
 	for _, p := range f.placed("bird", 2) {
