@@ -23,6 +23,8 @@ type SchedulerSource interface {
 	SetSchedulerConfig(n int, types []string)
 }
 
+// agent registers the operations about this agent: its workers, itself, and the
+// servers and regions that it knows.
 func (s *Server) agent() {
 	read(s, op.ReadWorkerConfig, func(*Read, *op.Query) (op.WorkerConfig, error) {
 		if s.Schedulers == nil {
@@ -48,6 +50,7 @@ func (s *Server) agent() {
 		return s.Schedulers.SchedulerWorkers(), nil
 	})
 	read(s, op.ReadSelf, func(r *Read, _ *op.Query) (op.AgentSelf, error) { return s.Self(), nil })
+	// Without a leader the answer is "", not an error: clients poll this.
 	read(s, op.ReadLeader, func(r *Read, _ *op.Query) (string, error) {
 		if s.Peers != nil {
 			return s.Peers.Leading(), nil
@@ -74,6 +77,7 @@ func (s *Server) agent() {
 	s.metrics()
 }
 
+// errNoWorkers answers for the workers of an agent that is not a server.
 var errNoWorkers = berth.Errorf(berth.Unavailable, "no workers run in this agent")
 
 // health answers 500 if a part that the request names is unhealthy, as probes
@@ -90,6 +94,7 @@ func (s *Server) health() {
 			s.fail(w, err)
 			return
 		}
+		// The part that was not asked for must not decide the status.
 		h := s.Health()
 		if in.Type == "client" {
 			h.Server = nil
@@ -104,6 +109,8 @@ func (s *Server) health() {
 	})
 }
 
+// metrics registers the metrics of this agent, as JSON or in the text format of
+// Prometheus. It replies with an error if the agent has none.
 func (s *Server) metrics() {
 	s.served[op.Metrics.Name] = true
 	s.routes.add(op.Metrics.Info, func(w http.ResponseWriter, r *http.Request, path values) {

@@ -18,6 +18,7 @@ type LogStreamer interface {
 	Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, send func(*op.StreamFrame) error) error
 }
 
+// allocs registers the operations on allocations and on their tasks.
 func (s *Server) allocs() {
 	read(s, op.ListAllocs, listAllocs)
 	read(s, op.ReadAlloc, readAlloc)
@@ -27,6 +28,9 @@ func (s *Server) allocs() {
 	effect(s, op.SignalTask, s.signalAlloc)
 }
 
+// listAllocs returns the allocations that the caller may see, by creation, or
+// by ID if a prefix is given. Task states are left out on request; resources
+// come on request only.
 func listAllocs(r *Read, in *op.AllocsQuery) ([]op.AllocStub, error) {
 	r.Table(state.Allocs)
 	states := in.TaskStates == nil || *in.TaskStates
@@ -62,6 +66,7 @@ func (r *Read) alloc(id string, need acl.Capability) (*berth.Alloc, error) {
 	return a, r.may(need, a.Job.Namespace)
 }
 
+// readAlloc returns one allocation in full, by its complete ID.
 func readAlloc(r *Read, in *op.AllocRef) (op.Alloc, error) {
 	a, err := r.alloc(in.AllocID, op.ReadAlloc.Need)
 	if err != nil {
@@ -90,6 +95,8 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 	if m.NoShutdownDelay {
 		v.DesiredTransition.NoShutdownDelay = &m.NoShutdownDelay
 	}
+	// Clients know one wish to move an allocation; which of the two reasons it
+	// has does not matter to them.
 	if m.Migrate {
 		v.DesiredTransition.Migrate = &m.Migrate
 	}
@@ -103,6 +110,8 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 	v.AllocatedResources = allocated(a, n)
 	v.Metrics = metrics(s, a)
 	v.RescheduleTracker = tracker(s, a)
+	// These are what the job asks for; what the allocation got stands in
+	// AllocatedResources.
 	v.TaskResources = map[string]*berth.Resources{}
 	for _, t := range a.Group.Tasks {
 		v.TaskResources[t.Name] = t.Resources
@@ -128,6 +137,8 @@ func metrics(s *state.Snapshot, a *berth.Alloc) *berth.AllocMetric {
 	return &m
 }
 
+// tracker returns the reschedule events that led to an allocation, nil if there
+// are none.
 func tracker(s *state.Snapshot, a *berth.Alloc) *op.RescheduleTracker {
 	r := s.Reschedules(a.Job.UID, a.Group.Name, a.Index)
 	if r == nil {
@@ -145,6 +156,8 @@ func tracker(s *state.Snapshot, a *berth.Alloc) *op.RescheduleTracker {
 	return t
 }
 
+// allocStub returns an allocation as lists show it. states and resources add
+// the task states and what was allocated; both cost time in long lists.
 func allocStub(s *state.Snapshot, a *berth.Alloc, states, resources bool) op.AllocStub {
 	m := a.Rest()
 	v := op.AllocStub{
@@ -171,6 +184,8 @@ func allocStub(s *state.Snapshot, a *berth.Alloc, states, resources bool) op.All
 	return v
 }
 
+// sortAllocs sorts in place by creation, then by name and ID, so that two equal
+// requests get the same order.
 func sortAllocs(list []op.AllocStub) {
 	slices.SortFunc(list, func(a, b op.AllocStub) int {
 		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.Name, b.Name), strings.Compare(a.ID.String(), b.ID.String()))

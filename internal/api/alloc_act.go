@@ -10,6 +10,8 @@ import (
 	"berth/op"
 )
 
+// stopAlloc decides the stop of the allocation that a request names. It needs
+// the right in the namespace of the allocation's job.
 func stopAlloc(w *Write, in *op.StopAlloc) (ch Change[op.AllocStopped], err error) {
 	a, err := w.read().alloc(in.AllocID, op.HaltAlloc.Need)
 	if err != nil {
@@ -34,7 +36,9 @@ func haltAlloc(w *Write, a *berth.Alloc, noDelay bool) Change[op.AllocStopped] {
 // TaskControl restarts and signals tasks, wherever they run. It returns once the
 // agent of the node has accepted the order.
 type TaskControl interface {
+	// Restart starts one task of an allocation again, or all.
 	Restart(ctx context.Context, node berth.NodeID, in *op.RestartAlloc) error
+	// Signal sends a signal to one task of an allocation, or to all.
 	Signal(ctx context.Context, node berth.NodeID, in *op.SignalAlloc) error
 }
 
@@ -57,6 +61,8 @@ func (s *Server) restartAlloc(ctx context.Context, w *Write, in *op.RestartAlloc
 	})
 }
 
+// signalAlloc sends a signal to one task of an allocation, or to all if none is
+// named. The agent of the node checks the name of the signal.
 func (s *Server) signalAlloc(ctx context.Context, w *Write, in *op.SignalAlloc) (out op.Nothing, err error) {
 	if in.Signal == "" {
 		return out, berth.Errorf(berth.Invalid, "Signal: missing: want a signal name such as SIGHUP")

@@ -12,6 +12,8 @@ import (
 func allocated(a *berth.Alloc, n *berth.Node) *op.AllocatedResources {
 	m := a.Rest()
 	out := &op.AllocatedResources{Tasks: map[string]*op.AllocatedTask{}}
+	// Cores are kept for the allocation as a whole. Its tasks get theirs in the
+	// order of the group.
 	cores := m.Cores
 	for _, t := range a.Group.Tasks {
 		task := &op.AllocatedTask{
@@ -34,6 +36,8 @@ func allocated(a *berth.Alloc, n *berth.Node) *op.AllocatedResources {
 	}
 	out.Shared.DiskMB = a.Group.Ask().DiskMB
 	out.Shared.Ports = a.PortMappings(n)
+	// The job's networks are shown with the values that dynamic ports got. The
+	// list of ports is copied first: it belongs to the stored job.
 	for i := range a.Group.Networks {
 		nw := a.Group.Networks[i]
 		nw.IP = n.AddressOn(berth.DefaultHostNetwork)

@@ -231,6 +231,7 @@ type RPC interface {
 	Remote() string
 }
 
+// rpcHandler answers one call of an agent. It decodes the input itself.
 type rpcHandler func(ctx context.Context, c RPC) (any, error)
 
 // RPC returns the handlers of what agents call, by name.

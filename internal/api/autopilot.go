@@ -5,6 +5,8 @@ import (
 	"berth/op"
 )
 
+// autopilot registers the operations on autopilot's configuration and on the
+// health of the servers.
 func (s *Server) autopilot() {
 	read(s, op.ReadAutopilot, readAutopilot)
 	write(s, op.WriteAutopilot, writeAutopilot)
@@ -17,6 +19,8 @@ func (s *Server) autopilot() {
 	}).always = true
 }
 
+// readAutopilot returns the configuration in force, which is the default one
+// until it is changed.
 func readAutopilot(r *Read, _ *op.Query) (op.AutopilotConfig, error) {
 	c := r.AutopilotConfig()
 	r.At(max(c.ModifyIndex, 1)) // nothing to wait for: the state tells nobody of its change

@@ -31,6 +31,8 @@ func cut(s string, most int) string {
 	return s
 }
 
+// cutDetails returns a copy with at most maxDetails entries, the first by name,
+// with names and values cut; nil if there are none.
 func cutDetails(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
@@ -85,6 +87,7 @@ func boundNetwork(n *berth.AllocNetworkStatus) *berth.AllocNetworkStatus {
 	return &b
 }
 
+// cutList returns at most maxDetails texts of a list, each cut.
 func cutList(list []string) (out []string) {
 	for _, s := range list[:min(len(list), maxDetails)] {
 		out = append(out, cut(s, maxNodeText))

@@ -26,7 +26,7 @@ type AgentConfig struct {
 	// of those it has.
 	Has  func(alloc string) bool
 	Logs LogStreamer
-	Node func() berth.NodeID
+	Node func() berth.NodeID // the node of this agent
 	// Servers is the list of servers that the node knows.
 	Servers ServerList
 	// Connect returns a way to a server.
@@ -42,10 +42,12 @@ func NewAgent(c AgentConfig) http.Handler {
 		Authorize: c.Authorize,
 	})
 	s.server = c.Connect
+	// Every route exists here too, so that any request can be passed on.
 	s.all()
 	for _, info := range []*op.Info{op.ReadSelf.Info, op.AgentServers.Info, op.ChangeServers.Info} {
 		s.operations[info.Name].own = func(any) bool { return true }
 	}
+	// Logs of its own allocations need no server; all others are asked of one.
 	logs := s.operations[op.ReadLogs.Name]
 	logs.own = func(in any) bool { return c.Has(in.(*op.LogsQuery).AllocID) }
 	logs.stream = func(ctx context.Context, _ Caller, in any, x *exchange) error {

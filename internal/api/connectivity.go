@@ -77,6 +77,8 @@ func tellConnectivity(w *Write, in *op.ReportConnectivity) (ch Change[op.Nothing
 	if err != nil {
 		return ch, err
 	}
+	// The report must be of the launch that the node has. Apply checks the
+	// launch again.
 	c := &state.SetConnectivity{Alloc: in.AllocID, Launch: in.Launch, State: in.State, Now: w.Now.UnixNano()}
 	if c.PE, err = uidOf("PE", in.PE, 'p'); err != nil {
 		return ch, err
@@ -96,22 +98,26 @@ func tellConnectivity(w *Write, in *op.ReportConnectivity) (ch Change[op.Nothing
 // they follow from.
 type connections struct {
 	*state.Snapshot
-	pe  *berth.Object
-	own *berth.Alloc // of its present launch; nil: none, and where it listens is not known
+	pe  *berth.Object // the processing element itself
+	own *berth.Alloc  // of its present launch; nil: none, and where it listens is not known
 
-	keys    []state.WatchKey
-	seen    map[state.WatchKey]bool
-	nodes   uint64 // index of the newest change of a node that was looked at
-	others  uint64 // of the routes of the namespace, and of the jobs to which they lead
-	running map[berth.JobKey]map[berth.PERef]*berth.Alloc
+	keys    []state.WatchKey                              // what the answer depends on, in the order in which it was looked at
+	seen    map[state.WatchKey]bool                       // the same as a set
+	nodes   uint64                                        // index of the newest change of a node that was looked at
+	others  uint64                                        // of the routes of the namespace, and of the jobs to which they lead
+	running map[berth.JobKey]map[berth.PERef]*berth.Alloc // by job, filled by runs
 }
 
+// newConnections returns the connections of a processing element, still to be
+// worked out. own is the allocation of its present launch, or nil.
 func newConnections(s *state.Snapshot, pe *berth.Object, own *berth.Alloc) *connections {
 	v := &connections{Snapshot: s, pe: pe, own: own, seen: map[state.WatchKey]bool{}, running: map[berth.JobKey]map[berth.PERef]*berth.Alloc{}}
 	v.watch(state.OnResource(pe.UID), state.OnStreamOf(pe.Job))
 	return v
 }
 
+// watch adds keys to those that the answer depends on, each once. Their order
+// is part of the mark, so it must not depend on chance.
 func (v *connections) watch(keys ...state.WatchKey) {
 	for _, k := range keys {
 		if !v.seen[k] {
@@ -233,6 +239,8 @@ func (v *connections) bind(label string) string {
 		if m.Label != label {
 			continue
 		}
+		// A task behind a port mapping listens on the port inside its own
+		// network, on any address there.
 		any, port := "0.0.0.0", m.Value
 		if strings.Contains(m.HostIP, ":") {
 			any = "::"
@@ -249,6 +257,8 @@ func (v *connections) bind(label string) string {
 // present launch of its processing element runs.
 func (v *connections) target(owner berth.UID, name, input string) (addr string, launch uint64) {
 	pe, config := v.ResourceNamed(owner, berth.KindPE, name), v.ResourceNamed(owner, berth.KindConfig, name)
+	// A missing object may be about to be created, so the answer has to follow
+	// what the owner has.
 	if pe == nil || config == nil {
 		v.awaits(owner)
 	}
@@ -261,6 +271,7 @@ func (v *connections) target(owner berth.UID, name, input string) (addr string, 
 		return "", pe.PE.Launch
 	}
 	v.watch(state.OnResource(config.UID))
+	// The config says which port label the input listens on.
 	label := ""
 	for _, in := range config.Object.Config.Inputs {
 		if in.Name == input {

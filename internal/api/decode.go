@@ -30,6 +30,7 @@ func queryOf(in any) *op.Query {
 	return nil
 }
 
+// writeOf returns the write options that in embeds, nil if it embeds none.
 func writeOf(in any) *op.Write {
 	if v, ok := in.(interface{ Opts() *op.Write }); ok {
 		return v.Opts()
@@ -76,6 +77,8 @@ func decodeQuery(in any, r *http.Request, path values) error {
 		return ps.Err()
 	}
 	get := r.URL.Query().Get
+	// Everything that all reads have in common follows; the caller's own fields
+	// were filled above.
 	q.Region, q.Namespace, q.AuthToken = get("region"), namespace(r), token(r)
 	q.Prefix, q.Filter, q.NextToken = get("prefix"), get("filter"), get("next_token")
 	q.AllowStale, q.Reverse = flag(&ps, r, "stale"), flag(&ps, r, "reverse")
@@ -111,6 +114,8 @@ func decodeBody(in any, w http.ResponseWriter, r *http.Request, path values, inf
 		if err != nil {
 			return err
 		}
+		// Some inputs take other shapes of JSON as well, which older clients
+		// send.
 		if s, ok := in.(interface{ Shape(decode.Tree) decode.Tree }); ok {
 			tree = s.Shape(tree)
 		}
@@ -180,7 +185,10 @@ func params(ps *berth.Problems, v reflect.Value, r *http.Request, path values) {
 	}
 }
 
+// param sets one field from the text of a parameter. What does not parse is
+// noted as a problem under the parameter's name.
 func param(ps *berth.Problems, v reflect.Value, name, s string) {
+	// Pointers tell a parameter that is absent from one that is zero.
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
@@ -226,6 +234,7 @@ func flag(ps *berth.Problems, r *http.Request, name string) bool {
 	return b
 }
 
+// parseFlag parses a boolean parameter; without a value it is true.
 func parseFlag(s string) (bool, error) {
 	if s == "" {
 		return true, nil
@@ -233,6 +242,8 @@ func parseFlag(s string) (bool, error) {
 	return strconv.ParseBool(s)
 }
 
+// namespace returns the namespace that the request line names, "" if it names
+// none.
 func namespace(r *http.Request) string { return r.URL.Query().Get("namespace") }
 
 // token is the caller's secret: of the header of Nomad's clients, or a bearer

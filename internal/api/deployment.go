@@ -10,6 +10,7 @@ import (
 	"berth/op"
 )
 
+// deployments registers the operations on deployments.
 func (s *Server) deployments() {
 	read(s, op.ListDeployments, listDeployments)
 	read(s, op.ReadDeployment, readDeployment)
@@ -23,6 +24,8 @@ func (s *Server) deployments() {
 	write(s, op.Unblock, unblockDeployment)
 }
 
+// listDeployments returns the deployments that the caller may see, in order of
+// ID.
 func listDeployments(r *Read, in *op.Query) ([]*berth.Deployment, error) {
 	r.Table(state.Deployments)
 	rows, sorted := r.Deployments(), byID(func(d *berth.Deployment) string { return d.ID.String() })
@@ -55,6 +58,7 @@ func (r *Read) deployment(id string, need acl.Capability) (*berth.Deployment, er
 	return d, r.may(need, d.Namespace)
 }
 
+// readDeployment returns one deployment, by its complete ID.
 func readDeployment(r *Read, in *op.DeploymentRef) (*berth.Deployment, error) {
 	d, err := r.deployment(in.DeploymentID, op.ReadDeployment.Need)
 	if err != nil {
@@ -64,11 +68,14 @@ func readDeployment(r *Read, in *op.DeploymentRef) (*berth.Deployment, error) {
 	return d, nil
 }
 
+// deploymentAllocs returns the allocations that a deployment placed, oldest
+// first. Those that were collected are missing.
 func deploymentAllocs(r *Read, in *op.DeploymentRef) ([]op.AllocStub, error) {
 	d, err := r.deployment(in.DeploymentID, op.DeploymentAllocs.Need)
 	if err != nil {
 		return nil, err
 	}
+	// A deployment can outlive its allocations, so its own change counts too.
 	index, out := d.ModifyIndex, []op.AllocStub{}
 	for a := range r.AllocsOf(d.Key()) {
 		if a.Rest().DeploymentID == d.ID {
@@ -93,6 +100,7 @@ func (r *Read) deploymentsOf(job string, all bool) []*berth.Deployment {
 			out = append(out, d)
 		}
 	}
+	// Without a deployment the answer changes when the first one is made.
 	if index == 0 {
 		index = r.LastChange(state.Deployments)
 	}
@@ -101,6 +109,8 @@ func (r *Read) deploymentsOf(job string, all bool) []*berth.Deployment {
 	return out
 }
 
+// jobDeployments returns the deployments of a job, newest first. With All,
+// those of deleted jobs of the same name are among them.
 func jobDeployments(r *Read, in *op.JobDeploymentsQuery) ([]*berth.Deployment, error) {
 	return r.deploymentsOf(in.JobID, in.All), nil
 }
@@ -113,6 +123,8 @@ func jobLastDeployment(r *Read, in *op.JobRef) (*berth.Deployment, error) {
 	return nil, nil
 }
 
+// failDeployment decides that a deployment fails. If its job reverts by itself,
+// the answer names the version that the job goes back to.
 func failDeployment(w *Write, in *op.FailDeployment) (ch Change[op.DeploymentUpdated], err error) {
 	d, err := w.read().deployment(in.DeploymentID, op.Fail.Need)
 	if err != nil {
@@ -122,6 +134,8 @@ func failDeployment(w *Write, in *op.FailDeployment) (ch Change[op.DeploymentUpd
 	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, c.Reverted) }), nil
 }
 
+// pauseDeployment decides that a deployment pauses, or goes on. Apply refuses
+// it for a deployment that has ended.
 func pauseDeployment(w *Write, in *op.PauseDeployment) (ch Change[op.DeploymentUpdated], err error) {
 	d, err := w.read().deployment(in.DeploymentID, op.Pause.Need)
 	if err != nil {
@@ -134,6 +148,8 @@ func pauseDeployment(w *Write, in *op.PauseDeployment) (ch Change[op.DeploymentU
 	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, nil) }), nil
 }
 
+// promoteDeployment decides that the canaries of some groups, or of all, become
+// the version that the rest is updated to.
 func promoteDeployment(w *Write, in *op.PromoteDeployment) (ch Change[op.DeploymentUpdated], err error) {
 	d, err := w.read().deployment(in.DeploymentID, op.Promote.Need)
 	switch {
@@ -146,6 +162,8 @@ func promoteDeployment(w *Write, in *op.PromoteDeployment) (ch Change[op.Deploym
 	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, nil) }), nil
 }
 
+// setAllocHealth decides which allocations of a deployment a user takes for
+// healthy or unhealthy. An unhealthy one fails the deployment.
 func setAllocHealth(w *Write, in *op.SetAllocHealth) (ch Change[op.DeploymentUpdated], err error) {
 	d, err := w.read().deployment(in.DeploymentID, op.SetHealth.Need)
 	if err != nil {

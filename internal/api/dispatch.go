@@ -60,6 +60,9 @@ func dispatched(c *state.DispatchJob, o *Outcome) op.JobDispatched {
 	return out
 }
 
+// checkDispatch refuses a dispatch whose name, token, priority or metadata
+// cannot be stored. Whether the job takes the payload and the metadata is
+// checked by Apply.
 func checkDispatch(w *Write, in *op.DispatchJob) error {
 	var ps berth.Problems
 	if err := checkPriority("Priority", in.Priority); err != nil {

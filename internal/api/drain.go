@@ -16,6 +16,8 @@ const (
 	mostMeta = 4 << 10
 )
 
+// drainNode decides that a node's drain begins, changes or, without a
+// DrainSpec, ends. The answer names the evaluations that this raised.
 func drainNode(w *Write, in *op.UpdateDrain) (ch Change[op.EligibilitySet], err error) {
 	id, err := berth.ParseID[berth.Node](in.NodeID)
 	if err != nil {

@@ -12,12 +12,15 @@ import (
 	"berth/op"
 )
 
+// evals registers the operations on evaluations.
 func (s *Server) evals() {
 	read(s, op.ListEvals, listEvals)
 	read(s, op.ReadEval, readEval)
 	read(s, op.EvalAllocs, evalAllocs)
 }
 
+// listEvals returns the evaluations that the caller may see, by creation, or by
+// ID if a prefix is given.
 func listEvals(r *Read, in *op.EvalsQuery) ([]op.Eval, error) {
 	r.Table(state.Evals)
 	keep := func(e *berth.Eval) bool {
@@ -25,6 +28,8 @@ func listEvals(r *Read, in *op.EvalsQuery) ([]op.Eval, error) {
 	}
 	rows, sorted := r.Evals(), byTime(r.Query, func(e *berth.Eval) (uint64, string) { return e.CreateIndex, e.ID.String() })
 	switch {
+	// The evaluations of one job are found without reading the table, and the
+	// answer changes with them alone.
 	case in.Job != "" && r.Space() != berth.AllNamespaces:
 		list := r.evalsOf(in.Job)
 		if r.Query.Reverse {
@@ -73,6 +78,8 @@ func (r *Read) eval(id string) (*berth.Eval, error) {
 	return e, r.may(op.ReadEval.Need, e.Namespace)
 }
 
+// readEval returns one evaluation, on request with those that it is linked with
+// and that the caller may see.
 func readEval(r *Read, in *op.EvalQuery) (op.Eval, error) {
 	e, err := r.eval(in.EvalID)
 	if err != nil {
@@ -95,6 +102,7 @@ func readEval(r *Read, in *op.EvalQuery) (op.Eval, error) {
 	return v, nil
 }
 
+// evalAllocs returns the allocations that an evaluation placed, oldest first.
 func evalAllocs(r *Read, in *op.EvalRef) ([]op.AllocStub, error) {
 	e, err := r.eval(in.EvalID)
 	if err != nil {
@@ -127,6 +135,7 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 	if m := e.Missed; m != nil {
 		v.ClassEligibility, v.EscapedComputedClass = m.Classes, m.Escaped
 	}
+	// Elsewhere than on the leader the view ends here.
 	l := r.leader()
 	switch {
 	case l == nil:

@@ -23,6 +23,8 @@ const heartbeat = 10 * time.Second
 // events serves the stream of what changes.
 func (s *Server) events() { addStream(s, op.StreamEvents, s.streamEvents) }
 
+// streamEvents streams events from the caller's index on. A subscription that
+// begins before the oldest event that is kept is told of the gap, and ends.
 func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery, x *exchange) error {
 	q := in.Opts()
 	if err := s.admit(ctx, op.StreamEvents.Info, who, q); err != nil {
@@ -39,10 +41,12 @@ func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery
 	if s.Events == nil {
 		return berth.Errorf(berth.Unavailable, "this agent has no event stream")
 	}
+	// A stream counts as a query that waits, for as long as it lasts.
 	if err := s.waiting.enter(who); err != nil {
 		return err
 	}
 	defer s.waiting.exit(who)
+	// A gap is reported within the stream, where clients look for it.
 	reader, err := s.Events.From(q.MinQueryIndex)
 	if err == nil {
 		defer reader.Close()
@@ -66,9 +70,10 @@ func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery
 type rights struct {
 	server *Server
 	caller Caller
-	known  map[right]bool
+	known  map[right]bool // what was checked for the present batch
 }
 
+// right is one that events need; it is checked once for a batch.
 type right struct {
 	need      acl.Capability
 	namespace string
@@ -131,8 +136,8 @@ func needOf(t events.Topic) acl.Capability {
 // it is slow to take is not held here, beyond one buffer.
 type eventWriter struct {
 	w     http.ResponseWriter
-	flush *http.ResponseController
-	buf   *bufio.Writer
+	flush *http.ResponseController // of w
+	buf   *bufio.Writer            // writes to the eventWriter itself, which sets the deadlines
 }
 
 // newEventWriter begins an answer.
@@ -172,6 +177,7 @@ func (o *eventWriter) run(ctx context.Context, reader *events.Reader, filter *ev
 			o.end(err)
 			return
 		}
+		// Rights may have changed since the last batch.
 		rights.known = nil
 		said := false
 		for _, set := range sets {

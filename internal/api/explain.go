@@ -9,6 +9,7 @@ import (
 	"berth/op"
 )
 
+// explanations registers the operations that say why things are as they are.
 func (s *Server) explanations() {
 	read(s, op.TraceJob, traceJob)
 	read(s, op.TraceEval, traceEval)
@@ -16,6 +17,8 @@ func (s *Server) explanations() {
 	read(s, op.ExplainEval, explainEval)
 }
 
+// traceJob returns the evaluations of a job, and what each did. With All, those
+// of deleted jobs of the same name are among them.
 func traceJob(r *Read, in *op.JobTraceQuery) (op.Trace, error) {
 	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(in.JobID)}
 	j := r.Job(k)
@@ -41,6 +44,7 @@ func (r *Read) remembers(k berth.JobKey) bool {
 	return false
 }
 
+// traceEval returns the trace of the job that an evaluation is of.
 func traceEval(r *Read, in *op.EvalRef) (op.Trace, error) {
 	e, err := r.eval(in.EvalID)
 	if err != nil {
@@ -58,6 +62,7 @@ func (r *Read) trace(k berth.JobKey, uid *berth.UID) op.Trace {
 	}
 	r.At(index, state.OnEvalsOf(k), state.OnAllocsOf(k), state.OnJob(k))
 	out := op.Trace{Namespace: k.Namespace, JobID: k.ID, Evals: []op.TracedEval{}}
+	// The index is known by now, and the rest is expensive.
 	if r.Waits() {
 		return out
 	}
@@ -79,6 +84,8 @@ func (r *Read) trace(k berth.JobKey, uid *berth.UID) op.Trace {
 	return out
 }
 
+// traced returns allocations as a trace shows them, with the reason for their
+// desired status.
 func (r *Read) traced(list []*berth.Alloc) []op.TracedAlloc {
 	out := []op.TracedAlloc{}
 	for _, a := range list {
@@ -91,6 +98,8 @@ func (r *Read) traced(list []*berth.Alloc) []op.TracedAlloc {
 	return out
 }
 
+// explainJob explains how a job stands now: what is placed, and what is not,
+// for which reasons.
 func explainJob(r *Read, in *op.JobRef) (op.Explanation, error) {
 	k := berth.JobKey{Namespace: r.Space(), ID: berth.JobID(in.JobID)}
 	if r.Job(k) == nil && !r.remembers(k) {
@@ -100,6 +109,7 @@ func explainJob(r *Read, in *op.JobRef) (op.Explanation, error) {
 	return *explain.Job(r.Snapshot, k, r.where, time.Now()), nil
 }
 
+// explainEval explains what one evaluation decided.
 func explainEval(r *Read, in *op.EvalRef) (op.Explanation, error) {
 	e, err := r.eval(in.EvalID)
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"berth/op"
 )
 
+// jobs registers the operations on jobs, except for those on their versions,
+// scaling and regions.
 func (s *Server) jobs() {
 	read(s, op.ListJobs, listJobs)
 	read(s, op.ReadJob, readJob)
@@ -33,6 +35,8 @@ func (s *Server) jobs() {
 	write(s, op.Plan, planJob)
 }
 
+// listJobs returns the jobs that the caller may see, in order of namespace and
+// ID.
 func listJobs(r *Read, in *op.JobsQuery) ([]op.JobStub, error) {
 	return jobsOf(r, op.ListJobs.Need, nil, in.Meta, 0)
 }
@@ -56,6 +60,8 @@ func jobsOf(r *Read, need acl.Capability, keep func(*berth.Job) bool, meta bool,
 		func(j *berth.Job) op.JobStub { return jobStub(r.Snapshot, j, meta) })
 }
 
+// jobStub returns a job as lists show it, with its counts; meta adds its
+// metadata.
 func jobStub(s *state.Snapshot, j *berth.Job, meta bool) op.JobStub {
 	sum := s.Summary(j.Key())
 	stub := op.JobStub{
@@ -103,6 +109,8 @@ func (r *Read) job(id string) (*berth.Job, *state.Summary, error) {
 	return j, r.Summary(k), nil
 }
 
+// readJob returns a job, or one of its kept versions. For a stream job it adds
+// the submission, and for one that is being deleted the progress of that.
 func readJob(r *Read, in *op.JobRef) (op.Job, error) {
 	j, sum, err := r.job(in.JobID)
 	if err != nil {
@@ -121,12 +129,15 @@ func readJob(r *Read, in *op.JobRef) (op.Job, error) {
 	return v, nil
 }
 
+// jobView shows a job with its UID and its status, which follows from the
+// counts in its summary.
 func jobView(j *berth.Job, sum *state.Summary) op.Job {
 	v := op.Job{Job: j, UID: j.UID.Text('j')}
 	v.Status, v.StatusDescription = sum.Status(j)
 	return v
 }
 
+// readSummary returns how many allocations of each group are in which status.
 func readSummary(r *Read, in *op.JobRef) (op.JobSummary, error) {
 	j, sum, err := r.job(in.JobID)
 	if err != nil {
@@ -156,6 +167,8 @@ func jobAllocs(r *Read, in *op.JobAllocsQuery) ([]op.AllocStub, error) {
 	return out, nil
 }
 
+// jobEvals returns the evaluations of a job, oldest first. It answers for
+// purged jobs, too, while their evaluations are kept.
 func jobEvals(r *Read, in *op.JobRef) ([]op.Eval, error) {
 	out := []op.Eval{}
 	for _, e := range r.evalsOf(in.JobID) {
@@ -166,6 +179,7 @@ func jobEvals(r *Read, in *op.JobRef) ([]op.Eval, error) {
 
 // registerJob creates or updates a job.
 func registerJob(w *Write, in *op.RegisterJob) (ch Change[op.JobRegistered], err error) {
+	// What is checked of the job itself is the same as for a plan.
 	c, err := registration(w, in.Job, in.JobID, op.Register.Need)
 	if err != nil {
 		return ch, err
@@ -243,6 +257,7 @@ func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, 
 	if err != nil {
 		return nil, err
 	}
+	// Users send back what they read. None of this is theirs to set.
 	j.Stop, j.Stable, j.Version, j.VersionTag, j.SubmitTime = false, false, 0, nil, 0
 	j.CreateIndex, j.ModifyIndex, j.JobModifyIndex, j.UID = 0, 0, 0, berth.UID{}
 	j.ParentID, j.Dispatched, j.DispatchIdempotencyToken, j.Payload = "", false, "", nil
@@ -262,6 +277,8 @@ func spelling(tree decode.RawTree, field string) string {
 // maxSource is the largest source of a job that is kept, in bytes.
 const maxSource = 1 << 20
 
+// submission returns the source of a job to keep with it, nil if there is none
+// or if it is too large. Losing it does not fail the registration.
 func submission(sub *berth.JobSubmission) *berth.JobSubmission {
 	if sub == nil || sub.Source == "" || len(sub.Source)+len(sub.Variables) > maxSource {
 		return nil
@@ -290,6 +307,7 @@ func stopJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 			return ch, err
 		}
 	}
+	// A parent has no allocations, so there is nothing to decide for it.
 	if j := w.Job(c.Key); j == nil || j.Schedulable() {
 		c.Eval = w.seed(berth.TriggerJobDeregister, in.EvalPriority)
 	}

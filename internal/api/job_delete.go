@@ -9,6 +9,8 @@ import (
 	"berth/op"
 )
 
+// deletionView shows how far the deletion of a job has come, nil if it is not
+// being deleted. Blocking counts what must be gone first.
 func deletionView(s *state.Snapshot, d *state.JobDeletion) *op.Deletion {
 	if d == nil {
 		return nil
@@ -21,6 +23,8 @@ func deleteJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 	c := &state.DeleteJob{
 		Key: w.job(in.JobID), Intent: berth.IntentUser, Force: in.Force, NoShutdownDelay: in.NoShutdownDelay, Now: w.Now.UnixNano(),
 	}
+	// Force skips the wait for what the job owns, so it takes more than the
+	// right to stop jobs.
 	if in.Force {
 		if err := w.may(acl.Management, ""); err != nil {
 			return ch, err
@@ -48,6 +52,8 @@ func deleteJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 	})
 	ch.Refused = func(o *Outcome, err error) (op.JobStopped, error) { return alreadyDeleting(c, o, err) }
 	switch c.Policy {
+	// Servers that do not know the command of a deletion still know a purge,
+	// which has the same effect.
 	case berth.Background:
 		ch.Older = []state.Command{&state.StopJob{
 			Key: c.Key, UID: c.UID, Purge: true, NoShutdownDelay: c.NoShutdownDelay, Eval: c.Eval, Now: c.Now,

@@ -16,6 +16,7 @@ func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	if err != nil {
 		return ch, err
 	}
+	// Nothing of this reaches the log: the copy is thrown away.
 	d, err := explain.Plan(w.Snapshot, c, w.Now)
 	if err != nil {
 		return ch, err
@@ -39,6 +40,7 @@ func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	for _, a := range d.Preempted {
 		out.Annotations.PreemptedAllocs = append(out.Annotations.PreemptedAllocs, allocStub(w.Snapshot, a, false, false))
 	}
+	// These evaluations exist in the copy alone. Their IDs mean nothing later.
 	r := w.read()
 	for _, e := range d.Evals {
 		out.CreatedEvals = append(out.CreatedEvals, r.evalView(e))

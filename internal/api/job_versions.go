@@ -9,6 +9,8 @@ import (
 	"berth/op"
 )
 
+// versions registers the operations on the versions of jobs and on their
+// sources.
 func (s *Server) versions() {
 	read(s, op.ListVersions, listVersions)
 	read(s, op.ReadSubmission, readSubmission)
@@ -18,6 +20,9 @@ func (s *Server) versions() {
 	write(s, op.UntagVersion, untagVersion)
 }
 
+// listVersions returns the kept versions of a job, newest first. On request it
+// adds their differences: each from the version before it, or all from one that
+// is named.
 func listVersions(r *Read, in *op.JobVersionsQuery) (out op.JobVersions, err error) {
 	j, sum, err := r.job(in.JobID)
 	if err != nil {
@@ -85,6 +90,8 @@ func readVersion(r *Read, cur *berth.Job, sum *state.Summary, version uint64) (o
 	return versionView(cur, v, sum), nil
 }
 
+// readSubmission returns the job source of one version. It is not found if the
+// job was registered without one, or with one that is too large.
 func readSubmission(r *Read, in *op.SubmissionQuery) (out berth.JobSubmission, err error) {
 	if in.Version == nil {
 		return out, berth.Errorf(berth.Invalid, "version: is missing: want a version number")
@@ -101,6 +108,8 @@ func readSubmission(r *Read, in *op.SubmissionQuery) (out berth.JobSubmission, e
 	return sub.JobSubmission, nil
 }
 
+// revertJob decides that a job becomes again what it was in an older version.
+// That makes a new version.
 func revertJob(w *Write, in *op.RevertJob) (Change[op.JobRegistered], error) {
 	c := &state.RevertJob{Key: w.job(in.JobID), Version: in.JobVersion, Now: w.Now.UnixNano()}
 	if in.EnforcePriorVersion != nil {
@@ -122,11 +131,15 @@ func registered(eval berth.EvalID, o *Outcome) op.JobRegistered {
 	return out
 }
 
+// setStability decides whether a version counts as stable, which is what a
+// failed deployment reverts to.
 func setStability(w *Write, in *op.SetStability) (Change[op.StabilitySet], error) {
 	c := &state.SetJobStability{Key: w.job(in.JobID), Version: in.JobVersion, Stable: in.Stable}
 	return propose(c, func(o *Outcome) op.StabilitySet { return op.StabilitySet{JobModifyIndex: o.Index, Meta: o.Meta()} }), nil
 }
 
+// tagVersion decides that a version gets a name. A tagged version is kept beyond
+// the usual number. Latest means the newest, unless a version is given.
 func tagVersion(w *Write, in *op.TagJobVersion) (Change[op.VersionTagged], error) {
 	c := &state.TagVersion{
 		Key: w.job(in.JobID), Name: in.TagName, Description: in.Description, Version: in.Version, Latest: in.Latest && in.Version == 0,
@@ -137,6 +150,7 @@ func tagVersion(w *Write, in *op.TagJobVersion) (Change[op.VersionTagged], error
 	}), nil
 }
 
+// untagVersion decides that a name of a version is removed.
 func untagVersion(w *Write, in *op.UntagJobVersion) (Change[op.VersionTagged], error) {
 	c := &state.TagVersion{Key: w.job(in.JobID), Name: in.TagName, Remove: true, Now: w.Now.UnixNano()}
 	return propose(c, func(o *Outcome) op.VersionTagged { return op.VersionTagged{Meta: o.Meta()} }), nil

@@ -15,6 +15,7 @@ func (s *Server) logs() {
 	addStream(s, op.ReadLogs, s.streamLogs).regional = true
 }
 
+// streamLogs streams the output of a task from the agent that runs it.
 func (s *Server) streamLogs(ctx context.Context, who Caller, in *op.LogsQuery, x *exchange) error {
 	if err := checkLogs(in); err != nil {
 		return err
@@ -50,6 +51,8 @@ func sendLogs(ctx context.Context, w http.ResponseWriter, in *op.LogsQuery, from
 	return err
 }
 
+// checkLogs refuses a request for output that makes no sense, and fills in the
+// default origin.
 func checkLogs(in *op.LogsQuery) error {
 	var ps berth.Problems
 	if in.Task == "" {
@@ -74,10 +77,11 @@ func checkLogs(in *op.LogsQuery) error {
 type frames struct {
 	w     http.ResponseWriter
 	flush *http.ResponseController
-	plain bool
-	began bool
+	plain bool // bytes as they are, not JSON frames
+	began bool // the headers were sent
 }
 
+// begin sends the headers. From then on, errors cannot be reported by a status.
 func (f *frames) begin() {
 	f.began = true
 	// What a task prints is nothing that a browser should run.
@@ -91,6 +95,8 @@ func (f *frames) begin() {
 	f.flush.Flush()
 }
 
+// send writes one frame, and the headers before the first. The caller has
+// writeTimeout to take it. A plain stream has no empty frames.
 func (f *frames) send(frame *op.StreamFrame) error {
 	if !f.began {
 		f.begin()

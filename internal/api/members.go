@@ -13,9 +13,15 @@ import (
 
 // Members is what the API asks of the gossip of this server.
 type Members interface {
+	// Members returns all that are known, failed and departed ones included.
 	Members() []gossip.Member
+	// Join contacts servers and returns how many were reached. It may do so and
+	// return an error, too.
 	Join(ctx context.Context, addrs []string) (int, error)
+	// ForceLeave has a failed server counted as one that left.
 	ForceLeave(name string, prune bool) error
+	// Keys returns the keys that each server has. InstallKey, UseKey and
+	// RemoveKey change them on all servers.
 	Keys() (gossip.KeyAnswer, error)
 	InstallKey(key string) (gossip.KeyAnswer, error)
 	UseKey(key string) (gossip.KeyAnswer, error)
@@ -24,10 +30,13 @@ type Members interface {
 
 // ServerList is where the node in this agent looks for servers.
 type ServerList interface {
+	// Addrs returns the addresses, and SetAddrs replaces them.
 	Addrs() []string
 	SetAddrs(addrs []string)
 }
 
+// members registers the operations on the gossip of this server and on its
+// keys.
 func (s *Server) members() {
 	read(s, op.ListMembers, s.listMembers)
 	act(s, op.Join, s.join)
@@ -35,6 +44,7 @@ func (s *Server) members() {
 	read(s, op.ListKeys, func(*Read, *op.Query) (op.Keyring, error) {
 		return s.keyring(Members.Keys)
 	})
+	// The three changes differ in one method only.
 	for o, do := range map[op.Op[op.GossipKey, op.Keyring]]func(Members, string) (gossip.KeyAnswer, error){
 		op.InstallKey: Members.InstallKey, op.UseKey: Members.UseKey, op.RemoveKey: Members.RemoveKey,
 	} {
@@ -63,6 +73,8 @@ func act[In, Out any](s *Server, o op.Op[In, Out], f func(context.Context, *In) 
 	})
 }
 
+// listMembers returns all servers that gossip, of every region; a server that
+// does not gossip returns itself alone.
 func (s *Server) listMembers(*Read, *op.Query) (op.Members, error) {
 	var self op.AgentMember
 	if s.Self != nil {
@@ -104,6 +116,8 @@ func (s *Server) gossips() (Members, error) {
 // maxJoin bounds how many addresses one request may have tried.
 const maxJoin = 100
 
+// join has this server gossip with others. The answer counts those that were
+// reached; what failed is text beside the count, not an error.
 func (s *Server) join(ctx context.Context, in *op.JoinServers) (out op.ServersJoined, err error) {
 	if err := addresses(in.Addresses); err != nil {
 		return out, err
@@ -120,6 +134,8 @@ func (s *Server) join(ctx context.Context, in *op.JoinServers) (out op.ServersJo
 	return out, nil
 }
 
+// addresses refuses a list of server addresses that is empty, too long, or
+// holds something that is not an address.
 func addresses(list []string) error {
 	switch {
 	case len(list) == 0:
@@ -135,6 +151,8 @@ func addresses(list []string) error {
 	return nil
 }
 
+// forceLeave has a failed server counted as one that left. With prune it is
+// forgotten at once.
 func (s *Server) forceLeave(_ context.Context, in *op.ForceLeave) (op.Nothing, error) {
 	if in.Node == "" {
 		return op.Nothing{}, berth.Errorf(berth.Invalid, "node: is missing: want the name of a server")
@@ -146,6 +164,8 @@ func (s *Server) forceLeave(_ context.Context, in *op.ForceLeave) (op.Nothing, e
 	return op.Nothing{}, m.ForceLeave(in.Node, in.Prune)
 }
 
+// keyring does something to the gossip keys of all servers and returns what
+// each has. If some fail, the error holds what they said.
 func (s *Server) keyring(do func(Members) (gossip.KeyAnswer, error)) (out op.Keyring, err error) {
 	m, err := s.gossips()
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"berth/op"
 )
 
+// nodes registers the operations on nodes, and those by which their agents
+// report and learn what to run.
 func (s *Server) nodes() {
 	read(s, op.ListNodes, listNodes)
 	read(s, op.ReadNode, readNode)
@@ -23,6 +25,8 @@ func (s *Server) nodes() {
 	write(s, op.TellConnectivity, tellConnectivity)
 }
 
+// listNodes returns the nodes in order of ID. Resources and the name of the
+// operating system come on request.
 func listNodes(r *Read, in *op.NodesQuery) ([]op.NodeStub, error) {
 	return nodesOf(r, nil, in.Resources, in.OS, 0)
 }
@@ -81,6 +85,7 @@ func (r *Read) node(id string) (*berth.Node, error) {
 	return n, nil
 }
 
+// readNode returns one node, by its complete ID.
 func readNode(r *Read, in *op.NodeRef) (op.Node, error) {
 	n, err := r.node(in.NodeID)
 	if err != nil {
@@ -90,6 +95,8 @@ func readNode(r *Read, in *op.NodeRef) (op.Node, error) {
 	return op.Node{Node: n, Drain: n.Draining()}, nil
 }
 
+// nodeAllocs returns the allocations on a node in full, those left out that the
+// caller may not see.
 func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {
 	n, err := r.node(in.NodeID)
 	if err != nil {
@@ -123,6 +130,8 @@ func prove(s *state.Snapshot, id berth.NodeID, secrets ...string) (*berth.Node, 
 	return nil, berth.Errorf(berth.Denied, "Permission denied: this is not the secret of node %s", id)
 }
 
+// registerNode decides that a node is known from now on, or that it changed. A
+// known node must show its secret; eligibility is left as it is.
 func registerNode(w *Write, in *op.RegisterNode) (ch Change[op.NodeAnswer], err error) {
 	if err := checkNode(in.Node); err != nil {
 		return ch, err
@@ -134,6 +143,7 @@ func registerNode(w *Write, in *op.RegisterNode) (ch Change[op.NodeAnswer], err 
 	if n.Status == "" {
 		n.Status = berth.NodeInit
 	}
+	// Eligibility is the operator's decision, never the agent's.
 	n.SchedulingEligibility = ""
 	old := w.Node(n.ID)
 	if old != nil {
@@ -153,6 +163,8 @@ func registerNode(w *Write, in *op.RegisterNode) (ch Change[op.NodeAnswer], err 
 	return ch, nil
 }
 
+// beatNode takes in a heartbeat. It makes a command only if the status changes
+// or there is an event, so most heartbeats leave the log alone.
 func beatNode(w *Write, in *op.BeatNode) (ch Change[op.NodeAnswer], err error) {
 	n, err := prove(w.Snapshot, in.NodeID, in.SecretID, w.Options.AuthToken)
 	if err != nil {
@@ -264,6 +276,8 @@ func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
 	return out, nil
 }
 
+// reportAllocs decides what the state says of allocations that an agent reports
+// on. All must be on its node; those that are gone are ignored.
 func reportAllocs(w *Write, in *op.ReportAllocs) (ch Change[op.WriteAnswer], err error) {
 	if len(in.Alloc) == 0 || in.Alloc[0] == nil {
 		return ch, nil
@@ -294,6 +308,8 @@ func reportAllocs(w *Write, in *op.ReportAllocs) (ch Change[op.WriteAnswer], err
 	return propose[op.WriteAnswer](c, nil), nil
 }
 
+// emitEvents decides which events are added to nodes: one command for each
+// node, whose secret the caller must have.
 func emitEvents(w *Write, in *op.EmitEvents) (ch Change[op.WriteAnswer], err error) {
 	for text, events := range in.NodeEvents {
 		id, err := berth.ParseID[berth.Node](text)

@@ -9,6 +9,8 @@ import (
 	"berth/op"
 )
 
+// pools registers the operations on node pools, and the one on the eligibility
+// of nodes.
 func (s *Server) pools() {
 	read(s, op.ListPools, listPools)
 	read(s, op.ReadPool, readPool)
@@ -20,10 +22,13 @@ func (s *Server) pools() {
 	write(s, op.Eligibility, setEligibility)
 }
 
+// poolView shows a node pool; its duration is text, as in the requests.
 func poolView(p *berth.NodePool) op.NodePool {
 	return op.NodePool{NodePool: p, NodeIdentityTTL: p.NodeIdentityTTL.String()}
 }
 
+// listPools returns the node pools whose names begin with the prefix, in order
+// of name.
 func listPools(r *Read, _ *op.Query) ([]op.NodePool, error) {
 	r.Table(state.NodePools)
 	rows, sorted := turned(r.Query, r.NodePools(), byID(func(p *berth.NodePool) string { return p.Name }))
@@ -39,6 +44,7 @@ func (r *Read) pool(name string) (*berth.NodePool, error) {
 	return p, nil
 }
 
+// readPool returns one node pool.
 func readPool(r *Read, in *op.PoolRef) (op.NodePool, error) {
 	p, err := r.pool(in.PoolName)
 	if err != nil {
@@ -57,6 +63,7 @@ func (r *Read) readable(name string) (*berth.NodePool, error) {
 	return r.pool(name)
 }
 
+// poolNodes returns the nodes of a pool. The pool "all" has every node.
 func poolNodes(r *Read, in *op.PoolNodesQuery) ([]op.NodeStub, error) {
 	p, err := r.readable(in.PoolName)
 	if err != nil {
@@ -65,6 +72,7 @@ func poolNodes(r *Read, in *op.PoolNodesQuery) ([]op.NodeStub, error) {
 	return nodesOf(r, func(n *berth.Node) bool { return berth.InPool(n.NodePool, p.Name) }, in.Resources, in.OS, p.ModifyIndex, state.OnNodePool(p.Name))
 }
 
+// poolJobs returns the jobs that run in a pool and that the caller may see.
 func poolJobs(r *Read, in *op.PoolJobsQuery) ([]op.JobStub, error) {
 	p, err := r.readable(in.PoolName)
 	if err != nil {
@@ -73,6 +81,8 @@ func poolJobs(r *Read, in *op.PoolJobsQuery) ([]op.JobStub, error) {
 	return jobsOf(r, op.PoolJobs.Need, func(j *berth.Job) bool { return j.NodePool == p.Name }, in.Meta, p.ModifyIndex, state.OnNodePool(p.Name))
 }
 
+// writePool decides that a pool is created or changed. Path and body must name
+// the same.
 func writePool(_ *Write, in *op.WriteNodePool) (ch Change[op.WriteAnswer], err error) {
 	p := in.NodePool
 	switch {
@@ -87,10 +97,14 @@ func writePool(_ *Write, in *op.WriteNodePool) (ch Change[op.WriteAnswer], err e
 	return propose[op.WriteAnswer](&state.UpsertNodePools{Pools: []*berth.NodePool{&p}}, nil), nil
 }
 
+// removePool decides that a pool is deleted. Apply refuses it while nodes or
+// jobs are in it, and for the built-in pools.
 func removePool(_ *Write, in *op.DeleteNodePool) (Change[op.WriteAnswer], error) {
 	return propose[op.WriteAnswer](&state.DeleteNodePools{Names: []string{in.PoolName}}, nil), nil
 }
 
+// setEligibility decides whether a node takes new allocations. It leaves those
+// that run on it alone.
 func setEligibility(w *Write, in *op.SetEligibility) (ch Change[op.EligibilitySet], err error) {
 	id, err := berth.ParseID[berth.Node](in.NodeID)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 
 // Limits of what a node may say of itself.
 const (
-	maxNodeText = 512
-	maxNodeKeys = 5000
-	maxNodeRoom = 1 << 40
+	maxNodeText = 512     // bytes of a name or a key
+	maxNodeKeys = 5000    // attributes, metadata and links together
+	maxNodeRoom = 1 << 40 // MHz or MiB: sums of them still fit an int64
 
-	maxNodeDevices = 10_000
+	maxNodeDevices = 10_000 // instances of all devices
 )
 
 // checkNode validates a node that registers, and fills in the fields that its
@@ -68,6 +68,8 @@ func checkNode(n *berth.Node) error {
 	return ps.Err()
 }
 
+// checkRoom notes what is wrong with the capacity of a node. It fills in the
+// processor time, in MHz, of a node that only describes its cores.
 func checkRoom(ps *berth.Problems, n *berth.Node) {
 	r := n.NodeResources
 	if r == nil {
@@ -91,6 +93,7 @@ func checkRoom(ps *berth.Problems, n *berth.Node) {
 	if err := state.CheckNetworks(n); err != nil {
 		ps.Addf("Node.NodeResources.NodeNetworks", "%v", err)
 	}
+	// Each instance costs memory in every server, so their number is bounded.
 	devices := 0
 	for _, d := range r.Devices {
 		devices += len(d.Instances)

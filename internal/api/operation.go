@@ -249,6 +249,7 @@ func (x *operation) passStream(ctx context.Context, conn peer.Conn, who Caller, 
 	maps.Copy(e.w.Header(), from.Header)
 	e.w.WriteHeader(from.Status)
 	out := http.NewResponseController(e.w)
+	// Each piece is flushed as it comes: the stream may pause for long.
 	b := make([]byte, 64<<10)
 	for out.Flush() == nil {
 		n, err := from.Read(b)
@@ -289,6 +290,8 @@ func (s *Server) Forwarded(ctx context.Context, r *op.Forwarded, agent bool) *op
 // stream, because messages have a size limit.
 const maxAnswer = 32 << 20
 
+// forwarded answers as Forwarded does, with an error that the other server gets
+// as a Failure.
 func (s *Server) forwarded(ctx context.Context, r *op.Forwarded, agent bool) (*op.Answer, error) {
 	x, who, in, err := s.received(r, agent)
 	if err != nil {

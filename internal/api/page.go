@@ -122,6 +122,7 @@ const (
 	maxSteps  = 500_000
 )
 
+// newFilter parses an expression; the empty one accepts everything.
 func newFilter(text string) (filter, error) {
 	if text == "" {
 		return filter{}, nil

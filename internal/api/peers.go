@@ -54,6 +54,7 @@ const retryPause = 50 * time.Millisecond
 // to say what came of it.
 const lastWord = time.Second
 
+// scopeKey is the key of a context's op.Scope.
 type scopeKey struct{}
 
 // scopeOf returns how far a request may be forwarded.
@@ -115,6 +116,8 @@ func (s *Server) atServer(ctx context.Context, try attempt) error {
 
 // inRegion sends a request to a server of another region.
 func (s *Server) inRegion(ctx context.Context, region string, try attempt) error {
+	// A request that was forwarded once already goes no further than its scope
+	// says.
 	err := s.region(region)
 	if scopeOf(ctx) != op.ScopeAny {
 		return err

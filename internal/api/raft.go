@@ -36,6 +36,7 @@ type Snapshot struct {
 	Index  uint64 // of the state
 }
 
+// raft registers the operations on the servers that agree on the state.
 func (s *Server) raft() {
 	read(s, op.ReadRaft, func(r *Read, _ *op.Query) (out op.RaftConfiguration, err error) {
 		r.Ready()
@@ -74,6 +75,8 @@ func (s *Server) raft() {
 	})
 }
 
+// raftServers returns the servers that agree on the state; any other agent returns
+// errNoOperator.
 func (s *Server) raftServers() ([]op.RaftServer, error) {
 	if s.Operator == nil {
 		return nil, errNoOperator
@@ -81,6 +84,7 @@ func (s *Server) raftServers() ([]op.RaftServer, error) {
 	return s.Operator.RaftServers()
 }
 
+// errNoOperator answers for the log in an agent that has no part in it.
 var errNoOperator = berth.Errorf(berth.Unavailable, "this agent has no part in the cluster's log")
 
 // raftPeer finds the server that a request names.

@@ -166,6 +166,8 @@ func (r *Read) visible(need acl.Capability, namespace string) bool {
 	return r.Space() == namespace || r.Space() == berth.AllNamespaces && r.may(need, namespace) == nil
 }
 
+// region refuses a request for another region than this server's; "" means this
+// one.
 func (s *Server) region(name string) error {
 	if name != "" && name != s.Region {
 		return berth.Errorf(berth.Invalid, "No path to region: %q; this is region %q", name, s.Region)

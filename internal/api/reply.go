@@ -102,7 +102,7 @@ func (s *Server) reply(w http.ResponseWriter, view op.View, a *answered) {
 	z.Close()
 }
 
-const indent = "    "
+const indent = "    " // of pretty JSON
 
 // appendJSON writes the answer as callers get it.
 func (a *answered) appendJSON(b *bytes.Buffer, pretty bool) error {

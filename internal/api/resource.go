@@ -13,6 +13,7 @@ import (
 	"berth/op"
 )
 
+// resources registers the operations on objects of all kinds.
 func (s *Server) resources() {
 	read(s, op.ListResources, listResources)
 	write(s, op.RemoveResource, removeResource)
@@ -37,6 +38,7 @@ type resource struct {
 	alloc *berth.Alloc
 }
 
+// namespace returns the namespace of the row's job.
 func (o *resource) namespace() string {
 	switch {
 	case o.job != nil:
@@ -61,6 +63,7 @@ func (o *resource) place() (kind int, index uint64, uid string) {
 	return len(resourceKinds) - 1, o.alloc.CreateIndex, o.alloc.UID().Text('a')
 }
 
+// resourceOrder is the order of that list, by place.
 var resourceOrder = order[resource]{
 	func(o *resource) string {
 		kind, index, uid := o.place()
@@ -76,6 +79,8 @@ var resourceOrder = order[resource]{
 	},
 }
 
+// listResources returns jobs, what they own and allocations, as one list. A
+// query narrows it to a kind, a job, an owner or what is orphaned.
 func listResources(r *Read, in *op.ResourcesQuery) ([]op.Resource, error) {
 	r.ofStreamsOf(in.Job)
 	if in.Kind != "" && !slices.Contains(resourceKinds, in.Kind) {

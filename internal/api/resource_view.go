@@ -57,6 +57,7 @@ func (r *Read) addresses(endpoint *berth.Object) map[string]string {
 	}
 	n := r.Node(a.NodeID)
 	if n != nil {
+		// The address is the node's, so the answer changes with the node, too.
 		r.index = max(r.index, n.ModifyIndex)
 		if k := state.OnNode(n.ID); !slices.Contains(r.keys, k) {
 			r.keys = append(r.keys, k)
@@ -88,6 +89,8 @@ func allocResource(s *state.Snapshot, a *berth.Alloc) op.Resource {
 	return v
 }
 
+// jobResource returns the view of a job. For a stream job, generation and phase
+// are those of its submission.
 func jobResource(s *state.Snapshot, j *berth.Job) op.Resource {
 	v := op.Resource{
 		Kind: berth.KindJob, Namespace: j.Namespace, Name: string(j.ID), UID: j.UID.Text('j'), OwnerRefs: []berth.OwnerRef{},

@@ -10,6 +10,7 @@ import (
 	"berth/op"
 )
 
+// handler answers a request; values are the parts of its path.
 type handler func(http.ResponseWriter, *http.Request, values)
 
 // routes finds the handler of a request. Segments of the escaped path are
@@ -20,6 +21,7 @@ type routes struct {
 	list []route
 }
 
+// route is the path and method of one operation.
 type route struct {
 	info    *op.Info
 	parts   []string // a literal, or {Name}
@@ -29,8 +31,11 @@ type route struct {
 // badMethod is a path that exists, with a method that it does not have.
 type badMethod struct{ allowed string }
 
+// Error implements error. Its text is what Nomad answers.
 func (e *badMethod) Error() string { return "Invalid method" }
 
+// add adds a route, and keeps the list in the order in which match tries it. It
+// is called before the first request.
 func (rs *routes) add(info *op.Info, h handler) {
 	rs.list = append(rs.list, route{info, strings.Split(strings.Trim(info.Path, "/"), "/"), h})
 	slices.SortStableFunc(rs.list, func(a, b route) int { return compareParts(a.parts, b.parts) })
@@ -50,6 +55,7 @@ func compareParts(a, b []string) int {
 	return len(b) - len(a)
 }
 
+// named reports whether a part of a path stands for a value.
 func named(part string) bool { return strings.HasPrefix(part, "{") }
 
 // match returns the handler of a request and the values in its path.

@@ -9,6 +9,8 @@ import (
 	"berth/op"
 )
 
+// scaling registers the operations on the counts of groups and on scaling
+// policies.
 func (s *Server) scaling() {
 	write(s, op.Scale, scaleJob)
 	read(s, op.ReadScale, readScale)
@@ -16,6 +18,8 @@ func (s *Server) scaling() {
 	read(s, op.ReadPolicy, readPolicy)
 }
 
+// scaleJob decides the count of a group, or, without a count, records a scaling
+// event only.
 func scaleJob(w *Write, in *op.ScaleJob) (ch Change[op.JobRegistered], err error) {
 	if err := scalesHere(w, in); err != nil {
 		return ch, err
@@ -63,6 +67,8 @@ func scalesHere(w *Write, in *op.ScaleJob) error {
 	return ps.Err()
 }
 
+// readScale returns the counts of a job's groups, what runs of them, and their
+// scaling events.
 func readScale(r *Read, in *op.JobRef) (out op.JobScale, err error) {
 	j, sum, err := r.job(in.JobID)
 	if err != nil {
@@ -89,6 +95,7 @@ func readScale(r *Read, in *op.JobRef) (out op.JobScale, err error) {
 	return out, nil
 }
 
+// countScale counts a live allocation for its group.
 func countScale(g *op.GroupScale, a *berth.Alloc) {
 	g.Placed++
 	if a.Client == berth.ClientRunning {
@@ -103,6 +110,8 @@ func countScale(g *op.GroupScale, a *berth.Alloc) {
 	}
 }
 
+// scalingEvents shows scaling events in their stored order; the result is never
+// nil.
 func scalingEvents(list []berth.ScalingEvent) []op.ScalingEvent {
 	out := make([]op.ScalingEvent, 0, len(list))
 	for i := range list {
@@ -119,6 +128,8 @@ func scalingEvents(list []berth.ScalingEvent) []op.ScalingEvent {
 	return out
 }
 
+// listPolicies returns the scaling policies that the caller may see, in order
+// of ID. Type and prefix match the beginnings.
 func listPolicies(r *Read, in *op.PoliciesQuery) ([]op.PolicyStub, error) {
 	r.Table(state.Jobs)
 	var list []*berth.ScalingPolicy
@@ -139,6 +150,7 @@ func listPolicies(r *Read, in *op.PoliciesQuery) ([]op.PolicyStub, error) {
 	})
 }
 
+// readPolicy returns one scaling policy. It searches all jobs with policies.
 func readPolicy(r *Read, in *op.PolicyRef) (berth.ScalingPolicy, error) {
 	r.Table(state.Jobs)
 	for j := range r.ScaledJobs() {

@@ -15,9 +15,9 @@ import (
 
 // Limits of the HTTP server (S-25).
 const (
-	bodyTime  = 60 * time.Second
-	idleTime  = 90 * time.Second
-	drainTime = 5 * time.Second
+	bodyTime  = 60 * time.Second // for taking in the body of a request
+	idleTime  = 90 * time.Second // between two requests on a connection
+	drainTime = 5 * time.Second  // for requests in progress when the server stops
 
 	// MaxHeader is how many bytes the headers of a request may have, and what
 	// net/http adds to that.
@@ -110,6 +110,8 @@ type silent struct {
 	over  bool
 }
 
+// note follows the state of a connection, as http.Server.ConnState. A new one
+// after close is closed.
 func (s *silent) note(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,6 +128,7 @@ func (s *silent) note(c net.Conn, state http.ConnState) {
 	}
 }
 
+// close closes the silent connections, and those that come later.
 func (s *silent) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,13 +141,13 @@ func (s *silent) close() {
 // limitedListener refuses connections of a client that has too many.
 type limitedListener struct {
 	net.Listener
-	most     int
+	most     int           // connections of one client; 0: no limit
 	secure   bool          // TLS follows
 	refusing chan struct{} // holds one for each client that is told no
 	refusals sync.WaitGroup
 
 	mu   sync.Mutex
-	open map[string]int
+	open map[string]int // connections by clientKey
 }
 
 // Accept implements net.Listener.
@@ -220,6 +223,7 @@ func clientKey(a net.Addr) string {
 	return host
 }
 
+// enter counts a connection for a client, and reports whether it may have it.
 func (l *limitedListener) enter(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,6 +234,7 @@ func (l *limitedListener) enter(key string) bool {
 	return true
 }
 
+// exit takes a connection off the count.
 func (l *limitedListener) exit(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,6 +243,8 @@ func (l *limitedListener) exit(key string) {
 	}
 }
 
+// limitedConn is a counted connection. leave takes it off the count, however
+// often it is called.
 type limitedConn struct {
 	net.Conn
 	leave func()

@@ -13,6 +13,7 @@ import (
 	"berth/op"
 )
 
+// services registers the operations on service registrations and their checks.
 func (s *Server) services() {
 	read(s, op.ListServices, listServices)
 	read(s, op.ReadService, readService)
@@ -80,6 +81,8 @@ func servicesByName(r *Read) iter.Seq[*namedService] {
 	}
 }
 
+// serviceView shows a registration. Its tags are never null, which clients rely
+// on.
 func serviceView(r *berth.ServiceRegistration) berth.ServiceRegistration {
 	v := *r
 	if v.Tags == nil {
@@ -88,8 +91,11 @@ func serviceView(r *berth.ServiceRegistration) berth.ServiceRegistration {
 	return v
 }
 
+// serviceID returns the ID of a registration, as the order of a list needs it.
 func serviceID(r *berth.ServiceRegistration) string { return r.ID }
 
+// readService returns the instances of a service, or some of them that are
+// chosen by a key.
 func readService(r *Read, in *op.ServiceQuery) ([]berth.ServiceRegistration, error) {
 	k := berth.ServiceKey{Namespace: r.Space(), Name: in.ServiceName}
 	rows := r.ServicesNamed(k)
@@ -118,6 +124,8 @@ func readService(r *Read, in *op.ServiceQuery) ([]berth.ServiceRegistration, err
 	return page(r, rows, sorted, keep, serviceView)
 }
 
+// parseChoose parses a choice, such as 2|web-1: how many instances, at least 1,
+// and the key that they are chosen by.
 func parseChoose(text string) (n int, key string, err error) {
 	number, key, ok := strings.Cut(text, "|")
 	if n, err = strconv.Atoi(number); !ok || err != nil || n < 1 || key == "" {
@@ -158,6 +166,7 @@ func inOrder(rows iter.Seq[*berth.ServiceRegistration]) []berth.ServiceRegistrat
 	return out
 }
 
+// allocServices returns the registrations of an allocation.
 func allocServices(r *Read, in *op.AllocRef) ([]berth.ServiceRegistration, error) {
 	a, err := r.alloc(in.AllocID, op.AllocServices.Need)
 	if err != nil {
@@ -167,6 +176,8 @@ func allocServices(r *Read, in *op.AllocRef) ([]berth.ServiceRegistration, error
 	return inOrder(r.ServicesOf(a.ID)), nil
 }
 
+// jobServices returns the registrations of a job's allocations that have not
+// ended.
 func jobServices(r *Read, in *op.JobServicesQuery) ([]berth.ServiceRegistration, error) {
 	j, _, err := r.job(string(in.JobID))
 	if err != nil {
@@ -188,10 +199,14 @@ func jobServices(r *Read, in *op.JobServicesQuery) ([]berth.ServiceRegistration,
 	}), nil
 }
 
+// removeService decides that a user removes one registration of a service in
+// the request's namespace.
 func removeService(w *Write, in *op.DeleteService) (Change[op.WriteAnswer], error) {
 	return propose[op.WriteAnswer](&state.DeleteServices{Namespace: w.Space(), Name: in.ServiceName, IDs: []string{in.ServiceID}}, nil), nil
 }
 
+// upsertServices decides what an agent registers. All registrations must be of
+// its own node, which Apply checks.
 func upsertServices(w *Write, in *op.UpsertServices) (ch Change[op.WriteAnswer], err error) {
 	if len(in.Services) == 0 || in.Services[0] == nil {
 		return ch, nil

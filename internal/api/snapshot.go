@@ -13,6 +13,8 @@ import (
 	"berth/op"
 )
 
+// snapshots registers the operations on saved snapshots and on the hash of the
+// state.
 func (s *Server) snapshots() {
 	addStream(s, op.ReadSnapshot, s.readSnapshot)
 	addStream(s, op.WriteSnapshot, s.writeSnapshot)
@@ -57,7 +59,7 @@ func (s *Server) readSnapshot(ctx context.Context, who Caller, q *op.Query, x *e
 // patient writes an answer of any size: the write timeout applies to each
 // piece, not to the whole.
 type patient struct {
-	to    io.Writer
+	to    io.Writer // the answer
 	limit *http.ResponseController
 }
 
@@ -89,7 +91,7 @@ func (s *Server) writeSnapshot(ctx context.Context, who Caller, in *op.RestoreSn
 type upload struct {
 	from  io.Reader
 	limit *http.ResponseController
-	began bool
+	began bool // some of the body was read, so it cannot be sent again
 }
 
 // Read implements io.Reader.

@@ -12,6 +12,7 @@ import (
 	"berth/op"
 )
 
+// streams registers the operations on stream jobs and on what they own.
 func (s *Server) streams() {
 	read(s, op.ReadStreamJob, readStreamJob)
 	read(s, op.ReadTree, readTree)
@@ -114,6 +115,8 @@ func streamView(s *state.Snapshot, v *op.Job) {
 	v.StreamID, v.Phase, v.Generation, v.Recovery = row.StreamID, row.Phase, &row.Generation, recoveryView(row)
 }
 
+// recoveryView shows the incarnations of a stream job that were given up before
+// this one, as UIDs, and why the last of them was.
 func recoveryView(row *berth.StreamJob) *op.Recovery {
 	v := &op.Recovery{Count: row.Recovery.Count, Predecessors: []string{}, LastCause: row.Recovery.LastCause}
 	for _, uid := range row.Recovery.Predecessors {
@@ -130,6 +133,7 @@ func ownerOf(o *berth.Object) []berth.OwnerRef {
 	return []berth.OwnerRef{{Kind: berth.KindJob, Name: string(o.Job.ID), UID: o.Owner.Text('j'), Controller: true, Block: true}}
 }
 
+// textOf returns the UID of an object with the letter of its kind, such as p-….
 func textOf(o *berth.Object) string { return o.UID.Text(berth.KindLetter(o.Kind)) }
 
 // resourcesIn returns the resources of a kind that the request's namespace has:
@@ -152,6 +156,8 @@ func (r *Read) resourcesIn(kind, job string) iter.Seq[*berth.Object] {
 // two incarnations first.
 var byName = byID(nameOf)
 
+// nameOf returns an object's place in the order of lists. The UID sets
+// incarnations of the same name apart.
 func nameOf(o *berth.Object) string { return o.Job.Namespace + "." + o.Name + "/" + textOf(o) }
 
 // listOf lists the resources of a kind.
@@ -161,6 +167,8 @@ func listOf[View any](r *Read, info *op.Info, kind, job string, view func(*berth
 	return page(r, rows, sorted, func(o *berth.Object) bool { return r.visible(info.Need, o.Job.Namespace) }, view)
 }
 
+// listPEs returns the processing elements that the caller may see, in order of
+// name.
 func listPEs(r *Read, in *op.PEsQuery) ([]op.PE, error) {
 	r.ofStreamsOf(in.Job)
 	of := r.allocsOfPEs(in.Job)
@@ -174,6 +182,7 @@ type peAllocs struct {
 	zombies []*berth.Alloc
 }
 
+// with returns p with one more allocation of the processing element.
 func (p peAllocs) with(s *state.Snapshot, a *berth.Alloc) peAllocs {
 	p.newest = newer(p.newest, a)
 	if s.Zombie(a) {
@@ -234,6 +243,8 @@ func (r *Read) object(kind, text string) (*berth.Object, error) {
 	return o, r.may(need, o.Job.Namespace)
 }
 
+// byUID returns the object of a kind that a text such as p-… names, nil if it
+// is not a UID of that kind or the object is gone.
 func (r *Read) byUID(kind, text string) *berth.Object {
 	var uid berth.UID
 	if len(text) < 3 || text[1] != '-' || text[0] != berth.KindLetter(kind) || uid.UnmarshalText([]byte(text)) != nil {
@@ -245,6 +256,7 @@ func (r *Read) byUID(kind, text string) *berth.Object {
 	return nil
 }
 
+// readPE returns one processing element, by name or UID.
 func readPE(r *Read, in *op.PEQuery) (out op.PE, err error) {
 	o, err := r.object(berth.KindPE, in.PE)
 	if err != nil {
@@ -276,6 +288,7 @@ func peView(s *state.Snapshot, o *berth.Object, of peAllocs) op.PE {
 			v.Placement, v.Policy = &g.Placement, &g.Policy
 		}
 	}
+	// The ports are in the config of the same name, which may not be there yet.
 	v.Inputs, v.Outputs = []op.PEPort{}, []op.PEPort{}
 	if c := s.ResourceNamed(o.Owner, berth.KindConfig, o.Name); c != nil {
 		for _, in := range c.Object.Config.Inputs {
@@ -289,6 +302,7 @@ func peView(s *state.Snapshot, o *berth.Object, of peAllocs) op.PE {
 		shown := peAllocView(s, a)
 		v.Allocation = &shown
 	}
+	// The newest zombie comes first.
 	slices.SortFunc(of.zombies, func(a, b *berth.Alloc) int { return cmp.Compare(b.Rest().PE.Launch, a.Rest().PE.Launch) })
 	for _, a := range of.zombies {
 		v.Zombies = append(v.Zombies, peAllocView(s, a))
@@ -296,6 +310,8 @@ func peView(s *state.Snapshot, o *berth.Object, of peAllocs) op.PE {
 	return v
 }
 
+// peAllocView shows a launch of a processing element. The name of its node is
+// missing if the node was forgotten.
 func peAllocView(s *state.Snapshot, a *berth.Alloc) op.PEAlloc {
 	v := op.PEAlloc{ID: a.ID, NodeID: a.NodeID, DesiredStatus: a.Desired, ClientStatus: a.Client, LaunchCount: a.Rest().PE.Launch}
 	if n := s.Node(a.NodeID); n != nil {
@@ -304,6 +320,7 @@ func peAllocView(s *state.Snapshot, a *berth.Alloc) op.PEAlloc {
 	return v
 }
 
+// peersView names ports of processing elements as element.port.
 func peersView(peers []berth.PEPeer) []string {
 	out := []string{}
 	for _, p := range peers {
@@ -321,11 +338,13 @@ func peRef(s *state.Snapshot, a *berth.Alloc) *op.PERef {
 	return &op.PERef{Name: a.Name(), UID: ref.UID.Text('p'), LaunchCount: ref.Launch, Zombie: s.Zombie(a)}
 }
 
+// listExports returns the exports that the caller may see, in order of name.
 func listExports(r *Read, in *op.PEsQuery) ([]op.StreamExport, error) {
 	r.ofStreamsOf(in.Job)
 	return listOf(r, op.ListExports.Info, berth.KindExport, in.Job, func(o *berth.Object) op.StreamExport { return exportView(r.Snapshot, o) })
 }
 
+// exportView shows an export with its present properties.
 func exportView(s *state.Snapshot, o *berth.Object) op.StreamExport {
 	x := o.Object.Export
 	v := op.StreamExport{
@@ -337,11 +356,13 @@ func exportView(s *state.Snapshot, o *berth.Object) op.StreamExport {
 	return v
 }
 
+// listImports returns the imports that the caller may see, in order of name.
 func listImports(r *Read, in *op.PEsQuery) ([]op.StreamImport, error) {
 	r.ofStreamsOf(in.Job)
 	return listOf(r, op.ListImports.Info, berth.KindImport, in.Job, func(o *berth.Object) op.StreamImport { return importView(r.Snapshot, o) })
 }
 
+// importView shows an import with its present subscription and filter.
 func importView(s *state.Snapshot, o *berth.Object) op.StreamImport {
 	x := o.Object.Import
 	return op.StreamImport{
@@ -362,6 +383,8 @@ func changed(s *state.Snapshot, o *berth.Object) bool {
 	return p != nil && p.Hash == o.Hash && !reflect.DeepEqual(p, &o.Object)
 }
 
+// readRegion returns a parallel region of a job: the width that its user wants,
+// and the one that its submission has planned.
 func readRegion(r *Read, in *op.RegionRef) (out op.StreamRegion, err error) {
 	j, row, err := r.streamJob(in.JobID)
 	if err != nil {
@@ -394,6 +417,8 @@ func wantedJob(s *state.Snapshot, j *berth.Job) *berth.Job {
 	return j
 }
 
+// regionOf returns the parallel region of that name in a stream job, nil if it
+// has none.
 func regionOf(j *berth.Job, name string) *berth.RegionSpec {
 	for i := range j.Stream.Regions {
 		if j.Stream.Regions[i].Name == name {
@@ -403,6 +428,8 @@ func regionOf(j *berth.Job, name string) *berth.RegionSpec {
 	return nil
 }
 
+// noRegion is the error for an unknown parallel region; it names those that the
+// job has.
 func noRegion(j *berth.Job, name string) error {
 	var names []string
 	for i := range j.Stream.Regions {

@@ -77,12 +77,16 @@ func changeObject(w *Write, kind, text string, info *op.Info, change func(uid be
 	}), nil
 }
 
+// writeProperties decides the properties of an export, which subscriptions
+// match.
 func writeProperties(w *Write, in *op.SetExport) (Change[op.Changed], error) {
 	return changeObject(w, berth.KindExport, in.Export, op.WriteProperties.Info, func(uid berth.UID, now int64) state.Command {
 		return &state.SetExport{UID: uid, Properties: in.Properties, Now: now}
 	})
 }
 
+// writeFilter decides what an import lets through of the streams that it is
+// connected to.
 func writeFilter(w *Write, in *op.SetFilter) (ch Change[op.Changed], err error) {
 	if in.Filter == nil {
 		return ch, berth.Errorf(berth.Invalid, "Filter: is missing: set \"\" to let everything through")
@@ -92,6 +96,7 @@ func writeFilter(w *Write, in *op.SetFilter) (ch Change[op.Changed], err error) 
 	})
 }
 
+// writeSubscription decides which exports an import is connected to.
 func writeSubscription(w *Write, in *op.SetSubscription) (ch Change[op.Changed], err error) {
 	if in.Subscription == nil {
 		return ch, berth.Errorf(berth.Invalid, "Subscription: is missing: set \"\" to subscribe to nothing")

@@ -37,6 +37,8 @@ func endsOf(v *op.StreamRoute) string {
 // name or UID.
 func endsAt(e *op.RouteEnd, pe string) bool { return e.PE == pe || e.PEUID == pe }
 
+// listRoutes returns the routes between stream jobs, on request those of one
+// job or one processing element only.
 func listRoutes(r *Read, in *op.RoutesQuery) ([]op.StreamRoute, error) {
 	seen := r.ofRoutes()
 	all := []*op.StreamRoute{}
@@ -82,6 +84,8 @@ func (r *Read) ofRoutes() (seen func(*streams.Route)) {
 	}
 }
 
+// routeView shows a route with both of its ends. An end has no PEUID while its
+// processing element does not exist.
 func routeView(s *state.Snapshot, route *streams.Route) op.StreamRoute {
 	x, m := route.Export, route.Import
 	end := func(o *berth.Object, pe, port string) op.RouteEnd {

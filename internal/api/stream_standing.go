@@ -7,6 +7,7 @@ import (
 	"berth/op"
 )
 
+// readStreamJob returns how far the submission of a stream job has come.
 func readStreamJob(r *Read, in *op.StreamJobRef) (out op.StreamStanding, err error) {
 	j, row, err := r.streamJob(in.JobID)
 	if err != nil {
@@ -16,6 +17,8 @@ func readStreamJob(r *Read, in *op.StreamJobRef) (out op.StreamStanding, err err
 	return standingView(r.Snapshot, j, row), nil
 }
 
+// standingView compares what a stream job is to have with what exists. It is
+// ready only after its submission, and not while it is deleted.
 func standingView(s *state.Snapshot, j *berth.Job, row *berth.StreamJob) op.StreamStanding {
 	p := submit.Position(s, row)
 	v := op.StreamStanding{
@@ -28,6 +31,8 @@ func standingView(s *state.Snapshot, j *berth.Job, row *berth.StreamJob) op.Stre
 	return v
 }
 
+// readTree returns a stream job with all that it owns; the live allocations of
+// a processing element stand below it.
 func readTree(r *Read, in *op.StreamJobRef) (out op.ResourceTree, err error) {
 	j, row, err := r.streamJob(in.JobID)
 	if err != nil {
@@ -40,6 +45,7 @@ func readTree(r *Read, in *op.StreamJobRef) (out op.ResourceTree, err error) {
 			allocs[ref.UID] = append(allocs[ref.UID], &resource{alloc: a})
 		}
 	}
+	// Everything goes with the job, so one answer holds for all.
 	deleting := !r.AliveStream(row)
 	node := func(o *resource) op.ResourceTree {
 		return op.ResourceTree{Resource: r.resourceView(o), Deleting: deleting}

@@ -10,6 +10,7 @@ import (
 	"berth/op"
 )
 
+// system registers the operations on rows that nothing needs any more.
 func (s *Server) system() {
 	write(s, op.CollectGarbage, collectGarbage)
 	write(s, op.EvalDelete, deleteEvals)
@@ -73,11 +74,15 @@ func deleteEvals(w *Write, in *op.DeleteEvals) (ch Change[op.EvalsDeleted], err 
 	if c.Len() > 0 {
 		ch.Commands = append(ch.Commands, c)
 	}
+	// Each command is within the limit of one log entry; together they may not
+	// be.
 	ch.Apart = true
 	ch.Answer = func(*Outcome) op.EvalsDeleted { return op.EvalsDeleted{Count: count} }
 	return ch, nil
 }
 
+// evalsNamed returns evaluations by their complete IDs, at most
+// state.MaxDeletes; one that is unknown fails the request.
 func (w *Write) evalsNamed(ids []string) (out []*berth.Eval, err error) {
 	if len(ids) > state.MaxDeletes {
 		return nil, berth.Errorf(berth.Invalid, "EvalIDs: %d IDs is too many: the limit is %d", len(ids), state.MaxDeletes)

@@ -15,9 +15,11 @@ const maxWaits = 1000
 // waiting counts the queries that wait.
 type waiting struct {
 	mu    sync.Mutex
-	count map[string]int
+	count map[string]int // by waiter; callers with none are absent
 }
 
+// enter counts a query that is about to wait. Without an error the caller must
+// call exit when the wait is over.
 func (w *waiting) enter(c Caller) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -29,6 +31,7 @@ func (w *waiting) enter(c Caller) error {
 	return nil
 }
 
+// exit takes a query off the count.
 func (w *waiting) exit(c Caller) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -198,6 +198,7 @@ func (s *Server) admitWrite(info *op.Info, who Caller, opts *op.Write) (*Write, 
 // of the last once they are committed. The error is a *termOver if nothing was
 // proposed.
 func commit(ctx context.Context, log state.Log, cmds []state.Command, apart bool) (index uint64, err error) {
+	// Apart, a later refusal leaves the earlier commands in force.
 	step := len(cmds)
 	if apart {
 		step = 1
