@@ -92,6 +92,8 @@ func (p *pilot) KnownServers() map[raft.ServerID]*autopilot.Server {
 	return out
 }
 
+// known returns a Raft peer as a live voter, until gossip has something better
+// to say of it.
 func known(x consensus.Peer) *autopilot.Server {
 	return &autopilot.Server{
 		ID: raft.ServerID(x.ID), Address: raft.ServerAddress(x.Address), NodeStatus: autopilot.NodeAlive, RaftVersion: 3,
@@ -105,6 +107,7 @@ func (p *pilot) FetchServerStats(ctx context.Context, servers map[raft.ServerID]
 		id raft.ServerID
 		*op.LogPosition
 	}
+	// The channel holds all answers, so late ones block nobody.
 	answers := make(chan got, len(servers))
 	for id, x := range servers {
 		go func() { answers <- got{id, p.position(ctx, string(x.ID), string(x.Address))} }() // ends with ctx
@@ -123,6 +126,8 @@ func (p *pilot) FetchServerStats(ctx context.Context, servers map[raft.ServerID]
 	return out
 }
 
+// position returns the end of a server's log, nil if the server does not
+// answer. Autopilot takes that for unhealthy.
 func (p *pilot) position(ctx context.Context, id, addr string) *op.LogPosition {
 	if id == p.server.id {
 		return p.server.logPosition()

@@ -31,11 +31,14 @@ type peerEvals struct {
 	evals map[berth.EvalID]delivery
 }
 
+// delivery is one evaluation that a worker holds: the term whose broker
+// delivered it, and the token to return it with.
 type delivery struct {
 	term  *term
 	token berth.Token
 }
 
+// handleWorkers registers the calls that workers of other servers make.
 func (s *Server) handleWorkers() {
 	peer.Handle(s.wire, op.EvalDequeue, s.dequeue)
 	peer.Handle(s.wire, op.EvalAck, s.settle((*broker.Broker).Ack))
@@ -47,6 +50,9 @@ func (s *Server) handleWorkers() {
 
 const maxDequeue = 64 // evaluations per call
 
+// dequeue hands evaluations to the workers of another server. It waits as long
+// as the caller asks; without an evaluation by then the list is empty, and not
+// an error.
 func (s *Server) dequeue(ctx context.Context, c *wire.Call, in *op.DequeueEvals) (*op.DequeuedEvals, error) {
 	t := s.term.Load()
 	if t == nil {
@@ -67,6 +73,8 @@ func (s *Server) dequeue(ctx context.Context, c *wire.Call, in *op.DequeueEvals)
 	case err != nil:
 		return nil, err
 	}
+	// Recorded before the answer leaves, so that a broken connection loses no
+	// evaluation.
 	s.outstanding.add(c.Peer.Session(), in.Life, t, list)
 	for _, d := range list {
 		out.Evals = append(out.Evals, op.DequeuedEval{EvalID: d.Eval.ID, Token: d.Token, Enqueued: d.Enqueued, Dequeued: d.Dequeued, Count: d.Count})
@@ -87,6 +95,8 @@ func (h *outstanding) begin(sess *wire.Session, life uint64) {
 	if h.byPeer == nil {
 		h.byPeer = map[*wire.Session]*peerEvals{}
 	}
+	// Broker calls follow after the lock is released: the broker has a lock of
+	// its own.
 	h.byPeer[sess] = &peerEvals{life, map[berth.EvalID]delivery{}}
 	h.mu.Unlock()
 	if before != nil {
@@ -123,6 +133,7 @@ func (h *outstanding) add(sess *wire.Session, life uint64, t *term, list []berth
 	(&peerEvals{evals: evals}).giveBack()
 }
 
+// drop forgets an evaluation that a server's workers have settled.
 func (h *outstanding) drop(sess *wire.Session, id berth.EvalID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -189,11 +200,12 @@ func (s *Server) submitPlan(ctx context.Context, in *op.SubmitPlan) (*op.PlanSub
 // following controls the work of this server's workers for another leader.
 type following struct {
 	mu    sync.Mutex
-	leads bool
+	leads bool               // this server leads, so its workers must not work for another
 	stop  context.CancelFunc // ends the current work; nil: none
-	idle  *sync.Cond
+	idle  *sync.Cond         // signaled when the current work has stopped
 }
 
+// newFollowing returns a following that allows work.
 func newFollowing() *following {
 	f := &following{}
 	f.idle = sync.NewCond(&f.mu)
@@ -211,6 +223,8 @@ func (f *following) begin(stop context.CancelFunc) bool {
 	return true
 }
 
+// end records that the work begun has stopped, and wakes lead. It must be
+// called once for each begin that returned true.
 func (f *following) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -230,6 +244,7 @@ func (f *following) lead() {
 	}
 }
 
+// follow lets work start again, after a term of this server.
 func (f *following) follow() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -240,6 +255,7 @@ func (f *following) follow() {
 func (s *Server) follow(ctx context.Context) error {
 	for {
 		changed := s.leading.changed()
+		// The leader may be this server. Then the term runs the workers.
 		if now := s.leading.current(); now.addr != "" && now.addr != s.config.Advertise {
 			s.workFor(ctx, now)
 			if err := await(ctx, changed, 2*retryPause); err != nil { // the leader was not reached, or its term is over

@@ -71,6 +71,7 @@ func Identity(dir string) (string, error) {
 	return id.String(), writeSynced(path, id.String()+"\n")
 }
 
+// clusterFile returns the path of the file that holds the cluster ID.
 func clusterFile(dir string) string { return filepath.Join(dir, "cluster") }
 
 // clusterOf returns the cluster ID that is stored in the folder, "" if there is
@@ -106,6 +107,7 @@ func writeSynced(path, text string) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
+	// The new name is durable only once its folder is synced, too.
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err

@@ -24,17 +24,18 @@ type intervals struct {
 var intervalNames = [...]string{"created-enqueued", "enqueued-dequeued", "dequeued-planned", "planned-applied", "applied-acked"}
 
 const (
-	intervalMetric = "nomad_nomad_eval_interval_seconds"
-	intervalJSON   = "nomad.nomad.eval.interval" // in ms, like all JSON samples
+	intervalMetric = "nomad_nomad_eval_interval_seconds" // in Prometheus, in seconds
+	intervalJSON   = "nomad.nomad.eval.interval"         // in ms, like all JSON samples
 )
 
 // sample summarizes values without keeping them.
 type sample struct {
 	n                  int
-	sum, squares       float64
+	sum, squares       float64 // of the values, and of their squares
 	smallest, greatest float64
 }
 
+// newIntervals returns empty intervals. The caller registers the histogram.
 func newIntervals() *intervals {
 	v := &intervals{histogram: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    intervalMetric,
@@ -65,6 +66,7 @@ func (v *intervals) observe(e broker.Ended) {
 	}
 }
 
+// add counts one stay in the stage with that number in intervalNames.
 func (v *intervals) add(i int, d time.Duration) {
 	v.histogram.WithLabelValues(intervalNames[i]).Observe(d.Seconds())
 	ms := float64(d) / float64(time.Millisecond)

@@ -32,6 +32,7 @@ type lease struct {
 // unless leadership changes first.
 const retryPause = 50 * time.Millisecond
 
+// newLeading returns a leading that knows no leader yet.
 func newLeading() *leading {
 	l := &leading{news: make(chan struct{})}
 	l.now.ctx, l.now.end = context.WithCancel(context.Background())
@@ -54,6 +55,8 @@ func (s *Server) watchLeader(ctx context.Context) error {
 	}
 }
 
+// current returns the lease of the leader known last, with no address before
+// the first.
 func (l *leading) current() lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,6 +91,8 @@ func await(ctx context.Context, changed <-chan struct{}, d time.Duration) error 
 	return ctx.Err()
 }
 
+// set ends the lease and begins one for the server at addr. Calls that depend
+// on the old lease are cancelled.
 func (l *leading) set(addr string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,17 +130,20 @@ func (s *Server) Route(ctx context.Context, asLeader bool) (addr string, over <-
 // that arrive while one question is under way share the next one.
 type reads struct {
 	mu   sync.Mutex
-	next *question
-	wake chan struct{}
+	next *question     // the one that calls join now; nil: none yet
+	wake chan struct{} // tells answerReads that there is a question
 	over chan struct{} // closed when answerReads has ended
 }
 
+// question is one request to the leader for a safe index. index and err are
+// valid once done is closed.
 type question struct {
 	done  chan struct{}
 	index uint64
 	err   error
 }
 
+// newReads returns reads for one run of answerReads.
 func newReads() *reads { return &reads{wake: make(chan struct{}, 1), over: make(chan struct{})} }
 
 // Sync implements api.Peers.
@@ -164,6 +172,8 @@ func (s *Server) safeIndex(ctx context.Context) (uint64, error) {
 	return s.reads.ask(ctx)
 }
 
+// ask joins the next question and waits for its answer: the index that the
+// leader had committed after the call began.
 func (r *reads) ask(ctx context.Context) (uint64, error) {
 	r.mu.Lock()
 	if r.next == nil {
@@ -197,6 +207,8 @@ func (s *Server) answerReads(ctx context.Context) error {
 		}
 		s.reads.mu.Lock()
 		q := s.reads.next
+		// From here on, calls join another question: the answer to this one may
+		// be too old for them.
 		s.reads.next = nil
 		s.reads.mu.Unlock()
 		if q == nil {

@@ -44,6 +44,7 @@ func (s *Server) serverVersions() ([]serverVersion, error) {
 	}
 	var out []serverVersion
 	for _, p := range peers {
+		// A server that gossip does not know counts as the oldest.
 		k := serverVersion{Peer: p, logVersion: 1}
 		if m, ok := byID[p.ID]; ok {
 			k.name, k.build, k.logVersion, k.seen = m.Name, cmp.Or(m.Berth, m.Build), max(m.LogVersion, 1), true
@@ -83,6 +84,8 @@ func (s *Server) allow(what string, version int) error {
 	return &berth.Error{Kind: berth.Unavailable, Err: versionError(strings.Join(lacking, "; "))}
 }
 
+// tooOld returns why a server stands in the way of a feature, and what to do
+// about it.
 func (k *serverVersion) tooOld(feature string, version int) string {
 	if !k.seen {
 		return fmt.Sprintf("server %s at %s has not been seen since this server started, so it may not support %s (log version %d): start it, or remove it from the Raft configuration",

@@ -20,6 +20,7 @@ import (
 
 // Cluster configures a server that works with others.
 type Cluster struct {
+	// Members are the servers that gossip knows.
 	Members Members
 	// NonVoter keeps this server from ever voting.
 	NonVoter bool
@@ -30,7 +31,7 @@ type Cluster struct {
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
 	// Transport replaces the RPC port for Raft, for tests.
 	Transport raft.Transport
-	Timing    consensus.Timing
+	Timing    consensus.Timing // zero: the timing of Config.Consensus
 }
 
 // openLog opens the log and the state on disk.
@@ -46,11 +47,13 @@ func (s *Server) openLog() (err error) {
 		if cluster.Timing != (consensus.Timing{}) {
 			c.Timing = cluster.Timing
 		}
+		// Raft shares the RPC port, so that servers need one port only.
 		if c.Transport == nil {
 			s.layer = newRaftLayer(s.links.dialer, s.config.Advertise)
 			c.Transport = consensus.NewTransport(s.layer, s.config.Logger)
 		}
 	}
+	// Opening replays the snapshot and the log into the store.
 	if s.consensus, err = consensus.Open(c, s.store); err != nil {
 		return err
 	}
@@ -153,6 +156,7 @@ func (s *Server) founders() (out []gossip.Member) {
 	return out[:n]
 }
 
+// founderIDs returns the IDs of servers, in their order, which founders fixes.
 func founderIDs(list []gossip.Member) (ids []string) {
 	for _, m := range list {
 		ids = append(ids, m.ID)
@@ -203,6 +207,8 @@ func (s *Server) askBootstrap(ctx context.Context, addr string) (*op.BootstrapSt
 	return op.Call(ctx, caller{s, addr}, op.ReadBootstrap, &op.Nothing{})
 }
 
+// bootstrapStatus answers another server that asks whether a cluster exists,
+// and which founders this server sees.
 func (s *Server) bootstrapStatus(context.Context, *wire.Call, *op.Nothing) (*op.BootstrapStatus, error) {
 	out := &op.BootstrapStatus{ID: s.id, Bootstrapped: s.consensus.Bootstrapped()}
 	peers, err := s.consensus.Peers()
@@ -283,6 +289,8 @@ func (s *Server) renamed(left gossip.Member) bool {
 	return slices.ContainsFunc(s.alive(s.config.Region), func(m gossip.Member) bool { return m.ID == left.ID })
 }
 
+// changeRaft makes one change of the Raft configuration and logs it under what.
+// A failed change is only logged: reconcile tries again.
 func (s *Server) changeRaft(ctx context.Context, what, name string, change func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()

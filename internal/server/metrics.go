@@ -24,6 +24,8 @@ type metrics struct {
 	intervals *intervals // nil in an agent that is not a server
 }
 
+// newMetrics returns the metrics of a server. They read its state when they are
+// asked for.
 func newMetrics(s *Server) *metrics {
 	m := processMetrics()
 	m.server, m.intervals = s, newIntervals()
@@ -31,6 +33,7 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
+// processMetrics returns the metrics that every Go process has.
 func processMetrics() *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -51,6 +54,8 @@ type figure struct {
 // mapping is needed because an underscore may stand for a dot or for itself.
 var jsonNames = map[string]string{}
 
+// gauge describes a metric under its dotted name, and records that name for
+// JSON. It is for package variables only: the map has no lock.
 func gauge(name, help string, labels ...string) figure {
 	name = "nomad." + name
 	flat := strings.ReplaceAll(name, ".", "_")
@@ -91,6 +96,7 @@ var (
 	jobUnknown  = summary("unknown")
 )
 
+// summary describes the count of allocations in one status.
 func summary(status string) figure {
 	return gauge("nomad.job_summary."+status, "Allocations of a job's group that are "+status+".", "job", "namespace", "task_group")
 }
@@ -120,6 +126,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(streamRefused.desc, prometheus.CounterValue, float64(n), string(code))
 	}
 	m.jobs(snap, put)
+	// All that follows is known to the leader alone.
 	t := s.term.Load()
 	if t == nil {
 		put(isLeader, 0)
@@ -152,6 +159,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 // out.
 const maxJobSeries = 1000
 
+// jobs puts the counts of the first maxJobSeries jobs, group by group.
 func (m *metrics) jobs(snap *state.Snapshot, put func(figure, float64, ...string)) {
 	n := 0
 	for j := range snap.Jobs(berth.AllNamespaces, "") {
@@ -183,6 +191,7 @@ type jsonMetrics struct {
 	Samples   []jsonCounter // none
 }
 
+// jsonGauge is one value at the time of the request.
 type jsonGauge struct {
 	Name   string
 	Value  float64
@@ -227,6 +236,7 @@ func (m *metrics) ServeJSON() any {
 	if m.intervals != nil {
 		out.Samples = m.intervals.samples()
 	}
+	// Nomad has this one under a name of its own, which dashboards ask for.
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	out.Gauges = append(out.Gauges, jsonGauge{"nomad.runtime.alloc_bytes", float64(mem.Alloc), map[string]string{}})

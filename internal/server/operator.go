@@ -34,6 +34,7 @@ func (s *Server) RaftServers() ([]op.RaftServer, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Raft knows IDs and addresses. The names come from gossip.
 	names := map[string]string{}
 	if s.config.Cluster != nil {
 		for _, m := range s.config.Cluster.Members.Members() {
@@ -106,6 +107,7 @@ func (s *Server) ServersHealth() (out op.AutopilotHealth, err error) {
 	if now == nil {
 		return out, state.ErrLost
 	}
+	// Autopilot has an empty view until its first round is over.
 	if len(now.Servers) == 0 {
 		return out, berth.Errorf(berth.Unavailable, "this server has just become the leader and does not know the servers' health yet: try again in a moment")
 	}
@@ -121,6 +123,7 @@ func (s *Server) ServersHealth() (out op.AutopilotHealth, err error) {
 	return out, nil
 }
 
+// serverHealth returns a server's health as the API shows it.
 func serverHealth(id raft.ServerID, x *autopilot.ServerState) op.ServerHealth {
 	return op.ServerHealth{
 		ID: string(id), Name: cmp.Or(x.Server.Name, op.UnknownNode), Address: string(x.Server.Address), SerfStatus: string(x.Server.NodeStatus),
@@ -162,6 +165,8 @@ func (s *Server) SaveSnapshot() (*api.Snapshot, error) {
 	return saved, nil
 }
 
+// saveTo writes this server's state to f, which it unlinks at once, and returns
+// it ready to be read from the beginning. The caller closes f after an error.
 func (s *Server) saveTo(f *os.File) (*api.Snapshot, error) {
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, err

@@ -15,10 +15,13 @@ import (
 // A node's agent is called over the session that it opened to one of the servers.
 // Other servers relay their calls through that one.
 
+// notConnected is the error for an agent that no server can call at the moment.
 func notConnected(id berth.NodeID) error {
 	return berth.Errorf(berth.NotFound, "the agent of node %s is not connected to any reachable server", id)
 }
 
+// handleRelays registers the calls by which other servers reach agents through
+// this one.
 func (s *Server) handleRelays() {
 	peer.Handle(s.wire, op.NodeConnected, func(_ context.Context, _ *wire.Call, in *op.NodeID) (*op.Connected, error) {
 		return &op.Connected{Connected: s.sessions.of(in.NodeID) != nil}, nil
@@ -69,6 +72,7 @@ func (s *Server) findAgent(ctx context.Context, id berth.NodeID) (*wire.Session,
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
+	// All servers are asked at a time; the first that has the agent wins.
 	asked := 0
 	found := make(chan *wire.Session)
 	for _, m := range s.alive(s.config.Region) {
@@ -97,6 +101,8 @@ func (s *Server) findAgent(ctx context.Context, id berth.NodeID) (*wire.Session,
 	return nil, notConnected(id)
 }
 
+// askConnected returns a session to the server at addr if the agent of a node
+// is connected there, else nil.
 func (s *Server) askConnected(ctx context.Context, addr string, id berth.NodeID) *wire.Session {
 	sess, err := s.links.to(ctx, addr)
 	if err != nil {

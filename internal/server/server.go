@@ -59,7 +59,7 @@ type Config struct {
 	Heartbeat       heartbeat.Options
 	Collect         collector.Options
 	Logger          *slog.Logger
-	Self            func() op.AgentSelf
+	Self            func() op.AgentSelf // describes this agent; nil: it has no name
 	Health          func() op.AgentHealth
 	Local           api.LogStreamer // reads the logs of tasks on this machine's node; nil without a node
 	LocalTasks      api.TaskControl // restarts and signals those tasks; nil without a node
@@ -99,20 +99,20 @@ type Server struct {
 	consensus *consensus.Server
 	api       *api.Server
 	wire      *wire.Server
-	term      atomic.Pointer[term]
+	term      atomic.Pointer[term] // nil: this server does not lead
 	sessions  sessions
 	faults    faults
 	metrics   *metrics
-	refused   leader.Refusals
+	refused   leader.Refusals // counts for metrics
 	events    *events.Buffer
 	workers   worker.Registry
-	pool      *worker.Pool
+	pool      *worker.Pool // runs the workers, for this server's term or for another leader
 	started   time.Time
 
 	// Only used with Config.Cluster:
 
 	id          string
-	folder      *Folder
+	folder      *Folder // Run closes it
 	links       links
 	layer       *raftLayer // nil if Raft has a transport of its own
 	leading     *leading
@@ -169,6 +169,8 @@ func (c Config) complete() (Config, error) {
 	return c, err
 }
 
+// newServer builds the server's parts and opens its log. The order matters:
+// what observes the store is there before the log is replayed.
 func newServer(c Config) (*Server, error) {
 	s := &Server{
 		config: c, store: state.New(), started: time.Now(), id: c.Folder.ID, folder: c.Folder,
@@ -185,6 +187,7 @@ func newServer(c Config) (*Server, error) {
 		peers = s
 		wired.Raft = s.takeRaft
 	}
+	// The log may call other servers through the wire, so it is opened after.
 	s.wire = wire.New(wired)
 	if err := s.openLog(); err != nil {
 		return nil, err
@@ -194,6 +197,7 @@ func newServer(c Config) (*Server, error) {
 		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.authenticated,
 		Logs: s, Tasks: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Members: c.members(), Servers: c.LocalServers,
 	})
+	// Methods are added before Run, since serving does not lock them.
 	for name, h := range s.api.RPC() {
 		s.wire.Handle(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, call) })
 	}
@@ -295,6 +299,8 @@ func (s *Server) authenticated(id berth.NodeID, c api.RPC) {
 	}()
 }
 
+// of returns the session of a node's agent with this server, nil if it is not
+// connected here.
 func (s *sessions) of(id berth.NodeID) *wire.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,6 +56,7 @@ func (l *links) to(ctx context.Context, addr string) (*wire.Session, error) {
 		l.mu.Unlock()
 		return nil, fmt.Errorf("%w: this server is shutting down", peer.ErrUnreached)
 	}
+	// Calls that come while the session is being opened share the attempt.
 	x := l.byAddr[addr]
 	if x == nil || x.over() {
 		x = &sessionTo{ready: make(chan struct{})}
@@ -90,6 +91,7 @@ func (x *sessionTo) over() bool {
 	return ended(x.session)
 }
 
+// ended reports whether a session has ended.
 func ended(s *wire.Session) bool {
 	select {
 	case <-s.Done():
@@ -99,6 +101,8 @@ func ended(s *wire.Session) bool {
 	}
 }
 
+// dial opens a session to addr for x. It closes x.ready in any case, after at
+// most dialTimeout.
 func (l *links) dial(x *sessionTo, addr string) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
@@ -133,12 +137,13 @@ func (l *links) close() {
 type raftLayer struct {
 	dialer wire.Dialer
 	addr   raftAddr
-	in     chan net.Conn
+	in     chan net.Conn // accepted by the RPC port, taken by Raft
 
 	once   sync.Once
 	closed chan struct{}
 }
 
+// newRaftLayer returns a layer that dials with d and announces the address.
 func newRaftLayer(d wire.Dialer, advertise string) *raftLayer {
 	return &raftLayer{dialer: d, addr: raftAddr(advertise), in: make(chan net.Conn, 64), closed: make(chan struct{})}
 }
@@ -187,6 +192,7 @@ func (l *raftLayer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Co
 	return l.dialer.Raft(ctx, string(addr))
 }
 
+// raftAddr is an address that peers dial.
 type raftAddr string
 
 // Network implements net.Addr.

@@ -64,6 +64,8 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 			return err
 		}
 	}
+	// This server's workers must have let go of the previous leader before they
+	// work for this term.
 	s.following.lead()
 	defer s.following.follow()
 	s.setTerm(t)
