@@ -50,6 +50,8 @@ func Server(s *wire.Session) Conn { return &conn{s, op.Forward, op.ForwardStream
 // OfAgent returns a Conn over a session from an agent to a server.
 func OfAgent(s *wire.Session) Conn { return &conn{s, op.AgentForward, op.AgentForwardStream.RPC} }
 
+// conn forwards over a session. call and stream are the methods for it, which
+// differ for agents and servers.
 type conn struct {
 	session *wire.Session
 	call    op.Op[op.Forwarded, op.Answer]
@@ -108,9 +110,9 @@ func errorOf(f *op.Failure) error {
 type Stream struct {
 	op.StreamHead
 	from    *wire.Stream
-	rest    []byte // of the last frame
-	upload  sync.WaitGroup
-	reading lent
+	rest    []byte         // of the last frame
+	upload  sync.WaitGroup // of the goroutine that sends the body
+	reading lent           // the body, which belongs to the caller again after Close
 }
 
 // Stream implements Conn.
@@ -121,6 +123,7 @@ func (c *conn) Stream(ctx context.Context, r *op.Forwarded, body io.Reader) (*St
 	}
 	s := &Stream{from: from, reading: lent{from: body}}
 	err = s.head()
+	// The far end wants the body. What it answers comes while the body is sent.
 	if err == nil && s.Continue {
 		s.upload.Go(s.send)
 		err = s.head()
@@ -217,6 +220,7 @@ func (l *lent) Read(b []byte) (int, error) {
 	return l.from.Read(b)
 }
 
+// close returns once no read is in progress. Later reads fail.
 func (l *lent) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

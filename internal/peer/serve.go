@@ -30,6 +30,7 @@ func ServeStream(st *wire.Stream, f func(w http.ResponseWriter, body io.Reader) 
 	return w.failed
 }
 
+// send sends a head: the beginning of an answer, or the request for a body.
 func send(st *wire.Stream, h *op.StreamHead) error {
 	b, err := msgpack.Append(nil, h)
 	if err != nil {
@@ -43,8 +44,8 @@ func send(st *wire.Stream, h *op.StreamHead) error {
 type streamWriter struct {
 	to     *wire.Stream
 	header http.Header
-	began  bool
-	failed error
+	began  bool  // the head was sent
+	failed error // of the stream; nothing more is sent after it
 }
 
 // Header implements http.ResponseWriter.
@@ -79,9 +80,9 @@ func (w *streamWriter) FlushError() error { return w.failed }
 // it, so that a refused request keeps its body and can go to another server.
 type bodyReader struct {
 	from  *wire.Stream
-	asked bool
-	over  bool
-	rest  []byte
+	asked bool   // the other server was asked to send it
+	over  bool   // its last frame has come
+	rest  []byte // of the last frame
 }
 
 // Read implements io.Reader.
