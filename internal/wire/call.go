@@ -45,6 +45,8 @@ func (s *Session) Call(ctx context.Context, method string, in, out any) error {
 	return err
 }
 
+// callOnce makes a call on an idle stream or on a new one, and keeps the stream
+// for later if it is still in order.
 func (s *Session) callOnce(ctx context.Context, method string, in, out any) error {
 	st, err := s.take()
 	if err != nil {
@@ -104,6 +106,8 @@ func patience(in any) time.Duration {
 	return 0
 }
 
+// take returns an idle stream of the session, or opens one. Give it to put, or
+// close it.
 func (s *Session) take() (*rpcStream, error) {
 	s.mu.Lock()
 	if n := len(s.idle); n > 0 {
@@ -122,6 +126,7 @@ func (s *Session) take() (*rpcStream, error) {
 	return st, nil
 }
 
+// put keeps a stream for later calls, or closes it if there are enough.
 func (s *Session) put(st *rpcStream) {
 	s.mu.Lock()
 	if len(s.idle) < idleMost {
@@ -142,6 +147,7 @@ func (st *rpcStream) call(s *Session, method string, in, out any) (again bool, e
 	if !st.used {
 		b = append(b, firstRPC)
 	}
+	// The first byte of a stream chooses its protocol; it is sent once.
 	seq := s.seq.Add(1)
 	b, err = msgpack.Append(appendRequest(b, method, seq), in)
 	if err != nil {
@@ -152,6 +158,8 @@ func (st *rpcStream) call(s *Session, method string, in, out any) (again bool, e
 	if err := writeAll(st.conn, b, s.server.cfg.FrameTime); err != nil {
 		return false, err
 	}
+	// The answer may take as long as the call may wait; its body must follow
+	// promptly.
 	frame, err := st.r.next(maxHeader, false)
 	if err != nil {
 		return false, err

@@ -14,9 +14,14 @@ type Raw = msgpack.Raw
 // next frame is unknown, so the connection cannot be used any more.
 type errFrame struct{ err error }
 
+// Error implements error.
 func (e errFrame) Error() string { return "malformed frame: " + e.err.Error() }
+
+// Unwrap returns what is malformed.
 func (e errFrame) Unwrap() error { return e.err }
 
+// badFrame returns the error of a malformed frame. It costs the far end its
+// connection.
 func badFrame(format string, args ...any) error {
 	return errFrame{berth.Errorf(berth.Invalid, format, args...)}
 }

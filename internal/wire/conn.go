@@ -33,6 +33,8 @@ type muxConn struct {
 // cuts bodies to this size.
 const joinMost = 4 << 10
 
+// Read implements net.Conn. Its first error ends what waits on the session's
+// streams.
 func (c *muxConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && !c.greeted.Load() {
@@ -54,6 +56,7 @@ func (c *muxConn) failure() error {
 	return nil
 }
 
+// Close implements net.Conn.
 func (c *muxConn) Close() error {
 	c.ending()
 	return c.Conn.Close()
@@ -62,6 +65,8 @@ func (c *muxConn) Close() error {
 // A yamux frame begins with version 0, type (0: data), flags, stream, length.
 const muxHead = 12
 
+// Write implements net.Conn. It may hold a head back until its body comes; the
+// count of bytes is as if it had not.
 func (c *muxConn) Write(b []byte) (int, error) {
 	if len(c.held) == 0 && len(b) == muxHead && b[0] == 0 && b[1] == 0 && binary.BigEndian.Uint32(b[8:]) > 0 {
 		c.held = append(c.held, b...) // the far end cannot use it before its body

@@ -106,6 +106,7 @@ func (d *Dialer) Raft(ctx context.Context, addr string) (net.Conn, error) {
 	return conn, nil
 }
 
+// handlers returns what the far end may call, never nil.
 func (d *Dialer) handlers() *Server {
 	if d.Handlers == nil {
 		return nobody

@@ -124,11 +124,13 @@ func (r *frameReader) release() {
 	}
 }
 
+// arm sets a deadline for what comes next, until disarm.
 func (r *frameReader) arm(d time.Duration) {
 	r.armed = true
 	r.conn.SetReadDeadline(time.Now().Add(d)) // fails only on a closed connection; Read returns that error
 }
 
+// disarm lifts the deadline that arm has set; other deadlines stay.
 func (r *frameReader) disarm() {
 	if r.armed {
 		r.armed = false

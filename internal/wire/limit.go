@@ -19,10 +19,10 @@ type guests struct {
 
 // guest is one client address.
 type guest struct {
-	conns   int // under guests.mu, as are the two below
-	trials  int // connections over the limit that may turn out to be from servers
-	servers int // connections from servers
-	large   atomic.Int64
+	conns   int          // under guests.mu, as are the two below
+	trials  int          // connections over the limit that may turn out to be from servers
+	servers int          // connections from servers
+	large   atomic.Int64 // bytes of large frames of this address
 }
 
 // Agents at the same address, as in tests or on small machines, must not lock
@@ -39,7 +39,7 @@ type visit struct {
 	who   netip.Prefix
 	guest *guest
 	count *int // of guest, where the connection counts
-	trial bool
+	trial bool // over the limit: the peer must turn out to be a server
 }
 
 // The memory budget for frames above freeBuffer that are arriving or being
@@ -90,6 +90,7 @@ func (v *visit) trust(most int) bool {
 	return true
 }
 
+// leave takes the connection off the count, and forgets a guest without any.
 func (v *visit) leave() {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
@@ -120,6 +121,8 @@ type share struct {
 	all, own *atomic.Int64
 }
 
+// take claims n bytes of the budget. It reports false, and claims nothing, if
+// the address or all together would have too many.
 func (s *share) take(n int) bool {
 	own, all := s.own.Add(int64(n)), s.all.Add(int64(n))
 	if own > largeGuest || all > largeMost {
@@ -129,6 +132,7 @@ func (s *share) take(n int) bool {
 	return true
 }
 
+// give returns n bytes that were taken.
 func (s *share) give(n int) {
 	s.own.Add(-int64(n))
 	s.all.Add(-int64(n))
@@ -140,14 +144,17 @@ type throttle struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
-	lines map[string]*line
+	lines map[string]*line // by message
 }
 
+// line is one message of a throttle: when it was last logged, and how often it
+// was skipped since.
 type line struct {
 	last    time.Time
 	skipped int
 }
 
+// throttleEvery is the least time between two lines of one message.
 const throttleEvery = 10 * time.Second
 
 // warn logs the message unless it was logged recently. Messages must be

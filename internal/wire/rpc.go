@@ -15,7 +15,7 @@ import (
 // header is what precedes an argument or a reply.
 type header struct {
 	method string
-	seq    uint64
+	seq    uint64 // of the call; its answer has the same
 	failure
 }
 
@@ -72,12 +72,15 @@ func errorIn(value []byte) (text string, ok bool) {
 	return text, err == nil
 }
 
+// appendRequest appends the header of a call; the argument follows it.
 func appendRequest(b []byte, method string, seq uint64) []byte {
 	b = msgpack.AppendString(append(b, 0x82), "ServiceMethod")
 	b = msgpack.AppendString(msgpack.AppendString(b, method), "Seq")
 	return msgpack.AppendUint(b, seq)
 }
 
+// appendResponse appends the header of an answer; the reply follows it, even
+// after an error.
 func appendResponse(b []byte, h *header) []byte {
 	b = msgpack.AppendString(append(b, 0x83+h.extra()), "ServiceMethod")
 	b = msgpack.AppendString(msgpack.AppendString(b, h.method), "Seq")
@@ -105,6 +108,8 @@ func (s *Server) serveRPC(ctx context.Context, r *frameReader, peer *Peer) error
 			return err
 		}
 		r.disarm()
+		// The argument of an unknown method was read, so the stream stays
+		// usable.
 		if m == nil {
 			err = errNoMethod(h.method)
 			if err := s.reply(r, h, nil, err); err != nil {
@@ -119,6 +124,8 @@ func (s *Server) serveRPC(ctx context.Context, r *frameReader, peer *Peer) error
 	}
 }
 
+// errNoMethod is the error for an unknown method. Clients know it by its first
+// words.
 func errNoMethod(name string) error {
 	return berth.Errorf(berth.Invalid, "rpc: can't find method %.64s", name)
 }
@@ -175,6 +182,7 @@ func (s *Server) run(ctx context.Context, m *method, c *Call) (reply any, err er
 	return m.handle(ctx, c)
 }
 
+// rescue turns a handler's panic into an error. It must be deferred directly.
 func (s *Server) rescue(m *method, err *error) {
 	if p := recover(); p != nil {
 		s.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "a handler panicked",
@@ -189,6 +197,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // largeBuffer is the capacity beyond which a buffer is left to the collector.
 const largeBuffer = 256 << 10
 
+// putBuffer gives a buffer back, unless it is too large to keep.
 func putBuffer(b *[]byte) {
 	if cap(*b) <= largeBuffer {
 		*b = (*b)[:0]
@@ -212,6 +221,7 @@ func (s *Server) reply(r *frameReader, h header, reply any, failed error) error 
 			b = append(b[:at], 0x80)
 		}
 	}
+	// The header is written again, with the error instead of the reply.
 	if failed != nil {
 		h.failure = failureOf(failed)
 		b = append(appendResponse((*buf)[:0], &h), 0x80)

@@ -34,6 +34,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			}
 			return err
 		}
+		// Counted before the first byte is read: a stranger has sent nothing
+		// yet that could be believed.
 		in := s.guests.enter(conn.RemoteAddr(), s.cfg.MaxConns)
 		if in == nil {
 			conn.Close()
@@ -49,6 +51,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 }
 
+// msgTooMany is a constant, as throttle counts lines by message.
 const msgTooMany = "connection refused: too many from one address"
 
 // isTemporary reports whether accepting can go on, for example when the process
@@ -71,6 +74,8 @@ func (s *Server) serveConn(ctx context.Context, conn net.Conn, in *visit) error 
 		return refusal{msgTooMany, fmt.Errorf("the limit is %d", s.cfg.MaxConns)}
 	}
 	conn.SetWriteDeadline(time.Time{})
+	// The connection is admitted. From here each protocol sets its own
+	// deadlines.
 	room := &share{&s.guests.large, &in.guest.large}
 	switch first {
 	case firstRPC, firstStream:

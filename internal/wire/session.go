@@ -22,14 +22,14 @@ type Session struct {
 	below  *muxConn
 	server *Server // what the far end may call
 	peer   *Peer
-	room   *share
+	room   *share // for large frames; nil: not counted
 	seq    atomic.Uint64
 	ended  chan struct{} // closed when serve has returned
 
 	mu     sync.Mutex
-	idle   []*rpcStream
+	idle   []*rpcStream           // kept for later calls, under mu
 	open   map[*yamux.Stream]bool // in use for reading or writing
-	ending bool
+	ending bool                   // wake was called
 }
 
 // longAgo, as a deadline, ends what is waiting.
@@ -38,6 +38,8 @@ var longAgo = time.Unix(1, 0)
 // nobody is the server of a session whose far end may call nothing.
 var nobody = New(Config{})
 
+// newSession begins yamux on a connection, as its client or its server. The
+// caller must run serve; conn stays the caller's if there is an error.
 func newSession(conn net.Conn, server *Server, peer *Peer, room *share, client bool) (*Session, error) {
 	cfg := yamux.DefaultConfig()
 	cfg.LogOutput = nil
@@ -68,6 +70,7 @@ func (s *Session) hold(st *yamux.Stream) {
 	}
 }
 
+// drop ends what hold began.
 func (s *Session) drop(st *yamux.Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +101,10 @@ func (s *Session) over(err error) error {
 	return errSessionEnded
 }
 
+// errSessionEnded is why calls fail that a session's end interrupts.
 var errSessionEnded = errors.New("the session has ended")
 
+// shut ends the session without waiting for handlers, which may call it.
 func (s *Session) shut() error {
 	s.wake()
 	return s.mux.Close()
@@ -153,6 +158,8 @@ func (s *Session) serve(ctx context.Context) error {
 	}
 }
 
+// mayOpen returns an error if the far end may not have n streams open.
+// Strangers may have fewer.
 func (s *Session) mayOpen(n int64) error {
 	most := int64(streamsStranger)
 	if s.peer.known() || s.server == nobody {
@@ -186,7 +193,14 @@ type muxLog struct {
 	who net.Addr
 }
 
-func (l muxLog) Print(v ...any)            { l.say(fmt.Sprint(v...)) }
+// Print implements yamux.Logger.
+func (l muxLog) Print(v ...any) { l.say(fmt.Sprint(v...)) }
+
+// Printf implements yamux.Logger.
 func (l muxLog) Printf(f string, v ...any) { l.say(fmt.Sprintf(f, v...)) }
-func (l muxLog) Println(v ...any)          { l.say(fmt.Sprint(v...)) }
-func (l muxLog) say(s string)              { l.log.Debug(strings.TrimSpace(s), "address", l.who) }
+
+// Println implements yamux.Logger.
+func (l muxLog) Println(v ...any) { l.say(fmt.Sprint(v...)) }
+
+// say logs one message at debug level: broken connections are everyday events.
+func (l muxLog) say(s string) { l.log.Debug(strings.TrimSpace(s), "address", l.who) }

@@ -31,14 +31,15 @@ type Stream struct {
 	receiving atomic.Bool
 
 	mu       sync.Mutex
-	accepted bool // the answer has begun; always so at the caller
-	closed   bool // for sending
-	buf      []byte
+	accepted bool   // the answer has begun; always so at the caller
+	closed   bool   // for sending
+	buf      []byte // used again by send while it is small
 }
 
 // Stream opens a streaming RPC at the far end. It ends with ctx, or when it is
 // closed, which the caller must do.
 func (s *Session) Stream(ctx context.Context, method string, in any) (*Stream, error) {
+	// The request is one write: first byte, header and argument.
 	b := append(msgpack.AppendString(append([]byte{firstStream}, 0x81), "Method"), msgpack.AppendString(nil, method)...)
 	b, err := msgpack.Append(b, in)
 	if err != nil {
@@ -92,6 +93,7 @@ func (s *Stream) send(payload []byte, end failure) error {
 	if s.closed {
 		return berth.Errorf(berth.Unavailable, "the stream is closed for sending")
 	}
+	// The acceptance and the first payload go out in one write.
 	b := s.buf[:0]
 	refuse := !s.accepted && end.text != ""
 	if !s.accepted {
@@ -161,6 +163,8 @@ func (s *Stream) Recv() ([]byte, error) {
 	}
 }
 
+// ended returns the error of a stream that broke off; io.EOF stays as it is,
+// since it is the regular end.
 func ended(err error) error {
 	if err == io.EOF {
 		return io.EOF
@@ -244,6 +248,8 @@ func (s *Server) serveStreaming(ctx context.Context, r *frameReader, peer *Peer)
 	return st.finish(err)
 }
 
+// runStream runs the handler of a stream, within the limits of its method. When
+// it returns, nothing reads from the stream any more.
 func (s *Server) runStream(ctx context.Context, m *method, c *Call, st *Stream) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {

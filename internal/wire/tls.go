@@ -61,6 +61,7 @@ type refusal struct {
 	err error
 }
 
+// Error implements error.
 func (r refusal) Error() string {
 	if r.err == nil {
 		return r.msg
@@ -68,6 +69,7 @@ func (r refusal) Error() string {
 	return r.msg + ": " + r.err.Error()
 }
 
+// Unwrap returns the details, nil if there are none.
 func (r refusal) Unwrap() error { return r.err }
 
 // serveRaft hands a connection to Config.Raft, and returns when it is closed or
@@ -85,6 +87,7 @@ func (s *Server) serveRaft(ctx context.Context, conn net.Conn, peer *Peer) error
 		return err
 	}
 	conn.SetDeadline(time.Time{})
+	// Raft owns the connection now. Serve must still wait for its end.
 	given := &owned{Conn: conn, closed: make(chan struct{})}
 	s.cfg.Raft(given, peer)
 	select {

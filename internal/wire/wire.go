@@ -84,6 +84,7 @@ type Config struct {
 	Raft func(conn net.Conn, p *Peer)
 }
 
+// fill sets the defaults of fields that are zero.
 func (c *Config) fill() {
 	c.Log = cmp.Or(c.Log, slog.Default())
 	c.MaxConns = cmp.Or(c.MaxConns, 100)
@@ -149,9 +150,9 @@ func (c *Call) Remote() string { return c.Peer.Addr.String() }
 type Peer struct {
 	Addr    net.Addr
 	role    Role
-	trusted bool // a server, by its certificate, or without TLS by its own claim
-	session *Session
-	value   atomic.Pointer[any]
+	trusted bool                // a server, by its certificate, or without TLS by its own claim
+	session *Session            // nil: the peer opened none
+	value   atomic.Pointer[any] // see Remember
 }
 
 // Role returns the peer's role, from its certificate. Without TLS every peer is
@@ -187,18 +188,20 @@ type Server struct {
 	codec   *msgpack.Codec
 	methods map[string]*method
 	streams map[string]*method
-	guests  guests
-	warn    throttle
+	guests  guests   // who is connected
+	warn    throttle // logs what peers did wrong
 }
 
+// method is one method with its limits: handle is set of an RPC, stream of a
+// streaming one.
 type method struct {
 	name      string
 	allowed   Role // one of these is enough
 	handle    Handler
 	stream    StreamHandler
-	maxCalls  int64
-	maxArg    int
-	inProcess atomic.Int64
+	maxCalls  int64        // in progress at a time
+	maxArg    int          // bytes
+	inProcess atomic.Int64 // calls in progress
 }
 
 // limitFor returns the largest argument that the peer may send, in bytes. m is
@@ -255,6 +258,7 @@ func (s *Server) HandleStreamServers(name string, h StreamHandler) {
 // Serves reports whether there is a method of that name.
 func (s *Server) Serves(name string) bool { return s.methods[name] != nil || s.streams[name] != nil }
 
+// method returns a method with the default limits, which has no handler yet.
 func (s *Server) method(name string, allowed Role) *method {
 	return &method{name: name, allowed: allowed, maxCalls: int64(s.cfg.MaxCalls), maxArg: MaxFrame}
 }

@@ -18,7 +18,7 @@ import (
 // An Authority signs certificates. Anyone with its key can make any certificate.
 type Authority struct {
 	Cert *x509.Certificate
-	key  crypto.Signer
+	key  crypto.Signer // nil until sign makes the authority's own
 }
 
 // Life is the time in which a certificate is valid.
@@ -75,6 +75,7 @@ func ReadAuthority(cert, key []byte) (*Authority, error) {
 	return a, nil
 }
 
+// parseKey returns a private key in one of the three usual encodings.
 func parseKey(der []byte) (crypto.Signer, error) {
 	if k, err := x509.ParseECPrivateKey(der); err == nil {
 		return k, nil
@@ -147,6 +148,7 @@ func (a *Authority) sign(template *x509.Certificate) (cert, key []byte, err erro
 	return encode("CERTIFICATE", der), encode("EC PRIVATE KEY", secret), nil
 }
 
+// encode returns a PEM block of that kind.
 func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }

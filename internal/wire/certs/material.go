@@ -68,6 +68,8 @@ func (m *Material) Leaf() *x509.Certificate { return m.now.Load().leaf }
 // fileMost is the size limit of a certificate file, in bytes.
 const fileMost = 1 << 20
 
+// readFile returns the content of a file of at most fileMost bytes. what is its
+// name in the configuration, for errors.
 func readFile(what, path string) ([]byte, error) {
 	if path == "" {
 		return nil, fmt.Errorf("%s is missing", what)
@@ -87,6 +89,8 @@ func readFile(what, path string) ([]byte, error) {
 	return text, nil
 }
 
+// read reads all files and checks that they belong together: the key to the
+// certificate, and the certificate to an authority.
 func read(o Options) (*files, error) {
 	f := &files{ca: o.CA}
 	if o.CA != "" {
@@ -110,6 +114,8 @@ func read(o Options) (*files, error) {
 		return nil, fmt.Errorf("cert_file %s and key_file %s: %w", o.Cert, o.Key, err)
 	}
 	f.leaf = f.own.Leaf
+	// An agent whose own certificate its peers cannot accept fails now, not at
+	// its first connection.
 	chain := []*x509.Certificate{f.leaf}
 	for _, der := range f.own.Certificate[1:] {
 		c, err := x509.ParseCertificate(der)
@@ -230,6 +236,8 @@ func (m *Material) Accept() *tls.Config {
 	return c
 }
 
+// wantClient makes a configuration require a certificate of the client. Its
+// chain is checked against the roots loaded last.
 func (m *Material) wantClient(c *tls.Config) {
 	c.ClientAuth = tls.RequireAnyClientCert
 	c.VerifyConnection = func(s tls.ConnectionState) error {

@@ -28,6 +28,7 @@ func ServerName(region string) string { return roleName("server", region) }
 // ClientName returns the certificate name of a client agent of the region.
 func ClientName(region string) string { return roleName("client", region) }
 
+// roleName returns the name by which a certificate gives a role in a region.
 func roleName(role, region string) string { return role + "." + region + "." + domain }
 
 // Role is the set of roles that a certificate gives its holder.
@@ -44,6 +45,7 @@ const (
 // Is reports whether r has all roles of want.
 func (r Role) Is(want Role) bool { return r&want == want }
 
+// String returns the roles in words, for messages.
 func (r Role) String() string {
 	var all []string
 	for _, x := range []struct {
@@ -83,6 +85,8 @@ func RoleOf(cert *x509.Certificate, region string, unnamed bool) (r Role) {
 	return r
 }
 
+// splitRole takes a role name apart. It reports false for any other name,
+// such as a host name; cli is a role name without any right.
 func splitRole(name string) (role, region string, ok bool) {
 	rest, ok := strings.CutSuffix(name, "."+domain)
 	if !ok {

@@ -34,6 +34,7 @@ func New(t testing.TB) *CA {
 	return ca
 }
 
+// write writes a file into the folder and returns its path.
 func (ca *CA) write(name string, text []byte) string {
 	ca.t.Helper()
 	path := filepath.Join(ca.dir, name)
