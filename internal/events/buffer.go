@@ -27,11 +27,11 @@ type Buffer struct {
 	start  *state.Commit // where Run begins, so that no commit after New is missed
 
 	mu      sync.Mutex
-	sets    []*Set
-	first   uint64 // number of sets before sets[0]
-	since   uint64 // events of all later indexes are kept; some of this index and earlier ones are gone
-	weight  int
-	readers int
+	sets    []*Set        // oldest first
+	first   uint64        // number of sets before sets[0]
+	since   uint64        // events of all later indexes are kept; some of this index and earlier ones are gone
+	weight  int           // of all sets, in bytes
+	readers int           // not yet closed
 	more    chan struct{} // closed when there is something new; nil while nobody waits
 	closed  bool
 }
@@ -80,6 +80,7 @@ func (b *Buffer) follow(c *state.Commit) {
 	}
 }
 
+// add appends sets, drops what is then too much, and wakes readers.
 func (b *Buffer) add(sets []*Set) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,6 +114,7 @@ func (b *Buffer) reset(c *state.Commit) {
 	b.wake()
 }
 
+// close drops everything. Readers get ErrClosed from now on.
 func (b *Buffer) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,6 +123,7 @@ func (b *Buffer) close() {
 	b.wake()
 }
 
+// wake lets all waiting readers look again. The caller holds mu.
 func (b *Buffer) wake() {
 	if b.more != nil {
 		close(b.more)
@@ -137,6 +140,7 @@ type Gap struct {
 	Oldest uint64 // all events from this index on are kept
 }
 
+// Error implements error. The text is for the caller of the API.
 func (g *Gap) Error() string {
 	if g.Wanted == 0 {
 		return fmt.Sprintf("this reader fell behind: it had not read all events before index %d, and they are gone", g.Oldest)
@@ -255,8 +259,8 @@ func (r *Reader) Close() {
 
 // Stats are figures of a buffer.
 type Stats struct {
-	Sets, Bytes, Readers int
-	Since                uint64
+	Sets, Bytes, Readers int    // sets kept, their approximate size, open readers
+	Since                uint64 // events of later indexes are kept
 }
 
 // Stats returns how much the buffer holds.

@@ -84,8 +84,8 @@ type Event struct {
 	// Resource; nil if it is not known any more.
 	Stream *berth.StreamJob
 
-	by      state.Number // the command, for the topic Resource
-	encoded atomic.Pointer[[]byte]
+	by      state.Number           // the command, for the topic Resource
+	encoded atomic.Pointer[[]byte] // shared by readers, see Reader.Encoded
 }
 
 // Key returns the ID or name of the row.
@@ -216,6 +216,8 @@ func describe(e *Event, c *state.Change) {
 	}
 }
 
+// allocType returns the type of an allocation's event, which depends on the
+// command more than on the change.
 func allocType(c *state.Change) string {
 	switch {
 	case c.New == nil:
@@ -237,6 +239,8 @@ func leftAlone(c *state.Change) bool {
 	return old != nil && !old.Orphaned && c.New.(*berth.Alloc).Orphaned
 }
 
+// deploymentType returns the type of a deployment's event. A health report that
+// ends the deployment is a status update.
 func deploymentType(c *state.Change) string {
 	d, _ := c.New.(*berth.Deployment)
 	switch {
@@ -252,6 +256,7 @@ func deploymentType(c *state.Change) string {
 	return DeploymentStatusUpdate
 }
 
+// nodeType returns the type of a node's event.
 func nodeType(c *state.Change) string {
 	if c.New == nil {
 		return NodeDeregistration
@@ -265,6 +270,7 @@ func nodeType(c *state.Change) string {
 	return NodeEvent
 }
 
+// either returns a if the condition holds, else b.
 func either(is bool, a, b string) string {
 	if is {
 		return a
@@ -291,6 +297,7 @@ func sets(c *state.Commit) (out []*Set) {
 // newSet returns the events for the changes of one command, nil if there are
 // none.
 func newSet(snap *state.Snapshot, changes []state.Change) *Set {
+	// Events hold an atomic and cannot be moved, so they are counted first.
 	told := 0
 	for i := range changes {
 		if hasEvents(changes[i].Table) {
@@ -353,6 +360,7 @@ func summary(snap *state.Snapshot, changes []state.Change, k berth.JobKey) *stat
 
 // weight returns approximately how many bytes of memory a row takes.
 func weight(row any) int {
+	// bytes of the event itself
 	const event = 160
 	switch v := row.(type) {
 	case *berth.Job:

@@ -43,6 +43,7 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 		case !slices.Contains(Topics, w.topic):
 			return nil, berth.Errorf(berth.Invalid, "topic: unknown topic %q: want *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service or Resource", name[:min(len(name), 64)])
 		}
+		// IDs of all kinds have one form, so any type parses them.
 		if id, err := berth.ParseID[berth.Eval](key); err == nil {
 			w.id = id
 		}
@@ -114,6 +115,8 @@ func (w *clause) names(e *Event) bool {
 	return false
 }
 
+// text reports whether the key is a job's ID.
 func (w *clause) text(id berth.JobID) bool { return w.key == string(id) }
 
+// is reports whether the key is that ID. A zero ID is no ID and matches no key.
 func (w *clause) is(id [16]byte) bool { return w.id == id && id != [16]byte{} }

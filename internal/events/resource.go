@@ -14,6 +14,7 @@ const (
 	ResourceDeleted  = "Deleted"
 )
 
+// recoverJobs is the command by which servers replace a stream job.
 var recoverJobs = state.NumberOf(&state.RecoverJobs{})
 
 // Deletes reports whether the event marks the start of a stream job's deletion
