@@ -10,13 +10,19 @@ import (
 
 // MetricsSource serves the metrics of this agent in both formats.
 type MetricsSource interface {
+	// ServeJSON returns the metrics as a value to encode, in the form that
+	// Nomad's clients read.
 	ServeJSON() any
+	// ServePrometheus writes the whole answer, its headers included.
 	ServePrometheus(http.ResponseWriter, *http.Request)
 }
 
 // SchedulerSource reads and changes the workers of this server.
 type SchedulerSource interface {
+	// SchedulerConfig returns how many workers run now, and for which job
+	// types.
 	SchedulerConfig() op.WorkerConfig
+	// SchedulerWorkers returns what each of them is doing.
 	SchedulerWorkers() op.Workers
 	// SetSchedulerConfig has n workers decide evaluations of the types, some of
 	// worker.Types, until this server is started again.
@@ -50,7 +56,7 @@ func (s *Server) agent() {
 		return s.Schedulers.SchedulerWorkers(), nil
 	})
 	read(s, op.ReadSelf, func(r *Read, _ *op.Query) (op.AgentSelf, error) { return s.Self(), nil })
-	// Without a leader the answer is "", not an error: clients poll this.
+	// Without a leader the answer is "", not an error.
 	read(s, op.ReadLeader, func(r *Read, _ *op.Query) (string, error) {
 		if s.Peers != nil {
 			return s.Peers.Leading(), nil
@@ -101,6 +107,7 @@ func (s *Server) health() {
 		} else if in.Type == "server" {
 			h.Client = nil
 		}
+		// Probes look at the status alone; the text is for people.
 		a := &answered{Meta: op.Meta{KnownLeader: true}, value: h}
 		if h.Client == nil && h.Server == nil || h.Client != nil && !h.Client.Ok || h.Server != nil && !h.Server.Ok {
 			a.status = http.StatusInternalServerError

@@ -53,11 +53,11 @@ type phases interface {
 
 // Config is what a Server serves with.
 type Config struct {
-	Store   *state.Store
-	Cluster Cluster
+	Store   *state.Store // what reads are answered from
+	Cluster Cluster      // who leads
 	// Peers are the other servers; nil: there are none, ever.
 	Peers  Peers
-	Region string
+	Region string // of this server; requests for another are passed on
 	Logger *slog.Logger
 	// Rand is where random IDs come from; nil: from the operating system.
 	Rand io.Reader
@@ -92,9 +92,9 @@ type Config struct {
 
 // Caller is who makes a request.
 type Caller struct {
-	Token  string
-	Remote string
-	Conn   RPC // the call, if an agent makes it
+	Token  string // the secret that came with the request; "" if none did
+	Remote string // address, for counting
+	Conn   RPC    // the call, if an agent makes it
 }
 
 // Server answers requests from a store, and writes through the leader's log.
@@ -102,14 +102,14 @@ type Server struct {
 	Config
 	routes     routes
 	operations map[string]*operation // by name
-	rpc        map[string]rpcHandler
-	served     map[string]bool // names of operations that have a handler
+	rpc        map[string]rpcHandler // by the name that agents call
+	served     map[string]bool       // names of operations that have a handler
 
 	// server returns a connection to a server, in an agent that is not a server;
 	// else nil.
 	server func(context.Context) (peer.Conn, error)
 
-	waiting waiting
+	waiting waiting    // blocking queries and streams in progress
 	hashing sync.Mutex // held while a state is hashed: one at a time is enough work
 }
 

@@ -14,7 +14,7 @@ import (
 
 // AgentConfig configures the HTTP API of an agent that is not a server.
 type AgentConfig struct {
-	Region  string
+	Region  string // of this agent
 	Logger  *slog.Logger
 	Self    func() op.AgentSelf
 	Health  func() op.AgentHealth

@@ -22,6 +22,7 @@ import (
 // pullConnectivity returns the connections of a processing element once they
 // differ from those that the agent has.
 func pullConnectivity(r *Read, in *op.ConnectivityQuery) (out op.ConnectivityAnswer, err error) {
+	// Only the agent that runs a launch learns where its peers are.
 	n, err := prove(r.Snapshot, in.NodeID, in.SecretID, r.Query.AuthToken)
 	if err != nil {
 		return out, err
@@ -35,6 +36,8 @@ func pullConnectivity(r *Read, in *op.ConnectivityQuery) (out op.ConnectivityAns
 	if out.File, err = v.document(); err != nil {
 		return out, err
 	}
+	// The mark covers what is watched, so that an agent with the same mark
+	// waits for the same.
 	if out.Mark, err = v.mark(out.File); err != nil {
 		return out, err
 	}
@@ -143,6 +146,8 @@ func (v *connections) document() (*streams.Document, error) {
 	if row == nil {
 		return nil, berth.Refusef(berth.CodeOwnerMissing, "%s, %s, is orphaned, and its connections no longer change", v.pe.Name, v.pe.UID.Text('p'))
 	}
+	// The config lists the ports. It is replaced in an update, and missing for
+	// a moment.
 	config := v.ResourceNamed(v.pe.Owner, berth.KindConfig, v.pe.Name)
 	if config == nil {
 		return nil, berth.Refusef(berth.CodeOwnerMissing, "%s, %s, has no config at the moment", v.pe.Name, v.pe.UID.Text('p'))
@@ -175,6 +180,7 @@ func (v *connections) routes(row *berth.StreamJob) []streams.Route {
 	v.others = v.LastOfRoutes(v.pe.Job.Namespace)
 	v.watch(state.OnRoutes(v.pe.Job.Namespace))
 	var exports, imports []*berth.Object // its own
+	// Its own exports meet the imports of all jobs, and the other way round.
 	for o := range v.ResourcesOf(v.pe.Owner, berth.KindExport) {
 		if o.Object.Export.PE == v.pe.Name {
 			exports = append(exports, o)

@@ -89,6 +89,7 @@ func decodeQuery(in any, r *http.Request, path values) error {
 		}
 		q.MinQueryIndex = n
 	}
+	// A wait that is too long is not refused; Query.Wait shortens it.
 	if s := get("wait"); s != "" {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < 0 {
@@ -193,6 +194,7 @@ func param(ps *berth.Problems, v reflect.Value, name, s string) {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
+	// Types with a text of their own, such as UIDs, know what they accept.
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		if err := u.UnmarshalText([]byte(s)); err != nil {
 			ps.Addf(name, "%v", err)

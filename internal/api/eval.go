@@ -132,6 +132,8 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 	if e.WaitUntil != 0 {
 		v.WaitUntil = time.Unix(0, e.WaitUntil).UTC()
 	}
+	// Classes of nodes that were found too small are named only while the
+	// evaluation is blocked on them.
 	if m := e.Missed; m != nil {
 		v.ClassEligibility, v.EscapedComputedClass = m.Classes, m.Escaped
 	}

@@ -30,6 +30,8 @@ func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery
 	if err := s.admit(ctx, op.StreamEvents.Info, who, q); err != nil {
 		return err
 	}
+	// Whatever can be refused is refused before the stream begins: later, no
+	// status can tell.
 	filter, err := events.ParseFilter(in.Topics, q.Namespace)
 	if err != nil {
 		return err
@@ -75,7 +77,7 @@ type rights struct {
 
 // right is one that events need; it is checked once for a batch.
 type right struct {
-	need      acl.Capability
+	need      acl.Capability // in the namespace, "" for rows that have none
 	namespace string
 }
 
@@ -170,6 +172,8 @@ func (o *eventWriter) send() error {
 func (o *eventWriter) run(ctx context.Context, reader *events.Reader, filter *events.Filter, rights rights) {
 	beat := time.Now().Add(heartbeat)
 	for {
+		// A silent stream sends an empty object now and then, which shows both
+		// ends that the connection lives.
 		wait, cancel := context.WithDeadline(ctx, beat)
 		sets, err := reader.Next(wait)
 		cancel()
@@ -207,6 +211,8 @@ func (o *eventWriter) set(s *events.Set, reader *events.Reader, filter *events.F
 		if !filter.Matches(e) || !rights.see(e) {
 			continue
 		}
+		// The encoding is shared with other readers, so it holds nothing that
+		// depends on the caller.
 		text, err := reader.Encoded(s, e, rights.server.encodeEvent)
 		if err != nil {
 			rights.server.Logger.Error("an event could not be encoded", "topic", e.Topic, "key", e.Key(), "index", s.Index, "error", err)

@@ -56,6 +56,7 @@ func traceEval(r *Read, in *op.EvalRef) (op.Trace, error) {
 // trace returns the evaluations of a job. The answer changes with any of them and
 // with any allocation of the job.
 func (r *Read) trace(k berth.JobKey, uid *berth.UID) op.Trace {
+	// A job without a summary was purged. Then any change may be about it.
 	index := max(r.LastChange(state.Evals), r.LastChange(state.Allocs))
 	if sum := r.Summary(k); sum != nil {
 		index = max(sum.Evals, sum.Allocs, sum.Created)
@@ -69,6 +70,8 @@ func (r *Read) trace(k berth.JobKey, uid *berth.UID) op.Trace {
 	if uid != nil {
 		out.JobUID = uid.Text('j')
 	}
+	// The status is that of the present job, not of one that had its name
+	// before.
 	if j := r.Job(k); j != nil && (uid == nil || j.UID == *uid) {
 		out.JobStatus, _ = r.Summary(k).Status(j)
 	}

@@ -238,6 +238,8 @@ func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, 
 	if tree == nil {
 		return nil, berth.Errorf(berth.Invalid, "body.job: is missing")
 	}
+	// The namespace is read before the job is decoded: a caller without the
+	// right must not learn what is wrong with it.
 	name := spelling(tree, "Namespace")
 	ns, ok := tree[name].(string)
 	if tree[name] == nil || ok && ns == "" {
@@ -277,7 +279,7 @@ func spelling(tree decode.RawTree, field string) string {
 // maxSource is the largest source of a job that is kept, in bytes.
 const maxSource = 1 << 20
 
-// submission returns the source of a job to keep with it, nil if there is none
+// submission returns the source of a job to keep with it, nil if it is missing
 // or if it is too large. Losing it does not fail the registration.
 func submission(sub *berth.JobSubmission) *berth.JobSubmission {
 	if sub == nil || sub.Source == "" || len(sub.Source)+len(sub.Variables) > maxSource {
@@ -292,6 +294,7 @@ func stopJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 		return ch, err
 	}
 	switch {
+	// A purge is a deletion, with rules of its own.
 	case in.Purge:
 		return deleteJob(w, in)
 	case in.Propagation != "":

@@ -29,6 +29,8 @@ func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	if d.Old != nil {
 		out.JobModifyIndex = d.Old.JobModifyIndex
 	}
+	// Validation has accepted the schedule already, so an error here only
+	// leaves the time out.
 	if p := j.Periodic; p != nil && p.Enabled {
 		if times, err := cron.New(p); err == nil {
 			out.NextPeriodicLaunch = times.Next(w.Now)
@@ -37,6 +39,7 @@ func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	if in.Diff {
 		out.Diff = d.Diff()
 	}
+	// Victims are shown as they are now: they still run.
 	for _, a := range d.Preempted {
 		out.Annotations.PreemptedAllocs = append(out.Annotations.PreemptedAllocs, allocStub(w.Snapshot, a, false, false))
 	}

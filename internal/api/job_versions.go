@@ -29,6 +29,7 @@ func listVersions(r *Read, in *op.JobVersionsQuery) (out op.JobVersions, err err
 		return out, err
 	}
 	r.At(max(j.ModifyIndex, sum.Changed), state.OnJob(j.Key()))
+	// The state has the oldest first, and users want the newest.
 	list := slices.Collect(r.JobVersions(j.Key()))
 	slices.Reverse(list)
 	for _, v := range list {
@@ -37,6 +38,8 @@ func listVersions(r *Read, in *op.JobVersionsQuery) (out op.JobVersions, err err
 	if !in.Diffs {
 		return out, nil
 	}
+	// The oldest version has nothing before it, so there is one difference less
+	// unless a base is named.
 	base, err := baseOf(list, in)
 	if err != nil {
 		return out, err

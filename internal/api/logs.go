@@ -76,9 +76,9 @@ func checkLogs(in *op.LogsQuery) error {
 // frames writes a stream to a caller, who must take each piece in time.
 type frames struct {
 	w     http.ResponseWriter
-	flush *http.ResponseController
-	plain bool // bytes as they are, not JSON frames
-	began bool // the headers were sent
+	flush *http.ResponseController // of w
+	plain bool                     // bytes as they are, not JSON frames
+	began bool                     // the headers were sent
 }
 
 // begin sends the headers. From then on, errors cannot be reported by a status.

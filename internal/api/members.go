@@ -184,6 +184,8 @@ func (s *Server) keyring(do func(Members) (gossip.KeyAnswer, error)) (out op.Key
 
 // servers serves where the node in this agent looks for servers.
 func (s *Server) servers(list ServerList) {
+	// The operations exist in every agent; whether it has a node is known only
+	// when it is asked.
 	missing := func() error {
 		if list == nil {
 			return berth.Errorf(berth.Invalid, "there is no node in this agent")
@@ -204,6 +206,8 @@ func (s *Server) servers(list ServerList) {
 		if err != nil {
 			return op.Nothing{}, err
 		}
+		// An address without a port gets that of the RPC port. addresses has
+		// checked them all.
 		addrs := make([]string, len(in.Addresses))
 		for i, a := range in.Addresses {
 			addrs[i], _ = gossip.HostPort(a, 4647)

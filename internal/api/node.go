@@ -52,6 +52,8 @@ func nodesOf(r *Read, keep func(*berth.Node) bool, resources, os bool, index uin
 			StatusDescription: n.StatusDescription, Drivers: n.Drivers, Drain: n.Draining(), LastDrain: n.LastDrain,
 			CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
 		}
+		// Resources make up most of a row's size, so lists leave them out by
+		// default.
 		if resources {
 			v.NodeResources, v.ReservedResources = n.NodeResources, n.ReservedResources
 		}
@@ -263,6 +265,7 @@ func fetchAllocs(r *Read, in *op.GetAllocs) (op.GetAllocsAnswer, error) {
 		if a == nil {
 			continue
 		}
+		// All are usually of one node, whose secret is then compared once.
 		if proved == nil || proved.ID != a.NodeID {
 			if proved, err = prove(r.Snapshot, a.NodeID, in.SecretID, r.Query.AuthToken); err != nil {
 				return op.GetAllocsAnswer{}, err
@@ -293,6 +296,8 @@ func reportAllocs(w *Write, in *op.ReportAllocs) (ch Change[op.WriteAnswer], err
 		if a.NodeID != c.Node {
 			return ch, berth.Errorf(berth.Denied, "Permission denied: the report of node %s names an allocation of node %s", c.Node, a.NodeID)
 		}
+		// Reports are bounded by the group that the servers know, whatever the
+		// agent sends.
 		known := w.Alloc(a.ID)
 		if known == nil || a.ClientStatus == berth.ClientUnknown {
 			continue // the allocation is gone, or the report is empty

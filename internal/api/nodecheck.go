@@ -33,6 +33,8 @@ func checkNode(n *berth.Node) error {
 	if n.SecretID == "" || len(n.SecretID) > maxNodeText {
 		ps.Addf("Node.SecretID", "is missing or too long")
 	}
+	// Text is refused rather than cut: a node under a cut name would match
+	// other constraints.
 	for _, f := range []struct{ name, value string }{
 		{"Datacenter", n.Datacenter}, {"Name", n.Name}, {"NodeClass", n.NodeClass}, {"NodePool", n.NodePool}, {"HTTPAddr", n.HTTPAddr},
 	} {
@@ -51,10 +53,12 @@ func checkNode(n *berth.Node) error {
 	if n.Name == "" {
 		ps.Addf("Node.Name", "is missing")
 	}
+	// Every scheduler looks at these, for every node.
 	if len(n.Attributes)+len(n.Meta)+len(n.Links) > maxNodeKeys {
 		ps.Addf("Node.Attributes", "more than %d keys", maxNodeKeys)
 	}
 	switch n.Status {
+	// The other statuses are the servers' to give.
 	case "", berth.NodeInit, berth.NodeReady, berth.NodeDown:
 	default:
 		ps.Addf("Node.Status", "must be initializing, ready or down, got %q", berth.Clip(n.Status, 64))

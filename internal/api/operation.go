@@ -22,7 +22,7 @@ import (
 // other servers that forward it. Its input is decoded once, by the first server
 // that gets it; place decides where it is answered.
 type operation struct {
-	info  *op.Info
+	info  *op.Info   // its declaration
 	input func() any // a new, empty one
 	// run answers on this server, and does not change its input. It is nil if the
 	// answer is a stream.
@@ -43,8 +43,8 @@ type operation struct {
 // exchange is a request for a stream, and its answer.
 type exchange struct {
 	w    http.ResponseWriter
-	view op.View
-	body io.Reader
+	view op.View   // the format that the caller asks for
+	body io.Reader // of the request
 }
 
 // forLeader reports whether the leader must answer.
@@ -157,10 +157,10 @@ func (s *Server) learn(c RPC, in any) {
 // value encoded for the caller.
 type answered struct {
 	op.Meta
-	value   any
-	encoded []byte
-	status  int  // of HTTP; 0 is 200
-	large   bool // it comes as a stream
+	value   any    // nil if encoded is set
+	encoded []byte // JSON, or MessagePack for an agent
+	status  int    // of HTTP; 0 is 200
+	large   bool   // it comes as a stream
 }
 
 // withMeta returns the value, with its metadata set if it has a field for it.
@@ -186,6 +186,8 @@ func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC
 		if err != nil {
 			return err
 		}
+		// The far end encodes for the caller, so that the answer passes through
+		// here as bytes.
 		r.RPC = asRPC
 		got, err := conn.Forward(ctx, r)
 		if err != nil {
@@ -246,6 +248,7 @@ func (x *operation) passStream(ctx context.Context, conn peer.Conn, who Caller, 
 		return err
 	}
 	defer from.Close()
+	// Nothing was sent until here, so an error could still become a status.
 	maps.Copy(e.w.Header(), from.Header)
 	e.w.WriteHeader(from.Status)
 	out := http.NewResponseController(e.w)
@@ -374,7 +377,7 @@ func viewOf(r *http.Request) op.View {
 // watched is a ResponseWriter that records whether anything was written.
 type watched struct {
 	http.ResponseWriter
-	yes bool
+	yes bool // something was written
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -96,6 +96,8 @@ func page[Row, View any](r *Read, rows iter.Seq[*Row], o order[Row], keep func(*
 			continue
 		}
 		v := view(row)
+		// The filter comes after the rights: it must not reveal rows by the
+		// errors that it has on them.
 		ok, err := wanted.accepts(v)
 		if err != nil {
 			return nil, err
@@ -103,6 +105,8 @@ func page[Row, View any](r *Read, rows iter.Seq[*Row], o order[Row], keep func(*
 		if !ok {
 			continue
 		}
+		// The row after the page is found and not returned: its place is the
+		// token of the next page.
 		if n := int(r.Query.PerPage); n > 0 && len(out) == n {
 			r.next = o.key(row)
 			return out, nil
@@ -147,10 +151,13 @@ func (f filter) accepts(v any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	// Through JSON the filter sees the names and values that callers see.
 	var shown map[string]any
 	if err := json.Unmarshal(text, &shown); err != nil {
 		return false, err
 	}
+	// A field that is null counts as an empty block, so that a filter on its
+	// parts does not fail.
 	for name, v := range shown {
 		if v == nil {
 			v = map[string]any{}

@@ -143,6 +143,8 @@ func (s *Server) retryUntilLeader(ctx context.Context, info *op.Info, try attemp
 	asLeader := scopeOf(ctx) == op.ScopeLeader
 	until := time.Now().Add(Hold)
 	for {
+		// Each round looks for the leader again, since leadership may have
+		// moved on.
 		wait, cancel := context.WithDeadline(ctx, until)
 		addr, over, err := s.Peers.Route(wait, asLeader)
 		cancel()
@@ -166,6 +168,8 @@ func (s *Server) retryUntilLeader(ctx context.Context, info *op.Info, try attemp
 			}
 		case !errors.Is(err, peer.ErrDropped):
 			return err
+		// A read can be repeated. A write may have been done, and repeating it
+		// could do it twice.
 		case !info.IsRead():
 			return berth.Errorf(berth.NoLeader, "%w: the leader was lost while it had the request, so it is not known what became of it: %v", state.ErrLost, err)
 		default:

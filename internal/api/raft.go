@@ -31,7 +31,7 @@ type Operator interface {
 // Snapshot is a saved state. The caller closes it.
 type Snapshot struct {
 	io.ReadCloser
-	Size   int64
+	Size   int64  // in bytes
 	Digest string // in the format of op.HeaderDigest
 	Index  uint64 // of the state
 }
@@ -39,6 +39,8 @@ type Snapshot struct {
 // raft registers the operations on the servers that agree on the state.
 func (s *Server) raft() {
 	read(s, op.ReadRaft, func(r *Read, _ *op.Query) (out op.RaftConfiguration, err error) {
+		// The configuration is not part of the state, so there is nothing to
+		// wait for.
 		r.Ready()
 		if out.Servers, err = s.raftServers(); err != nil {
 			return out, err
@@ -59,6 +61,7 @@ func (s *Server) raft() {
 		if err != nil {
 			return out, err
 		}
+		// The answer names both servers even if there is nothing to do.
 		out.To = peer
 		if i := slices.IndexFunc(all, func(p op.RaftServer) bool { return p.Leader }); i >= 0 {
 			out.From = all[i]
@@ -70,6 +73,7 @@ func (s *Server) raft() {
 		if err := s.Operator.TransferLeadership(ctx, peer.ID); err != nil {
 			return out, err
 		}
+		// The list was read before the transfer.
 		out.From.Leader, out.To.Leader = false, true
 		return out, nil
 	})

@@ -12,18 +12,18 @@ import (
 // Read is a read request, answered from one snapshot.
 type Read struct {
 	*state.Snapshot
-	Query  *op.Query
+	Query  *op.Query // its namespace is never ""
 	Caller Caller
 
 	authorize func(Caller, acl.Capability, string) error
 	server    *Server // nil if a write looks something up
 	phases    phases  // nil: those of the server
 
-	index uint64
-	keys  []state.WatchKey
-	next  string
-	ready bool
-	waits bool
+	index uint64           // see At
+	keys  []state.WatchKey // see At
+	next  string           // token of the next page; "": this is the last
+	ready bool             // see Ready
+	waits bool             // the caller wants something newer
 
 	running map[berth.JobKey]map[berth.PERef]*berth.Alloc // of stream jobs that were looked at
 }

@@ -59,6 +59,8 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // reply answers with JSON, and the metadata as headers.
 func (s *Server) reply(w http.ResponseWriter, view op.View, a *answered) {
+	// The whole answer is encoded first: after an error there is still a status
+	// to send.
 	buf := buffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buf.Cap() <= maxKept {
@@ -83,7 +85,10 @@ func (s *Server) reply(w http.ResponseWriter, view op.View, a *answered) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Vary", "Accept-Encoding")
 	h.Set("X-Content-Type-Options", "nosniff")
+	// The time counts from here, not from the request: a blocking query may
+	// have waited for minutes.
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	// Small answers are not worth the processor time.
 	plain := buf.Len() < worthwhile || !view.Gzip
 	if plain {
 		h.Set("Content-Length", strconv.Itoa(buf.Len()))
@@ -97,6 +102,7 @@ func (s *Server) reply(w http.ResponseWriter, view op.View, a *answered) {
 		w.Write(buf.Bytes())
 		return
 	}
+	// An error here means that the caller is gone, and there is nobody to tell.
 	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	z.Write(buf.Bytes())
 	z.Close()

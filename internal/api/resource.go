@@ -89,6 +89,7 @@ func listResources(r *Read, in *op.ResourcesQuery) ([]op.Resource, error) {
 	if in.Recursive && in.Owner == "" {
 		return nil, berth.Errorf(berth.Invalid, "recursive: applies together with owner only; set owner as well")
 	}
+	// The letter of an owner is free here: any kind may own something.
 	var owner berth.UID
 	if in.Owner != "" {
 		var err error
@@ -124,6 +125,8 @@ func (r *Read) resources(in *op.ResourcesQuery, owner berth.UID) iter.Seq[*resou
 		if !of(berth.KindAlloc) || owns(in.Owner) == 0 {
 			return
 		}
+		// Ended allocations are shown only to those who ask for allocations
+		// alone.
 		ended := in.Kind == berth.KindAlloc && in.Job == "" && in.Owner == "" && !in.Orphaned
 		for a := range r.allocsFor(in.Job, owner) {
 			if a.Ended() && !ended && !r.Zombie(a) || in.Orphaned && !a.Orphaned || in.Owner != "" && !owned(a, owner, in.Recursive) {
@@ -271,6 +274,7 @@ func removeResource(w *Write, in *op.DeleteResource) (ch Change[op.AllocStopped]
 	case letter == 'j':
 		return w.removeJob(in, uid)
 	}
+	// A UID without a letter is looked up in all tables.
 	if a := w.AllocByUID(uid); a != nil && (letter == 'a' || letter == '?') {
 		return w.removeAlloc(a)
 	}
@@ -294,12 +298,15 @@ func (w *Write) removeJob(in *op.DeleteResource, uid berth.UID) (ch Change[op.Al
 	if err := w.may(op.Stop.Need, j.Namespace); err != nil {
 		return ch, err
 	}
+	// The job may be in another namespace than the request names. Its own
+	// counts.
 	of := *w
 	of.Options.Namespace = j.Namespace
 	c, err := deleteJob(&of, &op.StopJob{JobID: string(j.ID), Purge: true, UID: in.UID, Propagation: in.Propagation})
 	if err != nil {
 		return ch, err
 	}
+	// One operation deletes objects of all kinds, so its answer has one form.
 	as := func(gone op.JobStopped) op.AllocStopped {
 		return op.AllocStopped{EvalID: gone.EvalID, Index: gone.JobModifyIndex, Meta: gone.Meta}
 	}

@@ -18,7 +18,7 @@ type handler func(http.ResponseWriter, *http.Request, values)
 // escaped slash. An ID whose slashes were not escaped, as some callers send
 // them, is found by what stands around it.
 type routes struct {
-	list []route
+	list []route // in the order in which match tries them
 }
 
 // route is the path and method of one operation.
@@ -61,7 +61,11 @@ func named(part string) bool { return strings.HasPrefix(part, "{") }
 // match returns the handler of a request and the values in its path.
 func (rs *routes) match(r *http.Request) (handler, values, error) {
 	segments := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
+	// An exact match is preferred: a loose one may take an action at the end
+	// for a part of an ID.
 	for _, loose := range []bool{false, true} {
+		// Another route may have the path with the right method, so a wrong
+		// method is not the end.
 		var allowed []string
 		for _, rt := range rs.list {
 			vals, ok := rt.match(segments, loose)

@@ -79,6 +79,7 @@ func readScale(r *Read, in *op.JobRef) (out op.JobScale, err error) {
 		JobID: j.ID, Namespace: j.Namespace, JobCreateIndex: j.CreateIndex, JobModifyIndex: j.ModifyIndex, JobStopped: j.Stop,
 		TaskGroups: map[string]op.GroupScale{},
 	}
+	// Allocations of groups that the job no longer has are not counted.
 	groups := map[string]*op.GroupScale{}
 	events := r.ScalingEvents(j.Key())
 	for _, g := range j.TaskGroups {
@@ -132,6 +133,7 @@ func scalingEvents(list []berth.ScalingEvent) []op.ScalingEvent {
 // of ID. Type and prefix match the beginnings.
 func listPolicies(r *Read, in *op.PoliciesQuery) ([]op.PolicyStub, error) {
 	r.Table(state.Jobs)
+	// Policies are parts of jobs, whose order is not that of the policies' IDs.
 	var list []*berth.ScalingPolicy
 	for j := range r.ScaledJobs() {
 		if in.Job != "" && string(j.ID) != in.Job || !r.visible(op.ListPolicies.Need, j.Namespace) {

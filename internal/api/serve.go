@@ -37,6 +37,8 @@ type Limits struct {
 // Serve answers HTTP on a listener until ctx ends. It waits for requests in
 // progress, but not long.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *slog.Logger) error {
+	// No WriteTimeout: it would end blocking queries and streams. Each write
+	// sets its own deadline.
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			// The limit is for taking in the request, not for waiting on the
@@ -90,7 +92,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *
 // of the body before it closes, and must not do so for ever.
 type unhurried struct {
 	io.ReadCloser
-	then func()
+	then func() // called at the end of the body
 }
 
 // Read implements io.Reader.
@@ -107,7 +109,7 @@ func (u *unhurried) Read(b []byte) (int, error) {
 type silent struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
-	over  bool
+	over  bool // the server stops
 }
 
 // note follows the state of a connection, as http.Server.ConnState. A new one
@@ -141,10 +143,10 @@ func (s *silent) close() {
 // limitedListener refuses connections of a client that has too many.
 type limitedListener struct {
 	net.Listener
-	most     int           // connections of one client; 0: no limit
-	secure   bool          // TLS follows
-	refusing chan struct{} // holds one for each client that is told no
-	refusals sync.WaitGroup
+	most     int            // connections of one client; 0: no limit
+	secure   bool           // TLS follows
+	refusing chan struct{}  // holds one for each client that is told no
+	refusals sync.WaitGroup // clients that are being told no
 
 	mu   sync.Mutex
 	open map[string]int // connections by clientKey
@@ -185,6 +187,7 @@ func (l *limitedListener) refuse(c net.Conn) {
 		c.Close()
 		return
 	}
+	// Accepting goes on while a refused client is slow.
 	l.refusals.Go(func() {
 		defer func() { <-l.refusing }()
 		defer c.Close()
@@ -194,6 +197,8 @@ func (l *limitedListener) refuse(c net.Conn) {
 			return
 		}
 		io.WriteString(c, tooMany)
+		// The client sees the end of the answer, and what it still sends is
+		// read away.
 		half, ok := c.(interface{ CloseWrite() error })
 		if !ok || half.CloseWrite() != nil {
 			return

@@ -30,6 +30,8 @@ func (s *Server) readSnapshot(ctx context.Context, who Caller, q *op.Query, x *e
 	if s.Operator == nil {
 		return errNoOperator
 	}
+	// The file is complete before the first byte is sent, so errors still get a
+	// status.
 	saved, err := s.Operator.SaveSnapshot()
 	if err != nil {
 		return err
@@ -121,6 +123,8 @@ func (s *Server) stateHash(ctx context.Context, who Caller, in *op.StateHashQuer
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	// Hashes can be compared only at the same index, which this server may not
+	// have reached.
 	snap, err := s.Store.Await(ctx, in.Index)
 	if err != nil {
 		return out, meta, berth.Errorf(berth.Unavailable, "index: this server's state is at %d and did not reach %d within %v", s.Store.Snapshot().Index, in.Index, wait)

@@ -178,8 +178,8 @@ func listPEs(r *Read, in *op.PEsQuery) ([]op.PE, error) {
 // peAllocs are the allocations of a processing element that are shown with it:
 // the newest of the last launch that has one, and its zombies.
 type peAllocs struct {
-	newest  *berth.Alloc
-	zombies []*berth.Alloc
+	newest  *berth.Alloc   // nil: no launch has one
+	zombies []*berth.Alloc // in no order
 }
 
 // with returns p with one more allocation of the processing element.
@@ -227,6 +227,7 @@ func newer(a, b *berth.Alloc) *berth.Alloc {
 func (r *Read) object(kind, text string) (*berth.Object, error) {
 	need := op.ReadPE.Need
 	o := r.byUID(kind, text)
+	// A job's ID may contain dots, so each of them may be the one that ends it.
 	for i := 0; o == nil && i < len(text); i++ {
 		if text[i] == '.' {
 			if row := r.StreamOf(berth.JobKey{Namespace: r.Space(), ID: berth.JobID(text[:i])}); row != nil {
@@ -282,6 +283,8 @@ func peView(s *state.Snapshot, o *berth.Object, of peAllocs) op.PE {
 	if !o.PE.Before.IsZero() {
 		v.Before = o.PE.Before.Text('p')
 	}
+	// Placement and policy are those of the version that is being submitted,
+	// which may be older than the newest.
 	if row := s.StreamJob(o.Owner); row != nil {
 		if j := s.PlannedJob(row); j != nil && j.Group(p.Group) != nil {
 			g := j.Group(p.Group).Stream
@@ -298,6 +301,7 @@ func peView(s *state.Snapshot, o *berth.Object, of peAllocs) op.PE {
 			v.Outputs = append(v.Outputs, op.PEPort{Name: out.Name, Peers: peersView(out.To)})
 		}
 	}
+	// An allocation of an earlier launch is not the element's any more.
 	if a := of.newest; a != nil && a.Rest().PE.Launch == o.PE.Launch {
 		shown := peAllocView(s, a)
 		v.Allocation = &shown

@@ -20,6 +20,8 @@ func writeRegion(w *Write, in *op.SetRegion) (ch Change[op.RegionSet], err error
 	if err := w.widens(j, in); err != nil {
 		return ch, err
 	}
+	// The width belongs to what the job will be, not to what it is at the
+	// moment.
 	wanted := wantedJob(w.Snapshot, j)
 	if regionOf(wanted, in.Region) == nil {
 		return ch, noRegion(wanted, in.Region)

@@ -39,6 +39,7 @@ func readTree(r *Read, in *op.StreamJobRef) (out op.ResourceTree, err error) {
 		return out, err
 	}
 	r.ofStream(j.Key(), j.UID)
+	// Allocations are sorted by element once, not searched for each.
 	allocs := map[berth.UID][]*resource{}
 	for _, a := range byAge(r.AllocsOf(j.Key())) {
 		if ref := a.Rest().PE; ref != nil && !a.Ended() {

@@ -18,15 +18,15 @@ import (
 // they can decide again on a newer snapshot.
 type Write struct {
 	*state.Snapshot
-	Region  string // of this server
-	Options op.Write
+	Region  string   // of this server
+	Options op.Write // its namespace is never ""
 	Caller  Caller
-	Now     time.Time
-	Rand    io.Reader
+	Now     time.Time // of the decision; commands take their time from it
+	Rand    io.Reader // for IDs and seeds, see random
 
 	named     string // the namespace that the request names, "" if it names none
 	authorize func(Caller, acl.Capability, string) error
-	phases    phases
+	phases    phases // what the leader knows of evaluations
 }
 
 // Space returns the namespace that the request is about.
@@ -104,15 +104,15 @@ func (o *Outcome) Meta() op.Meta { return op.Meta{Index: o.Index, KnownLeader: t
 
 // Contact is what the agent of a node is told on each heartbeat.
 type Contact struct {
-	TTL     time.Duration // time until the next heartbeat is due
-	Leader  string        // RPC address of the leader
-	Servers []op.ServerAddr
+	TTL     time.Duration   // time until the next heartbeat is due
+	Leader  string          // RPC address of the leader
+	Servers []op.ServerAddr // live ones of the region; nil on a server that runs alone
 }
 
 // Follow waits for the consequences of a change, and adds them to the answer.
 type Follow[Out any] struct {
-	For  time.Duration // how long to wait at most; 0: look once
-	Keys []state.WatchKey
+	For  time.Duration    // how long to wait at most; 0: look once
+	Keys []state.WatchKey // what Look depends on
 	// Look brings the answer up to date and reports whether the wait is over.
 	// after is the first snapshot with the change, now the newest.
 	Look func(after, now *state.Snapshot, out *Out) (done bool)
@@ -130,6 +130,8 @@ func unchanged[Out any](out Out) Change[Out] {
 
 // runWrite does a write on this server, if it leads; see local.
 func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Caller, opts *op.Write, in *In, decide func(*Write, *In) (Change[Out], error)) (out Out, index uint64, err error) {
+	// The handler decides from a committed state. Apply checks its conditions
+	// again, in the state that the command meets.
 	w, leader, err := s.admitWrite(info, who, opts)
 	if err != nil {
 		return out, 0, err
@@ -141,10 +143,13 @@ func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 	o := Outcome{Index: c.Index}
 	if len(c.Commands) > 0 {
 		o.Index, err = commit(ctx, leader, c.Commands, c.Apart)
+		// Nothing was proposed: the log refused the command before it was
+		// written.
 		if c.Older != nil && errors.Is(err, state.ErrLogVersion) {
 			o.Index, err = commit(ctx, leader, c.Older, false)
 		}
 	}
+	// What this answer tells is committed, so that the next request sees it, too.
 	o.After = s.Store.Snapshot()
 	switch {
 	case err == nil:
@@ -155,6 +160,8 @@ func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 		if c.Answer != nil {
 			out = c.Answer(&o)
 		}
+	// Only a refusal can be an answer. A lost term or a failure of our own
+	// cannot.
 	case c.Refused == nil || berth.KindOf(err) == "" || errors.Is(err, state.ErrLost):
 		return out, 0, err
 	default:
