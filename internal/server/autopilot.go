@@ -73,6 +73,7 @@ func (p *pilot) KnownServers() map[raft.ServerID]*autopilot.Server {
 			ID: raft.ServerID(m.ID), Name: m.Name, Address: raft.ServerAddress(m.RPC), NodeStatus: autopilot.NodeUnknown, Version: m.Build,
 			Meta: m.Tags, RaftVersion: 3, NodeType: autopilot.NodeVoter, IsLeader: m.ID == s.id,
 		}
+		// Servers that do not announce a version have the present one.
 		if v, err := strconv.Atoi(m.Tags["raft_vsn"]); err == nil {
 			x.RaftVersion = v
 		}

@@ -27,7 +27,7 @@ type outstanding struct {
 
 // peerEvals is what the workers of one server hold. life tells their runs apart.
 type peerEvals struct {
-	run   uint64
+	run   uint64 // chosen by the workers when they start
 	evals map[berth.EvalID]delivery
 }
 
@@ -179,6 +179,8 @@ func (s *Server) submitPlan(ctx context.Context, in *op.SubmitPlan) (*op.PlanSub
 	if plan.Eval != in.EvalID {
 		return nil, berth.Errorf(berth.Invalid, "plan: must be for evaluation %s, got one for %s", in.EvalID, plan.Eval)
 	}
+	// The planner checks the token: a worker that lost its evaluation cannot
+	// submit for it.
 	pending, err := t.planner.Submit(&berth.Delivery{Eval: &berth.Eval{ID: in.EvalID}, Token: in.Token}, plan)
 	if err != nil && berth.KindOf(err) == "" {
 		return nil, err

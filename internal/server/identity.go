@@ -17,9 +17,9 @@ import (
 // Folder is the locked data folder of a server: no other process can start a
 // server on it.
 type Folder struct {
-	ID      string // the server's ID in Raft and gossip
-	Cluster string // the last known cluster ID; "" if the server has not joined one
-	claim   *claim.Claim
+	ID      string       // the server's ID in Raft and gossip
+	Cluster string       // the last known cluster ID; "" if the server has not joined one
+	claim   *claim.Claim // the lock
 }
 
 // Hold locks a folder, and creates it if needed. Lock it before the server opens

@@ -17,7 +17,7 @@ type intervals struct {
 	histogram *prometheus.HistogramVec
 
 	mu  sync.Mutex
-	sum [len(intervalNames)]sample
+	sum [len(intervalNames)]sample // the same figures for JSON, by stage
 }
 
 // intervalNames are the stages of an evaluation, in order.

@@ -17,15 +17,15 @@ import (
 // waiting.
 type leading struct {
 	mu   sync.Mutex
-	now  lease
+	now  lease         // of the leader known last
 	news chan struct{} // closed and replaced when anything that Route looks at changes
 }
 
 // lease is the time for which one server leads.
 type lease struct {
-	addr string          // "": no leader is known yet
-	ctx  context.Context // ends when another one leads
-	end  context.CancelFunc
+	addr string             // "": no leader is known yet
+	ctx  context.Context    // ends when another one leads
+	end  context.CancelFunc // of ctx
 }
 
 // retryPause is the wait before a failed call to another server is tried again,
@@ -138,7 +138,7 @@ type reads struct {
 // question is one request to the leader for a safe index. index and err are
 // valid once done is closed.
 type question struct {
-	done  chan struct{}
+	done  chan struct{} // closed by answerReads
 	index uint64
 	err   error
 }

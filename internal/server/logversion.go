@@ -24,9 +24,9 @@ import (
 // serverVersion is a server of the Raft configuration with its log version.
 type serverVersion struct {
 	consensus.Peer
-	name, build string
-	logVersion  int
-	seen        bool // gossip knows it, or did
+	name, build string // for messages; "" if not seen
+	logVersion  int    // the newest that it understands, at least 1
+	seen        bool   // gossip knows it, or did
 }
 
 // serverVersions returns the servers of the Raft configuration. Failed and left

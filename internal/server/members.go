@@ -180,9 +180,12 @@ func (s *Server) bootstrap(ctx context.Context) {
 		if m.ID == s.id {
 			continue
 		}
+		// A server that is no founder may know of a cluster that the founders
+		// do not.
 		them, err := s.askBootstrap(ctx, m.RPC)
 		founder := slices.Contains(ids, m.ID)
 		switch {
+		// Without its answer two clusters could form.
 		case err != nil && founder:
 			s.config.Logger.Info("cannot ask a server whether a cluster exists", "name", m.Name, "error", err)
 			return
@@ -337,6 +340,7 @@ func (s *Server) Leave(ctx context.Context) error {
 	if err != nil {
 		s.config.Logger.Warn("cannot list the servers of the cluster", "error", err)
 	}
+	// The leader removes this server when gossip tells it of the departure.
 	if err := s.config.Cluster.Members.Leave(ctx); err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ import (
 // the same as one of Nomad's has the same name, so that dashboards keep working.
 type metrics struct {
 	server    *Server
-	registry  *prometheus.Registry
-	intervals *intervals // nil in an agent that is not a server
+	registry  *prometheus.Registry // of this server alone, so that tests can run several
+	intervals *intervals           // nil in an agent that is not a server
 }
 
 // newMetrics returns the metrics of a server. They read its state when they are
@@ -47,7 +47,7 @@ func ProcessMetrics() api.MetricsSource { return processMetrics() }
 // figure describes one of our metrics.
 type figure struct {
 	desc   *prometheus.Desc
-	labels []string
+	labels []string // their names, in the order of the values
 }
 
 // jsonNames maps the Prometheus name of a metric to its name in JSON. The
@@ -107,6 +107,7 @@ func (m *metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	// The metrics are described nowhere, so each is sent with its description.
 	put := func(f figure, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, v, labels...)
 	}
@@ -146,6 +147,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	held, alarms := t.heartbeat.Silent()
 	put(nodesHeld, float64(held))
 	put(nodeAlarms, float64(alarms))
+	// Refused placements are told by node, which points at the one node that is
+	// at fault.
 	plans, refused := t.planner.Stats()
 	put(planCount, float64(plans))
 	for node, kinds := range refused {
@@ -184,7 +187,7 @@ func (m *metrics) ServePrometheus(w http.ResponseWriter, r *http.Request) {
 
 // jsonMetrics is the form that Nomad's clients read.
 type jsonMetrics struct {
-	Timestamp string
+	Timestamp string // of the answer, in UTC
 	Gauges    []jsonGauge
 	Points    []jsonGauge // none
 	Counters  []jsonCounter
@@ -215,6 +218,7 @@ func (m *metrics) ServeJSON() any {
 	// A failed collector must not hide the others: Gather returns both.
 	families, _ := m.registry.Gather()
 	for _, f := range families {
+		// Metrics of the process come from a library and have no dotted name.
 		name := jsonNames[f.GetName()]
 		if name == "" {
 			name = strings.ReplaceAll(f.GetName(), "_", ".")

@@ -160,7 +160,10 @@ func (s *Server) handleForwards() {
 			return s.api.ForwardedStream(ctx, in, false, w, body)
 		})
 	})
+	// Regions forward requests to each other, and nothing else.
 	s.wire.Between(op.Forward.RPC, op.ForwardStream.RPC)
+	// A server forwards for all of its callers, so the limit is far above that
+	// of one agent.
 	for _, name := range []string{op.Forward.RPC, op.ForwardStream.RPC} {
 		s.wire.Limit(name, maxForwards, 0)
 	}

@@ -31,6 +31,7 @@ func (s *Server) handleRelays() {
 		if sess == nil {
 			return nil, notConnected(in.NodeID)
 		}
+		// The call is passed on as bytes: this server need not know the method.
 		var out wire.Raw
 		err := sess.Call(ctx, in.Method, wire.Raw(in.Arg), &out)
 		return &op.Relayed{Answer: out}, err

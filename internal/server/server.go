@@ -40,8 +40,8 @@ import (
 
 // Config configures a server.
 type Config struct {
-	Region     string
-	Datacenter string
+	Region     string        // whose log this server shares
+	Datacenter string        // of this machine
 	DataDir    string        // the folder for everything durable
 	Folder     *Folder       // DataDir, already locked; New takes it over; nil: New locks it
 	RPC        net.Listener  // where agents call
@@ -55,19 +55,19 @@ type Config struct {
 	// FollowerWorkers is the number of workers while another server leads; 0: one
 	// for each processor; NoWorkers: none.
 	FollowerWorkers int
-	Schedulers      []string // the job types that workers decide; nil is worker.Types
-	Heartbeat       heartbeat.Options
-	Collect         collector.Options
-	Logger          *slog.Logger
+	Schedulers      []string            // the job types that workers decide; nil is worker.Types
+	Heartbeat       heartbeat.Options   // zero: the default
+	Collect         collector.Options   // when rows are collected; zero: the default
+	Logger          *slog.Logger        // nil: slog.Default
 	Self            func() op.AgentSelf // describes this agent; nil: it has no name
 	Health          func() op.AgentHealth
-	Local           api.LogStreamer // reads the logs of tasks on this machine's node; nil without a node
-	LocalTasks      api.TaskControl // restarts and signals those tasks; nil without a node
-	LocalNode       func() berth.NodeID
-	LocalServers    api.ServerList // the servers that this machine's node knows
-	Authorize       func(api.Caller, acl.Capability, string) error
-	Consensus       consensus.Config // the operator's settings for it; zero fields are defaults
-	Events          events.Limits    // limits of the event buffer; zero is the default
+	Local           api.LogStreamer                                // reads the logs of tasks on this machine's node; nil without a node
+	LocalTasks      api.TaskControl                                // restarts and signals those tasks; nil without a node
+	LocalNode       func() berth.NodeID                            // called only if Local or LocalTasks is set
+	LocalServers    api.ServerList                                 // the servers that this machine's node knows
+	Authorize       func(api.Caller, acl.Capability, string) error // see api.Config
+	Consensus       consensus.Config                               // the operator's settings for it; zero fields are defaults
+	Events          events.Limits                                  // limits of the event buffer; zero is the default
 	// Cluster connects this server to others; nil: it runs alone, permanently.
 	Cluster   *Cluster
 	Scheduler *berth.SchedulerConfig // initial configuration of a new cluster's scheduler; nil is the default
@@ -94,34 +94,34 @@ const NoWorkers = -1
 
 // Server is one server.
 type Server struct {
-	config    Config
+	config    Config // with its defaults filled in
 	store     *state.Store
-	consensus *consensus.Server
+	consensus *consensus.Server // the log
 	api       *api.Server
-	wire      *wire.Server
+	wire      *wire.Server         // the RPC port
 	term      atomic.Pointer[term] // nil: this server does not lead
-	sessions  sessions
+	sessions  sessions             // of agents
 	faults    faults
 	metrics   *metrics
 	refused   leader.Refusals // counts for metrics
 	events    *events.Buffer
-	workers   worker.Registry
-	pool      *worker.Pool // runs the workers, for this server's term or for another leader
-	started   time.Time
+	workers   worker.Registry // what each worker does now
+	pool      *worker.Pool    // runs the workers, for this server's term or for another leader
+	started   time.Time       // for the uptime
 
 	// Only used with Config.Cluster:
 
-	id          string
-	folder      *Folder // Run closes it
-	links       links
+	id          string     // in Raft and gossip
+	folder      *Folder    // Run closes it
+	links       links      // to other servers
 	layer       *raftLayer // nil if Raft has a transport of its own
 	leading     *leading
 	reads       *reads
-	outstanding outstanding
+	outstanding outstanding // evaluations at other servers, in terms of this one
 	following   *following
-	pilot       atomic.Pointer[autopilot.Autopilot]
-	cluster     state.ClusterID // the last one announced to the peers; meet owns it
-	tooOld      map[string]bool // IDs of servers too old to join, already logged; meet owns it
+	pilot       atomic.Pointer[autopilot.Autopilot] // nil: this server does not lead
+	cluster     state.ClusterID                     // the last one announced to the peers; meet owns it
+	tooOld      map[string]bool                     // IDs of servers too old to join, already logged; meet owns it
 }
 
 // New opens the data folder and returns a server. Nothing runs yet. The folder
@@ -150,6 +150,7 @@ func (c Config) complete() (Config, error) {
 	if c.Collect == (collector.Options{}) {
 		c.Collect = collector.DefaultOptions
 	}
+	// The leader has other work, so most scheduling is left to the followers.
 	if c.Workers == 0 {
 		c.Workers = max(1, runtime.NumCPU()/4)
 	}
@@ -162,6 +163,7 @@ func (c Config) complete() (Config, error) {
 	if c.Advertise == "" {
 		c.Advertise = c.RPC.Addr().String()
 	}
+	// The lock comes last, so that no error leaves the folder locked.
 	var err error
 	if c.Folder == nil {
 		c.Folder, err = Hold(c.DataDir, claim.ForRestart(c.Logger))
@@ -271,11 +273,13 @@ type sessions struct {
 
 // authenticated remembers the connection of a node whose agent has authenticated.
 func (s *Server) authenticated(id berth.NodeID, c api.RPC) {
+	// Calls that another server forwards have no connection of the agent's own.
 	call, ok := c.(*wire.Call)
 	if !ok {
 		return
 	}
 	call.Peer.Remember(id)
+	// An agent that opened a bare stream cannot be called back.
 	sess := call.Peer.Session()
 	if sess == nil {
 		return

@@ -37,8 +37,8 @@ type links struct {
 	region func(addr string) string // region of the server at an address; "" is our own
 
 	mu     sync.Mutex
-	byAddr map[string]*sessionTo
-	closed bool
+	byAddr map[string]*sessionTo // under mu; ended sessions stay until they are asked for
+	closed bool                  // under mu
 }
 
 // sessionTo is a session, or the attempt to open one.
@@ -136,10 +136,10 @@ func (l *links) close() {
 // raftLayer carries Raft's connections over the server's RPC port.
 type raftLayer struct {
 	dialer wire.Dialer
-	addr   raftAddr
+	addr   raftAddr      // what peers dial
 	in     chan net.Conn // accepted by the RPC port, taken by Raft
 
-	once   sync.Once
+	once   sync.Once // for Close
 	closed chan struct{}
 }
 

@@ -28,10 +28,10 @@ import (
 // term is what runs while this server leads.
 type term struct {
 	state.Log
-	number    uint64
-	broker    *broker.Broker
-	planner   *planner.Planner
-	heartbeat *heartbeat.Monitor
+	number    uint64             // of Raft
+	broker    *broker.Broker     // hands out evaluations
+	planner   *planner.Planner   // checks and proposes plans
+	heartbeat *heartbeat.Monitor // marks nodes that are silent
 }
 
 // Beat implements api.Leader.
@@ -96,7 +96,7 @@ func (s *Server) setTerm(t *term) {
 
 // service runs while this server leads. When one service ends, so does the term.
 type service struct {
-	name string
+	name string // for errors
 	run  func(context.Context) error
 }
 
