@@ -55,7 +55,7 @@ func OfAgent(s *wire.Session) Conn { return &conn{s, op.AgentForward, op.AgentFo
 type conn struct {
 	session *wire.Session
 	call    op.Op[op.Forwarded, op.Answer]
-	stream  string
+	stream  string // method
 }
 
 // Forward implements Conn.

@@ -43,9 +43,9 @@ func send(st *wire.Stream, h *op.StreamHead) error {
 // stream has a timeout for each piece.
 type streamWriter struct {
 	to     *wire.Stream
-	header http.Header
-	began  bool  // the head was sent
-	failed error // of the stream; nothing more is sent after it
+	header http.Header // sent with the head
+	began  bool        // the head was sent
+	failed error       // of the stream; nothing more is sent after it
 }
 
 // Header implements http.ResponseWriter.
@@ -97,6 +97,8 @@ func (r *bodyReader) Read(b []byte) (int, error) {
 		if r.over {
 			return 0, io.EOF
 		}
+		// The end of a body is a frame of its own, so that a broken connection
+		// is not taken for it.
 		frame, err := r.from.Recv()
 		if err == io.EOF { // the other server stopped sending
 			err = io.ErrUnexpectedEOF
