@@ -17,7 +17,7 @@ import (
 
 // rpcStream is a stream that calls are made on, one after the other.
 type rpcStream struct {
-	conn *yamux.Stream
+	conn *yamux.Stream // closed when a call fails in the middle
 	r    frameReader
 	used bool // its first byte is sent
 }

@@ -17,10 +17,10 @@ import (
 // other, in one.
 type muxConn struct {
 	net.Conn
-	patient time.Duration
-	greeted atomic.Bool
-	ending  func() // called when the session is about to end, perhaps again
-	failed  atomic.Pointer[error]
+	patient time.Duration         // for a write
+	greeted atomic.Bool           // the far end has sent something
+	ending  func()                // called when the session is about to end, perhaps again
+	failed  atomic.Pointer[error] // the first error of Read
 
 	// Of the one goroutine of yamux that writes.
 	extended time.Time // when the write deadline was last set

@@ -69,6 +69,7 @@ func (d *Dialer) Dial(ctx context.Context, addr string) (*Session, error) {
 		return nil, d.broken(ctx, addr, peer, err)
 	}
 	conn.SetReadDeadline(time.Time{}) // each write sets its own
+	// The session outlives ctx, which was for dialing.
 	life, end := context.WithCancel(context.Background())
 	go func() {
 		defer end()
@@ -118,6 +119,7 @@ func (d *Dialer) handlers() *Server {
 // connection keeps the deadline that this had.
 func (d *Dialer) open(ctx context.Context, addr string, first byte) (conn net.Conn, peer *Peer, err error) {
 	handlers := d.handlers()
+	// Without TLS nothing is known of the far end, as in Peer.Role.
 	peer = &Peer{role: RoleClient | RoleServer}
 	if d.Connect != nil {
 		conn, err = d.Connect(ctx, addr)

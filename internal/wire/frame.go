@@ -28,8 +28,8 @@ type frameReader struct {
 
 	buf   []byte // buf[off:] has arrived and is not used yet
 	off   int
-	armed bool // the connection has a read deadline
-	scan  msgpack.Scanner
+	armed bool            // the connection has a read deadline
+	scan  msgpack.Scanner // finds the end of a frame, and goes on where it stopped
 }
 
 // next returns the next frame, which is valid until the following call. It waits

@@ -118,7 +118,7 @@ func hostOf(a net.Addr) netip.Prefix {
 
 // share is one client address's part of the budget for large frames.
 type share struct {
-	all, own *atomic.Int64
+	all, own *atomic.Int64 // bytes taken by everybody, and by this address
 }
 
 // take claims n bytes of the budget. It reports false, and claims nothing, if
@@ -151,7 +151,7 @@ type throttle struct {
 // was skipped since.
 type line struct {
 	last    time.Time
-	skipped int
+	skipped int // since last
 }
 
 // throttleEvery is the least time between two lines of one message.

@@ -14,7 +14,7 @@ import (
 
 // header is what precedes an argument or a reply.
 type header struct {
-	method string
+	method string // of a request
 	seq    uint64 // of the call; its answer has the same
 	failure
 }
@@ -26,6 +26,7 @@ func readHeader(frame []byte, known func(name []byte) *method) (h header, m *met
 		text, isText := msgpack.Text(value)
 		ok := isText
 		switch string(key) {
+		// Calls name their method one way, streams the other.
 		case "ServiceMethod", "Method":
 			if known != nil {
 				if m = known(text); m != nil {
@@ -46,6 +47,7 @@ func readHeader(frame []byte, known func(name []byte) *method) (h header, m *met
 			h.kind = berth.Kind(text)
 		case "Code":
 			h.code = berth.Code(text)
+		// Unknown fields are ignored, so that the protocol can grow.
 		default:
 			ok = true
 		}

@@ -29,6 +29,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			if ctx.Err() != nil {
 				return nil
 			}
+			// A process out of file descriptors goes on accepting once some are
+			// free.
 			if isTemporary(err) && rest.For(ctx, 50*time.Millisecond) == nil {
 				continue
 			}
@@ -45,6 +47,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		conns.Go(func() {
 			defer in.leave()
 			defer conn.Close()
+			// Closing the connection is what ends a handler's reads and writes.
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			s.complain(conn.RemoteAddr(), s.serveConn(ctx, conn, in))
 		})

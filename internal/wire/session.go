@@ -19,11 +19,11 @@ import (
 // It is safe for use by many goroutines.
 type Session struct {
 	mux    *yamux.Session
-	below  *muxConn
-	server *Server // what the far end may call
+	below  *muxConn // the connection
+	server *Server  // what the far end may call
 	peer   *Peer
-	room   *share // for large frames; nil: not counted
-	seq    atomic.Uint64
+	room   *share        // for large frames; nil: not counted
+	seq    atomic.Uint64 // of the last call
 	ended  chan struct{} // closed when serve has returned
 
 	mu     sync.Mutex
@@ -120,6 +120,7 @@ func (s *Session) serve(ctx context.Context) error {
 	defer cancel(nil)
 	defer s.shut()
 	defer context.AfterFunc(ctx, func() { s.shut() })()
+	// Counted here, as yamux counts the streams of both ends.
 	var open atomic.Int64
 	for {
 		st, err := s.mux.AcceptStream()

@@ -21,14 +21,14 @@ import (
 type Stream struct {
 	conn    net.Conn
 	r       *frameReader
-	patient time.Duration
-	sess    *Session    // of the caller; nil at the server
-	unhook  func() bool // of the caller's context
+	patient time.Duration // for a frame
+	sess    *Session      // of the caller; nil at the server
+	unhook  func() bool   // of the caller's context
 
 	// At the server, a watcher owns the reader until the first Recv: it cancels a
 	// handler that only sends when the caller is gone.
 	watched   chan error
-	receiving atomic.Bool
+	receiving atomic.Bool // Recv was called, so it reports what the watcher finds
 
 	mu       sync.Mutex
 	accepted bool   // the answer has begun; always so at the caller
@@ -141,6 +141,7 @@ func (s *Stream) Recv() ([]byte, error) {
 		if err != nil {
 			return nil, ended(err)
 		}
+		// A frame has an error, a payload or neither; one with neither is skipped.
 		var payload []byte
 		h, _, err := readHeader(frame, nil)
 		if err == nil && h.text != "" {
@@ -158,6 +159,8 @@ func (s *Stream) Recv() ([]byte, error) {
 			return nil, err
 		}
 		if len(payload) > 0 {
+			// The frame is overwritten by the next one, and callers keep
+			// payloads.
 			return append([]byte(nil), payload...), nil
 		}
 	}

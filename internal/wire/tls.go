@@ -25,6 +25,7 @@ func (s *Server) shake(ctx context.Context, conn net.Conn, peer *Peer) (_ net.Co
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, 0, refusal{"connection refused: the TLS handshake failed", err}
 	}
+	// The chain was checked in the handshake. What remains is whom it names.
 	shown := secure.ConnectionState().PeerCertificates
 	if len(shown) == 0 {
 		return nil, 0, refusal{"connection refused: the peer has no certificate", nil}

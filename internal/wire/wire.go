@@ -116,9 +116,9 @@ type StreamHandler func(ctx context.Context, c *Call, s *Stream) error
 
 // Call is one request.
 type Call struct {
-	Method string
+	Method string // its name, for logs
 	Peer   *Peer
-	arg    []byte
+	arg    []byte              // encoded; valid until the handler returns
 	waits  func(time.Duration) // gives the call more time; nil of a stream, and once it was called
 }
 
@@ -148,8 +148,8 @@ func (c *Call) Remote() string { return c.Peer.Addr.String() }
 
 // Peer is the far end of a connection.
 type Peer struct {
-	Addr    net.Addr
-	role    Role
+	Addr    net.Addr            // as the connection shows it
+	role    Role                // set before the first call
 	trusted bool                // a server, by its certificate, or without TLS by its own claim
 	session *Session            // nil: the peer opened none
 	value   atomic.Pointer[any] // see Remember
@@ -186,10 +186,10 @@ func (p *Peer) Value() any {
 type Server struct {
 	cfg     Config
 	codec   *msgpack.Codec
-	methods map[string]*method
-	streams map[string]*method
-	guests  guests   // who is connected
-	warn    throttle // logs what peers did wrong
+	methods map[string]*method // RPC, by name
+	streams map[string]*method // streaming, by name
+	guests  guests             // who is connected
+	warn    throttle           // logs what peers did wrong
 }
 
 // method is one method with its limits: handle is set of an RPC, stream of a

@@ -97,7 +97,7 @@ type Request struct {
 	Names  []string // more names
 	IPs    []net.IP
 	Life   Life
-	Usages []x509.ExtKeyUsage
+	Usages []x509.ExtKeyUsage // sides of a connection it is for
 }
 
 // Issue makes a key, signs a certificate for it, and returns both in PEM.

@@ -34,15 +34,15 @@ type Options struct {
 // use.
 type Material struct {
 	options Options
-	now     atomic.Pointer[files]
+	now     atomic.Pointer[files] // loaded last
 }
 
 // files is the content of the files when they were read.
 type files struct {
-	own   tls.Certificate
-	leaf  *x509.Certificate
-	roots *x509.CertPool
-	ca    string // path of the roots
+	own   tls.Certificate   // with its key and intermediate certificates
+	leaf  *x509.Certificate // the first of own
+	roots *x509.CertPool    // nil: no authority is trusted
+	ca    string            // path of the roots
 }
 
 // Load reads the files.
@@ -183,6 +183,8 @@ func (f *files) check(chain []*x509.Certificate, usage x509.ExtKeyUsage, name st
 		between.AddCert(c)
 	}
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: f.roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
+	// The library's texts name neither the certificate nor what to do, so the
+	// common mistakes get their own.
 	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](err)
 	_, isUnknown := errors.AsType[x509.UnknownAuthorityError](err)
 	switch {
