@@ -33,7 +33,7 @@ type Buffer struct {
 	weight  int           // of all sets, in bytes
 	readers int           // not yet closed
 	more    chan struct{} // closed when there is something new; nil while nobody waits
-	closed  bool
+	closed  bool          // Run has ended
 }
 
 // New returns a buffer of what a store commits from now on. Zero limits mean

@@ -64,8 +64,8 @@ const (
 
 // A Set holds the events of one command, which share its state index.
 type Set struct {
-	Index  uint64
-	Events []Event
+	Index  uint64  // of the state after the command
+	Events []Event // in the order in which the command made the changes
 
 	number uint64 // counted from the buffer's first ever
 	weight int    // approximate memory in bytes; only its buffer changes it
@@ -74,9 +74,9 @@ type Set struct {
 // Event is one change of one row.
 type Event struct {
 	Topic   Topic
-	Type    string
-	Row     any  // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration; of Resource *berth.Job, *berth.StreamJob or *berth.Object
-	Deleted bool // Row is the deleted row
+	Type    string // one of the constants above, or of those for Resource
+	Row     any    // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration; of Resource *berth.Job, *berth.StreamJob or *berth.Object
+	Deleted bool   // Row is the deleted row
 	// Summary holds the counts of a job at this change, for its status. It is
 	// nil for other topics, and for a job without counts.
 	Summary *state.Summary
@@ -138,6 +138,7 @@ func (e *Event) Namespace() string {
 // name as well as the row itself. The job comes first.
 func (e *Event) FilterKeys() []string {
 	keys := []string{}
+	// Zero IDs have an empty text and name nothing.
 	add := func(names ...string) {
 		for _, k := range names {
 			if k != "" {
@@ -192,6 +193,7 @@ func describe(e *Event, c *state.Change) {
 	if e.Deleted {
 		e.Row = c.Old
 	}
+	// The row decides the topic; command and change decide the type.
 	switch row := e.Row.(type) {
 	case *berth.Job:
 		e.Topic, e.Type = Job, JobRegistered
@@ -330,8 +332,11 @@ func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 			n++
 		}
 	}
+	// Skipped changes were counted, so some may be left over.
 	s.Events = s.Events[:n]
 	for i := range s.Events {
+		// Rows are shared with the state, but a buffer may keep them alive
+		// alone.
 		s.weight += weight(s.Events[i].Row)
 	}
 	return s

@@ -9,14 +9,14 @@ import (
 
 // Filter selects the events of some topics. It does not check permissions.
 type Filter struct {
-	clauses   []clause
-	namespace string // AllNamespaces means any
+	clauses   []clause // one of them is enough
+	namespace string   // AllNamespaces means any
 }
 
 // clause selects the events of a topic, all of them or those with a key.
 type clause struct {
-	topic Topic // "" means any
-	key   string
+	topic Topic     // "" means any
+	key   string    // "" means any
 	id    [16]byte  // the key, if it is an ID
 	uid   berth.UID // the key, if it is a UID
 }
@@ -33,6 +33,7 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 	f := &Filter{namespace: namespace}
 	for _, text := range topics {
 		name, key, _ := strings.Cut(text, ":")
+		// Without a colon the key is empty, which selects all of the topic.
 		w := clause{topic: Topic(name), key: key}
 		if key == "*" {
 			w.key = ""
@@ -47,6 +48,7 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 		if id, err := berth.ParseID[berth.Eval](key); err == nil {
 			w.id = id
 		}
+		// A key that only looks like a UID leaves uid zero, and is compared as text.
 		if len(key) > 2 && key[1] == '-' {
 			w.uid.UnmarshalText([]byte(key))
 		}
