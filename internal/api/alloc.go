@@ -15,6 +15,8 @@ import (
 // LogStreamer streams the output of a task, wherever it runs: frames are given
 // to send until there are no more, or the context ends.
 type LogStreamer interface {
+	// Logs returns once the stream has ended. The error says why it did not
+	// come to its regular end.
 	Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, send func(*op.StreamFrame) error) error
 }
 

@@ -227,7 +227,9 @@ func onLeader[In, Out any](s *Server, o op.Op[In, Out], do local[In, Out]) {
 
 // RPC is one call of an agent.
 type RPC interface {
+	// Decode reads the argument into in, a pointer.
 	Decode(in any) error
+	// Remote returns the address of the agent.
 	Remote() string
 }
 

@@ -10,6 +10,7 @@ import (
 // CheckReader reads how the checks of an allocation's services go, wherever it
 // runs.
 type CheckReader interface {
+	// Checks returns the status of each check by its ID.
 	Checks(ctx context.Context, node berth.NodeID, alloc string) (map[string]op.CheckStatus, error)
 }
 

@@ -8,6 +8,7 @@ import (
 	"berth/op"
 )
 
+// Limits of a drain.
 const (
 	// mostDrain is the longest deadline of a drain: the time at which it ends
 	// must fit into JSON.

@@ -55,6 +55,7 @@ const worthwhile = 4 << 10
 // of a large cluster shall not hold its memory for ever.
 const maxKept = 4 << 20
 
+// buffers are used again for answers, up to maxKept each.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // reply answers with JSON, and the metadata as headers.
