@@ -94,6 +94,7 @@ func clusterOf(dir string) (string, error) {
 
 // writeSynced writes a file atomically: after a crash it is complete or missing.
 func writeSynced(path, text string) error {
+	// The file is replaced by renaming, which cannot be half done.
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {

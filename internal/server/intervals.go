@@ -23,6 +23,7 @@ type intervals struct {
 // intervalNames are the stages of an evaluation, in order.
 var intervalNames = [...]string{"created-enqueued", "enqueued-dequeued", "dequeued-planned", "planned-applied", "applied-acked"}
 
+// The names under which both formats have them.
 const (
 	intervalMetric = "nomad_nomad_eval_interval_seconds" // in Prometheus, in seconds
 	intervalJSON   = "nomad.nomad.eval.interval"         // in ms, like all JSON samples

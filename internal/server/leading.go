@@ -172,8 +172,8 @@ func (s *Server) safeIndex(ctx context.Context) (uint64, error) {
 	return s.reads.ask(ctx)
 }
 
-// ask joins the next question and waits for its answer: the index that the
-// leader had committed after the call began.
+// ask joins the next question and waits for its answer: a state index that
+// covers everything that was answered before the call.
 func (r *reads) ask(ctx context.Context) (uint64, error) {
 	r.mu.Lock()
 	if r.next == nil {

@@ -139,6 +139,8 @@ func (s *Server) announceCluster() {
 // founders returns the servers that would form a new cluster: Expect live voters
 // that all have the same Expect. It returns nil if there are too few.
 func (s *Server) founders() (out []gossip.Member) {
+	// All servers must come to the same list, so it is sorted by ID and cut to
+	// Expect.
 	n := s.config.Cluster.Expect
 	for _, m := range s.alive(s.config.Region) {
 		switch {

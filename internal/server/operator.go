@@ -172,6 +172,7 @@ func (s *Server) saveTo(f *os.File) (*api.Snapshot, error) {
 		return nil, err
 	}
 	sum := sha256.New()
+	// The checksum is taken on the way to the file.
 	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 256<<10)
 	b, err := s.consensus.SaveTo(w)
 	if err == nil {

@@ -107,10 +107,13 @@ func (l *links) dial(x *sessionTo, addr string) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	d := l.dialer
+	// With TLS the certificate must name the region of the far end.
 	d.Region = l.region(addr)
 	s, err := d.Dial(ctx, addr)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// close has run meanwhile and waits for ready, so nobody else ends this
+	// session.
 	if err == nil && l.closed {
 		go s.Close()
 		err = net.ErrClosed

@@ -52,6 +52,8 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	t := &term{Log: c.Log, number: c.Number}
 	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
 	t.broker.OnEnd = s.metrics.intervals.observe
+	// All of them carry the term's number, so that none can act for a later
+	// term.
 	t.planner = planner.New(c.Number, c.Log, t.broker)
 	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
 	t.broker.Logger, t.planner.Logger, t.heartbeat.Logger = s.config.Logger, s.config.Logger, s.config.Logger
@@ -80,6 +82,8 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 			return err
 		})
 	}
+	// A service that finds its term over says so in its own words. The cause is
+	// what ended the term.
 	err := g.Wait()
 	if errors.Is(err, broker.ErrClosed) || errors.Is(err, state.ErrLost) {
 		err = context.Cause(ctx)
@@ -117,6 +121,7 @@ func (s *Server) services(t *term, c consensus.Term) []service {
 		{"core worker", s.coreWorker(t, c).Run},
 		{"workers", func(ctx context.Context) error { return s.pool.Lead(ctx, s.newWorker(t)) }},
 	}
+	// A single server has nothing for autopilot to do.
 	if s.config.Cluster != nil {
 		all = append(all, service{"autopilot", s.autopilot})
 	}
