@@ -121,6 +121,7 @@ func (s *Session) take() (*rpcStream, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Replies are not counted in the shared budget: the caller asked for them.
 	st := &rpcStream{conn: conn}
 	st.r.conn, st.r.patient = conn, s.server.cfg.FrameTime
 	return st, nil
@@ -183,6 +184,8 @@ func (st *rpcStream) call(s *Session, method string, in, out any) (again bool, e
 		// After a request that was too large a server closes the stream.
 		kind := berth.KindOf(err)
 		return kind != berth.TooLarge && kind != berth.Limited, answered{err}
+	// The caller does not want the reply; it was read off the stream all the
+	// same.
 	case out == nil:
 		return true, nil
 	}

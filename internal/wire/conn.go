@@ -82,6 +82,7 @@ func (c *muxConn) Write(b []byte) (int, error) {
 	if len(c.held) == 0 {
 		return c.Conn.Write(b)
 	}
+	// A failed write ends the session, so the head is not kept for another try.
 	defer func() { c.held = c.held[:0] }()
 	if len(b) > joinMost {
 		if _, err := c.Conn.Write(c.held); err != nil {

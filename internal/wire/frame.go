@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
+// Sizes of buffers, in bytes.
 const (
 	firstRead   = 1 << 10  // buffer of an idle stream
 	smallBuffer = 2 << 10  // largest buffer kept between calls

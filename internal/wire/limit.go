@@ -175,6 +175,7 @@ func (t *throttle) warn(msg string, args ...any) {
 		t.mu.Unlock()
 		return
 	}
+	// The lock is not held while the line is written.
 	skipped := l.skipped
 	l.last, l.skipped = now, 0
 	t.mu.Unlock()

@@ -104,7 +104,7 @@ func (s *Session) over(err error) error {
 // errSessionEnded is why calls fail that a session's end interrupts.
 var errSessionEnded = errors.New("the session has ended")
 
-// shut ends the session without waiting for handlers, which may call it.
+// shut ends the session. It does not wait for handlers, as Close does.
 func (s *Session) shut() error {
 	s.wake()
 	return s.mux.Close()
