@@ -60,6 +60,7 @@ func (b *Buffer) Run(ctx context.Context) error {
 	c := b.start
 	b.start = nil // or all later commits would stay in memory
 	for {
+		// Each commit holds the next one, so none is lost while this is slow.
 		next, err := c.Next(ctx)
 		if err != nil {
 			return err

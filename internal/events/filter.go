@@ -48,7 +48,7 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 		if id, err := berth.ParseID[berth.Eval](key); err == nil {
 			w.id = id
 		}
-		// A key that only looks like a UID leaves uid zero, and is compared as text.
+		// A key that may be a UID is compared as text, too.
 		if len(key) > 2 && key[1] == '-' {
 			w.uid.UnmarshalText([]byte(key))
 		}
