@@ -60,10 +60,14 @@ func (s *Server) SaveTo(w io.Writer) (Backup, error) {
 	return b, nil
 }
 
+// headSum returns the line that ends the head of a saved snapshot: the CRC-32C
+// of everything before it.
 func headSum(head []byte) string {
 	return fmt.Sprintf("crc32c %08x\n", crc32.Checksum(head, crc32.MakeTable(crc32.Castagnoli)))
 }
 
+// rowsOf returns how many rows each table of snap has, by the table's name.
+// Tables are numbered without gaps, so the first unknown number ends the list.
 func rowsOf(snap *state.Snapshot) map[string]int {
 	rows := map[string]int{}
 	for t := range state.Table(255) {

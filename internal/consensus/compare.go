@@ -32,6 +32,9 @@ type checked struct {
 	snap  *state.Snapshot
 }
 
+// newComparer returns a comparer that calls differ when this server's state
+// does not have the checksum that the leader logged. Its channels hold a few
+// checks, so that applying the log does not wait for a checksum.
 func newComparer(differ func(error)) *comparer {
 	return &comparer{checks: make(chan checked, 4), done: make(chan state.Check, 1), differ: differ}
 }

@@ -152,6 +152,8 @@ type node struct {
 	notify chan bool
 }
 
+// raft returns the running Raft node. It changes when the node is restarted, so
+// callers do not keep it.
 func (s *Server) raft() *raft.Raft { return s.now.Load().raft }
 
 // Open opens what is on disk and takes part in the cluster. When it returns,
@@ -275,6 +277,8 @@ func (s *Server) start(n *node) error {
 	return nil
 }
 
+// raftConfig returns the configuration of Raft for n: the library's defaults
+// with the timing and the snapshot settings of this server.
 func (s *Server) raftConfig(n *node) *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(s.config.ID)
@@ -440,6 +444,8 @@ func (w *logWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// trimLine returns a log line of the Raft library without its end of line and
+// without the level in brackets at its beginning.
 func trimLine(s string) string {
 	for len(s) > 0 && (s[len(s)-1] == '\n' || s[len(s)-1] == ' ') {
 		s = s[:len(s)-1]

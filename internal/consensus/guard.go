@@ -44,6 +44,9 @@ type watch struct {
 	tried              time.Time // the last attempt to hand over leadership
 }
 
+// lookAtDisk checks the free space and the writes in progress once, and logs
+// what changed since the last check, which w holds. While the disk is low this
+// server hands leadership over; while it hangs, it sends nothing.
 func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
 	log := s.config.Logger
 	free, reserve, floor := s.guard.look()

@@ -62,6 +62,9 @@ var (
 	errNotRefilled = errors.New("this server does not vote: its data is not restored yet")
 )
 
+// newLink wraps t and starts to pass its messages on. Heartbeats go past the
+// queue; until a handler is set, and after the link has ended, they are
+// answered with errMuted.
 func newLink(t raft.Transport) *link {
 	l := &link{
 		Transport: t, in: make(chan raft.RPC, 1), closing: make(chan struct{}), pumped: make(chan struct{}),
@@ -170,6 +173,8 @@ func (l *link) refuses(request any) error {
 	return nil
 }
 
+// silent reports whether the link neither sends nor answers: it is muted for a
+// time, or it has ended.
 func (l *link) silent() bool { return l.muted.Load() || l.ended.Load() }
 
 // elect makes raft campaign at once, as if a leader had handed over to this

@@ -26,6 +26,7 @@ type noticer struct {
 	end  bool
 }
 
+// newNoticer returns a noticer for the term that r is in now.
 func (s *Server) newNoticer(r *raft.Raft) *noticer {
 	return &noticer{server: s, raft: r, term: r.CurrentTerm(), busy: map[raft.ServerID]bool{}}
 }

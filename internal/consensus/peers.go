@@ -217,6 +217,8 @@ func (s *Server) observe(r *raft.Raft) {
 	s.signalLeadership() // for changes before the subscription
 }
 
+// signalLeadership wakes the one that waits for a change of leadership. It
+// never blocks: signals that were not received yet count as one.
 func (s *Server) signalLeadership() {
 	select {
 	case s.leadership <- struct{}{}:

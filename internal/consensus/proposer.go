@@ -41,6 +41,8 @@ type group struct {
 	batch   *state.Batch // the result; nil while it is open, or if it changes nothing
 }
 
+// newGroup returns an empty group whose commands will change base. It refuses
+// commands that the proposer does not allow.
 func (p *proposer) newGroup(base *state.Snapshot) *group {
 	return &group{base: base, tx: state.BeginAllowed(base, p.allow)}
 }
@@ -49,6 +51,8 @@ func (p *proposer) newGroup(base *state.Snapshot) *group {
 // next is written.
 const inFlight = 2
 
+// newProposer returns a proposer for a term of r, whose tip is base. It sends
+// nothing until it is run.
 func newProposer(r *raft.Raft, f *fsm, c *Config, base *state.Snapshot) *proposer {
 	p := &proposer{raft: r, fsm: f, patience: c.Patience, tip: base, ready: make(chan struct{}, 1)}
 	if c.Allow != nil {
@@ -111,6 +115,8 @@ func (p *proposer) seal() {
 	p.open = p.newGroup(p.tip)
 }
 
+// signal tells the sender that the open group has commands. It never blocks:
+// signals that were not received yet count as one.
 func (p *proposer) signal() {
 	select {
 	case p.ready <- struct{}{}:
@@ -182,6 +188,8 @@ func (p *proposer) run(ctx context.Context) error {
 	return err
 }
 
+// send hands one group after the other to Raft, in order, and passes it to
+// flights with its future. It returns when ctx ends or Raft has crashed.
 func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-chan error) error {
 	for {
 		select {
@@ -262,6 +270,8 @@ func undone(err error) error {
 	return fmt.Errorf("%w: %w", state.ErrLost, err)
 }
 
+// resolve answers everyone who waits for the group with err; nil means that its
+// commands are committed and applied.
 func (g *group) resolve(err error) {
 	for _, p := range g.pending {
 		p.Resolve(err)

@@ -51,6 +51,8 @@ func (s *Server) ReadIndex(ctx context.Context) (uint64, error) {
 	return index, nil
 }
 
+// verify asks a majority whether this server still leads. It returns
+// state.ErrLost if not.
 func (s *Server) verify() error { return lost(s.raft().VerifyLeader().Error()) }
 
 // rounds lets callers share a round trip to a majority. Callers that arrive
@@ -68,6 +70,9 @@ type round struct {
 	err  error
 }
 
+// ask waits for a round of verify that began after the call, and returns its
+// error. Callers that arrive during a round share the next one, so a busy
+// server needs few rounds.
 func (r *rounds) ask(ctx context.Context, verify func() error) error {
 	r.mu.Lock()
 	if r.closed {
@@ -91,6 +96,7 @@ func (r *rounds) ask(ctx context.Context, verify func() error) error {
 	}
 }
 
+// run does rounds until nobody waits for another one.
 func (r *rounds) run(verify func() error) {
 	for {
 		r.mu.Lock()

@@ -37,6 +37,7 @@ const (
 // stableKeys are the keys of raft's stable store.
 var stableKeys = []string{"CurrentTerm", "LastVoteTerm", "LastVoteCand"}
 
+// path returns the path of a file in the directory of this server.
 func (s *Server) path(names ...string) string {
 	return filepath.Join(append([]string{s.config.Dir}, names...)...)
 }
@@ -49,6 +50,8 @@ func (s *Server) mustRefill(reason error) error {
 	return s.putRefill(refill{Reason: reason.Error()})
 }
 
+// putRefill stores how far the refill has come. The file is replaced as a
+// whole, so that a crash leaves the old or the new one.
 func (s *Server) putRefill(r refill) error {
 	b, err := json.Marshal(r)
 	if err != nil {

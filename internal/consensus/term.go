@@ -85,6 +85,9 @@ func (s *Server) endOf(n *node, err error) error {
 	return err
 }
 
+// begin starts this server's term: it commits the term's first command, then
+// runs lead and the leader's own tasks until ctx ends. The first term that can
+// assigns the ID of the cluster.
 func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64, lead func(context.Context, Term) error) error {
 	first := &state.BeginTerm{Term: number}
 	if s.store.Snapshot().Cluster.IsZero() {

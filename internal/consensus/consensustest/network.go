@@ -79,6 +79,8 @@ func (n *Network) Split(one, other []string) {
 	}
 }
 
+// set cuts or restores the direction from a to b; the other direction stays as
+// it is.
 func (n *Network) set(a, b string, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,6 +130,7 @@ var (
 	_ raft.WithClose   = (*Transport)(nil)
 )
 
+// leave takes the transport off the network. It may be called more than once.
 func (t *Transport) leave() { t.once.Do(func() { close(t.gone) }) }
 
 // Close implements raft.WithClose.
@@ -237,6 +240,8 @@ func (t *Transport) take(rpc raft.RPC, deadline <-chan time.Time, callerGone <-c
 	}
 }
 
+// isHeartbeat reports whether a is a heartbeat. Raft has no type for it; a
+// heartbeat carries a term and nothing else.
 func isHeartbeat(a *raft.AppendEntriesRequest) bool {
 	return a.Term != 0 && a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && len(a.Entries) == 0 && a.LeaderCommitIndex == 0
 }
@@ -331,11 +336,20 @@ type flight struct {
 	end  chan struct{}
 }
 
-func (f *flight) Error() error                          { <-f.end; return f.err }
-func (f *flight) Start() time.Time                      { return f.at }
-func (f *flight) Request() *raft.AppendEntriesRequest   { return f.args }
+// Error waits for the answer and returns the error of the request.
+func (f *flight) Error() error { <-f.end; return f.err }
+
+// Start returns when the request was sent.
+func (f *flight) Start() time.Time { return f.at }
+
+// Request returns the request.
+func (f *flight) Request() *raft.AppendEntriesRequest { return f.args }
+
+// Response returns the answer. It is complete once Error has returned.
 func (f *flight) Response() *raft.AppendEntriesResponse { return f.resp }
 
+// run sends the queued requests one after the other, so that they arrive in
+// order. It returns when the pipeline is closed.
 func (p *pipeline) run() {
 	for {
 		select {

@@ -28,6 +28,7 @@ type failStop struct {
 	err error // the first failure
 }
 
+// newFailStop returns inner as a file system that stops at its first error.
 func newFailStop(inner vfs.FS) *failStop { return &failStop{FS: inner, failed: make(chan struct{})} }
 
 // Err returns the first failure.
@@ -42,6 +43,7 @@ func (f *failStop) Err() error {
 	}
 }
 
+// fail records err and closes the channel failed. Only the first error counts.
 func (f *failStop) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,10 +99,12 @@ func (f *failStop) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error
 	})
 }
 
+// OpenReadWrite implements vfs.FS.
 func (f *failStop) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
 	return f.open(func() (vfs.File, error) { return f.FS.OpenReadWrite(name, c, o...) })
 }
 
+// ReuseForWrite implements vfs.FS.
 func (f *failStop) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.open(func() (vfs.File, error) {
 		file, err := f.FS.ReuseForWrite(oldname, newname, c)
@@ -117,22 +121,27 @@ func (f *failStop) OpenDir(name string) (vfs.File, error) {
 	return &failStopFile{file, f}, nil
 }
 
+// Link implements vfs.FS.
 func (f *failStop) Link(oldname, newname string) error {
 	return f.do(func() error { return f.FS.Link(oldname, newname) })
 }
 
+// Remove implements vfs.FS.
 func (f *failStop) Remove(name string) error {
 	return f.do(func() error { return f.FS.Remove(name) })
 }
 
+// RemoveAll implements vfs.FS.
 func (f *failStop) RemoveAll(name string) error {
 	return f.do(func() error { return f.FS.RemoveAll(name) })
 }
 
+// Rename implements vfs.FS.
 func (f *failStop) Rename(oldname, newname string) error {
 	return f.do(func() error { return f.FS.Rename(oldname, newname) })
 }
 
+// MkdirAll implements vfs.FS.
 func (f *failStop) MkdirAll(dir string, perm os.FileMode) error {
 	return f.do(func() error { return f.FS.MkdirAll(dir, perm) })
 }
@@ -146,10 +155,13 @@ type failStopFile struct {
 	fs *failStop
 }
 
+// Write reports success even on a stopped disk: the engine would retry or end
+// the process otherwise. The store asks for the error itself.
 func (f *failStopFile) Write(b []byte) (int, error) {
 	return len(b), f.fs.do(func() error { return whole(f.File.Write(b))(len(b)) })
 }
 
+// WriteAt is Write at an offset.
 func (f *failStopFile) WriteAt(b []byte, at int64) (int, error) {
 	return len(b), f.fs.do(func() error { return whole(f.File.WriteAt(b, at))(len(b)) })
 }
@@ -164,13 +176,19 @@ func whole(n int, err error) func(int) error {
 	}
 }
 
+// Preallocate implements vfs.File.
 func (f *failStopFile) Preallocate(offset, length int64) error {
 	return f.fs.do(func() error { return f.File.Preallocate(offset, length) })
 }
 
-func (f *failStopFile) Sync() error     { return f.fs.do(f.File.Sync) }
+// Sync implements vfs.File. A failed sync is never repeated: the kernel may
+// have dropped the pages.
+func (f *failStopFile) Sync() error { return f.fs.do(f.File.Sync) }
+
+// SyncData implements vfs.File.
 func (f *failStopFile) SyncData() error { return f.fs.do(f.File.SyncData) }
 
+// SyncTo implements vfs.File. full is true if the whole file was synced.
 func (f *failStopFile) SyncTo(length int64) (full bool, err error) {
 	full = true // on a stopped disk nothing is left to sync
 	err = f.fs.do(func() (err error) {
@@ -189,6 +207,8 @@ func (f *failStopFile) Close() error {
 	return nil
 }
 
+// isNoSpace reports whether err means that the disk is full or the quota used
+// up.
 func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

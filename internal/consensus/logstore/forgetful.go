@@ -29,11 +29,20 @@ func plantForgetful(name string, file vfs.File, err error) (vfs.File, error) {
 	return &forgetful{File: file}, nil
 }
 
-func (f *forgetful) Write(b []byte) (int, error)         { return f.unsynced.Write(b) }
-func (f *forgetful) Sync() error                         { return nil }
-func (f *forgetful) SyncData() error                     { return nil }
+// Write keeps b in memory.
+func (f *forgetful) Write(b []byte) (int, error) { return f.unsynced.Write(b) }
+
+// Sync reports success and stores nothing: that is the fault.
+func (f *forgetful) Sync() error { return nil }
+
+// SyncData is Sync.
+func (f *forgetful) SyncData() error { return nil }
+
+// SyncTo is Sync. It claims that the whole file was synced.
 func (f *forgetful) SyncTo(int64) (full bool, err error) { return true, nil }
-func (f *forgetful) Preallocate(int64, int64) error      { return nil }
+
+// Preallocate does nothing, because the file is in memory.
+func (f *forgetful) Preallocate(int64, int64) error { return nil }
 
 // Close writes what was held back.
 func (f *forgetful) Close() error {

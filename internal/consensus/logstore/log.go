@@ -67,6 +67,9 @@ func (s *Store) read(index uint64) ([]byte, error) {
 	return s.readParts(index, int(parts))
 }
 
+// readParts reads an entry that was split into parts and returns its body. A
+// missing part or a wrong checksum is ErrDamaged, a failing disk is
+// berth.Unavailable.
 func (s *Store) readParts(index uint64, parts int) ([]byte, error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: logKey(index), UpperBound: logKey(index + 1)})
 	if err != nil {
@@ -207,6 +210,8 @@ func putEntry(b *pebble.Batch, index uint64, at stamp, from *body) error {
 	return nil
 }
 
+// commit writes b and returns once it is on disk. After an error nothing is
+// known about the disk, so the store stops.
 func (s *Store) commit(b *pebble.Batch) error {
 	if err := b.Commit(pebble.Sync); err != nil {
 		return s.stop(err)

@@ -46,6 +46,7 @@ const (
 // change.
 func (m *meta) copy() meta { return *m }
 
+// encode returns m as lines of text, the last of which is their checksum.
 func (m *meta) encode() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s%d\nsession %d\nfirst %d\nlast %d\nseq %d\n", metaTitle, Format, m.Session, m.First, m.Last, m.Seq)
@@ -60,10 +61,13 @@ func (m *meta) encode() []byte {
 // read.
 type formatError struct{ version string }
 
+// Error names the format found and the one that this build reads.
 func (e formatError) Error() string {
 	return fmt.Sprintf("unknown format %q: this build reads %d", e.version, Format)
 }
 
+// decodeMeta parses what encode wrote. A formatError means that another version
+// of Berth wrote the file; every other error means that the file is damaged.
 func decodeMeta(b []byte) (m meta, err error) {
 	title, _, _ := strings.Cut(string(b), "\n")
 	version, ok := strings.CutPrefix(title, metaTitle)
@@ -130,6 +134,7 @@ func (s *Store) putMeta(m meta) error {
 	return nil
 }
 
+// writeFile writes b to a file and syncs it. The caller syncs the directory.
 func writeFile(fs vfs.FS, path string, b []byte) error {
 	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {

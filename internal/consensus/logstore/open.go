@@ -29,6 +29,8 @@ const (
 	memTables = 3
 )
 
+// open locks the directory, creates the log if there is none, and checks every
+// entry before the first one is read. After an error the caller calls shut.
 func (s *Store) open() error {
 	db := s.disk.PathJoin(s.dir, "db")
 	if err := s.disk.MkdirAll(db, 0o700); err != nil {
@@ -202,6 +204,8 @@ type walker struct {
 	next        place  // the record that must come next; index 0 at the start
 }
 
+// step checks that a record is the one that follows the last, and returns its
+// stamp. Gaps, unknown keys and wrong checksums are errors.
 func (w *walker) step(key, value []byte) (stamp, error) {
 	index, part, ok := splitKey(key)
 	switch {
@@ -311,6 +315,7 @@ func (s *Store) lastStamp(db string) (newest stamp, err error) {
 	}
 }
 
+// readAll returns the contents of a file.
 func readAll(fs vfs.FS, path string) ([]byte, error) {
 	f, err := fs.Open(path)
 	if err != nil {
@@ -323,12 +328,15 @@ func readAll(fs vfs.FS, path string) ([]byte, error) {
 // engineLogger passes pebble's messages on.
 type engineLogger struct{ s *Store }
 
+// Infof logs at debug level; the engine writes much that operators do not need.
 func (l engineLogger) Infof(format string, args ...any) {
 	if l.s.log.Enabled(context.Background(), slog.LevelDebug) {
 		l.s.log.Debug("raft log engine: " + oneLine(fmt.Sprintf(format, args...)))
 	}
 }
 
+// Errorf logs a warning. Whether the store can go on is not the engine's
+// decision.
 func (l engineLogger) Errorf(format string, args ...any) {
 	l.s.log.Warn("raft log engine: " + oneLine(fmt.Sprintf(format, args...)))
 }
@@ -339,6 +347,7 @@ func (l engineLogger) Fatalf(format string, args ...any) {
 	panic("raft log engine in " + l.s.dir + ": " + fmt.Sprintf(format, args...))
 }
 
+// oneLine returns s with each run of white space replaced by one space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // sizeOf adds up the sizes of the files below dir, in bytes. Files that the

@@ -69,6 +69,8 @@ type place struct {
 // copying the data into one piece first.
 type body struct{ head, data []byte }
 
+// newBody returns l as it is stored, without its index, which the key holds.
+// The data is not copied, so l must not change before it is written.
 func newBody(l *raft.Log) body {
 	b := make([]byte, 0, 4*binary.MaxVarintLen64+len(l.Extensions))
 	b = binary.AppendUvarint(b, l.Term)
@@ -82,8 +84,10 @@ func newBody(l *raft.Log) body {
 	return body{append(b, l.Extensions...), l.Data}
 }
 
+// size returns the length of the body in bytes.
 func (b *body) size() int { return len(b.head) + len(b.data) }
 
+// parts returns how many records the body is split into.
 func (b *body) parts() int { return (b.size() + partSize - 1) / partSize }
 
 // take moves the next bytes of b to `to` and fills it.
@@ -194,12 +198,16 @@ func logKey(index uint64) []byte {
 	return b
 }
 
+// putLogKey writes the key of a part of an entry to b, which must have
+// logKeySize bytes. Keys sort by index, then by part.
 func putLogKey(b []byte, index uint64, part uint16) {
 	b[0] = 'l'
 	binary.BigEndian.PutUint64(b[1:], index)
 	binary.BigEndian.PutUint16(b[9:], part)
 }
 
+// splitKey returns what putLogKey wrote. ok is false if key is not the key of
+// an entry.
 func splitKey(key []byte) (index uint64, part uint16, ok bool) {
 	if len(key) != logKeySize || key[0] != 'l' {
 		return 0, 0, false

@@ -143,6 +143,8 @@ func (s *Store) Close() error {
 	return s.shut()
 }
 
+// shut closes what is open and returns the errors. The engine's error is left
+// out on a stopped disk, because its cause is known already.
 func (s *Store) shut() error {
 	var errs []error
 	if s.db != nil {

@@ -189,6 +189,8 @@ func (s *Store) tidy() error {
 	return nil
 }
 
+// setAside moves a damaged snapshot out of the list, so that Raft does not try
+// it again. It stays on disk for the operator.
 func (s *Store) setAside(id string) error {
 	to := filepath.Join(s.dir, damagedDir)
 	if err := os.MkdirAll(to, 0o700); err != nil {
@@ -229,6 +231,7 @@ func check(path string) error {
 	return nil
 }
 
+// sum returns the line with the CRC-32C of b.
 func sum(b []byte) string { return fmt.Sprintf("crc32c %08x\n", crc32.Checksum(b, castagnoli)) }
 
 // Create begins a snapshot.
@@ -246,6 +249,8 @@ func (s *Store) Create(version raft.SnapshotVersion, index, term uint64, c raft.
 	return &sink{SnapshotSink: inner, store: s}, nil
 }
 
+// removeTemporary removes what an unfinished snapshot left behind. A failure is
+// only logged: the files waste space and nothing else.
 func (s *Store) removeTemporary(id string) {
 	left, _ := filepath.Glob(filepath.Join(s.dir, snapshotsDir, id+tempSuffix))
 	for _, path := range left {
@@ -255,6 +260,8 @@ func (s *Store) removeTemporary(id string) {
 	}
 }
 
+// failed returns err with what was tried and where. A full disk is
+// berth.Unavailable.
 func (s *Store) failed(what string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return berth.Errorf(berth.Unavailable, "%s %s: the disk is full: %w", what, s.dir, err)
@@ -268,6 +275,7 @@ type sink struct {
 	store *Store
 }
 
+// Write implements io.Writer.
 func (k *sink) Write(b []byte) (int, error) {
 	if err := failpoint.Hit("consensus/snapshot-middle"); err != nil {
 		return 0, err
@@ -342,10 +350,17 @@ type discarded struct{ id string }
 
 var errDiscarded = errors.New("the snapshot was dropped")
 
-func (d *discarded) ID() string                { return d.id }
+// ID implements raft.SnapshotSink.
+func (d *discarded) ID() string { return d.id }
+
+// Write returns errDiscarded, so that Raft stops writing.
 func (d *discarded) Write([]byte) (int, error) { return 0, errDiscarded }
-func (d *discarded) Close() error              { return errDiscarded }
-func (d *discarded) Cancel() error             { return nil }
+
+// Close returns errDiscarded: the snapshot must not count as saved.
+func (d *discarded) Close() error { return errDiscarded }
+
+// Cancel implements raft.SnapshotSink.
+func (d *discarded) Cancel() error { return nil }
 
 // isIOError reports whether the operating system returned an error other than
 // "no such file".
