@@ -57,6 +57,9 @@ func Run(ctx context.Context, c Controller, term uint64, store *state.Store, log
 	}
 }
 
+// wait returns when watch reports a change, at the time again, or after Audit,
+// but not before pace has passed: a controller must not run for each of many
+// changes. Zero again means that nothing is due.
 func wait(ctx context.Context, watch *state.Watch, again time.Time) error {
 	most := Audit
 	if !again.IsZero() {

@@ -27,6 +27,8 @@ func (r *Refusals) Count() map[berth.Code]uint64 {
 	return maps.Clone(r.codes)
 }
 
+// note counts the refusals among results by their code. Commands for which a
+// refusal is normal are not counted.
 func (r *Refusals) note(cmds []state.Command, results []state.Result) {
 	for i := range results {
 		if results[i].Err == nil || !state.NumberOf(cmds[i]).Counted() {

@@ -126,6 +126,9 @@ func (b *Blocked) Keep(e *berth.Eval) {
 	b.on.byNode[e.NodeID][e.ID] = e
 }
 
+// missedSomething reports whether capacity that could help e was freed after
+// the state that e was decided on. If too much was freed to remember, it
+// returns true: one evaluation too many is harmless, one too few never runs.
 func (b *Blocked) missedSomething(e *berth.Eval) bool {
 	if !e.NodeID.IsZero() {
 		return b.on.missed(e, e.SnapshotIndex)

@@ -220,6 +220,8 @@ func sameForScheduling(a, b *berth.Node) bool {
 		(a.ReservedResources == b.ReservedResources || diff.Equal(a.ReservedResources, b.ReservedResources))
 }
 
+// eval takes over a change of an evaluation from old to e: it ends, waits for
+// capacity, or joins the queue.
 func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
 	if e.Terminal() {
 		b.notify(b.recent.end(e))
@@ -257,6 +259,8 @@ func decided(old, e *berth.Eval) bool {
 	return e.Status == berth.EvalComplete || e.Status == berth.EvalBlocked && old != nil && old.Timeline != e.Timeline
 }
 
+// tick makes ready what is due at now and returns when the next one is due.
+// Zero means that nothing is.
 func (b *Broker) tick(now time.Time) (again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

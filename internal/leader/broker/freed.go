@@ -20,6 +20,7 @@ const (
 	nodesKept   = 1 << 16
 )
 
+// remember returns a freed that keeps at most most keys.
 func remember[K comparable](most int) freed[K] { return freed[K]{at: map[K]*capacityAt{}, most: most} }
 
 // note records that k got capacity at an index.

@@ -30,6 +30,7 @@ func released(s *state.Snapshot, c *state.Change) (out []*berth.Node) {
 	return out
 }
 
+// exclusive reports whether r is a host pool whose nodes serve one job only.
 func exclusive(r *berth.Object) bool {
 	return r.Object.Pool != nil && r.Object.Pool.Mode == berth.PoolExclusive
 }

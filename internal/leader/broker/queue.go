@@ -145,6 +145,8 @@ func newer(a, b *berth.Eval) bool {
 		cmp.Compare(a.ModifyIndex, b.ModifyIndex)) > 0
 }
 
+// slot returns the slot of a job and creates it if needed. Callers that empty
+// it call tidy.
 func (q *Queue) slot(k berth.JobKey) *slot {
 	s := q.jobs[k]
 	if s == nil {
@@ -154,12 +156,14 @@ func (q *Queue) slot(k berth.JobKey) *slot {
 	return s
 }
 
+// tidy removes the slot of a job that has no evaluation in the queue.
 func (q *Queue) tidy(k berth.JobKey) {
 	if s := q.jobs[k]; s != nil && s.held == nil && s.waiting == nil {
 		delete(q.jobs, k)
 	}
 }
 
+// makeReady offers it to workers, the most urgent first.
 func (q *Queue) makeReady(it *item) {
 	it.state = itemReady
 	h := q.ready[it.eval.Type]
@@ -170,6 +174,7 @@ func (q *Queue) makeReady(it *item) {
 	heap.Push(h, it)
 }
 
+// unready takes it off the heap of ready evaluations, if it is there.
 func (q *Queue) unready(it *item) {
 	if it.state == itemReady {
 		heap.Remove(q.ready[it.eval.Type], it.place)
@@ -183,6 +188,8 @@ func urgent(a, b *item) bool {
 		compareIDs(a.eval.ID, b.eval.ID)) < 0
 }
 
+// compareIDs orders evaluations by the first word of their IDs. Any order does,
+// as long as it is the same everywhere.
 func compareIDs(a, b berth.EvalID) int {
 	x, _ := a.Words()
 	y, _ := b.Words()
@@ -207,6 +214,8 @@ func (q *Queue) Next(types []string, most int, now time.Time) (out []berth.Deliv
 	return out
 }
 
+// deliver gives it to a worker with a new token. It comes back by itself if the
+// worker has not settled it after NackTimeout.
 func (q *Queue) deliver(it *item, now time.Time) berth.Delivery {
 	q.unready(it)
 	s := q.slot(it.eval.Key())
@@ -240,6 +249,7 @@ func (q *Queue) Extend(id berth.EvalID, token berth.Token, applying bool, now ti
 	return nil
 }
 
+// notHeld returns the error for a worker that settles what it no longer holds.
 func notHeld(id berth.EvalID) error {
 	return berth.Errorf(berth.Conflict, "evaluation %s is not outstanding with that token", id)
 }
@@ -276,6 +286,9 @@ func (q *Queue) Nack(id berth.EvalID, token berth.Token, now time.Time) error {
 	return nil
 }
 
+// giveBack takes it from its worker and delivers it again after a delay. After
+// too many deliveries it goes to the failed ones instead, since it may crash
+// every worker.
 func (q *Queue) giveBack(it *item, now time.Time) {
 	q.release(it)
 	it.token, it.applying = 0, false
@@ -336,12 +349,14 @@ func (q *Queue) Tick(now time.Time) (again time.Time) {
 	return time.Time{}
 }
 
+// setTimer sets the time at which Tick looks at it, in place of an earlier one.
 func (q *Queue) setTimer(it *item, at time.Time) {
 	q.stopTimer(it)
 	it.at, it.inTimers = at, true
 	heap.Push(&q.timers, it)
 }
 
+// stopTimer removes the timer of it, if it has one.
 func (q *Queue) stopTimer(it *item) {
 	if it.inTimers {
 		heap.Remove(&q.timers, it.place)
@@ -447,17 +462,26 @@ type itemHeap struct {
 	less  func(a, b *item) bool
 }
 
-func (h *itemHeap) Len() int           { return len(h.items) }
+// Len implements sort.Interface.
+func (h *itemHeap) Len() int { return len(h.items) }
+
+// Less implements sort.Interface.
 func (h *itemHeap) Less(i, j int) bool { return h.less(h.items[i], h.items[j]) }
+
+// Swap implements sort.Interface.
 func (h *itemHeap) Swap(i, j int) {
 	h.items[i], h.items[j] = h.items[j], h.items[i]
 	h.items[i].place, h.items[j].place = i, j
 }
+
+// Push implements heap.Interface.
 func (h *itemHeap) Push(x any) {
 	it := x.(*item)
 	it.place = len(h.items)
 	h.items = append(h.items, it)
 }
+
+// Pop implements heap.Interface.
 func (h *itemHeap) Pop() any {
 	n := len(h.items) - 1
 	it := h.items[n]

@@ -24,6 +24,7 @@ type ending struct {
 	reported bool
 }
 
+// newRecent returns a list of endings with nothing in it.
 func newRecent() *recent {
 	return &recent{ended: map[berth.EvalID]*ending{}, ring: make([]berth.EvalID, 0, 64)}
 }
@@ -64,6 +65,8 @@ func (r *recent) end(e *berth.Eval) (Ended, bool) {
 	return Ended{e, x.acked}, x.reported
 }
 
+// ack notes that a worker settled an evaluation. It returns true with what to
+// report if the evaluation has ended too and was not reported yet.
 func (r *recent) ack(id berth.EvalID, now time.Time) (Ended, bool) {
 	x := r.of(id)
 	if x.acked > 0 {

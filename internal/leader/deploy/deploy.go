@@ -112,6 +112,8 @@ func (l *look) wake(at time.Time) {
 	}
 }
 
+// propose adds a command, and looks again after retry in case it is refused or
+// lost.
 func (l *look) propose(c state.Command) {
 	l.do = append(l.do, c)
 	l.wake(l.now.Add(retry))
@@ -335,13 +337,22 @@ func longest(j *berth.Job) time.Duration {
 // alarms is a heap of watches by the time at which they are due.
 type alarms []*watch
 
-func (a alarms) Len() int           { return len(a) }
+// Len implements sort.Interface.
+func (a alarms) Len() int { return len(a) }
+
+// Less implements sort.Interface.
 func (a alarms) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
+
+// Swap implements sort.Interface.
 func (a alarms) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
 	a[i].place, a[j].place = i, j
 }
+
+// Push implements heap.Interface.
 func (a *alarms) Push(x any) { w := x.(*watch); w.place = len(*a); *a = append(*a, w) }
+
+// Pop implements heap.Interface.
 func (a *alarms) Pop() any {
 	old := *a
 	w := old[len(old)-1]

@@ -123,6 +123,8 @@ type leaving struct {
 	done       bool
 }
 
+// leaveFrom returns what leaves the node in this step, and creates it if
+// needed.
 func (s *step) leaveFrom(id berth.NodeID) *leaving {
 	if s.leave == nil {
 		s.leave = map[berth.NodeID]*leaving{}
@@ -289,6 +291,8 @@ func (s *step) send(d *node, a *berth.Alloc, stop bool) {
 	}
 }
 
+// byAge orders allocations from the oldest to the newest, and those of one plan
+// by their place in it.
 func byAge(a, b *berth.Alloc) int {
 	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
 }
@@ -354,6 +358,8 @@ func (s *step) emit(draining []*node) {
 	}
 }
 
+// migrate proposes to move allocations off d. The seed makes the IDs of the
+// evaluations the same on every server.
 func (s *step) migrate(d *node, ids []berth.AllocID, stop bool) {
 	c := &state.MigrateAllocs{Node: d.ID, Allocs: ids, Stop: stop, Now: s.now.UnixNano()}
 	s.c.chance.Read(c.Seed[:])

@@ -173,6 +173,7 @@ func (g *group) letGo(m move, stop bool) {
 	g.send(m.from, m.Alloc, stop)
 }
 
+// first compares for a sort that puts what is true before what is false.
 func first(a, b bool) int {
 	switch {
 	case a && !b:

@@ -148,6 +148,7 @@ func awaited(s *state.Snapshot, n *berth.Node, now time.Time) (until time.Time) 
 // down before its time.
 const recheck = time.Minute
 
+// lookAgain returns until, but no later than recheck from now.
 func lookAgain(now, until time.Time) time.Time {
 	if next := now.Add(recheck); until.After(next) {
 		return next
@@ -286,8 +287,10 @@ type deadline struct {
 	place int
 }
 
+// newClock returns a clock without deadlines.
 func newClock() clock { return clock{byNode: map[berth.NodeID]*deadline{}} }
 
+// set gives a node a deadline, in place of an earlier one.
 func (c *clock) set(id berth.NodeID, at time.Time) {
 	if d := c.byNode[id]; d != nil {
 		d.at = at
@@ -314,17 +317,26 @@ func (c *clock) expired(now time.Time) (out []berth.NodeID, again time.Time) {
 	return out, time.Time{}
 }
 
-func (c *clock) Len() int           { return len(c.items) }
+// Len implements sort.Interface.
+func (c *clock) Len() int { return len(c.items) }
+
+// Less implements sort.Interface.
 func (c *clock) Less(i, j int) bool { return c.items[i].at.Before(c.items[j].at) }
+
+// Swap implements sort.Interface.
 func (c *clock) Swap(i, j int) {
 	c.items[i], c.items[j] = c.items[j], c.items[i]
 	c.items[i].place, c.items[j].place = i, j
 }
+
+// Push implements heap.Interface.
 func (c *clock) Push(x any) {
 	d := x.(*deadline)
 	d.place = len(c.items)
 	c.items = append(c.items, d)
 }
+
+// Pop implements heap.Interface.
 func (c *clock) Pop() any {
 	n := len(c.items) - 1
 	d := c.items[n]

@@ -50,6 +50,8 @@ func (b *limiter) contacted(id berth.NodeID) {
 	}
 }
 
+// without returns list without the silence of a node. It leaves list itself
+// unchanged.
 func without(list []silence, id berth.NodeID) []silence {
 	for i := range list {
 		if list[i].node == id {

@@ -129,6 +129,7 @@ func (c *Controller) back(now time.Time) {
 	}
 }
 
+// forget removes a job and its next launch.
 func (c *Controller) forget(e *entry) {
 	if e.at >= 0 {
 		heap.Remove(&c.due, e.at)
@@ -154,10 +155,13 @@ func (c *Controller) launch(e *entry, now time.Time) *state.LaunchPeriodic {
 // queue is a heap of jobs, the next one to launch on top.
 type queue []*entry
 
+// Len implements sort.Interface.
 func (q queue) Len() int { return len(q) }
 
+// Less implements sort.Interface.
 func (q queue) Less(i, k int) bool { return q[i].next.Before(q[k].next) }
 
+// Swap implements sort.Interface.
 func (q queue) Swap(i, k int) {
 	q[i], q[k] = q[k], q[i]
 	q[i].at, q[k].at = i, k
