@@ -161,6 +161,8 @@ func (f *Follower) Nack(id berth.EvalID, token berth.Token) error {
 	return err
 }
 
+// settle returns the request that settles an evaluation with the leader of the
+// current term.
 func (f *Follower) settle(id berth.EvalID, token berth.Token) *op.SettleEval {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,6 +186,7 @@ func (f *Follower) catchUp(ctx context.Context, index uint64) error {
 	return nil
 }
 
+// copy returns the plan to be sent, so that the caller's stays as it was.
 func (x *flight) copy() state.ApplyPlan {
 	own := x.plan
 	own.Place = slices.Clone(own.Place) // Apply rounds scores

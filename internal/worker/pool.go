@@ -32,6 +32,7 @@ func (c *Pool) Settings() Settings {
 	return s
 }
 
+// current returns the settings and a channel that is closed when they change.
 func (c *Pool) current() (Settings, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,6 +63,9 @@ func (c *Pool) follow(ctx context.Context, hire func(types []string) *Worker) er
 	return c.work(ctx, func(s *Settings) int { return s.Following }, hire)
 }
 
+// work runs as many workers as count asks for and replaces them when the
+// settings change. Workers finish what they hold before new ones start. It
+// returns the first error of a worker.
 func (c *Pool) work(ctx context.Context, count func(*Settings) int, hire func(types []string) *Worker) error {
 	for ctx.Err() == nil {
 		s, changed := c.current()
