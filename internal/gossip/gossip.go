@@ -115,6 +115,8 @@ func Listen(c Config) (*Pool, error) {
 	return p, nil
 }
 
+// listen prepares the keyring and the advertised address and opens the port. A
+// port of zero in the configuration becomes the one that was opened.
 func (p *Pool) listen() (err error) {
 	c := &p.config
 	if c.Dir != "" {
@@ -250,6 +252,8 @@ func (p *Pool) watch(over <-chan struct{}) {
 	}
 }
 
+// logEvent logs what happened to other servers. The level is a warning only for
+// failures.
 func (p *Pool) logEvent(e serf.MemberEvent) {
 	for _, m := range e.Members {
 		if m.Name == p.self {
@@ -269,6 +273,8 @@ func (p *Pool) logEvent(e serf.MemberEvent) {
 	}
 }
 
+// wake reports that the members changed. It never blocks: signals that were not
+// received yet count as one.
 func (p *Pool) wake() {
 	select {
 	case p.changed <- struct{}{}:
@@ -361,6 +367,8 @@ func (p *Pool) prune(name string) error {
 	return nil
 }
 
+// find returns the member with a name. The name may be without the region, if
+// it is this server's own.
 func (p *Pool) find(name string) (found Member, ok bool) {
 	for _, m := range p.Members() {
 		if m.Name == name || m.Name == name+"."+p.config.Region {

@@ -37,6 +37,8 @@ func ParseKey(text string) ([]byte, error) {
 	return key, nil
 }
 
+// keyringFile returns the path of the file that holds the keys; the first one
+// encrypts.
 func (c *Config) keyringFile() string { return filepath.Join(c.Dir, "keyring") }
 
 // keyring returns the keys to use. The keyring file takes precedence, because
@@ -68,6 +70,9 @@ func (c *Config) keyring() (*memberlist.Keyring, error) {
 	return ring, writeKeyring(c.keyringFile(), ring.GetKeys())
 }
 
+// readKeyring returns the keys in a file, or none if it does not exist. An
+// empty or damaged file is an error: starting without keys would split the
+// cluster.
 func readKeyring(file string) (keys [][]byte, err error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,6 +144,8 @@ func (p *Pool) RemoveKey(key string) (KeyAnswer, error) {
 	return p.keys(key, (*serf.KeyManager).RemoveKey)
 }
 
+// keys runs a change of the keyring on all servers and returns what they
+// answered, even with an error. key may be empty for calls that need none.
 func (p *Pool) keys(key string, do func(*serf.KeyManager, string) (*serf.KeyResponse, error)) (out KeyAnswer, err error) {
 	if p.ring == nil {
 		return out, berth.Errorf(berth.Invalid, "gossip is not encrypted: server.encrypt is not set")

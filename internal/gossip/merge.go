@@ -47,6 +47,9 @@ func (g gate) NotifyAlive(n *memberlist.Node) error {
 	return err
 }
 
+// admits returns nil if n may be a member, else why not. It refuses other
+// systems, other clusters of the same region, and a second server under the
+// name of a live one.
 func (p *Pool) admits(n *memberlist.Node, tags map[string]string) error {
 	id, region, at := tags["id"], tags["region"], address(n.Addr, n.Port)
 	switch {
@@ -89,6 +92,7 @@ func (p *Pool) ofCluster(members []serf.Member) string {
 	return ""
 }
 
+// address returns ip and port as host:port.
 func address(ip net.IP, port uint16) string {
 	return net.JoinHostPort(ip.String(), strconv.Itoa(int(port)))
 }
@@ -112,6 +116,8 @@ type conflicts struct {
 	logged map[string]bool
 }
 
+// once calls tell if it was not called for key yet. The memory is cleared after
+// 100 keys, so a message can repeat.
 func (c *conflicts) once(key string, tell func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

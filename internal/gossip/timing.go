@@ -33,11 +33,13 @@ var Fast = Timing{
 	Dial: time.Second, Broadcast: time.Second, Leave: 50 * time.Millisecond, Reconnect: 200 * time.Millisecond, Reclaim: 200 * time.Millisecond,
 }
 
+// memberlist copies the timing of the failure detector to m.
 func (t *Timing) memberlist(m *memberlist.Config) {
 	m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult = t.Probe, t.ProbeTimeout, t.Suspicion
 	m.GossipInterval, m.PushPullInterval, m.TCPTimeout, m.DeadNodeReclaimTime = t.Gossip, t.PushPull, t.Dial, t.Reclaim
 }
 
+// serf copies the timing of membership to s.
 func (t *Timing) serf(s *serf.Config) {
 	s.BroadcastTimeout, s.LeavePropagateDelay, s.ReconnectInterval = t.Broadcast, t.Leave, t.Reconnect
 	// Queries (about keys) may take as long as a message needs to reach
