@@ -37,6 +37,7 @@ type pair struct {
 	found    []Violation
 }
 
+// addf adds a violation of the rule id.
 func (p *pair) addf(id, format string, args ...any) {
 	p.found = append(p.found, Violation{id, fmt.Sprintf(format, args...)})
 }
@@ -101,6 +102,7 @@ func (p *pair) jobs() {
 	}
 }
 
+// launches checks that the record of a periodic job's launches never goes back.
 func (p *pair) launches(k berth.JobKey, was, is *state.Launch) {
 	if was != nil && is != nil && (is.Index < was.Index || is.Skips < was.Skips) {
 		p.addf("I-23", "job %s forgot launches: %+v became %+v", k, *was, *is)

@@ -72,10 +72,13 @@ type placed struct {
 	node  berth.NodeID // of a job that runs on every node
 }
 
+// addf adds a violation of the rule id.
 func (f *follower) addf(id, format string, args ...any) {
 	f.found = append(f.found, Violation{id, fmt.Sprintf(format, args...)})
 }
 
+// now returns the row k as it is after the changes seen so far: from rows if it
+// changed, else from base. A deleted row is nil.
 func now[K comparable, T any](rows map[K]*T, k K, base func(K) *T) *T {
 	if r, ok := rows[k]; ok {
 		return r
@@ -83,13 +86,21 @@ func now[K comparable, T any](rows map[K]*T, k K, base func(K) *T) *T {
 	return base(k)
 }
 
-func (f *follower) job(k berth.JobKey) *berth.Job    { return now(f.jobs, k, f.base.Job) }
+// job returns a job as it is now, or nil.
+func (f *follower) job(k berth.JobKey) *berth.Job { return now(f.jobs, k, f.base.Job) }
+
+// node returns a node as it is now, or nil.
 func (f *follower) node(id berth.NodeID) *berth.Node { return now(f.nodes, id, f.base.Node) }
+
+// eval returns an evaluation as it is now, or nil.
 func (f *follower) eval(id berth.EvalID) *berth.Eval { return now(f.evals, id, f.base.Eval) }
+
+// alloc returns an allocation as it is now, or nil.
 func (f *follower) alloc(id berth.AllocID) *berth.Alloc {
 	return now(f.allocs, id, f.base.Alloc)
 }
 
+// change checks one change of a row, by its table.
 func (f *follower) change(c *state.Change) {
 	switch c.Table {
 	case state.Jobs:
@@ -144,6 +155,8 @@ var (
 	byFinalize = state.NumberOf(&state.FinalizeDeletions{})
 )
 
+// changedJob checks a change of a job, and notes that the command owes an
+// evaluation if the job needs one.
 func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
 	j := new
 	if j == nil {
@@ -181,6 +194,8 @@ func (f *follower) raised(e *berth.Eval) {
 	}
 }
 
+// changedEval checks that an evaluation takes only allowed steps between
+// statuses.
 func (f *follower) changedEval(c *state.Change, old, new *berth.Eval) {
 	if new == nil {
 		f.evals[old.ID] = nil
@@ -238,6 +253,8 @@ func follows(from, to string) bool {
 	return false
 }
 
+// newEval checks how an evaluation begins, and marks off what was waiting for
+// it.
 func (f *follower) newEval(e *berth.Eval) {
 	f.raised(e)
 	delete(f.preempted, preempted{e.Key(), e.CreateIndex})
@@ -261,6 +278,8 @@ func descends(e *berth.Eval) bool {
 	return false
 }
 
+// changedAlloc checks that an allocation never goes back: what must stop or has
+// ended does not run again.
 func (f *follower) changedAlloc(c *state.Change, old, new *berth.Alloc) {
 	if new == nil {
 		f.allocs[old.ID] = nil
@@ -298,6 +317,8 @@ func (f *follower) lost(c *state.Change, a *berth.Alloc) {
 	}
 }
 
+// newAlloc checks a placement: its evaluation is open, the name is placed once,
+// the node suits it, and what it replaces does not run on.
 func (f *follower) newAlloc(c *state.Change, a *berth.Alloc) {
 	at := placed{index: c.Index, eval: a.EvalID, name: a.Name()}
 	if s := a.Rest().DeploymentStatus; s != nil && s.Canary {

@@ -72,6 +72,8 @@ func (c *checker) descent(e *berth.Eval) {
 	}
 }
 
+// follows checks that the evaluation that e points to exists, points back and
+// belongs to the same job.
 func (c *checker) follows(e *berth.Eval, to berth.EvalID, pointer string) {
 	if to.IsZero() {
 		return

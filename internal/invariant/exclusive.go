@@ -16,6 +16,7 @@ type exclusive struct {
 	name string
 }
 
+// String returns what is held, for messages.
 func (x exclusive) String() string { return x.kind + " " + x.name + " of " + x.of }
 
 // takes returns what an allocation takes of its node's shared capacity.

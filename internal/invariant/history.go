@@ -169,6 +169,7 @@ func (f *follower) eachOn(id berth.NodeID, yield func(*berth.Alloc)) {
 // deletedAlloc and the functions below check I-31: nothing that runs or is open
 // is deleted.
 
+// deletedAlloc checks that only ended allocations are deleted.
 func (f *follower) deletedAlloc(c *state.Change, a *berth.Alloc) {
 	f.counted(c)
 	if !a.Ended() {
@@ -176,6 +177,7 @@ func (f *follower) deletedAlloc(c *state.Change, a *berth.Alloc) {
 	}
 }
 
+// deletedEval checks that only ended evaluations are deleted.
 func (f *follower) deletedEval(c *state.Change, e *berth.Eval) {
 	f.counted(c)
 	if !e.Terminal() {

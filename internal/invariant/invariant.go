@@ -13,6 +13,7 @@ type Violation struct {
 	Text string
 }
 
+// String returns the rule and the text on one line.
 func (v Violation) String() string { return v.ID + ": " + v.Text }
 
 // checker collects violations of one snapshot.
@@ -24,6 +25,7 @@ type checker struct {
 	members map[berth.DeploymentID]map[string]*[3]int
 }
 
+// addf adds a violation of the rule id.
 func (c *checker) addf(id, format string, args ...any) {
 	c.found = append(c.found, Violation{id, fmt.Sprintf(format, args...)})
 }

@@ -55,6 +55,8 @@ func (c *checker) versions(j *berth.Job) {
 	}
 }
 
+// counts checks the stored counts of a job against its allocations and open
+// evaluations.
 func (c *checker) counts(j *berth.Job) {
 	s := c.Summary(j.Key())
 	if s == nil || s.UID != j.UID {

@@ -21,6 +21,7 @@ func (c *checker) lists() {
 	same(c, "I-28", "draining nodes", c.Draining(), c.Nodes(), (*berth.Node).Draining)
 }
 
+// firsts returns the first of each pair.
 func firsts[A, B any](pairs iter.Seq2[A, B]) iter.Seq[A] {
 	return func(yield func(A) bool) {
 		for a := range pairs {

@@ -14,6 +14,7 @@ var (
 	byComplete = state.NumberOf(&state.CompleteSubmission{})
 )
 
+// resource returns an object as it is now, or nil.
 func (f *follower) resource(uid berth.UID) *berth.Object {
 	return now(f.resources, uid, f.base.Resource)
 }
@@ -142,6 +143,7 @@ func (f *follower) successor(c *state.Change, old, new *berth.Job) {
 	}
 }
 
+// keyOf returns the key of a changed job, one of which may be nil.
 func keyOf(old, new *berth.Job) berth.JobKey {
 	if new != nil {
 		return new.Key()

@@ -82,6 +82,7 @@ func (c *checker) submission(row *berth.StreamJob) {
 	}
 }
 
+// owns reports whether uid owns any object.
 func (c *checker) owns(uid berth.UID) bool {
 	for range c.ResourcesOf(uid, "") {
 		return true
