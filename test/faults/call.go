@@ -21,6 +21,8 @@ import (
 // three things: it was done, it was not done, or that is unknown.
 type caller struct{ http *http.Client }
 
+// newCaller returns a client with its own connections, so that one caller's
+// broken connection does not delay another.
 func newCaller() *caller {
 	d := &net.Dialer{Timeout: 2 * time.Second}
 	return &caller{&http.Client{Transport: &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 16, IdleConnTimeout: 10 * time.Second}}}

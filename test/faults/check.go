@@ -78,6 +78,7 @@ func (c *cluster) leader(ctx context.Context, among []*machine) *machine {
 	return nil
 }
 
+// leaderless returns why the servers do not all follow one leader, or "".
 func (c *cluster) leaderless(ctx context.Context) string {
 	for _, m := range c.servers {
 		if !m.running() {
@@ -90,6 +91,8 @@ func (c *cluster) leaderless(ctx context.Context) string {
 	return ""
 }
 
+// voteless returns which server does not vote, or "" if all do and Raft counts
+// on no other.
 func (c *cluster) voteless(ctx context.Context) string {
 	var raft struct {
 		Servers []struct {
@@ -132,6 +135,7 @@ func (c *cluster) nodeList(ctx context.Context, m *machine, query string) (ready
 	return ready, other, nil
 }
 
+// nodeless returns how many nodes are not ready, or "".
 func (c *cluster) nodeless(ctx context.Context) string {
 	ready, other, err := c.nodeList(ctx, c.anyone(), "")
 	switch want := len(c.agents) + len(c.fleet.nodes); {
@@ -143,6 +147,8 @@ func (c *cluster) nodeless(ctx context.Context) string {
 	return ""
 }
 
+// pendingEvals returns which evaluations are still to be decided, or "". Those
+// that wait for a time to come do not count.
 func (c *cluster) pendingEvals(ctx context.Context) string {
 	var list []struct {
 		ID, JobID, TriggeredBy string

@@ -144,10 +144,13 @@ func newCluster(ctx context.Context, o *options, net *network, setup Setup) (c *
 	return c, c.registerStanding(ctx)
 }
 
+// machines returns the servers, then the agents.
 func (c *cluster) machines() []*machine {
 	return append(append([]*machine{}, c.servers...), c.agents...)
 }
 
+// machine creates a host of the network and returns the machine on it, not yet
+// started.
 func (c *cluster) machine(name string, server bool) (*machine, error) {
 	h, err := c.host(name)
 	if err != nil {
@@ -159,6 +162,7 @@ func (c *cluster) machine(name string, server bool) (*machine, error) {
 	}, nil
 }
 
+// rpcs returns the RPC addresses of the servers.
 func (c *cluster) rpcs() (out []string) {
 	for _, s := range c.servers {
 		out = append(out, s.addr+":4647")
@@ -200,6 +204,8 @@ func (c *cluster) configure(m *machine) error {
 	return nil
 }
 
+// outer returns the process ID of the runner outside the namespaces, 0 if there
+// is none.
 func (c *cluster) outer() (pid int) {
 	_, _ = fmt.Sscan(os.Getenv(outerVar), &pid)
 	return pid
@@ -271,6 +277,7 @@ func (c *cluster) keep(to string, r *round) {
 	}
 }
 
+// copyFile copies a file. An existing one is overwritten.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 // Faults of the network. Whatever is cut, every server can still be called by
 // people, who are elsewhere.
 
+// hosts returns the hosts of machines.
 func hosts(list ...*machine) (out []*host) {
 	for _, m := range list {
 		out = append(out, m.host)

@@ -35,6 +35,8 @@ type simulated struct {
 	has        map[string]uint64
 }
 
+// newFleet returns count simulated nodes that will register with servers. Their
+// IDs follow from their names, so that they are the same in each run.
 func newFleet(count int, servers []string) *fleet {
 	f := &fleet{}
 	for i := range count {
@@ -61,6 +63,7 @@ func newFleet(count int, servers []string) *fleet {
 	return f
 }
 
+// start runs all nodes until stop.
 func (f *fleet) start() {
 	ctx, end := context.WithCancel(context.Background())
 	f.end = end
@@ -69,6 +72,7 @@ func (f *fleet) start() {
 	}
 }
 
+// stop ends all nodes and waits for them. Without start it does nothing.
 func (f *fleet) stop() {
 	if f.end != nil {
 		f.end()
@@ -98,6 +102,8 @@ func (f *fleet) unregistered(since time.Time) (n int) {
 	return n
 }
 
+// run registers the node, however often that takes, then sends heartbeats and
+// pulls allocations until ctx ends.
 func (n *simulated) run(ctx context.Context) {
 	for n.register(ctx) != nil {
 		if rest.For(ctx, 200*time.Millisecond+rand.N(time.Second)) != nil {
@@ -110,6 +116,7 @@ func (n *simulated) run(ctx context.Context) {
 	wait.Wait()
 }
 
+// register registers the node and reports it ready.
 func (n *simulated) register(ctx context.Context) error {
 	if _, err := op.Call(ctx, n.servers, op.NodeRegister, &op.RegisterNode{Node: n.Node}); err != nil {
 		return err
@@ -121,6 +128,8 @@ func (n *simulated) register(ctx context.Context) error {
 	return err
 }
 
+// beat sends heartbeats at half the TTL, with jitter, and registers again when
+// the servers ask for it.
 func (n *simulated) beat(ctx context.Context) {
 	wait := time.Second
 	for {
@@ -144,6 +153,8 @@ func (n *simulated) beat(ctx context.Context) {
 	}
 }
 
+// pull waits for allocations of the node and reports on each. The index is kept
+// only after the report, so that a failed one is repeated.
 func (n *simulated) pull(ctx context.Context) {
 	var index uint64
 	for ctx.Err() == nil {

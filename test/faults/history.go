@@ -64,16 +64,20 @@ type note struct {
 	Text string
 }
 
+// newHistory returns an empty history that begins now.
 func newHistory() *history { return &history{began: time.Now()} }
 
+// now returns the time since the history began.
 func (h *history) now() time.Duration { return time.Since(h.began) }
 
+// add adds a call that has ended.
 func (h *history) add(c *call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, c)
 }
 
+// note adds a line that explains the calls around it.
 func (h *history) note(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,7 +19,10 @@ import (
 // process of the namespaces, which only waits for the others, or as the run.
 const insideVar = "BERTH_FAULTS_INSIDE"
 
+// isInit reports whether this process is the init of the namespaces.
 func isInit() bool { return os.Getenv(insideVar) == "init" }
+
+// inside reports whether this process runs inside the namespaces.
 func inside() bool { return os.Getenv(insideVar) == "run" }
 
 // enter runs the program again inside, and returns its exit code.

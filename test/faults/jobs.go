@@ -43,6 +43,8 @@ const (
 // serviceCount is how many instances the service has.
 const serviceCount = 3
 
+// service returns the service job in a version. Registering another version
+// updates its tasks.
 func service(version string) object {
 	return job(serviceJob, "service", "real", serviceCount, sh("exec sleep 100000"), object{
 		"Meta":   object{"version": version},

@@ -35,6 +35,7 @@ type machine struct {
 	life atomic.Int64  // how often it was started
 }
 
+// http returns the base address of the machine's HTTP API.
 func (m *machine) http() string { return "http://" + m.addr + ":4646" }
 
 // start starts the process. It does not wait until it is of any use.
@@ -64,6 +65,7 @@ func (m *machine) start(env ...string) error {
 	return nil
 }
 
+// ended reports whether done is closed.
 func ended(done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -98,7 +100,9 @@ func (m *machine) kill() {
 }
 
 // pause stops the process where it is; resume lets it go on.
-func (m *machine) pause() error  { return m.signal(syscall.SIGSTOP) }
+func (m *machine) pause() error { return m.signal(syscall.SIGSTOP) }
+
+// resume continues a stopped process.
 func (m *machine) resume() error { return m.signal(syscall.SIGCONT) }
 
 // end asks the process to end, as an operator does.
@@ -158,6 +162,8 @@ type seen struct {
 	alloc  string // of a task
 }
 
+// lookAt reads what /proc tells of the process in dir. A process that has gone
+// is not an error.
 func lookAt(dir string) (p seen) {
 	stat, err := os.ReadFile(dir + "/stat")
 	if err != nil {

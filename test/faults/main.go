@@ -34,6 +34,7 @@ type options struct {
 	dir     string // foreverything else; it is removed at the end
 }
 
+// flags declares the flags that set o.
 func (o *options) flags(f *flag.FlagSet) {
 	f.IntVar(&o.rounds, "rounds", 1, "rounds of each fault")
 	f.StringVar(&o.faults, "fault", "", "faults to run, as F-01,F-08; by default all")
@@ -44,6 +45,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.planted, "planted", "", "plant defects and have the checks find them: all, or "+strings.Join(defectNames(), ","))
 }
 
+// main runs the faults, or the init of the namespaces if started as that.
 func main() {
 	if isInit() {
 		os.Exit(beInit())

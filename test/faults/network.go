@@ -27,6 +27,8 @@ const runnerAddr = "10.77.0.1"
 // without a word, as in a network that is cut.
 const nowhere = "02:00:00:00:de:ad"
 
+// newNetwork creates the bridge that all hosts are attached to. It needs its
+// own network namespace.
 func newNetwork() (*network, error) {
 	if err := os.MkdirAll("/run/netns", 0o755); err != nil {
 		return nil, err

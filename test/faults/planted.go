@@ -61,6 +61,7 @@ var defects = []*defect{
 	},
 }
 
+// defectNames returns the names that -planted takes.
 func defectNames() (out []string) {
 	for _, d := range defects {
 		out = append(out, d.name)

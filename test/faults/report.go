@@ -58,14 +58,17 @@ type mark struct {
 	Title       string
 }
 
+// newReport returns a report that passes until a result fails.
 func newReport(o *options) *report {
 	return &report{Began: time.Now(), Seed: o.seed, Rounds: o.rounds, Passed: true}
 }
 
+// fail adds a failure.
 func (r *result) fail(format string, args ...any) {
 	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
 }
 
+// check adds a failure if err is not nil. format has one verb, for err.
 func (r *result) check(format string, err error) {
 	if err != nil {
 		r.Failures = append(r.Failures, fmt.Errorf(format, err).Error())
@@ -101,6 +104,8 @@ func (r *result) finish(x *round) {
 	}
 }
 
+// String returns the result with its figures on one line, and one line for each
+// failure.
 func (r *result) String() string {
 	verdict := "passed"
 	if len(r.Failures) > 0 {

@@ -53,6 +53,8 @@ const (
 	leadOut = 1500 * time.Millisecond // and behind it
 )
 
+// newRound returns a round with its own seed, which follows from the run's
+// seed, the fault and the number. A failed round can so be repeated alone.
 func newRound(c *cluster, f *Fault, number int, o *options) *round {
 	h := fnv.New64a()
 	fmt.Fprint(h, o.seed, f.ID, number)
@@ -189,6 +191,8 @@ func (r *round) watch(ctx context.Context) {
 	}
 }
 
+// watchNodes notes the nodes that are down or disconnected. It gives up after
+// half a second, since servers may be unreachable.
 func (r *round) watchNodes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()

@@ -41,12 +41,15 @@ type workload struct {
 	unserved []string // requests that failed however often they were tried; the dispatcher's
 }
 
+// newWorkload returns the workload of a round, not yet started.
 func newWorkload(r *round) *workload {
 	w := &workload{round: r}
 	w.pause.Store(int64(writePause))
 	return w
 }
 
+// start lets users write to and read from each server, and dispatch and update
+// jobs at any server, until stop.
 func (w *workload) start(ctx context.Context) {
 	ctx, w.end = context.WithCancel(ctx)
 	for i, m := range w.servers {
@@ -66,6 +69,7 @@ func (w *workload) start(ctx context.Context) {
 	w.wait.Go(p.update)
 }
 
+// stop ends the workload and waits for calls in progress.
 func (w *workload) stop() {
 	w.end()
 	w.wait.Wait()
@@ -90,6 +94,8 @@ type seenJob struct {
 	index uint64 // JobModifyIndex
 }
 
+// person returns a user of server m, or of any server if m is nil. Its random
+// numbers follow from the seed and number.
 func (w *workload) person(ctx context.Context, number int, m *machine) *person {
 	return &person{
 		workload: w, ctx: ctx, number: number, server: m, caller: newCaller(), limit: readLimit, known: map[string]seenJob{},
@@ -97,6 +103,7 @@ func (w *workload) person(ctx context.Context, number int, m *machine) *person {
 	}
 }
 
+// at returns the server for the next call.
 func (p *person) at() *machine {
 	if p.server != nil {
 		return p.server
@@ -140,6 +147,8 @@ type registered struct {
 	DispatchedJobID string
 }
 
+// write changes random keys until ctx ends: a write, a conditional write, or a
+// purge. It makes no calls while the pause is 0.
 func (p *person) write() {
 	for {
 		pause := time.Duration(p.pause.Load())
@@ -162,6 +171,8 @@ func (p *person) write() {
 	}
 }
 
+// register writes c's value to its key by registering a job. If the outcome is
+// not known to be good, it reads the key again.
 func (p *person) register(c *call, body object) {
 	body["Job"] = registerJob(c.Key, c.Value)
 	var out registered
@@ -186,6 +197,7 @@ func (p *person) look(key string) {
 	}
 }
 
+// purge deletes a key. That the key did not exist counts as done.
 func (p *person) purge(key string) {
 	delete(p.known, key)
 	c := &call{Kind: purge, Key: key}
@@ -198,6 +210,7 @@ func (p *person) purge(key string) {
 	})
 }
 
+// read reads random keys until ctx ends.
 func (p *person) read() {
 	for rest.For(p.ctx, readPause/2+rand.N(readPause)) == nil {
 		c := &call{Kind: read, Key: p.key(p.rng.IntN(keys))}
