@@ -15,6 +15,7 @@ import (
 // file is the path of an example, as a person in the repository types it.
 func (s *stage) file(name string) string { return filepath.Join(s.examples, name) }
 
+// startAgent starts the agent and shows its node.
 func (s *stage) startAgent() error {
 	if err := s.start(); err != nil {
 		return err
@@ -23,6 +24,7 @@ func (s *stage) startAgent() error {
 	return err
 }
 
+// runService runs the service and shows why it was placed and what it answers.
 func (s *stage) runService() error {
 	if _, err := s.show("job", "run", "-var", "program="+s.hello, s.file("web.nomad.hcl")); err != nil {
 		return err
@@ -114,6 +116,7 @@ func (s *stage) addresses() (out []string, err error) {
 	return out, nil
 }
 
+// runBatch runs a batch job and waits for its four allocations to complete.
 func (s *stage) runBatch() error {
 	if _, err := s.show("job", "run", s.file("primes.nomad.hcl")); err != nil {
 		return err
@@ -155,6 +158,7 @@ func (s *stage) runBatch() error {
 	return nil
 }
 
+// updateService changes the greeting of the service and asks for it.
 func (s *stage) updateService() error {
 	if _, err := s.show("job", "run", "-var", "program="+s.hello, "-var", "greeting=Good evening", s.file("web.nomad.hcl")); err != nil {
 		return err
@@ -165,6 +169,7 @@ func (s *stage) updateService() error {
 	return s.ask("Good evening")
 }
 
+// killAgent kills the agent and checks that its tasks go on.
 func (s *stage) killAgent() error {
 	fmt.Fprintf(s.out, "$ kill -9 %d\n", s.agent.PID())
 	s.agent.Kill()
@@ -188,6 +193,8 @@ func (s *stage) same() error {
 	return nil
 }
 
+// restartAgent starts the agent again and checks that it took over the same
+// tasks.
 func (s *stage) restartAgent() error {
 	if err := s.start(); err != nil {
 		return err
@@ -222,6 +229,8 @@ const tooBig = `job "big" {
 }
 `
 
+// runTooBig runs a job that fits no node and checks that the answer says what
+// is missing.
 func (s *stage) runTooBig() error {
 	path := filepath.Join(s.Dir, "big.nomad.hcl")
 	if err := os.WriteFile(path, []byte(tooBig), 0o600); err != nil {
@@ -238,6 +247,8 @@ func (s *stage) runTooBig() error {
 	return err
 }
 
+// stopAll stops all jobs, waits for their processes to end, and stops the
+// agent.
 func (s *stage) stopAll() error {
 	for _, job := range []string{"web", "primes", "big"} {
 		if _, err := s.show("job", "stop", "-purge", job); err != nil {

@@ -101,6 +101,8 @@ plugin "raw_exec" {
 }
 `
 
+// startCluster starts the servers and the clients, each with its own
+// configuration.
 func (s *stage) startCluster() error {
 	free, err := ports(3 * clusterServers)
 	if err != nil {
@@ -147,6 +149,7 @@ func (s *stage) join(m *member, text string) error {
 	return s.begin(m)
 }
 
+// begin starts a member and notes its HTTP address.
 func (s *stage) begin(m *member) error {
 	fmt.Fprintf(s.out, "$ berth agent -config %s.hcl &\n", m.name)
 	err := s.launch(m.Agent)
@@ -215,6 +218,8 @@ func (s *stage) leader() *member {
 	return nil
 }
 
+// killLeader kills the leader and checks that another one leads and the tasks
+// go on.
 func (s *stage) killLeader() error {
 	if err := s.replaceLeader(s.same); err != nil {
 		return err
@@ -252,6 +257,8 @@ func (s *stage) replaceLeader(meanwhile func() error) error {
 	return nil
 }
 
+// bringBack starts the killed server again and waits until it is healthy and
+// has the same state.
 func (s *stage) bringBack() error {
 	var back *member
 	for _, m := range s.members {
@@ -303,6 +310,7 @@ func (s *stage) compare() error {
 	})
 }
 
+// stopCluster stops the job and checks that nothing is left of it.
 func (s *stage) stopCluster() error {
 	if err := s.look("job stop -purge web", "status"); err != nil {
 		return err

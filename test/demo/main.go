@@ -16,6 +16,8 @@ import (
 	"time"
 )
 
+// main runs one of the three demos: an agent, a cluster or a stream
+// application.
 func main() {
 	berth := flag.String("berth", "bin/berth", "the program")
 	hello := flag.String("hello", "bin/hello", "the built examples/hello")

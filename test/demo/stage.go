@@ -34,6 +34,8 @@ type stage struct {
 	from uint64   // index at which that began
 }
 
+// newStage returns a stage with a temporary directory. It makes the paths of
+// programs absolute, because tasks run elsewhere.
 func newStage(ctx context.Context, out io.Writer, berth, hello, programs, examples string) (*stage, error) {
 	s := &stage{ctx: ctx, out: out, examples: examples}
 	var binary string
@@ -167,6 +169,7 @@ type exitError struct {
 	text string
 }
 
+// Error returns the text of the command that failed.
 func (e *exitError) Error() string { return e.text }
 
 // get asks the API.
@@ -178,6 +181,8 @@ func (s *stage) get(path string, out any) error {
 	return json.Unmarshal([]byte(body), out)
 }
 
+// fetch returns the body that url answers with. A status other than 200 is an
+// error.
 func fetch(ctx context.Context, url string) (string, error) {
 	a, err := bed.Call(ctx, http.MethodGet, url, "")
 	if err == nil && a.Code != http.StatusOK {

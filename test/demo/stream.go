@@ -59,10 +59,12 @@ type pe struct {
 	Allocation              *struct{ ID, NodeName, ClientStatus string }
 }
 
+// standing returns how far the objects of a stream job have come.
 func (s *stage) standing(job string) (out standing, err error) {
 	return out, s.get("/v1/stream/job/"+job, &out)
 }
 
+// pes returns the processing elements of a job.
 func (s *stage) pes(job string) (out []pe, err error) {
 	return out, s.get("/v1/stream/pes?job="+job, &out)
 }
@@ -78,12 +80,14 @@ func (s *stage) ready(job string) error {
 // source is the folder of the example's job files, as a person types it.
 func (s *stage) streamFile(name string) string { return filepath.Join(s.examples, "stream", name) }
 
+// submit runs a stream job from a file of the examples.
 func (s *stage) submit(file string, more ...string) error {
 	args := append([]string{"job", "run", "-var", "programs=" + s.programs}, more...)
 	_, err := s.show(append(args, s.streamFile(file))...)
 	return err
 }
 
+// runAlerts runs the job that imports what the other one will export.
 func (s *stage) runAlerts() error {
 	if err := s.submit("alerts.berth.hcl"); err != nil {
 		return err
@@ -92,6 +96,8 @@ func (s *stage) runAlerts() error {
 	return err
 }
 
+// runTelemetry runs the exporting job and checks that its submission is
+// complete and each processing element was launched once.
 func (s *stage) runTelemetry() error {
 	if err := s.submit("telemetry.berth.hcl"); err != nil {
 		return err
@@ -134,6 +140,8 @@ func (s *stage) launched(job string, want map[string]uint64) error {
 	return nil
 }
 
+// showStream shows the objects and the routes and checks how many routes there
+// are.
 func (s *stage) showStream() error {
 	if err := s.look("job tree telemetry", "stream routes"); err != nil {
 		return err
@@ -157,6 +165,8 @@ func (s *stage) routes(byName, byProperty int) error {
 	return nil
 }
 
+// showTuples waits until data has flowed through both jobs and shows some of
+// it.
 func (s *stage) showTuples() error {
 	if err := s.ready("alerts"); err != nil {
 		return err
@@ -172,6 +182,8 @@ func (s *stage) showTuples() error {
 	return err
 }
 
+// stopChannel stops an allocation of a parallel channel and checks that its
+// processing element is launched again with its identity and its routes.
 func (s *stage) stopChannel() error {
 	before, err := s.standing("telemetry")
 	if err != nil {
@@ -222,6 +234,8 @@ func (s *stage) channel() (pe, error) {
 	return pe{}, errors.Join(err, errors.New("there is no telemetry.transform[1]"))
 }
 
+// widen adds channels to the parallel region and checks that what existed
+// before is kept.
 func (s *stage) widen() error {
 	before, err := s.standing("telemetry")
 	if err != nil {
@@ -339,6 +353,8 @@ func (s *stage) index() (uint64, error) {
 	return out.Index, err
 }
 
+// deleteTelemetry deletes the exporting job and checks that its objects go
+// before it does.
 func (s *stage) deleteTelemetry() error {
 	old, err := s.standing("telemetry")
 	if err != nil {
@@ -386,6 +402,8 @@ func ownerLast(all []change, uid string) error {
 	return nil
 }
 
+// interrupt submits a job that finds too little capacity, so that its
+// submission stops halfway, and then replaces the leader.
 func (s *stage) interrupt() error {
 	for _, n := range []string{"n2", "n3"} {
 		if _, err := s.show("node", "eligibility", "-disable", n); err != nil {
@@ -422,6 +440,8 @@ func (s *stage) interrupt() error {
 	return s.replaceLeader(func() error { return nil })
 }
 
+// recover checks that the new leader undid the interrupted submission and made
+// it again.
 func (s *stage) recover() error {
 	var now standing
 	err := until(s.ctx, "another incarnation has taken its place", func() (bool, error) {
@@ -489,6 +509,7 @@ func successor(all []change, old, now string) error {
 	return nil
 }
 
+// stopStreams deletes both jobs and checks that nothing is left.
 func (s *stage) stopStreams() error {
 	for _, job := range []string{"telemetry", "alerts"} {
 		if _, err := s.show("job", "stop", "-purge", "-propagation", "foreground", job); err != nil {
