@@ -80,6 +80,7 @@ type Result struct {
 	Out, Err string
 }
 
+// String returns the exit code, then both outputs, for messages.
 func (r Result) String() string { return fmt.Sprintf("exit code %d\n%s%s", r.Code, r.Out, r.Err) }
 
 // Run runs a program in the bed's directory to its end. An exit code is not an
@@ -111,6 +112,8 @@ func (b *Bed) Command(ctx context.Context, program string, env []string, args ..
 	return b.command(ctx, b.Dir, program, env, args...)
 }
 
+// command starts a program. It is killed after eventually.Limit, so that a test
+// cannot hang on it.
 func (b *Bed) command(ctx context.Context, dir, program string, env []string, args ...string) (*Command, error) {
 	c := &Command{}
 	c.ctx, c.cancel = context.WithTimeout(ctx, eventually.Limit)
@@ -145,12 +148,14 @@ type output struct {
 	buf bytes.Buffer
 }
 
+// Write implements io.Writer. The process writes while tests read.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.Write(p)
 }
 
+// String returns what was written so far.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -24,6 +24,7 @@ type Process struct {
 	Args  string
 }
 
+// String returns the process and its task, for messages.
 func (p Process) String() string {
 	return fmt.Sprintf("%d (%s %.8s %s)", p.PID, p.Args, p.Alloc, p.Task)
 }
@@ -147,6 +148,8 @@ func RemoveCgroups(mark string) (err error) {
 	return err
 }
 
+// removeCgroup removes a cgroup, which stays busy for a moment after its last
+// process has ended. One that does not exist is not an error.
 func removeCgroup(dir string) (err error) {
 	for end := time.Now().Add(eventually.Limit); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if err = os.Remove(dir); !errors.Is(err, syscall.EBUSY) {
