@@ -39,6 +39,7 @@ type options struct {
 	out  string
 }
 
+// main runs tests many times under load. It exits with 1 if a run failed.
 func main() {
 	if os.Getenv(burnVar) != "" {
 		burn()
@@ -105,6 +106,7 @@ func play(ctx context.Context, o options, items []string) (ok bool, err error) {
 	return report(all), ctx.Err()
 }
 
+// startLoad starts n processes that each keep a CPU busy, until end is called.
 func startLoad(n int) (end func(), err error) {
 	var burners []*exec.Cmd
 	end = func() {
