@@ -29,6 +29,7 @@ type Event struct {
 	Status      string
 }
 
+// String returns the event on one line, in columns.
 func (e *Event) String() string {
 	return fmt.Sprintf("%6d  %-8s %-14s %-32s %s of %s gen %d launch %d %s%s %s %s", e.Index, e.Type, e.Kind, e.Name, e.UID, e.Owner, e.Generation, e.LaunchCount, e.State, e.Phase, e.Status, e.Cause)
 }
@@ -88,6 +89,8 @@ func (r *Recorder) Read(server string, stream io.Reader) {
 	}
 }
 
+// keep adds the events of a batch. The stream may repeat events after a
+// reconnect; they are kept once.
 func (r *Recorder) keep(b *batch) {
 	for _, e := range b.Events {
 		v := Event{Index: e.Index, Type: e.Type}
@@ -132,6 +135,7 @@ func (r *Recorder) Events() (out []Event) {
 	return out
 }
 
+// String returns the events so far, one a line.
 func (r *Recorder) String() string {
 	var b strings.Builder
 	for _, e := range r.Events() {
