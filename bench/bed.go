@@ -53,6 +53,8 @@ func newBed(ctx context.Context, nodes int, scale float64) (*bed, error) {
 	return b, nil
 }
 
+// spawn runs this program again with args and waits for the line on which it
+// names its address. The process ends when its standard input is closed.
 func spawn(ctx context.Context, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -79,6 +81,8 @@ func spawn(ctx context.Context, args ...string) (*process, error) {
 	return p, nil
 }
 
+// end asks the process to end and kills it after 20 seconds. A nil process is
+// allowed, so that a half-made bed can be closed.
 func (p *process) end() {
 	if p == nil {
 		return
@@ -94,6 +98,7 @@ func (p *process) end() {
 	}
 }
 
+// close ends both processes and removes their data.
 func (b *bed) close() {
 	b.nodes.end()
 	b.server.end()
@@ -106,6 +111,8 @@ type cost struct {
 	peak float64 // MiB
 }
 
+// cost returns the CPU seconds used so far and the peak memory in MiB. What
+// /proc does not give is 0.
 func (p *process) cost() cost {
 	var c cost
 	proc := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))
@@ -135,6 +142,8 @@ type meter struct {
 	log    float64
 }
 
+// meter begins to measure: the time, both processes' costs and the bytes of the
+// log.
 func (b *bed) meter() *meter {
 	return &meter{b, time.Now(), b.server.cost(), b.nodes.cost(), b.control()["LogAppended"]}
 }

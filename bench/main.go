@@ -31,6 +31,8 @@ var workloads = map[string]struct {
 	"b12": {"bytes of heap, log and snapshot for each allocation that runs", b12, 5000},
 }
 
+// main runs workloads, each several times. The arguments serve and nodes are
+// for the processes that it starts itself.
 func main() {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -68,6 +70,7 @@ func main() {
 	}
 }
 
+// once runs a workload on a new bed.
 func once(ctx context.Context, run func(context.Context, *bed) (*result, error), nodes int, scale float64) (*result, error) {
 	b, err := newBed(ctx, nodes, scale)
 	if err != nil {
@@ -81,6 +84,7 @@ func once(ctx context.Context, run func(context.Context, *bed) (*result, error),
 	return r, errors.Join(err, <-profiled)
 }
 
+// exit ends the process, with 1 and a message if err is not nil.
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -99,10 +103,12 @@ type figure struct {
 // result is the figures of one run, in the order they are shown.
 type result struct{ figures []figure }
 
+// add adds a figure. The unit begins with its own space.
 func (r *result) add(name string, value float64, unit string) {
 	r.figures = append(r.figures, figure{name, value, unit})
 }
 
+// String returns the figures on one line, small ones with two decimals.
 func (r *result) String() string {
 	var parts []string
 	for _, f := range r.figures {

@@ -60,6 +60,8 @@ type counter struct {
 	changed chan struct{}
 }
 
+// add adds n to the running allocations and wakes everyone who waits for a
+// change.
 func (c *counter) add(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,6 +97,7 @@ type node struct {
 	has     map[string]uint64 // by allocation: the index that was reported
 }
 
+// newNode returns simulated node i. Its ID follows from i.
 func newNode(i int, c *counter) *node {
 	n := &node{counter: c, has: map[string]uint64{}, Node: &berth.Node{
 		SecretID: fmt.Sprintf("secret-%d", i), Name: fmt.Sprintf("sim-%d", i), Datacenter: "dc1", Status: berth.NodeInit,
@@ -114,6 +117,8 @@ func newNode(i int, c *counter) *node {
 	return n
 }
 
+// run registers the node, calls ready, then sends heartbeats and pulls
+// allocations until ctx ends. dialing limits how many nodes register at a time.
 func (n *node) run(ctx context.Context, server string, dialing chan struct{}, ready func()) error {
 	dialing <- struct{}{}
 	err := n.join(ctx, server)
@@ -129,6 +134,7 @@ func (n *node) run(ctx context.Context, server string, dialing chan struct{}, re
 	return g.Wait()
 }
 
+// join connects to the server, registers the node and reports it ready.
 func (n *node) join(ctx context.Context, server string) (err error) {
 	if n.session, err = wire.Dial(ctx, server, nil); err != nil {
 		return err
@@ -140,6 +146,7 @@ func (n *node) join(ctx context.Context, server string) (err error) {
 	return n.session.Call(ctx, "Node.UpdateStatus", &op.BeatNode{NodeID: n.ID, SecretID: n.SecretID, Status: berth.NodeReady}, &out)
 }
 
+// beat sends heartbeats at half the TTL.
 func (n *node) beat(ctx context.Context) error {
 	ttl := 5 * time.Second
 	for {
@@ -168,6 +175,7 @@ type fetched struct {
 	op.Meta
 }
 
+// pull waits for changed allocations and reports each as running.
 func (n *node) pull(ctx context.Context) error {
 	var index uint64
 	for {

@@ -63,6 +63,8 @@ func serve(args []string) error {
 	return nil
 }
 
+// control returns the handler for the benchmark's own questions: profiles,
+// bytes of the log, and the heap after a collection.
 func control(s *server.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/debug/", http.DefaultServeMux)

@@ -21,6 +21,8 @@ type users struct {
 	client *http.Client
 }
 
+// newUsers returns a client of the API at base with enough idle connections for
+// all callers.
 func newUsers(base string) *users {
 	return &users{base, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}}
 }
@@ -47,11 +49,14 @@ type registered struct {
 	JobModifyIndex uint64
 }
 
+// register registers a job.
 func (a *users) register(ctx context.Context, body []byte) (out registered, err error) {
 	_, err = a.do(ctx, "PUT", "/v1/jobs", body, &out)
 	return out, err
 }
 
+// do makes a request and decodes its answer into out. It returns the index of
+// the answer, 0 if it has none.
 func (a *users) do(ctx context.Context, method, path string, body []byte, out any) (index uint64, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -86,8 +91,10 @@ func (a *users) placed(ctx context.Context, id string) error {
 	}
 }
 
+// scaled returns n at the scale of this run, at least 1.
 func (b *bed) scaled(n int) int { return max(1, int(float64(n)*b.scale)) }
 
+// b1 measures throughput: batch jobs of 100 allocations each, until all run.
 func b1(ctx context.Context, b *bed) (*result, error) {
 	jobs, each := b.scaled(100), 100
 	m := b.meter()
@@ -113,6 +120,8 @@ func b1(ctx context.Context, b *bed) (*result, error) {
 	return r, nil
 }
 
+// b3 measures many users at once: 32 register jobs of one allocation and wait
+// for each to be placed.
 func b3(ctx context.Context, b *bed) (*result, error) {
 	jobs := b.scaled(10_000)
 	var mu sync.Mutex
@@ -147,6 +156,8 @@ func b3(ctx context.Context, b *bed) (*result, error) {
 	return r, nil
 }
 
+// b4 measures latency: one user registers a job of one allocation after the
+// other.
 func b4(ctx context.Context, b *bed) (*result, error) {
 	jobs := b.scaled(1000)
 	var times []time.Duration
@@ -168,6 +179,8 @@ func b4(ctx context.Context, b *bed) (*result, error) {
 	return r, nil
 }
 
+// percentiles adds the median and the 99th percentile in milliseconds. It sorts
+// times.
 func percentiles(r *result, times []time.Duration) {
 	slices.Sort(times)
 	at := func(p float64) float64 { return float64(times[int(float64(len(times)-1)*p)].Microseconds()) / 1000 }
@@ -175,6 +188,8 @@ func percentiles(r *result, times []time.Duration) {
 	r.add("p99", at(0.99), " ms")
 }
 
+// b12 measures memory and disk for many allocations, by what is in use before
+// and after them.
 func b12(ctx context.Context, b *bed) (*result, error) {
 	before, err := b.collected()
 	if err != nil {

@@ -63,6 +63,7 @@ func start(ctx context.Context, dir, id, address string) (*server, error) {
 	return s, nil
 }
 
+// leading waits until the server leads and returns its term.
 func (s *server) leading(ctx context.Context) (consensus.Term, error) {
 	select {
 	case t := <-s.terms:
@@ -74,6 +75,7 @@ func (s *server) leading(ctx context.Context) (consensus.Term, error) {
 	}
 }
 
+// close stops the server and waits for it to end.
 func (s *server) close() error {
 	s.stop()
 	if err := <-s.ended; err != nil && err != context.Canceled {
@@ -88,6 +90,7 @@ type layer struct {
 	received *atomic.Int64
 }
 
+// Accept implements net.Listener. What arrives on the connection is counted.
 func (l *layer) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -96,6 +99,7 @@ func (l *layer) Accept() (net.Conn, error) {
 	return &counted{c, l.received}, nil
 }
 
+// Dial implements raft.StreamLayer.
 func (l *layer) Dial(a raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	return net.DialTimeout("tcp", string(a), timeout)
 }
@@ -105,6 +109,7 @@ type counted struct {
 	received *atomic.Int64
 }
 
+// Read implements io.Reader and counts the bytes.
 func (c *counted) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.received.Add(int64(n))
@@ -172,4 +177,5 @@ func runs(id berth.AllocID, at time.Time) state.AllocUpdate {
 	}})}
 }
 
+// allocations returns how many allocations s has.
 func allocations(s *state.Snapshot) int { return s.Count(state.Allocs) }

@@ -29,6 +29,8 @@ import (
 	"berth/internal/state/statetest"
 )
 
+// main prints how well the algorithms pack mixes of jobs, as tables for the
+// docs.
 func main() {
 	seeds := flag.Uint64("seeds", 2, "runs of each, with other jobs")
 	nodes := flag.Int("nodes", 1000, "nodes' worth of jobs")
@@ -65,6 +67,7 @@ type mix struct {
 	draw func(r *rand.Rand) (cpu, memory float64, count int)
 }
 
+// between returns a random number of at least low and less than high.
 func between(r *rand.Rand, low, high float64) float64 { return low + r.Float64()*(high-low) }
 
 var mixes = []mix{
@@ -115,6 +118,9 @@ func jobs(m mix, seed uint64, worth int) (out []group, sum berth.Ask) {
 // packer places groups on a row and returns the room of the nodes it used.
 type packer func(typ string, r row, nodes int, groups []group, seed uint64) berth.Ask
 
+// table prints one row for each mix: the capacity of the nodes used, divided by
+// what the jobs asked for, in the dimension that is fuller. 1 is perfect. The
+// figure is averaged over the seeds.
 func table(typ string, r row, seeds uint64, nodes int) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer w.Flush()
@@ -176,6 +182,7 @@ func placer(algorithm string) packer {
 	}
 }
 
+// job returns the job of group g, with a task that has g's ask.
 func job(typ string, i int, g group) *berth.Job {
 	restart := &berth.RestartPolicy{}
 	return &berth.Job{

@@ -28,10 +28,15 @@ var variants = []struct {
 	{"-2.2 (d/s)^3", func(f, _ [2]float64) float64 { return classic(f) - 2.2*math.Pow(lopsided(f), 3) }},
 }
 
+// classic scores like Nomad's binpack, from the free shares f of CPU and
+// memory. 1 is full.
 func classic(f [2]float64) float64 { return (20 - math.Pow(10, f[0]) - math.Pow(10, f[1])) / 18 }
 
+// difference scores by how far the free shares are apart. 0 is even.
 func difference(f [2]float64) float64 { return math.Abs(f[0] - f[1]) }
 
+// lopsided is difference relative to what is free, so that it counts more on
+// fuller nodes.
 func lopsided(f [2]float64) float64 { return difference(f) / (f[0] + f[1] + 0.02) }
 
 // compareVariants packs equal nodes by each of the scores alone.

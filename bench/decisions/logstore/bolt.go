@@ -29,6 +29,7 @@ func openBolt(dir string) (engine, error) {
 	return &boltEngine{db}, err
 }
 
+// Append implements engine.
 func (e *boltEngine) Append(first uint64, entries [][]byte) error {
 	return e.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucket)
@@ -42,6 +43,7 @@ func (e *boltEngine) Append(first uint64, entries [][]byte) error {
 	})
 }
 
+// Get implements engine.
 func (e *boltEngine) Get(i uint64) (v []byte, err error) {
 	err = e.db.View(func(tx *bbolt.Tx) error {
 		v = bytes.Clone(tx.Bucket(bucket).Get(key(i)))
@@ -53,6 +55,7 @@ func (e *boltEngine) Get(i uint64) (v []byte, err error) {
 	return v, err
 }
 
+// Bounds implements engine.
 func (e *boltEngine) Bounds() (first, last uint64, err error) {
 	err = e.db.View(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(bucket).Cursor()
@@ -67,9 +70,14 @@ func (e *boltEngine) Bounds() (first, last uint64, err error) {
 	return first, last, err
 }
 
-func (e *boltEngine) DeletePrefix(to uint64) error   { return e.delete(0, to) }
+// DeletePrefix implements engine.
+func (e *boltEngine) DeletePrefix(to uint64) error { return e.delete(0, to) }
+
+// DeleteSuffix implements engine.
 func (e *boltEngine) DeleteSuffix(from uint64) error { return e.delete(from, 1<<62) }
 
+// delete deletes the entries from and to and those between. It seeks again each
+// time, because deleting moves the cursor.
 func (e *boltEngine) delete(from, to uint64) error {
 	return e.db.Update(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(bucket).Cursor()
@@ -82,4 +90,5 @@ func (e *boltEngine) delete(from, to uint64) error {
 	})
 }
 
+// Close implements engine.
 func (e *boltEngine) Close() error { return e.db.Close() }

@@ -33,6 +33,7 @@ var candidates = []struct {
 	{"logstore", openStore},
 }
 
+// openNamed opens the log in dir with the engine of that name.
 func openNamed(name, dir string) (engine, error) {
 	for _, c := range candidates {
 		if c.name == name {
@@ -42,6 +43,7 @@ func openNamed(name, dir string) (engine, error) {
 	return nil, fmt.Errorf("no engine %q", name)
 }
 
+// key returns the key of entry i. Keys sort by index.
 func key(i uint64) []byte { return binary.BigEndian.AppendUint64([]byte{'l'}, i) }
 
 // sizeOn returns the bytes that the files below dir take on disk.

@@ -24,6 +24,8 @@ type etcdEngine struct {
 	entries [][]byte
 }
 
+// openEtcd opens or creates a log. A torn end is repaired once, as etcd does
+// it.
 func openEtcd(dir string) (engine, error) {
 	lg := zap.NewNop()
 	e := &etcdEngine{dir: dir, first: 1}
@@ -52,6 +54,8 @@ func openEtcd(dir string) (engine, error) {
 	}
 }
 
+// load reads the log from the last valid snapshot mark into memory, as etcd's
+// users must.
 func (e *etcdEngine) load(lg *zap.Logger) error {
 	marks, err := wal.ValidSnapshotEntries(lg, e.dir)
 	if err != nil {
@@ -77,8 +81,10 @@ func (e *etcdEngine) load(lg *zap.Logger) error {
 	return nil
 }
 
+// last returns the index of the last entry, first-1 if there is none.
 func (e *etcdEngine) last() uint64 { return e.first + uint64(len(e.entries)) - 1 }
 
+// Append implements engine.
 func (e *etcdEngine) Append(first uint64, entries [][]byte) error {
 	ents := make([]*raftpb.Entry, len(entries))
 	for i, b := range entries {
@@ -91,6 +97,7 @@ func (e *etcdEngine) Append(first uint64, entries [][]byte) error {
 	return err
 }
 
+// Get implements engine, from memory.
 func (e *etcdEngine) Get(i uint64) ([]byte, error) {
 	if i < e.first || i > e.last() {
 		return nil, fmt.Errorf("no entry %d", i)
@@ -98,6 +105,7 @@ func (e *etcdEngine) Get(i uint64) ([]byte, error) {
 	return e.entries[i-e.first], nil
 }
 
+// Bounds implements engine.
 func (e *etcdEngine) Bounds() (uint64, uint64, error) {
 	if len(e.entries) == 0 {
 		return 0, 0, nil
@@ -105,6 +113,8 @@ func (e *etcdEngine) Bounds() (uint64, uint64, error) {
 	return e.first, e.last(), nil
 }
 
+// DeletePrefix implements engine. The package only marks what is not needed;
+// the files are deleted here.
 func (e *etcdEngine) DeletePrefix(to uint64) error {
 	if err := e.w.SaveSnapshot(&walpb.Snapshot{Index: &to, Term: new(uint64(1)), ConfState: &raftpb.ConfState{}}); err != nil {
 		return err
@@ -141,4 +151,5 @@ func (e *etcdEngine) DeleteSuffix(from uint64) error {
 	return nil
 }
 
+// Close implements engine.
 func (e *etcdEngine) Close() error { return e.w.Close() }

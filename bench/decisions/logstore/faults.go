@@ -36,6 +36,8 @@ type outcomes struct {
 	example string // of a death
 }
 
+// count opens the damaged log in dir in another process, which may die of it,
+// and counts what came of it.
 func (o *outcomes) count(dir, name string) {
 	start := time.Now()
 	var c checked
@@ -94,6 +96,8 @@ func childCheck() {
 	os.Exit(0)
 }
 
+// faults prints for each engine what it makes of torn and flipped bytes, then
+// of full and failing disks.
 func faults() {
 	fmt.Println("| engine | harm | n | nothing lost | last append lost | more lost, unsaid (most) | refused | process died | wrong bytes | slowest |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|")
@@ -120,6 +124,7 @@ func faults() {
 	fsyncs()
 }
 
+// print prints the outcomes of n trials as a row of the table.
 func (o *outcomes) print(name, harm string, n int) {
 	fmt.Printf("| %s | %s | %d | %d | %d | %d (%d) | %d | %d | %d | %.1f s |\n", name, harm, n, o.whole, o.last, o.shorter, o.mostCut, o.refused, o.died, o.wrong, o.slowest.Seconds())
 	if o.example != "" {
@@ -199,6 +204,7 @@ func flipped(name, dir string, inNewest bool) {
 	o.print(name, where, n)
 }
 
+// size returns the length of a file, 0 if it does not exist.
 func size(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -16,11 +16,14 @@ type floor struct {
 	end int64
 }
 
+// openFloor creates the file. What an earlier run wrote is lost.
 func openFloor(dir string) (engine, error) {
 	f, err := os.Create(filepath.Join(dir, "floor.dat"))
 	return &floor{f: f}, err
 }
 
+// Append writes the entries and syncs them, in space allocated 64 MiB at a
+// time, so that the sync need not write metadata.
 func (e *floor) Append(first uint64, entries [][]byte) error {
 	for _, b := range entries {
 		for e.at+int64(len(b)) > e.end {
@@ -39,12 +42,22 @@ func (e *floor) Append(first uint64, entries [][]byte) error {
 
 var errFloor = errors.New("the floor cannot read")
 
-func (e *floor) Get(uint64) ([]byte, error)      { return nil, errFloor }
-func (e *floor) Bounds() (uint64, uint64, error) { return 0, 0, errFloor }
-func (e *floor) DeletePrefix(uint64) error       { return errFloor }
-func (e *floor) DeleteSuffix(uint64) error       { return errFloor }
-func (e *floor) Close() error                    { return e.f.Close() }
+// Get returns errFloor.
+func (e *floor) Get(uint64) ([]byte, error) { return nil, errFloor }
 
+// Bounds returns errFloor.
+func (e *floor) Bounds() (uint64, uint64, error) { return 0, 0, errFloor }
+
+// DeletePrefix returns errFloor.
+func (e *floor) DeletePrefix(uint64) error { return errFloor }
+
+// DeleteSuffix returns errFloor.
+func (e *floor) DeleteSuffix(uint64) error { return errFloor }
+
+// Close implements engine.
+func (e *floor) Close() error { return e.f.Close() }
+
+// allocated returns the bytes that a file takes on disk.
 func allocated(path string) int64 {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {

@@ -26,6 +26,7 @@ var (
 	longFlag = flag.Bool("long", false, "faults: every byte and more bits, not a sample")
 )
 
+// main runs the measurement that the first argument names.
 func main() {
 	flag.Parse()
 	jobs := map[string]func(){
@@ -41,11 +42,14 @@ func main() {
 	job()
 }
 
+// fatalf ends the process with code 3. The parent takes that as a refusal, and
+// any other code as a crash.
 func fatalf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 	os.Exit(3)
 }
 
+// must ends the process if err is not nil.
 func must(err error) {
 	if err != nil {
 		fatalf("%v", err)
@@ -87,4 +91,5 @@ func child(out any, args ...string) error {
 	return json.Unmarshal(b, out)
 }
 
+// answer hands the parent process what a child measured.
 func answer(v any) { must(json.NewEncoder(os.Stdout).Encode(v)) }

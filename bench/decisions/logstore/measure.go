@@ -25,6 +25,7 @@ type appended struct {
 	RSS           float64 // MiB
 }
 
+// appends prints the cost of appending one entry at a time.
 func appends() {
 	fmt.Printf("| engine | entry | p50 µs | p99 µs | CPU µs | written/byte | peak RSS MiB |\n|---|---|---|---|---|---|---|\n")
 	for _, s := range sizes {
@@ -48,6 +49,7 @@ func appends() {
 	}
 }
 
+// median returns the median of f over all.
 func median[T any](all []T, f func(T) float64) float64 {
 	vs := make([]float64, len(all))
 	for i, a := range all {
@@ -57,6 +59,8 @@ func median[T any](all []T, f func(T) float64) float64 {
 	return vs[len(vs)/2]
 }
 
+// childAppend appends entries and answers with their times, CPU and bytes
+// written. A process of its own keeps the engines' costs apart.
 func childAppend() {
 	name, dir := flag.Arg(1), flag.Arg(2)
 	size, _ := strconv.Atoi(flag.Arg(3))
@@ -95,6 +99,7 @@ func content(seed uint64, size int) []byte {
 	return b
 }
 
+// cpu returns the CPU time that this process has used.
 func cpu() time.Duration {
 	var ru syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &ru)
@@ -116,6 +121,7 @@ func written() int64 {
 
 type opened struct{ Open, Read, RSS float64 } // ms, ms, MiB
 
+// restarts prints how long each engine takes to open a log and read it.
 func restarts() {
 	fmt.Printf("| engine | entries | open ms | read all ms | RSS MiB |\n|---|---|---|---|---|\n")
 	for _, n := range []int{10_000, 100_000} {
@@ -167,6 +173,8 @@ func faultEntry(i uint64, size int) []byte {
 	return content(i, size)
 }
 
+// childOpen opens a log, reads all of it, and answers with the times and the
+// peak memory.
 func childOpen() {
 	start := time.Now()
 	e, err := openNamed(flag.Arg(1), flag.Arg(2))
@@ -189,6 +197,8 @@ func childOpen() {
 
 type space struct{ Full, Cut, Refilled float64 } // MiB
 
+// spaces prints the disk space that each engine takes before and after its log
+// is cut.
 func spaces() {
 	fmt.Printf("| engine | 256 MiB of log | cut to its last 16 MiB | and 240 MiB more, cut again |\n|---|---|---|---|\n")
 	for _, name := range chosen(false) {
@@ -200,6 +210,8 @@ func spaces() {
 	}
 }
 
+// childSpace fills a log, cuts it, fills and cuts it again, and answers with
+// the MiB on disk after each.
 func childSpace() {
 	name, dir := flag.Arg(1), flag.Arg(2)
 	e, err := openNamed(name, dir)

@@ -21,6 +21,7 @@ func memTableMB() uint64 {
 	return 8
 }
 
+// openPebble opens or creates a log.
 func openPebble(dir string) (engine, error) {
 	db, err := pebble.Open(dir, &pebble.Options{
 		FormatMajorVersion:          pebble.FormatTableFormatV6,
@@ -38,12 +39,18 @@ func openPebble(dir string) (engine, error) {
 // own logger does.
 type quiet struct{}
 
-func (quiet) Infof(string, ...any)  {}
+// Infof drops the message.
+func (quiet) Infof(string, ...any) {}
+
+// Errorf drops the message.
 func (quiet) Errorf(string, ...any) {}
+
+// Fatalf ends the process, as the engine expects.
 func (quiet) Fatalf(format string, args ...any) {
 	fatalf("pebble: fatal: "+format, args...)
 }
 
+// Append implements engine.
 func (e *pebbleEngine) Append(first uint64, entries [][]byte) error {
 	b := e.db.NewBatch()
 	defer b.Close()
@@ -55,6 +62,7 @@ func (e *pebbleEngine) Append(first uint64, entries [][]byte) error {
 	return b.Commit(pebble.Sync)
 }
 
+// Get implements engine.
 func (e *pebbleEngine) Get(i uint64) ([]byte, error) {
 	v, closer, err := e.db.Get(key(i))
 	if err != nil {
@@ -64,6 +72,7 @@ func (e *pebbleEngine) Get(i uint64) ([]byte, error) {
 	return bytes.Clone(v), nil
 }
 
+// Bounds implements engine.
 func (e *pebbleEngine) Bounds() (first, last uint64, err error) {
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte("l"), UpperBound: []byte("m")})
 	if err != nil {
@@ -79,12 +88,15 @@ func (e *pebbleEngine) Bounds() (first, last uint64, err error) {
 	return first, last, it.Error()
 }
 
+// DeletePrefix implements engine.
 func (e *pebbleEngine) DeletePrefix(to uint64) error {
 	return e.db.DeleteRange(key(0), key(to+1), pebble.Sync)
 }
 
+// DeleteSuffix implements engine.
 func (e *pebbleEngine) DeleteSuffix(from uint64) error {
 	return e.db.DeleteRange(key(from), []byte("m"), pebble.Sync)
 }
 
+// Close implements engine.
 func (e *pebbleEngine) Close() error { return e.db.Close() }

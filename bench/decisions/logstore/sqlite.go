@@ -11,6 +11,8 @@ import (
 // each commit.
 type sqliteEngine struct{ db *sql.DB }
 
+// openSQLite opens or creates a log that syncs each transaction. One connection
+// avoids lock conflicts.
 func openSQLite(dir string) (engine, error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "log.sqlite")+
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=locking_mode(EXCLUSIVE)")
@@ -22,6 +24,7 @@ func openSQLite(dir string) (engine, error) {
 	return &sqliteEngine{db}, err
 }
 
+// Append implements engine.
 func (e *sqliteEngine) Append(first uint64, entries [][]byte) error {
 	tx, err := e.db.Begin()
 	if err != nil {
@@ -36,24 +39,29 @@ func (e *sqliteEngine) Append(first uint64, entries [][]byte) error {
 	return tx.Commit()
 }
 
+// Get implements engine.
 func (e *sqliteEngine) Get(i uint64) (v []byte, err error) {
 	err = e.db.QueryRow(`SELECT v FROM log WHERE i = ?`, int64(i)).Scan(&v)
 	return v, err
 }
 
+// Bounds implements engine.
 func (e *sqliteEngine) Bounds() (first, last uint64, err error) {
 	err = e.db.QueryRow(`SELECT coalesce(min(i), 0), coalesce(max(i), 0) FROM log`).Scan(&first, &last)
 	return first, last, err
 }
 
+// DeletePrefix implements engine.
 func (e *sqliteEngine) DeletePrefix(to uint64) error {
 	_, err := e.db.Exec(`DELETE FROM log WHERE i <= ?`, int64(to))
 	return err
 }
 
+// DeleteSuffix implements engine.
 func (e *sqliteEngine) DeleteSuffix(from uint64) error {
 	_, err := e.db.Exec(`DELETE FROM log WHERE i >= ?`, int64(from))
 	return err
 }
 
+// Close implements engine.
 func (e *sqliteEngine) Close() error { return e.db.Close() }

@@ -44,6 +44,7 @@ var ways = []struct {
 	{"the same, in batches", usual{batch: true}},
 }
 
+// main measures each way to propose with 1, 16 and 256 callers.
 func main() {
 	seconds := flag.Float64("seconds", 3, "how long each row runs")
 	flag.Parse()
@@ -65,6 +66,8 @@ func main() {
 	}
 }
 
+// measure proposes for the time d from as many callers at once and prints a
+// row. entries returns the log's last index and its size in bytes.
 func measure(name string, callers int, d time.Duration, propose func(state.Command) error, entries func() (uint64, uint64)) {
 	for n := range 1000 { // the nodes are there before the clock starts
 		if err := propose(register(n)); err != nil {
@@ -117,6 +120,7 @@ var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
 // ours is package consensus.
 type ours struct{}
 
+// run calls f with a leader of Berth's consensus package.
 func (ours) run(dir string, f func(func(state.Command) error, func() (uint64, uint64))) error {
 	s, err := consensus.Open(consensus.Config{Dir: dir, ID: "s1", Logger: silent}, state.New())
 	if err != nil {
@@ -142,6 +146,8 @@ func (ours) run(dir string, f func(func(state.Command) error, func() (uint64, ui
 // out when it has committed. batch uses what the library has for batches.
 type usual struct{ batch bool }
 
+// run calls f with a Raft node that is used as its library suggests: one entry
+// for each command.
 func (u usual) run(dir string, f func(func(state.Command) error, func() (uint64, uint64))) error {
 	store, err := logstore.Open(filepath.Join(dir, "log"), logstore.Options{Logger: silent})
 	if err != nil {
@@ -192,6 +198,7 @@ func (m *fsm) Apply(l *raft.Log) any {
 	return err
 }
 
+// carryOut applies the commands of an entry. The first refusal is an error.
 func carryOut(tx *state.Tx, l *raft.Log) error {
 	cmds, err := state.DecodeEntry(l.Data)
 	if err != nil {
@@ -205,8 +212,11 @@ func carryOut(tx *state.Tx, l *raft.Log) error {
 	return nil
 }
 
+// Snapshot is not supported: no run is long enough for one.
 func (m *fsm) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("not here") }
-func (m *fsm) Restore(io.ReadCloser) error         { return errors.New("not here") }
+
+// Restore is not supported.
+func (m *fsm) Restore(io.ReadCloser) error { return errors.New("not here") }
 
 // batching publishes once for all entries that committed together.
 type batching struct{ fsm }
