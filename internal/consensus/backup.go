@@ -23,6 +23,8 @@ import (
 // state, which has its own version and checksum.
 
 const (
+	// The first line names the format, and the head that follows is at most
+	// backupHeadMax bytes.
 	backupMagic   = "berth operator snapshot 1\n"
 	backupHeadMax = 4 << 10
 )
@@ -94,6 +96,7 @@ func ReadBackup(r io.Reader) (Backup, *state.Snapshot, error) {
 	if err != nil {
 		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's header is damaged: %w", err)
 	}
+	// The next read overwrites the buffer.
 	head := bytes.Clone(line[:len(line)-1])
 	if line, err = in.ReadSlice('\n'); err != nil || string(line) != headSum(head) {
 		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's header is damaged: wrong checksum")
@@ -101,6 +104,7 @@ func ReadBackup(r io.Reader) (Backup, *state.Snapshot, error) {
 	if err := json.Unmarshal(head, &b); err != nil {
 		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's header is damaged: %w", err)
 	}
+	// The state has checksums of its own.
 	snap, err := state.Load(in)
 	if err != nil {
 		return b, nil, berth.Errorf(berth.Invalid, "cannot load the snapshot: %w", err)
@@ -181,6 +185,8 @@ func (s *Server) restore(n *node, req *restore) error {
 	if err := os.Remove(f.Name()); err != nil { // so that a crash leaves no large file
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
+	// The restored state goes on counting from the present index and term, so
+	// that no number is used twice.
 	now := s.store.Snapshot()
 	raised := req.snap.Raised(now)
 	if s.config.Allow != nil && raised.LogVersion > now.LogVersion {
@@ -198,6 +204,7 @@ func (s *Server) restore(n *node, req *restore) error {
 	if err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
+	// After an error the restored state may still come to be committed.
 	err = n.raft.Restore(&raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Size: size}, f, s.config.Patience)
 	if err != nil {
 		return fmt.Errorf("restore a snapshot: %w: %w", lost(err), state.ErrUnknown)

@@ -241,6 +241,7 @@ func (s *Server) start(n *node) error {
 	if err != nil {
 		return err
 	}
+	// Raft must not see damaged snapshots.
 	for _, err := range n.snaps.SetAside() {
 		s.config.Logger.Error("a damaged saved state was set aside", "error", err)
 	}
@@ -260,6 +261,8 @@ func (s *Server) start(n *node) error {
 	if all, err := n.snaps.List(); err == nil && len(all) > 0 && all[0].Index <= s.fsm.applied.Load() {
 		conf.NoSnapshotRestoreOnStart = true // after a full disk: the state in memory is newer
 	}
+	// A server that shares its log is given its configuration from outside; one
+	// that is alone makes its own.
 	known, err := raft.HasExistingState(n.log, n.log, n.snaps)
 	if err != nil {
 		return err

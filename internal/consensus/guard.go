@@ -69,16 +69,21 @@ func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
 			log.Info("the disk works again after hanging", "dir", s.config.Dir)
 		}
 	}
+	// A server without others keeps its leadership: nobody else could take it.
 	alone := s.alone()
 	s.endRefill()
 	s.link.noCampaign.Store(w.low && !alone || s.refillUntil.Load() != 0)
 	s.link.muted.Store(w.hung)
+	// A leader whose disk hangs would otherwise go on sending heartbeats, and
+	// nobody would replace it.
 	if w.hung {
 		if end := s.end.Load(); end != nil {
 			(*end)(errHung)
 		}
 		return
 	}
+	// A transfer can fail, so it is tried again, but not more often than an
+	// election takes.
 	if alone {
 		s.waitForSpace(w, free < floor || w.waiting && free < reserve)
 	} else if w.low && s.Leader() && time.Since(w.tried) > 2*s.config.Timing.Election {

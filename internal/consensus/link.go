@@ -130,6 +130,7 @@ func (l *link) install(rpc raft.RPC) bool {
 	}
 	l.installing.Store(req.LastLogIndex)
 	defer l.installing.Store(0)
+	// Raft's answer is intercepted, to know when the restoring is over.
 	answer := make(chan raft.RPCResponse, 1)
 	own := rpc
 	own.RespChan = answer
@@ -225,6 +226,7 @@ func (l *link) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (r
 	return pipeline{p, l}, nil
 }
 
+// pipeline drops what it should send while the link is silent.
 type pipeline struct {
 	raft.AppendPipeline
 	link *link

@@ -164,6 +164,7 @@ func (s *Server) Transfer(ctx context.Context, id string) error {
 	if r.State() != raft.Leader {
 		return state.ErrLost
 	}
+	// Raft accepts any ID, so the server is checked here.
 	address := ""
 	if id != "" {
 		peers, err := s.Peers()

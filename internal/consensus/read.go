@@ -58,6 +58,7 @@ func (s *Server) verify() error { return lost(s.raft().VerifyLeader().Error()) }
 // rounds lets callers share a round trip to a majority. Callers that arrive
 // during a round wait together for the next one.
 type rounds struct {
+	// mu guards the fields below it.
 	mu      sync.Mutex
 	next    *round
 	running bool
@@ -65,6 +66,7 @@ type rounds struct {
 	idle    sync.WaitGroup
 }
 
+// round is one call of verify, shared by everyone who asked before it began.
 type round struct {
 	done chan struct{}
 	err  error

@@ -102,6 +102,7 @@ func (s *Server) setAside(r *refill) error {
 			return err
 		}
 	}
+	// Without its term and vote the server could vote twice in one term.
 	keys, last, err := s.setAsideKeys()
 	if err != nil {
 		return err
@@ -116,6 +117,7 @@ func (s *Server) setAside(r *refill) error {
 	if err := errors.Join(err, log.Close()); err != nil {
 		return err
 	}
+	// Until it has caught up with what it held before, it must not lead.
 	r.Until = last
 	return s.putRefill(*r)
 }
@@ -138,6 +140,7 @@ func (s *Server) setAsideKeys() (keys map[string][]byte, last uint64, err error)
 	if err = errors.Join(err, lastErr, log.Close()); err != nil {
 		return nil, 0, err
 	}
+	// A snapshot may reach further than the log.
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(s.path(setAsideName, "snapshots"), snapshotsKept, logger(s.config.Logger))
 	if err != nil {
 		return nil, 0, err

@@ -28,6 +28,8 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 	stop := make(chan struct{})
 	var req *restore
 	var watch sync.WaitGroup
+	// A restore waits for the term's end, because nothing may be proposed while
+	// the state is replaced.
 	defer func() {
 		close(stop)
 		watch.Wait()
@@ -64,6 +66,7 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 	done := make(chan error, 1)
 	go func() { done <- p.run(ctx) }()
 	err := s.begin(ctx, n, p, number, lead)
+	// Requests are refused first; then the proposer answers those that wait.
 	s.leads.Store(0)
 	end(err)
 	<-done

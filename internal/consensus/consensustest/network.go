@@ -36,6 +36,7 @@ type Network struct {
 	delay time.Duration
 }
 
+// direction is a way between two servers; each can be cut alone.
 type direction struct{ from, to raft.ServerAddress }
 
 // NewNetwork returns a network without delays and cuts.
@@ -174,12 +175,14 @@ func (t *Transport) call(to raft.ServerAddress, request any, data io.Reader, tim
 	if err := t.travel(cut, delay, deadline.C); err != nil {
 		return nil, err
 	}
+	// The channel has room for one, so that a late answer blocks nobody.
 	answer := make(chan raft.RPCResponse, 1)
 	if err := peer.take(raft.RPC{Command: request, Reader: data, RespChan: answer}, deadline.C, t.gone); err != nil {
 		return nil, err
 	}
 	select {
 	case a := <-answer:
+		// The way back may have been cut in the meantime.
 		_, cut, delay := t.net.look(to, t.addr)
 		if err := t.travel(cut, delay, deadline.C); err != nil {
 			return nil, err
@@ -295,6 +298,7 @@ func (t *Transport) InstallSnapshot(_ raft.ServerID, to raft.ServerAddress, args
 	return ask(t, to, args, &stream{data, t, to}, 10*rpcTimeout, resp)
 }
 
+// stream is a snapshot on its way. It breaks when its direction is cut.
 type stream struct {
 	io.Reader
 	from *Transport

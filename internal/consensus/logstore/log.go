@@ -83,6 +83,7 @@ func (s *Store) readParts(index uint64, parts int) ([]byte, error) {
 		if err != nil {
 			return nil, s.readError(index, err)
 		}
+		// The record says which part it is, so a gap shows here.
 		share, _, _, err := decodeRecord(v, index, uint16(found))
 		if err != nil {
 			return nil, s.damaged("entry %d: %v", index, err)
@@ -93,6 +94,7 @@ func (s *Store) readParts(index uint64, parts int) ([]byte, error) {
 	if err := it.Error(); err != nil {
 		return nil, s.readError(index, err)
 	}
+	// Only parts missing at the end are left to be found.
 	if found != parts {
 		return nil, s.damaged("entry %d: only %d of its %d parts exist", index, found, parts)
 	}
@@ -144,6 +146,7 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	if err := failpoint.Hit("consensus/log-append-after"); err != nil {
 		return s.stop(err)
 	}
+	// Readers see the entries only now that they are on disk.
 	s.mu.Lock()
 	s.first, s.last = first, logs[len(logs)-1].Index
 	s.mu.Unlock()

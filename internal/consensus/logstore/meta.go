@@ -83,6 +83,8 @@ func decodeMeta(b []byte) (m meta, err error) {
 	if i < 0 || string(b[i:]) != fmt.Sprintf("crc32c %08x\n", crc32.Checksum(b[:i], castagnoli)) {
 		return m, fmt.Errorf("the checksum of the file %s is wrong", metaName)
 	}
+	// Each number must occur exactly once; what is left in the map at the end
+	// is missing.
 	numbers := map[string]*uint64{"session": &m.Session, "first": &m.First, "last": &m.Last, "seq": &m.Seq}
 	m.Keys = map[string][]byte{}
 	for _, line := range strings.Split(strings.TrimSuffix(string(b[len(title)+1:i]), "\n"), "\n") {

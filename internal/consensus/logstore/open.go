@@ -72,6 +72,8 @@ func (s *Store) open() error {
 func (s *Store) loadMeta(db string) error {
 	b, err := readAll(s.disk, s.disk.PathJoin(s.dir, metaName))
 	if errors.Is(err, fs.ErrNotExist) {
+		// The file is written before the engine creates any, so its absence
+		// next to them is damage.
 		files, err := s.disk.List(db)
 		if err != nil {
 			return fmt.Errorf("raft log in %s: %w", s.dir, err)
@@ -165,6 +167,7 @@ func (s *Store) openEngine(db string, exists bool) (err error) {
 // check reads every entry, compares the log with meta, and returns the stamp of
 // the newest entry.
 func (s *Store) check() (newest stamp, err error) {
+	// The engine panics on some kinds of damage.
 	defer func() {
 		if p := recover(); p != nil {
 			err = s.damaged("the engine cannot read it: %v", p)
@@ -192,6 +195,7 @@ func (s *Store) check() (newest stamp, err error) {
 	if err := it.Error(); err != nil {
 		return newest, s.readError(w.next.index, err)
 	}
+	// An entry is written with all its parts or not at all.
 	if s.first, s.last = w.first, w.last; w.next.part != 0 {
 		return newest, s.damaged("entry %d has only %d of its %d parts", w.next.index, w.next.part, w.next.parts)
 	}
@@ -308,6 +312,8 @@ func (s *Store) lastStamp(db string) (newest stamp, err error) {
 			return newest, nil
 		}
 		b = b[i:]
+		// Data can contain the mark by chance; its head's checksum then is
+		// wrong.
 		if _, at, err := decodeHead(b); err == nil && at.session == s.meta.Session && at.after(newest) {
 			newest = at
 		}

@@ -47,6 +47,7 @@ const (
 	maxEntry = 1 << 30
 )
 
+// mark begins every record, so that records can be found in raw bytes.
 var mark = [4]byte{0xb3, 'L', 'G', 1}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -169,6 +170,7 @@ func decodeBody(b []byte, index uint64, l *raft.Log) error {
 		return errShort
 	}
 	b = b[n:]
+	// The length is compared before it is used: it may be damaged.
 	ext, n := binary.Uvarint(b)
 	if n <= 0 || ext > uint64(len(b)-n) {
 		return errShort

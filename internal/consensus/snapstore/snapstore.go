@@ -177,6 +177,8 @@ func (s *Store) tidy() error {
 		if err == nil {
 			continue
 		}
+		// Neither is damage: a newer build, or a disk that works again, can
+		// read it. Setting it aside would lose data.
 		if errors.Is(err, errNewer) || isIOError(err) {
 			return berth.Errorf(berth.Invalid, "snapshot %s: %w", path, err)
 		}
