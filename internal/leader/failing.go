@@ -26,6 +26,8 @@ var FailpointNames = []string{
 // their workers submits a plan that launches processing elements.
 const PlanAlloc = "planAlloc"
 
+// addAlloc is the point of a placement of a stream job, which is passed once
+// for each allocation.
 const addAlloc = "addAlloc"
 
 // Failing is a log whose commands pass failpoints.
@@ -94,6 +96,7 @@ func (f *Failing) Stage(cmds ...state.Command) (*state.Pending, error) {
 	if len(cmds) == 1 {
 		return last, nil
 	}
+	// The last was staged after all others, so once it is committed, all are.
 	out := state.NewPending(all)
 	if last == nil {
 		out.Resolve(nil)
@@ -103,6 +106,7 @@ func (f *Failing) Stage(cmds ...state.Command) (*state.Pending, error) {
 	return out, nil
 }
 
+// errExits ends the term of a leader that is about to exit.
 var errExits = fmt.Errorf("%w: it exits at a failpoint", state.ErrLost)
 
 // one takes one command past its points.
@@ -119,6 +123,7 @@ func (f *Failing) one(c state.Command) (*state.Pending, error) {
 			return nil, fmt.Errorf("%w: %w", state.ErrLost, f.ctx.Err())
 		}
 	}
+	// A command that is held may be sent later, as a slow leader would.
 	if action, err := f.pass(name, failpoint.Before, n); err != nil {
 		if action == failpoint.Hang && f.Held != nil {
 			f.Held(name, failpoint.Before, func(ctx context.Context) error { return f.late(ctx, c) })
@@ -129,6 +134,7 @@ func (f *Failing) one(c state.Command) (*state.Pending, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The point after a command means after its commit.
 	if err := pending.Wait(f.ctx); err != nil {
 		return nil, err
 	}
@@ -165,11 +171,13 @@ func (f *Failing) pass(name, when string, n int) (action string, err error) {
 	return action, nil
 }
 
+// addsOf names the point that creating objects of a kind passes.
 var addsOf = map[string]string{
 	berth.KindConfig: "addConfigs", berth.KindEndpoint: "addEndpoints", berth.KindHostPool: "addHostPools", berth.KindExport: "addExports",
 	berth.KindImport: "addImports", berth.KindRegion: "addParallelRegions", berth.KindPE: "addPes",
 }
 
+// deletesOf names the point that deleting objects of a kind passes.
 var deletesOf = map[string]string{
 	berth.KindConfig: "deleteConfigs", berth.KindEndpoint: "deleteEndpoints", berth.KindHostPool: "deleteHostPools", berth.KindExport: "deleteExports",
 	berth.KindImport: "deleteImports", berth.KindRegion: "deleteParallelRegions", berth.KindPE: "deletePes",

@@ -50,6 +50,7 @@ func (r *Refusals) Note(code berth.Code) {
 	r.codes[code]++
 }
 
+// counting is a log that counts the refusals of the commands staged in it.
 type counting struct {
 	state.Log
 	refusals *Refusals

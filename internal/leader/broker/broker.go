@@ -68,6 +68,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		if err := b.reap(); err != nil {
 			return err
 		}
+		// The timer needs some time; nothing depends on it.
 		if again.IsZero() {
 			again = time.Now().Add(time.Hour)
 		}
@@ -141,12 +142,14 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 				freed[n.Class] |= CapacityPool
 			}
 		}
+		// A change of the configuration may let any blocked evaluation preempt.
 		if b.preempt {
 			b.preempt = false
 			for _, e := range b.blocked.FreedAll(at.Snapshot.Index) {
 				b.queue.Add(e, now)
 			}
 		}
+		// Evaluations of jobs that run on every node wait for one node each.
 		for id, r := range freedOn {
 			for _, e := range b.blocked.FreedOn(id, r, at.Snapshot.Index) {
 				b.queue.Add(e, now)
@@ -183,6 +186,7 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 	case state.Nodes:
 		n, _ := c.New.(*berth.Node)
 		old, _ := c.Old.(*berth.Node)
+		// A node that is new, ready again or changed counts as all free.
 		if n != nil && n.Ready() && (old == nil || !old.Ready() || !sameForScheduling(old, n)) {
 			return n, CapacityAll
 		}
@@ -193,6 +197,7 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 			return n, CapacityAll
 		}
 	case state.Allocs:
+		// An allocation frees capacity only if it held some.
 		old, _ := c.Old.(*berth.Alloc)
 		if old == nil || !old.Occupies() {
 			return nil, 0
@@ -305,6 +310,7 @@ func (b *Broker) reap() error {
 		timelines[i] = q.Timeline
 	}
 	b.mu.Unlock()
+	// Commands are staged without the lock, because staging can wait.
 	var cmds []state.Command
 	now := time.Now()
 	for _, d := range dropped {
@@ -348,6 +354,7 @@ func (b *Broker) Next(ctx context.Context, types []string, most int) ([]berth.De
 		if !b.paused {
 			out = b.queue.Next(types, most, time.Now())
 		}
+		// Taken under the lock, so that no change is missed before the wait.
 		changed := b.changed
 		for i := range out {
 			b.recent.open(out[i].Eval.ID)

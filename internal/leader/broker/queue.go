@@ -58,6 +58,7 @@ type item struct {
 	inTimers   bool      // it is in timers
 }
 
+// itemState is where an evaluation is on its way through the queue.
 type itemState int
 
 const (

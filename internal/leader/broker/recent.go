@@ -18,6 +18,7 @@ type recent struct {
 	next  int
 }
 
+// ending is the end of one evaluation, as far as it is known.
 type ending struct {
 	eval     *berth.Eval // nil before its commit is seen
 	acked    int64       // ns since 1970; 0 before that

@@ -131,6 +131,9 @@ func (w *Worker) collect(ctx context.Context, d *berth.Delivery) error {
 		if e := snap.Eval(d.Eval.ID); e == nil || e.Terminal() {
 			return nil // it ended meanwhile
 		}
+		// Each round deletes a limited number of rows, to keep commands small.
+		// A refusal means that a row is needed again, so the next round looks
+		// at a newer state.
 		c := schedule.Collect(snap, w.opts.Ages, force, time.Now(), mostRows)
 		whole, err := w.delete(ctx, d, c.Delete, &done)
 		if err != nil {
@@ -145,6 +148,7 @@ func (w *Worker) collect(ctx context.Context, d *berth.Delivery) error {
 	if done != (schedule.Tally{}) {
 		w.Logger.Info("what nothing needs any more was deleted", "eval", d.Eval.ID, "result", done.String())
 	}
+	// The evaluation ends like any other, with a plan that places nothing.
 	plan := &state.ApplyPlan{Eval: d.Eval.ID, Now: time.Now().UnixNano(), End: &state.EvalEnd{
 		Status: berth.EvalComplete, Description: done.String(), SnapshotIndex: snap.Index,
 		Timeline: berth.Timeline{

@@ -266,6 +266,8 @@ func (l *look) step(w *watch, d *berth.Deployment) {
 // too long: their agents would have, had they been able to. It also finds
 // allocations that will never report.
 func (l *look) markSilent(w *watch, d *berth.Deployment, j *berth.Job) {
+	// Going through all allocations is expensive, so it is done only when a
+	// deadline can have passed.
 	if w.nextSearch.IsZero() {
 		w.nextSearch = time.Unix(0, d.CreateTime).Add(longest(j))
 	}
@@ -285,6 +287,8 @@ func (l *look) markSilent(w *watch, d *berth.Deployment, j *berth.Job) {
 		if m := a.Rest(); m.DeploymentID != d.ID || !a.Live() || u == nil || u.HealthCheck == berth.HealthManual || m.DeploymentStatus != nil && m.DeploymentStatus.Healthy != nil {
 			continue
 		}
+		// The deadline begins when the allocation was placed or, for one that
+		// is kept, with the deployment.
 		due := time.Unix(0, max(a.CreateTime, d.CreateTime)).Add(u.HealthyDeadline + grace)
 		if !l.now.Before(due) {
 			unhealthy = append(unhealthy, a.ID)

@@ -180,12 +180,15 @@ func (s *step) look(n *berth.Node, nth int) *node {
 	if old != nil && old.touched == touched && old.ModifyIndex == n.ModifyIndex && old.forced == forced {
 		return old
 	}
+	// Something changed: find its allocations again and mark the jobs whose
+	// part changed.
 	d := &node{Node: n, touched: touched, forced: forced, moves: map[incarnation][]*berth.Alloc{}}
 	s.c.nodes[n.ID] = d
 	s.visit(d)
 	if old == nil {
 		old = &node{}
 	}
+	// Jobs that have nothing left here.
 	for in := range old.moves {
 		if d.moves[in] == nil {
 			j := s.c.jobs[in]
@@ -193,6 +196,8 @@ func (s *step) look(n *berth.Node, nth int) *node {
 			delete(j.nodes, n.ID)
 		}
 	}
+	// Jobs that have something here. Forcing changes what they may do even if
+	// the list is the same.
 	for in, list := range d.moves {
 		j := s.c.job(in)
 		j.nodes[n.ID] = d
@@ -319,6 +324,7 @@ func (s *step) pending() (out []*job) {
 		j.allocs, j.modified, j.again, j.changed = allocs, modified, time.Time{}, false
 		out = append(out, j)
 	}
+	// Let go of the jobs that left the list.
 	clear(s.c.all[len(left):])
 	s.c.all = left
 	slices.SortFunc(out, func(a, b *job) int {

@@ -17,6 +17,7 @@ func (s *step) judge(j *job) {
 		return // the scheduler stops what is left
 	}
 	moves := map[string][]move{}
+	// The order of nodes is fixed, so that every run judges alike.
 	for _, d := range slices.SortedFunc(maps.Values(j.nodes), func(a, b *node) int { return cmp.Compare(a.Number, b.Number) }) {
 		for _, a := range d.moves[j.incarnation] {
 			moves[a.Group.Name] = append(moves[a.Group.Name], move{a, d})
@@ -28,6 +29,8 @@ func (s *step) judge(j *job) {
 		if len(list) == 0 {
 			continue
 		}
+		// All allocations of the job are needed, but only if something may
+		// move.
 		if byGroup == nil {
 			byGroup = s.allocsOf(j.incarnation)
 		}
@@ -148,6 +151,7 @@ func (g *group) move(list []move) {
 			next = append(next, m)
 		}
 	}
+	// What is left shares MaxParallel with the moves in progress.
 	free, since := g.rules.MaxParallel, time.Time{}
 	for _, m := range next {
 		if at := m.from.DrainStrategy.StartedAt; at.After(since) {
@@ -159,6 +163,7 @@ func (g *group) move(list []move) {
 			free--
 		}
 	}
+	// Moving what is not served interrupts nobody.
 	slices.SortStableFunc(next, func(a, b move) int {
 		return cmp.Or(first(!g.slots[a.Index].stays, !g.slots[b.Index].stays), byAge(a.Alloc, b.Alloc))
 	})

@@ -92,12 +92,14 @@ func (c *Controller) strays(snap *state.Snapshot, now time.Time) (out []state.Ev
 		if known[a.Job] || !a.Live() || a.Orphaned {
 			continue
 		}
+		// Allocations share their job, so each job is looked at once.
 		known[a.Job] = true
 		k := a.Key()
 		if j := snap.Job(k); j != nil && j.UID == a.Job.UID || looked[k] || open(snap, k) {
 			continue
 		}
 		looked[k] = true
+		// The rest follows soon, not in one large command.
 		if out = append(out, c.stopEval(k)); len(out) == mostStrays {
 			c.next = now.Add(time.Second)
 			break

@@ -281,6 +281,8 @@ type clock struct {
 	byNode map[berth.NodeID]*deadline
 }
 
+// deadline is when a node is down unless it is heard from. place is its index
+// in the heap.
 type deadline struct {
 	node  berth.NodeID
 	at    time.Time

@@ -35,6 +35,7 @@ type limiter struct {
 	alarms int       // how often the limiter turned on
 }
 
+// silence is a node that went silent, and when that was found.
 type silence struct {
 	node berth.NodeID
 	at   time.Time

@@ -53,10 +53,13 @@ func New(seed [32]byte) *Controller {
 // Step implements leader.Controller.
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
 	now = now.Round(0) // drop the monotonic reading: the time of day counts
+	// Only jobs that changed since the last step are read.
 	for j, s := range snap.PeriodicSince(c.seen) {
 		c.seen = max(c.seen, s.Launch.Changed)
 		c.learn(j, s, now)
 	}
+	// After the clock was set back, a launch that was far away may be near. A
+	// small step back is ignored.
 	switch {
 	case c.last.Sub(now) > state.WrongClock:
 		c.back(now)
@@ -69,6 +72,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 			return do, now
 		}
 		e := c.due[0]
+		// The job may have been deleted or replaced by one of the same name.
 		if j := snap.Job(e.key); j == nil || j.UID != e.uid {
 			c.forget(e)
 			continue
@@ -79,6 +83,8 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 			do = append(do, early)
 		}
 		do = append(do, c.launch(e, now))
+		// The command may be refused or lost. If it is applied, the change of
+		// the record sets the next time.
 		e.next = now.Add(retry)
 		heap.Fix(&c.due, e.at)
 	}
