@@ -92,6 +92,7 @@ func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.
 		if len(out.Evals) == 0 {
 			continue
 		}
+		// The evaluations may be newer than this server's state.
 		if late, err := f.late(ctx, out); late || err != nil {
 			if err != nil {
 				return nil, err
@@ -291,6 +292,7 @@ func (f *Follower) wait(x *flight, in *op.SubmitPlan, plan *state.ApplyPlan, pen
 // Confirmed returns a planner that waits for the leader's answer on each plan.
 func (f *Follower) Confirmed() Planner { return confirmed{f} }
 
+// confirmed is a Follower that waits for the leader's answer to each plan.
 type confirmed struct{ *Follower }
 
 // Submit implements Planner.

@@ -56,12 +56,14 @@ type membership struct {
 	doing    atomic.Pointer[string]
 }
 
+// doings are what the API shows, by step.
 var doings = [...]string{Waiting, Deciding, Submitting}
 
 // does records what the worker does from now on.
 func (m *membership) does(what int) { m.doing.Store(&doings[what]) }
 
 const (
+	// The steps of a worker, in their order.
 	toDequeue = iota
 	toDecide
 	toSubmit

@@ -98,6 +98,8 @@ func (w *Worker) run(life, taking context.Context) error {
 				done[i] = w.decide(w.planner, &list[i])
 			}
 			w.does(toSubmit)
+			// The next batch is decided while the last ones are being
+			// committed, but not too many at once.
 			select {
 			case flight <- struct{}{}:
 			case <-ctx.Done():
@@ -156,6 +158,8 @@ func (w *Worker) settle(ctx context.Context, list []berth.Delivery, done []outco
 	for i := range list {
 		d, o := &list[i], done[i]
 		err := o.wait(ctx)
+		// The planner was wrong about what was refused; decide again with one
+		// that never is.
 		if h, ok := w.planner.(optimistic); ok && berth.KindOf(err) != "" {
 			o = w.decide(h.Confirmed(), d)
 			err = o.wait(ctx)
@@ -196,6 +200,7 @@ func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 			return o // it ended meanwhile: cancelled, or decided by another plan
 		}
 		plan := schedule.Decide(snap, eval, attempt, clock(d)).Plan
+		// The timeline shows the first plan; later ones are corrections.
 		if planned == 0 {
 			planned = time.Now().UnixNano()
 		}
@@ -222,6 +227,8 @@ func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 		case len(plan.Refused) == 0:
 			return o
 		}
+		// Some placements were refused: other plans took the capacity. The next
+		// state has them.
 		refused++
 		if len(plan.Refused) < len(plan.Place) {
 			tries = 0 // progress
