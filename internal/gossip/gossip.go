@@ -144,12 +144,17 @@ func (p *Pool) Start() error {
 	c.Timing.memberlist(m)
 	m.Transport, m.BindAddr, m.BindPort, m.AdvertiseAddr, m.AdvertisePort = p.net, c.Bind, p.net.port(), p.host, p.port
 	m.Keyring, m.Logger, m.LogOutput = p.ring, logger, nil
+	// Both gates refuse strangers: when they exchange states, and when they are
+	// announced.
 	m.Merge, m.Alive = gate{p}, gate{p}
 	s := serf.DefaultConfig()
 	c.Timing.serf(s)
 	s.MemberlistConfig, s.NodeName, s.Tags, s.EventCh, s.Logger, s.LogOutput = m, p.self, c.tags(), p.events, logger, nil
+	// Serf would stop one of two servers with the same name by vote. The gates
+	// report them instead.
 	s.EnableNameConflictResolution, s.DisableCoordinates = false, true
 	s.RejoinAfterLeave = c.RejoinAfterLeave
+	// The snapshot lets a server find the others again after a restart.
 	if c.Dir != "" {
 		s.SnapshotPath = filepath.Join(c.Dir, "snapshot")
 		if p.ring != nil {

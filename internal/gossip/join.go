@@ -32,6 +32,7 @@ func (p *Pool) Join(ctx context.Context, addrs []string) (n int, err error) {
 			errs = append(errs, err)
 			continue
 		}
+		// One address at a time, so that each has its own error.
 		var got int
 		err = p.call(ctx, func() (err error) {
 			got, err = p.serf.Load().Join([]string{a}, true)
@@ -96,6 +97,7 @@ func (p *Pool) Retry(ctx context.Context, j Join) error {
 	}
 	for failed := 0; ; {
 		_, err := p.Join(ctx, p.others(j.Addrs))
+		// Another server may have found this one in the meantime.
 		switch {
 		case p.hasOthers():
 			return nil

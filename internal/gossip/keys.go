@@ -60,6 +60,7 @@ func (c *Config) keyring() (*memberlist.Keyring, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
+	// The first key encrypts; all of them decrypt.
 	ring, err := memberlist.NewKeyring(keys, keys[0])
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "encrypt: %w", err)

@@ -12,8 +12,10 @@ import (
 // logs those events itself.
 func newLogger(to *slog.Logger) *log.Logger { return log.New(&lines{to}, "", 0) }
 
+// lines is a writer that logs each line of the gossip libraries at its level.
 type lines struct{ to *slog.Logger }
 
+// levels maps the libraries' levels to ours.
 var levels = map[string]slog.Level{"DEBUG": slog.LevelDebug, "INFO": slog.LevelDebug, "WARN": slog.LevelWarn, "ERR": slog.LevelError, "ERROR": slog.LevelError}
 
 // Write implements io.Writer.

@@ -60,6 +60,7 @@ func (c *Config) tags() map[string]string {
 		"role": role, "region": c.Region, "dc": c.Datacenter, "id": c.ID, "build": c.Build,
 		"vsn": "1", "mvn": "1", "raft_vsn": "3", "expect": strconv.Itoa(c.Expect),
 	}
+	// Tags without a value are left out: gossip limits the size of all tags.
 	if host, port, err := net.SplitHostPort(c.RPC); err == nil {
 		t["rpc_addr"], t["port"] = host, port
 	}

@@ -63,6 +63,7 @@ func (p *Pool) admits(n *memberlist.Node, tags map[string]string) error {
 		return nil
 	}
 	members := s.Members()
+	// A server without an ID of the cluster has not joined one yet.
 	if theirs := tags[clusterTag]; theirs != "" && region == p.config.Region {
 		if here := p.ofCluster(members); here != "" && here != theirs {
 			return fmt.Errorf("%s at %s belongs to another cluster of region %s: %s, but this one is %s", n.Name, at, region, theirs, here)
