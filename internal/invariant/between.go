@@ -138,11 +138,13 @@ func Step(old, new *state.Snapshot) (found []Violation) {
 			addf("evaluation %s was deleted while it was %s", e.ID, e.Status)
 		}
 	}
+	// An open evaluation must find the one that it follows.
 	for e := range new.Evals() {
 		if p := e.PreviousEval; !e.Terminal() && old.Eval(p) != nil && new.Eval(p) == nil {
 			addf("evaluation %s was deleted, but its successor %s is %s", p, e.ID, e.Status)
 		}
 	}
+	// A deployment may go with its job.
 	for d := range old.Deployments() {
 		if j := new.Job(d.Key()); d.Active() && new.Deployment(d.ID) == nil && j != nil && j.UID == d.JobUID {
 			addf("deployment %s was deleted while it was %s", d.ID, d.Status)

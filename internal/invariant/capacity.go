@@ -22,6 +22,8 @@ func (c *checker) capacity() {
 				holder[x] = a.ID
 			}
 		}
+		// What a preempting allocation takes over from one that has not ended
+		// counts once.
 		used = used.Sub(c.heldOnce(n))
 		u := c.Usage(n.Number)
 		if used != u.Used || allocs != u.Allocs {

@@ -60,11 +60,13 @@ type follower struct {
 	found     []Violation
 }
 
+// neededEval is the evaluation that a change of a job must create.
 type neededEval struct {
 	key      berth.JobKey
 	modified uint64
 }
 
+// placed identifies a placement; no two may be equal.
 type placed struct {
 	index uint64
 	eval  berth.EvalID
@@ -139,6 +141,7 @@ func (f *follower) change(c *state.Change) {
 }
 
 var (
+	// The commands that changes are told apart by.
 	byRegister = state.NumberOf(&state.RegisterJob{})
 	byStop     = state.NumberOf(&state.StopJob{})
 	byRevert   = state.NumberOf(&state.RevertJob{})
@@ -171,6 +174,7 @@ func (f *follower) changedJob(c *state.Change, old, new *berth.Job) {
 			f.raised(e)
 		}
 	}
+	// The deletion of an owner has rules of its own.
 	if c.By == byDelete || c.By == byFinalize {
 		f.ownerGoes(c, old, new)
 	}

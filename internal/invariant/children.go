@@ -28,6 +28,7 @@ func (c *checker) children() {
 		if j.ParentID == "" {
 			continue
 		}
+		// From here on the job is a child.
 		c.launched(j)
 		parent := berth.JobKey{Namespace: j.Namespace, ID: j.ParentID}
 		all[parent]++
@@ -49,6 +50,7 @@ func (c *checker) children() {
 			c.addf("I-23", "jobs %q and %q were dispatched with the token %q", other, j.ID, t.text)
 		}
 		tokens[t] = j.ID
+		// The index by token must find this very child.
 		if found := c.ChildByToken(parent, t.text); found != j {
 			c.addf("I-23", "job %q cannot be found by its token %q", j.ID, t.text)
 		}
@@ -58,6 +60,8 @@ func (c *checker) children() {
 			c.addf("I-24", "job %s counts the children %+v; recounted: %+v", j.Key(), got, count[j.Key()])
 		}
 	}
+	// The index of children must be complete, also for a parent that is
+	// deleted.
 	for parent, want := range all {
 		found := 0
 		for range c.ChildrenOf(parent) {

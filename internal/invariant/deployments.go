@@ -122,6 +122,7 @@ func (c *checker) deployments() {
 		case d.JobVersion > j.Version:
 			c.addf("I-25", "deployment %s is for version %d of job %s, which is at version %d", d.ID, d.JobVersion, d.Key(), j.Version)
 		}
+		// Only active deployments are compared further.
 		switch d.Status {
 		case berth.DeploymentRunning, berth.DeploymentPaused:
 		case berth.DeploymentFailed, berth.DeploymentSuccessful, berth.DeploymentCancelled:

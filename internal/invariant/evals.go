@@ -12,6 +12,7 @@ func (c *checker) evals() {
 		switch e.Status {
 		case berth.EvalPending, berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled:
 		case berth.EvalBlocked:
+			// An earlier job of that name may still have one of its own.
 			k := e.Key().String() + e.JobUID.Text('j')
 			if berth.PerNode(e.Type) { // one blocked evaluation per node
 				k += e.NodeID.String()

@@ -35,6 +35,7 @@ func takes(n *berth.Node, a *berth.Alloc) berth.Ask {
 // held returns what an allocation holds exclusively. Ports that may collide are
 // not included.
 func held(n *berth.Node, a *berth.Alloc) (out []exclusive) {
+	// Ports are stored without labels, in the order of the group's networks.
 	next := 0
 	for i := range a.Group.Networks {
 		nw := &a.Group.Networks[i]
@@ -114,6 +115,8 @@ func (c *checker) columns(n *berth.Node, u *fit.Usage, holder map[exclusive]bert
 			ports += len(a.Group.Networks[i].ReservedPorts)
 		}
 	}
+	// The columns do not hold the ports of every address, so they can have
+	// fewer, but never more.
 	if want := ports + u.Reserved.Len(); u.Ports.Len() > want {
 		c.addf("I-09", "the columns have %d ports of node %s in use; at most %d are", u.Ports.Len(), n.ID, want)
 	}

@@ -31,6 +31,8 @@ func (c *checker) versions(j *berth.Job) {
 			c.addf("I-20", "in the history of job %s version %d follows %d", j.Key(), v.Version, last.Version)
 		}
 		last = v
+		// Tagged versions are kept until they lose the tag and have a limit of
+		// their own.
 		if v.VersionTag == nil {
 			if row == nil || row.Plan == nil || row.Version != v.Version { // the version that is placed
 				plain++
@@ -66,6 +68,7 @@ func (c *checker) counts(j *berth.Job) {
 	counts := map[string]*state.GroupCount{}
 	live, open := 0, 0
 	for a := range c.AllocsOf(j.Key()) {
+		// Allocations of an earlier job of that name do not count.
 		if a.Job.UID != j.UID {
 			continue
 		}

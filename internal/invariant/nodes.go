@@ -45,6 +45,7 @@ func (c *checker) drain(n *berth.Node) {
 	case status != "" && status != berth.DrainUnderWay && status != berth.DrainComplete && status != berth.DrainCanceled:
 		c.addf("I-28", "the last drain of node %s has the status %q", n.ID, status)
 	}
+	// From here on the drain is complete.
 	if n.Draining() || status != berth.DrainComplete {
 		return
 	}

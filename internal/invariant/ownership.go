@@ -20,6 +20,8 @@ func (c *checker) deletions() {
 		case m.Policy != berth.Foreground || m.Intent == "" || m.RequestIndex <= j.CreateIndex || m.RequestIndex > j.ModifyIndex:
 			c.addf("I-41", "job %s, of index %d, has an impossible deletion mark: %+v", d.Key, j.ModifyIndex, m)
 		}
+		// The deletion is finished when no allocation holds it, so the count
+		// must be right.
 		held := 0
 		for a := range c.AllocsOf(d.Key) {
 			if a.Job.UID != d.UID {

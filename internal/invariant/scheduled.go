@@ -44,6 +44,7 @@ type scheduled struct {
 	done  map[run]*berth.Alloc // the first allocation that finished
 }
 
+// step is a group in a deployment.
 type step struct {
 	id    berth.DeploymentID
 	group string

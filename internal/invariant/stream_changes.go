@@ -8,6 +8,7 @@ import (
 // Changes of stream jobs and what they own, command by command.
 
 var (
+	// The commands that changes of stream jobs are told apart by.
 	byRecover  = state.NumberOf(&state.RecoverJobs{})
 	byPEs      = state.NumberOf(&state.LaunchPE{})
 	byCollect  = state.NumberOf(&state.CollectResources{})
@@ -109,12 +110,16 @@ func (f *follower) changedStream(c *state.Change, old, new *berth.StreamJob) {
 // a job also creates its successor, and no other command does.
 func (f *follower) successor(c *state.Change, old, new *berth.Job) {
 	k := keyOf(old, new)
+	// What was to come after the deletion is read from the state before the
+	// first change.
 	if _, ok := f.intents[k]; !ok {
 		f.intents[k] = ""
 		if d := f.base.Deletion(k); d != nil {
 			f.intents[k] = d.Deletion.Intent
 		}
 	}
+	// A job that recovers or is replaced begins again; one that a user deleted
+	// does not.
 	begins := f.intents[k] == berth.IntentRecover || f.intents[k] == berth.IntentReplace
 	switch {
 	case c.By == byFinalize && new == nil:

@@ -11,6 +11,7 @@ import (
 // counted) and I-53 (a node is in one exclusive pool, and in no pool of another
 // job that was given nodes).
 func (c *checker) streams() {
+	// Numbers of stream jobs are unique and never reused.
 	ids := map[uint64]berth.UID{}
 	for row := range c.StreamJobs() {
 		c.submission(row)
@@ -24,6 +25,7 @@ func (c *checker) streams() {
 			c.addf("I-44", "job %s has the type %s, but wrongly has or lacks a submission", j.Key(), j.Type)
 		}
 	}
+	// Each object is in the list of its owner or among the orphans.
 	held, given := map[berth.NodeID]*berth.Object{}, map[berth.NodeID][]*berth.Object{}
 	listed := map[*berth.Object]bool{}
 	for row := range c.StreamJobs() {
@@ -53,6 +55,7 @@ func (c *checker) streams() {
 			}
 		}
 	}
+	// An exclusive node serves one job.
 	for n, r := range held {
 		for _, other := range given[n] {
 			if other.Owner != r.Owner && !other.Owner.IsZero() {
@@ -100,6 +103,7 @@ func (c *checker) resource(r *berth.Object) {
 	if p := r.PE; p != nil && (p.LaunchIndex > 0 && p.Launch == 0 || p.Launch > 0 && p.LaunchIndex == 0 && p.Before.IsZero()) {
 		c.addf("I-49", "%s has %d launches, the last at index %d", r.Name, r.PE.Launch, r.PE.LaunchIndex)
 	}
+	// An orphan has nothing to be compared with.
 	if r.Owner.IsZero() {
 		return
 	}
@@ -139,6 +143,8 @@ func (c *checker) elements(held map[berth.NodeID]*berth.Object) {
 		case a.CreateIndex <= ref.UID.Index:
 			c.addf("I-47", "allocation %s is not younger than its processing element %s", a.ID, ref.UID.Text('p'))
 		}
+		// Only one may use a node's capacity at a time, also while the other is
+		// being stopped.
 		if !a.Occupies() {
 			continue
 		}
@@ -150,6 +156,7 @@ func (c *checker) elements(held map[berth.NodeID]*berth.Object) {
 			c.addf("I-53", "allocation %s is on node %s, which is in the exclusive pool %s of job %s", a.ID, a.NodeID, h.Name, h.Job)
 		}
 	}
+	// The same holds for an element and the one that it replaces.
 	for pe := range c.Resources() {
 		if pe.PE == nil || pe.PE.Before.IsZero() {
 			continue
@@ -197,6 +204,7 @@ func (p *pair) streams() {
 func submitted(old, new *state.Snapshot, addf func(id, format string, args ...any)) {
 	for row := range new.StreamJobs() {
 		was := old.StreamJob(row.UID)
+		// Only the command that completes a submission is judged.
 		if row.Phase != berth.PhaseSubmitted || was != nil && was.Phase == row.Phase || row.Plan == nil {
 			continue
 		}
@@ -224,6 +232,7 @@ func submitted(old, new *state.Snapshot, addf func(id, format string, args ...an
 				addf("I-50", "job %s is submitted, but %s has no allocation of its launch %d", row.Key, o.Name, r.PE.Launch)
 			}
 		}
+		// What is left was not planned.
 		for k := range there {
 			addf("I-50", "job %s is submitted, but %s %q is not in its plan", row.Key, k.kind, k.name)
 		}
