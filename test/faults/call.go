@@ -56,6 +56,7 @@ func (c *caller) ask(ctx context.Context, method, url string, in, out any) (a an
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
+		// Without a connection the call cannot have had an effect.
 		var opErr *net.OpError
 		if errors.As(err, &opErr) && opErr.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
 			err = fmt.Errorf("%w: %w", errUndone, err)
@@ -71,6 +72,8 @@ func (c *caller) ask(ctx context.Context, method, url string, in, out any) (a an
 	a.index, _ = strconv.ParseUint(h.Get(op.HeaderIndex), 10, 64)
 	ms, _ := strconv.ParseInt(h.Get(op.HeaderLastContact), 10, 64)
 	a.contact, a.known = time.Duration(ms)*time.Millisecond, h.Get(op.HeaderKnownLeader) == "true"
+	// A 4xx is a refusal: nothing was done. After any other error it is not
+	// known.
 	switch {
 	case a.code/100 == 4:
 		return a, fmt.Errorf("%w: %d: %s", errUndone, a.code, strings.TrimSpace(string(a.body)))
@@ -88,6 +91,7 @@ func (c *cluster) get(ctx context.Context, m *machine, path string, out any) err
 	return err
 }
 
+// steward is the caller of the runner itself. Its calls are not in the history.
 var steward = newCaller()
 
 // call calls one machine for the runner itself.

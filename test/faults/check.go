@@ -195,6 +195,7 @@ func (c *cluster) settled(ctx context.Context) error {
 		if err := c.get(ctx, c.anyone(), "/v1/allocations?filter="+url.QueryEscape(`ClientStatus == "running" and JobID != "`+herdJob+`"`), &list); err != nil {
 			return err.Error()
 		}
+		// The processes are compared with what the servers say runs.
 		want := map[string]bool{}
 		for _, a := range list {
 			if a.DesiredStatus == "run" {
@@ -274,6 +275,7 @@ func (c *cluster) judgeStates(ctx context.Context, calls []*call) (out []string)
 		if first == nil {
 			first = s
 		}
+		// Servers at one index must have one state.
 		if s.Index == first.Index && s.hash != first.hash {
 			out = append(out, fmt.Sprintf("I-38: at index %d %s has the state %016x, and %s has %016x", s.Index, m.name, s.hash, c.servers[0].name, first.hash))
 		}
@@ -281,6 +283,7 @@ func (c *cluster) judgeStates(ctx context.Context, calls []*call) (out []string)
 			continue // what is the same need not be looked at again
 		}
 		found := append(invariant.Check(s.Snapshot), invariant.Scheduled(s.Snapshot)...)
+		// The state of the round before is the base for what must not go back.
 		if was := c.before[m.name]; was != nil {
 			found = append(found, invariant.Between(was.Snapshot, s.Snapshot)...)
 		}
@@ -294,6 +297,7 @@ func (c *cluster) judgeStates(ctx context.Context, calls []*call) (out []string)
 		out = append(out, judgeAcknowledged(m.name, s.Snapshot, calls)...)
 		out = append(out, judgeLaunches(m.name, s.Snapshot)...)
 	}
+	// An incomplete set of states would be a wrong base.
 	if err == nil {
 		c.before = now
 	}

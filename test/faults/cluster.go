@@ -123,6 +123,8 @@ func newCluster(ctx context.Context, o *options, net *network, setup Setup) (c *
 		}
 		c.agents = append(c.agents, m)
 	}
+	// All configurations name all servers, so the machines exist before the
+	// first one starts.
 	for _, m := range c.machines() {
 		if err := c.configure(m); err != nil {
 			return c, err
@@ -172,6 +174,7 @@ func (c *cluster) rpcs() (out []string) {
 
 // configure writes the configuration of a machine, and makes its disk.
 func (c *cluster) configure(m *machine) error {
+	// Servers find each other by gossip, agents find servers by RPC.
 	text, snapshots, port := agentConfig, "", ":4647"
 	if m.server {
 		text, port = serverConfig, ":4648"
@@ -188,6 +191,7 @@ func (c *cluster) configure(m *machine) error {
 	if err := os.WriteFile(m.config, []byte(text), 0o644); err != nil {
 		return err
 	}
+	// The empty name stands for all servers.
 	points := c.setup.Defect[m.name]
 	if m.server && points == "" {
 		points = c.setup.Defect[""]
@@ -198,14 +202,15 @@ func (c *cluster) configure(m *machine) error {
 	if err := os.MkdirAll(m.dir, 0o755); err != nil {
 		return err
 	}
+	// A disk of its own can be filled without harm to the others.
 	if c.setup.DiskMiB > 0 && m.server {
 		return syscall.Mount("tmpfs", m.dir, "tmpfs", 0, fmt.Sprintf("size=%dm", c.setup.DiskMiB))
 	}
 	return nil
 }
 
-// outer returns the process ID of the runner outside the namespaces, 0 if there
-// is none.
+// outer returns the ID of the first process inside as it is seen from outside,
+// 0 if it is not set.
 func (c *cluster) outer() (pid int) {
 	_, _ = fmt.Sscan(os.Getenv(outerVar), &pid)
 	return pid
@@ -215,6 +220,7 @@ func (c *cluster) outer() (pid int) {
 // an error for whatever does not end as it should.
 func (c *cluster) close(ctx context.Context, clean bool) error {
 	var errs []error
+	// Jobs can be purged only over a working network.
 	_ = c.heal()
 	if clean {
 		errs = append(errs, c.purgeAll(ctx))
@@ -233,6 +239,7 @@ func (c *cluster) close(ctx context.Context, clean bool) error {
 	if clean {
 		errs = append(errs, until(ctx, 10*time.Second, "no process is left", func() string { return strings.Join(leftovers(), "; ") }))
 	}
+	// What still runs would keep the directories busy.
 	killAll()
 	for _, m := range c.servers {
 		if c.setup.DiskMiB > 0 {

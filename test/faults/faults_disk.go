@@ -175,6 +175,8 @@ func (r *round) harm(db string) (string, error) {
 	// What is beyond the last record is room that was set aside.
 	size := len(strings.TrimRight(string(b), "\x00"))
 	name := filepath.Base(path)
+	// The damage is near the end, where an append may just have been in
+	// progress, or anywhere.
 	switch r.number % 4 {
 	case 1:
 		at := max(0, size-r.rng.IntN(4<<10)-1)

@@ -198,6 +198,7 @@ func (r *round) refuses(ctx context.Context, of *machine, name string, harm func
 	if err != nil {
 		return err
 	}
+	// The copy has the identity of a member, so it must not reach the cluster.
 	for _, s := range r.servers {
 		if err := r.cut(m.host, s.host); err != nil {
 			return err
@@ -226,6 +227,7 @@ func (r *round) refuses(ctx context.Context, of *machine, name string, harm func
 		}
 		return ""
 	})
+	// The reason must be in what it wrote since its start.
 	said := m.said(from)
 	if err == nil && m.cmd.ProcessState.ExitCode() == 0 || err == nil && !strings.Contains(said, reason) {
 		err = fmt.Errorf("on %s it ended with exit code %d, and said:\n%s", name, m.cmd.ProcessState.ExitCode(), said)

@@ -183,6 +183,7 @@ func (n *simulated) report(ctx context.Context, out *op.NodeAllocIndexesAnswer) 
 	if len(ids) == 0 {
 		return nil
 	}
+	// Only the indexes were sent; the allocations themselves are fetched.
 	got, err := op.Call(ctx, n.servers, op.AllocFetch, &op.GetAllocs{AllocIDs: ids, Query: op.Query{MinQueryIndex: out.Index, AuthToken: n.SecretID, AllowStale: true}})
 	if err != nil {
 		return err
@@ -203,6 +204,7 @@ func (n *simulated) report(ctx context.Context, out *op.NodeAllocIndexesAnswer) 
 	if _, err := op.Call(ctx, n.servers, op.AllocReporter, in); err != nil {
 		return err
 	}
+	// Noted only now, so that a report that fails is made again.
 	for _, id := range ids {
 		n.has[id] = out.Allocs[id]
 	}

@@ -36,6 +36,7 @@ func enter(args []string) (int, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
 	}
+	// An interrupt goes to the init, which ends the run in order.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -55,6 +56,7 @@ func enter(args []string) (int, error) {
 		}
 	}()
 	err := cmd.Wait()
+	// Cgroups outlive the namespaces.
 	removeCgroups(cgroupPrefix(cmd.Process.Pid))
 	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 		return 1, err
@@ -99,6 +101,7 @@ func beInit() int {
 		fmt.Fprintln(os.Stderr, "faults:", err)
 		return 1
 	}
+	// Init ignores signals that it has no handler for.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {

@@ -133,6 +133,7 @@ func judgeOrder(calls []*call) []string {
 func culprit(all []porcupine.Operation) string {
 	ends := slices.Clone(all)
 	slices.SortFunc(ends, func(a, b porcupine.Operation) int { return int(min(max(a.Return-b.Return, -1), 1)) })
+	// A binary search: each check is expensive.
 	n := len(ends)
 	for low, high := 0, n; low < high; {
 		mid := (low + high) / 2

@@ -50,6 +50,7 @@ func (m *machine) start(env ...string) error {
 		return err
 	}
 	defer out.Close()
+	// The log of all lives is one file; this line separates them.
 	life := m.life.Add(1)
 	fmt.Fprintf(out, "---- %s: life %d of %s\n", time.Now().Format(time.StampMilli), life, m.name)
 	cmd, done := exec.Command(m.berth, "agent", "-config", m.config), make(chan struct{})
@@ -60,6 +61,7 @@ func (m *machine) start(env ...string) error {
 	if err := m.within(cmd.Start); err != nil {
 		return err
 	}
+	// Waiting collects the process, and closes done for all who ask.
 	m.cmd, m.done = cmd, done
 	go func() { defer close(done); _ = cmd.Wait() }()
 	return nil

@@ -117,6 +117,8 @@ func run(ctx context.Context, o *options) (int, error) {
 	if o.planted != "" {
 		return findDefects(ctx, o, net)
 	}
+	// The report is written after each fault, so that an interrupted run leaves
+	// one.
 	rep := newReport(o)
 	for _, f := range chosen {
 		playFault(ctx, o, net, f, rep)
@@ -158,6 +160,8 @@ func choose(ids string) (out []*Fault, err error) {
 func playFault(ctx context.Context, o *options, net *network, f *Fault, rep *report) {
 	var c *cluster
 	for n := 1; n <= o.rounds && ctx.Err() == nil; n++ {
+		// A cluster that failed a round is not used again: its state is in
+		// doubt.
 		if c == nil {
 			var err error
 			if c, err = newCluster(ctx, o, net, f.Setup); err != nil {
@@ -170,6 +174,7 @@ func playFault(ctx context.Context, o *options, net *network, f *Fault, rep *rep
 		if len(res.Failures) > 0 {
 			c.keep(filepath.Join(o.out, fmt.Sprintf("%s-%d", f.ID, n)), r)
 		}
+		// A cluster that passed must also end cleanly.
 		if len(res.Failures) > 0 || n == o.rounds {
 			if err := c.close(ctx, len(res.Failures) == 0); err != nil {
 				res.fail("the end: %v", err)

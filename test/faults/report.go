@@ -83,6 +83,7 @@ func (r *result) finish(x *round) {
 	for _, c := range x.history.calls {
 		r.Calls[string(c.Kind)+" "+string(c.Outcome)]++
 	}
+	// Latencies are in seconds.
 	for name, of := range map[string]func(*call) bool{"write": (*call).writes, "read": func(c *call) bool { return c.Kind == read }} {
 		l := x.history.latencies(of)
 		r.Figures[name+" p50"] = percentile(l, 50).Seconds()
@@ -91,6 +92,7 @@ func (r *result) finish(x *round) {
 	if len(r.Failures) == 0 {
 		return
 	}
+	// Only failed rounds need a timeline; it is large.
 	r.Timeline = slices.Clone(x.history.notes)
 	end := x.history.now()
 	for _, c := range x.history.calls {
@@ -121,6 +123,7 @@ func (r *result) String() string {
 // add takes in a round.
 func (rep *report) add(r *result) {
 	i := slices.IndexFunc(rep.Faults, func(s *summary) bool { return s.ID == r.Fault })
+	// The first round of its fault.
 	if i < 0 {
 		i = len(rep.Faults)
 		s := &summary{ID: r.Fault}
@@ -141,6 +144,7 @@ func (rep *report) add(r *result) {
 		rep.Failed = append(rep.Failed, r)
 	}
 	s.sum()
+	// Limits are judged after the last round, over all of them.
 	if len(s.Exceeded) > 0 && s.Rounds == rep.Rounds {
 		rep.Passed = false
 	}

@@ -81,9 +81,11 @@ func (r *round) play(ctx context.Context) *result {
 	if err == nil {
 		err = rest.For(ctx, r.fault.Hold)
 	}
+	// The fault is ended even if it could not begin as a whole.
 	res.check("the fault: %w", errors.Join(err, r.fault.Stop(ctx, r), r.heal()))
 	r.history.note("the fault has ended")
 	ended := time.Now()
+	// Users go on for a while, to see that all works again.
 	_ = rest.For(ctx, leadOut)
 	r.work.stop()
 	r.settle(ctx, res)
@@ -113,6 +115,7 @@ func (r *round) judge(ctx context.Context, res *result) {
 	if len(res.Failures) == 0 {
 		r.lastReads(ctx, res)
 	}
+	// The workload has ended, so the history does not change any more.
 	calls := r.history.calls
 	if !r.measure() && r.killed > 0 {
 		res.fail("no write was done after the leader was gone")
@@ -130,6 +133,7 @@ func (r *round) judge(ctx context.Context, res *result) {
 		slices.Sort(names)
 		res.fail("I-30: %d nodes were taken for down: %.80s", len(names), strings.Join(names, ", "))
 	}
+	// A round in which little happened would pass by chance.
 	if len(calls) < 50 {
 		res.fail("there were only %d calls: the round shows nothing", len(calls))
 	}

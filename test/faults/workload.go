@@ -127,6 +127,7 @@ func (p *person) do(c *call, m *machine, limit time.Duration, ask func(ctx conte
 		_, _ = ask(ctx, m.http()) // as by a network; nobody hears the answer
 		*c = was
 	}
+	// errUndone marks the errors after which certainly nothing was done.
 	c.Return, c.Index, c.Contact, c.Known, c.Outcome = p.history.now(), a.index, a.contact, a.known, done
 	switch {
 	case errors.Is(err, errUndone):
@@ -247,6 +248,8 @@ func (p *person) dispatch() {
 			continue
 		}
 		token := fmt.Sprintf("%s-%d-%d", p.fault.ID, p.round.number, i)
+		// The token is the same at each attempt, so repeats must not create a
+		// second child.
 		until, last := time.Now().Add(retryLimit), ""
 		for k := p.rng.IntN(len(p.servers)); ; k++ {
 			c := &call{Kind: dispatch, Key: token}
