@@ -59,6 +59,7 @@ func (a *Agent) Start(env ...string) error {
 	if info, err := log.Stat(); err == nil {
 		a.from = info.Size()
 	}
+	// All lives write to one log; from is where this one begins.
 	cmd, done := exec.Command(a.bed.Binary, append([]string{"agent"}, a.Args...)...), make(chan struct{})
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = a.bed.Dir, a.bed.Environ(env...), log, log
 	if a.Prepare != nil {
@@ -71,6 +72,7 @@ func (a *Agent) Start(env ...string) error {
 	if err := start(); err != nil {
 		return fmt.Errorf("start %s: %w", a.Name, err)
 	}
+	// Waiting collects the process, and closes done for all who ask.
 	a.cmd, a.done = cmd, done
 	a.lives++
 	go func() { defer close(done); _ = cmd.Wait() }()

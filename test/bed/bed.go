@@ -171,6 +171,7 @@ func (b *Bed) Close() error {
 	for _, a := range agents {
 		a.Kill()
 	}
+	// Tasks outlive their agents, so they are killed until none is left.
 	err := Until(context.Background(), "all processes have ended", func() string {
 		left := b.Processes()
 		for _, p := range left {
@@ -181,12 +182,14 @@ func (b *Bed) Close() error {
 		}
 		return ""
 	})
+	// Cgroups can be removed only once they are empty.
 	errs := []error{err, RemoveCgroups(b.Mark)}
 	for _, a := range agents {
 		if text, bad := crash(a.AllSaid()); bad {
 			errs = append(errs, fmt.Errorf("%s: %s", a.Name, text))
 		}
 	}
+	// The race detector writes a file for each process that had a race.
 	races, _ := filepath.Glob(filepath.Join(b.Dir, "race.*"))
 	for _, name := range races {
 		report, _ := os.ReadFile(name)
