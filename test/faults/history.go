@@ -39,6 +39,7 @@ type call struct {
 	Error   string        `json:",omitempty"`
 }
 
+// kind is what a call asks for.
 type kind string
 
 const (
@@ -50,6 +51,7 @@ const (
 	dispatch kind = "dispatch" // Key is the token, Value the child
 )
 
+// outcome is what is known of a call's effect.
 type outcome string
 
 const (

@@ -10,6 +10,7 @@ import (
 // The jobs of a cluster. Those that stand are registered once and are there in
 // every round; each round has registers of its own.
 
+// object is a JSON object of the API.
 type object = map[string]any
 
 // job is a job of one group with one task on real or simulated nodes.

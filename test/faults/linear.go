@@ -23,6 +23,8 @@ const linearLimit = 30 * time.Second
 // happen at any time to come.
 const never = time.Duration(1 << 62)
 
+// registers is the model that histories are checked against: each key holds one
+// value.
 var registers = porcupine.Model{
 	Partition: func(all []porcupine.Operation) (out [][]porcupine.Operation) {
 		by := map[string][]porcupine.Operation{}

@@ -42,6 +42,8 @@ var skipReport = &Fault{
 	Stop: func(_ context.Context, r *round) error { return r.victim.set("") },
 }
 
+// defects are what -planted can plant. Each must be found by the check that is
+// there for it.
 var defects = []*defect{
 	{
 		name: "fsync-off", says: "entries are acknowledged that are in memory alone",

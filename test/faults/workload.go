@@ -142,6 +142,7 @@ func (p *person) do(c *call, m *machine, limit time.Duration, ask func(ctx conte
 	return err == nil
 }
 
+// registered is the answer to a registered or dispatched job.
 type registered struct {
 	EvalID          string
 	JobModifyIndex  uint64
