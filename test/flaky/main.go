@@ -131,6 +131,7 @@ func startLoad(n int) (end func(), err error) {
 	return end, nil
 }
 
+// burnerPIDs are the load's own processes, which are not leftovers of a test.
 var burnerPIDs map[int]bool
 
 // item is what is run many times.
@@ -197,6 +198,8 @@ func (x *item) play(ctx context.Context, o options, n int) {
 	fmt.Printf("%3d  %-32s %7.1fs  %s\n", n, x.name, took.Seconds(), result)
 }
 
+// failLine finds in the output of a test what failed: a test, a panic, or tests
+// that ran into the time limit.
 var failLine = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)|^panic: .*|^\t(Test\S+) \(\d`)
 
 // failures names the tests that failed, without those that only contain one.
