@@ -44,6 +44,7 @@ func job(id, typ string, count, cpu int) []byte {
 	return body
 }
 
+// registered is the answer to a registered job.
 type registered struct {
 	EvalID         string
 	JobModifyIndex uint64

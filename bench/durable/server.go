@@ -104,6 +104,7 @@ func (l *layer) Dial(a raft.ServerAddress, timeout time.Duration) (net.Conn, err
 	return net.DialTimeout("tcp", string(a), timeout)
 }
 
+// counted is a connection that counts what arrives on it.
 type counted struct {
 	net.Conn
 	received *atomic.Int64

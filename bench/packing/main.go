@@ -55,6 +55,7 @@ type row struct {
 	sizes []berth.Ask
 }
 
+// rows are the sizes of nodes to pack on, in MHz and MiB.
 var rows = []row{
 	{"equal nodes", []berth.Ask{{CPU: 64_000, MemoryMB: 128_000}}},
 	{"nodes of three kinds", []berth.Ask{{CPU: 64_000, MemoryMB: 128_000}, {CPU: 48_000, MemoryMB: 192_000}, {CPU: 96_000, MemoryMB: 96_000}}},
@@ -70,6 +71,8 @@ type mix struct {
 // between returns a random number of at least low and less than high.
 func between(r *rand.Rand, low, high float64) float64 { return low + r.Float64()*(high-low) }
 
+// mixes draw jobs: the shares of a node that an instance takes of CPU and
+// memory, and the count.
 var mixes = []mix{
 	{"uniform: as much cpu as memory, 1/64 to 1/8", func(r *rand.Rand) (float64, float64, int) {
 		x := between(r, 1./64, 1./8)
@@ -97,6 +100,7 @@ var mixes = []mix{
 	}},
 }
 
+// group is a job's only group.
 type group struct {
 	ask   berth.Ask
 	count int

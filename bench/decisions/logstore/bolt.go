@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
+// boltEngine keeps the log in one bucket of bbolt.
 type boltEngine struct{ db *bbolt.DB }
 
 var bucket = []byte("log")

@@ -64,6 +64,7 @@ func (o *outcomes) count(dir, name string) {
 	}
 }
 
+// checked is what a child process found in a damaged log.
 type checked struct {
 	Entries int
 	Wrong   string
@@ -256,6 +257,7 @@ func fulls() {
 	}
 }
 
+// full is how a child process fared on a full disk.
 type full struct {
 	Error string
 	Last  int

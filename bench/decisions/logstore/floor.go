@@ -40,6 +40,8 @@ func (e *floor) Append(first uint64, entries [][]byte) error {
 	return unix.Fdatasync(int(e.f.Fd()))
 }
 
+// errFloor is the answer to everything but appending, which is all that the
+// floor measures.
 var errFloor = errors.New("the floor cannot read")
 
 // Get returns errFloor.

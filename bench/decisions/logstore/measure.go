@@ -19,6 +19,7 @@ var sizes = []struct {
 	label    string
 }{{200, 20000, "200 B"}, {4 << 10, 20000, "4 KiB"}, {64 << 10, 3000, "64 KiB"}, {512 << 10, 500, "512 KiB"}}
 
+// appended is what one run of appending cost.
 type appended struct {
 	P50, P99, CPU float64 // µs; CPU is per append, user and system
 	Written       float64 // bytes sent to the disk per byte of entry, closing included
@@ -119,6 +120,7 @@ func written() int64 {
 	return 0
 }
 
+// opened is the time to open a log and to read it, and the peak memory.
 type opened struct{ Open, Read, RSS float64 } // ms, ms, MiB
 
 // restarts prints how long each engine takes to open a log and read it.
@@ -195,6 +197,7 @@ func childOpen() {
 	answer(opened{float64(open) / 1e6, float64(read) / 1e6, float64(ru.Maxrss) / 1024})
 }
 
+// space is what a log takes on disk when full, cut, and filled and cut again.
 type space struct{ Full, Cut, Refilled float64 } // MiB
 
 // spaces prints the disk space that each engine takes before and after its log

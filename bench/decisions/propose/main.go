@@ -35,6 +35,7 @@ type way interface {
 	run(dir string, f func(propose func(state.Command) error, entries func() (n, bytes uint64))) error
 }
 
+// ways are the ways to propose that are compared.
 var ways = []struct {
 	name string
 	way
@@ -188,6 +189,7 @@ func (u usual) run(dir string, f func(func(state.Command) error, func() (uint64,
 	return r.Shutdown().Error()
 }
 
+// fsm applies entries the usual way: after they are committed, on every server.
 type fsm struct{ store *state.Store }
 
 // Apply implements raft.FSM.
