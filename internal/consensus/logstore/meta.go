@@ -46,7 +46,7 @@ const (
 // change.
 func (m *meta) copy() meta { return *m }
 
-// encode returns m as lines of text, the last of which is their checksum.
+// encode returns m as lines of text that end with their checksum.
 func (m *meta) encode() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s%d\nsession %d\nfirst %d\nlast %d\nseq %d\n", metaTitle, Format, m.Session, m.First, m.Last, m.Seq)

@@ -29,7 +29,7 @@ const (
 	memTables = 3
 )
 
-// open locks the directory, creates the log if there is none, and checks every
+// open locks the directory, creates a log in an empty one, and checks every
 // entry before the first one is read. After an error the caller calls shut.
 func (s *Store) open() error {
 	db := s.disk.PathJoin(s.dir, "db")
