@@ -148,7 +148,7 @@ func (f *follower) successor(c *state.Change, old, new *berth.Job) {
 	}
 }
 
-// keyOf returns the key of a changed job, one of which may be nil.
+// keyOf returns the key of a changed job; old or new may be nil.
 func keyOf(old, new *berth.Job) berth.JobKey {
 	if new != nil {
 		return new.Key()
