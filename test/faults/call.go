@@ -17,8 +17,8 @@ import (
 	"berth/op"
 )
 
-// caller is one user of the HTTP API. What it is told of a request is one of
-// three things: it was done, it was not done, or that is unknown.
+// caller is one user of the HTTP API. After a request it knows one of three
+// things: it was done, it was not done, or neither is certain.
 type caller struct{ http *http.Client }
 
 // newCaller returns a client with its own connections, so that one caller's
@@ -28,7 +28,7 @@ func newCaller() *caller {
 	return &caller{&http.Client{Transport: &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 16, IdleConnTimeout: 10 * time.Second}}}
 }
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	code    int
 	index   uint64
@@ -37,7 +37,7 @@ type answer struct {
 	body    []byte
 }
 
-// errUndone is in the chain of the error of a request of which nothing came.
+// errUndone is wrapped by the error of a request that certainly had no effect.
 var errUndone = errors.New("nothing was done")
 
 // ask calls the HTTP API at an address. An answer that is not 2xx is an error.

@@ -24,8 +24,8 @@ const (
 	equalLimit  = 30 * time.Second // until all servers are seen at one index
 )
 
-// ready waits until the cluster is whole: every server votes and answers, every
-// node is ready, no evaluation waits.
+// ready waits until every server votes and answers, every node is ready, and no
+// evaluation is pending.
 func (c *cluster) ready(ctx context.Context, limit time.Duration) error {
 	return until(ctx, limit, "the cluster is well", func() string {
 		for _, look := range []func(context.Context) string{c.leaderless, c.voteless, c.nodeless, c.pendingEvals} {
@@ -37,7 +37,7 @@ func (c *cluster) ready(ctx context.Context, limit time.Duration) error {
 	})
 }
 
-// anyone is a server that runs.
+// anyone returns a running server.
 func (c *cluster) anyone() *machine {
 	for _, m := range c.servers {
 		if m.running() {
@@ -47,7 +47,7 @@ func (c *cluster) anyone() *machine {
 	return c.servers[0]
 }
 
-// others are the servers without one.
+// others returns the servers except one.
 func (c *cluster) others(m *machine) (out []*machine) {
 	for _, s := range c.servers {
 		if s != m {
@@ -118,7 +118,7 @@ func (c *cluster) voteless(ctx context.Context) string {
 	return ""
 }
 
-// nodeList returns the nodes by name, without those that were given up under an
+// nodeList returns the nodes by name, without those that are down under an
 // earlier ID.
 func (c *cluster) nodeList(ctx context.Context, m *machine, query string) (ready, other []string, err error) {
 	var list []struct{ Name, Status string }
@@ -185,7 +185,7 @@ func (c *cluster) probe(ctx context.Context, id string) error {
 	})
 }
 
-// settled waits until each task of an agent that is to run runs, and no other.
+// settled waits until the tasks on the agents are exactly those that must run.
 func (c *cluster) settled(ctx context.Context) error {
 	return until(ctx, settleLimit, "the tasks that run are those that are to run (I-33)", func() string {
 		if amiss := c.runs(ctx, serviceJob, serviceCount) + c.runs(ctx, herdJob, min(len(c.fleet.nodes), 30)); amiss != "" {
@@ -223,7 +223,7 @@ type saved struct {
 	hash uint64
 }
 
-// states returns the states of all servers at one and the same index.
+// states returns the states of all servers at the same index.
 func (c *cluster) states(ctx context.Context) (out map[string]*saved, err error) {
 	err = until(ctx, equalLimit, "all servers are seen at one index", func() string {
 		out = map[string]*saved{}
@@ -247,7 +247,7 @@ func (c *cluster) states(ctx context.Context) (out map[string]*saved, err error)
 	return out, nil
 }
 
-// state reads the state of one server as it is.
+// state returns the present state of one server.
 func (c *cluster) state(ctx context.Context, m *machine) (*saved, error) {
 	a, err := c.call(ctx, m, "GET", "/v1/operator/snapshot?stale=true", nil, nil)
 	if err != nil {
@@ -260,7 +260,8 @@ func (c *cluster) state(ctx context.Context, m *machine) (*saved, error) {
 	return &saved{snap, snap.Hash()}, nil
 }
 
-// judgeStates looks at the state of each server as a whole.
+// judgeStates checks the state of each server, against the others and against
+// the round before.
 func (c *cluster) judgeStates(ctx context.Context, calls []*call) (out []string) {
 	now, err := c.states(ctx)
 	if err != nil {
@@ -304,9 +305,9 @@ func (c *cluster) judgeStates(ctx context.Context, calls []*call) (out []string)
 	return out
 }
 
-// judgeAcknowledged looks for what callers were told is there. What the
-// registers say is judged by their history, the last reads of which come after
-// all that was written.
+// judgeAcknowledged checks that what callers were told exists does exist.
+// Registers are judged by their history, whose last reads come after all
+// writes.
 func judgeAcknowledged(server string, s *state.Snapshot, calls []*call) (out []string) {
 	lost := func(c *call, what string) {
 		out = append(out, fmt.Sprintf("I-36: %s: %s of %s was acknowledged at %v, and %s is not there", server, c.Kind, c.Key, c.Return.Round(time.Millisecond), what))
@@ -328,8 +329,8 @@ func judgeAcknowledged(server string, s *state.Snapshot, calls []*call) (out []s
 	return out
 }
 
-// judgeLaunches checks that each child was launched for one token, or one time
-// at which its parent was due.
+// judgeLaunches checks that each child was launched for one token, or for one
+// time at which its parent was due.
 func judgeLaunches(server string, s *state.Snapshot) (out []string) {
 	tokens := map[string]berth.JobID{}
 	for j := range s.ChildrenOf(berth.JobKey{Namespace: berth.DefaultNamespace, ID: workJob}) {
@@ -347,7 +348,7 @@ func judgeLaunches(server string, s *state.Snapshot) (out []string) {
 	return out
 }
 
-// judgeLogs looks for what no process may ever say.
+// judgeLogs searches the logs for what no process may ever print.
 func (c *cluster) judgeLogs() (out []string) {
 	for _, m := range c.machines() {
 		text := m.said(c.logs[m.name])

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Setup is how the cluster of a fault differs from that of the others.
+// Setup is how the cluster of a fault differs from the usual one.
 type Setup struct {
 	DiskMiB   int               // servers keep their data on a disk of this size; 0: with everything else
 	Snapshots bool              // servers save their state often, and keep little log behind it
@@ -68,7 +68,7 @@ autopilot {
 }
 `
 
-// trailingLogs is how many entries a server keeps behind a saved state, if it
+// trailingLogs is how many entries a server keeps behind a saved state if it
 // saves often.
 const trailingLogs = 10
 
@@ -172,7 +172,7 @@ func (c *cluster) rpcs() (out []string) {
 	return out
 }
 
-// configure writes the configuration of a machine, and makes its disk.
+// configure writes the configuration of a machine and creates its disk.
 func (c *cluster) configure(m *machine) error {
 	// Servers find each other by gossip, agents find servers by RPC.
 	text, snapshots, port := agentConfig, "", ":4647"
@@ -216,8 +216,8 @@ func (c *cluster) outer() (pid int) {
 	return pid
 }
 
-// close ends everything. If clean, it does so as an operator would, and returns
-// an error for whatever does not end as it should.
+// close ends everything. If clean is set, it does so as an operator would, and
+// returns an error for everything that does not end properly.
 func (c *cluster) close(ctx context.Context, clean bool) error {
 	var errs []error
 	// Jobs can be purged only over a working network.
@@ -251,7 +251,7 @@ func (c *cluster) close(ctx context.Context, clean bool) error {
 	return errors.Join(errs...)
 }
 
-// killAll kills whatever is left inside.
+// killAll kills everything that still runs inside.
 func killAll() {
 	for range 100 {
 		left := leftovers()
@@ -268,7 +268,7 @@ func killAll() {
 	}
 }
 
-// keep copies what explains a failure: logs, configurations and the history.
+// keep copies what can explain a failure: logs, configurations and the history.
 func (c *cluster) keep(to string, r *round) {
 	_ = os.RemoveAll(to)
 	if err := os.MkdirAll(to, 0o755); err != nil {

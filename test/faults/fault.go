@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Fault is something that is done to a cluster, and taken back. To add one,
-// write a value of this type into the file of its kind and its name into
-// faults.
+// Fault is something that is done to a cluster and undone. To add one, write a
+// value of this type into the file of its kind and add its name to faults.
 type Fault struct {
 	ID   string // of the list of faults
 	Name string
@@ -37,7 +36,7 @@ type Limit struct {
 	P50, P99 float64 // 0: none
 }
 
-// faults are all that there are, in the order they are played.
+// faults lists all faults in the order in which they are played.
 var faults = []*Fault{
 	killLeader, killAllServers, pauseLeader, leaderApart, minority, deafServer, flap, fullDisk, slowDisk,
 	harmedLog, lostData, installSnapshot, oldData, killAgent, agentAway, allRegister, rollingRestart, twiceAndLate,

@@ -18,7 +18,7 @@ import (
 
 // Faults of disks: full, slow, or not as they were left.
 
-// full is the file that takes what room there is.
+// full is the name of the file that takes up the free space.
 const full = "full"
 
 var fullDisk = &Fault{
@@ -76,7 +76,7 @@ var fullDisk = &Fault{
 	},
 }
 
-// fill leaves a megabyte of a disk.
+// fill leaves one MiB free on a disk.
 func fill(dir string) error {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -160,7 +160,7 @@ var harmedLog = &Fault{
 	},
 }
 
-// harm does something to the newest file of a log, and says what.
+// harm damages the newest file of a log and returns what it did.
 func (r *round) harm(db string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(db, "*.log"))
 	if err != nil || len(files) == 0 {
@@ -261,8 +261,8 @@ var installSnapshot = &Fault{
 	},
 }
 
-// lags reports whether a server that does not run can only be filled with a
-// snapshot: the leader has dropped the log behind what it has.
+// lags returns nil if a stopped server can only be filled with a snapshot,
+// because the leader has dropped the entries that it needs.
 func (r *round) lags(ctx context.Context, m, leader *machine) error {
 	s, err := logstore.Open(filepath.Join(m.dir, "server", "log"), logstore.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

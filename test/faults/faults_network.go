@@ -21,7 +21,8 @@ func hosts(list ...*machine) (out []*host) {
 	return out
 }
 
-// heal is the Stop of faults that only cut: the round heals all cuts.
+// heal is the Stop of faults that only cut connections: the round restores all
+// of them.
 func heal(context.Context, *round) error { return nil }
 
 var leaderApart = &Fault{
@@ -43,8 +44,8 @@ var leaderApart = &Fault{
 	After: honest,
 }
 
-// honest checks what a server that was cut off from the leader said of how old
-// its answers can be.
+// honest checks what a server that was cut off from the leader reported about
+// the age of its answers.
 func honest(_ context.Context, r *round) error {
 	const settled = 2500 * time.Millisecond // until it must have noticed
 	n := 0
@@ -125,10 +126,10 @@ var deafServer = &Fault{
 	},
 }
 
-// term asks a server for the term it is in; 0 if it does not say.
+// term returns the term that a server reports, or 0.
 func (r *round) term(ctx context.Context, m *machine) int { return r.raftStat(ctx, m, "term") }
 
-// raftStat asks a server for a figure of its part in the log.
+// raftStat returns a figure that a server reports about Raft.
 func (r *round) raftStat(ctx context.Context, m *machine, name string) int {
 	var self struct {
 		Stats map[string]map[string]string `json:"stats"`
@@ -138,7 +139,8 @@ func (r *round) raftStat(ctx context.Context, m *machine, name string) int {
 	return n
 }
 
-// led is the part of a time in which the servers, but one, agreed on a leader.
+// led returns the share of a period in which the servers, except one, agreed on
+// a leader.
 func (r *round) led(from, to time.Duration, but *machine) float64 {
 	seen, agreed := 0, 0
 	for _, l := range r.looks {

@@ -22,8 +22,8 @@ import (
 // Faults of servers' processes: they are killed, stopped for a while, ended and
 // started again.
 
-// firstWrite is the figure of how long nobody could write: from the moment that
-// the leader was gone to the end of the first write that began after it.
+// firstWrite is the figure for how long no write was possible: from the moment
+// that the leader was gone to the end of the first write that began after it.
 const firstWrite = "first write"
 
 var killLeader = &Fault{
@@ -91,7 +91,7 @@ var pauseLeader = &Fault{
 	},
 }
 
-// standStill stops the leader for one of these times, round by round.
+// standStill pauses the leader, each round for the next of these times.
 func standStill(times ...time.Duration) func(context.Context, *round) error {
 	return func(ctx context.Context, r *round) error {
 		m, err := r.wait(ctx)
@@ -142,7 +142,7 @@ var rollingRestart = &Fault{
 }
 
 // restart ends a server as an operator does, starts it again, and waits until
-// it counts again.
+// it votes again.
 func (r *round) restart(ctx context.Context, m *machine) error {
 	r.history.note("%s is ended", m.name)
 	if err := m.end(endLimit); err != nil {
@@ -191,8 +191,8 @@ var oldData = &Fault{
 	Stop: func(_ context.Context, r *round) error { return r.startAll() },
 }
 
-// refuses starts a server, which nobody hears, on a copy of another's data to
-// which something was done, and has it refuse with a reason.
+// refuses starts a server that is cut off from all others on a damaged copy of
+// another's data, and checks that it refuses to start and gives the reason.
 func (r *round) refuses(ctx context.Context, of *machine, name string, harm func(dir string) error, reason string) error {
 	m, err := r.cluster.machine("copy", true)
 	if err != nil {
@@ -253,14 +253,15 @@ func addUnknownEntry(dir string) error {
 	return s.StoreLog(&raft.Log{Index: last + 1, Term: l.Term, Type: raft.LogCommand, Data: codec.EncodeEntryOn(1<<30, 1, []byte{0xe0, 0xd4, 0x03, 0})}) // 60000, no fields
 }
 
-// raiseFormat has a log say that a later release wrote it.
+// raiseFormat changes a log so that it seems to come from a later release.
 func raiseFormat(dir string) error {
 	return eachFile(dir, "meta", func(path string, text []byte) error {
 		return os.WriteFile(path, []byte(strings.Replace(string(text), "berth raft log 1", "berth raft log 9", 1)), 0o600)
 	})
 }
 
-// eachFile calls f with every file of a name below a folder; there must be one.
+// eachFile calls f for every file of that name below a directory. There must be
+// at least one.
 func eachFile(dir, name string, f func(path string, text []byte) error) error {
 	var found []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -16,8 +16,8 @@ import (
 	"berth/op"
 )
 
-// fleet is nodes that are simulated in this process: they register, beat, pull
-// and report as agents do, by an agent's own way to the servers, and run
+// fleet is a set of nodes simulated in this process. They register, send
+// heartbeats, pull and report as agents do, with an agent's client, and run
 // nothing.
 type fleet struct {
 	nodes []*simulated
@@ -80,7 +80,7 @@ func (f *fleet) stop() {
 	}
 }
 
-// registerAnew has every node register again, spread over a time.
+// registerAnew makes every node register again, spread over a period.
 func (f *fleet) registerAnew(within time.Duration) {
 	for _, n := range f.nodes {
 		time.AfterFunc(rand.N(within), func() {
@@ -92,7 +92,7 @@ func (f *fleet) registerAnew(within time.Duration) {
 	}
 }
 
-// unregistered counts the nodes that did not register since a time.
+// unregistered returns how many nodes have not registered since a time.
 func (f *fleet) unregistered(since time.Time) (n int) {
 	for _, s := range f.nodes {
 		if s.registered.Load() < since.UnixNano() {
@@ -172,7 +172,8 @@ func (n *simulated) pull(ctx context.Context) {
 	}
 }
 
-// report says of what is new that it runs, or has stopped.
+// report fetches new allocations and reports them as running, or as complete if
+// they must stop.
 func (n *simulated) report(ctx context.Context, out *op.NodeAllocIndexesAnswer) error {
 	var ids []string
 	for id, at := range out.Allocs {

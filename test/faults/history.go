@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// history is what was asked and answered in a round, and what was done to the
+// history holds the requests and answers of a round, and what was done to the
 // cluster meanwhile.
 type history struct {
 	began time.Time
@@ -20,7 +20,7 @@ type history struct {
 	notes []note
 }
 
-// call is one request and what came of it.
+// call is one request and its outcome.
 type call struct {
 	Client  int
 	Server  string
@@ -60,7 +60,7 @@ const (
 	unknown outcome = "unknown" // it may have been done, or be done yet
 )
 
-// note is something that is no request.
+// note is an event that is not a request.
 type note struct {
 	At   time.Duration
 	Text string
@@ -89,8 +89,8 @@ func (h *history) note(format string, args ...any) {
 // writes reports whether a call changes something.
 func (c *call) writes() bool { return c.Kind != read && c.Kind != stale }
 
-// firstWrite returns how long after a moment the first write was done that was
-// begun after it; 0 if there is none.
+// firstWrite returns how long after a moment the first write was done that
+// began after it, or 0.
 func (h *history) firstWrite(after time.Duration) (took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,7 +102,7 @@ func (h *history) firstWrite(after time.Duration) (took time.Duration) {
 	return took
 }
 
-// latencies returns how long calls took that were done, in order.
+// latencies returns the durations of successful calls, sorted.
 func (h *history) latencies(of func(*call) bool) (out []time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +115,8 @@ func (h *history) latencies(of func(*call) bool) (out []time.Duration) {
 	return out
 }
 
-// percentile returns the pth percentile of what is in order; 0 of nothing.
+// percentile returns the pth percentile of a sorted list, or zero if it is
+// empty.
 func percentile[T any](sorted []T, p int) (zero T) {
 	if len(sorted) == 0 {
 		return zero

@@ -15,8 +15,8 @@ import (
 // else's, and when it ends, however it ends, the kernel ends all that it
 // started.
 
-// insideVar says in which of its two parts the program runs: as the first
-// process of the namespaces, which only waits for the others, or as the run.
+// insideVar tells the program which of its two parts it is: the first process
+// of the namespaces, which only waits for the others, or the run itself.
 const insideVar = "BERTH_FAULTS_INSIDE"
 
 // isInit reports whether this process is the init of the namespaces.
@@ -25,7 +25,7 @@ func isInit() bool { return os.Getenv(insideVar) == "init" }
 // inside reports whether this process runs inside the namespaces.
 func inside() bool { return os.Getenv(insideVar) == "run" }
 
-// enter runs the program again inside, and returns its exit code.
+// enter runs the program again inside new namespaces and returns its exit code.
 func enter(args []string) (int, error) {
 	if os.Geteuid() != 0 {
 		return 1, errors.New("this needs root: it makes namespaces")
@@ -67,7 +67,8 @@ func enter(args []string) (int, error) {
 // cgroupPrefix begins the names of the cgroups of a run's agents.
 func cgroupPrefix(pid int) string { return fmt.Sprintf("berth-faults-%d-", pid) }
 
-// removeCgroups removes what agents that were killed could not.
+// removeCgroups removes the cgroups of agents that were killed and could not do
+// it.
 func removeCgroups(prefix string) {
 	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
 		tops, _ := filepath.Glob(pattern + prefix + "*")
@@ -86,9 +87,9 @@ func removeCgroups(prefix string) {
 	}
 }
 
-// beInit is the first process of the namespaces: it starts the run, waits for
-// every process that ends, since orphans become its children, and ends with
-// the run.
+// beInit is the first process of the namespaces. It starts the run, collects
+// every process that ends, since orphans become its children, and ends with the
+// run.
 func beInit() int {
 	err := errors.Join(os.Setenv(insideVar, "run"), prepare())
 	var run int
@@ -124,7 +125,7 @@ func beInit() int {
 	}
 }
 
-// prepare makes the mounts those of the namespaces.
+// prepare mounts what the namespaces need.
 func prepare() error {
 	outer, err := os.Readlink("/proc/self") // still that of outside
 	if err != nil {
@@ -148,11 +149,11 @@ func prepare() error {
 	return nil
 }
 
-// outerVar is the ID of the first process as it is seen from outside, which
-// cgroups are told apart by.
+// outerVar holds the ID of the first process as it is seen from outside. It
+// distinguishes the cgroups of different runs.
 const outerVar = "BERTH_FAULTS_PID"
 
-// leftovers are the processes inside beside those that belong there.
+// leftovers returns the processes inside that do not belong there.
 func leftovers() (out []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

@@ -53,12 +53,14 @@ func service(version string) object {
 	})
 }
 
-// registerJob is a job that stands for a register: what it says is its meta.
+// registerJob returns a job that stands for a register. Its value is in the
+// job's meta.
 func registerJob(id, value string) object {
 	return job(id, "service", "sim", 0, sh("exec sleep 100000"), object{"Meta": object{"value": value}})
 }
 
-// registerStanding registers the jobs that stand, and waits until they run.
+// registerStanding registers the jobs that run during all rounds, and waits
+// until they run.
 func (c *cluster) registerStanding(ctx context.Context) error {
 	herd := min(len(c.fleet.nodes), 30)
 	for _, j := range []object{
@@ -82,7 +84,8 @@ type stub struct {
 	JobVersion                                    uint64
 }
 
-// runs says what is wrong unless this many instances of a job run.
+// runs returns "" if a job has this many running instances, else what is
+// missing.
 func (c *cluster) runs(ctx context.Context, id string, count int) string {
 	var list []stub
 	if err := c.get(ctx, c.anyone(), "/v1/job/"+id+"/allocations", &list); err != nil {
@@ -100,7 +103,7 @@ func (c *cluster) runs(ctx context.Context, id string, count int) string {
 	return ""
 }
 
-// purgeAll takes away all jobs, and waits until no task is left.
+// purgeAll deletes all jobs and waits until no task is left.
 func (c *cluster) purgeAll(ctx context.Context) error {
 	for _, id := range []string{periodicJob, workJob, serviceJob, herdJob} {
 		if _, err := c.call(ctx, c.anyone(), "DELETE", "/v1/job/"+id+"?purge=true", nil, nil); err != nil {

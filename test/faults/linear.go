@@ -16,11 +16,11 @@ import (
 // any of those of which that is unknown, can have happened at one moment
 // between its beginning and its end.
 
-// linearLimit bounds the search for an order.
+// linearLimit bounds the time of the search for an order.
 const linearLimit = 30 * time.Second
 
-// never is the end of a call of which nobody knows whether it was done: it may
-// happen at any time to come.
+// never is the end of a call whose outcome is unknown: it may take effect at
+// any later time.
 const never = time.Duration(1 << 62)
 
 // registers is the model that histories are checked against: each key holds one
@@ -58,7 +58,7 @@ var registers = porcupine.Model{
 	},
 }
 
-// operations are the calls that say something about a register.
+// operations returns the calls that prove something about a register.
 func operations(calls []*call) (out []porcupine.Operation) {
 	first, judged := map[string]time.Duration{}, map[string]bool{}
 	for _, c := range calls {
@@ -94,7 +94,7 @@ func operations(calls []*call) (out []porcupine.Operation) {
 	return out
 }
 
-// observed are the values that a call proves to have been there.
+// observed returns the values that a call proves to have been there.
 func observed(c *call) []string {
 	switch {
 	case c.Kind == read && c.Outcome == done:
@@ -105,8 +105,8 @@ func observed(c *call) []string {
 	return nil
 }
 
-// conflicted reports whether a compare-and-set was refused over what is there,
-// and not for another reason.
+// conflicted reports whether a compare-and-set was refused because of the
+// present value, and not for another reason.
 func conflicted(c *call) bool {
 	return c.Kind == swap && c.Outcome == refused && strings.Contains(c.Error, "409")
 }
@@ -130,8 +130,8 @@ func judgeOrder(calls []*call) []string {
 	return out
 }
 
-// culprit describes the call at which the history ceases to be linearisable:
-// the first, in the order of their ends, without which what came before is.
+// culprit describes the call at which the history stops being linearizable: the
+// first, by their ends, without which the history up to it is.
 func culprit(all []porcupine.Operation) string {
 	ends := slices.Clone(all)
 	slices.SortFunc(ends, func(a, b porcupine.Operation) int { return int(min(max(a.Return-b.Return, -1), 1)) })
@@ -162,9 +162,8 @@ func culprit(all []porcupine.Operation) string {
 	return fmt.Sprintf(": %s, from %v to %v", registers.DescribeOperation(c, nil), c.Call.Round(time.Millisecond), c.Return.Round(time.Millisecond))
 }
 
-// judgeIndexes checks that to one caller of one server the index of what it
-// reads never falls. A server that was started again may begin further back
-// with what is stale.
+// judgeIndexes checks that the index that one server sends to one caller never
+// falls. A restarted server may begin with an older state for stale reads.
 func judgeIndexes(calls []*call) (out []string) {
 	type line struct {
 		client int
@@ -189,7 +188,7 @@ func judgeIndexes(calls []*call) (out []string) {
 	return out
 }
 
-// judgeTokens checks that one token was answered with one child.
+// judgeTokens checks that each token was always answered with the same child.
 func judgeTokens(calls []*call) (out []string) {
 	child := map[string]string{}
 	for _, c := range calls {

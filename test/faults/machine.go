@@ -17,8 +17,8 @@ import (
 	"berth/internal/failpoint"
 )
 
-// machine is one server or agent: a folder, a network, and a process that may
-// be killed and started again.
+// machine is one server or agent: a directory, a network, and a process that
+// can be killed and started again.
 type machine struct {
 	*host
 	name   string
@@ -38,7 +38,7 @@ type machine struct {
 // http returns the base address of the machine's HTTP API.
 func (m *machine) http() string { return "http://" + m.addr + ":4646" }
 
-// start starts the process. It does not wait until it is of any use.
+// start starts the process. It does not wait until it is ready.
 func (m *machine) start(env ...string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +129,7 @@ func (m *machine) end(limit time.Duration) error {
 	return nil
 }
 
-// set sets the failpoints of the running process, in place of those before.
+// set sets the failpoints of the running process and removes all earlier ones.
 func (m *machine) set(points string) error {
 	next := m.points + ".next"
 	if err := os.WriteFile(next, []byte(points), 0o644); err != nil {
@@ -138,7 +138,7 @@ func (m *machine) set(points string) error {
 	return os.Rename(next, m.points)
 }
 
-// said returns what the log holds from an offset on.
+// said returns the log from an offset on.
 func (m *machine) said(from int64) string {
 	b, err := os.ReadFile(m.log)
 	if err != nil || int64(len(b)) < from {
@@ -147,7 +147,7 @@ func (m *machine) said(from int64) string {
 	return string(b[from:])
 }
 
-// size is the length of the log so far.
+// size returns the length of the log so far, in bytes.
 func (m *machine) size() int64 {
 	st, err := os.Stat(m.log)
 	if err != nil {
@@ -204,7 +204,7 @@ func tasks() map[string][]int {
 	return out
 }
 
-// until waits until cond returns "", which is what is amiss.
+// until waits until cond returns "". Any other text is what is still missing.
 func until(ctx context.Context, limit time.Duration, what string, cond func() string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

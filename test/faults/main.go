@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// options are what a person says of a run.
+// options are the flags of a run.
 type options struct {
 	rounds  int
 	faults  string // IDs, separated by commas; "" is all
@@ -68,8 +68,8 @@ func main() {
 	os.Exit(code)
 }
 
-// absolute makes the paths good everywhere: each process of a run has a folder
-// of its own.
+// absolute makes the paths absolute, because each process of a run has a
+// working directory of its own.
 func (o *options) absolute() error {
 	for _, p := range []*string{&o.berth, &o.out} {
 		abs, err := filepath.Abs(*p)
@@ -81,7 +81,8 @@ func (o *options) absolute() error {
 	return nil
 }
 
-// start has the run take place in namespaces, or, once inside, is the run.
+// start runs the program in namespaces or, if it is inside already, does the
+// run.
 func start(o *options) (int, error) {
 	if err := o.absolute(); err != nil {
 		return 1, err
@@ -97,7 +98,7 @@ func start(o *options) (int, error) {
 	return run(ctx, o)
 }
 
-// run plays all that is asked for, and returns the exit code.
+// run plays what the options ask for and returns the exit code.
 func run(ctx context.Context, o *options) (int, error) {
 	chosen, err := choose(o.faults)
 	if err != nil {
@@ -136,7 +137,7 @@ func run(ctx context.Context, o *options) (int, error) {
 	return 0, nil
 }
 
-// choose returns the faults of those IDs.
+// choose returns the faults with these IDs.
 func choose(ids string) (out []*Fault, err error) {
 	if ids == "" {
 		return faults, nil
@@ -155,8 +156,8 @@ func choose(ids string) (out []*Fault, err error) {
 	return out, nil
 }
 
-// playFault plays all rounds of a fault. They share a cluster for as long as
-// they pass.
+// playFault plays all rounds of a fault. Rounds share a cluster as long as they
+// pass.
 func playFault(ctx context.Context, o *options, net *network, f *Fault, rep *report) {
 	var c *cluster
 	for n := 1; n <= o.rounds && ctx.Err() == nil; n++ {

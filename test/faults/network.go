@@ -11,20 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network is one bridge, to which this process and every machine is tied.
+// network is one bridge that this process and every machine are attached to.
 type network struct{ hosts map[string]*host }
 
-// host is a network of its own, in which the processes of one machine run.
+// host is a network namespace in which the processes of one machine run.
 type host struct {
 	name string
 	addr string // 10.77.0.11
 }
 
-// runnerAddr is where this process, its simulated nodes and its callers are.
+// runnerAddr is the address of this process, its simulated nodes and its
+// callers.
 const runnerAddr = "10.77.0.1"
 
-// nowhere is the address of no network card: what is sent to it is lost
-// without a word, as in a network that is cut.
+// nowhere is the address of no network card. What is sent to it is lost
+// silently, as in a network that is cut.
 const nowhere = "02:00:00:00:de:ad"
 
 // newNetwork creates the bridge that all hosts are attached to. It needs its
@@ -46,7 +47,7 @@ func ip(args string) error {
 	return nil
 }
 
-// host returns the network of a machine, and makes it if it is new.
+// host returns the network of a machine and creates it if needed.
 func (n *network) host(name string) (*host, error) {
 	if h := n.hosts[name]; h != nil {
 		return h, nil
@@ -69,7 +70,7 @@ func (n *network) host(name string) (*host, error) {
 	return h, nil
 }
 
-// cut loses what goes from one machine to another, in this direction alone.
+// cut drops what one machine sends to another, in this direction only.
 func (n *network) cut(from, to *host) error {
 	return ip(fmt.Sprintf("-n %s neigh replace %s lladdr %s dev eth0 nud permanent", from.name, to.addr, nowhere))
 }
@@ -85,7 +86,7 @@ func (n *network) part(one, other []*host) error {
 	return errors.Join(errs...)
 }
 
-// heal takes back every cut.
+// heal undoes every cut.
 func (n *network) heal() error {
 	var errs []error
 	for _, h := range n.hosts {

@@ -12,7 +12,8 @@ import (
 // Who never sees a check fail does not know that it can. Each of these defects
 // is planted in the real binary by a failpoint, and a round must find it.
 
-// defect is a mistake that a server could make.
+// defect is a mistake that a server could make, planted to see that a check
+// finds it.
 type defect struct {
 	name   string
 	says   string
@@ -23,12 +24,12 @@ type defect struct {
 	rounds int    // in which it must show
 }
 
-// longPause is pauseLeader for as long as it takes that another leads and was
+// longPause is pauseLeader for long enough that another server leads and is
 // written to.
 var longPause = &Fault{ID: "F-05", Start: standStill(3 * time.Second), Stop: pauseLeader.Stop}
 
-// skipReport has a follower pass over the next report of an agent. It is not
-// planted from the start on: no server could be set up that way.
+// skipReport makes a follower skip the next report of an agent. It is not
+// planted from the start, because a cluster could not be set up with it.
 var skipReport = &Fault{
 	ID: "F-01", Hold: 3 * time.Second,
 	Start: func(ctx context.Context, r *round) error {
@@ -71,7 +72,7 @@ func defectNames() (out []string) {
 	return out
 }
 
-// findDefects plants what was asked for, and returns 1 unless all was found.
+// findDefects plants the chosen defects and returns 1 unless all were found.
 func findDefects(ctx context.Context, o *options, net *network) (int, error) {
 	code := 0
 	for name := range strings.SplitSeq(o.planted, ",") {
@@ -95,7 +96,8 @@ func findDefects(ctx context.Context, o *options, net *network) (int, error) {
 	return code, nil
 }
 
-// find plants the defect and says in which round it was found, and by what.
+// find plants the defect and returns the round in which it was found, and what
+// showed it.
 func (d *defect) find(ctx context.Context, o *options, net *network) (string, error) {
 	setup := d.fault.Setup
 	setup.Defect, setup.Readers = map[string]string{"": d.points}, d.crowd

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// report is what a run came to.
+// report is the result of a run.
 type report struct {
 	Began  time.Time
 	Seed   uint64
@@ -24,7 +24,7 @@ type report struct {
 	Failed []*result // with their timelines
 }
 
-// summary is what all rounds of one fault came to.
+// summary is the result of all rounds of one fault.
 type summary struct {
 	ID, Kind, Name, Says string
 	Rounds, Passed       int
@@ -36,7 +36,7 @@ type summary struct {
 // figure is a figure over all rounds.
 type figure struct{ P50, P99, Max float64 }
 
-// result is what a round came to.
+// result is the result of one round.
 type result struct {
 	Fault, Name string
 	Round       int
@@ -50,7 +50,7 @@ type result struct {
 	Strip       []mark             `json:",omitempty"`
 }
 
-// mark is a call in the picture of a round that failed.
+// mark is a call in the picture of a failed round.
 type mark struct {
 	Lane        string
 	Left, Width float64 // in percent of the round
@@ -75,7 +75,7 @@ func (r *result) check(format string, err error) {
 	}
 }
 
-// finish takes the figures of a round.
+// finish copies the figures of a round, and its timeline if it failed.
 func (r *result) finish(x *round) {
 	r.Took = time.Since(r.Began).Seconds()
 	r.Figures = x.figures
@@ -120,7 +120,7 @@ func (r *result) String() string {
 	return fmt.Sprintf("%s round %d, %.1f s (%s): %s", r.Fault, r.Round, r.Took, strings.Join(figures, ", "), verdict)
 }
 
-// add takes in a round.
+// add adds the result of a round.
 func (rep *report) add(r *result) {
 	i := slices.IndexFunc(rep.Faults, func(s *summary) bool { return s.ID == r.Fault })
 	// The first round of its fault.
@@ -150,7 +150,8 @@ func (rep *report) add(r *result) {
 	}
 }
 
-// sum takes the figures of all rounds together, and what exceeds its limit.
+// sum computes the figures over all rounds and lists those that exceed their
+// limits.
 func (s *summary) sum() {
 	all := map[string][]float64{}
 	for _, r := range s.Results {

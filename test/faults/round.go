@@ -15,7 +15,7 @@ import (
 	"berth/internal/rest"
 )
 
-// round is one fault, once.
+// round is one run of one fault.
 type round struct {
 	*cluster
 	fault   *Fault
@@ -42,7 +42,8 @@ type round struct {
 	looks []look // the watcher's, until it has ended
 }
 
-// look is who leads, as each server said at one time; "" if it said nothing.
+// look is who leads according to each server at one moment; "" for a server
+// that did not answer.
 type look struct {
 	at     time.Duration
 	leader map[string]string
@@ -97,7 +98,7 @@ func (r *round) play(ctx context.Context) *result {
 	return res
 }
 
-// settle waits until all is well again.
+// settle waits until the cluster is healthy again.
 func (r *round) settle(ctx context.Context, res *result) {
 	if err := r.ready(ctx, settleLimit); err != nil {
 		res.fail("%v", err)
@@ -110,7 +111,7 @@ func (r *round) settle(ctx context.Context, res *result) {
 	res.check("%w", r.settled(ctx))
 }
 
-// judge asks all that must hold.
+// judge checks everything that must hold after a round.
 func (r *round) judge(ctx context.Context, res *result) {
 	if len(res.Failures) == 0 {
 		r.lastReads(ctx, res)
@@ -142,7 +143,8 @@ func (r *round) judge(ctx context.Context, res *result) {
 	}
 }
 
-// measure takes the figure of how long nobody could write.
+// measure records how long no write was possible. It returns false if there was
+// no write after the leader was gone.
 func (r *round) measure() bool {
 	if r.killed == 0 {
 		return false
@@ -154,8 +156,7 @@ func (r *round) measure() bool {
 	return took > 0
 }
 
-// lastReads reads every register at every server, so that whatever was
-// acknowledged must show.
+// lastReads reads every register at every server, so that a lost write shows.
 func (r *round) lastReads(ctx context.Context, res *result) {
 	for i, m := range r.servers {
 		p := r.work.person(ctx, 2000+i, m)
@@ -231,7 +232,7 @@ func (r *round) gone(m *machine) {
 	r.history.note("%s, which leads, is gone", m.name)
 }
 
-// down kills a server, until up.
+// down kills a server. up starts it again.
 func (r *round) down(m *machine) {
 	if r.killed == 0 {
 		r.gone(m)
@@ -241,7 +242,7 @@ func (r *round) down(m *machine) {
 	r.dead = append(r.dead, m)
 }
 
-// up starts again all that was killed.
+// up starts all servers that down killed.
 func (r *round) up() error {
 	var errs []error
 	for _, m := range r.dead {
@@ -254,5 +255,5 @@ func (r *round) up() error {
 	return errors.Join(errs...)
 }
 
-// write saves what happened.
+// write saves the history.
 func (r *round) write(dir string) { _ = r.history.write(dir) }

@@ -28,7 +28,7 @@ const (
 	readLimit  = time.Second      // short, so that a server that was stopped wakes up to new questions
 )
 
-// workload is the people of a round.
+// workload is the users of a round.
 type workload struct {
 	*round
 	last  atomic.Int64 // number of the last value that was written
@@ -75,7 +75,7 @@ func (w *workload) stop() {
 	w.wait.Wait()
 }
 
-// person is one who calls.
+// person is one user.
 type person struct {
 	*workload
 	ctx    context.Context
@@ -88,7 +88,7 @@ type person struct {
 	known  map[string]seenJob // by key: what it saw last
 }
 
-// seenJob is a job as somebody saw it.
+// seenJob is a job as a user last saw it.
 type seenJob struct {
 	value string
 	index uint64 // JobModifyIndex
@@ -114,7 +114,7 @@ func (p *person) at() *machine {
 // key is one of the round's registers.
 func (r *round) key(i int) string { return fmt.Sprintf("register-%s-%d-%d", r.fault.ID, r.number, i) }
 
-// do makes a call and puts it into the history.
+// do makes a call and adds it to the history.
 func (p *person) do(c *call, m *machine, limit time.Duration, ask func(ctx context.Context, base string) (answer, error)) bool {
 	// A call outlives the end of the workload: what came of it is to be known.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), limit)
@@ -191,7 +191,7 @@ func (p *person) register(c *call, body object) {
 	}
 }
 
-// look reads a register, for those who write it.
+// look reads a register for a user who writes it.
 func (p *person) look(key string) {
 	c := &call{Kind: read, Key: key}
 	if v, ok := p.value(c, ""); ok {
@@ -241,8 +241,8 @@ func (p *person) value(c *call, query string) (v seenJob, ok bool) {
 	return seenJob{c.Value, j.JobModifyIndex}, ok && c.Value != ""
 }
 
-// dispatch dispatches children, each under a token of its own. What failed is
-// tried again with the same token, at the next server: there is one child.
+// dispatch dispatches children, each with a token of its own. A failed request
+// is repeated with the same token at the next server; there must be one child.
 func (p *person) dispatch() {
 	for i := 1; rest.For(p.ctx, 700*time.Millisecond) == nil; i++ {
 		if p.pause.Load() == 0 {
@@ -272,7 +272,7 @@ func (p *person) dispatch() {
 	}
 }
 
-// update changes the service now and then, so that there is a deployment.
+// update changes the service now and then, so that there are deployments.
 func (p *person) update() {
 	for rest.For(p.ctx, 3*time.Second) == nil {
 		if p.pause.Load() == 0 || p.still.Load() {
