@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// file is the path of an example, as a person in the repository types it.
+// file returns the path of an example, as a user in the repository types it.
 func (s *stage) file(name string) string { return filepath.Join(s.examples, name) }
 
 // startAgent starts the agent and shows its node.
@@ -85,7 +85,7 @@ func (s *stage) ask(greeting string) error {
 	return nil
 }
 
-// addresses are those of the service's running instances.
+// addresses returns the addresses of the service's running instances.
 func (s *stage) addresses() (out []string, err error) {
 	var stubs []struct{ ID, ClientStatus string }
 	if err := s.get("/v1/job/web/allocations", &stubs); err != nil {

@@ -13,7 +13,7 @@ import (
 	"berth/test/bed"
 )
 
-// member is one agent of a cluster, which keeps its ports when it is started
+// member is one agent of a cluster. It keeps its ports when it is started
 // again.
 type member struct {
 	name string
@@ -27,7 +27,7 @@ const (
 	clusterNodes   = 3
 )
 
-// clusterActs show that a cluster of three outlives one of its servers.
+// clusterActs shows that a cluster of three servers survives the loss of one.
 func (s *stage) clusterActs() []act {
 	return []act{
 		{"Three servers find each other and agree on who leads; three nodes join", s.startCluster},
@@ -157,7 +157,7 @@ func (s *stage) begin(m *member) error {
 	return err
 }
 
-// look shows commands that take no arguments with blanks.
+// look runs and shows commands, split at spaces.
 func (s *stage) look(commands ...string) error {
 	for _, c := range commands {
 		if _, err := s.show(strings.Fields(c)...); err != nil {
@@ -167,7 +167,7 @@ func (s *stage) look(commands ...string) error {
 	return nil
 }
 
-// gathered reports whether the cluster is whole.
+// gathered reports whether all servers vote and all nodes are ready.
 func (s *stage) gathered() (bool, error) {
 	var raft struct {
 		Servers []struct{ Voter, Leader bool }
@@ -203,8 +203,7 @@ func (s *stage) healthy() (bool, error) {
 	return err == nil && h.Healthy && len(h.Voters) == clusterServers, nil
 }
 
-// leader returns the server that leads, as the one that is asked says; nil if
-// none is known.
+// leader returns the server that leads according to the server asked, or nil.
 func (s *stage) leader() *member {
 	var addr string
 	if s.get("/v1/status/leader", &addr) != nil {

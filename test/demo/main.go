@@ -45,13 +45,13 @@ func main() {
 	}
 }
 
-// act is a part of a demonstration.
+// act is one part of a demonstration.
 type act struct {
 	title string
 	play  func() error
 }
 
-// acts show one agent and three jobs.
+// acts shows one agent and three jobs.
 func (s *stage) acts() []act {
 	return []act{
 		{"One process is server and node", s.startAgent},
@@ -65,10 +65,10 @@ func (s *stage) acts() []act {
 	}
 }
 
-// patience ends a demonstration that hangs.
+// patience is how long a demonstration may take before it counts as hanging.
 const patience = 15 * time.Minute
 
-// run is the whole demonstration.
+// run plays the acts in order and cleans up.
 func (s *stage) run(acts []act) (err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"berth/test/bed"
 )
 
-// stage is where the demonstration plays: one agent or several, their data, and
-// what the audience sees.
+// stage holds what a demonstration runs on: one agent or several, their data,
+// and the output.
 type stage struct {
 	*bed.Bed
 	ctx             context.Context
@@ -74,8 +74,8 @@ func (s *stage) clear(err error) error {
 	return errors.Join(err, os.RemoveAll(s.Dir))
 }
 
-// listen has the agent take ports that are free, so that the demonstration
-// disturbs no other agent of this machine.
+// listen makes the agent take free ports, so that the demonstration disturbs no
+// other agent on this machine.
 const listen = "ports {\n  http = 0\n  rpc  = 0\n}\n"
 
 // start starts the agent and waits until its node is ready.
@@ -125,7 +125,7 @@ func (s *stage) interruptAgent() error { return interrupt(s.agent) }
 // show runs a command and shows it with what it printed.
 func (s *stage) show(args ...string) (string, error) { return s.showCode(0, args...) }
 
-// showCode is show for a command that ends with a code.
+// showCode is show for a command that must end with the given exit code.
 func (s *stage) showCode(code int, args ...string) (string, error) {
 	var typed []string
 	for _, a := range args {
@@ -172,7 +172,7 @@ type exitError struct {
 // Error returns the text of the command that failed.
 func (e *exitError) Error() string { return e.text }
 
-// get asks the API.
+// get reads a path of the API into out.
 func (s *stage) get(path string, out any) error {
 	body, err := fetch(s.ctx, s.addr+path)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"berth/internal/eventually"
 )
 
-// roomForThree is the processor time of a node on which three processing
-// elements of the examples fit and no fourth one.
+// roomForThree is the CPU of a node on which three processing elements of the
+// examples fit, but not a fourth.
 const roomForThree = "  cpu_total_compute = 160 # MHz\n"
 
-// streamActs show a stream application and the job that imports from it, and
-// that its submission survives the server that leads.
+// streamActs shows a stream application and the job that imports from it, and
+// that its submission survives the loss of the leader.
 func (s *stage) streamActs() []act {
 	s.room = roomForThree
 	return []act{
@@ -37,7 +37,7 @@ func (s *stage) streamActs() []act {
 	}
 }
 
-// standing is how far the submission of a stream job is.
+// standing is how far the submission of a stream job has come.
 type standing struct {
 	UID, Phase, State string
 	StreamID          uint64
@@ -69,7 +69,7 @@ func (s *stage) pes(job string) (out []pe, err error) {
 	return out, s.get("/v1/stream/pes?job="+job, &out)
 }
 
-// ready waits until all of a job's connections are there.
+// ready waits until all connections of a job exist.
 func (s *stage) ready(job string) error {
 	return until(s.ctx, "job "+job+" is ready", func() (bool, error) {
 		now, err := s.standing(job)
@@ -77,7 +77,7 @@ func (s *stage) ready(job string) error {
 	})
 }
 
-// source is the folder of the example's job files, as a person types it.
+// streamFile returns the path of an example's job file, as a user types it.
 func (s *stage) streamFile(name string) string { return filepath.Join(s.examples, "stream", name) }
 
 // submit runs a stream job from a file of the examples.
@@ -223,7 +223,7 @@ func (s *stage) stopChannel() error {
 	return nil
 }
 
-// channel is the one that is stopped.
+// channel returns the processing element that stopChannel stops.
 func (s *stage) channel() (pe, error) {
 	all, err := s.pes("telemetry")
 	for _, p := range all {
@@ -346,7 +346,7 @@ func (s *stage) showChanges(from uint64, all []change) {
 	fmt.Fprintln(s.out)
 }
 
-// index is the newest of the state.
+// index returns the newest index of the state.
 func (s *stage) index() (uint64, error) {
 	var out struct{ Index uint64 }
 	err := s.get("/v1/operator/state-hash", &out)
@@ -381,7 +381,7 @@ func (s *stage) deleteTelemetry() error {
 	return s.routes(0, 0)
 }
 
-// ownerLast checks that whatever an owner had went before it did.
+// ownerLast checks that everything that an owner had was deleted before it.
 func ownerLast(all []change, uid string) error {
 	gone := slices.IndexFunc(all, func(c change) bool { return c.UID == uid && c.Type == "Deleted" })
 	if gone < 0 {
@@ -489,8 +489,8 @@ func (s *stage) recover() error {
 	return successor(all, s.half.UID, now.UID)
 }
 
-// successor checks that an incarnation came when the one before it went, and
-// before anything of its own.
+// successor checks that an incarnation was created when the one before it was
+// deleted, and before anything that it owns.
 func successor(all []change, old, now string) error {
 	var gone, there uint64
 	for _, c := range all {
