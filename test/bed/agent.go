@@ -15,8 +15,8 @@ import (
 	"berth/internal/eventually"
 )
 
-// Agent is an agent process, which can be killed and started again with the same
-// arguments. Its log is that of all its lives.
+// Agent is an agent process that can be killed and started again with the same
+// arguments. All its lives write to one log.
 type Agent struct {
 	Name    string
 	Args    []string                   // after "berth agent"
@@ -44,7 +44,8 @@ func (b *Bed) Agent(name string, args ...string) *Agent {
 // LogFile is the path of the log.
 func (a *Agent) LogFile() string { return filepath.Join(a.bed.Dir, a.Name+".log") }
 
-// Start starts the process. It does not wait until the agent is of any use.
+// Start starts the process. It does not wait until the agent is ready; Await
+// does.
 func (a *Agent) Start(env ...string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,21 +108,21 @@ func (a *Agent) Done() <-chan struct{} {
 	return a.done
 }
 
-// Lives is how often the agent was started.
+// Lives returns how often the agent was started.
 func (a *Agent) Lives() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.lives
 }
 
-// PID is the process of the newest life.
+// PID returns the process ID of the newest life.
 func (a *Agent) PID() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.cmd.Process.Pid
 }
 
-// ExitCode is that of the newest life, which must have ended.
+// ExitCode returns the exit code of the newest life, which must have ended.
 func (a *Agent) ExitCode() int {
 	<-a.Done()
 	return a.cmd.ProcessState.ExitCode()
@@ -168,7 +169,7 @@ func (a *Agent) End(s syscall.Signal) (code int, err error) {
 	return 0, fmt.Errorf("%s did not end within %v of %v", a.Name, eventually.Limit, s)
 }
 
-// Said is what the newest life has printed.
+// Said returns what the newest life has printed.
 func (a *Agent) Said() string {
 	a.mu.Lock()
 	from := a.from
@@ -177,13 +178,13 @@ func (a *Agent) Said() string {
 	return all[min(int(from), len(all)):]
 }
 
-// AllSaid is what all lives have printed.
+// AllSaid returns what all lives have printed.
 func (a *Agent) AllSaid() string {
 	text, _ := os.ReadFile(a.LogFile())
 	return string(text)
 }
 
-// Await waits until the agent has started and says where it listens.
+// Await waits until the agent has started and printed its addresses.
 func (a *Agent) Await(ctx context.Context) error {
 	ended := errors.New("")
 	err := Until(ctx, a.Name+" has started", func() string {

@@ -27,7 +27,7 @@ import (
 // few variables on to tasks; those of the locale are among them.
 const MarkVar = "LC_BERTH_BED"
 
-// Bed is where the processes of one test or one run live.
+// Bed holds the processes of one test or one run.
 type Bed struct {
 	Dir    string   // absolute; configuration, data and logs are below it
 	Binary string   // absolute path of the berth binary
@@ -98,7 +98,7 @@ func (b *Bed) RunIn(ctx context.Context, dir, program string, env []string, args
 	return c.Wait()
 }
 
-// Command is a program that runs beside the test.
+// Command is a program that runs while the test goes on.
 type Command struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -162,8 +162,8 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// Close ends everything that still runs. It returns what should not have been:
-// what cannot be removed, panics of agents, and data races.
+// Close ends everything that still runs. Its error lists what went wrong: files
+// that cannot be removed, panics of agents, and data races.
 func (b *Bed) Close() error {
 	b.mu.Lock()
 	agents := b.agents

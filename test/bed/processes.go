@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Process is one that the bed's agents or commands have started, or one of these.
+// Process is a process that the bed's agents or commands have started, or one
+// of those themselves.
 type Process struct {
 	PID   int
 	Alloc string // "" for agents and commands
@@ -32,8 +33,9 @@ func (p Process) String() string {
 // Processes lists all processes of the bed.
 func (b *Bed) Processes() []Process { return processes(b.Mark, b.Dir, b.Binary) }
 
-// processes lists those with a mark that begins so, and those of the binary, or
-// of one below dir, that work in dir: supervisors get no environment.
+// processes lists the processes whose mark has the given prefix, and those of
+// the binary, or of one below dir, that work in dir: supervisors have no
+// environment.
 func processes(mark, dir, binary string) (out []Process) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range all {
@@ -52,8 +54,8 @@ func processes(mark, dir, binary string) (out []Process) {
 	return out
 }
 
-// AllProcesses lists all processes but the first and this one. It is for those
-// who are alone in a PID namespace.
+// AllProcesses lists all processes except the first and this one. Only a caller
+// that is alone in a PID namespace may use it.
 func AllProcesses() (out []Process) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range all {
@@ -130,8 +132,8 @@ func Cgroups(mark string) (out []string) {
 	return out
 }
 
-// RemoveCgroups removes them and all below. A cgroup is busy until the kernel is
-// done with its last process.
+// RemoveCgroups removes these cgroups and all below them. A cgroup is busy
+// until the kernel has finished with its last process.
 func RemoveCgroups(mark string) (err error) {
 	for _, top := range Cgroups(mark) {
 		var dirs []string

@@ -11,8 +11,8 @@ import (
 	"berth/internal/eventually"
 )
 
-// Until waits until amiss returns "". Anything else is what is still missing. It
-// gives up after eventually.Limit, or when ctx ends.
+// Until waits until amiss returns "". Any other text is what is still missing.
+// It gives up after eventually.Limit, or when ctx ends.
 func Until(ctx context.Context, what string, amiss func() string) error {
 	ctx, cancel := context.WithTimeout(ctx, eventually.Limit)
 	defer cancel()
@@ -51,7 +51,7 @@ func (a Answer) Good() bool { return a.Code/100 == 2 }
 // is killed.
 var HTTP = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Call sends a request. The error tells that there was no whole answer.
+// Call sends a request. An error means that there was no complete answer.
 func Call(ctx context.Context, method, url, body string) (Answer, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
