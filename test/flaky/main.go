@@ -28,7 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// burnVar makes this program a burner.
+// burnVar makes this program a process that only uses the CPU.
 const burnVar = "BERTH_FLAKY_BURN"
 
 type options struct {
@@ -219,8 +219,8 @@ func failures(out []byte) (names []string) {
 	})
 }
 
-// endOrphans kills the processes that a run has left, and returns how many there
-// were.
+// endOrphans kills the processes that a run left behind and returns how many
+// there were.
 func endOrphans() (left int) {
 	for {
 		kids := children()
