@@ -34,25 +34,25 @@ func (e *Event) String() string {
 	return fmt.Sprintf("%6d  %-8s %-14s %-32s %s of %s gen %d launch %d %s%s %s %s", e.Index, e.Type, e.Kind, e.Name, e.UID, e.Owner, e.Generation, e.LaunchCount, e.State, e.Phase, e.Status, e.Cause)
 }
 
-// Recorder keeps events. Each server tells the same, and one of them always
-// runs.
+// Recorder keeps events. Every server sends the same ones, and one server
+// always runs.
 type Recorder struct {
 	mu   sync.Mutex
 	seen map[Event]bool
 	at   map[string]uint64 // by server, how far it was read
 }
 
-// New returns a recorder that has nothing yet.
+// New returns an empty recorder.
 func New() *Recorder { return &Recorder{seen: map[Event]bool{}, at: map[string]uint64{}} }
 
-// Path is what a server is to be asked for next.
+// Path returns the path of the next request to a server.
 func (r *Recorder) Path(server string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return fmt.Sprintf("/v1/event/stream?topic=Resource&topic=Allocation&index=%d", max(r.at[server], 1))
 }
 
-// batch is one object of a stream.
+// batch is one JSON object of an event stream.
 type batch struct {
 	Index  uint64
 	Error  string
@@ -75,7 +75,8 @@ type batch struct {
 	}
 }
 
-// Read keeps what a server answers to Path, until that ends.
+// Read keeps the events that a server sends in answer to Path, until the answer
+// ends.
 func (r *Recorder) Read(server string, stream io.Reader) {
 	for lines := json.NewDecoder(stream); ; {
 		var b batch
@@ -116,8 +117,8 @@ func (r *Recorder) keep(b *batch) {
 	}
 }
 
-// Terminal says that an allocation of this status holds nothing of its node any
-// more.
+// Terminal reports whether an allocation with this status has released its
+// node's capacity.
 func Terminal(status string) bool {
 	return slices.Contains([]string{"complete", "failed", "lost"}, status)
 }
@@ -151,7 +152,8 @@ func (r *Recorder) Forget() {
 	clear(r.seen)
 }
 
-// Index of the first event of that type about an object, 0 if there is none.
+// Index returns the index of the first event of that type about an object, or
+// 0.
 func (r *Recorder) Index(kind, uid string) uint64 {
 	for _, e := range r.Events() {
 		if e.UID == uid && e.Type == kind {
@@ -161,9 +163,9 @@ func (r *Recorder) Index(kind, uid string) uint64 {
 	return 0
 }
 
-// Order checks that whatever the incarnation old owned went before it did, that
-// the next one, if there is one, came then, and that nothing of the next came
-// before. It returns what is amiss.
+// Order checks that everything that the incarnation old owned was deleted
+// before old, that next, unless empty, was created after that, and that nothing
+// of next was created before next. It returns the violations.
 func (r *Recorder) Order(old, next string) (amiss []string) {
 	note := func(format string, args ...any) { amiss = append(amiss, fmt.Sprintf(format, args...)) }
 	gone, came := r.Index("Deleted", old), r.Index("Added", next)
@@ -191,7 +193,7 @@ func (r *Recorder) Order(old, next string) (amiss []string) {
 	return amiss
 }
 
-// Made returns what was made for an owner after an index.
+// Made returns what was created for an owner after an index.
 func (r *Recorder) Made(owner string, after uint64) (out []Event) {
 	for _, e := range r.Events() {
 		if e.Owner == owner && e.Index > after && (e.Type == "Added" || e.Type == "Placed") {
@@ -211,8 +213,8 @@ func (r *Recorder) Placed(owner string) (out []Event) {
 	return out
 }
 
-// Most returns how many allocations of a job were live at most, at any index
-// that was recorded.
+// Most returns the largest number of live allocations of a job at any recorded
+// index.
 func (r *Recorder) Most(job string) (most int) {
 	live := map[string]bool{}
 	for _, e := range r.Events() {
@@ -229,8 +231,7 @@ func (r *Recorder) Most(job string) (most int) {
 	return most
 }
 
-// Meeting returns the event at which two jobs came to share a node, nil if they
-// never did.
+// Meeting returns the event after which two jobs shared a node, or nil.
 func (r *Recorder) Meeting(a, b string) *Event {
 	live := map[string]map[string]string{} // by node, by allocation: the job
 	for _, e := range r.Events() {
@@ -266,8 +267,8 @@ func (r *Recorder) Phases(uid string) (out []string) {
 	return slices.Compact(out)
 }
 
-// Connectivity returns what a processing element had of its connections, one
-// after another.
+// Connectivity returns the successive connectivity values of a processing
+// element.
 func (r *Recorder) Connectivity(uid string) (out []string) {
 	for _, e := range r.Events() {
 		if e.UID == uid && e.Kind == "ProcessingElement" {
