@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// bed is what a workload lies on: a fresh server and its nodes.
+// bed is what a workload runs on: a fresh server and its nodes.
 type bed struct {
 	scale  float64
 	dir    string
@@ -33,7 +33,8 @@ type process struct {
 	addr  []string  // what it printed when it was ready
 }
 
-// newBed starts a server and that many nodes, and waits until all are ready.
+// newBed starts a server and the given number of nodes and waits until all are
+// ready.
 func newBed(ctx context.Context, nodes int, scale float64) (*bed, error) {
 	dir, err := os.MkdirTemp("", "berth-bench-")
 	if err != nil {
@@ -133,7 +134,7 @@ func (p *process) cost() cost {
 	return c
 }
 
-// meter measures a stretch of a run.
+// meter measures a part of a run.
 type meter struct {
 	b      *bed
 	start  time.Time
@@ -148,7 +149,7 @@ func (b *bed) meter() *meter {
 	return &meter{b, time.Now(), b.server.cost(), b.nodes.cost(), b.control()["LogAppended"]}
 }
 
-// stop adds what the stretch cost to a result.
+// stop adds to a result what was used since the meter was started.
 func (m *meter) stop(r *result, allocs int) {
 	s, n := m.b.server.cost(), m.b.nodes.cost()
 	r.add("server cpu", s.cpu-m.server.cpu, " s")
@@ -157,7 +158,7 @@ func (m *meter) stop(r *result, allocs int) {
 	r.add("log", (m.b.control()["LogAppended"]-m.log)/float64(max(allocs, 1)), " B/alloc")
 }
 
-// control asks the server process for figures that only it can tell.
+// control asks the server process for the figures that only it knows.
 func (b *bed) control() map[string]float64 {
 	var out map[string]float64
 	resp, err := http.Get("http://" + b.server.addr[2] + "/figures")
@@ -201,7 +202,7 @@ func (b *bed) profile(kind string) error {
 	return err
 }
 
-// running waits until the nodes have reported that many allocations running.
+// running waits until the nodes have reported n allocations as running.
 func (b *bed) running(ctx context.Context, n int) error {
 	req, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("http://%s/wait?running=%d", b.nodes.addr[0], n), nil)
 	if err != nil {

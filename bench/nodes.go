@@ -23,8 +23,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// simulate is the process of the nodes: each registers, beats, pulls, and
-// reports at once that what it got is running.
+// simulate is the process of the nodes. Each one registers, sends heartbeats,
+// pulls allocations, and reports at once that they run.
 func simulate(args []string) error {
 	flags := flag.NewFlagSet("nodes", flag.ExitOnError)
 	server := flags.String("server", "", "RPC address")
@@ -70,7 +70,7 @@ func (c *counter) add(n int) {
 	c.changed = make(chan struct{})
 }
 
-// ServeHTTP answers /wait?running=n once that many run.
+// ServeHTTP answers /wait?running=n once n allocations run.
 func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n, _ := strconv.Atoi(r.URL.Query().Get("running"))
 	for {
@@ -163,8 +163,8 @@ func (n *node) beat(ctx context.Context) error {
 	}
 }
 
-// fetched is what a node needs to know of an allocation that it does not run:
-// the job within is passed over.
+// fetched holds what a node needs to know about an allocation that it does not
+// really run. The job is skipped.
 type fetched struct {
 	Allocs []*struct {
 		ID               berth.AllocID
@@ -201,7 +201,8 @@ func (n *node) pull(ctx context.Context) error {
 	}
 }
 
-// report fetches allocations and says that they run, or have stopped.
+// report fetches allocations and reports them as running, or as complete if
+// they must stop.
 func (n *node) report(ctx context.Context, ids []string, index uint64) error {
 	var got fetched
 	in := &op.GetAllocs{AllocIDs: ids, Query: op.Query{MinQueryIndex: index, AuthToken: n.SecretID, AllowStale: true}}

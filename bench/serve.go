@@ -25,7 +25,7 @@ import (
 )
 
 // serve is the server process: a server as the agent command runs it, and an
-// address at which it tells what its memory and log hold.
+// address that answers how much memory and log it uses.
 func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ExitOnError)
 	dir := flags.String("dir", "", "data folder")

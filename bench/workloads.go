@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// users is the users' side: plain HTTP.
+// users are the callers of the HTTP API.
 type users struct {
 	base   string
 	client *http.Client
@@ -27,8 +27,8 @@ func newUsers(base string) *users {
 	return &users{base, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}}
 }
 
-// job is the body that registers a job of one group that asks for little. No
-// deployment follows it: what is measured is how it is placed.
+// job returns the body that registers a job with one group and a small ask. It
+// creates no deployment, because only placing is measured.
 func job(id, typ string, count, cpu int) []byte {
 	body, _ := json.Marshal(map[string]any{"Job": map[string]any{
 		"ID": id, "Type": typ, "Update": map[string]any{"MaxParallel": 0},

@@ -84,7 +84,7 @@ func (s *server) close() error {
 	return nil
 }
 
-// layer is TCP, and counts what arrives.
+// layer is a raft.StreamLayer over TCP that counts the bytes received.
 type layer struct {
 	net.Listener
 	received *atomic.Int64
@@ -117,7 +117,8 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// fill makes nodes and jobs of 1,000 instances, and reports that all run.
+// fill creates nodes and jobs of 1,000 allocations and reports all of them as
+// running.
 func (s *server) fill(ctx context.Context, jobs, nodes int) error {
 	term, err := s.leading(ctx)
 	if err != nil {

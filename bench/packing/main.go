@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// row is an endless row of nodes: the sizes that follow one another.
+// row is an endless row of nodes whose sizes repeat.
 type row struct {
 	name  string
 	sizes []berth.Ask
@@ -106,7 +106,8 @@ type group struct {
 	count int
 }
 
-// jobs draws groups until they ask for as much as worth nodes have.
+// jobs draws groups until they ask for as much as the given number of nodes
+// has.
 func jobs(m mix, seed uint64, worth int) (out []group, sum berth.Ask) {
 	r := rand.New(rand.NewPCG(seed, 17))
 	for size := rows[0].sizes[0]; sum.CPU < int64(worth)*size.CPU && sum.MemoryMB < int64(worth)*size.MemoryMB; {
@@ -119,7 +120,8 @@ func jobs(m mix, seed uint64, worth int) (out []group, sum berth.Ask) {
 	return out, sum
 }
 
-// packer places groups on a row and returns the room of the nodes it used.
+// packer places groups on a row of nodes and returns the capacity of the nodes
+// it used.
 type packer func(typ string, r row, nodes int, groups []group, seed uint64) berth.Ask
 
 // table prints one row for each mix: the capacity of the nodes used, divided by

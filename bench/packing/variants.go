@@ -62,7 +62,8 @@ func compareVariants(seeds uint64, nodes int) {
 	}
 }
 
-// packEqual returns how many nodes are used, and the lower bound.
+// packEqual returns how many nodes are used, and the smallest number that could
+// do.
 func packEqual(m mix, score func(free, ask [2]float64) float64, seed uint64, worth int) (used, asked float64) {
 	r := rand.New(rand.NewPCG(seed, 17))
 	var free [][2]float64

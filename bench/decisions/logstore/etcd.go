@@ -14,9 +14,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcdEngine is etcd's wal package. It can be read only once, at open, from
-// the last snapshot mark to the end; so whoever builds on it keeps every entry
-// in memory, as etcd does.
+// etcdEngine is etcd's wal package. A log can be read only once, when it is
+// opened, from the last snapshot mark to the end. A user of the package
+// therefore keeps every entry in memory, as etcd does.
 type etcdEngine struct {
 	dir     string
 	w       *wal.WAL
@@ -81,7 +81,7 @@ func (e *etcdEngine) load(lg *zap.Logger) error {
 	return nil
 }
 
-// last returns the index of the last entry, first-1 if there is none.
+// last returns the index of the last entry; in an empty log that is first-1.
 func (e *etcdEngine) last() uint64 { return e.first + uint64(len(e.entries)) - 1 }
 
 // Append implements engine.

@@ -70,7 +70,8 @@ type checked struct {
 	Wrong   string
 }
 
-// endHang ends the process in a minute: whoever takes longer hangs.
+// endHang ends the process after a minute. A process that takes longer counts
+// as hanging.
 func endHang() { time.AfterFunc(time.Minute, func() { fatalf("hangs for a minute") }) }
 
 // childCheck opens a harmed log and reads all of it.

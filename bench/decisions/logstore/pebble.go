@@ -13,7 +13,8 @@ import (
 // handling of a failed write. The store above it is measured as "logstore".
 type pebbleEngine struct{ db *pebble.DB }
 
-// memTableMB can be set to see what the size of the memtable does.
+// memTableMB returns the size of the memtable in MiB. An environment variable
+// can change it.
 func memTableMB() uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("MEMTABLE_MB"), 10, 16); err == nil {
 		return n

@@ -29,7 +29,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// way is one way to take commands.
+// way is one way for a leader to handle commands.
 type way interface {
 	// run calls f while there is a leader.
 	run(dir string, f func(propose func(state.Command) error, entries func() (n, bytes uint64))) error
@@ -143,8 +143,8 @@ func (ours) run(dir string, f func(func(state.Command) error, func() (uint64, ui
 	return err
 }
 
-// usual is raft as its documentation has it used: one entry a command, carried
-// out when it has committed. batch uses what the library has for batches.
+// usual is raft used as its documentation suggests: one entry for each command,
+// applied after its commit. batch uses the library's support for batches.
 type usual struct{ batch bool }
 
 // run calls f with a Raft node that is used as its library suggests: one entry
