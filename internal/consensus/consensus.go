@@ -104,6 +104,9 @@ func Multiplied(factor int) Timing {
 // Defaults. A server by itself is its own majority, so its elections can be
 // quick.
 const (
+	// soloTimeout is short because a server without others has nobody to wait
+	// for. snapshotEvery counts entries, snapshotsKept files. patience bounds
+	// the wait for Raft to accept an entry.
 	soloTimeout   = 50 * time.Millisecond
 	snapshotEvery = 8192
 	snapshotsKept = 2
@@ -112,6 +115,7 @@ const (
 )
 
 var (
+	// The fields are Heartbeat, Election, Lease and Commit.
 	soloTiming    = Timing{soloTimeout, soloTimeout, soloTimeout, soloTimeout / 10}
 	clusterTiming = Timing{time.Second, time.Second, time.Second / 2, 50 * time.Millisecond}
 )
@@ -145,10 +149,11 @@ type Server struct {
 
 // node is a running raft and its storage. After a full disk there is a new one.
 type node struct {
-	raft   *raft.Raft
-	log    *logstore.Store
-	disk   *disk
-	snaps  *snapstore.Store
+	raft  *raft.Raft
+	log   *logstore.Store
+	disk  *disk
+	snaps *snapstore.Store
+	// notify receives true when Raft gains leadership, false when it loses it.
 	notify chan bool
 }
 

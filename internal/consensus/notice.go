@@ -20,7 +20,7 @@ type noticer struct {
 	raft   *raft.Raft
 	term   uint64 // raft's
 
-	mu   sync.Mutex
+	mu sync.Mutex
 	// busy holds the servers to which a notice is on its way.
 	busy map[raft.ServerID]bool
 	sent uint64 // the newest index that was sent

@@ -59,7 +59,8 @@ func (s *Server) verify() error { return lost(s.raft().VerifyLeader().Error()) }
 // during a round wait together for the next one.
 type rounds struct {
 	// mu guards the fields below it.
-	mu      sync.Mutex
+	mu sync.Mutex
+	// next is the round that has not begun yet; callers join it.
 	next    *round
 	running bool
 	closed  bool

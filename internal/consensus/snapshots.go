@@ -53,6 +53,8 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, c r
 // verified is a snapshot that is verified while it is written.
 type verified struct {
 	raft.SnapshotSink
+	// check receives a copy of what is written; verdict receives the result of
+	// reading it back.
 	check   *io.PipeWriter
 	verdict chan error
 	judged  bool // it was closed or cancelled; raft may do so twice

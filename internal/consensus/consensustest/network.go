@@ -31,6 +31,7 @@ var (
 type Network struct {
 	mu    sync.Mutex
 	peers map[raft.ServerAddress]*Transport
+	// cut holds the directions in which nothing arrives; delay applies to all.
 	cut   map[direction]bool
 	names map[raft.ServerAddress]raft.ServerAddress // aliases
 	delay time.Duration
@@ -332,7 +333,8 @@ type pipeline struct {
 
 // flight is a request that has no answer yet; it implements raft.AppendFuture.
 type flight struct {
-	at   time.Time
+	at time.Time
+	// args belongs to the caller; sent is a copy that the receiver may keep.
 	args *raft.AppendEntriesRequest
 	sent *raft.AppendEntriesRequest
 	resp *raft.AppendEntriesResponse

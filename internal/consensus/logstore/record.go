@@ -41,6 +41,8 @@ import (
 // 32 KiB and 6 s for 128 KiB, and grows with the square of the size.
 
 const (
+	// A head holds the mark, the stamp, the place and a checksum. Entries
+	// longer than partSize bytes are split.
 	headSize = 4 + 8 + 8 + 8 + 2 + 2 + 4
 	partSize = 32 << 10
 	// maxEntry is far above what raft writes, and below what the parts can count.

@@ -204,6 +204,7 @@ func (s *Store) setAside(id string) error {
 	return os.Rename(filepath.Join(s.dir, snapshotsDir, id), filepath.Join(to, id))
 }
 
+// errNewer is not damage: a newer build can read the snapshot.
 var errNewer = errors.New("the format is newer than this build")
 
 // check returns an error if a finished snapshot's meta.json is not the one that
@@ -350,6 +351,7 @@ func (k *sink) giveUp() {
 // discarded replaces a snapshot that was dropped.
 type discarded struct{ id string }
 
+// errDiscarded makes Raft give up a snapshot without a failure of the disk.
 var errDiscarded = errors.New("the snapshot was dropped")
 
 // ID implements raft.SnapshotSink.
