@@ -113,6 +113,8 @@ type step struct {
 	do    []state.Command
 	again time.Time
 
+	// leave collects what leaves each node in this step; nil until something
+	// does.
 	leave map[berth.NodeID]*leaving
 }
 

@@ -63,6 +63,7 @@ type group struct {
 	spec  *berth.TaskGroup
 	rules berth.MigrateStrategy
 	job   *job
+	// The group's count is the number of slots.
 	slots []slot // by index
 }
 

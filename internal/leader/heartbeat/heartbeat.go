@@ -42,7 +42,8 @@ type Monitor struct {
 	mu      sync.Mutex
 	clock   clock
 	limiter limiter
-	poke    chan struct{}
+	// poke wakes Run when an earlier deadline was set.
+	poke chan struct{}
 }
 
 // New returns the monitor of a term.

@@ -39,10 +39,11 @@ type entry struct {
 	key      berth.JobKey
 	uid      berth.UID
 	schedule *cron.Schedule
-	launch   state.Launch
-	base     time.Time // launch times after this one count
-	next     time.Time
-	at       int // index in the queue, -1 if it is not there
+	// launch is the stored record; base and next follow from it.
+	launch state.Launch
+	base   time.Time // launch times after this one count
+	next   time.Time
+	at     int // index in the queue, -1 if it is not there
 }
 
 // New returns the controller of a term. IDs come from the seed.
