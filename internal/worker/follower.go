@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	followerBatch = 8 // number of evaluations that a worker on a follower takes at once
-	dequeueWait   = 10 * time.Second
+	followerBatch = 8                // number of evaluations that a worker on a follower takes at once
+	dequeueWait   = 10 * time.Second // how long the leader may hold a request that finds no evaluation
 	// lagTime is how long a worker keeps evaluations that it cannot decide yet
 	// because this server's state is behind. Then another worker may get them.
 	lagTime = 5 * time.Second

@@ -53,7 +53,8 @@ type membership struct {
 	registry *Registry
 	id       berth.ID[Worker]
 	started  time.Time
-	doing    atomic.Pointer[string]
+	// doing points to one of doings. The API reads it while the worker runs.
+	doing atomic.Pointer[string]
 }
 
 // doings are what the API shows, by step.

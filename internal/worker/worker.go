@@ -61,8 +61,9 @@ type Worker struct {
 	queue   Queue
 	planner Planner
 	types   []string
-	batch   int
-	remote  bool // the queue is on another server
+	// batch is how many evaluations are taken at once.
+	batch  int
+	remote bool // the queue is on another server
 	membership
 }
 
