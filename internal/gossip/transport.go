@@ -19,14 +19,16 @@ import (
 // own transport treats 0.0.0.0 as every IPv6 address as well, and leaves
 // dialled connections open after it ends.
 type transport struct {
-	tcp     *net.TCPListener
-	udp     *net.UDPConn
-	log     *log.Logger
+	tcp *net.TCPListener
+	udp *net.UDPConn
+	log *log.Logger
+	// packets and streams hand to memberlist what arrives over UDP and TCP.
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	ctx     context.Context // ends with the transport
 	hangUp  context.CancelFunc
-	wait    sync.WaitGroup
+	// wait counts the goroutines that listen.
+	wait sync.WaitGroup
 }
 
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
