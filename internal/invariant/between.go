@@ -104,6 +104,7 @@ func (p *pair) jobs() {
 
 // launches checks that the record of a periodic job's launches never goes back.
 func (p *pair) launches(k berth.JobKey, was, is *state.Launch) {
+	// A record that is deleted goes with its job.
 	if was != nil && is != nil && (is.Index < was.Index || is.Skips < was.Skips) {
 		p.addf("I-23", "job %s forgot launches: %+v became %+v", k, *was, *is)
 	}

@@ -62,7 +62,8 @@ type follower struct {
 
 // neededEval is the evaluation that a change of a job must create.
 type neededEval struct {
-	key      berth.JobKey
+	key berth.JobKey
+	// modified is the JobModifyIndex that the evaluation must carry.
 	modified uint64
 }
 
