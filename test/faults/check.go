@@ -57,8 +57,8 @@ func (c *cluster) others(m *machine) (out []*machine) {
 	return out
 }
 
-// leader returns the server that those of some servers that answer agree on;
-// nil if they do not.
+// leader returns the leader on which all the given servers agree, or nil. A
+// server that does not answer does not agree.
 func (c *cluster) leader(ctx context.Context, among []*machine) *machine {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -118,8 +118,8 @@ func (c *cluster) voteless(ctx context.Context) string {
 	return ""
 }
 
-// nodeList returns the nodes by name, without those that are down under an
-// earlier ID.
+// nodeList returns the names of the ready nodes, and the others with their
+// status.
 func (c *cluster) nodeList(ctx context.Context, m *machine, query string) (ready, other []string, err error) {
 	var list []struct{ Name, Status string }
 	if err := c.get(ctx, m, "/v1/nodes"+query, &list); err != nil {

@@ -170,7 +170,7 @@ func (r *round) lastReads(ctx context.Context, res *result) {
 	}
 }
 
-// watch notes who leads, and which nodes are taken for down.
+// watch notes who leads, and which nodes are down or disconnected.
 func (r *round) watch(ctx context.Context) {
 	was := map[string]string{}
 	for rest.For(ctx, 100*time.Millisecond) == nil {
