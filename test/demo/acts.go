@@ -64,6 +64,7 @@ func (s *stage) ask(greeting string) error {
 	if len(addrs) != 3 {
 		return fmt.Errorf("%d instances have an address, not 3", len(addrs))
 	}
+	// Later acts compare the answers with these.
 	s.answers = map[string]string{}
 	for _, addr := range addrs {
 		var body string
@@ -95,6 +96,7 @@ func (s *stage) addresses() (out []string, err error) {
 		if stub.ClientStatus != "running" {
 			continue
 		}
+		// Only the ports are read.
 		var alloc struct {
 			AllocatedResources struct {
 				Shared struct {
@@ -140,6 +142,7 @@ func (s *stage) runBatch() error {
 	if _, err := s.show("job", "status", "primes"); err != nil {
 		return err
 	}
+	// Each allocation counted the primes of a quarter of the range.
 	sum := 0
 	for _, a := range allocs {
 		out, err := s.show("alloc", "logs", a.ID[:8])

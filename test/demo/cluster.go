@@ -108,6 +108,8 @@ func (s *stage) startCluster() error {
 	if err != nil {
 		return err
 	}
+	// The ports are chosen first, because every configuration names those of
+	// all servers.
 	var gossip, rpc []string
 	for i := range clusterServers {
 		gossip = append(gossip, fmt.Sprintf(`"127.0.0.1:%d"`, free[3*i+2]))
@@ -125,6 +127,7 @@ func (s *stage) startCluster() error {
 	}
 	for i := range clusterNodes {
 		m := &member{name: fmt.Sprint("n", i+1)}
+		// All nodes share one address, so their port ranges must not overlap.
 		from := 21_000 + 1000*i
 		text := fmt.Sprintf(nodeConfig, m.name, filepath.Join(s.Dir, m.name), strings.Join(rpc, ", "), from, from+999, s.room)
 		if err := s.join(m, text); err != nil {
@@ -236,6 +239,7 @@ func (s *stage) replaceLeader(meanwhile func() error) error {
 	fmt.Fprintf(s.out, "$ kill -9 %d # %s\n", old.PID(), old.name)
 	old.Kill()
 	killed := time.Now()
+	// Later commands go to a server that still runs.
 	for _, m := range s.members {
 		if m.rpc != "" && m != old {
 			s.addr = m.addr
@@ -288,6 +292,8 @@ func (s *stage) compare() error {
 		var first state
 		text := ""
 		for i, m := range s.members[:clusterServers] {
+			// All are asked for the hash at the index that the first one
+			// answered.
 			body, err := fetch(s.ctx, fmt.Sprintf("%s/v1/operator/state-hash?index=%d", m.addr, first.Index))
 			if err != nil {
 				return false, err

@@ -217,6 +217,8 @@ func (s *stage) stopChannel() error {
 	if err != nil {
 		return err
 	}
+	// The identity stays and the allocation changes; the submission is not
+	// touched.
 	if now.UID != old.UID || now.Allocation.ID == old.Allocation.ID || after.UID != before.UID || after.Generation != 0 || after.Phase != "Submitted" {
 		return fmt.Errorf("the channel was %+v and is %+v; the job was %+v and is %+v", old, now, before, after)
 	}
@@ -258,9 +260,12 @@ func (s *stage) widen() error {
 	if err != nil {
 		return err
 	}
+	// A change of the width is a new generation of the same job.
 	if now.UID != before.UID || now.Generation != 1 || now.Phase != "Submitted" {
 		return fmt.Errorf("the job is %+v, and was %+v", now, before)
 	}
+	// Elements whose connections or configuration changed were launched again;
+	// the new one once.
 	err = s.launched("telemetry", map[string]uint64{
 		"telemetry.source[0]": 2, "telemetry.transform[0]": 2, "telemetry.transform[1]": 3, "telemetry.transform[2]": 2, "telemetry.transform[3]": 1, "telemetry.sink[0]": 2,
 	})
@@ -271,6 +276,7 @@ func (s *stage) widen() error {
 	if err != nil {
 		return err
 	}
+	// The importing job finds the new channel by itself.
 	if len(after) != 1 || len(importer) != 1 || after[0].LaunchCount != 1 || after[0].Allocation == nil || after[0].Allocation.ID != importer[0].Allocation.ID {
 		return fmt.Errorf("the importing job was not to be touched: %+v", after)
 	}
@@ -321,6 +327,7 @@ func (s *stage) changes(from uint64, last func(*change) bool) (out []change, err
 		if events.Error != "" {
 			return out, errors.New(events.Error)
 		}
+		// All events of one index are kept, also those after the last one.
 		ended := false
 		for _, e := range events.Events {
 			r := e.Payload.Resource
@@ -367,6 +374,7 @@ func (s *stage) deleteTelemetry() error {
 	if _, err := s.show("job", "stop", "-purge", "-propagation", "foreground", "telemetry"); err != nil {
 		return err
 	}
+	// The job itself is the last to go.
 	all, err := s.changes(from+1, func(c *change) bool { return c.UID == old.UID && c.Type == "Deleted" })
 	if err != nil {
 		return err
@@ -405,6 +413,7 @@ func ownerLast(all []change, uid string) error {
 // interrupt submits a job that finds too little capacity, so that its
 // submission stops halfway, and then replaces the leader.
 func (s *stage) interrupt() error {
+	// With one node left only a part of the job fits.
 	for _, n := range []string{"n2", "n3"} {
 		if _, err := s.show("node", "eligibility", "-disable", n); err != nil {
 			return err
@@ -452,6 +461,7 @@ func (s *stage) recover() error {
 	if err != nil {
 		return err
 	}
+	// Now there is capacity for the second submission.
 	for _, n := range []string{"n2", "n3"} {
 		if _, err := s.show("node", "eligibility", "-enable", n); err != nil {
 			return err
@@ -466,6 +476,7 @@ func (s *stage) recover() error {
 	if now, err = s.standing("telemetry"); err != nil {
 		return err
 	}
+	// The new incarnation remembers the one that it follows.
 	if now.Phase != "Submitted" || now.Generation != 0 || now.Recovery.Count != 1 || fmt.Sprint(now.Recovery.Predecessors) != "["+s.half.UID+"]" {
 		return fmt.Errorf("it was not recovered once from %s: %+v", s.half.UID, now)
 	}
