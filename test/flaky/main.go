@@ -173,6 +173,7 @@ func (x *item) play(ctx context.Context, o options, n int) {
 	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
+	// A process that was left behind may hold the output open.
 	cmd.WaitDelay = time.Minute
 	began := time.Now()
 	err := cmd.Run()
@@ -191,6 +192,7 @@ func (x *item) play(ctx context.Context, o options, n int) {
 			result = err.Error()
 		}
 	}
+	// Leftovers of one run must not disturb the next one.
 	if left := endOrphans(); left > 0 {
 		x.left += left
 		result += fmt.Sprintf("; %d processes were left running", left)
