@@ -34,6 +34,8 @@ var workloads = map[string]struct {
 // main runs workloads, each several times. The arguments serve and nodes are
 // for the processes that it starts itself.
 func main() {
+	// The same binary is the server and the nodes, each in its own process, so
+	// that their costs can be told apart.
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "serve":

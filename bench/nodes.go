@@ -35,17 +35,20 @@ func simulate(args []string) error {
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	// Standard input is closed when the parent ends.
 	go func() { io.Copy(io.Discard, os.Stdin); stop() }()
 	c := &counter{changed: make(chan struct{})}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return api.Serve(ctx, ctl, c, api.Limits{}, slog.New(slog.DiscardHandler)) })
 	var ready sync.WaitGroup
+	// Registering thousands of nodes at once would measure that instead.
 	dialing := make(chan struct{}, 32)
 	for i := range *count {
 		ready.Add(1)
 		g.Go(func() error { return newNode(i, c).run(ctx, *server, dialing, ready.Done) })
 	}
 	ready.Wait()
+	// The parent waits for this line.
 	fmt.Println(ctl.Addr())
 	if err := g.Wait(); !errors.Is(err, context.Canceled) {
 		return err

@@ -53,6 +53,8 @@ func serve(args []string) error {
 	g.Go(func() error { return s.Run(ctx) })
 	g.Go(func() error { return api.Serve(ctx, lns[0], s.Handler(), api.Limits{}, log) })
 	g.Go(func() error { return api.Serve(ctx, lns[2], control(s), api.Limits{}, log) })
+	// The parent waits for the line with the addresses and then expects a
+	// leader.
 	for !s.Leads() && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}

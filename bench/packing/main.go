@@ -221,6 +221,8 @@ func sampler(logarithm bool) packer {
 			siblings := make([]int, nodes)
 			for range g.count {
 				best, score, looked := -1, math.Inf(-1), 0
+				// Nodes in use are drawn at random; unused ones follow in
+				// order.
 				order := chance.Perm(begun)
 				for n := begun; n < nodes; n++ {
 					order = append(order, n)
@@ -230,6 +232,8 @@ func sampler(logarithm bool) packer {
 					if free.CPU < 0 || free.MemoryMB < 0 {
 						continue
 					}
+					// This is Nomad's binpack score with its penalty for
+					// instances of the same group.
 					s := (20 - math.Pow(10, float64(free.CPU)/float64(room[n].CPU)) - math.Pow(10, float64(free.MemoryMB)/float64(room[n].MemoryMB))) / 18
 					if siblings[n] > 0 {
 						s = (s - float64(siblings[n]+1)/float64(g.count)) / 2

@@ -71,6 +71,7 @@ func packEqual(m mix, score func(free, ask [2]float64) float64, seed uint64, wor
 	for sum[0] < float64(worth) && sum[1] < float64(worth) {
 		cpu, memory, count := m.draw(r)
 		for range count {
+			// An unused node is always an alternative, at index -1.
 			best, at := score([2]float64{1 - cpu, 1 - memory}, [2]float64{cpu, memory}), -1
 			for n, f := range free {
 				if f[0] < cpu || f[1] < memory {
