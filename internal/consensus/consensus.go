@@ -104,9 +104,8 @@ func Multiplied(factor int) Timing {
 // Defaults. A server by itself is its own majority, so its elections can be
 // quick.
 const (
-	// soloTimeout is short because a server without others has nobody to wait
-	// for. snapshotEvery counts entries, snapshotsKept files. patience bounds
-	// the wait for Raft to accept an entry.
+	// snapshotEvery counts entries. patience bounds the wait for Raft to accept
+	// an entry.
 	soloTimeout   = 50 * time.Millisecond
 	snapshotEvery = 8192
 	snapshotsKept = 2
