@@ -20,8 +20,8 @@ import (
 // time; then the state of every server is looked at as a whole.
 
 const (
-	settleLimit = 60 * time.Second // until all is well again after a fault
-	equalLimit  = 30 * time.Second // until all servers are seen at one index
+	settleLimit = 60 * time.Second // for the cluster to recover from a fault
+	equalLimit  = 30 * time.Second // for all servers to be seen at the same index
 )
 
 // ready waits until every server votes and answers, every node is ready, and no
@@ -105,7 +105,7 @@ func (c *cluster) voteless(ctx context.Context) string {
 	}
 	voters := 0
 	for _, s := range raft.Servers {
-		if s.Node == op.UnknownNode { // its ID is nobody's, as of one that lost its data
+		if s.Node == op.UnknownNode { // no member has its ID, as after a loss of data
 			return "Raft counts on a server at " + s.Address + " that the gossip does not know"
 		}
 		if s.Voter {
@@ -158,7 +158,7 @@ func (c *cluster) pendingEvals(ctx context.Context) string {
 		return err.Error()
 	}
 	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].WaitUntil.After(time.Now()) { // its time is yet to come
+		if list[i].WaitUntil.After(time.Now()) { // it is not due yet
 			list = slices.Delete(list, i, i+1)
 		}
 	}
@@ -281,7 +281,7 @@ func (c *cluster) judgeStates(ctx context.Context, calls []*call) (out []string)
 			out = append(out, fmt.Sprintf("I-38: at index %d %s has the state %016x, and %s has %016x", s.Index, m.name, s.hash, c.servers[0].name, first.hash))
 		}
 		if s != first && s.Index == first.Index && s.hash == first.hash {
-			continue // what is the same need not be looked at again
+			continue // an equal state was checked already
 		}
 		found := append(invariant.Check(s.Snapshot), invariant.Scheduled(s.Snapshot)...)
 		// The state of the round before is the base for what must not go back.

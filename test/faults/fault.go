@@ -11,7 +11,7 @@ type Fault struct {
 	ID   string // of the list of faults
 	Name string
 	Kind string // process, network, disk, messages or client
-	// Says is what must hold, beside what must hold always.
+	// Says is what must hold in addition to what must always hold.
 	Says  string
 	Setup Setup
 	// Start begins the fault. It may last as long as the fault is to last.
@@ -21,7 +21,7 @@ type Fault struct {
 	// Stop ends it: every process runs and every network is whole. It is called
 	// even if Start failed.
 	Stop func(ctx context.Context, r *round) error
-	// After judges what only this fault asks for, once all is well again. It
+	// After checks what only this fault requires, once all is healthy. It
 	// may be nil.
 	After func(ctx context.Context, r *round) error
 	// Limits bound the figures of all rounds together.

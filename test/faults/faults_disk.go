@@ -172,7 +172,7 @@ func (r *round) harm(db string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// What is beyond the last record is room that was set aside.
+	// After the last record there is only preallocated space.
 	size := len(strings.TrimRight(string(b), "\x00"))
 	name := filepath.Base(path)
 	// The damage is near the end, where an append may just have been in
@@ -227,7 +227,7 @@ var installSnapshot = &Fault{
 		r.history.note("%s is killed", m.name)
 		r.work.pause.Store(int64(writePause / 3))
 		defer r.work.pause.Store(int64(writePause))
-		if err := rest.For(ctx, 7*time.Second); err != nil { // the others save their state, and drop the log behind it
+		if err := rest.For(ctx, 7*time.Second); err != nil { // the others save their state and drop old entries
 			return err
 		}
 		if err := r.lags(ctx, m, l); err != nil {

@@ -37,7 +37,7 @@ var leaderApart = &Fault{
 		}
 		r.victim = m
 		err = r.part(hosts(m), hosts(r.others(m)...))
-		r.gone(m) // what it acknowledged before counts for nothing
+		r.gone(m) // only writes after this moment count
 		return err
 	},
 	Stop:  heal,
@@ -47,7 +47,7 @@ var leaderApart = &Fault{
 // honest checks what a server that was cut off from the leader reported about
 // the age of its answers.
 func honest(_ context.Context, r *round) error {
-	const settled = 2500 * time.Millisecond // until it must have noticed
+	const settled = 2500 * time.Millisecond // how long it may take to notice
 	n := 0
 	for _, c := range r.history.calls {
 		if c.Kind != stale || c.Outcome != done || c.Server != r.victim.name || c.Call < r.killed+settled || c.Return > r.killed+r.fault.Hold {

@@ -36,7 +36,7 @@ var killLeader = &Fault{
 		if err != nil {
 			return err
 		}
-		if r.number%5 == 0 { // an idle one: nobody writes until it is gone
+		if r.number%5 == 0 { // an idle leader: there are no writes until it is gone
 			r.work.pause.Store(0)
 			defer r.work.pause.Store(int64(writePause))
 			if err := rest.For(ctx, time.Second); err != nil {
@@ -69,7 +69,7 @@ var killAllServers = &Fault{
 			errs = append(errs, m.start())
 			r.history.note("%s is started", m.name)
 			if i == 1 {
-				r.killed = r.history.now() // from now on there can be a leader
+				r.killed = r.history.now() // from now on a leader is possible
 			}
 			_ = rest.For(ctx, time.Duration(r.rng.IntN(1500))*time.Millisecond)
 		}
@@ -85,7 +85,7 @@ var pauseLeader = &Fault{
 	Hold:   time.Second,
 	Stop: func(_ context.Context, r *round) error {
 		for _, m := range r.servers {
-			_ = m.resume() // whatever went wrong before
+			_ = m.resume() // also after an error
 		}
 		return nil
 	},
@@ -103,7 +103,7 @@ func standStill(times ...time.Duration) func(context.Context, *round) error {
 			return err
 		}
 		r.history.note("%s stands still for %v", m.name, long)
-		if long > time.Second { // or nobody takes its place
+		if long > time.Second { // a shorter pause does not change the leader
 			r.gone(m)
 		}
 		return errors.Join(rest.For(ctx, long), m.resume())

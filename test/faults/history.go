@@ -32,8 +32,8 @@ type call struct {
 	Return  time.Duration
 	Outcome outcome
 	Index   uint64        `json:",omitempty"` // of the state
-	Eval    string        `json:",omitempty"` // that was promised
-	Contact time.Duration `json:",omitempty"` // how old a stale answer can be, as it says
+	Eval    string        `json:",omitempty"` // evaluation named in the answer
+	Contact time.Duration `json:",omitempty"` // how old a stale answer can be according to the server
 	Known   bool          `json:",omitempty"` // whether the server knew of a leader
 	Life    int           `json:",omitempty"` // which process of the server answered
 	Error   string        `json:",omitempty"`
@@ -43,10 +43,10 @@ type call struct {
 type kind string
 
 const (
-	read     kind = "read"     // linearisable
+	read     kind = "read"     // linearizable
 	stale    kind = "stale"    // of that server's own state, however old
 	write    kind = "write"    // a register of the job
-	swap     kind = "swap"     // the same, if the job is what it was
+	swap     kind = "swap"     // a write that is refused if the job has changed
 	purge    kind = "purge"    // of the job
 	dispatch kind = "dispatch" // Key is the token, Value the child
 )
@@ -56,8 +56,8 @@ type outcome string
 
 const (
 	done    outcome = "done"
-	refused outcome = "refused" // nothing came of it
-	unknown outcome = "unknown" // it may have been done, or be done yet
+	refused outcome = "refused" // certainly not done
+	unknown outcome = "unknown" // it may have been done or be done later
 )
 
 // note is an event that is not a request.

@@ -78,11 +78,11 @@ func operations(calls []*call) (out []porcupine.Operation) {
 		case !strings.HasPrefix(c.Key, "register-") || c.Kind == stale:
 			continue
 		case c.Outcome == refused && !conflicted(c), c.Outcome == unknown && c.Kind == read:
-			continue // it tells nothing
+			continue // it proves nothing
 		case c.Outcome == unknown:
 			at, seen := first[c.Key+"="+c.Value]
 			if !seen && c.Kind != purge && !judged[c.Key] {
-				continue // nobody saw it, so it can have happened after all else
+				continue // nobody saw it, so it can have happened last
 			}
 			o.Return = int64(never)
 			if seen && c.Kind != purge { // it happened before it was seen

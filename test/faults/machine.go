@@ -115,7 +115,7 @@ func (m *machine) end(limit time.Duration) error {
 	select {
 	case <-m.done:
 	case <-time.After(limit):
-		_ = m.signal(syscall.SIGQUIT) // its log tells where it stands
+		_ = m.signal(syscall.SIGQUIT) // it logs its goroutines
 		select {
 		case <-m.done:
 		case <-time.After(2 * time.Second):

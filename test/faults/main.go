@@ -27,11 +27,11 @@ type options struct {
 	rounds  int
 	faults  string // IDs, separated by commas; "" is all
 	seed    uint64
-	out     string // the folder of the report, and of what failed rounds leave
+	out     string // directory of the report and of the files of failed rounds
 	berth   string // the program under test
 	nodes   int    // simulated ones
-	planted string // defects to plant, and to find; "all" or names
-	dir     string // foreverything else; it is removed at the end
+	planted string // names of defects to plant, or "all"
+	dir     string // for everything else; removed at the end
 }
 
 // flags declares the flags that set o.

@@ -18,10 +18,10 @@ type defect struct {
 	name   string
 	says   string
 	points string // failpoints of every server from its start on; "" if the fault plants it
-	fault  *Fault // that brings it to light
-	shows  string // what one of the failures begins with or holds
-	crowd  int    // readers of each server beside the usual ones
-	rounds int    // in which it must show
+	fault  *Fault // the fault that reveals it
+	shows  string // text in one of the failures
+	crowd  int    // additional readers of each server
+	rounds int    // within this many rounds it must show
 }
 
 // longPause is pauseLeader for long enough that another server leads and is

@@ -51,7 +51,7 @@ type look struct {
 
 const (
 	leadIn  = 1500 * time.Millisecond // of the workload, before the fault
-	leadOut = 1500 * time.Millisecond // and behind it
+	leadOut = 1500 * time.Millisecond // and after it
 )
 
 // newRound returns a round with its own seed, which follows from the run's
@@ -160,7 +160,7 @@ func (r *round) measure() bool {
 func (r *round) lastReads(ctx context.Context, res *result) {
 	for i, m := range r.servers {
 		p := r.work.person(ctx, 2000+i, m)
-		p.limit = writeLimit // its connections to the others may be those of before the fault
+		p.limit = writeLimit // its connections to other servers may be older than the fault
 		for k := range keys {
 			c := &call{Kind: read, Key: r.key(k)}
 			if p.value(c, ""); c.Outcome != done {

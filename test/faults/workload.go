@@ -24,8 +24,8 @@ const (
 	writePause = 300 * time.Millisecond
 	readPause  = 60 * time.Millisecond
 	writeLimit = 10 * time.Second
-	retryLimit = 10 * time.Second // after which a request that is tried again and again has failed
-	readLimit  = time.Second      // short, so that a server that was stopped wakes up to new questions
+	retryLimit = 10 * time.Second // a request that is repeated for longer has failed
+	readLimit  = time.Second      // short, so that a paused server resumes with new requests waiting
 )
 
 // workload is the users of a round.
@@ -38,7 +38,7 @@ type workload struct {
 	still atomic.Bool  // the service is not updated
 	twice atomic.Bool  // one in five of the requests that are safe to repeat is sent twice
 
-	unserved []string // requests that failed however often they were tried; the dispatcher's
+	unserved []string // dispatches that failed at every attempt
 }
 
 // newWorkload returns the workload of a round, not yet started.
@@ -124,7 +124,7 @@ func (p *person) do(c *call, m *machine, limit time.Duration, ask func(ctx conte
 	a, err := ask(ctx, m.http())
 	if p.twice.Load() && (c.Kind == swap || c.Kind == dispatch) && p.rng.IntN(5) == 0 {
 		was := *c
-		_, _ = ask(ctx, m.http()) // as by a network; nobody hears the answer
+		_, _ = ask(ctx, m.http()) // as a network can do; the answer is lost
 		*c = was
 	}
 	// errUndone marks the errors after which certainly nothing was done.
@@ -205,7 +205,7 @@ func (p *person) purge(key string) {
 	c := &call{Kind: purge, Key: key}
 	p.do(c, p.at(), writeLimit, func(ctx context.Context, base string) (answer, error) {
 		a, err := p.caller.ask(ctx, "DELETE", base+"/v1/job/"+key+"?purge=true", nil, nil)
-		if a.code == 404 { // there was none, and there is none
+		if a.code == 404 { // it did not exist, so nothing is left to delete
 			return a, nil
 		}
 		return a, err
