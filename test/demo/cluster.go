@@ -202,7 +202,7 @@ func (s *stage) healthy() (bool, error) {
 		Healthy bool
 		Voters  []string
 	}
-	err := s.get("/v1/operator/autopilot/health", &h) // an error if one is not
+	err := s.get("/v1/operator/autopilot/health", &h) // an error if a server is not healthy
 	return err == nil && h.Healthy && len(h.Voters) == clusterServers, nil
 }
 

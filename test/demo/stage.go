@@ -152,7 +152,7 @@ func (s *stage) showCode(code int, args ...string) (string, error) {
 // command runs a command of the program and returns what it printed. An exit
 // code other than 0 is an exitError.
 func (s *stage) command(args ...string) (string, error) {
-	folder, err := os.Getwd() // examples are named as a person in the repository types them
+	folder, err := os.Getwd() // examples are shown with the paths that a user types
 	if err != nil {
 		return "", err
 	}
