@@ -23,7 +23,7 @@ func Main(m *testing.M, flags ...string) (code int) {
 		return 1
 	}
 	var err error
-	if suite.dir, err = os.MkdirTemp("", "bed-"); err != nil { // short: paths of sockets are below it
+	if suite.dir, err = os.MkdirTemp("", "bed-"); err != nil { // short, because paths of sockets are limited
 		return fail(err)
 	}
 	defer os.RemoveAll(suite.dir)
@@ -31,7 +31,7 @@ func Main(m *testing.M, flags ...string) (code int) {
 		return fail(err)
 	}
 	code = m.Run()
-	all := New(suite.dir, suite.binary) // its mark begins those of all beds
+	all := New(suite.dir, suite.binary) // its mark is a prefix of all beds' marks
 	if left := all.Processes(); len(left) > 0 {
 		code = fail(fmt.Errorf("processes are left: %v", left))
 	}
