@@ -23,7 +23,7 @@ type Event struct {
 	LaunchCount uint64
 	State       string // connectivity, of a processing element
 	Phase       string // of a job
-	Deleting    bool   // a job is marked by it
+	Deleting    bool   // the change marks a job for deletion
 	ID          string // of an allocation
 	Node        string
 	Status      string
@@ -39,7 +39,7 @@ func (e *Event) String() string {
 type Recorder struct {
 	mu   sync.Mutex
 	seen map[Event]bool
-	at   map[string]uint64 // by server, how far it was read
+	at   map[string]uint64 // by server: the index read so far
 }
 
 // New returns an empty recorder.
