@@ -7,4 +7,5 @@ import (
 	"berth/internal/cli"
 )
 
+// main exits with the code that cli.Main returns.
 func main() { os.Exit(cli.Main(os.Args)) }

@@ -79,6 +79,7 @@ func (d *Daemon) leave(ctx context.Context) {
 	if d.pool == nil {
 		return
 	}
+	// ctx has ended, so leaving needs a context of its own, with a limit.
 	cause := context.Cause(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
@@ -95,6 +96,7 @@ func (d *Daemon) leave(ctx context.Context) {
 // Signal is the cause of a context that a signal ended.
 type Signal struct{ os.Signal }
 
+// Error returns the name of the signal, for the log.
 func (s Signal) Error() string { return s.String() + " signal received" }
 
 // Is reports that a signal is a kind of context.Canceled.

@@ -6,6 +6,9 @@ import (
 	"berth/internal/config"
 )
 
+// newNode opens the node with the directories that open took before. Without
+// configured servers it uses the server of this process. It sends nothing yet;
+// Run does.
 func (d *Daemon) newNode() (err error) {
 	c := &d.conf.Client
 	servers := c.Servers
@@ -41,6 +44,8 @@ func (d *Daemon) advertisedHTTP() string {
 	return d.http.Addr().String()
 }
 
+// hostVolumes returns the host volumes of the configuration as the node
+// describes them to the servers, by name.
 func hostVolumes(c *config.Client) map[string]berth.HostVolumeInfo {
 	out := map[string]berth.HostVolumeInfo{}
 	for name, v := range c.HostVolumes {
@@ -49,6 +54,8 @@ func hostVolumes(c *config.Client) map[string]berth.HostVolumeInfo {
 	return out
 }
 
+// hostNetworks returns the host networks of the configuration as the node
+// describes them to the servers, by name.
 func hostNetworks(c *config.Client) map[string]berth.HostNetworkInfo {
 	out := map[string]berth.HostNetworkInfo{}
 	for name, n := range c.HostNetworks {

@@ -40,6 +40,8 @@ func (d *Daemon) self() op.AgentSelf {
 				"role": "nomad", "region": c.Region, "dc": c.Datacenter, "build": c.NomadVersion, "berth": c.Version, "raft_vsn": "3",
 				"log_version": strconv.Itoa(codec.LogVersion), "expect": strconv.Itoa(c.Server.BootstrapExpect),
 			},
+			// Fixed numbers, for tools that expect the fields of Nomad's
+			// members.
 			ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
 		},
 		Stats: map[string]map[string]string{"runtime": d.runtimeStats()},
@@ -53,6 +55,7 @@ func (d *Daemon) self() op.AgentSelf {
 			"bootstrap": strconv.FormatBool(c.Server.BootstrapExpect == 1), "known_regions": strconv.Itoa(len(d.server.Regions())),
 		}
 	}
+	// Without gossip, as with -dev, there are no peers whose log to compare.
 	if d.pool != nil {
 		s.Stats["raft"] = d.server.RaftStats()
 	}
@@ -62,6 +65,8 @@ func (d *Daemon) self() op.AgentSelf {
 	return s
 }
 
+// runtimeStats returns the part "runtime" of the agent's stats: platform, Go
+// version, process and uptime, all as text.
 func (d *Daemon) runtimeStats() map[string]string {
 	return map[string]string{
 		"kernel.name": runtime.GOOS, "arch": runtime.GOARCH, "version": runtime.Version(), "max_procs": strconv.Itoa(runtime.GOMAXPROCS(0)),

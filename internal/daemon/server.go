@@ -9,6 +9,9 @@ import (
 	"berth/internal/server"
 )
 
+// newServer opens the server on the RPC listener and the data directory that
+// open took before. If the agent has a node too, the server reaches it without
+// the network, so newNode must come first. It joins gossip last.
 func (d *Daemon) newServer() (err error) {
 	s := &d.conf.Server
 	c := server.Config{
@@ -34,6 +37,8 @@ func (d *Daemon) newServer() (err error) {
 	if d.agent != nil {
 		c.Local, c.LocalTasks, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent.NodeID, d.cluster
 	}
+	// This binds the gossip port, as server.New needs the list of members.
+	// Gossip itself starts last.
 	if c.Cluster, err = d.openGossip(); err != nil {
 		return err
 	}

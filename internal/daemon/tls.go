@@ -32,6 +32,9 @@ func (d *Daemon) loadTLS() (err error) {
 	return nil
 }
 
+// checkTLS logs warnings about the loaded certificates. If RPC verifies names,
+// it returns an error for a certificate whose name does not fit the agent's
+// region and role.
 func (d *Daemon) checkTLS() error {
 	for _, w := range d.tls.Warnings(time.Now()) {
 		d.log.Warn(w)
@@ -82,6 +85,9 @@ func (d *Daemon) onHangup() func() {
 	}
 }
 
+// reload reads the certificates again. It only logs errors, as nobody waits for
+// its result: a file that cannot be used leaves the old certificates in place.
+// New connections use the new ones.
 func (d *Daemon) reload() {
 	if d.tls == nil {
 		d.log.Warn("reloading the configuration is not supported; restart the agent, its tasks keep running")
