@@ -15,9 +15,12 @@ import (
 // agentFlag is a flag that sets a key of the configuration and overrides its
 // value from files.
 type agentFlag struct {
+	// kind is bool, int, list, map or string. A list splits values at commas.
 	name, key, kind, usage string
 }
 
+// agentFlags are the flags of "agent" other than -dev and -config. Names are
+// those of Nomad; keys are paths in the configuration.
 var agentFlags = []agentFlag{
 	{"server", "server.enabled", "bool", "Run a server: keep the cluster state and schedule jobs."},
 	{"client", "client.enabled", "bool", "Run a node: execute the allocations that servers place on this machine."},
@@ -78,6 +81,8 @@ func agentCommand() *command {
 			f.Unsupported(agentUnsupported...)
 			f.UnsupportedBool(agentUnsupportedBool...)
 			return func(ctx context.Context, c *call) error {
+				// Only flags on the command line override files: a flag's
+				// default must not hide what a file sets.
 				over := config.Overrides{Dev: *dev}
 				for _, read := range lay {
 					if flag, given := read(); given {
@@ -119,6 +124,8 @@ func (a agentFlag) declare(f *flags) func() (config.Flag, bool) {
 	}
 }
 
+// splitCommas returns the elements of repeated, comma-separated values, without
+// spaces around them.
 func splitCommas(all []string) (out []string) {
 	for _, s := range all {
 		for part := range strings.SplitSeq(s, ",") {
@@ -128,6 +135,8 @@ func splitCommas(all []string) (out []string) {
 	return out
 }
 
+// keysAndValues returns repeated key=value pairs as a map; the last one wins. A
+// pair without = has an empty value.
 func keysAndValues(all []string) map[string]string {
 	out := map[string]string{}
 	for _, s := range all {

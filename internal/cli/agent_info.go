@@ -9,6 +9,8 @@ import (
 	"berth/op"
 )
 
+// agentInfoCommand shows the stats of the agent that is called, in sorted order
+// so that outputs can be compared.
 func agentInfoCommand() *command {
 	return &command{
 		name: "agent-info", synopsis: "Show an agent's runtime information",
@@ -28,6 +30,8 @@ func agentInfoCommand() *command {
 	}
 }
 
+// nodeConfigCommand shows or replaces the servers of the agent's node, in
+// memory only. It works without a reachable server.
 func nodeConfigCommand() *command {
 	return &command{
 		name: "node config", args: "[<addr>...]", synopsis: "Show or change the servers a node uses", max: -1,

@@ -13,6 +13,8 @@ import (
 	"berth/op"
 )
 
+// allocChecksCommand shows health checks. The results come from the node of the
+// allocation, which must be reachable.
 func allocChecksCommand() *command {
 	return &command{
 		name: "alloc checks", args: "<allocation>", synopsis: "Show the health checks of an allocation's services", min: 1, max: 1,
@@ -43,6 +45,8 @@ func allocChecksCommand() *command {
 	}
 }
 
+// checkPage shows the checks by service and name. found is by check ID, whose
+// order means nothing to a reader.
 func checkPage(c *call, found map[string]op.CheckStatus) *page {
 	p := c.page()
 	if len(found) == 0 {

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// allocLogsCommand prints what a task wrote. Output is not cleaned of control
+// characters: it can be binary.
 func allocLogsCommand() *command {
 	return &command{
 		name: "alloc logs", args: "<allocation> [task]", synopsis: "Show the output of a task", max: 2,
@@ -44,6 +46,7 @@ func allocLogsCommand() *command {
 	}
 }
 
+// allocLogs holds the flags of "alloc logs".
 type allocLogs struct {
 	stdout, stderr, follow, tail, verbose *bool
 	lines                                 *int
@@ -51,6 +54,8 @@ type allocLogs struct {
 	job, group, task                      *string
 }
 
+// run prints one or both outputs of a task. Both are read at the same time, and
+// an error of one ends the other.
 func (l allocLogs) run(ctx context.Context, c *call) error {
 	if err := l.check(c); err != nil {
 		return err
@@ -66,6 +71,7 @@ func (l allocLogs) run(ctx context.Context, c *call) error {
 	if *l.verbose {
 		fmt.Fprintf(c.Err, "Allocation %s, task %q\n", a.ID, clean(task))
 	}
+	// Following without a choice shows both, as a task may log to either.
 	streams := []string{"stdout"}
 	switch {
 	case *l.stderr && *l.stdout, *l.follow && !*l.stderr && !*l.stdout:
@@ -84,6 +90,8 @@ func (l allocLogs) run(ctx context.Context, c *call) error {
 	return g.Wait()
 }
 
+// check returns a usage error for flags and arguments that contradict each
+// other. It calls no server.
 func (l allocLogs) check(c *call) error {
 	switch {
 	case *l.lines < 0 || *l.bytes < 0:
@@ -116,10 +124,12 @@ func (l allocLogs) alloc(ctx context.Context, c *call) (a op.Alloc, err error) {
 	if err != nil {
 		return a, err
 	}
+	// The server cannot select by group.
 	list = slices.DeleteFunc(list, func(s op.AllocStub) bool { return *l.group != "" && s.TaskGroup != *l.group })
 	if len(list) == 0 {
 		return a, berth.Errorf(berth.NotFound, "job %q has no allocations; \"%s job status %s\" shows why", j.ID, c.Name, j.ID)
 	}
+	// Running allocations come first, then the newest.
 	slices.SortStableFunc(list, func(a, b op.AllocStub) int {
 		ra, rb := a.ClientStatus == berth.ClientRunning, b.ClientStatus == berth.ClientRunning
 		if ra != rb {
@@ -137,6 +147,8 @@ func (l allocLogs) alloc(ctx context.Context, c *call) (a op.Alloc, err error) {
 func (l allocLogs) taskOf(c *call, a *op.Alloc) (string, error) {
 	tasks := tasksOf(a)
 	name := *l.task
+	// With -job, the only argument is the task; otherwise the task follows the
+	// allocation.
 	if given := c.args; name == "" {
 		if *l.job == "" {
 			given = given[1:]
@@ -186,6 +198,7 @@ type shared struct {
 	out, err io.Writer
 }
 
+// write prints one frame of output in one piece.
 func (s *shared) write(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,6 +206,7 @@ func (s *shared) write(b []byte) error {
 	return err
 }
 
+// note prints a remark to standard error, between two frames of output.
 func (s *shared) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,6 +22,8 @@ func (s allocStatus) preemptions(ctx context.Context, c *call, p *page, a *op.Al
 	}
 }
 
+// parties is a table of the given allocations. A read that fails leaves the
+// columns of its row empty: the rest is still worth showing.
 func (s allocStatus) parties(ctx context.Context, c *call, list ...berth.AllocID) [][]string {
 	rows := [][]string{{"ID", "Name", "Job ID", "Priority", "Desired", "Status"}}
 	for _, id := range list {

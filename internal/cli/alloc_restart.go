@@ -8,6 +8,8 @@ import (
 	"berth/op"
 )
 
+// allocRestartCommand restarts tasks in place. It returns once the agent has
+// accepted the request, not when the tasks run again.
 func allocRestartCommand() *command {
 	return &command{
 		name: "alloc restart", args: "<allocation> [task]", synopsis: "Restart the tasks of an allocation in place", min: 1, max: 2,
@@ -25,11 +27,14 @@ func allocRestartCommand() *command {
 	}
 }
 
+// allocRestart holds the flags of "alloc restart".
 type allocRestart struct {
 	task         *string
 	all, verbose *bool
 }
 
+// run asks the agent for the restart. An allocation that has ended is an error
+// of the agent.
 func (r allocRestart) run(ctx context.Context, c *call) error {
 	task, err := c.taskWord(*r.task)
 	if err != nil {
@@ -66,6 +71,8 @@ func (c *call) taskWord(flag string) (string, error) {
 	return c.args[1], nil
 }
 
+// allocSignalCommand sends a signal to tasks. The signal's name is checked by
+// the agent, which knows its platform.
 func allocSignalCommand() *command {
 	return &command{
 		name: "alloc signal", args: "<allocation> [task]", synopsis: "Send a signal to tasks of an allocation", min: 1, max: 2,
@@ -82,11 +89,13 @@ func allocSignalCommand() *command {
 	}
 }
 
+// allocSignal holds the flags of "alloc signal".
 type allocSignal struct {
 	signal, task *string
 	verbose      *bool
 }
 
+// run sends the signal and prints nothing on success, like kill.
 func (s allocSignal) run(ctx context.Context, c *call) error {
 	task, err := c.taskWord(*s.task)
 	if err != nil {

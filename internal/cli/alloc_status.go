@@ -15,6 +15,7 @@ import (
 	"berth/op"
 )
 
+// allocStatusCommand shows one allocation with its tasks.
 func allocStatusCommand() *command {
 	return &command{
 		name: "alloc status", args: "<allocation>", synopsis: "Show an allocation: its state, tasks and events", min: 1, max: 1,
@@ -33,11 +34,15 @@ func allocStatusCommand() *command {
 	}
 }
 
+// allocStatus holds the flags of "alloc status".
 type allocStatus struct {
 	data           dataFlags
 	short, verbose *bool
 }
 
+// run prints the page, or with -json and -t the allocation alone. Related
+// evaluations and allocations may have been collected; then their rows are
+// missing or empty.
 func (s allocStatus) run(ctx context.Context, c *call) error {
 	if err := s.data.check(c); err != nil {
 		return err
@@ -73,6 +78,8 @@ func (s allocStatus) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
+// overview adds the rows about the allocation as a whole. eligible is when it
+// may be replaced, zero if that is not planned.
 func (s allocStatus) overview(c *call, p *page, a *op.Alloc, eligible time.Time) {
 	id := func(id string) string { return shortOr(id, *s.verbose, none) }
 	kv := []string{
@@ -89,6 +96,7 @@ func (s allocStatus) overview(c *call, p *page, a *op.Alloc, eligible time.Time)
 	if a.Job != nil {
 		kv = append(kv, "Job Version", strconv.FormatUint(a.Job.Version, 10))
 	}
+	// An allocation of a stream job runs a processing element.
 	if a.PE != nil {
 		launch := fmt.Sprintf("%s, launch %d", a.PE.UID, a.PE.LaunchCount)
 		if a.PE.Zombie {
@@ -138,6 +146,7 @@ func (s allocStatus) replacing(c *call, a *op.Alloc, eligible time.Time) (kv []s
 		kv = append(kv, "Followup Eval ID", short(a.FollowupEvalID.String(), *s.verbose))
 	}
 	switch {
+	// A time that has passed is not shown: the replacement is on its way.
 	case !eligible.After(c.Now()):
 	case a.ClientStatus == berth.ClientUnknown:
 		kv = append(kv, "Lost Unless Reconnected", c.ago(eligible))
@@ -147,6 +156,7 @@ func (s allocStatus) replacing(c *call, a *op.Alloc, eligible time.Time) (kv []s
 	if a.RescheduleTracker == nil || a.Job == nil {
 		return kv
 	}
+	// With a limit, only the attempts within the policy's interval count.
 	made := len(a.RescheduleTracker.Events)
 	attempts := strconv.Itoa(made)
 	if g := a.Job.Group(a.TaskGroup); g != nil && g.ReschedulePolicy != nil && !g.ReschedulePolicy.Unlimited {
@@ -175,6 +185,8 @@ func tasksOf(a *op.Alloc) (names []string) {
 	return slices.Sorted(maps.Keys(a.TaskStates))
 }
 
+// stateOf returns the state of a task, never nil: a task that its agent has not
+// reported yet is pending.
 func stateOf(a *op.Alloc, task string) *berth.TaskState {
 	if s := a.TaskStates[task]; s != nil {
 		return s
@@ -182,6 +194,7 @@ func stateOf(a *op.Alloc, task string) *berth.TaskState {
 	return &berth.TaskState{State: berth.TaskPending}
 }
 
+// tasksShort adds one row for each task, with its latest event.
 func (s allocStatus) tasksShort(p *page, a *op.Alloc) {
 	p.heading("Tasks")
 	rows := [][]string{{"Name", "State", "Last Event", "Time"}}
@@ -202,6 +215,7 @@ func (s allocStatus) addresses(p *page, a *op.Alloc) {
 	if a.AllocatedResources == nil || len(a.AllocatedResources.Shared.Ports) == 0 {
 		return
 	}
+	// Ports that the job asked for by number are not dynamic.
 	static := map[string]bool{}
 	for _, n := range a.AllocatedResources.Shared.Networks {
 		for _, port := range n.ReservedPorts {
@@ -224,8 +238,10 @@ func (s allocStatus) addresses(p *page, a *op.Alloc) {
 	p.table(rows)
 }
 
+// hostPort returns host:port, with brackets around an IPv6 host.
 func hostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
+// task adds the section of one task: resources, times and events, newest first.
 func (s allocStatus) task(p *page, a *op.Alloc, name string) {
 	st := stateOf(a, name)
 	p.heading(fmt.Sprintf("Task %q is %q", name, st.State))
@@ -265,6 +281,7 @@ func (s allocStatus) placement(p *page, a *op.Alloc) {
 	}
 	list := slices.Clone(a.Metrics.ScoreMetaData)
 	slices.SortStableFunc(list, func(a, b berth.NodeScore) int { return cmp.Compare(b.NormScore, a.NormScore) })
+	// Nodes can have different scorers; a node without one of them shows 0.
 	var names []string
 	for _, n := range list {
 		for name := range n.Scores {
@@ -286,4 +303,5 @@ func (s allocStatus) placement(p *page, a *op.Alloc) {
 	p.table(rows)
 }
 
+// score formats a score with three significant digits.
 func score(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }

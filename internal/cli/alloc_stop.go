@@ -8,6 +8,7 @@ import (
 	"berth/op"
 )
 
+// allocStopCommand stops an allocation, which the scheduler then replaces.
 func allocStopCommand() *command {
 	return &command{
 		name: "alloc stop", args: "<allocation>", synopsis: "Stop an allocation and reschedule it", min: 1, max: 1,
@@ -26,8 +27,11 @@ func allocStopCommand() *command {
 	}
 }
 
+// allocStop holds the flags of "alloc stop".
 type allocStop struct{ detach, verbose, noDelay *bool }
 
+// run stops the allocation and monitors the evaluation unless -detach. Its exit
+// code is that of the monitor.
 func (s allocStop) run(ctx context.Context, c *call) error {
 	a, err := c.findAlloc(ctx, c.args[0])
 	if err != nil {

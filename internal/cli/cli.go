@@ -58,6 +58,7 @@ func Main(args []string) int {
 	if p.Terminal {
 		p.Width, _, _ = term.GetSize(int(os.Stdout.Fd()))
 	}
+	// A raw command must see the process as it was started.
 	if c := find(commands(), p.Args).exact; c != nil && c.raw != nil {
 		return c.raw(p.Args[len(strings.Fields(c.name)):])
 	}
@@ -95,6 +96,8 @@ func programName(args []string) string {
 	return "berth"
 }
 
+// nomadName is the program name under which outputs that scripts parse are
+// those of Nomad.
 const nomadName = "nomad"
 
 // Exit codes.
@@ -111,6 +114,7 @@ const (
 // with this code.
 type exit int
 
+// Error is for logs only: Run prints nothing for an exit.
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // Run runs the command that the arguments name and returns its exit code. It
@@ -123,6 +127,7 @@ func (p *Program) Run(ctx context.Context) int {
 	if code, ok := errors.AsType[exit](err); ok {
 		return int(code)
 	}
+	// Commands with an exit code of their own for errors wrap them in failed.
 	code := exitError
 	if f, ok := err.(*failed); ok {
 		code, err = f.code, f.err
@@ -184,8 +189,12 @@ func (p *Program) showGroup(all []*command, group string, rest []string) error {
 	return exit(exitError)
 }
 
+// asksForHelp reports whether an argument is one of the help flags, which every
+// command and group has.
 func asksForHelp(arg string) bool { return arg == "-h" || arg == "-help" || arg == "--help" }
 
+// wantsVersion reports whether the command line begins with a version flag. It
+// means the command "version".
 func wantsVersion(args []string) bool {
 	return len(args) > 0 && (args[0] == "-v" || args[0] == "-version" || args[0] == "--version")
 }

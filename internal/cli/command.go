@@ -49,12 +49,14 @@ type call struct {
 	flags   *flags
 	client  *client.Client // nil for local commands
 	config  clientConfig
-	bold    bool
+	bold    bool // headings are bold
 }
 
 // flags declares the flags of a command.
 type flags struct{ *flag.FlagSet }
 
+// newFlags returns an empty set. It prints nothing by itself: errors and help
+// are this package's.
 func newFlags() *flags {
 	f := &flags{flag.NewFlagSet("", flag.ContinueOnError)}
 	f.SetOutput(io.Discard)
@@ -79,9 +81,13 @@ func (f *flags) List(name, usage string) *[]string {
 	return (*[]string)(l)
 }
 
+// list is the value of a flag that can be repeated.
 type list []string
 
-func (l *list) String() string     { return strings.Join(*l, ", ") }
+// String implements flag.Value. It is for messages, not for shells.
+func (l *list) String() string { return strings.Join(*l, ", ") }
+
+// Set implements flag.Value: it adds a value.
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
 // given reports whether a flag was on the command line.
@@ -107,8 +113,14 @@ func (f *flags) UnsupportedBool(names ...string) {
 // unsupported is the value of a flag that is rejected unless it is set to false.
 type unsupported struct{ boolean bool }
 
-func (u unsupported) String() string   { return "" }
+// String implements flag.Value. There is no value to show.
+func (u unsupported) String() string { return "" }
+
+// IsBoolFlag makes parse take no value for the flag.
 func (u unsupported) IsBoolFlag() bool { return u.boolean }
+
+// Set implements flag.Value. It accepts false, which scripts pass to be
+// explicit and which asks for nothing.
 func (u unsupported) Set(s string) error {
 	if s == "false" {
 		return nil
@@ -118,11 +130,14 @@ func (u unsupported) Set(s string) error {
 
 // usageError is a mistake in the command line.
 type usageError struct {
-	command string
+	command string // its name, for the hint below the message
 	err     error
 }
 
+// Error returns the mistake without the hint that explain adds.
 func (e *usageError) Error() string { return e.err.Error() }
+
+// Unwrap returns the mistake, so that its kind stays visible.
 func (e *usageError) Unwrap() error { return e.err }
 
 // usagef returns an error about the command line.
@@ -146,6 +161,7 @@ func (f *flags) parse(line []string) (args []string, help bool, err error) {
 			args = append(args, arg)
 			continue
 		}
+		// One dash or two, as package flag has it.
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
 		g := f.Lookup(name)
 		if g == nil {
@@ -161,6 +177,7 @@ func (f *flags) parse(line []string) (args []string, help bool, err error) {
 			value = line[i]
 		}
 		if err := f.Set(name, value); err != nil {
+			// The error of the value already says that it is not supported.
 			if _, no := g.Value.(unsupported); no {
 				return nil, false, berth.Errorf(berth.Invalid, "flag -%s %w", name, err)
 			}
@@ -180,6 +197,8 @@ func (f *flags) names() (out []string) {
 	return out
 }
 
+// isBool reports whether a flag takes no value, so that the next word is an
+// argument.
 func isBool(g *flag.Flag) bool {
 	b, ok := g.Value.(interface{ IsBoolFlag() bool })
 	return ok && b.IsBoolFlag()
@@ -209,12 +228,16 @@ func (p *Program) run(ctx context.Context, cmd *command, line []string) error {
 	return err
 }
 
+// runCommand parses the line, connects unless the command is local, and acts.
+// The client is closed when it returns, so actions must not leave goroutines
+// behind that call it.
 func (p *Program) runCommand(ctx context.Context, cmd *command, line []string) error {
 	f := newFlags()
 	conn := clientFlags{}
 	if !cmd.local {
 		conn.declare(f)
 	}
+	// Flags are set up before the line is parsed, as help lists them.
 	do := cmd.setup(f)
 	c := &call{Program: p, command: cmd, flags: f}
 	args, help, err := f.parse(line)
@@ -253,7 +276,10 @@ type failed struct {
 	err  error
 }
 
+// Error returns the text of the error without its exit code.
 func (e *failed) Error() string { return e.err.Error() }
+
+// Unwrap returns the error, so that explain and errors.As see it.
 func (e *failed) Unwrap() error { return e.err }
 
 // explain is the text of an error.

@@ -22,6 +22,7 @@ func commands() []*command {
 	return all
 }
 
+// jobCommands are about jobs themselves.
 func jobCommands() []*command {
 	return []*command{
 		jobDeploymentsCommand(),
@@ -72,6 +73,7 @@ func workCommands() []*command {
 	}
 }
 
+// nodeCommands are about nodes and node pools.
 func nodeCommands() []*command {
 	return []*command{
 		nodeConfigCommand(),
@@ -118,6 +120,7 @@ func operatorCommands() []*command {
 	}
 }
 
+// otherCommands are the agent itself and what fits no other list.
 func otherCommands() []*command {
 	return []*command{
 		agentCommand(),

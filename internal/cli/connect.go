@@ -16,6 +16,8 @@ type clientFlags struct {
 	tls                               *tlsFlags
 }
 
+// declare declares the flags. Their defaults are empty, so that config can tell
+// a flag that was given from one that was not.
 func (c *clientFlags) declare(f *flags) {
 	c.address = f.String("address", "The `address` of the agent: [http://]host:port, https://host:port or unix:///path. Defaults to $BERTH_ADDR, then $NOMAD_ADDR, then "+client.DefaultAddress+".")
 	c.region = f.String("region", "The `region` to send requests to. Defaults to $BERTH_REGION, then $NOMAD_REGION, then the agent's region.")
@@ -35,6 +37,7 @@ type clientConfig struct {
 
 // config merges flags and environment; flags win.
 func (c *clientFlags) config(p *Program) (out clientConfig, err error) {
+	// Only the address reports where it came from, for advise.
 	pick := func(flag, env string) (string, string) {
 		if flag != "" {
 			return flag, "flag"

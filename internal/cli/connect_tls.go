@@ -14,6 +14,8 @@ type tlsFlags struct {
 	insecure, skipVerify                              *bool
 }
 
+// declareTLS declares the flags for HTTPS. They have no effect on an address
+// that is not HTTPS.
 func declareTLS(f *flags) *tlsFlags {
 	return &tlsFlags{
 		caCert:     f.String("ca-cert", "A PEM `file` of CA certificates that verify the agent's certificate. Defaults to $BERTH_CACERT, then $NOMAD_CACERT, then the system's CAs."),

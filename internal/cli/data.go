@@ -23,6 +23,8 @@ type dataFlags struct {
 	template *string
 }
 
+// data declares -json and -t. Their action must call check before it calls a
+// server.
 func (f *flags) data() dataFlags {
 	return dataFlags{
 		f.Bool("json", "Print the API response as JSON."),
@@ -94,6 +96,7 @@ func (c *call) json(v any) error {
 	return enc.Encode(v)
 }
 
+// noField matches the error of package text/template for an unknown field.
 var noField = regexp.MustCompile(`can't evaluate field (\w+)`)
 
 // templateFault describes an error in a template. The text of the library would
@@ -154,6 +157,7 @@ func plain(v reflect.Value) any {
 	return v.Interface()
 }
 
+// plainMap is plain for maps. Keys become text, as in JSON.
 func plainMap(v reflect.Value) any {
 	if v.Type().Elem().Kind() == reflect.String { // a missing key then reads as ""
 		return v.Interface()
@@ -165,6 +169,8 @@ func plainMap(v reflect.Value) any {
 	return out
 }
 
+// plainTypes keeps the types that plainStruct makes: reflect.StructOf is slow,
+// and lists have many rows of one type.
 var plainTypes sync.Map // reflect.Type → reflect.Type
 
 // plainStruct copies a struct into one with the same field names, of type any.

@@ -32,6 +32,8 @@ func (c *call) findDeployment(ctx context.Context, text string) (*berth.Deployme
 	return d, err
 }
 
+// deploymentsWith returns the deployments whose IDs begin with prefix, one more
+// than are listed as candidates. A prefix that cannot begin an ID is an error.
 func (c *call) deploymentsWith(ctx context.Context, prefix string) ([]*berth.Deployment, error) {
 	if err := prefixOf("deployment", prefix); err != nil {
 		return nil, err
@@ -56,6 +58,8 @@ func deployed(d *berth.Deployment) [][]string {
 	for _, s := range d.TaskGroups {
 		revert, canaries = revert || s.AutoRevert, canaries || s.DesiredCanaries > 0
 	}
+	// line leaves out the columns that no group uses, in rows and heading
+	// alike.
 	line := func(name, reverts, promoted, desired, wanted, placed, healthy, unhealthy, by string) []string {
 		row := []string{name}
 		if revert {

@@ -14,10 +14,11 @@ import (
 type deploymentChange struct {
 	detach, verbose *bool
 	groups          *[]string
-	ask             func(context.Context, *call, *berth.Deployment) (op.DeploymentUpdated, error)
-	done            string // the past participle for the output: "paused"
+	ask             func(context.Context, *call, *berth.Deployment) (op.DeploymentUpdated, error) // makes the change
+	done            string                                                                        // the past participle for the output: "paused"
 }
 
+// run changes the deployment that the argument names.
 func (x deploymentChange) run(ctx context.Context, c *call) error {
 	d, err := c.findDeployment(ctx, c.args[0])
 	if err != nil {
@@ -26,6 +27,9 @@ func (x deploymentChange) run(ctx context.Context, c *call) error {
 	return x.change(ctx, c, d)
 }
 
+// change changes a deployment and monitors the evaluation, if the change
+// created one. After a failure it does not wait for allocations to run: the
+// rollout ends there.
 func (x deploymentChange) change(ctx context.Context, c *call, d *berth.Deployment) error {
 	out, err := x.ask(ctx, c, d)
 	if err != nil {
@@ -46,8 +50,10 @@ func (x deploymentChange) change(ctx context.Context, c *call, d *berth.Deployme
 	return c.monitor(ctx, out.EvalID, monitorOptions{verbose: *x.verbose, settle: x.done != "failed", job: d.JobID, namespace: d.Namespace})
 }
 
+// detachHelp is the help of -detach where a command changes a deployment.
 const detachHelp = "Print the evaluation ID and return without monitoring."
 
+// deploymentFailCommand fails a deployment by hand, as a deadline would.
 func deploymentFailCommand() *command {
 	return &command{
 		name: "deployment fail", args: "<deployment>", synopsis: "Fail a deployment", min: 1, max: 1,
@@ -65,6 +71,7 @@ func deploymentFailCommand() *command {
 	}
 }
 
+// pausing returns the change of a deployment that pauses or resumes it.
 func pausing(pause bool) func(context.Context, *call, *berth.Deployment) (op.DeploymentUpdated, error) {
 	return func(ctx context.Context, c *call, d *berth.Deployment) (op.DeploymentUpdated, error) {
 		out, _, err := client.Call(ctx, c.client, op.Pause, op.PauseDeployment{DeploymentID: d.ID.String(), Pause: pause})
@@ -72,6 +79,8 @@ func pausing(pause bool) func(context.Context, *call, *berth.Deployment) (op.Dep
 	}
 }
 
+// deploymentPauseCommand pauses a deployment. There is nothing to monitor, so
+// it has no -detach.
 func deploymentPauseCommand() *command {
 	return &command{
 		name: "deployment pause", args: "<deployment>", synopsis: "Pause a deployment", min: 1, max: 1,
@@ -85,6 +94,7 @@ func deploymentPauseCommand() *command {
 	}
 }
 
+// deploymentResumeCommand ends a pause. The deadline moves by its length.
 func deploymentResumeCommand() *command {
 	return &command{
 		name: "deployment resume", args: "<deployment>", synopsis: "Resume a paused deployment", min: 1, max: 1,
@@ -111,6 +121,8 @@ func promotion(f *flags) deploymentChange {
 	return x
 }
 
+// deploymentPromoteCommand promotes canaries of a deployment given by ID;
+// jobPromoteCommand finds it by job.
 func deploymentPromoteCommand() *command {
 	return &command{
 		name: "deployment promote", args: "<deployment>", synopsis: "Promote the canaries of a deployment", min: 1, max: 1,
@@ -121,6 +133,8 @@ func deploymentPromoteCommand() *command {
 	}
 }
 
+// deploymentUnblockCommand exists because scripts may call it. The server
+// refuses the request.
 func deploymentUnblockCommand() *command {
 	return &command{
 		name: "deployment unblock", args: "<deployment>", synopsis: "Unblock a deployment that waits for other regions", min: 1, max: 1,

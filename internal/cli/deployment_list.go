@@ -8,6 +8,7 @@ import (
 	"berth/op"
 )
 
+// deploymentListCommand lists the deployments of a namespace.
 func deploymentListCommand() *command {
 	return &command{
 		name: "deployment list", synopsis: "List deployments", max: 0,
@@ -24,12 +25,15 @@ func deploymentListCommand() *command {
 	}
 }
 
+// deploymentList holds the flags of "deployment list". Without an argument,
+// "deployment status" uses it too.
 type deploymentList struct {
 	data    dataFlags
 	filter  *string
 	verbose *bool
 }
 
+// run prints the list, newest first.
 func (l deploymentList) run(ctx context.Context, c *call) error {
 	if err := l.data.check(c); err != nil {
 		return err

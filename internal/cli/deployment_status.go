@@ -12,6 +12,7 @@ import (
 	"berth/op"
 )
 
+// deploymentStatusCommand shows or follows one deployment.
 func deploymentStatusCommand() *command {
 	return &command{
 		name: "deployment status", args: "<deployment>", synopsis: "Show the progress of a deployment", max: 1,
@@ -35,12 +36,15 @@ func deploymentStatusCommand() *command {
 	}
 }
 
+// deploymentStatus holds the flags of "deployment status".
 type deploymentStatus struct {
 	data             dataFlags
 	monitor, verbose *bool
 	wait             *string
 }
 
+// run lists, shows or follows, by arguments and flags. When following, it
+// returns exit(exitError) unless the deployment succeeds.
 func (s deploymentStatus) run(ctx context.Context, c *call) error {
 	if err := s.data.check(c); err != nil {
 		return err
@@ -106,6 +110,7 @@ func (c *call) deploymentPage(ctx context.Context, d *berth.Deployment, verbose 
 	return p, nil
 }
 
+// newestDeployments sorts the list in place, newest first.
 func newestDeployments(list []*berth.Deployment) {
 	slices.SortStableFunc(list, func(a, b *berth.Deployment) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
 }

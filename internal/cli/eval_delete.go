@@ -9,6 +9,7 @@ import (
 	"berth/op"
 )
 
+// evalDeleteCommand deletes evaluations early that would be collected anyway.
 func evalDeleteCommand() *command {
 	return &command{
 		name: "eval delete", args: "<evaluation>", synopsis: "Delete evaluations that have completed", max: 1,
@@ -30,11 +31,14 @@ func evalDeleteCommand() *command {
 	}
 }
 
+// evalDelete holds the flags of "eval delete".
 type evalDelete struct {
 	filter *string
 	yes    *bool
 }
 
+// run deletes one evaluation or all that match. Matches are chosen by the
+// server when it deletes, not when the user confirms.
 func (d *evalDelete) run(ctx context.Context, c *call) error {
 	var in op.DeleteEvals
 	var what string

@@ -8,6 +8,7 @@ import (
 	"berth/op"
 )
 
+// evalListCommand lists evaluations, newest first, in pages.
 func evalListCommand() *command {
 	return &command{
 		name: "eval list", synopsis: "List evaluations", max: 0,
@@ -27,12 +28,14 @@ func evalListCommand() *command {
 	}
 }
 
+// evalList holds the flags of "eval list".
 type evalList struct {
 	listFlags
 	job, status *string
 	verbose     *bool
 }
 
+// run prints one page of the list.
 func (l evalList) run(ctx context.Context, c *call) error {
 	in := op.EvalsQuery{Job: *l.job, Status: *l.status, Query: op.Query{Reverse: true}}
 	return showList(ctx, c, l.listFlags, op.ListEvals, &in, &in.Query, "No evals found", func(p *page, list []op.Eval) {

@@ -10,6 +10,7 @@ import (
 	"berth/op"
 )
 
+// evalStatusCommand shows or follows one evaluation.
 func evalStatusCommand() *command {
 	return &command{
 		name: "eval status", args: "<evaluation>", synopsis: "Show an evaluation: its status, timing and placements", min: 1, max: 1,
@@ -31,11 +32,14 @@ func evalStatusCommand() *command {
 	}
 }
 
+// evalStatus holds the flags of "eval status".
 type evalStatus struct {
 	data             dataFlags
 	monitor, verbose *bool
 }
 
+// run prints the page, or follows the evaluation. When following, it does not
+// wait for the placed allocations to run.
 func (s evalStatus) run(ctx context.Context, c *call) error {
 	if err := s.data.check(c); err != nil {
 		return err
@@ -66,6 +70,8 @@ func (s evalStatus) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
+// overview adds the rows about the evaluation itself. Related IDs that are not
+// set show as none, so that the rows stay in place.
 func (s evalStatus) overview(c *call, p *page, e *op.Eval) {
 	id := func(id berth.EvalID) string { return shortOr(id.String(), *s.verbose, none) }
 	kv := []string{
@@ -128,6 +134,7 @@ func (s evalStatus) timeline(p *page, e *op.Eval) {
 	}
 }
 
+// times returns n as an adverb: "once" or "3 times".
 func times(n int) string {
 	if n == 1 {
 		return "once"
@@ -153,13 +160,17 @@ func (s step) took() string {
 	return "in progress"
 }
 
+// station is a moment on the way of an evaluation. The phase of that name
+// begins there.
 type station struct {
 	name string
-	at   int64
+	at   int64 // ns since 1970; 0 if it was skipped or is still to come
 }
 
 // steps are the phases that an evaluation has gone through.
 func steps(e *op.Eval) (out []step) {
+	// The end is when the evaluation got its final status, or when the server
+	// acknowledged it.
 	t := e.Timeline
 	end := int64(0)
 	if terminal(e.Status) {
@@ -194,6 +205,8 @@ func steps(e *op.Eval) (out []step) {
 	return out
 }
 
+// failures adds what could not be placed and what the evaluation, or the
+// blocked one that it left, is waiting for.
 func (s evalStatus) failures(c *call, p *page, e *op.Eval) {
 	if failed := failedGroups(e); len(failed) > 0 {
 		p.heading("==> Failed Placements")

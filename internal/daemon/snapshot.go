@@ -19,7 +19,7 @@ type SnapshotInfo struct {
 	Size    int64 // bytes
 	Index   uint64
 	Term    uint64
-	Version int // of the saved state
+	Version int    // of the saved state
 	Server  string // ID of the server that saved it
 	Types   []Content
 	Hash    string
