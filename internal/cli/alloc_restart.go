@@ -33,8 +33,8 @@ type allocRestart struct {
 	all, verbose *bool
 }
 
-// run asks the agent for the restart. An allocation that has ended is an error
-// of the agent.
+// run asks for the restart. The server refuses an allocation that has ended, or
+// that runs a processing element: only a new launch starts that one again.
 func (r allocRestart) run(ctx context.Context, c *call) error {
 	task, err := c.taskWord(*r.task)
 	if err != nil {

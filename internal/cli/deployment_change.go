@@ -79,8 +79,8 @@ func pausing(pause bool) func(context.Context, *call, *berth.Deployment) (op.Dep
 	}
 }
 
-// deploymentPauseCommand pauses a deployment. There is nothing to monitor, so
-// it has no -detach.
+// deploymentPauseCommand keeps a deployment from placing more. It has no
+// -detach.
 func deploymentPauseCommand() *command {
 	return &command{
 		name: "deployment pause", args: "<deployment>", synopsis: "Pause a deployment", min: 1, max: 1,

@@ -11,6 +11,8 @@ import (
 	"berth/op"
 )
 
+// evalTraceCommand shows which evaluation led to which, for a job or starting
+// from any evaluation of it.
 func evalTraceCommand() *command {
 	return &command{
 		name: "eval trace", args: "<evaluation|job>", synopsis: "Show the evaluations of a job as a tree", min: 1, max: 1,
@@ -29,11 +31,14 @@ func evalTraceCommand() *command {
 	}
 }
 
+// evalTrace holds the flags of "eval trace".
 type evalTrace struct {
 	data         dataFlags
 	all, verbose *bool
 }
 
+// run prints the tree. Evaluations arrive from the server in the order of the
+// tree, each with its depth.
 func (t evalTrace) run(ctx context.Context, c *call) error {
 	if err := t.data.check(c); err != nil {
 		return err
@@ -46,6 +51,7 @@ func (t evalTrace) run(ctx context.Context, c *call) error {
 		return t.data.write(c, trace)
 	}
 	p := c.page()
+	// Evaluations outlive their job for a while.
 	state := or(trace.JobStatus, "purged")
 	p.linef("Evaluations of job %q (%s)", trace.JobID, state)
 	if len(trace.Evals) == 0 {
@@ -63,6 +69,8 @@ func (t evalTrace) run(ctx context.Context, c *call) error {
 
 // load finds what was named: an evaluation, a job, or a purged job.
 func (t evalTrace) load(ctx context.Context, c *call, text string) (out op.Trace, err error) {
+	// A job's ID can look like the prefix of an evaluation. An evaluation is
+	// preferred if exactly one matches.
 	if hexIDs(text) {
 		list, err := c.evalsWith(ctx, text)
 		if err != nil {
@@ -138,6 +146,7 @@ func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
 	add := func(word, format string, args ...any) {
 		out = append(out, [2]string{word, strings.TrimRight(fmt.Sprintf(format, args...), " ")})
 	}
+	// The cause reads as in "eval status".
 	s := evalStatus{verbose: t.verbose}
 	cause := s.cause(e.Cause)
 	if e.Link == "gone" {
@@ -187,6 +196,8 @@ func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
 // tracedKept is how many allocations of an evaluation are listed.
 const tracedKept = 8
 
+// allocs adds a line for each allocation, at most tracedKept unless verbose.
+// Only the first line has the word.
 func (t evalTrace) allocs(add func(string, string, ...any), word string, list []op.TracedAlloc) {
 	for i, a := range list {
 		if i == tracedKept && !*t.verbose {

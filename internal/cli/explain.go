@@ -10,6 +10,8 @@ import (
 	"berth/op"
 )
 
+// evalExplainCommand explains one decision, from what the servers stored about
+// it and the current state.
 func evalExplainCommand() *command {
 	return &command{
 		name: "eval explain", args: "<evaluation>", synopsis: "Explain why an evaluation is open, or why it ended as it did", min: 1, max: 1,
@@ -24,6 +26,8 @@ func evalExplainCommand() *command {
 	}
 }
 
+// jobExplainCommand explains the current state of a job rather than one
+// decision.
 func jobExplainCommand() *command {
 	return &command{
 		name: "job explain", args: "<job>", synopsis: "Explain why a job is pending or placed where it is, and what would help", min: 1, max: 1,
@@ -38,11 +42,13 @@ func jobExplainCommand() *command {
 	}
 }
 
+// explain holds the flags of "eval explain" and "job explain".
 type explain struct {
 	data    dataFlags
 	verbose *bool
 }
 
+// eval explains the evaluation that the argument names.
 func (x explain) eval(ctx context.Context, c *call) error {
 	if err := x.data.check(c); err != nil {
 		return err
@@ -81,6 +87,8 @@ func (x explain) job(ctx context.Context, c *call) error {
 	return x.show(c, &out)
 }
 
+// show prints an explanation, with the evaluations that are still open at the
+// end.
 func (x explain) show(c *call, e *op.Explanation) error {
 	if x.data.wanted() {
 		return x.data.write(c, e)
@@ -123,6 +131,8 @@ func (x explain) group(p *page, g *op.GroupExplanation) {
 	}
 }
 
+// missing adds why allocations of a group have no node: what nodes lack, the
+// nodes that come nearest, and changes that would help.
 func (x explain) missing(p *page, g *op.GroupExplanation) {
 	p.linef("Of %s, %d did not meet the constraints and %d lacked capacity:", plural(g.Nodes, "ready node"), g.Filtered, g.Exhausted)
 	for _, s := range g.Shortages {

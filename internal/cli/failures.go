@@ -32,6 +32,7 @@ func failedGroups(e *op.Eval) (out []failedGroup) {
 	return out
 }
 
+// failedGroup explains one group: a heading and the reasons below it.
 type failedGroup struct {
 	name, head string
 	lines      []string
@@ -43,6 +44,8 @@ func reasons(m *berth.AllocMetric) (out []string) {
 	for _, s := range m.Shortages {
 		add("%s: %s", plural(s.Nodes, "node"), shortage(s))
 	}
+	// Numbers say more than Nomad's counts by dimension, which are only shown
+	// without them.
 	reported := len(m.Shortages) > 0
 	for _, d := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
 		if !reported {

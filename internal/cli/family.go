@@ -44,6 +44,8 @@ func (c *call) nextLaunch(j *op.Job) string {
 
 // loadChildren finds the children of a job.
 func (c *call) loadChildren(ctx context.Context, j *op.Job) ([]op.JobStub, error) {
+	// The prefix narrows the search. Other jobs may have such IDs too, so the
+	// parent decides.
 	infix := berth.PeriodicInfix
 	if j.ParameterizedJob != nil {
 		infix = berth.DispatchInfix
@@ -89,6 +91,7 @@ func (c *call) family(p *page, j *op.Job, sum *op.JobSummary, children []op.JobS
 	p.table(rows)
 }
 
+// listed joins words, or returns a mark for an empty list.
 func listed(words []string) string {
 	if len(words) == 0 {
 		return "<none>"

@@ -49,6 +49,8 @@ func prefixOf(what, text string) error {
 	return nil
 }
 
+// notFound is the error for text that names no object. list is the command that
+// shows what exists.
 func (c *call) notFound(what, text, list string) error {
 	in := ""
 	if c.config.Namespace != "" && c.config.Namespace != berth.AllNamespaces && what != "node" {
@@ -80,6 +82,8 @@ func (c *call) findAlloc(ctx context.Context, text string) (a op.Alloc, err erro
 	return a, err
 }
 
+// allocsWith returns the allocations whose IDs begin with prefix, one more than
+// are listed as candidates. A prefix that cannot begin an ID is an error.
 func (c *call) allocsWith(ctx context.Context, prefix string) ([]op.AllocStub, error) {
 	if err := prefixOf("allocation", prefix); err != nil {
 		return nil, err
@@ -90,6 +94,7 @@ func (c *call) allocsWith(ctx context.Context, prefix string) ([]op.AllocStub, e
 	return found, err
 }
 
+// allocRows is a table of allocations to choose from, for an ambiguous prefix.
 func allocRows(prefix string, list []op.AllocStub) [][]string {
 	rows := [][]string{{"ID", "Eval ID", "Job ID", "Task Group", "Desired Status", "Client Status"}}
 	for _, a := range list {
@@ -123,6 +128,8 @@ func (c *call) findEval(ctx context.Context, text string) (e op.Eval, err error)
 	return e, err
 }
 
+// evalsWith returns the evaluations whose IDs begin with prefix, like
+// allocsWith.
 func (c *call) evalsWith(ctx context.Context, prefix string) ([]op.Eval, error) {
 	if err := prefixOf("evaluation", prefix); err != nil {
 		return nil, err
@@ -138,6 +145,8 @@ func (c *call) evalsWith(ctx context.Context, prefix string) ([]op.Eval, error) 
 func (c *call) findNode(ctx context.Context, text string) (n op.Node, err error) {
 	if len(text) != fullID {
 		found, err := c.nodesWith(ctx, text)
+		// A name is tried only if no ID begins with the text: an ID is unique,
+		// a name need not be.
 		if err == nil && len(found) == 0 {
 			found, _, err = client.Call(ctx, c.client, op.ListNodes, op.NodesQuery{Query: op.Query{
 				Filter: "Name == " + strconv.Quote(text), PerPage: candidates + 1,
@@ -186,6 +195,8 @@ func (c *call) findJob(ctx context.Context, text string) (j op.Job, exact bool, 
 	if err != nil {
 		return j, false, err
 	}
+	// A full ID wins over longer IDs that begin with it. With all namespaces it
+	// can still name several jobs.
 	var whole []op.JobStub
 	for _, s := range found {
 		if string(s.ID) == text {
@@ -206,6 +217,8 @@ func (c *call) findJob(ctx context.Context, text string) (j op.Job, exact bool, 
 	return j, false, ambiguous("jobs", text, c.jobRows(found))
 }
 
+// jobsWith returns the jobs whose IDs begin with prefix, in the namespace of
+// the command.
 func (c *call) jobsWith(ctx context.Context, prefix string) ([]op.JobStub, error) {
 	q := op.Query{Prefix: prefix, PerPage: candidates + 1}
 	if c.config.space() == berth.AllNamespaces {
@@ -215,6 +228,7 @@ func (c *call) jobsWith(ctx context.Context, prefix string) ([]op.JobStub, error
 	return found, err
 }
 
+// spaceName describes a namespace for messages.
 func spaceName(ns string) string {
 	if ns == berth.AllNamespaces {
 		return "any namespace"
@@ -248,6 +262,7 @@ func (c *call) again(without ...string) string {
 			return
 		}
 		fmt.Fprintf(&b, " -%s", g.Name)
+		// A flag without a value stands alone.
 		if v, ok := g.Value.(interface{ IsBoolFlag() bool }); !ok || !v.IsBoolFlag() {
 			b.WriteString(" " + quoted(g.Value.String()))
 		}

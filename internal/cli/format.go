@@ -20,6 +20,7 @@ func short(id string, verbose bool) string {
 	return id[:shortID]
 }
 
+// shortID is the length of an ID in lists, unless -verbose is given.
 const shortID = 8
 
 // shortOr is short, with a default for no ID.
@@ -46,6 +47,8 @@ func at(ns int64) string {
 	return stamp(time.Unix(0, ns))
 }
 
+// stamp formats a time in the local zone, or returns notYet for a time that is
+// not set.
 func stamp(t time.Time) string {
 	if t.IsZero() || t.Unix() <= 0 {
 		return notYet
@@ -83,6 +86,7 @@ func span(d time.Duration) string {
 		}
 		fmt.Fprintf(&b, "%d%s", n, u.name)
 		if i+1 < len(units) {
+			// The second unit is left out if it is 0.
 			if rest := (d - n*u.size) / units[i+1].size; rest > 0 {
 				fmt.Fprintf(&b, "%d%s", rest, units[i+1].name)
 			}

@@ -13,6 +13,7 @@ const helpWidth = 80
 // flags and an example.
 func (p *Program) commandHelp(cmd *command) string {
 	var b strings.Builder
+	// A raw command parses its arguments itself and has no options to list.
 	options := " [options]"
 	if cmd.raw != nil {
 		options = ""
@@ -24,6 +25,8 @@ func (p *Program) commandHelp(cmd *command) string {
 	if cmd.setup == nil {
 		return b.String()
 	}
+	// A fresh set: the flags of the call may have been changed by its command
+	// line.
 	own := newFlags()
 	cmd.setup(own)
 	refused := writeFlags(&b, "Options", own)

@@ -8,6 +8,7 @@ import (
 	"berth/op"
 )
 
+// jobDeploymentsCommand lists the deployments of one job, or shows the latest.
 func jobDeploymentsCommand() *command {
 	return &command{
 		name: "job deployments", args: "<job>", synopsis: "List the deployments of a job", min: 1, max: 1,
@@ -25,11 +26,14 @@ func jobDeploymentsCommand() *command {
 	}
 }
 
+// jobDeployments holds the flags of "job deployments".
 type jobDeployments struct {
 	data                 dataFlags
 	latest, all, verbose *bool
 }
 
+// run prints the list or the latest deployment. With -latest and -json, a job
+// without deployments prints null.
 func (l jobDeployments) run(ctx context.Context, c *call) error {
 	if err := l.data.check(c); err != nil {
 		return err
@@ -59,6 +63,8 @@ func (l jobDeployments) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
+// jobPromoteCommand is deploymentPromoteCommand for the latest deployment of a
+// job, so that nobody has to look up its ID.
 func jobPromoteCommand() *command {
 	return &command{
 		name: "job promote", args: "<job>", synopsis: "Promote the canaries of a job's latest deployment", min: 1, max: 1,

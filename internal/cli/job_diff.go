@@ -46,6 +46,8 @@ func shown(kind string, verbose bool) bool {
 	return verbose || kind == diff.Edited || kind == diff.None
 }
 
+// groupEntry is the entry of a group, with what the scheduler would do to its
+// allocations as a remark.
 func groupEntry(g *diff.GroupDiff, verbose bool) entry {
 	e := entry{kind: g.Type, text: fmt.Sprintf("Task Group: %q", g.Name)}
 	var updates []string
@@ -66,6 +68,7 @@ func groupEntry(g *diff.GroupDiff, verbose bool) entry {
 	return e
 }
 
+// remark returns the words in parentheses, or "" for an empty list.
 func remark(list []string) string {
 	if len(list) == 0 {
 		return ""
@@ -96,8 +99,11 @@ func blocks(fields []*diff.FieldDiff, objects []*diff.ObjectDiff) (out []entry) 
 	return out
 }
 
+// marks stand before the lines of a diff, by kind. What did not change has
+// none.
 var marks = map[string]string{diff.Added: "+", diff.Deleted: "-", diff.Edited: "+/-"}
 
+// widest returns the width of the widest mark, by which the siblings align.
 func widest(list []entry) (width int) {
 	for _, e := range list {
 		width = max(width, len(marks[e.kind]))
@@ -113,6 +119,8 @@ func (e *entry) lines(out []string, indent, width int) []string {
 		text += width + 1
 	}
 	out = append(out, strings.Repeat(" ", indent)+pad(mark, text-indent)+e.text)
+	// The lines below a changed block have marks of their own, so they need
+	// less indentation.
 	below := text
 	switch e.kind {
 	case diff.Edited:

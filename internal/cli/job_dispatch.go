@@ -10,6 +10,7 @@ import (
 	"berth/op"
 )
 
+// jobDispatchCommand creates a child of a parameterized job.
 func jobDispatchCommand() *command {
 	return &command{
 		name: "job dispatch", args: "<parameterized job> [input]", synopsis: "Dispatch an instance of a parameterized job", min: 1, max: 2,
@@ -39,6 +40,7 @@ func jobDispatchCommand() *command {
 	}
 }
 
+// jobDispatch holds the flags of "job dispatch".
 type jobDispatch struct {
 	meta            *[]string
 	token, prefix   *string
@@ -47,6 +49,8 @@ type jobDispatch struct {
 	wait            *bool
 }
 
+// run dispatches and monitors. It takes only the full ID of a job, as it
+// creates something; local mistakes are found before any call.
 func (d jobDispatch) run(ctx context.Context, c *call) error {
 	if *d.wait && *d.detach {
 		return c.usagef("-detach and -wait cannot be used together")
@@ -76,6 +80,8 @@ func (d jobDispatch) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	// The token makes a retry safe: the server returns the child of the first
+	// dispatch.
 	in.JobID, in.Write = string(j.ID), op.Write{Namespace: j.Namespace, IdempotencyToken: *d.token}
 	out, _, err := client.Call(ctx, c.client, op.Dispatch, in)
 	if err != nil {

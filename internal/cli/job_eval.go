@@ -8,6 +8,7 @@ import (
 	"berth/op"
 )
 
+// jobEvalCommand creates an evaluation of a job that has not changed.
 func jobEvalCommand() *command {
 	return &command{
 		name: "job eval", args: "<job>", synopsis: "Force an evaluation of a job", min: 1, max: 1,
@@ -30,8 +31,10 @@ func jobEvalCommand() *command {
 	}
 }
 
+// jobEval holds the flags of "job eval".
 type jobEval struct{ force, detach, verbose *bool }
 
+// run creates the evaluation and monitors it unless -detach.
 func (e *jobEval) run(ctx context.Context, c *call) error {
 	j, _, err := c.findJob(ctx, c.args[0])
 	if err != nil {

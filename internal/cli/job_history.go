@@ -10,6 +10,7 @@ import (
 	"berth/op"
 )
 
+// jobHistoryCommand lists the versions of a job that are still stored.
 func jobHistoryCommand() *command {
 	return &command{
 		name: "job history", args: "<job>", synopsis: "List the versions of a job and what changed in them", min: 1, max: 1,
@@ -32,12 +33,16 @@ func jobHistoryCommand() *command {
 	}
 }
 
+// jobHistory holds the flags of "job history". Versions are text, because 0 is
+// a version and must differ from no flag.
 type jobHistory struct {
 	data                          dataFlags
 	diff, full                    *bool
 	version, diffTag, diffVersion *string
 }
 
+// run prints the versions, as text or data. The server computes the
+// differences.
 func (h jobHistory) run(ctx context.Context, c *call) error {
 	if err := h.check(c); err != nil {
 		return err
@@ -60,6 +65,7 @@ func (h jobHistory) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	// All versions are read even for one: its difference needs its predecessor.
 	if only != nil {
 		if out, err = one(out, &j, *only); err != nil {
 			return err
@@ -78,6 +84,7 @@ func (h jobHistory) run(ctx context.Context, c *call) error {
 	return h.show(c, &out)
 }
 
+// check returns a usage error for flags that contradict each other.
 func (h jobHistory) check(c *call) error {
 	switch {
 	case *h.diff && (*h.full || h.data.wanted()):
@@ -117,6 +124,8 @@ func one(all op.JobVersions, j *op.Job, number uint64) (out op.JobVersions, err 
 	return out, berth.Errorf(berth.NotFound, "job %q has no version %d, or the version is no longer stored", j.ID, number)
 }
 
+// show prints the versions as text. The oldest version may have no difference:
+// its predecessor is no longer stored.
 func (h jobHistory) show(c *call, out *op.JobVersions) error {
 	p := c.page()
 	for i := range out.Versions {
@@ -136,6 +145,7 @@ func (h jobHistory) show(c *call, out *op.JobVersions) error {
 	return c.show(p)
 }
 
+// versionPairs are the rows about one version.
 func versionPairs(v *op.Job) []string {
 	kv := []string{"Version", strconv.FormatUint(v.Version, 10), "Stable", strconv.FormatBool(v.Stable), "Submit Date", at(v.SubmitTime)}
 	if v.Stop {

@@ -12,6 +12,7 @@ import (
 	"berth/op"
 )
 
+// jobInspectCommand prints a job as it is stored, or as it was submitted.
 func jobInspectCommand() *command {
 	return &command{
 		name: "job inspect", args: "<job>", synopsis: "Print the definition of a job", min: 1, max: 1,
@@ -30,12 +31,15 @@ func jobInspectCommand() *command {
 	}
 }
 
+// jobInspect holds the flags of "job inspect".
 type jobInspect struct {
 	data          dataFlags
 	hcl, withVars *bool
 	version       *string
 }
 
+// run prints a version of the job as JSON, with -t, or as source. JSON has the
+// job below the key Job, so that it can be submitted again.
 func (i jobInspect) run(ctx context.Context, c *call) error {
 	switch {
 	case *i.hcl && i.data.wanted():
@@ -81,6 +85,7 @@ func (i jobInspect) source(ctx context.Context, c *call, j *op.Job, version uint
 		return berth.Errorf(berth.Invalid, "version %d of job %q was submitted as JSON: omit -hcl", version, j.ID)
 	}
 	var b strings.Builder
+	// Variables are printed as comments, so that the output remains a job file.
 	if *i.withVars {
 		for _, name := range slices.Sorted(maps.Keys(sub.VariableFlags)) {
 			fmt.Fprintf(&b, "# -var %s=%s\n", name, sub.VariableFlags[name])

@@ -8,6 +8,8 @@ import (
 	"berth/op"
 )
 
+// jobPeriodicForceCommand launches a child of a periodic job outside its
+// schedule.
 func jobPeriodicForceCommand() *command {
 	return &command{
 		name: "job periodic force", args: "<job>", synopsis: "Launch a periodic job now", min: 1, max: 1,
@@ -26,8 +28,10 @@ func jobPeriodicForceCommand() *command {
 	}
 }
 
+// jobPeriodicForce holds the flags of "job periodic force".
 type jobPeriodicForce struct{ detach, verbose *bool }
 
+// run launches the child and monitors it. It takes only the full ID of the job.
 func (p jobPeriodicForce) run(ctx context.Context, c *call) error {
 	j, exact, err := c.findJob(ctx, c.args[0])
 	if err == nil && !exact {

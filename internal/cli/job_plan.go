@@ -15,6 +15,8 @@ import (
 	"berth/op"
 )
 
+// jobPlanCommand shows what registering a job file would do. Its exit codes
+// differ from those of other commands, for scripts that test for changes.
 func jobPlanCommand() *command {
 	return &command{
 		name: "job plan", args: "<path>", synopsis: "Dry-run a job registration and show its effects", min: 1, max: 1, failure: exitNoPlan,
@@ -43,13 +45,16 @@ func jobPlanCommand() *command {
 	}
 }
 
+// jobPlan holds the flags of "job plan".
 type jobPlan struct {
 	file          jobFileFlags
 	diff, verbose *bool
 	data          dataFlags
-	planned       *berth.Job
+	planned       *berth.Job // the job of the file, set by run
 }
 
+// run prints the plan and returns exit(exitChanges) if allocations would be
+// created or destroyed. The server changes nothing.
 func (j jobPlan) run(ctx context.Context, c *call) error {
 	if *j.data.json && *j.data.template != "" {
 		return c.usagef("-json-output and -t cannot be used together")
@@ -62,6 +67,7 @@ func (j jobPlan) run(ctx context.Context, c *call) error {
 	in := op.PlanJob{
 		JobID: string(f.job.ID), Job: f.tree, Diff: *j.diff, Write: op.Write{Region: f.job.Region, Namespace: f.job.Namespace},
 	}
+	// Without a region from the user, the agent that is called decides.
 	if _, given := f.tree["Region"]; !given {
 		in.Region = ""
 	}
@@ -94,6 +100,7 @@ func changesAllocs(out *op.JobPlanned) bool {
 	return false
 }
 
+// page shows the plan, from the difference to the command that registers it.
 func (j jobPlan) page(c *call, out *op.JobPlanned) *page {
 	p := c.page()
 	if out.Diff != nil {
@@ -128,6 +135,8 @@ func (j jobPlan) page(c *call, out *op.JobPlanned) *page {
 	return p
 }
 
+// dryRun adds what the scheduler did with the job on a copy of the state:
+// failures, later evaluations and the next launch.
 func (j jobPlan) dryRun(c *call, p *page, out *op.JobPlanned) {
 	if len(out.FailedTGAllocs) == 0 {
 		p.linef("- All tasks successfully allocated.")
@@ -186,6 +195,8 @@ func preemptions(list []op.AllocStub, verbose bool) [][]string {
 		}
 		return rows
 	}
+	// Few jobs are counted each; many only by type, so that the table stays
+	// short.
 	jobs, types := map[[3]string]int{}, map[[3]string]int{}
 	for _, a := range list {
 		jobs[[3]string{string(a.JobID), a.Namespace, a.JobType}]++
@@ -197,6 +208,8 @@ func preemptions(list []op.AllocStub, verbose bool) [][]string {
 	return counted([]string{"Job Type", "Preemptions"}, types)
 }
 
+// counted is a table of counts by key. head names the parts of the key that are
+// shown, and the count.
 func counted(head []string, n map[[3]string]int) [][]string {
 	rows := [][]string{head}
 	keys := slices.SortedFunc(maps.Keys(n), func(a, b [3]string) int {
@@ -226,6 +239,7 @@ func (j jobPlan) runAs(c *call, index uint64) string {
 	return strings.Join(append(words, shellWord(c.args[0])), " ")
 }
 
+// flagWord returns a flag that was given as one word of a command line.
 func flagWord(g *flag.Flag) string {
 	if b, ok := g.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() && g.Value.String() == "true" {
 		return "-" + g.Name

@@ -14,6 +14,8 @@ import (
 	"berth/op"
 )
 
+// jobRestartCommand restarts the allocations of a job in batches. The command
+// drives it: if it is interrupted, the rest is left alone.
 func jobRestartCommand() *command {
 	return &command{
 		name: "job restart", args: "<job>", synopsis: "Restart the tasks of a job in batches", min: 1, max: 1,
@@ -42,6 +44,7 @@ func jobRestartCommand() *command {
 	}
 }
 
+// jobRestart holds the flags of "job restart".
 type jobRestart struct {
 	all, yes, noDelay, reschedule, verbose *bool
 	size, wait, onError                    *string
@@ -56,6 +59,8 @@ type restarting struct {
 	pause time.Duration // between batches; below 0: ask
 }
 
+// run restarts batch after batch. The allocations are chosen once, at the
+// beginning; ones placed later are not restarted.
 func (r jobRestart) run(ctx context.Context, c *call) error {
 	if err := r.check(c); err != nil {
 		return err
@@ -85,6 +90,7 @@ func (r jobRestart) run(ctx context.Context, c *call) error {
 	return x.batches(ctx, list, size)
 }
 
+// check returns a usage error for flags that contradict each other.
 func (r jobRestart) check(c *call) error {
 	switch {
 	case *r.all && len(*r.tasks) > 0:
@@ -112,6 +118,7 @@ func batchSize(c *call, text string, all int) (int, error) {
 	return n, nil
 }
 
+// confirm asks if the job was given by prefix. A stopped job is an error.
 func (x *restarting) confirm(exact bool) error {
 	switch {
 	case x.job.Stop:
@@ -130,6 +137,7 @@ func (x *restarting) confirm(exact bool) error {
 
 // allocs are the selected allocations that are running.
 func (x *restarting) allocs(ctx context.Context) (out []op.AllocStub, err error) {
+	// A misspelled group or task must not look like one without allocations.
 	for _, g := range *x.groups {
 		if x.job.Group(g) == nil {
 			return nil, berth.Errorf(berth.NotFound, "job %q has no group %q", x.job.ID, g)
@@ -150,6 +158,7 @@ func (x *restarting) allocs(ctx context.Context) (out []op.AllocStub, err error)
 			out = append(out, a)
 		}
 	}
+	// Names order by group and index, so that batches are the same each time.
 	slices.SortFunc(out, func(a, b op.AllocStub) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
@@ -165,6 +174,8 @@ func (x *restarting) running(a *op.AllocStub) (out []string) {
 	return out
 }
 
+// batches restarts the list, size allocations at a time. After an error it
+// continues only if failed agrees; then it returns an error at the end.
 func (x *restarting) batches(ctx context.Context, list []op.AllocStub, size int) error {
 	if len(list) == 0 {
 		x.say("==> ", "No allocations to restart")
@@ -220,6 +231,8 @@ func (x *restarting) between(ctx context.Context, left int) error {
 			return context.Cause(ctx)
 		}
 	}
+	// A new version replaces allocations itself; restarting them too would
+	// disturb its deployment.
 	now, _, err := client.Call(ctx, x.client, op.ReadJob, op.JobRef{JobID: string(x.job.ID), Query: of(&x.job)})
 	if err == nil && (now.UID != x.job.UID || now.Version != x.job.Version) {
 		err = berth.Errorf(berth.Conflict, "job %q has changed meanwhile; %s not restarted", x.job.ID, plural(left, "allocation"))
@@ -233,6 +246,7 @@ func (x *restarting) failed(err error, left int) error {
 		err = berth.Errorf(berth.Unavailable, "a replacement could not be placed or is not running")
 	}
 	switch {
+	// -on-error=fail holds even with -yes.
 	case *x.onError == "fail" && (!*x.yes || x.flags.given("on-error")):
 		return err
 	case left == 0 && !*x.yes:
@@ -259,6 +273,8 @@ func (x *restarting) batch(ctx context.Context, list []op.AllocStub) error {
 		return x.replace(ctx, list)
 	}
 	for i := range list {
+		// Each restart is requested before the first wait, so that they
+		// overlap.
 		if err := x.restart(ctx, &list[i]); err != nil {
 			return err
 		}
@@ -271,6 +287,8 @@ func (x *restarting) batch(ctx context.Context, list []op.AllocStub) error {
 	return nil
 }
 
+// restart requests the restart of one allocation's selected tasks. It does not
+// wait.
 func (x *restarting) restart(ctx context.Context, a *op.AllocStub) error {
 	tasks := []string{""}
 	if len(*x.tasks) > 0 {
@@ -307,6 +325,8 @@ func (x *restarting) again(ctx context.Context, before *op.AllocStub) error {
 		index = meta.Index
 		if !slices.ContainsFunc(tasks, func(t string) bool {
 			s := a.TaskStates[t]
+			// Running alone is not enough: the agent may not have begun the
+			// restart.
 			return s == nil || s.State != berth.TaskRunning || !s.StartedAt.After(before.TaskStates[t].StartedAt)
 		}) {
 			return nil
@@ -337,6 +357,8 @@ func (x *restarting) replace(ctx context.Context, list []op.AllocStub) error {
 	return nil
 }
 
+// say prints one line with the time. mark is the indentation or the arrow of a
+// section.
 func (x *restarting) say(mark, format string, args ...any) {
 	fmt.Fprintf(x.Out, "%s%s: %s\n", mark, stamp(x.Now()), clean(fmt.Sprintf(format, args...)))
 }

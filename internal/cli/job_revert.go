@@ -10,6 +10,7 @@ import (
 	"berth/op"
 )
 
+// jobRevertCommand registers an earlier version of a job as its newest.
 func jobRevertCommand() *command {
 	return &command{
 		name: "job revert", args: "<job> <version|tag>", synopsis: "Revert a job to an earlier version", min: 2, max: 2,
@@ -27,8 +28,10 @@ func jobRevertCommand() *command {
 	}
 }
 
+// jobRevert holds the flags of "job revert".
 type jobRevert struct{ detach, verbose *bool }
 
+// run reverts the job and monitors the evaluation unless -detach.
 func (r jobRevert) run(ctx context.Context, c *call) error {
 	j, exact, err := c.findJob(ctx, c.args[0])
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"berth/op"
 )
 
+// jobRunCommand registers a job file and follows what comes of it.
 func jobRunCommand() *command {
 	return &command{
 		name: "job run", args: "<path>", synopsis: "Register or update a job and monitor it", min: 1, max: 1,
@@ -44,6 +45,7 @@ func jobRunCommand() *command {
 	}
 }
 
+// jobRun holds the flags of "job run".
 type jobRun struct {
 	file                                       jobFileFlags
 	detach, verbose, output, counts, resources *bool
@@ -51,6 +53,8 @@ type jobRun struct {
 	index                                      *string
 }
 
+// run registers the job and monitors it: by its evaluation, or for a stream job
+// by its submission. With -output it calls no server.
 func (r *jobRun) run(ctx context.Context, c *call) error {
 	f, err := r.file.read(ctx, c, c.args[0])
 	if err != nil {
@@ -67,6 +71,7 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 		Job: f.tree, Submission: f.submission, PreserveCounts: *r.counts, PreserveResources: *r.resources, EvalPriority: *r.priority,
 		Write: op.Write{Region: f.job.Region, Namespace: f.job.Namespace},
 	}
+	// Without a region from the user, the agent that is called decides.
 	if _, given := f.tree["Region"]; !given {
 		in.Region = ""
 	}
@@ -86,6 +91,7 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 	if f.job.Type == berth.TypeStream && !*r.detach {
 		return c.monitorSubmission(ctx, f.job.ID, f.job.Namespace, *r.verbose)
 	}
+	// Periodic and parameterized jobs have no evaluation of their own.
 	if out.EvalID.IsZero() || *r.detach {
 		p := c.page()
 		p.linef("Job registration successful")

@@ -11,6 +11,8 @@ import (
 	"berth/op"
 )
 
+// jobScaleCommand changes the count of a group, or the width of a parallel
+// region.
 func jobScaleCommand() *command {
 	return &command{
 		name: "job scale", args: "<job> [group] <count>", synopsis: "Change the count of a job's group", min: 2, max: 3,
@@ -29,11 +31,14 @@ func jobScaleCommand() *command {
 	}
 }
 
+// jobScale holds the flags of "job scale".
 type jobScale struct {
 	detach, verbose *bool
 	index           *uint64
 }
 
+// run scales and monitors. The count is the last argument, and the group may
+// stand before it. Limits are checked by the server.
 func (s jobScale) run(ctx context.Context, c *call) error {
 	text := c.args[len(c.args)-1]
 	count, err := strconv.ParseInt(text, 10, 64)

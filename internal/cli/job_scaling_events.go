@@ -10,6 +10,7 @@ import (
 	"berth/op"
 )
 
+// jobScalingEventsCommand lists who changed counts of a job, when and why.
 func jobScalingEventsCommand() *command {
 	return &command{
 		name: "job scaling-events", args: "<job>", synopsis: "List recent scaling events of a job", min: 1, max: 1,
@@ -23,8 +24,10 @@ func jobScalingEventsCommand() *command {
 	}
 }
 
+// jobScalingEvents holds the flags of "job scaling-events".
 type jobScalingEvents struct{ verbose *bool }
 
+// run prints the events of all groups in one list, newest first.
 func (s jobScalingEvents) run(ctx context.Context, c *call) error {
 	j, _, err := c.findJob(ctx, c.args[0])
 	if err != nil {
@@ -52,6 +55,7 @@ func (s jobScalingEvents) run(ctx context.Context, c *call) error {
 	}
 	rows := [][]string{{"Task Group", "Count", "PrevCount", "Error", "Message", "Eval ID", "Date"}}
 	for _, e := range list {
+		// An event may be only a message, without a count or an evaluation.
 		count, eval := "", ""
 		if e.Count != nil {
 			count = strconv.FormatInt(*e.Count, 10)
