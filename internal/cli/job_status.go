@@ -13,6 +13,8 @@ import (
 	"berth/op"
 )
 
+// jobStatusCommand lists jobs or shows one. Called through "status" it gets no
+// flags but -verbose.
 func jobStatusCommand() *command {
 	return &command{
 		name: "job status", args: "[job]", synopsis: "List jobs, or show the status of one", max: 1,
@@ -33,6 +35,7 @@ func jobStatusCommand() *command {
 	}
 }
 
+// jobStatus holds the flags of "job status".
 type jobStatus struct {
 	data                             dataFlags
 	short, evals, allAllocs, verbose *bool
@@ -49,6 +52,8 @@ type jobData struct {
 	children []op.JobStub // of a periodic or parameterized job
 }
 
+// run prints the list or the page. With -json, a job is a list of one, as with
+// Nomad.
 func (s jobStatus) run(ctx context.Context, c *call) error {
 	if err := s.data.check(c); err != nil {
 		return err
@@ -84,6 +89,8 @@ func (s jobStatus) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
+// load fills in what belongs to d.Job. The parts are read one after another, so
+// they may be of different indexes.
 func (s jobStatus) load(ctx context.Context, c *call, d *jobData) (err error) {
 	ref := op.JobRef{JobID: string(d.Job.ID), Query: of(&d.Job)}
 	if d.Summary, _, err = client.Call(ctx, c.client, op.ReadSummary, ref); err != nil {
@@ -120,6 +127,7 @@ func (s jobStatus) stream(ctx context.Context, c *call, p *page, j *op.Job) erro
 	return nil
 }
 
+// list prints all jobs of the namespace.
 func (s jobStatus) list(ctx context.Context, c *call) error {
 	list, _, err := client.Call(ctx, c.client, op.ListJobs, op.JobsQuery{})
 	if err != nil {
@@ -156,6 +164,8 @@ func (c *call) jobRows(list []op.JobStub) [][]string {
 	return rows
 }
 
+// jobState is the status of a job. A stopped job may still have running
+// allocations, and a dead one need not be stopped.
 func jobState(status string, stopped bool) string {
 	if stopped {
 		return status + " (stopped)"
@@ -163,6 +173,7 @@ func jobState(status string, stopped bool) string {
 	return status
 }
 
+// overview adds the rows about the job itself.
 func (s jobStatus) overview(c *call, p *page, j *op.Job) {
 	kv := []string{
 		"ID", string(j.ID),
@@ -192,6 +203,8 @@ func (s jobStatus) overview(c *call, p *page, j *op.Job) {
 	p.pairs(kv...)
 }
 
+// rest adds what a job with allocations of its own has: summary, failures,
+// deployment and allocations.
 func (s jobStatus) rest(c *call, p *page, d *jobData) {
 	p.heading("Summary")
 	p.table(summaryRows(&d.Summary))
@@ -219,6 +232,7 @@ func (s jobStatus) rest(c *call, p *page, d *jobData) {
 	p.table(c.jobAllocRows(d.Allocations, *s.verbose))
 }
 
+// summaryRows is a table of the allocations of each group, by state.
 func summaryRows(sum *op.JobSummary) [][]string {
 	rows := [][]string{{"Task Group", "Queued", "Starting", "Running", "Failed", "Complete", "Lost", "Unknown"}}
 	for _, name := range slices.Sorted(maps.Keys(sum.Summary)) {
@@ -263,6 +277,7 @@ func (s jobStatus) failure(c *call, p *page, d *jobData) {
 // blocked one, or else the newest that has ended. It is nil if that one placed
 // everything.
 func lastFailure(evals []op.Eval) *op.Eval {
+	// The blocked evaluation has the latest numbers.
 	for i := range evals {
 		if e := &evals[i]; e.Status == berth.EvalBlocked && len(e.FailedTGAllocs) > 0 {
 			return e
@@ -293,6 +308,7 @@ func (s jobStatus) rescheduling(c *call, p *page, d *jobData) {
 		if terminal(e.Status) || e.WaitUntil.IsZero() {
 			continue
 		}
+		// Allocations that failed at about the same time share an evaluation.
 		groups := map[string]bool{}
 		for _, a := range d.Allocations {
 			if a.FollowupEvalID == e.ID {

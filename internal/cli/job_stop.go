@@ -10,6 +10,7 @@ import (
 	"berth/op"
 )
 
+// jobStopCommand stops jobs, and with -purge deletes them.
 func jobStopCommand() *command {
 	return &command{
 		name: "job stop", args: "<job>...", synopsis: "Stop jobs, and optionally purge them", min: 1, max: -1,
@@ -48,6 +49,7 @@ func jobStopCommand() *command {
 	}
 }
 
+// jobStop holds the flags of "job stop".
 type jobStop struct {
 	detach, verbose, purge, yes, global, noDelay, force *bool
 	how, uid                                            *string
@@ -65,6 +67,8 @@ func (s *jobStop) run(ctx context.Context, c *call) error {
 	case *s.uid != "" && len(c.args) > 1:
 		return c.usagef("-uid works with one job, got %d", len(c.args))
 	}
+	// The server would refuse too, but only after jobs before this one were
+	// stopped.
 	if _, err := berth.ParsePropagation("-propagation", *s.how); err != nil {
 		return c.usagef("%v", err)
 	}
@@ -74,6 +78,7 @@ func (s *jobStop) run(ctx context.Context, c *call) error {
 			if len(c.args) == 1 || ctx.Err() != nil {
 				return err
 			}
+			// An exit has printed its error already.
 			if _, quiet := errors.AsType[exit](err); !quiet {
 				fmt.Fprintln(c.Err, "Error: "+clean(c.explain(ctx, c.config.advise(err))))
 			}
@@ -83,6 +88,8 @@ func (s *jobStop) run(ctx context.Context, c *call) error {
 	return failed
 }
 
+// stop stops the job that text names, and follows the evaluation and, with
+// -propagation=foreground, the deletion.
 func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 	j, exact, err := c.findJob(ctx, text)
 	if err != nil {
@@ -134,6 +141,7 @@ func (c *call) untilGone(ctx context.Context, j *op.Job, o monitorOptions) error
 			return err
 		})
 		switch {
+		// A job with another UID is a new one with the same ID.
 		case berth.KindOf(err) == berth.NotFound || err == nil && (now.UID != j.UID || now.Deletion == nil):
 			m.head("Job %q is gone", j.ID)
 			return nil

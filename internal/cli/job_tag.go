@@ -8,6 +8,8 @@ import (
 	"berth/op"
 )
 
+// jobTagApplyCommand names a version, so that it is kept and can be reverted to
+// by name.
 func jobTagApplyCommand() *command {
 	return &command{
 		name: "job tag apply", args: "<job>", synopsis: "Tag a version of a job, so that it is kept", min: 1, max: 1,
@@ -25,6 +27,7 @@ func jobTagApplyCommand() *command {
 	}
 }
 
+// jobTagUnsetCommand removes a name. The version may be deleted with it.
 func jobTagUnsetCommand() *command {
 	return &command{
 		name: "job tag unset", args: "<job>", synopsis: "Remove a tag from a version of a job", min: 1, max: 1,
@@ -37,8 +40,10 @@ func jobTagUnsetCommand() *command {
 	}
 }
 
+// jobTag holds the flags of "job tag"; unset has only name.
 type jobTag struct{ name, description, version *string }
 
+// apply tags a version, by default the latest that is registered now.
 func (t jobTag) apply(ctx context.Context, c *call) error {
 	version, err := versionNumber(c, "version", *t.version)
 	if err != nil {
@@ -62,6 +67,7 @@ func (t jobTag) apply(ctx context.Context, c *call) error {
 	return err
 }
 
+// unset removes the tag from the version that has it.
 func (t jobTag) unset(ctx context.Context, c *call) error {
 	j, err := t.job(ctx, c)
 	if err != nil {
@@ -77,6 +83,8 @@ func (t jobTag) unset(ctx context.Context, c *call) error {
 	return err
 }
 
+// job returns the job in the argument, which must be its full ID, and checks
+// that a tag was given.
 func (t jobTag) job(ctx context.Context, c *call) (j op.Job, err error) {
 	if *t.name == "" {
 		return j, c.usagef("-name is required")

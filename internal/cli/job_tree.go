@@ -10,6 +10,8 @@ import (
 	"berth/op"
 )
 
+// jobTreeCommand shows the ownership of objects by UID, which the other
+// commands hide.
 func jobTreeCommand() *command {
 	return &command{
 		name: "job tree", args: "<job>", synopsis: "Show what a job owns and what blocks its deletion", min: 1, max: 1,
@@ -26,11 +28,14 @@ func jobTreeCommand() *command {
 	}
 }
 
+// jobTree holds the flags of "job tree".
 type jobTree struct {
 	data    dataFlags
 	verbose *bool
 }
 
+// run prints the tree. A job that is gone may have left allocations, so it is
+// not an error until nothing is found.
 func (t jobTree) run(ctx context.Context, c *call) error {
 	if err := t.data.check(c); err != nil {
 		return err
@@ -76,6 +81,7 @@ func (t jobTree) job(p *page, j *op.Resource, list []op.Resource) {
 
 // below shows what an object owns, recursively.
 func (t jobTree) below(p *page, owner *op.Resource, list []op.Resource, indent string, deleting bool) {
+	// The list is small enough to be searched at each level.
 	owned := slices.DeleteFunc(slices.Clone(list), func(r op.Resource) bool { return !owns(owner, &r) })
 	for i := range owned {
 		r := &owned[i]

@@ -10,6 +10,8 @@ import (
 	"berth/op"
 )
 
+// jobValidateCommand checks a job file. It needs a server only for what the
+// servers know, such as node pools.
 func jobValidateCommand() *command {
 	return &command{
 		name: "job validate", args: "<path>", synopsis: "Check a job file without registering the job", min: 1, max: 1,
@@ -26,6 +28,8 @@ func jobValidateCommand() *command {
 	}
 }
 
+// validateJob reads the file, which checks it locally, and then asks a server.
+// An unreachable server is an error, since half of the checks are missing.
 func validateJob(ctx context.Context, c *call, file jobFileFlags) error {
 	f, err := file.read(ctx, c, c.args[0])
 	if err != nil {

@@ -22,6 +22,7 @@ type jobFileFlags struct {
 	vars, varFiles *[]string
 }
 
+// jobFile declares the flags of commands that read a job file.
 func (f *flags) jobFile() jobFileFlags {
 	return jobFileFlags{
 		json:     f.Bool("json", "Require JSON. Without this flag, HCL and JSON are both accepted."),
@@ -54,6 +55,7 @@ func (f jobFileFlags) read(ctx context.Context, c *call, name string) (*jobFile,
 		o.VarFiles = append(o.VarFiles, vf)
 		variables.Write(append(vf.Text, '\n'))
 	}
+	// HCL cannot begin with a brace, so the text decides, not the file's name.
 	isJSON := looksLikeJSON(file.Text)
 	if *f.json && !isJSON {
 		return nil, berth.Errorf(berth.Invalid, "%s: -json requires a JSON object", file.Name)
@@ -79,6 +81,7 @@ func looksLikeJSON(text []byte) bool {
 // address makes the tree to submit. Region and namespace come from the file, or
 // else from flags and environment, or else from the server.
 func (f *jobFile) address(ctx context.Context, c *call, file jobspec.File, o jobspec.Options) error {
+	// Parsing fills in defaults; only the raw tree shows what the file has.
 	said, err := jobspec.ParseTree(ctx, file, o)
 	if err != nil {
 		return err

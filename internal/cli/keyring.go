@@ -11,6 +11,7 @@ import (
 	"berth/op"
 )
 
+// keyringGenerateCommand prints a key and stores nothing.
 func keyringGenerateCommand() *command {
 	return &command{
 		name: "operator gossip keyring generate", synopsis: "Generate a gossip encryption key", local: true,
@@ -26,6 +27,8 @@ func keyringGenerateCommand() *command {
 	}
 }
 
+// keyringListCommand shows which servers have which key, to see when a rotation
+// is complete.
 func keyringListCommand() *command {
 	return &command{
 		name: "operator gossip keyring list", synopsis: "List the gossip encryption keys",
@@ -52,21 +55,26 @@ func keyringListCommand() *command {
 	}
 }
 
+// keyringInstallCommand is the first step of a rotation.
 func keyringInstallCommand() *command {
 	return keyringChange("operator gossip keyring install", "Install a gossip encryption key", "Installing new gossip encryption key...", op.InstallKey,
 		"Installs a key on all servers, so that they can decrypt messages that use it. They keep encrypting with their primary key.")
 }
 
+// keyringUseCommand is the second step of a rotation.
 func keyringUseCommand() *command {
 	return keyringChange("operator gossip keyring use", "Make a gossip encryption key the primary one", "Changing primary gossip encryption key...", op.UseKey,
 		"Makes all servers encrypt with a key. It must be installed on all of them.")
 }
 
+// keyringRemoveCommand is the last step of a rotation.
 func keyringRemoveCommand() *command {
 	return keyringChange("operator gossip keyring remove", "Remove a gossip encryption key", "Removing gossip encryption key...", op.RemoveKey,
 		"Removes a key from all servers. It must not be the primary key.")
 }
 
+// keyringChange returns a command that applies o to the key in the argument. It
+// prints notice first, as servers take a moment to answer.
 func keyringChange(name, synopsis, notice string, o op.Op[op.GossipKey, op.Keyring], help string) *command {
 	return &command{
 		name: name, args: "<key>", synopsis: synopsis, min: 1, max: 1,

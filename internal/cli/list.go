@@ -13,6 +13,7 @@ type listFlags struct {
 	page pageFlags
 }
 
+// list declares the flags for data and pagination together.
 func (f *flags) list() listFlags { return listFlags{f.data(), f.paging()} }
 
 // showList prints the list that o returns: as data if that was asked for, else
@@ -47,6 +48,7 @@ type pageFlags struct {
 	perPage       *int
 }
 
+// paging declares the flags for pagination. The server applies them.
 func (f *flags) paging() pageFlags {
 	return pageFlags{
 		filter:  f.String("filter", "List only objects that match this `expression` over the fields shown by -json, such as 'Status == \"ready\"'."),

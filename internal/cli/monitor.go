@@ -34,9 +34,9 @@ const (
 type monitor struct {
 	*call
 	options  monitorOptions
-	seen     *watched
+	seen     *watched // nil unless an evaluation or a deployment is followed
 	progress *progress
-	began    time.Time
+	began    time.Time // for the elapsed time in the status line
 }
 
 // monitor shows the progress of an evaluation until there is nothing left to
@@ -67,15 +67,19 @@ func nonDefault(namespace string) string {
 	return " -namespace " + quoted(clean(namespace))
 }
 
+// run follows an evaluation, then its deployment or its allocations, and then
+// the evaluation that comes next, if there is one.
 func (m *monitor) run(ctx context.Context, id berth.EvalID) error {
 	e, err := m.follow(ctx, id)
 	if err != nil {
 		return err
 	}
+	// An evaluation of the cluster, or one given by ID, names its job itself.
 	if m.options.job == "" {
 		m.options.job, m.options.namespace = e.JobID, e.Namespace
 	}
 	code := m.finished(e)
+	// A deployment reports health, which says more than running allocations.
 	if d, err := m.deploys(ctx, e, code); err != nil {
 		return err
 	} else if d != nil {
@@ -128,6 +132,8 @@ func (m *monitor) follow(ctx context.Context, id berth.EvalID) (*op.Eval, error)
 			break
 		}
 	}
+	// Allocations of batch jobs may end, so a group of them is settled without
+	// running.
 	m.seen.service = e.Type != berth.TypeBatch && e.Type != berth.TypeSysbatch
 	var list []op.AllocStub
 	err := m.ask(ctx, func(ctx context.Context) (err error) {
@@ -154,6 +160,7 @@ func (m *monitor) beforeEnd(e *op.Eval) []string {
 	return m.seen.sawEval(&op.Eval{ID: e.ID, JobID: e.JobID, NodeID: e.NodeID, TriggeredBy: e.TriggeredBy, Status: began(e)})
 }
 
+// terminal reports whether an evaluation with that status never changes again.
 func terminal(status string) bool {
 	return status == berth.EvalComplete || status == berth.EvalFailed || status == berth.EvalCanceled
 }
@@ -290,6 +297,8 @@ func (m *monitor) ask(ctx context.Context, f func(context.Context) error) error 
 		if err == nil || ctx.Err() != nil || kind != berth.Unavailable && kind != berth.NoLeader {
 			return err
 		}
+		// The notice is printed once for each outage; its patience starts over
+		// when a call succeeds.
 		if since.IsZero() {
 			since = m.Now()
 			m.line("No answer: %v; retrying for %s", err, span(patience))
@@ -327,6 +336,7 @@ func (m *monitor) line(format string, args ...any) {
 	m.progress.line(fmt.Sprintf("    %s: %s", stamp(m.Now()), clean(fmt.Sprintf(format, args...))))
 }
 
+// lines prints lines of the current section.
 func (m *monitor) lines(list []string) {
 	for _, l := range list {
 		m.line("%s", l)

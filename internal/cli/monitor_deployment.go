@@ -22,6 +22,7 @@ func (c *call) monitorDeployment(ctx context.Context, d *berth.Deployment, verbo
 		progress: &progress{out: c.Out, terminal: c.Terminal, width: c.Width},
 	}
 	defer m.progress.erase()
+	// The result is that of the deployment the user named, not of its revert.
 	var first error
 	for next := d; next != nil; {
 		ended, err := m.deployment(ctx, next)
@@ -134,6 +135,7 @@ func (m *monitor) deployment(ctx context.Context, d *berth.Deployment) (*berth.D
 		default:
 			waits = now
 		}
+		// Index 0 makes the next read answer at once, after the pause.
 		if m.options.pace > 0 {
 			index = 0
 			if err := m.progress.wait(ctx, pauseFor(m.options.pace)); err != nil {
@@ -143,6 +145,8 @@ func (m *monitor) deployment(ctx context.Context, d *berth.Deployment) (*berth.D
 	}
 }
 
+// deploymentEnded reports the end of a deployment. It returns exit(exitError)
+// unless the deployment succeeded.
 func (m *monitor) deploymentEnded(id string, d *berth.Deployment) error {
 	m.head("Deployment %q %s: %s", id, d.Status, d.StatusDescription)
 	if d.Status != berth.DeploymentSuccessful {

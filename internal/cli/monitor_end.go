@@ -34,6 +34,7 @@ func (m *monitor) untilEnd(ctx context.Context) error {
 			return err
 		}
 		index = meta.Index
+		// Later evaluations may replace allocations or place more of them.
 		m.lines(m.seen.came(list))
 		m.lines(m.seen.fared(list))
 		t = m.seen.count(list)

@@ -29,6 +29,8 @@ func (c *call) monitorSubmission(ctx context.Context, job berth.JobID, namespace
 	return err
 }
 
+// submission polls the submission until it ends. It reports each step once, and
+// what cannot be placed once for each evaluation.
 func (m *monitor) submission(ctx context.Context) error {
 	var v op.StreamStanding
 	m.progress.status = func() string { return fmt.Sprintf("%s (%s)", howFar(&v), span(m.Now().Sub(m.began))) }
@@ -42,6 +44,7 @@ func (m *monitor) submission(ctx context.Context) error {
 			got, meta, err = client.Call(ctx, m.client, op.ReadStreamJob, in)
 			return err
 		})
+		// A job that was found before has been deleted.
 		if berth.KindOf(err) == berth.NotFound && uid != "" {
 			m.head("Job %q was deleted", m.options.job)
 			return exit(exitError)

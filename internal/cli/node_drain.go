@@ -16,6 +16,7 @@ import (
 // drainTime is the default deadline of a drain.
 const drainTime = time.Hour
 
+// nodeDrainCommand starts, changes, ends or follows a drain.
 func nodeDrainCommand() *command {
 	return &command{
 		name: "node drain", args: "[node]", synopsis: "Drain a node, or stop draining it", max: 1,
@@ -50,12 +51,15 @@ func nodeDrainCommand() *command {
 	}
 }
 
+// nodeDrain holds the flags of "node drain".
 type nodeDrain struct {
 	enable, disable, force, noDeadline, ignore, keep, self, detach, monitor, yes *bool
 	deadline, message                                                            *string
 	meta                                                                         *[]string
 }
 
+// run changes the drain and follows it, unless -detach. The servers drive the
+// drain, so ending the command does not end it.
 func (d *nodeDrain) run(ctx context.Context, c *call) error {
 	in, err := d.request(c)
 	if err != nil {
@@ -117,6 +121,8 @@ func (d *nodeDrain) request(c *call) (*op.UpdateDrain, error) {
 	}
 	in.DrainSpec = &berth.DrainSpec{Deadline: drainTime, IgnoreSystemJobs: *d.ignore}
 	switch {
+	// A negative deadline forces the drain, and 0 means no deadline, as in the
+	// API.
 	case *d.force:
 		in.DrainSpec.Deadline = -time.Second
 	case *d.noDeadline:
@@ -131,6 +137,7 @@ func (d *nodeDrain) request(c *call) (*op.UpdateDrain, error) {
 	return in, nil
 }
 
+// count is 1 for true, to count flags that were given.
 func count(b bool) int {
 	if b {
 		return 1
@@ -181,9 +188,9 @@ func (d *nodeDrain) confirm(c *call, n *op.Node) error {
 type drainWatch struct {
 	*monitor
 	node  berth.NodeID
-	known map[berth.AllocID]op.Alloc
-	began bool // the first list of allocations has been read
-	last  *berth.DrainStrategy
+	known map[berth.AllocID]op.Alloc // as last seen
+	began bool                       // the first list of allocations has been read
+	last  *berth.DrainStrategy       // the strategy last seen, if any
 }
 
 // followDrain shows the progress of a drain until it completes or is canceled.
@@ -205,6 +212,8 @@ func (w *drainWatch) say(format string, args ...any) {
 	w.progress.line(fmt.Sprintf("%s: %s", stamp(w.Now()), clean(fmt.Sprintf(format, args...))))
 }
 
+// run reports changes until the drain is over. index is that of the drain's
+// write: reads older than it show the node before the drain.
 func (w *drainWatch) run(ctx context.Context, index uint64) error {
 	left := 0
 	w.progress.status = func() string {
@@ -265,6 +274,7 @@ func (w *drainWatch) changes(list []op.Alloc) {
 	for _, a := range list {
 		old, ok := w.known[a.ID]
 		w.known[a.ID] = a
+		// A drain marks an allocation first and stops it when its job allows.
 		was, is := migrates(&old), migrates(&a)
 		switch {
 		case !ok:
@@ -283,6 +293,7 @@ func (w *drainWatch) changes(list []op.Alloc) {
 	w.began = true
 }
 
+// migrates reports whether an allocation was marked to move off its node.
 func migrates(a *op.Alloc) bool {
 	m := a.DesiredTransition.Migrate
 	return m != nil && *m

@@ -9,6 +9,8 @@ import (
 	"berth/op"
 )
 
+// nodeEligibilityCommand changes the eligibility of a node, without moving what
+// runs there.
 func nodeEligibilityCommand() *command {
 	return &command{
 		name: "node eligibility", args: "[node]", synopsis: "Set whether a node takes new work", max: 1,

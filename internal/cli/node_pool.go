@@ -16,6 +16,7 @@ import (
 	"berth/op"
 )
 
+// nodePoolListCommand lists the node pools.
 func nodePoolListCommand() *command {
 	return &command{
 		name: "node pool list", synopsis: "List node pools",
@@ -37,6 +38,7 @@ func nodePoolListCommand() *command {
 	}
 }
 
+// nodePoolInfoCommand shows one pool, by name or prefix.
 func nodePoolInfoCommand() *command {
 	return &command{
 		name: "node pool info", args: "<node-pool>", synopsis: "Show a node pool", min: 1, max: 1,
@@ -68,6 +70,8 @@ func nodePoolInfoCommand() *command {
 	}
 }
 
+// poolConfig are the rows about a pool's scheduler settings, without those that
+// are the cluster's.
 func poolConfig(s *berth.PoolSchedulerConfig) (kv []string) {
 	if s != nil && s.SchedulerAlgorithm != "" {
 		kv = append(kv, "Scheduler Algorithm", s.SchedulerAlgorithm)
@@ -100,6 +104,7 @@ func (c *call) findPool(ctx context.Context, text string) (n op.NodePool, err er
 	return n, ambiguous("node pools", text, rows)
 }
 
+// nodePoolNodesCommand lists the nodes that are in a pool.
 func nodePoolNodesCommand() *command {
 	return &command{
 		name: "node pool nodes", args: "<node-pool>", synopsis: "List the nodes of a node pool", min: 1, max: 1,
@@ -126,6 +131,7 @@ func nodePoolNodesCommand() *command {
 	}
 }
 
+// nodePoolJobsCommand lists the jobs that name a pool.
 func nodePoolJobsCommand() *command {
 	return &command{
 		name: "node pool jobs", args: "<node-pool>", synopsis: "List the jobs of a node pool", min: 1, max: 1,
@@ -145,6 +151,8 @@ func nodePoolJobsCommand() *command {
 	}
 }
 
+// nodePoolApplyCommand writes a pool from a file. The file is checked locally
+// first, so that mistakes have positions.
 func nodePoolApplyCommand() *command {
 	return &command{
 		name: "node pool apply", args: "<path>", synopsis: "Create or update a node pool", min: 1, max: 1,
@@ -178,6 +186,8 @@ func nodePoolApplyCommand() *command {
 	}
 }
 
+// nodePoolDeleteCommand deletes a pool. It takes no prefix, as there is no
+// confirmation.
 func nodePoolDeleteCommand() *command {
 	return &command{
 		name: "node pool delete", args: "<node-pool>", synopsis: "Delete an unused node pool", min: 1, max: 1,
@@ -197,6 +207,7 @@ func nodePoolDeleteCommand() *command {
 	}
 }
 
+// nodePoolInitCommand writes an example file, to be edited and applied.
 func nodePoolInitCommand() *command {
 	return &command{
 		name: "node pool init", args: "[filename]", synopsis: "Write an example node pool specification", max: 1, local: true,
@@ -241,6 +252,8 @@ func writeNew(path, text string) error {
 	return err
 }
 
+// examplePools are the example files by format. JSON has no comments, so it
+// shows less.
 var examplePools = map[string]string{
 	"hcl": `node_pool "example" {
   description = "Example node pool"

@@ -14,6 +14,7 @@ import (
 	"berth/op"
 )
 
+// nodeStatusCommand lists nodes or shows one.
 func nodeStatusCommand() *command {
 	return &command{
 		name: "node status", args: "[node]", synopsis: "List nodes, or show the status of one", max: 1,
@@ -37,12 +38,15 @@ func nodeStatusCommand() *command {
 	}
 }
 
+// nodeStatus holds the flags of "node status". Other commands about a node use
+// its method find and set only self.
 type nodeStatus struct {
 	data                                    dataFlags
 	page                                    pageFlags
 	self, allocs, os, short, quiet, verbose *bool
 }
 
+// run prints the list or the page of one node.
 func (s nodeStatus) run(ctx context.Context, c *call) error {
 	if err := s.data.check(c); err != nil {
 		return err
@@ -90,6 +94,8 @@ func (s nodeStatus) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
+// find returns the node in the argument, or with -self that of the agent that
+// is called. An agent without a node is berth.NotFound.
 func (s nodeStatus) find(ctx context.Context, c *call) (n op.Node, err error) {
 	if !*s.self {
 		return c.findNode(ctx, c.args[0])
@@ -105,6 +111,8 @@ func (s nodeStatus) find(ctx context.Context, c *call) (n op.Node, err error) {
 	return c.findNode(ctx, id)
 }
 
+// list prints one page of nodes. Optional columns are inserted where Nomad has
+// them.
 func (s nodeStatus) list(ctx context.Context, c *call) error {
 	in := op.NodesQuery{OS: *s.os}
 	if err := s.page.query(c, &in.Query); err != nil {
@@ -159,12 +167,14 @@ func insert(rows [][]string, at int, name string, value func(i int) string) {
 	}
 }
 
+// nodeRow is a row of a table of nodes. id is the ID as that table shows it.
 func nodeRow(n op.NodeStub, id string) []string {
 	return []string{id, n.NodePool, n.Datacenter, n.Name, or(n.NodeClass, none), strconv.FormatBool(n.Drain), n.SchedulingEligibility, n.Status}
 }
 
 // running counts the running allocations of each node.
 func (s nodeStatus) running(ctx context.Context, c *call) (map[berth.NodeID]int, error) {
+	// Task states make up most of an allocation and are not needed to count.
 	no := false
 	list, _, err := client.Call(ctx, c.client, op.ListAllocs, op.AllocsQuery{TaskStates: &no, Query: op.Query{
 		Namespace: berth.AllNamespaces, Filter: `ClientStatus == "running"`,
@@ -176,6 +186,7 @@ func (s nodeStatus) running(ctx context.Context, c *call) (map[berth.NodeID]int,
 	return count, err
 }
 
+// overview adds the rows about the node itself.
 func (s nodeStatus) overview(c *call, p *page, n *op.Node) {
 	kv := []string{
 		"ID", short(n.ID.String(), *s.verbose),
@@ -198,6 +209,7 @@ func (s nodeStatus) overview(c *call, p *page, n *op.Node) {
 	p.pairs(kv...)
 }
 
+// details adds drivers, events and resources.
 func (s nodeStatus) details(c *call, p *page, n *op.Node, allocs []op.Alloc) {
 	p.heading("Drivers")
 	rows := [][]string{{"Driver", "Detected", "Healthy"}}
@@ -271,6 +283,7 @@ func (s nodeStatus) events(p *page, n *op.Node) {
 	p.table(rows)
 }
 
+// details joins the pairs of a map, sorted by key, on one line.
 func details(m map[string]string) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -315,6 +328,7 @@ func (s nodeStatus) allocRows(list []op.Alloc) [][]string {
 	return rows
 }
 
+// attributes adds a section with a map, sorted by key, unless it is empty.
 func (s nodeStatus) attributes(p *page, heading string, m map[string]string) {
 	if len(m) == 0 {
 		return
