@@ -11,6 +11,8 @@ import (
 	"berth/op"
 )
 
+// operatorAutopilotGetCommand shows the settings with the names that Nomad
+// prints, including those that Berth does not use.
 func operatorAutopilotGetCommand() *command {
 	return &command{
 		name: "operator autopilot get-config", synopsis: "Show the autopilot configuration",
@@ -32,6 +34,9 @@ func operatorAutopilotGetCommand() *command {
 	}
 }
 
+// operatorAutopilotSetCommand changes the settings whose flags were given. It
+// reads the others first and writes all of them, provided that nobody else
+// wrote meanwhile.
 func operatorAutopilotSetCommand() *command {
 	return &command{
 		name: "operator autopilot set-config", synopsis: "Change the autopilot configuration",
@@ -79,6 +84,8 @@ func operatorAutopilotSetCommand() *command {
 	}
 }
 
+// operatorAutopilotHealthCommand shows the health of the servers and reports it
+// in the exit code, for monitoring.
 func operatorAutopilotHealthCommand() *command {
 	return &command{
 		name: "operator autopilot health", synopsis: "Show the health of the servers",
@@ -109,6 +116,7 @@ func operatorAutopilotHealthCommand() *command {
 	}
 }
 
+// healthPage shows the health of the cluster, and a table of its servers.
 func healthPage(c *call, h *op.AutopilotHealth) *page {
 	p := c.page()
 	p.linef("Healthy: %v", h.Healthy)

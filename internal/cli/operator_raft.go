@@ -8,6 +8,8 @@ import (
 	"berth/op"
 )
 
+// operatorRaftListCommand lists the servers that the log knows, unlike "server
+// members", which asks gossip.
 func operatorRaftListCommand() *command {
 	return &command{
 		name: "operator raft list-peers", synopsis: "List the Raft peers",
@@ -39,6 +41,7 @@ func operatorRaftListCommand() *command {
 // raftPeerFlags identify a server by ID or address.
 type raftPeerFlags struct{ id, address *string }
 
+// raftPeer declares the flags of commands about one peer.
 func (f *flags) raftPeer() raftPeerFlags {
 	return raftPeerFlags{
 		f.String("peer-id", "The `ID` of the server, as shown by \"operator raft list-peers\"."),
@@ -59,6 +62,8 @@ func (r raftPeerFlags) peer(c *call) (in op.RaftPeer, name string, err error) {
 	return op.RaftPeer{Address: *r.address}, "address " + strconv.Quote(*r.address), nil
 }
 
+// operatorRaftRemoveCommand removes a peer that gossip no longer knows, or that
+// autopilot does not remove.
 func operatorRaftRemoveCommand() *command {
 	return &command{
 		name: "operator raft remove-peer", synopsis: "Remove a server from the Raft peers",
@@ -83,6 +88,8 @@ func operatorRaftRemoveCommand() *command {
 	}
 }
 
+// operatorRaftTransferCommand makes another voter the leader, such as before
+// the leader's machine is restarted.
 func operatorRaftTransferCommand() *command {
 	return &command{
 		name: "operator raft transfer-leadership", synopsis: "Transfer leadership to another server",

@@ -10,6 +10,8 @@ import (
 	"berth/op"
 )
 
+// operatorSchedulerGetCommand shows the configuration with its modify index,
+// which -check-index of the set command takes.
 func operatorSchedulerGetCommand() *command {
 	return &command{
 		name: "operator scheduler get-config", synopsis: "Show the scheduler configuration",
@@ -38,6 +40,7 @@ func operatorSchedulerGetCommand() *command {
 	}
 }
 
+// operatorSchedulerSetCommand changes the settings whose flags were given.
 func operatorSchedulerSetCommand() *command {
 	return &command{
 		name: "operator scheduler set-config", synopsis: "Change the scheduler configuration",
@@ -75,12 +78,15 @@ func operatorSchedulerSetCommand() *command {
 	}
 }
 
+// operatorScheduler holds the flags of "operator scheduler set-config".
 type operatorScheduler struct {
 	check, algorithm *string
 	limit, starts    *int
-	change           []func(*berth.SchedulerConfig)
+	change           []func(*berth.SchedulerConfig) // one for each flag that is true or false
 }
 
+// run reads the configuration, changes what was given, and writes it if its
+// index is still the same: that of the read, or of -check-index.
 func (s *operatorScheduler) run(ctx context.Context, c *call) error {
 	now, _, err := client.Call(ctx, c.client, op.ReadScheduler, op.Query{})
 	if err != nil {
@@ -94,6 +100,7 @@ func (s *operatorScheduler) run(ctx context.Context, c *call) error {
 		}
 		in.CAS = &index
 	}
+	// These fields are unsigned, so a negative number must be caught here.
 	for _, n := range []struct {
 		flag  string
 		value int

@@ -15,6 +15,8 @@ import (
 	"berth/op"
 )
 
+// operatorSnapshotSaveCommand downloads the state to a file that must not exist
+// yet.
 func operatorSnapshotSaveCommand() *command {
 	return &command{
 		name: "operator snapshot save", args: "<file>", synopsis: "Save a snapshot of the cluster state", min: 1, max: 1,
@@ -65,6 +67,8 @@ func (c *call) saveSnapshot(ctx context.Context, path string, stale bool) (err e
 	return nil
 }
 
+// operatorSnapshotRestoreCommand replaces the state of the cluster. It asks for
+// no confirmation.
 func operatorSnapshotRestoreCommand() *command {
 	return &command{
 		name: "operator snapshot restore", args: "<file>", synopsis: "Restore the cluster state from a snapshot", min: 1, max: 1,
@@ -78,6 +82,7 @@ func operatorSnapshotRestoreCommand() *command {
 					return berth.Errorf(berth.Invalid, "cannot read the snapshot: %w", err)
 				}
 				defer f.Close()
+				// The size is sent before the content, so it must be known.
 				info, err := f.Stat()
 				if err != nil || !info.Mode().IsRegular() {
 					return berth.Errorf(berth.Invalid, "%s is not a regular file", c.args[0])
@@ -93,6 +98,8 @@ func operatorSnapshotRestoreCommand() *command {
 	}
 }
 
+// operatorSnapshotInspectCommand reads a file. It calls no agent, so it works
+// when the cluster is down.
 func operatorSnapshotInspectCommand() *command {
 	return &command{
 		name: "operator snapshot inspect", args: "<file>", synopsis: "Inspect a snapshot", min: 1, max: 1, local: true,
@@ -129,6 +136,8 @@ func operatorSnapshotInspectCommand() *command {
 	}
 }
 
+// snapshotPage shows where a snapshot comes from and how much it holds of each
+// kind. checked reports that the invariants were verified.
 func snapshotPage(c *call, s *daemon.SnapshotInfo, checked bool) *page {
 	p := c.page()
 	p.pairs(
@@ -153,6 +162,7 @@ func snapshotPage(c *call, s *daemon.SnapshotInfo, checked bool) *page {
 	return p
 }
 
+// contentRow is a row of the table of contents. Sizes are in bytes.
 func contentRow(c daemon.Content) []string {
 	return []string{c.Name, strconv.Itoa(c.Count), strconv.FormatInt(c.Bytes, 10)}
 }

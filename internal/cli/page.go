@@ -11,9 +11,10 @@ import (
 // only if the command succeeds.
 type page struct {
 	text strings.Builder
-	bold bool
+	bold bool // headings are bold
 }
 
+// page returns an empty page. Nothing is printed until show.
 func (c *call) page() *page { return &page{bold: c.bold} }
 
 // show writes the page.
@@ -61,6 +62,8 @@ func (p *page) pairs(kv ...string) {
 // align sets rows in columns, two spaces apart.
 func align(rows [][]string) string { return alignWith("  ", rows) }
 
+// alignWith is align with another gap between columns. Widths are counted in
+// characters, and lines do not end in spaces.
 func alignWith(between string, rows [][]string) string {
 	var widths []int
 	for _, row := range rows {
@@ -85,6 +88,7 @@ func alignWith(between string, rows [][]string) string {
 	return strings.Join(lines, "\n")
 }
 
+// pad fills s with spaces up to width characters. A longer s stays whole.
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
 }

@@ -14,14 +14,16 @@ import (
 type progress struct {
 	out      io.Writer
 	terminal bool
-	width    int
+	width    int           // of the terminal in columns; 0 if unknown
 	status   func() string // the status line; nil is none
-	drawn    bool
-	turn     int
+	drawn    bool          // the status line is on the screen
+	turn     int           // position of the spinner
 }
 
+// redrawTime is how often the status line is drawn while something runs.
 const redrawTime = 200 * time.Millisecond
 
+// spinner holds the characters that turn at the beginning of the status line.
 var spinner = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
 // line prints a permanent line.
@@ -31,6 +33,8 @@ func (p *progress) line(s string) {
 	p.draw()
 }
 
+// erase removes the status line. Call it before anything else writes to the
+// terminal.
 func (p *progress) erase() {
 	if p.drawn {
 		io.WriteString(p.out, "\r\x1b[K")
@@ -38,6 +42,8 @@ func (p *progress) erase() {
 	}
 }
 
+// draw writes the status line, cut to the width of the terminal. Without a
+// terminal it does nothing, so that logs stay readable.
 func (p *progress) draw() {
 	if !p.terminal || p.status == nil {
 		return

@@ -9,6 +9,7 @@ import (
 	"berth/op"
 )
 
+// resourceDeleteCommand deletes one object of any kind.
 func resourceDeleteCommand() *command {
 	return &command{
 		name: "resource delete", args: "<UID>", synopsis: "Delete an object by its UID", min: 1, max: 1,
@@ -25,8 +26,11 @@ func resourceDeleteCommand() *command {
 	}
 }
 
+// resourceDelete holds the flags of "resource delete".
 type resourceDelete struct{ how *string }
 
+// run deletes the object and prints the index of the deletion. It does not wait
+// for what -propagation=foreground waits for.
 func (r resourceDelete) run(ctx context.Context, c *call) error {
 	if _, err := berth.ParsePropagation("-propagation", *r.how); err != nil {
 		return c.usagef("%v", err)

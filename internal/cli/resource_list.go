@@ -9,6 +9,7 @@ import (
 	"berth/op"
 )
 
+// resourceListCommand lists objects across jobs and kinds.
 func resourceListCommand() *command {
 	return &command{
 		name: "resource list", synopsis: "List objects and their owners",
@@ -32,6 +33,7 @@ func resourceListCommand() *command {
 	}
 }
 
+// resourceList holds the flags of "resource list".
 type resourceList struct {
 	data                dataFlags
 	kind, job, owner    *string
@@ -40,6 +42,8 @@ type resourceList struct {
 	token               *string
 }
 
+// run prints one page of objects. An object with several owners shows the
+// first.
 func (r resourceList) run(ctx context.Context, c *call) error {
 	if err := r.data.check(c); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"berth/op"
 )
 
+// scalingPolicyListCommand lists the policies that autoscalers read.
 func scalingPolicyListCommand() *command {
 	return &command{
 		name: "scaling policy list", synopsis: "List the scaling policies of jobs",
@@ -29,12 +30,14 @@ func scalingPolicyListCommand() *command {
 	}
 }
 
+// scalingPolicyList holds the flags of "scaling policy list".
 type scalingPolicyList struct {
 	data      dataFlags
 	verbose   *bool
 	job, kind *string
 }
 
+// run prints the list. The server selects by job and type.
 func (s scalingPolicyList) run(ctx context.Context, c *call) error {
 	if err := s.data.check(c); err != nil {
 		return err
@@ -55,6 +58,7 @@ func (s scalingPolicyList) run(ctx context.Context, c *call) error {
 	return c.show(p)
 }
 
+// policyRows is a table of policies, also used for an ambiguous prefix.
 func policyRows(list []op.PolicyStub, verbose bool) [][]string {
 	rows := [][]string{{"ID", "Enabled", "Type", "Target"}}
 	for _, s := range list {
@@ -63,6 +67,7 @@ func policyRows(list []op.PolicyStub, verbose bool) [][]string {
 	return rows
 }
 
+// targetText joins the parts of a target, sorted by key, as Nomad prints them.
 func targetText(target map[string]string) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(target)) {
@@ -71,6 +76,7 @@ func targetText(target map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
+// scalingPolicyInfoCommand shows one policy with its settings as JSON.
 func scalingPolicyInfoCommand() *command {
 	return &command{
 		name: "scaling policy info", args: "<policy_id>", synopsis: "Show a scaling policy", min: 1, max: 1,
@@ -83,11 +89,13 @@ func scalingPolicyInfoCommand() *command {
 	}
 }
 
+// scalingPolicyInfo holds the flags of "scaling policy info".
 type scalingPolicyInfo struct {
 	data    dataFlags
 	verbose *bool
 }
 
+// run prints the policy that the argument names.
 func (s scalingPolicyInfo) run(ctx context.Context, c *call) error {
 	if err := s.data.check(c); err != nil {
 		return err

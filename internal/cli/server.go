@@ -13,6 +13,8 @@ import (
 	"berth/op"
 )
 
+// serverMembersCommand lists the servers. It asks each region for its leader; a
+// region that does not answer is reported below the table and is no error.
 func serverMembersCommand() *command {
 	return &command{
 		name: "server members", synopsis: "List the servers",
@@ -79,6 +81,8 @@ func (c *call) leaders(ctx context.Context, members []op.AgentMember) (leaders m
 	return leaders, silent
 }
 
+// memberRows is a table of servers. leaders has the RPC address of each
+// region's leader.
 func memberRows(members []op.AgentMember, leaders map[string]string, verbose bool) [][]string {
 	rows := [][]string{{"Name", "Address", "Port", "Status", "Leader", "Raft Version", "Build", "Datacenter", "Region"}}
 	if verbose {
@@ -87,6 +91,7 @@ func memberRows(members []op.AgentMember, leaders map[string]string, verbose boo
 	for _, m := range members {
 		t := m.Tags
 		leader := leaders[t["region"]]
+		// A server may advertise one RPC address and gossip from another.
 		leads := leader != "" && (leader == net.JoinHostPort(t["rpc_addr"], t["port"]) || leader == net.JoinHostPort(m.Addr, t["port"]))
 		row := []string{m.Name, m.Addr, strconv.Itoa(int(m.Port)), m.Status, strconv.FormatBool(leads)}
 		if verbose {
@@ -105,6 +110,7 @@ func memberRows(members []op.AgentMember, leaders map[string]string, verbose boo
 	return rows
 }
 
+// serverJoinCommand joins by hand what start_join or retry_join would join.
 func serverJoinCommand() *command {
 	return &command{
 		name: "server join", args: "<addr> [<addr>...]", synopsis: "Join a server to other servers", min: 1, max: -1,
@@ -128,6 +134,7 @@ func serverJoinCommand() *command {
 	}
 }
 
+// serverForceLeaveCommand marks a server as left in gossip.
 func serverForceLeaveCommand() *command {
 	return &command{
 		name: "server force-leave", args: "<node>", synopsis: "Mark a failed server as left", min: 1, max: 1,

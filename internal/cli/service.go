@@ -12,6 +12,7 @@ import (
 	"berth/op"
 )
 
+// serviceListCommand lists services by name, for one namespace or all.
 func serviceListCommand() *command {
 	return &command{
 		name: "service list", synopsis: "List registered services",
@@ -32,6 +33,7 @@ func serviceListCommand() *command {
 					p.linef("No service registrations found")
 					return
 				}
+				// Namespaces are shown only where there are several.
 				every := len(list) > 1
 				head := []string{"Service Name", "Tags"}
 				if every {
@@ -66,6 +68,7 @@ func onlyService(list []op.ServiceList, name string) []op.ServiceList {
 	return out
 }
 
+// serviceInfoCommand lists the instances of one service.
 func serviceInfoCommand() *command {
 	return &command{
 		name: "service info", args: "<service>", synopsis: "Show the instances of a service", min: 1, max: 1,
@@ -95,6 +98,7 @@ func serviceInfoCommand() *command {
 	}
 }
 
+// serviceAddress is host:port, or only the host for a service without a port.
 func serviceAddress(r *berth.ServiceRegistration) string {
 	if r.Port == 0 {
 		return r.Address
@@ -102,12 +106,14 @@ func serviceAddress(r *berth.ServiceRegistration) string {
 	return net.JoinHostPort(r.Address, strconv.Itoa(r.Port))
 }
 
+// serviceDetails adds a block with everything about one instance.
 func serviceDetails(p *page, r *berth.ServiceRegistration) {
 	p.gap()
 	p.pairs("ID", r.ID, "Service Name", r.ServiceName, "Namespace", r.Namespace, "Job ID", string(r.JobID), "Alloc ID", r.AllocID.String(),
 		"Node ID", r.NodeID.String(), "Datacenter", r.Datacenter, "Address", serviceAddress(r), "Tags", "["+strings.Join(r.Tags, ",")+"]")
 }
 
+// serviceDeleteCommand deletes a registration that its agent cannot delete.
 func serviceDeleteCommand() *command {
 	return &command{
 		name: "service delete", args: "<service> <id>", synopsis: "Delete a service registration", min: 2, max: 2,

@@ -8,6 +8,7 @@ import (
 	"berth"
 )
 
+// statusCommand shows any object by its ID.
 func statusCommand() *command {
 	return &command{
 		name: "status", args: "[id]", synopsis: "Show the object with the given ID", max: 1,
@@ -29,6 +30,7 @@ type kind struct {
 	ids     func(ctx context.Context, c *call, prefix string) ([]string, error)
 }
 
+// kinds returns the kinds of objects in the order in which matches are listed.
 func kinds() []kind {
 	return []kind{
 		{"Evaluations", evalStatusCommand(), evalIDs},
@@ -39,6 +41,8 @@ func kinds() []kind {
 	}
 }
 
+// anyStatus looks for the ID or prefix among all kinds and shows the only match
+// with the command of its kind. Several matches are an error that lists them.
 func anyStatus(ctx context.Context, c *call, verbose bool) error {
 	if len(c.args) == 0 {
 		return c.as(ctx, jobStatusCommand(), "", verbose)
@@ -58,6 +62,7 @@ func anyStatus(ctx context.Context, c *call, verbose bool) error {
 				return c.as(ctx, k.command, id, verbose)
 			}
 		}
+		// The list is only needed if the match turns out to be ambiguous.
 		if len(ids) > 0 {
 			fmt.Fprintf(&list, "\n\n%s:\n%s", k.heading, strings.Join(ids[:min(len(ids), candidates)], ", "))
 			only, match = k, ids[0]
@@ -82,6 +87,7 @@ func (c *call) as(ctx context.Context, cmd *command, id string, verbose bool) er
 			return err
 		}
 	}
+	// The copy shares the connection and the configuration of this call.
 	other := *c
 	other.command, other.flags, other.args = cmd, f, nil
 	if id != "" {
@@ -90,6 +96,7 @@ func (c *call) as(ctx context.Context, cmd *command, id string, verbose bool) er
 	return do(ctx, &other)
 }
 
+// jobIDs returns the IDs of jobs that begin with prefix.
 func jobIDs(ctx context.Context, c *call, prefix string) (out []string, err error) {
 	list, err := c.jobsWith(ctx, prefix)
 	for _, j := range list {
@@ -104,6 +111,9 @@ func hexIDs(prefix string) bool {
 	return err == nil
 }
 
+// allocIDs returns the IDs of allocations that begin with prefix. Unlike a
+// command for allocations, it accepts text that cannot be an ID: it may name a
+// job.
 func allocIDs(ctx context.Context, c *call, prefix string) (out []string, err error) {
 	if !hexIDs(prefix) {
 		return nil, nil
@@ -115,6 +125,7 @@ func allocIDs(ctx context.Context, c *call, prefix string) (out []string, err er
 	return out, err
 }
 
+// nodeIDs returns the IDs of nodes that begin with prefix. It ignores names.
 func nodeIDs(ctx context.Context, c *call, prefix string) (out []string, err error) {
 	list, err := c.nodesWith(ctx, prefix)
 	for _, n := range list {
@@ -123,6 +134,7 @@ func nodeIDs(ctx context.Context, c *call, prefix string) (out []string, err err
 	return out, err
 }
 
+// evalIDs returns the IDs of evaluations that begin with prefix, like allocIDs.
 func evalIDs(ctx context.Context, c *call, prefix string) (out []string, err error) {
 	if !hexIDs(prefix) {
 		return nil, nil
@@ -134,6 +146,8 @@ func evalIDs(ctx context.Context, c *call, prefix string) (out []string, err err
 	return out, err
 }
 
+// deploymentIDs returns the IDs of deployments that begin with prefix, like
+// allocIDs.
 func deploymentIDs(ctx context.Context, c *call, prefix string) (out []string, err error) {
 	if !hexIDs(prefix) {
 		return nil, nil

@@ -12,11 +12,12 @@ import (
 type streamList[In, Row any] struct {
 	data  dataFlags
 	op    op.Op[In, []Row]
-	of    func(job string, q op.Query) In
-	none  string // printed for an empty list
+	of    func(job string, q op.Query) In // the input of op; job is "" for all
+	none  string                          // printed for an empty list
 	table func([]Row) [][]string
 }
 
+// run prints the list as data or as a table.
 func (l streamList[In, Row]) run(ctx context.Context, c *call) error {
 	if err := l.data.check(c); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"berth/op"
 )
 
+// streamPEsCommand lists processing elements with their current allocation.
 func streamPEsCommand() *command {
 	return &command{
 		name: "stream pes", args: "[job]", synopsis: "List processing elements", max: 1,
@@ -34,6 +35,8 @@ func (c *call) pesOf(ctx context.Context, job, namespace string) ([]op.PE, error
 	return list, err
 }
 
+// peRows is a table of processing elements. Zombies follow the processing
+// element that they belonged to.
 func peRows(list []op.PE, verbose bool) [][]string {
 	rows := [][]string{{"ID", "Name", "Generation", "Launch", "Connectivity", "Allocation", "Node", "Status"}}
 	if verbose {

@@ -9,6 +9,7 @@ import (
 	"berth/op"
 )
 
+// streamRegionCommand shows a parallel region or changes its width.
 func streamRegionCommand() *command {
 	return &command{
 		name: "stream region", args: "<job> <region> [width]", synopsis: "Show or change the width of a parallel region", min: 2, max: 3,
@@ -30,12 +31,14 @@ func streamRegionCommand() *command {
 	}
 }
 
+// streamRegion holds the flags of "stream region".
 type streamRegion struct {
 	data            dataFlags
 	detach, verbose *bool
 	index           *uint64
 }
 
+// run changes the width if one was given, and otherwise prints the region.
 func (s streamRegion) run(ctx context.Context, c *call) error {
 	if err := s.data.check(c); err != nil {
 		return err
@@ -58,6 +61,7 @@ func (s streamRegion) run(ctx context.Context, c *call) error {
 	case s.data.wanted():
 		return s.data.write(c, v)
 	}
+	// The planned width differs from the requested one while a change waits.
 	planned := none
 	if v.Planned > 0 {
 		planned = strconv.Itoa(v.Planned)

@@ -2,6 +2,7 @@ package cli
 
 import "berth/op"
 
+// streamRoutesCommand lists which processing elements send data to which.
 func streamRoutesCommand() *command {
 	return &command{
 		name: "stream routes", args: "[job]", synopsis: "List the connections between exports and imports", max: 1,
@@ -19,6 +20,7 @@ func streamRoutesCommand() *command {
 	}
 }
 
+// routeRows is a table of routes, with the import's selector in the column By.
 func routeRows(list []op.StreamRoute) [][]string {
 	rows := [][]string{{"From", "Output", "To", "Input", "By", "Filter"}}
 	for i := range list {

@@ -11,6 +11,8 @@ import (
 	"berth/op"
 )
 
+// streamStatusCommand shows how far a submission has come and how its
+// processing elements are connected.
 func streamStatusCommand() *command {
 	return &command{
 		name: "stream status", args: "[job]", synopsis: "Show the submission status of a stream job", max: 1,
@@ -27,6 +29,7 @@ func streamStatusCommand() *command {
 	}
 }
 
+// streamStatus holds the flags of "stream status".
 type streamStatus struct {
 	data    dataFlags
 	verbose *bool
@@ -38,6 +41,8 @@ type streamData struct {
 	PEs []op.PE
 }
 
+// run prints the list or the page of one job. Standing and processing elements
+// are read one after the other, so they may differ for a moment.
 func (s streamStatus) run(ctx context.Context, c *call) error {
 	if err := s.data.check(c); err != nil {
 		return err
@@ -122,6 +127,8 @@ func standsAt(v *op.StreamStanding) string {
 	return v.State
 }
 
+// overview adds the rows about the job and its submission. A job has no stream
+// ID until its submission has begun.
 func (s streamStatus) overview(p *page, v *op.StreamStanding) {
 	kv := []string{"ID", string(v.JobID), "Namespace", v.Namespace, "UID", v.UID, "Stream ID", none}
 	if v.StreamID > 0 {
@@ -179,6 +186,8 @@ func objects(p *page, v *op.StreamStanding) {
 // mostLacking is how many missing objects are listed.
 const mostLacking = 10
 
+// lacking adds a section with the first mostLacking of the list, and how many
+// there are besides. It adds nothing for an empty list.
 func lacking(p *page, heading string, list []string) {
 	if len(list) == 0 {
 		return

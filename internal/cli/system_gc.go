@@ -10,6 +10,7 @@ import (
 	"berth/op"
 )
 
+// systemGCCommand has the servers collect now, regardless of age.
 func systemGCCommand() *command {
 	return &command{
 		name: "system gc", synopsis: "Run garbage collection now",
@@ -21,6 +22,8 @@ func systemGCCommand() *command {
 	}
 }
 
+// systemGC requests the collection, waits for its evaluation and prints its
+// result.
 func systemGC(ctx context.Context, c *call) error {
 	out, meta, err := client.Call(ctx, c.client, op.CollectGarbage, op.SystemGC{})
 	if err != nil || out.EvalID.IsZero() { // Nomad's servers return no evaluation

@@ -50,6 +50,7 @@ func tlsCACreateCommand() *command {
 						return c.usagef("%.100q is not a valid domain", d)
 					}
 				}
+				// An empty part must be absent from the subject, not empty.
 				some := func(i int) []string {
 					if *subject[i] == "" {
 						return nil
@@ -69,6 +70,8 @@ func tlsCACreateCommand() *command {
 	}
 }
 
+// checkDays returns a usage error for a validity that is not between 1 and
+// lifeMost days.
 func (c *call) checkDays(n int) error {
 	if n < 1 || n > lifeMost {
 		return c.usagef("flag -days must be between 1 and %[2]d, got %[1]d", n, lifeMost)
@@ -117,6 +120,8 @@ func (c *call) saveCerts(pairs ...keyPair) error {
 	return c.show(out)
 }
 
+// saveNew writes a file, whose name is relative to the program's directory. It
+// fails if the file exists.
 func (c *call) saveNew(name string, text []byte, mode os.FileMode) error {
 	if err := writeNewMode(c.path(name), text, mode); err != nil {
 		return berth.Errorf(berth.Invalid, "write %s: %w", name, err)
@@ -124,6 +129,8 @@ func (c *call) saveNew(name string, text []byte, mode os.FileMode) error {
 	return nil
 }
 
+// writeNewMode creates a file with mode and has it written to disk before it
+// returns: a lost CA key cannot be made again.
 func writeNewMode(path string, text []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -154,6 +161,7 @@ func tlsCAInfoCommand() *command {
 	}
 }
 
+// readCert returns the first certificate of a PEM file.
 func (c *call) readCert(name string) (*x509.Certificate, error) {
 	text, err := os.ReadFile(c.path(name))
 	if err != nil {

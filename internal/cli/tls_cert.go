@@ -111,6 +111,7 @@ func (r *certRequest) issue(c *call, role certRole) (out certs.Request, err erro
 func (c *call) createCerts(r *certRequest) error {
 	r.ca = cmp.Or(r.ca, r.domain+"-agent-ca.pem")
 	r.key = cmp.Or(r.key, r.domain+"-agent-ca-key.pem")
+	// All requests are checked before the CA's key is read.
 	var requests []certs.Request
 	for _, role := range r.roles {
 		request, err := r.issue(c, role)
@@ -179,6 +180,8 @@ func (c *call) showUse(r *certRequest) error {
 	return c.show(p)
 }
 
+// readAuthority returns the CA of two PEM files. It fails if the key does not
+// belong to the certificate.
 func (c *call) readAuthority(ca, key string) (*certs.Authority, error) {
 	cert, err := os.ReadFile(c.path(ca))
 	if err != nil {

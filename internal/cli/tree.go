@@ -16,6 +16,7 @@ type found struct {
 
 // find matches the first words of a command line to a command or a group.
 func find(all []*command, line []string) (f found) {
+	// The longest match wins: a command is deeper than its group.
 	for n := range line {
 		if strings.HasPrefix(line[n], "-") {
 			break
@@ -62,6 +63,7 @@ func (p *Program) unknown(all []*command, group string, words []string) error {
 	if strings.HasPrefix(words[0], "-") {
 		return &usageError{group, berth.Errorf(berth.Invalid, "flag %s must follow a command", words[0])}
 	}
+	// The longest name first: "job init x" is the command "job init".
 	for n := len(words); n > 0; n-- {
 		name := strings.TrimSpace(group + " " + strings.Join(words[:n], " "))
 		if slices.Contains(unsupportedCommands, name) {
@@ -113,6 +115,7 @@ func edits(a, b string) int {
 				replaced++
 			}
 			d := min(rows[i-1][j]+1, rows[i][j-1]+1, replaced)
+			// Two neighbors in the wrong order are one mistake, not two.
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
 				d = min(d, rows[i-2][j-2]+1)
 			}

@@ -74,6 +74,7 @@ func source() (revision, date string) {
 			modified = s.Value == "true"
 		}
 	}
+	// The revision alone would name a source without the local changes.
 	if modified && revision != "" {
 		revision += "+CHANGES"
 	}

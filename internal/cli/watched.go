@@ -21,11 +21,13 @@ type watched struct {
 	reported map[berth.AllocID]string // the last event reported, by allocation
 }
 
+// seen is an allocation as last read, with the status that was last printed.
 type seen struct {
 	stub   op.AllocStub
 	client berth.ClientStatus // the status last reported
 }
 
+// newWatched returns a watched that has seen nothing: everything is news.
 func newWatched(verbose bool) *watched {
 	return &watched{
 		verbose: verbose, status: map[berth.EvalID]string{},
@@ -66,6 +68,7 @@ func began(e *op.Eval) string {
 // placed returns the news of what an evaluation placed or changed.
 func (w *watched) placed(e *op.Eval, list []op.AllocStub) (lines []string) {
 	type deed struct{ group, verb string }
+	// Groups are reported in the order of the list, not of the map.
 	fresh := map[deed][]op.AllocStub{}
 	var order []deed
 	for _, a := range list {
@@ -95,6 +98,7 @@ func (w *watched) placed(e *op.Eval, list []op.AllocStub) (lines []string) {
 	return lines
 }
 
+// nodesOf counts the nodes that the allocations are on.
 func nodesOf(list []op.AllocStub) int {
 	nodes := map[berth.NodeID]bool{}
 	for _, a := range list {
@@ -109,6 +113,8 @@ func (w *watched) fared(list []op.AllocStub) (lines []string) {
 		group    string
 		from, to berth.ClientStatus
 	}
+	// Equal changes of one group are reported together, in the order of the
+	// list.
 	changed := map[change][]op.AllocStub{}
 	var order []change
 	for _, a := range list {
@@ -167,6 +173,8 @@ func trouble(a *op.AllocStub) string {
 	return fmt.Sprintf("task %q: %s: %s", of, newest.Type, eventText(newest))
 }
 
+// bad are the types of events that report a problem, unless the task ended as
+// it should.
 var bad = []string{berth.EventSetupFailure, berth.EventDriverFailure, berth.EventTerminated, berth.EventNotRestarting}
 
 // failedExit reports whether a task ended in failure, according to its agent.
@@ -210,6 +218,8 @@ func (w *watched) count(list []op.AllocStub) (t tally) {
 // settled reports whether no allocation is pending.
 func (t tally) settled() bool { return t.pending == 0 }
 
+// String lists the counts on one line. It always has the running ones, so it is
+// never empty.
 func (t tally) String() string {
 	parts := []string{fmt.Sprintf("%d running", t.running)}
 	for _, x := range []struct {
