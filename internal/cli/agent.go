@@ -148,10 +148,13 @@ func keysAndValues(all []string) map[string]string {
 
 // agent runs an agent until ctx ends.
 func (c *call) agent(ctx context.Context, paths []string, over config.Overrides) error {
+	// Flags are part of the load: they override files before the whole is
+	// checked.
 	conf, err := config.Load(paths, over)
 	if err != nil {
 		return err
 	}
+	// With -dev, nothing outlives the agent.
 	if conf.TempData {
 		defer os.RemoveAll(conf.DataDir)
 	}
@@ -160,6 +163,7 @@ func (c *call) agent(ctx context.Context, paths []string, over config.Overrides)
 	if err != nil {
 		return err
 	}
+	// The banner comes after New, which binds the ports that it shows.
 	c.banner(conf, d)
 	for _, w := range conf.Warnings {
 		log.Warn(w)
@@ -175,6 +179,7 @@ func (c *call) banner(conf *config.Config, d *daemon.Daemon) {
 	}
 	p.linef("==> Berth agent configuration:")
 	p.gap()
+	// Only what people look for first; "agent-info" has the rest.
 	rows := [][2]string{
 		{"Version", Version},
 		{"HTTP", d.HTTPAddr()},

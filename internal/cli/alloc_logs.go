@@ -60,6 +60,7 @@ func (l allocLogs) run(ctx context.Context, c *call) error {
 	if err := l.check(c); err != nil {
 		return err
 	}
+	// The allocation decides which tasks there are, so it is found first.
 	a, err := l.alloc(ctx, c)
 	if err != nil {
 		return err
@@ -81,6 +82,7 @@ func (l allocLogs) run(ctx context.Context, c *call) error {
 	}
 	out := &shared{out: c.Out, err: c.Err}
 	g, ctx := errgroup.WithContext(ctx)
+	// A request reads one of the outputs.
 	for _, s := range streams {
 		t := &tailing{call: c, out: out, verbose: *l.verbose, query: op.LogsQuery{
 			AllocID: a.ID.String(), Task: task, Type: s, Query: op.Query{Namespace: a.Namespace},
@@ -172,6 +174,7 @@ func (l allocLogs) taskOf(c *call, a *op.Alloc) (string, error) {
 func (l allocLogs) stream(ctx context.Context, t *tailing) error {
 	t.query.Origin = "start"
 	switch {
+	// -c wins over -tail without -n.
 	case *l.bytes > 0:
 		t.query.Origin, t.query.Offset = "end", *l.bytes
 	case *l.lines > 0 || *l.tail:
@@ -179,6 +182,7 @@ func (l allocLogs) stream(ctx context.Context, t *tailing) error {
 		if n == 0 {
 			n = 10
 		}
+		// The server counts in bytes, so the lines are found here.
 		end, err := t.lastLines(ctx, n)
 		if err != nil {
 			return err

@@ -81,7 +81,9 @@ func (s allocStatus) run(ctx context.Context, c *call) error {
 // overview adds the rows about the allocation as a whole. eligible is when it
 // may be replaced, zero if that is not planned.
 func (s allocStatus) overview(c *call, p *page, a *op.Alloc, eligible time.Time) {
+	// IDs that are not set keep their row.
 	id := func(id string) string { return shortOr(id, *s.verbose, none) }
+	// Names and order of rows are those of Nomad, which scripts parse.
 	kv := []string{
 		"ID", id(a.ID.String()),
 		"Eval ID", id(a.EvalID.String()),
@@ -245,6 +247,7 @@ func hostPort(host string, port int) string { return net.JoinHostPort(host, strc
 func (s allocStatus) task(p *page, a *op.Alloc, name string) {
 	st := stateOf(a, name)
 	p.heading(fmt.Sprintf("Task %q is %q", name, st.State))
+	// Resources are what was reserved at placement, not what the task uses.
 	if r := a.AllocatedResources; r != nil && r.Tasks[name] != nil {
 		t := r.Tasks[name]
 		p.linef("Task Resources:")
@@ -263,6 +266,7 @@ func (s allocStatus) task(p *page, a *op.Alloc, name string) {
 	)
 	p.gap()
 	p.linef("Recent Events:")
+	// A task without events has not reached its agent yet.
 	if len(st.Events) == 0 {
 		p.linef("No events: the node's agent has not reported yet")
 		return

@@ -78,6 +78,7 @@ func untilSignal() (_ context.Context, stop func()) {
 		case s := <-signals:
 			signal.Stop(signals)
 			cancel(daemon.Signal{Signal: s})
+		// The caller has stopped the wait.
 		case <-ctx.Done():
 		}
 	}()
@@ -147,6 +148,8 @@ func (p *Program) dispatch(ctx context.Context) error {
 		return p.run(ctx, versionCommand(), nil)
 	case len(p.Args) > 0 && p.Args[0] == "help":
 		return p.help(all, p.Args[1:])
+	// A group without a command, no words at all, or a call for help lists what
+	// there is.
 	case len(found.group) > 0 || len(p.Args) == 0 || asksForHelp(p.Args[0]):
 		return p.showGroup(all, strings.Join(p.Args[:found.taken], " "), p.Args[found.taken:])
 	}
@@ -155,6 +158,7 @@ func (p *Program) dispatch(ctx context.Context) error {
 
 // help runs "help" and "help job run".
 func (p *Program) help(all []*command, words []string) error {
+	// "help job run -h" means the same as without -h.
 	words = slices.DeleteFunc(slices.Clone(words), asksForHelp)
 	found := find(all, words)
 	text := ""

@@ -171,6 +171,7 @@ func (f *flags) parse(line []string) (args []string, help bool, err error) {
 			value, hasValue = "true", true
 		}
 		if !hasValue {
+			// The next word is the value, even if it begins with a dash.
 			if i++; i == len(line) {
 				return nil, false, berth.Errorf(berth.Invalid, "flag -%s needs a value", name)
 			}
@@ -206,6 +207,7 @@ func isBool(g *flag.Flag) bool {
 
 // kindOf describes the values that a flag takes.
 func kindOf(g *flag.Flag) string {
+	// Values of this package have no Getter, and accept any text.
 	if v, ok := g.Value.(flag.Getter); ok {
 		switch v.Get().(type) {
 		case bool:
@@ -247,6 +249,7 @@ func (p *Program) runCommand(ctx context.Context, cmd *command, line []string) e
 		return err
 	case err != nil:
 		return &usageError{cmd.name, err}
+	// The usage is in the message: nobody needs -h to see what is missing.
 	case len(args) < cmd.min:
 		return c.usagef("missing argument, usage: %s", cmd.usage(p.Name))
 	case cmd.max >= 0 && len(args) > cmd.max:
@@ -264,6 +267,7 @@ func (p *Program) runCommand(ctx context.Context, cmd *command, line []string) e
 		return &usageError{cmd.name, err}
 	}
 	defer c.client.Close()
+	// Errors of the connection name the setting that the address came from.
 	if err := do(ctx, c); err != nil {
 		return c.config.advise(err)
 	}

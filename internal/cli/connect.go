@@ -53,6 +53,7 @@ func (c *clientFlags) config(p *Program) (out clientConfig, err error) {
 	out.Namespace, _ = pick(*c.namespace, "NAMESPACE")
 	out.Token, _ = pick(*c.token, "TOKEN")
 	out.BasicAuth, _ = p.env("HTTP_AUTH")
+	// Any value that is not empty counts.
 	_, plain := p.env("CLI_NO_COLOR")
 	_, forced := p.env("CLI_FORCE_COLOR")
 	out.color = (p.Terminal || *c.forceColor || forced != "") && !*c.noColor && plain == ""

@@ -43,6 +43,8 @@ func (t *tlsFlags) config(p *Program, address string) (out client.TLS, err error
 		{t.clientCert, "CLIENT_CERT", &out.ClientCert, true}, {t.clientKey, "CLIENT_KEY", &out.ClientKey, true},
 		{t.serverName, "TLS_SERVER_NAME", &out.ServerName, false},
 	} {
+		// File names are relative to the program's directory, wherever they
+		// come from.
 		if *x.to = *x.flag; *x.to == "" && secure {
 			*x.to, _ = p.env(x.env)
 		}
@@ -50,6 +52,8 @@ func (t *tlsFlags) config(p *Program, address string) (out client.TLS, err error
 			*x.to = p.path(*x.to)
 		}
 	}
+	// A value that is neither true nor false must not switch verification off,
+	// nor go unnoticed.
 	if value, from := p.env("SKIP_VERIFY"); secure && value != "" {
 		skip, err := strconv.ParseBool(value)
 		if err != nil {

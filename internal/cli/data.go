@@ -45,6 +45,7 @@ func (d dataFlags) check(c *call) error {
 
 // write prints v in the format that was asked for.
 func (d dataFlags) write(c *call, v any) error {
+	// Templates see plain values; JSON is the API's own.
 	if *d.json {
 		return c.json(v)
 	}
@@ -123,6 +124,7 @@ func plain(v reflect.Value) any {
 		}
 		return plain(v.Elem())
 	}
+	// Types with a text of their own come before their kind.
 	switch x := v.Interface().(type) {
 	case time.Time, time.Duration, []byte:
 		return x

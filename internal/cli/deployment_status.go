@@ -53,6 +53,7 @@ func (s deploymentStatus) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	// Nomad lists deployments when none is named.
 	if len(c.args) == 0 {
 		return deploymentList{s.data, new(string), s.verbose}.run(ctx, c)
 	}
@@ -97,6 +98,8 @@ func (c *call) deploymentPage(ctx context.Context, d *berth.Deployment, verbose 
 	if !verbose {
 		return p, nil
 	}
+	// Allocations of a large deployment are many, so they are read only when
+	// asked for.
 	list, _, err := client.Call(ctx, c.client, op.DeploymentAllocs, op.DeploymentRef{DeploymentID: d.ID.String()})
 	if err != nil {
 		return nil, err

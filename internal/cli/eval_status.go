@@ -55,6 +55,7 @@ func (s evalStatus) run(ctx context.Context, c *call) error {
 	case s.data.wanted():
 		return s.data.write(c, e)
 	}
+	// Following needs none of what comes now, so it is read last.
 	allocs, _, err := client.Call(ctx, c.client, op.EvalAllocs, op.EvalRef{EvalID: e.ID.String()})
 	if err != nil {
 		return err
@@ -74,6 +75,7 @@ func (s evalStatus) run(ctx context.Context, c *call) error {
 // set show as none, so that the rows stay in place.
 func (s evalStatus) overview(c *call, p *page, e *op.Eval) {
 	id := func(id berth.EvalID) string { return shortOr(id.String(), *s.verbose, none) }
+	// Names and order of rows are those of Nomad, which scripts parse.
 	kv := []string{
 		"ID", id(e.ID),
 		"Create Time", c.when(e.CreateTime, *s.verbose),
@@ -188,6 +190,7 @@ func steps(e *op.Eval) (out []step) {
 		stations = stations[:1]
 		stations[0].name = "blocked"
 	}
+	// Each phase ends where the next one that was reached begins.
 	for _, s := range stations {
 		if s.at <= 0 || s.name == "again" && t.Refused == 0 || s.name == "applying" && end > 0 && end <= s.at {
 			continue // skipped, or too short to measure
@@ -218,6 +221,8 @@ func (s evalStatus) failures(c *call, p *page, e *op.Eval) {
 		}
 	}
 	switch {
+	// An open evaluation explains itself; one that has ended may have left a
+	// blocked one.
 	case !terminal(e.Status):
 		p.gap()
 		p.linef("%s", c.waiting(e, *s.verbose))

@@ -112,6 +112,7 @@ func (t evalTrace) draw(c *call, p *page, all []op.TracedEval, i int) {
 // lines below it.
 func (t evalTrace) branches(all []op.TracedEval, i int) (head, left string) {
 	for depth := 1; depth <= all[i].Depth; depth++ {
+		// A branch passes on the left as long as a sibling follows below.
 		goes := more(all, i, depth)
 		switch {
 		case depth == all[i].Depth && goes:
@@ -143,6 +144,8 @@ func more(all []op.TracedEval, i, depth int) bool {
 
 // lines describe an evaluation: a label and a text each.
 func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
+	// Lines are collected first, as the branches on their left are the same for
+	// all.
 	add := func(word, format string, args ...any) {
 		out = append(out, [2]string{word, strings.TrimRight(fmt.Sprintf(format, args...), " ")})
 	}
@@ -158,6 +161,8 @@ func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
 	if e.StatusDescription != "" {
 		add("because", "%s", e.StatusDescription)
 	}
+	// Related evaluations stand elsewhere in the tree, so only their IDs are
+	// shown.
 	var pointers []string
 	for _, x := range []struct {
 		name string
@@ -185,6 +190,7 @@ func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
 	}{{"placed", e.Placed}, {"updated", e.Updated}, {"stopped", e.Stopped}} {
 		t.allocs(add, x.word, x.list)
 	}
+	// What was not placed comes last, below what was.
 	for _, g := range failedGroups(&e.Eval) {
 		for _, l := range g.lines {
 			add("unplaced", "%s: %s", g.name, strings.TrimPrefix(l, "* "))

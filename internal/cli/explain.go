@@ -141,6 +141,7 @@ func (x explain) missing(p *page, g *op.GroupExplanation) {
 	for _, cond := range most(g.Conditions) {
 		p.linef("  * %s: %s", plural(g.Conditions[cond], "node"), cond)
 	}
+	// Without a node there is no shortage that could explain it.
 	if g.Nodes == 0 {
 		p.linef("  * no node is ready")
 	}
@@ -157,6 +158,8 @@ func (x explain) missing(p *page, g *op.GroupExplanation) {
 		p.table(rows)
 	}
 	p.gap()
+	// The search tries a limited number of changes, so finding none proves
+	// nothing.
 	switch len(g.Changes) {
 	case 0:
 		p.linef("Found no change that would place %s (the search is limited)", plural(g.Missing, "allocation"))

@@ -77,6 +77,7 @@ func shortage(s berth.Shortage) string {
 
 // noNodes explains why no node was considered.
 func noNodes(m *berth.AllocMetric) string {
+	// Nodes are counted by datacenter.
 	ready := 0
 	for _, n := range m.NodesAvailable {
 		ready += n
@@ -100,6 +101,7 @@ func most(counts map[string]int) []string {
 
 // helps describes the change that would let something be placed.
 func helps(e *op.Eval) string {
+	// All groups count: any change that helps one of them leads to a retry.
 	capacity, constraints := false, false
 	for _, m := range e.FailedTGAllocs {
 		if m == nil {

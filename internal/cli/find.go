@@ -25,6 +25,7 @@ const candidates = 50
 // them.
 func ambiguous(what, prefix string, rows [][]string) error {
 	more := ""
+	// The first row has the names of the columns.
 	if n := len(rows) - 1; n > candidates {
 		rows = rows[:candidates+1]
 		more = "\n(and more)"
@@ -247,6 +248,8 @@ func (c *call) paged(p *page, token string) {
 	p.gap()
 	p.linef("Results have been paginated. To get the next page run:")
 	p.gap()
+	// The command line is repeated as it was, so that the next page has the
+	// same filter and format.
 	args := ""
 	for _, a := range c.args {
 		args += " " + quoted(a)

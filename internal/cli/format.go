@@ -79,6 +79,8 @@ func span(d time.Duration) string {
 		size time.Duration
 	}{{"y", 365 * 24 * time.Hour}, {"mo", 30 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
 	var b strings.Builder
+	// The largest unit that is not 0 leads; smaller ones than the next are
+	// noise.
 	for i, u := range units {
 		n := d / u.size
 		if n == 0 {
@@ -114,6 +116,7 @@ func took(d time.Duration) string {
 // mib formats an amount of memory or disk given in MiB.
 func mib(n int64) string {
 	f, unit := float64(n), "MiB"
+	// A digit after the point only where it matters: 1.5 GiB, but 15 GiB.
 	for _, u := range []string{"GiB", "TiB"} {
 		if f < 1024 {
 			break

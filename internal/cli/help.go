@@ -70,12 +70,15 @@ func (p *Program) groupHelp(all []*command, group string) string {
 	var b strings.Builder
 	usage := strings.TrimSpace(p.Name + " " + group)
 	fmt.Fprintf(&b, "Usage: %s <command> [options] [arguments]\n\n", usage)
+	// The whole tree has no entry in groups.
 	about := groups[group] + "."
 	if group == "" {
 		about = `Berth runs jobs on a cluster of machines. "job run" registers a job and "job status" shows its state. ` +
 			`"eval status" explains a scheduling decision; "alloc status" and "alloc logs" show a single instance.`
 	}
 	b.WriteString(wrap(about, "  ") + "\nCommands:\n\n")
+	// Only the next word of each command is listed, so that the tree unfolds
+	// step by step.
 	var rows [][]string
 	for _, word := range below(all, group) {
 		rows = append(rows, []string{"  " + word, synopsis(all, strings.TrimSpace(group+" "+word))})
