@@ -63,6 +63,7 @@ func (d jobDispatch) run(ctx context.Context, c *call) error {
 		}
 		in.Meta[key] = value
 	}
+	// A payload that is too large is refused here, before it is sent.
 	if len(c.args) == 2 {
 		file, _, err := c.readFile(c.args[1], "payload")
 		if err != nil {
@@ -99,6 +100,7 @@ func (d jobDispatch) run(ctx context.Context, c *call) error {
 			return err
 		}
 	}
+	// The monitor's lines stand apart from the IDs.
 	fmt.Fprintln(c.Out)
 	return c.monitor(ctx, out.EvalID, monitorOptions{verbose: *d.verbose, settle: true, toEnd: *d.wait, job: out.DispatchedJobID, namespace: j.Namespace})
 }

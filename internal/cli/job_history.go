@@ -47,6 +47,7 @@ func (h jobHistory) run(ctx context.Context, c *call) error {
 	if err := h.check(c); err != nil {
 		return err
 	}
+	// Numbers are checked before the job is read, as a typo needs no server.
 	only, err := versionNumber(c, "version", *h.version)
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ func (i jobInspect) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	// findJob has read the latest version.
 	if version != nil && !*i.hcl {
 		if j, _, err = client.Call(ctx, c.client, op.ReadJob, op.JobRef{JobID: string(j.ID), Version: version, Query: of(&j)}); err != nil {
 			return err
@@ -69,6 +70,7 @@ func (i jobInspect) run(ctx context.Context, c *call) error {
 		}
 		return c.json(struct{ Job op.Job }{j})
 	}
+	// The source is stored by version.
 	if version == nil {
 		version = &j.Version
 	}

@@ -80,6 +80,7 @@ func (j jobPlan) run(ctx context.Context, c *call) error {
 	} else {
 		err = c.show(j.page(c, &out))
 	}
+	// The exit code is the same for data and for text.
 	if err == nil && changesAllocs(&out) {
 		return exit(exitChanges)
 	}
@@ -103,6 +104,7 @@ func changesAllocs(out *op.JobPlanned) bool {
 // page shows the plan, from the difference to the command that registers it.
 func (j jobPlan) page(c *call, out *op.JobPlanned) *page {
 	p := c.page()
+	// The server leaves the difference out with -diff=false.
 	if out.Diff != nil {
 		for _, line := range diffLines(out.Diff, *j.verbose) {
 			p.linef("%s", line)
@@ -149,6 +151,7 @@ func (j jobPlan) dryRun(c *call, p *page, out *op.JobPlanned) {
 			}
 		}
 	}
+	// Delayed evaluations do the rest of a change that must not happen at once.
 	for _, e := range out.CreatedEvals {
 		if !e.WaitUntil.IsZero() {
 			p.linef("- The next evaluation (%s) is due at %s, %s.", e.TriggeredBy, stamp(e.WaitUntil), c.ago(e.WaitUntil))
@@ -224,6 +227,7 @@ func counted(head []string, n map[[3]string]int) [][]string {
 // runAs is the command line that registers the planned job.
 func (j jobPlan) runAs(c *call, index uint64) string {
 	words := []string{c.Name, "job run -check-index", strconv.FormatUint(index, 10)}
+	// Flags that change which job is registered, or where, must be the same.
 	for _, name := range []string{"address", "region", "namespace", "json", "hcl2-strict", "var-file", "var"} {
 		if !c.flags.given(name) {
 			continue

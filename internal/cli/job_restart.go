@@ -67,6 +67,7 @@ func (r jobRestart) run(ctx context.Context, c *call) error {
 	}
 	x := &restarting{jobRestart: r, call: c}
 	var err error
+	// A negative pause stands for asking.
 	if *r.wait == "ask" {
 		x.pause = -1
 	} else if x.pause, err = time.ParseDuration(*r.wait); err != nil || x.pause < 0 {
@@ -76,6 +77,8 @@ func (r jobRestart) run(ctx context.Context, c *call) error {
 	if x.job, exact, err = c.findJob(ctx, c.args[0]); err != nil {
 		return err
 	}
+	// The question comes before the allocations are read, which may change
+	// while the user thinks.
 	if err := x.confirm(exact); err != nil {
 		return err
 	}
@@ -83,6 +86,7 @@ func (r jobRestart) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	// A percentage is of the selected allocations, not of the whole job.
 	size, err := batchSize(c, *r.size, len(list))
 	if err != nil {
 		return err
@@ -190,6 +194,7 @@ func (x *restarting) batches(ctx context.Context, list []op.AllocStub, size int)
 			}
 		}
 		if err := x.batch(ctx, batch); err != nil {
+			// An interrupt ends the command; it is not the error of a batch.
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -290,6 +295,7 @@ func (x *restarting) batch(ctx context.Context, list []op.AllocStub) error {
 // restart requests the restart of one allocation's selected tasks. It does not
 // wait.
 func (x *restarting) restart(ctx context.Context, a *op.AllocStub) error {
+	// An empty name is all running tasks, which is one request instead of many.
 	tasks := []string{""}
 	if len(*x.tasks) > 0 {
 		tasks = x.running(a)
@@ -349,6 +355,8 @@ func (x *restarting) replace(ctx context.Context, list []op.AllocStub) error {
 		}
 		evals = append(evals, out.EvalID)
 	}
+	// Each stop has its own evaluation; most of them end while the first is
+	// followed.
 	for _, id := range evals {
 		if err := x.monitor(ctx, id, monitorOptions{verbose: *x.verbose, settle: true, job: x.job.ID, namespace: x.job.Namespace}); err != nil {
 			return err

@@ -60,6 +60,7 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	// What is printed is what would be sent, so "job run -json" accepts it.
 	if *r.output {
 		text, err := client.EncodeTree(f.tree)
 		if err != nil {
@@ -85,6 +86,7 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 		}
 		return err
 	}
+	// Warnings go to standard error, so that scripts can read the rest.
 	if out.Warnings != "" {
 		fmt.Fprintf(c.Err, "Job Warnings:\n* %s\n\n", strings.ReplaceAll(clean(out.Warnings), "\n", "\n* "))
 	}

@@ -52,6 +52,7 @@ func (s jobScale) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	// Groups of a stream job have no count of their own: regions have a width.
 	if j.Type == berth.TypeStream {
 		return s.region(ctx, c, &j, int(count))
 	}
@@ -81,6 +82,7 @@ func (s jobScale) region(ctx context.Context, c *call, j *op.Job, width int) err
 		}
 	}
 	switch {
+	// A region or group of that name was found.
 	case name != "":
 	case len(c.args) == 3:
 		return berth.Errorf(berth.Invalid, "job %q has no parallel region %q (regions: %s)", j.ID, c.args[1], or(strings.Join(names, ", "), "none"))

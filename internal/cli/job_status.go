@@ -96,6 +96,7 @@ func (s jobStatus) load(ctx context.Context, c *call, d *jobData) (err error) {
 	if d.Summary, _, err = client.Call(ctx, c.client, op.ReadSummary, ref); err != nil {
 		return err
 	}
+	// -json has no field for the children.
 	if d.Job.Begets() && !s.data.wanted() {
 		if d.children, err = c.loadChildren(ctx, &d.Job); err != nil {
 			return err
@@ -152,6 +153,7 @@ func (c *call) jobRows(list []op.JobStub) [][]string {
 	for _, j := range list {
 		rows = append(rows, []string{string(j.ID), j.Type, strconv.Itoa(j.Priority), jobState(j.Status, j.Stop), at(j.SubmitTime)})
 	}
+	// Elsewhere all jobs are of the namespace that was asked for.
 	if everywhere {
 		for i := range rows {
 			ns := "Namespace"
@@ -175,6 +177,7 @@ func jobState(status string, stopped bool) string {
 
 // overview adds the rows about the job itself.
 func (s jobStatus) overview(c *call, p *page, j *op.Job) {
+	// Names and order of rows are those of Nomad, which scripts parse.
 	kv := []string{
 		"ID", string(j.ID),
 		"Name", j.Name,
@@ -258,6 +261,7 @@ func (s jobStatus) failure(c *call, p *page, d *jobData) {
 			}
 		}
 	}
+	// Evaluations that wait to replace an allocation are shown by rescheduling.
 	var open []string
 	for i := range d.Evaluations {
 		if e := &d.Evaluations[i]; !terminal(e.Status) && !follows(e, d.Allocations) {

@@ -109,6 +109,7 @@ func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 	if err != nil {
 		return err
 	}
+	// Only the ID is printed, so that a script can use it.
 	if *s.detach {
 		if !out.EvalID.IsZero() {
 			_, err = fmt.Fprintln(c.Out, out.EvalID)
@@ -151,6 +152,7 @@ func (c *call) untilGone(ctx context.Context, j *op.Job, o monitorOptions) error
 		case err != nil:
 			return err
 		}
+		// Only a change is news.
 		if n := now.Deletion.Blocking; n != reported && n > 0 {
 			reported = n
 			m.line("Job %q is being deleted; waiting for %s to end", j.ID, plural(n, held(&now)))

@@ -45,6 +45,7 @@ func (f jobFileFlags) read(ctx context.Context, c *call, name string) (*jobFile,
 	if err != nil {
 		return nil, err
 	}
+	// Files that functions of the job file read are relative to the job file.
 	o := jobspec.Options{Env: c.Env, Vars: *f.vars, Strict: *f.strict, Files: jobspec.LocalFiles(dir)}
 	var variables strings.Builder
 	for _, name := range *f.varFiles {
@@ -64,6 +65,7 @@ func (f jobFileFlags) read(ctx context.Context, c *call, name string) (*jobFile,
 	if err != nil {
 		return nil, err
 	}
+	// The source is kept with the job, so that "job inspect -hcl" can print it.
 	out := &jobFile{job: j, submission: &berth.JobSubmission{
 		Source: string(file.Text), Format: "hcl2", VariableFlags: f.flagMap(), Variables: strings.TrimSpace(variables.String()),
 	}}
@@ -133,10 +135,12 @@ func (f jobFileFlags) flagMap() map[string]string {
 // readFile reads a file, up to the maximum size of a job file, and returns its
 // directory.
 func (c *call) readFile(name, what string) (f jobspec.File, dir string, err error) {
+	// Nomad's command line downloads such names; Berth's downloads nothing.
 	if strings.Contains(name, "://") || strings.Contains(name, "::") {
 		return f, "", berth.Errorf(berth.Invalid, "%q: a %s is read from disk or, with \"-\", from standard input; to use a URL: curl -fsS URL | %s %s -",
 			name, what, c.Name, c.command.name)
 	}
+	// Standard input has no directory, so the current one takes its place.
 	in, shown := c.In, "standard input"
 	dir = or(c.Dir, ".")
 	if name != "-" {

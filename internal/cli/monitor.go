@@ -86,6 +86,8 @@ func (m *monitor) run(ctx context.Context, id berth.EvalID) error {
 		_, err := m.deployment(ctx, d)
 		return err
 	}
+	// Settling may end with another evaluation, if a blocked one was placed
+	// meanwhile.
 	if m.options.settle {
 		if e, err = m.settle(ctx, e); err != nil {
 			return err
@@ -96,6 +98,7 @@ func (m *monitor) run(ctx context.Context, id berth.EvalID) error {
 		return m.untilEnd(ctx)
 	}
 	switch {
+	// A next evaluation finishes what this one left for later.
 	case e.Status == berth.EvalComplete && !e.NextEval.IsZero():
 		return m.run(ctx, e.NextEval)
 	case code != exitGood:
@@ -110,6 +113,7 @@ func (m *monitor) follow(ctx context.Context, id berth.EvalID) (*op.Eval, error)
 	var index uint64
 	var delayed bool
 	var e op.Eval
+	// The status line is drawn while the read below waits.
 	m.progress.status = func() string { return m.stage(&e) }
 	for {
 		var got op.Eval // not e, which the status line reads meanwhile
@@ -143,6 +147,7 @@ func (m *monitor) follow(ctx context.Context, id berth.EvalID) (*op.Eval, error)
 	if err != nil {
 		return nil, err
 	}
+	// Placements are reported before the end that they lead to.
 	m.lines(m.seen.placed(&e, list))
 	m.lines(m.seen.sawEval(&e))
 	return &e, nil
@@ -168,6 +173,7 @@ func terminal(status string) bool {
 // finished reports how an evaluation ended and returns its exit code.
 func (m *monitor) finished(e *op.Eval) int {
 	head := fmt.Sprintf("Evaluation %q finished with status %q", short(e.ID.String(), m.options.verbose), e.Status)
+	// A completed evaluation may still have failed to place some allocations.
 	failed := failedGroups(e)
 	if len(failed) > 0 {
 		head += " but failed to place all allocations:"
@@ -206,6 +212,7 @@ func (m *monitor) settle(ctx context.Context, e *op.Eval) (*op.Eval, error) {
 		if err != nil {
 			return nil, err
 		}
+		// What was blocked may have been placed while its neighbors started.
 		next, err := m.unblocked(ctx, e)
 		if err != nil {
 			return nil, err

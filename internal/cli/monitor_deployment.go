@@ -34,6 +34,7 @@ func (c *call) monitorDeployment(ctx context.Context, d *berth.Deployment, verbo
 		}
 		m.progress.erase()
 		m.progress.status = nil
+		// Each deployment is shown in full once it has ended.
 		p, err := c.deploymentPage(ctx, ended, verbose)
 		if err != nil {
 			return err
@@ -119,10 +120,13 @@ func (m *monitor) deployment(ctx context.Context, d *berth.Deployment) (*berth.D
 			return d, err
 		}
 		d, index = got, meta.Index
+		// Most changes of a deployment do not change its line.
 		if now := reached(d); now != reported {
 			reported = now
 			m.line("%s", now)
 		}
+		// The request to promote is printed each time the deployment begins to
+		// wait for it.
 		switch now := promotable(d); {
 		case !d.Active():
 			return d, m.deploymentEnded(id, d)

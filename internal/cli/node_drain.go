@@ -65,6 +65,7 @@ func (d *nodeDrain) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	// The flags are checked before any call.
 	n, err := nodeStatus{self: d.self}.find(ctx, c)
 	if err != nil {
 		return err
@@ -93,6 +94,7 @@ func (d *nodeDrain) run(ctx context.Context, c *call) error {
 
 // request builds the request from the flags.
 func (d *nodeDrain) request(c *call) (*op.UpdateDrain, error) {
+	// The flags exclude each other in groups, so they are counted.
 	deeds, deadlines := 0, 0
 	for _, given := range []bool{*d.enable, *d.disable, *d.monitor} {
 		deeds += count(given)
@@ -116,6 +118,7 @@ func (d *nodeDrain) request(c *call) (*op.UpdateDrain, error) {
 	}
 	in := &op.UpdateDrain{MarkEligible: *d.disable && !*d.keep}
 	var err error
+	// Without a strategy, the request ends the drain.
 	if in.Meta, err = d.notes(c); err != nil || !*d.enable {
 		return in, err
 	}
@@ -159,6 +162,7 @@ func (d *nodeDrain) notes(c *call) (map[string]string, error) {
 		out[k] = v
 	}
 	if *d.message != "" {
+		// The keys under which Nomad stores the message.
 		key := "message"
 		if *d.disable {
 			key = "cancel_message"
@@ -236,6 +240,8 @@ func (w *drainWatch) run(ctx context.Context, index uint64) error {
 		}
 		seen = max(meta.Index, 1)
 		w.changes(list)
+		// The node and the list are read one after the other, so they may
+		// differ by a change; the next round corrects that.
 		left = w.left(&n, list)
 		if n.ModifyIndex < index { // this server has not applied the drain yet
 			continue

@@ -71,6 +71,7 @@ func (s nodeStatus) run(ctx context.Context, c *call) error {
 		_, err := fmt.Fprintln(c.Out, n.ID)
 		return err
 	}
+	// -short leaves out the details, not the allocations.
 	allocs, _, err := client.Call(ctx, c.client, op.NodeAllocs, op.NodeRef{NodeID: n.ID.String()})
 	if err != nil {
 		return err
@@ -104,6 +105,7 @@ func (s nodeStatus) find(ctx context.Context, c *call) (n op.Node, err error) {
 	if err != nil {
 		return n, err
 	}
+	// Only the agent itself knows which node it is.
 	id := self.Stats["client"]["node_id"]
 	if id == "" {
 		return n, berth.Errorf(berth.NotFound, "the agent at %s is not a node; omit -self to list the nodes", c.client.Address())
@@ -147,6 +149,7 @@ func (s nodeStatus) list(ctx context.Context, c *call) error {
 		insert(rows, 5, "Version", func(i int) string { return or(list[i].Version, none) })
 		insert(rows, 5, "Address", func(i int) string { return or(list[i].Address, none) })
 	}
+	// Counting reads the allocations of all nodes, so it is optional.
 	if *s.allocs {
 		running, err := s.running(ctx, c)
 		if err != nil {
@@ -270,6 +273,7 @@ func (s nodeStatus) events(p *page, n *op.Node) {
 		return cmp.Or(b.Timestamp.Compare(a.Timestamp), cmp.Compare(b.CreateIndex, a.CreateIndex))
 	})
 	for _, e := range events {
+		// An event about a driver names the driver.
 		subsystem := e.Subsystem
 		if d := e.Details["driver"]; d != "" && subsystem == berth.NodeEventDriver {
 			subsystem += ": " + d
@@ -306,6 +310,7 @@ func allocatedRows(n *berth.Node, allocs []op.Alloc) [][]string {
 			used.MemoryMB += t.Memory.MemoryMB
 		}
 	}
+	// What is reserved for the system is not part of the capacity.
 	capacity := n.Room()
 	return [][]string{
 		{"CPU", "Memory", "Disk"},

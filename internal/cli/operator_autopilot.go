@@ -55,6 +55,8 @@ func operatorAutopilotSetCommand() *command {
 				if err != nil {
 					return err
 				}
+				// The write replaces everything, so it begins with what was
+				// read.
 				in := op.SetAutopilot{CAS: &a.ModifyIndex, AutopilotConfig: berth.AutopilotConfig{
 					CleanupDeadServers: a.CleanupDeadServers, LastContactThreshold: time.Duration(a.LastContactThreshold), MaxTrailingLogs: a.MaxTrailingLogs,
 					MinQuorum: a.MinQuorum, ServerStabilizationTime: time.Duration(a.ServerStabilizationTime),

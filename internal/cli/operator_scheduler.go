@@ -92,6 +92,8 @@ func (s *operatorScheduler) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	// The write replaces everything, so it begins with what was read. The index
+	// guards against another writer.
 	in := op.SetScheduler{SchedulerConfig: *now.SchedulerConfig, CAS: &now.SchedulerConfig.ModifyIndex}
 	if c.flags.given("check-index") {
 		index, err := strconv.ParseUint(*s.check, 10, 64)
@@ -126,6 +128,7 @@ func (s *operatorScheduler) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	// A stale index is not an error of the API.
 	if !out.Updated {
 		return berth.Errorf(berth.Conflict, "the scheduler configuration was not changed: it has been modified since index %d", *in.CAS)
 	}

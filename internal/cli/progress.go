@@ -62,6 +62,7 @@ func (p *progress) wait(ctx context.Context, f func(context.Context) error) erro
 	if !p.terminal {
 		return f(ctx)
 	}
+	// With room for one, so that the goroutine ends even if nobody receives.
 	done := make(chan error, 1)
 	go func() { done <- f(ctx) }()
 	tick := time.NewTicker(redrawTime)

@@ -33,6 +33,7 @@ func serverMembersCommand() *command {
 				if err != nil {
 					return err
 				}
+				// Gossip has no order.
 				slices.SortFunc(out.Members, func(a, b op.AgentMember) int {
 					for _, tag := range []string{"region", "dc"} {
 						if n := strings.Compare(a.Tags[tag], b.Tags[tag]); n != 0 {
@@ -44,6 +45,8 @@ func serverMembersCommand() *command {
 				if data.wanted() {
 					return data.write(c, out.Members)
 				}
+				// The data of -json has no leaders, so they are asked for only
+				// now.
 				leaders, silent := c.leaders(ctx, out.Members)
 				p := c.page()
 				p.table(memberRows(out.Members, leaders, *verbose || *detailed))

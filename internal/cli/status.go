@@ -47,6 +47,8 @@ func anyStatus(ctx context.Context, c *call, verbose bool) error {
 	if len(c.args) == 0 {
 		return c.as(ctx, jobStatusCommand(), "", verbose)
 	}
+	// All kinds are searched even after a match: a prefix must be unique among
+	// all of them.
 	text := c.args[0]
 	var list strings.Builder
 	var only kind

@@ -78,6 +78,7 @@ func (s streamStatus) run(ctx context.Context, c *call) error {
 
 // list lists all stream jobs.
 func (s streamStatus) list(ctx context.Context, c *call) error {
+	// Standings are read job by job, as no operation lists them.
 	jobs, _, err := client.Call(ctx, c.client, op.ListJobs, op.JobsQuery{Query: op.Query{Filter: `Type == "` + berth.TypeStream + `"`}})
 	if err != nil {
 		return err
@@ -143,6 +144,7 @@ func standingPairs(v *op.StreamStanding) []string {
 		"Phase", v.Phase, "State", standsAt(v), "Generation", fmt.Sprintf("%d, of version %d", v.Generation, v.Version),
 		"Ready", strconv.FormatBool(v.Ready),
 	}
+	// One submission runs at a time; a newer version waits for its end.
 	if v.Newest > v.Version && v.StreamID > 0 {
 		kv = append(kv, "Next", fmt.Sprintf("version %d, after this one is submitted", v.Newest))
 	}

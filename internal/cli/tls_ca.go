@@ -45,6 +45,8 @@ func tlsCACreateCommand() *command {
 				if *constrain {
 					allowed = append([]string{*domain, "localhost"}, *domains...)
 				}
+				// The domain is part of file names, so it must not have a
+				// slash.
 				for _, d := range append([]string{*domain}, *domains...) {
 					if !isDomain(d) {
 						return c.usagef("%.100q is not a valid domain", d)
@@ -100,6 +102,7 @@ type keyPair struct {
 // of the files exists.
 func (c *call) saveCerts(pairs ...keyPair) error {
 	for _, p := range pairs {
+		// All files are checked before the first is written.
 		for _, name := range []string{p.file + "-key.pem", p.file + ".pem"} {
 			if _, err := os.Lstat(c.path(name)); err == nil {
 				return berth.Errorf(berth.Invalid, "%s already exists; nothing was written", name)
@@ -108,6 +111,7 @@ func (c *call) saveCerts(pairs ...keyPair) error {
 	}
 	out := c.page()
 	for _, p := range pairs {
+		// Only the owner may read the key.
 		if err := c.saveNew(p.file+"-key.pem", p.key, 0o600); err != nil {
 			return err
 		}

@@ -37,6 +37,7 @@ func tlsCertCreateCommand() *command {
 			ca := f.String("ca", "The CA certificate `file`. Defaults to <domain>-agent-ca.pem.")
 			key := f.String("key", "The CA key `file`. Defaults to <domain>-agent-ca-key.pem.")
 			return func(_ context.Context, c *call) error {
+				// The order of certRoles is that of the flags.
 				r := certRequest{domain: *domain, region: *region, days: *days, names: *names, addrs: *addrs, ca: *ca, key: *key}
 				for i, chosen := range []bool{*server, *client, *person} {
 					if chosen {
@@ -126,6 +127,7 @@ func (c *call) createCerts(r *certRequest) error {
 	}
 	var out []keyPair
 	for i, role := range r.roles {
+		// A certificate is useless once its CA has expired.
 		if requests[i].Life.To.After(a.Cert.NotAfter) {
 			return berth.Errorf(berth.Invalid, "the CA in %s expires on %s, before the certificate would: use fewer -days",
 				r.ca, a.Cert.NotAfter.UTC().Format("2006-01-02"))

@@ -34,6 +34,7 @@ func versionCommand() *command {
 				} else {
 					p.linef("%s", own)
 				}
+				// Builds outside a repository have neither.
 				revision, date := source()
 				if date != "" {
 					p.linef("BuildDate %s", date)

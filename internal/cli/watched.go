@@ -122,6 +122,7 @@ func (w *watched) fared(list []op.AllocStub) (lines []string) {
 		if !ours {
 			continue
 		}
+		// A problem is reported once, although its event stays in the list.
 		if t := trouble(&a); t != "" && w.reported[a.ID] != t && a.ClientStatus != berth.ClientComplete {
 			w.reported[a.ID] = t
 			lines = append(lines, fmt.Sprintf("Allocation %q: %s", short(a.ID.String(), w.verbose), t))
@@ -199,10 +200,12 @@ func (w *watched) count(list []op.AllocStub) (t tally) {
 		_, ours := w.allocs[a.ID]
 		switch {
 		case a.ClientStatus == berth.ClientFailed || a.ClientStatus == berth.ClientLost:
+			// A failed allocation that was replaced is not the final result.
 			if ours && a.NextAllocation.IsZero() {
 				t.failed++
 				t.failing = append(t.failing, short(a.ID.String(), w.verbose))
 			}
+		// What was told to stop counts no more.
 		case a.DesiredStatus != berth.DesiredRun:
 		case a.ClientStatus == berth.ClientPending:
 			t.pending++

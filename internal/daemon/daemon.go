@@ -108,6 +108,7 @@ func (d *Daemon) open() (err error) {
 		d.handler = d.server.Handler()
 		return nil
 	}
+	// Without a server, the API forwards to the servers of the node.
 	d.handler = api.NewAgent(api.AgentConfig{
 		Region: conf.Region, Logger: d.log, Self: d.self, Health: d.health, Metrics: server.ProcessMetrics(),
 		Has: d.agent.Has, Logs: d.agent, Node: d.agent.NodeID, Connect: d.cluster.Connect, Servers: d.cluster,
@@ -148,6 +149,8 @@ func (d *Daemon) close() {
 // The node ends before the server, so that its last reports still arrive.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.onHangup()()
+	// The node has a context of its own, so that it can end first. The rest
+	// outlives ctx until the node has ended.
 	node, endNode := context.WithCancel(ctx)
 	defer endNode()
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
@@ -163,6 +166,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	g.Go(func() error {
 		defer endRest()
+		// If another part fails, the node must end as well.
 		stop := context.AfterFunc(rest, endNode)
 		defer stop()
 		defer d.leave(ctx)
@@ -173,6 +177,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return nil
 	})
 	err := g.Wait()
+	// An orderly end is no error.
 	if errors.Is(err, context.Canceled) || errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}

@@ -16,6 +16,8 @@ func (d *Daemon) health() op.AgentHealth {
 	var h op.AgentHealth
 	if d.server != nil {
 		h.Server = &op.Health{Ok: true, Message: "ok"}
+		// A server without a leader can neither write nor serve consistent
+		// reads.
 		if !d.server.KnowsLeader() {
 			h.Server = &op.Health{Message: "No cluster leader"}
 		}
