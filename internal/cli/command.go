@@ -207,7 +207,7 @@ func isBool(g *flag.Flag) bool {
 
 // kindOf describes the values that a flag takes.
 func kindOf(g *flag.Flag) string {
-	// Values of this package have no Getter, and accept any text.
+	// A value without a Getter has no kind to name.
 	if v, ok := g.Value.(flag.Getter); ok {
 		switch v.Get().(type) {
 		case bool:

@@ -140,7 +140,7 @@ func (d *nodeDrain) request(c *call) (*op.UpdateDrain, error) {
 	return in, nil
 }
 
-// count is 1 for true, to count flags that were given.
+// count returns 1 for true and 0 for false, to add up flags.
 func count(b bool) int {
 	if b {
 		return 1
