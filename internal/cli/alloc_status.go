@@ -98,7 +98,6 @@ func (s allocStatus) overview(c *call, p *page, a *op.Alloc, eligible time.Time)
 	if a.Job != nil {
 		kv = append(kv, "Job Version", strconv.FormatUint(a.Job.Version, 10))
 	}
-	// An allocation of a stream job runs a processing element.
 	if a.PE != nil {
 		launch := fmt.Sprintf("%s, launch %d", a.PE.UID, a.PE.LaunchCount)
 		if a.PE.Zombie {

@@ -14,8 +14,9 @@ import (
 type deploymentChange struct {
 	detach, verbose *bool
 	groups          *[]string
-	ask             func(context.Context, *call, *berth.Deployment) (op.DeploymentUpdated, error) // makes the change
-	done            string                                                                        // the past participle for the output: "paused"
+	// ask makes the change.
+	ask  func(context.Context, *call, *berth.Deployment) (op.DeploymentUpdated, error)
+	done string // the past participle for the output: "paused"
 }
 
 // run changes the deployment that the argument names.

@@ -53,7 +53,6 @@ func (s deploymentStatus) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	// Nomad lists deployments when none is named.
 	if len(c.args) == 0 {
 		return deploymentList{s.data, new(string), s.verbose}.run(ctx, c)
 	}

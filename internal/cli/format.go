@@ -88,7 +88,6 @@ func span(d time.Duration) string {
 		}
 		fmt.Fprintf(&b, "%d%s", n, u.name)
 		if i+1 < len(units) {
-			// The second unit is left out if it is 0.
 			if rest := (d - n*u.size) / units[i+1].size; rest > 0 {
 				fmt.Fprintf(&b, "%d%s", rest, units[i+1].name)
 			}

@@ -79,7 +79,7 @@ func (d *Daemon) leave(ctx context.Context) {
 	if d.pool == nil {
 		return
 	}
-	// ctx has ended, so leaving needs a context of its own, with a limit.
+	// ctx may have ended, so leaving needs a context of its own, with a limit.
 	cause := context.Cause(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
