@@ -56,11 +56,17 @@ var noLayout = &layout{}
 // bitset is a set of small numbers.
 type bitset []uint64
 
+// newBitset returns an empty set with room for the numbers below n.
 func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
 
+// has reports whether i is in the set. Numbers beyond its room are not.
 func (b bitset) has(i int) bool { return i>>6 < len(b) && b[i>>6]&(1<<(i&63)) != 0 }
-func (b bitset) add(i int)      { b[i>>6] |= 1 << (i & 63) }
-func (b bitset) remove(i int)   { b[i>>6] &^= 1 << (i & 63) }
+
+// add puts i into the set; it panics if i is beyond the set's room.
+func (b bitset) add(i int) { b[i>>6] |= 1 << (i & 63) }
+
+// remove takes i out of the set; it panics if i is beyond the set's room.
+func (b bitset) remove(i int) { b[i>>6] &^= 1 << (i & 63) }
 
 // layoutOf returns the layout of a node, nil if it has no named resources.
 func layoutOf(n *berth.Node) *layout {
@@ -74,6 +80,9 @@ func layoutOf(n *berth.Node) *layout {
 	return l
 }
 
+// addNUMA groups the cores of l by NUMA node, in the order of their IDs, and
+// fills in the distances between them. The cores must be there already; a NUMA
+// node without cores is left out.
 func (l *layout) addNUMA(t *berth.Topology) {
 	at := map[uint8]int{}
 	for i, c := range l.cores {
@@ -108,6 +117,9 @@ func distance(t *berth.Topology, a, b uint8) uint8 {
 	return 20
 }
 
+// addDevices lists the device instances of n, group by group, with the NUMA
+// node of each: -1 if unknown, len(l.numa) if it has no cores. It needs the
+// result of addNUMA.
 func (l *layout) addDevices(n *berth.Node) {
 	var buses map[string]uint8
 	if t := n.NodeResources.Processors.Topology; t != nil {
@@ -116,6 +128,8 @@ func (l *layout) addDevices(n *berth.Node) {
 	seen := map[[2]string]bool{}
 	for i := range n.NodeResources.Devices {
 		d := &n.NodeResources.Devices[i]
+		// An empty group is listed too: positions in l.devices are those of the
+		// node's list.
 		k, first := len(l.devices), len(l.instances)
 		l.devices = append(l.devices, deviceGroup{d, first, first})
 		for _, x := range d.Instances {
@@ -174,12 +188,17 @@ type spaces struct {
 	kept              []string // by space: lists of reserved ports
 }
 
+// keep adds reserved ports, a list like "22,80-90", to those of the space at.
 func (s *spaces) keep(at int, ports string) {
 	if ports != "" {
 		s.kept[at] += "," + ports
 	}
 }
 
+// add puts an address of the node into a space: the one of its network name,
+// the one of its IP address, or a new one. If the two differ, they become one,
+// because a port is taken for all names of an address. The default network gets
+// no space here.
 func (s *spaces) add(a *berth.NodeNetworkAddress) {
 	at, known := s.byAddress[a.Address]
 	if a.Alias == "" || a.Alias == berth.DefaultHostNetwork {

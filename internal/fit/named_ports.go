@@ -206,6 +206,8 @@ func (u *Usage) share(by *Writer, space int, port uint16, more int) {
 	}
 }
 
+// sharedAt returns where a shared port is in the sorted list, or where it would
+// be inserted, and whether it is there.
 func (u *Usage) sharedAt(space int, port uint16) (int, bool) {
 	if u.named == nil {
 		return 0, false

@@ -74,6 +74,8 @@ func namesNetworks(ports []berth.Port) bool {
 	return false
 }
 
+// addPorts appends the ports of one network block: static ones with their
+// number, dynamic ones with 0. Grants list dynamic ports in this order.
 func (m *namedRequest) addPorts(nw *berth.NetworkResource) {
 	for _, p := range nw.ReservedPorts {
 		m.ports = append(m.ports, portRequest{p.Label, p.Network(), uint16(p.Value), p.IgnoreCollision})
@@ -83,6 +85,9 @@ func (m *namedRequest) addPorts(nw *berth.NetworkResource) {
 	}
 }
 
+// addTask appends the cores and devices of one task. Devices that must share
+// the NUMA node of the cores are listed in bound, by their position in
+// m.devices.
 func (m *namedRequest) addTask(t *berth.Task) {
 	r := t.Resources
 	m.memoryMax = m.memoryMax || r.MemoryMaxMB > 0
@@ -261,6 +266,9 @@ func (m *namedRequest) namedShortages(u *Usage, add func(dim string, wanted, fre
 	}
 }
 
+// numaShortage takes the cores of a task that requires one NUMA node, or calls
+// add with the most free cores that any NUMA node has. Taking them makes the
+// shortages of later tasks true.
 func (p *picker) numaShortage(task int, add func(dim string, wanted, free int64)) {
 	count := p.request.tasks[task].count
 	if nodes := p.numaNodes(count); len(nodes) > 0 {
@@ -274,6 +282,9 @@ func (p *picker) numaShortage(task int, add func(dim string, wanted, free int64)
 	add(DimNUMA, int64(count), int64(most))
 }
 
+// deviceShortage takes the first choice for a device request, or calls add with
+// the most instances that a single device group could give. An ask above 2^31
+// is shown as 2^31.
 func (p *picker) deviceShortage(request int, add func(dim string, wanted, free int64)) {
 	if options := p.options(request); len(options) > 0 {
 		p.takeDevices(request, options[0])

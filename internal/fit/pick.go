@@ -42,6 +42,9 @@ type step struct{ task, device int }
 // many ways reach it; the node then counts as full.
 const maxTries = 10_000
 
+// picker returns the working state of one choice of cores and devices, on
+// copies of what u has taken. It returns nil if the node has no named
+// resources.
 func (m *namedRequest) picker(u *Usage) *picker {
 	if u.named == nil {
 		return nil
@@ -103,6 +106,8 @@ func (d *deviceRequest) selectivity() (n int) {
 	return n
 }
 
+// aboutIDs reports whether a constraint is about the IDs of single instances,
+// and so must be checked for each instance and not for its group.
 func aboutIDs(left, right string) bool {
 	const ids = "${device.ids}"
 	return left == ids || right == ids
@@ -132,6 +137,8 @@ func (p *picker) free() (n int) {
 	return n
 }
 
+// freeOf returns the number of free cores on a NUMA node, given by its
+// position.
 func (p *picker) freeOf(numa int) (n int) {
 	for i, w := range p.l.numa[numa].cores {
 		n += bits.OnesCount64(w &^ p.cores[i])
@@ -206,6 +213,7 @@ func (p *picker) take(task, numa, count int) (n int) {
 	return n
 }
 
+// giveBack frees the cores that the picker took for a task, to try others.
 func (p *picker) giveBack(task int) {
 	for _, at := range p.given[task] {
 		p.cores.remove(at)
@@ -259,6 +267,7 @@ func (p *picker) spread(order []int, count int) (sum int) {
 	return sum
 }
 
+// takeDevices records the choice for a request, and takes its instances.
 func (p *picker) takeDevices(request int, f found) {
 	p.found[request] = f
 	for _, at := range f.at {

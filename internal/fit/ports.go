@@ -21,6 +21,8 @@ func (p *PortSet) Has(port uint16) bool {
 // Len returns the number of ports in the set.
 func (p *PortSet) Len() int { return p.count }
 
+// add marks a port as taken; a port that is taken already stays counted once.
+// Only the owner of by may call it, and snapshots keep what they had.
 func (p *PortSet) add(by *Writer, port uint16) {
 	w := p.words.Edit(by.edit(), uint32(port)/64)
 	if *w&(1<<(port%64)) == 0 {
@@ -29,6 +31,8 @@ func (p *PortSet) add(by *Writer, port uint16) {
 	}
 }
 
+// remove frees a port; freeing a free one changes nothing. Like add, it is for
+// the owner of by.
 func (p *PortSet) remove(by *Writer, port uint16) {
 	w := p.words.Edit(by.edit(), uint32(port)/64)
 	if *w&(1<<(port%64)) != 0 {

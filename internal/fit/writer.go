@@ -22,7 +22,10 @@ type Writer struct {
 // noCopy makes go vet report copies.
 type noCopy struct{}
 
-func (*noCopy) Lock()   {}
+// Lock makes go vet report copies of the struct around it.
+func (*noCopy) Lock() {}
+
+// Unlock completes the interface that go vet looks for.
 func (*noCopy) Unlock() {}
 
 // edits numbers the Writers of the process.
@@ -56,6 +59,9 @@ func (by *Writer) Place(u *Usage, r *Request, at uint32) (g berth.Grant) {
 	return g
 }
 
+// move adds (sign 1) or takes away (sign -1) one allocation's request and
+// grant. Taking away what was never added makes the totals wrong; nothing
+// checks it.
 func (u *Usage) move(by *Writer, r *Request, g berth.Grant, sign int64) {
 	u.Used.CPU += sign * r.CPU
 	u.Used.MemoryMB += sign * r.MemoryMB
@@ -69,6 +75,8 @@ func (u *Usage) move(by *Writer, r *Request, g berth.Grant, sign int64) {
 		u.movePorts(by, r.named, g.Ports, sign)
 		return
 	}
+	// Requests without named ports use space 0. Once ports are shared there,
+	// the counts decide when a port is free again.
 	shared := u.named != nil && len(u.named.shared) > 0
 	for _, ports := range [2][]uint16{r.Static, g.Ports} {
 		for _, p := range ports {
