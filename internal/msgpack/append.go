@@ -52,8 +52,11 @@ func appendBytes(b, v []byte) []byte {
 // AppendMapHead begins a map of n entries.
 func AppendMapHead(b []byte, n int) []byte { return appendHead(b, n, 0x80, 0xde) }
 
+// appendListHead appends the head of a list of n values, which must follow.
 func appendListHead(b []byte, n int) []byte { return appendHead(b, n, 0x90, 0xdc) }
 
+// appendHead appends the shortest head for n entries: in the low bits of short
+// below 16, then long with 16 bits, then long+1 with 32 bits.
 func appendHead(b []byte, n int, short, long byte) []byte {
 	switch {
 	case n < 16:
@@ -79,6 +82,8 @@ func AppendUint(b []byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, 0xcf), n)
 }
 
+// appendInt appends n in its shortest form; a positive number is written as an
+// unsigned one.
 func appendInt(b []byte, n int64) []byte {
 	switch {
 	case n >= 0:
@@ -95,6 +100,7 @@ func appendInt(b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, 0xd3), uint64(n))
 }
 
+// appendBool appends true or false as one byte.
 func appendBool(b []byte, v bool) []byte {
 	if v {
 		return append(b, codeTrue)

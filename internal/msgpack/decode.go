@@ -13,6 +13,8 @@ type readPlan func(b []byte, v reflect.Value) (rest []byte, err error)
 
 var unmarshalType = reflect.TypeFor[encoding.BinaryUnmarshaler]()
 
+// buildRead returns the plan that reads values of type t. Nil sets any value to
+// zero, except a Raw, which keeps it.
 func (c *Codec) buildRead(t reflect.Type) readPlan {
 	var read readPlan
 	custom, isCustom := c.custom[t]
@@ -37,6 +39,8 @@ func (c *Codec) buildRead(t reflect.Type) readPlan {
 	}
 }
 
+// readKind returns the plan for a type without a decoder of its own. A type
+// that cannot be decoded gets a plan that fails when it is used.
 func (c *Codec) readKind(t reflect.Type) readPlan {
 	switch t.Kind() {
 	case reflect.Bool:
@@ -102,6 +106,7 @@ func kindOf(c byte) string {
 	return "a string"
 }
 
+// readRaw keeps a copy of the next value, not decoded.
 func readRaw(b []byte, v reflect.Value) ([]byte, error) {
 	value, rest := cut(b)
 	if value == nil {
@@ -111,6 +116,8 @@ func readRaw(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, nil
 }
 
+// readUnmarshaler hands a string or bytes to UnmarshalBinary. The text is part
+// of the input, so the method must copy what it keeps.
 func readUnmarshaler(b []byte, v reflect.Value) ([]byte, error) {
 	value, rest := cut(b)
 	text, ok := Text(value)
@@ -120,6 +127,7 @@ func readUnmarshaler(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, v.Addr().Interface().(encoding.BinaryUnmarshaler).UnmarshalBinary(text)
 }
 
+// readBool accepts true and false only: a number is an error.
 func readBool(b []byte, v reflect.Value) ([]byte, error) {
 	if len(b) == 0 || b[0] != codeFalse && b[0] != codeTrue {
 		return nil, mismatch(b, "a bool")
@@ -152,6 +160,7 @@ func readInteger(b []byte) (n uint64, neg bool, rest []byte, err error) {
 	return 0, false, nil, mismatch(b, "an integer")
 }
 
+// readInt accepts any integer that fits the type of v, signed or not.
 func readInt(b []byte, v reflect.Value) ([]byte, error) {
 	n, neg, rest, err := readInteger(b)
 	if err != nil {
@@ -164,6 +173,7 @@ func readInt(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, nil
 }
 
+// readUint accepts any integer from 0 that fits the type of v.
 func readUint(b []byte, v reflect.Value) ([]byte, error) {
 	n, neg, rest, err := readInteger(b)
 	if err != nil {
@@ -176,6 +186,8 @@ func readUint(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, nil
 }
 
+// outOfRange returns the error for a number that v's type cannot hold. With
+// neg, n holds the bits of a negative number.
 func outOfRange(n uint64, neg bool, v reflect.Value) error {
 	if neg {
 		return fmt.Errorf("%d is out of range for %v", int64(n), v.Kind())
@@ -183,6 +195,8 @@ func outOfRange(n uint64, neg bool, v reflect.Value) error {
 	return fmt.Errorf("%d is out of range for %v", n, v.Kind())
 }
 
+// readFloat accepts floats of both sizes and integers, since encoders write
+// whole numbers as integers.
 func readFloat(b []byte, v reflect.Value) ([]byte, error) {
 	f, rest, ok := floatOf(b)
 	if !ok {
@@ -200,6 +214,8 @@ func readFloat(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, nil
 }
 
+// floatOf returns the float that b begins with, and what follows it. ok is
+// false if b begins with something else or is cut short.
 func floatOf(b []byte) (f float64, rest []byte, ok bool) {
 	switch {
 	case len(b) >= 5 && b[0] == 0xca:
@@ -210,6 +226,7 @@ func floatOf(b []byte) (f float64, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
+// readString accepts strings and bytes, and copies them.
 func readString(b []byte, v reflect.Value) ([]byte, error) {
 	text, rest, err := readText(b)
 	if err != nil {
@@ -232,6 +249,8 @@ func readText(b []byte) (text, rest []byte, err error) {
 	return text, rest, nil
 }
 
+// readByteArray fills an array from the front. Shorter input leaves the rest as
+// it was; longer input is an error.
 func readByteArray(b []byte, v reflect.Value) ([]byte, error) {
 	text, rest, err := readText(b)
 	if err != nil {

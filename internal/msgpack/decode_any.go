@@ -6,6 +6,8 @@ import (
 	"reflect"
 )
 
+// readAny reads a value of any kind into an empty interface, with the types
+// that anyOf chooses.
 func (c *Codec) readAny(b []byte, v reflect.Value) ([]byte, error) {
 	x, rest, err := c.anyOf(b)
 	if err == nil && x != nil {

@@ -38,6 +38,8 @@ func (c *Codec) tooDense(n, size int) error {
 	return fmt.Errorf("%d values in %d bytes are too many", n, size)
 }
 
+// readSlice returns the plan of a slice. It grows the slice while it reads: a
+// false length in the head costs little memory.
 func (c *Codec) readSlice(t reflect.Type) readPlan {
 	elem := c.reads.part(t.Elem())
 	bytes := t.Elem().Kind() == reflect.Uint8
@@ -73,6 +75,7 @@ func (c *Codec) readSlice(t reflect.Type) readPlan {
 	}
 }
 
+// readMap returns the plan of a map. Of equal keys the last one counts.
 func (c *Codec) readMap(t reflect.Type) readPlan {
 	key, elem := c.reads.part(t.Key()), c.reads.part(t.Elem())
 	first := max(1, firstAlloc/max(1, int(t.Key().Size()+t.Elem().Size())))
@@ -101,6 +104,9 @@ func (c *Codec) readMap(t reflect.Type) readPlan {
 	}
 }
 
+// readStruct returns the plan of a struct, from a map with the names of its
+// fields. Unknown names are skipped, and fields that are not named keep their
+// values.
 func (c *Codec) readStruct(t reflect.Type) readPlan {
 	type field struct {
 		name  string
@@ -124,6 +130,7 @@ func (c *Codec) readStruct(t reflect.Type) readPlan {
 			name, ok := Text(value)
 			rest = after
 			i := next
+			// Try the field after the previous one before the lookup by name.
 			if !ok || i >= len(all) || all[i].name != string(name) {
 				i, ok = byName[string(name)]
 			}

@@ -19,7 +19,10 @@ var (
 	marshalType  = reflect.TypeFor[encoding.BinaryMarshaler]()
 )
 
+// buildWrite returns the plan that writes values of type t. A type that cannot
+// be encoded gets a plan that fails, so that only its use is an error.
 func (c *Codec) buildWrite(t reflect.Type) writePlan {
+	// Custom types and times come first: a time is also a marshaler.
 	if c.storage {
 		if x, ok := c.custom[t]; ok {
 			return func(b []byte, v reflect.Value) ([]byte, error) { return x.append(b, v), nil }
@@ -29,6 +32,8 @@ func (c *Codec) buildWrite(t reflect.Type) writePlan {
 		}
 	}
 	switch {
+	// Then what encodes itself. A pointer is left to its element, or nil would
+	// reach the marshaler.
 	case t == rawType:
 		return appendRaw
 	case t.Kind() == reflect.Pointer: // a marshaler among the values that it points to
@@ -80,6 +85,8 @@ func (c *Codec) buildWrite(t reflect.Type) writePlan {
 	return func([]byte, reflect.Value) ([]byte, error) { return nil, fmt.Errorf("cannot encode a %v", t) }
 }
 
+// pointer returns a plan that writes nil or what the pointer points to. Types
+// with a memo are encoded once and copied from then on.
 func (c *Codec) pointer(t reflect.Type) writePlan {
 	elem := c.writes.part(t.Elem())
 	if m := c.memos[t]; m != nil {
@@ -98,6 +105,8 @@ func (c *Codec) pointer(t reflect.Type) writePlan {
 	}
 }
 
+// slice returns the plan of a slice: bytes as one value, anything else as a
+// list. A nil slice is written as nil, an empty one is not.
 func (c *Codec) slice(t reflect.Type) writePlan {
 	if t.Elem().Kind() == reflect.Uint8 {
 		return func(b []byte, v reflect.Value) ([]byte, error) {
@@ -126,6 +135,8 @@ func (c *Codec) slice(t reflect.Type) writePlan {
 	}
 }
 
+// mapping returns the plan of a map in Go's order, which differs from call to
+// call. Storage uses sortedMap.
 func (c *Codec) mapping(t reflect.Type) writePlan {
 	if t == reflect.TypeFor[map[string]string]() {
 		return func(b []byte, v reflect.Value) ([]byte, error) {
@@ -269,6 +280,8 @@ func insertHead(b []byte, at int, head []byte) []byte {
 	return b
 }
 
+// appendRaw appends a Raw as it is; an empty one becomes nil. Its content is
+// not checked.
 func appendRaw(b []byte, v reflect.Value) ([]byte, error) {
 	if v.Len() == 0 {
 		return append(b, codeNil), nil
@@ -276,6 +289,8 @@ func appendRaw(b []byte, v reflect.Value) ([]byte, error) {
 	return append(b, v.Bytes()...), nil
 }
 
+// appendAppender appends what AppendBinary writes, as a string. A text of 32
+// bytes or more is moved to make room for its head.
 func appendAppender(b []byte, v reflect.Value) ([]byte, error) {
 	if v.CanAddr() {
 		v = v.Addr() // so that Interface does not allocate
@@ -295,6 +310,8 @@ func appendAppender(b []byte, v reflect.Value) ([]byte, error) {
 	return insertHead(b, at, AppendRawHead(buf[:0], n)), nil
 }
 
+// marshaler returns the plan of a type with MarshalBinary. In storage a nil
+// text is written as nil; elsewhere it is an empty string.
 func (c *Codec) marshaler() writePlan {
 	return func(b []byte, v reflect.Value) ([]byte, error) {
 		text, err := v.Interface().(encoding.BinaryMarshaler).MarshalBinary()
@@ -310,6 +327,8 @@ func (c *Codec) marshaler() writePlan {
 	}
 }
 
+// appendByteArray appends an array of bytes as bytes. It copies the content
+// first, because the array may not be addressable.
 func appendByteArray(b []byte, v reflect.Value) ([]byte, error) {
 	content := make([]byte, v.Len())
 	reflect.Copy(reflect.ValueOf(content), v)

@@ -29,15 +29,21 @@ func Once[T any]() Memo {
 // memoLimit is how many bytes a memo keeps. Beyond it, it starts over.
 const memoLimit = 64 << 20
 
+// memo is the store behind a Memo, shared by all callers of a codec.
 type memo struct {
+	// key returns a weak pointer to p; forget drops it when p is collected.
 	key    func(p any) any
 	forget func(p, key any)
 
+	// mu guards the fields below. size is the total of bytes, in bytes.
 	mu    sync.RWMutex
 	bytes map[any][]byte
 	size  int
 }
 
+// append appends the encoding of p, from the memo if it is there, else from
+// encode, and keeps it. Several callers may encode the same p at once; the
+// first result is kept.
 func (m *memo) append(b []byte, p any, encode func([]byte) ([]byte, error)) ([]byte, error) {
 	key := m.key(p)
 	m.mu.RLock()
@@ -54,6 +60,7 @@ func (m *memo) append(b []byte, p any, encode func([]byte) ([]byte, error)) ([]b
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.bytes[key] == nil {
+		// Over the limit everything goes: simpler than ages, and rare.
 		if m.size > memoLimit {
 			clear(m.bytes)
 			m.size = 0
@@ -66,6 +73,7 @@ func (m *memo) append(b []byte, p any, encode func([]byte) ([]byte, error)) ([]b
 	return b, nil
 }
 
+// drop removes a key whose value nobody uses any more. Unknown keys are fine.
 func (m *memo) drop(key any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

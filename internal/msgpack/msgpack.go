@@ -66,6 +66,8 @@ func NewStorage(custom ...Custom) *Codec {
 	return c
 }
 
+// newCodec returns a codec without custom types and memos. They must be added
+// before its first use, because plans are built once per type.
 func newCodec() *Codec {
 	c := &Codec{memos: map[reflect.Type]*memo{}, custom: map[reflect.Type]Custom{}}
 	c.writes.build, c.reads.build = c.buildWrite, c.buildRead

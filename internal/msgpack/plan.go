@@ -105,6 +105,8 @@ func (c *Codec) emptyOf(t reflect.Type) emptiness {
 	return reflect.Value.IsZero
 }
 
+// emptyStruct returns a test for structs whose encoded fields are all empty.
+// Fields behind a nil embedded pointer count as empty.
 func (c *Codec) emptyStruct(t reflect.Type) emptiness {
 	type field struct {
 		index []int

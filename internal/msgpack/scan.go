@@ -20,8 +20,10 @@ const (
 // MalformedError is the error for bytes that no legitimate encoder writes.
 type MalformedError struct{ text string }
 
+// Error returns what is wrong with the input.
 func (e *MalformedError) Error() string { return e.text }
 
+// malformed returns a MalformedError with a formatted text.
 func malformed(format string, args ...any) error {
 	return &MalformedError{fmt.Sprintf(format, args...)}
 }
@@ -29,6 +31,7 @@ func malformed(format string, args ...any) error {
 // TooLargeError is the error for a value longer than allowed.
 type TooLargeError struct{ Limit int }
 
+// Error returns a text that names the limit in bytes.
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("larger than the %d bytes allowed", e.Limit)
 }

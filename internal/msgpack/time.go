@@ -13,6 +13,8 @@ var timeType = reflect.TypeFor[time.Time]()
 // bytes.
 const timestamp = 0xff
 
+// appendTime appends a timestamp in its shortest form, of 4, 8 or 12 bytes. The
+// time zone is lost.
 func appendTime(b []byte, v reflect.Value) ([]byte, error) {
 	t := v.Interface().(time.Time)
 	seconds, nanos := uint64(t.Unix()), uint64(t.Nanosecond())
@@ -26,6 +28,8 @@ func appendTime(b []byte, v reflect.Value) ([]byte, error) {
 	return binary.BigEndian.AppendUint32(append(b, 0xd6, timestamp), uint32(seconds)), nil
 }
 
+// readTime reads a timestamp of any of the three forms, into local time. A zero
+// time is read in UTC, so that it equals time.Time{}.
 func readTime(b []byte, v reflect.Value) ([]byte, error) {
 	value, rest := cut(b)
 	if len(value) == 0 || kindOf(value[0]) != "an extension" {

@@ -1,9 +1,12 @@
 package msgpack
 
+// isContainer reports whether a value with first byte c is a list or a map.
 func isContainer(c byte) bool {
 	return c >= 0x80 && c <= 0x9f || c >= 0xdc && c <= 0xdf
 }
 
+// mapBit returns 1 if container code c begins a map, 0 if it begins a list.
+// Other codes give no meaningful result.
 func mapBit(c byte) uint64 {
 	if c <= 0x8f || c >= 0xde {
 		return 1
