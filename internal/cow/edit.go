@@ -123,6 +123,8 @@ func (b *block[K]) cut(n int) {
 	b.n = int32(n)
 }
 
+// insert puts an entry at position i. The block must be owned by the caller's
+// edit and must not be full; kid is ignored in a leaf.
 func (b *block[K]) insert(i int, k K, s uint32, kid *block[K]) {
 	copy(b.keys[i+1:b.n+1], b.keys[i:b.n])
 	copy(b.slots[i+1:b.n+1], b.slots[i:b.n])
@@ -135,6 +137,8 @@ func (b *block[K]) insert(i int, k K, s uint32, kid *block[K]) {
 	b.last = int32(i)
 }
 
+// delete removes the entry at position i of a block that the caller's edit
+// owns.
 func (b *block[K]) delete(i int) {
 	copy(b.keys[i:], b.keys[i+1:b.n])
 	copy(b.slots[i:], b.slots[i+1:b.n])

@@ -142,6 +142,7 @@ func (t *Tree[K]) BackFrom(k K, s uint32) iter.Seq2[K, uint32] {
 	}
 }
 
+// all yields the pairs below b in order, and returns false once yield did.
 func (b *block[K]) all(yield func(K, uint32) bool) bool {
 	for i := range b.n {
 		if b.kids != nil {
@@ -155,6 +156,8 @@ func (b *block[K]) all(yield func(K, uint32) bool) bool {
 	return true
 }
 
+// from yields the pairs below b from (k, s) on, in order, and returns false
+// once yield did.
 func (b *block[K]) from(k K, s uint32, yield func(K, uint32) bool) bool {
 	if b.kids == nil {
 		for i := b.seek(k, s); i < int(b.n); i++ {
@@ -176,6 +179,8 @@ func (b *block[K]) from(k K, s uint32, yield func(K, uint32) bool) bool {
 	return true
 }
 
+// back yields the pairs below b in reverse order, and returns false once yield
+// did.
 func (b *block[K]) back(yield func(K, uint32) bool) bool {
 	for i := int(b.n) - 1; i >= 0; i-- {
 		if b.kids != nil {
@@ -189,6 +194,8 @@ func (b *block[K]) back(yield func(K, uint32) bool) bool {
 	return true
 }
 
+// backFrom yields the pairs below b in reverse order, beginning with (k, s)
+// itself if it is there. It returns false once yield did.
 func (b *block[K]) backFrom(k K, s uint32, yield func(K, uint32) bool) bool {
 	if b.kids == nil {
 		i := b.seek(k, s)

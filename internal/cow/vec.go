@@ -15,12 +15,15 @@ type Vec[T any] struct {
 	depth int // levels of branches above the leaves
 }
 
+// branch is an inner block. It has kids or leaves, by its level; a missing one
+// holds zero values only.
 type branch[T any] struct {
 	edit   uint64
 	kids   *[width]*branch[T] // above the lowest level
 	leaves *[width]*leaf[T]   // on the lowest level
 }
 
+// leaf is a block of values. Only the edit that made it may change it.
 type leaf[T any] struct {
 	edit uint64
 	vals [width]T
@@ -93,6 +96,8 @@ func (v *Vec[T]) Edit(edit uint64, i uint32) *T {
 	return &(*l).vals[i%width]
 }
 
+// own returns b if it belongs to edit, or else a copy that does. The copy
+// shares its children with b until they are owned too.
 func (b *branch[T]) own(edit uint64) *branch[T] {
 	if b.edit == edit {
 		return b
@@ -120,6 +125,8 @@ func (v *Vec[T]) Runs(n uint32) iter.Seq2[uint32, []T] {
 	}
 }
 
+// runs yields the leaves below b that exist, each with the index of its first
+// value, cut at n. It returns false once yield did.
 func (b *branch[T]) runs(depth int, base, n uint32, yield func(uint32, []T) bool) bool {
 	for i := range uint32(width) {
 		at := base + i<<(bits*depth)
