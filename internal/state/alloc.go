@@ -6,6 +6,7 @@ import (
 	"berth"
 )
 
+// find returns an allocation and its slot, or nil.
 func (t *allocTable) find(id berth.AllocID) (slot uint32, a *berth.Alloc) {
 	hi, _ := id.Words()
 	return find(&t.rows, &t.byID, hi, func(a *berth.Alloc) bool { return a.ID == id })

@@ -30,6 +30,8 @@ func (tx *Tx) Apply(c Command) Result {
 	return Result{tx.Index, nil}
 }
 
+// try applies one command. A panic becomes an error, and the commands before it
+// are applied again on the base: a half-applied command leaves nothing.
 func (tx *Tx) try(c Command) (err error) {
 	if t, ok := c.(termed); ok && t.term() != 0 && t.term() < tx.Term {
 		return berth.Refusef(berth.CodeStaleEpoch, "the command is of term %d, the state of term %d", t.term(), tx.Term)
@@ -149,6 +151,7 @@ func (c *BeginTerm) Apply(tx *Tx) error {
 	return nil
 }
 
+// needs implements needer: naming the cluster came with log version 2.
 func (c *BeginTerm) needs() int {
 	if !c.Cluster.IsZero() {
 		return 2

@@ -24,6 +24,7 @@ const (
 
 var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources"}
 
+// String returns the table's name in snake case.
 func (t Table) String() string { return tableNames[t] }
 
 // TableName returns the name of a table. ok is false if there is no table with

@@ -159,6 +159,8 @@ func (tx *Tx) reschedulePeriodic(old, j *berth.Job) {
 	})
 }
 
+// sameTimes reports whether two schedules launch at the same times, as they are
+// written: the same time zone and crons in the same order.
 func sameTimes(a, b *berth.PeriodicConfig) bool {
 	x, y := a.Crons(), b.Crons()
 	if a.TimeZone != b.TimeZone || len(x) != len(y) {

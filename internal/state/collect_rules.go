@@ -40,6 +40,8 @@ type holds struct {
 	zombies map[berth.UID][]uint64
 }
 
+// holder is the name of an instance. Several allocations may have had it, one
+// after the other.
 type holder struct {
 	uid   berth.UID
 	group string
@@ -47,6 +49,7 @@ type holder struct {
 	node  berth.NodeID // for jobs that run on every node
 }
 
+// holderOf returns the name that an allocation has or had.
 func holderOf(a *berth.Alloc) holder {
 	h := holder{uid: a.Job.UID, group: a.Group.Name, index: a.Index}
 	if a.Job.PerNode() {
@@ -215,6 +218,8 @@ func (w *Sweep) held(a *berth.Alloc) *berth.Alloc {
 	return h
 }
 
+// younger reports whether a was created after b. The ordinal decides between
+// allocations of one plan.
 func younger(a, b *berth.Alloc) bool {
 	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal)) > 0
 }

@@ -75,6 +75,7 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 	return nil
 }
 
+// feature implements featured: it names what an old log version lacks.
 func (c *DeleteJob) feature() string { return "deletion of jobs with propagation " + string(c.Policy) }
 
 // deletion returns how the job is deleted from now on. marked is its mark so
@@ -98,6 +99,7 @@ func (c *DeleteJob) giveUp(tx *Tx, j *berth.Job) {
 	}
 }
 
+// check returns an Invalid error for fields that no state could accept.
 func (c *DeleteJob) check() error {
 	switch {
 	case !slices.Contains(berth.Propagations, c.Policy):

@@ -50,6 +50,8 @@ func (tx *Tx) mark(d *JobDeletion) {
 	t.byKey.Add(tx.edit, jobKey(d.Key), t.insert(tx, d))
 }
 
+// dropMark removes the deletion mark of a job that is gone or replaced. Without
+// a mark it does nothing.
 func (tx *Tx) dropMark(k berth.JobKey) {
 	t := &tx.deletions
 	if t.count == 0 {
@@ -69,6 +71,7 @@ func (tx *Tx) unmarked(k berth.JobKey) error {
 	return nil
 }
 
+// deleting returns the refusal for a change of a job that is being deleted.
 func deleting(d *JobDeletion) error {
 	return berth.Refusef(berth.CodeDeleting, "job %q, %s, is still being deleted (since index %d); try again when it is gone",
 		d.Key, d.UID.Text('j'), d.Deletion.RequestIndex)

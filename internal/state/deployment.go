@@ -6,6 +6,7 @@ import (
 	"berth"
 )
 
+// find returns a deployment and its slot, or nil.
 func (t *deploymentTable) find(id berth.DeploymentID) (slot uint32, d *berth.Deployment) {
 	hi, _ := id.Words()
 	return find(&t.rows, &t.byID, hi, func(d *berth.Deployment) bool { return d.ID == id })
@@ -114,6 +115,7 @@ func (tx *Tx) dropDeployments(j *berth.Job) {
 	}
 }
 
+// removeDeployment deletes a deployment that is in the table, active or not.
 func (tx *Tx) removeDeployment(d *berth.Deployment) {
 	t := &tx.deployments
 	slot, _ := t.find(d.ID)

@@ -20,6 +20,7 @@ func (t *evalTable) openIn(status string) *cow.Tree[uint64] {
 	return nil
 }
 
+// find returns an evaluation and its slot, or nil.
 func (t *evalTable) find(id berth.EvalID) (slot uint32, e *berth.Eval) {
 	hi, _ := id.Words()
 	return find(&t.rows, &t.byID, hi, func(e *berth.Eval) bool { return e.ID == id })
@@ -187,6 +188,8 @@ func (tx *Tx) blockedOf(j *berth.Job) (out []*berth.Eval) {
 	return out
 }
 
+// cancel ends an open evaluation. why is shown to users; now is in nanoseconds
+// since 1970.
 func (tx *Tx) cancel(old *berth.Eval, why string, now int64) {
 	e := *old
 	e.Status, e.StatusDescription, e.ModifyTime = berth.EvalCanceled, why, now

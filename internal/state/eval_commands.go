@@ -47,6 +47,7 @@ func (c *CreateEvals) Apply(tx *Tx) error {
 	return nil
 }
 
+// needs implements needer: the field Left came with log version 2.
 func (c *CreateEvals) needs() int {
 	for i := range c.Evals {
 		if c.Evals[i].Left {

@@ -10,6 +10,7 @@ func (s *Snapshot) Explanation(id berth.EvalID) *Explanation {
 	return x
 }
 
+// find returns the explanation of an evaluation and its slot, or nil.
 func (t *explanationTable) find(id berth.EvalID) (slot uint32, x *Explanation) {
 	hi, _ := id.Words()
 	return find(&t.rows, &t.byEval, hi, func(x *Explanation) bool { return x.Eval == id })

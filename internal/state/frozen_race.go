@@ -15,6 +15,8 @@ import (
 // Stored values never change. Under the race detector each is remembered with a
 // hash as long as it lives, and CheckFrozen compares.
 
+// frozenValue is a row as it was stored, by its hash. It does not keep the row
+// alive.
 type frozenValue struct {
 	value func() any // nil once collected
 	hash  uint64
@@ -30,6 +32,9 @@ var frozen struct {
 // fast. Later ones are not checked.
 const mostFrozen = 20_000
 
+// freeze remembers the content of a row that is now shared with snapshots. A
+// later change of it is found by comparing hashes. Beyond mostFrozen rows it
+// remembers no more.
 func freeze[T any](v *T) {
 	if v == nil {
 		return
@@ -54,6 +59,7 @@ func freeze[T any](v *T) {
 		},
 		hash: hashValue(v),
 	}
+	// A collected row cannot be changed any more: make room for others.
 	runtime.AddCleanup(v, func(id uint64) {
 		frozen.Lock()
 		delete(frozen.values, id)

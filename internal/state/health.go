@@ -65,6 +65,7 @@ func (h *healths) judge(tx *Tx, a *berth.Alloc, more *berth.AllocMore, healthy b
 	}
 }
 
+// counterOf returns the counter of a group's allocations of one health.
 func counterOf(g *berth.DeploymentState, healthy bool) *int {
 	if healthy {
 		return &g.HealthyAllocs

@@ -65,6 +65,8 @@ func (tx *Tx) forgetVersions(k berth.JobKey) {
 	}
 }
 
+// dropVersion deletes a stored version of a job, and the job source kept with
+// it. Allocations of the version keep the row alive.
 func (tx *Tx) dropVersion(j *berth.Job) {
 	t, vk := &tx.jobs, versionKey(j.Key(), j.Version)
 	if slot, ok := t.byVersion.First(vk); ok {
@@ -77,6 +79,8 @@ func (tx *Tx) dropVersion(j *berth.Job) {
 	}
 }
 
+// putSubmission stores the job source of a version, replacing the one it has.
+// The version itself need not be stored yet.
 func (tx *Tx) putSubmission(sub *Submission) {
 	t, vk := &tx.jobs, versionKey(sub.Key, sub.Version)
 	if slot, ok := t.bySubmit.First(vk); ok {

@@ -69,6 +69,7 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	return nil
 }
 
+// needs implements needer: stream jobs came with log version 2.
 func (c *RegisterJob) needs() int {
 	if c.Job != nil && c.Job.Type == berth.TypeStream {
 		return 2
@@ -80,8 +81,11 @@ func (c *RegisterJob) needs() int {
 // one.
 func fixedType(j *berth.Job) bool { return j.PerNode() || j.Type == berth.TypeStream }
 
+// pack implements packed.
 func (c *RegisterJob) pack(w *codec.Writer) { w.Value((*registerFields)(c)) }
 
+// unpack implements packed. An entry without a job is damaged: step relies on
+// having one.
 func (c *RegisterJob) unpack(r *codec.Reader) {
 	r.Value((*registerFields)(c))
 	if r.Err() == nil && c.Job == nil {
@@ -92,6 +96,8 @@ func (c *RegisterJob) unpack(r *codec.Reader) {
 // registerFields is a RegisterJob without its methods.
 type registerFields RegisterJob
 
+// enforce returns a Conflict if the caller asked for a modify index that the
+// job does not have. Index 0 means that the job must not exist.
 func (c *RegisterJob) enforce(old *berth.Job) error {
 	const prefix = "Enforcing job modify index" // clients match this text
 	switch {
@@ -191,6 +197,7 @@ func (c *RegisterJob) stream(tx *Tx, old *berth.Job) error {
 	return nil
 }
 
+// keepText stores the job source with version j, if the command has one.
 func (c *RegisterJob) keepText(tx *Tx, j *berth.Job) {
 	if c.Submission != nil {
 		tx.putSubmission(&Submission{*c.Submission, j.Key(), j.Version})

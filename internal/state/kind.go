@@ -49,6 +49,8 @@ type needer interface{ needs() int }
 // command.
 func Needs(c Command) int { return needs(c, NumberOf(c)) }
 
+// needs returns the log version from which a server understands c, a command
+// with number n.
 func needs(c Command, n Number) int {
 	if x, ok := c.(needer); ok {
 		return x.needs()
@@ -109,6 +111,9 @@ func DecodeEntry(b []byte) (out []Command, err error) {
 	return out, nil
 }
 
+// decodeCommand returns the command with a number from its encoded fields. It
+// fails for numbers that this build does not know and for fields that are cut
+// short or too long.
 func decodeCommand(number uint64, fields []byte) (Command, error) {
 	if number >= uint64(len(kinds)) || kinds[number].make == nil {
 		return nil, berth.Errorf(berth.Unavailable, "log entry: unknown command %d, written by a newer build", number)

@@ -66,6 +66,8 @@ var loaders = map[codec.Kind]func(*loader, *codec.Reader) error{
 	codec.Cluster:         loadCluster,
 }
 
+// record loads one record of a saved snapshot. Errors of r are left to the
+// caller; an unknown kind means that a newer build wrote it.
 func (l *loader) record(kind codec.Kind, r *codec.Reader) error {
 	load, ok := loaders[kind]
 	if !ok {

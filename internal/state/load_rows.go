@@ -49,6 +49,7 @@ func read[T any](r *codec.Reader) *T {
 // mostNodes bounds the numbers of nodes, far above what a cluster can have.
 const mostNodes = 1 << 24
 
+// loadNamespace adds a namespace.
 func loadNamespace(l *loader, r *codec.Reader) error {
 	n, tx := read[berth.Namespace](r), l.tx
 	if tx.Namespace(n.Name) != nil {
@@ -59,6 +60,8 @@ func loadNamespace(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadJobVersion numbers a job version. Later records refer to it by that
+// number, so that all that have it share one row.
 func loadJobVersion(l *loader, r *codec.Reader) error {
 	j := read[berth.Job](r)
 	if r.Err() == nil {
@@ -68,6 +71,7 @@ func loadJobVersion(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadScaling adds the scaling events of a job, whose record came before.
 func loadScaling(l *loader, r *codec.Reader) error {
 	j, tx := l.version(r), l.tx
 	if j == nil {
@@ -81,6 +85,7 @@ func loadScaling(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadHistory makes a numbered version part of its job's history.
 func loadHistory(l *loader, r *codec.Reader) error {
 	j, tx := l.version(r), l.tx
 	if j == nil {
@@ -94,11 +99,13 @@ func loadHistory(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadSubmission adds the job source of a version.
 func loadSubmission(l *loader, r *codec.Reader) error {
 	l.tx.putSubmission(read[Submission](r))
 	return nil
 }
 
+// loadEval adds an evaluation, to the indexes of open ones too if it is open.
 func loadEval(l *loader, r *codec.Reader) error {
 	e, tx := read[berth.Eval](r), l.tx
 	if e.ID.IsZero() || tx.Eval(e.ID) != nil {
@@ -111,6 +118,7 @@ func loadEval(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadDeployment adds a deployment.
 func loadDeployment(l *loader, r *codec.Reader) error {
 	d := read[berth.Deployment](r)
 	if d.ID.IsZero() || l.tx.Deployment(d.ID) != nil {
@@ -120,16 +128,19 @@ func loadDeployment(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadReschedules adds the reschedule record of an instance.
 func loadReschedules(l *loader, r *codec.Reader) error {
 	l.tx.putReschedules(read[Reschedules](r))
 	return nil
 }
 
+// loadExplanation adds the explanation of an evaluation.
 func loadExplanation(l *loader, r *codec.Reader) error {
 	l.tx.putExplanation(read[Explanation](r))
 	return nil
 }
 
+// loadScheduler sets the scheduler configuration, which occurs at most once.
 func loadScheduler(l *loader, r *codec.Reader) error {
 	if l.tx.scheduler != nil {
 		return duplicate("scheduler configuration", "")
@@ -138,6 +149,7 @@ func loadScheduler(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadAutopilot sets the autopilot configuration, which occurs at most once.
 func loadAutopilot(l *loader, r *codec.Reader) error {
 	if l.tx.autopilot != nil {
 		return duplicate("autopilot configuration", "")
@@ -146,6 +158,8 @@ func loadAutopilot(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadTrackedVersions sets how many versions of a job are kept, within the
+// limits that the command for it has.
 func loadTrackedVersions(l *loader, r *codec.Reader) error {
 	v := read[versionLimit](r)
 	if l.tx.limit != nil {
@@ -158,11 +172,13 @@ func loadTrackedVersions(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadStreamIDs sets the counter of stream IDs, so that none is used twice.
 func loadStreamIDs(l *loader, r *codec.Reader) error {
 	l.tx.streamIDs = r.Uint()
 	return nil
 }
 
+// loadRestored sets the index at which an operator restored this state.
 func loadRestored(l *loader, r *codec.Reader) error {
 	tx := l.tx
 	if tx.Restored = r.Uint(); r.Err() == nil && (tx.Restored == 0 || tx.Restored > tx.Index) {
@@ -171,6 +187,7 @@ func loadRestored(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadCluster sets the ID of the cluster, which occurs at most once.
 func loadCluster(l *loader, r *codec.Reader) error {
 	tx := l.tx
 	if !tx.Cluster.IsZero() || r.Left() != len(tx.Cluster) {
@@ -182,6 +199,7 @@ func loadCluster(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadService adds a service registration.
 func loadService(l *loader, r *codec.Reader) error {
 	v := read[berth.ServiceRegistration](r)
 	if r.Err() != nil {
@@ -194,6 +212,7 @@ func loadService(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadNodePool adds a node pool.
 func loadNodePool(l *loader, r *codec.Reader) error {
 	p := read[berth.NodePool](r)
 	if r.Err() != nil {
@@ -206,6 +225,9 @@ func loadNodePool(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadNode adds a node under its number. Nodes come in order of numbers, and
+// the gaps between them are free numbers. Its usage is counted again when its
+// allocations are loaded.
 func loadNode(l *loader, r *codec.Reader) error {
 	changed := r.Uint()
 	n := read[berth.Node](r)
@@ -226,6 +248,7 @@ func loadNode(l *loader, r *codec.Reader) error {
 	t.count++
 	hi, _ := n.ID.Words()
 	t.byID.Add(tx.edit, hi, n.Number)
+	// The usage begins empty: loadAlloc claims what runs here.
 	u := t.usage.Edit(tx.edit, n.Number)
 	*u = fit.Usage{Changed: changed, Touched: tx.Index}
 	tx.recount(u, n)
@@ -240,6 +263,8 @@ func loadNode(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadJob adds the newest version of a job with its summary, and joins it with
+// its parent and its children.
 func loadJob(l *loader, r *codec.Reader) error {
 	j := l.version(r)
 	s := read[Summary](r)
@@ -261,6 +286,9 @@ func loadJob(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadAlloc adds an allocation and claims its capacity. Nodes come before
+// allocations, or the claim would be lost. What equals the previous allocation
+// of the same evaluation is not in the record.
 func loadAlloc(l *loader, r *codec.Reader) error {
 	flags, status := r.Byte(), r.Byte()
 	a := &berth.Alloc{
@@ -271,6 +299,7 @@ func loadAlloc(l *loader, r *codec.Reader) error {
 	if a.Desired > berth.DesiredEvict || a.Client > berth.ClientUnknown {
 		return errors.New("status")
 	}
+	// A plan's allocations follow each other and share these fields.
 	if p := l.prev; flags&allocSameEval != 0 {
 		if p == nil {
 			return errors.New("the first allocation refers to the one before it")
@@ -288,6 +317,7 @@ func loadAlloc(l *loader, r *codec.Reader) error {
 			return fmt.Errorf("job %q has no group %q", a.Job.ID, group)
 		}
 	}
+	// Indexes and times are differences, as saver.alloc writes them.
 	a.Index, a.Ordinal = uint32(r.Uint()), uint32(r.Uint())
 	a.Score = r.Score()
 	a.ModifyIndex = a.CreateIndex + uint64(r.Int())
@@ -312,6 +342,7 @@ func loadAlloc(l *loader, r *codec.Reader) error {
 	}
 	l.prev = a
 	l.tx.allocs.link(l.tx, a)
+	// An allocation that occupies its node counts in the node's usage.
 	if n := l.tx.Node(a.NodeID); n != nil && a.Occupies() {
 		r := fit.RequestOf(a.Group)
 		l.tx.fit.Claim(l.tx.nodes.usage.Edit(l.tx.edit, n.Number), &r, a.Grant())
@@ -322,6 +353,8 @@ func loadAlloc(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadDeletion marks a job that is being deleted. Only a stream job may have a
+// successor, a job of the same name that is registered when it is gone.
 func loadDeletion(l *loader, r *codec.Reader) error {
 	d := read[JobDeletion](r)
 	if r.Err() != nil {
@@ -350,6 +383,7 @@ func loadDeletion(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadStream adds the submission of a stream job.
 func loadStream(l *loader, r *codec.Reader) error {
 	v := read[berth.StreamJob](r)
 	if r.Err() != nil {
@@ -372,6 +406,8 @@ func loadStream(l *loader, r *codec.Reader) error {
 	return nil
 }
 
+// loadResource adds an object of a stream job, or an orphan. Its owner, if it
+// has one, must be loaded before.
 func loadResource(l *loader, r *codec.Reader) error {
 	v := read[berth.Object](r)
 	if r.Err() != nil {

@@ -125,6 +125,7 @@ func CheckNetworks(n *berth.Node) error {
 	return nil
 }
 
+// legalStatus reports whether s is a status that a node may have.
 func legalStatus(s string) bool {
 	return s == berth.NodeInit || s == berth.NodeReady || s == berth.NodeDown || s == berth.NodeDisconnected
 }
@@ -191,6 +192,7 @@ func (c *AddNodeEvents) Apply(tx *Tx) error {
 	return nil
 }
 
+// newEvent returns a node event of the time now, in nanoseconds since 1970.
 func newEvent(subsystem, message string, now int64) berth.NodeEvent {
 	return berth.NodeEvent{Subsystem: subsystem, Message: message, Timestamp: time.Unix(0, now).UTC()}
 }

@@ -181,6 +181,8 @@ func (tx *Tx) recount(u *fit.Usage, n *berth.Node) {
 	}
 }
 
+// joinClass counts n in its class and returns the class's slot, which the
+// node's usage keeps. The class is made if n is its first node.
 func (tx *Tx) joinClass(n *berth.Node) uint32 {
 	t := &tx.nodes.classes
 	slot, c := find(&t.rows, &t.byHash, hash(n.Class), func(c *class) bool { return c.name == n.Class })
@@ -193,6 +195,8 @@ func (tx *Tx) joinClass(n *berth.Node) uint32 {
 	return slot
 }
 
+// leaveClass takes one node out of a class, and deletes the class after its
+// last.
 func (tx *Tx) leaveClass(slot uint32) {
 	t := &tx.nodes.classes
 	c := *t.vec.Get(slot)

@@ -65,6 +65,8 @@ func (c *LaunchPeriodic) Apply(tx *Tx) error {
 	return nil
 }
 
+// check returns why the job must not be launched now. A launch for a time that
+// was launched before is refused, so that a new leader repeats none.
 func (c *LaunchPeriodic) check(tx *Tx, j *berth.Job) error {
 	switch {
 	case j == nil:
@@ -86,4 +88,5 @@ func (c *LaunchPeriodic) check(tx *Tx, j *berth.Job) error {
 	return tx.unusedEvals(c.Eval.ID)
 }
 
+// stamp returns a time, in nanoseconds since 1970, for an error message.
 func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }

@@ -251,12 +251,16 @@ func (tx *Tx) refusePrevious(p *berth.Placement, job *berth.Job, n *berth.Node) 
 	return ""
 }
 
+// placeOne creates the allocation of one placement, ends what it replaces and
+// stops its victims. All checks are made before: it cannot refuse.
 func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.Node, r *fit.Request, ordinal uint32, victims []*berth.Alloc, pe *berth.Object) {
 	a := &berth.Alloc{
 		ID: tx.newID(c.Eval), NodeID: n.ID, EvalID: c.Eval, Job: of.job, Group: of.group,
 		Index: p.Index, Ordinal: ordinal, Score: codec.KeptScore(p.Score), Ports: p.Ports,
 		CreateIndex: tx.Index, AllocModifyIndex: tx.Index, CreateTime: c.Now, ModifyTime: c.Now,
 	}
+	// The allocation that it replaces points to it, and its follow-up
+	// evaluation has nothing left to do.
 	if prev := tx.Alloc(p.Previous); prev != nil {
 		a.More = &berth.AllocMore{Previous: prev.ID}
 		old, more := prev.With()
@@ -269,11 +273,14 @@ func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.No
 			tx.noteReschedule(of.job, of.group, prev, c.Now)
 		}
 	}
+	// A PE's allocation carries the launch it is of: reports of older ones must
+	// not count.
 	if pe != nil {
 		_, more := a.With()
 		more.PE = &berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}
 		a.More = more
 	}
+	// Cores, devices and victims are known now; each adds to a.More.
 	if r.HasNamed() {
 		tx.giveNamed(a, n, r, &p.Grant)
 	}

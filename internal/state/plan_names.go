@@ -72,6 +72,10 @@ func (tx *Tx) liveNames(job *berth.Job) (names map[instance]bool, away unknowns)
 	return names, away
 }
 
+// instanceOf returns the name under which an allocation counts in a plan. A
+// canary has a name of its own beside the old allocation. In a job that runs on
+// every node the node is part of the name, and canaries have no name of their
+// own.
 func (tx *Tx) instanceOf(group int, a *berth.Alloc) instance {
 	i := instance{group: group, index: a.Index}
 	if s := a.Rest().DeploymentStatus; s != nil {

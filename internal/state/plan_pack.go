@@ -10,6 +10,8 @@ import (
 // fifty. Nodes are written as numbers; the IDs of new allocations follow from
 // the evaluation's and are not written at all.
 
+// pack implements packed. Rare parts follow a bool each, so that a plain plan
+// stays small.
 func (c *ApplyPlan) pack(w *codec.Writer) {
 	w.ID(c.Eval)
 	w.Uint(c.Term)
@@ -38,6 +40,8 @@ type planDeployment struct {
 	Deployed *DeploymentChange
 }
 
+// unpack implements packed. The plan counts as from the log: its nodes are
+// numbers and not IDs.
 func (c *ApplyPlan) unpack(r *codec.Reader) {
 	c.fromLog = true
 	c.Eval = r.ID()
@@ -81,6 +85,8 @@ func (e *EvalEnd) pack(w *codec.Writer, now int64) {
 	}
 }
 
+// endRest is what most ends of evaluations lack, in msgpack. Fields may be
+// added, not renamed.
 type endRest struct {
 	Description string
 	Failed      map[string]*berth.AllocMetric
@@ -91,6 +97,8 @@ type endRest struct {
 	Nodes       []NodeWait `msgpack:",omitempty"`
 }
 
+// unpack reads what pack wrote. now is the time of the plan, from which the
+// timeline is counted.
 func (e *EvalEnd) unpack(r *codec.Reader, now int64) {
 	e.Status = evalStatuses[r.Below(uint64(len(evalStatuses)), "status")]
 	e.SnapshotIndex = r.Uint()

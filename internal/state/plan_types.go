@@ -54,6 +54,7 @@ type EvalEnd struct {
 	Nodes []NodeWait
 }
 
+// news returns the evaluations that the end creates, the blocked one first.
 func (e *EvalEnd) news() []NewEval {
 	if e.Blocked == nil {
 		return e.Later

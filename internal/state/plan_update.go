@@ -64,6 +64,8 @@ func relabel(ports []uint16, was, is *berth.TaskGroup) []uint16 {
 	return out
 }
 
+// dynamicLabels returns the labels of a group's dynamic ports in the order of
+// an allocation's Ports.
 func dynamicLabels(g *berth.TaskGroup) (out []string) {
 	for i := range g.Networks {
 		for _, p := range g.Networks[i].DynamicPorts {

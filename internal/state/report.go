@@ -138,6 +138,9 @@ const (
 	updateMore = 1 << 5
 )
 
+// pack implements packed. A node that is known by number takes no ID, and an
+// update with no description, health or network takes only its status, ID and
+// task states.
 func (c *ReportAllocs) pack(w *codec.Writer) {
 	w.Uint(uint64(c.number))
 	if c.number == 0 {
@@ -160,11 +163,13 @@ func (c *ReportAllocs) pack(w *codec.Writer) {
 	}
 }
 
+// updateRest is the part of an update that is rarely there, in msgpack.
 type updateRest struct {
 	Deployment *berth.AllocDeploymentStatus
 	Network    *berth.AllocNetworkStatus
 }
 
+// unpack implements packed. Task states stay packed; step checks them.
 func (c *ReportAllocs) unpack(r *codec.Reader) {
 	c.number = uint32(r.Below(math.MaxUint32, "node"))
 	c.fromLog = c.number != 0

@@ -16,6 +16,7 @@ func (s *Snapshot) Reschedules(uid berth.UID, group string, index uint32) *Resch
 	return nil
 }
 
+// putReschedules stores the record of an instance, replacing the one it has.
 func (tx *Tx) putReschedules(r *Reschedules) {
 	t, k := &tx.reschedules, rescheduleKey(r.UID, r.Group, r.Index)
 	if slot, ok := t.byName.First(k); ok {

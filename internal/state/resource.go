@@ -6,6 +6,7 @@ import (
 	"berth"
 )
 
+// find returns an object and its slot, or nil.
 func (t *resourceTable) find(uid berth.UID) (slot uint32, r *berth.Object) {
 	if t.count == 0 {
 		return 0, nil
@@ -150,6 +151,8 @@ func (s *Snapshot) GivenTo(id berth.NodeID, owner berth.UID) *berth.Object {
 	return r
 }
 
+// exclusive reports whether an object is a host pool that shares its nodes with
+// no other.
 func exclusive(r *berth.Object) bool {
 	return r.Object.Pool != nil && r.Object.Pool.Mode == berth.PoolExclusive
 }

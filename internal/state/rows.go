@@ -7,6 +7,8 @@ import (
 	"berth/internal/cow"
 )
 
+// insert stores a new row in a free slot, which it returns. The caller adds it
+// to the indexes.
 func (r *rows[T]) insert(tx *Tx, v *T) uint32 {
 	slot := r.next
 	if r.free != nil {
@@ -19,12 +21,16 @@ func (r *rows[T]) insert(tx *Tx, v *T) uint32 {
 	return slot
 }
 
+// set replaces the row in a slot. From then on v is shared with snapshots and
+// must not change.
 func (r *rows[T]) set(tx *Tx, slot uint32, v *T) {
 	freeze(v)
 	r.vec.Set(tx.edit, slot, v)
 	r.changed = tx.Index
 }
 
+// remove empties a slot for reuse. The caller removes it from the indexes
+// first, or they would lead to another row.
 func (r *rows[T]) remove(tx *Tx, slot uint32) {
 	r.vec.Set(tx.edit, slot, nil)
 	r.free = &freeSlot{slot, r.free}
@@ -65,6 +71,7 @@ func rowsOf[T any, K any](r *rows[T], pairs iter.Seq2[K, uint32]) iter.Seq[*T] {
 	}
 }
 
+// slotsOf yields the slots of an index's entries, without the keys.
 func slotsOf[K any](pairs iter.Seq2[K, uint32]) iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for _, s := range pairs {

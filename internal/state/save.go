@@ -55,6 +55,9 @@ func (s *Snapshot) Hash() uint64 {
 	return uint64(sv.Sum())<<32 | uint64(uint32(s.Index))
 }
 
+// all writes every row of a snapshot, in an order in which a row follows what
+// it refers to. Rows are in the order of keys, not of slots, so that equal
+// states give equal bytes.
 func (s *saver) all(snap *Snapshot) {
 	s.head(snap)
 	for n := range snap.Namespaces() {
@@ -63,6 +66,7 @@ func (s *saver) all(snap *Snapshot) {
 	for p := range snap.NodePools() {
 		s.row(codec.NodePool, p)
 	}
+	// Nodes keep their numbers: log entries refer to them.
 	for number := range snap.nodes.numbers {
 		if n := snap.nodes.rows.Get(number); n != nil {
 			s.Uint(snap.Usage(number).Changed)
@@ -122,6 +126,8 @@ func (s *saver) all(snap *Snapshot) {
 	}
 }
 
+// row writes one row as a record: its canonical form if only a hash is taken,
+// else msgpack.
 func (s *saver) row(kind codec.Kind, v any) {
 	if s.hash {
 		s.Bytes(codec.Canonical(v))
@@ -131,6 +137,7 @@ func (s *saver) row(kind codec.Kind, v any) {
 	s.Record(kind)
 }
 
+// head writes the indexes of the snapshot and of its tables, the first record.
 func (s *saver) head(snap *Snapshot) {
 	s.Uint(snap.Index)
 	s.Uint(snap.Term)
@@ -153,6 +160,7 @@ func (s *saver) version(j *berth.Job) uint64 {
 	return n
 }
 
+// job writes a job with its summary and its stored versions.
 func (s *saver) job(snap *Snapshot, slot uint32) {
 	j := snap.jobs.vec.Get(slot)
 	newest := s.version(j)
@@ -181,6 +189,8 @@ const (
 	allocSameEval = 1 << 4 // evaluation, job, group, and time and index of creation equal those of the allocation before
 )
 
+// alloc writes an allocation, without the fields that it shares with the
+// previous one. Indexes and times are differences from its creation.
 func (s *saver) alloc(a *berth.Alloc) {
 	prev := s.prev
 	s.prev = a

@@ -67,6 +67,8 @@ func (c *ScaleJob) Apply(tx *Tx) error {
 	return nil
 }
 
+// checkEvent returns an Invalid error if the scaling event is too large, not
+// text, or an error that also changes the count.
 func (c *ScaleJob) checkEvent() error {
 	switch {
 	case c.Error && c.Change:
@@ -80,6 +82,8 @@ func (c *ScaleJob) checkEvent() error {
 	return nil
 }
 
+// checkCount returns why the group must not have the count, by its own limits,
+// its job's state or what stream jobs allow.
 func (c *ScaleJob) checkCount(tx *Tx, j *berth.Job, g *berth.TaskGroup) error {
 	switch {
 	case j.Stop:

@@ -82,6 +82,7 @@ func (tx *Tx) putService(r *berth.ServiceRegistration) {
 	tx.note(Services, old, r)
 }
 
+// removeService deletes a service registration, if it is still there.
 func (tx *Tx) removeService(r *berth.ServiceRegistration) {
 	t := &tx.services
 	slot, ok := t.byID.First(r.ID)

@@ -65,12 +65,15 @@ func (c *UpsertServices) Apply(tx *Tx) error {
 	return nil
 }
 
+// sameService reports whether two registrations say the same. Indexes do not
+// count: an unchanged one is not written again.
 func sameService(a, b *berth.ServiceRegistration) bool {
 	return a.ServiceName == b.ServiceName && a.Namespace == b.Namespace && a.NodeID == b.NodeID && a.Datacenter == b.Datacenter &&
 		a.JobID == b.JobID && a.AllocID == b.AllocID && slices.Equal(a.Tags, b.Tags) && a.Address == b.Address && a.Port == b.Port &&
 		sameTexts(a.Meta, b.Meta)
 }
 
+// sameTexts reports whether two maps are equal; nil equals empty.
 func sameTexts(a, b map[string]string) bool {
 	if len(a) != len(b) {
 		return false

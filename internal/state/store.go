@@ -100,6 +100,8 @@ func (s *Store) Reset(snap *Snapshot) {
 	s.publish(&Commit{Snapshot: snap, Reset: true, ready: make(chan struct{})})
 }
 
+// publish makes a commit the newest, and wakes those who follow commits or
+// watch a key. Commits come in order.
 func (s *Store) publish(c *Commit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

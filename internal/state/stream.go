@@ -48,6 +48,7 @@ func (s *Snapshot) StreamJob(uid berth.UID) *berth.StreamJob {
 	return row
 }
 
+// find returns the row of a stream job and its slot, or nil.
 func (t *streamTable) find(uid berth.UID) (slot uint32, row *berth.StreamJob) {
 	if t.count == 0 {
 		return 0, nil
@@ -74,6 +75,7 @@ func (s *Snapshot) StreamJobs() iter.Seq[*berth.StreamJob] {
 		func(r *berth.StreamJob) uint64 { return r.UID.Index }, oldestStream)
 }
 
+// oldestStream orders stream jobs by age, the oldest first.
 func oldestStream(a, b *berth.StreamJob) int { return compareUIDs(a.UID, b.UID) }
 
 // LastStreamID returns the number given to the stream job that was planned
@@ -136,6 +138,8 @@ func (tx *Tx) putStream(old, row *berth.StreamJob) {
 	tx.note(Streams, anyOrNil(old), row)
 }
 
+// removeStream removes the row of a stream job from its table and indexes. What
+// the job owns stays.
 func (tx *Tx) removeStream(row *berth.StreamJob) {
 	t := &tx.streams
 	slot, _ := t.find(row.UID)

@@ -99,6 +99,8 @@ func checkPlan(p *berth.StreamPlan) error {
 	return nil
 }
 
+// rank returns the place of an object's kind in the order of creation, -1 for
+// an unknown kind.
 func rank(o *berth.StreamObject) int { return slices.Index(berth.StreamKinds, o.Kind) }
 
 // checkObject refuses an object that does not have exactly the fields of its

@@ -7,6 +7,7 @@ import (
 	"berth"
 )
 
+// utoa returns n in decimal.
 func utoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // MaxResources is the largest number of resources that one command creates or
@@ -74,6 +75,8 @@ func (c *EnsureResources) Apply(tx *Tx) error {
 	return nil
 }
 
+// check refuses a command of another generation of the plan, and returns an
+// Invalid error for fields that do not fit together.
 func (c *EnsureResources) check(row *berth.StreamJob) error {
 	switch n := len(c.Names); {
 	case row.Plan == nil || row.Generation != c.Generation:

@@ -149,6 +149,7 @@ type freeSlot struct {
 	rest *freeSlot
 }
 
+// namespaceTable holds the namespaces.
 type namespaceTable struct {
 	rows[berth.Namespace]
 	byName cow.Tree[string]
@@ -182,6 +183,7 @@ type class struct {
 	some  uint32 // the number of a node of the class, as last seen
 }
 
+// poolTable holds the node pools.
 type poolTable struct {
 	rows[berth.NodePool]
 	byName cow.Tree[string]
@@ -215,6 +217,7 @@ type relations struct {
 	periodic cow.Tree[uint64] // periodic jobs, by the index at which they or their launches last changed
 }
 
+// evalTable holds the evaluations.
 type evalTable struct {
 	rows[berth.Eval]
 	byID   cow.Tree[uint64] // first half of the ID
@@ -237,6 +240,7 @@ type allocTable struct {
 	byEval cow.Tree[uint64] // first half of the evaluation's ID
 }
 
+// deploymentTable holds the deployments.
 type deploymentTable struct {
 	rows[berth.Deployment]
 	byID   cow.Tree[uint64] // first half of the ID

@@ -55,11 +55,15 @@ func PackTaskStates(states map[string]*berth.TaskState) berth.TaskStatesPack {
 	return berth.TaskStatesPack(b)
 }
 
+// packTaskState appends one task's state. Times are written as differences from
+// clock, the last time written, which it returns. Of many events the last
+// TaskEventsKept are kept.
 func packTaskState(b []byte, s *berth.TaskState, clock int64) ([]byte, int64) {
 	flags := byte(max(0, slices.Index(taskStates, s.State)))
 	if s.Failed {
 		flags |= packFailed
 	}
+	// A task that never ended or restarted needs none of these three.
 	long := s.Restarts > 0 || !s.LastRestart.IsZero() || !s.FinishedAt.IsZero()
 	if long {
 		flags |= packLong
@@ -79,6 +83,8 @@ func packTaskState(b []byte, s *berth.TaskState, clock int64) ([]byte, int64) {
 	return b, clock
 }
 
+// packTaskEvent appends one event and returns its time, the next clock. Types
+// that are known take one byte, and the usual message of a type none.
 func packTaskEvent(b []byte, e *berth.TaskEvent, clock int64) ([]byte, int64) {
 	if i := slices.Index(taskEventTypes, e.Type); i >= 0 {
 		b = append(b, byte(i))
@@ -103,6 +109,7 @@ func packTaskEvent(b []byte, e *berth.TaskEvent, clock int64) ([]byte, int64) {
 	if has&eventDisplay != 0 {
 		b = appendText(b, e.DisplayMessage)
 	}
+	// In order of keys, so that equal states give equal packs.
 	if has&eventDetails != 0 {
 		b = binary.AppendUvarint(b, uint64(len(e.Details)))
 		for _, k := range slices.Sorted(maps.Keys(e.Details)) {
@@ -169,10 +176,13 @@ type taskReader struct {
 	bad   bool
 }
 
+// fail marks the pack as damaged. Later reads return anything; the caller looks
+// at bad once at the end.
 func (r *taskReader) fail() {
 	r.bad = true
 }
 
+// byte reads one byte, 0 at the end of the pack.
 func (r *taskReader) byte() byte {
 	if r.rest == "" {
 		r.fail()
@@ -183,6 +193,7 @@ func (r *taskReader) byte() byte {
 	return c
 }
 
+// uvarint reads a number of at most 64 bits.
 func (r *taskReader) uvarint() uint64 {
 	var v uint64
 	for shift := 0; shift < 64; shift += 7 {
@@ -199,6 +210,7 @@ func (r *taskReader) uvarint() uint64 {
 	return 0
 }
 
+// varint reads a signed number in zigzag form.
 func (r *taskReader) varint() int64 {
 	u := r.uvarint()
 	v := int64(u >> 1)
@@ -208,6 +220,8 @@ func (r *taskReader) varint() int64 {
 	return v
 }
 
+// text reads a string. It is a copy, so that it does not keep the whole pack
+// alive.
 func (r *taskReader) text() string {
 	n := r.uvarint()
 	if n > uint64(len(r.rest)) {
@@ -234,6 +248,8 @@ func (r *taskReader) time() time.Time {
 	return time.Unix(0, r.clock).UTC()
 }
 
+// state reads what packTaskState wrote, or returns nil if the flags or the
+// number of events are impossible.
 func (r *taskReader) state() *berth.TaskState {
 	flags := r.byte()
 	if int(flags&0b11) >= len(taskStates) || flags&^packBits != 0 {
@@ -258,6 +274,8 @@ func (r *taskReader) state() *berth.TaskState {
 	return s
 }
 
+// event reads what packTaskEvent wrote. Its memory stays in proportion to the
+// pack, even a damaged one.
 func (r *taskReader) event() (e berth.TaskEvent) {
 	switch t := r.byte(); {
 	case t == packOtherType:
@@ -298,6 +316,7 @@ func (r *taskReader) event() (e berth.TaskEvent) {
 	return e
 }
 
+// appendText appends a string after its length in bytes.
 func appendText(b []byte, s string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)

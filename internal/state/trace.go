@@ -4,10 +4,16 @@ import (
 	"berth"
 )
 
+// placeOf returns where a key is traced. Keys may share a place: then a change
+// of one counts for the other too.
 func placeOf(hash uint64) uint32 { return uint32((hash ^ hash>>32) % tracePlaces) }
 
+// note records that the key with a hash changes at the transaction's index.
 func (t *traces) note(tx *Tx, hash uint64) { t.at.Set(tx.edit, placeOf(hash), tx.Index) }
 
+// last returns an index since which the key did not change, at least 1. It may
+// be too late, never too early: what was not traced counts as changed at
+// t.since.
 func (t *traces) last(hash uint64) uint64 { return max(t.at.Get(placeOf(hash)), t.since, 1) }
 
 // trace records a change of the stream jobs of a name.

@@ -73,8 +73,11 @@ type ByLeader struct{ Term uint64 }
 // Stamp sets the term in which the command was decided on.
 func (b *ByLeader) Stamp(term uint64) { b.Term = term }
 
+// term implements termed.
 func (b *ByLeader) term() uint64 { return b.Term }
 
+// termed is a command that counts only in the term it was decided in; 0 stands
+// for any term.
 type termed interface{ term() uint64 }
 
 // A Command is one change of the state, as the log carries it. Apply depends

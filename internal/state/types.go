@@ -98,6 +98,7 @@ type Children struct{ Pending, Running, Dead int }
 // Alive returns how many of them have not ended.
 func (c Children) Alive() int { return c.Pending + c.Running }
 
+// of returns the counter of children with a status.
 func (c *Children) of(status childStatus) *int {
 	switch status {
 	case childPending:
@@ -118,6 +119,8 @@ const (
 	childDead
 )
 
+// childStatusOf returns the status under which a child counts in its parent's
+// summary.
 func childStatusOf(s *Summary, j *berth.Job) childStatus {
 	switch status, _ := s.Status(j); status {
 	case berth.JobPending:

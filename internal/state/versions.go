@@ -137,6 +137,8 @@ func (c *TagVersion) Apply(tx *Tx) error {
 	return nil
 }
 
+// check returns an Invalid error for a tag name or description that is too
+// long, or that cannot be part of a path.
 func (c *TagVersion) check() error {
 	bad := func(r rune) bool { return !unicode.IsPrint(r) || r == '/' }
 	switch {

@@ -45,6 +45,8 @@ type watchers struct {
 	kinds [tableCount][watchKinds]int // number of watches of each kind, so that a commit only looks up kinds that are watched
 }
 
+// add registers w for its keys. Commits before it are not reported, so the
+// caller reads the state after it.
 func (ws *watchers) add(w *Watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -57,6 +59,7 @@ func (ws *watchers) add(w *Watch) {
 	}
 }
 
+// remove takes w off its keys. A signal that was sent before stays in w.woken.
 func (ws *watchers) remove(w *Watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -137,6 +140,7 @@ func (ws *watchers) wake(c *Commit) {
 	}
 }
 
+// alloc signals the watches of a changed allocation. The caller holds ws.mu.
 func (ws *watchers) alloc(a *berth.Alloc, ch *Change) {
 	ws.one(Allocs, watchOne, halfOf(a.ID))
 	ws.one(Allocs, watchJob, keyHash(a.Key()))
@@ -153,12 +157,16 @@ func (ws *watchers) alloc(a *berth.Alloc, ch *Change) {
 	ws.one(Allocs, watchNode, halfOf(a.NodeID))
 }
 
+// one signals the watches of one key. It skips the lookup if nobody watches a
+// key of that kind. The caller holds ws.mu.
 func (ws *watchers) one(t Table, kind watchKind, hash uint64) {
 	if ws.kinds[t][kind] > 0 {
 		ws.signal(WatchKey{t, kind, hash})
 	}
 }
 
+// signal wakes the watches of k, without waiting: one signal stands for any
+// number of changes. The caller holds ws.mu.
 func (ws *watchers) signal(k WatchKey) {
 	for _, w := range ws.byKey[k] {
 		select {

@@ -11,6 +11,7 @@ type WatchKey struct {
 	hash  uint64
 }
 
+// watchKind is what a WatchKey covers.
 type watchKind uint8
 
 const (
