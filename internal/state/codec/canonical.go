@@ -19,6 +19,7 @@ func Canonical(v any) []byte {
 	return h.buf
 }
 
+// hasher appends the canonical form of a value to buf.
 type hasher struct {
 	buf  []byte
 	seen map[uintptr]bool // pointers from the root to here
@@ -43,13 +44,17 @@ func stored(t reflect.Type) []int {
 	return list
 }
 
+// word appends a number as a varint.
 func (h *hasher) word(x uint64) { h.buf = binary.AppendUvarint(h.buf, x) }
 
+// text appends a string after its length.
 func (h *hasher) text(s string) {
 	h.word(uint64(len(s)))
 	h.buf = append(h.buf, s...)
 }
 
+// value appends any value that a row may hold. It panics for kinds that rows do
+// not hold, such as functions.
 func (h *hasher) value(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Invalid:
@@ -81,6 +86,7 @@ func (h *hasher) value(v reflect.Value) {
 		for i := range v.Len() {
 			h.value(v.Index(i))
 		}
+	// In the order of keys: Go's order differs from run to run.
 	case reflect.Map:
 		keys := v.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
@@ -104,6 +110,8 @@ func (h *hasher) value(v reflect.Value) {
 	}
 }
 
+// wholeNumber returns the bits of an integer of any type. ok is false for other
+// values.
 func wholeNumber(v reflect.Value) (int64, bool) {
 	switch {
 	case v.CanInt():
@@ -122,6 +130,8 @@ func asTime(v reflect.Value) (time.Time, bool) {
 	return v.Interface().(time.Time), true
 }
 
+// pointer appends what v points to, or a mark for nil or for a pointer that
+// leads back to itself.
 func (h *hasher) pointer(v reflect.Value) {
 	if v.IsNil() {
 		h.word(0)

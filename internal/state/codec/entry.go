@@ -61,6 +61,8 @@ func EncodeEntryOn(base uint64, logVersion int, cmds []byte) []byte {
 	return encodeEntry(binary.AppendUvarint(head, uint64(logVersion)), cmds)
 }
 
+// encodeEntry returns a log entry from its head and its commands, compressed if
+// that makes it smaller. Short ones are not tried.
 func encodeEntry(head, cmds []byte) []byte {
 	const worthwhile = 256
 	if len(cmds) >= worthwhile {

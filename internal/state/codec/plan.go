@@ -227,5 +227,8 @@ func (r *Reader) Timeline(now int64) (t berth.Timeline) {
 	return t
 }
 
-func zigzag(v int64) uint64   { return uint64(v<<1) ^ uint64(v>>63) }
+// zigzag maps numbers near 0, negative ones too, to small unsigned ones.
+func zigzag(v int64) uint64 { return uint64(v<<1) ^ uint64(v>>63) }
+
+// unzigzag is the inverse of zigzag.
 func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }

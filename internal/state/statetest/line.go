@@ -44,6 +44,8 @@ func Lines(t testing.TB, input string) []*Line {
 // String returns the line as written, without its comment.
 func (l *Line) String() string { return l.text }
 
+// parseLine returns the words of a line; NAME=VALUE is a named one. A name that
+// is given twice is an error.
 func parseLine(text string) (*Line, error) {
 	l := &Line{text: text, named: map[string]string{}, read: map[string]bool{}}
 	words, err := split(text)
@@ -66,6 +68,7 @@ func parseLine(text string) (*Line, error) {
 	return l, nil
 }
 
+// isName reports whether s may stand before the = of a named word.
 func isName(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
@@ -107,6 +110,7 @@ func split(text string) (out []string, err error) {
 	return out, nil
 }
 
+// unquote returns the content of a quoted word, and any other as it is.
 func unquote(s string) string {
 	if u, err := strconv.Unquote(s); err == nil && strings.HasPrefix(s, `"`) {
 		return u

@@ -99,6 +99,8 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 	}}}
 }
 
+// pool draws a command that adds or deletes a node pool, one with an illegal
+// name among them.
 func (r *Random) pool(t *rapid.T) state.Command {
 	name := rapid.SampledFrom([]string{berth.DefaultNodePool, "dev", "prod", "spare", "no name"}).Draw(t, "pool")
 	if rapid.IntRange(0, 2).Draw(t, "delete") == 0 {
@@ -112,15 +114,19 @@ func (r *Random) pool(t *rapid.T) state.Command {
 	return &state.UpsertNodePools{Pools: []*berth.NodePool{p}}
 }
 
+// id returns an ID that no command had before.
 func (r *Random) id() berth.EvalID {
 	r.next++
 	return ID[berth.Eval](r.First + r.next)
 }
 
+// jobName draws one of five names, so that commands often meet.
 func jobName(t *rapid.T) berth.JobID {
 	return berth.JobID(fmt.Sprint("job", rapid.IntRange(0, 4).Draw(t, "job")))
 }
 
+// node draws a registration of one of six nodes. Some have a wrong secret or
+// pool, and are refused.
 func (r *Random) node(t *rapid.T, _ *state.Snapshot) state.Command {
 	n := rapid.IntRange(1, 6).Draw(t, "node")
 	// A node must not shrink here: it would be overcommitted through no fault
@@ -142,6 +148,8 @@ func (r *Random) node(t *rapid.T, _ *state.Snapshot) state.Command {
 	return c
 }
 
+// status draws a change of a node's status. The node may be unknown, and the
+// status illegal.
 func (r *Random) status(t *rapid.T, _ *state.Snapshot) state.Command {
 	return &state.SetNodeStatus{
 		ID:     ID[berth.Node](rapid.IntRange(1, 7).Draw(t, "node")),
@@ -150,6 +158,8 @@ func (r *Random) status(t *rapid.T, _ *state.Snapshot) state.Command {
 	}
 }
 
+// register draws a job of any type but stream. Some have an unknown namespace
+// or pool, or enforce a wrong index.
 func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 	j := &berth.Job{
 		Region: berth.DefaultRegion, Namespace: berth.DefaultNamespace, ID: jobName(t), Name: "a job",
@@ -162,6 +172,7 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 	if rapid.IntRange(0, 9).Draw(t, "elsewhere") == 0 {
 		j.NodePool = rapid.SampledFrom([]string{"dev", berth.AllNodePool, "spare"}).Draw(t, "pool")
 	}
+	// Ports, scaling and updates are drawn per group.
 	for g := range rapid.IntRange(1, 3).Draw(t, "groups") {
 		restart := berth.RestartPolicy{Attempts: 2, Interval: time.Minute, Mode: berth.RestartFail}
 		group := &berth.TaskGroup{
@@ -200,6 +211,7 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 		}
 		j.TaskGroups = append(j.TaskGroups, group)
 	}
+	// How it is registered.
 	c := &state.RegisterJob{Job: j, Now: r.now, Eval: state.EvalSeed{
 		ID: r.id(), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser},
 	}}
@@ -216,6 +228,7 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 	return c
 }
 
+// policy draws a reschedule policy that validation accepts.
 func policy(t *rapid.T) *berth.ReschedulePolicy {
 	p := &berth.ReschedulePolicy{
 		Delay: 5 * time.Second, MaxDelay: time.Hour, Unlimited: rapid.Bool().Draw(t, "unlimited"),
@@ -227,6 +240,7 @@ func policy(t *rapid.T) *berth.ReschedulePolicy {
 	return p
 }
 
+// constraints draws from a short list, most often none.
 func constraints(t *rapid.T) []berth.Constraint {
 	return rapid.SampledFrom([][]berth.Constraint{
 		nil, nil, nil, {{LTarget: "${meta.rack}", Operand: berth.OpEqual, RTarget: "r1"}}, {{Operand: berth.OpDistinctHosts}},
@@ -235,6 +249,7 @@ func constraints(t *rapid.T) []berth.Constraint {
 	}).Draw(t, "constraints")
 }
 
+// affinities draws from a short list, most often none.
 func affinities(t *rapid.T) []berth.Affinity {
 	return rapid.SampledFrom([][]berth.Affinity{
 		nil, nil, {{LTarget: "${meta.rack}", Operand: berth.OpEqual, RTarget: "r2", Weight: 50}},
@@ -242,6 +257,7 @@ func affinities(t *rapid.T) []berth.Affinity {
 	}).Draw(t, "affinities")
 }
 
+// stop draws a stop of a job, which may not exist.
 func (r *Random) stop(t *rapid.T, _ *state.Snapshot) state.Command {
 	return &state.StopJob{
 		Key:   berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)},
@@ -264,6 +280,8 @@ func (r *Random) eval(t *rapid.T, s *state.Snapshot) *berth.Eval {
 	return rapid.SampledFrom(all).Draw(t, "eval")
 }
 
+// plan draws a plan for an open evaluation, or a new term if there is none. The
+// plan need not fit: placements may be refused.
 func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 	e := r.eval(t, s)
 	if e == nil {
@@ -277,6 +295,7 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 		if j.Type == berth.TypeService && rapid.IntRange(0, 2).Draw(t, "deploys") == 0 {
 			r.deploys(t, s, j, c)
 		}
+		// Placements, on any node and for any instance.
 		for range rapid.IntRange(0, 6).Draw(t, "places") {
 			g := rapid.IntRange(0, len(j.TaskGroups)-1).Draw(t, "group")
 			group := j.TaskGroups[g]
@@ -288,6 +307,7 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 			for range fit.RequestOf(group).Dynamic {
 				p.Ports = append(p.Ports, uint16(rapid.IntRange(20000, 20010).Draw(t, "port")))
 			}
+			// An allocation of the same instance may be the one to replace.
 			for a := range s.AllocsOf(j.Key()) {
 				if a.Group.Name == group.Name && a.Index == p.Index && rapid.Bool().Draw(t, "replaces") {
 					p.Previous, p.Resched = a.ID, rapid.Bool().Draw(t, "failed")
@@ -326,6 +346,7 @@ func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 		}
 	}
 	if rapid.Bool().Draw(t, "ends") {
+		// Most ends are based on the newest state.
 		c.End = r.end(t, e)
 		if rapid.IntRange(0, 3).Draw(t, "old") > 0 {
 			c.End.SnapshotIndex = s.Index
@@ -353,6 +374,8 @@ func carries(j *berth.Job, a *berth.Alloc) bool {
 	return was.Ask == is.Ask && was.Dynamic == is.Dynamic && slices.Equal(was.Static, is.Static) && int(a.Index) < now.Count
 }
 
+// end draws the end of an evaluation: complete, or blocked because something
+// did not fit.
 func (r *Random) end(t *rapid.T, e *berth.Eval) *state.EvalEnd {
 	end := &state.EvalEnd{
 		Status: berth.EvalComplete, SnapshotIndex: 7,
@@ -398,6 +421,8 @@ func (r *Random) waits(t *rapid.T, e *berth.Eval, end *state.EvalEnd) {
 	}
 }
 
+// report draws what a node reports about its allocations. One in ten reports
+// has an allocation that may be of another node.
 func (r *Random) report(t *rapid.T, s *state.Snapshot) state.Command {
 	c := &state.ReportAllocs{Node: ID[berth.Node](rapid.IntRange(1, 6).Draw(t, "node")), Now: r.now}
 	for a := range s.AllocsOn(c.Node) {

@@ -29,6 +29,7 @@ type Log struct {
 	lost error
 }
 
+// held is a staged batch that waits for Release.
 type held struct {
 	batch *state.Batch
 	p     *state.Pending
@@ -113,6 +114,7 @@ func (l *Log) Release() {
 	l.release()
 }
 
+// release publishes the held batches in their order. The caller holds l.mu.
 func (l *Log) release() {
 	for _, h := range l.held {
 		l.Store.Publish(h.batch)

@@ -49,6 +49,7 @@ func Stories(t *testing.T, pattern string, begin func(t *testing.T) (step func(i
 	}
 }
 
+// tidy returns s without empty lines and spaces at the ends of lines.
 func tidy(s string) string {
 	var out strings.Builder
 	for line := range strings.Lines(s) {

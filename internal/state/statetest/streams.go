@@ -39,6 +39,7 @@ var pools = []string{
 	"", "", `{"Name": "p", "Tags": ["a"]}`, `{"Name": "p", "Hosts": ["n1", "n2"]}`, `{"Name": "p", "Hosts": ["n2", "n3"], "Mode": "exclusive"}`,
 }
 
+// streamKey draws one of two names of stream jobs.
 func streamKey(t *rapid.T) berth.JobKey {
 	return berth.JobKey{Namespace: berth.DefaultNamespace, ID: berth.JobID(fmt.Sprint("flow", rapid.IntRange(0, 1).Draw(t, "flow")))}
 }
@@ -120,6 +121,8 @@ func (r *Random) term(t *rapid.T, s *state.Snapshot) uint64 {
 	return s.Term
 }
 
+// registerStream draws a registration of a stream job, sometimes under the name
+// of another type's job, which is refused.
 func (r *Random) registerStream(t *rapid.T, s *state.Snapshot) state.Command {
 	k := streamKey(t)
 	text := StreamText(string(k.ID), rapid.IntRange(1, 3).Draw(t, "width"), rapid.IntRange(1, 2).Draw(t, "cpu")*100, rapid.SampledFrom(pools).Draw(t, "pool"))
@@ -195,6 +198,8 @@ func Planned(s *state.Snapshot, row *berth.StreamJob) (*berth.StreamPlan, error)
 	return streams.Expand(j, row.Plan)
 }
 
+// planned returns the command with a job's plan of objects. One in ten has a
+// wrong version, and is refused.
 func (r *Random) planned(t *rapid.T, s *state.Snapshot, row *berth.StreamJob) state.Command {
 	p, err := Planned(s, row)
 	if err != nil {
@@ -317,6 +322,7 @@ func (r *Random) collects(t *rapid.T, s *state.Snapshot, row *berth.StreamJob, r
 	return c
 }
 
+// resource draws one of the objects, or returns nil if there is none.
 func (r *Random) resource(t *rapid.T, s *state.Snapshot) *berth.Object {
 	all := slices.Collect(s.Resources())
 	if len(all) == 0 {
@@ -335,6 +341,8 @@ func (r *Random) changes(t *rapid.T, res *berth.Object) state.Command {
 	return &state.SetExport{UID: res.UID, Properties: map[string]any{"kind": "raw", "priority": int64(rapid.IntRange(0, 3).Draw(t, "priority"))}, Now: r.now}
 }
 
+// connects draws a report of a processing element's connectivity, of an odd
+// state or an unknown allocation among others.
 func (r *Random) connects(t *rapid.T, s *state.Snapshot) state.Command {
 	c := &state.SetConnectivity{Launch: 1, State: rapid.SampledFrom([]string{berth.ConnectivityFull, berth.ConnectivityPartial, berth.ConnectivityNone, "odd"}).Draw(t, "connectivity"), Now: r.now}
 	for a := range s.Allocs() {

@@ -74,6 +74,9 @@ func things(t testing.TB, l *Line, n *berth.Node, pick func(string) string) {
 	}
 }
 
+// coresOf gives n the cores of a line: a count, with equal shares of its CPU,
+// or the speed of each core in MHz. It must run before deviceOf, which needs
+// the topology.
 func coresOf(t testing.TB, l *Line, n *berth.Node, text string) {
 	t.Helper()
 	numa := l.Int(t, "numa", 1)
@@ -112,6 +115,8 @@ func coresOf(t testing.TB, l *Line, n *berth.Node, text string) {
 	}
 }
 
+// deviceOf returns the device group of "vendor/type/name" and words: an
+// attribute with =, or an instance, ill with !, on a NUMA node with @.
 func deviceOf(t testing.TB, l *Line, n *berth.Node, text string) berth.NodeDeviceResource {
 	t.Helper()
 	words := strings.Fields(text)
@@ -206,6 +211,7 @@ func resourcesOf(t testing.TB, l *Line, group string) map[string]any {
 	return r
 }
 
+// listOf returns texts as a list of a job file's tree.
 func listOf(texts []string) (out []any) {
 	for _, s := range texts {
 		out = append(out, s)

@@ -46,6 +46,8 @@ func NodeNumber(t testing.TB, name string) int {
 	return n
 }
 
+// nodeOf returns the node that a line describes. Of values with | the node with
+// this turn takes its own part, so that one line makes different nodes.
 func nodeOf(t testing.TB, l *Line, number, turn int) *berth.Node {
 	t.Helper()
 	pick := func(v string) string {
@@ -72,6 +74,7 @@ func nodeOf(t testing.TB, l *Line, number, turn int) *berth.Node {
 			t.Fatalf("%s: ports: %v", l, err)
 		}
 	}
+	// Attributes, metadata and drivers change those of Node; - removes one.
 	things(t, l, n, pick)
 	attrs, _ := l.Under("attr")
 	for k, v := range attrs {
@@ -154,6 +157,8 @@ func JobText(t testing.TB, l *Line) string {
 	return string(text)
 }
 
+// groupOf returns the tree of a job's group. A value for NAME.KEY counts before
+// one for KEY, which is for all groups.
 func groupOf(t testing.TB, l *Line, name string) map[string]any {
 	t.Helper()
 	text := func(key, def string) string { return l.Text(name+"."+key, l.Text(key, def)) }
@@ -199,6 +204,7 @@ func fields(l *Line, tree map[string]any, prefix string) {
 	}
 }
 
+// portsOf returns the ports of a group: those of all groups, then its own.
 func portsOf(t testing.TB, l *Line, group string) (out []any) {
 	t.Helper()
 	for _, prefix := range []string{"port", group + ".port"} {
@@ -238,6 +244,8 @@ func policyOf(t testing.TB, text string) map[string]any {
 	return p
 }
 
+// conditions adds the constraints, affinities and spreads of a line to tree, a
+// job, group or task. They are numbered from 1 without gaps: a gap ends them.
 func conditions(t testing.TB, l *Line, tree map[string]any, group, constraint, affinity string) {
 	t.Helper()
 	var cons, affs []any
@@ -271,6 +279,8 @@ func conditions(t testing.TB, l *Line, tree map[string]any, group, constraint, a
 	spreads(t, l, tree, group, strings.Replace(affinity, "affinity", "spread", 1))
 }
 
+// named returns the text of the i-th condition with a name, or "". The first
+// has no number.
 func named(l *Line, prefix, name string, i int) string {
 	if prefix != "" {
 		name = prefix + "." + name
@@ -281,6 +291,8 @@ func named(l *Line, prefix, name string, i int) string {
 	return l.Text(name, "")
 }
 
+// conditionOf returns a constraint's tree from its words: an operand that
+// stands alone, or left, operand and right.
 func conditionOf(words []string) map[string]any {
 	word := func(i int) string {
 		if i < len(words) {
