@@ -172,7 +172,6 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 	if rapid.IntRange(0, 9).Draw(t, "elsewhere") == 0 {
 		j.NodePool = rapid.SampledFrom([]string{"dev", berth.AllNodePool, "spare"}).Draw(t, "pool")
 	}
-	// Ports, scaling and updates are drawn per group.
 	for g := range rapid.IntRange(1, 3).Draw(t, "groups") {
 		restart := berth.RestartPolicy{Attempts: 2, Interval: time.Minute, Mode: berth.RestartFail}
 		group := &berth.TaskGroup{
@@ -211,7 +210,6 @@ func (r *Random) register(t *rapid.T, s *state.Snapshot) state.Command {
 		}
 		j.TaskGroups = append(j.TaskGroups, group)
 	}
-	// How it is registered.
 	c := &state.RegisterJob{Job: j, Now: r.now, Eval: state.EvalSeed{
 		ID: r.id(), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser},
 	}}
@@ -240,7 +238,7 @@ func policy(t *rapid.T) *berth.ReschedulePolicy {
 	return p
 }
 
-// constraints draws from a short list, most often none.
+// constraints draws from a short list, often none.
 func constraints(t *rapid.T) []berth.Constraint {
 	return rapid.SampledFrom([][]berth.Constraint{
 		nil, nil, nil, {{LTarget: "${meta.rack}", Operand: berth.OpEqual, RTarget: "r1"}}, {{Operand: berth.OpDistinctHosts}},
@@ -249,7 +247,7 @@ func constraints(t *rapid.T) []berth.Constraint {
 	}).Draw(t, "constraints")
 }
 
-// affinities draws from a short list, most often none.
+// affinities draws from a short list, half of the time none.
 func affinities(t *rapid.T) []berth.Affinity {
 	return rapid.SampledFrom([][]berth.Affinity{
 		nil, nil, {{LTarget: "${meta.rack}", Operand: berth.OpEqual, RTarget: "r2", Weight: 50}},

@@ -74,7 +74,7 @@ func nodeOf(t testing.TB, l *Line, number, turn int) *berth.Node {
 			t.Fatalf("%s: ports: %v", l, err)
 		}
 	}
-	// Attributes, metadata and drivers change those of Node; - removes one.
+	// Attributes, metadata and drivers are added to those of Node; - adds none.
 	things(t, l, n, pick)
 	attrs, _ := l.Under("attr")
 	for k, v := range attrs {
