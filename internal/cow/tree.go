@@ -24,15 +24,15 @@ const low = fan / 4
 // The zero Tree is empty.
 type Tree[K cmp.Ordered] struct {
 	root *block[K]
-	len  int
+	len  int // number of pairs
 }
 
 // block is a leaf if kids is nil. In an inner block, pair i is the smallest
 // pair below kids[i]; pair 0 is ignored.
 type block[K cmp.Ordered] struct {
-	edit  uint64
-	n     int32
-	last  int32 // where the last pair was inserted
+	edit  uint64 // that owns the block
+	n     int32  // pairs in use
+	last  int32  // where the last pair was inserted
 	kids  *[fan]*block[K]
 	keys  [fan]K
 	slots [fan]uint32

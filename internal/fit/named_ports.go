@@ -20,7 +20,7 @@ type sharedPort struct {
 type held struct {
 	space  int
 	port   uint16
-	shared bool
+	shared bool // others may take it too
 }
 
 // pickPorts returns the dynamic ports for one more allocation, in the order of

@@ -20,9 +20,9 @@ type namedRequest struct {
 // coreRequest is the whole cores of one task.
 type coreRequest struct {
 	task     string
-	count    int
-	affinity string
-	bound    []int // places in namedRequest.devices of what must be on the same NUMA node
+	count    int    // of cores
+	affinity string // none, prefer or require
+	bound    []int  // places in namedRequest.devices of what must be on the same NUMA node
 }
 
 // deviceRequest is one request for devices.

@@ -9,8 +9,8 @@ import (
 // PortSet is a set of ports of one node. Copies share what did not change. The
 // zero PortSet is empty.
 type PortSet struct {
-	words cow.Vec[uint64]
-	count int
+	words cow.Vec[uint64] // bit p%64 of word p/64 stands for port p
+	count int             // of ports in the set
 }
 
 // Has reports whether the port is in the set.

@@ -16,7 +16,7 @@ import (
 // a new Writer. A Writer must not be copied after its first use.
 type Writer struct {
 	_      noCopy
-	number uint64
+	number uint64 // the edit that owns its blocks; 0: none yet
 }
 
 // noCopy makes go vet report copies.

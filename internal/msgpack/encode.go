@@ -31,9 +31,9 @@ func (c *Codec) buildWrite(t reflect.Type) writePlan {
 			return appendTime
 		}
 	}
-	switch {
 	// Then what encodes itself. A pointer is left to its element, or nil would
 	// reach the marshaler.
+	switch {
 	case t == rawType:
 		return appendRaw
 	case t.Kind() == reflect.Pointer: // a marshaler among the values that it points to

@@ -30,8 +30,8 @@ func (r Raw) Decode(v any) error { return Decode(r, v) }
 type Codec struct {
 	writes planner[writePlan]
 	reads  planner[readPlan]
-	memos  map[reflect.Type]*memo
-	custom map[reflect.Type]Custom
+	memos  map[reflect.Type]*memo  // by pointer type; fixed before the first use
+	custom map[reflect.Type]Custom // fixed before the first use
 
 	// storage selects the storage form instead of the protocol's.
 	storage bool

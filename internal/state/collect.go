@@ -30,6 +30,8 @@ func (c *DeleteRows) Apply(tx *Tx) error {
 	if n := c.Len(); n == 0 || n > MaxDeletes {
 		return berth.Errorf(berth.Invalid, "delete: must name 1 to %d rows, got %d", MaxDeletes, n)
 	}
+	// In the order that Sweep needs. One row that must stay refuses the
+	// command.
 	w := NewSweep(tx.Snapshot)
 	jobs, err := each(c.Jobs, "job", func(r JobRef) *berth.Job {
 		if j := tx.Job(r.Key); j != nil && j.UID == r.UID {

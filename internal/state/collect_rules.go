@@ -20,12 +20,12 @@ import (
 // How old a row must be is not part of them.
 type Sweep struct {
 	*Snapshot
-	jobs        map[berth.JobKey]berth.UID
+	jobs        map[berth.JobKey]berth.UID // found free, and so for the next four
 	allocs      map[berth.AllocID]bool
 	evals       map[berth.EvalID]bool
 	deployments map[berth.DeploymentID]bool
 	nodes       map[berth.NodeID]bool
-	ofJob       map[berth.JobKey]*holds
+	ofJob       map[berth.JobKey]*holds // what the rows of a job hold, read when first needed
 }
 
 // holds lists what the allocations of a job need.
@@ -69,6 +69,7 @@ func NewSweep(s *Snapshot) *Sweep {
 // Job takes a job that is dead and has no live allocations. Unless it is a
 // batch job, it must have been stopped: a dead service is still meant to run.
 func (w *Sweep) Job(j *berth.Job) (why string) {
+	// First what the summary tells, which is cheap.
 	s := w.Summary(j.Key())
 	if s == nil || s.UID != j.UID {
 		return "another job has that name now"
@@ -88,6 +89,7 @@ func (w *Sweep) Job(j *berth.Job) (why string) {
 	if n := s.Children.Alive(); n > 0 {
 		return fmt.Sprintf("%d of its children have not ended", n)
 	}
+	// Then the rows themselves.
 	for a := range w.AllocsOf(j.Key()) {
 		if a.Job.UID == j.UID && !a.Ended() {
 			return "allocation " + a.ID.String() + " is " + a.Client.String()
@@ -233,6 +235,7 @@ func (w *Sweep) of(k berth.JobKey) *holds {
 	w.ofJob[k] = h
 	j := w.Snapshot.Job(k)
 	for a := range w.AllocsOf(k) {
+		// All allocations count here, those of earlier incarnations too.
 		if f := a.Rest().FollowupEval; !f.IsZero() {
 			h.followups[f] = append(h.followups[f], a.ID)
 		}
@@ -240,6 +243,7 @@ func (w *Sweep) of(k berth.JobKey) *holds {
 			ref := a.Rest().PE
 			h.zombies[ref.UID] = append(h.zombies[ref.UID], ref.Launch)
 		}
+		// Names belong to the present incarnation only.
 		if j == nil || a.Job.UID != j.UID || a.Orphaned {
 			continue
 		}
@@ -266,6 +270,7 @@ func (w *Sweep) Eval(e *berth.Eval) (why string) {
 			return "allocation " + a.ID.String() + " belongs to it"
 		}
 	}
+	// A chain of evaluations goes from its old end.
 	if p := w.Snapshot.Eval(e.PreviousEval); p != nil && !w.evals[p.ID] && (!p.Terminal() || p.NextEval == e.ID || p.BlockedEval == e.ID) {
 		return "evaluation " + p.ID.String() + " leads to it"
 	}
@@ -274,6 +279,7 @@ func (w *Sweep) Eval(e *berth.Eval) (why string) {
 			return "evaluation " + id.String() + ", to which it leads, is " + n.Status
 		}
 	}
+	// Open ones that came from it show it as their cause.
 	for _, ix := range [2]*cow.Tree[uint64]{&w.Snapshot.evals.pending, &w.Snapshot.evals.blocked} {
 		for o := range of(&w.Snapshot.evals.rows, ix, keyHash(e.Key()), func(o *berth.Eval) bool { return o.Key() == e.Key() }) {
 			if o.PreviousEval == e.ID || o.NextEval == e.ID || o.BlockedEval == e.ID {

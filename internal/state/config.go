@@ -49,7 +49,7 @@ func (tx *Tx) putAutopilotConfig(c *berth.AutopilotConfig) {
 // the same commands. It changes nothing but the index.
 type CheckHash struct {
 	ByLeader
-	Of, Hash uint64
+	Of, Hash uint64 // the index of a state, and the hash of that state on the leader
 }
 
 // Apply implements Command.

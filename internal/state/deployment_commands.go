@@ -72,11 +72,13 @@ func (c *SetDeploymentStatus) Apply(tx *Tx) error {
 	if c.Description != "" {
 		d.StatusDescription = c.Description
 	}
+	// No change is no error: the request may be a repeat.
 	c.Eval = berth.EvalID{}
 	if old.Status == c.Status {
 		return nil
 	}
 	d.Status, d.ModifyTime = c.Status, c.Now
+	// The time of the pause does not count against the deadlines.
 	if c.Status == berth.DeploymentRunning {
 		for _, g := range d.TaskGroups {
 			g.Extend(c.Now)
@@ -109,12 +111,14 @@ func (c *PromoteDeployment) Apply(tx *Tx) error {
 	if err != nil {
 		return err
 	}
+	// Check all groups before the first change.
 	for _, name := range groups {
 		s := old.TaskGroups[name]
 		if n := tx.HealthyCanaries(old, name); n < s.DesiredCanaries {
 			return berth.Errorf(berth.Invalid, "task group %q has %d of %d canaries healthy; all must be healthy before promotion", name, n, s.DesiredCanaries)
 		}
 	}
+	// Canaries take the names of those that they replace.
 	d := newEnrolment(old, new(*old)).d
 	for _, name := range groups {
 		s := d.TaskGroups[name]
@@ -214,6 +218,7 @@ func (c *SetAllocHealth) Apply(tx *Tx) error {
 	if len(c.Healthy)+len(c.Unhealthy) == 0 {
 		return berth.Errorf(berth.Invalid, "no healthy or unhealthy allocation named")
 	}
+	// Check all before the first change.
 	said := map[berth.AllocID]bool{}
 	for i, id := range slices.Concat(c.Healthy, c.Unhealthy) {
 		switch a := tx.Alloc(id); {
@@ -228,6 +233,7 @@ func (c *SetAllocHealth) Apply(tx *Tx) error {
 		said[id] = i < len(c.Healthy)
 	}
 	c.Eval, c.Reverted = berth.EvalID{}, nil
+	// Count each verdict in its group.
 	h := healths{c.ID: newEnrolment(old, new(*old))}
 	d := h[c.ID].d
 	for _, id := range slices.Concat(c.Healthy, c.Unhealthy) {
@@ -241,6 +247,7 @@ func (c *SetAllocHealth) Apply(tx *Tx) error {
 		tx.changeAlloc(a, b)
 	}
 	d.ModifyTime = c.Now
+	// Failing ends the deployment and may revert the job.
 	if c.Fail && len(c.Unhealthy) > 0 {
 		c.Eval, c.Reverted = tx.failDeployment(old, d, berth.DeploymentUnhealthy, c.Now)
 		return nil

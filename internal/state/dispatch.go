@@ -45,6 +45,7 @@ func (c *DispatchJob) Apply(tx *Tx) error {
 	if err := tx.unusedEvals(c.Eval.ID); err != nil {
 		return err
 	}
+	// The child's metadata are the parent's, overridden by the dispatch.
 	tx.newChild(j, c.Child, c.Eval, c.Now, func(child *berth.Job) {
 		child.Dispatched, child.DispatchIdempotencyToken, child.Payload = true, c.Token, c.Payload
 		if c.Priority != 0 {

@@ -35,6 +35,8 @@ func (c *UpdateDrain) Apply(tx *Tx) error {
 		c.begin(tx, old, &n)
 		return nil
 	}
+	// Without a spec the command ends a drain, makes the node eligible, or
+	// both.
 	eligible := c.MarkEligible && old.SchedulingEligibility != berth.NodeEligible
 	if !old.Draining() && !eligible {
 		return nil
@@ -50,6 +52,8 @@ func (c *UpdateDrain) Apply(tx *Tx) error {
 		addEvents(&n, tx.Index, newEvent(berth.NodeEventDrain, "Node drain strategy unset", c.Now))
 		marked = tx.cancelMigrations(old.ID, c.Now)
 	}
+	// An eligible node concerns all jobs that may use it; otherwise only those
+	// whose allocations need not move any more.
 	tx.putNode(old, &n)
 	if eligible {
 		c.Evals = tx.raiseForNode(&n, c.Seed, c.Now)
@@ -161,11 +165,13 @@ func (c *MigrateAllocs) Apply(tx *Tx) error {
 	case !n.Draining():
 		return berth.Errorf(berth.Conflict, "superseded: node %s is not drained any more", c.Node)
 	}
+	// Check all before the first change.
 	for _, id := range c.Allocs {
 		if a := tx.Alloc(id); a != nil && a.NodeID != c.Node {
 			return berth.Errorf(berth.Invalid, "migrate: allocation %s is not on node %s", id, c.Node)
 		}
 	}
+	// Allocations that ended meanwhile are skipped.
 	var jobs []*berth.Job
 	seen := map[berth.UID]bool{}
 	for _, id := range c.Allocs {
@@ -176,6 +182,7 @@ func (c *MigrateAllocs) Apply(tx *Tx) error {
 		j := tx.newestOf(old)
 		a, more := old.With()
 		a.ModifyTime, more.Migrate = c.Now, true
+		// Nothing replaces it first: stop it at once.
 		if c.Stop || old.Orphaned || j == nil {
 			a.AllocModifyIndex = tx.Index
 			a.Desired, more.StopReason, more.DesiredDescription = berth.DesiredStop, berth.StopMigrated, berth.StopMigrated.String()

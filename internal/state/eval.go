@@ -101,8 +101,8 @@ func (t *evalTable) link(tx *Tx, e *berth.Eval) uint32 {
 // EvalSeed holds what a command must say of an evaluation beyond its other
 // fields and its place in the log.
 type EvalSeed struct {
-	ID          berth.EvalID
-	Priority    int // 0 means the job's
+	ID          berth.EvalID // zero: no evaluation
+	Priority    int          // 0 means the job's
 	TriggeredBy string
 	Cause       berth.Cause
 }

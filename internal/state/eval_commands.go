@@ -18,9 +18,9 @@ type CreateEvals struct {
 type EvalFor struct {
 	EvalSeed
 	Key          berth.JobKey
-	Left         bool // also create it for a deleted job, for the allocations that it left
-	WaitUntil    int64
-	PreviousEval berth.EvalID
+	Left         bool         // also create it for a deleted job, for the allocations that it left
+	WaitUntil    int64        // ns since 1970; 0: it is due at once
+	PreviousEval berth.EvalID // zero: none
 }
 
 // Apply implements Command. Evaluations of deleted jobs are left out, unless
@@ -73,7 +73,7 @@ func (tx *Tx) leftBy(k berth.JobKey) (last *berth.Job) {
 type CancelEvals struct {
 	ByLeader
 	IDs []berth.EvalID
-	Why string
+	Why string // for people
 	Now int64
 }
 
@@ -116,6 +116,7 @@ func (c *FailEval) Apply(tx *Tx) error {
 	e := *old
 	e.Status, e.StatusDescription, e.ModifyTime = berth.EvalFailed, c.Why, c.Now
 	e.Timeline = c.Timeline
+	// A follow-up only makes sense if the job has something left to decide.
 	follow := !c.FollowUp.IsZero() && tx.leaves(&e)
 	if follow {
 		e.NextEval = c.FollowUp

@@ -95,6 +95,7 @@ func (tx *Tx) putSubmission(sub *Submission) {
 func (tx *Tx) removeJob(j *berth.Job) {
 	tx.trace(j.Key())
 	t := &tx.jobs
+	// Collect before deleting: the index must not change while it is read.
 	var versions []*berth.Job
 	for v := range tx.JobVersions(j.Key()) {
 		versions = append(versions, v)
@@ -111,12 +112,15 @@ func (tx *Tx) removeJob(j *berth.Job) {
 	if t.scalings.Get(slot) != nil {
 		t.scalings.Set(tx.edit, slot, nil)
 	}
+	// Its parent and children must not count it any more.
 	tx.unrelate(j, slot, t.summaries.Get(slot))
 	delete(tx.counting, slot) // counts that the end of its children changed
 	tx.note(Summaries, t.summaries.Get(slot), nil)
 	t.summaries.Set(tx.edit, slot, nil)
 	t.summaryChanged = tx.Index
 	t.remove(tx, slot)
+	// Rows that make no sense without the job. Allocations and evaluations stay
+	// until they are collected.
 	tx.dropReschedules(j)
 	tx.dropDeployments(j)
 	tx.dropMark(j.Key())

@@ -35,6 +35,8 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 		return err
 	}
 	old := tx.Job(key)
+	// A job that is being deleted cannot be registered, unless it is a stream
+	// job that starts over.
 	if err := tx.unmarked(key); err != nil && !tx.startsOver(old, c.Job) {
 		return err
 	}
@@ -44,6 +46,7 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	if old != nil && old.Type != c.Job.Type && (fixedType(old) || fixedType(c.Job)) {
 		return berth.Errorf(berth.Invalid, "job.type: job %q is of type %s and cannot become one of type %s; purge it first", key, old.Type, c.Job.Type)
 	}
+	// Stream jobs are submitted in phases and get no evaluation here.
 	if c.Job.Type == berth.TypeStream {
 		return c.stream(tx, old)
 	}
@@ -54,6 +57,7 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	if err := tx.unusedSeed(c.Eval); err != nil {
 		return err
 	}
+	// What the user left to the present version comes from there.
 	if old != nil {
 		c.preserve(&j, old)
 	}
@@ -119,6 +123,7 @@ func (c *RegisterJob) preserve(j, old *berth.Job) {
 	if !c.PreserveCounts && !c.PreserveResources {
 		return
 	}
+	// A stream job's counts are the widths of its regions.
 	if c.PreserveCounts && j.Stream != nil {
 		preserveWidths(j, old)
 	}
@@ -132,6 +137,7 @@ func (c *RegisterJob) preserve(j, old *berth.Job) {
 		ng := *g
 		if c.PreserveCounts && j.Stream == nil {
 			ng.Count = was.Count
+			// The new limits hold for the old count too.
 			if p := g.Scaling; p != nil {
 				ng.Count = int(max(p.Min, min(p.Max, int64(was.Count))))
 			}
@@ -162,6 +168,7 @@ func (c *RegisterJob) stream(tx *Tx, old *berth.Job) error {
 		return berth.Errorf(berth.Invalid, "job.type: job %q is of type %s, which can be neither periodic nor parameterized", j.ID, j.Type)
 	}
 	j.Stop = false
+	// A first registration begins the submission at once.
 	if old == nil {
 		tx.following(nil, &j, c.Now)
 		tx.putJob(nil, &j)
@@ -172,6 +179,7 @@ func (c *RegisterJob) stream(tx *Tx, old *berth.Job) error {
 	c.preserve(&j, old)
 	row, marked := tx.StreamJob(old.UID), tx.Deletion(old.Key())
 	ended := row == nil || row.Phase == berth.PhaseFailed || row.Phase == berth.PhaseStopped
+	// A running job gets a new version, which is planned next.
 	if marked == nil && !ended {
 		tx.following(old, &j, c.Now)
 		tx.putJob(old, &j)
@@ -184,10 +192,12 @@ func (c *RegisterJob) stream(tx *Tx, old *berth.Job) error {
 	base.Stop = row == nil || row.Phase == berth.PhaseStopped
 	tx.following(&base, &j, c.Now)
 	next := &Successor{&j, c.Submission}
+	// An ended incarnation is deleted first; the job follows it.
 	if marked == nil {
 		tx.markStream(old, berth.IntentReplace, berth.Cause{Kind: berth.CauseUser}, next, c.Now)
 		return nil
 	}
+	// It is being deleted already: replace the successor.
 	touched := *old
 	touched.ModifyIndex, touched.JobModifyIndex = tx.Index, tx.Index
 	tx.putJob(old, &touched)

@@ -30,6 +30,7 @@ func (c *StopJob) Apply(tx *Tx) error {
 		return err
 	}
 	j := tx.ended(old, c.NoShutdownDelay, c.Now)
+	// A stop of a stopped job still moves its index: its watchers wake.
 	if j == old {
 		same := *old
 		same.ModifyIndex, same.JobModifyIndex = tx.Index, tx.Index

@@ -34,9 +34,9 @@ var ErrUnknown = errors.New("it is unknown whether the change was made")
 
 // Pending is a group of staged commands that may not be committed yet.
 type Pending struct {
-	Results []Result
-	done    chan struct{}
-	err     error
+	Results []Result      // one for each command, before they are committed
+	done    chan struct{} // closed by Resolve
+	err     error         // set before done is closed
 }
 
 // NewPending returns a group that is not committed yet.

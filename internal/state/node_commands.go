@@ -137,9 +137,9 @@ type SetNodeStatus struct {
 	ByLeader
 	ID          berth.NodeID
 	Status      string
-	Description string
-	Event       *berth.NodeEvent
-	Seed        [16]byte
+	Description string           // for people
+	Event       *berth.NodeEvent // nil: "Node reconnected", if it did
+	Seed        [16]byte         // of the IDs of the evaluations
 	Now         int64
 
 	Evals []berth.EvalID `msgpack:"-"` // set by Apply: the created evaluations

@@ -30,6 +30,7 @@ func (tx *Tx) raiseForChange(n *berth.Node, seed [16]byte, now int64) []berth.Ev
 // left. Without one, it is for the last job that left something.
 func (tx *Tx) raiseEach(n *berth.Node, seed [16]byte, now int64, keep func(*berth.Job) bool) (ids []berth.EvalID) {
 	newest := map[berth.JobKey]*berth.Job{}
+	// The jobs with allocations here, each in the newest version among them.
 	for a := range tx.AllocsOn(n.ID) {
 		if a.Ended() || a.Orphaned {
 			continue
@@ -39,6 +40,7 @@ func (tx *Tx) raiseEach(n *berth.Node, seed [16]byte, now int64, keep func(*bert
 			newest[k] = a.Job
 		}
 	}
+	// A job that still exists counts as it is now.
 	for k, j := range newest {
 		if now := tx.Job(k); now != nil {
 			newest[k], j = now, now
@@ -47,6 +49,7 @@ func (tx *Tx) raiseEach(n *berth.Node, seed [16]byte, now int64, keep func(*bert
 			delete(newest, k)
 		}
 	}
+	// Jobs that run on every node may start here.
 	if n.Ready() {
 		for j := range tx.PerNodeJobs() {
 			if wants(j, n) {

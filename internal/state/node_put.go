@@ -117,6 +117,7 @@ func writeThings(h *codec.Writer, n *berth.Node) {
 func (tx *Tx) putNode(old, n *berth.Node) {
 	t := &tx.nodes
 	n.Class = nodeClass(n)
+	// A new node gets a number, which it keeps.
 	if old == nil {
 		n.Number = t.takeNumber(tx)
 		hi, _ := n.ID.Words()
@@ -129,12 +130,15 @@ func (tx *Tx) putNode(old, n *berth.Node) {
 	if old == nil {
 		*u = fit.Usage{Changed: tx.Index}
 	}
+	// A node is in one class: leave the old one before joining another.
 	if old == nil || old.Class != n.Class {
 		if old != nil {
 			tx.leaveClass(u.Class)
 		}
 		u.Class = tx.joinClass(n)
 	}
+	// Counting again reads every allocation of the node, so only when its
+	// resources changed.
 	if old == nil || old.NodeResources != n.NodeResources || old.ReservedResources != n.ReservedResources || !maps.Equal(old.HostNetworks, n.HostNetworks) {
 		tx.recount(u, n)
 	}
@@ -146,6 +150,7 @@ func (tx *Tx) putNode(old, n *berth.Node) {
 	t.rows.Set(tx.edit, n.Number, n)
 	t.changed = tx.Index
 	tx.note(Nodes, anyOrNil(old), n)
+	// A node that is down serves nothing.
 	if n.Status == berth.NodeDown {
 		tx.endServices(tx.ServicesOn(n.ID))
 	}

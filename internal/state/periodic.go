@@ -42,10 +42,12 @@ func (c *LaunchPeriodic) Apply(tx *Tx) error {
 	id := berth.PeriodicID(j.ID, time.Unix(0, c.Due))
 	there := tx.Job(berth.JobKey{Namespace: j.Namespace, ID: id}) != nil
 	overlaps := !c.Force && j.Periodic.ProhibitOverlap && s.Children.Alive() > 0
+	// Without a launch, the time still counts as done.
 	switch {
 	case there && c.Force:
 		return berth.Refusef(berth.CodeAlreadyDone, "there is a job %q", id)
 	case there: // forced in the same second, or launched for an earlier job of the name
+		// A forced launch leaves the schedule as it is.
 		tx.launched(j, func(l *Launch) { l.Due = c.Due })
 		return nil
 	case overlaps:

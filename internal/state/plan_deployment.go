@@ -67,6 +67,7 @@ func (e *DeploymentChange) resize(d *berth.Deployment) {
 // enrol changes deployments as the plan says, and returns the one that its
 // placements belong to.
 func (c *ApplyPlan) enrol(tx *Tx, job *berth.Job) *enrolment {
+	// What the plan changes of an existing deployment.
 	if e := c.Deployed; e != nil {
 		if old := tx.Deployment(e.ID); old != nil && old.Active() {
 			d := *old
@@ -83,6 +84,8 @@ func (c *ApplyPlan) enrol(tx *Tx, job *berth.Job) *enrolment {
 			}
 		}
 	}
+	// Its placements join the deployment that it creates, or else the active
+	// one of the version.
 	if c.Deploy != nil {
 		d := *c.Deploy
 		d.CreateTime, d.ModifyTime = c.Now, c.Now

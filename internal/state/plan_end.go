@@ -23,12 +23,15 @@ func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
 	default:
 		return berth.Errorf(berth.Invalid, "plan: an evaluation cannot end with status %q", end.Status)
 	}
+	// A blocked evaluation is woken by what it lacks, so something must be
+	// lacking.
 	if b := end.Blocked; b != nil && len(end.Failed) == 0 && b.TriggeredBy != berth.TriggerMaxPlanAttempts {
 		return berth.Errorf(berth.Invalid, "plan: evaluation %s would be blocked without a reason", b.ID)
 	}
 	if err := checkNodeWaits(eval, end); err != nil {
 		return err
 	}
+	// The IDs of the evaluations to create must be free.
 	ids := make([]berth.EvalID, 0, 1+len(end.Later))
 	for _, n := range end.news() {
 		ids = append(ids, n.ID)

@@ -13,7 +13,7 @@ import (
 // jobs.
 type peOf struct {
 	job  *berth.Job
-	uses map[berth.UID]peUse
+	uses map[berth.UID]peUse // by the UID of the PE
 }
 
 // peUse is what exists of a processing element.

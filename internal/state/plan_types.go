@@ -33,8 +33,8 @@ type ApplyPlan struct {
 
 // preemption is a job that lost an allocation, and one that took its capacity.
 type preemption struct {
-	key berth.JobKey
-	by  berth.AllocID
+	key berth.JobKey  // of the job that lost an allocation
+	by  berth.AllocID // the allocation that took its capacity
 }
 
 // EvalEnd is how an evaluation ends.
@@ -66,7 +66,7 @@ func (e *EvalEnd) news() []NewEval {
 type NewEval struct {
 	ID          berth.EvalID
 	TriggeredBy string
-	WaitUntil   int64
+	WaitUntil   int64 // ns since 1970; 0: it is due at once
 }
 
 // Jobs of the types system and sysbatch run on every node. The state treats

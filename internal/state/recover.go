@@ -74,6 +74,7 @@ func (tx *Tx) follow(j *berth.Job, d *JobDeletion, ordinal uint32) {
 	if row := tx.StreamJob(j.UID); row != nil {
 		was = *row
 	}
+	// Read the history first: removeJob deletes it.
 	versions, texts := tx.historyOf(j.Key())
 	next := *j
 	if d.Successor != nil {
@@ -83,10 +84,13 @@ func (tx *Tx) follow(j *berth.Job, d *JobDeletion, ordinal uint32) {
 		}
 	}
 	tx.removeJob(j)
+	// The successor is a new incarnation, with an UID of its own.
 	next.Stop, next.UID = false, berth.UID{Index: tx.Index, Ordinal: ordinal}
 	next.CreateIndex, next.ModifyIndex, next.JobModifyIndex = tx.Index, tx.Index, tx.Index
 	tx.identifyPolicies(&next)
 	tx.putJob(nil, &next)
+	// It takes over the versions and job sources, so that users can still
+	// revert to them.
 	t := &tx.jobs
 	for _, v := range versions {
 		if v.Version >= next.Version {

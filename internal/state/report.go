@@ -33,6 +33,8 @@ func (c *ReportAllocs) Apply(tx *Tx) error {
 	if n == nil {
 		return berth.Errorf(berth.NotFound, "node not found: %s", c.Node)
 	}
+	// Check all before the first change: an agent reports about its own node
+	// only.
 	for i := range c.Updates {
 		if a := tx.Alloc(c.Updates[i].ID); a != nil && a.NodeID != n.ID {
 			return berth.Errorf(berth.Denied, "Permission denied: allocation %s is not on node %s", a.ID, n.ID)
@@ -41,7 +43,9 @@ func (c *ReportAllocs) Apply(tx *Tx) error {
 			return err
 		}
 	}
+	// The log entry has the number, which is shorter than the ID.
 	c.number, c.Evals = n.Number+1, nil
+	// Sort out what a scheduler must look at.
 	var back, failed []*berth.Alloc
 	var told healths
 	for i := range c.Updates {

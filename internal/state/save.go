@@ -94,6 +94,7 @@ func (s *saver) all(snap *Snapshot) {
 	for r := range snap.Services() {
 		s.row(codec.Service, r)
 	}
+	// What is not set has no record.
 	if snap.scheduler != nil {
 		s.row(codec.Scheduler, snap.scheduler)
 	}
@@ -196,6 +197,7 @@ func (s *saver) alloc(a *berth.Alloc) {
 	s.prev = a
 	same := prev != nil && prev.EvalID == a.EvalID && prev.Job == a.Job && prev.Group == a.Group &&
 		prev.CreateIndex == a.CreateIndex && prev.CreateTime == a.CreateTime
+	// The job version must be written before the record begins.
 	job := s.version(a.Job)
 	w := &s.Writer
 	w.Byte(codec.Flag(allocOrphaned, a.Orphaned) | codec.Flag(allocPorts, len(a.Ports) > 0) | codec.Flag(allocTasks, a.Tasks != "") |

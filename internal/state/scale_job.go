@@ -47,6 +47,7 @@ func (c *ScaleJob) Apply(tx *Tx) error {
 			return err
 		}
 	}
+	// An event is recorded with or without a change of the count.
 	e := berth.ScalingEvent{
 		Time: c.Now, PreviousCount: int64(g.Count), Message: c.Message, Error: c.Error, Meta: c.Meta, CreateIndex: tx.Index,
 	}
@@ -54,6 +55,7 @@ func (c *ScaleJob) Apply(tx *Tx) error {
 		count := c.Count
 		e.Count, e.EvalID = &count, c.Eval.ID
 		j := scaled(cur, c.Group, int(count))
+		// Its next plan brings the change, not an evaluation.
 		if cur.Type == berth.TypeStream {
 			e.EvalID = berth.EvalID{}
 		}

@@ -33,6 +33,8 @@ func (c *UpsertServices) Apply(tx *Tx) error {
 	if k := len(c.Services); k == 0 || k > MaxServiceBatch {
 		return berth.Errorf(berth.Invalid, "services: must name 1 to %d, got %d", MaxServiceBatch, k)
 	}
+	// Check all before the first change: an agent registers what runs on its
+	// own node only.
 	for _, r := range c.Services {
 		if err := CheckService(r); err != nil {
 			return err

@@ -32,6 +32,7 @@ func (c *StopAlloc) Apply(tx *Tx) error {
 	if err := tx.unusedEvals(c.Eval.ID); err != nil {
 		return err
 	}
+	// The scheduler places a replacement and stops it then.
 	if old.Live() && !j.Stop {
 		a, more := old.With()
 		more.Relocate = true

@@ -32,6 +32,8 @@ func (c *LaunchPE) Apply(tx *Tx) error {
 	case pe.Owner.IsZero():
 		return berth.Refusef(berth.CodeOwnerMissing, "%s, %s, was left to itself", pe.Name, c.PE.Text('p'))
 	}
+	// The launch must be of the job's present plan, and follow the launch that
+	// its proposer saw.
 	j, row, err := tx.alive(pe.Job, pe.Owner)
 	switch {
 	case err != nil:
@@ -44,10 +46,14 @@ func (c *LaunchPE) Apply(tx *Tx) error {
 	if err := tx.unusedSeed(c.Eval); err != nil {
 		return err
 	}
+	// The new launch begins without connections, with the present
+	// configuration.
 	n, launched := *pe, *pe.PE
 	launched.Launch, launched.LaunchIndex = launched.Launch+1, tx.Index
 	launched.ContentID, launched.Connectivity = pe.Object.PE.ContentID, berth.ConnectivityNone
 	n.PE = &launched
+	// Allocations of earlier launches stop. The job is evaluated at once only
+	// if none of them is still running.
 	tx.stopPE(pe, berth.StopPELaunch, c.Now)
 	tx.putResource(pe, &n)
 	if !c.Eval.ID.IsZero() && !tx.PEOccupies(pe) {
@@ -67,9 +73,9 @@ func (s *Snapshot) PEOccupies(pe *berth.Object) bool {
 // SetConnectivity stores which of its connections a processing element has, as
 // reported by its agent.
 type SetConnectivity struct {
-	Alloc  berth.AllocID
+	Alloc  berth.AllocID // that reports
 	PE     berth.UID
-	Launch uint64
+	Launch uint64 // of the processing element; reports of older ones are refused
 	State  string // none, partial or full
 	Now    int64
 }

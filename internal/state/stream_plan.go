@@ -34,7 +34,10 @@ func (c *PlanSubmission) Apply(tx *Tx) error {
 	if err := checkPlan(p); err != nil {
 		return err
 	}
+	// Which generation can be planned: the first, or the next one when the last
+	// is complete and the job has changed since.
 	next := uint64(0)
+	// The plan must be for it, made from the newest version.
 	switch {
 	case row.Plan == nil:
 	case row.Phase == berth.PhaseSubmitted && j.Version > row.Version:
@@ -52,12 +55,14 @@ func (c *PlanSubmission) Apply(tx *Tx) error {
 	case row.Plan != nil && p.NextPE < row.Plan.NextPE:
 		return berth.Errorf(berth.Invalid, "plan: the next processing element ID must not fall from %[2]d to %[1]d", p.NextPE, row.Plan.NextPE)
 	}
+	// A new submission begins. The stream ID stays for the job's life.
 	n := *row
 	n.Phase, n.Plan, n.PlanIndex, n.Generation, n.Version, n.Deadline = berth.PhaseSubmission, p, tx.Index, p.Generation, p.Version, c.Deadline
 	if n.StreamID == 0 {
 		tx.streamIDs++
 		n.StreamID = tx.streamIDs
 	}
+	// Forget deleted PEs that are not planned any more.
 	n.Deleted = nil
 	for _, d := range row.Deleted {
 		if p.Object(berth.KindPE, d.Name) != nil {
@@ -79,6 +84,7 @@ func checkPlan(p *berth.StreamPlan) error {
 	case p.NextPE < 0 || p.NextPE > math.MaxInt32:
 		return berth.Errorf(berth.Invalid, "plan: the next processing element ID must be 0 to %d, got %d", math.MaxInt32, p.NextPE)
 	}
+	// The order makes equal plans equal, and lookups fast.
 	ids := map[int]bool{}
 	for i := range p.Objects {
 		o := &p.Objects[i]
@@ -128,7 +134,7 @@ type CompleteSubmission struct {
 	ByLeader
 	Key        berth.JobKey
 	UID        berth.UID
-	Generation uint64
+	Generation uint64 // that is complete
 	Now        int64
 }
 
@@ -157,6 +163,7 @@ func (c *CompleteSubmission) Apply(tx *Tx) error {
 // "". It is complete if the planned objects exist as planned, no others exist,
 // and each processing element has a live allocation of its current launch.
 func (s *Snapshot) Incomplete(row *berth.StreamJob) string {
+	// Every planned object exists as planned,
 	for i := range row.Plan.Objects {
 		o := &row.Plan.Objects[i]
 		r := s.ResourceNamed(row.UID, o.Kind, o.Name)
@@ -167,9 +174,11 @@ func (s *Snapshot) Incomplete(row *berth.StreamJob) string {
 			return o.Kind + " " + o.Name + " belongs to an older generation"
 		}
 	}
+	// no other object is left,
 	if n := s.Dependents(row.UID); n != len(row.Plan.Objects) {
 		return "an object of an older generation is left"
 	}
+	// and every PE runs in its newest launch.
 	live := map[berth.PERef]bool{}
 	for a := range s.AllocsOf(row.Key) {
 		if ref := a.Rest().PE; ref != nil && a.Live() {

@@ -21,7 +21,7 @@ type EnsureResources struct {
 	ByLeader
 	Key        berth.JobKey
 	UID        berth.UID // of the job
-	Generation uint64
+	Generation uint64    // of the plan that its proposer saw
 	Kind       string
 	Names      []string
 	Nodes      [][]berth.NodeID // of host pools: the nodes of each, in order; as many as Names, or empty
@@ -44,6 +44,8 @@ func (c *EnsureResources) Apply(tx *Tx) error {
 	if err := c.check(row); err != nil {
 		return err
 	}
+	// Decide on all objects before the first change: one that is refused
+	// refuses the command.
 	var do []ensured
 	for i, name := range c.Names {
 		o := row.Plan.Object(c.Kind, name)
@@ -62,6 +64,7 @@ func (c *EnsureResources) Apply(tx *Tx) error {
 	if do == nil {
 		return berth.Refusef(berth.CodeAlreadyDone, "job %q, %s, has all %d objects of kind %s", c.Key, c.UID.Text('j'), len(c.Names), c.Kind)
 	}
+	// A PE that exists again is no longer among the deleted ones.
 	n := *row
 	for _, e := range do {
 		tx.putResource(e.old, e.new)
@@ -104,6 +107,7 @@ func (c *EnsureResources) ensure(tx *Tx, row *berth.StreamJob, o *berth.StreamOb
 	if len(c.Nodes) > 0 {
 		nodes = c.Nodes[i]
 	}
+	// An existing object keeps its UID. Its nodes stay unless it changes.
 	if e.old != nil {
 		if e.old.Generation == c.Generation && e.old.Hash == o.Hash {
 			return e
@@ -120,6 +124,7 @@ func (c *EnsureResources) ensure(tx *Tx, row *berth.StreamJob, o *berth.StreamOb
 		Kind: c.Kind, Name: o.Name, UID: berth.UID{Index: tx.Index, Ordinal: uint32(i)}, Job: c.Key, Owner: c.UID,
 		Generation: c.Generation, Hash: o.Hash, Object: *o, Nodes: nodes,
 	}
+	// A PE that a user deleted continues its count of launches.
 	if c.Kind == berth.KindPE {
 		e.new.PE = &berth.PEState{Connectivity: berth.ConnectivityNone}
 		for _, d := range row.Deleted {

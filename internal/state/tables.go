@@ -146,7 +146,7 @@ type rows[T any] struct {
 // freeSlot is a list of slots to reuse.
 type freeSlot struct {
 	slot uint32
-	rest *freeSlot
+	rest *freeSlot // nil at the end
 }
 
 // namespaceTable holds the namespaces.
@@ -172,7 +172,7 @@ type nodeTable struct {
 // classTable numbers the existing node classes.
 type classTable struct {
 	rows[class]
-	byHash cow.Tree[uint64]
+	byHash cow.Tree[uint64] // hash of the class's name
 }
 
 // class is what nodes have in common if they answer alike to every constraint
@@ -193,19 +193,19 @@ type poolTable struct {
 // counts of its allocations and evaluations.
 type jobTable struct {
 	rows[berth.Job]
-	byKey cow.Tree[string]
+	byKey cow.Tree[string] // jobKey
 	// perNode is like byKey, for jobs that run on every node.
 	perNode cow.Tree[string]
 	kin     relations
 
-	versions       rows[berth.Job]
-	byVersion      cow.Tree[string]
+	versions       rows[berth.Job]  // all that are kept, the newest too
+	byVersion      cow.Tree[string] // versionKey
 	submitted      rows[Submission]
-	bySubmit       cow.Tree[string]
-	summaries      cow.Vec[*Summary] // by the slot of the job
-	scaled         cow.Tree[string]  // like byKey, for those that are not stopped and have a scaling policy
-	scalings       cow.Vec[*ScalingEvents]
-	summaryChanged uint64
+	bySubmit       cow.Tree[string]        // versionKey
+	summaries      cow.Vec[*Summary]       // by the slot of the job
+	scaled         cow.Tree[string]        // like byKey, for those that are not stopped and have a scaling policy
+	scalings       cow.Vec[*ScalingEvents] // by the slot of the job, nil if there are none
+	summaryChanged uint64                  // index of the last change of a summary
 }
 
 // A periodic or parameterized job runs nothing itself: it has children that do.
@@ -257,14 +257,14 @@ type deploymentTable struct {
 // deletionTable holds the marks.
 type deletionTable struct {
 	rows[JobDeletion]
-	byKey cow.Tree[string]
+	byKey cow.Tree[string] // jobKey
 }
 
 // explanationTable holds the reasons for placements, one row for all
 // allocations of an evaluation.
 type explanationTable struct {
 	rows[Explanation]
-	byEval cow.Tree[uint64]
+	byEval cow.Tree[uint64] // first half of the ID
 }
 
 // rescheduleTable records the replacements of failed allocations by instance: a
@@ -272,7 +272,7 @@ type explanationTable struct {
 // allocation to allocation, so none is lost or counted twice.
 type rescheduleTable struct {
 	rows[Reschedules]
-	byName cow.Tree[string]
+	byName cow.Tree[string] // rescheduleKey
 }
 
 // resourceTable holds what stream jobs own.

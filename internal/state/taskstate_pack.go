@@ -92,6 +92,7 @@ func packTaskEvent(b []byte, e *berth.TaskEvent, clock int64) ([]byte, int64) {
 		b = appendText(append(b, packOtherType), e.Type)
 	}
 	b = binary.AppendVarint(b, e.Time-clock)
+	// Flags for the texts that follow.
 	var has byte
 	if e.Message != "" {
 		has |= eventMessage
@@ -171,8 +172,8 @@ func Ran(a *berth.Alloc) (ran time.Duration, ended time.Time) {
 
 // taskReader reads a pack. After an error it is bad and reads zeros.
 type taskReader struct {
-	rest  string
-	clock int64
+	rest  string // not read yet
+	clock int64  // the last time read, ns since 1970
 	bad   bool
 }
 

@@ -37,11 +37,11 @@ type Summary struct {
 // GroupCount counts a group's allocations by status.
 type GroupCount struct {
 	Group    string
-	Queued   int
+	Queued   int // instances that wait for capacity
 	Complete int
 	Failed   int
 	Running  int
-	Starting int
+	Starting int // allocations that are pending on their node
 	Lost     int
 	Unknown  int
 }
@@ -144,7 +144,7 @@ type JobDeletion struct {
 // Explanation is what a scheduler found when it placed a job's groups.
 type Explanation struct {
 	Eval   berth.EvalID
-	Groups map[string]*berth.AllocMetric
+	Groups map[string]*berth.AllocMetric // by name
 }
 
 // Launch records the launches of a periodic job: which of its due times were
@@ -187,7 +187,7 @@ const PriorityGap = 10
 // user registered meanwhile.
 type Successor struct {
 	Job        *berth.Job
-	Submission *berth.JobSubmission
+	Submission *berth.JobSubmission // nil if its source is not kept
 }
 
 // hasSuccessor reports whether another incarnation follows the job.
@@ -199,10 +199,10 @@ func (d *JobDeletion) hasSuccessor() bool {
 type AllocUpdate struct {
 	ID          berth.AllocID
 	Client      berth.ClientStatus
-	Description string
+	Description string // for people
 	Tasks       berth.TaskStatesPack
-	Deployment  *berth.AllocDeploymentStatus
-	Network     *berth.AllocNetworkStatus
+	Deployment  *berth.AllocDeploymentStatus // nil: no news
+	Network     *berth.AllocNetworkStatus    // nil: no news
 }
 
 // Reschedules has the replacements of one instance.

@@ -51,8 +51,10 @@ func (c *RevertJob) Apply(tx *Tx) error {
 	if err := tx.unusedSeed(c.Eval); err != nil {
 		return err
 	}
+	// The old version becomes a new one, at the end of the history.
 	j := *to
 	tx.following(cur, &j, c.Now)
+	// putJob may drop the old version and its source, so read it before.
 	source := tx.Submission(c.Key, c.Version)
 	tx.putJob(cur, &j)
 	if source != nil && j.Version != cur.Version {
@@ -112,6 +114,7 @@ func (c *TagVersion) Apply(tx *Tx) error {
 		v := *named
 		v.VersionTag = nil
 		tx.amend(cur, &v)
+		// Without the tag the version may be one too many.
 		tx.forgetVersions(c.Key)
 		return nil
 	}
@@ -122,6 +125,8 @@ func (c *TagVersion) Apply(tx *Tx) error {
 	if c.Latest {
 		number = cur.Version
 	}
+	// A tag names one version, and tagged versions are never forgotten: both
+	// are limited.
 	_, to, err := tx.versionOf(c.Key, number)
 	switch {
 	case err != nil:

@@ -11,7 +11,7 @@ import (
 type Watch struct {
 	store *Store
 	keys  []WatchKey
-	woken chan struct{}
+	woken chan struct{} // holds one signal
 }
 
 // Watch starts to watch. A caller that reads a snapshot after this call and
@@ -89,6 +89,7 @@ func (ws *watchers) wake(c *Commit) {
 	if len(ws.byKey) == 0 {
 		return
 	}
+	// Anything may differ after a restore.
 	if c.Reset {
 		for k := range ws.byKey {
 			ws.signal(k)
@@ -107,6 +108,7 @@ func (ws *watchers) wake(c *Commit) {
 				ws.signal(OnRoutes(space))
 			}
 		}
+		// A deleted row wakes the same keys as a changed one.
 		row := ch.New
 		if row == nil {
 			row = ch.Old

@@ -8,7 +8,7 @@ import (
 type WatchKey struct {
 	table Table
 	kind  watchKind
-	hash  uint64
+	hash  uint64 // of what is watched; two things may share it
 }
 
 // watchKind is what a WatchKey covers.

@@ -86,8 +86,8 @@ func (h *hasher) value(v reflect.Value) {
 		for i := range v.Len() {
 			h.value(v.Index(i))
 		}
-	// In the order of keys: Go's order differs from run to run.
 	case reflect.Map:
+		// In the order of keys: Go's order differs from run to run.
 		keys := v.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		h.word(uint64(len(keys)))

@@ -119,6 +119,7 @@ func entryBody(b []byte) ([]byte, error) {
 	if b[0] == 0 || b[0] > EntryVersion {
 		return nil, fmt.Errorf("log entry: version %d is unknown; this build reads 1 to %d", b[0], EntryVersion)
 	}
+	// Old entries have neither a base index nor a log version.
 	body := b[2:]
 	if b[0] > entryWithoutBase {
 		_, n := binary.Uvarint(body)
@@ -141,6 +142,7 @@ func entryBody(b []byte) ([]byte, error) {
 	case 0:
 		return body, nil
 	case entryCompressed:
+		// Check the length before memory is taken for it.
 		n, err := s2.DecodedLen(body)
 		if err == nil && n > MaxEntry+MaxCommand {
 			err = fmt.Errorf("%d bytes", n)

@@ -62,8 +62,8 @@ func (w *Writer) Bool(v bool) {
 // check Err once, at the end. It never reads past its bytes, and makes no list
 // longer than they could fill.
 type Reader struct {
-	buf []byte
-	err error
+	buf []byte // not read yet
+	err error  // the first error
 }
 
 // NewReader returns a Reader of b.

@@ -89,6 +89,8 @@ func (w *Writer) Placements(list []berth.Placement, nodes []uint32) {
 	group, index := 0, uint32(math.MaxUint32)
 	for i := range list {
 		p := &list[i]
+		// The flags tell which fields follow. Usually the group is that of the
+		// previous placement, and the index the next one.
 		w.Byte(Flag(placePorts, len(p.Ports) > 0) | Flag(placePrevious, !p.Previous.IsZero()) | Flag(placeResched, p.Resched) |
 			Flag(placeNamed, len(p.Cores)+len(p.Devices) > 0) |
 			Flag(placeRare, p.Canary || p.Before) | Flag(placeEvict, len(p.Evict) > 0) | Flag(placeGroup, p.Group != group) | Flag(placeSkip, p.Index != index+1))
@@ -127,6 +129,7 @@ func (r *Reader) Placements() (list []berth.Placement, nodes []uint32) {
 	list, nodes = make([]berth.Placement, n), make([]uint32, n)
 	for i := range list {
 		p := &list[i]
+		// The order is that of the Writer.
 		flags := r.Byte()
 		index++
 		if flags&placeGroup != 0 {

@@ -176,6 +176,7 @@ func ReadableVersion(line string) (version int, err error) {
 // call alone.
 func ReadSnapshot(from io.Reader, each func(version int, kind Kind, r *Reader) error) error {
 	in := bufio.NewReader(from)
+	// The first line is plain text, so that other builds can say what it is.
 	line, err := in.ReadString('\n')
 	if err != nil {
 		return errNoSnapshot
@@ -189,6 +190,7 @@ func ReadSnapshot(from io.Reader, each func(version int, kind Kind, r *Reader) e
 		return err
 	}
 	defer z.Close()
+	// Everything after it is compressed records.
 	s := snapshotReader{in: bufio.NewReader(z)}
 	for {
 		kind, b, err := s.next()
@@ -211,9 +213,9 @@ func ReadSnapshot(from io.Reader, each func(version int, kind Kind, r *Reader) e
 // snapshotReader reads records and computes their checksum.
 type snapshotReader struct {
 	in      *bufio.Reader
-	sum     uint32
+	sum     uint32 // CRC-32C of the records so far
 	records int
-	buf     []byte
+	buf     []byte // the content of the last record
 }
 
 // next returns the next record. The last has the kind end; its checksum has
@@ -228,16 +230,19 @@ func (s *snapshotReader) next() (Kind, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
+	// Check before memory is taken: the length may be damaged.
 	if n > maxRecord {
 		return 0, nil, fmt.Errorf("a record of %d bytes is too long", n)
 	}
 	if uint64(cap(s.buf)) < n {
 		s.buf = make([]byte, n, n+n/2)
 	}
+	// The buffer is used again for the next record.
 	s.buf = s.buf[:n]
 	if _, err := io.ReadFull(s.in, s.buf); err != nil {
 		return 0, nil, err
 	}
+	// The last record holds the checksum of those before it.
 	if kind == end {
 		r := Reader{buf: s.buf}
 		if sum := r.Uint(); r.err != nil || sum != uint64(s.sum) {

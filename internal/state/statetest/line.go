@@ -17,10 +17,10 @@ import (
 type Line struct {
 	Verb  string
 	Words []string
-	text  string
+	text  string // as written
 	named map[string]string
-	order []string
-	read  map[string]bool
+	order []string        // names of named values, as written
+	read  map[string]bool // names that were asked for; others are mistakes
 }
 
 // Lines parses the lines of a step. A comment starts with " #".

@@ -278,8 +278,8 @@ func (r *Random) eval(t *rapid.T, s *state.Snapshot) *berth.Eval {
 	return rapid.SampledFrom(all).Draw(t, "eval")
 }
 
-// plan draws a plan for an open evaluation, or a new term if there is none. The
-// plan need not fit: placements may be refused.
+// plan draws a plan for an open evaluation. Without an open one it returns a new
+// term. The plan need not fit: placements may be refused.
 func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 	e := r.eval(t, s)
 	if e == nil {

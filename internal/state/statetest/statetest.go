@@ -25,8 +25,8 @@ type Log struct {
 	mu   sync.Mutex
 	tip  *state.Snapshot
 	held []*held // staged after Hold
-	hold bool
-	lost error
+	hold bool    // stage without committing
+	lost error   // not nil after Lose
 }
 
 // held is a staged batch that waits for Release.

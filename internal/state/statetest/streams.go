@@ -322,7 +322,7 @@ func (r *Random) collects(t *rapid.T, s *state.Snapshot, row *berth.StreamJob, r
 	return c
 }
 
-// resource draws one of the objects, or returns nil if there is none.
+// resource draws one of the objects, or returns nil if no job has any.
 func (r *Random) resource(t *rapid.T, s *state.Snapshot) *berth.Object {
 	all := slices.Collect(s.Resources())
 	if len(all) == 0 {
