@@ -152,7 +152,9 @@ func (m *namedRequest) refusalDevices(u *Usage, g *berth.Grant) string {
 	if u.named == nil {
 		return "the node has no devices"
 	}
+	// The grant says which cores the tasks have, and so their NUMA nodes.
 	bound := m.boundTo(u, g)
+	// Grants must not share an instance with each other either.
 	taken := newBitset(len(u.named.instances))
 	for i := range m.devices {
 		d, given := &m.devices[i], &g.Devices[i]

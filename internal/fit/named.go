@@ -51,6 +51,7 @@ type instanceOf struct {
 	numa    int // its place in layout.numa, one beyond if it is of none of them; -1 if that is not known
 }
 
+// noLayout is the layout of a node without named resources.
 var noLayout = &layout{}
 
 // bitset is a set of small numbers.

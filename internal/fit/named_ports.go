@@ -101,6 +101,7 @@ func (p *portRequest) on() string {
 // portShortages adds the ports that the node cannot provide.
 func (m *namedRequest) portShortages(u *Usage, add func(dim string, wanted, free int64)) {
 	missing := map[string]bool{}
+	// Static ports first; each missing network is told once.
 	own, _ := m.static(u, func(p *portRequest, known bool) {
 		switch {
 		case known:
@@ -110,6 +111,7 @@ func (m *namedRequest) portShortages(u *Usage, add func(dim string, wanted, free
 			add(DimNetwork+p.network, 1, 0)
 		}
 	})
+	// Then dynamic ports, counted by network.
 	wanted := map[string]int64{}
 	var order []*portRequest
 	for i := range m.ports {
@@ -120,6 +122,7 @@ func (m *namedRequest) portShortages(u *Usage, add func(dim string, wanted, free
 			wanted[p.network]++
 		}
 	}
+	// Choose them as a grant would, until there are no more.
 	for _, p := range order {
 		space, _ := u.space(p.network)
 		free := int64(0)

@@ -240,6 +240,7 @@ func (m *namedRequest) namedShortages(u *Usage, add func(dim string, wanted, fre
 	if m.cores == 0 && len(m.devices) == 0 || m.pick(u) != nil {
 		return
 	}
+	// A node without named resources lacks all of them.
 	p := m.picker(u)
 	if p == nil {
 		p = m.picker(&Usage{named: noLayout.empty(new(Writer))})
@@ -249,10 +250,12 @@ func (m *namedRequest) namedShortages(u *Usage, add func(dim string, wanted, fre
 		told = true
 		add(dim, wanted, free)
 	}
+	// With too few cores at all, NUMA nodes are not worth a word.
 	few := m.cores > p.free()
 	if few {
 		tell(DimCores, int64(m.cores), int64(p.free()))
 	}
+	// Take step by step what there is, and tell where it ends.
 	for _, s := range p.steps {
 		switch {
 		case s.device >= 0:

@@ -44,6 +44,7 @@ func (by *Writer) Empty(u *Usage, n *berth.Node) {
 func ReservedPorts(list string) ([]uint16, error) {
 	type span struct{ from, to uint64 }
 	var spans []span
+	// Parse into ranges; a single port is a range of one.
 	for part := range strings.SplitSeq(list, ",") {
 		part = strings.TrimSpace(part)
 		if part == "" {

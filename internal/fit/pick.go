@@ -63,6 +63,8 @@ func (m *namedRequest) picker(u *Usage) *picker {
 // order sorts the steps, the hardest to satisfy first.
 func (p *picker) order() {
 	m := p.request
+	// What is hardest to place comes first: the largest requirement of one NUMA
+	// node, then the devices bound to it.
 	var require []int
 	for i, t := range m.tasks {
 		if t.affinity == berth.NUMARequire {
@@ -78,6 +80,7 @@ func (p *picker) order() {
 			done[d] = true
 		}
 	}
+	// Then other devices, those with the strictest conditions first.
 	var rest []int
 	for d := range m.devices {
 		if !done[d] {
@@ -151,6 +154,8 @@ func (p *picker) solve(i int) bool {
 	if i == len(p.steps) {
 		return true
 	}
+	// Try each choice of this step with all choices of the later ones, until
+	// the tries are used up.
 	s := p.steps[i]
 	if s.task >= 0 {
 		for _, k := range p.numaNodes(p.request.tasks[s.task].count) {
@@ -302,6 +307,7 @@ func (p *picker) candidates(request, group int) (at []int, affinity float64, ok 
 	if !d.matches(g.NodeDeviceResource) {
 		return nil, 0, false
 	}
+	// Healthy instances count for constraints on all IDs, even if taken.
 	var ids []string
 	for i := g.first; i < g.end; i++ {
 		in := &p.l.instances[i]
@@ -314,11 +320,14 @@ func (p *picker) candidates(request, group int) (at []int, affinity float64, ok 
 		}
 		at = append(at, i)
 	}
+	// Constraints on the IDs of the group as a whole.
 	for _, c := range d.Constraints {
 		if !condition.MeetsIDs(ids, c.LTarget, c.Operand, c.RTarget) {
 			return nil, 0, true
 		}
 	}
+	// An affinity for the group adds its weight; one for single instances also
+	// moves these to the front.
 	for _, a := range d.Affinities {
 		if !condition.DeviceMeets(g.NodeDeviceResource, a.LTarget, a.Operand, a.RTarget) {
 			continue

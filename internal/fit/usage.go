@@ -44,16 +44,16 @@ func (u *Usage) Free() berth.Ask { return u.Capacity.Sub(u.Used) }
 
 // The dimensions in which a node can lack capacity.
 const (
-	DimCPU     = "cpu"
-	DimMemory  = "memory"
-	DimDisk    = "disk"
-	DimDynamic = "dynamic ports"
-	DimPort    = "port " // with the number of a static port, and "on" and its host network if that has a name
+	DimCPU     = "cpu"           // MHz
+	DimMemory  = "memory"        // MiB
+	DimDisk    = "disk"          // MiB
+	DimDynamic = "dynamic ports" // number of ports
+	DimPort    = "port "         // with the number of a static port, and "on" and its host network if that has a name
 
-	DimCores   = "cores"
-	DimNUMA    = "cores of one NUMA node"
-	DimDevices = "devices "      // with the name of a request
-	DimNetwork = "host network " // with a name that the node does not know
+	DimCores   = "cores"                  // number of cores
+	DimNUMA    = "cores of one NUMA node" // with the most that any has free
+	DimDevices = "devices "               // with the name of a request
+	DimNetwork = "host network "          // with a name that the node does not know
 )
 
 // Fits reports whether the node has capacity for one more allocation.
@@ -120,6 +120,8 @@ func (r *Request) Shortfall(u *Usage) (out []berth.Shortage) {
 	add(DimCPU, "MHz", r.AskOn(u).CPU, free.CPU)
 	add(DimMemory, "MiB", r.MemoryMB, free.MemoryMB)
 	add(DimDisk, "MiB", r.DiskMB, free.DiskMB)
+	// Named resources have rules of their own; those for ports replace the
+	// plain ones below.
 	if r.named != nil {
 		count := func(dim string, wanted, free int64) { add(dim, "", wanted, free) }
 		r.named.namedShortages(u, count)

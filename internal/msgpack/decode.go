@@ -11,6 +11,7 @@ import (
 // readPlan reads the first value of b into v and returns the rest of b.
 type readPlan func(b []byte, v reflect.Value) (rest []byte, err error)
 
+// unmarshalType is what types with a decoder of their own implement.
 var unmarshalType = reflect.TypeFor[encoding.BinaryUnmarshaler]()
 
 // buildRead returns the plan that reads values of type t. Nil sets any value to

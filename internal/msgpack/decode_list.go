@@ -53,6 +53,7 @@ func (c *Codec) readSlice(t reflect.Type) readPlan {
 			v.SetBytes(append([]byte{}, text...))
 			return rest, nil
 		}
+		// The length is a claim: allocate a little, and more as values come.
 		n, rest, err := readHead(b, 0, "a list")
 		if err != nil {
 			return nil, err
@@ -134,6 +135,7 @@ func (c *Codec) readStruct(t reflect.Type) readPlan {
 			if !ok || i >= len(all) || all[i].name != string(name) {
 				i, ok = byName[string(name)]
 			}
+			// A newer build may have written fields that this one lacks.
 			if !ok {
 				if value, rest = cut(rest); value == nil {
 					return nil, mismatch(nil, "a value")

@@ -138,6 +138,7 @@ func (c *Codec) slice(t reflect.Type) writePlan {
 // mapping returns the plan of a map in Go's order, which differs from call to
 // call. Storage uses sortedMap.
 func (c *Codec) mapping(t reflect.Type) writePlan {
+	// The most frequent type goes without reflection for each entry.
 	if t == reflect.TypeFor[map[string]string]() {
 		return func(b []byte, v reflect.Value) ([]byte, error) {
 			m := v.Interface().(map[string]string)
@@ -160,6 +161,7 @@ func (c *Codec) mapping(t reflect.Type) writePlan {
 		if v.Len() == 0 {
 			return b, nil
 		}
+		// One pair of variables for all entries saves allocations.
 		k, x := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
 		for each := v.MapRange(); each.Next(); {
 			k.SetIterKey(each)
@@ -207,6 +209,7 @@ func (c *Codec) structure(t reflect.Type) writePlan {
 		plan  *writePlan
 	}
 	var all []field
+	// Names are encoded once, when the plan is made.
 	for _, f := range c.fieldsOf(t) {
 		all = append(all, field{AppendString(nil, f.Name), f.Index, c.writes.part(f.Type)})
 	}
@@ -217,6 +220,7 @@ func (c *Codec) structure(t reflect.Type) writePlan {
 			f := &all[i]
 			b = append(b, f.key...)
 			var x reflect.Value
+			// Field is much cheaper than FieldByIndexErr.
 			if len(f.index) == 1 {
 				x = v.Field(f.index[0])
 			} else if x, err = v.FieldByIndexErr(f.index); err != nil { // the embedded pointer is nil
@@ -246,6 +250,7 @@ func (c *Codec) setFields(t reflect.Type) writePlan {
 		all = append(all, field{f.Name, appendText(nil, f.Name), f.Index, c.emptyOf(f.Type), c.writes.part(f.Type)})
 	}
 	return func(b []byte, v reflect.Value) (_ []byte, err error) {
+		// The head is written last: it counts the fields that are not empty.
 		at, n := len(b), 0
 		b = append(b, 0x80)
 		for i := range all {
@@ -264,6 +269,7 @@ func (c *Codec) setFields(t reflect.Type) writePlan {
 			}
 			n++
 		}
+		// Up to 15 fields fit the byte that was reserved.
 		if n < 16 {
 			b[at] = 0x80 | byte(n)
 			return b, nil

@@ -111,6 +111,7 @@ func (c *Codec) Decode(b []byte, v any) error {
 	return nil
 }
 
+// protocol is the codec behind the functions of the package.
 var protocol = NewProtocol()
 
 // Append appends the encoding of v in the protocol's form.
@@ -158,6 +159,7 @@ func AsPair[T any](split func(T) (x, y uint64), join func(x, y uint64) (T, error
 		of: reflect.TypeFor[T](),
 		append: func(b []byte, v reflect.Value) []byte {
 			x, y := split(v.Interface().(T))
+			// 0x92 is the head of a list of two.
 			return AppendUint(AppendUint(append(b, 0x92), x), y)
 		},
 		read: func(b []byte, v reflect.Value) ([]byte, error) {
@@ -171,6 +173,7 @@ func AsPair[T any](split func(T) (x, y uint64), join func(x, y uint64) (T, error
 			var pair [2]uint64
 			for i := range pair {
 				var negative bool
+				// IDs and indexes are unsigned.
 				if pair[i], negative, rest, err = readInteger(rest); err == nil && negative {
 					err = errors.New("want a number that is not negative")
 				}

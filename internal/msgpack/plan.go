@@ -83,6 +83,7 @@ func (c *Codec) isFlattened(f reflect.StructField) bool {
 // emptiness reports whether a value of a type is left out of storage.
 type emptiness func(v reflect.Value) bool
 
+// zeroerType is what types implement that know when they are empty.
 var zeroerType = reflect.TypeFor[interface{ IsZero() bool }]()
 
 // emptyOf returns the function that reports whether values of type t are empty.

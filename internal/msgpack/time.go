@@ -7,6 +7,7 @@ import (
 	"time"
 )
 
+// timeType has a form of its own in storage, a timestamp.
 var timeType = reflect.TypeFor[time.Time]()
 
 // A time in storage is the Timestamp extension of msgpack: -1, in 4, 8 or 12

@@ -21,6 +21,7 @@ func token(b []byte) (head int, body, items uint64, err error) {
 		return 0, 0, 0, nil
 	}
 	c := b[0]
+	// Small values have their length in the first byte,
 	switch {
 	case c <= 0x7f || c >= 0xe0:
 		return 1, 0, 0, nil
@@ -31,6 +32,7 @@ func token(b []byte) (head int, body, items uint64, err error) {
 	case c <= 0xbf:
 		return 1, uint64(c & 0x1f), 0, nil
 	}
+	// the others in lenSize bytes after it.
 	t := tokens[c-0xc0]
 	if t.lenSize == 0 {
 		if c == 0xc1 {
@@ -39,6 +41,7 @@ func token(b []byte) (head int, body, items uint64, err error) {
 		return 1, t.body, 0, nil
 	}
 	head = 1 + t.lenSize
+	// Cut short: the caller sees a head of 0.
 	if len(b) < head {
 		return 0, 0, 0, nil
 	}

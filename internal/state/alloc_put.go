@@ -50,15 +50,19 @@ func (tx *Tx) account(old, a *berth.Alloc, u *fit.Usage) {
 	if a.AllocModifyIndex == tx.Index {
 		u.Changed = tx.Index
 	}
+	// The usage only changes when capacity is taken, freed or asked for
+	// differently.
 	held, holds := old.Occupies(), a.Occupies()
 	if held == holds && old.Group == a.Group {
 		return
 	}
+	// Allocations that may share capacity are counted together.
 	if f, ok := tx.familyOf(a); ok {
 		tx.fit.ReleaseFamily(u, f.With(old))
 		tx.fit.ClaimFamily(u, f)
 		return
 	}
+	// Release before claiming: both may have the same ports.
 	if held && (!holds || old.Group != a.Group) {
 		r := fit.RequestOf(old.Group)
 		tx.fit.Release(u, &r, old.Grant())

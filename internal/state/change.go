@@ -22,6 +22,7 @@ const (
 	tableCount
 )
 
+// tableNames has the names of the tables in the order of the constants.
 var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources"}
 
 // String returns the table's name in snake case.

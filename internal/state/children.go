@@ -80,6 +80,8 @@ func (tx *Tx) countChild(slot uint32) {
 	s := tx.counting[slot]
 	as := childStatusOf(s, j)
 	parent := tx.Job(parentOf(j))
+	// The parent may be gone, or come back as another incarnation, which has
+	// counted nothing yet.
 	if parent == nil {
 		s.In, s.As = berth.UID{}, notCounted
 		return
@@ -91,6 +93,7 @@ func (tx *Tx) countChild(slot uint32) {
 	if s.In != parent.UID {
 		was = notCounted
 	}
+	// Move the child from its old counter to the new one.
 	tx.count(parent.Key(), parent.UID, func(p *Summary) {
 		if was != notCounted {
 			*p.Children.of(was)--
@@ -108,6 +111,7 @@ func lineage(old, j *berth.Job) error {
 		return nil
 	}
 	kind := func(j *berth.Job) string {
+		// Children depend on what their parent is, so its kind stays.
 		switch {
 		case j.Dispatched:
 			return "dispatched"

@@ -306,6 +306,7 @@ func (w *Sweep) Deployment(d *berth.Deployment) (why string) {
 	if j := w.wanted(d.Key(), d.JobUID); j != nil && j.Version == d.JobVersion {
 		return "it belongs to the newest version of its job"
 	}
+	// Rows that refer to it go first.
 	for a := range w.AllocsOf(d.Key()) {
 		if a.Rest().DeploymentID == d.ID && !w.allocs[a.ID] {
 			return "allocation " + a.ID.String() + " belongs to it"

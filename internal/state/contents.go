@@ -15,6 +15,7 @@ type Content struct {
 	Bytes int64 // as saved, before compression
 }
 
+// contentNames has the names of the kinds of records that are counted.
 var contentNames = map[codec.Kind]string{
 	codec.Namespace: "namespaces", codec.Node: "nodes", codec.JobVersion: "job_versions", codec.Job: "jobs", codec.History: "job_history", codec.Submission: "job_submissions",
 	codec.Eval: "evals", codec.Alloc: "allocs", codec.Deployment: "deployments", codec.Reschedules: "reschedules", codec.Explanation: "explanations",

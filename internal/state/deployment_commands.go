@@ -152,6 +152,7 @@ func (c *PromoteDeployment) groups(d *berth.Deployment) (out []string, err error
 			out = append(out, name)
 		}
 	}
+	// Without names: all that wait for a promotion.
 	if len(c.Groups) == 0 {
 		for name, s := range d.TaskGroups {
 			if !s.Past() {

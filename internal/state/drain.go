@@ -73,6 +73,7 @@ func (c *UpdateDrain) begin(tx *Tx, old, n *berth.Node) {
 	}
 	last := berth.DrainMetadata{StartedAt: now, UpdatedAt: now, Status: berth.DrainUnderWay, Meta: c.Meta}
 	message := "Node drain strategy set"
+	// An update keeps the time of the start, but counts the deadline from now.
 	if old.Draining() {
 		d.StartedAt, last.StartedAt = old.DrainStrategy.StartedAt, old.DrainStrategy.StartedAt
 		message = "Node drain strategy updated"
@@ -87,6 +88,7 @@ func (c *UpdateDrain) begin(tx *Tx, old, n *berth.Node) {
 	}
 	addEvents(n, tx.Index, event)
 	tx.putNode(old, n)
+	// Schedulers move what runs here.
 	if old.Ready() {
 		c.Evals = tx.raiseForDeployed(n, c.Seed, c.Now)
 	}
@@ -109,6 +111,7 @@ func drainOver(n *berth.Node, status string, meta map[string]string, now int64) 
 // have not left yet: the next drain starts over. It returns the jobs that have
 // such allocations.
 func (tx *Tx) cancelMigrations(id berth.NodeID, now int64) (jobs []*berth.Job) {
+	// Collect before changing: the index must not change while it is read.
 	var stay []*berth.Alloc
 	for a := range tx.AllocsOn(id) {
 		if a.Live() && a.Rest().Migrate {
@@ -215,6 +218,7 @@ func (c *FinishDrain) Apply(tx *Tx) error {
 	case !old.Draining():
 		return berth.Errorf(berth.Conflict, "superseded: node %s is not drained any more", c.ID)
 	}
+	// An allocation may have come since the command was proposed.
 	for a := range tx.AllocsOn(c.ID) {
 		if old.DrainStrategy.Holds(a) {
 			return berth.Errorf(berth.Conflict, "superseded: allocation %s on node %s is %s", a.ID, c.ID, a.Client)

@@ -33,6 +33,8 @@ func (c *CreateEvals) Apply(tx *Tx) error {
 	if err := tx.unusedEvals(ids...); err != nil {
 		return err
 	}
+	// A job that is gone meanwhile needs no evaluation, unless it left
+	// allocations.
 	for _, s := range c.Evals {
 		j := tx.Job(s.Key)
 		if j == nil && s.Left {

@@ -47,15 +47,18 @@ func (h *healths) judge(tx *Tx, a *berth.Alloc, more *berth.AllocMore, healthy b
 		s.Canary = more.DeploymentStatus.Canary
 	}
 	more.DeploymentStatus = &s
+	// Count it, if its deployment still exists.
 	d := h.of(tx, more.DeploymentID)
 	if d == nil || d.TaskGroups[a.Group.Name] == nil {
 		return
 	}
 	g := d.TaskGroups[a.Group.Name]
+	// A second verdict replaces the first.
 	if was != nil {
 		*counterOf(g, *was)--
 	}
 	*counterOf(g, healthy)++
+	// Only an active deployment goes on with the report.
 	if !d.Active() {
 		return
 	}

@@ -14,6 +14,7 @@ func (tx *Tx) putJob(old, j *berth.Job) {
 	if old == nil {
 		slot := t.insert(tx, j)
 		t.byKey.Add(tx.edit, jobKey(j.Key()), slot)
+		// A new job has a summary from the start: readers rely on it.
 		s := &Summary{Key: j.Key(), UID: j.UID, Created: tx.Index, Changed: tx.Index}
 		t.summaries.Set(tx.edit, slot, s)
 		t.summaryChanged = tx.Index
@@ -28,6 +29,7 @@ func (tx *Tx) putJob(old, j *berth.Job) {
 		t.set(tx, slot, j)
 		tx.listScaled(old, j, slot)
 	}
+	// What depends on the newest version follows it.
 	tx.putVersion(j)
 	tx.mergeIntoDeployment(old, j)
 	tx.updateRelatives(old, j)
@@ -243,6 +245,7 @@ func (tx *Tx) adoptPolicies(old, j *berth.Job) {
 		return
 	}
 	before := map[string]*berth.ScalingPolicy{}
+	// Policies keep their ID as long as the incarnation lives.
 	self := berth.Job{ID: j.ID, Namespace: j.Namespace, UID: berth.UID{Index: tx.Index}}
 	if old != nil {
 		self.UID = old.UID
@@ -257,6 +260,8 @@ func (tx *Tx) adoptPolicies(old, j *berth.Job) {
 		if was == nil {
 			return
 		}
+		// An equal policy keeps its index, so that autoscalers do not read it
+		// again.
 		p.CreateIndex = was.CreateIndex
 		if string(codec.Canonical(was.Plain())) == string(codec.Canonical(p.Plain())) {
 			p.ModifyIndex = was.ModifyIndex

@@ -21,6 +21,7 @@ type kind struct {
 	counted bool   // its refusals are counted: nobody waits for it, so a refusal means that it came too late
 }
 
+// streamJobs is the feature that most commands of log version 2 belong to.
 const streamJobs = "jobs of type " + berth.TypeStream
 
 // kinds holds all kinds by number, and numbers the reverse. commands.go fills
@@ -119,6 +120,7 @@ func decodeCommand(number uint64, fields []byte) (Command, error) {
 		return nil, berth.Errorf(berth.Unavailable, "log entry: unknown command %d, written by a newer build", number)
 	}
 	c := kinds[number].make()
+	// Frequent commands have a form of their own, the others are msgpack.
 	p, ok := c.(packed)
 	if !ok {
 		if err := codec.Unmarshal(fields, c); err != nil {

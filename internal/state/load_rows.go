@@ -368,6 +368,7 @@ func loadDeletion(l *loader, r *codec.Reader) error {
 	case d.hasSuccessor() && j.Type != berth.TypeStream || d.Successor != nil && !d.hasSuccessor():
 		return fmt.Errorf("job %q, %s, must not have a successor", d.Key, d.UID.Text('j'))
 	}
+	// The successor is registered without further checks, so check it now.
 	if d.Successor != nil {
 		if d.Successor.Job == nil {
 			return fmt.Errorf("job %q, %s, has an empty successor", d.Key, d.UID.Text('j'))
@@ -396,6 +397,7 @@ func loadStream(l *loader, r *codec.Reader) error {
 	case !slices.Contains(phases, v.Phase):
 		return fmt.Errorf("the submission of job %q is in unknown phase %q", v.Key, v.Phase)
 	}
+	// Readers rely on the order and the IDs of a plan.
 	if v.Plan != nil {
 		if err := checkPlan(v.Plan); err != nil {
 			return err

@@ -84,6 +84,7 @@ func checkNode(n *berth.Node) error {
 	case n.NodeResources.MaxDynamicPort > berth.MaxPort:
 		return berth.Errorf(berth.Invalid, "node: the highest dynamic port must be at most %d, got %d", berth.MaxPort, n.NodeResources.MaxDynamicPort)
 	}
+	// Readers do not expect nil, nor lists that cannot be parsed.
 	for name, d := range n.Drivers {
 		if d == nil {
 			return berth.Errorf(berth.Invalid, "node: driver %q has no information", name)
@@ -116,6 +117,7 @@ func CheckNetworks(n *berth.Node) error {
 	if len(lists) > mostAddresses {
 		return berth.Errorf(berth.Invalid, "node: must have at most %d addresses and host networks, got %d", mostAddresses, len(lists))
 	}
+	// Many addresses have the same list: parse each once.
 	slices.Sort(lists)
 	for _, list := range slices.Compact(lists) {
 		if _, err := fit.ReservedPorts(list); err != nil {
@@ -164,6 +166,7 @@ func (c *SetNodeStatus) Apply(tx *Tx) error {
 		addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node reconnected", c.Now))
 	}
 	tx.putNode(old, &n)
+	// Orphans have no job whose evaluation would mark them as lost.
 	tx.loseOrphans(&n, c.Now)
 	if old.Status != n.Status && (n.Status != berth.NodeInit) {
 		c.Evals = tx.raiseForNode(&n, c.Seed, c.Now)
@@ -237,6 +240,8 @@ func (c *SetNodeEligibility) Apply(tx *Tx) error {
 	n.SchedulingEligibility, n.ModifyIndex = c.Eligibility, tx.Index
 	addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node marked as "+c.Eligibility+" for scheduling", c.Now))
 	tx.putNode(old, &n)
+	// An eligible node may help any job; an ineligible one concerns only those
+	// that run here.
 	if n.SchedulingEligibility == berth.NodeEligible {
 		c.Evals = tx.raiseForNode(&n, c.Seed, c.Now)
 	} else {

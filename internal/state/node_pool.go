@@ -87,6 +87,7 @@ func (c *UpsertNodePools) Apply(tx *Tx) error {
 	if n := len(c.Pools); n == 0 || n > MaxPools {
 		return berth.Errorf(berth.Invalid, "node pools: must name 1 to %d, got %d", MaxPools, n)
 	}
+	// Check all before the first change.
 	var pools []berth.NodePool
 	for _, p := range c.Pools {
 		if p == nil {
@@ -120,6 +121,7 @@ func (c *DeleteNodePools) Apply(tx *Tx) error {
 	if n := len(c.Names); n == 0 || n > MaxPools {
 		return berth.Errorf(berth.Invalid, "node pools: must name 1 to %d, got %d", MaxPools, n)
 	}
+	// Check all before the first change.
 	for _, name := range c.Names {
 		if berth.BuiltIn(name) {
 			return berth.Errorf(berth.Invalid, "node pool %q is built in and cannot be deleted", name)
@@ -163,6 +165,7 @@ func (s *Snapshot) poolUsers(pool string) string {
 		if j.NodePool != pool {
 			continue
 		}
+		// A dead job does not need its pool.
 		if status, _ := s.Summary(j.Key()).Status(j); status != berth.JobDead {
 			jobs = append(jobs, j.Key().String())
 		}

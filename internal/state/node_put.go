@@ -70,6 +70,7 @@ func nodeClass(n *berth.Node) string {
 	h.Text(n.Datacenter)
 	h.Text(n.NodePool)
 	h.Text(n.NodeClass)
+	// Keys that are unique to a node would make a class of each.
 	for _, m := range []map[string]string{n.Attributes, n.Meta} {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			if !UniqueKey(k) {
@@ -84,6 +85,7 @@ func nodeClass(n *berth.Node) string {
 		h.Text(fmt.Sprint(k, d.Detected, d.Healthy))
 	}
 	writeThings(&h, n)
+	// The version changes with the fields that are hashed.
 	return fmt.Sprintf("v1:%x", sha256.Sum256(h.Buf()))[:35]
 }
 
@@ -101,6 +103,8 @@ func writeThings(h *codec.Writer, n *berth.Node) {
 			nets = append(nets, "network "+a.Alias)
 		}
 	}
+	// Addresses differ from node to node; only the names of networks count, in
+	// any order.
 	slices.Sort(nets)
 	for _, s := range slices.Compact(nets) {
 		h.Text(s)

@@ -310,10 +310,12 @@ func (tx *Tx) noteReschedule(job *berth.Job, g *berth.TaskGroup, prev *berth.All
 	if old := tx.Reschedules(job.UID, g.Name, prev.Index); old != nil {
 		r = *old
 	}
+	// Keep enough events to count the attempts of the policy.
 	keep := RescheduleEventsKept
 	var delay time.Duration
 	if p := g.ReschedulePolicy; p != nil {
 		keep = max(keep, min(p.Attempts, berth.MaxCount))
+		// A long run ends the streak of failures, and the delay starts over.
 		ran, _ := Ran(prev)
 		r.Count = p.Streak(r.Count, ran)
 		delay = p.Wait(r.Count)

@@ -26,6 +26,7 @@ func (c *ApplyPlan) checkDeployment(tx *Tx, job *berth.Job, eval *berth.Eval) er
 	case d.Status != berth.DeploymentRunning || len(d.TaskGroups) == 0:
 		return berth.Errorf(berth.Invalid, "plan: deployment %s has status %q and %d groups", d.ID, d.Status, len(d.TaskGroups))
 	}
+	// A job has one active deployment, and each version at most one.
 	for other := range tx.DeploymentsOf(d.Key()) {
 		ends := c.Deployed != nil && c.Deployed.ID == other.ID
 		if other.JobUID == job.UID && (other.Active() && !ends || other.JobVersion == d.JobVersion) {

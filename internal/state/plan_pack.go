@@ -51,6 +51,7 @@ func (c *ApplyPlan) unpack(r *codec.Reader) {
 	c.Place, c.nodes = r.Placements()
 	c.Stop = r.Stops()
 	c.Update = codec.ReadIDs[berth.Alloc](r)
+	// The rare parts, each after a bool.
 	if r.Bool() {
 		r.Value(&c.Explain)
 	}
@@ -65,6 +66,7 @@ func (c *ApplyPlan) unpack(r *codec.Reader) {
 	}
 }
 
+// evalStatuses gives statuses their codes in log entries: append only.
 var evalStatuses = []string{berth.EvalPending, berth.EvalBlocked, berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled}
 
 // An end is its status, its times as differences to now, and all that few

@@ -10,6 +10,8 @@ import (
 // IDs. In a log entry they have numbers, which could belong to another node
 // when the plan arrives. The plan must not be applied meanwhile.
 func (c *ApplyPlan) Ship() []byte {
+	// A node is written once and then named by its place: many placements share
+	// nodes.
 	places := map[berth.NodeID]uint32{}
 	var list []berth.NodeID
 	own := *c
@@ -42,6 +44,7 @@ func Unship(b []byte) (*ApplyPlan, error) {
 	if err := r.End(); err != nil {
 		return nil, berth.Errorf(berth.Invalid, "plan: %w", err)
 	}
+	// Replace places by IDs; the leader knows the numbers.
 	for i, at := range c.nodes {
 		if int64(at) >= int64(len(nodes)) {
 			return nil, berth.Errorf(berth.Invalid, "plan: a placement refers to node %d of %d", at, len(nodes))

@@ -183,10 +183,10 @@ func (s *saver) job(snap *Snapshot, slot uint32) {
 
 // Flags of an allocation's record.
 const (
-	allocOrphaned = 1 << 0
-	allocPorts    = 1 << 1
-	allocTasks    = 1 << 2
-	allocMore     = 1 << 3
+	allocOrphaned = 1 << 0 // its job was deleted
+	allocPorts    = 1 << 1 // has ports
+	allocTasks    = 1 << 2 // has task states
+	allocMore     = 1 << 3 // has rare fields
 	allocSameEval = 1 << 4 // evaluation, job, group, and time and index of creation equal those of the allocation before
 )
 

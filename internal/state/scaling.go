@@ -9,11 +9,12 @@ import (
 
 // Limits of scaling events.
 const (
-	ScalingEventsKept = 20 // of each group, the newest
-	MaxScalingMessage = 4 << 10
+	ScalingEventsKept = 20       // of each group, the newest
+	MaxScalingMessage = 4 << 10  // bytes
 	MaxScalingMeta    = 16 << 10 // bytes, as JSON
 )
 
+// noScaling stands for a job without scaling events. It must not change.
 var noScaling ScalingEvents
 
 // ScalingEvents returns the scaling events of a job, which must not be changed.

@@ -113,7 +113,7 @@ func (c *Children) of(status childStatus) *int {
 type childStatus uint8
 
 const (
-	notCounted childStatus = iota
+	notCounted childStatus = iota // of no parent
 	childPending
 	childRunning
 	childDead

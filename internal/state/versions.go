@@ -10,9 +10,9 @@ import (
 
 // Limits of version tags.
 const (
-	MaxTagName        = 128
-	MaxTagDescription = 1000
-	MaxTags           = 100 // of one job: a tagged version is kept as long as the job
+	MaxTagName        = 128  // bytes
+	MaxTagDescription = 1000 // bytes
+	MaxTags           = 100  // of one job: a tagged version is kept as long as the job
 )
 
 // RevertJob restores the specification of an earlier version of a job, as a new

@@ -67,9 +67,9 @@ func (r *Reader) Score() float32 {
 
 // Flags of a placement.
 const (
-	placePorts    = 1 << 0
-	placePrevious = 1 << 1
-	placeResched  = 1 << 2
+	placePorts    = 1 << 0 // has dynamic ports
+	placePrevious = 1 << 1 // replaces an allocation
+	placeResched  = 1 << 2 // the replaced one failed
 	placeGroup    = 1 << 3 // not the group of the one before
 	placeSkip     = 1 << 4 // the index does not follow the one before
 	placeNamed    = 1 << 5 // cores or devices
@@ -79,8 +79,8 @@ const (
 
 // The other flags of a placement.
 const (
-	rareCanary = 1 << 0
-	rareBefore = 1 << 1
+	rareCanary = 1 << 0 // is a canary
+	rareBefore = 1 << 1 // starts before the replaced one stops
 )
 
 // Placements writes placements with the numbers of their nodes.

@@ -18,6 +18,7 @@ import (
 // all before it. Each record refers only to earlier ones, and the rows of a
 // table are in the same order on all servers.
 
+// snapshotMagic begins the first line; the version follows.
 const snapshotMagic = "berth snapshot "
 
 // Kind is the kind of a record.
@@ -60,6 +61,7 @@ const maxRecord = MaxCommand * 2
 // MiB.
 const maxWindow = 32 << 20
 
+// castagnoli is the polynomial that processors compute in hardware.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Size is how much was written of one kind of record.
@@ -153,6 +155,7 @@ func (s *SnapshotWriter) Close() error {
 	return s.err
 }
 
+// errNoSnapshot is the error for a file that is something else.
 var errNoSnapshot = errors.New("this is not a saved snapshot")
 
 // ReadableVersion returns the version in the first line of a saved snapshot. A
