@@ -57,6 +57,7 @@ func (p *peOf) refuses(tx *Tx, place *berth.Placement, n *berth.Node) (pe *berth
 	g := p.job.TaskGroups[place.Group]
 	name := berth.AllocName(p.job.ID, g.Name, place.Index)
 	pe = tx.ResourceNamed(p.job.UID, berth.KindPE, name)
+	// One PE has at most one allocation at a time, of its newest launch.
 	switch {
 	case pe == nil:
 		return nil, berth.Refuse(berth.RefusedInstance, "there is no processing element "+name)
@@ -67,6 +68,7 @@ func (p *peOf) refuses(tx *Tx, place *berth.Placement, n *berth.Node) (pe *berth
 	case p.uses[pe.UID].occupies || p.uses[pe.PE.Before].occupies:
 		return nil, berth.Refuse(berth.RefusedInstance, "an earlier allocation of "+name+" has not ended")
 	}
+	// The allocation reads its configuration when it starts.
 	if c := tx.ResourceNamed(p.job.UID, berth.KindConfig, name); c == nil || c.Object.Config.ContentID != pe.PE.ContentID {
 		return nil, berth.Refuse(berth.RefusedInstance, "the configuration that "+name+" was launched with does not exist")
 	}
@@ -75,6 +77,7 @@ func (p *peOf) refuses(tx *Tx, place *berth.Placement, n *berth.Node) (pe *berth
 
 // poolRefuses returns why host pools keep a group from a node, or "".
 func (p *peOf) poolRefuses(tx *Tx, g *berth.TaskGroup, n *berth.Node) string {
+	// Exclusive pools of other jobs keep everybody out.
 	if h := tx.Holder(n.ID); h != nil && h.Owner != p.job.UID {
 		return "the node is in the exclusive pool " + h.Name + " of job " + h.Job.String()
 	}
@@ -82,6 +85,7 @@ func (p *peOf) poolRefuses(tx *Tx, g *berth.TaskGroup, n *berth.Node) string {
 		return ""
 	}
 	at := &g.Stream.Placement
+	// The group's own pool says which nodes it may use.
 	pool := tx.ResourceNamed(p.job.UID, berth.KindHostPool, at.Pool)
 	switch {
 	case pool == nil:

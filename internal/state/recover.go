@@ -35,6 +35,7 @@ func (c *RecoverJobs) Apply(tx *Tx) error {
 	if c.Cause == "" || len(c.Cause) > MaxStreamError {
 		return berth.Errorf(berth.Invalid, "Cause: must be 1 to %d bytes, got %d", MaxStreamError, len(c.Cause))
 	}
+	// Jobs whose submission has ended meanwhile are skipped.
 	var marks []*berth.Job
 	for i, r := range c.Jobs {
 		j, row, err := tx.alive(r.Key, r.UID)
@@ -45,6 +46,7 @@ func (c *RecoverJobs) Apply(tx *Tx) error {
 	if marks == nil {
 		return berth.Refusef(berth.CodeAlreadyDone, "none of the %d jobs is in a submission that can start over", len(c.Jobs))
 	}
+	// The deletion stops what runs; the evaluation makes a scheduler do it.
 	for _, old := range marks {
 		cause := berth.Cause{Kind: berth.CauseSystem, ID: c.Cause}
 		j := tx.markStream(old, berth.IntentRecover, cause, nil, c.Now)

@@ -114,6 +114,8 @@ func missed(a *berth.Alloc) bool {
 func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc, told healths) {
 	var done []*berth.Job
 	for i, a := range slices.Concat(back, failed) {
+		// One evaluation for each job is enough. A stopped job replaces
+		// nothing.
 		j := tx.Job(a.Key())
 		if j == nil || j.UID != a.Job.UID || j.Stop || slices.Contains(done, j) {
 			continue
@@ -124,6 +126,7 @@ func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc,
 			ID: tx.newID(a.ID), TriggeredBy: berth.TriggerAllocFailure,
 			Cause: berth.Cause{Kind: berth.CauseAlloc, ID: a.ID.String()},
 		}
+		// Those that came back are first in the list.
 		if i < len(back) {
 			seed.TriggeredBy, seed.Cause = berth.TriggerReconnect, berth.Cause{Kind: berth.CauseNode, ID: n.ID.String()}
 		}
@@ -155,6 +158,7 @@ func (c *ReportAllocs) pack(w *codec.Writer) {
 	for i := range c.Updates {
 		u := &c.Updates[i]
 		more := updateRest{u.Deployment, u.Network}
+		// The status takes the low four bits, the flags are above it.
 		w.Byte(byte(u.Client) | codec.Flag(updateText, u.Description != "") | codec.Flag(updateMore, more != updateRest{}))
 		w.ID(u.ID)
 		w.Text(string(u.Tasks))
@@ -181,6 +185,7 @@ func (c *ReportAllocs) unpack(r *codec.Reader) {
 		c.Node = r.ID()
 	}
 	c.Now = r.Int()
+	// An update takes at least 18 bytes.
 	c.Updates = make([]AllocUpdate, r.Length(18))
 	for i := range c.Updates {
 		u := &c.Updates[i]

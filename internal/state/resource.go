@@ -165,6 +165,7 @@ func (tx *Tx) putResource(old, r *berth.Object) {
 		r.CreateIndex = tx.Index
 		t.link(tx, r)
 	} else {
+		// The nodes and the owner may have changed, so the indexes must follow.
 		slot, _ := t.find(r.UID)
 		t.hold(tx, old, slot, false)
 		t.set(tx, slot, r)

@@ -87,6 +87,7 @@ func slotsOf[K any](pairs iter.Seq2[K, uint32]) iter.Seq[uint32] {
 func settled[T any](in iter.Seq[*T], index func(*T) uint64, compare func(a, b *T) int) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		var group []*T
+		// Rows of one index are gathered, sorted and yielded together.
 		flush := func() bool {
 			slices.SortFunc(group, compare)
 			for _, v := range group {

@@ -98,6 +98,7 @@ func (c *ScaleJob) checkCount(tx *Tx, j *berth.Job, g *berth.TaskGroup) error {
 	if err := g.Scaling.Allows(g.Name, c.Count); err != nil {
 		return err
 	}
+	// Not every region of a stream job can change its width.
 	if j.Type == berth.TypeStream {
 		if err := tx.widenable(j, g, c.Count); err != nil {
 			return err

@@ -138,6 +138,7 @@ func (c *DeleteServices) Apply(tx *Tx) error {
 	if k := len(c.IDs); k == 0 || k > MaxServiceBatch {
 		return berth.Errorf(berth.Invalid, "services: must name 1 to %d, got %d", MaxServiceBatch, k)
 	}
+	// A user names the service and must find it; an agent may repeat itself.
 	for _, id := range c.IDs {
 		switch r := tx.Service(id); {
 		case c.Node.IsZero() && (r == nil || r.Namespace != c.Namespace || r.ServiceName != c.Name):

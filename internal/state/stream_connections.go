@@ -36,6 +36,7 @@ func (c *SetExport) Apply(tx *Tx) error {
 	if err := ps.Err(); err != nil {
 		return err
 	}
+	// No change, no new index: nobody connects again.
 	if reflect.DeepEqual(was.Spec.Properties, c.Properties) {
 		return nil
 	}

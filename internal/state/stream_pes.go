@@ -88,6 +88,7 @@ func (c *SetConnectivity) Apply(tx *Tx) error {
 	default:
 		return berth.Errorf(berth.Invalid, "State: unknown state %.64q: want %s, %s or %s", c.State, berth.ConnectivityNone, berth.ConnectivityPartial, berth.ConnectivityFull)
 	}
+	// Reports of an earlier launch can arrive late.
 	pe, a := tx.Resource(c.PE), tx.Alloc(c.Alloc)
 	if pe == nil || pe.PE == nil || pe.PE.Launch != c.Launch || a == nil || a.Ended() || a.Rest().PE == nil || *a.Rest().PE != (berth.PERef{UID: c.PE, Launch: c.Launch}) {
 		return berth.Refusef(berth.CodeStaleLaunch, "allocation %s is not of the present launch of processing element %s", c.Alloc, c.PE.Text('p'))

@@ -218,6 +218,7 @@ func (c *FailSubmission) Apply(tx *Tx) error {
 	case row.Phase != berth.PhaseSubmission:
 		return berth.Refusef(berth.CodeAlreadyDone, "job %q, %s, is %s", c.Key, c.UID.Text('j'), row.Phase)
 	}
+	// What the job owns goes, and a scheduler stops its allocations.
 	n := *row
 	n.Phase, n.LastError, n.Deadline = berth.PhaseFailed, c.Error, 0
 	tx.cancelOpen(j, "the submission of the job was given up", c.Now)

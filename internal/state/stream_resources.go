@@ -145,15 +145,19 @@ func (c *EnsureResources) free(tx *Tx, e ensured, before []ensured) error {
 		if slices.Contains(r.Nodes[:i], id) {
 			return berth.Errorf(berth.Invalid, "Nodes: pool %.150q has node %s twice", r.Name, id)
 		}
+		// It has the node already, under rules that are at least as strict.
 		if e.old != nil && hasNode(e.old, id) && (exclusive(e.old) || !alone) {
 			continue
 		}
+		// No pool may use a node in the exclusive pool of another job, and no
+		// two exclusive pools share one.
 		if h := tx.Holder(id); h != nil && h.UID != r.UID && (alone || h.Owner != c.UID) {
 			return berth.Refusef(berth.CodeNodeHeld, "node %s is in the exclusive pool %q of job %q", id, h.Name, h.Job)
 		}
 		if !alone {
 			continue
 		}
+		// An exclusive pool needs a node that nothing else uses.
 		if err := c.untouched(tx, id, before); err != nil {
 			return err
 		}
@@ -241,6 +245,7 @@ func (c *CollectResources) Apply(tx *Tx) error {
 	if n := len(c.UIDs); n == 0 || n > MaxResources {
 		return berth.Errorf(berth.Invalid, "collect: must name 1 to %d resources, got %d", MaxResources, n)
 	}
+	// Check all before the first change. One that is gone is no error.
 	var gone []*berth.Object
 	for i, uid := range c.UIDs {
 		r := tx.Resource(uid)

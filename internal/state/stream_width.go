@@ -31,6 +31,7 @@ func widen(j *berth.Job, region string, width int) bool {
 	if i < 0 {
 		return false
 	}
+	// Versions share these parts, so change copies.
 	s := *j.Stream
 	s.Regions = slices.Clone(s.Regions)
 	s.Regions[i].Width = width

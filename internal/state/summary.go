@@ -21,6 +21,7 @@ func (tx *Tx) count(k berth.JobKey, uid berth.UID, change func(*Summary)) {
 	if !ok {
 		return
 	}
+	// Many changes of a command to one summary make one copy.
 	s := tx.counting[slot]
 	if s == nil {
 		old := tx.jobs.summaries.Get(slot)
@@ -34,6 +35,7 @@ func (tx *Tx) count(k berth.JobKey, uid berth.UID, change func(*Summary)) {
 			tx.counting = map[uint32]*Summary{}
 		}
 	}
+	// Rows of an earlier incarnation do not count.
 	if s.UID == uid {
 		tx.counting[slot] = s
 		change(s)

@@ -57,6 +57,7 @@ func checkNodeWaits(eval *berth.Eval, end *EvalEnd) error {
 		if len(waits[i].Failed) == 0 || waits[i].Missed == nil {
 			return berth.Errorf(berth.Invalid, "plan: evaluation %s waits for nodes without a reason", eval.ID)
 		}
+		// A node is in one wait only, or it would be evaluated twice.
 		for _, id := range waits[i].Nodes {
 			if seen[id] || id == eval.NodeID && end.Status == berth.EvalBlocked {
 				return berth.Errorf(berth.Invalid, "plan: evaluation %s waits for node %s twice", eval.ID, id)

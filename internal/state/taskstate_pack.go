@@ -264,6 +264,7 @@ func (r *taskReader) state() *berth.TaskState {
 		s.FinishedAt = r.time()
 	}
 	s.StartedAt = r.time()
+	// Apply accepts packs of agents, so nothing here may be trusted.
 	n := int(r.byte())
 	if n > berth.TaskEventsKept {
 		r.fail()

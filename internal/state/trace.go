@@ -40,6 +40,7 @@ func (ch *Change) reroutes() (namespace string, may bool) {
 	case *berth.Object:
 		return v.Job.Namespace, v.Kind == berth.KindExport || v.Kind == berth.KindImport
 	case *berth.StreamJob:
+		// A parked job's exports and imports take no part.
 		was, _ := ch.Old.(*berth.StreamJob)
 		is, _ := ch.New.(*berth.StreamJob)
 		return v.Key.Namespace, was != nil && is != nil && parked(was) != parked(is)

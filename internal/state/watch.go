@@ -67,6 +67,8 @@ func (ws *watchers) remove(w *Watch) {
 		list := ws.byKey[k]
 		for i, x := range list {
 			if x == w {
+				// The order of watches means nothing: fill the hole with the
+				// last.
 				list[i] = list[len(list)-1]
 				list[len(list)-1] = nil
 				list = list[:len(list)-1]
