@@ -66,15 +66,18 @@ func (b *block[K]) add(edit uint64, k K, s uint32) (right *block[K], added bool)
 		return b.put(edit, i, k, s, nil), true
 	}
 	i := b.child(k, s)
+	// The path to the pair is copied, unless this edit owns it already.
 	kid := b.kids[i].own(edit)
 	b.kids[i] = kid
 	up, added := kid.add(edit, k, s)
+	// The smallest pair below the child may be the new one.
 	if i > 0 || less(k, s, b.keys[0], b.slots[0]) {
 		b.keys[i], b.slots[i] = kid.keys[0], kid.slots[0]
 	}
 	if up == nil {
 		return nil, added
 	}
+	// The child was split: its right half becomes a child too.
 	return b.put(edit, i+1, up.keys[0], up.slots[0], up), added
 }
 
@@ -169,6 +172,7 @@ func (b *block[K]) remove(edit uint64, k K, s uint32) {
 // mend merges a child that has become small with a neighbour, or balances the
 // two.
 func (b *block[K]) mend(edit uint64, i int) {
+	// A single child has no sibling to share with.
 	if b.n == 1 {
 		if b.kids[0].n == 0 {
 			b.delete(0)
@@ -179,6 +183,7 @@ func (b *block[K]) mend(edit uint64, i int) {
 		i--
 	}
 	l, r := b.kids[i].own(edit), b.kids[i+1].own(edit)
+	// Join the two if they fit one block, or else share evenly.
 	if total := int(l.n + r.n); total <= fan {
 		l.take(r, int(r.n))
 		b.setKid(i, l)

@@ -167,6 +167,7 @@ func (b *block[K]) from(k K, s uint32, yield func(K, uint32) bool) bool {
 		}
 		return true
 	}
+	// Only the first child has pairs before the start.
 	i := b.child(k, s)
 	if !b.kids[i].from(k, s, yield) {
 		return false
@@ -199,6 +200,8 @@ func (b *block[K]) back(yield func(K, uint32) bool) bool {
 func (b *block[K]) backFrom(k K, s uint32, yield func(K, uint32) bool) bool {
 	if b.kids == nil {
 		i := b.seek(k, s)
+		// seek finds the first pair that is not before it: step back unless it
+		// is the pair itself.
 		if i == int(b.n) || b.keys[i] != k || b.slots[i] != s {
 			i--
 		}
@@ -209,6 +212,7 @@ func (b *block[K]) backFrom(k K, s uint32, yield func(K, uint32) bool) bool {
 		}
 		return true
 	}
+	// Only this child has pairs after the start.
 	i := b.child(k, s)
 	if !b.kids[i].backFrom(k, s, yield) {
 		return false

@@ -26,6 +26,8 @@ func (r *Request) Refusal(u *Usage, g *berth.Grant) *berth.Refusal {
 	case !r.Fits(u):
 		return refuseFor(r.Shortfall(u)[0])
 	}
+	// The dynamic ports must be free, and differ from each other and the static
+	// ones.
 	for i, port := range g.Ports {
 		if u.Ports.Has(port) || slices.Contains(g.Ports[:i], port) || slices.Contains(r.Static, port) {
 			return berth.Refuse(berth.RefusedPort, portInUse(port))
@@ -116,6 +118,7 @@ func (m *namedRequest) refusalCores(u *Usage, g *berth.Grant) string {
 	if len(g.Cores) != m.cores {
 		return fmt.Sprintf("cores: need %d, got %d", m.cores, len(g.Cores))
 	}
+	// g.Cores has the cores of the tasks one after the other.
 	next := 0
 	for _, t := range m.tasks {
 		numa := -1

@@ -158,6 +158,8 @@ func (l *layout) addDevices(n *berth.Node) {
 // common address share one, because a port is taken on an address.
 func (l *layout) addNetworks(n *berth.Node) {
 	s := spaces{byAddress: map[string]int{n.HostAddress(): 0}, byName: map[string]int{}, kept: []string{""}}
+	// Addresses of the default network belong to space 0, as the host's own
+	// does.
 	for _, nw := range n.NodeResources.NodeNetworks {
 		for _, a := range nw.Addresses {
 			if a.Alias == berth.DefaultHostNetwork {
@@ -172,6 +174,7 @@ func (l *layout) addNetworks(n *berth.Node) {
 			}
 		}
 	}
+	// What an operator reserves on a host network adds to its space.
 	for name, h := range n.HostNetworks {
 		if at, ok := s.byName[name]; ok {
 			s.keep(at, h.ReservedPorts)

@@ -26,6 +26,7 @@ type held struct {
 // pickPorts returns the dynamic ports for one more allocation, in the order of
 // the group's labels; not ok if a required port is taken or there are too few.
 func (m *namedRequest) pickPorts(u *Usage, at uint32) (ports []uint16, ok bool) {
+	// Static ports come first: dynamic ones must avoid them.
 	own, ok := m.static(u, nil)
 	if !ok {
 		return nil, false
@@ -54,6 +55,7 @@ func (m *namedRequest) static(u *Usage, fail func(p *portRequest, known bool)) (
 		p := &m.ports[i]
 		space, known := u.space(p.network)
 		switch {
+		// A dynamic or a shared port cannot collide here.
 		case known && (p.port == 0 || p.shared):
 		case known && !u.taken(space).Has(p.port) && !slices.Contains(own, held{space, p.port, false}):
 		default:
@@ -145,6 +147,7 @@ func (u *Usage) movePorts(by *Writer, m *namedRequest, ports []uint16, sign int6
 		p := &m.ports[i]
 		port := p.port
 		if port == 0 {
+			// An old allocation may have fewer ports than its group asks for.
 			if len(ports) == 0 {
 				continue
 			}
@@ -248,6 +251,7 @@ func (u *Usage) Holds(g *berth.TaskGroup, dynamic []uint16, network string, port
 			}
 		}
 		for _, p := range nw.DynamicPorts {
+			// Dynamic ports are in the order of the group's labels.
 			if len(dynamic) == 0 {
 				break
 			}

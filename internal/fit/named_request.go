@@ -48,6 +48,7 @@ func namedOf(g *berth.TaskGroup) *namedRequest {
 	for i := range g.Networks {
 		ports = ports || namesNetworks(g.Networks[i].ReservedPorts) || namesNetworks(g.Networks[i].DynamicPorts)
 	}
+	// Most groups ask for nothing of this kind and cost nothing more.
 	if !tasks && !ports {
 		return nil
 	}
@@ -55,6 +56,7 @@ func namedOf(g *berth.TaskGroup) *namedRequest {
 	for _, t := range g.Tasks {
 		m.addTask(t)
 	}
+	// One named port makes all ports of the group named ones.
 	if ports {
 		for i := range g.Networks {
 			m.addPorts(&g.Networks[i])
@@ -151,6 +153,7 @@ func (r *Request) DeviceAffinity(u *Usage) float64 {
 	if r.named == nil {
 		return 0
 	}
+	// Scores are relative to the sum of the weights, so that they are -1 to 1.
 	total := 0.0
 	for _, d := range r.named.devices {
 		for _, a := range d.Affinities {
@@ -221,6 +224,7 @@ func (u *Usage) moveNamed(by *Writer, g *berth.Grant, sign int64) {
 	}
 	for _, id := range g.Cores {
 		if at, ok := m.core(id); ok {
+			// A reserved core uses its whole speed.
 			u.Used.CPU += sign * m.layout.cores[at].MHz
 			mark(m.cores, at)
 		}

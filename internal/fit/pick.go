@@ -233,6 +233,7 @@ func (p *picker) takeAny(task int) {
 	t := p.request.tasks[task]
 	var seeds []int
 	if t.affinity == berth.NUMAPrefer {
+		// Best is one NUMA node for all cores.
 		if one := p.numaNodes(t.count); len(one) > 0 {
 			p.take(task, one[0], t.count)
 			return
@@ -240,6 +241,7 @@ func (p *picker) takeAny(task int) {
 		seeds = p.numaNodes(1)
 	}
 	best, least := p.numaNodes(1), -1
+	// Otherwise the nodes nearest to each other: try each as the center.
 	for _, seed := range seeds {
 		near := p.numaNodes(1)
 		slices.SortStableFunc(near, func(a, b int) int {

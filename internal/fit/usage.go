@@ -147,6 +147,7 @@ func (u *Usage) dynamicPorts(r *Request, at uint32) []uint16 {
 		return nil
 	}
 	span := uint32(u.MaxDynamic) - uint32(u.MinDynamic) + 1
+	// Begin at a place that differs, so that a port is not used again at once.
 	start := u.MinDynamic + uint16(at%span)
 	picked := make([]uint16, 0, r.Dynamic)
 	scan := func(from uint32, last uint16) {
@@ -161,6 +162,7 @@ func (u *Usage) dynamicPorts(r *Request, at uint32) []uint16 {
 			from = uint32(p) + 1
 		}
 	}
+	// From there to the end of the range, then from its beginning.
 	scan(uint32(start), u.MaxDynamic)
 	if start > u.MinDynamic {
 		scan(uint32(u.MinDynamic), start-1)

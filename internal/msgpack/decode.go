@@ -19,6 +19,7 @@ var unmarshalType = reflect.TypeFor[encoding.BinaryUnmarshaler]()
 func (c *Codec) buildRead(t reflect.Type) readPlan {
 	var read readPlan
 	custom, isCustom := c.custom[t]
+	// A custom type comes before the decoder that it may have itself.
 	switch {
 	case t == rawType:
 		return readRaw
@@ -145,6 +146,7 @@ func readInteger(b []byte) (n uint64, neg bool, rest []byte, err error) {
 		return n, false, rest, nil
 	}
 	if len(value) > 0 {
+		// Negative numbers are extended to 64 bits.
 		switch c := value[0]; {
 		case c >= 0xe0:
 			return uint64(int64(int8(c))), true, rest, nil

@@ -189,6 +189,7 @@ func (c *Codec) sortedMap(t reflect.Type) writePlan {
 		if v.IsNil() {
 			return append(b, codeNil), nil
 		}
+		// Sorted, so that equal maps give equal bytes.
 		keys := v.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		b = AppendMapHead(b, len(keys))

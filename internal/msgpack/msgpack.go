@@ -95,6 +95,7 @@ func (c *Codec) Decode(b []byte, v any) error {
 		return fmt.Errorf("decode into %T: must be a pointer", v)
 	}
 	var err error
+	// Stored bytes must be one whole value before any of it is used.
 	if c.storage {
 		err = complete(b)
 	}
@@ -134,6 +135,7 @@ func As16[T ~[16]byte]() Custom {
 		of: reflect.TypeFor[T](),
 		append: func(b []byte, v reflect.Value) []byte {
 			id := [16]byte(v.Interface().(T))
+			// A zero ID is written as nil, which reads back as zero.
 			if id == [16]byte{} {
 				return append(b, codeNil)
 			}

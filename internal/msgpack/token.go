@@ -85,6 +85,7 @@ func Fields(value []byte, each func(key, value []byte) error) error {
 		var key, value []byte
 		key, rest = cut(rest)
 		value, rest = cut(rest)
+		// Keys that are no text name no field.
 		if k, ok := Text(key); ok {
 			if err := each(k, value); err != nil {
 				return err

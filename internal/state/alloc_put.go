@@ -56,7 +56,7 @@ func (tx *Tx) account(old, a *berth.Alloc, u *fit.Usage) {
 	if held == holds && old.Group == a.Group {
 		return
 	}
-	// Allocations that may share capacity are counted together.
+	// An allocation and its victims share capacity until these have ended.
 	if f, ok := tx.familyOf(a); ok {
 		tx.fit.ReleaseFamily(u, f.With(old))
 		tx.fit.ClaimFamily(u, f)

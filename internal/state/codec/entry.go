@@ -97,6 +97,8 @@ func DecodeEntry(b []byte, each func(number uint64, fields []byte) error) error 
 	r := Reader{buf: body}
 	for len(r.buf) > 0 && r.err == nil {
 		n := r.Uint()
+		// Each command has its length, so that its decoder cannot read into the
+		// next.
 		fields := r.Take(r.Length(1))
 		if r.err != nil {
 			break

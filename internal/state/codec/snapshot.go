@@ -107,6 +107,7 @@ func (s *SnapshotWriter) Record(kind Kind) {
 	var head [1 + binary.MaxVarintLen64]byte
 	head[0] = byte(kind)
 	n := 1 + binary.PutUvarint(head[1:], uint64(len(s.buf)))
+	// The checksum covers the heads too: a changed length must not pass.
 	for _, b := range [][]byte{head[:n], s.buf} {
 		s.sum = crc32.Update(s.sum, castagnoli, b)
 		if _, err := s.out.Write(b); err != nil {

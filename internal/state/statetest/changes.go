@@ -34,6 +34,7 @@ func (r *Random) deploys(t *rapid.T, s *state.Snapshot, j *berth.Job, c *state.A
 			newest = d
 		}
 	}
+	// A plan may end the deployment of an older version, or complete its own.
 	if newest != nil && newest.Active() && (newest.JobVersion != j.Version || rapid.IntRange(0, 3).Draw(t, "deployed") == 0) {
 		c.Deployed = &state.DeploymentChange{ID: newest.ID, Status: berth.DeploymentCancelled, Description: berth.DeploymentJobReplaced}
 		if newest.JobVersion == j.Version {
@@ -64,6 +65,7 @@ func (r *Random) deploys(t *rapid.T, s *state.Snapshot, j *berth.Job, c *state.A
 
 // deployment draws a command about a deployment, usually an active one.
 func (r *Random) deployment(t *rapid.T, s *state.Snapshot) state.Command {
+	// Mostly active ones: changes of the others are refused.
 	all := slices.Collect(s.ActiveDeployments(0))
 	if len(all) == 0 || rapid.IntRange(0, 5).Draw(t, "any") == 0 {
 		all = slices.AppendSeq(all, s.Deployments())

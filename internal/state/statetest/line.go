@@ -96,6 +96,7 @@ func split(text string) (out []string, err error) {
 			depth++
 		case c == '}' || c == ']':
 			depth--
+		// A space ends a word, unless it is in quotes or brackets.
 		case c == ' ' && depth == 0:
 			flush()
 			continue

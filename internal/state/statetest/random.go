@@ -78,6 +78,7 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 			Eval: state.EvalSeed{ID: r.id(), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}},
 		}
 	}
+	// The other kinds, and those that found nothing to work on.
 	if rapid.IntRange(0, 3).Draw(t, "operator") == 0 {
 		c := &state.SetSchedulerConfig{Enforce: rapid.Bool().Draw(t, "enforce"), Index: s.SchedulerConfig().ModifyIndex}
 		c.Config.PauseEvalBroker = rapid.Bool().Draw(t, "pause")
@@ -441,6 +442,7 @@ func (r *Random) report(t *rapid.T, s *state.Snapshot) state.Command {
 		}
 		c.Updates = append(c.Updates, u)
 	}
+	// Of another node, so most of these are refused.
 	if rapid.IntRange(0, 9).Draw(t, "another's") == 0 {
 		for a := range s.Allocs() {
 			c.Updates = append(c.Updates, state.AllocUpdate{ID: a.ID})
@@ -456,6 +458,8 @@ func (r *Random) deletion(t *rapid.T, s *state.Snapshot) state.Command {
 	c, w := &state.DeleteRows{}, state.NewSweep(s)
 	c.Stamp(s.Term)
 	reckless := rapid.IntRange(0, 4).Draw(t, "reckless") == 0
+	// Take most of what is free; a reckless command also takes rows that must
+	// stay, and is refused.
 	take := func(why string) bool {
 		return rapid.IntRange(0, 7).Draw(t, "leave out") > 0 && (why == "" || reckless && rapid.IntRange(0, 3).Draw(t, "dare") == 0)
 	}

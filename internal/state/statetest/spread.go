@@ -22,6 +22,7 @@ func spreads(t testing.TB, l *Line, tree map[string]any, group, name string) {
 			block := map[string]any{"Attribute": words[0]}
 			var targets []any
 			for _, w := range words[1:] {
+				// VALUE=PERCENT is a target, a number alone the weight.
 				value, percent, isTarget := strings.Cut(w, "=")
 				n, err := strconv.Atoi(percent)
 				if !isTarget {

@@ -54,6 +54,7 @@ func (r *Random) Stream(t *rapid.T, s *state.Snapshot) state.Command {
 		return r.registerStream(t, s)
 	}
 	row := rapid.SampledFrom(rows).Draw(t, "submission")
+	// Mostly the next step of a submission, or few would ever be complete.
 	if rapid.IntRange(0, 9).Draw(t, "goes on") < 8 {
 		if c := r.onward(t, s, row); c != nil {
 			return c
