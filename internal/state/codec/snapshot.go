@@ -61,7 +61,7 @@ const maxRecord = MaxCommand * 2
 // MiB.
 const maxWindow = 32 << 20
 
-// castagnoli is the polynomial that processors compute in hardware.
+// castagnoli is for the CRC-32C that processors compute in hardware.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Size is how much was written of one kind of record.
