@@ -65,6 +65,8 @@ type vital struct {
 	once    bool // runs to its end before or after them
 }
 
+// vitalOf returns how a task with the state s bears on health. A task with a
+// lifecycle that is no sidecar is one that runs to its end.
 func vitalOf(t *berth.Task, s *berth.TaskState) vital {
 	v := vital{task: s}
 	if t.Lifecycle != nil {
@@ -79,6 +81,8 @@ func vitalOf(t *berth.Task, s *berth.TaskState) vital {
 // zero if they do not; nil if they do not count.
 func (p *healthPolicy) judge(since time.Time, tasks []vital, passing *time.Time, now time.Time) (healthy *bool, at, again time.Time) {
 	yes, no := true, false
+	// start is when the last thing that must run began to; whole is whether all
+	// of them run now.
 	start, whole := since, true
 	for _, v := range tasks {
 		switch s := v.task; {
@@ -101,6 +105,7 @@ func (p *healthPolicy) judge(since time.Time, tasks []vital, passing *time.Time,
 		start = *passing
 	}
 	deadline := since.Add(p.deadline)
+	// Too late is unhealthy even if all is well now: a deployment has moved on.
 	if whole {
 		if at := start.Add(p.min); !at.After(deadline) {
 			if now.Before(at) {

@@ -157,6 +157,7 @@ func (r *Runner) order(k task.Kill) {
 // Nudge has the Runner look again at what it waits for.
 func (r *Runner) Nudge() { r.nudge() }
 
+// nudge wakes Run. It never blocks: one wake that is pending is enough.
 func (r *Runner) nudge() {
 	select {
 	case r.wake <- struct{}{}:
@@ -319,6 +320,8 @@ func (r *Runner) open() (dir *saferoot.Root, sup *supervise.Dir, adopt bool, err
 	return dir, sup, adopt, nil
 }
 
+// build makes a Runner for each task of the group, in the job's order. adopt is
+// whether something of the tasks may run already. Run calls it once.
 func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -111,6 +111,9 @@ func (r *Runner) serve(ctx context.Context, dir string) {
 	r.watch(ctx, all)
 }
 
+// validService refuses a name that is no DNS label once its variables are
+// replaced. Servers check it before, which they cannot for a name with
+// variables.
 func validService(reg *berth.ServiceRegistration) error {
 	if !berth.ServiceName(reg.ServiceName) {
 		return berth.Errorf(berth.Invalid, "service name %.64q: must be 1 to %d letters, digits and hyphens", reg.ServiceName, berth.MaxServiceNameLen)
@@ -152,7 +155,12 @@ func servicesOf(a *op.Alloc, p *task.Place, up func(task string) bool) (out []se
 	return out
 }
 
+// serviceOf returns one service with names replaced. t is nil for a service of
+// the group. The registration's ID is the same at every call, so that it can be
+// renewed and taken back.
 func serviceOf(a *op.Alloc, g *berth.TaskGroup, t *berth.Task, s *berth.Service, names *task.Names, p *task.Place, isUp func(string) bool) service {
+	// A canary shows itself by tags and metadata of its own until it is
+	// promoted.
 	tags, meta := s.Tags, s.Meta
 	if a.DeploymentStatus != nil && a.DeploymentStatus.Canary {
 		if len(s.CanaryTags) > 0 {
@@ -166,6 +174,7 @@ func serviceOf(a *op.Alloc, g *berth.TaskGroup, t *berth.Task, s *berth.Service,
 			maps.Copy(meta, s.CanaryMeta)
 		}
 	}
+	// The ID has the form that Nomad gives it.
 	whose := "group-" + g.Name
 	if t != nil {
 		whose = t.Name
@@ -191,6 +200,7 @@ func serviceOf(a *op.Alloc, g *berth.TaskGroup, t *berth.Task, s *berth.Service,
 	}
 	for i := range s.Checks {
 		c := checkSpec(a, p, &s.Checks[i], names)
+		// The place in the list tells apart checks of one name.
 		id := sha256.Sum256(fmt.Appendf(nil, "%s/%d/%s", out.reg.ID, i, c.status.Check))
 		c.id = hex.EncodeToString(id[:16])
 		c.status.ID, c.status.Service, c.status.Group = c.id, name, a.Name
@@ -223,6 +233,8 @@ func hostPort(a *op.Alloc, p *task.Place, label string) (host string, port int) 
 	return p.Node.HostAddress(), port
 }
 
+// checkSpec returns a check with names replaced, without its ID. Interval and
+// timeout are at least a second, lest a job floods its node.
 func checkSpec(a *op.Alloc, p *task.Place, c *berth.ServiceCheck, names *task.Names) checkOf {
 	host, port := hostPort(a, p, names.Replace(c.PortLabel))
 	out := checkOf{
@@ -258,6 +270,7 @@ func (r *Runner) watch(ctx context.Context, all []checkOf) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.known = all
+	// A check whose settings changed is ended and begun again below.
 	wanted := map[string]*checkOf{}
 	for i := range all {
 		if all[i].up {

@@ -99,6 +99,7 @@ type Task struct {
 // recoverable is an error that may be gone at the next try.
 type recoverable struct{ error }
 
+// Unwrap lets errors.Is and KindOf see the error that was marked.
 func (e recoverable) Unwrap() error { return e.error }
 
 // Recoverable marks err as one that may be gone at the next try.

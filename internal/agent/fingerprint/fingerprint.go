@@ -87,6 +87,7 @@ func Node(ctx context.Context, c *Config, allocs *saferoot.Root, drivers map[str
 	for _, d := range n.Drivers {
 		maps.Copy(attr, d.Attributes)
 	}
+	// An attribute that is not known is not set, so that constraints see it so.
 	maps.DeleteFunc(attr, func(_, v string) bool { return v == "" })
 	return n
 }
@@ -101,6 +102,7 @@ func Drivers(ctx context.Context, drivers map[string]driver.Driver) map[string]*
 	return out
 }
 
+// or returns v, or def if v is the zero value.
 func or[T comparable](v, def T) T {
 	var zero T
 	if v == zero {
@@ -109,6 +111,8 @@ func or[T comparable](v, def T) T {
 	return v
 }
 
+// memory sets the node's memory in MiB and its attribute in bytes. The
+// configuration comes before what is found.
 func memory(ctx context.Context, c *Config, n *berth.Node, log *slog.Logger) {
 	var total uint64
 	m, err := mem.VirtualMemoryWithContext(ctx)
@@ -124,6 +128,8 @@ func memory(ctx context.Context, c *Config, n *berth.Node, log *slog.Logger) {
 	n.NodeResources.Memory.MemoryMB = int64(total >> 20)
 }
 
+// disk sets the node's disk in MiB: what is free now, unless the configuration
+// names a total. The attributes always show what was found.
 func disk(c *Config, n *berth.Node, allocs *saferoot.Root, log *slog.Logger) {
 	free, total, err := allocs.Room()
 	if err != nil {
@@ -146,6 +152,7 @@ func volume(dir string) string {
 		return ""
 	}
 	defer f.Close()
+	// Of the mounts that the directory is below, the longest is its own.
 	best, device := "", ""
 	for s := bufio.NewScanner(f); s.Scan(); {
 		before, after, ok := strings.Cut(s.Text(), " - ")
@@ -162,6 +169,8 @@ func volume(dir string) string {
 	return device
 }
 
+// system sets the attributes of the kernel and the distribution. The
+// architecture is the machine's, which may differ from that of this program.
 func system(a map[string]string) {
 	a["kernel.name"] = runtime.GOOS
 	a["kernel.arch"] = runtime.GOARCH

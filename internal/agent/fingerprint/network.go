@@ -14,6 +14,8 @@ import (
 	"berth"
 )
 
+// networks sets the node's interfaces and the one network that ports are given
+// on. There is always one: 127.0.0.1 if nothing better is found.
 func networks(c *Config, n *berth.Node, log *slog.Logger) {
 	ifaces, err := net.Interfaces()
 	if err != nil {
@@ -104,6 +106,8 @@ func aliases(networks map[string]berth.HostNetworkInfo, on *berth.NodeNetwork, o
 	return out
 }
 
+// inNetwork reports whether an address of the device belongs to the host
+// network: both its interface and its CIDR must match, if it has them.
 func inNetwork(n berth.HostNetworkInfo, device, address string) bool {
 	if n.Interface != "" && n.Interface != device {
 		return false
@@ -116,6 +120,7 @@ func inNetwork(n berth.HostNetworkInfo, device, address string) bool {
 	return err == nil && err2 == nil && p.Contains(ip)
 }
 
+// hasAlias reports whether an address of any interface is in the host network.
 func hasAlias(networks []berth.NodeNetwork, name string) bool {
 	for _, n := range networks {
 		if slices.ContainsFunc(n.Addresses, func(a berth.NodeNetworkAddress) bool { return a.Alias == name }) {
@@ -183,6 +188,7 @@ func pick(addrs []berth.NodeNetworkAddress) string {
 	return best
 }
 
+// prefix returns the CIDR of the address alone, "" if it is no address.
 func prefix(ip string) string {
 	a, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -191,6 +197,7 @@ func prefix(ip string) string {
 	return fmt.Sprintf("%s/%d", a, a.BitLen())
 }
 
+// loopback returns the name of the loopback interface.
 func loopback(ifaces []net.Interface) string {
 	for _, i := range ifaces {
 		if i.Flags&net.FlagLoopback != 0 {

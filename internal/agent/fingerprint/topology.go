@@ -23,6 +23,8 @@ import (
 // little, too high would promise what is not there.
 const guessedMHz = 1000
 
+// processors sets the node's cores, their speed in MHz and how they are
+// connected, and warns of cores that the configuration names in vain.
 func processors(ctx context.Context, c *Config, n *berth.Node, log *slog.Logger) {
 	mhz, model := 0.0, ""
 	infos, err := cpu.InfoWithContext(ctx)
@@ -82,6 +84,8 @@ func readTopology(sys fs.FS, allowed []uint16, mhz uint64) *topology {
 	if len(ids) == 0 {
 		ids = allowed
 	}
+	// If the two have nothing in common, one of them is wrong; what is online
+	// is the safer guess.
 	if common := cpuset.Both(ids, allowed); len(common) > 0 {
 		ids = common
 	}
@@ -150,6 +154,7 @@ func (t *topology) numa(sys fs.FS) {
 // long, or the best that is known.
 func speed(c *berth.Core) uint64 { return or(or(c.BaseSpeed, c.MaxSpeed), c.GuessSpeed) }
 
+// ids returns the numbers of all cores, in order.
 func (t *topology) ids() (out []uint16) {
 	for i := range t.cores {
 		out = append(out, t.cores[i].ID)
@@ -232,6 +237,8 @@ func (t *topology) grades(a map[string]string) {
 	a["cpu.frequency"] = strconv.FormatUint(fastest, 10)
 }
 
+// readText returns a file's text without space around it, "" if it cannot be
+// read.
 func readText(sys fs.FS, name string) string {
 	b, err := fs.ReadFile(sys, path.Clean(name))
 	if err != nil {
@@ -250,6 +257,8 @@ func readNumber(sys fs.FS, name string) uint64 {
 	return n
 }
 
+// readSet returns the cores or nodes that a file lists as 0-3,8; nil if it
+// cannot be read.
 func readSet(sys fs.FS, name string) []uint16 {
 	set, err := cpuset.Parse(readText(sys, name))
 	if err != nil {

@@ -63,6 +63,8 @@ func Environment(a *op.Alloc, t *berth.Task, p *Place) map[string]string {
 	own := nomadVariables(a, group, t, p)
 	portVariables(own, a, group, p)
 	maps.Copy(own, p.Stream)
+	// Metadata and the job's env may refer to the variables so far, not to each
+	// other.
 	names := Names{Node: p.Node, Region: p.Region, Env: own}
 	for k, v := range meta(a.Job, group, t) {
 		v = names.Replace(v)
@@ -79,10 +81,14 @@ func Environment(a *op.Alloc, t *berth.Task, p *Place) map[string]string {
 	if _, ok := t.Env["TMPDIR"]; !ok {
 		out["TMPDIR"] = filepath.Join(p.TaskDir(t.Name), "tmp")
 	}
+	// Last, so that a job cannot replace what the agent promises a task.
 	maps.Copy(out, own)
 	return out
 }
 
+// nomadVariables returns the NOMAD_ variables of the task, except those of
+// ports and metadata. Memory is in MiB, CPU in MHz: what servers allocated
+// comes before what the job asks for.
 func nomadVariables(a *op.Alloc, group *berth.TaskGroup, t *berth.Task, p *Place) map[string]string {
 	cpu, memory := int64(t.Resources.CPU), int64(t.Resources.MemoryMB)
 	memoryMax := int64(t.Resources.MemoryMaxMB)

@@ -19,6 +19,9 @@ func (s *step) note(e berth.TaskEvent) {
 
 const maxMessage = 1000 // bytes; a message travels to servers and is kept in every copy of the state
 
+// event returns an event with a message for people, cut to maxMessage, and
+// details for programs, given as key, value, key, value. Without a message the
+// type's own text stays.
 func event(typ string, now time.Time, message string, details ...string) berth.TaskEvent {
 	e := berth.NewTaskEvent(typ, now)
 	if message != "" {
@@ -36,6 +39,8 @@ func event(typ string, now time.Time, message string, details ...string) berth.T
 	return e
 }
 
+// terminatedEvent returns the event of an exit. The form of its message and the
+// names of its details are Nomad's.
 func terminatedEvent(now time.Time, x *driver.Exit) berth.TaskEvent {
 	message := "Exit Code: " + strconv.Itoa(x.Code)
 	details := []string{"exit_code", strconv.Itoa(x.Code)}
@@ -50,23 +55,32 @@ func terminatedEvent(now time.Time, x *driver.Exit) berth.TaskEvent {
 	return event(berth.EventTerminated, now, message, details...)
 }
 
+// lostEvent returns the event of an end that nobody saw. It has no exit code.
 func lostEvent(now time.Time, why string) berth.TaskEvent {
 	return event(berth.EventTerminated, now, "How the task ended is not known: "+why)
 }
 
+// failureEvent returns the event of a start that failed, in the hooks or in the
+// driver by its type.
 func failureEvent(typ string, now time.Time, why string) berth.TaskEvent {
 	return event(typ, now, why)
 }
 
+// restartingEvent returns the event of a restart that comes after delay. The
+// detail start_delay is in nanoseconds.
 func restartingEvent(now time.Time, delay time.Duration, why string) berth.TaskEvent {
 	return event(berth.EventRestarting, now, fmt.Sprintf("Task restarting in %v: %s", delay.Round(time.Millisecond), why),
 		"restart_reason", why, "start_delay", strconv.FormatInt(int64(delay), 10))
 }
 
+// notRestartingEvent returns the event of a task that is given up on, which
+// makes its allocation fail.
 func notRestartingEvent(now time.Time, why string) berth.TaskEvent {
 	return event(berth.EventNotRestarting, now, why, "fails_task", "true", "restart_reason", why)
 }
 
+// killingEvent returns the event of an order to end. timeout is what the task
+// has between the signal and the kill.
 func killingEvent(now time.Time, why string, timeout time.Duration) berth.TaskEvent {
 	return event(berth.EventKilling, now, fmt.Sprintf("Asked to end, killed if it takes longer than %v: %s", timeout, why),
 		"kill_reason", why, "kill_timeout", timeout.String())
@@ -77,6 +91,8 @@ func becauseEvent(typ string, now time.Time, why string) berth.TaskEvent {
 	return event(typ, now, why)
 }
 
+// signalingEvent returns the event of a signal that is about to be sent; name
+// is as SIGHUP.
 func signalingEvent(now time.Time, name, why string) berth.TaskEvent {
 	return event(berth.EventSignaling, now, fmt.Sprintf("Task being sent %s: %s", name, why), "signal", name)
 }

@@ -71,6 +71,7 @@ func checkNames(_ context.Context, at *attempt) error {
 		if err := CheckName(t.Name); err != nil {
 			return err
 		}
+		// On a file system that ignores case, the two would share a directory.
 		folded := strings.ToLower(t.Name)
 		if other, ok := seen[folded]; ok {
 			return berth.Errorf(berth.Invalid, "tasks %q and %q of a group differ only in case", other, t.Name)
@@ -220,6 +221,8 @@ func lookupUser(name string) (uid, gid int, ok bool) {
 	return uid, gid, err1 == nil && err2 == nil && uid != 0
 }
 
+// makeEnv makes the environment, which later hooks interpolate with. It refuses
+// what execve would cut or misread.
 func makeEnv(_ context.Context, at *attempt) error {
 	env := Environment(at.alloc, at.task, at.place)
 	for k, v := range env {
@@ -232,6 +235,8 @@ func makeEnv(_ context.Context, at *attempt) error {
 	return nil
 }
 
+// checkUser interpolates the user and sets USER, LOGNAME and HOME for it,
+// unless the job sets them. Whether the user exists is for the driver to say.
 func checkUser(_ context.Context, at *attempt) error {
 	u := at.names.Replace(at.task.User)
 	if len(u) > berth.MaxNameLen || strings.Contains(u, "${") || strings.ContainsFunc(u, func(r rune) bool { return r <= ' ' || r > '~' || r == ':' || r == '/' }) {
@@ -257,6 +262,8 @@ func makeConfig(_ context.Context, at *attempt) error {
 	return nil
 }
 
+// makeLogs sets how much of the task's output is kept: the number of files and
+// the size of each in bytes, both at least one unit.
 func makeLogs(_ context.Context, at *attempt) error {
 	l := at.task.LogConfig
 	at.out.Logs = supervise.Logs{Disabled: l.Disabled, MaxFiles: max(1, l.MaxFiles), MaxSize: int64(max(1, l.MaxFileSizeMB)) << 20}

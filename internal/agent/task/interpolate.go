@@ -59,6 +59,8 @@ func reference(s string) (name string, length int) {
 	return s[2:i], i + 1
 }
 
+// lookup returns the value of what stands between ${ and }, and whether the
+// name stands for anything. The node comes before a variable of the same name.
 func (n *Names) lookup(name string) (string, bool) {
 	if v, ok := strings.CutPrefix(name, `env["`); ok {
 		v, ok := n.Env[v]
@@ -81,6 +83,8 @@ func (n *Names) lookup(name string) (string, bool) {
 	return v, ok
 }
 
+// property returns the value of ${node.name}, for the few properties of a node
+// that Nomad's documentation lists.
 func (n *Names) property(name string) (string, bool) {
 	switch name {
 	case "unique.id":

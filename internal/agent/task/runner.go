@@ -117,6 +117,8 @@ func (r *Runner) Usage(ctx context.Context) (driver.Usage, error) {
 	return h.Usage(ctx)
 }
 
+// post puts an event into the inbox and wakes Run. It never blocks and may be
+// called from anywhere.
 func (r *Runner) post(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,6 +129,7 @@ func (r *Runner) post(e Event) {
 	}
 }
 
+// take empties the inbox and returns what was in it, oldest first.
 func (r *Runner) take() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,6 +161,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		r.post(Restore{})
 	}
 	for {
+		// What has happened so far is dealt with before anything is waited for.
 		for _, e := range r.take() {
 			l.step(e)
 		}
@@ -196,6 +200,8 @@ func (l *loop) end() {
 	l.wait.Wait()
 }
 
+// alarm returns a channel that fires when the alarm is due. It is nil, which
+// never fires, when no alarm is set.
 func (l *loop) alarm() <-chan time.Time {
 	if l.due.IsZero() {
 		return nil
@@ -216,6 +222,7 @@ func (l *loop) step(e Event) {
 	_, _, spec := l.spec()
 	before := l.State()
 	next, do := Step(spec, before, e, time.Now(), l.c.Chance())
+	// An alarm fires once. Step asks for another if the time is not over.
 	if _, ok := e.(Alarm); ok {
 		l.due = time.Time{}
 	}
@@ -236,6 +243,8 @@ func (l *loop) step(e Event) {
 	l.c.Changed()
 }
 
+// save records the state and keeps in l.saved whether that worked. It logs the
+// first failure of a series only: retry calls it every second.
 func (l *loop) save() error {
 	b, err := json.Marshal(l.State())
 	if err == nil {
@@ -289,16 +298,22 @@ func (l *loop) do(a Action) {
 	}
 }
 
+// current returns the handle of the newest launch, nil before one was started
+// or found.
 func (l *loop) current() driver.Handle {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.handle
 }
 
+// background runs f beside the loop. Its context ends when Run returns, and Run
+// waits for it.
 func (l *loop) background(f func(context.Context)) {
 	l.wait.Go(func() { f(l.ctx) })
 }
 
+// cancelable is background for what DoCancel may interrupt. Only one such
+// function runs at a time: Step asks for the next after the answer to the last.
 func (l *loop) cancelable(f func(context.Context)) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.cancel = cancel
@@ -322,6 +337,9 @@ func (l *loop) attempt() *attempt {
 	}
 }
 
+// prepare waits until the task may be started, runs the hooks and posts
+// Prepared or PrepareFailed. If the agent ends meanwhile, it posts nothing: the
+// next agent prepares again.
 func (l *loop) prepare(ctx context.Context) {
 	if l.c.Restored != nil || l.c.Adopt {
 		select {
@@ -348,6 +366,9 @@ func (l *loop) prepare(ctx context.Context) {
 	l.post(Prepared{})
 }
 
+// start has the driver start what the hooks made and posts Started or
+// StartFailed. If the agent ends meanwhile, the next one asks the driver what
+// became of the launch.
 func (l *loop) start(ctx context.Context, launch uint64) {
 	_ = failpoint.Hit("task/start")
 	l.mu.Lock()
@@ -365,6 +386,8 @@ func (l *loop) start(ctx context.Context, launch uint64) {
 	}
 }
 
+// hold makes h the current handle. It is called before the event that tells of
+// it, so that an action which follows finds the handle.
 func (l *loop) hold(h driver.Handle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -418,6 +441,8 @@ func (l *loop) gone(ctx context.Context, err error, again func(context.Context))
 	}
 }
 
+// await waits for the end of the launch and posts Exited, or what gone makes of
+// the error.
 func (l *loop) await(ctx context.Context, h driver.Handle) {
 	x, err := h.Wait(ctx)
 	if err == nil {

@@ -114,6 +114,8 @@ func Step(spec *Spec, s State, e Event, now time.Time, chance float64) (State, [
 	return st.State, st.actions
 }
 
+// step is one run of Step: a copy of the state that its methods change, and the
+// actions that they ask for.
 type step struct {
 	State
 	spec    *Spec
@@ -122,8 +124,12 @@ type step struct {
 	actions []Action
 }
 
+// do asks for an action. The Runner begins actions in this order, once the
+// state is recorded.
 func (s *step) do(a Action) { s.actions = append(s.actions, a) }
 
+// begin takes up a new task: it looks for what may run of it already, or
+// prepares the first start.
 func (s *step) begin(e Begin) {
 	if s.Phase != Pending {
 		return
@@ -150,6 +156,8 @@ func (s *step) prepare(tell bool) {
 	s.do(DoPrepare{})
 }
 
+// prepared starts the next launch. The launch is counted before it is started,
+// so that its number is recorded and never used twice.
 func (s *step) prepared() {
 	switch {
 	case s.Phase != Preparing:
@@ -163,6 +171,8 @@ func (s *step) prepared() {
 	}
 }
 
+// started takes over a launch that runs since the time at. A kill that was
+// ordered meanwhile is carried out now.
 func (s *step) started(handle []byte, at time.Time) {
 	s.Phase, s.Handle = Running, handle
 	s.Task.State, s.Task.StartedAt, s.Task.FinishedAt = berth.TaskRunning, at, time.Time{}
@@ -207,6 +217,8 @@ func (s *step) release() {
 	}
 }
 
+// found takes over what the driver has of the task after a restart of the
+// agent, and goes on with the stop or the delay that was under way.
 func (s *step) found(e Found) {
 	// The driver's newest may be one before that which we wanted to start.
 	if e.Launch < s.Launch {
@@ -229,6 +241,8 @@ func (s *step) found(e Found) {
 	}
 }
 
+// notFound starts the task if it never ran. A task that is recorded as running
+// is lost: it may have run to its end.
 func (s *step) notFound() {
 	switch s.Phase {
 	case Looking, Starting: // it never ran
@@ -242,6 +256,8 @@ func (s *step) notFound() {
 	}
 }
 
+// lost ends a task whose exit cannot be known. Only a restart of the machine is
+// a reason to start it again here.
 func (s *step) lost(e Lost) {
 	switch s.Phase {
 	case Looking, Starting, Running, Delaying, Stopping:
@@ -262,6 +278,8 @@ func (s *step) lost(e Lost) {
 	}
 }
 
+// exited records the exit, lets the driver forget it, and decides what comes
+// next: the end, a restart that was asked for, or one by the policy.
 func (s *step) exited(x *driver.Exit) {
 	switch s.Phase {
 	case Running, Delaying, Stopping:
@@ -328,6 +346,8 @@ func (s *step) restartNow(why string) {
 	s.prepare(true)
 }
 
+// alarm goes on when the restart delay or the shutdown delay is over. One that
+// comes too early is set again.
 func (s *step) alarm() {
 	if s.now.Before(s.Until) {
 		if s.Phase == Delaying || s.Phase == Waiting {
@@ -356,6 +376,7 @@ func (s *step) order(k Kill) {
 		}
 		return
 	}
+	// From here on the task is not started again, whatever was asked before.
 	s.Kill, s.State.Again, s.Unfit = &k, false, false
 	if k.Event != "" {
 		s.note(becauseEvent(k.Event, s.now, k.Reason))
@@ -364,6 +385,7 @@ func (s *step) order(k Kill) {
 	switch s.Phase {
 	case Pending, Waiting:
 		s.killed()
+	// Whether the start was still stopped shows in its answer.
 	case Preparing, Starting:
 		s.do(DoCancel{}) // and see what comes back
 	case Running:
@@ -371,6 +393,7 @@ func (s *step) order(k Kill) {
 	}
 }
 
+// stop begins to end a task that runs, after its shutdown delay if it has one.
 func (s *step) stop(noDelay bool) {
 	if s.spec.ShutdownDelay > 0 && !noDelay {
 		s.Phase, s.Until = Delaying, s.now.Add(s.spec.ShutdownDelay)
@@ -381,8 +404,12 @@ func (s *step) stop(noDelay bool) {
 	s.askToEnd()
 }
 
+// askToEnd has the driver send the kill signal, and kill the task after its
+// kill timeout. It can be repeated.
 func (s *step) askToEnd() { s.do(DoStop{SignalNumber(s.spec.KillSignal), s.spec.KillTimeout}) }
 
+// again stops a task that runs so that it is started again, or cuts short the
+// wait of one that is about to. An order to end comes first.
 func (s *step) again(e Again) {
 	if s.Kill != nil {
 		return
@@ -413,6 +440,8 @@ func (s *step) tell(e Note) {
 	}
 }
 
+// signal sends the signal to a task that runs. In other phases nothing is there
+// to receive it.
 func (s *step) signal(e Signal) {
 	if s.Phase == Running {
 		s.note(signalingEvent(s.now, e.Name, e.Reason))
@@ -426,6 +455,7 @@ func (s *step) killed() {
 	s.dead(false)
 }
 
+// dead ends the task for good. failed is what servers judge the allocation by.
 func (s *step) dead(failed bool) {
 	s.Phase, s.Until, s.Handle, s.State.Again, s.Unfit = Dead, time.Time{}, nil, false, false
 	s.Task.State, s.Task.FinishedAt = berth.TaskDead, s.now

@@ -65,6 +65,7 @@ type (
 	Signal struct{ Name, Reason string }
 )
 
+// Only these types are events, so the switch in Step is complete.
 func (Begin) event()         {}
 func (Restore) event()       {}
 func (Found) event()         {}
@@ -102,6 +103,7 @@ type (
 	DoRelease struct{ Launch uint64 } // tell the driver that the exit is recorded
 )
 
+// Only these types are actions, so the switch in the Runner is complete.
 func (DoLook) action()    {}
 func (DoPrepare) action() {}
 func (DoStart) action()   {}

@@ -79,6 +79,7 @@ func (d *Driver) Alloc(t *testing.T) func(launch uint64, config map[string]any) 
 	}
 }
 
+// must ends the test if err is not nil.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -86,6 +87,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// start starts the task and ends the test if the driver refuses.
 func start(t *testing.T, d driver.Driver, task *driver.Task) driver.Handle {
 	t.Helper()
 	h, err := d.Start(t.Context(), task)
@@ -93,6 +95,8 @@ func start(t *testing.T, d driver.Driver, task *driver.Task) driver.Handle {
 	return h
 }
 
+// wait returns the task's exit. It gives up after 30 seconds, far more than any
+// task here takes.
 func wait(t *testing.T, h driver.Handle) *driver.Exit {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -102,6 +106,8 @@ func wait(t *testing.T, h driver.Handle) *driver.Exit {
 	return e
 }
 
+// exits tests that an exit is reported truly, as often as it is asked for, and
+// that stopping what has ended is no error.
 func (d *Driver) exits(t *testing.T) {
 	drv, task := d.New(), d.Alloc(t)
 	for i, code := range []int{0, 1, 42} {
@@ -116,6 +122,8 @@ func (d *Driver) exits(t *testing.T) {
 	}
 }
 
+// output tests that both streams are kept, and that nothing is when logs are
+// disabled.
 func (d *Driver) output(t *testing.T) {
 	drv, task := d.New(), d.Alloc(t)
 	tk := task(1, d.Prints("to stdout", "to stderr"))
@@ -133,6 +141,7 @@ func (d *Driver) output(t *testing.T) {
 	}
 }
 
+// output returns all that the task has written to the stream.
 func output(t *testing.T, task *driver.Task, stream string) string {
 	t.Helper()
 	dir, err := task.AllocDir.Sub(logs.Dir)
@@ -167,6 +176,8 @@ func printed(t *testing.T, task *driver.Task, text string) {
 	}
 }
 
+// stop tests that a task ends by the signal, and is killed after the timeout if
+// it does not.
 func (d *Driver) stop(t *testing.T) {
 	drv, task := d.New(), d.Alloc(t)
 	h := start(t, drv, task(1, d.Runs))
@@ -183,6 +194,8 @@ func (d *Driver) stop(t *testing.T) {
 	}
 }
 
+// recover tests that another instance of the driver finds a launch by its
+// number, or the newest by 0, and can stop it.
 func (d *Driver) recover(t *testing.T) {
 	task := d.Alloc(t)
 	old := start(t, d.New(), task(3, d.Runs))
@@ -204,6 +217,8 @@ func (d *Driver) recover(t *testing.T) {
 	wait(t, h)
 }
 
+// recoverEnded tests that another instance of the driver reports the same exit
+// at the same time.
 func (d *Driver) recoverEnded(t *testing.T) {
 	task := d.Alloc(t)
 	old := start(t, d.New(), task(1, d.Ends(9)))
@@ -216,6 +231,8 @@ func (d *Driver) recoverEnded(t *testing.T) {
 	must(t, h.Release(t.Context()))
 }
 
+// unknown tests that a launch that never was is ErrUnknown, not an error that
+// is tried again.
 func (d *Driver) unknown(t *testing.T) {
 	task := d.Alloc(t)
 	for _, launch := range []uint64{0, 1} {
@@ -225,6 +242,8 @@ func (d *Driver) unknown(t *testing.T) {
 	}
 }
 
+// refused tests that a wrong config is an error that says something and is not
+// recoverable.
 func (d *Driver) refused(t *testing.T) {
 	task := d.Alloc(t)
 	for i, config := range append(d.Refused, map[string]any{"no_such_setting": "x"}) {
@@ -238,6 +257,8 @@ func (d *Driver) refused(t *testing.T) {
 	}
 }
 
+// disabled tests that a driver that is not enabled neither starts a task nor
+// shows itself to constraints.
 func (d *Driver) disabled(t *testing.T) {
 	drv, task := d.Disabled(), d.Alloc(t)
 	if _, err := drv.Start(t.Context(), task(1, d.Runs)); berth.KindOf(err) != berth.Denied || driver.IsRecoverable(err) {
@@ -248,6 +269,8 @@ func (d *Driver) disabled(t *testing.T) {
 	}
 }
 
+// cancelled tests that the end of a wait's context ends the wait alone: the
+// task runs on.
 func (d *Driver) cancelled(t *testing.T) {
 	drv, task := d.New(), d.Alloc(t)
 	h := start(t, drv, task(1, d.Runs))
@@ -263,6 +286,8 @@ func (d *Driver) cancelled(t *testing.T) {
 	wait(t, h)
 }
 
+// fingerprint tests that an enabled driver is healthy and has the attribute by
+// which constraints find it.
 func (d *Driver) fingerprint(t *testing.T) {
 	drv := d.New()
 	info := drv.Fingerprint(t.Context())

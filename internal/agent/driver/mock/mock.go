@@ -68,6 +68,8 @@ type printed struct {
 	every time.Duration
 }
 
+// read turns a task's config into a script. Its errors name the field and are
+// not recoverable.
 func read(config map[string]any) (*script, error) {
 	c, err := driverconfig.Mock.Read(config)
 	if err != nil {
@@ -135,6 +137,8 @@ func (d *Driver) Recover(_ context.Context, t *driver.Task, state []byte) (drive
 	return newHandle(t, s, m, false), nil
 }
 
+// handle implements [driver.Handle]. Everything follows from the script and the
+// time of the start.
 type handle struct {
 	t *driver.Task
 	s *script
@@ -150,6 +154,9 @@ type handle struct {
 	changed chan struct{}
 }
 
+// newHandle returns the handle of a launch; fresh is false for one that an
+// earlier agent started. As a shell does, a signal without a code makes the
+// code 128 and its number.
 func newHandle(t *driver.Task, s *script, m memory, fresh bool) *handle {
 	h := &handle{t: t, s: s, memory: m, end: m.StartedAt.Add(s.runFor), changed: make(chan struct{})}
 	h.exit = driver.Exit{Code: s.exitCode, Signal: s.exitSignal, Err: s.exitErr, At: h.end}
@@ -162,8 +169,10 @@ func newHandle(t *driver.Task, s *script, m memory, fresh bool) *handle {
 	return h
 }
 
+// Launch implements [driver.Handle].
 func (h *handle) Launch() uint64 { return h.memory.Launch }
 
+// State implements [driver.Handle]: Recover reads what it returns.
 func (h *handle) State() []byte {
 	b, _ := json.Marshal(h.memory) // plain values: no error
 	return b
@@ -202,6 +211,8 @@ func (h *handle) Wait(ctx context.Context) (*driver.Exit, error) {
 	}
 }
 
+// Signal implements [driver.Handle]: it does nothing, or fails as the config
+// says.
 func (h *handle) Signal(_ context.Context, sig syscall.Signal) error {
 	if h.s.signalErr != "" {
 		return errors.New(h.s.signalErr)
@@ -218,6 +229,7 @@ func (h *handle) Stop(_ context.Context, sig syscall.Signal, timeout time.Durati
 	if h.s.killAfter > timeout || sig == syscall.SIGKILL {
 		end, exit = now.Add(min(timeout, h.s.killAfter)), driver.Exit{Code: 128 + int(syscall.SIGKILL), Signal: int(syscall.SIGKILL)}
 	}
+	// A stop can bring the end forward, never put it off.
 	if end.Before(h.end) {
 		exit.At = end
 		h.end, h.exit = end, exit
@@ -227,6 +239,8 @@ func (h *handle) Stop(_ context.Context, sig syscall.Signal, timeout time.Durati
 	return nil
 }
 
+// Release implements [driver.Handle]. There is nothing to forget.
 func (h *handle) Release(context.Context) error { return nil }
 
+// Usage implements [driver.Handle]. A mock task uses nothing.
 func (h *handle) Usage(context.Context) (driver.Usage, error) { return driver.Usage{}, nil }

@@ -13,6 +13,7 @@ type output struct {
 	streams []*stream
 }
 
+// stream is one of the two outputs that a task prints to.
 type stream struct {
 	printed
 	w     *logs.Writer
@@ -20,6 +21,9 @@ type stream struct {
 	next  *int64 // how often it was printed
 }
 
+// open opens the logs that the script prints to. What was due before an earlier
+// agent ended is counted as printed. The caller closes the output and holds
+// h.waiting.
 func (h *handle) open() (*output, error) {
 	out := new(output)
 	if h.t.Logs.Disabled {
@@ -52,6 +56,7 @@ func (h *handle) open() (*output, error) {
 // again as it is to be repeated.
 func (s *stream) due() bool { return *s.next <= s.times }
 
+// at returns when the next print is due.
 func (s *stream) at() time.Time { return s.begin.Add(time.Duration(*s.next) * s.every) }
 
 // print prints what is due by now, but nothing after the end, and returns when
@@ -72,6 +77,7 @@ func (o *output) print(now, end time.Time) (next time.Time) {
 	return next
 }
 
+// close closes the logs. It may be called on an output that was opened in part.
 func (o *output) close() {
 	for _, s := range o.streams {
 		_ = s.w.Close()

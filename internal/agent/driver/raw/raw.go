@@ -147,6 +147,8 @@ func lookup(t *driver.Task, command string) (string, error) {
 	return "", berth.Errorf(berth.Invalid, "config.command: %q is neither in the task's directory nor in its PATH", command)
 }
 
+// executable returns nil if p is a file that somebody may execute. Whether the
+// task's user may shows when it is started.
 func executable(p string) error {
 	st, err := os.Stat(p)
 	if err != nil {
@@ -208,11 +210,13 @@ func (d *Driver) Recover(ctx context.Context, t *driver.Task, _ []byte) (driver.
 	return &handle{t, *l}, nil
 }
 
+// handle implements [driver.Handle] by asking the allocation's supervisor.
 type handle struct {
 	t *driver.Task
 	l supervise.Launch
 }
 
+// Launch implements [driver.Handle].
 func (h *handle) Launch() uint64 { return h.l.Number }
 
 // State is for people who look into the agent's records; the supervisor knows
@@ -225,6 +229,8 @@ func (h *handle) State() []byte {
 	return b
 }
 
+// Wait implements [driver.Handle]. An exit that was known when the launch was
+// found needs no supervisor.
 func (h *handle) Wait(ctx context.Context) (*driver.Exit, error) {
 	if h.l.Exit != nil {
 		return h.l.Exit, nil
@@ -232,10 +238,13 @@ func (h *handle) Wait(ctx context.Context) (*driver.Exit, error) {
 	return h.t.Supervisor.Wait(ctx, h.t.Name, h.l.Number, h.t.Grace)
 }
 
+// Signal implements [driver.Handle].
 func (h *handle) Signal(ctx context.Context, sig syscall.Signal) error {
 	return h.t.Supervisor.Signal(ctx, h.t.Name, h.l.Number, sig)
 }
 
+// Stop implements [driver.Handle]. It returns when the supervisor has taken the
+// order; the end shows in Wait.
 func (h *handle) Stop(ctx context.Context, sig syscall.Signal, timeout time.Duration) error {
 	if h.l.Exit != nil {
 		return nil
@@ -243,10 +252,14 @@ func (h *handle) Stop(ctx context.Context, sig syscall.Signal, timeout time.Dura
 	return h.t.Supervisor.Stop(ctx, h.t.Name, h.l.Number, sig, timeout)
 }
 
+// Release implements [driver.Handle]: a supervisor all of whose launches are
+// released may end.
 func (h *handle) Release(ctx context.Context) error {
 	return h.t.Supervisor.Release(ctx, h.t.Name, h.l.Number)
 }
 
+// Usage implements [driver.Handle]. It is read from the machine, not asked of
+// the supervisor, and never fails.
 func (h *handle) Usage(context.Context) (driver.Usage, error) {
 	return h.t.Supervisor.Usage(&h.l), nil
 }
