@@ -105,6 +105,8 @@ type Config struct {
 // defaultCgroup is the parent of the tasks' cgroups.
 const defaultCgroup = "berth.slice"
 
+// complete checks the configuration and fills in defaults. New calls it before
+// anything else looks at the configuration.
 func (c *Config) complete() error {
 	if c.Servers == nil {
 		return berth.Errorf(berth.Invalid, "agent: no servers are given")

@@ -72,6 +72,8 @@ type epoch struct {
 
 const epochDoubt = 10 * time.Second
 
+// suspected reports whether the last answer was too old, so that a new epoch
+// may have begun.
 func (e *epoch) suspected() bool { return e.low }
 
 // over takes an answer that is too old, and reports whether a new epoch has

@@ -17,6 +17,8 @@ func (a *Agent) end(id string) {
 	a.wait.Go(func() { a.endProcesses(id) })
 }
 
+// endProcesses ends what runs of an allocation that is not to be run here any
+// more. It may take seconds; failures are only logged.
 func (a *Agent) endProcesses(id string) {
 	dir, err := a.dirs.Sub(id)
 	if err != nil {

@@ -57,6 +57,7 @@ func (a *Agent) Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, se
 	}
 }
 
+// taskOf returns the task of that name, nil if the allocation has none.
 func taskOf(al *op.Alloc, name string) *berth.Task {
 	if al.Job == nil {
 		return nil

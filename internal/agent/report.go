@@ -35,6 +35,7 @@ type reporter struct {
 	marks map[string]string          // of what they took of an earlier agent; where sent has nothing
 }
 
+// newReporter returns a reporter that has sent nothing yet.
 func newReporter() *reporter {
 	return &reporter{
 		wake: make(chan struct{}, 1),
@@ -61,12 +62,15 @@ func same(a, b *op.AllocReport) bool {
 		reflect.DeepEqual(a.DeploymentStatus, b.DeploymentStatus) && reflect.DeepEqual(a.NetworkStatus, b.NetworkStatus)
 }
 
+// sameTask reports whether two states of a task would tell servers the same.
 func sameTask(a, b *berth.TaskState) bool {
 	return a.State == b.State && a.Failed == b.Failed && a.Restarts == b.Restarts &&
 		a.LastRestart.Equal(b.LastRestart) && a.StartedAt.Equal(b.StartedAt) && a.FinishedAt.Equal(b.FinishedAt) &&
 		slices.EqualFunc(a.Events, b.Events, sameEvent)
 }
 
+// sameEvent reports whether two events are one and the same, their texts
+// included.
 func sameEvent(a, b berth.TaskEvent) bool {
 	return a.Type == b.Type && a.Time == b.Time && a.DisplayMessage == b.DisplayMessage && a.Message == b.Message && maps.Equal(a.Details, b.Details)
 }

@@ -26,6 +26,7 @@ type registry struct {
 	wake  chan struct{}
 }
 
+// newRegistry returns a registry without services.
 func newRegistry() *registry {
 	return &registry{
 		want: map[string]*berth.ServiceRegistration{}, taken: map[string]*berth.ServiceRegistration{}, of: map[string][]string{},
@@ -33,6 +34,7 @@ func newRegistry() *registry {
 	}
 }
 
+// nudge wakes the goroutine that registers services. It never blocks.
 func (r *registry) nudge() {
 	select {
 	case r.wake <- struct{}{}:

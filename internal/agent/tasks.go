@@ -36,6 +36,8 @@ type acts interface {
 	Signal(task, signal string) error
 }
 
+// runner returns the running allocation that a request is about. A request for
+// another node, or for an allocation that has ended, is refused.
 func (a *Agent) runner(node berth.NodeID, id string) (acts, error) {
 	if node != a.id {
 		return nil, berth.Errorf(berth.NotFound, "node %s is not this one, %s", node, a.id)

@@ -98,6 +98,8 @@ func (a *Agent) updateAllocs(ctx context.Context, from uint64, past *epoch) (uin
 	return max(1, ans.Index), nil
 }
 
+// inventory returns the versions of all allocations that the agent has, and the
+// index up to which it has acted on what servers told it.
 func (a *Agent) inventory() (map[string]known, uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -62,6 +62,8 @@ func Collectable(snap *state.Snapshot, ages Ages, now time.Time) bool {
 	return false
 }
 
+// collector is one run of Collect: it chooses rows in bundles and cuts them
+// into commands at the end.
 type collector struct {
 	sweep    *state.Sweep
 	ages     Ages
@@ -76,6 +78,8 @@ type collector struct {
 // bundle is a set of rows that go into the same command if it can hold them.
 type bundle []func(*state.DeleteRows)
 
+// newCollector returns a collector that stops soon after it has chosen most
+// rows.
 func newCollector(snap *state.Snapshot, ages Ages, force bool, now time.Time, most int) *collector {
 	return &collector{sweep: state.NewSweep(snap), ages: ages, force: force, now: now.UnixNano(), limit: most}
 }
@@ -86,11 +90,13 @@ func (c *collector) oldEnough(ended int64, age time.Duration) bool {
 	return c.force || ended <= c.now-int64(age)
 }
 
+// add chooses the rows of a bundle, which may exceed the limit.
 func (c *collector) add(p bundle) {
 	c.chosen += len(p)
 	c.bundles = append(c.bundles, p)
 }
 
+// full reports whether enough rows are chosen for one run.
 func (c *collector) full() bool { return c.chosen >= c.limit }
 
 // age returns how long evaluations and allocations of a job type are kept.
@@ -101,6 +107,8 @@ func (c *collector) age(typ string) time.Duration {
 	return c.ages.Evals
 }
 
+// jobs chooses dead jobs with all that belongs to them. Like the four methods
+// below it reports whether it looked at all rows.
 func (c *collector) jobs() bool {
 	for j := range c.sweep.Jobs(berth.AllNamespaces, "") {
 		// Cheap checks first: most jobs are not dead.
@@ -151,18 +159,23 @@ func (c *collector) jobBundle(j *berth.Job) bundle {
 	return p
 }
 
+// olderEval compares by age. Evaluations of one index are in order of ID, so
+// that equal states delete in equal order.
 func olderEval(a, b *berth.Eval) int {
 	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(string(a.ID[:]), string(b.ID[:])))
 }
 
+// alloc returns what adds the allocation to a command.
 func (c *collector) alloc(a *berth.Alloc) func(*state.DeleteRows) {
 	return func(d *state.DeleteRows) { d.Allocs = append(d.Allocs, a.ID) }
 }
 
+// eval returns what adds the evaluation to a command.
 func (c *collector) eval(e *berth.Eval) func(*state.DeleteRows) {
 	return func(d *state.DeleteRows) { d.Evals = append(d.Evals, e.ID) }
 }
 
+// deployment returns what adds the deployment to a command.
 func (c *collector) deployment(x *berth.Deployment) func(*state.DeleteRows) {
 	return func(d *state.DeleteRows) { d.Deployments = append(d.Deployments, x.ID) }
 }
@@ -182,12 +195,15 @@ func choose[T any](c *collector, rows iter.Seq[*T], old func(*T) bool, free func
 	return true
 }
 
+// allocs chooses allocations that have ended, of jobs that stay.
 func (c *collector) allocs() bool {
 	return choose(c, c.sweep.Allocs(), func(a *berth.Alloc) bool {
 		return a.Ended() && c.oldEnough(a.ModifyTime, c.age(a.Job.Type)) && !c.sweep.Took(a.ID)
 	}, c.sweep.Alloc, c.alloc)
 }
 
+// evals chooses evaluations that are done. Core evaluations must be old enough
+// even in a forced run.
 func (c *collector) evals() bool {
 	return choose(c, c.sweep.Evals(), func(e *berth.Eval) bool {
 		switch {
@@ -200,12 +216,15 @@ func (c *collector) evals() bool {
 	}, c.sweep.Eval, c.eval)
 }
 
+// deployments chooses deployments that are over.
 func (c *collector) deployments() bool {
 	return choose(c, c.sweep.Deployments(), func(d *berth.Deployment) bool {
 		return !d.Active() && c.oldEnough(d.ModifyTime, c.ages.Deployments) && !c.sweep.TookDeployment(d.ID)
 	}, c.sweep.Deployment, c.deployment)
 }
 
+// nodes chooses nodes that are down and free of allocations. StatusUpdatedAt is
+// in seconds, the other times are in nanoseconds.
 func (c *collector) nodes() bool {
 	return choose(c, c.sweep.Nodes(), func(n *berth.Node) bool {
 		return n.Status == berth.NodeDown && c.oldEnough(n.StatusUpdatedAt*int64(time.Second), c.ages.Nodes)
@@ -219,6 +238,8 @@ func (c *collector) cut() (out []*state.DeleteRows) {
 	var d *state.DeleteRows
 	for _, p := range c.bundles {
 		for i, row := range p {
+			// A bundle that fits into one command, but not into the rest of
+			// this one, starts the next.
 			whole := i == 0 && len(p) <= state.MaxDeletes && d != nil && d.Len()+len(p) > state.MaxDeletes
 			if d == nil || whole || d.Len() == state.MaxDeletes {
 				d = &state.DeleteRows{}

@@ -51,6 +51,8 @@ func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) 
 	return Decision{Plan: d.plan, Nothing: true}
 }
 
+// decider is one call of Decide: the evaluation, the state it looks at, and the
+// plan that it fills.
 type decider struct {
 	snap *state.Snapshot
 	eval *berth.Eval
@@ -88,6 +90,8 @@ func (d *decider) service() Decision {
 	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}
 }
 
+// input returns what reconciling the job needs of the snapshot. Its functions
+// look into the snapshot and are valid as long as it is.
 func (d *decider) input(key berth.JobKey) reconcile.Input {
 	in := reconcile.Input{
 		Job: d.job, UID: d.eval.JobUID, Eval: d.eval.ID, Now: d.now, Node: d.snap.Node, Deployment: d.newestDeployment(key),
@@ -230,6 +234,8 @@ func (d *decider) placeAlike(p *place.Placer, missing []reconcile.Missing) (out 
 	return out
 }
 
+// instances returns the missing allocations as the placer takes them. A failed
+// one is better not placed on the same node again.
 func instances(missing []reconcile.Missing) []place.Instance {
 	out := make([]place.Instance, len(missing))
 	for i, m := range missing {
@@ -273,6 +279,8 @@ func (d *decider) followUps(list []reconcile.Followup) {
 	}
 }
 
+// newID returns an ID from the decision's own generator, so that the same
+// decision made twice has the same IDs.
 func (d *decider) newID() (id berth.EvalID) {
 	d.rand.Read(id[:])
 	return id

@@ -120,6 +120,8 @@ func Describe(s *Subject) *Document {
 	return d
 }
 
+// input describes an input: static sources in the job's order, then those of
+// routes, sorted so that equal connections give equal documents.
 func (s *Subject) input(in *berth.PEInput) DocumentInput {
 	out := DocumentInput{Name: in.Name, Bind: s.Bind(in.Port), From: []DocumentSource{}}
 	for _, p := range in.From {
@@ -140,6 +142,7 @@ func (s *Subject) input(in *berth.PEInput) DocumentInput {
 	return out
 }
 
+// output describes an output, its targets ordered as an input's sources.
 func (s *Subject) output(o *berth.PEOutput) DocumentOutput {
 	out := DocumentOutput{Name: o.Name, Distribution: o.Distribution, To: []DocumentTarget{}}
 	for _, p := range o.To {

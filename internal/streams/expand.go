@@ -62,6 +62,7 @@ type element struct {
 	config berth.PEConfig
 }
 
+// input returns the input of that name, nil if there is none.
 func (e *element) input(name string) *berth.PEInput {
 	i := slices.IndexFunc(e.config.Inputs, func(in berth.PEInput) bool { return in.Name == name })
 	if i < 0 {
@@ -70,6 +71,7 @@ func (e *element) input(name string) *berth.PEInput {
 	return &e.config.Inputs[i]
 }
 
+// output returns the output of that name, nil if there is none.
 func (e *element) output(name string) *berth.PEOutput {
 	i := slices.IndexFunc(e.config.Outputs, func(out berth.PEOutput) bool { return out.Name == name })
 	if i < 0 {
@@ -240,6 +242,8 @@ func (x *expansion) exports(add func(berth.StreamObject)) {
 	}
 }
 
+// imports adds one import for each processing element of the group that the
+// job's import goes into.
 func (x *expansion) imports(add func(berth.StreamObject)) {
 	for i := range x.spec.Imports {
 		s := &x.spec.Imports[i]

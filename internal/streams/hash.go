@@ -109,6 +109,7 @@ func poolOf(p berth.HostPoolSpec) *berth.HostPoolSpec {
 	return &p
 }
 
+// sorted returns a sorted copy: the order of such lists has no meaning.
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
 // sortedByHash returns constraints or the like in an order that does not depend

@@ -118,8 +118,10 @@ func valueKey(v any) any {
 	return nil
 }
 
+// scopeKey is where a subscription looks for exports.
 type scopeKey struct{ namespace, scope string }
 
+// streamKey is what an import by name must match.
 type streamKey struct {
 	scopeKey
 	streamID string
@@ -145,11 +147,13 @@ func groupByKey[K comparable](all []*berth.Object, key func(*berth.Object) K) []
 	return out
 }
 
+// importID is what makes imports equal, so that one match serves them all.
 type importID struct {
 	namespace                                        string
 	application, scope, stream, subscription, filter string
 }
 
+// importKey returns what is the same for equal imports.
 func importKey(r *berth.Object) importID {
 	s := &r.Object.Import.Spec
 	return importID{r.Job.Namespace, s.Application, s.Scope, s.StreamID, s.Subscription, s.Filter}
@@ -164,6 +168,7 @@ type exportID struct {
 	properties string // their hash
 }
 
+// exportKey returns what is the same for equal exports.
 func exportKey(r *berth.Object) exportID {
 	x := r.Object.Export
 	k := exportID{r.Job.Namespace, x.App, x.Spec.StreamID, x.Spec.AllowFilter, ""}
@@ -173,6 +178,7 @@ func exportKey(r *berth.Object) exportID {
 	return k
 }
 
+// newExportIndex returns an index of the exports. Equal ones share an entry.
 func newExportIndex(exports []*berth.Object) *exportIndex {
 	t := &exportIndex{named: map[streamKey][]*resourceSet{}, propertied: map[scopeKey]*propertyIndex{}}
 	for _, s := range groupByKey(exports, exportKey) {

@@ -33,6 +33,8 @@ type connections struct {
 // known reports whether tasks may start, as far as connections go.
 func (c *connections) known() bool { return c == nil || c.keeper.Version() > 0 }
 
+// env returns the variables that tell the program where its connections are. It
+// may be called on nil, for a job that is no stream job.
 func (c *connections) env() map[string]string {
 	if c == nil {
 		return nil

@@ -75,6 +75,8 @@ func (s *Spec) Look(ctx context.Context) Outcome {
 	return s.ask(ctx)
 }
 
+// failed returns the outcome of a check that could not be made or got no
+// answer. Its output begins as Nomad's does.
 func failed(err error) Outcome { return Outcome{Output: clip("nomad: " + err.Error())} }
 
 // ask makes a request of its own connection: a service that works for those who

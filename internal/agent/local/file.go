@@ -85,6 +85,8 @@ func parse(id string, b []byte) (c contents, n int, err error) {
 	}
 }
 
+// add takes over one record of a file. A later record of the same kind, or of
+// the same task, replaces an earlier one.
 func (c *contents) add(kind string, body []byte) error {
 	switch kind {
 	case kindAlloc:
@@ -124,6 +126,8 @@ func (c *contents) size() int64 {
 	return int64(n)
 }
 
+// decodeAlloc returns the recorded allocation, which must have that ID and its
+// group, or the agent could not run it.
 func (c *contents) decodeAlloc(id berth.AllocID) (*op.Alloc, error) {
 	if c.alloc == nil {
 		return nil, errors.New("the allocation itself is missing")
@@ -219,6 +223,8 @@ var appendTo = func(f *os.File, b []byte) error {
 	return err
 }
 
+// append writes b at the end of the file, without syncing it. After an error
+// the file counts as torn and is rewritten before the next record.
 func (db *DB) append(f *file, b []byte) error {
 	w, err := db.allocs.OpenFile(f.name, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {

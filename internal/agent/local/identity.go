@@ -35,9 +35,13 @@ func Identity(dir string, log *slog.Logger) (id berth.NodeID, secret string, err
 	return id, secret, err
 }
 
+// identity returns the UUID in a file of dir, and makes one if the file is
+// missing or damaged. Only the agent's user may read the file.
 func identity(dir *saferoot.Root, name string, log *slog.Logger) (string, error) {
 	path := filepath.Join(dir.Path(), name)
 	b, err := os.ReadFile(path)
+	// A file that cannot be read now may be whole: a new identity would lose
+	// the node's allocations.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
@@ -52,6 +56,7 @@ func identity(dir *saferoot.Root, name string, log *slog.Logger) (string, error)
 	return text, dir.ReplaceSync(name, []byte(text), 0o600)
 }
 
+// newUUID returns a random UUID (version 4).
 func newUUID() string {
 	var id berth.NodeID
 	_, _ = rand.Read(id[:]) // never fails

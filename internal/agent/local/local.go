@@ -95,6 +95,9 @@ func Open(dir string, log *slog.Logger) (*DB, []Record, []Damage, error) {
 	return db, records, damage, nil
 }
 
+// open opens or makes the directory and reads all records. Files that cannot be
+// understood are set aside and returned as damage, so that one bad file does
+// not keep the agent from starting.
 func (db *DB) open(dir string) (records []Record, damage []Damage, err error) {
 	if db.state, err = saferoot.Open(dir); err != nil {
 		return nil, nil, err

@@ -68,6 +68,8 @@ func list(dir *saferoot.Root, task, stream string) ([]file, error) {
 	return out, nil
 }
 
+// checkStream refuses names that are not those of a log, so that nobody reads
+// other files with them.
 func checkStream(task, stream string) error {
 	if err := saferoot.Name(task); err != nil {
 		return err

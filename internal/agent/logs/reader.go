@@ -72,6 +72,7 @@ func Stream(ctx context.Context, dir *saferoot.Root, req Request, emit func(*op.
 	return r.run(ctx)
 }
 
+// reader is one call of Stream. It holds one file open at a time.
 type reader struct {
 	dir  *saferoot.Root
 	req  Request
@@ -84,6 +85,7 @@ type reader struct {
 	buf  [frameSize]byte
 }
 
+// close closes the open file, if any.
 func (r *reader) close() {
 	if r.in != nil {
 		_ = r.in.Close()
@@ -149,6 +151,8 @@ func (r *reader) open(f file) (bool, error) {
 	return true, nil
 }
 
+// run hands out what there is and, if the request follows, what is added, until
+// the task has ended, ctx ends or emit fails.
 func (r *reader) run(ctx context.Context) error {
 	wait := lookSoon
 	for {
@@ -193,6 +197,7 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
+// send hands out a frame and puts off the next heartbeat.
 func (r *reader) send(f *op.StreamFrame) error {
 	r.beat = time.Now()
 	return r.emit(f)

@@ -101,6 +101,8 @@ func (w *Writer) some(p []byte) (int, error) {
 	return n, err
 }
 
+// next closes the current file and opens the one after it, then removes the
+// oldest ones.
 func (w *Writer) next() error {
 	if w.out != nil {
 		_ = w.out.Close()

@@ -25,6 +25,8 @@ const magic = "berth 1 "
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// sum returns the checksum (CRC-32C) of a record: of its body and of what it
+// says it is, so that neither can be exchanged.
 func sum(what string, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(what+"\n"), castagnoli), castagnoli, body)
 }

@@ -183,6 +183,8 @@ func (c *cgroup) kill() error {
 	}
 }
 
+// killOnce kills every process that is in the group now. One that forks
+// meanwhile may escape, so kill repeats it until the group is empty.
 func (c *cgroup) killOnce() error {
 	if c.v2 {
 		err := os.WriteFile(filepath.Join(c.dir, "cgroup.kill"), []byte("1"), 0)

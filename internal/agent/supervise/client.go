@@ -108,6 +108,9 @@ func (d *Dir) Find(ctx context.Context, task string, number uint64, grace time.D
 	}
 }
 
+// findDead looks for a launch in what a supervisor that no longer runs has
+// left. It returns the launch only with its exit; otherwise it ends what is
+// left of the task within grace, and the error tells what became of it.
 func (d *Dir) findDead(task string, number uint64, grace time.Duration) (*Launch, error) {
 	st, err := readState(d.control)
 	if err != nil {
@@ -404,11 +407,13 @@ func (d *Dir) spawn() error {
 // their statuses, but nobody waits for them.
 var children childList
 
+// childList is the supervisors that this process started and must reap.
 type childList struct {
 	mu   sync.Mutex
 	pids []int
 }
 
+// add notes a supervisor that was just started.
 func (c *childList) add(pid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,6 +29,8 @@ const (
 	callEnd     = "end"
 )
 
+// request is what an agent asks of a supervisor. Which fields it uses depends
+// on the call.
 type request struct {
 	V       int
 	Call    string
@@ -39,6 +41,7 @@ type request struct {
 	Timeout time.Duration `json:",omitempty"`
 }
 
+// response answers a request. Err is empty if the call succeeded.
 type response struct {
 	V        int
 	Kind     berth.Kind `json:",omitempty"`
@@ -47,6 +50,8 @@ type response struct {
 	Launches []Launch   `json:",omitempty"`
 }
 
+// writeFrame writes v as JSON after its length, in one Write. What is longer
+// than maxFrame is TooLarge, and nothing is written then.
 func writeFrame(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -83,6 +88,8 @@ func readFrame(r io.Reader, v any) error {
 	return nil
 }
 
+// check refuses a request of another version, or one that lacks what its call
+// needs.
 func (r *request) check() error {
 	if r.V != version {
 		return berth.Errorf(berth.Invalid, "unsupported version %d of the supervisor's protocol: want %d", r.V, version)
@@ -96,6 +103,8 @@ func (r *request) check() error {
 	return nil
 }
 
+// err returns the error that the supervisor answered with, of the same kind, or
+// nil.
 func (r *response) err() error {
 	switch {
 	case r.V != version:

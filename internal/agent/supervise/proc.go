@@ -183,11 +183,14 @@ func (p *proc) openLogs(l *Logs) (writes []*os.File, err error) {
 // slow is a writer that a test can make slow.
 type slow struct{ w io.Writer }
 
+// Write passes on to the log. Tests make it slow at the fault point.
 func (s slow) Write(b []byte) (int, error) {
 	_ = failpoint.Hit("supervise/log-write")
 	return s.w.Write(b)
 }
 
+// signal sends the signal to the task's first process alone. After it is reaped
+// its number may be another's: that is a Conflict. The caller holds mu.
 func (p *proc) signal(sig syscall.Signal) error {
 	if p.reaped {
 		return berth.Errorf(berth.Conflict, "task %q has ended", p.launch.Task)
@@ -240,6 +243,9 @@ func (p *proc) ended(status unix.WaitStatus) {
 	go p.finish(exit) // its end is what run waits for: until then p is live
 }
 
+// finish kills what the first process has left behind, waits until its output
+// is written, and only then makes the exit known. Nothing of the task runs when
+// waiters learn of it.
 func (p *proc) finish(exit *Exit) {
 	_ = failpoint.Hit("supervise/finish")
 	if p.group != nil {
@@ -280,6 +286,8 @@ func (p *proc) finish(exit *Exit) {
 	p.s.endIfIdle()
 }
 
+// removeGroup removes the task's cgroup, if it has one. A failure leaves an
+// empty directory behind and is only logged.
 func (p *proc) removeGroup() {
 	if p.group == nil {
 		return

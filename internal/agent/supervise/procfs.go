@@ -23,6 +23,7 @@ type process struct {
 	rss     int64  // pages
 }
 
+// dead reports whether the process has ended and only waits to be reaped.
 func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' }
 
 // readProcess returns false if there is no such process.
@@ -89,6 +90,8 @@ func marked(pid int, alloc, task string) bool {
 	return hasVar(env, Mark, alloc) && (task == "" || hasVar(env, TaskMark, task))
 }
 
+// hasVar reports whether an environment as in /proc, with a zero byte after
+// each variable, has the variable with that value.
 func hasVar(env []byte, name, value string) bool {
 	want := []byte(name + "=" + value)
 	for v := range bytes.SplitSeq(env, []byte{0}) {

@@ -115,6 +115,9 @@ func callerGone(conn *net.UnixConn) bool {
 	return gone || err != nil
 }
 
+// answer carries out a request. All calls but a wait are short and hold mu, so
+// they happen one after the other. conn is needed to notice that the caller has
+// gone.
 func (s *server) answer(conn *net.UnixConn, req *request) (resp response, err error) {
 	if req.Call == callWait {
 		return s.wait(conn, req)

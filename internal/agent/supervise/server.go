@@ -261,6 +261,8 @@ func (s *server) reap() {
 	}
 }
 
+// byPID returns the running task whose first process has that number, nil if
+// none has. The caller holds mu.
 func (s *server) byPID(pid int) *proc {
 	for _, p := range s.live {
 		if p.launch.PID == pid && !p.reaped {

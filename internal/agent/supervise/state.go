@@ -32,6 +32,7 @@ func decodeState(b []byte) (*state, error) {
 	return s, record.Decode(b, "supervisor", s)
 }
 
+// encode returns the state as a record with a checksum.
 func (s *state) encode() ([]byte, error) { return record.Append(nil, "supervisor", s) }
 
 // readState returns an empty state if there is none.
@@ -46,6 +47,7 @@ func readState(control *saferoot.Root) (*state, error) {
 	return decodeState(b)
 }
 
+// save replaces the state in the control directory, whole or not at all.
 func (s *state) save(control *saferoot.Root) error {
 	b, err := s.encode()
 	if err != nil {
@@ -54,6 +56,8 @@ func (s *state) save(control *saferoot.Root) error {
 	return control.Replace(fileState, b, 0o600)
 }
 
+// find returns a launch of the task, by number or, for 0, the newest; nil if
+// there is none. It points into the state.
 func (s *state) find(task string, number uint64) *Launch {
 	for i := range s.Launches {
 		if l := &s.Launches[i]; l.Task == task && (l.Number == number || number == 0) {

@@ -155,11 +155,13 @@ func (f *finder) works(cmds ...state.Command) bool {
 // tieBreaks is the number of ways to break ties with which a change must work.
 const tieBreaks = 3
 
+// add keeps a change that works. A lower cost ranks it higher.
 func (f *finder) add(cost float64, c op.Change) {
 	c.Text = text(&c)
 	f.out = append(f.out, rankedChange{cost, c})
 }
 
+// register returns the command that would register the changed job.
 func (f *finder) register(j *berth.Job) state.Command {
 	return &state.RegisterJob{Job: j, Now: f.now.UnixNano()}
 }
@@ -410,6 +412,7 @@ func text(c *op.Change) string {
 	return strings.Join(parts, ", and ")
 }
 
+// count returns the number with its noun, with an s unless it is 1.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -417,6 +420,7 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
+// verb returns the form of a verb that goes with the number.
 func verb(n int, one, many string) string {
 	if n == 1 {
 		return one

@@ -140,6 +140,7 @@ func successorText(snap *state.Snapshot, e *berth.Eval) string {
 	return ". No evaluation retries it"
 }
 
+// times returns how often something happened, in words.
 func times(n int) string {
 	if n == 1 {
 		return "once"

@@ -72,6 +72,7 @@ func remainsText(snap *state.Snapshot, key berth.JobKey) string {
 	return fmt.Sprintf("%d of its %s %s not ended yet", stopping, count(all, "allocation"), verb(stopping, "has", "have"))
 }
 
+// stamp returns a time given in Unix nanoseconds, in UTC and to the second.
 func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
 
 // explainer explains a job that should run.
@@ -83,6 +84,8 @@ type explainer struct {
 	stops   map[berth.AllocID]bool
 }
 
+// groups explains each group by what the scheduler would decide now, and then
+// the job as a whole.
 func (a *explainer) groups() {
 	after, d, ok := a.decide()
 	if !ok { // the snapshot violates an invariant
@@ -141,6 +144,8 @@ func (a *explainer) groups() {
 	a.conclude(placed, stopping, later)
 }
 
+// noteDue lowers the time at which a group's next replacement is due. at is in
+// Unix nanoseconds; al is the failed allocation, nil if it is gone.
 func (a *explainer) noteDue(later map[string]time.Time, al *berth.Alloc, at int64) {
 	if al == nil {
 		return
@@ -158,6 +163,9 @@ const groupsSearched = 8
 // one.
 const allocsKept = 10
 
+// group counts the allocations of a group by how they stand. missing and placed
+// are of the decision that a scheduler would make now; later takes the time of
+// the next replacement.
 func (a *explainer) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, placed int, later map[string]time.Time) op.GroupExplanation {
 	x := op.GroupExplanation{Group: g.Name, Wanted: g.Count, Missing: missing, Allocs: []op.AllocReason{}}
 	slices.SortFunc(allocs, func(p, q *berth.Alloc) int {
@@ -196,6 +204,7 @@ func (a *explainer) hasFollowup(al *berth.Alloc) bool {
 	return e != nil && !e.Terminal() && e.WaitUntil > a.now.UnixNano()
 }
 
+// groupSummary returns one sentence for a group. Counts of 0 are left out.
 func groupSummary(x *op.GroupExplanation, placed int, later time.Time) string {
 	var parts []string
 	add := func(n int, format string, args ...any) {
@@ -243,6 +252,8 @@ func (a *explainer) conclude(placed map[string]int, stopping int, later map[stri
 		x.Verdict, x.Summary = verdict, fmt.Sprintf("Job %q: ", a.key)+fmt.Sprintf(format, args...)
 	}
 	switch {
+	// What needs an operator comes before what only takes time, and both before
+	// what is done.
 	case missing > 0 && stopping > 0:
 		say(op.WhyStop, "%d of %d wait until allocations being stopped have freed their capacity", missing, wanted)
 	case missing > 0:
@@ -324,6 +335,7 @@ func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 	return r
 }
 
+// nodeName returns the name of a node, or words for one that was deleted.
 func nodeName(snap *state.Snapshot, id berth.NodeID) string {
 	if n := snap.Node(id); n != nil {
 		return n.Name

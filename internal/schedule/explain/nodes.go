@@ -334,6 +334,7 @@ func freed(r *berth.NodeReservedResources, ports []int) *berth.NodeReservedResou
 	return &own
 }
 
+// cloned returns a copy that can be written to, also of nil.
 func cloned(m map[string]string) map[string]string {
 	if m == nil {
 		return map[string]string{}

@@ -35,6 +35,9 @@ func Plan(snap *state.Snapshot, c *state.RegisterJob, now time.Time) (*DryRun, e
 	return plan(snap, &again, now)
 }
 
+// plan registers the job in a copy of the state, lets the scheduler decide and
+// applies its plan there. snap itself does not change. The error is the one
+// that registering would give.
 func plan(snap *state.Snapshot, c *state.RegisterJob, now time.Time) (*DryRun, error) {
 	tx := state.Begin(snap)
 	if r := tx.Apply(c); r.Err != nil {
@@ -174,6 +177,7 @@ func countForces(f *diff.FieldDiff) []string {
 	return nil
 }
 
+// number reads a count in a diff.
 func number(s string) (n int) {
 	for _, c := range s {
 		n = 10*n + int(c-'0') // counts are written by us, and are not below 0
@@ -181,6 +185,8 @@ func number(s string) (n int) {
 	return n
 }
 
+// taskForces returns what the change of a task does to its allocations, in the
+// words of Nomad's plan; "" if the task does not change.
 func (d *DryRun) taskForces(g *diff.GroupDiff, t *diff.TaskDiff) string {
 	switch {
 	case t.Type == diff.None:

@@ -42,6 +42,7 @@ func Trace(snap *state.Snapshot, key berth.JobKey, uid *berth.UID) []Step {
 	return t.steps
 }
 
+// tracer is one run of Trace. Its maps are keyed by evaluation.
 type tracer struct {
 	snap    *state.Snapshot
 	evals   map[berth.EvalID]*berth.Eval
@@ -186,6 +187,8 @@ func (t *tracer) evalOfPlan(at map[uint64]*berth.Eval, index uint64, said berth.
 	return found
 }
 
+// walk appends the evaluations and, after each, those below it. The parents
+// form a forest, so it ends.
 func (t *tracer) walk(list []*berth.Eval, depth int) {
 	byAge(list)
 	for _, e := range list {
@@ -199,6 +202,7 @@ func (t *tracer) walk(list []*berth.Eval, depth int) {
 	}
 }
 
+// byAge sorts the oldest first; those of one index are in order of ID.
 func byAge(list []*berth.Eval) {
 	slices.SortFunc(list, func(a, b *berth.Eval) int {
 		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.ID.String(), b.ID.String()))

@@ -16,6 +16,8 @@ type affinities struct {
 	asked  []bool
 }
 
+// newAffinities gathers the affinities of the job, the group and its tasks,
+// which all count the same.
 func newAffinities(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup) *affinities {
 	a := &affinities{}
 	add := func(list []berth.Affinity) {

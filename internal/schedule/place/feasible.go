@@ -59,6 +59,8 @@ const (
 // lacking returns the verdict that a constraint is not met.
 func lacking(unmet string) verdict { return verdict{lacksOther, unmet} }
 
+// newFilter returns the filter of a group. It knows the instances that are
+// placed now; put keeps it up to date afterwards.
 func newFilter(p *Placer, group *berth.TaskGroup) *filter {
 	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, verdict: make([]verdict, p.snap.Classes())}
 	f.needs = needsOf(group)
@@ -97,6 +99,8 @@ func (f *filter) addConstraints(list []berth.Constraint, ofJob bool) {
 // counts an instance.
 func (f *filter) appliesTo(p peer, ofJob bool) bool { return ofJob || p.group.Name == f.group.Name }
 
+// takeHosts marks the nodes that distinct_hosts excludes: those with an
+// instance of the job or, otherwise, of the group.
 func (f *filter) takeHosts(ofJob bool) {
 	if f.distinctHosts == nil {
 		f.distinctHosts = map[berth.NodeID]bool{}
@@ -108,6 +112,8 @@ func (f *filter) takeHosts(ofJob bool) {
 	}
 }
 
+// newDistinct counts the values that instances use already. The limit is 1
+// unless the constraint gives a number.
 func (f *filter) newDistinct(c berth.Constraint, ofJob bool) *distinct {
 	d := &distinct{constraint: c, limit: 1, used: map[string]int{}}
 	if n, err := strconv.Atoi(c.RTarget); err == nil {
@@ -233,12 +239,16 @@ func (f *filter) notePlaced(n *berth.Node) {
 	}
 }
 
+// holds reports whether a node meets a condition, its variables replaced by the
+// node's values.
 func holds(left, operand, right string, n *berth.Node) bool {
 	l, hasL := resolve(left, n)
 	r, hasR := resolve(right, n)
 	return condition.Meets(operand, l, hasL, r, hasR)
 }
 
+// inDatacenters reports whether any pattern matches the datacenter. An invalid
+// pattern matches only itself.
 func inDatacenters(globs []string, dc string) bool {
 	for _, g := range globs {
 		if g == "*" || g == dc {

@@ -12,6 +12,8 @@ type candidate struct {
 	number uint32 // of the node; breaks ties of tie
 }
 
+// before reports whether a is the better candidate. No two are equal, so the
+// order in which nodes are looked at does not matter.
 func (a candidate) before(b candidate) bool {
 	if a.score != b.score {
 		return a.score > b.score
@@ -25,12 +27,14 @@ var worst = candidate{score: math.Inf(-1), tie: math.MaxUint32, number: math.Max
 // candidates is a heap with the best candidate first.
 type candidates []candidate
 
+// init makes a heap of a list in any order.
 func (h candidates) init() {
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		h.down(i)
 	}
 }
 
+// down moves a candidate that got worse to its place.
 func (h candidates) down(i int) {
 	for {
 		c := 2*i + 1
@@ -48,6 +52,7 @@ func (h candidates) down(i int) {
 	}
 }
 
+// pop removes the best candidate. The heap must not be empty.
 func (h *candidates) pop() {
 	n := len(*h) - 1
 	(*h)[0] = (*h)[n]
@@ -55,6 +60,7 @@ func (h *candidates) pop() {
 	h.down(0)
 }
 
+// push adds a candidate to the heap.
 func (h *candidates) push(c candidate) {
 	*h = append(*h, c)
 	for i := len(*h) - 1; i > 0; {
@@ -99,6 +105,7 @@ func (h *candidates) cut(n int) {
 	*h = all[:n]
 }
 
+// middle returns the median, a pivot that sorted lists do not make slow.
 func middle(a, b, c candidate) candidate {
 	if b.before(a) {
 		a, b = b, a
@@ -238,15 +245,19 @@ func (h *buckets) fix(s *bucket, term func(combo int32) float64) {
 	}
 }
 
+// before compares the best candidates of the buckets at two places of the heap.
 func (h *buckets) before(i, j int) bool {
 	return h.all[h.order[i]].best.before(h.all[h.order[j]].best)
 }
 
+// swap exchanges two places of the heap, and tells both buckets.
 func (h *buckets) swap(i, j int) {
 	h.order[i], h.order[j] = h.order[j], h.order[i]
 	h.all[h.order[i]].at, h.all[h.order[j]].at = i, j
 }
 
+// down moves a bucket that got worse to its place, and reports whether it
+// moved.
 func (h *buckets) down(i int) (moved bool) {
 	for {
 		c := 2*i + 1
@@ -264,6 +275,7 @@ func (h *buckets) down(i int) (moved bool) {
 	}
 }
 
+// up moves a bucket that got better to its place.
 func (h *buckets) up(i int) {
 	for i > 0 {
 		p := (i - 1) / 2
@@ -284,6 +296,7 @@ type rankBuffers struct {
 
 var rankPool = sync.Pool{New: func() any { return new(rankBuffers) }}
 
+// clear empties the buffers and keeps their memory.
 func (d *rankBuffers) clear() {
 	d.buckets.all = d.buckets.all[:0]
 	d.odd = d.odd[:0]
@@ -300,6 +313,7 @@ func (b *bitmap) add(n uint32) {
 	(*b)[n/64] |= 1 << (n % 64)
 }
 
+// has reports whether the number is in the set.
 func (b bitmap) has(n uint32) bool {
 	i := int(n / 64)
 	return i < len(b) && b[i]>>(n%64)&1 != 0

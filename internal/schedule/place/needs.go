@@ -18,6 +18,8 @@ type needs struct {
 	nets  []string // host networks, without the default
 }
 
+// needsOf returns what a group needs of a node besides quantities; nil, which
+// every node meets, if it needs nothing special.
 func needsOf(g *berth.TaskGroup) *needs {
 	t := &needs{group: g}
 	for i := range g.Networks {

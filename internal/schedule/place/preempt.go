@@ -21,6 +21,8 @@ type loss struct {
 	sum     int // of the priorities of all victims
 }
 
+// compare orders losses: first by the most urgent victim, then by the sum of
+// all.
 func (a loss) compare(b loss) int {
 	return cmp.Or(cmp.Compare(a.highest, b.highest), cmp.Compare(a.sum, b.sum))
 }
@@ -35,6 +37,8 @@ type preemption struct {
 	victims []*berth.Alloc
 }
 
+// compare orders preemptions: the smaller loss first, then the better node. It
+// never returns 0.
 func (a *preemption) compare(b *preemption) int {
 	switch c := a.loss.compare(b.loss); {
 	case c != 0:
@@ -292,6 +296,7 @@ func (r *round) insertOption(e *preemption) {
 	r.options = slices.Insert(r.options, i, e)
 }
 
+// ids returns the IDs of allocations, in their order.
 func ids(list []*berth.Alloc) (out []berth.AllocID) {
 	for _, a := range list {
 		out = append(out, a.ID)

@@ -242,6 +242,9 @@ func (r *round) tie(number uint32) uint64 {
 	return x ^ x>>31
 }
 
+// placeEach places the instances one by one, each on the node that is best
+// after those before it. It stops at the first that finds no node, not even by
+// preemption.
 func (r *round) placeEach(instances []Instance) (out Outcome) {
 	out.Placed = make([]berth.Placement, 0, len(instances))
 	r.peers = slices.Grow(r.peers, len(instances))

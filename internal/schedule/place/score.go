@@ -38,6 +38,7 @@ type parts struct {
 	given uint16 // bit set of the scorers that apply
 }
 
+// set gives the node a score, and makes the scorer count in the mean.
 func (p *parts) set(s scorer, v float64) {
 	p.value[s] = v
 	p.given |= 1 << s
@@ -54,11 +55,13 @@ func (p *parts) sum() (sum, voices float64) {
 	return sum, voices
 }
 
+// mean returns the node's total score: the mean over the scorers that apply.
 func (p *parts) mean() float64 {
 	sum, voices := p.sum()
 	return sum / voices
 }
 
+// named returns the scores as the API shows them, by Nomad's names.
 func (p *parts) named() map[string]float64 {
 	m := make(map[string]float64, scorers)
 	for s := range scorers {
@@ -89,6 +92,8 @@ func (r *round) score(number uint32, u *fit.Usage) (p parts) {
 	} else {
 		p.set(byFit, r.fitness.score(u))
 	}
+	// Scorers that have nothing to say do not count: 0 would pull the mean
+	// down.
 	if n := r.siblings[number]; n > 0 && r.antiAffinity {
 		p.set(byAnti, -float64(n+1)/float64(max(r.group.Count, 1)))
 	}
@@ -119,6 +124,8 @@ type fitScorer struct {
 	memShare, perMemory         float64
 }
 
+// newFitScorer returns a scorer for nodes that get the ask. Any other algorithm
+// than spread and balanced is binpack.
 func newFitScorer(algorithm string, ask berth.Ask) fitScorer {
 	g := fitScorer{algorithm: algorithm, ask: ask, base: 20, sign: -1, cpuCapacity: -1}
 	switch algorithm {
@@ -160,6 +167,9 @@ func (g *fitScorer) setSize(u *fit.Usage) {
 	g.memory, g.memShare, g.perMemory = share(u.Capacity.MemoryMB, g.ask.MemoryMB)
 }
 
+// share returns ten to the power of minus the ask's share of the capacity, that
+// share, and the share of one unit. A node without the resource scores as if
+// nothing was asked.
 func share(capacity, ask int64) (power, whole, one float64) {
 	if capacity <= 0 {
 		return 1, 0, 0

@@ -111,6 +111,8 @@ func (s *spreads) reset(classes int, group *berth.TaskGroup) {
 	s.count = float64(max(group.Count, 1))
 }
 
+// newBlock returns a block for one spread, in memory of an earlier one if there
+// is any. What targets leave of 100 % is for the other values.
 func (s *spreads) newBlock(x *berth.Spread) *block {
 	b := &block{byName: map[string]int32{}}
 	if n := len(s.spare); n > 0 {
@@ -245,6 +247,8 @@ func (s *spreads) setIdeals() {
 // score returns the spread score of nodes with the combination.
 func (s *spreads) score(c int32) float64 { return s.combos[c].score }
 
+// rescore computes the score of a combination again. It is called after the use
+// of one of its values changed.
 func (s *spreads) rescore(c int32) {
 	sum := 0.0
 	for i, b := range s.blocks {

@@ -130,6 +130,8 @@ func (r *reconciler) newDeployment() *berth.Deployment {
 // gradual reports whether a deployment controls the group's updates.
 func (g *group) gradual() bool { return gradual(g.spec) }
 
+// gradual reports whether the group is updated by a deployment, a few instances
+// at a time.
 func gradual(g *berth.TaskGroup) bool {
 	return g.Update != nil && g.Update.MaxParallel > 0 && g.Count > 0
 }
@@ -222,6 +224,8 @@ func (r *reconciler) succeeded(groups []*group) {
 	r.Deployed = &DeploymentChange{ID: d.ID, Status: berth.DeploymentSuccessful, Description: berth.DeploymentDone}
 }
 
+// complete reports whether every instance runs the newest version and is
+// healthy, which ends the group's part of the deployment.
 func (g *group) complete() bool {
 	if g.roll.canaries > 0 {
 		return false

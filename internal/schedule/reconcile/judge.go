@@ -205,6 +205,8 @@ const (
 	spent                   // a batch instance that a drain stopped; it gets no successor
 )
 
+// fate returns what an allocation is to its group now. The order of the cases
+// decides: what is over comes before what the node's state makes of it.
 func (g *group) fate(a *berth.Alloc) fate {
 	switch {
 	case a.Client == berth.ClientComplete && a.Wanted() && g.Job.Type == berth.TypeBatch:

@@ -139,6 +139,7 @@ func Compare(in Input) Result {
 	return r.Result
 }
 
+// groupNamed returns the group of that name, nil if the job has none.
 func groupNamed(groups []*group, name string) *group {
 	for _, g := range groups {
 		if g.spec.Name == name {
@@ -154,12 +155,15 @@ func byNameAndAge(a, b *berth.Alloc) int {
 		cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
 }
 
+// reconciler is one run of Reconcile: what it is given and what it has found so
+// far.
 type reconciler struct {
 	Input
 	Result
 	changed map[versions]bool // whether a version's allocations must be replaced to become the newest
 }
 
+// versions is a pair of versions of a group that are compared once.
 type versions struct {
 	old   *berth.Job
 	group *berth.TaskGroup // of the new version
@@ -192,6 +196,7 @@ func (r *reconciler) stopOrLose(a *berth.Alloc, why berth.StopReason) {
 	}
 }
 
+// counts returns the counts of a group for changing. They begin at 0.
 func (r *reconciler) counts(group string) *Counts {
 	c := r.Counts[group]
 	if c == nil {

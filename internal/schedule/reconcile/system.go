@@ -112,6 +112,7 @@ func ComparePerNode(in PerNodeInput) PerNodeResult {
 	}
 }
 
+// byNumber orders nodes by when they joined.
 func byNumber(a, b *berth.Node) int { return cmp.Compare(a.Number, b.Number) }
 
 // perNode does the comparison for jobs that run on every node. It shares with

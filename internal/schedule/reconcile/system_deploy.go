@@ -186,6 +186,8 @@ func (r *perNode) succeeded(all []*nodeGroup) {
 	r.Deployed.Status, r.Deployed.Description = berth.DeploymentSuccessful, berth.DeploymentDone
 }
 
+// complete reports whether the newest version runs, healthy, on every node that
+// is feasible for the group.
 func (r *perNode) complete(s *nodeGroup) bool {
 	if s.roll.canaries > 0 {
 		return false

@@ -112,6 +112,8 @@ func (g *group) place() {
 	}
 }
 
+// placeSlot counts what happens to an instance and asks for an allocation if it
+// needs one.
 func (g *group) placeSlot(s *slot) {
 	c := g.counts
 	switch {
@@ -132,6 +134,7 @@ func (g *group) placeSlot(s *slot) {
 	}
 }
 
+// addMissing asks for an allocation, which the placer is to find a node for.
 func (g *group) addMissing(m Missing) {
 	g.Missing = append(g.Missing, m)
 	g.counts.Place++

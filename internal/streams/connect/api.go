@@ -101,12 +101,16 @@ func (k *Keeper) serve(ctx context.Context) {
 	}
 }
 
+// answer serves reports of the program on l until ctx ends. Its timeouts keep a
+// program that stalls from holding connections.
 func (k *Keeper) answer(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{Handler: k.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
 	return srv.Serve(l)
 }
 
+// handler returns the handler of the program's reports. On a TCP port, which
+// others on the machine can reach, the path begins with the token.
 func (k *Keeper) handler() http.Handler {
 	at := reportPath
 	if k.record.Port != 0 {

@@ -44,6 +44,7 @@ func NewRules(snap *state.Snapshot, v *View) *Rules {
 	return s
 }
 
+// placementOf returns the group's placement rules, never nil.
 func placementOf(g *berth.TaskGroup) *berth.PEPlacement {
 	if g.Stream == nil {
 		return &berth.PEPlacement{}
@@ -119,6 +120,7 @@ func (s *Rules) outside(p *berth.PEPlacement, n *berth.Node) string {
 	return ""
 }
 
+// pool returns the job's host pool of that name, nil if it has none.
 func pool(j *berth.Job, name string) *berth.HostPoolSpec {
 	if j.Stream == nil {
 		return nil
@@ -131,6 +133,7 @@ func pool(j *berth.Job, name string) *berth.HostPoolSpec {
 	return nil
 }
 
+// share reports whether the lists have an element in common.
 func share(a, b []string) bool {
 	return slices.ContainsFunc(a, func(t string) bool { return slices.Contains(b, t) })
 }

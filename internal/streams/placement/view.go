@@ -88,6 +88,7 @@ func (v *View) loadHistory() {
 	}
 }
 
+// older reports whether a was created before b.
 func older(a, b *berth.Alloc) bool {
 	return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal)) < 0
 }

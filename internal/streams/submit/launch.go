@@ -59,6 +59,8 @@ func (l *jobStep) launchAll() {
 	}
 }
 
+// launch proposes the next launch of a processing element. It is refused if the
+// element was launched by another command meanwhile.
 func (l *jobStep) launch(d launchItem) {
 	l.add(&state.LaunchPE{
 		PE: d.pe.UID, Expect: d.pe.PE.Launch, Generation: l.row.Generation, Why: d.why, Eval: l.newEval(), Now: l.now.UnixNano(),

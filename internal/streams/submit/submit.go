@@ -189,6 +189,7 @@ func (l *jobStep) fail(format string, args ...any) {
 	l.add(&state.FailSubmission{Key: l.row.Key, UID: l.row.UID, Error: why, Now: l.now.UnixNano()})
 }
 
+// add adds a command to the step's result. Commands are applied in order.
 func (l *jobStep) add(c state.Command) { l.do = append(l.do, c) }
 
 // wake schedules another look at the job.
@@ -283,6 +284,8 @@ func (l *jobStep) placementProblem() string {
 	return ""
 }
 
+// newEval returns the ID of an evaluation that a command creates. Commands
+// carry such IDs because applying one must give the same state on every server.
 func (c *Controller) newEval() (s state.EvalSeed) {
 	c.rand.Read(s.ID[:])
 	return s
