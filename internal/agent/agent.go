@@ -250,13 +250,18 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, d := range damage {
 		a.log.Warn("the agent's record of an allocation is damaged and was set aside", "alloc", d.ID, "error", d.Err)
 	}
+	// What is done for tasks outlives ctx: when the agent ends, the tasks are
+	// let go of in order.
 	lives, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer a.wait.Wait()
 	defer end()
 	a.lives = lives
+	// What was recorded is taken up before servers are asked, so that nothing
+	// that runs is started twice.
 	a.loadContact()
 	a.restore(records)
 
+	// When one of these ends, all do.
 	g, gctx := errgroup.WithContext(ctx)
 	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.tidy} {
 		g.Go(func() error { return f(gctx) })
@@ -328,6 +333,7 @@ var hostEnv = sync.OnceValue(task.OwnEnv)
 // stopAll ends every task and waits until they have, for at most as long as
 // the slowest may take.
 func (a *Agent) stopAll(ctx context.Context) {
+	// The agent waits as long as the slowest task may take.
 	longest := 5 * time.Second
 	var all []*alloc.Runner
 	a.mu.Lock()
@@ -341,6 +347,7 @@ func (a *Agent) stopAll(ctx context.Context) {
 		}
 	}
 	a.mu.Unlock()
+	// All are told before the first is waited for: they end at the same time.
 	for _, r := range all {
 		r.Stop("the agent ends", true)
 	}

@@ -135,6 +135,7 @@ func ask(ctx context.Context, s *wire.Session, method string, in, out any) error
 func (c *Cluster) connect(ctx context.Context) (*wire.Session, error) {
 	c.dialing.Lock()
 	defer c.dialing.Unlock()
+	// One dials at a time; those who waited find its session.
 	c.mu.Lock()
 	s, closed := c.session, c.closed
 	var addr string
@@ -155,6 +156,7 @@ func (c *Cluster) connect(ctx context.Context) (*wire.Session, error) {
 	s, err := c.dialer.Dial(ctx, addr)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// The next attempt goes to another server.
 	if err != nil {
 		c.last(addr)
 		return nil, berth.Errorf(berth.Unavailable, "%w", err)

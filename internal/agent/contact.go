@@ -92,6 +92,7 @@ func (a *Agent) reportAllocAgain(id string, h *held) {
 // know has ended, or it would run here; but an agent that was just started does
 // not know everything before it has contacted servers.
 func (a *Agent) preempted(al *op.Alloc) (rest []berth.AllocID, ok bool) {
+	// Before servers were contacted, what the agent knows may be old.
 	select {
 	case <-a.contacted:
 		ok = true

@@ -39,6 +39,8 @@ func (a *Agent) keepRegistered(ctx context.Context) error {
 // is closed when the node is not what was told any more.
 func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err error) {
 	for n := 0; ; n++ {
+		// The channel and the node are read together: a change after this is
+		// seen.
 		a.mu.Lock()
 		node := *a.node
 		changed = a.change
@@ -78,6 +80,7 @@ func (a *Agent) sendHeartbeats(ctx context.Context, changed <-chan struct{}) err
 		if err == nil {
 			answer, err = op.Call(ctx, a.c.Servers, op.NodeBeat, in)
 		}
+		// The last TTL that servers gave limits how long a retry may wait.
 		a.mu.Lock()
 		ttl := a.ttl
 		a.mu.Unlock()
@@ -105,6 +108,7 @@ func (a *Agent) sendHeartbeats(ctx context.Context, changed <-chan struct{}) err
 			failures++
 			continue
 		}
+		// A changed node is registered again at once.
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:

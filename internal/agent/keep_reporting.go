@@ -25,6 +25,7 @@ func (a *Agent) keepReporting(ctx context.Context, wake <-chan struct{}, next fu
 		return ctx.Err()
 	}
 	for failures := 0; ; {
+		// Asked again after every failure: what is to be sent may have changed.
 		n := next(time.Now())
 		if n.send == nil {
 			if err := await(ctx, wake, n.next); err != nil {

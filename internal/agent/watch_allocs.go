@@ -63,6 +63,8 @@ func (a *Agent) updateAllocs(ctx context.Context, from uint64, past *epoch) (uin
 	if err != nil {
 		return 0, err
 	}
+	// Decide by what is known when the answer is here, not when it was asked
+	// for.
 	have, acted := a.inventory()
 	s := decide(have, acted, ans)
 	if s.stale {
@@ -78,6 +80,8 @@ func (a *Agent) updateAllocs(ctx context.Context, from uint64, past *epoch) (uin
 	}
 	*past = epoch{}
 	_ = failpoint.Hit("agent/pulled")
+	// What is new is taken up before what is gone is removed. A batch keeps
+	// requests and answers small.
 	whole := true
 	for batch := range slices.Chunk(s.fetch, fetchBatch) {
 		all, err := a.fetch(ctx, batch, ans.Allocs)
@@ -92,6 +96,7 @@ func (a *Agent) updateAllocs(ctx context.Context, from uint64, past *epoch) (uin
 	for _, id := range s.remove {
 		a.remove(id)
 	}
+	// The same index is asked for again: the answer was not acted on wholly.
 	if !whole {
 		return 0, nil
 	}
@@ -208,6 +213,7 @@ func (a *Agent) remove(id string) {
 	h := a.allocs[id]
 	h.removed = true
 	a.mu.Unlock()
+	// Nobody waits for its shutdown delay any more.
 	if h.runner != nil {
 		h.runner.Stop("the servers do not know the allocation any more", true)
 	}
@@ -244,6 +250,7 @@ func (a *Agent) markContacted() {
 	default:
 		close(a.contacted) // only this goroutine does
 	}
+	// Now it is certain what shall run here, and what lies about can go.
 	a.admitWaiting()
 	entries, err := a.dirs.ReadDir(".")
 	if err != nil {

@@ -177,6 +177,7 @@ func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare fu
 	defer p.Close()
 	failed := map[string]*berth.AllocMetric{}
 	missed := &berth.Missed{Classes: map[string]bool{}}
+	// This may be the second attempt: what the first left is dropped.
 	d.plan.Place, d.plan.Explain = nil, map[string]*berth.AllocMetric{}
 	d.end.Queued, d.end.Failed, d.end.Missed = map[string]int{}, nil, nil
 	all := missing
@@ -192,6 +193,7 @@ func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare fu
 			d.plan.Explain[group] = out.Why
 		}
 		if out.Failed > 0 {
+			// Failures of a group are reported together, with a count.
 			if first := failed[group]; first != nil {
 				out.Why.CoalescedFailures += first.CoalescedFailures + 1
 			}

@@ -15,6 +15,7 @@ import (
 // instances that needed a place; the plan holds those that got one. It reports
 // whether any allocation was spared.
 func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
+	// Only allocations that stop to be replaced can be spared.
 	stops := map[berth.AllocID]int{}
 	for i, s := range d.plan.Stop {
 		if s.StopReason == berth.StopReplaced {
@@ -25,12 +26,15 @@ func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 	for _, x := range d.plan.Place {
 		placed[[2]int{x.Group, int(x.Index)}] = true
 	}
+	// What found no place, except canaries, which replace nothing.
 	failed := slices.DeleteFunc(slices.Clone(missing), func(m reconcile.Missing) bool {
 		return m.Canary || placed[[2]int{m.Group, int(m.Index)}]
 	})
 	if len(stops) == 0 || len(failed) == 0 {
 		return false
 	}
+	// Would the instances find a place if nothing was updated? Those that would
+	// not are why their predecessors stay.
 	p.Vacate()
 	var spared []berth.AllocID
 	for len(failed) > 0 {

@@ -43,6 +43,7 @@ func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Cou
 			all = append(all, a)
 		}
 	}
+	// In a fixed order, so that equal decisions have equal plans.
 	slices.SortFunc(all, func(a, b *berth.Alloc) int {
 		return cmp.Or(cmp.Compare(a.Group.Name, b.Group.Name), cmp.Compare(a.Index, b.Index), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
@@ -82,6 +83,7 @@ func (d *decider) stopReason(v *placement.View, a *berth.Alloc) (why berth.StopR
 	case !v.Alive:
 		return berth.StopJobEnded, false
 	}
+	// The node and the job are fine. Does the processing element still want it?
 	ref := a.Rest().PE
 	if ref == nil {
 		return berth.StopPEGone, false
@@ -112,6 +114,7 @@ func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Co
 	}
 	p := place.New(d.snap, v.Job, d.plan.Stop, d.rand.Uint64())
 	defer p.Close()
+	// Each placement restricts the next, so elements are placed one by one.
 	s := placement.NewRules(d.snap, v)
 	failed, missed := map[string]*berth.AllocMetric{}, &berth.Missed{Classes: map[string]bool{}}
 	d.plan.Explain, d.end.Queued = map[string]*berth.AllocMetric{}, map[string]int{}
@@ -144,6 +147,7 @@ func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Co
 		return
 	}
 	d.end.Failed, d.end.Missed = failed, missed
+	// A group that failed in part explains its failure, not its success.
 	for name := range failed {
 		delete(d.plan.Explain, name)
 	}

@@ -80,6 +80,7 @@ func (d *decider) placeOnNodes(r *reconcile.PerNodeResult) (short [][]place.Shor
 	short = make([][]place.Shortfall, len(d.job.TaskGroups))
 	missing := r.Missing
 	for i, g := range d.job.TaskGroups {
+		// The missing ones are sorted by group.
 		n := 0
 		for n < len(missing) && missing[n].Group == i {
 			n++
@@ -91,6 +92,7 @@ func (d *decider) placeOnNodes(r *reconcile.PerNodeResult) (short [][]place.Shor
 			out := d.placeGroupOnNodes(p, i, list)
 			d.plan.Place = append(d.plan.Place, out.Placed...)
 			short[i] = out.Shortfalls
+			// Each shortfall stands for several nodes.
 			queued := 0
 			for _, s := range out.Shortfalls {
 				queued += s.Count
@@ -117,6 +119,8 @@ func (d *decider) placeGroupOnNodes(p *place.Placer, group int, list []reconcile
 	var canaries []bool // of newest
 	older := map[*berth.Job][]place.OnNode{}
 	var versions []*berth.Job
+	// During an update, nodes that it has not reached get the old version
+	// again.
 	for _, m := range list {
 		o := place.OnNode{Index: m.Index, Node: m.Node}
 		if m.Previous != nil {
@@ -132,6 +136,7 @@ func (d *decider) placeGroupOnNodes(p *place.Placer, group int, list []reconcile
 		}
 		older[version] = append(older[version], o)
 	}
+	// The newest version goes first: it is what the job asks for.
 	out := p.OnNodes(group, newest)
 	markCanaries(out.Placed, newest, canaries)
 	for _, version := range versions {
@@ -217,6 +222,8 @@ func mergeWaits(waits []*state.NodeWait) (out []state.NodeWait) {
 		for _, g := range slices.Sorted(maps.Keys(w.Failed)) {
 			fmt.Fprint(&key, g, w.Queued[g])
 			for _, s := range w.Failed[g].Shortages {
+				// With many nodes the exact figures are left out, so that more
+				// are alike.
 				fmt.Fprint(&key, " ", s.Dimension)
 				if len(waits) <= maxDistinctWaits {
 					fmt.Fprint(&key, " ", s.Free, s.Holder)

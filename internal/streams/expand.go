@@ -87,6 +87,8 @@ func (x *expansion) elements(before *berth.StreamPlan) {
 		group string
 		index uint32
 	}
+	// An element keeps its number over versions: by it its connections are
+	// known.
 	had := map[place]int{}
 	if before != nil {
 		for _, o := range before.Of(berth.KindPE) {
@@ -98,6 +100,7 @@ func (x *expansion) elements(before *berth.StreamPlan) {
 		if region != nil {
 			width = region.Width
 		}
+		// A group in a parallel region has one element for each channel.
 		for i := range uint32(max(width, 0)) {
 			e := &element{name: berth.AllocName(x.job.ID, g.Name, i), group: g}
 			e.spec = berth.PESpec{Group: g.Name, Index: i}
@@ -142,6 +145,8 @@ func (x *expansion) connect() error {
 			to, input := berth.SplitPort(target)
 			for _, a := range x.groups[from] {
 				for _, b := range x.groups[to] {
+					// Within one region, a channel is connected with itself
+					// alone.
 					if a.spec.Region != "" && a.spec.Region == b.spec.Region && a.spec.Channel != b.spec.Channel {
 						continue
 					}
@@ -156,6 +161,7 @@ func (x *expansion) connect() error {
 			}
 		}
 	}
+	// Two streams may have connected the same pair.
 	for _, e := range x.all {
 		for i := range e.config.Inputs {
 			e.config.Inputs[i].From = peers(e.config.Inputs[i].From)

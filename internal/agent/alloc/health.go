@@ -132,6 +132,7 @@ func (r *Runner) watchHealth(now time.Time) (again time.Time) {
 	if p == nil || stopped {
 		return time.Time{}
 	}
+	// Each deployment judges the allocation once, from when it took it up.
 	if h == nil || h.Deployment != a.DeploymentID {
 		since := now
 		if h == nil && a.CreateIndex == a.AllocModifyIndex { // its first: whenever the agent looks, it counts from when it took it up
@@ -144,6 +145,7 @@ func (r *Runner) watchHealth(now time.Time) (again time.Time) {
 		return time.Time{}
 	}
 	g := a.Job.Group(a.TaskGroup)
+	// Not decided yet: gather what counts, and judge.
 	var tasks []vital
 	for name, s := range r.states() {
 		tasks = append(tasks, vitalOf(g.Task(name), s))

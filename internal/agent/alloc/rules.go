@@ -20,6 +20,7 @@ import (
 func Status(tasks map[string]*berth.TaskState) (berth.ClientStatus, string) {
 	dead, running, ran := 0, 0, 0
 	failed := ""
+	// In order of name, so that the same tasks always give the same answer.
 	for _, name := range slices.Sorted(maps.Keys(tasks)) {
 		switch s := tasks[name]; {
 		case s.State == berth.TaskDead:
@@ -33,6 +34,8 @@ func Status(tasks map[string]*berth.TaskState) (berth.ClientStatus, string) {
 			ran++
 		}
 	}
+	// A group fails only when all of it is dead: until then its siblings are
+	// still being stopped.
 	switch {
 	case dead == len(tasks) && failed != "":
 		return berth.ClientFailed, "Failed tasks"
@@ -60,6 +63,7 @@ type member struct {
 func orders(tasks []member, stop *task.Kill) map[string]task.Kill {
 	out := map[string]task.Kill{}
 	var failed, leader *member
+	// First what has happened, then what it means for each task.
 	for i := range tasks {
 		m := &tasks[i]
 		if m.leader {
@@ -79,6 +83,7 @@ func orders(tasks []member, stop *task.Kill) map[string]task.Kill {
 		case stop != nil && (leader == nil || m.leader):
 			out[m.name] = *stop
 		}
+		// Whatever the reason to end, an order to hurry holds for all.
 		if k, ok := out[m.name]; ok && stop != nil && stop.NoDelay {
 			k.NoDelay = true
 			out[m.name] = k

@@ -102,6 +102,7 @@ func Check(a *op.Alloc) error {
 func (r *Runner) Update(a *op.Alloc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// The tasks that were built are kept, whatever the new version says.
 	if r.alloc != nil {
 		for _, n := range r.names {
 			if a.Job.Group(a.TaskGroup).Task(n) == nil {
@@ -114,6 +115,7 @@ func (r *Runner) Update(a *op.Alloc) {
 	for _, t := range r.tasks {
 		t.Update(a)
 	}
+	// Orders to end come with the allocation. An order is never taken back.
 	switch {
 	case a.DesiredStatus != berth.DesiredRun:
 		why := a.DesiredDescription
@@ -246,6 +248,8 @@ func (r *Runner) Known() bool {
 // or until ctx ends, and leaves the tasks as they are.
 func (r *Runner) Run(ctx context.Context) error {
 	defer close(r.done)
+	// Without its directory the allocation cannot run: it fails, once and for
+	// all.
 	dir, sup, adopt, err := r.open()
 	if err != nil {
 		r.c.Log.Warn("an allocation cannot be run", "alloc", r.id, "error", err)
@@ -259,6 +263,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer sup.Close()
 	r.build(dir, sup, adopt)
 	r.restoreHealth()
+	// Until its end is reported, the allocation's services and connections
+	// stay.
 	ended := false
 	disconnect := r.connect(ctx, dir)
 	defer func() { disconnect(ended) }()
@@ -269,6 +275,8 @@ func (r *Runner) Run(ctx context.Context) error {
 		wg.Go(func() { _ = t.Run(ctx) }) // nil, or ctx's own error
 	}
 	for {
+		// Each turn looks at everything again: wakes carry no news of their
+		// own.
 		rewire := r.rewire(time.Now())
 		r.admit()
 		again := r.act()

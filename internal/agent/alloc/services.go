@@ -72,6 +72,7 @@ func hasServices(g *berth.TaskGroup) bool {
 func (r *Runner) serve(ctx context.Context, dir string) {
 	r.mu.Lock()
 	a, stopped := r.alloc, r.stop != nil
+	// One look at all tasks, so that services that depend on several agree.
 	phases := map[string]task.State{}
 	for i, t := range r.tasks {
 		phases[r.names[i]] = t.State()
@@ -90,6 +91,7 @@ func (r *Runner) serve(ctx context.Context, dir string) {
 	var have []*berth.ServiceRegistration
 	var gone []string
 	var all []checkOf
+	// A name that is refused is logged once, not at every turn.
 	for _, s := range servicesOf(a, place, up) {
 		if err := validService(s.reg); err != nil && !r.refused[s.reg.ID] {
 			r.refused[s.reg.ID] = true
@@ -125,6 +127,8 @@ func validService(reg *berth.ServiceRegistration) error {
 // each is up.
 func servicesOf(a *op.Alloc, p *task.Place, up func(task string) bool) (out []service) {
 	g := a.Job.Group(a.TaskGroup)
+	// A service of the group is up while every task is that runs for as long as
+	// the allocation.
 	mains := func() bool {
 		for _, t := range g.Tasks {
 			if !vitalOf(t, nil).once && !up(t.Name) {
@@ -139,6 +143,7 @@ func servicesOf(a *op.Alloc, p *task.Place, up func(task string) bool) (out []se
 		}
 		return up(name)
 	}
+	// Services of the group see the group's names, those of a task the task's.
 	add := func(t *berth.Task, list []berth.Service) {
 		if len(list) == 0 {
 			return
@@ -247,6 +252,7 @@ func checkSpec(a *op.Alloc, p *task.Place, c *berth.ServiceCheck, names *task.Na
 			SuccessesWanted: c.SuccessBeforePassing, FailuresWanted: c.FailuresBeforeCritical,
 		},
 	}
+	// Nomad's words for whether a check counts for health.
 	if !out.counts {
 		out.status.Mode = "readiness"
 	}

@@ -92,6 +92,7 @@ func (r *Runner) rewire(now time.Time) (again time.Time) {
 	if r.stream == nil {
 		return again
 	}
+	// Nothing to do if every task knows the newest connections.
 	version := r.stream.keeper.Version()
 	if version <= r.stream.keeper.Notified() {
 		return again
@@ -105,6 +106,7 @@ func (r *Runner) rewire(now time.Time) (again time.Time) {
 		if r.stream.told[name] >= version {
 			continue
 		}
+		// A task that cannot be told yet holds up the mark, not the others.
 		done, at := tell(t, g.Task(name).Connectivity, version, now)
 		if !done {
 			all = false

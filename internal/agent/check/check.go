@@ -91,6 +91,7 @@ func (s *Spec) ask(ctx context.Context) Outcome {
 			req.Header.Add(name, v)
 		}
 	}
+	// The library ignores a Host among the headers.
 	if h := req.Header.Get("Host"); h != "" {
 		req.Host = h
 	}
@@ -116,6 +117,7 @@ func (s *Spec) ask(ctx context.Context) Outcome {
 		return failed(err)
 	}
 	defer resp.Body.Close()
+	// What arrived before an error is still worth showing.
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxOutput))
 	if err != nil && len(body) == 0 {
 		return failed(err)

@@ -21,6 +21,8 @@ func networks(c *Config, n *berth.Node, log *slog.Logger) {
 	if err != nil {
 		log.Warn("network interfaces cannot be looked at", "error", err)
 	}
+	// The interface that ports are given on: asked for, or that of the default
+	// route.
 	want := c.Interface
 	if c.Loopback {
 		want = loopback(ifaces)
@@ -48,6 +50,7 @@ func networks(c *Config, n *berth.Node, log *slog.Logger) {
 		n.Attributes["unique.network.ip-address"] = ip
 		r.Networks = append(r.Networks, berth.NetworkResource{Mode: berth.NetworkHost, Device: want, IP: ip, CIDR: prefix(ip), MBits: nw.Speed})
 	}
+	// A node without a network would take no job with ports at all.
 	if len(r.Networks) == 0 {
 		if c.Interface != "" {
 			log.Warn("there is no such network interface, or it is down; ports are given on 127.0.0.1", "interface", want)

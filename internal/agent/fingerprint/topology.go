@@ -128,6 +128,8 @@ func (t *topology) numa(sys fs.FS) {
 			t.nodes, places = append(t.nodes, uint8(node)), append(places, place)
 		}
 	}
+	// A machine that tells nothing is one node, at the usual distance to
+	// itself.
 	if len(t.nodes) == 0 {
 		t.nodes, t.distances = []uint8{0}, [][]uint8{{10}}
 		return
@@ -181,6 +183,7 @@ func (t *topology) describe(c *Config, n *berth.Node) {
 	ids, reserved := t.ids(), n.ReservedResources
 	total, withheld := t.compute(ids, c.CPUTotalCompute), reserved.Cpu.CpuShares
 	kept := cpuset.Both(ids, reserved.Cpu.ReservedCpuCores)
+	// What the configuration reserves is corrected to cores that exist.
 	reserved.Cpu.ReservedCpuCores = kept
 	reserved.Cpu.CpuShares += uint64(t.compute(kept, c.CPUTotalCompute))
 
@@ -191,6 +194,8 @@ func (t *topology) describe(c *Config, n *berth.Node) {
 	for i := range t.cores {
 		t.cores[i].Disable = slices.Contains(kept, t.cores[i].ID)
 	}
+	// The same figures twice: as resources for the scheduler, as attributes for
+	// constraints.
 	r := n.NodeResources
 	r.Cpu = berth.NodeCpuResources{CpuShares: total, TotalCpuCores: uint16(len(ids)), ReservableCpuCores: reservable}
 	r.Processors.Topology = &berth.Topology{

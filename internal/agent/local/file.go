@@ -179,6 +179,8 @@ func (db *DB) put(id, kind string, v any) error {
 		return err
 	}
 	db.mu.Lock()
+	// Only the allocation itself begins a file: a late record of a task must
+	// not bring back one that was deleted.
 	f := db.files[id]
 	if f == nil && kind == kindAlloc {
 		f = &file{name: id}
@@ -190,6 +192,8 @@ func (db *DB) put(id, kind string, v any) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	// Appending is cheap. A file that has grown to twice what counts is written
+	// again.
 	switch {
 	case f.size == 0 && kind == kindAlloc:
 		return db.create(f, b)
@@ -276,6 +280,8 @@ func (db *DB) Sync(ids ...string) error {
 		if f == nil {
 			continue
 		}
+		// The mark is taken away first: what is written during the sync sets it
+		// again.
 		f.mu.Lock()
 		unsync := f.unsync
 		f.unsync = false
@@ -285,6 +291,7 @@ func (db *DB) Sync(ids ...string) error {
 		}
 	}
 	err := g.Wait()
+	// New files need their directory on disk, too.
 	if db.unsync.Swap(false) {
 		if e := db.allocs.Sync("."); e != nil {
 			db.unsync.Store(true)

@@ -102,6 +102,7 @@ func (db *DB) open(dir string) (records []Record, damage []Damage, err error) {
 	if db.state, err = saferoot.Open(dir); err != nil {
 		return nil, nil, err
 	}
+	// Anything but a directory of that name would stop the agent for ever.
 	if st, err := db.state.Lstat(dirAllocs); err == nil && !st.IsDir() {
 		d, err := db.setAside(dirAllocs, "", errors.New("it is not a directory"))
 		if err != nil {
@@ -128,6 +129,8 @@ func (db *DB) open(dir string) (records []Record, damage []Damage, err error) {
 			continue
 		}
 		r, err := db.load(name)
+		// A file that may not be read is whole, so it is no damage: the agent
+		// runs as the wrong user.
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, nil, err
 		}
@@ -158,6 +161,8 @@ func (db *DB) load(name string) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A file that ends within a record is what a crash leaves: the whole
+	// records before count.
 	c, n, err := parse(name, b)
 	if err != nil && err != io.ErrUnexpectedEOF {
 		return nil, err

@@ -106,6 +106,7 @@ func (r *reader) seek() error {
 	}
 	var all []sized
 	var total int64
+	// Sizes are of this moment. A file may be rotated away while they are read.
 	for _, f := range files {
 		st, err := r.dir.Lstat(f.name)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !st.Mode().IsRegular() {
@@ -117,6 +118,7 @@ func (r *reader) seek() error {
 		all = append(all, sized{f, st.Size()})
 		total += st.Size()
 	}
+	// From either end, the offset becomes bytes to pass over from the start.
 	skip := min(r.req.Offset, total)
 	switch r.req.Origin {
 	case FromStart, "":
@@ -125,6 +127,7 @@ func (r *reader) seek() error {
 	default:
 		return berth.Errorf(berth.Invalid, "unknown origin %q: want start or end", r.req.Origin)
 	}
+	// If the file is gone by now, the next one is the closest there is.
 	for i, f := range all {
 		if skip < f.size || i == len(all)-1 {
 			if ok, err := r.open(f.file); ok || err != nil {
@@ -181,6 +184,7 @@ func (r *reader) run(ctx context.Context) error {
 		default:
 			wait = min(wait*2, lookLate)
 		}
+		// Only a reader that has caught up looks for this.
 		if err := r.truncated(); err != nil {
 			return err
 		}

@@ -319,6 +319,7 @@ func (d *Dir) call(ctx context.Context, req request) (*response, error) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	// A wait takes as long as the task; everything else is answered at once.
 	if req.Call != callWait {
 		_ = conn.SetDeadline(time.Now().Add(callTime))
 	}
@@ -356,6 +357,7 @@ var handedOn = []string{failpoint.Env, "GORACE"}
 // spawn starts a supervisor and waits until it listens.
 func (d *Dir) spawn() error {
 	Reap()
+	// The supervisor writes to the pipe when it listens, or why it does not.
 	ready, theirs, err := os.Pipe()
 	if err != nil {
 		return err
@@ -367,6 +369,7 @@ func (d *Dir) spawn() error {
 		return err
 	}
 	defer null.Close()
+	// Its log begins with each supervisor, so it cannot grow over restarts.
 	log, err := d.control.OpenFile(fileLog, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		_ = theirs.Close()
@@ -374,6 +377,7 @@ func (d *Dir) spawn() error {
 	}
 	defer log.Close()
 	args := append(append([]string(nil), d.command...), d.alloc)
+	// Little of the agent's environment is handed on: it may hold secrets.
 	var env []string
 	for _, name := range handedOn {
 		if v, ok := os.LookupEnv(name); ok {
@@ -390,6 +394,7 @@ func (d *Dir) spawn() error {
 	if err != nil {
 		return fmt.Errorf("start a supervisor: %w", err)
 	}
+	// It is not waited for. Reap collects it when it has ended.
 	children.add(p.Pid)
 	_ = p.Release()
 	_ = ready.SetReadDeadline(time.Now().Add(lockWait + callTime))

@@ -95,11 +95,14 @@ func (p *proc) fork(st *Start) (err error) {
 		Files: []uintptr{null.Fd(), outputs[0].Fd(), outputs[1].Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}
+	// Without a user the task runs as the agent does.
 	if u := st.User; u != nil {
 		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 	}
 	if st.Cgroup != "" {
 		p.group = newCgroup(st.Cgroup, p.s.state.Alloc+"."+p.launch.Task, p.s.cgroups)
+		// Cores are a promise to others, not a need of the task: it runs
+		// without.
 		if err := p.group.setCores(st.Cores); err != nil {
 			p.s.log.Warn("the task is not kept to its cores", "task", p.launch.Task, "cores", cpuset.Format(st.Cores), "error", err)
 		}
@@ -114,6 +117,8 @@ func (p *proc) fork(st *Start) (err error) {
 		}
 		return berth.Errorf(berth.Invalid, "start %q in %q: %w", st.Command, st.Dir, err)
 	}
+	// From here on the process can be found again, by its number and start
+	// time.
 	p.launch.PID = pid
 	if p.group != nil {
 		p.launch.Cgroup = p.group.dir
@@ -150,6 +155,7 @@ func (p *proc) openLogs(l *Logs) (writes []*os.File, err error) {
 			}
 		}
 	}()
+	// The task writes to pipes, and we to files, so that files can be rotated.
 	var writers []*logs.Writer
 	for _, stream := range []string{logs.Stdout, logs.Stderr} {
 		w, err := logs.NewWriter(dir, p.launch.Task, stream, l.MaxFiles, l.MaxSize)
@@ -163,6 +169,7 @@ func (p *proc) openLogs(l *Logs) (writes []*os.File, err error) {
 		}
 		p.reads, writes = append(p.reads, in), append(writes, out)
 	}
+	// Copying goes on until every process that inherited a pipe has closed it.
 	var open sync.WaitGroup
 	for i, in := range p.reads {
 		open.Add(1)

@@ -29,6 +29,7 @@ func (s *server) accept(wg *sync.WaitGroup) {
 			continue
 		}
 		s.mu.Lock()
+		// More callers than this are a mistake; they are turned away unheard.
 		full := s.calls >= maxCalls
 		if !full {
 			s.calls++
@@ -43,6 +44,7 @@ func (s *server) accept(wg *sync.WaitGroup) {
 			_ = conn.Close()
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			// The last caller to go may be what the end waited for.
 			s.calls--
 			s.endIfIdle()
 		})
@@ -183,6 +185,7 @@ func (s *server) wait(conn *net.UnixConn, req *request) (resp response, err erro
 		return resp, ErrUnknown
 	}
 	if done != nil {
+		// A task may run for years, and so may the wait.
 		_ = conn.SetDeadline(time.Time{})
 		gone, stop := context.WithCancel(context.Background())
 		defer stop()
@@ -201,6 +204,7 @@ func (s *server) wait(conn *net.UnixConn, req *request) (resp response, err erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// It was unlocked meanwhile: another caller may have removed the launch.
 	if l = s.state.find(req.Task, req.Launch); l == nil {
 		return resp, ErrUnknown
 	}

@@ -42,6 +42,7 @@ func Main(args []string) int {
 	if err == nil {
 		err = s.listen()
 	}
+	// The agent that started us waits for this word.
 	if ready != nil {
 		if err != nil {
 			fmt.Fprint(ready, err)
@@ -50,6 +51,7 @@ func Main(args []string) int {
 		}
 		_ = ready.Close()
 	}
+	// Another supervisor is there already, which is as good.
 	if errors.Is(err, errOther) {
 		return 0
 	}
@@ -202,6 +204,7 @@ func (s *server) listen() error {
 func (s *server) run() error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
+	// An agent that was killed right after it started us never calls.
 	first := time.AfterFunc(idleAtFirst, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -211,6 +214,7 @@ func (s *server) run() error {
 	defer first.Stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { s.accept(&wg) })
+	// A child may have ended before the signals were caught.
 	s.reap()
 	for {
 		select {
@@ -247,6 +251,8 @@ func (s *server) reap() {
 		if err != nil || pid == 0 {
 			return
 		}
+		// Not reaped yet, its number cannot be another's, so the whole process
+		// group can be killed by it.
 		p := s.byPID(pid)
 		if p != nil {
 			_ = unix.Kill(-pid, unix.SIGKILL)

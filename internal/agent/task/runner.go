@@ -273,6 +273,8 @@ func (l *loop) do(a Action) {
 	case DoStart:
 		l.cancelable(func(ctx context.Context) { l.start(ctx, a.Launch) })
 	case DoWait:
+		// The handle is taken now: the loop may have another when the function
+		// runs.
 		h := l.current()
 		l.background(func(ctx context.Context) { l.await(ctx, h) })
 	case DoStop:

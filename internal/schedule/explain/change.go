@@ -81,6 +81,7 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 		}
 	}
 	for v := range place.New(f.snap, f.job, nil, 0).Survey(f.index) {
+		// A node that has its instances already lacks nothing.
 		if n := here[v.Node.ID]; n > 0 && n >= f.group.Count {
 			continue
 		}
@@ -103,6 +104,7 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 				short[s.Dimension] = s
 				continue
 			}
+			// The most that any node has free shows how far the ask is off.
 			have.Nodes++
 			have.Free = max(have.Free, s.Free)
 			short[s.Dimension] = have
@@ -111,6 +113,7 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 	x.Shortages = slices.SortedFunc(maps.Values(short), func(a, b berth.Shortage) int {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), strings.Compare(a.Dimension, b.Dimension))
 	})
+	// The nearest first: few unmet conditions, then little that is lacking.
 	slices.SortStableFunc(all, func(a, b place.Verdict) int {
 		return cmp.Or(cmp.Compare(len(a.Unmet), len(b.Unmet)), cmp.Compare(distance(a), distance(b)), strings.Compare(a.Node.Name, b.Node.Name))
 	})
@@ -357,6 +360,8 @@ func (f *finder) ports(all []place.Verdict) {
 			}
 		}
 	}
+	// A dynamic port instead helps on every node at once, so each is tried
+	// once.
 	for _, number := range slices.Sorted(maps.Keys(wanted)) {
 		if f.works(f.register(f.dynamic(number))) {
 			f.add(costDynamic, op.Change{Port: &op.FreePort{Port: number, Dynamic: true}})

@@ -20,6 +20,7 @@ func Eval(snap *state.Snapshot, e *berth.Eval, where Where, now time.Time) *op.E
 	if same {
 		x = Job(snap, e.Key(), where, now)
 	}
+	// The counts are of this evaluation alone, the rest is of the job now.
 	x.EvalID = e.ID
 	for _, s := range Trace(snap, e.Key(), &e.JobUID) {
 		if s.Eval.ID == e.ID {
@@ -27,6 +28,7 @@ func Eval(snap *state.Snapshot, e *berth.Eval, where Where, now time.Time) *op.E
 		}
 	}
 	x.Failed = e.FailedTGAllocs
+	// What has become of the job since limits what can still be said.
 	gone := ""
 	if e.Type == berth.TypeCore {
 		gone = ". It was internal maintenance"
@@ -39,6 +41,7 @@ func Eval(snap *state.Snapshot, e *berth.Eval, where Where, now time.Time) *op.E
 	say := func(verdict, format string, args ...any) {
 		x.Verdict, x.Summary = verdict, fmt.Sprintf("Evaluation %s ", id)+fmt.Sprintf(format, args...)
 	}
+	// The job's own summary; say replaces it.
 	asItIs := x.Summary
 	switch e.Status {
 	case berth.EvalCanceled:
@@ -73,6 +76,7 @@ func Eval(snap *state.Snapshot, e *berth.Eval, where Where, now time.Time) *op.E
 // completed adds what an evaluation did, and what became of the instances it
 // could not place.
 func completed(x *op.Explanation, snap *state.Snapshot, e *berth.Eval, gone string, say func(string, string, ...any)) {
+	// Only what is not 0 is told.
 	var did []string
 	for _, d := range []struct {
 		n    int
@@ -99,6 +103,7 @@ func completed(x *op.Explanation, snap *state.Snapshot, e *berth.Eval, gone stri
 		return
 	}
 	text := fmt.Sprintf("is complete: it %s; %s found no place", cmp.Or(strings.Join(did, ", "), "placed nothing"), count(failed, "allocation"))
+	// Something is missing: is anybody waiting for capacity to place it?
 	b := snap.Eval(e.BlockedEval)
 	switch {
 	case gone != "":
@@ -218,6 +223,7 @@ func replacesText(snap *state.Snapshot, e *berth.Eval, j *berth.Job) string {
 		if g == nil || g.ReschedulePolicy == nil {
 			continue
 		}
+		// Attempts are counted by instance over all allocations it had.
 		attempt := 1
 		if r := snap.Reschedules(j.UID, g.Name, a.Index); r != nil {
 			attempt = r.Count + 1

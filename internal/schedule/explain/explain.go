@@ -97,6 +97,7 @@ func (a *explainer) groups() {
 		a.stops[s.ID] = s.FollowupEval.IsZero()
 	}
 	queued := d.Plan.End.Queued
+	// Allocations of an earlier incarnation of the job do not count.
 	live := map[string][]*berth.Alloc{}
 	for al := range a.snap.AllocsOf(a.key) {
 		if al.Job.UID == a.job.UID && (al.Live() || al.Wanted()) {
@@ -107,6 +108,7 @@ func (a *explainer) groups() {
 	for _, p := range d.Plan.Place {
 		placed[a.job.TaskGroups[p.Group].Name]++
 	}
+	// Failed allocations that this decision would replace later.
 	later := map[string]time.Time{}
 	for _, l := range d.Plan.End.Later {
 		for _, s := range d.Plan.Stop {
@@ -125,6 +127,8 @@ func (a *explainer) groups() {
 				(&finder{sandbox: a.decided, job: a.job, index: i, group: g}).survey(&x)
 			}
 		}
+		// Searching for changes means deciding again and again, so only the
+		// first groups get it.
 		if x.Missing > 0 {
 			f := &finder{sandbox: a.decided, job: a.job, index: i, group: g, queued: queued}
 			if all := f.survey(&x); searched < groupsSearched {
@@ -168,6 +172,7 @@ const allocsKept = 10
 // the next replacement.
 func (a *explainer) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, placed int, later map[string]time.Time) op.GroupExplanation {
 	x := op.GroupExplanation{Group: g.Name, Wanted: g.Count, Missing: missing, Allocs: []op.AllocReason{}}
+	// The newest first: only the first few are explained one by one.
 	slices.SortFunc(allocs, func(p, q *berth.Alloc) int {
 		return int(int64(q.CreateIndex)-int64(p.CreateIndex))*2 + int(p.Index) - int(q.Index)
 	})
@@ -242,6 +247,7 @@ func (a *explainer) conclude(placed map[string]int, stopping int, later map[stri
 		wanted, live, finished, missing = wanted+g.Wanted, live+g.Live, finished+g.Finished, missing+g.Missing
 		gaveUp, late, due = gaveUp+g.GaveUp, late+g.Later, due+placed[g.Group]
 	}
+	// The replacement that is due first is what the operator waits for.
 	var first time.Time
 	for _, t := range later {
 		if first.IsZero() || t.Before(first) {
@@ -304,6 +310,8 @@ func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 		r.Text = "the job runs on every node that meets its constraints, and this one does"
 		return r
 	}
+	// Explanations are kept for a while only; the score is part of the
+	// allocation.
 	var m *berth.AllocMetric
 	if x := snap.Explanation(a.EvalID); x != nil {
 		m = x.Groups[a.Group.Name]

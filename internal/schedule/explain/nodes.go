@@ -48,6 +48,7 @@ func (f *finder) tryNodes(x *op.GroupExplanation, all []place.Verdict, drop []st
 	}
 	for _, v := range f.templates(all) {
 		shape := f.nodeShape(v, drop)
+		// As large as the instances that one node is to hold.
 		per := f.instancesPerNode(v, x.Missing)
 		ask := fit.RequestOf(f.group).Ask
 		shape.Room = berth.Ask{CPU: ask.CPU * int64(per), MemoryMB: ask.MemoryMB * int64(per), DiskMB: ask.DiskMB * int64(per)}
@@ -61,6 +62,7 @@ func (f *finder) tryNodes(x *op.GroupExplanation, all []place.Verdict, drop []st
 			f.add(costNode*float64(n)+costDrop*float64(len(drop)), op.Change{Drop: drop, Nodes: &shape})
 			return true
 		}
+		// More than computed may be needed, for spread or distinct constraints.
 		for ; n <= min(nodesTried, 4*(x.Missing+f.missingElsewhere())); n *= 2 {
 			shape.Count = n
 			cmds := slices.Clone(first)
@@ -134,6 +136,8 @@ func (f *finder) nodeShape(v place.Verdict, drop []string) op.MoreNodes {
 	if s.NodePool == berth.AllNodePool {
 		s.NodePool = berth.DefaultNodePool
 	}
+	// Without a node to be like, the shape is made of what the job asks for
+	// alone.
 	n := v.Node
 	if n == nil {
 		n = &berth.Node{}
@@ -147,6 +151,8 @@ func (f *finder) nodeShape(v place.Verdict, drop []string) op.MoreNodes {
 		}
 		s.Elsewhere, s.OtherPool = s.Datacenter != n.Datacenter, s.NodePool != n.NodePool
 	}
+	// What the similar node lacks is added to the shape, one kind after the
+	// other.
 	for _, port := range fit.RequestOf(f.group).Static {
 		if n.NodeResources != nil && f.snap.Usage(n.Number).Reserved.Has(port) {
 			s.Ports = append(s.Ports, int(port))
@@ -288,10 +294,12 @@ func Build(snap *state.Snapshot, m *op.MoreNodes, i int) *berth.Node {
 		r := *like.NodeResources
 		n.NodeResources = &r
 	}
+	// IDs are equal in each search, so that it finds the same again.
 	n.ID = berth.NodeID{}
 	copy(n.ID[:], "explain")
 	binary.BigEndian.PutUint64(n.ID[8:], uint64(i+1))
 	n.SecretID, n.Name, n.Events = "explain", "new-"+strconv.Itoa(i+1), nil
+	// The similar node may be down or drained; this one has just joined.
 	n.Status, n.SchedulingEligibility, n.StatusDescription = berth.NodeReady, berth.NodeEligible, ""
 	n.Datacenter, n.NodePool, n.NodeClass = m.Datacenter, m.NodePool, m.NodeClass
 	n.Attributes, n.Meta, n.Drivers = cloned(n.Attributes), cloned(n.Meta), maps.Clone(n.Drivers)
@@ -313,6 +321,7 @@ func Build(snap *state.Snapshot, m *op.MoreNodes, i int) *berth.Node {
 	if len(m.Ports) > 0 && n.ReservedResources != nil {
 		n.ReservedResources = freed(n.ReservedResources, m.Ports)
 	}
+	// Enlarged where the similar node is too small for the ask.
 	lacks := m.Room.Sub(n.Room())
 	n.NodeResources.Cpu.CpuShares += max(0, lacks.CPU)
 	n.NodeResources.Memory.MemoryMB += max(0, lacks.MemoryMB)

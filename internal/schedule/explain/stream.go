@@ -12,6 +12,7 @@ import (
 // one after another, and are placed only then.
 func (d *DryRun) elements(snap *state.Snapshot, next *berth.Job) error {
 	d.New = next
+	// A job that is being deleted has nothing that could be kept.
 	var was *berth.StreamPlan
 	if row := snap.StreamOf(next.Key()); row != nil && snap.AliveStream(row) {
 		was = row.Plan
@@ -46,6 +47,8 @@ func (d *DryRun) elements(snap *state.Snapshot, next *berth.Job) error {
 	if was == nil {
 		return nil
 	}
+	// Elements that the new version no longer has, perhaps in groups that are
+	// gone.
 	for _, o := range was.Of(berth.KindPE) {
 		if will.Object(berth.KindPE, o.Name) != nil {
 			continue

@@ -60,7 +60,7 @@ const (
 func lacking(unmet string) verdict { return verdict{lacksOther, unmet} }
 
 // newFilter returns the filter of a group. It knows the instances that are
-// placed now; put keeps it up to date afterwards.
+// placed now; notePlaced keeps it up to date afterwards.
 func newFilter(p *Placer, group *berth.TaskGroup) *filter {
 	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, verdict: make([]verdict, p.snap.Classes())}
 	f.needs = needsOf(group)

@@ -93,6 +93,7 @@ func (h *candidates) cut(n int) {
 				j--
 			}
 		}
+		// Only the side that the n-th is in goes on.
 		switch {
 		case n <= j:
 			hi = j + 1

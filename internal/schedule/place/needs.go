@@ -58,6 +58,7 @@ func (t *needs) lacking(n *berth.Node, index uint32) (out []string) {
 			out = append(out, "missing host network: "+name)
 		}
 	}
+	// In order of name, as a map has none.
 	for _, name := range slices.Sorted(maps.Keys(t.group.Volumes)) {
 		v := t.group.Volumes[name]
 		if why := lacksVolume(n, v.SourceFor(index), v.ReadOnly); why != "" {

@@ -90,6 +90,8 @@ func (r *round) scoreNodes() {
 	if r.spread == nil {
 		r.buckets.add(0, 1)
 	}
+	// Nodes whose usage this plan changes, or whose score depends on instances,
+	// cannot be scored by their class and columns alone.
 	for n := range r.taken {
 		r.odd.add(n)
 	}
@@ -101,6 +103,7 @@ func (r *round) scoreNodes() {
 			r.odd.add(r.peers[i].node.Number)
 		}
 	}
+	// If anything depends on the single node, all are scored one by one.
 	alone := len(r.filter.unique)+len(r.filter.distinct) > 0 || r.filter.excludes != nil || r.affinity.unique || r.spread != nil && r.spread.unique || r.request.HasNamed()
 	for first, run := range r.snap.UsageColumns() {
 		for i := range run {
@@ -109,6 +112,8 @@ func (r *round) scoreNodes() {
 				continue
 			}
 			r.evaluated++
+			// Constraints, devices and affinities are the same for a whole
+			// class.
 			number := first + uint32(i)
 			c := &r.classes[u.Class]
 			if !c.asked {
@@ -138,6 +143,8 @@ func (r *round) scoreNodes() {
 					score /= 2
 				}
 			}
+			// Most nodes are dropped by their score, before the tie-break is
+			// computed and the full ask compared.
 			s := &r.buckets.all[c.bucket]
 			if score < s.floor.score {
 				continue
@@ -152,6 +159,7 @@ func (r *round) scoreNodes() {
 			s.offer(x, r.keep)
 		}
 	}
+	// Only now is it known which values of an attribute have nodes at all.
 	if r.spread != nil {
 		r.spread.setIdeals()
 	}
@@ -287,18 +295,21 @@ func (r *round) take(avoid berth.NodeID) (number uint32, p parts, ok bool) {
 			}
 			continue
 		}
+		// What was feasible when it was scored may not be after a placement.
 		c := s.best
 		n := r.snap.NodeByNumber(c.number)
 		if perNode && r.filter.node(n).kind != meetsAll {
 			r.drop(s)
 			continue
 		}
+		// The node it failed on competes with a lower score.
 		if penalized == nil && n.ID == avoid {
 			p := r.penalized(c.number)
 			penalized = &candidate{p.mean(), c.tie, c.number}
 			r.drop(s)
 			continue
 		}
+		// The best of the others is worse than even the penalized node.
 		if penalized != nil && penalized.before(c) {
 			break
 		}

@@ -77,6 +77,7 @@ func newSpreads(p *Placer, group *berth.TaskGroup) *spreads {
 	s := &p.spreads
 	s.reset(int(p.snap.Classes()), group)
 	total := 0.0
+	// Blocks of the job and of the group count by weight, in one sum.
 	for _, list := range [2][]berth.Spread{p.job.Spreads, group.Spreads} {
 		for i := range list {
 			if list[i].Weight > 0 {
@@ -92,6 +93,7 @@ func newSpreads(p *Placer, group *berth.TaskGroup) *spreads {
 	for _, b := range s.blocks {
 		b.weight /= total
 	}
+	// Instances that are placed already have used up part of the targets.
 	for _, x := range p.peers {
 		if x.group.Name == group.Name {
 			s.add(s.comboOf(x.node), nil)

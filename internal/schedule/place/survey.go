@@ -58,6 +58,7 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 			out = append(out, why)
 		}
 	}
+	// All are listed, where placing stops at the first.
 	for _, c := range f.byClass {
 		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
 			out = append(out, c.String())

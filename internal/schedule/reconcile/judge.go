@@ -37,6 +37,7 @@ type slot struct {
 // towards the newest version.
 func (g *group) reconcile() {
 	plain, canaries := g.splitCanaries()
+	// Allocations are sorted by index, so each slot takes a run of them.
 	g.slots = make([]slot, g.spec.Count)
 	for i := range g.slots {
 		s := &g.slots[i]
@@ -50,6 +51,7 @@ func (g *group) reconcile() {
 			plain = plain[n:]
 		}
 	}
+	// What is left has an index above the count.
 	g.stopSurplus(plain)
 	for len(canaries) > 0 {
 		n := 1
@@ -65,6 +67,7 @@ func (g *group) reconcile() {
 		}
 		canaries = canaries[n:]
 	}
+	// Only when every slot is judged is it known how many may be updated now.
 	g.update()
 	g.place()
 }

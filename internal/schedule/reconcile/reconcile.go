@@ -102,6 +102,7 @@ type DeploymentChange struct {
 func Compare(in Input) Result {
 	r := &reconciler{Input: in, changed: map[versions]bool{}}
 	r.Counts = map[string]*Counts{}
+	// Sorted by name, allocations of a group and of an instance are together.
 	allocs := slices.Clone(in.Allocs)
 	slices.SortFunc(allocs, byNameAndAge)
 	var groups []*group
@@ -129,6 +130,8 @@ func Compare(in Input) Result {
 			}
 		}
 	}
+	// The deployment limits what groups may do, and is concluded after they
+	// have.
 	r.deployments(groups)
 	for _, g := range groups {
 		g.reconcile()

@@ -73,6 +73,7 @@ func ComparePerNode(in PerNodeInput) PerNodeResult {
 	r := &perNode{reconciler: &reconciler{Input: in.Input, changed: map[versions]bool{}}, in: in}
 	r.Counts = map[string]*Counts{}
 	r.Nodes = in.Nodes
+	// The order of nodes decides which are updated first; it must not vary.
 	if !slices.IsSortedFunc(in.Nodes, byNumber) {
 		r.Nodes = slices.SortedFunc(slices.Values(in.Nodes), byNumber)
 	}
@@ -81,6 +82,8 @@ func ComparePerNode(in PerNodeInput) PerNodeResult {
 		return cmp.Or(strings.Compare(a.Group.Name, b.Group.Name), cmp.Compare(a.CreateIndex, b.CreateIndex),
 			cmp.Compare(a.Ordinal, b.Ordinal))
 	})
+	// What belongs to no group is stopped here, the rest is for its group to
+	// judge.
 	groups := map[string][]*berth.Alloc{}
 	for _, a := range allocs {
 		switch {
@@ -112,7 +115,7 @@ func ComparePerNode(in PerNodeInput) PerNodeResult {
 	}
 }
 
-// byNumber orders nodes by when they joined.
+// byNumber orders nodes by their number in the state.
 func byNumber(a, b *berth.Node) int { return cmp.Compare(a.Number, b.Number) }
 
 // perNode does the comparison for jobs that run on every node. It shares with
@@ -223,6 +226,7 @@ func (r *perNode) addMissing(s *nodeGroup, o OnNode) {
 // age.
 func (r *perNode) judge(s *nodeGroup, a *berth.Alloc) {
 	at := spot{a.NodeID, a.Index}
+	// Replacements of this evaluation's earlier plans count against the batch.
 	if r.in.PlacedByEval(a) && !a.Rest().Previous.IsZero() {
 		s.batchUsed++
 	}

@@ -108,6 +108,7 @@ func (r *perNode) resize(all []*nodeGroup) {
 			continue
 		}
 		size := berth.DeploymentSize{Total: r.total(s), Canaries: state.DesiredCanaries}
+		// Nodes may have gone since: no more canaries than can still be placed.
 		if s.roll.canaries > 0 {
 			have, unproven, possible := r.canaries(s)
 			size.Canaries = min(size.Canaries, have+unproven+possible, r.canaryShare(s, size.Total))
@@ -119,6 +120,7 @@ func (r *perNode) resize(all []*nodeGroup) {
 			sizes[s.group.Name] = size
 		}
 	}
+	// A deployment without a node left has nothing to wait for.
 	switch d := r.Deployment; {
 	case sum == 0:
 		r.Deployed = &DeploymentChange{ID: d.ID, Status: berth.DeploymentCancelled, Description: berth.DeploymentNoNode}

@@ -174,6 +174,7 @@ func (k *Keeper) handleReport(ctx context.Context, body io.Reader) error {
 	default:
 		return berth.Errorf(berth.Invalid, "unknown State %.64q: want %s, %s or %s", in.State, berth.ConnectivityNone, berth.ConnectivityPartial, berth.ConnectivityFull)
 	}
+	// A report is only worth passing on if it is about the newest file.
 	k.mu.Lock()
 	f := k.file
 	k.mu.Unlock()

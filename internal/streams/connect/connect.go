@@ -309,6 +309,7 @@ func (k *Keeper) write(answer *op.ConnectivityAnswer) error {
 	of := sum(&f)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	// The version tells tasks to read again, so it grows only with the content.
 	if k.file != nil && of == k.record.Sum {
 		return nil
 	}
@@ -329,6 +330,8 @@ func (k *Keeper) write(answer *op.ConnectivityAnswer) error {
 		return err
 	}
 	if err := k.c.Dir.Replace(shared+"/"+name, append(b, '\n'), 0o644); err != nil {
+		// Whether the file was replaced is not known; the next answer writes it
+		// again.
 		k.file = nil
 		return err
 	}

@@ -61,6 +61,7 @@ func (s *Rules) Placed(w Waiting, node berth.NodeID) {
 // processing element, "" if it may.
 func (s *Rules) Excluder(w Waiting) func(*berth.Node) string {
 	p := w.placement()
+	// The peers are sorted out once; the function is called for each node.
 	alone := p.Isolated && len(s.peers) > 0
 	var apart []peer // it must not share a node with these
 	var with []peer  // it must share a node with these

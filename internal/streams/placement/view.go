@@ -116,6 +116,7 @@ func (v *View) Unplaced() (out []Waiting) {
 			continue
 		}
 		w := Waiting{PE: pe, Group: v.Job.TaskGroups[number], Number: number, Since: pe.PE.LaunchIndex}
+		// An earlier launch that still runs keeps its name until it has ended.
 		if t := v.names[instance{pe.Object.PE.Group, pe.Object.PE.Index}]; t != nil {
 			if t.busy || t.placed[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}] {
 				continue

@@ -151,6 +151,8 @@ func (p *poolSearch) find() (nodes []berth.NodeID, why string, wait bool) {
 		return nil, why, false
 	}
 	alone := p.spec.Mode == berth.PoolExclusive
+	// A shared pool without size or hosts reserves nothing: any node that
+	// matches is in it.
 	if len(p.spec.Hosts) == 0 && p.spec.Size == 0 && !alone {
 		return nil, "", false
 	}
@@ -167,10 +169,13 @@ func (p *poolSearch) find() (nodes []berth.NodeID, why string, wait bool) {
 			others = "; node " + n.Name + " " + why
 		}
 	}
+	// Without a size the pool takes all that are up.
 	want := p.spec.Size
 	if want == 0 {
 		want = max(up, 1)
 	}
+	// Too few match: only a change of the job or of nodes helps. Too few are
+	// free: waiting may.
 	if len(match) < want {
 		return nil, fmt.Sprintf("host pool %q: needs %d nodes, but %d match", p.spec.Name, want, len(match)), false
 	}

@@ -86,6 +86,8 @@ func Position(snap *state.Snapshot, row *berth.StreamJob) Standing {
 	}
 	s.Stale = append(s.Stale, left...)
 	s.allocs(snap, row, stale, lacks)
+	// The state is the first thing lacking, in the order in which objects are
+	// made.
 	s.State = StateSubmitted
 	for _, kind := range berth.StreamKinds {
 		s.showIfFirst(lacks, waitStates[kind])
@@ -124,6 +126,7 @@ func (s *Standing) allocs(snap *state.Snapshot, row *berth.StreamJob, stale, lac
 			runs[*ref] = a
 		}
 	}
+	// Each processing element has one allocation.
 	s.Expected[berth.KindAlloc] = s.Expected[berth.KindPE]
 	ready := 0
 	for pe := range snap.ResourcesOf(row.UID, berth.KindPE) {

@@ -191,6 +191,7 @@ func (h *handle) Wait(ctx context.Context) (*driver.Exit, error) {
 		h.mu.Lock()
 		end, exit, changed := h.end, h.exit, h.changed
 		h.mu.Unlock()
+		// Nothing is printed after the end, though the end may be long ago.
 		next := out.print(time.Now(), end)
 		now := time.Now()
 		if !now.Before(end) {

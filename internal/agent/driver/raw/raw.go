@@ -92,6 +92,7 @@ func plan(t *driver.Task) (*supervise.Start, error) {
 		return nil, err
 	}
 	command, args, dir := config.String("command"), config.Strings("args"), config.String("work_dir")
+	// execve would end the argument there.
 	for _, a := range append([]string{command, dir}, args...) {
 		if strings.ContainsRune(a, 0) {
 			return nil, berth.Errorf(berth.Invalid, "config: %q has a zero byte", a)
@@ -125,12 +126,14 @@ func lookup(t *driver.Task, command string) (string, error) {
 		return "", err
 	}
 	defer root.Close()
+	// Links are not followed out of the task's directory.
 	clean := strings.TrimPrefix(command, "./")
 	for _, p := range []string{"local/" + clean, clean} {
 		if st, err := root.Lstat(p); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
 			return filepath.Join(t.Dir, p), nil
 		}
 	}
+	// The task's own PATH, not the agent's.
 	if !strings.Contains(command, "/") {
 		for _, e := range t.Env {
 			list, ok := strings.CutPrefix(e, "PATH=")
@@ -176,6 +179,7 @@ func credential(name string) (*supervise.User, error) {
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "user %q: %w", name, err)
 	}
+	// Its own user an agent may always start tasks as, root or not.
 	if int(uid) == os.Geteuid() {
 		return nil, nil
 	}
@@ -188,6 +192,7 @@ func credential(name string) (*supervise.User, error) {
 		return nil, berth.Errorf(berth.Invalid, "user %q: %w", name, err)
 	}
 	who.GID = uint32(gid)
+	// The task gets the user's other groups as a login would.
 	groups, err := u.GroupIds()
 	if err != nil {
 		return nil, fmt.Errorf("groups of user %q: %w", name, err)
