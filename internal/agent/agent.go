@@ -64,7 +64,7 @@ type Config struct {
 	Region     string // berth.DefaultRegion
 	Datacenter string // dc1
 	Name       string // of the node; the host's
-	NodeClass  string
+	NodeClass  string // "" is no class
 	NodePool   string // berth.DefaultNodePool
 	Meta       map[string]string
 	HTTPAddr   string // where the agent's HTTP API is reached, as the node tells it
@@ -81,8 +81,8 @@ type Config struct {
 	ReservableCores  []uint16 // nil is all
 	HostVolumes      map[string]berth.HostVolumeInfo
 	HostNetworks     map[string]berth.HostNetworkInfo
-	MinDynamicPort   int
-	MaxDynamicPort   int
+	MinDynamicPort   int    // 0 is berth.MinDynamicPort
+	MaxDynamicPort   int    // 0 is berth.MaxDynamicPort; in the range
 	CgroupParent     string // berth.slice; "-" is none
 
 	RawExec    bool // the driver raw_exec may start tasks
@@ -146,9 +146,9 @@ func (c *Config) complete() error {
 type Agent struct {
 	c       Config
 	log     *slog.Logger
-	drivers map[string]driver.Driver
+	drivers map[string]driver.Driver // by name
 	id      berth.NodeID
-	secret  string
+	secret  string // proves to servers that a request is the node's own
 
 	dirs    *saferoot.Root // of the allocations
 	db      *local.DB      // from Run on
@@ -165,14 +165,14 @@ type Agent struct {
 	contact atomic.Pointer[time.Time] // when the last call was sent that servers answered; never nil from Run on
 
 	mu            sync.Mutex
-	node          *berth.Node
-	allocs        map[string]*held
-	acted         uint64          // the highest index of an answer acted on
-	waiting       map[string]bool // allocations that wait for those preempted for them
-	ttl           time.Duration   // of the last heartbeat
-	contactTTL    time.Duration   // of the last contact, also of an earlier agent's; 0 is not known
-	lastHeartbeat time.Time       // when servers last answered
-	change        chan struct{}   // closed and replaced when node was
+	node          *berth.Node      // replaced, never changed in place
+	allocs        map[string]*held // by ID; also those that have ended
+	acted         uint64           // the highest index of an answer acted on
+	waiting       map[string]bool  // allocations that wait for those preempted for them
+	ttl           time.Duration    // of the last heartbeat
+	contactTTL    time.Duration    // of the last contact, also of an earlier agent's; 0 is not known
+	lastHeartbeat time.Time        // when servers last answered
+	change        chan struct{}    // closed and replaced when node was
 }
 
 // held is an allocation that the agent has.
@@ -386,7 +386,7 @@ type Held struct {
 	ID          string
 	ModifyIndex uint64 // of the version that the agent acts by
 	Status      berth.ClientStatus
-	Description string
+	Description string // why Status is what it is
 }
 
 // View is how an agent stands.

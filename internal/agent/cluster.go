@@ -29,10 +29,10 @@ type Cluster struct {
 	dialing sync.Mutex // one session at a time
 
 	mu      sync.Mutex
-	addrs   []string // in the order to try them
-	session *wire.Session
-	at      string // its address
-	closed  bool
+	addrs   []string      // in the order to try them
+	session *wire.Session // nil if there is none
+	at      string        // its address
+	closed  bool          // for good
 }
 
 // answerTime is how long a server may take to answer what does not wait for

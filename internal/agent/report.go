@@ -26,10 +26,10 @@ const (
 // reporter holds the news of allocations until servers have taken them. Of one
 // allocation only the newest counts. Reports are not changed once they are here.
 type reporter struct {
-	wake chan struct{}
+	wake chan struct{} // has one element when news has any
 
 	mu    sync.Mutex
-	news  map[string]*op.AllocReport
+	news  map[string]*op.AllocReport // to be sent, by allocation
 	rest  map[string]time.Time       // of a refused report, by allocation: not before
 	sent  map[string]*op.AllocReport // what servers last took
 	marks map[string]string          // of what they took of an earlier agent; where sent has nothing

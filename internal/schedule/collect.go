@@ -67,12 +67,12 @@ func Collectable(snap *state.Snapshot, ages Ages, now time.Time) bool {
 type collector struct {
 	sweep    *state.Sweep
 	ages     Ages
-	force    bool
-	skipCore bool // core evaluations are not considered
-	now      int64
-	limit    int
-	chosen   int
-	bundles  []bundle
+	force    bool     // age does not matter, except of core evaluations
+	skipCore bool     // core evaluations are not considered
+	now      int64    // Unix nanoseconds
+	limit    int      // rows after which to stop
+	chosen   int      // rows so far
+	bundles  []bundle // in the order in which they were found
 }
 
 // bundle is a set of rows that go into the same command if it can hold them.

@@ -55,12 +55,12 @@ func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) 
 // plan that it fills.
 type decider struct {
 	snap *state.Snapshot
-	eval *berth.Eval
-	now  time.Time
-	rand *rand.ChaCha8
-	job  *berth.Job // nil if it was purged or registered again since
-	plan *state.ApplyPlan
-	end  *state.EvalEnd
+	eval *berth.Eval      // what is decided on
+	now  time.Time        // the only clock that a decision reads
+	rand *rand.ChaCha8    // seeded by the evaluation, see newRand
+	job  *berth.Job       // nil if it was purged or registered again since
+	plan *state.ApplyPlan // filled step by step
+	end  *state.EvalEnd   // how the evaluation ends; part of plan
 }
 
 // newRand returns the generator for a decision's IDs and tie-breaks.

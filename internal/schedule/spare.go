@@ -33,8 +33,8 @@ func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 	if len(stops) == 0 || len(failed) == 0 {
 		return false
 	}
-	// Would the instances find a place if nothing was updated? Those that would
-	// not are why their predecessors stay.
+	// Once everything that stops has gone, would the instances find a place?
+	// The predecessors of those that would not are spared.
 	p.Vacate()
 	var spared []berth.AllocID
 	for len(failed) > 0 {

@@ -22,7 +22,7 @@ type DocumentJob struct {
 	Name       string
 	ID         uint64 // its StreamID
 	UID        string
-	Generation uint64
+	Generation uint64 // grows with each submission
 }
 
 // DocumentPE is the processing element itself.
@@ -30,17 +30,17 @@ type DocumentPE struct {
 	ID          int
 	Name        string
 	UID         string
-	LaunchCount uint64
+	LaunchCount uint64 // grows with each launch
 	ContentID   string // it was launched with
-	Region      string
-	Channel     int
-	MaxChannels int
+	Region      string // of parallel channels; empty if it is in none
+	Channel     int    // from 0
+	MaxChannels int    // width of Region
 }
 
 // DocumentInput is an input: where it listens and what feeds it.
 type DocumentInput struct {
 	Name string
-	Bind string
+	Bind string // host:port to listen on
 	From []DocumentSource
 }
 
@@ -55,25 +55,25 @@ type DocumentSource struct {
 	Job    string
 	PE     string
 	Output string
-	Kind   string
+	Kind   string // Static or Dynamic
 	Export string `json:",omitempty"` // of a dynamic one
 }
 
 // DocumentOutput is an output and what it feeds.
 type DocumentOutput struct {
 	Name         string
-	Distribution string
+	Distribution string // how tuples are shared out among the targets
 	To           []DocumentTarget
 }
 
 // DocumentTarget is an input that an output feeds.
 type DocumentTarget struct {
-	Kind        string
+	Kind        string // Static or Dynamic
 	Job         string
 	PE          string
 	Input       string
 	Addr        string // empty while the target is not running
-	LaunchCount uint64
+	LaunchCount uint64 // of the target
 	Filter      string `json:",omitempty"` // of a dynamic one: which tuples are sent
 	Import      string `json:",omitempty"` // of a dynamic one
 	Congestion  string `json:",omitempty"` // of a dynamic one, unless the exporter waits

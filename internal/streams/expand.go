@@ -48,15 +48,15 @@ func Expand(job *berth.Job, before *berth.StreamPlan) (*berth.StreamPlan, error)
 // expansion is a plan under construction.
 type expansion struct {
 	job    *berth.Job
-	spec   *berth.StreamSpec
-	plan   *berth.StreamPlan
-	all    []*element
+	spec   *berth.StreamSpec     // the job's stream block
+	plan   *berth.StreamPlan     // the result
+	all    []*element            // in the order in which they get their numbers
 	groups map[string][]*element // by group, in order of index
 }
 
 // element is a processing element under construction.
 type element struct {
-	name   string
+	name   string // the allocation's name
 	group  *berth.TaskGroup
 	spec   berth.PESpec
 	config berth.PEConfig

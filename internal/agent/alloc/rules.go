@@ -54,7 +54,7 @@ func Status(tasks map[string]*berth.TaskState) (berth.ClientStatus, string) {
 // member is one task of an allocation as the rules see it.
 type member struct {
 	name   string
-	leader bool
+	leader bool // when it ends, the others are ended
 	state  task.State
 }
 

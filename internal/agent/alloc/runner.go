@@ -19,10 +19,10 @@ import (
 
 // Config is what a Runner needs.
 type Config struct {
-	Dirs    *saferoot.Root // holds the directories of all allocations
-	Drivers map[string]driver.Driver
-	Place   func(allocDir string) *task.Place
-	Command []string // see supervise.OpenDir
+	Dirs    *saferoot.Root                    // holds the directories of all allocations
+	Drivers map[string]driver.Driver          // by name
+	Place   func(allocDir string) *task.Place // what the node offers an allocation in that directory
+	Command []string                          // see supervise.OpenDir
 
 	Restored  map[string][]byte // what Save was last given for each task; nil for a new allocation
 	Contacted <-chan struct{}   // see task.Config
@@ -35,9 +35,9 @@ type Config struct {
 	// not call the Runner.
 	Contact func() time.Time
 
-	Save   func(task string, state []byte) error
-	Report func(*op.AllocReport) // called when there is news; must not block
-	Chance func() float64
+	Save   func(task string, state []byte) error // records a task's state; returns when it is safe
+	Report func(*op.AllocReport)                 // called when there is news; must not block
+	Chance func() float64                        // from 0 up to 1; spreads restarts
 
 	Registry Registry // nil: services are not registered
 	// Stream is who an allocation of a stream job learns its connections from;
@@ -53,9 +53,9 @@ type Runner struct {
 	id string
 
 	mu      sync.Mutex
-	alloc   *op.Alloc
-	tasks   []*task.Runner // in the group's order; nil before Run
-	names   []string
+	alloc   *op.Alloc       // the newest version
+	tasks   []*task.Runner  // in the group's order; nil before Run
+	names   []string        // of tasks, in the same order
 	broken  error           // nothing can be run
 	stop    *task.Kill      // everything shall end
 	stopAt  time.Time       // when the group's shutdown delay is over
@@ -68,7 +68,7 @@ type Runner struct {
 	stream  *connections    // nil unless it is of a stream job, or before Run
 
 	ready chan struct{} // closed when tasks may be started
-	wake  chan struct{}
+	wake  chan struct{} // has one element when Run is to look again
 	done  chan struct{} // closed when Run has returned
 }
 

@@ -39,19 +39,19 @@ type service struct {
 
 // checkOf is a check of a service as it is now.
 type checkOf struct {
-	id     string
+	id     string // the same at every look, see serviceOf
 	spec   check.Spec
 	status op.CheckStatus // what does not change
 	counts bool           // for the allocation's health
 	task   string         // to be restarted; "" is none
-	up     bool
+	up     bool           // what it is about runs, so it is to be made
 }
 
 // watched is a check that is being made.
 type watched struct {
-	spec   check.Spec
-	cancel context.CancelFunc
-	state  check.State
+	spec   check.Spec         // as it was when it was begun
+	cancel context.CancelFunc // ends it
+	state  check.State        // what it last found
 }
 
 // checks are those of an allocation that are being made.

@@ -27,12 +27,12 @@ type Spec struct {
 	Address string // host:port
 
 	Protocol      string // http or https
-	Path          string
-	Method        string
+	Path          string // of the request, with its query
+	Method        string // "" is GET
 	Header        map[string][]string
 	Body          string
-	TLSServerName string
-	TLSSkipVerify bool
+	TLSServerName string // "" is the host in Address
+	TLSSkipVerify bool   // any certificate will do
 
 	Interval time.Duration // from the end of one look to the next
 	Timeout  time.Duration // of one look

@@ -83,17 +83,17 @@ type Task struct {
 	Name    string
 	Launch  uint64 // grows with each start of the task; with the two above it names the launch
 
-	Config map[string]any
-	Env    []string // name=value, complete
-	User   string   // "" is the agent's own
+	Config map[string]any // of the task, for the driver to check
+	Env    []string       // name=value, complete
+	User   string         // "" is the agent's own
 
 	AllocDir   *saferoot.Root // the allocation's directory
 	Dir        string         // the task's, absolute
-	Supervisor *supervise.Dir
-	Logs       supervise.Logs
-	Cores      []uint16      // that are the task's own; nil if it has none
-	Cgroup     string        // name of the parent of the task's cgroup; "" for none
-	Grace      time.Duration // for what is left of a task whose supervisor was killed
+	Supervisor *supervise.Dir // of the allocation
+	Logs       supervise.Logs // how its output is kept
+	Cores      []uint16       // that are the task's own; nil if it has none
+	Cgroup     string         // name of the parent of the task's cgroup; "" for none
+	Grace      time.Duration  // for what is left of a task whose supervisor was killed
 }
 
 // recoverable is an error that may be gone at the next try.

@@ -28,25 +28,25 @@ import (
 // it to what is found.
 type Config struct {
 	ID                         berth.NodeID
-	Secret                     string
+	Secret                     string // the node's, by which servers know it again
 	Name, Datacenter           string // "" is the host's name, and dc1
 	NodeClass, NodePool        string
 	Meta                       map[string]string
-	HTTPAddr                   string
+	HTTPAddr                   string // where the agent's HTTP API is reached
 	TLSEnabled                 bool
 	Version                    string // of this program
-	CgroupParent               string
+	CgroupParent               string // of the tasks' cgroups
 	Interface                  string // the network interface whose address ports are given on; "" is that of the default route
 	Loopback                   bool   // ports are given on 127.0.0.1 only
 	CPUTotalCompute            int    // MHz
 	MemoryTotalMB, DiskTotalMB int
-	Reserved                   berth.NodeReservedResources
-	ReservableCores            []uint16 // nil is all
-	HostVolumes                map[string]berth.HostVolumeInfo
-	HostNetworks               map[string]berth.HostNetworkInfo
-	MinDynamicPort             int
-	MaxDynamicPort             int
-	NomadVersion               string // of the release whose jobs ask for ${attr.nomad.version}
+	Reserved                   berth.NodeReservedResources      // kept back from tasks
+	ReservableCores            []uint16                         // nil is all
+	HostVolumes                map[string]berth.HostVolumeInfo  // by name
+	HostNetworks               map[string]berth.HostNetworkInfo // by name
+	MinDynamicPort             int                              // 0 is the default
+	MaxDynamicPort             int                              // 0 is the default
+	NomadVersion               string                           // of the release whose jobs ask for ${attr.nomad.version}
 }
 
 // Node describes this machine. allocs is the directory whose disk allocations

@@ -58,9 +58,9 @@ type taskRecord struct {
 
 // contents is what counts of a file.
 type contents struct {
-	alloc    json.RawMessage
-	tasks    map[string]json.RawMessage
-	reported string
+	alloc    json.RawMessage            // as it was received
+	tasks    map[string]json.RawMessage // newest state by task
+	reported string                     // mark of what servers last took
 }
 
 // parse reads a file up to n bytes. The error is io.ErrUnexpectedEOF if the

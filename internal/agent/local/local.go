@@ -75,9 +75,9 @@ func Hold(dir string, wait claim.Wait) (*claim.Claim, error) {
 // caller closes it.
 type DB struct {
 	log    *slog.Logger
-	state  *saferoot.Root
-	allocs *saferoot.Root
-	unsync atomic.Bool // names of files in allocs may not be on disk
+	state  *saferoot.Root // the agent's state directory
+	allocs *saferoot.Root // the directory in it with a file for each allocation
+	unsync atomic.Bool    // names of files in allocs may not be on disk
 
 	mu    sync.Mutex
 	files map[string]*file // by allocation

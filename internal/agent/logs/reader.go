@@ -76,12 +76,12 @@ func Stream(ctx context.Context, dir *saferoot.Root, req Request, emit func(*op.
 type reader struct {
 	dir  *saferoot.Root
 	req  Request
-	emit func(*op.StreamFrame) error
+	emit func(*op.StreamFrame) error // its first error ends the reader
 
-	file file     // the newest that was opened or passed over; index -1 before the first
-	in   *os.File // nil if it is not there
-	at   int64    // offset in it
-	beat time.Time
+	file file      // the newest that was opened or passed over; index -1 before the first
+	in   *os.File  // nil if it is not there
+	at   int64     // offset in it
+	beat time.Time // when the last frame was sent
 	buf  [frameSize]byte
 }
 

@@ -13,14 +13,14 @@ import (
 type Writer struct {
 	dir          *saferoot.Root
 	task, stream string
-	maxFiles     int
-	maxSize      int64
+	maxFiles     int   // kept, the newest included
+	maxSize      int64 // of a file, in bytes
 
 	out   *os.File // nil if none could be opened
-	index int
-	size  int64
-	lost  int64 // bytes that could not be written since the last that could
-	cause error // why
+	index int      // number of the current file
+	size  int64    // of the current file, in bytes
+	lost  int64    // bytes that could not be written since the last that could
+	cause error    // why
 }
 
 // NewWriter goes on with the newest file in dir, which it does not close.

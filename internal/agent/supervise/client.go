@@ -26,9 +26,9 @@ const callTime = 10 * time.Second
 // Dir is an allocation's supervisor as the agent sees it: its control
 // directory. It is safe for concurrent use.
 type Dir struct {
-	alloc   string
-	command []string
-	control *saferoot.Root
+	alloc   string         // ID of the allocation
+	command []string       // of a supervisor, without the allocation's ID
+	control *saferoot.Root // the control directory in the allocation's
 
 	spawning sync.Mutex // one supervisor at a time
 }
@@ -377,7 +377,7 @@ func (d *Dir) spawn() error {
 	}
 	defer log.Close()
 	args := append(append([]string(nil), d.command...), d.alloc)
-	// Little of the agent's environment is handed on: it may hold secrets.
+	// Nothing else of the agent's environment: it may hold secrets.
 	var env []string
 	for _, name := range handedOn {
 		if v, ok := os.LookupEnv(name); ok {

@@ -21,14 +21,14 @@ import (
 // proc is a launch that has not ended. The server's mu guards it.
 type proc struct {
 	s      *server
-	launch Launch // as it was when it started
-	group  *cgroup
+	launch Launch         // as it was when it started
+	group  *cgroup        // nil if it has none
 	pipes  sync.WaitGroup // those that copy its output
 	reads  []*os.File     // the pipes' ends that they read
-	reaped bool
-	kill   *time.Timer // set while it is being stopped
-	killAt time.Time
-	done   chan struct{} // closed when its exit is in the state
+	reaped bool           // its number may be another's now
+	kill   *time.Timer    // set while it is being stopped
+	killAt time.Time      // when kill fires
+	done   chan struct{}  // closed when its exit is in the state
 }
 
 // start starts a launch, or says how it goes if it was started before. The

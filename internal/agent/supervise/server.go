@@ -68,14 +68,14 @@ func Main(args []string) int {
 // server is the supervisor.
 type server struct {
 	log     *slog.Logger
-	control *saferoot.Root
+	control *saferoot.Root // the control directory
 	alloc   *saferoot.Root // the allocation's directory
 	lock    *os.File       // held while we live
 	sock    *net.UnixListener
-	cgroups []hierarchy
+	cgroups []hierarchy // hierarchies in which groups can be made
 
 	mu     sync.Mutex
-	state  state
+	state  state            // what the control directory is to hold
 	live   map[string]*proc // by task: those that have not ended
 	used   bool             // something was started once
 	quit   bool             // somebody told us to end: exits are left in the state

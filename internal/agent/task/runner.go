@@ -21,9 +21,9 @@ type Config struct {
 	Name   string
 	Driver driver.Driver // nil if the agent has none of the name that the task asks for
 
-	AllocDir   *saferoot.Root
-	Supervisor *supervise.Dir
-	Place      func() *Place
+	AllocDir   *saferoot.Root // the allocation's directory
+	Supervisor *supervise.Dir // of the allocation
+	Place      func() *Place  // what the node offers now
 
 	Restored  []byte          // what Save was last given, nil for a new task
 	Adopt     bool            // of a new task: something of it may run already
@@ -42,10 +42,10 @@ type Runner struct {
 	c Config
 
 	mu     sync.Mutex
-	alloc  *op.Alloc // the newest version; the task runs by the one it was started with
-	state  State
-	inbox  []Event
-	handle driver.Handle
+	alloc  *op.Alloc     // the newest version; the task runs by the one it was started with
+	state  State         // as it was last decided; may not be recorded yet
+	inbox  []Event       // what Run has yet to deal with, oldest first
+	handle driver.Handle // of the newest launch; nil before it is started or found
 
 	wake chan struct{} // has one element when inbox has any
 }

@@ -63,9 +63,9 @@ type Kill struct {
 type Spec struct {
 	JobType       string
 	Restart       berth.RestartPolicy
-	KillSignal    string // "" is SIGINT
-	KillTimeout   time.Duration
-	ShutdownDelay time.Duration
+	KillSignal    string        // "" is SIGINT
+	KillTimeout   time.Duration // from the signal to the kill
+	ShutdownDelay time.Duration // from the order to the signal
 }
 
 // Step is what an event makes of a task. chance, from 0 up to 1, spreads
@@ -120,8 +120,8 @@ type step struct {
 	State
 	spec    *Spec
 	now     time.Time
-	chance  float64
-	actions []Action
+	chance  float64  // from 0 up to 1
+	actions []Action // in the order in which they are to begin
 }
 
 // do asks for an action. The Runner begins actions in this order, once the

@@ -26,7 +26,7 @@ type finder struct {
 	// queued is the number of instances without a place, by group. No change
 	// may increase it for other groups.
 	queued map[string]int
-	out    []rankedChange
+	out    []rankedChange // what works
 }
 
 // rankedChange is a change with its cost for people; less is better. For a

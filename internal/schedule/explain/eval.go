@@ -223,7 +223,7 @@ func replacesText(snap *state.Snapshot, e *berth.Eval, j *berth.Job) string {
 		if g == nil || g.ReschedulePolicy == nil {
 			continue
 		}
-		// Attempts are counted by instance over all allocations it had.
+		// Attempts are counted over all allocations that the instance has had.
 		attempt := 1
 		if r := snap.Reschedules(j.UID, g.Name, a.Index); r != nil {
 			attempt = r.Count + 1

@@ -79,8 +79,8 @@ func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339)
 type explainer struct {
 	sandbox
 	job     *berth.Job
-	x       *op.Explanation
-	decided sandbox // after scheduling
+	x       *op.Explanation // the answer
+	decided sandbox         // after scheduling
 	stops   map[berth.AllocID]bool
 }
 

@@ -14,12 +14,12 @@ import (
 
 // DryRun is what would happen to a job if it were registered now.
 type DryRun struct {
-	Old, New  *berth.Job // the current job, nil if it does not exist, and the new one
-	Failed    map[string]*berth.AllocMetric
-	Desired   map[string]*op.DesiredUpdates
-	Changes   map[string]op.GroupChanges
-	Preempted []*berth.Alloc // allocations of other jobs, in their current state
-	Evals     []*berth.Eval  // created by the first decision
+	Old, New  *berth.Job                    // the current job, nil if it does not exist, and the new one
+	Failed    map[string]*berth.AllocMetric // why instances found no place, by group
+	Desired   map[string]*op.DesiredUpdates // what the decision counts, by group
+	Changes   map[string]op.GroupChanges    // what happens to allocations, by group
+	Preempted []*berth.Alloc                // allocations of other jobs, in their current state
+	Evals     []*berth.Eval                 // created by the first decision
 }
 
 // Plan applies a registration to a copy of the state and schedules the job

@@ -12,10 +12,10 @@ import (
 // sandbox is a copy of the state for trying things out. It only costs what is
 // changed in it; the state itself is not modified.
 type sandbox struct {
-	snap    *state.Snapshot
-	key     berth.JobKey
-	now     time.Time
-	attempt int // selects how ties are broken
+	snap    *state.Snapshot // the state to try changes on; it never changes itself
+	key     berth.JobKey    // of the job that is explained
+	now     time.Time       // of all decisions in it
+	attempt int             // selects how ties are broken
 }
 
 // with returns the sandbox after the commands; not ok if one was refused.

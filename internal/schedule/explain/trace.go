@@ -12,7 +12,7 @@ import (
 // Step is one evaluation in the history of a job.
 type Step struct {
 	Eval                     *berth.Eval
-	Depth                    int
+	Depth                    int // 0 for one without a parent
 	Parent                   berth.EvalID
 	Link                     string // how Parent is known, see op.TracedEval
 	Placed, Updated, Stopped []*berth.Alloc
@@ -45,12 +45,12 @@ func Trace(snap *state.Snapshot, key berth.JobKey, uid *berth.UID) []Step {
 // tracer is one run of Trace. Its maps are keyed by evaluation.
 type tracer struct {
 	snap    *state.Snapshot
-	evals   map[berth.EvalID]*berth.Eval
-	parent  map[berth.EvalID]berth.EvalID
-	link    map[berth.EvalID]string
-	below   map[berth.EvalID][]*berth.Eval
-	changes map[berth.EvalID]*Step
-	steps   []Step
+	evals   map[berth.EvalID]*berth.Eval   // all in the tree
+	parent  map[berth.EvalID]berth.EvalID  // the evaluation that each came from
+	link    map[berth.EvalID]string        // how its parent is known
+	below   map[berth.EvalID][]*berth.Eval // children, by parent
+	changes map[berth.EvalID]*Step         // what each evaluation did
+	steps   []Step                         // the result, depth first
 }
 
 // add adds an evaluation and those in other jobs that it is linked with.

@@ -10,10 +10,10 @@ import (
 // affinities is a group's weighted preference for nodes.
 type affinities struct {
 	list   []berth.Affinity
-	total  float64
-	unique bool // an affinity depends on the node, not only on its class
-	scores []float64
-	asked  []bool
+	total  float64   // sum of the weights, without their signs
+	unique bool      // an affinity depends on the node, not only on its class
+	scores []float64 // by class, where asked
+	asked  []bool    // by class: its score is known
 }
 
 // newAffinities gathers the affinities of the job, the group and its tasks,

@@ -27,8 +27,8 @@ type Placer struct {
 	snap   *state.Snapshot
 	job    *berth.Job
 	config berth.SchedulerConfig // of the job's node pool
-	seed   uint64
-	starts map[uint32]uint // by node number: placements so far, if they are limited
+	seed   uint64                // decides ties
+	starts map[uint32]uint       // by node number: placements so far, if they are limited
 	*scratch
 
 	leaving     map[berth.AllocID]bool // what the plan stops

@@ -11,9 +11,9 @@ import (
 // round places the instances of one group.
 type round struct {
 	*Placer
-	number       int
+	number       int // of the group in the job
 	group        *berth.TaskGroup
-	request      fit.Request
+	request      fit.Request // what one instance asks for
 	filter       *filter
 	fitness      fitScorer
 	affinity     *affinities
@@ -22,12 +22,12 @@ type round struct {
 	spread       *spreads // nil without spread blocks
 	keep         int      // candidates to keep in each bucket
 	*rankBuffers
-	capped       []uint32 // nodes that could take more, but have reached MaxStartsPerNode
-	capLifted    bool     // only capped nodes were left, so the cap no longer applies
-	options      []*preemption
-	optionsFound bool // options was computed
-	awaited      int  // instances for which the job itself frees capacity
-	evaluated    int
+	capped       []uint32      // nodes that could take more, but have reached MaxStartsPerNode
+	capLifted    bool          // only capped nodes were left, so the cap no longer applies
+	options      []*preemption // nodes where preemption would help
+	optionsFound bool          // options was computed
+	awaited      int           // instances for which the job itself frees capacity
+	evaluated    int           // nodes looked at, for the explanation
 }
 
 // classView is what nodes of one class have in common for the group.
@@ -112,8 +112,7 @@ func (r *round) scoreNodes() {
 				continue
 			}
 			r.evaluated++
-			// Constraints, devices and affinities are the same for a whole
-			// class.
+			// Shared constraints and affinities are judged once per class.
 			number := first + uint32(i)
 			c := &r.classes[u.Class]
 			if !c.asked {

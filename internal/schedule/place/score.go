@@ -113,10 +113,10 @@ func (r *round) score(number uint32, u *fit.Usage) (p parts) {
 // of one size often follow each other.
 type fitScorer struct {
 	algorithm string
-	ask       berth.Ask
-	base      float64 // the score is (base + sign * sum of powers) / 18
-	sign      float64
-	balanced  bool
+	ask       berth.Ask // of one instance
+	base      float64   // the score is (base + sign * sum of powers) / 18
+	sign      float64   // -1 favours full nodes, 1 empty ones
+	balanced  bool      // the score also counts how even the use of CPU and memory is
 
 	cpuCapacity, memoryCapacity int64   // of the nodes for which the values below hold
 	cpu, memory                 float64 // ten to the power of minus the ask's share of the capacity

@@ -44,18 +44,18 @@ type block struct {
 	attribute string
 	weight    float64 // relative to the sum of all weights
 	values    []value
-	byName    map[string]int32
-	rest      float64 // percentage that values without a target share
+	byName    map[string]int32 // index in values
+	rest      float64          // percentage that values without a target share
 	most      float64
 }
 
 // value is one value of a block's attribute.
 type value struct {
-	target bool
-	ideal  float64
-	used   int
-	seen   bool // by a node that could take an instance
-	combos []int32
+	target bool    // the spread names it
+	ideal  float64 // instances that it should have
+	used   int     // instances that it has
+	seen   bool    // by a node that could take an instance
+	combos []int32 // combinations that contain it
 }
 
 // combo is a combination of values, one for each block; -1 is no value.

@@ -6,11 +6,11 @@ import "berth"
 // it.
 type group struct {
 	*reconciler
-	index  int // in Job.TaskGroups
-	spec   *berth.TaskGroup
-	counts *Counts
-	allocs []*berth.Alloc // in order of index and age
-	roll   rollout
+	index  int              // in Job.TaskGroups
+	spec   *berth.TaskGroup // of the newest version
+	counts *Counts          // what is shown of the group's changes
+	allocs []*berth.Alloc   // in order of index and age
+	roll   rollout          // what a deployment lets the group do
 
 	slots    []slot // one for each index below the count
 	canaries []slot // one for each index that a canary has

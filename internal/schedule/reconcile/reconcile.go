@@ -74,10 +74,10 @@ type Counts struct {
 // canaries after the others of their group. Stop and Update are ordered by
 // group and index.
 type Result struct {
-	Missing   []Missing
-	Stop      []berth.AllocStop
-	Update    []berth.AllocID
-	Followups []Followup
+	Missing   []Missing          // to be placed, in order of group
+	Stop      []berth.AllocStop  // each allocation once
+	Update    []berth.AllocID    // in place
+	Followups []Followup         // evaluations to create, which are due later
 	Counts    map[string]*Counts // by group
 
 	// Deploy is the deployment to create with this plan, nil if none. It has no
@@ -94,7 +94,7 @@ type Result struct {
 type DeploymentChange struct {
 	ID                  berth.DeploymentID
 	Status, Description string
-	Sizes               map[string]berth.DeploymentSize
+	Sizes               map[string]berth.DeploymentSize // by group, where they change
 }
 
 // Compare returns what must change. It does not modify its input. The order of

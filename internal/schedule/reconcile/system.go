@@ -47,9 +47,9 @@ type OnNode struct {
 // index; Stop and Update by group and node, with the replacements of unpromoted
 // canaries first.
 type PerNodeResult struct {
-	Missing   []OnNode
-	Stop      []berth.AllocStop
-	Update    []berth.AllocID
+	Missing   []OnNode          // to be placed, in order of group
+	Stop      []berth.AllocStop // each allocation once
+	Update    []berth.AllocID   // in place
 	Followups []Followup
 	// Next is when the next batch of the update is due, if no other evaluation
 	// starts it; zero if the update is done.
@@ -125,8 +125,8 @@ type perNode struct {
 	*reconciler
 	in      PerNodeInput
 	Nodes   []*berth.Node // in order of number
-	missing []OnNode
-	next    time.Time
+	missing []OnNode      // becomes Missing
+	next    time.Time     // becomes Next
 }
 
 // spot is the node and index of an instance.
@@ -137,16 +137,16 @@ type spot struct {
 
 // nodeGroup is what was found out about one group.
 type nodeGroup struct {
-	number    int
+	number    int // in Job.TaskGroups
 	group     *berth.TaskGroup
 	counts    *Counts
-	kept      map[spot]*berth.Alloc // held by what stays, or done for good
-	previous  map[spot]*berth.Alloc // what was there last and nothing has replaced
-	outdated  map[spot]*berth.Alloc // runs with other tasks than the newest version has
-	batchUsed int                   // of the update that is under way: replaced already, by this evaluation
-	feasible  []memo                // of Feasible, by place in Nodes; nil if nobody asked
-	begins    bool                  // nothing is there yet, or something is of an older version
-	roll      rollout
+	kept      map[spot]*berth.Alloc  // held by what stays, or done for good
+	previous  map[spot]*berth.Alloc  // what was there last and nothing has replaced
+	outdated  map[spot]*berth.Alloc  // runs with other tasks than the newest version has
+	batchUsed int                    // of the update that is under way: replaced already, by this evaluation
+	feasible  []memo                 // of Feasible, by place in Nodes; nil if nobody asked
+	begins    bool                   // nothing is there yet, or something is of an older version
+	roll      rollout                // what a deployment lets the group do
 	chosen    map[berth.AllocID]bool // what canaries replace now
 }
 

@@ -16,13 +16,13 @@ type Rules struct {
 	snap  *state.Snapshot
 	view  *View
 	pools map[string]map[berth.NodeID]int // the job's pools with assigned nodes: the position of each node
-	peers []peer
+	peers []peer                          // processing elements that have a node
 }
 
 // peer is a processing element that has a node.
 type peer struct {
 	name  string
-	place *berth.PEPlacement
+	place *berth.PEPlacement // its placement rules
 	node  berth.NodeID
 }
 

@@ -12,14 +12,14 @@ import (
 // a stream job.
 type View struct {
 	snap    *state.Snapshot
-	Job     *berth.Job       // the planned version; nil if the incarnation is gone
-	row     *berth.StreamJob // nil if it has none
-	Alive   bool             // it may run processing elements
-	all     []*berth.Object
-	ByUID   map[berth.UID]*berth.Object
-	Planned map[string]bool // processing elements, by name
-	names   map[instance]*history
-	live    []*berth.Alloc // that keep running
+	Job     *berth.Job                  // the planned version; nil if the incarnation is gone
+	row     *berth.StreamJob            // nil if it has none
+	Alive   bool                        // it may run processing elements
+	all     []*berth.Object             // processing elements of the incarnation
+	ByUID   map[berth.UID]*berth.Object // processing elements
+	Planned map[string]bool             // processing elements, by name
+	names   map[instance]*history       // what ran under each name
+	live    []*berth.Alloc              // that keep running
 }
 
 // instance is the name of an instance.

@@ -138,7 +138,7 @@ type poolSearch struct {
 	snap  *state.Snapshot
 	job   *berth.Job
 	row   *berth.StreamJob
-	spec  *berth.HostPoolSpec
+	spec  *berth.HostPoolSpec        // of the pool that looks for nodes
 	given []map[berth.NodeID][]claim // in this step
 }
 

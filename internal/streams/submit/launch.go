@@ -13,7 +13,7 @@ import (
 type launchItem struct {
 	pe    *berth.Object
 	group *berth.TaskGroup
-	why   string
+	why   string // one of the reasons below
 }
 
 // Why processing elements are launched.

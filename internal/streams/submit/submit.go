@@ -125,8 +125,8 @@ type jobStep struct {
 	job    *berth.Job // the planned version
 	now    time.Time
 	runs   map[berth.PERef]*berth.Alloc // by launch
-	do     []state.Command
-	wakeAt time.Time
+	do     []state.Command              // commands, in order
+	wakeAt time.Time                    // when the step is to run again without a change; zero for never
 }
 
 // decide finds what to do next for the job.

@@ -48,15 +48,15 @@ func (d *Driver) Fingerprint(context.Context) berth.DriverInfo {
 type script struct {
 	runFor     time.Duration // how long it runs unless it is stopped
 	exitCode   int
-	exitSignal int
-	exitErr    string
+	exitSignal int    // 0 is none
+	exitErr    string // told as the exit's error
 
-	startError       string
-	startRecoverable bool
-	startBlock       time.Duration
+	startError       string        // "" lets it start
+	startRecoverable bool          // startError may be gone at the next try
+	startBlock       time.Duration // before a start succeeds or fails
 
 	killAfter time.Duration // how long it takes to end once it is asked to
-	signalErr string
+	signalErr string        // "" lets signals pass
 
 	output [2]printed // stdout, stderr
 }
@@ -64,8 +64,8 @@ type script struct {
 // printed is a text that is printed some times, a while apart.
 type printed struct {
 	text  string
-	times int64
-	every time.Duration
+	times int64         // how often again after the first
+	every time.Duration // from one print to the next
 }
 
 // read turns a task's config into a script. Its errors name the field and are
@@ -145,13 +145,13 @@ type handle struct {
 	memory
 	since time.Time // output due before was printed by an earlier agent
 
-	waiting sync.Mutex
-	printed [2]int64 // how often each stream was
+	waiting sync.Mutex // held by the one Wait that prints
+	printed [2]int64   // how often each stream was
 
 	mu      sync.Mutex
-	end     time.Time
-	exit    driver.Exit // at end
-	changed chan struct{}
+	end     time.Time     // when the task ends; a stop can bring it forward
+	exit    driver.Exit   // at end
+	changed chan struct{} // closed and replaced when end changes
 }
 
 // newHandle returns the handle of a launch; fresh is false for one that an

@@ -179,7 +179,7 @@ func credential(name string) (*supervise.User, error) {
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "user %q: %w", name, err)
 	}
-	// Its own user an agent may always start tasks as, root or not.
+	// An agent may always start tasks as its own user, root or not.
 	if int(uid) == os.Geteuid() {
 		return nil, nil
 	}
