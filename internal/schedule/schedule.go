@@ -107,6 +107,7 @@ func (d *decider) input(key berth.JobKey) reconcile.Input {
 			return e != nil && !e.Terminal() && e.WaitUntil > d.now.UnixNano()
 		},
 	}
+	// The allocations of a successor are left alone, see concerns.
 	for a := range d.snap.AllocsOf(key) {
 		if d.concerns(a) {
 			in.Allocs = append(in.Allocs, a)

@@ -17,6 +17,7 @@ import (
 // job, only the newest is decided.
 func (d *decider) perNode() Decision {
 	key := d.eval.Key()
+	// A job that was registered again since has evaluations of its own.
 	if j := d.snap.Job(key); j != nil && j.UID == d.eval.JobUID {
 		d.job = j
 		d.plan.JobVersion = j.Version
@@ -35,6 +36,7 @@ func (d *decider) perNode() Decision {
 	if d.job != nil && !d.job.Stop {
 		d.waitForNodes(d.placeOnNodes(&r))
 	}
+	// Evaluations to create do not count: they change no allocation.
 	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0 && r.Deploy == nil && r.Deployed == nil
 	d.followUps(r.Followups)
 	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}

@@ -135,9 +135,11 @@ func (s *Subject) input(in *berth.PEInput) DocumentInput {
 			out.From = append(out.From, DocumentSource{string(x.Job.ID), from.PE, from.Output, Dynamic, from.Spec.Name})
 		}
 	}
+	// Static ones keep the order of the job.
 	slices.SortStableFunc(out.From[static:], func(a, b DocumentSource) int {
 		return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.PE, b.PE), strings.Compare(a.Output, b.Output), strings.Compare(a.Export, b.Export))
 	})
+	// Two routes may lead from the same output.
 	out.From = slices.Compact(out.From)
 	return out
 }
@@ -159,6 +161,7 @@ func (s *Subject) output(o *berth.PEOutput) DocumentOutput {
 	slices.SortStableFunc(out.To[static:], func(a, b DocumentTarget) int {
 		return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.PE, b.PE), strings.Compare(a.Input, b.Input), strings.Compare(a.Import, b.Import))
 	})
+	// Two routes may lead to the same input.
 	out.To = slices.Compact(out.To)
 	return out
 }

@@ -27,6 +27,7 @@ func Expand(job *berth.Job, before *berth.StreamPlan) (*berth.StreamPlan, error)
 	}
 	x := expansion{job: job, spec: job.Stream, groups: map[string][]*element{}}
 	x.plan = &berth.StreamPlan{Version: job.Version}
+	// Numbers of elements are not used twice in an incarnation.
 	if before != nil {
 		x.plan.Generation, x.plan.NextPE = before.Generation+1, before.NextPE
 	}
@@ -34,6 +35,7 @@ func Expand(job *berth.Job, before *berth.StreamPlan) (*berth.StreamPlan, error)
 	if err := x.connect(); err != nil {
 		return nil, err
 	}
+	// Content IDs need the connections, and objects need the content IDs.
 	for _, g := range job.TaskGroups {
 		if err := x.contents(g); err != nil {
 			return nil, err
@@ -185,6 +187,8 @@ func (x *expansion) objects() error {
 		start := len(x.plan.Objects)
 		x.list(kind)
 		these := x.plan.Objects[start:]
+		// Sorted by name, so that a plan and the objects can be compared side
+		// by side.
 		slices.SortFunc(these, func(a, b berth.StreamObject) int { return strings.Compare(a.Name, b.Name) })
 		for i := range these {
 			if i > 0 && these[i].Name == these[i-1].Name {

@@ -55,6 +55,8 @@ func (x *expansion) contents(g *berth.TaskGroup) error {
 	for _, e := range x.groups[g.Name] {
 		c := content{Definition: def, Region: e.spec.Region, Channel: e.spec.Channel, MaxChannels: e.spec.MaxChannels}
 		c.Inputs, c.Outputs = e.config.Inputs, e.config.Outputs
+		// Such a program learns new peers while it runs, so they are no reason
+		// to replace it.
 		if g.Stream != nil && g.Stream.LiveRewire {
 			c.Inputs, c.Outputs = withoutPeers(e)
 		}
@@ -86,6 +88,7 @@ func (x *expansion) definition(g *berth.TaskGroup) *definition {
 	j := x.job
 	d := &definition{Group: *g, Datacenters: sorted(j.Datacenters), NodePool: j.NodePool, Meta: j.Meta}
 	d.Constraints, d.Affinities, d.Spreads = sortedByHash(j.Constraints), sortedByHash(j.Affinities), sortedByHash(j.Spreads)
+	// A change of the count leaves the existing elements as they are.
 	d.Group.Count, d.Group.Stream = 0, nil
 	d.Group.Tasks = slices.SortedFunc(slices.Values(g.Tasks), func(a, b *berth.Task) int { return strings.Compare(a.Name, b.Name) })
 	d.Group.Constraints, d.Group.Affinities, d.Group.Spreads = sortedByHash(g.Constraints), sortedByHash(g.Affinities), sortedByHash(g.Spreads)

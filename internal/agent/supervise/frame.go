@@ -35,19 +35,19 @@ type request struct {
 	V       int
 	Call    string
 	Task    string        `json:",omitempty"`
-	Launch  uint64        `json:",omitempty"`
+	Launch  uint64        `json:",omitempty"` // its number; 0 is the newest of the task
 	Start   *Start        `json:",omitempty"`
-	Signal  int           `json:",omitempty"`
-	Timeout time.Duration `json:",omitempty"`
+	Signal  int           `json:",omitempty"` // of a signal or a stop
+	Timeout time.Duration `json:",omitempty"` // of a stop, before the kill
 }
 
 // response answers a request. Err is empty if the call succeeded.
 type response struct {
 	V        int
-	Kind     berth.Kind `json:",omitempty"`
+	Kind     berth.Kind `json:",omitempty"` // of Err, where it has one
 	Err      string     `json:",omitempty"`
 	Launch   *Launch    `json:",omitempty"`
-	Launches []Launch   `json:",omitempty"`
+	Launches []Launch   `json:",omitempty"` // in answer to a hello
 }
 
 // writeFrame writes v as JSON after its length, in one Write. What is longer

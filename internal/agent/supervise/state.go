@@ -19,9 +19,9 @@ const (
 // state is what outlives a supervisor: its launches, so that an agent learns
 // exits, and finds orphans, of one that was killed.
 type state struct {
-	Boot     string // PIDs mean nothing in another boot
-	Alloc    string
-	Launches []Launch
+	Boot     string   // PIDs mean nothing in another boot
+	Alloc    string   // ID of the allocation
+	Launches []Launch // the newest of each task
 }
 
 const maxState = 4 << 20

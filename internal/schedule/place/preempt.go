@@ -187,6 +187,8 @@ func (r *round) preemption(number uint32) *preemption {
 		e.highest = max(e.highest, a.Job.Priority)
 		e.sum += a.Job.Priority
 	}
+	// The tie is broken as without preemption, so that equal nodes are chosen
+	// alike.
 	e.candidate = candidate{tie: uint32(r.tie(number) >> 32), number: number}
 	p := r.preemptionScore(e)
 	e.score = p.mean()

@@ -378,6 +378,7 @@ func (r *round) put(in *Instance, number uint32, p parts, victims []*berth.Alloc
 	if r.starts != nil {
 		r.starts[number]++
 	}
+	// The next instance of the group must see this one.
 	r.siblings[number]++
 	r.peers = append(r.peers, peer{r.group, in.Index, n, true, grant.Ports})
 	r.filter.notePlaced(n)

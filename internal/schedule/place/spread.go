@@ -126,6 +126,7 @@ func (s *spreads) newBlock(x *berth.Spread) *block {
 		b.rest -= float64(t.Percent)
 	}
 	for _, t := range x.SpreadTarget {
+		// An explicit target for the rest comes before what the others leave.
 		if t.Value == anyOther {
 			b.rest = float64(t.Percent)
 			continue
@@ -226,6 +227,7 @@ func (s *spreads) noteSeen(c int32) {
 // setIdeals computes the ideal numbers, once all nodes were seen.
 func (s *spreads) setIdeals() {
 	for _, b := range s.blocks {
+		// The values without a target share the rest evenly.
 		others := 0.0
 		for i := range b.values {
 			if v := &b.values[i]; !v.target && (v.seen || v.used > 0) {
@@ -241,6 +243,7 @@ func (s *spreads) setIdeals() {
 			b.most = max(b.most, v.ideal)
 		}
 	}
+	// The ideals have changed, so every score is out of date.
 	for c := range s.combos {
 		s.rescore(int32(c))
 	}

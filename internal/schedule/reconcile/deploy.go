@@ -101,6 +101,7 @@ func (r *reconciler) deploy(groups []*group) {
 	if !begins {
 		return
 	}
+	// It covers every gradual group, also those with nothing to do.
 	d := r.newDeployment()
 	for _, g := range groups {
 		if !g.gradual() {
@@ -194,6 +195,8 @@ func (g *group) splitCanaries() (plain, canaries []*berth.Alloc) {
 			continue
 		}
 		ours := g.member(a)
+		// A promoted canary is an instance like any other. One of another
+		// deployment has no use any more.
 		switch {
 		case ours && g.roll.state.Promoted:
 			plain = append(plain, a)

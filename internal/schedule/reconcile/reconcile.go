@@ -215,6 +215,7 @@ func (r *reconciler) sortChanges(allocs []*berth.Alloc) {
 	if len(r.Stop) < 2 && len(r.Update) < 2 {
 		return
 	}
+	// Only what changes needs its position, which is far less than all.
 	at := make(map[berth.AllocID]int, len(r.Stop)+len(r.Update))
 	for _, s := range r.Stop {
 		at[s.ID] = 0
@@ -251,6 +252,7 @@ func (r *reconciler) mergeLater() {
 			out = append(out, l)
 			continue
 		}
+		// Close enough to the one before: one evaluation serves both.
 		o := &out[last[l.Trigger]]
 		o.Allocs = append(o.Allocs, l.Allocs...)
 		if l.Trigger == berth.TriggerMaxDisconnectTimeout {

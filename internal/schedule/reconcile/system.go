@@ -341,6 +341,7 @@ func (r *perNode) replace(s *nodeGroup) {
 	if len(s.outdated) == 0 {
 		return
 	}
+	// What is over the limit of this batch keeps its tasks until a later one.
 	free, stagger := r.replaceable(s)
 	for _, canaries := range []bool{true, false} {
 		for _, n := range r.Nodes {
@@ -357,6 +358,7 @@ func (r *perNode) replace(s *nodeGroup) {
 			}
 		}
 	}
+	// The next batch comes by time only if nothing else starts it.
 	if s.counts.Later > 0 && !r.in.BatchPending && !s.roll.keepsOld() {
 		if at := r.Now.Add(stagger); r.next.IsZero() || at.Before(r.next) {
 			r.next = at

@@ -49,6 +49,7 @@ func (r *perNode) deploy(all []*nodeGroup) {
 	if !begins {
 		return
 	}
+	// It covers every gradual group, with the nodes that each has now.
 	d := r.newDeployment()
 	for _, s := range all {
 		if !gradual(s.group) {

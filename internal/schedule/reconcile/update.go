@@ -18,6 +18,7 @@ func (g *group) update() {
 			olds = append(olds, &g.slots[i])
 		}
 	}
+	// Without a deployment everything is replaced at once.
 	room := math.MaxInt
 	if g.roll.stepwise {
 		g.addCanaries()
@@ -85,6 +86,7 @@ func (g *group) addCanaries() {
 			taken[s.index] = true
 		}
 	}
+	// Canaries that are gone give their index back.
 	g.canaries = slices.DeleteFunc(g.canaries, func(s slot) bool { return s.keep == nil && !s.placeNow })
 	for _, old := range []bool{true, false} {
 		for i := range g.slots {

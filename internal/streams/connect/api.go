@@ -123,6 +123,7 @@ func (k *Keeper) handler() http.Handler {
 			http.Error(w, fmt.Sprintf("method %s: want PUT or POST", r.Method), http.StatusMethodNotAllowed)
 			return
 		}
+		// The body is bounded: the program is not trusted.
 		if err := k.handleReport(r.Context(), http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 			op.SetError(w.Header(), err)
 			http.Error(w, err.Error(), status(err))

@@ -217,6 +217,7 @@ func (k *Keeper) Env() map[string]string {
 // environment returns the variables for a file. They describe the launch and do
 // not change with the job.
 func (k *Keeper) environment(f *op.ConnectivityFile) map[string]string {
+	// Variables are those of the launch: a program that runs cannot see others.
 	if k.record.Launched != nil {
 		f = k.record.Launched
 	}
@@ -286,6 +287,7 @@ func (k *Keeper) poll(ctx context.Context) (time.Duration, error) {
 	if answer.File == nil {
 		return 0, errors.New("servers answered without a file")
 	}
+	// A server that lags is waited for. One that stays behind was restored.
 	if answer.Index < k.index {
 		now := time.Now()
 		if k.staleSince.IsZero() {

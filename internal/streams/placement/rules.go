@@ -103,6 +103,7 @@ func (s *Rules) outside(p *berth.PEPlacement, n *berth.Node) string {
 	if p.Pool == "" {
 		return ""
 	}
+	// A pool without assigned nodes is any node with its tags.
 	at, fixed := s.pools[p.Pool]
 	if !fixed {
 		spec := pool(s.view.Job, p.Pool)

@@ -47,6 +47,7 @@ func NewView(snap *state.Snapshot, uid berth.UID) *View {
 		v.all = append(v.all, r)
 		v.ByUID[r.UID] = r
 	}
+	// Only what the newest plan has may be placed.
 	if p := v.row.Plan; p != nil {
 		for i := range p.Objects {
 			if o := &p.Objects[i]; o.Kind == berth.KindPE {
@@ -67,6 +68,7 @@ func (v *View) loadHistory() {
 		if a.Job.UID != v.row.UID || a.Orphaned {
 			continue
 		}
+		// By name: launches of an element follow each other under one.
 		at := instance{a.Group.Name, a.Index}
 		t := v.names[at]
 		if t == nil {

@@ -24,9 +24,12 @@ func (l *jobStep) sweep() bool {
 		if len(old) == 0 {
 			continue
 		}
+		// What runs of them must be stopped, which is for the scheduler to
+		// decide.
 		if kind == berth.KindPE && l.running(old) {
 			l.evaluate(berth.TriggerJobScaling, berth.Cause{Kind: berth.CauseSystem}, l.row.PlanIndex)
 		}
+		// One kind per step: the next waits until this one is gone.
 		l.collect(old)
 		return true
 	}
@@ -51,6 +54,7 @@ func (l *jobStep) cleanUp() {
 	if l.evaluateStrays() {
 		return
 	}
+	// The next kinds follow when these are gone.
 	for _, kinds := range [][]string{
 		{berth.KindExport, berth.KindImport}, {berth.KindPE},
 		{berth.KindEndpoint, berth.KindConfig, berth.KindRegion, berth.KindHostPool},

@@ -21,6 +21,7 @@ const poolRetry = 5 * time.Second
 // missing. It reports whether it found such a kind.
 func (l *jobStep) ensure() bool {
 	for kind, lack := range lacking(l.snap, l.row) {
+		// Better to fail before anything that others can see is created.
 		if kind != berth.KindConfig && kind != berth.KindEndpoint && l.row.Phase == berth.PhaseSubmission {
 			if why := impossible(l.snap, l.job); why != "" {
 				l.fail("%s", why)
@@ -28,6 +29,7 @@ func (l *jobStep) ensure() bool {
 			}
 		}
 		c := &state.EnsureResources{Key: l.row.Key, UID: l.row.UID, Generation: l.row.Generation, Kind: kind, Now: l.now.UnixNano()}
+		// A command is bounded; the rest is for the next step.
 		for _, o := range lack[:min(len(lack), state.MaxResources)] {
 			c.Names = append(c.Names, o.Name)
 		}
@@ -88,6 +90,7 @@ func beside(snap *state.Snapshot, row *berth.StreamJob, kind string) iter.Seq2[*
 				return
 			}
 		}
+		// Planned after the last object there is.
 		for i := range planned {
 			if !yield(&planned[i], nil) {
 				return
@@ -208,6 +211,7 @@ func (p *poolSearch) matching() (out []*berth.Node, why string) {
 			out = append(out, n)
 		}
 	}
+	// By name, so that a pool is given the same nodes each time.
 	slices.SortFunc(out, func(a, b *berth.Node) int {
 		if c := strings.Compare(a.Name, b.Name); c != 0 {
 			return c
@@ -235,6 +239,7 @@ func (p *poolSearch) unavailable(n *berth.Node, alone bool) string {
 	if h != nil && (h.Owner != p.row.UID || alone && h.Name != p.spec.Name) {
 		return fmt.Sprintf("is in the exclusive pool %q of job %q", h.Name, h.Job.ID)
 	}
+	// What this step gives to other pools is not in the snapshot yet.
 	for _, given := range p.given {
 		for _, c := range given[n.ID] {
 			if mine := c.owner == p.row.UID; mine && alone && c.alone || !mine && (alone || c.alone) {
@@ -279,6 +284,7 @@ func (p *poolSearch) ownFirst(nodes []*berth.Node) []*berth.Node {
 	if len(p.spec.Hosts) > 0 {
 		return nodes
 	}
+	// Nodes on which the job runs already save it a move.
 	own := map[berth.NodeID]bool{}
 	for a := range p.snap.AllocsOf(p.row.Key) {
 		if a.Job.UID == p.row.UID && a.Occupies() {

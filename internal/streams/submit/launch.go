@@ -38,6 +38,7 @@ func (l *jobStep) launchNext() bool {
 	if len(list) == 0 {
 		return false
 	}
+	// One decision at a time, but elements that ended do not wait for it.
 	for e := range l.snap.OpenEvalsOf(l.row.Key, berth.EvalPending) {
 		if e.JobUID == l.row.UID && e.TriggeredBy == berth.TriggerPELaunch {
 			for _, d := range list {
@@ -85,6 +86,7 @@ func (l *jobStep) dueLaunches() (out []launchItem) {
 			out = append(out, launchItem{pe, g, why})
 		}
 	}
+	// The hardest to place choose first.
 	slices.SortFunc(out, func(a, b launchItem) int { return placement.MostConstrained(a.pe, a.group, b.pe, b.group) })
 	return out
 }
@@ -126,6 +128,7 @@ func relaunchReason(a *berth.Alloc, p berth.PEPolicy) string {
 		return ""
 	}
 	m := a.Rest()
+	// What the servers or the node did comes before what the policy asks.
 	switch {
 	case a.Live():
 		return ""
@@ -174,6 +177,7 @@ func (l *jobStep) ensureEvaluation() bool {
 		return false
 	}
 	if list := placement.UnplacedPEs(l.snap, l.row.UID); len(list) > 0 {
+		// An evaluation that is newer than all of them has seen them.
 		var since uint64
 		for _, u := range list {
 			since = max(since, u.Since)

@@ -7,7 +7,7 @@ import (
 
 // The states of a submission, in order.
 const (
-	StatePlan           = "plan"
+	StatePlan           = "plan" // the plan is not made yet
 	StateWaitConfigs    = "wait-configs"
 	StateWaitEndpoints  = "wait-endpoints"
 	StateWaitHostPools  = "wait-hostpools"
@@ -15,17 +15,17 @@ const (
 	StateWaitImports    = "wait-imports"
 	StateWaitRegions    = "wait-regions"
 	StateWaitPEs        = "wait-pes"
-	StateWaitAllocs     = "wait-allocs"
-	StateSweepPEs       = "sweep-pes"
+	StateWaitAllocs     = "wait-allocs" // processing elements wait for their allocations
+	StateSweepPEs       = "sweep-pes"   // the first of what an older generation has left
 	StateSweepImports   = "sweep-imports"
 	StateSweepExports   = "sweep-exports"
 	StateSweepEndpoints = "sweep-endpoints"
 	StateSweepConfigs   = "sweep-configs"
 	StateSweepRegions   = "sweep-regions"
 	StateSweepHostPools = "sweep-hostpools"
-	StateSubmitted      = "submitted"
-	StateFailed         = "failed"
-	StateStopped        = "stopped"
+	StateSubmitted      = "submitted" // everything is as planned
+	StateFailed         = "failed"    // the submission was given up
+	StateStopped        = "stopped"   // the job was stopped
 )
 
 var waitStates = map[string]string{

@@ -85,6 +85,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	if snap.Count(state.Streams) > 0 {
 		again = c.audited.Add(audit)
 	}
+	// The earliest of all jobs decides when the step runs again.
 	for _, at := range c.open {
 		if !at.IsZero() && (again.IsZero() || at.Before(again)) {
 			again = at
@@ -97,6 +98,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 // whose time has come.
 func (c *Controller) due(snap *state.Snapshot, now time.Time) []*berth.StreamJob {
 	since := c.index
+	// After a new term or a restore, and now and then, all jobs are looked at.
 	if since < snap.TermIndex || since < snap.Restored || !now.Before(c.audited.Add(audit)) {
 		since, c.audited = 0, now
 	}
@@ -111,6 +113,7 @@ func (c *Controller) due(snap *state.Snapshot, now time.Time) []*berth.StreamJob
 			list = append(list, row)
 		}
 	}
+	// A job may be in the list for two reasons.
 	slices.SortFunc(list, func(a, b *berth.StreamJob) int {
 		return cmp.Or(cmp.Compare(a.UID.Index, b.UID.Index), cmp.Compare(a.UID.Ordinal, b.UID.Ordinal))
 	})
@@ -213,6 +216,7 @@ func (l *jobStep) submit() {
 		}
 		l.wake(at)
 	}
+	// Each of these does one thing and is repeated until nothing is left.
 	if l.ensure() || l.launchNext() || l.ensureEvaluation() || l.sweep() {
 		return
 	}
