@@ -70,6 +70,8 @@ type epoch struct {
 	low   bool // an answer was too old
 }
 
+// epochDoubt is how far apart the leader must have said the same twice before
+// its older state is believed.
 const epochDoubt = 10 * time.Second
 
 // suspected reports whether the last answer was too old, so that a new epoch

@@ -11,6 +11,7 @@ import (
 	"berth/internal/agent/record"
 )
 
+// fileContact is the file in the state directory that holds the last contact.
 const fileContact = "last-contact"
 
 // Contact is when servers were last reached, and how often they wanted to be.

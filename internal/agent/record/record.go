@@ -21,8 +21,11 @@ import (
 	"berth"
 )
 
+// magic begins every record: the program and the version of the format.
 const magic = "berth 1 "
 
+// castagnoli is the table of the checksum, which most processors compute in
+// hardware.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sum returns the checksum (CRC-32C) of a record: of its body and of what it

@@ -224,6 +224,7 @@ func (c *cgroup) remove() error {
 	}
 }
 
+// removeTime is how long the removal of a cgroup is tried.
 const removeTime = 10 * time.Second
 
 // removeGroup removes a group and those below it. One that is gone is no error.

@@ -24,6 +24,7 @@ type state struct {
 	Launches []Launch // the newest of each task
 }
 
+// maxState is the most bytes that are read of a state file.
 const maxState = 4 << 20
 
 // decodeState reads what encode wrote.

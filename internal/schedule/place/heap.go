@@ -295,6 +295,7 @@ type rankBuffers struct {
 	odd     bitmap
 }
 
+// rankPool holds the buffers between decisions.
 var rankPool = sync.Pool{New: func() any { return new(rankBuffers) }}
 
 // clear empties the buffers and keeps their memory.

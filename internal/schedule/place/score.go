@@ -24,6 +24,7 @@ const (
 	scorers                    // their number
 )
 
+// scorerNames are the names by which Nomad's API shows scores.
 var scorerNames = [scorers]string{
 	"binpack", "job-anti-affinity", "node-reschedule-penalty", "node-affinity", "devices", "preemption",
 	"allocation-spread",

@@ -21,6 +21,7 @@ type scratch struct {
 	spreads  spreads        // if it has spread blocks
 }
 
+// scratchPool holds the memory of placers between decisions.
 var scratchPool = sync.Pool{New: func() any {
 	return &scratch{taken: map[uint32]*fit.Draft{}, siblings: map[uint32]int{}}
 }}

@@ -8,12 +8,16 @@ import (
 // Changes that a running task does not notice, or that its agent applies while
 // it runs, are made in place. All others replace the allocation.
 
+// groupInPlace are the fields of a group that can change without replacing its
+// allocations.
 var groupInPlace = map[string]bool{
 	"Count": true, "Constraints": true, "Affinities": true, "Spreads": true, "RestartPolicy": true, "ReschedulePolicy": true,
 	"Disconnect": true, "Update": true, "Migrate": true, "Services": true, "ShutdownDelay": true, "MaxRunDuration": true, "Scaling": true,
 	"StopAfterClientDisconnect": true, "MaxClientDisconnect": true, "PreventRescheduleOnLost": true,
 }
 
+// taskInPlace are the fields of a task that can change without replacing its
+// allocations.
 var taskInPlace = map[string]bool{
 	"Constraints": true, "Affinities": true, "Services": true, "RestartPolicy": true, "KillTimeout": true, "KillSignal": true,
 	"ShutdownDelay": true, "ScalingPolicies": true, "Actions": true,

@@ -28,11 +28,15 @@ const (
 	StateStopped        = "stopped"   // the job was stopped
 )
 
+// waitStates are the states in which objects of a kind are yet to be created or
+// changed.
 var waitStates = map[string]string{
 	berth.KindConfig: StateWaitConfigs, berth.KindEndpoint: StateWaitEndpoints, berth.KindHostPool: StateWaitHostPools,
 	berth.KindExport: StateWaitExports, berth.KindImport: StateWaitImports, berth.KindRegion: StateWaitRegions, berth.KindPE: StateWaitPEs,
 }
 
+// sweepStates are the states in which objects of an older generation are yet to
+// be removed.
 var sweepStates = map[string]string{
 	berth.KindConfig: StateSweepConfigs, berth.KindEndpoint: StateSweepEndpoints, berth.KindHostPool: StateSweepHostPools,
 	berth.KindExport: StateSweepExports, berth.KindImport: StateSweepImports, berth.KindRegion: StateSweepRegions, berth.KindPE: StateSweepPEs,
